@@ -18,6 +18,7 @@ import (
 type tally struct {
 	cases, fits int // fits: the model allows them
 	found       map[string]int
+	bites       bites
 }
 
 func (t tally) String() string {
@@ -193,6 +194,7 @@ func (p *campaigner) count(t *trial, e ended, before int64, took time.Duration) 
 		}
 		p.passed[at][t.scenario.name] = true
 	}
+	missed += over.bites.add(t.effects())
 	verdict := "ok"
 	if len(t.trouble) > 0 {
 		verdict = "FAILED"
@@ -287,6 +289,7 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 	}
 	p.places()
 	all := tally{cases: p.done, found: p.counts}
+	drawn, bitten := 0, 0
 	for _, c := range carriers {
 		r := p.results[c]
 		if r == nil {
@@ -294,15 +297,13 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 		}
 		all.fits += r.fits
 		line := c.title() + ": " + r.String()
-		if c.far() {
-			cuts := 0
-			for _, w := range p.workers {
-				cuts += w[c].wires.cuts()
-			}
-			line += fmt.Sprintf("; %d connections cut", cuts)
+		if cases, bit := r.bites.total(); cases > 0 {
+			line += fmt.Sprintf("; %d of %d faults of the way bit: %s", bit, cases, r.bites)
+			drawn, bitten = drawn+cases, bitten+bit
 		}
 		fmt.Println(line)
 	}
+	fmt.Printf("faults of the way: %d of %d bit\n", bitten, drawn)
 	fmt.Println(all)
 	if len(p.counts) > 0 || p.n >= everySeam && p.only < 0 && !p.list && len(p.missed()) > 0 {
 		return 1, nil

@@ -78,7 +78,11 @@ func TestDeal(t *testing.T) {
 		if c.String() != again[i].String() {
 			t.Errorf("case %d is drawn differently: %s, %s", i, c, again[i])
 		}
-		if !c.carrier.far() && c.far.String() != "" {
+		faults[c.far.daemon]++
+		if c.far.token > 0 {
+			faults["token"]++
+		}
+		if c.carrier == cli && c.far.String() != "" {
 			t.Errorf("case %d has no connection to cut: %s", i, c)
 		}
 		if c.block >= 0 && c.block%2 == 0 {
@@ -90,11 +94,11 @@ func TestDeal(t *testing.T) {
 		}
 	}
 	for _, c := range carriers {
-		if count[c] < n/4 {
+		if count[c] < n/2/len(carriers) {
 			t.Errorf("%s has %d cases of %d", c, count[c], n)
 		}
 	}
-	for _, name := range []string{"cut", "full", "small", "large"} {
+	for _, name := range []string{"cut", "full", "small", "large", "killed", "restarted", "paused", "token"} {
 		if faults[name] == 0 {
 			t.Errorf("no case of %d has the fault %s", n, name)
 		}

@@ -50,12 +50,15 @@ func lock(name string) error {
 // upCluster starts the cluster with the settings the campaign needs: a short MessageTimeout, so that a stopped controller
 // costs seconds; a short MinJobAge, so that ended jobs vanish from squeue between two looks; and credentials that expire soon,
 // because that is how long Slurm waits before it starts a job again whose launch failed.
-func upCluster(ctx context.Context, script, name string, far bool) (*cluster, error) {
+func upCluster(ctx context.Context, script, name string, far, rest bool) (*cluster, error) {
 	c := &cluster{script: script, name: name}
 	up := exec.CommandContext(ctx, script, "--name", name, "up", "--conf", "MessageTimeout=2", "--conf", "MinJobAge=5", "--conf",
 		"AuthInfo=cred_expire=5")
 	if far {
 		up.Args = append(up.Args, "--ssh")
+	}
+	if rest {
+		up.Args = append(up.Args, "--rest")
 	}
 	up.Stderr = os.Stderr
 	if err := up.Run(); err != nil {
@@ -141,13 +144,13 @@ func (c *cluster) devd(ctx context.Context, args ...string) error {
 	return err
 }
 
-// step is one step of an outage.
-func (c *cluster) step(ctx context.Context, args []string) error {
+// step is one step of an outage. One that ends the loss of packets gives how many were lost, by port of this machine.
+func (c *cluster) step(ctx context.Context, args []string) (map[int]int, error) {
 	if args[0] == "lose" {
-		_, err := c.output(ctx, "root", nil, "bash", "-c", lose, "lose", args[1])
-		return err
+		out, err := c.output(ctx, "root", nil, "bash", "-c", lose, "lose", args[1])
+		return dropped(out), err
 	}
-	return c.devd(ctx, args...)
+	return nil, c.devd(ctx, args...)
 }
 
 // healthy waits until slurmctld and slurmdbd answer and both nodes take jobs. It does what an admin would: a node that Slurm

@@ -44,7 +44,7 @@ func (s start) String() string {
 
 // patience bounds one faulty life: its seam may not be on this run's way. What cuts a far gateway's connection holds up its run, too.
 func (s *site) patience() time.Duration {
-	if s.carrier.far() {
+	if len(s.wires) > 0 {
 		return 30 * time.Second
 	}
 	return 15 * time.Second

@@ -19,6 +19,8 @@ type outage struct {
 	off  [][]string
 
 	forgets bool // jobs and ids
+	network bool // it is one of the way to the cluster
+	drops   bool // it drops packets
 }
 
 func (o outage) String() string {
@@ -38,6 +40,7 @@ type group struct {
 	mu     sync.Mutex
 	trials []*trial
 	open   chan struct{} // closed: submit
+	lost   map[int]int   // packets that the outage dropped, by port of this machine
 	err    error
 }
 
@@ -70,8 +73,18 @@ func (g *group) happen() {
 	ctx := context.Background()
 	apply := func(steps [][]string) {
 		for _, args := range steps {
-			if err := g.c.step(ctx, args); err != nil && g.err == nil {
+			if args[0] == "sever" { // an sshd that was stopped leaves its connections
+				for _, t := range g.trials {
+					t.s.wires.cutNow()
+				}
+				continue
+			}
+			lost, err := g.c.step(ctx, args)
+			if err != nil && g.err == nil {
 				g.err = fmt.Errorf("devd %v: %w", args, err)
+			}
+			if lost != nil {
+				g.lost = lost
 			}
 		}
 	}
@@ -102,6 +115,9 @@ func (g *group) happen() {
 // receipt reports whether one of the submissions has its job id.
 func (g *group) receipt() bool {
 	for _, t := range g.trials {
+		if t.carrier.rest() && t.felt().posts > 0 {
+			return true
+		}
 		if st, err := os.Stat(filepath.Join(t.s.path(t.s.runs()), t.runID, "a1/ctl/send.1.out")); err == nil && st.Size() > 0 {
 			return true
 		}

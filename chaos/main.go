@@ -3,7 +3,7 @@
 //
 //	go run ./chaos -n 60 -seed 1            sixty cases
 //	go run ./chaos -seed 1 -case 17         case 17 of seed 1 alone, with its log
-//	go run ./chaos -over login,dtn          gateways outside of the cluster alone
+//	go run ./chaos -over login,dtn          gateways outside of the cluster alone; there are cli, login, dtn, rest and restsftp
 //	go run ./chaos -list                    every scenario once without faults: which passes which places
 //
 // It needs root (for scripts/devcluster), mksquashfs, and a devcluster of its own, which it starts. A case is one submission by
@@ -13,6 +13,8 @@
 //   - sbatch dies, is slow, or does not say what it did; squeue, sacct and scancel hang, lie, fail, or answer half;
 //   - gateways outside of the cluster, which reach it by SSH and SFTP: the connection is cut at any byte, is slow, or leads to another
 //     login node; the SFTP server is full or lies about sizes; sshd is stopped, restarted, limited, has another host key, loses packets;
+//   - gateways that ask slurmrestd: it is killed, restarted or paused in the middle of a submit, the token ends, requests and answers are
+//     cut at any byte or slow, and answers lie, fail, or are half ones, as those of the commands do;
 //   - the whole cluster: slurmctld paused, killed or restarted without memory, slurmdbd or munged stopped.
 //
 // The program in the container writes a record that nothing else can write (chaos/prog). Broken promises are counted as
@@ -88,7 +90,7 @@ func campaign(ctx context.Context, o options) (int, error) {
 		return 0, err
 	}
 	far := slices.ContainsFunc(o.over, carrier.far)
-	c, err := upCluster(ctx, filepath.Join(o.repo, "scripts/devcluster"), o.name, far)
+	c, err := upCluster(ctx, filepath.Join(o.repo, "scripts/devcluster"), o.name, far, slices.ContainsFunc(o.over, carrier.rest))
 	if err != nil {
 		return 0, err
 	}
@@ -111,8 +113,15 @@ func campaign(ctx context.Context, o options) (int, error) {
 	p := &campaigner{options: o, ground: g, began: began, reached: map[string]int{}, passed: map[string]map[string]bool{},
 		counts: map[string]int{}, results: map[carrier]*tally{}, failing: map[string]bool{"": false}}
 	for _, c := range o.over {
-		p.results[c] = &tally{found: map[string]int{}}
+		p.results[c] = &tally{found: map[string]int{}, bites: bites{}}
 	}
+	defer func() {
+		for _, s := range p.sites {
+			if s.rest != nil {
+				s.rest.kill(syscall.SIGKILL)
+			}
+		}
+	}()
 	for n := range o.workers {
 		w := worker{}
 		for c := range p.results {

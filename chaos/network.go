@@ -3,16 +3,23 @@ package main
 import (
 	"fmt"
 	"math"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// far is what befalls a case whose gateway is elsewhere, beside everything else.
+// far is what befalls the connections of a case that has some, beside everything else.
 type far struct {
 	weather weather
-	cutSend time.Duration // all connections are cut so long after sbatch began, when positive
+	cutSend time.Duration // all connections are cut so long after sbatch began, or slurmrestd was asked to submit, when positive
 	sftp    string        // how the SFTP server misbehaves: full, small, large; empty: not at all
 	lift    time.Duration // after the submission began
+
+	daemon string        // what happens to slurmrestd when it is asked to submit: killed, restarted, paused; empty: nothing
+	after  time.Duration // so long after
+	hold   time.Duration // until it is there again
+	token  time.Duration // the gateway's token ends so soon; 0: it does not
 }
 
 func (f far) String() string {
@@ -34,6 +41,12 @@ func (f far) String() string {
 	}
 	if f.sftp != "" {
 		parts = append(parts, "sftp "+f.sftp)
+	}
+	if f.daemon != "" {
+		parts = append(parts, fmt.Sprintf("slurmrestd %s %s after a submit began, back after %s", f.daemon, f.after, f.hold))
+	}
+	if f.token > 0 {
+		parts = append(parts, fmt.Sprintf("the token ends after %s", f.token))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -57,8 +70,11 @@ func deal(seed uint64, list []testCase, over []carrier) []testCase {
 			c.carrier = remote[c.n%len(remote)]
 			c.outage = drawNetwork(newSource(seed, -1-c.block))
 		}
-		if c.carrier.far() {
-			c.far = drawFar(newSource(^seed, c.n))
+		switch r := newSource(^seed, c.n); {
+		case c.carrier.rest():
+			c.far = drawREST(r, c.carrier.far(), c.block >= 0)
+		case c.carrier.far():
+			c.far = drawFar(r)
 		}
 	}
 	return list
@@ -85,6 +101,33 @@ func drawFar(r source) (f far) {
 	return f
 }
 
+// drawREST is one of the faults of a way through slurmrestd, or none. Cases of a group share the cluster's outage, and their slurmrestd and
+// token are left alone.
+func drawREST(r source, sftp, group bool) (f far) {
+	f = drawFar(r)
+	if !sftp {
+		f.sftp, f.weather.moves = "", false
+	}
+	for i := range f.weather.cuts { // there is no handshake, and most requests are short
+		f.weather.cuts[i].after = int64(math.Exp(r.Float64() * math.Log(60_000)))
+	}
+	if group || r.chance(40) {
+		return f
+	}
+	f = far{lift: f.lift, after: r.between(0, 60*time.Millisecond)}
+	switch r.IntN(5) {
+	case 0, 1:
+		f.daemon, f.hold = "killed", r.between(0, 3*time.Second)
+	case 2:
+		f.daemon, f.hold = "restarted", r.between(0, time.Second)
+	case 3:
+		f.daemon, f.hold = "paused", r.between(time.Second, 12*time.Second)
+	case 4:
+		f = far{lift: f.lift, token: r.between(time.Second, 3*time.Second)}
+	}
+	return f
+}
+
 // anyByte is where a connection is cut: in the handshake, or later, where a run's files and sends pass.
 func (r source) anyByte() int64 {
 	if r.chance(25) {
@@ -98,7 +141,7 @@ const handshake = 3000
 
 // drawNetwork is an outage of the way to the cluster.
 func drawNetwork(r source) outage {
-	o := outage{when: []string{"before", "receipt", "later"}[r.IntN(3)], wait: r.between(0, 3*time.Second),
+	o := outage{network: true, when: []string{"before", "receipt", "later"}[r.IntN(3)], wait: r.between(0, 3*time.Second),
 		hold: r.between(time.Second, 6*time.Second)}
 	each := func(verb string) (steps [][]string) {
 		for _, s := range servers {
@@ -109,7 +152,7 @@ func drawNetwork(r source) outage {
 	again := func(args ...string) [][]string { return append(serve("restart", args...), each("cut")...) }
 	switch r.IntN(6) {
 	case 0:
-		o.name, o.on, o.off = "sshd stopped", append(each("stop"), each("cut")...), serve("start")
+		o.name, o.on, o.off = "sshd stopped", append(each("stop"), []string{"sever"}), serve("start")
 	case 1:
 		o.name, o.on = "sshd restarted", again()
 	case 2:
@@ -117,9 +160,10 @@ func drawNetwork(r source) outage {
 	case 3:
 		o.name, o.on, o.off = "host key changed", again("-h", "/etc/devcluster/ssh/other_host"), again()
 	case 4:
-		o.name, o.on, o.off = "hosts blocked", each("block"), each("unblock")
+		o.name, o.drops = "hosts blocked", true
+		o.on, o.off = [][]string{{"lose", "100"}}, [][]string{{"lose", "0"}}
 	case 5:
-		o.name, o.hold = "5 % loss", 10*time.Second
+		o.name, o.drops, o.hold = "5 % loss", true, 10*time.Second
 		o.on, o.off = [][]string{{"lose", "5"}}, [][]string{{"lose", "0"}}
 	}
 	return o
@@ -139,11 +183,29 @@ func serve(verb string, args ...string) (steps [][]string) {
 	return steps
 }
 
-// lose makes all hosts of the cluster that have an sshd lose a share of what arrives.
+// lose makes all hosts of the cluster that have an sshd lose a share of what arrives and leaves, and counts it by the other end's port. It
+// prints what was counted before.
 const lose = `set -e
+some="numgen random mod 100 < $1"
+[[ $1 != 100 ]] || some=
 for ns in "" dtn; do
   in=(${ns:+ip netns exec "$ns"})
+  "${in[@]}" nft -n list set inet chaos lost 2>/dev/null || true
   "${in[@]}" nft delete table inet chaos 2>/dev/null || true
-  [[ $1 == 0 ]] || "${in[@]}" nft "table inet chaos { chain in { type filter hook input priority 0; tcp dport 22 numgen random mod 100 < $1 drop; }
-    chain out { type filter hook output priority 0; tcp sport 22 numgen random mod 100 < $1 drop; }; }"
+  [[ $1 == 0 ]] || "${in[@]}" nft "table inet chaos { set lost { type inet_service; flags dynamic; size 65535; }
+    chain in { type filter hook input priority 0; tcp dport 22 $some update @lost { tcp sport counter } drop; }
+    chain out { type filter hook output priority 0; tcp sport 22 $some update @lost { tcp dport counter } drop; }; }"
 done`
+
+var lostPackets = regexp.MustCompile(`(\d+) counter packets (\d+) `)
+
+// dropped reads what lose counted: packets by port.
+func dropped(text string) map[int]int {
+	byPort := map[int]int{}
+	for _, m := range lostPackets.FindAllStringSubmatch(text, -1) {
+		port, _ := strconv.Atoi(m[1])
+		n, _ := strconv.Atoi(m[2])
+		byPort[port] += n
+	}
+	return byPort
+}

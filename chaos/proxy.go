@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"io"
+	"maps"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
@@ -24,27 +27,55 @@ type cut struct {
 // retransmission is how much later a lost piece arrives.
 const retransmission = 220 * time.Millisecond
 
-// proxy stands between a gateway and an sshd. It cuts connections, delays what they carry, and leads to another host.
-type proxy struct {
-	listener net.Listener
-	hosts    []string // the first one, until weather moves
-
-	mu   sync.Mutex
-	now  weather
-	at   int // of hosts
-	open map[net.Conn]bool
-	cuts int // done so far
+// felt is what connections through a proxy have felt so far.
+type felt struct {
+	cuts    int // connections that were cut
+	ended   int // connections that the other end closed or did not accept
+	delayed int // bytes that came later
+	late    int // pieces that came a retransmission later
+	posts   int // requests of slurmrestd that may have an effect
+	refused int // answers of slurmrestd that the token is not good
 }
 
-// newProxy listens on this machine's loopback, for connections to hosts.
+// less is what was felt since.
+func (f felt) less(before felt) felt {
+	return felt{f.cuts - before.cuts, f.ended - before.ended, f.delayed - before.delayed, f.late - before.late, f.posts - before.posts,
+		f.refused - before.refused}
+}
+
+// proxy stands between a gateway and an sshd, or slurmrestd. It cuts connections, delays what they carry, and leads to another host.
+type proxy struct {
+	listener net.Listener
+
+	mu    sync.Mutex
+	hosts []string // the first one, until weather moves
+	now   weather
+	at    int // of hosts
+	open  map[net.Conn]bool
+	ports map[int]bool // of this machine, of connections so far
+	felt  felt
+}
+
+// newProxy listens on this machine's loopback, for connections to hosts. One that begins with / is a socket.
 func newProxy(hosts ...string) (*proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: l, hosts: hosts, open: map[net.Conn]bool{}}
+	return newProxyOn(l, hosts...), nil
+}
+
+func newProxyOn(l net.Listener, hosts ...string) *proxy {
+	p := &proxy{listener: l, hosts: hosts, open: map[net.Conn]bool{}, ports: map[int]bool{}}
 	go p.serve()
-	return p, nil
+	return p
+}
+
+// lead leads the connections that begin from now on to a host.
+func (p *proxy) lead(host string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hosts = []string{host}
 }
 
 func (p *proxy) port() int { return p.listener.Addr().(*net.TCPAddr).Port }
@@ -59,11 +90,11 @@ func (p *proxy) set(w weather) {
 	}
 }
 
-// done is how many cuts there were.
-func (p *proxy) done() int {
+// sofar is what was felt so far, and the ports of this machine that the connections had.
+func (p *proxy) sofar() (felt, map[int]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cuts
+	return p.felt, maps.Clone(p.ports)
 }
 
 func (p *proxy) serve() {
@@ -85,31 +116,45 @@ func (p *proxy) carry(client net.Conn) {
 		at, p.now.cuts = p.now.cuts[0], p.now.cuts[1:]
 	}
 	p.mu.Unlock()
-	server, err := net.Dial("tcp", host)
+	network := "tcp"
+	if strings.HasPrefix(host, "/") {
+		network = "unix"
+	}
+	server, err := net.Dial(network, host)
 	if err != nil {
+		p.mu.Lock()
+		p.felt.ended++
+		p.mu.Unlock()
 		return
 	}
 	defer server.Close()
 	p.mu.Lock()
 	p.open[server] = true
+	if at, ok := server.LocalAddr().(*net.TCPAddr); ok {
+		p.ports[at.Port] = true
+	}
 	p.mu.Unlock()
 	limit := map[bool]int64{false: -1, true: -1}
 	limit[at.down] = at.after
-	ended := make(chan bool, 2)
-	go func() { ended <- p.copy(server, client, limit[false]) }()
-	go func() { ended <- p.copy(client, server, limit[true]) }()
-	wasCut := <-ended // one direction ends, both do
+	type end struct{ down, wasCut bool }
+	ended := make(chan end, 2)
+	go func() { ended <- end{false, p.copy(server, client, false, limit[false])} }()
+	go func() { ended <- end{true, p.copy(client, server, true, limit[true])} }()
+	first := <-ended // one direction ends, both do
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	open := p.open[server] // else it was cut from here
 	delete(p.open, server)
-	if wasCut {
+	if first.wasCut {
 		p.cut()
+	} else if first.down && open {
+		p.felt.ended++
 	}
 }
 
 // cut counts a cut and moves on; the caller has the lock.
 func (p *proxy) cut() {
-	p.cuts++
+	p.felt.cuts++
 	if p.now.moves {
 		p.at++
 	}
@@ -124,6 +169,7 @@ func (p *proxy) cutNow() {
 	}
 	for c := range p.open {
 		c.Close()
+		delete(p.open, c)
 	}
 }
 
@@ -134,7 +180,7 @@ type piece struct {
 }
 
 // copy carries one direction; limit is the byte to cut it at, negative: none. It reports whether it was cut.
-func (p *proxy) copy(to io.Writer, from io.Reader, limit int64) (wasCut bool) {
+func (p *proxy) copy(to io.Writer, from io.Reader, down bool, limit int64) (wasCut bool) {
 	pieces := make(chan piece, 1024)
 	written := make(chan struct{})
 	go func() {
@@ -159,9 +205,19 @@ func (p *proxy) copy(to io.Writer, from io.Reader, limit int64) (wasCut bool) {
 		}
 		p.mu.Lock()
 		due := time.Now().Add(p.now.delay)
+		if p.now.delay > 0 {
+			p.felt.delayed += n
+		}
 		count++
 		if p.now.lost > 0 && count*p.now.lost/100 > (count-1)*p.now.lost/100 {
 			due = due.Add(retransmission)
+			p.felt.late++
+		}
+		switch { // a request and an answer begin with a read of their own
+		case !down && bytes.HasPrefix(buf[:n], []byte("POST ")):
+			p.felt.posts++
+		case down && bytes.HasPrefix(buf[:n], []byte("HTTP/1.1 401 ")):
+			p.felt.refused++
 		}
 		p.mu.Unlock()
 		if n > 0 {

@@ -60,8 +60,9 @@ func TestProxy(t *testing.T) {
 			t.Errorf("connection %d: %q, want %q", i+1, got, want)
 		}
 	}
-	if p.done() != 3 {
-		t.Errorf("%d cuts", p.done())
+	done := func() felt { f, _ := p.sofar(); return f }
+	if done().cuts != 3 {
+		t.Errorf("%+v", done())
 	}
 	c, err := net.Dial("tcp", p.listener.Addr().String())
 	if err != nil {
@@ -73,12 +74,36 @@ func TestProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.cutNow()
-	if n, err := c.Read(word); n > 0 || err == nil || p.done() != 4 {
-		t.Errorf("%d more bytes after the cut, %v, %d cuts", n, err, p.done())
+	if n, err := c.Read(word); n > 0 || err == nil || done().cuts != 4 {
+		t.Errorf("%d more bytes after the cut, %v, %+v", n, err, done())
 	}
+	before := done()
 	p.set(weather{delay: 30 * time.Millisecond})
 	began := time.Now()
 	if got := ask(t, p, "hello", 9); got != "one:hello" || time.Since(began) < 60*time.Millisecond {
 		t.Errorf("%q after %s", got, time.Since(began))
+	}
+	// What connections feel is counted, so that a fault that met nothing is not taken for one that was survived.
+	if f := done().less(before); f.delayed != 14 || f.cuts != 0 || f.late != 0 {
+		t.Errorf("%+v", f)
+	}
+	p.set(weather{lost: 100})
+	if got := ask(t, p, "POST /job", 13); got != "one:POST /job" {
+		t.Errorf("%q", got)
+	}
+	if f := done().less(before); f.late < 2 || f.posts != 1 || f.refused != 0 {
+		t.Errorf("%+v", f)
+	}
+	p.set(weather{})
+	p.lead(echo(t, "HTTP/1.1 401 Unauthorized"))
+	if got := ask(t, p, "", 12); got != "HTTP/1.1 401" || done().less(before).refused != 1 {
+		t.Errorf("%q %+v", got, done())
+	}
+	if _, ports := p.sofar(); len(ports) < 5 {
+		t.Errorf("%v", ports)
+	}
+	p.lead("/nonexistent/socket")
+	if got := ask(t, p, "hello", 9); got != "" || done().less(before).ended == 0 {
+		t.Errorf("%q %+v", got, done())
 	}
 }

@@ -23,6 +23,7 @@ const limit = 120 * time.Second
 type trial struct {
 	*testCase
 	s     *site
+	felt0 felt // by the site's connections before
 	log   *os.File
 	keep  *keeper
 	runID string
@@ -35,6 +36,7 @@ type trial struct {
 	cancelled bool      // a cancel was answered
 	answered  time.Time // when all callers were
 	retried   bool      // a retry was answered
+	disturbed int       // how often something happened to slurmrestd
 	blocked   bool      // the run was blocked, and a cancel resolved it
 	fits      bool      // every attempt is a path of the model
 	trouble   []finding
@@ -106,10 +108,10 @@ func (t *trial) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if t.carrier.far() {
-		t.s.wires.set(t.far.weather)
-		defer t.s.wires.set(weather{})
+	if err := t.enter(ctx); err != nil {
+		return err
 	}
+	defer t.s.wires.set(weather{})
 	t.keep = t.s.keep(ctx, t.log, t.starts)
 	defer func() { t.keep.finish(t.brute) }()
 	t.group.ready(t)
@@ -124,6 +126,10 @@ func (t *trial) run(ctx context.Context) error {
 	if t.far.cutSend > 0 {
 		t.begin()
 		go t.cutSend(ctx)
+	}
+	if t.far.daemon != "" {
+		t.begin()
+		go t.disturb(ctx)
 	}
 	var callers sync.WaitGroup
 	for range 1 + t.callers() {
@@ -198,7 +204,7 @@ func (t *trial) misbehave() error {
 			}()
 		}
 	}
-	if !t.carrier.far() || t.far.String() == "" {
+	if t.far.String() == "" {
 		return nil
 	}
 	if t.far.sftp != "" {
@@ -212,6 +218,9 @@ func (t *trial) misbehave() error {
 		time.Sleep(t.far.lift)
 		t.s.wires.set(weather{})
 		t.s.lift("sftp-server")
+		if t.far.token > 0 {
+			t.s.rest.renew()
+		}
 	}()
 	return nil
 }
@@ -309,6 +318,11 @@ func (t *trial) endSbatch(ctx context.Context) {
 		return
 	}
 	time.Sleep(t.killSbatch)
+	if t.carrier.rest() { // there is no sbatch: what stands between gateway and slurmctld ends
+		t.s.rest.kill(t.sbatchSignal)
+		t.s.rest.start(ctx)
+		return
+	}
 	for _, pid := range processes("sbatch", "sg-"+t.runID+"-a1-") {
 		syscall.Kill(pid, t.sbatchSignal)
 	}
@@ -332,7 +346,7 @@ func (t *trial) sends(ctx context.Context) bool {
 		if late {
 			return false
 		}
-		if len(processes("sbatch", "sg-"+t.runID+"-a1-")) > 0 {
+		if t.carrier.rest() && t.felt().posts > 0 || !t.carrier.rest() && len(processes("sbatch", "sg-"+t.runID+"-a1-")) > 0 {
 			return true
 		}
 	}

@@ -88,7 +88,7 @@ func prepare(ctx context.Context, c *cluster, repo string, far bool) (*ground, e
 			return nil, err
 		}
 		for _, step := range append([][]string{{"lose", "0"}}, serve("restart")...) {
-			if err := c.step(ctx, step); err != nil {
+			if _, err := c.step(ctx, step); err != nil {
 				return nil, err
 			}
 		}
@@ -135,7 +135,10 @@ type site struct {
 	*ground
 	carrier
 	n      int
-	wires  wires
+	login  *proxy // to the login nodes' sshd
+	data   *proxy // to the host of the files
+	rest   *endpoint
+	wires  wires  // all of them
 	local  string // state_dir is below it
 	shared string // runs_dir is below it
 	home   string // what the gateway's callers write
@@ -187,6 +190,11 @@ func newSite(ctx context.Context, g *ground, c carrier, n int) (*site, error) {
 	if _, err := g.output(ctx, "root", nil, "bash", "-c", script); err != nil {
 		return nil, err
 	}
+	if c.rest() {
+		if err := s.serveREST(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := os.Mkdir(s.path(s.home+"/plans"), 0o755); err != nil {
 		return nil, err
 	}
@@ -205,7 +213,7 @@ func newSite(ctx context.Context, g *ground, c carrier, n int) (*site, error) {
 	}
 	slurm, storage := s.ofTransport()
 	for file, state := range map[string]string{s.file: s.state(), s.client: "/dev/null/state"} {
-		if err := s.write(file, fmt.Sprintf(siteYAML, s.home, state, s.state(), s.state(), domain, slurm, s.shared, s.runs(), s.images(),
+		if err := s.write(file, fmt.Sprintf(siteYAML, s.home, state, s.state(), s.state(), domain, slurm, s.runs(), s.images(),
 			storage)); err != nil {
 			return nil, err
 		}
@@ -251,7 +259,7 @@ site: chaos
 import: {roots: [%s]}
 gateway: {state_dir: %s, artifact_dir: %s/artifacts, socket: %s/gateway.sock, default_project: chaos}
 domain_dir: %s
-slurm: {%s, bin_dir: %s/bin, run_as: self, default_partition: main, default_account: research, accounting: auto, verify_allowance_seconds: 30, grace_seconds: 5}
+slurm: {%s, run_as: self, default_partition: main, default_account: research, accounting: auto, verify_allowance_seconds: 30, grace_seconds: 5}
 storage: {runs_dir: %s, image_store: %s%s}
 apptainer: {path: /usr/bin/apptainer}
 watch: {floor_seconds: 1, ceiling_seconds: 3}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,16 +20,24 @@ const (
 	cli   carrier = "cli"   // it runs on the login node, as the user of the jobs
 	login carrier = "login" // it runs on this machine, as nobody: commands over SSH, files over SFTP, both by the login node
 	dtn   carrier = "dtn"   // the same with the files over the data host
+
+	rest     carrier = "rest"     // it runs on the login node and asks slurmrestd, by a socket
+	restsftp carrier = "restsftp" // it runs on this machine, as nobody, and asks slurmrestd by TCP; files over SFTP
 )
 
-var carriers = []carrier{cli, login, dtn}
+var carriers = []carrier{cli, login, dtn, rest, restsftp}
 
 // title is what people call a carrier.
 func (c carrier) title() string {
-	return map[carrier]string{cli: "cli+shared", login: "ssh+sftp (login)", dtn: "ssh+sftp (dtn)"}[c]
+	return map[carrier]string{cli: "cli+shared", login: "ssh+sftp (login)", dtn: "ssh+sftp (dtn)", rest: "rest+shared",
+		restsftp: "rest+sftp"}[c]
 }
 
-func (c carrier) far() bool { return c != cli }
+// far reports whether the gateway is outside of the cluster, and its files go over SFTP.
+func (c carrier) far() bool { return c == login || c == dtn || c == restsftp }
+
+// rest reports whether the gateway asks slurmrestd.
+func (c carrier) rest() bool { return c == rest || c == restsftp }
 
 // parseCarriers reads a list of carriers.
 func parseCarriers(text string) (list []carrier, err error) {
@@ -55,30 +64,32 @@ type hosts struct {
 	KnownHosts string `json:"known_hosts"`
 }
 
-// wires are the proxies of a far site, between its gateway and the cluster.
-type wires struct{ login, data *proxy }
+// wires are the proxies of a site, between its gateway and the cluster.
+type wires []*proxy
 
-func (w *wires) set(v weather) {
-	w.login.set(v)
-	if w.data != w.login {
-		w.data.set(v)
+func (w wires) set(v weather) {
+	for _, p := range w {
+		p.set(v)
 	}
 }
 
 // cutNow cuts all connections.
-func (w *wires) cutNow() {
-	w.login.cutNow()
-	if w.data != w.login {
-		w.data.cutNow()
+func (w wires) cutNow() {
+	for _, p := range w {
+		p.cutNow()
 	}
 }
 
-// cuts is how many connections were cut.
-func (w *wires) cuts() int {
-	if w.data == w.login {
-		return w.login.done()
+// sofar is what the connections felt so far, and the ports of this machine that they had.
+func (w wires) sofar() (all felt, ports map[int]bool) {
+	ports = map[int]bool{}
+	for _, p := range w {
+		f, at := p.sofar()
+		all = felt{all.cuts + f.cuts, all.ended + f.ended, all.delayed + f.delayed, all.late + f.late, all.posts + f.posts,
+			all.refused + f.refused}
+		maps.Copy(ports, at)
 	}
-	return w.login.done() + w.data.done()
+	return all, ports
 }
 
 func (c *cluster) sshInfo(ctx context.Context) (h hosts, err error) {
@@ -113,14 +124,15 @@ func (s *site) connect() (err error) {
 	}
 	address := func(host string, port int) string { return fmt.Sprintf("%s:%d", host, port) }
 	h := s.hosts
-	if s.wires.login, err = newProxy(address(h.Login.Address, h.Login.Port), address(h.Login2.Address, h.Login2.Port)); err != nil {
+	if s.login, err = newProxy(address(h.Login.Address, h.Login.Port), address(h.Login2.Address, h.Login2.Port)); err != nil {
 		return err
 	}
-	s.wires.data = s.wires.login
+	s.data, s.wires = s.login, append(s.wires, s.login)
 	if s.carrier == dtn {
-		if s.wires.data, err = newProxy(address(h.DTN.Address, h.DTN.Port)); err != nil {
+		if s.data, err = newProxy(address(h.DTN.Address, h.DTN.Port)); err != nil {
 			return err
 		}
+		s.wires = append(s.wires, s.data)
 	}
 	known, err := os.ReadFile(h.KnownHosts)
 	if err != nil {
@@ -129,9 +141,9 @@ func (s *site) connect() (err error) {
 	var lines strings.Builder
 	for line := range strings.Lines(string(known)) { // the hosts' keys, under the proxies' addresses
 		names, key, _ := strings.Cut(line, " ")
-		at := s.wires.login
+		at := s.login
 		if slices.Contains(strings.Split(names, ","), h.DTN.Address) {
-			at = s.wires.data
+			at = s.data
 		}
 		fmt.Fprintf(&lines, "[127.0.0.1]:%d %s", at.port(), key)
 	}
@@ -149,16 +161,35 @@ func (s *site) connect() (err error) {
 
 // ofTransport are the lines of the site file that say how the cluster is reached.
 func (s *site) ofTransport() (slurm, storage string) {
-	if !s.carrier.far() {
-		return "transport: cli", ""
+	bin := ", bin_dir: " + s.shared + "/bin"
+	if s.carrier == cli {
+		return "transport: cli" + bin, ""
 	}
-	slurm = fmt.Sprintf("transport: ssh, ssh: {host: 127.0.0.1, port: %d, user: %s, known_hosts: [%s/known_hosts], key: %s/id_ed25519}",
-		s.wires.login.port(), user, s.local, s.local)
+	if s.carrier.rest() {
+		slurm = fmt.Sprintf("transport: rest, rest: {url: %q, user: %s, token_file: %s}", s.rest.url, user, s.rest.token)
+	}
+	if s.carrier == rest {
+		return slurm, ""
+	}
+	at := func(p *proxy) string {
+		return fmt.Sprintf("host: 127.0.0.1, port: %d, user: %s, known_hosts: [%s/known_hosts], key: %s/id_ed25519", p.port(), user, s.local,
+			s.local)
+	}
 	storage = ", transport: sftp"
-	if s.carrier == dtn {
+	switch s.carrier {
+	case login:
+		slurm = "transport: ssh, ssh: {" + at(s.login) + "}" + bin
+	case dtn:
+		slurm = "transport: ssh, ssh: {" + at(s.login) + "}" + bin
 		there := func(path string) string { return s.hosts.DTN.Shared + strings.TrimPrefix(path, "/shared") }
-		storage += fmt.Sprintf(", sftp: {host: 127.0.0.1, port: %d, runs_dir: %s, image_store: %s}", s.wires.data.port(), there(s.runs()),
+		storage += fmt.Sprintf(", sftp: {host: 127.0.0.1, port: %d, runs_dir: %s, image_store: %s}", s.data.port(), there(s.runs()),
 			there(s.images()))
+	case restsftp: // with a shell for every second worker, with SFTP alone for the others
+		shell := "shell: true"
+		if s.n%2 == 1 {
+			shell = "shell: false, syncs_folders: true"
+		}
+		storage += ", sftp: {" + at(s.login) + ", " + shell + "}"
 	}
 	return slurm, storage
 }

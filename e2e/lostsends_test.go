@@ -138,7 +138,8 @@ func TestLoginNodeFaults(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t, "logind", "--ssh")
 	// The nodes' slurmd see the mounts that were there when they started.
-	m.run(`mkdir -p /shared/far && mount -t tmpfs -o size=24m,mode=0755,uid=lab,gid=lab tmpfs /shared/far && systemctl restart slurmd@n1 slurmd@n2`)
+	m.run(`mkdir -p /shared/far && mount -t tmpfs -o size=24m,mode=0755,uid=lab,gid=lab tmpfs /shared/far
+systemctl restart slurmd@n1 slurmd@n2`)
 	m.run(strings.ReplaceAll(slowSbatch, "$1", "/shared/far/bin"), "lab")
 	f := farLogin{m, m.farMachine(t, "/shared/far"), t, slow(m.root("/shared/far/bin"))}
 	f.serve()

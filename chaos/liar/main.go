@@ -98,6 +98,16 @@ func (l *liar) mood() string {
 	return strings.TrimSpace(string(data))
 }
 
+// bit leaves a byte for each answer that was not the server's.
+func (l *liar) bit() {
+	f, err := os.OpenFile(l.flag+".bit", os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return // the campaign says that nothing bit
+	}
+	defer f.Close()
+	f.Write([]byte{'.'})
+}
+
 // refuse is the answer to a request that is not passed on.
 func (l *liar) refuse(p []byte) []byte {
 	l.mu.Lock()
@@ -110,6 +120,7 @@ func (l *liar) refuse(p []byte) []byte {
 	if len(p) < 9 || p[4] != packetWrite || l.mood() != "full" {
 		return nil
 	}
+	l.bit()
 	a := append([]byte{packetStatus}, p[5:9]...)
 	a = binary.BigEndian.AppendUint32(a, failure)
 	for _, text := range []string{"No space left on device", "en"} {
@@ -129,6 +140,9 @@ func (l *liar) bend(p []byte) {
 		size /= 2
 	case "large":
 		size += 4096
+	default:
+		return
 	}
+	l.bit()
 	binary.BigEndian.PutUint64(p[13:], size)
 }
