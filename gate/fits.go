@@ -126,7 +126,9 @@ func fitsObject(s *jsonschema.Schema, v map[string]any) bool {
 	return true
 }
 
-func between(least *int, n int, most *int) bool { return (least == nil || n >= *least) && (most == nil || n <= *most) }
+func between(least *int, n int, most *int) bool {
+	return (least == nil || n >= *least) && (most == nil || n <= *most)
+}
 
 // The types of JSON as the library numbers them.
 var nullType, booleanType, stringType, numberType, integerType, arrayType, objectType = typeNamed("null"), typeNamed("boolean"),
