@@ -70,7 +70,8 @@ func siteOutside(t testing.TB, example string, edit ...func(doc tree)) *site {
 		on := func(path string) string { return h.DTN.Shared + strings.TrimPrefix(path, h.Shared) }
 		far["host"], far["port"], far["runs_dir"], far["image_store"] = h.DTN.Address, h.DTN.Port, on(s.dir+"/runs"), on(s.dir+"/images")
 	}
-	doc["import"] = tree{"roots": []any{tree{"path": host(s.dir) + "/files", "projects": []any{"demo"}}}}
+	must(t, os.Mkdir(dir+"/files", 0o755))
+	doc["import"] = tree{"roots": []any{tree{"path": dir + "/files", "projects": []any{"demo"}}}}
 	doc["watch"] = tree{"floor_seconds": 1, "ceiling_seconds": 5}
 	doc["budget"] = tree{"rpc_per_minute": 6000, "sends_in_flight": 4, "staging_workers": 4}
 	for _, f := range edit {

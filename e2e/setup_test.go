@@ -81,8 +81,9 @@ func TestSiteInitOverSSH(t *testing.T) {
 	s, h, dir := newSite(t, "genomics"), sshOf(t), t.TempDir()
 	s.outside = dir + "/etc/site.yaml"
 	shell(t, "lab", `mkdir -p "$1/far"`, s.dir)
+	must(t, os.CopyFS(dir+"/data", os.DirFS(host(world.dir)+"/data")))
 	init := []string{"site", "init", "--ssh", "lab@" + h.Login.Address, "--key", h.Key, "--user", "daemon", "--shared", s.dir + "/far",
-		"--state-dir", dir + "/state", "--domain", host(s.dir) + "/domain", "--data", host(world.dir) + "/data"}
+		"--state-dir", dir + "/state", "--domain", host(s.dir) + "/domain", "--data", dir + "/data"}
 	r := s.cli(init...)
 	print := regexp.MustCompile(`--trust (SHA256:\S{43})`).FindStringSubmatch(r.String())
 	if r.code == 0 || print == nil {
@@ -112,7 +113,7 @@ func TestSiteInitOverSSH(t *testing.T) {
 	}
 	for _, c := range []struct{ want, argv string }{
 		{"is a valid site file for devcluster", "config check"}, {"sha256:", "image add samtools " + host(world.dir) + "/samtools.sif"},
-		{"succeeded", "run samtools.flagstat --wait --input bam=" + host(data("aln.bam"))},
+		{"succeeded", "run samtools.flagstat --wait --input bam=" + dir + "/data/aln.bam"},
 	} {
 		if r := s.cli(strings.Fields(c.argv)...); r.code != 0 || !strings.Contains(r.String(), c.want) {
 			t.Errorf("%s: %v", c.argv, r)

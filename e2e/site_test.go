@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -119,12 +120,15 @@ func (s *site) replace(name, old, with string) {
 // file writes a file of lab's into the folder that the policy lets in, and gives its path.
 func (s *site) file(name, content string) string {
 	s.t.Helper()
+	if s.outside != "" {
+		p := filepath.Join(filepath.Dir(s.outside), "files", name)
+		must(s.t, os.MkdirAll(filepath.Dir(p), 0o755))
+		must(s.t, os.WriteFile(p, []byte(content), 0o644))
+		return p
+	}
 	p := s.dir + "/files/" + name
 	must(s.t, os.WriteFile(host(p), []byte(content), 0o644))
 	must(s.t, os.Lchown(host(p), world.uid, world.uid))
-	if s.outside != "" {
-		return host(p)
-	}
 	return p
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -169,4 +170,17 @@ func together(n int, f func(i int)) {
 		wg.Go(func() { f(i) })
 	}
 	wg.Wait()
+}
+
+// StageInputs asks again, as the engine does, while a data host has not noticed a new folder.
+func (x *Files) StageInputs(ctx context.Context, runID string, list []plan.Input, open run.Opener) error {
+	err := x.Workspace.StageInputs(ctx, runID, list, open)
+	for left := 40; fault.CodeOf(err) == "data_host_stale" && left > 0; left-- {
+		select {
+		case <-ctx.Done():
+		case <-time.After(250 * time.Millisecond):
+		}
+		err = x.Workspace.StageInputs(ctx, runID, list, open)
+	}
+	return err
 }
