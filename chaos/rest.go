@@ -122,6 +122,9 @@ func (e *endpoint) kill(sig syscall.Signal) {
 	if pid := child(e.cmd.Process.Pid); pid != 0 {
 		syscall.Kill(pid, sig)
 	}
+	if sig != syscall.SIGSTOP {
+		e.cmd.Process.Signal(syscall.SIGCONT) // nsenter(1) stops itself when its child is stopped
+	}
 	if sig == syscall.SIGKILL || sig == syscall.SIGTERM {
 		<-e.gone
 	}

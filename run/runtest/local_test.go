@@ -46,6 +46,9 @@ func openHost(t *testing.T, runtime string) *runtest.Transport {
 		x.Until(t, "end of the processes", func() bool {
 			jobs, err := b.Jobs(context.Background(), nil)
 			must(t, err)
+			for _, j := range jobs { // a script that was about to start its program when it was cancelled may start it
+				must(t, b.Cancel(context.Background(), j.ID, j.Name))
+			}
 			return len(jobs) == 0
 		})
 	})
