@@ -37,8 +37,8 @@ lint:
 fuzz:
 	@scripts/fuzz $(TIME)
 
-# The crash campaign, on a cluster of its own: N cases of the seed SEED, divided among cli+shared, ssh+sftp (login) and ssh+sftp (dtn). Needs root; about
-# four seconds a case.
+# The crash campaign, on a cluster of its own: N cases of the seed SEED, divided among cli+shared, ssh+sftp (login), ssh+sftp (dtn), rest+shared
+# and rest+sftp. Needs root; about four seconds a case.
 chaos:
 	@go run ./chaos -n $(N) -seed $(SEED)
 
