@@ -72,22 +72,22 @@ func (i sshInfo) host(t *testing.T, address string, port int) *remote.Host {
 func TestFarWorkspaces(t *testing.T) {
 	t.Parallel()
 	login, dtn, info := farHosts(t)
-	pool := func(h *remote.Host) *transfer.Pool {
+	pool := func(t *testing.T, h *remote.Host) *transfer.Pool {
 		p, err := transfer.New(h, transfer.Config{Connections: 2})
 		must(t, err)
 		t.Cleanup(p.Close)
 		return p
 	}
-	for name, config := range map[string]func(dir string) sftp.Config{
-		"login": func(dir string) sftp.Config {
-			return sftp.Config{RunsDir: dir, Shell: login, Data: login, Pool: pool(login)}
+	for name, config := range map[string]func(t *testing.T, dir string) sftp.Config{
+		"login": func(t *testing.T, dir string) sftp.Config {
+			return sftp.Config{RunsDir: dir, Shell: login, Data: login, Pool: pool(t, login)}
 		},
-		"dtn": func(dir string) sftp.Config {
+		"dtn": func(t *testing.T, dir string) sftp.Config {
 			return sftp.Config{RunsDir: dir, DataRunsDir: info.DTN.Shared + strings.TrimPrefix(dir, "/shared"), Shell: login, Data: dtn,
-				Pool: pool(dtn)}
+				Pool: pool(t, dtn)}
 		},
-		"SFTP alone": func(dir string) sftp.Config {
-			return sftp.Config{RunsDir: dir, Data: login, Pool: pool(login), SyncsFolders: true}
+		"SFTP alone": func(t *testing.T, dir string) sftp.Config {
+			return sftp.Config{RunsDir: dir, Data: login, Pool: pool(t, login), SyncsFolders: true}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestFarWorkspaces(t *testing.T) {
 				dir, err := os.MkdirTemp(host(world.dir), "far-")
 				must(t, err)
 				must(t, os.Chown(dir, world.uid, world.uid))
-				c := config(world.dir + "/" + filepath.Base(dir))
+				c := config(t, world.dir+"/"+filepath.Base(dir))
 				c.GatewayID = "gw-1"
 				return farFiles(t, dir, c)
 			})
@@ -175,18 +175,18 @@ func farFiles(t *testing.T, dir string, c sftp.Config) *runtest.Files {
 func TestFarImages(t *testing.T) {
 	t.Parallel()
 	login, dtn, info := farHosts(t)
-	pool := func(h *remote.Host) *transfer.Pool {
+	pool := func(t *testing.T, h *remote.Host) *transfer.Pool {
 		p, err := transfer.New(h, transfer.Config{Connections: 2})
 		must(t, err)
 		t.Cleanup(p.Close)
 		return p
 	}
 	for name, folder := range map[string]func(dir string) *sftp.Folder{
-		"login": func(dir string) *sftp.Folder { return sftp.NewFolder(login, dir, login, dir, pool(login)) },
+		"login": func(dir string) *sftp.Folder { return sftp.NewFolder(login, dir, login, dir, pool(t, login)) },
 		"dtn": func(dir string) *sftp.Folder {
-			return sftp.NewFolder(login, dir, dtn, info.DTN.Shared+strings.TrimPrefix(dir, "/shared"), pool(dtn))
+			return sftp.NewFolder(login, dir, dtn, info.DTN.Shared+strings.TrimPrefix(dir, "/shared"), pool(t, dtn))
 		},
-		"SFTP alone": func(dir string) *sftp.Folder { return sftp.NewFolder(nil, "", login, dir, pool(login)) },
+		"SFTP alone": func(dir string) *sftp.Folder { return sftp.NewFolder(nil, "", login, dir, pool(t, login)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -65,7 +65,7 @@ func TestDoctorOverREST(t *testing.T) {
 		}},
 		{"another cluster", "cluster_name", "fault", "slurm.cluster is elsewhere", "slurm.cluster",
 			func(_ *testing.T, doc, _ tree) { doc["slurm"].(tree)["cluster"] = "elsewhere" }},
-		{"files out of reach", "sftp_connection", "fault", "refused", "storage.sftp",
+		{"files out of reach", "sftp_connection", "fault", "refused", "check host, port",
 			func(_ *testing.T, doc, _ tree) { doc["storage"].(tree)["sftp"].(tree)["port"] = 1 }},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -43,7 +43,8 @@ type unreadable = func(program string, records int, why, example string)
 // readScript is [run.Workspace.ReadControl].
 type readScript = func(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error)
 
-// slurm is a site's Slurm, on this host, through its login node, or through slurmrestd, which needs scripts to send jobs.
+// slurm is a site's Slurm, on this host, through its login node, or through slurmrestd. Without scripts it can only be asked, and nothing is
+// created: whoever looks may be another user than the gateway.
 func (h *hosts) slurm(s *site.Site, unread unreadable, scripts readScript) (transport, error) {
 	if s.OverREST() {
 		return h.rest(s, unread, scripts)
@@ -51,6 +52,9 @@ func (h *hosts) slurm(s *site.Site, unread unreadable, scripts readScript) (tran
 	c, err := h.slurmConfig(s)
 	if err != nil {
 		return nil, err
+	}
+	if scripts == nil {
+		c.LocksDir = ""
 	}
 	c.Unread = unread
 	return slurm.NewCLI(c)
@@ -193,20 +197,7 @@ func away(code, field, rule string, err error) fault.Problem {
 }
 
 func (h *hosts) misfits(ctx context.Context, s *site.Site) ([]fault.Problem, error) {
-	if s.OverREST() {
-		r, err := h.rest(s, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		found, _, err := h.fit(ctx, s, r)
-		return found, err
-	}
-	cfg, err := h.slurmConfig(s)
-	if err != nil {
-		return nil, err
-	}
-	cfg.LocksDir = "" // nothing is sent and nothing created
-	cli, err := slurm.NewCLI(cfg)
+	cli, err := h.slurm(s, nil, nil)
 	if err != nil {
 		return nil, err
 	}
