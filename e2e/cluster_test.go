@@ -27,7 +27,8 @@ func TestAnotherCluster(t *testing.T) {
 		"the cluster other, but slurm.cluster is DevCluster") {
 		t.Errorf("%+v %s", l, why)
 	}
-	for says, verb := range map[string][]string{"cluster other": {"config", "check"}, "the cluster that answers is other": {"doctor", "--no-jobs"}} {
+	for says, verb := range map[string][]string{"cluster other": {"config", "check"},
+		"the cluster that answers is other": {"doctor", "--no-jobs"}} {
 		if r := s.cli(append(verb, "--json")...); !strings.Contains(string(r.stdout), says) ||
 			!strings.Contains(string(r.stdout), "slurm.cluster") {
 			t.Errorf("%s: %s", verb, r.stdout)

@@ -43,8 +43,8 @@ type unreadable = func(program string, records int, why, example string)
 // readScript is [run.Workspace.ReadControl].
 type readScript = func(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error)
 
-// slurm is a site's Slurm, on this host, through its login node, or through slurmrestd. Without scripts it can only be asked, and nothing is
-// created: whoever looks may be another user than the gateway.
+// slurm is a site's Slurm, on this host, through its login node, or through slurmrestd. Without scripts it can only be asked, and nothing
+// is created: whoever looks may be another user than the gateway.
 func (h *hosts) slurm(s *site.Site, unread unreadable, scripts readScript) (transport, error) {
 	if s.OverREST() {
 		return h.rest(s, unread, scripts)
