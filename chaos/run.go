@@ -58,7 +58,7 @@ func (t *trial) find(kind, format string, args ...any) {
 // spec is the plan of the case; the token makes it a run of its own.
 func (t *trial) spec() plan.Spec {
 	sc := t.scenario
-	s := plan.Spec{Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: max(60, sc.limit), CPUs: 1, MemMB: 64},
+	s := plan.Spec{Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: 60, CPUs: 1, MemMB: 64},
 		Placement: plan.Placement{Partition: sc.partition, Account: "research"},
 		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: t.s.image, NetworkMode: "none",
 			ReadonlyRootfs: true},

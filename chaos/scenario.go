@@ -18,7 +18,6 @@ type scenario struct {
 	cancel    string // when the run is cancelled: "", "pending", "running", "soon" (at a random moment)
 	partition string // main when empty; nothing in partition big ever starts
 	qos       string
-	limit     int // seconds
 	work      time.Duration
 	exit      int
 	foreign   bool   // the attempt's folder is there already, with a token this ledger does not know
@@ -47,7 +46,7 @@ var scenarios = []scenario{
 	{name: "cancel_soon", work: 2 * time.Second, cancel: "soon", end: []string{endCancelled, endOK}},
 	{name: "cancel_running", work: 20 * time.Second, cancel: "running", end: []string{endCancelled}},
 	{name: "cancel_pending", partition: "big", cancel: "pending", end: []string{endCancelled}},
-	{name: "rejected", qos: "quick", limit: 900, end: []string{endRejected}},
+	{name: "rejected", qos: "nosuch", end: []string{endRejected}}, // a refusal that slurmrestd names as sbatch does
 	{name: "sbatch_fails", flags: []mischief{{"sbatch", "nothing - 1", 0}}, end: []string{endOK}},
 	{name: "sbatch_unreachable", flags: []mischief{{"sbatch", "unreachable - 1", 0}}, end: []string{endOK}},
 	{name: "sbatch_loses", work: 1500 * time.Millisecond, flags: []mischief{{"sbatch", "lost 1 1", 0}}, end: []string{endOK}},

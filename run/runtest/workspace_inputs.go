@@ -40,7 +40,7 @@ func inputsAgain(t *testing.T, x *Files) {
 		must(t, x.StageInputs(t.Context(), runID, []plan.Input{a, b}, s.file))
 	}
 	x.Leave(t, runID, "in/a.bam", Entry{File, "BAM"})
-	must(t, x.Again(t).StageInputs(t.Context(), runID, []plan.Input{a}, s.file))
+	must(t, patient{x.Again(t)}.StageInputs(t.Context(), runID, []plan.Input{a}, s.file))
 	x.has(t, "in/a.bam", "bam")
 	x.hasNot(t, "in/ref.fa")
 }
@@ -135,7 +135,7 @@ func inputsResume(t *testing.T, x *Files) {
 	} {
 		step(t, name, func() {
 			x.Leave(t, runID, left.path, left.e)
-			must(t, x.Again(t).StageInputs(t.Context(), runID, list, s.file))
+			must(t, patient{x.Again(t)}.StageInputs(t.Context(), runID, list, s.file))
 			x.has(t, "in/a.bam", "bam")
 			x.has(t, "in/sub/ref.fa", "ref")
 			x.hasNot(t, "in/stray")
@@ -148,7 +148,7 @@ func inputsResume(t *testing.T, x *Files) {
 	if err := x.StageInputs(t.Context(), runID, []plan.Input{big}, stopped); err == nil {
 		t.Error("staged from half a source")
 	}
-	must(t, x.Again(t).StageInputs(t.Context(), runID, []plan.Input{big}, s.reader))
+	must(t, patient{x.Again(t)}.StageInputs(t.Context(), runID, []plan.Input{big}, s.reader))
 	x.has(t, "in/big", strings.Repeat("x", 1<<20))
 }
 
@@ -172,15 +172,22 @@ func together(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// StageInputs asks again, as the engine does, while a data host has not noticed a new folder.
-func (x *Files) StageInputs(ctx context.Context, runID string, list []plan.Input, open run.Opener) error {
-	err := x.Workspace.StageInputs(ctx, runID, list, open)
+// patient asks again, as the engine does, while a data host has not noticed a new folder.
+type patient struct{ run.Workspace }
+
+func (p patient) StageInputs(ctx context.Context, runID string, list []plan.Input, open run.Opener) error {
+	err := p.Workspace.StageInputs(ctx, runID, list, open)
 	for left := 40; fault.CodeOf(err) == "data_host_stale" && left > 0; left-- {
 		select {
 		case <-ctx.Done():
 		case <-time.After(250 * time.Millisecond):
 		}
-		err = x.Workspace.StageInputs(ctx, runID, list, open)
+		err = p.Workspace.StageInputs(ctx, runID, list, open)
 	}
 	return err
+}
+
+// StageInputs is that of the workspace, patiently.
+func (x *Files) StageInputs(ctx context.Context, runID string, list []plan.Input, open run.Opener) error {
+	return patient{x.Workspace}.StageInputs(ctx, runID, list, open)
 }
