@@ -382,21 +382,3 @@ func (n *Seen) answered(questions []string) []Result {
 	}
 	return nil
 }
-
-// unseen reports the checks of nodes that have no result, because no node was looked at.
-func (x *Exam) unseen(why string) {
-	for _, k := range nodeChecks() {
-		if x.worst[k.Code] == "" {
-			x.Report(k, "", unknown("", "%s", why))
-		}
-	}
-}
-
-// report adds results of a check of nodes.
-func (x *Exam) report(code, node string, results []Result) {
-	for _, k := range nodeChecks() {
-		if k.Code == code {
-			x.Report(k, node, results)
-		}
-	}
-}
