@@ -48,14 +48,17 @@ func (s *Site) Names() (names []string) {
 }
 
 // LocalSite is the gateway's own host as a site: it uses the folders and the Apptainer of the first cluster, or folders of the gateway if
-// those are out of reach.
+// those are out of reach or belong to users. Its processes always belong to the gateway's user.
 func (s *Site) LocalSite() *Site {
 	local := *s.Clusters()[0]
+	if local.FarFiles() || local.AsCaller() {
+		local.Storage.RunsDir = filepath.Join(s.Gateway.StateDir, "local-runs")
+	}
 	if local.FarFiles() {
 		local.Storage.Transport, local.Storage.SFTP, local.Storage.Login = TransportShared, nil, nil
-		local.Storage.RunsDir = filepath.Join(s.Gateway.StateDir, "local-runs")
 		local.Storage.ImageStore = s.Gateway.ImageStore
 	}
+	local.Slurm.RunAs, local.Slurm.Caller = RunAsSelf, nil
 	local.Name = Local
 	return &local
 }

@@ -37,6 +37,8 @@ func TestEveryExampleIsValid(t *testing.T) {
 				data = " (dtn)"
 			case c.OverREST() && c.FarFiles() && c.ShellHost() == nil:
 				data = " (alone)"
+			case c.AsCaller():
+				data = " (caller)"
 			}
 			combinations[c.Slurm.Transport+"+"+c.Storage.Transport+data] = true
 		}
@@ -45,7 +47,7 @@ func TestEveryExampleIsValid(t *testing.T) {
 		}
 	}
 	want := map[string]bool{"cli+shared": true, "ssh+sftp": true, "ssh+sftp (dtn)": true, "ssh+shared": true, "rest+shared": true,
-		"rest+sftp": true, "rest+sftp (alone)": true}
+		"rest+sftp": true, "rest+sftp (alone)": true, "cli+shared (caller)": true}
 	if diff := cmp.Diff(want, combinations); diff != "" {
 		t.Errorf("there is an example for each combination: %s", diff)
 	}
@@ -79,6 +81,12 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	asCaller := strings.Replace(uncommented(string(data), "caller"), "  run_as: self\n", "  run_as: caller\n", 1)
+	asCaller = strings.Replace(asCaller, "  runs_dir: /shared/", "  runs_dir: /shared/{user}/", 1)
+	callers, err := Parse(examples+"/template.yaml", []byte(asCaller))
+	if err != nil {
+		t.Fatal(err)
+	}
 	text = uncommented(text, "ssh|login|sftp|module|binds|roots|peers|oidc|projects|callers|patterns")
 	other, err := Parse(examples+"/template.yaml", []byte(text))
 	if err != nil {
@@ -96,6 +104,9 @@ func TestTemplateNamesEveryField(t *testing.T) {
 		}
 		_, inLive := live.at[one]
 		if _, is := overREST.at[one]; is && strings.HasPrefix(one, "slurm.rest") {
+			continue
+		}
+		if _, is := callers.at[one]; is && strings.HasPrefix(one, "slurm.caller") {
 			continue
 		}
 		_, inOther := other.at[one]
@@ -126,7 +137,7 @@ func uncommented(text, names string) string {
 
 // explainedAt is slurm.ssh for the fields of other SSH servers.
 func explainedAt(field string) string {
-	other := regexp.MustCompile(`^(storage\.sftp|(slurm\.ssh|storage\.sftp)\.jump\[\])\.(port|user|known_hosts|known_hosts\[\]|key|certificate|agent|jump|host)$`)
+	other := regexp.MustCompile(`^(storage\.sftp|(slurm\.ssh|storage\.sftp|slurm\.caller\.ssh)\.jump\[\])\.(port|user|known_hosts|known_hosts\[\]|key|certificate|agent|jump|host)$`)
 	return other.ReplaceAllString(field, "slurm.ssh.$3")
 }
 

@@ -93,6 +93,7 @@ func (s *Site) Notes() (notes []fault.Problem) {
 					"so a run in doubt waits for an operator",
 				Hint: "set shell to true; or, if the server's filesystem makes new names durable by itself, set syncs_folders to true"})
 		}
+		notes = append(notes, c.callerNotes()...)
 	}
 	return notes
 }

@@ -135,7 +135,9 @@ func (s *Site) fillRemote() {
 		s.inherit("storage.sftp", &f.Endpoint, from)
 		s.jumps("storage.sftp", &f.SSH)
 	}
-	s.text("storage.sftp.runs_dir", &f.RunsDir, names.RunsDir)
+	if !s.AsCaller() { // else the files of runs go over slurm.caller.ssh
+		s.text("storage.sftp.runs_dir", &f.RunsDir, names.RunsDir)
+	}
 	s.text("storage.sftp.image_store", &f.ImageStore, names.ImageStore)
 	s.number("storage.sftp.connections", &f.Connections, defaultConnectionsSFTP)
 	if f.Shell == nil {
@@ -235,10 +237,14 @@ func (c *checker) noCommands(s Slurm) {
 
 func (c *checker) ssh(at string, s SSH) {
 	c.endpoint(at, s.Endpoint)
-	if len(s.Jump) > maxJumps {
-		c.add("SITE-RANGE", at+".jump", fmt.Sprintf("at most %d hosts", maxJumps), fmt.Sprintf("there are %d", len(s.Jump)), "")
+	c.jumps(at, s.Jump)
+}
+
+func (c *checker) jumps(at string, jump []Endpoint) {
+	if len(jump) > maxJumps {
+		c.add("SITE-RANGE", at+".jump", fmt.Sprintf("at most %d hosts", maxJumps), fmt.Sprintf("there are %d", len(jump)), "")
 	}
-	for i, j := range s.Jump {
+	for i, j := range jump {
 		c.endpoint(fmt.Sprintf("%s.jump[%d]", at, i), j)
 	}
 }
@@ -255,7 +261,7 @@ func (c *checker) sftp(f SFTP, hasLogin, alone bool) {
 		c.problems = append(before, own...)
 	}()
 	c.ssh("storage.sftp", f.SSH)
-	c.path("storage.sftp.runs_dir", f.RunsDir, true)
+	c.path("storage.sftp.runs_dir", f.RunsDir, !c.site.AsCaller())
 	c.path("storage.sftp.image_store", f.ImageStore, true)
 	c.separate("storage.sftp.image_store", f.ImageStore, "storage.sftp.runs_dir", f.RunsDir)
 	c.bounds("storage.sftp.connections", int64(f.Connections), 1, 8)
@@ -273,16 +279,20 @@ var (
 	keyText    = regexp.MustCompile(`-----BEGIN|^(ssh|ecdsa|sk)-[a-z0-9@.-]+ `)
 )
 
-func (c *checker) endpoint(at string, e Endpoint) {
+func (c *checker) host(at, got, withUser string) {
 	hint := ""
-	if user, host, both := strings.Cut(e.Host, "@"); both && user != "" && host != "" {
-		hint = "give the user in " + at + ".user"
-	} else if strings.Count(e.Host, ":") == 1 {
+	if user, host, both := strings.Cut(got, "@"); both && user != "" && host != "" {
+		hint = withUser
+	} else if strings.Count(got, ":") == 1 {
 		hint = "give the port in " + at + ".port"
 	}
-	if !isHost(e.Host) {
-		c.value("SITE-HOST", at+".host", e.Host, "a host name or an IP address", hint)
+	if !isHost(got) {
+		c.value("SITE-HOST", at+".host", got, "a host name or an IP address", hint)
 	}
+}
+
+func (c *checker) endpoint(at string, e Endpoint) {
+	c.host(at, e.Host, "give the user in "+at+".user")
 	c.bounds(at+".port", int64(e.Port), 1, 65535)
 	c.user(at+".user", e.User)
 	for i, file := range e.KnownHosts {
@@ -332,14 +342,14 @@ func (c *checker) separate(a, pathA, b, pathB string) {
 func (s *Site) ownHost() []fault.Problem {
 	c := &checker{site: s}
 	first := s.Clusters()[0]
-	if !first.FarFiles() || !filepath.IsAbs(s.Gateway.StateDir) {
+	if !first.FarFiles() && !first.AsCaller() || !filepath.IsAbs(s.Gateway.StateDir) {
 		return nil
 	}
 	runs := s.LocalSite().Storage.RunsDir
 	if !plainPath.MatchString(runs) {
 		c.value("SITE-PATH", "gateway.state_dir", s.Gateway.StateDir, "an absolute path of letters, digits and _ . + @ ~ = -",
 			"jobs of this machine run below it when no cluster shares a filesystem; other characters have a meaning in options of Apptainer")
-	} else if filepath.IsAbs(s.Gateway.ImageStore) {
+	} else if first.FarFiles() && filepath.IsAbs(s.Gateway.ImageStore) {
 		c.plain("gateway.image_store", s.Gateway.ImageStore)
 	}
 	c.separate("gateway.image_store", s.Gateway.ImageStore, "the folder of jobs of this machine", runs)
@@ -351,6 +361,10 @@ func (s *Site) ownHost() []fault.Problem {
 func sameFolder(a, b *Site) (pathA, pathB string, same bool) {
 	pathA, pathB = a.Storage.RunsDir, b.Storage.RunsDir
 	switch {
+	case a.AsCaller() && b.AsCaller() && a.callerHost() != b.callerHost():
+		return "", "", false
+	case a.AsCaller() && (b.AsCaller() || !b.FarFiles()), b.AsCaller() && !a.FarFiles():
+		return pathA, pathB, patternsMeet(pathA, pathB)
 	case a.FarFiles() != b.FarFiles():
 		return "", "", false
 	case a.FarFiles():

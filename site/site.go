@@ -59,20 +59,21 @@ type Gateway struct {
 
 // Slurm says how Slurm is reached.
 type Slurm struct {
-	Transport              string `yaml:"transport"`                // "cli": the commands of Slurm on this machine; "ssh"; "rest"; default cli
-	SSH                    *SSH   `yaml:"ssh,omitempty"`            // the login node, only with transport ssh
-	REST                   *REST  `yaml:"rest,omitempty"`           // slurmrestd, only with transport rest
-	BinDir                 string `yaml:"bin_dir"`                  // absolute folder of Slurm's commands; default /usr/bin; not with rest
-	Conf                   string `yaml:"conf"`                     // absolute path of slurm.conf for SLURM_CONF; empty: Slurm's own default
-	Cluster                string `yaml:"cluster"`                  // ClusterName of the only cluster that is sent to or asked; empty: any
-	RunAs                  string `yaml:"run_as"`                   // "self": jobs belong to the gateway's user
-	DefaultPartition       string `yaml:"default_partition"`        // for plans that name none
-	DefaultAccount         string `yaml:"default_account"`          // for plans that name none
-	DefaultQOS             string `yaml:"default_qos"`              // for plans that name none; empty: Slurm's own default
-	Accounts               string `yaml:"accounts"`                 // "site": by this file and policy; "associations": by sacctmgr's too; default site
-	Accounting             string `yaml:"accounting"`               // "auto" (use sacct where it works), "required" or "none"; default auto
-	VerifyAllowanceSeconds int    `yaml:"verify_allowance_seconds"` // 1..3600 more of time limit, to check image and inputs; default 120
-	GraceSeconds           int    `yaml:"grace_seconds"`            // 1..600 from TERM to KILL, below Slurm's KillWait; default 10
+	Transport              string  `yaml:"transport"`                // "cli": the commands of Slurm on this machine; "ssh"; "rest"; default cli
+	SSH                    *SSH    `yaml:"ssh,omitempty"`            // the login node, only with transport ssh
+	REST                   *REST   `yaml:"rest,omitempty"`           // slurmrestd, only with transport rest
+	BinDir                 string  `yaml:"bin_dir"`                  // absolute folder of Slurm's commands; default /usr/bin; not with rest
+	Conf                   string  `yaml:"conf"`                     // absolute path of slurm.conf for SLURM_CONF; empty: Slurm's own default
+	Cluster                string  `yaml:"cluster"`                  // ClusterName of the only cluster that is sent to or asked; empty: any
+	RunAs                  string  `yaml:"run_as"`                   // "self": jobs belong to the gateway's user; "caller"; default self
+	Caller                 *Caller `yaml:"caller,omitempty"`         // the users' logins, only with run_as caller
+	DefaultPartition       string  `yaml:"default_partition"`        // for plans that name none
+	DefaultAccount         string  `yaml:"default_account"`          // for plans that name none
+	DefaultQOS             string  `yaml:"default_qos"`              // for plans that name none; empty: Slurm's own default
+	Accounts               string  `yaml:"accounts"`                 // "site": by this file and policy; "associations": by sacctmgr's too; default site
+	Accounting             string  `yaml:"accounting"`               // "auto" (use sacct where it works), "required" or "none"; default auto
+	VerifyAllowanceSeconds int     `yaml:"verify_allowance_seconds"` // 1..3600 more of time limit, to check image and inputs; default 120
+	GraceSeconds           int     `yaml:"grace_seconds"`            // 1..600 from TERM to KILL, below Slurm's KillWait; default 10
 }
 
 // Values of Slurm.Accounts: what a user of this host may charge, where access.peers does not say it.
@@ -95,7 +96,7 @@ func (s Slurm) AlsoNeeds() (programs []string) {
 // Storage is where the cluster's folders are. Paths are as jobs see them, unless a section says otherwise.
 type Storage struct {
 	Transport      string   `yaml:"transport"`        // "shared": this machine sees the folders under the same path; "sftp"; default shared
-	RunsDir        string   `yaml:"runs_dir"`         // absolute and plain: a folder for each run
+	RunsDir        string   `yaml:"runs_dir"`         // absolute and plain: a folder for each run. With run_as caller it has {user} in it
 	ImageStore     string   `yaml:"image_store"`      // absolute and plain: images by digest
 	Login          *Folders `yaml:"login,omitempty"`  // the folders as the login node names them, where that differs
 	SFTP           *SFTP    `yaml:"sftp,omitempty"`   // the SFTP server, only with transport sftp
@@ -172,13 +173,14 @@ func (s *Site) fill() {
 	} else if _, given := s.at["slurm.bin_dir"]; !given {
 		s.Slurm.BinDir = "" // of several clusters each begins with the site file's defaults
 	}
-	text("slurm.run_as", &s.Slurm.RunAs, "self")
+	text("slurm.run_as", &s.Slurm.RunAs, RunAsSelf)
 	text("slurm.accounts", &s.Slurm.Accounts, AccountsBySite)
 	text("slurm.accounting", &s.Slurm.Accounting, "auto")
 	number("slurm.verify_allowance_seconds", &s.Slurm.VerifyAllowanceSeconds, 120)
 	number("slurm.grace_seconds", &s.Slurm.GraceSeconds, 10)
 	text("storage.transport", &s.Storage.Transport, TransportShared)
 	s.fillRemote()
+	s.fillCaller()
 	if _, given := s.at["storage.max_output_bytes"]; s.Storage.MaxOutputBytes == 0 && !given {
 		s.Storage.MaxOutputBytes = 100 << 30
 	}

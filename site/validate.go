@@ -53,6 +53,7 @@ func (s *Site) check(more ...Check) []fault.Problem {
 	}
 	if hasCluster {
 		c.slurm(s.Slurm)
+		c.runAs(s.Slurm, s.Storage)
 		c.storage(s.Storage)
 		c.transports(s.Slurm, s.Storage)
 		c.apptainer(s.Apptainer)
@@ -104,7 +105,6 @@ func (c *checker) name(name string) {
 }
 
 func (c *checker) storage(s Storage) {
-	c.plain("storage.runs_dir", s.RunsDir)
 	c.plain("storage.image_store", s.ImageStore)
 	c.bounds("storage.max_output_bytes", s.MaxOutputBytes, 1, maxSafeInteger)
 	c.bounds("storage.reserve_mb", int64(s.ReserveMB), 0, 1<<20)
@@ -130,7 +130,6 @@ func (c *checker) slurm(s Slurm) {
 		c.plain("slurm.bin_dir", s.BinDir)
 		c.path("slurm.conf", s.Conf, false)
 	}
-	c.oneOf("slurm.run_as", s.RunAs, "self")
 	c.slurmName("slurm.cluster", s.Cluster, false)
 	c.slurmName("slurm.default_partition", s.DefaultPartition, true)
 	c.slurmName("slurm.default_account", s.DefaultAccount, true)
