@@ -110,6 +110,7 @@ func (h *Host) Run(ctx context.Context, c Call) (Output, error) {
 	if err != nil {
 		return Output{}, err
 	}
+	defer on.leave()
 	x.ch = ch
 	go func() { // until both sides have closed the channel
 		for r := range requests {

@@ -1,10 +1,14 @@
 package remote
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"slurmgate/fault"
 )
@@ -14,10 +18,18 @@ type Config struct {
 	Address     string   // host:port; without a port, 22
 	User        string   // whom to log in as
 	KnownHosts  []string // known_hosts files; a host key that is not in them is refused
-	Key         string   // private key file, which nobody else may read; or Agent
+	Key         string   // private key file, which nobody else may read; or Agent, or Credentials
 	Certificate string   // user certificate of the key; may be empty
 	Agent       string   // socket of an SSH agent that has the key
 	Jump        []Config // hosts to go through, the first one first; theirs are ignored
+
+	// Credentials gives a key with a user certificate, and when the certificate ends. It is called for each connection, which ends with
+	// its certificate. Its errors reach the caller as they are, and prove that nothing was started.
+	Credentials func(ctx context.Context) (ssh.Signer, time.Time, error)
+	// Idle is how long a connection without a call stays open; 0: until it is lost or its certificate ends.
+	Idle time.Duration
+	// Logins bounds how many connections of all hosts that share it are being made at a time: its capacity. nil: no bound.
+	Logins chan struct{}
 }
 
 // name is how messages call the host.
@@ -42,7 +54,13 @@ func (c Config) check() error {
 		if hop.Address == "" || hop.User == "" {
 			return invalid("ssh_config", "a host needs an address and a user")
 		}
-		if (hop.Key == "") == (hop.Agent == "") {
+		ways := 0
+		for _, given := range []bool{hop.Key != "", hop.Agent != "", hop.Credentials != nil} {
+			if given {
+				ways++
+			}
+		}
+		if ways != 1 || hop.Credentials != nil && hop.Certificate != "" {
 			return invalid("ssh_config", hop.name()+" needs either a key file or an agent")
 		}
 		if _, err := hop.knownHosts(); err != nil {

@@ -14,8 +14,23 @@ import (
 // hopTime bounds connecting to one host, login included.
 const hopTime = 20 * time.Second
 
-// dial connects to the host, through its jump hosts. closeAll closes it and all the others.
-func (c Config) dial(ctx context.Context) (last *ssh.Client, closeAll func(), err error) {
+// dialed is a connection through jump hosts.
+type dialed struct {
+	*ssh.Client
+	closeAll func()    // closes it and those of the jump hosts
+	until    time.Time // when its certificate ends; zero: it has none that ends
+}
+
+// dial connects to the host, through its jump hosts.
+func (c Config) dial(ctx context.Context) (d dialed, err error) {
+	if c.Logins != nil {
+		select {
+		case c.Logins <- struct{}{}:
+			defer func() { <-c.Logins }()
+		case <-ctx.Done():
+			return d, fault.Wrap(fault.Transport, Unreachable, "no connection to "+c.name()+": too many others are being made", ctx.Err())
+		}
+	}
 	var open []*ssh.Client
 	end := func() {
 		for _, client := range open { // the outermost first: what goes through it ends with it, and closing it never blocks
@@ -28,18 +43,22 @@ func (c Config) dial(ctx context.Context) (last *ssh.Client, closeAll func(), er
 		}
 	}()
 	for _, hop := range append(c.Jump[:len(c.Jump):len(c.Jump)], c) {
-		client, err := hop.dialFrom(ctx, last)
+		client, until, err := hop.dialFrom(ctx, d.Client)
 		if err != nil {
-			return nil, nil, err
+			return dialed{}, err
 		}
 		open = append(open, client)
-		last = client
+		d.Client = client
+		if !until.IsZero() && (d.until.IsZero() || until.Before(d.until)) {
+			d.until = until
+		}
 	}
-	return last, end, nil
+	d.closeAll = end
+	return d, nil
 }
 
 // dialFrom connects to one host: from here, or from another one.
-func (c Config) dialFrom(ctx context.Context, from *ssh.Client) (*ssh.Client, error) {
+func (c Config) dialFrom(ctx context.Context, from *ssh.Client) (client *ssh.Client, until time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hopTime)
 	defer cancel()
 	unreachable := func(msg string, err error) error {
@@ -49,11 +68,11 @@ func (c Config) dialFrom(ctx context.Context, from *ssh.Client) (*ssh.Client, er
 	var bad error
 	algorithms, check, err := c.hostKeys(&bad)
 	if err != nil {
-		return nil, fault.Wrap(fault.Transport, BadHostKey, "the host key of "+c.Address+" cannot be checked", err)
+		return nil, until, fault.Wrap(fault.Transport, BadHostKey, "the host key of "+c.Address+" cannot be checked", err)
 	}
-	signers, done, err := c.signers()
+	signers, until, done, err := c.signers(ctx)
 	if err != nil {
-		return nil, fault.Wrap(fault.Transport, BadLogin, "there is nothing to log in with as "+c.name(), err)
+		return nil, until, err
 	}
 	defer done()
 	var conn net.Conn
@@ -63,10 +82,10 @@ func (c Config) dialFrom(ctx context.Context, from *ssh.Client) (*ssh.Client, er
 		conn, err = from.DialContext(ctx, "tcp", c.Address)
 	}
 	if err != nil && from != nil {
-		return nil, unreachable(fmt.Sprintf("%s cannot be reached from the jump host %s", c.Address, from.RemoteAddr()), err)
+		return nil, until, unreachable(fmt.Sprintf("%s cannot be reached from the jump host %s", c.Address, from.RemoteAddr()), err)
 	}
 	if err != nil {
-		return nil, unreachable(c.Address+" cannot be reached", err)
+		return nil, until, unreachable(c.Address+" cannot be reached", err)
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	talk, channels, requests, err := ssh.NewClientConn(conn, c.Address, &ssh.ClientConfig{
@@ -77,7 +96,7 @@ func (c Config) dialFrom(ctx context.Context, from *ssh.Client) (*ssh.Client, er
 	}
 	switch {
 	case err == nil:
-		return ssh.NewClient(talk, channels, requests), nil
+		return ssh.NewClient(talk, channels, requests), until, nil
 	case bad != nil:
 		err = bad
 	case ctx.Err() != nil:
@@ -86,5 +105,5 @@ func (c Config) dialFrom(ctx context.Context, from *ssh.Client) (*ssh.Client, er
 		err = refused(c, err)
 	}
 	conn.Close()
-	return nil, err
+	return nil, until, err
 }

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,6 +16,7 @@ const (
 	Unreachable = "ssh_unreachable" // no connection: nothing was started
 	BadHostKey  = "ssh_host_key"    // the host key is unknown, changed or revoked; nothing was sent, no login was tried
 	BadLogin    = "ssh_auth"        // the host does not accept user and key
+	Refused     = "login_refused"   // the host does not accept the certificate that was made for this user
 	Busy        = "ssh_busy"        // the host allows no further session (MaxSessions): nothing was started
 	NoShell     = "ssh_shell"       // the login shell did not come to /bin/sh: nothing was started
 	Cut         = "ssh_cut"         // the connection was lost, or the time was over: it is unknown whether the script ran to its end
@@ -23,11 +25,17 @@ const (
 // NotStarted reports whether an error proves that the script was not started, and never will be.
 func NotStarted(err error) bool {
 	switch fault.CodeOf(err) {
-	case Unreachable, BadHostKey, BadLogin, Busy, NoShell:
+	case Unreachable, BadHostKey, BadLogin, Refused, Busy, NoShell:
 		return true
 	}
-	return false
+	_, none := errors.AsType[notStarted](err)
+	return none
 }
+
+// notStarted is an error of [Config.Credentials].
+type notStarted struct{ error }
+
+func (n notStarted) Unwrap() error { return n.error }
 
 func (h *Host) fault(code, msg string, err error) *fault.Error {
 	return fault.Wrap(fault.Transport, code, h.cfg.name()+": "+msg, err)
@@ -50,6 +58,14 @@ func (h *Host) profile(code, what string, noise []byte) *fault.Error {
 func refused(hop Config, err error) *fault.Error {
 	text := err.Error()
 	if strings.Contains(text, "unable to authenticate") || strings.Contains(text, "oo many authentication failures") {
+		if hop.Credentials != nil {
+			return fault.Wrap(fault.Transport, Refused, fmt.Sprintf("%s does not let %s log in with a certificate that was just signed",
+				hop.Address, hop.User), err).
+				WithNext("look at the sshd log of the host for the reason, then check: that the account of " + hop.User + " exists there and is " +
+					"neither locked nor expired; that sshd trusts the signer's key (TrustedUserCAKeys) and allows this user; that the clocks " +
+					"agree; that sshd sees this gateway under one of source_addresses").
+				WithRetry(int(refusedPause.Seconds()))
+		}
 		next := "check user, key and the user's authorized_keys there; the sshd log of the host has the reason"
 		if hop.Certificate != "" {
 			next = "check that the host trusts the authority that signed the certificate (TrustedUserCAKeys), and that the certificate is for " +

@@ -7,16 +7,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 
 	"slurmgate/fault"
 )
 
-// Host is a login node or a data host, with one connection that is kept while it works and made again after it was lost. It is safe for
-// concurrent use.
+// Host is a login node or a data host, with one connection that all calls share. It is made when it is needed, and made again after it was
+// lost, was closed because nothing used it, or has come to the end of its certificate. A Host is safe for concurrent use.
 type Host struct {
 	cfg    Config
 	log    *slog.Logger
@@ -25,8 +22,12 @@ type Host struct {
 	stop   context.CancelFunc
 
 	mu      sync.Mutex
-	link    *link // nil: not connected
+	link    *link // for new calls; nil: not connected
 	made    int   // connections so far
+	lost    int   // of them: those that ended and were not ended here
+	links   map[*link]bool
+	dropped int // calls of Drop
+	reason  string
 	dialing *attempt
 	failure error // of the last attempt
 	wait    time.Duration
@@ -42,16 +43,25 @@ type timing struct {
 	hello          time.Duration // for a login shell to come to /bin/sh
 	busy           time.Duration // for a further session
 	session        time.Duration // for a session to open, with everything before it
+	quiet          time.Duration // without a call; then a connection is closed whose certificate ends
+	refused        time.Duration // after a refused certificate
+	grace          time.Duration // after the certificate's end, for calls under way
 }
 
 var usual = timing{first: time.Second, longest: time.Minute, patience: 3 * time.Second, alive: 15 * time.Second, hello: 30 * time.Second,
-	busy: 20 * time.Second, session: 90 * time.Second}
+	busy: 20 * time.Second, session: 90 * time.Second, quiet: 2 * time.Second, grace: time.Minute,
+	refused: refusedPause}
+
+// refusedPause is how long a host that refused a certificate is left alone: some sshd hold refused logins against the whole address they
+// come from (PerSourcePenalties), and so against all other users.
+const refusedPause = 5 * time.Minute
 
 // attempt is a connection that is being made; done is closed at its end.
 type attempt struct {
-	done chan struct{}
-	link *link
-	err  error
+	done    chan struct{}
+	link    *link
+	err     error
+	dropped int // calls of Drop before it
 }
 
 // New checks the configuration and the files it names. The host is connected to when it is first needed.
@@ -61,7 +71,8 @@ func New(c Config, log *slog.Logger) (*Host, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	return &Host{cfg: c, log: log.With("host", c.Address, "user", c.User), timing: usual, ctx: ctx, stop: stop}, nil
+	return &Host{cfg: c, log: log.With("host", c.Address, "user", c.User), timing: usual, ctx: ctx, stop: stop,
+		links: map[*link]bool{}}, nil
 }
 
 // Name is user@address, for messages.
@@ -74,20 +85,24 @@ func (h *Host) User() string { return h.cfg.User }
 func (h *Host) State() (up bool, lost int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if up = h.link != nil && h.link.works(); up {
-		return up, h.made - 1
-	}
-	return up, h.made
+	return h.link != nil && h.link.works(), h.lost
 }
 
-// Close ends the connection, and with it all calls.
+// Close ends all connections, and with them all calls. The host cannot be used any more.
 func (h *Host) Close() {
 	h.stop()
+	h.Drop("the host was closed")
+}
+
+// Drop ends all connections at once, and with them all calls under way. The next call logs in anew.
+func (h *Host) Drop(reason string) {
 	h.mu.Lock()
-	l := h.link
-	h.mu.Unlock()
-	if l != nil {
-		l.close()
+	defer h.mu.Unlock()
+	h.link = nil
+	h.dropped++ // so that a connection that is being made ends too
+	h.reason = reason
+	for l := range h.links {
+		l.end(reason)
 	}
 }
 
@@ -98,19 +113,20 @@ func (h *Host) Connection(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	l.leave()
 	return l.number, nil
 }
 
-// connect returns the kept connection. Whoever comes while it is being made waits for the same attempt; an attempt does not end with the
-// call that began it.
+// connect returns the kept connection; whoever gets it calls its leave after use. Whoever comes while it is being made waits for the same
+// attempt; an attempt does not end with the call that began it.
 func (h *Host) connect(ctx context.Context) (*link, error) {
 	for {
 		h.mu.Lock()
-		switch {
-		case h.ctx.Err() != nil:
+		if h.ctx.Err() != nil {
 			h.mu.Unlock()
 			return nil, h.fault(Unreachable, "the connection was closed", nil)
-		case h.link != nil && h.link.works():
+		}
+		if h.link != nil && h.link.enter(time.Now()) {
 			defer h.mu.Unlock()
 			return h.link, nil
 		}
@@ -128,13 +144,16 @@ func (h *Host) connect(ctx context.Context) (*link, error) {
 		}
 		a := h.dialing
 		if a == nil {
-			a = &attempt{done: make(chan struct{})}
+			a = &attempt{done: make(chan struct{}), dropped: h.dropped}
 			h.dialing = a
 			go h.attempt(a)
 		}
 		h.mu.Unlock()
 		select {
 		case <-a.done:
+			if a.err == nil {
+				a.link.hold()
+			}
 			return a.link, a.err
 		case <-ctx.Done():
 			return nil, h.fault(Unreachable, "no connection within the time allowed", ctx.Err())
@@ -145,18 +164,24 @@ func (h *Host) connect(ctx context.Context) (*link, error) {
 // attempt connects once. After a failure the next attempt has to wait, longer each time, by an amount with jitter, so that several gateways
 // do not come back in step.
 func (h *Host) attempt(a *attempt) {
-	client, closeAll, err := h.cfg.dial(h.ctx)
+	d, err := h.cfg.dial(h.ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.dialing = nil
-	if a.err = err; err == nil {
+	switch {
+	case err == nil && h.dropped != a.dropped:
+		d.closeAll()
+		a.err = h.fault(Unreachable, "the connection was ended: "+h.reason, nil)
+	case err == nil:
+		a.link = h.adopt(d)
 		h.made++
-		h.link = newLink(h.made, client, closeAll)
+		a.link.number = h.made
+		h.link = a.link
 		h.failure = nil
-		a.link = h.link
 		h.log.Info("connected over SSH", "connection", h.made)
-		go h.keepAlive(h.link)
-	} else {
+		go h.keepAlive(a.link)
+	default:
+		a.err = err
 		h.fails(err)
 	}
 	close(a.done)
@@ -167,6 +192,9 @@ func (h *Host) fails(err error) {
 	h.failure = err
 	h.wait = min(max(h.timing.first, 2*h.wait), h.timing.longest)
 	d := h.wait/2 + rand.N(h.wait)
+	if fault.CodeOf(err) == Refused {
+		d = h.timing.refused
+	}
 	h.until = time.Now().Add(d)
 	h.log.Warn("no connection over SSH", "error", err, "next_try_in", d.Round(time.Millisecond))
 }
@@ -197,11 +225,13 @@ func (h *Host) keepAlive(l *link) {
 	}
 	<-l.gone
 	l.close()
-	if h.ctx.Err() != nil {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if why := l.ended(); why != "" || h.ctx.Err() != nil {
+		h.log.Info("the SSH connection was closed", "connection", l.number, "after", time.Since(since).Round(time.Second), "why", why)
+		return
+	}
+	h.lost++
 	h.log.Warn("the SSH connection was lost", "connection", l.number, "after", time.Since(since).Round(time.Second), "error", l.err)
 	if l.used.Load() {
 		h.wait = 0
@@ -220,35 +250,3 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
-
-// link is one connection.
-type link struct {
-	number   int
-	client   *ssh.Client
-	closeAll func()
-	slots    *slots
-	used     atomic.Bool   // a call has had its answer
-	gone     chan struct{} // closed when the connection is lost
-	err      error         // why; after gone
-}
-
-func newLink(number int, client *ssh.Client, closeAll func()) *link {
-	l := &link{number: number, client: client, closeAll: closeAll, slots: newSlots(sessions), gone: make(chan struct{})}
-	go func() {
-		l.err = client.Wait()
-		close(l.gone)
-	}()
-	return l
-}
-
-func (l *link) works() bool {
-	select {
-	case <-l.gone:
-		return false
-	default:
-		return true
-	}
-}
-
-// close never blocks for long: the outermost connection is closed as well, and with it all that go through it.
-func (l *link) close() { l.closeAll() }

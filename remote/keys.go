@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -86,8 +87,24 @@ func fresh(path string, cert *ssh.Certificate, now time.Time) error {
 	return nil
 }
 
-// signers gives what to log in with; done ends the use of an agent.
-func (c Config) signers() (list []ssh.Signer, done func(), err error) {
+// signers gives what to log in with, and when that ends, if it ends at all; done ends the use of an agent.
+func (c Config) signers(ctx context.Context) (list []ssh.Signer, until time.Time, done func(), err error) {
+	done = func() {}
+	if c.Credentials == nil {
+		if list, done, err = c.configured(); err != nil {
+			err = fault.Wrap(fault.Transport, BadLogin, "there is nothing to log in with as "+c.name(), err)
+		}
+		return list, until, done, err
+	}
+	one, until, err := c.Credentials(ctx)
+	if err != nil {
+		return nil, until, done, notStarted{err}
+	}
+	return []ssh.Signer{one}, until, done, nil
+}
+
+// configured gives the keys of the files or of the agent.
+func (c Config) configured() (list []ssh.Signer, done func(), err error) {
 	done = func() {}
 	var cert *ssh.Certificate
 	if c.Certificate != "" {

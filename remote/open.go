@@ -10,7 +10,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// open opens a session channel on the kept connection. free gives its slot back; whoever has the channel calls it when the requests end.
+// open opens a session channel on the kept connection. free gives its slot back; whoever has the channel calls it when the requests end,
+// and leave of the connection when it is done with the channel.
 // Its errors all prove that nothing was started.
 func (h *Host) open(ctx context.Context) (on *link, ch ssh.Channel, requests <-chan *ssh.Request, free func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timing.session)
@@ -23,6 +24,7 @@ func (h *Host) open(ctx context.Context) (on *link, ch ssh.Channel, requests <-c
 		}
 		free, err := l.slots.take(ctx)
 		if err != nil {
+			l.leave()
 			return nil, nil, nil, nil, h.fault(Busy, "no session became free within the time allowed", err).
 				WithNext("look for hanging processes of the user there, or ask for a higher MaxSessions in sshd_config")
 		}
@@ -30,6 +32,7 @@ func (h *Host) open(ctx context.Context) (on *link, ch ssh.Channel, requests <-c
 		if err == nil {
 			return l, ch, requests, free, nil
 		}
+		l.leave()
 		full, isRefusal := errors.AsType[*ssh.OpenChannelError](err)
 		switch {
 		case ctx.Err() != nil: // the slot is given back when the host answers
@@ -86,6 +89,7 @@ func (h *Host) Sessions(ctx context.Context, wanted int) (allowed int, err error
 	if err != nil {
 		return 0, err
 	}
+	defer l.leave()
 	for ; allowed < wanted; allowed++ {
 		ch, requests, err := openOn(ctx, l.client, func() {})
 		if _, full := errors.AsType[*ssh.OpenChannelError](err); full {

@@ -21,7 +21,8 @@ func (h *Host) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Clien
 	if err != nil {
 		return nil, err
 	}
-	client, err := h.subsystem(ctx, ch, requests, free, ch.Close, opts)
+	defer on.leave()
+	client, err := h.subsystem(ctx, on, ch, requests, free, ch.Close, opts)
 	if err == nil {
 		on.used.Store(true)
 	}
@@ -32,10 +33,13 @@ func (h *Host) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Clien
 func (h *Host) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timing.session)
 	defer cancel()
-	if _, err := h.connect(ctx); err != nil { // a host that is away is asked by one connection alone
+	kept, err := h.connect(ctx) // a host that is away is asked by one connection alone
+	if err != nil {
 		return nil, err
 	}
+	kept.leave()
 	h.mu.Lock()
+	dropped := h.dropped
 	full := h.extra >= MaxConnections
 	if !full {
 		h.extra++
@@ -49,28 +53,34 @@ func (h *Host) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Clien
 		defer h.mu.Unlock()
 		h.extra--
 	})
-	client, closeAll, err := h.cfg.dial(ctx)
+	d, err := h.cfg.dial(ctx)
 	if err != nil {
 		free()
 		return nil, err
 	}
-	end := context.AfterFunc(h.ctx, closeAll)
+	h.mu.Lock()
+	l := h.adopt(d)
+	l.hold()
+	defer l.leave()
+	if h.dropped != dropped {
+		l.end(h.reason)
+	}
+	h.mu.Unlock()
 	go func() {
-		client.Wait()
-		end()
-		closeAll()
+		<-l.gone
+		l.close()
 		free()
 	}()
-	ch, requests, err := openOn(ctx, client, func() {})
+	ch, requests, err := openOn(ctx, d.Client, func() {})
 	if err != nil {
-		closeAll()
+		l.close()
 		return nil, h.fault(Unreachable, "no SFTP channel on a further connection", err)
 	}
-	return h.subsystem(ctx, ch, requests, func() {}, func() error { closeAll(); return nil }, opts)
+	return h.subsystem(ctx, l, ch, requests, func() {}, func() error { l.close(); return nil }, opts)
 }
 
 // subsystem starts the SFTP server on a channel. What a profile prints before the server's first packet is skipped.
-func (h *Host) subsystem(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Request, free func(), end func() error,
+func (h *Host) subsystem(ctx context.Context, on *link, ch ssh.Channel, requests <-chan *ssh.Request, free func(), end func() error,
 	opts []sftp.ClientOption) (*sftp.Client, error) {
 	go func() {
 		ssh.DiscardRequests(requests)
@@ -82,8 +92,9 @@ func (h *Host) subsystem(ctx context.Context, ch ssh.Channel, requests <-chan *s
 	}
 	got := make(chan started, 1)
 	noise := &quiet{from: ch}
+	asked := &requestCount{on: on}
 	go func() {
-		client, err := h.startSFTP(ch, noise, end, opts)
+		client, err := h.startSFTP(ch, noise, asked, end, opts)
 		got <- started{client, err}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, h.timing.hello)
@@ -100,7 +111,8 @@ func (h *Host) subsystem(ctx context.Context, ch ssh.Channel, requests <-chan *s
 	}
 }
 
-func (h *Host) startSFTP(ch ssh.Channel, noise *quiet, end func() error, opts []sftp.ClientOption) (*sftp.Client, error) {
+func (h *Host) startSFTP(ch ssh.Channel, noise *quiet, asked *requestCount, end func() error, opts []sftp.ClientOption) (*sftp.Client,
+	error) {
 	ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
 	if err != nil {
 		return nil, h.fault(Unreachable, "the connection was lost", err)
@@ -109,7 +121,7 @@ func (h *Host) startSFTP(ch ssh.Channel, noise *quiet, end func() error, opts []
 		return nil, h.fault(NoShell, "the host does not offer SFTP", nil).WithNext("ask for the subsystem sftp in sshd_config")
 	}
 	go io.Copy(io.Discard, ch.Stderr())
-	client, err := sftp.NewClientPipe(noise, closer{ch, end}, opts...)
+	client, err := sftp.NewClientPipe(answers{noise, asked, &packets{}}, closer{requestWriter{ch, asked, &packets{}}, end}, opts...)
 	switch {
 	case errors.Is(err, errNoise) || len(noise.heard()) > 0 && err != nil:
 		return nil, h.profile(NoShell, "the login shell prints text where the SFTP server should answer", noise.heard())

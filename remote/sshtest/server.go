@@ -131,6 +131,32 @@ func (s *Server) Configure(change func(*ssh.ServerConfig)) {
 	change(s.config)
 }
 
+// Trust lets users log in with certificates of an authority, and with nothing else.
+func (s *Server) Trust(authority ssh.PublicKey) {
+	check := &ssh.CertChecker{IsUserAuthority: func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), authority.Marshal()) }}
+	s.Configure(func(c *ssh.ServerConfig) {
+		c.PublicKeyCallback = func(m ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
+			s.Logins.Add(1)
+			if _, ok := k.(*ssh.Certificate); !ok {
+				return nil, errors.New("certificates only")
+			}
+			return check.Authenticate(m, k)
+		}
+	})
+}
+
+// Sign makes a certificate line for a line of a public key.
+func Sign(authority ssh.Signer, publicKey, principal string, notAfter time.Time) (string, error) {
+	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(publicKey))
+	if err != nil {
+		return "", err
+	}
+	cert := &ssh.Certificate{Key: key, CertType: ssh.UserCert, KeyId: "test", ValidPrincipals: []string{principal},
+		ValidAfter: uint64(time.Now().Add(-time.Minute).Unix()), ValidBefore: uint64(notAfter.Unix())}
+	err = cert.SignCert(rand.Reader, authority)
+	return string(ssh.MarshalAuthorizedKey(cert)), err
+}
+
 // Cut ends all connections.
 func (s *Server) Cut() {
 	s.mu.Lock()

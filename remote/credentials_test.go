@@ -1,0 +1,366 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"slurmgate/fault"
+	"slurmgate/remote/sshtest"
+)
+
+// caller is a server that trusts an authority, and what that authority does.
+type caller struct {
+	server *sshtest.Server
+	config Config
+	signed atomic.Int64
+	keys   sync.Map      // public keys that were signed
+	life   time.Duration // of a certificate
+	refuse atomic.Pointer[fault.Error]
+}
+
+func asCaller(t *testing.T, life time.Duration) *caller {
+	t.Helper()
+	s, config := serve(t, "")
+	authority, _ := sshtest.NewKey(t)
+	s.Trust(authority.PublicKey())
+	c := &caller{server: s, config: config, life: life}
+	c.config.User, c.config.Key = "alice", ""
+	c.config.Credentials = Certified("alice", func(_ context.Context, key string) (string, time.Time, error) {
+		if err := c.refuse.Load(); err != nil {
+			return "", time.Time{}, err
+		}
+		c.signed.Add(1)
+		if _, twice := c.keys.LoadOrStore(key, true); twice {
+			t.Errorf("the key %s was signed twice", key)
+		}
+		until := time.Now().Add(c.life)
+		line, err := sshtest.Sign(authority, key, "alice", until.Add(time.Hour)) // the server's clock counts whole seconds
+		return line, until, err
+	})
+	return c
+}
+
+// now is the connection for new calls.
+func (h *Host) now(t *testing.T) *link {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.link == nil {
+		t.Fatal("no connection")
+	}
+	return h.link
+}
+
+// Each connection has a certificate and a key of its own, and calls share it.
+//
+// proves SITE-08
+func TestCredentials(t *testing.T) {
+	c := asCaller(t, time.Hour)
+	h := open(t, c.config)
+	ok(t, h)
+	ok(t, h)
+	if n := c.signed.Load(); n != 1 {
+		t.Errorf("%d certificates for one connection", n)
+	}
+	client, err := h.More(t.Context())
+	must(t, err)
+	client.Close()
+	c.server.Cut()
+	<-h.now(t).gone
+	ok(t, h)
+	if n := c.signed.Load(); n != 3 {
+		t.Errorf("%d certificates for three connections", n)
+	}
+	bad := c.config
+	bad.Key = c.server.Key
+	if _, err := New(bad, h.log); !fault.Is(err, fault.Validation) {
+		t.Error(err)
+	}
+}
+
+// A certificate that is not what was asked for is not used.
+//
+// proves SITE-08
+func TestWrongCertificate(t *testing.T) {
+	authority, _ := sshtest.NewKey(t)
+	another, _ := sshtest.NewKey(t)
+	line := func(k ssh.PublicKey) string { return string(ssh.MarshalAuthorizedKey(k)) }
+	for name, x := range map[string]struct {
+		sign func(key string) (string, error)
+		want string
+	}{
+		"another user": {func(k string) (string, error) { return sshtest.Sign(authority, k, "root", time.Now().Add(time.Hour)) }, `["root"]`},
+		"another key": {func(string) (string, error) {
+			return sshtest.Sign(authority, line(another.PublicKey()), "alice", time.Now().Add(time.Hour))
+		}, "of another key"},
+		"expired": {func(k string) (string, error) {
+			return sshtest.Sign(authority, k, "alice", time.Now().Add(-time.Second))
+		}, "expired"},
+		"no end":         {func(k string) (string, error) { return sshtest.Sign(authority, k, "alice", time.Unix(-1, 0)) }, "never ends"},
+		"no certificate": {func(k string) (string, error) { return k, nil }, "not a user certificate"},
+		"no line":        {func(string) (string, error) { return "x", nil }, "cannot be used"},
+	} {
+		_, _, err := Certified("alice", func(_ context.Context, key string) (string, time.Time, error) {
+			cert, err := x.sign(key)
+			return cert, time.Time{}, err
+		})(t.Context())
+		if fault.CodeOf(err) != BadLogin || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What the signer says reaches the caller with its own code, and proves that nothing was started; so does a host that refuses the login,
+// which is then left alone for minutes.
+//
+// proves SITE-08
+func TestCredentialsRefused(t *testing.T) {
+	c := asCaller(t, time.Hour)
+	h := open(t, c.config)
+	c.refuse.Store(fault.New(fault.Policy, "user_refused", "alice is in the group sudo"))
+	if _, err := h.Run(t.Context(), Call{Script: "true", Limit: 1}); !fault.Is(err, fault.Policy) || fault.CodeOf(err) != "user_refused" ||
+		!NotStarted(err) {
+		t.Error(err)
+	}
+	if n := c.server.Logins.Load(); n != 0 {
+		t.Errorf("%d logins without a certificate", n)
+	}
+	c.refuse.Store(nil)
+	ok(t, h)
+
+	other, _ := sshtest.NewKey(t)
+	c.server.Trust(other.PublicKey())
+	h = open(t, c.config)
+	h.timing.refused = time.Hour
+	for range 3 {
+		_, err := h.Run(t.Context(), Call{Script: "true", Limit: 1})
+		if !fault.Is(err, fault.Transport) || fault.CodeOf(err) != Refused || !NotStarted(err) || fault.RetryOf(err) < 250 ||
+			!strings.Contains(err.Error(), "alice") || !strings.Contains(err.Error(), c.server.Address) ||
+			!strings.Contains(err.Error(), "TrustedUserCAKeys") {
+			t.Errorf("%v (retry %d)", err, fault.RetryOf(err))
+		}
+	}
+	if n := c.server.Accepted.Load(); n != 2 {
+		t.Errorf("%d connections: a refused login was tried again at once", n)
+	}
+}
+
+// New calls go over a new connection before the certificate ends. Calls under way finish on the old one, which then closes. None of this
+// is a loss.
+//
+// proves SITE-08
+func TestConnectionEndsWithItsCertificate(t *testing.T) {
+	c := asCaller(t, time.Second)
+	h := open(t, c.config)
+	h.timing.quiet, h.timing.grace = 10*time.Millisecond, time.Hour
+	dir := t.TempDir()
+	done := make(chan error, 1)
+	go func() {
+		_, err := h.Run(t.Context(), Call{Script: `touch "$1"/up; while [ ! -e "$1"/end ]; do sleep 0.01; done`, Args: []string{dir}, Limit: 1})
+		done <- err
+	}()
+	await(t, dir+"/up")
+	old := h.now(t)
+	must(t, untilTime(t.Context(), old.until))
+	ok(t, h)
+	if h.now(t) == old || !old.works() {
+		t.Error("a call after the end of the certificate had no new connection, or ended the call under way")
+	}
+	if _, err := h.Run(t.Context(), Call{Script: `touch "$1"/end`, Args: []string{dir}, Limit: 1}); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	<-old.gone
+	<-h.now(t).gone // which no call uses
+	ok(t, h)
+	if _, lost := h.State(); lost != 0 {
+		t.Errorf("%d connections count as lost", lost)
+	}
+}
+
+// untilTime waits for a time.
+func untilTime(ctx context.Context, at time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, at)
+	defer cancel()
+	<-ctx.Done()
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// A call that continues long after the end of its certificate is cut.
+//
+// proves SITE-08
+func TestCallEndsWithItsCertificate(t *testing.T) {
+	c := asCaller(t, 200*time.Millisecond)
+	h := open(t, c.config)
+	h.timing.grace = 100 * time.Millisecond
+	if _, err := h.Run(t.Context(), Call{Script: "sleep 60", Limit: 1, Once: true}); fault.CodeOf(err) != Cut || NotStarted(err) {
+		t.Error(err)
+	}
+	if _, lost := h.State(); lost != 0 {
+		t.Errorf("%d connections count as lost", lost)
+	}
+}
+
+// A connection that nothing uses is closed. An open SFTP channel is no use; a request on it is.
+//
+// proves SITE-08
+func TestIdle(t *testing.T) {
+	c := asCaller(t, time.Hour)
+	c.config.Idle = 50 * time.Millisecond
+	h := open(t, c.config)
+	if _, err := h.Run(t.Context(), Call{Script: "sleep 0.5", Limit: 1}); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		client, err := h.SFTP(t.Context())
+		must(t, err)
+		_, err = client.ReadDir(c.server.Dir)
+		must(t, err)
+		l := h.now(t)
+		<-l.gone
+		client.Close()
+		if l.calls != 0 {
+			t.Errorf("%d calls are under way on a closed connection", l.calls)
+		}
+	}
+	client, err := h.More(t.Context())
+	must(t, err)
+	if err := client.Wait(); err == nil { // a further connection closes too
+		t.Error("no error at the end of a connection")
+	}
+	ok(t, h)
+	if _, lost := h.State(); lost != 0 {
+		t.Errorf("%d connections count as lost", lost)
+	}
+}
+
+// When a connection is due to end: pure arithmetic, beside the tests on real connections.
+func TestReview(t *testing.T) {
+	base := time.Unix(1_000_000, 0)
+	at := func(s float64) time.Time { return base.Add(time.Duration(s * float64(time.Second))) }
+	const idle = 60 * time.Second
+	for _, x := range []struct {
+		now, last float64
+		calls     int
+		idle      time.Duration
+		ends      bool // the link has a certificate until 300, and is renewed from 270
+		wait      float64
+	}{
+		{now: 10, last: 0, idle: idle, wait: 50},
+		{now: 59, last: 0, idle: idle, wait: 1},
+		{now: 60, last: 0, idle: idle, wait: 0},
+		{now: 60, last: 0, calls: 1, idle: idle, wait: 60},
+		{now: 10, last: 0, ends: true, wait: 260},
+		{now: 10, last: 0, ends: true, idle: idle, wait: 50},
+		{now: 269, last: 268, ends: true, wait: 1},
+		{now: 270, last: 269, ends: true, wait: 1},
+		{now: 271, last: 269, ends: true, wait: 0},
+		{now: 271, last: 200, calls: 1, ends: true, wait: 2},
+		{now: 359, last: 200, calls: 1, ends: true, wait: 1},
+		{now: 360, last: 200, calls: 1, ends: true, wait: 0},
+		{now: 360, last: 360, ends: true, wait: 0},
+	} {
+		l := &link{last: at(x.last), calls: x.calls, closeAll: func() {}}
+		if x.ends {
+			l.until, l.renew = at(300), at(270)
+		}
+		if got := l.review(at(x.now), x.idle, usual); got != at(x.wait).Sub(base) || (got == 0) != (l.ended() != "") {
+			t.Errorf("%+v: %s, ended %q", x, got, l.ended())
+		}
+	}
+}
+
+// Drop ends what is under way and what is being made. The next call logs in anew.
+//
+// proves SITE-08
+func TestDrop(t *testing.T) {
+	c := asCaller(t, time.Hour)
+	h := open(t, c.config)
+	dir := t.TempDir()
+	further, err := h.More(t.Context())
+	must(t, err)
+	go func() {
+		await(t, dir+"/up")
+		h.Drop("the account was withdrawn")
+	}()
+	if _, err := h.Run(t.Context(), Call{Script: `touch "$1"/up; sleep 60`, Args: []string{dir}, Limit: 1}); fault.CodeOf(err) != Cut {
+		t.Error(err)
+	}
+	further.Wait()
+	ok(t, h)
+	if _, lost := h.State(); c.signed.Load() != 3 || lost != 0 {
+		t.Errorf("%d certificates, %d losses", c.signed.Load(), lost)
+	}
+	h = open(t, c.config)
+	ask := h.cfg.Credentials
+	h.cfg.Credentials = func(ctx context.Context) (ssh.Signer, time.Time, error) {
+		defer h.Drop("the account was withdrawn")
+		return ask(ctx)
+	}
+	if _, err := h.Run(t.Context(), Call{Script: "true", Limit: 1}); !NotStarted(err) || !strings.Contains(err.Error(), "was withdrawn") {
+		t.Error(err)
+	}
+}
+
+// Hosts that share a bound make no more connections at a time than it allows.
+func TestLogins(t *testing.T) {
+	c := asCaller(t, time.Hour)
+	c.config.Logins = make(chan struct{}, 2)
+	var under, most atomic.Int64
+	ask := c.config.Credentials
+	c.config.Credentials = func(ctx context.Context) (ssh.Signer, time.Time, error) {
+		defer under.Add(-1)
+		for n := under.Add(1); ; {
+			if was := most.Load(); n <= was || most.CompareAndSwap(was, n) {
+				return ask(ctx)
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for range 20 {
+		h := open(t, c.config)
+		all.Go(func() {
+			if _, err := h.Run(t.Context(), Call{Script: "true", Limit: 1}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := most.Load(); n > 2 {
+		t.Errorf("%d at a time", n)
+	}
+	c.config.Logins <- struct{}{}
+	c.config.Logins <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.config.dial(ctx); fault.CodeOf(err) != Unreachable {
+		t.Error(err)
+	}
+}
+
+// packets sees the packets of a stream however it is cut.
+func TestPackets(t *testing.T) {
+	stream := []byte("\x00\x00\x00\x01a\x00\x00\x00\x00\x00\x00\x00\x05hello\x00\x00\x00\x02x")
+	for size := 1; size <= len(stream); size++ {
+		p, n := packets{}, 0
+		for i := 0; i < len(stream); i += size {
+			n += p.pass(stream[i:min(i+size, len(stream))])
+		}
+		if n != 3 || p.rest != 1 {
+			t.Error(fmt.Sprint("in parts of ", size, ": ", n, " packets"))
+		}
+	}
+}

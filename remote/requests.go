@@ -1,0 +1,105 @@
+package remote
+
+import (
+	"encoding/binary"
+	"io"
+	"sync"
+)
+
+// requestCount counts the requests of an SFTP channel that have no answer yet, as calls of the connection: a connection on which one is
+// under way is not idle. Each packet of a client has one answer, the first one included (draft-ietf-secsh-filexfer-02, 3).
+type requestCount struct {
+	on *link
+
+	mu     sync.Mutex
+	asked  int
+	closed bool
+}
+
+func (r *requestCount) ask(packets int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for range packets {
+		if !r.closed {
+			r.asked++
+			r.on.hold()
+		}
+	}
+}
+
+// answer ends requests; more answers than requests are no calls.
+func (r *requestCount) answer(packets int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for ; packets > 0 && r.asked > 0; packets-- {
+		r.asked--
+		r.on.leave()
+	}
+}
+
+// end says that no answer comes any more.
+func (r *requestCount) end() {
+	r.mu.Lock()
+	r.closed = true
+	asked := r.asked
+	r.mu.Unlock()
+	r.answer(asked)
+}
+
+// packets counts the packets that begin in a stream.
+type packets struct {
+	head []byte // of a packet that has begun
+	rest uint32 // bytes until the next one
+}
+
+// pass takes the next bytes and says how many packets are complete with them.
+func (p *packets) pass(b []byte) (complete int) {
+	for len(b) > 0 {
+		if p.rest > 0 {
+			n := min(uint64(p.rest), uint64(len(b)))
+			p.rest -= uint32(n)
+			b = b[n:]
+		} else {
+			n := min(4-len(p.head), len(b))
+			p.head = append(p.head, b[:n]...)
+			b = b[n:]
+			if len(p.head) < 4 {
+				break
+			}
+			p.rest = binary.BigEndian.Uint32(p.head)
+			p.head = p.head[:0]
+		}
+		if p.rest == 0 && len(p.head) == 0 {
+			complete++
+		}
+	}
+	return complete
+}
+
+// answers is the reading side of an SFTP channel.
+type answers struct {
+	io.Reader
+	count *requestCount
+	seen  *packets
+}
+
+func (a answers) Read(p []byte) (int, error) {
+	n, err := a.Reader.Read(p)
+	a.count.answer(a.seen.pass(p[:n]))
+	if err != nil {
+		a.count.end()
+	}
+	return n, err
+}
+
+// requestWriter is the writing side.
+type requestWriter struct {
+	io.Writer
+	count *requestCount
+	seen  *packets
+}
+
+func (w requestWriter) Write(p []byte) (int, error) {
+	w.count.ask(w.seen.pass(p))
+	return w.Writer.Write(p)
+}
