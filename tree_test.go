@@ -40,13 +40,16 @@ var arrows = map[string][]string{
 	"secrets/corpus":  {}, // of tests
 	"access":          {"fault", "gate", "nss", "plan", "visible"},
 	"nss":             {"fault"}, // users and groups of this host
+	// A process of its own, with a user of its own: it knows nothing of the gateway but what the gateway asks.
+	"signer": {"fault", "nss", "policy/yamldoc"},
 	// What tests of several packages share: a suite, and no part of the product.
-	"remote/sshtest":   {},
-	"gate/conformance": {"artifact", "fault", "gate", "ledger", "plan", "run"},
-	"site":             {"fault", "nss", "plan", "policy/yamldoc"},
-	"retention":        {"fault"},
-	"backup":           {"fault", "files", "plan"},
-	"files":            {}, // how the outside systems treat files that others may change
+	"remote/sshtest":    {},
+	"signer/signertest": {"fault", "nss", "signer"},
+	"gate/conformance":  {"artifact", "fault", "gate", "ledger", "plan", "run"},
+	"site":              {"fault", "nss", "plan", "policy/yamldoc"},
+	"retention":         {"fault"},
+	"backup":            {"fault", "files", "plan"},
+	"files":             {}, // how the outside systems treat files that others may change
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
 	"ledger":       {"fault", "gate", "plan", "retention", "run"},
 	"artifact":     {"fault", "files", "plan", "visible"},
@@ -460,7 +463,7 @@ func TestProductHasNoSeams(t *testing.T) {
 
 // No server and no suite of the tests is in the product.
 func TestProductHasNoTestServers(t *testing.T) {
-	tests := []string{"remote/sshtest", "run/runtest", "gate/conformance", "secrets/corpus"}
+	tests := []string{"remote/sshtest", "run/runtest", "gate/conformance", "secrets/corpus", "signer/signertest"}
 	for _, tags := range []string{"-tags=", "-tags=chaos"} {
 		for _, p := range goList(t, tags, "-deps", "./cmd/...") {
 			if slices.Contains(tests, p.name()) {

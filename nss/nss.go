@@ -41,6 +41,7 @@ type User struct {
 	Name     string
 	UID, GID int
 	Home     string // home folder
+	Shell    string // login shell; "" is /bin/sh
 }
 
 // CheckName says why a text is not accepted as the name of a user or group, "" if it is. Directories have names such as
@@ -251,7 +252,7 @@ func parseUser(line string) (User, error) {
 		return User{}, err
 	}
 	gid, err := parseID(f[3])
-	return User{f[0], uid, gid, f[5]}, err
+	return User{f[0], uid, gid, f[5], f[6]}, err
 }
 
 // parseGroup reads the id in a line of group(5): name:password:gid:members.

@@ -33,7 +33,7 @@ func programs(t *testing.T, getent, id string) Host {
 func TestThisHost(t *testing.T) {
 	h := Host{}
 	u, err := h.User(t.Context(), "daemon")
-	if err != nil || u.Name != "daemon" || u.UID != 1 {
+	if err != nil || u.Name != "daemon" || u.UID != 1 || u.Shell != "/usr/sbin/nologin" {
 		t.Fatal(u, err)
 	}
 	if again, err := h.UserOf(t.Context(), u.UID); err != nil || again != u {
