@@ -31,7 +31,7 @@ func startMachine(t testing.TB, name string, flags ...string) *machine {
 	must(t, command(append([]string{"scripts/devcluster", "--name", m.name, "up", "--systemd"}, flags...)...))
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(m.try("journalctl --no-pager -o cat -n 60 -u slurmgate -u systemd-logind").text)
+			t.Log("context: the end of the journal\n" + m.try("journalctl --no-pager -o cat -n 18 -u slurmgate -u systemd-logind").text)
 		}
 		if err := command("scripts/devcluster", "--name", m.name, "down"); err != nil {
 			t.Error(err)

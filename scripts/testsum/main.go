@@ -1,19 +1,26 @@
-// Command testsum reads the events of `go test -json` (or of test2json) and tells people what they need to know: one line for
-// each package, and everything a failed test printed.
+// Command testsum reads the events of `go test -json` (or of test2json) and prints one line for each package, and everything a
+// failed test printed.
 //
-//	go test -json ./... | testsum -group host -tally FILE
+//	go test -json ./... | testsum -group host -tally FILE -failures FILE
 //
-// It appends "GROUP PASSED FAILED" to the tally. Counted are tests without subtests, and subtests; a test that was skipped, a
-// package that did not build or broke down, and a stream without a single test count as failed. Exit status 1 when anything did.
+// It appends "GROUP PASSED FAILED" to the tally, and each failed test with the end of what it printed to the failures. Counted are
+// tests without subtests, and subtests; a test that was skipped, a package that did not build or broke down, and a stream without a
+// single test count as failed. Exit status 1 when anything did.
+//
+// What a test logs with "context: " in front, such as a daemon's log, is printed before the test's other lines, and its last 20 lines
+// only: the reason of a failure is what people read last.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -30,6 +37,7 @@ type event struct {
 // summer counts a stream.
 type summer struct {
 	out            io.Writer
+	failures       io.Writer
 	passed, failed int
 	packages       map[string]*packageState
 }
@@ -46,30 +54,36 @@ type packageState struct {
 func main() {
 	group := flag.String("group", "tests", "`name` of the group in the tally")
 	tally := flag.String("tally", "", "`file` to add the counts to")
+	failures := flag.String("failures", "", "`file` to add the failed tests to")
 	flag.Parse()
-	s := newSummer(os.Stdout)
+	var failed strings.Builder
+	s := newSummer(os.Stdout, &failed)
 	s.read(os.Stdin)
 	s.end()
-	if *tally != "" {
-		f, err := os.OpenFile(*tally, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-		if err == nil {
-			_, err = fmt.Fprintln(f, *group, s.passed, s.failed)
-		}
-		if err == nil {
-			err = f.Close()
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "testsum:", err)
-			os.Exit(1)
-		}
+	if err := errors.Join(add(*tally, fmt.Sprintln(*group, s.passed, s.failed)), add(*failures, failed.String())); err != nil {
+		fmt.Fprintln(os.Stderr, "testsum:", err)
+		os.Exit(1)
 	}
 	if s.failed > 0 {
 		os.Exit(1)
 	}
 }
 
-func newSummer(out io.Writer) *summer {
-	return &summer{out: out, packages: map[string]*packageState{}}
+// add appends a text to a file; there is none without a name.
+func add(name, text string) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+func newSummer(out, failures io.Writer) *summer {
+	return &summer{out: out, failures: failures, packages: map[string]*packageState{}}
 }
 
 func (s *summer) read(r io.Reader) {
@@ -127,11 +141,11 @@ func (s *summer) test(p *packageState, e event) {
 	case !bad && p.parent[e.Test]: // its subtests count
 	case !bad:
 		p.passed++
-	case p.badChild[e.Test]: // told already
-		s.tell(p, e)
+	case p.badChild[e.Test]: // counted already
+		s.show(p, e)
 	default:
 		p.failed++
-		s.tell(p, e)
+		s.show(p, e)
 	}
 	if i := strings.LastIndexByte(e.Test, '/'); bad && i > 0 {
 		p.badChild[e.Test[:i]] = true
@@ -139,16 +153,72 @@ func (s *summer) test(p *packageState, e event) {
 	delete(p.output, e.Test)
 }
 
-func (s *summer) tell(p *packageState, e event) {
+// show prints what a failed test printed, its context first.
+func (s *summer) show(p *packageState, e event) {
+	var lines []string
 	if e.Action == "skip" {
-		fmt.Fprintf(s.out, "SKIPPED %s %s: a test that is left out counts as failed\n", e.Package, e.Test)
+		lines = append(lines, fmt.Sprintf("SKIPPED %s %s: a test that is left out counts as failed\n", e.Package, e.Test))
 	}
-	for _, line := range p.output[e.Test] {
-		if word := strings.Fields(line); len(word) > 1 && (word[0] == "===") {
-			continue
-		}
+	context, rest := divide(p.output[e.Test])
+	lines = append(lines, rest...)
+	for _, line := range append(context, lines...) {
 		fmt.Fprint(s.out, line)
 	}
+	if e.Test == "" && p.failed > 1 { // the tests that failed are there
+		return
+	}
+	fmt.Fprintf(s.failures, "%s %s\n", e.Package, e.Test)
+	end := last(lines, shown)
+	if i := slices.IndexFunc(lines, fatal); i >= 0 {
+		end = lines[i:min(i+shown, len(lines))]
+	}
+	for _, line := range end {
+		fmt.Fprintln(s.failures, clip("    "+strings.TrimSpace(line)))
+	}
+}
+
+const (
+	shown    = 12  // lines of a test in the list of failures
+	contexts = 20  // lines of context
+	width    = 500 // bytes of a line in the list of failures
+)
+
+// fatal is the first line of what Go prints of a crash or a race; the stacks follow.
+func fatal(line string) bool {
+	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "WARNING: DATA RACE")
+}
+
+func last(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
+
+func clip(line string) string {
+	if len(line) <= width {
+		return line
+	}
+	return strings.ToValidUTF8(line[:width], "") + "…"
+}
+
+// entry is the first line of what a test logs: "    file_test.go:12: text".
+var entry = regexp.MustCompile(`^ +\S+\.go:\d+: (context: )?`)
+
+// divide separates the context from the other lines, without those of go test about starts and pauses.
+func divide(output []string) (context, rest []string) {
+	in := false
+	for _, line := range output {
+		if m := entry.FindStringSubmatch(line); m != nil {
+			in = m[1] != ""
+		} else if word := strings.Fields(line); len(word) > 1 && (word[0] == "===" || word[0] == "---") {
+			in = false
+			if word[0] == "===" {
+				continue
+			}
+		}
+		if in {
+			context = append(context, line)
+		} else {
+			rest = append(rest, line)
+		}
+	}
+	return last(context, contexts), rest
 }
 
 func (s *summer) pkg(p *packageState, e event) {
@@ -156,11 +226,11 @@ func (s *summer) pkg(p *packageState, e event) {
 	if e.Action == "fail" && p.failed == 0 || len(p.open) > 0 {
 		p.failed++ // it broke down, or its TestMain did
 		for t := range p.open {
-			s.tell(p, event{Package: e.Package, Test: t})
+			s.show(p, event{Package: e.Package, Test: t})
 		}
 	}
 	if e.Action == "fail" {
-		s.tell(p, e)
+		s.show(p, e)
 	}
 	s.passed += p.passed
 	s.failed += p.failed

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 )
@@ -42,12 +45,59 @@ func TestCounts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
-			s := newSummer(&out)
+			s := newSummer(&out, io.Discard)
 			s.read(strings.NewReader(tt.stream))
 			s.end()
 			if s.passed != tt.passed || s.failed != tt.failed || !strings.Contains(out.String(), tt.says) {
 				t.Errorf("%d passed, %d failed, said %q", s.passed, s.failed, out.String())
 			}
 		})
+	}
+}
+
+// The reason of a failure comes last, after at most twenty lines of what is only context, and it is in the list of failures.
+func TestReasonsComeLast(t *testing.T) {
+	var stream, out, failures strings.Builder
+	says := func(action, test, text string) {
+		data, err := json.Marshal(event{Action: action, Package: "a", Test: test, Output: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&stream, "%s\n", data)
+	}
+	says("run", "A", "")
+	says("output", "A", "=== RUN   A\n")
+	says("output", "A", "    a_test.go:7: no gateway after 20s\n")
+	says("output", "A", "        with more: "+strings.Repeat("é", 600)+"\n")
+	says("output", "A", "    b_test.go:32: context: first line of the journal\n")
+	for i := range 60 {
+		says("output", "A", fmt.Sprintf("        line %d of the journal\n", i))
+	}
+	says("output", "A", "    a_test.go:9: the machine did not stop\n")
+	says("output", "A", "--- FAIL: A (95.33s)\n")
+	says("fail", "A", "")
+	says("run", "B", "")
+	says("output", "B", "panic: of B\n")
+	for range 60 {
+		says("output", "B", "goroutine\n")
+	}
+	says("output", "", "FAIL\n")
+	says("fail", "", "")
+	s := newSummer(&out, &failures)
+	s.read(strings.NewReader(stream.String()))
+	s.end()
+	lines := strings.Split(out.String(), "\n")
+	if lines[0] != "        line 40 of the journal" || lines[19] != "        line 59 of the journal" ||
+		lines[20] != "    a_test.go:7: no gateway after 20s" || lines[23] != "--- FAIL: A (95.33s)" {
+		t.Errorf("printed:\n%s", out.String())
+	}
+	list := strings.Split(failures.String(), "\n")
+	if !strings.Contains(failures.String(), "\na B\n    panic: of B\n") {
+		t.Errorf("the reason of a crash is missing:\n%s", failures.String())
+	}
+	if list[0] != "a A" || list[1] != "    a_test.go:7: no gateway after 20s" || len(list[2]) > width+3 ||
+		list[3] != "    a_test.go:9: the machine did not stop" || list[4] != "    --- FAIL: A (95.33s)" ||
+		strings.Contains(failures.String(), "journal") {
+		t.Errorf("the failures:\n%s", failures.String())
 	}
 }
