@@ -50,7 +50,7 @@ func (s slow) next(t testing.TB, mode string) {
 // waits until sbatch waits.
 func (s slow) waits(t testing.TB, mode string) {
 	t.Helper()
-	until(t, 30*time.Second, "sbatch that waits", func() bool {
+	until(t, patience, "sbatch that waits", func() bool {
 		data, err := os.ReadFile(filepath.Join(string(s), mode+".begun"))
 		return err == nil && len(data) > 1
 	})
@@ -104,17 +104,20 @@ func (f farLogin) begin(mode string) string {
 	return id
 }
 
-// waiting is how many sbatch wait.
-func (f farLogin) waiting() int {
+// waiting is how many sbatch wait. One that has just forked to sleep is two processes of the same name, parent and child.
+func (f farLogin) waiting() (n int) {
 	f.t.Helper()
-	return len(strings.Fields(f.try(`pgrep -u lab -f "^/bin/bash /shared/far/bin/sbatch"`).text))
+	_, err := fmt.Sscan(f.run(`ps -u lab -o pid=,ppid=,args= |
+awk '$3 == "/bin/bash" && $4 == "/shared/far/bin/sbatch" { parent[$1] = $2 } END { for (p in parent) n += !(parent[p] in parent); print n + 0 }'`), &n)
+	must(f.t, err)
+	return n
 }
 
 // restart restarts sshd and cuts its connections.
 func (f farLogin) restart() {
 	f.t.Helper()
 	sessions := f.run(`loginctl list-sessions --no-legend | awk '$6 == "user" { print $1 }' | tr '\n' ' '; devd restart sshd; devd cut sshd`)
-	until(f.t, 20*time.Second, "end of the sessions "+sessions, func() bool {
+	until(f.t, patience, "end of the sessions "+sessions, func() bool {
 		return f.try("for s in "+sessions+"; do loginctl show-session --value -p State $s 2>/dev/null | grep -v closing; done").text == ""
 	})
 }
@@ -125,7 +128,12 @@ func (f farLogin) ends(id, state, reason string, jobs int) {
 	if l := f.wait(id); l.State != state || !strings.Contains(l.why(), reason) {
 		f.t.Errorf("%+v %s, want %s %s", l, l.why(), state, reason)
 	}
-	if got := f.jobs(f.story(id).JobName); len(got) != jobs {
+	name := f.story(id).JobName
+	got := f.jobs(name)
+	for end := time.Now().Add(patience); len(got) < jobs && time.Now().Before(end); { // slurmctld reports to accounting after a while
+		got = f.jobs(name)
+	}
+	if len(got) != jobs {
 		f.t.Errorf("%s has the jobs %v, want %d", id, got, jobs)
 	}
 }
@@ -157,7 +165,7 @@ func (f farLogin) killed() {
 		f.t.Fatalf("%d sbatch wait, not 2", n)
 	}
 	f.restart()
-	until(f.t, 20*time.Second, "end of what the session started", func() bool { return f.waiting() == 0 })
+	until(f.t, patience, "end of what the session started", func() bool { return f.waiting() == 0 })
 	f.sbatch.letGo(f.t)
 	f.ends(after, "succeeded", "", 1)
 	f.ends(before, "failed", "absent", 0)
@@ -166,6 +174,10 @@ func (f farLogin) killed() {
 
 	f.run(`printf '[Login]\nKillUserProcesses=yes\nKillExcludeUsers=root lab\n' >/etc/systemd/logind.conf.d/devcluster.conf
 systemctl kill -s HUP systemd-logind`)
+	until(f.t, patience, "logind that knows KillExcludeUsers", func() bool {
+		return strings.Contains(f.try(`busctl get-property org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager \
+KillExcludeUsers`).text, `"lab"`)
+	})
 	before = f.begin("before")
 	f.restart()
 	if n := f.waiting(); n != 1 {
@@ -180,17 +192,21 @@ systemctl kill -s HUP systemd-logind`)
 func (f farLogin) full() {
 	adopted, doomed := f.begin("hold"), f.begin("hold")
 	must(f.t, os.RemoveAll(string(f.sbatch)+"/mode"))
-	fill := func() { f.run("dd if=/dev/zero of=/shared/far/ballast bs=4k 2>/dev/null || :") }
+	fill := func() {
+		f.run("dd if=/dev/zero of=/shared/far/ballast bs=4k oflag=append conv=notrunc 2>/dev/null || :")
+	}
 	fill()
 	must(f.t, os.WriteFile(string(f.sbatch)+"/go", nil, 0o644)) // an empty file needs no room
 	for _, id := range []string{adopted, doomed} {
-		until(f.t, time.Minute, "job of "+id, func() bool { return f.story(id).SlurmJobID != "" })
+		until(f.t, patience, "job of "+id, func() bool { return f.story(id).SlurmJobID != "" })
 	}
+	fill() // of what the sends may have left
 	plain := f.site.submit(probePlan("write", "out/result", "no room for its control files")).RunID
 	input := f.site.submit(withInputOf(f.site, probePlan("write", "out/result", "no room for its input"))).RunID
 	for _, id := range []string{plain, input} {
 		var l looked
-		until(f.t, 30*time.Second, "run that waits for space, "+id, func() bool {
+		until(f.t, patience, "run that waits for space, "+id, func() bool {
+			l = looked{}
 			f.ok(&l, "get", id)
 			return strings.Contains(l.why(), "No space left on device") || id == input && strings.Contains(l.why(), "is full")
 		})
