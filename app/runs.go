@@ -49,7 +49,8 @@ type RunRow struct {
 	ToolID     string     `json:"tool_id"`
 	ProjectID  string     `json:"project_id"`
 	Site       string     `json:"site"`
-	Principal  *string    `json:"principal"` // whose call made it; null: made before this was recorded
+	ExecutedAs string     `json:"executed_as,omitempty"` // the cluster's Unix user whose job it is; absent: the gateway's own
+	Principal  *string    `json:"principal"`             // whose call made it; null: made before this was recorded
 	State      run.State  `json:"state"`
 	Phase      run.Phase  `json:"phase"`
 	Reason     string     `json:"reason"`
@@ -121,7 +122,7 @@ func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out
 	}
 	out = RunList{Listed: listedOf(page.Total), Runs: []RunRow{}, Cursor: cursorOf(page.Cursor)}
 	for _, r := range page.Runs {
-		out.Runs = append(out.Runs, RunRow{r.ID, r.ToolID, r.ProjectID, r.Site, known(r.Principal.Name), r.State, r.Phase, r.Reason, r.JobID,
+		out.Runs = append(out.Runs, RunRow{r.ID, r.ToolID, r.ProjectID, r.Site, r.ExecutedAs, known(r.Principal.Name), r.State, r.Phase, r.Reason, r.JobID,
 			g.waits(r), r.CreatedAt, r.FinishedAt})
 	}
 	var by *asked
@@ -136,7 +137,7 @@ func (g *Gateway) waits(r ledger.Row) *run.Wait {
 	if g.Sites == nil { // a list without the engines: nothing moves
 		return nil
 	}
-	return g.Sites.Waits(run.Run{ID: r.ID, Site: r.Site, ProjectID: r.ProjectID, Principal: r.Principal, Phase: r.Phase,
+	return g.Sites.Waits(run.Run{ID: r.ID, Site: r.Site, ExecutedAs: r.ExecutedAs, ProjectID: r.ProjectID, Principal: r.Principal, Phase: r.Phase,
 		ToolName: strings.ReplaceAll(r.ToolID, ".", "_"), PackHash: "any"})
 }
 

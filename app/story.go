@@ -21,7 +21,8 @@ type RunStory struct {
 	ContractVersion string          `json:"contract_version"`
 	ProjectID       string          `json:"project_id"`
 	Site            string          `json:"site"`
-	Principal       *string         `json:"principal"` // whose call made it; null: made before this was recorded
+	ExecutedAs      string          `json:"executed_as,omitempty"` // the cluster's Unix user whose job it is; absent: the gateway's own
+	Principal       *string         `json:"principal"`             // whose call made it; null: made before this was recorded
 	PrincipalID     *string         `json:"principal_id"`
 	AskedAlso       []AskerDoc      `json:"asked_also"` // who asked for it later, or retried it
 	PolicyHash      string          `json:"policy_hash"`
@@ -184,7 +185,7 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 		return RunStory{}, err
 	}
 	s := RunStory{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ContractVersion: v.Run.ContractVersion,
-		ProjectID: v.Run.ProjectID, Site: v.Run.Site, Principal: known(v.Run.Principal.Name), PrincipalID: known(v.Run.Principal.ID),
+		ProjectID: v.Run.ProjectID, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, Principal: known(v.Run.Principal.Name), PrincipalID: known(v.Run.Principal.ID),
 		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase,
 		Reason: v.Run.Reason, Detail: run.PlainDetail(v.Run.Detail), Waits: g.Sites.Waits(v.Run),
 		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster,

@@ -57,11 +57,19 @@ func (c runsListCmd) Run(ctx context.Context, a *Shell) error {
 		}
 		list(w, "run|tool|state|phase|site|job|created|by|reason", l.Runs, func(r app.RunRow) []string {
 			return []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), orDash(r.Site), orDash(r.SlurmJobID), dateTime(r.CreatedAt),
-				nameOr(r.Principal), clipLine(reasonOf(r), 60)}
+				byText(r), clipLine(reasonOf(r), 60)}
 		})
 		footer(w, len(l.Runs), l.Listed, "runs")
 		nextPage(w, l.Cursor, fault.Do("run.list", "cursor", text(l.Cursor)))
 	})
+}
+
+// byText is who asked for a run, and the user it is executed as where that is not the gateway's own.
+func byText(r app.RunRow) string {
+	if r.ExecutedAs == "" {
+		return nameOr(r.Principal)
+	}
+	return nameOr(r.Principal) + " as " + r.ExecutedAs
 }
 
 // reasonOf is what a run waits for, in words where it waits for its turn.
@@ -119,6 +127,9 @@ func printStory(w io.Writer, r app.RunStory) {
 	}
 	line("project", "%s", r.ProjectID)
 	line("site", "%s", orDash(r.Site))
+	if r.ExecutedAs != "" {
+		line("as user", "%s", r.ExecutedAs)
+	}
 	line("asked by", "%s", nameOr(r.Principal))
 	for _, k := range r.AskedAlso {
 		line("also", "%s, on %s", k.Principal, dateTime(k.AskedAt))

@@ -111,6 +111,7 @@ type Filter struct {
 type Row struct {
 	ID, ToolID, ProjectID string
 	Site                  string
+	ExecutedAs            string        // the cluster's Unix user whose job it is; empty: the gateway's own
 	Principal             run.Principal // whose call made it; zero: unknown
 	State                 run.State
 	Phase                 run.Phase
@@ -213,12 +214,12 @@ func (l *Ledger) List(ctx context.Context, f Filter) (p Page, err error) {
 // CPU instead of 50 (BenchmarkTuningList).
 const pageQuery = `SELECT coalesce(group_concat(line, char(30)), '') FROM (SELECT
  concat_ws(char(31), r.run_id, r.tool_id, r.project_id, r.site, r.state, r.phase, r.created_at, coalesce(r.finished_at, 0), coalesce(s.job_id, ''),
- a.slurm_state, r.principal, r.principal_id, replace(r.reason, char(30), ' ')) AS line
+ a.slurm_state, r.principal, r.principal_id, r.executed_as, replace(r.reason, char(30), ' ')) AS line
  FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token WHERE `
 
 // unpackRow reads one run of a page. The reason comes last and may contain anything.
 func unpackRow(line string) (Row, error) {
-	var field [12]string
+	var field [13]string
 	for i := range field {
 		field[i], line, _ = strings.Cut(line, "\x1f")
 	}
@@ -226,7 +227,7 @@ func unpackRow(line string) (Row, error) {
 	finished, err2 := strconv.ParseInt(field[7], 10, 64)
 	r := Row{ID: field[0], ToolID: field[1], ProjectID: field[2], Site: field[3], State: run.State(field[4]), Phase: run.Phase(field[5]),
 		CreatedAt: time.UnixMicro(created).UTC(), JobID: field[8], SlurmState: field[9],
-		Principal: run.Principal{Name: field[10], ID: field[11]}, Reason: line}
+		Principal: run.Principal{Name: field[10], ID: field[11]}, ExecutedAs: field[12], Reason: line}
 	if finished != 0 {
 		r.FinishedAt = new(time.UnixMicro(finished).UTC())
 	}
@@ -277,7 +278,8 @@ func sought(s run.Sought) soughtQuery {
 		}
 		return "(" + strings.Join(marks, ",") + ")"
 	}
-	q.plans = "plan_hash IN " + list(s.PlanHashes)
+	q.plans = "plan_hash IN " + list(s.PlanHashes) + " AND executed_as = ?" + strconv.Itoa(len(q.args)+1)
+	q.args = append(q.args, s.ExecutedAs)
 	earlier := "run_id IN " + list(s.Earlier)
 	q.own = "(run_id = ?1 OR (?2 = '' OR site = ?2) AND (plan_hash = ?4 AND policy_hash = ?3 OR " + earlier + "))"
 	q.order = " ORDER BY " + q.own + " DESC, " + earlier + " DESC, run_id = ?1 DESC, created_at DESC, run_id"

@@ -18,7 +18,7 @@ var (
 )
 
 const viewColumns = `r.run_id, r.rev, r.tool_id, r.tool_name, r.tool_version, r.contract_version, r.pack_hash, r.policy_hash, r.params_hash, r.plan_hash,
- r.project_id, r.site, r.actor, r.principal, r.principal_id, r.state, r.phase, r.reason, r.detail, r.attempt_n, r.warnings, r.exit_code, r.created_at, r.updated_at, r.finished_at,
+ r.project_id, r.site, r.executed_as, r.actor, r.principal, r.principal_id, r.state, r.phase, r.reason, r.detail, r.attempt_n, r.warnings, r.exit_code, r.created_at, r.updated_at, r.finished_at,
  r.cancel_at, r.cancel_reason, r.result_json, r.log_artifact_id, r.script_artifact_id,
  a.token, a.array_task, a.created_at, a.placement, a.slurm_state, a.slurm_why, a.slurm_exit, a.avoid, a.node, a.observed_at, a.started_at, a.ended_at, a.missed_at, a.ending, a.exit_code, a.usage,
  s.job_name, s.script_sha, s.created_at, s.cluster, s.job_id, s.submitted_at, s.sluid,
@@ -29,7 +29,7 @@ const viewFrom = ` FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = 
 func scanView(row scanner) (v run.View, err error) {
 	r, a, s := &v.Run, &v.Attempt, &v.Submission
 	err = row.Scan(&r.ID, &r.Rev, &r.ToolID, &r.ToolName, &r.ToolVersion, &r.ContractVersion, &r.PackHash, &r.PolicyHash, &r.ParamsHash,
-		&r.PlanHash, &r.ProjectID, &r.Site, &r.Actor, &r.Principal.Name, &r.Principal.ID, &r.State, &r.Phase, &r.Reason, &r.Detail,
+		&r.PlanHash, &r.ProjectID, &r.Site, &r.ExecutedAs, &r.Actor, &r.Principal.Name, &r.Principal.ID, &r.State, &r.Phase, &r.Reason, &r.Detail,
 		&r.AttemptN, into{&r.Warnings}, &r.ExitCode,
 		into{&r.CreatedAt}, into{&r.UpdatedAt}, into{&r.FinishedAt}, into{&r.CancelAt}, &r.CancelReason, into{&r.ResultJSON},
 		into{&r.LogArtifactID}, into{&r.ScriptArtifactID},
@@ -57,7 +57,7 @@ func placementText(p *plan.Placement) (sql.NullString, error) {
 func view(ctx context.Context, q queryer, runID string) (run.View, error) {
 	v, err := scanView(q.QueryRowContext(ctx, "SELECT "+viewColumns+viewFrom+"WHERE r.run_id = ?", runID))
 	if errors.Is(err, sql.ErrNoRows) {
-		return run.View{}, fault.New(fault.NotFound, "run_not_found", "there is no run "+runID).WithSteps(fault.Do("run.list"))
+		return run.View{}, noRun(runID)
 	}
 	return v, storage(err)
 }
@@ -67,11 +67,26 @@ func (l *Ledger) View(ctx context.Context, runID string) (run.View, error) {
 	return view(context.WithoutCancel(ctx), l.r, runID) // see [Ledger.one]
 }
 
+// UserOf is the Unix user of the cluster that a run is executed as; empty: the gateway's own. It never changes. NotFound when there is no
+// such run.
+func (l *Ledger) UserOf(ctx context.Context, runID string) (user string, err error) {
+	err = l.one(ctx, "SELECT executed_as FROM runs WHERE run_id = ?", runID).Scan(&user)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", noRun(runID)
+	}
+	return user, storage(err)
+}
+
+func noRun(runID string) error {
+	return fault.New(fault.NotFound, "run_not_found", "there is no run "+runID).WithSteps(fault.Do("run.list"))
+}
+
 // Insert stores a new run, or returns the existing one (promise 2: a replay never resubmits). The writer serialises concurrent
 // callers.
 func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created bool, err error) {
 	if len(n.Sought.PlanHashes) == 0 {
-		n.Sought = run.Sought{RunID: n.Run.ID, PlanHashes: []string{n.Run.PlanHash}, PolicyHash: n.Run.PolicyHash}
+		n.Sought = run.Sought{RunID: n.Run.ID, PlanHashes: []string{n.Run.PlanHash}, PolicyHash: n.Run.PolicyHash,
+			ExecutedAs: n.Run.ExecutedAs}
 	}
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		there, err := known(ctx, tx, n.Sought)
@@ -131,10 +146,10 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 		}
 	}
 	rows, err := update(ctx, tx, `INSERT INTO runs (run_id, rev, tool_id, tool_name, tool_version, contract_version, pack_hash, policy_hash, params_hash, plan_hash,
- project_id, site, actor, principal, principal_id, state, phase, reason, detail, attempt_n, warnings, created_at, updated_at, cancel_reason, result_json)
- VALUES (?,1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,1,?,?,?,'',?) ON CONFLICT (run_id) DO NOTHING`,
+ project_id, site, executed_as, actor, principal, principal_id, state, phase, reason, detail, attempt_n, warnings, created_at, updated_at, cancel_reason, result_json)
+ VALUES (?,1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,1,?,?,?,'',?) ON CONFLICT (run_id) DO NOTHING`,
 		r.ID, r.ToolID, r.ToolName, r.ToolVersion, r.ContractVersion, r.PackHash, r.PolicyHash, r.ParamsHash, r.PlanHash,
-		r.ProjectID, r.Site, r.Actor, r.Principal.Name, r.Principal.ID, r.State, r.Phase, r.Reason, r.Detail,
+		r.ProjectID, r.Site, r.ExecutedAs, r.Actor, r.Principal.Name, r.Principal.ID, r.State, r.Phase, r.Reason, r.Detail,
 		warnings, now, now, optText(string(r.ResultJSON)))
 	if err != nil || rows == 0 {
 		return false, err

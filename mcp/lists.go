@@ -18,6 +18,7 @@ type runRow struct {
 	SlurmJobID string `json:"slurm_job_id"`
 	CreatedAt  string `json:"created_at"`
 	Principal  string `json:"principal"`
+	ExecutedAs string `json:"executed_as"`
 }
 
 type siteRow struct {
@@ -102,6 +103,9 @@ func (r *result) started(b *strings.Builder) {
 		fmt.Fprintf(b, "\n%s  %s  %s  %s", x.RunID, at, plain(x.ToolID, 64), (&result{State: x.State, Phase: x.Phase}).where())
 		if x.Principal != "" {
 			b.WriteString(", asked by " + plain(x.Principal, 64))
+		}
+		if x.ExecutedAs != "" {
+			b.WriteString(", executed as " + plain(x.ExecutedAs, 64))
 		}
 		if x.Reason != "" && x.State != "succeeded" {
 			b.WriteString(", " + because(x.Reason, 48))

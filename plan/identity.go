@@ -21,7 +21,7 @@ type Identity struct {
 	ContractVersion string
 	PolicyHash      string
 	ParamsHash      string
-	AnySiteHash     string // of the params without the site that the caller named; empty: none was named
+	AnyonesHash     string // of [Params.Anyones]; empty: the same as ParamsHash
 }
 
 // RunID is "run_" and the first 16 bytes of the identity's SHA-256 in base32.
@@ -29,9 +29,9 @@ func (i Identity) RunID() string {
 	return id("run_", "tool="+i.ToolName+"|contract="+i.ContractVersion+"|policy="+i.PolicyHash+"|params="+i.ParamsHash+"|")
 }
 
-// PlanHash is the identity without policy and site: equal for the same request under two policies, or on two sites.
+// PlanHash is the identity without policy, site and user: equal for the same request under two policies, on two sites or for two users.
 func (i Identity) PlanHash() string {
-	return Hash([]byte("tool=" + i.ToolName + "|contract=" + i.ContractVersion + "|params=" + cmp.Or(i.AnySiteHash, i.ParamsHash) + "|"))
+	return Hash([]byte("tool=" + i.ToolName + "|contract=" + i.ContractVersion + "|params=" + cmp.Or(i.AnyonesHash, i.ParamsHash) + "|"))
 }
 
 // ProjectID derives the id of a project from its name.

@@ -65,9 +65,9 @@ func TestHelixMCPPlanHasItsRunID(t *testing.T) {
 	}
 }
 
-// The site is part of the identity only where the caller names one, and the plan's hash never has it.
+// The site is part of the identity only where the caller names one, the user only where jobs are the caller's; the plan's hash has neither.
 //
-// proves SITE-07
+// proves SITE-07 SITE-08
 func TestSiteInTheIdentity(t *testing.T) {
 	p := Params{ProjectID: "proj_x", Script: "slurm_script_v1", Spec: Spec{Version: 1, IO: IO{Inputs: []Input{}, Outputs: []Output{}}}}
 	canonical := func(p Params) string {
@@ -80,7 +80,7 @@ func TestSiteInTheIdentity(t *testing.T) {
 	}
 	named, site := p, "alpha"
 	named.Spec.Placement.Site = &site
-	if plain := canonical(p); strings.Contains(plain, "site") || canonical(named.AnySite()) != plain || p.Site() != "" {
+	if plain := canonical(p); strings.Contains(plain, "site") || canonical(named.Anyones()) != plain || p.Site() != "" {
 		t.Error(plain)
 	}
 	if bytes := canonical(named); !strings.Contains(bytes, `"qos":null,"site":"alpha"}`) || named.Site() != "alpha" {
@@ -95,7 +95,36 @@ func TestSiteInTheIdentity(t *testing.T) {
 	if a.PlanHash() != b.PlanHash() || a.RunID() == b.RunID() {
 		t.Error(a.PlanHash(), b.PlanHash())
 	}
+	as := named
+	as.ExecutedAs = "alice@lab.example"
+	if bytes := canonical(as); !strings.HasPrefix(bytes, `{"project_id":"proj_x","slurm":{"executed_as":"alice@lab.example","execution":`) ||
+		canonical(as.Anyones()) != canonical(p) {
+		t.Error(bytes)
+	}
+	if back, err := DecodeParams([]byte(canonical(as))); err != nil || back.ExecutedAs != "alice@lab.example" {
+		t.Error(back.ExecutedAs, err)
+	}
+	if _, err := DecodeParams([]byte(strings.Replace(canonical(as), "alice@lab.example", "../bob", 1))); err == nil {
+		t.Error("params executed as ../bob were read")
+	}
 	if old, err := named.Previous(Placement{Partition: "p", Site: &site}); err != nil || strings.Contains(string(old), "alpha") {
 		t.Error(string(old), err)
+	}
+}
+
+// A name that a path, a command of Slurm's or a certificate could read as something else is no user.
+//
+// proves SITE-08
+func TestUnixUsers(t *testing.T) {
+	for _, name := range []string{"alice", "alice1", "a", "1alice", "_svc", "alice@lab.example", "Alice.B-c_d+e", strings.Repeat("a", 256)} {
+		if msg := CheckUnixUser(name); msg != "" {
+			t.Errorf("%q: %s", name, msg)
+		}
+	}
+	for _, name := range []string{"", "0", "1000", "-alice", "+1000", ".", "..", ".ssh", "a/b", "a:b", "a,b", "a b", " a", "a ", "a\n", "a\x00",
+		"a\x7f", `LAB\alice`, "a%u", "a$", "a*", "a\u202e", "é", strings.Repeat("a", 257)} {
+		if CheckUnixUser(name) == "" {
+			t.Errorf("%q is taken for a user", name)
+		}
 	}
 }

@@ -31,19 +31,20 @@ func (x *ToolExtra) Asked() []Bind {
 // Params are the canonical params of a run: of a Slurm plan, or of a docker plan, which runs on the gateway's own host. They hold what
 // the program sees and what the caller asked for, and nothing that a site decides.
 type Params struct {
-	ProjectID string
-	Script    string     // slurm_script_version
-	Spec      Spec       // of a docker plan: with no placement, and inputs below in/
-	Tool      *ToolExtra // nil for a plan submitted as it is
-	Docker    bool       // a docker plan, which runs on the gateway's own host; false: a plan for Slurm
+	ProjectID  string
+	Script     string     // slurm_script_version
+	Spec       Spec       // of a docker plan: with no placement, and inputs below in/
+	Tool       *ToolExtra // nil for a plan submitted as it is
+	Docker     bool       // a docker plan, which runs on the gateway's own host; false: a plan for Slurm
+	ExecutedAs string     // the cluster's Unix user whose job it is; empty: the gateway's own. Never of a docker plan
 }
 
 // Site is the site that the caller named, empty where policy picks one. A docker plan names none: it can only run in one place.
 func (p Params) Site() string { return orBlank(p.Spec.Placement.Site) }
 
-// AnySite returns the params of the same request without the site. Every site's run of the request has their plan_hash.
-func (p Params) AnySite() Params {
-	p.Spec.Placement.Site = nil
+// Anyones returns the params of the same request without site and user. Its runs on every site, for every user, have their plan_hash.
+func (p Params) Anyones() Params {
+	p.Spec.Placement.Site, p.ExecutedAs = nil, ""
 	return p
 }
 
@@ -87,6 +88,7 @@ type slurmParams struct {
 	Placement     AskedPlacement `json:"placement"`
 	Execution     Execution      `json:"execution"`
 	IO            IO             `json:"io"`
+	ExecutedAs    string         `json:"executed_as,omitempty"`
 }
 
 // AskedPlacement is a placement as it was asked for: null is what nobody asked for.
@@ -126,7 +128,7 @@ func (p Params) wire() wireParams {
 	if p.Docker {
 		w.Docker = &dockerParams{s.Version, p.Script, s.Resources, s.Execution, dockerInputs(s.IO.Inputs), s.IO.Outputs}
 	} else {
-		w.Slurm = &slurmParams{s.Version, p.Script, s.Resources, asked(s.Placement), s.Execution, s.IO}
+		w.Slurm = &slurmParams{s.Version, p.Script, s.Resources, asked(s.Placement), s.Execution, s.IO, p.ExecutedAs}
 	}
 	return w
 }
@@ -154,11 +156,14 @@ func DecodeParams(canonical []byte) (Params, error) {
 	case (w.Slurm == nil) == (w.Docker == nil):
 		return Params{}, bad("PARAMS-KIND", "", "either slurm or docker", "both or neither are given")
 	case w.Docker != nil:
-		return Params{w.ProjectID, w.Docker.ScriptVersion, w.Docker.spec(), w.Tool, true}, nil
+		return Params{w.ProjectID, w.Docker.ScriptVersion, w.Docker.spec(), w.Tool, true, ""}, nil
 	}
 	s := w.Slurm
-	return Params{w.ProjectID, s.ScriptVersion, Spec{s.SpecVersion, s.Resources, s.Placement.Placement(), s.Execution, s.IO}, w.Tool, false},
-		nil
+	if msg := CheckUnixUser(s.ExecutedAs); s.ExecutedAs != "" && msg != "" {
+		return Params{}, bad("EXECUTED-AS", "slurm.executed_as", "the name of a Unix user", msg)
+	}
+	return Params{w.ProjectID, s.ScriptVersion, Spec{s.SpecVersion, s.Resources, s.Placement.Placement(), s.Execution, s.IO}, w.Tool, false,
+		s.ExecutedAs}, nil
 }
 
 func orNil(s string) *string {

@@ -13,9 +13,10 @@ import (
 
 // Limits of the words in a plan, in bytes.
 const (
-	MaxWord    = 128  // role, label
-	MaxRelPath = 1024 // a relative path
-	maxSegment = 255  // one part of it, NAME_MAX of Linux filesystems
+	MaxWord     = 128  // role, label
+	MaxRelPath  = 1024 // a relative path
+	maxSegment  = 255  // one part of it, NAME_MAX of Linux filesystems
+	maxUnixUser = 256  // LOGIN_NAME_MAX of Linux
 )
 
 // CheckWord reports what is wrong with a role or a label; "" if nothing. It must be whitespace-strict (ABI-10): no blank at
@@ -59,6 +60,24 @@ func checkBlanks(s string) string {
 		return "it ends with a blank"
 	case strings.Contains(s, "  "):
 		return "it contains a run of blanks"
+	}
+	return ""
+}
+
+var unixUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]*$`)
+
+// CheckUnixUser reports what is wrong with the name of a Unix user; "" if nothing. The name becomes a component of paths, an argument of
+// Slurm's commands and the principal of a certificate; digits alone would be read as a uid.
+func CheckUnixUser(s string) string {
+	switch {
+	case s == "":
+		return "it is empty"
+	case len(s) > maxUnixUser:
+		return fmt.Sprintf("it is longer than %d bytes", maxUnixUser)
+	case strings.Trim(s, "0123456789") == "":
+		return "it consists of digits alone, which are read as a uid"
+	case !unixUser.MatchString(s):
+		return "it is not a user name of letters, digits and _ . @ + - that begins with a letter, a digit or _"
 	}
 	return ""
 }

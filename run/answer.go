@@ -15,6 +15,7 @@ type SubmitAnswer struct {
 	RunID                 string       `json:"run_id"`
 	ProvenanceRunID       string       `json:"provenance_run_id"`
 	Site                  string       `json:"site"`
+	ExecutedAs            string       `json:"executed_as,omitempty"` // the cluster's Unix user whose job it is; absent: the gateway's own
 	SlurmJobID            *string      `json:"slurm_job_id"`
 	State                 State        `json:"state"`
 	Phase                 Phase        `json:"phase"`
@@ -45,7 +46,8 @@ type RunAnswer struct {
 // GetAnswer is the answer to a get.
 type GetAnswer struct {
 	RunAnswer
-	Site       string     `json:"site"` // where it goes
+	Site       string     `json:"site"`                  // where it goes
+	ExecutedAs string     `json:"executed_as,omitempty"` // the cluster's Unix user whose job it is; absent: the gateway's own
 	SlurmJobID *string    `json:"slurm_job_id"`
 	Phase      Phase      `json:"phase"`
 	Reason     *string    `json:"reason"`
@@ -62,8 +64,8 @@ type CollectAnswer struct {
 
 func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) SubmitAnswer {
 	return SubmitAnswer{
-		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, Site: v.Run.Site, SlurmJobID: opt(v.Submission.JobID), State: v.Run.State, Phase: v.Run.Phase,
-		Attempt: v.Run.AttemptN, Reason: reason(v),
+		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, SlurmJobID: opt(v.Submission.JobID),
+		State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: reason(v),
 		Replayed: replayed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: opt(v.Run.ScriptArtifactID),
 		LogArtifactID:  opt(v.Run.LogArtifactID),
 		EquivalentRuns: orEmpty(equivalent), Warnings: e.warnings(v), NextSteps: NextSteps(v),
@@ -100,8 +102,8 @@ func (e *Engine) get(ctx context.Context, v View, wait time.Duration, which Iden
 		return GetAnswer{}, err
 	}
 	waits := e.waitsOf(v.Run)
-	return GetAnswer{RunAnswer: a, Site: v.Run.Site, SlurmJobID: opt(v.Submission.JobID), Phase: v.Run.Phase, Reason: reasonOf(v, waits),
-		Waits: waits, ObservedAt: e.observedAt(v)}, nil
+	return GetAnswer{RunAnswer: a, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, SlurmJobID: opt(v.Submission.JobID), Phase: v.Run.Phase,
+		Reason: reasonOf(v, waits), Waits: waits, ObservedAt: e.observedAt(v)}, nil
 }
 
 // collected says whether a run is finished, after up to wait for its end, and lists its artifacts. It changes nothing: the gateway collects

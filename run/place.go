@@ -51,6 +51,14 @@ func withPlacement(data map[string]any, at *plan.Placement) map[string]any {
 	return data
 }
 
+// withUser adds whom the run is executed as to the data of an event.
+func withUser(data map[string]any, o Order) map[string]any {
+	if o.Params.ExecutedAs != "" {
+		data["executed_as"] = o.Params.ExecutedAs
+	}
+	return data
+}
+
 // withSite adds why policy's rule picked the site to the data of an event.
 func withSite(data map[string]any, o Order) map[string]any {
 	if o.Pick != nil {

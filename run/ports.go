@@ -213,6 +213,7 @@ type Job struct {
 	ID        string
 	Task      *int // array task
 	Name      string
+	User      string // whose job it is: its Unix user
 	State     string // Slurm's own word, e.g. PENDING; without suffixes
 	Why       string // Slurm's reason
 	Class     Class  // what that state means here

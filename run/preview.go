@@ -12,9 +12,10 @@ import (
 // its place; everything else is as it would be sent.
 type Preview struct {
 	RunID          string          `json:"run_id"`
-	Site           string          `json:"site"`     // where the job is, or would go
-	SiteWhy        string          `json:"site_why"` // why there
-	Sites          []Considered    `json:"sites"`    // all sites that policy's rule (sites.pick) chose from
+	Site           string          `json:"site"`                  // where the job is, or would go
+	SiteWhy        string          `json:"site_why"`              // why there
+	Sites          []Considered    `json:"sites"`                 // all sites that policy's rule (sites.pick) chose from
+	ExecutedAs     string          `json:"executed_as,omitempty"` // the cluster's Unix user whose job it is; absent: the gateway's own
 	ParamsHash     string          `json:"params_hash"`
 	PolicyHash     string          `json:"policy_hash"`
 	PlanHash       string          `json:"plan_hash"`
@@ -36,13 +37,15 @@ var previewToken = strings.Repeat("0", 32)
 func (e *Engine) preview(ctx context.Context, o Order, f lookup) (Preview, error) {
 	id := f.id
 	p := Preview{RunID: id.RunID(), Site: e.cfg.Site, ParamsHash: id.ParamsHash, PolicyHash: id.PolicyHash, PlanHash: id.PlanHash(),
-		Params: f.canonical, EquivalentRuns: orEmpty(f.equivalent), SiteWhy: o.SiteWhy, Sites: o.considered}
+		Params: f.canonical, EquivalentRuns: orEmpty(f.equivalent), SiteWhy: o.SiteWhy, Sites: o.considered,
+		ExecutedAs: o.Params.ExecutedAs}
 	if p.Sites == nil {
 		p.Sites = []Considered{}
 	}
 	if p.Exists = f.view != nil; p.Exists {
 		v := f.view
 		p.SiteWhy = "the run exists, and a run stays on its site"
+		p.ExecutedAs = v.Run.ExecutedAs
 		p.RunID, p.State, p.PolicyHash, p.ParamsHash, p.PlanHash = v.Run.ID, &v.Run.State, v.Run.PolicyHash, v.Run.ParamsHash, v.Run.PlanHash
 		if v.Run.ParamsHash != id.ParamsHash { // made in an earlier form
 			var err error
@@ -57,7 +60,7 @@ func (e *Engine) preview(ctx context.Context, o Order, f lookup) (Preview, error
 	}
 	params := placed(o.Params, Attempt{Placement: o.Placement})
 	p.Placement = params.Spec.Placement
-	first := View{Run: Run{ID: p.RunID, ToolID: o.ToolID, Principal: o.Principal, AttemptN: 1},
+	first := View{Run: Run{ID: p.RunID, ToolID: o.ToolID, Principal: o.Principal, AttemptN: 1, ExecutedAs: p.ExecutedAs},
 		Attempt:    Attempt{RunID: p.RunID, N: 1, Token: previewToken},
 		Submission: Submission{Token: previewToken, JobName: JobName(p.RunID, 1, previewToken)}}
 	script, _, err := e.Renderer.Render(e.fullJob(first, params, image))

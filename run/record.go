@@ -21,6 +21,7 @@ type Run struct {
 	PlanHash        string
 	ProjectID       string
 	Site            string // where it executes; never changes
+	ExecutedAs      string // the cluster's Unix user whose job and files it is; empty: the gateway's own. Never changes
 	Actor           string
 	Principal       Principal // whose call made it; zero in ledgers older than this
 

@@ -69,4 +69,5 @@ type Sought struct {
 	PlanHashes []string // of all of them, the present one first
 	PolicyHash string
 	Site       string // that the caller named; empty: any
+	ExecutedAs string // only runs executed as this user; empty: only the gateway's own
 }

@@ -14,8 +14,12 @@ func about(v View) []any {
 	if who == "" {
 		who = "unknown"
 	}
-	return []any{"run_id", v.Run.ID, "attempt", v.Run.AttemptN, "job_id", v.Submission.JobID, "node", v.Attempt.Node, "tool", v.Run.ToolID,
+	line := []any{"run_id", v.Run.ID, "attempt", v.Run.AttemptN, "job_id", v.Submission.JobID, "node", v.Attempt.Node, "tool", v.Run.ToolID,
 		"principal", who, "project_id", v.Run.ProjectID}
+	if v.Run.ExecutedAs != "" {
+		line = append(line, "executed_as", v.Run.ExecutedAs)
+	}
+	return line
 }
 
 // aboutJob is the same for a line about one of its jobs, by name.

@@ -59,26 +59,46 @@ type Considered struct {
 
 // Identity returns the canonical params of the order and their identity.
 func (o Order) Identity() (canonical []byte, id plan.Identity, err error) {
+	if err := o.checkUser(); err != nil {
+		return nil, plan.Identity{}, err
+	}
 	canonical, err = o.Params.Canonical()
 	if err != nil {
 		return nil, plan.Identity{}, err
 	}
 	id = plan.Identity{ToolName: o.ToolName, ContractVersion: o.ContractVersion, PolicyHash: o.PolicyHash, ParamsHash: plan.Hash(canonical)}
-	if o.Params.Site() != "" {
-		anySite, err := o.Params.AnySite().Canonical()
+	if o.Params.Site() != "" || o.Params.ExecutedAs != "" {
+		anyones, err := o.Params.Anyones().Canonical()
 		if err != nil {
 			return nil, plan.Identity{}, err
 		}
-		id.AnySiteHash = plan.Hash(anySite)
+		id.AnyonesHash = plan.Hash(anyones)
 	}
 	return canonical, id, nil
 }
 
-// identities lists the identities under which the order's run may be known. A pack that asks for folders of the site has no earlier one:
-// nobody could ask for them then.
+// checkUser refuses a user that no job can be executed as.
+func (o Order) checkUser() error {
+	user := o.Params.ExecutedAs
+	if user == "" {
+		return nil
+	}
+	if msg := plan.CheckUnixUser(user); msg != "" {
+		return fault.Invalid("the run cannot be executed as this user", fault.Problem{Code: "EXECUTED-AS", Field: "executed_as",
+			Rule: "the name of a Unix user of the cluster", Msg: msg})
+	}
+	if o.Params.Docker {
+		return fault.New(fault.Policy, "docker_as_user", "a docker plan is executed by the gateway's own user, never as "+user)
+	}
+	return nil
+}
+
+// identities lists the identities under which the order's run may be known. A pack that asks for folders of the site has no earlier one,
+// and neither has a run executed as a user: nobody could ask for those then.
 func (e *Engine) identities(o Order, id plan.Identity) (Sought, error) {
-	s := Sought{RunID: id.RunID(), PlanHashes: []string{id.PlanHash()}, PolicyHash: o.PolicyHash, Site: o.Params.Site()}
-	if e.cfg.Previous == nil || len(o.Params.Tool.Asked()) > 0 {
+	s := Sought{RunID: id.RunID(), PlanHashes: []string{id.PlanHash()}, PolicyHash: o.PolicyHash, Site: o.Params.Site(),
+		ExecutedAs: o.Params.ExecutedAs}
+	if e.cfg.Previous == nil || len(o.Params.Tool.Asked()) > 0 || o.Params.ExecutedAs != "" {
 		return s, nil
 	}
 	at := o.Params.Spec.Placement
@@ -89,7 +109,7 @@ func (e *Engine) identities(o Order, id plan.Identity) (Sought, error) {
 	if err != nil {
 		return s, err
 	}
-	id.ParamsHash, id.AnySiteHash = plan.Hash(previous), ""
+	id.ParamsHash, id.AnyonesHash = plan.Hash(previous), ""
 	s.PlanHashes = append(s.PlanHashes, id.PlanHash())
 	for _, id.PolicyHash = range e.cfg.Previous.Policies {
 		s.Earlier = append(s.Earlier, id.RunID())
@@ -216,7 +236,7 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 	r := Run{
 		ID: runID, ToolID: o.ToolID, ToolName: o.ToolName, ToolVersion: o.ToolVersion, ContractVersion: o.ContractVersion, PackHash: o.PackHash,
 		PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: planHash, ProjectID: o.Params.ProjectID,
-		Site: e.cfg.Site, Actor: o.Actor, Principal: o.Principal,
+		Site: e.cfg.Site, ExecutedAs: o.Params.ExecutedAs, Actor: o.Actor, Principal: o.Principal,
 		State: Queued, Phase: Staging, AttemptN: 1, Warnings: slices.Concat(e.cfg.Warnings, o.Warnings), CreatedAt: e.Now(), UpdatedAt: e.Now(),
 	}
 	sub := newSubmission(runID, 1, e.Now())
@@ -232,9 +252,9 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 	}
 	v, created, err := e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack,
 		Placement: o.Placement, Sought: s, Inputs: inputs, Admit: e.admit(r),
-		Event: Event{Type: "run.created", Data: withSite(withPlacement(map[string]any{"tool_id": o.ToolID, "params_hash": id.ParamsHash,
-			"policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor,
-			"principal": o.Principal.Name, "principal_id": o.Principal.ID}, o.Placement), o)}})
+		Event: Event{Type: "run.created", Data: withUser(withSite(withPlacement(map[string]any{"tool_id": o.ToolID,
+			"params_hash": id.ParamsHash, "policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor,
+			"principal": o.Principal.Name, "principal_id": o.Principal.ID}, o.Placement), o), o)}})
 	if err == nil && created {
 		e.tell("run.created", v, time.Time{})
 	}

@@ -1,0 +1,64 @@
+package run_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// as is the order of the tests, executed as a user.
+func as(user string) run.Order { return order(func(p *plan.Params) { p.ExecutedAs = user }) }
+
+// Two users who ask for the same get a run each, whose answers say so and name no other's.
+//
+// proves SITE-08
+func TestTwoUsersTwoRuns(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := w.life()
+		ids := map[string]bool{}
+		for _, user := range []string{"", "alice", "bob"} {
+			first, again := l.submit(as(user)), l.submit(as(user))
+			if first.Replayed || !again.Replayed || again.RunID != first.RunID || first.ExecutedAs != user || again.ExecutedAs != user ||
+				len(first.EquivalentRuns)+len(again.EquivalentRuns) != 0 {
+				t.Errorf("%s: %+v, again %+v", user, first, again)
+			}
+			got, err := l.engine.Get(t.Context(), first.RunID, 0, noRun)
+			if err != nil || got.ExecutedAs != user || ids[first.RunID] {
+				t.Errorf("%s: %+v %v", user, got, err)
+			}
+			ids[first.RunID] = true
+			v := w.until(first.RunID, in(run.Pending))
+			if v.Run.ExecutedAs != user || strings.Contains(string(v.Run.ResultJSON), "executed_as") != (user != "") {
+				t.Errorf("%s: %s", v.Run.ExecutedAs, v.Run.ResultJSON)
+			}
+		}
+		if w.count("Send") != 3 || !slices.Equal([]string{"gateway", "alice", "bob"}, []string{w.jobs[0].User, w.jobs[1].User, w.jobs[2].User}) {
+			t.Error(w.count("Send"), len(w.jobs))
+		}
+	})
+}
+
+// A run is executed as a user with a proper name, and a docker plan as nobody but the gateway's own.
+func TestNoSuchUser(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := w.life()
+		for _, user := range []string{"1000", "../bob", "-u"} {
+			w.input(as(user))
+			if _, err := l.engine.Submit(t.Context(), as(user)); !fault.Is(err, fault.Validation) {
+				t.Error(user, err)
+			}
+		}
+		docker := as("alice")
+		docker.Params.Docker = true
+		if _, err := l.engine.Submit(t.Context(), docker); fault.CodeOf(err) != "docker_as_user" {
+			t.Error(err)
+		}
+		if len(w.jobs) != 0 {
+			t.Error(w.jobs)
+		}
+	})
+}
