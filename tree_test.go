@@ -57,7 +57,7 @@ var arrows = map[string][]string{
 	"slurm/rest":   {"fault", "plan", "run", "secrets", "slurm"},
 	"apptainer":    {"fault", "files", "plan", "run"},
 	"staging":      {"fault", "files", "plan", "run", "secrets", "visible"},
-	"staging/sftp": {"fault", "plan", "remote", "remote/transfer", "run", "staging"},
+	"staging/sftp": {"fault", "files", "plan", "remote", "remote/transfer", "run", "staging"},
 	"local":        {"fault", "run"},
 	// Bytes over the SFTP channels of whoever has them.
 	"remote/transfer": {"fault"},
