@@ -113,8 +113,8 @@ func (w *Workspace) examineFile(ctx context.Context, name string) (is identity, 
 	case exitKernelFile:
 		return is, noImport("IMPORT-KIND", "only a file of data", name+" is a file of the kernel", "name a file of data")
 	}
-	return is, fault.New(fault.Transport, "far_shell", fmt.Sprintf("%s cannot be examined: the script on the login node ended with status %d: %s",
-		name, out.Exit, fault.Clip(out.Stderr)))
+	return is, fault.New(fault.Transport, "far_shell",
+		fmt.Sprintf("%s cannot be examined: the script on the login node ended with status %d: %s", name, out.Exit, fault.Clip(out.Stderr)))
 }
 
 func noImport(code, rule, msg, hint string) error {

@@ -38,8 +38,8 @@ func TestOpenFile(t *testing.T) {
 		must(t, file.Unchanged(t.Context()))
 		must(t, file.Close())
 	}
-	for name, want := range map[string]string{at("link"): "IMPORT-SYMLINK", at("folder/reads one.fq"): "IMPORT-SYMLINK", at("pipe"): "IMPORT-KIND",
-		dir: "IMPORT-KIND", "/dev/zero": "IMPORT-KIND", "/proc/version": "IMPORT-KIND", at("none"): "import_missing",
+	for name, want := range map[string]string{at("link"): "IMPORT-SYMLINK", at("folder/reads one.fq"): "IMPORT-SYMLINK",
+		at("pipe"): "IMPORT-KIND", dir: "IMPORT-KIND", "/dev/zero": "IMPORT-KIND", "/proc/version": "IMPORT-KIND", at("none"): "import_missing",
 		at("empty/x"): "import_missing", "reads": "IMPORT-PATH", dir + "/../x": "IMPORT-PATH", at("\n"): "import_missing"} {
 		if _, err := w.OpenFile(t.Context(), name, 1<<30); fault.CodeOf(err) != want {
 			t.Errorf("%q: %v, want %s", name, err, want)
