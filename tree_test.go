@@ -59,6 +59,7 @@ var arrows = map[string][]string{
 	"staging":      {"fault", "files", "plan", "run", "secrets", "visible"},
 	"staging/sftp": {"fault", "files", "plan", "remote", "remote/transfer", "run", "staging"},
 	"local":        {"fault", "run"},
+	"asuser":       {"fault", "plan", "run"}, // a run's user; SSH and the signer come from whoever makes it
 	// Bytes over the SFTP channels of whoever has them.
 	"remote/transfer": {"fault"},
 	"remote":          {"fault"}, // SSH for slurm, staging and apptainer; it knows nothing of what they do with it
@@ -73,11 +74,10 @@ var arrows = map[string][]string{
 		"slurm/rest", "staging", "toolpack"},
 	// The one place that knows all others.
 	"setup": {"fault", "plan", "policy", "remote", "site", "slurm", "staging", "visible"},
-	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "backup", "chaos/seams", "cli", "doctor", "fault", "gate", "httpapi", "ledger",
-		"local", "mcp",
-		"metrics", "nss", "plan", "policy", "remote", "remote/transfer", "run", "secrets", "setup", "site", "slurm", "slurm/rest", "staging",
-		"staging/sftp", "toolpack",
-		"visible"},
+	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "asuser", "backup", "chaos/seams", "cli", "doctor",
+		"fault", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "nss", "plan", "policy", "remote",
+		"remote/transfer", "run", "secrets", "setup", "signer", "site", "slurm", "slurm/rest", "staging", "staging/sftp",
+		"toolpack", "visible"},
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.
 	"chaos/seams": {"fault", "plan", "run"},
 	// Tools of this repository, not part of the product.
@@ -97,10 +97,10 @@ var instruments = []string{"chaos", "bench", "mcp/conformance"}
 
 var (
 	core    = []string{"plan", "policy", "run"}
-	outside = []string{"slurm", "slurm/rest", "local", "apptainer", "staging", "staging/sftp", "ledger", "artifact",
+	outside = []string{"slurm", "slurm/rest", "local", "asuser", "apptainer", "staging", "staging/sftp", "ledger", "artifact",
 		"httpapi", "mcp", "site", "app", "cli", "doctor",
 		"cmd/slurmgate"}
-	peers    = []string{"slurm", "local", "apptainer", "staging", "staging/sftp", "ledger", "artifact"}
+	peers    = []string{"slurm", "local", "asuser", "apptainer", "staging", "staging/sftp", "ledger", "artifact"}
 	nameless = []string{"util", "utils", "common", "types", "helpers", "helper", "misc", "base", "shared", "lib"}
 )
 

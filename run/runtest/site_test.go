@@ -19,7 +19,7 @@ import (
 
 // site has the real workspaces and the real job script. The runtime of its jobs starts the program on the host itself.
 type site struct {
-	*staging.Shared
+	run.Workspace
 	renderer *slurm.Renderer
 	image    string
 }
@@ -33,15 +33,15 @@ func openSite(t *testing.T, root string) *site {
 	must(t, os.MkdirAll(runs, 0o700))
 	s := &site{image: filepath.Join(root, "image.sif")}
 	must(t, os.WriteFile(s.image, []byte("image"), 0o600))
-	var err error
-	s.Shared, err = staging.NewShared(staging.Config{RunsDir: runs, GatewayID: "gw-suite"})
+	shared, err := staging.NewShared(staging.Config{RunsDir: runs, GatewayID: "gw-suite"})
 	must(t, err)
+	s.Workspace = shared
 	return s
 }
 
 // transport is what the suites need, but for the ports of what runs the jobs.
 func (s *site) transport() *runtest.Transport {
-	return &runtest.Transport{Workspace: s.Shared,
+	return &runtest.Transport{Workspace: s.Workspace,
 		Until: func(t *testing.T, what string, ok func() bool) {
 			t.Helper()
 			for end := time.Now().Add(time.Minute); !ok(); time.Sleep(100 * time.Millisecond) {
