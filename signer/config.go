@@ -65,6 +65,9 @@ func Load(file string) (Config, error) {
 			WithNext("write it; docs/identity.md has an example")
 	}
 	defer f.Close()
+	if err := unalterable(file); err != nil {
+		return Config{}, err
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
 	if err != nil {
 		return Config{}, fault.Wrap(fault.Validation, "signer_config", "the signer's configuration cannot be read", err)
@@ -93,6 +96,9 @@ func Parse(file string, data []byte) (Config, error) {
 		PerMinute:     number(o.Opt("per_minute"), 1, 100_000, 120),
 		PerUserMinute: number(o.Opt("per_user_minute"), 1, 100_000, 12),
 		Log:           filePath(o.Opt("log"), defaultLog),
+	}
+	if v := o.Opt("gateway_users"); isEmpty(v) {
+		v.Fail("NAME", "at least one", "the list is empty", "name the user that the gateway runs as")
 	}
 	c.SourceAddresses, c.nets = networks(o.Need("source_addresses"))
 	if len(c.Socket) > maxSocketPath {
@@ -134,7 +140,7 @@ func filePath(v yamldoc.Value, otherwise string) string {
 	}
 	text := v.Text()
 	if text != "" && (!path.IsAbs(text) || path.Clean(text) != text || strings.ContainsAny(text, "\n\x00")) || text == "" && v.IsText() {
-		v.Fail("PATH", "an absolute path without . and ..", fmt.Sprintf("%q is none", fault.Clip(text)), "")
+		v.Fail("PATH", "an absolute path without . and ..", fmt.Sprintf("%q is not such a path", fault.Clip(text)), "")
 	}
 	return text
 }
@@ -172,6 +178,12 @@ func shells(v yamldoc.Value) []string {
 	})
 }
 
+// isEmpty reports whether a value is a list of nothing.
+func isEmpty(v yamldoc.Value) bool {
+	list := v.List()
+	return list != nil && len(list) == 0
+}
+
 // networks reads source_addresses, of which there must be one.
 func networks(v yamldoc.Value) (texts []string, nets []netip.Prefix) {
 	texts = v.Words("ADDRESS", "an address, or a network such as 192.0.2.0/24", func(s string) bool {
@@ -181,16 +193,19 @@ func networks(v yamldoc.Value) (texts []string, nets []netip.Prefix) {
 		}
 		return err == nil
 	})
-	if v.Exists() && texts != nil && len(texts) == 0 {
+	if isEmpty(v) {
 		v.Fail("ADDRESS", "at least one", "the list is empty", "name the addresses that sshd sees the gateway come from")
 	}
 	return texts, nets
 }
 
+// IsRoot is the code of the error of a signer that runs as root.
+const IsRoot = "signer_root"
+
 // Callers makes sure that this process may be a signer, and looks up who may ask it.
 func (c Config) Callers(ctx context.Context, users Directory) ([]int, error) {
 	if os.Geteuid() == 0 {
-		return nil, fault.New(fault.Validation, "signer_root", "the signer does not run as root").
+		return nil, fault.New(fault.Validation, IsRoot, "the signer does not run as root").
 			WithNext("run it as a user of its own, such as slurmgate-signer")
 	}
 	return uids(ctx, users, c.GatewayUsers)

@@ -6,12 +6,11 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -28,37 +27,51 @@ type Signer struct {
 	CA    string // line for TrustedUserCAKeys
 	Log   string // file with a line for each certificate
 	Users *Users
+
+	t   *testing.T
+	key string // file
 }
 
 // Start starts a signer for some users. more is added to its configuration, such as "minutes: 1\n".
 func Start(t *testing.T, more string, users ...nss.User) *Signer {
 	t.Helper()
 	dir := t.TempDir()
-	s := &Signer{Client: signer.Client{Socket: filepath.Join(dir, "s")}, Log: filepath.Join(dir, "log"), Users: NewUsers(users...)}
-	key := filepath.Join(dir, "ca")
-	must(t, os.WriteFile(key, NewKey(t), 0o600))
-	config, err := signer.Parse("signer.yaml", fmt.Appendf(nil, "ca: {key: %s}\nsocket: %s\nlog: %s\ngateway_users: [gateway]\n"+
-		"source_addresses: [127.0.0.1, '::1']\n%s", key, s.Socket, s.Log, more))
-	must(t, err)
-	s.Serve(t, config)
+	s := &Signer{Client: signer.Client{Socket: filepath.Join(dir, "s")}, Log: filepath.Join(dir, "log"), Users: NewUsers(users...), t: t}
+	s.key = filepath.Join(dir, "ca")
+	must(t, os.WriteFile(s.key, NewKey(t), 0o600))
+	s.CA = s.Serve(s.Config(more), os.Getuid())
 	return s
 }
 
-// Serve starts a server with a configuration, and sets CA.
-func (s *Signer) Serve(t *testing.T, config signer.Config) {
-	t.Helper()
-	server, err := signer.New(t.Context(), config, s.Users, []int{os.Getuid()}, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	must(t, err)
-	l, err := config.Listen(t.Context(), s.Users)
-	must(t, err)
-	s.CA = server.PublicKey()
+// Config is a configuration with more lines; those about the key, the socket and the log take the place of the test's own.
+func (s *Signer) Config(more string) signer.Config {
+	s.t.Helper()
+	text := "gateway_users: [gateway]\nsource_addresses: [127.0.0.1, '::1']\n" + more
+	for name, value := range map[string]string{"ca": "{key: " + s.key + "}", "socket": s.Socket, "log": s.Log} {
+		if !strings.Contains("\n"+text, "\n"+name+": ") {
+			text += name + ": " + value + "\n"
+		}
+	}
+	config, err := signer.Parse("signer.yaml", []byte(text))
+	must(s.t, err)
+	return config
+}
+
+// Serve starts another server, which answers the users with these ids, and returns its CA's line.
+func (s *Signer) Serve(config signer.Config, uids ...int) (ca string) {
+	s.t.Helper()
+	server, err := signer.New(s.t.Context(), config, s.Users, uids, slog.New(slog.DiscardHandler))
+	must(s.t, err)
+	l, err := config.Listen(s.t.Context(), s.Users)
+	must(s.t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ctx, l) }()
-	t.Cleanup(func() {
+	s.t.Cleanup(func() {
 		stop()
-		must(t, <-ended)
+		must(s.t, <-ended)
 	})
+	return server.PublicKey()
 }
 
 // NewKey makes a private key, in the form of its file.
