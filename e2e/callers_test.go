@@ -44,8 +44,8 @@ func callersOf(t testing.TB) callers {
 	return info.Callers
 }
 
-// callerSite makes a site with run_as: caller after site-configs/caller.yaml. Its gateway runs on the login node as lab, its signer there as a
-// user of its own; the signer runs until the end of the test. Users of the cluster's group callers, and lab, may use the gateway:
+// callerSite makes a site with run_as: caller after site-configs/caller.yaml. Its gateway runs on the login node as lab, its signer there
+// as a user of its own; the signer runs until the end of the test. Users of the cluster's group callers may use the gateway:
 // s.user("alice", nil, "submit", …) runs slurmgate as alice. Each site has folders of its own below /shared/scratch/USER.
 func callerSite(t testing.TB, edit ...func(doc tree)) (*site, *signerProcess) {
 	t.Helper()
@@ -58,7 +58,8 @@ func callerSite(t testing.TB, edit ...func(doc tree)) (*site, *signerProcess) {
 	sign := newSigner(t, s, nil)
 	slurm, storage := doc["slurm"].(tree), doc["storage"].(tree)
 	doc["site"], doc["domain_dir"] = "e2e", s.dir+"/domain"
-	doc["gateway"] = tree{"state_dir": "/home/lab/" + strings.TrimPrefix(s.dir, "/shared/"), "default_project": "demo", "socket": s.dir + "/gw.sock"}
+	doc["gateway"] = tree{"state_dir": "/home/lab/" + strings.TrimPrefix(s.dir, "/shared/"), "default_project": "demo",
+		"socket": s.dir + "/gw.sock"}
 	caller := slurm["caller"].(tree)
 	caller["ssh"] = tree{"host": info.Host, "port": info.Ports["login"], "known_hosts": []any{info.KnownHosts}}
 	caller["signer"] = sign.socket
@@ -137,8 +138,8 @@ type signerProcess struct {
 	done                chan error
 }
 
-// newSigner starts a signer of the site for the gateway's user lab; edit changes its configuration. Its folder is not below the site's, because
-// lab could change what lies there.
+// newSigner starts a signer of the site for the gateway's user lab; edit changes its configuration. Its folder is not below the site's,
+// because lab could change what lies there.
 func newSigner(t testing.TB, s *site, edit func(doc tree)) *signerProcess {
 	t.Helper()
 	info := callersOf(t)
@@ -163,7 +164,8 @@ func (g *signerProcess) write(doc tree) {
 	g.t.Helper()
 	out, err := yaml.Marshal(doc)
 	must(g.t, err)
-	c := inCluster("root", "bash", "-euc", `install -d -m 0755 /run/signers; install -d -m 0755 -o sgsigner "$1"; cat >"$1/signer.yaml"`, "bash", g.dir)
+	c := inCluster("root", "bash", "-euc", `install -d -m 0755 /run/signers; install -d -m 0755 -o sgsigner "$1"; cat >"$1/signer.yaml"`,
+		"bash", g.dir)
 	c.Stdin = bytes.NewReader(out)
 	if out, err := c.CombinedOutput(); err != nil {
 		g.t.Fatalf("%v: %s", err, out)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What the tests of run_as: caller build on: certificates of the signer's authority are accepted for the group callers, on port 22 and on the
-// port of their own; where a second factor is asked for they are not enough; a system user, root and the service get in nowhere.
+// The tests of run_as: caller build on this: certificates of the authority are accepted for the group callers, on port 22 and on the
+// port of their own. They are not enough where a second factor is asked for. A system user, root and the service get in nowhere.
 //
 // proves SITE-08
 func TestUsersOfCluster(t *testing.T) {
