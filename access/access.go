@@ -176,7 +176,7 @@ func New(c Config) *Access {
 	}
 	for uid, grants := range c.Peers {
 		name := a.nameAtStart(uid)
-		a.peers[uid] = principal(identityOf(uid, name).Name, gate.ByPeer, grants...)
+		a.peers[uid] = peerWith(uid, name, identityOf(uid, name).Name, grants...)
 		a.names[uid] = &login{name: name, checked: a.now()}
 	}
 	for _, uid := range []int{os.Geteuid(), 0} {
@@ -185,6 +185,13 @@ func New(c Config) *Access {
 		a.names[uid] = &login{name: name, checked: a.now()}
 	}
 	return a
+}
+
+// peerWith is the principal of a user of this host who is not the gateway's own: jobs run as that user.
+func peerWith(uid int, login, called string, grants ...Grant) gate.Principal {
+	p := principal(called, gate.ByPeer, grants...)
+	p.UnixUser, p.PeerUID = login, uid
+	return p
 }
 
 // nameAtStart is the name of a user id, "" for one without a name. [Access.Enroll] returns the error of a look-up that failed.

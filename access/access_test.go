@@ -42,7 +42,7 @@ func TestPeers(t *testing.T) {
 	p, err := a.Peer(12345)
 	demo := plan.ProjectID("demo")
 	if want := (gate.Principal{Name: "user:#12345", Method: gate.ByPeer, Rights: gate.RightsOf([]string{"gateway", "read"}, []string{demo}),
-		Accounts: map[string]string{demo: "research"}}); err != nil || !cmp.Equal(want, p) {
+		Accounts: map[string]string{demo: "research"}, PeerUID: 12345}); err != nil || !cmp.Equal(want, p) {
 		t.Error(cmp.Diff(want, p), err)
 	}
 	for _, uid := range []int{0, os.Geteuid()} { // no grant takes anything from them

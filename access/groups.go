@@ -229,7 +229,7 @@ func (a *Access) peerOf(uid int) finder {
 				return gate.Principal{}, err
 			}
 		}
-		p := principal(who.Name, gate.ByPeer, grants...)
+		p := peerWith(uid, name, who.Name, grants...)
 		p.ID, p.Former = who.ID, who.Former
 		return p, nil
 	}

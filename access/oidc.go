@@ -21,6 +21,7 @@ type Issuer struct {
 	Algorithms []string // of signatures; only asymmetric ones can be listed, see [Algorithms]
 	Types      []string // that its access tokens have, see [Types]; at+jwt when empty
 	Grants     []ClaimGrant
+	UnixUsers  ClaimUsers
 }
 
 // ClaimGrant grants rights to everyone with a claim: "sub" alice, "groups" lab, "scope" slurmgate. A claim that is a list, or
@@ -116,7 +117,7 @@ func (i *issuer) principal(ctx context.Context, token *jose.JSONWebSignature, c 
 		}
 	}
 	p := principal("oidc:"+i.URL+"#"+shown(c.subject), gate.ByOIDC, grants...)
-	p.Expires = c.expires
+	p.Expires, p.UnixUser = c.expires, i.UnixUsers.of(c)
 	if len(p.Rights) == 0 {
 		return p, nil // it can leave nothing behind that would need an id
 	}

@@ -54,7 +54,7 @@ func (a *Access) token(ctx context.Context, text string) (gate.Principal, error)
 		return gate.Principal{}, expired()
 	}
 	p := principal(TokenPrincipal(t.Name), gate.ByToken, Grant{gate.Grant{Capabilities: t.Capabilities, Projects: t.Projects}, t.Accounts})
-	p.ID, p.Former, p.Expires = t.PrincipalID, t.Former, t.ExpiresAt
+	p.ID, p.Former, p.Expires, p.UnixUser = t.PrincipalID, t.Former, t.ExpiresAt, t.UnixUser
 	return p, nil
 }
 

@@ -40,6 +40,10 @@ type Gateway struct {
 	// associations. If that is not known it is a retryable Transport fault.
 	Associations func(ctx context.Context, site, user string) (UserAccounts, error)
 
+	// UnixUser is the Unix user whom the principal's jobs run as on a cluster; empty where they run as the gateway's own user. nil: nowhere
+	// else. Errors: those of [access.UnixUsers.Of].
+	UnixUser func(ctx context.Context, site string, p gate.Principal) (string, error)
+
 	LastBackup func() *time.Time // when the last backup was made; nil where none is known
 
 	Revoked func(gate.Principal) // hears of a token that was revoked; nil: nobody does

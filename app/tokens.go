@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -20,7 +21,8 @@ type TokenDoc struct {
 	Capabilities []string          `json:"capabilities"`
 	Projects     []string          `json:"projects"`
 	Accounts     map[string]string `json:"accounts"`
-	State        string            `json:"state"` // valid, expired, revoked
+	UnixUser     string            `json:"unix_user"` // whom jobs run as where slurm.run_as is caller; empty: the token starts none there
+	State        string            `json:"state"`     // valid, expired, revoked
 	CreatedBy    string            `json:"created_by"`
 	CreatedAt    time.Time         `json:"created_at"`
 	ExpiresAt    time.Time         `json:"expires_at"`
@@ -29,9 +31,8 @@ type TokenDoc struct {
 }
 
 func tokenDocOf(t gate.Token, state string) TokenDoc {
-	return TokenDoc{t.ID, t.Name, access.TokenPrincipal(t.Name), t.PrincipalID, t.Capabilities, t.Projects, t.Accounts, state, t.CreatedBy,
-		t.CreatedAt,
-		t.ExpiresAt, t.RevokedAt, t.RevokedBy}
+	return TokenDoc{t.ID, t.Name, access.TokenPrincipal(t.Name), t.PrincipalID, t.Capabilities, t.Projects, t.Accounts, t.UnixUser, state,
+		t.CreatedBy, t.CreatedAt, t.ExpiresAt, t.RevokedAt, t.RevokedBy}
 }
 
 // TokenCreateArgs are the arguments of token.create.
@@ -40,6 +41,7 @@ type TokenCreateArgs struct {
 	Capabilities     []string          `json:"capabilities"`
 	Projects         []string          `json:"projects"`
 	Accounts         map[string]string `json:"accounts,omitzero"`
+	UnixUser         string            `json:"unix_user,omitzero"`
 	ExpiresInSeconds int64             `json:"expires_in_seconds"`
 }
 
@@ -95,6 +97,7 @@ func (g *Gateway) tokens() []Operation {
 		Input: object("name capabilities projects expires_in_seconds", prop("name", `{"type":"string","pattern":"^[a-z0-9][a-z0-9._-]{0,63}$"}`),
 			prop("capabilities", words), prop("projects", words),
 			prop("accounts", `{"type":"object","maxProperties":64,"additionalProperties":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"}}`),
+			prop("unix_user", `{"type":"string","minLength":1,"maxLength":256,"description":"whom its jobs run as, with slurm.run_as: caller"}`),
 			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":31622400}`)),
 		Reveals: []string{"token"},
 		Does:    look(g, g.createToken),
@@ -146,6 +149,26 @@ func (g *Gateway) revokeToken(ctx context.Context, c gate.Call, a TokenRevokeArg
 	return out, asOf(c, nil), err
 }
 
+// checkTokenUser refuses a Unix user whom no job could run as on any cluster. Without a cluster where jobs are the callers' it can have any.
+func (g *Gateway) checkTokenUser(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	if msg := access.CheckUnixUser(name); msg != "" {
+		return fault.Invalid("the token cannot be created", fault.Problem{Code: "TOKEN-UNIX-USER", Field: "unix_user",
+			Rule: "the name of a Unix user", Msg: msg})
+	}
+	var refused error
+	for _, s := range g.Site.Clusters() {
+		user, err := g.unixUser(ctx, s.Name, gate.Principal{Method: gate.ByToken, UnixUser: name})
+		if user != "" {
+			return nil
+		}
+		refused = cmp.Or(refused, err)
+	}
+	return refused
+}
+
 // createToken grants no more than its caller has, and for no longer.
 func (g *Gateway) createToken(ctx context.Context, c gate.Call, a TokenCreateArgs) (out TokenCreated, params any, err error) {
 	grant, err := access.NewGrant(a.Capabilities, a.Projects, a.Accounts)
@@ -162,7 +185,11 @@ func (g *Gateway) createToken(ctx context.Context, c gate.Call, a TokenCreateArg
 				", which end at "+end.UTC().Format(time.RFC3339)).
 			WithNext(fmt.Sprintf("ask for at most %d seconds (expires_in_seconds)", max(0, int64(time.Until(end)/time.Second))))
 	}
+	if err := g.checkTokenUser(ctx, a.UnixUser); err != nil {
+		return out, nil, err
+	}
 	t, text := access.NewToken(a.Name, grant, c.Caller.Principal, expires)
+	t.UnixUser = a.UnixUser
 	if err := g.Ledger.AddToken(ctx, t); err != nil {
 		return out, nil, err
 	}

@@ -26,6 +26,7 @@ type tokenCreateCmd struct {
 	Capability []string          `help:"Capabilities: gateway, read, import, slurm, operate, approve, admin, metrics, or *." default:"gateway,read" placeholder:"NAME,…"`
 	Project    []string          `help:"Projects it can see: names or ids, or *. Default: the caller's default project." placeholder:"NAME,…"`
 	Account    map[string]string `help:"Slurm account that jobs of a project charge." mapsep:"," placeholder:"PROJECT=ACCOUNT"`
+	UnixUser   string            `help:"User of the cluster whom the token's jobs run as where slurm.run_as is caller. Default: none, so that it cannot start jobs there." placeholder:"USER"`
 	Expires    time.Duration     `help:"Lifetime, at most 366 days." default:"720h" placeholder:"DURATION"`
 }
 
@@ -37,7 +38,7 @@ func (c tokenCreateCmd) Run(ctx context.Context, a *Shell) error {
 		}
 		var t app.TokenCreated
 		if err := s.call(ctx, "token.create", app.TokenCreateArgs{Name: c.Name, Capabilities: c.Capability, Projects: c.Project,
-			Accounts: c.Account, ExpiresInSeconds: int64(c.Expires / time.Second)}, &t); err != nil {
+			Accounts: c.Account, UnixUser: c.UnixUser, ExpiresInSeconds: int64(c.Expires / time.Second)}, &t); err != nil {
 			return err
 		}
 		if t.Note != "" { // the gateway died after it had made the token, before its text came
@@ -62,9 +63,9 @@ func (tokenListCmd) Run(ctx context.Context, a *Shell) error {
 			printNext(w, fault.Do("token.create"))
 			return
 		}
-		list(w, "token|name|state|capabilities|projects|expires|made by", l.Tokens, func(t app.TokenDoc) []string {
+		list(w, "token|name|state|capabilities|projects|unix user|expires|made by", l.Tokens, func(t app.TokenDoc) []string {
 			return []string{t.TokenID, t.Name, t.State, strings.Join(t.Capabilities, ","), strings.Join(t.Projects, ","),
-				t.ExpiresAt.Local().Format("2006-01-02 15:04"), t.CreatedBy}
+				cmp.Or(t.UnixUser, "-"), t.ExpiresAt.Local().Format("2006-01-02 15:04"), t.CreatedBy}
 		})
 		footer(w, len(l.Tokens), exactly(l.Total), "tokens")
 	})

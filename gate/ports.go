@@ -136,6 +136,7 @@ type Token struct {
 	Capabilities []string
 	Projects     []string // ids, or [All]
 	Accounts     map[string]string
+	UnixUser     string // see [Principal]
 	PrincipalID  string // prn_…, of this token alone
 	Former       string // see [Identity]
 	CreatedBy    string // name

@@ -70,6 +70,11 @@ type Principal struct {
 	Expires time.Time `json:"-"` // when the credentials end; zero: they do not
 	// project id, or [All], to the Slurm account its jobs charge; empty: the site's default, and any that policy allows
 	Accounts map[string]string `json:"accounts"`
+
+	// UnixUser is the user of the cluster that the principal is mapped to: jobs run as this user where slurm.run_as is caller. Empty: none.
+	// Whether jobs may run as this user now is checked by package access at each call that acts.
+	UnixUser string `json:"unix_user,omitzero"`
+	PeerUID  int    `json:"-"` // user id that the kernel reported, of a peer that is not root; else 0
 }
 
 // Caller is a principal and the transport of its call.

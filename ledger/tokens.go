@@ -25,8 +25,8 @@ func (l *Ledger) AddToken(ctx context.Context, t gate.Token) error {
 	defer l.tokens.forget()
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO tokens (token_id, name, secret_sha256, capabilities, projects, accounts, created_by, "+
-			"created_at, expires_at) VALUES (?,?,?,?,?,?,?,?,?)", t.ID, t.Name, t.SecretSHA256, docs[0], docs[1], docs[2], t.CreatedBy, now,
-			micros(t.ExpiresAt)); err != nil {
+			"created_at, expires_at, unix_user) VALUES (?,?,?,?,?,?,?,?,?,?)", t.ID, t.Name, t.SecretSHA256, docs[0], docs[1], docs[2],
+			t.CreatedBy, now, micros(t.ExpiresAt), t.UnixUser); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO principals (method, subject, name, made_by, first_seen) VALUES ('token', ?, ?, ?, ?)", t.ID,
@@ -36,15 +36,14 @@ func (l *Ledger) AddToken(ctx context.Context, t gate.Token) error {
 }
 
 const tokenColumns = "token_id, tokens.name, secret_sha256, capabilities, projects, accounts, created_by, created_at, expires_at, " +
-	"revoked_at, " +
-	"revoked_by, principal_id, coalesce(former, ''), coalesce(made_by, '')"
+	"revoked_at, revoked_by, unix_user, principal_id, coalesce(former, ''), coalesce(made_by, '')"
 
 // tokenRows joins each token with the principal that it is.
 const tokenRows = " FROM tokens JOIN principals ON method = 'token' AND subject = token_id "
 
 func scanToken(row scanner) (t gate.Token, err error) {
 	err = row.Scan(&t.ID, &t.Name, &t.SecretSHA256, into{&t.Capabilities}, into{&t.Projects}, into{&t.Accounts}, &t.CreatedBy,
-		into{&t.CreatedAt}, into{&t.ExpiresAt}, into{&t.RevokedAt}, into{&t.RevokedBy}, &t.PrincipalID, &t.Former, &t.MadeBy)
+		into{&t.CreatedAt}, into{&t.ExpiresAt}, into{&t.RevokedAt}, into{&t.RevokedBy}, &t.UnixUser, &t.PrincipalID, &t.Former, &t.MadeBy)
 	return t, err
 }
 

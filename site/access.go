@@ -2,9 +2,14 @@ package site
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"syscall"
 
+	"slurmgate/fault"
 	"slurmgate/nss"
 	"slurmgate/plan"
+	"slurmgate/policy/yamldoc"
 )
 
 // Access says who may use the gateway besides the user it runs as and root. Package access checks what it grants.
@@ -36,6 +41,15 @@ type OIDC struct {
 	Algorithms []string `yaml:"algorithms"` // of signatures; default RS256, ES256
 	Types      []string `yaml:"types"`      // of its access tokens (typ): at+jwt, JWT; default at+jwt
 	Grants     []Claim  `yaml:"grants"`     // who of its users may do what
+
+	UnixUser *ClaimUsers `yaml:"unix_user,omitempty"` // whom its users' jobs run as where slurm.run_as is caller; none: they start no jobs there
+}
+
+// ClaimUsers is a table from a claim of access tokens to Unix users.
+type ClaimUsers struct {
+	Claim     string            `yaml:"claim"`                // whose value identifies a person and cannot be chosen by him, e.g. sub
+	Users     map[string]string `yaml:"users,omitempty"`      // Unix users by value of the claim; either this or users_file
+	UsersFile string            `yaml:"users_file,omitempty"` // absolute path of a YAML file with such a mapping; read at the start and by a reload
 }
 
 // Claim grants rights to everyone whose token has a claim.
@@ -96,7 +110,74 @@ func (c *checker) access(a Access) {
 			}
 			c.accounts(at, g.Accounts)
 		}
+		if o.UnixUser != nil {
+			c.claimUsers(field+".unix_user", *o.UnixUser)
+		}
 	}
+}
+
+func (c *checker) claimUsers(field string, u ClaimUsers) {
+	if u.Claim == "" {
+		c.add("SITE-MISSING", field+".claim", "the claim that identifies a person", "it is missing", "for example claim: sub")
+	}
+	switch {
+	case (len(u.Users) == 0) == (u.UsersFile == ""):
+		c.add("SITE-MISSING", field, "either users or users_file",
+			map[bool]string{true: "neither is set", false: "both are set"}[u.UsersFile == ""], "")
+	case u.UsersFile != "":
+		c.path(field+".users_file", u.UsersFile, true)
+	}
+}
+
+// All are the users of the table, from the site file or from the users file. The error is a
+// Validation fault with all problems of that file.
+func (u ClaimUsers) All() (map[string]string, error) {
+	if u.UsersFile == "" {
+		return u.Users, nil
+	}
+	data, err := readUsers(u.UsersFile)
+	if err != nil {
+		return nil, fault.Invalid("the users file cannot be used", fault.Problem{Code: "SITE-USERS-FILE", Field: "users_file",
+			Rule: "a readable file that only its owner may write", Msg: err.Error()})
+	}
+	return ParseUsers(u.UsersFile, data)
+}
+
+func readUsers(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	case st.Mode().Perm()&0o022 != 0:
+		return nil, fmt.Errorf("others may write %s: chmod go-w %s", path, path)
+	}
+	return io.ReadAll(io.LimitReader(f, yamldoc.MaxBytes+1))
+}
+
+// ParseUsers reads a users file: a mapping from the values of a claim to Unix users, each value once.
+func ParseUsers(file string, data []byte) (map[string]string, error) {
+	r := &yamldoc.Reader{File: file, Prefix: "SITE"}
+	users := textsOf(r.Parse(data))
+	if problems := r.Problems(); len(problems) > 0 {
+		return nil, fault.Invalid("the users file "+file+" cannot be used", problems...)
+	}
+	return users, nil
+}
+
+// textsOf reads a mapping of texts whose keys are data.
+func textsOf(v yamldoc.Value) map[string]string {
+	out := map[string]string{}
+	for _, e := range v.Entries() {
+		out[e.Key] = e.Text()
+	}
+	return out
 }
 
 func (c *checker) accounts(field string, list []Account) {

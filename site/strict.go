@@ -73,6 +73,8 @@ func (s *Site) put(v yamldoc.Value, to reflect.Value) {
 		for i, item := range items {
 			s.put(item, to.Index(i))
 		}
+	case reflect.Map: // its keys are data
+		to.Set(reflect.ValueOf(textsOf(v)))
 	case reflect.String:
 		to.SetString(v.Text())
 	case reflect.Bool:

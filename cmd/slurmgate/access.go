@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -107,9 +109,33 @@ func readAccess(ctx context.Context, s *site.Site) (access.Config, []fault.Probl
 			bad(fmt.Sprintf("%s.grants[%d]", field, k), err)
 			issuer.Grants = append(issuer.Grants, access.ClaimGrant{Claim: w.Claim, Value: w.Value, Grant: g})
 		}
+		if o.UnixUser != nil {
+			users, err := claimUsers(*o.UnixUser)
+			issuer.UnixUsers = access.ClaimUsers{Claim: o.UnixUser.Claim, Users: users}
+			bad(field+".unix_user", err)
+		}
 		c.Issuers = append(c.Issuers, issuer)
 	}
 	return c, problems, unknown
+}
+
+// claimUsers is the table of a provider's Unix users. The names are only looked up when one of them acts.
+func claimUsers(u site.ClaimUsers) (map[string]string, error) {
+	users, err := u.All()
+	if err != nil {
+		return nil, err
+	}
+	var problems []fault.Problem
+	for _, value := range slices.Sorted(maps.Keys(users)) {
+		if msg := access.CheckUnixUser(users[value]); value == "" || msg != "" {
+			problems = append(problems, fault.Problem{Code: "SITE-USER", Field: "users." + fault.Clip(value),
+				Rule: "a value of the claim and a Unix user", Msg: cmp.Or(msg, "the value of the claim is empty")})
+		}
+	}
+	if problems != nil {
+		return nil, fault.Invalid("the table of Unix users cannot be used", problems...)
+	}
+	return users, nil
 }
 
 // usersOf looks all users of the entries up at once; one whose name the directory spells in another way is looked up again by itself.

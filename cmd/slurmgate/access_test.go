@@ -82,3 +82,54 @@ func TestPeerEntries(t *testing.T) {
 		}
 	}
 }
+
+// A table of Unix users is checked with the site file: each value once, names that jobs can run as, and a users file that only its owner
+// writes. The same table in a users file gives the same users.
+//
+// proves SITE-08
+func TestUnixUserTables(t *testing.T) {
+	text, err := os.ReadFile("../../site-configs/template.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	users := func(name, content string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := users("good", "a.smith: alice\n'17': bob@lab.example\n", 0o644)
+	for table, want := range map[string]string{
+		"{claim: sub, users: {a.smith: alice, b.jones: alice, '17': bob@lab.example}}":          "",
+		"{claim: sub, users_file: " + good + "}":                                                "",
+		"{claim: sub}":                                                                          "neither is set",
+		"{users: {a: alice}}":                                                                   "access.oidc[0].unix_user.claim",
+		"{claim: sub, users: {a: alice}, users_file: " + good + "}":                             "both are set",
+		"{claim: sub, users: {a: alice, a: bob}}":                                               `the key "a" is already in line`,
+		"{claim: sub, users: {a: '1001'}}":                                                      "users.a: it does not begin with a letter",
+		"{claim: sub, users: {a: ../b}}":                                                        "users.a: it does not begin with a letter",
+		"{claim: sub, users: {a: 'x:y'}}":                                                       "a colon",
+		"{claim: sub, users: {'': alice}}":                                                      "the value of the claim is empty",
+		"{claim: sub, users: [alice]}":                                                          "users",
+		"{claim: sub, users_file: users.yaml}":                                                  "absolute",
+		"{claim: sub, users_file: " + dir + "/none}":                                            "no such file",
+		"{claim: sub, users_file: " + dir + "}":                                                 "regular file",
+		"{claim: sub, users_file: " + users("open", "a: alice\n", 0o666) + "}":                  "chmod go-w",
+		"{claim: sub, users_file: " + users("twice", "a: alice\nb: bob\na: bob\n", 0o600) + "}": "the key \"a\" is already in line 1",
+	} {
+		file := filepath.Join(dir, "site.yaml")
+		oidc := "\n  oidc: [{issuer: https://login.example.org, audience: x, unix_user: " + table + "}]\n"
+		if err := os.WriteFile(file, []byte(strings.Replace(string(text), "\n  oidc: []\n", oidc, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, _, said := verb(t, "config", "check", "--site", file)
+		if (code == 0) != (want == "") || !strings.Contains(said, want) {
+			t.Errorf("%s: %d %s", table, code, said)
+		}
+	}
+}

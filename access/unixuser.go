@@ -1,0 +1,240 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/nss"
+)
+
+// Where slurm.run_as is caller, jobs and their files belong to the Unix user that the caller is mapped to. The mapping is part of the
+// principal (a peer is its own user, a token names one, an OpenID claim goes through a table). Whether jobs may run as that user is
+// looked up at each call that acts, with answers cached for a minute, and fails closed.
+
+// UnixRules say as which users of this host jobs may run.
+type UnixRules struct {
+	MinUID, MaxUID int
+	RefuseUsers    []string
+	RefuseGroups   []string // by name, also as the primary group; a group that does not exist refuses nobody
+}
+
+// Accounts is the user database that [UnixUsers] asks, as nss.Host does. A user or group that does not exist is a NotFound fault; after any
+// other error the answer is unknown.
+type Accounts interface {
+	Directory
+	User(ctx context.Context, name string) (nss.User, error)
+}
+
+// UnixUsers checks as whom jobs may run. It may be used concurrently.
+type UnixUsers struct {
+	from  Accounts
+	own   int // user id of the gateway
+	now   func() time.Time
+	slots chan struct{} // one for each look-up in progress
+
+	mu     sync.Mutex // never held during a look-up
+	known  map[string]*unixUser
+	groups map[string]groupID
+}
+
+// CheckUnixUser says why jobs may not run as a user of this name, "" if they may. The name becomes a folder, a principal of a certificate and a
+// word of Slurm's lists, so it has fewer characters than [nss.CheckName] allows: "alice", "alice1", "alice@lab.example", "a.b-c_d+e".
+func CheckUnixUser(name string) string {
+	if msg := nss.CheckName(name); msg != "" {
+		return msg
+	}
+	if i := strings.IndexFunc(name, func(r rune) bool { return !isUnixUserRune(r) }); i >= 0 {
+		return fmt.Sprintf("it contains %+q; only letters without accents, digits and . _ - @ + are allowed", []rune(name[i:])[0])
+	}
+	return ""
+}
+
+func isUnixUserRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-@+", r)
+}
+
+// unixUser is what the user database says of one name.
+type unixUser struct {
+	done   chan struct{} // closed once the fields below are set
+	until  time.Time     // valid; under UnixUsers.mu, zero while the look-up is in progress
+	user   nss.User
+	byUID  string // name of its user id
+	groups []int
+	err    error // NotFound: there is no such user
+}
+
+// NewUnixUsers asks a user database (nil: this host's) on behalf of a gateway with a user id.
+func NewUnixUsers(from Accounts, own int, now func() time.Time) *UnixUsers {
+	if from == nil {
+		from = nss.Host{}
+	}
+	return &UnixUsers{from: from, own: own, now: now, slots: make(chan struct{}, maxLookups), known: map[string]*unixUser{},
+		groups: map[string]groupID{}}
+}
+
+// Of is the user whom the principal's jobs run as, in the user database's spelling. Errors: no_unix_user (the principal is mapped to none),
+// unix_user_refused (the rules refuse the user, or it no longer exists), users_unknown (retryable).
+func (u *UnixUsers) Of(ctx context.Context, p gate.Principal, rules UnixRules) (string, error) {
+	if p.UnixUser == "" {
+		return "", noUnixUser(p)
+	}
+	if msg := CheckUnixUser(p.UnixUser); msg != "" {
+		return "", refusedUser(p.UnixUser, msg)
+	}
+	is, err := u.find(ctx, p.UnixUser)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return "", refusedUser(p.UnixUser, "this host has no such user")
+	case err != nil:
+		return "", unknownUser(p.UnixUser, err)
+	case p.Method == gate.ByPeer && is.user.UID != p.PeerUID:
+		return "", refusedUser(p.UnixUser, fmt.Sprintf("its user id is %d, and the caller's is %d", is.user.UID, p.PeerUID))
+	}
+	why := rules.refusal(is, u.own)
+	for i := 0; i < len(rules.RefuseGroups) && why == ""; i++ {
+		gid, err := u.groupID(ctx, rules.RefuseGroups[i])
+		if err != nil {
+			return "", unknownUser(p.UnixUser, err)
+		}
+		if is.user.GID == gid || slices.Contains(is.groups, gid) {
+			why = "it is a member of the group " + rules.RefuseGroups[i] + ", which slurm.caller.refuse_groups names"
+		}
+	}
+	if why != "" {
+		return "", refusedUser(p.UnixUser, why)
+	}
+	return is.user.Name, nil
+}
+
+// groupID is the id of a group, -1 if there is no such group. Unlike for grants, an old answer does not count while the directory is away.
+func (u *UnixUsers) groupID(ctx context.Context, group string) (int, error) {
+	u.mu.Lock()
+	g, known := u.groups[group]
+	u.mu.Unlock()
+	if known && u.now().Sub(g.checked) < memberFresh {
+		return g.gid, nil
+	}
+	gid, err := u.from.GroupID(ctx, group)
+	if fault.Is(err, fault.NotFound) {
+		gid, err = -1, nil
+	}
+	if err == nil {
+		u.mu.Lock()
+		u.groups[group] = groupID{gid, u.now()}
+		u.mu.Unlock()
+	}
+	return gid, err
+}
+
+// refusal says why jobs may not run as a user, "" if its groups alone decide.
+func (r UnixRules) refusal(is *unixUser, own int) string {
+	name := is.user.Name
+	switch shell := filepath.Base(is.user.Shell); {
+	case CheckUnixUser(name) != "":
+		return "its name in the user database is " + strconv.Quote(name) + ": " + CheckUnixUser(name)
+	case is.user.UID == 0:
+		return "its user id is 0, which is root's"
+	case is.user.UID == own:
+		return "it is the gateway's own user"
+	case is.user.UID < r.MinUID || is.user.UID > r.MaxUID:
+		return fmt.Sprintf("its user id %d is not between slurm.caller.min_uid (%d) and max_uid (%d)", is.user.UID, r.MinUID, r.MaxUID)
+	case is.byUID != name:
+		return fmt.Sprintf("its user id %d belongs to %s too, and Slurm would show its jobs as that user's", is.user.UID, is.byUID)
+	case slices.Contains(r.RefuseUsers, name):
+		return "slurm.caller.refuse_users names it"
+	case is.user.GID == 0 || slices.Contains(is.groups, 0):
+		return "it is a member of root's group (0)"
+	case slices.Contains([]string{"nologin", "false", "true", "sync", "shutdown", "halt"}, shell):
+		return "it cannot log in: its shell is " + is.user.Shell
+	}
+	return ""
+}
+
+// find returns what the user database says of a name. Concurrent calls share one look-up, which runs apart from them: a caller that leaves
+// does not end it for the others.
+func (u *UnixUsers) find(ctx context.Context, name string) (*unixUser, error) {
+	u.mu.Lock()
+	is := u.known[name]
+	if is == nil || !is.until.IsZero() && !u.now().Before(is.until) {
+		is = &unixUser{done: make(chan struct{})}
+		u.makeRoom()
+		u.known[name] = is
+		go u.lookUp(name, is)
+	}
+	u.mu.Unlock()
+	timer := time.NewTimer(memberWait)
+	defer timer.Stop()
+	select {
+	case <-is.done:
+		return is, is.err
+	case <-timer.C:
+		return nil, fmt.Errorf("no answer within %s", memberWait)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// makeRoom forgets all answers when there are too many.
+func (u *UnixUsers) makeRoom() {
+	if len(u.known) >= maxMembers {
+		u.known = map[string]*unixUser{}
+	}
+}
+
+func (u *UnixUsers) lookUp(name string, is *unixUser) {
+	u.slots <- struct{}{}
+	ctx, stop := context.WithTimeout(context.Background(), memberWait)
+	defer stop()
+	is.user, is.err = u.from.User(ctx, name)
+	if is.err == nil {
+		is.byUID, is.err = u.from.NameOf(ctx, is.user.UID)
+	}
+	if is.err == nil {
+		is.groups, is.err = u.from.GroupsOf(ctx, is.user.Name)
+	}
+	<-u.slots
+	u.mu.Lock()
+	is.until = u.now().Add(memberFresh)
+	if is.err != nil {
+		is.until = u.now().Add(memberRetry)
+	}
+	u.mu.Unlock()
+	close(is.done)
+}
+
+// noUnixUser says why a principal is mapped to no user, and what to do about it.
+func noUnixUser(p gate.Principal) error {
+	why, next := "", "ask the gateway's administrator"
+	switch {
+	case p.Owner:
+		why = p.Name + " looks after the gateway, and jobs do not run as root or as the gateway's user"
+		next = "make the call as the user whose job it is"
+	case p.Method == gate.ByToken:
+		why = p.Name + " names no Unix user"
+		next = "ask the gateway's administrator for a token that names yours (token create --unix-user USER)"
+	case p.Method == gate.ByOIDC:
+		why = "access.oidc[].unix_user of the site file maps no Unix user to " + p.Name
+		next = "ask the gateway's administrator to add you to that table"
+	default:
+		why = p.Name + " has no name in this host's user database"
+	}
+	return fault.New(fault.Policy, "no_unix_user", "jobs run as the caller's Unix user here (slurm.run_as: caller), and "+why).WithNext(next)
+}
+
+func refusedUser(name, why string) error {
+	return fault.New(fault.Policy, "unix_user_refused", fmt.Sprintf("jobs may not run as the user %s: %s", shown(name), why)).
+		WithNext("make the call as another user, or ask the gateway's administrator; a change takes effect within a minute")
+}
+
+func unknownUser(name string, err error) error {
+	return fault.Wrap(fault.Transport, "users_unknown", fmt.Sprintf("the user %s cannot be looked up now", shown(name)), err).
+		WithNext("try again in a few seconds").WithRetry(int(memberRetry / time.Second))
+}
