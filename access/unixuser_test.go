@@ -64,7 +64,8 @@ func people() *accounts {
 	return d
 }
 
-var callerRules = UnixRules{MinUID: 1000, MaxUID: 59999, RefuseUsers: []string{"listed"}, RefuseGroups: []string{"sudo", "docker", "nosuch"}}
+var callerRules = UnixRules{MinUID: 1000, MaxUID: 59999, RefuseUsers: []string{"listed"},
+	RefuseGroups: []string{"sudo", "docker", "nosuch"}}
 
 func asToken(name string) gate.Principal {
 	return gate.Principal{Name: "token:x", Method: gate.ByToken, UnixUser: name}

@@ -97,7 +97,7 @@ func (g *Gateway) tokens() []Operation {
 		Input: object("name capabilities projects expires_in_seconds", prop("name", `{"type":"string","pattern":"^[a-z0-9][a-z0-9._-]{0,63}$"}`),
 			prop("capabilities", words), prop("projects", words),
 			prop("accounts", `{"type":"object","maxProperties":64,"additionalProperties":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"}}`),
-			prop("unix_user", `{"type":"string","minLength":1,"maxLength":256,"description":"whom its jobs run as, with slurm.run_as: caller"}`),
+			prop("unix_user", `{"type":"string","minLength":1,"maxLength":256,"description":"whom its jobs run as (run_as: caller)"}`),
 			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":31622400}`)),
 		Reveals: []string{"token"},
 		Does:    look(g, g.createToken),
@@ -149,7 +149,7 @@ func (g *Gateway) revokeToken(ctx context.Context, c gate.Call, a TokenRevokeArg
 	return out, asOf(c, nil), err
 }
 
-// checkTokenUser refuses a Unix user whom no job could run as on any cluster. Without a cluster where jobs are the callers' it can have any.
+// checkTokenUser refuses a Unix user whom no job could run as. Where jobs run as the gateway's user on every cluster, it can be any.
 func (g *Gateway) checkTokenUser(ctx context.Context, name string) error {
 	if name == "" {
 		return nil

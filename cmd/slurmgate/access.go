@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"slurmgate/access"
 	"slurmgate/fault"
+	"slurmgate/gate"
 	"slurmgate/ledger"
 	"slurmgate/nss"
 	"slurmgate/site"
@@ -117,6 +119,22 @@ func readAccess(ctx context.Context, s *site.Site) (access.Config, []fault.Probl
 		c.Issuers = append(c.Issuers, issuer)
 	}
 	return c, problems, unknown
+}
+
+// unixUserOf is [app.Gateway.UnixUser] for a site file; nil where no cluster runs jobs as their callers.
+func unixUserOf(s *site.Site) func(context.Context, string, gate.Principal) (string, error) {
+	if !s.AnyAsCaller() {
+		return nil
+	}
+	users := access.NewUnixUsers(nil, os.Geteuid(), time.Now)
+	return func(ctx context.Context, name string, p gate.Principal) (string, error) {
+		cluster := s.Cluster(name)
+		if cluster == nil || !cluster.AsCaller() {
+			return "", nil
+		}
+		c := cluster.Slurm.Caller
+		return users.Of(ctx, p, access.UnixRules{MinUID: c.MinUID, MaxUID: c.MaxUID, RefuseUsers: c.RefuseUsers, RefuseGroups: c.RefuseGroups})
+	}
 }
 
 // claimUsers is the table of a provider's Unix users. The names are only looked up when one of them acts.
