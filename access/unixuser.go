@@ -1,18 +1,19 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/nss"
+	"slurmgate/plan"
 )
 
 // Where slurm.run_as is caller, jobs and their files belong to the Unix user that the caller is mapped to. The mapping is part of the
@@ -45,21 +46,8 @@ type UnixUsers struct {
 	groups map[string]groupID
 }
 
-// CheckUnixUser says why jobs may not run as a user of this name, "" if they may. The name becomes a folder, a principal of a certificate and a
-// word of Slurm's lists, so it has fewer characters than [nss.CheckName] allows: "alice", "alice1", "alice@lab.example", "a.b-c_d+e".
-func CheckUnixUser(name string) string {
-	if msg := nss.CheckName(name); msg != "" {
-		return msg
-	}
-	if i := strings.IndexFunc(name, func(r rune) bool { return !isUnixUserRune(r) }); i >= 0 {
-		return fmt.Sprintf("it contains %+q; only letters without accents, digits and . _ - @ + are allowed", []rune(name[i:])[0])
-	}
-	return ""
-}
-
-func isUnixUserRune(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-@+", r)
-}
+// CheckUnixUser says why jobs may not run as a user of this name, "" if they may. It must be a name that both a plan and getent accept.
+func CheckUnixUser(name string) string { return cmp.Or(nss.CheckName(name), plan.CheckUnixUser(name)) }
 
 // unixUser is what the user database says of one name.
 type unixUser struct {

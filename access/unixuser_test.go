@@ -111,11 +111,11 @@ func TestUnixUsers(t *testing.T) {
 		{asToken("carol"), "unix_user_refused", "no such user"},
 		{asToken("1001"), "unix_user_refused", "begin with a letter"},
 		{asToken("-alice"), "unix_user_refused", "begin with a letter"},
-		{asToken("weird/name"), "unix_user_refused", "it contains '/'"},
+		{asToken("weird/name"), "unix_user_refused", "letters, digits and"},
 		{asToken("alice:bob"), "unix_user_refused", "colon"},
 		{asToken("alice\nbob"), "unix_user_refused", "control"},
-		{asToken("alice bob"), "unix_user_refused", "it contains ' '"},
-		{asToken(`LAB\alice`), "unix_user_refused", `it contains '\\'`},
+		{asToken("alice bob"), "unix_user_refused", "letters, digits and"},
+		{asToken(`LAB\alice`), "unix_user_refused", "letters, digits and"},
 	} {
 		got, err := users.Of(t.Context(), x.who, callerRules)
 		if err != nil {
