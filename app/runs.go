@@ -122,8 +122,8 @@ func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out
 	}
 	out = RunList{Listed: listedOf(page.Total), Runs: []RunRow{}, Cursor: cursorOf(page.Cursor)}
 	for _, r := range page.Runs {
-		out.Runs = append(out.Runs, RunRow{r.ID, r.ToolID, r.ProjectID, r.Site, r.ExecutedAs, known(r.Principal.Name), r.State, r.Phase, r.Reason, r.JobID,
-			g.waits(r), r.CreatedAt, r.FinishedAt})
+		out.Runs = append(out.Runs, RunRow{r.ID, r.ToolID, r.ProjectID, r.Site, r.ExecutedAs, known(r.Principal.Name), r.State, r.Phase,
+			r.Reason, r.JobID, g.waits(r), r.CreatedAt, r.FinishedAt})
 	}
 	var by *asked
 	if f.Principal != "" {
@@ -137,7 +137,8 @@ func (g *Gateway) waits(r ledger.Row) *run.Wait {
 	if g.Sites == nil { // a list without the engines: nothing moves
 		return nil
 	}
-	return g.Sites.Waits(run.Run{ID: r.ID, Site: r.Site, ExecutedAs: r.ExecutedAs, ProjectID: r.ProjectID, Principal: r.Principal, Phase: r.Phase,
+	return g.Sites.Waits(run.Run{ID: r.ID, Site: r.Site, ExecutedAs: r.ExecutedAs, ProjectID: r.ProjectID, Principal: r.Principal,
+		Phase:    r.Phase,
 		ToolName: strings.ReplaceAll(r.ToolID, ".", "_"), PackHash: "any"})
 }
 

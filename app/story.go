@@ -185,7 +185,8 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 		return RunStory{}, err
 	}
 	s := RunStory{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ContractVersion: v.Run.ContractVersion,
-		ProjectID: v.Run.ProjectID, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, Principal: known(v.Run.Principal.Name), PrincipalID: known(v.Run.Principal.ID),
+		ProjectID: v.Run.ProjectID, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs,
+		Principal: known(v.Run.Principal.Name), PrincipalID: known(v.Run.Principal.ID),
 		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase,
 		Reason: v.Run.Reason, Detail: run.PlainDetail(v.Run.Detail), Waits: g.Sites.Waits(v.Run),
 		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster,
