@@ -37,6 +37,9 @@ func (c *CLI) Cancel(ctx context.Context, id, name string) error {
 
 // cancelsByName reports whether scancel can leave the comparison of names to slurmctld. It finds out once; no daemon is asked.
 func (c *CLI) cancelsByName(ctx context.Context) (bool, error) {
+	if c.service != nil {
+		return c.service.cancelsByName(ctx)
+	}
 	r, err := c.scancel.get(func() (r [2]int, err error) {
 		out, err := c.ask(ctx, 0, clean, "scancel", "--version")
 		if err != nil {

@@ -20,6 +20,8 @@ type CLI struct {
 	runner Runner
 	budget *Budget
 
+	service *CLI // that knows the cluster, where this is a user's; see As
+
 	identity identity
 	accounts AccountBook // what users may charge
 
@@ -28,6 +30,11 @@ type CLI struct {
 	fields  known[[]string]      // the columns that sacct has
 	scancel known[[2]int]        // the release of scancel
 	timeout known[time.Duration] // MessageTimeout
+
+	farState struct {
+		mu       sync.Mutex
+		of, text string // the state of the deciding files here, and the same as far.sh prints it
+	}
 }
 
 // known is what is asked of Slurm once.

@@ -142,6 +142,9 @@ func (c *CLI) askInto(ctx context.Context, sink io.Writer, rpcs int, okay func(O
 		}
 		out, err := c.runWhile(ctx, proof, sink, okay, program, args...)
 		moved := errors.Is(err, errMoved)
+		if moved {
+			c.moved(proof)
+		}
 		if err != nil && (moved || program != "sacct" && program != "sacctmgr") { // these ask slurmdbd, which says nothing about slurmctld
 			c.distrust()
 		}

@@ -40,7 +40,7 @@ func (c *CLI) sendFar(ctx context.Context, job run.JobSpec, k int, argv []string
 		case err != nil:
 			return run.SendResult{Outcome: run.SendDoubt, Code: fault.CodeOf(err), Text: fault.Prose(err)}
 		case out.Exit == exitMoved:
-			c.distrust()
+			c.moved(proof)
 			if again {
 				return notRun("cluster_changed", run.ScopeSite, errMoved)
 			}

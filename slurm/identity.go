@@ -26,6 +26,8 @@ type identity struct {
 	proof string // the state of the files when the cluster was found to be the right one; empty: not known now
 	err   error  // of the last try that failed, and
 	ended time.Time
+
+	differs string // a proof of the service's that does not hold on the user's host
 }
 
 // CheckCluster makes sure that Slurm's commands talk to the cluster of the site file. Otherwise it is a Transport fault: with code
@@ -39,6 +41,11 @@ func (c *CLI) CheckCluster(ctx context.Context) error {
 func (c *CLI) prove(ctx context.Context) (proof string, err error) {
 	if c.cfg.Cluster == "" {
 		return "", nil
+	}
+	if c.service != nil {
+		if proof, ok, err := c.provenByService(ctx); ok {
+			return proof, err
+		}
 	}
 	came := time.Now()
 	c.identity.mu.Lock()

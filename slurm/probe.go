@@ -58,6 +58,9 @@ func (c *CLI) Probe(ctx context.Context) (Probe, error) {
 
 // MessageTimeout is slurm.conf's; run.Queue has the contract. It is asked for once.
 func (c *CLI) MessageTimeout(ctx context.Context) (time.Duration, error) {
+	if c.service != nil {
+		return c.service.MessageTimeout(ctx)
+	}
 	return c.timeout.get(func() (d time.Duration, err error) {
 		out, err := c.ask(ctx, rpcConfig, clean, "scontrol", "show", "config")
 		if err != nil {

@@ -1,0 +1,62 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/remote"
+)
+
+// As makes the transport of one user, over a login as that user: it sends, reads receipts and cancels, and asks nothing else. What it costs
+// comes from the budget of the service, and what the service knows of Slurm is not asked again: which cluster the commands talk to, by the
+// state of the files that decide it, the release of scancel, and MessageTimeout. A user's host whose files differ is asked once by itself.
+func (c *CLI) As(login *remote.Host) (*CLI, error) {
+	cfg := c.cfg
+	cfg.Over, cfg.User, cfg.LocksDir, cfg.RunsDir, cfg.LoginRunsDir = login, login.User(), "", "", ""
+	user, err := newFar(cfg)
+	if err != nil {
+		return nil, err
+	}
+	user.budget, user.service = c.budget, c
+	return user, nil
+}
+
+// farProof is what proved the service's cluster, as far.sh prints it on the service's host.
+func (c *CLI) farProof(ctx context.Context) (string, error) {
+	now, err := c.prove(ctx)
+	if err != nil || now == "" || c.cfg.Over != nil {
+		return now, err
+	}
+	c.farState.mu.Lock()
+	defer c.farState.mu.Unlock()
+	if c.farState.of == now {
+		return c.farState.text, nil
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", farScript, "sh", farState, strings.Join(decidingFiles(c.cfg), "\n"))
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LANG=C", "LC_ALL=C"} // that of remote.Call
+	out, err := cmd.Output()
+	if err != nil && len(out) == 0 {
+		return "", fault.Wrap(fault.Transport, "slurm_unreachable", "the files that decide which cluster is talked to cannot be examined", err)
+	}
+	c.farState.of, c.farState.text = now, string(bytes.TrimRight(out, "\n"))
+	return c.farState.text, nil
+}
+
+// provenByService is the service's proof, unless the user's host has other files than those.
+func (c *CLI) provenByService(ctx context.Context) (proof string, ok bool, err error) {
+	proof, err = c.service.farProof(ctx)
+	c.identity.mu.Lock()
+	defer c.identity.mu.Unlock()
+	return proof, err != nil || proof != c.identity.differs, err
+}
+
+// moved notes that the login node has other files than the proof says.
+func (c *CLI) moved(proof string) {
+	c.identity.mu.Lock()
+	c.identity.differs = proof
+	c.identity.mu.Unlock()
+	c.distrust()
+}
