@@ -55,7 +55,7 @@ type Slurm interface {
 	Probe(context.Context) (slurm.Probe, error)
 	Condition(context.Context) (slurm.Condition, error)
 	Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error)
-	Records(ctx context.Context, since time.Time) ([]run.Job, error)
+	Records(ctx context.Context, since time.Time, of ...run.JobKey) ([]run.Job, error)
 	Associations(ctx context.Context, cluster string) ([]slurm.Association, []slurm.QOS, error)
 	AllAccounts(context.Context) (map[string]slurm.UserAccounts, error)
 	Accepts(context.Context, plan.Resources, plan.Placement) error

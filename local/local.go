@@ -170,6 +170,9 @@ var (
 	_ run.Canceller = (*Backend)(nil)
 )
 
+// SeesAll is nil: the records here are all there are.
+func (b *Backend) SeesAll(context.Context) error { return nil }
+
 // MessageTimeout is none: nobody has to be waited for.
 func (b *Backend) MessageTimeout(context.Context) (time.Duration, error) { return 0, nil }
 

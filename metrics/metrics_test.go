@@ -91,9 +91,9 @@ type parts struct {
 func (p parts) Send(context.Context, run.JobSpec, int) run.SendResult {
 	return run.SendResult{Outcome: run.SendAccepted}
 }
-func (p parts) Jobs(context.Context, map[string]bool) ([]run.Job, error) { return nil, p.fail }
-func (p parts) Records(context.Context, time.Time) ([]run.Job, error)    { return nil, nil }
-func (p parts) Cancel(context.Context, string, string) error             { return nil }
+func (p parts) Jobs(context.Context, map[string]bool) ([]run.Job, error)             { return nil, p.fail }
+func (p parts) Records(context.Context, time.Time, ...run.JobKey) ([]run.Job, error) { return nil, nil }
+func (p parts) Cancel(context.Context, string, string) error                         { return nil }
 func (p parts) StageInputs(ctx context.Context, _ string, _ []plan.Input, open run.Opener) error {
 	f, _, err := open(ctx, "x")
 	if err == nil {

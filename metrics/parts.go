@@ -78,8 +78,8 @@ type accounting struct {
 	m counters
 }
 
-func (a accounting) Records(ctx context.Context, since time.Time) ([]run.Job, error) {
-	jobs, err := a.Accounting.Records(ctx, since)
+func (a accounting) Records(ctx context.Context, since time.Time, of ...run.JobKey) ([]run.Job, error) {
+	jobs, err := a.Accounting.Records(ctx, since, of...)
 	a.m.ask("sacct", err)
 	return jobs, err
 }

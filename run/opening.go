@@ -122,12 +122,17 @@ func (o *opening) MessageTimeout(ctx context.Context) (time.Duration, error) {
 	return via(o, func(p *Parts) (time.Duration, error) { return p.Queue.MessageTimeout(ctx) })
 }
 
-func (o *opening) Records(ctx context.Context, since time.Time) ([]Job, error) {
-	return via(o, func(p *Parts) ([]Job, error) { return p.Accounting.Records(ctx, since) })
+func (o *opening) SeesAll(ctx context.Context) error {
+	_, err := via(o, func(p *Parts) (struct{}, error) { return struct{}{}, p.Queue.SeesAll(ctx) })
+	return err
 }
 
-func (o *opening) Usage(ctx context.Context, since time.Time) ([]Usage, error) {
-	return via(o, func(p *Parts) ([]Usage, error) { return p.Accounting.Usage(ctx, since) })
+func (o *opening) Records(ctx context.Context, since time.Time, of ...JobKey) ([]Job, error) {
+	return via(o, func(p *Parts) ([]Job, error) { return p.Accounting.Records(ctx, since, of...) })
+}
+
+func (o *opening) Usage(ctx context.Context, since time.Time, of ...JobKey) ([]Usage, error) {
+	return via(o, func(p *Parts) ([]Usage, error) { return p.Accounting.Usage(ctx, since, of...) })
 }
 
 func (o *opening) Cancel(ctx context.Context, jobID, name string) error {

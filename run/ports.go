@@ -37,6 +37,9 @@ type Queue interface {
 	// is an error. A record that cannot be read is a job of [ClassUnread], so nothing that was printed is taken for absence. Jobs
 	// whose names are not a gateway's are left out, except those with the ids in sought: jobs of ours that somebody may have renamed.
 	Jobs(ctx context.Context, sought map[string]bool) ([]Job, error)
+	// SeesAll is asked after an answer that does not show a job, and before that counts as absence. It is nil if Slurm shows the gateway's
+	// user all jobs that can be ours; a site may hide the jobs of other users, and its answers are clean then.
+	SeesAll(ctx context.Context) error
 	// MessageTimeout is how long Slurm's commands and daemons wait for an answer (slurm.conf(5)). It does not change while Slurm runs. Where
 	// it cannot be asked the fault is NotFound, and [DefaultMessageTimeout] counts.
 	MessageTimeout(ctx context.Context) (time.Duration, error)
@@ -57,10 +60,18 @@ func messageTimeout(ctx context.Context, q Queue) (time.Duration, error) {
 // Accounting shows what Slurm recorded about our jobs. A site without it answers with a NotFound fault, as [NoAccounting] does: that is no
 // answer, which is not "none".
 type Accounting interface {
-	// Records is one answer about this user's jobs since a time. It may have jobs of [ClassUnread], as [Queue.Jobs] may.
-	Records(ctx context.Context, since time.Time) ([]Job, error)
-	// Usage is what this user's ended jobs submitted since a time used, in one query.
-	Usage(ctx context.Context, since time.Time) ([]Usage, error)
+	// Records is one answer about the jobs with the names and users in of since a time; it may have others too. It may have jobs of
+	// [ClassUnread], as [Queue.Jobs] may.
+	Records(ctx context.Context, since time.Time, of ...JobKey) ([]Job, error)
+	// Usage is what ended jobs with the ids and users in of, submitted since a time, used; it may have others too.
+	Usage(ctx context.Context, since time.Time, of ...JobKey) ([]Usage, error)
+}
+
+// JobKey names a job to accounting: Records uses Name and User, Usage uses ID and User.
+type JobKey struct {
+	ID   string
+	Name string
+	User string // empty: the gateway's own
 }
 
 // Canceller cancels jobs.
@@ -174,12 +185,12 @@ type NoAccounting struct{}
 const AccountingDisabled = "accounting_disabled"
 
 // Records has no answer.
-func (NoAccounting) Records(context.Context, time.Time) ([]Job, error) {
+func (NoAccounting) Records(context.Context, time.Time, ...JobKey) ([]Job, error) {
 	return nil, fault.New(fault.NotFound, AccountingDisabled, "this site has no accounting")
 }
 
 // Usage has no answer.
-func (n NoAccounting) Usage(ctx context.Context, since time.Time) ([]Usage, error) {
+func (n NoAccounting) Usage(ctx context.Context, since time.Time, _ ...JobKey) ([]Usage, error) {
 	_, err := n.Records(ctx, since)
 	return nil, err
 }
@@ -231,6 +242,7 @@ type Job struct {
 // Usage is what a job used according to accounting. The ledger stores it beside the attempt.
 type Usage struct {
 	JobID          string
+	User           string // whose job it was; empty where only the gateway's own are shown
 	Submitted      *time.Time
 	ElapsedSeconds int64
 	CPUSeconds     float64 // of all processes

@@ -60,6 +60,8 @@ type world struct {
 	deferred   run.SendResult                 // what deferSend and notRun add: code and scope, where not the usual
 	accounting func() ([]run.Job, error)      // nil: the cluster keeps none
 	queue      func([]run.Job) []run.Job      // what squeue makes of the truth
+	hidden     error                          // why Slurm shows only some jobs; nil: it shows all
+	sights     int                            // how often that was asked
 	auto       bool                           // jobs move on by one state with each look at the queue
 	asked      asked                          // what the pack of the tests asks besides
 	contracts  map[string]error               // by pack_hash: what its output schema says of the outputs
@@ -559,7 +561,7 @@ func (l *life) Jobs(_ context.Context, sought map[string]bool) (list []run.Job, 
 	return list, err
 }
 
-func (l *life) Records(ctx context.Context, since time.Time) (list []run.Job, err error) {
+func (l *life) Records(ctx context.Context, since time.Time, _ ...run.JobKey) (list []run.Job, err error) {
 	err = l.do("Accounting", func() error {
 		if l.w.accounting == nil {
 			_, err := run.NoAccounting{}.Records(ctx, since)
@@ -594,7 +596,7 @@ func (l *life) Cancel(_ context.Context, id, name string) error {
 	})
 }
 
-func (l *life) Usage(ctx context.Context, since time.Time) (list []run.Usage, err error) {
+func (l *life) Usage(ctx context.Context, since time.Time, _ ...run.JobKey) (list []run.Usage, err error) {
 	err = l.do("Usage", func() error {
 		if l.w.accounting == nil {
 			_, err := run.NoAccounting{}.Usage(ctx, since)
@@ -604,6 +606,13 @@ func (l *life) Usage(ctx context.Context, since time.Time) (list []run.Usage, er
 		return nil
 	})
 	return list, err
+}
+
+func (l *life) SeesAll(context.Context) error {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	l.w.sights++
+	return l.w.hidden
 }
 
 func (l *life) MessageTimeout(context.Context) (d time.Duration, err error) {

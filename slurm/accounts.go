@@ -100,11 +100,15 @@ func (b *AccountBook) lookUp(ask AskAccounts) {
 }
 
 func unknownAccounts(err error) error {
+	if Hides(err) { // which no second try mends
+		return err
+	}
 	return fault.Wrap(fault.Transport, "accounts_unknown", "the accounts of users cannot be looked up now", err).
 		WithNext("try again in 30 seconds; the administrator checks that slurmdbd runs").WithRetry(int(accountsRetry / time.Second))
 }
 
-// AllAccounts asks the accounting database what every user may charge on the cluster of the site file. It costs one RPC.
+// AllAccounts asks the accounting database what every user may charge on the cluster of the site file. It costs one RPC, and another where
+// runs are executed as several users: their accounts may be hidden.
 func (c *CLI) AllAccounts(ctx context.Context) (map[string]UserAccounts, error) {
 	out, err := c.ask(ctx, rpcAccounts, clean, "sacctmgr", "--noheader", "--parsable2", "show", "user", "withassoc",
 		"cluster="+c.cfg.Cluster, "format=User,DefaultAccount,Cluster,Account,Partition,QOS")
@@ -113,6 +117,9 @@ func (c *CLI) AllAccounts(ctx context.Context) (map[string]UserAccounts, error) 
 	}
 	users, odd, example := userAccounts(string(out.Stdout), c.cfg.Cluster)
 	c.reportUnread("sacctmgr", odd, "a line does not have six fields", example)
+	if err := c.seesUsers(ctx); err != nil {
+		return nil, err
+	}
 	if len(users) == 0 {
 		return nil, fault.New(fault.Transport, "no_associations", "sacctmgr lists no association of the cluster "+c.cfg.Cluster).
 			WithNext("check slurm.cluster in the site file; if slurmdbd.conf has PrivateData, give the gateway's user the admin level Operator")

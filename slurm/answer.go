@@ -107,6 +107,8 @@ func (a *answer) whole() ([]run.Job, error) {
 	return a.jobs, nil
 }
 
+func (a *answer) report() (records int, why, example string) { return a.unread, a.why, a.example }
+
 // loses counts a text that may be, or may have swallowed, the record of any job.
 func (a *answer) loses(why string, text []byte) {
 	a.lost = true

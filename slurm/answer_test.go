@@ -240,13 +240,14 @@ func TestCancelAnswers(t *testing.T) {
 }
 
 func cancelAnswers(t *testing.T, version string, ctld bool) {
-	args := []string{"--name=sg-run_x-a1-aabb", "28"}
+	args := []string{"--name=sg-run_x-a1-aabb", "--user=lab", "28"}
 	if ctld {
 		args = append([]string{"--ctld"}, args...)
 	}
 	for stderr, want := range map[string]fault.Kind{
 		"": "",
 		"scancel: error: Kill job error on job id 28: Job name sg-x != filter name sg-run_x-a1-aabb: Cannot signal job\n": "",
+		"scancel: error: Kill job error on job id 28: Job user id 1002 != filter user id 1003: Cannot signal job\n":       "",
 		"scancel: error: Kill job error on job id 28: Invalid job id specified\n":                                         "",
 		"scancel: error: Kill job error on job id 28: Job/step already completing or completed\n":                         "",
 		"slurm_load_jobs error: Socket timed out on send/recv operation\n":                                                fault.Transport,
@@ -357,6 +358,7 @@ type fakeRunner struct {
 	answers map[string]Output
 	calls   []Command
 	fail    error
+	when    func(Command) error // asked before; nil: no failure
 }
 
 func (r *fakeRunner) answer(begin string, out Output) { r.answers[begin] = out }
@@ -374,6 +376,11 @@ func (r *fakeRunner) count(begin string) (n int) {
 
 func (r *fakeRunner) Run(_ context.Context, c Command) (Output, error) {
 	r.calls = append(r.calls, c)
+	if r.when != nil {
+		if err := r.when(c); err != nil {
+			return Output{}, err
+		}
+	}
 	for begin, out := range r.answers {
 		if strings.HasPrefix(filepath.Base(c.Path)+" "+strings.Join(c.Args, " "), begin) {
 			if c.Sink != nil { // in parts, as a pipe gives it
@@ -406,4 +413,15 @@ func parseAnswer(text, user string, cols []column) ([]run.Job, error) {
 	a := newAnswer(user, cols, 0)
 	a.Write([]byte(text))
 	return a.whole()
+}
+
+const slurmdbdKept = "AccountingStorageType = accounting_storage/slurmdbd\n"
+
+// allUsers is fakeCLI for the jobs of all users, on a cluster that shows them.
+func allUsers(t *testing.T) (*CLI, *fakeRunner) {
+	c, r := fakeCLI(t)
+	c.cfg.AllUsers = true
+	r.answer("scontrol show config", Output{Stdout: []byte(slurmdbdKept + "PrivateData             = none\n")})
+	r.answer("sacctmgr show configuration", Output{Stdout: []byte("PrivateData = jobs\n\nSlurmDBD configuration:\nPrivateData = none\n")})
+	return c, r
 }

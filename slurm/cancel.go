@@ -13,10 +13,13 @@ var (
 	jobName = regexp.MustCompile(`^sg-[A-Za-z0-9_-]{1,200}$`)
 )
 
-// Cancel asks Slurm to cancel the job that has both this id and this name; run.Canceller has the contract. A job of that id with
-// another name is never cancelled: from Slurm 24.05 on slurmctld compares the names itself (--ctld: one RPC), before that scancel reads
-// the job first (three).
+// Cancel asks Slurm to cancel the job that has this id, this name and the user jobs are sent as; run.Canceller has the contract. A job of
+// that id with another name, or of another user, is never cancelled, even by a user who may cancel everybody's: from Slurm 24.05 on
+// slurmctld compares them itself (--ctld: one RPC), before that scancel reads the job first (three).
 func (c *CLI) Cancel(ctx context.Context, id, name string) error {
+	if c.cfg.AllUsers {
+		return fault.New(fault.Internal, "looks_only", "the user that looks at the jobs of all users cancels none")
+	}
 	if !jobID.MatchString(id) || !jobName.MatchString(name) {
 		return fault.New(fault.Internal, "job_id", "not a job of this gateway: "+Quote(id)+" "+Quote(name))
 	}
@@ -25,9 +28,9 @@ func (c *CLI) Cancel(ctx context.Context, id, name string) error {
 		return err
 	}
 	if ctld {
-		_, err = c.ask(ctx, rpcCancelCtld, cancelled, "scancel", "--ctld", "--name="+name, id)
+		_, err = c.ask(ctx, rpcCancelCtld, cancelled, "scancel", "--ctld", "--name="+name, "--user="+c.cfg.User, id)
 	} else {
-		_, err = c.ask(ctx, rpcCancel, cancelled, "scancel", "--name="+name, id)
+		_, err = c.ask(ctx, rpcCancel, cancelled, "scancel", "--name="+name, "--user="+c.cfg.User, id)
 	}
 	if err != nil {
 		c.scancel.forget() // it may be another version by now
@@ -54,7 +57,8 @@ func (c *CLI) cancelsByName(ctx context.Context) (bool, error) {
 }
 
 // nothingToCancel are the complaints of scancel, on its standard error, about a job that is over, or that is not the one meant.
-var nothingToCancel = []string{"Invalid job id specified", "Job/step already completing or completed", " != filter name "}
+var nothingToCancel = []string{"Invalid job id specified", "Job/step already completing or completed", " != filter name ",
+	" != filter user id "}
 
 // cancelled accepts an answer after which no job is left to cancel. There is one job at most in a call here.
 func cancelled(out Output) bool {

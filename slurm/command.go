@@ -42,6 +42,8 @@ type Runner interface {
 	Run(ctx context.Context, c Command) (Output, error)
 }
 
+var errLimit = errors.New("it printed more than")
+
 // processes is the Runner of real life.
 type processes struct{}
 
@@ -60,7 +62,7 @@ func (processes) Run(ctx context.Context, c Command) (Output, error) {
 	case ctx.Err() != nil:
 		return out, ctx.Err()
 	case stdout.over:
-		return out, fmt.Errorf("it printed more than %d bytes", c.Limit)
+		return out, fmt.Errorf("%w %d bytes", errLimit, c.Limit)
 	case ended != nil && ended.Exited():
 		out.Exit = ended.ExitCode()
 		return out, nil
@@ -129,8 +131,14 @@ func (c *CLI) ask(ctx context.Context, rpcs int, okay func(Output) bool, program
 // the site file's cluster alone.
 func (c *CLI) askInto(ctx context.Context, sink io.Writer, rpcs int, okay func(Output) bool, program string,
 	args ...string) (Output, error) {
+	return c.askUpTo(ctx, sink, maxQueryBytes, rpcs, okay, program, args...)
+}
+
+// askUpTo is askInto with another bound of what the program may print.
+func (c *CLI) askUpTo(ctx context.Context, sink io.Writer, limit int64, rpcs int, okay func(Output) bool, program string,
+	args ...string) (Output, error) {
 	if rpcs == 0 {
-		return c.run(ctx, sink, okay, program, args...)
+		return c.runWhile(ctx, "", sink, limit, okay, program, args...)
 	}
 	for again := false; ; again = true {
 		proof, err := c.prove(ctx)
@@ -140,7 +148,7 @@ func (c *CLI) askInto(ctx context.Context, sink io.Writer, rpcs int, okay func(O
 		if err != nil {
 			return Output{}, err
 		}
-		out, err := c.runWhile(ctx, proof, sink, okay, program, args...)
+		out, err := c.runWhile(ctx, proof, sink, limit, okay, program, args...)
 		moved := errors.Is(err, errMoved)
 		if moved {
 			c.moved(proof)
@@ -156,15 +164,15 @@ func (c *CLI) askInto(ctx context.Context, sink io.Writer, rpcs int, okay func(O
 
 // run runs one query of whatever cluster there is.
 func (c *CLI) run(ctx context.Context, sink io.Writer, okay func(Output) bool, program string, args ...string) (Output, error) {
-	return c.runWhile(ctx, "", sink, okay, program, args...)
+	return c.runWhile(ctx, "", sink, maxQueryBytes, okay, program, args...)
 }
 
-func (c *CLI) runWhile(ctx context.Context, proof string, sink io.Writer, okay func(Output) bool, program string,
+func (c *CLI) runWhile(ctx context.Context, proof string, sink io.Writer, limit int64, okay func(Output) bool, program string,
 	args ...string) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	out, err := c.runner.Run(ctx, Command{
-		Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: maxQueryBytes, Sink: sink, While: proof,
+		Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: limit, Sink: sink, While: proof,
 		// Times as seconds since 1970, whatever the site's or the node's taste.
 		Env: c.environ("TZ=UTC", "SLURM_TIME_FORMAT=%s"),
 	})

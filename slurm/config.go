@@ -15,7 +15,8 @@ type Config struct {
 	Conf     string // SLURM_CONF for all of them; empty: Slurm's own default
 	Cluster  string // ClusterName of the only cluster that may be reached; empty: any
 	LocksDir string // folder on a disk of this machine alone, for the locks of sends; not used over SSH
-	User     string // whose jobs are asked about: the user sbatch submits as
+	User     string // whose jobs are asked about, and cancelled: the user sbatch submits as
+	AllUsers bool   // looks are at the jobs of all users, and User only looks
 
 	// Over is the login node with Slurm's commands; BinDir and Conf are paths there. nil: they are on this machine.
 	Over *remote.Host

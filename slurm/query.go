@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -20,19 +21,30 @@ var (
 // Jobs is one answer of squeue about our jobs, ended ones that Slurm still remembers included; run.Queue has the
 // contract. It costs slurmctld two RPCs (jobs of this user, partitions) whatever the number of jobs: --local saves the
 // one about federations, and without --all jobs in hidden partitions would be missing.
+//
+// A look at the jobs of all users is one such answer too. squeue's own filters do not help it: with several users or with names slurmctld
+// sends all jobs all the same, and one user whose account is gone makes squeue refuse them all. Arrays stay folded: none is ours, and a
+// user's could have a million lines.
 func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
-	a := newAnswer(c.cfg.User, queueColumns, int(c.queued.Load()))
-	a.sought = sought
 	if err := c.budget.Look(ctx); err != nil {
 		return nil, fault.Wrap(fault.Transport, "rpc_budget", "the look at the queue was stopped while it waited for its share", err)
 	}
-	_, err := c.askInto(ctx, a, rpcQueue, clean, "squeue",
-		"--local", "--all", "--array", "--noheader", "--states=all", "--user="+c.cfg.User, "--Format="+strings.Join(queueFields,
-			":"+sep+",")+":"+sep)
-	if err != nil {
+	args := []string{"--local", "--all", "--noheader", "--states=all"}
+	var into listing
+	limit := int64(maxQueryBytes)
+	if c.cfg.AllUsers {
+		s := newSheet(queueLayout, int(c.queued.Load()))
+		s.sought = sought
+		into, limit, args = s, maxForeignBytes, append(args, "--Format="+queueLayout.formatQueue())
+	} else {
+		a := newAnswer(c.cfg.User, queueColumns, int(c.queued.Load()))
+		a.sought = sought
+		into, args = a, append(args, "--array", "--user="+c.cfg.User, "--Format="+strings.Join(queueFields, ":"+sep+",")+":"+sep)
+	}
+	if _, err := c.askUpTo(ctx, into, limit, rpcQueue, clean, "squeue", args...); err != nil {
 		return nil, err
 	}
-	jobs, err := c.parsed("squeue", a)
+	jobs, err := c.parsed("squeue", into)
 	c.queued.Store(int64(len(jobs) + len(jobs)/16))
 	return jobs, err
 }
@@ -49,17 +61,27 @@ var accountingFields = []struct {
 	{"SLUID", colSLUID, false}, {"JobName", colName, true},
 }
 
+// listing takes an answer as it comes, and gives the jobs in it when it has come to its end.
+type listing interface {
+	io.Writer
+	whole() ([]run.Job, error)
+	report() (records int, why, example string)
+}
+
 // Records is one answer of sacct; run.Accounting has the contract. Every record of a reused or requeued
 // id is in it (--duplicates). A job that was never eligible to start, as a held one, is not.
-func (c *CLI) Records(ctx context.Context, since time.Time) ([]run.Job, error) {
+func (c *CLI) Records(ctx context.Context, since time.Time, of ...run.JobKey) ([]run.Job, error) {
 	names, cols, err := c.accountingColumns(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if c.cfg.AllUsers {
+		return c.recordsOf(ctx, since, names, cols, of)
+	}
 	a := newAnswer(c.cfg.User, cols, 0)
 	out, err := c.askInto(ctx, a, rpcAccounting, clean, "sacct",
 		"--duplicates", "--allocations", "--parsable", "--delimiter="+sep, "--noheader", "--user="+c.cfg.User,
-		"--starttime="+since.UTC().Format("2006-01-02T15:04:05"), "--format="+strings.Join(names, ",")+",User")
+		"--starttime="+sacctTime(since), "--format="+strings.Join(names, ",")+",User")
 	if err != nil {
 		return nil, notKept(out, err)
 	}
@@ -89,12 +111,13 @@ func (c *CLI) accountingColumns(ctx context.Context) (names []string, cols []col
 }
 
 // parsed returns the jobs of an answer, and reports what of it could not be read.
-func (c *CLI) parsed(program string, a *answer) ([]run.Job, error) {
+func (c *CLI) parsed(program string, a listing) ([]run.Job, error) {
 	jobs, err := a.whole()
 	if err != nil {
 		return nil, fault.Wrap(fault.Transport, "half_answer", "the answer of "+program+" is incomplete", err)
 	}
-	c.reportUnread(program, a.unread, a.why, a.example)
+	records, why, example := a.report()
+	c.reportUnread(program, records, why, example)
 	for _, j := range jobs {
 		if c.cfg.Cluster != "" && j.Cluster != "" && !SameCluster(j.Cluster, c.cfg.Cluster) {
 			c.distrust()

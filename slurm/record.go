@@ -25,6 +25,7 @@ const (
 	colEnd
 	colCluster
 	colSLUID
+	colUser
 	colName
 )
 
@@ -80,6 +81,8 @@ func (a *answer) job() (run.Job, error) {
 			j.Cluster = a.word(f)
 		case colSLUID:
 			j.SLUID = string(f)
+		case colUser:
+			j.User = a.word(f)
 		case colName: // see colID
 		}
 		if err != nil {

@@ -18,14 +18,22 @@ const usageFields = "JobID,Submit,ElapsedRaw,TotalCPU,MaxRSS,AllocCPUS"
 
 // Usage is what ended jobs of this user used, those that were submitted since; run.Accounting has the contract. One RPC to slurmdbd
 // whatever the number of jobs.
-func (c *CLI) Usage(ctx context.Context, since time.Time) ([]run.Usage, error) {
+func (c *CLI) Usage(ctx context.Context, since time.Time, of ...run.JobKey) ([]run.Usage, error) {
+	if c.cfg.AllUsers {
+		return c.usageOf(ctx, since, of)
+	}
 	out, err := c.ask(ctx, rpcAccounting, clean, "sacct",
-		"--duplicates", "--parsable2", "--noheader", "--user="+c.cfg.User, "--starttime="+since.UTC().Format("2006-01-02T15:04:05"),
+		"--duplicates", "--parsable2", "--noheader", "--user="+c.cfg.User, "--starttime="+sacctTime(since),
 		"--format="+usageFields)
 	if err != nil {
 		return nil, notKept(out, err)
 	}
-	u, err := parseUsage(string(out.Stdout))
+	return c.usages(string(out.Stdout), false)
+}
+
+// usages reads an answer; owners: with the user as the last column.
+func (c *CLI) usages(text string, owners bool) ([]run.Usage, error) {
+	u, err := parseUsage(text, owners)
 	if err != nil {
 		return nil, fault.Wrap(fault.Transport, "half_answer", "the answer of sacct is incomplete", err)
 	}
@@ -39,10 +47,12 @@ type usages struct {
 	unread  int    // lines that could not be read
 	why     string // of the first of them
 	example string // its text
+	owners  bool   // the user is the last column
 }
 
 // parseUsage reads the lines. A job is left out when its own line or one of its steps' cannot be read.
-func parseUsage(text string) (u usages, err error) {
+func parseUsage(text string, owners bool) (u usages, err error) {
+	u.owners = owners
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		return u, errors.New("the answer breaks off")
 	}
@@ -70,9 +80,12 @@ func (u *usages) drop(line string) {
 }
 
 func (u *usages) line(line string) error {
-	f := strings.Split(line, "|")
-	if len(f) != 6 {
-		return fmt.Errorf("%d fields instead of 6", len(f))
+	f, want := strings.Split(line, "|"), 6
+	if u.owners {
+		want++
+	}
+	if len(f) != want {
+		return fmt.Errorf("%d fields instead of %d", len(f), want)
 	}
 	id, step, isStep := strings.Cut(f[0], ".")
 	rss, err := parseBytes(f[4])
@@ -87,6 +100,9 @@ func (u *usages) line(line string) error {
 	}
 	job, err := parseJobUsage(id, f)
 	if err == nil {
+		if u.owners {
+			job.User = f[6]
+		}
 		u.list = append(u.list, job)
 	}
 	return err

@@ -14,9 +14,9 @@ import (
 // As sacct prints it: a job that ended before the first sample, one with steps, one whose id was used before, an array task, a
 // heterogeneous component.
 func TestParseUsage(t *testing.T) {
-	got, err := parseUsage("1|1795248044|0|00:00.003||2\n1.batch|1795248044|0|00:00.003||2\n" +
-		"2|1795248050|3725|01:02:05||2\n2.batch|1795248050|3725|01:02:05|1536K|2\n2.extern|1795248050|3725|00:00:00|9G|2\n2.0|1795248050|10|00:01.500|2M|2\n" +
-		"2|1795250000|5|1-00:00:01|0|1\n3_4|1795248044|1|00:00:00||1\n7+0|Unknown|0|00:00:00||1\n")
+	got, err := parseUsage("1|1795248044|0|00:00.003||2\n1.batch|1795248044|0|00:00.003||2\n"+
+		"2|1795248050|3725|01:02:05||2\n2.batch|1795248050|3725|01:02:05|1536K|2\n2.extern|1795248050|3725|00:00:00|9G|2\n2.0|1795248050|10|00:01.500|2M|2\n"+
+		"2|1795250000|5|1-00:00:01|0|1\n3_4|1795248044|1|00:00:00||1\n7+0|Unknown|0|00:00:00||1\n", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,14 +33,14 @@ func TestParseUsage(t *testing.T) {
 	for _, bad := range []string{"1|1|1|00:00|", "1|1|1|00:00||1", "1|1|1|00:00||1|\n", "x|1|1|00:00||1\n", "1|1|x|00:00||1\n",
 		"1|1|1|0||1\n", "1|1|1|00:00|5X|1\n", "1|1|1|00:00|-5K|1\n",
 		"1|1|1|00:00||\n", "1|1|1|NaN:00||1\n", "1|1|-1|00:00||1\n", "1|1|1|00:00||-1\n", "1|1|1|00:00|NaN|1\n", "1|1|1|00:00|1e300P|1\n"} {
-		if got, err := parseUsage(bad); err == nil {
+		if got, err := parseUsage(bad, false); err == nil {
 			t.Errorf("%q gives %+v", bad, got)
 		}
 		if !strings.HasSuffix(bad, "\n") {
 			continue
 		}
 		// Among others it concerns one job.
-		got, err := parseUsage("8|1|7|00:00||1\n8.batch|1|7|00:00|2K|1\n" + bad + "9|1|7|00:00||1\n")
+		got, err := parseUsage("8|1|7|00:00||1\n8.batch|1|7|00:00|2K|1\n"+bad+"9|1|7|00:00||1\n", false)
 		want := []run.Usage{{JobID: "8", Submitted: at(1), ElapsedSeconds: 7, AllocCPUs: 1, MaxRSSBytes: 2048},
 			{JobID: "9", Submitted: at(1), ElapsedSeconds: 7, AllocCPUs: 1}}
 		if d := cmp.Diff(want, got.list); d != "" || err != nil || got.unread != 1 || got.why == "" || got.example == "" {
@@ -48,7 +48,7 @@ func TestParseUsage(t *testing.T) {
 		}
 	}
 	// Without the figure of a step a job's own would be too small.
-	got, err = parseUsage("8|1|7|00:00||1\n8.batch|1|7|00:00|much|1\n9|1|7|00:00||1\n")
+	got, err = parseUsage("8|1|7|00:00||1\n8.batch|1|7|00:00|much|1\n9|1|7|00:00||1\n", false)
 	if err != nil || len(got.list) != 1 || got.list[0].JobID != "9" || got.unread != 1 {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -71,7 +71,7 @@ func TestUsageAsks(t *testing.T) {
 func FuzzParseUsage(f *testing.F) {
 	f.Add("2|1795248050|3725|01:02:05||2\n2.batch|1795248050|3725|01:02:05|1536K|2\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := parseUsage(text)
+		got, err := parseUsage(text, false)
 		for _, u := range got.list {
 			if err == nil && (u.ElapsedSeconds < 0 || u.CPUSeconds < 0 || u.MaxRSSBytes < 0 || u.AllocCPUs < 0) {
 				t.Errorf("%+v", u)

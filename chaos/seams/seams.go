@@ -163,8 +163,8 @@ type accounting struct {
 	s *seams
 }
 
-func (p accounting) Records(ctx context.Context, since time.Time) ([]run.Job, error) {
-	return result(p.s, "Accounting.Records", func() ([]run.Job, error) { return p.Accounting.Records(ctx, since) })
+func (p accounting) Records(ctx context.Context, since time.Time, of ...run.JobKey) ([]run.Job, error) {
+	return result(p.s, "Accounting.Records", func() ([]run.Job, error) { return p.Accounting.Records(ctx, since, of...) })
 }
 
 type canceller struct {

@@ -123,7 +123,7 @@ type used struct {
 
 // Usage is what ended jobs of this user used, those that were submitted since; run.Accounting has the contract. It costs one RPC to
 // slurmdbd whatever the number of jobs.
-func (s *Slurm) Usage(ctx context.Context, since time.Time) ([]run.Usage, error) {
+func (s *Slurm) Usage(ctx context.Context, since time.Time, _ ...run.JobKey) ([]run.Usage, error) {
 	list := newJobs(measured, s.cfg.User, nil, 0)
 	if err := s.accounted(ctx, since, list); err != nil {
 		return nil, err

@@ -59,7 +59,7 @@ func (j *jobs) idle(warnings []problem) bool {
 }
 
 // Records is one answer of slurmdbd; run.Accounting has the contract. Every record of a reused or requeued id is in it.
-func (s *Slurm) Records(ctx context.Context, since time.Time) ([]run.Job, error) {
+func (s *Slurm) Records(ctx context.Context, since time.Time, _ ...run.JobKey) ([]run.Job, error) {
 	list := newJobs(accounted, s.cfg.User, nil, 0)
 	if err := s.accounted(ctx, since, list); err != nil {
 		return nil, err

@@ -334,6 +334,9 @@ func (s *Slurm) Probe(ctx context.Context) (p slurm.Probe, err error) {
 	return p, nil
 }
 
+// SeesAll is nil: only the jobs of the token's user are looked at.
+func (s *Slurm) SeesAll(context.Context) error { return nil }
+
 // MessageTimeout is not shown; run.Queue has the contract.
 func (s *Slurm) MessageTimeout(context.Context) (time.Duration, error) {
 	return 0, notShown("MessageTimeout", "see it with: scontrol show config")

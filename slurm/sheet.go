@@ -1,0 +1,239 @@
+package slurm
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slurmgate/run"
+)
+
+// An answer about the jobs of all users is a sheet: every record has the same number of bytes, because squeue and sacct pad and cut each
+// field to the width that is asked for. Where a field begins depends on nothing that a user can choose, so no name of a job can make or
+// hide a record, whatever it contains: not even one that is chosen by someone who has read the command line of this very look.
+//
+//	1234    ␟RUNNING ␟…␟alice   ␟sg-run_…      ␟⏎       squeue: a gap behind each field
+//	1234     RUNNING  …  alice    sg-run_…      ⏎       sacct: its gap is a space
+//
+// Names of users and jobs that fill their field may have been cut. They are no user's and no run's.
+//
+// Text that is not part of a record, as a banner, shifts what follows it. Then the next line that has a record's shape is looked for. What
+// follows a line feed in a name, or in a reason that a plugin wrote, never has it, because gaps and the end of the record then lie within
+// fields that no user can write (TestSheetShape).
+type sheet struct {
+	answer
+	layout layout
+	stray  bool // up to the next line feed nothing is a record
+
+	wanted  map[run.JobKey]int // records so far of each job that is wanted, by name and user; nil: all with names of a gateway's jobs are
+	perUser map[string]int     // jobs so far of each user
+	floods  []string           // users with too many of them, as they are found
+}
+
+// Bounds of what users can make the gateway remember of one answer.
+const (
+	maxUserJobs   = 50_000 // of one user, with names of a gateway's jobs
+	maxJobRecords = 1000   // of one name, in accounting, where each requeue adds one
+)
+
+// field is one of a sheet.
+type field struct {
+	name  string // the program's word
+	width int    // bytes
+	col   column
+	text  bool // may have a line feed: of a name, or of a reason that a plugin wrote
+}
+
+type layout struct {
+	fields []field
+	gap    byte // behind each field
+}
+
+// size is the length of a record with its line feed.
+func (l layout) size() int {
+	n := 1
+	for _, f := range l.fields {
+		n += f.width + 1
+	}
+	return n
+}
+
+// The widths of texts that users choose.
+const (
+	userWidth = 65
+	nameWidth = 80 // names of a gateway's jobs have about fifty
+)
+
+// queueLayout is asked of squeue for the jobs of all users. Every squeue since 20.11 knows it.
+var queueLayout = layout{gap: sep[0], fields: []field{
+	{"JobArrayID", 24, colID, false},
+	{"State", 24, colState, false},
+	{"Reason", 64, colReason, true},
+	{"RestartCnt", 8, colRestarts, false},
+	{"NodeList", 64, colNode, false},
+	{"exit_code", 10, colExit, false},
+	{"SubmitTime", 12, colSubmit, false},
+	{"StartTime", 12, colStart, false},
+	{"EndTime", 12, colEnd, false},
+	{"Cluster", 48, colCluster, false},
+	{"UserName", userWidth, colUser, false},
+	{"Name", nameWidth, colName, true},
+}}
+
+// accountingLayout has the same for sacct, as far as it knows the columns.
+func accountingLayout(names []string, cols []column) layout {
+	widths := map[column]int{colID: 24, colAccounted: 32, colReason: 64, colRestarts: 8, colNode: 64, colExit: 10, colSubmit: 12, colStart: 12,
+		colEnd: 12, colCluster: 48, colSLUID: 24, colName: nameWidth}
+	l := layout{gap: ' '}
+	for i, col := range cols {
+		if col == colName {
+			l.fields = append(l.fields, field{"User", userWidth, colUser, false})
+		}
+		l.fields = append(l.fields, field{names[i], widths[col], col, col == colName})
+	}
+	return l
+}
+
+// formatQueue is the value of squeue's --Format.
+func (l layout) formatQueue() string {
+	var words []string
+	for _, f := range l.fields {
+		words = append(words, fmt.Sprintf("%s:%d%c", f.name, f.width, l.gap))
+	}
+	return strings.Join(words, ",")
+}
+
+// formatAccounting is the value of sacct's --format. A negative width aligns to the left.
+func (l layout) formatAccounting() string {
+	var words []string
+	for _, f := range l.fields {
+		words = append(words, fmt.Sprintf("%s%%-%d", f.name, f.width))
+	}
+	return strings.Join(words, ",")
+}
+
+func newSheet(l layout, about int) *sheet {
+	s := &sheet{layout: l, perUser: map[string]int{}, answer: answer{jobs: make([]run.Job, 0, about), words: map[string]string{}}}
+	for _, f := range l.fields {
+		s.cols = append(s.cols, f.col)
+	}
+	return s
+}
+
+// Write takes the next part of the answer. It never fails.
+func (s *sheet) Write(p []byte) (int, error) {
+	n, size := len(p), s.layout.size()
+	for len(p) > 0 {
+		if s.stray {
+			i := bytes.IndexByte(p, '\n')
+			if i < 0 {
+				break
+			}
+			s.stray, p = false, p[i+1:]
+			continue
+		}
+		take := min(size-len(s.rest), len(p))
+		s.rest, p = append(s.rest, p[:take]...), p[take:]
+		for len(s.rest) == size {
+			s.take()
+		}
+	}
+	return n, nil
+}
+
+// take reads the record that rest is, or drops what is no part of one.
+func (s *sheet) take() {
+	if s.fits(s.rest) {
+		s.record(s.rest)
+		s.rest = s.rest[:0]
+		return
+	}
+	i := bytes.IndexByte(s.rest, '\n')
+	if i < 0 {
+		s.loses("no record", s.rest)
+		s.rest, s.stray = s.rest[:0], true
+		return
+	}
+	s.loses("no record", s.rest[:i+1])
+	s.rest = append(s.rest[:0], s.rest[i+1:]...)
+}
+
+// fits reports whether a text of a record's length has its shape.
+func (s *sheet) fits(text []byte) bool {
+	at := 0
+	for _, f := range s.layout.fields {
+		end := at + f.width
+		if text[end] != s.layout.gap {
+			return false
+		}
+		if !f.text && bytes.IndexByte(text[at:end], '\n') >= 0 {
+			return false
+		}
+		at = end + 1
+	}
+	return text[at] == '\n'
+}
+
+// record reads one of the right shape.
+func (s *sheet) record(text []byte) {
+	s.read++
+	s.fields = s.fields[:0]
+	at := 0
+	for _, f := range s.layout.fields {
+		s.fields = append(s.fields, bytes.TrimRight(text[at:at+f.width], " "))
+		at += f.width + 1
+	}
+	last := len(s.fields) - 1
+	name, owner := s.fields[last], s.fields[slices.Index(s.cols, colUser)]
+	sought := len(s.sought) > 0 && s.sought[string(s.fields[0])]
+	if len(owner) == 0 || len(owner) == userWidth || len(name) == nameWidth || !jobName.Match(name) && !sought {
+		return
+	}
+	user := s.word(owner)
+	if !s.room(run.JobKey{Name: string(name), User: user}) {
+		return
+	}
+	job, err := s.job()
+	if err != nil {
+		s.cannotRead(err.Error(), text)
+		job = run.Job{ID: job.ID, Task: job.Task, Name: string(name), User: user, Class: run.ClassUnread, Why: err.Error()}
+	}
+	s.jobs = append(s.jobs, job)
+}
+
+// room reports whether the job is one that is wanted, and one more record of it is kept. What is too much concerns those it is too much of.
+func (s *sheet) room(key run.JobKey) bool {
+	if s.wanted == nil {
+		s.perUser[key.User]++
+		if n := s.perUser[key.User]; n == maxUserJobs+1 {
+			s.floods = append(s.floods, key.User)
+		}
+		return s.perUser[key.User] <= maxUserJobs
+	}
+	n, wanted := s.wanted[key]
+	if !wanted {
+		return false
+	}
+	if n++; n == maxJobRecords+1 {
+		s.jobs = append(s.jobs, run.Job{Name: key.Name, User: key.User, Class: run.ClassUnread,
+			Why: fmt.Sprintf("accounting has more than %d records of it", maxJobRecords)})
+	}
+	s.wanted[key] = n
+	return n <= maxJobRecords
+}
+
+// whole is answer's. What is too much of one user hides that user's jobs and no others.
+func (s *sheet) whole() ([]run.Job, error) {
+	if s.stray {
+		return nil, fmt.Errorf("the answer breaks off: %s", s.example)
+	}
+	jobs, err := s.answer.whole()
+	for _, user := range s.floods {
+		if err == nil {
+			jobs = append(jobs, run.Job{User: user, Class: run.ClassUnread,
+				Why: fmt.Sprintf("the user has more than %d jobs with names of a gateway's", maxUserJobs)})
+		}
+	}
+	return jobs, err
+}

@@ -1,0 +1,275 @@
+package slurm
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/run"
+)
+
+const forgedName = "sg-run_0X8Z4D1X467KV94K4TXG0D9BXA-a1-aabbccddeea1" // of alice in the recorded answers; bob has a job of it, too
+
+// line is a record as squeue prints it.
+func line(id, state, user, name string) string {
+	values := []string{id, state, "None", "0", "n1", "0:0", "100", "200", "300", "c", user, name}
+	var b strings.Builder
+	for i, f := range queueLayout.fields {
+		b.WriteString(fmt.Sprintf("%-*s", f.width, values[i])[:f.width] + sep)
+	}
+	return b.String() + "\n"
+}
+
+func readSheet(text string, chunk int) (*sheet, []run.Job, error) {
+	s := newSheet(queueLayout, 0)
+	for part := range slices.Chunk([]byte(text), chunk) {
+		s.Write(part)
+	}
+	jobs, err := s.whole()
+	return s, jobs, err
+}
+
+func keyOf(j run.Job) string { return j.ID + " " + j.User + " " + j.State + " " + j.Name }
+
+// What a real squeue printed while bob had jobs with alice's name, with whole forged records of hers in their names behind line feeds, with
+// names that are cut within one, and an array. Only what Slurm says of each is read.
+func TestSheetOfQueue(t *testing.T) {
+	for _, chunk := range []int{1, 7, 435, 436, 437, 1 << 20} {
+		s, jobs, err := readSheet(golden(t, "squeue-all-24.11.txt"), chunk)
+		if err != nil || s.read != 14 || s.lost {
+			t.Fatalf("%d records, lost %v: %v", s.read, s.lost, err)
+		}
+		var got []string
+		for _, j := range jobs {
+			got = append(got, keyOf(j))
+		}
+		want := []string{"35 bob FAILED " + forgedName, "36 alice FAILED " + strings.Replace(forgedName, "XA-", "XB-", 1), " bob  " + forgedName,
+			"26 bob PENDING " + forgedName, "25 alice PENDING " + forgedName, "24 alice PENDING sg-run_X2-a1-aa",
+			"37 alice RUNNING " + strings.Replace(forgedName, "XA-", "XC-", 1)}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+		if j := jobs[2]; j.Class != run.ClassUnread || j.Why != "no array task" {
+			t.Errorf("a folded array: %+v", j)
+		}
+		last := run.Job{ID: "36", User: "alice", Name: jobs[1].Name, Cluster: "devcluster", State: "FAILED", Why: "NonZeroExitCode",
+			Class: run.ClassEnded, Node: "n1", ExitCode: ptr(3), Submitted: at(1795398236), Started: at(1795398237), Ended: at(1795398237)}
+		if d := cmp.Diff(last, jobs[1]); d != "" {
+			t.Error(d)
+		}
+	}
+}
+
+// The same of sacct, which has only the records that were wanted, by name and user.
+func TestSheetOfAccounting(t *testing.T) {
+	c, r := allUsers(t)
+	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
+	r.answer("sacct --user", Output{Stdout: []byte(golden(t, "sacct-all-24.11.txt"))})
+	failed := strings.Replace(forgedName, "XA-", "XB-", 1)
+	jobs, err := c.Records(t.Context(), time.Unix(0, 0), run.JobKey{Name: forgedName, User: "alice"}, run.JobKey{Name: failed, User: "alice"})
+	if err != nil || len(jobs) != 1 || keyOf(jobs[0]) != "36 alice FAILED "+failed || jobs[0].ExitCode == nil || *jobs[0].ExitCode != 3 ||
+		!strings.HasPrefix(jobs[0].SLUID, "s") {
+		t.Errorf("%+v %v", jobs, err)
+	}
+	if jobs, err = c.Records(t.Context(), time.Unix(0, 0), run.JobKey{Name: forgedName, User: "bob"}); err != nil || len(jobs) != 1 ||
+		keyOf(jobs[0]) != "35 bob FAILED "+forgedName {
+		t.Errorf("%+v %v", jobs, err)
+	}
+}
+
+// Wherever text begins that users choose, what follows it does not have the shape of a record: of a record that begins anywhere else than
+// a real one, some byte is another than it must be, and no user writes that byte.
+func TestSheetShape(t *testing.T) {
+	c, r := allUsers(t)
+	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
+	names, cols, err := c.accountingColumns(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []layout{queueLayout, accountingLayout(names, cols)} {
+		size := l.size()
+		// may says whether the byte at a position of a real record can be that one.
+		may := func(at int, b byte) bool {
+			at %= size
+			if at == size-1 {
+				return b == '\n'
+			}
+			for _, f := range l.fields {
+				if at < f.width {
+					return f.text || b != '\n' && (b != sep[0])
+				}
+				if at -= f.width + 1; at < 0 {
+					return b == l.gap
+				}
+			}
+			return false
+		}
+		for shift := 1; shift < size; shift++ {
+			possible := may(shift+size-1, '\n')
+			at := 0
+			for _, f := range l.fields {
+				for i := at; i < at+f.width && !f.text; i++ {
+					possible = possible && (shift+i)%size != size-1 // there is a line feed for certain
+				}
+				if at += f.width + 1; !may(shift+at-1, l.gap) {
+					possible = false
+				}
+			}
+			if possible {
+				t.Errorf("gap %q: a record that begins %d bytes late", l.gap, shift)
+			}
+		}
+	}
+}
+
+// Stray text costs no record but those it is in the middle of, and hides all jobs that are not shown.
+func TestSheetWithStrayText(t *testing.T) {
+	a, b := line("1", "RUNNING", "alice", jobOf(1)), line("2", "RUNNING", "alice", jobOf(2))
+	evil := line("9", "RUNNING", "bob", "x\n"+strings.Repeat("9"+sep, 39))
+	for name, c := range map[string]struct {
+		text string
+		jobs int
+		err  bool
+	}{
+		"none":                 {a + evil + b, 2, false},
+		"before":               {"Welcome\nto the cluster\n" + a + evil + b, 2, false},
+		"before, a line feed":  {"\n" + a + evil + b, 2, false},
+		"between":              {a + evil + "slurm_load_jobs error: Unexpected message\n" + evil + b, 2, false},
+		"within":               {a + evil + a[:100] + "oops\n" + evil + b, 2, false},
+		"before a record":      {"oops" + a + evil + b, 1, false},
+		"longer than a record": {a + strings.Repeat("x", 3000) + "\n" + b, 2, false},
+		"after":                {a + evil + b + "bye\n", 2, false},
+		"half a record":        {a + b[:200], 0, true},
+		"half a name":          {a + evil[:len(evil)-30], 0, true},
+		"only text":            {"slurm is down for maintenance\n", 0, true},
+		"a long text":          {strings.Repeat("x", 5000), 0, true},
+		"nothing":              {"", 0, false},
+	} {
+		for _, chunk := range []int{1, 100, 1 << 20} {
+			s, jobs, err := readSheet(c.text, chunk)
+			if (err != nil) != c.err || err == nil && s.lost != (name != "none" && name != "nothing") {
+				t.Errorf("%s: lost %v, %v", name, s.lost, err)
+			}
+			shown := slices.DeleteFunc(jobs, func(j run.Job) bool { return j.Name == "" && j.User == "" && j.Class == run.ClassUnread })
+			if err == nil && (len(shown) != c.jobs || len(jobs) != c.jobs && !s.lost || slices.ContainsFunc(shown, func(j run.Job) bool {
+				return j.User != "alice"
+			})) {
+				t.Errorf("%s: %+v", name, jobs)
+			}
+		}
+	}
+}
+
+// Users and names that may have been cut are nobody's.
+func TestSheetCuts(t *testing.T) {
+	long := "alice" + strings.Repeat("x", 100)
+	_, jobs, err := readSheet(line("1", "RUNNING", long, jobOf(1))+line("2", "RUNNING", "", jobOf(2))+
+		line("3", "RUNNING", "alice", "sg-run_"+strings.Repeat("A", 100))+line("4", "RUNNING", "alice@lab.example", jobOf(4)), 1000)
+	if err != nil || len(jobs) != 1 || jobs[0].User != "alice@lab.example" {
+		t.Errorf("%+v %v", jobs, err)
+	}
+}
+
+// A record that cannot be read is its owner's: no other user's job looks unread by it.
+func TestSheetUnread(t *testing.T) {
+	s, jobs, err := readSheet(line("1", "RUNNING", "alice", jobOf(1))+line("x", "RUNNING", "bob", jobOf(1)), 1000)
+	if err != nil || len(jobs) != 2 || s.unread != 1 || s.lost {
+		t.Fatalf("%+v %v", jobs, err)
+	}
+	if d := cmp.Diff(run.Job{Name: jobOf(1), User: "bob", Class: run.ClassUnread, Why: "no job id"}, jobs[1]); d != "" {
+		t.Error(d)
+	}
+}
+
+// What a user has too much of hides that user's jobs alone, and none of it is remembered. 100,000 jobs of other users cost no memory.
+func TestSheetFloods(t *testing.T) {
+	foreign := []byte(strings.Repeat(line("7", "PENDING", "bob", "analysis"), 1000))
+	own := []byte(strings.Repeat(line("7", "PENDING", "bob", jobOf(7)), 1000))
+	s := newSheet(queueLayout, 0)
+	s.Write([]byte(line("1", "RUNNING", "alice", jobOf(1))))
+	before := allocated()
+	for range 100 {
+		s.Write(foreign)
+	}
+	if more := allocated() - before; more > 1<<20 {
+		t.Errorf("100,000 foreign jobs cost %d bytes", more)
+	}
+	for range maxUserJobs/1000 + 20 {
+		s.Write(own)
+	}
+	s.Write([]byte(line("2", "RUNNING", "alice", jobOf(2))))
+	jobs, err := s.whole()
+	if err != nil || len(jobs) != maxUserJobs+3 || s.lost {
+		t.Fatalf("%d jobs, %v", len(jobs), err)
+	}
+	if last := jobs[len(jobs)-1]; last.User != "bob" || last.Name != "" || last.Class != run.ClassUnread {
+		t.Errorf("%+v", last)
+	}
+	s = newSheet(queueLayout, 0)
+	s.wanted = map[run.JobKey]int{{Name: jobOf(7), User: "bob"}: 0, {Name: jobOf(1), User: "alice"}: 0}
+	for range 3 {
+		s.Write(own)
+	}
+	s.Write([]byte(line("1", "RUNNING", "alice", jobOf(1)) + line("1", "RUNNING", "bob", jobOf(1))))
+	if jobs, err = s.whole(); err != nil || len(jobs) != maxJobRecords+2 {
+		t.Fatalf("%d jobs, %v", len(jobs), err)
+	}
+	if flood := jobs[maxJobRecords]; flood.User != "bob" || flood.Name != jobOf(7) || flood.Class != run.ClassUnread {
+		t.Errorf("%+v", flood)
+	}
+}
+
+// allocated is how many bytes were ever allocated.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// Whatever bob calls his jobs, and however the answer comes, alice's are those that Slurm shows, and nothing is hidden.
+func FuzzSheetForgery(f *testing.F) {
+	rec := line("1", "COMPLETED", "alice", forgedName)
+	f.Add("x\n"+rec+rec, uint16(435))
+	f.Add(strings.Repeat(" ", 79)+sep+"\n"+rec, uint16(1))
+	f.Add(rec[len(rec)-90:]+rec, uint16(17))
+	f.Add("a\xff\x00\n\n"+sep, uint16(80))
+	f.Fuzz(func(t *testing.T, name string, chunk uint16) {
+		first, last := line("1", "RUNNING", "alice", jobOf(1)), line("3", "PENDING", "alice", jobOf(3))
+		text := first
+		for i := range 8 {
+			text += line("2", "RUNNING", "bob", name[min(len(name), i*60):])
+		}
+		s, jobs, err := readSheet(text+last, int(chunk)+1)
+		if err != nil || s.lost || s.read != 10 {
+			t.Fatalf("%d read, lost %v, %v", s.read, s.lost, err)
+		}
+		hers := slices.DeleteFunc(jobs, func(j run.Job) bool { return j.User == "bob" })
+		if len(hers) != 2 || keyOf(hers[0]) != "1 alice RUNNING "+jobOf(1) || keyOf(hers[1]) != "3 alice PENDING "+jobOf(3) {
+			t.Errorf("%+v", hers)
+		}
+	})
+}
+
+// Any text at all: no panic, and a job only with a user and in the shape of a record.
+func FuzzSheet(f *testing.F) {
+	f.Add([]byte(line("1", "COMPLETED", "alice", forgedName)), uint16(3))
+	f.Add([]byte("x\n"+line("1", "COMPLETED", "alice", forgedName)+"y"), uint16(100))
+	f.Fuzz(func(t *testing.T, text []byte, chunk uint16) {
+		_, jobs, err := readSheet(string(text), int(chunk)+1)
+		_, again, err2 := readSheet(string(text), 1<<20)
+		if (err == nil) != (err2 == nil) || !cmp.Equal(jobs, again) {
+			t.Errorf("it matters how the answer comes: %v %v", err, err2)
+		}
+		for _, j := range jobs {
+			if (j.Name == "") != (j.User == "") || !bytes.Contains(text, []byte(j.Name)) {
+				t.Errorf("%+v", j)
+			}
+		}
+	})
+}

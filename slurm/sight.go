@@ -1,0 +1,128 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+)
+
+// Codes of the faults of a cluster that hides from the gateway's user what belongs to others. Its answers are clean and empty then, so a
+// gateway that looks for all users must not believe what they do not show.
+const (
+	JobsHidden    = "jobs_hidden"    // squeue's
+	RecordsHidden = "records_hidden" // sacct's
+	UsersHidden   = "users_hidden"   // sacctmgr's: who may charge which account
+)
+
+const rpcDatabase = 1 // sacctmgr, to slurmdbd
+
+// CheckSight makes sure that Slurm shows the gateway's user the jobs of all users, and with accounting their records and associations too.
+// A gateway that looks for its own user alone needs no more than it is always shown. It costs two RPCs to slurmctld and two to slurmdbd.
+func (c *CLI) CheckSight(ctx context.Context, accounting bool) error {
+	err := c.SeesAll(ctx)
+	if err == nil && accounting {
+		if err = c.seesRecords(ctx); err == nil {
+			err = c.seesUsers(ctx)
+		}
+	}
+	return err
+}
+
+// Hides reports whether an error says that Slurm hides something from the gateway's user, and not that it did not answer.
+func Hides(err error) bool {
+	return slices.Contains([]string{JobsHidden, RecordsHidden, UsersHidden}, fault.CodeOf(err))
+}
+
+// SeesAll asks slurmctld whether squeue shows this user the jobs of all users; run.Queue has the contract. It is asked each time: an
+// administrator may change it while slurmctld runs (scontrol reconfigure).
+func (c *CLI) SeesAll(ctx context.Context) error {
+	if !c.cfg.AllUsers {
+		return nil
+	}
+	out, err := c.ask(ctx, rpcConfig, clean, "scontrol", "show", "config")
+	if err != nil {
+		return err
+	}
+	v := configValues(string(out.Stdout))
+	private, shown := v["PrivateData"]
+	switch {
+	case !shown:
+		return fault.New(fault.Transport, "config_unreadable", "scontrol show config does not show PrivateData")
+	case listed(private, "jobs"):
+		return c.unlessOperator(ctx, strings.HasSuffix(v["AccountingStorageType"], "/slurmdbd"), c.hidden(JobsHidden,
+			"PrivateData in slurm.conf has jobs, so squeue hides the jobs of other users from", "jobs", "slurm.conf"))
+	case listed(v["MCSParameters"], "privatedata") && !slices.Contains([]string{"", "(null)", "none", "mcs/none"}, v["MCSPlugin"]):
+		return c.unlessOperator(ctx, strings.HasSuffix(v["AccountingStorageType"], "/slurmdbd"), c.hidden(JobsHidden,
+			"MCSParameters in slurm.conf has privatedata, so squeue hides the jobs of other users from", "privatedata", "slurm.conf"))
+	}
+	return nil
+}
+
+// seesRecords asks slurmdbd whether sacct shows this user the records of all users.
+func (c *CLI) seesRecords(ctx context.Context) error {
+	return c.database(ctx, "jobs", c.hidden(RecordsHidden,
+		"PrivateData in slurmdbd.conf has jobs, so sacct hides the records of other users from", "jobs", "slurmdbd.conf"))
+}
+
+// seesUsers asks slurmdbd whether sacctmgr shows this user the associations of all users.
+func (c *CLI) seesUsers(ctx context.Context) error {
+	return c.database(ctx, "users", c.hidden(UsersHidden,
+		"PrivateData in slurmdbd.conf has users, so sacctmgr hides the accounts of other users from", "users", "slurmdbd.conf"))
+}
+
+func (c *CLI) hidden(code, what, word, file string) *fault.Error {
+	return fault.New(fault.Transport, code, what+" "+c.cfg.User+", the user the gateway looks as").WithNext(fmt.Sprintf(
+		"remove %s there and reconfigure Slurm, or run: sacctmgr modify user %s set adminlevel=Operator", word, c.cfg.User))
+}
+
+func (c *CLI) database(ctx context.Context, word string, hidden *fault.Error) error {
+	if !c.cfg.AllUsers {
+		return nil
+	}
+	out, err := c.ask(ctx, rpcDatabase, clean, "sacctmgr", "show", "configuration")
+	if err != nil {
+		return err
+	}
+	private, shown := databaseValues(string(out.Stdout))["PrivateData"]
+	switch {
+	case !shown:
+		return fault.New(fault.Transport, "config_unreadable", "sacctmgr show configuration does not show PrivateData of slurmdbd")
+	case listed(private, word):
+		return c.unlessOperator(ctx, true, hidden)
+	}
+	return nil
+}
+
+// databaseValues are those of slurmdbd itself: sacctmgr prints the ones of this host's slurm.conf first.
+func databaseValues(text string) map[string]string {
+	_, own, _ := strings.Cut(text, "SlurmDBD configuration:")
+	return configValues(own)
+}
+
+// unlessOperator gives the fault, unless the database gives this user a level that sees everything. A coordinator sees the jobs of some
+// accounts: not enough.
+func (c *CLI) unlessOperator(ctx context.Context, database bool, hidden *fault.Error) error {
+	if !database {
+		return hidden
+	}
+	out, err := c.ask(ctx, rpcDatabase, clean, "sacctmgr", "--noheader", "--parsable2", "show", "user", c.cfg.User, "format=User,AdminLevel")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(out.Stdout)) {
+		user, level, _ := strings.Cut(strings.TrimSpace(line), "|")
+		if user == c.cfg.User && (level == "Operator" || level == "Administrator") {
+			return nil
+		}
+	}
+	return hidden
+}
+
+// listed reports whether a value of slurm.conf such as "accounts,jobs" has the word.
+func listed(value, word string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' || r == ';' }),
+		func(w string) bool { return strings.EqualFold(w, word) })
+}

@@ -1,0 +1,193 @@
+package slurm
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// A cluster may hide the jobs, records and accounts of other users behind clean, empty answers. A gateway that looks for all users asks
+// what is hidden, and from whom it is not.
+//
+// proves SITE-08
+func TestSight(t *testing.T) {
+	const plain = "ClusterName = c\n" + slurmdbdKept
+	const labels = "MCSPlugin = mcs/group\nMCSParameters = ondemand,"
+	for name, c := range map[string]struct {
+		config, database, level string
+		accounting              bool
+		code                    string
+	}{
+		"nothing private":        {"PrivateData = none", "PrivateData = none", "None", true, ""},
+		"other data":             {"PrivateData = accounts,events,nodes,usage,users", "PrivateData = accounts,usage", "None", true, ""},
+		"jobs":                   {"PrivateData = accounts,jobs,users", "PrivateData = none", "None", true, JobsHidden},
+		"jobs, to an operator":   {"PrivateData = jobs", "PrivateData = jobs,users", "Operator", true, ""},
+		"jobs, to an admin":      {"PrivateData = jobs", "PrivateData = jobs,users", "Administrator", true, ""},
+		"records":                {"PrivateData = none", "PrivateData = jobs", "None", true, RecordsHidden},
+		"records, not used":      {"PrivateData = none", "PrivateData = jobs,users", "None", false, ""},
+		"users":                  {"PrivateData = none", "PrivateData = usage,users", "None", true, UsersHidden},
+		"labels":                 {"PrivateData = none\n" + labels + "privatedata", "", "None", true, JobsHidden},
+		"labels, not private":    {"PrivateData = none\n" + labels + "select", "PrivateData = none", "None", true, ""},
+		"labels, no plugin":      {"PrivateData = none\nMCSPlugin = (null)\nMCSParameters = privatedata", "PrivateData = none", "None", true, ""},
+		"labels, to an operator": {"PrivateData = none\n" + labels + "privatedata", "PrivateData = none", "Operator", true, ""},
+		"not shown":              {"", "", "None", true, "config_unreadable"},
+		"not shown by slurmdbd":  {"PrivateData = none", "", "None", true, "config_unreadable"},
+		"somebody else's level":  {"PrivateData = jobs", "PrivateData = none", "None\nlab2|Operator", true, JobsHidden},
+		"another level":          {"PrivateData = jobs", "PrivateData = none", "NotOperator", true, JobsHidden},
+	} {
+		cli, r := fakeCLI(t)
+		cli.cfg.AllUsers = true
+		r.answer("scontrol show config", Output{Stdout: []byte(plain + c.config + "\n")})
+		r.answer("sacctmgr show configuration",
+			Output{Stdout: []byte("PrivateData = jobs,users\n\nSlurmDBD configuration:\nAuthType = x\n" + c.database + "\n")})
+		r.answer("sacctmgr --noheader --parsable2 show user lab", Output{Stdout: []byte("lab|" + c.level + "\n")})
+		err := cli.CheckSight(t.Context(), c.accounting)
+		if err == nil && c.code != "" || err != nil && (fault.CodeOf(err) != c.code || !fault.Is(err, fault.Transport)) ||
+			Hides(err) != strings.HasSuffix(c.code, "_hidden") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	cli, r := fakeCLI(t)
+	cli.cfg.AllUsers = true
+	r.answer("scontrol show config", Output{Stdout: []byte("PrivateData = jobs\nAccountingStorageType = accounting_storage/none\n")})
+	if err := cli.SeesAll(t.Context()); fault.CodeOf(err) != JobsHidden {
+		t.Errorf("nobody has a level without slurmdbd: %v", err)
+	}
+	r.answer("scontrol show config", Output{Stderr: "slurm_load_ctl_conf error: Unable to contact slurm controller\n", Exit: 1})
+	if err := cli.SeesAll(t.Context()); !fault.Is(err, fault.Transport) || Hides(err) {
+		t.Error(err)
+	}
+	if cli, r = fakeCLI(t); cli.CheckSight(t.Context(), true) != nil || len(r.calls) > 0 {
+		t.Errorf("a gateway that looks for its own user is asked nothing: %v", r.calls)
+	}
+}
+
+// Records and accounts are not believed when slurmdbd hides those of others, however clean the answer is.
+func TestHiddenAnswersAreNotBelieved(t *testing.T) {
+	c, r := allUsers(t)
+	r.answer("sacctmgr show configuration", Output{Stdout: []byte("SlurmDBD configuration:\nPrivateData = jobs,users\n")})
+	r.answer("sacctmgr --noheader --parsable2 show user lab", Output{Stdout: []byte("lab|None\n")})
+	r.answer("sacctmgr --noheader --parsable2 show user withassoc", Output{Stdout: []byte("lab|research|c|research||normal\n")})
+	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
+	c.cfg.Cluster = ""
+	jobs, err := c.Records(t.Context(), time.Now(), run.JobKey{Name: forgedName, User: "alice"})
+	if fault.CodeOf(err) != RecordsHidden || jobs != nil {
+		t.Error(jobs, err)
+	}
+	c.cfg.Cluster = "c"
+	r.answer("scontrol show config", Output{Stdout: []byte("ClusterName = c\nPrivateData = none\n")})
+	if _, err = c.AccountsOf(t.Context(), "alice"); fault.CodeOf(err) != UsersHidden || !strings.Contains(err.Error(), "adminlevel=Operator") {
+		t.Error(err)
+	}
+}
+
+// One squeue is about all users, without a filter that slurmctld does not know or that an account that is gone would break.
+func TestJobsOfAllUsers(t *testing.T) {
+	c, r := allUsers(t)
+	r.answer("squeue", Output{Stdout: []byte(line("1", "RUNNING", "alice", jobOf(1)) + line("2", "RUNNING", "bob", "other") +
+		line("3", "RUNNING", "bob", "renamed"))})
+	jobs, err := c.Jobs(t.Context(), map[string]bool{"3": true})
+	if err != nil || len(jobs) != 2 || jobs[0].User != "alice" || jobs[1].Name != "renamed" {
+		t.Errorf("%+v %v", jobs, err)
+	}
+	args := strings.Join(r.last().Args, " ")
+	if strings.Contains(args, "--user") || strings.Contains(args, "--array") || !strings.Contains(args, "--states=all") {
+		t.Error(args)
+	}
+	if err := c.Cancel(t.Context(), "1", jobOf(1)); err == nil || r.count("scancel") > 0 {
+		t.Errorf("the user that looks at all jobs must cancel none: %v", err)
+	}
+}
+
+// Accounting is asked about the jobs by name and by user; users whose accounts are gone do not hide the jobs of the others.
+func TestRecordsOfAllUsers(t *testing.T) {
+	c, r := allUsers(t)
+	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
+	r.answer("sacct --user", Output{Stderr: "sacct: error: Invalid user id: carol\n", Exit: 1})
+	r.answer("sacct --allusers", Output{Stdout: []byte(golden(t, "sacct-all-24.11.txt"))})
+	of := []run.JobKey{{Name: forgedName, User: "bob"}, {Name: jobOf(1), User: "carol"}, {Name: jobOf(2), User: "bob"},
+		{Name: "a,b", User: "x,y"}}
+	jobs, err := c.Records(t.Context(), time.Unix(0, 0), of...)
+	if err != nil || len(jobs) != 1 || jobs[0].User != "bob" {
+		t.Errorf("%+v %v", jobs, err)
+	}
+	var asked []string
+	for _, call := range r.calls {
+		if strings.HasSuffix(call.Path, "sacct") && len(call.Args) > 2 {
+			asked = append(asked, call.Args[0])
+			if !slices.Contains(call.Args, "--name="+jobOf(1)+","+jobOf(2)+","+forgedName) {
+				t.Error(call.Args)
+			}
+		}
+	}
+	if !slices.Equal(asked, []string{"--user=bob,carol", "--allusers"}) {
+		t.Error(asked)
+	}
+	r.calls = nil
+	if _, err := c.Records(t.Context(), time.Unix(0, 0)); err != nil || !slices.Contains(r.calls[0].Args, "--name="+noJob) {
+		t.Errorf("nothing in particular: %v %v", r.calls, err)
+	}
+	many := make([]run.JobKey, 2*keysAtOnce+1)
+	for i := range many {
+		many[i] = run.JobKey{Name: jobOf(i), User: "bob"}
+	}
+	r.calls = nil
+	r.answer("sacct --user", Output{})
+	if _, err := c.Records(t.Context(), time.Unix(0, 0), many...); err != nil || r.count("sacct --user") != 3 {
+		t.Error(r.count("sacct --user"), err)
+	}
+}
+
+// Where somebody has made very many jobs under the name of one run, only that run waits.
+func TestTooManyRecords(t *testing.T) {
+	c, r := allUsers(t)
+	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
+	r.answer("sacct --user", Output{})
+	r.when = func(cmd Command) error {
+		if strings.Contains(strings.Join(cmd.Args, " "), jobOf(3)) {
+			return errLimit
+		}
+		return nil
+	}
+	var of []run.JobKey
+	for i := range 9 {
+		of = append(of, run.JobKey{Name: jobOf(i), User: "alice"})
+	}
+	jobs, err := c.Records(t.Context(), time.Unix(0, 0), of...)
+	if err != nil || len(jobs) != 1 || jobs[0].Name != jobOf(3) || jobs[0].User != "alice" || jobs[0].Class != run.ClassUnread {
+		t.Errorf("%+v %v", jobs, err)
+	}
+}
+
+// Usage is that of the runs' own jobs: an id that is another user's job by now, or that was never the run's, has none.
+func TestUsageOfAllUsers(t *testing.T) {
+	c, r := allUsers(t)
+	r.answer("sacct --allusers", Output{Stdout: []byte(
+		"7|100|5|00:01||1|alice\n7.batch|100|5|00:01|2K|1|\n8|100|5|00:01||1|bob\n9|100|5|00:01||1|\n")})
+	list, err := c.Usage(t.Context(), time.Unix(0, 0), run.JobKey{ID: "7", User: "alice"}, run.JobKey{ID: "8", User: "alice"},
+		run.JobKey{ID: "9", User: "alice"}, run.JobKey{ID: "1;2", User: "alice"}, run.JobKey{ID: "10"})
+	if err != nil || len(list) != 1 || list[0].JobID != "7" || list[0].User != "alice" || list[0].MaxRSSBytes != 2048 {
+		t.Errorf("%+v %v", list, err)
+	}
+	if args := r.last().Args; !slices.Contains(args, "--jobs=7,8,9") {
+		t.Error(args)
+	}
+	r.when = func(cmd Command) error {
+		if slices.ContainsFunc(cmd.Args, func(a string) bool { return strings.HasPrefix(a, "--jobs=") && strings.Contains(a, "8") }) {
+			return errLimit
+		}
+		return nil
+	}
+	if list, err = c.Usage(t.Context(), time.Unix(0, 0), run.JobKey{ID: "7", User: "alice"}, run.JobKey{ID: "8", User: "bob"}); err != nil ||
+		len(list) != 1 {
+		t.Errorf("%+v %v", list, err)
+	}
+	r.calls = nil
+	if list, err = c.Usage(t.Context(), time.Unix(0, 0)); err != nil || list != nil || len(r.calls) > 0 {
+		t.Error(list, err)
+	}
+}
