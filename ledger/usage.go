@@ -12,11 +12,12 @@ import (
 // Unmeasured lists attempts whose usage is not recorded; run.Index has the contract.
 func (l Index) Unmeasured(ctx context.Context, since, until time.Time, limit int) ([]run.Unmeasured, error) {
 	return list(ctx, l.r, func(row scanner) (u run.Unmeasured, err error) {
-		err = row.Scan(&u.Token, &u.JobID, into{&u.Submitted}, into{&u.CreatedAt}, into{&u.EndedAt})
+		err = row.Scan(&u.Token, &u.ExecutedAs, &u.JobID, into{&u.Submitted}, into{&u.CreatedAt}, into{&u.EndedAt})
 		return u, err
-	}, `SELECT a.token, s.job_id, s.submitted_at, s.created_at, a.ended_at FROM attempts a JOIN submissions s ON s.token = a.token
+	}, `SELECT a.token, r.executed_as, s.job_id, s.submitted_at, s.created_at, a.ended_at
+ FROM attempts a JOIN submissions s ON s.token = a.token JOIN runs r ON r.run_id = a.run_id
  WHERE a.ended_at BETWEEN ? AND ? AND a.ending <> '' AND a.started_at IS NOT NULL AND s.job_id <> '' AND NOT EXISTS (SELECT 1 FROM job_usage u WHERE u.token = a.token)
- AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = a.run_id AND r.site = ?) ORDER BY a.ended_at LIMIT ?`, micros(since), micros(until), l.site, limit)
+ AND r.site = ? ORDER BY a.ended_at LIMIT ?`, micros(since), micros(until), l.site, limit)
 }
 
 // Measure records what jobs used; run.Index has the contract.

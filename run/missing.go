@@ -13,6 +13,7 @@ import (
 
 // absent is a run that Slurm's answer does not show and that has no exit file.
 type absent struct {
+	key     JobKey
 	since   time.Time // its submission
 	stopped bool      // it has an exit file, but only Slurm knows why the program, or the script behind it, was stopped
 }
@@ -33,21 +34,27 @@ func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		rest[v.Run.ID] = absent{v.Submission.CreatedAt, stopped}
+		rest[v.Run.ID] = absent{JobKey{v.Submission.JobID, v.Submission.JobName, v.Run.ExecutedAs}, v.Submission.CreatedAt, stopped}
 		return false, nil
 	})
 	if len(rest) == 0 {
 		return nil
 	}
 	since := c.Now()
+	keys := make([]JobKey, 0, len(rest))
 	for _, a := range rest {
+		keys = append(keys, a.key)
 		if a.since.Before(since) {
 			since = a.since
 		}
 	}
-	accounted, err := c.Accounting.Records(ctx, since.Add(-time.Hour))
+	accounted, err := c.Accounting.Records(ctx, since.Add(-time.Hour), keys...)
 	none := fault.Is(err, fault.NotFound) // no accounting here: only the exit file and the claim
 	if err != nil && !none {
+		return err
+	}
+	if err := c.Queue.SeesAll(ctx); err != nil { // then the look that does not show them was none
+		c.watcher.note(err)
 		return err
 	}
 	byName := index(accounted)

@@ -252,11 +252,12 @@ type Usage struct {
 
 // Unmeasured is an attempt that has ended and whose usage was not queried yet.
 type Unmeasured struct {
-	Token     string
-	JobID     string
-	Submitted *time.Time // Slurm's own; nil when it was never shown
-	CreatedAt time.Time
-	EndedAt   time.Time
+	Token      string
+	ExecutedAs string
+	JobID      string
+	Submitted  *time.Time // Slurm's own; nil when it was never shown
+	CreatedAt  time.Time
+	EndedAt    time.Time
 }
 
 // Class sorts Slurm's states by what they mean to a run.

@@ -29,12 +29,14 @@ func (e *Engine) measure(ctx context.Context) {
 		return
 	}
 	since := list[0].CreatedAt
+	keys := make([]JobKey, 0, len(list))
 	for _, u := range list {
+		keys = append(keys, JobKey{ID: u.JobID, User: u.ExecutedAs})
 		if u.CreatedAt.Before(since) {
 			since = u.CreatedAt
 		}
 	}
-	used, err := e.Accounting.Usage(ctx, since.Add(-time.Hour))
+	used, err := e.Accounting.Usage(ctx, since.Add(-time.Hour), keys...)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		e.unmeasured(err)
 		return
@@ -48,7 +50,7 @@ func (e *Engine) unmeasured(err error) {
 	}
 }
 
-// match finds the record of each attempt's job by its id and time of submission, since ids are reused. none says that
+// match finds the record of each attempt's job by its id, its user and its time of submission, since ids are reused. none says that
 // there is no accounting at all.
 func match(list []Unmeasured, used []Usage, now time.Time, none bool) map[string]*Usage {
 	byID := map[string][]*Usage{}
@@ -59,6 +61,9 @@ func match(list []Unmeasured, used []Usage, now time.Time, none bool) map[string
 	for _, a := range list {
 		var found *Usage
 		for _, u := range byID[a.JobID] {
+			if a.ExecutedAs != "" && u.User != a.ExecutedAs {
+				continue // the id is only what the user's side said
+			}
 			if a.Submitted != nil && u.Submitted != nil && a.Submitted.Equal(*u.Submitted) || a.Submitted == nil && len(byID[a.JobID]) == 1 {
 				found = u
 			}

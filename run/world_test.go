@@ -62,6 +62,7 @@ type world struct {
 	queue      func([]run.Job) []run.Job      // what squeue makes of the truth
 	hidden     error                          // why Slurm shows only some jobs; nil: it shows all
 	sights     int                            // how often that was asked
+	keys       []run.JobKey                   // of the questions about usage
 	auto       bool                           // jobs move on by one state with each look at the queue
 	asked      asked                          // what the pack of the tests asks besides
 	contracts  map[string]error               // by pack_hash: what its output schema says of the outputs
@@ -596,8 +597,9 @@ func (l *life) Cancel(_ context.Context, id, name string) error {
 	})
 }
 
-func (l *life) Usage(ctx context.Context, since time.Time, _ ...run.JobKey) (list []run.Usage, err error) {
+func (l *life) Usage(ctx context.Context, since time.Time, of ...run.JobKey) (list []run.Usage, err error) {
 	err = l.do("Usage", func() error {
+		l.w.keys = append(l.w.keys, of...)
 		if l.w.accounting == nil {
 			_, err := run.NoAccounting{}.Usage(ctx, since)
 			return err

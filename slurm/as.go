@@ -15,7 +15,7 @@ import (
 // state of the files that decide it, the release of scancel, and MessageTimeout. A user's host whose files differ is asked once by itself.
 func (c *CLI) As(login *remote.Host) (*CLI, error) {
 	cfg := c.cfg
-	cfg.Over, cfg.User, cfg.LocksDir, cfg.RunsDir, cfg.LoginRunsDir = login, login.User(), "", "", ""
+	cfg.Over, cfg.User, cfg.AllUsers, cfg.LocksDir, cfg.RunsDir, cfg.LoginRunsDir = login, login.User(), false, "", "", ""
 	user, err := newFar(cfg)
 	if err != nil {
 		return nil, err

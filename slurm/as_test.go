@@ -36,7 +36,7 @@ func asUser(t *testing.T, service *CLI, user string) *CLI {
 // proves SITE-08
 func TestAsUserCostsNoMore(t *testing.T) {
 	service, job, work := sender(t, "echo 5")
-	service.cfg.Cluster = "ours"
+	service.cfg.Cluster, service.cfg.AllUsers = "ours", true
 	asked := func(name string) int { return strings.Count(string(value(os.ReadFile(work+"/asked"))), name) }
 	tool := func(name, answer string) {
 		text := "#!/bin/bash\necho " + name + " >>" + work + "/asked\n" + answer
@@ -54,6 +54,9 @@ func TestAsUserCostsNoMore(t *testing.T) {
 	}
 	if _, err := service.cancelsByName(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if one := asUser(t, service, "alice"); one.cfg.AllUsers || one.cfg.User != "alice" {
+		t.Errorf("a user's transport is about %q, of all users: %v", one.cfg.User, one.cfg.AllUsers)
 	}
 	began := service.Budget().Total
 	k := 0

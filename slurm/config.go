@@ -16,7 +16,7 @@ type Config struct {
 	Cluster  string // ClusterName of the only cluster that may be reached; empty: any
 	LocksDir string // folder on a disk of this machine alone, for the locks of sends; not used over SSH
 	User     string // whose jobs are asked about, and cancelled: the user sbatch submits as
-	AllUsers bool   // looks are at the jobs of all users, and User only looks
+	AllUsers bool   // looks are at the jobs of all users; User is still the only one whose jobs are cancelled
 
 	// Over is the login node with Slurm's commands; BinDir and Conf are paths there. nil: they are on this machine.
 	Over *remote.Host

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -24,7 +25,7 @@ const noJob = "sg-none"
 // recordsOf is Records for all users.
 func (c *CLI) recordsOf(ctx context.Context, since time.Time, names []string, cols []column, of []run.JobKey) (all []run.Job, err error) {
 	l := accountingLayout(names, cols)
-	if len(of) == 0 {
+	if of = c.owned(of); len(of) == 0 {
 		of = []run.JobKey{{Name: noJob}}
 	}
 	for part := range slices.Chunk(of, keysAtOnce) {
@@ -35,6 +36,15 @@ func (c *CLI) recordsOf(ctx context.Context, since time.Time, names []string, co
 		all = append(all, jobs...)
 	}
 	return all, c.seesRecords(ctx)
+}
+
+// owned are the same keys, each with its user's name.
+func (c *CLI) owned(of []run.JobKey) []run.JobKey {
+	of = slices.Clone(of)
+	for i := range of {
+		of[i].User = cmp.Or(of[i].User, c.cfg.User)
+	}
+	return of
 }
 
 // recordsPart asks for as many jobs as one command line names. If that answer has too much, somebody has made very many jobs under one of
@@ -103,7 +113,7 @@ func sacctTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05"
 
 // usageOf is Usage for all users: only of the jobs with these ids, and only those of the users they belong to.
 func (c *CLI) usageOf(ctx context.Context, since time.Time, of []run.JobKey) (all []run.Usage, err error) {
-	of = slices.DeleteFunc(slices.Clone(of), func(k run.JobKey) bool { return !jobID.MatchString(k.ID) || k.User == "" })
+	of = slices.DeleteFunc(c.owned(of), func(k run.JobKey) bool { return !jobID.MatchString(k.ID) })
 	for part := range slices.Chunk(of, keysAtOnce) {
 		list, err := c.usagePart(ctx, since, part)
 		if err != nil {
@@ -118,9 +128,9 @@ func (c *CLI) usageOf(ctx context.Context, since time.Time, of []run.JobKey) (al
 // are asked for, until that job alone is left out.
 func (c *CLI) usagePart(ctx context.Context, since time.Time, of []run.JobKey) (all []run.Usage, err error) {
 	var ids []string
-	whose := map[string]string{}
+	wanted := map[run.JobKey]bool{}
 	for _, k := range of {
-		ids, whose[k.ID] = append(ids, k.ID), k.User
+		ids, wanted[run.JobKey{ID: k.ID, User: k.User}] = append(ids, k.ID), true
 	}
 	out, err := c.ask(ctx, rpcAccounting, clean, "sacct", "--allusers", "--duplicates", "--parsable2", "--noheader",
 		"--jobs="+strings.Join(ids, ","), "--starttime="+sacctTime(since), "--format="+usageFields+",User")
@@ -142,7 +152,7 @@ func (c *CLI) usagePart(ctx context.Context, since time.Time, of []run.JobKey) (
 		return nil, err
 	}
 	for _, u := range list {
-		if u.User != "" && whose[u.JobID] == u.User {
+		if wanted[run.JobKey{ID: u.JobID, User: u.User}] {
 			all = append(all, u)
 		}
 	}

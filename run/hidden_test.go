@@ -1,0 +1,99 @@
+package run_test
+
+import (
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// Slurm may begin to hide the jobs of other users while the gateway runs: its answers are clean and empty then. No job is given up because
+// such an answer does not show it, and no send in doubt is resolved by it. When Slurm shows all jobs again, its answers count.
+//
+// proves SITE-08
+func TestHiddenJobsAreNotAbsent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.cfg.Attempts = 1
+		w.send = func(n int) sendKind { return []sendKind{accept, accept, doubtJob}[n-1] }
+		l := w.life()
+		runs, waits := l.submit(as("alice")).RunID, l.submit(as("bob")).RunID
+		w.with(func() { w.start(w.jobs[0]) })
+		w.until(runs, in(run.InJob))
+		w.until(waits, in(run.Pending))
+		w.with(func() {
+			w.hidden = fault.New(fault.Transport, "jobs_hidden", "PrivateData in slurm.conf has jobs")
+			w.queue = func([]run.Job) []run.Job { return nil }
+		})
+		doubt := l.submit(as("carol")).RunID
+		time.Sleep(time.Hour)
+		for id, phase := range map[string]run.Phase{runs: run.InJob, waits: run.Pending, doubt: run.Unconfirmed} {
+			if v, err := w.ledger.View(t.Context(), id); err != nil || v.Attempt.MissedAt != nil || v.Run.Phase != phase {
+				t.Errorf("%s: %+v %v", v.Run.Phase, v.Attempt, err)
+			}
+		}
+		if _, err := l.engine.Watched(); fault.CodeOf(err) != "jobs_hidden" {
+			t.Errorf("the site says %v", err)
+		}
+		w.with(func() { w.hidden, w.queue = nil, nil })
+		if v := w.until(doubt, in(run.Pending)); v.Submission.JobID != "102" {
+			t.Errorf("%+v", v.Submission)
+		}
+		w.with(func() { w.finish(w.jobs[0]); w.jobs[1].forgot = true })
+		if v := w.until(runs, done); v.Run.State != run.Succeeded {
+			t.Errorf("%+v", v.Run)
+		}
+		if v := w.until(waits, done); v.Attempt.Ending != run.EndedAbsent {
+			t.Errorf("%+v", v.Attempt)
+		}
+	})
+}
+
+// A site is asked what it hides only about jobs that its answer does not show.
+func TestSightIsAskedAboutMissingJobs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.cfg.Attempts = 1
+		l := w.life()
+		asks := func() (n int) { w.with(func() { n = w.sights }); return n }
+		id := l.submit(as("alice")).RunID
+		w.until(id, in(run.Pending))
+		time.Sleep(time.Hour)
+		if n := asks(); n != 0 {
+			t.Errorf("asked %d times about jobs that are shown", n)
+		}
+		w.with(func() { w.jobs[0].forgot = true })
+		w.until(id, done)
+		if n := asks(); n < 2 {
+			t.Errorf("asked %d times about a job that was given up", n)
+		}
+	})
+}
+
+// The usage of a run is that of its own user's job: an id that its user made up measures nobody else's.
+//
+// proves SITE-08
+func TestUsageIsOfTheRunsUser(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.auto, w.accounting = true, func() ([]run.Job, error) { return nil, nil }
+		l := w.life()
+		hers, his := l.submit(as("alice")).RunID, l.submit(as("bob")).RunID
+		w.until(hers, done)
+		w.until(his, done)
+		w.with(func() {
+			for _, j := range w.jobs {
+				w.used = append(w.used, run.Usage{JobID: j.ID, User: "alice", Submitted: j.Submitted, ElapsedSeconds: 7})
+			}
+		})
+		time.Sleep(20 * time.Minute)
+		for id, want := range map[string]bool{hers: true, his: false} {
+			if u, err := w.ledger.Usage(t.Context(), w.attempt(id, 1).token); err != nil || (u != nil) != want {
+				t.Errorf("alice's: %v, %+v %v", want, u, err)
+			}
+		}
+		w.with(func() {
+			if len(w.keys) < 2 || w.keys[0].User == w.keys[1].User || w.keys[0].ID == "" {
+				t.Errorf("asked about %+v", w.keys)
+			}
+		})
+	})
+}
