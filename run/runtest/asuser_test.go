@@ -75,6 +75,8 @@ func (h hostsOfUsers) Jobs(ctx context.Context, sought map[string]bool) (all []r
 	return all, nil
 }
 
+func (h hostsOfUsers) SeesAll(context.Context) error { return nil }
+
 func (h hostsOfUsers) MessageTimeout(ctx context.Context) (time.Duration, error) {
 	return h["alice"].host.MessageTimeout(ctx)
 }
