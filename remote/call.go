@@ -39,7 +39,10 @@ type Output struct {
 	Noise  string // the end of what the login shell's start-up files printed before the script started
 }
 
-const maxStderr = 512 << 10
+const (
+	maxStderr     = 512 << 10
+	maxComplaints = 64 << 20 // then whoever prints has no end in mind
+)
 
 // command is all that is ever requested of a login shell.
 const command = "/bin/sh -s"
@@ -60,6 +63,7 @@ type exchange struct {
 	sink, stdin gate
 	kept        bytes.Buffer
 	complaints  bytes.Buffer
+	complained  int64 // bytes of standard error
 	taken       int64
 }
 
@@ -104,6 +108,9 @@ func (h *Host) Run(ctx context.Context, c Call) (Output, error) {
 	x.out = newAnswer(mark, x.take, func() { close(x.begun) })
 	x.err = newAnswer(mark, func(p []byte) error {
 		x.complaints.Write(p[:min(len(p), maxStderr-x.complaints.Len())])
+		if x.complained += int64(len(p)); x.complained > maxComplaints {
+			return errTooLong
+		}
 		return nil
 	}, func() {})
 	on, ch, requests, free, err := h.open(ctx)
@@ -192,6 +199,9 @@ func (x *exchange) talk(text []byte) error {
 	complaints := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(x.err, x.ch.Stderr())
+		if errors.Is(err, errTooLong) {
+			x.ch.Close()
+		}
 		complaints <- err
 	}()
 	printed := make(chan error, 1)

@@ -43,6 +43,13 @@ func TestRun(t *testing.T) {
 	if _, err = h.Run(t.Context(), Call{Script: "yes", Limit: 1000}); err == nil || NotStarted(err) {
 		t.Errorf("more than the limit: %v", err)
 	}
+	if _, err = h.Run(t.Context(), Call{Script: "yes >&2", Limit: 1000}); fault.CodeOf(err) != Cut {
+		t.Errorf("endless complaints: %v", err)
+	}
+	out, err = h.Run(t.Context(), Call{Script: "umask", Limit: 1000})
+	if err != nil || string(out.Stdout) != "0077\n" {
+		t.Errorf("umask %q %v", out.Stdout, err)
+	}
 	if _, err = h.Run(t.Context(), Call{Script: "kill -9 $PPID", Limit: 1000}); fault.CodeOf(err) != Cut {
 		t.Errorf("the shell was killed: %v", err)
 	}
@@ -78,13 +85,15 @@ func TestProfiles(t *testing.T) {
 		"asks for ever":     {"while :; do printf 'Project? '; read p; sleep 1; done", NoShell, "it printed: Project?"},
 		"asks on stderr":    {"printf 'Licence server \\033[31mdown\\033[0m, wait [y/n]? ' >&2; sleep 60", NoShell, "down"},
 		"says much":         {"head -c 3000 /dev/zero | tr '\\000' x; echo THE END; sleep 60", NoShell, "xTHE END"},
-		"changes directory": {"cd /nonexistent; cd /; umask 0; alias printf=false; export PATH=/nonexistent; set -C", NoShell, ""},
-		"exits":             {"echo This account is not available; exit 1", NoShell, "not available"},
-		"never ends":        {"sleep 60", NoShell, ""},
-		"takes all":         {"cat >/dev/null", NoShell, ""},
-		"takes some":        {"head -c 100 >/dev/null", NoShell, ""},
-		"echoes":            {"cat", NoShell, ""},
-		"floods":            {"yes", NoShell, ""},
+		"changes directory": {"cd /nonexistent; cd /; umask 0; alias printf=false; export PATH=/nonexistent; set -C", "", ""},
+		"has its own commands": {`d=$(mktemp -d); for c in env base64 sh printf; do printf '#!/bin/sh\necho forged\n' >$d/$c; chmod +x $d/$c; done
+			export PATH=$d:$PATH ENV=$d/env BASH_ENV=$d/env`, "", ""},
+		"exits":      {"echo This account is not available; exit 1", NoShell, "not available"},
+		"never ends": {"sleep 60", NoShell, ""},
+		"takes all":  {"cat >/dev/null", NoShell, ""},
+		"takes some": {"head -c 100 >/dev/null", NoShell, ""},
+		"echoes":     {"cat", NoShell, ""},
+		"floods":     {"yes", NoShell, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

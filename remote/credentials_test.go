@@ -1,9 +1,13 @@
 package remote
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,8 +25,6 @@ type caller struct {
 	server *sshtest.Server
 	config Config
 	signed atomic.Int64
-	keys   sync.Map      // public keys that were signed
-	life   time.Duration // of a certificate
 	refuse atomic.Pointer[fault.Error]
 }
 
@@ -31,20 +33,17 @@ func asCaller(t *testing.T, life time.Duration) *caller {
 	s, config := serve(t, "")
 	authority, _ := sshtest.NewKey(t)
 	s.Trust(authority.PublicKey())
-	c := &caller{server: s, config: config, life: life}
+	c := &caller{server: s, config: config}
 	c.config.User, c.config.Key = "alice", ""
-	c.config.Credentials = Certified("alice", func(_ context.Context, key string) (string, time.Time, error) {
+	sign := sshtest.Credentials(authority, "alice", life+time.Hour) // the server's clock counts whole seconds
+	c.config.Credentials = func(ctx context.Context) (ssh.Signer, time.Time, error) {
 		if err := c.refuse.Load(); err != nil {
-			return "", time.Time{}, err
+			return nil, time.Time{}, err
 		}
 		c.signed.Add(1)
-		if _, twice := c.keys.LoadOrStore(key, true); twice {
-			t.Errorf("the key %s was signed twice", key)
-		}
-		until := time.Now().Add(c.life)
-		line, err := sshtest.Sign(authority, key, "alice", until.Add(time.Hour)) // the server's clock counts whole seconds
-		return line, until, err
-	})
+		key, _, err := sign(ctx)
+		return key, time.Now().Add(life), err
+	}
 	return c
 }
 
@@ -83,38 +82,6 @@ func TestCredentials(t *testing.T) {
 	bad.Key = c.server.Key
 	if _, err := New(bad, h.log); !fault.Is(err, fault.Validation) {
 		t.Error(err)
-	}
-}
-
-// A certificate that is not what was asked for is not used.
-//
-// proves SITE-08
-func TestWrongCertificate(t *testing.T) {
-	authority, _ := sshtest.NewKey(t)
-	another, _ := sshtest.NewKey(t)
-	line := func(k ssh.PublicKey) string { return string(ssh.MarshalAuthorizedKey(k)) }
-	for name, x := range map[string]struct {
-		sign func(key string) (string, error)
-		want string
-	}{
-		"another user": {func(k string) (string, error) { return sshtest.Sign(authority, k, "root", time.Now().Add(time.Hour)) }, `["root"]`},
-		"another key": {func(string) (string, error) {
-			return sshtest.Sign(authority, line(another.PublicKey()), "alice", time.Now().Add(time.Hour))
-		}, "of another key"},
-		"expired": {func(k string) (string, error) {
-			return sshtest.Sign(authority, k, "alice", time.Now().Add(-time.Second))
-		}, "expired"},
-		"no end":         {func(k string) (string, error) { return sshtest.Sign(authority, k, "alice", time.Unix(-1, 0)) }, "never ends"},
-		"no certificate": {func(k string) (string, error) { return k, nil }, "not a user certificate"},
-		"no line":        {func(string) (string, error) { return "x", nil }, "cannot be used"},
-	} {
-		_, _, err := Certified("alice", func(_ context.Context, key string) (string, time.Time, error) {
-			cert, err := x.sign(key)
-			return cert, time.Time{}, err
-		})(t.Context())
-		if fault.CodeOf(err) != BadLogin || !strings.Contains(err.Error(), x.want) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 
@@ -348,6 +315,70 @@ func TestLogins(t *testing.T) {
 	cancel()
 	if _, err := c.config.dial(ctx); fault.CodeOf(err) != Unreachable {
 		t.Error(err)
+	}
+}
+
+// An SFTP server that a user has put in the place of the host's cannot keep a request busy for ever, or fill the memory with names.
+//
+// proves SITE-08
+func TestServerOfTheUser(t *testing.T) {
+	u32 := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
+	packet := func(kind byte, parts ...[]byte) []byte {
+		body := append([]byte{kind}, slices.Concat(parts...)...)
+		return append(u32(uint32(len(body))), body...)
+	}
+	name := slices.Concat(u32(1), []byte("x"), u32(0), u32(0)) // no attributes
+	for what, answer := range map[string]func(id []byte) []byte{
+		"no data":                    func(id []byte) []byte { return packet(sftpData, id, u32(0)) },
+		"names":                      func(id []byte) []byte { return packet(sftpName, id, u32(1000), bytes.Repeat(name, 1000)) },
+		"a packet that is too short": func(id []byte) []byte { return packet(sftpName, id) },
+		"a count of too many":        func(id []byte) []byte { return packet(sftpName, id, u32(4_000_000_000)) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := asCaller(t, time.Hour)
+			var answered atomic.Int64
+			c.server.SFTP(func(ch io.ReadWriteCloser) {
+				defer ch.Close()
+				for {
+					head := make([]byte, 4)
+					if _, err := io.ReadFull(ch, head); err != nil {
+						return
+					}
+					body := make([]byte, binary.BigEndian.Uint32(head))
+					if _, err := io.ReadFull(ch, body); err != nil {
+						return
+					}
+					switch body[0] {
+					case 1: // init
+						ch.Write(packet(2, u32(3)))
+					case 3, 11: // open, opendir
+						ch.Write(packet(102, body[1:5], u32(1), []byte("h")))
+					case 5, 12: // read, readdir
+						answered.Add(1)
+						ch.Write(answer(body[1:5]))
+					default:
+						ch.Write(packet(101, body[1:5], u32(0), u32(0), u32(0)))
+					}
+				}
+			})
+			h := open(t, c.config)
+			client, err := h.SFTP(t.Context())
+			must(t, err)
+			if list, err := client.ReadDir("/"); err == nil {
+				t.Errorf("%d names", len(list))
+			}
+			client, err = h.SFTP(t.Context())
+			must(t, err)
+			if f, err := client.Open("/x"); err != nil {
+				t.Error(err)
+			} else if n, err := f.ReadAt(make([]byte, 10), 0); err == nil {
+				t.Errorf("%d bytes", n)
+			}
+			if n := answered.Load(); n > 2*maxNames/1000 {
+				t.Errorf("%d answers were taken", n)
+			}
+			ok(t, h)
+		})
 	}
 }
 

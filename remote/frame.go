@@ -13,15 +13,18 @@ import (
 //
 //	⏎⏎…                                             for a profile that reads a line or two: it gets empty ones
 //	sg_M=<base64 of the text below>⏎
-//	eval "$(printf %s "$sg_M" | base64 -d)"⏎
+//	eval "$(PATH=/usr/bin:/bin; export PATH; printf %s "$sg_M" | command base64 -d)"⏎
 //
 // and the text, which the shell runs whole or not at all: where a profile took the beginning of the input, or the connection was cut,
 // sg_M is not set or the second line is not complete.
 //
 //	print "⏎M begin⏎" on both streams                M in two halves, so that an echo of the input is no mark
 //	read one line, which must be go                  with Call.Once or Stdin
-//	run the script by a new /bin/sh with a clean environment, its arguments as quoted words
+//	run the script by a new /bin/sh with a clean environment and umask, its arguments as quoted words
 //	print "⏎M end <exit status>⏎" on both streams
+//
+// The commands are the host's, whatever PATH, functions and umask the user's start-up files have set. That keeps an unlucky user out of
+// trouble. It does not stop a user who wants to forge: what runs as the user may say anything (LD_PRELOAD in ~/.ssh/environment is enough).
 //
 // Nothing that a shell has read ahead is missing then: what follows the text, go and Call.Stdin, is sent after the answer has begun.
 
@@ -43,7 +46,8 @@ func frame(mark, script string, args []string, wait, stdin bool) ([]byte, error)
 	if wait {
 		b.WriteString("IFS= read -r go || exit 0\n[ \"$go\" = go ] || exit 0\n")
 	}
-	b.WriteString(`env -i PATH=/usr/bin:/bin HOME="$HOME" LANG=C LC_ALL=C /bin/sh -c `)
+	b.WriteString("PATH=/usr/bin:/bin\nexport PATH\numask 077\n" +
+		`command env -i PATH=/usr/bin:/bin HOME="$HOME" LANG=C LC_ALL=C /bin/sh -c `)
 	for _, word := range append([]string{script, "sh"}, args...) {
 		if len(word) > maxWord || strings.IndexByte(word, 0) >= 0 {
 			return nil, fmt.Errorf("a word of %d bytes cannot be an argument", len(word))
@@ -58,7 +62,7 @@ func frame(mark, script string, args []string, wait, stdin bool) ([]byte, error)
 		return nil, fmt.Errorf("script and arguments have %d bytes, more than %d", b.Len(), maxText)
 	}
 	return []byte(strings.Repeat("\n", askable) + "sg_" + mark + "=" + base64.StdEncoding.EncodeToString([]byte(b.String())) +
-		"\neval \"$(printf %s \"$sg_" + mark + "\" | base64 -d)\"\n"), nil
+		"\neval \"$(PATH=/usr/bin:/bin; export PATH; printf %s \"$sg_" + mark + "\" | command base64 -d)\"\n"), nil
 }
 
 // quote makes one word of a shell out of any bytes but NUL.

@@ -2,6 +2,8 @@ package remote
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"io"
 	"sync"
 )
@@ -46,11 +48,17 @@ func (r *requestCount) end() {
 	r.answer(asked)
 }
 
-// packets counts the packets that begin in a stream.
+// packets counts the packets of a stream.
 type packets struct {
-	head []byte // of a packet that has begun
-	rest uint32 // bytes until the next one
+	head  []byte // of a packet that has begun
+	rest  uint32 // bytes until the next one
+	first []byte // of the packet after its head
+	judge func(first []byte) error
+	bad   error // of the first packet that judge refused
 }
+
+// maxFirst is how much of a packet judge sees: its type, its id, and the number after that.
+const maxFirst = 9
 
 // pass takes the next bytes and says how many packets are complete with them.
 func (p *packets) pass(b []byte) (complete int) {
@@ -58,6 +66,7 @@ func (p *packets) pass(b []byte) (complete int) {
 		if p.rest > 0 {
 			n := min(uint64(p.rest), uint64(len(b)))
 			p.rest -= uint32(n)
+			p.first = append(p.first, b[:min(int(n), maxFirst-len(p.first))]...)
 			b = b[n:]
 		} else {
 			n := min(4-len(p.head), len(b))
@@ -71,9 +80,43 @@ func (p *packets) pass(b []byte) (complete int) {
 		}
 		if p.rest == 0 && len(p.head) == 0 {
 			complete++
+			if p.judge != nil && p.bad == nil {
+				p.bad = p.judge(p.first)
+			}
+			p.first = p.first[:0]
 		}
 	}
 	return complete
+}
+
+// Types of answers (draft-ietf-secsh-filexfer-02, 3).
+const (
+	sftpData = 103
+	sftpName = 104
+)
+
+// maxNames is how many names of files a user's server may send on one channel.
+const maxNames = 500_000
+
+// strict refuses answers of a server that its user may have replaced: those by which a request would never end.
+func strict() func(first []byte) error {
+	names := uint64(0)
+	return func(first []byte) error {
+		if len(first) < maxFirst {
+			return nil
+		}
+		n := binary.BigEndian.Uint32(first[5:])
+		if first[0] == sftpName {
+			names += uint64(n)
+		}
+		switch {
+		case first[0] == sftpData && n == 0:
+			return errors.New("the SFTP server sent no bytes where a file goes on")
+		case names > maxNames:
+			return fmt.Errorf("the SFTP server sent more than %d names of files", maxNames)
+		}
+		return nil
+	}
 }
 
 // answers is the reading side of an SFTP channel.
@@ -86,6 +129,9 @@ type answers struct {
 func (a answers) Read(p []byte) (int, error) {
 	n, err := a.Reader.Read(p)
 	a.count.answer(a.seen.pass(p[:n]))
+	if a.seen.bad != nil {
+		n, err = 0, a.seen.bad
+	}
 	if err != nil {
 		a.count.end()
 	}

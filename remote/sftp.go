@@ -121,7 +121,11 @@ func (h *Host) startSFTP(ch ssh.Channel, noise *quiet, asked *requestCount, end 
 		return nil, h.fault(NoShell, "the host does not offer SFTP", nil).WithNext("ask for the subsystem sftp in sshd_config")
 	}
 	go io.Copy(io.Discard, ch.Stderr())
-	client, err := sftp.NewClientPipe(answers{noise, asked, &packets{}}, closer{requestWriter{ch, asked, &packets{}}, end}, opts...)
+	seen := &packets{}
+	if h.cfg.Credentials != nil {
+		seen.judge = strict()
+	}
+	client, err := sftp.NewClientPipe(answers{noise, asked, seen}, closer{requestWriter{ch, asked, &packets{}}, end}, opts...)
 	switch {
 	case errors.Is(err, errNoise) || len(noise.heard()) > 0 && err != nil:
 		return nil, h.profile(NoShell, "the login shell prints text where the SFTP server should answer", noise.heard())

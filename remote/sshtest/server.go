@@ -4,6 +4,7 @@ package sshtest
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -43,6 +44,7 @@ type Server struct {
 	t        *testing.T
 	profile  string // run before the command, with its standard input
 	sessions atomic.Int64
+	sftp     atomic.Pointer[func(ch io.ReadWriteCloser)]
 
 	mu     sync.Mutex
 	config *ssh.ServerConfig // see Configure
@@ -145,17 +147,30 @@ func (s *Server) Trust(authority ssh.PublicKey) {
 	})
 }
 
-// Sign makes a certificate line for a line of a public key.
-func Sign(authority ssh.Signer, publicKey, principal string, notAfter time.Time) (string, error) {
-	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(publicKey))
-	if err != nil {
-		return "", err
+// Credentials makes what [remote.Config.Credentials] is: a new key, and a certificate of it.
+func Credentials(authority ssh.Signer, user string, life time.Duration) func(context.Context) (ssh.Signer, time.Time, error) {
+	return func(context.Context) (ssh.Signer, time.Time, error) {
+		until := time.Now().Add(life)
+		_, private, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return nil, until, err
+		}
+		key, err := ssh.NewSignerFromKey(private)
+		if err != nil {
+			return nil, until, err
+		}
+		cert := &ssh.Certificate{Key: key.PublicKey(), CertType: ssh.UserCert, KeyId: "test", ValidPrincipals: []string{user},
+			ValidAfter: uint64(time.Now().Add(-time.Minute).Unix()), ValidBefore: uint64(until.Unix())}
+		if err := cert.SignCert(rand.Reader, authority); err != nil {
+			return nil, until, err
+		}
+		both, err := ssh.NewCertSigner(cert, key)
+		return both, until, err
 	}
-	cert := &ssh.Certificate{Key: key, CertType: ssh.UserCert, KeyId: "test", ValidPrincipals: []string{principal},
-		ValidAfter: uint64(time.Now().Add(-time.Minute).Unix()), ValidBefore: uint64(notAfter.Unix())}
-	err = cert.SignCert(rand.Reader, authority)
-	return string(ssh.MarshalAuthorizedKey(cert)), err
 }
+
+// SFTP has the SFTP channels served by something else than a real server.
+func (s *Server) SFTP(serve func(ch io.ReadWriteCloser)) { s.sftp.Store(&serve) }
 
 // Cut ends all connections.
 func (s *Server) Cut() {
@@ -242,6 +257,10 @@ func (s *Server) session(ch ssh.Channel, requests <-chan *ssh.Request) {
 			go s.exec(ch)
 		case r.Type == "subsystem" && what.Text == "sftp":
 			r.Reply(true, nil)
+			if serve := s.sftp.Load(); serve != nil {
+				go (*serve)(ch)
+				continue
+			}
 			io.WriteString(ch, "Welcome!\n")
 			if s.Mute.Load() {
 				continue

@@ -97,7 +97,8 @@ func (s *shelled) output(ctx context.Context, runID string, n int, rel string) (
 		return entry{}, s.fault("declared output "+rel+" cannot be examined", runID, n, "", err)
 	}
 	var e entry
-	if _, err := fmt.Sscanf(string(out), "%x %d %d %d %d\n", &e.mode, &e.nlink, &e.uid, &e.size, &e.self); err != nil {
+	_, err = fmt.Sscanf(string(out), "%x %d %d %d %d\n", &e.mode, &e.nlink, &e.uid, &e.size, &e.self)
+	if err != nil || e.size < 0 {
 		return entry{}, fault.Wrap(fault.Transport, "far_shell", "the script on the login node gave half an answer", err)
 	}
 	return e, nil
@@ -108,6 +109,7 @@ const (
 	walkDepth   = 32
 	walkEntries = 100_000
 	walkSeconds = 10
+	walkNames   = 2_000_000 // in an answer of the script, which stops long before
 )
 
 // listing is what a walk found: paths that begin with out.
@@ -182,6 +184,9 @@ func (s *shelled) list(ctx context.Context, runID string, n int) (listing, error
 
 // parseListing reads the answer of the script: see op_list in outputs.sh.
 func parseListing(out []byte) (l listing, ok bool) {
+	if bytes.Count(out, []byte{0}) > walkNames {
+		return l, false
+	}
 	words := strings.Split(string(bytes.TrimSuffix(out, []byte{0})), "\x00")
 	part := func() (list []string) {
 		i := slices.Index(words, "")

@@ -134,7 +134,7 @@ func (s *shelled) number(ctx context.Context, msg, runID string, c call) (int64,
 		return 0, s.fault(msg, runID, 1, "", err)
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
-	if err != nil {
+	if err != nil || n < 0 {
 		return 0, fault.Wrap(fault.Transport, "far_shell", msg+": the script on the login node gave half an answer", err)
 	}
 	return n, nil
