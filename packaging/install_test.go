@@ -147,6 +147,10 @@ func TestInstall(t *testing.T) {
 	h.says(`systemctl is-enabled slurmgate slurmgate-gc.timer slurmgate-backup.timer; systemctl is-active slurmgate; true`,
 		"disabled\ndisabled\ndisabled\ninactive")
 	h.says("stat -c '%a %U' /var/lib/slurmgate /var/backups/slurmgate", "700 slurmgate\n700 slurmgate")
+	// The signer is there for a site that wants one: under a user of its own, which no group of the gateway's has, and off.
+	h.says("systemctl is-enabled slurmgate-signer; systemctl is-active slurmgate-signer; true", "disabled\ninactive")
+	h.says("id -nG slurmgate-signer; id -nG slurmgate; stat -c '%a %U' /etc/slurmgate-signer; getent passwd slurmgate-signer",
+		"slurmgate-signer\nslurmgate\n700 slurmgate-signer\n", "/usr/sbin/nologin")
 	h.says("find /usr/share/doc/slurmgate/examples/ -name policies.yaml", "domains/genomics/policies.yaml")
 	h.must("gzip -t /usr/share/man/man1/slurmgate*.1.gz && source /usr/share/bash-completion/completions/slurmgate && complete -p slurmgate")
 

@@ -132,3 +132,19 @@ func TestFilesOfOthers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The template that the packages install has the defaults, and says so of every field.
+func TestTemplate(t *testing.T) {
+	data, err := os.ReadFile("../packaging/signer.yaml.template")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := signer.Parse("signer.yaml.template", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := signer.Parse("signer.yaml", []byte(strings.Replace(least, "[127.0.0.1]", `[127.0.0.1, "::1"]`, 1)))
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(signer.Config{}), cmpopts.EquateEmpty()); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+}
