@@ -26,7 +26,7 @@ func start(t *testing.T) host {
 	output(t, "scripts/devcluster", "--name", h.name, "up", "--systemd")
 	t.Cleanup(func() { output(t, "scripts/devcluster", "--name", h.name, "down") })
 	h.share = strings.TrimSpace(output(t, "scripts/devcluster", "--name", h.name, "path"))
-	h.must(`rm -rf /shared/*`)
+	h.must(`find /shared -mindepth 1 -maxdepth 1 ! -name scratch -exec rm -rf {} +`) // a filesystem of the cluster's own is mounted below scratch
 	return h
 }
 
