@@ -199,7 +199,8 @@ func TestRPM(t *testing.T) {
 		t.Errorf("rpm:\n%s\ndeb:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, name := range []string{"/usr/bin/slurmgate", "/usr/lib/systemd/system/slurmgate.service",
-		"/usr/lib/systemd/system/slurmgate-signer.service", "/etc/slurmgate/signer.yaml.template", "/usr/share/man/man1/slurmgate-signer.1.gz",
+		"/usr/lib/systemd/system/slurmgate-signer.service", "/etc/slurmgate/signer.yaml.template",
+		"/usr/share/man/man1/slurmgate-signer.1.gz",
 		"/usr/lib/systemd/system/slurmgate-gc.timer",
 		"/usr/lib/systemd/system/slurmgate-backup.timer", "/usr/lib/sysusers.d/slurmgate.conf", "/usr/lib/tmpfiles.d/slurmgate.conf",
 		"/usr/share/man/man1/slurmgate.1.gz", "/usr/share/man/man1/slurmgate-run.1.gz", "/usr/share/bash-completion/completions/slurmgate",

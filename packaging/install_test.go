@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +27,7 @@ func start(t *testing.T) host {
 	output(t, "scripts/devcluster", "--name", h.name, "up", "--systemd")
 	t.Cleanup(func() { output(t, "scripts/devcluster", "--name", h.name, "down") })
 	h.share = strings.TrimSpace(output(t, "scripts/devcluster", "--name", h.name, "path"))
-	h.must(`find /shared -mindepth 1 -maxdepth 1 ! -name scratch -exec rm -rf {} +`) // a filesystem of the cluster's own is mounted below scratch
+	h.must(`find /shared -mindepth 1 -maxdepth 1 ! -name scratch -exec rm -rf {} +`) // a filesystem is mounted below scratch
 	return h
 }
 
@@ -131,6 +132,26 @@ func (h host) configure() {
 	h.until("test -S /var/lib/slurmgate/gateway.sock -o -S /run/slurmgate/gateway.sock")
 }
 
+// signer starts the signer under its unit, and asks it as the gateway's user.
+func (h host) signer() {
+	h.t.Helper()
+	h.must(`runuser -u slurmgate-signer -- ssh-keygen -q -t ed25519 -N '' -C slurmgate-signer -f /etc/slurmgate-signer/ca &&
+		cp /etc/slurmgate/signer.yaml.template /etc/slurmgate/signer.yaml`)
+	h.says("runuser -u slurmgate-signer -- slurmgate signer --check 2>&1", "would start")
+	h.says("runuser -u slurmgate-signer -- slurmgate signer --public-key; cat /etc/slurmgate-signer/ca.pub", "ssh-ed25519 ")
+	h.must("systemd-analyze verify /usr/lib/systemd/system/slurmgate-signer.service && systemctl start slurmgate-signer")
+	h.must(`ssh-keygen -q -t ed25519 -N '' -C '' -f /root/probe`)
+	ask := `runuser -u %s -- perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new(Peer => "/run/slurmgate-signer/signer.sock") or die $!;
+		print $s "$ARGV[0]\n"; $s->flush; print <$s>' "{\"user\":\"%s\",\"public_key\":\"$(cat /root/probe.pub)\",\"run_id\":\"r\",
+		\"caller\":\"c\",\"gateway\":\"g\",\"source_addresses\":[\"127.0.0.1\"],\"minutes\":5}"`
+	ask = strings.ReplaceAll(ask, "\n\t\t\\\"", "\\\"")
+	h.says(fmt.Sprintf(ask, "slurmgate", "alice"), `{"certificate":"ssh-ed25519-cert-v01@openssh.com `)
+	h.says(fmt.Sprintf(ask, "slurmgate", "munge"), "user_refused")
+	h.says(fmt.Sprintf(ask, "alice", "alice"), "accepts no requests of user id")
+	h.says("cd /var/log/slurmgate-signer && stat -c '%a %U' . certificates.log", "700 slurmgate-signer\n600 slurmgate-signer")
+	h.says("systemd-analyze security --no-pager slurmgate-signer | tail -n 1", " OK ")
+}
+
 const pid = "systemctl show -P MainPID slurmgate"
 
 // The deb is installed, upgraded while one run executes and another waits for a place, removed while a run waits, installed again and
@@ -156,6 +177,7 @@ func TestInstall(t *testing.T) {
 
 	h.configure()
 	h.says("slurmgate version", made.old.version)
+	h.signer()
 	executing := h.submit("1")
 	h.until("test -e /shared/slurmgate/runs/" + executing + "/a1/out/started")
 	h.must("scontrol update PartitionName=main State=DOWN")
@@ -166,6 +188,8 @@ func TestInstall(t *testing.T) {
 	if after := h.must(pid); after == before || after == "0" {
 		t.Errorf("the gateway was process %s and is process %s", before, after)
 	}
+	h.says("systemctl is-active slurmgate-signer; readlink /proc/$(systemctl show -P MainPID slurmgate-signer)/exe",
+		"active\n/usr/bin/slurmgate")
 	h.says(`readlink /proc/$(`+pid+`)/exe; slurmgate version`, "/usr/bin/slurmgate\nslurmgate "+made.new.version)
 	h.until("test -S /var/lib/slurmgate/gateway.sock -o -S /run/slurmgate/gateway.sock")
 	h.says("runuser -u slurmgate -- slurmgate get "+executing, "running")
@@ -203,7 +227,7 @@ func TestInstall(t *testing.T) {
 	h.until("test -S /var/lib/slurmgate/gateway.sock -o -S /run/slurmgate/gateway.sock")
 	h.finish(left)
 
-	h.says("dpkg -P slurmgate", "/var/lib/slurmgate", "still there")
-	h.must("test ! -e /etc/slurmgate && test -s /var/lib/slurmgate/ledger.db && id slurmgate")
+	h.says("dpkg -P slurmgate", "/var/lib/slurmgate", "still there", "/etc/slurmgate-signer, which has the key")
+	h.must("test ! -e /etc/slurmgate && test -s /var/lib/slurmgate/ledger.db && id slurmgate && test -s /etc/slurmgate-signer/ca")
 	h.says("systemctl list-unit-files 'slurmgate*'; true", "0 unit files listed")
 }
