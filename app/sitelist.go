@@ -51,9 +51,12 @@ type SiteRow struct {
 
 // SiteLink is a kept connection to a site.
 type SiteLink struct {
-	To     string `json:"to"` // slurm or files
-	Up     bool   `json:"up"`
+	To     string `json:"to"`     // slurm or files; users: all connections as users together
+	Up     bool   `json:"up"`     // of users: the signer answered when it was last asked
 	Losses int64  `json:"losses"` // since the gateway started
+
+	Users   int `json:"users,omitempty"`   // that are connected now
+	Refused int `json:"refused,omitempty"` // users that were refused at their last login
 }
 
 // SiteList is the answer of site.list.

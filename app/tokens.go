@@ -143,7 +143,7 @@ func (g *Gateway) revokeToken(ctx context.Context, c gate.Call, a TokenRevokeArg
 	}
 	for _, t := range ended {
 		if g.Revoked != nil {
-			g.Revoked(gate.Principal{ID: t.PrincipalID, Name: access.TokenPrincipal(t.Name)})
+			g.Revoked(gate.Principal{ID: t.PrincipalID, Name: access.TokenPrincipal(t.Name), UnixUser: t.UnixUser})
 		}
 	}
 	return out, asOf(c, nil), err

@@ -88,6 +88,15 @@ func aboutSite(s app.SiteRow) (lines []string) {
 		}
 	}
 	for _, l := range s.Links {
+		if l.To == "users" {
+			signer := "the signer answers"
+			if !l.Up {
+				signer = "the signer does not answer, so nobody else can be logged in"
+			}
+			lines = append(lines, fmt.Sprintf("runs belong to their users: %d logged in now, %d refused at the last login; %s", l.Users, l.Refused,
+				signer))
+			continue
+		}
 		is, times := "up", "times"
 		if !l.Up {
 			is = "down (it is made again when it is needed)"

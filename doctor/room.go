@@ -33,7 +33,7 @@ type disk struct{ field, path string }
 func disksOf(s *site.Site) []disk {
 	list := []disk{{"gateway.state_dir", s.Gateway.StateDir}, {"storage.runs_dir", s.Storage.RunsDir},
 		{"gateway.artifact_dir", s.Gateway.ArtifactDir}}
-	if s.FarFiles() {
+	if s.FarFiles() || s.AsCaller() { // of users' folders each may have a quota of its own
 		list = slices.Delete(list, 1, 2)
 	}
 	return list

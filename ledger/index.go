@@ -38,6 +38,14 @@ func (l Index) Waiting(ctx context.Context, after string, limit int, phases ...r
 		" ORDER BY r.created_at, r.run_id LIMIT ?", append(w.args, limit)...)
 }
 
+// UserHas reports whether a run that is executed as a user is in one of the phases.
+func (l Index) UserHas(ctx context.Context, user string, phases ...run.Phase) (has bool, err error) {
+	w := l.inPhases(phases)
+	w.add("r.executed_as = ?", user)
+	err = l.one(ctx, "SELECT EXISTS (SELECT 1 FROM runs r WHERE "+w.String()+")", w.args...).Scan(&has)
+	return has, storage(err)
+}
+
 // Open counts the open runs of a project; run.Index has the contract.
 func (l Index) Open(ctx context.Context, projectID string) (n int64, err error) {
 	err = l.one(ctx, "SELECT coalesce(sum(n), 0) FROM run_counts WHERE project_id = ? AND state IN ('queued', 'running', 'blocked')",

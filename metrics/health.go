@@ -37,9 +37,12 @@ type Budget struct {
 
 // Link is a kept connection to a site that is elsewhere.
 type Link struct {
-	To     string // slurm or files
-	Up     bool
-	Losses int64 // since the gateway started
+	To     string // slurm or files; users: all connections as users together
+	Up     bool   // of users: the signer answered when it was last asked
+	Losses int64  // since the gateway started
+
+	Users   int // that are connected now
+	Refused int // users that were refused at their last login
 }
 
 // Oldest is the run that has been longest in a phase that should be short: in staging and deferred since its attempt was opened, in others
@@ -73,6 +76,8 @@ var (
 	linkDesc    = desc("connection_up", "1 if the connection to a site that is elsewhere is up, else 0; to: slurm or files.", "site", "to")
 	lossesDesc  = desc("connection_losses_total", "How often the connection to a site that is elsewhere was lost; to: slurm or files.", "site",
 		"to")
+	signerDesc  = desc("signer_up", "1 if the signer answered when it was last asked, else 0, of a site with run_as: caller.", "site")
+	usersDesc   = desc("users", "Users that jobs run as: connected now, or refused at their last login.", "site", "state")
 	budgetDesc  = desc("rpc_budget_per_minute", "RPCs to Slurm that the site file allows per minute.", "site")
 	freeDesc    = desc("disk_free_bytes", "Free bytes on the disk of a folder of the gateway.", "site", "folder")
 	reserveDesc = desc("disk_reserve_bytes", "Bytes that must be free to accept a run (storage.reserve_mb).", "site", "folder")
@@ -82,7 +87,8 @@ var (
 	damagedDesc = desc("last_backup_damaged_artifacts", "Artifacts that the last backup could not copy because they are missing or damaged.")
 )
 
-var healthDescs = []*prometheus.Desc{siteUpDesc, openedDesc, siteRunDesc, leftDesc, rpcsDesc, linkDesc, lossesDesc, oldestDesc,
+var healthDescs = []*prometheus.Desc{siteUpDesc, openedDesc, siteRunDesc, leftDesc, rpcsDesc, linkDesc, lossesDesc, signerDesc,
+	usersDesc, oldestDesc,
 	drainedDesc, budgetDesc, freeDesc, reserveDesc, ledgerDesc, stoppedDesc, backupDesc,
 	damagedDesc}
 
@@ -98,6 +104,12 @@ func (h Health) collect(now time.Time, gauge, counter func(d *prometheus.Desc, v
 			counter(rpcsDesc, float64(s.Budget.Total), s.Name)
 		}
 		for _, l := range s.Links {
+			if l.To == "users" {
+				gauge(signerDesc, one(l.Up), s.Name)
+				gauge(usersDesc, float64(l.Users), s.Name, "connected")
+				gauge(usersDesc, float64(l.Refused), s.Name, "refused")
+				continue
+			}
 			gauge(linkDesc, one(l.Up), s.Name, l.To)
 			counter(lossesDesc, float64(l.Losses), s.Name, l.To)
 		}

@@ -31,9 +31,12 @@ type Budget struct {
 
 // Connection is a kept connection of the gateway to a host of a site that is elsewhere.
 type Connection struct {
-	To     string // what it is for: slurm or files
-	Up     bool
-	Losses int64 // how often it was lost since the gateway started
+	To     string // what it is for: slurm or files; users: all connections as users together
+	Up     bool   // of users: the signer answered when it was last asked
+	Losses int64  // how often it was lost since the gateway started
+
+	Users   int // that are connected now, of To users
+	Refused int // users that were refused at their last login
 }
 
 // Condition says whether a site carries out its runs now.

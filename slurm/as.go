@@ -13,9 +13,10 @@ import (
 // As makes the transport of one user, over a login as that user: it sends, reads receipts and cancels, and asks nothing else. What it costs
 // comes from the budget of the service, and what the service knows of Slurm is not asked again: which cluster the commands talk to, by the
 // state of the files that decide it, the release of scancel, and MessageTimeout. A user's host whose files differ is asked once by itself.
-func (c *CLI) As(login *remote.Host) (*CLI, error) {
+// runsDir and loginRunsDir are the user's, as in [Config].
+func (c *CLI) As(login *remote.Host, runsDir, loginRunsDir string) (*CLI, error) {
 	cfg := c.cfg
-	cfg.Over, cfg.User, cfg.AllUsers, cfg.LocksDir, cfg.RunsDir, cfg.LoginRunsDir = login, login.User(), false, "", "", ""
+	cfg.Over, cfg.User, cfg.AllUsers, cfg.LocksDir, cfg.RunsDir, cfg.LoginRunsDir = login, login.User(), false, "", runsDir, loginRunsDir
 	user, err := newFar(cfg)
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ func asUser(t *testing.T, service *CLI, user string) *CLI {
 		t.Fatal(err)
 	}
 	t.Cleanup(host.Close)
-	c, err := service.As(host)
+	c, err := service.As(host, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

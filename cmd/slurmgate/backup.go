@@ -70,7 +70,7 @@ func backUp(ctx context.Context, a app.BackupArgs, progress func(done, of, bytes
 func apart(s *site.Site, dir string) error {
 	inside := map[string]string{s.Gateway.StateDir: "gateway.state_dir", s.Gateway.ArtifactDir: "gateway.artifact_dir"}
 	for _, c := range s.All() {
-		if !c.FarFiles() {
+		if !c.FarFiles() && !c.AsCaller() {
 			inside[c.Storage.RunsDir] = "storage.runs_dir"
 		}
 	}
@@ -201,6 +201,11 @@ func restoreBackup(ctx context.Context, a app.RestoreArgs, progress func(done, o
 // afterRestore is what an admin does before the gateway is started.
 func afterRestore(s *site.Site, r backup.Restored) (advice []string) {
 	for _, c := range s.Clusters() {
+		if c.AsCaller() {
+			advice = append(advice, fmt.Sprintf("make sure that the users' folders %s are the former ones: their workspaces are what keeps runs "+
+				"made after the backup from being executed again", c.Storage.RunsDir))
+			continue
+		}
 		if c.FarFiles() {
 			advice = append(advice, fmt.Sprintf("make sure that the runs_dir %s on %s is the former one: its workspaces are what keeps runs made "+
 				"after the backup from being executed again", c.Storage.SFTP.RunsDir, c.Storage.SFTP.Host))

@@ -146,7 +146,7 @@ type spaceThen struct {
 
 // farRoom refuses a new run while the disk of a far site has no room for it. A disk that cannot be examined refuses nothing.
 func (g *gateway) farRoom(ctx context.Context, s *site.Site) error {
-	if !s.FarFiles() {
+	if !s.FarFiles() || s.AsCaller() {
 		return nil
 	}
 	if free, ok := g.spaceOf(ctx, s); ok {

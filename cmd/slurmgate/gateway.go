@@ -40,6 +40,7 @@ type gateway struct {
 	access  *access.Access
 	slurms  sync.Map // name of a cluster that is open → its transport
 	hosts   *hosts   // login nodes and data hosts
+	callers sync.Map // name of a cluster that is open and runs jobs as their callers → *callers
 	free    freeSpace
 
 	lock   *ledger.Lock
@@ -102,7 +103,7 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	g.app.Store.Consult(g.app.Ledger)
 	own := []string{s.Gateway.StateDir, s.Gateway.ArtifactDir}
 	for _, c := range s.All() {
-		if !c.FarFiles() {
+		if !c.FarFiles() && !c.AsCaller() {
 			own = append(own, c.Storage.RunsDir)
 		}
 	}
@@ -118,7 +119,7 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	if g.access, err = openAccess(ctx, s, g.app.Ledger); err != nil {
 		return g, err
 	}
-	g.app.Revoked = g.access.Revoked
+	g.app.Revoked = g.revoked
 	if err = g.app.OpenGate(ctx); err != nil {
 		return g, err
 	}
@@ -235,6 +236,10 @@ func (g *gateway) endWork(ctx context.Context) error {
 	if g.wait != nil {
 		g.wait()
 	}
+	g.callers.Range(func(_, c any) bool {
+		c.(*callers).Users.Close()
+		return true
+	})
 	if g.hosts != nil {
 		g.hosts.close()
 	}

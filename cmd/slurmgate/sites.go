@@ -38,7 +38,7 @@ func (g *gateway) openSites(ctx context.Context) error {
 	folders := &workspaces{gateway: g, byDir: map[string]*workspace{}}
 	for _, s := range g.app.Site.Clusters() {
 		x := g.site(s, previous)
-		x.Parts.Connections = g.hosts.links(s)
+		x.Parts.Connections = g.links(s)
 		x.Open = func(ctx context.Context) (run.Parts, error) { return g.openCluster(ctx, s, folders) }
 		sites = append(sites, x)
 	}
@@ -108,13 +108,21 @@ func (g *gateway) openCluster(ctx context.Context, s *site.Site, folders *worksp
 			g.app.Log.Warn("images.lock.yaml and the image store do not agree", "site", s.Name, "what", m.String())
 		}
 	}
-	if p.Workspace, err = folders.open(ctx, s); err != nil {
+	var users *callers
+	if s.AsCaller() {
+		if users, err = g.openCallers(ctx, s, cli.(*slurm.CLI)); err != nil {
+			return p, err
+		}
+	} else if p.Workspace, err = folders.open(ctx, s); err != nil {
 		return p, err
 	}
 	if p.Images, err = g.openImages(s); err != nil {
 		return p, err
 	}
 	p.Renderer, p.Submitter, p.Queue, p.Canceller, p.Accounting = cli, cli, cli, cli, cli
+	if users != nil {
+		p.Workspace, p.Submitter, p.Canceller = users, users, users
+	}
 	if s.Slurm.Accounting == "none" || s.Slurm.Accounting == "auto" && !sacct {
 		p.Accounting = run.NoAccounting{}
 	}

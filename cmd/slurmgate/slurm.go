@@ -69,7 +69,9 @@ func (h *hosts) slurmConfig(s *site.Site) (slurm.Config, error) {
 	}
 	if login != nil {
 		c.Over, c.User = login, login.User()
-		c.RunsDir, c.LoginRunsDir = s.Storage.RunsDir, s.LoginFolders().RunsDir
+		if !s.AsCaller() { // else nothing of a run is done here
+			c.RunsDir, c.LoginRunsDir = s.Storage.RunsDir, s.LoginFolders().RunsDir
+		}
 		return c, nil
 	}
 	if c.User, err = (nss.Host{}).NameOf(context.Background(), os.Geteuid()); err != nil {
@@ -79,7 +81,7 @@ func (h *hosts) slurmConfig(s *site.Site) (slurm.Config, error) {
 }
 
 func slurmConfig(s *site.Site) slurm.Config {
-	return slurm.Config{BinDir: s.Slurm.BinDir, Conf: s.Slurm.Conf, Cluster: s.Slurm.Cluster,
+	return slurm.Config{BinDir: s.Slurm.BinDir, Conf: s.Slurm.Conf, Cluster: s.Slurm.Cluster, AllUsers: s.AsCaller(),
 		LocksDir: filepath.Join(s.Gateway.StateDir, "locks"), Script: scriptConfig(s), RPCPerMinute: s.Budget.RPCPerMinute}
 }
 

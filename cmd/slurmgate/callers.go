@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+
+	"slurmgate/asuser"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/nss"
+	"slurmgate/remote"
+	"slurmgate/remote/transfer"
+	"slurmgate/run"
+	"slurmgate/signer"
+	"slurmgate/site"
+	"slurmgate/slurm"
+	far "slurmgate/staging/sftp"
+)
+
+// Where slurm.run_as is caller, what a run does on the cluster is done by its user: package asuser hands each call to the parts of that
+// user, which are made here. They log in over SSH with a certificate of minutes, which the signer makes for a key that lives as long.
+
+// callers are the users of one cluster.
+type callers struct {
+	gateway *gateway
+	site    *site.Site
+	me      nss.User
+	slurm   *slurm.CLI // the service's, which knows the cluster
+	logins  chan struct{}
+	signs   atomic.Bool // the signer answered when it was last asked
+	*asuser.Users
+}
+
+const (
+	loginsAtOnce  = 4 // below MaxStartups of sshd, which drops logins at random from the eleventh on
+	userTransfers = 2 // connections for the bytes of one user's files
+)
+
+// openCallers makes the users of a cluster. Nobody is logged in before a run needs it.
+func (g *gateway) openCallers(ctx context.Context, s *site.Site, service *slurm.CLI) (*callers, error) {
+	me, err := nss.Host{}.UserOf(ctx, os.Geteuid())
+	if err != nil {
+		return nil, fault.Wrap("", "", "the name of this process's user is unknown", err)
+	}
+	c := &callers{gateway: g, site: s, me: me, slurm: service, logins: make(chan struct{}, loginsAtOnce)}
+	c.Users = asuser.New(asuser.Config{UserOf: g.app.Ledger.UserOf, Login: c.login, Limit: s.Slurm.Caller.Connections,
+		Idle: time.Duration(s.Slurm.Caller.IdleSeconds) * time.Second,
+		RunDir: func(user, runID string) string {
+			if jobs, _, err := s.UserFolders(user); err == nil {
+				return path.Join(jobs, runID)
+			}
+			return path.Join(s.Storage.RunsDir, runID)
+		}})
+	g.callers.Store(s.Name, c)
+	_, err = signer.Client{Socket: s.Slurm.Caller.Signer}.About(ctx)
+	c.signs.Store(err == nil)
+	if err != nil {
+		g.app.Log.Warn("the signer does not answer; runs wait until it does", "site", s.Name, "err", err)
+	}
+	return c, nil
+}
+
+// links says how the connections to a site are, those of its users in one line; nil for a site that is here.
+func (g *gateway) links(s *site.Site) func() []run.Connection {
+	hosts := g.hosts.links(s)
+	if !s.AsCaller() {
+		return hosts
+	}
+	return func() (list []run.Connection) {
+		if hosts != nil {
+			list = hosts()
+		}
+		if c, open := g.callers.Load(s.Name); open {
+			connected, refused := c.(*callers).State()
+			list = append(list, run.Connection{To: "users", Up: c.(*callers).signs.Load(), Users: connected, Refused: refused})
+		}
+		return list
+	}
+}
+
+// revoked hears of a token that was revoked: whoever was logged in by it is logged in anew, if that may still be.
+func (g *gateway) revoked(p gate.Principal) {
+	g.access.Revoked(p)
+	if p.UnixUser == "" {
+		return
+	}
+	g.callers.Range(func(_, c any) bool {
+		c.(*callers).Drop(p.UnixUser, "a token that acts as "+p.UnixUser+" was revoked")
+		return true
+	})
+}
+
+// asUser calls f with the files of a user of a cluster, who is logged in meanwhile.
+func (g *gateway) asUser(ctx context.Context, cluster, user string, f func(*far.Workspace) error) error {
+	c, open := g.callers.Load(cluster)
+	if !open {
+		return fault.New(fault.Transport, "site_away", "the site "+cluster+" is away, so nobody can be logged in there").WithRetry(30)
+	}
+	return c.(*callers).As(ctx, user, func(p asuser.Parts) error { return f(p.Workspace.(*far.Workspace)) })
+}
+
+// userLogin is the way in as one user.
+type userLogin struct {
+	*callers
+	user  string
+	host  *remote.Host
+	pool  *transfer.Pool
+	cli   *slurm.CLI
+	jobs  string // the folder of the user's runs as jobs see it
+	at    string // as the host has it where the user is logged in
+	files *far.Workspace
+}
+
+// login makes a user's connection, which nothing has used yet.
+func (c *callers) login(user string, latest func() string) (asuser.Login, error) {
+	l := &userLogin{callers: c, user: user}
+	var err error
+	if l.jobs, l.at, err = c.site.UserFolders(user); err != nil {
+		return nil, err
+	}
+	a := c.site.Slurm.Caller
+	to := remoteConfig(site.Endpoint{Host: a.SSH.Host, Port: a.SSH.Port, User: user, KnownHosts: a.SSH.KnownHosts}, c.me)
+	for _, j := range a.SSH.Jump {
+		to.Jump = append(to.Jump, remoteConfig(j, c.me))
+	}
+	to.Credentials = func(ctx context.Context) (ssh.Signer, time.Time, error) { return c.certificate(ctx, user, latest()) }
+	to.Idle, to.Logins = time.Duration(a.IdleSeconds)*time.Second, c.logins
+	if l.host, err = remote.New(to, c.gateway.app.Log); err != nil {
+		return nil, err
+	}
+	if l.pool, err = transfer.New(l.host, transfer.Config{Connections: userTransfers}); err != nil {
+		return nil, err
+	}
+	l.cli, err = c.slurm.As(l.host, l.jobs, l.at)
+	return l, err
+}
+
+// certificate asks the signer for a certificate of a new key.
+func (c *callers) certificate(ctx context.Context, user, runID string) (ssh.Signer, time.Time, error) {
+	none := time.Time{}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, none, fault.Wrap(fault.Internal, "key", "no key can be made", err)
+	}
+	key, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		return nil, none, fault.Wrap(fault.Internal, "key", "the key cannot be used", err)
+	}
+	of, err := ssh.NewPublicKey(public)
+	if err != nil {
+		return nil, none, fault.Wrap(fault.Internal, "key", "the key cannot be used", err)
+	}
+	a := c.site.Slurm.Caller
+	request := signer.Request{User: user, PublicKey: string(ssh.MarshalAuthorizedKey(of)), RunID: runID, Gateway: c.site.Name,
+		SourceAddresses: a.SourceAddresses, Minutes: a.CertificateMinutes}
+	if v, err := c.gateway.app.Ledger.View(ctx, runID); runID != "" && err == nil {
+		request.Caller = v.Run.Principal.Name
+	}
+	cert, err := signer.Client{Socket: a.Signer}.Sign(ctx, request)
+	c.signs.Store(fault.CodeOf(err) != signer.Away)
+	if err != nil {
+		return nil, none, err
+	}
+	with, err := ssh.NewCertSigner(cert, key)
+	if err != nil {
+		return nil, none, fault.Wrap(fault.Transport, signer.Misfit, "the signer's certificate is not for the key that was sent", err)
+	}
+	return with, time.Unix(int64(cert.ValidBefore), 0), nil
+}
+
+// Open implements [asuser.Login].
+func (l *userLogin) Open(ctx context.Context) (p asuser.Parts, err error) {
+	used, err := l.gateway.app.Ledger.Index(l.site.Name).UserHas(ctx, l.user, staged...)
+	if err != nil {
+		return p, err
+	}
+	if !used {
+		if err := l.makeFolder(ctx); err != nil {
+			return p, err
+		}
+	}
+	l.files, err = far.New(ctx, far.Config{RunsDir: l.jobs, LoginRunsDir: l.at, DataRunsDir: l.at, GatewayID: l.gateway.app.Ledger.ID(),
+		Marked: used,
+		Shell:  l.host, Data: l.host, Pool: l.pool})
+	if err != nil {
+		return p, err
+	}
+	return asuser.Parts{Submitter: l.cli, Canceller: l.cli, Workspace: l.files}, nil
+}
+
+// makeFolder makes the folder of a user's runs, as the user. What the site gives each user must be there: /scratch/alice of
+// /scratch/{user}/slurmgate.
+func (l *userLogin) makeFolder(ctx context.Context) error {
+	client, err := l.host.SFTP(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	own, _, _ := strings.Cut(l.at, "/"+l.user+"/")
+	own = path.Join(own, l.user)
+	if l.at != own {
+		if _, err := client.Stat(own); err != nil {
+			return l.noFolder("there is no "+own+" on "+l.host.Name(), err).
+				WithNext("ask an admin of the cluster to make that folder, owned by " + l.user)
+		}
+	}
+	switch _, err := client.Stat(l.at); {
+	case err == nil:
+		return l.ownRuns(ctx, client)
+	case !errors.Is(err, fs.ErrNotExist):
+		return l.noFolder("cannot look at "+l.at+" on "+l.host.Name(), err)
+	}
+	if err := client.MkdirAll(l.at); err != nil {
+		return l.noFolder("cannot make "+l.at+" on "+l.host.Name(), err).
+			WithNext("let " + l.user + " make folders in " + path.Dir(l.at) + ", or make it, owned by " + l.user + ", mode 0700")
+	}
+	if err := client.Chmod(l.at, 0o700); err != nil {
+		return l.noFolder("cannot give "+l.at+" on "+l.host.Name()+" mode 0700", err)
+	}
+	return nil
+}
+
+func (l *userLogin) noFolder(msg string, err error) *fault.Error {
+	return fault.Wrap(fault.Transport, "runs_dir_unavailable", msg, err)
+}
+
+// ownRuns refuses a folder without a mark that has runs of another ledger, as [workspaces.ownRuns] does for the folder of all runs.
+func (l *userLogin) ownRuns(ctx context.Context, client *sftp.Client) error {
+	if l.gateway.how == anew {
+		return nil
+	}
+	if _, err := client.Lstat(path.Join(l.at, ".gateway-id")); err == nil {
+		return nil // whose it is, is checked with the mark
+	}
+	entries, err := client.ReadDirContext(ctx, l.at)
+	if err != nil {
+		return l.noFolder("cannot list "+l.at+" on "+l.host.Name(), err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "run_") {
+			continue
+		}
+		if _, err := l.gateway.app.Ledger.View(ctx, e.Name()); fault.KindOf(err) != fault.NotFound {
+			return err
+		}
+		return fault.New(fault.Conflict, "runs_dir_of_another_ledger", l.at+" on "+l.host.Name()+" contains runs that this gateway's ledger "+
+			"does not know ("+fault.Clip(e.Name())+"), so the ledger of an earlier gateway is lost, or the folder is another gateway's").
+			WithNext("if the ledger is lost, restore a backup (slurmgate restore); otherwise move those runs out of that folder")
+	}
+	return nil
+}
+
+// Drop implements [asuser.Login].
+func (l *userLogin) Drop(reason string) { l.host.Drop(reason) }
+
+// Up implements [asuser.Login].
+func (l *userLogin) Up() bool {
+	up, _ := l.host.State()
+	return up
+}
+
+// Close implements [asuser.Login].
+func (l *userLogin) Close() {
+	if l.files != nil {
+		l.files.Close()
+	}
+	l.pool.Close()
+	l.host.Close()
+}
