@@ -87,9 +87,9 @@ func scanObject(row scanner) (o retention.Artifact, err error) {
 // the given one.
 func (l *Ledger) Workspaces(ctx context.Context, before time.Time, after retention.Workspace, limit int) ([]retention.Workspace, error) {
 	out, err := list(ctx, l.r, func(row scanner) (w retention.Workspace, err error) {
-		err = row.Scan(&w.RunID, &w.AttemptN, into{&w.FinishedAt})
+		err = row.Scan(&w.RunID, &w.AttemptN, into{&w.FinishedAt}, &w.Site, &w.User)
 		return w, err
-	}, `SELECT r.run_id, r.attempt_n, r.finished_at FROM runs r
+	}, `SELECT r.run_id, r.attempt_n, r.finished_at, r.site, r.executed_as FROM runs r
  LEFT JOIN workspace_removals w ON w.run_id = r.run_id AND w.attempt_n = r.attempt_n
  WHERE r.phase = 'done' AND r.finished_at < ? AND w.removed_at IS NULL AND (r.finished_at, r.run_id) > (?, ?) ORDER BY r.finished_at, r.run_id LIMIT ?`,
 		micros(before), micros(after.FinishedAt), after.RunID, limit)

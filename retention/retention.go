@@ -43,6 +43,7 @@ type Workspace struct {
 	AttemptN   int
 	FinishedAt time.Time
 	Tokens     map[int]string // of all its attempts
+	Site, User string         // whose folder it is; without a user the gateway's own
 }
 
 // Artifact is an imported artifact that no run refers to.

@@ -257,6 +257,77 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
+// deserted are workspaces of which some users' cannot be reached.
+type deserted struct {
+	retention.Workspaces
+	users  func(runID string) string
+	faults map[string]error // by user
+	tried  map[string]int
+}
+
+func (d *deserted) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (int64, error) {
+	user := d.users(runID)
+	d.tried[user]++
+	if err := d.faults[user]; err != nil {
+		return 0, err
+	}
+	return d.Workspaces.RemoveRun(ctx, runID, attempts, still)
+}
+
+func (d *deserted) RunSize(ctx context.Context, runID string) (int64, error) {
+	user := d.users(runID)
+	d.tried[user]++
+	if err := d.faults[user]; err != nil {
+		return 0, err
+	}
+	return d.Workspaces.RunSize(ctx, runID)
+}
+
+// A user who has left, or whose folder is away, holds up nobody's workspaces: a sweep tries once, says of each of that user's runs why
+// it was left, and goes on. What the runs made stays. Once the user is back the next sweep removes them.
+func TestUsersWhoLeft(t *testing.T) {
+	w := newWorld(t)
+	r := rand.New(rand.NewPCG(5, 5))
+	owners := map[string]string{}
+	for range 3 {
+		for _, w.user = range []string{"gone", "away", "stays"} {
+			id := w.submit(w.add("of all", "a"))
+			owners[id] = w.user
+			w.finish(id, r)
+			w.pass(time.Hour)
+		}
+	}
+	w.pass(10 * 24 * time.Hour)
+	d := &deserted{Workspaces: w.shared, users: func(id string) string { return owners[id] }, faults: map[string]error{
+		"gone": fault.New(fault.Policy, "user_refused", "this host has no such user"),
+		"away": fault.New(fault.Transport, "runs_dir_unavailable", "runs_dir is missing")}}
+	p := w.parts()
+	p.Workspaces = d
+	for _, dry := range []bool{true, false} {
+		d.tried = map[string]int{}
+		report, err := p.Sweep(t.Context(), policy, dry)
+		must(t, err)
+		if report.Workspaces.Count != 3 || len(report.Kept) != 6 ||
+			d.tried["gone"] != 1 || d.tried["away"] != 1 || d.tried["stays"] != 3 {
+			t.Errorf("dry run %v: %+v, tried %v", dry, report, d.tried)
+		}
+		for _, k := range report.Kept {
+			why := map[string]string{"gone": "no such user", "away": "is missing"}[owners[k.Name]]
+			if why == "" || !strings.Contains(k.Why, why) {
+				t.Errorf("%s of %q was left: %s", k.Name, owners[k.Name], k.Why)
+			}
+		}
+	}
+	w.check()
+	d.faults = nil
+	report, err := p.Sweep(t.Context(), policy, false)
+	must(t, err)
+	if report.Workspaces.Count != 6 || len(report.Kept) != 0 {
+		t.Errorf("%+v", report)
+	}
+	w.check()
+}
+
 // The ledger itself refuses what would take something from a run, whoever asks.
 func TestLedgerRefuses(t *testing.T) {
 	w := newWorld(t)

@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +16,11 @@ type sweep struct {
 	dry    bool
 	now    time.Time
 	r      Report
+	away   map[owner]string // why the files of a user cannot be reached now
 }
+
+// owner is a user of a cluster.
+type owner struct{ site, user string }
 
 // due returns the time before which items of a kind are due, and records it in the tally; false if they are kept for ever.
 func (s *sweep) due(keep *time.Duration, t *Tally) (before time.Time, any bool) {
@@ -33,8 +38,19 @@ func (s *sweep) skip(name, why string) {
 	}
 }
 
-// here reports whether an error concerns one item and not the whole sweep.
-func (s *sweep) here(ctx context.Context, err error) bool {
+// here reports whether an error concerns one workspace, or one user's, and not the whole sweep. If no file of a user's can be reached
+// – the account is gone, the folder or the host is away – that user's other workspaces wait for the next sweep, so that they hold up
+// nobody else's.
+func (s *sweep) here(ctx context.Context, w Workspace, err error) bool {
+	if ctx.Err() == nil && w.User != "" {
+		if f, ok := errors.AsType[*fault.Error](err); ok && (f.Kind == fault.Policy || f.Kind == fault.Transport) {
+			if s.away == nil {
+				s.away = map[owner]string{}
+			}
+			s.away[owner{w.Site, w.User}] = fault.Prose(err)
+		}
+		return true
+	}
 	return ctx.Err() == nil && fault.CodeOf(err) != "runs_dir_unavailable"
 }
 
@@ -58,10 +74,18 @@ func (s *sweep) workspaces(ctx context.Context) error {
 }
 
 func (s *sweep) workspace(ctx context.Context, w Workspace, before time.Time) error {
+	if why, is := s.away[owner{w.Site, w.User}]; is {
+		s.skip(w.RunID, fmt.Sprintf("the files of %s cannot be reached: %s", w.User, why))
+		return nil
+	}
 	if s.dry {
 		bytes, err := s.Workspaces.RunSize(ctx, w.RunID)
-		if err != nil && !s.here(ctx, err) {
+		switch {
+		case err != nil && !s.here(ctx, w, err):
 			return err
+		case err != nil && w.User != "":
+			s.skip(w.RunID, fault.Prose(err))
+			return nil
 		}
 		s.r.Workspaces.add(w.RunID, bytes)
 		return nil
@@ -73,7 +97,7 @@ func (s *sweep) workspace(ctx context.Context, w Workspace, before time.Time) er
 		return begun, err
 	})
 	switch {
-	case err != nil && !s.here(ctx, err):
+	case err != nil && !s.here(ctx, w, err):
 		return err
 	case err != nil:
 		s.skip(w.RunID, err.Error())

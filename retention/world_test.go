@@ -44,6 +44,7 @@ type world struct {
 	runs      map[string]*sync.Mutex  // held by who works on it: the engine has one worker for a run
 	tokens    atomic.Int64
 	refused   atomic.Int64 // submits that came after the removal
+	user      string       // whom runs are executed as from now on
 }
 
 func newWorld(t *testing.T) *world {
@@ -141,7 +142,7 @@ func (w *world) submit(a run.Artifact) string {
 	id := plan.Identity{ToolName: "t_x", ContractVersion: "v1", PolicyHash: plan.Hash(policy), ParamsHash: plan.Hash(params)}
 	r := run.Run{ID: id.RunID(), ToolID: "t.x", ToolName: "t_x", ToolVersion: "1.0.0", ContractVersion: "v1", PolicyHash: id.PolicyHash,
 		ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(),
-		ProjectID: project, Actor: "human", State: run.Queued, Phase: run.Staging, AttemptN: 1, Warnings: []string{},
+		ProjectID: project, ExecutedAs: w.user, Actor: "human", State: run.Queued, Phase: run.Staging, AttemptN: 1, Warnings: []string{},
 		ResultJSON: json.RawMessage(`{}`)}
 	_, _, err := w.ledger.Insert(ctx, run.New{Run: r, Submission: run.Submission{Token: token, JobName: run.JobName(r.ID, 1, token[20:]),
 		CreatedAt: w.now()}, Params: params, Policy: policy,
