@@ -65,6 +65,8 @@ func (g guard) identity(ctx context.Context, u nss.User) (string, error) {
 		return "its user id is 0, which is root's", nil
 	case u.UID == os.Geteuid():
 		return "the signer itself runs as that user", nil
+	case slices.Contains(g.config.GatewayUsers, u.Name):
+		return "the gateway itself runs as that user (gateway_users)", nil
 	case u.UID < g.config.MinUID || u.UID > g.config.MaxUID:
 		return fmt.Sprintf("user id %d is outside of %d to %d (min_uid, max_uid)", u.UID, g.config.MinUID, g.config.MaxUID), nil
 	case shell != "" && (slices.Contains(g.config.RefuseShells, shell) || slices.Contains(g.config.RefuseShells, path.Base(shell))):
