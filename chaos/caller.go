@@ -27,7 +27,7 @@ func (t *trial) submit(ctx context.Context, file string) {
 			}
 			return
 		}
-		if !retryable(err) {
+		if !t.retryable(err) {
 			t.find("stuck", "the submit was refused: %v", err)
 			return
 		}
@@ -36,11 +36,12 @@ func (t *trial) submit(ctx context.Context, file string) {
 	t.find("stuck", "no submit was answered")
 }
 
-// retryable tells whether the trial asks again: after exit status 8, after 9, since each of its verbs is safe to repeat, and after 5 while
-// another gateway starts.
-func retryable(err error) bool {
+// retryable tells whether the trial asks again: after exit status 8, after 9, since each of its verbs is safe to repeat, and after 5
+// while another gateway starts.
+func (t *trial) retryable(err error) bool {
 	e, ok := errors.AsType[*cliError](err)
-	return !ok || e.exit == 8 || e.exit == 9 || e.exit == -1 || e.code == "gateway_running" || e.code == "state_dir" ||
+	return !ok || t.refusedUser(e.code) ||
+		e.exit == 8 || e.exit == 9 || e.exit == -1 || e.code == "gateway_running" || e.code == "state_dir" ||
 		e.code == "no_answer" || e.code == "canceled"
 }
 
@@ -49,10 +50,10 @@ func (t *trial) call(ctx context.Context, out any, args ...string) error {
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	file := t.s.client
-	if t.takeover {
+	if t.takeover && t.owner == "" {
 		file = t.s.file
 	}
-	err := t.s.cli(ctx, file, out, args...)
+	err := t.s.cli(ctx, t.who(), file, out, args...)
 	fmt.Fprintf(t.log, "=== %s %s: %v\n", time.Now().Format("15:04:05.000"), strings.Join(args, " "), err)
 	return err
 }
@@ -85,7 +86,7 @@ func (t *trial) cancel(ctx context.Context) {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		if !retryable(err) {
+		if !t.retryable(err) {
 			t.find("stuck", "the cancel was refused: %v", err)
 			return
 		}
@@ -106,7 +107,7 @@ func (t *trial) retry(ctx context.Context) {
 		}
 	}
 	t.retried = err == nil || story.Attempt > 1
-	if !t.retried && !retryable(err) {
+	if !t.retried && !t.retryable(err) {
 		t.find("stuck", "the retry was refused: %v", err)
 		t.retried = true
 	}

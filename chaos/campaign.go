@@ -159,10 +159,31 @@ func (p *campaigner) one(ctx context.Context, s *site, c testCase) error {
 	for _, w := range t.keep.wrong {
 		t.find("stuck", "%s", w)
 	}
+	if t.twin != nil {
+		if err := p.judgeTwin(ctx, t); err != nil {
+			return fmt.Errorf("case %d: %w", c.n, err)
+		}
+	}
 	p.count(t, e, before, time.Since(began))
 	if len(t.trouble) == 0 && p.only < 0 && !p.list && time.Since(began) < time.Minute { // slow ones are worth a look
 		os.Remove(name)
 	}
+	return nil
+}
+
+// judgeTwin judges the second user's run of a case, and books what it finds with the first one's.
+func (p *campaigner) judgeTwin(ctx context.Context, t *trial) error {
+	e, err := t.twin.judge(ctx, filepath.Join(p.repo, "build", "chaos", "ledger-"+t.s.name()))
+	if err != nil {
+		return err
+	}
+	for _, f := range t.twin.trouble {
+		t.trouble = append(t.trouble, finding{f.kind, "the run of " + t.twin.owner + ": " + f.text})
+	}
+	t.fits = t.fits && t.twin.fits
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = append(p.ended, e)
 	return nil
 }
 

@@ -82,11 +82,18 @@ func TestDeal(t *testing.T) {
 		if c.far.token > 0 {
 			faults["token"]++
 		}
+		if c.far.namesake {
+			faults["namesake"]++
+		}
+		faults["signer "+c.far.signer]++
+		if (c.far.signer != "" || c.far.namesake) && c.carrier != caller {
+			t.Errorf("case %d has no users: %s", i, c)
+		}
 		if c.carrier == cli && c.far.String() != "" {
 			t.Errorf("case %d has no connection to cut: %s", i, c)
 		}
 		if c.block >= 0 && c.block%2 == 0 {
-			if !c.carrier.far() {
+			if !c.carrier.ssh() {
 				t.Errorf("case %d does not pass the network: %s", i, c)
 			}
 		} else if c.carrier, c.far = "", (far{}); c.String() != plain[i].String() {
@@ -98,7 +105,8 @@ func TestDeal(t *testing.T) {
 			t.Errorf("%s has %d cases of %d", c, count[c], n)
 		}
 	}
-	for _, name := range []string{"cut", "full", "small", "large", "killed", "restarted", "paused", "token"} {
+	for _, name := range []string{"cut", "full", "small", "large", "killed", "restarted", "paused", "token", "namesake",
+		"signer killed", "signer paused", "signer refuses the user", "signer signs for seconds", "signer account locked"} {
 		if faults[name] == 0 {
 			t.Errorf("no case of %d has the fault %s", n, name)
 		}

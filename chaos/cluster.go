@@ -163,8 +163,8 @@ func (c *cluster) healthy(ctx context.Context) error {
 
 // quiet waits until no job is left, known to Slurm or forgotten by it, that could still execute something.
 func (c *cluster) quiet(ctx context.Context) error {
-	return c.until(ctx, 2*time.Minute, `squeue -h -u `+user+` -t PENDING -p big -o %i | xargs -r scancel
-		left=$(squeue -h -u `+user+` 2>&1); printf '%s\n' "$left"; [[ -z $left ]] && ! pgrep -a slurmstepd`)
+	return c.until(ctx, 2*time.Minute, `squeue -h -t PENDING -p big -o %i | xargs -r scancel
+		left=$(squeue -h 2>&1); printf '%s\n' "$left"; [[ -z $left ]] && ! pgrep -a slurmstepd`)
 }
 
 // until repeats a script on the login node until it succeeds.

@@ -124,7 +124,7 @@ func (k *keeper) live(ctx context.Context, st start) bool {
 	if st.fail != "" {
 		env = append(env, "SLURMGATE_CHAOS_FAIL="+st.fail)
 	}
-	cmd := k.s.program(context.WithoutCancel(ctx), env, "--site", k.s.file, "serve")
+	cmd := k.s.program(context.WithoutCancel(ctx), user, env, "--site", k.s.file, "serve")
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = k.log, k.log, 10*time.Second
 	fmt.Fprintf(k.log, "=== %s life: %s\n", time.Now().Format("15:04:05.000"), st)
 	if err := cmd.Start(); err != nil {
@@ -230,7 +230,7 @@ func (k *keeper) end(cmd *exec.Cmd, exited chan struct{}) bool {
 
 // answers reports whether the gateway serves its socket, and remembers it.
 func (k *keeper) answers(host int, good bool) bool {
-	c, err := net.Dial("unix", k.s.path(k.s.state()+"/gateway.sock"))
+	c, err := net.Dial("unix", k.s.path(k.s.socket()))
 	if err != nil {
 		return false
 	}

@@ -20,6 +20,9 @@ type effect struct {
 func (t *trial) enter(ctx context.Context) error {
 	t.felt0, _ = t.s.wires.sofar()
 	t.s.wires.set(t.far.weather)
+	if t.s.signer != nil {
+		t.short0 = t.s.signer.shortened()
+	}
 	if t.far.sftp != "" {
 		if err := os.RemoveAll(t.s.path(t.s.flags() + "/sftp-server.bit")); err != nil {
 			return err
@@ -60,6 +63,15 @@ func (t *trial) effects() (list []effect) {
 	}
 	if t.far.daemon != "" {
 		add("slurmrestd "+t.far.daemon, "times", t.disturbed)
+	}
+	switch {
+	case t.far.signer == userLocked:
+		add(t.far.signer, "refusals", t.signerBit())
+	case t.far.signer != "":
+		add("signer "+t.far.signer, "times", t.signerBit())
+	}
+	if t.far.namesake {
+		add("job of the name", "jobs", min(len(t.strange), 1))
 	}
 	if t.far.token > 0 {
 		add("token ended", "calls", t.s.rest.ended(t))

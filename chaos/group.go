@@ -118,7 +118,7 @@ func (g *group) receipt() bool {
 		if t.carrier.rest() && t.felt().posts > 0 {
 			return true
 		}
-		if st, err := os.Stat(filepath.Join(t.s.path(t.s.runs()), t.runID, "a1/ctl/send.1.out")); err == nil && st.Size() > 0 {
+		if st, err := os.Stat(filepath.Join(t.s.path(t.s.dir(t.runID)), "a1/ctl/send.1.out")); err == nil && st.Size() > 0 {
 			return true
 		}
 	}

@@ -3,7 +3,7 @@
 //
 //	go run ./chaos -n 60 -seed 1            sixty cases
 //	go run ./chaos -seed 1 -case 17         case 17 of seed 1 alone, with its log
-//	go run ./chaos -over login,dtn          gateways outside of the cluster alone; there are cli, login, dtn, rest and restsftp
+//	go run ./chaos -over login,dtn          gateways outside of the cluster alone; there are cli, login, dtn, rest, restsftp and caller
 //	go run ./chaos -list                    every scenario once without faults: which passes which places
 //
 // It needs root (for scripts/devcluster), mksquashfs, and a devcluster of its own, which it starts. A case is one submission by
@@ -15,6 +15,8 @@
 //     login node; the SFTP server is full or lies about sizes; sshd is stopped, restarted, limited, has another host key, loses packets;
 //   - gateways that ask slurmrestd: it is killed, restarted or paused in the middle of a submit, the token ends, requests and answers are
 //     cut at any byte or slow, and answers lie, fail, or are half ones, as those of the commands do;
+//   - gateways with run_as: caller, with a run of two users in each case: the signer is killed, paused, refuses a user, or its certificates
+//     end within seconds; the account of one user is locked until the other's run is over; another user has a job of the run's name;
 //   - the whole cluster: slurmctld paused, killed or restarted without memory, slurmdbd or munged stopped.
 //
 // The program in the container writes a record that nothing else can write (chaos/prog). Broken promises are counted as
@@ -90,7 +92,7 @@ func campaign(ctx context.Context, o options) (int, error) {
 	if err := lock(o.name); err != nil {
 		return 0, err
 	}
-	far := slices.ContainsFunc(o.over, carrier.far)
+	far := slices.ContainsFunc(o.over, carrier.ssh)
 	c, err := upCluster(ctx, filepath.Join(o.repo, "scripts/devcluster"), o.name, far, slices.ContainsFunc(o.over, carrier.rest))
 	if err != nil {
 		return 0, err
@@ -120,6 +122,9 @@ func campaign(ctx context.Context, o options) (int, error) {
 		for _, s := range p.sites {
 			if s.rest != nil {
 				s.rest.kill(syscall.SIGKILL)
+			}
+			if s.signer != nil {
+				s.signer.end()
 			}
 		}
 	}()

@@ -20,6 +20,9 @@ type far struct {
 	after  time.Duration // so long after
 	hold   time.Duration // until it is there again
 	token  time.Duration // the gateway's token ends so soon; 0: it does not
+
+	signer   string // what happens to the signer or to the user whose run it is; empty: nothing
+	namesake bool   // another user has a job of the run's name
 }
 
 func (f far) String() string {
@@ -48,6 +51,15 @@ func (f far) String() string {
 	if f.token > 0 {
 		parts = append(parts, fmt.Sprintf("the token ends after %s", f.token))
 	}
+	switch {
+	case f.signer == userLocked:
+		parts = append(parts, fmt.Sprintf("%s after %s", f.signer, f.after))
+	case f.signer != "":
+		parts = append(parts, fmt.Sprintf("signer %s %s after the start, for %s", f.signer, f.after, f.hold))
+	}
+	if f.namesake {
+		parts = append(parts, "another user's job of the name")
+	}
 	if len(parts) == 0 {
 		return ""
 	}
@@ -59,7 +71,7 @@ func (f far) String() string {
 func deal(seed uint64, list []testCase, over []carrier) []testCase {
 	var remote []carrier
 	for _, c := range over {
-		if c.far() {
+		if c.ssh() {
 			remote = append(remote, c)
 		}
 	}
@@ -73,6 +85,8 @@ func deal(seed uint64, list []testCase, over []carrier) []testCase {
 		switch r := newSource(^seed, c.n); {
 		case c.carrier.rest():
 			c.far = drawREST(r, c.carrier.far(), c.block >= 0)
+		case c.carrier == caller:
+			c.far = drawCaller(r, c.block >= 0)
 		case c.carrier.far():
 			c.far = drawFar(r)
 		}

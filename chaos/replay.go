@@ -34,7 +34,7 @@ func (t *trial) replay(ctx context.Context, l *ledger.Ledger, attempts []attempt
 		if err := t.s.folder(r, t.runID, a); err != nil {
 			return err
 		}
-		if r.Jobs, err = t.s.accounted(ctx, run.JobName(t.runID, a.n, a.token)); err != nil {
+		if r.Jobs, err = t.s.accounted(ctx, t.who(), run.JobName(t.runID, a.n, a.token)); err != nil {
 			return err
 		}
 		if err := protocol.Replay(*r); err != nil {
@@ -73,7 +73,7 @@ func history(events []ledger.Entry) (list []protocol.Record, err error) {
 
 // folder adds what the attempt's folder shows.
 func (s *site) folder(r *protocol.Record, runID string, a attempt) error {
-	ctl := s.path(fmt.Sprintf("%s/%s/a%d/ctl", s.runs(), runID, a.n))
+	ctl := s.path(fmt.Sprintf("%s/a%d/ctl", s.dir(runID), a.n))
 	token, err := os.ReadFile(ctl + "/token")
 	if err != nil && !os.IsNotExist(err) {
 		return err
@@ -112,8 +112,8 @@ func atLatest(t time.Time) time.Time {
 	return t.Add(time.Second - 1)
 }
 
-// accounted is how many jobs of that name Slurm's accounting has.
-func (s *site) accounted(ctx context.Context, name string) (int, error) {
-	out, err := s.output(ctx, "root", nil, "sacct", "-X", "-P", "-n", "-a", "--name="+name, "-S", "now-1days", "-o", "JobID")
+// accounted is how many jobs of a user's of that name Slurm's accounting has.
+func (s *site) accounted(ctx context.Context, owner, name string) (int, error) {
+	out, err := s.output(ctx, "root", nil, "sacct", "-X", "-P", "-n", "--user="+owner, "--name="+name, "-S", "now-1days", "-o", "JobID")
 	return len(strings.Fields(out)), err
 }

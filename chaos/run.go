@@ -28,6 +28,13 @@ type trial struct {
 	keep  *keeper
 	runID string
 	token string
+	owner string // whose run it is, with run_as: caller; empty: the gateway's own user's
+
+	twin   *trial // the second user's run, with run_as: caller
+	isTwin bool
+	file   string        // the twin's plan
+	over   chan struct{} // closed: the twin has ended
+	short0 int           // certificates of the site's that ended early before
 
 	mu        sync.Mutex
 	lifted    time.Time // when the last fault besides the gateway's own was lifted
@@ -36,6 +43,7 @@ type trial struct {
 	cancelled bool      // a cancel was answered
 	answered  time.Time // when all callers were
 	retried   bool      // a retry was answered
+	strange   string    // the job of another user's that has the run's name
 	disturbed int       // how often something happened to slurmrestd
 	blocked   bool      // the run was blocked, and a cancel resolved it
 	fits      bool      // every attempt is a path of the model
@@ -87,18 +95,24 @@ func (t *trial) identify() (file string, err error) {
 		return "", err
 	}
 	order := run.Order{ToolName: "slurm_submit", ContractVersion: "v1", PolicyHash: t.s.policyHash,
-		Params: plan.Params{ProjectID: plan.ProjectID("chaos"), Script: slurm.ScriptVersion, Spec: decoded}}
+		Params: t.params(decoded, slurm.ScriptVersion)}
 	_, id, err := order.Identity()
 	if err != nil {
 		return "", err
 	}
 	t.runID = id.RunID()
+	if t.owner != "" {
+		t.s.owners.Store(t.runID, t.owner)
+	}
 	file = t.s.home + "/plans/" + t.token + ".json"
 	return file, t.s.write(file, string(data))
 }
 
 // run carries out the case and leaves what it found in trouble.
 func (t *trial) run(ctx context.Context) error {
+	if err := t.addTwin(); err != nil {
+		return err
+	}
 	file, err := t.identify()
 	if err != nil {
 		return err
@@ -114,6 +128,9 @@ func (t *trial) run(ctx context.Context) error {
 	defer t.s.wires.set(weather{})
 	t.keep = t.s.keep(ctx, t.log, t.starts)
 	defer func() { t.keep.finish(t.brute) }()
+	if t.twin != nil {
+		t.twin.keep = t.keep
+	}
 	t.group.ready(t)
 	if err := t.misbehave(); err != nil {
 		return err
@@ -130,6 +147,17 @@ func (t *trial) run(ctx context.Context) error {
 	if t.far.daemon != "" {
 		t.begin()
 		go t.disturb(ctx)
+	}
+	if t.far.signer != "" {
+		t.begin()
+		go t.disturbSigner(ctx)
+	}
+	if t.far.namesake {
+		t.begin()
+		go t.pretend(ctx)
+	}
+	if t.twin != nil {
+		go t.twin.goAlong(ctx)
 	}
 	var callers sync.WaitGroup
 	for range 1 + t.callers() {
@@ -148,6 +176,9 @@ func (t *trial) run(ctx context.Context) error {
 	t.answered = time.Now()
 	t.mu.Unlock()
 	t.follow(ctx)
+	if t.twin != nil {
+		<-t.twin.over
+	}
 	t.collect(ctx)
 	return ctx.Err()
 }
@@ -161,12 +192,18 @@ func (t *trial) callers() int {
 
 // begin and end bracket a fault that is not the gateway's own death.
 func (t *trial) begin() {
+	if t.twin != nil {
+		t.twin.begin()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pending++
 }
 
 func (t *trial) end() {
+	if t.twin != nil {
+		t.twin.end()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pending--
@@ -191,7 +228,7 @@ func (t *trial) overdue() bool {
 // misbehave sets the flags of the scenario and of the case, and lifts them in time.
 func (t *trial) misbehave() error {
 	for _, f := range append(t.scenario.flags[:len(t.scenario.flags):len(t.scenario.flags)], t.flags...) {
-		line := strings.ReplaceAll(f.line, "CLAIM", t.s.runs()+"/"+t.runID+"/a1/ctl/claim")
+		line := strings.ReplaceAll(f.line, "CLAIM", t.s.dir(t.runID)+"/a1/ctl/claim")
 		if err := t.s.flag(f.program, line); err != nil {
 			return err
 		}
@@ -227,19 +264,28 @@ func (t *trial) misbehave() error {
 
 // plant leaves an attempt folder of a ledger nobody knows.
 func (t *trial) plant() error {
-	dir := t.s.path(t.s.runs() + "/" + t.runID + "/a1/ctl")
+	uid, top := t.s.uid, t.s.shared
+	if t.owner != "" {
+		top += "/of/" + t.owner
+		st, err := os.Stat(t.s.path(top))
+		if err != nil {
+			return err
+		}
+		uid = int(st.Sys().(*syscall.Stat_t).Uid)
+	}
+	dir := t.s.path(t.s.dir(t.runID) + "/a1/ctl")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	if err := os.WriteFile(dir+"/token", []byte(strings.Repeat("ab", 16)+"\n"), 0o600); err != nil {
 		return err
 	}
-	for d := dir; d != t.s.path(t.s.shared); d = d[:strings.LastIndexByte(d, '/')] {
-		if err := os.Chown(d, t.s.uid, t.s.uid); err != nil {
+	for d := dir; d != t.s.path(top); d = d[:strings.LastIndexByte(d, '/')] {
+		if err := os.Chown(d, uid, uid); err != nil {
 			return err
 		}
 	}
-	return os.Chown(dir+"/token", t.s.uid, t.s.uid)
+	return os.Chown(dir+"/token", uid, uid)
 }
 
 // follow looks at the run until it is over. A blocked one is cancelled: that is the verb each of them names.
@@ -279,6 +325,8 @@ func (t *trial) follow(ctx context.Context) {
 			t.begin()
 			t.cancel(ctx)
 			t.end()
+		case g.State.Terminal() && t.isTwin:
+			return
 		case g.State.Terminal() && t.scenario.retry && !t.retried:
 			t.retry(ctx)
 		case g.State.Terminal() && !t.settled():

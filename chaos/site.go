@@ -4,12 +4,14 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"slurmgate/plan"
 	"slurmgate/policy"
@@ -45,7 +47,7 @@ retry: {infrastructure_attempts: 3}
 // prepare builds everything and puts it into the cluster, on clean ground.
 func prepare(ctx context.Context, c *cluster, repo string, far bool) (*ground, error) {
 	g := &ground{cluster: c}
-	if _, err := c.output(ctx, "root", nil, "bash", "-c", "scancel -u "+user+"; rm -rf "+sharedDir+" "+localDir+
+	if _, err := c.output(ctx, "root", nil, "bash", "-c", "squeue -h -o %i | xargs -r scancel; rm -rf "+sharedDir+" "+localDir+
 		"; install -d -o "+user+" -g "+user+" "+sharedDir+" "+localDir+" "+domainDir+" "+domainDir+"/toolpacks"); err != nil {
 		return nil, err
 	}
@@ -138,10 +140,13 @@ type site struct {
 	login  *proxy // to the login nodes' sshd
 	data   *proxy // to the host of the files
 	rest   *endpoint
-	wires  wires  // all of them
-	local  string // state_dir is below it
-	shared string // runs_dir is below it
-	home   string // what the gateway's callers write
+	signer *authority // with run_as: caller, and then:
+	users  []string   // whose runs they are
+	owners sync.Map   // run id → one of them
+	wires  wires      // all of them
+	local  string     // state_dir is below it
+	shared string     // runs_dir is below it
+	home   string     // what the gateway's callers write
 	file   string
 	client string     // the site file of a shell that cannot become the gateway: it is not given the ledger
 	input  plan.Input // the one input of every run
@@ -153,6 +158,14 @@ var wrapper string
 func (s *site) state() string { return s.local + "/state" }
 func (s *site) runs() string  { return s.shared + "/runs" }
 func (s *site) flags() string { return s.shared + "/flags" }
+
+// socket is the gateway's. Callers other than its own user must reach it.
+func (s *site) socket() string {
+	if s.carrier == caller {
+		return s.shared + "/gateway.sock"
+	}
+	return s.state() + "/gateway.sock"
+}
 
 // images is the image store, which the sites of a transport share.
 func (s *site) images() string { return sharedDir + "/images-" + string(s.carrier) }
@@ -183,12 +196,20 @@ func newSite(ctx context.Context, g *ground, c carrier, n int) (*site, error) {
 	}
 	script := own(s.shared, s.flags(), s.shared+"/bin")
 	if !c.far() {
-		script += "; " + own(s.local)
-	} else if err := s.connect(); err != nil {
-		return nil, err
+		script += "; " + own(s.local) + "; chmod 1777 " + s.flags()
 	}
 	if _, err := g.output(ctx, "root", nil, "bash", "-c", script); err != nil {
 		return nil, err
+	}
+	if c.ssh() {
+		if err := s.connect(); err != nil {
+			return nil, err
+		}
+	}
+	if c == caller {
+		if err := errors.Join(s.addUsers(ctx), s.serveSigner(ctx)); err != nil {
+			return nil, err
+		}
 	}
 	if c.rest() {
 		if err := s.serveREST(ctx); err != nil {
@@ -213,8 +234,13 @@ func newSite(ctx context.Context, g *ground, c carrier, n int) (*site, error) {
 	}
 	slurm, storage := s.ofTransport()
 	for file, state := range map[string]string{s.file: s.state(), s.client: "/dev/null/state"} {
-		if err := s.write(file, fmt.Sprintf(siteYAML, s.home, state, s.state(), s.state(), domain, slurm, s.runs(), s.images(),
-			storage)); err != nil {
+		runAs, runs, access := "self", s.runs(), ""
+		if c == caller {
+			runAs, runs = "caller", s.shared+"/of/{user}/runs"
+			access = fmt.Sprintf(accessYAML, s.users[0], s.users[1])
+		}
+		if err := s.write(file, fmt.Sprintf(siteYAML, s.home, state, s.state(), s.socket(), domain, slurm, runAs, runs, s.images(), storage)+
+			access); err != nil {
 			return nil, err
 		}
 	}
@@ -225,7 +251,7 @@ func newSite(ctx context.Context, g *ground, c carrier, n int) (*site, error) {
 	}
 	if n == 0 {
 		var added struct{ Digest string }
-		if err := s.cli(ctx, s.file, &added, "image", "add", imageName, image); err != nil {
+		if err := s.cli(ctx, user, s.file, &added, "image", "add", imageName, image); err != nil {
 			return nil, err
 		}
 		g.image = added.Digest
@@ -237,7 +263,7 @@ func newSite(ctx context.Context, g *ground, c carrier, n int) (*site, error) {
 		ID     string `json:"artifact_id"`
 		SHA256 string `json:"checksum_sha256"`
 	}
-	if err := s.cli(ctx, s.file, &a, "artifact", "import", s.home+"/seed", "--type", "TEXT"); err != nil {
+	if err := s.importSeed(ctx, &a); err != nil {
 		return nil, err
 	}
 	s.input = plan.Input{Role: "seed", ArtifactID: a.ID, ChecksumSHA256: a.SHA256, DestRelpath: "in/seed"}
@@ -257,13 +283,19 @@ func chownAll(dir string, uid int) error {
 const siteYAML = `version: 1
 site: chaos
 import: {roots: [%s]}
-gateway: {state_dir: %s, artifact_dir: %s/artifacts, socket: %s/gateway.sock, default_project: chaos}
+gateway: {state_dir: %s, artifact_dir: %s/artifacts, socket: %s, default_project: chaos}
 domain_dir: %s
-slurm: {%s, run_as: self, default_partition: main, default_account: research, accounting: auto, verify_allowance_seconds: 30, grace_seconds: 5}
-storage: {runs_dir: %s, image_store: %s%s}
+slurm: {%s, run_as: %s, default_partition: main, default_account: research, accounting: auto, verify_allowance_seconds: 30, grace_seconds: 5}
+storage: {runs_dir: %q, image_store: %s%s}
 apptainer: {path: /usr/bin/apptainer}
 watch: {floor_seconds: 1, ceiling_seconds: 3}
 budget: {rpc_per_minute: 6000, sends_in_flight: 4, staging_workers: 2}
+`
+
+const accessYAML = `access:
+  peers:
+    - {user: %s, capabilities: [gateway, read, import, slurm], projects: [chaos]}
+    - {user: %s, capabilities: [gateway, read, import, slurm], projects: [chaos]}
 `
 
 const seedText = "what every run of the campaign reads\n"
@@ -279,9 +311,9 @@ func (e *cliError) Error() string {
 	return fmt.Sprintf("exit status %d, %s: %s", e.exit, e.code, e.text)
 }
 
-// cli runs one verb with --json and decodes its result.
-func (s *site) cli(ctx context.Context, file string, out any, args ...string) error {
-	r, err := outcome(s.program(ctx, nil, append([]string{"--site", file, "--json"}, args...)...))
+// cli runs one verb as a user with --json and decodes its result.
+func (s *site) cli(ctx context.Context, as, file string, out any, args ...string) error {
+	r, err := outcome(s.program(ctx, as, nil, append([]string{"--site", file, "--json"}, args...)...))
 	if err != nil {
 		return err
 	}

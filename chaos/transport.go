@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,18 +24,23 @@ const (
 
 	rest     carrier = "rest"     // it runs on the login node and asks slurmrestd, by a socket
 	restsftp carrier = "restsftp" // it runs on this machine, as nobody, and asks slurmrestd by TCP; files over SFTP
+
+	caller carrier = "caller" // it runs on the login node, and runs are those of two users, whom it logs in as over SSH (ascaller.go)
 )
 
-var carriers = []carrier{cli, login, dtn, rest, restsftp}
+var carriers = []carrier{cli, login, dtn, rest, restsftp, caller}
 
 // title is what people call a carrier.
 func (c carrier) title() string {
 	return map[carrier]string{cli: "cli+shared", login: "ssh+sftp (login)", dtn: "ssh+sftp (dtn)", rest: "rest+shared",
-		restsftp: "rest+sftp"}[c]
+		restsftp: "rest+sftp", caller: "cli+sftp (caller)"}[c]
 }
 
 // far reports whether the gateway is outside of the cluster, and its files go over SFTP.
 func (c carrier) far() bool { return c == login || c == dtn || c == restsftp }
+
+// ssh reports whether SSH carries anything of it.
+func (c carrier) ssh() bool { return c.far() || c == caller }
 
 // rest reports whether the gateway asks slurmrestd.
 func (c carrier) rest() bool { return c == rest || c == restsftp }
@@ -62,6 +68,11 @@ type hosts struct {
 	}
 	Key        string
 	KnownHosts string `json:"known_hosts"`
+
+	ThisMachine string `json:"this_machine"` // this machine's address, as the cluster sees it
+	Callers     struct {
+		Key string `json:"ca_key_here"` // of the authority whose certificates let users in
+	}
 }
 
 // wires are the proxies of a site, between its gateway and the cluster.
@@ -117,16 +128,22 @@ func (g *ground) layDesk(ctx context.Context) (err error) {
 	return chownAll(g.desk()+"/domain", nobody)
 }
 
-// connect makes the proxies of a far site, and the files it logs in with.
+// connect makes the proxies of a site that is reached over SSH, and the files its gateway logs in with.
 func (s *site) connect() (err error) {
 	if err := os.MkdirAll(s.path(s.local), 0o700); err != nil {
 		return err
 	}
 	address := func(host string, port int) string { return fmt.Sprintf("%s:%d", host, port) }
 	h := s.hosts
-	if s.login, err = newProxy(address(h.Login.Address, h.Login.Port), address(h.Login2.Address, h.Login2.Port)); err != nil {
+	listens := "127.0.0.1"
+	if s.carrier == caller {
+		listens = h.ThisMachine
+	}
+	l, err := net.Listen("tcp", address(listens, 0))
+	if err != nil {
 		return err
 	}
+	s.login = newProxyOn(l, address(h.Login.Address, h.Login.Port), address(h.Login2.Address, h.Login2.Port))
 	s.data, s.wires = s.login, append(s.wires, s.login)
 	if s.carrier == dtn {
 		if s.data, err = newProxy(address(h.DTN.Address, h.DTN.Port)); err != nil {
@@ -145,7 +162,10 @@ func (s *site) connect() (err error) {
 		if slices.Contains(strings.Split(names, ","), h.DTN.Address) {
 			at = s.data
 		}
-		fmt.Fprintf(&lines, "[127.0.0.1]:%d %s", at.port(), key)
+		fmt.Fprintf(&lines, "[%s]:%d %s", listens, at.port(), key)
+	}
+	if s.carrier == caller {
+		return s.write(s.local+"/known_hosts", lines.String())
 	}
 	key, err := os.ReadFile(h.Key)
 	if err != nil {
@@ -162,8 +182,12 @@ func (s *site) connect() (err error) {
 // ofTransport are the lines of the site file that say how the cluster is reached.
 func (s *site) ofTransport() (slurm, storage string) {
 	bin := ", bin_dir: " + s.shared + "/bin"
-	if s.carrier == cli {
+	switch s.carrier {
+	case cli:
 		return "transport: cli" + bin, ""
+	case caller:
+		return fmt.Sprintf("transport: cli%s, caller: {ssh: {host: %[2]s, port: %[3]d, known_hosts: [%[4]s/known_hosts]}, signer: %[5]s, "+
+			"source_addresses: [%[2]s], certificate_minutes: 1}", bin, s.hosts.ThisMachine, s.login.port(), s.local, s.signer.relay()), ""
 	}
 	if s.carrier.rest() {
 		slurm = fmt.Sprintf("transport: rest, rest: {url: %q, user: %s, token_file: %s}", s.rest.url, user, s.rest.token)
@@ -194,10 +218,10 @@ func (s *site) ofTransport() (slurm, storage string) {
 	return slurm, storage
 }
 
-// program prepares a run of the gateway's program, where the gateway runs and as its user.
-func (s *site) program(ctx context.Context, env []string, args ...string) *exec.Cmd {
+// program prepares a run of the gateway's program, where the gateway runs, as a user of the cluster or as its user of this machine.
+func (s *site) program(ctx context.Context, as string, env []string, args ...string) *exec.Cmd {
 	if !s.carrier.far() {
-		return s.command(ctx, user, env, append([]string{binary}, args...)...)
+		return s.command(ctx, as, env, append([]string{binary}, args...)...)
 	}
 	cmd := exec.CommandContext(ctx, s.desk()+"/slurmgate", args...)
 	cmd.Dir, cmd.Env = "/", append([]string{"PATH=/usr/bin:/bin", "HOME=" + s.local}, env...)

@@ -36,7 +36,7 @@ type ended struct {
 
 // collect asks the gateway for the run's story once more and writes it down.
 func (t *trial) collect(ctx context.Context) {
-	r, err := outcome(t.s.program(ctx, nil, "--site", t.s.file, "runs", "show", t.runID))
+	r, err := outcome(t.s.program(ctx, user, nil, "--site", t.s.file, "runs", "show", t.runID))
 	fmt.Fprintf(t.log, "%s%s%v\n", r.stdout, r.stderr, err)
 	t.story = r.stdout
 }
@@ -70,6 +70,12 @@ func (t *trial) judge(ctx context.Context, copyDir string) (ended, error) {
 	}
 	t.judgeEnd(v, attempts[len(attempts)-1])
 	if err := t.replay(ctx, l, attempts); err != nil {
+		return e, err
+	}
+	if v.Run.ExecutedAs != t.owner {
+		t.find("misattributed", "the run is executed as %q, not %q", v.Run.ExecutedAs, t.owner)
+	}
+	if err := t.judgeNamesake(ctx, v); err != nil {
 		return e, err
 	}
 	return e, t.judgeOutputs(ctx, l, v)
@@ -246,7 +252,7 @@ func (s *site) attempts(ctx context.Context, db *sql.DB, runID string) ([]attemp
 
 // leftBy reads what the attempt left in the workspace.
 func (s *site) leftBy(a *attempt, runID string) (err error) {
-	dir := s.path(fmt.Sprintf("%s/%s/a%d", s.runs(), runID, a.n))
+	dir := s.path(fmt.Sprintf("%s/a%d", s.dir(runID), a.n))
 	if a.record, err = records(dir); err != nil {
 		return err
 	}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// A certificate that is made to end soon is the signer's in everything else, and sshd trusts it as before.
+func TestShortenedCertificate(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "authority")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca")
+	if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &ssh.Certificate{Key: key, CertType: ssh.UserCert, KeyId: "k", ValidPrincipals: []string{"chaosa0"},
+		ValidBefore: uint64(time.Now().Add(time.Hour).Unix())}
+	if err := cert.SignCert(rand.Reader, signer); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := json.Marshal(map[string]any{"certificate": string(ssh.MarshalAuthorizedKey(cert)), "serial": "7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := shortened(answer, file, 3*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a struct{ Certificate, Serial string }
+	if err := json.Unmarshal(short, &a); err != nil || a.Serial != "7" {
+		t.Fatalf("%s %v", short, err)
+	}
+	parsed, _, _, _, err := ssh.ParseAuthorizedKey([]byte(a.Certificate))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := parsed.(*ssh.Certificate)
+	check := ssh.CertChecker{IsUserAuthority: func(k ssh.PublicKey) bool { return string(k.Marshal()) == string(key.Marshal()) }}
+	late := uint64(time.Now().Add(4 * time.Second).Unix())
+	if err := check.CheckCert("chaosa0", got); err != nil || got.KeyId != "k" || got.ValidBefore > late {
+		t.Errorf("%v %+v", err, got)
+	}
+	if _, err := shortened([]byte(`{"error":{"code":"user_refused"}}`), file, time.Second); err == nil {
+		t.Error("an answer without a certificate was shortened")
+	}
+}
