@@ -312,6 +312,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 
 		"retention.Parts.Sweep":        {"gc"},
 		"artifact.Importer.ImportFile": {"bringIn"},
+		"artifact.Importer.ImportAs":   {"importAs"},
 		"artifact.Importer.ImportText": {"bringIn"},
 
 		"artifact.Importer.ImportHanded": {"bringIn"},

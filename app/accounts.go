@@ -16,7 +16,8 @@ import (
 
 // Which Slurm account a job charges: the one that a caller's grant names for the project. A caller without one charges the site's default,
 // or any that policy allows. But where slurm.accounts is associations, users of this host charge what their own associations in Slurm let
-// them. A run's account is part of its attempts and not of its identity, like the site's defaults.
+// them; and where jobs are their callers', so does everybody, by the associations of the Unix user whom the job runs as.
+// A run's account is part of its attempts and not of its identity, like the site's defaults.
 
 // Account is an account that a user may charge by an association in Slurm.
 type Account struct {
@@ -39,13 +40,19 @@ type charge struct {
 	has  *UserAccounts // of that user
 }
 
-// chargeOf finds out what the caller's jobs may charge. It may wait for Slurm's accounting database.
-func (g *Gateway) chargeOf(ctx context.Context, c gate.Call, s *site.Site, project string) (charge, error) {
-	ch := charge{own: c.Caller.Account(project), site: s}
-	if ch.own != "" || s.Slurm.Accounts != site.AccountsByAssociations || c.Caller.Method != gate.ByPeer || c.Caller.Owner {
+// chargeOf finds out what the caller's jobs may charge that run as a user; empty: as the gateway's own. It may wait for Slurm's accounting
+// database.
+func (g *Gateway) chargeOf(ctx context.Context, c gate.Call, s *site.Site, project, user string) (charge, error) {
+	ch := charge{own: c.Caller.Account(project), site: s, user: user}
+	if s.Slurm.Accounts != site.AccountsByAssociations {
 		return ch, nil
 	}
-	ch.user = strings.TrimPrefix(c.Caller.Name, "user:")
+	if user == "" {
+		if ch.own != "" || c.Caller.Method != gate.ByPeer || c.Caller.Owner {
+			return ch, nil
+		}
+		ch.user = strings.TrimPrefix(c.Caller.Name, "user:")
+	}
 	has, err := g.Associations(ctx, s.Name, ch.user)
 	if err == nil && len(has.Accounts) == 0 {
 		err = ch.denied("no_association", fmt.Sprintf("the user %s has no association in Slurm's accounting for the cluster %s, so it can "+
@@ -78,13 +85,13 @@ func (ch charge) place(asked plan.Placement) (plan.Placement, error) {
 
 // allows refuses a placement whose account the caller may not charge.
 func (ch charge) allows(at plan.Placement) error {
-	if ch.has == nil {
-		if ch.own == "" || ch.own == at.Account {
-			return nil
-		}
+	if ch.own != "" && ch.own != at.Account {
 		return &fault.Error{Kind: fault.Policy, Code: "account_denied",
 			Msg:  "your jobs of this project must charge the Slurm account " + ch.own + ", not " + at.Account,
 			Next: "set placement.account to " + ch.own + ", or ask the administrator"}
+	}
+	if ch.has == nil {
+		return nil
 	}
 	a := ch.account(at.Account)
 	switch {
@@ -133,8 +140,9 @@ func (ch charge) names() string {
 }
 
 // charged is where a job of the caller goes that asks for a placement, if the caller may charge its account.
-func (g *Gateway) charged(ctx context.Context, c gate.Call, s *site.Site, project string, asked plan.Placement) (*plan.Placement, error) {
-	ch, err := g.chargeOf(ctx, c, s, project)
+func (g *Gateway) charged(ctx context.Context, c gate.Call, s *site.Site, project, user string, asked plan.Placement) (*plan.Placement,
+	error) {
+	ch, err := g.chargeOf(ctx, c, s, project, user)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +163,7 @@ func (g *Gateway) mayRetry(ctx context.Context, c gate.Call, runID string) error
 	if s == nil {
 		return nil // this host, where nobody is charged
 	}
-	ch, err := g.chargeOf(ctx, c, s, v.Run.ProjectID)
+	ch, err := g.chargeOf(ctx, c, s, v.Run.ProjectID, v.Run.ExecutedAs)
 	if err != nil || ch.has == nil {
 		return err
 	}

@@ -18,12 +18,12 @@ func TestChargedAccount(t *testing.T) {
 	g := &Gateway{Site: &site.Site{Name: "table"}}
 	c := gate.Call{Caller: gate.Caller{Principal: gate.Principal{Accounts: map[string]string{"*": "mine"}}}}
 	for account, code := range map[string]string{"mine": "", "other": "account_denied"} {
-		_, err := g.charged(t.Context(), c, g.Site, "proj_x", plan.Placement{Partition: "main", Account: account})
+		_, err := g.charged(t.Context(), c, g.Site, "proj_x", "", plan.Placement{Partition: "main", Account: account})
 		if fault.CodeOf(err) != code && (err != nil || code != "") {
 			t.Errorf("%s: %v", account, err)
 		}
 	}
-	if _, err := g.charged(t.Context(), gate.Call{}, g.Site, "proj_x", plan.Placement{Partition: "main", Account: "any"}); err != nil {
+	if _, err := g.charged(t.Context(), gate.Call{}, g.Site, "proj_x", "", plan.Placement{Partition: "main", Account: "any"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -62,6 +62,7 @@ func TestAccountsOfAssociations(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		who    gate.Principal
+		as     string // the Unix user whom the job runs as; empty: the gateway's own
 		at     *site.Site
 		asked  plan.Placement
 		want   string // the account charged, or the code of the refusal
@@ -90,11 +91,21 @@ func TestAccountsOfAssociations(t *testing.T) {
 		"a token names one":      {who: token, asked: asks("", "big", ""), want: "big"},
 		"the gateway's user":     {who: owner, asked: asks("", "", ""), want: "research"},
 		"granted, slurmdbd down": {who: granted, at: &away, want: "granted"},
+
+		"a token as alice": {who: token, as: "alice", asked: asks("", "", ""), want: "teaching"},
+		"a token as alice, not hers": {who: token, as: "alice", asked: asks("main", "big", ""), want: "account_denied",
+			saying: "charge teaching or research"},
+		"a token as bob":  {who: token, as: "bob", asked: asks("", "", ""), want: "research"},
+		"a token as dave": {who: token, as: "dave", asked: asks("", "", ""), want: "no_association"},
+		"granted what is not hers": {who: granted, as: "alice", asked: asks("", "", ""), want: "account_denied",
+			saying: "no association with the Slurm account granted"},
+		"granted, as alice, down":      {who: granted, as: "alice", at: &away, want: "accounts_unknown"},
+		"alice's call as someone else": {who: user("alice"), as: "carol", asked: asks("", "small", ""), want: "small"},
 	} {
 		if c.at == nil {
 			c.at = s
 		}
-		p, err := g.charged(t.Context(), gate.Call{Caller: gate.Caller{Principal: c.who}}, c.at, "proj_x", c.asked)
+		p, err := g.charged(t.Context(), gate.Call{Caller: gate.Caller{Principal: c.who}}, c.at, "proj_x", c.as, c.asked)
 		got := fault.CodeOf(err)
 		if err == nil {
 			got = p.Account

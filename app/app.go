@@ -44,6 +44,10 @@ type Gateway struct {
 	// else. Errors: those of [access.UnixUsers.Of].
 	UnixUser func(ctx context.Context, site string, p gate.Principal) (string, error)
 
+	// ReadAs opens files with the rights of a Unix user on a cluster, over that user's login, while f is under way. Only called where
+	// UnixUser names one.
+	ReadAs func(ctx context.Context, site, user string, f func(artifact.OpenAs) error) error
+
 	LastBackup func() *time.Time // when the last backup was made; nil where none is known
 
 	Revoked func(gate.Principal) // hears of a token that was revoked; nil: nobody does

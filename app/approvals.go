@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"slurmgate/fault"
@@ -118,16 +119,22 @@ func (g *Gateway) unchanged(was gate.Approval) error {
 }
 
 // mayApprove refuses an approval by the one who asks, whether in person or through tokens: nobody can create a token that approves what he
-// could not approve himself. A principal and those who created it, directly or through other tokens, count as one. So two tokens with a
-// creator in common cannot approve for each other, and nobody approves what his own token asks. A person who is not among those behind the
-// request can, and so can the gateway's own user and root, who may do everything.
+// could not approve himself. A principal and those who created it, directly or through other tokens, count as one, and so do principals
+// that act as one Unix user where jobs are their callers'. So two tokens with a creator in common cannot approve for each other, and nobody
+// approves what his own token asks. A person who is not among those behind the request can, and so can the gateway's own user and root, who
+// may do everything.
 func (g *Gateway) mayApprove(ctx context.Context, by gate.Principal, was gate.Approval) error {
 	asking, err := g.Ledger.Identity(ctx, was.PrincipalID)
+	user := was.Covers.ExecutedAs // of who asks, as far as an OpenID principal's is known
+	if _, name, ok := strings.Cut(asking.Subject, " "); ok && asking.Method == gate.ByPeer {
+		user = name
+	}
 	if err == nil && asking.Method == gate.ByToken {
 		t, err := g.Ledger.Token(ctx, asking.Subject)
 		if err != nil {
 			return err
 		}
+		user = t.UnixUser
 		if t.RevokedAt != nil || !time.Now().Before(t.ExpiresAt) {
 			return fault.New(fault.Policy, "requester_gone", "the token that requested this call, "+t.ID+", was revoked or has expired").
 				WithNext("deny the request, or let it expire")
@@ -138,6 +145,10 @@ func (g *Gateway) mayApprove(ctx context.Context, by gate.Principal, was gate.Ap
 	}
 	if by.Owner {
 		return nil
+	}
+	if g.UnixUser != nil && user != "" && user == by.UnixUser {
+		return fault.New(fault.Policy, "consent_self", "this call was requested by "+was.Principal+
+			", which acts as the same Unix user as you, "+user).WithNext("have another person approve it")
 	}
 	behind, err := g.Ledger.Line(ctx, was.PrincipalID)
 	if err != nil {

@@ -55,8 +55,8 @@ func (g *Gateway) artifacts() []Operation {
 	return []Operation{{
 		ID: "artifact.import", Title: "Import an artifact", Verb: "artifact import",
 		Description: "Imports a file or a text as an immutable artifact and returns its artifact_id. path names a file on the gateway's " +
-			"host: one that you can read yourself if you are a user there, else one below an import root of the project. Other files are " +
-			"uploaded. Importing the same bytes with the same label again returns the same artifact.",
+			"host: one that you can read yourself if you are a user there, else one below an import root of the project. Where jobs run as their " +
+			"callers, path names a file that your Unix user can read. Other files are uploaded. Importing the same bytes with the same label again returns the same artifact.",
 		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapImport, Needs: Ledger, Faces: everywhere,
 		Limit: 6 * time.Hour, // a large file is hashed and copied while the call is open
 		Input: object("", prop("path", pathSchema), prop("text", `{"type":"string","maxLength":32768}`),
@@ -183,6 +183,8 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 		return doc, fault.Invalid("", fault.Problem{Code: "IMPORT-HANDED", Field: "path",
 			Rule: "a user of this host opens the file himself", Msg: "the call names a path and has no open file with it",
 			Hint: "let slurmgate's own command or chat open the file, or upload it", Next: []fault.Step{fault.Do("artifact.import", "text", "…")}})
+	case a.Path != nil && g.UnixUser != nil:
+		way = policy.ImportHanded // the caller's own rights open it too
 	case a.Path != nil:
 		way = policy.ImportPath
 	case a.Upload:
@@ -203,6 +205,8 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	switch {
 	case a.Path != nil && c.Caller.File != nil:
 		in, err = importer.ImportHanded(ctx, c.Caller.File, *a.Path, g.Site.Import.Local == site.LocalRoots, scope)
+	case a.Path != nil && g.UnixUser != nil:
+		in, err = g.importAs(ctx, c, importer, *a.Path, scope)
 	case a.Path != nil:
 		in, err = importer.ImportFile(ctx, *a.Path, scope)
 	case a.Text != nil:

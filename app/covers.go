@@ -48,7 +48,7 @@ func (g *Gateway) coversJob(p plan.Params, at *plan.Placement, site string) gate
 	}
 	image := p.Spec.Execution.Container.Image
 	c := gate.Coverage{ProjectID: p.ProjectID, Site: site, Image: g.Domain.Lock().NameOf(image), ImageDigest: "sha256:" + p.Spec.ImageDigest(),
-		Resources: &p.Spec.Resources}
+		Resources: &p.Spec.Resources, ExecutedAs: p.ExecutedAs}
 	if !p.Docker {
 		c.Partition, c.Account, c.QOS, c.Constraint = where.Partition, where.Account, text(where.QOS), text(where.Constraint)
 	}
@@ -103,7 +103,12 @@ func (g *Gateway) coversProject(ctx context.Context, c gate.Call, o Operation) (
 	for _, name := range []string{"run_id", "artifact_id"} {
 		if id, ok := args[name].(string); ok {
 			if out.ProjectID, err = g.Ledger.Owner(ctx, id); fault.Is(err, fault.NotFound) {
-				err = nil // the run of a call, which belongs to no project
+				return out, nil // the run of a call, which belongs to no project
+			}
+			if err == nil && name == "run_id" {
+				var v run.View
+				v, err = g.Ledger.View(ctx, id)
+				out.ExecutedAs = v.Run.ExecutedAs
 			}
 			return out, err
 		}

@@ -28,10 +28,13 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	tools := g.packTools()
 	for _, o := range g.Operations() {
 		if o.Needs == Ledger || o.Needs == Engine {
-			t := o.Tool()
-			if t.Covers = o.Covers; t.Covers == nil {
-				t.Covers = func(ctx context.Context, c gate.Call) (gate.Coverage, error) { return g.coversProject(ctx, c, o) }
+			if o.Covers == nil {
+				of := o
+				o.Covers = func(ctx context.Context, c gate.Call) (gate.Coverage, error) { return g.coversProject(ctx, c, of) }
 			}
+			o = g.guarded(o)
+			t := o.Tool()
+			t.Covers = o.Covers
 			tools = append(tools, t)
 		}
 	}

@@ -181,15 +181,22 @@ func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (run
 	if err := g.checkInputs(ctx, c, project, spec); err != nil {
 		return run.Order{}, err
 	}
+	user, err := g.executedAs(ctx, c, sites)
+	if err != nil {
+		return run.Order{}, err
+	}
 	options := optionsOn(ctx, sites, func(ctx context.Context, s *site.Site) (*plan.Placement, error) {
-		ch, err := g.chargeOf(ctx, c, s, project)
+		if err := g.runsAs(ctx, c, s, user); err != nil {
+			return nil, err
+		}
+		ch, err := g.chargeOf(ctx, c, s, project, user)
 		if err == nil {
 			err = ch.allows(spec.Placement)
 		}
 		return nil, err
 	})
 	return g.aim(run.Order{ToolID: "slurm.submit", ToolName: "slurm_submit", ToolVersion: BuiltinVersion, ContractVersion: builtinContract,
-		Params: plan.Params{ProjectID: project, Script: g.Script, Spec: spec}, PolicyHash: g.Policy.Hash,
+		Params: plan.Params{ProjectID: project, Script: g.Script, Spec: spec, ExecutedAs: user}, PolicyHash: g.Policy.Hash,
 		Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}, why, options)
 }
 

@@ -83,7 +83,13 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	if !canonical.Docker && named != "" {
 		canonical.Spec.Placement.Site = &named
 	}
-	options, err := g.options(ctx, c, p, project, canonical, sites)
+	user := ""
+	if !canonical.Docker { // those run on the gateway's own host, as the gateway
+		if user, err = g.executedAs(ctx, c, sites); err != nil {
+			return run.Order{}, nil, err
+		}
+	}
+	options, err := g.options(ctx, c, p, project, canonical, sites, user)
 	if err != nil {
 		return run.Order{}, nil, err
 	}
@@ -96,13 +102,14 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		PackHash: p.Hash(), Pack: definition,
 		Params: canonical.Params(project, g.Script), Warnings: bindWarnings(binds),
 		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}
+	order.Params.ExecutedAs = user
 	order, err = g.aim(order, why, options)
 	return order, canonical.Made, err
 }
 
 // options are the sites that the run of a pack may go to, each with its placement and what policy says to that.
 func (g *Gateway) options(ctx context.Context, c gate.Call, p *toolpack.Pack, project string, canonical toolpack.Canonical,
-	sites []*site.Site) ([]option, error) {
+	sites []*site.Site, user string) ([]option, error) {
 	spec := canonical.Spec
 	if canonical.Docker {
 		host := g.Site.LocalSite()
@@ -113,7 +120,10 @@ func (g *Gateway) options(ctx context.Context, c gate.Call, p *toolpack.Pack, pr
 		return []option{{site: host, denied: err}}, nil
 	}
 	return optionsOn(ctx, sites, func(ctx context.Context, s *site.Site) (*plan.Placement, error) {
-		at, err := g.charged(ctx, c, s, project, spec.Placement)
+		if err := g.runsAs(ctx, c, s, user); err != nil {
+			return nil, err
+		}
+		at, err := g.charged(ctx, c, s, project, user, spec.Placement)
 		if err != nil {
 			return at, err
 		}

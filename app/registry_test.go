@@ -180,6 +180,12 @@ type belongings struct{ project, name, run, artifact string }
 
 func (g *Gateway) fill(t *testing.T, name string) belongings {
 	t.Helper()
+	return g.fillAs(t, name, "")
+}
+
+// fillAs is fill with a run that is executed as a Unix user.
+func (g *Gateway) fillAs(t *testing.T, name, user string) belongings {
+	t.Helper()
 	b := belongings{project: plan.ProjectID(name), name: name}
 	sum, size, err := g.Store.Put(t.Context(), strings.NewReader("of "+name+"\n"), 100)
 	if err != nil {
@@ -200,7 +206,7 @@ func (g *Gateway) fill(t *testing.T, name string) belongings {
 		Inputs: []run.Link{{Role: "bam", ArtifactID: a.ID, Relpath: "in/x"}},
 		Run: run.Run{ID: b.run, Site: g.Site.Name, ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0",
 			ContractVersion: "v1",
-			PolicyHash:      id.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: b.project,
+			PolicyHash:      id.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: b.project, ExecutedAs: user,
 			Actor: "human", State: run.Blocked, Phase: run.NeedsOperator, Reason: "table", AttemptN: 1, ResultJSON: json.RawMessage(`{}`)},
 		Submission: run.Submission{Token: token, JobName: run.JobName(b.run, 1, token), CreatedAt: time.Now()},
 		Event:      run.Event{Type: "run.created", Data: map[string]any{}}})

@@ -125,6 +125,9 @@ func printApproval(w io.Writer, p gate.Approval) {
 	}
 	line("asked by", by)
 	c := p.Covers
+	if c.ExecutedAs != "" {
+		line("runs as", "the Unix user "+c.ExecutedAs)
+	}
 	line("project", cmp.Or(c.ProjectID, "none: the call concerns the whole site"))
 	if c.Resources != nil {
 		var where []string

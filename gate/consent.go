@@ -22,6 +22,7 @@ type Coverage struct {
 	Partition       string          `json:"partition,omitzero"`
 	Account         string          `json:"account,omitzero"` // that the job charges
 	QOS             string          `json:"qos,omitzero"`
+	ExecutedAs      string          `json:"executed_as,omitzero"` // Unix user whom the job runs as; empty: the gateway's own
 	Constraint      string          `json:"constraint,omitzero"`
 	Image           string          `json:"image,omitzero"` // name, where images.lock has one
 	ImageDigest     string          `json:"image_digest,omitzero"`
@@ -36,6 +37,7 @@ func (a Approval) Changes(toolVersion string, later Coverage) string {
 	for _, x := range []struct{ what, was, is string }{
 		{"version", a.ToolVersion, toolVersion}, {"project", c.ProjectID, later.ProjectID}, {"site", c.Site, later.Site},
 		{"partition", c.Partition, later.Partition},
+		{"Unix user", c.ExecutedAs, later.ExecutedAs},
 		{"account", c.Account, later.Account}, {"QOS", c.QOS, later.QOS}, {"constraint", c.Constraint, later.Constraint},
 		{"image", c.Image, later.Image}, {"image digest", c.ImageDigest, later.ImageDigest},
 		{"contract version", c.ContractVersion, later.ContractVersion}, {"toolpack", c.PackHash, later.PackHash},

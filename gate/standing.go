@@ -4,13 +4,14 @@ import "slurmgate/plan"
 
 // standing is what the principal can do, as text to compare a later one with.
 func (p Principal) standing() string {
-	doc, _ := plan.Of(standing{p.Rights, p.Accounts}) // lists and maps of texts
+	doc, _ := plan.Of(standing{p.Rights, p.Accounts, p.UnixUser}) // lists and maps of texts
 	return string(doc.Bytes)
 }
 
 type standing struct {
 	Rights   Rights            `json:"rights"`
 	Accounts map[string]string `json:"accounts"`
+	UnixUser string            `json:"unix_user,omitzero"`
 }
 
 // has reports whether the principal can do all that a principal with this earlier standing could. "" was never recorded and says nothing.
@@ -19,7 +20,7 @@ func (p Principal) has(earlier string) bool {
 		return true
 	}
 	var then standing
-	if plan.Decode([]byte(earlier), &then) != nil {
+	if plan.Decode([]byte(earlier), &then) != nil || then.UnixUser != "" && then.UnixUser != p.UnixUser {
 		return false
 	}
 	for _, g := range then.Rights {

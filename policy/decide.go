@@ -26,7 +26,7 @@ func (p *Policy) AllowTool(name string) error {
 // The ways in which data from outside becomes an artifact.
 const (
 	ImportPath   = "path"   // a file of the gateway's host
-	ImportHanded = "handed" // such a file, opened by its caller: the kind path, and no root is needed
+	ImportHanded = "handed" // a file opened with its caller's own rights: the kind path, and no root is needed
 	ImportText   = "text"   // text in the call
 	ImportUpload = "upload" // a stream
 )
