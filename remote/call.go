@@ -90,7 +90,10 @@ func (g *gate) close() {
 	g.shut = true
 }
 
-var errTooLong = errors.New("the script printed more than its limit")
+var (
+	errTooLong = errors.New("the script printed more than its limit")
+	errLoud    = errors.New("the script printed more than 64 MiB on standard error")
+)
 
 // Run runs a script and waits for it. A script that ran to its end is no error, whatever its exit status. Every other end is a Transport
 // fault, and [NotStarted] says what it proves; the script may continue then. When ctx ends, Run returns at once. Without a
@@ -109,7 +112,7 @@ func (h *Host) Run(ctx context.Context, c Call) (Output, error) {
 	x.err = newAnswer(mark, func(p []byte) error {
 		x.complaints.Write(p[:min(len(p), maxStderr-x.complaints.Len())])
 		if x.complained += int64(len(p)); x.complained > maxComplaints {
-			return errTooLong
+			return errLoud
 		}
 		return nil
 	}, func() {})
@@ -199,7 +202,7 @@ func (x *exchange) talk(text []byte) error {
 	complaints := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(x.err, x.ch.Stderr())
-		if errors.Is(err, errTooLong) {
+		if errors.Is(err, errLoud) || errors.Is(err, errNoise) {
 			x.ch.Close()
 		}
 		complaints <- err
@@ -217,6 +220,14 @@ func (x *exchange) talk(text []byte) error {
 	err = <-printed
 	if errors.Is(err, errEnded) {
 		err = <-complaints
+	} else if err == nil {
+		select {
+		case c := <-complaints: // may be why the channel was closed
+			if !errors.Is(c, errEnded) {
+				err = c
+			}
+		default:
+		}
 	}
 	if !errors.Is(err, errEnded) {
 		return x.broken(err)

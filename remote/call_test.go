@@ -88,12 +88,13 @@ func TestProfiles(t *testing.T) {
 		"changes directory": {"cd /nonexistent; cd /; umask 0; alias printf=false; export PATH=/nonexistent; set -C", "", ""},
 		"has its own commands": {`d=$(mktemp -d); for c in env base64 sh printf; do printf '#!/bin/sh\necho forged\n' >$d/$c; chmod +x $d/$c; done
 			export PATH=$d:$PATH ENV=$d/env BASH_ENV=$d/env`, "", ""},
-		"exits":      {"echo This account is not available; exit 1", NoShell, "not available"},
-		"never ends": {"sleep 60", NoShell, ""},
-		"takes all":  {"cat >/dev/null", NoShell, ""},
-		"takes some": {"head -c 100 >/dev/null", NoShell, ""},
-		"echoes":     {"cat", NoShell, ""},
-		"floods":     {"yes", NoShell, ""},
+		"exits":              {"echo This account is not available; exit 1", NoShell, "not available"},
+		"never ends":         {"sleep 60", NoShell, ""},
+		"takes all":          {"cat >/dev/null", NoShell, ""},
+		"takes some":         {"head -c 100 >/dev/null", NoShell, ""},
+		"echoes":             {"cat", NoShell, ""},
+		"floods":             {"yes", NoShell, ""},
+		"complains for ever": {"yes >&2", NoShell, "a MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -118,6 +118,21 @@ func TestCredentialsRefused(t *testing.T) {
 	if n := c.server.Accepted.Load(); n != 2 {
 		t.Errorf("%d connections: a refused login was tried again at once", n)
 	}
+
+	c = asCaller(t, time.Hour)
+	h = open(t, c.config)
+	h.timing.refused = time.Hour
+	ok(t, h)
+	c.server.Trust(other.PublicKey())
+	for range 3 {
+		if _, err := h.More(t.Context()); fault.CodeOf(err) != Refused {
+			t.Error(err)
+		}
+	}
+	ok(t, h) // over the connection that is there
+	if n := c.server.Accepted.Load(); n != 2 {
+		t.Errorf("%d connections: a refused login was tried again for each transfer", n)
+	}
 }
 
 // New calls go over a new connection before the certificate ends. Calls under way finish on the old one, which then closes. None of this

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
+
+	"slurmgate/fault"
 )
 
 // MaxConnections bounds the further connections of a host.
@@ -41,6 +44,10 @@ func (h *Host) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Clien
 	h.mu.Lock()
 	dropped := h.dropped
 	full := h.extra >= MaxConnections
+	if fault.CodeOf(h.failure) == Refused && time.Now().Before(h.until) {
+		defer h.mu.Unlock()
+		return nil, h.failure
+	}
 	if !full {
 		h.extra++
 	}
@@ -56,6 +63,11 @@ func (h *Host) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Clien
 	d, err := h.cfg.dial(ctx)
 	if err != nil {
 		free()
+		if fault.CodeOf(err) == Refused { // it is not asked again for each transfer
+			h.mu.Lock()
+			h.fails(err)
+			h.mu.Unlock()
+		}
 		return nil, err
 	}
 	h.mu.Lock()
