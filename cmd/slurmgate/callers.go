@@ -15,6 +15,7 @@ import (
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 
+	"slurmgate/artifact"
 	"slurmgate/asuser"
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -101,14 +102,28 @@ func (g *gateway) revoked(p gate.Principal) {
 	})
 }
 
-// asUser calls f with the files of a user of a cluster, who is logged in meanwhile.
-func (g *gateway) asUser(ctx context.Context, cluster, user string, f func(*far.Workspace) error) error {
+// readAs is [app.Gateway.ReadAs].
+func (g *gateway) readAs(ctx context.Context, cluster, user string, f func(artifact.OpenAs) error) error {
 	c, open := g.callers.Load(cluster)
 	if !open {
 		return fault.New(fault.Transport, "site_away", "the site "+cluster+" is away, so nobody can be logged in there").WithRetry(30)
 	}
-	return c.(*callers).As(ctx, user, func(p asuser.Parts) error { return f(p.Workspace.(*far.Workspace)) })
+	return c.(*callers).As(ctx, user, func(p asuser.Parts) error {
+		return f(func(ctx context.Context, name string, limit int64) (artifact.Reading, error) {
+			file, err := p.Workspace.(*far.Workspace).OpenFile(ctx, name, limit)
+			if err != nil {
+				return nil, err
+			}
+			return reading{file}, nil
+		})
+	})
 }
+
+// reading is a user's file that is being imported.
+type reading struct{ *far.UserFile }
+
+// Bytes implements [artifact.Reading].
+func (r reading) Bytes() int64 { return r.Size }
 
 // userLogin is the way in as one user.
 type userLogin struct {
