@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Two users side by side: each one's job is theirs in the queue, in accounting and on disk, through everything that a run goes through.
+//
+// proves SITE-08
+func TestRunAsCaller(t *testing.T) {
+	t.Parallel()
+	s, _ := callerSite(t, func(doc tree) { doc["import"] = tree{"local": "own"} })
+	s.replace("domain/policies.yaml", "nobodys", "alicelab, boblab, nobodys")
+	s.serve()
+	for _, user := range []string{"alice", "bob"} {
+		t.Run(user, func(t *testing.T) {
+			t.Parallel()
+			c := caller{s.as(t), user}
+			c.lives()
+		})
+	}
+}
+
+// caller is a user of a site with run_as: caller.
+type caller struct {
+	*site
+	name string
+}
+
+// get looks at a run as the caller.
+func (c caller) get(runID string) (l looked) {
+	c.t.Helper()
+	c.do(&l, "get", runID)
+	return l
+}
+
+// do runs a command line as the caller, which must succeed.
+func (c caller) do(into any, args ...string) {
+	c.t.Helper()
+	r := c.user(c.name, nil, args...)
+	if r.code != 0 && r.code != 6 {
+		c.t.Fatal(r)
+	}
+	r.object(c.t, into)
+}
+
+// until waits until a run of the caller's is in a phase.
+func (c caller) until(runID, phase string) (l looked) {
+	c.t.Helper()
+	until(c.t, 2*time.Minute, phase+" of "+runID, func() bool {
+		l = c.get(runID)
+		if l.Phase == "done" && phase != "done" {
+			c.t.Fatalf("the run is over before it was %s: %s %s", phase, l.State, l.why())
+		}
+		return l.Phase == phase
+	})
+	return l
+}
+
+// workspace is the folder of a run of the caller's.
+func (c caller) workspace(runID string) string { return c.callerRuns(c.name) + "/" + runID }
+
+// owners are those of all files of a run.
+func (c caller) owners(runID string) string {
+	c.t.Helper()
+	return shell(c.t, "root", `find "$1" -printf '%u\n' | sort -u`, c.workspace(runID))
+}
+
+// release lets a held program end.
+func (c caller) release(runID string, n string) {
+	c.t.Helper()
+	until(c.t, time.Minute, "folder for outputs", func() bool {
+		_, err := os.Stat(host(c.workspace(runID)) + "/a" + n + "/out")
+		return err == nil
+	})
+	shell(c.t, c.name, `touch "$1/a$2/out/go"`, c.workspace(runID), n)
+}
+
+func (c caller) lives() {
+	t := c.t
+	file := c.fileOf(c.name, "mine.txt", c.name+"'s own\n")
+	var in artifactRow
+	c.do(&in, "artifact", "import", file)
+	doc := held()
+	doc["placement"].(tree)["account"] = c.name + "lab"
+	doc["io"].(tree)["inputs"] = []any{tree{"role": "table", "artifact_id": in.ArtifactID, "checksum_sha256": in.SHA256,
+		"dest_relpath": "in/input.txt"}}
+	a := c.submitAs(c.name, doc)
+	running := c.until(a.RunID, "running")
+	if got := strings.Fields(shell(t, "root", `squeue -h -j "$1" -o '%u %a'`, *running.SlurmJobID)); len(got) != 2 || got[0] != c.name ||
+		got[1] != c.name+"lab" {
+		t.Errorf("squeue shows a job of %q", got)
+	}
+	if again := c.submitAs(c.name, doc); !again.Replayed || again.RunID != a.RunID {
+		t.Errorf("a replay: %+v", again)
+	}
+	c.release(a.RunID, "1")
+	end := c.until(a.RunID, "done")
+	if end.State != "succeeded" {
+		t.Fatalf("%+v", end)
+	}
+	if got := c.owners(a.RunID); got != c.name {
+		t.Errorf("the files of the run are %q's", got)
+	}
+	if user, account := c.jobUser(a.RunID); user != c.name || account != c.name+"lab" {
+		t.Errorf("accounting charges %s of %s", account, user)
+	}
+	r := c.user(c.name, nil, "artifact", "get", end.Roles["result"], "-o", "-")
+	if r.code != 0 || len(r.stdout) == 0 {
+		t.Error(r)
+	}
+}
