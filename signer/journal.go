@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -102,7 +103,7 @@ func (j *journal) check() error {
 	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return fault.Wrap(fault.Validation, "signer_log", "the signer's log cannot be written", err).
-			WithNext("make its folder, owned by the signer's user: " + j.path)
+			WithNext("make the folder " + filepath.Dir(j.path) + " and give it to the signer's user")
 	}
 	if err := f.Close(); err != nil {
 		return away("the signer's log cannot be written", err)
