@@ -139,7 +139,8 @@ func (h host) signer() {
 		cp /etc/slurmgate/signer.yaml.template /etc/slurmgate/signer.yaml`)
 	h.says("runuser -u slurmgate-signer -- slurmgate signer --check 2>&1", "would start")
 	h.says("runuser -u slurmgate-signer -- slurmgate signer --public-key; cat /etc/slurmgate-signer/ca.pub", "ssh-ed25519 ")
-	h.must("systemd-analyze verify /usr/lib/systemd/system/slurmgate-signer.service && systemctl start slurmgate-signer")
+	h.must("systemd-analyze verify /usr/lib/systemd/system/slurmgate-signer.service")
+	h.must("systemctl start slurmgate-signer || { journalctl -n 20 -u slurmgate-signer; exit 1; }")
 	h.must(`ssh-keygen -q -t ed25519 -N '' -C '' -f /root/probe`)
 	ask := `runuser -u %s -- perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new(Peer => "/run/slurmgate-signer/signer.sock") or die $!;
 		print $s "$ARGV[0]\n"; $s->flush; print <$s>' "{\"user\":\"%s\",\"public_key\":\"$(cat /root/probe.pub)\",\"run_id\":\"r\",
