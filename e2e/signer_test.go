@@ -186,7 +186,7 @@ X11Forwarding yes
 	if got := d.login(plainPort, alice, "alice", "10.53.0.1", "id -un"); !strings.Contains(got, "denied") {
 		t.Errorf("from an address that Match does not name: %s", got)
 	}
-	for _, user := range []string{"root", "sysuser", "carol", "sgsigner", "nosuch"} {
+	for _, user := range []string{"root", "lab", "sysuser", "carol", "sgsigner", "nosuch"} {
 		if code := d.certificate("refused", user, "127.0.0.1"); code != "user_refused" {
 			t.Errorf("the signer about %s: %s", user, code)
 		}

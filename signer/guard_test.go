@@ -28,7 +28,7 @@ func TestRefusedUsers(t *testing.T) {
 	s := signertest.Start(t, "refuse_users: [carol]\nper_user_minute: 100\n", alice, user("alice@lab.example", 2020), user("bob1", 2021),
 		user("root", 0), user("toor", 0), user("munge", 101), user("nobody", 65534), user("low", 999), user("high", 60000),
 		user("carol", 2003), user("carol2", 2003), user("dave", 2004), user("erin", 2004), ftp, off, gone, primary,
-		user("boss", 2011), user("hidden", 2012), user("shelled", 2013))
+		user("boss", 2011), user("hidden", 2012), user("shelled", 2013), user("gateway", 2014))
 	s.Users.Join("sudo", 27, "boss")
 	s.Users.Join("superusers", 27) // a second name of the same group
 	s.Users.Join("docker", 998, "hidden")
@@ -43,7 +43,7 @@ func TestRefusedUsers(t *testing.T) {
 		"root": "user id is 0", "toor": "user id is 0", "munge": "outside of 1000 to 59999", "nobody": "outside of", "low": "outside of",
 		"high": "outside of", "carol": "refuse_users", "carol2": `also has the name "carol"`, "erin": `also has the name "dave"`,
 		"ftp1": "/usr/sbin/nologin", "off": "/bin/false", "gone": "no such user", "nosuch": "no such user",
-		"boss": `group "sudo"`, "primary": `group "sudo"`, "hidden": `group "docker"`,
+		"gateway": "the gateway itself runs as", "boss": `group "sudo"`, "primary": `group "sudo"`, "hidden": `group "docker"`,
 		"0": "begin with a letter", "2001": "begin with a letter", "-oProxyCommand": "begin with a letter", "": "empty", "a/b": "slash",
 		"a b": "space", "a:b": "colon", "alice,root": "comma", "alice\n": "space", "alice\x00": "control character", "+alice": "begin",
 	} {
@@ -66,7 +66,7 @@ func TestRefusedUsers(t *testing.T) {
 			refused[e.Principal] = e.Reason + e.Serial
 		}
 	}
-	if len(refused) != 16 || !strings.HasSuffix(refused["boss"], `it is a member of group "sudo" (refuse_groups)`) {
+	if len(refused) != 17 || !strings.HasSuffix(refused["boss"], `it is a member of group "sudo" (refuse_groups)`) {
 		t.Errorf("%d refusals in the log: %q", len(refused), refused)
 	}
 }
