@@ -142,7 +142,8 @@ func (h host) signer() {
 	h.must("systemd-analyze verify /usr/lib/systemd/system/slurmgate-signer.service")
 	h.must("systemctl start slurmgate-signer || { journalctl -n 20 -u slurmgate-signer; exit 1; }")
 	h.must(`ssh-keygen -q -t ed25519 -N '' -C '' -f /root/probe`)
-	ask := `runuser -u %s -- perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new(Peer => "/run/slurmgate-signer/signer.sock") or die $!;
+	ask := `runuser -u %s -- perl -MIO::Socket::UNIX -e '$SIG{PIPE} = "IGNORE";
+		$s = IO::Socket::UNIX->new(Peer => "/run/slurmgate-signer/signer.sock") or die $!;
 		print $s "$ARGV[0]\n"; $s->flush; print <$s>' "{\"user\":\"%s\",\"public_key\":\"$(cat /root/probe.pub)\",\"run_id\":\"r\",
 		\"caller\":\"c\",\"gateway\":\"g\",\"source_addresses\":[\"127.0.0.1\"],\"minutes\":5}"`
 	ask = strings.ReplaceAll(ask, "\n\t\t\\\"", "\\\"")
