@@ -141,8 +141,13 @@ func (t *trial) disturbSigner(ctx context.Context) {
 		apply, lift = func() error { a.shorten(3 * time.Second); return nil }, func() error { a.shorten(0); return nil }
 	case userLocked:
 		apply = func() error { return t.s.devd(ctx, "user", t.owner, "lock") }
-		lift = func() error { return t.s.devd(ctx, "user", t.owner, "restore") }
+		lift = func() error {
+			err := t.s.devd(ctx, "user", t.owner, "restore")
+			t.keep.reload() // as an admin does: a login that sshd refused is not tried again for minutes
+			return err
+		}
 	}
+	a.disturb(t.far.signer != userLocked && t.far.signer != signerShort)
 	if err := apply(); err != nil {
 		t.find("broken", "%s: %v", t.far.signer, err)
 	}
@@ -157,6 +162,7 @@ func (t *trial) disturbSigner(ctx context.Context) {
 	} else {
 		time.Sleep(t.far.hold)
 	}
+	a.disturb(false)
 	if err := lift(); err != nil {
 		t.find("broken", "%s: %v", t.far.signer, err)
 	}
@@ -165,10 +171,10 @@ func (t *trial) disturbSigner(ctx context.Context) {
 // userCodes are of errors that say that the gateway cannot log in as the user, or may not.
 var userCodes = []string{"signer_away", "signer_busy", "user_refused", "login_refused", "no_unix_user", "unix_user_refused"}
 
-// signerBit is how often the case met its fault of the signer or of the account.
+// signerBit is how often the case met its fault: requests for certificates, or what the log says of a locked account.
 func (t *trial) signerBit() (n int) {
-	if t.far.signer == signerShort {
-		return t.s.signer.shortened() - t.short0
+	if t.far.signer != userLocked {
+		return t.s.signer.met() - t.met0
 	}
 	if data, err := os.ReadFile(t.log.Name()); err == nil {
 		for _, code := range userCodes {

@@ -269,6 +269,15 @@ func (k *keeper) alive() (up bool, good time.Time) {
 	return k.pid != 0, k.good
 }
 
+// reload makes the gateway that lives read its files again.
+func (k *keeper) reload() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.pid != 0 {
+		syscall.Kill(k.pid, syscall.SIGHUP)
+	}
+}
+
 // finish ends the last life and waits for it. killed: without a word.
 func (k *keeper) finish(killed bool) {
 	k.brute = killed // read after stop is closed

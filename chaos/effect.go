@@ -21,7 +21,7 @@ func (t *trial) enter(ctx context.Context) error {
 	t.felt0, _ = t.s.wires.sofar()
 	t.s.wires.set(t.far.weather)
 	if t.s.signer != nil {
-		t.short0 = t.s.signer.shortened()
+		t.met0 = t.s.signer.met()
 	}
 	if t.far.sftp != "" {
 		if err := os.RemoveAll(t.s.path(t.s.flags() + "/sftp-server.bit")); err != nil {

@@ -34,7 +34,7 @@ type trial struct {
 	isTwin bool
 	file   string        // the twin's plan
 	over   chan struct{} // closed: the twin has ended
-	short0 int           // certificates of the site's that ended early before
+	met0   int           // requests that met a fault of the site's signer before
 
 	mu        sync.Mutex
 	lifted    time.Time // when the last fault besides the gateway's own was lifted

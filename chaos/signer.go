@@ -28,11 +28,12 @@ type authority struct {
 	folder string // of its sockets and its configuration, in the cluster
 	config string
 
-	mu    sync.Mutex
-	cmd   *exec.Cmd
-	gone  chan struct{} // closed: cmd has ended
-	ends  time.Duration // that soon, when positive
-	ended int           // certificates that were made to
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	gone chan struct{} // closed: cmd has ended
+	ends time.Duration // that soon, when positive
+	bad  bool          // it is killed, paused or refuses
+	bit  int           // requests that met what was done to it
 }
 
 // signerYAML is the signer's configuration: whom it refuses, the authority's key, sockets, the gateway's address as sshd sees it.
@@ -151,15 +152,33 @@ func (a *authority) shorten(ends time.Duration) {
 	a.ends = ends
 }
 
-func (a *authority) shortened() int {
+// met is how many requests met what was done to the signer so far.
+func (a *authority) met() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.ended
+	return a.bit
+}
+
+// disturb says whether something is being done to the signer.
+func (a *authority) disturb(on bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.bad = on
+}
+
+// count counts a request that comes while something is done to the signer.
+func (a *authority) count() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.bad {
+		a.bit++
+	}
 }
 
 // pass carries one request of the gateway's and the answer.
 func (a *authority) pass(gateway net.Conn) {
 	defer gateway.Close()
+	a.count()
 	signer, err := dialAs(a.s.uid, a.s.path(a.folder), "signer.sock")
 	if err != nil {
 		return
@@ -175,7 +194,7 @@ func (a *authority) pass(gateway net.Conn) {
 	if a.ends > 0 {
 		if short, err := shortened(answer, a.s.hosts.Callers.Key, a.ends); err == nil {
 			answer = short
-			a.ended++
+			a.bit++
 		}
 	}
 	gateway.Write(answer)

@@ -219,7 +219,7 @@ func newSite(ctx context.Context, g *ground, c carrier, n int) (*site, error) {
 	if err := os.Mkdir(s.path(s.home+"/plans"), 0o755); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"sbatch", "squeue", "sacct", "scancel", "scontrol"} {
+	for _, name := range []string{"sbatch", "squeue", "sacct", "scancel", "scontrol", "sacctmgr"} {
 		file := s.shared + "/bin/" + name
 		if err := s.write(file, strings.ReplaceAll(wrapper, "@FLAGS@", s.flags())); err != nil {
 			return nil, err
