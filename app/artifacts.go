@@ -114,7 +114,7 @@ func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs)
 	if err != nil {
 		return out, nil, err
 	}
-	quota, end := g.Quotas().importing(run.Share{Project: project, Caller: c.Caller.Key()})
+	quota, end := g.Quotas().importing(run.Share{Project: project, Caller: g.countsAs(c.Caller.Principal)})
 	defer end()
 	body := &countingReader{Reader: c.Caller.Body}
 	if c.Caller.Body != nil {
@@ -224,7 +224,7 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 		a.Type = in.Type
 	}
 	doc = run.Artifact{ProjectID: project, SHA256: in.SHA256, Type: a.Type, Label: a.Label, SizeBytes: in.SizeBytes, Source: "import",
-		Caller: c.Caller.Key()}
+		Caller: g.countsAs(c.Caller.Principal)}
 	doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label)
 	return doc, err
 }

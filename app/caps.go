@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -113,6 +114,9 @@ func (c *Caps) caller(id string) capsOf {
 }
 
 func (c *Caps) nameOf(id string) string {
+	if user, ok := strings.CutPrefix(id, run.UnixPrefix); ok {
+		return "user:" + user
+	}
 	if n, ok := c.names.Load(id); ok {
 		return n.(string)
 	}

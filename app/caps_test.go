@@ -37,6 +37,7 @@ func TestCapTexts(t *testing.T) {
 		{"big", "prn_A", day(500), day(20), "", "", ""},
 		{"big", "prn_A", day(501), day(1), "CAP-RUNS-PER-DAY", "limits.projects[0].runs_per_day", "500 of 500"},
 		{"free", "prn_A", day(5000), day(21), "CAP-RUNS-PER-DAY", "limits.callers[0].runs_per_day", "20 of 20"},
+		{"free", "unix:alice", day(5000), day(21), "CAP-RUNS-PER-DAY", "limits.callers[0].runs_per_day", "20 of 20"},
 		{"free", "", day(5000), day(5000), "", "", ""},
 		{"any", "prn_X", month(60), month(51), "CAP-CPU-HOURS", "limits.caller_cpu_hours_per_month",
 			"with this run the caller would have used, or reserved by time limits, 51.0 of 50 CPU hours this month (UTC)"},

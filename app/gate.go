@@ -119,7 +119,7 @@ func (k artifacts) Read(ctx context.Context, artifactID string, limit int64) ([]
 
 // Keep implements [gate.Artifacts].
 func (k artifacts) Keep(ctx context.Context, who gate.Principal, label string, data []byte) (string, error) {
-	a, err := k.addBytes(ctx, run.Artifact{ProjectID: who.Own(), Caller: who.Key(), Type: "JSON", Label: label, Source: "result"}, data)
+	a, err := k.addBytes(ctx, run.Artifact{ProjectID: who.Own(), Caller: k.countsAs(who), Type: "JSON", Label: label, Source: "result"}, data)
 	return a.ID, err
 }
 

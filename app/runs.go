@@ -147,9 +147,9 @@ func (g *Gateway) nameBusiest(ctx context.Context, w *run.Wait) {
 	if w == nil || w.Busiest == nil {
 		return
 	}
-	if i, err := g.Ledger.Identity(ctx, w.Busiest.PrincipalID); err == nil {
-		w.Busiest.Principal = i.Name
-		w.Text += fmt.Sprintf("; %s has %d waiting", i.Name, w.Busiest.Waiting)
+	if name := g.Caps().nameOf(w.Busiest.PrincipalID); name != "" {
+		w.Busiest.Principal = name
+		w.Text += fmt.Sprintf("; %s has %d waiting", name, w.Busiest.Waiting)
 	}
 }
 

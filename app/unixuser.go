@@ -59,6 +59,15 @@ func (g *Gateway) unixUser(ctx context.Context, site string, p gate.Principal) (
 	return g.UnixUser(ctx, site, p)
 }
 
+// countsAs is the caller by whom shares, caps and quotas count: where jobs are their callers', a Unix user is one person, by whatever
+// credentials he comes.
+func (g *Gateway) countsAs(p gate.Principal) string {
+	if g.UnixUser != nil && p.UnixUser != "" {
+		return run.UnixCaller(p.UnixUser)
+	}
+	return p.Key()
+}
+
 // executedAs is the user whom a new run of the caller would run as: that of the first of the sites which takes the caller. It is part of
 // the run's identity, so an answer that is merely unknown is an error.
 func (g *Gateway) executedAs(ctx context.Context, c gate.Call, sites []*site.Site) (user string, err error) {

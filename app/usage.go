@@ -117,7 +117,7 @@ func (g *Gateway) addUpMonth(ctx context.Context, c gate.Call, a UsageArgs) (out
 		out.Rows = append(out.Rows, UsageRow{known(r.Project), known(r.Account), known(r.Caller), known(r.Tool), r.Runs, r.Attempts, r.Succeeded,
 			r.Failed, r.Cancelled, hours(r.CPUSeconds), hours(r.AllocatedCPUSeconds), r.MaxRSSBytes, r.InputBytes, r.OutputBytes, r.Unmeasured})
 	}
-	if out.Stored, err = g.storedBy(ctx, c.Caller.Key()); err != nil {
+	if out.Stored, err = g.storedBy(ctx, g.countsAs(c.Caller.Principal)); err != nil {
 		return out, nil, err
 	}
 	figures, err := json.Marshal(out.Rows) // accounting's figures come later, and are no events

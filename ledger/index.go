@@ -54,7 +54,8 @@ func (l Index) Open(ctx context.Context, projectID string) (n int64, err error) 
 }
 
 // caller is the column of run.Share.Caller.
-const caller = "iif(r.principal_id <> '', r.principal_id, r.principal)"
+const caller = "CASE WHEN r.executed_as <> '' THEN '" + run.UnixPrefix + "' || r.executed_as WHEN r.principal_id <> '' " +
+	"THEN r.principal_id ELSE r.principal END"
 
 func scanWaiter(row scanner) (w run.Waiter, err error) {
 	err = row.Scan(&w.RunID, &w.Project, &w.Caller)

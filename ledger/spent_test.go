@@ -62,3 +62,33 @@ func TestSpent(t *testing.T) {
 		t.Error("a refused run is taken for one that is there")
 	}
 }
+
+// What runs had that are executed as a Unix user counts for that user, whoever asked for them, also while they are in flight.
+//
+// proves SITE-08 OPS-03
+func TestSpentAsAUser(t *testing.T) {
+	l := fresh(t)
+	var had run.Spent
+	for i, who := range []struct {
+		principal, user string
+		runs            int64
+	}{{"prn_peer", "alice", 1}, {"prn_token", "alice", 2}, {"prn_token", "bob", 1}, {"prn_token", "", 1}} {
+		n := newRun(i + 1)
+		n.Run.Principal, n.Run.ExecutedAs = run.Principal{Name: "x", ID: who.principal}, who.user
+		n.Admit = func(_, c run.Spent) error { had = c; return nil }
+		_, _, err := l.Insert(t.Context(), n)
+		must(t, err)
+		if had.RunsToday != who.runs {
+			t.Errorf("%+v: %+v", who, had)
+		}
+	}
+	waiters, err := list(t.Context(), l.r, scanWaiter, "SELECT r.run_id, r.project_id, "+caller+" FROM runs r")
+	must(t, err)
+	of := map[string]int{}
+	for _, w := range waiters {
+		of[w.Caller]++
+	}
+	if of["unix:alice"] != 2 || of["unix:bob"] != 1 || of["prn_token"] != 1 {
+		t.Error(of)
+	}
+}

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -192,7 +191,7 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil && !unreached(fault.CodeOf(err)) {
 		return SubmitAnswer{}, err
 	}
-	if err := e.Room(ctx, Share{o.Params.ProjectID, cmp.Or(o.Principal.ID, o.Principal.Name)}); err != nil {
+	if err := e.Room(ctx, ShareOf(Run{ProjectID: o.Params.ProjectID, Principal: o.Principal, ExecutedAs: o.Params.ExecutedAs})); err != nil {
 		return SubmitAnswer{}, err
 	}
 	if err := e.mayOpen(ctx, o.Params.ProjectID); err != nil {

@@ -9,11 +9,22 @@ import (
 // equal turns.
 type Share struct {
 	Project string
-	Caller  string // the id of a principal; empty where no record says whose a run is
+	Caller  string // the id of a principal, or see [UnixCaller]; empty where no record says whose a run is
 }
 
+// UnixPrefix begins the caller of runs that are executed as a Unix user.
+const UnixPrefix = "unix:"
+
+// UnixCaller is the caller of runs that are executed as a Unix user: one person, by whatever credentials he asks.
+func UnixCaller(user string) string { return UnixPrefix + user }
+
 // ShareOf is whose turn a run waits for.
-func ShareOf(r Run) Share { return Share{r.ProjectID, cmp.Or(r.Principal.ID, r.Principal.Name)} }
+func ShareOf(r Run) Share {
+	if r.ExecutedAs != "" {
+		return Share{r.ProjectID, UnixCaller(r.ExecutedAs)}
+	}
+	return Share{r.ProjectID, cmp.Or(r.Principal.ID, r.Principal.Name)}
+}
 
 // turns picks which of the things that wait is next: weighted round robin over projects, round robin over a project's callers, and in order
 // of arrival for each caller. It is start-time fair queueing with a cost of one: every turn moves a lane's next turn on by 1/weight, and
