@@ -180,7 +180,8 @@ func (g *Gateway) StillAllowed(s *site.Site, toolID string, p plan.Params) error
 // keep stores the artifacts that a call itself creates before the run that has them as inputs.
 func (g *Gateway) keep(ctx context.Context, c gate.Call, tool, project string, made []toolpack.Made) error {
 	for _, m := range made {
-		a := run.Artifact{ProjectID: project, Caller: g.countsAs(c.Caller.Principal), Type: m.Type, Label: m.Label, Source: "arguments of " + tool}
+		a := run.Artifact{ProjectID: project, Caller: g.countsAs(c.Caller.Principal), Type: m.Type, Label: m.Label,
+			Source: "arguments of " + tool}
 		if _, err := g.addBytes(ctx, a, m.Bytes); err != nil {
 			return err
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/run"
@@ -190,4 +192,27 @@ func TestHealth(t *testing.T) {
 		`slurmgate_last_backup_damaged_artifacts 2`)
 	h.Backup = time.Unix(500, 0)
 	expect(t, m.page(t), `slurmgate_last_backup_timestamp_seconds 500`)
+}
+
+// Whoever scrapes learns nothing of who uses the gateway: no metric has a person among its labels.
+//
+// proves SITE-08
+func TestNoMetricNamesPeople(t *testing.T) {
+	m := newMetrics(func() (time.Time, error) { return time.Time{}, nil })
+	list := make(chan *prometheus.Desc, 1000)
+	m.registry.Describe(list)
+	close(list)
+	n := 0
+	for d := range list {
+		n++
+		_, labels, _ := strings.Cut(d.String(), "variableLabels: ")
+		for _, person := range []string{"user", "caller", "principal", "account", "executed_as"} {
+			if strings.Contains(labels, person) {
+				t.Errorf("%s has the label %s", d, person)
+			}
+		}
+	}
+	if n < 20 {
+		t.Errorf("%d metrics", n)
+	}
 }
