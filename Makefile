@@ -18,7 +18,8 @@ build:
 packages:
 	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" scripts/packages
 
-# SITE=ssh and SITE=dtn show it with the gateway outside of the cluster, SITE=rest and SITE=rest-sftp with slurmrestd.
+# SITE=ssh and SITE=dtn show it with the gateway outside of the cluster, SITE=rest and SITE=rest-sftp with slurmrestd, SITE=caller with two users whose
+# jobs are their own.
 demo:
 	@SITE="$(SITE)" scripts/demo
 

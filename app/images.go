@@ -50,7 +50,7 @@ func (h Host) images() []Operation {
 		Description: "Checks the site end to end, including compute nodes.",
 		Effect:      gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
 		Limit: 10 * time.Minute,
-		Input: object("site", at, prop("no_jobs", yesNo), cluster,
+		Input: object("site", at, prop("no_jobs", yesNo), cluster, prop("user", `{"type":"string","minLength":1,"maxLength":256}`),
 			prop("nodes", `{"type":"string","maxLength":4000}`), prop("all_nodes", yesNo)),
 		Does: does(func(ctx context.Context, _ gate.Call, a DoctorArgs) (DoctorAnswer, error) {
 			return h.Examine(ctx, a), nil
@@ -141,6 +141,7 @@ func (s CheckStatus) Worse(than CheckStatus) bool {
 // Finding is one thing that a check found.
 type Finding struct {
 	Site   string      `json:"site,omitempty"` // the cluster, where there are several
+	User   string      `json:"user,omitempty"` // as whom it was found, where that is not the service's user
 	Code   string      `json:"code"`           // of the check; stable
 	Where  string      `json:"where"`          // gateway, slurmctld, node
 	Node   string      `json:"node,omitempty"` // on which it was found
@@ -200,6 +201,7 @@ type DoctorArgs struct {
 	Site    string `json:"site"`
 	NoJobs  bool   `json:"no_jobs,omitzero"`
 	Cluster string `json:"cluster,omitzero"` // only this cluster; empty: all
+	User    string `json:"user,omitzero"`    // look as this user too, where jobs belong to their callers
 
 	Nodes    string `json:"nodes,omitzero"`     // only these nodes, as Slurm writes lists of them; empty: one in each partition
 	AllNodes bool   `json:"all_nodes,omitzero"` // all nodes of the partitions that policy allows

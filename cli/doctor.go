@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"slurmgate/app"
 	"slurmgate/fault"
@@ -14,6 +15,7 @@ import (
 type Doctor struct {
 	NoJobs   bool   `help:"Do not submit probe jobs; compute nodes are then not checked."`
 	SiteName string `help:"Check only this cluster; by default all of the site file." placeholder:"NAME"`
+	User     string `help:"Where jobs belong to the person who asked (slurm.run_as: caller), try the whole way as this user too: the signer, the login, the folder, probe jobs." placeholder:"NAME"`
 	Node     string `help:"Look at these nodes, e.g. n1,n[3-7]; by default one of each allowed partition." placeholder:"LIST" xor:"nodes"`
 	AllNodes bool   `help:"Look at all nodes of the partitions that policy allows, with one job array." xor:"nodes"`
 	List     bool   `help:"List all checks with their codes; check nothing."`
@@ -27,7 +29,7 @@ func (c Doctor) Run(ctx context.Context, a *Shell) error {
 		})
 	}
 	var r app.DoctorAnswer
-	err := a.examine(ctx, app.DoctorArgs{Site: a.Site, NoJobs: c.NoJobs, Cluster: c.SiteName, Nodes: c.Node,
+	err := a.examine(ctx, app.DoctorArgs{Site: a.Site, NoJobs: c.NoJobs, Cluster: c.SiteName, User: c.User, Nodes: c.Node,
 		AllNodes: c.AllNodes}, &r)
 	if err != nil {
 		return err
@@ -47,8 +49,12 @@ func (c Doctor) Run(ctx context.Context, a *Shell) error {
 func (c Doctor) print(w io.Writer, r app.DoctorAnswer) {
 	of := ""
 	for _, f := range r.Findings {
-		if f.Site != of {
-			of = f.Site
+		in := f.Site
+		if f.User != "" {
+			in = strings.TrimSpace(in + " as " + f.User)
+		}
+		if in != of {
+			of = in
 			fmt.Fprintf(w, "%s\n", cmp.Or(of, "all sites"))
 		}
 		found := f.Found

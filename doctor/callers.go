@@ -51,6 +51,9 @@ func callerAccounts(ctx context.Context, x *Exam) (results []Result) {
 	if !strings.Contains(x.Condition.Values["AccountingStorageEnforce"], "associations") {
 		callers = nil // Slurm accepts any account from the gateway's user
 	}
+	if x.Cluster.AsCaller() {
+		callers = nil // their jobs are their own
+	}
 	lacks := names{}
 	for _, user := range slices.Sorted(maps.Keys(callers)) {
 		for _, a := range callers[user].Accounts {

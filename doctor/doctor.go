@@ -42,6 +42,9 @@ type Config struct {
 	Close              func()
 	// RESTFiles says what of a cluster's slurm.rest cannot be used on this host.
 	RESTFiles func(*site.Site) []fault.Problem
+	// SignerAt is the signer at a socket. As is how to look at a cluster as one user, with the signer's certificates.
+	SignerAt func(socket string) Signer
+	As       func(s *site.Site, user string) (AsUser, error)
 	// OpenBooks opens the ledger for reading; fs.ErrNotExist where there is none.
 	OpenBooks func(context.Context, *site.Site) (Books, error)
 	// MemoryLimit is how many bytes of memory a process may have; 0: this process.
@@ -86,7 +89,9 @@ func (c Config) Examine(ctx context.Context, args app.DoctorArgs, unrecorded err
 	for _, s := range x.wanted() {
 		on := x.on(s)
 		on.run(ctx, func(k Check) bool { return k.Cluster && k.Where != Node })
-		if !args.NoJobs {
+		if s.AsCaller() {
+			on.oneUser(ctx)
+		} else if !args.NoJobs {
 			on.nodes(ctx)
 		}
 	}
@@ -160,6 +165,7 @@ type Exam struct {
 	greeting   rest.Greeting              // what slurmrestd said
 	stranger   error                      // the cluster that answered is not the site file's
 	there      nss.User                   // who the gateway is where its files are, if that is not this host
+	user       string                     // whom it looks as, where that is not the service's user
 	of         string                     // the cluster's name, where there are several
 	say        func(string, ...any)
 	unrecorded error // why this call is not recorded, and therefore starts no job
@@ -195,7 +201,7 @@ func (x *Exam) on(s *site.Site) *Exam {
 // run makes the checks of the list that are chosen.
 func (x *Exam) run(ctx context.Context, chosen func(Check) bool) {
 	for _, k := range Checks() {
-		if !chosen(k) || k.Only != nil && !k.Only(x.Cluster) {
+		if !chosen(k) || k.Only != nil && !k.Only(x.Cluster) || k.OneUser && x.user == "" {
 			continue
 		}
 		if why := x.missing(k); why != "" {
@@ -234,8 +240,8 @@ func (x *Exam) Report(k Check, node string, results []Result) {
 			r.Found = strings.TrimSuffix(k.Proves, ".")
 		}
 		x.answer.Count(r.Status)
-		x.answer.Findings = append(x.answer.Findings, app.Finding{Site: x.of, Code: k.Code, Where: string(k.Where), Node: node, Status: r.Status,
-			Found: r.Found, Remedy: r.Remedy, Stops: k.Stops && r.Status == app.CheckFault})
+		x.answer.Findings = append(x.answer.Findings, app.Finding{Site: x.of, User: x.user, Code: k.Code, Where: string(k.Where),
+			Node: node, Status: r.Status, Found: r.Found, Remedy: r.Remedy, Stops: k.Stops && r.Status == app.CheckFault})
 		if r.Status.Worse(x.worst[k.Code]) {
 			x.worst[k.Code] = r.Status
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +45,9 @@ func dataHost(s *site.Site) bool {
 // far reports whether Slurm's commands run elsewhere.
 func far(s *site.Site) bool { return s.FarSlurm() }
 
+// farRuns reports whether the folders of runs are elsewhere, and those of the user who looks.
+func farRuns(s *site.Site) bool { return s.FarFiles() && asSelf(s) }
+
 // farFiles reports whether the folders are elsewhere.
 func farFiles(s *site.Site) bool { return s.FarFiles() }
 
@@ -68,12 +72,13 @@ func farChecks() []Check {
 		Only: far, Over: slurmSide, Needs: []string{sshShell}, Remedy: "let chrony or ntpd keep the time on both hosts", Look: loginClock})
 	list = append(list, wayChecks("sftp", "the data host", Data, fileSide, dataHost)...)
 	list = append(list, shellChecks("sftp", "the data host", Data, fileSide, dataShell)...)
-	return append(list,
+	list = append(list,
 		Check{Code: sftpServer, Proves: "The SFTP server answers and offers the extensions that the gateway needs.", Where: Data, Cluster: true,
 			Only: farFiles, Over: fileSide, Needs: []string{"ssh_login", "sftp_login"},
-			Remedy: "use OpenSSH's sftp-server without -R, -P and -p (Subsystem in sshd_config), or storage.sftp.shell: true", Look: extensions},
+			Remedy: "use OpenSSH's sftp-server without -R, -P and -p (Subsystem in sshd_config), or storage.sftp.shell: true", Look: extensions})
+	return append(append(list, oneUserChecks()...),
 		Check{Code: "sftp_syncs_folders", Proves: "New names in storage.runs_dir are durable when the gateway counts on them.", Where: Data,
-			Cluster: true, Only: farFiles, Over: fileSide, Needs: []string{sftpServer},
+			Cluster: true, Only: farRuns, Over: fileSide, Needs: []string{sftpServer},
 			Remedy: "set storage.sftp.shell to true; or, if the server's filesystem makes new names durable by itself, syncs_folders to true",
 			Look:   syncsFolders})
 }
@@ -97,7 +102,7 @@ func shellChecks(prefix, whose string, where Where, over reach, only func(*site.
 // sameFolderChecks need what the checks of the folders found.
 func sameFolderChecks() []Check {
 	return []Check{{Code: "runs_dir_same", Proves: "The shell and the SFTP server see the same storage.runs_dir.", Where: Data,
-		Cluster: true, Only: shellHelps, Over: fileSide, Alone: true,
+		Cluster: true, Only: func(s *site.Site) bool { return shellHelps(s) && asSelf(s) }, Over: fileSide, Alone: true,
 		Needs:  []string{sshShell, sftpShell, "ssh_sessions", "sftp_sessions", runsDirWrite},
 		Remedy: "correct storage.login.runs_dir or storage.sftp.runs_dir: they are names of one folder", Look: sameFolder}}
 }
@@ -161,8 +166,11 @@ func (x *Exam) way(ctx context.Context, which, code, found string) []Result {
 		x.tried[which] = err
 	}
 	err = x.tried[which]
-	other := fault.CodeOf(err) == remote.BadHostKey || fault.CodeOf(err) == remote.BadLogin || fault.CodeOf(err) == remote.Unreachable
-	if err == nil || other && fault.CodeOf(err) != code {
+	is := fault.CodeOf(err)
+	if loginCode(is) {
+		is = remote.BadLogin
+	}
+	if err == nil || slices.Contains([]string{remote.BadHostKey, remote.BadLogin, remote.Unreachable}, is) && is != code {
 		return ok(found, host.Name())
 	}
 	r := failed("", err)

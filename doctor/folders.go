@@ -60,8 +60,8 @@ func fileChecks() []Check {
 func clusterFileChecks() []Check {
 	return []Check{{
 		Code: runsDir, Proves: "storage.runs_dir belongs to the service's user, and nobody else can write to it.", Where: Gateway, Cluster: true,
-		Early: true, Over: fileSide, Remedy: "sudo install -d -o slurmgate -g slurmgate -m 0700 DIR",
-		Needs: []string{sftpServer},
+		Early: true, Over: fileSide, Only: asSelf, Remedy: "sudo install -d -o slurmgate -g slurmgate -m 0700 DIR",
+		Needs: []string{sftpServer, userFolder},
 		Look: func(ctx context.Context, x *Exam) []Result {
 			if x.Cluster.FarFiles() {
 				return farFolder(ctx, x)
@@ -70,14 +70,14 @@ func clusterFileChecks() []Check {
 		},
 	}, {
 		Code: ledgerRuns, Proves: "storage.runs_dir is the one that the ledger knows: its mark and its runs are the ledger's.", Where: Gateway,
-		Cluster: true, Over: fileSide, Needs: []string{runsDir, ledgerCode},
+		Cluster: true, Over: fileSide, Only: asSelf, Needs: []string{runsDir, ledgerCode},
 		Remedy: "mount the right filesystem, or restore the ledger that belongs to it",
 		Look:   ledgerAndRuns,
 	}, {
 		Code: runsDirWrite, Proves: "The gateway can write to storage.runs_dir, whose filesystem other hosts can see.", Where: Gateway,
 		Alone:   true,
 		Cluster: true, Needs: []string{runsDir, ledgerRuns}, Remedy: "mount the filesystem of storage.runs_dir writable",
-		Over: fileSide,
+		Over: fileSide, Only: asSelf,
 		Look: func(ctx context.Context, x *Exam) []Result {
 			if x.Cluster.FarFiles() {
 				return writeFarRuns(ctx, x)
@@ -88,7 +88,7 @@ func clusterFileChecks() []Check {
 		Code: "runs_dir_links", Proves: "link(2) is exclusive in storage.runs_dir, as claims need it.", Where: Gateway, Alone: true,
 		Cluster: true,
 		Needs:   []string{runsDirWrite}, Remedy: "choose another filesystem for storage.runs_dir: claims need hard links",
-		Over: fileSide,
+		Over: fileSide, Only: asSelf,
 		Look: func(ctx context.Context, x *Exam) []Result {
 			if x.Cluster.FarFiles() {
 				return farLinks(ctx, x)
@@ -102,7 +102,7 @@ func clusterFileChecks() []Check {
 		Code: "clock_runs_dir", Proves: "The clock of storage.runs_dir's filesystem is that of this host.", Where: Gateway, Alone: true,
 		Cluster: true,
 		Needs:   []string{runsDirWrite}, Remedy: "let chrony or ntpd keep the time on this host and on the file server",
-		Over: fileSide,
+		Over: fileSide, Only: asSelf,
 		Look: func(ctx context.Context, x *Exam) []Result {
 			if x.Cluster.FarFiles() {
 				return farFileClock(ctx, x)
@@ -115,7 +115,7 @@ func clusterFileChecks() []Check {
 		Look: func(_ context.Context, x *Exam) []Result { return disks(x.Cluster, spaceLeft) },
 	}, {
 		Code: "disk_space_far", Proves: "The disk of a storage.runs_dir elsewhere has more free space than storage.reserve_mb, and inodes left.",
-		Where: Data, Cluster: true, Only: farFiles, Over: fileSide, Needs: []string{runsDir},
+		Where: Data, Cluster: true, Only: farRuns, Over: fileSide, Needs: []string{runsDir},
 		Remedy: "free space there, or lower storage.reserve_mb",
 		Look:   farDisk,
 	}, {

@@ -36,6 +36,7 @@ type Check struct {
 	Cluster bool     // it is made for each cluster; else once for the gateway
 	Early   bool     // it reads files of this host and changes nothing: start-up and config check make it too
 	Alone   bool     // only doctor makes it: it writes to the site, reads much of it, or is about this call
+	OneUser bool     // it is made only as the user that --user names
 	Stops   bool     // the gateway does not start with a fault that it finds
 	Needs   []string // codes of earlier checks; if one of them is a fault or unknown, so is this one
 
@@ -104,7 +105,8 @@ func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s
 func Checks() []Check {
 	var all []Check
 	for _, part := range [][]Check{siteChecks(), fileChecks(), ledgerChecks(), domainChecks(), hostChecks(), networkChecks(),
-		farChecks(), restChecks(), clusterFileChecks(), sameFolderChecks(), imageChecks(), slurmChecks(), placementChecks(), historyChecks(),
+		asUserChecks(), farChecks(), restChecks(), clusterFileChecks(), sameFolderChecks(), imageChecks(), slurmChecks(),
+		sightChecks(), placementChecks(), historyChecks(),
 		nodeChecks()} {
 		all = append(all, part...)
 	}

@@ -29,14 +29,14 @@ func placementChecks() []Check {
 		Look: partitionsUp,
 	}, {
 		Code: accountsCode, Proves: "The gateway's user may charge each account that the site file, policy or a tool names, with the QOS named.",
-		Where: Slurmctld, Cluster: true, Needs: asked, Remedy: "sacctmgr add user NAME account=ACCOUNT", Look: accounts,
+		Where: Slurmctld, Cluster: true, Only: asSelf, Needs: asked, Remedy: "sacctmgr add user NAME account=ACCOUNT", Look: accounts,
 	}, callerAccountsCheck(), {
 		Code: "submit_limits", Proves: "The gateway's user, who has the jobs of all callers, may have a thousand at a time.", Where: Slurmctld,
-		Cluster: true, Needs: []string{accountsCode}, Remedy: "raise MaxSubmitJobs of the account or QOS", Look: submitLimits,
+		Cluster: true, Only: asSelf, Needs: []string{accountsCode}, Remedy: "raise MaxSubmitJobs of the account or QOS", Look: submitLimits,
 	}, {
 		Code: "tool_jobs", Proves: "Slurm would accept a job of each tool now (sbatch --test-only).", Where: Slurmctld, Cluster: true,
-		Only: byCommands, Needs: []string{partitionsCode, accountsCode}, Remedy: "change the resources of the tool or its partition",
-		Look: toolJobs,
+		Only: selfByCommands, Needs: []string{slurmCondition, partitionsCode, accountsCode},
+		Remedy: "change the resources of the tool or its partition", Look: toolJobs,
 	}}
 }
 

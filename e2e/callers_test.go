@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -66,13 +67,9 @@ func callerSite(t testing.TB, edit ...func(doc tree)) (*site, *signerProcess) {
 	slurm["cluster"], slurm["default_account"], slurm["accounting"], slurm["grace_seconds"] = "devcluster", "research", "required", 2
 	delete(slurm, "accounts")
 	storage["runs_dir"], storage["image_store"], storage["reserve_mb"] = s.callerRuns("{user}"), world.dir+"/images", 1
-	var peers []any
-	for user := range info.Users {
-		peers = append(peers, tree{"user": user, "capabilities": []any{"gateway", "read", "import", "slurm"}, "projects": []any{"demo"}})
-	}
-	doc["access"] = tree{"peers": peers}
-	doc["import"] = tree{"roots": []any{tree{"path": s.dir + "/files", "projects": []any{"demo"}},
-		tree{"path": world.dir + "/data", "projects": []any{"*"}}, tree{"path": "/home", "projects": []any{"*"}}}}
+	doc["access"] = tree{"peers": []any{tree{"group": "callers", "capabilities": []any{"gateway", "read", "import", "slurm"},
+		"projects": []any{"demo"}}}}
+	doc["import"] = tree{"local": "own"}
 	doc["watch"] = tree{"floor_seconds": 1, "ceiling_seconds": 5}
 	doc["budget"] = tree{"rpc_per_minute": 6000, "sends_in_flight": 4, "staging_workers": 4}
 	for _, f := range edit {
@@ -131,6 +128,7 @@ func (s *site) jobUser(runID string) (user, account string) {
 // signerProcess is a running `slurmgate signer`.
 type signerProcess struct {
 	t                   testing.TB
+	ca                  string
 	dir, config, socket string
 	log                 string // with a line for each certificate
 	cmd                 *exec.Cmd
@@ -144,9 +142,9 @@ func newSigner(t testing.TB, s *site, edit func(doc tree)) *signerProcess {
 	t.Helper()
 	info := callersOf(t)
 	dir := "/run/signers/" + path.Base(s.callerRuns("x"))
-	sign := &signerProcess{t: t, dir: dir, config: dir + "/signer.yaml", socket: dir + "/signer.sock", log: dir + "/certificates.log"}
-	doc := tree{"ca": tree{"key": info.Signer.CAKey}, "socket": sign.socket, "gateway_users": []any{"lab"}, "log": sign.log,
-		"source_addresses": []any{"127.0.0.1", "::1"}, "per_minute": 6000, "per_user_minute": 6000}
+	sign := &signerProcess{t: t, ca: info.Signer.CAKey, dir: dir, config: dir + "/signer.yaml", socket: dir + "/signer.sock",
+		log: dir + "/certificates.log"}
+	doc := sign.settings(nil)
 	if edit != nil {
 		edit(doc)
 	}
@@ -157,6 +155,14 @@ func newSigner(t testing.TB, s *site, edit func(doc tree)) *signerProcess {
 		shell(t, "root", `rm -rf "$1"`, dir)
 	})
 	return sign
+}
+
+// settings are the signer's usual configuration with some fields changed.
+func (g *signerProcess) settings(with tree) tree {
+	doc := tree{"ca": tree{"key": g.ca}, "socket": g.socket, "gateway_users": []any{"lab"}, "log": g.log,
+		"source_addresses": []any{"127.0.0.1", "::1"}, "per_minute": 6000, "per_user_minute": 6000}
+	maps.Copy(doc, with)
+	return doc
 }
 
 // write writes the signer's configuration, which it reads when it starts.

@@ -58,12 +58,6 @@ func TestUsersOfCluster(t *testing.T) {
 	if got := shell(t, name, "srun --quiet id -un"); got != name {
 		t.Errorf("a job of %s's ran as %s", name, got)
 	}
-	shell(t, "root", "devd user tight full")
-	full := shell(t, "tight", `echo more 2>&1 >/shared/scratch/tight/more || true`)
-	shell(t, "root", "devd user tight room")
-	if !strings.Contains(full, "No space left") {
-		t.Errorf("on a full disk: %s", full)
-	}
 }
 
 // PrivateData hides other users' jobs, and answers with a clean, empty list.
@@ -83,5 +77,19 @@ func TestPrivateDataOfCluster(t *testing.T) {
 	shell(t, "root", "devd set slurmdbd.conf PrivateData=jobs")
 	if got := sees(); got != "" {
 		t.Errorf("of all private jobs bob sees %q", got)
+	}
+	s, _ := callerSite(t)
+	allJobs := func() (status, found string) {
+		var e examined
+		s.cli("doctor", "--no-jobs", "--json").object(t, &e)
+		status, found, _ = e.find("all_jobs")
+		return status, found
+	}
+	if status, found := allJobs(); status != "fault" || !strings.Contains(found, "PrivateData") {
+		t.Errorf("all_jobs is %s: %s", status, found)
+	}
+	shell(t, "root", "devd set slurm.conf PrivateData; devd set slurmdbd.conf PrivateData")
+	if status, found := allJobs(); status != "ok" {
+		t.Errorf("all_jobs is %s: %s", status, found)
 	}
 }

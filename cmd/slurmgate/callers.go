@@ -163,33 +163,37 @@ func (c *callers) login(user string, latest func() string) (asuser.Login, error)
 
 // certificate asks the signer for a certificate of a new key.
 func (c *callers) certificate(ctx context.Context, user, runID string) (ssh.Signer, time.Time, error) {
-	none := time.Time{}
+	caller := ""
+	if v, err := c.gateway.app.Ledger.View(ctx, runID); runID != "" && err == nil {
+		caller = v.Run.Principal.Name
+	}
+	key, until, err := certificateOf(ctx, c.site, user, runID, caller)
+	c.signs.Store(fault.CodeOf(err) != signer.Away)
+	return key, until, err
+}
+
+// certificateOf is a new key with the signer's certificate for a user, and when that ends.
+func certificateOf(ctx context.Context, s *site.Site, user, runID, caller string) (with ssh.Signer, until time.Time, err error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, none, fault.Wrap(fault.Internal, "key", "no key can be made", err)
+		return nil, until, fault.Wrap(fault.Internal, "key", "no key can be made", err)
 	}
 	key, err := ssh.NewSignerFromKey(private)
 	if err != nil {
-		return nil, none, fault.Wrap(fault.Internal, "key", "the key cannot be used", err)
+		return nil, until, fault.Wrap(fault.Internal, "key", "the key cannot be used", err)
 	}
 	of, err := ssh.NewPublicKey(public)
 	if err != nil {
-		return nil, none, fault.Wrap(fault.Internal, "key", "the key cannot be used", err)
+		return nil, until, fault.Wrap(fault.Internal, "key", "the key cannot be used", err)
 	}
-	a := c.site.Slurm.Caller
-	request := signer.Request{User: user, PublicKey: string(ssh.MarshalAuthorizedKey(of)), RunID: runID, Gateway: c.site.Name,
-		SourceAddresses: a.SourceAddresses, Minutes: a.CertificateMinutes}
-	if v, err := c.gateway.app.Ledger.View(ctx, runID); runID != "" && err == nil {
-		request.Caller = v.Run.Principal.Name
-	}
-	cert, err := signer.Client{Socket: a.Signer}.Sign(ctx, request)
-	c.signs.Store(fault.CodeOf(err) != signer.Away)
+	a := s.Slurm.Caller
+	cert, err := signer.Client{Socket: a.Signer}.Sign(ctx, signer.Request{User: user, PublicKey: string(ssh.MarshalAuthorizedKey(of)),
+		RunID: runID, Caller: caller, Gateway: s.Name, SourceAddresses: a.SourceAddresses, Minutes: a.CertificateMinutes})
 	if err != nil {
-		return nil, none, err
+		return nil, until, err
 	}
-	with, err := ssh.NewCertSigner(cert, key)
-	if err != nil {
-		return nil, none, fault.Wrap(fault.Transport, signer.Misfit, "the signer's certificate is not for the key that was sent", err)
+	if with, err = ssh.NewCertSigner(cert, key); err != nil {
+		return nil, until, fault.Wrap(fault.Transport, signer.Misfit, "the signer's certificate is not for the key that was sent", err)
 	}
 	return with, time.Unix(int64(cert.ValidBefore), 0), nil
 }

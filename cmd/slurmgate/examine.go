@@ -22,12 +22,14 @@ import (
 	"slurmgate/ledger"
 	"slurmgate/nss"
 	"slurmgate/run"
+	"slurmgate/signer"
 	"slurmgate/site"
 )
 
 // doctorConfig is what the checks use of the rest of the program.
-func doctorConfig() doctor.Config {
-	h := quietHosts()
+func doctorConfig() doctor.Config { return doctorOver(quietHosts()) }
+
+func doctorOver(h *hosts) doctor.Config {
 	return doctor.Config{Version: built().Version, LoadSite: loadSite, Images: siteImages{},
 		OpenSlurm: func(s *site.Site) (doctor.Slurm, error) { return h.slurm(s, nil, nil) },
 		VerifyImages: func(s *site.Site) (func(context.Context, string) (string, error), error) {
@@ -39,7 +41,8 @@ func doctorConfig() doctor.Config {
 		},
 		NodeFaults: nodeFaults, AbsenceGap: absenceGap, OpenBooks: openBooks, MemoryLimit: memoryLimit,
 		MayStart: func(ctx context.Context, s *site.Site) error { return mayCreate(ctx, s, toChange) },
-		Login:    h.login, Data: h.data, Shell: h.shell, RESTFiles: restFiles, Files: h.farFiles, Close: h.close}
+		Login:    h.login, Data: h.data, Shell: h.shell, RESTFiles: restFiles, Files: h.farFiles, Close: h.close,
+		SignerAt: func(socket string) doctor.Signer { return signer.Client{Socket: socket} }, As: asUser}
 }
 
 // examination is what a process that looks as the service's user gets on standard input.

@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"slurmgate/fault"
 	"slurmgate/nss"
@@ -26,6 +29,9 @@ type hosts struct {
 	open  map[string]*remote.Host // by its whole configuration
 	pools map[string]*transfer.Pool
 	rests []*rest.Slurm
+
+	// certified makes the credentials of hosts, except of jump hosts; nil: they are those of the site file.
+	certified func(context.Context) (ssh.Signer, time.Time, error)
 }
 
 func newHosts(log *slog.Logger) *hosts {
@@ -61,6 +67,7 @@ func (h *hosts) host(to site.SSH) (*remote.Host, error) {
 		return nil, fault.Wrap("", "", "the name of this process's user is unknown", err)
 	}
 	c := remoteConfig(to.Endpoint, me)
+	c.Credentials = h.certified
 	for _, j := range to.Jump {
 		c.Jump = append(c.Jump, remoteConfig(j, me))
 	}
