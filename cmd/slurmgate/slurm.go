@@ -153,16 +153,23 @@ func (h *hosts) fit(ctx context.Context, s *site.Site, cli transport) (found []f
 	}
 	ctx, stop := context.WithTimeout(ctx, wait)
 	defer stop()
-	return otherCluster(nil, sacct, cli.CheckCluster(ctx))
+	err = cli.CheckCluster(ctx)
+	if own, is := cli.(*slurm.CLI); is && err == nil && s.AsCaller() {
+		err = own.CheckSight(ctx, sacct && s.Slurm.Accounting != "none")
+	}
+	return otherCluster(nil, sacct, err)
 }
 
-// otherCluster makes a problem of the site file of an error that says that another cluster answered.
+// otherCluster makes a problem of the site file of an error that says that another cluster answered, or that it hides the jobs of others.
 func otherCluster(found []fault.Problem, sacct bool, err error) ([]fault.Problem, bool, error) {
-	if fault.CodeOf(err) != run.WrongCluster {
+	p := fault.Problem{Code: "SITE-CLUSTER", Field: "slurm.cluster", Rule: "the ClusterName of the cluster that answers"}
+	switch {
+	case err == nil || fault.CodeOf(err) != run.WrongCluster && !slurm.Hides(err):
 		return found, sacct, err
+	case slurm.Hides(err):
+		p = fault.Problem{Code: "SITE-PRIVATE-DATA", Field: "slurm.run_as", Rule: "caller only where Slurm shows the gateway all users' jobs"}
 	}
-	p := fault.Problem{Code: "SITE-CLUSTER", Field: "slurm.cluster", Rule: "the ClusterName of the cluster that answers",
-		Msg: fault.Prose(err)}
+	p.Msg = fault.Prose(err)
 	if e, is := errors.AsType[*fault.Error](err); is {
 		p.Msg, p.Hint = e.Msg, e.Next
 	}
