@@ -34,7 +34,7 @@ func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		rest[v.Run.ID] = absent{JobKey{v.Submission.JobID, v.Submission.JobName, v.Run.ExecutedAs}, v.Submission.CreatedAt, stopped}
+		rest[v.Run.ID] = absent{keyOf(v), v.Submission.CreatedAt, stopped}
 		return false, nil
 	})
 	if len(rest) == 0 {
@@ -64,6 +64,9 @@ func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 	})
 	return nil
 }
+
+// keyOf names the run's job to accounting.
+func keyOf(v View) JobKey { return JobKey{v.Submission.JobID, v.Submission.JobName, v.Run.ExecutedAs} }
 
 // described tells whether the script came to its end: after a success it leaves a manifest.
 func (c *cycle) described(ctx context.Context, v View, x *Exit) bool {

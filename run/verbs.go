@@ -155,7 +155,7 @@ func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, erro
 		seen := index(jobs)
 		found := seen.named(name)
 		if found == nil {
-			if records, err := e.Accounting.Records(ctx, v.Submission.CreatedAt.Add(-time.Hour)); err == nil {
+			if records, err := e.Accounting.Records(ctx, v.Submission.CreatedAt.Add(-time.Hour), keyOf(v)); err == nil {
 				found = index(records).named(name)
 			}
 		}

@@ -1,0 +1,56 @@
+package run_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Fifty callers whose runs are each executed as themselves cost one look at the queue a cycle, as one does, and each has an equal share of
+// the sends, however many runs the first has waiting.
+//
+// proves SITE-08
+func TestFiftyCallers(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.slowly()
+		l := w.life()
+		submit := func(caller string, i int) {
+			o := of("", caller, i)
+			o.Params.ExecutedAs = caller
+			l.submit(o)
+		}
+		for i := range 200 {
+			submit("greedy", i)
+		}
+		for c := range 49 {
+			for i := range 3 {
+				submit(fmt.Sprintf("user%d", c), i)
+			}
+		}
+		start := w.sentOf(0)
+		time.Sleep(100 * time.Second) // a send a second: two rounds
+		sent := w.sentOf(0)
+		for c := range 49 {
+			user := fmt.Sprintf("user%d", c)
+			if n := sent[user] - start[user]; n < 1 || n > 3 {
+				t.Errorf("%s had %d of 100 sends", user, n)
+			}
+		}
+		if n := sent["greedy"] - start["greedy"]; n > 10 {
+			t.Errorf("one caller had %d of 100 sends", n)
+		}
+		looks := func() int { before := w.count("Queue"); time.Sleep(10 * time.Minute); return w.count("Queue") - before }
+		w.with(func() {
+			for _, j := range w.jobs {
+				if j.User == "" || j.User == "gateway" {
+					t.Errorf("%+v", j.Job)
+				}
+			}
+		})
+		time.Sleep(10 * time.Minute) // all are sent
+		if n := looks(); n < 1 || n > int(10*time.Minute/w.cfg.Ceiling)+1 {
+			t.Errorf("%d looks in ten minutes for fifty users with %d jobs", n, len(w.jobs))
+		}
+		l.stop()
+	})
+}
