@@ -16,8 +16,8 @@
 //   - An answer of which nothing can be read is no answer.
 //   - A cut exactly between two records cannot be recognised. That is why rule 8 (package run) needs two answers.
 //
-// Answers about the jobs of all users ([Config].AllUsers) have fields of fixed width, because other users choose the names of their jobs; see
-// sheet.go. What cannot be read there concerns its owner alone. A cluster may hide others' jobs behind a clean, empty answer, so
+// Answers about the jobs of all users ([Config].AllUsers) have fields of fixed width, because other users choose the names of their jobs;
+// see sheet.go. What cannot be read there concerns its owner alone. A cluster may hide the jobs of others behind a clean, empty answer, so
 // before absence counts it is asked what it hides (sight.go).
 //
 // What cannot be read is counted (slurmgate_slurm_unread_records_total) and logged once for each kind.
