@@ -89,18 +89,18 @@ func (l Index) Watched(ctx context.Context, f func(run.Watched), phases ...run.P
 		fields, err := column[string](row)
 		f(watched(fields))
 		return err
-	}, `SELECT concat_ws(char(31), r.run_id, r.phase, r.cancel_at IS NOT NULL, a.missed_at IS NOT NULL, a.slurm_state, s.job_name, s.job_id, s.cluster, a.slurm_why)
+	}, `SELECT concat_ws(char(31), r.run_id, r.executed_as, r.phase, r.cancel_at IS NOT NULL, a.missed_at IS NOT NULL, a.slurm_state, s.job_name, s.job_id, s.cluster, a.slurm_why)
  FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n JOIN submissions s ON s.token = a.token WHERE `+w.String(), w.args...)
 }
 
 // watched splits such a row. Slurm's reason comes last and may contain anything.
 func watched(row string) run.Watched {
-	var field [8]string
+	var field [9]string
 	for i := range field {
 		field[i], row, _ = strings.Cut(row, "\x1f")
 	}
-	return run.Watched{RunID: field[0], Phase: run.Phase(field[1]), CancelAsked: field[2] == "1", Missed: field[3] == "1",
-		SlurmState: field[4], JobName: field[5], JobID: field[6], Cluster: field[7], SlurmWhy: row}
+	return run.Watched{RunID: field[0], ExecutedAs: field[1], Phase: run.Phase(field[2]), CancelAsked: field[3] == "1", Missed: field[4] == "1",
+		SlurmState: field[5], JobName: field[6], JobID: field[7], Cluster: field[8], SlurmWhy: row}
 }
 
 // Filter selects runs. Empty fields select all.

@@ -28,13 +28,15 @@ type NodeFault struct {
 	RunID string // of the last one
 }
 
-// NodeFaults lists the faults of nodes that attempts met since a time, the most frequent first.
+// NodeFaults lists the faults of nodes that attempts met since a time, the most frequent first. What only a job's files say counts where
+// they are the gateway's: a user could forge his own.
 func (l *Ledger) NodeFaults(ctx context.Context, since time.Time) ([]NodeFault, error) {
 	cond, args := among("a.ending", run.NodeFaults)
 	return list(ctx, l.r, func(row scanner) (f NodeFault, err error) {
 		err = row.Scan(&f.Site, &f.Node, &f.Fault, &f.Count, into{&f.Last}, &f.RunID)
 		return f, err
 	}, `SELECT r.site, a.node, a.ending, count(*), max(a.ended_at), a.run_id FROM attempts a JOIN runs r ON r.run_id = a.run_id
- WHERE `+cond+` AND a.ended_at >= ? AND a.ending NOT IN ('', 'ok') AND a.node <> '' GROUP BY r.site, a.node, a.ending ORDER BY count(*) DESC, a.node LIMIT 1000`,
+ WHERE `+cond+` AND a.ended_at >= ? AND a.ending NOT IN ('', 'ok') AND a.node <> ''
+ AND (r.executed_as = '' OR a.ending IN ('node_fail', 'boot_fail')) GROUP BY r.site, a.node, a.ending ORDER BY count(*) DESC, a.node LIMIT 1000`,
 		append(args, micros(since))...)
 }

@@ -17,8 +17,8 @@ type answer struct {
 	known []bool           // for each job: an open run has its name
 	other []Job            // jobs whose name is not a gateway's
 
-	unread map[string]*Job // by name: jobs whose record could not be read; nil without any
-	lost   *Job            // a record that could not be read and may be any job's
+	unread map[string][]*Job // by name: jobs whose record could not be read; nil without any
+	lost   []*Job            // records that could not be read and may be any job's, or any of their user's
 }
 
 func index(jobs []Job) *answer {
@@ -42,31 +42,49 @@ func index(jobs []Job) *answer {
 
 func (a *answer) cannotRead(j *Job) {
 	if j.Name == "" {
-		a.lost = j
+		a.lost = append(a.lost, j)
 		return
 	}
 	if a.unread == nil {
-		a.unread = map[string]*Job{}
+		a.unread = map[string][]*Job{}
 	}
-	a.unread[j.Name] = j
+	a.unread[j.Name] = append(a.unread[j.Name], j)
 }
 
-// hides returns the record because of which the answer does not show whether there is a job of that name; nil: it shows it.
-func (a *answer) hides(name string) *Job {
-	if j := a.unread[name]; j != nil {
+// mayBeOf returns the first of the records, which could not be read, that may be of a job of the user; nil: none may.
+func mayBeOf(user string, records []*Job) *Job {
+	for _, j := range records {
+		if j.User == "" || ofUser(user, *j) {
+			return j
+		}
+	}
+	return nil
+}
+
+// ofUser reports whether a job is the user's. Names of jobs are public: another's job under the name of a run is not the run's.
+func ofUser(user string, j Job) bool { return user == "" || j.User == user }
+
+// cannotBeRead returns the record of a job of the user under that name that could not be read; nil: there is none.
+func (a *answer) cannotBeRead(name, user string) *Job { return mayBeOf(user, a.unread[name]) }
+
+// hides returns the record because of which the answer does not show whether the user has a job of that name; nil: it shows it.
+func (a *answer) hides(name, user string) *Job {
+	if j := a.cannotBeRead(name, user); j != nil {
 		return j
 	}
-	if _, shown := a.first[name]; shown {
+	if a.named(name, user) != nil {
 		return nil
 	}
-	return a.lost
+	return mayBeOf(user, a.lost)
 }
 
-// named returns the jobs of that name in Slurm's order.
-func (a *answer) named(name string) (found []Job) {
+// named returns the user's jobs of that name in Slurm's order.
+func (a *answer) named(name, user string) (found []Job) {
 	i, ok := a.first[name]
 	for ; ok && i >= 0; i = a.next[i] {
-		found = append(found, a.jobs[i])
+		if ofUser(user, a.jobs[i]) {
+			found = append(found, a.jobs[i])
+		}
 	}
 	return found
 }
@@ -134,14 +152,21 @@ func (c *cycle) compare(r *reading) (differ, missing []string, err error) {
 	for batch := range r.rows {
 		for i := range batch {
 			w := &batch[i]
-			first, shown := c.seen.first[w.JobName]
-			for k := first; shown && k >= 0; k = c.seen.next[k] {
+			user := c.userOf(w.ExecutedAs)
+			var one *Job
+			n, k, shown := 0, int32(0), false
+			for k, shown = c.seen.first[w.JobName]; shown && k >= 0; k = c.seen.next[k] {
 				c.seen.known[k] = true
+				if j := &c.seen.jobs[k]; ofUser(user, *j) {
+					one, n = j, n+1
+				} else {
+					c.forgeries.saw(c.Log, w.RunID, user, *j)
+				}
 			}
 			switch {
-			case !shown || c.seen.unread[w.JobName] != nil:
+			case n == 0 || c.seen.unread != nil && c.seen.cannotBeRead(w.JobName, user) != nil:
 				missing = append(missing, w.RunID)
-			case c.seen.next[first] >= 0 || !w.same(&c.seen.jobs[first]):
+			case n > 1 || !w.same(one):
 				differ = append(differ, w.RunID)
 			}
 		}

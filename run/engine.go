@@ -29,6 +29,7 @@ type Config struct {
 	ReuseAcross  bool             // answer with an equivalent run made under another policy
 	Warnings     []string         // added to each run's answer, e.g. that only the image is verified
 	Site         string           // the runs of this site are the engine's, and no others
+	OwnUser      string           // whose jobs those of runs are that are executed as nobody else; "": Queue shows no other user's
 	Placement    plan.Placement   // the site's defaults: where jobs go that ask for nothing
 	Previous     *Previous        // nil: the ledger has no run of a previous form
 	DeferBackoff time.Duration    // first wait after back-pressure, doubled up to Ceiling
@@ -89,18 +90,19 @@ type Parts struct {
 // use. Nothing moves until [Engine.Start] is called.
 type Engine struct {
 	Parts
-	cfg      Config
-	work     *workQueue[string] // runs that a worker can move on
-	sends    *sendLine
-	collects *collectSlots
-	pressure *backPressure
-	limits   *limiter
-	waiters  *waiters
-	watcher  *watcher
-	cancels  *canceller
-	late     *lateFiles
-	away     func() error // why the site is not open; nil: it is
-	disk     *diskHealth
+	cfg       Config
+	work      *workQueue[string] // runs that a worker can move on
+	sends     *sendLine
+	collects  *collectSlots
+	pressure  *backPressure
+	limits    *limiter
+	waiters   *waiters
+	watcher   *watcher
+	cancels   *canceller
+	late      *lateFiles
+	away      func() error // why the site is not open; nil: it is
+	disk      *diskHealth
+	forgeries forgeries
 }
 
 // NewEngine makes an engine.

@@ -82,10 +82,11 @@ func (c *cycle) described(ctx context.Context, v View, x *Exit) bool {
 func (c *cycle) settleGone(ctx context.Context, v View, accounted *answer, stopped bool) (moved bool, err error) {
 	name := v.Submission.JobName
 	var found []Job
-	if accounted.unread[name] == nil { // else the records that can be read may be of earlier starts of the job
-		found = slices.DeleteFunc(accounted.named(name), func(j Job) bool { return j.Closed })
+	user := c.userOf(v.Run.ExecutedAs)
+	if accounted.cannotBeRead(name, user) == nil { // else the records that can be read may be of earlier starts of the job
+		found = slices.DeleteFunc(accounted.named(name, user), func(j Job) bool { return j.Closed })
 	}
-	hidden := cmp.Or(c.seen.hides(name), accounted.hides(name))
+	hidden := cmp.Or(c.seen.hides(name, user), accounted.hides(name, user))
 	switch j, one := pick(v, found); {
 	case one && j.Class == ClassEnded:
 		return c.observe(ctx, v, found)
@@ -200,7 +201,7 @@ func (c *cycle) renamed(v View) (Job, bool) {
 	}
 	for _, j := range c.seen.other {
 		s := v.Submission
-		if j.ID == s.JobID && j.Class != ClassEnded && (s.Cluster == "" || j.Cluster == "" || s.Cluster == j.Cluster) &&
+		if j.ID == s.JobID && ofUser(c.userOf(v.Run.ExecutedAs), j) && j.Class != ClassEnded && (s.Cluster == "" || j.Cluster == "" || s.Cluster == j.Cluster) &&
 			s.SubmittedAt != nil && j.Submitted != nil && s.SubmittedAt.Equal(*j.Submitted) {
 			return j, true
 		}

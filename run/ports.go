@@ -224,7 +224,7 @@ type Job struct {
 	ID        string
 	Task      *int // array task
 	Name      string
-	User      string // whose job it is: its Unix user
+	User      string // whose job it is: its Unix user; "" where the record does not show it
 	State     string // Slurm's own word, e.g. PENDING; without suffixes
 	Why       string // Slurm's reason
 	Class     Class  // what that state means here
@@ -272,7 +272,8 @@ const (
 	ClassUnknown    Class = "unknown" // a state this version does not know: reported, never guessed
 
 	// ClassUnread is a record that could not be read: the job is there, and only its Name, its ID where it is shown, and in Why what is
-	// wrong with the record are known. One without a Name may be any job, so an answer with such a record does not show that a job is absent.
+	// wrong with the record are known, and its User where it is shown. One without a Name may be any job, or any of its User's, so an answer
+	// with such a record does not show that one of those is absent.
 	ClassUnread Class = "unread"
 )
 

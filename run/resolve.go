@@ -70,8 +70,10 @@ func (e *Engine) blockForeignClaim(ctx context.Context, v View) error {
 // chooseAmong: more than one job has the run's name, or the one that has it has another id. Only pending ones
 // are cancelled; the job that holds the claim is the execution.
 func (c *cycle) chooseAmong(ctx context.Context, v View, found []Job) (bool, error) {
-	if c.seen != nil && c.seen.lost != nil { // there may be another one
-		return false, c.cannotTell(ctx, v, c.seen.lost)
+	if c.seen != nil { // there may be another one
+		if lost := mayBeOf(c.userOf(v.Run.ExecutedAs), c.seen.lost); lost != nil {
+			return false, c.cannotTell(ctx, v, lost)
+		}
 	}
 	claim, who, err := c.readClaim(ctx, v)
 	if who == heldByNobody {

@@ -23,6 +23,7 @@ type Flying struct {
 // Watched is the part of an open run needed to see that Slurm's answer changes nothing. A gateway watches up to 100,000.
 type Watched struct {
 	RunID       string
+	ExecutedAs  string
 	Phase       Phase
 	JobName     string
 	JobID       string

@@ -144,29 +144,29 @@ func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState
 }
 
 // Adopt assigns a job that a person has found to a run in doubt. Slurm must know that id under the run's own
-// job name; any other job is refused.
+// job name, as a job of its own user; any other job is refused.
 func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, error) {
 	return e.inDoubt(ctx, runID, func(v View) error {
-		name := v.Submission.JobName
+		name, user := v.Submission.JobName, e.userOf(v.Run.ExecutedAs)
 		jobs, err := e.Queue.Jobs(ctx, nil)
 		if err != nil {
 			return err
 		}
 		seen := index(jobs)
-		found := seen.named(name)
+		found := seen.named(name, user)
 		if found == nil {
 			if records, err := e.Accounting.Records(ctx, v.Submission.CreatedAt.Add(-time.Hour), keyOf(v)); err == nil {
-				found = index(records).named(name)
+				found = index(records).named(name, user)
 			}
 		}
 		i := slices.IndexFunc(found, func(j Job) bool { return j.ID == jobID })
-		if hidden := seen.hides(name); i < 0 && hidden != nil {
+		if hidden := seen.hides(name, user); i < 0 && hidden != nil {
 			return fault.New(fault.Transport, recordUnread, "Slurm's answer has a record that cannot be read ("+hidden.Why+
 				"), which may be that of job "+jobID).WithNext("look for the record in the gateway's log, then try again")
 		}
 		if i < 0 {
 			return fault.New(fault.Conflict, "job_not_ours",
-				fmt.Sprintf("Slurm has no job %s named %s; a job with another name cannot be adopted", jobID, name)).
+				fmt.Sprintf("Slurm has no job %s named %s%s; a job with another name or user cannot be adopted", jobID, name, ofWhom(user))).
 				WithNext("look for the job with squeue --name=" + name + "; if there is none, declare it absent").
 				WithSteps(fault.Do("slurm.job.absent", "run_id", runID))
 		}

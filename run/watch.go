@@ -111,7 +111,9 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 		return false, err
 	}
 	e.cancels.forgetOld()
-	c.each(ctx, differ, func(v View) (bool, error) { return c.observe(ctx, v, c.seen.named(v.Submission.JobName)) })
+	c.each(ctx, differ, func(v View) (bool, error) {
+		return c.observe(ctx, v, c.seen.named(v.Submission.JobName, c.userOf(v.Run.ExecutedAs)))
+	})
 	err = c.settleMissing(ctx, missing)
 	e.cancelStrays(ctx, c.seen)
 	return c.moved.Load(), err
@@ -135,7 +137,7 @@ func (e *Engine) complain(ctx context.Context, v View, err error) {
 	}
 }
 
-// observe applies what Slurm says about a run's jobs. The name has matched; if the id is known, cluster and
+// observe applies what Slurm says about a run's jobs. The name has matched, and the user; if the id is known, cluster and
 // id must match too, so that a reused job id is never mistaken for ours.
 func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, err error) {
 	j, ok := pick(v, found)
@@ -144,6 +146,9 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	}
 	if v.Run.CancelAt != nil && j.Class != ClassEnded && j.Class != ClassCompleting {
 		c.cancels.cancel(ShareOf(v.Run), j.ID, j.Name)
+	}
+	if hinted(v) {
+		v = withJob(v, j.ID) // what the receipt said of another job is not true of this one
 	}
 	now := c.Now()
 	phase := phaseAfter(v.Run.Phase, j.Class)
@@ -155,7 +160,7 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	if same {
 		return false, nil
 	}
-	adopted := s.JobID == ""
+	adopted := s.JobID == "" || hinted(v)
 	s.JobID, s.Cluster, s.SubmittedAt, s.SLUID = j.ID, cmp.Or(j.Cluster, s.Cluster), cmp.Or(s.SubmittedAt, j.Submitted),
 		cmp.Or(s.SLUID, j.SLUID)
 	a.SlurmState, a.SlurmWhy, a.Node, a.ObservedAt, a.MissedAt = j.State, j.Why, cmp.Or(j.Node, a.Node), &now, nil
@@ -198,11 +203,17 @@ func phaseAfter(now Phase, seen Class) Phase {
 	return cmp.Or(phases[seen], now)
 }
 
+// hinted reports whether the run's job id is only what its user's side said of it: Slurm has not shown that job with name and user yet. A
+// user can forge his receipts and claims, so until then the id tells nothing.
+func hinted(v View) bool {
+	return v.Run.ExecutedAs != "" && v.Submission.JobID != "" && v.Submission.SubmittedAt == nil
+}
+
 // pick finds the one job that is the run's.
 func pick(v View, found []Job) (Job, bool) {
 	var ours []Job
 	for _, j := range found {
-		if v.Submission.JobID == "" || j.ID == v.Submission.JobID && (v.Submission.Cluster == "" || j.Cluster == "" ||
+		if v.Submission.JobID == "" || hinted(v) || j.ID == v.Submission.JobID && (v.Submission.Cluster == "" || j.Cluster == "" ||
 			j.Cluster == v.Submission.Cluster) {
 			ours = append(ours, j)
 		}

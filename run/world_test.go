@@ -55,27 +55,28 @@ type world struct {
 	images map[string]bool // by digest; false: the stored bytes are others
 
 	// What a test sets.
-	fault      func(op string, n int) outcome // asked at each operation; n counts them
-	send       func(n int) sendKind           // what becomes of the n-th sbatch, from 1
-	deferred   run.SendResult                 // what deferSend and notRun add: code and scope, where not the usual
-	accounting func() ([]run.Job, error)      // nil: the cluster keeps none
-	queue      func([]run.Job) []run.Job      // what squeue makes of the truth
-	hidden     error                          // why Slurm shows only some jobs; nil: it shows all
-	sights     int                            // how often that was asked
-	keys       []run.JobKey                   // of the questions about usage
-	auto       bool                           // jobs move on by one state with each look at the queue
-	asked      asked                          // what the pack of the tests asks besides
-	contracts  map[string]error               // by pack_hash: what its output schema says of the outputs
-	used       []run.Usage                    // what accounting knows of usage, where there is any
-	timeout    time.Duration                  // Slurm's MessageTimeout
-	scancel    time.Duration                  // what each scancel takes
-	cancels    []string                       // ids that were asked about, in order
-	cancelled  []time.Time                    // and when
-	deaf       bool                           // Slurm answers scancel and cancels nothing
-	copying    time.Duration                  // what staging takes
-	storing    func(size int) time.Duration   // what storing an object takes; nil: nothing
-	slow       bool                           // sbatch is still there when its gateway stops waiting
-	kinds      map[string]runtest.Kind        // by token: sends that no run stands behind, see runtest
+	fault      func(op string, n int) outcome        // asked at each operation; n counts them
+	send       func(n int) sendKind                  // what becomes of the n-th sbatch, from 1
+	forge      func(spec run.JobSpec) run.SendResult // what the user's side says a send proved; nil: the truth
+	deferred   run.SendResult                        // what deferSend and notRun add: code and scope, where not the usual
+	accounting func() ([]run.Job, error)             // nil: the cluster keeps none
+	queue      func([]run.Job) []run.Job             // what squeue makes of the truth
+	hidden     error                                 // why Slurm shows only some jobs; nil: it shows all
+	sights     int                                   // how often that was asked
+	keys       []run.JobKey                          // of the questions about usage
+	auto       bool                                  // jobs move on by one state with each look at the queue
+	asked      asked                                 // what the pack of the tests asks besides
+	contracts  map[string]error                      // by pack_hash: what its output schema says of the outputs
+	used       []run.Usage                           // what accounting knows of usage, where there is any
+	timeout    time.Duration                         // Slurm's MessageTimeout
+	scancel    time.Duration                         // what each scancel takes
+	cancels    []string                              // ids that were asked about, in order
+	cancelled  []time.Time                           // and when
+	deaf       bool                                  // Slurm answers scancel and cancels nothing
+	copying    time.Duration                         // what staging takes
+	storing    func(size int) time.Duration          // what storing an object takes; nil: nothing
+	slow       bool                                  // sbatch is still there when its gateway stops waiting
+	kinds      map[string]runtest.Kind               // by token: sends that no run stands behind, see runtest
 }
 
 // outcome is what becomes of one operation: carried out or not, an error or not, and whether the gateway
@@ -461,6 +462,10 @@ func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) 
 	}
 	if a := w.attempt(spec.RunID, spec.N); a == nil || a.token != spec.Token || a.ctl["script"] == nil || a.ctl["pinned.sha256"] == nil {
 		w.t.Error("sbatch before everything was in place")
+	}
+	if w.forge != nil { // what the user's own shell says of it
+		w.sent[key] = w.forge(spec)
+		return w.sent[key], false
 	}
 	become := accept
 	if w.send != nil {

@@ -1,0 +1,217 @@
+package run_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// impostor is a job of bob's under the name of alice's.
+func (w *world) impostor(name string, class run.Class, state string) *job {
+	now := time.Now()
+	j := &job{foreign: true, Job: run.Job{Cluster: "c1", ID: fmt.Sprint(500 + len(w.jobs)), Name: name, User: "bob", State: state, Class: class,
+		Why: "Priority", Submitted: &now}}
+	if class == run.ClassEnded {
+		j.Ended, j.ExitCode = &now, new(0)
+	}
+	w.jobs = append(w.jobs, j)
+	return j
+}
+
+var impostors = map[string]struct {
+	class run.Class
+	state string
+}{"queued": {run.ClassPending, "PENDING"}, "running": {run.ClassRunning, "RUNNING"}, "ended": {run.ClassEnded, "COMPLETED"},
+	"unreadable": {run.ClassUnread, ""}}
+
+// A job of bob's under the name of alice's run is as if it were not there, whatever became of hers: it is never followed, never adopted,
+// never cancelled, and counted once.
+//
+// proves SITE-08
+func TestAnothersJobOfOurName(t *testing.T) {
+	for name, c := range impostors {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				l := w.life()
+				a := l.submit(as("alice"))
+				w.until(a.RunID, in(run.Pending))
+				var his *job
+				w.with(func() { his = w.impostor(w.jobs[0].Name, c.class, c.state) })
+				time.Sleep(time.Minute)
+				if v := w.until(a.RunID, in(run.Pending)); v.Submission.JobID != "100" || v.Attempt.MissedAt != nil || v.Run.Reason != "waiting_in_slurm" {
+					t.Errorf("%+v", v)
+				}
+				w.with(func() { w.start(w.jobs[0]) })
+				w.until(a.RunID, in(run.InJob))
+				w.with(func() { w.finish(w.jobs[0]) })
+				w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+				before := his.Job
+				time.Sleep(time.Minute)
+				w.with(func() {
+					if len(w.cancels) != 0 || his.State != before.State {
+						t.Errorf("bob's job is touched: %v %+v", w.cancels, his.Job)
+					}
+				})
+				if n := l.engine.Forged(); n > 1 || n == 0 && c.class != run.ClassUnread {
+					t.Errorf("%d forged names", n)
+				}
+			})
+		})
+	}
+}
+
+// Where alice's own job is nowhere, bob's is no reason to think it is there: the claim is taken, the attempt ends as absent, and bob's job is
+// left alone afterwards too.
+//
+// proves SITE-08
+func TestAnothersJobIsNoReceipt(t *testing.T) {
+	for name, c := range impostors {
+		for _, recorded := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, in accounting alone %t", name, recorded), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world) {
+					var his *job
+					w.send = func(int) sendKind { return doubtNone }
+					w.accounting = func() ([]run.Job, error) {
+						if his == nil || !recorded {
+							return nil, nil
+						}
+						return []run.Job{his.Job}, nil
+					}
+					l := w.life()
+					w.queue = func(list []run.Job) []run.Job {
+						if his == nil {
+							if v, err := w.ledger.List(t.Context(), ledgerAll); err == nil && len(v.Runs) == 1 {
+								view, err := w.ledger.View(t.Context(), v.Runs[0].ID)
+								if err != nil {
+									t.Error(err)
+								}
+								his = w.impostor(view.Submission.JobName, c.class, c.state)
+								his.forgot = recorded
+							}
+						}
+						return list
+					}
+					a := l.submit(as("alice"))
+					v := w.until(a.RunID, done)
+					w.want(v, run.Failed, "absent")
+					if v.Submission.JobID != "" || v.Attempt.StartedAt != nil {
+						t.Errorf("%+v", v)
+					}
+					time.Sleep(time.Minute)
+					w.with(func() {
+						if len(w.cancels) != 0 {
+							t.Errorf("bob's job was to be cancelled: %v", w.cancels)
+						}
+					})
+				})
+			})
+		}
+	}
+}
+
+// Bob's job cannot be adopted as alice's.
+//
+// proves SITE-08
+func TestAnothersJobIsNotAdopted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.send = func(int) sendKind { return doubtNone }
+		w.fault = func(op string, _ int) outcome {
+			if op == "TakeClaim" {
+				return outcome{skip: true, err: errTransient}
+			}
+			return outcome{}
+		}
+		l := w.life()
+		a := l.submit(as("alice"))
+		v := w.until(a.RunID, in(run.Unconfirmed))
+		var id string
+		w.with(func() { id = w.impostor(v.Submission.JobName, run.ClassPending, "PENDING").ID })
+		if _, err := l.engine.Adopt(t.Context(), a.RunID, id); fault.CodeOf(err) != "job_not_ours" {
+			t.Error(err)
+		}
+		if v := w.until(a.RunID, in(run.Unconfirmed)); v.Submission.JobID != "" {
+			t.Errorf("%+v", v.Submission)
+		}
+	})
+}
+
+// What alice's receipt says is a hint: with another's job id, or one of no job, the run follows the job that Slurm shows under its name and
+// hers; where there is none, it is absent. Nobody else's run or job is touched.
+//
+// proves SITE-08
+func TestForgedReceipts(t *testing.T) {
+	for name, c := range map[string]struct {
+		id     string
+		exists bool
+		state  run.State
+		reason string
+	}{
+		"bob's job":                {"100", true, run.Succeeded, "ok"},
+		"bob's job, none of hers":  {"100", false, run.Failed, "absent"},
+		"no such job":              {"999", true, run.Succeeded, "ok"},
+		"no such job, none at all": {"999", false, run.Failed, "absent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				l := w.life()
+				bob := l.submit(as("bob"))
+				if *bob.SlurmJobID != "100" {
+					t.Fatal(*bob.SlurmJobID)
+				}
+				w.forge = func(spec run.JobSpec) run.SendResult {
+					if c.exists {
+						w.submit(spec)
+					}
+					return run.SendResult{Outcome: run.SendAccepted, JobID: c.id, Cluster: "c1"}
+				}
+				alice := l.submit(as("alice"))
+				if c.exists {
+					v := w.until(alice.RunID, func(v run.View) bool { return v.Run.Reason == "waiting_in_slurm" })
+					if v.Submission.JobID != "101" {
+						t.Errorf("it follows job %s", v.Submission.JobID)
+					}
+					w.with(func() { w.start(w.jobs[1]); w.finish(w.jobs[1]) })
+				}
+				w.want(w.until(alice.RunID, done), c.state, c.reason)
+				if v := w.until(bob.RunID, in(run.Pending)); v.Submission.JobID != "100" {
+					t.Errorf("%+v", v)
+				}
+				w.with(func() {
+					if slices.ContainsFunc(w.cancels, func(id string) bool { return id == "100" }) && w.jobs[0].Class != run.ClassPending {
+						t.Error("bob's job was cancelled")
+					}
+					w.start(w.jobs[0])
+					w.finish(w.jobs[0])
+				})
+				w.want(w.until(bob.RunID, done), run.Succeeded, "ok")
+			})
+		})
+	}
+}
+
+// Accounting's figures of bob's job are not alice's, although her claim names it.
+//
+// proves SITE-08
+func TestUsageOfAForgedJob(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := w.life()
+		bob := l.submit(as("bob"))
+		w.accounting = func() ([]run.Job, error) { return nil, nil }
+		w.used = []run.Usage{{JobID: "100", User: "bob", ElapsedSeconds: 77, CPUSeconds: 77}}
+		w.forge = func(spec run.JobSpec) run.SendResult {
+			w.attempt(spec.RunID, 1).ctl["claim"] = []byte("slurmgate-claim 1 job=100 task=- restart=0 token=" + spec.Token + " node=n1\n")
+			return run.SendResult{Outcome: run.SendDoubt}
+		}
+		v := w.until(l.submit(as("alice")).RunID, done)
+		w.want(v, run.Failed, "lost")
+		time.Sleep(2 * time.Hour)
+		if u, err := w.ledger.Usage(t.Context(), v.Submission.Token); u != nil || err != nil {
+			t.Errorf("%+v %v", u, err)
+		}
+		w.until(bob.RunID, in(run.Pending))
+	})
+}
