@@ -56,7 +56,7 @@ func (f *forgeries) saw(log *slog.Logger, runID, owner string, j Job) {
 
 // Forged is how many jobs with the name of another user's run were seen since the engine was made.
 func (e *Engine) Forged() int64 {
-	e.forgeries.mu.Lock()
-	defer e.forgeries.mu.Unlock()
-	return e.forgeries.n
+	e.forged.mu.Lock()
+	defer e.forged.mu.Unlock()
+	return e.forged.n
 }

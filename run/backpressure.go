@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ const (
 // backPressure knows which runs must wait, and until when (rule 5). What keeps Slurm from accepting one run also applies to others: all of
 // the site, or those of the same account, QOS or partition. They are not sent while the pause lasts, because each failing sbatch would cost
 // the site RPCs, and two minutes of a send slot where the queue is full. All of it is in memory: a new gateway finds out with its first
-// send.
+// send. What is said of a send as a user concerns that user alone, who could forge it: it begins and ends no pause of others.
 //
 // A run that a pause holds is due no later than the pause ends; a run without an entry in notBefore is due.
 type backPressure struct {
@@ -61,10 +62,22 @@ func (p *pause) fault() error {
 		WithNext("new runs are accepted and wait; check Slurm").WithSteps(fault.Do("doctor"))
 }
 
+// ofOneUser begins the name of a pause of one user's runs.
+const ofOneUser = "user "
+
 var allScopes = []Scope{ScopeSite, ScopePartition, ScopeAccount, ScopeQOS}
 
-// pauseKey names what a send to the place is part of, in the scope.
-func pauseKey(s Scope, at plan.Placement) string {
+// sending is what a send has to do with pauses: where it goes, and the user it is executed as, empty for the gateway's own.
+type sending struct {
+	plan.Placement
+	user string
+}
+
+// pauseKey names what a send is part of, in the scope.
+func pauseKey(s Scope, at sending) string {
+	if at.user != "" {
+		return ofOneUser + at.user + ": " + pauseKey(s, sending{Placement: at.Placement})
+	}
 	switch s {
 	case ScopePartition:
 		return "partition " + at.Partition
@@ -80,7 +93,7 @@ func pauseKey(s Scope, at plan.Placement) string {
 }
 
 // refused delays a run whose send was deferred or not run, and all others to which the reason applies.
-func (b *backPressure) refused(id string, at plan.Placement, res SendResult) {
+func (b *backPressure) refused(id string, at sending, res SendResult) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if res.Scope == ScopeRun {
@@ -118,7 +131,7 @@ func (b *backPressure) hold(p *pause, id string) {
 }
 
 // holdIfPaused makes the run wait for the end of the pause that sends to the place are under, if there is one.
-func (b *backPressure) holdIfPaused(id string, at plan.Placement) (why pause, held bool) {
+func (b *backPressure) holdIfPaused(id string, at sending) (why pause, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.drained != nil {
@@ -126,16 +139,18 @@ func (b *backPressure) holdIfPaused(id string, at plan.Placement) (why pause, he
 		return *b.drained, true
 	}
 	for _, s := range allScopes {
-		if p := b.current(s, at); p != nil {
-			b.hold(p, id)
-			return *p, true
+		for _, of := range []sending{{Placement: at.Placement}, at} {
+			if p := b.current(s, of); p != nil {
+				b.hold(p, id)
+				return *p, true
+			}
 		}
 	}
 	return pause{}, false
 }
 
 // current is the pause that lasts now. Under mu.
-func (b *backPressure) current(s Scope, at plan.Placement) *pause {
+func (b *backPressure) current(s Scope, at sending) *pause {
 	if p := b.pauses[pauseKey(s, at)]; p != nil && b.now().Before(p.until) {
 		return p
 	}
@@ -150,7 +165,7 @@ func (b *backPressure) sitePause() *pause {
 		c := *b.drained
 		return &c
 	}
-	if p := b.current(ScopeSite, plan.Placement{}); p != nil {
+	if p := b.current(ScopeSite, sending{}); p != nil {
 		c := *p
 		return &c
 	}
@@ -161,24 +176,24 @@ func (b *backPressure) sitePause() *pause {
 func (b *backPressure) sendPause() *pause {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p := b.current(ScopeSite, plan.Placement{}); p != nil {
+	if p := b.current(ScopeSite, sending{}); p != nil {
 		c := *p
 		return &c
 	}
 	return nil
 }
 
-// list lists the pauses that last now, that of all sends first.
+// list lists the pauses that last now, that of all sends first, and none of one user alone.
 func (b *backPressure) list() []SitePause {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list := []SitePause{}
 	for what, p := range b.pauses {
-		if b.now().Before(p.until) {
+		if b.now().Before(p.until) && !strings.HasPrefix(what, ofOneUser) {
 			list = append(list, SitePause{What: what, Until: p.until.UTC(), Code: p.code, Detail: opt(p.detail)})
 		}
 	}
-	all := pauseKey(ScopeSite, plan.Placement{})
+	all := pauseKey(ScopeSite, sending{})
 	slices.SortFunc(list, func(a, b SitePause) int {
 		switch {
 		case a.What == all:
@@ -191,8 +206,8 @@ func (b *backPressure) list() []SitePause {
 	return list
 }
 
-// accepted ends all pauses that an accepted send to the place disproves.
-func (b *backPressure) accepted(at plan.Placement) {
+// accepted ends all pauses that an accepted send to the place disproves: of one as a user, that user's.
+func (b *backPressure) accepted(at sending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range allScopes {
@@ -204,7 +219,7 @@ func (b *backPressure) accepted(at plan.Placement) {
 func (b *backPressure) reached() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	site := pauseKey(ScopeSite, plan.Placement{})
+	site := pauseKey(ScopeSite, sending{})
 	if p := b.pauses[site]; p != nil && p.outage() {
 		b.end(site)
 	}

@@ -87,7 +87,7 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 		e.work.add(ShareOf(v.Run), v.Run.ID)
 		return nil
 	case InJob, Completing:
-		e.cancels.cancel(ShareOf(v.Run), v.Submission.JobID, v.Submission.JobName)
+		e.cancels.cancel(v.Run, v.Submission.JobID, v.Submission.JobName)
 		return nil
 	case OutputsLate:
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the outputs never appeared", exit: v.Attempt.ExitCode})
@@ -112,7 +112,7 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	}
 	// What is over is over, whatever Slurm says: its job would only wait for its turn.
 	if err == nil && v.Submission.JobID != "" {
-		e.cancels.cancel(ShareOf(v.Run), v.Submission.JobID, v.Submission.JobName)
+		e.cancels.cancel(v.Run, v.Submission.JobID, v.Submission.JobName)
 	}
 	return err
 }

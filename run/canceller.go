@@ -14,8 +14,8 @@ const (
 	askedKept     = time.Hour   // longer than any deadline
 )
 
-// namedJob is a job as scancel is called for it: with both, because a controller can reuse an id.
-type namedJob struct{ id, name string }
+// namedJob is a job as scancel is called for it: with both, because a controller can reuse an id. user is whom its run is executed as.
+type namedJob struct{ id, name, user string }
 
 // canceller asks Slurm to cancel jobs, with workers of its own, so that neither the watcher nor a caller waits for scancel. It asks about
 // each job once, and again only if the job still exists after a deadline: the watcher sees that and calls cancel again. What a gateway
@@ -33,19 +33,29 @@ type canceller struct {
 	poke   func()                                            // has the watcher look soon
 
 	jobs  *workQueue[namedJob]
+	users *userSlots[namedJob]
 	mu    sync.Mutex
 	asked map[namedJob]time.Time // when last
 }
 
 // cancel has Slurm asked to cancel the job with this id and name, unless it was asked lately or is about to be.
-func (c *canceller) cancel(s Share, id, name string) {
+func (c *canceller) cancel(r Run, id, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	j := namedJob{id, name}
+	j := namedJob{id, name, r.ExecutedAs}
 	if last, ok := c.asked[j]; ok && c.now().Sub(last) < askAgainAfter || c.jobs.working(j) {
 		return
 	}
-	c.jobs.add(s, j)
+	c.jobs.add(ShareOf(r), j)
+}
+
+// carry is ask, within the slots of the job's user.
+func (c *canceller) carry(ctx context.Context, j namedJob) {
+	if j.user == "" {
+		c.ask(ctx, j)
+		return
+	}
+	c.jobs.as(ctx, c.users, j.user, Share{Caller: j.user}, j, c.carry, func() { c.ask(ctx, j) })
 }
 
 // ask asks Slurm about one job.

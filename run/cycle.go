@@ -160,7 +160,7 @@ func (c *cycle) compare(r *reading) (differ, missing []string, err error) {
 				if j := &c.seen.jobs[k]; ofUser(user, *j) {
 					one, n = j, n+1
 				} else {
-					c.forgeries.saw(c.Log, w.RunID, user, *j)
+					c.forged.saw(c.Log, w.RunID, user, *j)
 				}
 			}
 			switch {
@@ -181,26 +181,41 @@ func (w *Watched) same(j *Job) bool {
 }
 
 // each calls a function for every run, several at a time, so that their changes share the ledger's transactions. A run that has
-// changed since Slurm was queried is left for the next cycle, whose answer is not older than the run.
+// changed since Slurm was queried is left for the next cycle, whose answer is not older than the run. What is done as users is not waited
+// for without end.
 func (c *cycle) each(ctx context.Context, ids []string, do func(View) (bool, error)) {
-	spread(ids, func(id string) {
-		if ctx.Err() != nil {
-			return
-		}
-		v, err := c.fresh(ctx, id)
-		if err != nil {
-			c.Log.Error("cannot read a run", "run_id", id, "err", err)
-			return
-		}
-		if v == nil {
-			return
-		}
-		moved, err := do(*v)
-		if moved {
-			c.moved.Store(true)
-		}
-		c.complain(ctx, *v, err)
-	})
+	var theirs gather
+	c.eachOwn(ctx, ids, do, theirs.add)
+	c.aside(ctx, theirs.list, do)
+}
+
+// eachOwn is each for runs that are executed as nobody else; theirs gets the others.
+func (c *cycle) eachOwn(ctx context.Context, ids []string, do func(View) (bool, error), theirs func(View)) {
+	spread(ids, func(id string) { c.one(ctx, id, do, theirs) })
+}
+
+// one calls do for a run, or theirs if it is executed as another user and theirs is not nil.
+func (c *cycle) one(ctx context.Context, id string, do func(View) (bool, error), theirs func(View)) {
+	if ctx.Err() != nil {
+		return
+	}
+	v, err := c.fresh(ctx, id)
+	if err != nil {
+		c.Log.Error("cannot read a run", "run_id", id, "err", err)
+		return
+	}
+	if v == nil {
+		return
+	}
+	if theirs != nil && v.Run.ExecutedAs != "" {
+		theirs(*v)
+		return
+	}
+	moved, err := do(*v)
+	if moved {
+		c.moved.Store(true)
+	}
+	c.complain(ctx, *v, err)
 }
 
 // fresh reads a run, nil if it has changed since Slurm was queried.

@@ -90,19 +90,21 @@ type Parts struct {
 // use. Nothing moves until [Engine.Start] is called.
 type Engine struct {
 	Parts
-	cfg       Config
-	work      *workQueue[string] // runs that a worker can move on
-	sends     *sendLine
-	collects  *collectSlots
-	pressure  *backPressure
-	limits    *limiter
-	waiters   *waiters
-	watcher   *watcher
-	cancels   *canceller
-	late      *lateFiles
-	away      func() error // why the site is not open; nil: it is
-	disk      *diskHealth
-	forgeries forgeries
+	cfg      Config
+	work     *workQueue[string] // runs that a worker can move on
+	users    *userSlots[string] // how many of them of one user at a time
+	looks    *looks
+	sends    *sendLine
+	collects *collectSlots
+	pressure *backPressure
+	limits   *limiter
+	waiters  *waiters
+	watcher  *watcher
+	cancels  *canceller
+	late     *lateFiles
+	away     func() error // why the site is not open; nil: it is
+	disk     *diskHealth
+	forged   forgeries
 }
 
 // NewEngine makes an engine.
@@ -122,6 +124,7 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	workers := max(1, cfg.Workers)
 	work := newWorkQueue[string](cfg.weight, workers)
 	e := &Engine{Parts: p, cfg: cfg, work: work, sends: newSendLine(cfg, p, work.of),
+		users: newUserSlots[string](max(1, workers/2)), looks: &looks{users: map[string]int{}, runs: map[string]bool{}},
 		collects: newCollectSlots(workers, cfg.weight),
 		waiters:  newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, since: map[string]time.Time{}},
 		disk: &diskHealth{now: p.Now, fresh: 2 * cfg.Ceiling}}
@@ -129,7 +132,7 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	e.limits = newLimiter(cfg, e.pressure, e.work.add)
 	e.cancels = &canceller{slurm: p.Canceller, queue: p.Queue, log: p.Log, now: p.Now, about: e.aboutJob,
 		silent: func() error { _, err := e.watcher.answered(); return err }, waits: e.sayNotCancelled, poke: e.watcher.poke,
-		jobs: newWorkQueue[namedJob](cfg.weight, 0), asked: map[namedJob]time.Time{}}
+		jobs: newWorkQueue[namedJob](cfg.weight, 0), users: newUserSlots[namedJob](1), asked: map[namedJob]time.Time{}}
 	return e
 }
 
@@ -152,7 +155,7 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 		wg.Go(func() { e.work.each(ctx, e.advance) })
 	}
 	for range cancelsAtOnce {
-		wg.Go(func() { e.cancels.jobs.each(ctx, e.cancels.ask) })
+		wg.Go(func() { e.cancels.jobs.each(ctx, e.cancels.carry) })
 	}
 	wg.Go(func() { e.watch(ctx) })
 	for _, w := range open {
@@ -162,6 +165,9 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 		e.work.close()
 		e.cancels.jobs.close()
 		wg.Wait()
+		e.work.standIns.Wait()
+		e.cancels.jobs.standIns.Wait()
+		e.looks.flying.Wait()
 	}, nil
 }
 
@@ -201,7 +207,7 @@ func (e *Engine) advance(ctx context.Context, id string) {
 				return
 			}
 		}
-		err = e.step(ctx, h.view, h.params)
+		err = e.stepAs(ctx, h)
 		switch h, ok = (handed{view: h.view}), false; {
 		case err == nil, ctx.Err() != nil:
 			e.handBack(id)
@@ -258,11 +264,13 @@ func (e *Engine) step(ctx context.Context, v View, p *plan.Params) error {
 		if !e.collects.take(v.Run.ID, share) {
 			return nil
 		}
-		defer func() {
+		free := sync.OnceFunc(func() {
 			if whose, next := e.collects.release(share); next != "" {
 				e.work.add(whose, next)
 			}
-		}()
+		})
+		defer free()
+		defer lend(v, free)()
 		return e.collect(ctx, v)
 	case OutputsLate:
 		return e.lookForLate(ctx, v)

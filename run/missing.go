@@ -23,25 +23,25 @@ type absent struct {
 func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 	var mu sync.Mutex
 	rest := map[string]absent{}
-	c.each(ctx, gone, func(v View) (bool, error) {
-		stopped := false
-		if v.Run.Phase != Unconfirmed {
-			x, err := c.readExit(ctx, v)
-			if err == nil && !x.stopped() && c.described(ctx, v, x) {
-				return c.startCollecting(ctx, v, "exit_file")
-			}
-			stopped = err == nil
+	var theirs gather // whose exit files may keep the watcher waiting: accounting is asked about all of these, too
+	c.eachOwn(ctx, gone, func(v View) (bool, error) {
+		stopped, moved, err := c.exited(ctx, v)
+		if err != nil || moved {
+			return moved, err
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		rest[v.Run.ID] = absent{keyOf(v), v.Submission.CreatedAt, stopped}
 		return false, nil
-	})
-	if len(rest) == 0 {
+	}, theirs.add)
+	if len(rest)+len(theirs.list) == 0 {
 		return nil
 	}
-	since := c.Now()
-	keys := make([]JobKey, 0, len(rest))
+	since := theirs.since(c.Now())
+	keys := make([]JobKey, 0, len(rest)+len(theirs.list))
+	for _, v := range theirs.list {
+		keys = append(keys, keyOf(v))
+	}
 	for _, a := range rest {
 		keys = append(keys, a.key)
 		if a.since.Before(since) {
@@ -49,24 +49,51 @@ func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 		}
 	}
 	accounted, err := c.Accounting.Records(ctx, since.Add(-time.Hour), keys...)
-	none := fault.Is(err, fault.NotFound) // no accounting here: only the exit file and the claim
-	if err != nil && !none {
-		return err
+	if fault.Is(err, fault.NotFound) { // no accounting here: only the exit file and the claim
+		err = nil
 	}
-	if err := c.Queue.SeesAll(ctx); err != nil { // then the look that does not show them was none
-		c.watcher.note(err)
-		return err
+	if err == nil {
+		if err = c.Queue.SeesAll(ctx); err != nil { // then the look that does not show them was none
+			c.watcher.note(err)
+		}
 	}
-	byName := index(accounted)
-	gone = slices.DeleteFunc(gone, func(id string) bool { _, ok := rest[id]; return !ok })
-	c.each(ctx, gone, func(v View) (bool, error) {
-		return c.settleGone(ctx, v, byName, rest[v.Run.ID].stopped)
+	byName, silent := index(accounted), err != nil
+	defer c.aside(ctx, theirs.list, func(v View) (bool, error) {
+		stopped, moved, err := c.exited(ctx, v)
+		if err != nil || moved || silent {
+			return moved, err
+		}
+		return c.settleGone(ctx, v, byName, stopped)
 	})
+	if silent {
+		return err
+	}
+	gone = slices.DeleteFunc(gone, func(id string) bool { _, ok := rest[id]; return !ok })
+	c.eachOwn(ctx, gone, func(v View) (bool, error) {
+		return c.settleGone(ctx, v, byName, rest[v.Run.ID].stopped)
+	}, nil)
 	return nil
 }
 
 // keyOf names the run's job to accounting.
 func keyOf(v View) JobKey { return JobKey{v.Submission.JobID, v.Submission.JobName, v.Run.ExecutedAs} }
+
+// exited takes the exit file of a run as the witness of its job's end, if the script came to its end. stopped: there is one of a job that
+// was stopped.
+func (c *cycle) exited(ctx context.Context, v View) (stopped, moved bool, err error) {
+	if v.Run.Phase == Unconfirmed {
+		return false, false, nil
+	}
+	x, err := c.readExit(ctx, v)
+	if err != nil {
+		return false, false, nil
+	}
+	if !x.stopped() && c.described(ctx, v, x) {
+		moved, err = c.startCollecting(ctx, v, "exit_file")
+		return false, moved, err
+	}
+	return true, false, nil
+}
 
 // described tells whether the script came to its end: after a success it leaves a manifest.
 func (c *cycle) described(ctx context.Context, v View, x *Exit) bool {
@@ -110,7 +137,7 @@ const recordUnread = "slurm_record_unread"
 // job is forgotten, so that the next record that can be read counts as news.
 func (c *cycle) cannotTell(ctx context.Context, v View, hidden *Job) error {
 	if id := v.Submission.JobID; id != "" && v.Run.CancelAt != nil {
-		c.cancels.cancel(ShareOf(v.Run), id, v.Submission.JobName)
+		c.cancels.cancel(v.Run, id, v.Submission.JobName)
 	}
 	a, detail := v.Attempt, "Slurm's answer has a record that cannot be read ("+hidden.Why+"); it may be that of this run's job"
 	a.SlurmState, a.SlurmWhy = "", ""

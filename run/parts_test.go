@@ -43,9 +43,9 @@ func TestBackPressureGrows(t *testing.T) {
 		b, _ := testPressure(c)
 		at := place("lab", "short", "")
 		for _, want := range []time.Duration{2, 4, 8, 10, 10} {
-			b.refused("r", at, SendResult{Scope: scope})
+			b.refused("r", sending{Placement: at}, SendResult{Scope: scope})
 			if scope != ScopeRun {
-				b.refused("other", at, SendResult{Scope: scope})
+				b.refused("other", sending{Placement: at}, SendResult{Scope: scope})
 			}
 			if c.pass(want*time.Second - 1); b.due("r") {
 				t.Errorf("%q: due before %d s have passed", scope, want)
@@ -55,8 +55,8 @@ func TestBackPressureGrows(t *testing.T) {
 			}
 		}
 		b.forget("r")
-		b.accepted(at)
-		b.refused("r", at, SendResult{Scope: scope})
+		b.accepted(sending{Placement: at})
+		b.refused("r", sending{Placement: at}, SendResult{Scope: scope})
 		if c.pass(2 * time.Second); !b.due("r") {
 			t.Errorf("%q: a run that had moved on waits as long as before", scope)
 		}
@@ -75,10 +75,10 @@ func TestBackPressureScopes(t *testing.T) {
 		ScopeSite: {[]plan.Placement{place("x", "long", "")}, nil},
 	} {
 		b, _ := testPressure(newClock())
-		b.refused("first", at, SendResult{Scope: scope, Code: "NoRoom", Text: "full"})
+		b.refused("first", sending{Placement: at}, SendResult{Scope: scope, Code: "NoRoom", Text: "full"})
 		for i, p := range append(c.held, c.free...) {
 			id := fmt.Sprint(i)
-			why, held := b.holdIfPaused(id, p)
+			why, held := b.holdIfPaused(id, sending{Placement: p})
 			if want := i < len(c.held); held != want || held == b.due(id) || held && (why.code != "NoRoom" || why.detail != "full") {
 				t.Errorf("%q: %+v is held: %v (%s), due: %v", scope, p, held, why.code, b.due(id))
 			}
@@ -99,22 +99,22 @@ func TestBackPressureEnds(t *testing.T) {
 		end    func(*backPressure)
 		really bool
 	}{
-		{ScopeSite, "EAGAIN", func(b *backPressure) { b.accepted(place("x", "y", "")) }, true},
-		{ScopePartition, "X", func(b *backPressure) { b.accepted(place("x", "short", "")) }, true},
-		{ScopePartition, "X", func(b *backPressure) { b.accepted(place("lab", "long", "")) }, false},
-		{ScopeQOS, "X", func(b *backPressure) { b.accepted(place("lab", "long", "")) }, true},
+		{ScopeSite, "EAGAIN", func(b *backPressure) { b.accepted(sending{Placement: place("x", "y", "")}) }, true},
+		{ScopePartition, "X", func(b *backPressure) { b.accepted(sending{Placement: place("x", "short", "")}) }, true},
+		{ScopePartition, "X", func(b *backPressure) { b.accepted(sending{Placement: place("lab", "long", "")}) }, false},
+		{ScopeQOS, "X", func(b *backPressure) { b.accepted(sending{Placement: place("lab", "long", "")}) }, true},
 		{ScopeSite, Unreachable, (*backPressure).reached, true},
 		{ScopeSite, "EAGAIN", (*backPressure).reached, false},
 		{ScopeAccount, Unreachable, (*backPressure).reached, false},
 	} {
 		b, resumed := testPressure(newClock())
-		b.refused("r", at, SendResult{Scope: c.scope, Code: c.code})
+		b.refused("r", sending{Placement: at}, SendResult{Scope: c.scope, Code: c.code})
 		if c.end(b); b.due("r") != c.really || (*resumed == 1) != c.really {
 			t.Errorf("%q %s: due %v, resumed %d times", c.scope, c.code, b.due("r"), *resumed)
 		}
 	}
 	b, resumed := testPressure(newClock())
-	if b.accepted(at); *resumed != 0 {
+	if b.accepted(sending{Placement: at}); *resumed != 0 {
 		t.Error("resumed without a pause")
 	}
 }
@@ -304,22 +304,22 @@ func TestCanceller(t *testing.T) {
 			t.Fatalf("asked %q, said %q", slurm.asked, said)
 		}
 	}
-	k.cancel(Share{}, "7", "sg-a")
-	k.cancel(Share{}, "7", "sg-a")
-	k.cancel(Share{}, "7", "sg-b") // the same id under another name is another job
+	k.cancel(Run{}, "7", "sg-a")
+	k.cancel(Run{}, "7", "sg-a")
+	k.cancel(Run{}, "7", "sg-b") // the same id under another name is another job
 	want(2, 0)
 	c.pass(askAgainAfter - 1)
-	k.cancel(Share{}, "7", "sg-a")
+	k.cancel(Run{}, "7", "sg-a")
 	want(2, 0)
 	c.pass(1)
-	k.cancel(Share{}, "7", "sg-a") // twice MessageTimeout has not passed
+	k.cancel(Run{}, "7", "sg-a") // twice MessageTimeout has not passed
 	want(2, 0)
 	c.pass(20 * time.Second)
 	slurm.fails = fault.New(fault.Transport, "x", "scancel: timed out")
-	k.cancel(Share{}, "7", "sg-a")
+	k.cancel(Run{}, "7", "sg-a")
 	want(3, 1)
 	silent = errors.New("no answer")
-	k.cancel(Share{}, "8", "sg-c")
+	k.cancel(Run{}, "8", "sg-c")
 	want(3, 2)
 	if silent = nil; len(k.asked) != 2 {
 		t.Errorf("a job counts as asked about that was not: %v", k.asked)

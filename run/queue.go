@@ -16,6 +16,8 @@ type workQueue[K comparable] struct {
 	workers map[Share]int // how many each has
 	most    int           // that one may have; 0: no bound
 	closed  bool
+
+	standIns sync.WaitGroup // further workers, see standIn
 }
 
 func newWorkQueue[K comparable](weight func(project string) int, most int) *workQueue[K] {
@@ -58,8 +60,13 @@ func (q *workQueue[K]) free(id K) bool { _, busy := q.busy[id]; return !busy }
 
 // each works on one id after another until ctx ends or the queue is closed.
 func (q *workQueue[K]) each(ctx context.Context, work func(context.Context, K)) {
+	q.whileNeeded(ctx, ctx, work)
+}
+
+// whileNeeded is each, and takes nothing more once needed ends.
+func (q *workQueue[K]) whileNeeded(needed, ctx context.Context, work func(context.Context, K)) {
 	for {
-		id, ok := q.take(ctx)
+		id, ok := q.take(needed)
 		if !ok {
 			return
 		}

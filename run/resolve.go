@@ -18,8 +18,11 @@ func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
 	}
 	job := e.job(v, p)
 	res, held := e.Submitter.Receipt(ctx, job, v.Sends)
-	if held {
+	if held && e.believesHeld(v) {
 		return false, nil // its sbatch may still succeed
+	}
+	if held {
+		return e.makeAbsent(ctx, v, "sbatch did not end, and Slurm shows no such job")
 	}
 	if res.Outcome != SendDoubt {
 		return true, e.settleSend(ctx, v, job, v.Sends, res)
@@ -80,7 +83,7 @@ func (c *cycle) chooseAmong(ctx context.Context, v View, found []Job) (bool, err
 		var keep string
 		for _, j := range found {
 			if j.Class == ClassPending && keep != "" {
-				c.cancels.cancel(ShareOf(v.Run), j.ID, j.Name)
+				c.cancels.cancel(v.Run, j.ID, j.Name)
 				continue
 			}
 			if j.Class != ClassEnded {

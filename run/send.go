@@ -32,7 +32,7 @@ func (e *Engine) resend(ctx context.Context, v View) error {
 // send is the window that this program exists for: the intent is durable before sbatch starts, the receipt after it has ended, and the
 // resolver settles what lies between. w is what is to be stored with the transition that comes first.
 func (e *Engine) send(ctx context.Context, v View, job JobSpec, w Write) error {
-	at := job.Spec.Placement
+	at := sending{job.Spec.Placement, v.Run.ExecutedAs}
 	if why, held := e.pressure.holdIfPaused(v.Run.ID, at); held {
 		return e.putOff(ctx, v, why, w)
 	}
@@ -54,7 +54,9 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, w Write) error {
 		return err
 	}
 	k := v.Sends
+	stop := lend(v, free)
 	res := e.Submitter.Send(ctx, job, k)
+	stop()
 	if res.Outcome == SendAccepted {
 		free() // the next sbatch does not wait for this receipt's commit; a refusal may delay the next one
 	}
@@ -80,7 +82,7 @@ func (e *Engine) recoverSend(ctx context.Context, v View) error {
 	}
 	job := e.job(v, p)
 	res, held := e.Submitter.Receipt(ctx, job, v.Sends)
-	if held {
+	if held && e.believesHeld(v) {
 		e.pressure.delay(v.Run.ID, e.cfg.Floor)
 		return nil
 	}
@@ -116,13 +118,13 @@ func (e *Engine) recordOutcome(ctx context.Context, v View, job JobSpec, k int, 
 		w.Run.enter(Pending, "", "")
 		w.Event = Event{Type: "run.receipt", Data: map[string]any{"job_id": res.JobID, "cluster": res.Cluster, "send": k}}
 		e.forget(v.Run.ID)
-		e.pressure.accepted(job.Spec.Placement)
+		e.pressure.accepted(sending{job.Spec.Placement, v.Run.ExecutedAs})
 	case SendRejected:
 		d := refusal(v.Attempt, res)
 		d.send = send
 		return e.finish(ctx, v, d)
 	case SendDeferred, SendNotRun:
-		e.pressure.refused(v.Run.ID, job.Spec.Placement, res)
+		e.pressure.refused(v.Run.ID, sending{job.Spec.Placement, v.Run.ExecutedAs}, res)
 		w.Run.enter(Deferred, cmp.Or(res.Code, "sbatch_not_started"), res.Text)
 		w.Event = Event{Type: "run.deferred", Data: map[string]any{"code": res.Code, "send": k, "text": res.Text}}
 	default:

@@ -20,7 +20,9 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 	defer stop()
 	began := e.Now()
 	job, script, err := e.stage(within, v, p)
-	e.disk.staged(err)
+	if v.Run.ExecutedAs == "" { // what a user's side says of its disk is about that user's runs
+		e.disk.staged(err)
+	}
 	switch {
 	case within.Err() != nil && ctx.Err() == nil && (err == nil || errors.Is(err, context.DeadlineExceeded)):
 		return e.endUnsent(ctx, v, verdict{ending: EndedTimeLimit,

@@ -48,10 +48,10 @@ func (e *Engine) cancelStrays(ctx context.Context, seen *answer) {
 		}
 		v, err := e.Store.View(ctx, RunOf(j.Name))
 		if user := e.userOf(v.Run.ExecutedAs); err == nil && !ofUser(user, j) {
-			e.forgeries.saw(e.Log, v.Run.ID, user, j)
+			e.forged.saw(e.Log, v.Run.ID, user, j)
 			continue
 		}
 		e.Log.Info("a late job of an ended attempt is cancelled", append(e.aboutJob(ctx, j.Name), "late_job_id", j.ID, "job_name", j.Name)...)
-		e.cancels.cancel(Share{}, j.ID, j.Name)
+		e.cancels.cancel(Run{ExecutedAs: v.Run.ExecutedAs}, j.ID, j.Name)
 	}
 }

@@ -137,7 +137,7 @@ func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState
 		err = e.finish(ctx, v, verdict{ending: orEnding(v), reason: "declared_absent",
 			detail: cmp.Or(why, "declared absent") + "; the gateway has the claim, so no job of this attempt can execute"})
 		if err == nil && v.Submission.JobID != "" {
-			e.cancels.cancel(ShareOf(v.Run), v.Submission.JobID, v.Submission.JobName)
+			e.cancels.cancel(v.Run, v.Submission.JobID, v.Submission.JobName)
 		}
 		return err
 	}, Unconfirmed, Pending, NeedsOperator)

@@ -145,7 +145,7 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 		return c.chooseAmong(ctx, v, found)
 	}
 	if v.Run.CancelAt != nil && j.Class != ClassEnded && j.Class != ClassCompleting {
-		c.cancels.cancel(ShareOf(v.Run), j.ID, j.Name)
+		c.cancels.cancel(v.Run, j.ID, j.Name)
 	}
 	if hinted(v) {
 		v = withJob(v, j.ID) // what the receipt said of another job is not true of this one

@@ -115,6 +115,7 @@ func (l *life) StageInputs(ctx context.Context, runID string, inputs []plan.Inpu
 	if err := l.w.copy(ctx); err != nil {
 		return err
 	}
+	l.hang(ctx, "StageInputs", runID)
 	return l.do("StageInputs", func() error {
 		l.w.staged[runID]++
 		l.w.inputs[runID] = in
@@ -156,7 +157,8 @@ func controlName(s string) bool {
 
 func (l *life) RunDir(runID string) string { return "/runs/" + runID }
 
-func (l *life) ReadControl(_ context.Context, runID string, n int, name string, limit int64, tail bool) (data []byte, err error) {
+func (l *life) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) (data []byte, err error) {
+	l.hang(ctx, "ReadControl", runID)
 	err = l.do("ReadControl", func() error {
 		if !controlName(name) {
 			return broken(fault.Validation, "control_name", name)
@@ -180,7 +182,8 @@ func (l *life) ReadControl(_ context.Context, runID string, n int, name string, 
 	return data, err
 }
 
-func (l *life) TakeClaim(_ context.Context, runID string, n int, content []byte) (data []byte, err error) {
+func (l *life) TakeClaim(ctx context.Context, runID string, n int, content []byte) (data []byte, err error) {
+	l.hang(ctx, "TakeClaim", runID)
 	err = l.do("TakeClaim", func() error {
 		a, err := l.w.there(runID, n)
 		if err != nil {

@@ -68,6 +68,8 @@ type world struct {
 	asked      asked                                 // what the pack of the tests asks besides
 	contracts  map[string]error                      // by pack_hash: what its output schema says of the outputs
 	used       []run.Usage                           // what accounting knows of usage, where there is any
+	hangs      map[string]string                     // by operation: the user whose host answers it no more
+	hanging    func(op, user string) bool            // further ones
 	timeout    time.Duration                         // Slurm's MessageTimeout
 	scancel    time.Duration                         // what each scancel takes
 	cancels    []string                              // ids that were asked about, in order
@@ -423,6 +425,9 @@ func (l *life) Render(j run.JobSpec) (script, pinned []byte, err error) {
 
 func (l *life) Send(ctx context.Context, spec run.JobSpec, k int) (res run.SendResult) {
 	hang := false
+	if l.hang(ctx, "Send", spec.RunID) {
+		return run.SendResult{Outcome: run.SendDoubt, Code: "send_held"}
+	}
 	err := l.do("Send", func() error {
 		res, hang = l.w.sbatch(spec, k)
 		return nil
@@ -435,6 +440,20 @@ func (l *life) Send(ctx context.Context, spec run.JobSpec, k int) (res run.SendR
 		return run.SendResult{Outcome: run.SendDoubt, Text: err.Error()}
 	}
 	return res
+}
+
+// hang is what is done as a user whose host no longer answers: it ends with the gateway.
+func (l *life) hang(ctx context.Context, op, runID string) (hung bool) {
+	var user string
+	var hanging func(op, user string) bool
+	if l.w.with(func() { user, hanging = l.w.hangs[op], l.w.hanging }); user == "" && hanging == nil {
+		return false
+	}
+	of, err := l.w.ledger.UserOf(context.Background(), runID)
+	if hung = err == nil && of != "" && (of == user || hanging != nil && hanging(op, of)); hung {
+		<-ctx.Done()
+	}
+	return hung
 }
 
 // sbatch is one sbatch process and what slurmctld makes of it.
@@ -580,7 +599,8 @@ func (l *life) Records(ctx context.Context, since time.Time, _ ...run.JobKey) (l
 }
 
 // Cancel is scancel --name=NAME ID.
-func (l *life) Cancel(_ context.Context, id, name string) error {
+func (l *life) Cancel(ctx context.Context, id, name string) error {
+	l.hang(ctx, "Cancel", run.RunOf(name))
 	l.w.mu.Lock()
 	takes := l.w.scancel
 	l.w.mu.Unlock()

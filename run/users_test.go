@@ -1,0 +1,187 @@
+package run_test
+
+import (
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// asAnother is the i-th order executed as a user, whose own call it is.
+func asAnother(user string, i int) run.Order {
+	o := order(placed("lab", "short", nil, i+1), func(p *plan.Params) { p.ExecutedAs = user })
+	o.Principal = run.Principal{Name: "user:" + user, ID: "prn_" + user}
+	return o
+}
+
+// One user's host that never answers, whatever he is at, holds up nobody else: not the workers, the sends, the collects, the cancels, nor the
+// watcher.
+//
+// proves SITE-08
+func TestAUserWhoHangs(t *testing.T) {
+	for _, op := range []string{"StageInputs", "Send", "ReadControl", "TakeClaim", "Cancel"} {
+		t.Run(op, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.cfg.SubmitWait = time.Nanosecond
+				if op == "TakeClaim" { // as the watcher does for runs in doubt
+					w.forge = func(run.JobSpec) run.SendResult { return run.SendResult{Outcome: run.SendDoubt} }
+				}
+				w.hangs = map[string]string{op: "alice"}
+				l := w.life()
+				var hers []string
+				for i := range 12 {
+					hers = append(hers, l.submit(asAnother("alice", i)).RunID)
+				}
+				if op == "ReadControl" || op == "Cancel" {
+					for _, id := range hers {
+						w.until(id, in(run.Pending))
+					}
+					w.with(func() {
+						for _, j := range w.jobs {
+							w.start(j)
+							if op == "ReadControl" {
+								w.finish(j)
+							}
+						}
+					})
+				}
+				if op == "Cancel" {
+					for _, id := range hers {
+						w.until(id, in(run.InJob))
+						if _, err := l.engine.Cancel(t.Context(), id, ""); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				time.Sleep(time.Minute) // all that can hang hangs
+				w.with(func() { w.forge, w.auto = nil, op != "Cancel" })
+				began := time.Now()
+				his := l.submit(asAnother("bob", 0)).RunID
+				if op == "Cancel" {
+					w.until(his, in(run.Pending))
+					w.with(func() { w.start(w.jobs[len(w.jobs)-1]) })
+					w.until(his, in(run.InJob))
+					if _, err := l.engine.Cancel(t.Context(), his, ""); err != nil {
+						t.Error(err)
+					}
+					w.want(w.until(his, done), run.Cancelled, "cancelled")
+				} else {
+					w.want(w.until(his, done), run.Succeeded, "ok")
+				}
+				if d := time.Since(began); d > time.Minute {
+					t.Errorf("bob's run took %s", d)
+				}
+			})
+		})
+	}
+}
+
+// Many users whose hosts never answer hold up nobody else either.
+//
+// proves SITE-08
+func TestManyUsersWhoHang(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.cfg.SubmitWait, w.auto = time.Nanosecond, true
+		w.hanging = func(op, user string) bool { return user != "bob" && (op == "StageInputs" || op == "Send") }
+		l := w.life()
+		for i := range 40 {
+			l.submit(asAnother(string(rune('a'+i%20))+"user", i))
+		}
+		time.Sleep(10 * time.Minute)
+		began := time.Now()
+		w.want(w.until(l.submit(asAnother("bob", 0)).RunID, done), run.Succeeded, "ok")
+		if d := time.Since(began); d > time.Minute {
+			t.Errorf("bob's run took %s", d)
+		}
+	})
+}
+
+// What a user's side says keeps Slurm from taking his job pauses that user's runs alone.
+//
+// proves SITE-08
+func TestForgedPressure(t *testing.T) {
+	for _, scope := range []run.Scope{run.ScopeSite, run.ScopePartition, run.ScopeAccount, run.ScopeQOS, run.ScopeRun} {
+		for _, kind := range []run.SendOutcome{run.SendDeferred, run.SendNotRun, run.SendRejected} {
+			t.Run(string(kind)+" "+string(scope), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world) {
+					w.auto = true
+					l := w.life()
+					w.forge = func(run.JobSpec) run.SendResult {
+						return run.SendResult{Outcome: kind, Code: "slurm_unreachable", Scope: scope, Text: "so she says"}
+					}
+					alice := l.submit(asAnother("alice", 0))
+					w.with(func() { w.forge = nil })
+					if err := l.engine.Ready(); err != nil {
+						t.Errorf("alice's word makes the site unready: %v", err)
+					}
+					if bob := l.submit(asAnother("bob", 1)); bob.Phase != run.Pending {
+						t.Errorf("bob waits for what alice said: %+v", bob)
+					}
+					if kind == run.SendRejected {
+						w.want(w.until(alice.RunID, done), run.Failed, "rejected")
+						return
+					}
+					if again := l.submit(asAnother("alice", 2)); (again.Phase == run.Deferred) != (scope != run.ScopeRun) {
+						t.Errorf("her next run: %+v", again)
+					}
+					w.want(w.until(alice.RunID, done), run.Succeeded, "ok")
+				})
+			})
+		}
+	}
+}
+
+// A user's full disk is not the site's.
+//
+// proves SITE-08
+func TestAUsersDisk(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := w.life()
+		w.fault = func(op string, _ int) outcome {
+			if op == "StageInputs" {
+				return outcome{skip: true, err: fault.New(fault.Transport, "disk_full", "the quota is full")}
+			}
+			return outcome{}
+		}
+		a := l.submit(as("alice"))
+		v := w.until(a.RunID, func(v run.View) bool { return v.Run.Reason != "" })
+		if err := l.engine.Ready(); err != nil || v.Run.Phase != run.Staging {
+			t.Errorf("%v %+v", err, v.Run)
+		}
+	})
+}
+
+// A user whose side says for ever that his sbatch still runs ends as absent, before and after a restart of the gateway; a run of the
+// gateway's own waits.
+//
+// proves SITE-08
+func TestEndlesslyHeld(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world) {
+			w.send = func(int) sendKind { return hangs }
+			w.cfg.SubmitWait = time.Second
+			l := w.life()
+			hers, own := l.submit(as("alice")), l.submit(as(""))
+			w.with(func() { // nothing was sent: she lies
+				for _, j := range w.jobs {
+					j.forgot = true
+				}
+			})
+			if restarted {
+				l.stop()
+				l = w.life()
+			}
+			time.Sleep(time.Hour)
+			if !restarted { // a send that hangs ends with its gateway
+				l.stop()
+				w.life()
+			}
+			w.want(w.until(hers.RunID, done), run.Failed, "absent")
+			if v := w.until(own.RunID, func(run.View) bool { return true }); v.Run.State.Terminal() {
+				t.Errorf("%+v", v.Run)
+			}
+		})
+	}
+}
