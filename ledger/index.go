@@ -287,10 +287,14 @@ func sought(s run.Sought) soughtQuery {
 		}
 		return "(" + strings.Join(marks, ",") + ")"
 	}
-	q.plans = "plan_hash IN " + list(s.PlanHashes) + " AND executed_as = ?" + strconv.Itoa(len(q.args)+1)
+	q.plans = "plan_hash IN " + list(s.PlanHashes)
 	q.args = append(q.args, s.ExecutedAs)
+	mine := "executed_as = ?" + strconv.Itoa(len(q.args))
+	if !s.Shared {
+		q.plans += " AND " + mine
+	}
 	earlier := "run_id IN " + list(s.Earlier)
-	q.own = "(run_id = ?1 OR (?2 = '' OR site = ?2) AND (plan_hash = ?4 AND policy_hash = ?3 OR " + earlier + "))"
+	q.own = "(" + mine + " AND (run_id = ?1 OR (?2 = '' OR site = ?2) AND (plan_hash = ?4 AND policy_hash = ?3 OR " + earlier + ")))"
 	q.order = " ORDER BY " + q.own + " DESC, " + earlier + " DESC, run_id = ?1 DESC, created_at DESC, run_id"
 	return q
 }

@@ -58,7 +58,7 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 	}
 	p := &Policy{file: file, doc: r}
 	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "sites", "local", "import", "limits", "env", "equivalent_runs",
-		"retry", "network", "concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging"))
+		"executed_as", "retry", "network", "concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging"))
 	tree := doc.JSON()
 	if len(r.Problems()) == 0 {
 		p.Moved = withoutMoved(tree)
@@ -153,6 +153,8 @@ func (p *Policy) read(o yamldoc.Object) {
 		p.Env[e.Key] = e.Text()
 	}
 	p.EquivalentRuns = word(o.Opt("equivalent_runs"), "EQUIVALENT-RUNS", "submit", "reuse")
+	p.ExecutedAs.SharedProjects = append([]string{}, o.Opt("executed_as").Object("shared_projects").Opt("shared_projects").
+		Words("PROJECT", "names or ids of projects", func(s string) bool { return plan.CheckProject(s) == "" })...)
 	p.Network = word(o.Opt("network"), "NETWORK", "none")
 	retry := o.Opt("retry").Object("infrastructure_attempts")
 	p.Retry.InfrastructureAttempts = int(number(retry.Opt("infrastructure_attempts"), 0, 10, defaultInfraRuns))

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
 )
 
@@ -36,9 +37,10 @@ type Policy struct {
 
 	// EquivalentRuns says what a submit does when the same request is in flight or succeeded under another
 	// policy: "submit" (the default) or "reuse".
-	EquivalentRuns string `json:"equivalent_runs"`
-	Retry          Retry  `json:"retry"`
-	Network        string `json:"network"` // "none", the only mode
+	EquivalentRuns string     `json:"equivalent_runs"`
+	ExecutedAs     ExecutedAs `json:"executed_as"`
+	Retry          Retry      `json:"retry"`
+	Network        string     `json:"network"` // "none", the only mode
 
 	Consent           Consent     `json:"consent"`
 	Concurrency       Concurrency `json:"concurrency"`
@@ -128,6 +130,18 @@ type Limits struct {
 	PreviewLines int64 `json:"preview_lines"` // 1..2000 lines, 200 when absent
 	CollectBytes int64 `json:"collect_bytes"` // all outputs of a run together; 1 TiB when absent
 	LogBytes     int64 `json:"log_bytes"`     // how much of a log is stored; 1..67108864, 1 MiB when absent
+}
+
+// ExecutedAs is about runs that are executed as the user who asked (run_as: caller in the site file).
+type ExecutedAs struct {
+	// SharedProjects are names or ids of projects in which a request is answered with an equivalent run of another user, who could have
+	// forged its outputs. In all others nobody is answered with another's run, or learns of it.
+	SharedProjects []string `json:"shared_projects"`
+}
+
+// Shares reports whether users of a project share their runs.
+func (x ExecutedAs) Shares(projectID string) bool {
+	return slices.ContainsFunc(x.SharedProjects, func(p string) bool { return plan.ProjectOf(p) == projectID })
 }
 
 // Retry says what the gateway does by itself when the infrastructure, not the tool, ended an attempt.

@@ -373,3 +373,27 @@ func FuzzPolicy(f *testing.F) {
 		_ = p.AllowPlan(spec(), true, "x")
 	})
 }
+
+// Users of a project share runs only where policy names the project, and a policy that does not say so has the hash it always had.
+//
+// proves SITE-08
+func TestSharedProjects(t *testing.T) {
+	if defaults().ExecutedAs.Shares(plan.ProjectID("demo")) {
+		t.Error("shared without a word of it")
+	}
+	p := parse(t, "version: 1\nexecuted_as: {shared_projects: [demo, "+plan.ProjectID("lab")+"]}\n")
+	for name, want := range map[string]bool{"demo": true, "lab": true, "other": false} {
+		if p.ExecutedAs.Shares(plan.ProjectID(name)) != want {
+			t.Errorf("%s: %t", name, !want)
+		}
+	}
+	if p.Hash == defaults().Hash || !strings.Contains(string(p.Snapshot), `"executed_as":{"shared_projects":["demo",`) {
+		t.Error(string(p.Snapshot))
+	}
+	for _, bad := range []string{"executed_as: {shared: [demo]}", "executed_as: {shared_projects: ['*']}", "executed_as: [demo]",
+		"executed_as: {shared_projects: demo}"} {
+		if _, err := Parse("policies.yaml", []byte("version: 1\n"+bad+"\n"), env); err == nil {
+			t.Errorf("%s is taken", bad)
+		}
+	}
+}

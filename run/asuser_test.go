@@ -62,3 +62,40 @@ func TestNoSuchUser(t *testing.T) {
 		}
 	})
 }
+
+// In a project that policy names, a request is answered with another user's run that is under way or succeeded, and the answer says whose it
+// is; in another project nobody learns of it, and the gateway's own request is never answered so.
+//
+// proves SITE-08
+func TestSharedRuns(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		shared := true
+		w.cfg.SharesRuns = func(id string) bool { return id == project && shared }
+		l := w.life()
+		alice := l.submit(as("alice"))
+		bob := l.submit(as("bob"))
+		if bob.RunID != alice.RunID || !bob.Replayed || bob.ExecutedAs != "alice" || len(bob.Warnings) != 1 ||
+			!strings.Contains(bob.Warnings[0], "of user alice") {
+			t.Errorf("%+v", bob)
+		}
+		if again := l.submit(as("alice")); len(again.Warnings) != 0 || again.RunID != alice.RunID {
+			t.Errorf("%+v", again)
+		}
+		if own := l.submit(as("")); own.RunID == alice.RunID || own.Replayed || len(own.EquivalentRuns) != 0 {
+			t.Errorf("%+v", own)
+		}
+		shared = false
+		if bob = l.submit(as("bob")); bob.RunID == alice.RunID || bob.Replayed || len(bob.EquivalentRuns)+len(bob.Warnings) != 0 {
+			t.Errorf("%+v", bob)
+		}
+		shared = true
+		w.with(func() { w.exitFile(w.jobs[0], 3, "tool_failed"); w.start(w.jobs[0]); w.end(w.jobs[0], "FAILED", 3) })
+		w.until(alice.RunID, done)
+		if carol := l.submit(as("carol")); carol.RunID == alice.RunID {
+			t.Errorf("a failed run is the answer: %+v", carol)
+		}
+		if bob = l.submit(as("bob")); bob.ExecutedAs != "bob" {
+			t.Errorf("bob has a run of his own: %+v", bob)
+		}
+	})
+}

@@ -14,19 +14,21 @@ import (
 
 // Config is what a site and its policy decide about the lifecycle.
 type Config struct {
-	Workers      int              // runs staged, sent or collected at a time
-	SendsAtOnce  int              // sbatch processes at a time
-	SubmitWait   time.Duration    // how long a submit waits for its receipt before it answers "staging"
-	Floor        time.Duration    // between two watch cycles, at least
-	Ceiling      time.Duration    // at most
-	AbsenceGap   time.Duration    // between the two queries that make a started job LOST (rule 8), unless Slurm's MessageTimeout asks for more
-	LateOutputs  time.Duration    // how long outputs may take to show up after the job's end
-	OpenRuns     int              // runs of one project that are not over, at most; 0: no bound
-	OutputBytes  int64            // one output at most, where the tool says nothing
-	LogBytes     int64            // of each log stream, kept in the log artifact
-	Attempts     int              // at most, counting the first; more than one only after an infrastructure ending
-	OneNode      bool             // the site is one host: there is no other node for what failed by a node's fault
-	ReuseAcross  bool             // answer with an equivalent run made under another policy
+	Workers     int           // runs staged, sent or collected at a time
+	SendsAtOnce int           // sbatch processes at a time
+	SubmitWait  time.Duration // how long a submit waits for its receipt before it answers "staging"
+	Floor       time.Duration // between two watch cycles, at least
+	Ceiling     time.Duration // at most
+	AbsenceGap  time.Duration // between the two queries that make a started job LOST (rule 8), unless Slurm's MessageTimeout asks for more
+	LateOutputs time.Duration // how long outputs may take to show up after the job's end
+	OpenRuns    int           // runs of one project that are not over, at most; 0: no bound
+	OutputBytes int64         // one output at most, where the tool says nothing
+	LogBytes    int64         // of each log stream, kept in the log artifact
+	Attempts    int           // at most, counting the first; more than one only after an infrastructure ending
+	OneNode     bool          // the site is one host: there is no other node for what failed by a node's fault
+	ReuseAcross bool          // answer with an equivalent run made under another policy
+	// SharesRuns reports whether a request in a project is answered with an equivalent run of another user; nil: never.
+	SharesRuns   func(projectID string) bool
 	Warnings     []string         // added to each run's answer, e.g. that only the image is verified
 	Site         string           // the runs of this site are the engine's, and no others
 	OwnUser      string           // whose jobs those of runs are that are executed as nobody else; "": Queue shows no other user's

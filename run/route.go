@@ -74,7 +74,7 @@ func (s *Sites) find(ctx context.Context, o *Order) (*member, lookup, error) {
 	case o.Pick == nil:
 		return m, f, nil
 	}
-	if v, err := m.reusable(ctx, *o, f.equivalent); v != nil || err != nil {
+	if v, err := m.reusable(ctx, *o, f); v != nil || err != nil {
 		return m, f, err
 	}
 	picked, err := o.Pick(ctx)

@@ -70,5 +70,6 @@ type Sought struct {
 	PlanHashes []string // of all of them, the present one first
 	PolicyHash string
 	Site       string // that the caller named; empty: any
-	ExecutedAs string // only runs executed as this user; empty: only the gateway's own
+	ExecutedAs string // only runs executed as this user are the request's; empty: only the gateway's own
+	Shared     bool   // runs executed as others are equivalent; else nobody learns of them
 }

@@ -96,7 +96,7 @@ func (o Order) checkUser() error {
 // and neither has a run executed as a user: nobody could ask for those then.
 func (e *Engine) identities(o Order, id plan.Identity) (Sought, error) {
 	s := Sought{RunID: id.RunID(), PlanHashes: []string{id.PlanHash()}, PolicyHash: o.PolicyHash, Site: o.Params.Site(),
-		ExecutedAs: o.Params.ExecutedAs}
+		ExecutedAs: o.Params.ExecutedAs, Shared: o.Params.ExecutedAs != "" && e.cfg.SharesRuns != nil && e.cfg.SharesRuns(o.Params.ProjectID)}
 	if e.cfg.Previous == nil || len(o.Params.Tool.Asked()) > 0 || o.Params.ExecutedAs != "" {
 		return s, nil
 	}
@@ -153,19 +153,33 @@ func (e *Engine) find(ctx context.Context, o Order) (f lookup, err error) {
 	return f, err
 }
 
-// reusable finds a run of the same plan made under another policy, where policy reuses those; nil if there is none. One on another site
-// than the caller named is another run.
-func (e *Engine) reusable(ctx context.Context, o Order, equivalent []string) (*View, error) {
-	if !e.cfg.ReuseAcross || o.Params.Docker {
+// reusable finds a run of the same plan made under another policy, where policy reuses those, or for another user, where policy has users
+// share theirs; nil if there is none. One on another site than the caller named is another run.
+func (e *Engine) reusable(ctx context.Context, o Order, f lookup) (*View, error) {
+	if o.Params.Docker || !e.cfg.ReuseAcross && !f.sought.Shared {
 		return nil, nil
 	}
-	for _, id := range equivalent {
+	for _, id := range f.equivalent {
 		v, err := e.Store.View(ctx, id)
-		if err != nil || o.Params.Site() == "" || v.Run.Site == o.Params.Site() {
+		if err != nil {
 			return &v, err
+		}
+		if (e.cfg.ReuseAcross || v.Run.PolicyHash == o.PolicyHash) && (o.Params.Site() == "" || v.Run.Site == o.Params.Site()) {
+			return &v, nil
 		}
 	}
 	return nil, nil
+}
+
+// ofAnother says in the answer what an equivalent run is.
+func ofAnother(o Order, r Run) string {
+	switch {
+	case r.ExecutedAs == o.Params.ExecutedAs:
+		return fmt.Sprintf("this is run %s, made for the same plan under another policy (equivalent_runs: reuse)", r.ID)
+	case r.ExecutedAs == "":
+		return fmt.Sprintf("this is run %s, which the gateway's own user executed; policy shares runs in this project", r.ID)
+	}
+	return fmt.Sprintf("this is run %s of user %s, who could have forged its outputs; policy shares runs in this project", r.ID, r.ExecutedAs)
 }
 
 func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, error) {
@@ -175,13 +189,12 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	case f.view != nil:
 		return e.submitAnswer(*f.view, true, f.equivalent), nil
 	}
-	if v, err := e.reusable(ctx, o, f.equivalent); v != nil || err != nil {
+	if v, err := e.reusable(ctx, o, f); v != nil || err != nil {
 		if err != nil {
 			return SubmitAnswer{}, err
 		}
 		a := e.submitAnswer(*v, true, f.equivalent)
-		a.Warnings = append(a.Warnings, fmt.Sprintf("this is run %s, made for the same plan under another policy (equivalent_runs: reuse)",
-			v.Run.ID))
+		a.Warnings = append(slices.Clip(a.Warnings), ofAnother(o, v.Run))
 		return a, nil
 	}
 	if err := e.accepts(); err != nil {

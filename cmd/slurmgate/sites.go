@@ -68,7 +68,7 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 			Floor: time.Duration(s.Watch.FloorSeconds) * time.Second, Ceiling: time.Duration(s.Watch.CeilingSeconds) * time.Second,
 			OpenRuns: g.app.Site.Limits.OpenRunsPerProject, AbsenceGap: absenceGap, LateOutputs: lateOutputs, DeferBackoff: deferBackoff,
 			OutputBytes: min(s.Storage.MaxOutputBytes, p.Limits.CollectBytes), LogBytes: p.Limits.LogBytes,
-			Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", Warnings: warnings, Site: s.Name,
+			Attempts: 1 + p.Retry.InfrastructureAttempts, ReuseAcross: p.EquivalentRuns == "reuse", SharesRuns: p.ExecutedAs.Shares, Warnings: warnings, Site: s.Name,
 			Placement: app.SiteDefaults(s), Previous: previous, InFlight: g.app.RunLimits(),
 			ProjectInFlight: caps.ProjectInFlight, CallerInFlight: caps.CallerInFlight, Weights: caps.Weights(),
 			Secrets: g.app.Secrets,
