@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,7 +40,11 @@ func (e *Engine) collect(ctx context.Context, v View) error {
 	switch {
 	case v.Run.Reason != collectingWaits:
 		e.Log.Warn("a job's files cannot be collected", append(about(v), "err", err)...)
-		return e.note(ctx, v, collectingWaits, e.byItself(v, "the job's files cannot be collected", err))
+		detail := e.byItself(v, "the job's files cannot be collected", err)
+		if userAway(v, fault.CodeOf(err)) {
+			detail += "; cancel gives it up"
+		}
+		return e.note(ctx, v, collectingWaits, detail)
 	case v.Run.CancelAt != nil && e.waitedEnough(v):
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: collectingWaits,
 			detail: "given up: the job's files cannot be collected: " + fault.Prose(err), exit: v.Attempt.ExitCode})
@@ -53,7 +58,7 @@ func (e *Engine) ofFiles(v View, what string, err error) error {
 		return err
 	}
 	return fault.Wrap("", fault.CodeOf(err), what, err).
-		WithNext("let the gateway's user read and write below " + e.Workspace.RunDir(v.Run.ID) + " again")
+		WithNext("let " + cmp.Or(v.Run.ExecutedAs, "the gateway's user") + " read and write below " + e.Workspace.RunDir(v.Run.ID) + " again")
 }
 
 // byItself is the detail of a run that waits because of such an error.

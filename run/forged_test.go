@@ -3,6 +3,7 @@ package run_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -214,4 +215,51 @@ func TestUsageOfAForgedJob(t *testing.T) {
 		}
 		w.until(bob.RunID, in(run.Pending))
 	})
+}
+
+// Where nothing can be done as the user any more the claim cannot be taken: the run says so and names the verb, cancel does not pretend, and
+// an operator ends it once Slurm shows no job of it. A job that appears later is left alone, and no run is made of it.
+//
+// proves SITE-08
+func TestUserIsGone(t *testing.T) {
+	for _, code := range []string{"user_refused", "login_refused", "signer_away", "ssh_unreachable", "disk_full"} {
+		t.Run(code, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.send = func(int) sendKind { return doubtLate }
+				w.cfg.Attempts = 3
+				w.fault = func(op string, _ int) outcome {
+					if op == "TakeClaim" {
+						return outcome{skip: true, err: fault.New(fault.Transport, code, "alice has left")}
+					}
+					return outcome{}
+				}
+				l := w.life()
+				id := l.submit(as("alice")).RunID
+				v := w.until(id, func(v run.View) bool { return v.Run.Reason == "claim_waits" })
+				if !strings.Contains(v.Run.Detail, "alice has left") || !strings.Contains(v.Run.Detail, "declare-absent") ||
+					!hasStep(v, "slurm.job.absent") {
+					t.Errorf("%s %+v", v.Run.Detail, run.NextSteps(v))
+				}
+				if a, err := l.engine.Cancel(t.Context(), id, ""); err == nil && a.State.Terminal() {
+					t.Errorf("cancelled without the claim: %+v", a)
+				}
+				w.with(func() { w.jobs[0].late = false })
+				if _, err := l.engine.DeclareAbsent(t.Context(), id, "she left"); fault.CodeOf(err) != "job_exists" {
+					t.Errorf("declared absent while Slurm shows the job: %v", err)
+				}
+				w.with(func() { w.jobs[0].late = true })
+				if _, err := l.engine.DeclareAbsent(t.Context(), id, "she left"); err != nil {
+					t.Error(err)
+				}
+				v = w.until(id, done)
+				w.want(v, run.Cancelled, "declared_absent")
+				if v.Attempt.N != 1 || !strings.Contains(v.Run.Detail, "she left") {
+					t.Errorf("%+v", v)
+				}
+				w.with(func() { w.jobs[0].late = false; w.start(w.jobs[0]) })
+				time.Sleep(5 * time.Minute)
+				w.want(w.until(id, done), run.Cancelled, "declared_absent")
+			})
+		})
+	}
 }

@@ -18,6 +18,9 @@ func NextSteps(v View) []fault.Step {
 	logs := fault.Do("slurm.job.logs", "run_id", id)
 	switch v.Run.State {
 	case Queued, Running:
+		if v.Run.Reason == claimWaits && v.Run.ExecutedAs != "" {
+			return []fault.Step{fault.Do("run.show", "run_id", id), fault.Do("slurm.job.absent", "run_id", id)}
+		}
 		return []fault.Step{fault.Do("slurm.job.collect", "run_id", id, "wait_seconds", LongWait), cancel}
 	case Blocked:
 		return blockedSteps(v, cancel)

@@ -40,15 +40,22 @@ func (e *Engine) recallStrays(ctx context.Context) error {
 // same user may have a run of the same id.
 func (e *Engine) cancelStrays(ctx context.Context, seen *answer) {
 	for i, j := range seen.jobs {
-		if j.Class != ClassPending || seen.known[i] || !strings.HasPrefix(j.Name, "sg-") {
+		if j.Class != ClassPending && j.Class != ClassRunning || seen.known[i] || !strings.HasPrefix(j.Name, "sg-") {
 			continue
 		}
 		if ended, err := e.Index.Ended(ctx, j.Name); err != nil || !ended {
 			continue
 		}
 		v, err := e.Store.View(ctx, RunOf(j.Name))
-		if user := e.userOf(v.Run.ExecutedAs); err == nil && !ofUser(user, j) {
+		if err != nil {
+			continue
+		}
+		if user := e.userOf(v.Run.ExecutedAs); !ofUser(user, j) {
 			e.forged.saw(e.Log, v.Run.ID, user, j)
+			continue
+		}
+		if j.Class == ClassRunning {
+			e.orphan(v, j)
 			continue
 		}
 		e.Log.Info("a late job of an ended attempt is cancelled", append(e.aboutJob(ctx, j.Name), "late_job_id", j.ID, "job_name", j.Name)...)

@@ -49,7 +49,7 @@ func unlessStale[T any](verb func() (T, error)) (T, error) {
 func (e *Engine) inDoubt(ctx context.Context, runID string, verb func(View) error, phases ...Phase) (GetState, error) {
 	return unlessStale(func() (GetState, error) {
 		v, err := e.Store.View(ctx, runID)
-		if err == nil && !slices.Contains(phases, v.Run.Phase) {
+		if err == nil && v.Run.Reason != claimWaits && !slices.Contains(phases, v.Run.Phase) {
 			err = fault.New(fault.Conflict, "not_in_doubt", fmt.Sprintf("the run is %s (%s), so its job is not in doubt", v.Run.State,
 				v.Run.Phase)).WithSteps(fault.Do("run.show", "run_id", runID))
 		}
@@ -118,7 +118,7 @@ func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState
 		claim, who, err := e.takeClaim(ctx, v)
 		switch {
 		case err != nil:
-			return err
+			return e.declareUnclaimed(ctx, v, why, err)
 		case who == folderMissing:
 			return fault.New(fault.Conflict, WorkspaceGone, "the attempt's folder is gone: it is unknown whether the attempt was executed; "+
 				"no job of it can execute any more").WithSteps(fault.Do("slurm.job.cancel", "run_id", runID))
@@ -134,7 +134,7 @@ func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState
 				fmt.Sprintf("job %s on %s has the claim: it executes, or has executed, this attempt", claim.Holder.Job, claim.Node)).
 				WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait))
 		}
-		err = e.finish(ctx, v, verdict{ending: orEnding(v), reason: "declared_absent",
+		err = e.finish(ctx, v, verdict{ending: orEnding(v), reason: declaredAbsent,
 			detail: cmp.Or(why, "declared absent") + "; the gateway has the claim, so no job of this attempt can execute"})
 		if err == nil && v.Submission.JobID != "" {
 			e.cancels.cancel(v.Run, v.Submission.JobID, v.Submission.JobName)

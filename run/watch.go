@@ -124,11 +124,15 @@ const claimWaits = "claim_waits"
 
 func (e *Engine) complain(ctx context.Context, v View, err error) {
 	switch code := fault.CodeOf(err); {
-	case code != "filesystem" && code != "workspace_foreign_entry" && code != "disk_full":
+	case code != "filesystem" && code != "workspace_foreign_entry" && code != "disk_full" && !userAway(v, code):
 	case v.Run.Reason == claimWaits:
 		return // already reported
 	default:
-		if e.note(ctx, v, claimWaits, e.byItself(v, "the claim cannot be read", err)) == nil {
+		detail := e.byItself(v, "the claim cannot be read", err)
+		if v.Run.ExecutedAs != "" {
+			detail += ", or an operator ends it with declare-absent once Slurm shows no job of it; cancel needs the claim too"
+		}
+		if e.note(ctx, v, claimWaits, detail) == nil {
 			return
 		}
 	}
