@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"slurmgate/fault"
@@ -193,6 +194,9 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 		SlurmState: v.Attempt.SlurmState, Node: v.Attempt.Node,
 		ExitCode: v.Run.ExitCode, Usage: v.Attempt.Usage, CreatedAt: v.Run.CreatedAt, StartedAt: v.Attempt.StartedAt,
 		FinishedAt: v.Run.FinishedAt, Warnings: v.Run.Warnings, Sends: []SendDoc{}, NextSteps: run.NextSteps(v)}
+	if s.Warnings, err = g.forgeable(ctx, v.Run); err != nil {
+		return s, err
+	}
 	if s.Usage == nil {
 		s.Usage = json.RawMessage("null")
 	}
@@ -237,4 +241,17 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 	}
 	s.Events, err = g.Ledger.Events(ctx, v.Run.ID)
 	return s, err
+}
+
+// forgeable are the run's warnings, with whose word its outputs rest on where jobs belong to users.
+func (g *Gateway) forgeable(ctx context.Context, r run.Run) ([]string, error) {
+	users, err := g.Ledger.UsersBefore(ctx, r.ID)
+	list := slices.Clip(r.Warnings)
+	if r.ExecutedAs != "" {
+		list = append(list, "executed as "+r.ExecutedAs+", who could have forged how this run ended and what it made")
+	}
+	for _, u := range users {
+		list = append(list, "an input was made by a run executed as "+u+", who could have forged it")
+	}
+	return list, err
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -79,5 +80,31 @@ func TestAnothersRunIsNotFound(t *testing.T) {
 	known, equivalent, err := l.Find(ctx, now.Sought)
 	if err != nil || known != "" || len(equivalent) != 1 || equivalent[0] != order("alice", "{}").Run.ID {
 		t.Errorf("another policy: %q %q %v", known, equivalent, err)
+	}
+}
+
+// A run knows the users whose runs made what it was made of, however many steps before.
+//
+// proves SITE-08
+func TestUsersBefore(t *testing.T) {
+	l, ctx := fresh(t), t.Context()
+	before := ""
+	for i, user := range []string{"alice", "", "bob"} {
+		n := newRun(i)
+		n.Run.ExecutedAs = user
+		if before != "" {
+			a := run.Artifact{ID: fmt.Sprintf("art_%026d", i), ProjectID: project, SHA256: strings.Repeat(fmt.Sprint(i), 64), Type: "TEXT",
+				Label: "x", Source: before}
+			_, _, err := l.AddArtifact(ctx, a)
+			must(t, err)
+			n.Inputs = []run.Link{{Role: "in", ArtifactID: a.ID, Relpath: "in/x"}}
+		}
+		v, _, err := l.Insert(ctx, n)
+		must(t, err)
+		users, err := l.UsersBefore(ctx, v.Run.ID)
+		if want := map[int]int{0: 0, 1: 1, 2: 1}[i]; err != nil || len(users) != want || want == 1 && users[0] != "alice" {
+			t.Errorf("%d: %q %v", i, users, err)
+		}
+		before = v.Run.ID
 	}
 }
