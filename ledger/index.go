@@ -99,7 +99,8 @@ func watched(row string) run.Watched {
 	for i := range field {
 		field[i], row, _ = strings.Cut(row, "\x1f")
 	}
-	return run.Watched{RunID: field[0], ExecutedAs: field[1], Phase: run.Phase(field[2]), CancelAsked: field[3] == "1", Missed: field[4] == "1",
+	return run.Watched{RunID: field[0], ExecutedAs: field[1], Phase: run.Phase(field[2]), CancelAsked: field[3] == "1",
+		Missed:     field[4] == "1",
 		SlurmState: field[5], JobName: field[6], JobID: field[7], Cluster: field[8], SlurmWhy: row}
 }
 

@@ -31,12 +31,14 @@ func ofWhom(user string) string {
 	return " of user " + user
 }
 
-// userAway reports whether nothing can be done as the run's user for now, or ever again: the account is gone, the signer or the host is away.
+// userAway reports whether nothing can be done as the run's user for now, or ever again: the account is gone, the signer or
+// the host is away.
 func userAway(v View, code string) bool {
 	return v.Run.ExecutedAs != "" && (slices.Contains([]string{"user_refused", "login_refused", "signer_away"}, code) || unreached(code))
 }
 
-// declareUnclaimed ends a run whose claim cannot be taken as its user, on an operator's word and the service's own look: Slurm shows no job of
+// declareUnclaimed ends a run whose claim cannot be taken as its user, on an operator's word and the service's own look:
+// Slurm shows no job of
 // it that could still execute. Without the claim a job may appear later; such a job is reported.
 func (e *Engine) declareUnclaimed(ctx context.Context, v View, why string, unclaimed error) error {
 	if v.Run.ExecutedAs == "" {
@@ -62,7 +64,7 @@ func (e *Engine) declareUnclaimed(ctx context.Context, v View, why string, uncla
 		}
 	}
 	return e.finish(ctx, v, verdict{ending: EndedCancelled, reason: declaredAbsent, exit: v.Attempt.ExitCode,
-		detail: fmt.Sprintf("%s; Slurm shows no job of the run, and the claim could not be taken as %s (%s): a job that appears later is reported",
+		detail: fmt.Sprintf("%s; Slurm shows no job of it, and the claim could not be taken as %s (%s): a job that appears later is reported",
 			cmp.Or(why, "declared absent"), user, fault.Prose(unclaimed))})
 }
 

@@ -63,7 +63,8 @@ func TestNoSuchUser(t *testing.T) {
 	})
 }
 
-// In a project that policy names, a request is answered with another user's run that is under way or succeeded, and the answer says whose it
+// In a project that policy names, a request is answered with another user's run that is under way or succeeded, and the
+// answer says whose it
 // is; in another project nobody learns of it, and the gateway's own request is never answered so.
 //
 // proves SITE-08

@@ -14,7 +14,8 @@ import (
 // impostor is a job of bob's under the name of alice's.
 func (w *world) impostor(name string, class run.Class, state string) *job {
 	now := time.Now()
-	j := &job{foreign: true, Job: run.Job{Cluster: "c1", ID: fmt.Sprint(500 + len(w.jobs)), Name: name, User: "bob", State: state, Class: class,
+	j := &job{foreign: true, Job: run.Job{Cluster: "c1", ID: fmt.Sprint(500 + len(w.jobs)), Name: name, User: "bob",
+		State: state, Class: class,
 		Why: "Priority", Submitted: &now}}
 	if class == run.ClassEnded {
 		j.Ended, j.ExitCode = &now, new(0)
@@ -43,7 +44,8 @@ func TestAnothersJobOfOurName(t *testing.T) {
 				var his *job
 				w.with(func() { his = w.impostor(w.jobs[0].Name, c.class, c.state) })
 				time.Sleep(time.Minute)
-				if v := w.until(a.RunID, in(run.Pending)); v.Submission.JobID != "100" || v.Attempt.MissedAt != nil || v.Run.Reason != "waiting_in_slurm" {
+				if v := w.until(a.RunID, in(run.Pending)); v.Submission.JobID != "100" || v.Attempt.MissedAt != nil ||
+					v.Run.Reason != "waiting_in_slurm" {
 					t.Errorf("%+v", v)
 				}
 				w.with(func() { w.start(w.jobs[0]) })
@@ -65,7 +67,8 @@ func TestAnothersJobOfOurName(t *testing.T) {
 	}
 }
 
-// Where alice's own job is nowhere, bob's is no reason to think it is there: the claim is taken, the attempt ends as absent, and bob's job is
+// Where alice's own job is nowhere, bob's is no reason to think it is there: the claim is taken, the attempt ends as
+// absent, and bob's job is
 // left alone afterwards too.
 //
 // proves SITE-08
@@ -217,7 +220,8 @@ func TestUsageOfAForgedJob(t *testing.T) {
 	})
 }
 
-// Where nothing can be done as the user any more the claim cannot be taken: the run says so and names the verb, cancel does not pretend, and
+// Where nothing can be done as the user any more the claim cannot be taken: the run says so and names the verb, cancel does
+// not pretend, and
 // an operator ends it once Slurm shows no job of it. A job that appears later is left alone, and no run is made of it.
 //
 // proves SITE-08

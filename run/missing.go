@@ -228,7 +228,8 @@ func (c *cycle) renamed(v View) (Job, bool) {
 	}
 	for _, j := range c.seen.other {
 		s := v.Submission
-		if j.ID == s.JobID && ofUser(c.userOf(v.Run.ExecutedAs), j) && j.Class != ClassEnded && (s.Cluster == "" || j.Cluster == "" || s.Cluster == j.Cluster) &&
+		if j.ID == s.JobID && ofUser(c.userOf(v.Run.ExecutedAs), j) && j.Class != ClassEnded && (s.Cluster == "" ||
+			j.Cluster == "" || s.Cluster == j.Cluster) &&
 			s.SubmittedAt != nil && j.Submitted != nil && s.SubmittedAt.Equal(*j.Submitted) {
 			return j, true
 		}

@@ -8,7 +8,8 @@ import (
 )
 
 // What is done as a user may hang for as long as that user likes: his login shell, his quota, his files. So it holds nothing for long that
-// others need. A user has some of the workers at most, and one that is busy with a user's run for longer than userPatience has a stand-in; a
+// others need. A user has some of the workers at most, and one that is busy with a user's run for longer than userPatience
+// has a stand-in; a
 // place to send or to collect is given back then; and the watcher goes on without the look that hangs.
 const (
 	userPatience  = 10 * time.Second

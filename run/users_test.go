@@ -16,7 +16,8 @@ func asAnother(user string, i int) run.Order {
 	return o
 }
 
-// One user's host that never answers, whatever he is at, holds up nobody else: not the workers, the sends, the collects, the cancels, nor the
+// One user's host that never answers, whatever he is at, holds up nobody else: not the workers, the sends, the collects,
+// the cancels, nor the
 // watcher.
 //
 // proves SITE-08
