@@ -267,3 +267,29 @@ func TestUserIsGone(t *testing.T) {
 		})
 	}
 }
+
+// A user who may not be logged in while a run is staged ends nothing: the run says why it waits, and goes on when he may again.
+func TestUserIsRefusedForAWhile(t *testing.T) {
+	for _, err := range []error{fault.New(fault.Policy, "user_refused", "no certificate for alice"),
+		fault.New(fault.Transport, "signer_away", "no signer"), fault.New(fault.Transport, "login_refused", "alice is locked")} {
+		t.Run(fault.CodeOf(err), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				refused := true
+				w.fault = func(op string, _ int) outcome {
+					if refused && (op == "StageInputs" || op == "OpenAttempt" || op == "TakeClaim") {
+						return outcome{skip: true, err: err}
+					}
+					return outcome{}
+				}
+				l := w.life()
+				id := l.submit(as("alice")).RunID
+				v := w.until(id, func(v run.View) bool { return v.Run.Reason == fault.CodeOf(err) })
+				if v.Run.Phase != run.Staging || v.Run.Detail != fault.Prose(err) {
+					t.Errorf("%s %s", v.Run.Phase, v.Run.Detail)
+				}
+				w.with(func() { refused = false })
+				w.until(id, func(v run.View) bool { return v.Run.Phase == run.Pending })
+			})
+		})
+	}
+}

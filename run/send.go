@@ -12,7 +12,8 @@ const stagingWaits = "staging_waits"
 
 // unstaged are the reasons to stage a deferred run's files again: they could not be used. Nothing was accepted, so there is no job
 // that uses them.
-var unstaged = map[string]bool{"control_unwritable": true, "SCRIPT_UNREADABLE": true, stagingWaits: true}
+var unstaged = map[string]bool{"control_unwritable": true, "SCRIPT_UNREADABLE": true, stagingWaits: true, "user_refused": true,
+	"login_refused": true, "signer_away": true}
 
 // resend sends a deferred run when its time has come.
 func (e *Engine) resend(ctx context.Context, v View) error {

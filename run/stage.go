@@ -32,10 +32,13 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 		return e.block(ctx, v, AheadOfLedger,
 			fmt.Sprintf("attempt %d in the workspace is unknown to this ledger: an older ledger was restored, or another gateway worked here; "+
 				"restore the newer ledger or cancel the run", v.Attempt.N))
-	case err != nil && (fault.KindOf(err).Retryable() || ctx.Err() != nil):
+	case err != nil && (fault.KindOf(err).Retryable() || ctx.Err() != nil || userAway(v, fault.CodeOf(err))):
 		why := stagingWaits
-		if unreached(fault.CodeOf(err)) {
+		switch code := fault.CodeOf(err); {
+		case unreached(code):
 			why = SiteAway
+		case userAway(v, code): // the claim of an attempt that an older ledger sent cannot be taken either, so a refusal ends nothing
+			why = code
 		}
 		return e.note(ctx, v, why, fault.Prose(err))
 	case err != nil:

@@ -38,6 +38,13 @@ func (g *gateway) openSites(ctx context.Context) error {
 	folders := &workspaces{gateway: g, byDir: map[string]*workspace{}}
 	for _, s := range g.app.Site.Clusters() {
 		x := g.site(s, previous)
+		if s.AsCaller() { // runs from before the cluster ran them as their callers are the service's
+			c, err := g.hosts.slurmConfig(s)
+			if err != nil {
+				return err
+			}
+			x.Config.OwnUser = c.User
+		}
 		x.Parts.Connections = g.links(s)
 		x.Open = func(ctx context.Context) (run.Parts, error) { return g.openCluster(ctx, s, folders) }
 		sites = append(sites, x)
