@@ -113,3 +113,62 @@ func (c caller) lives() {
 		t.Error(r)
 	}
 }
+
+// What ends in flight goes on as the same user: a gateway that is killed, a signer that is away, a run that is cancelled and retried.
+//
+// proves SITE-08
+func TestRunAsCallerFaults(t *testing.T) {
+	t.Parallel()
+	s, sign := callerSite(t, func(doc tree) { doc["slurm"].(tree)["caller"].(tree)["certificate_minutes"] = 1 })
+	d := s.serve()
+	alice, bob := caller{s, "alice"}, caller{s, "bob"}
+	a, b := s.submitAs("alice", held()), s.submitAs("bob", held())
+	if a.RunID == b.RunID {
+		t.Fatal("two users have one run")
+	}
+	first := *alice.until(a.RunID, "running").SlurmJobID
+	bob.until(b.RunID, "running")
+	d.signal("KILL")
+	d.ended(t)
+	sign.stop("TERM")
+	s.serve()
+	// Nobody can be logged in: what has begun waits, and says so.
+	alice.release(a.RunID, "1")
+	waits := held()
+	waits["resources"].(tree)["cpus"] = 2
+	w := s.submitAs("alice", waits)
+	until(t, 2*time.Minute, "run that waits for the signer", func() bool {
+		return strings.Contains(s.story(w.RunID).Reason, "signer_away")
+	})
+	sign.start()
+	if end := alice.until(a.RunID, "done"); end.State != "succeeded" || *end.SlurmJobID != first {
+		t.Errorf("%+v", end)
+	}
+	alice.until(w.RunID, "running")
+	// Another user's run is nobody else's to cancel.
+	if r := s.user("bob", nil, "cancel", w.RunID); r.code != 4 {
+		t.Error(r)
+	}
+	var done looked
+	alice.do(&done, "cancel", w.RunID)
+	if end := alice.until(w.RunID, "done"); end.State != "cancelled" {
+		t.Errorf("%+v", end)
+	}
+	alice.do(&done, "retry", w.RunID)
+	alice.until(w.RunID, "running")
+	alice.release(w.RunID, "2")
+	if end := alice.until(w.RunID, "done"); end.State != "succeeded" {
+		t.Errorf("%+v", end)
+	}
+	bob.release(b.RunID, "1")
+	if end := bob.until(b.RunID, "done"); end.State != "succeeded" {
+		t.Errorf("%+v", end)
+	}
+	for c, runs := range map[caller][]string{alice: {a.RunID, w.RunID}, bob: {b.RunID}} {
+		for _, id := range runs {
+			if got := c.owners(id); got != c.name {
+				t.Errorf("the files of %s are %q's", id, got)
+			}
+		}
+	}
+}
