@@ -64,7 +64,7 @@ func main() {
 	flag.BoolVar(&o.list, "list", false, "run each scenario once without faults and show the places it passes")
 	flag.IntVar(&o.workers, "workers", 4, "gateways at a time")
 	flag.StringVar(&o.name, "name", "chaos", "the devcluster's `name`")
-	over := flag.String("over", "cli,login,dtn,rest,restsftp",
+	over := flag.String("over", "cli,login,dtn,caller,rest,restsftp",
 		"`transports`, among which the cases are divided; one that is named twice gets twice as many")
 	flag.Parse()
 	var err error
