@@ -18,10 +18,11 @@ func Accounting(t *testing.T, s Setup) {
 func recorded(t *testing.T, x *Transport) {
 	job := x.Job(t, Runs)
 	id := x.sent(t, job, 1)
-	since := x.over(t, job).Submitted.Add(-time.Hour)
+	ended := x.over(t, job)
+	since, key := ended.Submitted.Add(-time.Hour), run.JobKey{ID: id, Name: job.JobName, User: ended.User}
 	var j run.Job
 	x.Until(t, "record", func() bool {
-		list, err := x.Records(t.Context(), since)
+		list, err := x.Records(t.Context(), since, key)
 		if err != nil {
 			t.Fatalf("sacct: %v", err)
 		}
@@ -35,7 +36,7 @@ func recorded(t *testing.T, x *Transport) {
 		t.Errorf("%+v", j)
 	}
 	x.Until(t, "usage", func() bool {
-		list, err := x.Usage(t.Context(), since)
+		list, err := x.Usage(t.Context(), since, key)
 		if err != nil {
 			t.Fatalf("sacct: %v", err)
 		}

@@ -86,6 +86,19 @@ func openCluster(t *testing.T, programs string, over *remote.Host) *runtest.Tran
 
 // job prepares an attempt that becomes what the kind says on the dev cluster.
 func (s *site) job(t *testing.T, cli *slurm.CLI, k runtest.Kind) run.JobSpec {
+	place := placement(k)
+	if k == runtest.NoRoom {
+		for range 2 {
+			first := s.prepare(t, place, program(k))
+			res := cli.Send(context.Background(), first, 1)
+			t.Cleanup(func() { exec.Command("scancel", res.JobID).Run() })
+		}
+	}
+	return s.prepare(t, place, program(k, runtest.Sleeps))
+}
+
+// placement is where a job becomes what the kind says.
+func placement(k runtest.Kind) plan.Placement {
 	place := plan.Placement{Partition: "main", Account: "research"}
 	switch k {
 	case runtest.Waits:
@@ -95,11 +108,6 @@ func (s *site) job(t *testing.T, cli *slurm.CLI, k runtest.Kind) run.JobSpec {
 	case runtest.NoRoom: // QOS tiny: two jobs of a user at a time
 		tiny := "tiny"
 		place.Partition, place.QOS = "big", &tiny
-		for range 2 {
-			first := s.prepare(t, place, program(k))
-			res := cli.Send(context.Background(), first, 1)
-			t.Cleanup(func() { exec.Command("scancel", res.JobID).Run() })
-		}
 	}
-	return s.prepare(t, place, program(k, runtest.Sleeps))
+	return place
 }
