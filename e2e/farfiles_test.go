@@ -3,6 +3,7 @@ package e2e
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -66,9 +67,10 @@ func (i sshInfo) host(t *testing.T, address string, port int) *remote.Host {
 }
 
 // Workspaces on a cluster that shares no filesystem with the gateway pass the suite of all workspaces, over a real sshd: with the files
-// carried by the login node, by a data host that sees them under another path and has no Slurm, and by SFTP without any command.
+// carried by the login node, by a data host that sees them under another path and has no Slurm, by SFTP without any command, and as the
+// user who asked.
 //
-// proves SITE-01 SITE-02 CARD-03
+// proves SITE-01 SITE-02 SITE-08 CARD-03
 func TestFarWorkspaces(t *testing.T) {
 	t.Parallel()
 	login, dtn, info := farHosts(t)
@@ -98,14 +100,27 @@ func TestFarWorkspaces(t *testing.T) {
 				must(t, os.Chown(dir, world.uid, world.uid))
 				c := config(t, world.dir+"/"+filepath.Base(dir))
 				c.GatewayID = "gw-1"
-				return farFiles(t, dir, c)
+				return farFiles(t, dir, world.uid, c)
 			})
 		})
 	}
+	t.Run("caller", func(t *testing.T) {
+		t.Parallel()
+		alice, info := userHost(t, userAt(t, "alice")), callersOf(t)
+		scratch, uid := info.Scratch+"/alice", info.Users["alice"].UID
+		runtest.Workspace(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Files {
+			dir, err := os.MkdirTemp(host(scratch), "far-")
+			must(t, err)
+			t.Cleanup(func() { must(t, errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".secret"))) })
+			must(t, os.Chown(dir, uid, uid))
+			return farFiles(t, dir, uid, sftp.Config{RunsDir: scratch + "/" + filepath.Base(dir), GatewayID: "gw-1", Shell: alice, Data: alice,
+				Pool: pool(t, alice)})
+		})
+	})
 }
 
-// farFiles is what the suite needs of a workspace whose folder is dir on this machine.
-func farFiles(t *testing.T, dir string, c sftp.Config) *runtest.Files {
+// farFiles is what the suite needs of a workspace whose folder is dir on this machine, and whose jobs have the uid.
+func farFiles(t *testing.T, dir string, uid int, c sftp.Config) *runtest.Files {
 	open := func(change func(*sftp.Config)) func(*testing.T) run.Workspace {
 		return func(t *testing.T) run.Workspace {
 			c := c
@@ -124,15 +139,12 @@ func farFiles(t *testing.T, dir string, c sftp.Config) *runtest.Files {
 			if err != nil {
 				return err
 			}
-			return os.Lchown(path, world.uid, world.uid)
+			return os.Lchown(path, uid, uid)
 		}))
 	}
-	secret := filepath.Join(t.TempDir(), "secret")
-	if filepath.Dir(dir) == host(world.dir) { // a hard link needs the same filesystem
-		secret = dir + ".secret"
-	}
+	secret := dir + ".secret" // a hard link needs the same filesystem
 	must(t, os.WriteFile(secret, []byte("secret"), 0o600))
-	other := world.uid + 1
+	other := uid + 1
 	return &runtest.Files{Workspace: open(nil)(t), HidesLinks: c.Shell == nil, Again: open(func(c *sftp.Config) { c.Marked = true }),
 		Foreign: open(func(c *sftp.Config) { c.JobUID = &other }),
 		Leave: func(t *testing.T, runID, path string, e runtest.Entry) {
@@ -161,7 +173,7 @@ func farFiles(t *testing.T, dir string, c sftp.Config) *runtest.Files {
 			ctl := filepath.Join(dir, runID, fmt.Sprintf("a%d", n), "ctl")
 			file := filepath.Join(ctl, ".claim."+strings.ToLower(rand.Text()))
 			must(t, os.WriteFile(file, []byte(mine), 0o600))
-			must(t, os.Chown(file, world.uid, world.uid))
+			must(t, os.Chown(file, uid, uid))
 			_ = os.Link(file, filepath.Join(ctl, run.ClaimFile)) // the content decides, whatever link says
 			data, err := os.ReadFile(filepath.Join(ctl, run.ClaimFile))
 			must(t, err)

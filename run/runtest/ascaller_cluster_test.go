@@ -4,8 +4,6 @@ package runtest_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"log/slog"
 	"os"
@@ -19,6 +17,7 @@ import (
 
 	"slurmgate/asuser"
 	"slurmgate/remote"
+	"slurmgate/remote/sshtest"
 	"slurmgate/remote/transfer"
 	"slurmgate/run"
 	"slurmgate/run/runtest"
@@ -49,27 +48,6 @@ func TestClusterConformanceAsCaller(t *testing.T) {
 	t.Run("canceller", func(t *testing.T) { runtest.Canceller(t, jobs) })
 }
 
-// certificate is one of five minutes for a new key.
-func certificate(authority ssh.Signer, user string) (ssh.Signer, time.Time, error) {
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	key, err := ssh.NewSignerFromKey(private)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	until := time.Now().Add(5 * time.Minute)
-	cert := &ssh.Certificate{Key: key.PublicKey(), CertType: ssh.UserCert, KeyId: "suite", ValidPrincipals: []string{user},
-		ValidAfter: uint64(time.Now().Add(-time.Minute).Unix()), ValidBefore: uint64(until.Unix()),
-		Permissions: ssh.Permissions{CriticalOptions: map[string]string{"source-address": "127.0.0.1/32"}}}
-	if err := cert.SignCert(rand.Reader, authority); err != nil {
-		return nil, time.Time{}, err
-	}
-	with, err := ssh.NewCertSigner(cert, key)
-	return with, until, err
-}
-
 // oneUser is the way in as alice.
 type oneUser struct{ asuser.Parts }
 
@@ -80,7 +58,7 @@ func (oneUser) Close()                                       {}
 
 func openCaller(t *testing.T, programs string, authority ssh.Signer, logins chan struct{}) *runtest.Transport {
 	host, err := remote.New(remote.Config{Address: "127.0.0.1:22", User: "alice", KnownHosts: []string{"/etc/devcluster/ssh/known_hosts"},
-		Logins: logins, Credentials: func(context.Context) (ssh.Signer, time.Time, error) { return certificate(authority, "alice") }},
+		Logins: logins, Credentials: sshtest.Credentials(authority, "alice", 5*time.Minute)},
 		slog.New(slog.DiscardHandler))
 	must(t, err)
 	t.Cleanup(host.Close)
