@@ -28,6 +28,7 @@ type ArtifactDoc struct {
 	SizeBytes      int64     `json:"size_bytes"`
 	ChecksumSHA256 string    `json:"checksum_sha256"`
 	Source         string    `json:"source"`
+	ExecutedAs     string    `json:"executed_as,omitempty"` // the user whose run made it, and who could have forged it
 	CreatedAt      time.Time `json:"created_at"`
 	Role           string    `json:"role,omitempty"`
 	Relpath        string    `json:"relpath,omitempty"`
@@ -36,7 +37,7 @@ type ArtifactDoc struct {
 
 func docOf(a run.Artifact) ArtifactDoc {
 	return ArtifactDoc{ArtifactID: a.ID, ProjectID: a.ProjectID, Type: a.Type, Label: a.Label, SizeBytes: a.SizeBytes,
-		ChecksumSHA256: a.SHA256, Source: a.Source, CreatedAt: a.CreatedAt, Erased: a.Erased}
+		ChecksumSHA256: a.SHA256, Source: a.Source, ExecutedAs: a.ExecutedAs, CreatedAt: a.CreatedAt, Erased: a.Erased}
 }
 
 func linkedDocs(list []run.Output) []ArtifactDoc {

@@ -62,6 +62,9 @@ func (c artifactImportCmd) Run(ctx context.Context, a *Shell) error {
 func printArtifact(w io.Writer, d app.ArtifactDoc) {
 	fmt.Fprintf(w, "artifact  %s\ntype      %s\nlabel     %s\nsize      %d bytes\nchecksum  sha256:%s\nsource    %s\n", d.ArtifactID, d.Type,
 		d.Label, d.SizeBytes, d.ChecksumSHA256, d.Source)
+	if d.ExecutedAs != "" {
+		fmt.Fprintf(w, "made as   %s, who could have forged it\n", d.ExecutedAs)
+	}
 }
 
 type artifactListCmd struct {

@@ -11,10 +11,11 @@ import (
 )
 
 const artifactColumns = "a.artifact_id, a.project_id, a.sha256, a.type, a.label, a.size_bytes, a.source, a.created_at, " +
-	"a.caller, coalesce(a.erased, '')"
+	"a.caller, coalesce(a.erased, ''), coalesce((SELECT m.executed_as FROM runs m WHERE m.run_id = a.source), '')"
 
 func artifactFields(a *run.Artifact) []any {
-	return []any{&a.ID, &a.ProjectID, &a.SHA256, &a.Type, &a.Label, &a.SizeBytes, &a.Source, into{&a.CreatedAt}, &a.Caller, &a.Erased}
+	return []any{&a.ID, &a.ProjectID, &a.SHA256, &a.Type, &a.Label, &a.SizeBytes, &a.Source, into{&a.CreatedAt}, &a.Caller, &a.Erased,
+		&a.ExecutedAs}
 }
 
 func scanArtifact(row scanner) (a run.Artifact, err error) {

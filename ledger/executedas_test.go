@@ -57,7 +57,6 @@ func TestAnothersRunIsNotFound(t *testing.T) {
 		n.Params = []byte(`{"i":1,"executed_as":"` + user + `"}`)
 		id := plan.Identity{ToolName: "t_x", ContractVersion: "v1", PolicyHash: n.Run.PolicyHash, ParamsHash: plan.Hash(n.Params),
 			AnyonesHash: n.Run.ParamsHash}
-
 		n.Run.ID, n.Run.PlanHash, n.Run.ParamsHash = id.RunID(), id.PlanHash(), id.ParamsHash
 		n.Submission.Token = plan.Hash([]byte(user + policy))[7:39]
 		n.Submission.JobName = run.JobName(n.Run.ID, 1, n.Submission.Token)
@@ -97,6 +96,10 @@ func TestUsersBefore(t *testing.T) {
 				Label: "x", Source: before}
 			_, _, err := l.AddArtifact(ctx, a)
 			must(t, err)
+			made, err := l.Artifact(ctx, a.ID)
+			if want := []string{"", "alice", ""}[i]; err != nil || made.ExecutedAs != want {
+				t.Errorf("an artifact of %s is made by %q, %v", before, made.ExecutedAs, err)
+			}
 			n.Inputs = []run.Link{{Role: "in", ArtifactID: a.ID, Relpath: "in/x"}}
 		}
 		v, _, err := l.Insert(ctx, n)

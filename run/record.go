@@ -122,6 +122,8 @@ type Artifact struct {
 	Source    string // "import", or the run that made it
 	Caller    string // [Share.Caller] of whoever's it is; "" is nobody
 	Erased    string // the erasure that removed its bytes, which held a secret; "" for none
+	// ExecutedAs is the user that the run was executed as that made it, and who could have forged it; "" for the gateway's own and imports.
+	ExecutedAs string
 }
 
 // Payload is a small document of the gateway's own that the ledger itself stores under its checksum: the job script. It is durable with
