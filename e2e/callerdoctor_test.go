@@ -55,8 +55,7 @@ func TestDoctorAsCaller(t *testing.T) {
 		return func(t *testing.T, _ *site, _ *signerProcess) { shell(t, "root", line, args...) }
 	}
 	prints, unlisted := newUser(t), newUser(t)
-	shell(t, "root", "devd user tight full")
-	t.Cleanup(func() { shell(t, "root", "devd user tight room") })
+	fillTight(t)
 	for _, x := range []callerFault{
 		{"the signer is away", "", "signer", "fault", "does not answer", nil,
 			func(_ *testing.T, _ *site, sign *signerProcess) { sign.stop("TERM") }},

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,6 +88,18 @@ func callerSite(t testing.TB, edit ...func(doc tree)) (*site, *signerProcess) {
 // callerRuns is a user's runs_dir.
 func (s *site) callerRuns(user string) string {
 	return "/shared/scratch/" + user + "/" + strings.ReplaceAll(strings.TrimPrefix(s.dir, "/shared/"), "/", "-")
+}
+
+// tightDisk is the disk of the user tight, whom one test at a time may use.
+var tightDisk sync.Mutex
+
+// fillTight fills the disk of the user tight until the end of the test.
+func fillTight(t testing.TB) {
+	t.Helper()
+	tightDisk.Lock()
+	t.Cleanup(tightDisk.Unlock)
+	shell(t, "root", "devd user tight full")
+	t.Cleanup(func() { shell(t, "root", "devd user tight room") })
 }
 
 // submitAs submits a plan as a user, who must be answered with a run.

@@ -80,6 +80,7 @@ func (m *machine) farMachine(t testing.TB, dir string) *site {
 		slurm["bin_dir"] = dir + "/bin"
 		doc["watch"] = tree{"floor_seconds": 1, "ceiling_seconds": 1}
 		storage["runs_dir"], storage["image_store"] = dir+"/runs", dir+"/images"
+		storage["reserve_mb"] = 0 // else a new run may be refused while the disk is full
 	})
 	if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
 		t.Fatal(r)

@@ -31,7 +31,7 @@ func TestUserHasLeft(t *testing.T) {
 		}
 	}
 	until(t, patience, "job of "+last, func() bool { return s.story(last).SlurmState == "RUNNING" })
-	shell(t, "root", `devd user "$1" remove; devd cut sshd`, gone)
+	shell(t, "root", `uid=$(id -u "$1"); devd user "$1" remove; pkill -KILL -u "$uid" -f "^sshd" || :`, gone)
 	var l looked
 	until(t, patience, "word about the account", func() bool {
 		l = looked{}
