@@ -105,8 +105,11 @@ func (w *Workspace) examineFile(ctx context.Context, name string) (is identity, 
 		return is, fault.New(fault.NotFound, "import_missing", "there is no file "+name+" on the cluster").
 			WithNext("check the spelling of the path")
 	case exitOutputSymlink:
-		return is, noImport("IMPORT-SYMLINK", "no symlink", name+" is a symlink or lies behind one",
-			"give the path of the file itself, which is "+fault.ClipEnd(strings.TrimSpace(out.Stderr), 200))
+		next := "give the path of the file itself"
+		if to := strings.TrimSpace(out.Stderr); to != "" { // else the user may not look there
+			next += ", which is " + fault.ClipEnd(to, 200)
+		}
+		return is, noImport("IMPORT-SYMLINK", "no symlink", name+" is a symlink or lies behind one", next)
 	case exitUnreadable:
 		return is, noImport("IMPORT-ACCESS", "readable by the user whom jobs run as", name+" is not readable by that user",
 			"make the file readable for that user")
