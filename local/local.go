@@ -190,17 +190,36 @@ func (b *Backend) Jobs(context.Context, map[string]bool) ([]run.Job, error) {
 }
 
 // Cancel asks the process of the job to end; one that is gone is no error. The lock tells that the session is still the one of
-// the record.
+// the record. Where the script is gone and something that it started has the lock, that is killed.
 func (b *Backend) Cancel(_ context.Context, jobID, name string) error {
 	var err error
 	b.each(func(file string, r record, alive bool) {
-		if alive && r.JobID == jobID && jobName(file) == name && r.PID > 1 {
-			if kerr := syscall.Kill(-r.PID, syscall.SIGTERM); kerr != nil && kerr != syscall.ESRCH {
-				err = fault.Wrap(fault.Transport, "local_cancel", "the process of "+name+" cannot be stopped", kerr)
-			}
+		if !alive || r.JobID != jobID || jobName(file) != name || r.PID <= 1 {
+			return
+		}
+		kerr := syscall.Kill(-r.PID, syscall.SIGTERM)
+		if kerr == syscall.ESRCH {
+			killSession(r.PID)
+		} else if kerr != nil {
+			err = fault.Wrap(fault.Transport, "local_cancel", "the process of "+name+" cannot be stopped", kerr)
 		}
 	})
 	return err
+}
+
+// killSession kills all processes of a session whose leader has ended (proc_pid_stat(5)). The id of a session is no new process's while one
+// of its processes is there.
+func killSession(id int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if of, err := unix.Getsid(pid); err == nil && of == id {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }
 
 func (b *Backend) file(job run.JobSpec, k int) string {

@@ -247,3 +247,19 @@ func TestNotStarted(t *testing.T) {
 		t.Error("an old record stays")
 	}
 }
+
+// What a program left behind when its script had ended has the lock; a cancel ends it.
+func TestCancelOfWhatIsLeft(t *testing.T) {
+	w := newWorld(t)
+	b := w.backend(1)
+	j := w.job(1, `timeout 60 sleep 60 & kill -KILL $$`) // timeout has a process group of its own
+	res := b.Send(t.Context(), j, 1)
+	w.waitEnded(j.RunID)
+	if n := len(w.jobs(b)); n != 1 {
+		t.Fatalf("%d jobs are shown while a process is left", n)
+	}
+	if err := b.Cancel(t.Context(), res.JobID, j.JobName); err != nil {
+		t.Error(err)
+	}
+	w.empty(b)
+}
