@@ -264,7 +264,7 @@ func makeFolder(ctx context.Context, x *Exam) []Result {
 		if _, err := c.Stat(dir); err == nil {
 			return nil
 		}
-		own, _, _ := strings.Cut(dir, "/"+user+"/")
+		own, _, _ := strings.Cut(dir+"/", "/"+user+"/") // the name may be the last of dir
 		own = path.Join(own, user)
 		if _, err := c.Stat(own); err != nil && own != dir {
 			return fault.Wrap(fault.Validation, "runs_dir_unavailable", "there is no "+own+" on "+x.Cluster.Storage.SFTP.Host, err).

@@ -80,6 +80,12 @@ func (s *Site) UserFolders(user string) (jobs, login string, err error) {
 	return jobs, login, nil
 }
 
+// OwnFolder is what storage.runs_dir has for a user alone, as the login node names it: its part up to the name.
+func (s *Site) OwnFolder(user string) string {
+	before, _, _ := strings.Cut(s.LoginFolders().RunsDir, UserMark)
+	return before + user
+}
+
 // fillCaller sets the defaults of slurm.caller.
 func (s *Site) fillCaller() {
 	if !s.AsCaller() {

@@ -226,9 +226,7 @@ func (l *userLogin) makeFolder(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	own, _, _ := strings.Cut(l.at, "/"+l.user+"/")
-	own = path.Join(own, l.user)
-	if l.at != own {
+	if own := l.site.OwnFolder(l.user); l.at != own {
 		if _, err := client.Stat(own); err != nil {
 			return l.noFolder("there is no "+own+" on "+l.host.Name(), err).
 				WithNext("ask an admin of the cluster to make that folder, owned by " + l.user)
