@@ -35,6 +35,7 @@ var arrows = map[string][]string{
 	"run/runtest":     {"fault", "plan", "run"},
 	"toolpack":        {"fault", "plan", "policy/programs", "policy/yamldoc", "toolpack/jinja"},
 	"toolpack/jinja":  {"plan"},
+	"convert":         {"fault", "plan", "policy/yamldoc", "toolpack"}, // files of other systems; it opens none
 	"gate":            {"fault", "plan", "secrets", "visible"},
 	"secrets":         {}, // texts alone
 	"secrets/corpus":  {}, // of tests
@@ -68,8 +69,9 @@ var arrows = map[string][]string{
 	"mcp":     {"fault", "gate", "plan", "visible"},
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
-	"app": {"access", "artifact", "backup", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "secrets", "site", "toolpack"},
-	"cli": {"app", "backup", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
+	"app": {"access", "artifact", "backup", "convert", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "secrets", "site",
+		"toolpack"},
+	"cli": {"app", "backup", "convert", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
 	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "signer", "site", "slurm",
 		"slurm/rest", "staging", "toolpack"},
 	// The one place that knows all others.

@@ -60,7 +60,7 @@ func (h Host) files() []Operation {
 		Description: "Writes a first toolpack that loads without changes.",
 		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Files, Faces: shellOnly,
 		Input: object("tool_id kind dir", prop("tool_id", `{"type":"string","maxLength":128}`), kind, dir), Does: does(startTool),
-	}, {
+	}, conversion(), {
 		ID: "tool.schema", Title: "Schema of toolpacks", Verb: "tool schema",
 		Description: "Returns the JSON Schema of *.tool.yaml, for editors.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,

@@ -37,8 +37,8 @@ var acting = map[Acting][]string{
 		"artifact.preview.text", "artifact.verify", "config.check", "config.show", "domain.check", "event.list", "event.record", "event.show",
 		"event.verify", "gateway.backup", "gateway.drain", "gateway.restore", "gateway.resume", "gateway.status", "image.add", "image.list",
 		"image.verify", "run.diff", "run.list", "run.provenance", "run.show", "site.doctor", "site.init", "site.list", "slurm.job.collect",
-		"slurm.job.get", "token.create", "token.list", "token.revoke", "tool.check", "tool.init", "tool.list", "tool.runner", "tool.schema",
-		"tool.show", "usage.month"},
+		"slurm.job.get", "token.create", "token.list", "token.revoke", "tool.check", "tool.convert", "tool.init", "tool.list", "tool.runner",
+		"tool.schema", "tool.show", "usage.month"},
 }
 
 // Acts is what the operation does as a Unix user; empty for one that nobody has classified.

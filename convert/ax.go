@@ -1,0 +1,3 @@
+package convert
+
+func fromAX(c *conversion) { notYet(c) }

@@ -1,0 +1,117 @@
+// Package convert turns the tools of other systems into files of a domain package. It only reads and returns bytes; whoever calls it
+// opens and writes the files.
+package convert
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+)
+
+// File is a file by its path: slash-separated, relative to the folder that was given, or to the one the result is written to.
+type File struct {
+	Path string
+	Data []byte
+}
+
+// Note says what became of a part of a file.
+type Note struct {
+	File  string `json:"file"`  // the file that was read
+	Field string `json:"field"` // empty for the whole file
+	Text  string `json:"text"`
+}
+
+// Result is what a conversion made. With any refusal there are no files.
+type Result struct {
+	Files   []File
+	Kept    []Note
+	Changed []Note          // with the reason, where it is not plain
+	Refused []fault.Problem // with the reason, and the remedy as hint
+}
+
+// conversion is a conversion under way. A converter reads in and reports through its methods.
+type conversion struct {
+	in []File
+	Result
+}
+
+// sources are the converters by the system they read.
+var sources = map[string]func(*conversion){
+	"ax":        fromAX,
+	"handshake": fromHandshake,
+	"helixmcp":  fromHelixMCP,
+	"ragx":      fromRagx,
+}
+
+// Sources are the systems that files can be converted from, sorted.
+func Sources() []string { return slices.Sorted(maps.Keys(sources)) }
+
+// Convert turns files of another system into those of a domain package. It fails only for an unknown system and for nothing to convert;
+// what a file says that cannot be converted is in Refused, everything at once.
+func Convert(from string, in []File) (Result, error) {
+	source, ok := sources[from]
+	if !ok {
+		return Result{}, fault.Invalid("", fault.Problem{Code: "CONVERT-FROM", Field: "from", Rule: "one of " + strings.Join(Sources(), ", "),
+			Msg: `no converter reads files of "` + fault.Clip(from) + `"`})
+	}
+	c := &conversion{in: slices.Clone(in)}
+	slices.SortFunc(c.in, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	c.in = slices.CompactFunc(c.in, func(a, b File) bool { return a.Path == b.Path && bytes.Equal(a.Data, b.Data) })
+	for i := range c.in[:max(len(c.in)-1, 0)] {
+		if c.in[i].Path == c.in[i+1].Path {
+			c.refuse(fault.Problem{Code: "CONVERT-TWICE", File: c.in[i].Path, Rule: "each path once",
+				Msg: "two folders have this file, with different content", Hint: "convert the folders one after the other"})
+		}
+	}
+	source(c)
+	if len(c.Files) == 0 && len(c.Refused) == 0 {
+		return Result{}, fault.New(fault.NotFound, "nothing_to_convert", fmt.Sprintf("none of the %d files is one of %s", len(in), from)).
+			WithNext("docs/coming-from.md names the files each system has")
+	}
+	if len(c.Refused) > 0 {
+		c.Files = nil
+	}
+	slices.SortFunc(c.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return c.Result, nil
+}
+
+// file finds a file that was given; ok is false if there is none.
+func (c *conversion) file(rel string) (f File, ok bool) {
+	i, ok := slices.BinarySearchFunc(c.in, rel, func(f File, rel string) int { return strings.Compare(f.Path, rel) })
+	if !ok {
+		return File{}, false
+	}
+	return c.in[i], true
+}
+
+// write adds a file to the result. Two files of one path are a refusal.
+func (c *conversion) write(from, rel string, data []byte) {
+	rel = path.Clean(rel)
+	if slices.ContainsFunc(c.Files, func(f File) bool { return f.Path == rel }) {
+		c.refuse(fault.Problem{Code: "CONVERT-TWICE", File: from, Rule: "each file of the result once",
+			Msg: "another file becomes " + rel + ", too", Hint: "rename one of the two"})
+		return
+	}
+	c.Files = append(c.Files, File{rel, data})
+}
+
+func (c *conversion) keep(file, field, text string) { c.Kept = append(c.Kept, Note{file, field, text}) }
+
+func (c *conversion) change(file, field, text string) {
+	c.Changed = append(c.Changed, Note{file, field, text})
+}
+
+func (c *conversion) refuse(p ...fault.Problem) { c.Refused = append(c.Refused, p...) }
+
+// notYet refuses everything: the converter is not written.
+func notYet(c *conversion) {
+	for _, f := range c.in {
+		c.refuse(fault.Problem{Code: "CONVERT-NOT-YET", File: f.Path, Rule: "a system this version converts from",
+			Msg: "it cannot be converted yet"})
+	}
+}

@@ -1,0 +1,3 @@
+package convert
+
+func fromHandshake(c *conversion) { notYet(c) }

@@ -1,0 +1,3 @@
+package convert
+
+func fromHelixMCP(c *conversion) { notYet(c) }

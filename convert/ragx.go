@@ -1,0 +1,3 @@
+package convert
+
+func fromRagx(c *conversion) { notYet(c) }
