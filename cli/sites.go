@@ -82,6 +82,14 @@ func aboutSite(s app.SiteRow) (lines []string) {
 	case s.Code != nil:
 		lines = append(lines, *s.Code+": runs wait; an administrator sees why")
 	}
+	if s.Budget != nil && s.Budget.Shared != nil {
+		b := s.Budget.Shared
+		line := fmt.Sprintf("shares a budget of %d RPCs per minute with the other gateways of its host, %d left now", b.PerMinute, b.Left)
+		if b.Problem != nil {
+			line = fmt.Sprintf("the shared budget of %d RPCs per minute is not used: %s", b.PerMinute, *b.Problem)
+		}
+		lines = append(lines, line)
+	}
 	for _, p := range s.Pauses {
 		if p.What != "site" || s.State != run.SitePaused {
 			lines = append(lines, fmt.Sprintf("no jobs to %s until %s: %s", p.What, dateTime(p.Until), p.Code))

@@ -188,6 +188,9 @@ func controller(ctx context.Context, x *Exam) []Result {
 		limit = fmt.Sprintf("; slurmctld limits RPCs itself (%s), the gateway's budget is %d a minute", x.Probe.SlurmctldParameters,
 			x.Cluster.Budget.RPCPerMinute)
 	}
+	if err := slurm.CheckShared(x.Cluster.Budget.Shared.File); err != nil {
+		return failed("", err)
+	}
 	return ok("%s%s", firstLine(x.Probe.ControllerText), limit)
 }
 

@@ -270,6 +270,11 @@ type siteRow struct {
 		PerMinute int `json:"per_minute"`
 		Left      int `json:"left"`
 		Burst     int `json:"burst"`
+		Shared    *struct {
+			PerMinute int    `json:"per_minute"`
+			Left      int    `json:"left"`
+			Problem   string `json:"problem"`
+		} `json:"shared"`
 	} `json:"budget"`
 }
 

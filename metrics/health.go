@@ -33,6 +33,8 @@ type Site struct {
 type Budget struct {
 	Left  int   // RPCs that may be made now
 	Total int64 // RPCs made since the site was opened
+
+	SharedLeft *int // of the budget that it shares with other gateways; nil where there is none, or it cannot be used
 }
 
 // Link is a kept connection to a site that is elsewhere.
@@ -72,6 +74,7 @@ var (
 		"answered is not what the site file says.", "site")
 	siteRunDesc = desc("site_runs", "Unfinished runs, by site and phase.", "site", "phase")
 	leftDesc    = desc("rpc_budget_left", "RPCs to Slurm that may be made now without waiting.", "site")
+	sharedDesc  = desc("rpc_budget_shared_left", "RPCs to Slurm that the gateways of this host may make now without waiting.", "site")
 	rpcsDesc    = desc("rpcs_total", "RPCs to Slurm since the site was opened.", "site")
 	linkDesc    = desc("connection_up", "1 if the connection to a site that is elsewhere is up, else 0; to: slurm or files.", "site", "to")
 	lossesDesc  = desc("connection_losses_total", "How often the connection to a site that is elsewhere was lost; to: slurm or files.", "site",
@@ -87,7 +90,7 @@ var (
 	damagedDesc = desc("last_backup_damaged_artifacts", "Artifacts that the last backup could not copy because they are missing or damaged.")
 )
 
-var healthDescs = []*prometheus.Desc{siteUpDesc, openedDesc, siteRunDesc, leftDesc, rpcsDesc, linkDesc, lossesDesc, signerDesc,
+var healthDescs = []*prometheus.Desc{siteUpDesc, openedDesc, siteRunDesc, leftDesc, sharedDesc, rpcsDesc, linkDesc, lossesDesc, signerDesc,
 	usersDesc, oldestDesc,
 	drainedDesc, budgetDesc, freeDesc, reserveDesc, ledgerDesc, stoppedDesc, backupDesc,
 	damagedDesc}
@@ -102,6 +105,9 @@ func (h Health) collect(now time.Time, gauge, counter func(d *prometheus.Desc, v
 		if s.Budget != nil {
 			gauge(leftDesc, float64(s.Budget.Left), s.Name)
 			counter(rpcsDesc, float64(s.Budget.Total), s.Name)
+			if s.Budget.SharedLeft != nil {
+				gauge(sharedDesc, float64(*s.Budget.SharedLeft), s.Name)
+			}
 		}
 		for _, l := range s.Links {
 			if l.To == "users" {

@@ -173,7 +173,7 @@ func TestNodeFaults(t *testing.T) {
 func TestHealth(t *testing.T) {
 	h := Health{Oldest: []Oldest{{"alpha", "deferred", time.Unix(400, 0)}}, Drained: map[string]bool{"alpha": true, "local": false},
 		Budget: map[string]int{"alpha": 60}, Disks: []Disk{{"alpha", "runs_dir", 5, 7}}, Ledger: 9, Stopped: true, Damaged: 2,
-		Sites: []Site{{"alpha", false, true, map[string]int64{"deferred": 4}, &Budget{3, 50}, []Link{{To: "slurm", Losses: 2},
+		Sites: []Site{{"alpha", false, true, map[string]int64{"deferred": 4}, &Budget{3, 50, new(2)}, []Link{{To: "slurm", Losses: 2},
 			{To: "files", Up: true}, {To: "users", Up: true, Users: 3, Refused: 1}}},
 			{Name: "local", Up: true}}}
 	m := New(Sources{Runs: func(context.Context) (map[string]int64, error) { return nil, nil }, Sites: []string{"alpha"},
@@ -183,7 +183,8 @@ func TestHealth(t *testing.T) {
 		`slurmgate_users{site="alpha",state="refused"} 1`, `slurmgate_oldest_run_seconds{phase="deferred",site="alpha"} 600`, `slurmgate_drained{site="alpha"} 1`,
 		`slurmgate_site_up{site="alpha"} 0`, `slurmgate_site_up{site="local"} 1`, `slurmgate_site_opened{site="alpha"} 1`,
 		`slurmgate_site_opened{site="local"} 0`, `slurmgate_site_runs{phase="deferred",site="alpha"} 4`,
-		`slurmgate_rpc_budget_left{site="alpha"} 3`, `slurmgate_rpcs_total{site="alpha"} 50`,
+		`slurmgate_rpc_budget_left{site="alpha"} 3`, `slurmgate_rpc_budget_shared_left{site="alpha"} 2`,
+		`slurmgate_rpcs_total{site="alpha"} 50`,
 		`slurmgate_connection_up{site="alpha",to="slurm"} 0`, `slurmgate_connection_up{site="alpha",to="files"} 1`,
 		`slurmgate_connection_losses_total{site="alpha",to="slurm"} 2`, "# TYPE slurmgate_connection_losses_total counter",
 		`slurmgate_drained{site="local"} 0`, `slurmgate_rpc_budget_per_minute{site="alpha"} 60`,

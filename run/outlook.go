@@ -27,6 +27,15 @@ type Budget struct {
 	Left       int   `json:"left"`        // RPCs that may be made now without waiting
 	Burst      int   `json:"burst"`       // of these at most
 	Total      int64 `json:"-"`           // RPCs made since the site was opened
+
+	Shared *SharedBudget `json:"shared"` // of all gateways of this host; nil: there is none
+}
+
+// SharedBudget is how much all gateways of this host together may ask of Slurm.
+type SharedBudget struct {
+	PerMinute int     `json:"per_minute"`
+	Left      int     `json:"left"`    // RPCs that may be made now without waiting
+	Problem   *string `json:"problem"` // why it is not used; nil: it is
 }
 
 // Connection is a kept connection of the gateway to a host of a site that is elsewhere.

@@ -142,6 +142,14 @@ type Budget struct {
 	RPCPerMinute   int `yaml:"rpc_per_minute"`  // 1..6000 calls of Slurm commands; default 60
 	SendsInFlight  int `yaml:"sends_in_flight"` // 1..64 sbatch at once; default 2
 	StagingWorkers int `yaml:"staging_workers"` // 1..64 runs whose inputs are copied at once; default 2
+
+	Shared SharedBudget `yaml:"shared"` // of all gateways of this host that name the same file, besides
+}
+
+// SharedBudget bounds what several gateways of one host ask of a Slurm.
+type SharedBudget struct {
+	File         string `yaml:"file"`           // that each of them can write; empty: there is no shared budget
+	RPCPerMinute int    `yaml:"rpc_per_minute"` // 1..60000, of all of them together; required with file
 }
 
 // text sets the default of a text that was not given.

@@ -48,7 +48,7 @@ func TestDefaults(t *testing.T) {
 		Apptainer: Apptainer{Path: "/usr/bin/apptainer", Verify: "all", NetworkIsolation: "required", GPU: "nvidia"},
 		Import:    Import{Local: "roots"},
 		Watch:     Watch{2, 60},
-		Budget:    Budget{60, 2, 2},
+		Budget:    Budget{RPCPerMinute: 60, SendsInFlight: 2, StagingWorkers: 2},
 		Retention: Retention{WorkspaceDays: 30},
 		Audit:     Audit{30, 200_000, 2048, 90, 200_000, 1024},
 		HTTP:      HTTP{MaxConnections: 1024},
@@ -140,7 +140,7 @@ apptainer:
     - {name: C, version: "1", source: /f, target: /g}
 watch:
 import: {roots: [data, /, /data]}
-budget: {rpc_per_minute: 100000, sends_in_flight: -1}
+budget: {rpc_per_minute: 100000, shared: {file: a/b, rpc_per_minute: 0}, sends_in_flight: -1}
 `
 	_, err := Parse("site.yaml", []byte(text))
 	if !fault.Is(err, fault.Validation) {
@@ -191,6 +191,8 @@ budget: {rpc_per_minute: 100000, sends_in_flight: -1}
 35 SITE-PATH import.roots[0]
 35 SITE-PATH import.roots[1]
 36 SITE-RANGE budget.rpc_per_minute
+36 SITE-PATH budget.shared.file
+36 SITE-RANGE budget.shared.rpc_per_minute
 36 SITE-RANGE budget.sends_in_flight
 `), "\n")
 	if diff := cmp.Diff(want, got); diff != "" {

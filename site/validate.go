@@ -66,6 +66,13 @@ func (s *Site) check(more ...Check) []fault.Problem {
 		c.bounds("watch.floor_seconds", int64(s.Watch.FloorSeconds), 1, 3600)
 		c.bounds("watch.ceiling_seconds", int64(s.Watch.CeilingSeconds), int64(max(1, s.Watch.FloorSeconds)), 3600)
 		c.bounds("budget.rpc_per_minute", int64(s.Budget.RPCPerMinute), 1, 6000)
+		c.path("budget.shared.file", s.Budget.Shared.File, false)
+		if s.Budget.Shared.File != "" {
+			c.bounds("budget.shared.rpc_per_minute", int64(s.Budget.Shared.RPCPerMinute), 1, 60000)
+		} else if s.Budget.Shared.RPCPerMinute != 0 {
+			c.value("SITE-SHARED", "budget.shared.file", "", "a file that each gateway of this host can write",
+				"name it, or remove budget.shared")
+		}
 		c.bounds("budget.sends_in_flight", int64(s.Budget.SendsInFlight), 1, 64)
 		c.bounds("budget.staging_workers", int64(s.Budget.StagingWorkers), 1, 64)
 	}

@@ -31,7 +31,8 @@ const outOfBudget = "rpc_budget"
 // wait for it to fill. While sends wait, looks at the queue take at most half of the budget.
 type Budget struct {
 	*rate.Limiter
-	spare int // RPCs that sends leave
+	spare  int           // RPCs that sends leave
+	shared *sharedBucket // with the other gateways of this host; nil: there is none
 
 	mu     sync.Mutex
 	pacing int       // sends that wait
@@ -43,17 +44,25 @@ type Budget struct {
 	} // of the last minute, by second
 }
 
-// NewBudget makes a full bucket that gains this many RPCs a minute.
-func NewBudget(rpcPerMinute int) *Budget {
-	burst := min(max(rpcPerMinute, rpcCancel), 20)
+// NewBudget makes a full bucket that gains this many RPCs a minute, and draws on a shared one as well.
+func NewBudget(rpcPerMinute int, shared Shared) *Budget {
+	burst := burstOf(rpcPerMinute)
 	return &Budget{Limiter: rate.NewLimiter(rate.Limit(float64(rpcPerMinute)/time.Minute.Seconds()), burst),
-		spare: min(2*rpcQueue, burst-rpcSend)}
+		spare: min(2*rpcQueue, burst-rpcSend), shared: newSharedBucket(shared)}
 }
+
+// burstOf is how many RPCs may be made without a wait after a while without any.
+func burstOf(perMinute int) int { return min(max(perMinute, rpcCancel), 20) }
 
 // Spend waits until n RPCs may be made. Its error is a Transport fault: nothing was asked.
 func (b *Budget) Spend(ctx context.Context, n int) error {
 	if err := b.WaitN(ctx, n); err != nil {
 		return fault.Wrap(fault.Transport, outOfBudget, "no RPC of the site's budget became free in time", err)
+	}
+	if b.shared != nil {
+		if err := b.shared.spend(ctx, n); err != nil {
+			return fault.Wrap(fault.Transport, outOfBudget, "no RPC of the budget that the gateways of this host share became free in time", err)
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,7 +78,11 @@ func (b *Budget) Spend(ctx context.Context, n int) error {
 
 // State is how much of the budget is used.
 func (b *Budget) State() run.Budget {
-	s := run.Budget{PerMinute: int(math.Round(float64(b.Limit()) * time.Minute.Seconds())), Left: max(0, int(b.Tokens())), Burst: b.Burst()}
+	s := run.Budget{PerMinute: int(math.Round(float64(b.Limit()) * time.Minute.Seconds())), Left: max(0, int(b.Tokens())), Burst: b.Burst(),
+		Shared: b.shared.state()}
+	if s.Shared != nil && s.Shared.Problem == nil {
+		s.Left = min(s.Left, s.Shared.Left)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.Total = b.total

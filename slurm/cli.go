@@ -89,7 +89,7 @@ func NewCLI(c Config) (*CLI, error) {
 	if err != nil {
 		home = "/"
 	}
-	return &CLI{Renderer: NewRenderer(c.Script), cfg: c, home: home, runner: processes{}, budget: NewBudget(c.RPCPerMinute)}, nil
+	return &CLI{Renderer: NewRenderer(c.Script), cfg: c, home: home, runner: processes{}, budget: NewBudget(c.RPCPerMinute, c.Shared)}, nil
 }
 
 // Budget is how much of the site's budget of RPCs is used.

@@ -26,7 +26,8 @@ type Config struct {
 
 	Script ScriptConfig
 
-	RPCPerMinute int // to slurmctld and slurmdbd together, on average
+	RPCPerMinute int    // to slurmctld and slurmdbd together, on average
+	Shared       Shared // a budget of all gateways of this host, besides
 
 	// Unread is called for each answer of a program with records that could not be read: how many, and for the first of them what is
 	// wrong and its text. May be nil.

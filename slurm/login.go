@@ -38,7 +38,7 @@ func newFar(c Config) (*CLI, error) {
 		}
 	}
 	return &CLI{Renderer: NewRenderer(c.Script), cfg: c, runner: far{c.Over, strings.Join(decidingFiles(c), "\n")},
-		budget: NewBudget(c.RPCPerMinute)}, nil
+		budget: NewBudget(c.RPCPerMinute, c.Shared)}, nil
 }
 
 // far is the Runner on a login node.

@@ -234,7 +234,7 @@ func TestSendTooMuchText(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBudget(60)
+		b := NewBudget(60, Shared{})
 		start, n := time.Now(), 0
 		for time.Since(start) < 10*time.Minute {
 			if err := b.Spend(t.Context(), rpcQueue); err != nil {
@@ -257,7 +257,7 @@ func TestBudget(t *testing.T) {
 		if s := b.State(); s.Left != 20 || s.LastMinute != 0 || s.Total != int64(n) {
 			t.Errorf("%+v", s)
 		}
-		small := NewBudget(1)
+		small := NewBudget(1, Shared{})
 		if err := small.Spend(t.Context(), rpcCancel); err != nil {
 			t.Errorf("the dearest command never fits: %v", err)
 		}

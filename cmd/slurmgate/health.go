@@ -56,6 +56,9 @@ func (g *gateway) siteHealth(name string, runs map[run.Phase]int64) metrics.Site
 	}
 	if b := st.Budget; b != nil {
 		out.Budget = &metrics.Budget{Left: b.Left, Total: b.Total}
+		if b.Shared != nil && b.Shared.Problem == nil {
+			out.Budget.SharedLeft = &b.Shared.Left
+		}
 	}
 	for _, l := range st.Links {
 		out.Links = append(out.Links, metrics.Link(l))

@@ -17,7 +17,8 @@ import (
 func restConfig(s *site.Site) (c rest.Config, self string, err error) {
 	r := s.Slurm.REST
 	c = rest.Config{URL: r.URL, Command: r.Command, User: r.User, TokenFile: r.TokenFile, TokenCommand: r.TokenCommand, CA: r.CA,
-		Version: r.Version, Cluster: s.Slurm.Cluster, Script: scriptConfig(s), RPCPerMinute: s.Budget.RPCPerMinute}
+		Version: r.Version, Cluster: s.Slurm.Cluster, Script: scriptConfig(s), RPCPerMinute: s.Budget.RPCPerMinute,
+		Shared: sharedBudget(s)}
 	if self, err = (nss.Host{}).NameOf(context.Background(), os.Geteuid()); err != nil {
 		return c, "", fault.Wrap("", "", "the name of this process's user is unknown", err)
 	}

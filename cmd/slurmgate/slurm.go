@@ -82,7 +82,12 @@ func (h *hosts) slurmConfig(s *site.Site) (slurm.Config, error) {
 
 func slurmConfig(s *site.Site) slurm.Config {
 	return slurm.Config{BinDir: s.Slurm.BinDir, Conf: s.Slurm.Conf, Cluster: s.Slurm.Cluster, AllUsers: s.AsCaller(),
-		LocksDir: filepath.Join(s.Gateway.StateDir, "locks"), Script: scriptConfig(s), RPCPerMinute: s.Budget.RPCPerMinute}
+		LocksDir: filepath.Join(s.Gateway.StateDir, "locks"), Script: scriptConfig(s), RPCPerMinute: s.Budget.RPCPerMinute,
+		Shared: sharedBudget(s)}
+}
+
+func sharedBudget(s *site.Site) slurm.Shared {
+	return slurm.Shared{File: s.Budget.Shared.File, PerMinute: s.Budget.Shared.RPCPerMinute}
 }
 
 // firstLook is how long a cluster is given to say its name before the gateway goes on without.

@@ -32,7 +32,7 @@ func unreached(name string, err error) error {
 
 // newClient makes the client of what the site file names; nothing is connected yet.
 func newClient(c Config) (*client, error) {
-	k := &client{user: c.User, cluster: c.Cluster, host: "localhost", tokens: newTokens(c), budget: slurm.NewBudget(c.RPCPerMinute)}
+	k := &client{user: c.User, cluster: c.Cluster, host: "localhost", tokens: newTokens(c), budget: slurm.NewBudget(c.RPCPerMinute, c.Shared)}
 	k.version.wanted = c.Version
 	if len(c.Command) > 0 {
 		k.pool = newPool(c.Command[0], 1, func(context.Context) (*conn, error) { return startChild(c.Command) })

@@ -35,7 +35,8 @@ type Config struct {
 
 	Script slurm.ScriptConfig
 
-	RPCPerMinute int // to slurmctld and slurmdbd together, on average
+	RPCPerMinute int          // to slurmctld and slurmdbd together, on average
+	Shared       slurm.Shared // a budget of all gateways of this host, besides
 
 	// Control reads a control file of an attempt: [run.Workspace.ReadControl]. A send posts the script that is there.
 	Control func(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error)

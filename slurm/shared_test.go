@@ -1,0 +1,171 @@
+package slurm
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+)
+
+func sharedFile(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "budget")
+	if err := os.WriteFile(path, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// proves OPS-03: three gateways with budgets of their own make together what the shared one allows, and each gets its part.
+func TestSharedBudget(t *testing.T) {
+	file := sharedFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		now := func() time.Duration { return time.Hour + time.Since(start) }
+		var gateways [3]*Budget
+		var made [3]atomic.Int64
+		var all sync.WaitGroup
+		for i := range gateways {
+			gateways[i] = NewBudget(100, Shared{file, 60})
+			gateways[i].shared.now = now
+			all.Go(func() {
+				for time.Since(start) < 10*time.Minute {
+					if err := gateways[i].Spend(t.Context(), rpcQueue); err != nil {
+						t.Error(err)
+						return
+					}
+					made[i].Add(rpcQueue)
+				}
+			})
+		}
+		all.Wait()
+		sum := int64(0)
+		for i := range made {
+			n := made[i].Load()
+			sum += n
+			if n < 180 || n > 230 {
+				t.Errorf("gateway %d made %d RPCs of 620", i, n)
+			}
+		}
+		if sum < 600 || sum > 600+30 {
+			t.Errorf("%d RPCs in ten minutes of 60 a minute", sum)
+		}
+		if s := gateways[0].State(); s.Shared == nil || s.Shared.Problem != nil || s.Shared.PerMinute != 60 || s.Shared.Left > 1 ||
+			s.Left > s.Shared.Left {
+			t.Errorf("%+v %+v", s, s.Shared)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if err := gateways[0].Spend(ctx, rpcQueue); fault.CodeOf(err) != outOfBudget {
+			t.Errorf("beyond the budget: %v", err)
+		}
+		given, stop := context.WithCancel(t.Context())
+		go func() { time.Sleep(100 * time.Millisecond); stop() }()
+		if err := gateways[1].Spend(given, rpcCancel); fault.CodeOf(err) != outOfBudget {
+			t.Errorf("given up: %v", err)
+		}
+		time.Sleep(20 * time.Second) // what was not made costs nothing
+		if s := gateways[2].State(); s.Shared.Left != 20 {
+			t.Errorf("%+v after 20 s", s.Shared)
+		}
+	})
+}
+
+// proves OPS-03: a shared budget that cannot be used, or that somebody tampers with, never stops a gateway.
+func TestSharedBudgetUnusable(t *testing.T) {
+	dir := t.TempDir()
+	good, link, pipe := sharedFile(t), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
+	if err := os.Symlink(good, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(pipe, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{filepath.Join(dir, "absent"), link, pipe, dir} {
+		b := NewBudget(60, Shared{file, 1})
+		for range 5 { // more than the shared budget has
+			if err := b.Spend(t.Context(), 1); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+		if s := b.State(); s.Shared.Problem == nil || s.Left < 10 {
+			t.Errorf("%s: %+v", file, s)
+		}
+		if err := CheckShared(file); fault.CodeOf(err) != "shared_budget" {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	for _, text := range []string{"what", strings.Repeat("9", 20) + "\n", "-5", strconv.FormatInt(1<<62, 10), "\x00",
+		strings.Repeat("x", 9000)} {
+		if err := os.WriteFile(good, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		b := NewBudget(6000, Shared{good, 6000})
+		if err := b.Spend(t.Context(), 1); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if s := b.State(); s.Shared.Problem != nil {
+			t.Errorf("%q: %s", text, *s.Shared.Problem)
+		}
+	}
+	held, err := os.OpenFile(good, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	b := NewBudget(60, Shared{good, 60})
+	if err := b.Spend(t.Context(), 1); err != nil {
+		t.Errorf("with the file locked: %v", err)
+	}
+	if s := b.State(); s.Shared.Problem == nil || !strings.Contains(*s.Shared.Problem, "keeps") {
+		t.Errorf("%+v", s.Shared)
+	}
+}
+
+// TestSharedBudgetOfProcesses: processes draw on one file, one of which is killed at any time.
+func TestSharedBudgetOfProcesses(t *testing.T) {
+	if file := os.Getenv("SLURMGATE_TEST_SHARED"); file != "" {
+		b := NewBudget(60000, Shared{file, 6000})
+		for {
+			if b.Spend(t.Context(), 1) == nil {
+				os.Stdout.WriteString("x")
+			}
+		}
+	}
+	file := sharedFile(t)
+	var outs [4]strings.Builder
+	var all sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	start := time.Now()
+	for i := range outs {
+		c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSharedBudgetOfProcesses$")
+		c.Env, c.Stdout = append(os.Environ(), "SLURMGATE_TEST_SHARED="+file), &outs[i]
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() { c.Wait() })
+	}
+	time.Sleep(2 * time.Second)
+	cancel()
+	all.Wait()
+	took, sum := time.Since(start), 0
+	for i := range outs {
+		sum += outs[i].Len()
+	}
+	if most := int(took.Seconds()*100) + 20; sum > most || sum < 20 {
+		t.Errorf("%d RPCs in %s, at most %d", sum, took, most)
+	}
+}
