@@ -31,7 +31,7 @@ func shelfDomain(t *testing.T, change map[string][2]string) string {
 		"1001\nlimits: {maxInputBytes: 1, maxOutputBytes: 1}\n" +
 		"inputSchema: {type: object, additionalProperties: false}\noutputSchema: {type: object}\ndeclaredOutputs: [{role: answer, type: JSON, " +
 		"label: answer, srcRelpath: out/a.json}]\n" +
-		"execution: {kind: http, url: \"http://h/x\"}\n"
+		"execution: {kind: http, url: \"http://h:9000/ask\"}\n"
 	if err := os.WriteFile(filepath.Join(dir, "toolpacks", "test.ask.tool.yaml"), []byte(pack), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,8 @@ func TestCatalogueVersion(t *testing.T) {
 		{"a pack's timeout", "", map[string][2]string{"toolpacks/seqkit.stats.tool.yaml": {"timeoutMs: 900000", "timeoutMs: 901000"}}, nil},
 		{"the version", "", map[string][2]string{"manifest.yaml": {"version: 1.2.0", "version: 1.3.0"}}, nil},
 		{"a timeout of the manifest", "", map[string][2]string{"manifest.yaml": {"timeout_sec: 90", "timeout_sec: 91"}}, nil},
-		{"an endpoint", "", map[string][2]string{"manifest.yaml": {"endpoint: /ask", "endpoint: /run"}}, nil},
+		{"an endpoint", "", map[string][2]string{"manifest.yaml": {"endpoint: /ask", "endpoint: /run"},
+			"toolpacks/test.ask.tool.yaml": {":9000/ask", ":9000/run"}}, nil},
 		{"an egress list of the manifest", "", map[string][2]string{"manifest.yaml": {"api.example.org", "c.example.org"}}, nil},
 		{"an image", "", map[string][2]string{"images.lock.yaml": {"sha256:0", "sha256:1"}}, nil},
 		{"a refused tool", shelfPolicy + "tool_allowlist: [test_ask]\n", nil, nil},

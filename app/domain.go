@@ -37,6 +37,9 @@ func ReadDomain(dir string, options ...toolpack.Option) (d *toolpack.Domain, p *
 	for _, t := range d.Packs().List() {
 		known.Tools = append(known.Tools, t.ToolName())
 	}
+	for _, s := range d.Services() {
+		known.Tools = append(known.Tools, s.Name)
+	}
 	return d, p, p.CheckNames(known)
 }
 

@@ -24,6 +24,7 @@ type Domain struct {
 	dir      string
 	manifest Manifest
 	packs    *Set
+	services []Service
 	lock     Lock
 	policy   []byte
 	types    []string
@@ -35,6 +36,7 @@ type Option func(*options)
 
 type options struct {
 	missingImages bool
+	packless      bool              // there may be no folder of toolpacks
 	taken         map[string]string // tool name → id
 }
 
@@ -99,7 +101,10 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 			found = append(found, problemsOf(name(PolicyFileName), err)...)
 		}
 	}
-	if data := read(LockFile, "start with version: 1 and images: []"); data != nil {
+	o.packless = d.manifest.onlyServices() // nothing runs from an image either
+	if _, err := fs.Lstat(fsys, LockFile); o.packless && errors.Is(err, fs.ErrNotExist) {
+		o.missingImages = true
+	} else if data := read(LockFile, "start with version: 1 and images: []"); data != nil {
 		lock, bad := parseLock(name(LockFile), data)
 		d.lock = lock
 		// It is unknown what is missing from a lock that cannot be read.
@@ -113,6 +118,9 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 	found = append(found, bad...)
 	if (len(d.manifest.Tools) > 0 || len(r.Problems()) == 0) && !slices.ContainsFunc(bad, isStop) { // else not every pack was read
 		found = append(found, d.manifest.match(r, all)...)
+		more := d.manifest.services(r, &schemaFiles{fsys: fsys, base: filepath.ToSlash(dir), docs: map[string]*schemaDoc{}}, all, o.taken)
+		d.services = more.list
+		found = append(found, more.found...)
 	}
 	for _, p := range all {
 		if _, ok := d.lock.Lookup(p.def.Image); !ok && p.def.Image != "" && !o.missingImages {
@@ -130,12 +138,23 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 		Manifest Manifest      `json:"manifest"`
 		Packs    string        `json:"packs"`
 		Lock     []LockedImage `json:"lock"`
-	}{d.manifest, d.packs.Hash(), d.lock.List()})
+		Services []string      `json:"services,omitempty"` // of entries without a toolpack
+	}{d.manifest, d.packs.Hash(), d.lock.List(), d.bareHashes()})
 	if err != nil {
 		return nil, []fault.Problem{{Code: "DOMAIN-HASH", Rule: "canonical JSON", Msg: fault.First(err), File: name(ManifestFile)}}
 	}
 	d.catalog = strings.TrimPrefix(hash, "sha256:")[:12]
 	return d, nil
+}
+
+// bareHashes are the hashes of the tools without a toolpack: they cover their schemas.
+func (d *Domain) bareHashes() (out []string) {
+	for _, s := range d.services {
+		if _, err := d.packs.Get(s.ID); err != nil {
+			out = append(out, s.Hash)
+		}
+	}
+	return out
 }
 
 // problemsOf returns what an error says of a file; an error without problems is one.
@@ -168,6 +187,10 @@ func (d *Domain) LockPath() string { return filepath.Join(d.dir, LockFile) }
 func (d *Domain) Policy() (file string, data []byte) {
 	return filepath.Join(d.dir, PolicyFileName), slices.Clone(d.policy)
 }
+
+// Services are the tools that a worker carries out, in the manifest's order: entries without a toolpack, those of toolpacks with
+// execution.kind http, and hybrid tools with a transport.
+func (d *Domain) Services() []Service { return slices.Clone(d.services) }
 
 // Types are the artifact types of the domain: those every gateway knows, then the manifest's own.
 func (d *Domain) Types() []string { return slices.Clone(d.types) }

@@ -64,16 +64,15 @@ func TestDomain(t *testing.T) {
 //
 // proves AX-09
 func TestManifestEntries(t *testing.T) {
-	pack := strings.Replace(base[:strings.Index(base, "container:")], "id: demo.count", "id: demo.ask",
-		1) + "execution: {kind: http, url: \"http://h/x\"}\n"
 	for text, want := range map[string]ManifestTool{
-		`{tool_id: demo.ask, kind: service_worker, timeout_sec: 90, transport: {type: http, base_url: "https://h:9000", endpoint: /ask}, egress_allowlist: ["api.example.org:443", "[::1]:80"]}`: {
-			ToolID: "demo.ask", Kind: ServiceWorker, TimeoutSec: 90, Transport: &Transport{"http", "https://h:9000", "/ask"},
+		`{tool_id: demo.ask, kind: service_worker, timeout_sec: 90, transport: {type: http, base_url: "http://h", endpoint: /ask}, egress_allowlist: ["api.example.org:443", "[::1]:80"]}`: {
+			ToolID: "demo.ask", Kind: ServiceWorker, TimeoutSec: 90, Transport: &Transport{"http", "http://h", "/ask"},
 			EgressAllowlist: []string{"api.example.org:443", "[::1]:80"}},
 		`{tool_id: demo.ask, kind: service_worker, transport: {type: http, base_url: "http://h"}}`: {
-			ToolID: "demo.ask", Kind: ServiceWorker, TimeoutSec: 60, Transport: &Transport{"http", "http://h", "/run"}},
+			ToolID: "demo.ask", Kind: ServiceWorker, TimeoutSec: 60, Transport: &Transport{"http", "http://h", "/ask"}},
 	} {
-		d, err := openDir(domainDir(t, map[string]string{ManifestFile: manifestText + "  - " + text + "\n", PacksDir + "/b.tool.yaml": pack}))
+		d, err := openDir(domainDir(t, map[string]string{ManifestFile: manifestText + "  - " + text + "\n",
+			PacksDir + "/b.tool.yaml": askPack("execution: {kind: http, url: \"http://h/ask\"}\n")}))
 		if err != nil {
 			t.Fatal(text, err)
 		}

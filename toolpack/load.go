@@ -96,6 +96,8 @@ func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set,
 	var rels []string
 	err := fs.WalkDir(fsys, sub, func(rel string, e fs.DirEntry, err error) error {
 		switch {
+		case o.packless && rel == sub && errors.Is(err, fs.ErrNotExist):
+			return fs.SkipAll
 		case err == nil && e.Type()&fs.ModeSymlink != 0:
 			if to, err := fs.Stat(fsys, rel); err != nil || !to.Mode().IsRegular() || strings.HasSuffix(rel, packSuffix) {
 				l.refuseLink(rel)
@@ -182,7 +184,7 @@ func (l *loader) read(rel string) {
 	contractOf := func(field string) (c contract) {
 		if doc := d.documents[field]; doc != nil {
 			var more []fault.Problem
-			c, more = l.schemas.contract(d, field, doc)
+			c, more = l.schemas.contract(d, field, field == "inputSchema", doc)
 			l.problems = append(l.problems, more...)
 		}
 		return c

@@ -33,6 +33,18 @@ const (
 //	    timeout_sec: 900                   (optional; a service_worker's may be longer than the pack's timeoutMs, which applies otherwise)
 //	    transport: {type: http, base_url: "http://127.0.0.1:9000", endpoint: /run}   (service_worker and hybrid only)
 //	    egress_allowlist: ["api.example.org:443"]                                    (optional, with a transport only; shown, not enforced)
+//
+// A service_worker needs no toolpack: its entry can say everything itself. A toolpack says these things for its own tool.
+//
+//   - tool_id: web.crawl
+//     kind: service_worker               (optional where there is a transport)
+//     display_name: Crawl
+//     description: ...
+//     capabilities: [web_crawl]
+//     deterministic: false               (true: the same arguments give the same answer, so a call is answered by an earlier run)
+//     sensitive: [api_token]             (arguments that are stored nowhere; not of a deterministic tool)
+//     input_schema_ref: schemas/crawl.in.json      (below the domain's folder; any object when absent)
+//     output_schema_ref: schemas/crawl.out.json
 type Manifest struct {
 	DomainID      string
 	Version       string
@@ -49,8 +61,20 @@ type ManifestTool struct {
 	Transport       *Transport
 	EgressAllowlist []string // host:port
 
+	// Of a tool without a toolpack.
+	DisplayName     string   `json:",omitzero"`
+	Description     string   `json:",omitzero"`
+	Capabilities    []string `json:",omitempty"`
+	Deterministic   bool     `json:",omitzero"`
+	Sensitive       []string `json:",omitempty"` // arguments that are stored nowhere; a toolpack's tool can have them too
+	InputSchemaRef  string   `json:",omitzero"`  // a file below the domain's folder
+	OutputSchemaRef string   `json:",omitzero"`
+
 	path string // in the document
 }
+
+// ownFields are the fields that describe a tool without a toolpack.
+var ownFields = []string{"display_name", "description", "capabilities", "deterministic", "input_schema_ref", "output_schema_ref"}
 
 // Transport is where a service worker listens.
 type Transport struct {
@@ -59,16 +83,22 @@ type Transport struct {
 	Endpoint string // a path, e.g. /run
 }
 
+// defaultEndpoint is where a worker listens if its entry does not say.
+const defaultEndpoint = "/run"
+
 var (
 	domainID = regexp.MustCompile(`^[a-z][a-z0-9]*([._-][a-z0-9]+)*$`)
 	endpoint = regexp.MustCompile(`^/[A-Za-z0-9._~/-]{0,254}$`)
+
+	// A manifest's version may have two parts, as AX writes it.
+	manifestVersion = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){1,2}$`)
 )
 
 func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
 	o := r.Parse(data).Object("domain_id", "version", "description", "artifact_types", "tools")
 	m := Manifest{
 		DomainID:    o.Need("domain_id").Match(domainID, "DOMAIN-ID", "lower-case letters and digits, parts joined by . _ or -"),
-		Version:     o.Need("version").Match(semver, "VERSION", "MAJOR.MINOR.PATCH without suffix"),
+		Version:     o.Need("version").Match(manifestVersion, "VERSION", "MAJOR.MINOR.PATCH or MAJOR.MINOR, without suffix"),
 		Description: prose(o.Opt("description"), 4096),
 		ArtifactTypes: o.Opt("artifact_types").Words("TYPE", "a new type: an upper-case letter, then upper-case letters, digits, _, at most 32",
 			func(s string) bool { return plan.IsTypeName(s) && !slices.Contains(plan.Types(), s) }),
@@ -78,10 +108,10 @@ func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
 	}
 	seen := map[string]bool{}
 	for _, v := range o.Need("tools").List() {
-		e := v.Object("tool_id", "kind", "timeout_sec", "transport", "egress_allowlist")
+		e := v.Object(append([]string{"tool_id", "kind", "timeout_sec", "transport", "egress_allowlist", "sensitive"}, ownFields...)...)
 		t := ManifestTool{path: v.Path(),
 			ToolID:          e.Need("tool_id").Match(packID, "TOOL-ID", "the id of a toolpack"),
-			Kind:            e.Need("kind").OneOf("KIND", JobWorker, ServiceWorker, Hybrid),
+			Kind:            readKind(e),
 			TimeoutSec:      e.Opt("timeout_sec").Int(1, 30*24*3600),
 			EgressAllowlist: e.Opt("egress_allowlist").Words("EGRESS", "host:port", plan.IsHostPort),
 		}
@@ -91,12 +121,34 @@ func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
 		}
 		seen[t.ToolID] = true
 		t.Transport = readTransport(e, t.Kind)
+		t.describe(e)
 		if v := e.Opt("egress_allowlist"); v.Exists() && !e.Opt("transport").Exists() {
 			v.Fail("EGRESS", "only for tools with a transport: a job has no network", "this tool has no transport", "remove it")
 		}
 		m.Tools = append(m.Tools, t)
 	}
 	return m
+}
+
+// readKind: an entry with a transport is a service_worker if it does not say otherwise.
+func readKind(e yamldoc.Object) string {
+	if !e.Opt("kind").Exists() && e.Opt("transport").Exists() {
+		return ServiceWorker
+	}
+	return e.Need("kind").OneOf("KIND", JobWorker, ServiceWorker, Hybrid)
+}
+
+// describe reads the fields of a tool without a toolpack.
+func (t *ManifestTool) describe(e yamldoc.Object) {
+	t.DisplayName, t.Description = prose(e.Opt("display_name"), 128), prose(e.Opt("description"), 4096)
+	t.Capabilities = purposes(e.Opt("capabilities"))
+	t.Deterministic = e.Opt("deterministic").Bool()
+	t.InputSchemaRef, t.OutputSchemaRef = e.Opt("input_schema_ref").Text(), e.Opt("output_schema_ref").Text()
+	v := e.Opt("sensitive")
+	t.Sensitive = v.Words("SENSITIVE", "the name of an argument: letters, digits and _", paramName.MatchString)
+	if len(t.Sensitive) > 0 && t.Kind != "" && t.Kind != ServiceWorker {
+		v.Fail("SENSITIVE", "only for a service_worker: a job's arguments are part of its record", "a "+t.Kind+" cannot have them", "remove it")
+	}
 }
 
 func readTransport(e yamldoc.Object, kind string) *Transport {
@@ -112,7 +164,7 @@ func readTransport(e yamldoc.Object, kind string) *Transport {
 		return nil
 	}
 	o := v.Object("type", "base_url", "endpoint")
-	t := &Transport{Type: o.Need("type").OneOf("TRANSPORT", "http"), BaseURL: o.Need("base_url").Text(), Endpoint: "/run"}
+	t := &Transport{Type: o.Need("type").OneOf("TRANSPORT", "http"), BaseURL: o.Need("base_url").Text(), Endpoint: defaultEndpoint}
 	if t.BaseURL != "" && !isBaseURL(t.BaseURL) {
 		o.Opt("base_url").Fail("TRANSPORT", "an http or https URL without user, query or fragment", `"`+clip(t.BaseURL)+`" is not such a URL`, "")
 	}
@@ -139,7 +191,7 @@ func (m Manifest) match(r *yamldoc.Reader, packs []*Pack) (found []fault.Problem
 		listed[t.ToolID] = true
 		p := byID[t.ToolID]
 		if p == nil {
-			if t.ToolID != "" {
+			if t.ToolID != "" && t.Kind != ServiceWorker {
 				r.Add("TOOL-MISSING", t.path+".tool_id", "a toolpack in toolpacks/ for each tool",
 					`there is no toolpack with the id "`+clip(t.ToolID)+`"`, "add the toolpack or remove the entry")
 			}
@@ -149,6 +201,11 @@ func (m Manifest) match(r *yamldoc.Reader, packs []*Pack) (found []fault.Problem
 			r.Add("KIND", t.path+".kind", "the kind of the toolpack", "the kind "+t.Kind+" does not fit the toolpack", "write "+want)
 		}
 		t.checkTimeout(r, p)
+		for _, f := range ownFields {
+			if r.Has(t.path+"."+f) && !(f == "output_schema_ref" && t.Kind == Hybrid) {
+				r.Add("OWN-FIELD", t.path+"."+f, "only for a tool without a toolpack", "the toolpack of "+t.ToolID+" says this", "remove it here")
+			}
+		}
 	}
 	for _, p := range packs {
 		if id := p.def.ID; id != "" && !listed[id] {

@@ -92,7 +92,7 @@ func (d *draft) identity(o yamldoc.Object) {
 	f.PlanKind = o.Need("planKind").OneOf("PLAN-KIND", KindSlurm, KindDocker, KindHybrid)
 	f.Description = prose(o.Opt("description"), 4096)
 	f.DisplayName = prose(o.Opt("displayName"), 128)
-	d.capabilities(o.Opt("capabilities"))
+	f.Capabilities = purposes(o.Opt("capabilities"))
 	if f.DisplayName == "" {
 		f.DisplayName = f.ID
 	}
@@ -107,14 +107,15 @@ var capability = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,63}$`)
 
 const maxCapabilities = 32
 
-// capabilities are part of no run's identity: they only describe the tool.
-func (d *draft) capabilities(v yamldoc.Value) {
-	d.def.Capabilities = v.Words("CAPABILITY", "a lower-case letter, then lower-case letters, digits, _ . -, at most 64 characters, e.g. "+
+// purposes reads what a tool is for. It is part of no run's identity.
+func purposes(v yamldoc.Value) []string {
+	list := v.Words("CAPABILITY", "a lower-case letter, then lower-case letters, digits, _ . -, at most 64 characters, e.g. "+
 		"alignment.summary", capability.MatchString)
-	if len(d.def.Capabilities) > maxCapabilities {
-		v.Fail("CAPABILITY", fmt.Sprintf("at most %d capabilities", maxCapabilities), fmt.Sprintf("there are %d", len(d.def.Capabilities)), "")
+	if len(list) > maxCapabilities {
+		v.Fail("CAPABILITY", fmt.Sprintf("at most %d capabilities", maxCapabilities), fmt.Sprintf("there are %d", len(list)), "")
 	}
-	slices.Sort(d.def.Capabilities)
+	slices.Sort(list)
+	return list
 }
 
 // prose reads text for people: one or more lines, without characters that could change what a terminal shows.

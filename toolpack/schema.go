@@ -230,7 +230,7 @@ func (s *schemaFiles) resolve(d *schemaDoc, ref string) (to *schemaDoc, ptr, msg
 
 // contract checks a schema with everything it refers to and makes it ready for use. Problems of the pack itself
 // and of files are returned; the contract is usable when there are none.
-func (s *schemaFiles) contract(pack *draft, field string, doc any) (contract, []fault.Problem) {
+func (s *schemaFiles) contract(pack *draft, field string, isInput bool, doc any) (contract, []fault.Problem) {
 	root := &schemaDoc{rel: pack.rel, pack: pack, field: field, tree: doc}
 	out := s.check(root)
 	seen, queue := map[*schemaDoc]bool{root: true}, []*schemaDoc{root}
@@ -263,7 +263,7 @@ func (s *schemaFiles) contract(pack *draft, field string, doc any) (contract, []
 	if len(out) > 0 {
 		return contract{}, out
 	}
-	c, err := compile(s.bundle(root), field == "inputSchema")
+	c, err := compile(s.bundle(root), isInput)
 	if err != "" {
 		out = append(out, s.problem(root, "SCHEMA", "", "a schema this gateway can use", err, ""))
 	}
