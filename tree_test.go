@@ -67,6 +67,7 @@ var arrows = map[string][]string{
 	// Faces over the gate.
 	"httpapi": {"fault", "files", "gate", "plan", "visible"},
 	"mcp":     {"fault", "gate", "plan", "visible"},
+	"worker":  {"fault", "plan"}, // HTTP and JSON alone: it knows no tool and no run
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
 	"app": {"access", "artifact", "backup", "convert", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "secrets", "site",
@@ -100,9 +101,9 @@ var instruments = []string{"chaos", "bench", "mcp/conformance"}
 var (
 	core    = []string{"plan", "policy", "run"}
 	outside = []string{"slurm", "slurm/rest", "local", "asuser", "apptainer", "staging", "staging/sftp", "ledger", "artifact",
-		"httpapi", "mcp", "site", "app", "cli", "doctor",
+		"httpapi", "mcp", "worker", "site", "app", "cli", "doctor",
 		"cmd/slurmgate"}
-	peers    = []string{"slurm", "local", "asuser", "apptainer", "staging", "staging/sftp", "ledger", "artifact"}
+	peers    = []string{"slurm", "local", "asuser", "apptainer", "staging", "staging/sftp", "ledger", "artifact", "worker"}
 	nameless = []string{"util", "utils", "common", "types", "helpers", "helper", "misc", "base", "shared", "lib"}
 )
 

@@ -11,9 +11,12 @@ import (
 const clipBytes = 100 // at most, with the mark of the cut
 
 // Clip makes foreign text fit for a message: short, on one line, and with what cannot be printed escaped.
-func Clip(s string) string {
-	if len(s) > clipBytes { // a secret that is cut is none that is found later
-		s, _ = secrets.Default().Head(s, clipBytes-3)
+func Clip(s string) string { return ClipTo(s, clipBytes) }
+
+// ClipTo is Clip for text of which at most n bytes are shown.
+func ClipTo(s string, n int) string {
+	if len(s) > n { // a secret that is cut is none that is found later
+		s, _ = secrets.Default().Head(s, n-3)
 		s = strings.ToValidUTF8(s, "") + "…"
 	}
 	return printable(s)

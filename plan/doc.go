@@ -20,10 +20,13 @@ type Doc struct {
 }
 
 // Read reads a document that [Check] accepts.
-func Read(data []byte) (Doc, error) { return read(data, true) }
+func Read(data []byte) (Doc, error) { return read(data, MaxDocumentBytes, true) }
 
-func read(data []byte, twins bool) (Doc, error) {
-	v, err := parse(data, twins, true)
+// ReadUpTo is Read for a document that may be longer or must be shorter than [MaxDocumentBytes].
+func ReadUpTo(data []byte, limit int) (Doc, error) { return read(data, limit, true) }
+
+func read(data []byte, limit int, twins bool) (Doc, error) {
+	v, err := parse(data, limit, twins, true)
 	if err != nil {
 		return Doc{}, err
 	}
@@ -37,7 +40,7 @@ func Of(v any) (Doc, error) {
 	if err != nil {
 		return Doc{}, fault.Wrap(fault.Internal, "", "cannot encode", err)
 	}
-	return read(raw, false)
+	return read(raw, MaxDocumentBytes, false)
 }
 
 // Into decodes the document, which is known to be sound, refusing unknown fields and null for a string.

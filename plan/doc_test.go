@@ -25,7 +25,7 @@ func FuzzMarshal(f *testing.F) {
 		if !ok {
 			return
 		}
-		want, err := read(raw, false)
+		want, err := read(raw, MaxDocumentBytes, false)
 		if err != nil || string(got) != string(want.Bytes) {
 			t.Fatalf("%s, want %s (%v)", got, want.Bytes, err)
 		}

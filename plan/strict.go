@@ -26,16 +26,16 @@ const (
 // only in case, numbers a double cannot hold exactly as integers, lone surrogates, invalid UTF-8, deep
 // nesting and trailing data (ABI-08). It returns a Validation fault naming the place.
 func Check(data []byte) error {
-	_, err := parse(data, true, false)
+	_, err := parse(data, MaxDocumentBytes, true, false)
 	return err
 }
 
 // parse is [Check]; twins tells whether keys that differ only in case are refused. Nobody may send them, but what the gateway itself
 // writes can hold them: the roles of a run from the time when a plan could name its outputs so. With keep it returns the value, as
 // [Doc] has it.
-func parse(data []byte, twins, keep bool) (any, error) {
-	if len(data) > MaxDocumentBytes {
-		return nil, bad("JSON-SIZE", "", fmt.Sprintf("at most %d bytes", MaxDocumentBytes), fmt.Sprintf("the document has %d bytes", len(data)))
+func parse(data []byte, limit int, twins, keep bool) (any, error) {
+	if len(data) > limit {
+		return nil, bad("JSON-SIZE", "", fmt.Sprintf("at most %d bytes", limit), fmt.Sprintf("the document has %d bytes", len(data)))
 	}
 	d := jsontext.NewDecoder(bytes.NewBuffer(data)) // a Buffer is read in place
 	var open []level
