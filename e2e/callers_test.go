@@ -80,7 +80,7 @@ func callerSite(t testing.TB, edit ...func(doc tree)) (*site, *signerProcess) {
 	must(t, err)
 	must(t, os.WriteFile(host(s.dir)+"/site.yaml", out, 0o644))
 	t.Cleanup(func() {
-		shell(t, "root", `rm -rf "$1"/*/"$2"`, info.Scratch, path.Base(s.callerRuns("x")))
+		shell(t, "root", removing(`"$1"/*/"$2"`), info.Scratch, path.Base(s.callerRuns("x")))
 	})
 	return s, sign
 }
@@ -123,7 +123,7 @@ func (s *site) fileOf(user, name, content string) string {
 	if out, err := c.CombinedOutput(); err != nil {
 		s.t.Fatalf("%v: %s", err, out)
 	}
-	s.t.Cleanup(func() { shell(s.t, "root", `rm -rf "$1"`, dir) })
+	s.t.Cleanup(func() { shell(s.t, "root", removing(`"$1"`), dir) })
 	return dir + "/" + name
 }
 
@@ -165,7 +165,7 @@ func newSigner(t testing.TB, s *site, edit func(doc tree)) *signerProcess {
 	sign.start()
 	t.Cleanup(func() {
 		sign.stop("TERM")
-		shell(t, "root", `rm -rf "$1"`, dir)
+		shell(t, "root", removing(`"$1"`), dir)
 	})
 	return sign
 }

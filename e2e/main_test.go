@@ -204,11 +204,15 @@ func cleanUp(temp string) error {
 		fmt.Fprintln(os.Stderr, "e2e: kept", temp)
 		return nil
 	}
-	out, err := inCluster("root", "bash", "-c", `scancel --user=lab; rm -rf "/home/lab/$1"`, "bash", filepath.Base(temp)).CombinedOutput()
+	out, err := inCluster("root", "bash", "-c", `scancel --user=lab; `+removing(`"/home/lab/$1"`), "bash", filepath.Base(temp)).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("cleaning up: %w: %s", err, out)
 	}
-	return errors.Join(err, os.RemoveAll(temp))
+	gone := os.RemoveAll(temp)
+	for end := time.Now().Add(10 * time.Second); gone != nil && time.Now().Before(end); gone = os.RemoveAll(temp) {
+		time.Sleep(100 * time.Millisecond) // a job that was cancelled may still write
+	}
+	return errors.Join(err, gone)
 }
 
 // giveToLab makes lab the owner of everything below a folder.
@@ -269,6 +273,11 @@ func shell(t testing.TB, user, line string, args ...string) string {
 		t.Fatalf("%s: %v\n%s%s", line, err, out, stderr.Bytes())
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// removing is a line of the shell that removes files, some of which processes that are just ending may still write.
+func removing(files string) string {
+	return "for i in $(seq 100); do rm -rf " + files + " 2>/dev/null && exit; sleep 0.1; done; rm -rf " + files
 }
 
 // until polls a condition that somebody else brings about.
