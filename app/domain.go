@@ -37,7 +37,7 @@ func ReadDomain(dir string, options ...toolpack.Option) (d *toolpack.Domain, p *
 	for _, t := range d.Packs().List() {
 		known.Tools = append(known.Tools, t.ToolName())
 	}
-	for _, s := range d.Services() {
+	for _, s := range bareServices(d) {
 		known.Tools = append(known.Tools, s.Name)
 	}
 	return d, p, p.CheckNames(known)
@@ -47,7 +47,7 @@ func ReadDomain(dir string, options ...toolpack.Option) (d *toolpack.Domain, p *
 type DomainTool struct {
 	ToolID    string `json:"tool_id"`
 	Version   string `json:"tool_version"`
-	PlanKind  string `json:"plan_kind"`
+	PlanKind  string `json:"plan_kind"` // empty for a tool without a toolpack
 	Execution string `json:"execution_kind"`
 	Image     string `json:"image"`
 	PackHash  string `json:"pack_hash"`
@@ -78,7 +78,18 @@ func (h Host) checkDomain(_ context.Context, _ gate.Call, a CheckArgs) (out Doma
 	for _, t := range d.Packs().List() {
 		out.Tools = append(out.Tools, DomainTool{t.ID(), t.Version(), t.PlanKind(), t.ExecutionKind(), t.Image(), t.Hash()})
 	}
+	for _, s := range bareServices(d) {
+		out.Tools = append(out.Tools, DomainTool{ToolID: s.ID, Version: s.Version, Execution: "http", PackHash: s.Hash})
+	}
 	return out, nil
+}
+
+// bareServices are a domain's tools without a toolpack.
+func bareServices(d *toolpack.Domain) []toolpack.Service {
+	return slices.DeleteFunc(d.Services(), func(s toolpack.Service) bool {
+		_, err := d.Packs().Get(s.ID)
+		return err == nil
+	})
 }
 
 // checkLock compares the domain's image lock with the store of the site it belongs to. What the lock says wrongly is refused; an image
@@ -138,6 +149,11 @@ func Fits(d *toolpack.Domain, p *policy.Policy) []string {
 				continue
 			}
 			out = append(out, fmt.Sprintf("%s: policy denies every call: %s", t.ID(), why))
+		}
+	}
+	for _, s := range bareServices(d) {
+		if err := p.AllowTool(s.Name); err != nil {
+			out = append(out, s.ID+": policy does not allow it (tool_allowlist)")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {

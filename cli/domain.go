@@ -42,7 +42,7 @@ func (c domainCheckCmd) Run(ctx context.Context, a *Shell) error {
 	return ask(ctx, a, "domain.check", app.CheckArgs{Dir: c.Dir, Site: a.siteOf(c.Dir)}, func(w io.Writer, r app.DomainAnswer) {
 		fmt.Fprintf(w, "domain %s %s, policy %s\n", r.DomainID, r.Version, r.PolicyHash)
 		list(w, "tool|version|plan|runs|image|pack hash", r.Tools, func(t app.DomainTool) []string {
-			return []string{t.ToolID, t.Version, t.PlanKind, t.Execution, orDash(t.Image), t.PackHash[:19]}
+			return []string{t.ToolID, t.Version, orDash(t.PlanKind), t.Execution, orDash(t.Image), t.PackHash[:19]}
 		})
 		printLines(w, "warning: ", r.Warnings)
 		for _, m := range r.Missing {

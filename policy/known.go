@@ -8,6 +8,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/policy/yamldoc"
 )
 
 // Known lists what a policy may name.
@@ -25,7 +26,7 @@ func (p *Policy) CheckNames(known Known) error {
 	u.list("import.types_allowlist", "type", p.Import.Types, known.Types)
 	u.list("consent.tools", "tool", &p.Consent.Tools, known.Tools)
 	for _, name := range slices.Sorted(maps.Keys(p.Concurrency.PerTool)) {
-		u.check("concurrency.per_tool."+name, "tool", name, known.Tools)
+		u.at("concurrency.per_tool."+name, "tool", name, known.Tools, p.perTool[name])
 	}
 	return u.fault("the domain")
 }
@@ -45,6 +46,11 @@ type unknown struct {
 }
 
 func (u *unknown) check(field, what, name string, of []string) {
+	u.at(field, what, name, of, yamldoc.Value{})
+}
+
+// at is check for a name whose place is known.
+func (u *unknown) at(field, what, name string, of []string, at yamldoc.Value) {
 	if slices.Contains(of, name) {
 		return
 	}
@@ -53,7 +59,10 @@ func (u *unknown) check(field, what, name string, of []string) {
 	if bad.Hint == "" {
 		bad.Hint = "remove it, or correct its spelling"
 	}
-	if u.doc != nil {
+	if at.Exists() {
+		bad.Field = at.Path()
+		bad.Line, bad.Column = at.Place()
+	} else if u.doc != nil {
 		bad.Line, bad.Column = u.doc.Place(field)
 	}
 	u.found = append(u.found, bad)

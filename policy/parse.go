@@ -58,7 +58,8 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 	}
 	p := &Policy{file: file, doc: r}
 	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "sites", "local", "import", "limits", "env", "equivalent_runs",
-		"executed_as", "retry", "network", "concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging"))
+		"executed_as", "retry", "network", "concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging",
+		"timeouts"))
 	tree := doc.JSON()
 	if len(r.Problems()) == 0 {
 		p.Moved = withoutMoved(tree)
@@ -122,7 +123,9 @@ var (
 )
 
 func (p *Policy) read(o yamldoc.Object) {
-	p.Version = int(o.Need("version").Int(1, 1))
+	if p.Version = 1; !isAX(o) || o.Opt("version").Exists() {
+		p.Version = int(o.Need("version").Int(1, 1))
+	}
 	p.ToolAllowlist = listed(o.Opt("tool_allowlist"), "TOOL-NAME", toolNames, toolName.MatchString)
 	p.ImagesAllowlist = listed(o.Opt("images_allowlist"), "IMAGE", "sha256:<64 hex digits>", digest.MatchString)
 	p.Slurm.read(o.Opt("slurm"))
@@ -155,22 +158,13 @@ func (p *Policy) read(o yamldoc.Object) {
 	p.EquivalentRuns = word(o.Opt("equivalent_runs"), "EQUIVALENT-RUNS", "submit", "reuse")
 	p.ExecutedAs.SharedProjects = append([]string{}, o.Opt("executed_as").Object("shared_projects").Opt("shared_projects").
 		Words("PROJECT", "names or ids of projects", func(s string) bool { return plan.CheckProject(s) == "" })...)
-	p.Network = word(o.Opt("network"), "NETWORK", "none")
 	retry := o.Opt("retry").Object("infrastructure_attempts")
 	p.Retry.InfrastructureAttempts = int(number(retry.Opt("infrastructure_attempts"), 0, 10, defaultInfraRuns))
 
-	con := o.Opt("concurrency").Object("global", "per_tool")
-	p.Concurrency = Concurrency{Global: int(number(con.Opt("global"), 0, maxConcurrency, 0)), PerTool: map[string]int{}}
-	for _, e := range con.Opt("per_tool").Entries() {
-		if !toolName.MatchString(e.Key) {
-			e.Fail("TOOL-NAME", toolNames, `"`+clip(e.Key)+`" is not a tool name`, "")
-		}
-		p.Concurrency.PerTool[e.Key] = int(e.Int(1, maxConcurrency))
-	}
+	p.readConcurrency(o.Opt("concurrency"))
 	p.Consent.read(o.Opt("consent"))
-	p.DefaultTimeoutSec = number(o.Opt("default_timeout_sec"), 1, plan.MaxTimeLimitSeconds, defaultTimeout)
 	p.EgressAllowlist = append([]string{}, o.Opt("egress_allowlist").Words("EGRESS", "host:port", plan.IsHostPort)...)
-	p.Logging.Level = word(o.Opt("logging").Object("level").Opt("level"), "LOG-LEVEL", "info", "debug", "warn", "error")
+	p.readAX(o)
 }
 
 func (s *Slurm) read(v yamldoc.Value) {

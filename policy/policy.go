@@ -58,6 +58,8 @@ type Policy struct {
 
 	file string          // it was read from
 	doc  *yamldoc.Reader // of the file, for the places of its fields
+
+	perTool map[string]yamldoc.Value // where the limits of tools are, by tool name
 }
 
 // Slurm limits what jobs may ask for. Maxima that are absent are those of the plan.

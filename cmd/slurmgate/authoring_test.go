@@ -77,6 +77,25 @@ func TestToolInit(t *testing.T) {
 	}
 }
 
+// The domain package of the AX documents passes, with what policy does not allow as a warning. proves SRC-01
+func TestDomainCheckOfAX(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../toolpack/testdata/ax")); err != nil {
+		t.Fatal(err)
+	}
+	code, out, said := verb(t, "domain", "check", dir, "--json")
+	var got app.DomainAnswer
+	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.DomainID != "example_domain" || len(got.Warnings) != 0 ||
+		len(got.Tools) != 1 || got.Tools[0].ToolID != "firecrawl.crawl" || got.Tools[0].Version != "0.1.0" || got.Tools[0].Execution != "http" {
+		t.Error(code, out, said, err)
+	}
+	edit(t, filepath.Join(dir, "policies.yaml"), "timeouts:", "tool_allowlist: [tool_list]\ntimeouts:")
+	code, out, said = verb(t, "domain", "check", dir)
+	if code != 0 || !strings.Contains(out+said, "firecrawl.crawl: policy does not allow it (tool_allowlist)") {
+		t.Error(code, out, said)
+	}
+}
+
 // Manifest, policy, packs and lock are reported together, with place and hint, for people and as data. proves LOAD-11 ABI-01 AX-02
 func TestDomainCheck(t *testing.T) {
 	dir := copyDomain(t, "examples")

@@ -37,6 +37,19 @@ func (v Value) Peek(key string) string {
 // IsText reports whether the value is a string, a number or the like: neither a mapping nor a list.
 func (v Value) IsText() bool { return v.n != nil && v.n.Kind == yaml.ScalarNode }
 
+// IsMap reports whether the value is a mapping.
+func (v Value) IsMap() bool { return v.n != nil && v.n.Kind == yaml.MappingNode }
+
+// Has reports whether the value is a mapping with the key.
+func (v Value) Has(key string) bool {
+	for i := 0; v.IsMap() && i+1 < len(v.n.Content); i += 2 {
+		if v.n.Content[i].Value == key {
+			return true
+		}
+	}
+	return false
+}
+
 // Path is the value's place, e.g. inputs[0].role.
 func (v Value) Path() string { return v.path }
 
