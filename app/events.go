@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"slurmgate/gate"
@@ -95,12 +96,12 @@ func (g *Gateway) events() []Operation {
 		Does: look(g, g.listCalls),
 	}, {
 		ID: "event.show", Title: "Show a call", Verb: "events show",
-		Description: "Returns one recorded call with its redacted arguments and result. Of several calls with one id it is the first, and " +
-			"others names the records of the rest.",
+		Description: "Returns one recorded call with its redacted arguments and result, or just the one that a handle of its event names " +
+			"(args_ref, result_ref). Of several calls with one id it is the first, and others names the records of the rest.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
 		Faces: noChat,
 		Input: object("tool_call_id", prop("tool_call_id",
-			`{"type":"string","pattern":"^([0-9a-fA-F-]{36}|(effects|looks|refused)/[0-9]{1,18})$","description":"the id of the call, or its record, such as looks/12"}`)),
+			`{"type":"string","pattern":"^([0-9a-fA-F-]{36}|(effects|looks|refused)/[0-9]{1,18}|artifact://tool_payloads/[0-9a-fA-F-]{36}/(args|result))$","description":"the id of the call, or its record, such as looks/12, or the handle of its arguments or result as its event has it"}`)),
 		Does: look(g, g.showCall),
 	}, {
 		ID: "event.verify", Title: "Verify the records", Verb: "events verify",
@@ -124,7 +125,14 @@ func (g *Gateway) listCalls(ctx context.Context, c gate.Call, a EventListArgs) (
 }
 
 func (g *Gateway) showCall(ctx context.Context, c gate.Call, a EventShowArgs) (out EventStory, params any, err error) {
-	e, payloads, others, err := g.Ledger.Call(ctx, a.ToolCallID)
+	call, kind, handle := gate.ParsePayloadRef(a.ToolCallID)
+	if !handle {
+		call = a.ToolCallID
+	}
+	e, payloads, others, err := g.Ledger.Call(ctx, call)
+	if handle {
+		payloads = slices.DeleteFunc(payloads, func(p ledger.CallPayload) bool { return p.Kind != kind })
+	}
 	snapshot := callSnapshot{e.Hash, e.Hash, 1 + int64(len(others))}
 	return EventStory{callsAsked{Snapshot: snapshot}, e, payloads, append([]string{}, others...)}, asOf(c, snapshot), err
 }

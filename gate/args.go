@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -18,9 +19,11 @@ const MaxInline = 32 << 10
 
 const refPrefix = "artifact://"
 
-// arguments returns the canonical arguments of a request: those in it, or those of the artifact it names.
+// arguments returns the canonical arguments of a request: those in it, or those of the artifact it names. If it has both, they are the
+// same; a handle that is not one of this gateway's artifacts then is the caller's own record of them, and is not opened.
 func (g *Gate) arguments(ctx context.Context, who Caller, req Request, given plan.Doc) (plan.Doc, error) {
-	if req.ArgsRef == nil {
+	inline := string(given.Bytes) != "{}"
+	if req.ArgsRef == nil || inline && artifactOf(*req.ArgsRef) == "" {
 		if len(given.Bytes) > MaxInline {
 			next := "import them as a JSON artifact and name it in args_ref"
 			switch who.Transport {
@@ -34,18 +37,29 @@ func (g *Gate) arguments(ctx context.Context, who Caller, req Request, given pla
 		}
 		return given, nil
 	}
-	if string(given.Bytes) != "{}" {
-		return plan.Doc{}, fault.Invalid("", fault.Problem{Code: "ARGS-REF", Field: "args", Rule: "empty if args_ref is given",
-			Msg: "both are given"})
+	args, err := g.referred(ctx, who, *req.ArgsRef)
+	if err == nil && inline && !bytes.Equal(args.Bytes, given.Bytes) {
+		return plan.Doc{}, fault.Invalid("", fault.Problem{Code: "ARGS-REF", Field: "args", Rule: "empty, or the same as in args_ref",
+			Msg: "they are not what the artifact of args_ref contains", Hint: "leave one of the two empty"})
 	}
-	return g.referred(ctx, who, *req.ArgsRef)
+	return args, err
+}
+
+// artifactOf is the id of the artifact that a handle names, "" if it is not one of this gateway's. What follows the id, as in
+// artifact:art_…:/args.json, is a name for people.
+func artifactOf(ref string) string {
+	id, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(ref, "artifact:"), "//"), ":")
+	if !plan.IsArtifactID(id) {
+		return ""
+	}
+	return id
 }
 
 func (g *Gate) referred(ctx context.Context, who Caller, ref string) (plan.Doc, error) {
-	id := strings.TrimPrefix(strings.TrimPrefix(ref, "artifact:"), "//")
-	if !plan.IsArtifactID(id) {
+	id := artifactOf(ref)
+	if id == "" {
 		return plan.Doc{}, fault.Invalid("", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: refPrefix + "art_…",
-			Msg: "it has another form"})
+			Msg: "this is no artifact of this gateway", Hint: "import the arguments as a JSON artifact and name that, or pass them in args"})
 	}
 	if g.artifacts == nil || g.owners == nil {
 		return plan.Doc{}, fault.New(fault.Validation, "args_ref_unsupported", "this tool does not accept arguments by reference").

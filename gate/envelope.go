@@ -29,6 +29,10 @@ type Request struct {
 	ArgsRef        *string         `json:"args_ref,omitempty"`
 	IdempotencyKey *string         `json:"idempotency_key,omitempty"`
 	DryRun         bool            `json:"dry_run"`
+
+	// ParentSpanID is the span of the caller's that the call is part of, "" for none. The envelope has no member for it: it comes in MCP's
+	// _meta.handshake and in the header traceparent or Slurmgate-Parent-Span.
+	ParentSpanID string `json:"-"`
 }
 
 // document is the request as the schema sees it.
@@ -118,7 +122,7 @@ func (t Timing) document() map[string]any {
 // Resources are the runs and artifacts that a call touched.
 type Resources struct {
 	WorkspaceIDs []string `json:"workspace_ids"`
-	Artifacts    []string `json:"artifacts"`
+	Artifacts    []string `json:"artifacts"` // artifact://art_…
 	Files        []string `json:"files"`
 	URLs         []string `json:"urls"`
 }

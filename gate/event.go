@@ -6,10 +6,6 @@ import (
 	"encoding/hex"
 	"maps"
 	"slices"
-	"strings"
-	"time"
-
-	"github.com/google/uuid"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -54,7 +50,7 @@ func (t trail) recordedID(req Request) string {
 		return t.instead
 	case t.tool.ID != "":
 		return id
-	case !sayable.MatchString(id), slices.Contains(ReservedIDs(), id):
+	case !sayable.MatchString(id), !IsToolID(id), slices.Contains(ReservedIDs(), id):
 		return UnknownTool
 	default:
 		return id
@@ -104,7 +100,7 @@ func touched(docs ...[]byte) Resources {
 			case plan.IsRunID(id):
 				addNew(&r.WorkspaceIDs, id)
 			case plan.IsArtifactID(id):
-				addNew(&r.Artifacts, id)
+				addNew(&r.Artifacts, refPrefix+id)
 			}
 		}
 	}
@@ -139,10 +135,11 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record,
 	actor := map[string]any{"kind": orText(req.Actor.Kind, "agent"), "agent_id": nil, "model_id": nil}
 	e := map[string]any{"type": "tool_call", "trace_id": res.TraceID, "tool_call_id": res.ToolCallID, "tool_id": r.ToolID,
 		"tool_version": orText(t.tool.Version, "0.0.0"), "transport": orText(string(who.Transport), string(Other)),
-		"side_effect": string(effect), "idempotency": idempotency, "actor": actor, "ok": res.OK, "timing": res.Timing.document(),
-		"event_id": uuid.NewString(), "timestamp": res.Timing.EndedAt.Format(time.RFC3339Nano)}
-	addTexts(e, map[string]*string{"idempotency_key": g.scrubbed(req.IdempotencyKey), "session_id": g.scrubbed(req.SessionID),
-		"args_ref": argsRef(req.ArgsRef), "result_ref": res.ResultRef})
+		"side_effect": string(effect), "idempotency": idempotency, "actor": actor, "ok": res.OK, "timing": res.Timing.document()}
+	addTexts(e, map[string]*string{"idempotency_key": g.scrubbed(req.IdempotencyKey), "session_id": g.scrubbed(req.SessionID)})
+	if span := g.secrets.Redact(req.ParentSpanID); spanID.MatchString(span) {
+		e["parent_span_id"] = span
+	}
 	if req.Actor.Kind != "" {
 		addTexts(actor, map[string]*string{"agent_id": g.scrubbed(req.Actor.AgentID), "model_id": g.scrubbed(req.Actor.ModelID)})
 	}
@@ -156,18 +153,22 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record,
 		e["error"] = map[string]any{"code": x.Code, "kind": x.Kind, "message": x.Message, "retryable": x.Retryable}
 	}
 	if len(t.args.Bytes) > 0 {
-		if e["args_hash"], err = g.keep(&r, "args", t.args); err != nil {
+		kept := ""
+		if e["args_hash"], kept, err = g.keep(&r, "args", t.args); err != nil {
 			return r, err
 		}
+		addTexts(e, map[string]*string{"args_ref": firstRef(kept, argsRef(req.ArgsRef))})
 	}
 	if res.OK {
 		r.Provenance = g.noted(t)
 	}
 	result := t.result.concealed(t.tool.Reveals)
 	if res.OK && result.Value != nil {
-		if e["result_hash"], err = g.keep(&r, "result", result); err != nil {
+		kept := ""
+		if e["result_hash"], kept, err = g.keep(&r, "result", result); err != nil {
 			return r, err
 		}
+		addTexts(e, map[string]*string{"result_ref": firstRef(kept, res.ResultRef)})
 	}
 	if err = misfit(g.registry.envelopes.event, e, "the event"); err != nil {
 		return r, err
@@ -196,22 +197,6 @@ func (g *Gate) bareRecord(who Caller, res Response, t trail) (Record, error) {
 		res.Error = &ErrorBody{Code: res.Error.Code, Kind: res.Error.Kind, Retryable: res.Error.Retryable}
 	}
 	return g.record(who, Request{ToolID: t.tool.ID}, res, trail{tool: t.tool, effect: t.effect, reached: t.reached, instead: t.instead})
-}
-
-// maxRefusedArgs bounds the arguments in the record of a refused call, in bytes: of larger ones it has the hash.
-const maxRefusedArgs = 4 << 10
-
-// keep adds a payload, redacted, and gives its hash. What is too large for an envelope is in an artifact already; of that the hash
-// will do.
-func (g *Gate) keep(r *Record, kind string, d document) (hash string, err error) {
-	if d, _, err = g.redact(d, true); err != nil {
-		return "", err
-	}
-	hash = d.hash()
-	if len(d.Bytes) <= MaxInline && (r.Chain != Refused || len(d.Bytes) <= maxRefusedArgs) {
-		r.Payloads = append(r.Payloads, Payload{kind, d.Bytes, hash})
-	}
-	return hash, nil
 }
 
 // hash is the SHA-256 of the document (64 hex).
@@ -251,14 +236,6 @@ func noted(result plan.Doc) plan.Doc {
 	value["note"] = shownOnce
 	doc, _ := plan.Of(value) // it was JSON just now
 	return doc
-}
-
-// argsRef is the reference as it was, where it names an artifact; any other text is not repeated.
-func argsRef(s *string) *string {
-	if s == nil || !plan.IsArtifactID(strings.TrimPrefix(strings.TrimPrefix(*s, "artifact:"), "//")) {
-		return nil
-	}
-	return s
 }
 
 // scrubbed gives a caller's text without secrets, no longer than the event's schema allows: what stands for a secret may be longer than it.

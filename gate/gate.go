@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"runtime/debug"
 	"time"
 
@@ -108,6 +109,10 @@ func (g *Gate) Call(ctx context.Context, who Caller, req Request) Response {
 	if err == nil {
 		err = misfit(g.registry.envelopes.request, req.document(args.Value), "the request")
 	}
+	req.ParentSpanID = orText(req.ParentSpanID, who.ParentSpanID)
+	if err == nil {
+		err = checkSpan(req.ParentSpanID)
+	}
 	if err != nil {
 		return g.Invalid(ctx, who, err)
 	}
@@ -123,6 +128,9 @@ func (g *Gate) CallRaw(ctx context.Context, who Caller, body []byte) Response {
 	var req Request
 	if err == nil {
 		err = doc.Into(&req)
+	}
+	if req.ParentSpanID = who.ParentSpanID; err == nil {
+		err = checkSpan(req.ParentSpanID)
 	}
 	if err != nil {
 		return g.Invalid(ctx, who, err)
@@ -256,15 +264,40 @@ func (g *Gate) refer(ctx context.Context, who Caller, res *Response, t Tool) err
 	}
 	ref := refPrefix + id
 	res.Result, res.ResultRef = nil, &ref
-	res.Resources.Artifacts = append(res.Resources.Artifacts, id)
+	res.Resources.Artifacts = append(res.Resources.Artifacts, ref)
 	return nil
+}
+
+// maxMessage is the longest message of an error, in characters. The problems in its details are not cut.
+const maxMessage = 4096
+
+// clipRunes cuts a text to at most n characters.
+func clipRunes(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+// spanID is the form of a span's id, as in the envelope's schema.
+var spanID = regexp.MustCompile(`^[A-Za-z0-9_:./-]{1,256}$`)
+
+func checkSpan(id string) error {
+	if id == "" || spanID.MatchString(id) {
+		return nil
+	}
+	return fault.Invalid("", fault.Problem{Code: badEnvelope, Field: "parent_span_id", Rule: "letters, digits and _ : . / -, at most 256",
+		Msg: "it has another form"})
 }
 
 // seal removes secrets from an error, and checks the response against the schema before it is returned.
 func (g *Gate) seal(res *Response, t Tool) {
 	if res.Error != nil {
 		problems, _ := res.Error.Details["problems"].([]fault.Problem)
-		res.Error.Message = visible.Text(scrubMessage(g.secrets, res.Error.Message, problems))
+		res.Error.Message = clipRunes(visible.Text(scrubMessage(g.secrets, res.Error.Message, problems)), maxMessage)
 		if doc, err := plan.Of(res.Error.Details); err == nil {
 			if clean, found, err := g.redact(document{Doc: doc}, false); err == nil && len(found) > 0 {
 				res.Error.Details = clean.Value.(map[string]any)

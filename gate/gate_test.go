@@ -111,7 +111,7 @@ func TestCallAnswers(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	reached := 0
 	h := func(context.Context, Call) (any, error) { reached++; return nil, nil }
-	ref := "artifact://art_x"
+	ref, none := "artifact://art_x", "artifact://art_00000000000000000000000000"
 	for _, c := range []struct {
 		name       string
 		change     func(*Request)
@@ -127,10 +127,12 @@ func TestRefusals(t *testing.T) {
 		{"no tool", func(r *Request) { r.ToolID = "" }, nil, "validation", "VAL-HTC-001"},
 		{"bad envelope before policy", func(r *Request) { r.TraceID = "" }, denyAll{}, "validation", "VAL-HTC-001"},
 		{"unknown tool", func(r *Request) { r.ToolID = "test.other" }, nil, "validation", "tool_not_found"},
-		{"name for id", func(r *Request) { r.ToolID = "test_echo" }, nil, "validation", "tool_not_found"},
+		{"name for id", func(r *Request) { r.ToolID = "test_echo" }, nil, "validation", "VAL-HTC-001"},
 		{"no version", func(r *Request) { r.ToolVersion = "" }, nil, "validation", "VAL-HTC-001"},
 		{"version", func(r *Request) { r.ToolVersion = "1.2.4" }, nil, "validation", "tool_version"},
-		{"args beside a reference", func(r *Request) { r.ArgsRef = &ref }, nil, "validation", "ARGS-REF"},
+		{"args beside an artifact", func(r *Request) { r.ArgsRef = &none }, nil, "validation", "args_ref_unsupported"},
+		{"span", func(r *Request) { r.ParentSpanID = "a b" }, nil, "validation", "VAL-HTC-001"},
+		{"long span", func(r *Request) { r.ParentSpanID = strings.Repeat("x", 257) }, nil, "validation", "VAL-HTC-001"},
 		{"args by a reference to nothing", func(r *Request) { r.ArgsRef, r.Args = &ref, json.RawMessage(`{}`) }, nil, "validation", "ARGS-REF"},
 		{"policy", func(*Request) {}, denyAll{}, "policy", "tool_denied"},
 		{"policy before arguments", func(r *Request) { r.Args = json.RawMessage(`{"n":0}`) }, denyAll{}, "policy", "tool_denied"},
@@ -327,15 +329,19 @@ func TestRegistry(t *testing.T) {
 		tools []Tool
 		code  string
 	}{
-		"two of one name":    {[]Tool{tool("a.one", echo), tool("a.one", echo)}, "tool_name_twice"},
-		"id with underscore": {[]Tool{tool("a.b_c", echo)}, "tool_definition"},
-		"id without dot":     {[]Tool{tool("a", echo)}, "tool_definition"},
-		"no handler":         {[]Tool{tool("a.b", nil)}, "tool_definition"},
-		"schema not JSON":    {[]Tool{with(`{`)}, "tool_schema"},
-		"no schema":          {[]Tool{with(``)}, "tool_schema"},
-		"schema not valid":   {[]Tool{with(`{"type":"nonsense"}`)}, "tool_schema"},
-		"schema from afar":   {[]Tool{with(`{"$ref":"https://example.org/x.json"}`)}, "tool_schema"},
-		"schema from a file": {[]Tool{with(`{"$ref":"file:///etc/passwd"}`)}, "tool_schema"},
+		"two of one name":                 {[]Tool{tool("a.one", echo), tool("a.one", echo)}, "tool_name_twice"},
+		"two of one name, by underscores": {[]Tool{tool("a.b_c", echo), tool("a.b.c", echo)}, "tool_name_twice"},
+		"id with capitals":                {[]Tool{tool("a.B", echo)}, "tool_definition"},
+		"id with a dash":                  {[]Tool{tool("a.b-c", echo)}, "tool_definition"},
+		"long id":                         {[]Tool{tool("a."+strings.Repeat("x", 127), echo)}, "tool_definition"},
+		"reserved":                        {[]Tool{tool("gateway.unknown.x", echo)}, "tool_reserved"},
+		"id without dot":                  {[]Tool{tool("a", echo)}, "tool_definition"},
+		"no handler":                      {[]Tool{tool("a.b", nil)}, "tool_definition"},
+		"schema not JSON":                 {[]Tool{with(`{`)}, "tool_schema"},
+		"no schema":                       {[]Tool{with(``)}, "tool_schema"},
+		"schema not valid":                {[]Tool{with(`{"type":"nonsense"}`)}, "tool_schema"},
+		"schema from afar":                {[]Tool{with(`{"$ref":"https://example.org/x.json"}`)}, "tool_schema"},
+		"schema from a file":              {[]Tool{with(`{"$ref":"file:///etc/passwd"}`)}, "tool_schema"},
 	} {
 		if _, err := NewRegistry(c.tools...); fault.CodeOf(err) != c.code {
 			t.Errorf("%s: %v", name, err)

@@ -81,12 +81,14 @@ type Principal struct {
 type Caller struct {
 	Principal
 	Transport Transport
-	Face      Face         // "": unknown
-	Address   string       // the client's IP address, or "uid:1001 pid:4711" of a process of this host; "": unknown
-	Body      io.Reader    // bytes sent beside the envelope, for a tool that takes them; nil for none. They are not recorded
-	BodyBytes int64        // how many they are; negative: not known before they are read
-	File      *os.File     // an open file handed over with the envelope by a process of this host; nil for none. Closed after the call
-	Ended     func() error // an Auth fault once the caller's credentials have expired or are revoked; nil: they do not end during the call
+	Face      Face      // "": unknown
+	Address   string    // the client's IP address, or "uid:1001 pid:4711" of a process of this host; "": unknown
+	Body      io.Reader // bytes sent beside the envelope, for a tool that takes them; nil for none. They are not recorded
+	BodyBytes int64     // how many they are; negative: not known before they are read
+	// span of the caller's that the call is part of, where it came beside the envelope; "" for none. See [Request]
+	ParentSpanID string
+	File         *os.File     // an open file handed over with the envelope by a process of this host; nil for none. Closed after the call
+	Ended        func() error // an Auth fault once the caller's credentials have expired or are revoked; nil: they do not end during the call
 }
 
 // Process is this program acting for itself, with every right: for the tools that work on files alone, which can do no

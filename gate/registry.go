@@ -149,15 +149,33 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 }
 
 var (
-	toolID = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9]+)+$`)
+	toolID = regexp.MustCompile(`^[a-z0-9_]+(\.[a-z0-9_]+)+$`)
 	semver = regexp.MustCompile(`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$`)
 )
+
+// maxToolID is the longest id of a tool, in bytes.
+const maxToolID = 128
+
+// IsToolID reports whether a text has the form of a tool's id: at least two parts with dots between them.
+func IsToolID(s string) bool { return len(s) <= maxToolID && toolID.MatchString(s) }
+
+// IDOf is the tool id for a name that a caller gave outside an envelope, such as in a path or in a chat: the name itself if it has the
+// form of an id. Any other names no tool; the id says so, and has the name where it may be repeated.
+func IDOf(name string) string {
+	switch id := UnknownTool + "." + name; {
+	case IsToolID(name):
+		return name
+	case sayable.MatchString(name) && IsToolID(id):
+		return id
+	}
+	return UnknownTool
+}
 
 func (r *Registry) add(t Tool) error {
 	if msg := t.incomplete(); msg != "" {
 		return fault.New(fault.Internal, "tool_definition", fmt.Sprintf("tool %q: %s", t.ID, msg))
 	}
-	if slices.Contains(ReservedIDs(), t.ID) {
+	if slices.Contains(ReservedIDs(), t.ID) || strings.HasPrefix(t.ID, UnknownTool+".") {
 		return fault.New(fault.Validation, "tool_reserved", "the tool id "+t.ID+" is reserved for records of calls that reach no tool")
 	}
 	if other, dup := r.byName[t.Name()]; dup {
@@ -181,7 +199,7 @@ func (r *Registry) add(t Tool) error {
 func (t Tool) incomplete() string {
 	one := func(v string, of ...string) bool { return slices.Contains(of, v) }
 	switch {
-	case !toolID.MatchString(t.ID) || len(t.ID) > 128:
+	case !IsToolID(t.ID):
 		return "the id is not of the form a.b"
 	case !semver.MatchString(t.Version):
 		return "the version is not MAJOR.MINOR.PATCH"
@@ -242,6 +260,7 @@ var sayable = regexp.MustCompile(`^[a-z][a-z0-9]{0,23}([._][a-z0-9]{1,24}){0,5}$
 func Sayable(name string) bool { return sayable.MatchString(name) }
 
 func noTool(id string) error {
+	id = strings.TrimPrefix(id, UnknownTool+".")
 	what := "there is no tool with this name"
 	if Sayable(id) {
 		what = fmt.Sprintf("there is no tool %q", id)

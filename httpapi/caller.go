@@ -138,9 +138,22 @@ func RefuseAtTheDoor(g *gate.Gate) func(*http.Request, error) {
 // as what they are. It is believed of peers only, and gives no right.
 const FaceHeader = "Slurmgate-Face"
 
+// SpanHeader names the span of the caller's that a call is part of. Without it the parent of the W3C header traceparent counts.
+const SpanHeader = "Slurmgate-Parent-Span"
+
+func parentSpan(h http.Header) string {
+	if span := h.Get(SpanHeader); span != "" {
+		return span
+	}
+	if parts := strings.Split(h.Get("Traceparent"), "-"); len(parts) >= 4 && len(parts[2]) == 16 {
+		return parts[2]
+	}
+	return ""
+}
+
 func (f *face) whois(req *http.Request) (gate.Caller, error) {
 	uid, isPeer := req.Context().Value(peerKey{}).(int)
-	who := gate.Caller{Transport: gate.Other}
+	who := gate.Caller{Transport: gate.Other, ParentSpanID: parentSpan(req.Header)}
 	who.Face, who.Address = originOf(req)
 	switch {
 	case req.URL.Path == "/mcp", isPeer && req.Header.Get(FaceHeader) == string(gate.MCP):

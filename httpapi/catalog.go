@@ -203,6 +203,7 @@ const idempotencyHeader = "Idempotency-Key"
 
 // request makes the envelope of a call that came without one.
 func (f *face) request(req *http.Request, toolID string, args json.RawMessage) gate.Request {
+	toolID = gate.IDOf(toolID)
 	version := "0.0.0" // of a tool that is not there; the gate says so
 	if t, err := f.Gate.Registry().Find(toolID); err == nil {
 		version = t.Version

@@ -23,6 +23,7 @@ type Client struct {
 	face gate.Face // what the calls are recorded as
 
 	token string // of the calls; empty: they are the user's own
+	span  string // that the calls are part of, see [gate.Request]; empty: none
 
 	hand func(body io.Reader) io.Reader // the body's reader when a file goes with it; nil: none does
 }
@@ -49,7 +50,7 @@ func (c *Client) exchange(ctx context.Context, method, path, typ string, body io
 		h.Header.Set(handedHeader, "1")
 		h.Header.Set("Expect", "100-continue")
 	}
-	for name, value := range map[string]string{"Content-Type": typ, FaceHeader: string(c.face)} {
+	for name, value := range map[string]string{"Content-Type": typ, FaceHeader: string(c.face), SpanHeader: c.span} {
 		if value != "" {
 			h.Header.Set(name, value)
 		}
@@ -173,8 +174,10 @@ func refusedAt(ctx context.Context, path string) error {
 func (c *Client) Call(ctx context.Context, req gate.Request) (gate.Response, error) {
 	var out gate.Response
 	body, err := json.Marshal(req)
+	one := *c
+	one.span = req.ParentSpanID
 	if err == nil {
-		err = c.read(ctx, http.MethodPost, "/v1/tool-calls", "application/json", bytes.NewReader(body), &out)
+		err = one.read(ctx, http.MethodPost, "/v1/tool-calls", "application/json", bytes.NewReader(body), &out)
 	}
 	return out, err
 }

@@ -736,6 +736,28 @@ func TestIdempotencyHeader(t *testing.T) {
 	}
 }
 
+// The caller's span comes in a header: ours, or the one of W3C Trace Context.
+func TestSpanHeader(t *testing.T) {
+	for _, c := range []struct{ name, value, want string }{
+		{"Slurmgate-Parent-Span", "span:7", "span:7"},
+		{"Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00f067aa0ba902b7"},
+		{"Traceparent", "nothing", ""},
+	} {
+		h := http.Header{}
+		h.Set(c.name, c.value)
+		if got := parentSpan(h); got != c.want {
+			t.Errorf("%s: %s: %q", c.name, c.value, got)
+		}
+	}
+	d := newDesk(t)
+	d.send("GET /v1/runs", "", "Slurmgate-Parent-Span: span:8")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.calls) != 1 || d.calls[0].ParentSpanID != "span:8" {
+		t.Errorf("%+v", d.calls)
+	}
+}
+
 func FuzzArguments(f *testing.F) {
 	for _, s := range []string{"", "limit=1", "a=b&a=c", "%zz", "limit=99999999999999999999", "cursor=%00"} {
 		f.Add(s)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -8,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -30,6 +33,8 @@ type CallEvent struct {
 	Face      *string         `json:"face"`         // shell, socket, http or mcp; null: recorded before faces were
 	Address   *string         `json:"address"`      // of the client, or the uid and pid of a process of this host; null: not known
 	Count     int64           `json:"count"`        // of the refused calls it stands for; else 1
+	EventID   string          `json:"event_id"`     // UUID; made of the hash, so it stays the same and needs no place of its own
+	Timestamp time.Time       `json:"timestamp"`    // at, by the name that readers of such events know
 	Event     json.RawMessage `json:"event"`        // the ToolCallEvent; of the last of them
 	Hash      string          `json:"hash"`
 }
@@ -229,6 +234,13 @@ const callQuery = "SELECT chain, seq, at, principal, principal_id, face, address
 
 func scanCall(row scanner) (e CallEvent, err error) {
 	err = row.Scan(&e.Chain, &e.Seq, into{&e.At}, &e.Principal, &e.By, into{&e.Face}, into{&e.Address}, &e.Count, into{&e.Event}, &e.Hash)
+	e.EventID, e.Timestamp = uuid.NewSHA1(uuid.NameSpaceOID, []byte(e.Hash)).String(), e.At
+	if err == nil && bytes.Contains(e.Event, []byte(`"event_id":"`)) { // one of an earlier version has it inside
+		own := struct {
+			EventID *string `json:"event_id"`
+		}{&e.EventID}
+		err = json.Unmarshal(e.Event, &own)
+	}
 	return e, err
 }
 

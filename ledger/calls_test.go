@@ -303,3 +303,29 @@ func BenchmarkRecordLooks(b *testing.B) {
 		}
 	}
 }
+
+// A record has an id and a time around its event, for readers of such events; one of an earlier version keeps the id that it has inside.
+func TestEventIDs(t *testing.T) {
+	l := fresh(t)
+	older := aCall(gate.Looks, 1, t0)
+	inside := `{"event_id":"b3ac3b45-7e4c-4c5e-8f15-5d5e5a0c1f11","timestamp":"2026-01-01T00:00:00Z",`
+	older.Event = json.RawMessage(strings.Replace(string(older.Event), "{", inside, 1))
+	must(t, l.Record(t.Context(), []gate.Record{older, aCall(gate.Looks, 2, t0), aCall(gate.Effects, 3, t0)}))
+	page, err := l.Calls(t.Context(), CallFilter{})
+	must(t, err)
+	seen := map[string]bool{}
+	for _, e := range page.Calls {
+		seen[e.EventID] = true
+		if !e.Timestamp.Equal(e.At) || len(e.EventID) != 36 {
+			t.Errorf("%+v", e)
+		}
+	}
+	again, _, _, err := l.Call(t.Context(), page.Calls[0].Name())
+	must(t, err)
+	if len(seen) != 3 || !seen["b3ac3b45-7e4c-4c5e-8f15-5d5e5a0c1f11"] || again.EventID != page.Calls[0].EventID {
+		t.Error(seen, again)
+	}
+	if _, err := l.VerifyCalls(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -24,6 +24,10 @@ const (
 // answer is the answer to a successful call.
 func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResult {
 	structured := json.RawMessage(visible.Strings(res.Result))
+	if req.DryRun && t.SideEffect != gate.Read { // the output schema is about what the call itself answers
+		text := "Dry run: nothing was done. " + clip(string(structured), maxProse)
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}, Meta: correlation(req, res.TraceID)}
+	}
 	var r result
 	_ = json.Unmarshal(structured, &r) // what cannot be decoded is left out
 	if t.ID == tableTool {

@@ -195,8 +195,9 @@ func TestHandshake(t *testing.T) {
 	trace, id := "5fd0a3a3-1d8e-4be3-8d5a-0b6b6f2c9b11", "0b8e4a86-64f5-4d9c-9c43-19b1f4a2c6d0"
 	res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "samtools_flagstat", Arguments: json.RawMessage(`{}`),
 		Meta: sdk.Meta{handshakeKey: map[string]any{
-			"trace_id": trace, "tool_call_id": id, "session_id": "s1", "idempotency_key": "k1", "actor": map[string]any{"kind": "human",
-				"agent_id": "a", "model_id": "m"}}}})
+			"trace_id": trace, "tool_call_id": id, "session_id": "s1", "idempotency_key": "k1", "parent_span_id": "span.7", "tool_version": "1.2.3",
+			"args_ref": "artifact:" + id + ":data/flight_recorder/tool_payloads/" + id + "/args.json", "required_capabilities": []string{"x"},
+			"actor": map[string]any{"kind": "human", "agent_id": "a", "model_id": "m"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,13 +208,21 @@ func TestHandshake(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 	if second.TraceID != trace || second.ToolCallID != id || *second.SessionID != "s1" || *second.IdempotencyKey != "k1" ||
-		second.Actor.Kind != "human" || *second.Actor.ModelID != "m" {
+		second.Actor.Kind != "human" || *second.Actor.ModelID != "m" || second.ParentSpanID != "span.7" || second.ArgsRef != nil {
 		t.Errorf("%+v", second)
 	}
 	h, _ := res.Meta[handshakeKey].(map[string]any)
 	if h["trace_id"] != trace || h["tool_call_id"] != id || h["session_id"] != "s1" || h["idempotency_key"] != "k1" ||
 		h["tool_id"] != "samtools.flagstat" {
 		t.Error(h)
+	}
+	// A client that wants a dry run gets one; a call with an effect would be the worst answer.
+	if res, err = c.CallTool(t.Context(), &sdk.CallToolParams{Name: "samtools.flagstat", Arguments: json.RawMessage(`{}`),
+		Meta: sdk.Meta{handshakeKey: map[string]any{"dry_run": true, "actor": map[string]any{"kind": "agent"}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if third := w.asked()[2]; !third.DryRun || res.StructuredContent != nil || !strings.HasPrefix(textOf(res), "Dry run: nothing was done.") {
+		t.Errorf("%+v %+v", third, res)
 	}
 }
 
@@ -426,7 +435,8 @@ func TestUnknownTool(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if calls := w.asked(); len(calls) != 5 || calls[0].ToolID != "nothing" || len(calls[4].ToolID) > 128 {
+	if calls := w.asked(); len(calls) != 5 || calls[0].ToolID != "gateway.unknown.nothing" ||
+		calls[3].ToolID != "samtools_flagstat.x" || calls[4].ToolID != gate.UnknownTool {
 		t.Errorf("%+v", calls)
 	}
 }

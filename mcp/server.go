@@ -151,7 +151,7 @@ func (s *server) named(ctx context.Context, called string) string {
 // unknown passes a call of a tool that a chat does not have to the gate. The answer is a protocol error with the gate's message: a name
 // that may be anything is not repeated.
 func (s *server) unknown(ctx context.Context, r *sdk.CallToolRequest) error {
-	req := request(gate.Tool{ID: clip(r.Params.Name, 128), Version: "0.0.0"}, r)
+	req := request(gate.Tool{ID: gate.IDOf(r.Params.Name), Version: "0.0.0"}, r)
 	res, err := s.cfg.Gateway.Call(ctx, req)
 	switch {
 	case err != nil:
@@ -163,7 +163,7 @@ func (s *server) unknown(ctx context.Context, r *sdk.CallToolRequest) error {
 	e := res.Error.Fault()
 	switch e.Code {
 	case "tool_not_found", "tool_version": // a tool has this id, and this caller may not call it
-		e = fault.New(fault.NotFound, "tool_not_found", noSuchTool(req.ToolID, s.visible(ctx)))
+		e = fault.New(fault.NotFound, "tool_not_found", noSuchTool(clip(r.Params.Name, 128), s.visible(ctx)))
 	default:
 		e.Msg = "unknown tool: " + e.Msg
 	}

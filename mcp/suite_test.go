@@ -38,10 +38,8 @@ type overChat struct{ session *sdk.ClientSession }
 // Lacks implements conformance.Partial.
 func (overChat) Lacks() map[conformance.Feature]string {
 	return map[conformance.Feature]string{
-		conformance.DryRun:      "a call of a tool has no word for a dry run",
-		conformance.ArgsRef:     "the arguments of a call are an object in it, never a reference",
-		conformance.ToolVersion: "a client calls the tool that is listed; there is one version of it",
-		conformance.ToolIDs:     "a client calls a tool by its name: test_read is the tool test.read",
+		conformance.ArgsRef: "the arguments of a call are an object in it, never a reference",
+		conformance.ToolIDs: "a client calls a tool by its name: test_read is the tool test.read",
 	}
 }
 
@@ -50,7 +48,8 @@ func (o overChat) Call(ctx context.Context, req gate.Request) (gate.Response, er
 	out := gate.Response{SchemaVersion: gate.SchemaVersion, ToolCallID: req.ToolCallID, TraceID: req.TraceID,
 		Timing:    gate.Timing{StartedAt: now, EndedAt: now},
 		Resources: gate.Resources{WorkspaceIDs: []string{}, Artifacts: []string{}, Files: []string{}, URLs: []string{}}}
-	h := map[string]any{"trace_id": req.TraceID, "tool_call_id": req.ToolCallID, "actor": req.Actor}
+	h := map[string]any{"trace_id": req.TraceID, "tool_call_id": req.ToolCallID, "actor": req.Actor, "dry_run": req.DryRun,
+		"tool_version": req.ToolVersion}
 	if req.SessionID != nil {
 		h["session_id"] = *req.SessionID
 	}
@@ -74,6 +73,10 @@ func (o overChat) Call(ctx context.Context, req gate.Request) (gate.Response, er
 		return out, err
 	}
 	out.OK = true
+	if said, dry := strings.CutPrefix(textOf(res), "Dry run: nothing was done. "); dry {
+		out.Result = json.RawMessage(said)
+		return out, nil
+	}
 	for _, c := range res.Content {
 		if l, ok := c.(*sdk.ResourceLink); ok && l.Name == "result" {
 			out.ResultRef = &l.URI

@@ -54,9 +54,17 @@ func request(t gate.Tool, r *sdk.CallToolRequest) gate.Request {
 	req := gate.NewRequest(t.ID, t.Version, args)
 	req.Actor = gate.Actor{Kind: "agent"}
 	said, err := json.Marshal(r.Params.Meta[handshakeKey])
-	if h := req; err == nil && json.Unmarshal(said, &h) == nil { // of the envelope a client says who calls, and the ids
+	h := struct {
+		*gate.Request
+		ParentSpanID *string `json:"parent_span_id"`
+	}{Request: &gate.Request{Actor: req.Actor}}
+	if err == nil && json.Unmarshal(said, &h) == nil { // of the envelope a client says who calls, and the ids
 		req.TraceID, req.ToolCallID = cmp.Or(h.TraceID, req.TraceID), cmp.Or(h.ToolCallID, req.ToolCallID)
 		req.Actor, req.SessionID, req.IdempotencyKey = h.Actor, h.SessionID, h.IdempotencyKey
+		req.DryRun, req.ToolVersion = h.DryRun, cmp.Or(h.ToolVersion, req.ToolVersion)
+		if h.ParentSpanID != nil {
+			req.ParentSpanID = *h.ParentSpanID
+		}
 	}
 	return req
 }

@@ -77,7 +77,9 @@ func (j siteJournal) send(ctx context.Context, c *httpapi.Client, records []gate
 		raw, err := json.Marshal(args)
 		if err == nil && len(raw) > gate.MaxInline { // the event has their hashes
 			args.Payloads = nil
-			raw, err = json.Marshal(args)
+			if args.Event, err = gate.WithoutPayloads(r.Event); err == nil {
+				raw, err = json.Marshal(args)
+			}
 		}
 		if err != nil {
 			return err

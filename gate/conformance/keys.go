@@ -133,7 +133,7 @@ func readsNeedNoKeys(t *testing.T, w *World) {
 	if n := w.count("test.read"); n != 3 {
 		t.Errorf("reached %d times", n)
 	}
-	for _, r := range w.records() {
+	for _, r := range w.Records() {
 		if !strings.Contains(string(r.Event), `"idempotency_key":"k"`) {
 			t.Errorf("the key is not in the record: %s", r.Event)
 		}

@@ -64,7 +64,7 @@ func secrets(t *testing.T, w *World) {
 	if n := w.count("test.execute"); n != 1 {
 		t.Errorf("%d calls with a secret reached the tool", n)
 	}
-	w.records()
+	w.Records()
 	w.find("the answers", said.String(), "tuesday afternoon")
 	w.find("the log", w.Log.String(), Revealed)
 	w.searchLedger("tuesday afternoon", Revealed)

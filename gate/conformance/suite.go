@@ -99,7 +99,8 @@ func noEnvelope(t *testing.T, w *World) {
 		"empty key": with(`"dry_run"`, `"idempotency_key":"","dry_run"`), "long key": with(`"dry_run"`,
 			`"idempotency_key":"`+strings.Repeat("k", 257)+`","dry_run"`), "args_ref": with(`"dry_run"`,
 			`"args_ref":"http://example.org/x","dry_run"`),
-		"null args_ref": with(`"dry_run"`, `"args_ref":null,"dry_run"`), "long args_ref": with(`"dry_run"`,
+		"no dot in the id": with(`"test.write"`, `"test_write"`), "capitals in the id": with(`"test.write"`, `"Test.write"`),
+		"long id": with(`"test.write"`, `"test.`+strings.Repeat("x", 124)+`"`), "long args_ref": with(`"dry_run"`,
 			`"args_ref":"artifact://`+strings.Repeat("a", 2048)+`","dry_run"`), "call id": strings.Replace(string(good), `"tool_call_id":"`,
 			`"tool_call_id":"urn:uuid:`, 1),
 		"trace id": strings.Replace(string(good), `"trace_id":"`, `"trace_id":"x`, 1), "deep": with(`"args":{}`,
@@ -119,7 +120,7 @@ func noEnvelope(t *testing.T, w *World) {
 	if n := w.count("test.write"); n != 0 {
 		t.Errorf("%d calls without an envelope reached the tool", n)
 	}
-	if n := len(w.records()); n != len(bodies) {
+	if n := len(w.Records()); n != len(bodies) {
 		t.Errorf("%d records of %d calls", n, len(bodies))
 	}
 }
@@ -143,9 +144,9 @@ func deniedByDefault(t *testing.T, w *World) {
 
 func registry(t *testing.T, w *World) {
 	e := w.as(everyone("a"))
-	for tool, code := range map[string]string{"test.none": "tool_not_found", "test_read": "tool_not_found", "TEST.READ": "tool_not_found",
+	for tool, code := range map[string]string{"test.none": "tool_not_found", "test_read": "VAL-HTC-001", "TEST.READ": "VAL-HTC-001",
 		"test.elsewhere": "tool_not_found"} {
-		if tool != "test_read" || can(e, ToolIDs) {
+		if code != "VAL-HTC-001" || can(e, ToolIDs) {
 			w.want(w.call(e, request(tool, `{}`)), "validation", code)
 		}
 	}
@@ -197,14 +198,21 @@ func (w *World) references(e Entry, text func(int) string) {
 	big := w.artifact(mine, text(100_000))
 	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://"+big))), "", "")
 	w.want(w.call(e, request("test.write", `{}`, byRef("artifact:"+big))), "", "")
+	w.want(w.call(e, request("test.write", `{}`, byRef("artifact:"+big+":/args.json"))), "", "")
 	w.want(w.call(e, request("test.write", `{"n":1}`, byRef("artifact://"+big))), "validation", "ARGS-REF")
+	w.want(w.call(e, request("test.write", `{"n":1}`, byRef("artifact://"+w.artifact(mine, ` { "n" : 1 }`)))), "", "")
+	// The record that a Handshake client keeps of the same arguments: not ours, not opened.
+	own := "artifact:0190a5c0-7d5e-7000-8000-000000000001:data/flight_recorder/tool_payloads/0190a5c0-7d5e-7000-8000-000000000001/args.json"
+	w.want(w.call(e, request("test.write", `{"n":2}`, byRef(own))), "", "")
+	w.want(w.call(e, request("test.write", `{}`, byRef(own))), "validation", "ARGS-REF")
+	w.want(w.call(e, request("test.write", `{}`, byRef(gate.PayloadRef("0190a5c0-7d5e-7000-8000-000000000001", "args")))), "validation", "ARGS-REF")
 	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://"+w.artifact(theirs, text(100))))), "validation", "artifact_not_found")
 	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://art_00000000000000000000000000"))), "validation", "artifact_not_found")
 	w.want(w.call(e, request("test.write", `{}`, byRef("artifact:///etc/passwd"))), "validation", "ARGS-REF")
 	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://"+w.artifact(mine, `["no object"]`)))), "validation", "ARGS-REF")
 	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://"+w.artifact(mine, `{"unknown":1}`)))), "validation", "ARGS-SCHEMA")
 	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://"+w.artifact(mine, `{"n":1,"n":2}`)))), "validation", "JSON-DUPLICATE-KEY")
-	if n := w.count("test.write"); n != 3 {
+	if n := w.count("test.write"); n != 6 {
 		w.T.Errorf("reached %d times", n)
 	}
 }
@@ -219,7 +227,7 @@ func oneEventForEachCall(t *testing.T, w *World) {
 	}{
 		{e, request("test.read", `{"n":1}`), gate.Looks}, {e, request("test.write", `{"n":1}`), gate.Effects},
 		{e, request("test.execute", `{"n":1}`, withKey("key 1")), gate.Effects}, {weak, request("test.execute", `{"n":1}`), gate.Refused},
-		{e, request("nothing", `{}`), gate.Refused}, {e, request("test.read", `{"x":1}`), gate.Refused}, {e, request("test.asked", `{}`),
+		{e, request("test.nothing", `{}`), gate.Refused}, {e, request("test.read", `{"x":1}`), gate.Refused}, {e, request("test.asked", `{}`),
 			gate.Refused}, {e, request("test.fails", `{"text":"tool"}`), gate.Effects}, {e, request("test.panic", `{}`), gate.Effects},
 		{e, request("test.execute", `{"n":1}`, withKey("key 1")), gate.Looks}, {e, request("test.slow", `{}`), gate.Looks},
 		{e, request("test.denied", `{}`), gate.Refused},
@@ -232,7 +240,7 @@ func oneEventForEachCall(t *testing.T, w *World) {
 	for i := range calls {
 		w.valid(w.call(calls[i].entry, calls[i].req))
 	}
-	found := w.records()
+	found := w.Records()
 	if len(found) != len(calls) {
 		t.Errorf("%d records of %d calls", len(found), len(calls))
 	}
@@ -249,12 +257,16 @@ func oneEventForEachCall(t *testing.T, w *World) {
 			ToolID     string `json:"tool_id"`
 			Transport  gate.Transport
 			ArgsHash   string `json:"args_hash"`
+			ArgsRef    string `json:"args_ref"`
+			ResultRef  string `json:"result_ref"`
 		}
 		if err := json.Unmarshal(r.Event, &e); err != nil {
 			t.Fatal(err)
 		}
 		i, known := byCall[e.ToolCallID]
-		if !known || e.ToolID != calls[i].req.ToolID || r.Chain != calls[i].chain || e.Transport != w.Transport || r.Principal != "a" &&
+		asked := calls[i].req.ToolID
+		byName := gate.IDOf(strings.ReplaceAll(asked, ".", "_")) // of a tool that is not there, over a way that has names
+		if !known || e.ToolID != asked && e.ToolID != byName || r.Chain != calls[i].chain || e.Transport != w.Transport || r.Principal != "a" &&
 			r.Principal != "weak" {
 			t.Errorf("%s of %s: %s", r.Chain, r.Principal, r.Event)
 			continue
@@ -264,10 +276,20 @@ func oneEventForEachCall(t *testing.T, w *World) {
 		if err != nil {
 			t.Error(err)
 		}
+		refs := map[string]string{"args": e.ArgsRef, "result": e.ResultRef}
 		for _, p := range payloads {
-			if p.Kind == "args" && p.SHA256 != e.ArgsHash {
+			if p.Kind == "args" && p.SHA256 != e.ArgsHash || refs[p.Kind] != gate.PayloadRef(e.ToolCallID, p.Kind) {
 				t.Errorf("%+v, %s", p, r.Event)
 			}
+			delete(refs, p.Kind)
+		}
+		for kind, ref := range refs {
+			if ref != "" {
+				t.Errorf("the event refers to a %s that is not there: %s", kind, r.Event)
+			}
+		}
+		if strings.Contains(string(r.Event), `"event_id"`) || strings.Contains(string(r.Event), `"timestamp"`) || r.EventID == "" {
+			t.Errorf("%q %s", r.EventID, r.Event)
 		}
 	}
 	if len(byCall) > 0 {

@@ -344,8 +344,8 @@ func (w *World) artifact(project, text string) string {
 	return id
 }
 
-// records closes the gate, so that everything is written, and gives all records, oldest first of each chain.
-func (w *World) records() []ledger.CallEvent {
+// Records closes the gate, so that everything is written, and gives all records, oldest first of each chain.
+func (w *World) Records() []ledger.CallEvent {
 	w.T.Helper()
 	w.Gate.Close()
 	found, err := w.Ledger.Calls(w.T.Context(), ledger.CallFilter{Limit: 500})
