@@ -107,8 +107,8 @@ func TestHandshakeEnvelopes(t *testing.T) {
 	}
 }
 
-// What the suite of Handshake does with its gate, done with ours: each answer is one of its envelopes, and its recorder would take each event.
 // What Handshake's suite does with its gate, done with ours: each answer is one of its envelopes, each event one that its recorder takes.
+//
 // proves HTC-08
 func TestHandshakeSuite(t *testing.T) {
 	w := conformance.NewWorld(t, gate.Other, func(*testing.T, *gate.Gate, gate.Principal) conformance.Entry { return nil })
