@@ -100,7 +100,7 @@ var beyondSchema = []string{"PACK-DUPLICATE-KEY", "PACK-ANCHOR", "PACK-MERGE-KEY
 	"PACK-ROLE role of a docker output as a path",
 	"PACK-CHECK", "PACK-CHECK-EXPR",
 	"PACK-STDERR pattern that is none", "PACK-STDERR pattern of every line", "PACK-EXECUTION result is no output",
-	"PACK-EXECUTION no output for the result"}
+	"PACK-EXECUTION no output for the result", "PACK-REQUIRED no abi"}
 
 // The shipped schema agrees with the loader: it accepts what loads, and refuses what the loader refuses, but for the rules
 // only the loader knows. proves LOAD-11

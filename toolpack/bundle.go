@@ -65,6 +65,7 @@ func (b *bundler) rewrite(tree any, d *schemaDoc) any {
 	out := copied(tree)
 	visit(out, "", func(o map[string]any, _ string) {
 		delete(o, "$schema")
+		delete(o, "$id")
 		ref, ok := o["$ref"].(string)
 		if !ok {
 			return

@@ -22,6 +22,7 @@ func (d *draft) check() {
 	if d.def.Execution.runs() {
 		d.checkRunner()
 	}
+	d.checkResult()
 	d.checkPlan()
 	if ms := int64(d.def.Resources.TimeLimitSeconds) * 1000; d.def.TimeoutMs > 0 && d.def.TimeoutMs < ms {
 		d.Add("TIMEOUT", "timeoutMs", fmt.Sprintf("at least resources.timeLimitSeconds, %d ms", ms),
@@ -71,7 +72,7 @@ func (d *draft) checkRequired() {
 			}
 		}
 	}
-	if d.out.schema == nil {
+	if d.out.schema == nil || d.def.OutputSchemaOf == ofResult {
 		return
 	}
 	var roles []string

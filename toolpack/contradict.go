@@ -24,16 +24,19 @@ var former = map[string]string{"dependencies": "dependentSchemas or dependentReq
 	"$recursiveRef": "$ref", "nullable": `type: [..., "null"]`, "example": "examples", "id": "nothing: a schema is addressed by its file"}
 
 // unknownKeyword reports what is wrong with a keyword; "" if nothing. Every validator ignores an unknown keyword, so the
-// rule its author meant would silently not apply. Names that begin with x- are notes.
-func unknownKeyword(k string) (msg, hint string) {
-	if slices.Contains(keywords, k) || strings.HasPrefix(k, "x-") {
+// rule its author meant would silently not apply. known are those of the document's draft. Names that begin with x- are notes.
+func unknownKeyword(k string, known []string) (msg, hint string) {
+	if slices.Contains(known, k) || strings.HasPrefix(k, "x-") {
 		return "", ""
 	}
 	if now, ok := former[k]; ok {
 		return `"` + k + `" is a keyword of another draft`, "write " + now + " instead"
 	}
+	if slices.Contains(keywords, k) {
+		return `"` + k + `" is a keyword of draft 2020-12`, "change $schema, or write it as draft-07 does"
+	}
 	return `there is no keyword "` + clip(k) + `"`,
-		cmp.Or(plan.DidYouMean(k, keywords), "remove it, or begin its name with x- if it is a note")
+		cmp.Or(plan.DidYouMean(k, known), "remove it, or begin its name with x- if it is a note")
 }
 
 // bounds are pairs of keywords of which the first must not exceed the second; with strict, they must not be equal either.

@@ -38,6 +38,7 @@ type options struct {
 	missingImages bool
 	packless      bool              // there may be no folder of toolpacks
 	taken         map[string]string // tool name → id
+	defaults      *Defaults         // of the manifest
 }
 
 // AllowMissingImages opens a domain whose toolpacks name images that images.lock.yaml does not list yet, for the command
@@ -95,6 +96,8 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 		d.manifest = parseManifest(r, data)
 	}
 	d.types = append(plan.Types(), d.manifest.ArtifactTypes...)
+	d.manifest.Defaults.check(r, d.types)
+	o.defaults = d.manifest.Defaults
 	d.policy = read(PolicyFileName, "start with the line version: 1, which forbids only raw plans and imports by path")
 	if d.policy != nil {
 		if err := parsePolicy(name(PolicyFileName), d.policy); err != nil {

@@ -5,26 +5,29 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
 	"slurmgate/toolpack/jinja"
 )
 
-var executionFields = []string{"kind", "cmd", "stdout", "module", "script", "node", "php", "result", "url", "method", "headers"}
+var executionFields = []string{"kind", "cmd", "stdout", "module", "script", "node", "php", "result", "payload", "args", "phpBinary",
+	"url", "method", "headers", "timeoutMs"}
 
 // fieldsOf are the fields of each kind, kind itself left out (LOAD-05).
 var fieldsOf = map[string][]string{
 	"cli":    {"cmd", "stdout"},
-	"python": {"module", "script", "result"},
-	"node":   {"script", "node", "module", "result"},
-	"php":    {"php", "script", "result"},
-	"http":   {"url", "method", "headers"},
+	"python": {"module", "script", "result", "payload"},
+	"node":   {"script", "node", "module", "result", "payload", "args"},
+	"php":    {"php", "script", "result", "payload", "phpBinary"},
+	"http":   {"url", "method", "headers", "timeoutMs"},
 }
 
 var (
 	pythonModule = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 	nodeModule   = regexp.MustCompile(`^(@[a-z0-9._-]+/)?[A-Za-z0-9_][A-Za-z0-9_./-]*(:[A-Za-z_$][A-Za-z0-9_$]*)?$`)
+	phpBinary    = regexp.MustCompile(`^(/([A-Za-z0-9_-][A-Za-z0-9._-]*/)*)?php[0-9.]{0,16}$`)
 	headerName   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
 )
 
@@ -58,9 +61,13 @@ func (d *draft) execution(v yamldoc.Value) {
 			}
 		}
 		x.Script = d.script(o.Opt("script")) + d.script(o.Opt("node"))
+		d.nodeArgs(o.Opt("args"))
 	case "php":
 		d.oneProgram(o, "script", "php")
 		x.Script = d.script(o.Opt("script")) + d.script(o.Opt("php"))
+		if b := o.Opt("phpBinary"); b.Exists() {
+			x.PHP = b.Match(phpBinary, "EXECUTION", "php, php8.4 or the like, or its absolute path in the image")
+		}
 	case "http":
 		d.http(o)
 	}
@@ -84,11 +91,34 @@ func (d *draft) oneProgram(o yamldoc.Object, fields ...string) {
 	if r := o.Opt("result"); r.Exists() {
 		d.def.Execution.Result = d.word(r)
 	}
+	if o.Opt("payload").OneOf("EXECUTION", payloadRequest, payloadArguments) == payloadArguments {
+		d.def.Execution.Payload = payloadArguments
+	}
+}
+
+// nodeArgs reads what a node script gets behind the paths of its arguments and its result.
+func (d *draft) nodeArgs(v yamldoc.Value) {
+	x := &d.def.Execution
+	for _, e := range v.List() {
+		s := e.Text()
+		if s == "" || strings.ContainsFunc(s, unicode.IsControl) {
+			e.Fail("EXECUTION", "a text on one line", "it is empty or contains control characters", "")
+		}
+		d.noTemplate(s, e.Path())
+		x.Args = append(x.Args, s)
+	}
+	if x.Module != "" && v.Exists() {
+		v.Fail("EXECUTION", "args of a script", "a module's function gets no args", "remove them, or write script instead of module")
+	}
 }
 
 func (d *draft) script(v yamldoc.Value) string {
 	s := d.word(v)
-	if s != "" {
+	if strings.ContainsFunc(s, unicode.IsSpace) && !jinja.HasSyntax(s) {
+		words := strings.Fields(s)
+		v.Fail("EXECUTION", "one file below "+toolDir+" of the image", `"`+clip(s)+`" is more than one word`,
+			"write "+clip(words[len(words)-1])+" alone: the gateway starts its interpreter")
+	} else if s != "" {
 		if msg := plan.CheckRelPath("x/"+s, "x"); msg != "" {
 			v.Fail("EXECUTION", "a safe relative path", msg, "")
 		}
@@ -139,7 +169,12 @@ func (d *draft) http(o yamldoc.Object) {
 	if m := o.Opt("method"); m.Exists() {
 		x.Method = m.OneOf("EXECUTION", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 	}
-	for _, e := range o.Opt("headers").Entries() {
+	if v := o.Opt("timeoutMs"); v.Exists() {
+		if ms := v.Int(1, maxSafe); ms > 0 {
+			d.def.TimeoutMs = min(d.def.TimeoutMs, ms)
+		}
+	}
+	for _, e := range o.Opt("headers").UnlessNull().Entries() {
 		value := e.Text()
 		if !headerName.MatchString(e.Key) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 			e.Fail("EXECUTION", "an HTTP header: a token, and a value on one line", "it is not a valid HTTP header", "")

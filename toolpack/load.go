@@ -87,7 +87,7 @@ func isStop(p fault.Problem) bool { return p.Code == codeStopped }
 // loadAll reads the packs below sub in a domain folder. base is how messages name that folder. all holds every pack whose
 // file could be read, broken ones included, so that a domain can say more about them; set is nil if there are problems.
 func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set, all []*Pack, found []fault.Problem) {
-	l := loader{schemas: &schemaFiles{fsys: fsys, base: filepath.ToSlash(base), docs: map[string]*schemaDoc{}},
+	l := loader{defaults: o.defaults, schemas: &schemaFiles{fsys: fsys, base: filepath.ToSlash(base), docs: map[string]*schemaDoc{}},
 		types: types, taken: o.taken, byName: map[string]*Pack{}}
 	if at, err := fs.Lstat(fsys, sub); err == nil && at.Mode()&fs.ModeSymlink != 0 {
 		l.refuseLink(sub)
@@ -140,6 +140,7 @@ func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set,
 
 type loader struct {
 	schemas  *schemaFiles
+	defaults *Defaults
 	types    []string
 	taken    map[string]string // names of the gateway's own operations → ids
 	set      Set
@@ -179,7 +180,8 @@ func (l *loader) read(rel string) {
 		return
 	}
 	p := &Pack{file: l.schemas.name(rel), types: l.types}
-	d := &draft{Reader: &yamldoc.Reader{File: p.file, Prefix: "PACK", Case: yamldoc.Camel}, Pack: p, rel: rel}
+	d := &draft{Reader: &yamldoc.Reader{File: p.file, Prefix: "PACK", Case: yamldoc.Camel}, Pack: p, rel: rel,
+		defaults: l.defaults}
 	d.read(data)
 	contractOf := func(field string) (c contract) {
 		if doc := d.documents[field]; doc != nil {
@@ -199,6 +201,12 @@ func (l *loader) read(rel string) {
 		var err error
 		if p.hash, err = hashOf(p.def); err != nil {
 			d.Add("HASH", "", "canonical JSON of bounded size", fault.First(err), "")
+		}
+		p.runOutput = p.out.raw
+		if role := p.def.resultRole(); p.def.OutputSchemaOf == ofResult && role != "" {
+			if p.runOutput, err = runSchema(p.out.raw, role); err != nil {
+				d.Add("SCHEMA", "outputSchema", "a schema this gateway can use", fault.First(err), "")
+			}
 		}
 		p.rules, _ = readRules(p.def) // every part was parsed before, so this cannot fail
 		p.canonical = sync.OnceValues(func() ([]byte, error) { return plan.Marshal(p.def) })

@@ -27,6 +27,7 @@ const (
 //	version: 1.0.0
 //	description: ...                       (optional)
 //	artifact_types: [FASTA]                (optional, beside those every gateway knows)
+//	defaults: {...}                        (optional, see [Defaults])
 //	tools:
 //	  - tool_id: samtools.flagstat
 //	    kind: job_worker
@@ -51,6 +52,7 @@ type Manifest struct {
 	Description   string
 	ArtifactTypes []string
 	Tools         []ManifestTool
+	Defaults      *Defaults `json:",omitzero"` // what bare toolpacks leave out
 }
 
 // ManifestTool is one tool the domain serves.
@@ -95,7 +97,7 @@ var (
 )
 
 func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
-	o := r.Parse(data).Object("domain_id", "version", "description", "artifact_types", "tools")
+	o := r.Parse(data).Object("domain_id", "version", "description", "artifact_types", "tools", "defaults")
 	m := Manifest{
 		DomainID:    o.Need("domain_id").Match(domainID, "DOMAIN-ID", "lower-case letters and digits, parts joined by . _ or -"),
 		Version:     o.Need("version").Match(manifestVersion, "VERSION", "MAJOR.MINOR.PATCH or MAJOR.MINOR, without suffix"),
@@ -103,6 +105,7 @@ func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
 		ArtifactTypes: o.Opt("artifact_types").Words("TYPE", "a new type: an upper-case letter, then upper-case letters, digits, _, at most 32",
 			func(s string) bool { return plan.IsTypeName(s) && !slices.Contains(plan.Types(), s) }),
 	}
+	m.Defaults = readDefaults(o.Opt("defaults"))
 	if len(m.DomainID) > 64 {
 		o.Opt("domain_id").Fail("DOMAIN-ID", "at most 64 characters", "the id is too long", "shorten it")
 	}

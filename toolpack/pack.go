@@ -34,6 +34,7 @@ type Pack struct {
 	types     []string                   // artifact types of the domain
 	in        contract
 	out       contract
+	runOutput json.RawMessage // the schema of a finished run's output
 	rules     rules
 	hash      string
 	canonical func() ([]byte, error) // the canonical JSON of def, made when first needed
@@ -69,6 +70,7 @@ type definition struct {
 	Env             environment         `json:"env"`
 	Templating      templating          `json:"templating"`
 	Binds           []string            `json:"binds,omitempty"`
+	OutputSchemaOf  string              `json:"outputSchemaOf,omitzero"` // result, or nothing: outputs
 }
 
 type limits struct {
@@ -110,6 +112,9 @@ type execution struct {
 	Module  string            `json:"module,omitempty"`
 	Script  string            `json:"script,omitempty"`
 	Result  string            `json:"result,omitempty"` // srcRelpath of the output that receives the result
+	Payload string            `json:"payload,omitzero"` // arguments, or nothing: request
+	Args    []string          `json:"args,omitempty"`   // of a node script, behind the two paths
+	PHP     string            `json:"phpBinary,omitzero"`
 	URL     string            `json:"url,omitempty"`
 	Method  string            `json:"method,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -138,8 +143,8 @@ func (p *Pack) ID() string { return p.def.ID }
 // ToolName is the id with _ for each dot: the MCP name, and T in the run's identity.
 func (p *Pack) ToolName() string { return toolName(p.def.ID) }
 
-// Version is the pack's semantic version.
-func (p *Pack) Version() string { return p.def.Version }
+// Version is the pack's semantic version, without suffix.
+func (p *Pack) Version() string { return release(p.def.Version) }
 
 // ContractVersion is C in the run's identity, e.g. v1.
 func (p *Pack) ContractVersion() string { return p.def.ContractVersion }
@@ -183,7 +188,7 @@ func (p *Pack) Passthrough() []string { return slices.Clone(p.def.Env.Passthroug
 func (p *Pack) InputSchema() json.RawMessage { return slices.Clone(p.in.raw) }
 
 // OutputSchema is the JSON Schema of the finished run's output, self-contained.
-func (p *Pack) OutputSchema() json.RawMessage { return slices.Clone(p.out.raw) }
+func (p *Pack) OutputSchema() json.RawMessage { return slices.Clone(p.runOutput) }
 
 // Hash is the pack_hash: it covers the normalised pack with its resolved schemas, but not layout or comments.
 func (p *Pack) Hash() string { return p.hash }

@@ -37,6 +37,8 @@ type draft struct {
 	*yamldoc.Reader
 	*Pack                    // as far as it was read
 	rel       string         // path in the domain folder
+	defaults  *Defaults      // of the manifest; nil: it has none
+	bare      bool           // the file leaves out what the defaults give
 	documents map[string]any // inputSchema and outputSchema as they are in the file, where they are usable
 	unread    bool           // the fields were not read
 }
@@ -44,7 +46,7 @@ type draft struct {
 var topFields = []string{"id", "toolName", "version", "abiVersion", "contractVersion", "planKind", "displayName", "description",
 	"capabilities", "deterministic", "timeoutMs", "limits", "inputSchema", "outputSchema", "inputs", "declaredOutputs", "strictOutputs",
 	"stderr",
-	"container", "resources", "placement", "execution", "caps", "env", "templating", "binds"}
+	"container", "resources", "placement", "execution", "caps", "env", "templating", "binds", "outputSchemaOf", "name", "metadata"}
 
 // read reads the fields of the file and records each broken rule that concerns a single field.
 func (d *draft) read(data []byte) {
@@ -60,16 +62,23 @@ func (d *draft) read(data []byte) {
 		return
 	}
 	o := doc.Object(topFields...)
+	d.bare = d.defaults != nil && !o.Opt("abiVersion").Exists()
 	d.identity(o)
 	d.schemas(o)
 	d.files(o)
 	d.stderr(o.Opt("stderr"))
-	d.templating(o.Opt("templating")) // before the fields that are rendered with it
+	d.templating(o.Opt("templating").UnlessNull()) // before the fields that are rendered with it
 	d.execution(o.Need("execution"))
 	d.place(o)
-	d.caps(o.Opt("caps"))
-	d.env(o.Opt("env"))
+	d.caps(o.Opt("caps").UnlessNull())
+	d.env(o.Opt("env").UnlessNull())
 	d.binds(o.Opt("binds"))
+	if v := o.Opt("outputSchemaOf"); v.OneOf("OUTPUT-SCHEMA-OF", ofOutputs, ofResult) == ofResult {
+		d.def.OutputSchemaOf = ofResult
+	}
+	if d.bare {
+		d.fill(o)
+	}
 }
 
 func (d *draft) identity(o yamldoc.Object) {
@@ -86,13 +95,17 @@ func (d *draft) identity(o yamldoc.Object) {
 				`"`+clip(got)+`" is not the tool name of this id`, "leave the field out")
 		}
 	}
-	f.Version = o.Need("version").Match(semver, "VERSION", "MAJOR.MINOR.PATCH without suffix")
-	f.ABIVersion = o.Need("abiVersion").OneOf("ABI-VERSION", ABIVersion)
-	f.ContractVersion = o.Need("contractVersion").Match(contractVersion, "CONTRACT-VERSION", "v and a number, e.g. v1")
-	f.PlanKind = o.Need("planKind").OneOf("PLAN-KIND", KindSlurm, KindDocker, KindHybrid)
+	f.Version = d.readVersion(o.Need("version"))
+	if !d.bare {
+		f.ABIVersion = o.NeedOr("abiVersion", "write "+ABIVersion+", or give what this toolpack leaves out in defaults of "+ManifestFile).
+			OneOf("ABI-VERSION", ABIVersion)
+	}
+	f.ContractVersion = d.unlessBare(o, "contractVersion").Match(contractVersion, "CONTRACT-VERSION", "v and a number, e.g. v1")
+	f.PlanKind = d.unlessBare(o, "planKind").OneOf("PLAN-KIND", KindSlurm, KindDocker, KindHybrid)
 	f.Description = prose(o.Opt("description"), 4096)
 	f.DisplayName = prose(o.Opt("displayName"), 128)
 	f.Capabilities = purposes(o.Opt("capabilities"))
+	d.notes(o)
 	if f.DisplayName == "" {
 		f.DisplayName = f.ID
 	}
@@ -176,7 +189,7 @@ func (d *draft) files(o yamldoc.Object) {
 		}
 		d.def.Inputs[i] = in
 	}
-	outs := o.Need("declaredOutputs").List()
+	outs := d.unlessBare(o, "declaredOutputs").List()
 	d.def.Outputs = make([]output, len(outs))
 	for i, v := range outs {
 		f := v.Object("role", "type", "label", "srcRelpath", "minBytes", "minRows", "checks")
@@ -206,12 +219,12 @@ func (d *draft) place(o yamldoc.Object) {
 	const most = 1 << 31
 	c, r := o.Opt("container"), o.Opt("resources")
 	// A job needs both; an http pack does not run as a job.
-	if d.def.Execution.Kind != "http" {
+	if d.def.Execution.Kind != "http" && !d.bare {
 		c, r = o.Need("container"), o.Need("resources")
 	}
 	d.def.Image = c.Object("image").Need("image").Match(imageName, "IMAGE",
 		"a name that images.lock.yaml maps to a digest: no tag, no URL, no path")
-	f := r.Object("cpus", "memMb", "timeLimitSeconds", "gpus", "gpuType")
+	f := r.Object("cpus", "memMb", "timeLimitSeconds", "gpus", "gpuType") // Need says nothing where r is absent
 	d.def.Resources = resources{CPUs: int(f.Need("cpus").Int(-most, most)), MemMB: int(f.Need("memMb").Int(-most, most)),
 		TimeLimitSeconds: int(f.Need("timeLimitSeconds").Int(-most, most)), GPUType: optText(f.Opt("gpuType"))}
 	if v := f.Opt("gpus"); v.Exists() {
@@ -235,15 +248,15 @@ func optText(v yamldoc.Value) *string {
 // needs more is refused here, because no call of it could succeed. Declaring less does not restrict the job.
 func (d *draft) caps(v yamldoc.Value) {
 	o := v.Object("network", "filesystem", "subprocess")
-	fs := o.Opt("filesystem").Object("read", "write")
+	fs := o.Opt("filesystem").UnlessNull().Object("read", "write")
 	inside := func(s string) bool {
 		p := path.Clean(path.Join(plan.Workdir, strings.TrimPrefix(s, plan.Workdir)))
 		return s != "" && !strings.ContainsFunc(s, unicode.IsControl) && (p == plan.Workdir || strings.HasPrefix(p, plan.Workdir+"/")) &&
 			(!path.IsAbs(s) || path.Clean(s) == plan.Workdir || strings.HasPrefix(path.Clean(s), plan.Workdir+"/"))
 	}
-	const rule = "paths below /work, or relative to it"
+	const rule = "paths below /work, or relative to it; a caller's file is an input, a folder of the site a bind"
 	d.def.Caps = caps{
-		Network:    o.Opt("network").Words("CAPS", "http or https", func(s string) bool { return s == "http" || s == "https" }),
+		Network:    networks(o.Opt("network")),
 		Read:       fs.Opt("read").Words("CAPS", rule, inside),
 		Write:      fs.Opt("write").Words("CAPS", rule, inside),
 		Subprocess: o.Opt("subprocess").Bool(),
@@ -265,12 +278,29 @@ func (d *draft) caps(v yamldoc.Value) {
 	}
 }
 
+// networks reads the protocols a tool needs: one, or a list of them.
+func networks(v yamldoc.Value) []string {
+	protocol := func(s string) bool { return s == "http" || s == "https" }
+	if v.IsText() {
+		s := strings.ToLower(strings.TrimSpace(v.Text()))
+		if v.Text() != "" && !protocol(s) {
+			v.Fail("CAPS", "http or https", `"`+clip(s)+`" is not allowed here`, "")
+		}
+		return []string{s}
+	}
+	list := v.Words("CAPS", "http or https", func(s string) bool { return protocol(strings.ToLower(strings.TrimSpace(s))) })
+	for i, s := range list {
+		list[i] = strings.ToLower(strings.TrimSpace(s))
+	}
+	return slices.Compact(list)
+}
+
 func (d *draft) env(v yamldoc.Value) {
 	o := v.Object("passthrough", "set")
 	const rule = "upper-case letters, digits and _, not starting with a digit or _"
 	d.envs = map[string]*jinja.Template{}
 	d.def.Env = environment{Passthrough: o.Opt("passthrough").Words("ENV", rule, packEnvName.MatchString), Set: map[string]string{}}
-	for _, e := range o.Opt("set").Entries() {
+	for _, e := range o.Opt("set").UnlessNull().Entries() {
 		if !packEnvName.MatchString(e.Key) {
 			e.Fail("ENV", rule, `"`+clip(e.Key)+`" is not a valid name of a variable`, "")
 			continue
@@ -285,12 +315,16 @@ func (d *draft) env(v yamldoc.Value) {
 }
 
 func (d *draft) templating(v yamldoc.Value) {
-	o := v.Object("engine", "context")
+	o := v.Object("engine", "context", "cacheKey")
 	if !v.Exists() {
 		return
 	}
-	d.def.Templating.Engine = o.Need("engine").OneOf("TEMPLATING", "jinja2")
-	c := o.Opt("context")
+	d.def.Templating.Engine = "jinja2"
+	o.Opt("engine").OneOf("TEMPLATING", "jinja2")
+	if key := o.Opt("cacheKey"); key.Exists() && key.Text() == "" { // without effect: a run's identity covers all it depends on
+		key.Fail("TEMPLATING", "a text", "it is empty", "remove it")
+	}
+	c := o.Opt("context").UnlessNull()
 	if !c.Exists() {
 		return
 	}

@@ -179,12 +179,19 @@ func (c *Contract) Least(role string) (bytes, rows int64) {
 }
 
 // Asks reports whether there are conditions for the content of an output.
-func (c *Contract) Asks(role string) bool { return len(c.rules.conditions[role]) > 0 }
+func (c *Contract) Asks(role string) bool {
+	return len(c.rules.conditions[role]) > 0 || role == c.result && role != ""
+}
 
 // CheckValue checks the content of a JSON output against the pack's conditions. The first one that does not hold is a Tool
 // fault with code OUTPUT-EXPR.
 func (c *Contract) CheckValue(role string, content json.RawMessage) error {
 	const code = "OUTPUT-EXPR"
+	if role == c.result && role != "" {
+		if err := c.judge(content); err != nil {
+			return err
+		}
+	}
 	dec := json.NewDecoder(bytes.NewReader(content))
 	dec.UseNumber()
 	var tree any

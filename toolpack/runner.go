@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -46,7 +47,11 @@ func (x execution) argv() []string {
 	} else {
 		program = []string{toolDir + "/" + x.Script}
 	}
-	return append(append(append([]string{}, r.interpreter...), program...), plan.Workdir+"/"+argsDest, plan.Workdir+"/"+x.Result)
+	argv := append(append([]string{}, r.interpreter...), program...)
+	if x.PHP != "" {
+		argv[0] = x.PHP
+	}
+	return append(append(argv, plan.Workdir+"/"+argsDest, plan.Workdir+"/"+x.Result), x.Args...)
 }
 
 // checkRunner finds the output that receives the result, and reserves the role and path of the arguments.
@@ -134,9 +139,17 @@ func (p *Pack) madeArgs(values map[string]any, inputs []plan.Input, seen map[str
 	for _, o := range p.def.Outputs {
 		req.Outputs[o.Role] = outFile{plan.Workdir + "/" + o.SrcRelpath, o.Type, o.Label}
 	}
-	raw, err := plan.Marshal(req)
+	var content any = req
+	if p.def.Execution.Payload == payloadArguments {
+		content = req.Args
+	}
+	raw, err := plan.Marshal(content)
 	if err != nil {
 		return Made{}, err
+	}
+	if most := p.def.Limits.MaxInputBytes; p.def.Execution.Payload == payloadArguments && int64(len(raw)) > most {
+		return Made{}, p.refused([]fault.Problem{{Code: "ARGS-INPUT-BYTES", Rule: "limits.maxInputBytes of the toolpack",
+			Msg: fmt.Sprintf("the arguments have %d bytes; the tool accepts at most %d bytes", len(raw), most)}})
 	}
 	sum := sha256.Sum256(raw)
 	m := Made{Type: resultType, Label: ArgsLabel, SHA256: hex.EncodeToString(sum[:]), Bytes: raw}

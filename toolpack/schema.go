@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -16,16 +15,8 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/policy/yamldoc"
 )
-
-const draft2020 = "https://json-schema.org/draft/2020-12/schema"
-
-// metaschema checks schemas; it is compiled into the library, nothing is fetched.
-var metaschema = sync.OnceValue(func() *jsonschema.Schema {
-	c := jsonschema.NewCompiler()
-	c.AssertFormat() // a pattern must be a regular expression
-	return c.MustCompile(draft2020)
-})
 
 // schemaFiles reads the schema files of one domain, each once, and checks them.
 type schemaFiles struct {
@@ -36,10 +27,11 @@ type schemaFiles struct {
 
 // schemaDoc is a schema document: a file, or the part of a toolpack that is a schema.
 type schemaDoc struct {
-	rel      string // path of the file it is in
-	raw      []byte // nil for a part of a toolpack
-	pack     *draft // nil for a file
-	field    string // in the toolpack
+	rel      string          // path of the file it is in
+	raw      []byte          // nil for a part of a toolpack
+	pack     *draft          // nil for a file
+	yaml     *yamldoc.Reader // of a YAML file
+	field    string          // in the toolpack
 	tree     any
 	problems []fault.Problem
 }
@@ -56,6 +48,15 @@ func (s *schemaFiles) file(rel string) *schemaDoc {
 		return nil
 	}
 	d.raw = raw
+	if ext := path.Ext(rel); ext == ".yaml" || ext == ".yml" {
+		d.yaml = &yamldoc.Reader{File: s.name(rel), Prefix: "PACK-SCHEMA", Case: yamldoc.Camel}
+		tree := d.yaml.Parse(raw).JSON()
+		if d.problems = d.yaml.Problems(); len(d.problems) == 0 {
+			d.tree = tree
+			d.problems = s.check(d)
+		}
+		return d
+	}
 	if err := plan.Check(raw); err != nil {
 		for _, p := range fault.ProblemsOf(plan.InFile(err, s.name(rel), raw)) {
 			p.Code = "PACK-SCHEMA-JSON"
@@ -85,6 +86,10 @@ func (s *schemaFiles) name(rel string) string {
 // problem makes a problem at a place of the document.
 func (s *schemaFiles) problem(d *schemaDoc, code, ptr, rule, msg, hint string) fault.Problem {
 	p := fault.Problem{Code: "PACK-" + code, Field: plan.Dotted(ptr), Rule: rule, Msg: msg, Hint: hint, File: s.name(d.rel)}
+	if d.yaml != nil {
+		p.Line, p.Column = d.yaml.Place(p.Field)
+		return p
+	}
 	if d.pack == nil {
 		p.Line, p.Column = plan.Position(d.raw, p.Field)
 		return p
@@ -96,8 +101,8 @@ func (s *schemaFiles) problem(d *schemaDoc, code, ptr, rule, msg, hint string) f
 	return p
 }
 
-// check applies the rules that need no other document: the metaschema, known keywords only, and none that changes what a
-// reference means.
+// check applies the rules that need no other document: the metaschema of its draft, known keywords only, and none that changes what a
+// reference means. Then the document is one of 2020-12.
 func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 	var out []fault.Problem
 	visit(d.tree, "", func(o map[string]any, ptr string) {
@@ -117,41 +122,55 @@ func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 	if len(out) > 0 {
 		return out
 	}
-	if err := metaschema().Validate(d.tree); err != nil {
+	draft, msg := draftOf(d.tree)
+	if msg != "" {
+		return append(out, s.problem(d, "SCHEMA-DRAFT", "/$schema", draft2020+", "+draft07+"#, or no $schema", msg,
+			"write the schema in draft 2020-12"))
+	}
+	known, name := keywords, "2020-12"
+	if draft == draft07 {
+		known, name = keywords07, "draft-07"
+	}
+	if err := metaschemas[draft]().Validate(d.tree); err != nil {
 		for _, v := range violations(err) {
-			out = append(out, s.problem(d, "SCHEMA", v.ptr, "a schema that its metaschema (2020-12) accepts", v.msg, ""))
+			out = append(out, s.problem(d, "SCHEMA", v.ptr, "a schema that its metaschema ("+name+") accepts", v.msg, ""))
 		}
 		return out
 	}
 	visit(d.tree, "", func(o map[string]any, ptr string) {
-		if v, ok := o["$schema"]; ok && v != draft2020 && v != draft2020+"#" {
-			out = append(out, s.problem(d, "SCHEMA-DRAFT", ptr+"/$schema", draft2020+", or no $schema",
-				fmt.Sprintf(`the draft "%s" is not supported`, clip(fmt.Sprint(v))), "write the schema in draft 2020-12"))
+		if v, ok := o["$schema"]; ok && ptr != "" && v != draft && v != draft+"#" {
+			out = append(out, s.problem(d, "SCHEMA-DRAFT", ptr+"/$schema", "one draft in a document",
+				fmt.Sprintf(`the draft "%s" differs from the document's`, clip(fmt.Sprint(v))), "move this part to a file of its own"))
 		}
 		for _, k := range []string{"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$vocabulary"} {
-			if _, ok := o[k]; ok {
+			// A document's own $id is a name: whoever refers to it does so by its file.
+			if id, ok := o[k]; ok && !(k == "$id" && ptr == "" && !strings.HasPrefix(fmt.Sprint(id), "#")) {
 				out = append(out, s.problem(d, "SCHEMA-ID", ptr+"/"+k, "schemas are addressed by their file and a JSON pointer",
 					"the keyword "+k+" is not supported", "remove it"))
 			}
 		}
 		for _, k := range slices.Sorted(maps.Keys(o)) {
-			if msg, hint := unknownKeyword(k); msg != "" {
-				out = append(out, s.problem(d, "SCHEMA-KEYWORD", ptr+"/"+escape(k), "keywords of JSON Schema 2020-12", msg, hint))
+			if msg, hint := unknownKeyword(k, known); msg != "" {
+				out = append(out, s.problem(d, "SCHEMA-KEYWORD", ptr+"/"+escape(k), "keywords of JSON Schema "+name, msg, hint))
 			}
 		}
 		if k, msg := contradiction(o); k != "" {
 			out = append(out, s.problem(d, "SCHEMA", ptr+"/"+k, "a schema that some value satisfies", msg, ""))
 		}
 	})
+	if draft == draft07 && len(out) == 0 {
+		d.tree = copied(d.tree)
+		visit(d.tree, "", func(o map[string]any, _ string) { rewrite07(o) })
+	}
 	return out
 }
 
-// The keywords of 2020-12 whose values are schemas. Walking only these keeps data (enum, const, default) out.
+// The keywords of 2020-12 and draft-07 whose values are schemas. Walking only these keeps data (enum, const, default) out.
 var (
 	schemaWords = []string{"additionalProperties", "unevaluatedProperties", "items", "unevaluatedItems", "contains", "propertyNames",
-		"not", "if", "then", "else", "contentSchema"}
-	schemaLists = []string{"allOf", "anyOf", "oneOf", "prefixItems"}
-	schemaMaps  = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+		"not", "if", "then", "else", "contentSchema", "additionalItems"}
+	schemaLists = []string{"allOf", "anyOf", "oneOf", "prefixItems", "items"}
+	schemaMaps  = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 )
 
 // visit calls f for every schema object in the tree, in a fixed order.
@@ -200,6 +219,9 @@ func copied(tree any) any {
 // resolve follows a reference in d. msg says why it cannot be followed.
 func (s *schemaFiles) resolve(d *schemaDoc, ref string) (to *schemaDoc, ptr, msg string) {
 	file, frag, _ := strings.Cut(ref, "#")
+	for strings.HasPrefix(file, "./") {
+		file = file[len("./"):]
+	}
 	to = d
 	switch {
 	case strings.Contains(file, ":") || strings.HasPrefix(file, "//"):
@@ -220,7 +242,11 @@ func (s *schemaFiles) resolve(d *schemaDoc, ref string) (to *schemaDoc, ptr, msg
 		}
 	}
 	if frag != "" && !strings.HasPrefix(frag, "/") || strings.Contains(frag, "%") {
-		return nil, "", "the part after # is not a JSON pointer"
+		msg = "the part after # is not a JSON pointer"
+		if frag = "/" + frag; !strings.Contains(frag, "%") {
+			msg += "; write " + clip(file+"#"+frag)
+		}
+		return nil, "", msg
 	}
 	if _, ok := at(to.tree, frag); !ok {
 		return nil, "", "there is nothing at #" + clip(frag)
@@ -244,11 +270,12 @@ func (s *schemaFiles) contract(pack *draft, field string, isInput bool, doc any)
 			}
 			to, _, msg := s.resolve(d, ref)
 			if msg != "" {
-				const rule = "a JSON file below the domain's folder, relative to the file with the reference, and a JSON pointer"
+				const rule = "a JSON or YAML file below the domain's folder, relative to the file with the reference, and a JSON pointer"
 				out = append(out, s.problem(d, "REF", ptr+"/$ref", rule, msg, ""))
 			}
 			if to == nil {
-				if f := s.docs[path.Join(path.Dir(d.rel), ref)]; f != nil {
+				file, _, _ := strings.Cut(ref, "#")
+				if f := s.docs[path.Join(path.Dir(d.rel), file)]; f != nil && f != d {
 					out = append(out, f.problems...)
 				}
 				return

@@ -17,6 +17,7 @@ type Contract struct {
 	id      string
 	timeout time.Duration
 	out     contract
+	result  string // role of the output that out judges; empty: it judges the run's output object
 	rules   rules
 }
 
@@ -25,7 +26,7 @@ func (p *Pack) Definition() (json.RawMessage, error) { return p.canonical() }
 
 // Contract returns what runs of the pack are judged by.
 func (p *Pack) Contract() *Contract {
-	return &Contract{id: p.def.ID, timeout: p.Timeout(), out: p.out, rules: p.rules}
+	return &Contract{id: p.def.ID, timeout: p.Timeout(), out: p.out, result: p.def.judged(), rules: p.rules}
 }
 
 // ReadContract reads the contract from the definition of a pack, as [Pack.Definition] returned it. A definition that this
@@ -49,7 +50,7 @@ func ReadContract(stored json.RawMessage) (*Contract, error) {
 	if msg != "" {
 		return nil, unreadable("this version cannot use " + clip(def.ID) + " as it is stored: " + msg)
 	}
-	return &Contract{id: def.ID, timeout: milliseconds(def.TimeoutMs), out: out, rules: ready}, nil
+	return &Contract{id: def.ID, timeout: milliseconds(def.TimeoutMs), out: out, result: def.judged(), rules: ready}, nil
 }
 
 // Timeout is the pack's timeoutMs.
@@ -58,6 +59,14 @@ func (c *Contract) Timeout() time.Duration { return c.timeout }
 // CheckOutput checks result_json.output of a finished run against the output schema. A violation is a Tool fault
 // with a problem for each broken rule.
 func (c *Contract) CheckOutput(output json.RawMessage) error {
+	if c.result != "" {
+		return nil // CheckValue judges it
+	}
+	return c.judge(output)
+}
+
+// judge holds a document against the output schema.
+func (c *Contract) judge(output json.RawMessage) error {
 	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(output))
 	if err == nil {
 		err = c.out.validate(c.out.schema, tree)

@@ -37,6 +37,14 @@ func (v Value) Peek(key string) string {
 // IsText reports whether the value is a string, a number or the like: neither a mapping nor a list.
 func (v Value) IsText() bool { return v.n != nil && v.n.Kind == yaml.ScalarNode }
 
+// UnlessNull is the value, or none where the document says null.
+func (v Value) UnlessNull() Value {
+	if v.n != nil && v.n.Kind == yaml.ScalarNode && v.n.ShortTag() == "!!null" && v.n.Style&yaml.TaggedStyle == 0 {
+		v.n = nil
+	}
+	return v
+}
+
 // IsMap reports whether the value is a mapping.
 func (v Value) IsMap() bool { return v.n != nil && v.n.Kind == yaml.MappingNode }
 
@@ -249,10 +257,13 @@ func (o Object) Opt(name string) Value {
 }
 
 // Need returns a field and records its absence, unless the object itself is absent or the field is misspelt.
-func (o Object) Need(name string) Value {
+func (o Object) Need(name string) Value { return o.NeedOr(name, "") }
+
+// NeedOr is Need with what to do where the field is missing.
+func (o Object) NeedOr(name, hint string) Value {
 	f := o.Opt(name)
 	if !f.Exists() && o.usable() && o.n.Kind == yaml.MappingNode && !o.misput[name] {
-		f.Fail("REQUIRED", "required", "the field is missing", "")
+		f.Fail("REQUIRED", "required", "the field is missing", hint)
 	}
 	return f
 }
