@@ -347,9 +347,11 @@ func (l *Ledger) Outputs(ctx context.Context, runID string) ([]run.Output, error
 
 // Inputs lists a run's inputs with their artifacts, by role and destination.
 func (l *Ledger) Inputs(ctx context.Context, runID string) ([]run.Output, error) {
-	return list(ctx, l.r, scanLinked, `SELECT i.role, i.relpath, `+artifactColumns+
-		` FROM run_inputs i JOIN artifacts a ON a.artifact_id = i.artifact_id WHERE i.run_id = ? ORDER BY i.role, i.relpath`, runID)
+	return list(ctx, l.r, scanLinked, inputsQuery, runID)
 }
+
+const inputsQuery = `SELECT i.role, i.relpath, ` + artifactColumns +
+	` FROM run_inputs i JOIN artifacts a ON a.artifact_id = i.artifact_id WHERE i.run_id = ? ORDER BY i.role, i.relpath`
 
 func scanLinked(row scanner) (o run.Output, err error) {
 	err = row.Scan(append([]any{&o.Role, &o.Relpath}, artifactFields(&o.Artifact)...)...)

@@ -100,6 +100,9 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 		err = l.identify(ctx, o.NewID)
 	}
 	if err == nil {
+		err = l.ensureKey(ctx)
+	}
+	if err == nil {
 		err = l.recallBase(ctx)
 	}
 	if err != nil {

@@ -79,10 +79,12 @@ func (l *Ledger) UserOf(ctx context.Context, runID string) (user string, err err
 
 // UsersBefore lists the users whose runs made what a run was made of, over all steps, itself left out.
 func (l *Ledger) UsersBefore(ctx context.Context, runID string) ([]string, error) {
-	return list(ctx, l.r, column[string], `WITH RECURSIVE up(run_id) AS (SELECT ?1 UNION SELECT a.source FROM up
- JOIN run_inputs i ON i.run_id = up.run_id JOIN artifacts a ON a.artifact_id = i.artifact_id WHERE a.source <> 'import')
- SELECT DISTINCT r.executed_as FROM up JOIN runs r ON r.run_id = up.run_id WHERE r.executed_as <> '' AND r.run_id <> ?1 ORDER BY 1`, runID)
+	return list(ctx, l.r, column[string], usersBefore, runID)
 }
+
+const usersBefore = `WITH RECURSIVE up(run_id) AS (SELECT ?1 UNION SELECT a.source FROM up
+ JOIN run_inputs i ON i.run_id = up.run_id JOIN artifacts a ON a.artifact_id = i.artifact_id WHERE a.source <> 'import')
+ SELECT DISTINCT r.executed_as FROM up JOIN runs r ON r.run_id = up.run_id WHERE r.executed_as <> '' AND r.run_id <> ?1 ORDER BY 1`
 
 func noRun(runID string) error {
 	return fault.New(fault.NotFound, "run_not_found", "there is no run "+runID).WithSteps(fault.Do("run.list"))

@@ -9,7 +9,7 @@ import (
 	"slurmgate/run"
 )
 
-// Apply carries out one transition: compare-and-swap on the revision, the new values, the event.
+// Apply carries out one transition: compare-and-swap on the revision, the new values, the event, and the receipt of an attempt that ends.
 func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 	var v run.View
 	var payloads []packed
@@ -56,6 +56,9 @@ func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
 			}
 		}
 		if err := l.admit(ctx, tx, w.Run, w.Admit); err != nil {
+			return err
+		}
+		if err := l.makeReceipts(ctx, tx, w); err != nil {
 			return err
 		}
 		if err := l.swapRun(ctx, tx, w.Run); err != nil {
@@ -115,9 +118,14 @@ func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 		r.CancelReason,
 		optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID), r.ID, r.Rev)
 	if err == nil && n != 1 {
-		err = fault.New(fault.Conflict, "stale_run", "run "+r.ID+" was changed concurrently")
+		err = stale(r)
 	}
 	return err
+}
+
+// stale is the fault for a write that is based on an older revision of a run.
+func stale(r run.Run) error {
+	return fault.New(fault.Conflict, "stale_run", "run "+r.ID+" was changed concurrently")
 }
 
 func writeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {

@@ -1,0 +1,183 @@
+// Package receipt writes, signs and checks receipts: for each end of a run an in-toto Statement v1 in a DSSE envelope, signed with an
+// ed25519 key. It knows nothing of a ledger or a gateway, so a receipt can be checked where neither is.
+//
+// The predicate is one of our own. SLSA provenance says that its builder produced the subjects; of an end that failed or was cancelled
+// this is not true, and a reader of SLSA, which must ignore fields it does not know, would miss that a user could have forged the end.
+package receipt
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// The types that a receipt names.
+const (
+	StatementType = "https://in-toto.io/Statement/v1"
+	PredicateType = "urn:slurmgate:receipt:v1"
+	PayloadType   = "application/vnd.in-toto+json"
+)
+
+// Statement is what is signed.
+type Statement struct {
+	Type          string     `json:"_type"` // [StatementType]
+	Subject       []Resource `json:"subject"`
+	PredicateType string     `json:"predicateType"` // [PredicateType]
+	Predicate     Predicate  `json:"predicate"`
+}
+
+// Resource is an in-toto ResourceDescriptor: bytes by their digest.
+type Resource struct {
+	Name        string      `json:"name"`
+	Digest      Digest      `json:"digest"`
+	Annotations Annotations `json:"annotations,omitzero"`
+}
+
+// Digest is a DigestSet of one algorithm.
+type Digest struct {
+	SHA256 string `json:"sha256"` // 64 hex digits
+}
+
+// Annotations say which artifact a resource is.
+type Annotations struct {
+	Role       string `json:"role,omitempty"`
+	Path       string `json:"path,omitempty"` // in the attempt's folder
+	Label      string `json:"label,omitempty"`
+	Type       string `json:"type,omitempty"`
+	SizeBytes  *int64 `json:"sizeBytes,omitempty"`
+	ArtifactID string `json:"artifactId,omitempty"`
+	ExecutedAs string `json:"executedAs,omitempty"` // the user that the run was executed as that made it
+}
+
+// Predicate says how one attempt of a run ended.
+type Predicate struct {
+	RunID     string  `json:"runId"`
+	Attempt   int     `json:"attempt"`
+	ProjectID string  `json:"projectId"`
+	Gateway   Gateway `json:"gateway"`
+	Tool      Tool    `json:"tool"`
+	// SubjectIs is "outputs", or "params" where the attempt left none: a statement must have a subject, and then it is about what was to
+	// be executed.
+	SubjectIs string    `json:"subjectIs"`
+	End       End       `json:"end"`
+	Execution Execution `json:"execution"`
+	// ForgeableBy are Unix users who could have forged the end or the outputs: whom the run was executed as, and those of the runs that made
+	// what it was made of. Empty: only who controls the gateway's own account, the cluster or the key.
+	ForgeableBy          []string   `json:"forgeableBy"`
+	Note                 string     `json:"note,omitempty"` // ForgeableBy in a sentence
+	ResolvedDependencies []Resource `json:"resolvedDependencies"`
+	Byproducts           []Resource `json:"byproducts"` // the gateway's own: log, script
+}
+
+// Gateway is who signs.
+type Gateway struct {
+	ID string `json:"id"`
+}
+
+// Tool is what was called.
+type Tool struct {
+	ID              string `json:"id"`
+	Name            string `json:"name"`
+	Version         string `json:"version"`
+	ContractVersion string `json:"contractVersion"`
+}
+
+// End is how the attempt ended.
+type End struct {
+	State    string `json:"state"`            // succeeded, failed, cancelled
+	Reason   string `json:"reason"`           // one word
+	Ending   string `json:"ending,omitempty"` // of the attempt, where it has one
+	ExitCode *int   `json:"exitCode"`         // of the program; null: it has none
+	RunEnded bool   `json:"runEnded"`         // false: policy opened another attempt
+}
+
+// Execution says where and when.
+type Execution struct {
+	Site        string `json:"site"`
+	Cluster     string `json:"cluster,omitempty"`
+	JobID       string `json:"jobId,omitempty"`
+	JobName     string `json:"jobName,omitempty"`
+	Node        string `json:"node,omitempty"`
+	ExecutedAs  string `json:"executedAs,omitempty"`  // the cluster's Unix user; absent: the gateway's own
+	CreatedAt   string `json:"createdAt"`             // the attempt's row
+	SubmittedAt string `json:"submittedAt,omitempty"` // as Slurm records it
+	StartedAt   string `json:"startedAt,omitempty"`
+	EndedAt     string `json:"endedAt,omitempty"`
+	RecordedAt  string `json:"recordedAt"` // when the gateway recorded the end and signed it
+}
+
+// Names of dependencies that are no inputs. Those are "input/" and their path.
+const (
+	Image  = "image"
+	Params = "params"
+	Policy = "policy"
+	Pack   = "pack"
+	Plan   = "plan"
+	Script = "script"
+)
+
+// Hashed is a dependency by its hash, "sha256:<hex>" or plain hex.
+func Hashed(name, hash string) Resource {
+	return Resource{Name: name, Digest: Digest{SHA256: hash[strings.LastIndexByte(hash, ':')+1:]}}
+}
+
+// Time writes a time as predicates have it; nil is "".
+func Time(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000000Z")
+}
+
+// Encode completes a statement and returns the bytes to sign. Resources without a digest are left out: a plan submitted as it is has no
+// pack.
+func Encode(outputs []Resource, p Predicate) ([]byte, error) {
+	known := p.ResolvedDependencies
+	p.ResolvedDependencies = []Resource{}
+	var params Resource
+	for _, r := range known {
+		if r.Digest.SHA256 != "" {
+			p.ResolvedDependencies = append(p.ResolvedDependencies, r)
+		}
+		if r.Name == Params {
+			params = r
+		}
+	}
+	p.SubjectIs = "outputs"
+	if len(outputs) == 0 {
+		outputs, p.SubjectIs = []Resource{params}, "params"
+	}
+	p.ForgeableBy, p.Byproducts = append([]string{}, p.ForgeableBy...), append([]Resource{}, p.Byproducts...)
+	p.Note = note(p)
+	return json.Marshal(Statement{StatementType, outputs, PredicateType, p})
+}
+
+// note says in a sentence what ForgeableBy means.
+func note(p Predicate) string {
+	switch own := p.Execution.ExecutedAs; {
+	case len(p.ForgeableBy) == 0:
+		return ""
+	case own == "":
+		return "Inputs were made by runs that were executed as " + strings.Join(p.ForgeableBy, ", ") + ", who could have forged them."
+	default:
+		return "The job and its files belonged to the Unix user " + own + ", who could have forged this end and its outputs." + others(p, own)
+	}
+}
+
+func others(p Predicate, own string) string {
+	var rest []string
+	for _, user := range p.ForgeableBy {
+		if user != own {
+			rest = append(rest, user)
+		}
+	}
+	if len(rest) == 0 {
+		return ""
+	}
+	return " Inputs were made by runs that were executed as " + strings.Join(rest, ", ") + ", who could have forged them."
+}
+
+// OutputName is the name of an output among the subjects.
+func OutputName(role, label string) string { return cmp.Or(role, "output") + "/" + label }

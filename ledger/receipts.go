@@ -1,0 +1,253 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"slurmgate/export/receipt"
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// Receipt is the signed receipt of one attempt's end.
+type Receipt struct {
+	RunID     string
+	Attempt   int
+	KeyID     string
+	Statement json.RawMessage // the in-toto Statement
+	Envelope  json.RawMessage // the DSSE envelope around it
+}
+
+// makeReceipts signs the receipts of the attempts that a write ends, before it changes the run's row: the database refuses an end without
+// a receipt, and a receipt without an end.
+func (l *Ledger) makeReceipts(ctx context.Context, tx *sql.Conn, w run.Write) error {
+	var ends []int
+	for _, a := range w.Attempts {
+		if a.N < w.Run.AttemptN && a.Ending != "" { // policy opens another attempt
+			ends = append(ends, a.N)
+		}
+	}
+	if w.Run.Phase == run.Done {
+		ends = append(ends, w.Run.AttemptN)
+	}
+	if len(ends) == 0 {
+		return nil
+	}
+	var rev int64
+	if err := tx.QueryRowContext(ctx, "SELECT rev FROM runs WHERE run_id = ?", w.Run.ID).Scan(&rev); err != nil || rev != w.Run.Rev {
+		return cmp.Or(err, stale(w.Run)) // somebody else may have ended it
+	}
+	for _, n := range ends {
+		if err := l.makeReceipt(ctx, tx, w, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) makeReceipt(ctx context.Context, tx *sql.Conn, w run.Write, attempt int) error {
+	v, err := l.ending(ctx, tx, w, attempt)
+	if err != nil {
+		return err
+	}
+	outputs, p, err := l.facts(ctx, tx, v, w)
+	if err != nil {
+		return err
+	}
+	statement, err := receipt.Encode(outputs, p)
+	if err != nil {
+		return err
+	}
+	var id string
+	var secret []byte
+	if err := tx.QueryRowContext(ctx, "SELECT key_id, secret FROM receipt_keys WHERE retired_at IS NULL").Scan(&id, &secret); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO receipts VALUES (?,?,?,?,?)", v.Run.ID, attempt, id, string(statement),
+		receipt.Sign(secret, statement))
+	return err
+}
+
+// ending is the run as it ends, with the attempt and the submission that end.
+func (l *Ledger) ending(ctx context.Context, tx *sql.Conn, w run.Write, attempt int) (v run.View, err error) {
+	if w.From != nil && w.From.Run.AttemptN == attempt {
+		v = *w.From
+	} else if v, err = view(ctx, tx, w.Run.ID); err != nil {
+		return v, err
+	}
+	v.Run = w.Run
+	for _, a := range w.Attempts {
+		if a.N == attempt {
+			v.Attempt = a
+		}
+	}
+	if w.Submission != nil && w.Submission.Token == v.Attempt.Token {
+		v.Submission = *w.Submission
+	}
+	return v, nil
+}
+
+// facts are what a receipt says of an attempt. Nothing of it is a text that somebody wrote, but labels and paths.
+func (l *Ledger) facts(ctx context.Context, tx *sql.Conn, v run.View, w run.Write) (outputs []receipt.Resource, p receipt.Predicate,
+	err error) {
+	r, a, s, now := v.Run, v.Attempt, v.Submission, l.now()
+	p = receipt.Predicate{RunID: r.ID, Attempt: a.N, ProjectID: r.ProjectID, Gateway: receipt.Gateway{ID: l.id},
+		Tool: receipt.Tool{ID: r.ToolID, Name: r.ToolName, Version: r.ToolVersion, ContractVersion: r.ContractVersion},
+		End: receipt.End{State: string(r.State), Reason: r.Reason, Ending: string(a.Ending), ExitCode: r.ExitCode,
+			RunEnded: a.N == r.AttemptN},
+		Execution: receipt.Execution{Site: r.Site, Cluster: s.Cluster, JobID: s.JobID, JobName: s.JobName, Node: a.Node,
+			ExecutedAs: r.ExecutedAs, CreatedAt: receipt.Time(&a.CreatedAt), SubmittedAt: receipt.Time(s.SubmittedAt),
+			StartedAt: receipt.Time(a.StartedAt), EndedAt: receipt.Time(a.EndedAt), RecordedAt: receipt.Time(&now)}}
+	if !p.End.RunEnded {
+		p.End.State, p.End.Reason, p.End.ExitCode = string(run.Failed), string(a.Ending), a.ExitCode
+		for _, log := range w.Artifacts {
+			p.Byproducts = append(p.Byproducts, resource(log.Label, run.Output{Artifact: log}))
+		}
+	}
+	made, err := list(ctx, tx, scanLinked, `SELECT o.role, o.relpath, `+artifactColumns+
+		` FROM run_outputs o JOIN artifacts a ON a.artifact_id = o.artifact_id WHERE o.run_id = ? AND o.attempt_n = ? ORDER BY o.role`,
+		r.ID, a.N)
+	if err != nil {
+		return nil, p, err
+	}
+	for _, o := range made {
+		if slices.Contains(plan.ReservedRoles(), o.Role) {
+			p.Byproducts = append(p.Byproducts, resource(o.Role, o))
+		} else {
+			outputs = append(outputs, resource(receipt.OutputName(o.Role, o.Artifact.Label), o))
+		}
+	}
+	var image sql.NullString
+	err = tx.QueryRowContext(ctx, `SELECT coalesce(params ->> '$.slurm.execution.container.image',
+ params ->> '$.docker.execution.container.image') FROM param_sets WHERE params_hash = ?`, r.ParamsHash).Scan(&image)
+	if err != nil {
+		return nil, p, err
+	}
+	p.ResolvedDependencies = []receipt.Resource{receipt.Hashed(receipt.Image, image.String), receipt.Hashed(receipt.Params, r.ParamsHash),
+		receipt.Hashed(receipt.Policy, r.PolicyHash), receipt.Hashed(receipt.Plan, r.PlanHash), receipt.Hashed(receipt.Pack, r.PackHash),
+		receipt.Hashed(receipt.Script, s.ScriptSHA)}
+	inputs, err := list(ctx, tx, scanLinked, inputsQuery, r.ID)
+	ofRuns := false
+	for _, in := range inputs {
+		p.ResolvedDependencies = append(p.ResolvedDependencies, resource("input/"+in.Relpath, in))
+		ofRuns = ofRuns || in.Artifact.Source != "import"
+	}
+	if err == nil && ofRuns {
+		p.ForgeableBy, err = list(ctx, tx, column[string], usersBefore, r.ID)
+	}
+	if r.ExecutedAs != "" && !slices.Contains(p.ForgeableBy, r.ExecutedAs) {
+		p.ForgeableBy = append(p.ForgeableBy, r.ExecutedAs)
+	}
+	return outputs, p, err
+}
+
+// resource is an artifact as a receipt names it.
+func resource(name string, o run.Output) receipt.Resource {
+	a := o.Artifact
+	return receipt.Resource{Name: name, Digest: receipt.Digest{SHA256: a.SHA256},
+		Annotations: receipt.Annotations{Role: o.Role, Path: o.Relpath, Label: a.Label, Type: a.Type, SizeBytes: &a.SizeBytes,
+			ArtifactID: a.ID, ExecutedAs: a.ExecutedAs}}
+}
+
+// Receipt reads the receipt of an attempt's end; attempt 0 is the run's newest. A Conflict says that the attempt has not ended yet;
+// NotFound that there is none, and why.
+func (l *Ledger) Receipt(ctx context.Context, runID string, attempt int) (Receipt, error) {
+	v, err := l.View(ctx, runID)
+	if err != nil {
+		return Receipt{}, err
+	}
+	n := cmp.Or(attempt, v.Run.AttemptN)
+	r, err := scanReceipt(l.one(ctx, receiptsQuery+" AND attempt = ?", runID, n))
+	if !errors.Is(err, sql.ErrNoRows) {
+		return r, storage(err)
+	}
+	if err := erasedFault(ctx, l.r, "receipts", fmt.Sprint(runID, "/", n), "the receipt of this run"); err != nil {
+		return Receipt{}, err
+	}
+	switch {
+	case n < 1 || n > v.Run.AttemptN:
+		return Receipt{}, fault.New(fault.NotFound, "attempt_not_found",
+			fmt.Sprintf("run %s has no attempt %d; its newest is %d", runID, n, v.Run.AttemptN))
+	case n == v.Run.AttemptN && !v.Run.State.Terminal():
+		return Receipt{}, fault.New(fault.Conflict, "run_active",
+			fmt.Sprintf("the run is %s (%s); its receipt is made when it ends", v.Run.State, v.Run.Phase)).
+			WithSteps(fault.Do("slurm.job.collect", "run_id", runID))
+	}
+	return Receipt{}, fault.New(fault.NotFound, "no_receipt", fmt.Sprintf(
+		"attempt %d of run %s ended under a slurmgate that made no receipts; none is made later", n, runID))
+}
+
+// Receipts lists the receipts of a run, by attempt.
+func (l *Ledger) Receipts(ctx context.Context, runID string) ([]Receipt, error) {
+	return list(ctx, l.r, scanReceipt, receiptsQuery+" ORDER BY attempt", runID)
+}
+
+const receiptsQuery = "SELECT run_id, attempt, key_id, statement, signature FROM receipts WHERE run_id = ?"
+
+func scanReceipt(row scanner) (r Receipt, err error) {
+	var sig []byte
+	if err = row.Scan(&r.RunID, &r.Attempt, &r.KeyID, into{&r.Statement}, &sig); err == nil {
+		r.Envelope, err = receipt.Wrap(r.Statement, r.KeyID, sig)
+	}
+	return r, err
+}
+
+// ReceiptKeys lists the public keys of receipts, oldest first; the last one signs.
+func (l *Ledger) ReceiptKeys(ctx context.Context) ([]receipt.Key, error) {
+	return list(ctx, l.r, func(row scanner) (k receipt.Key, err error) {
+		err = row.Scan(&k.ID, (*[]byte)(&k.Public), into{&k.CreatedAt}, into{&k.RetiredAt})
+		return k, err
+	}, "SELECT key_id, public, created_at, retired_at FROM receipt_keys ORDER BY retired_at IS NULL, created_at, key_id")
+}
+
+// ensureKey makes the first key.
+func (l *Ledger) ensureKey(ctx context.Context) error {
+	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		var there bool
+		err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM receipt_keys WHERE retired_at IS NULL)").Scan(&there)
+		if err == nil && !there {
+			_, err = l.newKey(ctx, tx)
+		}
+		return err
+	})
+}
+
+func (l *Ledger) newKey(ctx context.Context, tx *sql.Conn) (k receipt.Key, err error) {
+	public, secret, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return k, err
+	}
+	k = receipt.Key{ID: receipt.KeyID(public), Public: public, CreatedAt: stored(l.now())}
+	_, err = tx.ExecContext(ctx, "INSERT INTO receipt_keys VALUES (?,?,?,?,NULL)", k.ID, []byte(public), []byte(secret), micros(l.now()))
+	return k, err
+}
+
+// RotateReceiptKey retires the key that signs and makes a new one, in one transaction. The old secret is overwritten in the database.
+func (l *Ledger) RotateReceiptKey(ctx context.Context, by string) (k receipt.Key, err error) {
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		if _, err := tx.ExecContext(ctx, "PRAGMA secure_delete = ON"); err != nil {
+			return err
+		}
+		var old string
+		err := tx.QueryRowContext(ctx, "UPDATE receipt_keys SET secret = NULL, retired_at = ? WHERE retired_at IS NULL RETURNING key_id",
+			micros(l.now())).Scan(&old)
+		if err == nil {
+			k, err = l.newKey(ctx, tx)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = l.appendEvent(ctx, tx, "", run.Event{Type: "receipt_key.rotated", Data: map[string]any{"key_id": k.ID, "retired": old,
+			"principal": by}})
+		return err
+	})
+	return k, err
+}

@@ -1,0 +1,228 @@
+package ledger
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"slurmgate/export/receipt"
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// endedRun ends run i as given.
+func endedRun(t testing.TB, l *Ledger, i int, change func(*run.Write)) run.View {
+	return apply(t, l, insert(t, l, i), func(w *run.Write) {
+		w.Run.State, w.Run.Phase, w.Run.FinishedAt, w.Run.Reason = run.Failed, run.Done, &t0, "tool_failed"
+		change(w)
+	})
+}
+
+// verified reads and checks a receipt.
+func verified(t testing.TB, l *Ledger, runID string, attempt int) receipt.Statement {
+	t.Helper()
+	r, err := l.Receipt(t.Context(), runID, attempt)
+	must(t, err)
+	keys, err := l.ReceiptKeys(t.Context())
+	must(t, err)
+	v, err := receipt.VerifyEnvelope(r.Envelope, keys)
+	must(t, err)
+	if v.Statement.Predicate.RunID != runID || len(v.KeyIDs) != 1 || v.KeyIDs[0] != r.KeyID || string(v.Bytes) != string(r.Statement) {
+		t.Errorf("%+v", v)
+	}
+	return v.Statement
+}
+
+// Each end has a receipt, whatever the end; what has not ended has none, and an end without outputs is about its params.
+//
+// proves EXP-02
+func TestReceiptForEachEnd(t *testing.T) {
+	l := fresh(t)
+	open := insert(t, l, 0)
+	_, err := l.Receipt(t.Context(), open.Run.ID, 0)
+	wantFault(t, err, fault.Conflict, "run_active")
+	zero := 0
+	for i, c := range []struct {
+		state  run.State
+		change func(*run.Write)
+	}{
+		{run.Failed, func(w *run.Write) {}},
+		{run.Cancelled, func(w *run.Write) { w.Run.State, w.Run.CancelAt = run.Cancelled, &t0 }},
+		{run.Succeeded, func(w *run.Write) { w.Run.State, w.Run.ExitCode = run.Succeeded, &zero }},
+	} {
+		v := endedRun(t, l, i+1, c.change)
+		s := verified(t, l, v.Run.ID, 0)
+		p := s.Predicate
+		if p.End.State != string(c.state) || !p.End.RunEnded || p.Attempt != 1 || p.Gateway.ID != "gw-1" || p.SubjectIs != "params" ||
+			len(s.Subject) != 1 || "sha256:"+s.Subject[0].Digest.SHA256 != v.Run.ParamsHash {
+			t.Errorf("%+v", s)
+		}
+	}
+	_, err = l.Receipt(t.Context(), open.Run.ID, 7)
+	wantFault(t, err, fault.NotFound, "attempt_not_found")
+	_, err = l.Receipt(t.Context(), "run_00000000000000000000000000", 0)
+	wantFault(t, err, fault.NotFound, "run_not_found")
+	must(t, l.Integrity(t.Context()))
+}
+
+// The database refuses an end without a receipt, a receipt without an end, a second one, and a change of one, past this program too.
+//
+// proves EXP-02
+func TestReceiptsExistExactlyWithEnds(t *testing.T) {
+	l := fresh(t)
+	open, done := insert(t, l, 1), finish(t, l, insert(t, l, 2))
+	db := rawDB(t, l)
+	copied := "INSERT INTO receipts SELECT ?, ?, key_id, statement, signature FROM receipts WHERE run_id = '" + done.Run.ID + "'"
+	for _, q := range []struct {
+		text, want string
+		args       []any
+	}{
+		{"UPDATE runs SET rev = rev + 1, state = 'failed', phase = 'done', finished_at = 1 WHERE run_id = ?", "ends with a receipt",
+			[]any{open.Run.ID}},
+		{copied, "never later", []any{done.Run.ID, 1}},
+		{copied, "never later", []any{open.Run.ID, 2}},
+		{"UPDATE receipts SET statement = 'x'", "never change", nil},
+		{"DELETE FROM receipts", "never deleted", nil},
+		{"DELETE FROM receipt_keys", "never deleted", nil},
+		{"UPDATE receipt_keys SET public = zeroblob(32)", "never changed", nil},
+	} {
+		if _, err := db.Exec(q.text, q.args...); err == nil || !strings.Contains(err.Error(), q.want) {
+			t.Errorf("%s: %v", q.text, err)
+		}
+	}
+	verified(t, l, done.Run.ID, 1)
+}
+
+// A refused end leaves no receipt: both are one transaction.
+func TestRefusedEndHasNoReceipt(t *testing.T) {
+	l := fresh(t)
+	v := insert(t, l, 1)
+	v.Run.State, v.Run.Phase, v.Run.FinishedAt, v.Run.Rev = run.Failed, run.Done, &t0, 9
+	_, err := l.Apply(t.Context(), run.Write{Run: v.Run, Event: run.Event{Type: "run.failed"}})
+	wantFault(t, err, fault.Conflict, "stale_run")
+	if list, err := l.Receipts(t.Context(), v.Run.ID); err != nil || len(list) > 0 {
+		t.Error(list, err)
+	}
+	v = insert(t, l, 2)
+	first := finish(t, l, v)
+	v.Run.State, v.Run.Phase, v.Run.FinishedAt = run.Cancelled, run.Done, &t0 // by whom read it before
+	_, err = l.Apply(t.Context(), run.Write{Run: v.Run, Event: run.Event{Type: "run.cancelled"}})
+	wantFault(t, err, fault.Conflict, "stale_run")
+	if s := verified(t, l, first.Run.ID, 0); s.Predicate.End.State != "succeeded" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A rotated key signs no more, its secret is gone, and what it signed still verifies, byte by byte as before.
+//
+// proves EXP-02
+func TestRotatedKeys(t *testing.T) {
+	l := fresh(t)
+	first := finish(t, l, insert(t, l, 1))
+	before, err := l.Receipt(t.Context(), first.Run.ID, 0)
+	must(t, err)
+	k, err := l.RotateReceiptKey(t.Context(), "user:ada")
+	must(t, err)
+	keys, err := l.ReceiptKeys(t.Context())
+	must(t, err)
+	if len(keys) != 2 || keys[0].RetiredAt == nil || keys[1].RetiredAt != nil || keys[1].ID != k.ID || before.KeyID != keys[0].ID {
+		t.Fatalf("%+v", keys)
+	}
+	second := finish(t, l, insert(t, l, 2))
+	verified(t, l, second.Run.ID, 0)
+	verified(t, l, first.Run.ID, 0)
+	after, err := l.Receipt(t.Context(), first.Run.ID, 0)
+	must(t, err)
+	if string(before.Envelope) != string(after.Envelope) {
+		t.Error("a rotation changed a receipt")
+	}
+	var secrets int
+	must(t, l.r.QueryRow("SELECT count(secret) FROM receipt_keys").Scan(&secrets))
+	if secrets != 1 {
+		t.Error(secrets, "secret keys")
+	}
+	r, err := l.Receipt(t.Context(), second.Run.ID, 0)
+	must(t, err)
+	if _, err := receipt.VerifyEnvelope(r.Envelope, keys[:1]); fault.CodeOf(err) != "receipt_key_unknown" {
+		t.Error(err)
+	}
+	must(t, l.Integrity(t.Context()))
+	must(t, l.Close())
+	again := openAt(t, l.Path())
+	same, err := again.ReceiptKeys(t.Context())
+	must(t, err)
+	if len(same) != 2 || !same[1].Public.Equal(ed25519.PublicKey(k.Public)) {
+		t.Errorf("%+v", same)
+	}
+}
+
+// What an end rests on is in its receipt: outputs, inputs, image, hashes; and who could have forged it.
+//
+// proves EXP-02
+func TestReceiptSaysWhatTheEndRestsOn(t *testing.T) {
+	l := fresh(t)
+	maker := newRun(1)
+	maker.Run.ExecutedAs = "bob"
+	made, _, err := l.Insert(t.Context(), maker)
+	must(t, err)
+	out := artifact(1)
+	out.Source = made.Run.ID
+	made = apply(t, l, made, func(w *run.Write) {
+		zero := 0
+		w.Run.State, w.Run.Phase, w.Run.FinishedAt, w.Run.ExitCode = run.Succeeded, run.Done, &t0, &zero
+		w.Artifacts, w.Outputs = []run.Artifact{out}, []run.Link{{Role: "report", ArtifactID: out.ID, Relpath: "out/report.txt"}}
+	})
+	s := verified(t, l, made.Run.ID, 1)
+	if len(s.Subject) != 1 || s.Subject[0].Name != "report/"+out.Label || s.Subject[0].Digest.SHA256 != out.SHA256 ||
+		s.Predicate.Note == "" || strings.Join(s.Predicate.ForgeableBy, " ") != "bob" || s.Predicate.Execution.ExecutedAs != "bob" {
+		t.Errorf("%+v", s)
+	}
+	user := newRun(2)
+	user.Inputs = []run.Link{{Role: "reads", ArtifactID: out.ID, Relpath: "in/reads.txt"}}
+	v, _, err := l.Insert(t.Context(), user)
+	must(t, err)
+	s = verified(t, l, finish(t, l, v).Run.ID, 1)
+	deps, err := json.Marshal(s.Predicate.ResolvedDependencies)
+	must(t, err)
+	for _, want := range []string{out.SHA256, `"input/in/reads.txt"`, v.Run.PolicyHash[7:], v.Run.ParamsHash[7:], v.Run.PlanHash[7:],
+		`"executedAs":"bob"`} {
+		if !strings.Contains(string(deps), want) {
+			t.Errorf("no %s in %s", want, deps)
+		}
+	}
+	if strings.Join(s.Predicate.ForgeableBy, " ") != "bob" || !strings.HasPrefix(s.Predicate.Note, "Inputs were made by runs") {
+		t.Errorf("%+v", s.Predicate)
+	}
+}
+
+// An attempt after which policy opens another has its own receipt, and the run's end another.
+//
+// proves EXP-02
+func TestReceiptOfAnAttempt(t *testing.T) {
+	l := fresh(t)
+	v := insert(t, l, 1)
+	token := strings.Repeat("e", 32)
+	v = apply(t, l, v, func(w *run.Write) {
+		old := v.Attempt
+		old.Ending, old.EndedAt = run.EndedNodeFail, &t0
+		sub := run.Submission{Token: token, JobName: "sg-2", CreatedAt: t0}
+		w.From = &v
+		w.Run.AttemptN, w.Submission = 2, &sub
+		w.Attempts = []run.Attempt{old, {RunID: v.Run.ID, N: 2, Token: token, CreatedAt: t0}}
+	})
+	_, err := l.Receipt(t.Context(), v.Run.ID, 0)
+	wantFault(t, err, fault.Conflict, "run_active")
+	p := verified(t, l, v.Run.ID, 1).Predicate
+	if p.End.RunEnded || p.End.State != "failed" || p.End.Reason != "node_fail" || p.Attempt != 1 || p.Execution.JobName == "sg-2" {
+		t.Errorf("%+v", p)
+	}
+	finish(t, l, v)
+	p = verified(t, l, v.Run.ID, 0).Predicate
+	if !p.End.RunEnded || p.End.State != "succeeded" || p.Attempt != 2 || p.Execution.JobName != "sg-2" {
+		t.Errorf("%+v", p)
+	}
+	if list, err := l.Receipts(t.Context(), v.Run.ID); err != nil || len(list) != 2 || list[0].Attempt != 1 {
+		t.Error(list, err)
+	}
+}
