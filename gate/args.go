@@ -101,7 +101,7 @@ func (g *Gate) noSecrets(args document) (document, error) {
 
 // checkArgs checks arguments against the tool's schema and reports every violation.
 func (e entry) checkArgs(args any) error {
-	found := violations(e.schema, args, "ARGS-SCHEMA", "args", "the tool's input schema")
+	found := e.tool.unsaid(violations(e.schema, args, "ARGS-SCHEMA", "args", "the tool's input schema"))
 	if len(found) == 0 {
 		return nil
 	}

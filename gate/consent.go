@@ -46,7 +46,7 @@ func (a Approval) Changes(toolVersion string, later Coverage) string {
 			out = append(out, fmt.Sprintf("%s %s instead of %s", x.what, orText(x.is, "(none)"), orText(x.was, "(none)")))
 		}
 	}
-	return orText(strings.Join(out, ", "), "another job")
+	return orText(strings.Join(out, ", "), "another job or other sensitive arguments")
 }
 
 // consent checks whether somebody has approved exactly this call, if policy requires that (HTC-07): the arguments, and all that
@@ -62,14 +62,14 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trai
 	}
 	covers := Coverage{}
 	if t.Covers != nil {
-		found, err := guard(ctx, g.log, func(ctx context.Context, c Call) (any, error) { return t.Covers(ctx, c) }, c)
+		found, err := guard(ctx, g.log, func(ctx context.Context, c Call) (any, error) { return t.Covers(ctx, c) }, c.withoutSensitive(tr))
 		if err != nil {
 			return "", err
 		}
 		covers = found.(Coverage)
 	}
 	covers.ContractVersion = t.ContractVersion
-	binding, err := g.approvalBinding(t, tr.args, tr.body, covers)
+	binding, err := g.approvalBinding(t, tr.input(), tr.body, covers)
 	if err != nil {
 		return "", err
 	}
@@ -114,7 +114,7 @@ func (g *Gate) asked(ctx context.Context, t Tool, a Approval) string {
 }
 
 // approvalBinding identifies what an approval covers without revealing it.
-func (g *Gate) approvalBinding(t Tool, args document, body []byte, covers Coverage) (string, error) {
+func (g *Gate) approvalBinding(t Tool, args plan.Doc, body []byte, covers Coverage) (string, error) {
 	doc, err := plan.Marshal(covers)
 	if err != nil {
 		return "", err
@@ -122,6 +122,12 @@ func (g *Gate) approvalBinding(t Tool, args document, body []byte, covers Covera
 	m := hmac.New(sha256.New, g.key)
 	fmt.Fprintf(m, "approval|payload=%s|covers=%s", g.binding(t, args.Bytes, body), doc)
 	return hex.EncodeToString(m.Sum(nil)), nil
+}
+
+// withoutSensitive is the call as an approval covers it and shows it.
+func (c Call) withoutSensitive(tr *trail) Call {
+	c.Args, c.Value = tr.args.Bytes, tr.args.Value
+	return c
 }
 
 func because(reason *string) string {

@@ -33,8 +33,11 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 	timeout := g.timeout(e.tool)
 	ctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
-	if t.args, err = g.understood(ctx, who, e, req, t.given); err != nil {
+	if err = g.understand(ctx, who, e, req, t); err != nil {
 		return nil, timedOut(ctx, err, req.ToolID, timeout)
+	}
+	if t.hidden != nil {
+		req.Args = t.args.Bytes
 	}
 	res.Resources = touched(t.args.Bytes)
 	if who.Body, t.body, err = readBody(who.Body, e.tool.Body); err != nil {
@@ -100,18 +103,21 @@ func (g *Gate) timeout(t Tool) time.Duration {
 	return defaultTimeout
 }
 
-// understood returns the arguments: canonical, without secrets, valid for the tool, and about things the caller can see.
-func (g *Gate) understood(ctx context.Context, who Caller, e entry, req Request, given plan.Doc) (args document, err error) {
-	if args.Doc, err = g.arguments(ctx, who, req, given); err != nil {
-		return document{}, err
+// understand finds the arguments: canonical, without secrets except in sensitive ones, valid for the tool, about things the caller can see.
+func (g *Gate) understand(ctx context.Context, who Caller, e entry, req Request, t *trail) (err error) {
+	if t.full, err = g.arguments(ctx, who, req, t.given); err != nil {
+		return err
 	}
-	if args, err = g.noSecrets(args); err != nil {
-		return args, err
+	if t.args.Doc, t.hidden = e.tool.masked(t.full); t.hidden != nil && req.ArgsRef != nil && artifactOf(*req.ArgsRef) != "" {
+		return notByReference()
 	}
-	if err := e.checkArgs(args.Value); err != nil {
-		return args, err
+	if t.args, err = g.noSecrets(t.args); err != nil {
+		return err
 	}
-	return args, g.scope(ctx, who, e.tool, args.Value, req.DryRun && e.tool.SideEffect != Read)
+	if err := e.checkArgs(t.full.Value); err != nil {
+		return err
+	}
+	return g.scope(ctx, who, e.tool, t.args.Value, req.DryRun && e.tool.SideEffect != Read)
 }
 
 // readBody reads the body that a tool's calls come with.
@@ -141,7 +147,7 @@ func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, ar
 	if t.DryRun != nil {
 		tr.reached = true
 		would, err := guard(ctx, g.log, t.DryRun, Call{Caller: who, Needs: t.Capabilities, Request: req, Args: args.Bytes,
-			Value: args.Value})
+			Value: args.Value, Stored: args.Bytes, Hidden: tr.hidden})
 		if err != nil {
 			return nil, err
 		}
@@ -211,8 +217,9 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		return nil, fault.New(fault.Validation, "body_unbound", "an upload cannot have an idempotency key or an approval").
 			WithNext("send it without a key: the same bytes become the same artifact anyway")
 	}
-	binding := g.binding(t, tr.args.Bytes, tr.body)
-	call := Call{Caller: who, Needs: t.Capabilities, Request: req, Args: tr.args.Bytes, Value: tr.args.Value}
+	in := tr.input()
+	binding := g.binding(t, in.Bytes, tr.body)
+	call := Call{Caller: who, Needs: t.Capabilities, Request: req, Args: in.Bytes, Value: in.Value, Stored: tr.args.Bytes, Hidden: tr.hidden}
 	used := "" // the approval that this very call used up, before the gateway died
 	if req.IdempotencyKey != nil && t.SideEffect != Read {
 		if g.promises == nil {

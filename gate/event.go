@@ -25,7 +25,9 @@ func ReservedIDs() []string { return []string{InvalidCall, LoginCall, UnknownToo
 type trail struct {
 	tool    Tool     // zero while none is found
 	given   plan.Doc // the arguments as they came
-	args    document // those that the tool gets
+	args    document // those of records: the tool gets them too, unless there are sensitive ones
+	full    plan.Doc // with the values of sensitive arguments; only the tool gets them
+	hidden  *Hidden  // those values; nil: there are none
 	body    []byte   // beside them; it is in no record
 	instead string   // the tool id of the record of what is no call; "" for calls
 	reached bool     // the tool was called
@@ -37,6 +39,14 @@ type trail struct {
 
 	slot       *slot       // what the call holds while its tool works; nil: nothing
 	provenance *Provenance // the run that the call is, where the handler said so
+}
+
+// input is what the tool gets.
+func (t trail) input() plan.Doc {
+	if t.hidden != nil {
+		return t.full
+	}
+	return t.args.Doc
 }
 
 // repeatable reports whether the same call may be made again after an error: always while the tool was not reached, then only if a

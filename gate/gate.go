@@ -181,6 +181,7 @@ func (g *Gate) call(ctx context.Context, who Caller, req Request, args plan.Doc,
 	res.OK = res.Error == nil
 	res.Timing.EndedAt = g.now().UTC()
 	res.Timing.DurationMS = max(0, res.Timing.EndedAt.Sub(res.Timing.StartedAt).Milliseconds())
+	res.Error = t.hidden.body(res.Error)
 	g.seal(&res, t.tool)
 	switch {
 	case g.journal == nil || !admitted:
@@ -226,7 +227,7 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	if e, err := g.registry.find(t.tool.ID); err == nil && e.output != nil && !(req.DryRun && t.tool.SideEffect != Read) {
 		if found := violations(e.output, doc.Value, "RESULT-SCHEMA", "result", "the tool's output schema"); len(found) > 0 {
 			g.log.ErrorContext(ctx, "a tool's answer breaks its own schema", "tool_id", t.tool.ID, "tool_call_id", req.ToolCallID, "problems",
-				fmt.Sprint(found))
+				t.hidden.Text(fmt.Sprint(found)))
 			return fault.New(fault.Internal, "output_schema", "the tool's answer violates its own output schema, which is a bug in slurmgate").
 				WithNext("the gateway's log has the details")
 		}
@@ -237,7 +238,9 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 			return err
 		}
 	}
-	t.result.Doc = doc
+	if t.result.Doc, err = t.hidden.Doc(doc); err != nil {
+		return err
+	}
 	if len(t.tool.Reveals) == 0 {
 		if t.result, _, err = g.redact(t.result, false); err != nil {
 			return err
@@ -356,7 +359,7 @@ func guard(ctx context.Context, log *slog.Logger, h Handler, c Call) (result any
 	defer func() {
 		if p := recover(); p != nil {
 			log.ErrorContext(ctx, "a tool broke down", "tool_id", c.Request.ToolID, "tool_call_id", c.Request.ToolCallID, "panic",
-				Scrub(fmt.Sprint(p)), "stack", string(debug.Stack()))
+				Scrub(c.Hidden.Text(fmt.Sprint(p))), "stack", string(debug.Stack()))
 			err = fault.New(fault.Internal, "internal",
 				"the tool crashed, which is a bug in slurmgate; the rest of this call was not carried out").
 				WithNext("the gateway's log has the details")

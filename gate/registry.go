@@ -72,6 +72,7 @@ type Tool struct {
 	Work          Work          `json:"-"` // a limit that it shares with other tools; empty: none
 	RunTimeoutSec int64         `json:"-"` // of the run that a call submits, without its time in the queue; 0 for tools that submit none
 	Worker        *Worker       `json:"-"` // the service that carries out the calls; nil for jobs and operations
+	Sensitive     []string      `json:"-"` // arguments whose values reach the worker and nothing else, see [Hidden]
 	// keys of the result that hold a secret the caller is meant to see, once; never recorded. A repeated call's answer has a "note" that says
 	// so
 	Reveals []string `json:"-"`
@@ -110,6 +111,8 @@ type Call struct {
 	Request Request
 	Args    json.RawMessage // canonical JSON
 	Value   any             // what Args say, as [plan.Doc] has it
+	Stored  json.RawMessage // Args as they may be stored: without the values of sensitive arguments
+	Hidden  *Hidden         // those values, for what the handler itself stores or says; nil: there are none
 }
 
 // Into decodes the arguments, refusing unknown keys.
@@ -217,6 +220,8 @@ func (t Tool) incomplete() string {
 		return "it is bound to no transport"
 	case t.Handle == nil:
 		return "it has no handler"
+	case len(t.Sensitive) > 0 && (t.Worker == nil || t.Determinism == Deterministic):
+		return "only a service worker's tool that is not deterministic has sensitive arguments"
 	}
 	return ""
 }

@@ -20,7 +20,7 @@ func Run(t *testing.T, by gate.Transport, open Open) {
 		{"Envelope", envelope}, {"NoEnvelope", noEnvelope}, {"DeniedByDefault", deniedByDefault}, {"Registry", registry}, {"Sizes", sizes},
 		{"Keys", keys}, {"KeysAndRights", keysAndRights}, {"ReadsNeedNoKeys", readsNeedNoKeys}, {"OneKeyManyCalls", oneKeyManyCalls},
 		{"KeyAfterCrash", keyAfterCrash}, {"Consent", consent}, {"ConsentCovers", consentCovers}, {"ConsentAndRights", consentAndRights},
-		{"OneEventForEachCall", oneEventForEachCall}, {"Secrets", secrets},
+		{"OneEventForEachCall", oneEventForEachCall}, {"Secrets", secrets}, {"Sensitive", sensitive},
 		{"Projects", projects}, {"DryRun", dryRun}, {"NextSteps", nextSteps}, {"Limits", limits},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, NewWorld(t, by, open)) })

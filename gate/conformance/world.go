@@ -119,7 +119,7 @@ func (rules) Rules(name string) gate.Rules {
 		r.Together = 1
 	case "test_slow":
 		r.Timeout = 50 * time.Millisecond
-	case "test_asked", "test_asked_once":
+	case "test_asked", "test_asked_once", "test_hidden_asked":
 		r.Consent = &gate.ConsentRule{Ask: time.Hour, Answer: time.Hour}
 	}
 	return r
@@ -201,6 +201,7 @@ type fixture struct {
 	caps    []string
 	output  string
 	reveals []string
+	hidden  []string // sensitive arguments, of a worker's tool
 	handle  gate.Handler
 	dryRun  gate.Handler
 }
@@ -259,7 +260,9 @@ func (w *World) tools() []gate.Tool {
 		"test.leaks": {effect: gate.Read, caps: []string{gate.CapRead}, handle: func(context.Context, gate.Call) (any, error) {
 			return map[string]any{"log": "the job printed " + Secrets()[0].Text}, nil
 		}},
-		"test.elsewhere": {effect: gate.Read, caps: []string{gate.CapRead}, handle: echo},
+		"test.hidden":       {effect: gate.Execute, caps: []string{gate.CapSlurm}, hidden: hiddenArgs, handle: w.hidden, dryRun: w.hidden},
+		"test.hidden.asked": {effect: gate.Execute, caps: []string{gate.CapSlurm}, hidden: hiddenArgs, handle: w.hidden},
+		"test.elsewhere":    {effect: gate.Read, caps: []string{gate.CapRead}, handle: echo},
 	}
 	var out []gate.Tool
 	for id, f := range list {
@@ -274,6 +277,9 @@ func (w *World) tools() []gate.Tool {
 			}}
 		if t.Idempotency == "" {
 			t.Idempotency = gate.Idempotent
+		}
+		if f.hidden != nil {
+			t.Sensitive, t.Worker, t.Determinism = f.hidden, &gate.Worker{Type: "http", Endpoint: "/run"}, gate.NonDeterministic
 		}
 		if id == "test.asked" {
 			t.Covers = func(context.Context, gate.Call) (gate.Coverage, error) {
