@@ -91,6 +91,7 @@ var arrows = map[string][]string{
 	"chaos/prog":           {},
 	"e2e/testprog":         {},
 	"scripts/images/mksif": {},
+	"workers/webcrawl":     {}, // a sample of a service worker: a program of its own, which knows only the contract
 	"scripts/lines":        {},
 	"scripts/reads":        {},
 	"scripts/testsum":      {},
