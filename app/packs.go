@@ -22,7 +22,7 @@ func (g *Gateway) packTools() []gate.Tool {
 	}
 	for _, p := range g.Domain.Packs().List() {
 		input, _ := g.inputOf(p)
-		t := gate.Tool{ID: p.ID(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(),
+		t := gate.Tool{ID: p.ID(), ToolName: p.ToolName(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(),
 			Description: p.Description(),
 			SideEffect:  gate.Execute, Idempotency: gate.Idempotent, Determinism: gate.NonDeterministic, Availability: gate.OfflineOK,
 			Capabilities: []string{gate.CapSlurm}, Purposes: p.Capabilities(), Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other},
@@ -161,7 +161,7 @@ func (g *Gateway) packRehearsal(p *toolpack.Pack) gate.Handler {
 
 // StillAllowed checks policy again before a run executes: an earlier policy may have admitted it.
 func (g *Gateway) StillAllowed(s *site.Site, toolID string, p plan.Params) error {
-	tool := strings.ReplaceAll(toolID, ".", "_")
+	tool := g.toolName(toolID)
 	if err := g.Policy.AllowTool(tool); err != nil {
 		return err
 	}
@@ -175,6 +175,14 @@ func (g *Gateway) StillAllowed(s *site.Site, toolID string, p plan.Params) error
 		return err
 	}
 	return g.Policy.AllowPlan(p.Spec, p.Tool == nil, g.Domain.Lock().NameOf(p.Spec.Execution.Container.Image))
+}
+
+// toolName is the name of a tool by its id. The tool of an old run may be gone.
+func (g *Gateway) toolName(id string) string {
+	if p, err := g.Domain.Packs().Get(id); err == nil {
+		return p.ToolName()
+	}
+	return strings.ReplaceAll(id, ".", "_")
 }
 
 // keep stores the artifacts that a call itself creates before the run that has them as inputs.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"slurmgate/gate"
@@ -139,7 +138,7 @@ func (g *Gateway) waits(r ledger.Row) *run.Wait {
 	}
 	return g.Sites.Waits(run.Run{ID: r.ID, Site: r.Site, ExecutedAs: r.ExecutedAs, ProjectID: r.ProjectID, Principal: r.Principal,
 		Phase:    r.Phase,
-		ToolName: strings.ReplaceAll(r.ToolID, ".", "_"), PackHash: "any"})
+		ToolName: g.toolName(r.ToolID), PackHash: "any"})
 }
 
 // nameBusiest adds the name of the caller who has most waiting in the project of a run: whoever may read the run may read that.

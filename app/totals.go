@@ -35,7 +35,7 @@ func (g *Gateway) noSuchTool(ctx context.Context, id string, projects []string) 
 	}
 	msg := fmt.Sprintf("no tool %q", id)
 	for _, t := range g.Gate.Registry().List() {
-		if t.Name() == strings.ReplaceAll(id, ".", "_") {
+		if t.Name() == id || t.Name() == strings.ReplaceAll(id, ".", "_") {
 			msg += "; did you mean " + t.ID + "?"
 		}
 	}

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,6 +49,7 @@ const (
 // /v1/tools are made of nothing else.
 type Tool struct {
 	ID              string     `json:"tool_id"`          // dotted, e.g. slurm.job.get
+	ToolName        string     `json:"-"`                // empty: the id with _ for each dot
 	Version         string     `json:"tool_version"`     // semantic version, MAJOR.MINOR.PATCH
 	ContractVersion string     `json:"contract_version"` // e.g. v1
 	Title           string     `json:"display_name"`
@@ -119,7 +121,7 @@ type Call struct {
 func (c Call) Into(v any) error { return plan.Doc{Bytes: c.Args}.Into(v) }
 
 // Name is the tool's name where dots are not allowed (MCP, run identity).
-func (t Tool) Name() string { return strings.ReplaceAll(t.ID, ".", "_") }
+func (t Tool) Name() string { return cmp.Or(t.ToolName, strings.ReplaceAll(t.ID, ".", "_")) }
 
 type entry struct {
 	tool   Tool
@@ -152,8 +154,9 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 }
 
 var (
-	toolID = regexp.MustCompile(`^[a-z0-9_]+(\.[a-z0-9_]+)+$`)
-	semver = regexp.MustCompile(`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$`)
+	toolID   = regexp.MustCompile(`^[a-z0-9_]+(\.[a-z0-9_]+)+$`)
+	toolName = regexp.MustCompile(`^[a-z0-9_]{1,128}$`)
+	semver   = regexp.MustCompile(`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$`)
 )
 
 // maxToolID is the longest id of a tool, in bytes.
@@ -204,6 +207,8 @@ func (t Tool) incomplete() string {
 	switch {
 	case !IsToolID(t.ID):
 		return "the id is not of the form a.b"
+	case !toolName.MatchString(t.Name()):
+		return "its name is not of lower-case letters, digits and _"
 	case !semver.MatchString(t.Version):
 		return "the version is not MAJOR.MINOR.PATCH"
 	case !one(string(t.SideEffect), string(Read), string(Write), string(Execute)):

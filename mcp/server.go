@@ -138,12 +138,16 @@ func (s *server) view(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// named is the chat's name of a tool that was called by its id: samtools.flagstat is samtools_flagstat. Any other name, and the id of a
-// tool that the caller may not call, is returned as it is.
+// named is the chat's name of a tool that was called by its id, such as samtools.flagstat, or by the id with _ for each dot where its
+// name is another. Any other name, and the id of a tool that the caller may not call, is returned as it is.
 func (s *server) named(ctx context.Context, called string) string {
-	t, ok := s.tools[strings.ReplaceAll(called, ".", "_")]
-	if ok && t.ID == called && s.cfg.Gateway.Visible(ctx, t) {
-		return t.Name()
+	if _, known := s.tools[called]; known {
+		return called
+	}
+	for _, t := range s.tools {
+		if (t.ID == called || strings.ReplaceAll(t.ID, ".", "_") == called) && s.cfg.Gateway.Visible(ctx, t) {
+			return t.Name()
+		}
 	}
 	return called
 }
@@ -183,7 +187,7 @@ func (s *server) call(ctx context.Context, toolID string, args, result any) erro
 	if err != nil {
 		return err
 	}
-	req := gate.NewRequest(toolID, s.tools[strings.ReplaceAll(toolID, ".", "_")].Version, raw)
+	req := gate.NewRequest(toolID, s.tools[strings.ReplaceAll(toolID, ".", "_")].Version, raw) // an operation of the gateway
 	req.Actor = gate.Actor{Kind: "agent"}
 	res, err := s.cfg.Gateway.Call(ctx, req)
 	if err != nil {

@@ -88,7 +88,7 @@ func isStop(p fault.Problem) bool { return p.Code == codeStopped }
 // file could be read, broken ones included, so that a domain can say more about them; set is nil if there are problems.
 func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set, all []*Pack, found []fault.Problem) {
 	l := loader{defaults: o.defaults, schemas: &schemaFiles{fsys: fsys, base: filepath.ToSlash(base), docs: map[string]*schemaDoc{}},
-		types: types, taken: o.taken, byName: map[string]*Pack{}}
+		types: types, taken: o.taken, byName: map[string]*Pack{}, byID: map[string]*Pack{}}
 	if at, err := fs.Lstat(fsys, sub); err == nil && at.Mode()&fs.ModeSymlink != 0 {
 		l.refuseLink(sub)
 		return nil, nil, l.problems
@@ -145,6 +145,7 @@ type loader struct {
 	taken    map[string]string // names of the gateway's own operations → ids
 	set      Set
 	byName   map[string]*Pack
+	byID     map[string]*Pack
 	problems []fault.Problem
 }
 
@@ -222,18 +223,22 @@ func (l *loader) name(p *Pack, d *draft) {
 	if id == "" {
 		return
 	}
-	name := toolName(id)
-	switch own, twin := l.taken[name], l.byName[name]; {
+	name, field := p.ToolName(), "id"
+	if d.Has("toolName") {
+		field = "toolName"
+	}
+	switch own, twin, known := cmp.Or(l.taken[name], l.taken[toolName(id)]), l.byName[name], l.byID[id]; {
 	case own != "":
-		d.Add("TOOL-NAME", "id", "no id or name of the gateway's own operations",
-			`"`+clip(name)+`" is the name of the operation `+own, "choose another id")
-	case twin != nil && twin.ID() == id:
-		d.Add("DUPLICATE-ID", "id", "each id once", twin.file+" already has it", "choose another id")
+		d.Add("TOOL-NAME", field, "no id or name of the gateway's own operations",
+			`"`+clip(name)+`" is the name of the operation `+own, "choose another "+field)
+	case known != nil:
+		d.Add("DUPLICATE-ID", "id", "each id once", known.file+" already has it", "choose another id")
 	case twin != nil:
-		d.Add("TOOL-NAME", "id", "each tool name once", twin.file+" already has it", "choose another id")
+		d.Add("TOOL-NAME", field, "each tool name once", twin.file+" already has it", "choose another "+field)
 	default:
 		l.byName[name] = p
 	}
+	l.byID[id] = p
 }
 
 func hashOf(v any) (string, error) {

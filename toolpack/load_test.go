@@ -47,12 +47,12 @@ execution:
   stdout: out/count.json
 `
 
-func loadText(files map[string]string) (*Set, []fault.Problem) {
+func loadText(files map[string]string, list ...Option) (*Set, []fault.Problem) {
 	fsys := fstest.MapFS{}
 	for name, text := range files {
 		fsys[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
 	}
-	set, _, found := loadAll(fsys, "dom", ".", plan.Types(), options{})
+	set, _, found := loadAll(fsys, "dom", ".", plan.Types(), chosen(list))
 	return set, found
 }
 
@@ -161,7 +161,7 @@ func ruleCases() []ruleCase {
 		{"no abi", []string{"abiVersion: v1\n", ""}, "PACK-REQUIRED", "abiVersion", 1},
 		{"contract version", []string{"contractVersion: v1", `contractVersion: "1"`}, "PACK-CONTRACT-VERSION", "contractVersion", 4},
 		{"plan kind", []string{"planKind: slurm", "planKind: k8s"}, "PACK-PLAN-KIND", "planKind", 5},
-		{"tool name differs", []string{"version: 1.2.3", "toolName: other\nversion: 1.2.3"}, "PACK-TOOL-NAME", "toolName", 2},
+		{"tool name with a dot", []string{"version: 1.2.3", "toolName: a.b\nversion: 1.2.3"}, "PACK-TOOL-NAME", "toolName", 2},
 		{"tool name form", []string{"version: 1.2.3", "toolName: Demo\nversion: 1.2.3"}, "PACK-TOOL-NAME", "toolName", 2},
 		// ABI-05, ABI-10, ABI-12, ABI-14, ABI-16
 		{"no outputs", []string{out, "declaredOutputs: []"}, "PACK-OUTPUTS", "declaredOutputs", 22},

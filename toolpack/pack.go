@@ -1,6 +1,7 @@
 package toolpack
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -46,6 +47,7 @@ type place struct{ line, column int }
 // definition is the normal form of a toolpack file; pack_hash covers its canonical JSON.
 type definition struct {
 	ID              string              `json:"id"`
+	ToolName        string              `json:"toolName,omitzero"` // empty: the id with _ for each dot
 	Version         string              `json:"version"`
 	ABIVersion      string              `json:"abiVersion"`
 	ContractVersion string              `json:"contractVersion"`
@@ -140,8 +142,8 @@ type templating struct {
 // ID is the tool_id, e.g. samtools.flagstat.
 func (p *Pack) ID() string { return p.def.ID }
 
-// ToolName is the id with _ for each dot: the MCP name, and T in the run's identity.
-func (p *Pack) ToolName() string { return toolName(p.def.ID) }
+// ToolName is the MCP name, and T in the run's identity: the pack's toolName, or else its id with _ for each dot.
+func (p *Pack) ToolName() string { return cmp.Or(p.def.ToolName, toolName(p.def.ID)) }
 
 // Version is the pack's semantic version, without suffix.
 func (p *Pack) Version() string { return release(p.def.Version) }

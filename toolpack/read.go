@@ -89,10 +89,9 @@ func (d *draft) identity(o yamldoc.Object) {
 		id.Fail("ID", "at most 128 characters", "the id is too long", "shorten it")
 	}
 	if name := o.Opt("toolName"); name.Exists() {
-		got := name.Match(toolNameForm, "TOOL-NAME", "lower-case letters, digits and _, at most 128")
-		if got != "" && f.ID != "" && got != toolName(f.ID) {
-			name.Fail("TOOL-NAME", "the id with _ for each dot: "+toolName(f.ID),
-				`"`+clip(got)+`" is not the tool name of this id`, "leave the field out")
+		f.ToolName = name.Match(toolNameForm, "TOOL-NAME", "a lower-case letter, then lower-case letters, digits and _, at most 128 characters")
+		if f.ToolName == toolName(f.ID) {
+			f.ToolName = "" // what it is without the field
 		}
 	}
 	f.Version = d.readVersion(o.Need("version"))
