@@ -62,7 +62,8 @@ func (g *Gateway) artifacts() []Operation {
 		Limit: 6 * time.Hour, // a large file is hashed and copied while the call is open
 		Input: object("", prop("path", pathSchema), prop("text", `{"type":"string","maxLength":32768}`),
 			prop("upload", `{"const":true,"description":"the content is sent as the body of POST /v1/artifacts"}`),
-			prop("label", `{"type":"string","minLength":1,"maxLength":128}`), prop("type", typ), prop("project_id", projectSchema)),
+			prop("label", `{"type":"string","minLength":1,"maxLength":256}`), prop("type", typ), prop("project_id", projectSchema),
+			prop("source", sourceSchema), prop("type_hint", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"same as type"}`)),
 		Does: look(g, g.importArtifact), DryRun: look(g, g.rehearseImport),
 	}, {
 		ID: "artifact.list", Title: "List artifacts", Verb: "artifact list",
@@ -88,14 +89,54 @@ func (g *Gateway) artifacts() []Operation {
 
 const asOfSchema = `{"type":"string","pattern":"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?Z$","description":"only artifacts created up to this time (UTC); use the value of an earlier answer to get the same list again"}`
 
+const sourceSchema = `{"type":"object","additionalProperties":false,"required":["kind"],"description":"in place of path or text",` +
+	`"properties":{"kind":{"enum":["local_path","inline_text"]},"path":` + pathSchema + `,"text":{"type":"string","maxLength":32768}}}`
+
 // ImportArgs are the arguments of artifact.import.
 type ImportArgs struct {
-	Path      *string `json:"path,omitzero"`
-	Text      *string `json:"text,omitzero"`
-	Upload    bool    `json:"upload,omitzero"`
-	Label     string  `json:"label,omitzero"`
-	Type      string  `json:"type,omitzero"`
-	ProjectID string  `json:"project_id,omitzero"`
+	Path      *string       `json:"path,omitzero"`
+	Text      *string       `json:"text,omitzero"`
+	Upload    bool          `json:"upload,omitzero"`
+	Label     string        `json:"label,omitzero"`
+	Type      string        `json:"type,omitzero"`
+	ProjectID string        `json:"project_id,omitzero"`
+	Source    *ImportSource `json:"source,omitzero"`
+	TypeHint  string        `json:"type_hint,omitzero"`
+}
+
+// ImportSource is what is imported, in HelixMCP's form.
+type ImportSource struct {
+	Kind string  `json:"kind"` // local_path or inline_text
+	Path *string `json:"path,omitzero"`
+	Text *string `json:"text,omitzero"`
+}
+
+// Plain returns the arguments with path, text and type in place of source and type_hint.
+func (a ImportArgs) Plain() (ImportArgs, error) {
+	invalid := func(field, rule, msg string) (ImportArgs, error) {
+		return a, fault.Invalid("", fault.Problem{Code: "IMPORT-SOURCE", Field: field, Rule: rule, Msg: msg})
+	}
+	if a.TypeHint != "" {
+		if a.Type != "" && a.Type != a.TypeHint {
+			return invalid("type_hint", "the same as type", "type and type_hint name different types")
+		}
+		a.Type, a.TypeHint = a.TypeHint, ""
+	}
+	s := a.Source
+	if s == nil {
+		return a, nil
+	}
+	isPath := s.Kind == "local_path"
+	switch {
+	case a.Path != nil || a.Text != nil || a.Upload:
+		return invalid("source", "exactly one of path, text, upload and source", "source is given with another of them")
+	case isPath && (s.Path == nil || s.Text != nil):
+		return invalid("source", "path alone, for the kind local_path", "path is missing, or text is given too")
+	case !isPath && (s.Text == nil || s.Path != nil):
+		return invalid("source", "text alone, for the kind inline_text", "text is missing, or path is given too")
+	}
+	a.Path, a.Text, a.Source = s.Path, s.Text, nil
+	return a, nil
 }
 
 // ImportAnswer is the answer of artifact.import.
@@ -151,6 +192,9 @@ func (r *countingReader) Read(b []byte) (int, error) {
 
 // bringIn reads the source of an import within policy's limits, through an importer that stores the bytes or does not.
 func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, importer *artifact.Importer) (doc run.Artifact, err error) {
+	if a, err = a.Plain(); err != nil {
+		return doc, err
+	}
 	invalid := func(code, field, rule, msg string) error {
 		return fault.Invalid("", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
 	}
@@ -170,8 +214,9 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	case a.Upload != (c.Caller.Body != nil):
 		return doc, invalid("IMPORT-SOURCE", "args", "upload and a request body, both or neither", strings.Join(given, "")+" is given alone")
 	}
-	if msg := plan.CheckWord(a.Label); a.Label != "" && msg != "" {
-		return doc, invalid("IMPORT-LABEL", "label", "no leading, trailing or repeated spaces, no control characters, at most 128 bytes", msg)
+	if msg := plan.CheckLabel(a.Label); a.Label != "" && msg != "" {
+		return doc, invalid("IMPORT-LABEL", "label", "no leading, trailing or repeated spaces, no control characters, at most 256 characters",
+			msg)
 	}
 	if a.Type != "" && !slices.Contains(g.Domain.Types(), a.Type) {
 		return doc, invalid("IMPORT-TYPE", "type", "one of "+strings.Join(g.Domain.Types(), " "), fmt.Sprintf("got %.64q", a.Type))
@@ -234,6 +279,7 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 type ArtifactArgs struct {
 	ArtifactID string `json:"artifact_id,omitzero"`
 	MaxLines   int    `json:"max_lines,omitzero"`
+	MaxBytes   int    `json:"max_bytes,omitzero"`
 }
 
 // ArtifactListArgs are the arguments of artifact.list.

@@ -2,11 +2,13 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/plan"
 	"slurmgate/site"
 	"slurmgate/toolpack"
 )
@@ -31,7 +33,7 @@ func (h Host) images() []Operation {
 		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
 		Limit: time.Hour, // a large image is hashed and copied while the call is open
 		Input: object("site name file", at, prop("name", `{"type":"string","minLength":1,"maxLength":128}`), prop("file", pathSchema),
-			prop("replace", yesNo), cluster),
+			prop("source", `{"type":"string","minLength":1,"maxLength":512}`), prop("replace", yesNo), cluster),
 		Does: does(h.addImage),
 	}, {
 		ID: "image.list", Title: "Images", Verb: "image list",
@@ -59,6 +61,13 @@ func (h Host) images() []Operation {
 }
 
 func (h Host) addImage(ctx context.Context, _ gate.Call, a ImageAddArgs) (ImageAddAnswer, error) {
+	if ref, ok := plan.RegistryImage(a.Source); ok {
+		a.Source = "docker://" + ref
+	} else if a.Source != "" {
+		return ImageAddAnswer{}, fault.Invalid("", fault.Problem{Code: "IMAGE-SOURCE", Field: "source",
+			Rule: "docker://REPOSITORY@sha256:<64 hex digits>", Msg: fmt.Sprintf("got %.128q", a.Source),
+			Hint: "a tag may be moved, so name the image by its digest"})
+	}
 	s, err := site.Load(a.Site)
 	if err != nil {
 		return ImageAddAnswer{}, err
@@ -84,6 +93,7 @@ type ImageAddArgs struct {
 	Site    string `json:"site"`
 	Name    string `json:"name"`
 	File    string `json:"file"`
+	Source  string `json:"source,omitzero"` // docker://REPOSITORY@sha256:<64 hex>: what the file was made from
 	Replace bool   `json:"replace,omitzero"`
 	Cluster string `json:"cluster,omitzero"` // only its image store
 }

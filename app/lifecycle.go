@@ -163,7 +163,8 @@ type SubmitArgs struct {
 
 // planOrder accepts a plan unchanged: strictly decoded, allowed by policy, with known inputs.
 func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (run.Order, error) {
-	spec, err := plan.DecodeSpec(a.JobSpec, plan.Rules{Types: g.Domain.Types(), Image: g.Domain.Lock().CheckName})
+	spec, err := plan.DecodeSpec(a.JobSpec, plan.Rules{Types: g.Domain.Types(), Image: g.Domain.Lock().CheckName,
+		Pulled: g.Domain.Lock().Pulled})
 	if err != nil {
 		return run.Order{}, err
 	}

@@ -26,7 +26,9 @@ func (g *Gateway) previews() []Operation {
 		Description: "Returns the beginning of an artifact as text, with limits on bytes and lines. Control characters are made visible.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview, Limit: limit,
-		Input: object("artifact_id", id, prop("max_lines", `{"type":"integer","minimum":1,"maximum":2000}`)), Does: look(g, g.previewText),
+		Input: object("artifact_id", id, prop("max_lines", `{"type":"integer","minimum":1,"maximum":5000}`),
+			prop("max_bytes", `{"type":"integer","minimum":1,"maximum":262144,"description":"policy's limit holds beside it"}`)),
+		Does: look(g, g.previewText),
 	}, {
 		ID: "artifact.preview.table", Title: "Preview a table", Verb: "artifact preview",
 		Description: "Returns rows of a comma- or tab-separated artifact, with column names and types guessed from the rows read. Rows and " +
@@ -170,7 +172,11 @@ func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) 
 	}
 	defer f.Close()
 	lines := atMost(a.MaxLines, g.Policy.Limits.PreviewLines)
-	most := int(g.Policy.Limits.PreviewBytes)
+	most, at := int(g.Policy.Limits.PreviewBytes), map[string]any{"artifact_id": x.ID, "max_lines": lines}
+	if a.MaxBytes > 0 {
+		most = min(a.MaxBytes, most)
+		at["max_bytes"] = most
+	}
 	p, err := artifact.PreviewText(f, x.SizeBytes, most+secrets.Margin, lines+leadRows)
 	if !p.Binary {
 		var more bool
@@ -178,5 +184,5 @@ func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) 
 		p.Truncated = p.Truncated || more
 	}
 	return PreviewAnswer{ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, Text: g.Gate.Registry().Hide(c.Caller.Transport, p.Text),
-		Truncated: p.Truncated, Binary: p.Binary}, map[string]any{"artifact_id": x.ID, "max_lines": lines}, err
+		Truncated: p.Truncated, Binary: p.Binary}, at, err
 }

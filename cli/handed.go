@@ -55,7 +55,11 @@ func (s *Session) importPath(ctx context.Context, args app.ImportArgs, result an
 // handOverIn opens the file that a chat's import names. Arguments that are not of that form are left to the gateway, which says so.
 func handOverIn(req gate.Request) (gate.Request, *os.File, error) {
 	var args app.ImportArgs
-	if req.ToolID != "artifact.import" || plan.Decode(req.Args, &args) != nil || args.Path == nil || !filepath.IsAbs(*args.Path) {
+	if req.ToolID != "artifact.import" || plan.Decode(req.Args, &args) != nil {
+		return req, nil, nil
+	}
+	args, err := args.Plain()
+	if err != nil || args.Path == nil || !filepath.IsAbs(*args.Path) {
 		return req, nil, nil
 	}
 	args, f, err := handOver(args)

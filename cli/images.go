@@ -47,13 +47,14 @@ type imageStoreOf struct {
 type imageAddCmd struct {
 	Name    string `arg:"" help:"Name that toolpacks use for the image."`
 	File    string `arg:"" help:"SIF file." type:"path"`
+	Source  string `placeholder:"IMAGE" help:"The image of a registry that the file was made from: docker://REPOSITORY@sha256:DIGEST. Plans may name it so."`
 	Replace bool   `help:"Replace the image that has this name."`
 	imageStoreOf
 }
 
 // Run adds an image.
 func (c imageAddCmd) Run(ctx context.Context, a *Shell) error {
-	args := app.ImageAddArgs{Site: a.Site, Name: c.Name, File: c.File, Replace: c.Replace, Cluster: c.Cluster}
+	args := app.ImageAddArgs{Site: a.Site, Name: c.Name, File: c.File, Source: c.Source, Replace: c.Replace, Cluster: c.Cluster}
 	p := bar{shell: a}
 	defer p.end()
 	a.Host.Images = a.Ports.Images(p.bytes)

@@ -136,7 +136,7 @@ func (f *face) routes(r chi.Router) {
 	r.Get("/v1/artifacts", f.list("artifact.list", "project_id", "type", "cursor", "limit"))
 	r.Post("/v1/artifacts", f.create)
 	r.Get("/v1/artifacts/{artifact_id}", f.look("artifact.get", "artifact_id"))
-	r.Get("/v1/artifacts/{artifact_id}/preview", f.look("artifact.preview.text", "artifact_id", "max_lines"))
+	r.Get("/v1/artifacts/{artifact_id}/preview", f.look("artifact.preview.text", "artifact_id", "max_lines", "max_bytes"))
 	r.Get("/v1/artifacts/{artifact_id}/preview/table", f.look("artifact.preview.table", "artifact_id", "first_row", "max_rows", "delimiter"))
 	r.Get("/v1/artifacts/{artifact_id}/preview/image", f.picture)
 	r.Get("/v1/artifacts/{artifact_id}/content", f.content)

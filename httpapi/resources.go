@@ -146,7 +146,7 @@ func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 				return nil, bad(name, "true or false", "it is neither")
 			}
 			args[name] = json.RawMessage(given[0])
-		case "limit", "wait_seconds", "tail_lines", "max_lines", "first_row", "max_rows", "max_edge":
+		case "limit", "wait_seconds", "tail_lines", "max_lines", "max_bytes", "first_row", "max_rows", "max_edge":
 			n, err := strconv.ParseInt(given[0], 10, 32)
 			if err != nil {
 				return nil, bad(name, "a whole number", "it is not a number")
@@ -166,13 +166,13 @@ func isUpload(req *http.Request) bool {
 		req.URL.Path == "/v1/artifacts"
 }
 
-// create is POST /v1/artifacts: bytes as they are, or {path or text, label, type, project_id}.
+// create is POST /v1/artifacts: bytes as they are, or {path or text or source, label, type, project_id}.
 func (f *face) create(w http.ResponseWriter, req *http.Request) {
 	if isUpload(req) {
 		f.upload(w, req)
 		return
 	}
-	f.operation("artifact.import", "", body(false, "path", "text", "label", "type", "project_id"), made)(w, req)
+	f.operation("artifact.import", "", body(false, "path", "text", "label", "type", "project_id", "source", "type_hint"), made)(w, req)
 }
 
 // picture is GET …/preview/image: a small picture of a large one, as the tool describes it, or as the picture itself to whom that is what

@@ -14,8 +14,9 @@ import (
 // proves SRC-01
 func TestToolNameOfItsOwn(t *testing.T) {
 	w := newWorld()
-	w.tools = append(w.tools, gate.Tool{ID: "seqkit.summary", ToolName: "seqkit_stats", Version: "1.0.0", ContractVersion: "v1", Title: "Summary",
-		SideEffect: gate.Read, Bindings: []gate.Transport{gate.MCP}, Capabilities: []string{gate.CapRead}, Input: json.RawMessage(anyObj)})
+	w.tools = append(w.tools, gate.Tool{ID: "seqkit.summary", ToolName: "seqkit_stats", Version: "1.0.0", ContractVersion: "v1",
+		Title: "Summary", SideEffect: gate.Read, Bindings: []gate.Transport{gate.MCP},
+		Capabilities: []string{gate.CapRead}, Input: json.RawMessage(anyObj)})
 	w.answers["seqkit.summary"] = func(context.Context, json.RawMessage) (any, error) { return map[string]any{"n": 1}, nil }
 	s := w.session(t)
 	var names []string

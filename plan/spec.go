@@ -38,7 +38,7 @@ type Placement struct {
 	Partition  string  `json:"partition"`
 	Account    string  `json:"account"`
 	QOS        *string `json:"qos"`
-	Constraint *string `json:"constraint"`    // features joined by & or |
+	Constraint *string `json:"constraint"`    // see [IsConstraint]
 	Site       *string `json:"site,omitzero"` // null: policy picks one
 }
 

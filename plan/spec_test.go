@@ -233,7 +233,7 @@ func TestRules(t *testing.T) {
 		rows = append(rows, row{"env " + name, edit{"execution.command.env": edit{name: "x"}}, "PLAN-ENV", "execution.command.env." + name})
 	}
 	for _, word := range []string{"", " ", "a ", " a", "a  b", "a\tb", "a\nb", "a\u00a0b", "a\u200bb", "\ufeffa", "a\u2028b", "a\u202eb",
-		"a\x00", long(129)} {
+		"a\x00", long(257)} {
 		rows = append(rows,
 			row{fmt.Sprintf("input role %.9q", word), edit{"io.inputs": []any{in(word, artA, hex, "in/x")}}, "PLAN-ROLE", "io.inputs[0].role"},
 			row{fmt.Sprintf("output role %.9q", word), edit{"io.outputs": []any{out(word, "out/flagstat.json", "TSV", "l")}}, "PLAN-ROLE",
@@ -252,7 +252,9 @@ func TestRules(t *testing.T) {
 			rows = append(rows, row{fmt.Sprintf("%s %.9q", field, name), edit{field: name}, code, field})
 		}
 	}
-	for _, c := range []string{"", "-C", "a b", "a&", "|a", "a&&b", "a\n", "[a*2]", "a,b", "(a)", "--time=1", long(257)} {
+	for _, c := range []string{"", "-C", "a b", "a&", "|a", "a&&b", "a\n", "a,b", "--time=1", long(257), "[a", "a]", "(a", "a)", "[]", "()",
+		"[a]b", "a(b)", "[[a]]", "((a))", "([a])", "a*", "a*0", "a*x", "*2", "a**2", "a*2*3", "[a]*2", "[-C]", "(--time=1)", "[a b]", "a;b",
+		"$(a)", "`a`", "a&-b", "[a&]", "a*123456"} {
 		rows = append(rows, row{fmt.Sprintf("constraint %.9q", c), edit{"placement.constraint": c}, "PLAN-CONSTRAINT", "placement.constraint"})
 		rows = append(rows, row{fmt.Sprintf("site %.9q", c), edit{"placement.site": c}, "PLAN-SITE", "placement.site"})
 	}

@@ -33,6 +33,9 @@ type Rules struct {
 
 	// Image reports why a name is not that of the image with a digest (sha256:<64 hex>), "" if it is; nil: names are not checked.
 	Image func(name, digest string) string
+	// Pulled gives the digest (sha256:<64 hex>) of the SIF file made from an image of a registry, which is named by REPO@sha256:<64 hex>, or
+	// reports why there is none; nil: a plan cannot name such an image.
+	Pulled func(ref string) (digest, msg string)
 	// Stored: the plan was read back from canonical params, where a toolpack's inputs have no artifact_id. Its types are those of its time.
 	Stored bool
 	Asked  bool // the placement is as asked: partition and account may be left to the site
@@ -45,9 +48,23 @@ func DecodeSpec(data []byte, rules Rules) (Spec, error) {
 	if err := Decode(data, &s); err != nil {
 		return Spec{}, err
 	}
+	var pulled []fault.Problem
+	if ref, ok := RegistryImage(s.Execution.Container.Image); ok && rules.Pulled != nil {
+		digest, msg := rules.Pulled(ref)
+		if msg != "" {
+			pulled = append(pulled, fault.Problem{Code: "PLAN-IMAGE", Field: "execution.container.image",
+				Rule: "the source of an image in images.lock.yaml", Msg: msg,
+				Next: []fault.Step{fault.Do("image add", "name", "NAME", "file", "FILE", "source", "docker://"+ref)}})
+			digest = "sha256:" + strings.Repeat("0", 64) // it is reported already
+		}
+		s.Execution.Container.Image = digest
+	}
 	name, digest, named := strings.Cut(s.Execution.Container.Image, "@")
 	s.Fill()
 	err := s.Validate(rules)
+	if len(pulled) > 0 {
+		err = invalid(append(pulled, fault.ProblemsOf(err)...))
+	}
 	if named && rules.Image != nil && imageRef.MatchString(name+"@"+digest) {
 		if msg := rules.Image(name, digest); msg != "" {
 			p := fault.Problem{Code: "PLAN-IMAGE", Field: "execution.container.image", Rule: "the name that images.lock.yaml has for this digest",
@@ -81,6 +98,11 @@ func (s *Spec) Fill() {
 	// Only the digest is part of the identity; a name before it is for readers.
 	if img := s.Execution.Container.Image; imageRef.MatchString(img) {
 		s.Execution.Container.Image = img[strings.Index(img, "sha256:"):]
+	}
+	for i := range s.IO.Inputs { // a checksum may be written with its algorithm
+		if in := &s.IO.Inputs[i]; IsSHA256(strings.TrimPrefix(in.ChecksumSHA256, "sha256:")) {
+			in.ChecksumSHA256 = strings.TrimPrefix(in.ChecksumSHA256, "sha256:")
+		}
 	}
 	slices.SortFunc(s.IO.Inputs, func(a, b Input) int {
 		return strings.Compare(a.Role+"\x00"+a.DestRelpath, b.Role+"\x00"+b.DestRelpath)
@@ -186,8 +208,7 @@ func (v *validator) placement(p Placement) {
 		v.form(IsSiteName(*p.Site), "PLAN-SITE", "placement.site", SiteNameRule, *p.Site)
 	}
 	if c := p.Constraint; c != nil {
-		v.form(len(*c) <= 256 && constraint.MatchString(*c), "PLAN-CONSTRAINT", "placement.constraint",
-			"feature names joined by & or |, at most 256 bytes", *c)
+		v.form(IsConstraint(*c), "PLAN-CONSTRAINT", "placement.constraint", ConstraintRule, *c)
 	}
 }
 
@@ -204,7 +225,8 @@ func (v *validator) execution(e Execution) {
 		v.add("PLAN-ROOTFS", "execution.container.readonly_rootfs", "must be true", "got false")
 	}
 	v.form(imageRef.MatchString(e.Container.Image), "PLAN-IMAGE", "execution.container.image",
-		"sha256:<64 hex digits> of the SIF file, or name@sha256:<64 hex digits>; no tag, no docker://, no folder", e.Container.Image)
+		"sha256:<64 hex digits> of the SIF file, name@sha256:<64 hex digits>, or docker://REPOSITORY@sha256:<64 hex digits> where "+
+			"images.lock.yaml has that source; no tag alone, no folder", e.Container.Image)
 	v.command(e.Command)
 }
 

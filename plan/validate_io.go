@@ -7,8 +7,11 @@ import (
 	"strings"
 )
 
-// wordRule is what [CheckWord] holds a word to.
-const wordRule = "whitespace-strict, at most 128 bytes"
+// What [CheckRole] and [CheckLabel] hold a word to.
+const (
+	roleRule  = "whitespace-strict, at most 64 characters or 128 bytes"
+	labelRule = "whitespace-strict, at most 256 characters"
+)
 
 func (v *validator) inputs(inputs []Input) {
 	if len(inputs) > maxFiles {
@@ -18,7 +21,7 @@ func (v *validator) inputs(inputs []Input) {
 	var dests []string
 	for i, in := range inputs {
 		at := fmt.Sprintf("io.inputs[%d].", i)
-		v.sound(CheckWord(in.Role), "PLAN-ROLE", at+"role", wordRule)
+		v.sound(CheckRole(in.Role), "PLAN-ROLE", at+"role", roleRule)
 		v.form(IsArtifactID(in.ArtifactID) || in.ArtifactID == "" && v.Stored, "PLAN-ARTIFACT", at+"artifact_id",
 			"art_ and 26 characters of base32", in.ArtifactID)
 		v.form(IsSHA256(in.ChecksumSHA256), "PLAN-CHECKSUM", at+"checksum_sha256", "64 lower-case hex digits", in.ChecksumSHA256)
@@ -40,7 +43,7 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 	roles := map[string]string{} // by their folded form
 	for i, out := range outputs {
 		at := fmt.Sprintf("io.outputs[%d].", i)
-		v.sound(CheckWord(out.Role), "PLAN-ROLE", at+"role", wordRule)
+		v.sound(CheckRole(out.Role), "PLAN-ROLE", at+"role", roleRule)
 		folded := FoldRole(out.Role)
 		if v.Stored {
 			folded = out.Role // an older gateway took roles that differ only in case
@@ -57,7 +60,7 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 		v.sound(cmp.Or(CheckRelPath(out.SrcRelpath, "out"), checkShown(out.SrcRelpath)), "PLAN-SRC-PATH", at+"src_relpath",
 			"a whitespace-strict, safe relative path below out/")
 		v.form(v.Stored || slices.Contains(v.Types, out.Type), "PLAN-TYPE", at+"type", types, out.Type)
-		v.sound(CheckWord(out.Label), "PLAN-LABEL", at+"label", wordRule)
+		v.sound(CheckLabel(out.Label), "PLAN-LABEL", at+"label", labelRule)
 		srcs = append(srcs, out.SrcRelpath)
 	}
 	v.distinct("PLAN-SRC-DUPLICATE", "io.outputs", "src_relpath", srcs)

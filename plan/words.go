@@ -13,13 +13,15 @@ import (
 
 // Limits of the words in a plan, in bytes.
 const (
-	MaxWord     = 128  // role, label
+	MaxWord     = 128  // a name
+	maxRole     = 64   // characters; a longer role has at most MaxWord bytes
+	MaxLabel    = 256  // characters
 	MaxRelPath  = 1024 // a relative path
 	maxSegment  = 255  // one part of it, NAME_MAX of Linux filesystems
 	maxUnixUser = 256  // LOGIN_NAME_MAX of Linux
 )
 
-// CheckWord reports what is wrong with a role or a label; "" if nothing. It must be whitespace-strict (ABI-10): no blank at
+// CheckWord reports what is wrong with a name; "" if nothing. It must be whitespace-strict (ABI-10): no blank at
 // either end, no run of blanks, no control or invisible characters, valid UTF-8.
 func CheckWord(s string) string {
 	switch {
@@ -27,6 +29,25 @@ func CheckWord(s string) string {
 		return "it is empty"
 	case len(s) > MaxWord:
 		return fmt.Sprintf("it is longer than %d bytes", MaxWord)
+	}
+	return checkShown(s)
+}
+
+// CheckRole reports what is wrong with a role; "" if nothing. It is whitespace-strict, with at most 64 characters or 128 bytes.
+func CheckRole(s string) string {
+	if s != "" && utf8.RuneCountInString(s) <= maxRole {
+		return checkShown(s)
+	}
+	return CheckWord(s)
+}
+
+// CheckLabel reports what is wrong with a label; "" if nothing. It is whitespace-strict, with at most [MaxLabel] characters.
+func CheckLabel(s string) string {
+	switch {
+	case s == "":
+		return "it is empty"
+	case utf8.RuneCountInString(s) > MaxLabel:
+		return fmt.Sprintf("it is longer than %d characters", MaxLabel)
 	}
 	return checkShown(s)
 }
@@ -124,9 +145,9 @@ func CheckRelPath(s, dir string) string {
 // space in an sbatch directive would start another option.
 var (
 	slurmName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
-	constraint = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*([&|][A-Za-z0-9][A-Za-z0-9_.-]*)*$`)
 	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	imageRef   = regexp.MustCompile(`^([a-z0-9][a-z0-9._-]{0,127}@)?sha256:[0-9a-f]{64}$`)
+	ociRef     = regexp.MustCompile(`^(docker://)?([A-Za-z0-9][A-Za-z0-9._:-]*(/[A-Za-z0-9._:-]+)*)@(sha256:[0-9a-f]{64})$`)
 	hex64      = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	artifactID = regexp.MustCompile(`^art_[0-9A-HJKMNP-TV-Z]{26}$`)
 	projectID  = regexp.MustCompile(`^proj_[0-9A-HJKMNP-TV-Z]{26}$`)
@@ -154,6 +175,16 @@ var siteName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 // IsSiteName reports whether s can be the name of a site.
 func IsSiteName(s string) bool { return siteName.MatchString(s) }
+
+// RegistryImage returns the name of an image of a registry without docker://: REPOSITORY@sha256:<64 hex>. Without docker://, only a
+// repository with a slash is one: NAME@sha256:<64 hex> names an image of images.lock.yaml.
+func RegistryImage(s string) (ref string, ok bool) {
+	m := ociRef.FindStringSubmatch(s)
+	if m == nil || len(s) > 512 || m[1] == "" && m[3] == "" {
+		return "", false
+	}
+	return m[2] + "@" + m[4], true
+}
 
 // IsSlurmName reports whether s can be a partition, account or QOS.
 func IsSlurmName(s string) bool { return slurmName.MatchString(s) }

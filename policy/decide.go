@@ -138,8 +138,8 @@ func (d *decision) placement(s Slurm, p plan.Placement) {
 	if p.QOS != nil {
 		d.listed("POLICY-QOS", "placement.qos", "qos_allowlist", s.QOS, *p.QOS)
 	}
-	if p.Constraint != nil {
-		for f := range strings.FieldsFuncSeq(*p.Constraint, func(c rune) bool { return c == '&' || c == '|' }) {
+	if p.Constraint != nil && (s.Constraints == nil || !slices.Contains(*s.Constraints, *p.Constraint)) {
+		for _, f := range plan.Features(*p.Constraint) {
 			d.listed("POLICY-CONSTRAINT", "placement.constraint", "constraints_allowlist", s.Constraints, f)
 		}
 	}

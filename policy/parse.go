@@ -174,7 +174,8 @@ func (s *Slurm) read(v yamldoc.Value) {
 	s.Partitions = listed(o.Opt("partitions_allowlist"), "SLURM-NAME", name, plan.IsSlurmName)
 	s.Accounts = listed(o.Opt("accounts_allowlist"), "SLURM-NAME", name, plan.IsSlurmName)
 	s.QOS = listed(o.Opt("qos_allowlist"), "SLURM-NAME", name, plan.IsSlurmName)
-	s.Constraints = listed(o.Opt("constraints_allowlist"), "SLURM-NAME", "single features: letters, digits, _ . -", feature.MatchString)
+	s.Constraints = listed(o.Opt("constraints_allowlist"), "SLURM-NAME", "features (letters, digits, _ . -) and whole constraints",
+		func(s string) bool { return feature.MatchString(s) || plan.IsConstraint(s) })
 	s.GPUTypes = listed(o.Opt("gpu_types_allowlist"), "SLURM-NAME", name, plan.IsSlurmName)
 	s.MaxCPUs = int(number(o.Opt("max_cpus"), 1, plan.MaxCPUs, plan.MaxCPUs))
 	s.MaxMemMB = int(number(o.Opt("max_mem_mb"), 1, plan.MaxMemMB, plan.MaxMemMB))

@@ -67,7 +67,7 @@ type Slurm struct {
 	Partitions          *[]string `json:"partitions_allowlist"`
 	Accounts            *[]string `json:"accounts_allowlist"`
 	QOS                 *[]string `json:"qos_allowlist"`         // a plan without QOS is always allowed: Slurm's default applies
-	Constraints         *[]string `json:"constraints_allowlist"` // features; every feature of an expression must be listed
+	Constraints         *[]string `json:"constraints_allowlist"` // features and whole expressions: a plan's is listed, or each of its features is
 	GPUTypes            *[]string `json:"gpu_types_allowlist"`   // a plan with GPUs must name a listed type
 	MaxCPUs             int       `json:"max_cpus"`
 	MaxMemMB            int       `json:"max_mem_mb"`             // MiB

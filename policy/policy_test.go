@@ -140,7 +140,7 @@ func TestRefused(t *testing.T) {
 				"slurm.partitions_allowlist[1]:5, POLICY-SLURM-NAME slurm.partitions_allowlist[3]:5"},
 		{"version: 1\nslurm: {max_cpus: \"${NUM}\"}\n", "POLICY-TYPE slurm.max_cpus:2"},
 		{"version: 1\nslurm: {accounts_allowlist: [\"${GONE}\"]}\n", "POLICY-ENV-UNDEFINED slurm.accounts_allowlist[0]:2"},
-		{"version: 1\nslurm: {constraints_allowlist: [\"a&b\"]}\n", "POLICY-SLURM-NAME slurm.constraints_allowlist[0]:2"},
+		{"version: 1\nslurm: {constraints_allowlist: [\"a&\"]}\n", "POLICY-SLURM-NAME slurm.constraints_allowlist[0]:2"},
 		{"version: 1\nslurm: {raw_plans: {entry_programs: {x: [bash]}}}\n", "POLICY-ENTRY-PROGRAM slurm.raw_plans.entry_programs.x[0]:2"},
 		{"version: 1\nslurm: {raw_plans: {entry_programs: {x: [/usr/bin/a]}}}\n", "POLICY-ENTRY-PROGRAM slurm.raw_plans.entry_programs.x[0]:2"},
 		{"version: 1\nslurm: {raw_plans: {entry_programs: {\"x:1\": [a]}}}\n", "POLICY-IMAGE slurm.raw_plans.entry_programs.x:1:2"},

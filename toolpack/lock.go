@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
 )
 
@@ -20,7 +21,7 @@ type LockedImage struct {
 	Digest    string    `yaml:"digest"`     // sha256:<64 hex> of the SIF file
 	Arch      string    `yaml:"arch"`       // as the SIF header names it, e.g. amd64
 	SizeBytes int64     `yaml:"size_bytes"` // of the SIF file
-	Source    string    `yaml:"source"`     // where the file came from, for readers
+	Source    string    `yaml:"source"`     // where the file came from; docker://REPOSITORY@sha256:<64 hex> is found by that digest
 	AddedAt   time.Time `yaml:"added_at"`   // UTC
 }
 
@@ -114,6 +115,29 @@ func (l Lock) NameOf(digest string) string {
 		}
 	}
 	return ""
+}
+
+// Pulled gives the digest of the SIF file that was made from an image of a registry, REPOSITORY@sha256:<64 hex>: the entry whose source
+// ends in that digest. msg says why there is none.
+func (l Lock) Pulled(ref string) (digest, msg string) {
+	_, want, _ := strings.Cut(ref, "@")
+	names := []string{}
+	for _, img := range l.images {
+		if from, ok := plan.RegistryImage(img.Source); ok && strings.HasSuffix(from, "@"+want) {
+			if names = append(names, img.Name); digest == "" {
+				digest = img.Digest
+			} else if digest != img.Digest {
+				msg = "images.lock.yaml has different files with this source: " + strings.Join(names, ", ")
+			}
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return "", "no image of images.lock.yaml has the source " + clip("docker://"+ref)
+	case msg != "":
+		return "", msg
+	}
+	return digest, ""
 }
 
 // CheckName reports why a name is not that of the image with a digest (sha256:<64 hex>); "" if it is.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 const lockHeader = "# Written by `slurmgate image add NAME FILE.sif`. Toolpacks name images; this file says which bytes a name means.\n"
@@ -74,7 +75,7 @@ func (l *Lock) put(img LockedImage, replace bool) (changed bool, err error) {
 		return true, nil
 	}
 	switch old := l.images[i]; {
-	case old.Digest == img.Digest && old.Arch == img.Arch && old.SizeBytes == img.SizeBytes:
+	case old.Digest == img.Digest && old.Arch == img.Arch && old.SizeBytes == img.SizeBytes && !newSource(old.Source, img.Source):
 		return false, nil
 	case old.Digest != img.Digest && !replace:
 		return false, fault.New(fault.Conflict, "IMAGE-NAME-TAKEN",
@@ -83,6 +84,12 @@ func (l *Lock) put(img LockedImage, replace bool) (changed bool, err error) {
 	}
 	l.images[i] = img
 	return true, nil
+}
+
+// newSource reports whether an image of a registry becomes known as the source of a file that has an entry.
+func newSource(old, given string) bool {
+	_, registry := plan.RegistryImage(given)
+	return registry && given != old
 }
 
 func encodeLock(images []LockedImage) ([]byte, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -196,8 +197,8 @@ func (i siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (
 		return app.ImageAddAnswer{}, notEverywhere(a, reached, failed)
 	}
 	lock := filepath.Join(s.DomainDir, toolpack.LockFile)
-	doc := app.ImageDoc{Name: a.Name, Digest: img.Ref(), Arch: img.Arch, SizeBytes: img.SizeBytes, Source: filepath.Base(a.File),
-		State: "stored"}
+	doc := app.ImageDoc{Name: a.Name, Digest: img.Ref(), Arch: img.Arch, SizeBytes: img.SizeBytes,
+		Source: cmp.Or(a.Source, filepath.Base(a.File)), State: "stored"}
 	changed, err := toolpack.Record(lock, toolpack.LockedImage{Name: a.Name, Digest: doc.Digest, Arch: doc.Arch, SizeBytes: doc.SizeBytes,
 		Source: doc.Source, AddedAt: time.Now()}, a.Replace)
 	return app.ImageAddAnswer{ImageDoc: doc, Changed: changed, Lock: lock, Note: note}, err
