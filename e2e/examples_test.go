@@ -44,7 +44,11 @@ func examples(s *site) []example {
 			}
 		}
 	}
+	values := []string{"--param", "values=[3, 1.5, 2]"}
 	return []example{
+		{tool: "values.sum", args: values, role: "result", typ: "JSON", check: same(`{"count":3,"sum":6.5}` + "\n")},
+		{tool: "values.order", args: values, role: "result", typ: "JSON", check: same(`{"values":[1.5,2,3]}` + "\n")},
+		{tool: "values.mean", args: []string{"--param", "values=[3, 1]"}, role: "result", typ: "JSON", check: same(`{"mean":2}` + "\n")},
 		{tool: "bcftools.filter", args: []string{"--input", "variants=" + vcf, "--param", "min_qual=20", "--param", "kind=snp"},
 			role: "filtered", typ: "VCF", image: "bcftools",
 			direct: []string{"bcftools", "view", "--no-version", "--include", `QUAL>=20 && TYPE="snp"`, "-O", "v", host(vcf)},

@@ -20,7 +20,8 @@ var update = flag.Bool("update", false, "add new packs, and new versions of pack
 const goldenFile = "testdata/runs.golden"
 
 // goldenArgs are the arguments of the golden runs, besides one artifact for each input.
-var goldenArgs = map[string]map[string]any{"qrencode.label": {"text": "sample 7"}, "seqkit.head": {"count": 5}}
+var goldenArgs = map[string]map[string]any{"qrencode.label": {"text": "sample 7"}, "seqkit.head": {"count": 5},
+	"values.mean": {"values": []any{1, 2.5}}, "values.order": {"values": []any{1, 2.5}}, "values.sum": {"values": []any{1, 2.5}}}
 
 // The run id of every shipped pack, and of a plan submitted as it is, under a fixed policy, with fixed arguments and checksums. The file
 // says what identity is: from now on no change of the gateway changes the id of a pack or plan that did not change. Nobody regenerates an

@@ -148,7 +148,7 @@ func (r *serviceReader) packed(t *ManifestTool, p *Pack) {
 		r.aim(t, p)
 	}
 	s := r.of(*t)
-	s.Name, s.Version, s.ContractVersion, s.Deterministic = p.ToolName(), d.Version, d.ContractVersion, d.Deterministic
+	s.Name, s.Version, s.ContractVersion, s.Deterministic = p.ToolName(), p.Version(), d.ContractVersion, d.Deterministic
 	s.Title, s.Description, s.Purposes = d.DisplayName, d.Description, p.Capabilities()
 	s.in, s.out = p.in, p.out
 	if d.Execution.Kind == "http" {

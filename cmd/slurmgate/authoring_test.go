@@ -101,12 +101,12 @@ func TestDomainCheck(t *testing.T) {
 	dir := copyDomain(t, "examples")
 	code, out, said := verb(t, "domain", "check", dir, "--json")
 	var good app.DomainAnswer
-	if err := json.Unmarshal([]byte(out), &good); code != 0 || err != nil || good.DomainID != "examples" || len(good.Tools) != 13 ||
+	if err := json.Unmarshal([]byte(out), &good); code != 0 || err != nil || good.DomainID != "examples" || len(good.Tools) != 16 ||
 		len(good.Warnings) != 0 || len(good.Missing) != 7 {
 		t.Fatal(code, out, said, err)
 	}
 	edit(t, filepath.Join(dir, "policies.yaml"), "max_cpus: 8", "max_cpus: 1\n  gpus: 3")
-	edit(t, filepath.Join(dir, "manifest.yaml"), "version: 1.2.0", "version: one")
+	edit(t, filepath.Join(dir, "manifest.yaml"), "version: 1.3.0", "version: one")
 	edit(t, filepath.Join(dir, "images.lock.yaml"), "version: 1", "version: 7")
 	edit(t, filepath.Join(dir, "toolpacks/zip.bundle.tool.yaml"), "timeoutMs", "timeout_ms")
 	for _, verbName := range []string{"domain", "tool"} {

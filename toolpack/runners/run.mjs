@@ -3,8 +3,8 @@
 //     run.mjs MODULE[:export] ARGS.json RESULT.json
 //
 // MODULE is a file below /opt/tool (lib/x.mjs) or a package there; without an export it is the default one. The function gets
-// the request – tool_id, tool_version, args, inputs, outputs, resources, result, as in run.py – and may be async. What it
-// returns is written as JSON. An exception ends the run as failed.
+// the request – tool_id, tool_version, args, inputs, outputs, resources, result, as in run.py – and may be async; with
+// payload: arguments in the toolpack it gets args alone. What it returns is written as JSON. An exception ends the run as failed.
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";

@@ -2,7 +2,7 @@
 
     run.py pkg.mod:callable ARGS.json RESULT.json
 
-The module is looked for in /opt/tool, then where Python looks. The function gets the request, a dict:
+The module is looked for in /opt/tool, then where Python looks. The function may be async. It gets the request, a dict:
 
     tool_id, tool_version
     args       the call's arguments, defaults filled in
@@ -11,10 +11,12 @@ The module is looked for in /opt/tool, then where Python looks. The function get
     resources  cpus, memMb, timeLimitSeconds
     result     the path of the output that receives what the function returns
 
-What it returns is written as JSON. An exception ends the run as failed, with its traceback in stderr.
+With payload: arguments in the toolpack it gets args alone. What it returns is written as JSON. An exception ends the run as failed, with its traceback in stderr.
 """
 
+import asyncio
 import importlib
+import inspect
 import json
 import sys
 
@@ -27,9 +29,16 @@ def main(target, args_file, result_file):
     function = importlib.import_module(name)
     for part in path.split("."):
         function = getattr(function, part)
-    text = json.dumps(function(request), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    result = function(request)
+    if inspect.isawaitable(result):
+        result = asyncio.run(awaited(result))
+    text = json.dumps(result, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
     with open(result_file, "w", encoding="utf-8") as f:
         f.write(text + "\n")
+
+
+async def awaited(result):
+    return await result
 
 
 if __name__ == "__main__":
