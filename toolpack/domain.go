@@ -1,8 +1,11 @@
 package toolpack
 
 import (
+	"archive/zip"
+	"bytes"
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -209,4 +212,28 @@ func (d *Domain) Tools() []ManifestTool {
 		out[i] = t
 	}
 	return out
+}
+
+// CheckFiles reports what is wrong with a domain package whose files are in memory, by their paths. Its image lock may be empty.
+func CheckFiles(files map[string][]byte, parse func(file string, data []byte) error, list ...Option) []fault.Problem {
+	var b bytes.Buffer
+	w := zip.NewWriter(&b) // an archive is a file system
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f, err := w.Create(name)
+		if err == nil {
+			_, err = f.Write(files[name])
+		}
+		if err != nil {
+			return problemsOf(name, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return problemsOf(ManifestFile, err)
+	}
+	fsys, err := zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
+	if err != nil {
+		return problemsOf(ManifestFile, err)
+	}
+	_, found := openDomain(fsys, "", parse, chosen(append(list, AllowMissingImages)))
+	return found
 }

@@ -24,9 +24,16 @@ func FuzzLoad(f *testing.F) {
 		f.Add([]byte(with(f, "\"{{params.n}}\"", "\""+element+"\"")), []byte(`{}`), []byte(`{"data":"`+artifact+`"}`))
 	}
 	f.Add([]byte(with(f, baseExec, "execution: {kind: python, module: \"a:b\"}\n")), []byte(`{}`), []byte(`{"data":"`+artifact+`"}`))
+	for _, schema := range []string{"$schema: http://json-schema.org/draft-07/schema#\ntype: object\n$ref: ./s.json#/a", "a: [", "type: *x",
+		`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"$ref":"#"}],"dependencies":{"a":["b"],"c":{"$ref":"s.yaml"}}}`} {
+		f.Add([]byte(bareWith(f, "outputSchema: {type: object, properties: {text: {type: string}}, required: [text]}",
+			"outputSchema: {$ref: s.yaml}")), []byte(schema), []byte(`{"text":""}`))
+	}
+	defaults := defaultsOf(f, bareManifest)
 	f.Fuzz(func(t *testing.T, pack, schema, args []byte) {
-		fsys := fstest.MapFS{"a.tool.yaml": {Data: pack, Mode: 0o644}, "s.json": {Data: schema, Mode: 0o644}}
-		set, _, found := loadAll(fsys, "dom", ".", plan.Types(), options{})
+		fsys := fstest.MapFS{"a.tool.yaml": {Data: pack, Mode: 0o644}, "s.json": {Data: schema, Mode: 0o644},
+			"s.yaml": {Data: schema, Mode: 0o644}}
+		set, _, found := loadAll(fsys, "dom", ".", plan.Types(), options{defaults: defaults})
 		if (set == nil) != (len(found) > 0) {
 			t.Fatal("neither loaded nor refused", found)
 		}
@@ -46,6 +53,9 @@ func FuzzLoad(f *testing.F) {
 			c, err := ReadContract(def)
 			if err != nil || (c.CheckOutput(args) == nil) != (p.Contract().CheckOutput(args) == nil) {
 				t.Fatal("its stored definition judges differently", err)
+			}
+			if (c.CheckValue("result", args) == nil) != (p.Contract().CheckValue("result", args) == nil) {
+				t.Fatal("its stored definition judges the result differently")
 			}
 		}
 	})
