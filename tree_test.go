@@ -72,7 +72,7 @@ var arrows = map[string][]string{
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
 	"app": {"access", "artifact", "backup", "convert", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "secrets", "site",
-		"toolpack"},
+		"toolpack", "worker"},
 	"cli": {"app", "backup", "convert", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
 	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "signer", "site", "slurm",
 		"slurm/rest", "staging", "toolpack"},
@@ -81,7 +81,7 @@ var arrows = map[string][]string{
 	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "asuser", "backup", "chaos/seams", "cli", "doctor",
 		"fault", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "nss", "plan", "policy", "remote",
 		"remote/transfer", "run", "secrets", "setup", "signer", "site", "slurm", "slurm/rest", "staging", "staging/sftp",
-		"toolpack", "visible"},
+		"toolpack", "visible", "worker"},
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.
 	"chaos/seams": {"fault", "plan", "run"},
 	// Tools of this repository, not part of the product.
@@ -301,6 +301,11 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"run.Sites.Waits":   {"waits", "story"}, // of runs that were found to be theirs to see
 		"run.Sites.Collect": {"collectRun"},
 		"run.Sites.Cancel":  {"cancel"},
+		"run.Sites.CallWorker":   {"serviceHandler"},
+		"run.Sites.SupposeCall":  {"serviceRehearsal"},
+		"run.Sites.ServeWorkers": {"openSites"},
+		"run.Sites.StopWorkers":  {"endWork"},
+		"worker.Client.Call":     {"callWorker"},
 		// As the ledger has them: at the start, and after drain and resume.
 		"run.Sites.SetDrains":  {"LoadDrains"},
 		"run.Sites.Partitions": {"see"}, // asks the site's Slurm, once in a while

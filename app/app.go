@@ -16,6 +16,7 @@ import (
 	"slurmgate/secrets"
 	"slurmgate/site"
 	"slurmgate/toolpack"
+	"slurmgate/worker"
 )
 
 // Gateway is what the operations work on. The command fills it in while it opens the parts, then calls [Gateway.OpenGate].
@@ -28,6 +29,7 @@ type Gateway struct {
 	Importer *artifact.Importer
 	Pictures *artifact.Pictures
 	Sites    *run.Sites
+	Workers  *worker.Client
 	Log      *slog.Logger
 	Secrets  *secrets.Scanner // with the site's own patterns; nil: without
 	Host     Host             // what the operations on files need; a gateway needs none of it

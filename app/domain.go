@@ -40,6 +40,11 @@ func ReadDomain(dir string, options ...toolpack.Option) (d *toolpack.Domain, p *
 	for _, s := range bareServices(d) {
 		known.Tools = append(known.Tools, s.Name)
 	}
+	for _, s := range d.Services() {
+		if s.Kind == toolpack.Hybrid {
+			known.Hybrid = append(known.Hybrid, s.Name)
+		}
+	}
 	return d, p, p.CheckNames(known)
 }
 

@@ -25,7 +25,7 @@ func NewGate(c gate.Config, tools ...gate.Tool) (_ *gate.Gate, err error) {
 
 // OpenGate opens the gate with the gateway's tools.
 func (g *Gateway) OpenGate(ctx context.Context) (err error) {
-	tools := g.packTools()
+	tools := append(g.packTools(), g.serviceTools()...)
 	for _, o := range g.Operations() {
 		if o.Needs == Ledger || o.Needs == Engine {
 			if o.Covers == nil {
@@ -47,7 +47,7 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 		journal = g.Journal(g.Ledger, func(id string) bool { _, err := g.Gate.Registry().Find(id); return err == nil })
 	}
 	if g.Gate, err = NewGate(gate.Config{Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global,
-		Limits: gateLimits(g.Site.Limits), Journal: journal,
+		Limits: gateLimits(g.Site.Limits, g.Policy.Workers), Journal: journal,
 		Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: artifacts{g}, Key: key, Secrets: g.Secrets, Log: g.Log},
 		tools...); err != nil {
 		return err
@@ -62,15 +62,15 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	return err
 }
 
-func gateLimits(l site.Limits) gate.Limits {
-	return gate.Limits{Calls: l.Calls, CallsPerCaller: l.CallsPerCaller, WaitsPerCaller: l.WaitsPerCaller, Previews: l.Previews,
-		PreviewsPerCaller: l.PreviewsPerCaller, Hashes: l.Hashes, HashesPerCaller: l.HashesPerCaller}
+func gateLimits(l site.Limits, w policy.Workers) gate.Limits {
+	return gate.Limits{Services: w.MaxCalls, Calls: l.Calls, CallsPerCaller: l.CallsPerCaller, WaitsPerCaller: l.WaitsPerCaller,
+		Previews: l.Previews, PreviewsPerCaller: l.PreviewsPerCaller, Hashes: l.Hashes, HashesPerCaller: l.HashesPerCaller}
 }
 
 // RunLimits are the limits of concurrency.per_tool that bound runs, by tool name: those of toolpacks. The engine enforces them.
 func (g *Gateway) RunLimits() map[string]int {
 	limits := map[string]int{}
-	for _, p := range g.Domain.Packs().List() {
+	for _, p := range g.jobPacks() {
 		if n := g.Policy.Concurrency.PerTool[p.ToolName()]; n > 0 {
 			limits[p.ToolName()] = n
 		}

@@ -13,14 +13,22 @@ import (
 	"slurmgate/toolpack"
 )
 
-// packTools makes one tool of each toolpack.
+// jobPacks are the toolpacks whose calls become jobs.
+func (g *Gateway) jobPacks() []*toolpack.Pack {
+	services := g.services()
+	return slices.DeleteFunc(g.Domain.Packs().List(), func(p *toolpack.Pack) bool {
+		return slices.ContainsFunc(services, func(s toolpack.Service) bool { return s.ID == p.ID() })
+	})
+}
+
+// packTools makes one tool of each toolpack whose calls become jobs.
 func (g *Gateway) packTools() []gate.Tool {
 	var out []gate.Tool
 	Listed := map[string]toolpack.ManifestTool{}
 	for _, m := range g.Domain.Tools() {
 		Listed[m.ToolID] = m
 	}
-	for _, p := range g.Domain.Packs().List() {
+	for _, p := range g.jobPacks() {
 		input, _ := g.inputOf(p)
 		t := gate.Tool{ID: p.ID(), ToolName: p.ToolName(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(),
 			Description: p.Description(),

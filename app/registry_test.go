@@ -24,6 +24,7 @@ import (
 	"slurmgate/run"
 	"slurmgate/site"
 	"slurmgate/toolpack"
+	"slurmgate/worker"
 )
 
 // tableGateway is a gateway with the shipped domain, a real ledger and a real store, but no Slurm: enough for every tool to decide whether
@@ -81,6 +82,9 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 			}})
 	}
 	g.Sites = run.NewSites(sites...)
+	g.Sites.ServeWorkers(run.Config{}, run.Parts{Store: g.Ledger, Index: g.Ledger.Index(run.WorkerSite), Room: g.Quotas().Room,
+		Waits: gate.Wait, Log: log, Now: time.Now})
+	g.Workers = worker.New(worker.Config{URLs: ServiceURLs(g.Domain)})
 	if away := g.Sites.Open(t.Context()); len(away) > 0 {
 		t.Fatal(away)
 	}

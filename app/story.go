@@ -85,7 +85,7 @@ func (g *Gateway) attempts(ctx context.Context, runID string, p plan.Params) ([]
 	}
 	out := []AttemptDoc{}
 	for _, a := range list {
-		if a.Placement == nil && !p.Docker { // the params name it all
+		if a.Placement == nil && !p.Docker && p.Worker == nil { // the params name it all
 			a.Placement = &p.Spec.Placement
 		}
 		d := AttemptDoc{Attempt: a.N, Placement: a.Placement, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node,

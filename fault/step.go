@@ -130,6 +130,16 @@ func Advice(plain string, steps []Step, words func([]Step) string) string {
 // Prose gives an error's whole text without steps: what is recorded outlives the commands of today.
 func Prose(err error) string { return Text(err, func([]Step) string { return "" }) }
 
+// Said is the text of an error without what to do next.
+func Said(err error) string {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err.Error()
+	}
+	body, _ := e.parts(forLogs)
+	return body
+}
+
 // forLogs renders steps as they are.
 func forLogs(steps []Step) string {
 	var out []string

@@ -31,7 +31,7 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 		return nil, err
 	}
 	timeout := g.timeout(e.tool)
-	ctx, stop := context.WithTimeout(ctx, timeout)
+	ctx, stop := context.WithTimeout(ctx, timeout+e.tool.Grace)
 	defer stop()
 	if err = g.understand(ctx, who, e, req, t); err != nil {
 		return nil, timedOut(ctx, err, req.ToolID, timeout)
@@ -219,7 +219,8 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 	}
 	in := tr.input()
 	binding := g.binding(t, in.Bytes, tr.body)
-	call := Call{Caller: who, Needs: t.Capabilities, Request: req, Args: in.Bytes, Value: in.Value, Stored: tr.args.Bytes, Hidden: tr.hidden}
+	call := Call{Caller: who, Needs: t.Capabilities, Request: req, Args: in.Bytes, Value: in.Value, Stored: tr.args.Bytes, Hidden: tr.hidden,
+		ID: req.ToolCallID}
 	used := "" // the approval that this very call used up, before the gateway died
 	if req.IdempotencyKey != nil && t.SideEffect != Read {
 		if g.promises == nil {
@@ -237,7 +238,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 			return first, err
 		}
 		if k != nil {
-			used = k.ApprovalID
+			used, call.ID, call.Interrupted = k.ApprovalID, k.ToolCallID, true
 		} else {
 			k = &Key{Principal: who.Key(), KeyHash: key, ToolID: t.ID, Binding: binding, Rights: who.standing(), ToolCallID: req.ToolCallID}
 		}

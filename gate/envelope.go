@@ -7,6 +7,7 @@ package gate
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -81,6 +82,8 @@ type Response struct {
 	Error         *ErrorBody      `json:"error"`
 	Timing        Timing          `json:"timing"`
 	Resources     Resources       `json:"resources"`
+
+	RunID string `json:"-"` // the run that a call of a service worker is; else empty
 }
 
 // document is the response as the schema sees it. Of a result it shows whether there is one: what it holds is for the tool's own schema.
@@ -158,7 +161,13 @@ func BodyOf(by Transport, err error) *ErrorBody {
 	if s := fault.RetryOf(err); s > 0 {
 		details["retry_after_seconds"] = s
 	}
-	return &ErrorBody{Code: fault.CodeOf(err), Kind: envelopeKind(kind), Message: Text(by, err), Retryable: kind.Retryable(), Details: details}
+	b := &ErrorBody{Code: fault.CodeOf(err), Kind: envelopeKind(kind), Message: Text(by, err), Retryable: kind.Retryable(), Details: details}
+	if said, ok := errors.AsType[*Reported](err); ok {
+		if b.Retryable = said.Retryable; len(said.Details) > 0 {
+			details["worker"] = said.Details
+		}
+	}
+	return b
 }
 
 // ProblemsFor returns an error's problems, whose hints are in the words of a face.

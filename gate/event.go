@@ -23,22 +23,24 @@ func ReservedIDs() []string { return []string{InvalidCall, LoginCall, UnknownToo
 
 // trail collects what is known about a call in progress, for its record.
 type trail struct {
-	tool    Tool     // zero while none is found
-	given   plan.Doc // the arguments as they came
-	args    document // those of records: the tool gets them too, unless there are sensitive ones
-	full    plan.Doc // with the values of sensitive arguments; only the tool gets them
-	hidden  *Hidden  // those values; nil: there are none
-	body    []byte   // beside them; it is in no record
-	instead string   // the tool id of the record of what is no call; "" for calls
-	reached bool     // the tool was called
-	effect  bool     // a tool that may change something was called
-	key     *Key     // the idempotency key bound to this call
-	final   bool     // the outcome is recorded under the key for ever
-	leave   func()   // ends the flight of the key, once the outcome is kept
-	result  document // of a tool that answered, also where it went into an artifact
+	tool     Tool     // zero while none is found
+	given    plan.Doc // the arguments as they came
+	args     document // those of records: the tool gets them too, unless there are sensitive ones
+	full     plan.Doc // with the values of sensitive arguments; only the tool gets them
+	hidden   *Hidden  // those values; nil: there are none
+	body     []byte   // beside them; it is in no record
+	instead  string   // the tool id of the record of what is no call; "" for calls
+	reached  bool     // the tool was called
+	effect   bool     // a tool that may change something was called
+	reported bool     // the error is a service worker's
+	key      *Key     // the idempotency key bound to this call
+	final    bool     // the outcome is recorded under the key for ever
+	leave    func()   // ends the flight of the key, once the outcome is kept
+	result   document // of a tool that answered, also where it went into an artifact
 
 	slot       *slot       // what the call holds while its tool works; nil: nothing
 	provenance *Provenance // the run that the call is, where the handler said so
+	runID      string      // that the call made or found, where the handler said so: see [Made]
 }
 
 // input is what the tool gets.
@@ -120,6 +122,9 @@ func touched(docs ...[]byte) Resources {
 // about lists the runs that a call is about: those its arguments name, and those that the answer of a tool names which makes runs. A list
 // that names runs is about none of them.
 func (t trail) about() []string {
+	if t.runID != "" {
+		return t.resources().WorkspaceIDs
+	}
 	docs := [][]byte{t.args.Bytes}
 	if t.tool.SideEffect != Read {
 		docs = append(docs, t.result.Bytes)
@@ -188,7 +193,7 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record,
 	}
 	if t.key != nil && t.final {
 		out := Outcome{Principal: t.key.Principal, KeyHash: t.key.KeyHash}
-		first := Response{OK: res.OK, ResultRef: res.ResultRef, Error: res.Error, Resources: res.Resources}
+		first := outcome{Response{OK: res.OK, ResultRef: res.ResultRef, Error: res.Error, Resources: res.Resources}, t.runID}
 		if res.OK && res.ResultRef == nil {
 			first.Result = result.Bytes
 		}

@@ -174,9 +174,10 @@ func (g *Gate) call(ctx context.Context, who Caller, req Request, args plan.Doc,
 	} else {
 		res.Error = BodyOf(who.Transport, err)
 	}
+	res.RunID = t.runID
 	if res.Error != nil {
 		res.Error = g.registry.concealedError(who.Transport, res.Error)
-		res.Error.Retryable = res.Error.Retryable && t.repeatable()
+		res.Error.Retryable = res.Error.Retryable && (t.reported || t.repeatable())
 	}
 	res.OK = res.Error == nil
 	res.Timing.EndedAt = g.now().UTC()
@@ -203,6 +204,9 @@ func (g *Gate) carryOut(ctx context.Context, who Caller, req Request, res *Respo
 	if err != nil {
 		res.Result, res.ResultRef, res.Error = nil, nil, BodyOf(who.Transport, err)
 		t.final = final(err)
+		if _, t.reported = errors.AsType[*Reported](err); t.runID != "" {
+			res.Resources = t.resources()
+		}
 	}
 }
 
@@ -211,7 +215,7 @@ func (g *Gate) carryOut(ctx context.Context, who Caller, req Request, res *Respo
 func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response, t *trail, result any) error {
 	t.final = true
 	if first, again := result.(*Response); again { // what an idempotency key stands for
-		t.reached = true // by the first call
+		t.reached, t.runID = true, first.RunID // by the first call
 		res.ResultRef, res.Error, res.Resources = first.ResultRef, first.Error, first.Resources
 		doc, err := plan.Of(first.Result)
 		if t.result.Doc = doc; first.OK && len(t.tool.Reveals) > 0 {
@@ -220,12 +224,18 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 		res.Result = t.result.Bytes
 		return err
 	}
+	if s, stored := result.(Stored); stored {
+		ref := refPrefix + s.ArtifactID
+		res.ResultRef, res.Resources = &ref, t.resources()
+		addNew(&res.Resources.Artifacts, s.ArtifactID)
+		return nil
+	}
 	doc, err := plan.Of(result)
 	if err != nil {
 		return fault.Wrap(fault.Internal, "result_not_json", "the tool's answer cannot be encoded", err)
 	}
-	if e, err := g.registry.find(t.tool.ID); err == nil && e.output != nil && !(req.DryRun && t.tool.SideEffect != Read) {
-		if found := violations(e.output, doc.Value, "RESULT-SCHEMA", "result", "the tool's output schema"); len(found) > 0 {
+	if t.tool.Work != Service && !(req.DryRun && t.tool.SideEffect != Read) { // a worker's answer was checked when it came
+		if found := g.registry.CheckOutput(t.tool.ID, doc); len(found) > 0 {
 			g.log.ErrorContext(ctx, "a tool's answer breaks its own schema", "tool_id", t.tool.ID, "tool_call_id", req.ToolCallID, "problems",
 				t.hidden.Text(fmt.Sprint(found)))
 			return fault.New(fault.Internal, "output_schema", "the tool's answer violates its own output schema, which is a bug in slurmgate").
@@ -246,7 +256,7 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 			return err
 		}
 	}
-	res.Result, res.Resources = t.result.Bytes, touched(t.args.Bytes, t.result.Bytes)
+	res.Result, res.Resources = t.result.Bytes, t.resources()
 	if len(res.Result) <= MaxInline {
 		return nil
 	}

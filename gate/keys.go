@@ -64,14 +64,22 @@ func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding s
 		return nil, nil, fault.New(fault.Conflict, "idempotency_conflict", "this idempotency key was already used for another call").
 			WithNext("use a new key for new arguments")
 	case got.Outcome != nil:
-		first = &Response{}
-		return &got, first, json.Unmarshal(got.Outcome, first)
-	case t.Idempotency != Idempotent:
+		var o outcome
+		err := json.Unmarshal(got.Outcome, &o)
+		o.Response.RunID = o.Run
+		return &got, &o.Response, err
+	case t.Idempotency != Idempotent && !t.Resumes:
 		return nil, nil, fault.New(fault.Unknown, "outcome_unknown",
 			"an earlier call with this key was interrupted, and it is unknown whether it had its effect").
 			WithNext("check whether it had, for example with a list; if not, call with a new key")
 	}
 	return &got, nil, nil
+}
+
+// outcome is what an idempotency key stands for.
+type outcome struct {
+	Response
+	Run string `json:"run_id,omitempty"` // see [Response.RunID]
 }
 
 // final reports whether a call's outcome is the key's final outcome.

@@ -19,6 +19,8 @@ type Limits struct {
 
 	Previews, PreviewsPerCaller int // of these calls, those of tools whose work is [Preview]
 	Hashes, HashesPerCaller     int // and those whose work is [Hash]
+
+	Services int // calls of service workers, of all callers, which are not among Calls; 0: as many as Calls
 }
 
 // Work is what calls of several tools do that costs more than others, and share a limit for.
@@ -28,6 +30,9 @@ type Work string
 const (
 	Preview Work = "preview" // reads a part of a file and shows it
 	Hash    Work = "hash"    // reads all of a file
+
+	// Service waits for a service worker. Its calls have slots of their own, so that they never take one of a call that submits a job.
+	Service Work = "service"
 )
 
 const (
@@ -45,9 +50,11 @@ const (
 // limiter bounds concurrent calls (AX-08): of a tool, of a caller, and in total. A call that waits for something else gives its slots back
 // meanwhile.
 type limiter struct {
-	all   *Turns
-	tool  map[string][]*Turns // by tool id: its own limit, where policy has one, that of its work
-	waits *Counter
+	all      *Turns
+	services *Turns              // in place of all, for tools whose work is [Service]
+	service  map[string]bool     // by tool id
+	tool     map[string][]*Turns // by tool id: its own limit, where policy has one, that of its work
+	waits    *Counter
 }
 
 func newLimiter(together int, limits Limits, r *Registry, p Policy) *limiter {
@@ -55,13 +62,19 @@ func newLimiter(together int, limits Limits, r *Registry, p Policy) *limiter {
 	if n == 0 || limits.Calls > 0 && limits.Calls < n {
 		n = limits.Calls
 	}
-	out := &limiter{all: NewTurns(n, limits.CallsPerCaller), tool: map[string][]*Turns{}, waits: NewCounter(limits.WaitsPerCaller)}
+	services := n
+	if limits.Services > 0 {
+		services = limits.Services
+	}
+	out := &limiter{all: NewTurns(n, limits.CallsPerCaller), services: NewTurns(services, limits.CallsPerCaller), service: map[string]bool{},
+		tool: map[string][]*Turns{}, waits: NewCounter(limits.WaitsPerCaller)}
 	work := map[Work]*Turns{Preview: NewTurns(limits.Previews, limits.PreviewsPerCaller), Hash: NewTurns(limits.Hashes,
 		limits.HashesPerCaller)}
 	for _, t := range r.List() {
 		if p != nil && p.Rules(t.Name()).Together > 0 {
 			out.tool[t.ID] = append(out.tool[t.ID], NewTurns(p.Rules(t.Name()).Together, 0))
 		}
+		out.service[t.ID] = t.Work == Service
 		if w := work[t.Work]; w != nil {
 			w.rests = true
 			out.tool[t.ID] = append(out.tool[t.ID], w)
@@ -85,7 +98,10 @@ type slot struct {
 // A call with a body takes only its tool's slot: its client may send as slowly as it likes. The face bounds how many of these a caller has.
 func (l *limiter) take(ctx context.Context, who Caller, toolID string) (*slot, error) {
 	s := &slot{limiter: l, caller: who.Key(), among: slices.Clip(l.tool[toolID])}
-	if who.Body == nil {
+	switch {
+	case l.service[toolID]:
+		s.among = append(s.among, l.services)
+	case who.Body == nil:
 		s.among = append(s.among, l.all)
 	}
 	return s, s.take(ctx, limiterWait)

@@ -42,12 +42,14 @@ const (
 // All stands for every capability, or every project.
 const All = "*"
 
-// The capabilities of the gateway's own operations. A toolpack's tool needs [CapSlurm].
+// The capabilities of the gateway's own operations. A tool that runs as a job needs [CapSlurm], one that a service worker carries out
+// [CapWorker]: who may spend a project's share of a cluster may not therefore have data sent into a network, and the other way round.
 const (
 	CapGateway = "gateway" // an operation of the gateway itself, not of a tool (AX-01); every built-in needs it
 	CapRead    = "read"    // read runs, artifacts and tools
 	CapImport  = "import"  // import artifacts
 	CapSlurm   = "slurm"   // submit, cancel and retry jobs
+	CapWorker  = "worker"  // call service workers
 	CapOperate = "operate" // settle runs in doubt
 	CapAdmin   = "admin"   // tokens, and the record of all calls; for the whole site only
 	CapApprove = "approve" // answer approval requests
@@ -56,7 +58,7 @@ const (
 
 // Capabilities lists all of them.
 func Capabilities() []string {
-	return []string{CapGateway, CapRead, CapImport, CapSlurm, CapOperate, CapAdmin, CapApprove, CapMetrics}
+	return []string{CapGateway, CapRead, CapImport, CapSlurm, CapWorker, CapOperate, CapAdmin, CapApprove, CapMetrics}
 }
 
 // Principal is who a call is made for, as an [Authenticator] found out. The zero Principal may do nothing.

@@ -71,10 +71,13 @@ type Tool struct {
 	RunOutput json.RawMessage `json:"run_output_schema"`
 
 	Timeout       time.Duration `json:"-"` // of the call; 0: the gate's default
+	Grace         time.Duration `json:"-"` // that the call has beyond it, for a handler that keeps the time itself
 	Work          Work          `json:"-"` // a limit that it shares with other tools; empty: none
 	RunTimeoutSec int64         `json:"-"` // of the run that a call submits, without its time in the queue; 0 for tools that submit none
 	Worker        *Worker       `json:"-"` // the service that carries out the calls; nil for jobs and operations
 	Sensitive     []string      `json:"-"` // arguments whose values reach the worker and nothing else, see [Hidden]
+	// Resumes: the handler finds by [Call.ID] what an interrupted call with the same idempotency key did, and does nothing a second time
+	Resumes bool `json:"-"`
 	// keys of the result that hold a secret the caller is meant to see, once; never recorded. A repeated call's answer has a "note" that says
 	// so
 	Reveals []string `json:"-"`
@@ -115,6 +118,9 @@ type Call struct {
 	Value   any             // what Args say, as [plan.Doc] has it
 	Stored  json.RawMessage // Args as they may be stored: without the values of sensitive arguments
 	Hidden  *Hidden         // those values, for what the handler itself stores or says; nil: there are none
+
+	ID          string // the call's own: tool_call_id, of the first call with its idempotency key where it has one
+	Interrupted bool   // a call with the same idempotency key was made before, and has no recorded outcome
 }
 
 // Into decodes the arguments, refusing unknown keys.

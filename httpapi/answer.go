@@ -153,16 +153,26 @@ func writeRun(w http.ResponseWriter, toolID string, status int, res gate.Respons
 		advise(w.Header(), e.Details)
 		kind, details := e.Fault().Kind, map[string]any{}
 		maps.Copy(details, e.Details)
+		if said, ok := details["worker"].(map[string]any); ok { // here they are the caller's own, under names that say nothing else
+			delete(details, "worker")
+			for k, v := range said {
+				if _, taken := details[k]; !taken {
+					details[k] = v
+				}
+			}
+		}
 		details["kind"], details["code"] = string(kind), e.Code
-		out.ToolRunID = res.ToolCallID
+		out.ToolRunID = cmp.Or(res.RunID, res.ToolCallID)
 		out.Error = &runError{Code: axCode(kind), Message: e.Message, Retryable: e.Retryable, Details: details}
 	} else {
 		var r struct {
 			RunID  string `json:"run_id"`
 			Target string `json:"target_run_id"`
 		}
-		_ = json.Unmarshal(res.Result, &r) // not every result is an object
-		out.ToolRunID, out.Output = cmp.Or(r.RunID, r.Target, res.ToolCallID), output(res)
+		if res.RunID == "" { // a worker's answer names no run of ours
+			_ = json.Unmarshal(res.Result, &r) // not every result is an object
+		}
+		out.ToolRunID, out.Output = cmp.Or(res.RunID, r.RunID, r.Target, res.ToolCallID), output(res)
 	}
 	writeJSON(w, status, "application/json", out)
 }

@@ -46,10 +46,10 @@ func (l Index) UserHas(ctx context.Context, user string, phases ...run.Phase) (h
 	return has, storage(err)
 }
 
-// Open counts the open runs of a project; run.Index has the contract.
+// Open counts the open runs of a project; run.Index has the contract. Calls of service workers take no place of a job.
 func (l Index) Open(ctx context.Context, projectID string) (n int64, err error) {
-	err = l.one(ctx, "SELECT coalesce(sum(n), 0) FROM run_counts WHERE project_id = ? AND state IN ('queued', 'running', 'blocked')",
-		projectID).Scan(&n)
+	err = l.one(ctx, "SELECT coalesce(sum(n), 0) - (SELECT count(*) FROM runs WHERE site = '"+run.WorkerSite+"' AND phase <> 'done' "+
+		"AND project_id = ?1) FROM run_counts WHERE project_id = ?1 AND state IN ('queued', 'running', 'blocked')", projectID).Scan(&n)
 	return n, storage(err)
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"slurmgate/run"
 )
 
 // Spent selects attempts by when they ended, and says what they are added up by.
@@ -40,10 +42,10 @@ type SpentRow struct {
 	Unmeasured                     int64 // attempts that ran and whose CPU time is not known
 }
 
-// Spent adds up what attempts used: by accounting if it measured them, else by the job's own record.
+// Spent adds up what attempts used: by accounting if it measured them, else by the job's own record. Calls of service workers are no jobs.
 func (l *Ledger) Spent(ctx context.Context, f Spent) (rows []SpentRow, seq int64, err error) {
 	var w where
-	w.add("a.ended_at >= ? AND a.ended_at < ? AND a.ending <> ''", micros(f.From), micros(f.To))
+	w.add("a.ended_at >= ? AND a.ended_at < ? AND a.ending <> '' AND r.site <> ?", micros(f.From), micros(f.To), run.WorkerSite)
 	if f.Projects != nil {
 		cond, args := among("r.project_id", f.Projects)
 		w.add(cond, args...)

@@ -84,15 +84,15 @@ func scanObject(row scanner) (o retention.Artifact, err error) {
 }
 
 // Workspaces lists runs that finished before a time and whose workspace was not removed since their last attempt, oldest first, those after
-// the given one.
+// the given one. A call of a service worker has none.
 func (l *Ledger) Workspaces(ctx context.Context, before time.Time, after retention.Workspace, limit int) ([]retention.Workspace, error) {
 	out, err := list(ctx, l.r, func(row scanner) (w retention.Workspace, err error) {
 		err = row.Scan(&w.RunID, &w.AttemptN, into{&w.FinishedAt}, &w.Site, &w.User)
 		return w, err
 	}, `SELECT r.run_id, r.attempt_n, r.finished_at, r.site, r.executed_as FROM runs r
  LEFT JOIN workspace_removals w ON w.run_id = r.run_id AND w.attempt_n = r.attempt_n
- WHERE r.phase = 'done' AND r.finished_at < ? AND w.removed_at IS NULL AND (r.finished_at, r.run_id) > (?, ?) ORDER BY r.finished_at, r.run_id LIMIT ?`,
-		micros(before), micros(after.FinishedAt), after.RunID, limit)
+ WHERE r.phase = 'done' AND r.finished_at < ? AND r.site <> ? AND w.removed_at IS NULL AND (r.finished_at, r.run_id) > (?, ?) ORDER BY r.finished_at, r.run_id LIMIT ?`,
+		micros(before), run.WorkerSite, micros(after.FinishedAt), after.RunID, limit)
 	for i := range out {
 		attempts, err := l.Attempts(ctx, out[i].RunID)
 		if err != nil {

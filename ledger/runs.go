@@ -121,14 +121,25 @@ func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created boo
 // inserted is the view of a run that was just stored.
 func (l *Ledger) inserted(n run.New) run.View {
 	now := stored(l.now())
-	v := run.View{Run: n.Run, Submission: n.Submission,
-		Attempt: run.Attempt{RunID: n.Run.ID, N: 1, Token: n.Submission.Token, CreatedAt: now, Placement: n.Placement}}
+	v := run.View{Run: n.Run, Submission: n.Submission, Attempt: l.firstAttempt(n)}
+	v.Attempt.CreatedAt, v.Attempt.StartedAt = now, optStored(v.Attempt.StartedAt)
 	v.Run.Rev, v.Run.AttemptN, v.Run.CreatedAt, v.Run.UpdatedAt = 1, 1, now, now
 	if v.Run.Warnings == nil {
 		v.Run.Warnings = []string{}
 	}
-	v.Submission.CreatedAt, v.Submission.SubmittedAt = stored(n.Submission.CreatedAt), optStored(n.Submission.SubmittedAt)
+	if n.Submission.Token != "" {
+		v.Submission.CreatedAt, v.Submission.SubmittedAt = stored(n.Submission.CreatedAt), optStored(n.Submission.SubmittedAt)
+	}
 	return v
+}
+
+// firstAttempt is the attempt that a new run comes with. One without a submission goes to no cluster and starts when it is stored.
+func (l *Ledger) firstAttempt(n run.New) run.Attempt {
+	a := run.Attempt{RunID: n.Run.ID, N: 1, Token: n.Submission.Token, CreatedAt: l.now(), Placement: n.Placement}
+	if a.Token == "" {
+		a.StartedAt = &a.CreatedAt
+	}
+	return a
 }
 
 // insert writes the rows of a new run, or nothing if its row exists: policy and params, which are written first, then exist too.
@@ -163,11 +174,12 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 	if err != nil || rows == 0 {
 		return false, err
 	}
-	if err := writeSubmission(ctx, tx, n.Submission); err != nil {
-		return false, err
+	if n.Submission.Token != "" {
+		if err := writeSubmission(ctx, tx, n.Submission); err != nil {
+			return false, err
+		}
 	}
-	if err := writeAttempt(ctx, tx, run.Attempt{RunID: r.ID, N: 1, Token: n.Submission.Token, CreatedAt: l.now(),
-		Placement: n.Placement}); err != nil {
+	if err := writeAttempt(ctx, tx, l.firstAttempt(n)); err != nil {
 		return false, err
 	}
 	for _, in := range n.Inputs {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 )
@@ -28,8 +29,8 @@ func (x *ToolExtra) Asked() []Bind {
 	return x.Binds
 }
 
-// Params are the canonical params of a run: of a Slurm plan, or of a docker plan, which runs on the gateway's own host. They hold what
-// the program sees and what the caller asked for, and nothing that a site decides.
+// Params are the canonical params of a run: of a Slurm plan, of a docker plan, which runs on the gateway's own host, or of a call of a
+// service worker. They hold what the program sees and what the caller asked for, and nothing that a site decides.
 type Params struct {
 	ProjectID  string
 	Script     string     // slurm_script_version
@@ -37,6 +38,16 @@ type Params struct {
 	Tool       *ToolExtra // nil for a plan submitted as it is
 	Docker     bool       // a docker plan, which runs on the gateway's own host; false: a plan for Slurm
 	ExecutedAs string     // the cluster's Unix user whose job it is; empty: the gateway's own. Never of a docker plan
+	Worker     *Call      // a call of a service worker, which has no plan: of the rest only ProjectID counts. nil: a plan
+}
+
+// Call is a call of a service worker: what its run is made of.
+type Call struct {
+	Input json.RawMessage `json:"input"` // what the worker is given, without the values of sensitive arguments
+	// ID is the call's own id, the snapshot boundary of an answer that may be another one tomorrow (ARC-11). It is absent where the tool is
+	// deterministic: the same input is the same run.
+	ID          string `json:"call,omitempty"`
+	ToolVersion string `json:"tool_version"`
 }
 
 // Site is the site that the caller named, empty where policy picks one. A docker plan names none: it can only run in one place.
@@ -114,6 +125,7 @@ type wireParams struct {
 	Slurm     *slurmParams  `json:"slurm,omitempty"`
 	Docker    *dockerParams `json:"docker,omitempty"`
 	Tool      *ToolExtra    `json:"tool,omitempty"`
+	Worker    *Call         `json:"worker,omitempty"`
 }
 
 // Canonical returns the bytes that are hashed and stored once in param_sets. A toolpack's inputs stand there without artifact_id: their
@@ -125,6 +137,9 @@ func (p Params) Canonical() ([]byte, error) {
 
 func (p Params) wire() wireParams {
 	s, w := p.Spec, wireParams{ProjectID: p.ProjectID, Tool: p.Tool}
+	if p.Worker != nil {
+		return wireParams{ProjectID: p.ProjectID, Worker: p.Worker}
+	}
 	if p.Docker {
 		w.Docker = &dockerParams{s.Version, p.Script, s.Resources, s.Execution, dockerInputs(s.IO.Inputs), s.IO.Outputs}
 	} else {
@@ -152,18 +167,26 @@ func DecodeParams(canonical []byte) (Params, error) {
 	if err := (Doc{Bytes: canonical}).Into(&w); err != nil {
 		return Params{}, err
 	}
+	kinds := 0
+	for _, is := range []bool{w.Slurm != nil, w.Docker != nil, w.Worker != nil} {
+		if is {
+			kinds++
+		}
+	}
 	switch {
-	case (w.Slurm == nil) == (w.Docker == nil):
-		return Params{}, bad("PARAMS-KIND", "", "either slurm or docker", "both or neither are given")
+	case kinds != 1 || w.Worker != nil && w.Tool != nil:
+		return Params{}, bad("PARAMS-KIND", "", "one of slurm, docker and worker; tool only with a plan", "they have none or several")
+	case w.Worker != nil:
+		return Params{ProjectID: w.ProjectID, Worker: w.Worker}, nil
 	case w.Docker != nil:
-		return Params{w.ProjectID, w.Docker.ScriptVersion, w.Docker.spec(), w.Tool, true, ""}, nil
+		return Params{ProjectID: w.ProjectID, Script: w.Docker.ScriptVersion, Spec: w.Docker.spec(), Tool: w.Tool, Docker: true}, nil
 	}
 	s := w.Slurm
 	if msg := CheckUnixUser(s.ExecutedAs); s.ExecutedAs != "" && msg != "" {
 		return Params{}, bad("EXECUTED-AS", "slurm.executed_as", "the name of a Unix user", msg)
 	}
-	return Params{w.ProjectID, s.ScriptVersion, Spec{s.SpecVersion, s.Resources, s.Placement.Placement(), s.Execution, s.IO}, w.Tool, false,
-		s.ExecutedAs}, nil
+	return Params{ProjectID: w.ProjectID, Script: s.ScriptVersion, Tool: w.Tool, ExecutedAs: s.ExecutedAs,
+		Spec: Spec{s.SpecVersion, s.Resources, s.Placement.Placement(), s.Execution, s.IO}}, nil
 }
 
 func orNil(s string) *string {

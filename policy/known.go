@@ -15,6 +15,8 @@ import (
 type Known struct {
 	Tools []string // names of its tools (the id with _ for .): the domain's and its own
 	Types []string // artifact types of the domain
+	// names of the hybrid tools that a service worker can carry out
+	Hybrid []string
 }
 
 // CheckNames refuses a policy that names a tool or a type the gateway does not have: a misspelt name in a list protects nothing, and
@@ -25,6 +27,7 @@ func (p *Policy) CheckNames(known Known) error {
 	u.list("local.tools_allowlist", "tool", p.Local.Tools, known.Tools)
 	u.list("import.types_allowlist", "type", p.Import.Types, known.Types)
 	u.list("consent.tools", "tool", &p.Consent.Tools, known.Tools)
+	u.list("workers.hybrid", "hybrid_tool", &p.Workers.Hybrid, known.Hybrid)
 	for _, name := range slices.Sorted(maps.Keys(p.Concurrency.PerTool)) {
 		u.at("concurrency.per_tool."+name, "tool", name, known.Tools, p.perTool[name])
 	}
@@ -54,8 +57,9 @@ func (u *unknown) at(field, what, name string, of []string, at yamldoc.Value) {
 	if slices.Contains(of, name) {
 		return
 	}
-	bad := fault.Problem{Code: "POLICY-UNKNOWN-" + strings.ToUpper(what), Field: field, Rule: "a " + what + " that this gateway has",
-		Msg: "there is no " + what + ` "` + clip(name) + `"`, Hint: plan.DidYouMean(name, of), File: u.file}
+	words := strings.ReplaceAll(what, "_", " ")
+	bad := fault.Problem{Code: "POLICY-UNKNOWN-" + strings.ToUpper(what), Field: field, Rule: "a " + words + " that this gateway has",
+		Msg: "there is no " + words + ` "` + clip(name) + `"`, Hint: plan.DidYouMean(name, of), File: u.file}
 	if bad.Hint == "" {
 		bad.Hint = "remove it, or correct its spelling"
 	}

@@ -58,7 +58,7 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 	}
 	p := &Policy{file: file, doc: r}
 	p.read(doc.Object("version", "tool_allowlist", "images_allowlist", "slurm", "sites", "local", "import", "limits", "env", "equivalent_runs",
-		"executed_as", "retry", "network", "concurrency", "consent", "default_timeout_sec", "egress_allowlist", "logging",
+		"executed_as", "retry", "network", "concurrency", "workers", "consent", "default_timeout_sec", "egress_allowlist", "logging",
 		"timeouts"))
 	tree := doc.JSON()
 	if len(r.Problems()) == 0 {
@@ -162,6 +162,9 @@ func (p *Policy) read(o yamldoc.Object) {
 	p.Retry.InfrastructureAttempts = int(number(retry.Opt("infrastructure_attempts"), 0, 10, defaultInfraRuns))
 
 	p.readConcurrency(o.Opt("concurrency"))
+	work := o.Opt("workers").Object("max_calls", "hybrid")
+	p.Workers = Workers{MaxCalls: int(number(work.Opt("max_calls"), 1, maxConcurrency, 0)),
+		Hybrid: append([]string{}, work.Opt("hybrid").Words("TOOL-NAME", toolNames, toolName.MatchString)...)}
 	p.Consent.read(o.Opt("consent"))
 	p.EgressAllowlist = append([]string{}, o.Opt("egress_allowlist").Words("EGRESS", "host:port", plan.IsHostPort)...)
 	p.readAX(o)

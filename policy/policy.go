@@ -42,6 +42,7 @@ type Policy struct {
 	Retry          Retry      `json:"retry"`
 	Network        string     `json:"network"` // "none", the only mode
 
+	Workers           Workers     `json:"workers"`
 	Consent           Consent     `json:"consent"`
 	Concurrency       Concurrency `json:"concurrency"`
 	DefaultTimeoutSec int64       `json:"default_timeout_sec"` // of a call whose tool has no timeout of its own, 1..604800; 900 when absent
@@ -151,10 +152,16 @@ type Retry struct {
 	InfrastructureAttempts int `json:"infrastructure_attempts"` // further attempts beyond the first, 0..10; 1 when absent
 }
 
+// Workers is about tools that service workers carry out.
+type Workers struct {
+	MaxCalls int      `json:"max_calls"` // at a time, of all tools together; they are not among concurrency.global. As many as that when absent
+	Hybrid   []string `json:"hybrid"`    // names of the hybrid tools whose calls go to their worker; those of all others become jobs
+}
+
 // Concurrency limits concurrent calls and runs. 0 is no limit.
 type Concurrency struct {
-	Global  int            `json:"global"`   // calls of all tools together
-	PerTool map[string]int `json:"per_tool"` // by tool name: runs in flight of a toolpack, concurrent calls of an operation
+	Global  int            `json:"global"`   // calls of all tools together, those of service workers aside, of which there may be as many again
+	PerTool map[string]int `json:"per_tool"` // by tool name: runs in flight of a toolpack, concurrent calls of an operation or a worker's tool
 }
 
 // Logging is how much the gateway logs.

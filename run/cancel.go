@@ -44,6 +44,9 @@ func (e *Engine) requestCancel(ctx context.Context, runID, why string) (View, er
 	if err != nil || v.Run.State.Terminal() {
 		return v, err
 	}
+	if e.calls != nil {
+		return e.calls.cancel(ctx, v, why)
+	}
 	if v.Run.CancelAt == nil {
 		now := e.Now()
 		v.Run.CancelAt, v.Run.CancelReason = &now, cmp.Or(why, "cancelled on request")
@@ -120,6 +123,8 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 func (e *Engine) cancelAnswer(v View) CancelAnswer {
 	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, PollAfterSeconds: e.pollAfter(v), NextSteps: NextSteps(v)}
 	switch {
+	case v.Run.State == Cancelled && v.Run.Site == WorkerSite:
+		a.Executed, a.Message = "maybe", "cancelled: the gateway no longer waits for the worker; it is unknown whether the worker finished"
 	case v.Run.State == Cancelled && v.Run.Reason == string(AheadOfLedger):
 		a.Executed, a.Message = "maybe", "cancelled; this gateway submitted nothing, but the attempt it found in the workspace may have run"
 	case v.Run.State == Cancelled && v.Run.Reason == collectingWaits:

@@ -107,6 +107,7 @@ type Engine struct {
 	away     func() error // why the site is not open; nil: it is
 	disk     *diskHealth
 	forged   forgeries
+	calls    *workerCalls // of the engine for calls of service workers; else nil
 }
 
 // NewEngine makes an engine.

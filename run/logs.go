@@ -87,6 +87,10 @@ type LogsAnswer struct {
 // Logs reads the end of a stream: of a finished run from its artifact, of a live one from its workspace.
 func (e *Engine) Logs(ctx context.Context, runID, stream string, limit int64, which Identify) (LogsAnswer, error) {
 	v, err := e.Store.View(ctx, runID)
+	if err == nil && e.calls != nil {
+		err = fault.New(fault.NotFound, "no_log", "the run is a call of a service worker, which writes its own log; the gateway has none of it").
+			WithSteps(fault.Do("run.show", "run_id", runID))
+	}
 	if err != nil {
 		return LogsAnswer{}, err
 	}

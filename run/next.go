@@ -16,6 +16,9 @@ func NextSteps(v View) []fault.Step {
 	cancel := fault.Do("slurm.job.cancel", "run_id", id)
 	retry := fault.Do("slurm.job.retry", "run_id", id, "after_attempt", v.Run.AttemptN)
 	logs := fault.Do("slurm.job.logs", "run_id", id)
+	if v.Run.Site == WorkerSite && (v.Run.State == Failed || v.Run.State == Cancelled) { // only another call sends it again
+		return []fault.Step{fault.Do("run.show", "run_id", id)}
+	}
 	switch v.Run.State {
 	case Queued, Running:
 		if v.Run.Reason == claimWaits && v.Run.ExecutedAs != "" {

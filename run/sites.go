@@ -32,6 +32,8 @@ type Sites struct {
 	retry time.Duration
 	order []*member // as configured
 	named map[string]*member
+
+	workers *workerCalls // nil: there are no calls of service workers
 }
 
 type member struct {
@@ -128,6 +130,11 @@ func (m *member) tryOpen(ctx context.Context) {
 // Start starts the engine of every site, those of sites that are away too; they take up their runs when the site is open. The returned
 // function waits for what is under way.
 func (s *Sites) Start(ctx context.Context) (wait func(), err error) {
+	if s.workers != nil {
+		if err := s.workers.sweep(ctx); err != nil {
+			return nil, err
+		}
+	}
 	for _, m := range s.order { // before any run is sent
 		if err := m.limits.count(ctx, m.Index); err != nil {
 			return nil, err

@@ -78,6 +78,7 @@ const (
 	EndedRejected      Ending = "rejected"            // Slurm refused the job for good
 	EndedStaging       Ending = "staging"             // inputs, image or script could not be put in place
 	EndedCancelled     Ending = "cancelled"           //
+	EndedUnanswered    Ending = OutcomeUnknown        // a call of a service worker that was sent, and no answer came
 
 	// The node's fault: the same run may succeed on another node.
 	EndedImageMissing  Ending = "image_missing"      // exit 91: the node does not have the image, which the gateway has verified

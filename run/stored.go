@@ -43,7 +43,7 @@ type Output struct {
 // New is a run about to be stored.
 type New struct {
 	Run        Run
-	Submission Submission      // of the first attempt; its token marks the attempt's folder
+	Submission Submission      // of the first attempt; its token marks the attempt's folder. Zero for a call of a service worker
 	Params     json.RawMessage // canonical
 	Policy     json.RawMessage // canonical policy snapshot
 	Pack       json.RawMessage // canonical definition of the pack, whose hash is Run.PackHash; empty for a plan submitted as it is

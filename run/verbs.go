@@ -68,12 +68,15 @@ func (e *Engine) inDoubt(ctx context.Context, runID string, verb func(View) erro
 
 func (e *Engine) retry(ctx context.Context, runID string, after int, why string) (SubmitAnswer, error) {
 	v, err := e.Store.View(ctx, runID)
-	if err == nil && v.Run.State.Terminal() && v.Run.State != Succeeded { // no other run can have a next attempt, whatever the call names
+	// No run but one that failed or was cancelled can have a next attempt, whatever the call names.
+	if err == nil && e.calls == nil && v.Run.State.Terminal() && v.Run.State != Succeeded {
 		err = checkAfter(v.Run, after)
 	}
 	switch {
 	case err != nil:
 		return SubmitAnswer{}, err
+	case e.calls != nil && v.Run.State != Succeeded:
+		return SubmitAnswer{}, calledAgain(v.Run)
 	case after > 0 && after < v.Run.AttemptN:
 		return e.submitAnswer(v, true, nil), nil
 	case v.Run.State == Succeeded:

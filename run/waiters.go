@@ -141,6 +141,9 @@ func (s *Sites) EndWaits() {
 	for _, m := range s.order {
 		m.EndWaits()
 	}
+	if s.workers != nil {
+		s.workers.EndWaits()
+	}
 }
 
 const tooManyWaits = "too_many_waits"

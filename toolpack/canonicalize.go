@@ -115,13 +115,13 @@ func total(seen map[string]ArtifactInfo, made []Made) (bytes int64) {
 	return bytes
 }
 
-// supported refuses a pack that loads but cannot be turned into a plan yet.
+// supported refuses a pack that cannot be turned into a plan.
 func (p *Pack) supported() error {
 	if p.def.Execution.Kind != "http" {
 		return nil
 	}
-	return fault.New(fault.Validation, "not_supported_yet", p.def.ID+": execution.kind http is not supported yet").
-		WithNext("use a pack with planKind slurm and execution.kind cli")
+	return fault.New(fault.Validation, "not_a_job", p.def.ID+" has execution.kind http: a service worker carries it out, and no job can").
+		WithNext("list it in the manifest as a service_worker with a transport")
 }
 
 // passthrough adds the variables the pack asks for; those of env.set take precedence.

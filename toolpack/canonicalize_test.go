@@ -152,14 +152,14 @@ func TestLimitsAndPlacement(t *testing.T) {
 	}
 }
 
-// What loads and cannot run yet says so.
-func TestComesLater(t *testing.T) {
+// What a service worker carries out is no job.
+func TestNoPlanOfAServicesPack(t *testing.T) {
 	const exec = "execution:\n  kind: cli\n  cmd: [count, \"--mode={{ params.mode }}\", -n, \"{{params.n}}\", /work/in/data]\n  stdout: " +
 		"out/count.json\n"
 	for name, edit := range map[string][]string{
 		"http": {exec, "execution: {kind: http, url: \"http://h/x\"}\n"},
 	} {
-		if _, err := packOf(t, edit...).Canonicalize(json.RawMessage(`{}`), testEnv()); fault.CodeOf(err) != "not_supported_yet" ||
+		if _, err := packOf(t, edit...).Canonicalize(json.RawMessage(`{}`), testEnv()); fault.CodeOf(err) != "not_a_job" ||
 			!fault.Is(err, fault.Validation) {
 			t.Error(name, err)
 		}

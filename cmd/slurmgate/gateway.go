@@ -224,6 +224,9 @@ func (g *gateway) makeRoom() error {
 
 // endWork ends everything behind the faces. Work in progress is finished until ctx ends, then it is left to the next gateway.
 func (g *gateway) endWork(ctx context.Context) error {
+	if g.app.Sites != nil {
+		g.app.Sites.StopWorkers()
+	}
 	if g.app.Gate != nil {
 		g.app.Gate.Close()
 	}

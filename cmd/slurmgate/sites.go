@@ -20,7 +20,11 @@ import (
 	"slurmgate/site"
 	"slurmgate/slurm"
 	"slurmgate/staging"
+	"slurmgate/worker"
 )
+
+// workerConnections bounds what the gateway has open to service workers; policy bounds their calls.
+const workerConnections = 512
 
 // staged are the phases in which a run depends on its workspace.
 var staged = []run.Phase{run.Deferred, run.Submitting, run.Unconfirmed, run.Pending, run.InJob, run.Completing, run.Collecting,
@@ -53,6 +57,9 @@ func (g *gateway) openSites(ctx context.Context) error {
 	host.Config.Placement, host.Config.OneNode = plan.Placement{}, true
 	host.Open = func(ctx context.Context) (run.Parts, error) { return g.openHost(ctx, folders) }
 	g.app.Sites = run.NewSites(append(sites, host)...)
+	g.app.Sites.ServeWorkers(run.Config{Secrets: g.app.Secrets, SubmitWait: submitWait}, run.Parts{Store: g.app.Ledger,
+		Index: g.app.Ledger.Index(run.WorkerSite), Room: g.app.Quotas().Room, Waits: gate.Wait, Log: g.app.Log, Now: time.Now})
+	g.app.Workers = worker.New(worker.Config{URLs: app.ServiceURLs(g.app.Domain), Connections: workerConnections})
 	away := g.app.Sites.Open(ctx, g.app.Site.Names()...)
 	for _, s := range g.app.Site.Clusters() {
 		if err := away[s.Name]; err == nil || (s.FarSlurm() || s.OverREST()) && fault.Is(err, fault.Transport) {
