@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -48,7 +49,7 @@ func (g *Gateway) serviceTools() (out []gate.Tool) {
 			Capabilities: []string{gate.CapWorker}, Purposes: s.Purposes, Bindings: everywhere, Input: s.Input, Output: s.Output,
 			Egress: slices.Compact(slices.Sorted(slices.Values(slices.Concat(g.Policy.EgressAllowlist, s.Egress)))),
 			Worker: &gate.Worker{Type: "http", Endpoint: "/run"}, Timeout: g.serviceTimeout(s), Grace: serviceGrace, Work: gate.Service,
-			Resumes: true, Handle: g.serviceHandler(s), DryRun: g.serviceRehearsal(s), Covers: g.coversService(s)}
+			Resumes: true, Sensitive: s.Sensitive, Handle: g.serviceHandler(s), DryRun: g.serviceRehearsal(s), Covers: g.coversService(s)}
 		if w := listed[s.ID].Transport; w != nil {
 			t.Worker = &gate.Worker{Type: w.Type, Endpoint: w.Endpoint}
 		}
@@ -68,10 +69,27 @@ func (g *Gateway) serviceTimeout(s toolpack.Service) time.Duration {
 	return time.Duration(g.Policy.DefaultTimeoutSec) * time.Second
 }
 
-// serviceArgs are the arguments of a call with the schema's defaults: as the worker is given them, and as they may be stored.
+// serviceArgs are the arguments of a call with the schema's defaults: as the worker is given them, and as they may be stored. A dry run has
+// no sensitive values, and what stands for them need not satisfy the schema.
 func serviceArgs(c gate.Call, s toolpack.Service) (sent, stored json.RawMessage, err error) {
-	sent, err = s.Arguments(c.Args)
-	return sent, sent, err
+	if c.Hidden != nil && c.Request.DryRun {
+		return nil, c.Stored, nil
+	}
+	if sent, err = s.Arguments(c.Args); err != nil || c.Hidden == nil {
+		return sent, sent, err
+	}
+	doc, err := plan.Read(sent)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept := maps.Clone(doc.Value.(map[string]any)) // arguments are an object
+	for _, name := range s.Sensitive {
+		if _, given := kept[name]; given {
+			kept[name] = gate.Redacted
+		}
+	}
+	stored, err = plan.Marshal(kept)
+	return sent, stored, err
 }
 
 // serviceOrder makes a run's order of a call. The run belongs to the project that its arguments name, where the tool has an argument
@@ -111,7 +129,7 @@ func (g *Gateway) serviceHandler(s toolpack.Service) gate.Handler {
 		deadline := time.Now().Add(g.serviceTimeout(s))
 		v, replayed, err := g.Sites.CallWorker(ctx, run.WorkerCall{Order: order, Deadline: deadline, Interrupted: c.Interrupted,
 			Send: func(ctx context.Context, v run.View) run.CallEnd {
-				return g.callWorker(ctx, s, v, worker.Request{Input: input, Meta: worker.Meta{TraceID: c.Request.TraceID, ToolRunID: v.Run.ID,
+				return g.callWorker(ctx, c.Hidden, s, v, worker.Request{Input: input, Meta: worker.Meta{TraceID: c.Request.TraceID, ToolRunID: v.Run.ID,
 					DomainID: g.Domain.ID(), DeadlineMS: deadline.UnixMilli()}})
 			}})
 		if v.Run.ID != "" {
@@ -156,13 +174,13 @@ func serviceAnswer(v run.View, replayed bool) (any, error) {
 }
 
 // callWorker sends a call, and says how it ended. Everything a worker says is judged, bounded and freed from secrets before it is kept.
-func (g *Gateway) callWorker(ctx context.Context, s toolpack.Service, v run.View, r worker.Request) run.CallEnd {
+func (g *Gateway) callWorker(ctx context.Context, hidden *gate.Hidden, s toolpack.Service, v run.View, r worker.Request) run.CallEnd {
 	a, err := g.Workers.Call(ctx, s.URL, s.Headers, r)
 	if err != nil {
-		return run.CallEnd{Error: g.callError(err)}
+		return run.CallEnd{Error: g.callError(hidden, err)}
 	}
 	refuse := func(kind fault.Kind, code, why string) run.CallEnd {
-		return run.CallEnd{Error: &run.CallError{Kind: kind, Code: code, Message: why, Sent: true}}
+		return run.CallEnd{Error: &run.CallError{Kind: kind, Code: code, Message: hidden.Text(why), Sent: true}}
 	}
 	doc, err := plan.ReadUpTo(a.Output, worker.AnswerBytes)
 	if err != nil {
@@ -171,7 +189,10 @@ func (g *Gateway) callWorker(ctx context.Context, s toolpack.Service, v run.View
 	if bad := g.Gate.Registry().CheckOutput(s.ID, doc); len(bad) > 0 {
 		return refuse(fault.Internal, "worker_output", "the worker's answer violates the output schema of "+s.ID+": "+bad[0].String())
 	}
-	if doc, err = g.Gate.Clean(doc); err != nil {
+	if doc, err = hidden.Doc(doc); err == nil {
+		doc, err = g.Gate.Clean(doc)
+	}
+	if err != nil {
 		return refuse(fault.Internal, worker.Envelope, "the worker's output cannot be read: "+fault.First(err))
 	}
 	if len(doc.Bytes) <= gate.MaxInline {
@@ -196,9 +217,9 @@ func (g *Gateway) outputArtifact(ctx context.Context, s toolpack.Service, v run.
 }
 
 // callError is a failed call as its run has it.
-func (g *Gateway) callError(err error) *run.CallError {
+func (g *Gateway) callError(hidden *gate.Hidden, err error) *run.CallError {
 	code, retryable, details := worker.Code(err)
-	e := &run.CallError{Kind: fault.KindOf(err), Code: fault.CodeOf(err), Message: fault.Said(err), Retryable: retryable, Sent: true}
+	e := &run.CallError{Kind: fault.KindOf(err), Code: fault.CodeOf(err), Message: hidden.Text(fault.Said(err)), Retryable: retryable, Sent: true}
 	if said := fault.Advised(err); said != nil {
 		e.Next = said.Next
 	}
@@ -211,7 +232,10 @@ func (g *Gateway) callError(err error) *run.CallError {
 		e.Kind = fault.Timeout
 	}
 	if doc, err := plan.Read(details); err == nil {
-		if doc, err = g.Gate.Clean(doc); err == nil {
+		if doc, err = hidden.Doc(doc); err == nil {
+			doc, err = g.Gate.Clean(doc)
+		}
+		if err == nil {
 			e.Details, _ = doc.Value.(map[string]any)
 		}
 	}
