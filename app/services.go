@@ -219,7 +219,8 @@ func (g *Gateway) outputArtifact(ctx context.Context, s toolpack.Service, v run.
 // callError is a failed call as its run has it.
 func (g *Gateway) callError(hidden *gate.Hidden, err error) *run.CallError {
 	code, retryable, details := worker.Code(err)
-	e := &run.CallError{Kind: fault.KindOf(err), Code: fault.CodeOf(err), Message: hidden.Text(fault.Said(err)), Retryable: retryable, Sent: true}
+	e := &run.CallError{Kind: fault.KindOf(err), Code: fault.CodeOf(err), Message: hidden.Text(fault.Said(err)), Retryable: retryable,
+		Sent: true}
 	if said := fault.Advised(err); said != nil {
 		e.Next = said.Next
 	}

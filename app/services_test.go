@@ -162,3 +162,274 @@ func TestWorkerCallIsARun(t *testing.T) {
 		t.Errorf("%+v", story)
 	}
 }
+
+// The same call is the same run: an envelope that comes twice, and one that comes while the first is under way, send nothing. A call of
+// its own is a run of its own. A deterministic tool answers from the run that succeeded, and tries again after a failure.
+//
+// proves ARC-11 AX-05
+func TestSameWorkerCallIsTheSameRun(t *testing.T) {
+	b := workerGateway(t, t.TempDir(), "")
+	entered, leave := make(chan struct{}, 9), make(chan struct{})
+	b.answer = func(w http.ResponseWriter, r worker.Request, n int) {
+		entered <- struct{}{}
+		<-leave
+		says(w, r, true, fmt.Sprintf(`"output":{"text":"page %d"}`, n))
+	}
+	req, both := scrape("https://example.org"), make(chan gate.Response, 2)
+	go func() { both <- b.call(req) }()
+	<-entered
+	go func() { both <- b.call(req) }()
+	close(leave)
+	first, second := <-both, <-both
+	third, other := b.call(req), b.call(scrape("https://example.org"))
+	for _, r := range []gate.Response{second, third} {
+		if string(r.Result) != `{"text":"page 1"}` || r.RunID != first.RunID {
+			t.Errorf("%s %s %+v", r.RunID, r.Result, r.Error)
+		}
+	}
+	if string(first.Result) != `{"text":"page 1"}` || string(other.Result) != `{"text":"page 2"}` || other.RunID == first.RunID ||
+		len(b.sent()) != 2 {
+		t.Errorf("%s %s; sent %d", first.Result, other.Result, len(b.sent()))
+	}
+
+	b.answer = func(w http.ResponseWriter, r worker.Request, n int) {
+		if n == 3 {
+			says(w, r, false, `"error":{"code":"INTERNAL","message":"broken","retryable":false}`)
+			return
+		}
+		says(w, r, true, `"output":{"sum":"abc"}`)
+	}
+	failed, ok, again := b.call(hashCall("x")), b.call(hashCall("x")), b.call(hashCall("x"))
+	if failed.Error == nil || failed.Error.Code != worker.Failed || string(ok.Result) != `{"sum":"abc"}` || string(again.Result) != `{"sum":"abc"}` ||
+		failed.RunID != again.RunID || ok.RunID != again.RunID || len(b.sent()) != 4 {
+		t.Errorf("%+v %s %s; sent %d", failed.Error, ok.Result, again.Result, len(b.sent()))
+	}
+	if v := b.run(ok.RunID); v.Run.AttemptN != 2 || v.Run.State != run.Succeeded {
+		t.Errorf("%+v", v.Run)
+	}
+}
+
+// What a worker reports, and what the gateway reports about it, is the run's end and the caller's answer: code, kind, whether to try again,
+// and the worker's own details.
+//
+// proves AX-06
+func TestWorkerErrors(t *testing.T) {
+	b := workerGateway(t, t.TempDir(), "")
+	report := func(code string, retryable bool) string {
+		return fmt.Sprintf(`"error":{"code":%q,"message":"it said no","retryable":%v,"details":{"status":401,"kind":"x"}}`, code, retryable)
+	}
+	for _, c := range []struct {
+		name, rest string
+		code, kind string
+		retryable  bool
+		details    bool
+	}{
+		{"upstream, may pass", report("UPSTREAM_ERROR", true), worker.Upstream, "transport", true, true},
+		{"upstream, for good", report("UPSTREAM_ERROR", false), worker.Upstream, "tool", false, true},
+		{"validation", report("VALIDATION_ERROR", false), worker.Validation, "validation", false, true},
+		{"timeout", report("TIMEOUT", true), worker.TimedOut, "timeout", true, true},
+		{"internal", report("INTERNAL", false), worker.Failed, "internal", false, true},
+		{"unknown code", report("NO", false), worker.Envelope, "internal", false, false},
+		{"not of the schema", `"output":{"title":1}`, "worker_output", "internal", false, false},
+		{"another's run", "", worker.Envelope, "internal", false, false},
+		{"gone", "hang up", worker.Unknown, "unknown", false, false},
+	} {
+		b.answer = func(w http.ResponseWriter, r worker.Request, _ int) {
+			switch c.rest {
+			case "":
+				r.Meta.ToolRunID = "run_0000000000000000000000000A"
+				says(w, r, true, `"output":{"text":"x"}`)
+			case "hang up":
+				panic(http.ErrAbortHandler)
+			default:
+				says(w, r, strings.HasPrefix(c.rest, `"output"`), c.rest)
+			}
+		}
+		res := b.call(scrape("https://example.org"))
+		e := res.Error
+		if e == nil || e.Code != c.code || e.Details["kind"] != c.kind || e.Retryable != c.retryable || (e.Details["worker"] != nil) != c.details {
+			t.Errorf("%s: %+v", c.name, e)
+			continue
+		}
+		if c.details && e.Details["worker"].(map[string]any)["status"] != 401.0 || c.details && !strings.Contains(e.Message, "it said no") {
+			t.Errorf("%s: %+v", c.name, e)
+		}
+		if v := b.run(res.RunID); v.Run.State != run.Failed || v.Run.Reason != c.code || v.Run.ExitCode != nil {
+			t.Errorf("%s: %+v", c.name, v.Run)
+		}
+	}
+}
+
+// A call whose gateway died is failed, outcome_unknown, with the next one's start. The same idempotency key gives that outcome, and nothing
+// is sent again, whether the tool is deterministic or not; no retry sends it either.
+//
+// proves AX-05
+func TestWorkerCallInDoubt(t *testing.T) {
+	dir := t.TempDir()
+	b := workerGateway(t, dir, "")
+	hold := make(chan struct{})
+	entered := make(chan struct{}, 2)
+	b.answer = func(http.ResponseWriter, worker.Request, int) {
+		entered <- struct{}{}
+		<-hold
+	}
+	key := "once"
+	var ids []string
+	asked := []gate.Request{scrape("https://example.org"), hashCall("x")}
+	for i := range asked {
+		k := fmt.Sprint(key, i)
+		asked[i].IdempotencyKey = &k
+		go b.call(asked[i])
+		<-entered
+		ids = append(ids, b.sent()[i].Meta.ToolRunID)
+	}
+	b2 := workerGateway(t, dir, "")
+	for i, id := range ids {
+		v := b2.run(id)
+		if v.Run.State != run.Failed || v.Run.Reason != run.OutcomeUnknown || v.Attempt.Ending != run.EndedUnanswered {
+			t.Errorf("%+v", v.Run)
+		}
+		again := asked[i]
+		again.ToolCallID = gate.NewRequest("a.b", "1.0.0", nil).ToolCallID
+		res := b2.call(again)
+		if res.Error == nil || res.Error.Code != run.OutcomeUnknown || res.Error.Retryable || res.RunID != id {
+			t.Errorf("%s %+v", res.RunID, res.Error)
+		}
+		b2.says(t, gate.Process(), "slurm.job.retry", map[string]any{"run_id": id, "after_attempt": 1}, "worker_call", nil)
+		b2.says(t, gate.Process(), "slurm.job.logs", map[string]any{"run_id": id}, "no_log", nil)
+	}
+	if n := len(b2.sent()); n != 0 {
+		t.Errorf("sent again: %d", n)
+	}
+	close(hold)
+}
+
+// A cancel ends the gateway's wait at once, and says that it is unknown what the worker did. What the worker answers later changes nothing.
+func TestCancelWorkerCall(t *testing.T) {
+	b := workerGateway(t, t.TempDir(), "")
+	entered, left := make(chan string, 1), make(chan struct{})
+	b.answer = func(w http.ResponseWriter, r worker.Request, _ int) {
+		entered <- r.Meta.ToolRunID
+		<-left
+		says(w, r, true, `"output":{"text":"late"}`)
+	}
+	answers := make(chan gate.Response, 1)
+	go func() { answers <- b.call(scrape("https://example.org")) }()
+	id := <-entered
+	var got CancelAnswer
+	b.says(t, gate.Process(), "slurm.job.cancel", map[string]any{"run_id": id, "reason": "enough"}, "", &got)
+	if got.State != run.Cancelled || got.Executed != "maybe" || !strings.Contains(got.Message, "unknown whether the worker finished") {
+		t.Errorf("%+v", got)
+	}
+	res := <-answers
+	close(left)
+	if res.Error == nil || res.Error.Code != "cancelled" || res.RunID != id || res.Error.Retryable {
+		t.Errorf("%+v", res.Error)
+	}
+	if v := b.run(id); v.Run.State != run.Cancelled || strings.Contains(string(v.Run.ResultJSON), "late") {
+		t.Errorf("%+v", v.Run)
+	}
+}
+
+// An answer beyond 32 KiB is an artifact of the run's project and an output of the run; a repeated call names the same one. A secret in an
+// answer is nowhere.
+//
+// proves ARC-01 HTC-04
+func TestLargeWorkerAnswer(t *testing.T) {
+	b := workerGateway(t, t.TempDir(), "")
+	secret := "ghp_" + strings.Repeat("aB3dE5gH7j", 4)[:36]
+	b.answer = func(w http.ResponseWriter, r worker.Request, n int) {
+		text := secret
+		if n == 1 {
+			text = strings.Repeat("word ", 10000) + secret
+		}
+		says(w, r, true, fmt.Sprintf(`"output":{"text":%q}`, text))
+	}
+	req := scrape("https://example.org")
+	first, again, small := b.call(req), b.call(req), b.call(scrape("https://example.org/small"))
+	if first.ResultRef == nil || again.ResultRef == nil || *first.ResultRef != *again.ResultRef || first.RunID != again.RunID || !small.OK {
+		t.Fatalf("%+v %+v %+v", first.Error, again.Error, small.Error)
+	}
+	v := b.run(first.RunID)
+	outputs, err := b.Ledger.Outputs(t.Context(), first.RunID)
+	if err != nil || len(outputs) != 1 || outputs[0].Role != run.OutputRole || outputs[0].Artifact.ProjectID != v.Run.ProjectID ||
+		gate.RefPrefix+outputs[0].ArtifactID != *first.ResultRef || outputs[0].Artifact.Source != first.RunID {
+		t.Fatalf("%+v %v", outputs, err)
+	}
+	stored, err := artifacts{b.Gateway}.Read(t.Context(), outputs[0].ArtifactID, 1<<20)
+	if err != nil || strings.Contains(string(stored), secret) || len(stored) < 50000 {
+		t.Errorf("%d bytes %v", len(stored), err)
+	}
+	for _, text := range []string{string(small.Result), string(b.run(small.RunID).Run.ResultJSON)} {
+		if strings.Contains(text, secret) || !strings.Contains(text, gate.Redacted) {
+			t.Error(text)
+		}
+	}
+	var collected run.CollectAnswer
+	b.says(t, gate.Process(), "slurm.job.collect", map[string]any{"run_id": small.RunID}, "", &collected)
+	if !collected.Ready || string(collected.Output) != string(small.Result) {
+		t.Errorf("%+v", collected)
+	}
+	refused := b.call(scrape("https://example.org/?token=" + secret))
+	if refused.Error == nil || refused.Error.Code != "secret_in_args" || len(b.sent()) != 2 {
+		t.Errorf("%+v", refused.Error)
+	}
+}
+
+// What a worker's answer names is only text: neither the answer nor its record is about the run of another.
+func TestWorkerNamesAnothersRun(t *testing.T) {
+	b := workerGateway(t, t.TempDir(), "")
+	other := b.call(scrape("https://example.org/other")).RunID
+	b.answer = func(w http.ResponseWriter, r worker.Request, _ int) {
+		says(w, r, true, fmt.Sprintf(`"output":{"text":%q,"run_id":%q,"target_run_id":%q}`, other, other, other))
+	}
+	res := b.call(scrape("https://example.org"))
+	if res.RunID == other || len(res.Resources.WorkspaceIDs) != 1 || res.Resources.WorkspaceIDs[0] != res.RunID {
+		t.Errorf("%s %+v", res.RunID, res.Resources)
+	}
+}
+
+// Calls of workers have slots of their own: those of a tool that are all in use refuse one more, with what to do, and delay no other call.
+//
+// proves AX-08
+func TestWorkerCallsHaveTheirOwnSlots(t *testing.T) {
+	b := workerGateway(t, t.TempDir(), "concurrency: {global: 1, per_tool: {web_scrape: 1}}\nworkers: {max_calls: 2}\n")
+	entered, leave := make(chan struct{}, 2), make(chan struct{})
+	b.answer = func(w http.ResponseWriter, r worker.Request, _ int) {
+		entered <- struct{}{}
+		<-leave
+		says(w, r, true, `"output":{"text":"x"}`)
+	}
+	done := make(chan gate.Response, 1)
+	go func() { done <- b.call(scrape("https://example.org")) }()
+	<-entered
+	if res := b.call(gate.NewRequest("tool.list", BuiltinVersion, json.RawMessage(`{}`))); !res.OK {
+		t.Errorf("an operation beside a worker's call: %+v", res.Error)
+	}
+	full := b.call(scrape("https://example.org"))
+	if full.Error == nil || full.Error.Code != "too_many_calls" || !full.Error.Retryable || full.RunID != "" {
+		t.Errorf("%+v", full.Error)
+	}
+	close(leave)
+	if res := <-done; !res.OK {
+		t.Errorf("%+v", res.Error)
+	}
+	if n, err := b.Ledger.Index("table").Open(t.Context(), b.run((b.sent()[0]).Meta.ToolRunID).Run.ProjectID); err != nil || n != 0 {
+		t.Errorf("%d open runs, %v", n, err)
+	}
+}
+
+// Service workers need a capability of their own: who may submit jobs may not therefore send data into a network.
+func TestWorkerCapability(t *testing.T) {
+	b := workerGateway(t, t.TempDir(), "")
+	may := func(capability string) gate.Caller {
+		return gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "user:x", ID: "prn_x",
+			Rights: gate.RightsOf([]string{capability}, []string{gate.All})}}
+	}
+	if res := b.Gate.Call(t.Context(), may(gate.CapSlurm), scrape("https://example.org")); res.Error == nil || res.Error.Code != "capability_denied" {
+		t.Errorf("%+v", res.Error)
+	}
+	if res := b.Gate.Call(t.Context(), may(gate.CapWorker), scrape("https://example.org")); !res.OK || len(b.sent()) != 1 {
+		t.Errorf("%+v", res.Error)
+	}
+}

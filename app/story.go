@@ -53,6 +53,7 @@ type RunStory struct {
 	Outputs         []ArtifactDoc   `json:"outputs"`
 	Sends           []SendDoc       `json:"sends"`
 	Events          []ledger.Entry  `json:"events"`
+	Call            *run.CallEnd    `json:"call,omitempty"` // how a call of a service worker ended; absent for a job, and while it runs
 	Warnings        []string        `json:"warnings"`
 	NextSteps       []fault.Step    `json:"next_steps"`
 	Workspace       string          `json:"workspace"` // shown to the shell only; never to a chat (ARC-01)
@@ -214,6 +215,13 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 	p, err := plan.DecodeParams(s.Params)
 	if err != nil {
 		return s, err
+	}
+	if p.Worker != nil && v.Run.State.Terminal() {
+		end, err := run.EndOf(v)
+		if err != nil {
+			return s, err
+		}
+		s.Call = &end
 	}
 	s.Image = p.Spec.Execution.Container.Image
 	if name := g.Domain.Lock().NameOf(s.Image); name != "" {

@@ -227,7 +227,7 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	if s, stored := result.(Stored); stored {
 		ref := refPrefix + s.ArtifactID
 		res.ResultRef, res.Resources = &ref, t.resources()
-		addNew(&res.Resources.Artifacts, s.ArtifactID)
+		addNew(&res.Resources.Artifacts, ref)
 		return nil
 	}
 	doc, err := plan.Of(result)

@@ -60,6 +60,8 @@ type CollectAnswer struct {
 	RunAnswer
 	Ready         bool    `json:"ready"`
 	LogArtifactID *string `json:"log_artifact_id"`
+	// what a service worker answered; a larger answer is the artifact of the role output. Absent for a job
+	Output json.RawMessage `json:"output,omitempty"`
 }
 
 func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) SubmitAnswer {
@@ -113,7 +115,15 @@ func (e *Engine) collected(ctx context.Context, v View, wait time.Duration, whic
 	if err != nil {
 		return CollectAnswer{}, err
 	}
-	return CollectAnswer{RunAnswer: a, Ready: v.Run.State.Terminal(), LogArtifactID: opt(v.Run.LogArtifactID)}, nil
+	c := CollectAnswer{RunAnswer: a, Ready: v.Run.State.Terminal(), LogArtifactID: opt(v.Run.LogArtifactID)}
+	if e.calls != nil && v.Run.State == Succeeded {
+		end, err := EndOf(v)
+		if err != nil {
+			return CollectAnswer{}, err
+		}
+		c.Output = end.Output
+	}
+	return c, nil
 }
 
 // look is a look at a run. Its identity is made of the run and the ledger's newest event about it.
