@@ -85,6 +85,9 @@ type Transport struct {
 	Endpoint string // a path, e.g. /run
 }
 
+// maxToolID is the longest id of a tool, in characters.
+const maxToolID = 128
+
 // defaultEndpoint is where a worker listens if its entry does not say.
 const defaultEndpoint = "/run"
 
@@ -113,10 +116,13 @@ func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
 	for _, v := range o.Need("tools").List() {
 		e := v.Object(append([]string{"tool_id", "kind", "timeout_sec", "transport", "egress_allowlist", "sensitive"}, ownFields...)...)
 		t := ManifestTool{path: v.Path(),
-			ToolID:          e.Need("tool_id").Match(packID, "TOOL-ID", "the id of a toolpack"),
+			ToolID:          e.Need("tool_id").Match(manifestID, "TOOL-ID", "the id of a toolpack, or of a worker's tool"),
 			Kind:            readKind(e),
 			TimeoutSec:      e.Opt("timeout_sec").Int(1, 30*24*3600),
 			EgressAllowlist: e.Opt("egress_allowlist").Words("EGRESS", "host:port", plan.IsHostPort),
+		}
+		if len(t.ToolID) > maxToolID {
+			e.Opt("tool_id").Fail("TOOL-ID", "at most 128 characters", "the id is too long", "shorten it")
 		}
 		if seen[t.ToolID] && t.ToolID != "" {
 			e.Opt("tool_id").Fail("DUPLICATE-TOOL", "each tool once",

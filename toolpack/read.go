@@ -23,6 +23,7 @@ const idRule = "two or more parts of lower-case letters and digits joined by dot
 
 // The forms of the words in a toolpack.
 var (
+	manifestID      = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z0-9_]+)+$`) // of a tool without a toolpack, too
 	packID          = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9]+)+$`)
 	semver          = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})$`)
 	contractVersion = regexp.MustCompile(`^v[0-9]{1,9}$`)
