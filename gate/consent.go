@@ -94,7 +94,7 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trai
 		return "", fault.New(fault.Policy, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).
 			WithNext("change the call, or talk to the person who denied it")
 	}
-	return "", fault.New(fault.Policy, "consent_required", g.asked(ctx, t, a)).
+	return "", fault.New(fault.Policy, consentRequired, g.asked(ctx, t, a)).
 		WithNext("repeat the call once somebody with the capability approve has approved it").
 		WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
 }
@@ -129,6 +129,9 @@ func (c Call) withoutSensitive(tr *trail) Call {
 	c.Args, c.Value = tr.args.Bytes, tr.args.Value
 	return c
 }
+
+// consentRequired is the code of a call that waits for a person's approval.
+const consentRequired = "consent_required"
 
 func because(reason *string) string {
 	if reason == nil {

@@ -152,6 +152,9 @@ func envelopeKind(k fault.Kind) string {
 func BodyOf(by Transport, err error) *ErrorBody {
 	kind := fault.KindOf(err)
 	details := map[string]any{"kind": string(kind)}
+	if d := decision(kind, fault.CodeOf(err)); d != "" {
+		details["decision"] = d
+	}
 	if p := ProblemsFor(by, err); len(p) > 0 {
 		details["problems"] = p
 	}
@@ -168,6 +171,18 @@ func BodyOf(by Transport, err error) *ErrorBody {
 		}
 	}
 	return b
+}
+
+// decision is what the gate decided of a call that it did not let pass, in the words of Handshake's gate: a call is denied, or escalated to
+// a person whose approval it waits for. "" for every other error.
+func decision(kind fault.Kind, code string) string {
+	switch {
+	case code == consentRequired:
+		return "escalate"
+	case kind == fault.Policy, kind == fault.Capability, kind == fault.Auth:
+		return "deny"
+	}
+	return ""
 }
 
 // ProblemsFor returns an error's problems, whose hints are in the words of a face.

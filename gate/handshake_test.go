@@ -158,6 +158,10 @@ func TestHandshakeSuite(t *testing.T) {
 			if err := accepts(t, response, raw); err != nil {
 				t.Errorf("%v\n%s", err, raw)
 			}
+			decision := map[string]any{"consent_required": "escalate", "capability_denied": "deny", "tool_denied": "deny"}[c.code]
+			if res.Error != nil && res.Error.Details["decision"] != decision {
+				t.Errorf("%+v", res.Error.Details)
+			}
 			if c.code == "" && res.Error != nil || c.code != "" && (res.Error == nil || res.Error.Code != c.code || res.Error.Kind != c.kind) {
 				t.Errorf("%+v", res.Error)
 			}

@@ -68,7 +68,11 @@ func refusal(t gate.Tool, req gate.Request, e *gate.ErrorBody) *sdk.CallToolResu
 	}
 	meta := correlation(req, req.TraceID)
 	// For programs; an output schema speaks of results only.
-	meta[handshakeKey].(map[string]any)["error"] = map[string]any{"code": e.Code, "kind": e.Kind, "retryable": e.Retryable}
+	said := map[string]any{"code": e.Code, "kind": e.Kind, "retryable": e.Retryable}
+	if d, ok := e.Details["decision"]; ok {
+		said["decision"] = d
+	}
+	meta[handshakeKey].(map[string]any)["error"] = said
 	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: text}}, Meta: meta}
 }
 
