@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"slurmgate/gate"
@@ -125,14 +124,7 @@ func (g *Gateway) listCalls(ctx context.Context, c gate.Call, a EventListArgs) (
 }
 
 func (g *Gateway) showCall(ctx context.Context, c gate.Call, a EventShowArgs) (out EventStory, params any, err error) {
-	call, kind, handle := gate.ParsePayloadRef(a.ToolCallID)
-	if !handle {
-		call = a.ToolCallID
-	}
-	e, payloads, others, err := g.Ledger.Call(ctx, call)
-	if handle {
-		payloads = slices.DeleteFunc(payloads, func(p ledger.CallPayload) bool { return p.Kind != kind })
-	}
+	e, payloads, others, err := g.Ledger.Call(ctx, a.ToolCallID)
 	snapshot := callSnapshot{e.Hash, e.Hash, 1 + int64(len(others))}
 	return EventStory{callsAsked{Snapshot: snapshot}, e, payloads, append([]string{}, others...)}, asOf(c, snapshot), err
 }

@@ -322,6 +322,17 @@ func TestEventIDs(t *testing.T) {
 	}
 	again, _, _, err := l.Call(t.Context(), page.Calls[0].Name())
 	must(t, err)
+	// A handle names one payload, of the first record that has it.
+	bare := aCall(gate.Refused, 2, t0.Add(-time.Hour))
+	bare.Payloads = nil
+	must(t, l.Record(t.Context(), []gate.Record{bare}))
+	found, payloads, others, err := l.Call(t.Context(), gate.PayloadRef(bare.ToolCallID, "args"))
+	if err != nil || found.Chain != gate.Looks || len(payloads) != 1 || string(payloads[0].Payload) != `{"n":2}` || len(others) != 0 {
+		t.Error(found, payloads, others, err)
+	}
+	if _, _, _, err := l.Call(t.Context(), gate.PayloadRef(bare.ToolCallID, "result")); !fault.Is(err, fault.NotFound) {
+		t.Error(err)
+	}
 	if len(seen) != 3 || !seen["b3ac3b45-7e4c-4c5e-8f15-5d5e5a0c1f11"] || again.EventID != page.Calls[0].EventID {
 		t.Error(seen, again)
 	}
