@@ -120,7 +120,8 @@ func (c *conversion) handshakeTool(manifest *bytes.Buffer, file, field, id strin
 		manifest.WriteString("    deterministic: true\n")
 	}
 	fmt.Fprintf(manifest, "    transport: {type: http, base_url: %q, endpoint: /%s/run}\n", workerAddress, id)
-	c.change(file, field, "transport.base_url is a guess: write where the worker listens; for a tool of an MCP server that is slurmgate adapter")
+	c.change(file, field, "transport.base_url is a guess: write where the worker listens; for a tool of an MCP server that is "+
+		"slurmgate adapter")
 	for _, x := range []struct {
 		key, ref        string
 		entries, listed json.RawMessage
@@ -140,10 +141,12 @@ func (c *conversion) handshakeTool(manifest *bytes.Buffer, file, field, id strin
 	c.keep(file, field+".tool_id", id)
 	for _, x := range []struct{ key, value, same, why string }{
 		{"tool_version", m.Version, "1.0.0", "1.0.0: a tool without a toolpack has the version of its manifest"},
-		{"side_effect", m.SideEffect, "EXECUTE", "EXECUTE: a call leaves this host, so its record is kept for good and a dry run does not make it"},
+		{"side_effect", m.SideEffect, "EXECUTE",
+			"EXECUTE: a call leaves this host, so its record is kept for good and a dry run does not make it"},
 		{"idempotency", m.Idempotency, "IDEMPOTENT_WITH_KEY", "IDEMPOTENT_WITH_KEY, or IDEMPOTENT for a deterministic tool: a call is a run"},
 		{"availability", m.Availability, "REQUIRES_NETWORK", "REQUIRES_NETWORK: the worker is behind one"},
-		{"required_capabilities", strings.Join(m.Capabilities, ", "), "", "the capability worker on the call's project; grants name no resources of a host"},
+		{"required_capabilities", strings.Join(m.Capabilities, ", "), "",
+			"the capability worker on the call's project; grants name no resources of a host"},
 		{"transport_bindings.mcp_name", t.Bindings.MCPName, strings.ReplaceAll(id, ".", "_"), "the name " +
 			strings.ReplaceAll(id, ".", "_") + " for chats, which may call the id, too"},
 	} {

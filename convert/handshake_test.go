@@ -7,12 +7,12 @@ import (
 
 // What Handshake's gate answers to tools/list, and an entry of its registry.
 const (
-	handshakeList = `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"mcp.stub_mcp.echo","description":"Says it: \"again\"","inputSchema":` +
-		`{"type":"object","properties":{"message":{"type":"string"}},"required":["message"],"additionalProperties":false},"_meta":{"handshake":` +
-		`{"tool_version":"2.1.0","side_effect":"READ","idempotency":"IDEMPOTENT","determinism":"DETERMINISTIC","availability":"OFFLINE_OK",` +
+	handshakeList = `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"mcp.stub_mcp.echo","description":"Says it: \"again\"",` +
+		`"inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"],"additionalProperties":false},` +
+		`"_meta":{"handshake":{"tool_version":"2.1.0","side_effect":"READ","idempotency":"IDEMPOTENT","determinism":"DETERMINISTIC","availability":"OFFLINE_OK",` +
 		`"required_capabilities":["fs.read"]}}}]}}`
-	handshakeEntries = `[{"tool_id":"photo.search","tool_version":"1.0.0","input_schema":{"type":"object"},"output_schema":{"type":"object"},` +
-		`"side_effect":"EXECUTE","idempotency":"IDEMPOTENT_WITH_KEY","determinism":"NON_DETERMINISTIC","availability":"REQUIRES_NETWORK",` +
+	handshakeEntries = `[{"tool_id":"photo.search","tool_version":"1.0.0","input_schema":{"type":"object"},` +
+		`"output_schema":{"type":"object"},"side_effect":"EXECUTE","idempotency":"IDEMPOTENT_WITH_KEY","determinism":"NON_DETERMINISTIC","availability":"REQUIRES_NETWORK",` +
 		`"required_capabilities":[],"transport_bindings":{"mcp_name":"photo_search"}}]`
 )
 
@@ -24,7 +24,8 @@ func TestFromHandshake(t *testing.T) {
 	}
 	manifest := string(r.Files[0].Data)
 	for _, want := range []string{"tool_id: photo.search\n    kind: service_worker\n    transport:", "tool_id: mcp.stub_mcp.echo\n",
-		`description: "Says it: \"again\""`, "deterministic: true", "endpoint: /photo.search/run", "output_schema_ref: schemas/photo.search.out.json",
+		`description: "Says it: \"again\""`, "deterministic: true", "endpoint: /photo.search/run",
+		"output_schema_ref: schemas/photo.search.out.json",
 		"input_schema_ref: schemas/mcp.stub_mcp.echo.in.json"} {
 		if !strings.Contains(manifest, want) {
 			t.Errorf("no %q in\n%s", want, manifest)
@@ -34,13 +35,15 @@ func TestFromHandshake(t *testing.T) {
 	for _, n := range r.Changed {
 		changed += n.File + " " + n.Field + ": " + n.Text + "\n"
 	}
-	for _, want := range []string{"list.json tools[0].tool_version: 2.1.0 becomes 1.0.0", "list.json tools[0].side_effect: READ becomes EXECUTE",
+	for _, want := range []string{"list.json tools[0].tool_version: 2.1.0 becomes 1.0.0",
+		"list.json tools[0].side_effect: READ becomes EXECUTE",
 		"list.json tools[0].required_capabilities: fs.read becomes"} {
 		if !strings.Contains(changed, want) {
 			t.Errorf("no %q in\n%s", want, changed)
 		}
 	}
-	if strings.Contains(changed, "entries.json tools[0].side_effect") || strings.Contains(changed, "entries.json tools[0].transport_bindings") {
+	if strings.Contains(changed, "entries.json tools[0].side_effect") ||
+		strings.Contains(changed, "entries.json tools[0].transport_bindings") {
 		t.Errorf("nothing changes there:\n%s", changed)
 	}
 	for name, c := range map[string]struct{ list, code string }{

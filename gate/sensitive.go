@@ -19,7 +19,6 @@ import (
 
 // Hidden are the values of a call's sensitive arguments. The nil Hidden hides nothing.
 type Hidden struct {
-	names  []string
 	exact  map[string]bool // too short to be looked for within a text
 	within *strings.Replacer
 }
@@ -34,13 +33,12 @@ const (
 func (t Tool) masked(args plan.Doc) (plan.Doc, *Hidden) {
 	value, _ := args.Value.(map[string]any)
 	var values []any
-	var names []string
 	for _, name := range t.Sensitive {
 		if v, given := value[name]; given {
 			if values == nil {
 				value = maps.Clone(value)
 			}
-			values, names = append(values, v), append(names, name)
+			values = append(values, v)
 			value[name] = Redacted
 		}
 	}
@@ -48,11 +46,11 @@ func (t Tool) masked(args plan.Doc) (plan.Doc, *Hidden) {
 		return args, nil
 	}
 	out, _ := plan.Of(value) // it was JSON just now
-	return out, hide(names, values)
+	return out, hide(values)
 }
 
-func hide(names []string, values []any) *Hidden {
-	h := &Hidden{names: names, exact: map[string]bool{}}
+func hide(values []any) *Hidden {
+	h := &Hidden{exact: map[string]bool{}}
 	var forms []string
 	add := func(s string) {
 		quoted, _ := json.Marshal(s) // a text can always be encoded
@@ -94,22 +92,6 @@ func hide(names []string, values []any) *Hidden {
 	}
 	h.within = strings.NewReplacer(pairs...)
 	return h
-}
-
-// Args are arguments with a marker in place of the sensitive ones. An argument that the call did not give, such as a default, stays.
-func (h *Hidden) Args(args json.RawMessage) (json.RawMessage, error) {
-	if h == nil {
-		return args, nil
-	}
-	doc, err := plan.Read(args)
-	if err != nil {
-		return nil, err
-	}
-	value, _ := doc.Value.(map[string]any)
-	for _, name := range h.names {
-		value[name] = Redacted
-	}
-	return plan.Marshal(value)
 }
 
 // Text is a text without the values.

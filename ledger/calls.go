@@ -250,9 +250,9 @@ func (e CallEvent) Name() string { return fmt.Sprintf("%s/%d", e.Chain, e.Seq) }
 // maxSame bounds the records of one id that are named.
 const maxSame = 20
 
-// Call returns a record with its input and output, by its name, by the id of the call, or with just the one that a handle names. Callers choose ids and may choose one again: the
-// first record of an id is the answer, so that no later call can hide it, and same names the others, oldest first. NotFound when there is
-// none.
+// Call returns a record with its input and output, by its name, by the id of the call, or with just the one that a handle names. Callers
+// choose ids and may choose one again: the first record of an id is the answer, so that no later call can hide it, and same names the
+// others, oldest first. NotFound when there is none.
 func (l *Ledger) Call(ctx context.Context, call string) (e CallEvent, payloads []CallPayload, same []string, err error) {
 	w := where{}
 	id, kind, handle := gate.ParsePayloadRef(call)
@@ -279,8 +279,8 @@ func (l *Ledger) Call(ctx context.Context, call string) (e CallEvent, payloads [
 	payloads, err = list(ctx, l.r, func(row scanner) (p CallPayload, err error) {
 		err = row.Scan(&p.Kind, &p.SHA256, into{&p.Payload})
 		return p, err
-	}, "SELECT kind, payload_sha256, payload_redacted FROM tool_payloads WHERE chain = ? AND seq = ? AND ? IN ('', kind) ORDER BY kind", e.Chain,
-		e.Seq, kind)
+	}, "SELECT kind, payload_sha256, payload_redacted FROM tool_payloads WHERE chain = ? AND seq = ? AND ? IN ('', kind) ORDER BY kind",
+		e.Chain, e.Seq, kind)
 	return e, payloads, same, err
 }
 
