@@ -49,8 +49,8 @@ func leaks(t *testing.T, dir string, values []string) (found []string) {
 	return found
 }
 
-// The value of a sensitive argument reaches the worker. It is in no file of the gateway, neither while the worker has the call, which is what
-// a gateway that is killed leaves behind, nor after the call succeeded, failed, was refused, rehearsed, or got no answer.
+// The value of a sensitive argument reaches the worker. It is in no file of the gateway, neither while the worker has the call, which is
+// what a gateway that is killed leaves behind, nor after the call succeeded, failed, was refused, rehearsed, or got no answer.
 func TestSensitiveArguments(t *testing.T) {
 	values := []string{"ghp_0123456789abcdefghijABCDEFGHIJ012345", `it's a "quiet" day/7`, "31415926"}
 	token, login, pin := values[0], values[1], values[2]
