@@ -249,7 +249,15 @@ func release(version string) string {
 // readVersion: a bare toolpack's version may have a suffix. It stays part of the run's identity.
 func (d *draft) readVersion(v yamldoc.Value) string {
 	if d.bare && len(v.Text()) <= 128 {
-		return v.Match(looseVersion, "VERSION", "MAJOR.MINOR.PATCH, with a suffix such as rc1 or +local at most")
+		s, hint := v.Text(), ""
+		if v.Exists() && !looseVersion.MatchString(s) {
+			if _, rest, epoch := strings.Cut(s, "!"); epoch {
+				hint = "write " + clip(rest) + ": a version has no epoch"
+			}
+			v.Fail("VERSION", "MAJOR.MINOR.PATCH, with a suffix such as rc1 or +local at most", `"`+clip(s)+`" does not have the right form`, hint)
+			return ""
+		}
+		return s
 	}
 	s := v.Text()
 	if v.Exists() && !semver.MatchString(s) {

@@ -52,7 +52,7 @@ var open = []string{"additionalProperties", "unevaluatedProperties", "patternPro
 func compile(tree map[string]any, isInput bool) (contract, string) {
 	if isInput {
 		if tree["type"] != "object" {
-			return contract{}, "the top level of an input schema must have type: object"
+			return contract{}, "the top level of an input schema must have type: object; add it"
 		}
 		closed := true
 		for _, k := range open {

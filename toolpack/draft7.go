@@ -66,9 +66,7 @@ func rewrite07(o map[string]any) {
 	delete(o, "additionalItems")
 	if list, ok := o["items"].([]any); ok {
 		delete(o, "items")
-		if len(list) > 0 { // no prefix is no keyword in 2020-12
-			o["prefixItems"] = list
-		}
+		o["prefixItems"] = list // not empty, says the metaschema
 		if hasMore {
 			o["items"] = more
 		}

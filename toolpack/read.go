@@ -85,7 +85,7 @@ func (d *draft) read(data []byte) {
 func (d *draft) identity(o yamldoc.Object) {
 	f := &d.def
 	id := o.Need("id")
-	f.ID = id.Match(packID, "ID", idRule)
+	f.ID = readID(id)
 	if len(f.ID) > 128 {
 		id.Fail("ID", "at most 128 characters", "the id is too long", "shorten it")
 	}
@@ -114,6 +114,22 @@ func (d *draft) identity(o yamldoc.Object) {
 	f.TimeoutMs = o.Need("timeoutMs").Int(1, maxSafe)
 	lim := o.Need("limits").Object("maxInputBytes", "maxOutputBytes")
 	f.Limits = limits{lim.Need("maxInputBytes").Int(1, maxSafe), lim.Need("maxOutputBytes").Int(1, maxSafe)}
+}
+
+// readID reads an id, and says how one of ragx's is written here.
+func readID(v yamldoc.Value) string {
+	s, hint := v.Text(), ""
+	dotted := strings.ReplaceAll(s, ":", ".")
+	switch {
+	case s == "" || packID.MatchString(s):
+		return v.Match(packID, "ID", idRule)
+	case packID.MatchString(dotted):
+		hint = "write " + dotted
+	case packID.MatchString("x" + s):
+		hint = "begin it with a letter"
+	}
+	v.Fail("ID", idRule, `"`+clip(s)+`" does not have the right form`, hint)
+	return ""
 }
 
 var capability = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,63}$`)
@@ -254,11 +270,12 @@ func (d *draft) caps(v yamldoc.Value) {
 		return s != "" && !strings.ContainsFunc(s, unicode.IsControl) && (p == plan.Workdir || strings.HasPrefix(p, plan.Workdir+"/")) &&
 			(!path.IsAbs(s) || path.Clean(s) == plan.Workdir || strings.HasPrefix(path.Clean(s), plan.Workdir+"/"))
 	}
-	const rule = "paths below /work, or relative to it; a caller's file is an input, a folder of the site a bind"
+	const rule, hint = "paths below /work, or relative to it", "make a caller's file an input and a folder of the site a bind, or put the " +
+		"files into the image"
 	d.def.Caps = caps{
 		Network:    networks(o.Opt("network")),
-		Read:       fs.Opt("read").Words("CAPS", rule, inside),
-		Write:      fs.Opt("write").Words("CAPS", rule, inside),
+		Read:       fs.Opt("read").WordsOr("CAPS", rule, hint, inside),
+		Write:      fs.Opt("write").WordsOr("CAPS", rule, hint, inside),
 		Subprocess: o.Opt("subprocess").Bool(),
 	}
 	if d.def.Execution.Kind == "http" {

@@ -225,14 +225,14 @@ func (s *schemaFiles) resolve(d *schemaDoc, ref string) (to *schemaDoc, ptr, msg
 	to = d
 	switch {
 	case strings.Contains(file, ":") || strings.HasPrefix(file, "//"):
-		return nil, "", "it leads out of the domain's folder, and nothing is fetched from a network"
+		return nil, "", "it leads out of the domain's folder, and nothing is fetched from a network; copy the schema into the folder"
 	case strings.ContainsAny(file, "\\%?") || path.IsAbs(file) ||
 		plan.CheckRelPath("x/"+strings.ReplaceAll(file, "../", ""), "x") != "" && file != "":
 		return nil, "", "it is not a plain relative path"
 	case file != "":
 		rel := path.Join(path.Dir(d.rel), file)
 		if rel == ".." || strings.HasPrefix(rel, "../") {
-			return nil, "", "it leads out of the domain's folder"
+			return nil, "", "it leads out of the domain's folder; copy the file into the folder"
 		}
 		if to = s.file(rel); to == nil || to.raw == nil {
 			return nil, "", "there is no readable file " + s.name(rel)
@@ -271,7 +271,8 @@ func (s *schemaFiles) contract(pack *draft, field string, isInput bool, doc any)
 			to, _, msg := s.resolve(d, ref)
 			if msg != "" {
 				const rule = "a JSON or YAML file below the domain's folder, relative to the file with the reference, and a JSON pointer"
-				out = append(out, s.problem(d, "REF", ptr+"/$ref", rule, msg, ""))
+				msg, hint, _ := strings.Cut(msg, "; ")
+				out = append(out, s.problem(d, "REF", ptr+"/$ref", rule, msg, hint))
 			}
 			if to == nil {
 				file, _, _ := strings.Cut(ref, "#")
@@ -292,7 +293,8 @@ func (s *schemaFiles) contract(pack *draft, field string, isInput bool, doc any)
 	}
 	c, err := compile(s.bundle(root), isInput)
 	if err != "" {
-		out = append(out, s.problem(root, "SCHEMA", "", "a schema this gateway can use", err, ""))
+		msg, hint, _ := strings.Cut(err, "; ")
+		out = append(out, s.problem(root, "SCHEMA", "", "a schema this gateway can use", msg, hint))
 	}
 	for _, name := range c.badDefaults {
 		ptr := "/properties/" + escape(name) + "/default"

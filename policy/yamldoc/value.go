@@ -172,6 +172,11 @@ func (v Value) List() []Value {
 
 // Words reads a list of distinct strings, each of which must pass ok; rule describes what ok requires.
 func (v Value) Words(code, rule string, ok func(string) bool) []string {
+	return v.WordsOr(code, rule, "", ok)
+}
+
+// WordsOr is Words with what to do about a string that does not pass.
+func (v Value) WordsOr(code, rule, hint string, ok func(string) bool) []string {
 	list := v.List()
 	if list == nil {
 		return nil
@@ -182,7 +187,7 @@ func (v Value) Words(code, rule string, ok func(string) bool) []string {
 		switch {
 		case !e.usable():
 		case !ok(s):
-			e.Fail(code, rule, `"`+clip(s)+`" is not allowed here`, "")
+			e.Fail(code, rule, `"`+clip(s)+`" is not allowed here`, hint)
 		case slices.Contains(out, s):
 			e.Fail(code, "each value once", `"`+clip(s)+`" appears twice`, "remove one of the two")
 		default:
