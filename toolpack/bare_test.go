@@ -72,7 +72,7 @@ func barePack(t testing.TB, pairs ...string) *Pack {
 }
 
 // A toolpack with the required fields of ragx's loader alone takes the rest from the manifest: image by kind, resources, output, contract.
-// proves SRC-01
+// proves LOAD-02
 func TestBarePack(t *testing.T) {
 	p := barePack(t)
 	if p.Image() != "py" || p.PlanKind() != KindSlurm || p.ContractVersion() != "v1" || p.Timeout().Seconds() != 60 ||
