@@ -26,7 +26,7 @@ func testFiles(t testing.TB, dir string) (in []File) {
 	return in
 }
 
-// A folder as ragx has it becomes a domain that loads, with every change named. 
+// A folder as ragx has it becomes a domain that loads, with every change named. proves SRC-02
 func TestFromRagx(t *testing.T) {
 	in := testFiles(t, "testdata/ragx")
 	r, err := Convert("ragx", in)

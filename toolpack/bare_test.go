@@ -72,7 +72,7 @@ func barePack(t testing.TB, pairs ...string) *Pack {
 }
 
 // A toolpack with the required fields of ragx's loader alone takes the rest from the manifest: image by kind, resources, output, contract.
-// proves LOAD-02
+// proves LOAD-02 SRC-01
 func TestBarePack(t *testing.T) {
 	p := barePack(t)
 	if p.Image() != "py" || p.PlanKind() != KindSlurm || p.ContractVersion() != "v1" || p.Timeout().Seconds() != 60 ||
@@ -213,6 +213,33 @@ func TestBareRefused(t *testing.T) {
 		}
 		if !strings.Contains(strings.Join(all, "\n"), want) {
 			t.Errorf("%q: want %s, got %v", edit[1], want, found)
+		}
+	}
+}
+
+// A bare http toolpack is a worker's tool: the shorter timeout counts, and its output schema judges the worker's answer.
+func TestBareHTTP(t *testing.T) {
+	manifest := strings.Replace(bareManifest, "kind: job_worker", `kind: service_worker, transport: {type: http, base_url: "http://h:1"}`, 1)
+	pack := bareWith(t, `{kind: python, module: "packs.echo:run"}`, `{kind: http, url: "http://h:1/run", timeoutMs: 1000, headers: null}`,
+		"version: 1.0.0", "version: 1.0.0rc1")
+	d, found := openDomain(fstest.MapFS{ManifestFile: {Data: []byte(manifest), Mode: 0o644},
+		LockFile:       {Data: []byte("version: 1\nimages: []\n"), Mode: 0o644},
+		PolicyFileName: {Data: []byte("version: 1\n"), Mode: 0o644}, PacksDir + "/a.tool.yaml": {Data: []byte(pack), Mode: 0o644}},
+		"dom", func(string, []byte) error { return nil }, options{})
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	list := d.Services()
+	if len(list) != 1 || list[0].URL != "http://h:1/run" || list[0].TimeoutSec != 1 || list[0].Version != "1.0.0" {
+		t.Fatalf("%+v", list)
+	}
+	stored, err := ReadContract(list[0].Definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Contract{list[0].Contract(), stored} {
+		if c.CheckOutput(json.RawMessage(`{"text":"x"}`)) != nil || c.CheckOutput(json.RawMessage(`{"text":1}`)) == nil {
+			t.Error("the worker's answer is not judged by the output schema")
 		}
 	}
 }

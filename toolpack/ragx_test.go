@@ -128,7 +128,7 @@ func ragxCases() []ragxCase {
 	}
 }
 
-// Every case of the tests of ragx's loader is taken or refused here as there, or refused here with what to do. proves LOAD-02
+// Every case of the tests of ragx's loader is taken or refused here as there, or refused here with what to do. proves LOAD-02 SRC-01
 func TestRagxLoaderCases(t *testing.T) {
 	stricter := 0
 	for _, c := range ragxCases() {
