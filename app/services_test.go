@@ -200,7 +200,8 @@ func TestSameWorkerCallIsTheSameRun(t *testing.T) {
 		says(w, r, true, `"output":{"sum":"abc"}`)
 	}
 	failed, ok, again := b.call(hashCall("x")), b.call(hashCall("x")), b.call(hashCall("x"))
-	if failed.Error == nil || failed.Error.Code != worker.Failed || string(ok.Result) != `{"sum":"abc"}` || string(again.Result) != `{"sum":"abc"}` ||
+	const sum = `{"sum":"abc"}`
+	if failed.Error == nil || failed.Error.Code != worker.Failed || string(ok.Result) != sum || string(again.Result) != sum ||
 		failed.RunID != again.RunID || ok.RunID != again.RunID || len(b.sent()) != 4 {
 		t.Errorf("%+v %s %s; sent %d", failed.Error, ok.Result, again.Result, len(b.sent()))
 	}
@@ -247,7 +248,8 @@ func TestWorkerErrors(t *testing.T) {
 		}
 		res := b.call(scrape("https://example.org"))
 		e := res.Error
-		if e == nil || e.Code != c.code || e.Details["kind"] != c.kind || e.Retryable != c.retryable || (e.Details["worker"] != nil) != c.details {
+		if e == nil || e.Code != c.code || e.Details["kind"] != c.kind || e.Retryable != c.retryable ||
+			(e.Details["worker"] != nil) != c.details {
 			t.Errorf("%s: %+v", c.name, e)
 			continue
 		}
@@ -426,7 +428,8 @@ func TestWorkerCapability(t *testing.T) {
 		return gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "user:x", ID: "prn_x",
 			Rights: gate.RightsOf([]string{capability}, []string{gate.All})}}
 	}
-	if res := b.Gate.Call(t.Context(), may(gate.CapSlurm), scrape("https://example.org")); res.Error == nil || res.Error.Code != "capability_denied" {
+	res := b.Gate.Call(t.Context(), may(gate.CapSlurm), scrape("https://example.org"))
+	if res.Error == nil || res.Error.Code != "capability_denied" {
 		t.Errorf("%+v", res.Error)
 	}
 	if res := b.Gate.Call(t.Context(), may(gate.CapWorker), scrape("https://example.org")); !res.OK || len(b.sent()) != 1 {

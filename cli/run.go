@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,7 +62,25 @@ func (c Run) Run(ctx context.Context, a *Shell) error {
 		if err != nil {
 			return err
 		}
+		if slices.Contains(tool.Caps, gate.CapWorker) && !c.DryRun {
+			return c.callWorker(ctx, a, s, tool, args)
+		}
 		return c.submit(ctx, a, s, tool.ToolID, tool.Version, args)
+	})
+}
+
+// callWorker calls a tool that a service worker carries out, and prints its answer: there is no job to follow.
+func (c Run) callWorker(ctx context.Context, a *Shell, s *Session, tool app.ToolDoc, args any) error {
+	s.key = c.Key
+	var answer json.RawMessage
+	if err := s.callTool(ctx, tool.ToolID, tool.Version, args, &answer); err != nil {
+		return err
+	}
+	return a.show(answer, func(w io.Writer) {
+		var b bytes.Buffer
+		if json.Indent(&b, visible.JSON(answer), "", "  ") == nil {
+			fmt.Fprintln(w, b.String())
+		}
 	})
 }
 
