@@ -71,8 +71,8 @@ var arrows = map[string][]string{
 	"worker":  {"fault", "plan"}, // HTTP and JSON alone: it knows no tool and no run
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
-	"app": {"access", "artifact", "backup", "convert", "fault", "gate", "ledger", "plan", "policy", "retention", "run", "secrets", "site",
-		"toolpack", "worker"},
+	"app": {"access", "artifact", "backup", "convert", "export/receipt", "fault", "gate", "ledger", "plan", "policy", "retention", "run",
+		"secrets", "site", "toolpack", "worker"},
 	"cli": {"app", "backup", "convert", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
 	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "signer", "site", "slurm",
 		"slurm/rest", "staging", "toolpack"},

@@ -203,7 +203,7 @@ func TestChatList(t *testing.T) {
 	}
 	for _, want := range strings.Fields("samtools_flagstat seqkit_stats minimap2_map slurm_submit slurm_job_get slurm_job_collect " +
 		"slurm_job_recollect slurm_job_cancel slurm_job_logs slurm_job_retry artifact_import artifact_list artifact_get artifact_preview_text " +
-		"artifact_preview_table artifact_preview_image run_list") {
+		"artifact_preview_table artifact_preview_image run_list run_receipt") {
 		if !names[want] {
 			t.Errorf("no %s among %v", want, names)
 		}

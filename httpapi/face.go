@@ -125,6 +125,8 @@ func (f *face) routes(r chi.Router) {
 	r.Get("/v1/runs/{run_id}", f.look("slurm.job.get", "run_id", "wait_seconds"))
 	r.Get("/v1/runs/{run_id}/result", f.look("slurm.job.collect", "run_id", "wait_seconds"))
 	r.Get("/v1/runs/{run_id}/story", f.look("run.show", "run_id"))
+	r.Get("/v1/runs/{run_id}/receipt", f.look("run.receipt", "run_id", "attempt"))
+	r.Get("/v1/keys", f.list("key.list"))
 	r.Get("/v1/runs/{run_id}/provenance", f.look("run.provenance", "run_id"))
 	r.Get("/v1/runs/{run_id}/logs", f.look("slurm.job.logs", "run_id", "stream", "tail_lines"))
 	r.Get("/v1/runs/{run_id}/events", f.events)

@@ -68,7 +68,7 @@ func schemaOf(s string) json.RawMessage { return json.RawMessage(s) }
 func (d *desk) tool(id string, effect gate.SideEffect, capability, input string, result any, fail error) gate.Tool {
 	caps := []string{gate.CapGateway, capability}
 	if !strings.HasPrefix(id, "slurm.") && !strings.HasPrefix(id, "run.") && !strings.HasPrefix(id, "artifact.") && !strings.HasPrefix(id,
-		"approval.") && !strings.HasPrefix(id, "usage.") && !strings.HasPrefix(id, "site.") {
+		"approval.") && !strings.HasPrefix(id, "usage.") && !strings.HasPrefix(id, "site.") && id != "key.list" {
 		caps = []string{capability}
 	}
 	return gate.Tool{ID: id, Version: "1.0.0", ContractVersion: "v1", Title: "Title", Description: "About it.", SideEffect: effect,
@@ -83,7 +83,7 @@ func (d *desk) tool(id string, effect gate.SideEffect, capability, input string,
 		}}
 }
 
-const byRun = `{"type":"object","additionalProperties":false,"required":["run_id"],"properties":{"run_id":{"type":"string","pattern":"^run_"},"after_attempt":{"type":"integer"},"wait_seconds":{"type":"integer","minimum":0,"maximum":30},"reason":{"type":"string"},"stream":{"enum":["stdout","stderr","log"]},"tail_lines":{"type":"integer"}}}`
+const byRun = `{"type":"object","additionalProperties":false,"required":["run_id"],"properties":{"run_id":{"type":"string","pattern":"^run_"},"attempt":{"type":"integer"},"after_attempt":{"type":"integer"},"wait_seconds":{"type":"integer","minimum":0,"maximum":30},"reason":{"type":"string"},"stream":{"enum":["stdout","stderr","log"]},"tail_lines":{"type":"integer"}}}`
 const byArtifact = `{"type":"object","additionalProperties":false,"required":["artifact_id"],"properties":{"artifact_id":{"type":"string"},"max_lines":{"type":"integer"},"first_row":{"type":"integer"},"max_rows":{"type":"integer"},"delimiter":{"type":"string"},"max_edge":{"type":"integer"}}}`
 const lists = `{"type":"object","additionalProperties":false,"properties":{"state":{"type":"string"},"tool_id":{"type":"string"},"since":{"type":"string"},"until":{"type":"string"},"type":{"type":"string"},"project_id":{"type":"string"},"cursor":{"type":"string"},"limit":{"type":"integer","maximum":200}}}`
 const imports = `{"type":"object","additionalProperties":false,"properties":{"path":{"type":"string"},"text":{"type":"string"},"label":{"type":"string"},"type":{"type":"string"},"project_id":{"type":"string"},"upload":{"type":"boolean"}}}`
@@ -158,6 +158,11 @@ func (d *desk) tools() []gate.Tool {
 			"first_asked_at": now, "last_asked_at": now, "tool_call_ids": []string{}}, nil),
 		d.tool("run.show", gate.Read, gate.CapRead, byRun, obj{"run_id": runA, "tool_id": "t", "state": "queued", "phase": "pending",
 			"next_steps": steps}, nil),
+		d.tool("run.receipt", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "run_id": runA, "attempt": 1, "key_id": sum,
+			"statement": obj{"_type": "s"}, "envelope": obj{"payload": "e30=", "payloadType": "application/vnd.in-toto+json",
+				"signatures": []obj{{"keyid": sum, "sig": "AA=="}}}}, nil),
+		d.tool("key.list", gate.Read, gate.CapRead, lists, obj{"provenance_run_id": runA, "gateway_id": "gw", "total": 1, "keys": []obj{
+			{"key_id": sum, "public_key": "p", "created_at": now, "retired_at": nil}}}, nil),
 		d.tool("artifact.import", gate.Write, gate.CapImport, imports, imported, nil),
 		d.tool("artifact.list", gate.Read, gate.CapRead, lists, obj{"artifacts": []obj{art}, "cursor": "c", "total": 2, "total_exact": true},
 			nil),
@@ -308,7 +313,8 @@ func TestEveryOperation(t *testing.T) {
 		{"GET /v1/runs", "", 200}, {"GET /v1/sites", "", 200}, {"GET /v1/usage", "", 200}, {"GET /v1/usage?month=2026-11&zone=UTC&by=tool", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c&since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
 		{"GET /v1/runs/" + runA, "", 200}, {"GET /v1/runs/" + runA + "?wait_seconds=1", "", 200}, {"GET /v1/runs/" + runA + "/result", "", 200},
 		{"GET /v1/runs/" + runA + "/story", "", 200},
-		{"GET /v1/runs/" + runA + "/provenance", "", 200},
+		{"GET /v1/runs/" + runA + "/provenance", "", 200}, {"GET /v1/runs/" + runA + "/receipt", "", 200},
+		{"GET /v1/runs/" + runA + "/receipt?attempt=2", "", 200}, {"GET /v1/keys", "", 200},
 		{"GET /v1/runs/" + runA + "/logs?stream=log&tail_lines=5", "", 200}, {"GET /v1/runs/" + runA + "/events", "", 200},
 		{"POST /v1/runs/" + runA + ":cancel", "", 200}, {"POST /v1/runs/" + runA + ":cancel", `{"reason":"no longer"}`, 200},
 		{"POST /v1/runs/" + runA + ":retry", `{"after_attempt":1,"reason":"the disk is mended"}`, 200},
@@ -370,7 +376,7 @@ func TestViews(t *testing.T) {
 	if n := len(d.send("GET /v1/tools", "", look).doc(t)["tools"].([]any)); n != 0 {
 		t.Error(n)
 	}
-	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 13 {
+	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 15 {
 		t.Error(n)
 	}
 	for _, what := range []string{"POST /v1/runs/" + runA + ":cancel", "POST /v1/runs/" + runA + ":retry"} {

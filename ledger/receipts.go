@@ -181,7 +181,7 @@ func (l *Ledger) Receipt(ctx context.Context, runID string, attempt int) (Receip
 			fmt.Sprintf("the run is %s (%s); its receipt is made when it ends", v.Run.State, v.Run.Phase)).
 			WithSteps(fault.Do("slurm.job.collect", "run_id", runID))
 	}
-	return Receipt{}, fault.New(fault.NotFound, "no_receipt", fmt.Sprintf(
+	return Receipt{}, fault.New(fault.NotFound, "receipt_missing", fmt.Sprintf(
 		"attempt %d of run %s ended under a slurmgate that made no receipts; none is made later", n, runID))
 }
 

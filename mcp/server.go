@@ -48,7 +48,8 @@ type Config struct {
 // gateway are only in the shell.
 var operations = []string{
 	"slurm.submit", "slurm.job.get", "slurm.job.collect", "slurm.job.recollect", "slurm.job.cancel", "slurm.job.logs", "slurm.job.retry",
-	"run.list", "site.list", "artifact.import", "artifact.list", "artifact.get", "artifact.preview.text", tableTool, pictureTool,
+	"run.list", "run.receipt", "site.list", "artifact.import", "artifact.list", "artifact.get", "artifact.preview.text",
+	tableTool, pictureTool,
 }
 
 // ForChat reports whether a chat gets the tool: each tool of the domain, and the listed gateway operations.

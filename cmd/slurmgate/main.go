@@ -37,6 +37,8 @@ type commands struct {
 	Declare  cli.DeclareAbsent `cmd:"" name:"declare-absent" help:"End an attempt whose job cannot be found: no job of this attempt can execute any more."`
 	Clear    cli.CancelAll     `cmd:"" name:"cancel-all" help:"Cancel all unfinished runs."`
 	Runs     cli.Runs          `cmd:"" help:"List runs, show everything about one, or compare two."`
+	Receipt  cli.Receipt       `cmd:"" help:"Print the signed receipt of a run that has ended: an in-toto Statement in a DSSE envelope."`
+	Keys     cli.Keys          `cmd:"" help:"List the public keys that receipts are signed with, or rotate the key that signs."`
 	Artifact cli.Artifact      `cmd:"" help:"Import, list, preview, fetch and verify artifacts."`
 	Tool     cli.Tool          `cmd:"" help:"List and show tools; write and check toolpacks."`
 	Domain   cli.Domain        `cmd:"" help:"Check a domain package."`

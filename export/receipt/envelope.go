@@ -69,10 +69,10 @@ func Sign(secret ed25519.PrivateKey, statement []byte) []byte {
 	return ed25519.Sign(secret, PAE(PayloadType, statement))
 }
 
-// Envelope is a DSSE envelope as JSON.
+// Envelope is a DSSE envelope as JSON. The fields are in the order of canonical JSON (RFC 8785), so that no face changes its bytes.
 type Envelope struct {
-	PayloadType string      `json:"payloadType"`
 	Payload     string      `json:"payload"` // base64 of the statement
+	PayloadType string      `json:"payloadType"`
 	Signatures  []Signature `json:"signatures"`
 }
 
@@ -84,7 +84,7 @@ type Signature struct {
 
 // Wrap puts a signed statement into an envelope. The same parts give the same bytes.
 func Wrap(statement []byte, keyID string, sig []byte) ([]byte, error) {
-	return json.Marshal(Envelope{PayloadType, base64.StdEncoding.EncodeToString(statement),
+	return json.Marshal(Envelope{base64.StdEncoding.EncodeToString(statement), PayloadType,
 		[]Signature{{keyID, base64.StdEncoding.EncodeToString(sig)}}})
 }
 

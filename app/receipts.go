@@ -1,0 +1,99 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"slurmgate/export/receipt"
+	"slurmgate/gate"
+)
+
+// receipts are the operations on the receipts of runs and their keys.
+func (g *Gateway) receipts() []Operation {
+	return []Operation{{
+		ID: "run.receipt", Title: "Get the receipt of a run", Verb: "receipt",
+		Description: "Returns the signed receipt of a run that has ended: an in-toto Statement (its outputs, image, inputs and params by digest, " +
+			"when, where and how it ended) in a DSSE envelope. It was signed when the run ended and never changes. Each attempt has its own.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("run_id", prop("run_id", runIDSchema),
+			prop("attempt", `{"type":"integer","minimum":1,"description":"which attempt's; the newest when absent"}`)),
+		Does: ofRun(g, look(g, g.showReceipt)),
+	}, {
+		ID: "key.list", Title: "List the keys of receipts", Verb: "keys list",
+		Description: "Lists the public keys that receipts are signed with, as PEM. The last one signs; receipts of retired keys still verify.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: noChat,
+		Input: object(""), Does: look(g, g.listKeys),
+	}, {
+		ID: "key.rotate", Title: "Rotate the key of receipts", Verb: "keys rotate",
+		Description: "Makes a new key that signs receipts from now on, and deletes the secret of the old one. What the old key signed still " +
+			"verifies with its public key.",
+		Effect: gate.Write, Repeat: gate.NonIdempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
+		Faces: noChat,
+		Input: object(""), Does: look(g, g.rotateKey),
+	}}
+}
+
+// ReceiptArgs are the arguments of run.receipt.
+type ReceiptArgs struct {
+	RunID   string `json:"run_id"`
+	Attempt int    `json:"attempt,omitzero"` // 0: the newest
+}
+
+// ReceiptAnswer is the receipt of one attempt's end.
+type ReceiptAnswer struct {
+	CallRunID                 // of this call; the run itself is run_id
+	RunID     string          `json:"run_id"`
+	Attempt   int             `json:"attempt"`
+	KeyID     string          `json:"key_id"`
+	Statement json.RawMessage `json:"statement"` // what is signed, to read
+	Envelope  json.RawMessage `json:"envelope"`  // the receipt itself: a DSSE envelope
+}
+
+func (g *Gateway) showReceipt(ctx context.Context, _ gate.Call, a ReceiptArgs) (out ReceiptAnswer, params any, err error) {
+	r, err := g.Ledger.Receipt(ctx, a.RunID, a.Attempt)
+	return ReceiptAnswer{RunID: r.RunID, Attempt: r.Attempt, KeyID: r.KeyID, Statement: r.Statement, Envelope: r.Envelope},
+		map[string]any{"run_id": r.RunID, "attempt": r.Attempt}, err
+}
+
+// KeyDoc is a public key of receipts.
+type KeyDoc struct {
+	KeyID     string     `json:"key_id"`     // hex SHA-256 of the key in DER
+	PublicKey string     `json:"public_key"` // PEM
+	CreatedAt time.Time  `json:"created_at"`
+	RetiredAt *time.Time `json:"retired_at"` // null: it signs
+}
+
+func keyDocOf(k receipt.Key) KeyDoc { return KeyDoc{k.ID, k.PEM(), k.CreatedAt, k.RetiredAt} }
+
+// KeyList is the answer of key.list.
+type KeyList struct {
+	CallRunID
+	GatewayID string   `json:"gateway_id"`
+	Total     int64    `json:"total"`
+	Keys      []KeyDoc `json:"keys"` // the last one signs
+}
+
+func (g *Gateway) listKeys(ctx context.Context, c gate.Call, _ struct{}) (out KeyList, params any, err error) {
+	keys, err := g.Ledger.ReceiptKeys(ctx)
+	out = KeyList{GatewayID: g.Ledger.ID(), Total: int64(len(keys)), Keys: []KeyDoc{}}
+	newest := ""
+	for _, k := range keys {
+		out.Keys, newest = append(out.Keys, keyDocOf(k)), k.ID
+	}
+	return out, asOf(c, map[string]any{"newest": newest}), err
+}
+
+// KeyAnswer is the answer of key.rotate.
+type KeyAnswer struct {
+	CallRunID
+	KeyDoc
+}
+
+func (g *Gateway) rotateKey(ctx context.Context, c gate.Call, _ struct{}) (out KeyAnswer, params any, err error) {
+	k, err := g.Ledger.RotateReceiptKey(ctx, c.Caller.Name)
+	if err == nil {
+		out.KeyDoc = keyDocOf(k)
+	}
+	return out, asOf(c, map[string]any{"key_id": k.ID}), err
+}
