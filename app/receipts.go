@@ -13,8 +13,9 @@ import (
 func (g *Gateway) receipts() []Operation {
 	return []Operation{{
 		ID: "run.receipt", Title: "Get the receipt of a run", Verb: "receipt",
-		Description: "Returns the signed receipt of a run that has ended: an in-toto Statement (its outputs, image, inputs and params by digest, " +
-			"when, where and how it ended) in a DSSE envelope. It was signed when the run ended and never changes. Each attempt has its own.",
+		Description: "Returns the signed receipt of a run that has ended: an in-toto Statement (its outputs, image, inputs and params by " +
+			"digest, when, where and how it ended) in a DSSE envelope. It was signed when the run ended and never changes. Each attempt has " +
+			"its own.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Input: object("run_id", prop("run_id", runIDSchema),
 			prop("attempt", `{"type":"integer","minimum":1,"description":"which attempt's; the newest when absent"}`)),

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"slurmgate/export/receipt"
+	"slurmgate/fault"
 	"slurmgate/run"
 )
 
@@ -57,11 +59,18 @@ func TestOlderLedger(t *testing.T) {
 	v, err := l.View(ctx, "run_457DMR0G9QB0TMGHA8RYTSP7NP")
 	must(t, err)
 	v.Run.State, v.Run.Phase = run.Running, run.InJob
-	_, err = l.Apply(ctx, run.Write{Run: v.Run, Event: run.Event{Type: "run.running"}})
+	v, err = l.Apply(ctx, run.Write{Run: v.Run, Event: run.Event{Type: "run.running"}})
 	must(t, err)
 	insert(t, l, 1)
 	if n, err := l.VerifyEvents(ctx); err != nil || n != 22 {
 		t.Error(n, err)
+	}
+	// What ended before there were receipts has none, now or later; what ends now has one.
+	_, err = l.Receipt(ctx, "run_0K99S2VJSSGEFTMQJ31S4C1RGP", 0)
+	wantFault(t, err, fault.NotFound, "receipt_missing")
+	image := verified(t, l, finish(t, l, v).Run.ID, 0).Predicate.ResolvedDependencies[0]
+	if image.Name != receipt.Image {
+		t.Errorf("the image of a run of schema 5: %+v", image)
 	}
 }
 

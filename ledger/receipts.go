@@ -125,6 +125,11 @@ func (l *Ledger) facts(ctx context.Context, tx *sql.Conn, v run.View, w run.Writ
 			outputs = append(outputs, resource(receipt.OutputName(o.Role, o.Artifact.Label), o))
 		}
 	}
+	if len(outputs) == 0 && p.End.State == string(run.Succeeded) {
+		if outputs, err = answered(r.ResultJSON); err != nil {
+			return nil, p, err
+		}
+	}
 	var image sql.NullString
 	err = tx.QueryRowContext(ctx, `SELECT coalesce(params ->> '$.slurm.execution.container.image',
  params ->> '$.docker.execution.container.image') FROM param_sets WHERE params_hash = ?`, r.ParamsHash).Scan(&image)
@@ -147,6 +152,19 @@ func (l *Ledger) facts(ctx context.Context, tx *sql.Conn, v run.View, w run.Writ
 		p.ForgeableBy = append(p.ForgeableBy, r.ExecutedAs)
 	}
 	return outputs, p, err
+}
+
+// answered is the output of a run that is no artifact: a service worker's answer, which is in the run's result. It has the digest of its
+// canonical JSON.
+func answered(result json.RawMessage) ([]receipt.Resource, error) {
+	var r struct{ Output json.RawMessage }
+	if err := json.Unmarshal(result, &r); err != nil || len(r.Output) == 0 || string(r.Output) == "null" {
+		return nil, err
+	}
+	canonical, err := plan.Canonical(r.Output)
+	size := int64(len(canonical))
+	return []receipt.Resource{{Name: receipt.Answer, Digest: receipt.Hashed("", plan.Hash(canonical)).Digest,
+		Annotations: receipt.Annotations{Type: "JSON", SizeBytes: &size}}}, err
 }
 
 // resource is an artifact as a receipt names it.

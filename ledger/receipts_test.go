@@ -8,6 +8,8 @@ import (
 
 	"slurmgate/export/receipt"
 	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/retention"
 	"slurmgate/run"
 )
 
@@ -196,6 +198,27 @@ func TestReceiptSaysWhatTheEndRestsOn(t *testing.T) {
 	}
 }
 
+// What a service worker answered is the subject, though it is no artifact: by the digest of its canonical JSON.
+//
+// proves EXP-02
+func TestReceiptOfAnAnswer(t *testing.T) {
+	l := fresh(t)
+	zero := 0
+	for i, c := range []struct{ result, is, hash string }{
+		{`{"output":{"pages":[1,2]},"state":"succeeded"}`, "outputs", plan.Hash([]byte(`{"pages":[1,2]}`))},
+		{`{"output":null,"state":"succeeded"}`, "params", ""},
+	} {
+		v := endedRun(t, l, i, func(w *run.Write) {
+			w.Run.State, w.Run.ExitCode, w.Run.ResultJSON = run.Succeeded, &zero, json.RawMessage(c.result)
+		})
+		s := verified(t, l, v.Run.ID, 1)
+		if s.Predicate.SubjectIs != c.is || c.hash != "" &&
+			(s.Subject[0].Name != receipt.Answer || "sha256:"+s.Subject[0].Digest.SHA256 != c.hash) {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
 // An attempt after which policy opens another has its own receipt, and the run's end another.
 //
 // proves EXP-02
@@ -225,4 +248,35 @@ func TestReceiptOfAnAttempt(t *testing.T) {
 	if list, err := l.Receipts(t.Context(), v.Run.ID); err != nil || len(list) != 2 || list[0].Attempt != 1 {
 		t.Error(list, err)
 	}
+}
+
+// A receipt with an erased secret in a label is removed, since what is signed cannot be redacted, and says so. No other receipt changes.
+//
+// proves EXP-02
+func TestErasedReceipt(t *testing.T) {
+	l := fresh(t)
+	const secret = "Zu9-kPq4-never-to-be-said"
+	leaky := artifact(1)
+	leaky.Label = secret
+	zero := 0
+	ends := func(i int, a run.Artifact) run.View {
+		return endedRun(t, l, i, func(w *run.Write) {
+			w.Run.State, w.Run.ExitCode = run.Succeeded, &zero
+			w.Artifacts, w.Outputs = []run.Artifact{a}, []run.Link{{Role: "report", ArtifactID: a.ID, Relpath: "out/report.txt"}}
+		})
+	}
+	held, other := ends(1, leaky), ends(2, artifact(2))
+	s, err := retention.NewSecret([]byte(secret), "ers_a")
+	must(t, err)
+	rows, documents, err := l.Leaks(t.Context(), s)
+	must(t, err)
+	must(t, l.Erase(t.Context(), anErasure("ers_a"), s, retention.Leak{Rows: rows, Documents: documents}, nil))
+	_, err = l.Receipt(t.Context(), held.Run.ID, 0)
+	wantFault(t, err, fault.Conflict, "erased")
+	verified(t, l, other.Run.ID, 0)
+	rows, _, err = l.Leaks(t.Context(), s)
+	if err != nil || len(rows) > 0 {
+		t.Error(rows, err)
+	}
+	must(t, l.Integrity(t.Context()))
 }

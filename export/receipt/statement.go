@@ -108,6 +108,10 @@ type Execution struct {
 	RecordedAt  string `json:"recordedAt"` // when the gateway recorded the end and signed it
 }
 
+// Answer is the name of an output that is no artifact: the JSON that a service worker answered, with the digest of its canonical form
+// (RFC 8785), as the run's result has it.
+const Answer = "output"
+
 // Names of dependencies that are no inputs. Those are "input/" and their path.
 const (
 	Image  = "image"
