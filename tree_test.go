@@ -295,12 +295,12 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		}
 	}
 	guarded := map[string][]string{ // "package.Type.Method" → functions of app and cmd/slurmgate
-		"run.Sites.Submit":  {"submit", "packHandler"},
-		"run.Sites.Preview": {"rehearseSubmit", "packRehearsal"},
-		"run.Sites.Get":     {"getRun"},
-		"run.Sites.Waits":   {"waits", "story"}, // of runs that were found to be theirs to see
-		"run.Sites.Collect": {"collectRun"},
-		"run.Sites.Cancel":  {"cancel"},
+		"run.Sites.Submit":       {"submit", "packHandler"},
+		"run.Sites.Preview":      {"rehearseSubmit", "packRehearsal"},
+		"run.Sites.Get":          {"getRun"},
+		"run.Sites.Waits":        {"waits", "story"}, // of runs that were found to be theirs to see
+		"run.Sites.Collect":      {"collectRun"},
+		"run.Sites.Cancel":       {"cancel"},
 		"run.Sites.CallWorker":   {"serviceHandler"},
 		"run.Sites.SupposeCall":  {"serviceRehearsal"},
 		"run.Sites.ServeWorkers": {"openSites"},
