@@ -9,6 +9,8 @@ import (
 	"slurmgate/artifact"
 	"slurmgate/gate"
 	"slurmgate/plan"
+	"slurmgate/policy"
+	"slurmgate/toolpack"
 )
 
 // An import in HelixMCP's form is the import in ours: the same artifact.
@@ -87,5 +89,78 @@ func TestPreviewBytes(t *testing.T) {
 		if len(shown.Text) == 0 || len(shown.Text) > most || !shown.Truncated {
 			t.Errorf("%d: %d bytes", asked, len(shown.Text))
 		}
+	}
+}
+
+// HelixMCP's example tools and policy open as a domain; its policy allows what it allowed, and nothing where a list was absent.
+//
+// proves SRC-01 SRC-02
+func TestConvertedFromHelixMCP(t *testing.T) {
+	dir := t.TempDir()
+	made, err := convertTools(t.Context(), gate.Call{}, ConvertArgs{From: "helixmcp", Files: []string{"../convert/testdata/helixmcp"},
+		To: dir})
+	if err != nil || len(made.Files) != 5 {
+		t.Fatal(made, err)
+	}
+	d, p, err := ReadDomain(dir, toolpack.AllowMissingImages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack, err := d.Packs().Get("helixmcp.fastqc")
+	if err != nil || pack.ToolName() != "fastqc" || pack.ContractVersion() != "v1" || p.AllowTool("fastqc") != nil ||
+		p.AllowTool("run_list") == nil {
+		t.Error(pack, err)
+	}
+	digest, _ := d.Lock().Digest("samtools")
+	flagstat, err := d.Packs().Get("samtools.flagstat.slurm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	outline := flagstat.Outline(digest)
+	if err := p.AllowPlan(outline, false, "samtools"); err != nil {
+		t.Error(err)
+	}
+	qos := "high"
+	for what, edit := range map[string]func(*plan.Placement){
+		"another partition": func(p *plan.Placement) { p.Partition = "long" }, "another " +
+			"account": func(p *plan.Placement) { p.Account = "x" },
+		"a QOS": func(p *plan.Placement) { p.QOS = &qos },
+	} {
+		s := outline
+		if edit(&s.Placement); p.AllowPlan(s, false, "samtools") == nil {
+			t.Errorf("%s is allowed", what)
+		}
+	}
+	for constraint, ok := range map[string]bool{"[rack1|rack2]": true, "avx512": true, "avx512*1": true, "rack1": false,
+		"[rack1|rack2]&avx512": false} {
+		s := outline
+		if s.Placement.Constraint = &constraint; (p.AllowPlan(s, false, "samtools") == nil) != ok {
+			t.Errorf("constraint %s: %v", constraint, !ok)
+		}
+	}
+	// A policy without sections allows nothing at all.
+	none := filepath.Join(t.TempDir(), "p.yaml")
+	if err := os.WriteFile(none, []byte("version: 1\ntool_allowlist: []\nquotas: {max_import_bytes: 1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	to := t.TempDir()
+	if _, err := convertTools(t.Context(), gate.Call{}, ConvertArgs{From: "helixmcp", Files: []string{none}, To: to}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(to, toolpack.PolicyFileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err = policy.Parse("p", data, os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range policy.ImportKinds() {
+		if p.AllowImport(kind, "TEXT", 1) == nil {
+			t.Errorf("an import of kind %s is allowed", kind)
+		}
+	}
+	if p.AllowTool("artifact_get") == nil || p.AllowPlan(outline, false, "samtools") == nil || p.Local.Allowed || p.Slurm.RawPlans.Allowed {
+		t.Error("something is allowed")
 	}
 }
