@@ -109,9 +109,7 @@ func (w *policyWriter) tools(v yamldoc.Value) {
 		}
 	}
 	w.line(0, "tool_allowlist", out)
-	w.keepField("tool_allowlist", fmt.Sprintf("%d tools; what lists and watches (tool_list, run_list, slurm_job_logs …) is allowed "+
-		"when you add it",
-		len(out)))
+	w.keepField("tool_allowlist", fmt.Sprintf("%d tools; others (image_add, tool_show, run_list …) are allowed when you add them", len(out)))
 }
 
 func (w *policyWriter) names(v yamldoc.Value, ok func(string) bool, rule string) []string {
