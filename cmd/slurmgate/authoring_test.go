@@ -230,3 +230,42 @@ func TestPolicyNamesWhatIsThere(t *testing.T) {
 		t.Error(code, out, said)
 	}
 }
+
+// tool convert writes a domain that checks, says what it did as text and as data, writes nothing when a file is refused, and overwrites
+// nothing without --force. proves SRC-02
+func TestToolConvert(t *testing.T) {
+	from, to := "../../convert/testdata/ragx", filepath.Join(t.TempDir(), "domain")
+	code, out, said := verb(t, "tool", "convert", "--from", "ragx", from, "--to", to)
+	if code != 0 || !strings.Contains(out, "changed toolpacks/core/docs.fetch.tool.yaml: id: ") ||
+		!strings.Contains(out, "slurmgate tool check "+to) {
+		t.Fatal(code, out, said)
+	}
+	if code, out, said := verb(t, "domain", "check", to); code != 0 {
+		t.Error(code, out, said)
+	}
+	var made app.ConvertAnswer
+	code, out, said = verb(t, "tool", "convert", "--from", "ragx", from, "--to", to, "--json")
+	err := json.Unmarshal([]byte(out), &made)
+	if code != 0 || err != nil || len(made.Files) != 13 || len(made.Changed) == 0 || len(made.Kept) == 0 {
+		t.Error(code, out, said, err)
+	}
+	edit(t, filepath.Join(to, "manifest.yaml"), "version: 1.0.0", "version: 1.0.1")
+	if code, _, said := verb(t, "tool", "convert", "--from", "ragx", from, "--to", to); code != 5 || !strings.Contains(said, "--force") {
+		t.Error(code, said)
+	}
+	if code, _, said := verb(t, "tool", "convert", "--from", "ragx", from, "--to", to, "--force"); code != 0 {
+		t.Error(code, said)
+	}
+	bad, nowhere := t.TempDir(), filepath.Join(t.TempDir(), "none")
+	if err := os.WriteFile(filepath.Join(bad, "a.tool.yaml"), []byte("id: Bad\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--from", "ragx", bad}, {"--from", "word", from}, {"--from", "ragx", from, bad}} {
+		if code, out, said := verb(t, append(append([]string{"tool", "convert"}, args...), "--to", nowhere)...); code != 2 || out != "" {
+			t.Error(args, code, out, said)
+		}
+	}
+	if _, err := os.Stat(nowhere); !os.IsNotExist(err) {
+		t.Error("something was written", err)
+	}
+}
