@@ -13,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/retention"
 	"slurmgate/run"
+	"slurmgate/toolpack"
 	"slurmgate/worker"
 )
 
@@ -434,5 +437,87 @@ func TestWorkerCapability(t *testing.T) {
 	}
 	if res := b.Gate.Call(t.Context(), may(gate.CapWorker), scrape("https://example.org")); !res.OK || len(b.sent()) != 1 {
 		t.Errorf("%+v", res.Error)
+	}
+}
+
+// A hybrid tool is a job's, unless policy sends its calls to its worker; a policy that names another tool there is refused.
+//
+// proves AX-07
+func TestHybridByPolicy(t *testing.T) {
+	domain := t.TempDir()
+	if err := os.CopyFS(domain, os.DirFS("../domains/genomics")); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(domain, "manifest.yaml")
+	manifest, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(manifest), "tool_id: seqkit.stats\n    kind: job_worker\n",
+		"tool_id: seqkit.stats\n    kind: hybrid\n    transport: {type: http, base_url: \"http://127.0.0.1:9\", endpoint: /run}\n", 1)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil || text == string(manifest) {
+		t.Fatal(err)
+	}
+	for policy, want := range map[string]string{"": gate.CapSlurm, "workers: {hybrid: [seqkit_stats]}\n": gate.CapWorker} {
+		g := gatewayOver(t, t.TempDir(), domain, "version: 1\nconcurrency: {per_tool: {seqkit_stats: 2}}\n"+policy)
+		tool, err := g.Gate.Registry().Find("seqkit.stats")
+		if err != nil || len(tool.Capabilities) != 1 || tool.Capabilities[0] != want {
+			t.Errorf("%q: %v %v", policy, tool.Capabilities, err)
+		}
+		if runs := g.RunLimits()["seqkit_stats"]; (runs == 2) != (want == gate.CapSlurm) {
+			t.Errorf("%q: %d runs", policy, runs)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(domain, "policies.yaml"), []byte("version: 1\nworkers: {hybrid: [samtools_flagstat]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ReadDomain(domain, toolpack.AllowMissingImages); fault.CodeOf(err) != "POLICY-UNKNOWN-HYBRID_TOOL" {
+		t.Error(err)
+	}
+}
+
+// The gateway waits no longer than the deadline. The run then says that it is unknown what the worker did, in the caller's words a timeout.
+func TestWorkerAnswersLate(t *testing.T) {
+	b := workerGateway(t, t.TempDir(), "")
+	left := make(chan struct{})
+	b.answer = func(w http.ResponseWriter, r worker.Request, _ int) { <-left }
+	defer close(left)
+	c := gate.Call{Caller: gate.Process(), Request: scrape("https://example.org"), Args: []byte(`{"url":"x"}`),
+		Value: map[string]any{"url": "x"}, ID: scrape("").ToolCallID}
+	s := b.services()[0]
+	s.TimeoutSec = 1
+	_, err := b.serviceHandler(s)(t.Context(), c)
+	if fault.CodeOf(err) != run.OutcomeUnknown || fault.KindOf(err) != fault.Timeout || gate.BodyOf(gate.Local, err).Retryable {
+		t.Errorf("%v", err)
+	}
+	if v := b.run(b.sent()[0].Meta.ToolRunID); v.Run.Reason != run.OutcomeUnknown || v.Run.State != run.Failed {
+		t.Errorf("%+v", v.Run)
+	}
+}
+
+// Calls of workers are no jobs: nobody's share of a cluster, no workspace to remove, and no row of a month's usage.
+func TestWorkerCallsAreNoJobs(t *testing.T) {
+	b := workerGateway(t, t.TempDir(), "")
+	res := b.call(scrape("https://example.org"))
+	v := b.run(res.RunID)
+	var usage UsageMonth
+	b.says(t, gate.Process(), "usage.month", map[string]any{}, "", &usage)
+	if len(usage.Rows) != 0 {
+		t.Errorf("%+v", usage.Rows)
+	}
+	left, err := b.Ledger.Workspaces(t.Context(), time.Now().Add(time.Hour), retention.Workspace{}, 10)
+	if err != nil || len(left) != 0 {
+		t.Errorf("%+v %v", left, err)
+	}
+	other := b.call(scrape("https://example.com"))
+	var diff RunDiff
+	b.says(t, gate.Process(), "run.diff", map[string]any{"a": res.RunID, "b": other.RunID}, "", &diff)
+	if diff.Same || len(diff.Parts) != 1 || len(diff.Changes) != 2 {
+		t.Errorf("%+v", diff)
+	}
+	var list RunList
+	b.says(t, gate.Process(), "run.list", map[string]any{"tool_id": "web.scrape"}, "", &list)
+	if list.Total != 2 || list.Runs[0].Site != run.WorkerSite || list.Runs[0].ProjectID != v.Run.ProjectID {
+		t.Errorf("%+v", list)
 	}
 }
