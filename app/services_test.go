@@ -468,7 +468,8 @@ func TestHybridByPolicy(t *testing.T) {
 			t.Errorf("%q: %d runs", policy, runs)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(domain, "policies.yaml"), []byte("version: 1\nworkers: {hybrid: [samtools_flagstat]}\n"), 0o600); err != nil {
+	wrong := []byte("version: 1\nworkers: {hybrid: [samtools_flagstat]}\n")
+	if err := os.WriteFile(filepath.Join(domain, "policies.yaml"), wrong, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := ReadDomain(domain, toolpack.AllowMissingImages); fault.CodeOf(err) != "POLICY-UNKNOWN-HYBRID_TOOL" {
