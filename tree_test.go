@@ -75,7 +75,7 @@ var arrows = map[string][]string{
 		"secrets", "site", "toolpack", "worker"},
 	"cli": {"app", "backup", "convert", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
 	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "signer", "site", "slurm",
-		"slurm/rest", "staging", "toolpack"},
+		"slurm/rest", "staging", "toolpack", "worker"},
 	// The one place that knows all others.
 	"setup": {"fault", "plan", "policy", "remote", "site", "slurm", "staging", "visible"},
 	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "asuser", "backup", "chaos/seams", "cli", "doctor",

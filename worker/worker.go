@@ -99,33 +99,49 @@ func (c *Client) Call(ctx context.Context, url string, headers map[string]string
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline.Add(grace))
 	defer cancel()
-	data, status, err := c.exchange(ctx, http.MethodPost, url, headers, body.Bytes())
+	resp, err := c.exchange(ctx, url, headers, body.Bytes())
 	if err != nil {
 		return Answer{}, err
 	}
-	a, err := readAnswer(data, c.limit, r.Meta)
+	a, err := c.read(url, resp, r.Meta)
+	if err != nil {
+		return Answer{}, err
+	}
+	a.DurationMS = min(a.DurationMS, time.Since(started).Milliseconds())
+	return a, nil
+}
+
+// read reads an answer with JSON. An error may come with any status, a result only with 200.
+func (c *Client) read(url string, r response, sent Meta) (Answer, error) {
+	a, err := readAnswer(r.body, c.limit, sent)
 	report := reportOf(err)
 	switch {
-	case report == nil && status != http.StatusOK:
-		return Answer{}, badStatus(url, status, data)
+	case report == nil && r.status != http.StatusOK:
+		return Answer{}, badStatus(url, r.status, r.body)
 	case report != nil:
 		return Answer{}, report.fault(name(url))
 	case err != nil:
 		return Answer{}, broken(url, fault.First(err))
 	}
-	a.DurationMS = min(a.DurationMS, time.Since(started).Milliseconds())
 	return a, nil
+}
+
+// response is a whole HTTP answer.
+type response struct {
+	status int
+	date   string // its header
+	body   []byte
 }
 
 // reserved are the headers that a toolpack cannot set: they frame the message, or are the contract's.
 var reserved = []string{"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host",
 	"Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent"}
 
-// exchange sends one request and reads the body of its answer, which is JSON by its header. Redirects are faults.
-func (c *Client) exchange(ctx context.Context, method, url string, headers map[string]string, body []byte) (_ []byte, status int, _ error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+// exchange posts a request and reads its answer, which is JSON by its header. Redirects are faults.
+func (c *Client) exchange(ctx context.Context, url string, headers map[string]string, body []byte) (response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return nil, 0, fault.Wrap(fault.Internal, "", "cannot make the request", err)
+		return response{}, fault.Wrap(fault.Internal, "", "cannot make the request", err)
 	}
 	for k, v := range headers {
 		if k = http.CanonicalHeaderKey(k); !slices.Contains(reserved, k) {
@@ -135,42 +151,40 @@ func (c *Client) exchange(ctx context.Context, method, url string, headers map[s
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("Accept-Encoding", "identity")
 	req.Header.Set("User-Agent", "slurmgate")
-	if method == http.MethodPost {
-		req.Header.Set("Content-Type", "application/json")
-	}
+	req.Header.Set("Content-Type", "application/json")
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
-		return nil, 0, unsent(ctx, "all connections to workers are in use; the call was not sent", ctx.Err())
+		return response{}, unsent(ctx, "all connections to workers are in use; the call was not sent", ctx.Err())
 	}
 	w := &wire{roots: c.roots}
 	resp, err := w.transport().RoundTrip(req)
 	if err != nil {
-		return nil, 0, w.failed(ctx, url, err)
+		return response{}, w.failed(ctx, url, err)
 	}
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode/100 == 3:
-		return nil, 0, broken(url, fmt.Sprintf("it answered with a redirect (status %d), and redirects are not followed", resp.StatusCode)).
+		return response{}, broken(url, fmt.Sprintf("it answered with a redirect (status %d), and redirects are not followed", resp.StatusCode)).
 			WithNext("set base_url and endpoint of its entry in manifest.yaml to the address that serves the tool")
 	case resp.StatusCode < 200:
-		return nil, 0, badStatus(url, resp.StatusCode, nil)
+		return response{}, badStatus(url, resp.StatusCode, nil)
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(c.limit)+1))
 	switch {
 	case err != nil:
-		return nil, 0, w.failed(ctx, url, err)
+		return response{}, w.failed(ctx, url, err)
 	case len(data) > c.limit:
-		return nil, 0, broken(url, fmt.Sprintf("its answer has more than %d bytes", c.limit))
+		return response{}, broken(url, fmt.Sprintf("its answer has more than %d bytes", c.limit))
 	}
 	if why := notPlainJSON(resp.Header); why != "" {
 		if resp.StatusCode != http.StatusOK {
-			return nil, 0, badStatus(url, resp.StatusCode, data)
+			return response{}, badStatus(url, resp.StatusCode, data)
 		}
-		return nil, 0, broken(url, why)
+		return response{}, broken(url, why)
 	}
-	return data, resp.StatusCode, nil
+	return response{resp.StatusCode, resp.Header.Get("Date"), data}, nil
 }
 
 // notPlainJSON says what is wrong with the header of an answer.

@@ -208,6 +208,10 @@ func TestDeadline(t *testing.T) {
 	if body := r.post("/run", "application/json", past); !strings.Contains(body, `"code":"TIMEOUT"`) {
 		t.Error(body)
 	}
+	seen := r.client.Probe(context.Background(), r.url+"/run", nil, "probe")
+	if fault.CodeOf(seen.Answer) != worker.TimedOut || seen.Clock.IsZero() {
+		t.Error("doctor would complain:", seen)
+	}
 }
 
 // post sends what the gateway would not.
