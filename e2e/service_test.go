@@ -24,7 +24,8 @@ func TestService(t *testing.T) {
 		name string
 		does func(*testing.T, *machine)
 	}{
-		{"hardened", hardened}, {"ready", readyWhenStarted}, {"tools", toolsWork}, {"socket", socketForPeers}, {"reload", reloads},
+		{"hardened", hardened}, {"ready", readyWhenStarted}, {"tools", toolsWork}, {"worker", workerBeside}, {"socket", socketForPeers},
+		{"reload", reloads},
 		{"mistakes", mistakesAreNotLoaded}, {"load", reloadUnderLoad}, {"send", restartInASend}, {"watchdog", watchdogRestarts},
 		{"configuration", misconfiguredStops},
 	} {
