@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair bench-staging mcp-conformance openapi-client fuzz lines model packages clean
+.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair bench-staging mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
@@ -57,6 +57,10 @@ bench-submit:
 # Third-party MCP clients against /mcp: the protocol's own conformance suite and inspector, and a load test. Needs npm.
 mcp-conformance:
 	@scripts/mcp-conformance
+
+# The adapter in front of the reference MCP server from the npm registry. Needs npm and Node 20.
+mcp-upstream:
+	@go test -tags npm -count=1 -v -run TestEverything ./adapter
 
 # A client generated from the OpenAPI document by a public generator drives a whole run on the tests' cluster. Needs npm and root.
 openapi-client:

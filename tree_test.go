@@ -69,6 +69,8 @@ var arrows = map[string][]string{
 	"httpapi": {"fault", "files", "gate", "plan", "visible"},
 	"mcp":     {"fault", "gate", "plan", "visible"},
 	"worker":  {"fault", "plan"}, // HTTP and JSON alone: it knows no tool and no run
+	// A process of its own in front of somebody else's MCP server: it knows the contract of workers and nothing of the gateway.
+	"adapter": {"fault", "plan", "policy/yamldoc", "visible"},
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
 	"app": {"access", "artifact", "backup", "convert", "export/receipt", "fault", "gate", "ledger", "plan", "policy", "retention", "run",
@@ -78,7 +80,7 @@ var arrows = map[string][]string{
 		"slurm/rest", "staging", "toolpack", "worker"},
 	// The one place that knows all others.
 	"setup": {"fault", "plan", "policy", "remote", "site", "slurm", "staging", "visible"},
-	"cmd/slurmgate": {"access", "app", "apptainer", "artifact", "asuser", "backup", "chaos/seams", "cli", "doctor",
+	"cmd/slurmgate": {"access", "adapter", "app", "apptainer", "artifact", "asuser", "backup", "chaos/seams", "cli", "doctor",
 		"fault", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "nss", "plan", "policy", "remote",
 		"remote/transfer", "run", "secrets", "setup", "signer", "site", "slurm", "slurm/rest", "staging", "staging/sftp",
 		"toolpack", "visible", "worker"},
@@ -103,7 +105,7 @@ var instruments = []string{"chaos", "bench", "mcp/conformance"}
 var (
 	core    = []string{"plan", "policy", "run"}
 	outside = []string{"slurm", "slurm/rest", "local", "asuser", "apptainer", "staging", "staging/sftp", "ledger", "artifact",
-		"httpapi", "mcp", "worker", "site", "app", "cli", "doctor",
+		"httpapi", "mcp", "worker", "adapter", "site", "app", "cli", "doctor",
 		"cmd/slurmgate"}
 	peers    = []string{"slurm", "local", "asuser", "apptainer", "staging", "staging/sftp", "ledger", "artifact", "worker"}
 	nameless = []string{"util", "utils", "common", "types", "helpers", "helper", "misc", "base", "shared", "lib"}
