@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"slurmgate/fault"
@@ -26,6 +27,11 @@ func NewGate(c gate.Config, tools ...gate.Tool) (_ *gate.Gate, err error) {
 // OpenGate opens the gate with the gateway's tools.
 func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	tools := append(g.packTools(), g.serviceTools()...)
+	for _, m := range g.Domain.Tools() {
+		if i := slices.IndexFunc(tools, func(t gate.Tool) bool { return t.ID == m.ToolID }); i >= 0 {
+			tools[i].Kind = m.Kind
+		}
+	}
 	for _, o := range g.Operations() {
 		if o.Needs == Ledger || o.Needs == Engine {
 			if o.Covers == nil {

@@ -74,6 +74,7 @@ type Tool struct {
 	Grace         time.Duration `json:"-"` // that the call has beyond it, for a handler that keeps the time itself
 	Work          Work          `json:"-"` // a limit that it shares with other tools; empty: none
 	RunTimeoutSec int64         `json:"-"` // of the run that a call submits, without its time in the queue; 0 for tools that submit none
+	Kind          string        `json:"-"` // of a domain's tool: job_worker, service_worker or hybrid
 	Worker        *Worker       `json:"-"` // the service that carries out the calls; nil for jobs and operations
 	Sensitive     []string      `json:"-"` // arguments whose values reach the worker and nothing else, see [Hidden]
 	// Resumes: the handler finds by [Call.ID] what an interrupted call with the same idempotency key did, and does nothing a second time

@@ -22,6 +22,7 @@ type domainDoc struct {
 // toolDoc is a tool of the catalogue (AX-03).
 type toolDoc struct {
 	ToolID            string   `json:"tool_id"`
+	Kind              string   `json:"kind,omitzero"` // job_worker, service_worker or hybrid, as the manifest says
 	DisplayName       string   `json:"display_name"`
 	Description       string   `json:"description"`
 	Capabilities      []string `json:"capabilities"` // what it is for
@@ -89,7 +90,7 @@ func (f *face) tools(w http.ResponseWriter, req *http.Request) {
 }
 
 func (f *face) describeTool(t gate.Tool) toolDoc {
-	d := toolDoc{ToolID: t.ID, DisplayName: t.Title, Description: t.Description, Capabilities: orEmpty(t.Purposes),
+	d := toolDoc{ToolID: t.ID, Kind: t.Kind, DisplayName: t.Title, Description: t.Description, Capabilities: orEmpty(t.Purposes),
 		TimeoutSec:      t.RunTimeoutSec,
 		EgressAllowlist: orEmpty(t.Egress), InputSchemaRef: "/v1/tools/" + t.ID + "/input_schema",
 		OutputSchemaRef: "/v1/tools/" + t.ID + "/output_schema"}
