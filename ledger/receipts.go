@@ -157,6 +157,9 @@ func (l *Ledger) facts(ctx context.Context, tx *sql.Conn, v run.View, w run.Writ
 // answered is the output of a run that is no artifact: a service worker's answer, which is in the run's result. It has the digest of its
 // canonical JSON.
 func answered(result json.RawMessage) ([]receipt.Resource, error) {
+	if len(result) == 0 {
+		return nil, nil // no success: the database refuses it
+	}
 	var r struct{ Output json.RawMessage }
 	if err := json.Unmarshal(result, &r); err != nil || len(r.Output) == 0 || string(r.Output) == "null" {
 		return nil, err
