@@ -51,7 +51,8 @@ var arrows = map[string][]string{
 	"retention":         {"fault"},
 	"export/receipt":    {"fault"}, // statements, signatures and their check: what is needed where no gateway is
 	"backup":            {"fault", "files", "plan"},
-	"files":             {}, // how the outside systems treat files that others may change
+	"export":            {"export/receipt", "fault", "plan", "visible"}, // checked where there is no gateway, so it knows none
+	"files":             {},                                             // how the outside systems treat files that others may change
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
 	"ledger":       {"export/receipt", "fault", "gate", "plan", "retention", "run"},
 	"artifact":     {"fault", "files", "plan", "visible"},
@@ -73,9 +74,9 @@ var arrows = map[string][]string{
 	"adapter": {"fault", "plan", "policy/yamldoc", "visible"},
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
-	"app": {"access", "artifact", "backup", "convert", "export/receipt", "fault", "gate", "ledger", "plan", "policy", "retention", "run",
-		"secrets", "site", "toolpack", "worker"},
-	"cli": {"app", "backup", "convert", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
+	"app": {"access", "artifact", "backup", "convert", "export", "export/receipt", "fault", "gate", "ledger", "plan", "policy", "retention",
+		"run", "secrets", "site", "toolpack", "worker"},
+	"cli": {"app", "backup", "convert", "export", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
 	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "signer", "site", "slurm",
 		"slurm/rest", "staging", "toolpack", "worker"},
 	// The one place that knows all others.

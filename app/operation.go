@@ -70,7 +70,8 @@ func (o Operation) Tool() gate.Tool {
 // Operations are all of them. Those that need more than files work only with what their gateway has open.
 func (g *Gateway) Operations() []Operation {
 	return slices.Concat(g.lifecycle(), g.runs(), g.artifacts(), g.previews(), g.catalogue(), g.tokens(), g.approvals(), g.events(),
-		g.retention(), g.drains(), g.siteList(), g.erasing(), g.usage(), g.receipts(), g.Host.files(), g.Host.images(), g.Host.backups())
+		g.retention(), g.exporting(), g.drains(), g.siteList(), g.erasing(), g.usage(), g.receipts(),
+		[]Operation{verification()}, g.Host.files(), g.Host.images(), g.Host.backups())
 }
 
 // Find is the operation with an id; ok is false if there is none.

@@ -44,6 +44,7 @@ func StepForms() []StepForm {
 		{Verb: "slurm.job.adopt", Shell: "adopt {run_id} {job_id}", HTTP: viaRun},
 		{Verb: "slurm.job.absent", Shell: "declare-absent {run_id}", HTTP: viaRun},
 		{Verb: "run.show", Shell: "runs show {run_id}", HTTP: "GET /v1/runs/{run_id}/story", Chat: "slurm_job_get"},
+		{Verb: "run.export", Shell: "export {run_id}", HTTP: "GET /v1/runs/{run_id}/export"},
 		{Verb: "run.list", Shell: "runs list[ --state {state}][ --cursor {cursor}]", HTTP: "GET /v1/runs[?state={state}][?cursor={cursor}]",
 			Chat: "run_list"},
 		{Verb: "site.list", Shell: "sites", HTTP: "GET /v1/sites"},

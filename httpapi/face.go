@@ -57,6 +57,8 @@ type Config struct {
 	Version func(who gate.Caller) string
 	// Events reads the events of a run after a number, oldest first, and whether the run is over. The gate has allowed the look.
 	Events func(ctx context.Context, runID string, after int64) (events []Event, over bool, err error)
+	// Export makes the archive of a run. The gate has allowed it.
+	Export func(ctx context.Context, a ExportArgs) (Archive, error)
 	// Ready tells why the gateway cannot do all that it is for; nil when it can.
 	Ready   func(ctx context.Context) error
 	Metrics http.Handler
@@ -130,6 +132,7 @@ func (f *face) routes(r chi.Router) {
 	r.Get("/v1/runs/{run_id}/provenance", f.look("run.provenance", "run_id"))
 	r.Get("/v1/runs/{run_id}/logs", f.look("slurm.job.logs", "run_id", "stream", "tail_lines"))
 	r.Get("/v1/runs/{run_id}/events", f.events)
+	r.Get("/v1/runs/{run_id}/export", f.export)
 	r.Post("/v1/runs/{run_id}:recollect", f.act("slurm.job.recollect", "run_id", "reason"))
 	r.Post("/v1/runs/{run_id}:cancel", f.act("slurm.job.cancel", "run_id", "reason"))
 	r.Post("/v1/runs/{run_id}:retry", f.act("slurm.job.retry", "run_id", "after_attempt", "reason"))

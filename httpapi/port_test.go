@@ -58,6 +58,7 @@ type desk struct {
 	ready  error
 	events []Event
 	over   bool
+	export func(context.Context, ExportArgs) (Archive, error)
 	effect chan error // what a call with an effect saw of its context
 }
 
@@ -156,6 +157,8 @@ func (d *desk) tools() []gate.Tool {
 		d.tool("run.provenance", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "run_id": runA, "tool_id": "run.list",
 			"contract_version": "v1", "policy_hash": "p", "params_hash": "h", "params": obj{}, "calls": 1,
 			"first_asked_at": now, "last_asked_at": now, "tool_call_ids": []string{}}, nil),
+		d.tool("run.export", gate.Read, gate.CapRead, `{"type":"object","properties":{"run_id":{"type":"string"},
+ "by_reference":{"type":"boolean"},"max_size_mb":{"type":"integer"}}}`, obj{"run_id": runA}, nil),
 		d.tool("run.show", gate.Read, gate.CapRead, byRun, obj{"run_id": runA, "tool_id": "t", "state": "queued", "phase": "pending",
 			"next_steps": steps}, nil),
 		d.tool("run.receipt", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "run_id": runA, "attempt": 1, "key_id": sum,
@@ -200,6 +203,9 @@ func newDesk(t *testing.T) *desk {
 func limitedDesk(t *testing.T, l Limits, streams int) *desk {
 	t.Helper()
 	d := &desk{t: t, effect: make(chan error, 4)}
+	d.export = func(_ context.Context, a ExportArgs) (Archive, error) {
+		return boxed{args: a, size: 5, text: "PK..."}, nil
+	}
 	r, err := gate.NewRegistry(d.tools()...)
 	if err != nil {
 		t.Fatal(err)
@@ -212,6 +218,7 @@ func limitedDesk(t *testing.T, l Limits, streams int) *desk {
 	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: tokens{}, Contents: folder(dir), Streams: streams,
 		PublicURL: "https://gw.example.org",
 		Issuers:   []string{"https://login.example.org"}, DomainID: "genomics", Version: func(gate.Caller) string { return "1.0.0+abc" },
+		Export: func(ctx context.Context, a ExportArgs) (Archive, error) { return d.export(ctx, a) },
 		Events: func(_ context.Context, _ string, after int64) (out []Event, over bool, err error) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -315,6 +322,7 @@ func TestEveryOperation(t *testing.T) {
 		{"GET /v1/runs/" + runA + "/story", "", 200},
 		{"GET /v1/runs/" + runA + "/provenance", "", 200}, {"GET /v1/runs/" + runA + "/receipt", "", 200},
 		{"GET /v1/runs/" + runA + "/receipt?attempt=2", "", 200}, {"GET /v1/keys", "", 200},
+		{"GET /v1/runs/" + runA + "/export?by_reference=true&max_size_mb=7", "", 200},
 		{"GET /v1/runs/" + runA + "/logs?stream=log&tail_lines=5", "", 200}, {"GET /v1/runs/" + runA + "/events", "", 200},
 		{"POST /v1/runs/" + runA + ":cancel", "", 200}, {"POST /v1/runs/" + runA + ":cancel", `{"reason":"no longer"}`, 200},
 		{"POST /v1/runs/" + runA + ":retry", `{"after_attempt":1,"reason":"the disk is mended"}`, 200},

@@ -141,12 +141,13 @@ func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 			return nil, bad(name, "at most once", "it is given several times")
 		}
 		switch name {
-		case "all", "dry_run":
+		case "all", "dry_run", "by_reference":
 			if given[0] != "true" && given[0] != "false" {
 				return nil, bad(name, "true or false", "it is neither")
 			}
 			args[name] = json.RawMessage(given[0])
-		case "limit", "wait_seconds", "tail_lines", "max_lines", "max_bytes", "first_row", "max_rows", "max_edge", "attempt":
+		case "limit", "wait_seconds", "tail_lines", "max_lines", "max_bytes", "first_row", "max_rows", "max_edge", "attempt",
+			"max_size_mb":
 			n, err := strconv.ParseInt(given[0], 10, 32)
 			if err != nil {
 				return nil, bad(name, "a whole number", "it is not a number")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"slurmgate/access"
+	"slurmgate/app"
 	"slurmgate/doctor"
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -118,8 +119,17 @@ func (g *gateway) faceConfig() httpapi.Config {
 		DomainID:  g.app.Domain.ID(),
 		Version:   g.app.CatalogVersion,
 		PublicURL: g.app.Site.HTTP.PublicURL, Issuers: g.access.Issuers(),
-		Events: g.eventsAfter, Ready: g.ready, Streams: g.app.Site.Limits.StreamsPerCaller,
+		Events: g.eventsAfter, Export: g.export, Ready: g.ready, Streams: g.app.Site.Limits.StreamsPerCaller,
 		Metrics: g.metrics.Handler(), MCP: mcp.Handler(chat, g.app.Log), Log: g.app.Log}
+}
+
+// export makes the archive of a run for a caller whom the gate has allowed it.
+func (g *gateway) export(ctx context.Context, a httpapi.ExportArgs) (httpapi.Archive, error) {
+	x, err := g.app.Export(ctx, app.ExportArgs(a))
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
 }
 
 const eventsAtOnce = 500

@@ -1,0 +1,376 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"slurmgate/export"
+	"slurmgate/export/receipt"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// exportMaxMB is the size in MiB above which an artifact goes into an archive by reference, unless the caller names another.
+const exportMaxMB = 1024
+
+// exporting are the operations on archives of runs.
+func (g *Gateway) exporting() []Operation {
+	return []Operation{{
+		ID: "run.export", Title: "Export a run", Verb: "export",
+		Description: "Describes the archive of a finished run: an RO-Crate with its plan, policy, script, inputs, outputs, logs, history, " +
+			"signed receipt, and a Nextflow module that repeats it. The bytes come over HTTP (path), or with `slurmgate export`. Artifacts larger than " +
+			"max_size_mb (default 1024), or all with by_reference, are named and not included.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("run_id", prop("run_id", runIDSchema), prop("by_reference", yesNo),
+			prop("max_size_mb", `{"type":"integer","minimum":1,"maximum":1073741824}`)),
+		Does: ofRun(g, look(g, g.describeExport)),
+	}}
+}
+
+// ExportArgs are the arguments of run.export.
+type ExportArgs struct {
+	RunID       string `json:"run_id"`
+	ByReference bool   `json:"by_reference,omitzero"`
+	MaxMB       int64  `json:"max_size_mb,omitzero"`
+}
+
+// Exported is the answer of run.export.
+type Exported struct {
+	CallRunID
+	RunID       string              `json:"run_id"`
+	State       string              `json:"state"`
+	File        string              `json:"file"` // the archive's usual name
+	SizeBytes   int64               `json:"size_bytes"`
+	Files       int                 `json:"files"`
+	Signed      bool                `json:"signed"`       // it has a receipt
+	ByReference []ExportedReference `json:"by_reference"` // artifacts that are not in it
+	Notes       []string            `json:"notes"`
+	Path        string              `json:"path"` // GET returns the bytes
+}
+
+// ExportedReference is an artifact that an archive names and does not include.
+type ExportedReference struct {
+	ArtifactID string `json:"artifact_id"`
+	Role       string `json:"role"`
+	SizeBytes  int64  `json:"size_bytes"`
+	Why        string `json:"why"`
+}
+
+func (g *Gateway) describeExport(ctx context.Context, _ gate.Call, a ExportArgs) (out Exported, params any, err error) {
+	x, err := g.Export(ctx, a)
+	if err != nil {
+		return out, nil, err
+	}
+	r := x.Run()
+	out = Exported{RunID: r.RunID, State: r.State, File: x.Name(), SizeBytes: x.Size(), Files: x.Files(), Signed: x.Signed(),
+		ByReference: []ExportedReference{}, Notes: append([]string{}, r.Missing...), Path: "/v1/runs/" + r.RunID + "/export"}
+	for _, a := range slices.Concat(r.Inputs, r.Outputs) {
+		if a.File == "" {
+			out.ByReference = append(out.ByReference, ExportedReference{a.ArtifactID, a.Role, a.SizeBytes, a.Why})
+		}
+	}
+	var query []string
+	if a.ByReference {
+		query = append(query, "by_reference=true")
+	}
+	if a.MaxMB > 0 {
+		query = append(query, fmt.Sprint("max_size_mb=", a.MaxMB))
+	}
+	if len(query) > 0 {
+		out.Path += "?" + strings.Join(query, "&")
+	}
+	return out, map[string]any{"run_id": a.RunID, "attempt": r.Attempt, "by_reference": a.ByReference, "max_size_mb": a.MaxMB,
+		"size_bytes": out.SizeBytes}, nil
+}
+
+// Export makes the archive of a run, for a caller whom the gate has allowed run.export. It holds what was recorded up to the run's end and
+// nothing later.
+func (g *Gateway) Export(ctx context.Context, a ExportArgs) (*export.Archive, error) {
+	v, err := g.Ledger.View(ctx, a.RunID)
+	if err != nil {
+		return nil, err
+	}
+	if !v.Run.State.Terminal() || v.Run.FinishedAt == nil {
+		return nil, notOver(v)
+	}
+	x := &exporter{Gateway: g, v: v, hide: func(s string) string { return g.Gate.Registry().Hide(gate.MCP, s) }}
+	if err := x.collect(ctx); err != nil {
+		return nil, err
+	}
+	now, err := g.Ledger.View(ctx, a.RunID)
+	if err != nil {
+		return nil, err
+	}
+	if now.Run.Rev != v.Run.Rev {
+		return nil, notOver(now) // somebody retried it meanwhile
+	}
+	if a.MaxMB == 0 {
+		a.MaxMB = exportMaxMB
+	}
+	return export.New(x.rec, export.Options{ByReference: a.ByReference, MaxBytes: a.MaxMB << 20},
+		func(_ context.Context, sha256 string) (io.ReadCloser, error) { return g.Store.Open(sha256) })
+}
+
+func notOver(v run.View) error {
+	e := fault.New(fault.Conflict, "run_not_over", fmt.Sprintf("the run is not over (%s, %s); an archive says how a run ended", v.Run.State,
+		v.Run.Phase))
+	if v.Run.State == run.Blocked {
+		return e.WithSteps(run.NextSteps(v)...)
+	}
+	return e.WithSteps(fault.Do("slurm.job.collect", "run_id", v.Run.ID, "wait_seconds", run.LongWait))
+}
+
+// exporter collects the record of a run.
+type exporter struct {
+	*Gateway
+	v    run.View
+	p    plan.Params
+	hide func(string) string // names for the site's folders
+	rec  export.Record
+}
+
+func (x *exporter) collect(ctx context.Context) (err error) {
+	r := x.v.Run
+	if x.rec.Params, err = x.Ledger.Params(ctx, r.ParamsHash); err != nil {
+		return err
+	}
+	if x.p, err = plan.DecodeParams(x.rec.Params); err != nil {
+		return err
+	}
+	x.rec.Run = export.Run{RunID: r.ID, ToolID: r.ToolID, ToolName: r.ToolName, ToolVersion: r.ToolVersion, ContractVersion: r.ContractVersion,
+		PolicyHash: r.PolicyHash, ParamsHash: r.ParamsHash, PlanHash: r.PlanHash, PackHash: r.PackHash, Project: r.ProjectID, Site: r.Site,
+		ExecutedAs: r.ExecutedAs, Principal: r.Principal.Name, State: string(r.State), Reason: r.Reason, Attempt: r.AttemptN,
+		CreatedAt: r.CreatedAt, StartedAt: x.v.Attempt.StartedAt, FinishedAt: *r.FinishedAt, Kind: export.KindSlurm,
+		Image:  x.p.Spec.Execution.Container.Image,
+		Inputs: []export.Artifact{}, Outputs: []export.Artifact{}, Logs: []export.Artifact{}, Missing: []string{}, Redacted: []string{}}
+	if x.p.Docker {
+		x.rec.Run.Kind = export.KindDocker
+	}
+	if x.rec.Run.Warnings, err = x.forgeable(ctx, r); err != nil {
+		return err
+	}
+	for _, part := range []func(context.Context) error{x.script, x.documents, x.artifacts, x.attempts, x.events, x.receipt} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	x.rec.Run.Detail = x.clean(run.PlainDetail(r.Detail))
+	for i, w := range x.rec.Run.Warnings {
+		x.rec.Run.Warnings[i] = x.clean(w)
+	}
+	return nil
+}
+
+// clean is a text without secrets and without the site's folders.
+func (x *exporter) clean(s string) string { return x.hide(x.scanner().Redact(s)) }
+
+// runFolder is where a job script has the run's folder, as the shell word that it is there.
+var runFolder = regexp.MustCompile(`(?m)^run='?(/.+)/run_[0-9A-Z]{26}'?$`)
+
+// script takes the job script, in which names stand for folders. The runs folder is read from it: where it ends with {user} the site file
+// does not have it as it is.
+func (x *exporter) script(ctx context.Context) error {
+	if x.v.Run.ScriptArtifactID == "" {
+		return nil
+	}
+	a, err := x.Ledger.Artifact(ctx, x.v.Run.ScriptArtifactID)
+	if fault.Is(err, fault.NotFound) {
+		x.missing("job-script.sh", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	data, err := x.bytesOf(a.SHA256)
+	if err != nil {
+		return err
+	}
+	if m := runFolder.FindSubmatch(data); m != nil {
+		folder, named := string(m[1]), x.hide
+		x.hide = func(s string) string { return named(strings.ReplaceAll(s, folder+"/", "[runs_dir]/")) }
+	}
+	text := x.clean(string(data))
+	if text != string(data) {
+		x.rec.Run.Redacted = append(x.rec.Run.Redacted, "job-script.sh")
+	}
+	x.rec.Script, x.rec.Run.Script = []byte(text), &export.ScriptNote{ArtifactID: a.ID, SHA256: a.SHA256}
+	return nil
+}
+
+func (x *exporter) bytesOf(sha256 string) ([]byte, error) {
+	f, err := x.Store.Open(sha256)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// missing notes a document that the gateway no longer has.
+func (x *exporter) missing(file string, err error) {
+	x.rec.Run.Missing = append(x.rec.Run.Missing, file+" is not in the archive: "+x.hide(fault.Prose(err)))
+}
+
+// documents takes policy and pack.
+func (x *exporter) documents(ctx context.Context) error {
+	for _, d := range []struct {
+		file, hash string
+		read       func(context.Context, string) (json.RawMessage, error)
+		to         *[]byte
+	}{{"policy.json", x.v.Run.PolicyHash, x.Ledger.Policy, &x.rec.Policy}, {"pack.json", x.v.Run.PackHash, x.Ledger.Pack, &x.rec.Pack}} {
+		if d.hash == "" {
+			continue
+		}
+		doc, err := d.read(ctx, d.hash)
+		switch {
+		case fault.Is(err, fault.NotFound):
+			x.missing(d.file, err)
+		case err != nil:
+			return err
+		default:
+			*d.to = doc
+		}
+	}
+	var pack struct {
+		Image string `json:"image"`
+	}
+	if err := json.Unmarshal(x.rec.Pack, &pack); err == nil {
+		x.rec.Run.ImageName = pack.Image
+	}
+	return nil
+}
+
+// artifacts takes the inputs, the declared outputs and the logs.
+func (x *exporter) artifacts(ctx context.Context) error {
+	inputs, err := x.Ledger.Inputs(ctx, x.v.Run.ID)
+	if err != nil {
+		return err
+	}
+	outputs, err := x.Ledger.Outputs(ctx, x.v.Run.ID)
+	if err != nil {
+		return err
+	}
+	for _, in := range inputs {
+		x.rec.Run.Inputs = append(x.rec.Run.Inputs, x.artifact(in))
+	}
+	for _, o := range outputs {
+		switch {
+		case o.Relpath != "":
+			x.rec.Run.Outputs = append(x.rec.Run.Outputs, x.artifact(o))
+		case slices.Contains([]string{"log", "stdout", "stderr"}, o.Role):
+			if err := x.log(o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (x *exporter) artifact(o run.Output) export.Artifact {
+	a := export.Artifact{Role: o.Role, Relpath: o.Relpath, ArtifactID: o.ArtifactID, Type: o.Artifact.Type, Label: o.Artifact.Label,
+		SizeBytes: o.Artifact.SizeBytes, SHA256: o.Artifact.SHA256}
+	switch {
+	case o.Artifact.Erased != "":
+		a.Why = "it held a secret and was erased (" + o.Artifact.Erased + ")"
+	case !x.Store.Has(a.SHA256):
+		a.Why = "the gateway no longer has its bytes"
+	}
+	return a
+}
+
+// log takes a log, without secrets and paths.
+func (x *exporter) log(o run.Output) error {
+	data, err := x.bytesOf(o.Artifact.SHA256)
+	if o.Artifact.Erased != "" || fault.Is(err, fault.NotFound) {
+		x.rec.Run.Missing = append(x.rec.Run.Missing, "logs/"+o.Role+".txt is not in the archive: the gateway no longer has it")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	text := x.clean(string(data))
+	if text != string(data) {
+		x.rec.Run.Redacted = append(x.rec.Run.Redacted, "logs/"+o.Role+".txt")
+	}
+	x.rec.Run.Logs = append(x.rec.Run.Logs, x.artifact(o))
+	x.rec.Logs = append(x.rec.Logs, export.Log{Role: o.Role, Text: []byte(text)})
+	return nil
+}
+
+// attempts takes how the attempts ended.
+func (x *exporter) attempts(ctx context.Context) error {
+	list, err := x.Ledger.Attempts(ctx, x.v.Run.ID)
+	if err != nil {
+		return err
+	}
+	for _, a := range list {
+		d := export.Attempt{Attempt: a.N, Ending: string(a.Ending), ExitCode: a.ExitCode, SlurmState: a.SlurmState, Node: a.Node,
+			CreatedAt: a.CreatedAt, StartedAt: a.StartedAt, EndedAt: a.EndedAt, Usage: a.Usage}
+		if d.Usage == nil {
+			d.Usage = json.RawMessage("null")
+		}
+		if a.Token != "" {
+			d.JobName = run.JobName(a.RunID, a.N, a.Token)
+		}
+		if a.N == x.v.Attempt.N {
+			d.JobID, d.Cluster = x.v.Submission.JobID, x.v.Submission.Cluster
+		}
+		x.rec.Exit.Attempts = append(x.rec.Exit.Attempts, d)
+	}
+	return nil
+}
+
+// receipt takes the receipt of the run's end, and the key that it names.
+func (x *exporter) receipt(ctx context.Context) error {
+	r, err := x.Ledger.Receipt(ctx, x.v.Run.ID, x.v.Run.AttemptN)
+	if fault.Is(err, fault.NotFound) {
+		x.missing(export.ReceiptFile, err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	keys, err := x.Ledger.ReceiptKeys(ctx)
+	if err != nil {
+		return err
+	}
+	x.rec.Receipt = r.Envelope
+	x.rec.Keys, err = export.Keys(slices.DeleteFunc(keys, func(k receipt.Key) bool { return k.ID != r.KeyID }))
+	return err
+}
+
+// events takes the history up to the run's end.
+func (x *exporter) events(ctx context.Context) error {
+	all, err := x.Ledger.Events(ctx, x.v.Run.ID)
+	if err != nil {
+		return err
+	}
+	var end int64
+	for _, e := range all {
+		if e.Type == "run."+string(x.v.Run.State) {
+			end = e.Seq
+		}
+	}
+	chained, err := x.Ledger.History(ctx, x.v.Run.ID, end)
+	if err != nil {
+		return err
+	}
+	for _, e := range chained {
+		d := export.Event{Seq: e.Seq, At: e.At.UnixMicro(), Type: e.Type, RunID: e.RunID, Data: e.Data, PrevHash: e.Prev, Hash: e.Hash}
+		if e.Erased {
+			d.Altered = export.AlteredErased
+		}
+		if hidden := x.clean(string(e.Data)); hidden != string(e.Data) {
+			d.Data, d.Altered = json.RawMessage(hidden), export.AlteredPaths
+		}
+		x.rec.Events = append(x.rec.Events, d)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/app"
+	"slurmgate/export"
+	"slurmgate/fault"
+	"slurmgate/httpapi"
+)
+
+// Export is the verb that writes the archive of a run.
+type Export struct {
+	RunID       string `arg:"" name:"run" help:"Run id."`
+	To          string `help:"Write the archive to this file, or to standard output with -. An existing file is not overwritten. Default: RUN.crate.zip in this folder." placeholder:"FILE"`
+	ByReference bool   `name:"by-reference" help:"Name the artifacts, with their checksums, instead of including them."`
+	MaxMB       int64  `name:"max-size-mb" help:"Name artifacts larger than this many MiB instead of including them. Default: 1024." placeholder:"N"`
+}
+
+type exportSaved struct {
+	app.Exported
+	File   string `json:"saved"`
+	SHA256 string `json:"sha256"` // of the archive
+}
+
+// Run exports a run. The file is there whole, or not at all.
+func (c Export) Run(ctx context.Context, a *Shell) error {
+	args := httpapi.ExportArgs{RunID: c.RunID, ByReference: c.ByReference, MaxMB: c.MaxMB}
+	return a.With(ctx, func(s *Session) error {
+		var out exportSaved
+		if err := s.call(ctx, "run.export", app.ExportArgs(args), &out.Exported); err != nil {
+			return err
+		}
+		if c.To == "-" {
+			return s.archive(ctx, args, a.Out, nil)
+		}
+		if out.File = c.To; c.To == "" {
+			out.File = out.Exported.File
+		}
+		p, sum := bar{shell: a}, sha256.New()
+		err := wholeFile(out.File, func(f *os.File) error {
+			return s.archive(ctx, args, io.MultiWriter(f, sum), func(w io.Writer, size int64) (io.Writer, error) {
+				sum.Reset()
+				if _, err := f.Seek(0, io.SeekStart); err != nil {
+					return nil, err
+				}
+				return &barWriter{w: w, bar: &p, of: size}, f.Truncate(0)
+			})
+		})
+		p.end()
+		if err != nil {
+			return err
+		}
+		out.SHA256 = hex.EncodeToString(sum.Sum(nil))
+		return a.show(out, func(w io.Writer) {
+			fmt.Fprintf(w, "%s  %s, %d files, sha256:%s\n", out.File, bytesText(out.SizeBytes), out.Files, out.SHA256)
+			for _, r := range out.ByReference {
+				fmt.Fprintf(w, "by reference  %s  %s  %s  %s\n", r.ArtifactID, r.Role, bytesText(r.SizeBytes), r.Why)
+			}
+			printLines(w, "note  ", out.Notes)
+			fmt.Fprintf(w, "Next: slurmgate verify %s\n", out.File)
+		})
+	})
+}
+
+// archive copies the archive of a run to w, or to what begin makes of it. It begins again, from the first byte, where the gateway went
+// away.
+func (s *Session) archive(ctx context.Context, args httpapi.ExportArgs, w io.Writer, begin func(w io.Writer, size int64) (io.Writer,
+	error)) error {
+	n := &countingWriter{w: w}
+	return s.retry(ctx, func(c *httpapi.Client) (err error) {
+		if begin == nil {
+			if err = c.Export(ctx, args, n, func(int64) {}); err != nil && n.written && fault.CodeOf(err) == "gateway_gone" {
+				return fault.Wrap(fault.Transport, "export_cut_off", "only part of the archive arrived", err).WithNext("export again")
+			}
+			return err
+		}
+		to, failed := w, error(nil)
+		err = c.Export(ctx, args, writerFunc(func(p []byte) (int, error) {
+			if failed != nil {
+				return 0, failed
+			}
+			return to.Write(p)
+		}), func(size int64) { to, failed = begin(w, size) })
+		return err
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// barWriter shows how much was written.
+type barWriter struct {
+	w        io.Writer
+	bar      *bar
+	done, of int64
+}
+
+// Write implements io.Writer.
+func (b *barWriter) Write(p []byte) (int, error) {
+	n, err := b.w.Write(p)
+	b.done += int64(n)
+	b.bar.bytes(b.done, b.of)
+	return n, err
+}
+
+// wholeFile writes a file that is not there yet under a name of its own and gives it its name when it is complete and on disk. An
+// interrupted one is removed; after a kill, .NAME.….part is left.
+func wholeFile(name string, write func(*os.File) error) error {
+	if _, err := os.Lstat(name); err == nil {
+		return fault.New(fault.Conflict, "target_exists", name+" already exists").WithNext("name another file with --to, or remove it")
+	}
+	unwritable := func(err error) error {
+		return fault.Wrap(fault.Validation, "target_unwritable", "the archive cannot be written to "+name, err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.part")
+	if err != nil {
+		return unwritable(err)
+	}
+	defer os.Remove(f.Name()) // gone where it got its name
+	defer f.Close()
+	if err := write(f); err != nil {
+		return err
+	}
+	mask := unix.Umask(0)
+	unix.Umask(mask)
+	err = errors.Join(f.Chmod(os.FileMode(0o666&^mask)), f.Sync(), f.Close())
+	if err == nil {
+		err = unix.Renameat2(unix.AT_FDCWD, f.Name(), unix.AT_FDCWD, name, unix.RENAME_NOREPLACE)
+	}
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the filesystem has no such rename
+		err = os.Link(f.Name(), name)
+	}
+	if errors.Is(err, os.ErrExist) {
+		return fault.New(fault.Conflict, "target_exists", name+" already exists").WithNext("name another file with --to, or remove it")
+	}
+	if err != nil {
+		return unwritable(err)
+	}
+	return nil
+}
+
+// Verify is the verb that checks an archive.
+type Verify struct {
+	File string `arg:"" help:"Archive of a run, or the folder that it was unpacked into."`
+	Keys string `help:"File with the gateway's public keys, as its administrator gives them: the output of slurmgate keys --json." placeholder:"FILE"`
+}
+
+// Run checks an archive in this process: it needs no site file, no gateway and no network. Problems give the exit status of a failed tool.
+func (c Verify) Run(ctx context.Context, a *Shell) error {
+	var r export.Report
+	if err := a.here(ctx, "export.verify", app.VerifyExportArgs{File: c.File, Keys: c.Keys}, &r); err != nil {
+		return err
+	}
+	err := a.show(r, func(w io.Writer) { printReport(w, r) })
+	if err == nil && !r.OK {
+		return quietFailure{fault.Tool}
+	}
+	return err
+}
+
+func printReport(w io.Writer, r export.Report) {
+	if r.RunID != "" {
+		fmt.Fprintf(w, "run        %s of %s: %s\n", r.RunID, r.ToolID, r.State)
+	}
+	fmt.Fprintf(w, "checked    %d files (%s), %d events\n", r.Files, bytesText(r.Bytes), r.Events)
+	for _, p := range r.Problems {
+		fmt.Fprintf(w, "problem    %s\n", strings.TrimPrefix(p.File+": "+p.Message, ": "))
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(w, "note       %s\n", n)
+	}
+	fmt.Fprintf(w, "signature  %s\n", r.Signature.Text)
+	if r.OK {
+		fmt.Fprintln(w, "the archive is intact")
+		return
+	}
+	fmt.Fprintf(w, "%d problems: the archive is not what the gateway wrote\n", len(r.Problems))
+}
