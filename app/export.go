@@ -150,8 +150,18 @@ func (x *exporter) collect(ctx context.Context) (err error) {
 		CreatedAt: r.CreatedAt, StartedAt: x.v.Attempt.StartedAt, FinishedAt: *r.FinishedAt, Kind: export.KindSlurm,
 		Image:  x.p.Spec.Execution.Container.Image,
 		Inputs: []export.Artifact{}, Outputs: []export.Artifact{}, Logs: []export.Artifact{}, Missing: []string{}, Redacted: []string{}}
-	if x.p.Docker {
+	switch {
+	case x.p.Docker:
 		x.rec.Run.Kind = export.KindDocker
+	case x.p.Worker != nil:
+		x.rec.Run.Kind = export.KindWorker
+		end, err := run.EndOf(x.v)
+		if err != nil {
+			return err
+		}
+		if end.OutputRef == "" && end.Error == nil {
+			x.rec.Output = end.Output
+		}
 	}
 	if x.rec.Run.Warnings, err = x.forgeable(ctx, r); err != nil {
 		return err
@@ -262,6 +272,9 @@ func (x *exporter) artifacts(ctx context.Context) error {
 	}
 	for _, o := range outputs {
 		switch {
+		case x.p.Worker != nil && o.Role == run.OutputRole:
+			o.Relpath = "out/output.json" // a worker has no workspace
+			x.rec.Run.Outputs = append(x.rec.Run.Outputs, x.artifact(o))
 		case o.Relpath != "":
 			x.rec.Run.Outputs = append(x.rec.Run.Outputs, x.artifact(o))
 		case slices.Contains([]string{"log", "stdout", "stderr"}, o.Role):

@@ -77,7 +77,8 @@ func TestSignedArchive(t *testing.T) {
 		{name: "as JSON", keys: asJSON(ours), trusted: true},
 		{name: "a failed run", failed: true, keys: []byte(ours.PEM()), trusted: true},
 		{name: "another's key given", keys: []byte(other.PEM()), problem: "no signature is of a key that was given"},
-		{name: "of another run", change: func(p *receipt.Predicate) { p.RunID = "run_00000000000000000000000000" }, problem: "not about this run's end"},
+		{name: "of another run", change: func(p *receipt.Predicate) { p.RunID = "run_00000000000000000000000000" },
+			problem: "not about this run's end"},
 		{name: "of an earlier attempt", change: func(p *receipt.Predicate) { p.End.RunEnded = false }, problem: "not about this run's end"},
 		{name: "of another end", change: func(p *receipt.Predicate) { p.End.State = "cancelled" }, problem: `state: it has "succeeded"`},
 		{name: "of another user", change: func(p *receipt.Predicate) { p.Execution.ExecutedAs = "bob" }, problem: "executed as"},
@@ -87,7 +88,8 @@ func TestSignedArchive(t *testing.T) {
 		{name: "of fewer inputs", change: func(p *receipt.Predicate) {
 			p.ResolvedDependencies = p.ResolvedDependencies[:len(p.ResolvedDependencies)-1]
 		}, problem: "is not among the receipt's materials"},
-		{name: "of other logs", change: func(p *receipt.Predicate) { p.Byproducts[0].Digest.SHA256 = strings.Repeat("b", 64) }, problem: "log log has"},
+		{name: "of other logs", change: func(p *receipt.Predicate) { p.Byproducts[0].Digest.SHA256 = strings.Repeat("b", 64) },
+			problem: "log log has"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			r, store := made(t)
@@ -175,9 +177,10 @@ func TestForgedArchive(t *testing.T) {
 		"the pinned image":  {edit(pinnedFile, "aaaa", "bbbb"), pinnedFile, "does not follow"},
 		"the read-me":       {edit(readmeFile, "succeeded", "failed"), readmeFile, "does not follow"},
 		"the receipt":       {edit(ReceiptFile, `"sig":"`, `"sig":"A`), ReceiptFile, ""},
-		"a file more":       {func(dir string) { must(t, os.WriteFile(filepath.Join(dir, "more.txt"), nil, 0o600)) }, "more.txt", "does not describe it"},
-		"a file less":       {func(dir string) { must(t, os.Remove(filepath.Join(dir, packFile))) }, packFile, "it is missing"},
-		"no module":         {func(dir string) { must(t, os.RemoveAll(filepath.Join(dir, "nextflow"))) }, "nextflow/main.nf", "it is missing"},
+		"a file more": {func(dir string) { must(t, os.WriteFile(filepath.Join(dir, "more.txt"), nil, 0o600)) }, "more.txt",
+			"does not describe it"},
+		"a file less": {func(dir string) { must(t, os.Remove(filepath.Join(dir, packFile))) }, packFile, "it is missing"},
+		"no module":   {func(dir string) { must(t, os.RemoveAll(filepath.Join(dir, "nextflow"))) }, "nextflow/main.nf", "it is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rep := forge(t, x.forge)

@@ -16,3 +16,12 @@ func run(t testing.TB, dir, name string, args ...string) string {
 	}
 	return string(out)
 }
+
+// try runs a program in a folder, and returns what it printed and whether it succeeded.
+func try(t testing.TB, dir, name string, args ...string) (string, bool) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err == nil
+}

@@ -146,6 +146,9 @@ func (c *checker) agrees(s receipt.Statement) {
 	for _, a := range r.Outputs {
 		want[receipt.OutputName(a.Role, a.Label)] = a.SHA256
 	}
+	if answer, ok := c.found[answerFile]; ok {
+		want[receipt.OutputName("", "")] = answer.sha256
+	}
 	if p.SubjectIs == "params" {
 		want[receipt.Params] = r.ParamsHash
 	}

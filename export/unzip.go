@@ -57,7 +57,7 @@ func readDirectory(r io.ReaderAt, size int64) ([]entry, error) {
 // endOfDirectory reads the records at the end of the file.
 func endOfDirectory(r io.ReaderAt, size int64) (records, length, at int64, err error) {
 	tail := make([]byte, min(size, endRecord+end64))
-	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil {
+	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && len(tail) > 0 {
 		return 0, 0, 0, err
 	}
 	if len(tail) < endRecord || le.Uint32(tail[len(tail)-endRecord:]) != 0x06054b50 {

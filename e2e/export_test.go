@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// exported is what slurmgate export prints.
+type exported struct {
+	Saved, SHA256 string
+	SizeBytes     int64 `json:"size_bytes"`
+	Files         int
+	Signed        bool
+	ByReference   []struct{ ArtifactID string } `json:"by_reference"`
+}
+
+// verified is what slurmgate verify prints.
+type verified struct {
+	OK        bool
+	RunID     string `json:"run_id"`
+	State     string
+	Events    int
+	Problems  []struct{ File, Message string }
+	Signature struct{ Signed, Trusted bool }
+}
+
+// verifyAlone checks an archive with nothing but the program and the file: an empty environment, no site file, an empty folder.
+func verifyAlone(t *testing.T, file string, want int) (v verified) {
+	t.Helper()
+	cmd := exec.Command(host(world.dir)+"/slurmgate", "verify", file, "--json")
+	cmd.Env, cmd.Dir = []string{}, t.TempDir()
+	out, err := cmd.Output()
+	if code := cmd.ProcessState.ExitCode(); code != want {
+		t.Fatalf("verify ends with %d: %v\n%s", code, err, out)
+	}
+	result{stdout: out}.object(t, &v)
+	return v
+}
+
+// A run on the real cluster is exported, and its archive verified where there is nothing else: succeeded and failed runs, twice and after
+// more looks the same bytes, with no path of the site in it. A run that is not over is refused.
+//
+// proves EXP-01 ARC-09 ARC-01
+func TestExport(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.serve()
+	for state, doc := range map[string]tree{"succeeded": withInputOf(s, probePlan("write", "out/result", "it's $HOME")),
+		"failed": probePlan("exit", "3")} {
+		id := s.submit(doc).RunID
+		l := s.wait(id)
+		if l.State != state {
+			t.Fatalf("%+v", l)
+		}
+		first, second := s.dir+"/"+state+"-1.zip", s.dir+"/"+state+"-2.zip"
+		var e, again exported
+		s.ok(&e, "export", id, "--to", first)
+		s.story(id)
+		s.ok(&again, "export", id, "--to", second)
+		a, err := os.ReadFile(host(first))
+		must(t, err)
+		b, err := os.ReadFile(host(second))
+		must(t, err)
+		if !bytes.Equal(a, b) || e.SHA256 != again.SHA256 || e.SizeBytes != int64(len(a)) || !e.Signed || len(e.ByReference) > 0 {
+			t.Errorf("%s: %+v %+v", state, e, again)
+		}
+		for _, path := range []string{s.dir + "/", "/home/"} {
+			if i := bytes.Index(a, []byte(path)); i >= 0 {
+				t.Errorf("%s: the archive has a path of the site: %q", state, a[max(0, i-80):min(len(a), i+80)])
+			}
+		}
+		v := verifyAlone(t, host(first), 0)
+		if !v.OK || v.RunID != id || v.State != state || v.Events < 4 || !v.Signature.Signed || v.Signature.Trusted {
+			t.Errorf("%+v", v)
+		}
+		a[len(a)/2] ^= 1
+		damaged := filepath.Join(t.TempDir(), "damaged.zip")
+		must(t, os.WriteFile(damaged, a, 0o600))
+		if v := verifyAlone(t, damaged, 6); v.OK || len(v.Problems) == 0 {
+			t.Errorf("%+v", v)
+		}
+		if r := s.cli("export", id, "--to", first); r.code != 5 || !strings.Contains(string(r.stderr), "already exists") {
+			t.Error(r)
+		}
+	}
+	open, release := s.waiting(probePlan("write", "out/result", "x"))
+	if r := s.cli("export", open, "--to", s.dir+"/open.zip"); r.code != 5 || !strings.Contains(string(r.stderr), "the run is not over") {
+		t.Error(r)
+	}
+	release()
+	if _, err := os.Stat(host(s.dir + "/open.zip")); err == nil {
+		t.Error("a refused export left a file")
+	}
+	s.wait(open)
+}

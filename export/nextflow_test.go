@@ -1,0 +1,123 @@
+package export
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"slurmgate/plan"
+)
+
+// groovyBlock is a script of a process, a Groovy string in three single quotes. Each quote and backslash in it is escaped.
+var groovyBlock = regexp.MustCompile(`(?s)process (\w+) \{(.*?)\n\}\n`)
+
+var groovyBody = regexp.MustCompile(`(?s)(script|stub):\s+'''((?:[^'\\]|\\.)*)'''`)
+
+// scripts are the scripts of a module by process and kind, as Nextflow gives them to bash.
+func scripts(t *testing.T, module string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, p := range groovyBlock.FindAllStringSubmatch(module, -1) {
+		for _, b := range groovyBody.FindAllStringSubmatch(p[2], -1) {
+			out[p[1]+" "+b[1]] = regexp.MustCompile(`\\(.)`).ReplaceAllString(b[2], "$1")
+		}
+	}
+	return out
+}
+
+// hostile are arguments that a shell, Groovy or Nextflow would make something else of.
+var hostile = []string{"", " ", "'", `"`, `\`, `\\n`, "$HOME", "${HOME}", "$(touch pwned)", "`touch pwned`", "; touch pwned", "'; touch pwned; '",
+	"'''", "'''; touch pwned", "a\nb\n    c", "\n", "\t", "\r\n", "*", "?", "~", "!{x}", "!!", "#", "&", "| cat", ">x", "<x", "-n", "--", "\\'''",
+	"ÄÖ €", "\U0001f9ec", "\u2028", "\x7f", "a=b", "$'\\''", "%s%n", "\x01", "0123\x01456"}
+
+// The scripts of the module, run by bash in a folder that is staged as Nextflow does it, give the program exactly the plan's arguments and
+// environment; wrong inputs, outputs and a failed program are found; the stub makes the outputs.
+//
+// proves EXP-01 ARC-09
+func TestModuleRuns(t *testing.T) {
+	argv := append([]string{"sh", "-c", `printf '%s\0' "$@" "$ODD" "$(cat 'in/reads one.txt')"; exit ${FAIL:-0}`, "x"}, hostile...)
+	want := strings.Join(append(append([]string{}, hostile...), "it's $HOME\n\\x", "ACGT"), "\x00") + "\x00"
+	r, store := made(t, argv...)
+	p, err := plan.DecodeParams(r.Params)
+	must(t, err)
+	to := "out/n.txt"
+	p.Spec.Execution.Command.Stdout = &to
+	sum := store.add(want)
+	r.Run.Outputs[0].SHA256, r.Run.Outputs[0].SizeBytes = sum, int64(len(want))
+	files, err := module(r.Run, p)
+	must(t, err)
+	text := string(files["nextflow/main.nf"])
+	if strings.Trim(text, "\n") == "" || strings.ContainsFunc(text, func(c rune) bool { return c != '\n' && (c < ' ' || c > '~') }) {
+		t.Error("the module has more than lines of ASCII")
+	}
+	all := scripts(t, text)
+	if len(all) != 6 {
+		t.Fatalf("%d scripts:\n%s", len(all), text)
+	}
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "in"), 0o700))
+	input := filepath.Join(t.TempDir(), "stored")
+	must(t, os.WriteFile(input, []byte("ACGT\n"), 0o600))
+	must(t, os.Symlink(input, filepath.Join(dir, "in/reads one.txt")))
+	bash := func(name string) (string, bool) {
+		t.Helper()
+		script := all[name]
+		if script == "" {
+			t.Fatalf("no %s in\n%s", name, text)
+		}
+		return try(t, dir, "bash", "-ue", "-c", strings.Replace(script, "cd /work", "cd .", 1))
+	}
+	for _, step := range []string{"CHECK_INPUTS script", "RUN_TEST_COUNT script", "CHECK_OUTPUTS script"} {
+		if out, ok := bash(step); !ok {
+			t.Errorf("%s: %s", step, out)
+		}
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "out/n.txt"))
+	must(t, err)
+	if string(got) != want {
+		t.Errorf("the program got\n%q\nwant\n%q", got, want)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pwned")); err == nil {
+		t.Error("an argument was executed")
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "out/n.txt"), []byte("other"), 0o600))
+	if out, ok := bash("CHECK_OUTPUTS script"); ok || !strings.Contains(out, "out/n.txt") {
+		t.Errorf("another output passed: %s", out)
+	}
+	must(t, os.WriteFile(input, []byte("other"), 0o600))
+	if out, ok := bash("CHECK_INPUTS script"); ok || !strings.Contains(out, "in/reads one.txt") {
+		t.Errorf("another input passed: %s", out)
+	}
+	t.Setenv("FAIL", "3")
+	if _, ok := bash("RUN_TEST_COUNT script"); ok {
+		t.Error("the program failed and the process did not")
+	}
+	dir = t.TempDir()
+	if out, ok := bash("RUN_TEST_COUNT stub"); !ok {
+		t.Error(out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "out/n.txt")); err != nil {
+		t.Error("the stub makes no outputs")
+	}
+}
+
+// FuzzShellWord holds the quoting against bash itself.
+func FuzzShellWord(f *testing.F) {
+	for _, s := range hostile {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if strings.Contains(s, "\x00") {
+			return
+		}
+		word := shellWord(s)
+		if strings.ContainsFunc(word, func(c rune) bool { return c < ' ' || c > '~' }) {
+			t.Fatalf("%q has more than printable ASCII", word)
+		}
+		if out, ok := try(t, "", "bash", "-c", "printf %s "+word); !ok || out != s {
+			t.Errorf("%q became %s, which bash reads as %q", s, word, out)
+		}
+	})
+}
