@@ -17,7 +17,7 @@ import (
 type keyDoc struct {
 	KeyID     string `json:"key_id"`
 	Algorithm string `json:"algorithm"`
-	PEM       string `json:"public_key_pem"`
+	PEM       string `json:"public_key"` // PEM, as slurmgate keys prints it
 }
 
 // Keys writes keys.json: the keys that a receipt names, and nothing of what may happen to them later.
@@ -147,7 +147,7 @@ func (c *checker) agrees(s receipt.Statement) {
 		want[receipt.OutputName(a.Role, a.Label)] = a.SHA256
 	}
 	if answer, ok := c.found[answerFile]; ok {
-		want[receipt.OutputName("", "")] = answer.sha256
+		want[receipt.Answer] = answer.sha256
 	}
 	if p.SubjectIs == "params" {
 		want[receipt.Params] = r.ParamsHash
