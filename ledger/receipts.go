@@ -125,7 +125,7 @@ func (l *Ledger) facts(ctx context.Context, tx *sql.Conn, v run.View, w run.Writ
 			outputs = append(outputs, resource(receipt.OutputName(o.Role, o.Artifact.Label), o))
 		}
 	}
-	if len(outputs) == 0 && len(r.ResultJSON) > 0 && p.End.State == string(run.Succeeded) {
+	if r.Site == run.WorkerSite && len(outputs) == 0 && p.End.State == string(run.Succeeded) {
 		if outputs, err = answered(r.ResultJSON); err != nil {
 			return nil, p, err
 		}

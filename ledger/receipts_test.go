@@ -204,12 +204,13 @@ func TestReceiptSaysWhatTheEndRestsOn(t *testing.T) {
 func TestReceiptOfAnAnswer(t *testing.T) {
 	l := fresh(t)
 	zero := 0
-	for i, c := range []struct{ result, is, hash string }{
-		{`{"output":{"pages":[1,2]},"state":"succeeded"}`, "outputs", plan.Hash([]byte(`{"pages":[1,2]}`))},
-		{`{"output":null,"state":"succeeded"}`, "params", ""},
+	for i, c := range []struct{ site, result, is, hash string }{
+		{run.WorkerSite, `{"output":{"pages":[1,2]},"state":"succeeded"}`, "outputs", plan.Hash([]byte(`{"pages":[1,2]}`))},
+		{run.WorkerSite, `{"output":null,"state":"succeeded"}`, "params", ""},
+		{"alpha", `{"output":{},"state":"succeeded"}`, "params", ""}, // a job without outputs
 	} {
 		v := endedRun(t, l, i, func(w *run.Write) {
-			w.Run.State, w.Run.ExitCode, w.Run.ResultJSON = run.Succeeded, &zero, json.RawMessage(c.result)
+			w.Run.State, w.Run.ExitCode, w.Run.ResultJSON, w.Run.Site = run.Succeeded, &zero, json.RawMessage(c.result), c.site
 		})
 		s := verified(t, l, v.Run.ID, 1)
 		if s.Predicate.SubjectIs != c.is || c.hash != "" &&
