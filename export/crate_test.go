@@ -70,8 +70,7 @@ func (g graph) refs(id, property string) (out []string) {
 var isoTime = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}\+00:00$`)
 
 // Every MUST of RO-Crate 1.1 and of Process Run Crate 0.5 that can be read off a crate, and what the profile says that an action should
-// have, hold for archives of runs of each kind of end. No validator can be had from the registries; docs/evidence.md says what was run by
-// hand.
+// have, hold for archives of runs of each kind of end. docs/evidence.md says which validator was run by hand.
 //
 // proves EXP-01
 func TestCrateProfile(t *testing.T) {
