@@ -136,9 +136,32 @@ func printStory(w io.Writer, r app.RunStory) {
 	}
 	line("policy", "%s", r.PolicyHash)
 	line("params", "%s", r.ParamsHash)
+	p, err := plan.DecodeParams(r.Params)
+	if err == nil && p.Worker != nil {
+		printService(line, r, *p.Worker)
+	} else {
+		printJob(line, r, p)
+	}
+	for _, in := range r.Inputs {
+		line("input", "%s  %s  %s → %s", in.Role, in.Type, in.ArtifactID, in.Relpath)
+	}
+	for _, o := range r.Outputs {
+		line("output", "%s  %s  %s  %s", o.Role, o.Type, o.ArtifactID, bytesText(o.SizeBytes))
+	}
+	for _, k := range r.Sends {
+		line("send", "%d  %s  %s  %s", k.Send, k.StartedAt.Local().Format(time.TimeOnly), k.Outcome, clipLine(k.Text, 100))
+	}
+	for _, e := range r.Events {
+		line("event", "%d  %s  %s  %s", e.Seq, e.At.Local().Format(time.TimeOnly), e.Type, clipLine(string(e.Data), 110))
+	}
+	printLines(w, "warning ", r.Warnings)
+	printNext(w, r.NextSteps...)
+}
+
+// printJob prints what a run is as a job, and how its attempts went.
+func printJob(line func(k, format string, v ...any), r app.RunStory, p plan.Params) {
 	line("image", "%s", r.Image)
-	if p, err := plan.DecodeParams(r.Params); err == nil {
-		x := p.Spec.Resources
+	if x := p.Spec.Resources; x.CPUs > 0 { // the params could be read
 		line("command", "%q", p.Spec.Execution.Command.Argv)
 		line("requested", "%d CPUs, %d MiB, %s%s", x.CPUs, x.MemMB, time.Duration(x.TimeLimitSeconds)*time.Second,
 			placeText(", ", p.Spec.Placement))
@@ -159,20 +182,14 @@ func printStory(w io.Writer, r app.RunStory) {
 	} else {
 		line("workspace", "%s", r.Workspace)
 	}
-	for _, in := range r.Inputs {
-		line("input", "%s  %s  %s → %s", in.Role, in.Type, in.ArtifactID, in.Relpath)
+}
+
+// printService prints what a call of a service worker was given and what it answered.
+func printService(line func(k, format string, v ...any), r app.RunStory, c plan.Call) {
+	line("arguments", "%s", clipLine(string(c.Input), 200))
+	if r.Call != nil && r.Call.Error == nil {
+		line("answer", "%s", clipLine(cmp.Or(r.Call.OutputRef, string(r.Call.Output)), 200))
 	}
-	for _, o := range r.Outputs {
-		line("output", "%s  %s  %s  %s", o.Role, o.Type, o.ArtifactID, bytesText(o.SizeBytes))
-	}
-	for _, k := range r.Sends {
-		line("send", "%d  %s  %s  %s", k.Send, k.StartedAt.Local().Format(time.TimeOnly), k.Outcome, clipLine(k.Text, 100))
-	}
-	for _, e := range r.Events {
-		line("event", "%d  %s  %s  %s", e.Seq, e.At.Local().Format(time.TimeOnly), e.Type, clipLine(string(e.Data), 110))
-	}
-	printLines(w, "warning ", r.Warnings)
-	printNext(w, r.NextSteps...)
 }
 
 // placeText names a placement; what is left to somebody else is left out.

@@ -104,6 +104,9 @@ func (t Tool) Result() json.RawMessage {
 	return t.Output
 }
 
+// OfService reports whether a service worker carries out the tool's calls: its answers are in the worker's own form.
+func (t Tool) OfService() bool { return slices.Contains(t.Capabilities, CapWorker) }
+
 // Reachable reports whether the tool is bound to a transport.
 func (t Tool) Reachable(by Transport) bool { return slices.Contains(t.Bindings, by) }
 

@@ -45,6 +45,8 @@ func advice(t gate.Tool, req gate.Request, e *gate.ErrorBody) string {
 		return "When it is approved: " + again + "."
 	case slices.ContainsFunc(d.Next, func(s fault.Step) bool { return s.Verb == "tool.show" }): // the arguments are wrong
 		return "Example: " + whereIDs(again)
+	case e.Retryable && t.OfService():
+		return "The same call may succeed later."
 	case e.Retryable:
 		return "The same call may succeed later; it is safe to repeat: " + again + "."
 	case slices.ContainsFunc(d.Next, inChat):

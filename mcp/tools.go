@@ -21,12 +21,12 @@ const handshakeKey = "handshake"
 
 // entry is a tool of the registry as the protocol lists it.
 func entry(t gate.Tool) *sdk.Tool {
-	closed := false
+	beyond := t.OfService() // what it does may change anything outside
 	destructive := t.ID == "slurm.job.cancel"
 	out := &sdk.Tool{Name: t.Name(), Title: plain(t.Title, 128), Description: plain(describe(t), maxDescription), InputSchema: t.Input,
 		Annotations: &sdk.ToolAnnotations{Title: plain(t.Title, 128), ReadOnlyHint: t.SideEffect == gate.Read,
 			IdempotentHint:  t.Idempotency == "IDEMPOTENT",
-			DestructiveHint: &destructive, OpenWorldHint: &closed},
+			DestructiveHint: &destructive, OpenWorldHint: &beyond},
 		Meta: sdk.Meta{handshakeKey: map[string]any{"tool_id": t.ID, "tool_version": t.Version, "contract_version": t.ContractVersion,
 			"side_effect": string(t.SideEffect),
 			"idempotency": t.Idempotency, "determinism": t.Determinism, "availability": t.Availability, "required_capabilities": t.Capabilities}}}

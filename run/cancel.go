@@ -136,7 +136,10 @@ func (e *Engine) cancelAnswer(v View) CancelAnswer {
 	case v.Run.State == Cancelled && v.Attempt.StartedAt == nil && v.Attempt.ExitCode == nil:
 		a.Executed, a.Message = "never", "cancelled; the program never started"
 	case v.Run.State.Terminal():
-		a.Executed, a.Message = "finished", fmt.Sprintf("the run has already ended: %s (%s)", v.Run.State, v.Run.Reason)
+		a.Executed, a.Message = "finished", "the run has already ended: "+string(v.Run.State)
+		if v.Run.Reason != "" {
+			a.Message += " (" + v.Run.Reason + ")"
+		}
 	case v.Run.Phase == Collecting:
 		a.Executed, a.Message = "maybe", "the job has ended; the run ends when its outputs and logs are stored, or is given up if they cannot "+
 			"be read for long"

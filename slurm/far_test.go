@@ -53,14 +53,17 @@ func value[T any](v T, err error) T {
 	return v
 }
 
+// untilFree waits for the end of a send. One whose session ended after its files were made and before its process was there counts as
+// running for as long as sbatch may run: rarely, a cut meets that moment.
 func untilFree(t *testing.T, c *CLI, job run.JobSpec, k int) run.SendResult {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if res, held := c.Receipt(t.Context(), job, k); !held {
+	for end := time.Now().Add(c.sendTime(t.Context()) + time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		res, held := c.Receipt(t.Context(), job, k)
+		if !held {
 			return res
 		}
 		if time.Now().After(end) {
-			t.Fatal("the send is held for ever")
+			t.Fatalf("the send is held for ever: %+v", res)
 		}
 	}
 }
