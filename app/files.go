@@ -158,11 +158,16 @@ func checkTools(_ context.Context, _ gate.Call, a CheckArgs) (CheckAnswer, error
 			return out, err
 		}
 		packs, out.Domain, out.Missing = d.Packs(), d.ID(), missingImages(d)
+		for _, s := range d.Services() {
+			out.Tools = append(out.Tools, s.ID)
+		}
 	}
 	for _, p := range packs.List() {
 		out.Tools = append(out.Tools, p.ID())
 		out.Notes = append(out.Notes, p.Notes()...)
 	}
+	slices.Sort(out.Tools)
+	out.Tools = slices.Compact(out.Tools) // a toolpack's tool may be a service's as well
 	return out, nil
 }
 

@@ -18,7 +18,7 @@ type toolCheckCmd struct {
 func (c toolCheckCmd) Run(ctx context.Context, a *Shell) error {
 	return ask(ctx, a, "tool.check", app.CheckArgs{Dir: c.Dir}, func(w io.Writer, r app.CheckAnswer) {
 		if len(r.Tools) == 0 {
-			fmt.Fprintf(w, "no tools: %s has no file whose name ends in .tool.yaml\n", r.Dir)
+			fmt.Fprintf(w, "no tools: %s has no file whose name ends in .tool.yaml, and no manifest that lists a service worker\n", r.Dir)
 			printNext(w, fault.Do("tool init", "dir", r.Dir))
 			return
 		}

@@ -59,7 +59,7 @@ func made(t testing.TB, argv ...string) (Record, objects) {
 				Outputs: []plan.Output{{Role: "n", SrcRelpath: "out/n.txt", Type: "TEXT", Label: "n"}}}}}
 	params, err := p.Canonical()
 	must(t, err)
-	policy, pack := []byte(`{"level":"STRICT"}`), []byte(`{"id":"test.count","image":"counter","title":"Count"}`)
+	policy, pack := []byte(`{"level":"STRICT"}`), []byte(`{"id":"test.count","image":"counter","displayName":"Count"}`)
 	r := Run{ToolID: "test.count", ToolName: "test_count", ToolVersion: "1.2.0", ContractVersion: "v1", PolicyHash: plan.Hash(policy),
 		ParamsHash: plan.Hash(params), PackHash: plan.Hash(pack), Project: p.ProjectID, Site: "lab", Principal: "user:ann", State: "succeeded",
 		Reason: "ok", Attempt: 1, Kind: KindSlurm, Image: "sha256:" + imageDigest, ImageName: "counter",

@@ -61,11 +61,17 @@ func crateOf(r Run, exit Exit, p plan.Params, pack []byte, files []file) ([]byte
 			"description": "Not in the archive: " + a.Why})
 	}
 	action, more := actionOf(r, exit, p, pack)
+	if slices.ContainsFunc(files, func(f file) bool { return f.name == answerFile }) {
+		action["result"] = []entity{ref(answerFile)} // of a call of a service worker, which has no other
+	}
 	root := entity{"@id": "./", "@type": "Dataset", "conformsTo": ref(crateProfile), "identifier": r.RunID,
 		"name": "Run " + r.RunID + " of " + r.ToolID, "datePublished": r.FinishedAt.UTC().Format(crateTime), "license": ref("#license"),
 		"description": fmt.Sprintf("One run of %s %s, which ended as %s: its plan, inputs, outputs, logs, history and signed receipt.", r.ToolID,
 			r.ToolVersion, r.State),
 		"mentions": ref("#run"), "hasPart": refs(parts)}
+	if r.Principal != "" {
+		root["author"] = ref("#agent")
+	}
 	graph := slices.Concat([]entity{
 		{"@id": crateFile, "@type": "CreativeWork", "about": ref("./"), "conformsTo": ref(crateSpec)},
 		root,
@@ -102,7 +108,7 @@ func actionOf(r Run, exit Exit, p plan.Params, pack []byte) (action entity, more
 	action = entity{"@id": "#run", "@type": "CreateAction", "identifier": r.RunID, "name": "Run of " + r.ToolID,
 		"description": fmt.Sprintf("%s %s, attempt %d", r.ToolID, r.ToolVersion, r.Attempt), "instrument": ref("#tool"),
 		"endTime":      r.FinishedAt.UTC().Format(crateTime),
-		"actionStatus": ref("http://schema.org/CompletedActionStatus")}
+		"actionStatus": "http://schema.org/CompletedActionStatus"}
 	if r.StartedAt != nil {
 		action["startTime"] = r.StartedAt.UTC().Format(crateTime)
 	}
@@ -110,7 +116,7 @@ func actionOf(r Run, exit Exit, p plan.Params, pack []byte) (action entity, more
 		action["endTime"] = exit.Attempts[n-1].EndedAt.UTC().Format(crateTime)
 	}
 	if !r.succeeded() {
-		action["actionStatus"] = ref("http://schema.org/FailedActionStatus")
+		action["actionStatus"] = "http://schema.org/FailedActionStatus"
 		action["error"] = strings.TrimSuffix(r.State+", "+r.Reason+": "+r.Detail, ": ")
 	}
 	tool := entity{"@id": "#tool", "@type": "SoftwareApplication", "identifier": r.ToolID, "name": cmp.Or(titleOf(pack), r.ToolID),
@@ -167,7 +173,7 @@ func idOf(a Artifact) string {
 // titleOf is the title that a toolpack has, empty where there is none.
 func titleOf(pack []byte) string {
 	var doc struct {
-		Title string `json:"title"`
+		Title string `json:"displayName"`
 	}
 	_ = json.Unmarshal(pack, &doc) // without one the tool's id is its name
 	return doc.Title
@@ -199,6 +205,11 @@ var formats = map[string]string{".json": "application/json", ".jsonl": "applicat
 	".md": "text/markdown",
 	".nf": "text/x-groovy", ".config": "text/x-groovy", ".yml": "application/yaml", ".txt": "text/plain", ".sha256": "text/plain"}
 
+// typeFormats are media types by artifact type.
+var typeFormats = map[string]string{"FASTQ_GZ": "application/gzip", "VCF": "text/plain", "TSV": "text/tab-separated-values", "CSV": "text/csv",
+	"JSON": "application/json", "ZIP": "application/zip", "MD": "text/markdown", "TEXT": "text/plain", "LOG": "text/plain", "HTML": "text/html",
+	"PDF": "application/pdf", "PNG": "image/png"}
+
 // fileEntity describes one file of the archive.
 func fileEntity(r Run, f file) entity {
 	e := entity{"@id": fileID(f.name), "@type": "File", "name": path.Base(f.name), "contentSize": fmt.Sprint(f.size), "sha256": f.sha256}
@@ -215,6 +226,9 @@ func fileEntity(r Run, f file) entity {
 	for _, a := range slices.Concat(r.Inputs, r.Outputs, r.Logs) {
 		if a.File == f.name {
 			e["identifier"], e["description"] = a.ArtifactID, "Artifact "+a.Role+" of type "+a.Type
+			if e["encodingFormat"] == nil {
+				e["encodingFormat"] = cmp.Or(typeFormats[a.Type], "application/octet-stream")
+			}
 			if a.Label != "" && a.Label != e["name"] {
 				e["alternateName"] = a.Label
 			}

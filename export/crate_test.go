@@ -167,8 +167,19 @@ func TestCrateProfile(t *testing.T) {
 			}
 			return len(g.refs("#run", "object")) > 0
 		}},
+		{"0.5 SHOULD: the instrument has a name and a version", func(g graph, _ string) bool {
+			return g["#tool"]["name"] == "Count" && g["#tool"]["softwareVersion"] != ""
+		}},
+		{"1.1 SHOULD: files have a media type, and the crate an author", func(g graph, _ string) bool {
+			for id := range g {
+				if slices.Contains(g.types(id), "File") && g[id]["contentUrl"] == nil && g[id]["encodingFormat"] == nil {
+					return false
+				}
+			}
+			return slices.Equal(g.refs("./", "author"), []string{"#agent"})
+		}},
 		{"0.5 SHOULD: the status is completed, or failed with an error", func(g graph, _ string) bool {
-			status, failure := g.refs("#run", "actionStatus")[0], g["#run"]["error"]
+			status, failure := g["#run"]["actionStatus"], g["#run"]["error"]
 			return status == "http://schema.org/CompletedActionStatus" && failure == nil ||
 				status == "http://schema.org/FailedActionStatus" && failure != ""
 		}},

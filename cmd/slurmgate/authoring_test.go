@@ -89,6 +89,9 @@ func TestDomainCheckOfAX(t *testing.T) {
 		len(got.Tools) != 1 || got.Tools[0].ToolID != "firecrawl.crawl" || got.Tools[0].Version != "0.1.0" || got.Tools[0].Execution != "http" {
 		t.Error(code, out, said, err)
 	}
+	if code, out, said = verb(t, "tool", "check", dir); code != 0 || !strings.Contains(out, "1 tools, no mistakes: firecrawl.crawl") {
+		t.Error(code, out, said)
+	}
 	edit(t, filepath.Join(dir, "policies.yaml"), "timeouts:", "tool_allowlist: [tool_list]\ntimeouts:")
 	code, out, said = verb(t, "domain", "check", dir)
 	if code != 0 || !strings.Contains(out+said, "firecrawl.crawl: policy does not allow it (tool_allowlist)") {
