@@ -206,9 +206,9 @@ var formats = map[string]string{".json": "application/json", ".jsonl": "applicat
 	".nf": "text/x-groovy", ".config": "text/x-groovy", ".yml": "application/yaml", ".txt": "text/plain", ".sha256": "text/plain"}
 
 // typeFormats are media types by artifact type.
-var typeFormats = map[string]string{"FASTQ_GZ": "application/gzip", "VCF": "text/plain", "TSV": "text/tab-separated-values", "CSV": "text/csv",
-	"JSON": "application/json", "ZIP": "application/zip", "MD": "text/markdown", "TEXT": "text/plain", "LOG": "text/plain", "HTML": "text/html",
-	"PDF": "application/pdf", "PNG": "image/png"}
+var typeFormats = map[string]string{"FASTQ_GZ": "application/gzip", "VCF": "text/plain", "TSV": "text/tab-separated-values",
+	"CSV": "text/csv", "JSON": "application/json", "ZIP": "application/zip", "MD": "text/markdown", "TEXT": "text/plain",
+	"LOG": "text/plain", "HTML": "text/html", "PDF": "application/pdf", "PNG": "image/png"}
 
 // fileEntity describes one file of the archive.
 func fileEntity(r Run, f file) entity {
