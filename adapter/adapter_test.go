@@ -383,7 +383,7 @@ func TestKey(t *testing.T) {
 	for _, c := range []struct {
 		status int
 		want   string
-	}{{401, "UPSTREAM_ERROR true upstream_status"}, {403, "UPSTREAM_ERROR false upstream_status"}, 
+	}{{401, "UPSTREAM_ERROR true upstream_status"}, {403, "UPSTREAM_ERROR false upstream_status"},
 		{404, "UPSTREAM_ERROR false upstream_status"}, {503, "UPSTREAM_ERROR true upstream_status"}, {302, "UPSTREAM_ERROR true upstream_away"}} {
 		status = c.status
 		_, err := b.call("sum", `{"a":1,"b":2}`, long)
