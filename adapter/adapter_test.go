@@ -327,7 +327,7 @@ func TestDeadline(t *testing.T) {
 		ended <- err
 	}()
 	<-u.entered
-	if _, err := b.call("sum", `{"a":1,"b":2}`, 200*time.Millisecond); reasonOf(err) != "TIMEOUT true adapter_busy" {
+	if _, err := b.call("sum", `{"a":1,"b":2}`, time.Second); reasonOf(err) != "TIMEOUT true adapter_busy" {
 		t.Error(err)
 	}
 	cancel() // the gateway leaves

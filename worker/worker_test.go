@@ -33,7 +33,7 @@ func meta() Meta {
 // soon is a meta whose deadline passes while the worker is busy; the client waits [grace] longer.
 func soon() Meta {
 	m := meta()
-	m.DeadlineMS = time.Now().Add(400 * time.Millisecond).UnixMilli()
+	m.DeadlineMS = time.Now().Add(2 * time.Second).UnixMilli()
 	return m
 }
 

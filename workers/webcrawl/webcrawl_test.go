@@ -198,7 +198,7 @@ func TestDeadline(t *testing.T) {
 		<-q.Context().Done()
 		close(ended)
 	}, nil)
-	_, err := r.until("/run", `{"url":"https://a.example"}`, time.Now().Add(400*time.Millisecond))
+	_, err := r.until("/run", `{"url":"https://a.example"}`, time.Now().Add(2*time.Second))
 	if code, again, _ := worker.Code(err); fault.CodeOf(err) != worker.TimedOut || code != "TIMEOUT" || !again {
 		t.Error(err)
 	}
