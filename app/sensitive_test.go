@@ -27,7 +27,7 @@ tools:
   - tool_id: web.slow
     kind: service_worker
     transport: {type: http, base_url: "URL", endpoint: /run}
-    timeout_sec: 1
+    timeout_sec: 3
     sensitive: [api_token, login]
 `
 

@@ -486,7 +486,7 @@ func TestWorkerAnswersLate(t *testing.T) {
 	c := gate.Call{Caller: gate.Process(), Request: scrape("https://example.org"), Args: []byte(`{"url":"x"}`),
 		Value: map[string]any{"url": "x"}, ID: scrape("").ToolCallID}
 	s := b.services()[0]
-	s.TimeoutSec = 1
+	s.TimeoutSec = 3
 	_, err := b.serviceHandler(s)(t.Context(), c)
 	if fault.CodeOf(err) != run.OutcomeUnknown || fault.KindOf(err) != fault.Timeout || gate.BodyOf(gate.Local, err).Retryable {
 		t.Errorf("%v", err)
