@@ -202,10 +202,10 @@ func (x *exchange) talk(text []byte) error {
 	complaints := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(x.err, x.ch.Stderr())
+		complaints <- err // first: the end of the other stream, which Close brings, is read by it
 		if errors.Is(err, errLoud) || errors.Is(err, errNoise) {
 			x.ch.Close()
 		}
-		complaints <- err
 	}()
 	printed := make(chan error, 1)
 	go func() {
