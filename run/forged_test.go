@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"slurmgate/fault"
@@ -247,6 +248,7 @@ func TestUserIsGone(t *testing.T) {
 				if a, err := l.engine.Cancel(t.Context(), id, ""); err == nil && a.State.Terminal() {
 					t.Errorf("cancelled without the claim: %+v", a)
 				}
+				synctest.Wait() // or what the cancel began may end the job, which then is absent
 				w.with(func() { w.jobs[0].late = false })
 				if _, err := l.engine.DeclareAbsent(t.Context(), id, "she left"); fault.CodeOf(err) != "job_exists" {
 					t.Errorf("declared absent while Slurm shows the job: %v", err)
