@@ -32,7 +32,7 @@ type Listed struct {
 // Client is the adapter's side of an upstream. It connects when it is first used and again when the connection is lost.
 type Client struct {
 	config Config
-	name   string // and version, as the upstream is told
+	name   string // and version, sent to the upstream
 	log    *slog.Logger
 
 	turn    chan struct{} // held by whoever uses the fields below

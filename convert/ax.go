@@ -58,17 +58,7 @@ func fromAX(c *conversion) {
 	if len(x.Refused) > 0 {
 		return
 	}
-	files := map[string][]byte{}
-	for _, f := range x.Files {
-		files[f.Path] = f.Data
-	}
-	for _, p := range toolpack.CheckFiles(files, func(string, []byte) error { return nil }) {
-		p.File, p.Line, p.Column = path.Join(x.dir, p.File), 0, 0
-		if p.Hint == "" {
-			p.Hint = "the rule: " + p.Rule
-		}
-		x.refuse(p)
-	}
+	x.judge(func(file string) string { return path.Join(x.dir, file) })
 }
 
 // read reads a file of the package; nil if it is none.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"slurmgate/fault"
+	"slurmgate/toolpack"
 )
 
 // File is a file by its path: slash-separated, relative to the folder that was given, or to the one the result is written to.
@@ -113,5 +114,20 @@ func notYet(c *conversion) {
 	for _, f := range c.in {
 		c.refuse(fault.Problem{Code: "CONVERT-NOT-YET", File: f.Path, Rule: "a system this version converts from",
 			Msg: "it cannot be converted yet"})
+	}
+}
+
+// judge has the loader judge the result: what it refuses, nobody could serve. source is the caller's file that a file was made of.
+func (c *conversion) judge(source func(file string) string) {
+	files := map[string][]byte{}
+	for _, f := range c.Files {
+		files[f.Path] = f.Data
+	}
+	for _, p := range toolpack.CheckFiles(files, func(string, []byte) error { return nil }) {
+		p.File, p.Line, p.Column = source(p.File), 0, 0
+		if p.Hint == "" {
+			p.Hint = "the rule: " + p.Rule
+		}
+		c.refuse(p)
 	}
 }

@@ -65,7 +65,7 @@ func fromRagx(c *conversion) {
 		return
 	}
 	x.domain()
-	x.check()
+	x.judge(func(file string) string { return strings.TrimPrefix(file, x.prefix) })
 }
 
 // pack converts one toolpack.
@@ -242,20 +242,5 @@ func (x *ragx) domain() {
 	for _, image := range images {
 		_, name, _ := strings.Cut(image, ": ")
 		x.change(toolpack.ManifestFile, "defaults.images", "kind "+name+" needs an image; add it under the name "+name)
-	}
-}
-
-// check has the loader judge the result: what it refuses, nobody could serve.
-func (x *ragx) check() {
-	files := map[string][]byte{}
-	for _, f := range x.Files {
-		files[f.Path] = f.Data
-	}
-	for _, p := range toolpack.CheckFiles(files, func(string, []byte) error { return nil }) {
-		p.File, p.Line, p.Column = strings.TrimPrefix(p.File, x.prefix), 0, 0
-		if p.Hint == "" {
-			p.Hint = "the rule: " + p.Rule
-		}
-		x.refuse(p)
 	}
 }
