@@ -74,12 +74,13 @@ type dockerInput struct {
 	ArtifactID     string `json:"artifact_id,omitzero"` // only in params written in the previous form
 	ChecksumSHA256 string `json:"checksum_sha256"`
 	DestName       string `json:"dest_name"`
+	Directory      bool   `json:"directory,omitzero"`
 }
 
 func dockerInputs(in []Input) []dockerInput {
 	out := []dockerInput{}
 	for _, in := range in {
-		out = append(out, dockerInput{in.Role, in.ArtifactID, in.ChecksumSHA256, strings.TrimPrefix(in.DestRelpath, "in/")})
+		out = append(out, dockerInput{in.Role, in.ArtifactID, in.ChecksumSHA256, strings.TrimPrefix(in.DestRelpath, "in/"), in.Directory})
 	}
 	return out
 }
@@ -87,7 +88,7 @@ func dockerInputs(in []Input) []dockerInput {
 func (d *dockerParams) spec() Spec {
 	s := Spec{Version: d.SpecVersion, Resources: d.Resources, Execution: d.Execution, IO: IO{Inputs: []Input{}, Outputs: d.Outputs}}
 	for _, in := range d.Inputs {
-		s.IO.Inputs = append(s.IO.Inputs, Input{in.Role, in.ArtifactID, in.ChecksumSHA256, "in/" + in.DestName})
+		s.IO.Inputs = append(s.IO.Inputs, Input{in.Role, in.ArtifactID, in.ChecksumSHA256, "in/" + in.DestName, in.Directory})
 	}
 	return s
 }

@@ -78,7 +78,14 @@ type Command struct {
 	Env     map[string]string `json:"env"`
 	// the src_relpath of the declared output that receives standard output; absent when none does
 	Stdout *string `json:"stdout,omitzero"`
+	// Pipe are the programs that follow Argv in a pipe: each reads what the one before it writes. Stdout is what the last one writes.
+	Pipe [][]string `json:"pipe,omitempty"`
+	// the dest_relpath of the input that the first program reads from standard input; absent when there is nothing to read
+	Stdin *string `json:"stdin,omitzero"`
 }
+
+// Programs are the command lines of all programs, in the order of the pipe.
+func (c Command) Programs() [][]string { return append([][]string{c.Argv}, c.Pipe...) }
 
 // IO is what goes in and what comes out.
 type IO struct {
@@ -92,9 +99,11 @@ type Input struct {
 	ArtifactID     string `json:"artifact_id,omitzero"` // absent from a toolpack's canonical params: the program sees the bytes
 	ChecksumSHA256 string `json:"checksum_sha256"`      // 64 hex
 	DestRelpath    string `json:"dest_relpath"`         // in/...
+	// Directory: the artifact is of type [Directory], and dest_relpath is the folder that holds its files.
+	Directory bool `json:"directory,omitzero"`
 }
 
-// Output is one declared output file.
+// Output is one declared output: a file, or a folder where its type is [Directory].
 type Output struct {
 	Role       string `json:"role"`
 	SrcRelpath string `json:"src_relpath"` // out/...

@@ -89,7 +89,7 @@ func TestCompleteSpec(t *testing.T) {
 			Command: Command{Argv: []string{"samtools", "flagstat", "-O", "json", "/work/in/input.bam", "a b\tc\nd", ""}, Workdir: "/work",
 				Env: map[string]string{"A": "x y", "B": "2"}, Stdout: &stdout}},
 		IO: IO{
-			Inputs:  []Input{{"bam", artA, digestA, "in/input.bam"}, {"index", artB, digestA, "in/input.bam.bai"}},
+			Inputs:  []Input{{"bam", artA, digestA, "in/input.bam", false}, {"index", artB, digestA, "in/input.bam.bai", false}},
 			Outputs: []Output{{"report", "out/flagstat.json", "JSON", "flag stat"}},
 		},
 	}
@@ -121,6 +121,43 @@ func TestFilled(t *testing.T) {
 	}
 	if bytes.Contains(b, []byte("stdout")) {
 		t.Errorf("stdout in %s", b)
+	}
+}
+
+// A pipe, standard input and a directory are in the canonical bytes where they are used, come back from them, and are absent elsewhere.
+func TestLaterFields(t *testing.T) {
+	canonical := func(changes map[string]any, docker bool) []byte {
+		s, err := DecodeSpec(edited(t, changes), Rules{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := Params{ProjectID: "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", Script: "slurm_script_v1", Spec: s, Docker: docker}
+		if docker {
+			p.Spec.Placement = Placement{}
+		}
+		b, err := p.Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := DecodeParams(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(p, back); d != "" {
+			t.Error(d)
+		}
+		return b
+	}
+	for _, docker := range []bool{false, true} {
+		plain := canonical(map[string]any{"execution.command.pipe": []any{}}, docker)
+		used := canonical(map[string]any{"execution.command.pipe": []any{[]any{"sort", "-u"}}, "execution.command.stdin": "in/input.bam",
+			"io.inputs.0.directory": true}, docker)
+		for _, field := range []string{`"pipe":[["sort","-u"]]`, `"stdin":"in/input.bam"`, `"directory":true`} {
+			name, _, _ := strings.Cut(field, ":")
+			if bytes.Contains(plain, []byte(name)) || !bytes.Contains(used, []byte(field)) {
+				t.Errorf("%s\n%s\n%s", field, plain, used)
+			}
+		}
 	}
 }
 
@@ -178,6 +215,15 @@ func TestRules(t *testing.T) {
 		{"gpu type with count", edit{"resources.gpu_type": "a100:8"}, "PLAN-GPU-TYPE", "resources.gpu_type"},
 		{"kind", edit{"execution.kind": "shell"}, "PLAN-KIND", "execution.kind"},
 		{"engine", edit{"execution.container.engine": "docker"}, "PLAN-ENGINE", "execution.container.engine"},
+		{"an empty program in a pipe", edit{"execution.command.pipe": []any{[]any{}}}, "PLAN-ARGV", "execution.command.pipe[0]"},
+		{"a pipe into an option", edit{"execution.command.pipe": []any{[]any{"sort"}, []any{"-x"}}}, "PLAN-ARGV", "execution.command.pipe[1][0]"},
+		{"a control character in a pipe", edit{"execution.command.pipe": []any{[]any{"sort", "\x01"}}}, "PLAN-ARGV",
+			"execution.command.pipe[0][1]"},
+		{"a long pipe", edit{"execution.command.pipe": slices.Repeat([]any{[]any{"sort"}}, 16)}, "PLAN-PIPE", "execution.command.pipe"},
+		{"stdin is no input", edit{"execution.command.stdin": "in/other"}, "PLAN-STDIN", "execution.command.stdin"},
+		{"stdin is a folder", edit{"execution.command.stdin": "in/input.bam", "io.inputs.1.directory": true}, "PLAN-STDIN",
+			"execution.command.stdin"},
+		{"stdout is a folder", edit{"io.outputs.0.type": "DIRECTORY"}, "PLAN-STDOUT", "execution.command.stdout"},
 		{"network", edit{"execution.container.network_mode": "host"}, "PLAN-NETWORK", "execution.container.network_mode"},
 		{"writable root", edit{"execution.container.readonly_rootfs": false}, "PLAN-ROOTFS", "execution.container.readonly_rootfs"},
 		{"argv empty", edit{"execution.command.argv": []any{}}, "PLAN-ARGV", "execution.command.argv"},

@@ -23,6 +23,7 @@ const (
 	maxEnv              = 128
 	maxEnvValue         = 16 << 10
 	maxFiles            = 1024 // inputs, and outputs
+	maxPipe             = 16   // programs of a pipe
 )
 
 // Rules is what a gateway adds to the fixed rules of a plan.
@@ -89,6 +90,9 @@ func (s *Spec) Fill() {
 	if c.Env == nil {
 		c.Env = map[string]string{}
 	}
+	if len(c.Pipe) == 0 {
+		c.Pipe = nil
+	}
 	if s.IO.Inputs == nil {
 		s.IO.Inputs = []Input{}
 	}
@@ -124,7 +128,7 @@ func (s Spec) Validate(rules Rules) error {
 	v.resources(s.Resources)
 	v.placement(s.Placement)
 	v.execution(s.Execution)
-	v.inputs(s.IO.Inputs)
+	v.inputs(s.IO.Inputs, s.Execution.Command.Stdin)
 	v.outputs(s.IO.Outputs, s.Execution.Command.Stdout)
 	if len(v.problems) == 0 {
 		return nil
@@ -235,26 +239,38 @@ const textRule = "UTF-8 text without control characters except tab and newline"
 
 func (v *validator) command(c Command) {
 	const is = "execution.command."
-	switch n := len(c.Argv); {
-	case n == 0, n > maxArgv:
-		v.add("PLAN-ARGV", is+"argv", fmt.Sprintf("1 to %d elements", maxArgv), fmt.Sprintf("%d elements", n))
-	default:
-		a := c.Argv[0]
-		v.form(a != "" && !strings.HasPrefix(a, "-") && !strings.Contains(a, "://"), "PLAN-ARGV", is+"argv[0]",
-			"the program: not empty, no leading -, no URL", a)
-	}
-	total := 0
-	for i, a := range c.Argv {
-		total += len(a)
-		if msg := checkText(a); msg != "" {
-			v.add("PLAN-ARGV", fmt.Sprintf("%sargv[%d]", is, i), textRule, msg)
+	programs, total := c.Programs(), 0
+	for i, argv := range programs[:min(len(programs), maxPipe)] {
+		field := is + "argv"
+		if i > 0 {
+			field = fmt.Sprintf("%spipe[%d]", is, i-1)
 		}
+		total += v.argv(field, argv)
 	}
+	v.most("PLAN-PIPE", is+"pipe", len(programs), maxPipe, "programs with that of argv")
 	v.most("PLAN-ARGV", is+"argv", total, maxArgvBytes, "bytes together")
 	v.most("PLAN-ENV", is+"env", len(c.Env), maxEnv, "variables")
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		v.env(is+"env."+clip(name), name, c.Env[name])
 	}
+}
+
+// argv checks one program with its arguments, and returns how many bytes they have.
+func (v *validator) argv(field string, argv []string) (total int) {
+	if n := len(argv); n == 0 || n > maxArgv {
+		v.add("PLAN-ARGV", field, fmt.Sprintf("1 to %d elements", maxArgv), fmt.Sprintf("%d elements", n))
+	} else {
+		a := argv[0]
+		v.form(a != "" && !strings.HasPrefix(a, "-") && !strings.Contains(a, "://"), "PLAN-ARGV", field+"[0]",
+			"the program: not empty, no leading -, no URL", a)
+	}
+	for i, a := range argv {
+		total += len(a)
+		if msg := checkText(a); msg != "" {
+			v.add("PLAN-ARGV", fmt.Sprintf("%s[%d]", field, i), textRule, msg)
+		}
+	}
+	return total
 }
 
 func (v *validator) env(field, name, value string) {

@@ -13,7 +13,7 @@ const (
 	labelRule = "whitespace-strict, at most 256 characters"
 )
 
-func (v *validator) inputs(inputs []Input) {
+func (v *validator) inputs(inputs []Input, stdin *string) {
 	if len(inputs) > maxFiles {
 		v.add("PLAN-INPUTS", "io.inputs", fmt.Sprintf("at most %d", maxFiles), fmt.Sprintf("%d inputs are too many", len(inputs)))
 		return
@@ -30,6 +30,10 @@ func (v *validator) inputs(inputs []Input) {
 		dests = append(dests, in.DestRelpath)
 	}
 	v.distinct("PLAN-DEST-DUPLICATE", "io.inputs", "dest_relpath", dests)
+	if stdin != nil {
+		read := slices.ContainsFunc(inputs, func(in Input) bool { return in.DestRelpath == *stdin && !in.Directory })
+		v.form(read, "PLAN-STDIN", "execution.command.stdin", "the dest_relpath of an input that is a file", *stdin)
+	}
 }
 
 func (v *validator) outputs(outputs []Output, stdout *string) {
@@ -65,7 +69,8 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 	}
 	v.distinct("PLAN-SRC-DUPLICATE", "io.outputs", "src_relpath", srcs)
 	if stdout != nil {
-		v.form(slices.Contains(srcs, *stdout), "PLAN-STDOUT", "execution.command.stdout", "the src_relpath of a declared output", *stdout)
+		file := slices.ContainsFunc(outputs, func(o Output) bool { return o.SrcRelpath == *stdout && o.Type != Directory })
+		v.form(file, "PLAN-STDOUT", "execution.command.stdout", "the src_relpath of a declared output that is a file", *stdout)
 	}
 }
 

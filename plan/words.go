@@ -209,8 +209,12 @@ func IsPort(s string) bool {
 
 // Types are the artifact types every gateway knows; a domain's manifest may add more.
 func Types() []string {
-	return []string{"FASTQ_GZ", "BAM", "BAI", "VCF", "H5AD", "TSV", "CSV", "JSON", "ZIP", "MD", "TEXT", "HTML", "PDF", "PNG", "LOG", "UNKNOWN"}
+	return []string{"FASTQ_GZ", "BAM", "BAI", "VCF", "H5AD", "TSV", "CSV", "JSON", "ZIP", "MD", "TEXT", "HTML", "PDF", "PNG", "LOG", "UNKNOWN",
+		Directory}
 }
+
+// Directory is the type of an artifact that is a folder: its object is a manifest that names the files and their digests.
+const Directory = "DIRECTORY"
 
 // FoldRole is what two roles have in common that differ only in case. Roles become keys of JSON objects, and many readers of JSON take such
 // keys for one.
