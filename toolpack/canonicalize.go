@@ -32,6 +32,8 @@ type Env struct {
 	Passthrough map[string]string
 	// Bind gives the version of a folder that the site offers under a name (binds); nil: it offers none.
 	Bind func(name string) (version string, ok bool)
+	// Resources is what the call asks for instead of what the pack gives its jobs.
+	Resources plan.MoreResources
 	// Project gives the project of the run. It is asked once, after every artifact was looked up.
 	Project func() string
 }
@@ -64,6 +66,7 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	if err != nil {
 		return Canonical{}, err
 	}
+	p = p.sized(seen, env.Resources)
 	argv, vars, err := p.render(values)
 	if err != nil {
 		return Canonical{}, err

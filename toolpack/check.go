@@ -24,8 +24,8 @@ func (d *draft) check() {
 	}
 	d.checkResult()
 	d.checkPlan()
-	if ms := int64(d.def.Resources.TimeLimitSeconds) * 1000; d.def.TimeoutMs > 0 && d.def.TimeoutMs < ms {
-		d.Add("TIMEOUT", "timeoutMs", fmt.Sprintf("at least resources.timeLimitSeconds, %d ms", ms),
+	if ms := int64(d.def.Resources.largestTime()) * 1000; d.def.TimeoutMs > 0 && d.def.TimeoutMs < ms {
+		d.Add("TIMEOUT", "timeoutMs", fmt.Sprintf("at least resources.timeLimitSeconds (its max, where it has one), %d ms", ms),
 			fmt.Sprintf("%d ms is less than resources.timeLimitSeconds", d.def.TimeoutMs), "raise it, or lower the time limit")
 	}
 	params, roles := map[string]bool{}, map[string]string{}

@@ -105,6 +105,8 @@ type resources struct {
 	TimeLimitSeconds int     `json:"timeLimitSeconds"`
 	GPUs             *int    `json:"gpus"`
 	GPUType          *string `json:"gpuType"`
+	MemGrows         growth  `json:"memMbGrows,omitzero"`
+	TimeGrows        growth  `json:"timeLimitSecondsGrows,omitzero"`
 }
 
 type execution struct {

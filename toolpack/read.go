@@ -241,8 +241,9 @@ func (d *draft) place(o yamldoc.Object) {
 	d.def.Image = c.Object("image").Need("image").Match(imageName, "IMAGE",
 		"a name that images.lock.yaml maps to a digest: no tag, no URL, no path")
 	f := r.Object("cpus", "memMb", "timeLimitSeconds", "gpus", "gpuType") // Need says nothing where r is absent
-	d.def.Resources = resources{CPUs: int(f.Need("cpus").Int(-most, most)), MemMB: int(f.Need("memMb").Int(-most, most)),
-		TimeLimitSeconds: int(f.Need("timeLimitSeconds").Int(-most, most)), GPUType: optText(f.Opt("gpuType"))}
+	d.def.Resources = resources{CPUs: int(f.Need("cpus").Int(-most, most)), GPUType: optText(f.Opt("gpuType"))}
+	d.def.Resources.MemMB, d.def.Resources.MemGrows = readAmount(f.Need("memMb"), plan.MaxMemMB)
+	d.def.Resources.TimeLimitSeconds, d.def.Resources.TimeGrows = readAmount(f.Need("timeLimitSeconds"), plan.MaxTimeLimitSeconds)
 	if v := f.Opt("gpus"); v.Exists() {
 		n := int(v.Int(-most, most))
 		d.def.Resources.GPUs = &n

@@ -19,6 +19,8 @@ type Contract struct {
 	out     contract
 	result  string // role of the output that out judges; empty: it judges the run's output object
 	rules   rules
+	mem     growth // of resources.memMb
+	time    growth // of resources.timeLimitSeconds
 }
 
 // Definition is the normal form of the pack with its resolved schemas, as canonical JSON; [Pack.Hash] is its hash.
@@ -26,7 +28,8 @@ func (p *Pack) Definition() (json.RawMessage, error) { return p.canonical() }
 
 // Contract returns what runs of the pack are judged by.
 func (p *Pack) Contract() *Contract {
-	return &Contract{id: p.def.ID, timeout: p.Timeout(), out: p.out, result: p.def.judged(), rules: p.rules}
+	return &Contract{id: p.def.ID, timeout: p.Timeout(), out: p.out, result: p.def.judged(), rules: p.rules,
+		mem: p.def.Resources.MemGrows, time: p.def.Resources.TimeGrows}
 }
 
 // ReadContract reads the contract from the definition of a pack, as [Pack.Definition] returned it. A definition that this
@@ -50,7 +53,8 @@ func ReadContract(stored json.RawMessage) (*Contract, error) {
 	if msg != "" {
 		return nil, unreadable("this version cannot use " + clip(def.ID) + " as it is stored: " + msg)
 	}
-	return &Contract{id: def.ID, timeout: milliseconds(def.TimeoutMs), out: out, result: def.judged(), rules: ready}, nil
+	return &Contract{id: def.ID, timeout: milliseconds(def.TimeoutMs), out: out, result: def.judged(), rules: ready,
+		mem: def.Resources.MemGrows, time: def.Resources.TimeGrows}, nil
 }
 
 // Timeout is the pack's timeoutMs.

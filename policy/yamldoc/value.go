@@ -154,6 +154,23 @@ func (v Value) Int(low, high int64) int64 {
 	return i
 }
 
+// Number reads a number from low to high.
+func (v Value) Number(low, high float64) float64 {
+	if !v.usable() {
+		return 0
+	}
+	f, err := strconv.ParseFloat(v.n.Value, 64)
+	if tag := v.n.ShortTag(); v.n.Kind != yaml.ScalarNode || tag != "!!int" && tag != "!!float" || err != nil {
+		v.wrongType("a number", "")
+		return 0
+	}
+	if !(f >= low && f <= high) { // NaN is neither
+		v.Fail("RANGE", fmt.Sprintf("%g to %g", low, high), v.n.Value+" is out of range", "")
+		return 0
+	}
+	return f
+}
+
 // List reads a list.
 func (v Value) List() []Value {
 	if !v.usable() {

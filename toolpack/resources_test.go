@@ -1,0 +1,98 @@
+package toolpack
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/plan"
+)
+
+// What a pack gives by the size of the inputs, and after an attempt that had too little. The arithmetic is exact, and rounds up.
+func TestGrowth(t *testing.T) {
+	const mb = 1 << 20
+	for _, c := range []struct {
+		g     growth
+		base  int
+		bytes int64
+		want  int
+	}{
+		{growth{}, 100, 1 << 50, 100},
+		{growth{PerInputMB: 1.5}, 2048, 0, 2048},
+		{growth{PerInputMB: 1.5}, 2048, 1000 * mb, 3548},
+		{growth{PerInputMB: 1.5}, 2048, 1, 2049},
+		{growth{PerInputMB: 0.1}, 0, 30 * mb, 3}, // 0.1 × 30 in binary is more than 3
+		{growth{PerInputMB: 1.1}, 0, 10 * mb, 11},
+		{growth{PerInputMB: 1.1}, 0, 10*mb + 1, 12},
+		{growth{PerInputMB: 2, Max: 5000}, 2048, 1000 * mb, 4048},
+		{growth{PerInputMB: 2, Max: 4000}, 2048, 1000 * mb, 4000},
+		{growth{PerInputMB: mostPerInputMB}, 1, 1 << 62, 2147483647}, // more than a plan allows, which says so
+	} {
+		if got := c.g.on(c.base, c.bytes); got != c.want {
+			t.Errorf("%+v of %d for %d bytes: got %d, want %d", c.g, c.base, c.bytes, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		g         growth
+		had, want int
+	}{
+		{growth{}, 100, 100},
+		{growth{RetryFactor: 2}, 100, 200},
+		{growth{RetryFactor: 1.5}, 101, 152},
+		{growth{RetryFactor: 2, Max: 150}, 100, 150},
+		{growth{RetryFactor: 2, Max: 150}, 200, 200}, // a retry gave it more than max already
+	} {
+		if got := c.g.after(c.had); got != c.want {
+			t.Errorf("%+v after %d: got %d, want %d", c.g, c.had, got, c.want)
+		}
+	}
+}
+
+// Resources by the size of the inputs are in the plan and in the templates; what a call asks for takes their place. A call that asks for
+// what the pack gives anyway is the same run.
+func TestSizedResources(t *testing.T) {
+	p := packOf(t, "memMb: 100, timeLimitSeconds: 60", "memMb: {base: 100, perInputMb: 1048576, max: 1000}, "+
+		"timeLimitSeconds: {base: 60, perInputMb: 3, retryFactor: 2, max: 60}", `"--mode={{ params.mode }}"`,
+		`"{{ resources.cpus }}", "{{ resources.memMb }}", "{{ resources.timeLimitSeconds }}"`)
+	canonical := func(more plan.MoreResources) (plan.Spec, string) {
+		env := testEnv()
+		env.Resources = more
+		c, err := p.Canonicalize(json.RawMessage(`{"data":"`+artifact+`"}`), env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := c.Params("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "slurm_script_v1").Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Spec, string(raw)
+	}
+	plain, raw := canonical(plan.MoreResources{})
+	if d := cmp.Diff(plan.Resources{CPUs: 1, MemMB: 700, TimeLimitSeconds: 60}, plain.Resources); d != "" { // the input has 600 bytes
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"1", "700", "60"}, plain.Execution.Command.Argv[1:4]); d != "" {
+		t.Error(d)
+	}
+	mem, cpus, seconds := 5000, 4, 7200
+	more, other := canonical(plan.MoreResources{CPUs: &cpus, MemMB: &mem, TimeLimitSeconds: &seconds})
+	if d := cmp.Diff(plan.Resources{CPUs: 4, MemMB: 5000, TimeLimitSeconds: 7200}, more.Resources); d != "" || other == raw {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"4", "5000", "7200"}, more.Execution.Command.Argv[1:4]); d != "" {
+		t.Error(d)
+	}
+	same := 700
+	if _, again := canonical(plan.MoreResources{MemMB: &same}); again != raw {
+		t.Errorf("asking for what the pack gives is another run:\n%s\n%s", again, raw)
+	}
+	definition, err := p.Definition()
+	if err != nil {
+		t.Fatal(err)
+	}
+	contract, err := ReadContract(definition)
+	if err != nil || contract.AfterTimeLimit(60) != 60 || contract.AfterOutOfMemory(700) != 700 {
+		t.Error(contract.AfterTimeLimit(60), contract.AfterOutOfMemory(700), err)
+	}
+}
