@@ -71,6 +71,8 @@ func (g *Gateway) artifacts() []Operation {
 			"with cursor are from the same snapshot; artifact_count is the number on all pages.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Input: object("", prop("project_id", projectSchema), prop("type", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$"}`),
+			prop("id_prefix", idPrefixSchema("art_")),
+			prop("checksum_sha256", `{"type":"string","pattern":"^[0-9a-f]{64}$","description":"only artifacts with these bytes"}`),
 			prop("as_of_created_at", asOfSchema), prop("cursor", cursorSchema), prop("limit", limitSchema)),
 		Does: look(g, g.listArtifacts),
 	}, {
@@ -286,6 +288,8 @@ type ArtifactArgs struct {
 type ArtifactListArgs struct {
 	ProjectID string     `json:"project_id,omitzero"`
 	Type      string     `json:"type,omitzero"`
+	IDPrefix  string     `json:"id_prefix,omitzero"`       // what the artifact's id begins with
+	Checksum  string     `json:"checksum_sha256,omitzero"` // of the bytes
 	AsOf      *time.Time `json:"as_of_created_at,omitzero"`
 	Cursor    string     `json:"cursor,omitzero"`
 	Limit     int        `json:"limit,omitzero"`
@@ -305,6 +309,8 @@ type ArtifactList struct {
 type listParams struct {
 	Projects []string   `json:"project_ids"` // null: every one
 	Type     string     `json:"type"`
+	IDPrefix string     `json:"id_prefix,omitzero"`
+	Checksum string     `json:"checksum_sha256,omitzero"`
 	AsOf     *time.Time `json:"as_of_created_at"`
 	Count    int64      `json:"artifact_count"`
 	Cursor   string     `json:"cursor"`
@@ -314,7 +320,7 @@ type listParams struct {
 const listLimit = 50 // page size when the call gives none
 
 func (g *Gateway) listArtifacts(ctx context.Context, c gate.Call, a ArtifactListArgs) (out ArtifactList, params any, err error) {
-	f := ledger.ArtifactFilter{Type: a.Type, Cursor: a.Cursor, Limit: a.Limit}
+	f := ledger.ArtifactFilter{Type: a.Type, IDPrefix: a.IDPrefix, SHA256: a.Checksum, Cursor: a.Cursor, Limit: a.Limit}
 	if f.Limit == 0 {
 		f.Limit = listLimit
 	}
@@ -340,7 +346,7 @@ func (g *Gateway) listArtifacts(ctx context.Context, c gate.Call, a ArtifactList
 	for _, x := range page.Artifacts {
 		out.Artifacts = append(out.Artifacts, docOf(x))
 	}
-	return out, listParams{f.Projects, f.Type, out.AsOf, out.ArtifactCount, f.Cursor, f.Limit}, nil
+	return out, listParams{f.Projects, f.Type, f.IDPrefix, f.SHA256, out.AsOf, out.ArtifactCount, f.Cursor, f.Limit}, nil
 }
 
 // ArtifactLook is an artifact's metadata as the answer to a call.

@@ -51,6 +51,7 @@ type ToolDoc struct {
 	Inputs          []PackInput           `json:"inputs"`
 	Outputs         []toolpack.OutputInfo `json:"outputs"`
 	Image           *string               `json:"image"`
+	MaxInputBytes   int64                 `json:"max_input_bytes,omitzero"` // of all inputs together
 }
 
 // PackInput is an input of a toolpack.
@@ -132,7 +133,7 @@ func (g *Gateway) showTool(_ context.Context, c gate.Call, a ToolArgs) (ToolDoc,
 	d := ToolDoc{ToolRow: rowOf(t), ContractVersion: t.ContractVersion, Determinism: t.Determinism, InputSchema: t.Input,
 		OutputSchema: orNull(t.Output), RunOutputSchema: orNull(t.RunOutput), Inputs: []PackInput{}, Outputs: []toolpack.OutputInfo{}}
 	if p, err := g.Domain.Packs().Get(t.ID); err == nil {
-		d.Inputs, d.Outputs = p.Inputs(), p.Outputs()
+		d.Inputs, d.Outputs, d.MaxInputBytes = p.Inputs(), p.Outputs(), p.MaxInputBytes()
 		if img := p.Image(); img != "" {
 			digest, _ := g.Domain.Lock().Digest(img)
 			ref := img + "@" + digest

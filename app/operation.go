@@ -146,6 +146,11 @@ func object(required string, properties ...string) json.RawMessage {
 
 func prop(name, schema string) string { return `"` + name + `":` + schema }
 
+// idPrefixSchema is the schema of the beginning of an id.
+func idPrefixSchema(prefix string) string {
+	return `{"type":"string","pattern":"^` + prefix + `[0-9A-HJKMNP-TV-Z]{1,26}$","description":"only those whose id begins with this"}`
+}
+
 // Schemas of arguments that several operations have.
 const (
 	runIDSchema     = `{"type":"string","pattern":"^run_[0-9A-HJKMNP-TV-Z]{26}$","description":"a run id, run_…"}`

@@ -239,6 +239,8 @@ func (s schemaDoc) value(name string, b belongings) any {
 	switch {
 	case strings.Contains(s.Pattern, "run_"), strings.HasPrefix(name, "run_id"), name == "run_id":
 		return b.run
+	case s.Pattern == "^[0-9a-f]{64}$":
+		return strings.Repeat("0", 64)
 	case strings.Contains(s.Pattern, "art_"), strings.Contains(name, "artifact"):
 		return b.artifact
 	case name == "project_id", name == "project":

@@ -26,7 +26,7 @@ func (g *Gateway) runs() []Operation {
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Input: object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
 			prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema),
-			prop("principal", principalSchema), prop("since", timeSchema),
+			prop("principal", principalSchema), prop("id_prefix", idPrefixSchema("run_")), prop("since", timeSchema),
 			prop("until", timeSchema), prop("cursor", cursorSchema), prop("limit", limitSchema)),
 		Does: look(g, g.listRuns),
 	}, {
@@ -65,6 +65,7 @@ type RunListArgs struct {
 	ToolID    string    `json:"tool_id,omitzero"`
 	ProjectID string    `json:"project_id,omitzero"`
 	Principal string    `json:"principal,omitzero"` // see [principalAsked]
+	IDPrefix  string    `json:"id_prefix,omitzero"` // what the run's id begins with
 	Since     time.Time `json:"since,omitzero"`     // created at or after
 	Until     time.Time `json:"until,omitzero"`     // created before
 	Cursor    string    `json:"cursor,omitzero"`
@@ -90,6 +91,7 @@ type runListParams struct {
 	Projects []string   `json:"project_ids"` // null: every one
 	State    run.State  `json:"state"`
 	ToolID   string     `json:"tool_id"`
+	IDPrefix string     `json:"id_prefix,omitzero"`
 	Since    *time.Time `json:"since"`
 	Until    *time.Time `json:"until"`
 	Cursor   string     `json:"cursor"`
@@ -100,7 +102,7 @@ type runListParams struct {
 
 func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out RunList, params any, err error) {
 	f := ledger.Filter{State: a.State, ToolID: a.ToolID, Principal: principalAsked(c, a.Principal),
-		Cursor: a.Cursor, Limit: a.Limit}
+		IDPrefix: a.IDPrefix, Cursor: a.Cursor, Limit: a.Limit}
 	if f.Projects, err = g.projectsListed(c, a.ProjectID); err != nil {
 		return out, nil, err
 	}
@@ -115,7 +117,7 @@ func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out
 		return out, nil, err
 	}
 	if page.Total.N == 0 && a.ToolID != "" {
-		if err := g.noSuchTool(ctx, a.ToolID, f.Projects); err != nil {
+		if err := g.noSuchTool(ctx, c, a.ToolID, f.Projects); err != nil {
 			return out, nil, err
 		}
 	}
@@ -128,7 +130,7 @@ func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out
 	if f.Principal != "" {
 		by = &asked{f.Principal, page.Askers}
 	}
-	return out, runListParams{f.Projects, a.State, a.ToolID, f.Since, f.Until, a.Cursor, a.Limit, page.Seq, by}, nil
+	return out, runListParams{f.Projects, a.State, a.ToolID, a.IDPrefix, f.Since, f.Until, a.Cursor, a.Limit, page.Seq, by}, nil
 }
 
 // waits says what a run of a list waits for in the gateway.

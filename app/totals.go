@@ -3,9 +3,9 @@ package app
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"slurmgate/fault"
+	"slurmgate/gate"
 	"slurmgate/ledger"
 )
 
@@ -25,7 +25,7 @@ func cursorOf(c string) *string {
 func listedOf(t ledger.Total) Listed { return Listed{t.N, t.Exact} }
 
 // noSuchTool refuses a filter by a tool that is not there and has no runs: the id is misspelt.
-func (g *Gateway) noSuchTool(ctx context.Context, id string, projects []string) error {
+func (g *Gateway) noSuchTool(ctx context.Context, c gate.Call, id string, projects []string) error {
 	if _, err := g.Gate.Registry().Find(id); err == nil {
 		return nil
 	}
@@ -34,10 +34,8 @@ func (g *Gateway) noSuchTool(ctx context.Context, id string, projects []string) 
 		return err
 	}
 	msg := fmt.Sprintf("no tool %q", id)
-	for _, t := range g.Gate.Registry().List() {
-		if t.Name() == id || t.Name() == strings.ReplaceAll(id, ".", "_") {
-			msg += "; did you mean " + t.ID + "?"
-		}
+	if near := gate.NearTool(id, g.Gate.Offered(c.Caller)); near != "" {
+		msg += "; did you mean " + near + "?"
 	}
 	return fault.New(fault.NotFound, "tool_not_found", fmt.Sprintf("%s (%d runs of other tools)", msg, other.Total.N)).
 		WithSteps(fault.Do("tool.list"))

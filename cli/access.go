@@ -199,7 +199,7 @@ type Events struct {
 type eventsListCmd struct {
 	Tool      string `help:"Only calls of this tool." placeholder:"ID"`
 	Principal string `help:"Only calls of this principal: its name (user:alice, token:ci), its id, a login name, or me." placeholder:"NAME"`
-	About     string `name:"run" help:"Only calls about this run: that made it, asked for it, looked at it or changed it; or that answered with it as provenance_run_id." placeholder:"RUN"`
+	About     string `name:"run" ids:"run" help:"Only calls about this run: that made it, asked for it, looked at it or changed it; or that answered with it as provenance_run_id." placeholder:"RUN"`
 	Since     string `help:"Only calls since this time: 2026-11-21, 2026-11-21T08:00:00Z, or how long ago: 90m, 12h, 7d." placeholder:"TIME"`
 	Until     string `help:"Only calls before this time, in the same format." placeholder:"TIME"`
 	Face      string `help:"Only calls that came by this interface: shell, socket (other programs of this host), http or mcp." enum:",shell,socket,http,mcp" default:"" placeholder:"FACE"`

@@ -2,7 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -12,8 +17,10 @@ import (
 	"slurmgate/plan"
 )
 
-// named are values given one by one as NAME=VALUE. Each name may be given only once: of two values it would be unclear which counts.
-type named map[string]string
+// named are values given one by one as NAME=VALUE, in the order given. A name that takes a list may be given again for each element.
+type named []namedValue
+
+type namedValue struct{ name, value string }
 
 // Decode reads the next one.
 func (n *named) Decode(ctx *kong.DecodeContext) error {
@@ -25,58 +32,238 @@ func (n *named) Decode(ctx *kong.DecodeContext) error {
 	if !ok {
 		return fmt.Errorf("expected \"<key>=<value>\" but got %q", word)
 	}
-	if _, twice := (*n)[name]; twice {
-		return fmt.Errorf("%s is given twice", name)
-	}
-	if *n == nil {
-		*n = named{}
-	}
-	(*n)[name] = value
+	*n = append(*n, namedValue{name, value})
 	return nil
 }
 
-// args builds the tool's arguments: artifacts for its inputs, typed values for its parameters.
+// grouped are the values of each name, in the order in which the names were first given.
+func (n named) grouped() (names []string, values map[string][]string) {
+	values = map[string][]string{}
+	for _, v := range n {
+		if !slices.Contains(names, v.name) {
+			names = append(names, v.name)
+		}
+		values[v.name] = append(values[v.name], v.value)
+	}
+	return names, values
+}
+
+// arguments are the arguments of a tool while they are read from the command line.
+type arguments struct {
+	tool   app.ToolDoc
+	schema node
+	values map[string]any
+	files  []fileArgument // to be imported once everything else is right
+}
+
+// fileArgument is a file that stands for an artifact, and what puts the artifact's id in its place.
+type fileArgument struct {
+	path string
+	set  func(id string)
+}
+
+// args builds the tool's arguments: artifacts for its inputs, typed values for its parameters. No file is read before all that can be
+// wrong without reading one has been checked.
 func (c Run) args(ctx context.Context, a *Shell, s *Session, tool app.ToolDoc) (map[string]any, error) {
-	args := map[string]any{}
-	for name, value := range c.Input {
+	g := arguments{tool: tool, schema: rootOf(tool.InputSchema), values: map[string]any{}}
+	names, values := c.Input.grouped()
+	for _, name := range names {
 		in, ok := findInput(tool, name)
 		if !ok {
-			return nil, fault.Invalid("", fault.Problem{Code: "RUN-INPUT", Field: "--input " + name,
-				Rule: "an input of the tool: " + inputNames(tool), Msg: tool.ToolID + " has no such input"})
+			return nil, g.noInput(name)
 		}
-		if err := once(args, "--input "+name, in.Param); err != nil {
+		if err := g.set(ctx, a, s, "--input "+name, []string{in.Param}, values[name]); err != nil {
 			return nil, err
 		}
-		id := value
-		if !plan.IsArtifactID(value) {
-			got, err := a.importFile(ctx, s, value)
-			if err != nil {
-				return nil, err
-			}
-			id = got.ArtifactID
-		}
-		args[in.Param] = id
 	}
-	for name, value := range c.Param {
-		v, err := typed(tool.InputSchema, name, value)
+	names, values = c.Param.grouped()
+	for _, name := range names {
+		path, err := g.path(name)
 		if err != nil {
 			return nil, err
 		}
-		if err := once(args, "--param "+name, name); err != nil {
+		if err := g.set(ctx, a, s, "--param "+name, path, values[name]); err != nil {
 			return nil, err
 		}
-		args[name] = v
 	}
-	return args, nil
+	if err := g.fit(); err != nil {
+		return nil, err
+	}
+	for _, f := range g.files {
+		got, err := a.importFile(ctx, s, f.path)
+		if err != nil {
+			return nil, err
+		}
+		f.set(got.ArtifactID)
+	}
+	return g.values, nil
 }
 
-// once refuses a second value of an argument, for example of an input that is named both by its role and by its parameter.
-func once(args map[string]any, field, param string) error {
-	if _, twice := args[param]; twice {
-		return fault.Invalid("", fault.Problem{Code: "RUN-TWICE", Field: field, Rule: "one value for each argument",
-			Msg: param + " already has a value"})
+// path is where a parameter belongs: a property of the schema, or with dots one of an object in it.
+func (g *arguments) path(name string) ([]string, error) {
+	if _, ok := g.schema.property(name); ok || !strings.Contains(name, ".") {
+		if !ok && g.schema.closed() {
+			return nil, g.noParam(name, g.schema)
+		}
+		return []string{name}, nil
+	}
+	at, path := g.schema, strings.Split(name, ".")
+	for i, part := range path {
+		next, ok := at.property(part)
+		if !ok && at.closed() {
+			return nil, g.noParam(strings.Join(path[:i+1], "."), at)
+		}
+		at = next
+	}
+	return path, nil
+}
+
+func (g *arguments) noParam(name string, at node) error {
+	before, last := "", name
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		before, last = name[:i+1], name[i+1:]
+	}
+	known := at.names()
+	return fault.Invalid("", unknownName("RUN-PARAM", "--param "+name, g.tool.ToolID, "parameter", name, before+plan.Nearest(last, known),
+		known, before))
+}
+
+func (g *arguments) noInput(name string) error {
+	var known []string
+	for _, in := range g.tool.Inputs {
+		known = append(known, in.Param)
+		if in.Role != in.Param {
+			known = append(known, in.Role)
+		}
+	}
+	return fault.Invalid("", unknownName("RUN-INPUT", "--input "+name, g.tool.ToolID, "input", name, plan.Nearest(name, known), known, ""))
+}
+
+// unknownName is the problem of a name that a tool does not know.
+func unknownName(code, field, toolID, what, name, near string, known []string, before string) fault.Problem {
+	msg := fmt.Sprintf("%s has no %s %q", toolID, what, name)
+	if near != before {
+		msg += "; did you mean " + near + "?"
+	}
+	rule := "none"
+	if len(known) > 0 {
+		rule = strings.Join(known, ", ")
+	}
+	return fault.Problem{Code: code, Field: field, Rule: "one of the tool's " + what + "s: " + rule, Msg: msg}
+}
+
+// set gives an argument its value, or a list its elements.
+func (g *arguments) set(ctx context.Context, a *Shell, s *Session, field string, path, values []string) error {
+	at, schema := g.values, g.schema
+	for i, part := range path {
+		next, known := schema.property(part)
+		if !known {
+			next = node{}
+		}
+		if schema = next; i == len(path)-1 {
+			break
+		}
+		inner, ok := at[part].(map[string]any)
+		if _, given := at[part]; given && !ok {
+			return g.twice(field, strings.Join(path[:i+1], "."))
+		}
+		if !ok {
+			inner = map[string]any{}
+			at[part] = inner
+		}
+		at = inner
+	}
+	last := path[len(path)-1]
+	wanted := len(path) == 1 && slices.ContainsFunc(g.tool.Inputs, func(in app.PackInput) bool { return in.Param == last })
+	if _, given := at[last]; given {
+		return g.twice(field, strings.Join(path, "."))
+	}
+	types := schema.types()
+	isList := slices.Contains(types, "array") && !slices.Contains(types, "string")
+	if !isList && len(values) > 1 {
+		return g.twice(field, strings.Join(path, "."))
+	}
+	element, known := schema.items()
+	if !isList || len(values) == 1 && (!known || strings.HasPrefix(strings.TrimSpace(values[0]), "[")) {
+		return g.one(ctx, a, s, field, schema, wanted && !isList, values[0], func(v any) { at[last] = v })
+	}
+	list := make([]any, len(values))
+	at[last] = list
+	for i, value := range values {
+		if err := g.one(ctx, a, s, field, element, wanted, value, func(v any) { list[i] = v }); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// one reads one value. Where the id of an artifact is wanted, by the tool or by its schema, a file stands for it.
+func (g *arguments) one(ctx context.Context, a *Shell, s *Session, field string, schema node, wanted bool,
+	value string, set func(v any)) error {
+	if !schema.isArtifact() && !wanted {
+		types := schema.types()
+		if schema.value == nil {
+			types = nil
+		}
+		v, err := typedAs(types, field, value)
+		set(v)
+		return err
+	}
+	switch {
+	case plan.IsArtifactID(value), strings.HasPrefix(value, "ref:"):
+		set(value)
+		return nil
+	case value == "null" && slices.Contains(schema.types(), "null"):
+		set(nil)
+		return nil
+	case isShort(artifactIDs, value) && strings.HasPrefix(value, "art_"):
+		id, err := s.whole(ctx, artifactIDs, value)
+		set(id)
+		return err
+	}
+	set("")
+	g.files = append(g.files, fileArgument{value, func(id string) { set(id) }})
+	return nil
+}
+
+// twice refuses a second value of an argument, for example of an input that is named both by its role and by its parameter.
+func (g *arguments) twice(field, param string) error {
+	return fault.Invalid("", fault.Problem{Code: "RUN-TWICE", Field: field, Rule: "one value for each argument that takes no list",
+		Msg: param + " already has a value"})
+}
+
+// fit refuses files that are not there, or that are too large for the tool, before any of them is read.
+func (g *arguments) fit() error {
+	var total int64
+	for _, f := range g.files {
+		info, err := os.Stat(f.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return noFile(f.path)
+		case err == nil && info.Mode().IsRegular():
+			total += info.Size()
+		}
+	}
+	if most := g.tool.MaxInputBytes; most > 0 && total > most {
+		return fault.Invalid("", fault.Problem{Code: "ARGS-INPUT-BYTES", Field: "inputs", Rule: "limits.maxInputBytes of the toolpack",
+			Msg: fmt.Sprintf("the input files have %d bytes in total; %s accepts at most %d bytes. Nothing was read", total, g.tool.ToolID, most)})
+	}
+	return nil
+}
+
+// noFile is the error for a file that is not there, with the name of one beside it that is spelt nearly so.
+func noFile(path string) error {
+	e := fault.New(fault.NotFound, "file_not_found", fmt.Sprintf("there is no file %q", path))
+	var names []string
+	if entries, err := os.ReadDir(filepath.Dir(path)); err == nil && len(entries) <= 10_000 {
+		for _, x := range entries {
+			names = append(names, x.Name())
+		}
+	}
+	if near := plan.Nearest(filepath.Base(path), names); near != "" {
+		return e.WithNext(fmt.Sprintf("check the spelling of the path; did you mean %q?", filepath.Join(filepath.Dir(path), near)))
+	}
+	return e.WithNext("check the spelling of the path")
 }
 
 func findInput(t app.ToolDoc, name string) (app.PackInput, bool) {
@@ -86,15 +273,4 @@ func findInput(t app.ToolDoc, name string) (app.PackInput, bool) {
 		}
 	}
 	return app.PackInput{}, false
-}
-
-func inputNames(t app.ToolDoc) string {
-	var names []string
-	for _, in := range t.Inputs {
-		names = append(names, in.Param)
-	}
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
 }

@@ -92,7 +92,7 @@ func (c artifactListCmd) Run(ctx context.Context, a *Shell) error {
 }
 
 type artifactGetCmd struct {
-	ArtifactID string `arg:"" name:"artifact" help:"Artifact id."`
+	ArtifactID string `arg:"" name:"artifact" ids:"artifact,file" help:"Artifact id, the beginning of one, or a file with its bytes."`
 	Output     string `short:"o" help:"Save the bytes here; - for standard output. An existing file is not overwritten." placeholder:"FILE"`
 }
 
@@ -116,7 +116,7 @@ func (c artifactGetCmd) Run(ctx context.Context, a *Shell) error {
 }
 
 type artifactPreviewCmd struct {
-	ArtifactID string `arg:"" name:"artifact" help:"Artifact id."`
+	ArtifactID string `arg:"" name:"artifact" ids:"artifact,file" help:"Artifact id, the beginning of one, or a file with its bytes."`
 	Lines      int    `help:"Maximum number of lines or rows." default:"40"`
 	As         string `help:"How to show it: text, table, image, or auto (by its type)." enum:"auto,text,table,image" default:"auto"`
 	First      int64  `help:"For a table: number of rows to skip."`
@@ -156,7 +156,7 @@ func (c artifactPreviewCmd) Run(ctx context.Context, a *Shell) error {
 }
 
 type artifactVerifyCmd struct {
-	ArtifactID string `arg:"" optional:"" name:"artifact" help:"Artifact id."`
+	ArtifactID string `arg:"" optional:"" name:"artifact" ids:"artifact,file" help:"Artifact id, the beginning of one, or a file with its bytes."`
 	All        bool   `help:"Verify every artifact."`
 	Project    string `help:"With --all: only artifacts of this project (name or id)." placeholder:"NAME"`
 }

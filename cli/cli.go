@@ -88,7 +88,7 @@ func Main(ctx context.Context, about string, verbs any, options *Options, ports 
 	}
 	if err != nil {
 		a.JSON = a.JSON || slices.Contains(args, "--json")
-		return a.fail(fault.Wrap(fault.Validation, "usage", "", err).WithSteps(fault.Do("help")))
+		return a.fail(fault.Wrap(fault.Validation, "usage", "", nearVerb(parser.Model.Node, args, err)).WithSteps(fault.Do("help")))
 	}
 	level := slog.LevelError
 	if a.Verbose {
@@ -101,7 +101,7 @@ func Main(ctx context.Context, about string, verbs any, options *Options, ports 
 	a.look = isLook(kctx.Command())
 	kctx.BindTo(ctx, (*context.Context)(nil))
 	kctx.Bind(parser)
-	if err := kctx.Run(a); err != nil {
+	if err := a.carryOut(ctx, kctx); err != nil {
 		return a.fail(err)
 	}
 	return 0

@@ -21,7 +21,7 @@ import (
 
 // Export is the verb that writes the archive of a run.
 type Export struct {
-	RunID       string `arg:"" name:"run" help:"Run id."`
+	RunID       string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 	To          string `help:"Write the archive to this file, or to standard output with -. An existing file is not overwritten. Default: RUN.crate.zip in this folder." placeholder:"FILE"`
 	ByReference bool   `name:"by-reference" help:"Name the artifacts, with their checksums, instead of including them."`
 	MaxMB       int64  `name:"max-size-mb" help:"Name artifacts larger than this many MiB instead of including them. Default: 1024." placeholder:"N"`

@@ -15,7 +15,7 @@ import (
 
 // Get is the verb that shows the state of a run.
 type Get struct {
-	RunID string `arg:"" name:"run" help:"Run id."`
+	RunID string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 	Wait  int    `help:"Wait up to this many seconds for the run to finish (0 to 30)." placeholder:"SECONDS"`
 }
 
@@ -48,7 +48,7 @@ func printGet(w io.Writer, g run.GetAnswer) {
 
 // Wait is the verb that waits for a run.
 type Wait struct {
-	RunID   string        `arg:"" name:"run" help:"Run id."`
+	RunID   string        `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 	Timeout time.Duration `help:"Stop waiting after this time (the run continues)." placeholder:"DURATION"`
 	To      string        `help:"Copy the outputs into this folder." type:"path" placeholder:"DIR"`
 }
@@ -62,7 +62,7 @@ func (c Wait) Run(ctx context.Context, a *Shell) error {
 
 // Collect is the verb that lists and copies the outputs of a run.
 type Collect struct {
-	RunID string `arg:"" name:"run" help:"Run id."`
+	RunID string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 	Wait  int    `help:"Wait up to this many seconds for the run to finish (0 to 30)." placeholder:"SECONDS"`
 	To    string `help:"Copy the outputs into this folder." type:"path" placeholder:"DIR"`
 }
@@ -113,7 +113,7 @@ func printCollect(w io.Writer, r run.CollectAnswer) {
 
 // Logs is the verb that prints the end of a run's log.
 type Logs struct {
-	RunID  string `arg:"" name:"run" help:"Run id."`
+	RunID  string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 	Stream string `help:"log (everything), stdout or stderr." enum:"log,stdout,stderr" default:"log"`
 	Tail   int    `help:"Number of lines from the end." default:"200"`
 }

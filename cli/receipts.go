@@ -14,7 +14,7 @@ import (
 
 // Receipt is the verb that prints the signed receipt of a run.
 type Receipt struct {
-	RunID   string `arg:"" name:"run" help:"Run id."`
+	RunID   string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 	Attempt int    `help:"Which attempt's. Default: the newest." placeholder:"N"`
 	To      string `help:"Write it to this file, which must not exist." type:"path" placeholder:"FILE"`
 }

@@ -12,7 +12,7 @@ import (
 
 // Retry is the verb that opens a new attempt of a run.
 type Retry struct {
-	RunID  string `arg:"" name:"run" help:"Run id."`
+	RunID  string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
 	After  int    `name:"after-attempt" help:"The attempt that the new one follows; the latest when absent. The same command with the same number does its work once." placeholder:"N"`
 	Wait   bool   `help:"Wait for the end and show the outputs."`
@@ -36,7 +36,7 @@ func (c Retry) Run(ctx context.Context, a *Shell) error {
 
 // Recollect is the verb that collects late outputs again.
 type Recollect struct {
-	RunID  string `arg:"" name:"run" help:"Run id."`
+	RunID  string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
 }
 
@@ -53,7 +53,7 @@ func (c Recollect) Run(ctx context.Context, a *Shell) error {
 
 // Adopt is the verb that assigns a job to a run in doubt.
 type Adopt struct {
-	RunID string `arg:"" name:"run" help:"Run id."`
+	RunID string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 	JobID string `arg:"" name:"job" help:"Slurm job id; the job must have the run's job name."`
 }
 
@@ -64,7 +64,7 @@ func (c Adopt) Run(ctx context.Context, a *Shell) error {
 
 // DeclareAbsent is the verb that ends an attempt whose job cannot be found.
 type DeclareAbsent struct {
-	RunID  string `arg:"" name:"run" help:"Run id."`
+	RunID  string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
 }
 

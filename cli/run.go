@@ -45,8 +45,8 @@ func (o submitOptions) submit(ctx context.Context, a *Shell, s *Session, toolID,
 // Run is the verb that runs a tool.
 type Run struct {
 	Tool  string `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
-	Input named  `short:"i" help:"An input: its parameter or role, with a file or an artifact id." placeholder:"NAME=FILE|art_…"`
-	Param named  `short:"p" help:"A parameter, of the type in the tool's schema: text as it is, anything else as JSON, for example 5, true, [1,2] or null." placeholder:"NAME=VALUE"`
+	Input named  `short:"i" help:"An input: its parameter or role, with a file or an artifact id (or its beginning). Of a list once for each element." placeholder:"NAME=FILE|art_…"`
+	Param named  `short:"p" help:"A parameter, of the type in the tool's schema: text as it is, anything else as JSON, for example 5, true or null. A list as [1,2] or once for each element; a part of an object as NAME.PART=VALUE." placeholder:"NAME=VALUE"`
 	submitOptions
 }
 
@@ -170,7 +170,7 @@ func waitStep(runID string) fault.Step {
 
 // Cancel is the verb that cancels a run.
 type Cancel struct {
-	RunID  string `arg:"" name:"run" help:"Run id."`
+	RunID  string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
 }
 

@@ -91,7 +91,7 @@ func nameOr(name *string) string {
 func orDash(s string) string { return cmp.Or(s, "-") }
 
 type runsShowCmd struct {
-	RunID string `arg:"" name:"run" help:"Run id."`
+	RunID string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 }
 
 // Run shows one run. One that is nothing but a call is shown as that.
@@ -261,8 +261,8 @@ func when(flag, s string, now time.Time) (time.Time, error) {
 }
 
 type runsDiffCmd struct {
-	A string `arg:"" help:"Run id."`
-	B string `arg:"" help:"Another run id."`
+	A string `arg:"" ids:"run" help:"Run id, or the beginning of one."`
+	B string `arg:"" ids:"run" help:"Another run id, or the beginning of one."`
 }
 
 // Run compares.

@@ -21,7 +21,16 @@ var jsonTypes = []struct{ name, rule string }{
 // typed reads a parameter as the tool's schema declares it: a string as it is typed, anything else as JSON. Where the schema allows strings
 // beside other types, JSON of another allowed type, or a string in quotes, is read as JSON; any other text is the string.
 func typed(schema []byte, name, value string) (any, error) {
-	types := schemaTypes(schema, name)
+	var types []string
+	s, found := rootOf(schema).property(name)
+	if found {
+		types = s.types()
+	}
+	return typedAs(types, "--param "+name, value)
+}
+
+// typedAs reads a value of one of some types; of none it is text.
+func typedAs(types []string, field, value string) (any, error) {
 	text := slices.Contains(types, "string")
 	if len(types) == 0 || text && len(types) == 1 {
 		return value, nil
@@ -45,8 +54,7 @@ func typed(schema []byte, name, value string) (any, error) {
 			rules = append(rules, t.rule)
 		}
 	}
-	return nil, fault.Invalid("", fault.Problem{Code: "RUN-PARAM", Field: "--param " + name, Rule: strings.Join(rules, ", or "),
-		Msg: msg})
+	return nil, fault.Invalid("", fault.Problem{Code: "RUN-PARAM", Field: field, Rule: strings.Join(rules, ", or "), Msg: msg})
 }
 
 // isOneOf reports whether a JSON value has one of the types.
@@ -75,23 +83,6 @@ func typeOf(v any) string {
 		return "array"
 	}
 	return "object"
-}
-
-// schemaTypes are the types that a schema allows for a property; none if it has no such property.
-func schemaTypes(schema []byte, name string) []string {
-	var root map[string]any
-	if json.Unmarshal(schema, &root) != nil {
-		return nil
-	}
-	most := 1000
-	properties, _ := root["properties"].(map[string]any)
-	if p, ok := properties[name]; ok {
-		return typesOf(root, p, &most)
-	}
-	if more, ok := root["additionalProperties"].(map[string]any); ok {
-		return typesOf(root, more, &most)
-	}
-	return nil
 }
 
 // typesOf are the types that a schema allows, all of them if it does not restrict them. It looks at *most schemas: references may form a

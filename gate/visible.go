@@ -1,8 +1,13 @@
 package gate
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // Visible reports whether a tool exists for a caller: it is bound to the caller's transport, the caller has every capability it asks
@@ -21,8 +26,39 @@ func (g *Gate) Offer(who Caller, id string) (Tool, error) {
 	e, err := g.registry.reach(id, who.Transport)
 	if err == nil {
 		err = g.allowed(who, e.tool)
+	} else if offered := g.Offered(who); Sayable(id) {
+		if near := NearTool(id, offered); near != "" {
+			err = fault.New(fault.NotFound, "tool_not_found", fmt.Sprintf("no tool %q; did you mean %s? (%d tools)", id, near, len(offered))).
+				WithSteps(fault.Do("tool.list"))
+		}
 	}
 	return e.tool, err
+}
+
+// NearTool is the tool that a misspelt id most likely stands for: one of nearly its spelling, or the only one that has it as a part of its
+// id, such as flagstat. Empty: none is near.
+func NearTool(id string, tools []Tool) string {
+	var ids []string
+	var parts []string
+	for _, t := range tools {
+		if t.Name() == id {
+			return t.ID
+		}
+		ids = append(ids, t.ID)
+		if slices.Contains(strings.FieldsFunc(t.ID, func(r rune) bool { return r == '.' || r == '_' }), id) {
+			parts = append(parts, t.ID)
+		}
+	}
+	if near := plan.Nearest(strings.ReplaceAll(id, "_", "."), ids); near != "" {
+		return near
+	}
+	if near := plan.Nearest(id, ids); near != "" {
+		return near
+	}
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return ""
 }
 
 // Timeout is how long a call of the tool may take.

@@ -111,6 +111,7 @@ type Filter struct {
 	ProjectID string
 	Projects  []string   // any of these; nil: all
 	Principal string     // name or id of one that made the run or asked for it later
+	IDPrefix  string     // what the run's id begins with
 	Since     *time.Time // created at or after
 	Until     *time.Time // created before
 	Cursor    string     // from the page before
@@ -152,6 +153,9 @@ func (f Filter) where() (w where) {
 	if f.Principal != "" {
 		w.add(askedBy, f.Principal, f.Principal)
 	}
+	if f.IDPrefix != "" {
+		w.begins("r.run_id", f.IDPrefix)
+	}
 	if f.Since != nil {
 		w.add("r.created_at >= ?", micros(*f.Since))
 	}
@@ -165,8 +169,8 @@ func (f Filter) where() (w where) {
 // bound.
 func (f Filter) total(ctx context.Context, db queryer) (t Total, err error) {
 	w, q := f.where(), "SELECT coalesce(sum(n), 0) FROM run_counts r WHERE "
-	if f.Since != nil || f.Until != nil || f.Principal != "" {
-		if f.Principal != "" || f.State != "" || f.ToolID+f.ProjectID != "" || f.Projects != nil {
+	if f.Since != nil || f.Until != nil || f.Principal+f.IDPrefix != "" {
+		if f.Principal+f.IDPrefix != "" || f.State != "" || f.ToolID+f.ProjectID != "" || f.Projects != nil {
 			return countSome(ctx, db, "SELECT 1 FROM runs r WHERE "+w.String(), w.args...)
 		}
 		q = "SELECT count(*) FROM runs r WHERE "

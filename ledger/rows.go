@@ -163,6 +163,11 @@ func (w *where) is(column, value string) {
 	}
 }
 
+// begins selects the ids, of which only digits and letters follow an underscore, that begin with a text: by the index.
+func (w *where) begins(column, text string) {
+	w.add(column+" >= ? AND "+column+" < ?", text, text+"~") // after every letter
+}
+
 func (w where) String() string { return strings.Join(append([]string{"1"}, w.conds...), " AND ") }
 
 // among is the condition that a column has one of the values; with no values it is never true.

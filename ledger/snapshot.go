@@ -15,6 +15,8 @@ type ArtifactFilter struct {
 	ProjectID string
 	Projects  []string // any of these; nil: all
 	Type      string
+	IDPrefix  string    // what the artifact's id begins with
+	SHA256    string    // of the bytes
 	AsOf      time.Time // created at or before; zero: no bound
 	Cursor    string
 	Limit     int // 1..500, 50 when 0
@@ -25,6 +27,10 @@ func (f ArtifactFilter) where() (w where) {
 	w.add("a.removed_at IS NULL")
 	w.is("a.project_id", f.ProjectID)
 	w.is("a.type", f.Type)
+	w.is("a.sha256", f.SHA256)
+	if f.IDPrefix != "" {
+		w.begins("a.artifact_id", f.IDPrefix)
+	}
 	if f.Projects != nil {
 		cond, v := among("a.project_id", f.Projects)
 		w.add(cond, v...)

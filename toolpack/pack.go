@@ -213,6 +213,9 @@ func (p *Pack) Inputs() []InputInfo {
 	return out
 }
 
+// MaxInputBytes is how many bytes the inputs of a call may have in total.
+func (p *Pack) MaxInputBytes() int64 { return p.def.Limits.MaxInputBytes }
+
 // OutputInfo is one output the tool declares.
 type OutputInfo struct {
 	Role  string `json:"role"`
