@@ -28,10 +28,11 @@ var arrows = map[string][]string{
 	"fault":   {"secrets", "visible"},
 	// The core knows no outside system.
 	"plan":            {"fault", "visible"},
+	"plan/tree":       {"fault", "plan"}, // the list of files of a directory artifact
 	"policy/programs": {},
 	"policy/yamldoc":  {"fault", "plan"},
 	"policy":          {"fault", "plan", "policy/programs", "policy/yamldoc"},
-	"run":             {"fault", "plan", "secrets", "visible"},
+	"run":             {"fault", "plan", "plan/tree", "secrets", "visible"},
 	"run/runtest":     {"fault", "plan", "run"},
 	"toolpack":        {"fault", "plan", "policy/programs", "policy/yamldoc", "toolpack/jinja"},
 	"toolpack/jinja":  {"plan"},
@@ -54,8 +55,8 @@ var arrows = map[string][]string{
 	"export":            {"export/receipt", "fault", "plan", "visible"}, // checked where there is no gateway, so it knows none
 	"files":             {},                                             // how the outside systems treat files that others may change
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
-	"ledger":       {"export/receipt", "fault", "gate", "plan", "retention", "run"},
-	"artifact":     {"fault", "files", "plan", "visible"},
+	"ledger":       {"export/receipt", "fault", "gate", "plan", "plan/tree", "retention", "run"},
+	"artifact":     {"fault", "files", "plan", "plan/tree", "visible"},
 	"slurm":        {"fault", "plan", "remote", "run", "secrets"},
 	"slurm/rest":   {"fault", "plan", "run", "secrets", "slurm"},
 	"apptainer":    {"fault", "files", "plan", "run"},
@@ -74,8 +75,8 @@ var arrows = map[string][]string{
 	"adapter": {"fault", "plan", "policy/yamldoc", "visible"},
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
-	"app": {"access", "artifact", "backup", "convert", "export", "export/receipt", "fault", "gate", "ledger", "plan", "policy", "retention",
-		"run", "secrets", "site", "toolpack", "worker"},
+	"app": {"access", "artifact", "backup", "convert", "export", "export/receipt", "fault", "gate", "ledger", "plan", "plan/tree", "policy",
+		"retention", "run", "secrets", "site", "toolpack", "worker"},
 	"cli": {"app", "backup", "convert", "export", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
 	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "signer", "site", "slurm",
 		"slurm/rest", "staging", "toolpack", "worker"},

@@ -223,6 +223,10 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	if a.Type != "" && !slices.Contains(g.Domain.Types(), a.Type) {
 		return doc, invalid("IMPORT-TYPE", "type", "one of "+strings.Join(g.Domain.Types(), " "), fmt.Sprintf("got %.64q", a.Type))
 	}
+	if a.Type == plan.Directory {
+		return doc, invalid("IMPORT-TYPE", "type", "absent for a directory, which is imported by its path", "the type "+a.Type+
+			" is given")
+	}
 	way := policy.ImportText
 	switch {
 	case a.Path != nil && c.Caller.File != nil:

@@ -260,6 +260,9 @@ func (g *Gateway) checkInputs(ctx context.Context, c gate.Call, project string, 
 		case a.SHA256 != in.ChecksumSHA256:
 			problems = append(problems, fault.Problem{Code: "PLAN-CHECKSUM", Field: field + "checksum_sha256", Rule: "the artifact's own checksum",
 				Msg: "the artifact has " + a.SHA256})
+		case in.Directory != (a.Type == plan.Directory):
+			problems = append(problems, fault.Problem{Code: "PLAN-DIRECTORY", Field: field + "directory",
+				Rule: "true for an artifact of type " + plan.Directory + ", absent for any other", Msg: in.ArtifactID + " has the type " + a.Type})
 		}
 	}
 	if len(problems) == 0 {

@@ -67,7 +67,7 @@ func checkBlanks(s string) string {
 	}
 	for _, r := range s {
 		switch {
-		case r == ' ':
+		case r >= ' ' && r < 0x7f:
 		case unicode.IsControl(r):
 			return "it contains a control character"
 		case unicode.IsSpace(r), unicode.Is(unicode.Zs, r), unicode.Is(unicode.Cf, r), r == '\u2028', r == '\u2029':

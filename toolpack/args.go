@@ -84,7 +84,8 @@ func (p *Pack) inputs(values map[string]any, env Env) ([]plan.Input, map[string]
 			total = math.MaxInt64 / 2
 		}
 		seen[id] = a
-		out = append(out, plan.Input{Role: in.Role, ArtifactID: id, ChecksumSHA256: a.SHA256, DestRelpath: in.DestRelpath})
+		out = append(out, plan.Input{Role: in.Role, ArtifactID: id, ChecksumSHA256: a.SHA256, DestRelpath: in.DestRelpath,
+			Directory: a.Type == plan.Directory})
 	}
 	if most := p.def.Limits.MaxInputBytes; total > most {
 		found = append(found, fault.Problem{Code: "ARGS-INPUT-BYTES", Field: "inputs",
