@@ -156,6 +156,7 @@ func Fits(d *toolpack.Domain, p *policy.Policy) []string {
 			out = append(out, fmt.Sprintf("%s: policy denies every call: %s", t.ID(), why))
 		}
 	}
+	out = append(out, notServed(d)...)
 	for _, s := range bareServices(d) {
 		if err := p.AllowTool(s.Name); err != nil {
 			out = append(out, s.ID+": policy does not allow it (tool_allowlist)")
@@ -177,6 +178,21 @@ func Fits(d *toolpack.Domain, p *policy.Policy) []string {
 				out = append(out, "policy: images_allowlist has "+digest+", which is not in images.lock.yaml")
 			}
 		}
+	}
+	return out
+}
+
+// notServed lists the optional images that the lock lacks, with the tools that a gateway leaves out for it.
+func notServed(d *toolpack.Domain) (out []string) {
+	tools := map[string][]string{}
+	for _, t := range append(d.Packs().List(), d.Left()...) {
+		if _, locked := d.Lock().Lookup(t.Image()); !locked && d.OptionalImage(t.Image()) {
+			tools[t.Image()] = append(tools[t.Image()], t.ID())
+		}
+	}
+	for _, image := range slices.Sorted(maps.Keys(tools)) {
+		out = append(out, toolpack.LockFile+" has no image "+image+", so these tools are not served (optional_images): "+
+			strings.Join(tools[image], ", "))
 	}
 	return out
 }

@@ -27,6 +27,7 @@ type Domain struct {
 	dir      string
 	manifest Manifest
 	packs    *Set
+	left     []*Pack // not served: the image lock lacks their image
 	services []Service
 	lock     Lock
 	policy   []byte
@@ -129,7 +130,7 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 		found = append(found, more.found...)
 	}
 	for _, p := range all {
-		if _, ok := d.lock.Lookup(p.def.Image); !ok && p.def.Image != "" && !o.missingImages {
+		if _, ok := d.lock.Lookup(p.def.Image); !ok && p.def.Image != "" && !o.missingImages && !d.OptionalImage(p.def.Image) {
 			found = append(found, fault.Problem{Code: "PACK-IMAGE-MISSING", Field: "container.image",
 				Rule: "every image must be pinned in " + LockFile, Msg: LockFile + ` has no image "` + p.def.Image + `"`,
 				Next: []fault.Step{fault.Do("image add", "name", p.def.Image)},
@@ -139,6 +140,9 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 	found = append(found, r.Problems()...)
 	if len(found) > 0 {
 		return nil, found
+	}
+	if !o.missingImages {
+		d.leaveOut()
 	}
 	hash, err := hashOf(struct {
 		Manifest Manifest      `json:"manifest"`
@@ -152,6 +156,29 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 	d.catalog = strings.TrimPrefix(hash, "sha256:")[:12]
 	return d, nil
 }
+
+// leaveOut takes the tools out of the domain that the manifest allows to lack their image.
+func (d *Domain) leaveOut() {
+	lacks := func(p *Pack) bool {
+		_, locked := d.lock.Lookup(p.def.Image)
+		return p.def.Image != "" && !locked
+	}
+	for _, p := range d.packs.packs {
+		if lacks(p) {
+			d.left = append(d.left, p)
+		}
+	}
+	d.packs = &Set{packs: slices.DeleteFunc(slices.Clone(d.packs.packs), lacks), hash: d.packs.hash}
+	d.manifest.Tools = slices.DeleteFunc(slices.Clone(d.manifest.Tools), func(t ManifestTool) bool {
+		return slices.ContainsFunc(d.left, func(p *Pack) bool { return p.def.ID == t.ToolID })
+	})
+}
+
+// Left are the toolpacks that are not served because the image lock lacks their image, which the manifest calls optional.
+func (d *Domain) Left() []*Pack { return slices.Clone(d.left) }
+
+// OptionalImage says whether the image lock may lack an image that toolpacks name.
+func (d *Domain) OptionalImage(name string) bool { return slices.Contains(d.manifest.Optional, name) }
 
 // bareHashes are the hashes of the tools without a toolpack: they cover their schemas.
 func (d *Domain) bareHashes() (out []string) {

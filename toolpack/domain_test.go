@@ -198,6 +198,33 @@ func TestMissingImages(t *testing.T) {
 	}
 }
 
+// A tool whose image the manifest calls optional is left out while the lock lacks that image; any other missing image stops the gateway.
+//
+// proves ABI-01
+func TestOptionalImages(t *testing.T) {
+	none := "version: 1\nimages: []\n"
+	optional := strings.Replace(manifestText, "tools:", "optional_images: [counter]\ntools:", 1)
+	d, err := openDir(domainDir(t, map[string]string{LockFile: none, ManifestFile: optional}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := d.Left(); len(d.Packs().List()) != 0 || len(d.Tools()) != 0 || len(left) != 1 || left[0].ID() != "demo.count" {
+		t.Errorf("%d tools, %d left out", len(d.Packs().List()), len(left))
+	}
+	if d, err = openDir(domainDir(t, map[string]string{ManifestFile: optional})); err != nil || len(d.Left()) != 0 || len(d.Tools()) != 1 {
+		t.Error("with the image", err)
+	}
+	for _, manifest := range []string{manifestText, strings.Replace(optional, "[counter]", "[other]", 1)} {
+		if _, err := openDir(domainDir(t, map[string]string{LockFile: none, ManifestFile: manifest})); fault.CodeOf(err) != "PACK-IMAGE-MISSING" {
+			t.Error(err)
+		}
+	}
+	d, err = openDir(domainDir(t, map[string]string{LockFile: none, ManifestFile: optional}), AllowMissingImages)
+	if err != nil || len(d.Packs().List()) != 1 || len(d.Left()) != 0 {
+		t.Error("for the command that adds images", err)
+	}
+}
+
 func genomics(t testing.TB) *Domain {
 	t.Helper()
 	d, err := openDir("../domains/genomics", AllowMissingImages)

@@ -27,6 +27,7 @@ const (
 //	version: 1.0.0
 //	description: ...                       (optional)
 //	artifact_types: [FASTA]                (optional, beside those every gateway knows)
+//	optional_images: [fastqc]              (optional; a tool whose image is one of these is left out while the image lock does not have it)
 //	defaults: {...}                        (optional, see [Defaults])
 //	tools:
 //	  - tool_id: samtools.flagstat
@@ -51,6 +52,7 @@ type Manifest struct {
 	Version       string
 	Description   string
 	ArtifactTypes []string
+	Optional      []string `json:",omitempty"` // images that the lock may lack
 	Tools         []ManifestTool
 	Defaults      *Defaults `json:",omitzero"` // what bare toolpacks leave out
 }
@@ -100,7 +102,7 @@ var (
 )
 
 func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
-	o := r.Parse(data).Object("domain_id", "version", "description", "artifact_types", "tools", "defaults")
+	o := r.Parse(data).Object("domain_id", "version", "description", "artifact_types", "optional_images", "tools", "defaults")
 	m := Manifest{
 		DomainID:    o.Need("domain_id").Match(domainID, "DOMAIN-ID", "lower-case letters and digits, parts joined by . _ or -"),
 		Version:     o.Need("version").Match(manifestVersion, "VERSION", "MAJOR.MINOR.PATCH or MAJOR.MINOR, without suffix"),
@@ -108,6 +110,7 @@ func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
 		ArtifactTypes: o.Opt("artifact_types").Words("TYPE", "a new type: an upper-case letter, then upper-case letters, digits, _, at most 32",
 			func(s string) bool { return plan.IsTypeName(s) && !slices.Contains(plan.Types(), s) }),
 	}
+	m.Optional = o.Opt("optional_images").Words("NAME", "lower-case letters, digits, . _ -", imageName.MatchString)
 	m.Defaults = readDefaults(o.Opt("defaults"))
 	if len(m.DomainID) > 64 {
 		o.Opt("domain_id").Fail("DOMAIN-ID", "at most 64 characters", "the id is too long", "shorten it")
