@@ -23,7 +23,7 @@ const (
 	maxEnv              = 128
 	maxEnvValue         = 16 << 10
 	maxFiles            = 1024 // inputs, and outputs
-	maxPipe             = 16   // programs of a pipe
+	MaxPipe             = 16   // programs of a pipe
 )
 
 // Rules is what a gateway adds to the fixed rules of a plan.
@@ -240,14 +240,14 @@ const textRule = "UTF-8 text without control characters except tab and newline"
 func (v *validator) command(c Command) {
 	const is = "execution.command."
 	programs, total := c.Programs(), 0
-	for i, argv := range programs[:min(len(programs), maxPipe)] {
+	for i, argv := range programs[:min(len(programs), MaxPipe)] {
 		field := is + "argv"
 		if i > 0 {
 			field = fmt.Sprintf("%spipe[%d]", is, i-1)
 		}
 		total += v.argv(field, argv)
 	}
-	v.most("PLAN-PIPE", is+"pipe", len(programs), maxPipe, "programs with that of argv")
+	v.most("PLAN-PIPE", is+"pipe", len(programs), MaxPipe, "programs with that of argv")
 	v.most("PLAN-ARGV", is+"argv", total, maxArgvBytes, "bytes together")
 	v.most("PLAN-ENV", is+"env", len(c.Env), maxEnv, "variables")
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {

@@ -188,31 +188,36 @@ func (d *decision) raw(r RawPlans, e plan.Execution, imageName string) {
 	}
 }
 
-// entry decides on the program. Its name counts only if the image determines the program: by a bare name or an absolute
+// entry decides on the programs. A name counts only if the image determines the program: by a bare name or an absolute
 // path, but never by a path below the workspace, whose files come from a caller.
 func (d *decision) entry(r RawPlans, e plan.Execution, imageName string) {
-	const code, field = "POLICY-ENTRY-PROGRAM", "execution.command.argv"
-	argv := e.Command.Argv
-	if len(argv) == 0 {
-		*d = append(*d, fault.Problem{Code: code, Field: field, Rule: "a plan has a program", Msg: "the program is missing"})
-		return
-	}
+	const code = "POLICY-ENTRY-PROGRAM"
 	var allowed []string
 	for _, key := range []string{bare(e.Container.Image), imageName} {
 		allowed = append(allowed, r.EntryPrograms[key]...)
 	}
-	name := programs.Base(argv[0])
-	switch {
-	case programs.Starts(name) || programs.Codes(name):
-		d.add(code, field+"[0]", "no shell and no program that starts others or runs code given in an argument", argv[0])
-	case strings.Contains(argv[0], "/") && !inImage(argv[0]):
-		d.add(code, field+"[0]", "a bare name, or a plain absolute path into the image", argv[0])
-	case !slices.Contains(allowed, name):
-		d.add(code, field+"[0]", "policy slurm.raw_plans.entry_programs for this image: "+shown(allowed), argv[0])
-	}
-	for i, a := range argv[1:] {
-		if programs.InlineCode(name, a) || programs.Plugin(name, a) {
-			d.add(code, fmt.Sprintf("%s[%d]", field, i+1), "no code, and no library by its path, in an argument of "+clip(name), a)
+	for i, argv := range e.Command.Programs() {
+		field := "execution.command.argv"
+		if i > 0 {
+			field = fmt.Sprintf("execution.command.pipe[%d]", i-1)
+		}
+		if len(argv) == 0 {
+			*d = append(*d, fault.Problem{Code: code, Field: field, Rule: "a plan has a program", Msg: "the program is missing"})
+			continue
+		}
+		name := programs.Base(argv[0])
+		switch {
+		case programs.Starts(name) || programs.Codes(name):
+			d.add(code, field+"[0]", "no shell and no program that starts others or runs code given in an argument", argv[0])
+		case strings.Contains(argv[0], "/") && !inImage(argv[0]):
+			d.add(code, field+"[0]", "a bare name, or a plain absolute path into the image", argv[0])
+		case !slices.Contains(allowed, name):
+			d.add(code, field+"[0]", "policy slurm.raw_plans.entry_programs for this image: "+shown(allowed), argv[0])
+		}
+		for i, a := range argv[1:] {
+			if programs.InlineCode(name, a) || programs.Plugin(name, a) {
+				d.add(code, fmt.Sprintf("%s[%d]", field, i+1), "no code, and no library by its path, in an argument of "+clip(name), a)
+			}
 		}
 	}
 }

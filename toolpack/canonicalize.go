@@ -62,12 +62,13 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	if err != nil {
 		return Canonical{}, err
 	}
-	inputs, seen, err := p.inputs(values, env)
+	given, err := p.inputs(values, env)
 	if err != nil {
 		return Canonical{}, err
 	}
-	p = p.sized(seen, env.Resources)
-	argv, vars, err := p.render(values)
+	p = p.sized(given.seen, env.Resources)
+	inputs := given.plan()
+	argvs, vars, err := p.render(values, p.paths(given))
 	if err != nil {
 		return Canonical{}, err
 	}
@@ -76,11 +77,11 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	}
 	var made []Made
 	if p.def.Execution.runs() {
-		m, err := p.madeArgs(values, inputs, seen, env.Project())
+		m, err := p.madeArgs(values, given, env.Project())
 		if err != nil {
 			return Canonical{}, err
 		}
-		argv, made = p.def.Execution.argv(), []Made{m}
+		argvs, made = [][]string{p.def.Execution.argv()}, []Made{m}
 		inputs = append(inputs, plan.Input{Role: ArgsRole, ArtifactID: m.ID, ChecksumSHA256: m.SHA256, DestRelpath: argsDest})
 	}
 	digest, ok := env.Image(p.def.Image)
@@ -94,8 +95,10 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	}
 	extra := plan.ToolExtra{Version: p.def.Version, MaxOutputBytes: p.def.Limits.MaxOutputBytes,
 		StrictOutputs: p.def.StrictOutputs, Binds: binds}
-	c := Canonical{Made: made, InputBytes: total(seen, made), Extra: extra}
-	c.Spec = p.def.spec(digest, plan.Command{Argv: argv, Env: vars, Stdout: clone(p.def.Execution.Stdout)})
+	c := Canonical{Made: made, InputBytes: total(given.seen, made), Extra: extra}
+	command := commandOf(argvs)
+	command.Env, command.Stdout, command.Stdin = vars, clone(p.def.Execution.Stdout), p.stdin(given)
+	c.Spec = p.def.spec(digest, command)
 	c.Spec.IO.Inputs = inputs
 	if p.def.PlanKind == KindDocker || p.def.PlanKind == KindHybrid && env.Local != nil && env.Local(c.Spec, c.InputBytes) {
 		c.Docker, c.Spec.Placement = true, plan.Placement{}

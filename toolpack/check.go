@@ -1,6 +1,7 @@
 package toolpack
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/policy/programs"
+	"slurmgate/toolpack/jinja"
 )
 
 // check applies the rules that relate fields to each other. It checks what could be read; a field that already has a
@@ -50,11 +52,14 @@ func (d *draft) check() {
 		}
 		params[f.Param], roles[plan.FoldRole(f.Role)] = true, f.Role
 		if d.in.schema != nil && f.Param != "" {
-			d.checkInput(at+"param", f.Param)
+			d.checkInput(at+"param", f)
 		}
+		d.checkShape(i)
 	}
-	if len(d.cmd) > 0 {
-		d.checkCommand(params)
+	for _, p := range d.programs {
+		if len(p.words) > 0 {
+			d.checkCommand(p, params)
+		}
 	}
 	d.checkEnv(params)
 	d.checkRequired()
@@ -93,32 +98,42 @@ func (d *draft) checkRequired() {
 	}
 }
 
-func (d *draft) checkInput(field, param string) {
-	p, ok := d.in.props[param]
+func (d *draft) checkInput(field string, in input) {
+	p, ok := d.in.props[in.Param]
+	name, want, carries := `"`+clip(in.Param)+`"`, "string", "it carries an artifact_id"
+	if in.List != nil {
+		want, carries = "array", "it carries a list of artifact_ids"
+	}
 	switch {
 	case !ok:
-		d.Add("INPUT-PARAM", field, "a property at the top level of inputSchema", `inputSchema has no property "`+clip(param)+`"`, "")
-	case !slices.Equal(p.types, []string{"string"}):
-		d.Add("INPUT-PARAM", field, "a property of type string: it carries an artifact_id", `the type of "`+clip(param)+`" is not string`, "")
-	case !p.required:
-		d.Add("INPUT-PARAM", field, "a required property", `"`+clip(param)+`" may be left out`, "add it to required in inputSchema")
+		d.Add("INPUT-PARAM", field, "a property at the top level of inputSchema", "inputSchema has no property "+name, "")
+	case !slices.Equal(p.types, []string{want}):
+		d.Add("INPUT-PARAM", field, "a property of type "+want+": "+carries, "the type of "+name+" is not "+want, "")
+	case in.List != nil && p.items != nil && !slices.Equal(p.items.types, []string{"string"}):
+		d.Add("INPUT-PARAM", field, "an array whose items have type string: each is an artifact_id",
+			"the type of the items of "+name+" is not string", "")
+	case in.Optional && (p.required || p.hasDefault):
+		d.Add("INPUT-PARAM", field, "a property that is not required and has no default", "the input is optional, but "+name+" is always there",
+			"remove it from required in inputSchema, or optional here")
+	case !in.Optional && !p.required:
+		d.Add("INPUT-PARAM", field, "a required property", name+" may be left out", "add it to required in inputSchema")
 	}
 }
 
 // checkCommand checks the program and what callers may put into its arguments (ABI-20).
-func (d *draft) checkCommand(inputs map[string]bool) {
-	const field = "execution.cmd[0]"
-	program := d.def.Execution.Cmd[0]
+func (d *draft) checkCommand(p program, inputs map[string]bool) {
+	field, first := p.field+"[0]", p.words[0]
+	program := p.name()
 	name := programs.Base(program)
 	switch {
-	case d.cmd[0] != nil && !d.cmd[0].Literal():
+	case first.fragment, first.args[0] != nil && !first.args[0].Literal():
 		d.Add("PROGRAM", field, "the program is fixed", "the program cannot be a template", "")
 	case strings.ContainsFunc(program, unicode.IsSpace):
 		d.Add("PROGRAM", field, "one word: the program", `"`+clip(program)+`" is more than one word`,
 			"write each argument as an element of its own: ["+strings.Join(strings.Fields(clip(program)), ", ")+", …]")
 	case programs.Starts(name):
 		d.Add("PROGRAM", field, "no shell and no program that starts others", `"`+clip(program)+`" can start any program`,
-			"name the program itself; stdout: sends its output to a declared output")
+			"name the program itself; stdout: sends its output to a declared output, and pipe: to the next program")
 	case strings.Contains(program, "/") &&
 		(!strings.HasPrefix(program, "/") || strings.Contains(program, "/../") || strings.HasPrefix(program, plan.Workdir+"/")):
 		d.Add("PROGRAM", field, "a bare name, or an absolute path into the image", `"`+clip(program)+`" is not a program of the image`, "")
@@ -127,8 +142,17 @@ func (d *draft) checkCommand(inputs map[string]bool) {
 	if programs.Interprets(name) || programs.Codes(name) {
 		takesCode = "an interpreter may only be given numbers and values listed by enum"
 	}
-	for i, t := range d.cmd {
-		d.checkTemplate(fmt.Sprintf("execution.cmd[%d]", i), t, inputs, takesCode)
+	for _, e := range p.words {
+		guards := guardsOf(e.when)
+		for _, t := range []*jinja.Template{e.when, e.each} {
+			if t != nil {
+				at := e.field + map[bool]string{true: ".when", false: ".each"}[t == e.when]
+				d.checkTemplate(at, t, inputs, takesCode, guards)
+			}
+		}
+		for i, t := range e.args {
+			d.checkTemplate(e.at(i), t, inputs, takesCode, guards)
+		}
 	}
 }
 
@@ -136,14 +160,32 @@ func (d *draft) checkCommand(inputs map[string]bool) {
 // reports violations at their place in the toolpack.
 func (d *draft) checkPlan() {
 	f := d.def
-	s := f.spec("sha256:"+strings.Repeat("0", 64),
-		plan.Command{Argv: f.Execution.Cmd, Workdir: plan.Workdir, Env: f.Env.Set, Stdout: f.Execution.Stdout})
-	if len(f.Execution.Cmd) == 0 {
+	fields := map[string]string{} // of a plan's argument → the pack's
+	argvs := make([][]string, len(d.programs))
+	for i, p := range d.programs {
+		var at []string
+		argvs[i], at = p.sample()
+		for j, field := range at {
+			name := "execution.command.argv"
+			if i > 0 {
+				name = fmt.Sprintf("execution.command.pipe[%d]", i-1)
+			}
+			fields[fmt.Sprintf("%s[%d]", name, j)], fields[name] = field, p.field
+		}
+	}
+	command := commandOf(argvs)
+	command.Workdir, command.Env, command.Stdout = plan.Workdir, f.Env.Set, f.Execution.Stdout
+	s := f.spec("sha256:"+strings.Repeat("0", 64), command)
+	if len(command.Argv) == 0 {
 		s.Execution.Command.Argv = []string{"program"}
 	}
-	for _, in := range f.Inputs {
-		s.IO.Inputs = append(s.IO.Inputs, plan.Input{Role: in.Role, ArtifactID: "art_" + strings.Repeat("0", 26),
-			ChecksumSHA256: strings.Repeat("0", 64), DestRelpath: in.DestRelpath})
+	s.IO.Inputs = f.sampled()
+	if at := f.Execution.Stdin; at != nil {
+		if i := slices.IndexFunc(f.Inputs, func(in input) bool { return in.DestRelpath == *at && in.List == nil }); i >= 0 {
+			s.Execution.Command.Stdin = &s.IO.Inputs[i].DestRelpath
+		} else {
+			s.Execution.Command.Stdin = at
+		}
 	}
 	e, ok := errors.AsType[*fault.Error](s.Validate(plan.Rules{Types: d.types, Asked: true}))
 	if !ok {
@@ -155,7 +197,7 @@ func (d *draft) checkPlan() {
 		badOutputs = badOutputs || strings.HasPrefix(p.Field, "declaredOutputs")
 	}
 	for _, p := range e.Problems {
-		field := fromPlan.Replace(p.Field)
+		field := cmp.Or(fields[p.Field], fromPlan.Replace(p.Field))
 		badOutputs = badOutputs || strings.HasPrefix(field, "declaredOutputs")
 		if field == "execution.stdout" && badOutputs {
 			continue // it names one of those
@@ -173,7 +215,8 @@ func (d *draft) checkPlan() {
 var fromPlan = strings.NewReplacer("io.inputs", "inputs", "io.outputs", "declaredOutputs",
 	"dest_relpath", "destRelpath", "src_relpath", "srcRelpath",
 	"time_limit_seconds", "timeLimitSeconds", "mem_mb", "memMb", "gpu_type", "gpuType",
-	"execution.command.argv", "execution.cmd", "execution.command.env.", "env.set.", "execution.command.stdout", "execution.stdout")
+	"execution.command.argv", "execution.cmd", "execution.command.env.", "env.set.", "execution.command.stdout", "execution.stdout",
+	"execution.command.stdin", "execution.stdin", "execution.command.pipe", "execution.pipe")
 
 func (r resources) plan() plan.Resources {
 	return plan.Resources{TimeLimitSeconds: r.TimeLimitSeconds, CPUs: r.CPUs, MemMB: r.MemMB, GPUs: clone(r.GPUs), GPUType: clone(r.GPUType)}

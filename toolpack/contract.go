@@ -41,6 +41,7 @@ type property struct {
 	values     []any // of enum or const
 	edges      []any // minimum and maximum
 	patterns   []string
+	items      *property // of an array, where the schema describes them all alike; nil: any
 }
 
 // open are the keywords with which the top level of a schema decides for itself which other properties it accepts.
@@ -106,16 +107,28 @@ func properties(s *jsonschema.Schema) map[string]property {
 	out := map[string]property{}
 	for name, of := range s.Properties {
 		p := property{required: slices.Contains(s.Required, name)}
-		for range 16 {
-			if of == nil {
-				break
-			}
-			p.learn(of)
-			of = of.Ref
-		}
+		p.follow(of)
 		out[name] = p
 	}
 	return out
+}
+
+// follow learns from a schema and from those it refers to.
+func (p *property) follow(of *jsonschema.Schema) {
+	for range 16 {
+		if of == nil {
+			break
+		}
+		p.learn(of)
+		if items := of.Items2020; items != nil && len(of.PrefixItems) == 0 && p.items == nil {
+			p.items = &property{}
+			p.items.learn(items)
+			if items.Ref != nil {
+				p.items.learn(items.Ref)
+			}
+		}
+		of = of.Ref
+	}
 }
 
 func (p *property) learn(s *jsonschema.Schema) {

@@ -12,12 +12,12 @@ import (
 	"slurmgate/toolpack/jinja"
 )
 
-var executionFields = []string{"kind", "cmd", "stdout", "module", "script", "node", "php", "result", "payload", "args", "phpBinary",
+var executionFields = []string{"kind", "cmd", "pipe", "stdin", "stdout", "module", "script", "node", "php", "result", "payload", "args", "phpBinary",
 	"url", "method", "headers", "timeoutMs"}
 
 // fieldsOf are the fields of each kind, kind itself left out (LOAD-05).
 var fieldsOf = map[string][]string{
-	"cli":    {"cmd", "stdout"},
+	"cli":    {"cmd", "pipe", "stdin", "stdout"},
 	"python": {"module", "script", "result", "payload"},
 	"node":   {"script", "node", "module", "result", "payload", "args"},
 	"php":    {"php", "script", "result", "payload", "phpBinary"},
@@ -135,27 +135,6 @@ func (d *draft) word(v yamldoc.Value) string {
 		d.noTemplate(s, v.Path())
 	}
 	return s
-}
-
-func (d *draft) cli(o yamldoc.Object) {
-	x := &d.def.Execution
-	cmd := o.Need("cmd")
-	list := cmd.List()
-	for _, e := range list {
-		x.Cmd = append(x.Cmd, e.Text())
-	}
-	if list != nil && len(list) == 0 {
-		cmd.Fail("EXECUTION", "a list of strings: the program and its arguments", "it is empty", "")
-	}
-	d.cmd = make([]*jinja.Template, len(x.Cmd))
-	for i, s := range x.Cmd {
-		d.cmd[i] = d.template(s, list[i].Path())
-	}
-	if out := o.Opt("stdout"); out.Exists() {
-		s := out.Text()
-		x.Stdout = &s
-		d.noTemplate(s, out.Path())
-	}
 }
 
 func (d *draft) http(o yamldoc.Object) {

@@ -3,10 +3,12 @@ package toolpack
 import (
 	"fmt"
 	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"slurmgate/plan"
 	"slurmgate/policy/programs"
+	"slurmgate/toolpack/jinja"
 )
 
 // Notes lists what is not wrong with a pack but lets a caller's text do more than its author may have meant: text that a program can
@@ -16,59 +18,80 @@ import (
 // Text that begins with - is refused when the tool is called ([Pack.render]); the note is for callers, who should see the rule in the
 // schema.
 func (p *Pack) Notes() (notes []string) {
-	if len(p.cmd) == 0 {
-		return nil
+	for _, one := range p.programs {
+		notes = append(notes, p.notesOn(one)...)
 	}
-	program := programs.Base(p.def.Execution.Cmd[0])
-	if i := p.callersScript(); i > 0 && programs.RunsFirst(program) {
-		notes = append(notes, fmt.Sprintf("%s: execution.cmd[%d] gives %s a file of the caller's to run, so callers run any code in this "+
+	return notes
+}
+
+func (p *Pack) notesOn(one program) (notes []string) {
+	program := programs.Base(one.name())
+	if at := one.callersScript(); at != "" && programs.RunsFirst(program) {
+		notes = append(notes, fmt.Sprintf("%s: %s gives %s a file of the caller's to run, so callers run any code in this "+
 			"container; "+
-			"put the script into the image", p.ID(), i, program))
+			"put the script into the image", p.ID(), at, program))
 	}
 	last, runs := false, programs.RunsFiles(program)
-	for i, t := range p.cmd {
-		if t == nil || t.Literal() {
-			last = last || i > 0 && p.def.Execution.Cmd[i] == "--"
-			continue
-		}
-		for _, u := range t.Uses() {
-			prop := p.in.props[u.Name]
-			if u.Object != objParams || !prop.free() {
+	for i, e := range one.words {
+		item := p.callersItem(e)
+		for j, t := range e.args {
+			if t == nil || t.Literal() {
+				last = last || i > 0 && !e.fragment && e.texts[j] == "--"
 				continue
 			}
-			if runs {
-				notes = append(notes, fmt.Sprintf("%s: execution.cmd[%d] gives the caller's %q to %s, which runs code from files and arguments; "+
-					"use an enum, or a program of the tool's own", p.ID(), i, u.Name, program))
-				break
+			uses := t.Uses()
+			if item != "" { // it is a text of the caller's too
+				uses = append(uses, jinja.Use{Object: objParams, Name: item})
 			}
-			first := t.First()
-			if last || t.Begins() || first != nil && (first.Object != objParams || first.Name != u.Name) {
-				continue
-			}
-			if found := prop.begins("-@+"); found != "" {
-				notes = append(notes, fmt.Sprintf("%s: execution.cmd[%d] begins with the caller's %q, which may begin with %s: the program "+
-					"may take it for an option, a file of arguments or a plug-in; write -- before it or a prefix such as --%[3]s=, or give it "+
-					"a pattern such as ^[^-@+]", p.ID(), i, u.Name, strings.Join(strings.Split(found, ""), " or ")))
-				break
+			for _, u := range uses {
+				prop := p.in.props[u.Name]
+				if u.Object != objParams || !prop.free() {
+					continue
+				}
+				if runs {
+					notes = append(notes, fmt.Sprintf("%s: %s gives the caller's %q to %s, which runs code from files and arguments; "+
+						"use an enum, or a program of the tool's own", p.ID(), e.at(j), u.Name, program))
+					break
+				}
+				first := t.First()
+				if last || t.Begins() || first != nil && (first.Object != objParams || first.Name != u.Name) {
+					continue
+				}
+				if u.Name == item && prop.items != nil {
+					prop = *prop.items
+				}
+				if found := prop.begins("-@+"); found != "" {
+					notes = append(notes, fmt.Sprintf("%s: %s begins with the caller's %q, which may begin with %s: the program "+
+						"may take it for an option, a file of arguments or a plug-in; write -- before it or a prefix such as --%[3]s=, or give it "+
+						"a pattern such as ^[^-@+]", p.ID(), e.at(j), u.Name, strings.Join(strings.Split(found, ""), " or ")))
+					break
+				}
 			}
 		}
 	}
 	return notes
 }
 
-// callersScript is the number of the first argument that is no option, if that is the path of an input; else 0.
-func (p *Pack) callersScript() int {
-	for i, t := range p.cmd {
-		text := p.def.Execution.Cmd[i]
-		if i == 0 || t == nil || strings.HasPrefix(text, "-") {
-			continue
+// callersScript is the field of the first argument that is no option, if that is the path of an input; else empty.
+func (p program) callersScript() string {
+	for i, e := range p.words {
+		for j, t := range e.args {
+			text := e.texts[j]
+			if i == 0 || t == nil || strings.HasPrefix(text, "-") {
+				continue
+			}
+			if e.fragment && e.each != nil && strings.HasPrefix(text, "{{") && slices.ContainsFunc(e.each.Uses(), func(u jinja.Use) bool { return u.Object == objInputs }) {
+				return e.at(j)
+			}
+			if first := t.First(); first != nil && first.Object == objInputs || strings.HasPrefix(text, plan.Workdir+"/in/") {
+				return e.at(j)
+			}
+			if !e.fragment {
+				return ""
+			}
 		}
-		if first := t.First(); first != nil && first.Object == objInputs || strings.HasPrefix(text, plan.Workdir+"/in/") {
-			return i
-		}
-		return 0
 	}
-	return 0
+	return ""
 }
 
 // begins returns those of some characters that a value may begin with.

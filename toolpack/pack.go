@@ -29,7 +29,7 @@ type Pack struct {
 	idAt      place                      // of the id, in the file
 	imageAt   place                      // of container.image
 	bindsAt   place                      // of binds
-	cmd       []*jinja.Template          // execution.cmd
+	programs  []program                  // execution.cmd, or those of execution.pipe
 	envs      map[string]*jinja.Template // env.set
 	context   map[string]any             // templating.context; never changed
 	types     []string                   // artifact types of the domain
@@ -80,15 +80,6 @@ type limits struct {
 	MaxOutputBytes int64 `json:"maxOutputBytes"`
 }
 
-type input struct {
-	Role        string   `json:"role"`
-	Param       string   `json:"param"`
-	Types       []string `json:"types"`
-	DestRelpath string   `json:"destRelpath"`
-	DestName    string   `json:"destName"`
-	Verify      string   `json:"verify,omitzero"` // full, or nothing
-}
-
 type output struct {
 	Role       string      `json:"role"`
 	Type       string      `json:"type"`
@@ -111,8 +102,10 @@ type resources struct {
 
 type execution struct {
 	Kind    string            `json:"kind"`
-	Cmd     []string          `json:"cmd,omitempty"`
+	Cmd     []word            `json:"cmd,omitempty"`
+	Pipe    [][]word          `json:"pipe,omitempty"`
 	Stdout  *string           `json:"stdout,omitempty"`
+	Stdin   *string           `json:"stdin,omitempty"`
 	Module  string            `json:"module,omitempty"`
 	Script  string            `json:"script,omitempty"`
 	Result  string            `json:"result,omitempty"` // srcRelpath of the output that receives the result
@@ -202,13 +195,24 @@ type InputInfo struct {
 	Role  string   `json:"role"`
 	Param string   `json:"param"` // the argument that carries the artifact_id
 	Types []string `json:"types"` // artifact types accepted
+
+	List     *ListInfo `json:"list,omitzero"`     // absent: the argument is one artifact_id; else a list of them
+	Optional bool      `json:"optional,omitzero"` // the argument may be left out
+	Group    string    `json:"group,omitzero"`    // inputs of one group are files that belong together
+}
+
+// ListInfo is how many artifacts an input takes.
+type ListInfo struct {
+	Min int `json:"min"`
+	Max int `json:"max"`
 }
 
 // Inputs lists the artifacts the tool takes, in the order of the pack.
 func (p *Pack) Inputs() []InputInfo {
 	out := make([]InputInfo, len(p.def.Inputs))
 	for i, in := range p.def.Inputs {
-		out[i] = InputInfo{in.Role, in.Param, slices.Clone(in.Types)}
+		out[i] = InputInfo{Role: in.Role, Param: in.Param, Types: slices.Clone(in.Types), Optional: in.Optional, Group: in.Group,
+			List: (*ListInfo)(clone(in.List))}
 	}
 	return out
 }

@@ -180,21 +180,27 @@ func (d *draft) files(o yamldoc.Object) {
 	ins := o.Opt("inputs").List()
 	d.def.Inputs = make([]input, len(ins))
 	for i, v := range ins {
-		f := v.Object("role", "param", "types", "destRelpath", "destName", "verify")
+		f := v.Object("role", "param", "types", "destRelpath", "destName", "verify", "list", "optional", "group")
 		in := input{Role: f.Need("role").Text(),
 			Param: f.Need("param").Match(paramName, "INPUT-PARAM", "the name of an argument: letters, digits and _"),
 			Types: f.Need("types").Words("TYPE", "artifact types, e.g. BAM", plan.IsTypeName)}
 		if f.Opt("types").Exists() && in.Types != nil && len(in.Types) == 0 {
 			f.Opt("types").Fail("TYPE", "at least one artifact type", "the list is empty", "")
 		}
+		in.shape(f, d.def.PlanKind == KindDocker)
 		if d.def.PlanKind == KindDocker {
-			in.DestName = f.Need("destName").Text()
-			in.DestRelpath = "in/" + in.DestName
+			if in.DestRelpath == "" {
+				in.DestName = f.Need("destName").Text()
+				in.DestRelpath = "in/" + in.DestName
+			}
 			if at := f.Opt("destRelpath"); at.Exists() {
 				at.Fail("DEST", "destName, the file's name in /work/in", "an input of a docker plan cannot have a destRelpath", "remove it")
 			}
 		} else {
-			in.DestRelpath, in.DestName = f.Need("destRelpath").Text(), f.Opt("destName").Text()
+			if in.DestRelpath == "" {
+				in.DestRelpath = f.Need("destRelpath").Text()
+			}
+			in.DestName = f.Opt("destName").Text()
 		}
 		if v := f.Opt("verify"); v.Exists() {
 			in.Verify = v.OneOf("VERIFY", verifyFull)

@@ -105,8 +105,8 @@ type Made struct {
 type request struct {
 	ToolID    string             `json:"tool_id"`
 	Version   string             `json:"tool_version"`
-	Args      map[string]any     `json:"args"` // with defaults
-	Inputs    map[string]inFile  `json:"inputs"`
+	Args      map[string]any     `json:"args"`   // with defaults
+	Inputs    map[string]any     `json:"inputs"` // an inFile; of a list the list of them; absent where nothing is given
 	Outputs   map[string]outFile `json:"outputs"`
 	Resources map[string]int     `json:"resources"`
 	Result    string             `json:"result"` // path of the output that receives the result
@@ -127,14 +127,24 @@ type outFile struct {
 }
 
 // madeArgs is the file with the arguments of a call, as an artifact of the project.
-func (p *Pack) madeArgs(values map[string]any, inputs []plan.Input, seen map[string]ArtifactInfo, project string) (Made, error) {
+func (p *Pack) madeArgs(values map[string]any, given takes, project string) (Made, error) {
 	r := p.def.Resources
 	req := request{ToolID: p.def.ID, Version: p.def.Version, Args: plainValue(values).(map[string]any),
-		Inputs: map[string]inFile{}, Outputs: map[string]outFile{}, Result: plan.Workdir + "/" + p.def.Execution.Result,
+		Inputs: map[string]any{}, Outputs: map[string]outFile{}, Result: plan.Workdir + "/" + p.def.Execution.Result,
 		Resources: map[string]int{"cpus": r.CPUs, "memMb": r.MemMB, "timeLimitSeconds": r.TimeLimitSeconds}}
-	for _, in := range inputs {
-		a := seen[in.ArtifactID]
-		req.Inputs[in.Role] = inFile{plan.Workdir + "/" + in.DestRelpath, in.ArtifactID, in.ChecksumSHA256, a.Type, a.Label}
+	for i := range p.def.Inputs {
+		in := &p.def.Inputs[i]
+		list := []inFile{}
+		for _, one := range given.of(in.Role) {
+			list = append(list, inFile{plan.Workdir + "/" + one.dest, one.id, one.info.SHA256, one.info.Type, one.info.Label})
+		}
+		switch {
+		case !given.roles[in.Role]:
+		case in.List != nil:
+			req.Inputs[in.Role] = list
+		default:
+			req.Inputs[in.Role] = list[0]
+		}
 	}
 	for _, o := range p.def.Outputs {
 		req.Outputs[o.Role] = outFile{plan.Workdir + "/" + o.SrcRelpath, o.Type, o.Label}

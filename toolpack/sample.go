@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"slurmgate/plan"
 	"slurmgate/toolpack/jinja"
 )
 
@@ -79,18 +80,29 @@ func (d *draft) checkRendering() {
 	}
 	var scopes []map[string]any
 	failing := 0
-	try := func(field string, t *jinja.Template) {
+	try := func(field string, t *jinja.Template, e element) {
 		if t == nil || t.Literal() || failing == maxFailing {
 			return
 		}
 		if scopes == nil {
 			for _, values := range d.in.samples() {
-				scopes = append(scopes, d.scope(values))
+				scopes = append(scopes, d.scope(values, d.def.samplePaths(values)))
 			}
 		}
 		var first error
 		for _, vars := range scopes {
-			_, err := t.Render(vars)
+			var err error
+			if t == e.each {
+				_, err = t.Items(vars)
+			} else {
+				if e.each != nil {
+					vars = maps.Clone(vars)
+					if vars[jinja.Item] = "a"; len(e.items(vars)) > 0 {
+						vars[jinja.Item] = e.items(vars)[0]
+					}
+				}
+				_, err = t.Render(vars)
+			}
 			if err == nil {
 				return
 			}
@@ -102,10 +114,39 @@ func (d *draft) checkRendering() {
 		d.Add("TEMPLATE", field, "a template that renders with some arguments",
 			fmt.Sprintf("the template fails with each of %d sets of sample arguments: %s", len(scopes), clip(first.Error())), "")
 	}
-	for i, t := range d.cmd {
-		try(fmt.Sprintf("execution.cmd[%d]", i), t)
+	for _, p := range d.programs {
+		for _, e := range p.words {
+			try(e.field+".when", e.when, element{})
+			try(e.field+".each", e.each, e)
+			for i, t := range e.args {
+				try(e.at(i), t, e)
+			}
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.envs)) {
-		try("env.set."+name, d.envs[name])
+		try("env.set."+name, d.envs[name], element{})
 	}
+}
+
+// items are those of a fragment; none where they cannot be found.
+func (e element) items(vars map[string]any) []any {
+	items, _ := e.each.Items(vars)
+	return items
+}
+
+// samplePaths are the paths of inputs of a sample call.
+func (f definition) samplePaths(values map[string]any) map[string]any {
+	out := map[string]any{}
+	for i, in := range f.sampled() {
+		at := plan.Workdir + "/" + in.DestRelpath
+		_, given := values[f.Inputs[i].Param]
+		switch {
+		case f.Inputs[i].Optional && !given:
+		case f.Inputs[i].List != nil:
+			out[in.Role] = []any{at}
+		default:
+			out[in.Role] = at
+		}
+	}
+	return out
 }

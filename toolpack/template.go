@@ -2,7 +2,6 @@ package toolpack
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -29,7 +28,11 @@ var (
 
 // template reads a field that may be a template. Text without template syntax is used as it is.
 func (d *draft) template(s, field string) *jinja.Template {
-	t, err := jinja.Parse(s, jinja.Names{Objects: objects, Values: slices.Sorted(maps.Keys(d.context))})
+	return d.templateOf(s, field, jinja.Names{Objects: objects, Values: slices.Sorted(maps.Keys(d.context))})
+}
+
+func (d *draft) templateOf(s, field string, names jinja.Names) *jinja.Template {
+	t, err := jinja.Parse(s, names)
 	if err != nil {
 		d.Add("TEMPLATE", field, "a template with if, for, and expressions of "+strings.Join(objects, ", ")+" and templating.context",
 			clip(err.Error()), "")
@@ -46,17 +49,33 @@ func (d *draft) noTemplate(s, field string) {
 }
 
 // checkTemplate checks that everything a template uses exists. takesCode is the rule for places where free text would become
-// code, "" elsewhere.
-func (d *draft) checkTemplate(at string, t *jinja.Template, inputs map[string]bool, takesCode string) {
+// code, "" elsewhere; guards are what the condition of a fragment asks about.
+func (d *draft) checkTemplate(at string, t *jinja.Template, inputs map[string]bool, takesCode string, guards []jinja.Use) {
 	if t == nil {
 		return
 	}
 	uses := t.Uses()
+	handled := func(object, name string) bool {
+		return slices.ContainsFunc(slices.Concat(uses, guards), func(o jinja.Use) bool {
+			return o.Object == object && o.Name == name && o.Guarded
+		})
+	}
 	for _, u := range uses {
 		switch u.Object {
 		case objInputs:
-			if !slices.ContainsFunc(d.def.Inputs, func(i input) bool { return i.Role == u.Name }) {
+			i := slices.IndexFunc(d.def.Inputs, func(i input) bool { return i.Role == u.Name })
+			if i < 0 {
 				d.Add("TEMPLATE", at, "inputs.ROLE, where ROLE is one of the inputs", `there is no input "`+clip(u.Name)+`"`, "")
+				continue
+			}
+			in := d.def.Inputs[i]
+			switch {
+			case in.Optional && !handled(objInputs, u.Name) && !handled(objParams, in.Param):
+				d.Add("TEMPLATE", at, "an input that is always there", `the input "`+clip(u.Name)+`" is optional`,
+					`write {when: "inputs.`+u.Name+` is defined", args: […]}`)
+			case in.List != nil && u.Bare:
+				d.Add("TEMPLATE", at, "one path", `the input "`+clip(u.Name)+`" is a list`,
+					"write {each: inputs."+u.Name+`, args: ["{{ item }}"]}`)
 			}
 		case objOutputs:
 			if !slices.ContainsFunc(d.def.Outputs, func(o output) bool { return o.Role == u.Name }) {
@@ -67,12 +86,24 @@ func (d *draft) checkTemplate(at string, t *jinja.Template, inputs map[string]bo
 				d.Add("TEMPLATE", at, "one of resources."+strings.Join(allocated, ", resources."), `there is no "resources.`+clip(u.Name)+`"`, "")
 			}
 		case objParams:
-			if d.in.schema != nil {
-				guarded := slices.ContainsFunc(uses, func(o jinja.Use) bool { return o.Object == objParams && o.Name == u.Name && o.Guarded })
-				d.checkParam(at, u, inputs, takesCode, guarded)
+			if d.in.schema != nil && !(inputs[u.Name] && slices.Contains(guards, u)) {
+				d.checkParam(at, u, inputs, takesCode, handled(objParams, u.Name))
 			}
 		}
 	}
+}
+
+// guardsOf are the names whose absence a condition handles.
+func guardsOf(when *jinja.Template) (guards []jinja.Use) {
+	if when == nil {
+		return nil
+	}
+	for _, u := range when.Uses() {
+		if u.Guarded {
+			guards = append(guards, u)
+		}
+	}
+	return guards
 }
 
 func (d *draft) checkParam(at string, u jinja.Use, inputs map[string]bool, takesCode string, guarded bool) {
@@ -101,7 +132,10 @@ func (p property) free() bool {
 		return false
 	}
 	for _, t := range p.types {
-		if !slices.Contains([]string{"integer", "number", "boolean", "null"}, t) {
+		switch {
+		case slices.Contains([]string{"integer", "number", "boolean", "null"}, t):
+		case t == "array" && p.items != nil && !p.items.free():
+		default:
 			return true
 		}
 	}
@@ -115,28 +149,25 @@ func (d *draft) checkEnv(inputs map[string]bool) {
 		if programs.FindsCode(name) {
 			takesCode = "a variable that decides which code a program loads may only contain numbers and values listed by enum"
 		}
-		d.checkTemplate("env.set."+name, d.envs[name], inputs, takesCode)
+		d.checkTemplate("env.set."+name, d.envs[name], inputs, takesCode, nil)
 	}
 }
 
-// scope is what the templates of a call see.
-func (p *Pack) scope(values map[string]any) map[string]any {
+// scope is what the templates of a call see; inputs are the paths by role.
+func (p *Pack) scope(values, inputs map[string]any) map[string]any {
 	vars := map[string]any{}
 	for k, v := range p.context {
 		vars[k] = v
 	}
-	params, ins, outs := map[string]any{}, map[string]any{}, map[string]any{}
+	params, outs := map[string]any{}, map[string]any{}
 	for k, v := range values {
 		params[k] = plainValue(v)
-	}
-	for _, in := range p.def.Inputs {
-		ins[in.Role] = plan.Workdir + "/" + in.DestRelpath
 	}
 	for _, o := range p.def.Outputs {
 		outs[o.Role] = plan.Workdir + "/" + o.SrcRelpath
 	}
 	r := p.def.Resources
-	vars[objParams], vars[objInputs], vars[objOutputs] = params, ins, outs
+	vars[objParams], vars[objInputs], vars[objOutputs] = params, inputs, outs
 	vars[objResources] = map[string]any{"cpus": r.CPUs, "memMb": r.MemMB, "timeLimitSeconds": r.TimeLimitSeconds}
 	return vars
 }
@@ -169,40 +200,44 @@ func plainValue(v any) any {
 	return v
 }
 
-// render returns the command and the environment. A value given by the caller never becomes an option of the program,
+// render returns the programs and the environment. A value given by the caller never becomes an option of a program,
 // unless the author listed it.
-func (p *Pack) render(values map[string]any) (argv []string, env map[string]string, err error) {
+func (p *Pack) render(values, inputs map[string]any) (argvs [][]string, env map[string]string, err error) {
 	var found []fault.Problem
-	vars := p.scope(values)
-	one := func(field string, t *jinja.Template) string {
-		s, err := t.Render(vars)
-		if err != nil {
-			found = append(found, fault.Problem{Code: "ARGS-TEMPLATE", Field: field, Rule: "arguments that the tool's template can use",
-				Msg: "the template cannot be rendered with these arguments: " + clip(err.Error())})
-		}
-		return s
+	vars := p.scope(values, inputs)
+	problem := func(field, msg string) {
+		found = append(found, fault.Problem{Code: "ARGS-TEMPLATE", Field: field, Rule: "arguments that the tool's template can use",
+			Msg: "the template cannot be rendered with these arguments: " + clip(msg)})
 	}
-	argv = make([]string, len(p.cmd))
-	for i, t := range p.cmd {
-		argv[i] = one(fmt.Sprintf("execution.cmd[%d]", i), t)
-		if param := p.optionLike(t, argv[i], values); param != "" {
-			found = append(found, fault.Problem{Code: "ARGS-OPTION-LIKE", Field: param, Rule: "text that the program cannot mistake for an option",
-				Msg: `the program would take "` + clip(argv[i]) + `" for an option`, Hint: "give a value that does not begin with -"})
+	for _, one := range p.programs {
+		argv := []string{}
+		for _, e := range one.words {
+			argv = append(argv, p.expand(e, vars, problem, func(t *jinja.Template, text string) {
+				if param := p.optionLike(e, t, text, values); param != "" {
+					found = append(found, fault.Problem{Code: "ARGS-OPTION-LIKE", Field: param, Rule: "text that the program cannot mistake for an option",
+						Msg: `the program would take "` + clip(text) + `" for an option`, Hint: "give a value that does not begin with -"})
+				}
+			})...)
 		}
+		argvs = append(argvs, argv)
 	}
 	env = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(p.envs)) {
-		env[name] = one("env.set."+name, p.envs[name])
+		s, err := p.envs[name].Render(vars)
+		if err != nil {
+			problem("env.set."+name, err.Error())
+		}
+		env[name] = s
 	}
 	if len(found) > 0 {
 		return nil, nil, p.refused(found)
 	}
-	return argv, env, nil
+	return argvs, env, nil
 }
 
-// optionLike returns the name of the argument whose free text may have turned an element into an option; "" if there is
+// optionLike returns the name of the argument whose free text may have turned an argument of an element into an option; "" if there is
 // none.
-func (p *Pack) optionLike(t *jinja.Template, rendered string, values map[string]any) string {
+func (p *Pack) optionLike(e element, t *jinja.Template, rendered string, values map[string]any) string {
 	if !strings.HasPrefix(rendered, "-") || t.Begins() {
 		return ""
 	}
@@ -214,5 +249,5 @@ func (p *Pack) optionLike(t *jinja.Template, rendered string, values map[string]
 			return u.Name
 		}
 	}
-	return ""
+	return p.callersItem(e)
 }

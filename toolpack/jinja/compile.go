@@ -21,6 +21,7 @@ type compiler struct {
 	known []string // names in scope
 	uses  []Use
 	err   error // the first
+	last  expr  // the list of the last loop
 }
 
 func (c *compiler) failf(format string, args ...any) expr {
@@ -112,7 +113,7 @@ func (c *compiler) loop(s *forStatement) step {
 	outside := c.known
 	c.known = slices.Concat(c.known, []string{s.name, "loop"})
 	body := c.nodes(s.body)
-	c.known = outside
+	c.known, c.last = outside, list
 	return func(r *renderer) {
 		items := r.listOf(list(r))
 		outer, nested := r.vars["loop"]

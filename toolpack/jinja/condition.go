@@ -8,10 +8,8 @@ import (
 // ParseCondition reads an expression, such as value.reads > 0, whose template [Template.Holds]. The error is one line that says what is
 // wrong.
 func ParseCondition(source string, names Names) (*Template, error) {
-	for _, s := range []string{"{{", "}}", "{%", "%}", "{#", "#}"} {
-		if strings.Contains(source, s) {
-			return nil, errors.New("a condition is only an expression, without " + s)
-		}
+	if err := bare("a condition", source); err != nil {
+		return nil, err
 	}
 	return Parse("{% if "+source+" %}1{% endif %}", names)
 }
@@ -21,4 +19,36 @@ func ParseCondition(source string, names Names) (*Template, error) {
 func (t *Template) Holds(vars map[string]any) (bool, error) {
 	s, err := t.Render(vars)
 	return s == "1", err
+}
+
+// ParseList reads an expression whose value is a list, such as inputs.reads, for [Template.Items]. The error is one line that says what is
+// wrong.
+func ParseList(source string, names Names) (*Template, error) {
+	if err := bare("a list", source); err != nil {
+		return nil, err
+	}
+	return Parse("{% for "+Item+" in "+source+" %}{% endfor %}", names)
+}
+
+// Item is the name that a loop variable has by default.
+const Item = "item"
+
+// bare refuses what would end the expression.
+func bare(what, source string) error {
+	for _, s := range []string{"{{", "}}", "{%", "%}", "{#", "#}"} {
+		if strings.Contains(source, s) {
+			return errors.New(what + " is only an expression, without " + s)
+		}
+	}
+	return nil
+}
+
+// Items evaluates the list of [ParseList]; vars are as for [Template.Render]. An undefined name, and a value that is no list, are errors.
+func (t *Template) Items(vars map[string]any) ([]any, error) {
+	r := newRenderer(vars)
+	items := r.listOf(t.list(r))
+	if r.err != nil {
+		return nil, r.err
+	}
+	return items, nil
 }

@@ -40,6 +40,7 @@ type Template struct {
 	uses   []Use
 	begins bool
 	first  *Use
+	list   expr // of [ParseList]; nil elsewhere
 }
 
 // Use is a reference to a member of one of the [Names.Objects], e.g. params.threads.
@@ -56,11 +57,15 @@ type Names struct {
 }
 
 // Parse reads a template. The error is one line that says what is wrong.
-func Parse(source string, names Names) (t *Template, err error) {
-	t = &Template{source: source}
+func Parse(source string, names Names) (*Template, error) {
 	if !HasSyntax(source) {
-		return t, nil
+		return &Template{source: source}, nil
 	}
+	return parse(source, names)
+}
+
+func parse(source string, names Names) (t *Template, err error) {
+	t = &Template{source: source}
 	if len(source) > MaxSource {
 		return nil, fmt.Errorf("the template is longer than %d bytes", MaxSource)
 	}
@@ -79,6 +84,7 @@ func Parse(source string, names Names) (t *Template, err error) {
 	}
 	c := compiler{names: names, known: slices.Concat(names.Objects, names.Values)}
 	t.run = c.nodes(tree)
+	t.list = c.last
 	if t.uses = c.uses; len(tree) > 0 {
 		switch n := tree[0].(type) {
 		case *nodes.Data:

@@ -38,14 +38,19 @@ func (t *Template) Render(vars map[string]any) (string, error) {
 	if t.Literal() {
 		return t.source, nil
 	}
-	r := &renderer{vars: maps.Clone(vars), left: maxSteps}
-	if r.vars == nil {
-		r.vars = map[string]any{}
-	}
+	r := newRenderer(vars)
 	if t.run(r); r.err != nil {
 		return "", r.err
 	}
 	return r.out.String(), nil
+}
+
+func newRenderer(vars map[string]any) *renderer {
+	r := &renderer{vars: maps.Clone(vars), left: maxSteps}
+	if r.vars == nil {
+		r.vars = map[string]any{}
+	}
+	return r
 }
 
 // fail notes the first error.
