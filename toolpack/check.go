@@ -12,7 +12,6 @@ import (
 	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/policy/programs"
-	"slurmgate/toolpack/jinja"
 )
 
 // check applies the rules that relate fields to each other. It checks what could be read; a field that already has a
@@ -144,12 +143,8 @@ func (d *draft) checkCommand(p program, inputs map[string]bool) {
 	}
 	for _, e := range p.words {
 		guards := guardsOf(e.when)
-		for _, t := range []*jinja.Template{e.when, e.each} {
-			if t != nil {
-				at := e.field + map[bool]string{true: ".when", false: ".each"}[t == e.when]
-				d.checkTemplate(at, t, inputs, takesCode, guards)
-			}
-		}
+		d.checkTemplate(e.field+".when", e.when, inputs, "", guards) // it decides, and is no part of the text
+		d.checkTemplate(e.field+".each", e.each, inputs, takesCode, guards)
 		for i, t := range e.args {
 			d.checkTemplate(e.at(i), t, inputs, takesCode, guards)
 		}

@@ -124,14 +124,14 @@ func (d *draft) command(v yamldoc.Value) (words []word, p program) {
 	}
 	p.field = v.Path()
 	for _, e := range list {
-		w, parsed := d.word1(e)
+		w, parsed := d.element(e)
 		words, p.words = append(words, w), append(p.words, parsed)
 	}
 	return words, p
 }
 
-// word1 reads one element of a command.
-func (d *draft) word1(v yamldoc.Value) (word, element) {
+// element reads one element of a command.
+func (d *draft) element(v yamldoc.Value) (word, element) {
 	e := element{field: v.Path(), fragment: v.IsMap()}
 	if !e.fragment {
 		s := v.Text()
@@ -156,7 +156,7 @@ func (d *draft) word1(v yamldoc.Value) (word, element) {
 	if !o.Opt("when").Exists() && !o.Opt("each").Exists() {
 		o.Fail("EXECUTION", "a fragment has when, each, or both", "it has neither", "write its args as elements of the command")
 	}
-	if e.each != nil {
+	if o.Opt("each").Exists() {
 		if slices.Contains(names.Values, jinja.Item) {
 			o.Opt("each").Fail("TEMPLATING", "not a name of templating.context", `the name "`+jinja.Item+`" already has a meaning here`,
 				"rename it in templating.context")

@@ -29,6 +29,21 @@ func FuzzLoad(f *testing.F) {
 		f.Add([]byte(bareWith(f, "outputSchema: {type: object, properties: {text: {type: string}}, required: [text]}",
 			"outputSchema: {$ref: s.yaml}")), []byte(schema), []byte(`{"text":""}`))
 	}
+	f.Add([]byte(forms), []byte(`{}`), []byte(formsArgs(f, map[string]any{"regions": art(2), "names": []string{"a"}})))
+	for _, word := range []string{`{each: inputs.bam, args: ["{{ item[0] }}"]}`, `{each: "[1, [2]]", args: ["{{ item }}"]}`,
+		`{when: "params.level == 1 and", args: [x]}`, `{when: "1 %} {% if 1", args: [x]}`, `{args: {}}`, `[x]`} {
+		f.Add([]byte(edited(f, forms, `{each: inputs.bam, args: ["-b", "{{ item }}"]}`, word)), []byte(`{}`), []byte(formsArgs(f, nil)))
+	}
+	f.Add([]byte(edited(f, forms, "{index}.{label:bam}.bai", "{label:bai}{label:bam}{label:}{index:x}")), []byte(`{}`),
+		[]byte(formsArgs(f, nil)))
+	env := testEnv()
+	env.Artifact = func(id string) (ArtifactInfo, error) {
+		a, err := testEnv().Artifact(id)
+		if err != nil {
+			return formsEnv().Artifact(id)
+		}
+		return a, nil
+	}
 	defaults := defaultsOf(f, bareManifest)
 	f.Fuzz(func(t *testing.T, pack, schema, args []byte) {
 		fsys := fstest.MapFS{"a.tool.yaml": {Data: pack, Mode: 0o644}, "s.json": {Data: schema, Mode: 0o644},
@@ -41,7 +56,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		for _, p := range set.List() {
-			if c, err := p.Canonicalize(args, testEnv()); err == nil {
+			if c, err := p.Canonicalize(args, env); err == nil {
 				if _, err := c.Params("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "slurm_script_v1").Canonical(); err != nil {
 					t.Fatal("a plan without canonical params", err)
 				}

@@ -118,7 +118,7 @@ func TestNameOfAnInput(t *testing.T) {
 			}
 			one, links := params("art_", "sample")
 			two, others := params("art_7", "other")
-			if sees := p.ExecutionKind() != "cli"; (one != two) != sees || slices.Equal(links, others) {
+			if sees := p.ExecutionKind() != "cli" || p.seesLabels(); (one != two) != sees || slices.Equal(links, others) {
 				t.Errorf("%s, of kind %s, with other names of its inputs:\n%s\n%s\n%v %v", p.ID(), p.ExecutionKind(), one, two, links, others)
 			}
 			kinds[p.ExecutionKind()]++
@@ -152,7 +152,13 @@ func goldenCall(t *testing.T, p *Pack, id, label string) Canonical {
 	maps.Copy(args, goldenArgs[p.ID()])
 	for i, in := range p.Inputs() {
 		a := fmt.Sprintf("%s%0*d", id, 30-len(id), i)
-		args[in.Param], types[a] = a, in.Types[0]
+		if args[in.Param], types[a] = a, in.Types[0]; in.List != nil {
+			args[in.Param] = []any{a}
+		}
+	}
+	sep := " "
+	if p.seesLabels() {
+		sep = "-"
 	}
 	raw, err := json.Marshal(args)
 	if err != nil {
@@ -160,7 +166,7 @@ func goldenCall(t *testing.T, p *Pack, id, label string) Canonical {
 	}
 	env := testEnv()
 	env.Artifact = func(id string) (ArtifactInfo, error) {
-		return ArtifactInfo{SHA256: plan.Hash([]byte(id[29:]))[7:], Type: types[id], SizeBytes: 1, Label: label + " " + id[29:]}, nil
+		return ArtifactInfo{SHA256: plan.Hash([]byte(id[29:]))[7:], Type: types[id], SizeBytes: 1, Label: label + sep + id[29:]}, nil
 	}
 	c, err := p.Canonicalize(raw, env)
 	if err != nil {
@@ -176,3 +182,8 @@ const rawPlan = `{"version":1,"resources":{"time_limit_seconds":60,"cpus":1,"mem
   "command":{"argv":["samtools","flagstat","/work/in/input.bam"],"workdir":"/work","env":{}}},
  "io":{"inputs":[{"role":"bam","artifact_id":"art_01HZZZZZZZZZZZZZZZZZZZZZZZ","checksum_sha256":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","dest_relpath":"in/input.bam"}],
   "outputs":[{"role":"report","src_relpath":"out/report.txt","type":"TEXT","label":"report.txt"}]}}`
+
+// seesLabels reports whether labels are part of paths.
+func (p *Pack) seesLabels() bool {
+	return slices.ContainsFunc(p.def.Inputs, func(in input) bool { return len(in.labels()) > 0 })
+}
