@@ -21,6 +21,7 @@ import (
 //	pinned.sha256  <64 hex>  <absolute image path>                       first line
 //	               <64 hex>  in/<path>                                   one for each input
 //	exit           slurmgate-exit 1 job=1234 task=- restart=0 code=0 reason=ok elapsed=12 user=3.1 sys=0.2 maxrss=2048 node=n1
+//	                                                                     of a pipe that failed also program=2, which failed first
 //	manifest       slurmgate-manifest 1 job=1234 task=- restart=0
 //	               file <64 hex> <bytes> out/<path>                      a regular file
 //	               oversize <bytes> out/<path>                           more than the outputs together may have: not hashed
@@ -97,6 +98,7 @@ type Exit struct {
 	Sys     float64 // CPU seconds
 	MaxRSS  int64   // KiB
 	Node    string
+	Program int // of a pipe the program that failed first, from 1; 0 elsewhere
 }
 
 // ManifestEntry is one declared output as the job saw it.
@@ -150,6 +152,7 @@ func ParseExit(data []byte) (Exit, error) {
 	e.Elapsed, _ = strconv.ParseFloat(f["elapsed"], 64)
 	e.User, _ = strconv.ParseFloat(f["user"], 64)
 	e.Sys, _ = strconv.ParseFloat(f["sys"], 64)
+	e.Program, _ = strconv.Atoi(f["program"])
 	e.MaxRSS, _ = strconv.ParseInt(f["maxrss"], 10, 64)
 	return e, nil
 }

@@ -38,7 +38,7 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(job.ExecArgs) == 0 || plainPath(job.ImagePath) != "" {
+	if len(job.ExecArgs) <= len(job.Spec.Execution.Command.Argv) || plainPath(job.ImagePath) != "" {
 		return nil, nil, fault.New(fault.Internal, "job_spec", "a script needs the image's path and the runtime's arguments")
 	}
 	if job.MaxOutputBytes < 1 {
@@ -48,6 +48,16 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 	stdout := job.ControlPath(run.StdoutFile)
 	if cmd.Stdout != nil {
 		stdout = filepath.Join(job.AttemptDir(), *cmd.Stdout)
+	}
+	stdin := "/dev/null"
+	if cmd.Stdin != nil {
+		stdin = filepath.Join(job.RunDir, *cmd.Stdin)
+	}
+	var pipe, names []string
+	for i, argv := range cmd.Programs() {
+		if names = append(names, argv[0]); i > 0 {
+			pipe = append(pipe, words(argv))
+		}
 	}
 	var environment, outputs []string
 	for name, value := range cmd.Env {
@@ -68,7 +78,9 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 		"Limit": job.Spec.Resources.TimeLimitSeconds, "Grace": r.cfg.GraceSeconds, "MaxOutputBytes": job.MaxOutputBytes,
 		"Run": Quote(job.RunDir), "Attempt": Quote(job.AttemptDir()), "Token": Quote(job.Token), "Stdout": Quote(stdout),
 		"PinnedFile": run.PinnedFile, "PinnedSHA256": hex.EncodeToString(sum[:]),
-		"Program": words(job.ExecArgs), "Words": len(cmd.Argv), "Env": words(environment), "Outputs": words(outputs),
+		"Container": words(job.ExecArgs[:len(job.ExecArgs)-len(cmd.Argv)]), "Program": words(cmd.Argv),
+		"Pipe": pipe, "Names": words(names), "Parts": len(names), "Stdin": Quote(stdin), "FromInput": cmd.Stdin != nil,
+		"Env": words(environment), "Outputs": words(outputs),
 		"Apptainer": Quote(r.cfg.Runtime.Path), "ModuleInit": Quote(r.cfg.Runtime.ModuleInit), "Modules": quoted(r.cfg.Runtime.Modules),
 		"StdoutDeclared": cmd.Stdout != nil, "VerifyInputs": r.cfg.Verify != VerifyImageOnly, "GPUs": job.Spec.Resources.GPUs != nil,
 	}

@@ -24,8 +24,11 @@ token={{.Token}}
 limit={{.Limit}} grace={{.Grace}} # seconds
 pinned_sha256={{.PinnedSHA256}}
 stdout={{.Stdout}}
+container=({{.Container}}) # Apptainer's arguments up to the image
 program=({{.Program}})
-environment=({{.Env}})
+{{if .Pipe}}names=({{.Names}})
+{{range $i, $words := .Pipe}}pipe{{$i}}=({{$words}}) # reads what the program before it writes
+{{end}}{{end}}environment=({{.Env}})
 outputs=({{.Outputs}})
 
 [[ -n ${SLURM_JOB_ID:-} ]] || { echo "this is a job script: Slurm starts it"; exit 90; }
@@ -34,7 +37,7 @@ node=${SLURMD_NODENAME:-$HOSTNAME}
 execution="job=$job task=$task restart=$restart"
 suffix=$job${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}.$restart
 hash=(openssl dgst -sha256 -r) && "${hash[@]}" </dev/null >/dev/null 2>&1 || hash=(sha256sum)
-child='' terminated='' interrupted='' ran=0 used=(0 0)
+children=() terminated='' interrupted='' failed='' ran=0 used=(0 0)
 
 say() { TZ=UTC printf '%(%FT%TZ)T %s\n' -1 "$*"; }
 digest() { "${hash[@]}" <"$1" | cut -c 1-64; }
@@ -61,9 +64,9 @@ finish() { # CODE REASON: the exit file; then the end, unless there is success t
   trap '' TERM # the commands below inherit it
   local code=$1 reason=$2 hz && hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
   [[ -z $terminated || $code == 0 ]] || reason=terminated
-  leave exit "$(printf 'slurmgate-exit 1 %s code=%d reason=%s elapsed=%d.%02d user=%d.%02d sys=%d.%02d node=%s' \
+  leave exit "$(printf 'slurmgate-exit 1 %s code=%d reason=%s elapsed=%d.%02d user=%d.%02d sys=%d.%02d node=%s%s' \
     "$execution" "$code" "$reason" $((ran / 100)) $((ran % 100)) $((used[0] / hz)) $((used[0] % hz * 100 / hz)) \
-    $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node")" || { say "the exit file cannot be written"; unwritable; }
+    $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node" "${failed:+ program=$failed}")" || { say "the exit file cannot be written"; unwritable; }
   say "$reason, code $code"
   ((code == 0)) || exit "$code"
   trap - TERM
@@ -71,10 +74,13 @@ finish() { # CODE REASON: the exit file; then the end, unless there is success t
 
 blame() { # Names what failed if it was not the program. FATAL, ERROR and such statuses may be Apptainer's or the program's, whose words may look
   # the same: so Apptainer is asked for a program that no image has. What it says of that shows whether it makes containers here.
-  local first last said none why room=/tmp/.slurmgate-$token at=$((${#program[@]} - {{.Words}})) && local name=${program[at]}
-  first=$(head -c 256 -- "$ctl/stderr" | head -n 1) last=$(tail -c 4096 -- "$ctl/stderr" | tail -n 1) none=${name%"${name##*/}"}slurmgate-none-$token
+  local first last said none why room=/tmp/.slurmgate-$token name={{if .Pipe}}$1{{else}}${program[0]}{{end}}
+{{if .Pipe}}  first=$(head -c 65536 -- "$ctl/stderr" | grep -a -m 1 -e '^ERROR  :' -e '^Error for command "') # of all programs
+  last=$(tail -c 65536 -- "$ctl/stderr" | grep -a '^FATAL:   ' | tail -n 1)
+{{else}}  first=$(head -c 256 -- "$ctl/stderr" | head -n 1) last=$(tail -c 4096 -- "$ctl/stderr" | tail -n 1)
+{{end}}  none=${name%"${name##*/}"}slurmgate-none-$token
   [[ $code == 255 && $last == 'FATAL:   '* || $code == 1 && $first == *@('ERROR  : '|'Error for command "')* || $code == 12[67] ]] || return
-  said=$(timeout -k 5 60 "${launch[@]}" "${program[@]:0:at}" "$none" </dev/null 2>&1 | tail -c 4096)
+  said=$(timeout -k 5 60 "${launch[@]}" "${container[@]}" "$none" </dev/null 2>&1 | tail -c 4096)
   if [[ $said == *"$none"* ]]; then
     said=${said##*$'\n'} # a container can be made
     [[ $code == 255 && (${said//"$none"/"$name"} == "$last" || $last =~ ^'FATAL:   '('is a directory'|'permission denied'|.*'exec format error')$) ]] &&
@@ -90,8 +96,40 @@ blame() { # Names what failed if it was not the program. FATAL, ERROR and such s
   esac
   say "Apptainer makes no container on this node: $said"
 }
-trap 'terminated=yes interrupted=yes; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null' TERM
-
+stop() { terminated=yes interrupted=yes; ((${#children[@]} == 0)) || kill -TERM "${children[@]}" 2>/dev/null; }
+trap stop TERM
+await() { # PID: its status is in code
+  while :; do
+    interrupted='' && wait "$1"
+    code=$?
+    [[ -n $interrupted ]] || break # else the trap ended the wait, perhaps before the process ended
+  done
+}
+carry() { # WORD...: runs a program in a container, with its own time limit; its status is in code
+  timeout -k "$grace" "$limit" "${launch[@]}" "${container[@]}" "$@" <&0{{if .Pipe}} {report}>&-{{end}} &
+  children=("$!"); [[ -z $terminated ]] || stop # it came just now
+  await "$!"
+}
+{{if .Pipe}}part() { # NUMBER WORD...: a process of its own. It reports how its program ended before it lets go of the pipe, so the first end is reported first
+  children=(); trap stop TERM
+  local number=$1; shift
+  carry "$@"
+  echo "$number" >&"$report"
+  exit "$code"
+}
+connect() { # WORD...: starts the next program
+  local in=$from out both
+  if ((++parts == {{.Parts}})); then
+    exec {out}>"$stdout"
+  else # a pipe without a name: both ends of it are opened anew
+    exec {both}<> <(:)
+    exec {out}>"/proc/self/fd/$both"; exec {from}<"/proc/self/fd/$both"; exec {both}>&-
+  fi
+  part "$parts" "$@" <&"$in" >&"$out" 2>>"$ctl/stderr" {in}<&- {out}>&- {from}<&- &
+  running+=("$!") && children=("${running[@]}"); [[ -z $terminated ]] || stop
+  exec {in}<&- {out}>&-
+}
+{{end}}
 # 1. The claim: of all jobs and starts, one gets its file linked to this name. Only what is read there decides.
 [[ -f $ctl/{{.PinnedFile}} ]] || { say "the attempt's folder is not on this node: storage.runs_dir is missing here, or another filesystem"; exit 95; }
 mine=$ctl/.claim.$suffix # stays, so that a second start of the same number fails here
@@ -139,26 +177,30 @@ apptainer=$(type -P apptainer)
   [[ -z ${!v+set} ]] || environment+=("$v=${!v}" "APPTAINERENV_$v=${!v}")
 done
 {{end}}
-# 4. The program, with an empty environment, nothing on standard input, and its own time limit.
+# 4. The program, with an empty environment, {{if .FromInput}}an input{{else}}nothing{{end}} on standard input, and its own time limit.
 { mkdir -p -- "$attempt/out" "$attempt/meta" "$attempt/tmp" "${stdout%/*}" && : >"$stdout" && : >"$ctl/stderr"; } ||
   finish 94 control_unwritable
 [[ -z $terminated ]] || finish 143 terminated
 started=$(now) && read -ra before <<<"$(ticks)"
 launch=(env -i PATH="$PATH" HOME="$attempt/tmp" LC_ALL=C "${environment[@]}" "$apptainer")
-timeout -k "$grace" "$limit" "${launch[@]}" "${program[@]}" </dev/null >"$stdout" 2>"$ctl/stderr" &
-child=$!; [[ -z $terminated ]] || kill -TERM "$child" # it came just now
-while :; do
-  interrupted='' && wait "$child"
-  code=$?
-  [[ -n $interrupted ]] || break # else the trap ended the wait, perhaps before the program ended
+{{if .Pipe}}parts=0 running=() statuses=()
+exec {report}<> <(:); exec {from}<{{.Stdin}} || finish 92 input_unreadable
+connect "${program[@]}"
+{{range $i, $words := .Pipe}}connect "${pipe{{$i}}[@]}"
+{{end}}for child in "${running[@]}"; do await "$child"; statuses+=("$code"); done
+code=0 # of the program that failed first: what it did to the others is not the cause
+for number in $(while read -r -t 1 -u "$report" ended; do echo "$ended"; done) {1..{{.Parts}}}; do # who was killed reported nothing
+  ((code)) || ((statuses[number - 1] == 0)) || code=${statuses[number - 1]} failed=$number
 done
-child='' ran=$(($(now) - started)) && read -ra used <<<"$(ticks)"
+exec {report}>&-
+{{else}}carry "${program[@]}" <{{.Stdin}} >"$stdout" 2>"$ctl/stderr"
+{{end}}children=() ran=$(($(now) - started)) && read -ra used <<<"$(ticks)"
 used=($((${used[0]:-0} - ${before[0]:-0})) $((${used[1]:-0} - ${before[1]:-0})))
 
 # 5. How it ended. A program may exit with 124 or 137 too, but not after its time is up.
 reason=tool_failed
 if [[ -n $terminated ]]; then
-  reason=terminated code=143 # whatever the program made of it
+  reason=terminated code=143 failed='' # whatever the program made of it
 elif ((code == 0)); then
   reason=ok
 elif ((code == 124 && ran >= limit * 100 || code == 137 && ran >= (limit + grace) * 100)); then
@@ -166,7 +208,7 @@ elif ((code == 124 && ran >= limit * 100 || code == 137 && ran >= (limit + grace
 elif ((code == 137)); then
   reason=killed
 else
-  blame
+  blame{{if .Pipe}} "${names[failed - 1]}"{{end}}
 fi
 finish "$code" "$reason"
 

@@ -43,6 +43,14 @@ func flagstat(runDir string) run.JobSpec {
 	}
 }
 
+// piped is a job of three programs, of which the first reads an input from standard input.
+func piped(runDir string) run.JobSpec {
+	j := flagstat(runDir)
+	j.Spec.Execution.Command.Pipe = [][]string{{"sort", "-k", "it's\n$(id)"}, {"/usr/bin/uniq", "-c"}}
+	j.Spec.Execution.Command.Stdin = ptr("in/input.bam")
+	return j
+}
+
 // awkward is a job full of what the plan allows and a shell or Slurm could take for something else.
 func awkward(runDir string) run.JobSpec {
 	j := flagstat(runDir)

@@ -30,10 +30,11 @@ token=0123456789abcdef0123456789abcdef
 limit=900 grace=10 # seconds
 pinned_sha256=2d9c534ebba10a58c69ca4ddadca50baa9b00c93433d32a60113c248f32c4542
 stdout='/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/ctl/stdout'
-program=(--quiet exec --containall --workdir '/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/tmp' --bind
+container=(--quiet exec --containall --workdir '/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/tmp' --bind
   '/shared/runs dir/it'\''s/run_0X8Z4D1X467KV94K4TXG0D9BXT/a1/out:/work/out'
   /shared/images/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855.sif samtools flagstat -O json
-  /work/in/input.bam -- 'a b' '$HOME' '`id`' 'it'\''s' $'\n#SBATCH --time=99:00:00\n' $'\xe2\x80\xae' %j '*' '' -x)
+  /work/in/input.bam -- 'a b' '$HOME' '`id`' 'it'\''s' $'\n#SBATCH --time=99:00:00\n') # Apptainer's arguments up to the image
+program=(samtools flagstat -O json /work/in/input.bam)
 environment=($'APPTAINERENV_A=$(touch /tmp/pwned)\n\'`id`"\\ \xe2\x80\xae é' 'APPTAINERENV_B=x,y z')
 outputs=(out/flagstat.json 'out/sub dir/it'\''s $(id) é.txt')
 
@@ -43,7 +44,7 @@ node=${SLURMD_NODENAME:-$HOSTNAME}
 execution="job=$job task=$task restart=$restart"
 suffix=$job${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}.$restart
 hash=(openssl dgst -sha256 -r) && "${hash[@]}" </dev/null >/dev/null 2>&1 || hash=(sha256sum)
-child='' terminated='' interrupted='' ran=0 used=(0 0)
+children=() terminated='' interrupted='' failed='' ran=0 used=(0 0)
 
 say() { TZ=UTC printf '%(%FT%TZ)T %s\n' -1 "$*"; }
 digest() { "${hash[@]}" <"$1" | cut -c 1-64; }
@@ -70,9 +71,9 @@ finish() { # CODE REASON: the exit file; then the end, unless there is success t
   trap '' TERM # the commands below inherit it
   local code=$1 reason=$2 hz && hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
   [[ -z $terminated || $code == 0 ]] || reason=terminated
-  leave exit "$(printf 'slurmgate-exit 1 %s code=%d reason=%s elapsed=%d.%02d user=%d.%02d sys=%d.%02d node=%s' \
+  leave exit "$(printf 'slurmgate-exit 1 %s code=%d reason=%s elapsed=%d.%02d user=%d.%02d sys=%d.%02d node=%s%s' \
     "$execution" "$code" "$reason" $((ran / 100)) $((ran % 100)) $((used[0] / hz)) $((used[0] % hz * 100 / hz)) \
-    $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node")" || { say "the exit file cannot be written"; unwritable; }
+    $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node" "${failed:+ program=$failed}")" || { say "the exit file cannot be written"; unwritable; }
   say "$reason, code $code"
   ((code == 0)) || exit "$code"
   trap - TERM
@@ -80,10 +81,11 @@ finish() { # CODE REASON: the exit file; then the end, unless there is success t
 
 blame() { # Names what failed if it was not the program. FATAL, ERROR and such statuses may be Apptainer's or the program's, whose words may look
   # the same: so Apptainer is asked for a program that no image has. What it says of that shows whether it makes containers here.
-  local first last said none why room=/tmp/.slurmgate-$token at=$((${#program[@]} - 5)) && local name=${program[at]}
-  first=$(head -c 256 -- "$ctl/stderr" | head -n 1) last=$(tail -c 4096 -- "$ctl/stderr" | tail -n 1) none=${name%"${name##*/}"}slurmgate-none-$token
+  local first last said none why room=/tmp/.slurmgate-$token name=${program[0]}
+  first=$(head -c 256 -- "$ctl/stderr" | head -n 1) last=$(tail -c 4096 -- "$ctl/stderr" | tail -n 1)
+  none=${name%"${name##*/}"}slurmgate-none-$token
   [[ $code == 255 && $last == 'FATAL:   '* || $code == 1 && $first == *@('ERROR  : '|'Error for command "')* || $code == 12[67] ]] || return
-  said=$(timeout -k 5 60 "${launch[@]}" "${program[@]:0:at}" "$none" </dev/null 2>&1 | tail -c 4096)
+  said=$(timeout -k 5 60 "${launch[@]}" "${container[@]}" "$none" </dev/null 2>&1 | tail -c 4096)
   if [[ $said == *"$none"* ]]; then
     said=${said##*$'\n'} # a container can be made
     [[ $code == 255 && (${said//"$none"/"$name"} == "$last" || $last =~ ^'FATAL:   '('is a directory'|'permission denied'|.*'exec format error')$) ]] &&
@@ -99,7 +101,20 @@ blame() { # Names what failed if it was not the program. FATAL, ERROR and such s
   esac
   say "Apptainer makes no container on this node: $said"
 }
-trap 'terminated=yes interrupted=yes; [[ -z $child ]] || kill -TERM "$child" 2>/dev/null' TERM
+stop() { terminated=yes interrupted=yes; ((${#children[@]} == 0)) || kill -TERM "${children[@]}" 2>/dev/null; }
+trap stop TERM
+await() { # PID: its status is in code
+  while :; do
+    interrupted='' && wait "$1"
+    code=$?
+    [[ -n $interrupted ]] || break # else the trap ended the wait, perhaps before the process ended
+  done
+}
+carry() { # WORD...: runs a program in a container, with its own time limit; its status is in code
+  timeout -k "$grace" "$limit" "${launch[@]}" "${container[@]}" "$@" <&0 &
+  children=("$!"); [[ -z $terminated ]] || stop # it came just now
+  await "$!"
+}
 
 # 1. The claim: of all jobs and starts, one gets its file linked to this name. Only what is read there decides.
 [[ -f $ctl/pinned.sha256 ]] || { say "the attempt's folder is not on this node: storage.runs_dir is missing here, or another filesystem"; exit 95; }
@@ -148,20 +163,14 @@ done
 [[ -z $terminated ]] || finish 143 terminated
 started=$(now) && read -ra before <<<"$(ticks)"
 launch=(env -i PATH="$PATH" HOME="$attempt/tmp" LC_ALL=C "${environment[@]}" "$apptainer")
-timeout -k "$grace" "$limit" "${launch[@]}" "${program[@]}" </dev/null >"$stdout" 2>"$ctl/stderr" &
-child=$!; [[ -z $terminated ]] || kill -TERM "$child" # it came just now
-while :; do
-  interrupted='' && wait "$child"
-  code=$?
-  [[ -n $interrupted ]] || break # else the trap ended the wait, perhaps before the program ended
-done
-child='' ran=$(($(now) - started)) && read -ra used <<<"$(ticks)"
+carry "${program[@]}" </dev/null >"$stdout" 2>"$ctl/stderr"
+children=() ran=$(($(now) - started)) && read -ra used <<<"$(ticks)"
 used=($((${used[0]:-0} - ${before[0]:-0})) $((${used[1]:-0} - ${before[1]:-0})))
 
 # 5. How it ended. A program may exit with 124 or 137 too, but not after its time is up.
 reason=tool_failed
 if [[ -n $terminated ]]; then
-  reason=terminated code=143 # whatever the program made of it
+  reason=terminated code=143 failed='' # whatever the program made of it
 elif ((code == 0)); then
   reason=ok
 elif ((code == 124 && ran >= limit * 100 || code == 137 && ran >= (limit + grace) * 100)); then

@@ -1,0 +1,171 @@
+package slurm
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// pipeRun is a run folder with a script of programs in a pipe, and a stand-in for Apptainer that starts the program where it is.
+func pipeRun(t *testing.T, limit int, stdin string, programs ...string) (job run.JobSpec, cmd *exec.Cmd) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), testRun)
+	job = flagstat(dir)
+	for _, sub := range []string{"in", "a1/ctl"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(path, text string, mode os.FileMode) {
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job.ImagePath = filepath.Join(dir, "image.sif")
+	fake := filepath.Join(dir, "apptainer")
+	write(fake, "#!/bin/bash\nshift\nls /proc/self/fd >>"+dir+"/descriptors\nexec \"$@\"\n", 0o755)
+	write(job.ImagePath, "the image", 0o644)
+	write(filepath.Join(dir, "in/input.bam"), "b\na\nb\n", 0o644)
+	c := &job.Spec.Execution.Command
+	c.Stdout, c.Pipe = ptr("out/flagstat.json"), nil
+	if stdin != "" {
+		c.Stdin = &stdin
+	}
+	job.Spec.Resources.TimeLimitSeconds = limit
+	job.Spec.Execution.Container.Image = plan.Hash([]byte("the image"))
+	job.Spec.IO.Inputs[0].ChecksumSHA256 = plan.Hash([]byte("b\na\nb\n"))[7:]
+	for i, text := range programs {
+		argv := []string{"bash", "-c", text}
+		if !strings.Contains(text, " ") {
+			argv = []string{text}
+		}
+		if i == 0 {
+			c.Argv = argv
+		} else {
+			c.Pipe = append(c.Pipe, argv)
+		}
+	}
+	job.ExecArgs = append([]string{job.ImagePath}, c.Argv...)
+	cfg := runtimePath
+	cfg.Runtime.Path, cfg.GraceSeconds = fake, 1
+	script, pinned, err := renderer(t, cfg).Render(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(job.ControlPath("script"), string(script), 0o755)
+	write(job.ControlPath(run.PinnedFile), string(pinned), 0o644)
+	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(stop)
+	cmd = exec.CommandContext(ctx, "bash", job.ControlPath("script"))
+	cmd.Env = []string{"SLURM_JOB_ID=7", "PATH=/usr/bin:/bin"}
+	return job, cmd
+}
+
+func exitOf(t *testing.T, job run.JobSpec) run.Exit {
+	t.Helper()
+	data, err := os.ReadFile(job.ControlPath(run.ExitFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := run.ParseExit(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// A pipe succeeds only if all of its programs do, and the one that failed first is the cause, wherever it is. proves DATA-03
+func TestPipe(t *testing.T) {
+	const forever = "while echo y; do : ; done 2>/dev/null; exit 33" // as a program does that is told that nobody reads
+	ls, err := exec.Command("ls", "/proc/self/fd").Output()          // 3 is the folder that ls reads; a test may inherit more
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := append(strings.Fields(string(ls)), "255") // bash's own
+	for _, c := range []struct {
+		name     string
+		programs []string
+		code     int
+		reason   string
+		program  int
+		stdout   string
+	}{
+		{"all well", []string{"sort", "uniq", "cat && echo end"}, 0, "ok", 0, "a\nb\nend\n"},
+		{"the first fails", []string{"echo a; exit 3", "cat >&2; exit 4", "cat >&2"}, 3, "tool_failed", 1, ""},
+		{"the middle fails", []string{forever, "read -r x; exit 4", "cat >&2; exit 5"}, 4, "tool_failed", 2, ""},
+		{"the last fails", []string{forever, forever, "read -r x; exit 5"}, 5, "tool_failed", 3, ""},
+		{"the first is told by SIGPIPE", []string{"exec yes", "cat ", "read -r x; exit 6"}, 6, "tool_failed", 3, ""},
+		{"the last reads only the beginning", []string{"exec yes", "head -n 1"}, 141, "tool_failed", 1, "y\n"},
+		{"one is not there", []string{"exec yes", "slurmgate-absent", "cat >&2"}, 127, "tool_failed", 2, ""},
+		{"one is killed", []string{"exec yes", "kill -9 $$", "cat >&2"}, 137, "killed", 2, ""},
+		{"a full disk", []string{"echo a b", "cat > /dev/full"}, 1, "tool_failed", 2, ""},
+		{"two of them", []string{"sort", "tr b c"}, 0, "ok", 0, "a\nb\nb\n"},
+		{"the time is up", []string{"sleep 600 ", "cat "}, 124, "time_limit", 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			limit := 600
+			if c.reason == "time_limit" {
+				limit = 1
+			}
+			if c.name == "two of them" {
+				c.programs[1] = "tr b b"
+			}
+			job, cmd := pipeRun(t, limit, "in/input.bam", c.programs...)
+			out, err := cmd.CombinedOutput()
+			x := exitOf(t, job)
+			if x.Code != c.code || x.Reason != c.reason || x.Program != c.program && c.reason != "time_limit" {
+				stderr, _ := os.ReadFile(job.ControlPath(run.StderrFile))
+				t.Errorf("%+v %v\n%s%s", x, err, out, stderr)
+			}
+			got, err := os.ReadFile(filepath.Join(job.AttemptDir(), "out/flagstat.json"))
+			if err != nil || string(got) != c.stdout {
+				t.Errorf("%q %v", got, err)
+			}
+			_, err = os.Stat(job.ControlPath(run.ManifestFile))
+			if (err == nil) != (c.reason == "ok") {
+				t.Error("manifest", err)
+			}
+			// No program has another's end of the pipe, or the script's own descriptors.
+			seen, _ := os.ReadFile(filepath.Join(job.RunDir, "descriptors"))
+			for n := range strings.FieldsSeq(string(seen)) {
+				if !slices.Contains(mine, n) {
+					t.Errorf("descriptor %s: %q", n, seen)
+				}
+			}
+		})
+	}
+}
+
+// TERM ends every program of a pipe, and the run as terminated. proves DATA-03
+func TestPipeTerminated(t *testing.T) {
+	job, cmd := pipeRun(t, 600, "", "echo a; exec sleep 600", "cat && exec sleep 600", "trap 'echo got it >&2; exit 0' TERM; cat; sleep 600 & wait")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(job.AttemptDir(), "out/flagstat.json")
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if b, _ := os.ReadFile(out); len(b) > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing came through the pipe")
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	if x := exitOf(t, job); x.Code != 143 || x.Reason != "terminated" || x.Program != 0 {
+		t.Errorf("%+v %v", x, err)
+	}
+}
