@@ -148,7 +148,8 @@ func TestPipe(t *testing.T) {
 
 // TERM ends every program of a pipe, and the run as terminated. proves DATA-03
 func TestPipeTerminated(t *testing.T) {
-	job, cmd := pipeRun(t, 600, "", "echo a; exec sleep 600", "cat && exec sleep 600", "trap 'echo got it >&2; exit 0' TERM; cat; sleep 600 & wait")
+	job, cmd := pipeRun(t, 600, "", "echo a; exec sleep 600", "cat && exec sleep 600",
+		"trap 'echo got it >&2; exit 0' TERM; cat; sleep 600 & wait")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

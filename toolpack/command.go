@@ -180,7 +180,7 @@ func (d *draft) element(v yamldoc.Value) (word, element) {
 }
 
 // expand renders an element into its arguments. A fragment that is not there gives none, and never gives an empty one.
-func (p *Pack) expand(e element, vars map[string]any, problem func(field, msg string), likeOption func(t *jinja.Template, text string)) (argv []string) {
+func (e element) expand(vars map[string]any, problem func(field, msg string), likeOption func(*jinja.Template, string)) (argv []string) {
 	if e.when != nil {
 		holds, err := e.when.Holds(vars)
 		if err != nil {

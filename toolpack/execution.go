@@ -12,8 +12,8 @@ import (
 	"slurmgate/toolpack/jinja"
 )
 
-var executionFields = []string{"kind", "cmd", "pipe", "stdin", "stdout", "module", "script", "node", "php", "result", "payload", "args", "phpBinary",
-	"url", "method", "headers", "timeoutMs"}
+var executionFields = []string{"kind", "cmd", "pipe", "stdin", "stdout", "module", "script", "node", "php", "result", "payload", "args",
+	"phpBinary", "url", "method", "headers", "timeoutMs"}
 
 // fieldsOf are the fields of each kind, kind itself left out (LOAD-05).
 var fieldsOf = map[string][]string{

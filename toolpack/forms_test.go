@@ -240,7 +240,8 @@ func TestFormsRules(t *testing.T) {
 		name, old, now, want string
 	}{
 		{"a list at one path", "in/aln/{index}.{label}\"", "in/aln/x\"", "PACK-INPUT-LIST inputs[1].destRelpath"},
-		{"an index without a list", "in/first/{label}\"", "in/first/{index}\"", "PACK-INPUT-LIST inputs[0].destRelpath, PACK-STDIN execution.stdin"},
+		{"an index without a list", "in/first/{label}\"", "in/first/{index}\"",
+			"PACK-INPUT-LIST inputs[0].destRelpath, PACK-STDIN execution.stdin"},
 		{"min above max", "{min: 1, max: 3}", "{min: 4, max: 3}", "PACK-INPUT-LIST inputs[1].list"},
 		{"a list of no array", "bams: {type: array, items: {type: string}}", "bams: {type: string}", "PACK-INPUT-PARAM inputs[1].param"},
 		{"a list of numbers", "bams: {type: array, items: {type: string}}", "bams: {type: array, items: {type: integer}}",
@@ -252,7 +253,8 @@ func TestFormsRules(t *testing.T) {
 		{"a label outside of the group", "{label:bam}", "{label:first}", "PACK-INPUT-GROUP inputs[2].destRelpath"},
 		{"a label of nobody", "{label:bam}", "{label:bim}", "PACK-INPUT-GROUP inputs[2].destRelpath"},
 		{"a group in two folders", "in/aln/{index}.{label:bam}.bai", "in/bai/{index}.{label:bam}.bai", "PACK-INPUT-GROUP inputs[2].destRelpath"},
-		{"a fragment without a condition", "{when: params.level is defined, args:", "{args:", "PACK-EXECUTION execution.pipe[1][1], PACK-TEMPLATE execution.pipe[1][1].args[0]"},
+		{"a fragment without a condition", "{when: params.level is defined, args:", "{args:",
+			"PACK-EXECUTION execution.pipe[1][1], PACK-TEMPLATE execution.pipe[1][1].args[0]"},
 		{"a fragment without arguments", `args: ["-{{ params.level }}"]`, `args: []`, "PACK-EXECUTION execution.pipe[1][1].args"},
 		{"an empty word", `args: ["-{{ params.level }}"]`, `args: [""]`, "PACK-EXECUTION execution.pipe[1][1].args[0]"},
 		{"no expression", "when: params.level is defined", `when: "{{ params.level }}"`, "PACK-TEMPLATE execution.pipe[1][1].when, " +

@@ -80,7 +80,7 @@ func (p program) callersScript() string {
 			if i == 0 || t == nil || strings.HasPrefix(text, "-") {
 				continue
 			}
-			if e.fragment && e.each != nil && strings.HasPrefix(text, "{{") && slices.ContainsFunc(e.each.Uses(), func(u jinja.Use) bool { return u.Object == objInputs }) {
+			if e.each != nil && strings.HasPrefix(text, "{{") && slices.ContainsFunc(e.each.Uses(), ofInputs) {
 				return e.at(j)
 			}
 			if first := t.First(); first != nil && first.Object == objInputs || strings.HasPrefix(text, plan.Workdir+"/in/") {
@@ -93,6 +93,8 @@ func (p program) callersScript() string {
 	}
 	return ""
 }
+
+func ofInputs(u jinja.Use) bool { return u.Object == objInputs }
 
 // begins returns those of some characters that a value may begin with.
 func (p property) begins(characters string) (found string) {

@@ -212,7 +212,7 @@ func (p *Pack) render(values, inputs map[string]any) (argvs [][]string, env map[
 	for _, one := range p.programs {
 		argv := []string{}
 		for _, e := range one.words {
-			argv = append(argv, p.expand(e, vars, problem, func(t *jinja.Template, text string) {
+			argv = append(argv, e.expand(vars, problem, func(t *jinja.Template, text string) {
 				if param := p.optionLike(e, t, text, values); param != "" {
 					found = append(found, fault.Problem{Code: "ARGS-OPTION-LIKE", Field: param, Rule: "text that the program cannot mistake for an option",
 						Msg: `the program would take "` + clip(text) + `" for an option`, Hint: "give a value that does not begin with -"})
