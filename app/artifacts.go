@@ -32,7 +32,9 @@ type ArtifactDoc struct {
 	CreatedAt      time.Time `json:"created_at"`
 	Role           string    `json:"role,omitempty"`
 	Relpath        string    `json:"relpath,omitempty"`
-	Erased         string    `json:"erased,omitempty"` // the erasure that removed its bytes, which held a secret
+	// of a run's input: how the latest attempt gets it, once it is staged
+	Strength run.Strength `json:"strength,omitempty"`
+	Erased   string       `json:"erased,omitempty"` // the erasure that removed its bytes, which held a secret
 }
 
 func docOf(a run.Artifact) ArtifactDoc {

@@ -30,7 +30,9 @@ func (c *clusterOf) Verify(context.Context, string) (string, error) {
 }
 
 // ExecArgs implements run.Images.
-func (*clusterOf) ExecArgs(plan.Spec, []plan.Bind, string, string, string) []string { return nil }
+func (*clusterOf) ExecArgs(plan.Spec, []plan.Bind, []run.Placed, string, string, string) []string {
+	return nil
+}
 
 // choosing is a gateway with the clusters alpha and beta, which are as the test says.
 func choosing(t *testing.T, policyText string, change func(alpha, beta *clusterOf)) *Gateway {

@@ -106,7 +106,7 @@ func (anyImage) Verify(_ context.Context, digest string) (string, error) {
 	return "/shared/images/" + digest, nil
 }
 
-func (anyImage) ExecArgs(spec plan.Spec, binds []plan.Bind, _, _, _ string) []string {
+func (anyImage) ExecArgs(spec plan.Spec, binds []plan.Bind, _ []run.Placed, _, _, _ string) []string {
 	return append([]string{fmt.Sprint(binds)}, spec.Execution.Command.Argv...)
 }
 

@@ -240,6 +240,9 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 		return s, err
 	}
 	s.Inputs, s.Outputs = linkedDocs(inputs), linkedDocs(outputs)
+	if v.Submission.ScriptSHA != "" {
+		tellStrengths(s.Inputs, v.Attempt.Strengths)
+	}
 	sends, err := g.Ledger.Sends(ctx, v.Submission.Token)
 	if err != nil {
 		return s, err

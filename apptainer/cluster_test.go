@@ -144,7 +144,7 @@ func probeImage(t *testing.T, dir string) string {
 func (b *bench) start(t *testing.T, env map[string]string, argv ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	spec := plan.Spec{Execution: plan.Execution{Command: plan.Command{Argv: append([]string{"probe"}, argv...), Workdir: plan.Workdir}}}
-	cmd = exec.Command(b.apptainer, b.images.ExecArgs(spec, []plan.Bind{{Name: "ref"}}, b.image, b.runDir, b.attempt)...)
+	cmd = exec.Command(b.apptainer, b.images.ExecArgs(spec, []plan.Bind{{Name: "ref"}}, nil, b.image, b.runDir, b.attempt)...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + filepath.Join(b.attempt, "tmp"), "SECRET=host", "SLURM_JOB_ID=1"}
 	for k, v := range env {
 		cmd.Env = append(cmd.Env, "APPTAINERENV_"+k+"="+v)

@@ -1,11 +1,13 @@
 package apptainer
 
 import (
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"slurmgate/plan"
+	"slurmgate/run"
 )
 
 // Bind is a folder of the site that the containers of those tools see that ask for it by name, read-only.
@@ -56,6 +58,12 @@ func NewRuntime(c Config) *Runtime {
 	return r
 }
 
+// mount is the value of --mount for a file or folder that the program sees read-only.
+func mount(source, target string) string {
+	quote := strings.NewReplacer(`"`, `""`)
+	return `type=bind,"source=` + quote.Replace(source) + `","destination=` + quote.Replace(target) + `",ro`
+}
+
 // ExecArgs returns the arguments after "apptainer" for a plan: options, the image and the program. The paths are absolute and
 // plain, as the site file demands of runs_dir and image_store; attemptDir has the folders out, meta and tmp. The site offers the binds:
 // the caller has checked that.
@@ -74,7 +82,8 @@ func NewRuntime(c Config) *Runtime {
 //
 // What the job script owes besides: an empty environment, HOME set to the attempt's tmp (Apptainer makes a folder
 // .apptainer in it), and no open descriptors but 0 to 2: all others are inherited by the program.
-func (r *Runtime) ExecArgs(spec plan.Spec, binds []plan.Bind, imagePath, runDir, attemptDir string) []string {
+//   - --mount reads its value as a line of CSV, so a path may have commas, colons and quotes; --bind has no such form.
+func (r *Runtime) ExecArgs(spec plan.Spec, binds []plan.Bind, inputs []run.Placed, imagePath, runDir, attemptDir string) []string {
 	args := []string{
 		"--quiet", "exec",
 		"--containall", "--cleanenv", "--no-eval", "--no-privs",
@@ -85,6 +94,11 @@ func (r *Runtime) ExecArgs(spec plan.Spec, binds []plan.Bind, imagePath, runDir,
 		"--bind", filepath.Join(runDir, "in") + ":/work/in:ro",
 		"--bind", filepath.Join(attemptDir, "out") + ":/work/out",
 		"--bind", filepath.Join(attemptDir, "meta") + ":/work/meta:ro",
+	}
+	for _, in := range inputs {
+		if in.Path != "" {
+			args = append(args, "--mount", mount(in.Path, path.Join(plan.Workdir, in.DestRelpath)))
+		}
 	}
 	for _, b := range binds {
 		if folder, ok := r.binds[b.Name]; ok {

@@ -17,7 +17,7 @@ func TestExecArgs(t *testing.T) {
 		NoMount: []string{"sys"}})
 	spec := plan.Spec{Execution: plan.Execution{Command: plan.Command{Argv: []string{"samtools", "view", "a b", "$(id)"},
 		Workdir: plan.Workdir}}}
-	got := r.ExecArgs(spec, []plan.Bind{{Name: "ref", Version: "1"}, {Name: "soft", Version: "2"}}, "/shared/images/x.sif",
+	got := r.ExecArgs(spec, []plan.Bind{{Name: "ref", Version: "1"}, {Name: "soft", Version: "2"}}, nil, "/shared/images/x.sif",
 		"/shared/runs/run_1", "/shared/runs/run_1/a2")
 	want := strings.Fields(`--quiet exec --containall --cleanenv --no-eval --no-privs --no-home --home /tmp --net --network none
 		--no-mount hostfs,bind-paths,home,cwd,sys --workdir /shared/runs/run_1/a2/tmp
@@ -27,7 +27,7 @@ func TestExecArgs(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := strings.Join(r.ExecArgs(spec, nil, "/i.sif", "/r", "/r/a1"), " "); strings.Contains(got, "cvmfs") || strings.Contains(got,
+	if got := strings.Join(r.ExecArgs(spec, nil, nil, "/i.sif", "/r", "/r/a1"), " "); strings.Contains(got, "cvmfs") || strings.Contains(got,
 		"ref") {
 		t.Errorf("nobody asked: %s", got)
 	}
@@ -36,11 +36,11 @@ func TestExecArgs(t *testing.T) {
 // A site's seccomp profile is on every command line, and on none where a site has none: what ran before runs unchanged.
 func TestSeccompFlag(t *testing.T) {
 	spec := plan.Spec{Execution: plan.Execution{Command: plan.Command{Argv: []string{"x", "--security"}, Workdir: plan.Workdir}}}
-	args := strings.Join(NewRuntime(Config{Seccomp: "/shared/seccomp.json"}).ExecArgs(spec, nil, "/i.sif", "/r", "/r/a1"), " ")
+	args := strings.Join(NewRuntime(Config{Seccomp: "/shared/seccomp.json"}).ExecArgs(spec, nil, nil, "/i.sif", "/r", "/r/a1"), " ")
 	if !strings.Contains(args, " --security seccomp:/shared/seccomp.json --pwd /work /i.sif x") {
 		t.Error(args)
 	}
-	if args := strings.Join(NewRuntime(Config{}).ExecArgs(spec, nil, "/i.sif", "/r", "/r/a1"), " "); strings.Contains(args, "seccomp") {
+	if args := strings.Join(NewRuntime(Config{}).ExecArgs(spec, nil, nil, "/i.sif", "/r", "/r/a1"), " "); strings.Contains(args, "seccomp") {
 		t.Error(args)
 	}
 }
@@ -51,7 +51,7 @@ func TestGPUFlag(t *testing.T) {
 		Workdir: plan.Workdir}}}
 	for gpu, flag := range map[GPU]string{"": "--nv", NVIDIA: "--nv", AMD: "--rocm"} {
 		r := NewRuntime(Config{GPU: gpu})
-		args := r.ExecArgs(spec, nil, "/i.sif", "/r", "/r/a1")
+		args := r.ExecArgs(spec, nil, nil, "/i.sif", "/r", "/r/a1")
 		if args[len(args)-3] != flag {
 			t.Errorf("gpu %q: %v", gpu, args)
 		}

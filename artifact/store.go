@@ -280,12 +280,8 @@ func inMemory(name string, data []byte) (*os.File, error) {
 
 // Has reports whether the store itself has the object.
 func (s *Store) Has(sha256 string) bool {
-	if !plan.IsSHA256(sha256) {
-		return false
-	}
-	_, name := objectPath(sha256)
-	info, err := s.root.Lstat(name)
-	return err == nil && info.Mode().IsRegular()
+	_, _, ok := s.Located(sha256)
+	return ok
 }
 
 // Verify hashes the object again, or the payload if there is no object. Bytes that do not match the checksum are a Conflict fault with code
@@ -310,6 +306,19 @@ func (s *Store) Verify(ctx context.Context, sha256 string) error {
 			WithNext("check the disk; remove the object's file and import or run again")
 	}
 	return nil
+}
+
+// Located is where an object is below the store's folder, and its size; ok is false if the store has no such object.
+func (s *Store) Located(sha256 string) (rel string, size int64, ok bool) {
+	if !plan.IsSHA256(sha256) {
+		return "", 0, false
+	}
+	_, name := objectPath(sha256)
+	info, err := s.root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return "", 0, false
+	}
+	return name, info.Size(), true
 }
 
 func objectPath(sum string) (folder, name string) {

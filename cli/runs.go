@@ -143,7 +143,11 @@ func printStory(w io.Writer, r app.RunStory) {
 		printJob(line, r, p)
 	}
 	for _, in := range r.Inputs {
-		line("input", "%s  %s  %s → %s", in.Role, in.Type, in.ArtifactID, in.Relpath)
+		how := ""
+		if in.Strength != "" {
+			how = "  " + string(in.Strength)
+		}
+		line("input", "%s  %s  %s → %s%s", in.Role, in.Type, in.ArtifactID, in.Relpath, how)
 	}
 	for _, o := range r.Outputs {
 		line("output", "%s  %s  %s  %s", o.Role, o.Type, o.ArtifactID, bytesText(o.SizeBytes))

@@ -36,6 +36,12 @@ func probeFiles(dir, token string, s *site.Site, images []storedImage) (map[stri
 	for _, b := range s.Apptainer.Binds {
 		binds += slurm.Quote(b.Source) + " "
 	}
+	if dir := s.Storage.BindArtifacts; dir != "" {
+		binds += slurm.Quote(dir+"/objects") + " "
+	}
+	for _, r := range s.Storage.InPlace {
+		binds += slurm.Quote(r.Path) + " "
+	}
 	if m := s.Apptainer.Module; m != nil {
 		find = "source " + slurm.Quote(m.Init) + " && module load"
 		for _, l := range m.Load {

@@ -18,6 +18,15 @@ func avoidText(list []run.Avoided) (sql.NullString, error) {
 	return sql.NullString{String: string(b), Valid: true}, err
 }
 
+// strengthText is the column of how an attempt gets its inputs.
+func strengthText(by map[string]run.Strength) (sql.NullString, error) {
+	if len(by) == 0 {
+		return sql.NullString{}, nil
+	}
+	b, err := json.Marshal(by)
+	return sql.NullString{String: string(b), Valid: true}, err
+}
+
 // NodeFault is how many attempts ended at a node by one fault of the node.
 type NodeFault struct {
 	Site  string

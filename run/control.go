@@ -19,7 +19,7 @@ import (
 //	claim          slurmgate-claim 1 job=1234 task=- restart=0 token=<32 hex> node=n1
 //	               slurmgate-claim 1 void token=<32 hex>                (the gateway's: no job executes)
 //	pinned.sha256  <64 hex>  <absolute image path>                       first line
-//	               <64 hex>  in/<path>                                   one for each input
+//	               <64 hex>  in/<path>                                   one for each input; the absolute path of one that is not copied
 //	exit           slurmgate-exit 1 job=1234 task=- restart=0 code=0 reason=ok elapsed=12 user=3.1 sys=0.2 maxrss=2048 node=n1
 //	                                                                     of a pipe that failed also program=2, which failed first
 //	manifest       slurmgate-manifest 1 job=1234 task=- restart=0

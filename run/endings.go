@@ -155,12 +155,13 @@ var explanations = map[string]string{
 	"runtime_failed":      "Apptainer could not start the program: {tail}",
 	"program_not_started": "a container could be made, but its program could not be started: {tail}",
 	"image_mismatch":      "the image on the compute node does not have the pinned checksum; nothing ran. The job printed: {tail}",
-	"input_mismatch":      "an input on the compute node does not have the pinned checksum; nothing ran. The job printed: {tail}",
+	"input_mismatch": "an input on the compute node does not have the pinned checksum, or was changed in its place; no output was accepted. " +
+		"The job printed: {tail}",
 	"image_missing": "node {node} does not have the image, which the gateway has; nothing ran. storage.image_store must be the same folder " +
 		"on " +
 		"all nodes. The job printed: {tail}",
 	"image_unreadable":   "the job could not read the image on node {node}; nothing ran. The job printed: {tail}",
-	"input_missing":      "an input was removed from the run's workspace; nothing ran. The job printed: {tail}",
+	"input_missing":      "an input is not where the job reads it; nothing ran. The job printed: {tail}",
 	"input_unreadable":   "the job could not read an input on node {node}; nothing ran. The job printed: {tail}",
 	"runtime_missing":    "Apptainer was not found on node {node}",
 	"runtime_broken":     "Apptainer makes no container on node {node}: {tail}",

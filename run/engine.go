@@ -64,6 +64,8 @@ type Parts struct {
 	Objects    Objects
 	Contracts  Contracts
 	Formats    Formats
+	// Place says where a job reads its inputs; nil: from private copies.
+	Place Placing
 	// Pace waits until the site's budget allows another send, and takes it from the budget; nil: at once. first is set for the send of a
 	// caller that has sent nothing lately: something is set aside for those.
 	Pace func(ctx context.Context, first bool) error

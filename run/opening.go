@@ -148,9 +148,9 @@ func (o *opening) Verify(ctx context.Context, digest string) (string, error) {
 }
 
 // ExecArgs are asked only after Verify.
-func (o *opening) ExecArgs(spec plan.Spec, binds []plan.Bind, image, runDir, attemptDir string) []string {
+func (o *opening) ExecArgs(spec plan.Spec, binds []plan.Bind, inputs []Placed, image, runDir, attemptDir string) []string {
 	if p := o.parts.Load(); p != nil {
-		return p.Images.ExecArgs(spec, binds, image, runDir, attemptDir)
+		return p.Images.ExecArgs(spec, binds, inputs, image, runDir, attemptDir)
 	}
 	return nil
 }

@@ -142,8 +142,8 @@ type Images interface {
 	// returns its absolute path as jobs see it. NotFound when the store does not have it.
 	Verify(ctx context.Context, digest string) (path string, err error)
 	// ExecArgs gives the arguments after "apptainer" for a plan: exec and its options, the folders of the site named by binds, the image
-	// and the program.
-	ExecArgs(spec plan.Spec, binds []plan.Bind, imagePath, runDir, attemptDir string) []string
+	// and the program. Each input that is not copied is mounted over its placeholder, read-only.
+	ExecArgs(spec plan.Spec, binds []plan.Bind, inputs []Placed, imagePath, runDir, attemptDir string) []string
 }
 
 // Objects is the gateway's content-addressed store.
@@ -166,10 +166,19 @@ type JobSpec struct {
 	RunDir    string   // absolute
 	ImagePath string   // absolute
 	ExecArgs  []string // the arguments after the apptainer program
+	Placed    []Placed // the inputs, and how the job gets each; nil: all are copied
 
 	MaxOutputBytes int64 // all outputs together; what exceeds it is not hashed
 
 	Exclude []string // names of nodes that the job does not use
+}
+
+// Inputs are the job's inputs; without Placed all are copied.
+func (j JobSpec) Inputs() []Placed {
+	if j.Placed == nil {
+		return copies(j.Spec.IO.Inputs)
+	}
+	return j.Placed
 }
 
 // AttemptDir is the absolute path of the attempt's folder.

@@ -65,7 +65,9 @@ type Attempt struct {
 	SlurmWhy   string // its reason
 	SlurmExit  string // exit code and signal of the ended job as Slurm prints them, e.g. 0:53; empty when it showed none
 	Node       string
-	Avoid      []Avoided  // nodes that it does not use
+	Avoid      []Avoided // nodes that it does not use
+	// Strengths are those of the inputs that are not copied, by dest_relpath; nil: all are, or none was staged yet.
+	Strengths  map[string]Strength
 	ObservedAt *time.Time // when Slurm was last queried successfully about it
 	StartedAt  *time.Time
 	EndedAt    *time.Time

@@ -52,7 +52,11 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 		return err
 	}
 	v.Run.ScriptArtifactID, v.Submission.ScriptSHA = a.ID, sum
-	return e.send(ctx, v, job, Write{Payloads: []Payload{{sum, script}}, Artifacts: []Artifact{a}})
+	w := Write{Payloads: []Payload{{sum, script}}, Artifacts: []Artifact{a}}
+	if v.Attempt.Strengths = strengths(job.Placed); v.Attempt.Strengths != nil {
+		w.Attempts = []Attempt{v.Attempt}
+	}
+	return e.send(ctx, v, job, w)
 }
 
 // unlimited is the staging time of a run without a pack: longer than anything takes.
@@ -80,13 +84,19 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 	if err != nil {
 		return job, nil, err
 	}
-	if err := e.Workspace.StageInputs(ctx, v.Run.ID, p.Spec.IO.Inputs, e.Objects.Reader); err != nil {
+	inputs := copies(p.Spec.IO.Inputs)
+	if e.Place != nil {
+		if inputs, err = e.Place(ctx, v.Run, p.Spec.IO.Inputs); err != nil {
+			return job, nil, err
+		}
+	}
+	if err := e.Workspace.StageInputs(ctx, v.Run.ID, staged(inputs), withEmpty(e.Objects.Reader)); err != nil {
 		return job, nil, err
 	}
 	if err := e.verifyInputs(ctx, v, p); err != nil {
 		return job, nil, err
 	}
-	job = e.fullJob(v, p, image)
+	job = e.fullJob(v, p, inputs, image)
 	script, pinned, err := e.Renderer.Render(job)
 	if err != nil {
 		return job, nil, err
@@ -95,10 +105,10 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 		ControlFile{ScriptFile, script})
 }
 
-func (e *Engine) fullJob(v View, p plan.Params, image string) JobSpec {
+func (e *Engine) fullJob(v View, p plan.Params, inputs []Placed, image string) JobSpec {
 	job := e.job(v, p)
-	job.ImagePath, job.MaxOutputBytes = image, e.outputLimit(p)
-	job.ExecArgs = e.Images.ExecArgs(p.Spec, p.Tool.Asked(), image, job.RunDir, job.AttemptDir())
+	job.ImagePath, job.MaxOutputBytes, job.Placed = image, e.outputLimit(p), inputs
+	job.ExecArgs = e.Images.ExecArgs(p.Spec, p.Tool.Asked(), inputs, image, job.RunDir, job.AttemptDir())
 	return job
 }
 

@@ -415,7 +415,7 @@ func (l *life) Verify(_ context.Context, digest string) (path string, err error)
 	return path, err
 }
 
-func (l *life) ExecArgs(s plan.Spec, binds []plan.Bind, image, runDir, attemptDir string) []string {
+func (l *life) ExecArgs(s plan.Spec, binds []plan.Bind, inputs []run.Placed, image, runDir, attemptDir string) []string {
 	args := []string{"exec", "--containall", "--network", "none", "--bind", runDir + "/in:/work/in:ro", "--bind",
 		attemptDir + "/out:/work/out",
 		"--bind", attemptDir + "/meta:/work/meta:ro"}

@@ -59,6 +59,12 @@ func (s *Site) LocalSite() *Site {
 		local.Storage.ImageStore = s.Gateway.ImageStore
 	}
 	local.Slurm.RunAs, local.Slurm.Caller = RunAsSelf, nil
+	if first := s.Clusters()[0]; first.FarFiles() {
+		local.Storage.InPlace = nil
+	}
+	if local.Storage.BindArtifacts != "" {
+		local.Storage.BindArtifacts = s.Gateway.ArtifactDir
+	}
 	local.Name = Local
 	return &local
 }

@@ -87,7 +87,7 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text = uncommented(text, "ssh|login|sftp|module|shared|binds|roots|peers|oidc|projects|callers|patterns")
+	text = uncommented(text, "ssh|login|sftp|module|shared|binds|in_place|roots|peers|oidc|projects|callers|patterns")
 	other, err := Parse(examples+"/template.yaml", []byte(text))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)

@@ -57,14 +57,19 @@ func (r Root) ProjectIDs() []string {
 
 func (c *checker) imports(im Import) {
 	c.oneOf("import.local", im.Local, LocalOwn, LocalRoots)
-	for i, root := range im.Roots {
-		at := fmt.Sprintf("import.roots[%d]", i)
+	c.roots("import.roots", im.Roots)
+}
+
+// roots checks a list of folders with their projects.
+func (c *checker) roots(list string, roots []Root) {
+	for i, root := range roots {
+		at := fmt.Sprintf("%s[%d]", list, i)
 		field := at
 		if _, ok := c.site.at[at+".path"]; ok {
 			field += ".path"
 		}
 		c.path(field, root.Path, true)
-		if slices.ContainsFunc(im.Roots[:i], func(r Root) bool { return r.Path == root.Path }) && root.Path != "" {
+		if slices.ContainsFunc(roots[:i], func(r Root) bool { return r.Path == root.Path }) && root.Path != "" {
 			c.add("SITE-IMPORT-ROOT", field, "each folder once", root.Path+" is listed twice", "list all its projects in one entry")
 		}
 		if root.Projects != nil && len(root.Projects) == 0 {

@@ -101,6 +101,8 @@ type Storage struct {
 	Login          *Folders `yaml:"login,omitempty"`  // the folders as the login node names them, where that differs
 	SFTP           *SFTP    `yaml:"sftp,omitempty"`   // the SFTP server, only with transport sftp
 	MaxOutputBytes int64    `yaml:"max_output_bytes"` // largest declared output collected, in bytes; default 100 GiB. A tool may set less
+	BindArtifacts  string   `yaml:"bind_artifacts"`   // absolute: gateway.artifact_dir as the nodes see it; inputs are then mounted, not copied
+	InPlace        []Root   `yaml:"in_place"`         // folders of the nodes whose files may be registered and read where they lie
 	ReserveMB      int      `yaml:"reserve_mb"`       // MiB, 0..1048576 that must be free on the disks to accept a run; default 256
 }
 

@@ -115,6 +115,20 @@ func (c *checker) storage(s Storage) {
 	c.plain("storage.image_store", s.ImageStore)
 	c.bounds("storage.max_output_bytes", s.MaxOutputBytes, 1, maxSafeInteger)
 	c.bounds("storage.reserve_mb", int64(s.ReserveMB), 0, 1<<20)
+	c.path("storage.bind_artifacts", s.BindArtifacts, false)
+	if s.BindArtifacts != "" && c.site.AsCaller() {
+		c.add("SITE-BIND-ARTIFACTS", "storage.bind_artifacts", "not with slurm.run_as: caller",
+			"jobs of other users cannot read the gateway's artifacts, so their inputs are copied", "remove it")
+	}
+	c.roots("storage.in_place", s.InPlace)
+	for i, r := range s.InPlace {
+		for _, own := range []struct{ field, path string }{{"storage.runs_dir", s.RunsDir}, {"storage.bind_artifacts", s.BindArtifacts}} {
+			if own.path != "" && r.Path != "" && (within(r.Path, own.path) || within(own.path, r.Path)) {
+				c.add("SITE-PATH-OVERLAP", fmt.Sprintf("storage.in_place[%d]", i), "not inside "+own.field+", nor around it",
+					fmt.Sprintf("%s overlaps with %s, which is %s", r.Path, own.path, own.field), "choose separate folders")
+			}
+		}
+	}
 }
 
 func (c *checker) gateway(g Gateway) {

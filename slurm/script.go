@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"unicode"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -70,6 +72,11 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 	if slices.ContainsFunc(job.ExecArgs, func(a string) bool { return strings.Contains(a, "\x00") }) {
 		return nil, nil, fault.New(fault.Validation, "nul", "a NUL cannot be passed to a program")
 	}
+	for _, in := range job.Inputs() {
+		if in.Path != "" && unlisted(in.Path) {
+			return nil, nil, fault.New(fault.Internal, "job_spec", "an input's path cannot be written to the list of pinned files")
+		}
+	}
 	pinned = pinnedList(job)
 	sum := sha256.Sum256(pinned)
 	// All but the plain words of the header is quoted.
@@ -83,6 +90,7 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 		"Env": words(environment), "Outputs": words(outputs),
 		"Apptainer": Quote(r.cfg.Runtime.Path), "ModuleInit": Quote(r.cfg.Runtime.ModuleInit), "Modules": quoted(r.cfg.Runtime.Modules),
 		"StdoutDeclared": cmd.Stdout != nil, "VerifyInputs": r.cfg.Verify != VerifyImageOnly, "GPUs": job.Spec.Resources.GPUs != nil,
+		"InPlace": words(inPlace(job)),
 	}
 	var b bytes.Buffer
 	b.Grow(len(scriptText) + 4<<10)
@@ -99,14 +107,29 @@ func quoted(words []string) (list []string) {
 	return list
 }
 
+// unlisted reports whether a path does not fit a line of the list of pinned files.
+func unlisted(path string) bool {
+	return !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsFunc(path, unicode.IsControl)
+}
+
 // pinnedList is the content of pinned.sha256: the image, then the inputs.
 func pinnedList(job run.JobSpec) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s  %s\n", job.Spec.ImageDigest(), job.ImagePath)
-	for _, in := range job.Spec.IO.Inputs {
-		fmt.Fprintf(&b, "%s  %s\n", in.ChecksumSHA256, in.DestRelpath)
+	for _, in := range job.Inputs() {
+		fmt.Fprintf(&b, "%s  %s\n", in.ChecksumSHA256, cmp.Or(in.Path, in.DestRelpath))
 	}
 	return b.Bytes()
+}
+
+// inPlace are the files that the job reads where their owners have them, each with its state when it was registered.
+func inPlace(job run.JobSpec) (words []string) {
+	for _, in := range job.Placed {
+		if in.State != "" {
+			words = append(words, in.Path, in.State)
+		}
+	}
+	return words
 }
 
 // sent is what the script's comment says of how it was started.

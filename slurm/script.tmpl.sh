@@ -30,7 +30,8 @@ program=({{.Program}})
 {{range $i, $words := .Pipe}}pipe{{$i}}=({{$words}}) # reads what the program before it writes
 {{end}}{{end}}environment=({{.Env}})
 outputs=({{.Outputs}})
-
+{{if .InPlace}}in_place=({{.InPlace}}) # files read where they lie, each with its inode, size, mtime and ctime when it was registered
+{{end}}
 [[ -n ${SLURM_JOB_ID:-} ]] || { echo "this is a job script: Slurm starts it"; exit 90; }
 job=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID} task=${SLURM_ARRAY_TASK_ID:--} restart=${SLURM_RESTART_COUNT:-0}
 node=${SLURMD_NODENAME:-$HOSTNAME}
@@ -46,7 +47,19 @@ is() { # FILE SHA256: it has these bytes. A digest is cut short by TERM, which g
   [[ ${#sum} == 64 ]] || { sleep 1; [[ -z $terminated ]] || finish 143 terminated; sum=$(digest "$1"); }
   [[ $sum == "$2" ]]
 }
-now() { local up && read -r up _ </proc/uptime && printf '%s' "${up/./}"; } # 1/100 s, untouched by clock changes
+{{if .InPlace}}devices=()
+unchanged() { # the files read in place are what was registered, and on the device they were on before
+  local i is good=0
+  for ((i = 0; i < ${#in_place[@]}; i += 2)); do
+    is=$(stat -L -c '%d %i %s %.Y %.Z' /dev/stdin <"${in_place[i]}" 2>&1)
+    : "${devices[i]:=${is%% *}}"
+    [[ $is == "${devices[i]} ${in_place[i + 1]}" ]] && continue
+    say "the input ${in_place[i]} was changed: registered with inode, size, mtime and ctime ${in_place[i + 1]}; now ${is#* }"
+    good=1
+  done
+  return "$good"
+}
+{{end}}now() { local up && read -r up _ </proc/uptime && printf '%s' "${up/./}"; } # 1/100 s, untouched by clock changes
 ticks() { # CPU time of the children that ended: user, system
   local stat && read -r stat </proc/$$/stat && read -ra stat <<<"${stat##*) }" && printf '%d %d' "${stat[13]}" "${stat[14]}"
 }
@@ -151,7 +164,8 @@ say "job $job on $node executes this attempt"
 
 # 2. What was pinned is what is here: the list itself, the image{{if .VerifyInputs}}, the inputs{{end}}.
 is "$ctl/{{.PinnedFile}}" "$pinned_sha256" || { say "the list of pinned files was changed"; finish 91 image_mismatch; }
-code=91 what=image
+code=91 what=image{{if .InPlace}} same=yes
+unchanged || same=''{{end}}
 while IFS= read -r line; do
   file=${line:66} sum='' reason=missing
   [[ $file == /* ]] || file=$run/$file
@@ -164,7 +178,8 @@ while IFS= read -r line; do
   code=92 what=input{{if not .VerifyInputs}}
   break # the site verifies images only{{end}}
 done <"$ctl/{{.PinnedFile}}"
-
+{{if .InPlace}}[[ -n $same ]] || finish 92 input_mismatch
+{{end}}
 # 3. Apptainer.
 {{if .Modules}}set +u # module systems read unset variables
 # shellcheck disable=SC1091
@@ -210,7 +225,8 @@ elif ((code == 137)); then
 else
   blame{{if .Pipe}} "${names[failed - 1]}"{{end}}
 fi
-finish "$code" "$reason"
+{{if .InPlace}}[[ -n $terminated ]] || unchanged || code=92 reason=input_mismatch # while the program ran
+{{end}}finish "$code" "$reason"
 
 # 6. Success: what is there of the declared outputs. Only a plain, readable file with one name, reached without a symlink, is one.
 # Sizes are looked at first: what the outputs together may not have is not hashed.

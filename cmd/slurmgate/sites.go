@@ -89,7 +89,8 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 			Secrets: g.app.Secrets,
 		},
 		Parts: run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Objects: g.app.Store,
-			Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: g.room(s), Admit: caps.Admit,
+			Place: g.app.Placing(s), Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: g.room(s),
+			Admit:   caps.Admit,
 			Allowed: func(toolID string, p plan.Params) error { return g.app.StillAllowed(s, toolID, p) }, Waits: gate.Wait,
 			Log: g.app.Log, Now: time.Now},
 		Wrap: func(p run.Parts) run.Parts { return g.metrics.Wrap(s.Name, inject(p)) },
@@ -122,6 +123,9 @@ func (g *gateway) openCluster(ctx context.Context, s *site.Site, folders *worksp
 		for _, m := range found {
 			g.app.Log.Warn("images.lock.yaml and the image store do not agree", "site", s.Name, "what", m.String())
 		}
+	}
+	if err := sameArtifacts(s); err != nil {
+		return p, err
 	}
 	var users *callers
 	if s.AsCaller() {
@@ -255,6 +259,24 @@ func openShared(_ context.Context, s *site.Site, gatewayID string, used bool) (r
 		return nil, err
 	}
 	return shared, nil
+}
+
+// sameArtifacts refuses a storage.bind_artifacts that is another folder on this host. One that is not here may be on the nodes: doctor
+// looks there.
+func sameArtifacts(s *site.Site) error {
+	if s.FarFiles() || s.Storage.BindArtifacts == "" {
+		return nil
+	}
+	seen, err := os.Stat(s.Storage.BindArtifacts)
+	if err != nil {
+		return nil
+	}
+	if own, err := os.Stat(s.Gateway.ArtifactDir); err != nil || os.SameFile(own, seen) {
+		return nil
+	}
+	return fault.New(fault.Validation, "bind_artifacts", "storage.bind_artifacts "+s.Storage.BindArtifacts+
+		" is another folder than gateway.artifact_dir "+s.Gateway.ArtifactDir).
+		WithNext("name the folder by which the nodes see gateway.artifact_dir, or remove the line: inputs are then copied")
 }
 
 func (g *gateway) openImages(s *site.Site) (run.Images, error) {

@@ -109,6 +109,8 @@ func run(mode string, args []string) error {
 		_, err := net.Listen("unix", args[0])
 		os.Exit(map[bool]int{true: 0, false: 1}[err == nil]) // without unlinking it
 		return nil
+	case "sums": // FILE FOLDER: writes "sha256 path, writable" of each file below the folder
+		return sums(args[0], args[1])
 	case "big": // FILE BYTES
 		n, err := strconv.ParseInt(args[1], 10, 64)
 		if err != nil {

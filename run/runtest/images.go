@@ -85,7 +85,7 @@ func execLine(t *testing.T, x *Store) {
 	spec := plan.Spec{Execution: plan.Execution{Command: plan.Command{Workdir: "/work", Argv: []string{"samtools", "view", "a b", "--bind",
 		""}}}}
 	line := func(binds ...plan.Bind) []string {
-		return x.ExecArgs(spec, binds, "/images/x.sif", "/runs/r", "/runs/r/a1")
+		return x.ExecArgs(spec, binds, nil, "/images/x.sif", "/runs/r", "/runs/r/a1")
 	}
 	args := line()
 	i := slices.Index(args, "/images/x.sif")

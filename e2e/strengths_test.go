@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// large is a content of a mebibyte, which is worth a mount, different for each seed.
+func large(seed string) string { return strings.Repeat(seed+"\n", 1<<20/len(seed)+1)[:1<<20] }
+
+func sumOf(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+
+// shownStrengths is how the latest attempt of a run gets its inputs, by path.
+func (s *site) shownStrengths(runID string) map[string]string {
+	s.t.Helper()
+	var v struct {
+		Inputs []struct{ Relpath, Strength string }
+	}
+	s.ok(&v, "runs", "show", runID)
+	by := map[string]string{}
+	for _, in := range v.Inputs {
+		by[in.Relpath] = in.Strength
+	}
+	return by
+}
+
+// occupied adds up the sizes of the files below a folder of the cluster.
+func occupied(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	must(t, filepath.Walk(host(dir), func(_ string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+		return err
+	}))
+	return bytes
+}
+
+// An input of a megabyte or more is mounted from the store where the nodes see it, read-only and alone; a small one is copied. The job
+// hashes the stored object, so one that was changed ends the run. Whether it is mounted changes no run's identity.
+//
+// proves DATA-05
+func TestBoundInputs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	copied := newSite(t, "probing")
+	store := s.dir + "/store"
+	s.replace("site.yaml", "gateway:\n", "gateway:\n  artifact_dir: "+store+"\n")
+	s.replace("site.yaml", "  image_store:", "  bind_artifacts: "+store+"\n  image_store:")
+	content, small := large("bound"), "small\n"
+	doc := func(s *site) tree {
+		doc := probePlan("sums", "out/result", "in")
+		var inputs []any
+		for i, text := range []string{content, small} {
+			a := s.import1(s.file(fmt.Sprintf("f%d.txt", i), text))
+			inputs = append(inputs, tree{"role": fmt.Sprintf("r%d", i), "artifact_id": a.ArtifactID, "checksum_sha256": a.SHA256,
+				"dest_relpath": fmt.Sprintf("in/f%d.txt", i)})
+		}
+		doc["io"].(tree)["inputs"] = inputs
+		return doc
+	}
+	a, b := s.submit(doc(s)), copied.submit(doc(copied))
+	if a.RunID != b.RunID {
+		t.Errorf("a mounted input makes it the run %s, a copied one %s", a.RunID, b.RunID)
+	}
+	want := sumOf(content) + " in/f0.txt\n" + sumOf(small) + " in/f1.txt\n"
+	for _, x := range []struct {
+		*site
+		strength string
+	}{{s, "bound"}, {copied, "copied"}} {
+		l := x.wait(a.RunID)
+		if l.State != "succeeded" {
+			t.Fatal(x.strength, l.why())
+		}
+		if got := string(x.bytesOf(l.Roles["result"])); got != want {
+			t.Errorf("%s: %s", x.strength, got)
+		}
+		if by := x.shownStrengths(a.RunID); by["in/f0.txt"] != x.strength || by["in/f1.txt"] != "copied" {
+			t.Errorf("%v", by)
+		}
+		if n := occupied(t, x.story(a.RunID).Workspace); (n > 1<<19) != (x.strength == "copied") {
+			t.Errorf("%s: the run's folder has %d bytes", x.strength, n)
+		}
+	}
+	s.serve()
+	id, release := s.waiting(s.set(doc(s), "resources.mem_mb", 101))
+	overwrite(t, host(store)+"/objects/"+sumOf(content)[:2]+"/"+sumOf(content), func(b []byte) { b[7] ^= 1 })
+	release()
+	s.endedBadly(s.wait(id), "failed", "input_mismatch")
+}

@@ -1,0 +1,79 @@
+package run
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"slurmgate/plan"
+)
+
+// Strength says how a job gets the bytes of an input. It is no part of a run's identity: the bytes are the same.
+type Strength string
+
+// The strengths. Whatever it is, the job hashes the bytes before the program starts, unless the site says otherwise.
+const (
+	Copied  Strength = "copied"   // a private copy in the run's folder
+	Bound   Strength = "bound"    // the object in the gateway's store, which the nodes see, mounted read-only
+	InPlace Strength = "in_place" // the file where its owner has it, mounted read-only
+)
+
+// Placed is an input and how a job gets it.
+type Placed struct {
+	plan.Input
+	Strength Strength
+	Path     string // absolute, as jobs see it; empty: copied
+	State    string // inode, size, mtime and ctime of a file in place, as [FileState] writes them; empty: not compared
+}
+
+// Placing says how a job of the run gets each of its inputs, in their order. A later attempt may get them otherwise. A file in place that
+// is no longer what was registered is a Validation fault.
+type Placing func(ctx context.Context, r Run, inputs []plan.Input) ([]Placed, error)
+
+// copies are inputs that are all copied.
+func copies(inputs []plan.Input) []Placed {
+	list := make([]Placed, len(inputs))
+	for i, in := range inputs {
+		list[i] = Placed{Input: in, Strength: Copied}
+	}
+	return list
+}
+
+// emptySHA256 is the checksum of no bytes.
+const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// staged are the files of in/: the copies, and for each input that is mounted an empty file to mount it on.
+func staged(list []Placed) []plan.Input {
+	inputs := make([]plan.Input, len(list))
+	for i, p := range list {
+		if inputs[i] = p.Input; p.Path != "" {
+			inputs[i].ChecksumSHA256 = emptySHA256
+		}
+	}
+	return inputs
+}
+
+// withEmpty opens no bytes too, which the store need not have.
+func withEmpty(open Opener) Opener {
+	return func(ctx context.Context, sha256 string) (io.ReadCloser, int64, error) {
+		if sha256 == emptySHA256 {
+			return io.NopCloser(strings.NewReader("")), 0, nil
+		}
+		return open(ctx, sha256)
+	}
+}
+
+// strengths are those of the inputs that are not copied, by dest_relpath; nil when all are.
+func strengths(list []Placed) map[string]Strength {
+	var by map[string]Strength
+	for _, p := range list {
+		if p.Strength == Copied {
+			continue
+		}
+		if by == nil {
+			by = map[string]Strength{}
+		}
+		by[p.DestRelpath] = p.Strength
+	}
+	return by
+}
