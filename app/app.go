@@ -36,6 +36,7 @@ type Gateway struct {
 
 	Script  string                                                               // version of the job script that plans are for
 	Journal func(next gate.Journal, known func(toolID string) bool) gate.Journal // between the gate and the ledger; nil: nothing
+	Aside   string                                                               // folder of records that the ledger has not yet; "": none
 	Entry   func(*gate.Gate, gate.Tool) any                                      // what lists of tools show of one
 
 	// Associations is what a user of this host may charge on a cluster by the associations in Slurm; only asked where slurm.accounts is

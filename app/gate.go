@@ -54,7 +54,8 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	}
 	if g.Gate, err = NewGate(gate.Config{Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global,
 		Limits: gateLimits(g.Site.Limits, g.Policy.Workers), Journal: journal,
-		Promises: g.Ledger, Owners: g.Ledger, Supposer: g, Artifacts: artifacts{g}, Key: key, Secrets: g.Secrets, Log: g.Log},
+		Aside: gate.Aside{Dir: g.Aside, Written: g.Ledger.Recorded}, Promises: g.Ledger,
+		Owners: g.Ledger, Supposer: g, Artifacts: artifacts{g}, Key: key, Secrets: g.Secrets, Log: g.Log},
 		tools...); err != nil {
 		return err
 	}

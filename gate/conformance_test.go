@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"slurmgate/gate"
@@ -32,9 +33,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// What a recorded look costs, one at a time and many together.
+// What a recorded look costs, one at a time and many together; and with its record kept beside the ledger, which is what a gateway does.
 func BenchmarkRecordedCall(b *testing.B) {
-	for _, name := range []string{"one", "many"} {
+	for _, name := range []string{"one", "many", "one/aside", "many/aside"} {
 		b.Run(name, func(b *testing.B) {
 			l, err := ledger.Open(b.Context(), filepath.Join(b.TempDir(), "ledger.db"), ledger.Options{NewID: func() string { return "gw-bench" }})
 			if err != nil {
@@ -50,7 +51,11 @@ func BenchmarkRecordedCall(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			g := gate.New(gate.Config{Registry: r, Journal: l, Promises: l, Owners: l})
+			c := gate.Config{Registry: r, Journal: l, Promises: l, Owners: l}
+			if strings.HasSuffix(name, "aside") {
+				c.Aside = gate.Aside{Dir: b.TempDir(), Written: l.Recorded}
+			}
+			g := gate.New(c)
 			defer g.Close()
 			call := func() {
 				if res := g.Call(b.Context(), gate.Process(), gate.NewRequest("bench.read", "1.0.0",
@@ -58,7 +63,7 @@ func BenchmarkRecordedCall(b *testing.B) {
 					b.Error(res.Error)
 				}
 			}
-			if name == "one" {
+			if strings.HasPrefix(name, "one") {
 				for b.Loop() {
 					call()
 				}

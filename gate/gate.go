@@ -27,6 +27,7 @@ type Config struct {
 	Together  int    // concurrent calls that policy allows; 0: no limit
 	Limits    Limits // of concurrent calls
 	Journal   Journal
+	Aside     Aside
 	Promises  Promises
 	Owners    Owners
 	Supposer  Supposer
@@ -75,10 +76,15 @@ func New(c Config) *Gate {
 		g.key = make([]byte, 32)
 		rand.Read(g.key) // never fails (Go 1.24)
 	}
+	counts := &tally{}
 	if c.Journal != nil {
-		g.journal = newJournal(c.Journal, g.log)
+		a, left := openAside(c.Aside, g.log)
+		if counts, left = openTally(c.Aside, a, left); len(left) > 0 {
+			g.log.Info("records of calls that the process before had answered are written now", "records", len(left))
+		}
+		g.journal = newJournal(c.Journal, a, left, g.log)
 	}
-	g.refusals = newRefusals(g.now, g.recordRefused)
+	g.refusals = newRefusals(g.now, g.recordRefused, counts, g.bareRefused)
 	return g
 }
 

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,10 +11,10 @@ import (
 )
 
 // The journal writes records in the background, many at a time. A call that may have changed something waits until its record is on
-// the disk; a look is answered at once, and its record follows within [linger]. So a crash can lose the records of the
-// looks of that time, and of nothing else. A record that cannot be written is tried again, also for a few seconds when the gateway stops;
-// when there is no more room for records, calls are refused until there is. A record the ledger refuses is dropped, and its call is
-// answered as one that is not recorded.
+// the disk; a look is answered at once, and its record follows within [linger]. Until then it is in a file beside the ledger ([aside]),
+// which outlives a SIGKILL; a machine that goes down can lose the records of the looks of that time, and of nothing else. A record that
+// cannot be written is tried again, also for a few seconds when the gateway stops; when there is no more room for records, calls are
+// refused until there is. A record the ledger refuses is dropped, and its call is answered as one that is not recorded.
 
 const (
 	linger      = 50 * time.Millisecond
@@ -26,6 +27,7 @@ const (
 
 type journal struct {
 	store Journal
+	aside *aside
 	log   *slog.Logger
 	room  chan struct{} // a token for each record that waits, up to maxQueued
 	in    chan queued
@@ -38,12 +40,15 @@ type journal struct {
 type queued struct {
 	record Record
 	inRoom bool       // it has a token
+	in     *asideFile // it is kept there too; nil: nowhere
 	done   chan error // gets the outcome; nil: nobody waits
 }
 
-func newJournal(store Journal, log *slog.Logger) *journal {
-	j := &journal{store: store, log: log, room: make(chan struct{}, maxQueued), in: make(chan queued, 2*maxQueued), done: make(chan struct{})}
-	go j.write()
+// newJournal begins with what an earlier process left.
+func newJournal(store Journal, a *aside, left []queued, log *slog.Logger) *journal {
+	j := &journal{store: store, aside: a, log: log, room: make(chan struct{}, maxQueued), in: make(chan queued, 2*maxQueued),
+		done: make(chan struct{})}
+	go j.write(left)
 	return j
 }
 
@@ -84,6 +89,9 @@ func (j *journal) keep(r Record, wait bool) error {
 		k.inRoom = true
 	default: // the room was taken after the call was admitted
 	}
+	if !wait {
+		k.in = j.aside.put(r)
+	}
 	j.in <- k
 	j.mu.RUnlock()
 	if !wait {
@@ -103,9 +111,13 @@ func (j *journal) close() {
 	<-j.done
 }
 
-func (j *journal) write() {
+func (j *journal) write(left []queued) {
 	defer close(j.done)
+	defer j.aside.close()
 	var behind []queued // could not be written yet; nobody waits for them any more
+	for batch := range slices.Chunk(left, maxBatch) {
+		behind = append(behind, j.commit(batch)...)
+	}
 	for open := true; open; {
 		var batch []queued
 		batch, open = j.gather(len(behind) > 0)
@@ -116,6 +128,10 @@ func (j *journal) write() {
 		behind = j.commit(behind)
 	}
 	for _, k := range behind {
+		if k.in != nil {
+			j.log.Warn("the record of a call could not be written; the next gateway writes it", k.record.names()...)
+			continue
+		}
 		j.log.Error("a call is not recorded: the gateway stops and its record could not be written", k.record.names()...)
 	}
 }
@@ -175,9 +191,12 @@ func (j *journal) commit(batch []queued) (behind []queued) {
 		}
 		if err != nil && !dropped {
 			behind = append(behind, batch[i])
-		} else if batch[i].inRoom {
+			continue
+		}
+		if batch[i].inRoom {
 			<-j.room
 		}
+		j.aside.written(batch[i].in)
 	}
 	return behind
 }

@@ -20,7 +20,7 @@ import (
 //   - a known principal has a record for each refused call while his allowance lasts, then one for each tool and error code and window.
 //
 // A window is a minute; while a source keeps going, each is twice as long as the one before, up to a quarter of an hour. Sources beyond a
-// fixed number are counted together.
+// fixed number are counted together. What is counted is in a file beside the ledger too ([tally]), before the call is answered.
 
 // unknownCaller begins the principal of a request whose caller could not be identified; "@" and the source follow.
 const unknownCaller = "unauthenticated@"
@@ -62,6 +62,8 @@ type refused struct {
 
 type refusal struct {
 	more   int64 // not recorded yet
+	taken  int64 // being recorded
+	slot   int   // of the tally, while calls are counted
 	last   refused
 	window time.Duration
 	end    *time.Timer
@@ -80,12 +82,14 @@ type refusals struct {
 	spares map[string]*spare
 	now    func() time.Time
 	record func(r refused, count int64) bool // false: there is no room
+	tally  *tally                            // under mu
+	bare   func(r refused) (Record, error)   // for the tally
 
 	flushing sync.WaitGroup // counted under mu
 }
 
-func newRefusals(now func() time.Time, record func(refused, int64) bool) *refusals {
-	return &refusals{open: map[refusalKey]*refusal{}, spares: map[string]*spare{}, now: now, record: record}
+func newRefusals(now func() time.Time, record func(refused, int64) bool, t *tally, bare func(refused) (Record, error)) *refusals {
+	return &refusals{open: map[refusalKey]*refusal{}, spares: map[string]*spare{}, now: now, record: record, tally: t, bare: bare}
 }
 
 // own takes one of the records that a principal may have for himself; false when there are none left.
@@ -126,24 +130,44 @@ func (r *refusals) add(k refusalKey, c refused) {
 	r.mu.Lock()
 	k = r.room(k)
 	if one := r.open[k]; one != nil {
-		one.more++
-		one.last = c
+		r.count(k, one, c)
 		r.mu.Unlock()
 		return
 	}
-	one := &refusal{window: refusalPause}
+	one := &refusal{window: refusalPause, slot: -1}
 	one.end = time.AfterFunc(one.window, func() { r.flush(k) })
 	if k.known {
-		one.more, one.last = 1, c
+		r.count(k, one, c)
 	}
 	r.open[k] = one
 	r.mu.Unlock()
 	if !k.known && !r.record(c, 1) {
 		r.mu.Lock()
-		one.more++
-		one.last = c
+		r.count(k, one, c)
 		r.mu.Unlock()
 	}
+}
+
+// count adds one call. It is called under mu.
+func (r *refusals) count(k refusalKey, one *refusal, c refused) {
+	one.more++
+	one.last = c
+	if one.slot < 0 {
+		one.slot = r.tally.take(r.bare(k.of(c)))
+	} else {
+		r.tally.count(one.slot, one.more+one.taken)
+	}
+}
+
+// of is a call as the record of all that are counted with it has it.
+func (k refusalKey) of(c refused) refused {
+	if k.principal == elsewhere { // from many places
+		c.who.Name, c.who.Face, c.who.Address = elsewhere, "", ""
+		if !k.known {
+			c.who.Name = unknownCaller + elsewhere
+		}
+	}
+	return c
 }
 
 // room returns the key to count under: a wider one where there is no room for another.
@@ -178,32 +202,34 @@ func (r *refusals) flush(k refusalKey) (done bool) {
 		return true
 	}
 	n, c := one.more, one.last
-	if n == 0 { // it is over
+	if n == 0 && one.taken == 0 { // it is over
+		r.tally.end(one.slot)
 		delete(r.open, k)
 		r.mu.Unlock()
 		return true
 	}
-	one.more, one.window = 0, min(2*one.window, refusalLongest)
+	one.more, one.taken, one.window = 0, one.taken+n, min(2*one.window, refusalLongest)
 	one.end.Reset(one.window)
 	r.flushing.Add(1)
 	defer r.flushing.Done()
 	r.mu.Unlock()
-	if k.principal == elsewhere { // from many places
-		c.who.Name, c.who.Face, c.who.Address = elsewhere, "", ""
-		if !k.known {
-			c.who.Name = unknownCaller + elsewhere
-		}
+	if n == 0 {
+		return true
 	}
+	c = k.of(c)
 	body := *c.res.Error
 	body.Message = fmt.Sprintf("%s (the last of %d refused calls that this record counts)", body.Message, n)
 	c.res.Error = &body
-	if r.record(c, n) {
-		return true
-	}
+	recorded := r.record(c, n)
 	r.mu.Lock()
-	one.more += n
-	r.mu.Unlock()
-	return false
+	defer r.mu.Unlock()
+	one.taken -= n
+	if !recorded {
+		one.more += n
+		return false
+	}
+	r.tally.count(one.slot, one.more+one.taken)
+	return true
 }
 
 // close records what is counted, if there is room within [journalWait].
@@ -223,9 +249,12 @@ func (r *refusals) close() {
 	}
 	r.flushing.Wait() // for those that a timer had begun
 	r.mu.Lock()
+	any := false
 	for _, one := range r.open {
 		one.end.Stop()
+		any = any || one.more+one.taken > 0
 	}
+	r.tally.close(any)
 	r.mu.Unlock()
 }
 
@@ -276,6 +305,9 @@ func (g *Gate) recordRefused(c refused, count int64) bool {
 	r.Count = count
 	return g.journal.keep(r, false) == nil
 }
+
+// bareRefused is the record of a refused call without anything its caller wrote.
+func (g *Gate) bareRefused(c refused) (Record, error) { return g.bareRecord(c.who, c.res, c.t) }
 
 // Malformed answers and records a call that a face could not make sense of: of a known caller, and of a known tool where the face knows
 // which.

@@ -106,6 +106,13 @@ func (l *Ledger) Record(ctx context.Context, records []gate.Record) error {
 	})
 }
 
+// Recorded reports whether the record of a call is in its chain.
+func (l *Ledger) Recorded(ctx context.Context, r gate.Record) (there bool, err error) {
+	err = l.r.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM tool_call_events WHERE tool_call_id = ? AND at = ? AND chain = ? AND "+
+		"event = ?)", r.ToolCallID, micros(r.At), r.Chain, string(r.Event)).Scan(&there)
+	return there, err
+}
+
 // chainHead is the newest record of a chain.
 type chainHead struct {
 	seq   int64

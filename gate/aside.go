@@ -1,0 +1,194 @@
+package gate
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// Aside is where records that nobody waits for are kept until the journal has them, so that they outlive the gateway's process.
+type Aside struct {
+	Dir string // of the files; "": records that are not written yet end with the process
+	// Written reports whether the journal has the record. It is asked at start-up, about the records that an earlier process left.
+	Written func(context.Context, Record) (bool, error)
+}
+
+// aside keeps the records of calls that are answered before their record is in the journal. Each is appended to one of two files before
+// the answer, without a sync: it survives the end of the process, not that of the machine. A file is emptied when the journal has all its
+// records; while calls never pause, the other takes over from asideMost bytes on. The next process gives the journal what one has left.
+//
+//	looks-1.waiting, looks-2.waiting: one line of JSON for each record
+//
+// A write that fails is logged once and holds up no call.
+type aside struct {
+	log *slog.Logger
+	on  bool
+	new func(Record) bool // whether what an earlier process left is to be recorded
+
+	mu     sync.Mutex
+	files  [2]asideFile
+	active *asideFile
+
+	failed sync.Once
+}
+
+type asideFile struct {
+	f       *os.File // nil: there is none
+	size    int64
+	waiting int // its records that the journal does not have
+}
+
+const asideMost = 1 << 20
+
+// openAside opens the files and returns what an earlier process left in them, oldest first.
+func openAside(c Aside, log *slog.Logger) (a *aside, left []queued) {
+	a = &aside{log: log}
+	a.active = &a.files[0]
+	if c.Dir == "" {
+		return a, nil
+	}
+	a.on = true
+	seen := map[string]bool{}
+	a.new = func(r Record) bool {
+		name := fmt.Sprint(r.ToolCallID, r.At.UnixMicro(), string(r.Event))
+		if seen[name] {
+			return false
+		}
+		seen[name] = true
+		written, err := c.Written(context.Background(), r)
+		if err != nil {
+			log.Error("it is not known whether a call of the process before is recorded; it is recorded now", append(r.names(), "err", err)...)
+		}
+		return err != nil || !written
+	}
+	for i := range a.files {
+		f := &a.files[i]
+		records, err := f.open(filepath.Join(c.Dir, fmt.Sprintf("looks-%d.waiting", i+1)))
+		if err != nil {
+			a.fail(err)
+		}
+		for _, r := range records {
+			if a.new(r) {
+				f.waiting++
+				left = append(left, queued{record: r, in: f})
+			}
+		}
+		if f.waiting == 0 {
+			a.empty(f)
+		}
+	}
+	if a.files[0].waiting > 0 && a.files[1].waiting == 0 {
+		a.active = &a.files[1]
+	}
+	return a, left
+}
+
+// open reads what is in the file. The last line may be torn; what comes next takes its place.
+func (f *asideFile) open(path string) (records []Record, err error) {
+	if f.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewReaderSize(f.f, 1<<16)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return records, nil
+		}
+		if err != nil {
+			return records, err
+		}
+		f.size += int64(len(line))
+		var r Record
+		if json.Unmarshal(line, &r) == nil && r.ToolCallID != "" {
+			records = append(records, r)
+		}
+	}
+}
+
+// put keeps a record, before its call is answered, and returns the file that has it: nil where none could take it.
+func (a *aside) put(r Record) *asideFile {
+	if !a.on {
+		return nil
+	}
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false) // payloads have to keep their bytes
+	err := enc.Encode(r)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.fail(err)
+		return nil
+	}
+	if other := a.other(); a.active.size > asideMost && other.size == 0 && other.f != nil {
+		a.active = other
+	}
+	f := a.active
+	if f.f == nil {
+		return nil
+	}
+	if _, err := f.f.WriteAt(line.Bytes(), f.size); err != nil {
+		a.fail(errors.Join(err, f.f.Truncate(f.size)))
+		return nil
+	}
+	f.size += int64(line.Len())
+	f.waiting++
+	return f
+}
+
+func (a *aside) other() *asideFile {
+	if a.active == &a.files[0] {
+		return &a.files[1]
+	}
+	return &a.files[0]
+}
+
+// written empties the file when the journal has all its records.
+func (a *aside) written(f *asideFile) {
+	if f == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f.waiting--; f.waiting == 0 {
+		a.empty(f)
+	}
+}
+
+func (a *aside) empty(f *asideFile) {
+	if f.f == nil {
+		return
+	}
+	if err := f.f.Truncate(0); err != nil {
+		a.fail(err) // the next process finds in the journal what is in the file
+		return
+	}
+	f.size = 0
+}
+
+func (a *aside) fail(err error) {
+	a.failed.Do(func() {
+		a.log.Error("records of answered calls cannot be kept in gateway.state_dir beside the ledger; a SIGKILL may lose the last of them",
+			"err", err)
+	})
+}
+
+// close leaves what the journal could not write to the next process.
+func (a *aside) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.files {
+		if f := &a.files[i]; f.f != nil {
+			_ = f.f.Close() // nothing is buffered
+			f.f = nil
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// asideGate is a gate with a look and files of its own; written says which records the journal has.
+func asideGate(t testing.TB, j *stuck, dir string, log io.Writer) *Gate {
+	t.Helper()
+	look := tool("test.look", func(context.Context, Call) (any, error) { return map[string]any{"text": "<a & b>"}, nil })
+	look.SideEffect = Read
+	r, err := NewRegistry(look)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(Config{Registry: r, Journal: j, Log: slog.New(slog.NewTextHandler(log, nil)), Aside: Aside{dir,
+		func(_ context.Context, r Record) (bool, error) {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			return slices.ContainsFunc(j.calls, func(c Record) bool { return bytes.Equal(c.Event, r.Event) }), nil
+		}}})
+}
+
+func waitingBytes(t testing.TB, dir string) (total int64) {
+	t.Helper()
+	for _, name := range []string{"looks-1.waiting", "looks-2.waiting", "refused.waiting"} {
+		st, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += st.Size()
+	}
+	return total
+}
+
+// copied is what a process that is killed now would leave.
+func copied(t testing.TB, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// What a process leaves is recorded by the next one, once, whatever the journal has of it already: looks with what they answered, and
+// refused calls by their number. A torn line is nothing. While the journal takes records, next to nothing is left behind.
+//
+// proves HTC-08
+func TestLeftByAKilledProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		j := &stuck{full: true}
+		g := asideGate(t, j, dir, io.Discard)
+		var ids []string
+		for range 3 * maxBatch {
+			res := call(g, "test.look", `{"n":1}`)
+			ids = append(ids, res.ToolCallID)
+		}
+		for range allowance + 30 {
+			wantError(t, call(g, "no.such", `{}`), "validation", "tool_not_found")
+		}
+		for range 5 {
+			g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
+		}
+		left := copied(t, dir)
+		f, err := os.OpenFile(filepath.Join(left, "looks-1.waiting"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString(`{"Chain":"looks","Tool`); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+
+		next := &stuck{}
+		check := func() {
+			t.Helper()
+			recorded, counted := map[string]int{}, int64(0)
+			for _, r := range next.calls {
+				if err := CheckEvent(r.Event); err != nil {
+					t.Errorf("%s: %v", r.Event, err)
+				}
+				if r.Chain == Refused {
+					counted += max(1, r.Count)
+					continue
+				}
+				recorded[r.ToolCallID]++
+				if len(r.Payloads) != 2 || string(r.Payloads[1].JSON) != `{"text":"<a & b>"}` {
+					t.Errorf("%s", r.Payloads)
+				}
+			}
+			for _, id := range ids {
+				if recorded[id] != 1 {
+					t.Error(id, "has", recorded[id], "records")
+				}
+			}
+			if counted != allowance+30+5 {
+				t.Error(counted, "refused calls are counted")
+			}
+		}
+		again := copied(t, left)
+		g2 := asideGate(t, next, left, io.Discard)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := waitingBytes(t, left); n != 0 {
+			t.Error(n, "bytes are still there")
+		}
+		check()
+		g2.Close()
+		for range 2 { // what the journal has is not written again, by a process killed before it could empty the files, and by a reload
+			g3 := asideGate(t, next, again, io.Discard)
+			time.Sleep(time.Second)
+			g3.Close()
+			check()
+		}
+		j.mu.Lock()
+		j.full = false
+		j.mu.Unlock()
+		g.Close()
+		if n := waitingBytes(t, dir); n != 0 {
+			t.Error(n, "bytes after a clean stop")
+		}
+	})
+}
+
+// What the journal cannot take before the gateway stops is left to the next one. The counts of refused calls that have a record are gone.
+func TestAsideAfterAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		var log bytes.Buffer
+		g := asideGate(t, &stuck{full: true}, dir, &log)
+		call(g, "test.look", `{"n":1}`)
+		for range 7 {
+			g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
+		}
+		g.Close()
+		if !strings.Contains(log.String(), "the next gateway writes it") || strings.Contains(log.String(), "is not recorded:") {
+			t.Error(log.String())
+		}
+		next := &stuck{}
+		asideGate(t, next, dir, io.Discard).Close()
+		counted := int64(0)
+		for _, r := range next.calls {
+			counted += max(1, r.Count)
+		}
+		if counted != 8 || waitingBytes(t, dir) != 0 {
+			t.Errorf("%d calls are recorded, %d bytes left", counted, waitingBytes(t, dir))
+		}
+	})
+}
+
+// While calls never pause, the files stay small: the second takes over, and the first is emptied when its records are in the journal.
+func TestAsideStaysSmall(t *testing.T) {
+	dir := t.TempDir()
+	a, _ := openAside(Aside{Dir: dir}, slog.New(slog.DiscardHandler))
+	defer a.close()
+	record := Record{Chain: Looks, ToolCallID: "x", Event: []byte(fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", 1<<16)))}
+	var queue []*asideFile
+	most := int64(0)
+	for range 400 {
+		if queue = append(queue, a.put(record)); len(queue) > 8 { // there are always some that the journal does not have
+			a.written(queue[0])
+			queue = queue[1:]
+		}
+		most = max(most, a.files[0].size+a.files[1].size)
+	}
+	if most > 4*asideMost {
+		t.Error(most, "bytes")
+	}
+}
+
+// Where nothing can be kept, calls are answered and recorded, and the log says it once.
+func TestAsideThatCannotBeWritten(t *testing.T) {
+	var log bytes.Buffer
+	j := &stuck{}
+	g := asideGate(t, j, filepath.Join(t.TempDir(), "none"), &log)
+	for range 5 {
+		if res := call(g, "test.look", `{"n":1}`); !res.OK {
+			t.Error(res.Error)
+		}
+		g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
+	}
+	g.Close()
+	counted := int64(0)
+	for _, r := range j.calls {
+		counted += max(1, r.Count)
+	}
+	if counted != 10 || strings.Count(log.String(), "cannot be kept") != 1 {
+		t.Errorf("%d calls, log %s", counted, log.String())
+	}
+	if err := unwritable(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// unwritable has the files closed under the gate, so that every write fails.
+func unwritable(t *testing.T) error {
+	var log bytes.Buffer
+	j := &stuck{}
+	g := asideGate(t, j, t.TempDir(), &log)
+	g.journal.aside.files[0].f.Close()
+	g.refusals.tally.f.Close()
+	for range 3 {
+		if res := call(g, "test.look", `{"n":1}`); !res.OK {
+			return res.Error.Fault()
+		}
+		g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
+	}
+	g.Close()
+	if n := strings.Count(log.String(), "cannot be kept"); n != 1 {
+		return fmt.Errorf("logged %d times: %s", n, log.String())
+	}
+	return nil
+}
+
+// A slot that says something impossible is nothing.
+func FuzzSlot(f *testing.F) {
+	f.Add(make([]byte, tallySlot))
+	f.Fuzz(func(t *testing.T, slot []byte) {
+		if len(slot) < tallyHead {
+			return
+		}
+		if r, ok := readSlot(append(slot, make([]byte, tallySlot)...)[:tallySlot]); ok && (r.Count < 1 || len(r.Event) == 0) {
+			t.Errorf("%+v", r)
+		}
+	})
+}
