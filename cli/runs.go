@@ -166,7 +166,14 @@ func printStory(w io.Writer, r app.RunStory) {
 func printJob(line func(k, format string, v ...any), r app.RunStory, p plan.Params) {
 	line("image", "%s", r.Image)
 	if x := p.Spec.Resources; x.CPUs > 0 { // the params could be read
-		line("command", "%q", p.Spec.Execution.Command.Argv)
+		c := p.Spec.Execution.Command
+		line("command", "%q", c.Argv)
+		for _, argv := range c.Pipe {
+			line("| into", "%q", argv)
+		}
+		if c.Stdin != nil {
+			line("stdin", "%s", *c.Stdin)
+		}
 		line("requested", "%d CPUs, %d MiB, %s%s", x.CPUs, x.MemMB, time.Duration(x.TimeLimitSeconds)*time.Second,
 			placeText(", ", p.Spec.Placement))
 	}

@@ -49,7 +49,10 @@ func (c toolShowCmd) Run(ctx context.Context, a *Shell) error {
 		fmt.Fprintf(w, "%s %s (contract %s)\n%s\n", d.ToolID, d.Version, d.ContractVersion, d.Description)
 		example := "slurmgate run " + d.ToolID
 		for _, in := range d.Inputs {
-			fmt.Fprintf(w, "input   %s: %s\n", in.Param, strings.Join(in.Types, " or "))
+			fmt.Fprintf(w, "input   %s: %s%s\n", in.Param, strings.Join(in.Types, " or "), shapeText(in))
+			if in.Optional {
+				continue
+			}
 			example += " --input " + in.Param + "=FILE"
 		}
 		for _, o := range d.Outputs {
@@ -65,6 +68,20 @@ func (c toolShowCmd) Run(ctx context.Context, a *Shell) error {
 			fmt.Fprintf(w, "Next: %s --wait\n", example)
 		}
 	})
+}
+
+// shapeText says how many artifacts an input takes, and what belongs to it.
+func shapeText(in app.PackInput) (s string) {
+	if in.List != nil {
+		s += fmt.Sprintf(", a list of %d to %d", in.List.Min, in.List.Max)
+	}
+	if in.Optional {
+		s += ", optional"
+	}
+	if in.Group != "" {
+		s += ", of the group " + in.Group
+	}
+	return s
 }
 
 // pretty is JSON over several lines, with the keys in order; empty if it is no JSON.

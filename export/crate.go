@@ -137,6 +137,15 @@ func actionOf(r Run, exit Exit, p plan.Params, pack []byte) (action entity, more
 		argv, _ := json.Marshal(p.Spec.Execution.Command.Argv) // texts can be encoded
 		uses = append(uses, "#argv")
 		more = append(more, entity{"@id": "#argv", "@type": "PropertyValue", "name": "argv", "value": string(argv)})
+		if c := p.Spec.Execution.Command; len(c.Pipe) > 0 {
+			pipe, _ := json.Marshal(c.Pipe)
+			uses = append(uses, "#pipe")
+			more = append(more, entity{"@id": "#pipe", "@type": "PropertyValue", "name": "pipe", "value": string(pipe)})
+		}
+		if at := p.Spec.Execution.Command.Stdin; at != nil {
+			uses = append(uses, "#stdin")
+			more = append(more, entity{"@id": "#stdin", "@type": "PropertyValue", "name": "stdin", "value": *at})
+		}
 	}
 	if env := p.Spec.Execution.Command.Env; len(env) > 0 {
 		var ids []string

@@ -109,11 +109,24 @@ func command(c plan.Command) (lines []string) {
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		lines = append(lines, "export "+name+"="+shellWord(c.Env[name]))
 	}
-	var argv []string
-	for _, a := range c.Argv {
-		argv = append(argv, shellWord(a))
+	from := "/dev/null"
+	if c.Stdin != nil {
+		from = shellWord(*c.Stdin)
 	}
-	return append(lines, "exec -- "+strings.Join(argv, " ")+" < /dev/null"+to) // exec starts programs, never bash's own commands
+	var programs []string
+	for _, one := range c.Programs() {
+		var argv []string
+		for _, a := range one {
+			argv = append(argv, shellWord(a))
+		}
+		programs = append(programs, "exec -- "+strings.Join(argv, " ")) // exec starts programs, never bash's own commands
+	}
+	programs[0] += " < " + from
+	programs[len(programs)-1] += to
+	if len(programs) == 1 {
+		return append(lines, programs[0])
+	}
+	return append(lines, "set -o pipefail", "( "+strings.Join(programs, " ) | ( ")+" )")
 }
 
 // stub are the lines that make empty outputs.

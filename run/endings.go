@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -185,6 +186,14 @@ func (e *Engine) explain(ctx context.Context, v View, x *Exit, reason string) st
 	fill := []string{"{says}", cmp.Or(v.Attempt.SlurmState, "nothing"), "{state}", cmp.Or(v.Attempt.SlurmState, "unknown")}
 	if x != nil {
 		fill = append(fill, "{node}", cmp.Or(v.Attempt.Node, x.Node), "{code}", strconv.Itoa(x.Code))
+		if x.Program > 0 { // of a pipe: what it did to the others is not the cause
+			fill = append(fill, "the program ", fmt.Sprintf("program %d of the pipe ", x.Program),
+				"its program ", fmt.Sprintf("program %d of the pipe ", x.Program))
+		}
+		if x.Program > 0 && x.Code == 141 {
+			fill = append(fill, "exited with status {code}", "was stopped by SIGPIPE (status 141), because the next program ended "+
+				"without reading everything")
+		}
 	} else {
 		fill = append(fill, "{node}", cmp.Or(v.Attempt.Node, "unknown"))
 	}
