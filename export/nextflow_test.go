@@ -121,3 +121,23 @@ func FuzzShellWord(f *testing.F) {
 		}
 	})
 }
+
+// A pipe's programs run in a pipe, read the same input from standard input, and fail together.
+func TestModulePipe(t *testing.T) {
+	in, to := "in/a b.txt", "out/n.txt"
+	c := plan.Command{Argv: []string{"sort", "-r"}, Pipe: [][]string{{"cat", "-"}, {"tr", "a'b", "A$B"}}, Stdin: &in, Stdout: &to,
+		Workdir: "."}
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "in"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, in), []byte("a\nb\n"), 0o600))
+	if out, ok := try(t, dir, "bash", "-ue", "-c", strings.Join(command(c), "\n")); !ok {
+		t.Fatal(out)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, to)); err != nil || string(got) != "B\nA\n" {
+		t.Errorf("%q %v", got, err)
+	}
+	c.Pipe[0] = []string{"false"}
+	if out, ok := try(t, dir, "bash", "-ue", "-c", strings.Join(command(c), "\n")); ok {
+		t.Error("a program failed, and the module succeeds", out)
+	}
+}

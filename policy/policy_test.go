@@ -304,6 +304,16 @@ func TestRawPlans(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q (%v)", c.argv, got, c.want, err)
 		}
+		// The same holds for each program of a pipe.
+		s.Execution.Command.Argv, s.Execution.Command.Pipe = []string{"samtools", "view"}, [][]string{{"samtools"}, s.Execution.Command.Argv}
+		got = ""
+		err = open.AllowPlan(s, true, "samtools")
+		for _, p := range fault.ProblemsOf(err) {
+			got += strings.Replace(strings.TrimPrefix(p.Field, "execution.command."), "pipe[1]", "argv", 1)
+		}
+		if got != c.want {
+			t.Errorf("%s in a pipe: got %q, want %q (%v)", c.argv, got, c.want, err)
+		}
 	}
 	s := spec()
 	s.Execution.Command.Env = map[string]string{"PATH": "/work/in", "PYTHONPATH": "/work/in", "BASH_ENV": "x", "TCLLIBPATH": "x",

@@ -133,3 +133,16 @@ func TestEndings(t *testing.T) {
 		}
 	}
 }
+
+// Of a pipe the program that failed first is named. proves DATA-03
+func TestEndingOfPipe(t *testing.T) {
+	e := &Engine{Parts: Parts{Workspace: emptyWorkspace{}}}
+	v := View{Attempt: Attempt{SlurmState: "FAILED"}}
+	for code, want := range map[int]string{3: "program 2 of the pipe exited with status 3: ",
+		141: "program 2 of the pipe was stopped by SIGPIPE (status 141), because the next program ended without reading everything: "} {
+		d := e.judge(context.Background(), v, &Exit{Reason: "tool_failed", Code: code, Program: 2}, "")
+		if !strings.HasPrefix(d.detail, want) {
+			t.Errorf("%q, not %q", d.detail, want)
+		}
+	}
+}

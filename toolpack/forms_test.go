@@ -3,6 +3,7 @@ package toolpack
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -112,7 +113,7 @@ func formsArgs(t testing.TB, edit map[string]any) json.RawMessage {
 
 // What each form becomes in the plan: the exact set of inputs, and the words of the programs. proves DATA-01 DATA-03 DATA-04
 func TestForms(t *testing.T) {
-	p := formsPack(t)
+	p, golden := formsPack(t), "" // run ids and params, which no change of the gateway changes
 	for _, c := range []struct {
 		name   string
 		args   map[string]any
@@ -150,6 +151,58 @@ func TestForms(t *testing.T) {
 		}
 		if at := got.Spec.Execution.Command.Stdin; at == nil || *at != "in/first/s1.x" {
 			t.Error(c.name, at)
+		}
+		params, err := got.Params(plan.ProjectID("demo"), "slurm_script_v1").Canonical()
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		id := plan.Identity{ToolName: p.ToolName(), ContractVersion: p.ContractVersion(), PolicyHash: plan.Hash([]byte("policy")),
+			ParamsHash: plan.Hash(params)}
+		golden += fmt.Sprintf("%s %s %s\n%s\n", c.name, p.Hash(), id.RunID(), params)
+	}
+	const file = "testdata/forms.golden"
+	was, err := os.ReadFile(file)
+	if os.IsNotExist(err) && *update {
+		err = os.WriteFile(file, []byte(golden), 0o644)
+		was = []byte(golden)
+	}
+	if d := cmp.Diff(string(was), golden); d != "" || err != nil {
+		t.Error("the identity of runs changed", err, d)
+	}
+}
+
+// A function gets a list as an array, and nothing for an optional input that is absent. proves DATA-01
+func TestFormsOfFunctions(t *testing.T) {
+	a, b := strings.Index(forms, "execution:"), len(forms)
+	p := formsPack(t, forms[a:b], "execution: {kind: python, module: \"a:b\"}\n")
+	for _, c := range []struct{ given, want string }{
+		{"", `{"bai":["/work/in/aln/0001.s11.x.bai"],"bam":["/work/in/aln/0001.s11.x"],"first":"/work/in/first/s1.x"}`},
+		{"more", `{"bai":["/work/in/aln/0001.s11.x.bai"],"bam":["/work/in/aln/0001.s11.x"],"first":"/work/in/first/s1.x","more":[]}`},
+	} {
+		args := map[string]any{"bams": []string{art(11)}, "bais": []string{art(21)}}
+		if c.given != "" {
+			args[c.given] = []string{}
+		}
+		got, err := p.Canonicalize(formsArgs(t, args), formsEnv())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r struct{ Inputs map[string]any }
+		if err := json.Unmarshal(got.Made[0].Bytes, &r); err != nil {
+			t.Fatal(err)
+		}
+		for role, v := range r.Inputs { // only the paths
+			switch v := v.(type) {
+			case []any:
+				for i := range v {
+					v[i] = v[i].(map[string]any)["path"]
+				}
+			case map[string]any:
+				r.Inputs[role] = v["path"]
+			}
+		}
+		if b, err := json.Marshal(r.Inputs); err != nil || string(b) != c.want {
+			t.Errorf("%s %v", b, err)
 		}
 	}
 }
