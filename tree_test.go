@@ -64,6 +64,8 @@ var arrows = map[string][]string{
 	"staging/sftp": {"fault", "files", "plan", "remote", "remote/transfer", "run", "staging"},
 	"local":        {"fault", "run"},
 	"asuser":       {"fault", "plan", "run"}, // a run's user; SSH and the signer come from whoever makes it
+	// Images of registries.
+	"apptainer/oci": {"apptainer", "fault"},
 	// Bytes over the SFTP channels of whoever has them.
 	"remote/transfer": {"fault"},
 	"remote":          {"fault"}, // SSH for slurm, staging and apptainer; it knows nothing of what they do with it
@@ -82,8 +84,8 @@ var arrows = map[string][]string{
 		"slurm/rest", "staging", "toolpack", "worker"},
 	// The one place that knows all others.
 	"setup": {"fault", "plan", "policy", "remote", "site", "slurm", "staging", "visible"},
-	"cmd/slurmgate": {"access", "adapter", "app", "apptainer", "artifact", "asuser", "backup", "chaos/seams", "cli", "doctor",
-		"fault", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "nss", "plan", "policy", "remote",
+	"cmd/slurmgate": {"access", "adapter", "app", "apptainer", "apptainer/oci", "artifact", "asuser", "backup", "chaos/seams", "cli", "doctor",
+		"fault", "files", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "nss", "plan", "policy", "remote",
 		"remote/transfer", "run", "secrets", "setup", "signer", "site", "slurm", "slurm/rest", "staging", "staging/sftp",
 		"toolpack", "visible", "worker"},
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.
@@ -106,7 +108,7 @@ var instruments = []string{"chaos", "bench", "mcp/conformance"}
 
 var (
 	core    = []string{"plan", "policy", "run"}
-	outside = []string{"slurm", "slurm/rest", "local", "asuser", "apptainer", "staging", "staging/sftp", "ledger", "artifact",
+	outside = []string{"slurm", "slurm/rest", "local", "asuser", "apptainer", "apptainer/oci", "staging", "staging/sftp", "ledger", "artifact",
 		"httpapi", "mcp", "worker", "adapter", "site", "app", "cli", "doctor",
 		"cmd/slurmgate"}
 	peers    = []string{"slurm", "local", "asuser", "apptainer", "staging", "staging/sftp", "ledger", "artifact", "worker"}
@@ -120,6 +122,8 @@ var libraries = map[string]string{
 	"github.com/go-jose/go-jose/v4": "signatures of OpenID access tokens; no cryptography of our own",
 	"github.com/go-json-experiment/json": "decoding that sees duplicate keys and case twins, and canonical JSON; encoding/json does " +
 		"neither",
+	"github.com/google/go-containerregistry":   "registries: names, logins, manifests, and the registry of the tests (DATA-06)",
+	"github.com/klauspost/compress":            "layers compressed with zstd, with a bound on memory",
 	"github.com/google/uuid":                   "ids in the envelope (HTC-02)",
 	"github.com/mattn/go-sqlite3":              "the ledger (CARD-07)",
 	"github.com/nikolalohinski/gonja/v2":       "reading Jinja2 templates; what they do is decided here",

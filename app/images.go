@@ -19,6 +19,8 @@ type Images interface {
 	Misfits(s *site.Site) ([]fault.Problem, error)
 	// Add checks a SIF file, copies it into the store and records it in the lock.
 	Add(ctx context.Context, s *site.Site, a ImageAddArgs) (ImageAddAnswer, error)
+	// Pull downloads an image of a registry, makes a SIF file of it where it is none, and adds that.
+	Pull(ctx context.Context, s *site.Site, a ImagePullArgs) (ImagePullAnswer, error)
 	// List lists the named images and those that are only in the store; with hash it reads every byte.
 	// cluster is the only one to look at; empty: all of them.
 	List(ctx context.Context, s *site.Site, cluster string, hash bool) (ImageListAnswer, error)
@@ -35,6 +37,15 @@ func (h Host) images() []Operation {
 		Input: object("site name file", at, prop("name", `{"type":"string","minLength":1,"maxLength":128}`), prop("file", pathSchema),
 			prop("source", `{"type":"string","minLength":1,"maxLength":512}`), prop("replace", yesNo), cluster),
 		Does: does(h.addImage),
+	}, {
+		ID: "image.pull", Title: "Pull an image", Verb: "image pull",
+		Description: "Downloads an image of a registry by its digest, makes a SIF file of it once, and adds that under a name.",
+		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
+		Limit: 6 * time.Hour, // a large image on a slow line
+		Input: object("site name source", at, prop("name", `{"type":"string","minLength":1,"maxLength":128}`),
+			prop("source", `{"type":"string","minLength":1,"maxLength":512}`), prop("digest", `{"type":"string","maxLength":128}`),
+			prop("arch", `{"type":"string","maxLength":32}`), prop("replace", yesNo), prop("rebuild", yesNo), cluster),
+		Does: does(h.pullImage),
 	}, {
 		ID: "image.list", Title: "Images", Verb: "image list",
 		Description: "Lists the named images and those in the image store.",
@@ -79,6 +90,20 @@ func (h Host) addImage(ctx context.Context, _ gate.Call, a ImageAddArgs) (ImageA
 	return h.Images.Add(ctx, s, a)
 }
 
+func (h Host) pullImage(ctx context.Context, _ gate.Call, a ImagePullArgs) (ImagePullAnswer, error) {
+	if err := toolpack.CheckImageName(a.Name); err != nil {
+		return ImagePullAnswer{}, err
+	}
+	s, err := site.Load(a.Site)
+	if err != nil {
+		return ImagePullAnswer{}, err
+	}
+	if _, _, err := ReadDomain(s.DomainDir, toolpack.AllowMissingImages); err != nil {
+		return ImagePullAnswer{}, err
+	}
+	return h.Images.Pull(ctx, s, a)
+}
+
 // listImages lists the named images and those that are only in the store; with hash it reads every byte.
 func (h Host) listImages(ctx context.Context, _ gate.Call, a ImageListArgs) (ImageListAnswer, error) {
 	s, err := site.Load(a.Site)
@@ -96,6 +121,29 @@ type ImageAddArgs struct {
 	Source  string `json:"source,omitzero"` // docker://REPOSITORY@sha256:<64 hex>: what the file was made from
 	Replace bool   `json:"replace,omitzero"`
 	Cluster string `json:"cluster,omitzero"` // only its image store
+
+	SourceDigest string `json:"-"` // of a pulled image, see [toolpack.LockedImage]
+	MadeBy       string `json:"-"`
+}
+
+// ImagePullArgs are the arguments of image.pull.
+type ImagePullArgs struct {
+	Site    string `json:"site"`
+	Name    string `json:"name"`
+	Source  string `json:"source"`          // docker://…, oras://…, or https://… of a SIF file
+	Digest  string `json:"digest,omitzero"` // sha256:<64 hex>: of the file, or what the source's tag must mean
+	Arch    string `json:"arch,omitzero"`   // in Go's spelling; empty: that of the sites' nodes
+	Replace bool   `json:"replace,omitzero"`
+	Rebuild bool   `json:"rebuild,omitzero"` // only make it again and compare the bytes
+	Cluster string `json:"cluster,omitzero"` // only its image store
+}
+
+// ImagePullAnswer is the answer of image.pull.
+type ImagePullAnswer struct {
+	ImageAddAnswer
+	Pulled   bool     `json:"pulled"`            // false: the image was there already
+	Same     bool     `json:"same,omitzero"`     // with rebuild: it gave the bytes that the lock names
+	Warnings []string `json:"warnings,omitzero"` // what of the image is not in the SIF file
 }
 
 // ImageDoc is an image: named by the lock, in the store, or both.
@@ -107,6 +155,9 @@ type ImageDoc struct {
 	SizeBytes int64  `json:"size_bytes"`
 	Source    string `json:"source"`
 	State     string `json:"state"` // stored, missing, ok, or what is wrong
+
+	SourceDigest string `json:"source_digest,omitzero"` // of a pulled image: its manifest, or the SIF file
+	MadeBy       string `json:"made_by,omitzero"`       // the program that made the SIF file of its layers
 }
 
 // ImageAddAnswer is the answer of image.add.

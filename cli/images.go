@@ -35,6 +35,7 @@ func (c toolCheckCmd) Run(ctx context.Context, a *Shell) error {
 // Image are the verbs on images.
 type Image struct {
 	Add    imageAddCmd    `cmd:"" help:"Check a SIF file, copy it into the image store and record its name."`
+	Pull   imagePullCmd   `cmd:"" help:"Pull an image from a registry, make a SIF file of it once, and record its name."`
 	List   imageListCmd   `cmd:"" help:"List the named images and those in the store."`
 	Verify imageVerifyCmd `cmd:"" help:"Hash all images in the store and compare their digests."`
 }
@@ -55,9 +56,9 @@ type imageAddCmd struct {
 // Run adds an image.
 func (c imageAddCmd) Run(ctx context.Context, a *Shell) error {
 	args := app.ImageAddArgs{Site: a.Site, Name: c.Name, File: c.File, Source: c.Source, Replace: c.Replace, Cluster: c.Cluster}
-	p := bar{shell: a}
+	p := stages{bar: bar{shell: a}}
 	defer p.end()
-	a.Host.Images = a.Ports.Images(p.bytes)
+	a.Host.Images = a.Ports.Images(p.step)
 	return ask(ctx, a, "image.add", args, func(w io.Writer, r app.ImageAddAnswer) {
 		p.end()
 		fmt.Fprintf(w, "%s  %s  %s  %s\n", r.Name, r.Digest, r.Arch, bytesText(r.SizeBytes))

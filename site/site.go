@@ -39,6 +39,7 @@ type Site struct {
 	HTTP      HTTP      `yaml:"http"`            // the port for programs and chats
 	Limits    Limits    `yaml:"limits"`          // what callers may do at the same time
 	Secrets   Secrets   `yaml:"secrets"`         // what is a secret here
+	Images    Images    `yaml:"images"`          // how images come from registries
 
 	file string           // the file it was read from; empty for one made in Go
 	at   map[string]place // field → where its value is, for the fields that were given
@@ -225,6 +226,7 @@ func (s *Site) fill() {
 			o.Types = []string{"at+jwt"}
 		}
 	}
+	number("images.max_mb", &s.Images.MaxMB, defaultImageMB)
 	number("http.max_connections", &s.HTTP.MaxConnections, defaultConnections)
 	for _, l := range s.Limits.fields() {
 		number("limits."+l.name, l.value, l.def)

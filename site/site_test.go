@@ -53,6 +53,7 @@ func TestDefaults(t *testing.T) {
 		Audit:     Audit{30, 200_000, 2048, 90, 200_000, 1024},
 		HTTP:      HTTP{MaxConnections: 1024},
 		Limits:    Limits{256, 64, 512, 8, 2, 10, 4, 1, 64, 100_000, 1024, 512, 256, 0, 200_000, 0, 0, 0, 0, 0, 0, 0, nil, nil},
+		Images:    Images{MaxMB: 16384},
 	}
 	if diff := cmp.Diff(want, parse(t, least), ignorePrivate); diff != "" {
 		t.Error(diff)

@@ -23,6 +23,9 @@ type LockedImage struct {
 	SizeBytes int64     `yaml:"size_bytes"` // of the SIF file
 	Source    string    `yaml:"source"`     // where the file came from; docker://REPOSITORY@sha256:<64 hex> is found by that digest
 	AddedAt   time.Time `yaml:"added_at"`   // UTC
+
+	SourceDigest string `yaml:"source_digest,omitempty"` // sha256:<64 hex> of what was pulled for arch: an image's manifest, or a SIF file
+	MadeBy       string `yaml:"made_by,omitempty"`       // the program that made the SIF file of the image's layers; empty: not made here
 }
 
 // Lock is images.lock.yaml. It is immutable.
@@ -35,6 +38,8 @@ type LockedImage struct {
 //	    size_bytes: 12345678
 //	    source: samtools.sif
 //	    added_at: "2026-01-31T12:00:00Z"
+//	    source_digest: sha256:<64 hex>      # these two only if `image pull` made the entry
+//	    made_by: sqfstar 4.6.1, gzip
 type Lock struct{ images []LockedImage }
 
 var (
@@ -58,13 +63,17 @@ func parseLock(file string, data []byte) (Lock, []fault.Problem) {
 	var l Lock
 	seen := map[string]bool{}
 	for _, v := range o.Need("images").List() {
-		e := v.Object("name", "digest", "arch", "size_bytes", "source", "added_at")
+		e := v.Object("name", "digest", "arch", "size_bytes", "source", "added_at", "source_digest", "made_by")
 		img := LockedImage{
 			Name:      e.Need("name").Match(imageName, "NAME", "lower-case letters, digits, . _ -"),
 			Digest:    e.Need("digest").Match(digestForm, "DIGEST", "sha256:<64 hex digits>"),
 			Arch:      e.Need("arch").Match(archForm, "ARCH", "an architecture, e.g. amd64"),
 			SizeBytes: e.Need("size_bytes").Int(1, maxSafe),
 			Source:    prose(e.Opt("source"), 4096),
+			MadeBy:    prose(e.Opt("made_by"), 256),
+		}
+		if d := e.Opt("source_digest"); d.Exists() {
+			img.SourceDigest = d.Match(digestForm, "DIGEST", "sha256:<64 hex digits>")
 		}
 		if at := e.Need("added_at"); at.Exists() {
 			t, err := time.Parse(time.RFC3339Nano, at.Time())
@@ -85,6 +94,15 @@ func parseLock(file string, data []byte) (Lock, []fault.Problem) {
 
 // List returns the entries, sorted by name.
 func (l Lock) List() []LockedImage { return slices.Clone(l.images) }
+
+// CheckImageName refuses a name that no entry can have.
+func CheckImageName(name string) error {
+	if imageName.MatchString(name) {
+		return nil
+	}
+	return fault.Invalid("", fault.Problem{Code: "IMAGE-NAME", Field: "name", Rule: "lower-case letters, digits, . _ -",
+		Msg: `"` + clip(name) + `" cannot be the name of an image`})
+}
 
 // Lookup returns the entry of a name.
 func (l Lock) Lookup(name string) (LockedImage, bool) {
@@ -117,13 +135,26 @@ func (l Lock) NameOf(digest string) string {
 	return ""
 }
 
+// PulledFrom gives the entry that was made for an architecture from an image with this digest, sha256:<64 hex>, of its manifest or of what
+// the source names; an empty architecture is any. Of several the first in the order of names.
+func (l Lock) PulledFrom(arch string, digests ...string) (LockedImage, bool) {
+	for _, img := range l.images {
+		if _, named, _ := strings.Cut(img.Source, "@"); (arch == "" || img.Arch == arch) &&
+			(slices.Contains(digests, img.SourceDigest) || slices.Contains(digests, named)) {
+			return img, true
+		}
+	}
+	return LockedImage{}, false
+}
+
 // Pulled gives the digest of the SIF file that was made from an image of a registry, REPOSITORY@sha256:<64 hex>: the entry whose source
-// ends in that digest. msg says why there is none.
+// ends in that digest, or that was made of it for its architecture. msg says why there is none.
 func (l Lock) Pulled(ref string) (digest, msg string) {
 	_, want, _ := strings.Cut(ref, "@")
 	names := []string{}
 	for _, img := range l.images {
-		if from, ok := plan.RegistryImage(img.Source); ok && strings.HasSuffix(from, "@"+want) {
+		from, ok := plan.RegistryImage(img.Source)
+		if ok && (strings.HasSuffix(from, "@"+want) || img.SourceDigest == want) {
 			if names = append(names, img.Name); digest == "" {
 				digest = img.Digest
 			} else if digest != img.Digest {

@@ -17,7 +17,8 @@ import (
 	"slurmgate/plan"
 )
 
-const lockHeader = "# Written by `slurmgate image add NAME FILE.sif`. Toolpacks name images; this file says which bytes a name means.\n"
+const lockHeader = "# Written by `slurmgate image add NAME FILE.sif` and `image pull NAME SOURCE`. " +
+	"Toolpacks name images; this file says which bytes a name means.\n"
 
 // ReadLock reads an image lock. A file that does not exist is an empty lock.
 func ReadLock(path string) (Lock, error) {
@@ -75,7 +76,8 @@ func (l *Lock) put(img LockedImage, replace bool) (changed bool, err error) {
 		return true, nil
 	}
 	switch old := l.images[i]; {
-	case old.Digest == img.Digest && old.Arch == img.Arch && old.SizeBytes == img.SizeBytes && !newSource(old.Source, img.Source):
+	case old.Digest == img.Digest && old.Arch == img.Arch && old.SizeBytes == img.SizeBytes && !newSource(old.Source, img.Source) &&
+		(img.SourceDigest == "" || img.SourceDigest == old.SourceDigest):
 		return false, nil
 	case old.Digest != img.Digest && !replace:
 		return false, fault.New(fault.Conflict, "IMAGE-NAME-TAKEN",

@@ -21,10 +21,10 @@ import (
 
 // siteImages gives the operations the image stores of a site.
 type siteImages struct {
-	progress func(sent, of int64) // nil: nobody waits for it
+	progress func(stage string, done, of int64) // nil: nobody waits for it
 }
 
-func imagesOf(progress func(sent, of int64)) app.Images { return siteImages{progress} }
+func imagesOf(progress func(stage string, done, of int64)) app.Images { return siteImages{progress} }
 
 // imageStore is what the operations use of the image store of a cluster, on this host or elsewhere.
 type imageStore interface {
@@ -145,7 +145,8 @@ func listImages(ctx context.Context, store imageStore, lock toolpack.Lock, hash 
 	for _, n := range lock.List() {
 		_, there := left[n.Digest]
 		seen[n.Digest] = true
-		add(app.ImageDoc{Name: n.Name, Digest: n.Digest, Arch: n.Arch, SizeBytes: n.SizeBytes, Source: n.Source}, there)
+		add(app.ImageDoc{Name: n.Name, Digest: n.Digest, Arch: n.Arch, SizeBytes: n.SizeBytes, Source: n.Source, SourceDigest: n.SourceDigest,
+			MadeBy: n.MadeBy}, there)
 	}
 	for _, i := range stored {
 		if !seen[i.Ref()] {
@@ -175,7 +176,9 @@ func (i siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (
 			}
 			switch store := store.(type) {
 			case *apptainer.FarStore:
-				store.Progress, store.Archs = i.progress, archs
+				if store.Archs = archs; i.progress != nil {
+					store.Progress = func(sent, of int64) { i.progress("copying to "+c.Name, sent, of) }
+				}
 			case sharedStore:
 				store.Archs = archs
 			}
@@ -198,9 +201,9 @@ func (i siteImages) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (
 	}
 	lock := filepath.Join(s.DomainDir, toolpack.LockFile)
 	doc := app.ImageDoc{Name: a.Name, Digest: img.Ref(), Arch: img.Arch, SizeBytes: img.SizeBytes,
-		Source: cmp.Or(a.Source, filepath.Base(a.File)), State: "stored"}
+		Source: cmp.Or(a.Source, filepath.Base(a.File)), State: "stored", SourceDigest: a.SourceDigest, MadeBy: a.MadeBy}
 	changed, err := toolpack.Record(lock, toolpack.LockedImage{Name: a.Name, Digest: doc.Digest, Arch: doc.Arch, SizeBytes: doc.SizeBytes,
-		Source: doc.Source, AddedAt: time.Now()}, a.Replace)
+		Source: doc.Source, AddedAt: time.Now(), SourceDigest: doc.SourceDigest, MadeBy: doc.MadeBy}, a.Replace)
 	return app.ImageAddAnswer{ImageDoc: doc, Changed: changed, Lock: lock, Note: note}, err
 }
 
