@@ -130,8 +130,8 @@ func sameBytes(ctx context.Context, f *oci.File, known toolpack.LockedImage, r *
 	msg := fmt.Sprintf("%s was made again and gives sha256:%s, but images.lock.yaml has %s for it, made by %s; this machine made it by %s",
 		r.Source, sum, known.Digest, cmp.Or(known.MadeBy, "another program"), cmp.Or(f.Made, "nothing"))
 	return false, fault.New(fault.Conflict, "IMAGE-REBUILD", msg).
-		WithNext("the lock's bytes are what tools run: add them from an image store or a backup that has them, or replace the entry under its own " +
-			"name, " + known.Name + ", with --replace").WithSteps(fault.Do("image add", "name", known.Name))
+		WithNext("the lock's bytes are what tools run: add them from an image store or a backup that has them, " +
+			"or replace the entry under its own name, " + known.Name + ", with --replace").WithSteps(fault.Do("image add", "name", known.Name))
 }
 
 // oneArch is the architecture of all machines that would run an image; wanted, if given, is taken at its word. note says what is not known.
