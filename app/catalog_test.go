@@ -140,7 +140,7 @@ func TestCatalogue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for ref, want := range map[string]json.RawMessage{x.Input: pack.InputSchema(), x.Output: pack.OutputSchema()} {
+		for ref, want := range map[string]json.RawMessage{x.Input: tool.Input, x.Output: pack.OutputSchema()} {
 			var schema any
 			res := v.get(ref, &schema)
 			var wanted any

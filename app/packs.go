@@ -73,13 +73,11 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		}
 		return toolpack.ArtifactInfo{SHA256: a.SHA256, Type: a.Type, SizeBytes: a.SizeBytes, Label: a.Label}, nil
 	}
-	args, named := c.Args, ""
-	if _, offered := g.inputOf(p); offered {
-		if args, named, err = takeSite(c.Args); err != nil {
-			return run.Order{}, nil, err
-		}
+	args, asks, err := g.takeAsks(p, c.Args)
+	if err != nil {
+		return run.Order{}, nil, err
 	}
-	env, sites, why, err := g.packEnv(p, named)
+	env, sites, why, err := g.packEnv(p, asks)
 	if err != nil {
 		return run.Order{}, nil, err
 	}
@@ -88,8 +86,8 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	if err != nil {
 		return run.Order{}, nil, err
 	}
-	if !canonical.Docker && named != "" {
-		canonical.Spec.Placement.Site = &named
+	if !canonical.Docker && asks.Site != "" {
+		canonical.Spec.Placement.Site = &asks.Site
 	}
 	user := ""
 	if !canonical.Docker { // those run on the gateway's own host, as the gateway

@@ -1,9 +1,6 @@
 package app
 
 import (
-	"encoding/json"
-	"strings"
-
 	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/site"
@@ -39,49 +36,10 @@ func badSite(code, rule, msg, hint string) error {
 		fault.Problem{Code: code, Field: "site", Rule: rule, Msg: msg, Hint: hint})
 }
 
-// siteArgument is the argument of a toolpack's tool that names a site.
-const siteArgument = "site"
-
-// inputOf is the input schema of a pack's tool: where there is a choice of clusters with an argument that names one, which the pack itself
-// knows nothing of. A pack that has an argument of this name keeps its own.
-func (g *Gateway) inputOf(p *toolpack.Pack) (schema json.RawMessage, offersSite bool) {
-	schema = p.InputSchema()
-	var doc map[string]any
-	if !g.several() || json.Unmarshal(schema, &doc) != nil {
-		return schema, false
-	}
-	properties, _ := doc["properties"].(map[string]any)
-	if _, own := properties[siteArgument]; own || properties == nil {
-		return schema, false
-	}
-	properties[siteArgument] = map[string]any{"type": "string", "maxLength": 64,
-		"description": "the site to run on: " + strings.Join(g.Sites.Names(), ", ") + "; if absent, policy picks one"}
-	with, err := json.Marshal(doc)
-	if err != nil {
-		return schema, false
-	}
-	return with, true
-}
-
-// takeSite takes that argument out of a call's arguments.
-func takeSite(args json.RawMessage) (rest json.RawMessage, named string, err error) {
-	var doc map[string]json.RawMessage
-	if err := json.Unmarshal(args, &doc); err != nil {
-		return nil, "", err
-	}
-	if raw, given := doc[siteArgument]; given {
-		if err := json.Unmarshal(raw, &named); err != nil {
-			return nil, "", err
-		}
-		delete(doc, siteArgument)
-	}
-	rest, err = plan.Marshal(doc)
-	return rest, named, err
-}
-
 // packEnv is what a call of a pack is turned into a plan with, and the sites that the run may go to, with the reason why these.
-func (g *Gateway) packEnv(p *toolpack.Pack, named string) (env toolpack.Env, list []*site.Site, why string, err error) {
-	env = toolpack.Env{Image: g.Domain.Lock().Digest, Passthrough: g.Policy.Env, Local: g.pickLocal(p.ToolName(), p.Image())}
+func (g *Gateway) packEnv(p *toolpack.Pack, asks callAsks) (env toolpack.Env, list []*site.Site, why string, err error) {
+	named := asks.Site
+	env = toolpack.Env{Resources: asks.Resources, Image: g.Domain.Lock().Digest, Passthrough: g.Policy.Env, Local: g.pickLocal(p.ToolName(), p.Image())}
 	switch {
 	case p.PlanKind() == toolpack.KindDocker:
 		list = []*site.Site{g.Site.LocalSite()}

@@ -47,6 +47,8 @@ type Run struct {
 	Tool  string `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
 	Input named  `short:"i" help:"An input: its parameter or role, with a file or an artifact id (or its beginning). Of a list once for each element." placeholder:"NAME=FILE|art_…"`
 	Param named  `short:"p" help:"A parameter, of the type in the tool's schema: text as it is, anything else as JSON, for example 5, true or null. A list as [1,2] or once for each element; a part of an object as NAME.PART=VALUE." placeholder:"NAME=VALUE"`
+	CPUs  int    `name:"cpus" help:"CPUs of the job, instead of what the tool gives it." placeholder:"N"`
+	moreResources
 	submitOptions
 }
 
@@ -58,9 +60,16 @@ func (c Run) Run(ctx context.Context, a *Shell) error {
 			return err
 		}
 		s.dryRun = c.DryRun // for the imports; a key is only for the call of the tool
+		more, err := c.more(tool)
+		if err != nil {
+			return err
+		}
 		args, err := c.args(ctx, a, s, tool)
 		if err != nil {
 			return err
+		}
+		if !more.None() {
+			args["resources"] = more
 		}
 		if slices.Contains(tool.Caps, gate.CapWorker) && !c.DryRun {
 			return c.callWorker(ctx, a, s, tool, args)

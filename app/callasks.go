@@ -1,0 +1,94 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"slurmgate/plan"
+	"slurmgate/toolpack"
+)
+
+// What a caller may ask of the gateway in a call of a toolpack's tool, beside the tool's own arguments. A pack knows nothing of these; one
+// that has an argument of such a name keeps its own.
+
+// callAsks is what a call asks for.
+type callAsks struct {
+	Site      string             `json:"site"`      // the site to run on; empty: policy picks one
+	Resources plan.MoreResources `json:"resources"` // instead of what the tool gives its jobs
+}
+
+// moreSchema is the schema of resources that are asked for; cpus: CPUs among them. Policy has lower bounds, which its refusals name.
+func moreSchema(about string, cpus bool) json.RawMessage {
+	properties := fmt.Sprintf(`"mem_mb":{"type":"integer","minimum":1,"maximum":%d,"description":"MiB"},`+
+		`"time_limit_seconds":{"type":"integer","minimum":1,"maximum":%d}`, plan.MaxMemMB, plan.MaxTimeLimitSeconds)
+	if cpus {
+		properties = fmt.Sprintf(`"cpus":{"type":"integer","minimum":1,"maximum":%d},`, plan.MaxCPUs) + properties
+	}
+	return json.RawMessage(fmt.Sprintf(`{"type":"object","additionalProperties":false,"description":%q,"properties":{%s}}`, about, properties))
+}
+
+// asksOf are the schemas of what a call of the pack may ask for: a site where there is a choice of clusters, and resources.
+func (g *Gateway) asksOf() map[string]any {
+	asks := map[string]any{"resources": moreSchema("what the job gets instead of what the tool gives it, within policy's bounds; "+
+		"part of the run's identity. Leave it out unless the tool's own are too little", true)}
+	if g.several() {
+		asks["site"] = map[string]any{"type": "string", "maxLength": 64,
+			"description": "the site to run on: " + strings.Join(g.Sites.Names(), ", ") + "; if absent, policy picks one"}
+	}
+	return asks
+}
+
+// inputOf is the input schema of a pack's tool with what its callers may ask for, and the names of that.
+func (g *Gateway) inputOf(p *toolpack.Pack) (schema json.RawMessage, offered []string) {
+	schema = p.InputSchema()
+	var doc map[string]any
+	if json.Unmarshal(schema, &doc) != nil {
+		return schema, nil
+	}
+	properties, _ := doc["properties"].(map[string]any)
+	if properties == nil {
+		if doc["properties"] != nil {
+			return schema, nil
+		}
+		properties = map[string]any{}
+		doc["properties"] = properties
+	}
+	for name, ask := range g.asksOf() {
+		if _, own := properties[name]; !own {
+			properties[name], offered = ask, append(offered, name)
+		}
+	}
+	with, err := json.Marshal(doc)
+	if err != nil {
+		return schema, nil
+	}
+	return with, offered
+}
+
+// takeAsks takes what a call asks for out of its arguments.
+func (g *Gateway) takeAsks(p *toolpack.Pack, args json.RawMessage) (rest json.RawMessage, asks callAsks, err error) {
+	_, offered := g.inputOf(p)
+	var doc map[string]json.RawMessage
+	if json.Unmarshal(args, &doc) != nil {
+		return args, asks, nil // the pack says what is wrong with them
+	}
+	taken := map[string]json.RawMessage{}
+	for _, name := range offered {
+		if raw, given := doc[name]; given {
+			taken[name] = raw
+			delete(doc, name)
+		}
+	}
+	if len(taken) == 0 {
+		return args, asks, nil
+	}
+	raw, err := json.Marshal(taken)
+	if err == nil {
+		err = json.Unmarshal(raw, &asks)
+	}
+	if err == nil {
+		rest, err = plan.Marshal(doc)
+	}
+	return rest, asks, err
+}
