@@ -315,11 +315,12 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"run.Sites.StopWorkers":  {"endWork"},
 		"worker.Client.Call":     {"callWorker"},
 		// As the ledger has them: at the start, and after drain and resume.
-		"run.Sites.SetDrains":  {"LoadDrains"},
-		"run.Sites.Partitions": {"see"}, // asks the site's Slurm, once in a while
-		"run.Sites.HasImage":   {"see"},
-		"run.Sites.Logs":       {"logs"},
-		"run.Sites.Retry":      {"retryRun"},
+		"run.Sites.SetDrains":     {"LoadDrains"},
+		"run.Sites.NextResources": {"coversRetry"}, // of a run that the gate found to be its caller's
+		"run.Sites.Partitions":    {"see", "Most"}, // asks the site's Slurm, once in a while
+		"run.Sites.HasImage":      {"see"},
+		"run.Sites.Logs":          {"logs"},
+		"run.Sites.Retry":         {"retryRun"},
 
 		"run.Sites.Recollect": {"recollect"},
 

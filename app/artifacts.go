@@ -34,7 +34,9 @@ type ArtifactDoc struct {
 	Relpath        string    `json:"relpath,omitempty"`
 	// of a run's input: how the latest attempt gets it, once it is staged
 	Strength run.Strength `json:"strength,omitempty"`
-	Erased   string       `json:"erased,omitempty"` // the erasure that removed its bytes, which held a secret
+	// of an output: the file name that the caller's newest request for its run gives it
+	DownloadName string `json:"download_name,omitempty"`
+	Erased       string `json:"erased,omitempty"` // the erasure that removed its bytes, which held a secret
 }
 
 func docOf(a run.Artifact) ArtifactDoc {
@@ -361,8 +363,14 @@ type ArtifactLook struct {
 	ArtifactDoc
 }
 
-func (g *Gateway) getArtifact(ctx context.Context, _ gate.Call, a ArtifactArgs) (out ArtifactLook, params any, err error) {
+func (g *Gateway) getArtifact(ctx context.Context, c gate.Call, a ArtifactArgs) (out ArtifactLook, params any, err error) {
 	x, err := g.Ledger.Artifact(ctx, a.ArtifactID)
-	out.ArtifactDoc = docOf(x)
-	return out, map[string]any{"artifact_id": x.ID}, err
+	if out.ArtifactDoc = docOf(x); err != nil {
+		return out, nil, err
+	}
+	about := map[string]any{"artifact_id": x.ID}
+	if out.DownloadName, err = g.Ledger.OutputName(ctx, x.ID, askerOf(c)); out.DownloadName != "" {
+		about["download_name"] = out.DownloadName // the caller's own
+	}
+	return out, about, err
 }

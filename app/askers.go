@@ -46,6 +46,22 @@ func (g *Gateway) askedAgain(ctx context.Context, c gate.Call, runID string) {
 	}
 }
 
+// named records what the call names the outputs of a run that was there already, for its caller. It must not cost the caller its answer.
+func (g *Gateway) named(ctx context.Context, c gate.Call, runID string, names map[string]string) {
+	if err := g.Ledger.NameOutputs(ctx, runID, askerOf(c), names); err != nil {
+		g.Log.Warn("the names of a run's outputs are not recorded", "run_id", runID, "principal", c.Caller.Name, "err", err)
+	}
+}
+
+// withNames gives the outputs of a run the names by which the caller downloads them.
+func (g *Gateway) withNames(ctx context.Context, c gate.Call, runID string, outputs []ArtifactDoc) error {
+	names, err := g.Ledger.OutputNames(ctx, runID, askerOf(c))
+	for i := range outputs {
+		outputs[i].DownloadName = names[outputs[i].Role]
+	}
+	return err
+}
+
 // principalAsked is the principal that a filter names: by name or id, "me" for the caller, and without a kind for a user of this host.
 func principalAsked(c gate.Call, named string) string {
 	switch {

@@ -1,11 +1,14 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"slurmgate/plan"
+	"slurmgate/run"
+	"slurmgate/site"
 	"slurmgate/toolpack"
 )
 
@@ -91,4 +94,27 @@ func (g *Gateway) takeAsks(p *toolpack.Pack, args json.RawMessage) (rest json.Ra
 		rest, err = plan.Marshal(doc)
 	}
 	return rest, asks, err
+}
+
+// Most is the most memory and time that a job of the plan can have: by policy, and by its partition as far as Slurm showed that lately.
+func (g *Gateway) Most(ctx context.Context, s *site.Site, p plan.Params) (mem, time run.Ceiling) {
+	if p.Docker {
+		return run.Ceiling{Most: g.Policy.Local.MaxMemMB, Why: "policy local.max_mem_mb"},
+			run.Ceiling{Most: g.Policy.Local.MaxTimeLimitSeconds, Why: "policy local.max_time_limit_seconds"}
+	}
+	mem = run.Ceiling{Most: g.Policy.Slurm.MaxMemMB, Why: "policy slurm.max_mem_mb"}
+	time = run.Ceiling{Most: g.Policy.Slurm.MaxTimeLimitSeconds, Why: "policy slurm.max_time_limit_seconds"}
+	name := p.Spec.Placement.Partition
+	for _, x := range g.Sites.Partitions(ctx, s.Name) {
+		if x.Name != name && !(name == "" && x.Default) {
+			continue
+		}
+		if x.MemMB > 0 && x.MemMB < mem.Most {
+			mem = run.Ceiling{Most: x.MemMB, Why: "the largest node of partition " + x.Name}
+		}
+		if most := int(x.MaxSeconds/60*60) - s.Slurm.VerifyAllowanceSeconds; x.MaxSeconds > 0 && most > 0 && most < time.Most {
+			time = run.Ceiling{Most: most, Why: "the time limit of partition " + x.Name}
+		}
+	}
+	return mem, time
 }

@@ -92,6 +92,11 @@ func (g *Gateway) coversRetry(ctx context.Context, c gate.Call) (gate.Coverage, 
 		now.Account = at.Account // as for the first attempt
 		at = new(p.Spec.Placement.Resolve(now))
 	}
+	if g.Sites != nil {
+		if p.Spec.Resources, err = g.Sites.NextResources(ctx, a.RunID, a.Resources); err != nil {
+			return gate.Coverage{}, err
+		}
+	}
 	out := g.coversJob(p, at, v.Run.Site)
 	out.PackHash, out.ParamsHash = v.Run.PackHash, v.Run.ParamsHash
 	return out, nil

@@ -325,7 +325,7 @@ func (x *exporter) attempts(ctx context.Context) error {
 	}
 	for _, a := range list {
 		d := export.Attempt{Attempt: a.N, Ending: string(a.Ending), ExitCode: a.ExitCode, SlurmState: a.SlurmState, Node: a.Node,
-			CreatedAt: a.CreatedAt, StartedAt: a.StartedAt, EndedAt: a.EndedAt, Usage: a.Usage}
+			Resources: a.Resources, CreatedAt: a.CreatedAt, StartedAt: a.StartedAt, EndedAt: a.EndedAt, Usage: a.Usage}
 		if d.Usage == nil {
 			d.Usage = json.RawMessage("null")
 		}

@@ -27,6 +27,8 @@ type RunArgs struct {
 	Reason      string `json:"reason,omitzero"`
 	Stream      string `json:"stream,omitzero"`
 	TailLines   int    `json:"tail_lines,omitzero"`
+
+	Resources plan.MoreResources `json:"resources,omitzero"`
 }
 
 func (a RunArgs) wait() time.Duration { return time.Duration(a.WaitSeconds) * time.Second }
@@ -75,7 +77,10 @@ func (g *Gateway) lifecycle() []Operation {
 		Description: "Opens a new attempt of a run that failed or was cancelled; nothing else repeats a tool's own failure. after_attempt is " +
 			"the attempt it follows, as slurm.job.get gives it (attempt): the same call again finds the attempt opened and does nothing.",
 		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
-		Input: object("run_id", runID, prop("after_attempt", afterSchema), reason), Does: ofRun(g, does(g.retryRun)),
+		Input: object("run_id", runID, prop("after_attempt", afterSchema), reason, prop("resources", string(moreSchema(
+			"what the new attempt gets instead of what the one before had, if that was too little: at least the plan's, within policy and "+
+				"partition. The run's id and command line stay the same. If absent, memory or time grow by the tool's own factor, where it has one",
+			false)))), Does: ofRun(g, does(g.retryRun)),
 		DryRun: does(g.rehearseVerb), Covers: g.coversRetry,
 	}, {
 		ID: "slurm.job.absent", Title: "Declare a job absent", Verb: "declare-absent",
@@ -106,7 +111,21 @@ func (g *Gateway) getRun(ctx context.Context, c gate.Call, a RunArgs) (run.GetAn
 }
 
 func (g *Gateway) collectRun(ctx context.Context, c gate.Call, a RunArgs) (run.CollectAnswer, error) {
-	return g.Sites.Collect(ctx, a.RunID, a.wait(), g.identify(c, nil))
+	r, err := g.Sites.Collect(ctx, a.RunID, a.wait(), g.identify(c, nil))
+	if err != nil {
+		return r, err
+	}
+	names, err := g.Ledger.OutputNames(ctx, a.RunID, askerOf(c))
+	for role, name := range names {
+		if _, there := r.ArtifactsByRole[role]; !there {
+			continue
+		}
+		if r.DownloadNames == nil {
+			r.DownloadNames = map[string]string{}
+		}
+		r.DownloadNames[role] = name
+	}
+	return r, err
 }
 
 // CancelAnswer is the answer of slurm.job.cancel.
@@ -223,7 +242,7 @@ func (g *Gateway) retryRun(ctx context.Context, c gate.Call, a RunArgs) (run.Sub
 	if err := g.mayRetry(ctx, c, a.RunID); err != nil {
 		return run.SubmitAnswer{}, err
 	}
-	r, err := g.Sites.Retry(ctx, a.RunID, a.After, a.Reason)
+	r, err := g.Sites.Retry(ctx, a.RunID, a.After, a.Reason, a.Resources)
 	if err == nil {
 		g.askedAgain(ctx, c, a.RunID)
 	}

@@ -106,7 +106,7 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	binds := canonical.Extra.Binds
 	order := run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(),
 		PackHash: p.Hash(), Pack: definition,
-		Params: canonical.Params(project, g.Script), Warnings: bindWarnings(binds),
+		Params: canonical.Params(project, g.Script), Names: canonical.Names, Warnings: bindWarnings(binds),
 		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}
 	order.Params.ExecutedAs = user
 	order, err = g.aim(order, why, options)
@@ -150,6 +150,9 @@ func (g *Gateway) packHandler(p *toolpack.Pack) gate.Handler {
 			return nil, err
 		}
 		r, err := g.Sites.Submit(ctx, order)
+		if err == nil && r.Replayed {
+			g.named(ctx, c, r.RunID, order.Names)
+		}
 		return g.submitted(ctx, c, r, err)
 	}
 }

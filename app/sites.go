@@ -39,7 +39,8 @@ func badSite(code, rule, msg, hint string) error {
 // packEnv is what a call of a pack is turned into a plan with, and the sites that the run may go to, with the reason why these.
 func (g *Gateway) packEnv(p *toolpack.Pack, asks callAsks) (env toolpack.Env, list []*site.Site, why string, err error) {
 	named := asks.Site
-	env = toolpack.Env{Resources: asks.Resources, Image: g.Domain.Lock().Digest, Passthrough: g.Policy.Env, Local: g.pickLocal(p.ToolName(), p.Image())}
+	env = toolpack.Env{Resources: asks.Resources, Image: g.Domain.Lock().Digest, Passthrough: g.Policy.Env,
+		Local: g.pickLocal(p.ToolName(), p.Image())}
 	switch {
 	case p.PlanKind() == toolpack.KindDocker:
 		list = []*site.Site{g.Site.LocalSite()}

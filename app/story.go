@@ -65,6 +65,7 @@ type AttemptDoc struct {
 	Attempt        int             `json:"attempt"`
 	Ending         run.Ending      `json:"ending"`
 	Placement      *plan.Placement `json:"placement"` // where it went, with what the site added; null on the gateway's own host
+	Resources      plan.Resources  `json:"resources"` // the plan's, or what a retry raised them to; zero for a worker's call
 	SlurmState     string          `json:"slurm_state"`
 	Node           string          `json:"node"`
 	Avoids         []run.Avoided   `json:"avoids"` // nodes it does not use, because earlier attempts failed by their fault
@@ -89,7 +90,11 @@ func (g *Gateway) attempts(ctx context.Context, runID string, p plan.Params) ([]
 		if a.Placement == nil && !p.Docker && p.Worker == nil { // the params name it all
 			a.Placement = &p.Spec.Placement
 		}
-		d := AttemptDoc{Attempt: a.N, Placement: a.Placement, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node,
+		res := p.Spec.Resources
+		if a.Resources != nil {
+			res = *a.Resources
+		}
+		d := AttemptDoc{Attempt: a.N, Placement: a.Placement, Resources: res, Ending: a.Ending, SlurmState: a.SlurmState, Node: a.Node,
 			Avoids:    append([]run.Avoided{}, a.Avoid...),
 			ExitCode:  a.ExitCode,
 			StartedAt: a.StartedAt, EndedAt: a.EndedAt}
@@ -97,7 +102,7 @@ func (g *Gateway) attempts(ctx context.Context, runID string, p plan.Params) ([]
 		if err != nil {
 			return nil, err
 		}
-		d.use(used, a.Usage, p.Spec.Resources)
+		d.use(used, a.Usage, res)
 		out = append(out, d)
 	}
 	return out, nil
@@ -150,6 +155,9 @@ func (g *Gateway) showRun(ctx context.Context, c gate.Call, a RunArgs) (RunStory
 		s.Workspace = g.Sites.RunDir(s.Site, a.RunID)
 	}
 	s.Detail = *g.hide(c, &s.Detail)
+	if err := g.withNames(ctx, c, a.RunID, s.Outputs); err != nil {
+		return s, nil, err
+	}
 	g.nameBusiest(ctx, s.Waits)
 	measured := 0 // accounting reports usage later, which is not an event of the run
 	for _, at := range s.Attempts {
@@ -158,6 +166,15 @@ func (g *Gateway) showRun(ctx context.Context, c gate.Call, a RunArgs) (RunStory
 		}
 	}
 	params := map[string]any{"run_id": a.RunID, "ledger_seq": seq, "attempts_measured": measured, "workspace_removed_at": s.WorkspaceGone}
+	var names []string
+	for _, o := range s.Outputs {
+		if o.DownloadName != "" {
+			names = append(names, o.Role+"="+o.DownloadName)
+		}
+	}
+	if len(names) > 0 { // the caller's own
+		params["download_names"] = names
+	}
 	if n := len(s.AskedAlso); n > 0 { // no event of the run either
 		params["asked_also"] = n
 	}

@@ -238,6 +238,8 @@ func (noContract) Timeout() time.Duration                   { return 0 }
 func (noContract) CheckOutput(json.RawMessage) error        { return nil }
 func (noContract) Verify(string) bool                       { return false }
 func (noContract) Least(string) (bytes, rows int64)         { return 0, 0 }
+func (noContract) AfterOutOfMemory(memMB int) int           { return memMB }
+func (noContract) AfterTimeLimit(seconds int) int           { return seconds }
 func (noContract) Asks(string) bool                         { return false }
 func (noContract) CheckValue(string, json.RawMessage) error { return nil }
 func (noContract) Stderr(string) (is, message string)       { return "", "" }

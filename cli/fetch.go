@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -53,11 +54,12 @@ func (a *Shell) fetch(ctx context.Context, s *Session, story app.RunStory, dir s
 	return nil
 }
 
-// targets are the files the outputs are copied to: by their base names or, if two have the same, by their paths below out/.
+// targets are the files the outputs are copied to: by the names of the caller's request or their base names or, if two have the same, by
+// their paths below out/.
 func targets(dir string, outputs []app.ArtifactDoc) []string {
 	var short, long []string
 	for _, o := range outputs {
-		short = append(short, filepath.Join(dir, filepath.Base(o.Relpath)))
+		short = append(short, filepath.Join(dir, cmp.Or(o.DownloadName, filepath.Base(o.Relpath))))
 		long = append(long, filepath.Join(dir, strings.TrimPrefix(o.Relpath, "out/")))
 	}
 	if len(slices.Compact(slices.Sorted(slices.Values(short)))) < len(short) {

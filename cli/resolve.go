@@ -15,12 +15,17 @@ type Retry struct {
 	RunID  string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
 	After  int    `name:"after-attempt" help:"The attempt that the new one follows; the latest when absent. The same command with the same number does its work once." placeholder:"N"`
-	Wait   bool   `help:"Wait for the end and show the outputs."`
-	Key    string `name:"idempotency-key" help:"The same command with the same key opens one new attempt, whatever happens in between." placeholder:"KEY"`
+	moreResources
+	Wait bool   `help:"Wait for the end and show the outputs."`
+	Key  string `name:"idempotency-key" help:"The same command with the same key opens one new attempt, whatever happens in between." placeholder:"KEY"`
 }
 
 // Run retries. The attempt it follows is settled before the first try, so a gateway that goes away in between changes nothing.
 func (c Retry) Run(ctx context.Context, a *Shell) error {
+	more, err := c.asked(0)
+	if err != nil {
+		return err
+	}
 	return a.With(ctx, func(s *Session) error {
 		if c.After == 0 {
 			var now run.GetAnswer
@@ -29,7 +34,7 @@ func (c Retry) Run(ctx context.Context, a *Shell) error {
 			}
 			c.After = now.Attempt
 		}
-		args := app.RunArgs{RunID: c.RunID, After: c.After, Reason: c.Reason}
+		args := app.RunArgs{RunID: c.RunID, After: c.After, Reason: c.Reason, Resources: more}
 		return submitOptions{Wait: c.Wait, Key: c.Key}.submit(ctx, a, s, "slurm.job.retry", app.BuiltinVersion, args)
 	})
 }

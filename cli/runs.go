@@ -186,6 +186,9 @@ func printJob(line func(k, format string, v ...any), r app.RunStory, p plan.Para
 		if t.Placement != nil {
 			where = placeText("  ", *t.Placement)
 		}
+		if raised := t.Resources.Raised(p.Spec.Resources); raised != "" {
+			where += "  " + raised
+		}
 		line("attempt", "%d  %s%s  %s", t.Attempt, cmp.Or(string(t.Ending), "open"), where, usedText(t))
 	}
 	if r.WorkspaceGone != nil {

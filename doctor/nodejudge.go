@@ -64,6 +64,18 @@ func writes(x *Exam, n *Seen) []Result {
 	return ok("a job wrote there; %d MiB are free", bytes>>20)
 }
 
+func nodeScratch(x *Exam, n *Seen) []Result {
+	switch said, is := n.Value["scratch"]; {
+	case !is:
+		return unknown("", "the probe did not answer this (scratch)")
+	case said == "none":
+		return ok("no folder is set (slurm.scratch): /tmp of containers lies in storage.runs_dir")
+	case said != "ok":
+		return bad("", "a job cannot write 64 KiB to %s: %s", x.Cluster.Slurm.Scratch, said)
+	}
+	return ok("a job wrote to %s", x.Cluster.Slurm.Scratch)
+}
+
 func nodeTmp(_ *Exam, n *Seen) []Result {
 	if n.Value["tmp"] != "ok" {
 		return bad("", "a job cannot write 64 KiB to /tmp: %s", n.Value["tmp"])

@@ -80,6 +80,10 @@ func nodeSystemChecks() []Check {
 		Remedy: "free space or inodes of /tmp on the node, or raise the quota of the service user; look with: df -h -i /tmp",
 		Judge:  nodeTmp, Asks: []string{"tmp", "tmp_room"},
 	}, {
+		Code: "node_scratch", Proves: "Jobs can write to the folder of slurm.scratch on the node.",
+		Remedy: "make the folder on the node's own disk, with mode 1777, or correct slurm.scratch in the site file",
+		Judge:  nodeScratch, Asks: []string{"scratch"},
+	}, {
 		Code: "node_limits", Proves: "The limits of a job's processes leave room for Apptainer and for outputs.",
 		Remedy: "raise the limits of slurmd, which jobs inherit: systemctl show slurmd --property=LimitFSIZE,LimitNOFILE,LimitNPROC,LimitAS",
 		Judge:  nodeLimits, Asks: []string{"limits"},

@@ -56,7 +56,11 @@ func probeFiles(dir, token string, s *site.Site, images []storedImage) (map[stri
 	if s.Apptainer.Seccomp != "" {
 		seccomp = slurm.Quote(s.Apptainer.Seccomp)
 	}
-	v := map[string]string{"Dir": slurm.Quote(dir), "Runs": slurm.Quote(s.Storage.RunsDir), "Token": token,
+	scratch := ""
+	if s.Slurm.Scratch != "" {
+		scratch = slurm.Quote(s.Slurm.Scratch)
+	}
+	v := map[string]string{"Scratch": scratch, "Dir": slurm.Quote(dir), "Runs": slurm.Quote(s.Storage.RunsDir), "Token": token,
 		"Store": slurm.Quote(s.Storage.ImageStore),
 		"Image": image, "Binds": binds, "Find": find, "Seccomp": seccomp}
 	var probe, container strings.Builder

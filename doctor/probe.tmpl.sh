@@ -61,7 +61,7 @@ ln -T ".claim.$me" claim 2>/dev/null
 say claim "$(cat claim)"
 
 missing=
-for tool in bash cat cut env getconf head ln mkdir mv realpath rm sha256sum sleep stat sync tail timeout tr; do
+for tool in bash cat chmod cut env getconf head ln mkdir mktemp mv realpath rm sha256sum sleep stat sync tail timeout tr; do
   command -v "$tool" >/dev/null || missing="$missing $tool"
 done
 say tools "${missing:- ok}"
@@ -69,7 +69,10 @@ say room "$(stat -f -c '%a %S %d %c' .)"
 say tmp_room "$(stat -f -c '%a %S %d %c' /tmp)"
 if fits "/tmp/.slurmgate-doctor-$token-$me"; then say tmp ok; else say tmp "${why:-short write}"; fi
 rm -f -- "/tmp/.slurmgate-doctor-$token-$me"
-ok programs runs_programs .
+{{if .Scratch}}if fits {{.Scratch}}/".slurmgate-doctor-$token-$me"; then say scratch ok; else say scratch "${why:-short write}"; fi
+rm -f -- {{.Scratch}}/".slurmgate-doctor-$token-$me"
+{{else}}say scratch none
+{{end}}ok programs runs_programs .
 say limits "$(grep -E '^Max (file size|processes|open files|address space) ' /proc/self/limits | tr -s ' ' | tr '\n' ';')"
 ok namespaces unshare --user true
 if why=$( { : <>/dev/fuse; } 2>&1); then say fuse ok; else say fuse "$why"; fi

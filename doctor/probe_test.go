@@ -123,7 +123,7 @@ func TestNoShellInTheImage(t *testing.T) {
 // A check whose question has no answer is unknown, whatever else the probe found, and so is one that needs a check that is not ok.
 func TestNoAnswerIsNotOK(t *testing.T) {
 	whole := map[string]string{"node": "n1", "time": "1", "user": "0 root 0", "env": "0", "claim": "7_", "tools": " ok", "room": "1 1 0 0",
-		"tmp": "ok", "tmp_room": "1 1 0 0", "programs": "ok", "limits": "", "namespaces": "ok", "fuse": "ok", "binds": "", "store": "ok",
+		"tmp": "ok", "tmp_room": "1 1 0 0", "programs": "ok", "limits": "", "namespaces": "ok", "fuse": "ok", "scratch": "none", "binds": "", "store": "ok",
 		"images": "",
 		"digest": "x", "apptainer": "apptainer version 1.4.5", "suid": "no", "container": "ok", "wall.end": "yes", "wall.net": "lo"}
 	for _, k := range nodeChecks() {

@@ -107,6 +107,9 @@ func (r *Record) place(o Options) (files []file) {
 func derive(r Run, exit Exit, p plan.Params, pack []byte, files []file) (derived []file, err error) {
 	texts := map[string][]byte{readmeFile: readme(r)}
 	if p.Spec.Execution.Kind != "" {
+		if n := len(exit.Attempts); n > 0 && exit.Attempts[n-1].Resources != nil { // it takes more than the plan says
+			p.Spec.Resources = *exit.Attempts[n-1].Resources
+		}
 		if texts, err = module(r, p); err != nil {
 			return nil, err
 		}

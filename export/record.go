@@ -98,12 +98,14 @@ type Exit struct {
 
 // Attempt is one intended execution.
 type Attempt struct {
-	Attempt    int             `json:"attempt"`
-	Ending     string          `json:"ending"`
-	ExitCode   *int            `json:"exit_code"`
-	JobName    string          `json:"job_name"`
-	JobID      string          `json:"job_id"`
-	Cluster    string          `json:"cluster"`
+	Attempt  int    `json:"attempt"`
+	Ending   string `json:"ending"`
+	ExitCode *int   `json:"exit_code"`
+	JobName  string `json:"job_name"`
+	JobID    string `json:"job_id"`
+	Cluster  string `json:"cluster"`
+	// what it had, where a retry gave it more than the plan says; absent: what the plan says
+	Resources  *plan.Resources `json:"resources,omitzero"`
 	SlurmState string          `json:"slurm_state"`
 	Node       string          `json:"node"`
 	CreatedAt  time.Time       `json:"created_at"`

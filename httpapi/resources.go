@@ -224,6 +224,7 @@ func (f *face) content(w http.ResponseWriter, req *http.Request) {
 	var a struct {
 		SHA256 string `json:"checksum_sha256"`
 		Label  string `json:"label"`
+		Name   string `json:"download_name"`
 	}
 	if err := json.Unmarshal(res.Result, &a); err != nil {
 		problem(w, err)
@@ -237,7 +238,9 @@ func (f *face) content(w http.ResponseWriter, req *http.Request) {
 	defer file.Close()
 	h := w.Header()
 	harmless(h, "application/octet-stream")
-	h.Set("Content-Disposition", "attachment")
+	if h.Set("Content-Disposition", "attachment"); a.Name != "" { // a file name of letters, digits and . _ + -
+		h.Set("Content-Disposition", `attachment; filename="`+a.Name+`"`)
+	}
 	h.Set("ETag", `"sha256:`+a.SHA256+`"`)
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")
 	http.ServeContent(&heldWriter{w, req.Context()}, req, "", time.Time{}, file)

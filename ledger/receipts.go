@@ -106,6 +106,9 @@ func (l *Ledger) facts(ctx context.Context, tx *sql.Conn, v run.View, w run.Writ
 		Execution: receipt.Execution{Site: r.Site, Cluster: s.Cluster, JobID: s.JobID, JobName: s.JobName, Node: a.Node,
 			ExecutedAs: r.ExecutedAs, CreatedAt: receipt.Time(&a.CreatedAt), SubmittedAt: receipt.Time(s.SubmittedAt),
 			StartedAt: receipt.Time(a.StartedAt), EndedAt: receipt.Time(a.EndedAt), RecordedAt: receipt.Time(&now)}}
+	if x := a.Resources; x != nil {
+		p.Execution.Resources = &receipt.Resources{CPUs: x.CPUs, MemMB: x.MemMB, TimeLimitSeconds: x.TimeLimitSeconds}
+	}
 	if !p.End.RunEnded {
 		p.End.State, p.End.Reason, p.End.ExitCode = string(run.Failed), string(a.Ending), a.ExitCode
 		for _, log := range w.Artifacts {

@@ -20,7 +20,7 @@ var (
 const viewColumns = `r.run_id, r.rev, r.tool_id, r.tool_name, r.tool_version, r.contract_version, r.pack_hash, r.policy_hash, r.params_hash, r.plan_hash,
  r.project_id, r.site, r.executed_as, r.actor, r.principal, r.principal_id, r.state, r.phase, r.reason, r.detail, r.attempt_n, r.warnings, r.exit_code, r.created_at, r.updated_at, r.finished_at,
  r.cancel_at, r.cancel_reason, r.result_json, r.log_artifact_id, r.script_artifact_id,
- a.token, a.array_task, a.created_at, a.placement, a.slurm_state, a.slurm_why, a.slurm_exit, a.avoid, a.strengths, a.node, a.observed_at, a.started_at, a.ended_at, a.missed_at, a.ending, a.exit_code, a.usage,
+ a.token, a.array_task, a.created_at, a.placement, a.resources, a.slurm_state, a.slurm_why, a.slurm_exit, a.avoid, a.strengths, a.node, a.observed_at, a.started_at, a.ended_at, a.missed_at, a.ending, a.exit_code, a.usage,
  s.job_name, s.script_sha, s.created_at, s.cluster, s.job_id, s.submitted_at, s.sluid,
  (SELECT count(*) FROM sends k WHERE k.token = a.token)`
 
@@ -33,8 +33,8 @@ func scanView(row scanner) (v run.View, err error) {
 		&r.AttemptN, into{&r.Warnings}, &r.ExitCode,
 		into{&r.CreatedAt}, into{&r.UpdatedAt}, into{&r.FinishedAt}, into{&r.CancelAt}, &r.CancelReason, into{&r.ResultJSON},
 		into{&r.LogArtifactID}, into{&r.ScriptArtifactID},
-		into{&a.Token}, &a.ArrayTask, into{&a.CreatedAt}, into{&a.Placement}, &a.SlurmState, &a.SlurmWhy, &a.SlurmExit, into{&a.Avoid},
-		into{&a.Strengths}, &a.Node,
+		into{&a.Token}, &a.ArrayTask, into{&a.CreatedAt}, into{&a.Placement}, into{&a.Resources}, &a.SlurmState,
+		&a.SlurmWhy, &a.SlurmExit, into{&a.Avoid}, into{&a.Strengths}, &a.Node,
 		into{&a.ObservedAt},
 		into{&a.StartedAt}, into{&a.EndedAt}, into{&a.MissedAt}, &a.Ending, &a.ExitCode, into{&a.Usage},
 		into{&s.JobName}, into{&s.ScriptSHA}, into{&s.CreatedAt}, into{&s.Cluster}, into{&s.JobID}, into{&s.SubmittedAt}, into{&s.SLUID},
@@ -46,8 +46,8 @@ func scanView(row scanner) (v run.View, err error) {
 	return v, err
 }
 
-// placementText is the column of an attempt's placement.
-func placementText(p *plan.Placement) (sql.NullString, error) {
+// canonicalText is a column with the canonical JSON of a value; NULL for nil.
+func canonicalText[T any](p *T) (sql.NullString, error) {
 	if p == nil {
 		return sql.NullString{}, nil
 	}
@@ -188,6 +188,11 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 			if strings.Contains(err.Error(), "artifact_removed") { // after the call had checked it
 				return false, removedFault(in.ArtifactID)
 			}
+			return false, err
+		}
+	}
+	if len(n.Names) > 0 {
+		if err := l.nameOutputs(ctx, tx, r.ID, r.Principal, n.Names); err != nil {
 			return false, err
 		}
 	}

@@ -54,9 +54,10 @@ func (l *Ledger) Usage(ctx context.Context, token string) (*run.Usage, error) {
 func (l *Ledger) Attempts(ctx context.Context, runID string) ([]run.Attempt, error) {
 	return list(context.WithoutCancel(ctx), l.r, func(row scanner) (run.Attempt, error) {
 		a := run.Attempt{RunID: runID}
-		err := row.Scan(&a.N, into{&a.Token}, into{&a.CreatedAt}, into{&a.Placement}, &a.SlurmState, into{&a.Avoid}, &a.Node, into{&a.StartedAt},
+		err := row.Scan(&a.N, into{&a.Token}, into{&a.CreatedAt}, into{&a.Placement}, into{&a.Resources}, &a.SlurmState,
+			into{&a.Avoid}, &a.Node, into{&a.StartedAt},
 			into{&a.EndedAt}, &a.Ending, &a.ExitCode, into{&a.Usage})
 		return a, err
-	}, `SELECT n, token, created_at, placement, slurm_state, avoid, node, started_at, ended_at, ending, exit_code, usage
+	}, `SELECT n, token, created_at, placement, resources, slurm_state, avoid, node, started_at, ended_at, ending, exit_code, usage
  FROM attempts WHERE run_id = ? ORDER BY n`, runID)
 }

@@ -129,7 +129,11 @@ func stale(r run.Run) error {
 }
 
 func writeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
-	placement, err := placementText(a.Placement)
+	placement, err := canonicalText(a.Placement)
+	if err != nil {
+		return err
+	}
+	resources, err := canonicalText(a.Resources)
 	if err != nil {
 		return err
 	}
@@ -141,12 +145,12 @@ func writeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO attempts (run_id, n, token, array_task, created_at, placement, slurm_state, slurm_why, slurm_exit, avoid, strengths, node, observed_at, started_at, ended_at, missed_at, ending, exit_code, usage)
- VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (run_id, n) DO UPDATE SET token = excluded.token, array_task = excluded.array_task, strengths = excluded.strengths,
+	_, err = tx.ExecContext(ctx, `INSERT INTO attempts (run_id, n, token, array_task, created_at, placement, resources, slurm_state, slurm_why, slurm_exit, avoid, strengths, node, observed_at, started_at, ended_at, missed_at, ending, exit_code, usage)
+ VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (run_id, n) DO UPDATE SET token = excluded.token, array_task = excluded.array_task, strengths = excluded.strengths,
  slurm_state = excluded.slurm_state, slurm_why = excluded.slurm_why, slurm_exit = excluded.slurm_exit, node = excluded.node, observed_at = excluded.observed_at, started_at = excluded.started_at,
  ended_at = excluded.ended_at, missed_at = excluded.missed_at, ending = excluded.ending, exit_code = excluded.exit_code, usage = excluded.usage`,
-		a.RunID, a.N, optText(a.Token), a.ArrayTask, micros(a.CreatedAt), placement, a.SlurmState, a.SlurmWhy, a.SlurmExit, avoid,
-		strengths, a.Node,
+		a.RunID, a.N, optText(a.Token), a.ArrayTask, micros(a.CreatedAt), placement, resources, a.SlurmState, a.SlurmWhy,
+		a.SlurmExit, avoid, strengths, a.Node,
 		optMicros(a.ObservedAt),
 		optMicros(a.StartedAt),
 		optMicros(a.EndedAt), optMicros(a.MissedAt), a.Ending, a.ExitCode, optText(string(a.Usage)))

@@ -22,6 +22,7 @@ type result struct {
 	ExitCode       *int               `json:"exit_code"`
 	Poll           *int               `json:"poll_after_seconds"`
 	Roles          *map[string]string `json:"artifacts_by_role"`
+	Names          map[string]string  `json:"download_names"`
 	LogArtifactID  *string            `json:"log_artifact_id"`
 	EquivalentRuns []string           `json:"equivalent_runs"`
 	Warnings       []string           `json:"warnings"`
@@ -123,7 +124,11 @@ func (r *result) looked(b *strings.Builder) {
 		b.WriteString(" Artifacts:")
 		roles := sorted(*r.Roles)
 		for _, role := range roles[:min(len(roles), 16)] {
-			fmt.Fprintf(b, " %s %s;", role, (*r.Roles)[role])
+			fmt.Fprintf(b, " %s %s", role, (*r.Roles)[role])
+			if name := r.Names[role]; name != "" {
+				fmt.Fprintf(b, " (%s)", plain(name, 128))
+			}
+			b.WriteString(";")
 		}
 		if more := len(roles) - 16; more > 0 {
 			fmt.Fprintf(b, " and %d more;", more)

@@ -41,7 +41,7 @@ func TestPolicyAtTheBoundary(t *testing.T) {
 				if w.count("Send") != c.sends || v.Attempt.Ending != run.EndedStaging {
 					t.Error(w.count("Send"), v.Attempt.Ending)
 				}
-				if _, err := l.engine.Retry(t.Context(), a.RunID, 1, "again"); !fault.Is(err, fault.Policy) {
+				if _, err := l.engine.Retry(t.Context(), a.RunID, 1, "again", plan.MoreResources{}); !fault.Is(err, fault.Policy) {
 					t.Error(err)
 				}
 				if v, err := w.ledger.View(t.Context(), a.RunID); err != nil || v.Run.AttemptN != 1 || w.count("Send") != c.sends {

@@ -62,6 +62,8 @@ type CollectAnswer struct {
 	LogArtifactID *string `json:"log_artifact_id"`
 	// what a service worker answered; a larger answer is the artifact of the role output. Absent for a job
 	Output json.RawMessage `json:"output,omitempty"`
+	// file names of the outputs by role, where the tool takes them from the labels of the caller's inputs; absent: it does not
+	DownloadNames map[string]string `json:"download_names,omitempty"`
 }
 
 func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) SubmitAnswer {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -100,7 +101,7 @@ func TestNoOtherNode(t *testing.T) {
 			!strings.Contains(v.Run.Detail, "n1") || !strings.Contains(v.Run.Detail, "no other node") {
 			t.Fatalf("%+v\n%+v", v.Run, v.Attempt)
 		}
-		if _, err := l.engine.Retry(t.Context(), a.RunID, 2, ""); err != nil {
+		if _, err := l.engine.Retry(t.Context(), a.RunID, 2, "", plan.MoreResources{}); err != nil {
 			t.Fatal(err)
 		}
 		v = w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 3 && v.Run.Phase == run.Pending })

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -90,14 +91,14 @@ func TestCapsAndRetries(t *testing.T) {
 		l := w.life()
 		id := l.submit(of("", "a", 1)).RunID
 		w.until(id, done)
-		if _, err := l.engine.Retry(t.Context(), id, 1, ""); fault.CodeOf(err) != "cap_reached" {
+		if _, err := l.engine.Retry(t.Context(), id, 1, "", plan.MoreResources{}); fault.CodeOf(err) != "cap_reached" {
 			t.Error(err)
 		}
 		if v := w.until(id, done); v.Run.AttemptN != 1 || v.Run.State != run.Failed {
 			t.Errorf("%+v", v.Run)
 		}
 		most = 2
-		if a, err := l.engine.Retry(t.Context(), id, 1, ""); err != nil || a.Attempt != 2 {
+		if a, err := l.engine.Retry(t.Context(), id, 1, "", plan.MoreResources{}); err != nil || a.Attempt != 2 {
 			t.Error(a, err)
 		}
 	})

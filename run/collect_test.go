@@ -542,7 +542,7 @@ func TestRetryAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				switch a, err := l.engine.Retry(t.Context(), v.Run.ID, 1, ""); {
+				switch a, err := l.engine.Retry(t.Context(), v.Run.ID, 1, "", plan.MoreResources{}); {
 				case err != nil || a.Attempt != 2:
 					t.Error(a, err)
 				case a.Replayed:
@@ -566,17 +566,17 @@ func TestRetry(t *testing.T) {
 		v := l.ended(nil, func(j *job, _ *attempt) { w.exitFile(j, 1, "tool_failed"); w.end(j, "FAILED", 1) })
 		w.want(v, run.Failed, "tool_failed")
 		for after, code := range map[int]string{0: "after_attempt_missing", 2: "no_such_attempt"} {
-			_, err := l.engine.Retry(t.Context(), v.Run.ID, after, "")
+			_, err := l.engine.Retry(t.Context(), v.Run.ID, after, "", plan.MoreResources{})
 			if !fault.Is(err, fault.Validation) || fault.CodeOf(err) != code || len(fault.StepsOf(err)) != 1 ||
 				fault.StepsOf(err)[0].Args["after_attempt"] != 1 {
 				t.Error(after, err)
 			}
 		}
-		a, err := l.engine.Retry(t.Context(), v.Run.ID, 1, "a better day")
+		a, err := l.engine.Retry(t.Context(), v.Run.ID, 1, "a better day", plan.MoreResources{})
 		if err != nil || a.State != run.Queued || a.RunID != v.Run.ID || a.Attempt != 2 || a.Replayed {
 			t.Errorf("%+v %v", a, err)
 		}
-		if _, err := l.engine.Retry(t.Context(), v.Run.ID, 2, ""); !fault.Is(err, fault.Conflict) {
+		if _, err := l.engine.Retry(t.Context(), v.Run.ID, 2, "", plan.MoreResources{}); !fault.Is(err, fault.Conflict) {
 			t.Error(err)
 		}
 		w.with(func() { w.auto = true })
@@ -585,10 +585,11 @@ func TestRetry(t *testing.T) {
 		if v.Attempt.N != 2 || len(w.jobs) != 2 {
 			t.Error(v.Attempt.N, len(w.jobs))
 		}
-		if a, err := l.engine.Retry(t.Context(), v.Run.ID, 1, ""); err != nil || !a.Replayed || !a.Unchanged() || a.State != run.Succeeded {
+		if a, err := l.engine.Retry(t.Context(), v.Run.ID, 1, "", plan.MoreResources{}); err != nil || !a.Replayed || !a.Unchanged() ||
+			a.State != run.Succeeded {
 			t.Errorf("a repeat after the end: %+v %v", a, err)
 		}
-		if _, err := l.engine.Retry(t.Context(), v.Run.ID, 2, ""); !fault.Is(err, fault.Conflict) || len(w.jobs) != 2 {
+		if _, err := l.engine.Retry(t.Context(), v.Run.ID, 2, "", plan.MoreResources{}); !fault.Is(err, fault.Conflict) || len(w.jobs) != 2 {
 			t.Error(err, len(w.jobs))
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // Docker plans run on the gateway's own host. Their lifecycle is that of every run; these are the two differences.
@@ -14,7 +15,7 @@ func (e *Engine) repeatDocker(ctx context.Context, v View, equivalent []string) 
 	over := func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked }
 	replayed := true
 	if v.Run.State == Failed || v.Run.State == Cancelled {
-		if _, err := e.Retry(ctx, v.Run.ID, v.Run.AttemptN, "called again"); err != nil && !fault.Is(err, fault.Conflict) {
+		if _, err := e.Retry(ctx, v.Run.ID, v.Run.AttemptN, "called again", plan.MoreResources{}); err != nil && !fault.Is(err, fault.Conflict) {
 			return SubmitAnswer{}, err // a conflict: another call opened the attempt, and it has already ended
 		}
 		replayed = false

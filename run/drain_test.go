@@ -54,7 +54,7 @@ func TestDrain(t *testing.T) {
 		w.drain = d
 		l = w.life()
 		d.Queue = false
-		if _, err := l.engine.Retry(t.Context(), waits.RunID, 1, ""); fault.CodeOf(err) == "" {
+		if _, err := l.engine.Retry(t.Context(), waits.RunID, 1, "", plan.MoreResources{}); fault.CodeOf(err) == "" {
 			t.Error("a run that waits was retried")
 		}
 		if w.count("Send") != 1 {

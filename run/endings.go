@@ -40,6 +40,7 @@ runtime_broken      runtime_broken      no    own   slurm        own        own 
 runtime_too_old     runtime_too_old     no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
 no_user_namespaces  no_user_namespaces  no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
 node_disk_full      node_disk_full      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
+scratch_missing     scratch_missing     no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
 program_not_started program_not_started yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
 terminated          tool_failed         yes   own   slurm        own        preempted  slurm      slurm       slurm          slurm      slurm      slurm      own
 killed              tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          slurm      slurm      slurm      own
@@ -107,6 +108,7 @@ const (
 // scriptExits are the statuses with which a job that left no exit file ended, as Slurm prints them: the script's own, and the one by which
 // Slurm says that it could not open the job's output file, which is in the attempt's folder.
 var scriptExits = map[string]string{"94:0": "control_unwritable", "95:0": "runs_dir_missing", "96:0": "runs_dir_full",
+	"97:0": "scratch_missing",
 	"0:53": "control_unwritable"}
 
 // judge decides how the job ended: by its exit file x, or by the row of an attempt that has none.
@@ -169,6 +171,7 @@ var explanations = map[string]string{
 	"runtime_too_old":    "Apptainer on node {node} is too old: {tail}",
 	"no_user_namespaces": "jobs on node {node} may not create user namespaces, which Apptainer needs: {tail}",
 	"node_disk_full":     "Apptainer has no room on the own disk of node {node}: {tail}",
+	"scratch_missing":    "the job could make no folder in slurm.scratch on node {node}; nothing ran: {tail}",
 	"control_unwritable": "the job could not write below storage.runs_dir on node {node}: {tail}",
 	"runs_dir_missing":   "the run's folder is not on node {node}: storage.runs_dir is missing there, or is another filesystem; nothing ran",
 	"runs_dir_full":      "the disk of storage.runs_dir was full, or a quota was used up; the job ran on node {node}: {tail}",

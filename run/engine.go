@@ -83,6 +83,8 @@ type Parts struct {
 	// Allowed is asked again at the boundary of execution, before anything of an attempt is put in place and before each
 	// send: what policy allowed when the run was made it may not allow now. A Policy fault ends the attempt; nil: not asked.
 	Allowed func(toolID string, p plan.Params) error
+	// Most is the most memory (MiB) and time (seconds) that a job of the plan can have at the site, as far as that is known; nil: not asked.
+	Most func(ctx context.Context, toolID string, p plan.Params) (mem, time Ceiling)
 	// Waits is called before a call waits for a run: until resume is called, the call holds nothing that others need. ok is false if its
 	// caller has too many calls that wait; nil: nothing is held and nobody counts.
 	Waits func(ctx context.Context) (resume func(), ok bool)
@@ -119,6 +121,9 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	}
 	if p.Allowed == nil {
 		p.Allowed = func(string, plan.Params) error { return nil }
+	}
+	if p.Most == nil {
+		p.Most = func(context.Context, string, plan.Params) (mem, time Ceiling) { return mem, time }
 	}
 	if p.Waits == nil {
 		p.Waits = func(context.Context) (func(), bool) { return func() {}, true }

@@ -66,7 +66,8 @@ func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict,
 		detail = fmt.Sprintf("attempt %d ended as %s on node %s; policy allows %d attempts", old.N, reason, cmp.Or(old.Node, "unknown"),
 			e.cfg.Attempts)
 	}
-	err = e.openAttempt(ctx, v, "new_attempt", detail, e.nextPlacement(v, asked), Write{Attempts: []Attempt{old}, Send: d.send,
+	err = e.openAttempt(ctx, v, "new_attempt", detail, e.nextPlacement(v, asked), v.Attempt.Resources, Write{Attempts: []Attempt{old},
+		Send:      d.send,
 		Artifacts: d.artifacts, Event: Event{Type: "run.new_attempt", Data: map[string]any{"after": d.ending, "detail": d.detail,
 			"outputs": d.outputs}}})
 	if err == nil {
@@ -76,19 +77,20 @@ func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict,
 }
 
 // openAttempt completes w to the transition that opens the next attempt of a run. v.Attempt is the one before, unless w has it.
-func (e *Engine) openAttempt(ctx context.Context, v View, reason, detail string, at *plan.Placement, w Write) error {
+func (e *Engine) openAttempt(ctx context.Context, v View, reason, detail string, at *plan.Placement, res *plan.Resources, w Write) error {
 	r, n := v.Run, v.Run.AttemptN+1
 	sub := newSubmission(r.ID, n, e.Now())
 	avoid := avoidAfter(append(w.Attempts, v.Attempt)[0], e.Now())
 	r.enter(Staging, reason, detail)
 	r.AttemptN, r.FinishedAt, r.ExitCode = n, nil, nil
-	data := withPlacement(w.Event.Data.(map[string]any), at)
+	data := withResources(withPlacement(w.Event.Data.(map[string]any), at), res)
 	data["attempt"] = n
 	if len(avoid) > 0 {
 		data["avoids"] = avoid
 	}
 	w.Run, w.Submission = r, &sub
-	w.Attempts = append(w.Attempts, Attempt{RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at, Avoid: avoid})
+	w.Attempts = append(w.Attempts, Attempt{RunID: r.ID, N: n, Token: sub.Token, CreatedAt: e.Now(), Placement: at, Resources: res,
+		Avoid: avoid})
 	_, err := e.apply(ctx, w)
 	if err == nil {
 		e.forget(r.ID)

@@ -217,7 +217,7 @@ func TestStagingTime(t *testing.T) {
 					t.Errorf("%s (%s), %d sends", v.Run.Detail, v.Attempt.Ending, w.count("Send"))
 				}
 				w.with(func() { w.copying = 0 })
-				if _, err := l.engine.Retry(t.Context(), v.Run.ID, 1, ""); err != nil {
+				if _, err := l.engine.Retry(t.Context(), v.Run.ID, 1, "", plan.MoreResources{}); err != nil {
 					t.Fatal(err)
 				}
 				w.want(w.until(v.Run.ID, done), run.Succeeded, "ok")

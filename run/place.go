@@ -9,11 +9,12 @@ import (
 // A plan holds the placement as it was asked for. What it leaves to the site is resolved for each attempt: the partition and the QOS as
 // the site has them when the attempt is opened, the account as it was for the first one, which the caller chose.
 
-// placed returns the params with the placement of an attempt.
+// placed returns the params with the placement and the resources of an attempt.
 func placed(p plan.Params, a Attempt) plan.Params {
 	if a.Placement != nil {
 		p.Spec.Placement = *a.Placement
 	}
+	p.Spec.Resources = a.resources(p)
 	return p
 }
 

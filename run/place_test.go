@@ -59,7 +59,7 @@ func TestPlacementOfEachAttempt(t *testing.T) {
 		if again := l.submit(o); again.RunID != a.RunID || !again.Replayed {
 			t.Errorf("%+v", again)
 		}
-		if _, err := l.engine.Retry(context.Background(), a.RunID, 1, "again"); err != nil {
+		if _, err := l.engine.Retry(context.Background(), a.RunID, 1, "again", plan.MoreResources{}); err != nil {
 			t.Fatal(err)
 		}
 		v = w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })

@@ -298,6 +298,10 @@ type Contracts interface {
 type Contract interface {
 	// Timeout is how long staging an attempt may take; 0: not limited.
 	Timeout() time.Duration
+	// AfterOutOfMemory is the memory in MiB, and AfterTimeLimit the time limit in seconds, that a retry gives the attempt after one for which
+	// this much was too little: the same where the pack says nothing of it.
+	AfterOutOfMemory(memMB int) int
+	AfterTimeLimit(seconds int) int
 	// CheckOutput validates the output object of a finished run. A violation is a Tool fault.
 	CheckOutput(output json.RawMessage) error
 	// Verify reports whether the bytes of the input of a role are checked to their end before a job gets them.

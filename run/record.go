@@ -60,6 +60,8 @@ type Attempt struct {
 	// Placement is where the attempt goes, with what the site adds to what was asked for. Nil where the params name it all: of a plan
 	// submitted as it is, of one for the gateway's own host, and of runs made when the params held the site's defaults.
 	Placement *plan.Placement
+	// Resources are those of the attempt where a retry raised them; nil: the plan's.
+	Resources *plan.Resources
 
 	SlurmState string // the last state Slurm reported, in its words
 	SlurmWhy   string // its reason

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // What a call is about says which engine carries it out.
@@ -120,8 +121,13 @@ func (s *Sites) Cancel(ctx context.Context, runID, why string) (CancelAnswer, er
 }
 
 // Retry is [Engine.Retry] on the run's site: a run stays on its site.
-func (s *Sites) Retry(ctx context.Context, runID string, after int, why string) (SubmitAnswer, error) {
-	return on(ctx, s, runID, func(e *Engine) (SubmitAnswer, error) { return e.Retry(ctx, runID, after, why) })
+func (s *Sites) Retry(ctx context.Context, runID string, after int, why string, more plan.MoreResources) (SubmitAnswer, error) {
+	return on(ctx, s, runID, func(e *Engine) (SubmitAnswer, error) { return e.Retry(ctx, runID, after, why, more) })
+}
+
+// NextResources is [Engine.NextResources] on the run's site.
+func (s *Sites) NextResources(ctx context.Context, runID string, more plan.MoreResources) (plan.Resources, error) {
+	return on(ctx, s, runID, func(e *Engine) (plan.Resources, error) { return e.NextResources(ctx, runID, more) })
 }
 
 // Logs is [Engine.Logs] on the run's site.

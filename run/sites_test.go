@@ -128,7 +128,7 @@ func TestVerbsOfASite(t *testing.T) {
 			t.Errorf("%+v %v", c, err)
 		}
 		b.auto = true
-		if r, err := s.Retry(t.Context(), x.RunID, 1, ""); err != nil || r.Site != "b" {
+		if r, err := s.Retry(t.Context(), x.RunID, 1, "", plan.MoreResources{}); err != nil || r.Site != "b" {
 			t.Errorf("%+v %v", r, err)
 		}
 		a.want(a.until(x.RunID, done), run.Succeeded, "ok")

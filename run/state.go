@@ -89,6 +89,7 @@ const (
 	EndedRuntimeOld    Ending = "runtime_too_old"    // Apptainer does not know an option
 	EndedNoUserNS      Ending = "no_user_namespaces" // Apptainer may make no user namespace
 	EndedNodeDiskFull  Ending = "node_disk_full"     // Apptainer has no room on the node's own disk
+	EndedScratch       Ending = "scratch_missing"    // exit 97: the job can make no folder in slurm.scratch
 	EndedControl       Ending = "control_unwritable" // exit 94, or Slurm cannot open the job's output file
 	EndedRunsDirGone   Ending = "runs_dir_missing"   // exit 95: the attempt's folder is not there
 
@@ -106,7 +107,7 @@ func (e Ending) Infrastructure() bool {
 
 // NodeFaults are the endings that one node caused.
 var NodeFaults = []Ending{EndedNodeFail, EndedBootFail, EndedImageMissing, EndedImageUnread, EndedInputUnread, EndedNoRuntime,
-	EndedRuntimeBroken, EndedRuntimeOld, EndedNoUserNS, EndedNodeDiskFull, EndedControl, EndedRunsDirGone}
+	EndedRuntimeBroken, EndedRuntimeOld, EndedNoUserNS, EndedNodeDiskFull, EndedScratch, EndedControl, EndedRunsDirGone}
 
 // NodeFault reports whether the node caused the ending.
 func (e Ending) NodeFault() bool { return slices.Contains(NodeFaults, e) }

@@ -50,6 +50,7 @@ type New struct {
 	Placement  *plan.Placement // of the first attempt
 	Sought     Sought          // what the same request may be known by
 	Inputs     []Link
+	Names      map[string]string // what the request calls the outputs, by role
 	Event      Event
 	// Admit is called in the transaction of a new run, once it is written, with what its project and its caller have had then. An error
 	// takes everything back; nil: not asked.

@@ -17,13 +17,14 @@ type Order struct {
 	ToolName        string
 	ToolVersion     string
 	ContractVersion string
-	PackHash        string          // empty for a plan submitted as it is
-	Pack            json.RawMessage // definition of the pack: canonical JSON whose hash is PackHash
-	Params          plan.Params     // as asked; its inputs name the artifacts
-	Placement       *plan.Placement // where the first attempt goes; nil when the params name it all
-	Warnings        []string        // of the run
-	Site            string          // where the run goes if there is none yet; empty: the first site
-	SiteWhy         string          // why it goes there
+	PackHash        string            // empty for a plan submitted as it is
+	Pack            json.RawMessage   // definition of the pack: canonical JSON whose hash is PackHash
+	Params          plan.Params       // as asked; its inputs name the artifacts
+	Placement       *plan.Placement   // where the first attempt goes; nil when the params name it all
+	Warnings        []string          // of the run
+	Names           map[string]string // what the request calls its outputs where they are downloaded, by role; no part of the run
+	Site            string            // where the run goes if there is none yet; empty: the first site
+	SiteWhy         string            // why it goes there
 	// Pick picks the site, and with it the placement, once it turns out that there is no such run yet; nil: they are given. Nothing of what
 	// it decides is part of the run's identity.
 	Pick       func(ctx context.Context) (Picked, error)
@@ -263,7 +264,7 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 		inputs = append(inputs, Link{Role: in.Role, ArtifactID: in.ArtifactID, Relpath: in.DestRelpath})
 	}
 	v, created, err := e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack,
-		Placement: o.Placement, Sought: s, Inputs: inputs, Admit: e.admit(r),
+		Placement: o.Placement, Sought: s, Inputs: inputs, Names: o.Names, Admit: e.admit(r),
 		Event: Event{Type: "run.created", Data: withUser(withSite(withPlacement(map[string]any{"tool_id": o.ToolID,
 			"params_hash": id.ParamsHash, "policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor,
 			"principal": o.Principal.Name, "principal_id": o.Principal.ID}, o.Placement), o), o)}})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // The verbs with which a person resolves what the gateway must not decide alone. Each is an explicit decision,
@@ -15,9 +16,9 @@ import (
 
 // Retry opens the attempt that follows attempt after, of a run that failed or was cancelled. If that attempt is already open, the answer is
 // the run as it is: a repeated call does nothing more. A run that succeeded, or that is not over, is a Conflict; an attempt the run
-// never had, or none (0), is a Validation fault that names the latest one.
-func (e *Engine) Retry(ctx context.Context, runID string, after int, why string) (SubmitAnswer, error) {
-	return unlessStale(func() (SubmitAnswer, error) { return e.retry(ctx, runID, after, why) })
+// never had, or none (0), is a Validation fault that names the latest one. more is what the attempt gets instead of what that one had.
+func (e *Engine) Retry(ctx context.Context, runID string, after int, why string, more plan.MoreResources) (SubmitAnswer, error) {
+	return unlessStale(func() (SubmitAnswer, error) { return e.retry(ctx, runID, after, why, more) })
 }
 
 // checkAfter compares the attempt that a retry names with the latest one.
@@ -66,7 +67,7 @@ func (e *Engine) inDoubt(ctx context.Context, runID string, verb func(View) erro
 	})
 }
 
-func (e *Engine) retry(ctx context.Context, runID string, after int, why string) (SubmitAnswer, error) {
+func (e *Engine) retry(ctx context.Context, runID string, after int, why string, more plan.MoreResources) (SubmitAnswer, error) {
 	v, err := e.Store.View(ctx, runID)
 	// No run but one that failed or was cancelled can have a next attempt, whatever the call names.
 	if err == nil && e.calls == nil && v.Run.State.Terminal() && v.Run.State != Succeeded {
@@ -100,17 +101,25 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string)
 		return SubmitAnswer{}, err
 	}
 	at := e.nextPlacement(v, p)
-	if err := e.allowed(v, placed(p, Attempt{Placement: at})); err != nil {
+	res, says, err := e.raise(ctx, v, p, at, more)
+	if err != nil {
 		return SubmitAnswer{}, err
 	}
 	why = cmp.Or(why, "requested")
+	var warnings []string
+	if says != "" {
+		warnings = []string{raisedText(v.Run.AttemptN+1, says)}
+		why += ". " + warnings[0]
+	}
 	v.Run.CancelAt, v.Run.CancelReason = nil, ""
 	w := Write{Admit: e.admit(v.Run), Event: Event{Type: "run.retry", Data: map[string]any{"reason": why}}}
-	if err = e.openAttempt(ctx, v, "retry", why, at, w); err != nil {
+	if err = e.openAttempt(ctx, v, "retry", why, at, res, w); err != nil {
 		return SubmitAnswer{}, err
 	}
 	v, err = e.settle(ctx, runID, func(v View) bool { return v.Run.Phase != Staging && v.Run.Phase != Submitting })
-	return e.submitAnswer(v, false, nil), err
+	answer := e.submitAnswer(v, false, nil)
+	answer.Warnings = slices.Concat(answer.Warnings, warnings)
+	return answer, err
 }
 
 // DeclareAbsent settles a run whose job cannot be found: the gateway takes the claim, so that no job of the

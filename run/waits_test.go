@@ -37,7 +37,7 @@ func TestRefusedWaits(t *testing.T) {
 		if _, err := l.engine.Collect(t.Context(), a.RunID, time.Minute, noRun); err != nil {
 			t.Error("a run that is over needs no wait:", err)
 		}
-		if b, err := l.engine.Retry(t.Context(), a.RunID, 1, ""); err != nil || b.State == run.Cancelled {
+		if b, err := l.engine.Retry(t.Context(), a.RunID, 1, "", plan.MoreResources{}); err != nil || b.State == run.Cancelled {
 			t.Errorf("%+v %v", b, err)
 		}
 		w.until(a.RunID, in(run.Pending))
@@ -94,7 +94,7 @@ func TestOpenRunsPerProject(t *testing.T) {
 		}
 		w.until(first.RunID, done)
 		l.submit(request("proj_a", 2))
-		if _, err := l.engine.Retry(t.Context(), first.RunID, 1, ""); fault.CodeOf(err) != "too_many_runs" {
+		if _, err := l.engine.Retry(t.Context(), first.RunID, 1, "", plan.MoreResources{}); fault.CodeOf(err) != "too_many_runs" {
 			t.Error("a retry opens a run too:", err)
 		}
 		if err := l.engine.Settled(t.Context()); err != nil {

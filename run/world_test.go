@@ -40,6 +40,7 @@ type world struct {
 	twins  []*world // further clusters under the same ledger
 	// allowed is what policy says at the boundary; nil: everything
 	allowed func(toolID string, p plan.Params) error
+	most    int                                            // memory of the largest node in MiB; 0: not known
 	waits   func(context.Context) (resume func(), ok bool) // nil: every call may wait
 	pace    func(ctx context.Context, first bool) error    // of sends; nil: none
 	admit   func(s run.Share, project, caller run.Spent) error
@@ -253,7 +254,7 @@ func (w *world) life() *life {
 	l.cancel = cancel
 	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Renderer: l, Submitter: l, Queue: l, Accounting: l, Canceller: l,
 		Workspace: l,
-		Images:    l, Objects: l, Contracts: l, Formats: l, Allowed: w.allowed, Waits: w.waits, Pace: w.pace, Admit: w.admit,
+		Images:    l, Objects: l, Contracts: l, Formats: l, Allowed: w.allowed, Most: w.largest, Waits: w.waits, Pace: w.pace, Admit: w.admit,
 		Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	l.engine.SetDrain(w.drain) // as a gateway does before it starts
 	wait, err := l.engine.Start(ctx)
@@ -368,6 +369,7 @@ type asked struct {
 	value       error // of a JSON output's content; nil: not asked
 	verify      bool  // the input
 	stderr      func(line string) (is, message string)
+	factor      int // of a retry; 0: none
 }
 
 type contract struct {
@@ -379,6 +381,8 @@ func (c contract) Timeout() time.Duration                   { return c.timeout }
 func (c contract) CheckOutput(json.RawMessage) error        { return c.err }
 func (c contract) Verify(role string) bool                  { return c.verify && role == "bam" }
 func (c contract) Least(role string) (bytes, rows int64)    { return c.bytes, c.rows }
+func (c contract) AfterOutOfMemory(memMB int) int           { return memMB * max(1, c.factor) }
+func (c contract) AfterTimeLimit(seconds int) int           { return seconds * max(1, c.factor) }
 func (c contract) Asks(role string) bool                    { return c.value != nil }
 func (c contract) CheckValue(string, json.RawMessage) error { return c.value }
 func (c contract) Stderr(line string) (is, message string) {
@@ -739,6 +743,10 @@ func (w *world) with(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
+}
+
+func (w *world) largest(context.Context, string, plan.Params) (mem, time run.Ceiling) {
+	return run.Ceiling{Most: w.most, Why: "the largest node"}, run.Ceiling{}
 }
 
 func (w *world) count(op string) (n int) { w.with(func() { n = w.calls[op] }); return n }

@@ -75,6 +75,7 @@ type Slurm struct {
 	Accounting             string  `yaml:"accounting"`               // "auto" (use sacct where it works), "required" or "none"; default auto
 	VerifyAllowanceSeconds int     `yaml:"verify_allowance_seconds"` // 1..3600 more of time limit, to check image and inputs; default 120
 	GraceSeconds           int     `yaml:"grace_seconds"`            // 1..600 from TERM to KILL, below Slurm's KillWait; default 10
+	Scratch                string  `yaml:"scratch,omitempty"`        // folder on each node's own disk for /tmp of containers; empty: none
 }
 
 // Values of Slurm.Accounts: what a user of this host may charge, where access.peers does not say it.

@@ -165,6 +165,9 @@ func (c *checker) slurm(s Slurm) {
 	}
 	c.bounds("slurm.verify_allowance_seconds", int64(s.VerifyAllowanceSeconds), 1, 3600)
 	c.bounds("slurm.grace_seconds", int64(s.GraceSeconds), 1, 600)
+	if s.Scratch != "" {
+		c.plain("slurm.scratch", s.Scratch)
+	}
 }
 
 func (c *checker) apptainer(a Apptainer) {

@@ -40,6 +40,7 @@ type ScriptConfig struct {
 	Verify                 string // VerifyImageOnly: the image alone; anything else: image and inputs
 	GraceSeconds           int    // between TERM and KILL at the program's own limit, less than Slurm's KillWait
 	VerifyAllowanceSeconds int    // added to the program's limit for hashing, before and after
+	Scratch                string // folder on each node's own disk for /tmp of containers; empty: it lies in the attempt's folder
 	Local                  bool   // the scripts are of docker plans, which run on the gateway's own host without Slurm
 }
 

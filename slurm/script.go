@@ -91,6 +91,10 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 		"Apptainer": Quote(r.cfg.Runtime.Path), "ModuleInit": Quote(r.cfg.Runtime.ModuleInit), "Modules": quoted(r.cfg.Runtime.Modules),
 		"StdoutDeclared": cmd.Stdout != nil, "VerifyInputs": r.cfg.Verify != VerifyImageOnly, "GPUs": job.Spec.Resources.GPUs != nil,
 		"InPlace": words(inPlace(job)),
+		"Scratch": "",
+	}
+	if r.cfg.Scratch != "" {
+		v["Scratch"] = Quote(r.cfg.Scratch)
 	}
 	var b bytes.Buffer
 	b.Grow(len(scriptText) + 4<<10)

@@ -9,7 +9,8 @@
 # {{.Ctl}}/claim
 # names this very job and start. Its messages are in job.log beside the claim, the program's output in stdout and stderr, how it
 # ended in "exit", and what it left in "manifest" (only on success). Its own exit codes: 90 another has the claim, 91 the image or 92 an
-# input is not the pinned one or cannot be read, 93 no Apptainer, 94 the control folder cannot be written, 95 it is not here, 96 is full.
+# input is not the pinned one or cannot be read, 93 no Apptainer, 94 the control folder cannot be written, 95 it is not here, 96 is full{{if .Scratch}},
+# 97 there is no scratch folder{{end}}.
 # It was sent with
 {{.Sent}}
 #
@@ -195,7 +196,11 @@ done
 # 4. The program, with an empty environment, {{if .FromInput}}an input{{else}}nothing{{end}} on standard input, and its own time limit.
 { mkdir -p -- "$attempt/out" "$attempt/meta" "$attempt/tmp" "${stdout%/*}" && : >"$stdout" && : >"$ctl/stderr"; } ||
   finish 94 control_unwritable
-[[ -z $terminated ]] || finish 143 terminated
+{{if .Scratch}}# /tmp of the container is a private folder on the node's own disk, which goes with the script, however it ends.
+scratch=$(mktemp -d -- {{.Scratch}}/slurmgate.XXXXXXXXXX) || { say "no folder can be made in slurm.scratch, "{{.Scratch}}; finish 97 scratch_missing; }
+trap 'chmod -R u+rwX -- "$scratch" 2>/dev/null; rm -rf --one-file-system -- "$scratch"' EXIT
+for at in "${!container[@]}"; do [[ ${container[at]} != --workdir ]] || { container[at + 1]=$scratch && break; }; done
+{{end}}[[ -z $terminated ]] || finish 143 terminated
 started=$(now) && read -ra before <<<"$(ticks)"
 launch=(env -i PATH="$PATH" HOME="$attempt/tmp" LC_ALL=C "${environment[@]}" "$apptainer")
 {{if .Pipe}}parts=0 running=() statuses=()

@@ -27,6 +27,8 @@ var scripts = map[string]struct {
 	"flagstat": {runtimePath, flagstat("/shared/runs/" + testRun)},
 	"awkward":  {runtimePath, awkward("/shared/runs dir/it's/" + testRun)},
 	"pipe":     {runtimePath, piped("/shared/runs/" + testRun)},
+	"scratch": {ScriptConfig{Runtime: Runtime{Path: "/usr/bin/apptainer"}, Verify: VerifyAll, GraceSeconds: 10, VerifyAllowanceSeconds: 300,
+		Scratch: "/scratch/it's"}, flagstat("/shared/runs/" + testRun)},
 	"modules": {ScriptConfig{Runtime: Runtime{ModuleInit: "/etc/profile.d/modules.sh", Modules: []string{"gcc/12.2", "apptainer"}},
 		Verify: VerifyImageOnly, GraceSeconds: 5, VerifyAllowanceSeconds: 300},
 		flagstat("/shared/runs/" + testRun)},

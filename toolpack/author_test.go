@@ -98,7 +98,7 @@ var beyondSchema = []string{"PACK-DUPLICATE-KEY", "PACK-ANCHOR", "PACK-MERGE-KEY
 	"PACK-TYPE template context date",
 	"PACK-ENV env of the loader", "PACK-ENV variable set and passed through", "PACK-SCHEMA-KEYWORD",
 	"PACK-ROLE role of a docker output as a path",
-	"PACK-CHECK", "PACK-CHECK-EXPR", "PACK-RESOURCES",
+	"PACK-CHECK", "PACK-CHECK-EXPR", "PACK-RESOURCES", "PACK-DOWNLOAD-NAME",
 	"PACK-STDERR pattern that is none", "PACK-STDERR pattern of every line", "PACK-EXECUTION result is no output",
 	"PACK-EXECUTION no output for the result", "PACK-REQUIRED no abi"}
 

@@ -45,6 +45,8 @@ type Canonical struct {
 	Extra      plan.ToolExtra
 	Made       []Made // artifacts the plan names, to be stored before it is submitted
 	InputBytes int64  // of all inputs together
+	// Names are what the call's outputs are called where they are downloaded, by role. They are no part of the plan.
+	Names map[string]string
 }
 
 // Params are the canonical params of the run; params_hash covers them.
@@ -95,7 +97,7 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	}
 	extra := plan.ToolExtra{Version: p.def.Version, MaxOutputBytes: p.def.Limits.MaxOutputBytes,
 		StrictOutputs: p.def.StrictOutputs, Binds: binds}
-	c := Canonical{Made: made, InputBytes: total(given.seen, made), Extra: extra}
+	c := Canonical{Made: made, InputBytes: total(given.seen, made), Extra: extra, Names: p.names(given)}
 	command := commandOf(argvs)
 	command.Env, command.Stdout, command.Stdin = vars, clone(p.def.Execution.Stdout), p.stdin(given)
 	c.Spec = p.def.spec(digest, command)

@@ -55,6 +55,9 @@ func (d *draft) check() {
 		}
 		d.checkShape(i)
 	}
+	for i, o := range d.def.Outputs {
+		d.checkDownloadNames(fmt.Sprintf("declaredOutputs[%d].downloadName", i), o)
+	}
 	for _, p := range d.programs {
 		if len(p.words) > 0 {
 			d.checkCommand(p, params)

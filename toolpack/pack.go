@@ -88,6 +88,8 @@ type output struct {
 	MinBytes   int64       `json:"minBytes,omitzero"`
 	MinRows    int64       `json:"minRows,omitzero"`
 	Checks     []condition `json:"checks,omitzero"`
+
+	DownloadName string `json:"downloadName,omitzero"`
 }
 
 type resources struct {

@@ -214,13 +214,14 @@ func (d *draft) files(o yamldoc.Object) {
 	outs := d.unlessBare(o, "declaredOutputs").List()
 	d.def.Outputs = make([]output, len(outs))
 	for i, v := range outs {
-		f := v.Object("role", "type", "label", "srcRelpath", "minBytes", "minRows", "checks")
+		f := v.Object("role", "type", "label", "srcRelpath", "minBytes", "minRows", "checks", "downloadName")
 		src := f.Opt("srcRelpath")
 		if d.def.PlanKind != KindDocker {
 			src = f.Need("srcRelpath")
 		}
 		d.def.Outputs[i] = output{Role: f.Need("role").Text(), Type: f.Need("type").Text(), Label: f.Need("label").Text(), SrcRelpath: src.Text()}
 		d.rulesOf(f, &d.def.Outputs[i])
+		d.def.Outputs[i].DownloadName = f.Opt("downloadName").Text()
 		d.noTemplate(d.def.Outputs[i].Label, f.Opt("label").Path())
 		d.noTemplate(src.Text(), src.Path())
 		if strings.ContainsAny(src.Text(), "*?[") {

@@ -2,6 +2,7 @@ package toolpack
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,5 +95,36 @@ func TestSizedResources(t *testing.T) {
 	contract, err := ReadContract(definition)
 	if err != nil || contract.AfterTimeLimit(60) != 60 || contract.AfterOutOfMemory(700) != 700 {
 		t.Error(contract.AfterTimeLimit(60), contract.AfterOutOfMemory(700), err)
+	}
+}
+
+// An output is named by the label of an input where it is downloaded; the name is no part of the plan, and a label that makes no file name
+// gives none. proves DATA-01
+func TestDownloadNames(t *testing.T) {
+	p := packOf(t, "srcRelpath: out/count", "downloadName: '{label}.count.json', srcRelpath: out/count")
+	params := ""
+	for label, want := range map[string]map[string]string{
+		"sample1.txt": {"count": "sample1.txt.count.json"}, "S_2+x-3": {"count": "S_2+x-3.count.json"},
+		"two words": nil, "../etc": nil, "": nil, ".hidden": nil, "-o": nil, "né": nil, strings.Repeat("a", 128): nil, `a"b`: nil, "a\nb": nil,
+	} {
+		env := testEnv()
+		look := env.Artifact
+		env.Artifact = func(id string) (ArtifactInfo, error) {
+			a, err := look(id)
+			a.Label = label
+			return a, err
+		}
+		c, err := p.Canonicalize(json.RawMessage(`{"data":"`+artifact+`"}`), env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, c.Names); d != "" {
+			t.Errorf("%q: %s", label, d)
+		}
+		raw, err := c.Params("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "slurm_script_v1").Canonical()
+		if err != nil || params != "" && params != string(raw) {
+			t.Errorf("%q is another run: %s %v", label, raw, err)
+		}
+		params = string(raw)
 	}
 }

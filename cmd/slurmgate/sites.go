@@ -92,6 +92,9 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 			Place: g.app.Placing(s), Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: g.room(s),
 			Admit:   caps.Admit,
 			Allowed: func(toolID string, p plan.Params) error { return g.app.StillAllowed(s, toolID, p) }, Waits: gate.Wait,
+			Most: func(ctx context.Context, _ string, p plan.Params) (mem, time run.Ceiling) {
+				return g.app.Most(ctx, s, p)
+			},
 			Log: g.app.Log, Now: time.Now},
 		Wrap: func(p run.Parts) run.Parts { return g.metrics.Wrap(s.Name, inject(p)) },
 	}
@@ -300,7 +303,7 @@ func (g *gateway) openImages(s *site.Site) (run.Images, error) {
 
 func scriptConfig(s *site.Site) slurm.ScriptConfig {
 	c := slurm.ScriptConfig{Runtime: slurm.Runtime{Path: s.Apptainer.Path}, Verify: s.Apptainer.Verify, GraceSeconds: s.Slurm.GraceSeconds,
-		VerifyAllowanceSeconds: s.Slurm.VerifyAllowanceSeconds}
+		VerifyAllowanceSeconds: s.Slurm.VerifyAllowanceSeconds, Scratch: s.Slurm.Scratch}
 	if m := s.Apptainer.Module; m != nil {
 		c.Runtime = slurm.Runtime{ModuleInit: m.Init, Modules: m.Load}
 	}

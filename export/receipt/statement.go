@@ -71,6 +71,13 @@ type Predicate struct {
 	Byproducts           []Resource `json:"byproducts"` // the gateway's own: log, script
 }
 
+// Resources are those of a job.
+type Resources struct {
+	CPUs             int `json:"cpus"`
+	MemMB            int `json:"memMb"`            // MiB
+	TimeLimitSeconds int `json:"timeLimitSeconds"` // seconds
+}
+
 // Gateway is who signs.
 type Gateway struct {
 	ID string `json:"id"`
@@ -95,17 +102,19 @@ type End struct {
 
 // Execution says where and when.
 type Execution struct {
-	Site        string `json:"site"`
-	Cluster     string `json:"cluster,omitempty"`
-	JobID       string `json:"jobId,omitempty"`
-	JobName     string `json:"jobName,omitempty"`
-	Node        string `json:"node,omitempty"`
-	ExecutedAs  string `json:"executedAs,omitempty"`  // the cluster's Unix user; absent: the gateway's own
-	CreatedAt   string `json:"createdAt"`             // the attempt's row
-	SubmittedAt string `json:"submittedAt,omitempty"` // as Slurm records it
-	StartedAt   string `json:"startedAt,omitempty"`
-	EndedAt     string `json:"endedAt,omitempty"`
-	RecordedAt  string `json:"recordedAt"` // when the gateway recorded the end and signed it
+	Site    string `json:"site"`
+	Cluster string `json:"cluster,omitempty"`
+	JobID   string `json:"jobId,omitempty"`
+	JobName string `json:"jobName,omitempty"`
+	Node    string `json:"node,omitempty"`
+	// what the attempt had, where a retry gave it more than the plan says; absent: what the plan says
+	Resources   *Resources `json:"resources,omitempty"`
+	ExecutedAs  string     `json:"executedAs,omitempty"`  // the cluster's Unix user; absent: the gateway's own
+	CreatedAt   string     `json:"createdAt"`             // the attempt's row
+	SubmittedAt string     `json:"submittedAt,omitempty"` // as Slurm records it
+	StartedAt   string     `json:"startedAt,omitempty"`
+	EndedAt     string     `json:"endedAt,omitempty"`
+	RecordedAt  string     `json:"recordedAt"` // when the gateway recorded the end and signed it
 }
 
 // Answer is the name of an output that is no artifact: the JSON that a service worker answered, with the digest of its canonical form

@@ -1,0 +1,129 @@
+package run_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// end ends the latest job of the world.
+func (w *world) endLatest(state string, code int, reason string) {
+	w.with(func() {
+		j := w.jobs[len(w.jobs)-1]
+		w.start(j)
+		w.end(j, state, code)
+		if reason != "" {
+			w.exitFile(j, code, reason)
+		}
+	})
+}
+
+// A retry gives its attempt the memory and time that the caller asks for, which the ledger, the job and the answer have; the run, its
+// params and its command line stay the same, and the attempts after it keep what it got.
+func TestRaised(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.cfg.Attempts = 9
+		l := w.life()
+		a := l.submit(order())
+		w.until(a.RunID, in(run.Pending))
+		w.endLatest("FAILED", 1, "tool_failed")
+		w.until(a.RunID, done)
+
+		for name, more := range map[string]plan.MoreResources{
+			"less memory than the plan": {MemMB: new(99)}, "less time than the plan": {TimeLimitSeconds: new(59)},
+			"more than any plan": {MemMB: new(plan.MaxMemMB + 1)}, "no memory": {MemMB: new(0)},
+		} {
+			if _, err := l.engine.Retry(t.Context(), a.RunID, 1, "", more); !fault.Is(err, fault.Validation) || len(fault.ProblemsOf(err)) == 0 {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		got, err := l.engine.Retry(t.Context(), a.RunID, 1, "more", plan.MoreResources{MemMB: new(400), TimeLimitSeconds: new(120)})
+		if err != nil || got.RunID != a.RunID || got.Attempt != 2 ||
+			!slices.ContainsFunc(got.Warnings, func(s string) bool { return strings.Contains(s, "memory from 100 to 400 MiB") }) {
+			t.Fatalf("%+v %v", got, err)
+		}
+		v := w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })
+		want := plan.Resources{CPUs: 1, MemMB: 400, TimeLimitSeconds: 120}
+		if v.Attempt.Resources == nil || *v.Attempt.Resources != want || w.job(1).spec.Spec.Resources != want ||
+			!slices.Equal(w.job(1).spec.Spec.Execution.Command.Argv, w.job(0).spec.Spec.Execution.Command.Argv) {
+			t.Errorf("%+v %+v", v.Attempt.Resources, w.job(1).spec.Spec)
+		}
+		w.endLatest("NODE_FAIL", 1, "") // policy opens attempt 3
+		v = w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 3 && v.Run.Phase == run.Pending })
+		if v.Attempt.Resources == nil || *v.Attempt.Resources != want || w.job(2).spec.Spec.Resources != want {
+			t.Errorf("%+v %+v", v.Attempt.Resources, w.job(2).spec.Spec)
+		}
+		w.endLatest("FAILED", 1, "tool_failed")
+		w.until(a.RunID, done)
+		if _, err := l.engine.Retry(t.Context(), a.RunID, 3, "", plan.MoreResources{MemMB: new(100), TimeLimitSeconds: new(60)}); err != nil {
+			t.Fatal(err)
+		}
+		if v = w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 4 }); v.Attempt.Resources != nil {
+			t.Errorf("the plan's own resources are recorded as others: %+v", v.Attempt.Resources)
+		}
+		if again := l.submit(order()); again.RunID != a.RunID || !again.Replayed {
+			t.Errorf("the request makes another run: %+v", again)
+		}
+	})
+}
+
+// The pack's factor raises what an attempt had too little of, as far as there is that much; what the caller names counts instead of it, and
+// a failure of another kind raises nothing.
+func TestRetryFactor(t *testing.T) {
+	for name, c := range map[string]struct {
+		state     string
+		code      int
+		reason    string
+		most      int
+		more      plan.MoreResources
+		mem, time int
+	}{
+		"out of memory":           {"OUT_OF_MEMORY", 137, "killed", 0, plan.MoreResources{}, 300, 60},
+		"killed":                  {"FAILED", 137, "killed", 0, plan.MoreResources{}, 300, 60},
+		"bounded":                 {"OUT_OF_MEMORY", 137, "killed", 250, plan.MoreResources{}, 250, 60},
+		"at the bound":            {"OUT_OF_MEMORY", 137, "killed", 100, plan.MoreResources{}, 100, 60},
+		"its own amount":          {"OUT_OF_MEMORY", 137, "killed", 0, plan.MoreResources{MemMB: new(200)}, 200, 60},
+		"time":                    {"FAILED", 124, "time_limit", 0, plan.MoreResources{}, 100, 180},
+		"time by Slurm":           {"TIMEOUT", 0, "", 0, plan.MoreResources{}, 100, 180},
+		"another failure":         {"FAILED", 1, "tool_failed", 0, plan.MoreResources{}, 100, 60},
+		"time, and memory named":  {"FAILED", 124, "time_limit", 0, plan.MoreResources{MemMB: new(150)}, 150, 180},
+		"another failure, bounds": {"FAILED", 1, "tool_failed", 50, plan.MoreResources{}, 100, 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.asked.factor, w.most = 3, c.most
+				l := w.life()
+				a := l.submit(order())
+				w.until(a.RunID, in(run.Pending))
+				w.endLatest(c.state, c.code, c.reason)
+				w.until(a.RunID, done)
+				next, err := l.engine.NextResources(t.Context(), a.RunID, c.more)
+				if _, e := l.engine.Retry(t.Context(), a.RunID, 1, "", c.more); err != nil || e != nil {
+					t.Fatal(err, e)
+				}
+				w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })
+				if r := w.job(1).spec.Spec.Resources; r.MemMB != c.mem || r.TimeLimitSeconds != c.time || r != next {
+					t.Errorf("%+v, and foretold %+v", r, next)
+				}
+			})
+		})
+	}
+	t.Run("more than there is", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *world) {
+			w.most = 250
+			l := w.life()
+			a := l.submit(order())
+			w.until(a.RunID, in(run.Pending))
+			w.endLatest("OUT_OF_MEMORY", 137, "killed")
+			w.until(a.RunID, done)
+			_, err := l.engine.Retry(t.Context(), a.RunID, 1, "", plan.MoreResources{MemMB: new(251)})
+			if p := fault.ProblemsOf(err); len(p) != 1 || p[0].Code != "RETRY-RESOURCES" || p[0].Rule != "the largest node: at most 250 MiB" {
+				t.Errorf("%v", err)
+			}
+		})
+	})
+}
