@@ -170,3 +170,16 @@ func TestPipeTerminated(t *testing.T) {
 		t.Errorf("%+v %v", x, err)
 	}
 }
+
+// Standard input of a file that is not copied is read where the file lies: the workspace has only an empty placeholder. proves DATA-03
+func TestStdinWhereTheFileLies(t *testing.T) {
+	job := piped("/shared/runs/" + testRun)
+	for path, want := range map[string]string{"": "exec {from}</shared/runs/" + testRun + "/in/input.bam ",
+		"/lab/it's.bam": `exec {from}<'/lab/it'\''s.bam' `} {
+		job.Placed = []run.Placed{{Input: job.Spec.IO.Inputs[0], Path: path}}
+		script, _, err := renderer(t, runtimePath).Render(job)
+		if err != nil || !strings.Contains(string(script), want) {
+			t.Errorf("no %q: %v", want, err)
+		}
+	}
+}

@@ -54,6 +54,11 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 	stdin := "/dev/null"
 	if cmd.Stdin != nil {
 		stdin = filepath.Join(job.RunDir, *cmd.Stdin)
+		for _, in := range job.Inputs() { // one that is not copied has only an empty placeholder there
+			if in.DestRelpath == *cmd.Stdin && in.Path != "" {
+				stdin = in.Path
+			}
+		}
 	}
 	var pipe, names []string
 	for i, argv := range cmd.Programs() {
