@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -76,6 +77,27 @@ func run(mode string, args []string) error {
 		}
 		signal.Reset()
 		return errors.Join(syscall.Kill(os.Getpid(), syscall.Signal(n)), wait(10))
+	case "copy": // TEXT: standard input to standard output, and then this
+		if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
+			return err
+		}
+		_, err := fmt.Print(args[0])
+		return err
+	case "pump": // writes without end, and exits with 33 when nobody reads any more
+		signal.Ignore(syscall.SIGPIPE)
+		for {
+			if _, err := os.Stdout.WriteString("more\n"); err != nil {
+				os.Exit(33)
+			}
+		}
+	case "taste": // STATUS: reads a little of standard input
+		code, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		_, err = os.Stdin.Read(make([]byte, 1))
+		fmt.Fprintln(os.Stderr, "had enough", err)
+		os.Exit(code)
 	case "nothing":
 		return nil
 	case "print": // TEXT, escapes of Go understood, on both streams
