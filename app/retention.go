@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"slurmgate/artifact"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/retention"
@@ -82,6 +83,11 @@ func (g *Gateway) gc(ctx context.Context, _ gate.Call, a GCArgs) (out GCAnswer, 
 	r, err := retention.Parts{Ledger: g.Ledger, Workspaces: g.Sites, Store: g.Store, Now: time.Now}.Sweep(ctx, policy, a.DryRun)
 	if err != nil {
 		return out, nil, err
+	}
+	if !a.DryRun && g.Store != nil {
+		if _, _, err := g.Store.DropPartials(time.Now().Add(-artifact.PartialAge)); err != nil {
+			return out, nil, err
+		}
 	}
 	snapshot := gcSnapshot{seq, g.Site.Retention.WorkspaceDays, g.Site.Retention.ImportDays, foundOf(r.Workspaces), foundOf(r.Imports),
 		foundOf(r.Bytes), len(r.Kept)}

@@ -4,17 +4,21 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// dropStale removes temporary files that nobody has locked.
+// dropStale removes temporary files that nobody has locked, but for partial copies that an import may go on with.
 func (s *Store) dropStale() error {
 	entries, err := fs.ReadDir(s.root.FS(), "tmp")
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
+		if s.isPartial(e.Name(), time.Now()) {
+			continue
+		}
 		f, err := s.root.OpenFile("tmp/"+e.Name(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if err != nil {
 			continue // gone, or not one of ours

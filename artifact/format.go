@@ -134,6 +134,15 @@ func (f *follower) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// feed writes all of r, as far as the rule reads.
+func (f *follower) feed(r io.Reader) error {
+	_, err := io.Copy(f.w, r)
+	if errors.Is(err, errStopped) {
+		err = nil
+	}
+	return err
+}
+
 // Finish says what is wrong with the file, whose bytes have all been written; nil when nothing was found.
 func (f *follower) Finish() error {
 	f.w.Close()

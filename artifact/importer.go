@@ -65,6 +65,7 @@ type Importer struct {
 	allowance Allowance            // nil: without limit
 	accept    func(Imported) error // refuses what was read before it is stored; may be nil
 	as        string               // the type callers say; empty: it is detected
+	flights   *flights             // imports of large files; nil: nothing is stored
 }
 
 // Imported is what an import stored. Label is a suggestion that satisfies the rule for labels.
@@ -78,7 +79,7 @@ type Imported struct {
 // NewImporter resolves the roots, once: a symlink in a root's own path is followed now and not again.
 func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
 	im := &Importer{store: store, put: store.put, room: p.Room, maxBytes: p.MaxBytes, types: slices.Clone(p.Types),
-		own: slices.Clone(p.Own), full: p.Full}
+		own: slices.Clone(p.Own), full: p.Full, flights: &flights{}}
 	var problems []fault.Problem
 	if p.MaxBytes <= 0 {
 		problems = append(problems, fault.Problem{Code: ImportSize, Field: "max_bytes", Rule: "at least 1", Msg: fmt.Sprintf("got %d",
@@ -107,7 +108,7 @@ func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
 // every byte.
 func (im *Importer) Rehearsal() *Importer {
 	dry := *im
-	dry.put, dry.room, dry.allowance = measure, nil, nil
+	dry.put, dry.room, dry.allowance, dry.flights = measure, nil, nil, nil
 	return &dry
 }
 
@@ -159,14 +160,31 @@ func (im *Importer) regular(f *os.File, path string) (st unix.Stat_t, err error)
 }
 
 // copy stores the bytes of an open file that was examined before. It reads by offset: whoever handed the file over may move its position.
+// A large file goes on where an earlier import of the same state of it was cut, and identical imports at one time are one.
 func (im *Importer) copy(ctx context.Context, f *os.File, path string, before unix.Stat_t) (Imported, error) {
-	name := filepath.Base(path)
-	r := io.NewSectionReader(f, 0, math.MaxInt64)
-	got, err := im.take(ctx, source{r, im.inspect(name, "path", before.Size), before.Size, im.maxBytes, labelOf(name), func(size int64) error {
-		return unchanged(f, before, size, path)
-	}})
-	if fault.CodeOf(err) == "artifact_too_large" { // it had an allowed size before
-		err = changed(path)
+	name, key := filepath.Base(path), ""
+	files.Watcher(ctx).Expect(before.Size)
+	one := func(ctx context.Context) (Imported, error) {
+		got, err := im.take(ctx, source{io.NewSectionReader(f, 0, math.MaxInt64), im.inspect(name, "path", before.Size), before.Size,
+			im.maxBytes, labelOf(name), func(size int64) error { return unchanged(f, before, size, path) }, key})
+		if fault.CodeOf(err) == "artifact_too_large" { // it had an allowed size before
+			err = changed(path)
+		}
+		return got, err
+	}
+	if im.flights == nil || before.Size < leastPart {
+		return one(ctx)
+	}
+	key = sourceKey(before)
+	got, own, err := im.flights.once(ctx, key+" "+im.as+" "+name, one)
+	if err == nil && !own { // what the other's call was asked, this one is asked too
+		var m *metered
+		if m, err = im.meter(ctx, nil, before.Size); err == nil {
+			m.hold.end()
+			if err = unchanged(f, before, before.Size, path); err == nil && im.accept != nil {
+				err = im.accept(got)
+			}
+		}
 	}
 	return got, err
 }
@@ -178,6 +196,7 @@ type source struct {
 	size, limit int64
 	label       string
 	check       func(size int64) error // of what was read
+	key         string                 // of the source's state, where its import may go on where one was cut; else empty
 }
 
 // take stores what a source gives, unless it has no room, its check or the inspector refuses it, or the importer does not accept the
@@ -190,7 +209,7 @@ func (im *Importer) take(ctx context.Context, s source) (got Imported, err error
 	}
 	defer m.hold.end()
 	got.Label = s.label
-	got.SHA256, got.SizeBytes, err = im.put(ctx, io.TeeReader(m, s.look), s.limit, func(size int64) error {
+	check := func(size int64) error {
 		err := s.check(size)
 		if err == nil {
 			err = s.look.Finish()
@@ -199,11 +218,32 @@ func (im *Importer) take(ctx context.Context, s source) (got Imported, err error
 			err = im.accept(got)
 		}
 		return err
-	})
+	}
+	ok := false
+	if s.key != "" {
+		got.SHA256, got.SizeBytes, ok, err = im.store.putPartial(ctx, s.key, s.limit, func(at int64) (io.Reader, error) { return s.from(m, at) },
+			check)
+	}
+	if !ok {
+		got.SHA256, got.SizeBytes, err = im.put(ctx, io.TeeReader(m, s.look), s.limit, check)
+	}
 	if err != nil {
 		return Imported{}, err
 	}
 	return got, nil
+}
+
+// from is what remains of a source whose first bytes are stored already. The inspector sees those too.
+func (s source) from(m *metered, at int64) (io.Reader, error) {
+	file := s.Reader.(io.ReadSeeker)
+	if err := s.look.feed(io.LimitReader(file, at)); err != nil {
+		return nil, fsFault("the file cannot be read", err)
+	}
+	if _, err := file.Seek(at, io.SeekStart); err != nil {
+		return nil, fsFault("the file cannot be read", err)
+	}
+	m.left -= at
+	return io.TeeReader(m, s.look), m.hold.wrote(at, false)
 }
 
 // ImportText stores a text of at most MaxText bytes of valid UTF-8.
@@ -217,7 +257,8 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 			Msg: "it is not valid UTF-8", Hint: "import it as a file"})
 	}
 	size := int64(len(text))
-	return im.take(ctx, source{strings.NewReader(text), im.inspect("", "text", size), size, size, "text", func(int64) error { return nil }})
+	return im.take(ctx, source{strings.NewReader(text), im.inspect("", "text", size), size, size, "text",
+		func(int64) error { return nil }, ""})
 }
 
 // ImportStream stores an upload, with the same size limit as a file. size is how many bytes it will have, negative where that is not known;
@@ -233,7 +274,7 @@ func (im *Importer) ImportStream(ctx context.Context, r io.Reader, size int64, n
 		}
 		return fault.Invalid("", fault.Problem{Code: ImportSize, Field: "upload", Rule: "at least one byte",
 			Msg: "the upload is empty"})
-	}})
+	}, ""})
 }
 
 func badName(path string) string {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"slurmgate/fault"
+	"slurmgate/files"
 )
 
 // OpenAs opens a regular file of at most limit bytes, by its real name, with the rights of one user of a cluster, over that user's login.
@@ -37,13 +38,14 @@ func (im *Importer) ImportAs(ctx context.Context, path string, scope Scope, open
 		return Imported{}, err
 	}
 	defer r.Close()
+	files.Watcher(ctx).Expect(r.Bytes())
 	name := filepath.Base(path)
 	got, err := im.take(ctx, source{r, im.inspect(name, "path", r.Bytes()), r.Bytes(), im.maxBytes, labelOf(name), func(size int64) error {
 		if size != r.Bytes() {
 			return changed(path)
 		}
 		return r.Unchanged(ctx)
-	}})
+	}, ""})
 	if fault.CodeOf(err) == "artifact_too_large" { // it had an allowed size before
 		err = changed(path)
 	}

@@ -91,6 +91,7 @@ func (s *Store) Erase(_ context.Context, sha256 string) error {
 	if !plan.IsSHA256(sha256) {
 		return fault.New(fault.Validation, "checksum", "a checksum is 64 lower-case hex digits")
 	}
+	_, _, _ = s.DropPartials(time.Now()) // cut imports may have it too
 	folder, name := objectPath(sha256)
 	lock, err := s.lock(folder, unix.LOCK_EX)
 	if errors.Is(err, fs.ErrNotExist) {

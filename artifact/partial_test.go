@@ -1,0 +1,185 @@
+package artifact
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/files"
+)
+
+// large writes a file of a type that nothing checks, just large enough for its import to be cut, and returns its checksum.
+func large(t *testing.T, name string, more int) (sum string) {
+	t.Helper()
+	data := make([]byte, leastPart+more)
+	r := rand.NewChaCha8([32]byte{byte(more)})
+	if _, err := r.Read(data); err != nil {
+		t.Fatal(err)
+	}
+	must(t, os.WriteFile(name, data, 0o600))
+	h := sha256.Sum256(data)
+	return hex.EncodeToString(h[:])
+}
+
+// cutAfter is a context that ends when so many bytes of an import were copied.
+type cutAfter struct {
+	context.Context
+	p    *files.Progress
+	when int64
+}
+
+func (c cutAfter) Err() error {
+	if done, _ := c.p.Bytes(); done >= c.when {
+		return context.Canceled
+	}
+	return c.Context.Err()
+}
+
+func openStore(t *testing.T, dir string) *Store {
+	t.Helper()
+	s, err := Open(dir)
+	must(t, err)
+	return s
+}
+
+func importerOf(t *testing.T, s *Store, root string) *Importer {
+	t.Helper()
+	im, err := NewImporter(s, ImportPolicy{Roots: rootsOf(root), MaxBytes: 1 << 40})
+	must(t, err)
+	return im
+}
+
+func parts(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	all, err := filepath.Glob(dir + "/tmp/part-*")
+	must(t, err)
+	for _, n := range all {
+		names = append(names, filepath.Base(n))
+	}
+	return names
+}
+
+// An import that was cut goes on where it was, also in another process, and reads nothing twice that it has hashed. A file that changed
+// begins again, and so does one whose state cannot be read.
+//
+// proves DATA-05
+func TestImportGoesOn(t *testing.T) {
+	dir, root := t.TempDir(), t.TempDir()
+	name := filepath.Join(root, "reads.bin")
+	sum := large(t, name, 12345)
+	store := openStore(t, dir)
+	again := func(when int64) (Imported, int64, error) {
+		im := importerOf(t, store, root)
+		p := &files.Progress{}
+		ctx := files.Watched(t.Context(), p)
+		if when > 0 {
+			ctx = cutAfter{ctx, p, when}
+		}
+		got, err := im.ImportFile(ctx, name, Scope{Every: true})
+		done, _ := p.Bytes()
+		return got, done, err
+	}
+	if _, _, err := again(20 << 20); !fault.Is(err, fault.Canceled) {
+		t.Fatal(err)
+	}
+	if n := parts(t, dir); len(n) != 2 {
+		t.Fatal(n)
+	}
+	must(t, store.Close())
+	store = openStore(t, dir) // another process: what is left is not dropped
+	before, err := os.Stat(dir + "/tmp/" + parts(t, dir)[0])
+	must(t, err)
+	if before.Size() < 20<<20 {
+		t.Fatal("nothing was kept", before.Size())
+	}
+	if _, _, err := again(40 << 20); !fault.Is(err, fault.Canceled) {
+		t.Fatal(err)
+	}
+	got, done, err := again(0)
+	if err != nil || got.SHA256 != sum || done != leastPart+12345 || got.Type != "UNKNOWN" || got.Label != "reads.bin" {
+		t.Fatal(got, done, err)
+	}
+	must(t, store.Verify(t.Context(), sum))
+	if n := parts(t, dir); n != nil {
+		t.Error("left over", n)
+	}
+
+	sum = large(t, name, 1) // other bytes
+	if _, _, err := again(20 << 20); !fault.Is(err, fault.Canceled) {
+		t.Fatal(err)
+	}
+	first := parts(t, dir)
+	now := time.Now()
+	must(t, os.Chtimes(name, now, now))
+	if got, _, err = again(0); err != nil || got.SHA256 != sum {
+		t.Fatal(got, err)
+	}
+	if n := parts(t, dir); len(n) != 2 || n[0] != first[0] {
+		t.Error("the copy of the state before", n)
+	}
+	n, bytes, err := store.DropPartials(time.Now())
+	if n != 1 || bytes < 20<<20 || err != nil || parts(t, dir) != nil {
+		t.Error(n, bytes, err, parts(t, dir))
+	}
+
+	sum = large(t, name, 2)
+	for _, spoil := range []func(state string){
+		func(state string) { must(t, os.WriteFile(state, []byte("{"), 0o600)) },
+		func(state string) { must(t, os.Remove(state)) },
+		func(state string) { must(t, os.Truncate(strings.TrimSuffix(state, stateSuffix), 5)) },
+		func(state string) { must(t, os.Chmod(strings.TrimSuffix(state, stateSuffix), 0o400)) },
+	} {
+		if _, _, err := again(20 << 20); !fault.Is(err, fault.Canceled) {
+			t.Fatal(err)
+		}
+		spoil(dir + "/tmp/" + parts(t, dir)[1])
+		if got, _, err = again(0); err != nil || got.SHA256 != sum {
+			t.Fatal(got, err)
+		}
+		must(t, store.Verify(t.Context(), sum))
+		must(t, os.Remove(dir+"/objects/"+sum[:2]+"/"+sum))
+	}
+}
+
+// Identical imports at one time read and hash the file once; one whose caller gives up is carried on by another.
+//
+// proves DATA-05
+func TestImportsOfOneFileAreOne(t *testing.T) {
+	dir, root := t.TempDir(), t.TempDir()
+	name := filepath.Join(root, "reads.bin")
+	sum := large(t, name, 99)
+	store := openStore(t, dir)
+	im := importerOf(t, store, root)
+	for round := range 3 {
+		var wg sync.WaitGroup
+		var progress [8]files.Progress
+		for i := range progress {
+			wg.Go(func() {
+				ctx := files.Watched(t.Context(), &progress[i])
+				if i == round {
+					ctx = cutAfter{ctx, &progress[i], 10 << 20}
+				}
+				got, err := im.ImportFile(ctx, name, Scope{Every: true})
+				if i == round && fault.Is(err, fault.Canceled) {
+					return
+				}
+				if err != nil || got.SHA256 != sum {
+					t.Error(got, err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := parts(t, dir); n != nil {
+			t.Error("left over", n)
+		}
+		must(t, os.Remove(dir+"/objects/"+sum[:2]+"/"+sum))
+	}
+}
