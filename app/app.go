@@ -62,6 +62,7 @@ type Gateway struct {
 	draining  sync.Mutex // held while sites are drained or resumed
 	verifying sync.Mutex // held while all artifacts are verified
 	supposed  supposed
+	transfers transfers
 	quotas    Quotas
 	caps      *Caps
 	capsRead  sync.Once

@@ -164,6 +164,8 @@ func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs)
 	}
 	quota, end := g.Quotas().importing(run.Share{Project: project, Caller: g.countsAs(c.Caller.Principal)})
 	defer end()
+	ctx, end = g.transfers.begin(ctx, c, "importing")
+	defer end()
 	body := &countingReader{Reader: c.Caller.Body}
 	if c.Caller.Body != nil {
 		c.Caller.Body = body

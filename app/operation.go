@@ -71,7 +71,7 @@ func (o Operation) Tool() gate.Tool {
 func (g *Gateway) Operations() []Operation {
 	return slices.Concat(g.lifecycle(), g.runs(), g.artifacts(), g.previews(), g.catalogue(), g.tokens(), g.approvals(), g.events(),
 		g.retention(), g.exporting(), g.drains(), g.siteList(), g.erasing(), g.usage(), g.receipts(),
-		[]Operation{verification()}, g.Host.files(), g.Host.images(), g.Host.backups())
+		[]Operation{g.progress(), verification()}, g.Host.files(), g.Host.images(), g.Host.backups())
 }
 
 // Find is the operation with an id; ok is false if there is none.

@@ -68,6 +68,8 @@ func (g *Gateway) verify(ctx context.Context, c gate.Call, a VerifyArgs) (out Ve
 		return out, nil, fault.Invalid("", fault.Problem{Code: "VERIFY-WHAT", Field: "args",
 			Rule: "either artifact_id, or all=true with an optional project_id", Msg: "neither or both are given"})
 	case a.ArtifactID != "":
+		ctx, end := g.transfers.begin(ctx, c, "hashing")
+		defer end()
 		return g.verifyOne(ctx, a.ArtifactID)
 	case !c.Caller.CanSomewhere(append(slices.Clone(c.Needs), gate.CapOperate)...):
 		return out, nil, fault.New(fault.Capability, "capability_denied",

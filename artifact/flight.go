@@ -23,7 +23,8 @@ type flight struct {
 
 // once carries out f, or waits for one with the same key that is under way. One whose caller gave up is carried out again by one who has
 // not. own reports whether it was this call that carried it out.
-func (fl *flights) once(ctx context.Context, key string, f func(ctx context.Context) (Imported, error)) (got Imported, own bool, err error) {
+func (fl *flights) once(ctx context.Context, key string, f func(ctx context.Context) (Imported, error)) (got Imported, own bool,
+	err error) {
 	for {
 		fl.mu.Lock()
 		one, under := fl.all[key]

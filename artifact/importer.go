@@ -268,6 +268,7 @@ func (im *Importer) ImportStream(ctx context.Context, r io.Reader, size int64, n
 		return Imported{}, fault.New(fault.Policy, "artifact_too_large",
 			fmt.Sprintf("it has more than the allowed %d bytes", im.maxBytes))
 	}
+	files.Watcher(ctx).Expect(max(size, 0))
 	return im.take(ctx, source{r, im.inspect(name, "upload", 0), max(size, unknownSize), im.maxBytes, "upload", func(size int64) error {
 		if size > 0 {
 			return nil

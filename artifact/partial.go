@@ -22,14 +22,14 @@ import (
 	"slurmgate/files"
 )
 
-// A large file's import that is cut – by its caller, by a signal, by a crash – leaves what it has, and the next import of the same file goes on
-// there:
+// A large file's import that is cut – by its caller, by a signal, by a crash – leaves what it has, and the next import of the same file
+// goes on there:
 //
 //	tmp/part-<key>         the bytes so far; key is of the source's device, inode, size, mtime and ctime
 //	tmp/part-<key>.state   JSON: how many of them are on the disk, and the state of the SHA-256 after those
 //
-// A state is written only after the bytes it speaks of are durable, and a state that cannot be read is as good as none. A source that changed
-// has another key. What nobody came back for is removed after PartialAge.
+// A state is written only after the bytes it speaks of are durable, and a state that cannot be read is as good as none. A source that
+// changed has another key. What nobody came back for is removed after PartialAge.
 
 const (
 	partPrefix  = "part-"
@@ -223,9 +223,7 @@ func (s *Store) putPartial(ctx context.Context, key string, limit int64, from fu
 	if err != nil {
 		return "", 0, true, err
 	}
-	if at := p.done; at > 0 {
-		files.Count(ctx, int(at))
-	}
+	files.Watcher(ctx).Skip(p.done)
 	if err := p.copy(ctx, r, limit+1); err != nil {
 		return "", 0, true, fsFault("the bytes cannot be stored", err)
 	}

@@ -297,6 +297,9 @@ func (s *Store) Verify(ctx context.Context, sha256 string) error {
 		return err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil {
+		files.Watcher(ctx).Expect(info.Size())
+	}
 	got, _, err := files.CopyHash(ctx, io.Discard, f, 0)
 	if err != nil {
 		return fsFault("the object cannot be read", err)

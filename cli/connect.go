@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"slurmgate/app"
@@ -72,9 +74,11 @@ func (s *Session) callTool(ctx context.Context, toolID, version string, args, re
 			return err
 		}
 	}
-	err = s.retry(ctx, func(c *httpapi.Client) (err error) {
-		res, err = c.CallWith(ctx, req, s.file)
-		return err
+	err = s.meanwhile(ctx, req, s.nameOf(args), func() error {
+		return s.retry(ctx, func(c *httpapi.Client) (err error) {
+			res, err = c.CallWith(ctx, req, s.file)
+			return err
+		})
 	})
 	switch {
 	case fault.CodeOf(err) == "gateway_gone" && req.IdempotencyKey != nil && s.key == "": // another command would have another key
@@ -91,6 +95,19 @@ func (s *Session) callTool(ctx context.Context, toolID, version string, args, re
 		return err
 	}
 	return json.Unmarshal(b.Bytes(), result)
+}
+
+// nameOf is what is imported or verified, for its progress.
+func (s *Session) nameOf(args any) string {
+	switch a := args.(type) {
+	case app.ImportArgs:
+		if a.Path != nil {
+			return filepath.Base(*a.Path)
+		}
+	case app.VerifyArgs:
+		return a.ArtifactID
+	}
+	return ""
 }
 
 // shortText is the longest text that is sent in the call itself: JSON may write a byte as six.
@@ -115,7 +132,10 @@ func (s *Session) importStream(ctx context.Context, r io.Reader, args app.Import
 		args.Label = "stdin"
 	}
 	// Once: what was read cannot be read again for another gateway.
-	res, err := s.way().Upload(ctx, io.MultiReader(bytes.NewReader(head), r), args.Label, args.Type, args.ProjectID)
+	m := &meter{shell: s.app, name: "standard input", began: time.Now()}
+	body := &metered{Reader: io.MultiReader(bytes.NewReader(head), r), meter: m}
+	res, err := s.way().Upload(ctx, body, args.Label, args.Type, args.ProjectID)
+	m.end()
 	if err != nil {
 		return fault.Wrap(fault.KindOf(err), fault.CodeOf(err),
 			"standard input was not imported, and nothing of it was stored", err).WithNext("run the command again")

@@ -181,6 +181,7 @@ func newFile(name string, write func(io.Writer) error) error {
 type progress struct {
 	shell *Shell
 	last  string
+	moved time.Time // when a line about bytes was last printed
 }
 
 func (p *progress) show(g run.GetAnswer, d time.Duration) {
@@ -191,10 +192,18 @@ func (p *progress) show(g run.GetAnswer, d time.Duration) {
 	if g.Reason != nil && !g.State.Terminal() {
 		line += "  " + clipLine(*g.Reason, 80)
 	}
+	moving := ""
+	if g.Moving != nil {
+		moving = "  " + g.Moving.What + " " + movingText(*g.Moving)
+	}
 	if p.shell.tty {
-		fmt.Fprintf(p.shell.Err, "\r\x1b[K%s  %s", line, d.Round(time.Second))
+		fmt.Fprintf(p.shell.Err, "\r\x1b[K%s%s  %s", line, moving, d.Round(time.Second))
 	} else if line != p.last {
-		p.shell.Say("%s", line)
+		p.shell.Say("%s%s", line, moving)
+		p.moved = time.Now()
+	} else if moving != "" && time.Since(p.moved) >= linesEvery {
+		p.shell.Say("%s%s", line, moving)
+		p.moved = time.Now()
 	}
 	p.last = line
 }

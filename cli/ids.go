@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -115,13 +116,9 @@ func (s *Session) byContent(ctx context.Context, a *Shell, path string) (string,
 	}
 	defer f.Close()
 	h := sha256.New()
-	p := bar{shell: a, what: "hashing " + filepath.Base(path)}
-	size := int64(0)
-	if info, err := f.Stat(); err == nil {
-		size = info.Size()
-	}
-	_, err = io.Copy(&barWriter{w: h, bar: &p, of: size}, duringRead{ctx, f})
-	p.end()
+	m := &meter{shell: a, name: filepath.Base(path), began: time.Now()}
+	_, err = io.Copy(h, &metered{Reader: duringRead{ctx, f}, meter: m})
+	m.end()
 	if err != nil {
 		return "", fault.Wrap(fault.KindOf(err), "file_unreadable", "cannot read "+path, err)
 	}

@@ -36,6 +36,9 @@ func printGet(w io.Writer, g run.GetAnswer) {
 	if g.ExitCode != nil {
 		fmt.Fprintf(w, "exit    %d\n", *g.ExitCode)
 	}
+	if g.Moving != nil {
+		fmt.Fprintf(w, "moving  %s  %s\n", g.Moving.What, movingText(*g.Moving))
+	}
 	if g.ObservedAt != nil {
 		fmt.Fprintf(w, "seen    %s\n", g.ObservedAt.Format(time.RFC3339))
 	}

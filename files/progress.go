@@ -7,8 +7,9 @@ import (
 
 // Progress is how many bytes of how many were copied or hashed. It is safe for concurrent use.
 type Progress struct {
-	done, of atomic.Int64
-	instead  atomic.Pointer[Progress]
+	done, of, skipped atomic.Int64
+
+	instead atomic.Pointer[Progress]
 }
 
 // Bytes are those done, and those there are in all; of is 0 where that is not known.
@@ -17,6 +18,22 @@ func (p *Progress) Bytes() (done, of int64) {
 		return other.Bytes()
 	}
 	return p.done.Load(), p.of.Load()
+}
+
+// Skipped are those of the bytes done that had been done before, by a copy that was cut.
+func (p *Progress) Skipped() int64 {
+	if other := p.instead.Load(); other != nil {
+		return other.Skipped()
+	}
+	return p.skipped.Load()
+}
+
+// Skip counts bytes that were done before.
+func (p *Progress) Skip(n int64) {
+	if p != nil {
+		p.skipped.Add(n)
+		p.done.Add(n)
+	}
 }
 
 // Expect says how many bytes there are in all.

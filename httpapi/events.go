@@ -20,7 +20,8 @@ const (
 )
 
 // events is GET /v1/runs/{run_id}/events: the history of a run, as JSON, or as a stream of server-sent events that goes on until
-// the run is over. The gate allows the look once; what follows is part of it.
+// the run is over. The gate allows the look once; what follows is part of it. While a run's files are staged or collected, the stream also
+// has events named progress, without a number, that are kept nowhere.
 func (f *face) events(w http.ResponseWriter, req *http.Request) {
 	id := chi.URLParam(req, "run_id")
 	after, err := lastSeen(req)
@@ -93,6 +94,12 @@ func (f *face) stream(w http.ResponseWriter, req *http.Request, id string, after
 			}
 			fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.Seq, oneLine(e.Type), data)
 			after, quiet = e.Seq, time.Now()
+		}
+		if f.Moving != nil && !over {
+			if m := f.Moving(req.Context(), id); m != nil {
+				fmt.Fprintf(w, "event: progress\ndata: %s\n\n", m)
+				quiet = time.Now()
+			}
 		}
 		if over {
 			fmt.Fprintf(w, "event: over\ndata: {}\n\n")

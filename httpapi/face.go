@@ -57,6 +57,8 @@ type Config struct {
 	Version func(who gate.Caller) string
 	// Events reads the events of a run after a number, oldest first, and whether the run is over. The gate has allowed the look.
 	Events func(ctx context.Context, runID string, after int64) (events []Event, over bool, err error)
+	// Moving is how far the files of a run are that are staged or collected now, as JSON; nil: none are. The gate has allowed the look.
+	Moving func(ctx context.Context, runID string) json.RawMessage
 	// Export makes the archive of a run. The gate has allowed it.
 	Export func(ctx context.Context, a ExportArgs) (Archive, error)
 	// Ready tells why the gateway cannot do all that it is for; nil when it can.

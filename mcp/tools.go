@@ -74,7 +74,7 @@ func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 	return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		req := request(t, r)
 		pages := shorten(t.ID, &req)
-		defer s.progress(ctx, t, r)()
+		defer s.progress(ctx, t, r, req.ToolCallID)()
 		if t.SideEffect == gate.Execute {
 			// A client that gives up does not cancel the effect of its call: a run either does not exist or is complete.
 			ctx = context.WithoutCancel(ctx)
@@ -99,7 +99,7 @@ func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 const progressEvery = 2 * time.Second
 
 // progress notifies a client that requested it during a bounded wait. The returned function ends it.
-func (s *server) progress(ctx context.Context, t gate.Tool, r *sdk.CallToolRequest) (stop func()) {
+func (s *server) progress(ctx context.Context, t gate.Tool, r *sdk.CallToolRequest, toolCallID string) (stop func()) {
 	token := r.Params.GetProgressToken()
 	if token == nil {
 		return func() {}
@@ -116,11 +116,21 @@ func (s *server) progress(ctx context.Context, t gate.Tool, r *sdk.CallToolReque
 	}
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(progressEvery)
+		every := progressEvery
+		if movesBytes[t.ID] {
+			every = movedEvery
+		}
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for n := 1; ; n++ {
 			select {
 			case <-tick.C:
+				if moved := s.moved(ctx, t, toolCallID); moved != nil {
+					_ = r.Session.NotifyProgress(ctx, moved.params(token))
+				}
+				if movesBytes[t.ID] {
+					continue
+				}
 				tell(n*int(progressEvery/time.Second), t.Name()+" is still waiting")
 			case <-ctx.Done():
 				return

@@ -53,6 +53,7 @@ type GetAnswer struct {
 	Reason     *string    `json:"reason"`
 	Waits      *Wait      `json:"waits"` // in the gateway, and behind whom; null: for nothing there
 	ObservedAt *time.Time `json:"observed_at"`
+	Moving     *Moving    `json:"moving,omitempty"` // its files, while they are staged or collected
 }
 
 // CollectAnswer is the answer to a collect; ready means that the run is finished.
@@ -107,7 +108,7 @@ func (e *Engine) get(ctx context.Context, v View, wait time.Duration, which Iden
 	}
 	waits := e.waitsOf(v.Run)
 	return GetAnswer{RunAnswer: a, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, SlurmJobID: opt(v.Submission.JobID), Phase: v.Run.Phase,
-		Reason: reasonOf(v, waits), Waits: waits, ObservedAt: e.observedAt(v)}, nil
+		Reason: reasonOf(v, waits), Waits: waits, ObservedAt: e.observedAt(v), Moving: e.moves.of(v.Run.ID, e.Now())}, nil
 }
 
 // collected says whether a run is finished, after up to wait for its end, and lists its artifacts. It changes nothing: the gateway collects

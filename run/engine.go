@@ -88,6 +88,8 @@ type Parts struct {
 	// Waits is called before a call waits for a run: until resume is called, the call holds nothing that others need. ok is false if its
 	// caller has too many calls that wait; nil: nothing is held and nobody counts.
 	Waits func(ctx context.Context) (resume func(), ok bool)
+	// Watch counts the bytes that the other parts copy; nil: nobody does.
+	Watch Watch
 	Log   *slog.Logger
 	Now   func() time.Time
 }
@@ -101,6 +103,7 @@ type Engine struct {
 	users    *userSlots[string] // how many of them of one user at a time
 	looks    *looks
 	sends    *sendLine
+	moves    moves
 	collects *collectSlots
 	pressure *backPressure
 	limits   *limiter

@@ -39,6 +39,8 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 	limit := e.outputLimit(p)
 	left, values := limit, maxValuesBytes
 	var declared []string
+	ctx, end := e.moves.begin(ctx, e.Watch, v.Run.ID, "collecting", sizeOf(listed), e.Now())
+	defer end()
 	for _, out := range p.Spec.IO.Outputs {
 		declared = append(declared, out.SrcRelpath)
 		entry := listed[out.SrcRelpath]
@@ -65,6 +67,13 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		d.output[out.Role] = doc
 	}
 	return false, e.checkContract(ctx, v, p, d, declared, contract)
+}
+
+func sizeOf(list map[string]ManifestEntry) (bytes int64) {
+	for _, entry := range list {
+		bytes += max(0, entry.Size)
+	}
+	return bytes
 }
 
 // takeManifest reads what the job says of its outputs, by path. Without a manifest the run waits for it.

@@ -96,6 +96,16 @@ func (s *Sites) Get(ctx context.Context, runID string, wait time.Duration, which
 	return s.reader(v).get(ctx, v, wait, which)
 }
 
+// Moving is how far the files of a run are that are staged or collected now; nil: none are.
+func (s *Sites) Moving(ctx context.Context, runID string) *Moving {
+	v, err := s.store.View(ctx, runID)
+	if err != nil {
+		return nil
+	}
+	e := s.reader(v)
+	return e.moves.of(runID, e.Now())
+}
+
 // Collect returns whether a run is finished, after up to wait for its end, and its artifacts. It changes nothing.
 func (s *Sites) Collect(ctx context.Context, runID string, wait time.Duration, which Identify) (CollectAnswer, error) {
 	v, err := s.store.View(ctx, runID)

@@ -90,7 +90,7 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 			return job, nil, err
 		}
 	}
-	if err := e.Workspace.StageInputs(ctx, v.Run.ID, staged(inputs), withEmpty(e.Objects.Reader)); err != nil {
+	if err := e.stageInputs(ctx, v, staged(inputs)); err != nil {
 		return job, nil, err
 	}
 	if err := e.verifyInputs(ctx, v, p); err != nil {
@@ -103,6 +103,26 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 	}
 	return job, script, e.Workspace.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token, ControlFile{PinnedFile, pinned},
 		ControlFile{ScriptFile, script})
+}
+
+// stageInputs puts the inputs in place, and counts their bytes on the way.
+func (e *Engine) stageInputs(ctx context.Context, v View, inputs []plan.Input) error {
+	open, total := withEmpty(e.Objects.Reader), int64(0)
+	for _, in := range inputs {
+		if e.Watch == nil || len(inputs) > mostSized {
+			total = 0
+			break
+		}
+		r, size, err := open(ctx, in.ChecksumSHA256)
+		if err != nil {
+			break // staging says so
+		}
+		total += size
+		r.Close()
+	}
+	watched, end := e.moves.begin(ctx, e.Watch, v.Run.ID, "staging", total, e.Now())
+	defer end()
+	return e.Workspace.StageInputs(watched, v.Run.ID, inputs, open)
 }
 
 func (e *Engine) fullJob(v View, p plan.Params, inputs []Placed, image string) JobSpec {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -119,8 +120,21 @@ func (g *gateway) faceConfig() httpapi.Config {
 		DomainID:  g.app.Domain.ID(),
 		Version:   g.app.CatalogVersion,
 		PublicURL: g.app.Site.HTTP.PublicURL, Issuers: g.access.Issuers(),
-		Events: g.eventsAfter, Export: g.export, Ready: g.ready, Streams: g.app.Site.Limits.StreamsPerCaller,
+		Events: g.eventsAfter, Moving: g.moving, Export: g.export, Ready: g.ready, Streams: g.app.Site.Limits.StreamsPerCaller,
 		Metrics: g.metrics.Handler(), MCP: mcp.Handler(chat, g.app.Log), Log: g.app.Log}
+}
+
+// moving is how far the files of a run are that are moved now.
+func (g *gateway) moving(ctx context.Context, runID string) json.RawMessage {
+	m := g.app.Sites.Moving(ctx, runID)
+	if m == nil {
+		return nil
+	}
+	doc, err := json.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	return doc
 }
 
 // export makes the archive of a run for a caller whom the gate has allowed it.

@@ -13,6 +13,7 @@ import (
 	"slurmgate/apptainer"
 	"slurmgate/doctor"
 	"slurmgate/fault"
+	"slurmgate/files"
 	"slurmgate/gate"
 	"slurmgate/local"
 	"slurmgate/plan"
@@ -95,7 +96,7 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 			Most: func(ctx context.Context, _ string, p plan.Params) (mem, time run.Ceiling) {
 				return g.app.Most(ctx, s, p)
 			},
-			Log: g.app.Log, Now: time.Now},
+			Watch: watch, Log: g.app.Log, Now: time.Now},
 		Wrap: func(p run.Parts) run.Parts { return g.metrics.Wrap(s.Name, inject(p)) },
 	}
 }
@@ -340,4 +341,13 @@ func nodeFaults(ctx context.Context, s *site.Site, since time.Time) (out []docto
 		}
 	}
 	return out, err
+}
+
+// watch counts the bytes that are copied for a run.
+func watch(ctx context.Context) (context.Context, func() (done, skipped int64)) {
+	p := &files.Progress{}
+	return files.Watched(ctx, p), func() (int64, int64) {
+		done, _ := p.Bytes()
+		return done, p.Skipped()
+	}
 }

@@ -1,0 +1,82 @@
+package app
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"slurmgate/artifact"
+	"slurmgate/gate"
+	"slurmgate/run"
+)
+
+// transfers are the calls that are copying or hashing bytes now, by their tool_call_id.
+type transfers struct {
+	mu  sync.Mutex
+	all map[string]*transfer
+}
+
+type transfer struct {
+	caller, what string
+	began        time.Time
+	progress     artifact.Progress
+}
+
+// begin watches a call. The context counts the bytes it copies; end ends it.
+func (t *transfers) begin(ctx context.Context, c gate.Call, what string) (_ context.Context, end func()) {
+	one := &transfer{caller: c.Caller.Key(), what: what, began: time.Now()}
+	id := c.Request.ToolCallID
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = map[string]*transfer{}
+	}
+	t.all[id] = one
+	return artifact.Watched(ctx, &one.progress), func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.all[id] == one {
+			delete(t.all, id)
+		}
+	}
+}
+
+// find is how far a caller's own call is; nil: it is not copying or hashing anything.
+func (t *transfers) find(caller, id string) *run.Moving {
+	t.mu.Lock()
+	one, ok := t.all[id]
+	t.mu.Unlock()
+	if !ok || one.caller != caller {
+		return nil
+	}
+	done, of := one.progress.Bytes()
+	m := run.NewMoving(one.what, done, one.progress.Skipped(), of, time.Since(one.began))
+	return &m
+}
+
+// ProgressArgs are the arguments of call.progress.
+type ProgressArgs struct {
+	ToolCallID string `json:"tool_call_id"`
+}
+
+// ProgressAnswer is the answer of call.progress.
+type ProgressAnswer struct {
+	CallRunID
+	ToolCallID string      `json:"tool_call_id"`
+	Moving     *run.Moving `json:"moving"` // null: the call is copying or hashing nothing, or has ended
+}
+
+func (g *Gateway) progress() Operation {
+	return Operation{
+		ID: "call.progress", Title: "Show the progress of a call",
+		Description: "Shows how many bytes of how many one of your own calls has imported or hashed so far, with rate and time left. " +
+			"tool_call_id is the one that the call was made with. moving is null once it has ended.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)), Does: look(g, g.showProgress),
+	}
+}
+
+func (g *Gateway) showProgress(_ context.Context, c gate.Call, a ProgressArgs) (ProgressAnswer, any, error) {
+	m := g.transfers.find(c.Caller.Key(), a.ToolCallID)
+	return ProgressAnswer{ToolCallID: a.ToolCallID, Moving: m}, map[string]any{"tool_call_id": a.ToolCallID, "moving": m}, nil
+}

@@ -1,0 +1,13 @@
+package artifact
+
+import (
+	"context"
+
+	"slurmgate/files"
+)
+
+// Progress is how many bytes of how many an import, or the verification of an artifact, has copied and hashed.
+type Progress = files.Progress
+
+// Watched is a context in which imports and verifications count their bytes.
+func Watched(ctx context.Context, p *Progress) context.Context { return files.Watched(ctx, p) }
