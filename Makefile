@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair bench-staging mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
+.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
@@ -81,6 +81,11 @@ bench-fair:
 # Transfers over SFTP beside OpenSSH's scp and sftp, at 0 ms and at 20 ms, and copies beside cp and openssl; on a cluster of its own.
 bench-staging:
 	@go run ./bench staging
+
+# Imports beside cp and openssl dgst, their memory, and what an input that three tools use takes on the disk. On this host, without a cluster; needs
+# about 25 GB below TMPDIR.
+bench-data:
+	@go run ./bench data
 
 # How many lines and tokens of Go each package of the product gained or lost since the commit FROM.
 lines:

@@ -29,6 +29,13 @@ func inside(ctx context.Context, args []string) error {
 		}
 		return carry(ctx, c)
 	}
+	if args[0] == "import" {
+		var what imported
+		if err := json.Unmarshal([]byte(args[1]), &what); err != nil {
+			return err
+		}
+		return importAlone(ctx, what)
+	}
 	if args[0] == "attack" {
 		var t target
 		if err := json.Unmarshal([]byte(args[1]), &t); err != nil {

@@ -7,6 +7,7 @@
 //	go run ./bench fair      how long a caller's run takes behind 160 runs of another caller
 //	go run ./bench faces     HTTP and MCP beside a bare handler and the SDK's echo tool; 500 clients on a large ledger
 //	go run ./bench staging   transfers over SFTP and copies beside scp, sftp, cp and openssl
+//	go run ./bench data      imports beside cp and openssl, memory, and the bytes that large inputs take; on this host, without a cluster
 //	-quick                   a tenth of everything, for work on this program; its figures prove nothing
 //
 // It needs root (for scripts/devcluster), mksquashfs, and a devcluster of its own, which it starts. What it measures is the real
@@ -44,6 +45,7 @@ type sizes struct {
 	Crowd                time.Duration // how long 500 clients come and go
 	Many, Alone          int           // runs of the one caller, and of the other
 	LargeMB, HugeMB      int           // of files that are transferred
+	DataMB               int           // of a file that is imported
 	Lanes                []int         // connections that they go over
 	Program              string        // slurmgate to measure, instead of this source's
 	Profiles             string        // folder in the cluster for profiles of what is timed (which they slow down); none when empty
@@ -52,10 +54,10 @@ type sizes struct {
 func (q *sizes) set(quick bool, limited int) {
 	profiles, program := q.Profiles, q.Program
 	*q = sizes{Small: 10, Middle: 1000, Large: 10_000, Ledger: 100_000, Replays: 10_000, Limited: 1000, Rounds: 8, Block: 250, Looks: 15,
-		Cold: 5, Crowd: time.Minute, Many: 160, Alone: 3, LargeMB: 512, HugeMB: 10 << 10, Lanes: []int{1, 2, 4, 8}}
+		Cold: 5, Crowd: time.Minute, Many: 160, Alone: 3, LargeMB: 512, HugeMB: 10 << 10, DataMB: 5 << 10, Lanes: []int{1, 2, 4, 8}}
 	if quick {
 		*q = sizes{Small: 10, Middle: 100, Large: 1000, Ledger: 10_000, Replays: 1000, Limited: 60, Rounds: 2, Block: 100, Looks: 5, Cold: 2,
-			Crowd: 10 * time.Second, Many: 40, Alone: 1, LargeMB: 64, HugeMB: 512, Lanes: []int{1, 8}}
+			Crowd: 10 * time.Second, Many: 40, Alone: 1, LargeMB: 64, HugeMB: 512, DataMB: 512, Lanes: []int{1, 8}}
 	}
 	q.Profiles, q.Program = profiles, program
 	if limited > 0 {
@@ -91,7 +93,7 @@ func command(ctx context.Context, args []string) error {
 	flags.StringVar(&o.sizes.Program, "program", "", "`slurmgate` to measure instead of this source's (fair)")
 	flags.StringVar(&o.name, "name", "bench", "the devcluster's `name`")
 	if len(args) == 0 {
-		return errors.New("name a measurement: rpc, submit, race, slurmrestd, fair, faces or staging")
+		return errors.New("name a measurement: rpc, submit, race, slurmrestd, fair, faces, staging or data")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -110,6 +112,8 @@ func command(ctx context.Context, args []string) error {
 		return o.fair(ctx)
 	case "staging":
 		return o.staging(ctx)
+	case "data":
+		return o.data(ctx)
 	}
-	return fmt.Errorf("there is no measurement %q; name one of rpc, submit, race, slurmrestd, fair, faces, staging", args[0])
+	return fmt.Errorf("there is no measurement %q; name one of rpc, submit, race, slurmrestd, fair, faces, staging, data", args[0])
 }
