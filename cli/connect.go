@@ -133,9 +133,9 @@ func (s *Session) importStream(ctx context.Context, r io.Reader, args app.Import
 	}
 	// Once: what was read cannot be read again for another gateway.
 	m := &meter{shell: s.app, name: "standard input", began: time.Now()}
-	body := &metered{Reader: io.MultiReader(bytes.NewReader(head), r), meter: m}
+	body := &metered{Reader: io.MultiReader(bytes.NewReader(head), r), meter: m, what: "importing"}
 	res, err := s.way().Upload(ctx, body, args.Label, args.Type, args.ProjectID)
-	m.end()
+	m.end(err)
 	if err != nil {
 		return fault.Wrap(fault.KindOf(err), fault.CodeOf(err),
 			"standard input was not imported, and nothing of it was stored", err).WithNext("run the command again")

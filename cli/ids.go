@@ -117,8 +117,8 @@ func (s *Session) byContent(ctx context.Context, a *Shell, path string) (string,
 	defer f.Close()
 	h := sha256.New()
 	m := &meter{shell: a, name: filepath.Base(path), began: time.Now()}
-	_, err = io.Copy(h, &metered{Reader: duringRead{ctx, f}, meter: m})
-	m.end()
+	_, err = io.Copy(h, &metered{Reader: duringRead{ctx, f}, meter: m, what: "hashing"})
+	m.end(err)
 	if err != nil {
 		return "", fault.Wrap(fault.KindOf(err), "file_unreadable", "cannot read "+path, err)
 	}

@@ -39,12 +39,15 @@ func (m *meter) show(now run.Moving) {
 	}
 }
 
-// end clears the live line, or prints the last one.
-func (m *meter) end() {
+// end clears the live line, or prints the last one: how much it was, or how far it came.
+func (m *meter) end(err error) {
 	switch {
 	case m.last.IsZero():
 	case m.shell.tty:
 		fmt.Fprint(m.shell.Err, "\r\x1b[K")
+	case err != nil:
+		far := run.Moving{DoneBytes: m.seen.DoneBytes, TotalBytes: m.seen.TotalBytes}
+		m.shell.Say("%s%s: stopped after %s", m.seen.What, m.of(), movingText(far))
 	default:
 		took := time.Since(m.began)
 		m.shell.Say("%s%s: %s in %s", m.seen.What, m.of(), bytesText(max(m.seen.TotalBytes, m.seen.DoneBytes)), took.Round(100*time.Millisecond))
@@ -79,7 +82,7 @@ func movingText(m run.Moving) string {
 var watched = map[string]bool{"artifact.import": true, "artifact.verify": true}
 
 // meanwhile carries out a call and shows how far it is.
-func (s *Session) meanwhile(ctx context.Context, req gate.Request, name string, call func() error) error {
+func (s *Session) meanwhile(ctx context.Context, req gate.Request, name string, call func() error) (err error) {
 	if !watched[req.ToolID] || req.DryRun {
 		return call()
 	}
@@ -87,7 +90,7 @@ func (s *Session) meanwhile(ctx context.Context, req gate.Request, name string, 
 	go func() {
 		defer close(ended)
 		m := meter{shell: s.app, name: name, began: time.Now()}
-		defer m.end()
+		defer func() { m.end(err) }() // of the call, which is over then
 		for wait := firstShown; ; wait = askedEvery {
 			select {
 			case <-time.After(wait):
@@ -103,7 +106,8 @@ func (s *Session) meanwhile(ctx context.Context, req gate.Request, name string, 
 		close(over)
 		<-ended
 	}()
-	return call()
+	err = call()
+	return err
 }
 
 // progress asks how far a call is; nil: nobody can say.
@@ -124,6 +128,7 @@ func (s *Session) progress(ctx context.Context, toolCallID string) *run.Moving {
 type metered struct {
 	io.Reader
 	meter *meter
+	what  string
 	done  int64
 	asked time.Time
 }
@@ -134,7 +139,7 @@ func (r *metered) Read(b []byte) (int, error) {
 	r.done += int64(n)
 	if took := time.Since(r.meter.began); took >= firstShown && time.Since(r.asked) >= askedEvery {
 		r.asked = time.Now()
-		r.meter.show(run.NewMoving("importing", r.done, 0, 0, took))
+		r.meter.show(run.NewMoving(r.what, r.done, 0, 0, took))
 	}
 	return n, err
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,7 +21,7 @@ func TestMeter(t *testing.T) {
 			m.show(run.NewMoving("importing", int64(i)*100<<20, 0, 5000<<20, time.Duration(i)*500*time.Millisecond))
 			time.Sleep(500 * time.Millisecond)
 		}
-		m.end()
+		m.end(nil)
 		want := "importing reads.fq  0 B of 5000 MiB (0 %)\n" +
 			"importing reads.fq  2000 MiB of 5000 MiB (40 %)  200 MiB/s  15s left\n" +
 			"importing reads.fq  4000 MiB of 5000 MiB (80 %)  200 MiB/s  5s left\n" +
@@ -29,13 +30,18 @@ func TestMeter(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 		}
 		out.Reset()
+		m.end(errors.New("cut"))
+		if got := out.String(); got != "importing reads.fq: stopped after 4900 MiB of 5000 MiB (98 %)\n" {
+			t.Errorf("%q", got)
+		}
+		out.Reset()
 		m = meter{shell: &Shell{Err: &out, tty: true}, began: time.Now()}
-		m.end()
+		m.end(nil)
 		if out.Len() > 0 {
 			t.Errorf("nothing was shown: %q", out.String())
 		}
 		m.show(run.NewMoving("hashing", 1<<20, 1<<20, 0, time.Second))
-		m.end()
+		m.end(nil)
 		if got := out.String(); got != "\rhashing  1024 KiB\x1b[K\r\x1b[K" {
 			t.Errorf("%q", got)
 		}
