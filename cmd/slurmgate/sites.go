@@ -11,9 +11,9 @@ import (
 
 	"slurmgate/app"
 	"slurmgate/apptainer"
+	"slurmgate/artifact"
 	"slurmgate/doctor"
 	"slurmgate/fault"
-	"slurmgate/files"
 	"slurmgate/gate"
 	"slurmgate/local"
 	"slurmgate/plan"
@@ -345,8 +345,8 @@ func nodeFaults(ctx context.Context, s *site.Site, since time.Time) (out []docto
 
 // watch counts the bytes that are copied for a run.
 func watch(ctx context.Context) (context.Context, func() (done, skipped int64)) {
-	p := &files.Progress{}
-	return files.Watched(ctx, p), func() (int64, int64) {
+	p := &artifact.Progress{}
+	return artifact.Watched(ctx, p), func() (int64, int64) {
 		done, _ := p.Bytes()
 		return done, p.Skipped()
 	}
