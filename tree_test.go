@@ -307,7 +307,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"run.Sites.Preview":      {"rehearseSubmit", "packRehearsal"},
 		"run.Sites.Get":          {"getRun"},
 		"run.Sites.Waits":        {"waits", "story"}, // of runs that were found to be theirs to see
-		"run.Sites.Moving":       {"moving"}, // of a run whose look the gate has allowed
+		"run.Sites.Moving":       {"moving"},         // of a run whose look the gate has allowed
 		"run.Sites.Collect":      {"collectRun"},
 		"run.Sites.Cancel":       {"cancel"},
 		"run.Sites.CallWorker":   {"serviceHandler"},
