@@ -53,14 +53,17 @@ type Gateway struct {
 
 	LastBackup func() *time.Time // when the last backup was made; nil where none is known
 
+	FarPlaces FarPlaces // looks at files in place on clusters whose filesystem is not here
+
 	Revoked func(gate.Principal) // hears of a token that was revoked; nil: nobody does
 
 	Gate *gate.Gate // set by OpenGate
 
-	offered   string     // hash of all that lists of tools show
-	sweeping  sync.Mutex // held by the running gc
-	draining  sync.Mutex // held while sites are drained or resumed
-	verifying sync.Mutex // held while all artifacts are verified
+	inPlace   map[string]*artifact.Importer // of the folders of files in place, by site whose filesystem is here
+	offered   string                        // hash of all that lists of tools show
+	sweeping  sync.Mutex                    // held by the running gc
+	draining  sync.Mutex                    // held while sites are drained or resumed
+	verifying sync.Mutex                    // held while all artifacts are verified
 	supposed  supposed
 	transfers transfers
 	quotas    Quotas

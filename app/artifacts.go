@@ -67,7 +67,10 @@ func (g *Gateway) artifacts() []Operation {
 		Input: object("", prop("path", pathSchema), prop("text", `{"type":"string","maxLength":32768}`),
 			prop("upload", `{"const":true,"description":"the content is sent as the body of POST /v1/artifacts"}`),
 			prop("label", `{"type":"string","minLength":1,"maxLength":256}`), prop("type", typ), prop("project_id", projectSchema),
-			prop("source", sourceSchema), prop("type_hint", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"same as type"}`)),
+			prop("source", sourceSchema), prop("in_place", `{"type":"boolean","description":"register the file of path by its SHA-256 and leave it where it is; `+
+				`only below a folder that the site lists in storage.in_place"}`),
+			prop("site", `{"type":"string","maxLength":64,"description":"with in_place: the site whose folder it is; default: the first that has it"}`),
+			prop("type_hint", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"same as type"}`)),
 		Does: look(g, g.importArtifact), DryRun: look(g, g.rehearseImport),
 	}, {
 		ID: "artifact.list", Title: "List artifacts", Verb: "artifact list",
@@ -108,6 +111,8 @@ type ImportArgs struct {
 	ProjectID string        `json:"project_id,omitzero"`
 	Source    *ImportSource `json:"source,omitzero"`
 	TypeHint  string        `json:"type_hint,omitzero"`
+	InPlace   bool          `json:"in_place,omitzero"` // the file stays where it is; only its SHA-256 is registered
+	Site      string        `json:"site,omitzero"`     // whose folder it is in, only with in_place
 }
 
 // ImportSource is what is imported, in HelixMCP's form.
@@ -158,6 +163,14 @@ func (a ImportAnswer) Unchanged() bool { return !a.Created }
 // importArtifact imports an artifact and stores it. Where there is no room for more, one that exists already is still found: nothing of the
 // bytes has been read then.
 func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs) (out ImportAnswer, params any, err error) {
+	if a.InPlace {
+		doc, _, err := g.register(ctx, c, a, false)
+		if err == nil {
+			doc, out.Created, err = g.Ledger.AddArtifact(ctx, doc)
+		}
+		out.ArtifactDoc = docOf(doc)
+		return out, map[string]any{"artifact_id": doc.ID}, err
+	}
 	project, err := g.projectOf(c, a.ProjectID)
 	if err != nil {
 		return out, nil, err
@@ -205,6 +218,9 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	}
 	invalid := func(code, field, rule, msg string) error {
 		return fault.Invalid("", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
+	}
+	if a.Site != "" {
+		return doc, invalid("IMPORT-SITE", "site", "only with in_place", "a copy is stored by the gateway, not on a site")
 	}
 	var given []string
 	for name, is := range map[string]bool{"path": a.Path != nil, "text": a.Text != nil, "upload": a.Upload,

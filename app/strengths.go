@@ -16,21 +16,31 @@ const (
 )
 
 // Placing says how jobs of a site get their inputs: from the gateway's store where the nodes see it and the job belongs to the gateway's
-// user, else from private copies.
+// user, else from where they were registered in place, else from private copies.
 func (g *Gateway) Placing(s *site.Site) run.Placing {
 	if s.Storage.BindArtifacts == "" && len(s.Storage.InPlace) == 0 {
 		return nil
 	}
-	return func(_ context.Context, r run.Run, inputs []plan.Input) ([]run.Placed, error) {
+	return func(ctx context.Context, r run.Run, inputs []plan.Input) ([]run.Placed, error) {
 		list, mounted := make([]run.Placed, len(inputs)), 0
 		for i, in := range inputs {
 			list[i] = run.Placed{Input: in, Strength: run.Copied}
-			if s.Storage.BindArtifacts == "" || r.ExecutedAs != "" || mounted == mostMounted {
+			if mounted == mostMounted {
 				continue
 			}
-			if rel, size, ok := g.Store.Located(in.ChecksumSHA256); ok && size >= leastMounted {
+			rel, size, stored := g.Store.Located(in.ChecksumSHA256)
+			if stored && size >= leastMounted && s.Storage.BindArtifacts != "" && r.ExecutedAs == "" {
 				mounted++
 				list[i].Strength, list[i].Path = run.Bound, path.Join(s.Storage.BindArtifacts, rel)
+			} else if !stored || size >= leastMounted {
+				p, ok, err := g.placed(ctx, s, r, in)
+				if err != nil {
+					return nil, err
+				}
+				if ok {
+					mounted++
+					list[i] = p
+				}
 			}
 		}
 		return list, nil

@@ -68,7 +68,12 @@ func (g *Gateway) artifactFor(ctx context.Context, c gate.Call, id string) (run.
 
 // rehearseImport returns what an import would create, and stores nothing.
 func (g *Gateway) rehearseImport(ctx context.Context, c gate.Call, a ImportArgs) (out ImportAnswer, params any, err error) {
-	doc, err := g.bringIn(ctx, c, a, g.Importer.Rehearsal())
+	var doc run.Artifact
+	if a.InPlace {
+		doc, _, err = g.register(ctx, c, a, true)
+	} else {
+		doc, err = g.bringIn(ctx, c, a, g.Importer.Rehearsal())
+	}
 	if err != nil {
 		return out, nil, err
 	}

@@ -1,12 +1,14 @@
 package apptainer
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"slurmgate/plan"
+	"slurmgate/run"
 )
 
 // A container sees the folders of the site that its tool asked for, and no other.
@@ -55,5 +57,19 @@ func TestGPUFlag(t *testing.T) {
 		if args[len(args)-3] != flag {
 			t.Errorf("gpu %q: %v", gpu, args)
 		}
+	}
+}
+
+// An input that is not copied is mounted over its place, alone and read-only, whatever characters its path has.
+func TestMountedInputs(t *testing.T) {
+	in := []run.Placed{{Input: plan.Input{DestRelpath: "in/a.bam"}, Strength: run.InPlace, Path: `/refs/a, "b": c.bam`},
+		{Input: plan.Input{DestRelpath: "in/b.bam"}, Strength: run.Copied}}
+	args := NewRuntime(Config{}).ExecArgs(plan.Spec{}, nil, in, "/i.sif", "/r", "/r/a1")
+	i := slices.Index(args, "--mount")
+	if want := `type=bind,"source=/refs/a, ""b"": c.bam","destination=/work/in/a.bam",ro`; i < 0 || args[i+1] != want {
+		t.Errorf("%q", args)
+	}
+	if strings.Contains(strings.Join(args, " "), "b.bam") && slices.Index(args[i+1:], "--mount") >= 0 {
+		t.Errorf("a copied input is mounted: %q", args)
 	}
 }

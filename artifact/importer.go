@@ -126,22 +126,11 @@ func (im *Importer) Accepting(accept func(Imported) error) *Importer {
 // A file with several names is taken like any other: with fs.protected_hardlinks, the default, only those can give a file another name who
 // own it or may read and write it.
 func (im *Importer) ImportFile(ctx context.Context, path string, scope Scope) (Imported, error) {
-	root, rel, err := im.locate(path, scope)
+	f, before, err := im.openPlain(path, scope)
 	if err != nil {
 		return Imported{}, err
-	}
-	if im.isOwn(filepath.Join(root.resolved, rel)) {
-		return Imported{}, ownFault(path)
-	}
-	f, err := open(root, rel)
-	if err != nil {
-		return Imported{}, im.openFault(path, err)
 	}
 	defer f.Close()
-	before, err := im.regular(f, path)
-	if err != nil {
-		return Imported{}, err
-	}
 	return im.copy(ctx, f, path, before)
 }
 

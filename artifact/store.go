@@ -33,7 +33,8 @@ type Store struct {
 	root  *os.Root
 	named sync.Map // folders below objects/ whose names are known to be durable
 
-	payloads Payloads // nil: none
+	payloads  Payloads // nil: none
+	elsewhere func(sha256 string) (*os.File, error)
 }
 
 // Payloads has documents that are not objects of the store: small ones that were stored together with something else.
@@ -226,17 +227,32 @@ func (s *Store) Reader(_ context.Context, sha256 string) (io.ReadCloser, int64, 
 // Open opens an object, or a payload, for reading. NotFound when there is neither.
 func (s *Store) Open(sha256 string) (*os.File, error) {
 	f, err := s.object(sha256)
-	if s.payloads == nil || !fault.Is(err, fault.NotFound) {
+	if !fault.Is(err, fault.NotFound) {
 		return f, err
+	}
+	if s.payloads == nil {
+		return s.openElsewhere(sha256, err)
 	}
 	data, perr := s.payloads.Payload(context.Background(), sha256)
 	switch {
 	case fault.Is(perr, fault.NotFound):
-		return nil, err
+		return s.openElsewhere(sha256, err)
 	case perr != nil:
 		return nil, perr
 	}
 	return inMemory(sha256, data)
+}
+
+// openElsewhere opens bytes that the store does not have; otherwise is the fault when nobody has them.
+func (s *Store) openElsewhere(sha256 string, otherwise error) (*os.File, error) {
+	if s.elsewhere == nil {
+		return nil, otherwise
+	}
+	f, err := s.elsewhere(sha256)
+	if fault.Is(err, fault.NotFound) {
+		err = otherwise
+	}
+	return f, err
 }
 
 // object opens an object.
@@ -292,6 +308,9 @@ func (s *Store) Verify(ctx context.Context, sha256 string) error {
 		if _, perr := s.payloads.Payload(ctx, sha256); !fault.Is(perr, fault.NotFound) {
 			return perr
 		}
+	}
+	if fault.Is(err, fault.NotFound) {
+		f, err = s.openElsewhere(sha256, err)
 	}
 	if err != nil {
 		return err

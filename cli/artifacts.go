@@ -28,12 +28,16 @@ type artifactImportCmd struct {
 	Label   string `help:"Label. Default: the file's name." placeholder:"TEXT"`
 	Type    string `help:"Type. Default: detected from the content." placeholder:"TYPE"`
 	Project string `help:"Project name or id." placeholder:"NAME"`
+	InPlace bool   `help:"Leave the file where it is and register its SHA-256; below a folder of storage.in_place."`
+	Site    string `name:"site-name" help:"With --in-place: the site whose folder it is." placeholder:"NAME"`
 }
 
 // Run imports one file or text.
 func (c artifactImportCmd) Run(ctx context.Context, a *Shell) error {
-	args := app.ImportArgs{Label: c.Label, Type: c.Type, ProjectID: c.Project}
-	if c.File != "-" {
+	args := app.ImportArgs{Label: c.Label, Type: c.Type, ProjectID: c.Project, InPlace: c.InPlace, Site: c.Site}
+	if c.InPlace { // the path may be another host's
+		args.Path = &c.File
+	} else if c.File != "-" {
 		abs, err := absolute(c.File)
 		if err != nil {
 			return err
@@ -42,7 +46,9 @@ func (c artifactImportCmd) Run(ctx context.Context, a *Shell) error {
 	}
 	return a.With(ctx, func(s *Session) (err error) {
 		var r app.ImportAnswer
-		if args.Path != nil {
+		if args.InPlace {
+			err = s.call(ctx, "artifact.import", args, &r)
+		} else if args.Path != nil {
 			err = s.importPath(ctx, args, &r)
 		} else {
 			err = s.importStream(ctx, StandardInput(ctx), args, &r)

@@ -51,7 +51,7 @@ func nodeFileChecks() []Check {
 		Remedy: "mount storage.image_store on the node, readable for the service user; compare with: findmnt --target IMAGE_STORE",
 		Judge:  nodeImages, Asks: []string{"store", "images"},
 	}, {
-		Code: "node_binds", Proves: "The node has every folder of apptainer.binds.",
+		Code: "node_binds", Proves: "The node has every folder of apptainer.binds and storage.in_place, and storage.bind_artifacts.",
 		Remedy: "correct apptainer.binds, or mount the folder on that node: without it no container starts there",
 		Judge: func(_ *Exam, n *Seen) []Result {
 			if n.Value["binds"] != "" {

@@ -29,7 +29,7 @@ func (s *site) shownStrengths(runID string) map[string]string {
 }
 
 // occupied adds up the sizes of the files below a folder of the cluster.
-func occupied(t *testing.T, dir string) (bytes int64) {
+func occupied(t testing.TB, dir string) (bytes int64) {
 	t.Helper()
 	must(t, filepath.Walk(host(dir), func(_ string, info os.FileInfo, err error) error {
 		if err == nil && info.Mode().IsRegular() {
@@ -91,4 +91,101 @@ func TestBoundInputs(t *testing.T) {
 	overwrite(t, host(store)+"/objects/"+sumOf(content)[:2]+"/"+sumOf(content), func(b []byte) { b[7] ^= 1 })
 	release()
 	s.endedBadly(s.wait(id), "failed", "input_mismatch")
+}
+
+// sumsOf is a plan that hashes one input.
+func sumsOf(a artifactRow, dest string) tree {
+	doc := probePlan("sums", "out/result", "in")
+	doc["io"].(tree)["inputs"] = []any{tree{"role": "data", "artifact_id": a.ArtifactID, "checksum_sha256": a.SHA256, "dest_relpath": dest}}
+	return doc
+}
+
+// A file below a folder that the admin names is registered by its SHA-256 and stays where it is: no byte of it is written, whatever its
+// name; the job checks what it reads before and after, and a file that was changed ends the run with both of its states.
+//
+// proves DATA-05
+func TestInputsInPlace(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.replace("site.yaml", "  image_store:", "  in_place: [{path: "+s.dir+"/refs, projects: [demo]}]\n  image_store:")
+	s.inPlace()
+}
+
+// The same on a cluster whose files the gateway reaches only by SFTP: the file is hashed on the login node, where it lies.
+//
+// proves DATA-05
+func TestInputsInPlaceElsewhere(t *testing.T) {
+	t.Parallel()
+	s := farSite(t, "ssh-sftp-dtn.yaml", func(doc tree) {
+		storage := doc["storage"].(tree)
+		dir := filepath.Dir(storage["runs_dir"].(string))
+		storage["in_place"] = []any{tree{"path": dir + "/refs", "projects": []any{"demo"}}}
+	})
+	if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
+		t.Fatal(r)
+	}
+	s.inPlace("--type", "TEXT")
+}
+
+func (s *site) inPlace(flags ...string) {
+	t := s.t
+	t.Helper()
+	refs := s.dir + "/refs"
+	must(t, os.MkdirAll(host(refs)+"/sub", 0o755))
+	name := refs + `/sub/a, "b": c.txt`
+	content := large("in place")
+	write := func(text string) {
+		t.Helper()
+		must(t, os.WriteFile(host(name), []byte(text), 0o644))
+		must(t, giveToLab(host(refs)))
+	}
+	write(content)
+	s.serve()
+	var a artifactRow
+	s.ok(&a, append([]string{"artifact", "import", "--in-place", "--label", "refs", name}, flags...)...)
+	if a.SHA256 != sumOf(content) {
+		t.Errorf("%+v", a)
+	}
+	first := s.submit(sumsOf(a, "in/data.txt"))
+	l := s.wait(first.RunID)
+	if l.State != "succeeded" {
+		t.Fatal(l.why())
+	}
+	if got := string(s.bytesOf(l.Roles["result"])); got != sumOf(content)+" in/data.txt\n" {
+		t.Error(got)
+	}
+	if by := s.shownStrengths(first.RunID); by["in/data.txt"] != "in_place" {
+		t.Errorf("%v", by)
+	}
+	if n := occupied(t, s.dir+"/runs"); n > 1<<19 {
+		t.Errorf("the run's folder has %d bytes", n)
+	}
+	if s.outside == "" {
+		if got := string(s.bytesOf(a.ArtifactID)); got != content {
+			t.Errorf("%d bytes", len(got))
+		}
+	}
+	// changed while its job waits: the job sees it
+	id, release := s.waiting(s.set(sumsOf(a, "in/data.txt"), "resources.mem_mb", 101))
+	write(strings.ToUpper(content))
+	release()
+	l = s.wait(id)
+	s.endedBadly(l, "failed", "input_mismatch")
+	if !strings.Contains(l.why(), "registered with inode, size, mtime and ctime") {
+		t.Error(l.why())
+	}
+	// changed before its job is sent: nothing is sent
+	l = s.wait(s.submit(s.set(sumsOf(a, "in/data.txt"), "resources.mem_mb", 102)).RunID)
+	if l.State != "failed" || !strings.Contains(l.why(), "input_mismatch") || !strings.Contains(l.why(), name) {
+		t.Errorf("%s %s", l.State, l.why())
+	}
+	// the old content again is the same artifact
+	write(content)
+	s.ok(&a, append([]string{"artifact", "import", "--in-place", "--label", "refs", name}, flags...)...)
+	if l := s.wait(s.submit(s.set(sumsOf(a, "in/data.txt"), "resources.mem_mb", 103)).RunID); l.State != "succeeded" {
+		t.Error(l.why())
+	}
+	if f := s.fails(4, append([]string{"artifact", "import", "--in-place", s.dir + "/files/x"}, flags...)...); f.Code != "IMPORT-ROOT" {
+		t.Errorf("%+v", f)
+	}
 }

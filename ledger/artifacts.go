@@ -27,7 +27,9 @@ func scanArtifact(row scanner) (a run.Artifact, err error) {
 // time is later than that of every other artifact, whatever the clock says, because a listing's snapshot is a time. here says that its
 // bytes come with it, as a payload.
 func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, here bool) (created bool, err error) {
-	if !here && l.stored != nil && !l.stored(a.SHA256) {
+	if there, err := l.hasBytes(ctx, tx, a.SHA256); err != nil {
+		return false, err
+	} else if !here && !there {
 		return false, fault.New(fault.Transport, "artifact_bytes_missing", "the bytes of "+a.ID+" are no longer stored").
 			WithNext("store them again")
 	}

@@ -112,6 +112,10 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 		Full: s.Import.FullCheck, Own: own, Room: importRoom(s)}); err != nil {
 		return g, err
 	}
+	inPlace := func(roots []site.Root) []artifact.Root { return existing(roots, log) }
+	if err = g.app.OpenPlaces(own, inPlace); err != nil {
+		return g, err
+	}
 	g.openMetrics()
 	if err = g.openSites(ctx); err != nil {
 		return g, err

@@ -40,6 +40,7 @@ func (g *gateway) openSites(ctx context.Context) error {
 	}
 	var sites []run.Site
 	g.hosts = newHosts(g.app.Log)
+	g.app.FarPlaces = g.hosts
 	folders := &workspaces{gateway: g, byDir: map[string]*workspace{}}
 	for _, s := range g.app.Site.Clusters() {
 		x := g.site(s, previous)

@@ -1,0 +1,93 @@
+package artifact
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+)
+
+// Registered is a file that stays where it is: what an import would have stored, and the file's state while it was hashed.
+type Registered struct {
+	Imported
+	State string
+}
+
+// StateOf writes what tells a changed file: inode, size in bytes, and the times of the last change of content and of anything, in seconds.
+// It is what `stat -c '%i %s %.Y %.Z'` prints. The number of the device is not in it: each host has its own for a network filesystem.
+func StateOf(st unix.Stat_t) string {
+	return fmt.Sprintf("%d %d %d.%09d %d.%09d", st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec, st.Ctim.Sec, st.Ctim.Nsec)
+}
+
+// Register hashes a file and stores nothing. The rules are those of [Importer.ImportFile].
+func (im *Importer) Register(ctx context.Context, path string, scope Scope) (r Registered, err error) {
+	f, before, err := im.openPlain(path, scope)
+	if err != nil {
+		return r, err
+	}
+	defer f.Close()
+	r.Imported, err = im.Rehearsal().copy(ctx, f, path, before)
+	r.State = StateOf(before)
+	return r, err
+}
+
+// OpenRegistered opens a file that has the state in which it was registered. Any other is a Validation fault with code input_mismatch.
+func (im *Importer) OpenRegistered(path, state string) (*os.File, error) {
+	f, st, err := im.openPlain(path, Scope{Every: true})
+	if err != nil {
+		return nil, err
+	}
+	if now := StateOf(st); now != state {
+		f.Close()
+		return nil, Changed(path, state, now)
+	}
+	return f, nil
+}
+
+// Changed is the fault of a file that is no longer what was registered.
+func Changed(path, registered, now string) error {
+	return fault.New(fault.Validation, "input_mismatch", fmt.Sprintf("%s was changed: registered with inode, size, mtime and ctime %s; now %s",
+		path, registered, now)).WithNext("register it again (slurmgate artifact import --in-place " + path +
+		"): the same content keeps its artifact, other content becomes a new one")
+}
+
+// Reads reports whether a project may use the files below a path: its folder belongs to the project, or to none.
+func (im *Importer) Reads(path, project string) bool {
+	open := *im
+	open.roots = nil
+	for _, r := range im.roots {
+		if len(r.Projects) == 0 { // only somebody who may import into every project registered its files, for this one
+			r.Projects = []string{Every}
+		}
+		open.roots = append(open.roots, r)
+	}
+	_, _, err := open.locate(path, Scope{Project: project})
+	return err == nil
+}
+
+// openPlain opens a regular file below a root that scope reads.
+func (im *Importer) openPlain(path string, scope Scope) (f *os.File, st unix.Stat_t, err error) {
+	root, rel, err := im.locate(path, scope)
+	if err != nil {
+		return nil, st, err
+	}
+	if im.isOwn(filepath.Join(root.resolved, rel)) {
+		return nil, st, ownFault(path)
+	}
+	if f, err = open(root, rel); err != nil {
+		return nil, st, im.openFault(path, err)
+	}
+	if st, err = im.regular(f, path); err != nil {
+		f.Close()
+		return nil, st, err
+	}
+	return f, st, nil
+}
+
+// Elsewhere makes the store look for bytes that it does not have, and that are no payload, with open. It is called once,
+// before the store is used.
+func (s *Store) Elsewhere(open func(sha256 string) (*os.File, error)) { s.elsewhere = open }

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+
+	"slurmgate/fault"
+	"slurmgate/remote"
+	"slurmgate/site"
+	far "slurmgate/staging/sftp"
+)
+
+// placeShell is the host that looks at files in place on a cluster.
+func (h *hosts) placeShell(s *site.Site) (*remote.Host, error) {
+	host, err := h.shell(s)
+	if err == nil && host == nil {
+		err = fault.New(fault.Validation, "no_shell", "the site "+s.Name+" has no shell that could look at files in place").
+			WithNext("set storage.sftp.shell to true, or import a copy")
+	}
+	return host, err
+}
+
+// Hash implements [app.FarPlaces].
+func (h *hosts) Hash(ctx context.Context, s *site.Site, root, path string) (sha256, state string, err error) {
+	shell, err := h.placeShell(s)
+	if err != nil {
+		return "", "", err
+	}
+	return far.HashInPlace(ctx, shell, root, path)
+}
+
+// States implements [app.FarPlaces].
+func (h *hosts) States(ctx context.Context, s *site.Site, paths []string) ([]string, error) {
+	shell, err := h.placeShell(s)
+	if err != nil {
+		return nil, err
+	}
+	return far.StatesInPlace(ctx, shell, paths)
+}
