@@ -57,7 +57,7 @@ var arrows = map[string][]string{
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
 	"ledger":       {"export/receipt", "fault", "gate", "plan", "plan/tree", "retention", "run"},
 	"artifact":     {"fault", "files", "plan", "plan/tree", "visible"},
-	"slurm":        {"fault", "plan", "remote", "run", "secrets"},
+	"slurm":        {"fault", "plan", "plan/tree", "remote", "run", "secrets"},
 	"slurm/rest":   {"fault", "plan", "run", "secrets", "slurm"},
 	"apptainer":    {"fault", "files", "plan", "run"},
 	"staging":      {"fault", "files", "plan", "run", "secrets", "visible"},
@@ -70,7 +70,7 @@ var arrows = map[string][]string{
 	"remote/transfer": {"fault"},
 	"remote":          {"fault"}, // SSH for slurm, staging and apptainer; it knows nothing of what they do with it
 	// Faces over the gate.
-	"httpapi": {"fault", "files", "gate", "plan", "visible"},
+	"httpapi": {"fault", "files", "gate", "plan", "plan/tree", "visible"},
 	"mcp":     {"fault", "gate", "plan", "visible"},
 	"worker":  {"fault", "plan"}, // HTTP and JSON alone: it knows no tool and no run
 	// A process of its own in front of somebody else's MCP server: it knows the contract of workers and nothing of the gateway.
@@ -79,7 +79,8 @@ var arrows = map[string][]string{
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
 	"app": {"access", "artifact", "backup", "convert", "export", "export/receipt", "fault", "gate", "ledger", "plan", "plan/tree", "policy",
 		"retention", "run", "secrets", "site", "toolpack", "worker"},
-	"cli": {"app", "backup", "convert", "export", "fault", "files", "gate", "httpapi", "plan", "retention", "run", "site", "visible"},
+	"cli": {"app", "backup", "convert", "export", "fault", "files", "gate", "httpapi", "plan", "plan/tree",
+		"retention", "run", "site", "visible"},
 	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "signer", "site", "slurm",
 		"slurm/rest", "staging", "toolpack", "worker"},
 	// The one place that knows all others.

@@ -245,9 +245,8 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	if a.Type != "" && !slices.Contains(g.Domain.Types(), a.Type) {
 		return doc, invalid("IMPORT-TYPE", "type", "one of "+strings.Join(g.Domain.Types(), " "), fmt.Sprintf("got %.64q", a.Type))
 	}
-	if a.Type == plan.Directory {
-		return doc, invalid("IMPORT-TYPE", "type", "absent for a directory, which is imported by its path", "the type "+a.Type+
-			" is given")
+	if a.Type == plan.Directory && !a.Upload && a.Path == nil {
+		return doc, invalid("IMPORT-TYPE", "type", "with a path, or an upload of a tar file", "a text cannot be a directory")
 	}
 	way := policy.ImportText
 	switch {
@@ -273,10 +272,21 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	}
 	scope := artifact.Scope{Project: project, Every: c.Projects() == nil}
 	var in artifact.Imported
-	importer = importer.As(a.Type).Accepting(func(in artifact.Imported) error {
+	typed := importer.As(a.Type)
+	if a.Type == plan.Directory {
+		typed = importer
+	}
+	importer = typed.Accepting(func(in artifact.Imported) error {
 		return g.Policy.AllowImport(way, cmp.Or(a.Type, in.Type), in.SizeBytes)
 	})
 	switch {
+	case a.Type == plan.Directory && (c.Caller.File != nil || way == policy.ImportHanded):
+		return doc, invalid("IMPORT-TYPE", "type", "absent, or the type of a file", "the gateway cannot read a directory with the rights of "+
+			"another user; slurmgate artifact import DIR sends it")
+	case a.Upload && a.Type == plan.Directory:
+		in, err = importer.ImportTar(ctx, c.Caller.Body)
+	case way == policy.ImportPath && (a.Type == plan.Directory || a.Type == "" && importer.IsFolder(*a.Path, scope)):
+		in, err = importer.ImportFolder(ctx, *a.Path, scope)
 	case a.Path != nil && c.Caller.File != nil:
 		in, err = importer.ImportHanded(ctx, c.Caller.File, *a.Path, g.Site.Import.Local == site.LocalRoots, scope)
 	case a.Path != nil && g.UnixUser != nil:
@@ -299,6 +309,11 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	}
 	doc = run.Artifact{ProjectID: project, SHA256: in.SHA256, Type: a.Type, Label: a.Label, SizeBytes: in.SizeBytes, Source: "import",
 		Caller: g.countsAs(c.Caller.Principal)}
+	if in.List != nil {
+		if err := g.Ledger.AddDirectory(ctx, run.Directory{SHA256: in.SHA256, ListBytes: in.List.Bytes, Files: in.List.Files}); err != nil {
+			return doc, err
+		}
+	}
 	doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label)
 	return doc, err
 }

@@ -3,11 +3,16 @@ package app
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
+	"io"
 	"os"
+	"strings"
 	"time"
 
 	"slurmgate/artifact"
 	"slurmgate/gate"
+	"slurmgate/plan"
+	"slurmgate/plan/tree"
 	"slurmgate/run"
 	"slurmgate/secrets"
 )
@@ -171,13 +176,21 @@ func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) 
 		return out, nil, err
 	}
 	defer f.Close()
+	size, shown := x.SizeBytes, io.ReaderAt(f)
+	if x.Type == plan.Directory {
+		text, err := listing(f, x)
+		if err != nil {
+			return out, nil, err
+		}
+		size, shown = int64(len(text)), strings.NewReader(text)
+	}
 	lines := atMost(a.MaxLines, g.Policy.Limits.PreviewLines)
 	most, at := int(g.Policy.Limits.PreviewBytes), map[string]any{"artifact_id": x.ID, "max_lines": lines}
 	if a.MaxBytes > 0 {
 		most = min(a.MaxBytes, most)
 		at["max_bytes"] = most
 	}
-	p, err := artifact.PreviewText(f, x.SizeBytes, most+secrets.Margin, lines+leadRows)
+	p, err := artifact.PreviewText(shown, size, most+secrets.Margin, lines+leadRows)
 	if !p.Binary {
 		var more bool
 		p.Text, more = cutText(g.scanner(), p.Text, most, lines)
@@ -185,4 +198,23 @@ func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) 
 	}
 	return PreviewAnswer{ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, Text: g.Gate.Registry().Hide(c.Caller.Transport, p.Text),
 		Truncated: p.Truncated, Binary: p.Binary}, at, err
+}
+
+// listedFiles is how many files of a directory a preview has at most; policy's limits of lines and bytes come after it.
+const listedFiles = 1000
+
+// listing shows what is in a directory: how many files in all, then the first of them with their sizes.
+func listing(list io.Reader, x run.Artifact) (string, error) {
+	var b strings.Builder
+	more := 0
+	total, err := tree.Each(list, func(f tree.File) error {
+		if more++; more <= listedFiles {
+			fmt.Fprintf(&b, "%12d  %s\n", f.Size, f.Path)
+		}
+		return nil
+	})
+	if more > listedFiles {
+		fmt.Fprintf(&b, "… and %d more\n", more-listedFiles)
+	}
+	return fmt.Sprintf("directory %s: %d files, %d bytes\n%s", x.Label, total.Files, total.Bytes, b.String()), err
 }

@@ -12,6 +12,8 @@ import (
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/plan/tree"
 	"slurmgate/run"
 )
 
@@ -144,7 +146,7 @@ func newVerifier(g *Gateway) *verifier {
 func (v *verifier) check(ctx context.Context, x run.Artifact) error {
 	found, seen := v.known[x.SHA256]
 	if !seen {
-		found = v.g.Store.Verify(ctx, x.SHA256)
+		found = v.g.verifyBytes(ctx, x)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -174,4 +176,19 @@ func (v *verifier) answer(p verifyParams) (Verified, any, error) {
 	p.Snapshot = bytesFound{hex.EncodeToString(v.seen.Sum(nil)), v.out.Checked, v.out.Objects, v.out.BytesRead}
 	v.out.Snapshot = p.Snapshot
 	return v.out, p, nil
+}
+
+// verifyBytes hashes the bytes of an artifact, of a directory those of its files too.
+func (g *Gateway) verifyBytes(ctx context.Context, x run.Artifact) error {
+	err := g.Store.Verify(ctx, x.SHA256)
+	if err != nil || x.Type != plan.Directory {
+		return err
+	}
+	list, err := g.Store.Open(x.SHA256)
+	if err != nil {
+		return err
+	}
+	defer list.Close()
+	_, err = tree.Each(list, func(f tree.File) error { return g.Store.Verify(ctx, f.SHA256) })
+	return err
 }

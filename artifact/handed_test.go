@@ -48,7 +48,7 @@ func TestImportHanded(t *testing.T) {
 	_, err = io.ReadAll(good) // the position is the caller's
 	must(t, err)
 	got, err := im.ImportHanded(t.Context(), good, dir+"/f", false, Scope{})
-	if want := (Imported{sumOf([]byte("hello\n")), 6, "TEXT", "f"}); err != nil || got != want {
+	if want := (Imported{sumOf([]byte("hello\n")), 6, "TEXT", "f", nil}); err != nil || got != want {
 		t.Error(got, err)
 	}
 	before := listed(t, storeDir)

@@ -17,6 +17,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/files"
+	"slurmgate/plan/tree"
 )
 
 // Codes of what the import boundary refuses.
@@ -61,6 +62,7 @@ type Importer struct {
 	types     []string
 	own       []string
 	full      bool
+	dry       bool                 // it stores nothing
 	room      *Room                // nil: the disk is not looked at
 	allowance Allowance            // nil: without limit
 	accept    func(Imported) error // refuses what was read before it is stored; may be nil
@@ -74,6 +76,14 @@ type Imported struct {
 	SizeBytes int64
 	Type      string
 	Label     string
+
+	List *List // of a directory that was stored; its object is the one with the checksum, and SizeBytes are those of the files
+}
+
+// List is the list of files of a directory.
+type List struct {
+	Bytes int64
+	Files []tree.File
 }
 
 // NewImporter resolves the roots, once: a symlink in a root's own path is followed now and not again.
@@ -108,7 +118,7 @@ func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
 // every byte.
 func (im *Importer) Rehearsal() *Importer {
 	dry := *im
-	dry.put, dry.room, dry.allowance, dry.flights = measure, nil, nil, nil
+	dry.put, dry.room, dry.allowance, dry.flights, dry.dry = measure, nil, nil, nil, true
 	return &dry
 }
 

@@ -46,7 +46,7 @@ func TestImportFile(t *testing.T) {
 	const sum = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
 	for path, label := range map[string]string{"/deep/er/greeting.txt": "greeting.txt", "/other name.txt": "other name.txt"} {
 		got, err := im.ImportFile(t.Context(), root+path, inP)
-		if want := (Imported{sum, 6, "TEXT", label}); err != nil || got != want {
+		if want := (Imported{sum, 6, "TEXT", label, nil}); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", path, got, err)
 		}
 	}

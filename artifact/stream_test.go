@@ -20,7 +20,7 @@ func TestImportStream(t *testing.T) {
 		"named": {"a,b\n1,2\n", "t.csv", "CSV"},
 	} {
 		got, err := im.ImportStream(t.Context(), strings.NewReader(c.content), -1, c.name)
-		if err != nil || got != (Imported{sumOf([]byte(c.content)), int64(len(c.content)), c.want, "upload"}) {
+		if err != nil || got != (Imported{sumOf([]byte(c.content)), int64(len(c.content)), c.want, "upload", nil}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}

@@ -12,11 +12,12 @@ import (
 	"slurmgate/app"
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/plan"
 )
 
 // Artifact are the verbs on artifacts.
 type Artifact struct {
-	Import  artifactImportCmd  `cmd:"" help:"Import a file, or standard input with -."`
+	Import  artifactImportCmd  `cmd:"" help:"Import a file, a folder, or standard input with -."`
 	List    artifactListCmd    `cmd:"" help:"List artifacts, newest first."`
 	Get     artifactGetCmd     `cmd:"" help:"Show an artifact; with --output, save its bytes."`
 	Preview artifactPreviewCmd `cmd:"" help:"Show the beginning of an artifact: text, rows of a table, or a small picture."`
@@ -24,7 +25,7 @@ type Artifact struct {
 }
 
 type artifactImportCmd struct {
-	File    string `arg:"" help:"File that you can read, or - for standard input."`
+	File    string `arg:"" help:"File or folder that you can read, or - for standard input."`
 	Label   string `help:"Label. Default: the file's name." placeholder:"TEXT"`
 	Type    string `help:"Type. Default: detected from the content." placeholder:"TYPE"`
 	Project string `help:"Project name or id." placeholder:"NAME"`
@@ -48,6 +49,8 @@ func (c artifactImportCmd) Run(ctx context.Context, a *Shell) error {
 		var r app.ImportAnswer
 		if args.InPlace {
 			err = s.call(ctx, "artifact.import", args, &r)
+		} else if args.Path != nil && isFolder(*args.Path) {
+			err = s.importFolder(ctx, args, &r)
 		} else if args.Path != nil {
 			err = s.importPath(ctx, args, &r)
 		} else {
@@ -99,7 +102,7 @@ func (c artifactListCmd) Run(ctx context.Context, a *Shell) error {
 
 type artifactGetCmd struct {
 	ArtifactID string `arg:"" name:"artifact" ids:"artifact,file" help:"Artifact id, the beginning of one, or a file with its bytes."`
-	Output     string `short:"o" help:"Save the bytes here; - for standard output. An existing file is not overwritten." placeholder:"FILE"`
+	Output     string `short:"o" help:"Save the bytes here, a directory as a folder; - for standard output. Nothing is overwritten." placeholder:"FILE"`
 }
 
 // Run shows or saves.
@@ -109,7 +112,10 @@ func (c artifactGetCmd) Run(ctx context.Context, a *Shell) error {
 		if err := s.call(ctx, "artifact.get", app.ArtifactArgs{ArtifactID: c.ArtifactID}, &d); err != nil {
 			return err
 		}
-		if c.Output == "-" {
+		switch {
+		case c.Output == "-" && d.Type == plan.Directory:
+			return s.copyTar(ctx, d.ArtifactDoc, a.Out)
+		case c.Output == "-":
 			return s.copyChecked(ctx, d.ArtifactDoc, a.Out)
 		}
 		if c.Output != "" {

@@ -12,6 +12,7 @@ import (
 
 	"slurmgate/app"
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // fetch copies a run's declared outputs into a folder: all of them or, after an error, none. It never overwrites a file.
@@ -24,22 +25,28 @@ func (a *Shell) fetch(ctx context.Context, s *Session, story app.RunStory, dir s
 				WithNext("name another folder with --to, or remove the file")
 		}
 	}
-	var made []string // what to remove again, in order
+	var made, folders []string // what to remove again, in order; folders with all that is in them, which is a fetched directory
 	defer func() {
 		if err != nil {
+			for _, name := range folders {
+				_ = os.RemoveAll(name)
+			}
 			for _, name := range slices.Backward(made) {
 				_ = os.Remove(name) // a folder that has got other files stays
 			}
 		}
 	}()
 	for i, o := range outputs {
-		folders, err := makeFolders(filepath.Dir(names[i]))
-		made = append(made, folders...)
+		above, err := makeFolders(filepath.Dir(names[i]))
+		made = append(made, above...)
 		if err != nil {
 			return fault.Wrap(fault.Validation, "target_unwritable", "cannot create the folder", err)
 		}
 		if err := save(ctx, s, o, names[i]); err != nil {
 			return err
+		}
+		if o.Type == plan.Directory {
+			folders = append(folders, names[i])
 		}
 		made = append(made, names[i])
 	}

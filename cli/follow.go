@@ -11,6 +11,7 @@ import (
 
 	"slurmgate/app"
 	"slurmgate/fault"
+	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -149,6 +150,9 @@ func took(s app.RunStory) string {
 
 // save writes one artifact to a new file.
 func save(ctx context.Context, s *Session, o app.ArtifactDoc, name string) error {
+	if o.Type == plan.Directory {
+		return saveFolder(ctx, s, o, name)
+	}
 	return newFile(name, func(w io.Writer) error {
 		err := s.copyChecked(ctx, o, w)
 		if err != nil {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -15,6 +16,8 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/plan"
+	"slurmgate/plan/tree"
 )
 
 // effect is the context of a call: one that makes a run does not hang on its client, who may come back and ask for the same.
@@ -225,6 +228,7 @@ func (f *face) content(w http.ResponseWriter, req *http.Request) {
 		SHA256 string `json:"checksum_sha256"`
 		Label  string `json:"label"`
 		Name   string `json:"download_name"`
+		Type   string `json:"type"`
 	}
 	if err := json.Unmarshal(res.Result, &a); err != nil {
 		problem(w, err)
@@ -243,7 +247,20 @@ func (f *face) content(w http.ResponseWriter, req *http.Request) {
 	}
 	h.Set("ETag", `"sha256:`+a.SHA256+`"`)
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")
+	if a.Type == plan.Directory {
+		f.contentTar(&heldWriter{w, req.Context()}, file)
+		return
+	}
 	http.ServeContent(&heldWriter{w, req.Context()}, req, "", time.Time{}, file)
+}
+
+// contentTar sends a directory as a tar file, the same bytes each time. A client sees by its end that it is whole.
+func (f *face) contentTar(w http.ResponseWriter, list io.Reader) {
+	w.Header().Set("Content-Type", "application/x-tar")
+	err := tree.WriteTar(w, list, func(sha256 string) (io.ReadCloser, error) { return f.Contents.Open(sha256) })
+	if err != nil {
+		panic(http.ErrAbortHandler) // the status is sent: the connection ends without the end of the body
+	}
 }
 
 // heldWriter sends nothing more once the request has ended, also when that is because the caller's credentials did.

@@ -33,6 +33,9 @@ func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, 
 		return false, fault.New(fault.Transport, "artifact_bytes_missing", "the bytes of "+a.ID+" are no longer stored").
 			WithNext("store them again")
 	}
+	if err := directoryKnown(ctx, tx, a); err != nil {
+		return false, err
+	}
 	n, err := update(ctx, tx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, caller, created_at)
  VALUES (?,?,?,?,?,?,?,?, max(?, 1 + coalesce((SELECT max(created_at) FROM artifacts), 0)))
  ON CONFLICT (artifact_id) DO UPDATE SET removed_at = NULL, erased = NULL, used_at = NULL, created_at = excluded.created_at,

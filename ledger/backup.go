@@ -39,8 +39,10 @@ func (l *Ledger) Contents(ctx context.Context, f func(sha256 string, sizeBytes i
 			return err
 		}
 		return f(sum, size)
-	}, `SELECT DISTINCT sha256, size_bytes FROM artifacts a WHERE removed_at IS NULL
- AND NOT EXISTS (SELECT 1 FROM payloads p WHERE p.sha256 = unhex(a.sha256)) ORDER BY sha256`)
+	}, `SELECT sha256, CASE type WHEN 'DIRECTORY' THEN (SELECT d.list_bytes FROM directories d WHERE d.sha256 = a.sha256) ELSE size_bytes END
+ FROM artifacts a WHERE removed_at IS NULL AND NOT EXISTS (SELECT 1 FROM payloads p WHERE p.sha256 = unhex(a.sha256))
+ UNION SELECT lower(hex(f.sha256)), f.size_bytes FROM directory_files f JOIN directories d ON d.directory_id = f.directory_id
+ WHERE EXISTS (SELECT 1 FROM artifacts a WHERE a.sha256 = d.sha256 AND a.removed_at IS NULL) ORDER BY 1`)
 }
 
 // Schema is the number of the ledger's newest migration.

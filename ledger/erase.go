@@ -130,8 +130,9 @@ func (x *erasing) carryOut(ctx context.Context, k retention.Leak, copies []reten
 		return err
 	}
 	for _, sum := range slices.Concat(k.Objects, k.Documents) {
-		if err := x.exec(ctx, "UPDATE artifacts SET removed_at = coalesce(removed_at, ?), erased = ? WHERE sha256 = ?", now, x.e.ID,
-			sum); err != nil {
+		if err := x.exec(ctx, "UPDATE artifacts SET removed_at = coalesce(removed_at, ?2), erased = ?3 "+
+			"WHERE sha256 = ?1 OR sha256 IN ("+inDirectories+
+			")", sum, now, x.e.ID); err != nil {
 			return err
 		}
 	}

@@ -173,11 +173,16 @@ func (l *Ledger) LeakedArtifacts(ctx context.Context, sums []string) (out []rete
 		more, err := list(ctx, l.r, func(row scanner) (a retention.LeakedArtifact, err error) {
 			err = row.Scan(&a.ID, &a.SHA256, &a.SizeBytes, &a.Log)
 			return a, err
-		}, `SELECT a.artifact_id, a.sha256, a.size_bytes, `+isLog+` FROM artifacts a WHERE a.sha256 = ? ORDER BY a.artifact_id`, sum)
+		}, `SELECT a.artifact_id, a.sha256, a.size_bytes, `+isLog+` FROM artifacts a WHERE a.sha256 = ?1 OR a.sha256 IN (`+inDirectories+`)
+ ORDER BY a.artifact_id`, sum)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, more...)
+		for _, a := range more { // a directory may have several of them
+			if !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		}
 	}
 	return out, nil
 }
@@ -196,7 +201,7 @@ func (l *Ledger) InFlight(ctx context.Context, k retention.Leak) ([]string, erro
 	return inFlight(ctx, l.r, k)
 }
 
-const artifactsOf = `SELECT artifact_id FROM artifacts WHERE sha256 = ?1`
+const artifactsOf = `SELECT artifact_id FROM artifacts WHERE sha256 = ?1 OR sha256 IN (` + inDirectories + `)`
 
 // aboutRows is how the runs that a leaked row is about are found, by table.
 var aboutRows = map[string]string{

@@ -44,7 +44,7 @@ func (l *Ledger) MarkUnused(ctx context.Context, since time.Time, limit int) (ma
 				return err
 			}
 		}
-		return nil
+		return l.forgetDirectories(ctx, tx)
 	})
 	return marked, err
 }
@@ -55,7 +55,8 @@ func (l *Ledger) Holds(ctx context.Context, sha256 string) (bool, error) {
 }
 
 func holds(ctx context.Context, q queryer, sha256 string) (held bool, err error) {
-	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM artifacts WHERE sha256 = ? AND removed_at IS NULL)", sha256).Scan(&held)
+	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM artifacts WHERE sha256 = ?1 AND removed_at IS NULL) OR EXISTS "+
+		"(SELECT 1 FROM artifacts WHERE sha256 IN ("+inDirectories+") AND removed_at IS NULL)", sha256).Scan(&held)
 	return held, storage(err)
 }
 

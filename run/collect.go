@@ -16,6 +16,7 @@ import (
 // Bounds of what is read from an attempt's control files, in bytes.
 const (
 	maxControlBytes  = 1 << 20
+	maxManifestBytes = 64 << 20  // of 200,000 files with paths of 200 characters
 	maxValueBytes    = 16 << 10  // a JSON output up to this size is the value in result_json
 	maxValuesBytes   = 256 << 10 // and all of a run together
 	maxAskedBytes    = 1 << 20   // a JSON output up to this size is held against a pack's conditions

@@ -10,6 +10,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/plan/tree"
 )
 
 // The control files of an attempt, in <runs_dir>/<run_id>/a<n>/ctl. The container never sees this
@@ -25,6 +26,8 @@ import (
 //	manifest       slurmgate-manifest 1 job=1234 task=- restart=0
 //	               file <64 hex> <bytes> out/<path>                      a regular file
 //	               oversize <bytes> out/<path>                           more than the outputs together may have: not hashed
+//	               directory <files> <bytes> out/<path>                  a folder; the file lines of all that is in it follow at once
+//	               crowded out/<path>                                    a folder with too many files: not hashed
 //	               missing out/<path>                                    nothing there
 //	               irregular out/<path>                                  a link, folder, pipe, a file with another name, or unreadable
 //	               end
@@ -103,10 +106,11 @@ type Exit struct {
 
 // ManifestEntry is one declared output as the job saw it.
 type ManifestEntry struct {
-	Kind    string // "file", "oversize", "missing", "irregular"
-	SHA256  string // hex, for a file
-	Size    int64  // bytes, for a file and an oversize one
-	Relpath string // out/...
+	Kind    string      // "file", "directory", "oversize", "crowded", "missing", "irregular"
+	SHA256  string      // hex, for a file
+	Size    int64       // bytes, for a file, a directory and what is oversize
+	Relpath string      // out/...
+	Files   []tree.File // of a directory, as the job listed them: neither sorted nor checked
 }
 
 // Manifest is the parsed manifest.
@@ -176,8 +180,12 @@ func ParseManifest(data []byte) (Manifest, error) {
 		return Manifest{}, broken("the last line must be the end line")
 	}
 	seen := map[string]bool{}
-	for _, line := range lines[:end] {
-		e, err := manifestEntry(line)
+	for lines = lines[:end]; len(lines) > 0; {
+		e, err := manifestEntry(lines[0])
+		lines = lines[1:]
+		if err == nil && e.Kind == "directory" {
+			lines, err = e.takeFiles(lines)
+		}
 		switch {
 		case err != nil:
 			return Manifest{}, err
@@ -196,7 +204,16 @@ func manifestEntry(line string) (e ManifestEntry, err error) {
 		e.SHA256, e.Relpath, _ = strings.Cut(e.Relpath, " ")
 	}
 	switch e.Kind {
-	case "missing", "irregular":
+	case "missing", "irregular", "crowded":
+	case "directory":
+		var count, size string
+		count, size, _ = strings.Cut(e.Relpath, " ")
+		size, e.Relpath, _ = strings.Cut(size, " ")
+		files, ferr := strconv.Atoi(count)
+		if e.Size, err = strconv.ParseInt(size, 10, 64); err != nil || ferr != nil || e.Size < 0 || files < 0 || files > tree.MaxFiles {
+			return e, broken("a directory line must have how many files it has, and their size")
+		}
+		e.Files = make([]tree.File, files)
 	case "file", "oversize":
 		var size string
 		size, e.Relpath, _ = strings.Cut(e.Relpath, " ")
@@ -204,12 +221,36 @@ func manifestEntry(line string) (e ManifestEntry, err error) {
 			return e, broken("a file line must have a checksum and a size, an oversize line a size")
 		}
 	default:
-		return e, broken("a line must be file, oversize, missing, irregular or end")
+		return e, broken("a line must be file, directory, oversize, crowded, missing, irregular or end")
 	}
 	if len(line) > 4<<10 || plan.CheckRelPath(e.Relpath, "out") != "" {
 		return e, broken("a path must be below out/")
 	}
 	return e, nil
+}
+
+// takeFiles reads the lines of a directory's files and returns the lines after them.
+func (e *ManifestEntry) takeFiles(lines []string) ([]string, error) {
+	if len(lines) < len(e.Files) {
+		return nil, broken("a line must follow for each file of a directory")
+	}
+	left := e.Size
+	for i := range e.Files {
+		kind, rest, _ := strings.Cut(lines[i], " ")
+		sum, rest, _ := strings.Cut(rest, " ")
+		size, rel, _ := strings.Cut(rest, " ")
+		name, below := strings.CutPrefix(rel, e.Relpath+"/")
+		n, err := strconv.ParseInt(size, 10, 64)
+		if kind != "file" || !below || !plan.IsSHA256(sum) || err != nil || n < 0 || n > left {
+			return nil, broken("after a directory line, each of its files must have a line with a checksum, a size and a path below it")
+		}
+		left -= n
+		e.Files[i] = tree.File{SHA256: sum, Size: n, Path: name}
+	}
+	if left != 0 {
+		return nil, broken("a directory must have the size of its files")
+	}
+	return lines[len(e.Files):], nil
 }
 
 // header reads the first line of a control file: its word, the version 1, and fields key=value; void may be a field without a value.

@@ -75,9 +75,9 @@ func TestParseManifest(t *testing.T) {
 	const head = "slurmgate-manifest 1 job=12 task=- restart=0\n"
 	for data, want := range map[string]*Manifest{
 		head + "end\n": {Holder: us},
-		head + "file " + sha + " 0 out/a b\nmissing out/b\nirregular out/c/d\nend\n": {us, []ManifestEntry{{"file", sha, 0, "out/a b"},
-			{"missing", "", 0, "out/b"}, {"irregular", "", 0, "out/c/d"}}},
-		head + "oversize 10995116277760 out/a b\nend\n": {us, []ManifestEntry{{"oversize", "", 10 << 40, "out/a b"}}},
+		head + "file " + sha + " 0 out/a b\nmissing out/b\nirregular out/c/d\nend\n": {us, []ManifestEntry{{"file", sha, 0, "out/a b", nil},
+			{"missing", "", 0, "out/b", nil}, {"irregular", "", 0, "out/c/d", nil}}},
+		head + "oversize 10995116277760 out/a b\nend\n": {us, []ManifestEntry{{"oversize", "", 10 << 40, "out/a b", nil}}},
 		head + "oversize " + sha + " 1 out/a\nend\n":    nil,
 		head + "oversize -1 out/a\nend\n":               nil,
 		head + "oversize out/a\nend\n":                  nil,

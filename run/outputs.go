@@ -10,6 +10,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/plan/tree"
 )
 
 // takeOutputs checks every declared output against the manifest and stores the bytes. It may ask for
@@ -49,7 +50,11 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 			return false, nil
 		}
 		left -= entry.Size
-		got, later, err := e.takeOutput(ctx, v, out, entry, contract, d)
+		take := e.takeOutput
+		if out.Type == plan.Directory {
+			take = e.takeFolder
+		}
+		got, later, err := take(ctx, v, out, entry, contract, d)
 		if err != nil || later || d.ending != EndedOK {
 			return later, err
 		}
@@ -78,7 +83,7 @@ func sizeOf(list map[string]ManifestEntry) (bytes int64) {
 
 // takeManifest reads what the job says of its outputs, by path. Without a manifest the run waits for it.
 func (e *Engine) takeManifest(ctx context.Context, v View, job Holder, d *verdict) (list map[string]ManifestEntry, later bool, err error) {
-	data, err := e.readControl(ctx, v, ManifestFile)
+	data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxManifestBytes, false)
 	switch late := fault.Is(err, fault.NotFound); {
 	case late && e.mayCome(v):
 		return nil, true, e.note(ctx, v, string(OutputsLate), "the job has ended, but its manifest is not visible yet")
@@ -112,8 +117,15 @@ func refuseEntry(out plan.Output, entry ManifestEntry, left, limit int64) (reaso
 	switch {
 	case entry.Kind == "", entry.Kind == "missing":
 		return OutputMissing, "the program exited 0 but did not write " + name
+	case entry.Kind == "irregular" && out.Type == plan.Directory:
+		return OutputIrregular, name + " is not a folder of plain files: it, or something in it, is a link, a pipe, a file with a second hard " +
+			"link, unreadable, too deep, or has a name with control characters or backslashes; the job's log names it"
 	case entry.Kind == "irregular":
 		return OutputIrregular, name + " is not a plain file: it is a link, a pipe, a folder, a file with a second hard link, or unreadable"
+	case entry.Kind == "crowded":
+		return OutputFiles, fmt.Sprintf("%s has more than %d files", name, tree.MaxFiles)
+	case (entry.Kind == "directory") != (out.Type == plan.Directory) && entry.Kind != "oversize":
+		return OutputIrregular, name + " is " + entry.Kind + " in the job's manifest"
 	case entry.Size > left:
 		return OutputSize, fmt.Sprintf("%s has %d bytes; the limit for all outputs together is %d", name, entry.Size, limit)
 	case entry.Kind == "oversize": // by a limit that was raised since the job was sent

@@ -101,7 +101,7 @@ type Workspace interface {
 	// OpenOutput opens a declared output for reading: a regular file below out/, one link, owned by the job's user, no
 	// symlink on the path. Anything else is a Tool fault naming the reason.
 	OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error)
-	// Undeclared lists at most limit files below out/ that are not among declared.
+	// Undeclared lists at most limit files below out/ that are not among declared, and not in a folder that is.
 	Undeclared(ctx context.Context, runID string, n int, declared []string, limit int) ([]string, error)
 	// RemoveRun removes a finished run's files and leaves a file in place of each attempt's folder, so that no job of the run can start.
 	// attempts are the tokens of all of them by number: a run with an attempt that is not among them is left as it is, as a Conflict
@@ -124,6 +124,9 @@ const (
 	OutputOwner      = "OUTPUT-OWNER"      // it belongs to another user than the job's
 	OutputUnreadable = "OUTPUT-UNREADABLE" // the gateway may not read it
 	OutputSize       = "OUTPUT-SIZE"       // larger than the limit
+	OutputFiles      = "OUTPUT-FILES"      // a folder with too many files
+	OutputName       = "OUTPUT-NAME"       // a file of a folder has a name that a directory artifact cannot have
+	OutputEmpty      = "OUTPUT-EMPTY"      // a folder without files
 )
 
 // Opener opens the bytes with a checksum, and says how many they are. NotFound when there are none. The reader may be a file of this host
@@ -166,7 +169,7 @@ type JobSpec struct {
 	RunDir    string   // absolute
 	ImagePath string   // absolute
 	ExecArgs  []string // the arguments after the apptainer program
-	Placed    []Placed // the inputs, and how the job gets each; nil: all are copied
+	Placed    []Placed // the inputs, of a directory its files, and how the job gets each; nil: all are copied
 
 	MaxOutputBytes int64 // all outputs together; what exceeds it is not hashed
 
@@ -385,6 +388,10 @@ type Index interface {
 	Unverified(ctx context.Context, runID string) ([]Output, error)
 	// Verified records that bytes passed every check of a type: they need not be checked again. Repeating it changes nothing.
 	Verified(ctx context.Context, sha256, typ string) error
+	// AddDirectory records the stored objects that a directory's list names, which are kept as long as an artifact with that list is there. It
+	// comes before the artifact is registered. A Transport fault with code artifact_bytes_missing: some are not stored. Repeating it changes
+	// nothing.
+	AddDirectory(ctx context.Context, d Directory) error
 	// Seq is the number of the newest event of a run.
 	Seq(ctx context.Context, runID string) (int64, error)
 }

@@ -63,7 +63,11 @@ func (e *Engine) preview(ctx context.Context, o Order, f lookup) (Preview, error
 	first := View{Run: Run{ID: p.RunID, ToolID: o.ToolID, Principal: o.Principal, AttemptN: 1, ExecutedAs: p.ExecutedAs},
 		Attempt:    Attempt{RunID: p.RunID, N: 1, Token: previewToken},
 		Submission: Submission{Token: previewToken, JobName: JobName(p.RunID, 1, previewToken)}}
-	script, _, err := e.Renderer.Render(e.fullJob(first, params, copies(params.Spec.IO.Inputs), image))
+	inputs, err := e.files(ctx, params.Spec.IO.Inputs)
+	if err != nil {
+		return p, err
+	}
+	script, _, err := e.Renderer.Render(e.fullJob(first, params, copies(inputs), image))
 	p.Script = string(script)
 	return p, err
 }

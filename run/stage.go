@@ -84,11 +84,9 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 	if err != nil {
 		return job, nil, err
 	}
-	inputs := copies(p.Spec.IO.Inputs)
-	if e.Place != nil {
-		if inputs, err = e.Place(ctx, v.Run, p.Spec.IO.Inputs); err != nil {
-			return job, nil, err
-		}
+	inputs, err := e.placed(ctx, v.Run, p.Spec.IO.Inputs)
+	if err != nil {
+		return job, nil, err
 	}
 	if err := e.stageInputs(ctx, v, staged(inputs)); err != nil {
 		return job, nil, err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"slurmgate/plan"
+	"slurmgate/plan/tree"
 )
 
 // What the ledger takes and gives beside runs and attempts.
@@ -38,6 +39,13 @@ type Watched struct {
 type Output struct {
 	Link
 	Artifact Artifact
+}
+
+// Directory is a directory artifact's list of files.
+type Directory struct {
+	SHA256    string // of the list, and so of the artifact
+	ListBytes int64
+	Files     []tree.File
 }
 
 // New is a run about to be stored.

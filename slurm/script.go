@@ -16,6 +16,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/plan/tree"
 	"slurmgate/run"
 )
 
@@ -66,13 +67,17 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 			pipe = append(pipe, words(argv))
 		}
 	}
-	var environment, outputs []string
+	var environment, outputs, folders []string
 	for name, value := range cmd.Env {
 		environment = append(environment, "APPTAINERENV_"+name+"="+value)
 	}
 	slices.Sort(environment)
 	for _, o := range job.Spec.IO.Outputs {
-		outputs = append(outputs, o.SrcRelpath)
+		if o.Type == plan.Directory {
+			folders = append(folders, o.SrcRelpath)
+		} else {
+			outputs = append(outputs, o.SrcRelpath)
+		}
 	}
 	if slices.ContainsFunc(job.ExecArgs, func(a string) bool { return strings.Contains(a, "\x00") }) {
 		return nil, nil, fault.New(fault.Validation, "nul", "a NUL cannot be passed to a program")
@@ -93,6 +98,7 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 		"Container": words(job.ExecArgs[:len(job.ExecArgs)-len(cmd.Argv)]), "Program": words(cmd.Argv),
 		"Pipe": pipe, "Names": words(names), "Parts": len(names), "Stdin": Quote(stdin), "FromInput": cmd.Stdin != nil,
 		"Env": words(environment), "Outputs": words(outputs),
+		"Folders": words(folders), "MaxFiles": tree.MaxFiles, "MaxDepth": tree.MaxDepth,
 		"Apptainer": Quote(r.cfg.Runtime.Path), "ModuleInit": Quote(r.cfg.Runtime.ModuleInit), "Modules": quoted(r.cfg.Runtime.Modules),
 		"StdoutDeclared": cmd.Stdout != nil, "VerifyInputs": r.cfg.Verify != VerifyImageOnly, "GPUs": job.Spec.Resources.GPUs != nil,
 		"InPlace": words(inPlace(job)),

@@ -32,6 +32,7 @@ program=({{.Program}})
 {{end}}{{end}}environment=({{.Env}})
 outputs=({{.Outputs}})
 {{if .InPlace}}in_place=({{.InPlace}}) # files read where they lie, each with its inode, size, mtime and ctime when it was registered
+{{end}}{{if .Folders}}folders=({{.Folders}})
 {{end}}
 [[ -n ${SLURM_JOB_ID:-} ]] || { echo "this is a job script: Slurm starts it"; exit 90; }
 job=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID} task=${SLURM_ARRAY_TASK_ID:--} restart=${SLURM_RESTART_COUNT:-0}
@@ -167,18 +168,30 @@ say "job $job on $node executes this attempt"
 is "$ctl/{{.PinnedFile}}" "$pinned_sha256" || { say "the list of pinned files was changed"; finish 91 image_mismatch; }
 code=91 what=image{{if .InPlace}} same=yes
 unchanged || same=''{{end}}
-while IFS= read -r line; do
-  file=${line:66} sum='' reason=missing
+check() { # LINE of the list: the end, unless its file is there and has those bytes
+  file=${1:66} sum='' reason=missing
   [[ $file == /* ]] || file=$run/$file
-  if ! { [[ -f $file ]] && is "$file" "${line:0:64}"; }; then
-    [[ ! -e $file ]] || reason=unreadable
-    [[ ${#sum} != 64 ]] || reason=mismatch
-    say "the $what is not the pinned one, $reason: $file"
-    finish "$code" "${what}_$reason"
-  fi
-  code=92 what=input{{if not .VerifyInputs}}
-  break # the site verifies images only{{end}}
-done <"$ctl/{{.PinnedFile}}"
+  [[ -f $file ]] && is "$file" "${1:0:64}" && return
+  [[ ! -e $file ]] || reason=unreadable
+  [[ ${#sum} != 64 ]] || reason=mismatch
+  say "the $what is not the pinned one, $reason: $file"
+  finish "$code" "${what}_$reason"
+}
+{
+  IFS= read -r line && check "$line"{{if .VerifyInputs}}
+  code=92 what=input skip=$(printf '%66s' '') && skip=${skip// /?} # a checksum and two blanks
+  while mapfile -t -n 256 lines && ((${#lines[@]} > 0)); do # 256 files are hashed by one process
+    for line in "${lines[@]}"; do
+      file=${line:66} && [[ $file == /* ]] || file=$run/$file
+      [[ -f $file ]] || check "$line"
+    done
+    # shellcheck disable=SC2295 # a pattern
+    mapfile -t sums < <(cd -- "$run" && "${hash[@]}" "${lines[@]#$skip}" 2>/dev/null)
+    for i in "${!lines[@]}"; do
+      [[ ${sums[i]-} == "${lines[i]:0:64} "* ]] || check "${lines[i]}"
+    done
+  done{{else}} # the site verifies images only{{end}}
+} <"$ctl/{{.PinnedFile}}"
 {{if .InPlace}}[[ -n $same ]] || finish 92 input_mismatch
 {{end}}
 # 3. Apptainer.
@@ -193,7 +206,8 @@ apptainer=$(type -P apptainer)
   [[ -z ${!v+set} ]] || environment+=("$v=${!v}" "APPTAINERENV_$v=${!v}")
 done
 {{end}}
-# 4. The program, with an empty environment, {{if .FromInput}}an input{{else}}nothing{{end}} on standard input, and its own time limit.
+{{if .Folders}}[[ -x /usr/bin/find ]] || { say "there is no /usr/bin/find on this node, which describes output folders"; finish 93 runtime_missing; }
+{{end}}# 4. The program, with an empty environment, {{if .FromInput}}an input{{else}}nothing{{end}} on standard input, and its own time limit.
 { mkdir -p -- "$attempt/out" "$attempt/meta" "$attempt/tmp" "${stdout%/*}" && : >"$stdout" && : >"$ctl/stderr"; } ||
   finish 94 control_unwritable
 {{if .Scratch}}# /tmp of the container is a private folder on the node's own disk, which goes with the script, however it ends.
@@ -250,7 +264,38 @@ describe() { # PATH
     left=$((left - size)) && sync -- "$file" && sum=$(digest "$file") && [[ ${#sum} == 64 ]] && printf 'file %s %d %s\n' "$sum" "$size" "$1"
   fi
 }
-if ! manifest=$(for path in "${outputs[@]}"; do describe "$path" || exit; done) ||
+{{if .Folders}}describe_folder() { # PATH: the files in it, if all that is in it are folders and plain, readable files with one name each
+  local folder=$attempt/$1 odd="$1 itself" list sums files size=0 i j
+  if [[ ! -e $folder && ! -L $folder ]]; then
+    printf 'missing %s\n' "$1"
+    return
+  fi
+  if [[ ! -d $folder || -L $folder || $(realpath -e -- "$folder") != "$real/$1" ]] || ! odd=$(cd -- "$folder" && find . -mindepth 1 \
+    \( -name '*[[:cntrl:]\\]*' -o ! -type f ! -type d -o -type f -links +1 -o ! -readable \) -print -quit &&
+    find . -mindepth {{.MaxDepth}} ! -type f -print -quit) || [[ -n $odd ]]; then
+    say "what is in $1 cannot be collected: $(printf %q "${odd:-a folder cannot be read}")" >&2
+    printf 'irregular %s\n' "$1"
+    return
+  fi
+  mapfile -t list < <(cd -- "$folder" && find . -type f -printf '%s %P\n' | head -n $(({{.MaxFiles}} + 1)))
+  for i in "${list[@]}"; do size=$((size + ${i%% *})); done
+  if ((${#list[@]} > {{.MaxFiles}})); then
+    printf 'crowded %s\n' "$1"
+  elif ((size > left)); then
+    printf 'oversize %d %s\n' "$size" "$1"
+  else
+    left=$((left - size)) && sync -f -- "$folder" && printf 'directory %d %d %s\n' "${#list[@]}" "$size" "$1" || return
+    for ((i = 0; i < ${#list[@]}; i += 256)); do # 256 files are hashed by one process
+      files=("${list[@]:i:256}") && files=("${files[@]#* }")
+      mapfile -t sums < <(cd -- "$folder" && "${hash[@]}" "${files[@]/#/./}")
+      for j in "${!files[@]}"; do
+        [[ ${sums[j]-} =~ ^[0-9a-f]{64}' ' ]] && printf 'file %s %s %s\n' "${sums[j]:0:64}" "${list[i + j]%% *}" "$1/${files[j]}" || return
+      done
+    done
+  fi
+}
+{{end}}if ! manifest=$(for path in "${outputs[@]}"; do describe "$path" || exit; done{{if .Folders}}
+  for path in "${folders[@]}"; do describe_folder "$path" || exit; done{{end}}) ||
   ! leave manifest "slurmgate-manifest 1 $execution"$'\n'"${manifest:+$manifest$'\n'}end"; then
   say "the manifest cannot be written"
   exit 94

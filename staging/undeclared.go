@@ -110,6 +110,9 @@ func (w *walk) entry(parent dir, name, rel string, depth int) {
 		return
 	}
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if w.declared[rel] { // with all that is in it
+			return
+		}
 		w.folder(parent, name, rel, depth-1)
 		return
 	}

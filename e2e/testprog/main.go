@@ -123,6 +123,8 @@ func run(mode string, args []string) error {
 		return errors.Join(put("out/real/result", "x"), os.Symlink("real", "out/sub"))
 	case "fifo":
 		return syscall.Mkfifo(args[0], 0o600)
+	case "copytree": // FROM TO: a folder with all files in it
+		return os.CopyFS(args[1], os.DirFS(args[0]))
 	case "mkdir":
 		return os.Mkdir(args[0], 0o755)
 	case "hardlink":

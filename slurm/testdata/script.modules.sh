@@ -136,18 +136,18 @@ say "job $job on $node executes this attempt"
 # 2. What was pinned is what is here: the list itself, the image.
 is "$ctl/pinned.sha256" "$pinned_sha256" || { say "the list of pinned files was changed"; finish 91 image_mismatch; }
 code=91 what=image
-while IFS= read -r line; do
-  file=${line:66} sum='' reason=missing
+check() { # LINE of the list: the end, unless its file is there and has those bytes
+  file=${1:66} sum='' reason=missing
   [[ $file == /* ]] || file=$run/$file
-  if ! { [[ -f $file ]] && is "$file" "${line:0:64}"; }; then
-    [[ ! -e $file ]] || reason=unreadable
-    [[ ${#sum} != 64 ]] || reason=mismatch
-    say "the $what is not the pinned one, $reason: $file"
-    finish "$code" "${what}_$reason"
-  fi
-  code=92 what=input
-  break # the site verifies images only
-done <"$ctl/pinned.sha256"
+  [[ -f $file ]] && is "$file" "${1:0:64}" && return
+  [[ ! -e $file ]] || reason=unreadable
+  [[ ${#sum} != 64 ]] || reason=mismatch
+  say "the $what is not the pinned one, $reason: $file"
+  finish "$code" "${what}_$reason"
+}
+{
+  IFS= read -r line && check "$line" # the site verifies images only
+} <"$ctl/pinned.sha256"
 
 # 3. Apptainer.
 set +u # module systems read unset variables

@@ -139,7 +139,7 @@ func (w *Workspace) Undeclared(ctx context.Context, runID string, n int, declare
 	for _, rel := range l.all[:min(len(l.all), walkEntries)] {
 		if deep := deeper(rel); deep != "" {
 			rel = deep + "/"
-		} else if l.folders[rel] || slices.Contains(declared, rel) {
+		} else if l.folders[rel] || isDeclared(rel, declared) {
 			continue
 		}
 		if len(found) >= limit {
@@ -153,6 +153,11 @@ func (w *Workspace) Undeclared(ctx context.Context, runID string, n int, declare
 	}
 	slices.Sort(list)
 	return list[:min(limit, len(list))], nil
+}
+
+// isDeclared reports whether an entry is declared, or in a folder that is.
+func isDeclared(rel string, declared []string) bool {
+	return slices.ContainsFunc(declared, func(d string) bool { return rel == d || strings.HasPrefix(rel, d+"/") })
 }
 
 // deeper is the folder on the way to an entry below which nothing is listed.

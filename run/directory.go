@@ -1,0 +1,174 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/plan/tree"
+)
+
+// placed says how a job gets each of its inputs. The files of a directory are copied.
+func (e *Engine) placed(ctx context.Context, r Run, all []plan.Input) ([]Placed, error) {
+	single := slices.DeleteFunc(slices.Clone(all), func(in plan.Input) bool { return in.Directory })
+	list := copies(single)
+	if e.Place != nil {
+		var err error
+		if list, err = e.Place(ctx, r, single); err != nil {
+			return nil, err
+		}
+	}
+	files, err := e.files(ctx, slices.DeleteFunc(slices.Clone(all), func(in plan.Input) bool { return !in.Directory }))
+	return append(list, copies(files)...), err
+}
+
+// files are what inputs are in in/: of a directory the files in it.
+func (e *Engine) files(ctx context.Context, all []plan.Input) ([]plan.Input, error) {
+	if !slices.ContainsFunc(all, func(in plan.Input) bool { return in.Directory }) {
+		return all, nil
+	}
+	var list []plan.Input
+	for _, in := range all {
+		if !in.Directory {
+			list = append(list, in)
+			continue
+		}
+		files, err := e.filesOf(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, files...); len(list) > tree.MaxFiles {
+			return nil, fault.New(fault.Validation, "too_many_files",
+				fmt.Sprintf("the inputs have more than %d files together; nothing was sent to Slurm", tree.MaxFiles)).
+				WithNext("pack many small files into one, or submit with smaller directories")
+		}
+	}
+	return list, nil
+}
+
+// filesOf are the files of an input that is a directory.
+func (e *Engine) filesOf(ctx context.Context, in plan.Input) ([]plan.Input, error) {
+	list, _, err := e.Objects.Reader(ctx, in.ChecksumSHA256)
+	if err != nil {
+		return nil, fault.Wrap("", fault.CodeOf(err), "the list of files of input "+in.DestRelpath+" cannot be opened", err)
+	}
+	defer list.Close()
+	files, err := tree.Inputs(in, list)
+	if fault.Is(err, fault.Validation) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.Transport, "filesystem", "the list of files of input "+in.DestRelpath+" cannot be read", err)
+	}
+	return files, nil
+}
+
+// takenAtOnce is how many files of an output folder are on their way at the same time.
+const takenAtOnce = 8
+
+// takeFolder stores an output that is a folder: each file as an object, then their list, which is the artifact. The files must have the
+// bytes that the manifest says; what is in the folder beside them was not there when the job described it.
+func (e *Engine) takeFolder(ctx context.Context, v View, out plan.Output, entry ManifestEntry, _ Contract, d *verdict) (got storedOutput,
+	later bool, err error) {
+	name := fmt.Sprintf("%s (role %s)", out.SrcRelpath, out.Role)
+	list, refusal, detail := listOf(entry)
+	if refusal != "" {
+		d.reject(EndedOutputs, refusal, name+" "+detail)
+		return got, false, nil
+	}
+	err = e.takeFiles(ctx, v, out, entry.Files)
+	var wrong *changedFile
+	switch {
+	case err == nil:
+	case errors.As(err, &wrong) && e.mayCome(v):
+		return got, true, e.note(ctx, v, string(OutputsLate), wrong.Error()+" yet")
+	case errors.As(err, &wrong):
+		d.reject(EndedOutputs, "OUTPUT-CHANGED", name+": "+wrong.Error())
+		return got, false, nil
+	case fault.Is(err, fault.Transport), ctx.Err() != nil:
+		return got, true, err
+	case e.mayCome(v):
+		return got, true, e.note(ctx, v, string(OutputsLate), fault.Prose(err))
+	default:
+		d.reject(EndedOutputs, fault.CodeOf(err), fmt.Sprintf("%s: %v", name, err))
+		return got, false, nil
+	}
+	sum, size, err := e.Objects.Put(ctx, bytes.NewReader(list), int64(len(list)))
+	if err == nil {
+		err = e.Index.AddDirectory(ctx, Directory{SHA256: sum, ListBytes: size, Files: entry.Files})
+	}
+	return storedOutput{sum: sum, size: entry.Size}, err != nil, err
+}
+
+// listOf is the list of a folder's files, which it sorts; else why there can be none.
+func listOf(entry ManifestEntry) (list []byte, refusal, detail string) {
+	for _, f := range entry.Files {
+		if msg := tree.CheckPath(f.Path); msg != "" {
+			return nil, OutputName, fmt.Sprintf("has the file %.200q, whose name an artifact cannot have: %s", f.Path, msg)
+		}
+	}
+	slices.SortFunc(entry.Files, func(a, b tree.File) int { return tree.Compare(a.Path, b.Path) })
+	var b bytes.Buffer
+	w := tree.NewWriter(&b)
+	for _, f := range entry.Files {
+		if err := w.Add(f); err != nil {
+			return nil, "OUTPUT-MANIFEST", fault.Prose(err)
+		}
+	}
+	if _, err := w.Close(); err != nil {
+		return nil, OutputEmpty, "has no files"
+	}
+	return b.Bytes(), "", ""
+}
+
+// changedFile says that a file of an output folder is not what the manifest says.
+type changedFile struct{ rel string }
+
+func (c *changedFile) Error() string { return c.rel + " does not match the job's manifest" }
+
+// takeFiles stores the files of an output folder. The first error ends it.
+func (e *Engine) takeFiles(ctx context.Context, v View, out plan.Output, list []tree.File) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var busy sync.WaitGroup
+	next := make(chan tree.File)
+	for range min(takenAtOnce, len(list)) {
+		busy.Go(func() {
+			for f := range next {
+				if err := e.takeFile(ctx, v, out.SrcRelpath+"/"+f.Path, f); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	for _, f := range list {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- f
+	}
+	close(next)
+	busy.Wait()
+	return context.Cause(ctx)
+}
+
+func (e *Engine) takeFile(ctx context.Context, v View, rel string, f tree.File) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r, _, err := e.Workspace.OpenOutput(ctx, v.Run.ID, v.Attempt.N, rel)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	sum, size, err := e.Objects.Put(ctx, r, f.Size)
+	if fault.Is(err, fault.Policy) || err == nil && (sum != f.SHA256 || size != f.Size) {
+		return &changedFile{rel}
+	}
+	return err
+}
