@@ -159,6 +159,14 @@ func (g *Gateway) mayRetry(ctx context.Context, c gate.Call, runID string) error
 	if err != nil {
 		return err
 	}
+	gone, err := g.Ledger.GoneInputs(ctx, runID)
+	if err == nil && len(gone) > 0 {
+		err = fault.New(fault.Conflict, "inputs_removed", "the bytes of inputs of this run were removed: "+strings.Join(gone, ", ")).
+			WithNext("import the same bytes again under the same labels, or retry the runs that made them; then retry this one")
+	}
+	if err != nil {
+		return err
+	}
 	s := g.Site.Cluster(v.Run.Site)
 	if s == nil {
 		return nil // this host, where nobody is charged

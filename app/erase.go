@@ -115,8 +115,10 @@ func (g *Gateway) outside(now time.Time) []string {
 	}
 }
 
-// ResumeErasures finishes erasures that an earlier gateway could not finish. Where there are none, a gc called meanwhile is not refused.
+// ResumeErasures finishes erasures and removals that an earlier gateway could not finish. Where there are no erasures, a gc called
+// meanwhile is not refused.
 func (g *Gateway) ResumeErasures(ctx context.Context) {
+	g.resumeRemovals(ctx)
 	if ids, err := g.Ledger.Unfinished(ctx); err == nil && len(ids) == 0 {
 		return
 	}

@@ -237,6 +237,8 @@ type schemaDoc struct {
 // value makes a value of a schema about the given things.
 func (s schemaDoc) value(name string, b belongings) any {
 	switch {
+	case s.Type == "array" && s.Items != nil:
+		return []any{s.Items.value(name, b)}
 	case strings.Contains(s.Pattern, "run_"), strings.HasPrefix(name, "run_id"), name == "run_id":
 		return b.run
 	case s.Pattern == "^[0-9a-f]{64}$":
@@ -279,9 +281,6 @@ func (s schemaDoc) value(name string, b belongings) any {
 	case "boolean":
 		return true
 	case "array":
-		if s.Items != nil {
-			return []any{s.Items.value(name, b)}
-		}
 		return []any{}
 	case "object":
 		out := map[string]any{}

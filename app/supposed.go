@@ -8,6 +8,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/ledger"
 	"slurmgate/run"
 )
 
@@ -58,6 +59,9 @@ func (g *Gateway) Supposed(who gate.Principal, id string) (projectID string, ok 
 // artifactFor reads an artifact for a call. A dry run also finds what an earlier dry run of an import would have created.
 func (g *Gateway) artifactFor(ctx context.Context, c gate.Call, id string) (run.Artifact, error) {
 	a, err := g.Ledger.Artifact(ctx, id)
+	if fault.CodeOf(err) == ledger.RemovedByRequest {
+		return a, nil // the run that used it is still found; a new one is refused
+	}
 	if c.Request.DryRun && fault.Is(err, fault.NotFound) {
 		if s, ok := g.supposed.find(c.Caller.Key(), id, time.Now()); ok {
 			return s, nil

@@ -32,7 +32,7 @@ var acting = map[Acting][]string{
 	ActsAsCaller:     {"slurm.submit", "artifact.import"},
 	ActsOnOwnRun:     {"slurm.job.cancel", "slurm.job.recollect", "slurm.job.retry"},
 	ActsOnOwnLiveRun: {"slurm.job.logs"},
-	ActsOnAnyRun:     {"slurm.job.absent", "slurm.job.adopt", "gateway.gc", "secret.erase"},
+	ActsOnAnyRun:     {"slurm.job.absent", "slurm.job.adopt", "gateway.gc", "secret.erase", "artifact.remove", "run.remove"},
 	ActsAsNobody: {"approval.answer", "approval.list", "artifact.get", "artifact.list", "artifact.preview.image", "artifact.preview.table",
 		"call.progress",
 		"artifact.preview.text", "artifact.verify", "config.check", "config.show", "domain.check", "event.list", "event.record", "event.show",

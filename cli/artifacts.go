@@ -22,6 +22,7 @@ type Artifact struct {
 	Get     artifactGetCmd     `cmd:"" help:"Show an artifact; with --output, save its bytes."`
 	Preview artifactPreviewCmd `cmd:"" help:"Show the beginning of an artifact: text, rows of a table, or a small picture."`
 	Verify  artifactVerifyCmd  `cmd:"" help:"Hash the bytes of one artifact or of all again, and report damage."`
+	Remove  artifactRemoveCmd  `cmd:"" name:"rm" help:"Remove the bytes of artifacts; what they were stays in the ledger."`
 }
 
 type artifactImportCmd struct {

@@ -21,6 +21,8 @@ type Runs struct {
 	List runsListCmd `cmd:"" default:"withargs" help:"List runs, newest first."`
 	Show runsShowCmd `cmd:"" help:"Show everything about a run."`
 	Diff runsDiffCmd `cmd:"" help:"Show why two runs are not the same run."`
+
+	Remove runsRemoveCmd `cmd:"" name:"rm" help:"Remove what finished runs made: outputs, logs, workspaces; the runs stay in the ledger."`
 }
 
 type runsListCmd struct {

@@ -99,6 +99,21 @@ func (f *face) act(toolID, id string, keys ...string) http.HandlerFunc {
 	return f.operation(toolID, id, body(mayBeEmpty, keys...), writeOutput)
 }
 
+// remove is a verb upon a list of things, of which the path has one.
+func (f *face) remove(toolID, id string, words ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		args, err := arguments(req.URL, words)
+		if err != nil {
+			f.malformed(w, req, toolID, http.StatusBadRequest, err)
+			return
+		}
+		args[id+"s"] = json.RawMessage("[" + string(text(chi.URLParam(req, id))) + "]")
+		if res, ok := f.call(w, req, toolID, args); ok {
+			writeOutput(w, res)
+		}
+	}
+}
+
 // made answers what a call made or found: 202 for a new run, 201 for a new artifact, 200 for what was there.
 func made(w http.ResponseWriter, res gate.Response) {
 	var a struct {

@@ -11,11 +11,11 @@ import (
 )
 
 const artifactColumns = "a.artifact_id, a.project_id, a.sha256, a.type, a.label, a.size_bytes, a.source, a.created_at, " +
-	"a.caller, coalesce(a.erased, ''), coalesce((SELECT m.executed_as FROM runs m WHERE m.run_id = a.source), '')"
+	"a.caller, coalesce(a.erased, ''), coalesce(a.removal, ''), coalesce((SELECT m.executed_as FROM runs m WHERE m.run_id = a.source), '')"
 
 func artifactFields(a *run.Artifact) []any {
 	return []any{&a.ID, &a.ProjectID, &a.SHA256, &a.Type, &a.Label, &a.SizeBytes, &a.Source, into{&a.CreatedAt}, &a.Caller, &a.Erased,
-		&a.ExecutedAs}
+		&a.Removed, &a.ExecutedAs}
 }
 
 func scanArtifact(row scanner) (a run.Artifact, err error) {
@@ -38,7 +38,7 @@ func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, 
 	}
 	n, err := update(ctx, tx, `INSERT INTO artifacts (artifact_id, project_id, sha256, type, label, size_bytes, source, caller, created_at)
  VALUES (?,?,?,?,?,?,?,?, max(?, 1 + coalesce((SELECT max(created_at) FROM artifacts), 0)))
- ON CONFLICT (artifact_id) DO UPDATE SET removed_at = NULL, erased = NULL, used_at = NULL, created_at = excluded.created_at,
+ ON CONFLICT (artifact_id) DO UPDATE SET removed_at = NULL, erased = NULL, removal = NULL, used_at = NULL, created_at = excluded.created_at,
    caller = excluded.caller WHERE removed_at IS NOT NULL`,
 		a.ID, a.ProjectID, a.SHA256, a.Type, a.Label, a.SizeBytes, a.Source, a.Caller, micros(l.now()))
 	return n == 1, err
@@ -112,6 +112,9 @@ func (l *Ledger) Artifact(ctx context.Context, id string) (a run.Artifact, err e
 	if err == nil && erased.Valid {
 		return run.Artifact{}, erasedArtifact(id, erased.String)
 	}
+	if err == nil && removed && a.Removed != "" {
+		return a, l.askedFault(ctx, a)
+	}
 	if err == nil && removed {
 		return run.Artifact{}, removedFault(id)
 	}
@@ -127,6 +130,23 @@ func erasedArtifact(id, erasure string) error {
 	return fault.New(fault.NotFound, "artifact_erased", "artifact "+id+" held a secret and was erased ("+erasure+")").
 		WithNext("make it again without the secret")
 }
+
+// askedFault is the fault for an artifact that somebody had removed. It comes with the artifact as it was: a request for a run that used it
+// still finds that run.
+func (l *Ledger) askedFault(ctx context.Context, a run.Artifact) error {
+	why, err := l.RemovalOf(ctx, a.Removed)
+	if err != nil {
+		return err
+	}
+	next := "import the same file again: it gets the same id"
+	if a.Source != "import" {
+		next = "retry the run that made it (" + a.Source + "), or import the same bytes"
+	}
+	return fault.New(fault.NotFound, RemovedByRequest, "the bytes of "+a.ID+" are gone: "+why).WithNext(next)
+}
+
+// RemovedByRequest is the code of the fault for an artifact that somebody had removed.
+const RemovedByRequest = "artifact_removed_by_request"
 
 // removedFault is the fault for an artifact that retention removed.
 func removedFault(id string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"slurmgate/fault"
@@ -13,6 +14,14 @@ import (
 // Unfinished lists the erasures of which something is left to do.
 func (l *Ledger) Unfinished(ctx context.Context) ([]string, error) {
 	return list(ctx, l.r, column[string], "SELECT erasure_id FROM erasures WHERE ended_at IS NULL ORDER BY begun_at, erasure_id")
+}
+
+// kept are the table and the column of an erasure's or a removal's rows, by its id.
+func kept(id string) string {
+	if strings.HasPrefix(id, "rmv_") {
+		return "removal"
+	}
+	return "erasure"
 }
 
 // Rest is what is left to do of an erasure.
@@ -31,7 +40,7 @@ func (l *Ledger) Rest(ctx context.Context, id string) (r retention.Rest, err err
 			r.Compact = true
 		}
 		return nil
-	}, "SELECT kind, name FROM erasure_items WHERE erasure_id = ? AND done_at IS NULL ORDER BY kind, name", id)
+	}, "SELECT kind, name FROM "+kept(id)+"_items WHERE "+kept(id)+"_id = ? AND done_at IS NULL ORDER BY kind, name", id)
 	for i := range r.Workspaces {
 		w := &r.Workspaces[i]
 		v, verr := l.View(ctx, w.RunID)
@@ -50,13 +59,13 @@ func (l *Ledger) Rest(ctx context.Context, id string) (r retention.Rest, err err
 // Done records that a part of an erasure was carried out; with the last one the erasure has ended.
 func (l *Ledger) Done(ctx context.Context, id, kind, name string) error {
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		now := micros(l.now())
-		if _, err := tx.ExecContext(ctx, "UPDATE erasure_items SET done_at = ? WHERE erasure_id = ? AND kind = ? AND name = ?", now, id, kind,
-			name); err != nil {
+		now, what := micros(l.now()), kept(id)
+		if _, err := tx.ExecContext(ctx, "UPDATE "+what+"_items SET done_at = ? WHERE "+what+"_id = ? AND kind = ? AND name = ?", now, id,
+			kind, name); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "UPDATE erasures SET ended_at = ?1 WHERE erasure_id = ?2 AND NOT EXISTS "+
-			"(SELECT 1 FROM erasure_items i WHERE i.erasure_id = ?2 AND i.done_at IS NULL)", now, id)
+		_, err := tx.ExecContext(ctx, "UPDATE "+what+"s SET ended_at = ?1 WHERE "+what+"_id = ?2 AND NOT EXISTS "+
+			"(SELECT 1 FROM "+what+"_items i WHERE i."+what+"_id = ?2 AND i.done_at IS NULL)", now, id)
 		return err
 	})
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -22,7 +23,8 @@ const viewColumns = `r.run_id, r.rev, r.tool_id, r.tool_name, r.tool_version, r.
  r.cancel_at, r.cancel_reason, r.result_json, r.log_artifact_id, r.script_artifact_id,
  a.token, a.array_task, a.created_at, a.placement, a.resources, a.slurm_state, a.slurm_why, a.slurm_exit, a.avoid, a.strengths, a.node, a.observed_at, a.started_at, a.ended_at, a.missed_at, a.ending, a.exit_code, a.usage,
  s.job_name, s.script_sha, s.created_at, s.cluster, s.job_id, s.submitted_at, s.sluid,
- (SELECT count(*) FROM sends k WHERE k.token = a.token)`
+ (SELECT count(*) FROM sends k WHERE k.token = a.token),
+ coalesce((SELECT x.removal_id FROM run_removals x WHERE x.run_id = r.run_id AND x.attempt_n = r.attempt_n), '')`
 
 const viewFrom = ` FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token `
 
@@ -38,7 +40,7 @@ func scanView(row scanner) (v run.View, err error) {
 		into{&a.ObservedAt},
 		into{&a.StartedAt}, into{&a.EndedAt}, into{&a.MissedAt}, &a.Ending, &a.ExitCode, into{&a.Usage},
 		into{&s.JobName}, into{&s.ScriptSHA}, into{&s.CreatedAt}, into{&s.Cluster}, into{&s.JobID}, into{&s.SubmittedAt}, into{&s.SLUID},
-		&v.Sends)
+		&v.Sends, &r.Removed)
 	a.RunID, a.N, s.Token = r.ID, r.AttemptN, a.Token
 	if s.Token == "" {
 		*s = run.Submission{}
@@ -186,7 +188,8 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 	for _, in := range n.Inputs {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO run_inputs VALUES (?,?,?,?)", r.ID, in.Role, in.ArtifactID, in.Relpath); err != nil {
 			if strings.Contains(err.Error(), "artifact_removed") { // after the call had checked it
-				return false, removedFault(in.ArtifactID)
+				_, err := l.Artifact(ctx, in.ArtifactID)
+				return false, cmp.Or(err, removedFault(in.ArtifactID))
 			}
 			return false, err
 		}

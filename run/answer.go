@@ -22,6 +22,7 @@ type SubmitAnswer struct {
 	Attempt               int          `json:"attempt"` // the latest; a retry names it
 	Reason                *string      `json:"reason"`
 	Replayed              bool         `json:"replayed"`
+	Removed               string       `json:"removed,omitempty"`  // the removal that took what the run made; absent: none did
 	PollAfterSeconds      *int         `json:"poll_after_seconds"` // null when nothing more will happen
 	SlurmScriptArtifactID *string      `json:"slurm_script_artifact_id"`
 	LogArtifactID         *string      `json:"log_artifact_id"`
@@ -35,7 +36,8 @@ type RunAnswer struct {
 	ProvenanceRunID  string            `json:"provenance_run_id"`
 	TargetRunID      string            `json:"target_run_id"`
 	State            State             `json:"state"`
-	Attempt          int               `json:"attempt"` // the latest; a retry names it
+	Removed          string            `json:"removed,omitempty"` // the removal that took what the run made; absent: none did
+	Attempt          int               `json:"attempt"`           // the latest; a retry names it
 	ExitCode         *int              `json:"exit_code"`
 	ArtifactsByRole  map[string]string `json:"artifacts_by_role"`
 	PollAfterSeconds *int              `json:"poll_after_seconds"`
@@ -71,7 +73,7 @@ func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) Submit
 	return SubmitAnswer{
 		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, SlurmJobID: opt(v.Submission.JobID),
 		State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: reason(v),
-		Replayed: replayed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: opt(v.Run.ScriptArtifactID),
+		Replayed: replayed, Removed: v.Run.Removed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: opt(v.Run.ScriptArtifactID),
 		LogArtifactID:  opt(v.Run.LogArtifactID),
 		EquivalentRuns: orEmpty(equivalent), Warnings: e.warnings(v), NextSteps: NextSteps(v),
 	}
@@ -82,6 +84,9 @@ func (e *Engine) warnings(v View) []string {
 	list := slices.Clip(orEmpty(v.Run.Warnings))
 	for _, a := range v.Attempt.Avoid {
 		list = append(list, fmt.Sprintf("attempt %d does not use node %s, where attempt %d ended as %s", v.Attempt.N, a.Node, a.Attempt, a.Fault))
+	}
+	if v.Run.Removed != "" {
+		list = append(list, "what this run made was removed ("+v.Run.Removed+"); a retry makes it again, and nothing else does")
 	}
 	if v.Run.State.Terminal() {
 		return list
@@ -135,13 +140,22 @@ func (e *Engine) look(ctx context.Context, v View, wait time.Duration, which Ide
 	if err != nil {
 		return v, RunAnswer{}, err
 	}
-	a := RunAnswer{TargetRunID: v.Run.ID, State: v.Run.State, Attempt: v.Run.AttemptN, ExitCode: v.Run.ExitCode,
+	a := RunAnswer{TargetRunID: v.Run.ID, State: v.Run.State, Removed: v.Run.Removed, Attempt: v.Run.AttemptN, ExitCode: v.Run.ExitCode,
 		ArtifactsByRole: map[string]string{}, PollAfterSeconds: e.pollAfter(v), Warnings: e.warnings(v), NextSteps: NextSteps(v)}
+	if v.Run.Removed != "" { // neither is a removal
+		params["removed"] = v.Run.Removed
+	}
 	for _, o := range outputs {
 		a.ArtifactsByRole[o.Role] = o.ArtifactID
 		if o.Artifact.Erased != "" { // an erasure is no event of the run
 			params["erased:"+o.Role] = o.Artifact.Erased
 			a.Warnings = append(slices.Clip(a.Warnings), fmt.Sprintf("the output %s held a secret and was erased (%s)", o.Role, o.Artifact.Erased))
+		}
+		if o.Artifact.Removed != "" {
+			params["removed:"+o.Role] = o.Artifact.Removed
+			if v.Run.Removed == "" {
+				a.Warnings = append(slices.Clip(a.Warnings), fmt.Sprintf("the bytes of the output %s were removed (%s)", o.Role, o.Artifact.Removed))
+			}
 		}
 	}
 	a.ProvenanceRunID, err = which(ctx, params)

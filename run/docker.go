@@ -14,8 +14,9 @@ import (
 func (e *Engine) repeatDocker(ctx context.Context, v View, equivalent []string) (SubmitAnswer, error) {
 	over := func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked }
 	replayed := true
-	if v.Run.State == Failed || v.Run.State == Cancelled {
-		if _, err := e.Retry(ctx, v.Run.ID, v.Run.AttemptN, "called again", plan.MoreResources{}); err != nil && !fault.Is(err, fault.Conflict) {
+	if (v.Run.State == Failed || v.Run.State == Cancelled) && v.Run.Removed == "" {
+		_, err := e.Retry(ctx, v.Run.ID, v.Run.AttemptN, "called again", plan.MoreResources{})
+		if err != nil && !fault.Is(err, fault.Conflict) {
 			return SubmitAnswer{}, err // a conflict: another call opened the attempt, and it has already ended
 		}
 		replayed = false

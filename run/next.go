@@ -19,6 +19,9 @@ func NextSteps(v View) []fault.Step {
 	if v.Run.Site == WorkerSite && (v.Run.State == Failed || v.Run.State == Cancelled) { // only another call sends it again
 		return []fault.Step{fault.Do("run.show", "run_id", id)}
 	}
+	if v.Run.Removed != "" {
+		return []fault.Step{retry}
+	}
 	switch v.Run.State {
 	case Queued, Running:
 		if v.Run.Reason == claimWaits && v.Run.ExecutedAs != "" {

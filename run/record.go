@@ -42,6 +42,8 @@ type Run struct {
 	ResultJSON       json.RawMessage // result_json: the submit answer from the start, with output once finished
 	LogArtifactID    string
 	ScriptArtifactID string
+
+	Removed string // the removal that took what it made, since its latest attempt; "" for none. The ledger says it, no write does
 }
 
 // Principal is who a call was made for: a name for people, and an id that never belongs to another.
@@ -126,6 +128,7 @@ type Artifact struct {
 	Source    string // "import", or the run that made it
 	Caller    string // [Share.Caller] of whoever's it is; "" is nobody
 	Erased    string // the erasure that removed its bytes, which held a secret; "" for none
+	Removed   string // the removal that took its bytes, because somebody asked; "" for none
 	// ExecutedAs is the user that the run was executed as that made it, and who could have forged it; "" for the gateway's own and imports.
 	ExecutedAs string
 }

@@ -165,7 +165,8 @@ func (e *Engine) reusable(ctx context.Context, o Order, f lookup) (*View, error)
 		if err != nil {
 			return &v, err
 		}
-		if (e.cfg.ReuseAcross || v.Run.PolicyHash == o.PolicyHash) && (o.Params.Site() == "" || v.Run.Site == o.Params.Site()) {
+		if v.Run.Removed == "" && (e.cfg.ReuseAcross || v.Run.PolicyHash == o.PolicyHash) &&
+			(o.Params.Site() == "" || v.Run.Site == o.Params.Site()) {
 			return &v, nil
 		}
 	}

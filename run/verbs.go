@@ -70,7 +70,7 @@ func (e *Engine) inDoubt(ctx context.Context, runID string, verb func(View) erro
 func (e *Engine) retry(ctx context.Context, runID string, after int, why string, more plan.MoreResources) (SubmitAnswer, error) {
 	v, err := e.Store.View(ctx, runID)
 	// No run but one that failed or was cancelled can have a next attempt, whatever the call names.
-	if err == nil && e.calls == nil && v.Run.State.Terminal() && v.Run.State != Succeeded {
+	if err == nil && e.calls == nil && v.Run.State.Terminal() && (v.Run.State != Succeeded || v.Run.Removed != "") {
 		err = checkAfter(v.Run, after)
 	}
 	switch {
@@ -80,7 +80,7 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string,
 		return SubmitAnswer{}, calledAgain(v.Run)
 	case after > 0 && after < v.Run.AttemptN:
 		return e.submitAnswer(v, true, nil), nil
-	case v.Run.State == Succeeded:
+	case v.Run.State == Succeeded && v.Run.Removed == "":
 		return SubmitAnswer{}, fault.New(fault.Conflict, "run_succeeded", "the run succeeded; there is nothing to retry").
 			WithSteps(fault.Do("slurm.job.collect", "run_id", runID))
 	case !v.Run.State.Terminal():

@@ -1,0 +1,309 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/retention"
+	"slurmgate/run"
+)
+
+var _ retention.RemovalLedger = (*Ledger)(nil)
+
+// errRehearsed ends the transaction of a dry run.
+var errRehearsed = errors.New("a dry run")
+
+// Remove carries out the ledger's part of a removal, see [retention.RemovalLedger].
+func (l *Ledger) Remove(ctx context.Context, r retention.Removal, dry bool) (out retention.RemovalReport, err error) {
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		x := removing{l: l, tx: tx, r: r, now: micros(l.now()), out: retention.RemovalReport{DryRun: dry, Artifacts: []retention.Removed{},
+			Runs: []string{}, Workspaces: []string{}, Already: []string{}, Kept: []retention.Skipped{}, Copies: []string{},
+			Pending: []retention.Skipped{}, Outside: []string{}}}
+		err := x.carryOut(ctx)
+		if out = x.out; err == nil && dry {
+			out.ID, err = "", errRehearsed
+		}
+		return err
+	})
+	if errors.Is(err, errRehearsed) {
+		err = nil
+	}
+	return out, err
+}
+
+// removing is the transaction of one removal.
+type removing struct {
+	l    *Ledger
+	tx   *sql.Conn
+	r    retention.Removal
+	now  int64
+	out  retention.RemovalReport
+	sums []string // of the removed artifacts
+}
+
+func (x *removing) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	return update(ctx, x.tx, query, args...)
+}
+
+func (x *removing) carryOut(ctx context.Context) error {
+	if _, err := x.exec(ctx, "INSERT INTO removals VALUES (?,?,?,?,?,NULL)", x.r.ID, x.r.By, x.r.ByID, x.r.Reason, x.now); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{x.runs, x.artifacts, x.workspaces, x.records, x.bytes} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	if len(x.out.Artifacts)+len(x.out.Runs)+len(x.out.Workspaces) == 0 { // all of it was removed before
+		return errRehearsed
+	}
+	x.out.ID = x.r.ID
+	_, err := x.exec(ctx, "UPDATE removals SET ended_at = ?1 WHERE removal_id = ?2 AND NOT EXISTS (SELECT 1 FROM removal_items WHERE "+
+		"removal_id = ?2)", x.now, x.r.ID)
+	return err
+}
+
+// runs marks runs that are over.
+func (x *removing) runs(ctx context.Context) error {
+	for _, id := range x.r.Runs {
+		v, err := view(ctx, x.tx, id)
+		switch {
+		case err != nil:
+			return err
+		case v.Run.Removed != "":
+			x.out.Already = append(x.out.Already, id)
+			continue
+		case v.Run.Site == run.WorkerSite:
+			return fault.New(fault.Conflict, "run_of_worker", id+" is a call of a service worker: its answer is in the record of the run").
+				WithNext("remove its artifacts with artifact rm, or take a text out of the ledger with slurmgate erase")
+		case v.Run.Phase != run.Done:
+			return fault.New(fault.Conflict, "run_active", fmt.Sprintf("%s is %s (%s), so nothing was removed", id, v.Run.State, v.Run.Phase)).
+				WithNext("wait until it ends, or cancel it").WithSteps(fault.Do("slurm.job.cancel", "run_id", id))
+		}
+		if _, err := x.exec(ctx, "INSERT INTO run_removals VALUES (?,?,?)", id, v.Run.AttemptN, x.r.ID); err != nil {
+			return err
+		}
+		if err := x.say(ctx, "run.removed", map[string]any{"run_id": id, "attempt": v.Run.AttemptN}); err != nil {
+			return err
+		}
+		x.out.Runs, x.out.Workspaces = append(x.out.Runs, id), append(x.out.Workspaces, id)
+	}
+	return nil
+}
+
+// had lists what a run made: outputs of all its attempts, log and script.
+const had = `SELECT artifact_id FROM run_outputs WHERE run_id = ?1 UNION SELECT log_artifact_id FROM runs WHERE run_id = ?1 AND log_artifact_id IS NOT NULL
+ UNION SELECT script_artifact_id FROM runs WHERE run_id = ?1 AND script_artifact_id IS NOT NULL`
+
+// needs lists the runs that have an artifact and that were not removed.
+const needs = `SELECT r.run_id FROM runs r WHERE (r.run_id IN (SELECT run_id FROM run_inputs WHERE artifact_id = ?1 UNION SELECT run_id FROM run_outputs
+ WHERE artifact_id = ?1) OR r.log_artifact_id = ?1 OR r.script_artifact_id = ?1)
+ AND NOT EXISTS (SELECT 1 FROM run_removals x WHERE x.run_id = r.run_id AND x.attempt_n = r.attempt_n) ORDER BY r.run_id LIMIT 11`
+
+// artifacts marks the named artifacts, and what the runs made and no other run has.
+func (x *removing) artifacts(ctx context.Context) error {
+	for _, id := range x.r.Artifacts {
+		flying, err := list(ctx, x.tx, column[string], "SELECT DISTINCT i.run_id FROM run_inputs i JOIN runs r ON r.run_id = i.run_id "+
+			"WHERE i.artifact_id = ? AND r.phase <> 'done' ORDER BY i.run_id", id)
+		if err == nil && len(flying) > 0 {
+			err = retention.InUseFault(id, flying)
+		}
+		if err == nil {
+			err = x.artifact(ctx, id, true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, runID := range x.out.Runs {
+		made, err := list(ctx, x.tx, column[string], had, runID)
+		if err != nil {
+			return err
+		}
+		for _, id := range made {
+			others, err := list(ctx, x.tx, column[string], needs, id)
+			if err == nil && len(others) > 0 {
+				x.out.Kept = append(x.out.Kept, retention.Skipped{Name: id, Why: fmt.Sprintf("%s made it, and %s has it too", runID, others[0])})
+				continue
+			}
+			if err == nil {
+				err = x.artifact(ctx, id, false)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// artifact marks one artifact.
+func (x *removing) artifact(ctx context.Context, id string, asked bool) error {
+	a, err := scanArtifact(x.tx.QueryRowContext(ctx, "SELECT "+artifactColumns+" FROM artifacts a WHERE a.artifact_id = ?", id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.New(fault.NotFound, "artifact_not_found", "there is no artifact "+id).WithSteps(fault.Do("artifact.list"))
+	}
+	if err != nil {
+		return err
+	}
+	n, err := x.exec(ctx, "UPDATE artifacts SET removed_at = ?, removal = ? WHERE artifact_id = ? AND removed_at IS NULL", x.now, x.r.ID, id)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		if asked {
+			x.out.Already = append(x.out.Already, id)
+		}
+		return nil
+	}
+	x.out.Artifacts = append(x.out.Artifacts, retention.Removed{ArtifactID: id, Label: a.Label, SHA256: a.SHA256, SizeBytes: a.SizeBytes})
+	if !slices.Contains(x.sums, a.SHA256) {
+		x.sums = append(x.sums, a.SHA256)
+	}
+	return x.say(ctx, "artifact.removed", map[string]any{"artifact_id": id, "sha256": a.SHA256, "size_bytes": a.SizeBytes, "why": "asked"})
+}
+
+// workspaces finds the workspaces with copies of the removed artifacts.
+func (x *removing) workspaces(ctx context.Context) error {
+	for _, a := range x.out.Artifacts {
+		copies, err := list(ctx, x.tx, column[string], `SELECT r.run_id FROM runs r LEFT JOIN workspace_removals w ON w.run_id = r.run_id AND w.attempt_n = r.attempt_n
+ WHERE r.run_id IN (SELECT run_id FROM run_inputs WHERE artifact_id = ?1 UNION SELECT run_id FROM run_outputs WHERE artifact_id = ?1)
+ AND w.removed_at IS NULL AND r.phase = 'done' AND r.site <> ?2 ORDER BY r.run_id`, a.ArtifactID, run.WorkerSite)
+		if err != nil {
+			return err
+		}
+		for _, id := range copies {
+			switch {
+			case slices.Contains(x.out.Workspaces, id), slices.Contains(x.out.Copies, id):
+			case x.r.Copies:
+				x.out.Workspaces = append(x.out.Workspaces, id)
+			default:
+				x.out.Copies = append(x.out.Copies, id)
+			}
+		}
+	}
+	for _, id := range x.out.Workspaces {
+		if err := x.item(ctx, itemWorkspace, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// records deletes the answers to looks at what is removed, and the texts that were imported as it. Their events keep the hashes.
+func (x *removing) records(ctx context.Context) error {
+	ids := slices.Clone(x.out.Runs)
+	for _, a := range x.out.Artifacts {
+		ids = append(ids, a.ArtifactID)
+	}
+	for _, id := range ids {
+		if err := x.answers(ctx, id); err != nil {
+			return err
+		}
+		n, err := x.exec(ctx, `DELETE FROM tool_payloads WHERE (chain = 'looks' AND kind = 'result' OR kind = 'args' AND (chain, seq) IN (
+ SELECT chain, seq FROM tool_call_events WHERE tool_id = 'artifact.import')) AND (chain, seq) IN (
+ SELECT chain, seq FROM tool_payloads p WHERE instr(p.payload_redacted, ?) > 0)`, id)
+		if err != nil {
+			return err
+		}
+		x.out.Records += int(n)
+	}
+	return nil
+}
+
+// answers marks the answers to looks at what is removed that were too large for an envelope.
+func (x *removing) answers(ctx context.Context, id string) error {
+	refs, err := list(ctx, x.tx, column[string], `SELECT json_extract(e.event, '$.result_ref') FROM tool_payloads p JOIN tool_call_events e
+ ON e.chain = p.chain AND e.seq = p.seq WHERE p.chain = 'looks' AND p.kind = 'args' AND instr(p.payload_redacted, ?) > 0
+ AND json_extract(e.event, '$.result_ref') IS NOT NULL`, id)
+	for _, ref := range refs {
+		if err != nil {
+			return err
+		}
+		if at := strings.LastIndex(ref, "art_"); at >= 0 {
+			var own bool
+			if err = x.tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM artifacts WHERE artifact_id = ? AND source = 'result')", ref[at:]).
+				Scan(&own); err == nil && own {
+				err = x.artifact(ctx, ref[at:], false)
+			}
+		}
+	}
+	return err
+}
+
+// bytes finds the bytes that no artifact has any more: documents of the ledger go, objects are removed later.
+func (x *removing) bytes(ctx context.Context) error {
+	rewrite := x.out.Records > 0
+	for _, sum := range x.sums {
+		var others int
+		err := x.tx.QueryRowContext(ctx, "SELECT count(*) FROM artifacts WHERE sha256 = ? AND removed_at IS NULL", sum).Scan(&others)
+		if err != nil {
+			return err
+		}
+		size := int64(0)
+		for i := range x.out.Artifacts {
+			if x.out.Artifacts[i].SHA256 == sum {
+				x.out.Artifacts[i].Others, size = others, x.out.Artifacts[i].SizeBytes
+			}
+		}
+		if others > 0 {
+			continue
+		}
+		raw, err := hex.DecodeString(sum)
+		if err != nil {
+			return err
+		}
+		n, err := x.exec(ctx, "DELETE FROM payloads WHERE sha256 = ?", raw)
+		if err != nil {
+			return err
+		}
+		x.out.FreedBytes += size
+		if n > 0 {
+			rewrite = true
+		} else if err := x.item(ctx, itemObject, sum); err != nil {
+			return err
+		}
+	}
+	if rewrite {
+		return x.item(ctx, itemLedger, "")
+	}
+	return nil
+}
+
+func (x *removing) item(ctx context.Context, kind, name string) error {
+	_, err := x.exec(ctx, "INSERT INTO removal_items VALUES (?,?,?,NULL)", x.r.ID, kind, name)
+	return err
+}
+
+// say appends an event. It is no event of a run: those are one for each of its revisions.
+func (x *removing) say(ctx context.Context, typ string, data map[string]any) error {
+	data["removal_id"], data["principal"], data["reason"] = x.r.ID, x.r.By, x.r.Reason
+	_, err := x.l.appendEvent(ctx, x.tx, "", run.Event{Type: typ, Data: data})
+	return err
+}
+
+// RemovalOf says who removed something, when and why.
+func (l *Ledger) RemovalOf(ctx context.Context, id string) (text string, err error) {
+	var by, reason string
+	var at time.Time
+	err = l.one(ctx, "SELECT principal, reason, begun_at FROM removals WHERE removal_id = ?", id).Scan(&by, &reason, into{&at})
+	return fmt.Sprintf("%s removed it on %s: %s (%s)", by, at.Format("2006-01-02"), reason, id), storage(err)
+}
+
+// UnfinishedRemovals lists the removals of which something is left to do.
+func (l *Ledger) UnfinishedRemovals(ctx context.Context) ([]string, error) {
+	return list(ctx, l.r, column[string], "SELECT removal_id FROM removals WHERE ended_at IS NULL ORDER BY begun_at, removal_id")
+}
+
+// GoneInputs lists the inputs of a run whose bytes are gone.
+func (l *Ledger) GoneInputs(ctx context.Context, runID string) ([]string, error) {
+	return list(ctx, l.r, column[string], "SELECT DISTINCT a.artifact_id FROM run_inputs i JOIN artifacts a ON a.artifact_id = i.artifact_id "+
+		"WHERE i.run_id = ? AND a.removed_at IS NOT NULL ORDER BY 1", runID)
+}
