@@ -309,9 +309,15 @@ func (g *Gateway) argsOf(t *testing.T, x gate.Tool, b belongings) (out []map[str
 	for _, k := range s.Required {
 		least[k] = s.Properties[k].value(k, b)
 	}
+	files := map[string]any{} // arguments that name artifacts
 	if p, err := g.Domain.Packs().Get(x.ID); err == nil {
 		for _, in := range p.Inputs() {
-			least[in.Param] = b.artifact
+			if files[in.Param] = b.artifact; in.List != nil {
+				files[in.Param] = slices.Repeat([]string{b.artifact}, max(1, in.List.Min))
+			}
+			if !in.Optional {
+				least[in.Param] = files[in.Param]
+			}
 		}
 	}
 	with := func(names ...string) {
@@ -320,7 +326,9 @@ func (g *Gateway) argsOf(t *testing.T, x gate.Tool, b belongings) (out []map[str
 			args[k] = v
 		}
 		for _, k := range names {
-			if v := s.Properties[k].value(k, b); v != nil {
+			if v := s.Properties[k].value(k, b); files[k] != nil {
+				args[k] = files[k]
+			} else if v != nil {
 				args[k] = v
 			}
 		}

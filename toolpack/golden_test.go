@@ -146,14 +146,18 @@ func readGolden(t *testing.T) map[string]string {
 }
 
 // goldenCall canonicalises a call of a pack with one artifact for each input. What the artifacts are called does not change their bytes.
-func goldenCall(t *testing.T, p *Pack, id, label string) Canonical {
+func goldenCall(t testing.TB, p *Pack, id, label string) Canonical {
 	t.Helper()
 	args, types := map[string]any{}, map[string]string{}
 	maps.Copy(args, goldenArgs[p.ID()])
-	for i, in := range p.Inputs() {
-		a := fmt.Sprintf("%s%0*d", id, 30-len(id), i)
-		if args[in.Param], types[a] = a, in.Types[0]; in.List != nil {
-			args[in.Param] = []any{a}
+	for _, in := range p.Inputs() {
+		var given []string
+		for len(given) == 0 || in.List != nil && len(given) < in.List.Min {
+			a := fmt.Sprintf("%s%0*d", id, 30-len(id), len(types))
+			given, types[a] = append(given, a), in.Types[0]
+		}
+		if args[in.Param] = given[0]; in.List != nil {
+			args[in.Param] = given
 		}
 	}
 	sep := " "
