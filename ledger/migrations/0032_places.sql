@@ -10,20 +10,5 @@ CREATE TABLE places (
   state  TEXT    NOT NULL,
   at     INTEGER NOT NULL,
   PRIMARY KEY (site, path)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX places_sha256 ON places (sha256);
-
--- Names under which a site offers artifacts to a project, or to all (*).
-CREATE TABLE reference_names (
-  name       TEXT    NOT NULL,
-  project_id TEXT    NOT NULL,
-  sha256     TEXT    NOT NULL,
-  type       TEXT    NOT NULL,
-  label      TEXT    NOT NULL,
-  size_bytes INTEGER NOT NULL,
-  site       TEXT    NOT NULL,
-  path       TEXT    NOT NULL,
-  by         TEXT    NOT NULL,
-  added_at   INTEGER NOT NULL,
-  PRIMARY KEY (project_id, name)
-) WITHOUT ROWID;
