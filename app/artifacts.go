@@ -282,7 +282,7 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	switch {
 	case a.Type == plan.Directory && (c.Caller.File != nil || way == policy.ImportHanded):
 		return doc, invalid("IMPORT-TYPE", "type", "absent, or the type of a file", "the gateway cannot read a directory with the rights of "+
-			"another user; slurmgate artifact import DIR sends it")
+			"another user; let slurmgate's own command send the directory")
 	case a.Upload && a.Type == plan.Directory:
 		in, err = importer.ImportTar(ctx, c.Caller.Body)
 	case way == policy.ImportPath && (a.Type == plan.Directory || a.Type == "" && importer.IsFolder(*a.Path, scope)):

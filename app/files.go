@@ -46,7 +46,7 @@ func (h Host) files() []Operation {
 		Input: object("file", prop("file", pathSchema)), Does: does(h.config),
 	}, {
 		ID: "tool.check", Title: "Check toolpacks", Verb: "tool check",
-		Description: "Checks a folder of toolpacks or a domain. Reports all problems at once.",
+		Description: "Checks a domain, its folder of toolpacks or any other folder of toolpacks. Reports all problems at once.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
 		Input: object("dir", dir), Does: does(checkTools),
 	}, {
@@ -148,12 +148,17 @@ type CheckAnswer struct {
 func checkTools(_ context.Context, _ gate.Call, a CheckArgs) (CheckAnswer, error) {
 	out := CheckAnswer{Dir: a.Dir, Tools: []string{}, Missing: []string{}, Notes: []string{}}
 	var packs *toolpack.Set
-	if _, err := os.Stat(filepath.Join(a.Dir, toolpack.ManifestFile)); err != nil {
+	domain := a.Dir
+	if !isDomain(domain) && filepath.Base(a.Dir) == toolpack.PacksDir {
+		domain = filepath.Dir(a.Dir) // whose manifest names the types and images of its packs
+	}
+	if !isDomain(domain) {
+		var err error
 		if packs, err = toolpack.Load(a.Dir, toolpack.Taken(OperationIDs())); err != nil {
 			return out, err
 		}
 	} else {
-		d, _, err := ReadDomain(a.Dir, toolpack.AllowMissingImages)
+		d, _, err := ReadDomain(domain, toolpack.AllowMissingImages)
 		if err != nil {
 			return out, err
 		}
@@ -169,6 +174,11 @@ func checkTools(_ context.Context, _ gate.Call, a CheckArgs) (CheckAnswer, error
 	slices.Sort(out.Tools)
 	out.Tools = slices.Compact(out.Tools) // a toolpack's tool may be a service's as well
 	return out, nil
+}
+
+func isDomain(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, toolpack.ManifestFile))
+	return err == nil
 }
 
 // missingImages are the images that packs name and the domain's lock does not have.

@@ -2,10 +2,12 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"testing"
 	"time"
 
+	"slurmgate/artifact"
 	"slurmgate/gate"
 	"slurmgate/run"
 )
@@ -15,6 +17,10 @@ import (
 // proves DATA-05
 func TestProgressOfACall(t *testing.T) {
 	g := gatewayOver(t, t.TempDir(), "../domains/genomics", "version: 1\n")
+	var err error
+	if g.Importer, err = artifact.NewImporter(g.Store, artifact.ImportPolicy{MaxBytes: 8 << 20}); err != nil {
+		t.Fatal(err)
+	}
 	look := func(who gate.Caller, id string) *run.Moving {
 		t.Helper()
 		res := g.Gate.Call(t.Context(), who, gate.NewRequest("call.progress", BuiltinVersion, []byte(`{"tool_call_id":"`+id+`"}`)))
@@ -28,8 +34,12 @@ func TestProgressOfACall(t *testing.T) {
 	who := importer
 	who.ID, who.Body, who.BodyBytes = "p1", r, 5<<20
 	req := gate.NewRequest("artifact.import", BuiltinVersion, []byte(`{"upload":true}`))
-	over := make(chan gate.Response)
-	go func() { over <- g.Gate.Call(t.Context(), who, req) }()
+	over := make(chan gate.Response, 1)
+	go func() {
+		res := g.Gate.Call(t.Context(), who, req)
+		r.CloseWithError(fmt.Errorf("the call has ended: %v", res.Error))
+		over <- res
+	}()
 	if _, err := w.Write(make([]byte, 3<<20)); err != nil {
 		t.Fatal(err)
 	}

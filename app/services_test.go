@@ -453,8 +453,8 @@ func TestHybridByPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Replace(string(manifest), "tool_id: seqkit.stats\n    kind: job_worker\n",
-		"tool_id: seqkit.stats\n    kind: hybrid\n    transport: {type: http, base_url: \"http://127.0.0.1:9\", endpoint: /run}\n", 1)
+	text := strings.Replace(string(manifest), "{tool_id: seqkit.stats, kind: job_worker}",
+		`{tool_id: seqkit.stats, kind: hybrid, transport: {type: http, base_url: "http://127.0.0.1:9", endpoint: /run}}`, 1)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil || text == string(manifest) {
 		t.Fatal(err)
 	}

@@ -51,8 +51,8 @@ func (im *Importer) OpenRegistered(path, state string) (*os.File, error) {
 // Changed is the fault of a file that is no longer what was registered.
 func Changed(path, registered, now string) error {
 	return fault.New(fault.Validation, "input_mismatch", fmt.Sprintf("%s was changed: registered with inode, size, mtime and ctime %s; now %s",
-		path, registered, now)).WithNext("register it again (slurmgate artifact import --in-place " + path +
-		"): the same content keeps its artifact, other content becomes a new one")
+		path, registered, now)).WithNext("register it again: the same content keeps its artifact, other content becomes a new one").
+		WithSteps(fault.Do("artifact.import", "path", path, "in_place", true))
 }
 
 // Reads reports whether a project may use the files below a path: its folder belongs to the project, or to none.

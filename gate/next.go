@@ -49,6 +49,8 @@ func StepForms() []StepForm {
 			Chat: "run_list"},
 		{Verb: "site.list", Shell: "sites", HTTP: "GET /v1/sites"},
 		{Verb: "artifact.import", With: "text", Shell: "artifact import -", HTTP: "POST /v1/artifacts", Chat: "artifact_import"},
+		{Verb: "artifact.import", With: "in_place", Shell: "artifact import --in-place {path}",
+			HTTP: "POST /v1/artifacts", Chat: "artifact_import"},
 		{Verb: "artifact.import", Shell: "artifact import {path}", HTTP: "POST /v1/artifacts", Chat: "artifact_import"},
 		{Verb: "artifact.list", Shell: "artifact list[ --type {type}][ --cursor {cursor}]",
 			HTTP: "GET /v1/artifacts[?type={type}][?cursor={cursor}]", Chat: "artifact_list"},
