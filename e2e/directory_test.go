@@ -58,8 +58,13 @@ func TestDirectories(t *testing.T) {
 	if f := s.fails(2, "artifact", "import", s.dir+"/index"); f.Code != "IMPORT-ENTRY" {
 		t.Errorf("%+v", f)
 	}
-	for mode, code := range map[string]string{"write": "OUTPUT-IRREGULAR", "nothing": "OUTPUT-MISSING"} {
-		doc := probePlan(mode, "/work/out/copy", "content")
+	doc = probePlan("write", "/work/out/copy/one", "content") // the folder is there before the program runs
+	doc["io"].(tree)["outputs"] = io["outputs"]
+	if l := s.wait(s.submit(doc).RunID); l.State != "succeeded" {
+		t.Error(l.why())
+	}
+	for mode, code := range map[string]string{"hardlink": "OUTPUT-IRREGULAR", "nothing": "OUTPUT-EMPTY"} {
+		doc := probePlan(mode, "/work/out/copy/one")
 		doc["io"].(tree)["outputs"] = io["outputs"]
 		if l := s.wait(s.submit(doc).RunID); l.State != "failed" || !strings.HasPrefix(l.why(), code+":") {
 			t.Errorf("%s: %s %s instead of %s", mode, l.State, l.why(), code)

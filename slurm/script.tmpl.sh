@@ -208,7 +208,7 @@ done
 {{end}}
 {{if .Folders}}[[ -x /usr/bin/find ]] || { say "there is no /usr/bin/find on this node, which describes output folders"; finish 93 runtime_missing; }
 {{end}}# 4. The program, with an empty environment, {{if .FromInput}}an input{{else}}nothing{{end}} on standard input, and its own time limit.
-{ mkdir -p -- "$attempt/out" "$attempt/meta" "$attempt/tmp" "${stdout%/*}" && : >"$stdout" && : >"$ctl/stderr"; } ||
+{ mkdir -p -- "$attempt/out" "$attempt/meta" "$attempt/tmp" "${stdout%/*}"{{if .Folders}} "${folders[@]/#/$attempt/}"{{end}} && : >"$stdout" && : >"$ctl/stderr"; } ||
   finish 94 control_unwritable
 {{if .Scratch}}# /tmp of the container is a private folder on the node's own disk, which goes with the script, however it ends.
 scratch=$(mktemp -d -- {{.Scratch}}/slurmgate.XXXXXXXXXX) || { say "no folder can be made in slurm.scratch, "{{.Scratch}}; finish 97 scratch_missing; }

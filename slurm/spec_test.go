@@ -67,6 +67,14 @@ func awkward(runDir string) run.JobSpec {
 	return j
 }
 
+// foldered is a job with two folders among its outputs.
+func foldered(runDir string) run.JobSpec {
+	j := flagstat(runDir)
+	j.Spec.IO.Outputs = append(j.Spec.IO.Outputs, plan.Output{Role: "index", SrcRelpath: "out/index", Type: plan.Directory, Label: "index"},
+		plan.Output{Role: "odd", SrcRelpath: "out/sub dir/it's $(id) é", Type: plan.Directory, Label: "odd"})
+	return j
+}
+
 func renderer(t *testing.T, c ScriptConfig) *Renderer {
 	t.Helper()
 	return NewRenderer(c)
