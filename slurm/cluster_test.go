@@ -35,6 +35,7 @@ type bench struct {
 const fakeApptainer = `#!/bin/bash
 fatal() { printf 'FATAL:   %s\n' "$1" >&2; exit 255; }
 [[ $1 != broken ]] || fatal "container creation failed: image driver mount failure"
+shift
 [[ -n $(type -P -- "$1") ]] || fatal "\"$1\": executable file not found in \$PATH"
 exec "$@"
 `
@@ -63,8 +64,8 @@ func newBench(t *testing.T, program string, change ...func(*Config, *run.JobSpec
 
 	job := flagstat(dir)
 	job.RunID, job.Token, job.JobName = id, tok, run.JobName(id, 1, tok)
-	job.ImagePath, job.ExecArgs = image, []string{"/bin/bash", "-c", program}
-	job.Spec.Execution.Command.Argv = job.ExecArgs
+	job.ImagePath, job.ExecArgs = image, []string{"container", "/bin/bash", "-c", program}
+	job.Spec.Execution.Command.Argv = job.ExecArgs[1:]
 	job.Spec.Execution.Container.Image = "sha256:" + sum("image")
 	job.Spec.IO.Inputs[0].ChecksumSHA256 = sum("input")
 	job.Spec.Resources = plan.Resources{TimeLimitSeconds: 60, CPUs: 1, MemMB: 50}
@@ -209,8 +210,8 @@ func TestClusterEndings(t *testing.T) {
 				j.Spec.Resources.TimeLimitSeconds = c.limit
 				switch name {
 				case "no such program":
-					j.ExecArgs = []string{"no-such-program", "x"}
-					j.Spec.Execution.Command.Argv = j.ExecArgs
+					j.ExecArgs = []string{"container", "no-such-program", "x"}
+					j.Spec.Execution.Command.Argv = j.ExecArgs[1:]
 				case "no container":
 					j.ExecArgs = []string{"broken", "bash", "x"}
 					j.Spec.Execution.Command.Argv = j.ExecArgs[1:]

@@ -25,7 +25,7 @@ type site struct {
 }
 
 // runtimeScript stands in for apptainer.
-const runtimeScript = "#!/bin/bash\nexec \"$@\"\n"
+const runtimeScript = "#!/bin/bash\nexec \"${@:2}\"\n" // after the word for the container
 
 func openSite(t *testing.T, root string) *site {
 	t.Helper()
@@ -74,14 +74,15 @@ func (s *site) prepare(t *testing.T, place plan.Placement, program string) run.J
 	token := hex.EncodeToString(random)
 	id := plan.Identity{ToolName: "suite", ParamsHash: token}.RunID()
 	sum := sha256.Sum256([]byte("image"))
+	argv := []string{"/bin/bash", "-c", program}
 	spec := plan.Spec{Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: 60, CPUs: 1, MemMB: 50}, Placement: place,
 		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer",
 			Image: "sha256:" + hex.EncodeToString(sum[:]), NetworkMode: "none", ReadonlyRootfs: true},
-			Command: plan.Command{Argv: []string{"bash"}}},
+			Command: plan.Command{Argv: argv}},
 		IO: plan.IO{Outputs: []plan.Output{{Role: "mark", SrcRelpath: "out/mark", Type: "TEXT", Label: "mark"}}}}
 	spec.Fill()
 	job := run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), Spec: spec, RunDir: s.RunDir(id),
-		ImagePath: s.image, ExecArgs: []string{"/bin/bash", "-c", program}, MaxOutputBytes: 1 << 30}
+		ImagePath: s.image, ExecArgs: append([]string{"container"}, argv...), MaxOutputBytes: 1 << 30}
 	must(t, s.StageInputs(t.Context(), id, nil, nil))
 	script, pinned, err := s.renderer.Render(job)
 	must(t, err)
