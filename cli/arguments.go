@@ -56,10 +56,10 @@ type arguments struct {
 	files  []fileArgument // to be imported once everything else is right
 }
 
-// fileArgument is a file that stands for an artifact, and what puts the artifact's id in its place.
+// fileArgument is a file or folder that stands for an artifact, the option that named it, and what puts the artifact's id in its place.
 type fileArgument struct {
-	path string
-	set  func(id string)
+	path, option string
+	set          func(id string)
 }
 
 // args builds the tool's arguments: artifacts for its inputs, typed values for its parameters. No file is read before all that can be
@@ -222,7 +222,7 @@ func (g *arguments) one(ctx context.Context, a *Shell, s *Session, field string,
 		return err
 	}
 	set("")
-	g.files = append(g.files, fileArgument{value, func(id string) { set(id) }})
+	g.files = append(g.files, fileArgument{value, field, func(id string) { set(id) }})
 	return nil
 }
 
@@ -243,12 +243,37 @@ func (g *arguments) fit() error {
 		case err == nil && info.Mode().IsRegular():
 			total += info.Size()
 		}
+		if err != nil {
+			continue // whoever opens it says why
+		}
+		if err := g.folderOrFile(f, info.IsDir()); err != nil {
+			return err
+		}
 	}
 	if most := g.tool.MaxInputBytes; most > 0 && total > most {
 		return fault.Invalid("", fault.Problem{Code: "ARGS-INPUT-BYTES", Field: "inputs", Rule: "limits.maxInputBytes of the toolpack",
 			Msg: fmt.Sprintf("the input files have %d bytes in total; %s accepts at most %d bytes. Nothing was read", total, g.tool.ToolID, most)})
 	}
 	return nil
+}
+
+// folderOrFile refuses a folder where the tool takes a file, and a file where it takes a folder.
+func (g *arguments) folderOrFile(f fileArgument, folder bool) error {
+	_, name, _ := strings.Cut(f.option, " ")
+	in, ok := findInput(g.tool, name)
+	if !ok || len(in.Types) == 0 {
+		return nil
+	}
+	p := fault.Problem{Code: "RUN-FOLDER", Field: f.option, Rule: "one of " + strings.Join(in.Types, ", ")}
+	switch takes := slices.Contains(in.Types, plan.Directory); {
+	case folder && !takes:
+		p.Msg = fmt.Sprintf("%q is a folder, but %s takes a file here", f.path, g.tool.ToolID)
+	case !folder && takes && len(in.Types) == 1:
+		p.Msg = fmt.Sprintf("%q is a file, but %s takes a folder here", f.path, g.tool.ToolID)
+	default:
+		return nil
+	}
+	return fault.Invalid("", p)
 }
 
 // noFile is the error for a file that is not there, with the name of one beside it that is spelt nearly so.

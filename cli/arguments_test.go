@@ -16,7 +16,7 @@ import (
 const argumentsSchema = `{"type":"object","additionalProperties":false,"properties":{
 	"bam":{"type":"string","pattern":"^art_[0-9A-HJKMNP-TV-Z]{26}$"},"bams":{"type":"array","items":{"$ref":"#/properties/bam"}},
 	"plain":{"type":"string"},"min_quality":{"type":"integer"},"flags":{"type":"array","items":{"type":"string"}},
-	"sizes":{"type":"array","items":{"type":"integer"}},"any":{"type":"array"},"note":{"type":"string"},
+	"sizes":{"type":"array","items":{"type":"integer"}},"any":{"type":"array"},"note":{"type":"string"},"index":{"type":"string"},
 	"opts":{"type":"object","additionalProperties":false,"properties":{"x":{"type":"integer"},"deep":{"type":"object","properties":{"y":{"type":"boolean"}}}}}}}`
 
 func commandLine(t *testing.T, words ...string) Run {
@@ -38,7 +38,8 @@ func commandLine(t *testing.T, words ...string) Run {
 func TestArgumentsOfAPerson(t *testing.T) {
 	id, other := "art_183BZJHEYXMKZBB4A0X74BNFSS", "art_283BZJHEYXMKZBB4A0X74BNFSS"
 	tool := app.ToolDoc{ToolRow: app.ToolRow{ToolID: "a.tool"}, InputSchema: json.RawMessage(argumentsSchema), MaxInputBytes: 10,
-		Inputs: []app.PackInput{{Role: "alignments", Param: "bams"}, {Role: "bam", Param: "bam"}, {Role: "list", Param: "plain"}}}
+		Inputs: []app.PackInput{{Role: "alignments", Param: "bams"}, {Role: "bam", Param: "bam", Types: []string{"BAM"}},
+			{Role: "list", Param: "plain"}, {Role: "index", Param: "index", Types: []string{"DIRECTORY"}}}}
 	for line, want := range map[string]string{
 		"-i bam=" + id: `{"bam":"` + id + `"}`, "-p bam=ref:hg38": `{"bam":"ref:hg38"}`,
 		"-i alignments=" + id + " -i alignments=" + other: `{"bams":["` + id + `","` + other + `"]}`,
@@ -65,6 +66,10 @@ func TestArgumentsOfAPerson(t *testing.T) {
 	if err := os.WriteFile(reads, []byte("more than ten bytes"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	small := filepath.Join(dir, "small.idx")
+	if err := os.WriteFile(small, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for line, want := range map[string]string{
 		"-p min_qualty=7":                   `a.tool has no parameter "min_qualty"; did you mean min_quality?`,
 		"-p opts.z=7":                       `a.tool has no parameter "opts.z"; did you mean opts.x?`,
@@ -74,6 +79,8 @@ func TestArgumentsOfAPerson(t *testing.T) {
 		"-i bam=" + dir + "/read.bam": `did you mean "` + reads + `"?`,
 		"-i bam=" + reads:             "have 19 bytes in total; a.tool accepts at most 10 bytes. Nothing was read",
 		"-p any=word":                 "a JSON array",
+		"-i bam=" + dir:               `"` + dir + `" is a folder, but a.tool takes a file here`,
+		"-i index=" + small:           `"` + small + `" is a file, but a.tool takes a folder here`,
 	} {
 		args, err := commandLine(t, strings.Fields(line)...).args(t.Context(), nil, nil, tool)
 		if err == nil || !strings.Contains(err.Error()+" "+fault.Prose(err), want) {

@@ -14,6 +14,8 @@ import (
 
 	"slurmgate/app"
 	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/httpapi"
 	"slurmgate/plan"
 	"slurmgate/plan/tree"
 )
@@ -33,20 +35,28 @@ func (s *Session) importFolder(ctx context.Context, args app.ImportArgs, result 
 			args.Label = "directory"
 		}
 	}
-	read, write := io.Pipe()
-	packed := make(chan error, 1)
-	go func() {
-		err := packFolder(write, dir)
-		write.CloseWithError(err)
-		packed <- err
-	}()
-	res, err := s.way().Upload(ctx, read, args.Label, plan.Directory, args.ProjectID)
-	read.CloseWithError(errGivenUp)
-	if perr := <-packed; perr != nil && !errors.Is(perr, errGivenUp) {
-		return perr // the reason why the upload broke off
-	}
-	if err != nil {
+	var res gate.Response
+	err := s.retry(ctx, func(c *httpapi.Client) (err error) {
+		read, write := io.Pipe()
+		packed := make(chan error, 1)
+		go func() {
+			err := packFolder(write, dir)
+			write.CloseWithError(err)
+			packed <- err
+		}()
+		res, err = c.Upload(ctx, read, args.Label, plan.Directory, args.ProjectID)
+		read.CloseWithError(errGivenUp)
+		// An answer may come before the end of the file has gone out: then the pipe is closed, and the answer counts.
+		if perr := <-packed; perr != nil && !errors.Is(perr, errGivenUp) && !errors.Is(perr, io.ErrClosedPipe) {
+			return perr // the reason why the upload broke off
+		}
+		return err
+	})
+	switch {
+	case fault.CodeOf(err) == "gateway_gone":
 		return fault.Wrap(fault.KindOf(err), fault.CodeOf(err), dir+" was not imported", err).WithNext("run the command again")
+	case err != nil:
+		return err
 	}
 	return decode(res, result)
 }

@@ -45,7 +45,7 @@ func (o submitOptions) submit(ctx context.Context, a *Shell, s *Session, toolID,
 // Run is the verb that runs a tool.
 type Run struct {
 	Tool  string `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
-	Input named  `short:"i" help:"An input: its parameter or role, with a file or an artifact id (or its beginning). Of a list once for each element." placeholder:"NAME=FILE|art_…"`
+	Input named  `short:"i" help:"An input: its parameter or role, with a file, a folder or an artifact id (or its beginning). Of a list once for each element." placeholder:"NAME=FILE|art_…"`
 	Param named  `short:"p" help:"A parameter, of the type in the tool's schema: text as it is, anything else as JSON, for example 5, true or null. A list as [1,2] or once for each element; a part of an object as NAME.PART=VALUE." placeholder:"NAME=VALUE"`
 	CPUs  int    `name:"cpus" help:"CPUs of the job, instead of what the tool gives it." placeholder:"N"`
 	moreResources
@@ -93,7 +93,7 @@ func (c Run) callWorker(ctx context.Context, a *Shell, s *Session, tool app.Tool
 	})
 }
 
-// importFile imports a file.
+// importFile imports a file, or a folder as one artifact.
 func (a *Shell) importFile(ctx context.Context, s *Session, path string) (app.ImportAnswer, error) {
 	abs, err := absolute(path)
 	if err != nil {
@@ -101,7 +101,12 @@ func (a *Shell) importFile(ctx context.Context, s *Session, path string) (app.Im
 	}
 	var got app.ImportAnswer
 	word, args := "imported", app.ImportArgs{Path: &abs}
-	if s.dryRun {
+	if isFolder(abs) && s.dryRun {
+		return app.ImportAnswer{}, fault.New(fault.Validation, "dry_run_folder", fmt.Sprintf("a dry run cannot import the folder %q", path)).
+			WithNext("import it, and name the artifact instead of the folder").WithSteps(fault.Do("artifact.import", "path", abs))
+	} else if isFolder(abs) {
+		err = s.importFolder(ctx, args, &got)
+	} else if s.dryRun {
 		word = "would import"
 		var r gate.Rehearsal
 		if err = s.importPath(ctx, args, &r); err == nil {
