@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
+.PHONY: build demo test tools matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
 N ?= 300
 SEED ?= 1
 TIME ?= 1m
@@ -25,6 +25,11 @@ demo:
 
 test:
 	@scripts/test
+
+# Every tool of the genomics domain on the tests' cluster, held to the same programs run directly. Builds all its
+# images first: twenty minutes and 600 MB once. Needs root.
+tools:
+	@go test -tags tools -count=1 -timeout 60m -v -run 'TestEveryToolAgainstDirect' ./e2e
 
 # The demo and the core suite on Slurm 22.05, 24.11 and 26.05, with the gateway on the login node and outside of the cluster, and on a network filesystem.
 # Needs root.
