@@ -32,6 +32,7 @@ type ArtifactDoc struct {
 	CreatedAt      time.Time `json:"created_at"`
 	Role           string    `json:"role,omitempty"`
 	Relpath        string    `json:"relpath,omitempty"`
+	Reference      string    `json:"reference,omitempty"` // of a run's input: the site's name for these bytes, now or earlier
 	// of a run's input: how the latest attempt gets it, once it is staged
 	Strength run.Strength `json:"strength,omitempty"`
 	// of an output: the file name that the caller's newest request for its run gives it

@@ -57,6 +57,9 @@ func (g *Gateway) inputOf(p *toolpack.Pack) (schema json.RawMessage, offered []s
 		properties = map[string]any{}
 		doc["properties"] = properties
 	}
+	if len(p.Inputs()) > 0 {
+		allowReferences(doc)
+	}
 	for name, ask := range g.asksOf() {
 		if _, own := properties[name]; !own {
 			properties[name], offered = ask, append(offered, name)

@@ -57,15 +57,22 @@ func (g *Gateway) packTools() []gate.Tool {
 }
 
 // packOrder turns a call of a pack into a canonical plan and has policy check it. The run belongs to the project of its inputs.
-func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) (run.Order, []toolpack.Made, error) {
+func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) (order run.Order, first before, err error) {
 	project, err := g.inputProject(ctx, c)
 	if err != nil {
-		return run.Order{}, nil, err
+		return order, first, err
+	}
+	args, first, err := g.resolveReferences(ctx, c.Args, p, project)
+	if err != nil {
+		return order, first, err
 	}
 	look := func(id string) (toolpack.ArtifactInfo, error) {
-		a, err := g.artifactFor(ctx, c, id)
-		if err != nil {
-			return toolpack.ArtifactInfo{}, err
+		a, named := first.references[id]
+		if !named {
+			var err error
+			if a, err = g.artifactFor(ctx, c, id); err != nil {
+				return toolpack.ArtifactInfo{}, err
+			}
 		}
 		if a.ProjectID != project {
 			return toolpack.ArtifactInfo{}, fault.New(fault.NotFound, "artifact_not_found",
@@ -73,18 +80,18 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		}
 		return toolpack.ArtifactInfo{SHA256: a.SHA256, Type: a.Type, SizeBytes: a.SizeBytes, Label: a.Label}, nil
 	}
-	args, asks, err := g.takeAsks(p, c.Args)
+	args, asks, err := g.takeAsks(p, args)
 	if err != nil {
-		return run.Order{}, nil, err
+		return run.Order{}, first, err
 	}
 	env, sites, why, err := g.packEnv(p, asks)
 	if err != nil {
-		return run.Order{}, nil, err
+		return run.Order{}, first, err
 	}
 	env.Artifact, env.Project = look, func() string { return project }
 	canonical, err := p.Canonicalize(args, env)
 	if err != nil {
-		return run.Order{}, nil, err
+		return run.Order{}, first, err
 	}
 	if !canonical.Docker && asks.Site != "" {
 		canonical.Spec.Placement.Site = &asks.Site
@@ -92,25 +99,26 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	user := ""
 	if !canonical.Docker { // those run on the gateway's own host, as the gateway
 		if user, err = g.executedAs(ctx, c, sites); err != nil {
-			return run.Order{}, nil, err
+			return run.Order{}, first, err
 		}
 	}
 	options, err := g.options(ctx, c, p, project, canonical, sites, user)
 	if err != nil {
-		return run.Order{}, nil, err
+		return run.Order{}, first, err
 	}
 	definition, err := p.Definition()
 	if err != nil {
-		return run.Order{}, nil, err
+		return run.Order{}, first, err
 	}
 	binds := canonical.Extra.Binds
-	order := run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(),
+	order = run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(),
 		PackHash: p.Hash(), Pack: definition,
 		Params: canonical.Params(project, g.Script), Names: canonical.Names, Warnings: bindWarnings(binds),
 		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}
 	order.Params.ExecutedAs = user
 	order, err = g.aim(order, why, options)
-	return order, canonical.Made, err
+	first.made = canonical.Made
+	return order, first, err
 }
 
 // options are the sites that the run of a pack may go to, each with its placement and what policy says to that.
@@ -142,11 +150,11 @@ func (g *Gateway) options(ctx context.Context, c gate.Call, p *toolpack.Pack, pr
 // packHandler submits the plan of a call.
 func (g *Gateway) packHandler(p *toolpack.Pack) gate.Handler {
 	return func(ctx context.Context, c gate.Call) (any, error) {
-		order, made, err := g.packOrder(ctx, c, p)
+		order, first, err := g.packOrder(ctx, c, p)
 		if err != nil {
 			return nil, err
 		}
-		if err := g.keep(ctx, c, p.ID(), order.Params.ProjectID, made); err != nil {
+		if err := g.keep(ctx, c, p.ID(), order.Params.ProjectID, first); err != nil {
 			return nil, err
 		}
 		r, err := g.Sites.Submit(ctx, order)
@@ -194,9 +202,20 @@ func (g *Gateway) toolName(id string) string {
 	return strings.ReplaceAll(id, ".", "_")
 }
 
-// keep stores the artifacts that a call itself creates before the run that has them as inputs.
-func (g *Gateway) keep(ctx context.Context, c gate.Call, tool, project string, made []toolpack.Made) error {
-	for _, m := range made {
+// before is what a run needs to be there before it is stored.
+type before struct {
+	made       []toolpack.Made
+	references map[string]run.Artifact // that the call names, as artifacts of the run's project
+}
+
+// keep stores the artifacts that a call itself creates, or takes from the site, before the run that has them as inputs.
+func (g *Gateway) keep(ctx context.Context, c gate.Call, tool, project string, first before) error {
+	for _, a := range first.references {
+		if _, _, err := g.Ledger.AddArtifact(ctx, a); err != nil {
+			return err
+		}
+	}
+	for _, m := range first.made {
 		a := run.Artifact{ProjectID: project, Caller: g.countsAs(c.Caller.Principal), Type: m.Type, Label: m.Label,
 			Source: "arguments of " + tool}
 		if _, err := g.addBytes(ctx, a, m.Bytes); err != nil {

@@ -159,7 +159,8 @@ func TestSiteWideOperations(t *testing.T) {
 	}
 	slices.Sort(wide)
 	want := []string{"event.list", "event.record", "event.show", "event.verify", "gateway.backup", "gateway.drain", "gateway.gc",
-		"gateway.restore", "gateway.resume", "gateway.status", "key.rotate", "secret.erase", "token.create", "token.list", "token.revoke"}
+		"gateway.restore", "gateway.resume", "gateway.status", "key.rotate", "reference.add", "reference.remove", "secret.erase", "token.create",
+		"token.list", "token.revoke"}
 	if !slices.Equal(wide, want) {
 		t.Errorf("site-wide are %v, want %v", wide, want)
 	}

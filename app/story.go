@@ -257,6 +257,9 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 		return s, err
 	}
 	s.Inputs, s.Outputs = linkedDocs(inputs), linkedDocs(outputs)
+	if err := g.nameReferences(ctx, s.Inputs, v.Run.ProjectID); err != nil {
+		return s, err
+	}
 	if v.Submission.ScriptSHA != "" {
 		tellStrengths(s.Inputs, v.Attempt.Strengths)
 	}

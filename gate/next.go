@@ -66,6 +66,8 @@ func StepForms() []StepForm {
 		{Verb: "artifact.verify", With: "all", Shell: "artifact verify --all", HTTP: viaRun},
 		{Verb: "artifact.verify", Shell: "artifact verify {artifact_id}", HTTP: viaRun},
 		{Verb: "tool.list", Shell: "tool list", HTTP: "GET /v1/tools", Chat: listed},
+		{Verb: "reference.list", Shell: "reference list", HTTP: "GET /v1/references", Chat: "reference_list"},
+		{Verb: "reference.show", Shell: "reference show {name}", HTTP: "GET /v1/references/{name}", Chat: "reference_show"},
 		{Verb: "tool.show", Shell: "tool show {tool_id}", HTTP: "GET /v1/registry", Chat: listed},
 		{Verb: "approval.list", With: "all", Shell: "approvals --all", HTTP: "GET /v1/approvals?all=true"},
 		{Verb: "approval.list", Shell: "approvals", HTTP: "GET /v1/approvals"},

@@ -150,6 +150,9 @@ func (f *face) routes(r chi.Router) {
 	r.Get("/v1/artifacts/{artifact_id}/preview/image", f.picture)
 	r.Get("/v1/artifacts/{artifact_id}/content", f.content)
 
+	r.Get("/v1/references", f.list("reference.list", "project_id"))
+	r.Get("/v1/references/{name}", f.look("reference.show", "name"))
+
 	r.Get("/v1/approvals", f.list("approval.list", "all"))
 	r.Post("/v1/approvals/{approval_id}:answer", f.act("approval.answer", "approval_id", "approve", "uses", "expires_in_seconds", "reason"))
 

@@ -21,11 +21,12 @@ func (l *Ledger) AddDirectory(ctx context.Context, d run.Directory) error {
 	var id int64
 	whole := false
 	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		return tx.QueryRowContext(ctx, `INSERT INTO directories (sha256, list_bytes, files, whole, added_at) VALUES (?,?,?,0,?)
- ON CONFLICT (sha256) DO UPDATE SET added_at = excluded.added_at RETURNING directory_id, whole`, d.SHA256, d.ListBytes, len(d.Files),
-			micros(l.now())).Scan(&id, &whole)
+		return tx.QueryRowContext(ctx, `INSERT INTO directories (sha256, list_bytes, files, whole, in_place, added_at) VALUES (?1,?2,?3,?4,?4,?5)
+ ON CONFLICT (sha256) DO UPDATE SET added_at = excluded.added_at, whole = max(whole, ?4), in_place = iif(whole, in_place, ?4)
+ RETURNING directory_id, whole AND NOT in_place`, d.SHA256, d.ListBytes,
+			len(d.Files), d.InPlace, micros(l.now())).Scan(&id, &whole)
 	})
-	if err != nil {
+	if err != nil || d.InPlace { // the files are their owner's
 		return err
 	}
 	for at := 0; at < len(d.Files) && !whole; at += filesAtOnce {
@@ -54,7 +55,7 @@ func (l *Ledger) AddDirectory(ctx context.Context, d run.Directory) error {
 			}
 		}
 	}
-	return l.write(ctx, "UPDATE directories SET whole = 1 WHERE directory_id = ?", id)
+	return l.write(ctx, "UPDATE directories SET whole = 1, in_place = 0 WHERE directory_id = ?", id)
 }
 
 // directoryKnown refuses a directory artifact whose files are not recorded.
@@ -76,6 +77,13 @@ const inDirectories = `SELECT d.sha256 FROM directory_files f JOIN directories d
 // forgetDirectories forgets the files of lists that no artifact has any more.
 func (l *Ledger) forgetDirectories(ctx context.Context, tx *sql.Conn) error {
 	_, err := tx.ExecContext(ctx, `DELETE FROM directories WHERE added_at < ? AND NOT EXISTS (SELECT 1 FROM artifacts a
- WHERE a.sha256 = directories.sha256 AND a.type = ? AND a.removed_at IS NULL)`, micros(l.now().Add(-unusedTime)), plan.Directory)
+ WHERE a.sha256 = directories.sha256 AND a.type = ? AND a.removed_at IS NULL)
+ AND NOT EXISTS (SELECT 1 FROM reference_versions v WHERE v.sha256 = directories.sha256 AND NOT v.withdrawn)`, micros(l.now().Add(-unusedTime)), plan.Directory)
 	return err
+}
+
+// FilesInPlace reports whether the files of a directory lie only where their owner has them.
+func (l *Ledger) FilesInPlace(ctx context.Context, sha256 string) (inPlace bool, err error) {
+	err = l.one(ctx, "SELECT EXISTS (SELECT 1 FROM directories WHERE sha256 = ? AND in_place)", sha256).Scan(&inPlace)
+	return inPlace, storage(err)
 }

@@ -243,7 +243,8 @@ func (x *removing) bytes(ctx context.Context) error {
 	rewrite := x.out.Records > 0
 	for _, sum := range x.sums {
 		var others int
-		err := x.tx.QueryRowContext(ctx, "SELECT count(*) FROM artifacts WHERE sha256 = ? AND removed_at IS NULL", sum).Scan(&others)
+		err := x.tx.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM artifacts WHERE sha256 = ?1 AND removed_at IS NULL) + "+
+			"(SELECT count(DISTINCT name) FROM reference_versions WHERE sha256 = ?1 AND NOT withdrawn)", sum).Scan(&others)
 		if err != nil {
 			return err
 		}
@@ -258,6 +259,9 @@ func (x *removing) bytes(ctx context.Context) error {
 		}
 		raw, err := hex.DecodeString(sum)
 		if err != nil {
+			return err
+		}
+		if _, err := x.exec(ctx, "DELETE FROM places WHERE sha256 = ?", sum); err != nil { // the files are not ours to touch
 			return err
 		}
 		n, err := x.exec(ctx, "DELETE FROM payloads WHERE sha256 = ?", raw)

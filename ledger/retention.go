@@ -11,10 +11,11 @@ import (
 
 var _ retention.Ledger = (*Ledger)(nil)
 
-// unused selects artifacts that no run refers to and that were not imported since a time. Triggers refuse marks for which this condition
-// no longer holds.
+// unused selects artifacts that no run and no reference refers to and that were not imported since a time. Triggers refuse marks for which
+// this condition no longer holds.
 const unused = `SELECT a.artifact_id FROM artifacts a WHERE a.removed_at IS NULL AND a.source = 'import' AND a.created_at < ? AND coalesce(a.used_at, a.created_at) < ?
  AND NOT EXISTS (SELECT 1 FROM run_inputs i WHERE i.artifact_id = a.artifact_id) AND NOT EXISTS (SELECT 1 FROM run_outputs o WHERE o.artifact_id = a.artifact_id)
+ AND NOT EXISTS (SELECT 1 FROM reference_versions v WHERE v.sha256 = a.sha256 AND NOT v.withdrawn)
  AND a.artifact_id NOT IN (SELECT log_artifact_id FROM runs WHERE log_artifact_id IS NOT NULL UNION ALL SELECT script_artifact_id FROM runs WHERE script_artifact_id IS NOT NULL)
  ORDER BY a.created_at, a.artifact_id LIMIT ?`
 
@@ -49,14 +50,15 @@ func (l *Ledger) MarkUnused(ctx context.Context, since time.Time, limit int) (ma
 	return marked, err
 }
 
-// Holds reports whether an artifact has these bytes.
+// Holds reports whether an artifact or a reference has these bytes.
 func (l *Ledger) Holds(ctx context.Context, sha256 string) (bool, error) {
 	return holds(ctx, l.r, sha256)
 }
 
 func holds(ctx context.Context, q queryer, sha256 string) (held bool, err error) {
 	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM artifacts WHERE sha256 = ?1 AND removed_at IS NULL) OR EXISTS "+
-		"(SELECT 1 FROM artifacts WHERE sha256 IN ("+inDirectories+") AND removed_at IS NULL)", sha256).Scan(&held)
+		"(SELECT 1 FROM artifacts WHERE sha256 IN ("+inDirectories+") AND removed_at IS NULL) OR EXISTS "+
+		"(SELECT 1 FROM reference_versions WHERE (sha256 = ?1 OR sha256 IN ("+inDirectories+")) AND NOT withdrawn)", sha256).Scan(&held)
 	return held, storage(err)
 }
 

@@ -46,6 +46,7 @@ type Directory struct {
 	SHA256    string // of the list, and so of the artifact
 	ListBytes int64
 	Files     []tree.File
+	InPlace   bool // the files stay where their owner has them; the list alone is stored
 }
 
 // New is a run about to be stored.

@@ -40,6 +40,7 @@ type commands struct {
 	Receipt  cli.Receipt       `cmd:"" help:"Print the signed receipt of a run that has ended: an in-toto Statement in a DSSE envelope."`
 	Keys     cli.Keys          `cmd:"" help:"List the public keys that receipts are signed with, or rotate the key that signs."`
 	Artifact cli.Artifact      `cmd:"" help:"Import, list, preview, fetch and verify artifacts."`
+	Ref      cli.Reference     `cmd:"" name:"reference" help:"Give names to reference data (genomes, indexes, databases), list and withdraw them."`
 	Export   cli.Export        `cmd:"" help:"Write everything about a finished run into one archive: an RO-Crate with a signed receipt and a Nextflow module."`
 	Verify   cli.Verify        `cmd:"" help:"Check an archive of a run, without a gateway: every file, the run's id, the history and the receipt."`
 	Tool     cli.Tool          `cmd:"" help:"List and show tools; write and check toolpacks."`

@@ -1,0 +1,288 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmgate/artifact"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// A reference is a name that the site gives to bytes. It is resolved before a call is canonicalised, so a run has their checksum in its
+// identity and never the name.
+
+const referenceSchema = `{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$","description":"a name: letters, digits and . _ -"}`
+
+func (g *Gateway) references() []Operation {
+	return []Operation{{
+		ID: "reference.list", Title: "List reference data", Verb: "reference list",
+		Description: "Lists the reference data (genomes, indexes, databases) that this site offers. value is what an input of a tool takes in " +
+			"place of an artifact id: ref:NAME. pinned names these very bytes, whatever the name stands for later.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("", prop("project_id", projectSchema)), Does: look(g, g.listReferences),
+	}, {
+		ID: "reference.show", Title: "Show reference data", Verb: "reference show",
+		Description: "Shows one reference of this site: its description, type, size, digest, and the contents that the name stood for earlier.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("name", prop("name", referenceSchema)), Does: look(g, g.showReference),
+	}, {
+		ID: "reference.add", Title: "Add reference data", Verb: "reference add",
+		Description: "Gives a name to an artifact (artifact_id), or to a file or directory that stays where it is (path), so that runs of " +
+			"other projects can use it as ref:NAME. Other content under a name that exists needs replace; runs keep what they had.",
+		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
+		Faces: noChat, Limit: 6 * time.Hour,
+		Input: object("name", prop("name", referenceSchema), prop("artifact_id", artifactSchema), prop("path", pathSchema),
+			prop("site", `{"type":"string","maxLength":64,"description":"with path: the site whose folder it is; default: the first that has it"}`),
+			prop("type", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"with path: artifact type; detected by default"}`),
+			prop("description", `{"type":"string","maxLength":512}`),
+			prop("project_ids", `{"type":"array","minItems":1,"maxItems":200,"uniqueItems":true,"items":`+projectSchema+
+				`,"description":"projects it is offered to; default: all that may use the folder"}`),
+			prop("replace", `{"type":"boolean","description":"the name may stand for something else now"}`)),
+		Does: look(g, g.addReference),
+	}, {
+		ID: "reference.remove", Title: "Remove reference data", Verb: "reference rm",
+		Description: "Withdraws a name with all of its versions. Runs keep their inputs; the bytes stay until their artifacts are removed.",
+		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
+		Faces: noChat, Input: object("name", prop("name", referenceSchema)), Does: look(g, g.removeReference),
+	}}
+}
+
+// ReferenceArgs are the arguments of reference.list, reference.show and reference.remove.
+type ReferenceArgs struct {
+	Name      string `json:"name,omitzero"`
+	ProjectID string `json:"project_id,omitzero"`
+}
+
+// AddReferenceArgs are the arguments of reference.add.
+type AddReferenceArgs struct {
+	Name        string   `json:"name"`
+	ArtifactID  string   `json:"artifact_id,omitzero"`
+	Path        string   `json:"path,omitzero"`
+	Site        string   `json:"site,omitzero"`
+	Type        string   `json:"type,omitzero"`
+	Description string   `json:"description,omitzero"`
+	ProjectIDs  []string `json:"project_ids,omitzero"`
+	Replace     bool     `json:"replace,omitzero"`
+}
+
+// ReferenceDoc is a version of a reference.
+type ReferenceDoc struct {
+	Name        string     `json:"name"`
+	Value       string     `json:"value"`  // what an input takes
+	Pinned      string     `json:"pinned"` // the same with the digest
+	Type        string     `json:"type"`
+	Label       string     `json:"label"`
+	SizeBytes   int64      `json:"size_bytes"`
+	SHA256      string     `json:"checksum_sha256"`
+	Description string     `json:"description"`
+	Site        *string    `json:"site"`           // whose nodes read it where it lies; null: the gateway has a copy, for every site
+	Path        string     `json:"path,omitempty"` // there; for administrators
+	ProjectIDs  []string   `json:"project_ids"`    // it is offered to; null: all
+	AddedBy     string     `json:"added_by"`
+	AddedAt     time.Time  `json:"added_at"`
+	ReplacedAt  *time.Time `json:"replaced_at,omitempty"`
+}
+
+func referenceDoc(c gate.Call, r ledger.Reference) ReferenceDoc {
+	d := ReferenceDoc{Name: r.Name, Value: "ref:" + r.Name, Pinned: "ref:" + r.Name + "@sha256:" + r.SHA256, Type: r.Type, Label: r.Label,
+		SizeBytes: r.SizeBytes, SHA256: r.SHA256, Description: r.Description, Site: cursorOf(r.Site), ProjectIDs: r.Projects, AddedBy: r.By,
+		AddedAt: r.At, ReplacedAt: r.Ended}
+	if c.Caller.Can(gate.CapAdmin, gate.All) {
+		d.Path = r.Path
+	} else if r.Projects != nil { // other projects do not exist for the caller
+		d.ProjectIDs = slices.DeleteFunc(slices.Clone(r.Projects), func(id string) bool { return !c.Caller.Sees(id) })
+	}
+	return d
+}
+
+// ReferenceList is the answer of reference.list.
+type ReferenceList struct {
+	CallRunID
+	Listed
+	References []ReferenceDoc `json:"references"`
+}
+
+func (g *Gateway) listReferences(ctx context.Context, c gate.Call, a ReferenceArgs) (out ReferenceList, params any, err error) {
+	projects, err := g.projectsListed(c, a.ProjectID)
+	if err != nil {
+		return out, nil, err
+	}
+	all, err := g.Ledger.References(ctx)
+	out.References = []ReferenceDoc{}
+	for _, r := range all {
+		if offered(r, projects) {
+			out.References = append(out.References, referenceDoc(c, r))
+		}
+	}
+	out.Listed = Listed{int64(len(out.References)), true}
+	return out, map[string]any{"project_ids": projects, "references": out.References}, err
+}
+
+// offered reports whether a reference is offered to one of the projects; nil are all.
+func offered(r ledger.Reference, projects []string) bool {
+	return projects == nil || r.Projects == nil || slices.ContainsFunc(projects, r.OfferedTo)
+}
+
+// ReferenceAnswer is the answer of reference.show, reference.add and reference.remove.
+type ReferenceAnswer struct {
+	CallRunID
+	ReferenceDoc
+	Changed  bool           `json:"changed"`  // by this call
+	Versions []ReferenceDoc `json:"versions"` // that were replaced and can still be named with their digest, the newest first
+}
+
+// Unchanged reports whether the call changed nothing.
+func (a ReferenceAnswer) Unchanged() bool { return !a.Changed }
+
+func (g *Gateway) showReference(ctx context.Context, c gate.Call, a ReferenceArgs) (out ReferenceAnswer, params any, err error) {
+	versions, err := g.versionsOf(ctx, a.Name, c.Projects())
+	if err != nil {
+		return out, nil, err
+	}
+	out.ReferenceDoc, out.Versions = referenceDoc(c, versions[0]), []ReferenceDoc{}
+	for _, r := range versions[1:] {
+		out.Versions = append(out.Versions, referenceDoc(c, r))
+	}
+	return out, map[string]any{"name": a.Name, "current": out.SHA256, "versions": out.Versions}, nil
+}
+
+// versionsOf are the versions of a name that is offered to one of the projects, the current one first.
+func (g *Gateway) versionsOf(ctx context.Context, name string, projects []string) ([]ledger.Reference, error) {
+	versions, err := g.Ledger.ReferenceVersions(ctx, name)
+	if err != nil || len(versions) > 0 && offered(versions[0], projects) {
+		return slices.DeleteFunc(versions, func(r ledger.Reference) bool { return !offered(r, projects) }), err
+	}
+	all, err := g.Ledger.References(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var known []string
+	for _, r := range all {
+		if offered(r, projects) {
+			known = append(known, r.Name)
+		}
+	}
+	msg := fmt.Sprintf("there is no reference %q", name)
+	if near := plan.Nearest(name, known); near != "" {
+		msg += "; did you mean " + near + "?"
+	}
+	return nil, fault.New(fault.NotFound, "reference_not_found", msg).WithSteps(fault.Do("reference.list"))
+}
+
+func (g *Gateway) addReference(ctx context.Context, c gate.Call, a AddReferenceArgs) (out ReferenceAnswer, params any, err error) {
+	r := ledger.Reference{Name: a.Name, Description: a.Description, By: c.Caller.Name}
+	var doc run.Artifact
+	var offer []string // to at most these
+	switch {
+	case (a.Path == "") == (a.ArtifactID == ""), a.ArtifactID != "" && (a.Site != "" || a.Type != ""):
+		return out, nil, fault.Invalid("", fault.Problem{Code: "REFERENCE-WHAT", Field: "args",
+			Rule: "artifact_id alone, or path with site and type", Msg: "neither, both or a mixture are given"})
+	case a.ArtifactID != "":
+		if doc, err = g.Ledger.Artifact(ctx, a.ArtifactID); err != nil {
+			return out, nil, err
+		}
+		if err := referable(doc); err != nil {
+			return out, nil, err
+		}
+	default:
+		var at ledger.Place
+		doc, at, err = g.register(ctx, c, ImportArgs{Path: &a.Path, Site: a.Site, Type: a.Type, InPlace: true}, false)
+		if err != nil {
+			return out, nil, err
+		}
+		r.Site, r.Path = at.Site, at.Path
+		if root, ok := below(g.Site.Cluster(at.Site), at.Path); ok && !slices.Contains(root.ProjectIDs(), artifact.Every) {
+			offer = root.ProjectIDs()
+		}
+	}
+	r.SHA256, r.Type, r.Label, r.SizeBytes, r.Projects = doc.SHA256, doc.Type, doc.Label, doc.SizeBytes, offer
+	if a.ProjectIDs != nil {
+		r.Projects = []string{}
+	}
+	for _, named := range a.ProjectIDs {
+		id, err := g.projectOf(c, named)
+		if err != nil {
+			return out, nil, err
+		}
+		if offer != nil && !slices.Contains(offer, id) {
+			return out, nil, &fault.Error{Kind: fault.Policy, Problems: []fault.Problem{{Code: "REFERENCE-PROJECT", Field: "project_ids",
+				Rule: "projects that the folder in storage.in_place belongs to", Msg: fmt.Sprintf("%s may not use %s", named, a.Path),
+				Hint: "leave the project out, or add it to the folder in the site file"}}}
+		}
+		r.Projects = append(r.Projects, id)
+	}
+	if out.Changed, err = g.Ledger.AddReference(ctx, r, a.Replace); err != nil {
+		return out, nil, err
+	}
+	changed := out.Changed
+	out, params, err = g.showReference(ctx, c, ReferenceArgs{Name: a.Name})
+	out.Changed = changed
+	return out, params, err
+}
+
+// referable refuses an artifact that a user's job made: nobody else vouches for its bytes.
+func referable(a run.Artifact) error {
+	if a.ExecutedAs == "" {
+		return nil
+	}
+	return fault.New(fault.Policy, "reference_forgeable", a.ID+" was made by a run executed as "+a.ExecutedAs+", who could have forged it").
+		WithNext("import the file yourself, and give the name to that artifact")
+}
+
+func (g *Gateway) removeReference(ctx context.Context, c gate.Call, a ReferenceArgs) (out ReferenceAnswer, params any, err error) {
+	if _, err := g.versionsOf(ctx, a.Name, nil); err != nil {
+		return out, nil, err
+	}
+	r, err := g.Ledger.RemoveReference(ctx, a.Name, c.Caller.Name)
+	out = ReferenceAnswer{ReferenceDoc: referenceDoc(c, r), Changed: true, Versions: []ReferenceDoc{}}
+	return out, map[string]any{"name": a.Name, "sha256": r.SHA256}, err
+}
+
+// nameReferences says of each input which reference has its bytes, or had them.
+func (g *Gateway) nameReferences(ctx context.Context, inputs []ArtifactDoc, project string) error {
+	for i, in := range inputs {
+		names, err := g.Ledger.NamesOf(ctx, in.ChecksumSHA256, in.Type)
+		if err != nil {
+			return err
+		}
+		for _, r := range names {
+			if r.OfferedTo(project) && (inputs[i].Reference == "" || r.Source() == in.Source) {
+				inputs[i].Reference = r.Name
+			}
+		}
+	}
+	return nil
+}
+
+// inProject is the artifact that stands for a reference in a project.
+func inProject(r ledger.Reference, project string) (a run.Artifact, err error) {
+	a = run.Artifact{ProjectID: project, SHA256: r.SHA256, Type: r.Type, Label: r.Label, SizeBytes: r.SizeBytes, Source: r.Source()}
+	a.ID, err = plan.ArtifactID(a.ProjectID, a.SHA256, a.Type, a.Label)
+	return a, err
+}
+
+// standsFor finds what ref:NAME or ref:NAME@sha256:DIGEST stands for in a project.
+func (g *Gateway) standsFor(ctx context.Context, value, project string) (a run.Artifact, err error) {
+	name, pin, pinned := strings.Cut(strings.TrimPrefix(value, "ref:"), "@")
+	versions, err := g.versionsOf(ctx, name, []string{project})
+	if err != nil {
+		return a, err
+	}
+	i := 0
+	if pinned {
+		i = slices.IndexFunc(versions, func(r ledger.Reference) bool { return "sha256:"+r.SHA256 == pin })
+	}
+	if i < 0 {
+		return a, fault.New(fault.NotFound, "reference_not_found", fmt.Sprintf("the reference %s never was %s; it is sha256:%s", name,
+			cmp.Or(pin, "@"), versions[0].SHA256)).WithSteps(fault.Do("reference.show", "name", name))
+	}
+	return inProject(versions[i], project)
+}

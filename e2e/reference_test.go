@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// referenceRow is a reference, as far as these tests read it.
+type referenceRow struct {
+	Value    string
+	Pinned   string
+	Type     string
+	SHA256   string `json:"checksum_sha256"`
+	Size     int64  `json:"size_bytes"`
+	Site     *string
+	Changed  bool
+	Versions []referenceRow
+}
+
+// The site's names for data are inputs like any other: a run has their bytes in its identity and says the name. Other content under a name
+// needs --replace and makes another run; the old one still answers, and its content can be asked for by its digest.
+//
+// proves DATA-07 ABI-19
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.replace("site.yaml", "  image_store:", "  in_place: [{path: "+s.dir+"/refs, projects: [demo]}]\n  image_store:")
+	s.references()
+}
+
+// The same on a cluster whose files the gateway reaches only by SFTP: what stays in place is hashed there.
+//
+// proves DATA-07
+func TestReferencesElsewhere(t *testing.T) {
+	t.Parallel()
+	s := farSite(t, "ssh-sftp-dtn.yaml", func(doc tree) {
+		storage := doc["storage"].(tree)
+		storage["in_place"] = []any{tree{"path": filepath.Dir(storage["runs_dir"].(string)) + "/refs", "projects": []any{"demo"}}}
+	})
+	if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
+		t.Fatal(r)
+	}
+	s.references("--type", "TEXT")
+}
+
+// givenPack is a tool that hashes what it is given.
+const givenPack = `id: probe.given
+version: 1.0.0
+abiVersion: v1
+contractVersion: v1
+planKind: slurm
+description: Hashes its input.
+deterministic: true
+timeoutMs: 60000
+limits: {maxInputBytes: 2097152, maxOutputBytes: 1048576}
+inputSchema: {type: object, required: [data], properties: {data: {type: string, pattern: "^art_[0-9A-HJKMNP-TV-Z]{26}$"}}}
+outputSchema: {$ref: schemas/probe.small.json}
+inputs: [{role: data, param: data, types: [TEXT, DIRECTORY], destRelpath: in/data}]
+declaredOutputs: [{role: result, type: TEXT, label: result, srcRelpath: out/result}]
+container: {image: probe}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}
+execution: {kind: cli, cmd: [testprog, sums, out/result, in]}
+`
+
+func (s *site) references(flags ...string) {
+	t := s.t
+	t.Helper()
+	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.given.tool.yaml", []byte(givenPack), 0o644))
+	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - tool_id: probe.given\n    kind: job_worker\n")
+	refs := s.dir + "/refs"
+	must(t, os.MkdirAll(host(refs), 0o755))
+	content := large("reference")
+	write := func(text string) {
+		t.Helper()
+		must(t, os.WriteFile(host(refs)+"/genome.txt", []byte(text), 0o644))
+		must(t, giveToLab(host(s.dir)))
+	}
+	write(content)
+	s.serve()
+	var g, index referenceRow
+	s.ok(&g, append([]string{"reference", "add", "genome", refs + "/genome.txt", "--in-place", "--description", "a genome"}, flags...)...)
+	if g.Value != "ref:genome" || g.SHA256 != sumOf(content) || g.Site == nil || !g.Changed {
+		t.Errorf("%+v", g)
+	}
+	first := s.given("ref:genome", "in_place", "genome", sumOf(content)+" in/data\n")
+	if again := s.given(g.Pinned, "in_place", "genome", ""); again != first {
+		t.Errorf("the pinned name makes it the run %s instead of %s", again, first)
+	}
+
+	// a folder of which the gateway has a copy
+	if s.outside == "" {
+		must(t, os.MkdirAll(host(s.dir)+"/files/index/sub", 0o755))
+	}
+	s.file("index/a", "one\n")
+	folder := strings.TrimSuffix(s.file("index/sub/b", "two\n"), "/sub/b")
+	s.ok(&index, "reference", "add", "index", folder)
+	if index.Type != "DIRECTORY" || index.Size != 8 || index.Site != nil {
+		t.Errorf("%+v", index)
+	}
+	old := s.given("ref:index", "copied", "index", sumOf("one\n")+" in/data/a\n"+sumOf("two\n")+" in/data/sub/b\n")
+	s.file("index/a", "three\n")
+	if f := s.fails(5, "reference", "add", "index", folder); f.Code != "reference_exists" {
+		t.Errorf("%+v", f)
+	}
+	s.ok(&index, "reference", "add", "index", folder, "--replace")
+	if len(index.Versions) != 1 {
+		t.Errorf("%+v", index)
+	}
+	if now := s.given("ref:index", "copied", "index", sumOf("three\n")+" in/data/a\n"+sumOf("two\n")+" in/data/sub/b\n"); now == old {
+		t.Error("other content is the same run")
+	}
+	if was := s.given(index.Versions[0].Pinned, "copied", "index", ""); was != old {
+		t.Errorf("the old content makes it the run %s instead of %s", was, old)
+	}
+
+	// one that was changed where it lies fails, and registered again it is another run
+	write(strings.ToUpper(content))
+	var changed submitted
+	s.cli("run", "probe.given", "--input", "data=ref:genome", "--mem", "101M", "--json").object(t, &changed)
+	if l := s.wait(changed.RunID); l.State != "failed" || !strings.Contains(l.why(), "input_mismatch") {
+		t.Errorf("%s %s", l.State, l.why())
+	}
+	s.ok(&g, append([]string{"reference", "add", "genome", refs + "/genome.txt", "--in-place", "--replace"}, flags...)...)
+	if now := s.given("ref:genome", "in_place", "genome", sumOf(strings.ToUpper(content))+" in/data\n"); now == first {
+		t.Error("other content is the same run")
+	}
+	if l := s.wait(first); l.State != "succeeded" {
+		t.Error(l.why())
+	}
+
+	if f := s.fails(2, "run", "probe.given", "--input", "data=ref:genone"); f.Code != "ARGS-REFERENCE" || len(f.Details.Problems) != 1 ||
+		!strings.Contains(f.Details.Problems[0].Message, "did you mean genome?") {
+		t.Errorf("%+v", f)
+	}
+	var list struct{ References []referenceRow }
+	s.ok(&list, "reference", "list")
+	if len(list.References) != 2 {
+		t.Errorf("%+v", list)
+	}
+	s.ok(nil, "reference", "rm", "genome")
+	if f := s.fails(3, "reference", "show", "genome"); f.Code != "reference_not_found" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// given runs the tool on a reference and gives its run.
+func (s *site) given(value, strength, name, result string) string {
+	s.t.Helper()
+	var a submitted
+	s.ok(&a, "run", "probe.given", "--input", "data="+value)
+	l := s.wait(a.RunID)
+	if l.State != "succeeded" {
+		s.t.Fatal(value, l.why())
+	}
+	if got := string(s.bytesOf(l.Roles["result"])); result != "" && got != result {
+		s.t.Errorf("%s: %s", value, got)
+	}
+	var v struct {
+		Inputs []struct{ Reference, Strength string }
+	}
+	s.ok(&v, "runs", "show", a.RunID)
+	if len(v.Inputs) != 1 || v.Inputs[0].Reference != name || v.Inputs[0].Strength != strength {
+		s.t.Errorf("%s: %+v", value, v)
+	}
+	return a.RunID
+}
