@@ -102,15 +102,17 @@ func (d *draft) checkRequired() {
 
 func (d *draft) checkInput(field string, in input) {
 	p, ok := d.in.props[in.Param]
-	name, want, carries := `"`+clip(in.Param)+`"`, "string", "it carries an artifact_id"
+	name, want, carries, hint := `"`+clip(in.Param)+`"`, "string", "it carries an artifact_id", ""
 	if in.List != nil {
-		want, carries = "array", "it carries a list of artifact_ids"
+		want, carries, hint = "array", "it carries a list of artifact_ids", "write type: array there, or remove list here"
+	} else if slices.Equal(p.types, []string{"array"}) {
+		hint = "write list: {min: 1, max: 64} here, or type: string there"
 	}
 	switch {
 	case !ok:
 		d.Add("INPUT-PARAM", field, "a property at the top level of inputSchema", "inputSchema has no property "+name, "")
 	case !slices.Equal(p.types, []string{want}):
-		d.Add("INPUT-PARAM", field, "a property of type "+want+": "+carries, "the type of "+name+" is not "+want, "")
+		d.Add("INPUT-PARAM", field, "a property of type "+want+": "+carries, "the type of "+name+" is not "+want, hint)
 	case in.List != nil && p.items != nil && !slices.Equal(p.items.types, []string{"string"}):
 		d.Add("INPUT-PARAM", field, "an array whose items have type string: each is an artifact_id",
 			"the type of the items of "+name+" is not string", "")

@@ -140,7 +140,8 @@ func (d *draft) checkShape(i int) {
 		break
 	}
 	if in.Group != "" && !slices.ContainsFunc(d.def.Inputs, func(o input) bool { return o.Role != in.Role && o.Group == in.Group }) {
-		d.Add("INPUT-GROUP", at+"group", "at least two inputs in a group", `"`+clip(in.Group)+`" has only this one`, "remove it")
+		d.Add("INPUT-GROUP", at+"group", "at least two inputs in a group", `"`+clip(in.Group)+`" has only this one`,
+			"give another input the same group, or remove it")
 	}
 	if in.Verify == verifyFull && !slices.ContainsFunc(in.Types, func(t string) bool { return t != plan.Directory }) {
 		d.Add("VERIFY", at+"verify", "an input that is a file", "the input is a directory, whose files have no type", "remove it")

@@ -42,7 +42,8 @@ func (d *draft) checkDownloadNames(at string, o output) {
 			d.Add("DOWNLOAD-NAME", at, "{label:ROLE}, where ROLE is one of the inputs", `there is no input "`+clip(m[1])+`"`,
 				plan.DidYouMean(m[1], roles))
 		case slices.ContainsFunc(d.def.Inputs, func(in input) bool { return in.List != nil && (m[1] == "" || in.Role == m[1]) }):
-			d.Add("DOWNLOAD-NAME", at, "the label of an input that is one artifact", "the input is a list, which has many labels", "")
+			d.Add("DOWNLOAD-NAME", at, "the label of an input that is one artifact", "the input is a list, which has many labels",
+				"name another input, or leave downloadName out")
 		}
 	}
 }

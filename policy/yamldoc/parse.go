@@ -93,7 +93,7 @@ func (r *Reader) syntax(err error) {
 		line, _ = strconv.Atoi(m[1])
 		msg = msg[len(m[0]):]
 	}
-	r.add("YAML", "", "well-formed YAML", clip(strings.TrimPrefix(msg, "yaml: ")), "", place{line, 0})
+	r.add("YAML", "", "well-formed YAML", clip(strings.TrimPrefix(msg, "yaml: ")), yamlHint(msg), place{line, 0})
 }
 
 // check walks the tree once and refuses anything that can be read in more than one way.
@@ -137,7 +137,7 @@ func (r *Reader) checkKeys(n *yaml.Node, path string) {
 		case k.Anchor != "":
 			r.add("ANCHOR", at, "no anchors", "the anchor &"+clip(k.Anchor)+" is not supported", "remove it", of(k))
 		case k.Kind != yaml.ScalarNode:
-			r.add("KEY", path, "keys are plain strings", "a key is not a string", "", of(k))
+			r.add("KEY", path, "keys are plain strings", "a key is not a string", `put a text that begins with { in quotes: "{{ … }}"`, of(k))
 			r.silent[k] = true
 		case k.ShortTag() == "!!merge":
 			r.add("MERGE-KEY", path, "no merge keys", "the merge key << is not supported", "write the fields out", of(k))
@@ -230,3 +230,17 @@ func join(path, key string) string {
 }
 
 func clip(s string) string { return fault.Clip(s) }
+
+// yamlHint is what an author most likely did who got this message of the YAML library.
+func yamlHint(msg string) string {
+	switch {
+	case strings.Contains(msg, "expected key"), strings.Contains(msg, "not allowed in this context"),
+		strings.Contains(msg, "expected '-' indicator"):
+		return "the keys of one block begin in the same column; compare the indent of this line with that of the lines around it"
+	case strings.Contains(msg, "cannot start any token"):
+		return "indent with blanks, not with tabs, and put a text that begins with @, % or ` in quotes"
+	case strings.Contains(msg, "expected ',' or"):
+		return "a bracket or a comma is missing, or a text with { } [ ] is not in quotes"
+	}
+	return ""
+}
