@@ -88,11 +88,11 @@ func (c imageVerifyCmd) Run(ctx context.Context, a *Shell) error {
 
 func (a *Shell) images(ctx context.Context, id, cluster string, hash bool) error {
 	r, err := answer(ctx, a, id, app.ImageListArgs{Site: a.Site, Hash: hash, Cluster: cluster}, func(w io.Writer, r app.ImageListAnswer) {
-		list(w, "name|digest|arch|size|state", r.Images, func(d app.ImageDoc) []string {
+		list(w, "name|digest|arch|size|state|source", r.Images, func(d app.ImageDoc) []string {
 			if d.Site != "" {
 				d.State = d.Site + ": " + d.State
 			}
-			return []string{orDash(d.Name), d.Digest, d.Arch, bytesText(d.SizeBytes), d.State}
+			return []string{orDash(d.Name), d.Digest, d.Arch, bytesText(d.SizeBytes), d.State, orDash(d.Source)}
 		})
 		footer(w, len(r.Images), exactly(int64(r.Total)), "images")
 		if r.Bad > 0 {

@@ -75,7 +75,10 @@ func Text(err error, words func([]Step) string) string {
 	if len(next) == 0 {
 		return body
 	}
-	return strings.TrimSuffix(body, ".") + ". Next: " + strings.Join(next, "; ")
+	if !strings.HasSuffix(body, "?") {
+		body = strings.TrimSuffix(body, ".") + "."
+	}
+	return body + " Next: " + strings.Join(next, "; ")
 }
 
 // parts returns the text without what to do next, and what to do next, the outermost error's first.
