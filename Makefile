@@ -26,10 +26,10 @@ demo:
 test:
 	@scripts/test
 
-# Every tool of the genomics domain on the tests' cluster, held to the same programs run directly. Builds all its
-# images first: twenty minutes and 600 MB once. Needs root.
+# Every tool of the genomics domain on the tests' cluster, held to the same programs run directly, and the chain from reads to variants. Builds all
+# its images first: twenty minutes and 600 MB once. Needs root.
 tools:
-	@go test -tags tools -count=1 -timeout 60m -v -run 'TestEveryToolAgainstDirect' ./e2e
+	@go test -tags tools -count=1 -timeout 60m -v -run 'TestEveryToolAgainstDirect|TestReadsToVariants' ./e2e
 
 # The demo and the core suite on Slurm 22.05, 24.11 and 26.05, with the gateway on the login node and outside of the cluster, and on a network filesystem.
 # Needs root.
@@ -87,7 +87,7 @@ bench-fair:
 bench-staging:
 	@go run ./bench staging
 
-# Imports beside cp and openssl dgst, their memory, and what an input that three tools use takes on the disk. On this host, without a cluster; needs
+# Imports beside cp and openssl dgst, their memory, and what an input that three tools use takes on the disk, by strength. On this host, without a cluster; needs
 # about 25 GB below TMPDIR.
 bench-data:
 	@go run ./bench data

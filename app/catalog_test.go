@@ -237,7 +237,7 @@ func TestCatalogueVersion(t *testing.T) {
 				continue // for who may not call it
 			}
 			tag = res.Header().Get("ETag")
-			if tag != `"genomics@`+doc.Version+`"` || !strings.HasPrefix(doc.Version, "1.3.1+") && name != "the version" {
+			if tag != `"genomics@`+doc.Version+`"` || !strings.HasPrefix(doc.Version, "1.3.2+") && name != "the version" {
 				t.Errorf("%s: %s %s: %s", name, path, tag, doc.Version)
 			}
 			req := httptest.NewRequest(http.MethodGet, path, nil)
@@ -263,7 +263,7 @@ func TestCatalogueVersion(t *testing.T) {
 		{"a pack", "", map[string][2]string{"toolpacks/seqkit.stats.tool.yaml": {"Read statistics", "Statistics"}}, nil},
 		{"a pack's capability", "", map[string][2]string{"toolpacks/seqkit.stats.tool.yaml": {"reads.statistics, ", ""}}, nil},
 		{"a pack's timeout", "", map[string][2]string{"toolpacks/seqkit.stats.tool.yaml": {"timeoutMs: 900000", "timeoutMs: 901000"}}, nil},
-		{"the version", "", map[string][2]string{"manifest.yaml": {"version: 1.3.1", "version: 1.4.0"}}, nil},
+		{"the version", "", map[string][2]string{"manifest.yaml": {"version: 1.3.2", "version: 1.4.0"}}, nil},
 		{"a timeout of the manifest", "", map[string][2]string{"manifest.yaml": {"timeout_sec: 90", "timeout_sec: 91"}}, nil},
 		{"an endpoint", "", map[string][2]string{"manifest.yaml": {"endpoint: /ask", "endpoint: /run"},
 			"toolpacks/test.ask.tool.yaml": {":9000/ask", ":9000/run"}}, nil},

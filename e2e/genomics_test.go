@@ -115,14 +115,15 @@ func (b bench) onCluster(t *testing.T, s *site, at map[string]string) {
 	for _, p := range b.params {
 		args = append(args, "--param", p)
 	}
-	to := s.dir + "/out-" + b.tool
 	var l looked
-	s.ok(&l, append(args, "--wait", "--to", to)...)
+	s.ok(&l, append(args, "--wait")...)
 	if l.State != "succeeded" || *l.ExitCode != 0 {
 		t.Fatalf("%+v", l)
 	}
 	for role, out := range b.output {
-		want, got := b.filesIn(t, host(at[b.tool+":"+out])), b.filesIn(t, host(to)+"/"+filepath.Base(out))
+		to := s.dir + "/out-" + b.tool + "-" + role
+		s.ok(nil, "artifact", "get", l.Roles[role], "-o", to)
+		want, got := b.filesIn(t, host(at[b.tool+":"+out])), b.filesIn(t, host(to))
 		if len(want) == 0 {
 			t.Errorf("%s: the program itself wrote nothing", role)
 		}

@@ -53,3 +53,47 @@ func genomicsSite(t *testing.T) *site {
 	}
 	return s
 }
+
+// What a lab does by hand: reads of a patient are trimmed, aligned and called, each step by the artifacts of the one before. The reports
+// and the files that are saved have the patient's name.
+func TestReadsToVariants(t *testing.T) {
+	s := genomicsSite(t)
+	s.serve()
+	for from, to := range map[string]string{"reads.fastq.gz": "patient7.fastq.gz", "MT-human.fa": "MT.fa"} {
+		must(t, command("cp", host(data(from)), host(s.dir)+"/files/"+to))
+	}
+	must(t, giveToLab(host(s.dir)+"/files"))
+	ref, reads := s.dir+"/files/MT.fa", s.dir+"/files/patient7.fastq.gz"
+	step := func(args ...string) map[string]string {
+		t.Helper()
+		var l looked
+		s.ok(&l, append(append([]string{"run"}, args...), "--wait", "--to", s.dir+"/saved/"+args[0])...)
+		if l.State != "succeeded" || len(l.Warnings) > 0 {
+			t.Fatalf("%v: %+v", args, l)
+		}
+		return l.Roles
+	}
+	must(t, os.Mkdir(host(s.dir)+"/saved", 0o755))
+	must(t, giveToLab(host(s.dir)+"/saved"))
+	step("fastqc.report", "-i", "reads="+reads)
+	trimmed := step("fastp.trim", "-i", "reads="+reads)["trimmed"]
+	index := step("bwa.index", "-i", "reference="+ref)["index"]
+	fai := step("samtools.faidx", "-i", "reference="+ref)["index"]
+	bam := step("bwa.mem", "-i", "index="+index, "-i", "reads="+trimmed, "-p", "sample=patient7")["aligned"]
+	step("samtools.index", "-i", "bam="+bam)
+	step("samtools.flagstat", "-i", "bam="+bam)
+	vcf := step("bcftools.call", "-i", "bams="+bam, "-i", "reference="+ref, "-i", "fai="+fai, "-p", "ploidy=1")["variants"]
+	for _, name := range []string{"fastqc.report/report/patient7_fastqc.html", "fastp.trim/trimmed.patient7.fastq.gz",
+		"fastp.trim/patient7.fastq.gz.fastp.json", "samtools.faidx/MT.fa.fai"} {
+		if _, err := os.Stat(host(s.dir) + "/saved/" + name); err != nil {
+			t.Error(err)
+		}
+	}
+	page, err := os.ReadFile(host(s.dir) + "/saved/fastqc.report/report/patient7_fastqc.html")
+	must(t, err)
+	calls := shell(t, "lab", `zcat "$1"`, s.dir+"/saved/bcftools.call/variants.vcf.gz")
+	if !strings.Contains(string(page), "patient7.fastq.gz") || !strings.Contains(calls, "\tFORMAT\tpatient7\n") ||
+		strings.Count(calls, "\nMT_human\t") < 100 {
+		t.Errorf("%s: %.3000s", vcf, calls)
+	}
+}

@@ -24,6 +24,7 @@ func TestMoreMemory(t *testing.T) {
 	for _, name := range []string{"sample1.txt", "sample2.txt"} {
 		must(t, os.WriteFile(host(s.dir)+"/files/"+name, []byte("equal bytes\n"), 0o644))
 	}
+	s.replace("site.yaml", "domain_dir:", "  socket: "+s.dir+"/gw.sock\ndomain_dir:")
 	s.serve()
 	first := []string{"run", "probe.small", "--input", "data=" + s.dir + "/files/sample1.txt", "--param", "word=300"}
 
@@ -96,4 +97,14 @@ func TestMoreMemory(t *testing.T) {
 		t.Errorf("equal bytes of another name are another run: %+v", shared)
 	}
 	named("sample2")
+
+	// A download over HTTP and an answer to a chat have the name too.
+	id := l.Roles["result"]
+	head := shell(t, "lab", `curl -sSo /dev/null -D - --unix-socket "$1" "http://gateway/v1/artifacts/$2/content"`, s.dir+"/gw.sock", id)
+	if !strings.Contains(head, "\nContent-Disposition: attachment; filename=\"sample2.txt.size.txt\"\r\n") {
+		t.Error(head)
+	}
+	c := s.chat(t, "2025-11-25")
+	c.expect(c.say("artifact_get", tree{"artifact_id": id}, nil), "downloaded as sample2.txt.size.txt")
+	c.expect(c.say("slurm_job_collect", tree{"run_id": a.RunID}, nil), "sample2.txt.size.txt")
 }

@@ -32,6 +32,7 @@ type result struct {
 	ArtifactID string      `json:"artifact_id"`
 	Type       string      `json:"type"`
 	Label      string      `json:"label"`
+	Download   string      `json:"download_name"` // the caller's own name of the file
 	SizeBytes  int64       `json:"size_bytes"`
 	Created    *bool       `json:"created"`
 	Artifacts  *[]artifact `json:"artifacts"`
@@ -226,5 +227,9 @@ func (r *result) imported(b *strings.Builder) {
 }
 
 func (r *result) what() string {
-	return fmt.Sprintf("%s %q, %d bytes", r.Type, plain(r.Label, 64), r.SizeBytes)
+	text := fmt.Sprintf("%s %q, %d bytes", r.Type, plain(r.Label, 64), r.SizeBytes)
+	if r.Download != "" {
+		text += ", downloaded as " + plain(r.Download, 128)
+	}
+	return text
 }
