@@ -12,14 +12,14 @@ import (
 
 // numbers are the requirements: how many each group has.
 var numbers = map[string]int{"CARD": 8, "ABI": 20, "LOAD": 12, "ARC": 11, "HTC": 12, "AX": 12, "SITE": 9, "EXP": 2, "OPS": 3,
-	"SRC": 2, "DATA": 7}
+	"SRC": 2, "DATA": 7, "MANY": 5}
 
 var (
-	number     = regexp.MustCompile(`\b(CARD|ABI|LOAD|ARC|HTC|AX|SITE|EXP|OPS|SRC|DATA)-([0-9]{2})\b`)
+	number     = regexp.MustCompile(`\b(CARD|ABI|LOAD|ARC|HTC|AX|SITE|EXP|OPS|SRC|DATA|MANY)-([0-9]{2})\b`)
 	row        = regexp.MustCompile(`(?m)^\| ([A-Z]+-[0-9]{2}) \| (.+) \| (.+) \| (.*)\|$`)
 	namedTest  = regexp.MustCompile(`(?:^|[\s;(])((?:[a-z0-9]+(?:/[a-z0-9]+)*)?\.(?:Test|Fuzz|Benchmark)\w+)`)
 	testFunc   = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
-	provesMark = regexp.MustCompile(`(?s)\bproves:?((?:[ ,\n]|//|\t|(?:CARD|ABI|LOAD|ARC|HTC|AX|SITE|EXP|OPS|SRC|DATA)-[0-9]+)+)`)
+	provesMark = regexp.MustCompile(`(?s)\bproves:?((?:[ ,\n]|//|\t|(?:CARD|ABI|LOAD|ARC|HTC|AX|SITE|EXP|OPS|SRC|DATA|MANY)-[0-9]+)+)`)
 )
 
 // docs/conformance.md lists every requirement once, with an honest status, and names only tests that exist; and no test

@@ -113,6 +113,8 @@ func (anyImage) ExecArgs(spec plan.Spec, binds []plan.Bind, _ []run.Placed, _, _
 // placement renders as much of a job as a test looks at.
 type placement struct{}
 
+func (placement) RenderArray(run.JobSpec) ([]byte, error) { return nil, nil }
+
 func (placement) Render(j run.JobSpec) (script, pinned []byte, err error) {
 	return []byte("partition " + j.Spec.Placement.Partition + " account " + j.Spec.Placement.Account), nil, nil
 }

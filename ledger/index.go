@@ -323,10 +323,8 @@ func (l *Ledger) PreviousPolicies(ctx context.Context, f func(hash string, snaps
 // gateway, or was sent after the backup that this ledger was restored from.
 func (l *Ledger) Ended(ctx context.Context, jobName string) (bool, error) {
 	var attempts, open int
-	// A single job has its run in its name; a task of an array is identified by its token.
-	const q = `SELECT count(*), count(*) FILTER (WHERE ending = '') FROM (
- SELECT a.ending FROM submissions s JOIN attempts a ON a.token = s.token WHERE s.job_name = ?1 AND a.run_id = ?2 AND a.array_task IS NULL
- UNION ALL SELECT a.ending FROM submissions s JOIN attempts a ON a.token = s.token WHERE s.job_name = ?1 AND a.array_task IS NOT NULL)`
+	const q = `SELECT count(*), count(*) FILTER (WHERE a.ending = '') FROM submissions s JOIN attempts a ON a.token = s.token
+ WHERE s.job_name = ?1 AND a.run_id = ?2`
 	err := l.one(ctx, q, jobName, run.RunOf(jobName)).Scan(&attempts, &open)
 	if err == nil && attempts == 0 {
 		return false, fault.New(fault.NotFound, "job_not_found", "this ledger has no job "+jobName)

@@ -45,7 +45,8 @@ func olderLedger(t *testing.T, schema int) (path string, v run.View, input run.A
 	exec(`INSERT INTO runs (run_id, rev, tool_id, tool_name, tool_version, contract_version, pack_hash, policy_hash, params_hash, plan_hash, project_id, actor, state, phase, reason, detail,
  attempt_n, warnings, created_at, updated_at, cancel_reason, result_json) VALUES (?,1,?,?,?,?,'',?,?,?,?,'human','queued','pending','','',1,'[]',1,1,'','{}')`,
 		r.ID, r.ToolID, r.ToolName, r.ToolVersion, r.ContractVersion, r.PolicyHash, r.ParamsHash, r.PlanHash, r.ProjectID)
-	exec("INSERT INTO submissions VALUES (?,?,'sha',1,'c','77',NULL,'')", s.Token, s.JobName)
+	exec("INSERT INTO submissions (token, job_name, script_sha, created_at, cluster, job_id, sluid) VALUES "+
+		"(?,?,'sha',1,'c','77','')", s.Token, s.JobName)
 	exec("INSERT INTO attempts (run_id, n, token, created_at, slurm_state, slurm_why, node, ending) VALUES "+
 		"(?,1,?,1,'PENDING','Priority','','')", r.ID, s.Token)
 	exec("INSERT INTO sends VALUES (?,1,5,NULL,'deferred',1,'busy'), (?,2,7,8,'accepted',0,'77')", s.Token, s.Token)

@@ -22,7 +22,7 @@ const viewColumns = `r.run_id, r.rev, r.tool_id, r.tool_name, r.tool_version, r.
  r.project_id, r.site, r.executed_as, r.actor, r.principal, r.principal_id, r.state, r.phase, r.reason, r.detail, r.attempt_n, r.warnings, r.exit_code, r.created_at, r.updated_at, r.finished_at,
  r.cancel_at, r.cancel_reason, r.result_json, r.log_artifact_id, r.script_artifact_id,
  a.token, a.array_task, a.created_at, a.placement, a.resources, a.slurm_state, a.slurm_why, a.slurm_exit, a.avoid, a.strengths, a.node, a.observed_at, a.started_at, a.ended_at, a.missed_at, a.ending, a.exit_code, a.usage,
- s.job_name, s.script_sha, s.created_at, s.cluster, s.job_id, s.submitted_at, s.sluid,
+ s.job_name, s.script_sha, s.created_at, s.cluster, s.job_id, s.submitted_at, s.sluid, s.array_name,
  (SELECT count(*) FROM sends k WHERE k.token = a.token),
  coalesce((SELECT x.removal_id FROM run_removals x WHERE x.run_id = r.run_id AND x.attempt_n = r.attempt_n), '')`
 
@@ -40,6 +40,7 @@ func scanView(row scanner) (v run.View, err error) {
 		into{&a.ObservedAt},
 		into{&a.StartedAt}, into{&a.EndedAt}, into{&a.MissedAt}, &a.Ending, &a.ExitCode, into{&a.Usage},
 		into{&s.JobName}, into{&s.ScriptSHA}, into{&s.CreatedAt}, into{&s.Cluster}, into{&s.JobID}, into{&s.SubmittedAt}, into{&s.SLUID},
+		into{&s.Array},
 		&v.Sends, &r.Removed)
 	a.RunID, a.N, s.Token = r.ID, r.AttemptN, a.Token
 	if s.Token == "" {

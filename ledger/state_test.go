@@ -374,33 +374,3 @@ func TestArtifactOnce(t *testing.T) {
 	_, err = l.Artifact(t.Context(), bad.ID)
 	wantFault(t, err, fault.NotFound, "artifact_not_found")
 }
-
-// A job's name is over when the attempts that travel under it are: the one of a job alone, all of an array.
-func TestEndedTogether(t *testing.T) {
-	l := fresh(t)
-	first, second, alone := insert(t, l, 1), insert(t, l, 2), insert(t, l, 3)
-	for i, v := range []run.View{first, second} {
-		apply(t, l, v, func(w *run.Write) {
-			a := v.Attempt
-			a.Token, a.ArrayTask = first.Submission.Token, &i
-			w.Attempts = []run.Attempt{a}
-		})
-	}
-	want := func(v run.View, want bool) {
-		t.Helper()
-		if ended, err := l.Ended(t.Context(), v.Submission.JobName); err != nil || ended != want {
-			t.Errorf("%s ended: %v, want %v: %v", v.Submission.JobName, ended, want, err)
-		}
-	}
-	for _, v := range []run.View{first, second} {
-		want(first, false)
-		want(alone, false)
-		v, err := l.View(t.Context(), v.Run.ID)
-		must(t, err)
-		finish(t, l, v)
-	}
-	want(first, true)
-	want(alone, false)
-	finish(t, l, alone)
-	want(alone, true)
-}

@@ -11,71 +11,97 @@ import (
 
 // Apply carries out one transition: compare-and-swap on the revision, the new values, the event, and the receipt of an attempt that ends.
 func (l *Ledger) Apply(ctx context.Context, w run.Write) (run.View, error) {
-	var v run.View
-	var payloads []packed
-	for _, p := range w.Payloads {
-		small, err := l.pack(ctx, p)
-		if err != nil {
+	views, err := l.ApplyAll(ctx, []run.Write{w})
+	if err != nil {
+		return run.View{}, err
+	}
+	return views[0], nil
+}
+
+// ApplyAll carries out several transitions, all of them or none; run.Store has the contract.
+func (l *Ledger) ApplyAll(ctx context.Context, list []run.Write) ([]run.View, error) {
+	payloads := make([][]packed, len(list))
+	for i, w := range list {
+		for _, p := range w.Payloads {
+			small, err := l.pack(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			payloads[i] = append(payloads[i], small)
+		}
+	}
+	views := make([]run.View, len(list))
+	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) (err error) {
+		for i, w := range list {
+			if views[i], err = l.apply(ctx, tx, w, payloads[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return views, nil
+}
+
+// apply is one transition within a transaction.
+func (l *Ledger) apply(ctx context.Context, tx *sql.Conn, w run.Write, payloads []packed) (v run.View, err error) {
+	// Payloads, artifacts and submission come first: rows below refer to them.
+	for _, p := range payloads {
+		if err := writePayload(ctx, tx, p); err != nil {
 			return v, err
 		}
-		payloads = append(payloads, small)
 	}
-	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		// Payloads, artifacts and submission come first: rows below refer to them.
-		for _, p := range payloads {
-			if err := writePayload(ctx, tx, p); err != nil {
-				return err
-			}
+	for _, a := range w.Artifacts {
+		here := slices.ContainsFunc(w.Payloads, func(p run.Payload) bool { return p.SHA256 == a.SHA256 })
+		a.Caller = run.ShareOf(w.Run).Caller
+		if _, err := l.addArtifact(ctx, tx, a, here); err != nil {
+			return v, err
 		}
-		for _, a := range w.Artifacts {
-			here := slices.ContainsFunc(w.Payloads, func(p run.Payload) bool { return p.SHA256 == a.SHA256 })
-			a.Caller = run.ShareOf(w.Run).Caller
-			if _, err := l.addArtifact(ctx, tx, a, here); err != nil {
-				return err
-			}
+	}
+	if w.Array != nil {
+		if err := l.writeArray(ctx, tx, *w.Array); err != nil {
+			return v, err
 		}
-		if w.Submission != nil {
-			if err := writeSubmission(ctx, tx, *w.Submission); err != nil {
-				return err
-			}
+	}
+	if w.Submission != nil {
+		if err := writeSubmission(ctx, tx, *w.Submission); err != nil {
+			return v, err
 		}
-		if w.Send != nil {
-			if err := writeSend(ctx, tx, *w.Send); err != nil {
-				return err
-			}
+	}
+	if w.Send != nil {
+		if err := writeSend(ctx, tx, *w.Send); err != nil {
+			return v, err
 		}
-		for _, a := range w.Attempts {
-			if err := writeAttempt(ctx, tx, a); err != nil {
-				return err
-			}
+	}
+	for _, a := range w.Attempts {
+		if err := writeAttempt(ctx, tx, a); err != nil {
+			return v, err
 		}
-		for _, o := range w.Outputs {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO run_outputs VALUES (?,?,?,?,?)", w.Run.ID, o.Role, o.ArtifactID, o.Relpath,
-				w.Run.AttemptN); err != nil {
-				return err
-			}
+	}
+	for _, o := range w.Outputs {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO run_outputs VALUES (?,?,?,?,?)", w.Run.ID, o.Role, o.ArtifactID, o.Relpath,
+			w.Run.AttemptN); err != nil {
+			return v, err
 		}
-		if err := l.admit(ctx, tx, w.Run, w.Admit); err != nil {
-			return err
-		}
-		if err := l.makeReceipts(ctx, tx, w); err != nil {
-			return err
-		}
-		if err := l.swapRun(ctx, tx, w.Run); err != nil {
-			return err
-		}
-		if _, err := l.appendEvent(ctx, tx, w.Run.ID, w.Event); err != nil {
-			return err
-		}
-		var err error
-		if f := w.From; f != nil && f.Run.AttemptN == w.Run.AttemptN && (w.Submission == nil || w.Submission.Token == f.Submission.Token) {
-			v = l.after(w)
-		} else {
-			v, err = view(ctx, tx, w.Run.ID)
-		}
-		return err
-	})
-	return v, err
+	}
+	if err := l.admit(ctx, tx, w.Run, w.Admit); err != nil {
+		return v, err
+	}
+	if err := l.makeReceipts(ctx, tx, w); err != nil {
+		return v, err
+	}
+	if err := l.swapRun(ctx, tx, w.Run); err != nil {
+		return v, err
+	}
+	if _, err := l.appendEvent(ctx, tx, w.Run.ID, w.Event); err != nil {
+		return v, err
+	}
+	if f := w.From; f != nil && f.Run.AttemptN == w.Run.AttemptN && (w.Submission == nil || w.Submission.Token == f.Submission.Token) {
+		return l.after(w), nil
+	}
+	return view(ctx, tx, w.Run.ID)
 }
 
 // after is the view of a run after a write that was based on an earlier view. The revision was compared, and nothing of a run changes
@@ -158,9 +184,10 @@ func writeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
 }
 
 func writeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO submissions (token, job_name, script_sha, created_at, cluster, job_id, submitted_at, sluid) VALUES (?,?,?,?,?,?,?,?)
- ON CONFLICT (token) DO UPDATE SET script_sha = excluded.script_sha, cluster = excluded.cluster, job_id = excluded.job_id, submitted_at = excluded.submitted_at, sluid = excluded.sluid`,
-		s.Token, s.JobName, s.ScriptSHA, micros(s.CreatedAt), s.Cluster, s.JobID, optMicros(s.SubmittedAt), s.SLUID)
+	_, err := tx.ExecContext(ctx, `INSERT INTO submissions (token, job_name, script_sha, created_at, cluster, job_id, submitted_at, sluid, array_name) VALUES (?,?,?,?,?,?,?,?,?)
+ ON CONFLICT (token) DO UPDATE SET script_sha = excluded.script_sha, cluster = excluded.cluster, job_id = excluded.job_id, submitted_at = excluded.submitted_at, sluid = excluded.sluid,
+ array_name = excluded.array_name`,
+		s.Token, s.JobName, s.ScriptSHA, micros(s.CreatedAt), s.Cluster, s.JobID, optMicros(s.SubmittedAt), s.SLUID, optText(s.Array))
 	return err
 }
 

@@ -21,6 +21,7 @@ import (
 //	               slurmgate-claim 1 void token=<32 hex>                (the gateway's: no job executes)
 //	pinned.sha256  <64 hex>  <absolute image path>                       first line
 //	               <64 hex>  in/<path>                                   one for each input; the absolute path of one that is not copied
+//	               slurmgate-claim 1 job=1234 task=5 restart=0 …         of a task of the array 1234
 //	exit           slurmgate-exit 1 job=1234 task=- restart=0 code=0 reason=ok elapsed=12 user=3.1 sys=0.2 maxrss=2048 node=n1
 //	                                                                     of a pipe that failed also program=2, which failed first
 //	manifest       slurmgate-manifest 1 job=1234 task=- restart=0
@@ -73,7 +74,7 @@ const (
 
 // Holder says which execution wrote a control file.
 type Holder struct {
-	Job     string
+	Job     string // of a task ARRAY_TASK, as Slurm's commands write it
 	Task    string // "-" outside arrays
 	Restart int
 }
@@ -277,6 +278,9 @@ func holder(f map[string]string) (Holder, error) {
 	var err error
 	if h.Restart, err = strconv.Atoi(f["restart"]); err != nil || h.Restart < 0 || h.Job == "" || h.Task == "" {
 		return Holder{}, broken("job, task and restart must name the execution")
+	}
+	if h.Task != "-" {
+		h.Job += "_" + h.Task
 	}
 	return h, nil
 }

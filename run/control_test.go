@@ -21,7 +21,7 @@ var us = Holder{Job: "12", Task: "-"}
 func TestParseClaim(t *testing.T) {
 	for data, want := range map[string]*Claim{
 		"slurmgate-claim 1 job=12 task=- restart=0 token=" + tok + " node=n1\n": {Holder: us, Token: tok, Node: "n1"},
-		"slurmgate-claim 1 job=12 task=3 restart=2 token=" + tok + " node=\n":   {Holder: Holder{"12", "3", 2}, Token: tok},
+		"slurmgate-claim 1 job=12 task=3 restart=2 token=" + tok + " node=\n":   {Holder: Holder{"12_3", "3", 2}, Token: tok},
 		string(VoidClaim(tok)): {Void: true, Token: tok},
 		"":                     nil,
 		"\n":                   nil,

@@ -40,6 +40,7 @@ type Config struct {
 	// How many runs of a project, and of a caller, may be in flight; 0, or a nil function: any number.
 	ProjectInFlight func(projectID string) int
 	CallerInFlight  func(caller string) int
+	Arrays          Arrays         // when runs are sent together
 	Weights         map[string]int // turns of a project for one of another, by its id; 1 for a project that is not in it
 }
 
@@ -103,6 +104,8 @@ type Engine struct {
 	users    *userSlots[string] // how many of them of one user at a time
 	looks    *looks
 	sends    *sendLine
+	parties  *parties
+	tasks    *taskNames
 	moves    moves
 	collects *collectSlots
 	pressure *backPressure
@@ -136,7 +139,9 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	}
 	workers := max(1, cfg.Workers)
 	work := newWorkQueue[string](cfg.weight, workers)
-	e := &Engine{Parts: p, cfg: cfg, work: work, sends: newSendLine(cfg, p, work.of),
+	tasks := &taskNames{index: p.Index}
+	p.Queue, p.Accounting, p.Canceller = tasks.queue(p.Queue), tasks.accounting(p.Accounting), tasks.canceller(p.Canceller)
+	e := &Engine{Parts: p, cfg: cfg, work: work, sends: newSendLine(cfg, p, work.of), tasks: tasks, parties: newParties(cfg.Arrays),
 		users: newUserSlots[string](max(1, workers/2)), looks: &looks{users: map[string]int{}, runs: map[string]bool{}},
 		collects: newCollectSlots(workers, cfg.weight),
 		waiters:  newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, since: map[string]time.Time{}},
@@ -178,6 +183,7 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 		e.work.close()
 		e.cancels.jobs.close()
 		wg.Wait()
+		e.parties.wg.Wait()
 		e.work.standIns.Wait()
 		e.cancels.jobs.standIns.Wait()
 		e.looks.flying.Wait()
@@ -202,8 +208,15 @@ func (e *Engine) CaughtUp(ctx context.Context) error {
 // Settled waits until no run is waiting for the gateway itself: everything is with Slurm, deferred or finished, and Slurm was asked to
 // cancel what is to be cancelled.
 func (e *Engine) Settled(ctx context.Context) error {
-	if err := e.work.idle(ctx); err != nil {
-		return err
+	for {
+		if err := e.work.idle(ctx); err != nil {
+			return err
+		}
+		if none, err := e.parties.idle(ctx); err != nil {
+			return err
+		} else if none {
+			break
+		}
 	}
 	return e.cancels.jobs.idle(ctx)
 }
@@ -255,7 +268,7 @@ func (e *Engine) step(ctx context.Context, v View, p *plan.Params) error {
 	if beforeJob[v.Run.Phase] != "" && v.Run.CancelAt != nil {
 		return e.cancelUnsent(ctx, v)
 	}
-	if !e.pressure.due(v.Run.ID) {
+	if !e.pressure.due(v.Run.ID) || e.parties.has(v.Run.ID) {
 		return nil
 	}
 	switch v.Run.Phase {

@@ -89,6 +89,11 @@ func (o *opening) Render(j JobSpec) (script, pinned []byte, err error) {
 	return p.Renderer.Render(j)
 }
 
+// RenderArray is asked only before a send.
+func (o *opening) RenderArray(j JobSpec) ([]byte, error) {
+	return via(o, func(p *Parts) ([]byte, error) { return p.Renderer.RenderArray(j) })
+}
+
 func (o *opening) Send(ctx context.Context, j JobSpec, k int) SendResult {
 	p, err := o.opened()
 	if err != nil {

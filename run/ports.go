@@ -19,9 +19,12 @@ import (
 // Renderer turns a job into its script and its list of pinned files. It is pure: the same JobSpec gives the same bytes.
 type Renderer interface {
 	Render(JobSpec) (script, pinned []byte, err error)
+	// RenderArray makes the script of a job with an Array: it executes the script of its task's attempt, if that has the bytes it had when
+	// the array was sent.
+	RenderArray(JobSpec) (script []byte, err error)
 }
 
-// Submitter sends jobs.
+// Submitter sends jobs. One with an Array is sent whole or refused whole; its receipt is the array's id.
 type Submitter interface {
 	// Send starts sbatch once as its own helper and waits for it. When ctx ends first, Send returns SendDoubt and
 	// sbatch continues: nobody kills it. It never starts a second sbatch.
@@ -31,7 +34,7 @@ type Submitter interface {
 	Receipt(ctx context.Context, job JobSpec, k int) (res SendResult, held bool)
 }
 
-// Queue shows what Slurm knows now about all our jobs.
+// Queue shows what Slurm knows now about all our jobs. Each task of an array is a job, with the array's name; see [Job].
 type Queue interface {
 	// Jobs is one error-free answer about this user's jobs, including terminal ones that Slurm still remembers. An answer that breaks off
 	// is an error. A record that cannot be read is a job of [ClassUnread], so nothing that was printed is taken for absence. Jobs
@@ -76,7 +79,8 @@ type JobKey struct {
 
 // Canceller cancels jobs.
 type Canceller interface {
-	// Cancel asks Slurm to cancel the job that has both this id and this name. A job that is already gone is no error.
+	// Cancel asks Slurm to cancel the job that has both this id and this name: of a task, its id and the array's name. A job that is already
+	// gone is no error.
 	Cancel(ctx context.Context, jobID, name string) error
 }
 
@@ -174,6 +178,8 @@ type JobSpec struct {
 	MaxOutputBytes int64 // all outputs together; what exceeds it is not hashed
 
 	Exclude []string // names of nodes that the job does not use
+
+	Array *Array // nil: the job is one attempt's; of an array the rest of the spec is its leader's
 }
 
 // Inputs are the job's inputs; without Placed all are copied.
@@ -233,9 +239,9 @@ const (
 // Job is one record of Slurm's about one job.
 type Job struct {
 	Cluster   string
-	ID        string
-	Task      *int // array task
-	Name      string
+	ID        string // of a task ARRAY_TASK
+	Task      *int   // of an array; nil with the array's name: a record of several of its tasks
+	Name      string // of a task that of its array
 	User      string // whose job it is: its Unix user; "" where the record does not show it
 	State     string // Slurm's own word, e.g. PENDING; without suffixes
 	Why       string // Slurm's reason
@@ -352,6 +358,8 @@ type Store interface {
 	// Apply carries out one transition with its event. A run that is no longer at Write.Run.Rev is a Conflict fault with code
 	// stale_run, and nothing is changed.
 	Apply(ctx context.Context, w Write) (View, error)
+	// ApplyAll carries out several transitions in one transaction: all of them, or none. The views are in the order of the writes.
+	ApplyAll(ctx context.Context, list []Write) ([]View, error)
 	// Params reads the canonical params of a run.
 	Params(ctx context.Context, paramsHash string) (json.RawMessage, error)
 }
@@ -376,6 +384,10 @@ type Index interface {
 	Find(ctx context.Context, s Sought) (known string, equivalent []string, err error)
 	// Ended reports whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
 	Ended(ctx context.Context, jobName string) (bool, error)
+	// Array reads an array by its name. NotFound when this ledger never sent it.
+	Array(ctx context.Context, name string) (ArrayRow, error)
+	// ArrayOf is the array in which the attempt with this job name was sent last; empty: it was sent alone, or is not known.
+	ArrayOf(ctx context.Context, jobName string) (name string, err error)
 	// Voided is when the newest attempt ended as absent, or as cancelled after a send: its job may still appear. Nil if none did since.
 	Voided(ctx context.Context, since time.Time) (*time.Time, error)
 	// Unmeasured lists attempts whose job started and ended between two times and whose usage is not recorded, oldest first, at most limit.

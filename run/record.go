@@ -57,7 +57,7 @@ type Attempt struct {
 	RunID     string
 	N         int
 	Token     string // its submission; empty until the intent
-	ArrayTask *int   // nil: the submission is a single job
+	ArrayTask *int   // in the array of its newest send; nil: it was sent alone
 	CreatedAt time.Time
 	// Placement is where the attempt goes, with what the site adds to what was asked for. Nil where the params name it all: of a plan
 	// submitted as it is, of one for the gateway's own host, and of runs made when the params held the site's defaults.
@@ -81,7 +81,7 @@ type Attempt struct {
 	Usage      json.RawMessage // what the job itself recorded; null when nothing
 }
 
-// Submission is what is sent to Slurm for one attempt (later: for many, as an array).
+// Submission is what is sent to Slurm for one attempt, alone or as a task of an array.
 type Submission struct {
 	Token       string // 32 hex digits
 	JobName     string
@@ -91,6 +91,7 @@ type Submission struct {
 	JobID       string     // empty until known
 	SubmittedAt *time.Time // as Slurm records it, when first seen
 	SLUID       string     // if Slurm shows one
+	Array       string     // the array of its newest send; empty: it was sent alone
 }
 
 // Send is one start of sbatch for a submission.
@@ -160,6 +161,7 @@ type Write struct {
 	Attempts   []Attempt // stored as they stand here
 	Submission *Submission
 	Send       *Send
+	Array      *ArrayRow  // that begins with this write, of its leader; Jobs is not looked at
 	Payloads   []Payload  // stored if not there yet
 	Artifacts  []Artifact // registered if not there yet
 	Outputs    []Link

@@ -17,7 +17,7 @@ func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
 		return false, err
 	}
 	job := e.job(v, p)
-	res, held := e.Submitter.Receipt(ctx, job, v.Sends)
+	res, held := e.receipt(ctx, v, job)
 	if held && e.believesHeld(v) {
 		return false, nil // its sbatch may still succeed
 	}

@@ -41,6 +41,9 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, w Write) error {
 	if !ok {
 		return e.putOff(ctx, v, why, w)
 	}
+	if waits, err := e.join(ctx, &guest{v: v, job: job, w: w, release: release}); waits {
+		return err
+	}
 	defer release()
 	free, err := e.sends.enter(ctx, ShareOf(v.Run), v.Run.ID)
 	if err != nil {
@@ -50,7 +53,12 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, w Write) error {
 	if why, held := e.pressure.holdIfPaused(v.Run.ID, at); held { // since it started to wait for its slot
 		return e.putOff(ctx, v, why, w)
 	}
-	v, err = e.recordIntent(ctx, v, w)
+	return e.sendAlone(ctx, v, job, w, free)
+}
+
+// sendAlone sends one run as a job of its own; free gives its place in the line to the next one.
+func (e *Engine) sendAlone(ctx context.Context, v View, job JobSpec, w Write, free func()) error {
+	v, err := e.recordIntent(ctx, v, w)
 	if err != nil {
 		return err
 	}
@@ -60,15 +68,22 @@ func (e *Engine) send(ctx context.Context, v View, job JobSpec, w Write) error {
 	stop()
 	if res.Outcome == SendAccepted {
 		free() // the next sbatch does not wait for this receipt's commit; a refusal may delay the next one
+		if key, ok := e.equals(v, job); ok {
+			e.parties.accepted(key, 1)
+		}
 	}
 	return e.settleSend(ctx, v, job, k, res)
 }
 
 // recordIntent makes the next send of the attempt durable. Only after it may sbatch start.
 func (e *Engine) recordIntent(ctx context.Context, v View, w Write) (View, error) {
-	k := v.Sends + 1
+	k, from := v.Sends+1, v
 	v.Run.enter(Submitting, "", "")
-	w.Run, w.Submission, w.From = v.Run, &v.Submission, &v
+	if v.Submission.Array != "" { // Slurm refused the array that it was in
+		v.Submission.Array, v.Attempt.ArrayTask = "", nil
+		w.Attempts = []Attempt{v.Attempt}
+	}
+	w.Run, w.Submission, w.From = v.Run, &v.Submission, &from
 	w.Send = &Send{Token: v.Submission.Token, K: k, StartedAt: e.Now()}
 	w.Event = Event{Type: "run.intent", Data: map[string]any{"attempt": v.Attempt.N, "job_name": v.Submission.JobName,
 		"script_sha256": v.Submission.ScriptSHA, "send": k}}
@@ -82,7 +97,7 @@ func (e *Engine) recoverSend(ctx context.Context, v View) error {
 		return err
 	}
 	job := e.job(v, p)
-	res, held := e.Submitter.Receipt(ctx, job, v.Sends)
+	res, held := e.receipt(ctx, v, job)
 	if held && e.believesHeld(v) {
 		e.pressure.delay(v.Run.ID, e.cfg.Floor)
 		return nil
@@ -109,23 +124,41 @@ func (e *Engine) settleSend(ctx context.Context, v View, job JobSpec, k int, res
 // recordOutcome is the receipt, or what came instead of it: a rejection ends the attempt, back-pressure defers it, doubt is for the
 // resolver.
 func (e *Engine) recordOutcome(ctx context.Context, v View, job JobSpec, k int, res SendResult) error {
+	switch res.Outcome {
+	case SendAccepted:
+		e.forget(v.Run.ID)
+		e.pressure.accepted(sending{job.Spec.Placement, v.Run.ExecutedAs})
+	case SendRejected:
+		d := refusal(v.Attempt, res)
+		d.send = e.ended(v, k, res)
+		return e.finish(ctx, v, d)
+	case SendDeferred, SendNotRun:
+		e.pressure.refused(v.Run.ID, sending{job.Spec.Placement, v.Run.ExecutedAs}, res)
+	}
+	settled, err := e.apply(ctx, e.outcome(&v, k, res))
+	e.watcher.poke()
+	if err == nil && settled.Run.CancelAt != nil {
+		return e.carryOutCancel(ctx, settled) // requested while sbatch ran
+	}
+	return err
+}
+
+func (e *Engine) ended(v View, k int, res SendResult) *Send {
 	now := e.Now()
-	send := &Send{Token: v.Submission.Token, K: k, StartedAt: now, EndedAt: &now, Outcome: res.Outcome, ExitCode: res.ExitCode, Text: res.Text}
-	w := Write{Run: v.Run, Send: send, From: &v}
+	return &Send{Token: v.Submission.Token, K: k, StartedAt: now, EndedAt: &now, Outcome: res.Outcome, ExitCode: res.ExitCode, Text: res.Text}
+}
+
+// outcome is the transition after a send that was not a rejection.
+func (e *Engine) outcome(from *View, k int, res SendResult) Write {
+	v := *from
+	w := Write{Run: v.Run, Send: e.ended(v, k, res), From: from}
 	switch res.Outcome {
 	case SendAccepted:
 		v.Submission.JobID, v.Submission.Cluster = res.JobID, res.Cluster
 		w.Submission = &v.Submission
 		w.Run.enter(Pending, "", "")
 		w.Event = Event{Type: "run.receipt", Data: map[string]any{"job_id": res.JobID, "cluster": res.Cluster, "send": k}}
-		e.forget(v.Run.ID)
-		e.pressure.accepted(sending{job.Spec.Placement, v.Run.ExecutedAs})
-	case SendRejected:
-		d := refusal(v.Attempt, res)
-		d.send = send
-		return e.finish(ctx, v, d)
 	case SendDeferred, SendNotRun:
-		e.pressure.refused(v.Run.ID, sending{job.Spec.Placement, v.Run.ExecutedAs}, res)
 		w.Run.enter(Deferred, cmp.Or(res.Code, "sbatch_not_started"), res.Text)
 		w.Event = Event{Type: "run.deferred", Data: map[string]any{"code": res.Code, "send": k, "text": res.Text}}
 	default:
@@ -134,10 +167,5 @@ func (e *Engine) recordOutcome(ctx context.Context, v View, job JobSpec, k int, 
 		w.Event = Event{Type: "run.unconfirmed", Data: map[string]any{"send": k, "text": res.Text}}
 	}
 	sayCancelling(&w.Run, v.Submission.JobID)
-	settled, err := e.apply(ctx, w)
-	e.watcher.poke()
-	if err == nil && settled.Run.CancelAt != nil {
-		return e.carryOutCancel(ctx, settled) // requested while sbatch ran
-	}
-	return err
+	return w
 }

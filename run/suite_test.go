@@ -25,6 +25,7 @@ func TestFakeConformance(t *testing.T) {
 	t.Run("queue", func(t *testing.T) { runtest.Queue(t, jobs) })
 	t.Run("accounting", func(t *testing.T) { runtest.Accounting(t, jobs) })
 	t.Run("canceller", func(t *testing.T) { runtest.Canceller(t, jobs) })
+	t.Run("arrays", func(t *testing.T) { runtest.Arrays(t, jobs) })
 	t.Run("no accounting", func(t *testing.T) {
 		runtest.NoAccounting(t, run.NoAccounting{})
 		inBubble(t, func(t *testing.T) { runtest.NoAccounting(t, &life{w: w}) })
@@ -85,7 +86,8 @@ func transport(w *world) *runtest.Transport {
 		return list, nil
 	}
 	n := 0
-	return &runtest.Transport{Submitter: l, Queue: l, Accounting: l, Canceller: l, Workspace: l, Room: run.ScopeQOS,
+	return &runtest.Transport{Submitter: l, Queue: l, Accounting: l, Canceller: l, Workspace: l,
+		RenderArray: l.RenderArray, Room: run.ScopeQOS,
 		Job: func(t *testing.T, k runtest.Kind) run.JobSpec {
 			n++
 			token := fmt.Sprintf("%032x", n)

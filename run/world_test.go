@@ -177,7 +177,7 @@ func (w *world) start(j *job) {
 		return
 	}
 	a := w.attempt(j.spec.RunID, j.spec.N)
-	own := fmt.Sprintf("slurmgate-claim 1 job=%s task=- restart=0 token=%s node=n1\n", j.ID, j.spec.Token)
+	own := fmt.Sprintf("slurmgate-claim 1 %s restart=0 token=%s node=n1\n", j.execution(), j.spec.Token)
 	if a.ctl["claim"] == nil {
 		a.ctl["claim"] = []byte(own)
 	}
@@ -191,6 +191,15 @@ func (w *world) start(j *job) {
 func (w *world) end(j *job, state string, code int) {
 	now := time.Now()
 	j.State, j.Class, j.Ended, j.ExitCode = state, run.ClassEnded, &now, &code
+}
+
+// execution is what control files say of the job.
+func (j *job) execution() string {
+	id, task, array := strings.Cut(j.ID, "_")
+	if !array {
+		task = "-"
+	}
+	return fmt.Sprintf("job=%s task=%s", id, task)
 }
 
 // finish is the program ending well: exit file, outputs, manifest, COMPLETED.
@@ -209,12 +218,12 @@ func (w *world) finish(j *job) {
 
 func (w *world) exitFile(j *job, code int, reason string) {
 	w.attempt(j.spec.RunID, j.spec.N).ctl["exit"] = fmt.Appendf(nil,
-		"slurmgate-exit 1 job=%s task=- restart=0 code=%d reason=%s elapsed=1.5 user=1.0 sys=0.1 node=n1\n", j.ID, code, reason)
+		"slurmgate-exit 1 %s restart=0 code=%d reason=%s elapsed=1.5 user=1.0 sys=0.1 node=n1\n", j.execution(), code, reason)
 }
 
 func (w *world) manifest(j *job) {
 	a := w.attempt(j.spec.RunID, j.spec.N)
-	m := fmt.Sprintf("slurmgate-manifest 1 job=%s task=- restart=0\n", j.ID)
+	m := fmt.Sprintf("slurmgate-manifest 1 %s restart=0\n", j.execution())
 	for _, path := range slices.Sorted(maps.Keys(a.out)) {
 		m += fmt.Sprintf("file %s %d %s\n", hash([]byte(a.out[path])), len(a.out[path]), path)
 	}
@@ -307,6 +316,11 @@ func (l *life) Insert(ctx context.Context, n run.New) (v run.View, created bool,
 
 func (l *life) Apply(ctx context.Context, wr run.Write) (v run.View, err error) {
 	err = l.do("Apply", func() (err error) { v, err = l.Ledger.Apply(ctx, wr); return })
+	return v, err
+}
+
+func (l *life) ApplyAll(ctx context.Context, list []run.Write) (v []run.View, err error) {
+	err = l.do("ApplyAll", func() (err error) { v, err = l.Ledger.ApplyAll(ctx, list); return })
 	return v, err
 }
 
@@ -427,6 +441,14 @@ func (l *life) Render(j run.JobSpec) (script, pinned []byte, err error) {
 	return []byte("#!/bin/bash\n" + j.JobName + "\n"), pinned, nil
 }
 
+func (l *life) RenderArray(j run.JobSpec) ([]byte, error) {
+	script := "#!/bin/bash\n" + j.Array.Name + "\n"
+	for _, t := range j.Array.Tasks {
+		script += t.AttemptDir + " " + t.ScriptSHA + "\n"
+	}
+	return []byte(script), nil
+}
+
 func (l *life) Send(ctx context.Context, spec run.JobSpec, k int) (res run.SendResult) {
 	hang := false
 	if l.hang(ctx, "Send", spec.RunID) {
@@ -475,15 +497,23 @@ func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) 
 	case alone: // no gateway stands behind this send
 		return w.outcome(spec, key, map[runtest.Kind]sendKind{runtest.Wrong: reject, runtest.NoRoom: deferSend}[kind])
 	}
-	v, err := w.ledger.View(context.Background(), spec.RunID)
-	if err != nil || v.Run.Phase != run.Submitting || v.Sends != k || v.Submission.Token != spec.Token {
-		w.t.Errorf("sbatch without a durable intent: %+v %v", v.Run.Phase, err)
+	for i, s := range tasksOf(w, spec) {
+		v, err := w.ledger.View(context.Background(), s.RunID)
+		if err != nil || v.Run.Phase != run.Submitting || v.Submission.Token != s.Token || s.RunID == spec.RunID && v.Sends != k ||
+			(spec.Array != nil) != (v.Attempt.ArrayTask != nil) || spec.Array != nil && (v.Submission.Array != spec.Array.Name ||
+			*v.Attempt.ArrayTask != i) {
+			w.t.Errorf("sbatch without a durable intent: %+v %v", v.Run.Phase, err)
+		}
+		if a := w.attempt(s.RunID, s.N); spec.Array != nil && (a == nil || hash(a.ctl["script"]) != spec.Array.Tasks[i].ScriptSHA) {
+			w.t.Error("an array was sent before everything was in place")
+		}
 	}
 	if k > 1 && w.attempt(spec.RunID, spec.N) == nil { // removed since
 		w.sent[key] = run.SendResult{Outcome: run.SendNotRun, Code: "control_unwritable", Text: "no such file or directory"}
 		return w.sent[key], false
 	}
-	if a := w.attempt(spec.RunID, spec.N); a == nil || a.token != spec.Token || a.ctl["script"] == nil || a.ctl["pinned.sha256"] == nil {
+	if a := w.attempt(spec.RunID, spec.N); a == nil || a.token != spec.Token || a.ctl["script"] == nil || a.ctl["pinned.sha256"] == nil ||
+		spec.Array != nil && a.ctl[run.ArrayFile(k)] == nil {
 		w.t.Error("sbatch before everything was in place")
 	}
 	if w.forge != nil { // what the user's own shell says of it
@@ -506,11 +536,12 @@ func (w *world) outcome(spec run.JobSpec, key string, kind sendKind) (res run.Se
 	case accept, hangs, lostAnswer:
 		j := w.submit(spec)
 		zero := 0
-		res = run.SendResult{Outcome: run.SendAccepted, JobID: j.ID, Cluster: "c1", ExitCode: &zero, Text: j.ID}
+		id, _, _ := strings.Cut(j.ID, "_")
+		res = run.SendResult{Outcome: run.SendAccepted, JobID: id, Cluster: "c1", ExitCode: &zero, Text: id}
 		w.sent[key] = res
 		w.held[key] = kind == hangs || w.slow
 		if kind == lostAnswer {
-			j.forgot = true
+			w.each(j, func(j *job) { j.forgot = true })
 			other := &job{Job: j.Job, foreign: true}
 			other.Name = "someone-elses"
 			w.jobs = append(w.jobs, other)
@@ -534,7 +565,7 @@ func (w *world) outcome(spec run.JobSpec, key string, kind sendKind) (res run.Se
 		w.submit(spec)
 		return doubt, false
 	case doubtLate:
-		w.submit(spec).late = true
+		w.each(w.submit(spec), func(j *job) { j.late = true })
 		return doubt, false
 	default:
 		return doubt, false
@@ -543,7 +574,49 @@ func (w *world) outcome(spec run.JobSpec, key string, kind sendKind) (res run.Se
 	return res, false
 }
 
-func (w *world) submit(spec run.JobSpec) *job {
+// tasksOf are the jobs of an sbatch: one, or the tasks of an array.
+func tasksOf(w *world, spec run.JobSpec) (list []run.JobSpec) {
+	if spec.Array == nil {
+		return []run.JobSpec{spec}
+	}
+	for _, t := range spec.Array.Tasks {
+		id := run.RunOf(t.JobName)
+		one := run.JobSpec{RunID: id, N: 1, JobName: t.JobName, Spec: spec.Spec}
+		if a := w.attempt(id, 1); a != nil {
+			one.Token = a.token
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// submit makes the jobs of an sbatch, and returns the first.
+func (w *world) submit(spec run.JobSpec) (first *job) {
+	if spec.Array == nil {
+		return w.submitOne(spec)
+	}
+	array := fmt.Sprint(100 + len(w.jobs))
+	for i, s := range tasksOf(w, spec) {
+		j := w.submitOne(s)
+		j.ID, j.Task, j.Name = run.TaskID(array, i), new(i), spec.Array.Name
+		if i == 0 {
+			first = j
+		}
+	}
+	return first
+}
+
+// each sets something on all jobs of an sbatch.
+func (w *world) each(first *job, set func(*job)) {
+	array, _, tasks := strings.Cut(first.ID, "_")
+	for _, j := range w.jobs {
+		if j == first || tasks && strings.HasPrefix(j.ID, array+"_") {
+			set(j)
+		}
+	}
+}
+
+func (w *world) submitOne(spec run.JobSpec) *job {
 	now := time.Now()
 	user, err := w.ledger.UserOf(context.Background(), spec.RunID)
 	if err != nil || user == "" {

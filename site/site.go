@@ -76,6 +76,13 @@ type Slurm struct {
 	VerifyAllowanceSeconds int     `yaml:"verify_allowance_seconds"` // 1..3600 more of time limit, to check image and inputs; default 120
 	GraceSeconds           int     `yaml:"grace_seconds"`            // 1..600 from TERM to KILL, below Slurm's KillWait; default 10
 	Scratch                string  `yaml:"scratch,omitempty"`        // folder on each node's own disk for /tmp of containers; empty: none
+	Arrays                 Arrays  `yaml:"arrays"`                   // when runs are sent together, as one job array
+}
+
+// Arrays says when runs that Slurm need be told the same about are sent as the tasks of one job array.
+type Arrays struct {
+	Min      int `yaml:"min"`       // 2..1000 that are ready leave at once; 0: every run is a job of its own; default 0
+	LingerMS int `yaml:"linger_ms"` // 1..60000: how long a run waits for others of its caller at most; default 1000
 }
 
 // Values of Slurm.Accounts: what a user of this host may charge, where access.peers does not say it.
@@ -190,6 +197,7 @@ func (s *Site) fill() {
 	text("slurm.accounting", &s.Slurm.Accounting, "auto")
 	number("slurm.verify_allowance_seconds", &s.Slurm.VerifyAllowanceSeconds, 120)
 	number("slurm.grace_seconds", &s.Slurm.GraceSeconds, 10)
+	number("slurm.arrays.linger_ms", &s.Slurm.Arrays.LingerMS, 1000)
 	text("storage.transport", &s.Storage.Transport, TransportShared)
 	s.fillRemote()
 	s.fillCaller()

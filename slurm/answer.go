@@ -3,6 +3,7 @@ package slurm
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"slurmgate/fault"
 	"slurmgate/run"
@@ -152,15 +153,34 @@ func (a *answer) record(body []byte) {
 		return
 	}
 	a.read++
-	if !ours && (len(a.sought) == 0 || !a.sought[string(a.fields[0])]) {
+	array, tasks, several := "", []int(nil), false
+	if bytes.IndexByte(a.fields[0], '[') >= 0 {
+		array, tasks, several = folded(string(a.fields[0]))
+	}
+	if !ours && (len(a.sought) == 0 || !a.sought[string(a.fields[0])] && !a.seeks(array, tasks)) {
 		return
+	}
+	if several {
+		a.fields[0] = []byte(array)
 	}
 	job, err := a.job()
 	if err != nil {
 		a.cannotRead(err.Error(), body)
 		job = run.Job{ID: job.ID, Task: job.Task, Name: string(name), Class: run.ClassUnread, Why: err.Error()}
 	}
-	a.jobs = append(a.jobs, job)
+	if !several || err != nil {
+		a.jobs = append(a.jobs, job)
+		return
+	}
+	for _, n := range tasks {
+		job.ID, job.Task = run.TaskID(array, n), new(n)
+		a.jobs = append(a.jobs, job)
+	}
+}
+
+// seeks reports whether one of the tasks is sought.
+func (a *answer) seeks(array string, tasks []int) bool {
+	return slices.ContainsFunc(tasks, func(n int) bool { return a.sought[run.TaskID(array, n)] })
 }
 
 // split sets the fields.

@@ -88,7 +88,7 @@ func TestParseQueue(t *testing.T) {
 		{Cluster: "devcluster", ID: "9", Name: recordedName + "XR-a1-aabbccddeeff", State: "PENDING", Why: "BeginTime", Class: run.ClassPending,
 			Restarts:  1,
 			Submitted: at(1795248047)},
-		{Cluster: "devcluster", ID: "5", Task: ptr(9), Name: recordedName + "XB-a1-aabbccddeebb", State: "PENDING", Why: "JobHeldUser",
+		{Cluster: "devcluster", ID: "5_9", Task: ptr(9), Name: recordedName + "XB-a1-aabbccddeebb", State: "PENDING", Why: "JobHeldUser",
 			Class:     run.ClassPending,
 			Submitted: at(1795248044)},
 		{Cluster: "devcluster", ID: "12", Name: recordedName + "XS-a1-aabbccddeee1", State: "RUNNING", Class: run.ClassRunning, Node: "n1",
@@ -345,7 +345,7 @@ func FuzzParseAnswer(f *testing.F) {
 		}
 		for _, j := range jobs {
 			unread := j.Class == run.ClassUnread && j.Why != "" && j.State == ""
-			if !unread && (!strings.HasPrefix(j.Name, NamePrefix) || !allDigits(j.ID) || j.State == "" || j.Class == "") ||
+			if !unread && (!strings.HasPrefix(j.Name, NamePrefix) || !jobID.MatchString(j.ID) || j.State == "" || j.Class == "") ||
 				!utf8.ValidString(j.State+j.Why+j.Node+j.Cluster) {
 				t.Errorf("%+v", j)
 			}

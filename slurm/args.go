@@ -29,12 +29,15 @@ func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
 	if err := r.checkJob(job); err != nil {
 		return nil, err
 	}
-	s := job.Spec
+	s, name := job.Spec, job.JobName
+	if job.Array != nil {
+		name = job.Array.Name
+	}
 	argv := append(slices.Clone(fixed),
 		"--cpus-per-task="+strconv.Itoa(s.Resources.CPUs),
 		"--mem="+strconv.Itoa(s.Resources.MemMB)+"M",
 		"--time="+strconv.Itoa(r.minutes(s.Resources.TimeLimitSeconds)),
-		"--job-name="+job.JobName,
+		"--job-name="+name,
 		"--comment="+note(job),
 		"--partition="+s.Placement.Partition,
 		"--account="+s.Placement.Account,
@@ -55,7 +58,5 @@ func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
 		}
 		argv = append(argv, fmt.Sprintf("--gres=gpu:%s%d", kind, *g))
 	}
-	log := job.ControlPath(run.JobLogFile)
-	return append(argv, "--chdir="+job.AttemptDir(), "--output="+log, "--error="+log, "--open-mode=append", job.ControlPath(run.ScriptFile)),
-		nil
+	return append(append(argv, own(job)...), "--open-mode=append", job.ControlPath(scriptFile(job))), nil
 }

@@ -53,6 +53,7 @@ func Errors() []Row {
 		{Code: "ESLURM_INVALID_GRES", Text: "Invalid generic resource (gres) specification", Outcome: no, Tested: true, Own: true},
 		{Code: "ESLURM_INVALID_GRES_TYPE", Number: 2119, Text: "Invalid GRES specification (with and without type identification)", Outcome: no},
 		{Code: "ESLURM_QOS_THRES", Number: 2074, Text: "Requested account has breached requested QOS usage threshold", Outcome: no},
+		{Code: "ESLURM_INVALID_ARRAY", Number: 2081, Text: "Invalid job array specification", Outcome: no, Tested: true}, // MaxArraySize
 		{Code: "ESLURM_PATHNAME_TOO_LONG", Number: 2012, Text: "Pathname of a file, directory or other parameter too long",
 			Outcome: no, Tested: true},
 		// The detail line before this one decides, see refine; without one it is final.

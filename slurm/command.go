@@ -121,6 +121,9 @@ func (c *CLI) environ(more ...string) []string {
 	return append(env, more...)
 }
 
+// asking is the environment of a query besides: times in seconds, and lists of an array's tasks in full.
+var asking = []string{"TZ=UTC", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"}
+
 // ask runs one query within its time, at a price in RPCs. An error is a Transport fault that carries what the
 // program said; so is a non-zero exit status unless okay accepts the output.
 func (c *CLI) ask(ctx context.Context, rpcs int, okay func(Output) bool, program string, args ...string) (Output, error) {
@@ -174,7 +177,7 @@ func (c *CLI) runWhile(ctx context.Context, proof string, sink io.Writer, limit 
 	out, err := c.runner.Run(ctx, Command{
 		Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: limit, Sink: sink, While: proof,
 		// Times as seconds since 1970, whatever the site's or the node's taste.
-		Env: c.environ("TZ=UTC", "SLURM_TIME_FORMAT=%s"),
+		Env: c.environ(asking...),
 	})
 	if err != nil {
 		return out, unanswered(program, out, err)
@@ -191,7 +194,7 @@ func (c *CLI) feed(ctx context.Context, in io.Reader, program string, args ...st
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	out, err := c.runner.Run(ctx, Command{Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: maxQueryBytes, Stdin: in,
-		Env: c.environ("TZ=UTC", "SLURM_TIME_FORMAT=%s")})
+		Env: c.environ(asking...)})
 	if err != nil {
 		err = unanswered(program, out, err)
 	}

@@ -23,8 +23,10 @@ var (
 // one about federations, and without --all jobs in hidden partitions would be missing.
 //
 // A look at the jobs of all users is one such answer too. squeue's own filters do not help it: with several users or with names slurmctld
-// sends all jobs all the same, and one user whose account is gone makes squeue refuse them all. Arrays stay folded: none is ours, and a
-// user's could have a million lines.
+// sends all jobs all the same, and one user whose account is gone makes squeue refuse them all.
+//
+// Arrays stay folded: of 24.11 squeue --array was seen to leave out the last task of a list with steps ([27-47:2]), and other users' could
+// have a million lines. Such a record is taken apart here; none is ours in a look at all users.
 func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
 	if err := c.budget.Look(ctx); err != nil {
 		return nil, fault.Wrap(fault.Transport, "rpc_budget", "the look at the queue was stopped while it waited for its share", err)
@@ -39,7 +41,7 @@ func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, erro
 	} else {
 		a := newAnswer(c.cfg.User, queueColumns, int(c.queued.Load()))
 		a.sought = sought
-		into, args = a, append(args, "--array", "--user="+c.cfg.User, "--Format="+strings.Join(queueFields, ":"+sep+",")+":"+sep)
+		into, args = a, append(args, "--user="+c.cfg.User, "--Format="+strings.Join(queueFields, ":"+sep+",")+":"+sep)
 	}
 	if _, err := c.askUpTo(ctx, into, limit, rpcQueue, clean, "squeue", args...); err != nil {
 		return nil, err

@@ -47,7 +47,9 @@ func (a *answer) job() (run.Job, error) {
 			a.scratch = append(append(a.scratch[:0], f...), a.fields[len(a.fields)-1]...)
 			both := string(a.scratch)
 			j.Name = both[len(f):]
-			j.ID, j.Task, err = parseID(both[:len(f)])
+			if j.ID, j.Task, err = parseID(both[:len(f)]); j.Task != nil {
+				j.ID = both[:len(f)]
+			}
 		case colState, colAccounted:
 			// Accounting names who cancelled a job ("CANCELLED by 1001"). A controller that starts without its jobs has accounting end them
 			// too, and then nobody is named.

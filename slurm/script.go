@@ -190,6 +190,8 @@ func (r *Renderer) checkJob(job run.JobSpec) error {
 		return bad("token or job name")
 	case slices.ContainsFunc(job.Exclude, func(n string) bool { return !nodeName.MatchString(n) }):
 		return bad("name of a node to exclude")
+	case checkArray(job.Array) != "":
+		return bad(checkArray(job.Array))
 	case plainPath(job.RunDir) != "":
 		return bad("the run's folder must be " + plainPath(job.RunDir))
 	}

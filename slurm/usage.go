@@ -23,7 +23,7 @@ func (c *CLI) Usage(ctx context.Context, since time.Time, of ...run.JobKey) ([]r
 		return c.usageOf(ctx, since, of)
 	}
 	out, err := c.ask(ctx, rpcAccounting, clean, "sacct",
-		"--duplicates", "--parsable2", "--noheader", "--user="+c.cfg.User, "--starttime="+sacctTime(since),
+		"--duplicates", "--array", "--parsable2", "--noheader", "--user="+c.cfg.User, "--starttime="+sacctTime(since),
 		"--format="+usageFields)
 	if err != nil {
 		return nil, notKept(out, err)
@@ -109,9 +109,11 @@ func (u *usages) line(line string) error {
 }
 
 func parseJobUsage(id string, f []string) (u run.Usage, err error) {
-	if u.JobID, _, err = parseID(strings.Split(id, "+")[0]); err != nil {
+	id = strings.Split(id, "+")[0]
+	if _, _, err = parseID(id); err != nil {
 		return u, err
 	}
+	u.JobID = id
 	if u.Submitted, err = parseTime(f[1]); err != nil {
 		return u, err
 	}

@@ -24,7 +24,7 @@ func TestParseUsage(t *testing.T) {
 		{JobID: "1", Submitted: at(1795248044), CPUSeconds: 0.003, AllocCPUs: 2},
 		{JobID: "2", Submitted: at(1795248050), ElapsedSeconds: 3725, CPUSeconds: 3725, MaxRSSBytes: 2 << 20, AllocCPUs: 2},
 		{JobID: "2", Submitted: at(1795250000), ElapsedSeconds: 5, CPUSeconds: 86401, AllocCPUs: 1},
-		{JobID: "3", Submitted: at(1795248044), ElapsedSeconds: 1, AllocCPUs: 1},
+		{JobID: "3_4", Submitted: at(1795248044), ElapsedSeconds: 1, AllocCPUs: 1},
 		{JobID: "7", AllocCPUs: 1},
 	}
 	if d := cmp.Diff(want, got.list); d != "" {

@@ -126,6 +126,10 @@ func (p store) Apply(ctx context.Context, w run.Write) (run.View, error) {
 	return result(p.s, "Store.Apply."+w.Event.Type, func() (run.View, error) { return p.Store.Apply(ctx, w) })
 }
 
+func (p store) ApplyAll(ctx context.Context, list []run.Write) ([]run.View, error) {
+	return result(p.s, "Store.ApplyAll."+list[0].Event.Type, func() ([]run.View, error) { return p.Store.ApplyAll(ctx, list) })
+}
+
 type submitter struct {
 	run.Submitter
 	s *seams

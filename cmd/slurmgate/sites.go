@@ -56,7 +56,7 @@ func (g *gateway) openSites(ctx context.Context) error {
 		sites = append(sites, x)
 	}
 	host := g.site(g.app.Site.LocalSite(), previous)
-	host.Config.Placement, host.Config.OneNode = plan.Placement{}, true
+	host.Config.Placement, host.Config.OneNode, host.Config.Arrays = plan.Placement{}, true, run.Arrays{}
 	host.Open = func(ctx context.Context) (run.Parts, error) { return g.openHost(ctx, folders) }
 	g.app.Sites = run.NewSites(append(sites, host)...)
 	g.app.Sites.ServeWorkers(run.Config{Secrets: g.app.Secrets, SubmitWait: submitWait}, run.Parts{Store: g.app.Ledger,
@@ -89,6 +89,7 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 			Placement: app.SiteDefaults(s), Previous: previous, InFlight: g.app.RunLimits(),
 			ProjectInFlight: caps.ProjectInFlight, CallerInFlight: caps.CallerInFlight, Weights: caps.Weights(),
 			Secrets: g.app.Secrets,
+			Arrays:  run.Arrays{Min: s.Slurm.Arrays.Min, Linger: time.Duration(s.Slurm.Arrays.LingerMS) * time.Millisecond},
 		},
 		Parts: run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Objects: g.app.Store,
 			Place: g.app.Placing(s), Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: g.room(s),

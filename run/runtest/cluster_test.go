@@ -53,6 +53,7 @@ func conform(t *testing.T, over *remote.Host) {
 	t.Run("queue", func(t *testing.T) { runtest.Queue(t, jobs) })
 	t.Run("accounting", func(t *testing.T) { runtest.Accounting(t, jobs) })
 	t.Run("canceller", func(t *testing.T) { runtest.Canceller(t, jobs) })
+	t.Run("arrays", func(t *testing.T) { runtest.Arrays(t, jobs) })
 }
 
 func openCluster(t *testing.T, programs string, over *remote.Host) *runtest.Transport {
@@ -76,6 +77,7 @@ func openCluster(t *testing.T, programs string, over *remote.Host) *runtest.Tran
 	hold := filepath.Join(bin, "hold")
 	x := s.transport()
 	x.Submitter, x.Queue, x.Accounting, x.Canceller, x.Room = cli, cli, cli, cli, run.ScopeQOS
+	x.RenderArray = cli.RenderArray
 	x.Slow = func(t *testing.T) func() {
 		must(t, os.WriteFile(hold, nil, 0o600))
 		return func() { must(t, os.Remove(hold)) }

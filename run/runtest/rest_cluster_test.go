@@ -31,6 +31,7 @@ func TestClusterConformanceOverREST(t *testing.T) {
 	t.Run("queue", func(t *testing.T) { runtest.Queue(t, jobs) })
 	t.Run("accounting", func(t *testing.T) { runtest.Accounting(t, jobs) })
 	t.Run("canceller", func(t *testing.T) { runtest.Canceller(t, jobs) })
+	t.Run("arrays", func(t *testing.T) { runtest.Arrays(t, jobs) })
 }
 
 func openREST(t *testing.T, programs string) *runtest.Transport {
@@ -51,6 +52,7 @@ func openREST(t *testing.T, programs string) *runtest.Transport {
 	s.renderer = over.Renderer
 	x := s.transport()
 	x.Submitter, x.Canceller, x.Queue, x.Accounting = over, over, over, over
+	x.RenderArray = over.RenderArray
 	x.Room = run.ScopeRun // slurmrestd does not name the limit
 	x.Slow = func(t *testing.T) func() {
 		must(t, daemon.Signal(syscall.SIGSTOP))

@@ -6,6 +6,7 @@
 //	Queue       queue.go
 //	Accounting  accounting.go
 //	Canceller   canceller.go
+//	arrays      array.go
 //	Workspace   workspace.go
 //	Images      images.go
 package runtest
@@ -37,6 +38,8 @@ type Transport struct {
 	run.Accounting
 	run.Canceller
 	run.Workspace
+	// RenderArray is that of [run.Renderer]. Not needed where there is no queue.
+	RenderArray func(run.JobSpec) ([]byte, error)
 	// Job makes an attempt that nobody has sent, its workspace and script in place.
 	Job func(t *testing.T, k Kind) run.JobSpec
 	// Slow makes every sbatch from now on take until release is called. Not needed where there is no queue.

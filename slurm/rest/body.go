@@ -87,6 +87,7 @@ var options = map[string]func(v version, j map[string]any, value string) error{
 		}
 		return nil
 	},
+	"--array":  text("array"),
 	"--chdir":  text("current_working_directory"),
 	"--output": text("standard_output"),
 	"--error":  text("standard_error"),

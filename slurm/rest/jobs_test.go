@@ -188,12 +188,13 @@ func TestRecordsAsSacct(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// Tasks of an array that never had a record of their own: "11_[1-3]", which is taken apart, and a bitmap, which cannot be read.
+		folded := func(j run.Job) bool { return j.Name == "sg-array" && (j.Class == run.ClassUnread || j.Started == nil) }
+		want, got = slices.DeleteFunc(want, folded), slices.DeleteFunc(got, folded)
 		for _, list := range [][]run.Job{want, got} {
 			for i := range list {
 				j := &list[i]
 				switch {
-				case j.Class == run.ClassUnread: // pending tasks of an array: "11_[1-3]", and a bitmap
-					j.ID, j.Why = "", ""
 				case version == "v0.0.40" || version == "v0.0.41": // these versions do not show it
 					j.Restarts = -1
 				case version == "v0.0.38" && j.Class == run.ClassEnded && j.State != "COMPLETED" && j.Signal == 0:

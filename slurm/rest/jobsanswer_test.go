@@ -176,7 +176,7 @@ func TestTasks(t *testing.T) {
 	jobs, err := s.Jobs(t.Context(), nil)
 	var tasks []string
 	for _, j := range jobs {
-		if j.ID == "8" && j.Task != nil && j.Class == run.ClassPending {
+		if j.Task != nil && j.ID == run.TaskID("8", *j.Task) && j.Class == run.ClassPending {
 			tasks = append(tasks, fmt.Sprint(*j.Task))
 		}
 	}

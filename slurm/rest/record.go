@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +19,6 @@ const (
 	maxWord  = 2 << 10 // bytes of a name, a reason or a list of nodes
 	maxWords = 10_000  // more than there are states, reasons and users; lists of nodes may be more
 	maxJobs  = 1 << 20 // of ours in one answer, each task of an array one
-	maxTasks = 10_000  // of one array that have no record of their own
 )
 
 // jobs collects our jobs of an answer, a record at a time. Jobs of others are not held.
@@ -295,11 +293,11 @@ func (j *jobs) take() {
 	}
 	job := &f.job
 	job.ID, job.Task = identity(f.id, f.array, f.task)
-	text := job.ID
+	array := job.ID
 	if job.Task != nil {
-		text += "_" + strconv.Itoa(*job.Task)
+		job.ID = run.TaskID(array, *job.Task)
 	}
-	switch ours := j.of.usage || bytes.HasPrefix(f.name, []byte(slurm.NamePrefix)) || j.sought[text] || j.sought[job.ID]; {
+	switch ours := j.of.usage || bytes.HasPrefix(f.name, []byte(slurm.NamePrefix)) || j.sought[job.ID] || j.sought[array]; {
 	case !f.named || !ours && job.ID == "" && len(j.sought) > 0:
 		j.lost = true
 		j.odd("no name, or no id")
@@ -311,7 +309,7 @@ func (j *jobs) take() {
 	}
 	j.readable++
 	job.Name = string(f.name)
-	tasks, ok := tasksOf(f.tasks)
+	tasks, ok := slurm.TasksOf(f.tasks)
 	if f.task.set || f.tasks == "" {
 		tasks, ok = []int{-1}, true
 	}
@@ -338,7 +336,7 @@ func (j *jobs) take() {
 	for _, n := range tasks {
 		one := *job
 		if n >= 0 {
-			one.Task = &n
+			one.ID, one.Task = run.TaskID(array, n), &n
 		}
 		j.found = append(j.found, one)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -110,7 +111,7 @@ func (s *Slurm) Receipt(_ context.Context, job run.JobSpec, k int) (res run.Send
 func (s *Slurm) post(ctx context.Context, job run.JobSpec, argv []string) run.SendResult {
 	ctx, cancel := context.WithTimeout(ctx, s.sendTime(ctx))
 	defer cancel()
-	script, err := s.cfg.Control(ctx, job.RunID, job.N, run.ScriptFile, maxScript+1, false)
+	script, err := s.cfg.Control(ctx, job.RunID, job.N, path.Base(argv[len(argv)-1]), maxScript+1, false)
 	if err == nil && len(script) > maxScript {
 		err = fmt.Errorf("the script is larger than %d bytes", maxScript)
 	}

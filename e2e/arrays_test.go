@@ -1,0 +1,191 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// inArrays has the site's runs leave together.
+func (s *site) inArrays() {
+	s.replace("site.yaml", "slurm:\n", "slurm:\n  arrays: {min: 5, linger_ms: 20000}\n")
+}
+
+// together are runs that wait behind a drain and then leave at once.
+func (s *site) together(docs ...tree) (ids []string) {
+	s.t.Helper()
+	s.ok(nil, "drain", "--queue", "--reason", "company")
+	ids = make([]string, len(docs))
+	var wg sync.WaitGroup
+	for i, doc := range docs {
+		wg.Go(func() { ids[i] = s.submit(doc).RunID })
+	}
+	wg.Wait()
+	s.ok(nil, "resume")
+	return ids
+}
+
+// arrayOf is the array that Slurm has the runs' jobs in, all of them, and the job of each.
+func (s *site) arrayOf(ids []string) (array string, jobs map[string]string) {
+	s.t.Helper()
+	jobs = map[string]string{}
+	for _, id := range ids {
+		until(s.t, patience, "job of "+id, func() bool {
+			var l looked
+			if s.ok(&l, "get", id); l.SlurmJobID != nil {
+				jobs[id] = *l.SlurmJobID
+			}
+			return jobs[id] != ""
+		})
+		of, _, task := strings.Cut(jobs[id], "_")
+		if !task || array != "" && array != of {
+			s.t.Fatalf("run %s is job %s, not a task of array %s", id, jobs[id], array)
+		}
+		array = of
+	}
+	return array, jobs
+}
+
+// tasksEnd is what becomes of five runs in one array: each ends by itself, whichever way it ends.
+func tasksEnd(t *testing.T, s *site) {
+	t.Helper()
+	docs := []tree{probePlan("exit", "3"), probePlan("await", "out/never", "out/result")}
+	for i := range 3 {
+		docs = append(docs, probePlan("write", "out/result", fmt.Sprint("task", i)))
+	}
+	ids := s.together(docs...)
+	_, jobs := s.arrayOf(ids)
+	s.phase(ids[1], "running")
+	s.ok(nil, "cancel", ids[1])
+	if l := s.wait(ids[1]); l.State != "cancelled" {
+		t.Errorf("%s: %s", l.State, l.why())
+	}
+	if l := s.wait(ids[0]); l.State != "failed" || l.ExitCode == nil || *l.ExitCode != 3 {
+		t.Errorf("%s: %s", l.State, l.why())
+	}
+	for i, id := range ids[2:] {
+		if l := s.wait(id); l.State != "succeeded" || *l.SlurmJobID != jobs[id] || string(s.bytesOf(l.Roles["result"])) != fmt.Sprint("task", i) {
+			t.Errorf("%s: %s", l.State, l.why())
+		}
+	}
+}
+
+// Runs that are ready together are one job array for Slurm and runs like all others for everybody else, however the gateway reaches the
+// cluster; what is in squeue names the tool and who asked. proves MANY-02
+func TestArrays(t *testing.T) {
+	t.Parallel()
+	t.Run("cli", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, "probing")
+		s.inArrays()
+		s.serve()
+		tasksEnd(t, s)
+		if l := s.wait(s.submit(probePlan("write", "out/result", "alone")).RunID); l.State != "succeeded" ||
+			strings.Contains(*l.SlurmJobID, "_") {
+			t.Errorf("%s: %s", l.State, l.why())
+		}
+	})
+	t.Run("ssh", func(t *testing.T) {
+		t.Parallel()
+		s := farSite(t, "ssh-sftp.yaml", func(doc tree) { doc["slurm"].(tree)["arrays"] = tree{"min": 5, "linger_ms": 20000} })
+		if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
+			t.Fatal(r)
+		}
+		s.serve()
+		tasksEnd(t, s)
+	})
+	t.Run("rest", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, "probing")
+		s.overREST(restOf(t).Login.tls())
+		s.inArrays()
+		s.serve()
+		tasksEnd(t, s)
+	})
+	t.Run("waiting", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, "probing")
+		s.inArrays()
+		s.serve()
+		var docs []tree
+		for i := range 30 {
+			docs = append(docs, s.set(s.set(probePlan("nothing"), "placement.partition", "big"), "execution.command.env",
+				tree{"N": fmt.Sprint(i)}))
+		}
+		array, _ := s.arrayOf(s.together(docs...))
+		if shown := shell(t, "root", `squeue -h -r -j "$1" -o '%j %k' | sort -u`, array); strings.Contains(shown, "\n") ||
+			!strings.HasPrefix(shown, "sg-array-") || !strings.Contains(shown, "by=user:lab") {
+			t.Errorf("squeue shows %q", shown)
+		}
+		var out struct {
+			Cancelled []struct{ State, Executed string }
+		}
+		s.ok(&out, "cancel-all", "--yes", "--reason", "enough")
+		for _, c := range out.Cancelled {
+			if c.State != "cancelled" || c.Executed != "never" {
+				t.Errorf("%+v", c)
+			}
+		}
+		until(t, patience, "empty queue", func() bool {
+			return len(out.Cancelled) == 30 && shell(t, "root", `squeue -h -j "$1" 2>/dev/null || true`, array) == ""
+		})
+	})
+	// Its second start finds the claim taken.
+	t.Run("requeued", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, "probing")
+		s.inArrays()
+		s.serve()
+		ids := s.together(probePlan("await", "out/go", "out/result"), probePlan("await", "out/go", "out/result", "2"))
+		_, jobs := s.arrayOf(ids)
+		for _, id := range ids {
+			s.phase(id, "running")
+			s.started(id)
+		}
+		shell(t, "root", `scontrol update jobid="$1" requeue=1; scontrol requeue "$1"
+			for i in $(seq 200); do [ "$(squeue -h -j "$1" -o %r)" = BeginTime ] && scontrol update jobid="$1" starttime=now && exit; sleep 0.2; done
+			exit 1`, jobs[ids[0]])
+		if l := s.wait(ids[0]); l.State != "failed" || !strings.Contains(l.why(), "preempted") {
+			t.Errorf("%s: %s", l.State, l.why())
+		}
+		s.letGo(s.story(ids[1]).Workspace)
+		if l := s.wait(ids[1]); l.State != "succeeded" {
+			t.Errorf("%s: %s", l.State, l.why())
+		}
+	})
+}
+
+// A gateway that is killed while its sbatch is under way, or whose sbatch leaves no answer, loses none of the runs of an array and executes
+// none of them twice.
+func TestArraysInDoubt(t *testing.T) {
+	t.Parallel()
+	for name, wrapper := range map[string]string{
+		"answer lost":    `/usr/bin/sbatch "$@" >/dev/null; exit 1`,
+		"nothing sent":   `touch "$D/once"; exit 1`,
+		"gateway killed": `/usr/bin/sbatch "$@"; r=$?; touch "$D/once"; kill -KILL "$(cat "$D/files/pid")"; exit $r`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "probing")
+			s.inArrays()
+			s.wrapped("sbatch", "D="+s.dir+`; case $* in *--array*) [ -e "$D/once" ] || { `+wrapper+`; } ;; esac; exec /usr/bin/sbatch "$@"`)
+			d := s.serve()
+			s.file("pid", d.pid)
+			var docs []tree
+			for i := range 5 {
+				docs = append(docs, probePlan("write", "out/result", name+fmt.Sprint(i)))
+			}
+			ids := s.together(docs...)
+			if name == "gateway killed" {
+				d.ended(t)
+				s.serve()
+			}
+			for _, id := range ids {
+				if l := s.wait(id); l.State != "succeeded" && !(name == "nothing sent" && strings.Contains(l.why(), "absent")) {
+					t.Errorf("%s: %s", l.State, l.why())
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"slurmgate/fault"
+	"slurmgate/run"
+)
+
+// writeArray stores an array that is about to be sent. Its tasks are in the rows of their attempts.
+func (l *Ledger) writeArray(ctx context.Context, tx *sql.Conn, a run.ArrayRow) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO arrays (name, run_id, attempt_n, token, k, size, created_at) VALUES (?,?,?,?,?,?,?)",
+		a.Name, a.RunID, a.N, a.Token, a.K, a.Size, micros(l.now()))
+	return err
+}
+
+// Array reads an array by its name; run.Index has the contract.
+func (l *Ledger) Array(ctx context.Context, name string) (a run.ArrayRow, err error) {
+	a.Name = name
+	err = l.one(ctx, "SELECT run_id, attempt_n, token, k, size FROM arrays WHERE name = ?", name).
+		Scan(&a.RunID, &a.N, &a.Token, &a.K, &a.Size)
+	if errors.Is(err, sql.ErrNoRows) {
+		return a, fault.New(fault.NotFound, "array_not_found", "this ledger has no array "+name)
+	}
+	if err != nil {
+		return a, storage(err)
+	}
+	a.Jobs = make([]string, a.Size)
+	err = each(ctx, l.r, func(row scanner) error {
+		var task int
+		var job string
+		if err := row.Scan(&task, &job); err != nil {
+			return err
+		}
+		if task < len(a.Jobs) {
+			a.Jobs[task] = job
+		}
+		return nil
+	}, "SELECT a.array_task, s.job_name FROM submissions s JOIN attempts a ON a.token = s.token "+
+		"WHERE s.array_name = ? AND a.array_task >= 0", name)
+	return a, err
+}
+
+// ArrayOf is the array that an attempt was sent in last; run.Index has the contract.
+func (l *Ledger) ArrayOf(ctx context.Context, jobName string) (name string, err error) {
+	err = l.one(ctx, "SELECT coalesce(array_name, '') FROM submissions WHERE job_name = ?", jobName).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return name, storage(err)
+}

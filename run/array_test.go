@@ -1,0 +1,328 @@
+package run_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// several are orders that are equal in all that an array has in common.
+func several(k int) (list []run.Order, ids []string) {
+	for i := range k {
+		o := order(func(p *plan.Params) { p.Spec.Execution.Command.Env = map[string]string{"N": fmt.Sprint(i)} })
+		_, id, err := o.Identity()
+		if err != nil {
+			panic(err)
+		}
+		list, ids = append(list, o), append(ids, id.RunID())
+	}
+	return list, ids
+}
+
+// inArrays has runs leave together.
+func inArrays(w *world, least int) {
+	w.cfg.Arrays = run.Arrays{Min: least, Linger: 3 * time.Second}
+	w.cfg.SubmitWait = 0
+}
+
+// driveAll asks for runs, again after each death of the gateway, until all are over.
+func driveAll(t *testing.T, w *world, list []run.Order, ids []string) (views []run.View) {
+	t.Helper()
+	w.input(list[0])
+	l := w.life()
+	for range 3600 {
+		if l.dead.Load() {
+			l.stop()
+			w.with(func() { clear(w.held) })
+			l = w.life()
+		}
+		views = nil
+		for i, o := range list {
+			v, err := w.ledger.View(context.Background(), ids[i])
+			if fault.Is(err, fault.NotFound) {
+				_, _ = l.engine.Submit(context.Background(), o)
+			} else if err != nil {
+				t.Fatal(err)
+			} else if done(v) {
+				views = append(views, v)
+			}
+		}
+		if len(views) == len(list) {
+			return views
+		}
+		time.Sleep(time.Second)
+	}
+	for _, id := range ids {
+		if v, _ := w.ledger.View(context.Background(), id); !done(v) {
+			t.Errorf("STUCK in %s/%s: %s %s", v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.Detail)
+		}
+	}
+	t.FailNow()
+	return nil
+}
+
+// sbatches are how many there were, and arrays how many of those were of arrays.
+func (w *world) sbatches() (all, arrays int) {
+	w.with(func() {
+		all = len(w.sent)
+		names := map[string]bool{}
+		for _, j := range w.jobs {
+			if j.Task != nil {
+				names[j.Name] = true
+			}
+		}
+		arrays = len(names)
+	})
+	return all, arrays
+}
+
+// As TestEverySeam, with runs that leave together: whatever befalls the gateway at any operation, each run ends well and is executed once.
+// proves MANY-02
+func TestEverySeamOfArrays(t *testing.T) {
+	for name, kinds := range map[string][]sendKind{
+		"accepted":               {accept},
+		"answer lost":            {doubtJob},
+		"answer and jobs lost":   {doubtNone, accept},
+		"answer lost, jobs late": {doubtLate, accept},
+		"deferred first":         {deferSend, accept},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			worst, together := 0, false
+			for _, h := range harms {
+				for n := 1; ; n++ {
+					reached := false
+					t.Run(fmt.Sprintf("%s/%d", h.name, n), func(t *testing.T) {
+						bubble(t, func(t *testing.T, w *world) {
+							inArrays(w, 3)
+							w.auto, w.cfg.Attempts = true, 4
+							w.send = func(i int) sendKind { return kinds[min(i, len(kinds))-1] }
+							hit := harmNth(w, n, h.outcome)
+							list, ids := several(3)
+							for _, v := range driveAll(t, w, list, ids) {
+								w.want(v, run.Succeeded, "ok")
+								together = together || v.Submission.Array != ""
+							}
+							w.with(func() {
+								for _, j := range w.jobs {
+									if j.late = false; j.Class == run.ClassPending {
+										w.start(j)
+									}
+								}
+								executed := 0
+								for _, a := range w.attempts {
+									executed += a.executions
+								}
+								if executed != len(ids) {
+									t.Errorf("executed %d times, %v", executed, w.calls)
+								}
+							})
+							reached = hit.Load()
+						})
+					})
+					if worst = max(worst, n); !reached || t.Failed() {
+						break
+					}
+				}
+			}
+			if worst < 25 || !together {
+				t.Errorf("only %d operations were harmed, or no run was in an array: %v", worst, together)
+			}
+		})
+	}
+}
+
+// Runs that are ready together are one sbatch; what Slurm must be told apart, and what has no company, is not.
+func TestLeaveTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inArrays(w, 7)
+		w.auto = true
+		w.drain = &run.Drain{Queue: true}
+		l := w.life()
+		list, ids := several(7)
+		other := order(func(p *plan.Params) { p.Spec.Resources.MemMB = 200 })
+		for _, o := range append(list, other) {
+			l.submit(o)
+		}
+		_, id, _ := other.Identity()
+		for _, id := range ids {
+			w.until(id, in(run.Deferred))
+		}
+		l.engine.SetDrain(nil)
+		var names []string
+		for i, id := range append(ids, id.RunID()) {
+			v := w.until(id, done)
+			w.want(v, run.Succeeded, "ok")
+			if i < 7 != (v.Submission.Array != "") || i < 7 && v.Submission.JobID != run.TaskID("100", *v.Attempt.ArrayTask) {
+				if !strings.Contains(v.Submission.JobID, "_") || i == 7 {
+					t.Errorf("run %d: %+v", i, v.Submission)
+				}
+			}
+			names = append(names, v.Submission.Array)
+		}
+		if all, arrays := w.sbatches(); all != 2 || arrays != 1 || len(slices.Compact(names[:7])) != 1 {
+			t.Errorf("%d sbatch, %d arrays, %q", all, arrays, names)
+		}
+	})
+}
+
+// A run without company does not wait for any.
+func TestAloneAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inArrays(w, 7)
+		w.auto = true
+		began := time.Now()
+		l := w.life()
+		v := w.until(l.submit(order()).RunID, func(v run.View) bool { return v.Run.Phase != run.Staging })
+		if v.Submission.Array != "" || time.Since(began) >= w.cfg.Arrays.Linger {
+			t.Errorf("%+v after %s", v.Submission, time.Since(began))
+		}
+	})
+}
+
+// An array that Slurm refuses is halved until it is taken, and no run is blamed for it.
+func TestRefusedArrayIsHalved(t *testing.T) {
+	for name, kind := range map[string]sendKind{"no room": deferSend, "too large": reject} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				inArrays(w, 8)
+				w.auto = true
+				w.send = func(n int) sendKind {
+					if n <= 2 { // 8 and 4
+						return kind
+					}
+					return accept
+				}
+				w.drain = &run.Drain{Queue: true}
+				l := w.life()
+				list, ids := several(8)
+				for _, o := range list {
+					l.submit(o)
+				}
+				for _, id := range ids {
+					w.until(id, in(run.Deferred))
+				}
+				l.engine.SetDrain(nil)
+				for _, id := range ids {
+					v := w.until(id, done)
+					w.want(v, run.Succeeded, "ok")
+					if v.Attempt.N != 1 {
+						t.Errorf("attempt %d", v.Attempt.N)
+					}
+				}
+				if all, arrays := w.sbatches(); arrays == 0 || all > 8 {
+					t.Errorf("%d sbatch, %d arrays", all, arrays)
+				}
+			})
+		})
+	}
+}
+
+// One task is cancelled, one fails, one is not executed because the gateway had its claim; the others end well.
+func TestTasksAreAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inArrays(w, 4)
+		w.drain = &run.Drain{Queue: true}
+		l := w.life()
+		list, ids := several(4)
+		for _, o := range list {
+			l.submit(o)
+		}
+		for _, id := range ids {
+			w.until(id, in(run.Deferred))
+		}
+		l.engine.SetDrain(nil)
+		var at []run.View
+		for _, id := range ids {
+			at = append(at, w.until(id, in(run.Pending)))
+		}
+		if _, err := l.engine.Cancel(t.Context(), ids[0], "enough"); err != nil {
+			t.Fatal(err)
+		}
+		w.want(w.until(ids[0], done), run.Cancelled, "cancelled")
+		w.until(ids[1], in(run.Pending))
+		w.with(func() {
+			for _, j := range w.jobs {
+				switch {
+				case j.spec.RunID == ids[1]:
+					w.start(j)
+					w.exitFile(j, 3, "tool_failed")
+					w.end(j, "FAILED", 3)
+				case j.Class == run.ClassPending:
+					w.start(j)
+				}
+			}
+		})
+		w.want(w.until(ids[1], done), run.Failed, "tool_failed")
+		w.until(ids[2], in(run.InJob))
+		if _, err := l.engine.Cancel(t.Context(), ids[2], "enough"); err != nil {
+			t.Fatal(err)
+		}
+		w.want(w.until(ids[2], done), run.Cancelled, "cancelled")
+		if v := w.until(ids[3], in(run.InJob)); v.Submission.JobID != at[3].Submission.JobID {
+			t.Errorf("%+v", v.Submission)
+		}
+		w.with(func() {
+			for _, j := range w.jobs {
+				if j.Class == run.ClassRunning {
+					w.finish(j)
+				}
+			}
+			for _, id := range w.cancels {
+				if id == "100" || !strings.HasPrefix(id, "100_") {
+					t.Errorf("scancel of %s", id)
+				}
+			}
+		})
+		w.want(w.until(ids[3], done), run.Succeeded, "ok")
+	})
+}
+
+// Records of several tasks in one, which cannot be told apart, hide no task: the runs wait until Slurm shows them.
+func TestFoldedTasks(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inArrays(w, 3)
+		w.send = func(int) sendKind { return doubtJob }
+		folded := true
+		w.queue = func(jobs []run.Job) (out []run.Job) {
+			for _, j := range jobs {
+				if !folded || j.Task == nil {
+					out = append(out, j)
+				} else if *j.Task == 0 {
+					out = append(out, run.Job{Name: j.Name, Class: run.ClassUnread, Why: "no array task"})
+				}
+			}
+			return out
+		}
+		w.drain = &run.Drain{Queue: true}
+		l := w.life()
+		list, ids := several(3)
+		for _, o := range list {
+			l.submit(o)
+		}
+		for _, id := range ids {
+			w.until(id, in(run.Deferred))
+		}
+		l.engine.SetDrain(nil)
+		for _, id := range ids {
+			w.until(id, in(run.Unconfirmed))
+		}
+		time.Sleep(5 * time.Minute)
+		for _, id := range ids {
+			if v := w.until(id, in(run.Unconfirmed)); v.Run.Reason != "slurm_record_unread" {
+				t.Errorf("%s: %s", v.Run.Reason, v.Run.Detail)
+			}
+		}
+		w.with(func() { folded, w.auto = false, true })
+		for _, id := range ids {
+			w.want(w.until(id, done), run.Succeeded, "ok")
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"slurmgate/plan"
+)
+
+// parties are runs that are ready to be sent and wait for others that are their equals in all that Slurm is told once for an array. A party
+// leaves when it has as many runs as the site wants (Arrays.Min), or when its first one has waited for Arrays.Linger; while the budget of
+// RPCs holds it back it grows. A run waits only where its caller has others on their way.
+//
+// All of it is in memory: in the ledger the runs are staging or deferred, and a gateway that dies has sent nothing of them.
+type parties struct {
+	cfg Arrays
+	wg  sync.WaitGroup
+
+	mu    sync.Mutex
+	rest  *sync.Cond // signalled when a run has left
+	byKey map[string]*party
+	in    map[string]bool // runs that wait in a party, or are being sent with it
+	sizes map[string]int  // of the next array of a party, where Slurm has refused larger ones
+	limit int             // tasks in an array of this Slurm, as far as its refusals show
+}
+
+type party struct {
+	waiting []*guest
+	full    chan struct{} // has a value once there are enough
+}
+
+// guest is a run in a party: what it is sent with, and the place in the limits that it has.
+type guest struct {
+	v       View
+	job     JobSpec
+	w       Write // to be stored with its next transition
+	release func()
+}
+
+// waitingMost bounds the runs in parties, whose scripts are in memory. Others wait in the ledger.
+const waitingMost = 4 * maxArray
+
+func newParties(cfg Arrays) *parties {
+	p := &parties{cfg: cfg, byKey: map[string]*party{}, in: map[string]bool{}, sizes: map[string]int{}, limit: maxArray}
+	p.rest = sync.NewCond(&p.mu)
+	return p
+}
+
+// has reports whether the run is in a party: nothing else is done with it then.
+func (p *parties) has(runID string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.in[runID]
+}
+
+// idle waits until no run is in a party; none tells that there was none when it was called.
+func (p *parties) idle(ctx context.Context) (none bool, err error) {
+	defer context.AfterFunc(ctx, func() { p.mu.Lock(); p.rest.Broadcast(); p.mu.Unlock() })()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for none = len(p.in) == 0; len(p.in) > 0; {
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		p.rest.Wait()
+	}
+	return none, nil
+}
+
+// size is how many runs the next array of the key may have. Under mu.
+func (p *parties) size(key string) int {
+	if n, ok := p.sizes[key]; ok {
+		return min(n, p.limit)
+	}
+	return p.limit
+}
+
+// accepted and refused hold the size of arrays to what Slurm takes: half of what was refused, twice of what was accepted. outright: Slurm
+// takes no array of that many tasks, whoever's it is.
+func (p *parties) accepted(key string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if most, ok := p.sizes[key]; ok && n >= most {
+		if p.sizes[key] = 2 * most; 2*most >= p.limit {
+			delete(p.sizes, key)
+		}
+	}
+}
+
+func (p *parties) refused(key string, n int, outright bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sizes[key] = max(1, n/2)
+	if outright {
+		p.limit = min(p.limit, max(1, n/2))
+	}
+}
+
+// What became of a run that was to join a party.
+type joined int
+
+const (
+	goesAlone joined = iota
+	inParty
+	noPlace // there are too many already
+)
+
+// join adds a run to the party of its key, unless it is to go alone; begin is called for a new party.
+func (p *parties) join(key string, m *guest, others bool, begin func(*party)) joined {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.byKey[key]
+	switch {
+	case p.size(key) < 2, t == nil && !others:
+		return goesAlone
+	case len(p.in) >= waitingMost:
+		return noPlace
+	}
+	p.in[m.v.Run.ID] = true
+	if t == nil {
+		t = &party{full: make(chan struct{}, 1)}
+		p.byKey[key] = t
+		p.wg.Go(func() { begin(t) })
+	}
+	if t.waiting = append(t.waiting, m); len(t.waiting) >= min(p.cfg.Min, p.size(key)) {
+		select {
+		case t.full <- struct{}{}:
+		default:
+		}
+	}
+	return inParty
+}
+
+// take returns the runs of the next array; none: the party is over.
+func (p *parties) take(key string, t *party, all bool) []*guest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := min(len(t.waiting), max(1, p.size(key)))
+	if all {
+		n = len(t.waiting)
+	}
+	list := t.waiting[:n:n]
+	t.waiting = t.waiting[n:]
+	return list
+}
+
+// end ends the party of the key if nobody waits in it.
+func (p *parties) end(key string, t *party) (over bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if over = len(t.waiting) == 0; over {
+		delete(p.byKey, key)
+	}
+	return over
+}
+
+// left notes that runs are in no party any more.
+func (p *parties) left(list []*guest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range list {
+		delete(p.in, m.v.Run.ID)
+	}
+	p.rest.Broadcast()
+}
+
+// wait waits until the party leaves. The error is that of ctx.
+func (p *parties) wait(ctx context.Context, t *party) error {
+	timer := time.NewTimer(p.cfg.Linger)
+	defer timer.Stop()
+	select {
+	case <-t.full:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// equals is the key of the runs that may share an array with this one: the same in all that Slurm is told about the job, but its name and
+// its folders. A further attempt goes alone, and so does a run that is executed as its caller: the array's files are its leader's.
+func (e *Engine) equals(v View, job JobSpec) (key string, ok bool) {
+	if !e.cfg.Arrays.on() || v.Run.ExecutedAs != "" || v.Attempt.N != 1 || len(job.Exclude) > 0 {
+		return "", false
+	}
+	b, err := json.Marshal(struct {
+		Share     Share
+		Principal Principal
+		ToolID    string
+		Resources plan.Resources
+		Placement plan.Placement
+	}{ShareOf(v.Run), job.Principal, job.ToolID, job.Spec.Resources, job.Spec.Placement})
+	return string(b), err == nil
+}
+
+// sendsWait is the reason of a run that waits for the budget of RPCs behind thousands of others.
+const sendsWait = "sends_wait"
+
+// join lets the run wait for others of its kind, and sends them together; false: it goes alone.
+func (e *Engine) join(ctx context.Context, m *guest) (waits bool, err error) {
+	key, ok := e.equals(m.v, m.job)
+	if !ok {
+		return false, nil
+	}
+	share := ShareOf(m.v.Run)
+	switch e.parties.join(key, m, e.work.of(share) > 1, func(t *party) { e.host(ctx, key, share, t) }) {
+	case inParty:
+		return true, nil
+	case noPlace:
+		m.release()
+		e.pressure.delay(m.v.Run.ID, e.cfg.Floor)
+		return true, e.putOff(ctx, m.v, pause{code: sendsWait,
+			detail: fmt.Sprintf("%d runs of this site are about to be sent; this one is sent after them", waitingMost)}, m.w)
+	}
+	return false, nil
+}
+
+// host sends the runs of a party, one array after the other, until none is left.
+func (e *Engine) host(ctx context.Context, key string, share Share, t *party) {
+	for {
+		err := e.parties.wait(ctx, t)
+		free := func() {}
+		if err == nil {
+			free, err = e.sends.enter(ctx, share, key)
+		}
+		list := e.parties.take(key, t, err != nil)
+		var again []View
+		if err == nil {
+			again = e.sendTogether(ctx, key, list, free)
+			free()
+		}
+		for _, m := range list {
+			m.release()
+		}
+		e.parties.left(list)
+		for _, v := range again {
+			e.work.add(ShareOf(v.Run), v.Run.ID)
+		}
+		if e.parties.end(key, t) {
+			return
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package run
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// sendTogether sends runs as one array, or the only one that is left of them alone. The intent of all is one transaction and names the
+// task of each; the receipt is another one. It returns the runs that are to be sent again at once, because Slurm refused the array.
+func (e *Engine) sendTogether(ctx context.Context, key string, list []*guest, free func()) (again []View) {
+	list = e.notPaused(ctx, list)
+	var job JobSpec
+	var sent []View
+	for len(list) > 1 {
+		var err error
+		if job, err = e.openArray(ctx, list); err == nil {
+			sent, err = e.applyAll(ctx, arrayIntent(list, job, e.Now))
+		}
+		if err == nil {
+			break
+		}
+		if !stale(err) {
+			e.cannotSend(ctx, list, err)
+			return nil
+		}
+		list = e.unchanged(ctx, list)
+	}
+	if len(list) < 2 {
+		for _, m := range list {
+			if err := e.sendAlone(ctx, m.v, m.job, m.w, free); err != nil && ctx.Err() == nil && !stale(err) {
+				e.cannotSend(ctx, list, err)
+			}
+		}
+		return nil
+	}
+	res := e.Submitter.Send(ctx, job, job.Array.K)
+	if res.Outcome == SendAccepted {
+		free()
+	}
+	return e.settleTogether(ctx, key, list, sent, res)
+}
+
+// notPaused leaves out the runs that a pause holds.
+func (e *Engine) notPaused(ctx context.Context, list []*guest) []*guest {
+	return slices.DeleteFunc(slices.Clone(list), func(m *guest) bool {
+		why, held := e.pressure.holdIfPaused(m.v.Run.ID, sending{Placement: m.job.Spec.Placement})
+		if held {
+			if err := e.putOff(ctx, m.v, why, m.w); err != nil {
+				e.unsent(ctx, m, err)
+			}
+		}
+		return held
+	})
+}
+
+// unchanged leaves out the runs that somebody has changed since they were staged: they are taken up again as they are now.
+func (e *Engine) unchanged(ctx context.Context, list []*guest) []*guest {
+	return slices.DeleteFunc(list, func(m *guest) bool {
+		v, err := e.Store.View(ctx, m.v.Run.ID)
+		return err != nil || v.Run.Rev != m.v.Run.Rev
+	})
+}
+
+// cannotSend: the runs stay as they are and are taken up again.
+func (e *Engine) cannotSend(ctx context.Context, list []*guest, err error) {
+	for _, m := range list {
+		e.unsent(ctx, m, err)
+	}
+}
+
+func (e *Engine) unsent(ctx context.Context, m *guest, err error) {
+	e.pressure.delay(m.v.Run.ID, e.cfg.Floor)
+	if ctx.Err() == nil && !stale(err) {
+		e.Log.Warn("a run could not be sent", append(about(m.v), "phase", m.v.Run.Phase, "err", err)...)
+	}
+}
+
+// openArray puts the script of the array of these runs into the folder of the first of them.
+func (e *Engine) openArray(ctx context.Context, list []*guest) (job JobSpec, err error) {
+	leader := list[0]
+	a := &Array{Name: newArrayName(), K: leader.v.Sends + 1}
+	for _, m := range list {
+		a.Tasks = append(a.Tasks, Task{JobName: m.v.Submission.JobName, AttemptDir: m.job.AttemptDir(), ScriptSHA: m.v.Submission.ScriptSHA})
+	}
+	job = leader.job
+	job.Array = a
+	script, err := e.Renderer.RenderArray(job)
+	if err != nil {
+		return job, err
+	}
+	v := leader.v
+	return job, e.Workspace.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token, ControlFile{ArrayFile(a.K), script})
+}
+
+// arrayIntent is the transition by which all these runs are about to be sent: it names task and attempt of each.
+func arrayIntent(list []*guest, job JobSpec, now func() time.Time) []Write {
+	writes := make([]Write, 0, len(list))
+	for i, m := range list {
+		v, w := m.v, m.w
+		k := v.Sends + 1
+		v.Run.enter(Submitting, "", "")
+		v.Submission.Array, v.Attempt.ArrayTask = job.Array.Name, new(i)
+		w.Run, w.Submission, w.Attempts, w.From = v.Run, &v.Submission, []Attempt{v.Attempt}, &m.v
+		w.Send = &Send{Token: v.Submission.Token, K: k, StartedAt: now()}
+		w.Event = Event{Type: "run.intent", Data: map[string]any{"attempt": v.Attempt.N, "job_name": v.Submission.JobName,
+			"script_sha256": v.Submission.ScriptSHA, "send": k, "array": job.Array.Name, "task": i}}
+		if i == 0 {
+			w.Array = &ArrayRow{Name: job.Array.Name, RunID: v.Run.ID, N: v.Attempt.N, Token: v.Submission.Token, K: k, Size: len(list)}
+		}
+		writes = append(writes, w)
+	}
+	return writes
+}
+
+// settleTogether records what the send of an array proved, in one transaction; if another change of one of the runs comes between, each by
+// itself.
+func (e *Engine) settleTogether(ctx context.Context, key string, list []*guest, sent []View, res SendResult) (again []View) {
+	ctx = context.WithoutCancel(ctx)
+	refused := res.Outcome == SendRejected || res.Outcome == SendDeferred
+	at := sending{Placement: list[0].job.Spec.Placement}
+	switch {
+	case refused:
+		e.parties.refused(key, len(list), res.Code == invalidArray)
+	case res.Outcome == SendAccepted:
+		e.parties.accepted(key, len(list))
+		e.pressure.accepted(at)
+	}
+	writes := make([]Write, 0, len(list))
+	for i, v := range sent {
+		if res.Outcome == SendNotRun {
+			e.pressure.refused(v.Run.ID, at, res)
+		}
+		writes = append(writes, e.outcome(&sent[i], v.Sends, res.ofTask(i)))
+	}
+	settled, err := e.applyAll(ctx, writes)
+	defer e.watcher.poke()
+	for i, v := range sent {
+		if err != nil { // one of them was changed meanwhile, by a cancel
+			if err := e.settleSend(ctx, v, list[i].job, v.Sends, res.ofTask(i)); err != nil {
+				e.unsent(ctx, list[i], err)
+			}
+		} else if v = settled[i]; v.Run.CancelAt != nil {
+			if err := e.carryOutCancel(ctx, v); err != nil {
+				e.unsent(ctx, list[i], err)
+			}
+		}
+		if res.Outcome == SendAccepted {
+			e.forget(v.Run.ID)
+		}
+		if refused {
+			e.pressure.hurry(v.Run.ID)
+			again = append(again, v)
+		}
+	}
+	return again
+}
+
+// invalidArray is Slurm's name for an array with more tasks than it takes (MaxArraySize).
+const invalidArray = "ESLURM_INVALID_ARRAY"
+
+// applyAll is apply for several runs in one transaction.
+func (e *Engine) applyAll(ctx context.Context, list []Write) ([]View, error) {
+	wrote := make([]func(View, error), len(list))
+	for i := range list {
+		list[i] = e.clean(list[i])
+		wrote[i] = e.limits.writing(list[i].Run)
+	}
+	views, err := e.Store.ApplyAll(ctx, list)
+	if err != nil {
+		views = make([]View, len(list))
+	}
+	for i, v := range views {
+		if wrote[i](v, err); err == nil {
+			e.waiters.announce(v)
+			e.tell(list[i].Event.Type, v, list[i].Run.UpdatedAt)
+		}
+	}
+	return views, err
+}
+
+// receipt is what the newest send of a run's attempt left, alone or with others.
+func (e *Engine) receipt(ctx context.Context, v View, job JobSpec) (res SendResult, held bool) {
+	if v.Submission.Array == "" || v.Attempt.ArrayTask == nil {
+		return e.Submitter.Receipt(ctx, job, v.Sends)
+	}
+	row, err := e.tasks.row(ctx, v.Submission.Array)
+	if err != nil || row == nil {
+		return SendResult{Outcome: SendDoubt, Code: fault.CodeOf(err), Text: "the ledger cannot say what the run was sent with"}, true
+	}
+	if res = row.accepted(); res.Outcome == "" {
+		job.RunID, job.N, job.Token, job.JobName = row.RunID, row.N, row.Token, JobName(row.RunID, row.N, row.Token)
+		job.RunDir, job.Array = e.Workspace.RunDir(row.RunID), &Array{Name: row.Name, K: row.K}
+		if res, held = e.Submitter.Receipt(ctx, job, row.K); !held {
+			row.left(res)
+		}
+	}
+	return res.ofTask(*v.Attempt.ArrayTask), held
+}

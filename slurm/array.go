@@ -1,0 +1,113 @@
+package slurm
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+//go:embed array.tmpl.sh
+var arrayText string
+
+var arrayTemplate = template.Must(template.New("array").Option("missingkey=error").Parse(arrayText))
+
+// RenderArray makes the script of an array; run.Renderer has the contract. It is kept by Slurm, once for all tasks, so what it says of an
+// attempt's script nobody changes afterwards.
+func (r *Renderer) RenderArray(job run.JobSpec) ([]byte, error) {
+	if err := r.checkJob(job); err != nil {
+		return nil, err
+	}
+	type line struct{ SHA256, Attempt string }
+	var table []line
+	for _, t := range job.Array.Tasks {
+		table = append(table, line{t.ScriptSHA, Quote(t.AttemptDir)})
+	}
+	var b bytes.Buffer
+	err := arrayTemplate.Execute(&b, map[string]any{"Name": job.Array.Name, "Tasks": len(table), "Table": table, "Script": run.ScriptFile,
+		"Log": run.JobLogFile})
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, "template", "the array's script cannot be rendered", err)
+	}
+	return b.Bytes(), nil
+}
+
+// checkArray is what is wrong with the array of a job; empty: nothing, or it has none.
+func checkArray(a *run.Array) string {
+	switch {
+	case a == nil:
+		return ""
+	case !run.IsArrayName(a.Name) || a.K < 1 || len(a.Tasks) < 2:
+		return "name or size of the array"
+	}
+	for i, t := range a.Tasks {
+		if !plan.IsSHA256(t.ScriptSHA) || plainPath(t.AttemptDir) != "" || !jobName.MatchString(t.JobName) {
+			return "task " + strconv.Itoa(i) + " of the array"
+		}
+	}
+	return ""
+}
+
+// scriptFile is the control file that sbatch reads.
+func scriptFile(job run.JobSpec) string {
+	if job.Array != nil {
+		return run.ArrayFile(job.Array.K)
+	}
+	return run.ScriptFile
+}
+
+// own are the options of sbatch that differ between jobs that may share an array. What an array's script itself prints has no place: it
+// hands over to the attempt's script at once, which writes to the attempt's folder.
+func own(job run.JobSpec) []string {
+	if job.Array != nil {
+		return []string{"--array=0-" + strconv.Itoa(len(job.Array.Tasks)-1), "--chdir=/", "--output=/dev/null", "--error=/dev/null"}
+	}
+	log := job.ControlPath(run.JobLogFile)
+	return []string{"--chdir=" + job.AttemptDir(), "--output=" + log, "--error=" + log}
+}
+
+// maxTasks bounds the tasks in one record.
+const maxTasks = 10_000
+
+// TasksOf reads the tasks of an array that have no record of their own: 1-3,7,20-40:5%2. Slurm ends a list
+// that is too long with "..."; that cannot be read.
+func TasksOf(list string) (tasks []int, ok bool) {
+	list, _, _ = strings.Cut(list, "%")
+	for part := range strings.SplitSeq(list, ",") {
+		span, by, stepped := strings.Cut(part, ":")
+		first, last, ranged := strings.Cut(span, "-")
+		if !ranged {
+			last = first
+		}
+		if !stepped {
+			by = "1"
+		}
+		from, err1 := strconv.ParseUint(first, 10, 31)
+		to, err2 := strconv.ParseUint(last, 10, 31)
+		step, err3 := strconv.ParseUint(by, 10, 31)
+		if errors.Join(err1, err2, err3) != nil || step == 0 || to < from || (to-from)/step+uint64(len(tasks)) >= maxTasks {
+			return nil, false
+		}
+		for n := from; n <= to; n += step {
+			tasks = append(tasks, int(n))
+		}
+	}
+	return tasks, true
+}
+
+// folded reads an id like 4711_[1-3,7], as Slurm writes those tasks of an array that have no record of their own yet.
+func folded(id string) (array string, tasks []int, ok bool) {
+	array, list, ok := strings.Cut(id, "_[")
+	list, closed := strings.CutSuffix(list, "]")
+	if !ok || !closed || !allDigits(array) {
+		return "", nil, false
+	}
+	tasks, ok = TasksOf(list)
+	return array, tasks, ok
+}
