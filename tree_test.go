@@ -61,7 +61,7 @@ var arrows = map[string][]string{
 	"slurm/rest":   {"fault", "plan", "run", "secrets", "slurm"},
 	"apptainer":    {"fault", "files", "plan", "run"},
 	"staging":      {"fault", "files", "plan", "run", "secrets", "visible"},
-	"staging/sftp": {"fault", "files", "plan", "remote", "remote/transfer", "run", "staging"},
+	"staging/sftp": {"fault", "files", "plan", "plan/tree", "remote", "remote/transfer", "run", "staging"},
 	"local":        {"fault", "run"},
 	"asuser":       {"fault", "plan", "run"}, // a run's user; SSH and the signer come from whoever makes it
 	// Images of registries.
@@ -86,7 +86,7 @@ var arrows = map[string][]string{
 	// The one place that knows all others.
 	"setup": {"fault", "plan", "policy", "remote", "site", "slurm", "staging", "visible"},
 	"cmd/slurmgate": {"access", "adapter", "app", "apptainer", "apptainer/oci", "artifact", "asuser", "backup", "chaos/seams", "cli", "doctor",
-		"fault", "files", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "nss", "plan", "policy", "remote",
+		"fault", "files", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "nss", "plan", "plan/tree", "policy", "remote",
 		"remote/transfer", "run", "secrets", "setup", "signer", "site", "slurm", "slurm/rest", "staging", "staging/sftp",
 		"toolpack", "visible", "worker"},
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"slurmgate/artifact"
@@ -16,6 +14,7 @@ import (
 	"slurmgate/gate"
 	"slurmgate/ledger"
 	"slurmgate/plan"
+	"slurmgate/plan/tree"
 	"slurmgate/policy"
 	"slurmgate/run"
 	"slurmgate/site"
@@ -25,7 +24,9 @@ import (
 type FarPlaces interface {
 	// Hash hashes a regular file below root where it lies; for its state see [artifact.StateOf].
 	Hash(ctx context.Context, s *site.Site, root, path string) (sha256, state string, err error)
-	// States are the states of files, in their order; of one that cannot be read, why.
+	// HashTree hashes the files of a directory below root where they lie.
+	HashTree(ctx context.Context, s *site.Site, root, path string) (list []tree.File, state string, err error)
+	// States are the states of files and directories, in their order; of one that cannot be read, why.
 	States(ctx context.Context, s *site.Site, paths []string) ([]string, error)
 }
 
@@ -114,20 +115,16 @@ func (g *Gateway) placed(ctx context.Context, s *site.Site, r run.Run, in plan.I
 			changed = cmp.Or(changed, err)
 		}
 	}
-	if changed != nil && !g.Store.Has(in.ChecksumSHA256) {
+	if changed != nil && (in.Directory || !g.Store.Has(in.ChecksumSHA256)) {
 		return p, false, changed
 	}
 	return p, false, nil
 }
 
-// asRegistered is a fault if a file is not what was registered.
+// asRegistered is a fault if a file or directory is not what was registered.
 func (g *Gateway) asRegistered(ctx context.Context, s *site.Site, at ledger.Place) error {
 	if im := g.inPlace[s.Name]; im != nil {
-		f, err := im.OpenRegistered(at.Path, at.State)
-		if err == nil {
-			f.Close()
-		}
-		return err
+		return im.StillRegistered(ctx, at.Path, at.State)
 	}
 	states, err := g.FarPlaces.States(ctx, s, []string{at.Path})
 	if err == nil && states[0] != at.State {
@@ -192,18 +189,7 @@ func (g *Gateway) register(ctx context.Context, c gate.Call, a ImportArgs, dry b
 		return doc, at, err
 	}
 	at = ledger.Place{Site: s.Name, Path: *a.Path}
-	var got artifact.Registered
-	if im := g.inPlace[s.Name]; im != nil {
-		got, err = im.As(a.Type).Register(ctx, *a.Path, scope)
-	} else if got.Type = a.Type; a.Type == "" {
-		err = invalid("IMPORT-TYPE", "type", "the type of a file on another host", "it is not detected there")
-	} else {
-		got.Label = filepath.Base(*a.Path)
-		got.SHA256, got.State, err = g.FarPlaces.Hash(ctx, s, root.Path, *a.Path)
-		if words := strings.Fields(got.State); err == nil && len(words) == 4 {
-			got.SizeBytes, err = strconv.ParseInt(words[1], 10, 64)
-		}
-	}
+	got, err := g.hashed(ctx, s, root, a, scope)
 	if err != nil {
 		return doc, at, err
 	}
@@ -215,6 +201,11 @@ func (g *Gateway) register(ctx context.Context, c gate.Call, a ImportArgs, dry b
 	}
 	if doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label); err != nil || dry {
 		return doc, at, err
+	}
+	if got.List != nil {
+		if err := g.keepList(ctx, got.List.Files); err != nil {
+			return doc, at, err
+		}
 	}
 	return doc, at, g.Ledger.AddPlace(ctx, at)
 }

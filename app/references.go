@@ -89,6 +89,7 @@ type ReferenceDoc struct {
 	AddedBy     string     `json:"added_by"`
 	AddedAt     time.Time  `json:"added_at"`
 	ReplacedAt  *time.Time `json:"replaced_at,omitempty"`
+	Problem     *string    `json:"problem,omitempty"` // what lies in place is no longer what was registered, or cannot be looked at; of reference.show
 }
 
 func referenceDoc(c gate.Call, r ledger.Reference) ReferenceDoc {
@@ -148,6 +149,20 @@ func (g *Gateway) showReference(ctx context.Context, c gate.Call, a ReferenceArg
 		return out, nil, err
 	}
 	out.ReferenceDoc, out.Versions = referenceDoc(c, versions[0]), []ReferenceDoc{}
+	if r := versions[0]; r.Site != "" {
+		at, ok, err := g.Ledger.PlaceAt(ctx, r.Site, r.Path)
+		if err != nil {
+			return out, nil, err
+		}
+		if !ok || at.SHA256 != r.SHA256 {
+			out.Problem = new(r.Path + " was registered again with other content; add the reference again with replace")
+		} else if err := g.stillThere(ctx, at); err != nil {
+			out.Problem = new(fault.Prose(err))
+		}
+		if out.Problem != nil && out.Path == "" {
+			out.Problem = new("it is not what was registered, or cannot be looked at; ask an administrator")
+		}
+	}
 	for _, r := range versions[1:] {
 		out.Versions = append(out.Versions, referenceDoc(c, r))
 	}

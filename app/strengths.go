@@ -25,6 +25,16 @@ func (g *Gateway) Placing(s *site.Site) run.Placing {
 		list, mounted := make([]run.Placed, len(inputs)), 0
 		for i, in := range inputs {
 			list[i] = run.Placed{Input: in, Strength: run.Copied}
+			if in.Directory {
+				p, ok, err := g.placedTree(ctx, s, r, in)
+				if err != nil {
+					return nil, err
+				}
+				if ok {
+					list[i] = p
+				}
+				continue
+			}
 			if mounted == mostMounted {
 				continue
 			}

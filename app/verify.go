@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -178,11 +179,14 @@ func (v *verifier) answer(p verifyParams) (Verified, any, error) {
 	return v.out, p, nil
 }
 
-// verifyBytes hashes the bytes of an artifact, of a directory those of its files too.
+// verifyBytes hashes the bytes of an artifact, of a directory those of its files too; of one in place it compares the listing.
 func (g *Gateway) verifyBytes(ctx context.Context, x run.Artifact) error {
 	err := g.Store.Verify(ctx, x.SHA256)
 	if err != nil || x.Type != plan.Directory {
 		return err
+	}
+	if only, err := g.Ledger.FilesInPlace(ctx, x.SHA256); err != nil || only {
+		return cmp.Or(err, g.treeIntact(ctx, x.SHA256))
 	}
 	list, err := g.Store.Open(x.SHA256)
 	if err != nil {

@@ -76,7 +76,7 @@ func (im *Importer) gather(ctx context.Context, name string, each func(add func(
 	if err != nil {
 		return Imported{}, err
 	}
-	if im.dry {
+	if im.dry && !im.listed {
 		got.List = nil
 	}
 	return got, nil

@@ -63,6 +63,7 @@ type Importer struct {
 	own       []string
 	full      bool
 	dry       bool                 // it stores nothing
+	listed    bool                 // dry: what it would have stored of a directory is listed all the same
 	room      *Room                // nil: the disk is not looked at
 	allowance Allowance            // nil: without limit
 	accept    func(Imported) error // refuses what was read before it is stored; may be nil

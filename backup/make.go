@@ -26,6 +26,8 @@ type Ledger interface {
 	CopyTo(ctx context.Context, path string) error
 	// Contents calls f for each content that is an object of the store.
 	Contents(ctx context.Context, f func(sha256 string, sizeBytes int64) error) error
+	// InPlace reports whether bytes lie where their owner has them: those need no object.
+	InPlace(ctx context.Context, sha256 string) (bool, error)
 	// Holds reports whether an artifact has these bytes.
 	Holds(ctx context.Context, sha256 string) (bool, error)
 	Counts(ctx context.Context) (map[string]int64, error)
@@ -208,6 +210,9 @@ func (w *writer) objects(ctx context.Context, path string) (again bool, err erro
 			return err
 		}
 		if !whole {
+			if elsewhere, err := l.InPlace(ctx, sum); elsewhere || err != nil {
+				return err
+			}
 			held, err := w.Ledger.Holds(ctx, sum)
 			again = again || !held
 			w.m.Damaged = append(w.m.Damaged, sum)

@@ -87,6 +87,9 @@ func printReference(w io.Writer, r app.ReferenceAnswer) {
 	if r.ProjectIDs != nil {
 		line("for", "projects "+strings.Join(r.ProjectIDs, ", "))
 	}
+	if r.Problem != nil {
+		line("problem", *r.Problem)
+	}
 	line("added", dateTime(r.AddedAt)+" by "+r.AddedBy)
 	for _, v := range r.Versions {
 		line("earlier", fmt.Sprintf("%s  %s, added %s", v.Pinned, bytesText(v.SizeBytes), dateTime(v.AddedAt)))

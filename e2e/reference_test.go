@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,6 +90,8 @@ func (s *site) references(flags ...string) {
 		t.Errorf("the pinned name makes it the run %s instead of %s", again, first)
 	}
 
+	s.folderInPlace(refs, flags)
+
 	// a folder of which the gateway has a copy
 	if s.outside == "" {
 		must(t, os.MkdirAll(host(s.dir)+"/files/index/sub", 0o755))
@@ -136,7 +139,7 @@ func (s *site) references(flags ...string) {
 	}
 	var list struct{ References []referenceRow }
 	s.ok(&list, "reference", "list")
-	if len(list.References) != 2 {
+	if len(list.References) != 3 {
 		t.Errorf("%+v", list)
 	}
 	s.ok(nil, "reference", "rm", "genome")
@@ -165,4 +168,68 @@ func (s *site) given(value, strength, name, result string) string {
 		s.t.Errorf("%s: %+v", value, v)
 	}
 	return a.RunID
+}
+
+// folderInPlace registers a folder where it lies: it is mounted as a whole, and a file that was changed or added ends the run.
+func (s *site) folderInPlace(refs string, flags []string) {
+	t := s.t
+	t.Helper()
+	dir := host(refs) + "/it's index"
+	must(t, os.MkdirAll(dir+"/sub", 0o755))
+	for i := range 300 { // more than one process hashes at once
+		must(t, os.WriteFile(fmt.Sprintf("%s/sub/part %03d", dir, i), []byte(fmt.Sprint(i)), 0o644))
+	}
+	must(t, os.WriteFile(dir+"/-n.0", []byte("an option\n"), 0o644))
+	must(t, giveToLab(host(refs)))
+	if flags != nil {
+		flags = []string{"--type", "DIRECTORY"}
+	}
+	add := append([]string{"reference", "add", "folder", refs + "/it's index", "--in-place"}, flags...)
+	var r referenceRow
+	s.ok(&r, add...)
+	if r.Type != "DIRECTORY" || r.Size != 800 || r.Site == nil {
+		t.Errorf("%+v", r)
+	}
+	want := sumOf("an option\n") + " in/data/-n.0\n"
+	for i := range 300 {
+		want += sumOf(fmt.Sprint(i)) + fmt.Sprintf(" in/data/sub/part %03d\n", i)
+	}
+	id := s.given("ref:folder", "in_place", "folder", want)
+	if n := occupied(t, s.story(id).Workspace+"/in"); n > 0 {
+		t.Errorf("%d bytes of in/ were copied", n)
+	}
+	ends := func(mem string) {
+		t.Helper()
+		var a submitted
+		s.cli("run", "probe.given", "--input", "data=ref:folder", "--mem", mem, "--json").object(t, &a)
+		if l := s.wait(a.RunID); l.State != "failed" || !strings.Contains(l.why(), "input_mismatch") {
+			t.Errorf("%s %s", l.State, l.why())
+		}
+	}
+	must(t, os.WriteFile(dir+"/sub/added", nil, 0o644))
+	ends("102M")
+	must(t, os.Remove(dir+"/sub/added"))
+	var shown struct{ Problem string }
+	if s.ok(&shown, "reference", "show", "folder"); !strings.Contains(shown.Problem, "was changed") {
+		t.Errorf("%+v", shown)
+	}
+	s.ok(&r, add...) // as it is now: the same content
+	// changed while its job waits: the job sees it
+	doc := probePlan("sums", "out/result", "in")
+	var in artifactRow
+	s.ok(&in, append([]string{"artifact", "import", "--in-place", refs + "/it's index"}, flags...)...)
+	doc["io"].(tree)["inputs"] = []any{tree{"role": "data", "artifact_id": in.ArtifactID, "checksum_sha256": in.SHA256,
+		"dest_relpath": "in/data", "directory": true}}
+	run, release := s.waiting(doc)
+	must(t, os.WriteFile(dir+"/sub/added", nil, 0o644))
+	release()
+	s.endedBadly(s.wait(run), "failed", "input_mismatch")
+	must(t, os.Symlink("/etc/passwd", dir+"/link"))
+	code, exit := "IMPORT-SYMLINK", 4
+	if s.outside != "" {
+		code, exit = "IMPORT-ENTRY", 2
+	}
+	if f := s.fails(exit, add...); f.Code != code {
+		t.Errorf("%+v", f)
+	}
 }

@@ -45,6 +45,12 @@ func (l *Ledger) Contents(ctx context.Context, f func(sha256 string, sizeBytes i
  WHERE EXISTS (SELECT 1 FROM artifacts a WHERE a.sha256 = d.sha256 AND a.removed_at IS NULL) ORDER BY 1`)
 }
 
+// InPlace reports whether bytes lie where their owner has them.
+func (l *Ledger) InPlace(ctx context.Context, sha256 string) (there bool, err error) {
+	err = l.one(ctx, "SELECT EXISTS (SELECT 1 FROM places WHERE sha256 = ?)", sha256).Scan(&there)
+	return there, storage(err)
+}
+
 // Schema is the number of the ledger's newest migration.
 func (l *Ledger) Schema() int { return l.schema }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"slurmgate/fault"
@@ -13,18 +14,37 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// placed says how a job gets each of its inputs. The files of a directory are copied.
+// placed says how a job gets each of its inputs, single files first. The files of a directory are copied, unless it lies in place.
 func (e *Engine) placed(ctx context.Context, r Run, all []plan.Input) ([]Placed, error) {
 	single := slices.DeleteFunc(slices.Clone(all), func(in plan.Input) bool { return in.Directory })
-	list := copies(single)
+	folders := slices.DeleteFunc(slices.Clone(all), func(in plan.Input) bool { return !in.Directory })
+	list := copies(append(single, folders...))
 	if e.Place != nil {
 		var err error
-		if list, err = e.Place(ctx, r, single); err != nil {
+		if list, err = e.Place(ctx, r, append(single, folders...)); err != nil {
 			return nil, err
 		}
 	}
-	files, err := e.files(ctx, slices.DeleteFunc(slices.Clone(all), func(in plan.Input) bool { return !in.Directory }))
-	return append(list, copies(files)...), err
+	files, err := e.files(ctx, folders)
+	if err != nil {
+		return nil, err
+	}
+	out := list[:len(single):len(single)]
+	for _, p := range list[len(single):] {
+		var own []plan.Input
+		for _, f := range files {
+			if strings.HasPrefix(f.DestRelpath, p.DestRelpath+"/") {
+				own = append(own, f)
+			}
+		}
+		if p.Path == "" {
+			out = append(out, copies(own)...)
+			continue
+		}
+		p.Files = own
+		out = append(out, p)
+	}
+	return out, nil
 }
 
 // files are what inputs are in in/: of a directory the files in it.

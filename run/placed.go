@@ -23,11 +23,19 @@ type Placed struct {
 	plan.Input
 	Strength Strength
 	Path     string // absolute, as jobs see it; empty: copied
-	State    string // inode, size, mtime and ctime of a file in place, as [FileState] writes them; empty: not compared
+	State    string // of a file in place inode, size, mtime and ctime; of a directory "tree" and a digest; empty: not compared
+	// of a directory that is mounted as a whole: its files, where they are in in/
+	Files []plan.Input
 }
 
-// Placing says how a job of the run gets each of its inputs, in their order. A later attempt may get them otherwise. A file in place that
-// is no longer what was registered is a Validation fault.
+// TreeState begins the state of a directory.
+const TreeState = "tree "
+
+// beneath is a file that keeps the folder on which a directory is mounted; the mount hides it.
+const beneath = "/.mounted"
+
+// Placing says how a job of the run gets each of its inputs, in their order; a directory is copied, or mounted as a whole from where it
+// lies in place. A later attempt may get them otherwise. What lies in place and is no longer what was registered is a Validation fault.
 type Placing func(ctx context.Context, r Run, inputs []plan.Input) ([]Placed, error)
 
 // copies are inputs that are all copied.
@@ -42,12 +50,16 @@ func copies(inputs []plan.Input) []Placed {
 // emptySHA256 is the checksum of no bytes.
 const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// staged are the files of in/: the copies, and for each input that is mounted an empty file to mount it on.
+// staged are the files of in/: the copies, and for each input that is mounted an empty file or a folder to
+// mount it on.
 func staged(list []Placed) []plan.Input {
 	inputs := make([]plan.Input, len(list))
 	for i, p := range list {
 		if inputs[i] = p.Input; p.Path != "" {
 			inputs[i].ChecksumSHA256 = emptySHA256
+			if p.Directory {
+				inputs[i].DestRelpath, inputs[i].Directory = p.DestRelpath+beneath, false
+			}
 		}
 	}
 	return inputs

@@ -101,7 +101,7 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 		"Folders": words(folders), "MaxFiles": tree.MaxFiles, "MaxDepth": tree.MaxDepth,
 		"Apptainer": Quote(r.cfg.Runtime.Path), "ModuleInit": Quote(r.cfg.Runtime.ModuleInit), "Modules": quoted(r.cfg.Runtime.Modules),
 		"StdoutDeclared": cmd.Stdout != nil, "VerifyInputs": r.cfg.Verify != VerifyImageOnly, "GPUs": job.Spec.Resources.GPUs != nil,
-		"InPlace": words(inPlace(job)),
+		"InPlace": words(inPlace(job)), "Trees": slices.ContainsFunc(job.Placed, func(in run.Placed) bool { return in.Files != nil }),
 		"Scratch": "",
 	}
 	if r.cfg.Scratch != "" {
@@ -132,12 +132,17 @@ func pinnedList(job run.JobSpec) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s  %s\n", job.Spec.ImageDigest(), job.ImagePath)
 	for _, in := range job.Inputs() {
-		fmt.Fprintf(&b, "%s  %s\n", in.ChecksumSHA256, cmp.Or(in.Path, in.DestRelpath))
+		for _, f := range in.Files {
+			fmt.Fprintf(&b, "%s  %s\n", f.ChecksumSHA256, in.Path+strings.TrimPrefix(f.DestRelpath, in.DestRelpath))
+		}
+		if in.Files == nil {
+			fmt.Fprintf(&b, "%s  %s\n", in.ChecksumSHA256, cmp.Or(in.Path, in.DestRelpath))
+		}
 	}
 	return b.Bytes()
 }
 
-// inPlace are the files that the job reads where their owners have them, each with its state when it was registered.
+// inPlace are the files and directories that the job reads where their owners have them, each with its state when it was registered.
 func inPlace(job run.JobSpec) (words []string) {
 	for _, in := range job.Placed {
 		if in.State != "" {

@@ -49,14 +49,22 @@ is() { # FILE SHA256: it has these bytes. A digest is cut short by TERM, which g
   [[ ${#sum} == 64 ]] || { sleep 1; [[ -z $terminated ]] || finish 143 terminated; sum=$(digest "$1"); }
   [[ $sum == "$2" ]]
 }
-{{if .InPlace}}devices=()
+{{if .Trees}}listing() { # FOLDER: the SHA-256 of its listing: mode, inode, size, mtime, ctime and path of all that is in it
+  (cd -- "$1" && find . -print0 | sort -z | xargs -0 -r stat -c '%f %i %s %.Y %.Z %n') 2>&1 | "${hash[@]}" | cut -c 1-64
+}
+{{end}}{{if .InPlace}}devices=()
 unchanged() { # the files read in place are what was registered, and on the device they were on before
   local i is good=0
   for ((i = 0; i < ${#in_place[@]}; i += 2)); do
-    is=$(stat -L -c '%d %i %s %.Y %.Z' /dev/stdin <"${in_place[i]}" 2>&1)
-    : "${devices[i]:=${is%% *}}"
+{{if .Trees}}    if [[ ${in_place[i + 1]} == 'tree '* ]]; then
+      is="$(stat -L -c '%d' -- "${in_place[i]}" 2>/dev/null || echo -) tree $(listing "${in_place[i]}")"
+    else
+      is=$(stat -L -c '%d %i %s %.Y %.Z' /dev/stdin <"${in_place[i]}" 2>&1)
+    fi
+{{else}}    is=$(stat -L -c '%d %i %s %.Y %.Z' /dev/stdin <"${in_place[i]}" 2>&1)
+{{end}}    : "${devices[i]:=${is%% *}}"
     [[ $is == "${devices[i]} ${in_place[i + 1]}" ]] && continue
-    say "the input ${in_place[i]} was changed: registered with inode, size, mtime and ctime ${in_place[i + 1]}; now ${is#* }"
+    say "the input ${in_place[i]} was changed: registered with inode, size, mtime and ctime ${in_place[i + 1]}; now ${is#* }"{{if .Trees}} # of all in a tree{{end}}
     good=1
   done
   return "$good"

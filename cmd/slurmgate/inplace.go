@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"slurmgate/fault"
+	"slurmgate/plan/tree"
 	"slurmgate/remote"
 	"slurmgate/site"
 	far "slurmgate/staging/sftp"
@@ -26,6 +27,15 @@ func (h *hosts) Hash(ctx context.Context, s *site.Site, root, path string) (sha2
 		return "", "", err
 	}
 	return far.HashInPlace(ctx, shell, root, path)
+}
+
+// HashTree implements [app.FarPlaces].
+func (h *hosts) HashTree(ctx context.Context, s *site.Site, root, path string) (list []tree.File, state string, err error) {
+	shell, err := h.placeShell(s)
+	if err != nil {
+		return nil, "", err
+	}
+	return far.HashTreeInPlace(ctx, shell, root, path)
 }
 
 // States implements [app.FarPlaces].

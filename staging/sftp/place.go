@@ -4,10 +4,14 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
+	"slurmgate/plan/tree"
 	"slurmgate/remote"
+	"slurmgate/run"
 )
 
 //go:embed place.sh
@@ -24,27 +28,8 @@ func HashInPlace(ctx context.Context, shell Shell, root, path string) (sha256, s
 	if err != nil {
 		return "", "", err
 	}
-	const field = "path"
-	denied := func(code, rule, msg string) (string, string, error) {
-		return "", "", &fault.Error{Kind: fault.Policy, Problems: []fault.Problem{{Code: code, Field: field, Rule: rule, Msg: path + " " + msg}}}
-	}
-	switch out.Exit {
-	case 0:
-	case 3:
-		return "", "", fault.New(fault.NotFound, "import_missing", "there is no file "+path+" on the cluster").
-			WithNext("check the spelling of the path")
-	case 4:
-		return denied("IMPORT-SYMLINK", "no symlink below the folder", "is a symlink or lies behind one on the cluster")
-	case 5:
-		return denied("IMPORT-KIND", "only a regular file", "is not a regular file on the cluster")
-	case 6:
-		return denied("IMPORT-ACCESS", "readable by the gateway's login on the cluster", "is not readable")
-	case 7:
-		return "", "", fault.New(fault.Validation, "import_changed", path+" changed while it was read").
-			WithNext("register it again when nothing writes to it")
-	default:
-		return "", "", fault.New(fault.Transport, "far_shell", fmt.Sprintf("hashing %s on the cluster ended with status %d: %s", path, out.Exit,
-			fault.Clip(out.Stderr)))
+	if err := placeFault(out, path, "a regular file"); err != nil {
+		return "", "", err
 	}
 	lines := strings.Split(string(out.Stdout), "\n")
 	if len(lines) != 3 || len(lines[0]) != 64 {
@@ -53,7 +38,70 @@ func HashInPlace(ctx context.Context, shell Shell, root, path string) (sha256, s
 	return lines[0], lines[1], nil
 }
 
-// StatesInPlace are the states of files on a host with a shell, in their order; of one that cannot be read it is what the shell says.
+// placeFault is what an exit status of the script says about a path.
+func placeFault(out remote.Output, path, kind string) error {
+	denied := func(code, rule, msg string) error {
+		return &fault.Error{Kind: fault.Policy, Problems: []fault.Problem{{Code: code, Field: "path", Rule: rule, Msg: path + " " + msg}}}
+	}
+	switch out.Exit {
+	case 0:
+		return nil
+	case 3:
+		return fault.New(fault.NotFound, "import_missing", "there is no file "+path+" on the cluster").
+			WithNext("check the spelling of the path")
+	case 4:
+		return denied("IMPORT-SYMLINK", "no symlink below the folder", "is a symlink or lies behind one on the cluster")
+	case 5:
+		return denied("IMPORT-KIND", "only "+kind, "is not "+kind+" on the cluster")
+	case 6:
+		return denied("IMPORT-ACCESS", "readable by the gateway's login on the cluster", "is not readable")
+	case 7:
+		return fault.New(fault.Validation, "import_changed", path+" changed while it was read").
+			WithNext("register it again when nothing writes to it")
+	case 8:
+		return tree.Entry(path+"/"+strings.TrimPrefix(strings.TrimSpace(string(out.Stdout)), "./"),
+			"is a link or a special file, or has a name or depth that a directory artifact cannot have")
+	case 9:
+		return tree.TooMany()
+	}
+	return fault.New(fault.Transport, "far_shell", fmt.Sprintf("hashing %s on the cluster ended with status %d: %s", path, out.Exit,
+		fault.Clip(out.Stderr)))
+}
+
+// HashTreeInPlace hashes the files of a directory below root on a host with a shell, where they lie. state is that of [StatesInPlace], the
+// same before and after.
+func HashTreeInPlace(ctx context.Context, shell Shell, root, path string) (list []tree.File, state string, err error) {
+	out, err := runPlace(ctx, shell, 128<<20, "tree", root, path, strconv.Itoa(tree.MaxFiles), strconv.Itoa(tree.MaxDepth))
+	if err == nil {
+		err = placeFault(out, path, "a directory")
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	half := fault.New(fault.Transport, "far_shell", "hashing "+path+" on the cluster gave half an answer")
+	lines := strings.Split(strings.TrimSuffix(string(out.Stdout), "\n"), "\n")
+	if state = lines[len(lines)-1]; len(state) != len(run.TreeState)+64 || !strings.HasPrefix(state, run.TreeState) {
+		return nil, "", half
+	}
+	for _, line := range lines[:len(lines)-1] {
+		words := strings.SplitN(line, " ", 3)
+		if len(words) != 3 {
+			return nil, "", half
+		}
+		size, err := strconv.ParseInt(words[1], 10, 64)
+		if err != nil || !plan.IsSHA256(words[0]) {
+			return nil, "", half
+		}
+		if msg := tree.CheckPath(words[2]); msg != "" {
+			return nil, "", tree.Entry(path+"/"+words[2], "cannot be in a directory artifact: "+msg)
+		}
+		list = append(list, tree.File{SHA256: words[0], Size: size, Path: words[2]})
+	}
+	return list, state, nil
+}
+
+// StatesInPlace are the states of files and directories on a host with a shell, in their order; of one that cannot be read it is
+// what the shell says.
 func StatesInPlace(ctx context.Context, shell Shell, paths []string) ([]string, error) {
 	out, err := runPlace(ctx, shell, 16<<20, append([]string{"states"}, paths...)...)
 	if err != nil {

@@ -1,24 +1,56 @@
 #!/bin/bash
 # Files that stay where they are, hashed and looked at where they lie. Exit codes: 3 there is no such file, 4 a link is on the way, 5 no regular
-# file, 6 it cannot be read, 7 it changed while it was read.
+# file or folder, 6 it cannot be read, 7 it changed while it was read, 8 something in it cannot be in a directory artifact (printed), 9 too many files.
 #
-#   hash ROOT PATH   prints the SHA-256 of a file below ROOT, and its state
-#   states PATH…     prints the state of each file, or a line that begins with "stat: " or "bash: "
+#   hash ROOT PATH              prints the SHA-256 of a file below ROOT, and its state
+#   tree ROOT PATH FILES DEPTH  prints the state of a folder below ROOT, and the SHA-256, size and path of each file in it
+#   states PATH…                prints the state of each file or folder, or a line that begins with "stat: " or "bash: "
 set -u
 export LC_ALL=C PATH=/usr/bin:/bin
 
-state() { stat -L -c '%i %s %.Y %.Z' /dev/stdin <"$1"; } # inode, size, mtime, ctime of the file that was opened
-op_hash() {
-  local root path=$2 before sum after
+hash=(openssl dgst -sha256 -r) && "${hash[@]}" </dev/null >/dev/null 2>&1 || hash=(sha256sum)
+state() {
+  if [[ -d $1 ]]; then
+    echo "tree $( (cd -- "$1" && find . -print0 | sort -z | xargs -0 -r stat -c '%f %i %s %.Y %.Z %n') 2>&1 | "${hash[@]}" | head -c 64)"
+  else
+    stat -L -c '%i %s %.Y %.Z' /dev/stdin <"$1" # inode, size, mtime, ctime of the file that was opened
+  fi
+}
+below() { # ROOT PATH: no link is on the way
+  local root path=$2
   root=$(realpath -e -- "$1") || exit 3
   [[ -e $path || -L $path ]] || exit 3
   [[ $(realpath -e -- "$path") == "$root/${path#"$1"/}" ]] || exit 4
+}
+op_hash() {
+  local path=$2 before sum after
+  below "$1" "$path"
   [[ -f $path ]] || exit 5
   [[ -r $path ]] || exit 6
-  hash=(openssl dgst -sha256 -r) && "${hash[@]}" </dev/null >/dev/null 2>&1 || hash=(sha256sum)
   before=$(state "$path") && sum=$("${hash[@]}" <"$path" | head -c 64) && after=$(state "$path") || exit 6
   [[ $before == "$after" && ${#sum} == 64 ]] || exit 7
   printf '%s\n%s\n' "$sum" "$after"
+}
+op_tree() {
+  local path=$2 most=$3 depth=$4 before odd list files sums i j
+  below "$1" "$path"
+  [[ -d $path ]] || exit 5
+  before=$(state "$path") && cd -- "$path" || exit 6
+  odd=$(find . -mindepth 1 \( -name '*[[:cntrl:]\]*' -o ! -type f ! -type d \) -print -quit && find . -mindepth "$depth" ! -type f -print -quit) || exit 6
+  [[ -z $odd ]] || { printf '%q\n' "$odd"; exit 8; }
+  [[ -z $(find . ! -readable -print -quit) ]] || exit 6
+  mapfile -t list < <(find . -type f -printf '%s %P\n' | head -n $((most + 1)))
+  ((${#list[@]} <= most)) || exit 9
+  for ((i = 0; i < ${#list[@]}; i += 256)); do # 256 files are hashed by one process
+    files=("${list[@]:i:256}") && files=("${files[@]#* }")
+    mapfile -t sums < <("${hash[@]}" "${files[@]/#/./}")
+    for j in "${!files[@]}"; do
+      [[ ${sums[j]-} =~ ^[0-9a-f]{64}' ' ]] || exit 6
+      printf '%s %s %s\n' "${sums[j]:0:64}" "${list[i + j]%% *}" "${files[j]}"
+    done
+  done
+  [[ $(state "$path") == "$before" ]] || exit 7
+  printf '%s\n' "$before"
 }
 op_states() {
   local path is

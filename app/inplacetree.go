@@ -1,0 +1,110 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"slurmgate/artifact"
+	"slurmgate/fault"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/plan/tree"
+	"slurmgate/run"
+	"slurmgate/site"
+)
+
+// A directory in place is a list of its files, which is stored, and a place with the digest of its listing: what tells that a file in it
+// was changed, added or removed without reading them all.
+
+// hashed hashes a file or a directory where it lies on a site.
+func (g *Gateway) hashed(ctx context.Context, s *site.Site, root site.Root, a ImportArgs, scope artifact.Scope) (got artifact.Registered,
+	err error) {
+	if im := g.inPlace[s.Name]; im != nil {
+		if a.Type == plan.Directory || a.Type == "" && im.IsFolder(*a.Path, scope) {
+			return im.RegisterFolder(ctx, *a.Path, scope)
+		}
+		return im.As(a.Type).Register(ctx, *a.Path, scope)
+	}
+	got.Type, got.Label = a.Type, filepath.Base(*a.Path)
+	switch a.Type {
+	case "":
+		return got, fault.Invalid("", fault.Problem{Code: "IMPORT-TYPE", Field: "type",
+			Rule: "the type of a file on another host; DIRECTORY for a folder", Msg: "it is not detected there"})
+	case plan.Directory:
+		var files []tree.File
+		if files, got.State, err = g.FarPlaces.HashTree(ctx, s, root.Path, *a.Path); err != nil {
+			return got, err
+		}
+		got.Imported, err = artifact.ListOf(filepath.Base(*a.Path), files)
+		return got, err
+	}
+	got.SHA256, got.State, err = g.FarPlaces.Hash(ctx, s, root.Path, *a.Path)
+	if words := strings.Fields(got.State); err == nil && len(words) == 4 {
+		got.SizeBytes, err = strconv.ParseInt(words[1], 10, 64)
+	}
+	return got, err
+}
+
+// keepList stores the list of a directory in place.
+func (g *Gateway) keepList(ctx context.Context, files []tree.File) error {
+	var list bytes.Buffer
+	w := tree.NewWriter(&list)
+	for _, f := range files {
+		if err := w.Add(f); err != nil {
+			return err
+		}
+	}
+	if _, err := w.Close(); err != nil {
+		return err
+	}
+	size := int64(list.Len())
+	sum, _, err := g.Store.Put(ctx, &list, size)
+	if err == nil {
+		err = g.Ledger.AddDirectory(ctx, run.Directory{SHA256: sum, ListBytes: size, Files: files, InPlace: true})
+	}
+	return err
+}
+
+// placedTree finds where the job of a run may read a directory in place; ok is false if the gateway has its files.
+func (g *Gateway) placedTree(ctx context.Context, s *site.Site, r run.Run, in plan.Input) (p run.Placed, ok bool, err error) {
+	only, err := g.Ledger.FilesInPlace(ctx, in.ChecksumSHA256)
+	if err != nil || !only {
+		return p, false, err
+	}
+	if p, ok, err = g.placed(ctx, s, r, in); ok || err != nil {
+		return p, ok, err
+	}
+	return p, false, elsewhere(s, in)
+}
+
+func elsewhere(s *site.Site, in plan.Input) error {
+	return fault.New(fault.Validation, "in_place_elsewhere", "the files of the directory "+in.DestRelpath+
+		" lie in place, and jobs of the site "+s.Name+" cannot read them there").
+		WithNext("run on the site where they lie, or import a copy")
+}
+
+// treeIntact is a fault unless a directory whose files lie in place is somewhere what was registered.
+func (g *Gateway) treeIntact(ctx context.Context, sha256 string) error {
+	places, err := g.Ledger.Places(ctx, sha256)
+	if err == nil {
+		err = fault.New(fault.NotFound, "artifact_bytes_missing", "the files lie nowhere in place")
+	}
+	for _, at := range places {
+		if err = g.stillThere(ctx, at); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// stillThere is a fault if what was registered at a place is no longer there.
+func (g *Gateway) stillThere(ctx context.Context, at ledger.Place) error {
+	s := g.Site.Cluster(at.Site)
+	if s == nil {
+		return fault.New(fault.NotFound, "site_unknown", "the site "+at.Site+" is not in the site file")
+	}
+	return g.asRegistered(ctx, s, at)
+}
