@@ -88,8 +88,8 @@ func (e *Engine) filesOf(ctx context.Context, in plan.Input) ([]plan.Input, erro
 	return files, nil
 }
 
-// takenAtOnce is how many files of an output folder are on their way at the same time.
-const takenAtOnce = 8
+// takenAtOnce is how many files of an output folder are on their way at the same time. Over SFTP as many are examined by one script.
+const takenAtOnce = 32
 
 // takeFolder stores an output that is a folder: each file as an object, then their list, which is the artifact. The files must have the
 // bytes that the manifest says; what is in the folder beside them was not there when the job described it.

@@ -1,6 +1,7 @@
 package sftp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,9 +152,9 @@ func (a *alone) output(ctx context.Context, runID string, n int, rel string) (e 
 	return e, err
 }
 
-// each calls f with everything below a folder, that folder last. A folder that cannot be read is passed over, and reported as closed.
+// each calls f with everything below a folder, which says what to go into. A folder that cannot be read is reported as closed.
 func (a *alone) each(ctx context.Context, c *sftp.Client, dir, rel string, depth int,
-	f func(rel string, st fs.FileInfo, closed bool)) error {
+	f func(rel string, st fs.FileInfo, closed bool) (into bool)) error {
 	list, err := c.ReadDirContext(ctx, path.Join(dir, rel))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -161,22 +162,19 @@ func (a *alone) each(ctx context.Context, c *sftp.Client, dir, rel string, depth
 	case errors.Is(err, fs.ErrPermission) || depth == 0:
 		f(rel, nil, true)
 		return nil
-	case err != nil:
-		return err
 	}
 	for _, e := range list {
 		name := path.Join(rel, e.Name())
-		f(name, e, false)
-		if e.IsDir() {
+		if f(name, e, false) {
 			if err := a.each(ctx, c, dir, name, depth-1, f); err != nil {
 				return err
 			}
 		}
 	}
-	return ctx.Err()
+	return cmp.Or(err, ctx.Err())
 }
 
-func (a *alone) list(ctx context.Context, runID string, n int) (l listing, err error) {
+func (a *alone) list(ctx context.Context, runID string, n int, declared []string) (l listing, err error) {
 	err = a.do(ctx, "what is in out/ cannot be listed", func(c *sftp.Client) error {
 		l = listing{folders: map[string]bool{}}
 		if err := a.attempt(c, runID, n); err != nil {
@@ -195,17 +193,20 @@ func (a *alone) list(ctx context.Context, runID string, n int) (l listing, err e
 		}
 		short, cancel := context.WithTimeout(ctx, walkSeconds*time.Second)
 		defer cancel()
-		err := a.each(short, c, dir, "out", walkDepth+1, func(rel string, st fs.FileInfo, closed bool) {
-			switch {
-			case closed:
+		err := a.each(short, c, dir, "out", walkDepth+1, func(rel string, st fs.FileInfo, closed bool) bool {
+			if closed {
 				l.closed = append(l.closed, rel)
-				return
-			case st.IsDir():
+			}
+			if closed || slices.Contains(declared, rel) {
+				return false
+			}
+			if st.IsDir() {
 				l.folders[rel] = true
 			}
 			if l.all = append(l.all, rel); len(l.all) > walkEntries {
 				cancel()
 			}
+			return st.IsDir()
 		})
 		if l.complete = err == nil; errors.Is(err, short.Err()) && ctx.Err() == nil {
 			return nil
@@ -232,10 +233,11 @@ func (a *alone) sizeOf(ctx context.Context, c *sftp.Client, name string) (total 
 	case err != nil || !st.IsDir():
 		return st.Size(), err
 	}
-	err = a.each(ctx, c, name, "", maxDepth, func(_ string, st fs.FileInfo, closed bool) {
+	err = a.each(ctx, c, name, "", maxDepth, func(_ string, st fs.FileInfo, closed bool) bool {
 		if !closed && !st.IsDir() {
 			total += st.Size()
 		}
+		return !closed && st.IsDir()
 	})
 	return total, err
 }

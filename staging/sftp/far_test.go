@@ -146,7 +146,7 @@ func TestNoAnswerIsNoAbsence(t *testing.T) {
 	far := newFar(t, nil)
 	w := far.open(t, nil)
 	must(t, w.OpenAttempt(t.Context(), runA, 1, tokenA))
-	w.far = &shelled{Config{Shell: lost{}}}
+	w.far = newShelled(Config{Shell: lost{}})
 	for name, err := range far.everything(t, w) {
 		if fault.CodeOf(err) != remote.Unreachable {
 			t.Errorf("%s: %v", name, err)
@@ -154,7 +154,7 @@ func TestNoAnswerIsNoAbsence(t *testing.T) {
 	}
 	c := w.cfg
 	c.Shell = half{}
-	w.far = &shelled{c}
+	w.far = newShelled(c)
 	must(t, os.MkdirAll(far.path(runA, "a1", "out"), 0o700))
 	must(t, os.WriteFile(far.path(runA, "a1", "out", "x"), []byte("x"), 0o600))
 	errs := far.everything(t, w)

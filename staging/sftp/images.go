@@ -32,7 +32,7 @@ type Folder struct {
 func NewFolder(shell Shell, login string, server Data, data string, pool *transfer.Pool) *Folder {
 	f := &Folder{data: data, channels: newChannels(server), pool: pool}
 	if shell != nil {
-		f.shell = &shelled{Config{LoginRunsDir: login, Shell: shell}}
+		f.shell = newShelled(Config{LoginRunsDir: login, Shell: shell})
 	}
 	return f
 }

@@ -2,11 +2,13 @@ package sftp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 
@@ -71,6 +73,7 @@ func (w *Workspace) StageInputs(ctx context.Context, runID string, inputs []plan
 		src.Close()
 		files[i] = input{in, size, tempName(in)}
 	}
+	slices.SortStableFunc(files, func(a, b input) int { return cmp.Compare(path.Dir(a.DestRelpath), path.Dir(b.DestRelpath)) })
 	states, err := w.far.stage(ctx, runID, tree, files)
 	if err != nil {
 		return err
@@ -146,11 +149,23 @@ func (s *shelled) stage(ctx context.Context, runID string, t staging.Tree, files
 	return states, nil
 }
 
+// placedAtOnce is how many files get their names in one call of the script, which costs more for each the more it knows of.
+const placedAtOnce = 500
+
 func (s *shelled) place(ctx context.Context, runID string, t staging.Tree, files []input) error {
-	args := append(append([]string{runID}, folders(t)...), strconv.Itoa(len(files)))
-	for _, f := range files {
-		args = append(args, f.temp, f.DestRelpath, strconv.FormatInt(f.size, 10), f.ChecksumSHA256)
+	for len(files) > 0 {
+		part := files[:min(placedAtOnce, len(files))]
+		files = files[len(part):]
+		args := []string{runID, "0", strconv.Itoa(len(part))}
+		if len(files) == 0 { // the last
+			args = append(append([]string{runID}, folders(t)...), strconv.Itoa(len(part)))
+		}
+		for _, f := range part {
+			args = append(args, f.temp, f.DestRelpath, strconv.FormatInt(f.size, 10), f.ChecksumSHA256)
+		}
+		if _, err := s.run(ctx, call{script: inputScript, name: "place", args: args, writes: true}); err != nil {
+			return s.fault("the inputs cannot be staged", runID, 1, "", err)
+		}
 	}
-	_, err := s.run(ctx, call{script: inputScript, name: "place", args: args, writes: true})
-	return s.fault("the inputs cannot be staged", runID, 1, "", err)
+	return nil
 }

@@ -3,13 +3,16 @@ package sftp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/pkg/sftp"
+	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
 	"slurmgate/remote/transfer"
@@ -81,7 +84,95 @@ func (o output) Close() error {
 	return o.PipeReader.Close()
 }
 
+// examining is the outputs of one attempt that are asked for in one call.
+type examining struct {
+	rels    []string
+	entries []entry // nil: each must be asked for alone
+	done    chan struct{}
+}
+
+// examinations are the calls about outputs that are under way, and those that wait for them, by attempt. What is asked for while a script
+// runs is asked for by the next one, all of it: an output may be a folder of 200,000 files, and a round trip takes a while.
+type examinations struct {
+	mu      sync.Mutex
+	running map[string]*examining
+	waiting map[string]*examining
+}
+
+// examine asks for an output together with others. It reports whether there is an answer.
+func (x *examinations) examine(ctx context.Context, attempt, rel string, ask func(rels []string) []entry) (entry, bool) {
+	x.mu.Lock()
+	e, before, first := x.waiting[attempt], x.running[attempt], false
+	if e == nil {
+		e, first = &examining{done: make(chan struct{})}, true
+		x.waiting[attempt] = e
+	}
+	at := len(e.rels)
+	e.rels = append(e.rels, rel)
+	x.mu.Unlock()
+	if first {
+		if before != nil {
+			<-before.done // it ends: its script has a limit of time, and the connection
+		}
+		x.mu.Lock()
+		delete(x.waiting, attempt)
+		x.running[attempt] = e
+		x.mu.Unlock()
+		e.entries = ask(e.rels)
+		x.mu.Lock()
+		if x.running[attempt] == e {
+			delete(x.running, attempt)
+		}
+		x.mu.Unlock()
+		close(e.done)
+	}
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		return entry{}, false
+	}
+	if e.entries == nil {
+		return entry{}, false
+	}
+	return e.entries[at], true
+}
+
+// outputs examines several declared outputs. It has no answer if anything is odd about one of them.
+func (s *shelled) outputs(ctx context.Context, runID string, n int, rels []string) []entry {
+	out, err := s.run(ctx, call{script: outputScript, name: "outputs", args: append([]string{runID, strconv.Itoa(n)}, rels...),
+		limit: int64(64 * (len(rels) + 1))})
+	lines := strings.SplitAfter(string(out), "\n")
+	if err != nil || len(lines) != len(rels)+1 || lines[len(rels)] != "" {
+		return nil
+	}
+	list := make([]entry, len(rels))
+	for i := range list {
+		e, err := parseEntry(lines[i])
+		if err != nil || e.mode&unix.S_IFMT != unix.S_IFREG {
+			return nil
+		}
+		list[i] = e
+	}
+	return list
+}
+
+func parseEntry(line string) (e entry, err error) {
+	_, err = fmt.Sscanf(line, "%x %d %d %d %d\n", &e.mode, &e.nlink, &e.uid, &e.size, &e.self)
+	if err == nil && e.size < 0 {
+		err = errors.New("a size is not negative")
+	}
+	return e, err
+}
+
 func (s *shelled) output(ctx context.Context, runID string, n int, rel string) (entry, error) {
+	e, ok := s.asked.examine(ctx, runID+staging.AttemptName(n), rel, func(rels []string) []entry { return s.outputs(ctx, runID, n, rels) })
+	if ok {
+		return e, nil
+	}
+	return s.outputAlone(ctx, runID, n, rel)
+}
+
+func (s *shelled) outputAlone(ctx context.Context, runID string, n int, rel string) (entry, error) {
 	out, err := s.run(ctx, call{script: outputScript, name: "output", args: []string{runID, strconv.Itoa(n), rel}})
 	if r, is := err.(*refusal); is {
 		switch r.exit {
@@ -96,9 +187,8 @@ func (s *shelled) output(ctx context.Context, runID string, n int, rel string) (
 	if err != nil {
 		return entry{}, s.fault("declared output "+rel+" cannot be examined", runID, n, "", err)
 	}
-	var e entry
-	_, err = fmt.Sscanf(string(out), "%x %d %d %d %d\n", &e.mode, &e.nlink, &e.uid, &e.size, &e.self)
-	if err != nil || e.size < 0 {
+	e, err := parseEntry(string(out))
+	if err != nil {
 		return entry{}, fault.Wrap(fault.Transport, "far_shell", "the script on the login node gave half an answer", err)
 	}
 	return e, nil
@@ -125,7 +215,7 @@ func (w *Workspace) Undeclared(ctx context.Context, runID string, n int, declare
 	if err := check(ctx, runID, n); err != nil {
 		return nil, err
 	}
-	l, err := w.far.list(ctx, runID, n)
+	l, err := w.far.list(ctx, runID, n, declared)
 	if err != nil {
 		return nil, err
 	}
@@ -173,10 +263,10 @@ func deeper(rel string) string {
 	return ""
 }
 
-func (s *shelled) list(ctx context.Context, runID string, n int) (listing, error) {
+func (s *shelled) list(ctx context.Context, runID string, n int, declared []string) (listing, error) {
 	const msg = "what is in out/ cannot be listed"
-	out, err := s.run(ctx, call{script: outputScript, name: "list", args: []string{runID, strconv.Itoa(n), strconv.Itoa(walkSeconds)},
-		limit: maxAnswer})
+	out, err := s.run(ctx, call{script: outputScript, name: "list", limit: maxAnswer,
+		args: append([]string{runID, strconv.Itoa(n), strconv.Itoa(walkSeconds)}, declared...)})
 	if err != nil {
 		return listing{}, s.fault(msg, runID, n, "", err)
 	}
@@ -197,6 +287,9 @@ func parseListing(out []byte) (l listing, ok bool) {
 		i := slices.Index(words, "")
 		if ok = i >= 0; ok {
 			list, words = words[:i], words[i+1:]
+			for i, name := range list {
+				list[i] = strings.TrimPrefix(name, "./")
+			}
 		}
 		return list
 	}
@@ -218,7 +311,7 @@ func parseListing(out []byte) (l listing, ok bool) {
 	}
 	for _, w := range words {
 		if _, name, sized := strings.Cut(w, "\t"); sized {
-			l.all = append(l.all, name)
+			l.all = append(l.all, strings.TrimPrefix(name, "./"))
 		}
 	}
 	return l, err == nil

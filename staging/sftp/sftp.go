@@ -77,8 +77,8 @@ type far interface {
 	claim(ctx context.Context, runID string, n int, content []byte) ([]byte, error)
 	// output examines a declared output.
 	output(ctx context.Context, runID string, n int, rel string) (entry, error)
-	// list lists what is below out/.
-	list(ctx context.Context, runID string, n int) (listing, error)
+	// list lists what is below out/, without what is declared.
+	list(ctx context.Context, runID string, n int, declared []string) (listing, error)
 	size(ctx context.Context, runID string) (int64, error)
 	examine(ctx context.Context, runID string, attempts map[int]string) error
 	remove(ctx context.Context, runID string, attempts map[int]string) (freed int64, err error)
@@ -113,7 +113,7 @@ func New(ctx context.Context, cfg Config) (*Workspace, error) {
 	}
 	w := &Workspace{cfg: cfg, channels: newChannels(cfg.Data)}
 	if cfg.Shell != nil {
-		w.far = &shelled{cfg}
+		w.far = newShelled(cfg)
 	} else {
 		w.far = &alone{cfg: cfg, channels: w.channels}
 	}

@@ -38,7 +38,14 @@ const (
 )
 
 // shelled is the far side where there is a shell.
-type shelled struct{ cfg Config }
+type shelled struct {
+	cfg   Config
+	asked examinations
+}
+
+func newShelled(cfg Config) *shelled {
+	return &shelled{cfg: cfg, asked: examinations{running: map[string]*examining{}, waiting: map[string]*examining{}}}
+}
 
 // call is one operation of a script.
 type call struct {

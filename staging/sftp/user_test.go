@@ -25,7 +25,7 @@ func TestForgedAnswers(t *testing.T) {
 	f := newFar(t, nil)
 	w := f.open(t, nil)
 	forged := func(text string, times int) *shelled {
-		return &shelled{Config{Shell: forger{bytes.Repeat([]byte(text), times)}}}
+		return newShelled(Config{Shell: forger{bytes.Repeat([]byte(text), times)}})
 	}
 	for name, text := range map[string]string{"negative": "-5\n", "words": "many\n", "too large": "99999999999999999999\n", "nothing": ""} {
 		if _, err := forged(text, 1).size(t.Context(), runA); fault.CodeOf(err) != "far_shell" {
@@ -38,7 +38,7 @@ func TestForgedAnswers(t *testing.T) {
 		}
 	}
 	before := testing.AllocsPerRun(1, func() {
-		if _, err := forged("\x00", maxAnswer).list(t.Context(), runA, 1); fault.CodeOf(err) != "far_shell" {
+		if _, err := forged("\x00", maxAnswer).list(t.Context(), runA, 1, nil); fault.CodeOf(err) != "far_shell" {
 			t.Error(err)
 		}
 	})
