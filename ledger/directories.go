@@ -74,11 +74,18 @@ func directoryKnown(ctx context.Context, q queryer, a run.Artifact) error {
 // inDirectories selects the lists that name an object, which is the parameter.
 const inDirectories = `SELECT d.sha256 FROM directory_files f JOIN directories d ON d.directory_id = f.directory_id WHERE f.sha256 = unhex(?1)`
 
+// needed is the condition that the files of a list d are: an artifact or a reference has the list, or may be about to have it, since it was
+// recorded after ?2. So the files of an artifact that is being registered are not removed; the list of a removed artifact goes with it.
+const needed = `(d.added_at >= ?2 OR EXISTS (SELECT 1 FROM artifacts n WHERE n.sha256 = d.sha256 AND n.removed_at IS NULL)
+ OR EXISTS (SELECT 1 FROM reference_versions v WHERE v.sha256 = d.sha256 AND NOT v.withdrawn))`
+
+func (l *Ledger) recentLists() int64 { return micros(l.now().Add(-unusedTime)) }
+
 // forgetDirectories forgets the files of lists that no artifact has any more.
 func (l *Ledger) forgetDirectories(ctx context.Context, tx *sql.Conn) error {
 	_, err := tx.ExecContext(ctx, `DELETE FROM directories WHERE added_at < ? AND NOT EXISTS (SELECT 1 FROM artifacts a
  WHERE a.sha256 = directories.sha256 AND a.type = ? AND a.removed_at IS NULL)
- AND NOT EXISTS (SELECT 1 FROM reference_versions v WHERE v.sha256 = directories.sha256 AND NOT v.withdrawn)`, micros(l.now().Add(-unusedTime)), plan.Directory)
+ AND NOT EXISTS (SELECT 1 FROM reference_versions v WHERE v.sha256 = directories.sha256 AND NOT v.withdrawn)`, l.recentLists(), plan.Directory)
 	return err
 }
 

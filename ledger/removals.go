@@ -257,6 +257,13 @@ func (x *removing) bytes(ctx context.Context) error {
 		if others > 0 {
 			continue
 		}
+		freed, is, err := x.directory(ctx, sum)
+		if err != nil {
+			return err
+		}
+		if is {
+			size = freed
+		}
 		raw, err := hex.DecodeString(sum)
 		if err != nil {
 			return err
@@ -281,8 +288,37 @@ func (x *removing) bytes(ctx context.Context) error {
 	return nil
 }
 
+// directory finds the files of a directory that nothing else has, and forgets its list; no artifact has that list any more. freed is their
+// size.
+func (x *removing) directory(ctx context.Context, sum string) (freed int64, is bool, err error) {
+	var id int64
+	err = x.tx.QueryRowContext(ctx, "SELECT directory_id, list_bytes FROM directories WHERE sha256 = ?", sum).Scan(&id, &freed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	const alone = ` FROM directory_files f WHERE f.directory_id = ?1 AND NOT EXISTS (SELECT 1 FROM artifacts a WHERE a.sha256 = lower(hex(f.sha256))
+ AND a.removed_at IS NULL)
+ AND NOT EXISTS (SELECT 1 FROM reference_versions v WHERE v.sha256 = lower(hex(f.sha256)) AND NOT v.withdrawn)
+ AND NOT EXISTS (SELECT 1 FROM directory_files o JOIN directories d ON d.directory_id = o.directory_id
+ WHERE o.sha256 = f.sha256 AND o.directory_id <> ?1 AND ` + needed + `)`
+	var files int64
+	recent := x.l.recentLists()
+	if err := x.tx.QueryRowContext(ctx, "SELECT coalesce(sum(f.size_bytes), 0)"+alone, id, recent).Scan(&files); err != nil {
+		return 0, false, err
+	}
+	if _, err := x.exec(ctx, "INSERT INTO removal_items SELECT ?3, ?4, lower(hex(f.sha256)), NULL"+alone+" ON CONFLICT DO NOTHING", id, recent,
+		x.r.ID, itemObject); err != nil {
+		return 0, false, err
+	}
+	_, err = x.exec(ctx, "DELETE FROM directories WHERE directory_id = ?", id)
+	return freed + files, true, err
+}
+
 func (x *removing) item(ctx context.Context, kind, name string) error {
-	_, err := x.exec(ctx, "INSERT INTO removal_items VALUES (?,?,?,NULL)", x.r.ID, kind, name)
+	_, err := x.exec(ctx, "INSERT INTO removal_items VALUES (?,?,?,NULL) ON CONFLICT DO NOTHING", x.r.ID, kind, name)
 	return err
 }
 

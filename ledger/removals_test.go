@@ -1,11 +1,13 @@
 package ledger
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/plan/tree"
 	"slurmgate/retention"
 	"slurmgate/run"
 )
@@ -66,4 +68,60 @@ func TestRemovals(t *testing.T) {
 	if _, err := l.VerifyCalls(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// A removed directory takes the files that only it has; those of another directory, of a file and of a directory that is being registered
+// stay. One that was removed can be stored again.
+//
+// proves DATA-02
+func TestRemovalOfDirectories(t *testing.T) {
+	l := fresh(t)
+	sum := func(n int) string { return fmt.Sprintf("%064x", n) }
+	folder := func(n int, files ...int) run.Artifact {
+		a := artifact(n)
+		a.Type, a.SHA256, a.SizeBytes = plan.Directory, sum(n), int64(len(files))*10
+		a.ID = fmt.Sprintf("art_%026d", n)
+		d := run.Directory{SHA256: a.SHA256, ListBytes: 100}
+		for _, f := range files {
+			d.Files = append(d.Files, tree.File{SHA256: sum(f), Size: 10, Path: fmt.Sprint(f)})
+		}
+		must(t, l.AddDirectory(t.Context(), d))
+		return a
+	}
+	add := func(a run.Artifact) {
+		_, _, err := l.AddArtifact(t.Context(), a)
+		must(t, err)
+	}
+	one, two := folder(1001, 1, 2, 3, 4, 5), folder(1002, 2, 6)
+	add(one)
+	add(two)
+	file := artifact(3)
+	file.SHA256 = sum(3)
+	add(file)
+	coming := folder(1003, 4)
+	remove := func(id string, ids ...string) retention.RemovalReport {
+		r, err := l.Remove(t.Context(), retention.Removal{ID: "rmv_" + id, By: "user:x", Reason: "why", Artifacts: ids}, false)
+		must(t, err)
+		return r
+	}
+	r := remove("1", one.ID)
+	rest, err := l.Rest(t.Context(), "rmv_1")
+	if want := []string{sum(1), sum(5), one.SHA256}; err != nil || !slices.Equal(rest.Objects, want) || r.FreedBytes != 100+20 {
+		t.Errorf("%+v %+v %v", r, rest, err)
+	}
+	for n, want := range map[int]bool{1: false, 2: true, 3: true, 4: true, 5: false, 6: true} {
+		if held, err := l.Holds(t.Context(), sum(n)); err != nil || held != want {
+			t.Errorf("file %d: held %v, %v", n, held, err)
+		}
+	}
+	add(coming)
+	_, _, err = l.AddArtifact(t.Context(), one)
+	wantFault(t, err, fault.Transport, "artifact_bytes_missing")
+	add(folder(1001, 1, 2, 3, 4, 5))
+	r = remove("2", one.ID, two.ID)
+	rest, err = l.Rest(t.Context(), "rmv_2")
+	if err != nil || len(rest.Objects) != 6 || slices.Contains(rest.Objects, sum(4)) || r.FreedBytes != 200+40 {
+		t.Errorf("%+v %+v %v", r, rest, err)
+	}
+	must(t, l.Integrity(t.Context()))
 }

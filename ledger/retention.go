@@ -52,13 +52,14 @@ func (l *Ledger) MarkUnused(ctx context.Context, since time.Time, limit int) (ma
 
 // Holds reports whether an artifact or a reference has these bytes.
 func (l *Ledger) Holds(ctx context.Context, sha256 string) (bool, error) {
-	return holds(ctx, l.r, sha256)
+	return l.holds(ctx, l.r, sha256)
 }
 
-func holds(ctx context.Context, q queryer, sha256 string) (held bool, err error) {
+func (l *Ledger) holds(ctx context.Context, q queryer, sha256 string) (held bool, err error) {
 	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM artifacts WHERE sha256 = ?1 AND removed_at IS NULL) OR EXISTS "+
-		"(SELECT 1 FROM artifacts WHERE sha256 IN ("+inDirectories+") AND removed_at IS NULL) OR EXISTS "+
-		"(SELECT 1 FROM reference_versions WHERE (sha256 = ?1 OR sha256 IN ("+inDirectories+")) AND NOT withdrawn)", sha256).Scan(&held)
+		"(SELECT 1 FROM reference_versions WHERE sha256 = ?1 AND NOT withdrawn) OR EXISTS "+
+		"(SELECT 1 FROM directory_files f JOIN directories d ON d.directory_id = f.directory_id WHERE f.sha256 = unhex(?1) AND "+needed+")",
+		sha256, l.recentLists()).Scan(&held)
 	return held, storage(err)
 }
 
@@ -68,7 +69,7 @@ func (l *Ledger) Unheld(ctx context.Context, sha256 string, remove func() error)
 	removed := false
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		var err error
-		if held, err = holds(ctx, tx, sha256); held || err != nil || removed {
+		if held, err = l.holds(ctx, tx, sha256); held || err != nil || removed {
 			return err
 		}
 		err = remove()
