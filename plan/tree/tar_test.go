@@ -72,3 +72,39 @@ func TestTar(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a tar file says, its files have paths that a directory artifact can have, and as many bytes as are there.
+func FuzzReadTar(f *testing.F) {
+	for _, h := range []tar.Header{
+		{Name: "a/b", Typeflag: tar.TypeReg, Size: 3}, {Name: "../x", Typeflag: tar.TypeReg}, {Name: "./a", Typeflag: tar.TypeReg},
+		{Name: "d/", Typeflag: tar.TypeDir}, {Name: "x", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"},
+		{Name: "a\nb", Typeflag: tar.TypeReg},
+		{Name: strings.Repeat("long/", 60) + "x", Typeflag: tar.TypeReg, PAXRecords: map[string]string{"comment": "c"}},
+	} {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		if err := w.WriteHeader(&h); err != nil {
+			f.Fatal(err)
+		}
+		_, _ = w.Write([]byte("abc"[:h.Size]))
+		w.Close()
+		f.Add(b.Bytes())
+		f.Add(b.Bytes()[:b.Len()-700])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		err := tree.ReadTar(bytes.NewReader(data), func(path string, size int64, r io.Reader) error {
+			if msg := tree.CheckPath(path); msg != "" {
+				t.Errorf("%q: %s", path, msg)
+			}
+			if n, err := io.Copy(io.Discard, r); err == nil && n != size {
+				t.Errorf("%q: %d bytes of %d", path, n, size)
+			} else {
+				return err
+			}
+			return nil
+		})
+		if err != nil && fault.CodeOf(err) != "directory_tar" && fault.CodeOf(err) != "IMPORT-ENTRY" && fault.CodeOf(err) != "IMPORT-FILES" {
+			t.Error(err)
+		}
+	})
+}
