@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -69,5 +70,38 @@ func TestDirectories(t *testing.T) {
 		if l := s.wait(s.submit(doc).RunID); l.State != "failed" || !strings.HasPrefix(l.why(), code+":") {
 			t.Errorf("%s: %s %s instead of %s", mode, l.State, l.why(), code)
 		}
+	}
+}
+
+// The same with a gateway that reaches the cluster by SSH and its files by SFTP: a directory of many files goes there and comes back, and a
+// declared folder hides nothing that is undeclared.
+//
+// proves DATA-02
+func TestDirectoriesElsewhere(t *testing.T) {
+	t.Parallel()
+	s := farSite(t, "ssh-sftp.yaml")
+	if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
+		t.Fatal(r)
+	}
+	s.serve()
+	dir := t.TempDir()
+	for i := range 600 { // more than are placed by one call of a script
+		folder := fmt.Sprintf("%s/index/part %d/it's [a-z]*", dir, i/100)
+		must(t, os.MkdirAll(folder, 0o755))
+		must(t, os.WriteFile(fmt.Sprintf("%s/%03d", folder, i), []byte(strings.Repeat("x", i)), 0o644))
+	}
+	in := s.import1(dir + "/index")
+	doc := probePlan("copytree", "/work/in/index", "/work/out/copy [a-z]*")
+	io := doc["io"].(tree)
+	io["inputs"] = []any{tree{"role": "index", "artifact_id": in.ArtifactID, "checksum_sha256": in.SHA256, "dest_relpath": "in/index",
+		"directory": true}}
+	io["outputs"] = []any{tree{"role": "copy", "src_relpath": "out/copy [a-z]*", "type": "DIRECTORY", "label": "copy"}}
+	id := s.submit(doc).RunID
+	if l := s.wait(id); l.State != "succeeded" || len(l.Warnings) != 0 {
+		t.Fatal(l.why(), l.Warnings, s.story(id))
+	}
+	s.ok(nil, "collect", id, "--to", dir+"/back")
+	if out, err := exec.Command("diff", "-r", dir+"/index", dir+"/back/copy [a-z]*").CombinedOutput(); err != nil {
+		t.Errorf("%.2000s %v", out, err)
 	}
 }
