@@ -66,6 +66,7 @@ type Gateway struct {
 	verifying sync.Mutex                    // held while all artifacts are verified
 	supposed  supposed
 	transfers transfers
+	batchLoop batchLoop
 	quotas    Quotas
 	caps      *Caps
 	capsRead  sync.Once

@@ -69,8 +69,9 @@ func (o Operation) Tool() gate.Tool {
 
 // Operations are all of them. Those that need more than files work only with what their gateway has open.
 func (g *Gateway) Operations() []Operation {
-	return slices.Concat(g.lifecycle(), g.runs(), g.artifacts(), g.previews(), g.catalogue(), g.tokens(), g.approvals(), g.events(),
-		g.retention(), g.exporting(), g.drains(), g.siteList(), g.erasing(), g.removals(), g.usage(), g.receipts(), g.references(),
+	return slices.Concat(g.lifecycle(), g.runs(), g.batches(), g.artifacts(), g.previews(), g.catalogue(), g.tokens(), g.approvals(),
+		g.events(), g.retention(), g.exporting(), g.drains(), g.siteList(), g.erasing(), g.removals(), g.usage(),
+		g.receipts(), g.references(),
 		[]Operation{g.progress(), verification()}, g.Host.files(), g.Host.images(), g.Host.backups())
 }
 

@@ -157,6 +157,7 @@ func (g *Gateway) packHandler(p *toolpack.Pack) gate.Handler {
 		if err := g.keep(ctx, c, p.ID(), order.Params.ProjectID, first); err != nil {
 			return nil, err
 		}
+		order.Prompt = ofBatch(ctx)
 		r, err := g.Sites.Submit(ctx, order)
 		if err == nil && r.Replayed {
 			g.named(ctx, c, r.RunID, order.Names)

@@ -65,7 +65,8 @@ func TestCharged(t *testing.T) {
 func TestDefaultTimeout(t *testing.T) {
 	g := gatewayOver(t, t.TempDir(), "../domains/genomics", "version: 1\ndefault_timeout_sec: 3600\n")
 	own := map[string]time.Duration{"artifact.import": 6 * time.Hour, "artifact.verify": 24 * time.Hour, "gateway.gc": 12 * time.Hour,
-		"secret.erase": 12 * time.Hour, "artifact.remove": time.Hour, "run.remove": time.Hour, "reference.add": 6 * time.Hour}
+		"secret.erase": 12 * time.Hour, "artifact.remove": time.Hour, "run.remove": time.Hour, "reference.add": 6 * time.Hour,
+		"batch.run": 10 * time.Minute, "batch.table": time.Minute}
 	for _, id := range []string{"artifact.preview.text", "artifact.preview.table", "artifact.preview.image", "slurm.job.logs"} {
 		own[id] = 10 * time.Second
 	}

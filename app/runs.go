@@ -27,7 +27,9 @@ func (g *Gateway) runs() []Operation {
 		Input: object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
 			prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema),
 			prop("principal", principalSchema), prop("id_prefix", idPrefixSchema("run_")), prop("since", timeSchema),
-			prop("until", timeSchema), prop("cursor", cursorSchema), prop("limit", limitSchema)),
+			prop("until", timeSchema), prop("sample", `{"type":"string","minLength":1,"maxLength":128,"description":"of a row of a batch"}`),
+			prop("tag", `{"type":"string","minLength":1,"maxLength":128,"description":"of a row of a batch"}`), prop("batch", batchSchema),
+			prop("cursor", cursorSchema), prop("limit", limitSchema)),
 		Does: look(g, g.listRuns),
 	}, {
 		ID: "run.show", Title: "Show a run", Verb: "runs show",
@@ -68,6 +70,9 @@ type RunListArgs struct {
 	IDPrefix  string    `json:"id_prefix,omitzero"` // what the run's id begins with
 	Since     time.Time `json:"since,omitzero"`     // created at or after
 	Until     time.Time `json:"until,omitzero"`     // created before
+	Sample    string    `json:"sample,omitzero"`    // of a row of a batch
+	Tag       string    `json:"tag,omitzero"`       // likewise
+	Batch     string    `json:"batch,omitzero"`     // name or id of a batch
 	Cursor    string    `json:"cursor,omitzero"`
 	Limit     int       `json:"limit,omitzero"`
 }
@@ -98,13 +103,29 @@ type runListParams struct {
 	Limit    int        `json:"limit"`
 	Seq      int64      `json:"ledger_seq"`
 	Asked    *asked     `json:"asked,omitzero"`
+	Rows     *rowsOf    `json:"rows,omitzero"`
+}
+
+// rowsOf is a filter by rows of batches. How many runs it finds belongs to the snapshot: that a row became a run is no event.
+type rowsOf struct {
+	Sample string `json:"sample"`
+	Tag    string `json:"tag"`
+	Batch  string `json:"batch"`
+	Total  int64  `json:"total"`
 }
 
 func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out RunList, params any, err error) {
 	f := ledger.Filter{State: a.State, ToolID: a.ToolID, Principal: principalAsked(c, a.Principal),
-		IDPrefix: a.IDPrefix, Cursor: a.Cursor, Limit: a.Limit}
+		IDPrefix: a.IDPrefix, Sample: a.Sample, Tag: a.Tag, Cursor: a.Cursor, Limit: a.Limit}
 	if f.Projects, err = g.projectsListed(c, a.ProjectID); err != nil {
 		return out, nil, err
+	}
+	if a.Batch != "" {
+		b, err := g.batchOf(ctx, c, BatchArgs{Batch: a.Batch, ProjectID: a.ProjectID})
+		if err != nil {
+			return out, nil, err
+		}
+		f.Batch = b.ID
 	}
 	if !a.Since.IsZero() {
 		f.Since = &a.Since
@@ -130,7 +151,11 @@ func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out
 	if f.Principal != "" {
 		by = &asked{f.Principal, page.Askers}
 	}
-	return out, runListParams{f.Projects, a.State, a.ToolID, a.IDPrefix, f.Since, f.Until, a.Cursor, a.Limit, page.Seq, by}, nil
+	var rows *rowsOf
+	if f.Sample+f.Tag+f.Batch != "" {
+		rows = &rowsOf{f.Sample, f.Tag, f.Batch, page.Total.N}
+	}
+	return out, runListParams{f.Projects, a.State, a.ToolID, a.IDPrefix, f.Since, f.Until, a.Cursor, a.Limit, page.Seq, by, rows}, nil
 }
 
 // waits says what a run of a list waits for in the gateway.

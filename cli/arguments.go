@@ -51,7 +51,7 @@ func (n named) grouped() (names []string, values map[string][]string) {
 // arguments are the arguments of a tool while they are read from the command line.
 type arguments struct {
 	tool   app.ToolDoc
-	schema node
+	schema app.ArgSchema
 	values map[string]any
 	files  []fileArgument // to be imported once everything else is right
 }
@@ -65,7 +65,7 @@ type fileArgument struct {
 // args builds the tool's arguments: artifacts for its inputs, typed values for its parameters. No file is read before all that can be
 // wrong without reading one has been checked.
 func (c Run) args(ctx context.Context, a *Shell, s *Session, tool app.ToolDoc) (map[string]any, error) {
-	g := arguments{tool: tool, schema: rootOf(tool.InputSchema), values: map[string]any{}}
+	g := arguments{tool: tool, schema: app.SchemaOfArgs(tool.InputSchema), values: map[string]any{}}
 	names, values := c.Input.grouped()
 	for _, name := range names {
 		in, ok := findInput(tool, name)
@@ -101,16 +101,16 @@ func (c Run) args(ctx context.Context, a *Shell, s *Session, tool app.ToolDoc) (
 
 // path is where a parameter belongs: a property of the schema, or with dots one of an object in it.
 func (g *arguments) path(name string) ([]string, error) {
-	if _, ok := g.schema.property(name); ok || !strings.Contains(name, ".") {
-		if !ok && g.schema.closed() {
+	if _, ok := g.schema.Property(name); ok || !strings.Contains(name, ".") {
+		if !ok && g.schema.Closed() {
 			return nil, g.noParam(name, g.schema)
 		}
 		return []string{name}, nil
 	}
 	at, path := g.schema, strings.Split(name, ".")
 	for i, part := range path {
-		next, ok := at.property(part)
-		if !ok && at.closed() {
+		next, ok := at.Property(part)
+		if !ok && at.Closed() {
 			return nil, g.noParam(strings.Join(path[:i+1], "."), at)
 		}
 		at = next
@@ -118,12 +118,12 @@ func (g *arguments) path(name string) ([]string, error) {
 	return path, nil
 }
 
-func (g *arguments) noParam(name string, at node) error {
+func (g *arguments) noParam(name string, at app.ArgSchema) error {
 	before, last := "", name
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
 		before, last = name[:i+1], name[i+1:]
 	}
-	known := at.names()
+	known := at.Names()
 	return fault.Invalid("", unknownName("RUN-PARAM", "--param "+name, g.tool.ToolID, "parameter", name, before+plan.Nearest(last, known),
 		known, before))
 }
@@ -156,9 +156,9 @@ func unknownName(code, field, toolID, what, name, near string, known []string, b
 func (g *arguments) set(ctx context.Context, a *Shell, s *Session, field string, path, values []string) error {
 	at, schema := g.values, g.schema
 	for i, part := range path {
-		next, known := schema.property(part)
+		next, known := schema.Property(part)
 		if !known {
-			next = node{}
+			next = app.ArgSchema{}
 		}
 		if schema = next; i == len(path)-1 {
 			break
@@ -178,12 +178,12 @@ func (g *arguments) set(ctx context.Context, a *Shell, s *Session, field string,
 	if _, given := at[last]; given {
 		return g.twice(field, strings.Join(path, "."))
 	}
-	types := schema.types()
+	types := schema.Types()
 	isList := slices.Contains(types, "array") && !slices.Contains(types, "string")
 	if !isList && len(values) > 1 {
 		return g.twice(field, strings.Join(path, "."))
 	}
-	element, known := schema.items()
+	element, known := schema.Items()
 	if !isList || len(values) == 1 && (!known || strings.HasPrefix(strings.TrimSpace(values[0]), "[")) {
 		return g.one(ctx, a, s, field, schema, wanted && !isList, values[0], func(v any) { at[last] = v })
 	}
@@ -198,14 +198,14 @@ func (g *arguments) set(ctx context.Context, a *Shell, s *Session, field string,
 }
 
 // one reads one value. Where the id of an artifact is wanted, by the tool or by its schema, a file stands for it.
-func (g *arguments) one(ctx context.Context, a *Shell, s *Session, field string, schema node, wanted bool,
+func (g *arguments) one(ctx context.Context, a *Shell, s *Session, field string, schema app.ArgSchema, wanted bool,
 	value string, set func(v any)) error {
-	if !schema.isArtifact() && !wanted {
-		types := schema.types()
-		if schema.value == nil {
+	if !schema.IsArtifact() && !wanted {
+		types := schema.Types()
+		if schema.Unsaid() {
 			types = nil
 		}
-		v, err := typedAs(types, field, value)
+		v, err := app.TypedAs(types, field, value)
 		set(v)
 		return err
 	}
@@ -213,7 +213,7 @@ func (g *arguments) one(ctx context.Context, a *Shell, s *Session, field string,
 	case plan.IsArtifactID(value), strings.HasPrefix(value, "ref:"):
 		set(value)
 		return nil
-	case value == "null" && slices.Contains(schema.types(), "null"):
+	case value == "null" && slices.Contains(schema.Types(), "null"):
 		set(nil)
 		return nil
 	case isShort(artifactIDs, value) && strings.HasPrefix(value, "art_"):

@@ -187,7 +187,7 @@ func footer(w io.Writer, shown int, of app.Listed, what string) {
 		total = "at least " + total
 	}
 	if of.TotalExact && of.Total == 1 {
-		what = strings.TrimSuffix(what, "s")
+		what = strings.TrimSuffix(strings.Replace(what, "ches", "chs", 1), "s")
 	}
 	if int64(shown) == of.Total && of.TotalExact {
 		fmt.Fprintf(w, "%s %s\n", total, what)

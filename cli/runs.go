@@ -32,13 +32,17 @@ type runsListCmd struct {
 	By      string `name:"principal" help:"Only runs that this principal asked for: its name (user:alice, token:ci), its id, a login name, or me." placeholder:"NAME"`
 	Since   string `help:"Only runs created since this time: 2026-11-21, 2026-11-21T08:00:00Z, or how long ago: 90m, 12h, 7d." placeholder:"TIME"`
 	Until   string `help:"Only runs created before this time, in the same format." placeholder:"TIME"`
+	Sample  string `help:"Only runs of this sample: of a row of a batch." placeholder:"NAME"`
+	Tag     string `help:"Only runs of a row of a batch with this tag." placeholder:"TAG"`
+	Batch   string `help:"Only runs of this batch (name or id)." placeholder:"NAME"`
 	Limit   int    `help:"Maximum number to list (1 to 200)." default:"20"`
 	Cursor  string `help:"Continue after an earlier page." placeholder:"CURSOR"`
 }
 
 // Run lists runs.
 func (c runsListCmd) Run(ctx context.Context, a *Shell) error {
-	args := app.RunListArgs{State: run.State(c.State), ToolID: c.Tool, ProjectID: c.Project, Principal: c.By, Limit: c.Limit, Cursor: c.Cursor}
+	args := app.RunListArgs{State: run.State(c.State), ToolID: c.Tool, ProjectID: c.Project, Principal: c.By, Sample: c.Sample, Tag: c.Tag,
+		Batch: c.Batch, Limit: c.Limit, Cursor: c.Cursor}
 	var err error
 	if args.Since, err = when("--since", c.Since, time.Now()); err != nil {
 		return err

@@ -21,6 +21,8 @@ type chat struct {
 	t       testing.TB
 	session *sdk.ClientSession
 	largest int
+	calls   int
+	bytes   int // of all answers
 }
 
 // chat starts `slurmgate mcp` on the login node and connects to its standard input and output.
@@ -78,7 +80,7 @@ func (c *chat) say(name string, args tree, into any) string {
 		}
 	}
 	c.t.Logf("%s %s\n  → %d bytes: %s", name, raw, len(whole), strings.ReplaceAll(text.String(), "\n", "\n    "))
-	c.largest = max(c.largest, len(whole))
+	c.largest, c.calls, c.bytes = max(c.largest, len(whole)), c.calls+1, c.bytes+len(whole)
 	if len(whole) >= 4096 {
 		c.t.Errorf("%s answers %d bytes", name, len(whole))
 	}

@@ -6,7 +6,7 @@
 //	GET  /v1/tools/{tool_id}/input_schema        and output_schema: what a tool takes, and what its run gives
 //	POST /v1/tools/{tool_id}:run                 one call in the form of programs that know no envelope
 //	POST /v1/tool-calls                          one envelope in, one envelope out (HTC-02, HTC-03)
-//	…    /v1/runs…  /v1/artifacts…               the gateway's operations as resources; events of a run as a stream
+//	…    /v1/runs…  /v1/batches…  /v1/artifacts…  the gateway's operations as resources; events of a run as a stream
 //	POST /mcp                                    the face for chats
 //	GET  /healthz  /readyz  /metrics             for whoever looks after the gateway
 //	GET  /openapi.json                           all this, as OpenAPI 3.1
@@ -122,7 +122,17 @@ func (f *face) routes(r chi.Router) {
 	r.Post("/v1/tools/{tool_id}:run", f.run)
 	r.Post("/v1/tool-calls", f.toolCall)
 
-	r.Get("/v1/runs", f.list("run.list", "state", "tool_id", "project_id", "principal", "since", "until", "cursor", "limit"))
+	r.Get("/v1/runs", f.list("run.list", "state", "tool_id", "project_id", "principal", "since", "until", "sample", "tag", "batch", "cursor",
+		"limit"))
+	r.Get("/v1/batches", f.list("batch.list", "project_id", "cursor", "limit"))
+	r.Post("/v1/batches", f.operation("batch.run", "",
+		body(false, "tool_id", "name", "project_id", "sheet", "sheet_artifact_id", "set"), made))
+	r.Get("/v1/batches/{batch}", f.look("batch.status", "batch", "project_id", "wait_seconds"))
+	r.Get("/v1/batches/{batch}/rows", f.look("batch.rows", "batch", "project_id", "state", "sample", "after_row", "outputs", "limit"))
+	r.Get("/v1/batches/{batch}/table", f.look("batch.table", "batch", "project_id", "role", "sort_by", "descending", "limit"))
+	r.Post("/v1/batches/{batch}:retry", f.operation("batch.retry", "batch", body(true, "project_id"), writeOutput))
+	r.Post("/v1/batches/{batch}:cancel", f.operation("batch.cancel", "batch", body(true, "project_id"), writeOutput))
+
 	r.Get("/v1/sites", f.list("site.list"))
 	r.Get("/v1/usage", f.list("usage.month", "month", "zone", "by", "project_id"))
 	r.Post("/v1/runs", f.operation("slurm.submit", "", body(false, "project_id", "job_spec"), made))

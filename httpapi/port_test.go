@@ -69,7 +69,8 @@ func schemaOf(s string) json.RawMessage { return json.RawMessage(s) }
 func (d *desk) tool(id string, effect gate.SideEffect, capability, input string, result any, fail error) gate.Tool {
 	caps := []string{gate.CapGateway, capability}
 	if !strings.HasPrefix(id, "slurm.") && !strings.HasPrefix(id, "run.") && !strings.HasPrefix(id, "artifact.") && !strings.HasPrefix(id,
-		"approval.") && !strings.HasPrefix(id, "usage.") && !strings.HasPrefix(id, "site.") && id != "key.list" {
+		"approval.") && !strings.HasPrefix(id, "usage.") && !strings.HasPrefix(id, "site.") &&
+		!strings.HasPrefix(id, "batch.") && id != "key.list" {
 		caps = []string{capability}
 	}
 	return gate.Tool{ID: id, Version: "1.0.0", ContractVersion: "v1", Title: "Title", Description: "About it.", SideEffect: effect,
@@ -139,6 +140,7 @@ func (d *desk) tools() []gate.Tool {
 		text, err := io.ReadAll(c.Caller.Body)
 		return obj{"bytes": len(text), "args": string(c.Args)}, err
 	}
+	batch := obj{"batch_id": "batch_x", "name": "b", "tool_id": "t", "rows": 2, "counts": obj{"queued": 2}, "todo": 0, "over": false}
 	return []gate.Tool{
 		echo, slow, erase,
 		d.tool("test.denied", gate.Execute, "nobody", `{"type":"object"}`, sub, nil),
@@ -176,6 +178,15 @@ func (d *desk) tools() []gate.Tool {
 			`{"type":"object","additionalProperties":false,"properties":{"month":{"type":"string"},"zone":{"type":"string"},"by":{"type":"string"}}}`,
 			obj{"month": "2026-11", "zone": "UTC", "by": []string{"tool"}, "rows": []obj{{"runs": 1, "attempts": 2, "succeeded": 1, "failed": 1,
 				"cancelled": 0, "tool": "t", "cpu_hours": nil}}}, nil),
+		d.tool("batch.run", gate.Execute, gate.CapSlurm, `{"type":"object"}`, obj{"batch_id": "batch_x", "name": "b", "rows": 2, "replayed": false},
+			nil),
+		d.tool("batch.status", gate.Read, gate.CapRead, `{"type":"object"}`, batch, nil),
+		d.tool("batch.list", gate.Read, gate.CapRead, lists, obj{"batches": []obj{batch}, "cursor": nil, "total": 1}, nil),
+		d.tool("batch.retry", gate.Execute, gate.CapSlurm, `{"type":"object"}`, batch, nil),
+		d.tool("batch.cancel", gate.Write, gate.CapSlurm, `{"type":"object"}`, batch, nil),
+		d.tool("batch.rows", gate.Read, gate.CapRead, `{"type":"object"}`, obj{"batch_id": "batch_x", "rows": []obj{}, "after_row": nil}, nil),
+		d.tool("batch.table", gate.Read, gate.CapRead, `{"type":"object"}`, obj{"batch_id": "batch_x", "role": "stats", "fields": []string{"n"},
+			"rows": []obj{{"sample": "s", "run_id": runA, "values": []string{"1"}}}}, nil),
 		d.tool("site.list", gate.Read, gate.CapRead, `{"type":"object","additionalProperties":false,"properties":{}}`, obj{
 			"provenance_run_id": runA, "pick": nil, "total": 1, "sites": []obj{{"site": "a", "transport": "ssh", "files": "sftp", "state": "away",
 				"since": now, "until": nil, "code": "site_away", "problem": nil, "drain": nil, "pauses": []obj{}, "allowed": true,
@@ -319,7 +330,11 @@ func TestEveryOperation(t *testing.T) {
 		{"GET /v1/domain", "", 200}, {"GET /v1/tools", "", 200}, {"GET /v1/registry", "", 200},
 		{"GET /v1/tools/test.echo/input_schema", "", 200}, {"GET /v1/tools/test.echo/output_schema", "", 200}, {"POST /mcp", "{}", 200},
 		{"POST /v1/tools/test.echo:run", `{"input":{"n":0}}`, 200}, {"POST /v1/tool-calls", string(envelope), 200},
-		{"GET /v1/runs", "", 200}, {"GET /v1/sites", "", 200}, {"GET /v1/usage", "", 200}, {"GET /v1/usage?month=2026-11&zone=UTC&by=tool", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c&since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
+		{"GET /v1/runs", "", 200}, {"GET /v1/batches?project_id=p&cursor=c&limit=3", "", 200}, {"POST /v1/batches", `{"tool_id":"t.x","name":"b","sheet":"a","set":{}}`, 202},
+		{"GET /v1/batches/b?wait_seconds=1", "", 200}, {"GET /v1/batches/b/rows?after_row=2&outputs=true&state=failed&limit=3", "", 200},
+		{"GET /v1/batches/b/table?role=r&sort_by=n&descending=true", "", 200}, {"POST /v1/batches/b:retry", "", 200},
+		{"POST /v1/batches/b:cancel", `{"project_id":"p"}`, 200},
+		{"GET /v1/sites", "", 200}, {"GET /v1/usage", "", 200}, {"GET /v1/usage?month=2026-11&zone=UTC&by=tool", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c&since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
 		{"GET /v1/runs/" + runA, "", 200}, {"GET /v1/runs/" + runA + "?wait_seconds=1", "", 200}, {"GET /v1/runs/" + runA + "/result", "", 200},
 		{"GET /v1/runs/" + runA + "/story", "", 200},
 		{"GET /v1/runs/" + runA + "/provenance", "", 200}, {"GET /v1/runs/" + runA + "/receipt", "", 200},

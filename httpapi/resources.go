@@ -114,10 +114,11 @@ func (f *face) remove(toolID, id string, words ...string) http.HandlerFunc {
 	}
 }
 
-// made answers what a call made or found: 202 for a new run, 201 for a new artifact, 200 for what was there.
+// made answers what a call made or found: 202 for a new run or batch, 201 for a new artifact, 200 for what was there.
 func made(w http.ResponseWriter, res gate.Response) {
 	var a struct {
 		RunID      string `json:"run_id"`
+		BatchID    string `json:"batch_id"`
 		Replayed   bool   `json:"replayed"`
 		ArtifactID string `json:"artifact_id"`
 		Created    bool   `json:"created"`
@@ -127,6 +128,10 @@ func made(w http.ResponseWriter, res gate.Response) {
 	switch {
 	case a.Created:
 		status = http.StatusCreated
+	case a.BatchID != "":
+		if at = "/v1/batches/" + a.BatchID; !a.Replayed {
+			status = http.StatusAccepted
+		}
 	case a.RunID != "":
 		if at = "/v1/runs/" + a.RunID; !a.Replayed {
 			status = http.StatusAccepted
@@ -159,12 +164,12 @@ func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 			return nil, bad(name, "at most once", "it is given several times")
 		}
 		switch name {
-		case "all", "dry_run", "by_reference":
+		case "all", "dry_run", "by_reference", "outputs", "descending":
 			if given[0] != "true" && given[0] != "false" {
 				return nil, bad(name, "true or false", "it is neither")
 			}
 			args[name] = json.RawMessage(given[0])
-		case "limit", "wait_seconds", "tail_lines", "max_lines", "max_bytes", "first_row", "max_rows", "max_edge", "attempt",
+		case "limit", "wait_seconds", "tail_lines", "max_lines", "max_bytes", "first_row", "max_rows", "max_edge", "attempt", "after_row",
 			"max_size_mb":
 			n, err := strconv.ParseInt(given[0], 10, 32)
 			if err != nil {

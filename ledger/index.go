@@ -114,6 +114,9 @@ type Filter struct {
 	IDPrefix  string     // what the run's id begins with
 	Since     *time.Time // created at or after
 	Until     *time.Time // created before
+	Sample    string     // of a row of a batch
+	Tag       string     // likewise
+	Batch     string     // id of a batch that has the run
 	Cursor    string     // from the page before
 	Limit     int        // 1..500, 50 when 0
 }
@@ -156,6 +159,7 @@ func (f Filter) where() (w where) {
 	if f.IDPrefix != "" {
 		w.begins("r.run_id", f.IDPrefix)
 	}
+	f.ofBatch(&w)
 	if f.Since != nil {
 		w.add("r.created_at >= ?", micros(*f.Since))
 	}
@@ -169,6 +173,9 @@ func (f Filter) where() (w where) {
 // bound.
 func (f Filter) total(ctx context.Context, db queryer) (t Total, err error) {
 	w, q := f.where(), "SELECT coalesce(sum(n), 0) FROM run_counts r WHERE "
+	if f.member() != "" {
+		return countSome(ctx, db, "SELECT 1 FROM "+f.member()+"runs r"+f.joined()+" WHERE "+w.String()+memberGroup, w.args...)
+	}
 	if f.Since != nil || f.Until != nil || f.Principal+f.IDPrefix != "" {
 		if f.Principal+f.IDPrefix != "" || f.State != "" || f.ToolID+f.ProjectID != "" || f.Projects != nil {
 			return countSome(ctx, db, "SELECT 1 FROM runs r WHERE "+w.String(), w.args...)
@@ -189,7 +196,11 @@ func (l *Ledger) List(ctx context.Context, f Filter) (p Page, err error) {
 		if err := decodeCursor(f.Cursor, &at, &id); err != nil {
 			return p, err
 		}
-		w.add("(r.created_at, r.run_id) < (?, ?)", at, id)
+		place := "(r.created_at, r.run_id)"
+		if f.member() != "" {
+			place = "(m.run_at, m.run_id)"
+		}
+		w.add(place+" < (?, ?)", at, id)
 	}
 	ctx = context.WithoutCancel(ctx)
 	err = l.snapshot(ctx, func(tx *sql.Tx) (err error) { // the page and the numbers are from the same moment
@@ -205,8 +216,7 @@ func (l *Ledger) List(ctx context.Context, f Filter) (p Page, err error) {
 			}
 		}
 		var packed string
-		err = tx.QueryRowContext(ctx, pageQuery+w.String()+" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?)",
-			append(w.args, limit+1)...).Scan(&packed)
+		err = tx.QueryRowContext(ctx, f.page(w), append(w.args, limit+1)...).Scan(&packed)
 		if err != nil || packed == "" {
 			return err
 		}
@@ -229,7 +239,9 @@ func (l *Ledger) List(ctx context.Context, f Filter) (p Page, err error) {
 const pageQuery = `SELECT coalesce(group_concat(line, char(30)), '') FROM (SELECT
  concat_ws(char(31), r.run_id, r.tool_id, r.project_id, r.site, r.state, r.phase, r.created_at, coalesce(r.finished_at, 0), coalesce(s.job_id, ''),
  a.slurm_state, r.principal, r.principal_id, r.executed_as, replace(r.reason, char(30), ' ')) AS line
- FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token WHERE `
+ FROM `
+
+const pageFrom = ` JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token WHERE `
 
 // unpackRow reads one run of a page. The reason comes last and may contain anything.
 func unpackRow(line string) (Row, error) {

@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -41,6 +42,9 @@ func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResul
 		structured = r.replaceText(structured)
 	}
 	shown, structured := picture(t, structured)
+	if strings.HasPrefix(t.ID, "batch.") && res.ResultRef == nil {
+		r.batch = batched(t, structured)
+	}
 	out := &sdk.CallToolResult{StructuredContent: structured, Content: []sdk.Content{&sdk.TextContent{Text: r.tell(t)}},
 		Meta: correlation(req, res.TraceID)}
 	if res.ResultRef != nil {

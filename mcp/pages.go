@@ -28,6 +28,9 @@ type bound struct {
 var bounds = map[string]bound{
 	"artifact.list":         {"limit", chatRows},
 	"run.list":              {"limit", chatRows},
+	"batch.list":            {"limit", chatRows},
+	"batch.rows":            {"limit", 2 * chatRows},
+	"batch.table":           {"limit", 2 * chatRows},
 	"slurm.job.logs":        {"tail_lines", chatLines},
 	"artifact.preview.text": {"max_lines", chatLines},
 	tableTool:               {"max_rows", chatTableRows},

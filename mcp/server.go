@@ -48,7 +48,9 @@ type Config struct {
 // gateway are only in the shell.
 var operations = []string{
 	"slurm.submit", "slurm.job.get", "slurm.job.collect", "slurm.job.recollect", "slurm.job.cancel", "slurm.job.logs", "slurm.job.retry",
-	"run.list", "run.receipt", "site.list", "artifact.import", "artifact.list", "artifact.get", "artifact.preview.text",
+	"run.list", "run.receipt", "site.list", "batch.run", "batch.status", "batch.rows", "batch.table", "batch.list", "batch.retry",
+	"batch.cancel",
+	"artifact.import", "artifact.list", "artifact.get", "artifact.preview.text",
 	"reference.list", "reference.show",
 	tableTool, pictureTool,
 }
@@ -61,6 +63,7 @@ func ForChat(t gate.Tool) bool {
 const instructions = `slurmgate runs pinned tools as jobs on a Slurm cluster and returns their outputs as artifacts.
 Typical sequence: artifact_import a file (or find one with artifact_list) → call a tool with its artifact ids → slurm_job_collect with the run id until ready is true → artifact_preview_text of an output, artifact_preview_table of a table, artifact_preview_image of a picture.
 Genomes, indexes and databases that the site offers are in reference_list; an input takes ref:NAME in place of an artifact id.
+Many samples at once: batch_run with a sheet of artifact ids → batch_status until it is over → batch_table across the samples.
 run_list lists earlier runs, filtered by time, tool, state and principal (who asked; me is you).
 "Not ready" is a normal answer: jobs wait in a queue. Call again after poll_after_seconds, or tell the user that the run continues without this chat.
 Every call of these tools is safe to repeat: a tool called with the same arguments returns the same run, never a second job (only a tool that runs on the gateway's own host runs again after a failure, and a tool of a service worker – its answer comes at once – is called again each time unless it is deterministic); importing the same bytes returns the same artifact; slurm_job_retry names the attempt it follows (after_attempt), so repeating it starts nothing more.

@@ -52,6 +52,7 @@ type result struct {
 	FullWidth  int        `json:"full_width"`
 	FullHeight int        `json:"full_height"`
 	table      *table
+	batch      string // what an answer about batches means
 
 	cut bool // Text was shortened here
 }
@@ -60,6 +61,8 @@ type result struct {
 func (r *result) tell(t gate.Tool) string {
 	var b strings.Builder
 	switch {
+	case r.batch != "":
+		b.WriteString(r.batch)
 	case r.RunID != "" && r.Roles == nil && t.SideEffect == gate.Execute:
 		r.submitted(&b)
 	case r.TargetRunID != "" && r.Stream != "":

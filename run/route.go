@@ -57,6 +57,21 @@ func (s *Sites) Preview(ctx context.Context, o Order) (Preview, error) {
 	return m.preview(ctx, o, f)
 }
 
+// Known is the id of an order's run, and whether there is one already; nothing is done for it.
+func (s *Sites) Known(ctx context.Context, o Order) (id string, exists bool, err error) {
+	m := s.order[0]
+	if o.Site != "" {
+		if m, err = s.at(o.Site); err != nil {
+			return "", false, err
+		}
+	}
+	f, err := m.find(ctx, o)
+	if err != nil || f.view == nil {
+		return f.sought.RunID, false, err
+	}
+	return f.view.Run.ID, true, nil
+}
+
 // find looks the order's run up. If there is none, the order gets its site.
 func (s *Sites) find(ctx context.Context, o *Order) (*member, lookup, error) {
 	m := s.order[0]

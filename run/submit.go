@@ -34,6 +34,7 @@ type Order struct {
 	Policy     json.RawMessage // canonical snapshot
 	Actor      string
 	Principal  Principal // whose call it is
+	Prompt     bool      // the answer does not wait until the run was sent
 }
 
 // Option is a site that a new run may go to.
@@ -224,6 +225,9 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	e.waiters.hand(v, o.Params.Stored())
 	e.work.add(ShareOf(v.Run), v.Run.ID)
 	e.watcher.poke()
+	if o.Prompt {
+		return e.submitAnswer(v, false, f.equivalent), nil
+	}
 	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Docker) || v.Run.Reason == SiteAway })
 	if err != nil && fault.CodeOf(err) != tooManyWaits { // the run is stored: a caller who may not wait gets what is known
 		return SubmitAnswer{}, err

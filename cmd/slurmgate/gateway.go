@@ -135,6 +135,7 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	if g.wait, err = g.app.Sites.Start(running); err != nil {
 		return g, err
 	}
+	g.app.RunBatches(running)
 	go g.app.Tend(running)
 	go g.app.ResumeErasures(running)
 	return g, g.serve(before)
@@ -168,7 +169,12 @@ func existing(roots []site.Root, log *slog.Logger) []artifact.Root {
 }
 
 // FinishWork waits until everything accepted has been sent to Slurm, deferred, or ended. When ctx ends, the next gateway does the rest.
-func (g *gateway) FinishWork(ctx context.Context) error { return g.app.Sites.Settled(ctx) }
+func (g *gateway) FinishWork(ctx context.Context) error {
+	if err := g.app.BatchesSettled(ctx); err != nil {
+		return err
+	}
+	return g.app.Sites.Settled(ctx)
+}
 
 // CaughtUp waits until Slurm has been asked since the gateway was opened.
 func (g *gateway) CaughtUp(ctx context.Context) error { return g.app.Sites.CaughtUp(ctx) }
@@ -228,6 +234,7 @@ func (g *gateway) makeRoom() error {
 
 // endWork ends everything behind the faces. Work in progress is finished until ctx ends, then it is left to the next gateway.
 func (g *gateway) endWork(ctx context.Context) error {
+	g.app.StopBatches() // its calls pass the gate
 	if g.app.Sites != nil {
 		g.app.Sites.StopWorkers()
 	}

@@ -25,6 +25,7 @@ type commands struct {
 	cli.Options `embed:""`
 
 	Run      cli.Run           `cmd:"" help:"Run a tool: import its input files and submit it; with --wait, wait and show the outputs. The exit status is 6 if the run failed or was cancelled, also without --wait."`
+	Batch    cli.Batch         `cmd:"" help:"Run a tool over a sample sheet, and wait for, show, retry, cancel or collect all of it under one name."`
 	Submit   cli.Submit        `cmd:"" help:"Submit a complete plan (SlurmJobSpec v1), if policy allows it. The exit status is 6 if the run failed or was cancelled, also without --wait."`
 	Get      cli.Get           `cmd:"" help:"Show the state of a run."`
 	Wait     cli.Wait          `cmd:"" help:"Wait for a run to finish."`

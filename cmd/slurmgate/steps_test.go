@@ -97,7 +97,8 @@ func TestVerbsAreOperations(t *testing.T) {
 	for _, leaf := range parser.Model.Leaves(false) {
 		verbs[strings.TrimPrefix(leaf.FullPath(), "slurmgate ")] = false
 	}
-	for _, v := range []string{"run", "wait", "cancel-all", "deny", "serve", "signer", "adapter", "mcp", "version", "completion",
+	for _, v := range []string{"run", "wait", "batch wait", "batch collect",
+		"cancel-all", "deny", "serve", "signer", "adapter", "mcp", "version", "completion",
 		"complete-words", "record-calls", "look", "man-pages"} {
 		if _, ok := verbs[v]; !ok {
 			t.Errorf("no verb %s", v)

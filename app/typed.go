@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"encoding/json"
@@ -22,15 +22,15 @@ var jsonTypes = []struct{ name, rule string }{
 // beside other types, JSON of another allowed type, or a string in quotes, is read as JSON; any other text is the string.
 func typed(schema []byte, name, value string) (any, error) {
 	var types []string
-	s, found := rootOf(schema).property(name)
+	s, found := SchemaOfArgs(schema).Property(name)
 	if found {
-		types = s.types()
+		types = s.Types()
 	}
-	return typedAs(types, "--param "+name, value)
+	return TypedAs(types, "--param "+name, value)
 }
 
-// typedAs reads a value of one of some types; of none it is text.
-func typedAs(types []string, field, value string) (any, error) {
+// TypedAs reads a value of one of some types; of none it is text.
+func TypedAs(types []string, field, value string) (any, error) {
 	text := slices.Contains(types, "string")
 	if len(types) == 0 || text && len(types) == 1 {
 		return value, nil

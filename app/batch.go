@@ -1,0 +1,323 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/run"
+	"slurmgate/toolpack"
+)
+
+const (
+	batchNameSchema = `{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$","not":{"pattern":"^batch_"},"description":"the batch's name, unique in its project"}`
+	batchSchema     = `{"type":"string","minLength":1,"maxLength":128,"description":"a batch's name or id (batch_…)"}`
+)
+
+// batches are the operations on groups of runs.
+func (g *Gateway) batches() []Operation {
+	batch, project := prop("batch", batchSchema), prop("project_id", projectSchema)
+	states := prop("state", `{"enum":["waiting","refused","queued","running","blocked","succeeded","failed","cancelled"]}`)
+	return []Operation{{
+		ID: "batch.run", Title: "Run a tool over a sample sheet", Verb: "batch run",
+		Description: "Runs a tool once for each row of a sample sheet: CSV or TSV text in sheet, or an artifact with it. The first line names " +
+			"the " +
+			"columns: parameters and inputs of the tool (artifact ids; several in one cell separated by ;), sample, tags, label. set has arguments for " +
+			"all rows. Every mistake of the sheet is reported at once, and nothing starts. The same name with the same sheet is the same batch.",
+		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
+		Limit: 10 * time.Minute,
+		Input: object("tool_id name", prop("tool_id", `{"type":"string","maxLength":128}`), prop("name", batchNameSchema), project,
+			prop("sheet", `{"type":"string","minLength":1,"description":"the sheet as text, CSV or TSV, up to 32 KiB"}`),
+			prop("sheet_artifact_id", artifactSchema),
+			prop("set", `{"type":"object","description":"arguments of the tool for all rows; a row's own cell comes before them"}`)),
+		Does: look(g, g.runBatch), DryRun: does(g.rehearseBatch),
+	}, {
+		ID: "batch.status", Title: "Show how a batch stands", Verb: "batch status",
+		Description: "Returns how a batch stands: rows by state, and the failures grouped by cause, the most frequent first.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("batch", batch, project,
+			prop("wait_seconds", `{"type":"integer","minimum":0,"maximum":30,"description":"seconds to wait for the batch to finish"}`)),
+		Does: look(g, g.batchStatus),
+	}, {
+		ID: "batch.rows", Title: "List the rows of a batch", Verb: "batch status",
+		Description: "Lists rows of a batch in the order of its sheet: sample, run, state, why it failed; with outputs, its outputs too.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("batch", batch, project, states, prop("sample", `{"type":"string","maxLength":128}`),
+			prop("after_row", `{"type":"integer","minimum":0,"description":"only rows behind this one, for the next page"}`),
+			prop("outputs", yesNo), prop("limit", limitSchema)),
+		Does: look(g, g.batchRows),
+	}, {
+		ID: "batch.table", Title: "Compare the samples of a batch", Verb: "batch table",
+		Description: "Returns one table across the samples of a batch from their JSON or TSV outputs: a row for each sample, a column for each " +
+			"field. sort_by puts the worst first: smallest first, or largest with descending.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Limit: time.Minute,
+		Input: object("batch", batch, project, prop("role", `{"type":"string","maxLength":64,"description":"the output to read; by default the first that is JSON, TSV or CSV"}`),
+			prop("fields", `{"type":"array","maxItems":20,"items":{"type":"string","maxLength":200},"description":"the fields to show; by default the first 12"}`),
+			prop("sort_by", `{"type":"string","maxLength":200,"description":"a field; smallest first"}`), prop("descending", yesNo),
+			prop("limit", `{"type":"integer","minimum":1,"maximum":200,"description":"rows to show, 20 by default"}`)),
+		Does: look(g, g.batchTable),
+	}, {
+		ID: "batch.list", Title: "List batches", Verb: "batch list",
+		Description: "Lists batches, newest first, with their rows by state.",
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("", project, prop("cursor", cursorSchema), prop("limit", limitSchema)),
+		Does:  look(g, g.listBatches),
+	}, {
+		ID: "batch.retry", Title: "Retry what failed in a batch", Verb: "batch retry",
+		Description: "Opens a new attempt of each run of a batch that failed, and submits rows again that were refused. Rows that succeeded " +
+			"are left alone.",
+		Effect: gate.Execute, Repeat: gate.IdempotentWithKey, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine,
+		Faces: everywhere,
+		Input: object("batch", batch, project), Does: look(g, g.retryBatch), DryRun: look(g, g.rehearseBatchVerb),
+	}, {
+		ID: "batch.cancel", Title: "Cancel a batch", Verb: "batch cancel",
+		Description: "Cancels a batch: rows that were not submitted never will be, and its runs are cancelled, except those that other callers " +
+			"asked for or another batch has. What is finished is left unchanged.",
+		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
+		Input: object("batch", batch, project), Does: look(g, g.cancelBatch), DryRun: look(g, g.rehearseBatchVerb),
+	}}
+}
+
+// BatchRunArgs are the arguments of batch.run.
+type BatchRunArgs struct {
+	ToolID    string                     `json:"tool_id"`
+	Name      string                     `json:"name"`
+	ProjectID string                     `json:"project_id,omitzero"`
+	Sheet     string                     `json:"sheet,omitzero"`
+	SheetID   string                     `json:"sheet_artifact_id,omitzero"`
+	Set       map[string]json.RawMessage `json:"set,omitzero"`
+}
+
+// BatchStarted is the answer of batch.run.
+type BatchStarted struct {
+	CallRunID
+	BatchID string `json:"batch_id"`
+	Name    string `json:"name"`
+	Rows    int64  `json:"rows"`
+	Existed bool   `json:"replayed"` // the same was asked for before
+}
+
+// Unchanged reports whether nothing was started.
+func (a BatchStarted) Unchanged() bool { return a.Existed }
+
+// BatchPlan is what batch.run would do.
+type BatchPlan struct {
+	Rows     int     `json:"rows"`
+	New      int     `json:"new_runs"`
+	Replays  int     `json:"replayed_runs"` // that are there already, in whatever state
+	Shared   int     `json:"shared_rows"`   // rows that ask for the run of another row
+	CPUHours float64 `json:"cpu_hours"`     // that the new runs reserve at most
+	GPUHours float64 `json:"gpu_hours"`
+	MemGiBH  float64 `json:"mem_gib_hours"`
+}
+
+// asked is a request for a batch, checked.
+type batchAsked struct {
+	batch ledger.Batch
+	rows  []ledger.BatchRow
+	plan  BatchPlan
+}
+
+// batchPack is the toolpack of a batch, and what its callers are shown of it.
+func (g *Gateway) batchPack(c gate.Call, id string) (*toolpack.Pack, ToolDoc, error) {
+	doc, _, err := g.showTool(context.Background(), c, ToolArgs{ToolID: id})
+	if err != nil {
+		return nil, doc, err
+	}
+	for _, p := range g.jobPacks() {
+		if p.ID() != id {
+			continue
+		}
+		if g.Policy.NeedsConsent(p.ToolName()) {
+			return nil, doc, fault.New(fault.Policy, "batch_consent", "policy wants a person's approval for each run of "+id+"; a batch cannot ask").
+				WithNext("run it once for each sample, or ask the administrator")
+		}
+		return p, doc, nil
+	}
+	return nil, doc, fault.New(fault.Validation, "batch_tool",
+		id+" does not run as a job; only tools whose calls become jobs run over a sheet").
+		WithSteps(fault.Do("tool.list"))
+}
+
+// sheetText is the sheet of a request.
+func (g *Gateway) sheetText(ctx context.Context, c gate.Call, a BatchRunArgs) ([]byte, error) {
+	if (a.Sheet == "") == (a.SheetID == "") {
+		return nil, fault.Invalid("", fault.Problem{Code: "BATCH-SHEET", Field: "sheet", Rule: "either sheet or sheet_artifact_id",
+			Msg: "the call has both or none of them"})
+	}
+	if a.Sheet != "" {
+		return []byte(a.Sheet), nil
+	}
+	x, f, err := g.opened(ctx, a.SheetID)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if x.SizeBytes > maxSheetBytes {
+		return nil, fault.New(fault.Validation, "sheet_too_large", fmt.Sprintf("%s has %d bytes; a sheet has at most %d", x.ID, x.SizeBytes,
+			maxSheetBytes)).WithNext("split it into several batches")
+	}
+	text, err := io.ReadAll(f)
+	if kind := ""; err == nil {
+		if kind = g.Secrets.Kind(string(text)); kind != "" {
+			err = fault.Invalid("the sheet contains what looks like a secret; nothing was started", fault.Problem{Code: "secret_in_args",
+				Field: "sheet_artifact_id", Rule: "no secret in an argument", Msg: "this looks like a secret (" + kind + ")"})
+		}
+	}
+	return text, err
+}
+
+// askBatch checks a request for a batch as a submit of each of its rows would be, without any effect.
+func (g *Gateway) askBatch(ctx context.Context, c gate.Call, a BatchRunArgs, dry bool) (out batchAsked, err error) {
+	p, doc, err := g.batchPack(c, a.ToolID)
+	if err != nil {
+		return out, err
+	}
+	text, err := g.sheetText(ctx, c, a)
+	if err != nil {
+		return out, err
+	}
+	sheet, err := ReadSheet(text)
+	if err != nil {
+		return out, err
+	}
+	rows, problems := sheet.requests(doc, a.Set)
+	out.batch = ledger.Batch{Name: a.Name, ToolID: doc.ToolID, ToolVersion: doc.Version, Principal: askerOf(c)}
+	seen := map[string]bool{}
+	for _, r := range rows {
+		order, err := g.askRow(ctx, c, p, r, dry)
+		if err == nil && out.batch.ProjectID == "" {
+			out.batch.ProjectID = order.Params.ProjectID
+		}
+		switch project := order.Params.ProjectID; {
+		case ctx.Err() != nil:
+			return out, ctx.Err()
+		case err != nil && slices.Contains([]fault.Kind{fault.Transport, fault.Internal, fault.Timeout}, fault.KindOf(err)):
+			return out, err
+		case err != nil:
+			problems = append(problems, rowProblems(r.line, err)...)
+			continue
+		case project != out.batch.ProjectID || a.ProjectID != "" && project != plan.ProjectOf(a.ProjectID):
+			problems = append(problems, sheetProblem("SHEET-PROJECT", r.line, "", "all rows in one project", "its inputs belong to "+project))
+			continue
+		}
+		out.rows = append(out.rows, ledger.BatchRow{N: r.line, Sample: r.sample, Label: r.label, Tags: r.tags, Args: r.args})
+		if dry {
+			if err := out.plan.add(ctx, g.Sites, order, seen); err != nil {
+				return out, err
+			}
+		}
+	}
+	if err := BadSheet(problems); err != nil {
+		return out, err
+	}
+	out.plan.Rows = len(out.rows)
+	return out, out.identify(c)
+}
+
+// askRow checks one row, and makes the order of it.
+func (g *Gateway) askRow(ctx context.Context, c gate.Call, p *toolpack.Pack, r sheetArgs, dry bool) (run.Order, error) {
+	call, err := g.Gate.Check(ctx, c.Caller, p.ID(), r.args, dry)
+	if err != nil {
+		return run.Order{}, err
+	}
+	call.Request.Actor = c.Request.Actor
+	order, _, err := g.packOrder(ctx, call, p)
+	return order, err
+}
+
+// rowProblems are the problems of a row with its place in the sheet.
+func rowProblems(line int, err error) []fault.Problem {
+	found := fault.ProblemsOf(err)
+	if len(found) == 0 {
+		return []fault.Problem{sheetProblem(strings.ToUpper(strings.ReplaceAll(fault.CodeOf(err), "_", "-")), line, "",
+			"what a run of the tool alone needs too",
+			fault.Prose(err))}
+	}
+	out := make([]fault.Problem, len(found))
+	for i, x := range found {
+		out[i] = x
+		out[i].Field = sheetProblem("", line, strings.TrimPrefix(x.Field, "args."), "", "").Field
+	}
+	return out
+}
+
+// add counts a row.
+func (b *BatchPlan) add(ctx context.Context, sites *run.Sites, o run.Order, seen map[string]bool) error {
+	id, exists, err := sites.Known(ctx, o)
+	if err != nil {
+		return err
+	}
+	switch {
+	case seen[id]:
+		b.Shared++
+	case exists:
+		b.Replays++
+	default:
+		b.New++
+		x := o.Params.Spec.Resources
+		hours := float64(x.TimeLimitSeconds) / 3600
+		b.CPUHours += float64(x.CPUs) * hours
+		b.MemGiBH += float64(x.MemMB) / 1024 * hours
+		if x.GPUs != nil {
+			b.GPUHours += float64(*x.GPUs) * hours
+		}
+	}
+	seen[id] = true
+	return nil
+}
+
+// identify gives the batch its id, the hash of what was asked for, and the caller whose rights its rows are submitted with.
+func (b *batchAsked) identify(c gate.Call) (err error) {
+	var rows []any
+	for _, r := range b.rows {
+		rows = append(rows, []any{r.Sample, r.Label, r.Tags, r.Args})
+	}
+	canonical, err := json.Marshal(map[string]any{"tool_id": b.batch.ToolID, "rows": rows})
+	if err == nil {
+		b.batch.ID, b.batch.RowsHash = "batch_"+strings.ToLower(rand.Text()[:16]), plan.Hash(canonical)
+		b.batch.Caller, err = json.Marshal(batchCallerOf(c))
+	}
+	return err
+}
+
+func (g *Gateway) rehearseBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (BatchPlan, error) {
+	asked, err := g.askBatch(ctx, c, a, true)
+	return asked.plan, err
+}
+
+// runBatch records the rows of a batch; the gateway makes runs of them, see [Gateway.RunBatches].
+func (g *Gateway) runBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (out BatchStarted, params any, err error) {
+	asked, err := g.askBatch(ctx, c, a, false)
+	if err != nil {
+		return out, nil, err
+	}
+	b, created, err := g.Ledger.NewBatch(ctx, asked.batch, asked.rows)
+	if err != nil {
+		return out, nil, err
+	}
+	if b.RowsHash != asked.batch.RowsHash {
+		return out, nil, fault.New(fault.Conflict, "batch_name_taken",
+			fmt.Sprintf("the project has another batch named %s, with %d rows of %s", b.Name, b.Rows, b.ToolID)).
+			WithNext("choose another name; rows that ask for the same find the same runs")
+	}
+	g.batchLoop.poke()
+	out = BatchStarted{BatchID: b.ID, Name: b.Name, Rows: b.Rows, Existed: !created}
+	return out, map[string]any{"batch_id": b.ID, "rows_hash": b.RowsHash}, nil
+}
+
+// Add counts another part of the same request.
+func (b *BatchPlan) Add(p BatchPlan) {
+	b.Rows, b.New, b.Replays, b.Shared = b.Rows+p.Rows, b.New+p.New, b.Replays+p.Replays, b.Shared+p.Shared
+	b.CPUHours, b.GPUHours, b.MemGiBH = b.CPUHours+p.CPUHours, b.GPUHours+p.GPUHours, b.MemGiBH+p.MemGiBH
+}

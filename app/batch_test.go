@@ -1,0 +1,281 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/run"
+	"slurmgate/site"
+)
+
+// sheetTool is a tool as sheets see it.
+func sheetTool() ToolDoc {
+	schema := `{"type":"object","required":["reads"],"additionalProperties":false,"properties":{"reads":{"type":"string"},"more":{"type":"array","items":{"type":"integer"}},
+ "level":{"type":"integer"},"on":{"type":"boolean"}}}`
+	d := ToolDoc{InputSchema: json.RawMessage(schema), Inputs: []PackInput{{Param: "reads", Role: "fastq"}}}
+	d.ToolID = "t.x"
+	return d
+}
+
+// Spreadsheets write sheets in many ways; all of these are the same two rows.
+func TestSheetForms(t *testing.T) {
+	const a, b = "art_00000000000000000000000000", "art_11111111111111111111111111"
+	want := fmt.Sprintf(`S 1 [x y] {"level":3,"more":[1,2],"reads":"%s"}; row-3  [] {"on":true,"reads":"%s"}`, a, b)
+	for name, text := range map[string]string{
+		"comma":       "sample,reads,tags,more,level,on\nS 1," + a + ",x;y,1;2,3,\n," + b + ",,,,true\n",
+		"by role":     "sample,fastq,tags,more,level,on\nS 1," + a + ",x;y,1;2,3,\n," + b + ",,,,true\n",
+		"tabs, CRLF":  "sample\treads\ttags\tmore\tlevel\ton\r\nS 1\t" + a + "\tx; y\t[1,2]\t3\t\r\n\t" + b + "\t\t\t\ttrue",
+		"mark, quote": "\xef\xbb\xbf\"sample\",reads,tags,more,level,on\n\"S 1\"," + a + ",\"x;y\",1;2,3\n," + b + ",,,,true\n\n , ,\n",
+	} {
+		s, err := ReadSheet([]byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		again, err := ReadSheet([]byte(s.Text()))
+		if err != nil || fmt.Sprint(again) != fmt.Sprint(s) {
+			t.Errorf("%s: written and read again: %v, %v; %v", name, s, again, err)
+		}
+		rows, problems := s.requests(sheetTool(), nil)
+		var got []string
+		for _, r := range rows {
+			got = append(got, fmt.Sprintf("%s %s%v %s", r.sample, r.label, r.tags, r.args))
+		}
+		if text := strings.ReplaceAll(strings.Join(got, "; "), "row-3 []", "row-3  []"); text != want || len(problems) > 0 {
+			t.Errorf("%s: %s\nwant %s\n%v", name, text, want, problems)
+		}
+	}
+}
+
+// Every mistake is told at once, each with its row and column, and with what was meant.
+//
+// proves MANY-01
+func TestSheetMistakes(t *testing.T) {
+	for text, want := range map[string][]string{
+		"sample,raeds\nS,x\n":        {"row 1, column raeds: t.x has no parameter \"raeds\"; did you mean reads?"},
+		"sample,reads,sample\nS,x\n": {"row 1, column sample: the column is there twice"},
+		"reads\nx,y\n":               {"row 2: there are 2"},
+		"sample;reads\nS;x\n":        {"row 1: the columns are separated by semicolons"},
+		"sample,reads\n":             {"sheet: the sheet has no rows"},
+		"\xff":                       {"sheet: the sheet is not valid UTF-8"},
+		"sample,reads\n\"S,x\n":      {"row 2: line"},
+		"sample,reads,level,on\na/b,art_00000000000000000000000000,two,\nS,reads.fq,,maybe\n": {"row 2, column sample: got \"a/b\"",
+			"row 2, column level: got \"two\"", "row 3, column reads: got \"reads.fq\"", "row 3, column on: got \"maybe\""},
+	} {
+		s, err := ReadSheet([]byte(text))
+		if err == nil {
+			_, problems := s.requests(sheetTool(), nil)
+			err = BadSheet(problems)
+		}
+		var got []string
+		for _, p := range fault.ProblemsOf(err) {
+			got = append(got, p.Field+": "+p.Msg)
+		}
+		if len(got) != len(want) {
+			t.Errorf("%q: %v", text, got)
+			continue
+		}
+		for i := range want {
+			if !strings.HasPrefix(got[i], want[i]) {
+				t.Errorf("%q: %s, want %s", text, got[i], want[i])
+			}
+		}
+	}
+}
+
+func FuzzSheet(f *testing.F) {
+	f.Add("sample,reads,tags\nS1,art_00000000000000000000000000,a;b\n")
+	f.Add("\xef\xbb\xbfsample\treads\r\n\"a\"\"b\"\tx\r\n\r\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := ReadSheet([]byte(text))
+		if err != nil {
+			return
+		}
+		rows, problems := s.requests(sheetTool(), nil)
+		if len(rows) == 0 && len(problems) == 0 {
+			t.Error("neither rows nor problems")
+		}
+	})
+}
+
+// reads stores n artifacts.
+func (g *Gateway) reads(t *testing.T, n int) (ids []string) {
+	t.Helper()
+	for i := range n {
+		a, err := g.addBytes(t.Context(), run.Artifact{ProjectID: plan.ProjectID("demo"), Type: "FASTQ_GZ",
+			Label: fmt.Sprintf("r%d.fq", i), Source: "import"},
+			[]byte(fmt.Sprintf("@r%d\nACGT\n+\nIIII\n", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, a.ID)
+	}
+	return ids
+}
+
+func (g *Gateway) callBatch(t *testing.T, tool string, args map[string]any, into any) *gate.ErrorBody {
+	t.Helper()
+	raw, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "user:lab", Method: gate.ByPeer,
+		Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead, gate.CapImport, gate.CapSlurm}, []string{plan.ProjectID("demo")})}}
+	res := g.Gate.Call(t.Context(), who, gate.NewRequest(tool, BuiltinVersion, raw))
+	if res.OK {
+		if err := json.Unmarshal(res.Result, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return res.Error
+}
+
+func (g *Gateway) settle(t *testing.T) {
+	t.Helper()
+	for until := time.Now().Add(2 * time.Minute); ; {
+		rows, err := g.Ledger.BatchTodo(t.Context(), 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) == 0 {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("rows are left: %+v %+v", rows, g.batchLoop.pauses())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Rows become runs, equal bytes one run; the batch can be asked for again, its failures retried and the rest cancelled, and what another
+// batch has goes on.
+//
+// proves MANY-01
+func TestBatch(t *testing.T) {
+	g := batchGateway(t)
+	ids := g.reads(t, 4)
+	sheet := "sample,reads,tags\nA," + ids[0] + ",x\nB," + ids[1] + ",x;y\nC," + ids[1] + ",\nD," + ids[2] + ",y\n"
+	args := map[string]any{"tool_id": "seqkit.stats", "name": "b1", "sheet": sheet}
+	var first, again BatchStarted
+	if err := g.callBatch(t, "batch.run", args, &first); err != nil || first.Rows != 4 || first.Existed {
+		t.Fatalf("%+v %+v", err, first)
+	}
+	if n := len(g.runIDs(t)); n != 0 {
+		t.Errorf("%d runs before the gateway takes the rows up", n)
+	}
+	g.RunBatches(t.Context())
+	defer g.StopBatches()
+	g.settle(t)
+	if n := len(g.runIDs(t)); n != 3 {
+		t.Errorf("%d runs", n)
+	}
+	if err := g.callBatch(t, "batch.run", args, &again); err != nil || !again.Existed || again.BatchID != first.BatchID {
+		t.Errorf("%+v %+v", err, again)
+	}
+	args["sheet"] = sheet + "E," + ids[3] + ",\n"
+	if err := g.callBatch(t, "batch.run", args, &again); err == nil || err.Code != "batch_name_taken" {
+		t.Errorf("%+v", err)
+	}
+	if err := g.callBatch(t, "batch.run", map[string]any{"tool_id": "seqkit.stats", "name": "b2",
+		"sheet": "sample,reads\nZ," + ids[2] + "\n"}, &again); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	g.settle(t)
+	var status BatchStatusAnswer
+	if err := g.callBatch(t, "batch.status", map[string]any{"batch": "b1"}, &status); err != nil || status.Counts["queued"] != 4 ||
+		status.Over {
+		t.Errorf("%+v %+v", err, status)
+	}
+	for want, f := range map[string]map[string]any{"1": {"sample": "A"}, "2": {"tag": "x"}, "3": {"batch": "b1"},
+		"1 ": {"batch": "b1", "tag": "y", "sample": "B"}, "0": {"sample": "E"}} {
+		var l RunList
+		if err := g.callBatch(t, "run.list", f, &l); err != nil || fmt.Sprint(l.Total) != strings.TrimSpace(want) || len(l.Runs) != int(l.Total) {
+			t.Errorf("%v: %+v %d runs, want %s", f, err, l.Total, want)
+		}
+	}
+	var changed BatchChanged
+	if err := g.callBatch(t, "batch.cancel", map[string]any{"batch": "b1"}, &changed); err != nil || changed.Changed != 3 ||
+		!strings.Contains(changed.Message, "those of 1 rows go on") {
+		t.Errorf("%+v %+v", err, changed)
+	}
+}
+
+// A row that the gate refuses has its reason, and the others go on; a retry tries it again.
+//
+// proves MANY-01
+func TestBatchRows(t *testing.T) {
+	g := batchGateway(t)
+	ids := g.reads(t, 2)
+	var began BatchStarted
+	if err := g.callBatch(t, "batch.run", map[string]any{"tool_id": "seqkit.stats", "name": "b",
+		"sheet": "sample,reads\nA," + ids[0] + "\nB," + ids[1] +
+			"\n"}, &began); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	rows, err := g.Ledger.BatchTodo(t.Context(), 10, nil)
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%v %v", rows, err)
+	}
+	if err := g.Ledger.RowRefused(t.Context(), rows[0], "capability_denied", "no"); err != nil {
+		t.Fatal(err)
+	}
+	var status BatchStatusAnswer
+	if err := g.callBatch(t, "batch.status", map[string]any{"batch": began.BatchID}, &status); err != nil || status.Counts["refused"] != 1 ||
+		len(status.Causes) != 1 || status.Causes[0].Cause != "capability_denied" || !slices.Equal(status.Causes[0].Samples, []string{"A"}) {
+		t.Errorf("%+v %+v", err, status)
+	}
+	var changed BatchChanged
+	if err := g.callBatch(t, "batch.retry", map[string]any{"batch": "b"}, &changed); err != nil || changed.Changed != 1 {
+		t.Errorf("%+v %+v", err, changed)
+	}
+	g.RunBatches(t.Context())
+	defer g.StopBatches()
+	g.settle(t)
+	if n := len(g.runIDs(t)); n != 2 {
+		t.Errorf("%d runs", n)
+	}
+	if err := g.callBatch(t, "batch.run", map[string]any{"tool_id": "seqkit.stats", "name": "c",
+		"sheet": "sample,reads\nA,art_00000000000000000000000000\nB," + ids[0] + "\nC,art_00000000000000000000000001\n"}, &began); err == nil ||
+		strings.Count(fmt.Sprint(err.Details["problems"]), "row ") < 2 {
+		t.Errorf("%+v", err)
+	}
+}
+
+// Ten thousand rows are one call; how they stand is read from counts that are kept.
+//
+// proves MANY-01
+func TestLargeBatch(t *testing.T) {
+	g := tableGateway(t)
+	id := g.reads(t, 1)[0]
+	var rows []ledger.BatchRow
+	for i := range MaxSheetRows {
+		rows = append(rows, ledger.BatchRow{N: i + 2, Sample: fmt.Sprintf("S%05d", i), Tags: []string{"lot"}, Args: json.RawMessage(`{"reads":"` + id + `"}`)})
+	}
+	caller, _ := json.Marshal(batchCaller{Transport: gate.Local})
+	b, _, err := g.Ledger.NewBatch(t.Context(), ledger.Batch{ID: "batch_large", ProjectID: plan.ProjectID("demo"), Name: "large",
+		ToolID:      "seqkit.stats",
+		ToolVersion: "1.0.0", RowsHash: "h", Caller: caller}, rows)
+	if err != nil || b.Counts["waiting"] != MaxSheetRows {
+		t.Fatalf("%+v %v", b, err)
+	}
+	began := time.Now()
+	var status BatchStatusAnswer
+	if err := g.callBatch(t, "batch.status", map[string]any{"batch": "large"}, &status); err != nil || status.Rows != MaxSheetRows {
+		t.Errorf("%+v %+v", err, status)
+	}
+	t.Logf("batch.status of %d rows took %s", MaxSheetRows, time.Since(began).Round(time.Millisecond/10))
+}
+
+// batchGateway is a gateway whose tools have their images.
+func batchGateway(t *testing.T) *Gateway {
+	t.Helper()
+	return gatewayOver(t, t.TempDir(), "testdata/before/domain", "version: 1\n", func(s *site.Site) { s.Slurm.DefaultQOS = "normal" })
+}

@@ -1,0 +1,347 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+)
+
+// BatchArgs are the arguments of the operations on one batch.
+type BatchArgs struct {
+	Batch       string   `json:"batch"`
+	ProjectID   string   `json:"project_id,omitzero"`
+	WaitSeconds int      `json:"wait_seconds,omitzero"`
+	State       string   `json:"state,omitzero"`
+	Sample      string   `json:"sample,omitzero"`
+	AfterRow    int      `json:"after_row,omitzero"`
+	Outputs     bool     `json:"outputs,omitzero"`
+	Limit       int      `json:"limit,omitzero"`
+	Role        string   `json:"role,omitzero"`
+	Fields      []string `json:"fields,omitzero"`
+	SortBy      string   `json:"sort_by,omitzero"`
+	Descending  bool     `json:"descending,omitzero"`
+}
+
+// batchOf finds a batch that the caller may act on with the tool's capabilities. Those of projects it does not see do not exist.
+func (g *Gateway) batchOf(ctx context.Context, c gate.Call, a BatchArgs) (b ledger.Batch, err error) {
+	if !strings.HasPrefix(a.Batch, "batch_") {
+		projects, err := g.projectsListed(c, a.ProjectID)
+		if err != nil {
+			return b, err
+		}
+		return g.Ledger.BatchNamed(ctx, projects, a.Batch)
+	}
+	if b, err = g.Ledger.Batch(ctx, a.Batch); err != nil || c.Caller.CanAll(c.Needs, b.ProjectID) {
+		return b, err
+	}
+	if c.Caller.Sees(b.ProjectID) {
+		_, err = g.projectOf(c, b.ProjectID) // says what is lacking
+		return b, err
+	}
+	return b, fault.New(fault.NotFound, "batch_not_found", "there is no batch "+a.Batch).WithSteps(fault.Do("batch.list"))
+}
+
+// BatchDoc is a batch as lists show it.
+type BatchDoc struct {
+	BatchID   string           `json:"batch_id"`
+	Name      string           `json:"name"`
+	ProjectID string           `json:"project_id"`
+	ToolID    string           `json:"tool_id"`
+	Principal string           `json:"principal"`
+	CreatedAt time.Time        `json:"created_at"`
+	Rows      int64            `json:"rows"`
+	Counts    map[string]int64 `json:"counts"` // rows by state; states without rows are absent
+	Todo      int64            `json:"todo"`   // rows that the gateway is still submitting, retrying or cancelling
+	Over      bool             `json:"over"`   // nothing of it goes on
+}
+
+func batchDoc(b ledger.Batch) BatchDoc {
+	d := BatchDoc{b.ID, b.Name, b.ProjectID, b.ToolID, b.Principal.Name, b.CreatedAt, b.Rows, b.Counts, b.Todo, b.Todo == 0}
+	for _, s := range []string{"waiting", "queued", "running", "blocked"} {
+		d.Over = d.Over && b.Counts[s] == 0
+	}
+	return d
+}
+
+// BatchCauseDoc is why rows did not succeed.
+type BatchCauseDoc struct {
+	State   string   `json:"state"`
+	Cause   string   `json:"cause"`
+	Reason  string   `json:"reason"`
+	Rows    int64    `json:"rows"`
+	Samples []string `json:"samples"` // up to five of them
+}
+
+// BatchStatusAnswer is the answer of batch.status.
+type BatchStatusAnswer struct {
+	CallRunID
+	BatchDoc
+	Causes           []BatchCauseDoc `json:"causes"`
+	Waits            *BatchWait      `json:"waits"` // why rows are not submitted for now; null: nothing holds them back
+	PollAfterSeconds *int            `json:"poll_after_seconds"`
+	NextSteps        []fault.Step    `json:"next_steps"`
+}
+
+func (g *Gateway) batchStatus(ctx context.Context, c gate.Call, a BatchArgs) (out BatchStatusAnswer, params any, err error) {
+	b, err := g.batchOf(ctx, c, a)
+	if err != nil {
+		return out, nil, err
+	}
+	if a.WaitSeconds > 0 && !batchDoc(b).Over {
+		if b, err = g.awaitBatch(ctx, b, time.Duration(a.WaitSeconds)*time.Second); err != nil {
+			return out, nil, err
+		}
+	}
+	out = BatchStatusAnswer{BatchDoc: batchDoc(b), Causes: []BatchCauseDoc{}, NextSteps: []fault.Step{}}
+	if b.Counts["failed"]+b.Counts["refused"]+b.Counts["blocked"]+b.Counts["cancelled"] > 0 {
+		causes, err := g.Ledger.BatchCauses(ctx, b.ID)
+		if err != nil {
+			return out, nil, err
+		}
+		for _, x := range causes {
+			x.Reason = g.Gate.Registry().Hide(c.Caller.Transport, fault.ClipTo(x.Reason, 400))
+			out.Causes = append(out.Causes, BatchCauseDoc{x.State, x.Cause, x.Reason, x.Rows, x.Samples})
+		}
+	}
+	if w, ok := g.batchLoop.pauses()[b.ID]; ok && b.Todo > 0 {
+		w.Message = g.Gate.Registry().Hide(c.Caller.Transport, w.Message)
+		out.Waits = &w
+	}
+	switch {
+	case !out.Over:
+		out.PollAfterSeconds = new(10)
+	case b.Counts["failed"]+b.Counts["refused"] > 0:
+		out.NextSteps = append(out.NextSteps, fault.Do("batch.retry", "batch", b.Name))
+	}
+	if out.Over && b.Counts["succeeded"] > 0 {
+		out.NextSteps = append(out.NextSteps, fault.Do("batch.table", "batch", b.Name))
+	}
+	seq, err := g.Ledger.Newest(ctx)
+	return out, map[string]any{"batch_id": b.ID, "ledger_seq": seq, "todo": b.Todo, "counts": b.Counts}, err
+}
+
+// awaitBatch waits until a batch is over, at most for a while.
+func (g *Gateway) awaitBatch(ctx context.Context, b ledger.Batch, most time.Duration) (ledger.Batch, error) {
+	resume, ok := gate.Wait(ctx)
+	if !ok {
+		return b, fault.New(fault.Transport, "too_many_waits", "too many of your calls wait already").WithNext("repeat it without wait_seconds").
+			WithRetry(10)
+	}
+	defer resume()
+	until := time.Now().Add(most)
+	for id, err := b.ID, error(nil); ; {
+		if batchDoc(b).Over || !time.Now().Before(until) {
+			return b, nil
+		}
+		select {
+		case <-ctx.Done():
+			return b, nil // what is known is an answer
+		case <-time.After(500 * time.Millisecond):
+		}
+		if b, err = g.Ledger.Batch(ctx, id); err != nil {
+			return b, err
+		}
+	}
+}
+
+// BatchList is a page of batches.
+type BatchList struct {
+	CallRunID
+	Listed
+	Batches []BatchDoc `json:"batches"`
+	Cursor  *string    `json:"cursor"`
+}
+
+// BatchListArgs are the arguments of batch.list.
+type BatchListArgs struct {
+	ProjectID string `json:"project_id,omitzero"`
+	Cursor    string `json:"cursor,omitzero"`
+	Limit     int    `json:"limit,omitzero"`
+}
+
+func (g *Gateway) listBatches(ctx context.Context, c gate.Call, a BatchListArgs) (out BatchList, params any, err error) {
+	projects, err := g.projectsListed(c, a.ProjectID)
+	if err != nil {
+		return out, nil, err
+	}
+	list, cursor, total, err := g.Ledger.Batches(ctx, projects, a.Cursor, cmp.Or(a.Limit, 20))
+	if err != nil {
+		return out, nil, err
+	}
+	out = BatchList{Listed: Listed{total, true}, Batches: []BatchDoc{}, Cursor: cursorOf(cursor)}
+	for _, b := range list {
+		out.Batches = append(out.Batches, batchDoc(b))
+	}
+	seq, err := g.Ledger.Newest(ctx)
+	return out, map[string]any{"project_ids": projects, "cursor": a.Cursor, "limit": a.Limit, "ledger_seq": seq, "batches": total}, err
+}
+
+// BatchOutput is an output of a row's run.
+type BatchOutput struct {
+	Role       string `json:"role"`
+	ArtifactID string `json:"artifact_id"`
+	Type       string `json:"type"`
+	SizeBytes  int64  `json:"size_bytes"`
+	SHA256     string `json:"checksum_sha256"`
+	Name       string `json:"name"` // what it is called where it is downloaded: begins with the row's label or sample
+}
+
+// BatchRowDoc is a row of a batch.
+type BatchRowDoc struct {
+	Row     int           `json:"row"`
+	Sample  string        `json:"sample"`
+	Label   string        `json:"label,omitzero"`
+	Tags    []string      `json:"tags"`
+	RunID   *string       `json:"run_id"` // null: not submitted
+	State   string        `json:"state"`
+	Reason  string        `json:"reason"` // why it is not submitted, or how its run ended
+	Outputs []BatchOutput `json:"outputs,omitzero"`
+}
+
+// BatchRowsAnswer is a page of rows.
+type BatchRowsAnswer struct {
+	CallRunID
+	BatchID  string        `json:"batch_id"`
+	Name     string        `json:"name"`
+	ToolID   string        `json:"tool_id"`
+	Total    int64         `json:"total"` // rows of the batch
+	Rows     []BatchRowDoc `json:"rows"`
+	AfterRow *int          `json:"after_row"` // for the next page; null: there is none
+}
+
+func (g *Gateway) batchRows(ctx context.Context, c gate.Call, a BatchArgs) (out BatchRowsAnswer, params any, err error) {
+	b, err := g.batchOf(ctx, c, a)
+	if err != nil {
+		return out, nil, err
+	}
+	limit := cmp.Or(a.Limit, 50)
+	rows, err := g.Ledger.BatchRows(ctx, b.ID, ledger.RowFilter{State: a.State, Sample: a.Sample, After: a.AfterRow, Limit: limit + 1})
+	if err != nil {
+		return out, nil, err
+	}
+	out = BatchRowsAnswer{BatchID: b.ID, Name: b.Name, ToolID: b.ToolID, Total: b.Rows, Rows: []BatchRowDoc{}}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		out.AfterRow = new(rows[limit-1].N)
+	}
+	for _, r := range rows {
+		d := BatchRowDoc{Row: r.N, Sample: r.Sample, Label: r.Label, Tags: r.Tags, RunID: cursorOf(r.RunID), State: r.State, Reason: r.Message}
+		if r.RunID != "" {
+			if err := g.describeRow(ctx, c, a.Outputs, &d); err != nil {
+				return out, nil, err
+			}
+		}
+		out.Rows = append(out.Rows, d)
+	}
+	seq, err := g.Ledger.Newest(ctx)
+	return out, map[string]any{"batch_id": b.ID, "state": a.State, "sample": a.Sample, "after_row": a.AfterRow, "limit": limit,
+		"outputs": a.Outputs, "ledger_seq": seq, "todo": b.Todo, "counts": b.Counts}, err
+}
+
+// describeRow adds how the run of a row ended, and its outputs.
+func (g *Gateway) describeRow(ctx context.Context, c gate.Call, outputs bool, d *BatchRowDoc) error {
+	if d.State != "succeeded" && d.Reason == "" {
+		v, err := g.Ledger.View(ctx, *d.RunID)
+		if err != nil {
+			return err
+		}
+		d.Reason = *g.hide(c, &v.Run.Reason)
+	}
+	if !outputs || d.State != "succeeded" {
+		return nil
+	}
+	list, err := g.Ledger.Outputs(ctx, *d.RunID)
+	for _, o := range list {
+		if o.Relpath == "" { // the gateway's own: log and script
+			continue
+		}
+		d.Outputs = append(d.Outputs, BatchOutput{o.Role, o.Artifact.ID, o.Artifact.Type, o.Artifact.SizeBytes, o.Artifact.SHA256,
+			rowName(cmp.Or(d.Label, d.Sample), o.Relpath)})
+	}
+	return err
+}
+
+// rowName is what an output is called where it is downloaded.
+func rowName(sample, relpath string) string {
+	base := path.Base(relpath)
+	if strings.HasPrefix(base, sample) {
+		return base
+	}
+	return sample + "." + base
+}
+
+// BatchChanged is the answer of batch.retry and batch.cancel.
+type BatchChanged struct {
+	CallRunID
+	BatchDoc
+	Changed int64  `json:"changed"` // rows that something is done with now
+	Message string `json:"message"`
+}
+
+// Unchanged reports whether nothing was done.
+func (a BatchChanged) Unchanged() bool { return a.Changed == 0 }
+
+// ownBatch finds a batch that the caller asked for itself: what is done with its rows is done with the rights of whoever asked.
+func (g *Gateway) ownBatch(ctx context.Context, c gate.Call, a BatchArgs) (ledger.Batch, error) {
+	b, err := g.batchOf(ctx, c, a)
+	if err == nil && b.Principal != askerOf(c) && !c.Caller.Owner {
+		err = fault.New(fault.Policy, "not_your_batch", b.Name+" was asked for by "+b.Principal.Name+", who alone may change it as a whole").
+			WithNext("ask for the same rows yourself, or act on its runs one by one")
+	}
+	return b, err
+}
+
+func (g *Gateway) retryBatch(ctx context.Context, c gate.Call, a BatchArgs) (out BatchChanged, params any, err error) {
+	b, err := g.ownBatch(ctx, c, a)
+	if err == nil {
+		out.Changed, err = g.Ledger.RetryBatch(ctx, b.ID)
+	}
+	if err != nil {
+		return out, nil, err
+	}
+	g.batchLoop.poke()
+	out.Message = fmt.Sprintf("%d rows that failed or were refused are submitted again", out.Changed)
+	return g.changedBatch(ctx, b, out)
+}
+
+func (g *Gateway) cancelBatch(ctx context.Context, c gate.Call, a BatchArgs) (out BatchChanged, params any, err error) {
+	b, err := g.ownBatch(ctx, c, a)
+	if err != nil {
+		return out, nil, err
+	}
+	done, err := g.Ledger.CancelBatch(ctx, b.ID)
+	if err != nil {
+		return out, nil, err
+	}
+	g.batchLoop.poke()
+	out.Changed = done.Dropped + done.Cancelling
+	out.Message = fmt.Sprintf("%d rows will not be submitted, the runs of %d rows are being cancelled", done.Dropped, done.Cancelling)
+	if done.Spared > 0 {
+		out.Message += fmt.Sprintf("; those of %d rows go on, because other callers asked for them or another batch has them", done.Spared)
+	}
+	return g.changedBatch(ctx, b, out)
+}
+
+func (g *Gateway) changedBatch(ctx context.Context, b ledger.Batch, out BatchChanged) (BatchChanged, any, error) {
+	b, err := g.Ledger.Batch(ctx, b.ID)
+	if err != nil {
+		return out, nil, err
+	}
+	out.BatchDoc = batchDoc(b)
+	seq, err := g.Ledger.Newest(ctx)
+	return out, map[string]any{"batch_id": b.ID, "ledger_seq": seq, "changed": out.Changed}, err
+}
+
+// rehearseBatchVerb returns how the batch stands that a verb would change.
+func (g *Gateway) rehearseBatchVerb(ctx context.Context, c gate.Call, a BatchArgs) (out BatchChanged, params any, err error) {
+	b, err := g.ownBatch(ctx, c, a)
+	out.BatchDoc, out.Message = batchDoc(b), "nothing was changed"
+	return out, map[string]any{"batch_id": b.ID}, err
+}

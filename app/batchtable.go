@@ -1,0 +1,309 @@
+package app
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+const (
+	maxTableFile  = 256 << 10 // bytes of one output
+	maxTableAll   = 64 << 20  // of all
+	maxFields     = 200       // of one output
+	shownFields   = 12
+	maxTableValue = 80 // bytes of a cell
+)
+
+// BatchTableAnswer is a table across the samples of a batch.
+type BatchTableAnswer struct {
+	CallRunID
+	BatchID  string          `json:"batch_id"`
+	Name     string          `json:"name"`
+	Role     string          `json:"role"`
+	Roles    []string        `json:"roles"`  // the outputs that can be read like this
+	Fields   []string        `json:"fields"` // of the rows' values, in this order
+	Others   []string        `json:"other_fields"`
+	Total    int             `json:"total"` // samples with this output
+	Rows     []BatchTableRow `json:"rows"`
+	Unread   int             `json:"unread"` // samples whose output is too large or has another form
+	Pending  int64           `json:"pending"`
+	Failed   int64           `json:"failed"`
+	Warnings []string        `json:"warnings"`
+}
+
+// BatchTableRow is one sample. A value that its output does not have is empty.
+type BatchTableRow struct {
+	Sample string   `json:"sample"`
+	RunID  string   `json:"run_id"`
+	Values []string `json:"values"`
+}
+
+// field is a value of an output by its name.
+type tableField struct{ name, value string }
+
+func (g *Gateway) batchTable(ctx context.Context, c gate.Call, a BatchArgs) (out BatchTableAnswer, params any, err error) {
+	b, err := g.batchOf(ctx, c, a)
+	if err != nil {
+		return out, nil, err
+	}
+	n := b.Counts
+	out = BatchTableAnswer{BatchID: b.ID, Name: b.Name, Role: a.Role, Roles: []string{}, Fields: []string{}, Others: []string{},
+		Rows: []BatchTableRow{}, Warnings: []string{}, Pending: n["waiting"] + n["queued"] + n["running"] + n["blocked"],
+		Failed: n["failed"] + n["refused"] + n["cancelled"]}
+	t := tableOf{out: &out, g: g}
+	if err := t.read(ctx, b); err != nil {
+		return out, nil, err
+	}
+	if err := t.shape(a); err != nil {
+		return out, nil, err
+	}
+	seq, err := g.Ledger.Newest(ctx)
+	return out, map[string]any{"batch_id": b.ID, "role": out.Role, "fields": out.Fields, "sort_by": a.SortBy, "descending": a.Descending,
+		"limit": a.Limit, "ledger_seq": seq, "counts": b.Counts}, err
+}
+
+// tableOf is a table while it is made.
+type tableOf struct {
+	g      *Gateway
+	out    *BatchTableAnswer
+	rows   []BatchTableRow
+	values []map[string]string
+	names  []string // fields in the order in which they were first seen
+	bytes  int64
+}
+
+// read reads the outputs of all samples that succeeded.
+func (t *tableOf) read(ctx context.Context, b ledger.Batch) error {
+	after := 0
+	for {
+		rows, err := t.g.Ledger.BatchRows(ctx, b.ID, ledger.RowFilter{State: "succeeded", After: after, Limit: 500})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		for _, r := range rows {
+			after = r.N
+			list, err := t.g.Ledger.Outputs(ctx, r.RunID)
+			if err == nil {
+				err = t.row(ctx, r, list)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (t *tableOf) row(ctx context.Context, r ledger.BatchRow, outputs []run.Output) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, o := range outputs {
+		if o.Relpath == "" || !slices.Contains([]string{"JSON", "TSV", "CSV"}, o.Artifact.Type) {
+			continue
+		}
+		if !slices.Contains(t.out.Roles, o.Role) {
+			t.out.Roles = append(t.out.Roles, o.Role)
+		}
+		if t.out.Role == "" {
+			t.out.Role = o.Role
+		}
+		if o.Role != t.out.Role {
+			continue
+		}
+		t.out.Total++
+		if t.bytes += o.Artifact.SizeBytes; o.Artifact.SizeBytes > maxTableFile || t.bytes > maxTableAll {
+			t.out.Unread++
+			continue
+		}
+		_, f, err := t.g.opened(ctx, o.Artifact.ID)
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(io.LimitReader(f, maxTableFile))
+		f.Close()
+		if err != nil {
+			return err
+		}
+		fields := fieldsOf(o.Artifact.Type, text)
+		if len(fields) == 0 {
+			t.out.Unread++
+			continue
+		}
+		values := map[string]string{}
+		for _, x := range fields {
+			values[x.name] = x.value
+			if len(t.names) < maxFields && !slices.Contains(t.names, x.name) {
+				t.names = append(t.names, x.name)
+			}
+		}
+		t.rows, t.values = append(t.rows, BatchTableRow{Sample: r.Sample, RunID: r.RunID}), append(t.values, values)
+	}
+	return nil
+}
+
+// shape sorts, and takes the fields and rows that are asked for.
+func (t *tableOf) shape(a BatchArgs) error {
+	known := func(name, field string) error {
+		if slices.Contains(t.names, name) || len(t.rows) == 0 {
+			return nil
+		}
+		msg := fmt.Sprintf("the outputs have no field %q", name)
+		if near := plan.Nearest(name, t.names); near != "" {
+			msg += "; did you mean " + near + "?"
+		}
+		return fault.Invalid("", fault.Problem{Code: "BATCH-FIELD", Field: field,
+			Rule: "one of " + strings.Join(t.names[:min(len(t.names), 40)], ", "),
+			Msg:  msg})
+	}
+	for _, name := range a.Fields {
+		if err := known(name, "fields"); err != nil {
+			return err
+		}
+	}
+	order := make([]int, len(t.rows))
+	for i := range order {
+		order[i] = i
+	}
+	if a.SortBy != "" {
+		if err := known(a.SortBy, "sort_by"); err != nil {
+			return err
+		}
+		slices.SortStableFunc(order, func(i, j int) int {
+			n := compareValues(t.values[i][a.SortBy], t.values[j][a.SortBy])
+			if a.Descending {
+				n = -n
+			}
+			return n
+		})
+	}
+	fields := a.Fields
+	if len(fields) == 0 {
+		fields = slices.Clone(t.names[:min(len(t.names), shownFields)])
+		if a.SortBy != "" && !slices.Contains(fields, a.SortBy) {
+			fields = append([]string{a.SortBy}, fields...)
+		}
+	}
+	t.out.Fields = append(t.out.Fields, fields...)
+	for _, name := range t.names {
+		if !slices.Contains(fields, name) && len(t.out.Others) < 40 {
+			t.out.Others = append(t.out.Others, name)
+		}
+	}
+	for _, i := range order[:min(len(order), cmp.Or(a.Limit, 20))] {
+		r := t.rows[i]
+		for _, name := range fields {
+			r.Values = append(r.Values, t.values[i][name])
+		}
+		t.out.Rows = append(t.out.Rows, r)
+	}
+	if n := t.out.Unread; n > 0 {
+		t.out.Warnings = append(t.out.Warnings, fmt.Sprintf("the output %s of %d samples is too large, or no table of one row and no JSON object",
+			t.out.Role, n))
+	}
+	return nil
+}
+
+// compareValues compares numbers as numbers; what is no number comes behind them, what is missing last.
+func compareValues(a, b string) int {
+	x, errX := strconv.ParseFloat(strings.TrimSuffix(a, "%"), 64)
+	y, errY := strconv.ParseFloat(strings.TrimSuffix(b, "%"), 64)
+	switch {
+	case errX == nil && errY == nil:
+		return cmp.Compare(x, y)
+	case (errX == nil) != (errY == nil):
+		return cmp.Compare(btoi(errX != nil), btoi(errY != nil))
+	case (a == "") != (b == ""):
+		return cmp.Compare(btoi(a == ""), btoi(b == ""))
+	}
+	return cmp.Compare(a, b)
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// fieldsOf are the fields of an output: the leaves of a JSON object, a table of one row, or a table of names and values.
+func fieldsOf(typ string, text []byte) (out []tableField) {
+	if typ == "JSON" {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		var v any
+		if d.Decode(&v) != nil {
+			return nil
+		}
+		return leaves("", v, nil)
+	}
+	r := csv.NewReader(bytes.NewReader(text))
+	r.FieldsPerRecord, r.LazyQuotes = -1, true
+	if typ == "TSV" {
+		r.Comma = '\t'
+	}
+	rows, err := r.ReadAll()
+	if err != nil || len(rows) < 2 {
+		return nil
+	}
+	add := func(name, value string) {
+		if name != "" && len(out) < maxFields {
+			out = append(out, tableField{fault.ClipTo(name, 200), fault.ClipTo(value, maxTableValue)})
+		}
+	}
+	switch {
+	case len(rows) == 2:
+		for i, name := range rows[0] {
+			if i < len(rows[1]) {
+				add(name, rows[1][i])
+			}
+		}
+	case len(rows[0]) == 2:
+		for _, r := range rows {
+			if len(r) == 2 {
+				add(r[0], r[1])
+			}
+		}
+	}
+	return out
+}
+
+// leaves are the numbers, texts and truth values of a JSON value, by their path.
+func leaves(at string, v any, out []tableField) []tableField {
+	if len(out) >= maxFields {
+		return out
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		keys := make([]string, 0, len(v))
+		for k := range v {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		for _, k := range keys {
+			out = leaves(strings.TrimPrefix(at+"."+k, "."), v[k], out)
+		}
+	case []any:
+		if len(v) == 1 {
+			return leaves(at, v[0], out)
+		}
+	case nil:
+	default:
+		if at != "" {
+			out = append(out, tableField{fault.ClipTo(at, 200), fault.ClipTo(fmt.Sprint(v), maxTableValue)})
+		}
+	}
+	return out
+}

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"slurmgate/app"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/plan"
+)
+
+// Batch are the verbs on groups of runs.
+type Batch struct {
+	Run     batchRunCmd     `cmd:"" help:"Run a tool once for each row of a sample sheet (CSV or TSV)."`
+	Status  batchStatusCmd  `cmd:"" help:"Show how a batch stands; with --samples, every row."`
+	Wait    batchWaitCmd    `cmd:"" help:"Wait until nothing of a batch goes on. The exit status is 6 if a row failed, 7 if the time is over."`
+	Table   batchTableCmd   `cmd:"" help:"Show one table across the samples of a batch, from their JSON or TSV outputs."`
+	Retry   batchRetryCmd   `cmd:"" help:"Submit again what failed in a batch."`
+	Cancel  batchCancelCmd  `cmd:"" help:"Cancel a batch. Runs that others asked for go on."`
+	Collect batchCollectCmd `cmd:"" help:"Copy the outputs of a batch into folders named by sample, with a manifest."`
+	List    batchListCmd    `cmd:"" default:"withargs" help:"List batches, newest first."`
+}
+
+type batchRunCmd struct {
+	Tool    string `arg:"" help:"Tool id, e.g. seqkit.stats (see: slurmgate tool list)."`
+	Sheet   string `required:"" help:"The sheet: CSV or TSV. Columns are parameters and inputs of the tool (files, artifact ids, ref:NAME; several separated by ;), sample, tags and label." placeholder:"FILE"`
+	Name    string `required:"" help:"The batch's name. The same name with the same sheet is the same batch." placeholder:"NAME"`
+	Set     named  `help:"A parameter for all rows, as -p of run." placeholder:"NAME=VALUE"`
+	Project string `help:"Refuse rows whose inputs are not in this project (name or id)." placeholder:"NAME"`
+	DryRun  bool   `help:"Check the sheet, say how many runs would be new and what they would reserve, and start nothing."`
+}
+
+// Run imports the files that the sheet names, and starts the batch.
+func (c batchRunCmd) Run(ctx context.Context, a *Shell) error {
+	f, err := openFile(c.Sheet)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 16<<20))
+	f.Close()
+	if err != nil {
+		return fault.Wrap(fault.Transport, "file_unreadable", "cannot read the sheet", err)
+	}
+	sheet, err := app.ReadSheet(text)
+	if err != nil {
+		return err
+	}
+	return a.With(ctx, func(s *Session) error {
+		var tool app.ToolDoc
+		if err := s.call(ctx, "tool.show", app.ToolArgs{ToolID: c.Tool}, &tool); err != nil {
+			return err
+		}
+		args := app.BatchRunArgs{ToolID: c.Tool, Name: c.Name, ProjectID: c.Project}
+		if args.Set, err = c.set(tool); err != nil {
+			return err
+		}
+		s.dryRun = c.DryRun
+		if err := a.importSheet(ctx, s, tool, sheet); err != nil {
+			return err
+		}
+		if c.DryRun {
+			return c.rehearse(ctx, a, s, args, sheet)
+		}
+		if args.Sheet = sheet.Text(); len(args.Sheet) > shortText {
+			args.Sheet = ""
+			label := fmt.Sprintf("sheet of batch %s", c.Name)
+			var kept app.ImportAnswer
+			if err := s.importStream(ctx, strings.NewReader(sheet.Text()), app.ImportArgs{Label: label, Type: "TEXT", ProjectID: c.Project},
+				&kept); err != nil {
+				return err
+			}
+			args.SheetID = kept.ArtifactID
+		}
+		var r app.BatchStarted
+		if err := s.call(ctx, "batch.run", args, &r); err != nil {
+			return err
+		}
+		return a.show(r, func(w io.Writer) {
+			word := "recorded; the gateway submits its rows"
+			if r.Existed {
+				word = "exists already; nothing was submitted again"
+			}
+			fmt.Fprintf(w, "%s  %s  %d rows  %s\n", r.BatchID, r.Name, r.Rows, word)
+			printNext(w, fault.Do("batch.status", "batch", r.Name))
+		})
+	})
+}
+
+// set are the parameters for all rows, as the tool's schema types them.
+func (c batchRunCmd) set(tool app.ToolDoc) (map[string]json.RawMessage, error) {
+	out := map[string]json.RawMessage{}
+	g := arguments{tool: tool, schema: app.SchemaOfArgs(tool.InputSchema)}
+	names, values := c.Set.grouped()
+	for _, name := range names {
+		schema, ok := g.schema.Property(name)
+		if !ok && g.schema.Closed() {
+			return nil, g.noParam(name, g.schema)
+		}
+		if len(values[name]) > 1 {
+			return nil, g.twice("--set "+name, name)
+		}
+		types := schema.Types()
+		if schema.Unsaid() {
+			types = nil
+		}
+		v, err := app.TypedAs(types, "--set "+name, values[name][0])
+		if err == nil {
+			out[name], err = plan.Marshal(v)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// importSheet imports the files in the cells of inputs and puts their artifacts in their places. No file is read before all are there.
+func (a *Shell) importSheet(ctx context.Context, s *Session, tool app.ToolDoc, sheet app.Sheet) error {
+	var problems []fault.Problem
+	files := map[string]string{} // by path: its artifact
+	var order []string
+	each := func(f func(row app.SheetRow, i int, column string, p app.ColumnPlace, x string) string) {
+		for i, column := range sheet.Columns {
+			p, problem := tool.Place(column)
+			if problem != nil {
+				problems = append(problems, *problem)
+				continue
+			}
+			for _, r := range sheet.Rows {
+				if !p.Artifact || i >= len(r.Cells) || r.Cells[i] == "" || strings.HasPrefix(r.Cells[i], "[") {
+					continue
+				}
+				elements := p.Elements(r.Cells[i])
+				for k, x := range elements {
+					elements[k] = f(r, i, column, p, x)
+				}
+				r.Cells[i] = strings.Join(elements, ";")
+			}
+		}
+	}
+	each(func(r app.SheetRow, i int, column string, _ app.ColumnPlace, x string) string {
+		if _, known := files[x]; known || plan.IsArtifactID(x) || strings.HasPrefix(x, "ref:") {
+			return x
+		}
+		files[x], order = "", append(order, x)
+		if info, err := os.Stat(x); err != nil || !info.Mode().IsRegular() {
+			msg := fmt.Sprintf("there is no file %q", x)
+			if err == nil {
+				msg = fmt.Sprintf("%q is not a regular file", x)
+			}
+			problems = append(problems, fault.Problem{Code: "SHEET-FILE", Field: fmt.Sprintf("row %d, column %s", r.Line, column),
+				Rule: "a file, an artifact id, or ref:NAME", Msg: msg})
+		}
+		return x
+	})
+	if err := app.BadSheet(problems); err != nil {
+		return err
+	}
+	for i, path := range order {
+		got, err := a.importQuietly(ctx, s, path)
+		if err != nil {
+			return fault.Wrap(fault.KindOf(err), fault.CodeOf(err), "the sheet's file "+path, err)
+		}
+		files[path] = got.ArtifactID
+		if n := i + 1; n == len(order) || n%100 == 0 {
+			a.Say("imported %d of %d files", n, len(order))
+		}
+	}
+	each(func(_ app.SheetRow, _ int, _ string, _ app.ColumnPlace, x string) string {
+		if id := files[x]; id != "" {
+			return id
+		}
+		return x
+	})
+	return nil
+}
+
+// importQuietly imports a file without a line about it.
+func (a *Shell) importQuietly(ctx context.Context, s *Session, path string) (got app.ImportAnswer, err error) {
+	abs, err := absolute(path)
+	if err != nil {
+		return got, err
+	}
+	args := app.ImportArgs{Path: &abs}
+	if !s.dryRun {
+		err = s.importPath(ctx, args, &got)
+		return got, err
+	}
+	var r gate.Rehearsal
+	if err = s.importPath(ctx, args, &r); err == nil {
+		err = json.Unmarshal(r.Would, &got)
+	}
+	return got, err
+}
+
+// rehearse says what the batch would do. A dry run stores nothing, so a large sheet is sent in parts.
+func (c batchRunCmd) rehearse(ctx context.Context, a *Shell, s *Session, args app.BatchRunArgs, sheet app.Sheet) error {
+	var sum app.BatchPlan
+	for rows := sheet.Rows; len(rows) > 0; {
+		part, n := app.Sheet{Columns: sheet.Columns}, 0
+		for size := 0; n < len(rows) && (n == 0 || size < shortText); n++ {
+			size += len(strings.Join(rows[n].Cells, ",")) + 2
+		}
+		part.Rows = rows[:n]
+		first := part.Rows[0].Line
+		part.Rows = slices.Clone(part.Rows)
+		for i := range part.Rows { // lines before the part are not sent
+			part.Rows[i].Line -= first - 2
+		}
+		args.Sheet, rows = part.Text(), rows[n:]
+		var r gate.Rehearsal
+		var p app.BatchPlan
+		err := s.call(ctx, "batch.run", args, &r)
+		if err == nil {
+			err = json.Unmarshal(r.Would, &p)
+		}
+		if err != nil {
+			if first > 2 {
+				a.Say("rows are counted from line %d of the sheet on", first-1)
+			}
+			return err
+		}
+		sum.Add(p)
+	}
+	return a.show(sum, func(w io.Writer) {
+		fmt.Fprintf(w, "%d rows: %d new runs, %d that exist already; rows that share a run with another row: %d\n", sum.Rows, sum.New,
+			sum.Replays, sum.Shared)
+		fmt.Fprintf(w, "the new runs reserve at most %.1f CPU hours, %.1f GiB hours of memory", sum.CPUHours, sum.MemGiBH)
+		if sum.GPUHours > 0 {
+			fmt.Fprintf(w, ", %.1f GPU hours", sum.GPUHours)
+		}
+		fmt.Fprintln(w)
+		a.Say("nothing was changed. Next: the same without --dry-run")
+	})
+}

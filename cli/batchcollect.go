@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"slurmgate/app"
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// manifestName is the table of what was collected.
+const manifestName = "manifest.tsv"
+
+type batchCollectCmd struct {
+	Name    string `arg:"" name:"batch" help:"A batch's name or id."`
+	To      string `required:"" help:"The folder to copy into. What an earlier collect copied is checked and not copied again." type:"path" placeholder:"DIR"`
+	Layout  string `help:"Folder of each sample below it: {sample}, {label}, {tool}, {run}, {row} and {role} stand for its own." default:"{sample}/{tool}/"`
+	Project string `help:"Project name or id." placeholder:"NAME"`
+}
+
+// collected is one file of a collect.
+type collected struct {
+	Sample string `json:"sample"`
+	Tool   string `json:"tool"`
+	Role   string `json:"role"`
+	Path   string `json:"path"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+	Run    string `json:"run"`
+}
+
+// Run copies.
+func (c batchCollectCmd) Run(ctx context.Context, a *Shell) error {
+	return a.With(ctx, func(s *Session) error {
+		var st app.BatchStatusAnswer
+		if err := s.call(ctx, "batch.status", app.BatchArgs{Batch: c.Name, ProjectID: c.Project}, &st); err != nil {
+			return err
+		}
+		rows, err := s.batchRows(ctx, app.BatchArgs{Batch: st.BatchID, State: "succeeded", Outputs: true})
+		if err != nil {
+			return err
+		}
+		files, err := c.places(st.ToolID, rows)
+		if err != nil {
+			return err
+		}
+		copied := 0
+		for i, f := range files {
+			fresh, err := s.collectFile(ctx, f, c.To)
+			if err != nil {
+				return err
+			}
+			if fresh {
+				copied++
+			}
+			if n := i + 1; n%100 == 0 {
+				a.Say("%d of %d files", n, len(files))
+			}
+		}
+		out := struct {
+			Batch    string      `json:"batch"`
+			To       string      `json:"to"`
+			Manifest string      `json:"manifest"`
+			Copied   int         `json:"copied"`
+			Complete bool        `json:"complete"`
+			Files    []collected `json:"files"`
+		}{st.Name, c.To, filepath.Join(c.To, manifestName), copied, st.Over && st.Counts["succeeded"] == st.Rows, []collected{}}
+		for _, f := range files {
+			out.Files = append(out.Files, f.collected)
+		}
+		if err := writeManifest(out.Manifest, out.Files); err != nil {
+			return err
+		}
+		return a.show(out, func(w io.Writer) {
+			fmt.Fprintf(w, "%d files of %d samples in %s: %d copied, %d were there; %s lists them\n", len(files), len(rows), c.To, copied,
+				len(files)-copied, out.Manifest)
+			if !out.Complete {
+				fmt.Fprintf(w, "not all of it: %s\n", batchLine(st.BatchDoc))
+				printNext(w, fault.Do("batch.status", "batch", st.Name))
+			}
+		})
+	})
+}
+
+// placed is a file with its artifact.
+type placed struct {
+	collected
+	doc app.ArtifactDoc
+}
+
+// places says where each output goes: no two to one place, none outside of the folder.
+func (c batchCollectCmd) places(tool string, rows []app.BatchRowDoc) (out []placed, err error) {
+	bad := func(msg string) error {
+		return fault.Invalid("", fault.Problem{Code: "BATCH-LAYOUT", Field: "--layout",
+			Rule: "a path below --to, of {sample}, {label}, {tool}, {run}, {row}, {role} and plain names", Msg: msg})
+	}
+	taken := map[string]bool{}
+	for _, r := range rows {
+		for _, o := range r.Outputs {
+			folder := strings.NewReplacer("{sample}", r.Sample, "{label}", cmp.Or(r.Label, r.Sample), "{tool}", tool, "{run}", text(r.RunID),
+				"{row}", fmt.Sprint(r.Row), "{role}", o.Role).Replace(c.Layout)
+			if folder = filepath.Clean(folder); !filepath.IsLocal(folder) || strings.ContainsAny(folder, "{}") {
+				return nil, bad(fmt.Sprintf("row %d would go to %q", r.Row, folder))
+			}
+			path := filepath.Join(folder, filepath.Base(o.Name))
+			if taken[path] {
+				path = filepath.Join(folder, fmt.Sprintf("row-%d.%s", r.Row, filepath.Base(o.Name)))
+			}
+			if taken[path] {
+				path = filepath.Join(folder, fmt.Sprintf("row-%d.%s.%s", r.Row, o.Role, filepath.Base(o.Name)))
+			}
+			taken[path] = true
+			out = append(out, placed{collected{r.Sample, tool, o.Role, path, o.SizeBytes, o.SHA256, text(r.RunID)},
+				app.ArtifactDoc{ArtifactID: o.ArtifactID, Type: o.Type, SizeBytes: o.SizeBytes, ChecksumSHA256: o.SHA256}})
+		}
+	}
+	return out, nil
+}
+
+// collectFile copies one output, unless it is there with its checksum. Anything else at its place is left alone, and is an error.
+func (s *Session) collectFile(ctx context.Context, f placed, dir string) (fresh bool, err error) {
+	path := filepath.Join(dir, f.Path)
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return false, fault.Wrap(fault.Validation, "target_unwritable", "cannot look at "+path, err)
+	case info.IsDir() && f.doc.Type == plan.Directory:
+		return false, nil // saved whole or not at all
+	case info.Mode().IsRegular() && info.Size() == f.Size && sameBytes(path, f.SHA256):
+		return false, nil
+	default:
+		return false, fault.New(fault.Conflict, "target_exists", path+" exists and is another file; what was copied before it stays").
+			WithNext("name another folder with --to, or remove the file")
+	}
+	if _, err := makeFolders(filepath.Dir(path)); err != nil {
+		return false, fault.Wrap(fault.Validation, "target_unwritable", "cannot create the folder", err)
+	}
+	return true, save(ctx, s, f.doc, path)
+}
+
+func sameBytes(path, sum string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return err == nil && hex.EncodeToString(h.Sum(nil)) == sum
+}
+
+// writeManifest writes the table of all files anew, whole or not at all.
+func writeManifest(path string, files []collected) error {
+	if _, err := makeFolders(filepath.Dir(path)); err != nil {
+		return fault.Wrap(fault.Validation, "target_unwritable", "cannot create the folder", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".manifest-*")
+	if err != nil {
+		return fault.Wrap(fault.Validation, "target_unwritable", "cannot write the manifest", err)
+	}
+	defer os.Remove(f.Name())
+	w := csv.NewWriter(f)
+	w.Comma = '\t'
+	w.Write([]string{"sample", "tool", "role", "path", "size", "sha256", "run"})
+	for _, x := range files {
+		w.Write([]string{x.Sample, x.Tool, x.Role, x.Path, fmt.Sprint(x.Size), x.SHA256, x.Run})
+	}
+	w.Flush()
+	if err := errors.Join(w.Error(), f.Chmod(0o644), f.Close(), os.Rename(f.Name(), path)); err != nil {
+		return fault.Wrap(fault.Validation, "target_unwritable", "cannot write the manifest", err)
+	}
+	return nil
+}

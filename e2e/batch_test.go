@@ -1,0 +1,147 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// batchNow is what the tests read of batch.status.
+type batchNow struct {
+	BatchID  string           `json:"batch_id"`
+	Rows     int64            `json:"rows"`
+	Counts   map[string]int64 `json:"counts"`
+	Todo     int64            `json:"todo"`
+	Over     bool             `json:"over"`
+	Replayed bool             `json:"replayed"`
+}
+
+// A sheet of 32 samples becomes 31 runs, two samples of equal bytes sharing one; the gateway is killed in the middle and the next one goes
+// on. Every file of the collect is what the run's own output is, under its sample, and asked again nothing is submitted or copied.
+//
+// proves MANY-01
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.batch, kind: job_worker}\n")
+	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.batch.tool.yaml", []byte(batchPack), 0o644))
+	must(t, giveToLab(host(s.dir)))
+	d := s.serve()
+	var sheet strings.Builder
+	sheet.WriteString("sample,reads,tags\r\n")
+	for i := range 32 {
+		n := min(i, 30) // the last two have equal bytes
+		file := s.file(fmt.Sprintf("reads-%d.txt", i), strings.Repeat(fmt.Sprintf("%d\n", n), 3))
+		fmt.Fprintf(&sheet, "S%02d,%s,even;lot-%d\r\n", i, file, i%4)
+	}
+	csv := s.file("sheet.csv", sheet.String())
+	run := []string{"batch", "run", batchTool, "--sheet", csv, "--name", "all"}
+	bad := s.file("bad.csv", strings.Replace(strings.Replace(sheet.String(), "reads,", "raeds,", 1), "S03", "a/b", 1))
+	if f := s.fails(2, "batch", "run", batchTool, "--sheet", bad, "--name", "all"); !strings.Contains(text(t, f), "did you mean reads?") {
+		t.Errorf("%+v", f)
+	}
+	var plan struct {
+		Rows    int `json:"rows"`
+		New     int `json:"new_runs"`
+		Shared  int `json:"shared_rows"`
+		Replays int `json:"replayed_runs"`
+	}
+	if s.ok(&plan, append(run, "--dry-run")...); plan.Rows != 32 || plan.New != 31 || plan.Shared != 1 {
+		t.Errorf("%+v", plan)
+	}
+	var began batchNow
+	if s.ok(&began, run...); began.Rows != 32 || began.Replayed {
+		t.Errorf("%+v", began)
+	}
+	d.signal("KILL")
+	d.ended(t)
+	s.serve()
+	var now batchNow
+	if s.ok(&now, "batch", "wait", "all", "--timeout", "3m"); now.Counts["succeeded"] != 32 || !now.Over || now.Todo != 0 {
+		t.Fatalf("%+v", now)
+	}
+	if s.ok(&now, run...); !now.Replayed || now.BatchID != began.BatchID {
+		t.Errorf("asked again: %+v", now)
+	}
+	other := s.file("other.csv", strings.Replace(sheet.String(), "S00", "S99", 1))
+	if f := s.fails(5, "batch", "run", batchTool, "--sheet", other, "--name", "all"); f.Code != "batch_name_taken" {
+		t.Errorf("%+v", f)
+	}
+	var runs struct{ Total int }
+	if s.ok(&runs, "runs", "list"); runs.Total != 31 {
+		t.Errorf("%d runs", runs.Total)
+	}
+	if s.ok(&runs, "runs", "list", "--batch", "all", "--tag", "lot-1", "--sample", "S01"); runs.Total != 1 {
+		t.Errorf("%d runs of S01", runs.Total)
+	}
+	to := s.dir + "/collected"
+	var got struct {
+		Copied   int
+		Complete bool
+		Files    []struct{ Sample, Path, SHA256 string }
+	}
+	if s.ok(&got, "batch", "collect", "all", "--to", to); got.Copied != 32 || !got.Complete {
+		t.Fatalf("%+v", got)
+	}
+	must(t, os.Remove(host(to)+"/"+got.Files[7].Path))
+	if s.ok(&got, "batch", "collect", "all", "--to", to); got.Copied != 1 {
+		t.Errorf("%d files copied again", got.Copied)
+	}
+	for _, f := range got.Files {
+		if sum := strings.Fields(shell(t, "lab", `sha256sum "$1"`, to+"/"+f.Path))[0]; sum != f.SHA256 {
+			t.Errorf("%s: %s", f.Path, sum)
+		}
+	}
+	if manifest, err := os.ReadFile(host(to) + "/manifest.tsv"); err != nil || strings.Count(string(manifest), "\n") != 33 {
+		t.Errorf("%v: %s", err, manifest)
+	}
+	var table struct {
+		Total int
+		Rows  []struct {
+			Sample string
+			Values []string
+		}
+	}
+	if s.ok(&table, "batch", "table", "all", "--limit", "3"); table.Total != 32 || len(table.Rows) != 3 {
+		t.Errorf("%+v", table)
+	}
+	s.askedInChat(t)
+}
+
+// askedInChat is "QC of these 12 samples, tell me the worst" as a model has it done: the sheet in one call, how it stands, one table.
+func (s *site) askedInChat(t *testing.T) {
+	var sheet strings.Builder
+	sheet.WriteString("sample,reads\n")
+	for i := range 12 {
+		file := s.file(fmt.Sprintf("reads-%d.txt", i), strings.Repeat(fmt.Sprintf("%d\n", i), 3))
+		fmt.Fprintf(&sheet, "C%02d,%s\n", i, s.import1(file).ArtifactID)
+	}
+	c := s.chat(t, "")
+	c.expect(c.say("batch_run", tree{"tool_id": batchTool, "name": "qc", "sheet": sheet.String()}, nil), "batch qc with 12 rows")
+	c.expect(c.say("batch_status", tree{"batch": "qc", "wait_seconds": 30}, nil), "12 succeeded", "batch_table")
+	c.expect(c.say("batch_table", tree{"batch": "qc", "fields": []string{"dir", "env.HOME"}, "sort_by": "dir"},
+		nil), "12 of 12 samples", "C00")
+	if t.Logf("%d calls, %d bytes of answers", c.calls, c.bytes); c.calls > 5 || c.bytes > 8<<10 {
+		t.Errorf("%d calls, %d bytes", c.calls, c.bytes)
+	}
+}
+
+const batchTool = "probe.batch"
+
+const batchPack = `id: probe.batch
+version: 1.0.0
+abiVersion: v1
+contractVersion: v1
+planKind: slurm
+deterministic: true
+timeoutMs: 60000
+limits: {maxInputBytes: 1048576, maxOutputBytes: 1048576}
+inputSchema: {type: object, required: [reads], additionalProperties: false, properties: {reads: {type: string}}}
+outputSchema: {type: object}
+inputs: [{role: reads, param: reads, types: [TEXT], destRelpath: in/reads}]
+declaredOutputs: [{role: result, type: JSON, label: result, srcRelpath: out/result.json}]
+container: {image: probe}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 30}
+execution: {kind: cli, cmd: [testprog, report, out/result.json, "{{ inputs.reads }}"]}
+`
