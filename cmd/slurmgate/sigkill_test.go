@@ -87,7 +87,9 @@ func TestKilledUnderLoad(t *testing.T) {
 	must(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	wantWaiting(t, s.Gateway.StateDir)
 	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	must(t, p.cmd.Wait())
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, p.cmd.Stderr)
+	}
 
 	l, err := ledger.Open(t.Context(), filepath.Join(s.Gateway.StateDir, "ledger.db"), ledger.Options{})
 	must(t, err)
