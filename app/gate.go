@@ -50,7 +50,11 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	}
 	journal := gate.Journal(g.Ledger)
 	if g.Journal != nil {
-		journal = g.Journal(g.Ledger, func(id string) bool { _, err := g.Gate.Registry().Find(id); return err == nil })
+		known := map[string]bool{} // not the registry: records that a killed gateway left are written before it is there
+		for _, t := range tools {
+			known[t.ID] = true
+		}
+		journal = g.Journal(g.Ledger, func(id string) bool { return known[id] })
 	}
 	if g.Gate, err = NewGate(gate.Config{Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global,
 		Limits: gateLimits(g.Site.Limits, g.Policy.Workers), Journal: journal,
