@@ -79,7 +79,7 @@ func (h Host) checkDomain(_ context.Context, _ gate.Call, a CheckArgs) (out Doma
 		return out, err
 	}
 	out = DomainAnswer{Dir: a.Dir, DomainID: d.ID(), Version: d.CatalogVersion(), PolicyHash: p.Hash, Tools: []DomainTool{},
-		Missing: missingImages(d), Warnings: append(Fits(d, p), unstored...)}
+		Missing: missingImages(d), Warnings: slices.Concat(Fits(d, p), NotServed(d), unstored)}
 	for _, t := range d.Packs().List() {
 		out.Tools = append(out.Tools, DomainTool{t.ID(), t.Version(), t.PlanKind(), t.ExecutionKind(), t.Image(), t.Hash()})
 	}
@@ -156,7 +156,6 @@ func Fits(d *toolpack.Domain, p *policy.Policy) []string {
 			out = append(out, fmt.Sprintf("%s: policy denies every call: %s", t.ID(), why))
 		}
 	}
-	out = append(out, notServed(d)...)
 	for _, s := range bareServices(d) {
 		if err := p.AllowTool(s.Name); err != nil {
 			out = append(out, s.ID+": policy does not allow it (tool_allowlist)")
@@ -182,8 +181,8 @@ func Fits(d *toolpack.Domain, p *policy.Policy) []string {
 	return out
 }
 
-// notServed lists the optional images that the lock lacks, with the tools that a gateway leaves out for it.
-func notServed(d *toolpack.Domain) (out []string) {
+// NotServed lists the optional images that the lock lacks, with the tools that a gateway leaves out for it.
+func NotServed(d *toolpack.Domain) (out []string) {
 	tools := map[string][]string{}
 	for _, t := range append(d.Packs().List(), d.Left()...) {
 		if _, locked := d.Lock().Lookup(t.Image()); !locked && d.OptionalImage(t.Image()) {

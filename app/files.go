@@ -163,6 +163,7 @@ func checkTools(_ context.Context, _ gate.Call, a CheckArgs) (CheckAnswer, error
 			return out, err
 		}
 		packs, out.Domain, out.Missing = d.Packs(), d.ID(), missingImages(d)
+		out.Notes = NotServed(d)
 		for _, s := range d.Services() {
 			out.Tools = append(out.Tools, s.ID)
 		}
@@ -181,11 +182,11 @@ func isDomain(dir string) bool {
 	return err == nil
 }
 
-// missingImages are the images that packs name and the domain's lock does not have.
+// missingImages are the images that packs name and the domain's lock does not have, though it must.
 func missingImages(d *toolpack.Domain) []string {
 	out := []string{}
 	for _, p := range d.Packs().List() {
-		if _, ok := d.Lock().Lookup(p.Image()); p.Image() != "" && !ok && !slices.Contains(out, p.Image()) {
+		if _, ok := d.Lock().Lookup(p.Image()); p.Image() != "" && !ok && !d.OptionalImage(p.Image()) && !slices.Contains(out, p.Image()) {
 			out = append(out, p.Image())
 		}
 	}

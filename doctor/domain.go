@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"slurmgate/app"
 	"slurmgate/fault"
@@ -40,7 +41,7 @@ func domainChecks() []Check {
 				results = append(results, warning("", "%s", misfit)...)
 			}
 			if len(results) == 0 {
-				return ok("")
+				return ok("%s", strings.Join(app.NotServed(x.Domain), "; "))
 			}
 			return results
 		},

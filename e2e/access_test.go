@@ -250,7 +250,7 @@ func TestDryRun(t *testing.T) {
 	s.serve()
 	s.ok(nil, "runs", "list")
 	state := func() string {
-		return shell(t, "root", `cd "$1" && find . -type f ! -name 'ledger.db*' -printf '%p %s %T@\n' | sort; ls -A "$2" 2>/dev/null`,
+		return shell(t, "root", `cd "$1" && find . -type f ! -name 'ledger.db*' ! -name '*.waiting' -printf '%p %s %T@\n' | sort; ls -A "$2" 2>/dev/null`,
 			"/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), s.dir+"/runs")
 	}
 	var before, after runPage

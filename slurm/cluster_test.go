@@ -327,7 +327,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 // reader finds the process that has the file as its standard input, 0 for none. The nodes are on this host.
 func reader(t *testing.T, file string) int {
 	t.Helper()
-	fds, err := filepath.Glob("/proc/[0-9]*/fd/0")
+	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	must(t, err)
 	for _, fd := range fds {
 		comm, _ := os.ReadFile(filepath.Dir(filepath.Dir(fd)) + "/comm")

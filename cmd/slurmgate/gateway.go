@@ -93,6 +93,9 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	for _, misfit := range app.Fits(g.app.Domain, g.app.Policy) {
 		log.Warn("domain and policy do not fit", "what", misfit)
 	}
+	for _, absent := range app.NotServed(g.app.Domain) {
+		log.Info(absent)
+	}
 	if g.app.Ledger, err = openLedger(ctx, s, how); err != nil {
 		return g, err
 	}
