@@ -199,6 +199,9 @@ func (g *Gateway) callRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow
 	if !who.Expires.IsZero() && time.Now().After(who.Expires) {
 		return "", fault.New(fault.Auth, "credentials_expired", "the credentials that the batch was asked for with have expired")
 	}
+	if err := g.notRevoked(ctx, who.Principal); err != nil {
+		return "", err
+	}
 	req := gate.NewRequest(b.ToolID, b.ToolVersion, r.Args)
 	switch why := "batch " + b.Name; r.Todo {
 	case ledger.TodoRetry:
@@ -219,6 +222,22 @@ func (g *Gateway) callRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow
 	var made run.SubmitAnswer
 	err = json.Unmarshal(res.Result, &made)
 	return made.RunID, err
+}
+
+// notRevoked refuses what is left of a batch whose token was revoked since.
+func (g *Gateway) notRevoked(ctx context.Context, who gate.Principal) error {
+	if who.Method != gate.ByToken {
+		return nil
+	}
+	of, err := g.Ledger.Identity(ctx, who.ID)
+	if err != nil {
+		return err
+	}
+	t, err := g.Ledger.Token(ctx, of.Subject)
+	if err == nil && t.RevokedAt != nil {
+		err = fault.New(fault.Auth, "token_revoked", "the token that asked for the batch, "+t.ID+", was revoked")
+	}
+	return err
 }
 
 // putOff is how long to wait before a row is tried again; 0: its error is for good.

@@ -113,7 +113,7 @@ func TestEffectsAreAsDeclared(t *testing.T) {
 		"token.revoke": {"token_id": token.ID}, "approval.answer": {"approval_id": asked.ID, "approve": true},
 		"slurm.job.recollect": {"run_id": late.run},
 		"gateway.drain":       {"reason": "r"}, "gateway.resume": {}, // in this order
-		"key.rotate": {},
+		"key.rotate": {}, "reference.add": {"name": "genome", "artifact_id": b.artifact}, "reference.remove": {"name": "genome"},
 	}
 	// These act on Slurm, a shared filesystem or a container; e2e drives them against the real ones. event.record
 	// writes a record of a call, which is in none of the tables compared.

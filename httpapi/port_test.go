@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -68,9 +69,8 @@ func schemaOf(s string) json.RawMessage { return json.RawMessage(s) }
 
 func (d *desk) tool(id string, effect gate.SideEffect, capability, input string, result any, fail error) gate.Tool {
 	caps := []string{gate.CapGateway, capability}
-	if !strings.HasPrefix(id, "slurm.") && !strings.HasPrefix(id, "run.") && !strings.HasPrefix(id, "artifact.") && !strings.HasPrefix(id,
-		"approval.") && !strings.HasPrefix(id, "usage.") && !strings.HasPrefix(id, "site.") &&
-		!strings.HasPrefix(id, "batch.") && id != "key.list" {
+	family, _, _ := strings.Cut(id, ".")
+	if !slices.Contains([]string{"slurm", "run", "artifact", "approval", "usage", "site", "batch", "reference", "key"}, family) {
 		caps = []string{capability}
 	}
 	return gate.Tool{ID: id, Version: "1.0.0", ContractVersion: "v1", Title: "Title", Description: "About it.", SideEffect: effect,
@@ -140,6 +140,10 @@ func (d *desk) tools() []gate.Tool {
 		text, err := io.ReadAll(c.Caller.Body)
 		return obj{"bytes": len(text), "args": string(c.Args)}, err
 	}
+	reference := obj{"name": "hg38", "value": "ref:hg38", "pinned": "ref:hg38@sha256:" + sum, "type": "DIRECTORY", "label": "hg38",
+		"size_bytes": 9, "checksum_sha256": sum, "description": "", "site": nil, "project_ids": nil, "added_by": "user:a", "added_at": now}
+	shown := maps.Clone(reference)
+	shown["changed"], shown["versions"] = false, []obj{}
 	batch := obj{"batch_id": "batch_x", "name": "b", "tool_id": "t", "rows": 2, "counts": obj{"queued": 2}, "todo": 0, "over": false}
 	return []gate.Tool{
 		echo, slow, erase,
@@ -184,6 +188,8 @@ func (d *desk) tools() []gate.Tool {
 		d.tool("batch.list", gate.Read, gate.CapRead, lists, obj{"batches": []obj{batch}, "cursor": nil, "total": 1}, nil),
 		d.tool("batch.retry", gate.Execute, gate.CapSlurm, `{"type":"object"}`, batch, nil),
 		d.tool("batch.cancel", gate.Write, gate.CapSlurm, `{"type":"object"}`, batch, nil),
+		d.tool("reference.list", gate.Read, gate.CapRead, lists, obj{"references": []obj{reference}, "total": 1, "total_exact": true}, nil),
+		d.tool("reference.show", gate.Read, gate.CapRead, `{"type":"object"}`, shown, nil),
 		d.tool("batch.rows", gate.Read, gate.CapRead, `{"type":"object"}`, obj{"batch_id": "batch_x", "rows": []obj{}, "after_row": nil}, nil),
 		d.tool("batch.table", gate.Read, gate.CapRead, `{"type":"object"}`, obj{"batch_id": "batch_x", "role": "stats", "fields": []string{"n"},
 			"rows": []obj{{"sample": "s", "run_id": runA, "values": []string{"1"}}}}, nil),
@@ -344,6 +350,7 @@ func TestEveryOperation(t *testing.T) {
 		{"POST /v1/runs/" + runA + ":cancel", "", 200}, {"POST /v1/runs/" + runA + ":cancel", `{"reason":"no longer"}`, 200},
 		{"POST /v1/runs/" + runA + ":retry", `{"after_attempt":1,"reason":"the disk is mended"}`, 200},
 		{"POST /v1/runs/" + runA + ":recollect", `{"reason":"the filesystem is back"}`, 200},
+		{"GET /v1/references", "", 200}, {"GET /v1/references/hg38", "", 200},
 		{"GET /v1/artifacts?type=TSV", "", 200}, {"POST /v1/artifacts", `{"text":"a"}`, 201}, {"GET /v1/artifacts/" + artA, "", 200},
 		{"GET /v1/artifacts/" + artA + "/preview?max_lines=2", "", 200},
 		{"GET /v1/artifacts/" + artA + "/preview/table?first_row=0&max_rows=3&delimiter=tab", "", 200},

@@ -196,7 +196,8 @@ func (f *face) create(w http.ResponseWriter, req *http.Request) {
 		f.upload(w, req)
 		return
 	}
-	f.operation("artifact.import", "", body(false, "path", "text", "label", "type", "project_id", "source", "type_hint"), made)(w, req)
+	f.operation("artifact.import", "", body(false, "path", "text", "label", "type", "project_id", "source", "type_hint",
+		"in_place", "site"), made)(w, req)
 }
 
 // picture is GET …/preview/image: a small picture of a large one, as the tool describes it, or as the picture itself to whom that is what
