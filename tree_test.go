@@ -50,12 +50,13 @@ var arrows = map[string][]string{
 	"gate/conformance":  {"artifact", "fault", "gate", "ledger", "plan", "run"},
 	"site":              {"fault", "nss", "plan", "policy/yamldoc"},
 	"retention":         {"fault"},
+	"notify":            {"fault"}, // who is told that a run is over
 	"export/receipt":    {"fault"}, // statements, signatures and their check: what is needed where no gateway is
 	"backup":            {"fault", "files", "plan"},
 	"export":            {"export/receipt", "fault", "plan", "visible"}, // checked where there is no gateway, so it knows none
 	"files":             {},                                             // how the outside systems treat files that others may change
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
-	"ledger":       {"export/receipt", "fault", "gate", "plan", "plan/tree", "retention", "run"},
+	"ledger":       {"export/receipt", "fault", "gate", "notify", "plan", "plan/tree", "retention", "run"},
 	"artifact":     {"fault", "files", "plan", "plan/tree", "visible"},
 	"slurm":        {"fault", "plan", "plan/tree", "remote", "run", "secrets"},
 	"slurm/rest":   {"fault", "plan", "run", "secrets", "slurm"},
@@ -77,8 +78,8 @@ var arrows = map[string][]string{
 	"adapter": {"fault", "plan", "policy/yamldoc", "visible"},
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
-	"app": {"access", "artifact", "backup", "convert", "export", "export/receipt", "fault", "gate", "ledger", "plan", "plan/tree", "policy",
-		"retention", "run", "secrets", "site", "toolpack", "worker"},
+	"app": {"access", "artifact", "backup", "convert", "export", "export/receipt", "fault", "gate", "ledger", "notify", "plan", "plan/tree",
+		"policy", "retention", "run", "secrets", "site", "toolpack", "worker"},
 	"cli": {"app", "backup", "convert", "export", "fault", "files", "gate", "httpapi", "plan", "plan/tree",
 		"retention", "run", "site", "visible"},
 	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "signer", "site", "slurm",

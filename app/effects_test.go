@@ -118,7 +118,8 @@ func TestEffectsAreAsDeclared(t *testing.T) {
 	// These act on Slurm, a shared filesystem or a container; e2e drives them against the real ones. event.record
 	// writes a record of a call, which is in none of the tables compared.
 	elsewhere := []string{"slurm.submit", "slurm.job.cancel", "slurm.job.retry", "slurm.job.absent", "slurm.job.adopt", "gateway.gc",
-		"secret.erase", "event.record", "artifact.remove", "run.remove", "batch.run", "batch.retry", "batch.cancel"}
+		"secret.erase", "event.record", "artifact.remove", "run.remove", "batch.run", "batch.retry", "batch.cancel",
+		"run.notify"}
 	for _, p := range g.Domain.Packs().List() {
 		elsewhere = append(elsewhere, p.ID())
 	}

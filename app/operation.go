@@ -71,7 +71,7 @@ func (o Operation) Tool() gate.Tool {
 func (g *Gateway) Operations() []Operation {
 	return slices.Concat(g.lifecycle(), g.runs(), g.batches(), g.artifacts(), g.previews(), g.catalogue(), g.tokens(), g.approvals(),
 		g.events(), g.retention(), g.exporting(), g.drains(), g.siteList(), g.erasing(), g.removals(), g.usage(),
-		g.receipts(), g.references(),
+		g.receipts(), g.notices(), g.references(),
 		[]Operation{g.progress(), verification()}, g.Host.files(), g.Host.images(), g.Host.backups())
 }
 

@@ -39,7 +39,7 @@ var acting = map[Acting][]string{
 		"artifact.preview.text", "artifact.verify", "config.check", "config.show", "domain.check", "event.list", "event.record", "event.show",
 		"event.verify", "export.verify", "gateway.backup", "gateway.drain", "gateway.restore", "gateway.resume", "gateway.status", "image.add",
 		"image.list", "image.pull", "image.verify", "key.list", "key.rotate", "reference.add",
-		"reference.list", "reference.remove", "reference.show", "run.diff", "run.export", "run.list", "run.provenance", "run.receipt",
+		"reference.list", "reference.remove", "reference.show", "run.diff", "run.export", "run.list", "run.notify", "run.provenance", "run.receipt",
 		"run.show", "site.doctor", "site.init", "site.list", "slurm.job.collect",
 		"slurm.job.get", "token.create", "token.list", "token.revoke", "tool.check", "tool.convert", "tool.init", "tool.list", "tool.runner",
 		"tool.schema", "tool.show", "usage.month"},

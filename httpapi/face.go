@@ -149,6 +149,7 @@ func (f *face) routes(r chi.Router) {
 	r.Post("/v1/runs/{run_id}:recollect", f.act("slurm.job.recollect", "run_id", "reason"))
 	r.Post("/v1/runs/{run_id}:cancel", f.act("slurm.job.cancel", "run_id", "reason"))
 	r.Post("/v1/runs/{run_id}:retry", f.act("slurm.job.retry", "run_id", "after_attempt", "reason"))
+	r.Post("/v1/runs/{run_id}:notify", f.act("run.notify", "run_id", "url"))
 
 	r.Post("/v1/secrets:erase", f.erase)
 	r.Get("/v1/artifacts", f.list("artifact.list", "project_id", "type", "cursor", "limit"))

@@ -173,6 +173,8 @@ func (d *desk) tools() []gate.Tool {
 		d.tool("run.receipt", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "run_id": runA, "attempt": 1, "key_id": sum,
 			"statement": obj{"_type": "s"}, "envelope": obj{"payload": "e30=", "payloadType": "application/vnd.in-toto+json",
 				"signatures": []obj{{"keyid": sum, "sig": "AA=="}}}}, nil),
+		d.tool("run.notify", gate.Write, gate.CapSlurm, `{"type":"object"}`, obj{"run_id": runA, "added": false, "notices": []obj{{"notice_id": "ntc_x",
+			"url": "https://a.b", "state": "due", "asked_at": now, "tries": 1, "result": "", "next_try_at": now, "settled_at": nil}}}, nil),
 		d.tool("key.list", gate.Read, gate.CapRead, lists, obj{"provenance_run_id": runA, "gateway_id": "gw", "total": 1, "keys": []obj{
 			{"key_id": sum, "public_key": "p", "created_at": now, "retired_at": nil}}}, nil),
 		d.tool("artifact.import", gate.Write, gate.CapImport, imports, imported, nil),
@@ -350,6 +352,7 @@ func TestEveryOperation(t *testing.T) {
 		{"GET /v1/runs/" + runA + "/logs?stream=log&tail_lines=5", "", 200}, {"GET /v1/runs/" + runA + "/events", "", 200},
 		{"POST /v1/runs/" + runA + ":cancel", "", 200}, {"POST /v1/runs/" + runA + ":cancel", `{"reason":"no longer"}`, 200},
 		{"POST /v1/runs/" + runA + ":retry", `{"after_attempt":1,"reason":"the disk is mended"}`, 200},
+		{"POST /v1/runs/" + runA + ":notify", `{"url":"https://hooks.example.org/x"}`, 200},
 		{"POST /v1/runs/" + runA + ":recollect", `{"reason":"the filesystem is back"}`, 200},
 		{"GET /v1/references", "", 200}, {"GET /v1/references/hg38", "", 200},
 		{"GET /v1/artifacts?type=TSV", "", 200}, {"POST /v1/artifacts", `{"text":"a"}`, 201}, {"GET /v1/artifacts/" + artA, "", 200},
@@ -411,7 +414,7 @@ func TestViews(t *testing.T) {
 	if n := len(d.send("GET /v1/tools", "", look).doc(t)["tools"].([]any)); n != 0 {
 		t.Error(n)
 	}
-	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 16 {
+	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 22 {
 		t.Error(n)
 	}
 	for _, what := range []string{"POST /v1/runs/" + runA + ":cancel", "POST /v1/runs/" + runA + ":retry"} {

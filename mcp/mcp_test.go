@@ -174,7 +174,7 @@ func TestList(t *testing.T) {
 	}
 	want := []string{"artifact_get", "artifact_import", "artifact_list", "artifact_preview_image", "artifact_preview_table",
 		"artifact_preview_text", "batch_cancel", "batch_list", "batch_retry", "batch_rows", "batch_run",
-		"batch_status", "batch_table", "reference_list", "reference_show", "run_list", "run_receipt", "samtools_flagstat", "site_list",
+		"batch_status", "batch_table", "reference_list", "reference_show", "run_list", "run_notify", "run_receipt", "samtools_flagstat", "site_list",
 		"slurm_job_collect", "slurm_job_get", "slurm_job_logs", "slurm_job_recollect", "slurm_job_retry", "slurm_submit"}
 	slices.Sort(names)
 	if d := cmp.Diff(want, names); d != "" {

@@ -48,7 +48,7 @@ type Config struct {
 // gateway are only in the shell.
 var operations = []string{
 	"slurm.submit", "slurm.job.get", "slurm.job.collect", "slurm.job.recollect", "slurm.job.cancel", "slurm.job.logs", "slurm.job.retry",
-	"run.list", "run.receipt", "site.list", "batch.run", "batch.status", "batch.rows", "batch.table", "batch.list", "batch.retry",
+	"run.list", "run.notify", "run.receipt", "site.list", "batch.run", "batch.status", "batch.rows", "batch.table", "batch.list", "batch.retry",
 	"batch.cancel",
 	"artifact.import", "artifact.list", "artifact.get", "artifact.preview.text",
 	"reference.list", "reference.show",

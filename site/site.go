@@ -40,6 +40,7 @@ type Site struct {
 	Limits    Limits    `yaml:"limits"`          // what callers may do at the same time
 	Secrets   Secrets   `yaml:"secrets"`         // what is a secret here
 	Images    Images    `yaml:"images"`          // how images come from registries
+	Notify    Notify    `yaml:"notify"`          // who may be told that a run is over
 
 	file string           // the file it was read from; empty for one made in Go
 	at   map[string]place // field → where its value is, for the fields that were given
@@ -236,6 +237,8 @@ func (s *Site) fill() {
 		}
 	}
 	number("images.max_mb", &s.Images.MaxMB, defaultImageMB)
+	text("notify.mail.sendmail", &s.Notify.Mail.Sendmail, defaultSendmail)
+	number("notify.mail.per_hour", &s.Notify.Mail.PerHour, defaultMails)
 	number("http.max_connections", &s.HTTP.MaxConnections, defaultConnections)
 	for _, l := range s.Limits.fields() {
 		number("limits."+l.name, l.value, l.def)

@@ -54,6 +54,7 @@ func TestDefaults(t *testing.T) {
 		HTTP:      HTTP{MaxConnections: 1024},
 		Limits:    Limits{256, 64, 512, 8, 2, 10, 4, 1, 64, 100_000, 1024, 512, 256, 0, 200_000, 0, 0, 0, 0, 0, 0, 0, nil, nil},
 		Images:    Images{MaxMB: 16384},
+		Notify:    Notify{Mail: NotifyMail{Sendmail: "/usr/sbin/sendmail", PerHour: 100}},
 	}
 	if diff := cmp.Diff(want, parse(t, least), ignorePrivate); diff != "" {
 		t.Error(diff)

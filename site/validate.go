@@ -92,6 +92,7 @@ func (s *Site) check(more ...Check) []fault.Problem {
 	c.limits(s.Limits)
 	c.secrets(s.Secrets)
 	c.images(s.Images)
+	c.notify(s.Notify)
 	for _, check := range more {
 		for _, p := range check(s) {
 			if slices.ContainsFunc(c.problems, func(own fault.Problem) bool { return strings.HasPrefix(own.Field, p.Field) }) {

@@ -140,6 +140,7 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	}
 	g.app.RunBatches(running)
 	go g.app.Tend(running)
+	go g.app.SendNotices(running)
 	go g.app.ResumeErasures(running)
 	return g, g.serve(before)
 }

@@ -39,6 +39,7 @@ type commands struct {
 	Clear    cli.CancelAll     `cmd:"" name:"cancel-all" help:"Cancel all unfinished runs."`
 	Runs     cli.Runs          `cmd:"" help:"List runs, show everything about one, or compare two."`
 	Receipt  cli.Receipt       `cmd:"" help:"Print the signed receipt of a run that has ended: an in-toto Statement in a DSSE envelope."`
+	Notify   cli.Notify        `cmd:"" help:"Tell a URL or a mail address when a run is over."`
 	Keys     cli.Keys          `cmd:"" help:"List the public keys that receipts are signed with, or rotate the key that signs."`
 	Artifact cli.Artifact      `cmd:"" help:"Import, list, preview, fetch and verify artifacts."`
 	Ref      cli.Reference     `cmd:"" name:"reference" help:"Give names to reference data (genomes, indexes, databases), list and withdraw them."`

@@ -1,0 +1,121 @@
+package ledger
+
+import (
+	"context"
+	"crypto/ed25519"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/notify"
+)
+
+var _ notify.Store = (*Ledger)(nil)
+
+const noticeColumns = `notice_id, run_id, url, origin, principal, principal_id, asked_at, due_at, next_at, tries, result, settled_at, delivered`
+
+func scanNotice(row scanner) (n notify.Notice, err error) {
+	err = row.Scan(&n.ID, &n.RunID, &n.URL, &n.Origin, &n.By, &n.ByID, into{&n.AskedAt}, into{&n.DueAt}, into{&n.NextAt}, &n.Tries, &n.Result,
+		into{&n.SettledAt}, &n.Delivered)
+	return n, err
+}
+
+// AddNotice records that a principal wants to be told when a run is over, at most most of them for one run and principal. If the same is
+// recorded and not settled, it is that one. A run that is over is told of at once.
+func (l *Ledger) AddNotice(ctx context.Context, n notify.Notice, most int) (out notify.Notice, err error) {
+	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		was, err := list(ctx, tx, scanNotice, "SELECT "+noticeColumns+` FROM notices WHERE run_id = ? AND (principal, principal_id) = (?,?)`,
+			n.RunID, n.By, n.ByID)
+		if err != nil {
+			return err
+		}
+		for _, o := range was {
+			if o.URL == n.URL && o.SettledAt == nil {
+				out = o
+				return nil
+			}
+		}
+		if len(was) >= most {
+			return fault.New(fault.Conflict, "too_many_notices", fmt.Sprintf("you asked for %d notices of this run already", len(was))).
+				WithNext("wait for the run instead")
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO notices (notice_id, run_id, url, origin, principal, principal_id, asked_at, due_at, next_at)
+ SELECT ?, run_id, ?, ?, ?, ?, ?, finished_at, CASE WHEN finished_at IS NULL THEN NULL ELSE ?7 END FROM runs WHERE run_id = ?8`,
+			n.ID, n.URL, n.Origin, n.By, n.ByID, micros(l.now()), micros(l.now()), n.RunID)
+		if err == nil {
+			out, err = scanNotice(tx.QueryRowContext(ctx, "SELECT "+noticeColumns+" FROM notices WHERE notice_id = ?", n.ID))
+		}
+		return err
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fault.New(fault.NotFound, "no_such_run", "there is no run "+n.RunID)
+	}
+	return out, err
+}
+
+// Notices are those of a run, oldest first.
+func (l *Ledger) Notices(ctx context.Context, runID string) ([]notify.Notice, error) {
+	return list(ctx, l.r, scanNotice, "SELECT "+noticeColumns+" FROM notices WHERE run_id = ? ORDER BY asked_at, notice_id", runID)
+}
+
+// DueNotices implements [notify.Store].
+func (l *Ledger) DueNotices(ctx context.Context, now time.Time, perOrigin int) ([]notify.Notice, error) {
+	return list(ctx, l.r, scanNotice, "SELECT "+noticeColumns+` FROM
+ (SELECT *, row_number() OVER (PARTITION BY origin ORDER BY next_at, notice_id) AS nth FROM notices WHERE next_at <= ?)
+ WHERE nth <= ? ORDER BY next_at, notice_id`, micros(now), perOrigin)
+}
+
+// NoticeEvent implements [notify.Store].
+func (l *Ledger) NoticeEvent(ctx context.Context, n notify.Notice) (e notify.EventData, err error) {
+	v, err := l.View(ctx, n.RunID)
+	if err != nil {
+		return e, err
+	}
+	r := v.Run
+	e = notify.EventData{NoticeID: n.ID, GatewayID: l.ID(), RunID: r.ID, ToolID: r.ToolID, ProjectID: r.ProjectID, State: string(r.State),
+		Reason: r.Reason, Attempt: r.AttemptN, SlurmJobID: v.Submission.JobID}
+	if r.FinishedAt != nil {
+		e.FinishedAt = r.FinishedAt.UTC()
+	}
+	return e, nil
+}
+
+// SignNotice implements [notify.Store], with the key that signs receipts. What it signs of the two begins differently.
+func (l *Ledger) SignNotice(ctx context.Context, data []byte) (keyID string, signature []byte, err error) {
+	var secret []byte
+	if err := l.one(ctx, "SELECT key_id, secret FROM receipt_keys WHERE retired_at IS NULL").Scan(&keyID, &secret); err != nil {
+		return "", nil, storage(err)
+	}
+	return keyID, ed25519.Sign(secret, data), nil
+}
+
+// NoticeTried implements [notify.Store].
+func (l *Ledger) NoticeTried(ctx context.Context, id, result string, delivered bool, next *time.Time) error {
+	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		var at, settled any
+		if next != nil {
+			at = micros(*next)
+		} else {
+			settled = micros(l.now())
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE notices SET tries = tries + 1, result = ?, delivered = ?, next_at = ?, settled_at = ? "+
+			"WHERE notice_id = ? AND settled_at IS NULL", fault.ClipTo(result, 512), delivered, at, settled, id)
+		return err
+	})
+}
+
+// HoldNotices implements [notify.Store].
+func (l *Ledger) HoldNotices(ctx context.Context, origin string, now, until time.Time) error {
+	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		_, err := tx.ExecContext(ctx, "UPDATE notices SET next_at = ?3 WHERE origin = ?1 AND next_at <= ?2", origin, micros(now), micros(until))
+		return err
+	})
+}
+
+// NoticesDelivered implements [notify.Store].
+func (l *Ledger) NoticesDelivered(ctx context.Context, origin string, since time.Time) (n int, err error) {
+	err = l.one(ctx, "SELECT count(*) FROM notices WHERE origin = ? AND settled_at >= ? AND delivered", origin, micros(since)).Scan(&n)
+	return n, storage(err)
+}

@@ -1,0 +1,283 @@
+package notify
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// What a site allows is told, and nothing else.
+func TestCheck(t *testing.T) {
+	p := Places{Origins: []string{"https://hooks.example.org", "http://127.0.0.1:9000"}, Domains: []string{"example.org"}}
+	for url, want := range map[string]string{
+		"https://hooks.example.org/x?y=1":                          "https://hooks.example.org",
+		"https://HOOKS.example.org:443/":                           "https://hooks.example.org",
+		"http://127.0.0.1:9000/x":                                  "http://127.0.0.1:9000",
+		"mailto:ana@example.org":                                   Mail,
+		"mailto:ana@EXAMPLE.org":                                   Mail,
+		"https://hooks.example.org.evil.com/":                      "notice_denied",
+		"https://hooks.example.org:8443/":                          "notice_denied",
+		"http://hooks.example.org/":                                "notice_denied",
+		"http://127.0.0.1/":                                        "notice_denied",
+		"mailto:ana@evil.com":                                      "notice_denied",
+		"https://ana:pw@hooks.example.org/":                        "NOTICE-URL",
+		"https://hooks.example.org/#x":                             "NOTICE-URL",
+		"https:hooks.example.org":                                  "NOTICE-URL",
+		"//hooks.example.org":                                      "NOTICE-URL",
+		"file:///etc/passwd":                                       "NOTICE-URL",
+		"mailto:-t@example.org":                                    "NOTICE-URL",
+		"mailto:a@example.org,b@example.org":                       "NOTICE-URL",
+		"mailto:a@example.org?cc=b@example.org":                    "NOTICE-URL",
+		"mailto:A <a@example.org>":                                 "NOTICE-URL",
+		"https://hooks.example.org/\nX: y":                         "NOTICE-URL",
+		"https://hooks.example.org/ü":                              "NOTICE-URL",
+		"https://hooks.example.org/" + strings.Repeat("x", MaxURL): "NOTICE-URL",
+		"": "NOTICE-URL",
+	} {
+		got, err := p.Check(url)
+		if err != nil {
+			if got = fault.CodeOf(err); len(fault.ProblemsOf(err)) > 0 {
+				got = fault.ProblemsOf(err)[0].Code
+			}
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s (%v)", url, got, want, err)
+		}
+	}
+	if _, err := (Places{}).Check("https://hooks.example.org/"); !fault.Is(err, fault.Policy) {
+		t.Error(err)
+	}
+}
+
+// shelf keeps notices as the ledger does.
+type shelf struct {
+	mu     sync.Mutex
+	list   []Notice
+	key    ed25519.PrivateKey
+	events int
+}
+
+func (s *shelf) DueNotices(_ context.Context, now time.Time, perOrigin int) (out []Notice, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := map[string]int{}
+	for _, x := range s.list {
+		if x.NextAt != nil && !x.NextAt.After(now) && n[x.Origin] < perOrigin {
+			n[x.Origin]++
+			out = append(out, x)
+		}
+	}
+	return out, nil
+}
+
+func (s *shelf) NoticeEvent(_ context.Context, n Notice) (EventData, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events++
+	return EventData{NoticeID: n.ID, RunID: n.RunID, ToolID: "t.x", State: "failed", Reason: "tool_failed", Attempt: 2}, nil
+}
+
+func (s *shelf) SignNotice(_ context.Context, data []byte) (string, []byte, error) {
+	return "k1", ed25519.Sign(s.key, data), nil
+}
+
+func (s *shelf) find(id string) *Notice {
+	return &s.list[slices.IndexFunc(s.list, func(n Notice) bool { return n.ID == id })]
+}
+
+func (s *shelf) NoticeTried(_ context.Context, id, result string, delivered bool, next *time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.find(id)
+	if n.SettledAt != nil {
+		return errors.New("it is settled")
+	}
+	n.Tries, n.Result, n.Delivered, n.NextAt = n.Tries+1, result, delivered, next
+	if next == nil {
+		n.SettledAt = new(time.Time)
+	}
+	return nil
+}
+
+func (s *shelf) HoldNotices(_ context.Context, origin string, now, until time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, n := range s.list {
+		if n.Origin == origin && n.NextAt != nil && !n.NextAt.After(now) {
+			s.list[i].NextAt = &until
+		}
+	}
+	return nil
+}
+
+func (s *shelf) NoticesDelivered(context.Context, string, time.Time) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.list {
+		if x.Delivered && x.Origin == Mail {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// stage is a sender over a shelf, with a clock of its own.
+type stage struct {
+	*Sender
+	*shelf
+	now time.Time
+}
+
+func newStage(t *testing.T, c Config, urls ...string) *stage {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{shelf: &shelf{key: key}, now: time.Unix(1_800_000_000, 0)}
+	c.Log, c.Now = slog.New(slog.NewTextHandler(io.Discard, nil)), func() time.Time { return s.now }
+	s.Sender = NewSender(s.shelf, c)
+	for i, u := range urls {
+		origin, err := c.Places.Check(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := s.now
+		s.list = append(s.list, Notice{ID: "ntc_" + string(rune('a'+i)), RunID: "run_" + string(rune('A'+i)), URL: u, Origin: origin,
+			DueAt: &at, NextAt: &at})
+	}
+	return s
+}
+
+func (s *stage) round(t *testing.T) {
+	t.Helper()
+	if err := s.Round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A place gets a signed POST that says how the run ended; one that fails is told again later, and the others of its origin wait with it.
+//
+// proves MANY-05
+func TestPosts(t *testing.T) {
+	var mu sync.Mutex
+	status, seen := http.StatusInternalServerError, []string{}
+	var s *stage
+	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		id, at := r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp")
+		version, text, _ := strings.Cut(r.Header.Get("webhook-signature"), ",")
+		signature, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || version != "v1a" || r.Header.Get("webhook-key") != "k1" || r.Method != http.MethodPost ||
+			!ed25519.Verify(s.key.Public().(ed25519.PublicKey), []byte(id+"."+at+"."+string(body)), signature) {
+			t.Errorf("%s %v", r.Method, r.Header)
+		}
+		var e Event
+		if err := json.Unmarshal(body, &e); err != nil || e.Type != "run.over" || e.Data.NoticeID != id || e.Data.State != "failed" ||
+			e.Data.Reason != "tool_failed" {
+			t.Errorf("%s: %v", body, err)
+		}
+		seen = append(seen, id+r.URL.Path)
+		w.WriteHeader(status)
+		io.WriteString(w, strings.Repeat("x", 1<<20))
+	}))
+	defer host.Close()
+	away := httptest.NewServer(nil)
+	away.Close()
+	s = newStage(t, Config{Places: Places{Origins: []string{host.URL, away.URL}}}, host.URL+"/1", host.URL+"/2", away.URL+"/3")
+	s.round(t)
+	if !slices.Equal(seen, []string{"ntc_a/1"}) || s.list[0].Result != "answered with status 500" || s.list[1].Tries != 0 ||
+		!strings.Contains(s.list[2].Result, "refused") || !s.list[1].NextAt.Equal(s.now.Add(firstPause)) {
+		t.Errorf("%v %+v", seen, s.list)
+	}
+	s.round(t) // nothing is due yet
+	mu.Lock()
+	status = http.StatusNoContent
+	mu.Unlock()
+	s.now = s.now.Add(firstPause)
+	s.round(t)
+	s.round(t)
+	if !slices.Equal(seen, []string{"ntc_a/1", "ntc_a/1", "ntc_b/2"}) || !s.list[0].Delivered || !s.list[1].Delivered ||
+		s.list[0].Tries != 2 {
+		t.Errorf("%v %+v", seen, s.list)
+	}
+	for range 60 { // a day of failures, with pauses of at most an hour
+		s.now = s.now.Add(longest)
+		s.round(t)
+	}
+	if n := s.list[2]; n.SettledAt == nil || n.Delivered || !strings.HasPrefix(n.Result, "given up: no answer") || n.Tries > 40 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// A redirect is no answer, and leads nowhere; 410 ends a notice; a place that the site no longer allows is not told.
+func TestEndsOfNotices(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
+	defer other.Close()
+	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/gone" {
+			w.WriteHeader(http.StatusGone)
+			return
+		}
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+	}))
+	defer host.Close()
+	s := newStage(t, Config{Places: Places{Origins: []string{host.URL, other.URL}}}, host.URL+"/gone", host.URL+"/redirect", other.URL)
+	s.Sender.Places.Origins = []string{host.URL}
+	s.round(t)
+	s.now = s.now.Add(longest)
+	s.round(t)
+	if a, b, c := s.list[0], s.list[1], s.list[2]; a.SettledAt == nil || a.Result != "given up: answered with status 410" ||
+		b.SettledAt != nil || b.Result != "answered with status 307" || c.SettledAt == nil || !strings.Contains(c.Result, "no longer allows") {
+		t.Errorf("%+v", s.list)
+	}
+}
+
+// A mail goes to the program that the site names, as one message for one address; more than the site allows in an hour wait.
+func TestMails(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "sendmail")
+	script := "#!/bin/sh\nfor a; do echo \"$a\"; done >>" + dir + "/args\ncat >>" + dir + "/mails\n"
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := newStage(t, Config{Places: Places{Domains: []string{"example.org"}}, Sendmail: program, From: "gate@example.org", MailsPerHour: 1},
+		"mailto:ana@example.org", "mailto:bob@example.org")
+	s.round(t)
+	s.round(t)
+	args, _ := os.ReadFile(dir + "/args")
+	mails, _ := os.ReadFile(dir + "/mails")
+	if string(args) != "-i\n-f\ngate@example.org\n--\nana@example.org\n" ||
+		!strings.Contains(string(mails), "\r\n\r\nThe run is over: failed.\r\n") ||
+		!strings.Contains(string(mails), "To: ana@example.org\r\nSubject: t.x run_A: failed\r\n") {
+		t.Errorf("%s\n%s", args, mails)
+	}
+	if !s.list[0].Delivered || s.list[1].Tries != 0 || !s.list[1].NextAt.After(s.now) {
+		t.Errorf("%+v", s.list)
+	}
+	s = newStage(t, Config{Places: Places{Domains: []string{"example.org"}}, Sendmail: dir + "/none", From: "gate@example.org",
+		MailsPerHour: 9}, "mailto:ana@example.org")
+	if s.round(t); s.list[0].Delivered || s.list[0].Result == "" || s.list[0].NextAt == nil {
+		t.Errorf("%+v", s.list[0])
+	}
+}
