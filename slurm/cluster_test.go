@@ -306,7 +306,7 @@ func TestClusterDigestCutShort(t *testing.T) {
 				}
 				digest = reader(t, input)
 			}
-			script := parent(t, parent(t, digest)) // the pipe's shell is between
+			script := scriptOf(t, digest)
 			must(t, syscall.Kill(digest, syscall.SIGTERM))
 			if c.term {
 				time.Sleep(300 * time.Millisecond)
@@ -338,6 +338,20 @@ func reader(t *testing.T, file string) int {
 		}
 	}
 	return 0
+}
+
+// scriptOf is the job script that a process belongs to: its uppermost ancestor of that name, because shells of the script have it too.
+func scriptOf(t *testing.T, pid int) (script int) {
+	t.Helper()
+	for ; pid > 1; pid = parent(t, pid) {
+		if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(comm) == "slurm_script\n" {
+			script = pid
+		}
+	}
+	if script == 0 {
+		t.Fatal("no job script is above the process")
+	}
+	return script
 }
 
 func parent(t *testing.T, pid int) int {
