@@ -165,14 +165,9 @@ func (r *round) jobs(ctx context.Context) map[string]run.Job {
 	}
 	found := map[string]run.Job{}
 	for _, j := range list {
-		if j.Name != r.name {
-			continue
+		if j.Name == r.name {
+			found[j.ID] = j
 		}
-		id := j.ID
-		if j.Task != nil {
-			id = fmt.Sprintf("%s_%d", j.ID, *j.Task)
-		}
-		found[id] = j
 	}
 	return found
 }
