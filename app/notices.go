@@ -72,6 +72,9 @@ func (a NotifyAnswer) Unchanged() bool { return !a.Added }
 
 func (g *Gateway) notify(ctx context.Context, c gate.Call, a NotifyArgs) (out NotifyAnswer, params any, err error) {
 	out = NotifyAnswer{RunID: a.RunID, Notices: []NoticeDoc{}}
+	if _, err := g.Ledger.Owner(ctx, a.RunID); err != nil {
+		return out, nil, err
+	}
 	if a.URL != "" {
 		origin, err := g.Places().Check(a.URL)
 		if err != nil {
