@@ -14,6 +14,7 @@ import (
 //
 // proves DATA-02
 func TestDirectories(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "probing")
 	s.serve()
 	dir := filepath.Join(host(s.dir), "index")

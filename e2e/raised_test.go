@@ -13,6 +13,7 @@ import (
 // the time of the attempt in Slurm, in the ledger and in the answer. A call may ask for more in the first place, within policy, which is
 // another run. Two files of equal bytes share the run, and each of the requests names the output by its own sample.
 func TestMoreMemory(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "probing")
 	const pack = "domain/toolpacks/probe.small.tool.yaml"
 	s.replace(pack, "required: [word], properties: {", "required: [word, data], properties: {data: {type: string}, ")
