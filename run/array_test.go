@@ -187,6 +187,21 @@ func TestAloneAtOnce(t *testing.T) {
 	})
 }
 
+// readyTogether submits runs while nothing is sent, and then lets them go.
+func readyTogether(w *world, n int) (l *life, ids []string) {
+	w.drain = &run.Drain{Queue: true}
+	l = w.life()
+	list, ids := several(n)
+	for _, o := range list {
+		l.submit(o)
+	}
+	for _, id := range ids {
+		w.until(id, in(run.Deferred))
+	}
+	l.engine.SetDrain(nil)
+	return l, ids
+}
+
 // An array that Slurm refuses is halved until it is taken, and no run is blamed for it.
 func TestRefusedArrayIsHalved(t *testing.T) {
 	for name, kind := range map[string]sendKind{"no room": deferSend, "too large": reject} {
@@ -200,16 +215,7 @@ func TestRefusedArrayIsHalved(t *testing.T) {
 					}
 					return accept
 				}
-				w.drain = &run.Drain{Queue: true}
-				l := w.life()
-				list, ids := several(8)
-				for _, o := range list {
-					l.submit(o)
-				}
-				for _, id := range ids {
-					w.until(id, in(run.Deferred))
-				}
-				l.engine.SetDrain(nil)
+				_, ids := readyTogether(w, 8)
 				for _, id := range ids {
 					v := w.until(id, done)
 					w.want(v, run.Succeeded, "ok")
@@ -229,16 +235,7 @@ func TestRefusedArrayIsHalved(t *testing.T) {
 func TestTasksAreAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inArrays(w, 4)
-		w.drain = &run.Drain{Queue: true}
-		l := w.life()
-		list, ids := several(4)
-		for _, o := range list {
-			l.submit(o)
-		}
-		for _, id := range ids {
-			w.until(id, in(run.Deferred))
-		}
-		l.engine.SetDrain(nil)
+		l, ids := readyTogether(w, 4)
 		var at []run.View
 		for _, id := range ids {
 			at = append(at, w.until(id, in(run.Pending)))
@@ -301,16 +298,7 @@ func TestFoldedTasks(t *testing.T) {
 			}
 			return out
 		}
-		w.drain = &run.Drain{Queue: true}
-		l := w.life()
-		list, ids := several(3)
-		for _, o := range list {
-			l.submit(o)
-		}
-		for _, id := range ids {
-			w.until(id, in(run.Deferred))
-		}
-		l.engine.SetDrain(nil)
+		_, ids := readyTogether(w, 3)
 		for _, id := range ids {
 			w.until(id, in(run.Unconfirmed))
 		}
