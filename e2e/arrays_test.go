@@ -112,6 +112,7 @@ func TestArrays(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "probing")
 		s.inArrays(30)
+		s.wrapped("scancel", `echo "$*" >>`+s.dir+`/scancels; exec /usr/bin/scancel "$@"`)
 		s.serve()
 		var docs []tree
 		for i := range 30 {
@@ -135,6 +136,9 @@ func TestArrays(t *testing.T) {
 		until(t, patience, "empty queue", func() bool {
 			return len(out.Cancelled) == 30 && shell(t, "root", `squeue -h -j "$1" 2>/dev/null || true`, array) == ""
 		})
+		if calls := strings.Count(shell(t, "lab", `cat "$1"`, s.dir+"/scancels"), "--name="); calls > 10 {
+			t.Errorf("%d scancel for 30 runs", calls)
+		}
 	})
 	// Its second start finds the claim taken.
 	t.Run("requeued", func(t *testing.T) {

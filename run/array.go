@@ -68,6 +68,32 @@ var arrayName = regexp.MustCompile(`^` + arrayPrefix + `[0-9a-f]{24}$`)
 // TaskID is the id of a task as Slurm's commands write it.
 func TaskID(job string, task int) string { return job + "_" + strconv.Itoa(task) }
 
+// TaskIDs is the id of several tasks of one array, as [Canceller] takes it: 4711_[0,3,12].
+func TaskIDs(tasks []string) string {
+	if len(tasks) == 1 {
+		return tasks[0]
+	}
+	numbers, array := make([]string, 0, len(tasks)), ""
+	for _, id := range tasks {
+		of, task, _ := strings.Cut(id, "_")
+		array, numbers = of, append(numbers, task)
+	}
+	return array + "_[" + strings.Join(numbers, ",") + "]"
+}
+
+// JobIDs are the jobs that an id names: those of [TaskIDs], or one.
+func JobIDs(id string) (ids []string) {
+	array, list, several := strings.Cut(id, "_[")
+	list, closed := strings.CutSuffix(list, "]")
+	if !several || !closed {
+		return []string{id}
+	}
+	for task := range strings.SplitSeq(list, ",") {
+		ids = append(ids, array+"_"+task)
+	}
+	return ids
+}
+
 // arrayOf is the array's own id in the id of a task; ok is false for a job alone.
 func arrayOf(jobID string) (id string, task int, ok bool) {
 	id, number, ok := strings.Cut(jobID, "_")

@@ -282,6 +282,39 @@ func TestTasksAreAlone(t *testing.T) {
 	})
 }
 
+// Cancelling the runs of an array is a few calls to Slurm, however many they are, and touches no other task. proves MANY-03
+func TestTasksAreCancelledTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inArrays(w, 60)
+		w.scancel = 100 * time.Millisecond
+		l, ids := readyTogether(w, 60)
+		for _, id := range ids {
+			w.until(id, in(run.Pending))
+		}
+		for _, id := range ids[1:] {
+			if _, err := l.engine.Cancel(t.Context(), id, "enough"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, id := range ids[1:] {
+			w.want(w.until(id, done), run.Cancelled, "cancelled")
+		}
+		time.Sleep(10 * time.Second)
+		w.with(func() {
+			alive := 0
+			for _, j := range w.jobs {
+				if j.Class == run.ClassPending {
+					alive++
+				}
+			}
+			if alive != 1 || len(w.cancels) > 4 {
+				t.Errorf("%d of %d jobs are left after %d calls: %q", alive, len(w.jobs), len(w.cancels), w.cancels)
+			}
+		})
+		w.until(ids[0], in(run.Pending))
+	})
+}
+
 // Records of several tasks in one, which cannot be told apart, hide no task: the runs wait until Slurm shows them.
 func TestFoldedTasks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -1,17 +1,20 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 )
 
 const (
-	cancelsAtOnce = 2           // few, so that the watcher's own query waits for little of the RPC budget
-	askAgainAfter = time.Minute // or twice Slurm's MessageTimeout, if that is longer
-	askedKept     = time.Hour   // longer than any deadline
+	cancelsAtOnce = 2               // few, so that the watcher's own query waits for little of the RPC budget
+	askAgainAfter = time.Minute     // or twice Slurm's MessageTimeout, if that is longer
+	askedKept     = time.Hour       // longer than any deadline
+	betweenTasks  = 2 * time.Second // two requests about tasks of one array, at least: what is cancelled meanwhile goes into the second
 )
 
 // namedJob is a job as scancel is called for it: with both, because a controller can reuse an id. user is whom its run is executed as.
@@ -21,7 +24,8 @@ type namedJob struct{ id, name, user string }
 // each job once, and again only if the job still exists after a deadline: the watcher sees that and calls cancel again. What a gateway
 // has not asked when it ends is left to the next one's watcher.
 //
-// A job is in the queue or being asked about at most once; asked has every job since the last request about it, for askedKept.
+// A job is in the queue or being asked about at most once; asked has every job since the last request about it, for askedKept. Tasks of an
+// array are asked about together, in one call: the queue has their array (see [arrayIn]), and tasks has which of them are meant.
 type canceller struct {
 	slurm  Canceller
 	queue  Queue // for Slurm's MessageTimeout
@@ -31,11 +35,47 @@ type canceller struct {
 	silent func() error                                      // why the last query of Slurm failed, nil if it did not
 	waits  func(ctx context.Context, jobName, detail string) // records why Slurm does not stop a job yet
 	poke   func()                                            // has the watcher look soon
+	named  func(ctx context.Context, id, name string) (string, error)
 
 	jobs  *workQueue[namedJob]
 	users *userSlots[namedJob]
 	mu    sync.Mutex
-	asked map[namedJob]time.Time // when last
+	asked map[namedJob]time.Time         // when last
+	tasks map[namedJob]map[namedJob]bool // by array: tasks that wait
+
+	paced sync.Mutex             // taken while jobs is locked, so nothing is locked under it
+	next  map[namedJob]time.Time // by array: when its tasks may be asked about again
+}
+
+// newCanceller makes a canceller. Its functions are the engine's.
+func newCanceller(e *Engine) *canceller {
+	c := &canceller{slurm: e.Parts.Canceller, queue: e.Parts.Queue, log: e.Log, now: e.Now, about: e.aboutJob, named: e.tasks.sent,
+		silent: func() error { _, err := e.watcher.answered(); return err }, waits: e.sayNotCancelled, poke: e.watcher.poke,
+		jobs: newWorkQueue[namedJob](e.cfg.weight, 0), users: newUserSlots[namedJob](1), asked: map[namedJob]time.Time{},
+		tasks: map[namedJob]map[namedJob]bool{}, next: map[namedJob]time.Time{}}
+	c.jobs.ready = c.due
+	return c
+}
+
+// arrayIn is what the queue has for a task: its array, which has no name of its own there.
+func arrayIn(j namedJob) (array namedJob, ok bool) {
+	id, _, ok := arrayOf(j.id)
+	return namedJob{id: id, user: j.user}, ok
+}
+
+// due reports whether Slurm may be asked about what the queue has: about tasks of one array only from time to time.
+func (c *canceller) due(j namedJob) bool {
+	c.paced.Lock()
+	defer c.paced.Unlock()
+	return !c.now().Before(c.next[j])
+}
+
+// pace puts the next request about tasks of the array off.
+func (c *canceller) pace(array namedJob) {
+	c.paced.Lock()
+	c.next[array] = c.now().Add(betweenTasks)
+	c.paced.Unlock()
+	time.AfterFunc(betweenTasks, c.jobs.wake)
 }
 
 // cancel has Slurm asked to cancel the job with this id and name, unless it was asked lately or is about to be.
@@ -45,6 +85,13 @@ func (c *canceller) cancel(r Run, id, name string) {
 	j := namedJob{id, name, r.ExecutedAs}
 	if last, ok := c.asked[j]; ok && c.now().Sub(last) < askAgainAfter || c.jobs.working(j) {
 		return
+	}
+	if array, task := arrayIn(j); task {
+		if c.tasks[array] == nil {
+			c.tasks[array] = map[namedJob]bool{}
+		}
+		c.tasks[array][j] = true
+		j = array
 	}
 	c.jobs.add(ShareOf(r), j)
 }
@@ -58,23 +105,63 @@ func (c *canceller) carry(ctx context.Context, j namedJob) {
 	c.jobs.as(ctx, c.users, j.user, Share{Caller: j.user}, j, c.carry, func() { c.ask(ctx, j) })
 }
 
-// ask asks Slurm about one job.
+// ask asks Slurm about one job, or about the tasks of an array that wait.
 func (c *canceller) ask(ctx context.Context, j namedJob) {
+	list := []namedJob{j}
+	if j.name == "" {
+		c.mu.Lock()
+		list = slices.SortedFunc(maps.Keys(c.tasks[j]), func(a, b namedJob) int { return cmp.Compare(a.id, b.id) })
+		delete(c.tasks, j)
+		c.mu.Unlock()
+		c.pace(j)
+	}
 	if c.silent() != nil { // the watcher offers what is still there when Slurm answers again
-		c.waits(ctx, j.name, "Slurm does not answer; job "+j.id+" will be cancelled when it does")
+		for _, j := range list {
+			c.waits(ctx, j.name, "Slurm does not answer; job "+j.id+" will be cancelled when it does")
+		}
 		return
 	}
-	if !c.begin(ctx, j) {
-		return
+	list = slices.DeleteFunc(list, func(j namedJob) bool { return !c.begin(ctx, j) })
+	names, err := c.byName(ctx, list)
+	if err != nil {
+		c.failed(ctx, list, err)
 	}
-	if err := c.slurm.Cancel(ctx, j.id, j.name); err != nil && ctx.Err() == nil {
-		c.log.Warn("scancel failed; it is retried while the job exists", append(c.about(ctx, j.name), "cancelled_job_id", j.id, "job_name",
-			j.name,
-			"err", err)...)
-		c.waits(ctx, j.name, "job "+j.id+" could not be cancelled; the gateway retries while the job exists: "+err.Error())
+	for name, jobs := range names {
+		ids := make([]string, len(jobs))
+		for i, j := range jobs {
+			ids[i] = j.id
+		}
+		if err := c.slurm.Cancel(ctx, TaskIDs(ids), name); err != nil {
+			c.failed(ctx, jobs, err)
+		}
 	}
-	if c.jobs.empty() {
+	if len(list) > 0 && c.jobs.empty() {
 		c.poke()
+	}
+}
+
+// byName divides jobs by the names that Slurm knows them under: controllers use the ids of arrays again, too.
+func (c *canceller) byName(ctx context.Context, list []namedJob) (map[string][]namedJob, error) {
+	names := map[string][]namedJob{}
+	for _, j := range list {
+		name, err := c.named(ctx, j.id, j.name)
+		if err != nil {
+			return nil, err
+		}
+		names[name] = append(names[name], j)
+	}
+	return names, nil
+}
+
+// failed says about jobs that Slurm was not asked, or did not do as it was asked.
+func (c *canceller) failed(ctx context.Context, list []namedJob, err error) {
+	for _, j := range list {
+		if ctx.Err() != nil {
+			return
+		}
+		c.log.Warn("scancel failed; it is retried while the job exists", append(c.about(ctx, j.name), "cancelled_job_id", j.id, "job_name",
+			j.name, "err", err)...)
+		c.waits(ctx, j.name, "job "+j.id+" could not be cancelled; the gateway retries while the job exists: "+err.Error())
 	}
 }
 
@@ -100,6 +187,9 @@ func (c *canceller) forgetOld() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.asked, func(_ namedJob, at time.Time) bool { return c.now().Sub(at) > askedKept })
+	c.paced.Lock()
+	defer c.paced.Unlock()
+	maps.DeleteFunc(c.next, func(_ namedJob, at time.Time) bool { return c.now().After(at) })
 }
 
 // sayNotCancelled puts into a run that is cancelling why Slurm does not stop its job yet.

@@ -140,7 +140,7 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	workers := max(1, cfg.Workers)
 	work := newWorkQueue[string](cfg.weight, workers)
 	tasks := &taskNames{index: p.Index}
-	p.Queue, p.Accounting, p.Canceller = tasks.queue(p.Queue), tasks.accounting(p.Accounting), tasks.canceller(p.Canceller)
+	p.Queue, p.Accounting = tasks.queue(p.Queue), tasks.accounting(p.Accounting)
 	e := &Engine{Parts: p, cfg: cfg, work: work, sends: newSendLine(cfg, p, work.of), tasks: tasks, parties: newParties(cfg.Arrays),
 		users: newUserSlots[string](max(1, workers/2)), looks: &looks{users: map[string]int{}, runs: map[string]bool{}},
 		collects: newCollectSlots(workers, cfg.weight),
@@ -148,9 +148,7 @@ func NewEngine(cfg Config, p Parts) *Engine {
 		disk: &diskHealth{now: p.Now, fresh: 2 * cfg.Ceiling}}
 	e.pressure = newBackPressure(cfg, p.Now, p.Log, e.watcher.poke)
 	e.limits = newLimiter(cfg, e.pressure, e.work.add)
-	e.cancels = &canceller{slurm: p.Canceller, queue: p.Queue, log: p.Log, now: p.Now, about: e.aboutJob,
-		silent: func() error { _, err := e.watcher.answered(); return err }, waits: e.sayNotCancelled, poke: e.watcher.poke,
-		jobs: newWorkQueue[namedJob](cfg.weight, 0), users: newUserSlots[namedJob](1), asked: map[namedJob]time.Time{}}
+	e.cancels = newCanceller(e)
 	return e
 }
 

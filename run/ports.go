@@ -77,8 +77,8 @@ type JobKey struct {
 
 // Canceller cancels jobs.
 type Canceller interface {
-	// Cancel asks Slurm to cancel the job that has both this id and this name: of a task, its id and the array's name. A job that is already
-	// gone is no error.
+	// Cancel asks Slurm to cancel the job that has both this id and this name: of a task, its id and the array's name. The id may name several
+	// tasks of one array, see [JobIDs]: then all that are still there are cancelled, in one call. A job that is already gone is no error.
 	Cancel(ctx context.Context, jobID, name string) error
 }
 

@@ -15,6 +15,7 @@ type workQueue[K comparable] struct {
 	busy    map[K]Share
 	workers map[Share]int // how many each has
 	most    int           // that one may have; 0: no bound
+	ready   func(K) bool  // whether an id may be taken yet, see wake; nil: any
 	closed  bool
 
 	standIns sync.WaitGroup // further workers, see standIn
@@ -44,7 +45,7 @@ func (q *workQueue[K]) take(ctx context.Context) (id K, ok bool) {
 		if q.closed || ctx.Err() != nil {
 			return id, false
 		}
-		s, id, ok := q.waiting.next(q.mayHave, q.free)
+		s, id, ok := q.waiting.next(q.mayHave, q.fits)
 		if ok {
 			q.busy[id] = s
 			q.workers[s]++
@@ -57,6 +58,15 @@ func (q *workQueue[K]) take(ctx context.Context) (id K, ok bool) {
 func (q *workQueue[K]) mayHave(s Share) bool { return q.most == 0 || q.workers[s] < q.most }
 
 func (q *workQueue[K]) free(id K) bool { _, busy := q.busy[id]; return !busy }
+
+func (q *workQueue[K]) fits(id K) bool { return q.free(id) && (q.ready == nil || q.ready(id)) }
+
+// wake has the workers look again for what is ready by now.
+func (q *workQueue[K]) wake() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.work.Broadcast()
+}
 
 // each works on one id after another until ctx ends or the queue is closed.
 func (q *workQueue[K]) each(ctx context.Context, work func(context.Context, K)) {

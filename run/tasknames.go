@@ -133,7 +133,6 @@ func (n *taskNames) sent(ctx context.Context, jobID, jobName string) (string, er
 
 func (n *taskNames) queue(q Queue) Queue                { return taskQueue{q, n} }
 func (n *taskNames) accounting(a Accounting) Accounting { return taskAccounting{a, n} }
-func (n *taskNames) canceller(c Canceller) Canceller    { return taskCanceller{c, n} }
 
 type taskQueue struct {
 	Queue
@@ -173,17 +172,4 @@ func (a taskAccounting) Records(ctx context.Context, since time.Time, of ...JobK
 		return nil, err
 	}
 	return a.names.translate(ctx, jobs)
-}
-
-type taskCanceller struct {
-	Canceller
-	names *taskNames
-}
-
-func (c taskCanceller) Cancel(ctx context.Context, jobID, name string) error {
-	name, err := c.names.sent(ctx, jobID, name)
-	if err != nil {
-		return err
-	}
-	return c.Canceller.Cancel(ctx, jobID, name)
 }

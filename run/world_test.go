@@ -683,12 +683,13 @@ func (l *life) Cancel(ctx context.Context, id, name string) error {
 	l.w.mu.Unlock()
 	time.Sleep(takes)
 	return l.do("Cancel", func() error {
+		ids := run.JobIDs(id)
 		l.w.cancels, l.w.cancelled = append(l.w.cancels, id), append(l.w.cancelled, time.Now())
 		if l.w.deaf {
 			return nil
 		}
 		for _, j := range l.w.jobs {
-			if j.ID == id && j.Name == name && !j.late && !j.forgot && j.Class != run.ClassEnded {
+			if slices.Contains(ids, j.ID) && j.Name == name && !j.late && !j.forgot && j.Class != run.ClassEnded {
 				if j.Class == run.ClassRunning {
 					l.w.exitFile(j, 143, "terminated")
 				}

@@ -1,11 +1,14 @@
 package slurm
 
 import (
+	"cmp"
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 
 	"slurmgate/fault"
+	"slurmgate/run"
 )
 
 var (
@@ -15,19 +18,23 @@ var (
 
 // Cancel asks Slurm to cancel the job that has this id, this name and the user jobs are sent as; run.Canceller has the contract. A job of
 // that id with another name, or of another user, is never cancelled, even by a user who may cancel everybody's: from Slurm 24.05 on
-// slurmctld compares them itself (--ctld: one RPC), before that scancel reads the job first (three).
+// slurmctld compares them itself (--ctld: one RPC, however many tasks), before that scancel reads each job first (three).
 func (c *CLI) Cancel(ctx context.Context, id, name string) error {
-	if !jobID.MatchString(id) || !jobName.MatchString(name) {
+	ids := run.JobIDs(id)
+	if slices.ContainsFunc(ids, func(id string) bool { return !jobID.MatchString(id) }) || !jobName.MatchString(name) {
 		return fault.New(fault.Internal, "job_id", "not a job of this gateway: "+Quote(id)+" "+Quote(name))
 	}
 	ctld, err := c.cancelsByName(ctx)
 	if err != nil {
 		return err
 	}
-	if ctld {
-		_, err = c.ask(ctx, rpcCancelCtld, cancelled, "scancel", "--ctld", "--name="+name, "--user="+c.cfg.User, id)
+	if args := []string{"--name=" + name, "--user=" + c.cfg.User}; ctld {
+		_, err = c.ask(ctx, rpcCancelCtld, cancelled, "scancel", slices.Concat([]string{"--ctld"}, args, ids)...)
 	} else {
-		_, err = c.ask(ctx, rpcCancel, cancelled, "scancel", "--name="+name, "--user="+c.cfg.User, id)
+		for _, id := range ids {
+			_, failed := c.ask(ctx, rpcCancel, cancelled, "scancel", append(slices.Clip(args), id)...)
+			err = cmp.Or(err, failed)
+		}
 	}
 	if err != nil {
 		c.scancel.forget() // it may be another version by now
@@ -57,15 +64,17 @@ func (c *CLI) cancelsByName(ctx context.Context) (bool, error) {
 var nothingToCancel = []string{"Invalid job id specified", "Job/step already completing or completed", " != filter name ",
 	" != filter user id "}
 
-// cancelled accepts an answer after which no job is left to cancel. There is one job at most in a call here.
+// cancelled accepts an answer after which no job is left to cancel: all that it complains of are jobs that are over or not meant.
 func cancelled(out Output) bool {
 	if clean(out) {
 		return true
 	}
-	for _, text := range nothingToCancel {
-		if strings.Contains(out.Stderr, text) {
-			return true
+	over := false
+	for line := range strings.Lines(out.Stderr) {
+		one := slices.ContainsFunc(nothingToCancel, func(text string) bool { return strings.Contains(line, text) })
+		if over = over || one; !one && strings.Contains(line, "error") {
+			return false
 		}
 	}
-	return false
+	return over
 }

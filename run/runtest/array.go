@@ -13,7 +13,8 @@ import (
 
 // Arrays is the suite of what [run.Submitter], [run.Queue] and [run.Canceller] do with a job array, and of what its tasks do.
 func Arrays(t *testing.T, s Setup) {
-	tests{{"tasks end", true, tasksEnd}, {"tasks are cancelled alone", true, tasksCancelled}, {"refused whole", true, refusedWhole},
+	tests{{"tasks end", true, tasksEnd}, {"tasks are cancelled alone", true, tasksCancelled},
+		{"tasks are cancelled together", true, tasksCancelledTogether}, {"refused whole", true, refusedWhole},
 		{"void claim of one", true, voidTask}}.run(t, s)
 }
 
@@ -126,6 +127,41 @@ func tasksCancelled(t *testing.T, x *Transport) {
 	}
 	cancel(0, array.Array.Name)
 	cancel(2, array.Array.Name)
+}
+
+// Of several tasks those are cancelled that are there, and only under the array's name. proves MANY-03
+func tasksCancelledTogether(t *testing.T, x *Transport) {
+	jobs := []run.JobSpec{x.Job(t, Waits), x.Job(t, Waits), x.Job(t, Waits), x.Job(t, Waits)}
+	array := x.array(t, jobs...)
+	id := x.sentArray(t, array)
+	at := func(task int) string { return run.TaskID(id, task) }
+	over := func(task int) func() bool {
+		return func() bool { j, shown := x.findTask(t, array, at(task)); return !shown || j.Class == run.ClassEnded }
+	}
+	cancel := func(name string, ids ...string) {
+		t.Helper()
+		if err := x.Cancel(t.Context(), run.TaskIDs(ids), name); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel(array.Array.Name, at(1))
+	x.Until(t, "end of one task", over(1))
+	cancel(jobs[0].JobName, at(0), at(1), at(2))
+	for _, task := range []int{0, 2, 3} {
+		if c := x.task(t, array, at(task)).Class; c != run.ClassPending {
+			t.Errorf("under another name task %d is %s", task, c)
+		}
+	}
+	for range 2 {
+		cancel(array.Array.Name, at(0), at(1), at(2), at(9))
+	}
+	x.Until(t, "end of a task", over(0))
+	x.Until(t, "end of another task", over(2))
+	if c := x.task(t, array, at(3)).Class; c != run.ClassPending {
+		t.Errorf("the other is %s", c)
+	}
+	cancel(array.Array.Name, at(3), at(0))
+	x.Until(t, "end of the last task", over(3))
 }
 
 // Where there is no room for all there is none for any.

@@ -1,15 +1,18 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"slurmgate/fault"
+	"slurmgate/run"
 	"slurmgate/slurm"
 )
 
@@ -28,7 +31,8 @@ const (
 // Cancel asks Slurm to cancel the job that has both this id and this name; run.Canceller has the contract. From Slurm 24.05 on slurmctld
 // compares id, name and user itself; before that the job is read first, so a job that has its id by then is not cancelled.
 func (s *Slurm) Cancel(ctx context.Context, id, name string) error {
-	if !jobID.MatchString(id) || !jobName.MatchString(name) {
+	ids := run.JobIDs(id)
+	if slices.ContainsFunc(ids, func(id string) bool { return !jobID.MatchString(id) }) || !jobName.MatchString(name) {
 		return fault.New(fault.Internal, "job_id", "not a job of this gateway: "+slurm.Quote(id)+" "+slurm.Quote(name))
 	}
 	v, err := s.client.negotiated(ctx)
@@ -36,17 +40,20 @@ func (s *Slurm) Cancel(ctx context.Context, id, name string) error {
 		return err
 	}
 	if v.kills {
-		return s.cancelByName(ctx, v, id, name)
+		return s.cancelByName(ctx, v, ids, name)
 	}
-	return s.cancelByID(ctx, v, id, name)
+	for _, id := range ids {
+		err = cmp.Or(err, s.cancelByID(ctx, v, id, name))
+	}
+	return err
 }
 
-// cancelByName leaves the comparison to slurmctld: one RPC.
-func (s *Slurm) cancelByName(ctx context.Context, v version, id, name string) error {
+// cancelByName leaves the comparison to slurmctld: one RPC, however many tasks.
+func (s *Slurm) cancelByName(ctx context.Context, v version, ids []string, name string) error {
 	if err := s.budget.Spend(ctx, 1); err != nil {
 		return err
 	}
-	body, err := json.Marshal(map[string]any{"jobs": []string{id}, "job_name": name, "user_name": s.cfg.User, "signal": "KILL"},
+	body, err := json.Marshal(map[string]any{"jobs": ids, "job_name": name, "user_name": s.cfg.User, "signal": "KILL"},
 		json.Deterministic(true))
 	if err != nil {
 		return fault.Wrap(fault.Internal, "", "cannot encode", err)

@@ -51,6 +51,23 @@ func TestAnswersOfACancel(t *testing.T) {
 	}
 }
 
+// Tasks of an array are one request; before Slurm 24.05 they are looked at one by one.
+func TestCancelsTasks(t *testing.T) {
+	for version, want := range map[string]string{
+		"v0.0.42": `DELETE /slurm/v0.0.42/jobs/ {"job_name":"sg-x","jobs":["7_0","7_2"],"signal":"KILL","user_name":"lab"}`,
+		"v0.0.38": "GET /slurm/v0.0.38/job/7_0 ,GET /slurm/v0.0.38/job/7_2 "} {
+		var sent []string
+		f := newFake(t, version, func(r *http.Request, body []byte) []byte {
+			sent = append(sent, r.Method+" "+r.URL.Path+" "+string(body))
+			return said(200, `{"status":[],"jobs":[],"errors":[]}`)
+		})
+		err := f.client(t, func(c *Config) { c.Cluster = "" }).Cancel(t.Context(), "7_[0,2]", "sg-x")
+		if got := strings.Join(sent, ","); err != nil || got != want {
+			t.Errorf("%s: %s %v", version, got, err)
+		}
+	}
+}
+
 // Before Slurm 24.05 the job is looked at first, and only ours is cancelled.
 func TestOldCancel(t *testing.T) {
 	for job, want := range map[string]string{
