@@ -57,6 +57,10 @@ type Gateway struct {
 
 	Revoked func(gate.Principal) // hears of a token that was revoked; nil: nobody does
 
+	// Again is a principal with the rights that it has now, for rows of a batch that it asked for earlier; nil: those that it had. Errors:
+	// those of [access.Access.Again].
+	Again func(ctx context.Context, p gate.Principal) (gate.Principal, error)
+
 	Gate *gate.Gate // set by OpenGate
 
 	inPlace   map[string]*artifact.Importer // of the folders of files in place, by site whose filesystem is here

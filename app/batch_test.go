@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -246,6 +247,57 @@ func TestBatchRows(t *testing.T) {
 		"sheet": "sample,reads\nA,art_00000000000000000000000000\nB," + ids[0] + "\nC,art_00000000000000000000000001\n"}, &began); err == nil ||
 		strings.Count(fmt.Sprint(err.Details["problems"]), "row ") < 2 {
 		t.Errorf("%+v", err)
+	}
+}
+
+// Rights are asked for again when a row is submitted: who has lost them since gets no further runs, and while that is unknown the rows
+// wait.
+//
+// proves MANY-01
+func TestBatchRightsAreAskedAgain(t *testing.T) {
+	g := batchGateway(t)
+	ids := g.reads(t, 3)
+	g.Again = func(_ context.Context, p gate.Principal) (gate.Principal, error) {
+		p.Rights = gate.RightsOf([]string{gate.CapGateway, gate.CapRead}, []string{plan.ProjectID("demo")})
+		return p, nil
+	}
+	start := func(name string, id string) (began BatchStarted) {
+		t.Helper()
+		if err := g.callBatch(t, "batch.run", map[string]any{"tool_id": "seqkit.stats", "name": name, "sheet": "sample,reads\nA," + id + "\n"},
+			&began); err != nil {
+			t.Fatalf("%+v", err)
+		}
+		if _, err := g.batchTurn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return began
+	}
+	row := func(b BatchStarted) ledger.BatchRow {
+		t.Helper()
+		rows, err := g.Ledger.BatchRows(t.Context(), b.BatchID, ledger.RowFilter{Limit: 2})
+		if err != nil || len(rows) != 1 {
+			t.Fatal(rows, err)
+		}
+		return rows[0]
+	}
+	if r := row(start("narrowed", ids[0])); r.State != "refused" || r.Code != "capability_denied" || r.RunID != "" {
+		t.Errorf("%+v", r)
+	}
+	g.Again = func(context.Context, gate.Principal) (gate.Principal, error) {
+		return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "this gateway does not know user id 7")
+	}
+	if r := row(start("left", ids[1])); r.State != "refused" || r.Code != "unauthenticated" {
+		t.Errorf("%+v", r)
+	}
+	g.Again = func(context.Context, gate.Principal) (gate.Principal, error) {
+		return gate.Principal{}, fault.New(fault.Transport, "groups_unknown", "the directory does not answer").WithRetry(5)
+	}
+	waiting := start("unknown", ids[2])
+	if r := row(waiting); r.State != "waiting" || r.Tries != 1 || g.batchLoop.pauses()[waiting.BatchID].Code != "groups_unknown" {
+		t.Errorf("%+v %+v", r, g.batchLoop.pauses())
+	}
+	if n := len(g.runIDs(t)); n != 0 {
+		t.Errorf("%d runs", n)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 // Rows of a batch are recorded first, and become runs here: each by a call of its own through the gate, made for whoever asked for the
-// batch. So each row passes capability, policy and quotas, and is recorded, as a submit of its own is; and because the same call finds the
-// same run, a gateway that dies in the middle leaves nothing but rows for the next one.
+// batch, with the rights that it has by then. So each row passes capability, policy and quotas, and is recorded, as a submit of its own is;
+// and because the same call finds the same run, a gateway that dies in the middle leaves nothing but rows for the next one.
 
 const (
 	batchWorkers   = 4
@@ -202,6 +202,12 @@ func (g *Gateway) callRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow
 	if err := g.notRevoked(ctx, who.Principal); err != nil {
 		return "", err
 	}
+	caller := who.caller()
+	if g.Again != nil {
+		if caller.Principal, err = g.Again(ctx, caller.Principal); err != nil {
+			return "", err
+		}
+	}
 	req := gate.NewRequest(b.ToolID, b.ToolVersion, r.Args)
 	switch why := "batch " + b.Name; r.Todo {
 	case ledger.TodoRetry:
@@ -215,7 +221,7 @@ func (g *Gateway) callRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow
 		return "", err
 	}
 	req.Actor, req.ParentSpanID = who.Actor, b.ID
-	res := g.Gate.Call(context.WithValue(ctx, batchRowKey{}, true), who.caller(), req)
+	res := g.Gate.Call(context.WithValue(ctx, batchRowKey{}, true), caller, req)
 	if res.Error != nil {
 		return "", res.Error.Fault()
 	}

@@ -123,6 +123,7 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	if err = g.openSites(ctx); err != nil {
 		return g, err
 	}
+	g.app.Again = func(ctx context.Context, p gate.Principal) (gate.Principal, error) { return g.access.Again(ctx, p) }
 	if g.access, err = openAccess(ctx, s, g.app.Ledger); err != nil {
 		return g, err
 	}
