@@ -50,7 +50,7 @@ var arrows = map[string][]string{
 	"gate/conformance":  {"artifact", "fault", "gate", "ledger", "plan", "run"},
 	"site":              {"fault", "nss", "plan", "policy/yamldoc"},
 	"retention":         {"fault"},
-	"notify":            {"fault"}, // who is told that a run is over
+	"notify":            {"fault"}, // who is told that a run or a batch is over
 	"export/receipt":    {"fault"}, // statements, signatures and their check: what is needed where no gateway is
 	"backup":            {"fault", "files", "plan"},
 	"export":            {"export/receipt", "fault", "plan", "visible"}, // checked where there is no gateway, so it knows none

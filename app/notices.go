@@ -6,38 +6,43 @@ import (
 	"strings"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/notify"
+	"slurmgate/site"
 )
 
-// noticesPerRun is how many notices of one run a principal may ask for.
+// noticesPerRun is how many notices of one run a principal may ask for, and how many of one batch may wait at a time.
 const noticesPerRun = 8
 
 // notices are the operations of being told.
 func (g *Gateway) notices() []Operation {
 	return []Operation{{
-		ID: "run.notify", Title: "Tell when a run is over", Verb: "notify",
-		Description: "Tells a URL, or a mail address (mailto:), when a run is over; at once if it is. Only places that the site allows are " +
-			"told. A URL gets a POST signed with the key of receipts, repeated for a day until it is answered with 2xx. The answer lists all " +
-			"notices that you asked for this run; without a url it only does that.",
+		ID: "run.notify", Title: "Tell when a run or a batch is over", Verb: "notify",
+		Description: "Tells a URL, a mail address (mailto:), or a receiver that the site has a name for (receiver:NAME) when a run or a batch " +
+			"is over; at once if it is. Only places that the site allows are told. A URL gets a POST signed with the key of receipts, repeated " +
+			"for a day until it is answered with 2xx. The answer lists all notices that you asked for this run or batch; without a url it only " +
+			"does that.",
 		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapSlurm, Needs: Ledger, Faces: everywhere,
-		Input: object("run_id", prop("run_id", runIDSchema),
-			prop("url", `{"type":"string","minLength":1,"maxLength":2048,"description":"https://…, http://… or mailto:ADDRESS"}`)),
+		Input: object("", prop("run_id", runIDSchema), prop("batch", batchSchema), prop("project_id", projectSchema),
+			prop("url", `{"type":"string","minLength":1,"maxLength":2048,"description":"https://…, http://…, mailto:ADDRESS or receiver:NAME"}`)),
 		Does: look(g, g.notify),
 	}}
 }
 
 // NotifyArgs are the arguments of run.notify.
 type NotifyArgs struct {
-	RunID string `json:"run_id"`
-	URL   string `json:"url,omitzero"`
+	RunID     string `json:"run_id,omitzero"`
+	Batch     string `json:"batch,omitzero"`
+	ProjectID string `json:"project_id,omitzero"` // of the batch
+	URL       string `json:"url,omitzero"`
 }
 
 // NoticeDoc is one notice.
 type NoticeDoc struct {
 	NoticeID  string     `json:"notice_id"`
 	URL       string     `json:"url"`
-	State     string     `json:"state"` // waiting: the run is not over; due; delivered; given_up
+	State     string     `json:"state"` // waiting: it is not over; due; delivered; given_up
 	AskedAt   time.Time  `json:"asked_at"`
 	Tries     int        `json:"tries"`
 	Result    string     `json:"result"`      // of the newest try
@@ -62,44 +67,64 @@ func noticeDoc(n notify.Notice) NoticeDoc {
 // NotifyAnswer is the answer of run.notify.
 type NotifyAnswer struct {
 	CallRunID
-	RunID   string      `json:"run_id"`
+	RunID   string      `json:"run_id,omitzero"`
+	BatchID string      `json:"batch_id,omitzero"`
 	Added   bool        `json:"added"`   // by this call
-	Notices []NoticeDoc `json:"notices"` // the caller's own of this run, oldest first
+	Notices []NoticeDoc `json:"notices"` // the caller's own of this run or batch, oldest first
 }
 
 // Unchanged reports whether the call recorded nothing new.
 func (a NotifyAnswer) Unchanged() bool { return !a.Added }
 
 func (g *Gateway) notify(ctx context.Context, c gate.Call, a NotifyArgs) (out NotifyAnswer, params any, err error) {
-	out = NotifyAnswer{RunID: a.RunID, Notices: []NoticeDoc{}}
-	if _, err := g.Ledger.Owner(ctx, a.RunID); err != nil {
+	out = NotifyAnswer{Notices: []NoticeDoc{}}
+	of, err := g.noticeOf(ctx, c, a)
+	if err != nil {
 		return out, nil, err
 	}
-	if a.URL != "" {
-		origin, err := g.Places().Check(a.URL)
+	out.RunID, out.BatchID = of.RunID, of.BatchID
+	if of.URL != "" {
+		if of.Origin, err = g.Places().Check(of.URL); err != nil {
+			return out, nil, err
+		}
+		n, err := g.Ledger.AddNotice(ctx, of, noticesPerRun)
 		if err != nil {
 			return out, nil, err
 		}
-		id := "ntc_" + strings.ToLower(rand.Text()[:16])
-		n, err := g.Ledger.AddNotice(ctx, notify.Notice{ID: id, RunID: a.RunID, URL: a.URL, Origin: origin, By: c.Caller.Name, ByID: c.Caller.ID},
-			noticesPerRun)
-		if err != nil {
-			return out, nil, err
-		}
-		out.Added = n.ID == id
+		out.Added = n.ID == of.ID
 	}
-	list, err := g.Ledger.Notices(ctx, a.RunID)
+	list, err := g.Ledger.Notices(ctx, of)
 	for _, n := range list {
-		if n.By == c.Caller.Name && n.ByID == c.Caller.ID {
+		if n.By == of.By && n.ByID == of.ByID {
 			out.Notices = append(out.Notices, noticeDoc(n))
 		}
 	}
-	return out, map[string]any{"run_id": a.RunID, "url": a.URL}, err
+	return out, map[string]any{"run_id": of.RunID, "batch_id": of.BatchID, "url": a.URL}, err
+}
+
+// noticeOf is the notice that a call asks for, of a run or a batch that is there.
+func (g *Gateway) noticeOf(ctx context.Context, c gate.Call, a NotifyArgs) (n notify.Notice, err error) {
+	if (a.RunID == "") == (a.Batch == "") {
+		return n, fault.Invalid("", fault.Problem{Code: "NOTICE-OF", Field: "run_id", Rule: "either run_id or batch",
+			Msg: "the call has both or none of them"})
+	}
+	n = notify.Notice{ID: "ntc_" + strings.ToLower(rand.Text()[:16]), RunID: a.RunID, URL: a.URL, By: c.Caller.Name, ByID: c.Caller.ID}
+	if a.RunID != "" {
+		_, err = g.Ledger.Owner(ctx, a.RunID)
+		return n, err
+	}
+	b, err := g.batchOf(ctx, c, BatchArgs{Batch: a.Batch, ProjectID: a.ProjectID})
+	n.BatchID = b.ID
+	return n, err
 }
 
 // Places is what the site file allows to be told.
 func (g *Gateway) Places() notify.Places {
-	return notify.Places{Origins: g.Site.Notify.Origins, Domains: g.Site.Notify.Mail.Domains}
+	p := notify.Places{Origins: g.Site.Notify.Origins, Domains: g.Site.Notify.Mail.Domains, Receivers: map[string]notify.Receiver{}}
+	for _, r := range g.Site.Notify.Receivers {
+		p.Receivers[r.Name] = notify.Receiver{File: r.URLFile, Secret: r.SecretFile, Text: r.Body == site.TextBody}
+	}
+	return p
 }
 
 // SendNotices tells places until ctx ends.

@@ -132,6 +132,7 @@ func (f *face) routes(r chi.Router) {
 	r.Get("/v1/batches/{batch}/table", f.look("batch.table", "batch", "project_id", "role", "sort_by", "descending", "limit"))
 	r.Post("/v1/batches/{batch}:retry", f.operation("batch.retry", "batch", body(true, "project_id"), writeOutput))
 	r.Post("/v1/batches/{batch}:cancel", f.operation("batch.cancel", "batch", body(true, "project_id"), writeOutput))
+	r.Post("/v1/batches/{batch}:notify", f.act("run.notify", "batch", "url", "project_id"))
 
 	r.Get("/v1/sites", f.list("site.list"))
 	r.Get("/v1/usage", f.list("usage.month", "month", "zone", "by", "project_id"))

@@ -173,7 +173,7 @@ func (d *desk) tools() []gate.Tool {
 		d.tool("run.receipt", gate.Read, gate.CapRead, byRun, obj{"provenance_run_id": runA, "run_id": runA, "attempt": 1, "key_id": sum,
 			"statement": obj{"_type": "s"}, "envelope": obj{"payload": "e30=", "payloadType": "application/vnd.in-toto+json",
 				"signatures": []obj{{"keyid": sum, "sig": "AA=="}}}}, nil),
-		d.tool("run.notify", gate.Write, gate.CapSlurm, `{"type":"object"}`, obj{"run_id": runA, "added": false, "notices": []obj{{"notice_id": "ntc_x",
+		d.tool("run.notify", gate.Write, gate.CapSlurm, `{"type":"object"}`, obj{"run_id": runA, "batch_id": "batch_x", "added": false, "notices": []obj{{"notice_id": "ntc_x",
 			"url": "https://a.b", "state": "due", "asked_at": now, "tries": 1, "result": "", "next_try_at": now, "settled_at": nil}}}, nil),
 		d.tool("key.list", gate.Read, gate.CapRead, lists, obj{"provenance_run_id": runA, "gateway_id": "gw", "total": 1, "keys": []obj{
 			{"key_id": sum, "public_key": "p", "created_at": now, "retired_at": nil}}}, nil),
@@ -342,7 +342,7 @@ func TestEveryOperation(t *testing.T) {
 		{"GET /v1/runs", "", 200}, {"GET /v1/batches?project_id=p&cursor=c&limit=3", "", 200}, {"POST /v1/batches", `{"tool_id":"t.x","name":"b","sheet":"a","set":{}}`, 202},
 		{"GET /v1/batches/b?wait_seconds=1", "", 200}, {"GET /v1/batches/b/rows?after_row=2&outputs=true&state=failed&limit=3", "", 200},
 		{"GET /v1/batches/b/table?role=r&sort_by=n&descending=true", "", 200}, {"POST /v1/batches/b:retry", "", 200},
-		{"POST /v1/batches/b:cancel", `{"project_id":"p"}`, 200},
+		{"POST /v1/batches/b:cancel", `{"project_id":"p"}`, 200}, {"POST /v1/batches/b:notify", `{"url":"receiver:lab-slack"}`, 200},
 		{"GET /v1/sites", "", 200}, {"GET /v1/usage", "", 200}, {"GET /v1/usage?month=2026-11&zone=UTC&by=tool", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c&since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
 		{"GET /v1/runs/" + runA, "", 200}, {"GET /v1/runs/" + runA + "?wait_seconds=1", "", 200}, {"GET /v1/runs/" + runA + "/result", "", 200},
 		{"GET /v1/runs/" + runA + "/story", "", 200},

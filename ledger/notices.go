@@ -14,20 +14,21 @@ import (
 
 var _ notify.Store = (*Ledger)(nil)
 
-const noticeColumns = `notice_id, run_id, url, origin, principal, principal_id, asked_at, due_at, next_at, tries, result, settled_at, delivered`
+const noticeColumns = `notice_id, coalesce(run_id, ''), coalesce(batch_id, ''), url, origin, principal, principal_id, asked_at, due_at, iif(ended = '', '{}', ended),
+ next_at, tries, result, settled_at, delivered`
 
 func scanNotice(row scanner) (n notify.Notice, err error) {
-	err = row.Scan(&n.ID, &n.RunID, &n.URL, &n.Origin, &n.By, &n.ByID, into{&n.AskedAt}, into{&n.DueAt}, into{&n.NextAt}, &n.Tries, &n.Result,
-		into{&n.SettledAt}, &n.Delivered)
+	err = row.Scan(&n.ID, &n.RunID, &n.BatchID, &n.URL, &n.Origin, &n.By, &n.ByID, into{&n.AskedAt}, into{&n.DueAt}, into{&n.Counts},
+		into{&n.NextAt}, &n.Tries, &n.Result, into{&n.SettledAt}, &n.Delivered)
 	return n, err
 }
 
-// AddNotice records that a principal wants to be told when a run is over, at most most of them for one run and principal. If the same is
-// recorded and not settled, it is that one. A run that is over is told of at once.
+// AddNotice records that a principal wants to be told when a run or a batch is over: at most most notices of one run and principal, and of
+// one batch that are not settled. If the same is recorded and not settled, it is that one. What is over is told of at once.
 func (l *Ledger) AddNotice(ctx context.Context, n notify.Notice, most int) (out notify.Notice, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		was, err := list(ctx, tx, scanNotice, "SELECT "+noticeColumns+` FROM notices WHERE run_id = ? AND (principal, principal_id) = (?,?)`,
-			n.RunID, n.By, n.ByID)
+		was, err := list(ctx, tx, scanNotice, "SELECT "+noticeColumns+" FROM notices WHERE "+noticesOf(n)+
+			" AND (principal, principal_id) = (?,?) AND (run_id IS NOT NULL OR settled_at IS NULL)", n.RunID+n.BatchID, n.By, n.ByID)
 		if err != nil {
 			return err
 		}
@@ -38,12 +39,18 @@ func (l *Ledger) AddNotice(ctx context.Context, n notify.Notice, most int) (out 
 			}
 		}
 		if len(was) >= most {
-			return fault.New(fault.Conflict, "too_many_notices", fmt.Sprintf("you asked for %d notices of this run already", len(was))).
-				WithNext("wait for the run instead")
+			return fault.New(fault.Conflict, "too_many_notices", fmt.Sprintf("you asked for %d notices of this already", len(was))).
+				WithNext("wait for it instead")
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO notices (notice_id, run_id, url, origin, principal, principal_id, asked_at, due_at, next_at)
- SELECT ?, run_id, ?, ?, ?, ?, ?, finished_at, CASE WHEN finished_at IS NULL THEN NULL ELSE ?7 END FROM runs WHERE run_id = ?8`,
-			n.ID, n.URL, n.Origin, n.By, n.ByID, micros(l.now()), micros(l.now()), n.RunID)
+		q := `INSERT INTO notices (notice_id, run_id, url, origin, principal, principal_id, asked_at, due_at, next_at)
+ SELECT ?1, run_id, ?2, ?3, ?4, ?5, ?6, finished_at, CASE WHEN finished_at IS NULL THEN NULL ELSE ?6 END FROM runs WHERE run_id = ?7`
+		if n.BatchID != "" {
+			q = `INSERT INTO notices (notice_id, batch_id, url, origin, principal, principal_id, asked_at, due_at, next_at, ended)
+ SELECT ?1, b.batch_id, ?2, ?3, ?4, ?5, ?6, iif(open, NULL, ?6), iif(open, NULL, ?6),
+  iif(open, '', (SELECT json_group_object(c.state, c.n) FROM batch_counts c WHERE c.batch_id = b.batch_id AND c.n > 0))
+ FROM (SELECT *, ` + batchOpen + ` AS open FROM batches) b WHERE b.batch_id = ?7`
+		}
+		_, err = tx.ExecContext(ctx, q, n.ID, n.URL, n.Origin, n.By, n.ByID, micros(l.now()), n.RunID+n.BatchID)
 		if err == nil {
 			out, err = scanNotice(tx.QueryRowContext(ctx, "SELECT "+noticeColumns+" FROM notices WHERE notice_id = ?", n.ID))
 		}
@@ -55,9 +62,21 @@ func (l *Ledger) AddNotice(ctx context.Context, n notify.Notice, most int) (out 
 	return out, err
 }
 
-// Notices are those of a run, oldest first.
-func (l *Ledger) Notices(ctx context.Context, runID string) ([]notify.Notice, error) {
-	return list(ctx, l.r, scanNotice, "SELECT "+noticeColumns+" FROM notices WHERE run_id = ? ORDER BY asked_at, notice_id", runID)
+// batchOpen is whether something of a batch goes on.
+const batchOpen = `(EXISTS (SELECT 1 FROM batch_counts c WHERE c.batch_id = batches.batch_id AND c.n > 0 AND c.state IN ('waiting', 'queued', 'running', 'blocked'))
+  OR EXISTS (SELECT 1 FROM batch_rows t WHERE t.batch_id = batches.batch_id AND t.todo <> ''))`
+
+func noticesOf(n notify.Notice) string {
+	if n.BatchID != "" {
+		return "batch_id = ?"
+	}
+	return "run_id = ?"
+}
+
+// Notices are those of the same run or batch, oldest first.
+func (l *Ledger) Notices(ctx context.Context, of notify.Notice) ([]notify.Notice, error) {
+	return list(ctx, l.r, scanNotice, "SELECT "+noticeColumns+" FROM notices WHERE "+noticesOf(of)+" ORDER BY asked_at, notice_id",
+		of.RunID+of.BatchID)
 }
 
 // DueNotices implements [notify.Store].
@@ -68,13 +87,18 @@ func (l *Ledger) DueNotices(ctx context.Context, now time.Time, perOrigin int) (
 }
 
 // NoticeEvent implements [notify.Store].
-func (l *Ledger) NoticeEvent(ctx context.Context, n notify.Notice) (e notify.EventData, err error) {
+func (l *Ledger) NoticeEvent(ctx context.Context, n notify.Notice) (notify.Ended, error) {
+	if n.BatchID != "" {
+		b, err := l.Batch(ctx, n.BatchID)
+		return notify.BatchData{NoticeID: n.ID, GatewayID: l.ID(), BatchID: b.ID, Name: b.Name, ToolID: b.ToolID, ProjectID: b.ProjectID,
+			Rows: b.Rows, Counts: n.Counts, FinishedAt: n.DueAt.UTC()}, err
+	}
 	v, err := l.View(ctx, n.RunID)
 	if err != nil {
-		return e, err
+		return nil, err
 	}
 	r := v.Run
-	e = notify.EventData{NoticeID: n.ID, GatewayID: l.ID(), RunID: r.ID, ToolID: r.ToolID, ProjectID: r.ProjectID, State: string(r.State),
+	e := notify.EventData{NoticeID: n.ID, GatewayID: l.ID(), RunID: r.ID, ToolID: r.ToolID, ProjectID: r.ProjectID, State: string(r.State),
 		Reason: r.Reason, Attempt: r.AttemptN, SlurmJobID: v.Submission.JobID}
 	if r.FinishedAt != nil {
 		e.FinishedAt = r.FinishedAt.UTC()

@@ -50,7 +50,8 @@ func TestNotices(t *testing.T) {
 	if got := due(far); fmt.Sprint(got) != "[ntc_1 ntc_3]" { // at most two of an origin
 		t.Error(got)
 	}
-	e, err := l.NoticeEvent(ctx, one)
+	said, err := l.NoticeEvent(ctx, one)
+	e, _ := said.(notify.EventData)
 	if must(t, err); e.RunID != v.Run.ID || e.State != string(v.Run.State) || e.FinishedAt.IsZero() || e.GatewayID != l.ID() {
 		t.Errorf("%+v", e)
 	}
@@ -63,7 +64,7 @@ func TestNotices(t *testing.T) {
 	if n, err := l.NoticesDelivered(ctx, "https://a", l.now().Add(-time.Hour)); n != 1 || err != nil {
 		t.Error(n, err)
 	}
-	list, err := l.Notices(ctx, v.Run.ID)
+	list, err := l.Notices(ctx, notify.Notice{RunID: v.Run.ID})
 	if must(t, err); len(list) != 3 || !list[0].Delivered || list[0].SettledAt == nil || list[0].Result != "answered with status 204" ||
 		list[1].SettledAt != nil {
 		t.Errorf("%+v", list)

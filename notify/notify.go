@@ -1,18 +1,19 @@
-// Package notify tells those who asked that a run is over. A notice is one such wish: a run, and a place that is told. A place is a URL
-// at an origin that the site file lists, which gets a signed POST, or a mail address of a domain that it lists. An attempt to tell it is a
-// try. Tries are repeated with growing pauses until one is answered well, or a day has passed.
+// Package notify tells those who asked that a run or a batch is over. A notice is one such wish: a run or batch, and a place that is told.
+// A place is a URL at an origin that the site file lists, which gets a signed POST, a mail address of a domain that it lists, or a receiver
+// that it names. An attempt to tell it is a try. Tries are repeated with growing pauses until one is answered well, or a day has passed.
 //
 // A POST is what https://www.standardwebhooks.com describes, with the asymmetric signature v1a (Ed25519, RFC 8032):
 //
 //	webhook-id         the notice's id, the same in every try
 //	webhook-timestamp  seconds since the Unix epoch, of the try
-//	webhook-signature  v1a,<base64 of the signature of ID.TIMESTAMP.BODY>
+//	webhook-signature  v1a,<base64 of the signature of ID.TIMESTAMP.BODY>; to a receiver that shares a secret also v1,<of an HMAC-SHA256>
 //	webhook-key        id of the gateway's key that signed
 package notify
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/mail"
 	"net/url"
 	"slices"
@@ -28,47 +29,29 @@ const Mail = "mailto:"
 // MaxURL is the longest URL of a place, in bytes.
 const MaxURL = 2048
 
-// Notice is the wish of a principal to be told when a run is over.
+// Notice is the wish of a principal to be told when a run, or a batch, is over.
 type Notice struct {
 	ID        string
-	RunID     string
-	URL       string // https://…, http://… or mailto:ADDRESS
-	Origin    string // scheme, host and port of the URL, or [Mail]
+	RunID     string // empty: of a batch
+	BatchID   string // empty: of a run
+	URL       string // https://…, http://…, mailto:ADDRESS or receiver:NAME
+	Origin    string // scheme, host and port of the URL, [Mail], or receiver:NAME
 	By, ByID  string // the principal
 	AskedAt   time.Time
-	DueAt     *time.Time // when the run was over; nil: it is not
-	NextAt    *time.Time // of the next try; nil: there is none
+	DueAt     *time.Time       // when it was over; nil: it is not
+	Counts    map[string]int64 // of a batch that was over: its rows by state
+	NextAt    *time.Time       // of the next try; nil: there is none
 	Tries     int
 	Result    string     // of the newest try, in words
 	SettledAt *time.Time // delivered or given up
 	Delivered bool
 }
 
-// Event is what a place is told. It names no file, no host and no user.
-type Event struct {
-	Type      string    `json:"type"` // run.over
-	Timestamp time.Time `json:"timestamp"`
-	Data      EventData `json:"data"`
-}
-
-// EventData is the run as it ended.
-type EventData struct {
-	NoticeID   string    `json:"notice_id"`
-	GatewayID  string    `json:"gateway_id"`
-	RunID      string    `json:"run_id"`
-	ToolID     string    `json:"tool_id"`
-	ProjectID  string    `json:"project_id"`
-	State      string    `json:"state"` // succeeded, failed, cancelled
-	Reason     string    `json:"reason"`
-	Attempt    int       `json:"attempt"`
-	SlurmJobID string    `json:"slurm_job_id"`
-	FinishedAt time.Time `json:"finished_at"`
-}
-
 // Places is what a site allows.
 type Places struct {
-	Origins []string // https://host, https://host:port, http://host:port
-	Domains []string // of mail addresses
+	Origins   []string            // https://host, https://host:port, http://host:port
+	Domains   []string            // of mail addresses
+	Receivers map[string]Receiver // by name
 }
 
 // Check returns the origin of a URL that the site allows. The fault is Validation for what is no URL of a place, else Policy.
@@ -79,6 +62,12 @@ func (p Places) Check(raw string) (origin string, err error) {
 	u, err := url.Parse(raw)
 	if err != nil || len(raw) > MaxURL || strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", bad(fmt.Sprintf("an https, http or mailto URL of at most %d printable ASCII characters", MaxURL), "it is none")
+	}
+	if name, ok := strings.CutPrefix(raw, ReceiverPrefix); ok {
+		if _, known := p.Receivers[name]; !known {
+			return "", p.denied(raw)
+		}
+		return raw, nil
 	}
 	if u.Scheme == "mailto" {
 		a, err := mail.ParseAddress(u.Opaque)
@@ -107,7 +96,11 @@ func (p Places) Check(raw string) (origin string, err error) {
 
 func (p Places) denied(what string) error {
 	rule := "so far: none"
-	if list := append(slices.Clone(p.Origins), p.Domains...); len(list) > 0 {
+	list := append(slices.Clone(p.Origins), p.Domains...)
+	for _, name := range slices.Sorted(maps.Keys(p.Receivers)) {
+		list = append(list, ReceiverPrefix+name)
+	}
+	if len(list) > 0 {
 		rule = strings.Join(list, ", ")
 	}
 	return fault.New(fault.Policy, "notice_denied", "this site sends no notices to "+fault.Clip(what)).
@@ -128,7 +121,7 @@ type Store interface {
 	// DueNotices are those whose next try is due, of each origin at most so many, the oldest first.
 	DueNotices(ctx context.Context, now time.Time, perOrigin int) ([]Notice, error)
 	// NoticeEvent is what is to be said of a notice.
-	NoticeEvent(ctx context.Context, n Notice) (EventData, error)
+	NoticeEvent(ctx context.Context, n Notice) (Ended, error)
 	// SignNotice signs with the gateway's key.
 	SignNotice(ctx context.Context, data []byte) (keyID string, signature []byte, err error)
 	// NoticeTried records a try. next is that of the next one; nil: the notice is settled.

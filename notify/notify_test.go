@@ -3,6 +3,8 @@ package notify
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -85,10 +87,14 @@ func (s *shelf) DueNotices(_ context.Context, now time.Time, perOrigin int) (out
 	return out, nil
 }
 
-func (s *shelf) NoticeEvent(_ context.Context, n Notice) (EventData, error) {
+func (s *shelf) NoticeEvent(_ context.Context, n Notice) (Ended, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events++
+	if n.BatchID != "" {
+		return BatchData{NoticeID: n.ID, BatchID: n.BatchID, Name: "all", ToolID: "t.x", Rows: 3, Counts: map[string]int64{"succeeded": 2,
+			"refused": 1}}, nil
+	}
 	return EventData{NoticeID: n.ID, RunID: n.RunID, ToolID: "t.x", State: "failed", Reason: "tool_failed", Attempt: 2}, nil
 }
 
@@ -192,7 +198,10 @@ func TestPosts(t *testing.T) {
 			!ed25519.Verify(s.key.Public().(ed25519.PublicKey), []byte(id+"."+at+"."+string(body)), signature) {
 			t.Errorf("%s %v", r.Method, r.Header)
 		}
-		var e Event
+		var e struct {
+			Type string
+			Data EventData
+		}
 		if err := json.Unmarshal(body, &e); err != nil || e.Type != "run.over" || e.Data.NoticeID != id || e.Data.State != "failed" ||
 			e.Data.Reason != "tool_failed" {
 			t.Errorf("%s: %v", body, err)
@@ -278,6 +287,76 @@ func TestMails(t *testing.T) {
 	s = newStage(t, Config{Places: Places{Domains: []string{"example.org"}}, Sendmail: dir + "/none", From: "gate@example.org",
 		MailsPerHour: 9}, "mailto:ana@example.org")
 	if s.round(t); s.list[0].Delivered || s.list[0].Result == "" || s.list[0].NextAt == nil {
+		t.Errorf("%+v", s.list[0])
+	}
+}
+
+// A receiver is told by its name alone: the URL is read from the site's file for each try, and is in no result. It gets the event, or a
+// sentence as chats take it.
+//
+// proves MANY-05
+func TestReceivers(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.Header.Get("webhook-signature") == "" {
+			t.Error(err, r.Header)
+		}
+		id, at, signatures := r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp"), r.Header.Get("webhook-signature")
+		key, err := base64.StdEncoding.DecodeString("C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
+		mac := hmac.New(sha256.New, key)
+		mac.Write(Signed(id, at, body))
+		if want := " v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); err != nil ||
+			strings.HasSuffix(signatures, want) != strings.Contains(string(body), "run.over") {
+			t.Errorf("%s, want %s", signatures, want)
+		}
+		seen = append(seen, r.URL.Path+" "+string(body))
+	}))
+	defer host.Close()
+	file := filepath.Join(t.TempDir(), "hook")
+	write := func(text string, mode os.FileMode) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Chmod(file, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shared := filepath.Join(t.TempDir(), "shared")
+	if err := os.WriteFile(shared, []byte("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := Places{Receivers: map[string]Receiver{"lab-slack": {File: file, Text: true}, "lims": {File: file, Secret: shared}}}
+	if _, err := p.Check("receiver:other"); fault.CodeOf(err) != "notice_denied" || !strings.Contains(fault.Prose(err), "lab-slack") {
+		t.Error(err)
+	}
+	s := newStage(t, Config{Places: p}, "receiver:lab-slack", "receiver:lims")
+	s.list[0].BatchID, s.list[0].RunID = "batch_x", ""
+	for text, mode := range map[string]os.FileMode{"ftp://x/secret": 0o600, host.URL + "/secret": 0o604, "a secret": 0o600, "": 0o600} {
+		write(text, mode)
+		s.round(t)
+		if r := s.list[0].Result; !strings.HasPrefix(r, "the site's receiver cannot be used: its file") || strings.Contains(r, "secret") ||
+			s.list[0].Delivered {
+			t.Errorf("%q: %+v", text, s.list[0])
+		}
+		s.now = s.now.Add(longest)
+	}
+	write(host.URL+"/secret/T0\n", 0o640)
+	s.round(t)
+	slices.Sort(seen)
+	if len(seen) != 2 || seen[0] != `/secret/T0 {"text":"batch all of t.x is over: 2 succeeded, 1 refused"}` ||
+		!strings.HasPrefix(seen[1], `/secret/T0 {"type":"run.over","timestamp":`) {
+		t.Errorf("%q", seen)
+	}
+	for _, n := range s.list {
+		if !n.Delivered || strings.Contains(n.Result, "secret") {
+			t.Errorf("%+v", n)
+		}
+	}
+	write("http://127.0.0.1:1/secret", 0o600)
+	s = newStage(t, Config{Places: p}, "receiver:lims")
+	if s.round(t); s.list[0].Delivered || s.list[0].Tries != 1 || strings.Contains(s.list[0].Result, "secret") {
 		t.Errorf("%+v", s.list[0])
 	}
 }

@@ -26,7 +26,7 @@ const (
 	tryTime     = 10 * time.Second // for a place to answer
 	firstPause  = 5 * time.Second  // after a failed try; each further pause is twice as long
 	longest     = time.Hour
-	patience    = 24 * time.Hour // from the run's end; then a notice is given up
+	patience    = 24 * time.Hour // from the end; then a notice is given up
 	answerBytes = 4 << 10        // that are read of an answer
 	atOnce      = 8              // origins that are told at the same time
 	perRound    = 32             // notices of an origin, one after the other
@@ -46,7 +46,7 @@ type Config struct {
 	Now          func() time.Time
 }
 
-// Sender tells places that runs are over.
+// Sender tells places that runs and batches are over.
 type Sender struct {
 	Config
 	store  Store
@@ -65,7 +65,7 @@ func NewSender(store Store, c Config) *Sender {
 	}}
 }
 
-// Run tells what is due until ctx ends. What a gateway was telling when it ended is told again by the next one: a place may hear of a run
+// Run tells what is due until ctx ends. What a gateway was telling when it ended is told again by the next one: a place may hear of an end
 // twice, with the same id.
 func (s *Sender) Run(ctx context.Context) {
 	tick := time.NewTicker(every)
@@ -156,26 +156,41 @@ func (s *Sender) try(ctx context.Context, n Notice) (goOn bool, err error) {
 }
 
 // post sends a notice. good: it was answered with 2xx; final: the place wants to hear no more of it.
-func (s *Sender) post(ctx context.Context, n Notice, d EventData) (result string, good, final bool, err error) {
-	now := s.Now()
-	body, err := json.Marshal(Event{Type: "run.over", Timestamp: now.UTC(), Data: d})
+func (s *Sender) post(ctx context.Context, n Notice, d Ended) (result string, good, final bool, err error) {
+	now, to, r := s.Now(), n.URL, Receiver{}
+	var said any = Event{Type: d.eventType(), Timestamp: now.UTC(), Data: d}
+	if name, ok := strings.CutPrefix(n.URL, ReceiverPrefix); ok {
+		r = s.Places.Receivers[name]
+		if to, err = r.address(); err != nil {
+			return "the site's receiver cannot be used: " + err.Error(), false, false, nil
+		}
+		if r.Text {
+			said = map[string]string{"text": d.sentence()}
+		}
+	}
+	body, err := json.Marshal(said)
 	if err != nil {
 		return "", false, false, err
 	}
 	at := strconv.FormatInt(now.Unix(), 10)
-	key, signature, err := s.store.SignNotice(ctx, Signed(n.ID, at, body))
+	signed := Signed(n.ID, at, body)
+	key, signature, err := s.store.SignNotice(ctx, signed)
 	if err != nil {
 		return "", false, false, err
 	}
+	shared, err := r.shared(signed)
+	if err != nil {
+		return "the site's receiver cannot be used: " + err.Error(), false, false, nil
+	}
 	ctx, stop := context.WithTimeout(ctx, tryTime)
 	defer stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.URL, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return "", false, false, err
 	}
 	for name, v := range map[string]string{"Content-Type": "application/json", "User-Agent": "slurmgate", "Accept-Encoding": "identity",
 		"webhook-id": n.ID, "webhook-timestamp": at, "webhook-key": key,
-		"webhook-signature": "v1a," + base64.StdEncoding.EncodeToString(signature)} {
+		"webhook-signature": "v1a," + base64.StdEncoding.EncodeToString(signature) + shared} {
 		req.Header.Set(name, v)
 	}
 	resp, err := s.client.Do(req)
@@ -212,16 +227,17 @@ func why(err error) string {
 	return text
 }
 
-func (s *Sender) mail(ctx context.Context, n Notice, d EventData) (result string, good bool) {
+func (s *Sender) mail(ctx context.Context, n Notice, d Ended) (result string, good bool) {
 	to := strings.TrimPrefix(n.URL, Mail)
 	var text bytes.Buffer
-	fmt.Fprintf(&text, "From: %s\r\nTo: %s\r\nSubject: %s %s: %s\r\nDate: %s\r\nMessage-ID: <%s.%d@%s>\r\nAuto-Submitted: auto-generated\r\n"+
-		"MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n", s.From, to, d.ToolID, d.RunID, d.State,
+	fmt.Fprintf(&text, "From: %s\r\nTo: %s\r\nSubject: %s\r\nDate: %s\r\nMessage-ID: <%s.%d@%s>\r\nAuto-Submitted: auto-generated\r\n"+
+		"MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n", s.From, to, d.subject(),
 		s.Now().Format(time.RFC1123Z), n.ID, n.Tries, domainOf(s.From))
-	fmt.Fprintf(&text, "The run is over: %s.\r\n\r\n", d.State)
-	for _, l := range [][2]string{{"run", d.RunID}, {"tool", d.ToolID}, {"reason", d.Reason}, {"attempt", strconv.Itoa(d.Attempt)},
-		{"Slurm job", d.SlurmJobID}, {"finished", d.FinishedAt.Format(time.RFC3339)}} {
-		if l[1] != "" {
+	for _, l := range d.details() {
+		switch {
+		case l[0] == "":
+			fmt.Fprintf(&text, "%s\r\n\r\n", l[1])
+		case l[1] != "":
 			fmt.Fprintf(&text, "%-10s %s\r\n", l[0], l[1])
 		}
 	}

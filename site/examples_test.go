@@ -76,6 +76,7 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	text = strings.Replace(text, "  callers: []\n", "", 1)
 	text = strings.Replace(text, "  oidc: []\n", "", 1)
 	text = strings.Replace(text, "  patterns: []\n", "", 1)
+	text = strings.Replace(text, "  receivers: []\n", "", 1)
 	rest := strings.Replace(uncommented(string(data), "rest"), "  transport: cli\n", "  transport: rest\n", 1)
 	overREST, err := Parse(examples+"/template.yaml", []byte(strings.Replace(rest, "  bin_dir: /usr/bin\n", "", 1)))
 	if err != nil {
@@ -87,7 +88,7 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text = uncommented(text, "ssh|login|sftp|module|shared|binds|in_place|roots|peers|oidc|projects|callers|patterns")
+	text = uncommented(text, "ssh|login|sftp|module|shared|binds|in_place|roots|peers|oidc|projects|callers|patterns|receivers")
 	other, err := Parse(examples+"/template.yaml", []byte(text))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)

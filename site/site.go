@@ -40,7 +40,7 @@ type Site struct {
 	Limits    Limits    `yaml:"limits"`          // what callers may do at the same time
 	Secrets   Secrets   `yaml:"secrets"`         // what is a secret here
 	Images    Images    `yaml:"images"`          // how images come from registries
-	Notify    Notify    `yaml:"notify"`          // who may be told that a run is over
+	Notify    Notify    `yaml:"notify"`          // who may be told that a run or a batch is over
 
 	file string           // the file it was read from; empty for one made in Go
 	at   map[string]place // field → where its value is, for the fields that were given
