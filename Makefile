@@ -1,6 +1,7 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test tools matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
+.PHONY: build demo test tools matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data bench-lists bench-batch mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
 N ?= 300
+RUNS ?= 1000000
 SEED ?= 1
 TIME ?= 1m
 # SQLite uses fdatasync for its log only when this macro is defined. With fsync each commit writes the file's inode too.
@@ -91,6 +92,15 @@ bench-staging:
 # about 25 GB below TMPDIR.
 bench-data:
 	@go run ./bench data
+
+# Lists, filters, pages and totals over a million runs in a real ledger, the status and the table of a batch of 10,000 rows, and the memory for them. On this host,
+# without a cluster; about 3 GB below TMPDIR.
+bench-lists:
+	@go test -count=1 -timeout 60m -v -run 'TestLists$$' ./app -args -lists.runs=$(RUNS) -lists.judge
+
+# A sheet of N samples on the tests' cluster, in arrays: time, RPCs, memory, and collecting beside cp. Needs root.
+bench-batch:
+	@BATCH_ROWS=$(N) go test -tags large -count=1 -timeout 10h -v -run 'TestManySamples$$' ./e2e
 
 # How many lines and tokens of Go each package of the product gained or lost since the commit FROM.
 lines:

@@ -1,13 +1,11 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,162 +100,6 @@ func watched(row string) run.Watched {
 	return run.Watched{RunID: field[0], ExecutedAs: field[1], Phase: run.Phase(field[2]), CancelAsked: field[3] == "1",
 		Missed:     field[4] == "1",
 		SlurmState: field[5], JobName: field[6], JobID: field[7], Cluster: field[8], SlurmWhy: row}
-}
-
-// Filter selects runs. Empty fields select all.
-type Filter struct {
-	State     run.State
-	ToolID    string
-	ProjectID string
-	Projects  []string   // any of these; nil: all
-	Principal string     // name or id of one that made the run or asked for it later
-	IDPrefix  string     // what the run's id begins with
-	Since     *time.Time // created at or after
-	Until     *time.Time // created before
-	Sample    string     // of a row of a batch
-	Tag       string     // likewise
-	Batch     string     // id of a batch that has the run
-	Cursor    string     // from the page before
-	Limit     int        // 1..500, 50 when 0
-}
-
-// Row is a run as a list shows it.
-type Row struct {
-	ID, ToolID, ProjectID string
-	Site                  string
-	ExecutedAs            string        // the cluster's Unix user whose job it is; empty: the gateway's own
-	Principal             run.Principal // whose call made it; zero: unknown
-	State                 run.State
-	Phase                 run.Phase
-	Reason                string
-	JobID, SlurmState     string // empty while unknown
-	CreatedAt             time.Time
-	FinishedAt            *time.Time
-}
-
-// Page is one page of runs, newest first. Cursor is empty on the last.
-type Page struct {
-	Runs   []Row
-	Cursor string
-	Seq    int64 // number of the newest event: the page shows the state at that event
-	Askers int64 // how many entries there are about who asked for a run again, where the filter is about principals: they are no events
-	Total  Total // of all pages
-}
-
-// where returns the filter as SQL. The cursor's place is not in it: the total is of all pages.
-func (f Filter) where() (w where) {
-	w.is("r.state", string(f.State))
-	w.is("r.tool_id", f.ToolID)
-	w.is("r.project_id", f.ProjectID)
-	if f.Projects != nil {
-		cond, v := among("r.project_id", f.Projects)
-		w.add(cond, v...)
-	}
-	if f.Principal != "" {
-		w.add(askedBy, f.Principal, f.Principal)
-	}
-	if f.IDPrefix != "" {
-		w.begins("r.run_id", f.IDPrefix)
-	}
-	f.ofBatch(&w)
-	if f.Since != nil {
-		w.add("r.created_at >= ?", micros(*f.Since))
-	}
-	if f.Until != nil {
-		w.add("r.created_at < ?", micros(*f.Until))
-	}
-	return w
-}
-
-// total counts the runs the filter selects: from run_counts, which knows no times; by the index of times alone; else one by one, to a
-// bound.
-func (f Filter) total(ctx context.Context, db queryer) (t Total, err error) {
-	w, q := f.where(), "SELECT coalesce(sum(n), 0) FROM run_counts r WHERE "
-	if f.member() != "" {
-		return countSome(ctx, db, "SELECT 1 FROM "+f.member()+"runs r"+f.joined()+" WHERE "+w.String()+memberGroup, w.args...)
-	}
-	if f.Since != nil || f.Until != nil || f.Principal+f.IDPrefix != "" {
-		if f.Principal+f.IDPrefix != "" || f.State != "" || f.ToolID+f.ProjectID != "" || f.Projects != nil {
-			return countSome(ctx, db, "SELECT 1 FROM runs r WHERE "+w.String(), w.args...)
-		}
-		q = "SELECT count(*) FROM runs r WHERE "
-	}
-	t.Exact = true
-	err = db.QueryRowContext(ctx, q+w.String(), w.args...).Scan(&t.N)
-	return t, err
-}
-
-// List returns one page of runs, newest first.
-func (l *Ledger) List(ctx context.Context, f Filter) (p Page, err error) {
-	w, limit := f.where(), pageLimit(f.Limit)
-	if f.Cursor != "" {
-		var at int64
-		var id string
-		if err := decodeCursor(f.Cursor, &at, &id); err != nil {
-			return p, err
-		}
-		place := "(r.created_at, r.run_id)"
-		if f.member() != "" {
-			place = "(m.run_at, m.run_id)"
-		}
-		w.add(place+" < (?, ?)", at, id)
-	}
-	ctx = context.WithoutCancel(ctx)
-	err = l.snapshot(ctx, func(tx *sql.Tx) (err error) { // the page and the numbers are from the same moment
-		if err := tx.QueryRowContext(ctx, newestEvent).Scan(&p.Seq); err != nil {
-			return err
-		}
-		if p.Total, err = f.total(ctx, tx); err != nil {
-			return err
-		}
-		if f.Principal != "" {
-			if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM run_askers").Scan(&p.Askers); err != nil {
-				return err
-			}
-		}
-		var packed string
-		err = tx.QueryRowContext(ctx, f.page(w), append(w.args, limit+1)...).Scan(&packed)
-		if err != nil || packed == "" {
-			return err
-		}
-		for line := range strings.SplitSeq(packed, "\x1e") {
-			r, err := unpackRow(line)
-			if err != nil {
-				return err
-			}
-			p.Runs = append(p.Runs, r)
-		}
-		slices.SortFunc(p.Runs, func(a, b Row) int { return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID)) })
-		return nil // group_concat promises no order
-	})
-	p.Runs, p.Cursor = page(p.Runs, limit, func(r Row) []any { return []any{micros(r.CreatedAt), r.ID} })
-	return p, err
-}
-
-// pageQuery makes one text of a page, because the driver's cost is per row and column: of 10,000 runs in pages of 500 it takes 30 ms of
-// CPU instead of 50 (BenchmarkTuningList).
-const pageQuery = `SELECT coalesce(group_concat(line, char(30)), '') FROM (SELECT
- concat_ws(char(31), r.run_id, r.tool_id, r.project_id, r.site, r.state, r.phase, r.created_at, coalesce(r.finished_at, 0), coalesce(s.job_id, ''),
- a.slurm_state, r.principal, r.principal_id, r.executed_as, replace(r.reason, char(30), ' ')) AS line
- FROM `
-
-const pageFrom = ` JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token WHERE `
-
-// unpackRow reads one run of a page. The reason comes last and may contain anything.
-func unpackRow(line string) (Row, error) {
-	var field [13]string
-	for i := range field {
-		field[i], line, _ = strings.Cut(line, "\x1f")
-	}
-	created, err1 := strconv.ParseInt(field[6], 10, 64)
-	finished, err2 := strconv.ParseInt(field[7], 10, 64)
-	r := Row{ID: field[0], ToolID: field[1], ProjectID: field[2], Site: field[3], State: run.State(field[4]), Phase: run.Phase(field[5]),
-		CreatedAt: time.UnixMicro(created).UTC(), JobID: field[8], SlurmState: field[9],
-		Principal: run.Principal{Name: field[10], ID: field[11]}, ExecutedAs: field[12], Reason: line}
-	if finished != 0 {
-		r.FinishedAt = new(time.UnixMicro(finished).UTC())
-	}
-	return r, errors.Join(err1, err2)
 }
 
 // Find looks for the run of a request and for equivalent ones, newest first, at most ten; run.Index has the contract.

@@ -3,33 +3,20 @@ package ledger
 // A list by sample, tag or batch walks the index of the rows that have it, newest run first, so that it costs what it shows and not what
 // the ledger holds. Two rows may have one run, which is listed once.
 
-const memberGroup = " GROUP BY m.run_at, m.run_id"
+const (
+	memberGroup = " GROUP BY m.run_at, m.run_id"
+	memberRuns  = " CROSS JOIN runs r ON r.run_id = m.run_id"
+)
 
 // member is the table that such a list begins with; empty for any other list.
 func (f Filter) member() string {
 	switch {
 	case f.Sample != "" || f.Tag == "" && f.Batch != "":
-		return "batch_rows m CROSS JOIN "
+		return "batch_rows m"
 	case f.Tag != "":
-		return "batch_tags m CROSS JOIN "
+		return "batch_tags m"
 	}
 	return ""
-}
-
-func (f Filter) joined() string {
-	if f.member() == "" {
-		return ""
-	}
-	return " ON r.run_id = m.run_id"
-}
-
-// page is the query of a page.
-func (f Filter) page(w where) string {
-	q := pageQuery + f.member() + "runs r" + f.joined() + pageFrom + w.String()
-	if f.member() != "" {
-		return q + memberGroup + " ORDER BY m.run_at DESC, m.run_id DESC LIMIT ?)"
-	}
-	return q + " ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?)"
 }
 
 // ofBatch adds the conditions on the row.

@@ -1,0 +1,276 @@
+package app
+
+import (
+	"database/sql"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/mattn/go-sqlite3" // the ledger's driver: a million runs are made by SQL
+
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// make bench-lists has a million runs and judges the times; in the tests there are few, and only the answers count.
+var (
+	listRuns  = flag.Int("lists.runs", 2000, "runs in the ledger of TestLists")
+	listJudge = flag.Bool("lists.judge", false, "fail if a list misses its target")
+)
+
+// listed is a ledger of many runs. Run i of n was created i seconds after the first one. Nearly all are of project demo and succeeded.
+// Batch k has the runs from k*perBatch on, with a tag of its own and one that all batches have.
+type listed struct {
+	g        *Gateway
+	n        int
+	perBatch int
+	first    time.Time
+}
+
+const (
+	listFailed    = "i % 50 = 7"
+	listCancelled = "i % 1000 = 13"
+	listQueued    = "i % 400 = 399"
+	listSmall     = "i % 2000 = 5" // another project
+)
+
+// seedList makes the ledger.
+func seedList(t *testing.T, n int) *listed {
+	t.Helper()
+	g := batchGateway(t)
+	like, out := g.fill(t, "demo"), make([]string, 100)
+	for i := range out {
+		a, err := g.addBytes(t.Context(), run.Artifact{ProjectID: like.project, Type: "JSON", Label: fmt.Sprintf("o%d.json", i), Source: "run"},
+			fmt.Appendf(nil, `{"reads":%d,"gc":0.%d,"name":"s%d"}`, i*1000, i, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[i] = a.ID
+	}
+	db, err := sql.Open("sqlite3", "file:"+g.Ledger.Path()+"?_busy_timeout=60000&_synchronous=OFF&_cache_size=-200000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	do := func(q string, args ...any) {
+		t.Helper()
+		if _, err := db.Exec(q, args...); err != nil {
+			t.Fatalf("%v: %s", err, q)
+		}
+	}
+	copied := func(table string, changed map[string]string) string { // of the one run that is there
+		rows, err := db.Query("SELECT name FROM pragma_table_info(?)", table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		var names, values []string
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				t.Fatal(err)
+			}
+			value := "x." + name
+			if v, ok := changed[name]; ok {
+				value = v
+			}
+			names, values = append(names, name), append(values, value)
+		}
+		return "INSERT INTO " + table + " (" + strings.Join(names, ",") + ") SELECT " + strings.Join(values, ",") + " FROM " + table +
+			" x, series "
+	}
+	first := time.Now().Add(-time.Duration(n) * time.Second).UTC().Truncate(time.Second)
+	l := &listed{g: g, n: n, perBatch: min(10000, n/4), first: first}
+	at := fmt.Sprintf("%d + i * 1000000", l.first.UnixMicro())
+	ended := "(" + listQueued + ") = 0"
+	state := "CASE WHEN " + listQueued + " THEN 'queued' WHEN " + listFailed + " THEN 'failed' WHEN " + listCancelled +
+		" THEN 'cancelled' ELSE 'succeeded' END"
+	id := "printf('run_%026d', i)"
+	do("CREATE TEMP TABLE series (i INTEGER PRIMARY KEY)")
+	for from := 0; from < n; from += 50000 {
+		do("DELETE FROM series")
+		do("WITH RECURSIVE s(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM s WHERE i + 1 < ?2) INSERT INTO series SELECT i FROM s", from,
+			min(n, from+50000))
+		do("BEGIN")
+		do(copied("runs", map[string]string{"run_id": id, "created_at": at, "updated_at": at,
+			"finished_at": "iif(" + ended + ", " + at + ", NULL)",
+			"state":       state, "phase": "iif(" + ended + ", 'done', 'pending')", "exit_code": "0", "reason": "''",
+			"tool_id":    "iif(i % 5000 = 77, 'rare.tool', printf('tool.t%02d', i % 20))",
+			"project_id": "iif(" + listSmall + ", '" + plan.ProjectID("small") + "', x.project_id)"})+"WHERE x.run_id = ?", like.run)
+		do(copied("submissions", map[string]string{"token": "printf('%032x', i + 1000000)", "job_id": "i",
+			"job_name": "printf('slurmgate-%d', i)"})+"WHERE x.token = (SELECT token FROM attempts WHERE run_id = ?)", like.run)
+		do(copied("attempts", map[string]string{"run_id": id, "created_at": at, "token": "printf('%032x', i + 1000000)",
+			"ending": "iif(" + ended + ", 'ok', '')", "ended_at": "iif(" + ended + ", " + at + ", NULL)"})+"WHERE x.run_id = ?", like.run)
+		do(`INSERT OR IGNORE INTO batches SELECT printf('batch_%d', i / ?1), ?2, printf('b%d', i / ?1), 't.x', '1.0.0', 'h', ?1, 'user:lab', '', '{}', ?3 + i * 1000000
+ FROM series WHERE i % ?1 = 0`, l.perBatch, like.project, l.first.UnixMicro())
+		do("INSERT INTO batch_rows SELECT printf('batch_%d', i / ?1), i % ?1 + 2, printf('S%07d', i / 2), '', '[]', '{}', "+id+", "+at+", "+state+
+			", '', 0, 0, '', '' FROM series WHERE ("+listSmall+") = 0", l.perBatch)
+		for _, tag := range []string{"printf('lot%d', i / ?1)", "'wide'"} {
+			do("INSERT INTO batch_tags SELECT "+tag+", printf('batch_%d', i / ?1), i % ?1 + 2, "+id+", "+at+" FROM series WHERE ("+listSmall+
+				") = 0", l.perBatch)
+		}
+		do("COMMIT")
+	}
+	for i, a := range out { // the first batch has outputs
+		do(`INSERT INTO run_outputs SELECT run_id, 'stats', ?1, 'out/stats.json', 1 FROM batch_rows WHERE batch_id = 'batch_0' AND state = 'succeeded' AND row_n % 100 = ?2`,
+			a, i)
+	}
+	do("PRAGMA wal_checkpoint(TRUNCATE)")
+	return l
+}
+
+// one is how many of the runs with a condition there are below n.
+func (l *listed) one(is func(i int) bool) (n int) {
+	for i := range l.n {
+		if is(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// Lists over many runs: by state, tool, time, sample, tag and batch, their pages and their totals. With -lists.judge each must answer
+// within its bound.
+//
+// proves MANY-01
+func TestLists(t *testing.T) {
+	l := seedList(t, *listRuns)
+	g := l.g
+	resetPeak(t)
+	queued := func(i int) bool { return i%400 == 399 }
+	failed := func(i int) bool { return i%50 == 7 && !queued(i) }
+	small := func(i int) bool { return i%2000 == 5 }
+	when := func() time.Time { return l.first.Add(time.Duration(rand.IntN(l.n)) * time.Second) }
+	var deep RunList
+	if err := g.callBatch(t, "run.list", map[string]any{"until": l.first.Add(time.Duration(l.n/2) * time.Second)}, &deep); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	total := func(is func(i int) bool) int { return l.one(func(i int) bool { return is(i) && !small(i) }) }
+	all := total(func(int) bool { return true })
+	with := func(args map[string]any) func() map[string]any { return func() map[string]any { return args } }
+	for _, c := range []struct {
+		name string
+		want int // total; -1: not known here
+		args func() map[string]any
+	}{
+		{"newest", all + 1, with(map[string]any{})},
+		{"page of 60", all + 1, with(map[string]any{"limit": 60})},
+		{"deep page", all + 1, with(map[string]any{"cursor": *deep.Cursor})},
+		{"state failed", total(failed), with(map[string]any{"state": "failed"})},
+		{"state queued", total(queued), with(map[string]any{"state": "queued"})},
+		{"state blocked", 1, with(map[string]any{"state": "blocked"})},
+		{"common tool", -1, func() map[string]any { return map[string]any{"tool_id": fmt.Sprintf("tool.t%02d", rand.IntN(5)+6)} }},
+		{"rare tool", total(func(i int) bool { return i%5000 == 77 }), with(map[string]any{"tool_id": "rare.tool"})},
+		{"rare tool, state", -1, with(map[string]any{"tool_id": "rare.tool", "state": "succeeded"})},
+		{"since", -1, func() map[string]any { return map[string]any{"since": when()} }},
+		{"an hour", -1, func() map[string]any {
+			at := when()
+			return map[string]any{"since": at, "until": at.Add(time.Hour)}
+		}},
+		{"state, tool, time", -1, func() map[string]any {
+			at := when()
+			return map[string]any{"state": "failed", "tool_id": "tool.t07", "since": at, "until": at.Add(24 * time.Hour)}
+		}},
+		{"sample", -1, func() map[string]any { return map[string]any{"sample": fmt.Sprintf("S%07d", rand.IntN(l.n/2))} }},
+		{"tag of a batch", -1, with(map[string]any{"tag": "lot0"})},
+		{"tag of all", min(all, 10000), with(map[string]any{"tag": "wide"})},
+		{"tag, state", -1, with(map[string]any{"tag": "lot1", "state": "failed"})},
+		{"batch", total(func(i int) bool { return i < l.perBatch }), with(map[string]any{"batch": "b0"})},
+		{"batch, state", -1, with(map[string]any{"batch": "b1", "state": "failed"})},
+	} {
+		var r RunList
+		l.timed(t, "run.list", c.name, 20, c.args, &r)
+		if c.want >= 0 && int(r.Total) != c.want {
+			t.Errorf("%s: %d in all, want %d", c.name, r.Total, c.want)
+		}
+		if len(r.Runs) == 0 && !slices.Contains([]string{"state, tool, time", "rare tool", "rare tool, state"}, c.name) {
+			t.Errorf("%s: no runs", c.name)
+		}
+		if !slices.IsSortedFunc(r.Runs, func(a, b RunRow) int { return b.CreatedAt.Compare(a.CreatedAt) }) {
+			t.Errorf("%s: not newest first", c.name)
+		}
+	}
+	var status BatchStatusAnswer
+	l.timed(t, "batch.status", "batch.status", 50, func() map[string]any { return map[string]any{"batch": "b0"} }, &status)
+	var rows BatchRowsAnswer
+	l.timed(t, "batch.rows", "batch.rows", 20, func() map[string]any {
+		return map[string]any{"batch": "b0", "after_row": rand.IntN(l.perBatch - 100), "state": "succeeded"}
+	}, &rows)
+	var batches BatchList
+	l.timed(t, "batch.list", "batch.list", 20, func() map[string]any { return map[string]any{} }, &batches)
+	var table BatchTableAnswer
+	l.timed(t, "batch.table", "batch.table", 0, func() map[string]any { return map[string]any{"batch": "b0", "sort_by": "reads"} }, &table)
+	if status.Rows != int64(l.perBatch) || len(rows.Rows) == 0 || len(batches.Batches) == 0 || table.Total == 0 || len(table.Rows) == 0 {
+		t.Errorf("%+v, %d rows, %d batches, table of %d", status, len(rows.Rows), len(batches.Batches), table.Total)
+	}
+	t.Logf("name=lists_peak_memory runs=%d value=%d unit=MB", l.n, peakMB(t))
+}
+
+// timed makes a call some times, prints how long it took, and leaves the last answer.
+func (l *listed) timed(t *testing.T, tool, name string, target float64, args func() map[string]any, into any) {
+	t.Helper()
+	calls := 3
+	if *listJudge {
+		calls = 300
+	}
+	if tool == "batch.table" {
+		calls = 3
+	}
+	var took []time.Duration
+	for range calls {
+		raw, err := json.Marshal(args())
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := map[string]any{}
+		if err := json.Unmarshal(raw, &a); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := l.g.callBatch(t, tool, a, into); err != nil {
+			t.Fatalf("%s: %+v", name, err)
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	ms := func(q float64) float64 {
+		return float64(took[min(len(took)-1, int(q*float64(len(took))))].Microseconds()) / 1000
+	}
+	name = strings.NewReplacer(" ", "_", ",", "").Replace(name)
+	line := fmt.Sprintf("name=%s runs=%d p50=%.2f value=%.2f unit=ms", name, l.n, ms(0.5), ms(0.99))
+	if target > 0 {
+		line += fmt.Sprintf(" target=<=%g", target)
+	}
+	t.Log(line)
+	if *listJudge && target > 0 && ms(0.99) > target {
+		t.Errorf("MISSED %s", line)
+	}
+}
+
+func resetPeak(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
+		t.Log("the peak of memory includes what made the runs:", err)
+	}
+}
+
+func peakMB(t *testing.T) (mb int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &mb); err == nil {
+			return mb >> 10
+		}
+	}
+	return 0
+}
