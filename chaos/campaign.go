@@ -45,6 +45,7 @@ type campaigner struct {
 	reached map[string]int             // deaths by seam
 	failing map[string]bool            // failing calls that were drawn
 	passed  map[string]map[string]bool // place → scenarios that passed it
+	arrays  together
 	ended   []ended
 }
 
@@ -159,8 +160,8 @@ func (p *campaigner) one(ctx context.Context, s *site, c testCase) error {
 	for _, w := range t.keep.wrong {
 		t.find("stuck", "%s", w)
 	}
-	if t.twin != nil {
-		if err := p.judgeTwin(ctx, t); err != nil {
+	for _, o := range t.others() {
+		if err := p.judgeOther(ctx, t, o); err != nil {
 			return fmt.Errorf("case %d: %w", c.n, err)
 		}
 	}
@@ -171,18 +172,19 @@ func (p *campaigner) one(ctx context.Context, s *site, c testCase) error {
 	return nil
 }
 
-// judgeTwin judges the second user's run of a case, and books what it finds with the first one's.
-func (p *campaigner) judgeTwin(ctx context.Context, t *trial) error {
-	e, err := t.twin.judge(ctx, filepath.Join(p.repo, "build", "chaos", "ledger-"+t.s.name()))
+// judgeOther judges another run of a case, and books what it finds with the case's own.
+func (p *campaigner) judgeOther(ctx context.Context, t, o *trial) error {
+	e, err := o.judge(ctx, filepath.Join(p.repo, "build", "chaos", "ledger-"+t.s.name()))
 	if err != nil {
 		return err
 	}
-	for _, f := range t.twin.trouble {
-		t.trouble = append(t.trouble, finding{f.kind, "the run of " + t.twin.owner + ": " + f.text})
+	for _, f := range o.trouble {
+		t.trouble = append(t.trouble, finding{f.kind, "run " + o.runID + " of " + o.who() + ": " + f.text})
 	}
-	t.fits = t.fits && t.twin.fits
+	t.fits = t.fits && o.fits
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.arrays.add(o)
 	p.ended = append(p.ended, e)
 	return nil
 }
@@ -216,6 +218,7 @@ func (p *campaigner) count(t *trial, e ended, before int64, took time.Duration) 
 		p.passed[at][t.scenario.name] = true
 	}
 	missed += over.bites.add(t.effects())
+	p.arrays.add(t)
 	verdict := "ok"
 	if len(t.trouble) > 0 {
 		verdict = "FAILED"
@@ -309,6 +312,9 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 		l.Close()
 	}
 	p.places()
+	if text := p.arrays.String(); text != "" {
+		fmt.Println(text)
+	}
 	all := tally{cases: p.done, found: p.counts}
 	drawn, bitten := 0, 0
 	for _, c := range carriers {
@@ -352,6 +358,9 @@ func (p *campaigner) places() {
 	known := map[string][]string{}
 	for _, k := range places {
 		known[k.name] = k.in
+	}
+	for _, k := range arrayPlaces {
+		known[k.name] = []string{k.in}
 	}
 	for _, at := range slices.Sorted(maps.Keys(p.passed)) {
 		if p.list {

@@ -39,6 +39,7 @@ type testCase struct {
 	group        *group // set when it runs
 	carrier      carrier
 	far          far
+	k            int // runs that leave together; 0 and 1: it is alone
 }
 
 func (c testCase) String() string {
@@ -66,6 +67,9 @@ func (c testCase) String() string {
 	}
 	if c.carrier != cli && c.carrier != "" {
 		parts = append(parts, "over "+c.carrier.title())
+	}
+	if c.k > 1 {
+		parts = append(parts, fmt.Sprintf("%d runs together", c.k))
 	}
 	if text := c.far.String(); text != "" {
 		parts = append(parts, text)

@@ -50,10 +50,13 @@ func lock(name string) error {
 // upCluster starts the cluster with the settings the campaign needs: a short MessageTimeout, so that a stopped controller
 // costs seconds; a short MinJobAge, so that ended jobs vanish from squeue between two looks; and credentials that expire soon,
 // because that is how long Slurm waits before it starts a job again whose launch failed.
-func upCluster(ctx context.Context, script, name string, far, rest bool) (*cluster, error) {
+func upCluster(ctx context.Context, script, name string, far, rest bool, conf []string, most int) (*cluster, error) {
 	c := &cluster{script: script, name: name}
 	up := exec.CommandContext(ctx, script, "--name", name, "up", "--conf", "MessageTimeout=2", "--conf", "MinJobAge=5", "--conf",
 		"AuthInfo=cred_expire=5")
+	for _, c := range conf {
+		up.Args = append(up.Args, "--conf", c)
+	}
 	if far {
 		up.Args = append(up.Args, "--ssh")
 	}
@@ -80,7 +83,9 @@ func upCluster(ctx context.Context, script, name string, far, rest bool) (*clust
 	if err != nil {
 		return nil, err
 	}
-	c.uid, err = strconv.Atoi(strings.TrimSpace(id))
+	if c.uid, err = strconv.Atoi(strings.TrimSpace(id)); err == nil && most > 0 {
+		_, err = c.output(ctx, "root", nil, "sacctmgr", "-i", "modify", "user", user, "set", fmt.Sprint("MaxSubmitJobs=", most))
+	}
 	return c, err
 }
 

@@ -118,8 +118,10 @@ func (g *group) receipt() bool {
 		if t.carrier.rest() && t.felt().posts > 0 {
 			return true
 		}
-		if st, err := os.Stat(filepath.Join(t.s.path(t.s.dir(t.runID)), "a1/ctl/send.1.out")); err == nil && st.Size() > 0 {
-			return true
+		for _, x := range append(t.others(), t) { // the send of an array leaves its files with one of them
+			if st, err := os.Stat(filepath.Join(t.s.path(t.s.dir(x.runID)), "a1/ctl/send.1.out")); err == nil && st.Size() > 0 {
+				return true
+			}
 		}
 	}
 	return false

@@ -4,6 +4,7 @@
 //	go run ./chaos -n 60 -seed 1            sixty cases
 //	go run ./chaos -seed 1 -case 17         case 17 of seed 1 alone, with its log
 //	go run ./chaos -over login,dtn          gateways outside of the cluster alone; there are cli, login, dtn, rest, restsftp and caller
+//	go run ./chaos -k 1,7 -over cli,rest    every second case is seven runs in one job array
 //	go run ./chaos -list                    every scenario once without faults: which passes which places
 //
 // It needs root (for scripts/devcluster), mksquashfs, and a devcluster of its own, which it starts. A case is one submission by
@@ -51,6 +52,9 @@ type options struct {
 	only    int
 	list    bool
 	over    []carrier
+	sizes   []int
+	conf    []string // of the cluster's slurm.conf
+	most    int      // jobs that Slurm takes of the user; 0: any
 	workers int
 	name    string
 	repo    string
@@ -66,8 +70,18 @@ func main() {
 	flag.StringVar(&o.name, "name", "chaos", "the devcluster's `name`")
 	over := flag.String("over", "cli,login,dtn,caller,rest,restsftp",
 		"`transports`, among which the cases are divided; one that is named twice gets twice as many")
+	sizes := flag.String("k", "1", "numbers of `runs` that leave together, as one job array, among which the cases are divided")
+	flag.Func("conf", "`setting` of the cluster's slurm.conf, such as MaxArraySize=5; may be given again", func(s string) error {
+		o.conf = append(o.conf, s)
+		return nil
+	})
+	flag.IntVar(&o.most, "most", 0, "`jobs` that Slurm takes of the user at a time (MaxSubmitJobs); 0 is any number")
 	flag.Parse()
 	var err error
+	if o.sizes, err = parseSizes(*sizes); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(2)
+	}
 	if o.over, err = parseCarriers(*over); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(2)
@@ -93,7 +107,8 @@ func campaign(ctx context.Context, o options) (int, error) {
 		return 0, err
 	}
 	far := slices.ContainsFunc(o.over, carrier.ssh)
-	c, err := upCluster(ctx, filepath.Join(o.repo, "scripts/devcluster"), o.name, far, slices.ContainsFunc(o.over, carrier.rest))
+	c, err := upCluster(ctx, filepath.Join(o.repo, "scripts/devcluster"), o.name, far, slices.ContainsFunc(o.over, carrier.rest),
+		o.conf, o.most)
 	if err != nil {
 		return 0, err
 	}
@@ -109,7 +124,7 @@ func campaign(ctx context.Context, o options) (int, error) {
 		list = cases(o.seed, o.only+1)
 		o.workers = 1
 	}
-	list = deal(o.seed, list, o.over)
+	list = withCompany(o.seed, deal(o.seed, list, o.over), o.sizes, len(o.over))
 	if o.only >= 0 {
 		list = list[o.only:]
 	}

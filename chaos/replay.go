@@ -31,11 +31,26 @@ func (t *trial) replay(ctx context.Context, l *ledger.Ledger, attempts []attempt
 	t.fits = true
 	for i, a := range attempts {
 		r := &records[i]
-		if err := t.s.folder(r, t.runID, a); err != nil {
+		in, err := sentIn(ctx, l, events, i+1)
+		if err != nil {
 			return err
 		}
-		if r.Jobs, err = t.s.accounted(ctx, t.who(), run.JobName(t.runID, a.n, a.token)); err != nil {
+		if err := t.s.folder(r, t.runID, a, in); err != nil {
 			return err
+		}
+		ids, err := t.s.accounted(ctx, t.who(), run.JobName(t.runID, a.n, a.token))
+		if err != nil {
+			return err
+		}
+		r.Jobs = len(ids)
+		for _, s := range in {
+			if s.array == "" {
+				continue
+			}
+			if ids, err = t.s.accounted(ctx, t.who(), s.array); err != nil {
+				return err
+			}
+			r.Jobs += tasksIn(ids, s.task)
 		}
 		if err := protocol.Replay(*r); err != nil {
 			t.fits = false
@@ -71,8 +86,40 @@ func history(events []ledger.Entry) (list []protocol.Record, err error) {
 	return list, nil
 }
 
-// folder adds what the attempt's folder shows.
-func (s *site) folder(r *protocol.Record, runID string, a attempt) error {
+// dispatch is a send that an intent allowed: alone, or as the task of an array, whose leader has its files.
+type dispatch struct {
+	array  string
+	task   int
+	leader run.ArrayRow
+}
+
+// sentIn is how the n-th attempt was sent, by its intents.
+func sentIn(ctx context.Context, l *ledger.Ledger, events []ledger.Entry, n int) (list []dispatch, err error) {
+	for _, e := range events {
+		var d struct {
+			Attempt int
+			Array   string
+			Task    int
+		}
+		if err := json.Unmarshal(e.Data, &d); err != nil {
+			return nil, err
+		}
+		if e.Type != "run.intent" || d.Attempt != n {
+			continue
+		}
+		s := dispatch{array: d.Array, task: d.Task}
+		if d.Array != "" {
+			if s.leader, err = l.Array(ctx, d.Array); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// folder adds what the attempt's folder shows, and the leader's about a send with others.
+func (s *site) folder(r *protocol.Record, runID string, a attempt, in []dispatch) error {
 	ctl := s.path(fmt.Sprintf("%s/a%d/ctl", s.dir(runID), a.n))
 	token, err := os.ReadFile(ctl + "/token")
 	if err != nil && !os.IsNotExist(err) {
@@ -80,7 +127,15 @@ func (s *site) folder(r *protocol.Record, runID string, a attempt) error {
 	}
 	r.Foreign = err == nil && strings.TrimSpace(string(token)) != a.token
 	for k := 1; ; k++ {
-		st, err := os.Stat(filepath.Join(ctl, run.SendFile(k, "err")))
+		file := filepath.Join(ctl, run.SendFile(k, "err"))
+		if k <= len(in) && in[k-1].array != "" {
+			at := in[k-1].leader
+			file = s.path(fmt.Sprintf("%s/a%d/ctl/%s", s.dir(at.RunID), at.N, run.SendFile(at.K, "err")))
+		}
+		st, err := os.Stat(file)
+		if os.IsNotExist(err) && k <= len(in) {
+			continue
+		}
 		if os.IsNotExist(err) {
 			break
 		}
@@ -112,8 +167,9 @@ func atLatest(t time.Time) time.Time {
 	return t.Add(time.Second - 1)
 }
 
-// accounted is how many jobs of a user's of that name Slurm's accounting has.
-func (s *site) accounted(ctx context.Context, owner, name string) (int, error) {
-	out, err := s.output(ctx, "root", nil, "sacct", "-X", "-P", "-n", "--user="+owner, "--name="+name, "-S", "now-1days", "-o", "JobID")
-	return len(strings.Fields(out)), err
+// accounted are the ids of a user's jobs of that name that Slurm's accounting has.
+func (s *site) accounted(ctx context.Context, owner, name string) ([]string, error) {
+	out, err := s.output(ctx, "root", nil, "env", "SLURM_BITSTR_LEN=0", "sacct", "-X", "-P", "-n", "--user="+owner, "--name="+name, "-S",
+		"now-1days", "-o", "JobID")
+	return strings.Fields(out), err
 }

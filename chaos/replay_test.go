@@ -51,7 +51,7 @@ func left(t *testing.T, s *site, change func(ctl string)) []protocol.Record {
 		if err := s.leftBy(&a, "run_x"); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.folder(&records[i], "run_x", a); err != nil {
+		if err := s.folder(&records[i], "run_x", a, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,10 +30,14 @@ type trial struct {
 	token string
 	owner string // whose run it is, with run_as: caller; empty: the gateway's own user's
 
-	twin   *trial // the second user's run, with run_as: caller
-	isTwin bool
-	file   string        // the twin's plan
-	over   chan struct{} // closed: the twin has ended
+	twin   *trial        // the second user's run, with run_as: caller
+	mates  []*trial      // runs that leave together with this one
+	isTwin bool          // a twin, or a mate; and then:
+	file   string        // its plan
+	over   chan struct{} // closed: it has ended
+	again  bool          // its job was started again
+	array  string        // that it was a task of at last
+	ended  string        // how it ended
 	met0   int           // requests that met a fault of the site's signer before
 
 	mu        sync.Mutex
@@ -110,7 +114,7 @@ func (t *trial) identify() (file string, err error) {
 
 // run carries out the case and leaves what it found in trouble.
 func (t *trial) run(ctx context.Context) error {
-	if err := t.addTwin(); err != nil {
+	if err := errors.Join(t.addTwin(), t.addMates()); err != nil {
 		return err
 	}
 	file, err := t.identify()
@@ -128,9 +132,10 @@ func (t *trial) run(ctx context.Context) error {
 	defer t.s.wires.set(weather{})
 	t.keep = t.s.keep(ctx, t.log, t.starts)
 	defer func() { t.keep.finish(t.brute) }()
-	if t.twin != nil {
-		t.twin.keep = t.keep
+	for _, o := range t.others() {
+		o.keep = t.keep
 	}
+	t.assemble(ctx, file)
 	t.group.ready(t)
 	if err := t.misbehave(); err != nil {
 		return err
@@ -156,9 +161,10 @@ func (t *trial) run(ctx context.Context) error {
 		t.begin()
 		go t.pretend(ctx)
 	}
-	if t.twin != nil {
-		go t.twin.goAlong(ctx)
+	for _, o := range t.others() {
+		go o.goAlong(ctx)
 	}
+	t.depart(ctx)
 	var callers sync.WaitGroup
 	for range 1 + t.callers() {
 		callers.Go(func() { t.submit(ctx, file) })
@@ -176,8 +182,8 @@ func (t *trial) run(ctx context.Context) error {
 	t.answered = time.Now()
 	t.mu.Unlock()
 	t.follow(ctx)
-	if t.twin != nil {
-		<-t.twin.over
+	for _, o := range t.others() {
+		<-o.over
 	}
 	t.collect(ctx)
 	return ctx.Err()
@@ -192,8 +198,8 @@ func (t *trial) callers() int {
 
 // begin and end bracket a fault that is not the gateway's own death.
 func (t *trial) begin() {
-	if t.twin != nil {
-		t.twin.begin()
+	for _, o := range t.others() {
+		o.begin()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -201,8 +207,8 @@ func (t *trial) begin() {
 }
 
 func (t *trial) end() {
-	if t.twin != nil {
-		t.twin.end()
+	for _, o := range t.others() {
+		o.end()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -310,6 +316,10 @@ func (t *trial) follow(ctx context.Context) {
 			continue
 		}
 		t.heldBySlurm(ctx, g)
+		if t.scenario.requeue && !t.again && g.Phase == run.InJob && g.SlurmJobID != nil {
+			t.again = true
+			t.startAgain(ctx, *g.SlurmJobID)
+		}
 		wanted := t.scenario.cancel == "pending" && g.Phase == run.Pending || t.scenario.cancel == "running" && g.Phase == run.InJob
 		switch {
 		case g.State == run.Blocked:

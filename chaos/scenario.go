@@ -22,6 +22,7 @@ type scenario struct {
 	exit      int
 	foreign   bool   // the attempt's folder is there already, with a token this ledger does not know
 	retry     bool   // once it has ended
+	requeue   bool   // once it runs
 	fail      string // a place that fails in the first life, which the scenario needs
 	double    bool   // two callers submit the same plan at once
 	end       []string

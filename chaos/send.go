@@ -20,7 +20,7 @@ func (t *trial) endSbatch(ctx context.Context) {
 		t.s.rest.start(ctx)
 		return
 	}
-	for _, pid := range processes("sbatch", "sg-"+t.runID+"-a1-") {
+	for _, pid := range processes("sbatch", t.ofSbatch()) {
 		syscall.Kill(pid, t.sbatchSignal)
 	}
 }
@@ -43,7 +43,7 @@ func (t *trial) sends(ctx context.Context) bool {
 		if late {
 			return false
 		}
-		if t.carrier.rest() && t.felt().posts > 0 || !t.carrier.rest() && len(processes("sbatch", "sg-"+t.runID+"-a1-")) > 0 {
+		if t.carrier.rest() && t.felt().posts > 0 || !t.carrier.rest() && len(processes("sbatch", t.ofSbatch())) > 0 {
 			return true
 		}
 	}

@@ -234,7 +234,7 @@ func newSite(ctx context.Context, g *ground, c carrier, n int) (*site, error) {
 	}
 	slurm, storage := s.ofTransport()
 	for file, state := range map[string]string{s.file: s.state(), s.client: "/dev/null/state"} {
-		runAs, runs, access := "self", s.runs(), ""
+		runAs, runs, access := "self, arrays: {min: 7, linger_ms: 1500}", s.runs(), ""
 		if c == caller {
 			runAs, runs = "caller", s.shared+"/of/{user}/runs"
 			access = fmt.Sprintf(accessYAML, s.users[0], s.users[1])

@@ -59,7 +59,7 @@ func (t *trial) judge(ctx context.Context, copyDir string) (ended, error) {
 		t.find("lost", "an answered submit has no row: %v", err)
 		return e, nil
 	}
-	e.state = v.Run.State
+	e.state, t.array, t.ended = v.Run.State, v.Submission.Array, string(v.Run.State)
 	attempts, err := t.s.attempts(ctx, db, t.runID)
 	if err != nil {
 		return e, err
@@ -95,6 +95,7 @@ func (t *trial) judgeAttempt(v run.View, a attempt) {
 		t.find("duplicate", "attempt %d was executed %d times", a.n, n)
 	case n == 1 && (void || never):
 		t.find("duplicate", "attempt %d was executed, and the ledger says %s (claim %+v)", a.n, a.ending, a.claim)
+	case n == 1 && own == run.EndedOK && a.ending == run.EndedLost && t.again: // Slurm started the job again after its end, and says FAILED
 	case n == 1 && own != "" && own != a.ending && (v.Run.CancelAt == nil || a.n < v.Run.AttemptN):
 		t.find("lost", "attempt %d ran to its end (%s), and the ledger says %q", a.n, own, a.ending)
 	case n == 0 && own != "", n == 0 && a.ending == run.EndedOK:

@@ -41,6 +41,7 @@ sbatch.linger) out=$("$real" "$@"); code=$?; sleep "$arg"; [[ -z $out ]] || prin
   exit 0
   ;;
 squeue.completing) "$real" "$@" | sed 's/\x1fRUNNING\x1f/\x1fCOMPLETING\x1f/' ;;
+squeue.fold) "$real" "$@" | sed -E 's/(_\[[0-9,-]*)\]/\1...]/' ;; # as if the lists of pending tasks were too long to be shown whole
 squeue.strange) "$real" "$@" | sed 's/\x1fRUNNING\x1f/\x1fDREAMING\x1f/' ;;
 *) exec "$real" "$@" ;;
 esac

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"slurmgate/slurm"
+)
+
+// Cases with company: k runs that are equal in all that Slurm is told of them wait behind a drain and then leave together, as one job
+// array. What befalls the case befalls the array. Its mates are runs of their own, which end by themselves: some well, some by their
+// program, some because they are cancelled, some because Slurm starts their task again.
+
+// arrayPlaces are the side effects that only arrays pass, with a scenario that leads there.
+var arrayPlaces = []struct{ name, in string }{
+	{"Store.ApplyAll.run.intent", "plain"}, {"Store.ApplyAll.run.receipt", "plain"}, {"Store.ApplyAll.run.unconfirmed", "sbatch_loses"},
+	{"Store.ApplyAll.run.unconfirmed", "sbatch_fails"}, {"Store.ApplyAll.run.deferred", "sbatch_unreachable"},
+	{"Store.ApplyAll.run.intent", "cancel_pending"}, {"Store.ApplyAll.run.receipt", "tool_fails"},
+}
+
+// parseSizes reads a list of numbers of runs.
+func parseSizes(text string) (list []int, err error) {
+	for word := range strings.SplitSeq(text, ",") {
+		k, err := strconv.Atoi(word)
+		if err != nil || k < 1 || k > 100 {
+			return nil, fmt.Errorf("%q is no number of runs from 1 to 100", word)
+		}
+		list = append(list, k)
+	}
+	return list, nil
+}
+
+// withCompany gives cases company: each number of runs to as many cases of each transport. Nothing else of a case changes, but every second
+// one with company has a seam of arrays instead of its own.
+func withCompany(seed uint64, list []testCase, sizes []int, transports int) []testCase {
+	next := 0
+	for i := range list {
+		c := &list[i]
+		if c.carrier == caller { // runs of users are sent one by one
+			continue
+		}
+		if c.k = sizes[c.n/transports%len(sizes)]; c.k == 1 {
+			continue
+		}
+		c.takeover = false // a verb that is the gateway sends what it is asked for, and ends
+		r := newSource(seed+1, c.n)
+		if len(c.flags) > 0 || c.block >= 0 {
+			continue
+		}
+		if len(c.scenario.flags) == 0 && r.chance(30) {
+			c.flags = []mischief{{"squeue", "fold", r.between(4*time.Second, 8*time.Second)}}
+		}
+		if len(c.starts) == 0 || r.chance(50) {
+			continue
+		}
+		at := arrayPlaces[next%len(arrayPlaces)]
+		s := seam{name: at.name, fail: r.chance(25), most: 1}
+		if !s.fail {
+			s.name += []string{".before", ".after"}[next/len(arrayPlaces)%2]
+			next++
+		}
+		c.scenario = scenarioNamed(at.in)
+		c.starts = append([]start{s.start(r)}, c.starts[1:]...)
+	}
+	return list
+}
+
+// mateOf is what the i-th mate of a case does, beside what befalls all of them.
+func mateOf(c testCase, i int) testCase {
+	sc := c.scenario
+	c.flags, c.far, c.group, c.killSbatch = nil, far{}, nil, -1
+	sc.flags, sc.fail, sc.foreign, sc.retry, sc.double = nil, "", false, false, false
+	if sc.cancel == "soon" || sc.cancel == "running" {
+		sc.cancel = ""
+	}
+	sc.end = append(sc.end[:len(sc.end):len(sc.end)], endOK, endCancelled)
+	if sc.partition != "" || sc.qos != "" { // none of them ever starts
+		c.scenario = sc
+		return c
+	}
+	sc.exit, sc.work = 0, min(sc.work, 3*time.Second)
+	sc.end = []string{endOK}
+	switch i % 4 {
+	case 1:
+		sc.exit, sc.end = 7, []string{endTool}
+	case 2:
+		sc.cancel, sc.work, sc.end = "running", 20*time.Second, []string{endCancelled, endOK} // a gateway may be away for so long
+	case 3:
+		sc.requeue, sc.work = true, 8*time.Second
+	}
+	c.scenario = sc
+	return c
+}
+
+// addMates makes the mates of a case.
+func (t *trial) addMates() error {
+	for i := range max(0, t.k-1) {
+		c := mateOf(*t.testCase, i)
+		m := &trial{testCase: &c, s: t.s, log: t.log, token: fmt.Sprintf("%s-mate%d", t.token, i), felt0: t.felt0, isTwin: true,
+			over: make(chan struct{})}
+		var err error
+		if m.file, err = m.identify(); err != nil {
+			return err
+		}
+		t.mates = append(t.mates, m)
+	}
+	return nil
+}
+
+// others are the runs that a case has beside its own.
+func (t *trial) others() []*trial {
+	if t.twin != nil {
+		return []*trial{t.twin}
+	}
+	return t.mates
+}
+
+// assemble has all runs of a case submitted while the gateway sends nothing.
+func (t *trial) assemble(ctx context.Context, file string) {
+	if len(t.mates) == 0 {
+		return
+	}
+	t.begin()
+	defer t.end()
+	t.insist(ctx, "drain", "--queue", "--reason", "company")
+	var asking sync.WaitGroup
+	for _, m := range t.mates {
+		asking.Go(func() { m.submit(ctx, m.file) })
+	}
+	asking.Go(func() { t.submit(ctx, file) })
+	asking.Wait()
+}
+
+// depart lets them go.
+func (t *trial) depart(ctx context.Context) {
+	if len(t.mates) > 0 {
+		t.insist(ctx, "resume")
+	}
+}
+
+// insist calls a verb until it is answered.
+func (t *trial) insist(ctx context.Context, args ...string) {
+	for ctx.Err() == nil && !t.overdue() {
+		if !t.awaitGateway(ctx) {
+			continue
+		}
+		err := t.call(ctx, nil, args...)
+		if err == nil {
+			return
+		}
+		if !t.retryable(err) {
+			t.find("stuck", "%s was refused: %v", args[0], err)
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// startAgain has Slurm start the run's job once more, as an admin does.
+func (t *trial) startAgain(ctx context.Context, job string) {
+	const script = `scontrol update jobid="$1" requeue=1 && scontrol requeue "$1" || exit 0
+for i in {1..100}; do
+  [[ $(squeue -h -j "$1" -o %r) == BeginTime ]] && scontrol update jobid="$1" starttime=now && break
+  sleep 0.1
+done; exit 0`
+	t.begin()
+	defer t.end()
+	r, err := t.s.run(ctx, "root", nil, "bash", "-c", script, "bash", job)
+	fmt.Fprintf(t.log, "=== %s requeue of %s: %s%s%v\n", time.Now().Format("15:04:05.000"), job, r.stdout, r.stderr, err)
+}
+
+// ofSbatch is what the command line of an sbatch of the case has in it.
+func (t *trial) ofSbatch() string {
+	if len(t.mates) > 0 {
+		return t.s.runs() + "/"
+	}
+	return "sg-" + t.runID + "-a1-"
+}
+
+// tasksIn is how many of the jobs that sacct shows are, or have in them, the task.
+func tasksIn(ids []string, task int) (n int) {
+	for _, id := range ids {
+		_, list, ok := strings.Cut(id, "_")
+		tasks, read := slurm.TasksOf(strings.Trim(list, "[]"))
+		for _, one := range tasks {
+			if ok && read && one == task {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// together counts, over all cases, the runs with company and what became of them.
+type together struct {
+	runs, tasks, again int // tasks: those that an array had at last
+	arrays             map[string]bool
+	ends               map[string]int
+}
+
+func (c *together) add(t *trial) {
+	if t.k < 2 {
+		return
+	}
+	if c.arrays == nil {
+		c.arrays, c.ends = map[string]bool{}, map[string]int{}
+	}
+	c.runs++
+	c.ends[t.ended]++
+	if t.again {
+		c.again++
+	}
+	if t.array != "" {
+		c.tasks++
+		c.arrays[t.array] = true
+	}
+}
+
+func (c *together) String() string {
+	if c.runs == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("arrays: %d runs with company, %d of them tasks of %d arrays, %d started again by Slurm;", c.runs, c.tasks,
+		len(c.arrays), c.again)
+	for _, end := range slices.Sorted(maps.Keys(c.ends)) {
+		text += fmt.Sprintf(" %s %d", end, c.ends[end])
+	}
+	return text
+}
