@@ -222,7 +222,28 @@ func (o options) submit(ctx context.Context) error {
 	if times == nil || errors.Is(times, errMissed) {
 		over = o.times(ctx, "slurmrestd")
 	}
-	return errors.Join(times, over)
+	if times = errors.Join(times, over); times == nil || errors.Is(times, errMissed) {
+		times = errors.Join(times, o.together(ctx))
+	}
+	return times
+}
+
+// together measures runs that leave as job arrays: without and with slurmctld's own rate limit.
+func (o options) together(ctx context.Context) error {
+	free := o.times(ctx, "arrays")
+	if free != nil && !errors.Is(free, errMissed) {
+		return free
+	}
+	h, err := o.up(ctx, "SlurmctldParameters=rl_enable")
+	if err != nil {
+		return err
+	}
+	defer h.down()
+	sent := h.inside(ctx, "limitedarrays")
+	if sent != nil && !errors.Is(sent, errMissed) {
+		return sent
+	}
+	return errors.Join(free, sent)
 }
 
 // times runs one measurement of times on a fresh cluster.

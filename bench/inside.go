@@ -51,6 +51,10 @@ func inside(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "rpc":
 		err = m.rpc(ctx)
+	case "arrays":
+		err = m.arrays(ctx)
+	case "limitedarrays":
+		err = m.limitedArrays(ctx)
 	case "race":
 		err = m.raceAlone(ctx)
 	case "slurmrestd":

@@ -4,6 +4,7 @@
 //	go run ./bench submit    times and memory, each beside the bare command in the same run
 //	go run ./bench race      only the first part of submit: durable submits beside bare sbatch
 //	go run ./bench slurmrestd  only the last part of submit: durable submits over slurmrestd beside bare sbatch
+//	go run ./bench arrays    only the part of submit about runs that leave as job arrays, beside an array's floor and a loop of sbatch
 //	go run ./bench fair      how long a caller's run takes behind 160 runs of another caller
 //	go run ./bench faces     HTTP and MCP beside a bare handler and the SDK's echo tool; 500 clients on a large ledger
 //	go run ./bench staging   transfers over SFTP and copies beside scp, sftp, cp and openssl
@@ -93,7 +94,7 @@ func command(ctx context.Context, args []string) error {
 	flags.StringVar(&o.sizes.Program, "program", "", "`slurmgate` to measure instead of this source's (fair)")
 	flags.StringVar(&o.name, "name", "bench", "the devcluster's `name`")
 	if len(args) == 0 {
-		return errors.New("name a measurement: rpc, submit, race, slurmrestd, fair, faces, staging or data")
+		return errors.New("name a measurement: rpc, submit, race, slurmrestd, arrays, fair, faces, staging or data")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -106,6 +107,8 @@ func command(ctx context.Context, args []string) error {
 		return o.submit(ctx)
 	case "race", "slurmrestd":
 		return o.times(ctx, args[0])
+	case "arrays":
+		return o.together(ctx)
 	case "faces":
 		return o.faces(ctx)
 	case "fair":
@@ -115,5 +118,5 @@ func command(ctx context.Context, args []string) error {
 	case "data":
 		return o.data(ctx)
 	}
-	return fmt.Errorf("there is no measurement %q; name one of rpc, submit, race, slurmrestd, fair, faces, staging, data", args[0])
+	return fmt.Errorf("there is no measurement %q; name one of rpc, submit, race, slurmrestd, arrays, fair, faces, staging, data", args[0])
 }

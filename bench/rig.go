@@ -31,6 +31,7 @@ type rig struct {
 	engine  *run.Engine
 	parts   run.Parts
 	rates   rates
+	arrays  run.Arrays
 	store   *artifact.Store
 	log     *os.File
 	closers []func()
@@ -107,6 +108,7 @@ func (g *rig) newEngine() *run.Engine {
 		Workers: 2 * workers, SendsAtOnce: workers, SubmitWait: 2 * time.Minute, Floor: g.rates.floor, Ceiling: g.rates.ceiling,
 		AbsenceGap:  time.Minute,
 		LateOutputs: time.Minute, DeferBackoff: 5 * time.Second, OutputBytes: 1 << 30, LogBytes: 1 << 20, Attempts: 1, Site: "bench",
+		Arrays: g.arrays,
 	}, g.parts)
 }
 
