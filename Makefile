@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test tools matrix lint chaos takeover bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data bench-lists bench-batch mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
+.PHONY: build demo test tools matrix lint chaos takeover thousand bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data bench-lists bench-batch mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
 N ?= 300
 RUNS ?= 1000000
 SEED ?= 1
@@ -52,6 +52,10 @@ chaos:
 # A ledger with runs in flight, of the program of commit FROM, is taken over by this program; on a real cluster.
 takeover:
 	@TAKEOVER_FROM=$(FROM) go test -tags takeover -count=1 -run 'TestTakeover$$' ./e2e
+
+# A thousand runs in one job array, whatever becomes of its sbatch; on a real cluster.
+thousand:
+	@go test -tags thousand -count=1 -timeout 60m -v -run 'TestThousand$$' ./e2e
 
 # How many RPCs the gateway costs Slurm, and what it costs beside Slurm's own commands; on a cluster of its own.
 bench-rpc:
