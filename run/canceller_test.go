@@ -34,8 +34,10 @@ func testCanceller(c *clock, slurm *scancels, silent *error, said *[]string) *ca
 	k := &canceller{slurm: slurm, queue: slurm, log: slog.New(slog.DiscardHandler), now: c.now, silent: func() error { return *silent },
 		waits: func(_ context.Context, name, detail string) { *said = append(*said, detail) }, poke: func() {},
 		about: func(context.Context, string) []any { return nil },
-		named: func(_ context.Context, id, name string) (string, error) { return strings.TrimRight(name, "0123456789"), nil },
-		jobs:  newWorkQueue[namedJob](nil, 0), asked: map[namedJob]time.Time{}, tasks: map[namedJob]map[namedJob]bool{},
+		named: func(_ context.Context, id, name string) (string, error) {
+			return strings.TrimRight(name, "0123456789"), nil
+		},
+		jobs: newWorkQueue[namedJob](nil, 0), asked: map[namedJob]time.Time{}, tasks: map[namedJob]map[namedJob]bool{},
 		next: map[namedJob]time.Time{}}
 	k.jobs.ready = k.due
 	return k

@@ -231,11 +231,20 @@ func pick(v View, found []Job) (Job, bool) {
 		if j.ID != last.ID || j.Cluster != last.Cluster {
 			return Job{}, false
 		}
-		if j.Class != ClassEnded || last.Class == ClassEnded && !before(j.Submitted, last.Submitted) {
+		if newer(j, last) {
 			last = j
 		}
 	}
 	return last, true
+}
+
+// newer reports whether a record of a job tells more than an earlier one in Slurm's list. A start that was given up (REQUEUED) has a record
+// of its own, which looks like a job that waits; the next start was submitted later.
+func newer(j, than Job) bool {
+	if before(j.Submitted, than.Submitted) || before(than.Submitted, j.Submitted) {
+		return before(than.Submitted, j.Submitted)
+	}
+	return j.Class != ClassEnded || than.Class == ClassEnded
 }
 
 // before reports whether a is known to be earlier than b.
