@@ -53,8 +53,8 @@ var arrows = map[string][]string{
 	"notify":            {"fault"}, // who is told that a run or a batch is over
 	"export/receipt":    {"fault"}, // statements, signatures and their check: what is needed where no gateway is
 	"backup":            {"fault", "files", "plan"},
-	"export":            {"export/receipt", "fault", "plan", "visible"}, // checked where there is no gateway, so it knows none
-	"files":             {},                                             // how the outside systems treat files that others may change
+	"export":            {"export/receipt", "fault", "plan", "plan/tree", "visible"}, // checked without a gateway
+	"files":             {},                                                          // files that others may change
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
 	"ledger":       {"export/receipt", "fault", "gate", "notify", "plan", "plan/tree", "retention", "run"},
 	"artifact":     {"fault", "files", "plan", "plan/tree", "visible"},
@@ -320,8 +320,8 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"worker.Client.Call":     {"callWorker"},
 		// As the ledger has them: at the start, and after drain and resume.
 		"run.Sites.SetDrains":     {"LoadDrains"},
-		"run.Sites.NextResources": {"coversRetry"}, // of a run that the gate found to be its caller's
-		"run.Sites.Partitions":    {"see", "Most"}, // asks the site's Slurm, once in a while
+		"run.Sites.NextResources": {"coversRetry", "rehearseRetry"}, // of a run that the gate found to be its caller's
+		"run.Sites.Partitions":    {"see", "Most"},                  // asks the site's Slurm, once in a while
 		"run.Sites.HasImage":      {"see"},
 		"run.Sites.Logs":          {"logs"},
 		"run.Sites.Retry":         {"retryRun"},

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -76,7 +77,7 @@ func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAns
 		err = ledger.NoApproval(a.ApprovalID)
 	}
 	if err == nil && a.Approve && was.Status == gate.Pending {
-		err = g.unchanged(was)
+		err = g.unchanged(ctx, was)
 	}
 	if err == nil && a.Approve {
 		err = g.mayApprove(ctx, c.Caller.Principal, was)
@@ -98,9 +99,10 @@ func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAns
 	return out, asOf(c, nil), err // an approval is answered once
 }
 
-// unchanged refuses an approval of a call that would do something else by now: of another version of the tool, or with another image. The
-// account, the partition and the site depend on who asks, and are compared when the call is repeated.
-func (g *Gateway) unchanged(was gate.Approval) error {
+// unchanged refuses an approval of a call that would do something else by now: of another version of the tool, with another image, or with
+// reference data whose name stands for other content. The account, the partition and the site depend on who asks, and are compared when the
+// call is repeated.
+func (g *Gateway) unchanged(ctx context.Context, was gate.Approval) error {
 	now, is := was.Covers, was.ToolVersion
 	if t, err := g.Gate.Registry().Find(was.ToolID); err == nil {
 		is, now.ContractVersion = t.Version, t.ContractVersion
@@ -110,7 +112,17 @@ func (g *Gateway) unchanged(was gate.Approval) error {
 		now.ImageDigest, _ = g.Domain.Lock().Digest(p.Image())
 		now.Image = g.Domain.Lock().NameOf(now.ImageDigest)
 	}
-	if is == was.ToolVersion && now == was.Covers {
+	now.References = maps.Clone(was.Covers.References)
+	for name := range now.References {
+		a, err := g.standsFor(ctx, name, was.Covers.ProjectID)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		if now.References[name] = "sha256:" + a.SHA256; err != nil {
+			now.References[name] = "withdrawn"
+		}
+	}
+	if is == was.ToolVersion && now.Equal(was.Covers) {
 		return nil
 	}
 	return fault.New(fault.Conflict, "approval_void",

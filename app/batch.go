@@ -211,6 +211,9 @@ func (g *Gateway) askBatch(ctx context.Context, c gate.Call, a BatchRunArgs, dry
 			problems = append(problems, sheetProblem("SHEET-PROJECT", r.line, "", "all rows in one project", "its inputs belong to "+project))
 			continue
 		}
+		if r.args, err = g.pinReferences(ctx, order.Params.ProjectID, p, r.args); err != nil {
+			return out, err
+		}
 		out.rows = append(out.rows, ledger.BatchRow{N: r.line, Sample: r.sample, Label: r.label, Tags: r.tags, Args: r.args})
 		if dry {
 			if err := out.plan.add(ctx, g.Sites, order, seen); err != nil {

@@ -61,7 +61,7 @@ func (g *Gateway) coversSubmit(ctx context.Context, c gate.Call) (gate.Coverage,
 	if err := c.Into(&a); err != nil {
 		return gate.Coverage{}, err
 	}
-	o, err := g.planOrder(ctx, c, a)
+	o, _, err := g.planOrder(ctx, c, a)
 	if err != nil {
 		return gate.Coverage{}, err
 	}

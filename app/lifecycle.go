@@ -48,7 +48,7 @@ func (g *Gateway) lifecycle() []Operation {
 			"creates no second job.",
 		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
 		Input: object("job_spec", prop("project_id", projectSchema), prop("job_spec", `{"type":"object"}`)), Does: does(g.submit),
-		DryRun: does(g.rehearseSubmit), Covers: g.coversSubmit,
+		DryRun: does(g.rehearseSubmit), Covers: g.coversSubmit, Names: g.namesInPlan,
 	}, {
 		ID: "slurm.job.get", Title: "Show a run", Verb: "get",
 		Description: "Returns the state of a run. \"Not ready\" is a normal answer: call again after poll_after_seconds, or set wait_seconds.",
@@ -81,7 +81,7 @@ func (g *Gateway) lifecycle() []Operation {
 			"what the new attempt gets instead of what the one before had, if that was too little: at least the plan's, within policy and "+
 				"partition. The run's id and command line stay the same. If absent, memory or time grow by the tool's own factor, where it has one",
 			false)))), Does: ofRun(g, does(g.retryRun)),
-		DryRun: does(g.rehearseVerb), Covers: g.coversRetry,
+		DryRun: does(g.rehearseRetry), Covers: g.coversRetry,
 	}, {
 		ID: "slurm.job.absent", Title: "Declare a job absent", Verb: "declare-absent",
 		Description: "Ends the attempt of a run whose job cannot be found: from then on no job of this attempt can execute.",
@@ -180,30 +180,35 @@ type SubmitArgs struct {
 	JobSpec   json.RawMessage `json:"job_spec"`
 }
 
-// planOrder accepts a plan unchanged: strictly decoded, allowed by policy, with known inputs.
-func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (run.Order, error) {
+// planOrder accepts a plan unchanged but for the names of references: strictly decoded, allowed by policy, with known inputs.
+func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (order run.Order, first before, err error) {
+	project, err := g.projectOf(c, a.ProjectID)
+	if err != nil {
+		return order, first, err
+	}
+	named := g.resolver(ctx, project, c.Names)
+	first.references = named.artifacts
+	if a.JobSpec, err = named.plan(a.JobSpec); err != nil {
+		return order, first, err
+	}
 	spec, err := plan.DecodeSpec(a.JobSpec, plan.Rules{Types: g.Domain.Types(), Image: g.Domain.Lock().CheckName,
 		Pulled: g.Domain.Lock().Pulled})
 	if err != nil {
-		return run.Order{}, err
+		return order, first, err
 	}
 	sites, why, err := g.candidates(plan.Params{Spec: spec}.Site())
 	if err != nil {
-		return run.Order{}, err
+		return order, first, err
 	}
 	if err := g.Policy.AllowPlan(spec, true, g.Domain.Lock().NameOf(spec.Execution.Container.Image)); err != nil {
-		return run.Order{}, err
+		return order, first, err
 	}
-	project, err := g.projectOf(c, a.ProjectID)
-	if err != nil {
-		return run.Order{}, err
-	}
-	if err := g.checkInputs(ctx, c, project, spec); err != nil {
-		return run.Order{}, err
+	if err := g.checkInputs(ctx, c, project, spec, first); err != nil {
+		return order, first, err
 	}
 	user, err := g.executedAs(ctx, c, sites)
 	if err != nil {
-		return run.Order{}, err
+		return order, first, err
 	}
 	options := optionsOn(ctx, sites, func(ctx context.Context, s *site.Site) (*plan.Placement, error) {
 		if err := g.runsAs(ctx, c, s, user); err != nil {
@@ -215,13 +220,18 @@ func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (run
 		}
 		return nil, err
 	})
-	return g.aim(run.Order{ToolID: "slurm.submit", ToolName: "slurm_submit", ToolVersion: BuiltinVersion, ContractVersion: builtinContract,
-		Params: plan.Params{ProjectID: project, Script: g.Script, Spec: spec, ExecutedAs: user}, PolicyHash: g.Policy.Hash,
-		Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}, why, options)
+	order, err = g.aim(run.Order{ToolID: "slurm.submit", ToolName: "slurm_submit", ToolVersion: BuiltinVersion,
+		ContractVersion: builtinContract,
+		Params:          plan.Params{ProjectID: project, Script: g.Script, Spec: spec, ExecutedAs: user},
+		PolicyHash:      g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}, why, options)
+	return order, first, err
 }
 
 func (g *Gateway) submit(ctx context.Context, c gate.Call, a SubmitArgs) (run.SubmitAnswer, error) {
-	order, err := g.planOrder(ctx, c, a)
+	order, first, err := g.planOrder(ctx, c, a)
+	if err == nil {
+		err = g.keep(ctx, c, "slurm.submit", order.Params.ProjectID, first)
+	}
 	if err != nil {
 		return run.SubmitAnswer{}, err
 	}
@@ -251,7 +261,7 @@ func (g *Gateway) retryRun(ctx context.Context, c gate.Call, a RunArgs) (run.Sub
 }
 
 func (g *Gateway) rehearseSubmit(ctx context.Context, c gate.Call, a SubmitArgs) (run.Preview, error) {
-	order, err := g.planOrder(ctx, c, a)
+	order, _, err := g.planOrder(ctx, c, a)
 	if err != nil {
 		return run.Preview{}, err
 	}
@@ -264,11 +274,52 @@ func (g *Gateway) rehearseVerb(ctx context.Context, _ gate.Call, a RunArgs) (any
 	return run.Outline(v), err
 }
 
+// RetryPreview is what a retry would do.
+type RetryPreview struct {
+	run.GetState                // the run as it is
+	NextAttempt  int            `json:"next_attempt"`
+	Resources    plan.Resources `json:"resources"` // that the new attempt would have
+	Raised       string         `json:"raised"`    // which of them are more than those of the attempt before; empty: none
+}
+
+// rehearseRetry returns what the attempt that a retry opens would have.
+func (g *Gateway) rehearseRetry(ctx context.Context, c gate.Call, a RunArgs) (any, error) {
+	v, err := g.Ledger.View(ctx, a.RunID)
+	if err != nil || v.Run.State != run.Failed && v.Run.State != run.Cancelled {
+		return run.Outline(v), err // nothing would be opened
+	}
+	if err := g.mayRetry(ctx, c, a.RunID); err != nil {
+		return nil, err
+	}
+	canonical, err := g.Ledger.Params(ctx, v.Run.ParamsHash)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.DecodeParams(canonical)
+	if err != nil {
+		return nil, err
+	}
+	out := RetryPreview{GetState: run.Outline(v), NextAttempt: v.Run.AttemptN + 1}
+	if out.Resources, err = g.Sites.NextResources(ctx, a.RunID, a.Resources); err != nil {
+		return nil, err
+	}
+	had := p.Spec.Resources
+	if v.Attempt.Resources != nil {
+		had = *v.Attempt.Resources
+	}
+	out.Raised = out.Resources.Raised(had)
+	return out, nil
+}
+
 // checkInputs checks a plan's inputs against the ledger: each is an artifact of the project, with the checksum that the plan pins.
-func (g *Gateway) checkInputs(ctx context.Context, c gate.Call, project string, spec plan.Spec) error {
+func (g *Gateway) checkInputs(ctx context.Context, c gate.Call, project string, spec plan.Spec, first before) error {
 	var problems []fault.Problem
 	for i, in := range spec.IO.Inputs {
-		a, err := g.artifactOf(ctx, c, project, in.ArtifactID)
+		a, named := first.references[in.ArtifactID]
+		var err error
+		if !named {
+			a, err = g.artifactOf(ctx, c, project, in.ArtifactID)
+		}
 		field := fmt.Sprintf("io.inputs[%d].", i)
 		switch {
 		case fault.Is(err, fault.NotFound):

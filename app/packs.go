@@ -35,6 +35,7 @@ func (g *Gateway) packTools() []gate.Tool {
 			SideEffect:  gate.Execute, Idempotency: gate.Idempotent, Determinism: gate.NonDeterministic, Availability: gate.OfflineOK,
 			Capabilities: []string{gate.CapSlurm}, Purposes: p.Capabilities(), Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other},
 			RunTimeoutSec: Listed[p.ID()].TimeoutSec, Input: input, Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(),
+			Names:  g.namesIn(p.ID(), paramsOf(p), g.inputProject),
 			Handle: g.packHandler(p), DryRun: g.packRehearsal(p), Covers: func(ctx context.Context, c gate.Call) (gate.Coverage, error) {
 				order, _, err := g.packOrder(ctx, c, p)
 				if err != nil {
@@ -62,8 +63,9 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	if err != nil {
 		return order, first, err
 	}
-	args, first, err := g.resolveReferences(ctx, c.Args, p, project)
-	if err != nil {
+	named := g.resolver(ctx, project, c.Names)
+	args, err := named.arguments(c.Args, p.ID(), paramsOf(p))
+	if first.references = named.artifacts; err != nil {
 		return order, first, err
 	}
 	look := func(id string) (toolpack.ArtifactInfo, error) {

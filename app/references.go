@@ -268,11 +268,7 @@ func (g *Gateway) nameReferences(ctx context.Context, inputs []ArtifactDoc, proj
 		if err != nil {
 			return err
 		}
-		for _, r := range names {
-			if r.OfferedTo(project) && (inputs[i].Reference == "" || r.Source() == in.Source) {
-				inputs[i].Reference = r.Name
-			}
-		}
+		inputs[i].Reference = ledger.NameFor(names, project, in.Source)
 	}
 	return nil
 }

@@ -44,12 +44,14 @@ func (g *Gateway) serviceTools() (out []gate.Tool) {
 		listed[m.ToolID] = m
 	}
 	for _, s := range g.services() {
+		input, params := servesReferences(s)
 		t := gate.Tool{ID: s.ID, Version: s.Version, ContractVersion: s.ContractVersion, Title: s.Title, Description: s.Description,
 			SideEffect: gate.Execute, Idempotency: gate.IdempotentWithKey, Determinism: gate.NonDeterministic, Availability: gate.RequiresNetwork,
-			Capabilities: []string{gate.CapWorker}, Purposes: s.Purposes, Bindings: everywhere, Input: s.Input, Output: s.Output,
+			Capabilities: []string{gate.CapWorker}, Purposes: s.Purposes, Bindings: everywhere, Input: input, Output: s.Output,
 			Egress: slices.Compact(slices.Sorted(slices.Values(slices.Concat(g.Policy.EgressAllowlist, s.Egress)))),
 			Worker: &gate.Worker{Type: "http", Endpoint: "/run"}, Timeout: g.serviceTimeout(s), Grace: serviceGrace, Work: gate.Service,
-			Resumes: true, Sensitive: s.Sensitive, Handle: g.serviceHandler(s), DryRun: g.serviceRehearsal(s), Covers: g.coversService(s)}
+			Resumes: true, Sensitive: s.Sensitive, Handle: g.serviceHandler(s), DryRun: g.serviceRehearsal(s), Covers: g.coversService(s),
+			Names: g.namesIn(s.ID, params, g.serviceProject)}
 		if w := listed[s.ID].Transport; w != nil {
 			t.Worker = &gate.Worker{Type: w.Type, Endpoint: w.Endpoint}
 		}
@@ -94,14 +96,24 @@ func serviceArgs(c gate.Call, s toolpack.Service) (sent, stored json.RawMessage,
 
 // serviceOrder makes a run's order of a call. The run belongs to the project that its arguments name, where the tool has an argument
 // project_id, else to that of the first artifact among them.
-func (g *Gateway) serviceOrder(ctx context.Context, c gate.Call, s toolpack.Service) (o run.Order, sent json.RawMessage, err error) {
+func (g *Gateway) serviceOrder(ctx context.Context, c gate.Call, s toolpack.Service) (o run.Order, sent json.RawMessage, first before,
+	err error) {
 	project, err := g.serviceProject(ctx, c)
 	if err != nil {
-		return o, nil, err
+		return o, nil, first, err
+	}
+	_, params := servesReferences(s)
+	named := g.resolver(ctx, project, c.Names)
+	first.references = named.artifacts
+	if c.Args, err = named.arguments(c.Args, s.ID, params); err == nil {
+		c.Stored, err = named.arguments(c.Stored, s.ID, params)
+	}
+	if err != nil {
+		return o, nil, first, err
 	}
 	sent, stored, err := serviceArgs(c, s)
 	if err != nil {
-		return o, nil, err
+		return o, nil, first, err
 	}
 	call := &plan.Call{Input: stored, ID: c.ID, ToolVersion: s.Version}
 	if s.Deterministic {
@@ -109,7 +121,7 @@ func (g *Gateway) serviceOrder(ctx context.Context, c gate.Call, s toolpack.Serv
 	}
 	return run.Order{ToolID: s.ID, ToolName: s.Name, ToolVersion: s.Version, ContractVersion: s.ContractVersion, PackHash: s.Hash,
 		Pack: s.Definition, Params: plan.Params{ProjectID: project, Worker: call}, PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot,
-		Actor: c.Request.Actor.Kind, Principal: askerOf(c)}, sent, nil
+		Actor: c.Request.Actor.Kind, Principal: askerOf(c)}, sent, first, nil
 }
 
 func (g *Gateway) serviceProject(ctx context.Context, c gate.Call) (string, error) {
@@ -122,8 +134,11 @@ func (g *Gateway) serviceProject(ctx context.Context, c gate.Call) (string, erro
 
 func (g *Gateway) serviceHandler(s toolpack.Service) gate.Handler {
 	return func(ctx context.Context, c gate.Call) (any, error) {
-		order, input, err := g.serviceOrder(ctx, c, s)
+		order, input, first, err := g.serviceOrder(ctx, c, s)
 		if err != nil {
+			return nil, err
+		}
+		if err := g.keep(ctx, c, s.ID, order.Params.ProjectID, first); err != nil {
 			return nil, err
 		}
 		deadline := time.Now().Add(g.serviceTimeout(s))
@@ -256,7 +271,7 @@ type ServicePreview struct {
 
 func (g *Gateway) serviceRehearsal(s toolpack.Service) gate.Handler {
 	return func(ctx context.Context, c gate.Call) (any, error) {
-		order, _, err := g.serviceOrder(ctx, c, s)
+		order, _, _, err := g.serviceOrder(ctx, c, s)
 		if err != nil {
 			return nil, err
 		}
@@ -282,7 +297,7 @@ func (g *Gateway) serviceRehearsal(s toolpack.Service) gate.Handler {
 // of it: the same call with another id is the one that was approved.
 func (g *Gateway) coversService(s toolpack.Service) func(context.Context, gate.Call) (gate.Coverage, error) {
 	return func(ctx context.Context, c gate.Call) (gate.Coverage, error) {
-		order, _, err := g.serviceOrder(ctx, c, s)
+		order, _, _, err := g.serviceOrder(ctx, c, s)
 		if err != nil {
 			return gate.Coverage{}, err
 		}

@@ -68,6 +68,11 @@ tools:
     timeout_sec: 20
     input_schema_ref: in.json
     output_schema_ref: out.json
+  - tool_id: web.count
+    kind: service_worker
+    transport: {type: http, base_url: "URL", endpoint: /run}
+    timeout_sec: 20
+    input_schema_ref: count.json
   - tool_id: web.hash
     kind: service_worker
     deterministic: true
@@ -88,6 +93,8 @@ func workerGateway(t *testing.T, dir, policy string) *bench {
 		"policies.yaml": "version: 1\n",
 		"in.json": `{"type":"object","additionalProperties":false,"required":["url"],"properties":{"url":{"type":"string"},` +
 			`"depth":{"type":"integer","default":1},"project_id":{"type":"string"}}}`,
+		"count.json": `{"type":"object","additionalProperties":false,"required":["data"],"properties":{"data":` + artifactSchema +
+			`,"more":{"type":"array","items":` + artifactSchema + `}}}`,
 		"out.json": `{"type":"object","required":["text"],"properties":{"text":{"type":"string"}}}`} {
 		if err := os.WriteFile(filepath.Join(domain, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

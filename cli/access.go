@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,6 +147,9 @@ func printApproval(w io.Writer, p gate.Approval) {
 		}
 		line("resources", fmt.Sprintf("%d CPUs, %d MiB%s, %s", c.Resources.CPUs, c.Resources.MemMB, gpus,
 			time.Duration(c.Resources.TimeLimitSeconds)*time.Second))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.References)) {
+		line("reference", name+" is "+c.References[name])
 	}
 	line("contract", c.ContractVersion)
 	line("arguments", clipLine(string(p.Payload), 400))

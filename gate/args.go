@@ -8,6 +8,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"slurmgate/fault"
@@ -110,11 +112,14 @@ func (e entry) checkArgs(args any) error {
 }
 
 // binding identifies a payload without revealing it: the same tool with the same arguments has the same one on this ledger, and nobody
-// without the ledger can test guesses. Keys and approvals are bound to it.
-func (g *Gate) binding(t Tool, args json.RawMessage, body []byte) string {
+// without the ledger can test guesses. Keys and approvals are bound to it. names are what [Tool.Names] gave.
+func (g *Gate) binding(t Tool, args json.RawMessage, body []byte, names map[string]string) string {
 	m := hmac.New(sha256.New, g.key)
 	fmt.Fprintf(m, "tool=%s|version=%s|contract=%s|args=", t.ID, t.Version, t.ContractVersion)
 	m.Write(args)
+	for _, name := range slices.Sorted(maps.Keys(names)) { // a payload without any is bound as it always was
+		fmt.Fprintf(m, "|name=%s=%s", name, names[name])
+	}
 	if t.Body > 0 {
 		m.Write(append([]byte("|body="), body...))
 	}

@@ -6,6 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +32,20 @@ type Coverage struct {
 	Resources       *plan.Resources `json:"resources,omitzero"`
 	PackHash        string          `json:"pack_hash,omitzero"`   // of the toolpack's definition
 	ParamsHash      string          `json:"params_hash,omitzero"` // of all that the program sees
+	// what names of reference data in the arguments stand for: ref:NAME → sha256:<hex>
+	References map[string]string `json:"references,omitzero"`
+}
+
+// Equal reports whether two approvals cover the same.
+func (c Coverage) Equal(o Coverage) bool { return reflect.DeepEqual(c, o) }
+
+// references are the names of reference data with what they stand for, as a text.
+func (c Coverage) references() string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(c.References)) {
+		list = append(list, name+" as "+c.References[name])
+	}
+	return strings.Join(list, " and ")
 }
 
 // Changes says what is not as it was when the approval was requested.
@@ -41,6 +58,7 @@ func (a Approval) Changes(toolVersion string, later Coverage) string {
 		{"account", c.Account, later.Account}, {"QOS", c.QOS, later.QOS}, {"constraint", c.Constraint, later.Constraint},
 		{"image", c.Image, later.Image}, {"image digest", c.ImageDigest, later.ImageDigest},
 		{"contract version", c.ContractVersion, later.ContractVersion}, {"toolpack", c.PackHash, later.PackHash},
+		{"reference data", c.references(), later.references()},
 	} {
 		if x.was != x.is {
 			out = append(out, fmt.Sprintf("%s %s instead of %s", x.what, orText(x.is, "(none)"), orText(x.was, "(none)")))
@@ -68,7 +86,7 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trai
 		}
 		covers = found.(Coverage)
 	}
-	covers.ContractVersion = t.ContractVersion
+	covers.ContractVersion, covers.References = t.ContractVersion, c.Names
 	binding, err := g.approvalBinding(t, tr.input(), tr.body, covers)
 	if err != nil {
 		return "", err
@@ -120,7 +138,7 @@ func (g *Gate) approvalBinding(t Tool, args plan.Doc, body []byte, covers Covera
 		return "", err
 	}
 	m := hmac.New(sha256.New, g.key)
-	fmt.Fprintf(m, "approval|payload=%s|covers=%s", g.binding(t, args.Bytes, body), doc)
+	fmt.Fprintf(m, "approval|payload=%s|covers=%s", g.binding(t, args.Bytes, body, covers.References), doc)
 	return hex.EncodeToString(m.Sum(nil)), nil
 }
 

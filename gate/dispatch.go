@@ -218,9 +218,16 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 			WithNext("send it without a key: the same bytes become the same artifact anyway")
 	}
 	in := tr.input()
-	binding := g.binding(t, in.Bytes, tr.body)
 	call := Call{Caller: who, Needs: t.Capabilities, Request: req, Args: in.Bytes, Value: in.Value, Stored: tr.args.Bytes, Hidden: tr.hidden,
 		ID: req.ToolCallID}
+	if t.Names != nil {
+		found, err := guard(ctx, g.log, func(ctx context.Context, c Call) (any, error) { return t.Names(ctx, c) }, call.withoutSensitive(tr))
+		if err != nil {
+			return nil, err
+		}
+		call.Names = found.(map[string]string)
+	}
+	binding := g.binding(t, in.Bytes, tr.body, call.Names)
 	used := "" // the approval that this very call used up, before the gateway died
 	if req.IdempotencyKey != nil && t.SideEffect != Read {
 		if g.promises == nil {
@@ -233,7 +240,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 			return nil, err
 		}
 		tr.leave = leave
-		k, first, err := g.known(ctx, who, t, key, binding)
+		k, first, err := g.known(ctx, who, t, key, binding, call.Names)
 		if err != nil || first != nil {
 			return first, err
 		}

@@ -3,6 +3,9 @@ package gate
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"slurmgate/fault"
@@ -49,7 +52,8 @@ func (f *flights) enter(ctx context.Context, who Caller, key string, waits *Coun
 }
 
 // known looks up a key. For a settled key it returns the outcome, for an open one that may be used the key.
-func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding string) (k *Key, first *Response, err error) {
+func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding string, names map[string]string) (k *Key, first *Response,
+	err error) {
 	got, err := g.promises.Key(ctx, who.Principal, keyHash)
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -60,6 +64,10 @@ func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding s
 		return nil, nil, fault.New(fault.Capability, "idempotency_rights",
 			"this idempotency key was used with rights that the caller no longer has").
 			WithNext("use a new key, or ask the administrator for the rights of the first call")
+	case got.Binding != binding && len(names) > 0:
+		return nil, nil, fault.New(fault.Conflict, "idempotency_conflict", "this idempotency key was already used for another call, or when "+
+			strings.Join(slices.Sorted(maps.Keys(names)), " or ")+" stood for other content").
+			WithNext("use a new key; to have the earlier content again, name it by its digest: ref:NAME@sha256:DIGEST")
 	case got.Binding != binding:
 		return nil, nil, fault.New(fault.Conflict, "idempotency_conflict", "this idempotency key was already used for another call").
 			WithNext("use a new key for new arguments")

@@ -85,6 +85,9 @@ type Tool struct {
 	// most bytes of the body that its calls come with: what an argument must not hold. Keys and approvals are bound to it. 0: no such body
 	Body   int64   `json:"-"`
 	Handle Handler `json:"-"`
+	// Names says what names of reference data among the arguments stand for now, as sha256:<hex>, by the name as it is given. Keys and
+	// approvals are bound to it, and the handler gets it. nil: no argument can be such a name
+	Names func(ctx context.Context, c Call) (map[string]string, error) `json:"-"`
 	// Covers says what an approval of the call covers beyond its arguments; nil where they say it all
 	Covers func(ctx context.Context, c Call) (Coverage, error) `json:"-"`
 	DryRun Handler                                             `json:"-"` // shows what Handle would do, without any effect; nil where there is nothing to show
@@ -125,6 +128,8 @@ type Call struct {
 
 	ID          string // the call's own: tool_call_id, of the first call with its idempotency key where it has one
 	Interrupted bool   // a call with the same idempotency key was made before, and has no recorded outcome
+
+	Names map[string]string // as [Tool.Names] gave it: what the call's key and approval are bound to. Nil in a dry run
 }
 
 // Into decodes the arguments, refusing unknown keys.

@@ -145,7 +145,13 @@ func (l *Ledger) facts(ctx context.Context, tx *sql.Conn, v run.View, w run.Writ
 	inputs, err := list(ctx, tx, scanLinked, inputsQuery, r.ID)
 	ofRuns := false
 	for _, in := range inputs {
-		p.ResolvedDependencies = append(p.ResolvedDependencies, resource("input/"+in.Relpath, in))
+		names, err := list(ctx, tx, scanReference, namesQuery, in.Artifact.SHA256, in.Artifact.Type)
+		if err != nil {
+			return nil, p, err
+		}
+		r := resource("input/"+in.Relpath, in)
+		r.Annotations.Reference = NameFor(names, in.Artifact.ProjectID, in.Artifact.Source)
+		p.ResolvedDependencies = append(p.ResolvedDependencies, r)
 		ofRuns = ofRuns || in.Artifact.Source != "import"
 	}
 	if err == nil && ofRuns {

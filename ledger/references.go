@@ -62,8 +62,20 @@ func (l *Ledger) ReferenceVersions(ctx context.Context, name string) ([]Referenc
 
 // NamesOf lists the versions of references that were recorded with these bytes and this type, the newest first.
 func (l *Ledger) NamesOf(ctx context.Context, sha256, typ string) ([]Reference, error) {
-	return list(ctx, l.r, scanReference, "SELECT "+referenceColumns+
-		" FROM reference_versions WHERE sha256 = ? AND type = ? ORDER BY version DESC", sha256, typ)
+	return list(ctx, l.r, scanReference, namesQuery, sha256, typ)
+}
+
+const namesQuery = "SELECT " + referenceColumns + " FROM reference_versions WHERE sha256 = ? AND type = ? ORDER BY version DESC"
+
+// NameFor is the name of the reference whose bytes an artifact of a project has that came from source, or "". versions are those with its
+// bytes, as [Ledger.NamesOf] gives them.
+func NameFor(versions []Reference, project, source string) (name string) {
+	for _, r := range versions {
+		if r.OfferedTo(project) && (name == "" || r.Source() == source) {
+			name = r.Name
+		}
+	}
+	return name
 }
 
 // AddReference records a version of a name and reports whether it is a new one. Another content than the name has now needs replace.

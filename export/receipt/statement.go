@@ -48,6 +48,7 @@ type Annotations struct {
 	Type       string `json:"type,omitempty"`
 	SizeBytes  *int64 `json:"sizeBytes,omitempty"`
 	ArtifactID string `json:"artifactId,omitempty"`
+	Reference  string `json:"reference,omitempty"`  // the site's name for an input's bytes, where they had one
 	ExecutedAs string `json:"executedAs,omitempty"` // the user that the run was executed as that made it
 }
 
