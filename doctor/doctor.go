@@ -47,6 +47,8 @@ type Config struct {
 	As       func(s *site.Site, user string) (AsUser, error)
 	// OpenBooks opens the ledger for reading; fs.ErrNotExist where there is none.
 	OpenBooks func(context.Context, *site.Site) (Books, error)
+	// Registered says what is wrong with a file or folder in place of a cluster that was registered with a state; nil: nothing.
+	Registered func(ctx context.Context, s *site.Site, path, state string) error
 	// MemoryLimit is how many bytes of memory a process may have; 0: this process.
 	MemoryLimit func(pid int) int64
 	Now         func() time.Time // this host's clock; nil: time.Now

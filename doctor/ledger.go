@@ -30,6 +30,8 @@ type Books interface {
 	Lost(ctx context.Context) (lost, of int, err error)
 	// Expiring lists the names of tokens that expire between two times.
 	Expiring(ctx context.Context, after, before time.Time) ([]string, error)
+	// References lists the names that the site gives to bytes.
+	References(ctx context.Context) ([]Reference, error)
 	Close() error
 }
 

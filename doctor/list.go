@@ -104,7 +104,7 @@ func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s
 // Checks is the list, in the order in which they are made.
 func Checks() []Check {
 	var all []Check
-	for _, part := range [][]Check{siteChecks(), fileChecks(), ledgerChecks(), domainChecks(), workerChecks(), hostChecks(),
+	for _, part := range [][]Check{siteChecks(), fileChecks(), ledgerChecks(), referenceChecks(), domainChecks(), workerChecks(), hostChecks(),
 		networkChecks(),
 		asUserChecks(), farChecks(), restChecks(), clusterFileChecks(), sameFolderChecks(), imageChecks(), slurmChecks(),
 		sightChecks(), placementChecks(), historyChecks(),

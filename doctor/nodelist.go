@@ -59,6 +59,10 @@ func nodeFileChecks() []Check {
 			}
 			return ok("all folders of apptainer.binds exist")
 		}, Asks: []string{"binds"},
+	}, {
+		Code: "node_references", Proves: "Jobs on the node can read every reference in place.",
+		Remedy: "mount the filesystem on that node, and let the user of jobs read the file or folder: runs that use the reference fail there",
+		Judge:  nodeReferences, Asks: []string{"references"},
 	}}
 }
 

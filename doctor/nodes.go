@@ -100,7 +100,11 @@ func (x *Exam) newRound(ctx context.Context) (*round, error) {
 	dir := ".doctor-" + token()
 	r := &round{Exam: x, token: rand.Text(), name: "sg-doctor-" + strings.ToLower(rand.Text()[:12]), images: x.stored,
 		script: path.Join(x.Cluster.LoginFolders().RunsDir, dir, "probe.sh"), began: time.Now()}
-	files, err := probeFiles(path.Join(x.Cluster.Storage.RunsDir, dir), r.token, x.Cluster, r.images)
+	inPlace, err := x.named(ctx, x.Cluster.Name)
+	if err != nil {
+		return nil, err
+	}
+	files, err := probeFiles(path.Join(x.Cluster.Storage.RunsDir, dir), r.token, x.Cluster, r.images, inPlace)
 	if err != nil {
 		return nil, err
 	}

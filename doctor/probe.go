@@ -26,7 +26,7 @@ var (
 
 // probeFiles are what the probe reads in its folder: its script, what it runs in a container, the images, and the token by which it knows
 // the folder. dir is the folder as nodes see it.
-func probeFiles(dir, token string, s *site.Site, images []storedImage) (map[string]string, error) {
+func probeFiles(dir, token string, s *site.Site, images []storedImage, inPlace []Reference) (map[string]string, error) {
 	var list strings.Builder
 	for _, i := range images {
 		fmt.Fprintf(&list, "%d %s\n", i.size, i.path)
@@ -41,6 +41,10 @@ func probeFiles(dir, token string, s *site.Site, images []storedImage) (map[stri
 	}
 	for _, r := range s.Storage.InPlace {
 		binds += slurm.Quote(r.Path) + " "
+	}
+	references := ""
+	for _, r := range inPlace {
+		references += slurm.Quote(r.Path) + " "
 	}
 	if m := s.Apptainer.Module; m != nil {
 		find = "source " + slurm.Quote(m.Init) + " && module load"
@@ -62,7 +66,7 @@ func probeFiles(dir, token string, s *site.Site, images []storedImage) (map[stri
 	}
 	v := map[string]string{"Scratch": scratch, "Dir": slurm.Quote(dir), "Runs": slurm.Quote(s.Storage.RunsDir), "Token": token,
 		"Store": slurm.Quote(s.Storage.ImageStore),
-		"Image": image, "Binds": binds, "Find": find, "Seccomp": seccomp}
+		"Image": image, "Binds": binds, "References": references, "Find": find, "Seccomp": seccomp}
 	var probe, container strings.Builder
 	err := errors.Join(probeTemplate.Execute(&probe, v), containerTemplate.Execute(&container, v))
 	return map[string]string{"token": token, "probe.sh": probe.String(), "container.sh": container.String(), "images": list.String()}, err

@@ -80,6 +80,9 @@ if why=$( { : <>/dev/fuse; } 2>&1); then say fuse ok; else say fuse "$why"; fi
 {{end}}missing=
 for folder in {{.Binds}}; do [ -d "$folder" ] || missing="$missing, $folder"; done
 say binds "${missing#, }"
+missing=
+for there in {{.References}}; do [ -r "$there" ] && { [ ! -d "$there" ] || [ -x "$there" ]; } || missing="$missing, $there"; done
+say references "${missing#, }"
 
 # The images, by size; one of them byte by byte.
 [ -d {{.Store}} ] && say store ok || say store missing

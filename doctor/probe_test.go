@@ -154,7 +154,7 @@ func must(t testing.TB, err error) {
 
 // writeProbe makes the folder as a round on a shared filesystem does.
 func writeProbe(dir, token string, s *site.Site, images []storedImage) error {
-	files, err := probeFiles(dir, token, s, images)
+	files, err := probeFiles(dir, token, s, images, nil)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func doctorOver(h *hosts) doctor.Config {
 			}
 			return store.Verify, nil
 		},
-		NodeFaults: nodeFaults, AbsenceGap: absenceGap, OpenBooks: openBooks, MemoryLimit: memoryLimit,
+		NodeFaults: nodeFaults, AbsenceGap: absenceGap, OpenBooks: openBooks, Registered: h.asRegistered, MemoryLimit: memoryLimit,
 		MayStart: func(ctx context.Context, s *site.Site) error { return mayCreate(ctx, s, toChange) },
 		Login:    h.login, Data: h.data, Shell: h.shell, RESTFiles: restFiles, Files: h.farFiles, Close: h.close,
 		SignerAt: func(socket string) doctor.Signer { return signer.Client{Socket: socket} }, As: asUser}
