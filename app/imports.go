@@ -130,6 +130,14 @@ func (r *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// directoryBounds are policy's limits of an imported directory.
+func (g *Gateway) directoryBounds() (b artifact.Bounds) {
+	if l := g.Policy.Import.Directory; l != nil {
+		b = artifact.Bounds{Files: l.MaxFiles, Depth: l.MaxDepth, Bytes: l.MaxBytes}
+	}
+	return b
+}
+
 // bringIn reads the source of an import within policy's limits, through an importer that stores the bytes or does not.
 func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, importer *artifact.Importer) (doc run.Artifact, err error) {
 	if a, err = a.Plain(); err != nil {
@@ -195,7 +203,7 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	if a.Type == plan.Directory {
 		typed = importer
 	}
-	importer = typed.Accepting(func(in artifact.Imported) error {
+	importer = typed.Bounded(g.directoryBounds()).Accepting(func(in artifact.Imported) error {
 		return g.Policy.AllowImport(way, cmp.Or(a.Type, in.Type), in.SizeBytes)
 	})
 	switch {

@@ -189,7 +189,9 @@ func (g *Gateway) register(ctx context.Context, c gate.Call, a ImportArgs, dry b
 		return doc, at, err
 	}
 	at = ledger.Place{Site: s.Name, Path: *a.Path}
-	got, err := g.hashed(ctx, s, root, a, scope)
+	watched, end := g.transfers.begin(ctx, c, "hashing")
+	got, err := g.hashed(watched, s, root, a, scope)
+	end()
 	if err != nil {
 		return doc, at, err
 	}

@@ -24,7 +24,7 @@ func (g *Gateway) hashed(ctx context.Context, s *site.Site, root site.Root, a Im
 	err error) {
 	if im := g.inPlace[s.Name]; im != nil {
 		if a.Type == plan.Directory || a.Type == "" && im.IsFolder(*a.Path, scope) {
-			return im.RegisterFolder(ctx, *a.Path, scope)
+			return im.Bounded(g.directoryBounds()).RegisterFolder(ctx, *a.Path, scope)
 		}
 		return im.As(a.Type).Register(ctx, *a.Path, scope)
 	}
@@ -36,6 +36,9 @@ func (g *Gateway) hashed(ctx context.Context, s *site.Site, root site.Root, a Im
 	case plan.Directory:
 		var files []tree.File
 		if files, got.State, err = g.FarPlaces.HashTree(ctx, s, root.Path, *a.Path); err != nil {
+			return got, err
+		}
+		if err = g.directoryBounds().Allow(files); err != nil {
 			return got, err
 		}
 		got.Imported, err = artifact.ListOf(filepath.Base(*a.Path), files)
@@ -98,6 +101,27 @@ func (g *Gateway) treeIntact(ctx context.Context, sha256 string) error {
 		}
 	}
 	return err
+}
+
+// Lies says where the files of a directory lie if the gateway has no copy to send; nil if it has one.
+func (g *Gateway) Lies(ctx context.Context, sha256 string) error {
+	only, err := g.Ledger.FilesInPlace(ctx, sha256)
+	if err != nil || !only {
+		return err
+	}
+	places, err := g.Ledger.Places(ctx, sha256)
+	if err != nil {
+		return err
+	}
+	e := fault.New(fault.Validation, "directory_in_place", "the files of this directory were registered in place, and the place is "+
+		"registered with other content by now; the gateway has no copy to send")
+	if len(places) == 0 {
+		return e.WithNext("register the folder again, or import a copy of it")
+	}
+	at := places[0]
+	e.Msg = "the files of this directory lie in place at " + at.Path + " on the site " + at.Site + "; the gateway has no copy to send"
+	return e.WithNext("copy the folder there, or import a copy of it: the copy is an artifact with the same checksum").
+		WithSteps(fault.Do("artifact.import", "path", at.Path))
 }
 
 // stillThere is a fault if what was registered at a place is no longer there.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -72,7 +73,7 @@ func (im *Importer) gather(ctx context.Context, name string, each func(add func(
 			return Imported{}, err
 		}
 	}
-	got.SHA256, _, err = im.put(ctx, &list, got.List.Bytes, nil)
+	got.SHA256, _, err = im.put(files.Watched(ctx, nil), &list, got.List.Bytes, nil) // its bytes are none of the directory's
 	if err != nil {
 		return Imported{}, err
 	}
@@ -80,6 +81,38 @@ func (im *Importer) gather(ctx context.Context, name string, each func(add func(
 		got.List = nil
 	}
 	return got, nil
+}
+
+// outOfBounds says which limit of policy a directory is beyond.
+func outOfBounds(field string, most int64, msg string) error {
+	return denied("POLICY-DIRECTORY", fmt.Sprintf("policy import.directory.%s: at most %d", field, most), msg,
+		"import a part of it, or pack it into one file")
+}
+
+// Allow refuses a list of files that is beyond the limits.
+func (b Bounds) Allow(list []tree.File) error {
+	g := gathered{im: &Importer{bounds: b}}
+	for _, f := range list {
+		if err := g.within(f.Path, f.Size); err != nil {
+			return err
+		}
+		g.count++
+		g.bytes += f.Size
+	}
+	return nil
+}
+
+// within refuses a file that is beyond policy's limits.
+func (g *gathered) within(path string, size int64) error {
+	switch b := g.im.bounds; {
+	case b.Files > 0 && int64(g.count) >= b.Files:
+		return outOfBounds("max_files", b.Files, "the directory has more files")
+	case b.Depth > 0 && int64(strings.Count(path, "/")) > b.Depth:
+		return outOfBounds("max_depth", b.Depth, path+" is deeper")
+	case b.Bytes > 0 && size > b.Bytes-g.bytes:
+		return outOfBounds("max_bytes", b.Bytes, path+" and the files before it have more bytes")
+	}
+	return nil
 }
 
 // add stores a file. A small one is read here and stored meanwhile.
@@ -91,6 +124,9 @@ func (g *gathered) add(path string, size int64, r io.Reader, check func(size int
 		return tree.TooMany()
 	case size < 0 || size > g.im.maxBytes-g.bytes:
 		return denied(ImportSize, "a directory of at most as many bytes as a file may have", path+" and the files before it have more", "")
+	}
+	if err := g.within(path, size); err != nil {
+		return err
 	}
 	g.count++
 	g.bytes += size

@@ -69,6 +69,17 @@ type Importer struct {
 	accept    func(Imported) error // refuses what was read before it is stored; may be nil
 	as        string               // the type callers say; empty: it is detected
 	flights   *flights             // imports of large files; nil: nothing is stored
+	bounds    Bounds               // of a directory
+}
+
+// Bounds are limits of a directory beside those that every directory artifact has; 0: none.
+type Bounds struct{ Files, Depth, Bytes int64 }
+
+// Bounded is the importer with limits for directories.
+func (im *Importer) Bounded(b Bounds) *Importer {
+	other := *im
+	other.bounds = b
+	return &other
 }
 
 // Imported is what an import stored. Label is a suggestion that satisfies the rule for labels.

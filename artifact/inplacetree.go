@@ -27,15 +27,17 @@ const treeState = "tree "
 
 // RegisterFolder hashes the files of a folder and stores nothing. The rules are those of [Importer.ImportFolder].
 func (im *Importer) RegisterFolder(ctx context.Context, path string, scope Scope) (r Registered, err error) {
-	if r.State, err = im.treeStateOf(ctx, path, scope); err != nil {
+	var bytes int64
+	if r.State, bytes, err = im.treeStateOf(ctx, path, scope); err != nil {
 		return r, err
 	}
+	files.Watcher(ctx).Expect(bytes)
 	dry := im.Rehearsal()
 	dry.listed = true
 	if r.Imported, err = dry.ImportFolder(ctx, path, scope); err != nil {
 		return r, err
 	}
-	after, err := im.treeStateOf(ctx, path, scope)
+	after, _, err := im.treeStateOf(ctx, path, scope)
 	if err == nil && after != r.State {
 		err = changed(path)
 	}
@@ -71,51 +73,56 @@ func (im *Importer) StillRegistered(ctx context.Context, path, state string) err
 		}
 		return err
 	}
-	now, err := im.treeStateOf(ctx, path, Scope{Every: true})
+	now, _, err := im.treeStateOf(ctx, path, Scope{Every: true})
 	if err == nil && now != state {
 		err = Changed(path, state, now)
 	}
 	return err
 }
 
-func (im *Importer) treeStateOf(ctx context.Context, path string, scope Scope) (string, error) {
+// treeStateOf is the state of a folder, and how many bytes its files have.
+func (im *Importer) treeStateOf(ctx context.Context, path string, scope Scope) (state string, bytes int64, err error) {
 	root, rel, err := im.locate(path, scope)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	if im.isOwn(filepath.Join(root.resolved, rel)) || im.holdsOwn(filepath.Join(root.resolved, rel)) {
-		return "", ownFault(path)
+		return "", 0, ownFault(path)
 	}
 	fd, err := openBeneath(root, rel, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return "", im.openFault(path, err)
+		return "", 0, im.openFault(path, err)
 	}
 	top := os.NewFile(uintptr(fd), path)
 	defer top.Close()
 	l := listing{ctx: ctx}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return "", fsFault("the folder cannot be examined", err)
+		return "", 0, fsFault("the folder cannot be examined", err)
 	}
 	l.add(".", st)
 	if err := l.folder(top, "."); err != nil {
-		return "", fsFault(path+" cannot be listed", err)
+		return "", 0, fsFault(path+" cannot be listed", err)
 	}
 	slices.SortFunc(l.lines, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
 	h := sha256.New()
 	for _, line := range l.lines {
 		io.WriteString(h, line[1])
 	}
-	return treeState + hex.EncodeToString(h.Sum(nil)), nil
+	return treeState + hex.EncodeToString(h.Sum(nil)), l.bytes, nil
 }
 
 // listing gathers the lines of a listing, by path.
 type listing struct {
 	ctx   context.Context
 	lines [][2]string
+	bytes int64 // of the files
 }
 
 func (l *listing) add(path string, st unix.Stat_t) {
+	if st.Mode&unix.S_IFMT == unix.S_IFREG {
+		l.bytes += st.Size
+	}
 	l.lines = append(l.lines, [2]string{path, fmt.Sprintf("%x %s %s\n", st.Mode, StateOf(st), path)})
 }
 

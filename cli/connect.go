@@ -106,6 +106,8 @@ func (s *Session) nameOf(args any) string {
 		}
 	case app.VerifyArgs:
 		return a.ArtifactID
+	case app.AddReferenceArgs:
+		return filepath.Base(a.Path)
 	}
 	return ""
 }

@@ -79,7 +79,7 @@ func movingText(m run.Moving) string {
 }
 
 // watched are the operations whose progress is shown.
-var watched = map[string]bool{"artifact.import": true, "artifact.verify": true}
+var watched = map[string]bool{"artifact.import": true, "artifact.verify": true, "reference.add": true}
 
 // meanwhile carries out a call and shows how far it is.
 func (s *Session) meanwhile(ctx context.Context, req gate.Request, name string, call func() error) (err error) {

@@ -22,6 +22,8 @@ const (
 	tebibyte         = 1 << 40
 	maxBytes         = 1<<53 - 1
 	maxPreviewBytes  = 64 << 10
+	mostFiles        = 200_000 // of every directory artifact, see plan/tree
+	mostDepth        = 32      // likewise
 	maxPreviewLines  = 2000
 	maxLogBytes      = 64 << 20
 	maxConcurrency   = 10000
@@ -132,12 +134,17 @@ func (p *Policy) read(o yamldoc.Object) {
 	p.Sites.read(o.Opt("sites"))
 	p.Local.read(o.Opt("local"))
 
-	imp := o.Opt("import").Object("roots", "max_bytes", "kinds", "types_allowlist")
+	imp := o.Opt("import").Object("roots", "max_bytes", "kinds", "types_allowlist", "directory")
 	const roots = "absolute folders without . or .. or double slashes, not /"
 	p.Import.Roots = append([]string{}, imp.Opt("roots").Words("IMPORT-ROOT", roots, isRoot)...)
 	p.Import.MaxBytes = number(imp.Opt("max_bytes"), 0, maxBytes, tebibyte)
 	p.Import.Kinds = listed(imp.Opt("kinds"), "IMPORT-KIND", "one of "+strings.Join(ImportKinds(), ", "),
 		func(s string) bool { return slices.Contains(ImportKinds(), s) })
+	if dir := imp.Opt("directory"); dir.Exists() {
+		in := dir.Object("max_files", "max_depth", "max_bytes")
+		p.Import.Directory = &DirectoryLimits{MaxFiles: number(in.Opt("max_files"), 1, mostFiles, 0),
+			MaxDepth: number(in.Opt("max_depth"), 1, mostDepth, 0), MaxBytes: number(in.Opt("max_bytes"), 1, maxBytes, 0)}
+	}
 	p.Import.Types = listed(imp.Opt("types_allowlist"), "TYPE", "artifact types, e.g. BAM", plan.IsTypeName)
 
 	lim := o.Opt("limits").Object("preview_bytes", "preview_lines", "collect_bytes", "log_bytes")

@@ -125,6 +125,15 @@ type Import struct {
 	// Kinds are the ways of importing: path, text, upload; all of them when absent. Types are the artifact types that may be imported.
 	Kinds *[]string `json:"kinds"`
 	Types *[]string `json:"types_allowlist"`
+	// Directory bounds a directory beside what every directory artifact is bound to; absent: nothing does.
+	Directory *DirectoryLimits `json:"directory,omitempty"`
+}
+
+// DirectoryLimits bound a directory that is imported; 0: as every directory artifact.
+type DirectoryLimits struct {
+	MaxFiles int64 `json:"max_files,omitempty"`
+	MaxDepth int64 `json:"max_depth,omitempty"` // folders below the directory, one in another
+	MaxBytes int64 `json:"max_bytes,omitempty"` // of all files together
 }
 
 // Limits bound the size of answers, logs and collected outputs.

@@ -407,3 +407,18 @@ func TestSharedProjects(t *testing.T) {
 		}
 	}
 }
+
+// The limits of directories are part of the policy's hash only where it has some.
+func TestDirectoryLimits(t *testing.T) {
+	plain, bounded := parse(t, "version: 1\nimport: {max_bytes: 9}\n"), parse(t,
+		"version: 1\nimport: {max_bytes: 9, directory: {max_files: 10, max_depth: 2, max_bytes: 100}}\n")
+	if l := bounded.Import.Directory; l == nil || *l != (DirectoryLimits{10, 2, 100}) {
+		t.Errorf("%+v", l)
+	}
+	if plain.Hash == bounded.Hash || strings.Contains(string(plain.Snapshot), "directory") {
+		t.Errorf("%s", plain.Snapshot)
+	}
+	if _, err := Parse("p.yaml", []byte("version: 1\nimport: {directory: {max_files: 0}}\n"), env); err == nil {
+		t.Error("no files at all are allowed")
+	}
+}
