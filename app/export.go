@@ -283,7 +283,7 @@ func (x *exporter) artifacts(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	return x.references(ctx, inputs)
 }
 
 func (x *exporter) artifact(o run.Output) export.Artifact {

@@ -39,7 +39,7 @@ func New(r Record, o Options, open Opener) (*Archive, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "params_unreadable", "the stored params of "+r.Run.RunID+" cannot be read", err)
 	}
-	r.Run.Format = Format
+	r.Run.Format = r.Run.format()
 	files := r.place(o)
 	documents := map[string][]byte{paramsFile: r.Params, policyFile: r.Policy, packFile: r.Pack, scriptFile: r.Script,
 		ReceiptFile: r.Receipt, KeysFile: r.Keys, answerFile: r.Output}
@@ -90,6 +90,8 @@ func (r *Record) place(o Options) (files []file) {
 				a.Why = "another file's name differs in case only"
 			case checkName(a.Relpath) != "":
 				a.Why = "its name is not safe in an archive"
+			case a.Type == plan.Directory:
+				files = r.unfold(a, files, taken)
 			default:
 				taken[folded], a.File = true, a.Relpath
 				files = append(files, file{a.Relpath, a.SizeBytes, a.SHA256, nil})
@@ -114,9 +116,9 @@ func derive(r Run, exit Exit, p plan.Params, pack []byte, files []file) (derived
 			return nil, err
 		}
 		texts[readmeFile] = readme(r)
-		texts[pinnedFile] = pinned(p)
+		texts[pinnedFile] = pinned(p, files)
 		if r.succeeded() {
-			texts[outputsFile] = collected(r)
+			texts[outputsFile] = collected(r, files)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
@@ -136,21 +138,30 @@ func derive(r Run, exit Exit, p plan.Params, pack []byte, files []file) (derived
 	return append(derived, list), nil
 }
 
-// pinned is the list of pinned files: the image under the name that the Nextflow module looks for, and the inputs.
-func pinned(p plan.Params) []byte {
+// pinned is the list of pinned files: the image under the name that the Nextflow module looks for, and the inputs. Of a directory it has
+// the files that are in the archive.
+func pinned(p plan.Params, files []file) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s  images/%s.sif\n", p.Spec.ImageDigest(), p.Spec.ImageDigest())
 	for _, in := range p.Spec.IO.Inputs {
-		fmt.Fprintf(&b, "%s  %s\n", in.ChecksumSHA256, in.DestRelpath)
+		if in.Directory {
+			b.Write(manifest(below(files, in.DestRelpath+"/")))
+		} else {
+			fmt.Fprintf(&b, "%s  %s\n", in.ChecksumSHA256, in.DestRelpath)
+		}
 	}
 	return b.Bytes()
 }
 
-// collected is the list of outputs as they were collected.
-func collected(r Run) []byte {
+// collected is the list of outputs as they were collected. Of a directory it has the files that are in the archive.
+func collected(r Run, files []file) []byte {
 	var b bytes.Buffer
 	for _, o := range r.Outputs {
-		fmt.Fprintf(&b, "%s  %s\n", o.SHA256, o.Relpath)
+		if o.Type == plan.Directory {
+			b.Write(manifest(below(files, o.Relpath+"/")))
+		} else {
+			fmt.Fprintf(&b, "%s  %s\n", o.SHA256, o.Relpath)
+		}
 	}
 	return b.Bytes()
 }

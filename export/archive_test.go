@@ -209,8 +209,8 @@ func verifyBytes(t testing.TB, data []byte) (Report, error) {
 	t.Helper()
 	c := newChecker("test.zip")
 	var err error
-	c.tree = newTree()
-	if err = c.tree.archive(t.Context(), bytes.NewReader(data), int64(len(data)), c.bad); err != nil {
+	c.contents = newTree()
+	if err = c.contents.archive(t.Context(), bytes.NewReader(data), int64(len(data)), c.bad); err != nil {
 		return *c.Report, err
 	}
 	return c.check(nil)

@@ -47,7 +47,15 @@ func fileID(name string) string { return (&url.URL{Path: name}).EscapedPath() }
 func crateOf(r Run, exit Exit, p plan.Params, pack []byte, files []file) ([]byte, error) {
 	var parts []string
 	nodes := []entity{}
+	folders := r.folders()
+	for _, a := range folders {
+		parts = append(parts, fileID(a.File))
+		nodes = append(nodes, folderEntity(a, files))
+	}
 	for _, f := range files {
+		if _, in := folderOf(folders, f.name); in {
+			continue
+		}
 		parts = append(parts, fileID(f.name))
 		nodes = append(nodes, fileEntity(r, f))
 	}

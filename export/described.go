@@ -37,9 +37,12 @@ func (c *checker) crate() {
 		c.bad(crateFile, "it is not a crate: "+err.Error())
 		return
 	}
-	known := map[string]bool{}
+	known, folders := map[string]bool{}, []Artifact{}
 	for _, e := range doc.Graph {
 		name, local := localName(e.ID)
+		if local && e.ID != "./" && strings.Contains(string(e.Type), `"Dataset"`) && strings.HasSuffix(name, "/") {
+			folders = append(folders, Artifact{File: name})
+		}
 		if !local || !strings.Contains(string(e.Type), `"File"`) {
 			continue
 		}
@@ -56,7 +59,7 @@ func (c *checker) crate() {
 		}
 	}
 	for _, name := range c.names {
-		if !known[name] && name != crateFile {
+		if _, in := folderOf(folders, name); !in && !known[name] && name != crateFile {
 			c.bad(name, crateFile+" does not describe it")
 		}
 	}

@@ -60,11 +60,15 @@ func module(r Run, p plan.Params) (map[string][]byte, error) {
 		m["Outputs"] = list
 	}
 	if r.succeeded() {
-		var sums [][2]string
+		var sums, folders [][2]string
 		for _, o := range r.Outputs {
-			sums = append(sums, [2]string{o.SHA256, o.Relpath})
+			if o.Type == plan.Directory {
+				folders = append(folders, [2]string{o.SHA256, o.Relpath})
+			} else {
+				sums = append(sums, [2]string{o.SHA256, o.Relpath})
+			}
 		}
-		m["CheckOutputs"] = groovyScript(check(sums))
+		m["CheckOutputs"] = groovyScript(check(sums, folders))
 	}
 	files := map[string][]byte{"nextflow/meta.yml": meta(r, p)}
 	for name, t := range map[string]*template.Template{"nextflow/main.nf": moduleTemplate, "nextflow/nextflow.config": configTemplate} {
@@ -79,11 +83,15 @@ func module(r Run, p plan.Params) (map[string][]byte, error) {
 
 // stage adds how the inputs get into the task's folder: each under its own name, or all in their folder.
 func stage(m map[string]any, inputs []plan.Input) {
-	var sums [][2]string
+	var sums, folders [][2]string
 	var declared, files, args []string
 	whole := len(inputs) > manyFiles
 	for i, in := range inputs {
-		sums = append(sums, [2]string{in.ChecksumSHA256, in.DestRelpath})
+		if in.Directory {
+			folders = append(folders, [2]string{in.ChecksumSHA256, in.DestRelpath})
+		} else {
+			sums = append(sums, [2]string{in.ChecksumSHA256, in.DestRelpath})
+		}
 		whole = whole || strings.ContainsAny(in.DestRelpath, "*?") // which stageAs would replace
 		name := fmt.Sprintf("input_%d", i)
 		declared = append(declared, fmt.Sprintf("path %s, stageAs: %s // %s", name, groovyText(in.DestRelpath), asciiText(in.Role)))
@@ -95,7 +103,7 @@ func stage(m map[string]any, inputs []plan.Input) {
 		declared, args = []string{"path inputs, stageAs: 'in'"}, []string{"inputs"}
 		files = []string{`inputs = file("${params.archive}/in", glob: false, checkIfExists: true)`}
 	}
-	m["Stage"], m["Files"], m["Args"], m["CheckInputs"] = declared, files, strings.Join(args, ", "), groovyScript(check(sums))
+	m["Stage"], m["Files"], m["Args"], m["CheckInputs"] = declared, files, strings.Join(args, ", "), groovyScript(check(sums, folders))
 }
 
 // command are the lines that run the program as the job did: in the workspace at /work, its arguments as they are in the plan.
@@ -132,14 +140,21 @@ func command(c plan.Command) (lines []string) {
 // stub are the lines that make empty outputs.
 func stub(outputs []plan.Output) (lines []string) {
 	for _, o := range outputs {
-		lines = append(lines, "mkdir -p "+shellWord(path.Dir(o.SrcRelpath)), "touch "+shellWord(o.SrcRelpath))
+		if o.Type == plan.Directory {
+			lines = append(lines, "mkdir -p "+shellWord(o.SrcRelpath))
+		} else {
+			lines = append(lines, "mkdir -p "+shellWord(path.Dir(o.SrcRelpath)), "touch "+shellWord(o.SrcRelpath))
+		}
 	}
 	return append(lines, "mkdir -p out")
 }
 
-// check are the lines that compare files with their checksums.
-func check(sums [][2]string) (lines []string) {
-	lines = append(lines, "{")
+// check are the lines that compare files and folders with their checksums.
+func check(sums, folders [][2]string) (lines []string) {
+	if len(folders) > 0 && len(sums) == 0 {
+		return checkFolders(folders)
+	}
+	lines = append(checkFolders(folders), "{")
 	for _, s := range sums {
 		lines = append(lines, "printf '%s  %s\n' "+s[0]+" "+shellWord(s[1]))
 	}

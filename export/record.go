@@ -5,14 +5,27 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"slurmgate/plan"
+	"slurmgate/plan/tree"
 )
 
-// Format is the version of the archive's documents. It changes with every change of a derived document, so that [Verify] knows whether
-// it can make them again.
-const Format = 1
+// Format is the newest version of the archive's documents. It changes with every change of a derived document, so that [Verify] knows
+// whether it can make them again. An archive has the lowest one that can say what is in it: 2 has directories and names of references.
+const Format = 2
+
+// format is that of the run's archive.
+func (r Run) format() int {
+	if slices.ContainsFunc(slices.Concat(r.Inputs, r.Outputs), func(a Artifact) bool {
+		return a.Type == plan.Directory || a.ReferenceName != ""
+	}) {
+		return 2
+	}
+	return 1
+}
 
 // Record is what the gateway has of a finished run.
 type Record struct {
@@ -24,6 +37,8 @@ type Record struct {
 	Script []byte // nil where none was made
 	Logs   []Log
 	Events []Event
+
+	Directories map[string][]tree.File // the files of directory artifacts, by the artifact's checksum
 
 	Receipt []byte // DSSE envelope; nil where the run has none
 	Keys    []byte // the public keys it names
@@ -80,9 +95,34 @@ type Artifact struct {
 	Label      string `json:"label"`
 	SizeBytes  int64  `json:"size_bytes"`
 	SHA256     string `json:"sha256"`
-	File       string `json:"file"` // in the archive; empty: by reference
+	File       string `json:"file"` // in the archive, for a directory the folder with a slash at its end; empty: by reference
 	Reference  string `json:"reference"`
 	Why        string `json:"by_reference_because"` // empty for one that is in the archive
+	// the site's name for the bytes of an input, where they had one when the run ended
+	ReferenceName string `json:"reference_name,omitempty"`
+}
+
+// folder reports whether the artifact is a directory whose files are in the archive.
+func (a Artifact) folder() bool { return a.Type == plan.Directory && strings.HasSuffix(a.File, "/") }
+
+// folders are the directories whose files are in the archive, each once.
+func (r Run) folders() (out []Artifact) {
+	for _, a := range slices.Concat(r.Inputs, r.Outputs) {
+		if a.folder() && !slices.ContainsFunc(out, func(o Artifact) bool { return o.File == a.File }) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// folderOf is the directory that a file of the archive is in; ok is false if in none.
+func folderOf(folders []Artifact, name string) (a Artifact, ok bool) {
+	for _, a := range folders {
+		if strings.HasPrefix(name, a.File) {
+			return a, true
+		}
+	}
+	return a, false
 }
 
 // Log is a log's text, without secrets and paths.

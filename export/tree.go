@@ -21,8 +21,8 @@ const maxDocument = 32 << 20
 // examined are the files that Verify looks into; all others are only hashed.
 var examined = []string{runFile, paramsFile, policyFile, packFile, exitFile, eventsFile, crateFile, manifestFile, ReceiptFile, KeysFile}
 
-// tree is an archive as it was found: what each file has, by name.
-type tree struct {
+// contents is an archive as it was found: what each file has, by name.
+type contents struct {
 	names     []string // in the order they were found
 	found     map[string]seen
 	documents map[string][]byte // those that Verify looks into
@@ -34,11 +34,11 @@ type seen struct {
 	sha256 string
 }
 
-func newTree() tree { return tree{found: map[string]seen{}, documents: map[string][]byte{}} }
+func newTree() contents { return contents{found: map[string]seen{}, documents: map[string][]byte{}} }
 
 // read looks at every file of an archive, or of the folder it was unpacked into, once. What is wrong with a file is reported, and the
 // others are read.
-func read(ctx context.Context, path string, bad func(file, msg string)) (tree, error) {
+func read(ctx context.Context, path string, bad func(file, msg string)) (contents, error) {
 	t := newTree()
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +58,7 @@ func read(ctx context.Context, path string, bad func(file, msg string)) (tree, e
 	return t, err
 }
 
-func (t *tree) zip(ctx context.Context, path string, bad func(file, msg string)) error {
+func (t *contents) zip(ctx context.Context, path string, bad func(file, msg string)) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fault.Wrap(fault.Validation, "unreadable", "the archive cannot be read", err)
@@ -72,7 +72,7 @@ func (t *tree) zip(ctx context.Context, path string, bad func(file, msg string))
 }
 
 // archive reads a ZIP.
-func (t *tree) archive(ctx context.Context, f io.ReaderAt, size int64, bad func(file, msg string)) error {
+func (t *contents) archive(ctx context.Context, f io.ReaderAt, size int64, bad func(file, msg string)) error {
 	list, err := readDirectory(f, size)
 	if err != nil {
 		return fault.Wrap(fault.Validation, "not_an_archive", "this is not an archive as slurmgate writes it", err)
@@ -94,7 +94,7 @@ func (t *tree) archive(ctx context.Context, f io.ReaderAt, size int64, bad func(
 }
 
 // folder reads an unpacked archive. Links and everything else that is no plain file are reported and not followed.
-func (t *tree) folder(ctx context.Context, path string, bad func(file, msg string)) error {
+func (t *contents) folder(ctx context.Context, path string, bad func(file, msg string)) error {
 	root, err := os.OpenRoot(path)
 	if err != nil {
 		return fault.Wrap(fault.Validation, "unreadable", "the folder cannot be read", err)
@@ -138,7 +138,7 @@ func kindOf(m fs.FileMode) string {
 }
 
 // add reads one file. Its name may be anything.
-func (t *tree) add(ctx context.Context, name string, content io.Reader, bad func(file, msg string)) error {
+func (t *contents) add(ctx context.Context, name string, content io.Reader, bad func(file, msg string)) error {
 	if msg := checkName(name); msg != "" {
 		bad(name, msg)
 		return nil

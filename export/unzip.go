@@ -12,7 +12,7 @@ import (
 
 // Bounds of an archive that is read.
 const (
-	maxEntries   = 100_000
+	maxEntries   = 250_000
 	maxDirectory = 64 << 20 // bytes of the central directory
 )
 

@@ -43,7 +43,7 @@ type Signature struct {
 
 // checker collects what is wrong.
 type checker struct {
-	tree
+	contents
 	*Report
 	listed map[string]string // MANIFEST: checksum by name
 	run    Run
@@ -58,7 +58,7 @@ type checker struct {
 func Verify(ctx context.Context, name string, keys []byte) (Report, error) {
 	c := newChecker(name)
 	var err error
-	if c.tree, err = read(ctx, name, c.bad); err != nil {
+	if c.contents, err = read(ctx, name, c.bad); err != nil {
 		return *c.Report, err
 	}
 	return c.check(keys)
@@ -206,6 +206,8 @@ func (c *checker) artifacts() {
 		switch {
 		case a.File == "":
 			outside++
+		case a.folder():
+			c.directory(a)
 		case !found && c.listed[a.File] == "":
 			c.bad(a.File, "it is missing: "+runFile+" has it as artifact "+a.ArtifactID)
 		case found && (got.sha256 != a.SHA256 || got.size != a.SizeBytes):
@@ -234,7 +236,7 @@ func (c *checker) history() {
 
 // again makes the derived documents again and compares them: a Nextflow module that does something else than the plan is found here.
 func (c *checker) again() {
-	if c.run.Format != Format {
+	if c.run.Format != c.run.format() {
 		c.note("the archive has format %d; this slurmgate cannot make its derived files (README, crate, Nextflow module) again to compare them",
 			c.run.Format)
 		return

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+	"strings"
 
 	"slurmgate/fault"
 )
@@ -144,7 +145,7 @@ func (a *Archive) copy(ctx context.Context, out io.Writer, f file) error {
 func (a *Archive) damaged(f file, err error) error {
 	id := f.name
 	for _, x := range slices.Concat(a.run.Inputs, a.run.Outputs) {
-		if x.File == f.name {
+		if x.File == f.name || x.folder() && strings.HasPrefix(f.name, x.File) {
 			id = x.ArtifactID
 		}
 	}

@@ -52,6 +52,9 @@ type Config struct {
 	// While returns a context that ends, with the error as its cause, when a caller's credentials do; nil: they do not end during a request.
 	While    func(context.Context, gate.Principal) (_ context.Context, stop func())
 	Contents Contents
+	// Lies is a fault that says where the files of a directory lie, by the checksum of their list, if the gateway has no copy to send. nil: it
+	// has a copy of all.
+	Lies     func(ctx context.Context, sha256 string) error
 	DomainID string
 	// Version is of the catalogue as a caller sees it; it changes with everything that the lists show. nil: 0.0.0.
 	Version func(who gate.Caller) string

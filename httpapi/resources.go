@@ -255,6 +255,12 @@ func (f *face) content(w http.ResponseWriter, req *http.Request) {
 		problem(w, err)
 		return
 	}
+	if a.Type == plan.Directory && f.Lies != nil { // once the status is sent it is too late to say so
+		if err := f.Lies(req.Context(), a.SHA256); err != nil {
+			problem(w, err)
+			return
+		}
+	}
 	file, err := f.Contents.Open(a.SHA256)
 	if err != nil {
 		problem(w, err)

@@ -117,6 +117,7 @@ func (g *gateway) turnedAway(uid, n int) {
 func (g *gateway) faceConfig() httpapi.Config {
 	chat := mcp.New(mcp.Config{Gateway: chatGate{g.app.Gate}, Name: g.app.Domain.ID(), Version: g.app.Domain.CatalogVersion(), Log: g.app.Log})
 	return httpapi.Config{Gate: g.app.Gate, Auth: g.access, Admit: g.access.Admit, While: g.access.While, Contents: g.app.Store,
+		Lies:      g.app.Lies,
 		DomainID:  g.app.Domain.ID(),
 		Version:   g.app.CatalogVersion,
 		PublicURL: g.app.Site.HTTP.PublicURL, Issuers: g.access.Issuers(),
