@@ -3,6 +3,7 @@
 N ?= 300
 RUNS ?= 1000000
 SEED ?= 1
+FILES ?= 100000
 TIME ?= 1m
 # SQLite uses fdatasync for its log only when this macro is defined. With fsync each commit writes the file's inode too.
 export CGO_CFLAGS ?= -O2 -g -DHAVE_FDATASYNC=1
@@ -27,10 +28,10 @@ demo:
 test:
 	@scripts/test
 
-# Every tool of the genomics domain on the tests' cluster, held to the same programs run directly, and the chain from reads to variants. Builds all
+# Every tool of the genomics domain on the tests' cluster, held to the same programs run directly, the chain from reads to variants, and one over SFTP and over slurmrestd. Builds all
 # its images first: twenty minutes and 600 MB once. Needs root.
 tools:
-	@go test -tags tools -count=1 -timeout 60m -v -run 'TestEveryToolAgainstDirect|TestReadsToVariants' ./e2e
+	@go test -tags tools -count=1 -timeout 60m -v -run 'TestEveryToolAgainstDirect|TestReadsToVariants|TestGenomicsElsewhere' ./e2e
 
 # The demo and the core suite on Slurm 22.05, 24.11 and 26.05, with the gateway on the login node and outside of the cluster, and on a network filesystem.
 # Needs root.
@@ -92,10 +93,11 @@ bench-fair:
 bench-staging:
 	@go run ./bench staging
 
-# Imports beside cp and openssl dgst, their memory, and what an input that three tools use takes on the disk, by strength. On this host, without a cluster; needs
-# about 25 GB below TMPDIR.
+# Imports beside cp and openssl dgst, their memory, what an input that three tools use takes on the disk, by strength, and a directory of FILES files. On this
+# host, without a cluster; needs about 25 GB below TMPDIR. Then such a directory goes into a job and comes back, shared and over SFTP, on the tests' cluster. Needs root.
 bench-data:
-	@go run ./bench data
+	@go run ./bench data -files $(FILES)
+	@FILES=$(FILES) go test -tags many -count=1 -timeout 120m -v -run 'TestManyFiles$$' ./e2e
 
 # Lists, filters, pages and totals over a million runs in a real ledger, the status and the table of a batch of 10,000 rows, and the memory for them. On this host,
 # without a cluster; about 3 GB below TMPDIR.

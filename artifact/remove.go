@@ -86,27 +86,55 @@ func (s *Store) Remove(ctx context.Context, sha256 string, before time.Time, alo
 	return gone, nil
 }
 
-// Erase removes an object whenever it was stored: its bytes must not be kept. One that does not exist is no error.
-func (s *Store) Erase(_ context.Context, sha256 string) error {
-	if !plan.IsSHA256(sha256) {
-		return fault.New(fault.Validation, "checksum", "a checksum is 64 lower-case hex digits")
+// Erase removes objects whenever they were stored: their bytes must not be kept. One that does not exist is no error. failed says which may
+// still be there. Neighbours in a sorted list have a folder in common, which is locked and synced once for them.
+func (s *Store) Erase(_ context.Context, sums ...string) (failed map[string]error) {
+	failed = map[string]error{}
+	_, _, _ = s.DropPartials(time.Now()) // cut imports may have them too
+	for len(sums) > 0 {
+		if !plan.IsSHA256(sums[0]) {
+			failed[sums[0]] = fault.New(fault.Validation, "checksum", "a checksum is 64 lower-case hex digits")
+			sums = sums[1:]
+			continue
+		}
+		folder, _ := objectPath(sums[0])
+		n := 1
+		for n < len(sums) && plan.IsSHA256(sums[n]) && sums[n][:2] == sums[0][:2] {
+			n++
+		}
+		s.eraseIn(folder, sums[:n], failed)
+		sums = sums[n:]
 	}
-	_, _, _ = s.DropPartials(time.Now()) // cut imports may have it too
-	folder, name := objectPath(sha256)
+	return failed
+}
+
+// eraseIn removes objects of one folder.
+func (s *Store) eraseIn(folder string, sums []string, failed map[string]error) {
 	lock, err := s.lock(folder, unix.LOCK_EX)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return
 	}
+	gone := false
 	if err == nil {
 		defer lock.Close()
-		if err = s.root.Remove(name); err == nil {
+		for _, sum := range sums {
+			_, name := objectPath(sum)
+			switch err := s.root.Remove(name); {
+			case err == nil:
+				gone = true
+			case !errors.Is(err, fs.ErrNotExist):
+				failed[sum] = fsFault("the object cannot be removed", err)
+			}
+		}
+		if gone {
 			err = lock.Sync()
 		}
 	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err != nil {
+		for _, sum := range sums {
+			failed[sum] = fsFault("the object cannot be removed", err)
+		}
 	}
-	return fsFault("the object cannot be removed", err)
 }
 
 // lock locks a folder of objects; closing the file releases the lock.

@@ -39,7 +39,7 @@ func (o options) data(ctx context.Context) error {
 type dataPart func(*measurement, context.Context) error
 
 // moreData are further ones, each of the file that has it: files that nobody copies, and folders of many files.
-var moreData = []dataPart{(*measurement).placedBytes}
+var moreData = []dataPart{(*measurement).placedBytes, (*measurement).manyFiles}
 
 // importer makes a store below the folder, and an importer of files below it.
 func importer(dir string) (*artifact.Store, *artifact.Importer, error) {

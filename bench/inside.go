@@ -36,6 +36,13 @@ func inside(ctx context.Context, args []string) error {
 		}
 		return importAlone(ctx, what)
 	}
+	if args[0] == "import-folder" {
+		var what imported
+		if err := json.Unmarshal([]byte(args[1]), &what); err != nil {
+			return err
+		}
+		return importFolderAlone(ctx, what)
+	}
 	if args[0] == "attack" {
 		var t target
 		if err := json.Unmarshal([]byte(args[1]), &t); err != nil {

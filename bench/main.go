@@ -47,22 +47,27 @@ type sizes struct {
 	Many, Alone          int           // runs of the one caller, and of the other
 	LargeMB, HugeMB      int           // of files that are transferred
 	DataMB               int           // of a file that is imported
+	Files                int           // of a directory that is imported
 	Lanes                []int         // connections that they go over
 	Program              string        // slurmgate to measure, instead of this source's
 	Profiles             string        // folder in the cluster for profiles of what is timed (which they slow down); none when empty
 }
 
-func (q *sizes) set(quick bool, limited int) {
+func (q *sizes) set(quick bool, limited, files int) {
 	profiles, program := q.Profiles, q.Program
 	*q = sizes{Small: 10, Middle: 1000, Large: 10_000, Ledger: 100_000, Replays: 10_000, Limited: 1000, Rounds: 8, Block: 250, Looks: 15,
-		Cold: 5, Crowd: time.Minute, Many: 160, Alone: 3, LargeMB: 512, HugeMB: 10 << 10, DataMB: 5 << 10, Lanes: []int{1, 2, 4, 8}}
+		Cold: 5, Crowd: time.Minute, Many: 160, Alone: 3, LargeMB: 512, HugeMB: 10 << 10, DataMB: 5 << 10, Files: 100_000,
+		Lanes: []int{1, 2, 4, 8}}
 	if quick {
 		*q = sizes{Small: 10, Middle: 100, Large: 1000, Ledger: 10_000, Replays: 1000, Limited: 60, Rounds: 2, Block: 100, Looks: 5, Cold: 2,
-			Crowd: 10 * time.Second, Many: 40, Alone: 1, LargeMB: 64, HugeMB: 512, DataMB: 512, Lanes: []int{1, 8}}
+			Crowd: 10 * time.Second, Many: 40, Alone: 1, LargeMB: 64, HugeMB: 512, DataMB: 512, Files: 10_000, Lanes: []int{1, 8}}
 	}
 	q.Profiles, q.Program = profiles, program
 	if limited > 0 {
 		q.Limited = limited
+	}
+	if files > 0 {
+		q.Files = files
 	}
 }
 
@@ -86,10 +91,11 @@ func command(ctx context.Context, args []string) error {
 	}
 	var o options
 	var quick bool
-	var limited int
+	var limited, files int
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.BoolVar(&quick, "quick", false, "a tenth of everything")
 	flags.IntVar(&limited, "limited", 0, "`runs` sent under slurmctld's rate limit, when not 1,000 (9 minutes)")
+	flags.IntVar(&files, "files", 0, "`files` of a directory, when not 100,000 (data)")
 	flags.StringVar(&o.sizes.Profiles, "profiles", "", "a `folder` of the cluster, e.g. /shared/profiles, for profiles of what is timed")
 	flags.StringVar(&o.sizes.Program, "program", "", "`slurmgate` to measure instead of this source's (fair)")
 	flags.StringVar(&o.name, "name", "bench", "the devcluster's `name`")
@@ -99,7 +105,7 @@ func command(ctx context.Context, args []string) error {
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
-	o.sizes.set(quick, limited)
+	o.sizes.set(quick, limited, files)
 	switch args[0] {
 	case "rpc":
 		return o.rpc(ctx)

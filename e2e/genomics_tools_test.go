@@ -97,3 +97,34 @@ func TestReadsToVariants(t *testing.T) {
 		t.Errorf("%s: %.3000s", vcf, calls)
 	}
 }
+
+// A tool of the domain gives the same over SSH and SFTP, and over slurmrestd and SFTP, as its program called directly.
+func TestGenomicsElsewhere(t *testing.T) {
+	domain := func(doc tree) {
+		dir := filepath.Join(filepath.Dir(doc["gateway"].(tree)["state_dir"].(string)), "genomics")
+		must(t, os.CopyFS(dir, os.DirFS(filepath.Join(host(world.dir), "genomics"))))
+		doc["domain_dir"] = dir
+	}
+	for name, s := range map[string]*site{"sftp": farSite(t, "ssh-sftp.yaml", domain), "slurmrestd": restSite(t, "rest-sftp.yaml", domain)} {
+		t.Run(name, func(t *testing.T) {
+			s := s.as(t)
+			if r := s.cli("image", "add", "--replace", "samtools", filepath.Join(world.repo, "build/images/samtools.sif")); r.code != 0 {
+				t.Fatal(r)
+			}
+			b := genomicsBenches[slices.IndexFunc(genomicsBenches, func(b bench) bool { return b.tool == "samtools.stats" })]
+			at := map[string]string{}
+			b.direct(t, s, at)
+			s.serve()
+			var l looked
+			s.ok(&l, "run", b.tool, "--input", "bam="+host(data("aln.bam")), "--wait")
+			if l.State != "succeeded" {
+				t.Fatal(l.why())
+			}
+			want, err := os.ReadFile(host(at[b.tool+":stats.txt"]))
+			must(t, err)
+			if got := s.bytesOf(l.Roles["stats"]); len(want) == 0 || string(got) != string(want) {
+				t.Errorf("%d bytes on the cluster, %d directly", len(got), len(want))
+			}
+		})
+	}
+}

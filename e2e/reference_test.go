@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"archive/zip"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,6 +46,62 @@ func TestReferencesElsewhere(t *testing.T) {
 		t.Fatal(r)
 	}
 	s.references("--type", "TEXT")
+}
+
+// archived: the receipt and the archive of a run say the name of the reference, and the archive has the files of the folder.
+func (s *site) archived(id string) {
+	t := s.t
+	t.Helper()
+	var r struct {
+		Statement struct {
+			Predicate struct {
+				ResolvedDependencies []struct {
+					Name        string
+					Annotations struct{ Reference string }
+				}
+			}
+		}
+	}
+	s.ok(&r, "receipt", id)
+	named := ""
+	for _, d := range r.Statement.Predicate.ResolvedDependencies {
+		if d.Name == "input/in/data" {
+			named = d.Annotations.Reference
+		}
+	}
+	if named != "index" {
+		t.Errorf("%+v", r)
+	}
+	file := s.dir + "/index.crate.zip"
+	if s.outside != "" {
+		file = filepath.Join(filepath.Dir(s.outside), "index.crate.zip")
+	}
+	s.ok(nil, "export", id, "--to", file)
+	var v struct {
+		OK       bool
+		Problems []any
+	}
+	if s.ok(&v, "verify", file); !v.OK {
+		t.Errorf("%+v", v)
+	}
+	if s.outside == "" {
+		file = host(file)
+	}
+	z, err := zip.OpenReader(file)
+	must(t, err)
+	defer z.Close()
+	f, err := z.Open("in/data/sub/b")
+	must(t, err)
+	defer f.Close()
+	if text, err := io.ReadAll(f); err != nil || string(text) != "two\n" {
+		t.Errorf("%q %v", text, err)
+	}
+	doc, err := z.Open("run.json")
+	must(t, err)
+	defer doc.Close()
+	if text, err := io.ReadAll(doc); err != nil || !strings.Contains(string(text), `"reference_name": "index"`) {
+		t.Errorf("%.2000s %v", text, err)
+	}
 }
 
 // givenPack is a tool that hashes what it is given.
@@ -103,6 +161,7 @@ func (s *site) references(flags ...string) {
 		t.Errorf("%+v", index)
 	}
 	old := s.given("ref:index", "copied", "index", sumOf("one\n")+" in/data/a\n"+sumOf("two\n")+" in/data/sub/b\n")
+	s.archived(old)
 	s.file("index/a", "three\n")
 	if f := s.fails(5, "reference", "add", "index", folder); f.Code != "reference_exists" {
 		t.Errorf("%+v", f)
@@ -170,6 +229,19 @@ func (s *site) given(value, strength, name, result string) string {
 	return a.RunID
 }
 
+// doctorLooksAtReferences: a folder that was changed is found, without a job.
+func (s *site) doctorLooksAtReferences(changed string) {
+	s.t.Helper()
+	var e examined
+	s.cli("doctor", "--no-jobs", "--json").object(s.t, &e)
+	if status, found, _ := e.find("references_in_place"); status != "fault" || !strings.Contains(found, "the reference folder: "+changed) {
+		s.t.Errorf("references_in_place: %s %s", status, found)
+	}
+	if status, found, _ := e.find("references"); status != "ok" {
+		s.t.Errorf("references: %s %s", status, found)
+	}
+}
+
 // folderInPlace registers a folder where it lies: it is mounted as a whole, and a file that was changed or added ends the run.
 func (s *site) folderInPlace(refs string, flags []string) {
 	t := s.t
@@ -213,7 +285,18 @@ func (s *site) folderInPlace(refs string, flags []string) {
 	if s.ok(&shown, "reference", "show", "folder"); !strings.Contains(shown.Problem, "was changed") {
 		t.Errorf("%+v", shown)
 	}
+	s.doctorLooksAtReferences(refs + "/it's index")
 	s.ok(&r, add...) // as it is now: the same content
+	var there artifactRow
+	s.ok(&there, append([]string{"artifact", "import", "--in-place", refs + "/it's index"}, flags...)...)
+	saved := s.dir + "/saved-folder"
+	if s.outside != "" {
+		saved = filepath.Dir(s.outside) + "/saved-folder"
+	}
+	if f := s.fails(2, "artifact", "get", there.ArtifactID, "-o", saved); f.Code != "directory_in_place" ||
+		!strings.Contains(f.Message, refs+"/it's index") {
+		t.Errorf("%+v", f)
+	}
 	// changed while its job waits: the job sees it
 	doc := probePlan("sums", "out/result", "in")
 	var in artifactRow

@@ -56,13 +56,15 @@ func (l *Ledger) Rest(ctx context.Context, id string) (r retention.Rest, err err
 	return r, err
 }
 
-// Done records that a part of an erasure was carried out; with the last one the erasure has ended.
-func (l *Ledger) Done(ctx context.Context, id, kind, name string) error {
+// Done records that parts of an erasure were carried out; with the last one the erasure has ended.
+func (l *Ledger) Done(ctx context.Context, id, kind string, names ...string) error {
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		now, what := micros(l.now()), kept(id)
-		if _, err := tx.ExecContext(ctx, "UPDATE "+what+"_items SET done_at = ? WHERE "+what+"_id = ? AND kind = ? AND name = ?", now, id,
-			kind, name); err != nil {
-			return err
+		for _, name := range names {
+			if _, err := tx.ExecContext(ctx, "UPDATE "+what+"_items SET done_at = ? WHERE "+what+"_id = ? AND kind = ? AND name = ?", now, id,
+				kind, name); err != nil {
+				return err
+			}
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE "+what+"s SET ended_at = ?1 WHERE "+what+"_id = ?2 AND NOT EXISTS "+
 			"(SELECT 1 FROM "+what+"_items i WHERE i."+what+"_id = ?2 AND i.done_at IS NULL)", now, id)

@@ -79,6 +79,28 @@ func (l *Ledger) Unheld(ctx context.Context, sha256 string, remove func() error)
 	return held, err
 }
 
+// EachUnheld calls remove with those of some bytes that no artifact has, in one transaction; see [Ledger.Unheld].
+func (l *Ledger) EachUnheld(ctx context.Context, sums []string, remove func(free []string)) error {
+	removed := false
+	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
+		var free []string
+		for _, sum := range sums {
+			held, err := l.holds(ctx, tx, sum)
+			if err != nil {
+				return err
+			}
+			if !held {
+				free = append(free, sum)
+			}
+		}
+		if len(free) > 0 && !removed {
+			remove(free)
+			removed = true
+		}
+		return nil
+	})
+}
+
 // CheckBytes makes the ledger refuse artifacts whose bytes are not stored. It is called once, before the ledger is used.
 func (l *Ledger) CheckBytes(stored func(sha256 string) bool) { l.stored = stored }
 

@@ -75,7 +75,8 @@ type EraseLedger interface {
 	// Unfinished lists erasures of which something is left to do.
 	Unfinished(ctx context.Context) (ids []string, err error)
 	Rest(ctx context.Context, id string) (Rest, error)
-	Done(ctx context.Context, id, kind, name string) error
+	// Done records that parts were carried out; with the last one the erasure has ended.
+	Done(ctx context.Context, id, kind string, names ...string) error
 	// Compact rewrites the ledger's file, so that nothing of what was erased is left in it.
 	Compact(ctx context.Context) error
 	// OpenRuns lists the runs that are not over.
@@ -97,8 +98,8 @@ type EraseStore interface {
 	Objects(ctx context.Context, f func(sha256 string, size int64, stored time.Time) error) error
 	Reader(ctx context.Context, sha256 string) (io.ReadCloser, int64, error)
 	Put(ctx context.Context, r io.Reader, limit int64) (sha256 string, size int64, err error)
-	// Erase removes an object, whenever it was stored.
-	Erase(ctx context.Context, sha256 string) error
+	// Erase removes objects, whenever they were stored. failed says which may still be there, and why.
+	Erase(ctx context.Context, sums ...string) (failed map[string]error)
 }
 
 // ErasedCount is how many of one kind hold, or held, the secret.
@@ -335,15 +336,30 @@ func (p Eraser) finish(ctx context.Context, id string) (pending []Skipped, err e
 		err := do()
 		switch {
 		case ctx.Err() != nil:
-			return fault.Wrap(fault.Canceled, "", "the erasure is continued when the gateway starts again", ctx.Err())
+			return cut(ctx)
 		case err != nil:
 			pending = append(pending, Skipped{kind + " " + name, fault.Prose(err)})
 			return nil
 		}
 		return p.Ledger.Done(ctx, id, kind, name)
 	}
-	for _, sum := range rest.Objects {
-		if err := step("object", sum, func() error { return p.Store.Erase(ctx, sum) }); err != nil {
+	for sums := range slices.Chunk(rest.Objects, erasedAtOnce) {
+		failed := p.Store.Erase(ctx, sums...)
+		if ctx.Err() != nil {
+			return pending, cut(ctx)
+		}
+		var gone []string
+		for _, sum := range sums {
+			if err := failed[sum]; err != nil {
+				pending = append(pending, Skipped{"object " + sum, fault.Prose(err)})
+			} else {
+				gone = append(gone, sum)
+			}
+		}
+		if len(gone) == 0 {
+			continue
+		}
+		if err := p.Ledger.Done(ctx, id, "object", gone...); err != nil {
 			return pending, err
 		}
 	}
@@ -356,6 +372,13 @@ func (p Eraser) finish(ctx context.Context, id string) (pending []Skipped, err e
 		err = step("ledger", "", func() error { return p.Ledger.Compact(ctx) })
 	}
 	return pending, err
+}
+
+// erasedAtOnce is how many objects share a transaction and the syncs of their folders.
+const erasedAtOnce = 256
+
+func cut(ctx context.Context) error {
+	return fault.Wrap(fault.Canceled, "", "the erasure is continued when the gateway starts again", ctx.Err())
 }
 
 // removeWorkspace removes the folder of a finished run, as a sweep does.

@@ -263,11 +263,11 @@ func (d dyingLedger) Erase(ctx context.Context, e retention.Erasure, s *retentio
 	return d.EraseLedger.Erase(ctx, e, s, l, c)
 }
 
-func (d dyingLedger) Done(ctx context.Context, id, kind, name string) error {
+func (d dyingLedger) Done(ctx context.Context, id, kind string, names ...string) error {
 	if err := d.step(); err != nil {
 		return err
 	}
-	return d.EraseLedger.Done(ctx, id, kind, name)
+	return d.EraseLedger.Done(ctx, id, kind, names...)
 }
 
 func (d dyingLedger) Rest(ctx context.Context, id string) (retention.Rest, error) {

@@ -57,8 +57,8 @@ type RemovalLedger interface {
 	// Remove carries out step 1; a dry run finds out what that would do. NotFound for what there is not; a Conflict for a run that is not
 	// over, and for an artifact that such a run needs. Then nothing changes.
 	Remove(ctx context.Context, r Removal, dry bool) (RemovalReport, error)
-	// Unheld calls remove if no artifact has these bytes, and prevents any from getting them meanwhile.
-	Unheld(ctx context.Context, sha256 string, remove func() error) (held bool, err error)
+	// EachUnheld calls remove with those of some bytes that no artifact has, and prevents any from getting them meanwhile.
+	EachUnheld(ctx context.Context, sums []string, remove func(free []string)) error
 }
 
 // InUseFault refuses to remove an artifact.
@@ -103,14 +103,20 @@ func (p Remover) finish(ctx context.Context, id string) ([]Skipped, error) {
 	return Eraser{Ledger: p.Ledger, Workspaces: p.Workspaces, Store: unheldStore{p.Store, p.Ledger}, Now: p.Now}.finish(ctx, id)
 }
 
-// unheldStore erases an object only if no artifact has it.
+// unheldStore erases objects only if no artifact has them.
 type unheldStore struct {
 	EraseStore
 	ledger RemovalLedger
 }
 
 // Erase implements [EraseStore].
-func (s unheldStore) Erase(ctx context.Context, sha256 string) error {
-	_, err := s.ledger.Unheld(ctx, sha256, func() error { return s.EraseStore.Erase(ctx, sha256) })
-	return err
+func (s unheldStore) Erase(ctx context.Context, sums ...string) (failed map[string]error) {
+	err := s.ledger.EachUnheld(ctx, sums, func(free []string) { failed = s.EraseStore.Erase(ctx, free...) })
+	if err != nil {
+		failed = map[string]error{}
+		for _, sum := range sums {
+			failed[sum] = err
+		}
+	}
+	return failed
 }

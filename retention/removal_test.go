@@ -16,7 +16,13 @@ import (
 // brokenStore cannot remove anything.
 type brokenStore struct{ retention.EraseStore }
 
-func (brokenStore) Erase(context.Context, string) error { return errors.New("the disk") }
+func (brokenStore) Erase(_ context.Context, sums ...string) map[string]error {
+	failed := map[string]error{}
+	for _, sum := range sums {
+		failed[sum] = errors.New("the disk")
+	}
+	return failed
+}
 
 // What somebody removes is in no object and no workspace afterwards, and nothing else is gone; a dry run changes nothing. What could not be
 // removed is removed by the next gateway. The run stays as it ended, marked as removed, and the same bytes can be imported again.

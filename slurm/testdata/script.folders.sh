@@ -211,7 +211,7 @@ describe() { # PATH
   fi
 }
 describe_folder() { # PATH: the files in it, if all that is in it are folders and plain, readable files with one name each
-  local folder=$attempt/$1 odd="$1 itself" list sums files size=0 i j
+  local folder=$attempt/$1 odd="$1 itself" listed=$ctl/.files.$suffix list sums files count=0 size=0 i j
   if [[ ! -e $folder && ! -L $folder ]]; then
     printf 'missing %s\n' "$1"
     return
@@ -223,26 +223,33 @@ describe_folder() { # PATH: the files in it, if all that is in it are folders an
     printf 'irregular %s\n' "$1"
     return
   fi
-  mapfile -t list < <(cd -- "$folder" && find . -type f -printf '%s %P\n' | head -n $((200000 + 1)))
-  for i in "${list[@]}"; do size=$((size + ${i%% *})); done
-  if ((${#list[@]} > 200000)); then
+  (cd -- "$folder" && find . -type f -printf '%s %P\n' | head -n $((200000 + 1))) >"$listed" || return
+  while read -r i _; do size=$((size + i)) count=$((count + 1)); done <"$listed"
+  if ((count > 200000)); then
     printf 'crowded %s\n' "$1"
   elif ((size > left)); then
     printf 'oversize %d %s\n' "$size" "$1"
   else
-    left=$((left - size)) && sync -f -- "$folder" && printf 'directory %d %d %s\n' "${#list[@]}" "$size" "$1" || return
-    for ((i = 0; i < ${#list[@]}; i += 256)); do # 256 files are hashed by one process
-      files=("${list[@]:i:256}") && files=("${files[@]#* }")
+    left=$((left - size)) && sync -f -- "$folder" && printf 'directory %d %d %s\n' "$count" "$size" "$1" || return
+    while mapfile -t -n 256 list && ((${#list[@]})); do # 256 files are hashed by one process
+      files=("${list[@]#* }")
       mapfile -t sums < <(cd -- "$folder" && "${hash[@]}" "${files[@]/#/./}")
       for j in "${!files[@]}"; do
-        [[ ${sums[j]-} =~ ^[0-9a-f]{64}' ' ]] && printf 'file %s %s %s\n' "${sums[j]:0:64}" "${list[i + j]%% *}" "$1/${files[j]}" || return
+        [[ ${sums[j]-} =~ ^[0-9a-f]{64}' ' ]] && printf 'file %s %s %s\n' "${sums[j]:0:64}" "${list[j]%% *}" "$1/${files[j]}" || return
       done
-    done
+    done <"$listed"
   fi
+  rm -f -- "$listed"
 }
-if ! manifest=$(for path in "${outputs[@]}"; do describe "$path" || exit; done
-  for path in "${folders[@]}"; do describe_folder "$path" || exit; done) ||
-  ! leave manifest "slurmgate-manifest 1 $execution"$'\n'"${manifest:+$manifest$'\n'}end"; then
+describe_all() {
+  local path
+  printf 'slurmgate-manifest 1 %s\n' "$execution" || return
+  for path in "${outputs[@]}"; do describe "$path" || return; done
+  for path in "${folders[@]}"; do describe_folder "$path" || return; done
+  echo end
+}
+part=$ctl/.manifest.$suffix
+if ! describe_all >"$part" || ! { sync -- "$part" && mv -fT -- "$part" "$ctl/manifest" && { sync -- "$ctl" || true; }; }; then
   say "the manifest cannot be written"
   exit 94
 fi
