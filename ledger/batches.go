@@ -49,7 +49,7 @@ const (
 
 const batchColumns = `b.batch_id, b.project_id, b.name, b.tool_id, b.tool_version, b.rows_hash, b.row_count, b.principal, b.principal_id, b.caller, b.created_at,
  (SELECT json_group_object(c.state, c.n) FROM batch_counts c WHERE c.batch_id = b.batch_id AND c.n > 0),
- (SELECT count(*) FROM batch_rows t WHERE t.batch_id = b.batch_id AND t.todo <> '') FROM batches b`
+ (SELECT count(*) FROM batch_rows t INDEXED BY batch_rows_todo WHERE t.batch_id = b.batch_id AND t.todo <> '') FROM `
 
 func scanBatch(row scanner) (b Batch, err error) {
 	var caller string
@@ -80,7 +80,8 @@ func (l *Ledger) NewBatch(ctx context.Context, b Batch, rows []BatchRow) (stored
 			err = insertRows(ctx, tx, b.ID, rows)
 		}
 		if err == nil {
-			stored, err = scanBatch(tx.QueryRowContext(ctx, "SELECT "+batchColumns+" WHERE b.project_id = ? AND b.name = ?", b.ProjectID, b.Name))
+			stored, err = scanBatch(tx.QueryRowContext(ctx, "SELECT "+batchColumns+"batches b WHERE b.project_id = ? AND b.name = ?", b.ProjectID,
+				b.Name))
 		}
 		return err
 	})
@@ -131,7 +132,7 @@ func inProjects(projects []string) (w where) {
 }
 
 func (l *Ledger) batch(ctx context.Context, named, cond string, args ...any) (Batch, error) {
-	b, err := scanBatch(l.one(ctx, "SELECT "+batchColumns+" WHERE "+cond, args...))
+	b, err := scanBatch(l.one(ctx, "SELECT "+batchColumns+"batches b WHERE "+cond, args...))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fault.New(fault.NotFound, "batch_not_found", "there is no batch "+named).WithSteps(fault.Do("batch.list"))
 	}
@@ -154,8 +155,9 @@ func (l *Ledger) Batches(ctx context.Context, projects []string, cursor string, 
 		}
 		w.add("(b.created_at, b.batch_id) < (?, ?)", at, id)
 	}
-	out, err = list(context.WithoutCancel(ctx), l.r, scanBatch, "SELECT "+batchColumns+" WHERE "+w.String()+
-		" ORDER BY b.created_at DESC, b.batch_id DESC LIMIT ?", append(w.args, limit+1)...)
+	// Only the rows of the batches of the page are counted.
+	out, err = list(context.WithoutCancel(ctx), l.r, scanBatch, "SELECT "+batchColumns+"(SELECT * FROM batches b WHERE "+w.String()+
+		" ORDER BY b.created_at DESC, b.batch_id DESC LIMIT ?) b ORDER BY b.created_at DESC, b.batch_id DESC", append(w.args, limit+1)...)
 	out, next = page(out, limit, func(b Batch) []any { return []any{micros(b.CreatedAt), b.ID} })
 	return out, next, total, err
 }
@@ -214,8 +216,8 @@ func (l *Ledger) BatchTodo(ctx context.Context, perBatch int, without []string) 
 			continue
 		}
 		var rows []BatchRow
-		rows, err = list(ctx, l.r, scanBatchRow, "SELECT "+rowColumns+" WHERE w.batch_id = ? AND w.todo <> '' ORDER BY w.row_n LIMIT ?", id,
-			perBatch)
+		rows, err = list(ctx, l.r, scanBatchRow, "SELECT "+rowColumns+
+			" INDEXED BY batch_rows_todo WHERE w.batch_id = ? AND w.todo <> '' ORDER BY w.row_n LIMIT ?", id, perBatch)
 		out = append(out, rows...)
 	}
 	return out, err

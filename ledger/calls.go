@@ -217,7 +217,7 @@ func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error
 			p.Total.Exact = true
 			err = tx.QueryRowContext(ctx, "SELECT sum(seq - horizon_seq) FROM call_chains WHERE ? IN ('', chain)", f.Chain).Scan(&p.Total.N)
 		} else {
-			p.Total, err = countSome(ctx, tx, "SELECT 1 FROM tool_call_events WHERE "+w.String(), w.args...)
+			p.Total, err = countSome(ctx, tx, countedAtMost, "SELECT 1 FROM tool_call_events WHERE "+w.String(), w.args...)
 		}
 		if err != nil {
 			return err

@@ -25,14 +25,17 @@ type Total struct {
 	Exact bool
 }
 
-// countedAtMost bounds a count that no index answers.
-const countedAtMost = 10000
+// How far rows are counted that no index counts.
+const (
+	countedAtMost  = 10000
+	countedMembers = 2000 // by sample or tag, each a look at several tables
+)
 
-// countSome counts the rows of a query up to countedAtMost.
-func countSome(ctx context.Context, db queryer, q string, args ...any) (t Total, err error) {
-	err = db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM (%s LIMIT %d)", q, countedAtMost+1), args...).Scan(&t.N)
-	if t.Exact = t.N <= countedAtMost; !t.Exact {
-		t.N = countedAtMost
+// countSome counts the rows of a query up to a bound.
+func countSome(ctx context.Context, db queryer, most int64, q string, args ...any) (t Total, err error) {
+	err = db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM (%s LIMIT %d)", q, most+1), args...).Scan(&t.N)
+	if t.Exact = t.N <= most; !t.Exact {
+		t.N = most
 	}
 	return t, err
 }

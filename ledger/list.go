@@ -116,7 +116,11 @@ func (f Filter) where(by string) (w where) {
 		}
 		return "+r." + name // no index
 	}
-	w.is(col(byState), string(f.State))
+	if f.member() == rowMembers {
+		w.is("+m.state", string(f.State)) // a row has the state of its run
+	} else {
+		w.is(col(byState), string(f.State))
+	}
 	w.is(col(byTool), f.ToolID)
 	if p := f.projects(); p != nil && f.member() != "" { // all rows of a batch are in its project
 		in, args := among("project_id", p)
@@ -148,13 +152,16 @@ func (f Filter) total(ctx context.Context, db queryer, by string) (t Total, err 
 	w := f.where(by)
 	switch {
 	case f.member() != "":
-		from := f.member()
-		if f.State != "" || f.ToolID+f.Principal+f.IDPrefix != "" {
+		from, most := f.member(), int64(countedAtMost)
+		if f.State != "" && from != rowMembers || f.ToolID+f.Principal+f.IDPrefix != "" {
 			from += memberRuns
 		}
-		return countSome(ctx, db, "SELECT 1 FROM "+from+" WHERE "+w.String()+memberGroup, w.args...)
+		if f.Batch == "" { // of a batch all are counted: a sheet has no more rows
+			most = countedMembers
+		}
+		return countSome(ctx, db, most, "SELECT 1 FROM "+from+" WHERE "+w.String()+memberGroup, w.args...)
 	case f.Since != nil || f.Until != nil || f.Principal+f.IDPrefix != "":
-		return countSome(ctx, db, "SELECT 1 FROM runs r WHERE "+w.String(), w.args...)
+		return countSome(ctx, db, countedAtMost, "SELECT 1 FROM runs r WHERE "+w.String(), w.args...)
 	}
 	t.Exact = true
 	err = db.QueryRowContext(ctx, "SELECT coalesce(sum(n), 0) FROM run_counts r WHERE "+w.String(), w.args...).Scan(&t.N)

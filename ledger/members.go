@@ -4,6 +4,7 @@ package ledger
 // the ledger holds. Two rows may have one run, which is listed once.
 
 const (
+	rowMembers  = "batch_rows m"
 	memberGroup = " GROUP BY m.run_at, m.run_id"
 	memberRuns  = " CROSS JOIN runs r ON r.run_id = m.run_id"
 )
@@ -12,7 +13,7 @@ const (
 func (f Filter) member() string {
 	switch {
 	case f.Sample != "" || f.Tag == "" && f.Batch != "":
-		return "batch_rows m"
+		return rowMembers
 	case f.Tag != "":
 		return "batch_tags m"
 	}
