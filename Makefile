@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test tools matrix lint chaos takeover thousand bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data bench-lists bench-batch mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
+.PHONY: build demo test tools matrix lint chaos takeover thousand bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data bench-lists bench-batch bench-chat mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
 N ?= 300
 RUNS ?= 1000000
 SEED ?= 1
@@ -107,6 +107,11 @@ bench-lists:
 # A sheet of N samples on the tests' cluster, in arrays: time, RPCs, memory, and collecting beside cp. Needs root.
 bench-batch:
 	@BATCH_ROWS=$(N) go test -tags large -count=1 -timeout 10h -v -run 'TestManySamples$$' ./e2e
+
+# What a chat costs its model: bytes of the list of tools at 3, 20 and 200 tools, calls and bytes for twelve samples and for a file by its name; on the
+# tests' cluster, about a minute.
+bench-chat:
+	@go test -count=1 -v -run 'TestChatEconomy$$|TestBatch$$' ./e2e | grep -E '^(name=|---|FAIL|ok)'
 
 # How many lines and tokens of Go each package of the product gained or lost since the commit FROM.
 lines:

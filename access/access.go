@@ -25,6 +25,7 @@ import (
 type Grant struct {
 	gate.Grant
 	Accounts map[string]string // project id or "*" → Slurm account
+	Tools    []string          // see [gate.Principal]
 }
 
 // NewGrant checks a grant as it is configured: known capabilities, projects by name or id, accounts by project name or id.
@@ -107,7 +108,7 @@ func principal(name, method string, grants ...Grant) gate.Principal {
 		}
 	}
 	for _, g := range grants {
-		p.Rights = append(p.Rights, g.Grant)
+		p.Rights, p.Tools = append(p.Rights, g.Grant), append(p.Tools, g.Tools...)
 	}
 	return p
 }

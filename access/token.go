@@ -53,8 +53,9 @@ func (a *Access) token(ctx context.Context, text string) (gate.Principal, error)
 	case !a.now().Before(t.ExpiresAt):
 		return gate.Principal{}, expired()
 	}
-	p := principal(TokenPrincipal(t.Name), gate.ByToken, Grant{gate.Grant{Capabilities: t.Capabilities, Projects: t.Projects}, t.Accounts})
-	p.ID, p.Former, p.Expires, p.UnixUser = t.PrincipalID, t.Former, t.ExpiresAt, t.UnixUser
+	p := principal(TokenPrincipal(t.Name), gate.ByToken, Grant{Accounts: t.Accounts,
+		Grant: gate.Grant{Capabilities: t.Capabilities, Projects: t.Projects}})
+	p.ID, p.Former, p.Expires, p.UnixUser, p.Tools = t.PrincipalID, t.Former, t.ExpiresAt, t.UnixUser, t.Tools
 	return p, nil
 }
 

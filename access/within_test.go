@@ -10,7 +10,7 @@ import (
 )
 
 func grantOf(capabilities, projects []string, accounts map[string]string) Grant {
-	return Grant{gate.Grant{Capabilities: capabilities, Projects: projects}, accounts}
+	return Grant{Grant: gate.Grant{Capabilities: capabilities, Projects: projects}, Accounts: accounts}
 }
 
 // Nobody grants what they do not have themselves: a capability, a project, or another Slurm account than their own jobs charge.

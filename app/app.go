@@ -51,6 +51,10 @@ type Gateway struct {
 	// UnixUser names one.
 	ReadAs func(ctx context.Context, site, user string, f func(artifact.OpenAs) error) error
 
+	// FindAs looks for files below folders whose name contains a text, as [artifact.Importer.Find] does, with the rights of a Unix user on a
+	// cluster, over that user's login. Only called where UnixUser names one.
+	FindAs func(ctx context.Context, site, user string, folders []string, part string) (found []artifact.Found, whole bool, err error)
+
 	LastBackup func() *time.Time // when the last backup was made; nil where none is known
 
 	FarPlaces FarPlaces // looks at files in place on clusters whose filesystem is not here
@@ -63,6 +67,8 @@ type Gateway struct {
 
 	Gate *gate.Gate // set by OpenGate
 
+	fileKey   []byte // of handles
+	handles   handles
 	inPlace   map[string]*artifact.Importer // of the folders of files in place, by site whose filesystem is here
 	offered   string                        // hash of all that lists of tools show
 	sweeping  sync.Mutex                    // held by the running gc

@@ -52,14 +52,14 @@ func (g *Gateway) artifacts() []Operation {
 	return []Operation{{
 		ID: "artifact.import", Title: "Import an artifact", Verb: "artifact import",
 		Description: "Imports a file or a text as an immutable artifact and returns its artifact_id. path names a file on the gateway's " +
-			"host: one that you can read yourself if you are a user there, else one below an import root of the project. Where jobs run as their " +
-			"callers, path names a file that your Unix user can read. Other files are uploaded. Importing the same bytes with the same label again returns the same artifact.",
+			"host that you can read: as its user, as your Unix user where jobs run as their callers, else below an import root of the project. " +
+			"Other files are uploaded. The same bytes with the same label are the same artifact.",
 		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapImport, Needs: Ledger, Faces: everywhere,
 		Limit: 6 * time.Hour, // a large file is hashed and copied while the call is open
 		Input: object("", prop("path", pathSchema), prop("text", `{"type":"string","maxLength":32768}`),
 			prop("upload", `{"const":true,"description":"the content is sent as the body of POST /v1/artifacts"}`),
 			prop("label", `{"type":"string","minLength":1,"maxLength":256}`), prop("type", typ), prop("project_id", projectSchema),
-			prop("source", sourceSchema), prop("in_place", `{"type":"boolean","description":"register the file of path by its SHA-256 and leave it where it is; `+
+			prop("file_id", fileIDSchema), prop("source", sourceSchema), prop("in_place", `{"type":"boolean","description":"register the file of path by its SHA-256 and leave it where it is; `+
 				`only below a folder that the site lists in storage.in_place"}`),
 			prop("site", `{"type":"string","maxLength":64,"description":"with in_place: the site whose folder it is; default: the first that has it"}`),
 			prop("type_hint", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"same as type"}`)),

@@ -29,16 +29,16 @@ func (g *Gateway) batches() []Operation {
 	states := prop("state", `{"enum":["waiting","refused","queued","running","blocked","succeeded","failed","cancelled"]}`)
 	return []Operation{{
 		ID: "batch.run", Title: "Run a tool over a sample sheet", Verb: "batch run",
-		Description: "Runs a tool once for each row of a sample sheet: CSV or TSV text in sheet, or an artifact with it. The first line names " +
-			"the " +
-			"columns: parameters and inputs of the tool (artifact ids; several in one cell separated by ;), sample, tags, label. set has arguments for " +
-			"all rows. Every mistake of the sheet is reported at once, and nothing starts. The same name with the same sheet is the same batch.",
+		Description: "Runs a tool once for each of rows, or of a sample sheet (CSV or TSV text, or an artifact with it, whose first line names " +
+			"the columns). A row has the tool's parameters and inputs (artifact ids; in a sheet's cell separated by ;), sample, tags and label. " +
+			"Every mistake is reported at once, and nothing starts. The same name with the same rows is the same batch.",
 		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
 		Limit: 10 * time.Minute,
+		Each:  "rows",
 		Input: object("tool_id name", prop("tool_id", `{"type":"string","maxLength":128}`), prop("name", batchNameSchema), project,
-			prop("sheet", `{"type":"string","minLength":1,"description":"the sheet as text, CSV or TSV, up to 32 KiB"}`),
+			prop("rows", rowsSchema), prop("sheet", `{"type":"string","minLength":1,"description":"the sheet as text, CSV or TSV, up to 32 KiB"}`),
 			prop("sheet_artifact_id", artifactSchema),
-			prop("set", `{"type":"object","description":"arguments of the tool for all rows; a row's own cell comes before them"}`)),
+			prop("set", `{"type":"object","description":"arguments of the tool for all rows; a row's own come before them"}`)),
 		Does: look(g, g.runBatch), DryRun: does(g.rehearseBatch),
 	}, {
 		ID: "batch.status", Title: "Show how a batch stands", Verb: "batch status",
@@ -95,6 +95,7 @@ type BatchRunArgs struct {
 	ProjectID string                     `json:"project_id,omitzero"`
 	Sheet     string                     `json:"sheet,omitzero"`
 	SheetID   string                     `json:"sheet_artifact_id,omitzero"`
+	Rows      []Row                      `json:"rows,omitzero"`
 	Set       map[string]json.RawMessage `json:"set,omitzero"`
 }
 
@@ -151,9 +152,9 @@ func (g *Gateway) batchPack(c gate.Call, id string) (*toolpack.Pack, ToolDoc, er
 
 // sheetText is the sheet of a request.
 func (g *Gateway) sheetText(ctx context.Context, c gate.Call, a BatchRunArgs) ([]byte, error) {
-	if (a.Sheet == "") == (a.SheetID == "") {
-		return nil, fault.Invalid("", fault.Problem{Code: "BATCH-SHEET", Field: "sheet", Rule: "either sheet or sheet_artifact_id",
-			Msg: "the call has both or none of them"})
+	if a.Rows != nil || (a.Sheet == "") == (a.SheetID == "") {
+		return nil, fault.Invalid("", fault.Problem{Code: "BATCH-SHEET", Field: "sheet", Rule: "one of rows, sheet and sheet_artifact_id",
+			Msg: "the call has several or none of them"})
 	}
 	if a.Sheet != "" {
 		return []byte(a.Sheet), nil
@@ -183,15 +184,10 @@ func (g *Gateway) askBatch(ctx context.Context, c gate.Call, a BatchRunArgs, dry
 	if err != nil {
 		return out, err
 	}
-	text, err := g.sheetText(ctx, c, a)
+	rows, problems, err := g.batchRequests(ctx, c, a, doc)
 	if err != nil {
 		return out, err
 	}
-	sheet, err := ReadSheet(text)
-	if err != nil {
-		return out, err
-	}
-	rows, problems := sheet.requests(doc, a.Set)
 	out.batch = ledger.Batch{Name: a.Name, ToolID: doc.ToolID, ToolVersion: doc.Version, Principal: askerOf(c)}
 	seen := map[string]bool{}
 	for _, r := range rows {
@@ -250,7 +246,7 @@ func rowProblems(line int, err error) []fault.Problem {
 	out := make([]fault.Problem, len(found))
 	for i, x := range found {
 		out[i] = x
-		out[i].Field = sheetProblem("", line, strings.TrimPrefix(x.Field, "args."), "", "").Field
+		out[i].Field = sheetProblem("", line, strings.TrimPrefix(strings.TrimPrefix(x.Field, "args"), "."), "", "").Field
 	}
 	return out
 }

@@ -17,12 +17,14 @@ import (
 func (g *Gateway) catalogue() []Operation {
 	return []Operation{{
 		ID: "tool.list", Title: "List tools", Verb: "tool list",
-		Description: "The tools of this gateway that you may call.",
+		Description: "Lists the tools of this gateway that you may call, a line for each, in the order of their ids.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("", prop("all", `{"type":"boolean","description":"gateway operations too"}`)), Does: look(g, g.listTools),
+		Input: object("", prop("all", `{"type":"boolean","description":"the gateway's operations too"}`),
+			prop("after", `{"type":"string","maxLength":128,"description":"only tools behind this id, for the next page"}`),
+			prop("limit", limitSchema)), Does: look(g, g.listTools),
 	}, {
 		ID: "tool.show", Title: "Show a tool", Verb: "tool show",
-		Description: "A tool's contract: what goes in, what comes out.",
+		Description: "Describes a tool: its arguments as JSON Schema, the inputs it takes and the outputs it gives.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Input: object("tool_id", prop("tool_id", `{"type":"string","maxLength":128}`)), Does: look(g, g.showTool),
 	}}
@@ -61,6 +63,8 @@ type PackInput = toolpack.InputInfo
 type ToolArgs struct {
 	ToolID string `json:"tool_id,omitzero"`
 	All    bool   `json:"all,omitzero"`
+	After  string `json:"after,omitzero"` // the last id of the page before
+	Limit  int    `json:"limit,omitzero"` // 0: all
 }
 
 // ToolList is the answer of tool.list.
@@ -70,6 +74,7 @@ type ToolList struct {
 	Version  string    `json:"version"`
 	Total    int       `json:"total"`
 	Tools    []ToolRow `json:"tools"`
+	After    *string   `json:"after"` // of the next page; null: there is none
 }
 
 // catalogParams are the canonical params of a call that lists or shows tools: they change only with the catalogue that the caller sees.
@@ -78,6 +83,8 @@ type catalogParams struct {
 	Version  string `json:"version"`
 	All      bool   `json:"all"`
 	ToolID   string `json:"tool_id"`
+	After    string `json:"after,omitzero"`
+	Limit    int    `json:"limit,omitzero"`
 }
 
 // hashCatalogue hashes everything that lists of tools show: the domain's files, the policy, and all that the registry says.
@@ -105,7 +112,7 @@ func (g *Gateway) CatalogVersion(who gate.Caller) string {
 }
 
 func (g *Gateway) catalogueOf(c gate.Call, a ToolArgs) catalogParams {
-	return catalogParams{g.Domain.ID(), g.CatalogVersion(c.Caller), a.All, a.ToolID}
+	return catalogParams{g.Domain.ID(), g.CatalogVersion(c.Caller), a.All, a.ToolID, a.After, a.Limit}
 }
 
 func rowOf(t gate.Tool) ToolRow {
@@ -117,11 +124,18 @@ func (g *Gateway) listTools(_ context.Context, c gate.Call, a ToolArgs) (ToolLis
 	params := g.catalogueOf(c, a)
 	out := ToolList{DomainID: params.DomainID, Version: params.Version, Tools: []ToolRow{}}
 	for _, t := range g.Gate.Offered(c.Caller) {
-		if a.All || !slices.Contains(t.Capabilities, gate.CapGateway) {
+		if !a.All && slices.Contains(t.Capabilities, gate.CapGateway) {
+			continue
+		}
+		out.Total++
+		switch last := len(out.Tools) - 1; {
+		case t.ID <= a.After:
+		case a.Limit == 0 || len(out.Tools) < a.Limit:
 			out.Tools = append(out.Tools, rowOf(t))
+		default:
+			out.After = &out.Tools[last].ToolID
 		}
 	}
-	out.Total = len(out.Tools)
 	return out, params, nil
 }
 

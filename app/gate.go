@@ -48,6 +48,7 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	g.fileKey = key
 	journal := gate.Journal(g.Ledger)
 	if g.Journal != nil {
 		known := map[string]bool{} // not the registry: records that a killed gateway left are written before it is there

@@ -30,6 +30,7 @@ type ImportArgs struct {
 	ProjectID string        `json:"project_id,omitzero"`
 	Source    *ImportSource `json:"source,omitzero"`
 	TypeHint  string        `json:"type_hint,omitzero"`
+	FileID    string        `json:"file_id,omitzero"`  // that artifact.find gave
 	InPlace   bool          `json:"in_place,omitzero"` // the file stays where it is; only its SHA-256 is registered
 	Site      string        `json:"site,omitzero"`     // whose folder it is in, only with in_place
 }
@@ -82,6 +83,13 @@ func (a ImportAnswer) Unchanged() bool { return !a.Created }
 // importArtifact imports an artifact and stores it. Where there is no room for more, one that exists already is still found: nothing of the
 // bytes has been read then.
 func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs) (out ImportAnswer, params any, err error) {
+	if a.FileID != "" {
+		err = g.importFound(ctx, c, a, func(a ImportArgs) (err error) {
+			out, params, err = g.importArtifact(ctx, c, a)
+			return err
+		})
+		return out, params, err
+	}
 	if a.InPlace {
 		doc, _, err := g.register(ctx, c, a, false)
 		if err == nil {

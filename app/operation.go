@@ -28,6 +28,7 @@ type Operation struct {
 	Input       json.RawMessage
 	Reveals     []string // see [gate.Tool]
 	Body        int64    // see [gate.Tool]
+	Each        string   // see [gate.Tool]
 	Does        work
 	DryRun      work                                                        // without any effect; zero: there is nothing to show
 	Covers      func(context.Context, gate.Call) (gate.Coverage, error)     // see [gate.Tool]; nil: the project that the arguments name
@@ -65,7 +66,7 @@ func (o Operation) Tool() gate.Tool {
 		Capabilities: []string{gate.CapGateway, o.Capability}, SiteWide: o.SiteWide, Bindings: o.Faces, Timeout: o.Limit, Work: o.Work,
 		Input:   o.Input,
 		Output:  o.Does.answer(),
-		Reveals: o.Reveals, Body: o.Body, Names: o.Names, Handle: o.Does.handle, DryRun: o.DryRun.handle}
+		Reveals: o.Reveals, Body: o.Body, Names: o.Names, Each: o.Each, Handle: o.Does.handle, DryRun: o.DryRun.handle}
 }
 
 // Operations are all of them. Those that need more than files work only with what their gateway has open.
@@ -73,7 +74,7 @@ func (g *Gateway) Operations() []Operation {
 	return slices.Concat(g.lifecycle(), g.runs(), g.batches(), g.artifacts(), g.previews(), g.catalogue(), g.tokens(), g.approvals(),
 		g.events(), g.retention(), g.exporting(), g.drains(), g.siteList(), g.erasing(), g.removals(), g.usage(),
 		g.receipts(), g.notices(), g.references(),
-		[]Operation{g.progress(), verification()}, g.Host.files(), g.Host.images(), g.Host.backups())
+		[]Operation{g.progress(), verification(), g.finding()}, g.Host.files(), g.Host.images(), g.Host.backups())
 }
 
 // Find is the operation with an id; ok is false if there is none.

@@ -247,6 +247,8 @@ func (s schemaDoc) value(name string, b belongings) any {
 		return strings.Repeat("0", 64)
 	case strings.Contains(s.Pattern, "art_"), strings.Contains(name, "artifact"):
 		return b.artifact
+	case strings.Contains(s.Pattern, "file_"):
+		return "file_" + strings.Repeat("A", 26)
 	case name == "project_id", name == "project":
 		return b.name
 	case name == "job_spec":

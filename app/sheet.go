@@ -296,8 +296,9 @@ func (s Sheet) requests(t ToolDoc, set map[string]json.RawMessage) (out []sheetA
 			wrong = append(wrong, sheetProblem("SHEET-CELL", r.Line, "", "values that JSON holds", err.Error()))
 		}
 		row.args = args
-		problems = append(problems, wrong...)
-		out = append(out, row)
+		if problems = append(problems, wrong...); len(wrong) == 0 { // of one with a mistake no more can be said
+			out = append(out, row)
+		}
 	}
 	return out, problems
 }

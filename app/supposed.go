@@ -73,6 +73,13 @@ func (g *Gateway) artifactFor(ctx context.Context, c gate.Call, id string) (run.
 // rehearseImport returns what an import would create, and stores nothing.
 func (g *Gateway) rehearseImport(ctx context.Context, c gate.Call, a ImportArgs) (out ImportAnswer, params any, err error) {
 	var doc run.Artifact
+	if a.FileID != "" {
+		err = g.importFound(ctx, c, a, func(a ImportArgs) (err error) {
+			out, params, err = g.rehearseImport(ctx, c, a)
+			return err
+		})
+		return out, params, err
+	}
 	if a.InPlace {
 		doc, _, err = g.register(ctx, c, a, true)
 	} else {

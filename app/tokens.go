@@ -21,6 +21,7 @@ type TokenDoc struct {
 	Capabilities []string          `json:"capabilities"`
 	Projects     []string          `json:"projects"`
 	Accounts     map[string]string `json:"accounts"`
+	Tools        []string          `json:"tools"`     // that its chats list first
 	UnixUser     string            `json:"unix_user"` // whom jobs run as where slurm.run_as is caller; empty: the token starts none there
 	State        string            `json:"state"`     // valid, expired, revoked
 	CreatedBy    string            `json:"created_by"`
@@ -31,7 +32,8 @@ type TokenDoc struct {
 }
 
 func tokenDocOf(t gate.Token, state string) TokenDoc {
-	return TokenDoc{t.ID, t.Name, access.TokenPrincipal(t.Name), t.PrincipalID, t.Capabilities, t.Projects, t.Accounts, t.UnixUser, state,
+	return TokenDoc{t.ID, t.Name, access.TokenPrincipal(t.Name), t.PrincipalID, t.Capabilities, t.Projects, t.Accounts,
+		append([]string{}, t.Tools...), t.UnixUser, state,
 		t.CreatedBy, t.CreatedAt, t.ExpiresAt, t.RevokedAt, t.RevokedBy}
 }
 
@@ -42,6 +44,7 @@ type TokenCreateArgs struct {
 	Projects         []string          `json:"projects"`
 	Accounts         map[string]string `json:"accounts,omitzero"`
 	UnixUser         string            `json:"unix_user,omitzero"`
+	Tools            []string          `json:"tools,omitzero"`
 	ExpiresInSeconds int64             `json:"expires_in_seconds"`
 }
 
@@ -98,6 +101,7 @@ func (g *Gateway) tokens() []Operation {
 			prop("capabilities", words), prop("projects", words),
 			prop("accounts", `{"type":"object","maxProperties":64,"additionalProperties":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"}}`),
 			prop("unix_user", `{"type":"string","minLength":1,"maxLength":256,"description":"whom its jobs run as (run_as: caller)"}`),
+			prop("tools", `{"type":"array","maxItems":64,"items":{"type":"string","pattern":"^[a-z0-9_]+(\\.[a-z0-9_]+)+$","maxLength":128},"description":"ids of tools that its chats list first"}`),
 			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":31622400}`)),
 		Reveals: []string{"token"},
 		Does:    look(g, g.createToken),
@@ -189,7 +193,7 @@ func (g *Gateway) createToken(ctx context.Context, c gate.Call, a TokenCreateArg
 		return out, nil, err
 	}
 	t, text := access.NewToken(a.Name, grant, c.Caller.Principal, expires)
-	t.UnixUser = a.UnixUser
+	t.UnixUser, t.Tools = a.UnixUser, a.Tools
 	if err := g.Ledger.AddToken(ctx, t); err != nil {
 		return out, nil, err
 	}

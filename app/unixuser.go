@@ -33,7 +33,8 @@ var acting = map[Acting][]string{
 	ActsOnOwnRun:     {"slurm.job.cancel", "slurm.job.recollect", "slurm.job.retry"},
 	ActsOnOwnLiveRun: {"slurm.job.logs"},
 	ActsOnAnyRun:     {"slurm.job.absent", "slurm.job.adopt", "gateway.gc", "secret.erase", "artifact.remove", "run.remove"},
-	ActsAsNobody: {"approval.answer", "approval.list", "artifact.get", "artifact.list", "artifact.preview.image", "artifact.preview.table",
+	ActsAsNobody: {"approval.answer", "approval.list", "artifact.find", // its files as the caller's user, and none for a caller without one
+		"artifact.get", "artifact.list", "artifact.preview.image", "artifact.preview.table",
 		"batch.cancel", "batch.list", "batch.retry", "batch.rows", "batch.run", "batch.status", "batch.table", // each row is a call of its own
 		"call.progress",
 		"artifact.preview.text", "artifact.verify", "config.check", "config.show", "domain.check", "event.list", "event.record", "event.show",

@@ -29,6 +29,7 @@ type tokenCreateCmd struct {
 	Project    []string          `help:"Projects it can see: names or ids, or *. Default: the caller's default project." placeholder:"NAME,…"`
 	Account    map[string]string `help:"Slurm account that jobs of a project charge." mapsep:"," placeholder:"PROJECT=ACCOUNT"`
 	UnixUser   string            `help:"User of the cluster whom the token's jobs run as where slurm.run_as is caller. Default: none, so that it cannot start jobs there." placeholder:"USER"`
+	Tool       []string          `help:"Tools that its chats list first; no right." placeholder:"ID,…"`
 	Expires    time.Duration     `help:"Lifetime, at most 366 days." default:"720h" placeholder:"DURATION"`
 }
 
@@ -40,7 +41,7 @@ func (c tokenCreateCmd) Run(ctx context.Context, a *Shell) error {
 		}
 		var t app.TokenCreated
 		if err := s.call(ctx, "token.create", app.TokenCreateArgs{Name: c.Name, Capabilities: c.Capability, Projects: c.Project,
-			Accounts: c.Account, UnixUser: c.UnixUser, ExpiresInSeconds: int64(c.Expires / time.Second)}, &t); err != nil {
+			Accounts: c.Account, UnixUser: c.UnixUser, Tools: c.Tool, ExpiresInSeconds: int64(c.Expires / time.Second)}, &t); err != nil {
 			return err
 		}
 		if t.Note != "" { // the gateway died after it had made the token, before its text came

@@ -19,6 +19,7 @@ import (
 type Artifact struct {
 	Import  artifactImportCmd  `cmd:"" help:"Import a file, a folder, or standard input with -."`
 	List    artifactListCmd    `cmd:"" help:"List artifacts, newest first."`
+	Find    artifactFindCmd    `cmd:"" help:"Find artifacts, and files below the import roots, by a part of their name."`
 	Get     artifactGetCmd     `cmd:"" help:"Show an artifact; with --output, save its bytes."`
 	Preview artifactPreviewCmd `cmd:"" help:"Show the beginning of an artifact: text, rows of a table, or a small picture."`
 	Verify  artifactVerifyCmd  `cmd:"" help:"Hash the bytes of one artifact or of all again, and report damage."`

@@ -21,6 +21,7 @@ type chat struct {
 	t       testing.TB
 	session *sdk.ClientSession
 	largest int
+	changed chan struct{} // the list of tools did
 	calls   int
 	bytes   int // of all answers
 }
@@ -36,7 +37,14 @@ func (s *site) chat(t testing.TB, version string) *chat {
 	var errs syncBuffer
 	cmd.Stderr = &errs
 	must(t, cmd.Start())
-	client := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, nil)
+	changed := make(chan struct{}, 1)
+	client := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, &sdk.ClientOptions{
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}})
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	session, err := client.Connect(ctx, &sdk.IOTransport{Reader: io.NopCloser(out), Writer: in},
@@ -59,7 +67,7 @@ func (s *site) chat(t testing.TB, version string) *chat {
 			_ = cmd.Process.Kill() // the test has failed already
 		}
 	})
-	return &chat{t: t, session: session}
+	return &chat{t: t, session: session, changed: changed}
 }
 
 // say makes a call as a model would, prints the turn, and decodes the structured content.
@@ -199,16 +207,19 @@ func TestChatList(t *testing.T) {
 	names := map[string]bool{}
 	for _, x := range l.Tools {
 		names[x.Name] = true
-		if x.InputSchema == nil || x.OutputSchema == nil {
-			t.Errorf("%s has not both schemas", x.Name)
+		if x.InputSchema == nil || x.Description == "" || x.Annotations == nil {
+			t.Errorf("%s is not described: %+v", x.Name, x)
 		}
 	}
-	for _, want := range strings.Fields("samtools_flagstat seqkit_stats minimap2_map slurm_submit slurm_job_get slurm_job_collect " +
-		"slurm_job_recollect slurm_job_cancel slurm_job_logs slurm_job_retry artifact_import artifact_list artifact_get artifact_preview_text " +
-		"artifact_preview_table artifact_preview_image run_list run_receipt") {
+	for _, want := range strings.Fields("slurm_job_collect slurm_job_cancel slurm_job_logs slurm_job_retry artifact_import artifact_find " +
+		"artifact_preview_text artifact_preview_table run_list tool_list tool_show tool_run") {
 		if !names[want] {
 			t.Errorf("no %s among %v", want, names)
 		}
+	}
+	for _, id := range strings.Fields("samtools.flagstat seqkit.stats minimap2.map slurm.submit slurm.job.get slurm.job.recollect " +
+		"artifact.list artifact.get artifact.preview.image run.receipt") { // those that are not listed are described all the same
+		c.expect(c.say("tool_show", tree{"tool_id": id}, nil), id+" 1.", "Arguments, as JSON Schema: {")
 	}
 	if names["slurm_job_adopt"] || names["run_show"] {
 		t.Error("what settles doubts belongs to the shell")

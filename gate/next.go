@@ -29,7 +29,6 @@ const viaRun = "POST /v1/tools/{}:run"
 
 // StepForms are the verbs that steps may have, beside the ids of toolpacks.
 func StepForms() []StepForm {
-	const listed = "the list of tools (tools/list)" // a model has it before it calls anything
 	return []StepForm{
 		{Verb: "slurm.job.get", Shell: "get {run_id}", HTTP: "GET /v1/runs/{run_id}", Chat: "slurm_job_get"},
 		{Verb: "slurm.job.collect", With: "wait_seconds", Shell: "wait {run_id}",
@@ -58,6 +57,8 @@ func StepForms() []StepForm {
 		{Verb: "artifact.import", Shell: "artifact import {path}", HTTP: "POST /v1/artifacts", Chat: "artifact_import"},
 		{Verb: "artifact.list", Shell: "artifact list[ --type {type}][ --cursor {cursor}]",
 			HTTP: "GET /v1/artifacts[?type={type}][?cursor={cursor}]", Chat: "artifact_list"},
+		{Verb: "artifact.find", Shell: "artifact find {name}[ --cursor {cursor}]", HTTP: viaRun, Chat: "artifact_find"},
+		{Verb: "artifact.remove", Shell: "artifact rm {artifact_id} --reason {reason}", HTTP: viaRun},
 		{Verb: "artifact.get", Shell: "artifact get {artifact_id}", HTTP: "GET /v1/artifacts/{artifact_id}", Chat: "artifact_get"},
 		{Verb: "artifact save", Shell: "artifact get {artifact_id} -o {file}", HTTP: "GET /v1/artifacts/{artifact_id}/content"},
 		{Verb: "artifact save preview", Shell: "artifact preview {artifact_id} -o {file}", HTTP: "GET /v1/artifacts/{artifact_id}/preview/image"},
@@ -69,10 +70,10 @@ func StepForms() []StepForm {
 			HTTP: "GET /v1/artifacts/{artifact_id}/preview/image", Chat: "artifact_preview_image"},
 		{Verb: "artifact.verify", With: "all", Shell: "artifact verify --all", HTTP: viaRun},
 		{Verb: "artifact.verify", Shell: "artifact verify {artifact_id}", HTTP: viaRun},
-		{Verb: "tool.list", Shell: "tool list", HTTP: "GET /v1/tools", Chat: listed},
+		{Verb: "tool.list", Shell: "tool list", HTTP: "GET /v1/tools", Chat: "tool_list"},
 		{Verb: "reference.list", Shell: "reference list", HTTP: "GET /v1/references", Chat: "reference_list"},
 		{Verb: "reference.show", Shell: "reference show {name}", HTTP: "GET /v1/references/{name}", Chat: "reference_show"},
-		{Verb: "tool.show", Shell: "tool show {tool_id}", HTTP: "GET /v1/registry", Chat: listed},
+		{Verb: "tool.show", Shell: "tool show {tool_id}", HTTP: "GET /v1/registry", Chat: "tool_show"},
 		{Verb: "approval.list", With: "all", Shell: "approvals --all", HTTP: "GET /v1/approvals?all=true"},
 		{Verb: "approval.list", Shell: "approvals", HTTP: "GET /v1/approvals"},
 		{Verb: "approval.answer", Shell: "approve {approval_id}", HTTP: "POST /v1/approvals/{approval_id}:answer"},

@@ -30,7 +30,7 @@ func TestWords(t *testing.T) {
 		{fault.Do("image add", "name", "samtools"), "slurmgate image add samtools FILE",
 			"ask an administrator to run `slurmgate image add samtools FILE`",
 			"at the gateway's shell: slurmgate image add samtools FILE"},
-		{fault.Do("tool.show", "tool_id", "seqkit.stats"), "slurmgate tool show seqkit.stats", "the list of tools (tools/list)",
+		{fault.Do("tool.show", "tool_id", "seqkit.stats"), "slurmgate tool show seqkit.stats", `tool_show {"tool_id":"seqkit.stats"}`,
 			"GET /v1/registry"},
 		{fault.Do("seqkit.stats", "reads", "art_X"), "slurmgate run seqkit.stats", `seqkit_stats {"reads":"art_X"}`,
 			`POST /v1/tools/seqkit.stats:run with args {"reads":"art_X"}`},

@@ -136,11 +136,12 @@ type Token struct {
 	Capabilities []string
 	Projects     []string // ids, or [All]
 	Accounts     map[string]string
-	UnixUser     string // see [Principal]
-	PrincipalID  string // prn_…, of this token alone
-	Former       string // see [Identity]
-	CreatedBy    string // name
-	MadeBy       string // id of the principal that created it, "" for a token older than ids
+	UnixUser     string   // see [Principal]
+	Tools        []string // see [Principal]
+	PrincipalID  string   // prn_…, of this token alone
+	Former       string   // see [Identity]
+	CreatedBy    string   // name
+	MadeBy       string   // id of the principal that created it, "" for a token older than ids
 	CreatedAt    time.Time
 	ExpiresAt    time.Time
 	RevokedAt    *time.Time

@@ -76,7 +76,9 @@ type Principal struct {
 	// UnixUser is the user of the cluster that the principal is mapped to: jobs run as this user where slurm.run_as is caller. Empty: none.
 	// Whether jobs may run as this user now is checked by package access at each call that acts.
 	UnixUser string `json:"unix_user,omitzero"`
-	PeerUID  int    `json:"-"` // user id that the kernel reported, of a peer that is not root; else 0
+	// Tools are those that the credentials name, by id: a chat's list has them before the other tools of the domain. They are no right.
+	Tools   []string `json:"-"`
+	PeerUID int      `json:"-"` // user id that the kernel reported, of a peer that is not root; else 0
 }
 
 // Caller is a principal and the transport of its call.

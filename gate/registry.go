@@ -83,7 +83,10 @@ type Tool struct {
 	// so
 	Reveals []string `json:"-"`
 	// most bytes of the body that its calls come with: what an argument must not hold. Keys and approvals are bound to it. 0: no such body
-	Body   int64   `json:"-"`
+	Body int64 `json:"-"`
+	// an argument whose elements the handler checks one by one as calls of another tool ([Gate.Check]), so that it can say what is wrong with
+	// each; what they name is left to that. Empty: none
+	Each   string  `json:"-"`
 	Handle Handler `json:"-"`
 	// Names says what names of reference data among the arguments stand for now, as sha256:<hex>, by the name as it is given. Keys and
 	// approvals are bound to it, and the handler gets it. nil: no argument can be such a name

@@ -143,6 +143,12 @@ func violation(v *jsonschema.ValidationError, s *jsonschema.Schema, p *message.P
 		}
 		return msg
 	case *kind.Pattern:
+		switch {
+		case strings.HasPrefix(k.Want, "^art_"):
+			return "it is not an artifact id (art_…)"
+		case strings.HasPrefix(k.Want, "^(art_"):
+			return "it is neither an artifact id (art_…) nor ref: and the name of a reference"
+		}
 		return fmt.Sprintf("it does not match the pattern %s", k.Want)
 	case *kind.Format:
 		return "it is not a valid " + k.Want

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"maps"
 	"strings"
 
 	"slurmgate/fault"
@@ -22,6 +23,10 @@ func (g *Gate) scope(ctx context.Context, who Caller, t Tool, args any, dry bool
 		if _, err := who.Project(t.Capabilities, p, ""); err != nil {
 			return err
 		}
+	}
+	if _, has := doc[t.Each]; has {
+		doc = maps.Clone(doc)
+		delete(doc, t.Each)
 	}
 	return look{g, who, t, dry && g.supposer != nil}.all(ctx, doc)
 }

@@ -49,8 +49,9 @@ type Entry struct {
 
 type registryDoc struct {
 	domainDoc
-	Total int     `json:"total"`
-	Tools []Entry `json:"tools"`
+	Total int      `json:"total"`
+	Tools []Entry  `json:"tools"`
+	Named []string `json:"named,omitzero"` // those that the caller's credentials name
 }
 
 // offered are the tools that the caller may call by the transport it came by; others do not exist for it.
@@ -121,7 +122,7 @@ func (f *face) schema(of func(gate.Tool) json.RawMessage) http.HandlerFunc {
 func (f *face) registry(w http.ResponseWriter, req *http.Request) {
 	f.listed(w, req, "application/json", func(now domainDoc) any {
 		list := f.offered(req)
-		doc := registryDoc{now, len(list), []Entry{}}
+		doc := registryDoc{now, len(list), []Entry{}, CallerOf(req.Context()).Tools}
 		for _, t := range list {
 			doc.Tools = append(doc.Tools, EntryOf(f.Gate, t))
 		}

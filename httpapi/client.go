@@ -101,6 +101,14 @@ type Registry struct {
 	DomainID string
 	Version  string // of the catalogue
 	Tools    []gate.Tool
+	Named    []string // those that the caller's credentials name
+}
+
+// CatalogVersion is the version of the catalogue as the caller sees it.
+func (c *Client) CatalogVersion(ctx context.Context) (string, error) {
+	var doc domainDoc
+	err := c.read(ctx, http.MethodGet, "/v1/domain", "", nil, &doc)
+	return doc.Version, err
 }
 
 // Registry reads the registry, as far as the caller sees it.
@@ -109,7 +117,7 @@ func (c *Client) Registry(ctx context.Context) (Registry, error) {
 	if err := c.read(ctx, http.MethodGet, "/v1/registry", "", nil, &doc); err != nil {
 		return Registry{}, err
 	}
-	out := Registry{DomainID: doc.DomainID, Version: doc.Version}
+	out := Registry{DomainID: doc.DomainID, Version: doc.Version, Named: doc.Named}
 	for _, e := range doc.Tools {
 		out.Tools = append(out.Tools, e.tool())
 	}

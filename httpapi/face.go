@@ -129,7 +129,7 @@ func (f *face) routes(r chi.Router) {
 		"limit"))
 	r.Get("/v1/batches", f.list("batch.list", "project_id", "cursor", "limit"))
 	r.Post("/v1/batches", f.operation("batch.run", "",
-		body(false, "tool_id", "name", "project_id", "sheet", "sheet_artifact_id", "set"), made))
+		body(false, "tool_id", "name", "project_id", "sheet", "sheet_artifact_id", "rows", "set"), made))
 	r.Get("/v1/batches/{batch}", f.look("batch.status", "batch", "project_id", "wait_seconds"))
 	r.Get("/v1/batches/{batch}/rows", f.look("batch.rows", "batch", "project_id", "state", "sample", "after_row", "outputs", "limit"))
 	r.Get("/v1/batches/{batch}/table", f.look("batch.table", "batch", "project_id", "role", "sort_by", "descending", "limit"))

@@ -17,6 +17,7 @@ type ArtifactFilter struct {
 	Type      string
 	IDPrefix  string    // what the artifact's id begins with
 	SHA256    string    // of the bytes
+	Named     string    // what the label contains, in upper or lower case (of ASCII)
 	AsOf      time.Time // created at or before; zero: no bound
 	Cursor    string
 	Limit     int // 1..500, 50 when 0
@@ -28,6 +29,9 @@ func (f ArtifactFilter) where() (w where) {
 	w.is("a.project_id", f.ProjectID)
 	w.is("a.type", f.Type)
 	w.is("a.sha256", f.SHA256)
+	if f.Named != "" {
+		w.add("instr(lower(a.label), lower(?)) > 0", f.Named)
+	}
 	if f.IDPrefix != "" {
 		w.begins("a.artifact_id", f.IDPrefix)
 	}

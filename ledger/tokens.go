@@ -13,8 +13,11 @@ import (
 
 // AddToken stores a token.
 func (l *Ledger) AddToken(ctx context.Context, t gate.Token) error {
-	var docs [3]string
-	for i, v := range []any{t.Capabilities, t.Projects, t.Accounts} {
+	if t.Tools == nil {
+		t.Tools = []string{}
+	}
+	var docs [4]string
+	for i, v := range []any{t.Capabilities, t.Projects, t.Accounts, t.Tools} {
 		b, err := json.Marshal(v)
 		if err != nil {
 			return err
@@ -25,8 +28,8 @@ func (l *Ledger) AddToken(ctx context.Context, t gate.Token) error {
 	defer l.tokens.forget()
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO tokens (token_id, name, secret_sha256, capabilities, projects, accounts, created_by, "+
-			"created_at, expires_at, unix_user) VALUES (?,?,?,?,?,?,?,?,?,?)", t.ID, t.Name, t.SecretSHA256, docs[0], docs[1], docs[2],
-			t.CreatedBy, now, micros(t.ExpiresAt), t.UnixUser); err != nil {
+			"created_at, expires_at, unix_user, tools) VALUES (?,?,?,?,?,?,?,?,?,?,?)", t.ID, t.Name, t.SecretSHA256, docs[0], docs[1], docs[2],
+			t.CreatedBy, now, micros(t.ExpiresAt), t.UnixUser, docs[3]); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO principals (method, subject, name, made_by, first_seen) VALUES ('token', ?, ?, ?, ?)", t.ID,
@@ -36,14 +39,15 @@ func (l *Ledger) AddToken(ctx context.Context, t gate.Token) error {
 }
 
 const tokenColumns = "token_id, tokens.name, secret_sha256, capabilities, projects, accounts, created_by, created_at, expires_at, " +
-	"revoked_at, revoked_by, unix_user, principal_id, coalesce(former, ''), coalesce(made_by, '')"
+	"revoked_at, revoked_by, unix_user, tools, principal_id, coalesce(former, ''), coalesce(made_by, '')"
 
 // tokenRows joins each token with the principal that it is.
 const tokenRows = " FROM tokens JOIN principals ON method = 'token' AND subject = token_id "
 
 func scanToken(row scanner) (t gate.Token, err error) {
 	err = row.Scan(&t.ID, &t.Name, &t.SecretSHA256, into{&t.Capabilities}, into{&t.Projects}, into{&t.Accounts}, &t.CreatedBy,
-		into{&t.CreatedAt}, into{&t.ExpiresAt}, into{&t.RevokedAt}, into{&t.RevokedBy}, &t.UnixUser, &t.PrincipalID, &t.Former, &t.MadeBy)
+		into{&t.CreatedAt}, into{&t.ExpiresAt}, into{&t.RevokedAt}, into{&t.RevokedBy}, &t.UnixUser,
+		into{&t.Tools}, &t.PrincipalID, &t.Former, &t.MadeBy)
 	return t, err
 }
 

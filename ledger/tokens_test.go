@@ -12,7 +12,7 @@ import (
 
 func tokenNamed(id string) gate.Token {
 	return gate.Token{ID: "tok_" + strings.Repeat(id, 16), Name: "ci", SecretSHA256: strings.Repeat("0", 64),
-		Capabilities: []string{gate.CapRead}, Projects: []string{gate.All}, ExpiresAt: t0.AddDate(0, 1, 0)}
+		Capabilities: []string{gate.CapRead}, Projects: []string{gate.All}, Tools: []string{"seqkit.stats"}, ExpiresAt: t0.AddDate(0, 1, 0)}
 }
 
 // A token is found in memory, and so is that there is none: guesses cost the ledger nothing. What is created or revoked takes effect at
@@ -25,7 +25,8 @@ func TestTokensInMemory(t *testing.T) {
 	a, b := tokenNamed("A"), tokenNamed("B")
 	must(t, l.AddToken(t.Context(), a))
 	must(t, l.AddToken(t.Context(), b))
-	if got, err := l.Token(t.Context(), a.ID); err != nil || got.PrincipalID == "" || got.RevokedAt != nil {
+	if got, err := l.Token(t.Context(), a.ID); err != nil || got.PrincipalID == "" || got.RevokedAt != nil ||
+		fmt.Sprint(got.Tools) != "[seqkit.stats]" {
 		t.Errorf("%+v %v", got, err)
 	}
 	if _, _, err := l.RevokeToken(t.Context(), a.ID, "user:x", false); err != nil {

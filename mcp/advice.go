@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -36,10 +37,10 @@ func detailsOf(e *gate.ErrorBody) (d details) {
 	return d
 }
 
-// advice is what a chat's answer adds to the message of a failed call; empty when the message has a call already.
-func advice(t gate.Tool, req gate.Request, e *gate.ErrorBody) string {
+// advice is what a chat's answer adds to the message of a failed call; empty when the message has a call already. again is the corrected
+// call.
+func advice(t gate.Tool, e *gate.ErrorBody, again string) string {
 	d := detailsOf(e)
-	again := t.Name() + " " + example(t, req.Args, d)
 	switch {
 	case e.Code == "consent_required":
 		return "When it is approved: " + again + "."
@@ -54,6 +55,9 @@ func advice(t gate.Tool, req gate.Request, e *gate.ErrorBody) string {
 	}
 	switch fault.Kind(d.Kind) {
 	case fault.Validation, fault.NotFound, fault.Conflict:
+		if t.ID == "batch.run" {
+			return "Correct what is named and call batch_run again with all rows, also those that are right."
+		}
 		if t.ID == "slurm.submit" {
 			return "Correct the plan and call slurm_submit again."
 		}
@@ -89,7 +93,7 @@ type schemaNode struct {
 func example(t gate.Tool, given json.RawMessage, d details) string {
 	var s schemaNode
 	var args map[string]json.RawMessage
-	if json.Unmarshal(t.Input, &s) != nil {
+	if json.Unmarshal(inlined(t.Input), &s) != nil {
 		return "{}"
 	}
 	_ = json.Unmarshal(given, &args) // what is no object has nothing to repeat
@@ -127,7 +131,7 @@ func (s schemaNode) sample() any {
 		}
 	}
 	for _, id := range []string{"run_", "art_"} {
-		if strings.HasPrefix(s.Pattern, "^"+id) {
+		if strings.HasPrefix(strings.TrimLeft(s.Pattern, "^("), id) {
 			return id + "…"
 		}
 	}
@@ -166,15 +170,27 @@ func whereIDs(example string) string {
 	return example + "."
 }
 
-// noSuchTool is the message of a call of a tool that does not exist, for a caller who may call the named ones.
-func noSuchTool(called string, tools map[string]gate.Tool) string {
+// maxNames is how many tools a message lists.
+const maxNames = 40
+
+// noSuchTool is the message of a call of a tool that does not exist.
+func (s *server) noSuchTool(ctx context.Context, called string) string {
+	tools := s.visible(ctx)
 	names := slices.Sorted(maps.Keys(tools))
 	what := "unknown tool: there is no tool with this name"
 	if gate.Sayable(called) {
 		what = "unknown tool: there is no tool \"" + called + "\""
 	}
+	if i := slices.IndexFunc(gate.StepForms(), func(f gate.StepForm) bool {
+		return f.Chat == "" && (f.Verb == called || nameOf(f.Verb) == called)
+	}); i >= 0 {
+		return "unknown tool: " + called + " is not for a chat. Next: " + gate.Words(gate.MCP, []fault.Step{{Verb: gate.StepForms()[i].Verb}})
+	}
 	if near := plan.Nearest(strings.ReplaceAll(called, ".", "_"), names); near != "" {
-		return what + "; did you mean " + near + "? Next: " + whereIDs(near+" "+example(tools[near], nil, details{}))
+		return what + "; did you mean " + near + "? Next: " + whereIDs(s.spelled(ctx, tools[near], example(tools[near], nil, details{})))
+	}
+	if len(names) > maxNames {
+		return fmt.Sprintf("%s. Next: tool_list names the %d tools of this chat", what, len(names))
 	}
 	return fmt.Sprintf("%s. Next: call one of the %d tools of this chat: %s", what, len(names), strings.Join(names, ", "))
 }

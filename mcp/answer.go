@@ -90,9 +90,10 @@ func served(t gate.Tool, req gate.Request, res gate.Response, structured json.Ra
 }
 
 // refusal is the answer to a failed call: never a protocol error, so that the model sees it and can correct the call.
-func refusal(t gate.Tool, req gate.Request, e *gate.ErrorBody) *sdk.CallToolResult {
+// more is advice that the message lacks.
+func refusal(req gate.Request, e *gate.ErrorBody, more string) *sdk.CallToolResult {
 	text := fmt.Sprintf("%s (%s): %s", e.Code, detailsOf(e).Kind, plainLines(e.Message, maxProse))
-	if more := advice(t, req, e); more != "" {
+	if more != "" {
 		text += "\n" + more
 	}
 	meta := correlation(req, req.TraceID)

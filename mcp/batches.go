@@ -115,8 +115,11 @@ func (x batch) stands(b *strings.Builder, name string) {
 		b.WriteString(" Rows wait: " + because(x.Waits.Message, 200) + ".")
 	}
 	for _, c := range x.Causes[:min(len(x.Causes), 5)] {
-		fmt.Fprintf(b, "\n%d %s, %s: %s, for example %q.", c.Rows, c.State, plain(c.Cause, 80), because(c.Reason, 160),
-			plain(strings.Join(c.Samples[:min(len(c.Samples), 3)], ", "), 120))
+		fmt.Fprintf(b, "\n%d %s, %s", c.Rows, c.State, plain(c.Cause, 80))
+		if !strings.HasPrefix(c.Cause, c.Reason) {
+			b.WriteString(": " + because(c.Reason, 160))
+		}
+		fmt.Fprintf(b, ", for example %q.", plain(strings.Join(c.Samples[:min(len(c.Samples), 3)], ", "), 120))
 	}
 	switch {
 	case x.Over != nil && !*x.Over:
@@ -125,7 +128,8 @@ func (x batch) stands(b *strings.Builder, name string) {
 		fmt.Fprintf(b, "\nIt is over. Next: batch_table with batch %q compares the samples; sort_by puts the worst first.", name)
 	}
 	if x.Counts["failed"]+x.Counts["refused"] > 0 {
-		fmt.Fprintf(b, " batch_retry tries again what failed.")
+		fmt.Fprintf(b, "\nbatch_rows {\"batch\":%q,\"state\":\"failed\"} names the failed runs, slurm_job_logs says why one failed; "+
+			"batch_retry tries them again.", name)
 	}
 }
 

@@ -28,7 +28,7 @@ type moving struct {
 
 // moved asks how far a call is; nil: it moves nothing, or nobody can say.
 func (s *server) moved(ctx context.Context, t gate.Tool, toolCallID string) *moving {
-	asks, ok := s.tools["call_progress"]
+	asks, ok := s.now().tools["call_progress"]
 	if !movesBytes[t.ID] || !ok {
 		return nil
 	}

@@ -28,6 +28,8 @@ type bound struct {
 var bounds = map[string]bound{
 	"artifact.list":         {"limit", chatRows},
 	"run.list":              {"limit", chatRows},
+	"artifact.find":         {"limit", chatTools},
+	"tool.list":             {"limit", chatTools},
 	"batch.list":            {"limit", chatRows},
 	"batch.rows":            {"limit", 2 * chatRows},
 	"batch.table":           {"limit", 2 * chatRows},

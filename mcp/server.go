@@ -12,8 +12,10 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -42,6 +44,9 @@ type Config struct {
 	Name    string // of the domain, shown to the client
 	Version string // of the catalogue; a client may cache on it
 	Log     *slog.Logger
+
+	// Changed says that the gateway's tools are others now; closed when the server is no longer used. nil: they do not change while it is
+	Changed <-chan struct{}
 }
 
 // operations are the gateway operations that a chat gets beside the domain's tools. Those that settle doubts or inspect the
@@ -52,7 +57,7 @@ var operations = []string{
 	"batch.cancel",
 	"artifact.import", "artifact.list", "artifact.get", "artifact.preview.text",
 	"reference.list", "reference.show",
-	tableTool, pictureTool,
+	tableTool, pictureTool, "artifact.find", "tool.list", "tool.show",
 }
 
 // ForChat reports whether a chat gets the tool: each tool of the domain, and the listed gateway operations.
@@ -63,8 +68,10 @@ func ForChat(t gate.Tool) bool {
 const instructions = `slurmgate runs pinned tools as jobs on a Slurm cluster and returns their outputs as artifacts.
 Typical sequence: artifact_import a file (or find one with artifact_list) → call a tool with its artifact ids → slurm_job_collect with the run id until ready is true → artifact_preview_text of an output, artifact_preview_table of a table, artifact_preview_image of a picture.
 Genomes, indexes and databases that the site offers are in reference_list; an input takes ref:NAME in place of an artifact id.
-Many samples at once: batch_run with a sheet of artifact ids → batch_status until it is over → batch_table across the samples.
+Many samples at once: batch_run with rows of artifact ids → batch_status until it is over → batch_table across the samples.
+artifact_find finds files and artifacts by a part of their name, such as a sample's. The list of tools may be a part: tool_list names all (all=true: also operations like reference_list), tool_show describes one in full, also arguments that the list leaves out, tool_run calls it.
 run_list lists earlier runs, filtered by time, tool, state and principal (who asked; me is you).
+A chat deletes nothing; an administrator can.
 "Not ready" is a normal answer: jobs wait in a queue. Call again after poll_after_seconds, or tell the user that the run continues without this chat.
 Every call of these tools is safe to repeat: a tool called with the same arguments returns the same run, never a second job (only a tool that runs on the gateway's own host runs again after a failure, and a tool of a service worker – its answer comes at once – is called again each time unless it is deterministic); importing the same bytes returns the same artifact; slurm_job_retry names the attempt it follows (after_attempt), so repeating it starts nothing more.
 If an error is not retryable, its message says why: change the call accordingly.
@@ -72,7 +79,41 @@ Artifacts are named by id (art_…), runs by id (run_…). Text in logs and prev
 
 type server struct {
 	cfg   Config
-	tools map[string]gate.Tool // chat tools by name
+	stock atomic.Pointer[stock]
+}
+
+// stock is what a chat can call.
+type stock struct {
+	tools    map[string]gate.Tool // chat tools by name
+	ids      map[string]gate.Tool // the same by id
+	listings map[string]listing   // of them, by name
+}
+
+func (s *server) now() *stock { return s.stock.Load() }
+
+// restock reads the registry, and gives the protocol's server the tools that are new or say something else now. A client that listens is
+// notified of a change.
+func (s *server) restock(out *sdk.Server) {
+	was := s.now()
+	is := &stock{map[string]gate.Tool{}, map[string]gate.Tool{}, map[string]listing{}}
+	for _, t := range s.cfg.Gateway.Tools() {
+		if ForChat(t) {
+			is.tools[t.Name()], is.ids[t.ID], is.listings[t.Name()] = t, t, listingOf(entry(t), brief(t))
+		}
+	}
+	s.stock.Store(is)
+	for name, t := range is.tools {
+		if was == nil || !reflect.DeepEqual(was.listings[name].whole, is.listings[name].whole) {
+			out.AddTool(is.listings[name].whole, s.handler(t))
+		}
+	}
+	if was != nil {
+		for name := range was.tools {
+			if _, still := is.tools[name]; !still {
+				out.RemoveTools(name)
+			}
+		}
+	}
 }
 
 // New makes a server over the gate. It serves any number of sessions, of any caller.
@@ -80,18 +121,20 @@ func New(cfg Config) *sdk.Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &server{cfg: cfg, tools: map[string]gate.Tool{}}
+	s := &server{cfg: cfg}
 	out := sdk.NewServer(&sdk.Implementation{Name: "slurmgate", Title: "slurmgate: " + cfg.Name, Version: cfg.Version}, &sdk.ServerOptions{
 		Instructions: instructions, Logger: quiet(cfg.Log), PageSize: 100, CompletionHandler: s.complete, SetCacheable: cacheable,
-		// No list changes while the server runs: a domain is replaced by a restart.
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{},
-			Prompts: &sdk.PromptCapabilities{}},
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: cfg.Changed != nil},
+			Resources: &sdk.ResourceCapabilities{},
+			Prompts:   &sdk.PromptCapabilities{}},
 	})
-	for _, t := range cfg.Gateway.Tools() {
-		if ForChat(t) {
-			s.tools[t.Name()] = t
-			out.AddTool(entry(t), s.handler(t))
-		}
+	s.restock(out)
+	if cfg.Changed != nil {
+		go func() {
+			for range cfg.Changed {
+				s.restock(out)
+			}
+		}()
 	}
 	out.AddResourceTemplate(&sdk.ResourceTemplate{Name: "artifact", Title: "Artifact", URITemplate: artifactScheme + "{artifact_id}",
 		Description: "An artifact: the beginning of its text, or its metadata if it is not text."}, s.readArtifact)
@@ -118,8 +161,13 @@ func (s *server) view(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		switch r := req.(type) {
 		case *sdk.CallToolRequest:
+			if r.Params.Name == door || r.Params.Name == doorID {
+				if out := s.through(ctx, r); out != nil {
+					return out, nil
+				}
+			}
 			r.Params.Name = s.named(ctx, r.Params.Name)
-			if _, known := s.tools[r.Params.Name]; !known {
+			if _, known := s.now().tools[r.Params.Name]; !known {
 				return nil, s.unknown(ctx, r)
 			}
 		case *sdk.ListResourcesRequest:
@@ -135,10 +183,7 @@ func (s *server) view(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		res, err := next(ctx, method, req)
 		if l, ok := res.(*sdk.ListToolsResult); ok && err == nil {
-			l.Tools = slices.DeleteFunc(l.Tools, func(t *sdk.Tool) bool {
-				known, ok := s.tools[t.Name]
-				return ok && !s.cfg.Gateway.Visible(ctx, known)
-			})
+			l.Tools, l.NextCursor = s.offer(ctx), "" // one page, whatever there is
 		}
 		return res, err
 	}
@@ -147,10 +192,10 @@ func (s *server) view(next sdk.MethodHandler) sdk.MethodHandler {
 // named is the chat's name of a tool that was called by its id, such as samtools.flagstat, or by the id with _ for each dot where its
 // name is another. Any other name, and the id of a tool that the caller may not call, is returned as it is.
 func (s *server) named(ctx context.Context, called string) string {
-	if _, known := s.tools[called]; known {
+	if _, known := s.now().tools[called]; known {
 		return called
 	}
-	for _, t := range s.tools {
+	for _, t := range s.now().tools {
 		if (t.ID == called || strings.ReplaceAll(t.ID, ".", "_") == called) && s.cfg.Gateway.Visible(ctx, t) {
 			return t.Name()
 		}
@@ -173,7 +218,7 @@ func (s *server) unknown(ctx context.Context, r *sdk.CallToolRequest) error {
 	e := res.Error.Fault()
 	switch e.Code {
 	case "tool_not_found", "tool_version": // a tool has this id, and this caller may not call it
-		e = fault.New(fault.NotFound, "tool_not_found", noSuchTool(clip(r.Params.Name, 128), s.visible(ctx)))
+		e = fault.New(fault.NotFound, "tool_not_found", s.noSuchTool(ctx, clip(r.Params.Name, 128)))
 	default:
 		e.Msg = "unknown tool: " + e.Msg
 	}
@@ -182,7 +227,7 @@ func (s *server) unknown(ctx context.Context, r *sdk.CallToolRequest) error {
 
 // visible returns the tools that the caller may call in a chat, by name.
 func (s *server) visible(ctx context.Context) map[string]gate.Tool {
-	out := maps.Clone(s.tools)
+	out := maps.Clone(s.now().tools)
 	maps.DeleteFunc(out, func(_ string, t gate.Tool) bool { return !s.cfg.Gateway.Visible(ctx, t) })
 	return out
 }
@@ -193,7 +238,7 @@ func (s *server) call(ctx context.Context, toolID string, args, result any) erro
 	if err != nil {
 		return err
 	}
-	req := gate.NewRequest(toolID, s.tools[strings.ReplaceAll(toolID, ".", "_")].Version, raw) // an operation of the gateway
+	req := gate.NewRequest(toolID, s.now().tools[strings.ReplaceAll(toolID, ".", "_")].Version, raw) // an operation of the gateway
 	req.Actor = gate.Actor{Kind: "agent"}
 	res, err := s.cfg.Gateway.Call(ctx, req)
 	if err != nil {

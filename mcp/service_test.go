@@ -38,8 +38,8 @@ func TestAnswersOfServices(t *testing.T) {
 	if link, ok := res.Content[1].(*sdk.ResourceLink); !ok || link.URI != ref || res.StructuredContent != nil {
 		t.Errorf("%+v", res)
 	}
-	again := textOf(refusal(tool, gate.Request{}, &gate.ErrorBody{Code: "worker_upstream", Kind: "transport", Message: "quota.",
-		Retryable: true}))
+	failed := &gate.ErrorBody{Code: "worker_upstream", Kind: "transport", Message: "quota.", Retryable: true}
+	again := textOf(refusal(gate.Request{}, failed, advice(tool, failed, "")))
 	if !strings.HasSuffix(again, "\nThe same call may succeed later.") {
 		t.Errorf("%q", again)
 	}

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"slurmgate/fault"
@@ -45,6 +46,11 @@ type result struct {
 	Binary    bool    `json:"binary"`
 	Stream    string  `json:"stream"`
 
+	Files      *[]foundFile `json:"files"`
+	Found      int64        `json:"artifacts_total"`
+	FilesTotal int64        `json:"files_total"`
+	Note       string       `json:"note"`
+
 	Runs       *[]runRow  `json:"runs"`
 	Sites      *[]siteRow `json:"sites"`
 	Width      int        `json:"width"` // of a picture
@@ -77,6 +83,8 @@ func (r *result) tell(t gate.Tool) string {
 		r.next(&b, r.RunID)
 	case r.Created != nil:
 		r.imported(&b)
+	case r.Artifacts != nil && r.Files != nil:
+		r.found(&b)
 	case r.Artifacts != nil:
 		r.listed(&b)
 	case r.Sites != nil:
@@ -168,6 +176,12 @@ func (r *result) next(b *strings.Builder, run string) {
 	case "succeeded":
 		if r.Roles != nil && len(*r.Roles) > 0 {
 			first := (*r.Roles)[sorted(*r.Roles)[0]]
+			for _, role := range sorted(*r.Roles) {
+				if !slices.Contains([]string{"log", "slurm_script", "stdout", "stderr"}, role) { // what the tool is called for
+					first = (*r.Roles)[role]
+					break
+				}
+			}
 			look := chatWords(fault.Do("artifact.preview.text", "artifact_id", first))
 			fmt.Fprintf(b, " Next: %s shows a text, artifact_preview_table a table, artifact_preview_image a picture.", look)
 			return

@@ -30,7 +30,7 @@ func entry(t gate.Tool) *sdk.Tool {
 		Meta: sdk.Meta{handshakeKey: map[string]any{"tool_id": t.ID, "tool_version": t.Version, "contract_version": t.ContractVersion,
 			"side_effect": string(t.SideEffect),
 			"idempotency": t.Idempotency, "determinism": t.Determinism, "availability": t.Availability, "required_capabilities": t.Capabilities}}}
-	if len(t.Output) > 0 {
+	if len(t.Output) > 0 && !textAlone[t.ID] {
 		out.OutputSchema = outputSchema(t)
 	}
 	return out
@@ -82,17 +82,22 @@ func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 		for {
 			res, err := s.cfg.Gateway.Call(ctx, req)
 			if err != nil {
-				return refusal(t, req, gate.BodyOf(gate.MCP, err)), nil
+				return s.refused(ctx, t, req, gate.BodyOf(gate.MCP, err)), nil
 			}
 			if res.Error != nil {
-				return refusal(t, req, res.Error), nil
+				return s.refused(ctx, t, req, res.Error), nil
 			}
-			out := answer(t, req, res)
+			out := s.answered(ctx, t, req, res)
 			if size(out) <= MaxAnswer || !pages.less(&req) {
 				return out, nil
 			}
 		}
 	}
+}
+
+// refused is the answer to a failed call of a tool.
+func (s *server) refused(ctx context.Context, t gate.Tool, req gate.Request, e *gate.ErrorBody) *sdk.CallToolResult {
+	return refusal(req, e, advice(t, e, s.spelled(ctx, t, example(t, req.Args, detailsOf(e)))))
 }
 
 // progressEvery is how often a client is notified during a wait.

@@ -80,6 +80,9 @@ func id(prefix, text string) string {
 	return prefix + base32c(sum[:16])
 }
 
+// Handle is a prefix and the first 16 bytes of a hash in base32.
+func Handle(prefix string, sum []byte) string { return prefix + base32c(sum[:16]) }
+
 // base32c writes 16 bytes as a big-endian number in Crockford's alphabet: 26 characters.
 func base32c(b []byte) string {
 	return crockford.EncodeToString(append(make([]byte, 4), b...))[6:] // 20 bytes are 32 characters; the first 6 are of the zeros

@@ -63,6 +63,7 @@ type CollectAnswer struct {
 	RunAnswer
 	Ready         bool    `json:"ready"`
 	LogArtifactID *string `json:"log_artifact_id"`
+	Reason        *string `json:"reason,omitempty"` // why it waits, or ended as it did; absent: nothing is known, or it succeeded
 	// what a service worker answered; a larger answer is the artifact of the role output. Absent for a job
 	Output json.RawMessage `json:"output,omitempty"`
 	// file names of the outputs by role, where the tool takes them from the labels of the caller's inputs; absent: it does not
@@ -124,6 +125,9 @@ func (e *Engine) collected(ctx context.Context, v View, wait time.Duration, whic
 		return CollectAnswer{}, err
 	}
 	c := CollectAnswer{RunAnswer: a, Ready: v.Run.State.Terminal(), LogArtifactID: opt(v.Run.LogArtifactID)}
+	if v.Run.State != Succeeded {
+		c.Reason = reasonOf(v, e.waitsOf(v.Run))
+	}
 	if e.calls != nil && v.Run.State == Succeeded {
 		end, err := EndOf(v)
 		if err != nil {

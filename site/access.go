@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"syscall"
 
 	"slurmgate/fault"
@@ -21,11 +22,12 @@ type Access struct {
 // Peer gives a user of this host, or every member of a Unix group, its capabilities on its projects. A user with several entries has what
 // each gives; where two name an account of one project, the first one counts, those of the user before those of groups.
 type Peer struct {
-	User         string    `yaml:"user"`         // login name; either this or group
-	Group        string    `yaml:"group"`        // name of a Unix group
-	Capabilities []string  `yaml:"capabilities"` // gateway, read, import, slurm, operate, admin, approve, metrics, or *
-	Projects     []string  `yaml:"projects"`     // names or ids, or *
-	Accounts     []Account `yaml:"accounts"`     // Slurm accounts of the projects' jobs
+	User         string    `yaml:"user"`            // login name; either this or group
+	Group        string    `yaml:"group"`           // name of a Unix group
+	Capabilities []string  `yaml:"capabilities"`    // gateway, read, import, slurm, operate, admin, approve, metrics, or *
+	Projects     []string  `yaml:"projects"`        // names or ids, or *
+	Accounts     []Account `yaml:"accounts"`        // Slurm accounts of the projects' jobs
+	Tools        []string  `yaml:"tools,omitempty"` // ids of tools that a chat's list has before others; no right
 }
 
 // Account is the Slurm account that the jobs of a project charge.
@@ -59,6 +61,7 @@ type Claim struct {
 	Capabilities []string  `yaml:"capabilities"`
 	Projects     []string  `yaml:"projects"`
 	Accounts     []Account `yaml:"accounts"`
+	Tools        []string  `yaml:"tools,omitempty"` // see [Peer]
 }
 
 // Audit says how long records of calls that changed nothing are kept: until the first of three limits. All other records are kept forever.
@@ -93,6 +96,7 @@ func (c *checker) access(a Access) {
 			c.add("SITE-GROUP", field+".group", "a Unix group of this host", nss.CheckName(p.Group), "")
 		}
 		c.accounts(field, p.Accounts)
+		c.tools(field, p.Tools)
 	}
 	for i, o := range a.OIDC {
 		field := fmt.Sprintf("access.oidc[%d]", i)
@@ -109,12 +113,24 @@ func (c *checker) access(a Access) {
 				c.add("SITE-MISSING", at+".claim", "a claim and its value", "one of them is missing", "for example claim: groups, value: lab")
 			}
 			c.accounts(at, g.Accounts)
+			c.tools(at, g.Tools)
 		}
 		if o.UnixUser != nil {
 			c.claimUsers(field+".unix_user", *o.UnixUser)
 		}
 	}
 }
+
+// tools checks the ids of tools that an entry names; which tools there are the domain says.
+func (c *checker) tools(field string, ids []string) {
+	for i, id := range ids {
+		if !toolID.MatchString(id) {
+			c.value("SITE-TOOL", fmt.Sprintf("%s.tools[%d]", field, i), id, "the id of a tool", "for example seqkit.stats")
+		}
+	}
+}
+
+var toolID = regexp.MustCompile(`^[a-z0-9_]+(\.[a-z0-9_]+)+$`)
 
 func (c *checker) claimUsers(field string, u ClaimUsers) {
 	if u.Claim == "" {

@@ -65,6 +65,7 @@ func readAccess(ctx context.Context, s *site.Site) (access.Config, []fault.Probl
 	for i, p := range s.Access.Peers {
 		field := fmt.Sprintf("access.peers[%d]", i)
 		g, err := access.NewGrant(p.Capabilities, p.Projects, accountsOf(p.Accounts))
+		g.Tools = p.Tools
 		bad(field, err)
 		if unknown != nil {
 			continue // each further look-up could take its whole time limit
@@ -108,6 +109,7 @@ func readAccess(ctx context.Context, s *site.Site) (access.Config, []fault.Probl
 		issuer := access.Issuer{URL: o.Issuer, Audience: o.Audience, Algorithms: o.Algorithms, Types: o.Types}
 		for k, w := range o.Grants {
 			g, err := access.NewGrant(w.Capabilities, w.Projects, accountsOf(w.Accounts))
+			g.Tools = w.Tools
 			bad(fmt.Sprintf("%s.grants[%d]", field, k), err)
 			issuer.Grants = append(issuer.Grants, access.ClaimGrant{Claim: w.Claim, Value: w.Value, Grant: g})
 		}

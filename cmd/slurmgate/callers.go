@@ -119,6 +119,24 @@ func (g *gateway) readAs(ctx context.Context, cluster, user string, f func(artif
 	})
 }
 
+// findAs is [app.Gateway.FindAs].
+func (g *gateway) findAs(ctx context.Context, cluster, user string, folders []string, part string) (found []artifact.Found, whole bool,
+	err error) {
+	c, open := g.callers.Load(cluster)
+	if !open {
+		return nil, false, fault.New(fault.Transport, "site_away", "the site "+cluster+" is away, so nobody can be logged in there").WithRetry(30)
+	}
+	err = c.(*callers).As(ctx, user, func(p asuser.Parts) error {
+		files, all, err := p.Workspace.(*far.Workspace).FindFiles(ctx, folders, part)
+		for _, f := range files {
+			found = append(found, artifact.Found{Path: f.Path, SizeBytes: f.SizeBytes, ModifiedAt: f.ModifiedAt})
+		}
+		whole = all
+		return err
+	})
+	return found, whole, err
+}
+
 // reading is a user's file that is being imported.
 type reading struct{ *far.UserFile }
 

@@ -181,6 +181,9 @@ func (c chatGate) Visible(ctx context.Context, t gate.Tool) bool {
 	return c.Gate.Visible(httpapi.CallerOf(ctx), t)
 }
 
+// Named implements the namer of mcp.
+func (c chatGate) Named(ctx context.Context) []string { return httpapi.CallerOf(ctx).Tools }
+
 // Call implements mcp.Gateway. In the protocol's older revisions the context of a call does not end with its HTTP request.
 func (c chatGate) Call(ctx context.Context, req gate.Request) (gate.Response, error) {
 	if t, err := c.Registry().Find(req.ToolID); err == nil && t.SideEffect != gate.Execute {

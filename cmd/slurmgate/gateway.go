@@ -75,7 +75,7 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	s := set.site
 	g = &gateway{config: set, how: how, app: app.Gateway{Site: s, Domain: set.domain, Policy: set.policy, Log: log, Secrets: app.Scanner(s),
 		Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
-	g.app.Associations, g.app.UnixUser, g.app.ReadAs = g.associations, unixUserOf(s), g.readAs
+	g.app.Associations, g.app.UnixUser, g.app.ReadAs, g.app.FindAs = g.associations, unixUserOf(s), g.readAs, g.findAs
 	g.app.LastBackup = func() *time.Time { return lastBackupAt(s) }
 	g.app.Entry = func(from *gate.Gate, t gate.Tool) any { return httpapi.EntryOf(from, t) }
 	defer func() {

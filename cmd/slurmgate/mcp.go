@@ -17,6 +17,9 @@ func (mcpCmd) Run(ctx context.Context, a *cli.Shell) error {
 		if err != nil {
 			return err
 		}
-		return mcp.Serve(ctx, mcp.New(mcp.Config{Gateway: gateway, Name: reg.DomainID, Version: reg.Version, Log: a.Log}), os.Stdin, os.Stdout)
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		server := mcp.New(mcp.Config{Gateway: gateway, Name: reg.DomainID, Version: reg.Version, Changed: gateway.Watch(watching), Log: a.Log})
+		return mcp.Serve(ctx, server, os.Stdin, os.Stdout)
 	})
 }

@@ -334,7 +334,7 @@ func nextSteps(t *testing.T, w *World) {
 	e := w.as(everyone("a"))
 	words := map[gate.Transport][3]string{
 		gate.Local: {"Next: slurmgate runs list", "slurmgate tool show test.read", "slurmgate approve apr_"},
-		gate.MCP:   {"Next: run_list", "the list of tools", "ask an administrator to run `slurmgate approve apr_"},
+		gate.MCP:   {"Next: run_list", "tool_show", "ask an administrator to run `slurmgate approve apr_"},
 		gate.Other: {"Next: GET /v1/runs", "GET /v1/registry", "POST /v1/approvals/apr_"},
 	}[w.Transport]
 	for i, req := range []gate.Request{request("test.read", `{"run_id":"run_00000000000000000000000000"}`), request("test.read", `{"x":1}`),

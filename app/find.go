@@ -1,0 +1,304 @@
+package app
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"slurmgate/artifact"
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+)
+
+// A file that nobody has imported has no id, and its path is not for a chat. So a look for files gives each a handle: an id that the caller
+// alone can use, and that says nothing. It is a keyed hash of caller and path, so the same file has the same one tomorrow.
+
+const fileIDSchema = `{"type":"string","pattern":"^file_[0-9A-HJKMNP-TV-Z]{26}$","description":"a file that artifact.find found, file_…"}`
+
+// FileHandle is the handle of a file for a caller.
+func FileHandle(key []byte, caller, path string) string {
+	m := hmac.New(sha256.New, key)
+	fmt.Fprintf(m, "file-handle|%s|%s", caller, path)
+	return plan.Handle("file_", m.Sum(nil))
+}
+
+// FindArgs are the arguments of artifact.find.
+type FindArgs struct {
+	Name      string `json:"name"`
+	ProjectID string `json:"project_id,omitzero"`
+	Cursor    string `json:"cursor,omitzero"`
+	Limit     int    `json:"limit,omitzero"`
+}
+
+// FoundFile is a file below an import root.
+type FoundFile struct {
+	FileID     string    `json:"file_id"`
+	Name       string    `json:"name"`
+	SizeBytes  int64     `json:"size_bytes"`
+	ModifiedAt time.Time `json:"modified_at"`
+}
+
+// FoundList is the answer of artifact.find: first artifacts, newest first, then files, by name.
+type FoundList struct {
+	CallRunID
+	ArtifactsTotal int64         `json:"artifacts_total"`
+	FilesTotal     int           `json:"files_total"` // that were found
+	Artifacts      []ArtifactDoc `json:"artifacts"`
+	Files          []FoundFile   `json:"files"`
+	Note           string        `json:"note"` // why files may be missing; empty: none is
+	Cursor         *string       `json:"cursor"`
+}
+
+// findPage is where a page begins.
+type findPage struct {
+	Artifacts string `json:"a,omitzero"` // the ledger's cursor
+	Done      bool   `json:"d,omitzero"` // no more artifacts
+	Total     int64  `json:"n,omitzero"` // of artifacts
+	Files     int    `json:"f,omitzero"` // files shown before
+}
+
+// put is the page as a cursor.
+func (p findPage) put() *string {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return nil
+	}
+	text := base64.RawURLEncoding.EncodeToString(raw)
+	return &text
+}
+
+func readFindPage(cursor string) (p findPage, err error) {
+	if cursor == "" {
+		return p, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err == nil {
+		err = json.Unmarshal(raw, &p)
+	}
+	if err != nil || p.Files < 0 {
+		return p, fault.Invalid("", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier answer",
+			Msg: "it is none", Hint: "call again without a cursor"})
+	}
+	return p, nil
+}
+
+// finding is the operation that finds things by name.
+func (g *Gateway) finding() Operation {
+	return Operation{
+		ID: "artifact.find", Title: "Find files and artifacts by name", Verb: "artifact find",
+		Description: "Finds artifacts and files not yet imported whose name contains a text, such as a sample's name. artifact.import takes " +
+			"the file_id of a file.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Work: gate.Preview,
+		Input: object("name", prop("name", `{"type":"string","minLength":1,"maxLength":128}`), prop("project_id", projectSchema),
+			prop("cursor", `{"type":"string","maxLength":512}`), prop("limit", limitSchema)),
+		Does: look(g, g.find),
+	}
+}
+
+func (g *Gateway) find(ctx context.Context, c gate.Call, a FindArgs) (out FoundList, params any, err error) {
+	out = FoundList{Artifacts: []ArtifactDoc{}, Files: []FoundFile{}}
+	page, err := readFindPage(a.Cursor)
+	if err != nil {
+		return out, nil, err
+	}
+	if a.Limit == 0 {
+		a.Limit = listLimit
+	}
+	f := ledger.ArtifactFilter{Named: a.Name, Cursor: page.Artifacts, Limit: a.Limit}
+	if f.Projects, err = g.projectsListed(c, a.ProjectID); err != nil {
+		return out, nil, err
+	}
+	next := findPage{Done: true, Total: page.Total, Files: page.Files}
+	if !page.Done {
+		list, err := g.Ledger.Artifacts(ctx, f)
+		if err != nil {
+			return out, nil, err
+		}
+		for _, x := range list.Artifacts {
+			out.Artifacts = append(out.Artifacts, docOf(x))
+		}
+		next.Artifacts, next.Done, next.Total = list.Cursor, list.Cursor == "", list.Snapshot.Count
+	}
+	out.ArtifactsTotal = next.Total
+	found, note, err := g.filesBelow(ctx, c, a.ProjectID, a.Name, artifact.Named(a.Name))
+	if err != nil {
+		return out, nil, err
+	}
+	out.FilesTotal, out.Note = len(found), note
+	if room := a.Limit - len(out.Artifacts); next.Done && room > 0 {
+		for _, x := range found[min(page.Files, len(found)):min(page.Files+room, len(found))] {
+			out.Files = append(out.Files, FoundFile{g.handleOf(c, x.Path), filepath.Base(x.Path), x.SizeBytes, x.ModifiedAt.UTC()})
+		}
+	}
+	if next.Files += len(out.Files); !next.Done || next.Files < len(found) {
+		out.Cursor = next.put()
+	}
+	return out, map[string]any{"name": a.Name, "project_ids": f.Projects, "cursor": a.Cursor, "limit": a.Limit,
+		"artifacts_total": out.ArtifactsTotal, "files_total": out.FilesTotal}, nil
+}
+
+// ownRights is the note of an answer to a user of this host: his own process looks, as it opens what he imports.
+const ownRights = "files are listed by slurmgate's own command and chat, which read with your rights"
+
+// filesBelow are files below the import roots of the caller whose name contains part and whose path is as wanted, read with the caller's
+// rights, and why some may be missing.
+func (g *Gateway) filesBelow(ctx context.Context, c gate.Call, projectID, part string, is func(path string) bool) (found []artifact.Found,
+	note string, err error) {
+	if !c.Caller.CanSomewhere(gate.CapGateway, gate.CapImport) {
+		return nil, "files are not listed: the credentials have not the capability import", nil
+	}
+	project, err := c.Caller.Project([]string{gate.CapGateway, gate.CapImport}, projectID, g.Site.Gateway.DefaultProject)
+	if err != nil {
+		return nil, "files are not listed: the credentials may import nothing into this project", nil
+	}
+	scope := artifact.Scope{Project: project, Every: c.Caller.CanAll([]string{gate.CapGateway, gate.CapImport}, gate.All)}
+	switch {
+	case c.Caller.Method == gate.ByPeer:
+		return nil, ownRights, nil
+	}
+	whole := true
+	if g.UnixUser == nil {
+		found, whole = g.Importer.Find(ctx, scope, is)
+	} else if found, whole, err = g.findAs(ctx, c, scope, part); err != nil {
+		if fault.KindOf(err).Retryable() {
+			return nil, "", err
+		}
+		return nil, "files are not listed: " + fault.Prose(err), nil
+	} else {
+		found = slices.DeleteFunc(found, func(x artifact.Found) bool { return !is(x.Path) || !g.Importer.Takes(x.Path, scope) })
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, "", err
+	}
+	if !whole {
+		note = "there are too many files to look at all of them; give a longer part of the name"
+	}
+	for _, x := range found {
+		g.handles.put(g.handleOf(c, x.Path), x.Path)
+	}
+	return found, note, nil
+}
+
+// findAs looks as the caller's Unix user on the first cluster that runs jobs as their callers.
+func (g *Gateway) findAs(ctx context.Context, c gate.Call, scope artifact.Scope, part string) ([]artifact.Found, bool, error) {
+	folders := g.Importer.Folders(scope)
+	if len(folders) == 0 {
+		return nil, true, nil
+	}
+	for _, s := range g.Site.Clusters() {
+		switch user, err := g.unixUser(ctx, s.Name, c.Caller.Principal); {
+		case err != nil:
+			return nil, false, err
+		case user != "":
+			found, whole, err := g.FindAs(ctx, s.Name, user, folders, part)
+			slices.SortStableFunc(found, func(a, b artifact.Found) int { return strings.Compare(filepath.Base(a.Path), filepath.Base(b.Path)) })
+			return found, whole, err
+		}
+	}
+	return nil, true, nil
+}
+
+func (g *Gateway) handleOf(c gate.Call, path string) string {
+	return FileHandle(g.fileKey, c.Caller.Key(), path)
+}
+
+// fileOf is the path of a handle that the caller was given.
+func (g *Gateway) fileOf(ctx context.Context, c gate.Call, id, project string) (string, error) {
+	if path, ok := g.handles.path(id); ok && g.handleOf(c, path) == id {
+		return path, nil
+	}
+	// A gateway before this one gave it.
+	found, _, err := g.filesBelow(ctx, c, project, "", func(path string) bool { return g.handleOf(c, path) == id })
+	if err != nil {
+		return "", err
+	}
+	if len(found) > 0 {
+		return found[0].Path, nil
+	}
+	return "", fault.New(fault.NotFound, "file_not_found", "there is no file "+id+" for you to import").
+		WithSteps(fault.Do("artifact.find", "name", "…"))
+}
+
+// importFound imports a file by its handle: as by its path, which nobody is told.
+func (g *Gateway) importFound(ctx context.Context, c gate.Call, a ImportArgs, do func(ImportArgs) error) error {
+	if a.Path != nil || a.Text != nil || a.Upload || a.Source != nil || a.InPlace || c.Caller.Body != nil {
+		return fault.Invalid("", fault.Problem{Code: "IMPORT-SOURCE", Field: "file_id", Rule: "exactly one of path, text, upload and file_id",
+			Msg: "file_id is given with another of them"})
+	}
+	project, err := g.projectOf(c, a.ProjectID)
+	if err != nil {
+		return err
+	}
+	path, err := g.fileOf(ctx, c, a.FileID, project)
+	if err != nil {
+		return err
+	}
+	a.FileID, a.Path = "", &path
+	return WithoutPath(do(a), path)
+}
+
+// WithoutPath says a file's name in place of its path: a caller who has a handle is not told where the file lies.
+func WithoutPath(err error, path string) error {
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok || path == "" {
+		return err
+	}
+	hide := hiding(path)
+	clean := *e
+	clean.Msg, clean.Next, clean.Err = hide.Replace(e.Msg), hide.Replace(e.Next), nil
+	clean.Problems = slices.Clone(e.Problems)
+	for i := range clean.Problems {
+		p := &clean.Problems[i]
+		p.Msg, p.Rule, p.Hint = hide.Replace(p.Msg), hide.Replace(p.Rule), hide.Replace(p.Hint)
+	}
+	return &clean
+}
+
+func hiding(path string) *strings.Replacer {
+	return strings.NewReplacer(path, filepath.Base(path), filepath.Dir(path), "the folder")
+}
+
+// HidePath is [WithoutPath] for an error that came through a socket.
+func HidePath(e *gate.ErrorBody, path string) {
+	if e == nil || path == "" {
+		return
+	}
+	e.Message = hiding(path).Replace(e.Message)
+	delete(e.Details, "problems") // the message says them all
+}
+
+// handles are the paths of handles that were given out lately. Those of a gateway before are found by looking again.
+type handles struct {
+	mu    sync.Mutex
+	paths map[string]string
+}
+
+const maxHandles = 50_000
+
+func (h *handles) put(id, path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.paths == nil || len(h.paths) >= maxHandles {
+		h.paths = map[string]string{}
+	}
+	h.paths[id] = path
+}
+
+func (h *handles) path(id string) (string, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, ok := h.paths[id]
+	return p, ok
+}

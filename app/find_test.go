@@ -1,0 +1,122 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"slurmgate/artifact"
+	"slurmgate/gate"
+	"slurmgate/plan"
+)
+
+// A part of a name finds artifacts and files, with the rights of who asks, and of a file nothing but its name. Its handle imports it, for
+// whoever was given it and after a restart too, and for nobody else.
+//
+// proves MANY-01 ARC-01
+func TestFind(t *testing.T) {
+	g := tableGateway(t)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ours/deep/S7_reads.txt", "ours/s7_more.txt", "ours/S8.txt", "theirs/S7_secret.txt"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g.Importer, err = artifact.NewImporter(g.Store, artifact.ImportPolicy{MaxBytes: 1 << 20, Roots: []artifact.Root{
+		{Folder: dir + "/ours", Projects: []string{plan.ProjectID("demo")}},
+		{Folder: dir + "/theirs", Projects: []string{plan.ProjectID("other")}}}}); err != nil {
+		t.Fatal(err)
+	}
+	g.Policy.Import.Roots = []string{dir + "/ours", dir + "/theirs"} // as at the start of a gateway
+	token := func(name, project string, caps ...string) gate.Caller {
+		return gate.Caller{Transport: gate.MCP, Principal: gate.Principal{Name: name, Method: gate.ByToken,
+			Rights: gate.RightsOf(append(caps, gate.CapGateway, gate.CapRead), []string{plan.ProjectID(project)})}}
+	}
+	ours, theirs := token("token:a", "demo", gate.CapImport), token("token:b", "other", gate.CapImport)
+	var l FoundList
+	res := g.says(t, ours, "artifact.find", FindArgs{Name: "s7"}, "", &l)
+	if l.FilesTotal != 2 || len(l.Files) != 2 || l.Files[0].Name != "S7_reads.txt" || l.Files[1].Name != "s7_more.txt" || l.Note != "" ||
+		len(l.Artifacts) != 0 || strings.Contains(string(res.Result), dir) {
+		t.Fatalf("%s", res.Result)
+	}
+	handle := l.Files[0].FileID
+	var a ImportAnswer
+	g.says(t, ours, "artifact.import", ImportArgs{FileID: handle}, "", &a)
+	if a.Label != "S7_reads.txt" || a.SizeBytes != int64(len("ours/deep/S7_reads.txt\n")) || !a.Created {
+		t.Errorf("%+v", a)
+	}
+	g.says(t, ours, "artifact.find", FindArgs{Name: "S7"}, "", &l)
+	if l.ArtifactsTotal != 1 || l.Artifacts[0].ArtifactID != a.ArtifactID || l.FilesTotal != 2 || l.Files[0].FileID != handle {
+		t.Errorf("%+v", l)
+	}
+	g.handles = handles{} // as after a restart
+	g.says(t, ours, "artifact.import", ImportArgs{FileID: handle}, "", &a)
+	if a.Created {
+		t.Errorf("%+v", a)
+	}
+	g.says(t, theirs, "artifact.import", ImportArgs{FileID: handle}, "file_not_found", nil)
+	text := "x"
+	g.says(t, ours, "artifact.import", ImportArgs{FileID: handle, Text: &text}, "IMPORT-SOURCE", nil)
+	g.says(t, theirs, "artifact.find", FindArgs{Name: "S7"}, "", &l)
+	if l.ArtifactsTotal != 0 || l.FilesTotal != 1 || l.Files[0].Name != "S7_secret.txt" {
+		t.Errorf("%+v", l)
+	}
+	other := l.Files[0].FileID
+	g.says(t, ours, "artifact.import", ImportArgs{FileID: other}, "file_not_found", nil)
+	// What went wrong with a file is said without its path.
+	if err := os.Remove(dir + "/theirs/S7_secret.txt"); err != nil {
+		t.Fatal(err)
+	}
+	if res := g.says(t, theirs, "artifact.import", ImportArgs{FileID: other}, "import_missing", nil); strings.Contains(
+		fmt.Sprint(res.Error.Message, res.Error.Details), dir) {
+		t.Errorf("%+v", res.Error)
+	}
+	// Who may not import sees artifacts alone; a user of this host looks with his own process.
+	g.says(t, token("token:c", "demo"), "artifact.find", FindArgs{Name: "s7"}, "", &l)
+	if l.ArtifactsTotal != 1 || len(l.Files) != 0 || !strings.Contains(l.Note, "capability import") {
+		t.Errorf("%+v", l)
+	}
+	g.says(t, everything("user:lab", gate.All), "artifact.find", FindArgs{Name: "s7"}, "", &l)
+	if len(l.Files) != 0 || l.Note != ownRights {
+		t.Errorf("%+v", l)
+	}
+	// Pages: artifacts first, then files, each once.
+	for i := range 5 {
+		body := fmt.Sprint("s7 number ", i)
+		g.says(t, ours, "artifact.import", ImportArgs{Text: &body, Label: body}, "", nil)
+	}
+	seen := map[string]int{}
+	for args := (FindArgs{Name: "s7", Limit: 2}); ; args.Cursor = *l.Cursor {
+		l = FoundList{}
+		g.says(t, ours, "artifact.find", args, "", &l)
+		for _, x := range l.Artifacts {
+			seen[x.ArtifactID]++
+		}
+		for _, x := range l.Files {
+			seen[x.FileID]++
+		}
+		if len(l.Artifacts)+len(l.Files) > 2 || len(seen) > 8 {
+			t.Fatalf("%+v", l)
+		}
+		if l.Cursor == nil {
+			break
+		}
+	}
+	if len(seen) != 8 {
+		t.Errorf("%v", seen)
+	}
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("%s %d times", id, n)
+		}
+	}
+	g.says(t, ours, "artifact.find", FindArgs{Name: "s7", Cursor: "x"}, "LIST-CURSOR", nil)
+}

@@ -1,0 +1,314 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"slurmgate/gate"
+	"slurmgate/plan"
+)
+
+// MaxList bounds a list of tools, in bytes of its JSON: a client puts the list before its model with every turn. A list that would be
+// larger has short entries; one that still would be has the operations of every day, the tools that the caller's credentials name, and
+// the catalogue: tool_list, tool_show and [door], through which every other tool is called.
+const MaxList = 12_000
+
+const (
+	door       = "tool_run" // calls any tool; the gate sees a call of that tool and knows of no other
+	doorID     = "tool.run"
+	aroundList = 200 // bytes of a list without its entries
+)
+
+// first are the operations that every list has, if the caller may call them. The others have room after the tools of the domain.
+var first = []string{"tool.list", "tool.show", "slurm.job.collect", "slurm.job.logs", "slurm.job.cancel", "slurm.job.retry",
+	"artifact.import", "artifact.find", "artifact.preview.text", tableTool, "run.list", "batch.run", "batch.status", "batch.table"}
+
+// A namer knows the tools that the caller's credentials name: a list has them before the other tools of the domain.
+type namer interface {
+	Named(ctx context.Context) []string
+}
+
+// listing is a tool in the two forms that a list may have it in.
+type listing struct {
+	whole, brief           *sdk.Tool
+	wholeBytes, briefBytes int
+}
+
+func listingOf(whole, brief *sdk.Tool) listing {
+	return listing{whole, brief, jsonBytes(whole) + 1, jsonBytes(brief) + 1}
+}
+
+func jsonBytes(v any) int {
+	b, err := json.Marshal(v)
+	if err != nil { // a schema that is no JSON, which no registry has
+		return MaxList
+	}
+	return len(b)
+}
+
+// doorEntry is the door as a list has it.
+func doorEntry() *sdk.Tool {
+	no, yes := false, true
+	return &sdk.Tool{Name: door, Description: "Calls a tool that this list leaves out, by its name or id. tool_list names the tools, " +
+		"tool_show gives one's arguments. The answer is the tool's own.",
+		InputSchema: json.RawMessage(`{"type":"object","required":["tool"],"properties":{"tool":{"type":"string"},` +
+			`"arguments":{"type":"object","description":"as tool_show describes them"}}}`),
+		Annotations: &sdk.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &yes}}
+}
+
+// brief is a tool's entry in a list without room: what a model needs for a call. tool_show has the rest.
+func brief(t gate.Tool) *sdk.Tool {
+	whole := entry(t)
+	hints := &sdk.ToolAnnotations{ReadOnlyHint: whole.Annotations.ReadOnlyHint}
+	if !hints.ReadOnlyHint {
+		hints.IdempotentHint, hints.DestructiveHint = whole.Annotations.IdempotentHint, whole.Annotations.DestructiveHint
+	}
+	return &sdk.Tool{Name: whole.Name, Description: plain(t.Description, maxDescription),
+		InputSchema: briefSchema(without(t.Input, seldom[t.ID])), Annotations: hints,
+		Meta: sdk.Meta{handshakeKey: map[string]any{"tool_id": t.ID, "tool_version": t.Version}}}
+}
+
+// seldom are optional arguments of operations that a short entry leaves out; tool_show has them, as it has the project of every operation
+// and the resources of every job. A call may have them all the same.
+var seldom = map[string][]string{"artifact.import": {"source", "type_hint", "upload", "in_place", "site"},
+	"batch.run": {"sheet_artifact_id"}, "batch.table": {"role"}, "slurm.job.retry": {"reason"}}
+
+// without leaves optional arguments out of a schema: some, the project, and what every call of a job may ask for.
+func without(raw json.RawMessage, names []string) json.RawMessage {
+	return edited(raw, func(doc map[string]any) {
+		properties, _ := doc["properties"].(map[string]any)
+		required, _ := doc["required"].([]any)
+		for name, p := range properties {
+			about, _ := p.(map[string]any)
+			text, _ := about["description"].(string)
+			asked := name == "resources" && strings.HasPrefix(text, "what the job gets instead of")
+			if (asked || name == "project_id" || slices.Contains(names, name)) && !slices.Contains(required, any(name)) {
+				delete(properties, name)
+			}
+		}
+	})
+}
+
+// unsaid are the keywords that a short schema leaves out. They only refuse what is wrong, and the gate says so when it is.
+var unsaid = []string{"additionalProperties", "pattern", "not", "format", "minLength", "maxLength", "maxItems", "minItems", "maxProperties",
+	"minProperties", "uniqueItems", "$schema", "title", "if", "then", "else"}
+
+// briefSchema leaves out of a schema what no model needs for a call.
+func briefSchema(raw json.RawMessage) json.RawMessage {
+	var doc any
+	if json.Unmarshal(inlined(raw), &doc) != nil {
+		return raw
+	}
+	short, err := plan.Marshal(shortened(doc, true))
+	if err != nil {
+		return raw
+	}
+	return short
+}
+
+// inlined puts the parts of a schema that it refers to in their places, where they are few and do not contain themselves; any other schema
+// stays as it is.
+func inlined(raw json.RawMessage) json.RawMessage {
+	var root map[string]any
+	if json.Unmarshal(raw, &root) != nil {
+		return raw
+	}
+	left := 200
+	var put func(v any, deep int) any
+	put = func(v any, deep int) any {
+		if left--; left < 0 || deep > 20 {
+			left = -1
+			return v
+		}
+		switch v := v.(type) {
+		case map[string]any:
+			out := map[string]any{}
+			if ref, ok := v["$ref"].(string); ok {
+				target, found := referred(root, ref)
+				if !found {
+					left = -1
+					return v
+				}
+				if in, ok := put(target, deep+1).(map[string]any); ok {
+					out = in
+				}
+			}
+			for key, x := range v {
+				if key != "$ref" && key != "$defs" {
+					out[key] = put(x, deep+1)
+				}
+			}
+			return out
+		case []any:
+			out := make([]any, len(v))
+			for i, x := range v {
+				out[i] = put(x, deep+1)
+			}
+			return out
+		}
+		return v
+	}
+	out := put(root, 0)
+	if left < 0 {
+		return raw
+	}
+	if b, err := json.Marshal(out); err == nil {
+		return b
+	}
+	return raw
+}
+
+// referred finds a part of a schema by a reference within it.
+func referred(root map[string]any, ref string) (any, bool) {
+	path, ok := strings.CutPrefix(ref, "#/")
+	var at any = root
+	for ok && path != "" {
+		var key string
+		key, path, _ = strings.Cut(path, "/")
+		var in map[string]any
+		if in, ok = at.(map[string]any); ok {
+			at, ok = in[strings.NewReplacer("~1", "/", "~0", "~").Replace(key)]
+		}
+	}
+	return at, ok
+}
+
+// shortened leaves keywords out of a schema; what is not one, such as a table of properties or a default, keeps its keys.
+func shortened(v any, isSchema bool) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for key, x := range v {
+			switch open, isBool := x.(bool); {
+			case !isSchema:
+				out[key] = shortened(x, true)
+			case key == "additionalProperties" && (!isBool || open): // it says what else is taken
+				out[key] = shortened(x, true)
+			case key == "oneOf": // several may hold without what is left out
+				out["anyOf"] = shortened(x, true)
+			case key == "required" && jsonBytes(x) <= len("[]"), slices.Contains(unsaid, key):
+			case slices.Contains([]string{"properties", "$defs", "patternProperties", "dependentSchemas"}, key):
+				out[key] = shortened(x, false)
+			case slices.Contains([]string{"default", "const", "enum", "examples"}, key):
+				out[key] = x
+			default:
+				out[key] = shortened(x, true)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, x := range v {
+			out[i] = shortened(x, isSchema)
+		}
+		return out
+	}
+	return v
+}
+
+// offer is the list of tools for the caller, in the order of their names.
+func (s *server) offer(ctx context.Context) []*sdk.Tool {
+	tools := s.visible(ctx)
+	names := slices.Sorted(maps.Keys(tools))
+	var whole, short int
+	for _, name := range names {
+		whole, short = whole+s.now().listings[name].wholeBytes, short+s.now().listings[name].briefBytes
+	}
+	if small := whole <= MaxList-aroundList; small || short <= MaxList-aroundList {
+		out := make([]*sdk.Tool, len(names))
+		for i, name := range names {
+			if out[i] = s.now().listings[name].brief; small {
+				out[i] = s.now().listings[name].whole
+			}
+		}
+		return out
+	}
+	return s.catalogue(ctx, tools)
+}
+
+// catalogue is a list that leaves tools out.
+func (s *server) catalogue(ctx context.Context, tools map[string]gate.Tool) []*sdk.Tool {
+	through := doorEntry()
+	out, listed, room := []*sdk.Tool{through}, map[string]bool{}, MaxList-aroundList-jsonBytes(through)
+	add := func(name string) {
+		l := s.now().listings[name]
+		if _, may := tools[name]; may && !listed[name] && l.briefBytes <= room {
+			out, room, listed[name] = append(out, l.brief), room-l.briefBytes, true
+		}
+	}
+	for _, id := range first {
+		add(nameOf(id))
+	}
+	if n, ok := s.cfg.Gateway.(namer); ok {
+		for _, called := range n.Named(ctx) {
+			add(s.named(ctx, called))
+		}
+	}
+	var rest []string // the tools of the domain are listed all, or none of them
+	need := 0
+	for name, t := range tools {
+		if !listed[name] && !slices.Contains(t.Capabilities, gate.CapGateway) {
+			rest, need = append(rest, name), need+s.now().listings[name].briefBytes
+		}
+	}
+	if need <= room {
+		for _, name := range rest {
+			add(name)
+		}
+	}
+	for _, id := range operations {
+		add(nameOf(id))
+	}
+	slices.SortFunc(out, func(a, b *sdk.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+func nameOf(id string) string { return strings.ReplaceAll(id, ".", "_") }
+
+// spelled is a call of a tool as the caller makes it: by the tool's name, or through the door where the caller's list has not the tool.
+func (s *server) spelled(ctx context.Context, t gate.Tool, args string) string {
+	if slices.ContainsFunc(s.offer(ctx), func(x *sdk.Tool) bool { return x.Name == t.Name() }) {
+		return t.Name() + " " + args
+	}
+	return door + ` {"tool":"` + t.Name() + `","arguments":` + args + `}`
+}
+
+// through turns a call through the door into the call of the tool that it names. A nil result: r is that call now.
+func (s *server) through(ctx context.Context, r *sdk.CallToolRequest) *sdk.CallToolResult {
+	var a struct {
+		Tool      string          `json:"tool"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if err := (plan.Doc{Bytes: r.Params.Arguments}).Into(&a); err != nil || a.Tool == "" {
+		return s.nowhere(ctx, r, "tool_run takes tool, a name or id, and arguments, an object. Example: "+door+
+			` {"tool":"tool_list","arguments":{}}`)
+	}
+	name := s.named(ctx, a.Tool)
+	if _, known := s.now().tools[name]; !known {
+		r.Params.Name = a.Tool
+		return s.nowhere(ctx, r, s.noSuchTool(ctx, clip(a.Tool, 128)))
+	}
+	r.Params.Name, r.Params.Arguments = name, a.Arguments
+	return nil
+}
+
+// nowhere answers a call through the door that reaches no tool. The gate has seen it.
+func (s *server) nowhere(ctx context.Context, r *sdk.CallToolRequest, message string) *sdk.CallToolResult {
+	t := gate.Tool{ID: gate.IDOf(r.Params.Name), Version: "0.0.0"}
+	req := request(t, r)
+	res, err := s.cfg.Gateway.Call(ctx, req)
+	switch {
+	case err != nil:
+		return refusal(req, gate.BodyOf(gate.MCP, err), "")
+	case res.Error != nil && res.Error.Code != "tool_not_found" && res.Error.Code != "tool_version":
+		return refusal(req, res.Error, "") // such as: too many calls
+	}
+	body := gate.BodyOf(gate.MCP, notATool(message))
+	return refusal(req, body, "")
+}
