@@ -82,7 +82,7 @@ func (s *site) manyFiles(n int, dir, seen string) {
 	}
 	say("in, through the job and back", began)
 	var back artifactRow
-	s.ok(&back, "artifact", "show", l.Roles["copy"])
+	s.ok(&back, "artifact", "get", l.Roles["copy"])
 	if back.SHA256 != in.SHA256 {
 		t.Errorf("%s came back as %s", in.SHA256, back.SHA256)
 	}
