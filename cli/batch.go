@@ -162,15 +162,23 @@ func (a *Shell) importSheet(ctx context.Context, s *Session, tool app.ToolDoc, s
 	if err := app.BadSheet(problems); err != nil {
 		return err
 	}
-	for i, path := range order {
-		got, err := a.importQuietly(ctx, s, path)
-		if err != nil {
-			return fault.Wrap(fault.KindOf(err), fault.CodeOf(err), "the sheet's file "+path, err)
+	got := make([]string, len(order))
+	err := severally(ctx, len(order), func(ctx context.Context, i int) error {
+		var err error
+		if got[i], err = a.importQuietly(ctx, s.alone(), order[i]); err != nil {
+			err = fault.Wrap(fault.KindOf(err), fault.CodeOf(err), "the sheet's file "+order[i], err)
 		}
-		files[path] = got.ArtifactID
-		if n := i + 1; n == len(order) || n%100 == 0 {
+		return err
+	}, func(n int) {
+		if n == len(order) || n%100 == 0 {
 			a.Say("imported %d of %d files", n, len(order))
 		}
+	})
+	if err != nil {
+		return err
+	}
+	for i, path := range order {
+		files[path] = got[i]
 	}
 	each(func(_ app.SheetRow, _ int, _ string, _ app.ColumnPlace, x string) string {
 		if id := files[x]; id != "" {
@@ -181,22 +189,23 @@ func (a *Shell) importSheet(ctx context.Context, s *Session, tool app.ToolDoc, s
 	return nil
 }
 
-// importQuietly imports a file without a line about it.
-func (a *Shell) importQuietly(ctx context.Context, s *Session, path string) (got app.ImportAnswer, err error) {
+// importQuietly imports a file without a line about it, and returns its artifact.
+func (a *Shell) importQuietly(ctx context.Context, s *Session, path string) (id string, err error) {
 	abs, err := absolute(path)
 	if err != nil {
-		return got, err
+		return "", err
 	}
+	var got app.ImportAnswer
 	args := app.ImportArgs{Path: &abs}
 	if !s.dryRun {
 		err = s.importPath(ctx, args, &got)
-		return got, err
+		return got.ArtifactID, err
 	}
 	var r gate.Rehearsal
 	if err = s.importPath(ctx, args, &r); err == nil {
 		err = json.Unmarshal(r.Would, &got)
 	}
-	return got, err
+	return got.ArtifactID, err
 }
 
 // rehearse says what the batch would do. A dry run stores nothing, so a large sheet is sent in parts.

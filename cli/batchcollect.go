@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"slurmgate/app"
 	"slurmgate/fault"
@@ -55,18 +57,9 @@ func (c batchCollectCmd) Run(ctx context.Context, a *Shell) error {
 		if err != nil {
 			return err
 		}
-		copied := 0
-		for i, f := range files {
-			fresh, err := s.collectFile(ctx, f, c.To)
-			if err != nil {
-				return err
-			}
-			if fresh {
-				copied++
-			}
-			if n := i + 1; n%100 == 0 {
-				a.Say("%d of %d files", n, len(files))
-			}
+		copied, err := s.collectAll(ctx, a, files, c.To)
+		if err != nil {
+			return err
 		}
 		out := struct {
 			Batch    string      `json:"batch"`
@@ -128,6 +121,65 @@ func (c batchCollectCmd) places(tool string, rows []app.BatchRowDoc) (out []plac
 	return out, nil
 }
 
+// collectors is how many outputs are fetched at a time, and how many files of a sheet are imported.
+const collectors = 8
+
+// collectAll copies the outputs that are not there yet, several at a time, and says how many those were. The first error ends it.
+func (s *Session) collectAll(ctx context.Context, a *Shell, files []placed, dir string) (copied int, err error) {
+	made := map[string]bool{}
+	for _, f := range files {
+		folder := filepath.Dir(filepath.Join(dir, f.Path))
+		if made[folder] {
+			continue
+		}
+		if _, err := makeFolders(folder); err != nil {
+			return 0, fault.Wrap(fault.Validation, "target_unwritable", "cannot create the folder", err)
+		}
+		made[folder] = true
+	}
+	var fresh atomic.Int64
+	err = severally(ctx, len(files), func(ctx context.Context, i int) error {
+		was, err := s.alone().collectFile(ctx, files[i], dir)
+		if was {
+			fresh.Add(1)
+		}
+		return err
+	}, func(n int) {
+		if n%100 == 0 {
+			a.Say("%d of %d files", n, len(files))
+		}
+	})
+	return int(fresh.Load()), err
+}
+
+// alone is the session for a goroutine of its own: what belongs to the next call alone is not shared.
+func (s *Session) alone() *Session { return new(*s) }
+
+// severally does something n times, several at a time, and returns the first error, after which nothing new is begun. done is called after
+// each, with how many are done, one call at a time.
+func severally(ctx context.Context, n int, do func(ctx context.Context, i int) error, done func(n int)) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var workers sync.WaitGroup
+	var next, ended atomic.Int64
+	var telling sync.Mutex
+	for range min(collectors, n) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := do(ctx, i); err != nil {
+					stop(err)
+					return
+				}
+				telling.Lock()
+				done(int(ended.Add(1)))
+				telling.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	return context.Cause(ctx)
+}
+
 // collectFile copies one output, unless it is there with its checksum. Anything else at its place is left alone, and is an error.
 func (s *Session) collectFile(ctx context.Context, f placed, dir string) (fresh bool, err error) {
 	path := filepath.Join(dir, f.Path)
@@ -143,9 +195,6 @@ func (s *Session) collectFile(ctx context.Context, f placed, dir string) (fresh 
 	default:
 		return false, fault.New(fault.Conflict, "target_exists", path+" exists and is another file; what was copied before it stays").
 			WithNext("name another folder with --to, or remove the file")
-	}
-	if _, err := makeFolders(filepath.Dir(path)); err != nil {
-		return false, fault.Wrap(fault.Validation, "target_unwritable", "cannot create the folder", err)
 	}
 	return true, save(ctx, s, f.doc, path)
 }

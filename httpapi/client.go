@@ -126,7 +126,7 @@ func (c *Client) Registry(ctx context.Context) (Registry, error) {
 
 // Dial looks for a gateway at the socket. NotFound when nobody listens there.
 func Dial(ctx context.Context, path string) (*Client, error) {
-	c := &Client{path: path, face: gate.FaceShell, http: &http.Client{Transport: &http.Transport{MaxIdleConns: 2,
+	c := &Client{path: path, face: gate.FaceShell, http: &http.Client{Transport: &http.Transport{MaxIdleConns: 8, MaxIdleConnsPerHost: 8,
 		IdleConnTimeout: 10 * time.Second,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)

@@ -1,0 +1,110 @@
+//go:build large
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A sheet of many samples, BATCH_ROWS of them, becomes jobs of a real cluster in arrays, ends, and is collected: how long each part takes,
+// the RPCs that Slurm counts, and the gateway's memory. make bench-batch N=10000.
+//
+// proves MANY-01
+func TestManySamples(t *testing.T) {
+	n, err := strconv.Atoi(os.Getenv("BATCH_ROWS"))
+	if err != nil || n < 1 {
+		t.Fatal("BATCH_ROWS is no number of rows")
+	}
+	s := newSite(t, "probing")
+	s.inArrays(64)
+	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.batch, kind: job_worker}\n")
+	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.batch.tool.yaml", []byte(batchPack), 0o644))
+	must(t, giveToLab(host(s.dir)))
+	d := s.serve()
+	shell(t, "lab", `mkdir "$1/many" && cd "$1/many" && for ((i = 0; i < $2; i++)); do echo "$i" >"r$i.txt"; done
+(echo sample,reads,tags; for ((i = 0; i < $2; i++)); do echo "S$i,$1/many/r$i.txt,lot-$((i % 10))"; done) >"$1/many.csv"`, s.dir+"/files", fmt.Sprint(n))
+	figure := func(name string, value any, unit string) {
+		t.Logf("name=%s rows=%d value=%v unit=%s", name, n, value, unit)
+	}
+	seconds := func(since time.Time) string { return fmt.Sprintf("%.2f", time.Since(since).Seconds()) }
+	rpcs := func() (submits, all int) {
+		for _, m := range rpcType.FindAllStringSubmatch(shell(t, "root", "sdiag"), -1) {
+			k, err := strconv.Atoi(m[2])
+			must(t, err)
+			if all += k; m[1] == "REQUEST_SUBMIT_BATCH_JOB" {
+				submits += k
+			}
+		}
+		return submits, all
+	}
+	submitsBefore, allBefore := rpcs()
+	began := time.Now()
+	var now batchNow
+	if s.long(&now, "batch", "run", batchTool, "--sheet", s.dir+"/files/many.csv", "--name", "many"); now.Rows != int64(n) {
+		t.Fatalf("%+v", now)
+	}
+	figure("batch_accepted", seconds(began), "s") // the files are imported by then
+	until(t, time.Hour, "every row is a run", func() bool {
+		asked := time.Now()
+		s.ok(&now, "batch", "status", "many")
+		if now.Todo == 0 {
+			figure("batch_status_command", seconds(asked), "s")
+		}
+		return now.Todo == 0
+	})
+	figure("batch_rows_are_runs", seconds(began), "s")
+	until(t, 6*time.Hour, "every row is over", func() bool {
+		s.ok(&now, "batch", "status", "many")
+		return now.Over
+	})
+	figure("batch_over", seconds(began), "s")
+	if now.Counts["succeeded"] != int64(n) {
+		t.Errorf("%+v", now)
+	}
+	submits, all := rpcs()
+	figure("batch_submit_rpcs", submits-submitsBefore, "rpc")
+	figure("batch_rpcs", all-allBefore, "rpc") // of everything that runs there, slurmd and the steps of the jobs included
+	figure("gateway_peak_memory", strings.Fields(shell(t, "root", `grep VmHWM /proc/$1/status`, d.pid))[1], "kB")
+	asked := time.Now()
+	var table struct{ Total int }
+	if s.long(&table, "batch", "table", "many", "--limit", "3"); table.Total != n {
+		t.Errorf("%+v", table)
+	}
+	figure("batch_table_command", seconds(asked), "s")
+	to, copied := s.dir+"/collected", s.dir+"/copied"
+	asked = time.Now()
+	var got struct {
+		Copied   int
+		Complete bool
+	}
+	if s.long(&got, "batch", "collect", "many", "--to", to); got.Copied != n || !got.Complete {
+		t.Errorf("%+v", got)
+	}
+	collecting := time.Since(asked)
+	asked = time.Now()
+	shell(t, "lab", `cp -r "$1" "$2"`, to, copied)
+	copying := time.Since(asked)
+	figure("batch_collect", fmt.Sprintf("%.2f", collecting.Seconds()), "s")
+	figure("batch_collect_to_cp", fmt.Sprintf("%.3f", copying.Seconds()/collecting.Seconds()), "ratio")
+}
+
+// long runs a command line with --json that must succeed, and may take long.
+func (s *site) long(into any, args ...string) {
+	s.t.Helper()
+	ctx, stop := context.WithTimeout(s.t.Context(), time.Hour)
+	defer stop()
+	c := s.command(ctx, append(args, "--json")...)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil {
+		s.t.Fatalf("%v: %v %.2000s", args, err, errs.Bytes())
+	}
+	result{args, 0, out.Bytes(), errs.Bytes()}.object(s.t, into)
+}
