@@ -57,6 +57,10 @@ func TestBatch(t *testing.T) {
 	d.signal("KILL")
 	d.ended(t)
 	s.serve()
+	// On a slow machine the sbatch of a row dies with the gateway: its job is known to be absent, and the row may be retried.
+	if r := s.cli("batch", "wait", "all", "--timeout", "3m", "--json"); r.code == 6 && strings.Contains(string(r.stdout), `"cause": "absent"`) {
+		s.ok(nil, "batch", "retry", "all")
+	}
 	var now batchNow
 	if s.ok(&now, "batch", "wait", "all", "--timeout", "3m"); now.Counts["succeeded"] != 32 || !now.Over || now.Todo != 0 {
 		t.Fatalf("%+v", now)
