@@ -50,7 +50,7 @@ func TestCancelsTasks(t *testing.T) {
 	const name = "sg-array-000000000000000000000001"
 	over := "scancel: error: Kill job error on job id 28_0: Job/step already completing or completed\n"
 	for stderr, fine := range map[string]bool{"": true, over: true,
-		over + "scancel: error: Kill job error on job id 28_2: Access/permission denied\n":                              false,
+		over + "scancel: error: Kill job error on job id 28_2: Access/permission denied\n":                                   false,
 		over + "scancel: error: Kill job error on job id 28_2: Job name sg-x != filter name " + name + ": Cannot signal job": true} {
 		c, r := fakeCLI(t)
 		r.answer("scancel --version", Output{Stdout: []byte("slurm 24.11.5\n")})
