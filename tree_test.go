@@ -79,7 +79,7 @@ var arrows = map[string][]string{
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
 	"app": {"access", "artifact", "backup", "convert", "export", "export/receipt", "fault", "gate", "ledger", "notify", "plan", "plan/tree",
-		"policy", "retention", "run", "secrets", "site", "toolpack", "worker"},
+		"policy", "policy/yamldoc", "retention", "run", "secrets", "site", "toolpack", "worker"},
 	"cli": {"app", "backup", "convert", "export", "fault", "files", "gate", "httpapi", "plan", "plan/tree",
 		"retention", "run", "site", "visible"},
 	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "signer", "site", "slurm",
@@ -307,6 +307,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 	guarded := map[string][]string{ // "package.Type.Method" → functions of app and cmd/slurmgate
 		"run.Sites.Submit":       {"submit", "packHandler"},
 		"run.Sites.Preview":      {"rehearseSubmit", "packRehearsal"},
+		"run.Sites.Answer":       {"waitForInputs"},
 		"run.Sites.Known":        {"add"}, // of a batch's dry run, after gate.Check
 		"run.Sites.Get":          {"getRun"},
 		"run.Sites.Waits":        {"waits", "story"}, // of runs that were found to be theirs to see

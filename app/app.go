@@ -77,6 +77,7 @@ type Gateway struct {
 	supposed  supposed
 	transfers transfers
 	batchLoop batchLoop
+	waitLoop  waitLoop
 	quotas    Quotas
 	caps      *Caps
 	capsRead  sync.Once

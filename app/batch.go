@@ -2,19 +2,14 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/ledger"
-	"slurmgate/plan"
-	"slurmgate/run"
 	"slurmgate/toolpack"
 )
 
@@ -30,13 +25,15 @@ func (g *Gateway) batches() []Operation {
 	return []Operation{{
 		ID: "batch.run", Title: "Run a tool over a sample sheet", Verb: "batch run",
 		Description: "Runs a tool once for each of rows, or of a sample sheet (CSV or TSV text, or an artifact with it, whose first line names " +
-			"the columns). A row has the tool's parameters and inputs (artifact ids; in a sheet's cell separated by ;), sample, tags and label. " +
+			"the columns). A row has the tool's parameters and inputs (artifact ids, run_…:role, batch_…:role by sample; in a sheet's cell separated by ;), sample, tags and label. " +
 			"Every mistake is reported at once, and nothing starts. The same name with the same rows is the same batch.",
 		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
 		Limit: 10 * time.Minute,
 		Each:  "rows",
-		Input: object("tool_id name", prop("tool_id", `{"type":"string","maxLength":128}`), prop("name", batchNameSchema), project,
-			prop("rows", rowsSchema), prop("sheet", `{"type":"string","minLength":1,"description":"the sheet as text, CSV or TSV, up to 32 KiB"}`),
+		Input: object("name", prop("tool_id", `{"type":"string","maxLength":128}`), prop("name", batchNameSchema), project,
+			prop("rows", rowsSchema),
+			prop("steps", `{"type":"string","minLength":1,"description":"instead of tool_id: steps: [{name: a, tool: x.y, set: {}}, {name: b, tool: x.z, from: {in: a.role}}]"}`),
+			prop("sheet", `{"type":"string","minLength":1,"description":"the sheet as text, CSV or TSV, up to 32 KiB"}`),
 			prop("sheet_artifact_id", artifactSchema),
 			prop("set", `{"type":"object","description":"arguments of the tool for all rows; a row's own come before them"}`)),
 		Does: look(g, g.runBatch), DryRun: does(g.rehearseBatch),
@@ -90,7 +87,8 @@ func (g *Gateway) batches() []Operation {
 
 // BatchRunArgs are the arguments of batch.run.
 type BatchRunArgs struct {
-	ToolID    string                     `json:"tool_id"`
+	ToolID    string                     `json:"tool_id,omitzero"`
+	Steps     string                     `json:"steps,omitzero"` // instead of ToolID: the text of a steps file
 	Name      string                     `json:"name"`
 	ProjectID string                     `json:"project_id,omitzero"`
 	Sheet     string                     `json:"sheet,omitzero"`
@@ -102,10 +100,20 @@ type BatchRunArgs struct {
 // BatchStarted is the answer of batch.run.
 type BatchStarted struct {
 	CallRunID
+	BatchID string        `json:"batch_id"` // of several steps their common name
+	Name    string        `json:"name"`
+	Rows    int64         `json:"rows"`
+	Existed bool          `json:"replayed"`        // the same was asked for before
+	Steps   []StepStarted `json:"steps,omitempty"` // the batch of each step
+}
+
+// StepStarted is the batch of a step.
+type StepStarted struct {
+	Step    string `json:"step"`
 	BatchID string `json:"batch_id"`
 	Name    string `json:"name"`
+	ToolID  string `json:"tool_id"`
 	Rows    int64  `json:"rows"`
-	Existed bool   `json:"replayed"` // the same was asked for before
 }
 
 // Unchanged reports whether nothing was started.
@@ -127,6 +135,7 @@ type batchAsked struct {
 	batch ledger.Batch
 	rows  []ledger.BatchRow
 	plan  BatchPlan
+	seen  map[string]bool // runs that plan counts
 }
 
 // batchPack is the toolpack of a batch, and what its callers are shown of it.
@@ -178,121 +187,12 @@ func (g *Gateway) sheetText(ctx context.Context, c gate.Call, a BatchRunArgs) ([
 	return text, err
 }
 
-// askBatch checks a request for a batch as a submit of each of its rows would be, without any effect.
-func (g *Gateway) askBatch(ctx context.Context, c gate.Call, a BatchRunArgs, dry bool) (out batchAsked, err error) {
-	p, doc, err := g.batchPack(c, a.ToolID)
-	if err != nil {
-		return out, err
-	}
-	rows, problems, err := g.batchRequests(ctx, c, a, doc)
-	if err != nil {
-		return out, err
-	}
-	out.batch = ledger.Batch{Name: a.Name, ToolID: doc.ToolID, ToolVersion: doc.Version, Principal: askerOf(c)}
-	seen := map[string]bool{}
-	for _, r := range rows {
-		order, err := g.askRow(ctx, c, p, r, dry)
-		if err == nil && out.batch.ProjectID == "" {
-			out.batch.ProjectID = order.Params.ProjectID
-		}
-		switch project := order.Params.ProjectID; {
-		case ctx.Err() != nil:
-			return out, ctx.Err()
-		case err != nil && slices.Contains([]fault.Kind{fault.Transport, fault.Internal, fault.Timeout}, fault.KindOf(err)):
-			return out, err
-		case err != nil:
-			problems = append(problems, rowProblems(r.line, err)...)
-			continue
-		case project != out.batch.ProjectID || a.ProjectID != "" && project != plan.ProjectOf(a.ProjectID):
-			problems = append(problems, sheetProblem("SHEET-PROJECT", r.line, "", "all rows in one project", "its inputs belong to "+project))
-			continue
-		}
-		if r.args, err = g.pinReferences(ctx, order.Params.ProjectID, p, r.args); err != nil {
-			return out, err
-		}
-		out.rows = append(out.rows, ledger.BatchRow{N: r.line, Sample: r.sample, Label: r.label, Tags: r.tags, Args: r.args})
-		if dry {
-			if err := out.plan.add(ctx, g.Sites, order, seen); err != nil {
-				return out, err
-			}
-		}
-	}
-	if err := BadSheet(problems); err != nil {
-		return out, err
-	}
-	out.plan.Rows = len(out.rows)
-	return out, out.identify(c)
-}
-
-// askRow checks one row, and makes the order of it.
-func (g *Gateway) askRow(ctx context.Context, c gate.Call, p *toolpack.Pack, r sheetArgs, dry bool) (run.Order, error) {
-	call, err := g.Gate.Check(ctx, c.Caller, p.ID(), r.args, dry)
-	if err != nil {
-		return run.Order{}, err
-	}
-	call.Request.Actor = c.Request.Actor
-	order, _, err := g.packOrder(ctx, call, p)
-	return order, err
-}
-
-// rowProblems are the problems of a row with its place in the sheet.
-func rowProblems(line int, err error) []fault.Problem {
-	found := fault.ProblemsOf(err)
-	if len(found) == 0 {
-		return []fault.Problem{sheetProblem(strings.ToUpper(strings.ReplaceAll(fault.CodeOf(err), "_", "-")), line, "",
-			"what a run of the tool alone needs too",
-			fault.Prose(err))}
-	}
-	out := make([]fault.Problem, len(found))
-	for i, x := range found {
-		out[i] = x
-		out[i].Field = sheetProblem("", line, strings.TrimPrefix(strings.TrimPrefix(x.Field, "args"), "."), "", "").Field
-	}
-	return out
-}
-
-// add counts a row.
-func (b *BatchPlan) add(ctx context.Context, sites *run.Sites, o run.Order, seen map[string]bool) error {
-	id, exists, err := sites.Known(ctx, o)
-	if err != nil {
-		return err
-	}
-	switch {
-	case seen[id]:
-		b.Shared++
-	case exists:
-		b.Replays++
-	default:
-		b.New++
-		x := o.Params.Spec.Resources
-		hours := float64(x.TimeLimitSeconds) / 3600
-		b.CPUHours += float64(x.CPUs) * hours
-		b.MemGiBH += float64(x.MemMB) / 1024 * hours
-		if x.GPUs != nil {
-			b.GPUHours += float64(*x.GPUs) * hours
-		}
-	}
-	seen[id] = true
-	return nil
-}
-
-// identify gives the batch its id, the hash of what was asked for, and the caller whose rights its rows are submitted with.
-func (b *batchAsked) identify(c gate.Call) (err error) {
-	var rows []any
-	for _, r := range b.rows {
-		rows = append(rows, []any{r.Sample, r.Label, r.Tags, r.Args})
-	}
-	canonical, err := json.Marshal(map[string]any{"tool_id": b.batch.ToolID, "rows": rows})
-	if err == nil {
-		b.batch.ID, b.batch.RowsHash = "batch_"+strings.ToLower(rand.Text()[:16]), plan.Hash(canonical)
-		b.batch.Caller, err = json.Marshal(batchCallerOf(c))
-	}
-	return err
-}
-
-func (g *Gateway) rehearseBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (BatchPlan, error) {
+func (g *Gateway) rehearseBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (sum BatchPlan, err error) {
 	asked, err := g.askBatch(ctx, c, a, true)
-	return asked.plan, err
+	for _, x := range asked {
+		sum.Add(x.plan)
+	}
+	return sum, err
 }
 
 // runBatch records the rows of a batch; the gateway makes runs of them, see [Gateway.RunBatches].
@@ -301,18 +201,34 @@ func (g *Gateway) runBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (ou
 	if err != nil {
 		return out, nil, err
 	}
-	b, created, err := g.Ledger.NewBatch(ctx, asked.batch, asked.rows)
+	var batches []ledger.Batch
+	var rows [][]ledger.BatchRow
+	for _, x := range asked {
+		batches, rows = append(batches, x.batch), append(rows, x.rows)
+	}
+	stored, created, err := g.Ledger.NewBatches(ctx, batches, rows)
 	if err != nil {
 		return out, nil, err
 	}
-	if b.RowsHash != asked.batch.RowsHash {
-		return out, nil, fault.New(fault.Conflict, "batch_name_taken",
-			fmt.Sprintf("the project has another batch named %s, with %d rows of %s", b.Name, b.Rows, b.ToolID)).
-			WithNext("choose another name; rows that ask for the same find the same runs")
+	out.Name, out.Existed = a.Name, !created
+	var hashes []string
+	for i, b := range stored {
+		if b.RowsHash != batches[i].RowsHash {
+			return out, nil, fault.New(fault.Conflict, "batch_name_taken",
+				fmt.Sprintf("the project has another batch named %s, with %d rows of %s", b.Name, b.Rows, b.ToolID)).
+				WithNext("choose another name; rows that ask for the same find the same runs")
+		}
+		out.Rows, hashes = out.Rows+b.Rows, append(hashes, b.RowsHash)
+		if out.BatchID = b.ID; b.Chain != "" {
+			out.BatchID, out.Steps = a.Name, append(out.Steps, StepStarted{b.Step, b.ID, b.Name, b.ToolID, b.Rows})
+		}
 	}
 	g.batchLoop.poke()
-	out = BatchStarted{BatchID: b.ID, Name: b.Name, Rows: b.Rows, Existed: !created}
-	return out, map[string]any{"batch_id": b.ID, "rows_hash": b.RowsHash}, nil
+	params = map[string]any{"batch_id": out.BatchID, "rows_hash": hashes[0]}
+	if len(hashes) > 1 {
+		params = map[string]any{"batch_id": out.BatchID, "rows_hashes": hashes}
+	}
+	return out, params, nil
 }
 
 // Add counts another part of the same request.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"strings"
 	"time"
@@ -32,11 +33,19 @@ type BatchArgs struct {
 // batchOf finds a batch that the caller may act on with the tool's capabilities. Those of projects it does not see do not exist.
 func (g *Gateway) batchOf(ctx context.Context, c gate.Call, a BatchArgs) (b ledger.Batch, err error) {
 	if !strings.HasPrefix(a.Batch, "batch_") {
-		projects, err := g.projectsListed(c, a.ProjectID)
+		list, err := g.batchesOf(ctx, c, a)
+		if err == nil && len(list) > 1 {
+			var names []string
+			for _, x := range list {
+				names = append(names, x.Name)
+			}
+			err = fault.New(fault.Validation, "batch_has_steps", fmt.Sprintf("%s has %d steps, each a batch of its own", a.Batch, len(list))).
+				WithNext("name one of them: " + strings.Join(names, ", "))
+		}
 		if err != nil {
 			return b, err
 		}
-		return g.Ledger.BatchNamed(ctx, projects, a.Batch)
+		return list[0], nil
 	}
 	if b, err = g.Ledger.Batch(ctx, a.Batch); err != nil || c.Caller.CanAll(c.Needs, b.ProjectID) {
 		return b, err
@@ -48,6 +57,27 @@ func (g *Gateway) batchOf(ctx context.Context, c gate.Call, a BatchArgs) (b ledg
 	return b, fault.New(fault.NotFound, "batch_not_found", "there is no batch "+a.Batch).WithSteps(fault.Do("batch.list"))
 }
 
+// batchesOf finds a batch, or those of the steps that have a name in common.
+func (g *Gateway) batchesOf(ctx context.Context, c gate.Call, a BatchArgs) ([]ledger.Batch, error) {
+	if strings.HasPrefix(a.Batch, "batch_") {
+		b, err := g.batchOf(ctx, c, a)
+		return []ledger.Batch{b}, err
+	}
+	projects, err := g.projectsListed(c, a.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	b, err := g.Ledger.BatchNamed(ctx, projects, a.Batch)
+	if !fault.Is(err, fault.NotFound) {
+		return []ledger.Batch{b}, err
+	}
+	list, err1 := g.Ledger.ChainNamed(ctx, projects, a.Batch)
+	if err1 != nil || len(list) == 0 {
+		return nil, cmp.Or(err1, err)
+	}
+	return list, nil
+}
+
 // BatchDoc is a batch as lists show it.
 type BatchDoc struct {
 	BatchID   string           `json:"batch_id"`
@@ -57,13 +87,35 @@ type BatchDoc struct {
 	Principal string           `json:"principal"`
 	CreatedAt time.Time        `json:"created_at"`
 	Rows      int64            `json:"rows"`
-	Counts    map[string]int64 `json:"counts"` // rows by state; states without rows are absent
-	Todo      int64            `json:"todo"`   // rows that the gateway is still submitting, retrying or cancelling
-	Over      bool             `json:"over"`   // nothing of it goes on
+	Counts    map[string]int64 `json:"counts"`         // rows by state; states without rows are absent
+	Todo      int64            `json:"todo"`           // rows that the gateway is still submitting, retrying or cancelling
+	Over      bool             `json:"over"`           // nothing of it goes on
+	Step      string           `json:"step,omitempty"` // of several steps; absent: it is none
+}
+
+// stepsDoc is a batch, or all steps that have a name in common as one.
+func stepsDoc(list []ledger.Batch) BatchDoc {
+	sum := batchDoc(list[0])
+	if len(list) == 1 {
+		return sum
+	}
+	sum.BatchID, sum.Name, sum.Step, sum.Counts = list[0].Chain, list[0].Chain, "", maps.Clone(sum.Counts)
+	if sum.Counts == nil {
+		sum.Counts = map[string]int64{}
+	}
+	for _, b := range list[1:] {
+		d := batchDoc(b)
+		sum.ToolID += ", " + d.ToolID
+		sum.Rows, sum.Todo, sum.Over = sum.Rows+d.Rows, sum.Todo+d.Todo, sum.Over && d.Over
+		for state, n := range d.Counts {
+			sum.Counts[state] += n
+		}
+	}
+	return sum
 }
 
 func batchDoc(b ledger.Batch) BatchDoc {
-	d := BatchDoc{b.ID, b.Name, b.ProjectID, b.ToolID, b.Principal.Name, b.CreatedAt, b.Rows, b.Counts, b.Todo, b.Todo == 0}
+	d := BatchDoc{b.ID, b.Name, b.ProjectID, b.ToolID, b.Principal.Name, b.CreatedAt, b.Rows, b.Counts, b.Todo, b.Todo == 0, b.Step}
 	for _, s := range []string{"waiting", "queued", "running", "blocked"} {
 		d.Over = d.Over && b.Counts[s] == 0
 	}
@@ -77,12 +129,14 @@ type BatchCauseDoc struct {
 	Reason  string   `json:"reason"`
 	Rows    int64    `json:"rows"`
 	Samples []string `json:"samples"` // up to five of them
+	Step    string   `json:"step,omitempty"`
 }
 
 // BatchStatusAnswer is the answer of batch.status.
 type BatchStatusAnswer struct {
 	CallRunID
 	BatchDoc
+	Steps            []BatchDoc      `json:"steps,omitempty"` // of a batch with steps, in their order
 	Causes           []BatchCauseDoc `json:"causes"`
 	Waits            *BatchWait      `json:"waits"` // why rows are not submitted for now; null: nothing holds them back
 	PollAfterSeconds *int            `json:"poll_after_seconds"`
@@ -90,63 +144,71 @@ type BatchStatusAnswer struct {
 }
 
 func (g *Gateway) batchStatus(ctx context.Context, c gate.Call, a BatchArgs) (out BatchStatusAnswer, params any, err error) {
-	b, err := g.batchOf(ctx, c, a)
+	list, err := g.batchesOf(ctx, c, a)
 	if err != nil {
 		return out, nil, err
 	}
-	if a.WaitSeconds > 0 && !batchDoc(b).Over {
-		if b, err = g.awaitBatch(ctx, b, time.Duration(a.WaitSeconds)*time.Second); err != nil {
+	if a.WaitSeconds > 0 && !stepsDoc(list).Over {
+		if list, err = g.awaitBatches(ctx, list, time.Duration(a.WaitSeconds)*time.Second); err != nil {
 			return out, nil, err
 		}
 	}
-	out = BatchStatusAnswer{BatchDoc: batchDoc(b), Causes: []BatchCauseDoc{}, NextSteps: []fault.Step{}}
-	if b.Counts["failed"]+b.Counts["refused"]+b.Counts["blocked"]+b.Counts["cancelled"] > 0 {
-		causes, err := g.Ledger.BatchCauses(ctx, b.ID)
-		if err != nil {
-			return out, nil, err
+	out = BatchStatusAnswer{BatchDoc: stepsDoc(list), Causes: []BatchCauseDoc{}, NextSteps: []fault.Step{}}
+	for _, b := range list {
+		if len(list) > 1 {
+			out.Steps = append(out.Steps, batchDoc(b))
 		}
-		for _, x := range causes {
-			x.Reason = g.Gate.Registry().Hide(c.Caller.Transport, fault.ClipTo(x.Reason, 400))
-			out.Causes = append(out.Causes, BatchCauseDoc{x.State, x.Cause, x.Reason, x.Rows, x.Samples})
+		if b.Counts["failed"]+b.Counts["refused"]+b.Counts["blocked"]+b.Counts["cancelled"] > 0 {
+			causes, err := g.Ledger.BatchCauses(ctx, b.ID)
+			if err != nil {
+				return out, nil, err
+			}
+			for _, x := range causes {
+				x.Reason = g.Gate.Registry().Hide(c.Caller.Transport, fault.ClipTo(x.Reason, 400))
+				out.Causes = append(out.Causes, BatchCauseDoc{x.State, x.Cause, x.Reason, x.Rows, x.Samples, b.Step})
+			}
 		}
-	}
-	if w, ok := g.batchLoop.pauses()[b.ID]; ok && b.Todo > 0 {
-		w.Message = g.Gate.Registry().Hide(c.Caller.Transport, w.Message)
-		out.Waits = &w
+		if w, ok := g.batchLoop.pauses()[b.ID]; ok && b.Todo > 0 && out.Waits == nil {
+			w.Message = g.Gate.Registry().Hide(c.Caller.Transport, w.Message)
+			out.Waits = &w
+		}
 	}
 	switch {
 	case !out.Over:
 		out.PollAfterSeconds = new(10)
-	case b.Counts["failed"]+b.Counts["refused"] > 0:
-		out.NextSteps = append(out.NextSteps, fault.Do("batch.retry", "batch", b.Name))
+	case out.Counts["failed"]+out.Counts["refused"] > 0:
+		out.NextSteps = append(out.NextSteps, fault.Do("batch.retry", "batch", out.Name))
 	}
-	if out.Over && b.Counts["succeeded"] > 0 {
-		out.NextSteps = append(out.NextSteps, fault.Do("batch.table", "batch", b.Name))
+	if last := list[len(list)-1]; out.Over && last.Counts["succeeded"] > 0 {
+		out.NextSteps = append(out.NextSteps, fault.Do("batch.table", "batch", last.Name))
 	}
 	seq, err := g.Ledger.Newest(ctx)
-	return out, map[string]any{"batch_id": b.ID, "ledger_seq": seq, "todo": b.Todo, "counts": b.Counts}, err
+	return out, map[string]any{"batch_id": out.BatchID, "ledger_seq": seq, "todo": out.Todo, "counts": out.Counts}, err
 }
 
-// awaitBatch waits until a batch is over, at most for a while.
-func (g *Gateway) awaitBatch(ctx context.Context, b ledger.Batch, most time.Duration) (ledger.Batch, error) {
+// awaitBatches waits until batches are over, at most for a while.
+func (g *Gateway) awaitBatches(ctx context.Context, list []ledger.Batch, most time.Duration) ([]ledger.Batch, error) {
 	resume, ok := gate.Wait(ctx)
 	if !ok {
-		return b, fault.New(fault.Transport, "too_many_waits", "too many of your calls wait already").WithNext("repeat it without wait_seconds").
-			WithRetry(10)
+		return list, fault.New(fault.Transport, "too_many_waits", "too many of your calls wait already").
+			WithNext("repeat it without wait_seconds").WithRetry(10)
 	}
 	defer resume()
-	until := time.Now().Add(most)
-	for id, err := b.ID, error(nil); ; {
-		if batchDoc(b).Over || !time.Now().Before(until) {
-			return b, nil
+	for until := time.Now().Add(most); ; {
+		if stepsDoc(list).Over || !time.Now().Before(until) {
+			return list, nil
 		}
 		select {
 		case <-ctx.Done():
-			return b, nil // what is known is an answer
+			return list, nil // what is known is an answer
 		case <-time.After(500 * time.Millisecond):
 		}
-		if b, err = g.Ledger.Batch(ctx, id); err != nil {
-			return b, err
+		for i := range list {
+			b, err := g.Ledger.Batch(ctx, list[i].ID)
+			if err != nil {
+				return list, err
+			}
+			list[i] = b
 		}
 	}
 }
@@ -232,7 +294,8 @@ func (g *Gateway) batchRows(ctx context.Context, c gate.Call, a BatchArgs) (out 
 		out.AfterRow = new(rows[limit-1].N)
 	}
 	for _, r := range rows {
-		d := BatchRowDoc{Row: r.N, Sample: r.Sample, Label: r.Label, Tags: r.Tags, RunID: cursorOf(r.RunID), State: r.State, Reason: r.Message}
+		d := BatchRowDoc{Row: r.N, Sample: r.Sample, Label: r.Label, Tags: r.Tags, RunID: cursorOf(cmp.Or(r.RunID, r.WaitingID)),
+			State: r.State, Reason: r.Message}
 		if r.RunID != "" {
 			if err := g.describeRow(ctx, c, a.Outputs, &d); err != nil {
 				return out, nil, err
@@ -275,73 +338,4 @@ func rowName(sample, relpath string) string {
 		return base
 	}
 	return sample + "." + base
-}
-
-// BatchChanged is the answer of batch.retry and batch.cancel.
-type BatchChanged struct {
-	CallRunID
-	BatchDoc
-	Changed int64  `json:"changed"` // rows that something is done with now
-	Message string `json:"message"`
-}
-
-// Unchanged reports whether nothing was done.
-func (a BatchChanged) Unchanged() bool { return a.Changed == 0 }
-
-// ownBatch finds a batch that the caller asked for itself: what is done with its rows is done with the rights of whoever asked.
-func (g *Gateway) ownBatch(ctx context.Context, c gate.Call, a BatchArgs) (ledger.Batch, error) {
-	b, err := g.batchOf(ctx, c, a)
-	if err == nil && b.Principal != askerOf(c) && !c.Caller.Owner {
-		err = fault.New(fault.Policy, "not_your_batch", b.Name+" was asked for by "+b.Principal.Name+", who alone may change it as a whole").
-			WithNext("ask for the same rows yourself, or act on its runs one by one")
-	}
-	return b, err
-}
-
-func (g *Gateway) retryBatch(ctx context.Context, c gate.Call, a BatchArgs) (out BatchChanged, params any, err error) {
-	b, err := g.ownBatch(ctx, c, a)
-	if err == nil {
-		out.Changed, err = g.Ledger.RetryBatch(ctx, b.ID)
-	}
-	if err != nil {
-		return out, nil, err
-	}
-	g.batchLoop.poke()
-	out.Message = fmt.Sprintf("%d rows that failed or were refused are submitted again", out.Changed)
-	return g.changedBatch(ctx, b, out)
-}
-
-func (g *Gateway) cancelBatch(ctx context.Context, c gate.Call, a BatchArgs) (out BatchChanged, params any, err error) {
-	b, err := g.ownBatch(ctx, c, a)
-	if err != nil {
-		return out, nil, err
-	}
-	done, err := g.Ledger.CancelBatch(ctx, b.ID)
-	if err != nil {
-		return out, nil, err
-	}
-	g.batchLoop.poke()
-	out.Changed = done.Dropped + done.Cancelling
-	out.Message = fmt.Sprintf("%d rows will not be submitted, the runs of %d rows are being cancelled", done.Dropped, done.Cancelling)
-	if done.Spared > 0 {
-		out.Message += fmt.Sprintf("; those of %d rows go on, because other callers asked for them or another batch has them", done.Spared)
-	}
-	return g.changedBatch(ctx, b, out)
-}
-
-func (g *Gateway) changedBatch(ctx context.Context, b ledger.Batch, out BatchChanged) (BatchChanged, any, error) {
-	b, err := g.Ledger.Batch(ctx, b.ID)
-	if err != nil {
-		return out, nil, err
-	}
-	out.BatchDoc = batchDoc(b)
-	seq, err := g.Ledger.Newest(ctx)
-	return out, map[string]any{"batch_id": b.ID, "ledger_seq": seq, "changed": out.Changed}, err
-}
-
-// rehearseBatchVerb returns how the batch stands that a verb would change.
-func (g *Gateway) rehearseBatchVerb(ctx context.Context, c gate.Call, a BatchArgs) (out BatchChanged, params any, err error) {
-	b, err := g.ownBatch(ctx, c, a)
-	out.BatchDoc, out.Message = batchDoc(b), "nothing was changed"
-	return out, map[string]any{"batch_id": b.ID}, err
 }

@@ -20,11 +20,12 @@ import (
 
 const (
 	batchWorkers   = 4
-	batchTurn      = 32               // rows of one batch before the others have their turn
-	batchPause     = 5 * time.Second  // before a row is tried again that could not be submitted for now
-	batchLongPause = time.Minute      // where a quota is used up
-	batchIdle      = 30 * time.Second // between looks when there is nothing to do
-	batchTries     = 20               // with errors that nobody expects; then the row is refused
+	batchTurn      = 32                     // rows of one batch before the others have their turn
+	batchPause     = 5 * time.Second        // before a row is tried again that could not be submitted for now
+	batchLongPause = time.Minute            // where a quota is used up
+	batchIdle      = 30 * time.Second       // between looks when there is nothing to do
+	batchRowsWait  = 500 * time.Millisecond // where rows of another batch are submitted first
+	batchTries     = 20                     // with errors that nobody expects; then the row is refused
 )
 
 // batchLoop is what makes runs of rows.
@@ -192,24 +193,14 @@ func (g *Gateway) batchRow(ctx context.Context, b ledger.Batch, r ledger.BatchRo
 
 // callRow makes the call of a row.
 func (g *Gateway) callRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow) (runID string, err error) {
-	var who batchCaller
-	if err := json.Unmarshal(b.Caller, &who); err != nil {
-		return "", err
-	}
-	if !who.Expires.IsZero() && time.Now().After(who.Expires) {
-		return "", fault.New(fault.Auth, "credentials_expired", "the credentials that the batch was asked for with have expired")
-	}
-	if err := g.notRevoked(ctx, who.Principal); err != nil {
-		return "", err
-	}
-	caller := who.caller()
-	if g.Again != nil {
-		if caller.Principal, err = g.Again(ctx, caller.Principal); err != nil {
+	req := gate.NewRequest(b.ToolID, b.ToolVersion, r.Args)
+	if r.Todo == ledger.TodoSubmit {
+		if req.Args, err = g.actual(ctx, b, r); err != nil {
 			return "", err
 		}
 	}
-	req := gate.NewRequest(b.ToolID, b.ToolVersion, r.Args)
-	switch why := "batch " + b.Name; r.Todo {
+	why := "batch " + b.Name
+	switch r.Todo {
 	case ledger.TodoRetry:
 		req.ToolID, req.ToolVersion = "slurm.job.retry", BuiltinVersion
 		req.Args, err = json.Marshal(RunArgs{RunID: r.RunID, After: r.After, Reason: why})
@@ -220,18 +211,26 @@ func (g *Gateway) callRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow
 	if err != nil {
 		return "", err
 	}
-	req.Actor, req.ParentSpanID = who.Actor, b.ID
-	res := g.Gate.Call(context.WithValue(ctx, batchRowKey{}, true), caller, req)
-	if res.Error != nil {
-		return "", res.Error.Fault()
+	req.ParentSpanID = b.ID
+	result, err := g.callFor(context.WithValue(ctx, batchRowKey{}, true), b.Caller, why, req)
+	if err != nil {
+		return "", err
 	}
 	var made run.SubmitAnswer
-	err = json.Unmarshal(res.Result, &made)
+	if err = json.Unmarshal(result, &made); err != nil || r.Todo != ledger.TodoSubmit || made.RunID != r.WaitingID || !made.State.Terminal() {
+		return made.RunID, err
+	}
+	// Asked again, it is the run that waited in vain: a row that is submitted again has it wait again.
+	again := gate.NewRequest("slurm.job.retry", BuiltinVersion, nil)
+	if again.Args, err = json.Marshal(RunArgs{RunID: made.RunID, After: made.Attempt, Reason: why}); err == nil {
+		again.ParentSpanID = b.ID
+		_, err = g.callFor(ctx, b.Caller, why, again)
+	}
 	return made.RunID, err
 }
 
-// notRevoked refuses what is left of a batch whose token was revoked since.
-func (g *Gateway) notRevoked(ctx context.Context, who gate.Principal) error {
+// notRevoked refuses what is left of something whose token was revoked since.
+func (g *Gateway) notRevoked(ctx context.Context, who gate.Principal, what string) error {
 	if who.Method != gate.ByToken {
 		return nil
 	}
@@ -241,7 +240,7 @@ func (g *Gateway) notRevoked(ctx context.Context, who gate.Principal) error {
 	}
 	t, err := g.Ledger.Token(ctx, of.Subject)
 	if err == nil && t.RevokedAt != nil {
-		err = fault.New(fault.Auth, "token_revoked", "the token that asked for the batch, "+t.ID+", was revoked")
+		err = fault.New(fault.Auth, "token_revoked", "the token that asked for "+what+", "+t.ID+", was revoked")
 	}
 	return err
 }
@@ -251,6 +250,8 @@ func putOff(err error) time.Duration {
 	switch code := fault.CodeOf(err); {
 	case err == nil:
 		return 0
+	case code == rowsWait:
+		return batchRowsWait
 	case code == "quota_exceeded" || code == "cap_reached":
 		return batchLongPause
 	case code == run.Drained || fault.KindOf(err).Retryable() || unexpected(err):

@@ -59,6 +59,7 @@ func (g *Gateway) inputOf(p *toolpack.Pack) (schema json.RawMessage, offered []s
 	}
 	if len(p.Inputs()) > 0 {
 		allowReferences(doc)
+		allowOutputs(doc)
 	}
 	for name, ask := range g.asksOf() {
 		if _, own := properties[name]; !own {

@@ -38,7 +38,7 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 				of := o
 				o.Covers = func(ctx context.Context, c gate.Call) (gate.Coverage, error) { return g.coversProject(ctx, c, of) }
 			}
-			o = g.guarded(o)
+			o = g.follows(g.guarded(o))
 			t := o.Tool()
 			t.Covers = o.Covers
 			tools = append(tools, t)
@@ -60,7 +60,7 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	if g.Gate, err = NewGate(gate.Config{Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global,
 		Limits: gateLimits(g.Site.Limits, g.Policy.Workers), Journal: journal,
 		Aside: gate.Aside{Dir: g.Aside, Written: g.Ledger.Recorded}, Promises: g.Ledger,
-		Owners: g.Ledger, Supposer: g, Artifacts: artifacts{g}, Key: key, Secrets: g.Secrets, Log: g.Log},
+		Owners: owners{g.Ledger}, Supposer: g, Artifacts: artifacts{g}, Key: key, Secrets: g.Secrets, Log: g.Log},
 		tools...); err != nil {
 		return err
 	}

@@ -132,6 +132,8 @@ func (g *Gateway) collectRun(ctx context.Context, c gate.Call, a RunArgs) (run.C
 type CancelAnswer struct {
 	CallRunID
 	run.CancelAnswer
+	Waiters     int64    `json:"waiters,omitempty"`      // runs that wait for outputs of this one; absent: none
+	WaitingRuns []string `json:"waiting_runs,omitempty"` // some of them
 }
 
 // RecollectAnswer is the answer of slurm.job.recollect.
@@ -156,6 +158,9 @@ func (g *Gateway) recollect(ctx context.Context, _ gate.Call, a RunArgs) (out Re
 func (g *Gateway) cancel(ctx context.Context, _ gate.Call, a RunArgs) (out CancelAnswer, at any, err error) {
 	if at, err = g.atNewest(ctx, a.RunID, a.Reason); err == nil {
 		out.CancelAnswer, err = g.Sites.Cancel(ctx, a.RunID, a.Reason)
+	}
+	if err == nil && out.State != run.Succeeded {
+		err = g.tellWaiters(ctx, &out)
 	}
 	return out, at, err
 }

@@ -108,9 +108,10 @@ func seedList(t *testing.T, n int) *listed {
 			"job_name": "printf('slurmgate-%d', i)"})+"WHERE x.token = (SELECT token FROM attempts WHERE run_id = ?)", like.run)
 		do(copied("attempts", map[string]string{"run_id": id, "created_at": at, "token": "printf('%032x', i + 1000000)",
 			"ending": "iif(" + ended + ", 'ok', '')", "ended_at": "iif(" + ended + ", " + at + ", NULL)"})+"WHERE x.run_id = ?", like.run)
-		do(`INSERT OR IGNORE INTO batches SELECT printf('batch_%d', i / ?1), ?2, printf('b%d', i / ?1), 't.x', '1.0.0', 'h', ?1, 'user:lab', '', '{}', ?3 + i * 1000000
+		do(`INSERT OR IGNORE INTO batches (batch_id, project_id, name, tool_id, tool_version, rows_hash, row_count, principal, principal_id, caller, created_at) SELECT printf('batch_%d', i / ?1), ?2, printf('b%d', i / ?1), 't.x', '1.0.0', 'h', ?1, 'user:lab', '', '{}', ?3 + i * 1000000
  FROM series WHERE i % ?1 = 0`, l.perBatch, like.project, l.first.UnixMicro())
-		do("INSERT INTO batch_rows SELECT printf('batch_%d', i / ?1), i % ?1 + 2, printf('S%07d', i / 2), '', '[]', '{}', "+id+", "+at+", "+state+
+		do("INSERT INTO batch_rows (batch_id, row_n, sample, label, tags, args, run_id, run_at, state, todo, after_n, tries, code, message) "+
+			"SELECT printf('batch_%d', i / ?1), i % ?1 + 2, printf('S%07d', i / 2), '', '[]', '{}', "+id+", "+at+", "+state+
 			", '', 0, 0, '', '' FROM series WHERE ("+listSmall+") = 0", l.perBatch)
 		for _, tag := range []string{"printf('lot%d', i / ?1)", "'wide'"} {
 			do("INSERT INTO batch_tags SELECT "+tag+", printf('batch_%d', i / ?1), i % ?1 + 2, "+id+", "+at+" FROM series WHERE ("+listSmall+

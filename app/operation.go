@@ -74,7 +74,7 @@ func (g *Gateway) Operations() []Operation {
 	return slices.Concat(g.lifecycle(), g.runs(), g.batches(), g.artifacts(), g.previews(), g.catalogue(), g.tokens(), g.approvals(),
 		g.events(), g.retention(), g.exporting(), g.drains(), g.siteList(), g.erasing(), g.removals(), g.usage(),
 		g.receipts(), g.notices(), g.references(),
-		[]Operation{g.progress(), verification(), g.finding()}, g.Host.files(), g.Host.images(), g.Host.backups())
+		[]Operation{g.progress(), verification(), g.finding(), g.traces()}, g.Host.files(), g.Host.images(), g.Host.backups())
 }
 
 // Find is the operation with an id; ok is false if there is none.

@@ -68,7 +68,13 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	if first.references = named.artifacts; err != nil {
 		return order, first, err
 	}
+	if args, first.promised, err = g.promises(ctx, args, p, project); err != nil {
+		return order, first, err
+	}
 	look := func(id string) (toolpack.ArtifactInfo, error) {
+		if x, later := first.promised[id]; later {
+			return x.info, nil
+		}
 		a, named := first.references[id]
 		if !named {
 			var err error
@@ -113,6 +119,7 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 		return run.Order{}, first, err
 	}
 	binds := canonical.Extra.Binds
+	promise(&canonical, first.promised)
 	order = run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(),
 		PackHash: p.Hash(), Pack: definition,
 		Params: canonical.Params(project, g.Script), Names: canonical.Names, Warnings: bindWarnings(binds),
@@ -156,11 +163,17 @@ func (g *Gateway) packHandler(p *toolpack.Pack) gate.Handler {
 		if err != nil {
 			return nil, err
 		}
+		if len(first.promised) > 0 {
+			return g.waitForInputs(ctx, c, p, order, first)
+		}
 		if err := g.keep(ctx, c, p.ID(), order.Params.ProjectID, first); err != nil {
 			return nil, err
 		}
-		order.Prompt = ofBatch(ctx)
+		order.Prompt, order.Waited = ofBatch(ctx), waitedAs(ctx)
 		r, err := g.Sites.Submit(ctx, order)
+		if err == nil && order.Waited != "" { // the run may have been there already
+			err = g.Ledger.StartWaiting(ctx, order.Waited, r.RunID)
+		}
 		if err == nil && r.Replayed {
 			g.named(ctx, c, r.RunID, order.Names)
 		}
@@ -171,9 +184,12 @@ func (g *Gateway) packHandler(p *toolpack.Pack) gate.Handler {
 // packRehearsal returns the plan of a call and the job script, without submitting.
 func (g *Gateway) packRehearsal(p *toolpack.Pack) gate.Handler {
 	return func(ctx context.Context, c gate.Call) (any, error) {
-		order, _, err := g.packOrder(ctx, c, p)
+		order, first, err := g.packOrder(ctx, c, p)
 		if err != nil {
 			return nil, err
+		}
+		if len(first.promised) > 0 {
+			return g.rehearseWaiting(ctx, order)
 		}
 		return g.Sites.Preview(ctx, order)
 	}
@@ -209,6 +225,7 @@ func (g *Gateway) toolName(id string) string {
 type before struct {
 	made       []toolpack.Made
 	references map[string]run.Artifact // that the call names, as artifacts of the run's project
+	promised   map[string]promised     // outputs of runs that are not over, by the id that stands for each in the plan
 }
 
 // keep stores the artifacts that a call itself creates, or takes from the site, before the run that has them as inputs.

@@ -83,6 +83,10 @@ type RunList struct {
 	Listed
 	Runs   []RunRow `json:"runs"`
 	Cursor *string  `json:"cursor"`
+	// Waiting are the runs that wait for outputs of others, or ended before they started, newest first; on the first page alone, and not
+	// among Total. Absent: there are none.
+	Waiting      []RunRow `json:"waiting,omitempty"`
+	WaitingTotal int64    `json:"waiting_total,omitempty"`
 }
 
 // asked is a filter by principal. How often runs were asked for again belongs to the snapshot: it is no event.
@@ -147,6 +151,11 @@ func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out
 		out.Runs = append(out.Runs, RunRow{r.ID, r.ToolID, r.ProjectID, r.Site, r.ExecutedAs, known(r.Principal.Name), r.State, r.Phase,
 			r.Reason, r.JobID, g.waits(r), r.CreatedAt, r.FinishedAt})
 	}
+	if a.Cursor == "" {
+		if err := g.listWaiting(ctx, f, &out); err != nil {
+			return out, nil, err
+		}
+	}
 	var by *asked
 	if f.Principal != "" {
 		by = &asked{f.Principal, page.Askers}
@@ -156,6 +165,25 @@ func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out
 		rows = &rowsOf{f.Sample, f.Tag, f.Batch, page.Total.N}
 	}
 	return out, runListParams{f.Projects, a.State, a.ToolID, a.IDPrefix, f.Since, f.Until, a.Cursor, a.Limit, page.Seq, by, rows}, nil
+}
+
+// listWaiting adds the runs that wait for outputs of others, or that ended before they started.
+func (g *Gateway) listWaiting(ctx context.Context, f ledger.Filter, out *RunList) error {
+	list, n, err := g.Ledger.Waitings(ctx, f)
+	for _, w := range list {
+		reason := w.Code
+		switch w.State {
+		case ledger.WaitingOn:
+			reason = string(run.WaitingForInputs)
+		case ledger.WaitingStarted: // found by its id
+			reason = "it is " + w.Became
+		}
+		out.Waiting = append(out.Waiting, RunRow{RunID: w.ID, ToolID: w.ToolID, ProjectID: w.ProjectID, ExecutedAs: w.ExecutedAs,
+			Principal: known(w.Principal.Name), State: waitingState(w), Phase: waitingPhase(w), Reason: reason, CreatedAt: w.CreatedAt,
+			FinishedAt: w.FinishedAt})
+	}
+	out.WaitingTotal = n
+	return err
 }
 
 // waits says what a run of a list waits for in the gateway.

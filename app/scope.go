@@ -22,31 +22,35 @@ func (g *Gateway) projectsListed(c gate.Call, named string) ([]string, error) {
 	return []string{id}, err
 }
 
-// inputProject is the project of the first artifact among a tool's arguments, or the caller's own if there is none. Looking up the inputs
-// checks that all are of one project.
+// inputProject is the project of the first artifact, or output of a run, among a tool's arguments, or the caller's own if there is none.
+// Looking up the inputs checks that all are of one project.
 func (g *Gateway) inputProject(ctx context.Context, c gate.Call) (string, error) {
-	if id := firstArtifact(c.Value); id != "" {
+	id := firstInput(c.Value)
+	if x, ok := plan.ParsePromise(id); ok {
+		return owners{g.Ledger}.Owner(ctx, x.RunID)
+	}
+	if id != "" {
 		a, err := g.artifactFor(ctx, c, id)
 		return a.ProjectID, err
 	}
 	return g.projectOf(c, "")
 }
 
-func firstArtifact(v any) string {
+func firstInput(v any) string {
 	switch v := v.(type) {
 	case string:
-		if plan.IsArtifactID(v) {
+		if _, ok := plan.ParsePromise(v); ok || plan.IsArtifactID(v) {
 			return v
 		}
 	case []any:
 		for _, x := range v {
-			if id := firstArtifact(x); id != "" {
+			if id := firstInput(x); id != "" {
 				return id
 			}
 		}
 	case map[string]any:
 		for _, x := range v {
-			if id := firstArtifact(x); id != "" {
+			if id := firstInput(x); id != "" {
 				return id
 			}
 		}

@@ -234,9 +234,10 @@ func (p ColumnPlace) value(field, cell string) (any, error) {
 		var v any = text
 		var err error
 		switch {
-		case p.Artifact && !plan.IsArtifactID(text) && !strings.HasPrefix(text, "ref:"):
-			err = fault.Invalid("", fault.Problem{Code: "SHEET-INPUT", Field: field, Rule: "an artifact id (art_…), or ref: and a name",
-				Msg: fmt.Sprintf("got %q; import the file first, or start the batch from the shell, which imports files", text)})
+		case p.Artifact && !IsInput(text):
+			err = fault.Invalid("", fault.Problem{Code: "SHEET-INPUT", Field: field,
+				Rule: "an artifact id (art_…), ref: and a name, or an output of a run (run_…:role) or of a batch (batch_…:role)",
+				Msg:  fmt.Sprintf("got %q; import the file first, or start the batch from the shell, which imports files", text)})
 		case !p.Artifact && !schema.Unsaid():
 			v, err = TypedAs(schema.Types(), field, text)
 		}

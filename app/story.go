@@ -33,7 +33,8 @@ type RunStory struct {
 	Phase           run.Phase       `json:"phase"`
 	Reason          string          `json:"reason"`
 	Detail          string          `json:"detail"`
-	Waits           *run.Wait       `json:"waits"` // in the gateway, and behind whom; null: for nothing there
+	Waits           *run.Wait       `json:"waits"`               // in the gateway, and behind whom; null: for nothing there
+	WaitsFor        []run.WaitsFor  `json:"waits_for,omitempty"` // outputs of other runs; absent: none
 	Attempt         int             `json:"attempt"`
 	JobName         string          `json:"job_name"`
 	SlurmJobID      string          `json:"slurm_job_id"`

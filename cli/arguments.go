@@ -213,6 +213,10 @@ func (g *arguments) one(ctx context.Context, a *Shell, s *Session, field string,
 	case plan.IsArtifactID(value), strings.HasPrefix(value, "ref:"):
 		set(value)
 		return nil
+	case strings.HasPrefix(value, "run_") && strings.Contains(value, ":"):
+		x, err := s.promise(ctx, value)
+		set(x)
+		return err
 	case value == "null" && slices.Contains(schema.Types(), "null"):
 		set(nil)
 		return nil
@@ -298,4 +302,17 @@ func findInput(t app.ToolDoc, name string) (app.PackInput, bool) {
 		}
 	}
 	return app.PackInput{}, false
+}
+
+// promise is an output of a run as an input, run_…:role; the run's id may be typed short.
+func (s *Session) promise(ctx context.Context, value string) (string, error) {
+	id, role, _ := strings.Cut(value, ":")
+	if isShort(runIDs, id) {
+		whole, err := s.whole(ctx, runIDs, id)
+		if err != nil {
+			return value, err
+		}
+		id = whole
+	}
+	return id + ":" + role, nil
 }

@@ -28,10 +28,12 @@ type Batch struct {
 }
 
 type batchRunCmd struct {
-	Tool    string `arg:"" help:"Tool id, e.g. seqkit.stats (see: slurmgate tool list)."`
+	Tool    string `arg:"" optional:"" help:"Tool id, e.g. seqkit.stats (see: slurmgate tool list)."`
+	Steps   string `help:"Instead of a tool: a steps file (YAML), several tools over the sheet that feed each other." placeholder:"FILE"`
 	Sheet   string `required:"" help:"The sheet: CSV or TSV. Columns are parameters and inputs of the tool (files, artifact ids, ref:NAME; several separated by ;), sample, tags and label." placeholder:"FILE"`
 	Name    string `required:"" help:"The batch's name. The same name with the same sheet is the same batch." placeholder:"NAME"`
 	Set     named  `help:"A parameter for all rows, as -p of run." placeholder:"NAME=VALUE"`
+	Input   named  `short:"i" help:"An input for all rows: an artifact id, ref:NAME, an output of a run (run_…:role) or, of each row's own sample, of a batch (batch_…:role)." placeholder:"NAME=batch_…:role"`
 	Project string `help:"Refuse rows whose inputs are not in this project (name or id)." placeholder:"NAME"`
 	DryRun  bool   `help:"Check the sheet, say how many runs would be new and what they would reserve, and start nothing."`
 }
@@ -51,17 +53,18 @@ func (c batchRunCmd) Run(ctx context.Context, a *Shell) error {
 	if err != nil {
 		return err
 	}
+	if (c.Tool == "") == (c.Steps == "") {
+		return fault.Invalid("", fault.Problem{Code: "BATCH-TOOL", Field: "tool", Rule: "a tool, or --steps with a file",
+			Msg: "the command has both or none of them"})
+	}
 	return a.With(ctx, func(s *Session) error {
-		var tool app.ToolDoc
-		if err := s.call(ctx, "tool.show", app.ToolArgs{ToolID: c.Tool}, &tool); err != nil {
-			return err
-		}
 		args := app.BatchRunArgs{ToolID: c.Tool, Name: c.Name, ProjectID: c.Project}
-		if args.Set, err = c.set(tool); err != nil {
+		place, err := c.tools(ctx, s, &args)
+		if err != nil {
 			return err
 		}
 		s.dryRun = c.DryRun
-		if err := a.importSheet(ctx, s, tool, sheet); err != nil {
+		if err := a.importSheet(ctx, s, place, sheet); err != nil {
 			return err
 		}
 		if c.DryRun {
@@ -87,14 +90,69 @@ func (c batchRunCmd) Run(ctx context.Context, a *Shell) error {
 				word = "exists already; nothing was submitted again"
 			}
 			fmt.Fprintf(w, "%s  %s  %d rows  %s\n", r.BatchID, r.Name, r.Rows, word)
+			for _, x := range r.Steps {
+				fmt.Fprintf(w, "  %-12s %s  %s  %d rows\n", x.Step, x.BatchID, x.ToolID, x.Rows)
+			}
 			printNext(w, fault.Do("batch.status", "batch", r.Name))
 		})
 	})
 }
 
-// set are the parameters for all rows, as the tool's schema types them.
-func (c batchRunCmd) set(tool app.ToolDoc) (map[string]json.RawMessage, error) {
-	out := map[string]json.RawMessage{}
+// tools reads the tool, or the steps and their tools, and returns what finds the place of a column.
+func (c batchRunCmd) tools(ctx context.Context, s *Session, args *app.BatchRunArgs) (
+	place func(string) (app.ColumnPlace, *fault.Problem), err error) {
+	if c.Steps == "" {
+		var tool app.ToolDoc
+		if err := s.call(ctx, "tool.show", app.ToolArgs{ToolID: c.Tool}, &tool); err != nil {
+			return nil, err
+		}
+		args.Set, err = c.set(ctx, s, tool)
+		return tool.Place, err
+	}
+	if len(c.Set)+len(c.Input) > 0 {
+		return nil, fault.Invalid("", fault.Problem{Code: "BATCH-SET", Field: "--set", Rule: "only with a tool",
+			Msg: "steps have arguments for all rows of their own", Hint: "write them into the steps file"})
+	}
+	f, err := openFile(c.Steps)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, shortText+1))
+	if err != nil {
+		return nil, fault.Wrap(fault.Transport, "file_unreadable", "cannot read the steps file", err)
+	}
+	if len(text) > shortText {
+		return nil, fault.New(fault.Validation, "steps_too_large", fmt.Sprintf("a steps file has at most %d bytes", shortText))
+	}
+	steps, err := app.ReadSteps(c.Steps, text)
+	if err != nil {
+		return nil, err
+	}
+	tools := app.StepTools{Steps: steps}
+	for _, x := range steps {
+		var tool app.ToolDoc
+		if err := s.call(ctx, "tool.show", app.ToolArgs{ToolID: x.Tool}, &tool); err != nil {
+			return nil, fault.Wrap("", "", fmt.Sprintf("%s:%d: step %s", c.Steps, x.Line, x.Name), err)
+		}
+		tools.Tools = append(tools.Tools, tool)
+	}
+	if found := tools.Problems(); len(found) > 0 {
+		for i := range found {
+			found[i].File = c.Steps
+		}
+		return nil, fault.Invalid(c.Steps+" does not fit its tools; nothing was started", found...)
+	}
+	args.Steps = string(text)
+	return tools.Place, nil
+}
+
+// set are the parameters and inputs for all rows, as the tool's schema types them.
+func (c batchRunCmd) set(ctx context.Context, s *Session, tool app.ToolDoc) (map[string]json.RawMessage, error) {
+	out, err := c.inputs(ctx, s, tool)
+	if err != nil {
+		return nil, err
+	}
 	g := arguments{tool: tool, schema: app.SchemaOfArgs(tool.InputSchema)}
 	names, values := c.Set.grouped()
 	for _, name := range names {
@@ -120,14 +178,55 @@ func (c batchRunCmd) set(tool app.ToolDoc) (map[string]json.RawMessage, error) {
 	return out, nil
 }
 
+// inputs are the inputs for all rows.
+func (c batchRunCmd) inputs(ctx context.Context, s *Session, tool app.ToolDoc) (map[string]json.RawMessage, error) {
+	out := map[string]json.RawMessage{}
+	g := arguments{tool: tool, schema: app.SchemaOfArgs(tool.InputSchema)}
+	names, values := c.Input.grouped()
+	for _, name := range names {
+		in, ok := findInput(tool, name)
+		if !ok {
+			return nil, g.noInput(name)
+		}
+		for i, v := range values[name] {
+			var err error
+			if strings.HasPrefix(v, "run_") && strings.Contains(v, ":") {
+				if v, err = s.promise(ctx, v); err != nil {
+					return nil, err
+				}
+			}
+			if values[name][i] = v; !app.IsInput(v) {
+				return nil, fault.Invalid("", fault.Problem{Code: "BATCH-INPUT", Field: "--input " + name,
+					Rule: "an artifact id, ref:NAME, run_…:role or batch_…:role", Msg: fmt.Sprintf("got %q", v),
+					Hint: "put files into the sheet, or import them first"})
+			}
+		}
+		var v any = values[name]
+		schema, _ := g.schema.Property(in.Param)
+		switch types := schema.Types(); {
+		case slices.Contains(types, "array") && !slices.Contains(types, "string"):
+		case len(values[name]) > 1:
+			return nil, g.twice("--input "+name, in.Param)
+		default:
+			v = values[name][0]
+		}
+		raw, err := plan.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		out[in.Param] = raw
+	}
+	return out, nil
+}
+
 // importSheet imports the files in the cells of inputs and puts their artifacts in their places. No file is read before all are there.
-func (a *Shell) importSheet(ctx context.Context, s *Session, tool app.ToolDoc, sheet app.Sheet) error {
+func (a *Shell) importSheet(ctx context.Context, s *Session, place func(string) (app.ColumnPlace, *fault.Problem), sheet app.Sheet) error {
 	var problems []fault.Problem
 	files := map[string]string{} // by path: its artifact
 	var order []string
 	each := func(f func(row app.SheetRow, i int, column string, p app.ColumnPlace, x string) string) {
 		for i, column := range sheet.Columns {
-			p, problem := tool.Place(column)
+			p, problem := place(column)
 			if problem != nil {
 				problems = append(problems, *problem)
 				continue
@@ -145,7 +244,7 @@ func (a *Shell) importSheet(ctx context.Context, s *Session, tool app.ToolDoc, s
 		}
 	}
 	each(func(r app.SheetRow, i int, column string, _ app.ColumnPlace, x string) string {
-		if _, known := files[x]; known || plan.IsArtifactID(x) || strings.HasPrefix(x, "ref:") {
+		if _, known := files[x]; known || app.IsInput(x) {
 			return x
 		}
 		files[x], order = "", append(order, x)
@@ -155,7 +254,7 @@ func (a *Shell) importSheet(ctx context.Context, s *Session, tool app.ToolDoc, s
 				msg = fmt.Sprintf("%q is not a regular file", x)
 			}
 			problems = append(problems, fault.Problem{Code: "SHEET-FILE", Field: fmt.Sprintf("row %d, column %s", r.Line, column),
-				Rule: "a file, an artifact id, or ref:NAME", Msg: msg})
+				Rule: "a file, an artifact id, ref:NAME, run_…:role or batch_…:role", Msg: msg})
 		}
 		return x
 	})

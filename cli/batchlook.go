@@ -73,6 +73,9 @@ func batchLine(d app.BatchDoc) string {
 
 func printBatch(w io.Writer, st app.BatchStatusAnswer) {
 	fmt.Fprintf(w, "%s\n%s  %s  by %s  %s\n", batchLine(st.BatchDoc), st.BatchID, st.ToolID, st.Principal, dateTime(st.CreatedAt))
+	for _, x := range st.Steps {
+		fmt.Fprintf(w, "  %-12s %s\n", x.Step, batchLine(x))
+	}
 	if st.Waits != nil {
 		fmt.Fprintf(w, "waits    %s\n", clipLine(st.Waits.Message, 200))
 	}
@@ -81,7 +84,11 @@ func printBatch(w io.Writer, st app.BatchStatusAnswer) {
 		if int64(len(x.Samples)) < x.Rows {
 			more = ", …"
 		}
-		fmt.Fprintf(w, "%-8s %d × %s: %s (%s%s)\n", x.State, x.Rows, x.Cause, clipLine(x.Reason, 120), strings.Join(x.Samples, ", "), more)
+		state := x.State
+		if x.Step != "" {
+			state = x.Step + " " + x.State
+		}
+		fmt.Fprintf(w, "%-8s %d × %s: %s (%s%s)\n", state, x.Rows, x.Cause, clipLine(x.Reason, 120), strings.Join(x.Samples, ", "), more)
 	}
 	printNext(w, st.NextSteps...)
 }

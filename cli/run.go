@@ -45,7 +45,7 @@ func (o submitOptions) submit(ctx context.Context, a *Shell, s *Session, toolID,
 // Run is the verb that runs a tool.
 type Run struct {
 	Tool  string `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
-	Input named  `short:"i" help:"An input: its parameter or role, with a file, a folder or an artifact id (or its beginning). Of a list once for each element." placeholder:"NAME=FILE|art_…"`
+	Input named  `short:"i" help:"An input: its parameter or role, with a file, a folder, an artifact id (or its beginning), or an output of a run (run_…:role), which may not be over yet. Of a list once for each element." placeholder:"NAME=FILE|art_…|run_…:role"`
 	Param named  `short:"p" help:"A parameter, of the type in the tool's schema: text as it is, anything else as JSON, for example 5, true or null. A list as [1,2] or once for each element; a part of an object as NAME.PART=VALUE." placeholder:"NAME=VALUE"`
 	CPUs  int    `name:"cpus" help:"CPUs of the job, instead of what the tool gives it." placeholder:"N"`
 	moreResources

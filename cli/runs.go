@@ -51,6 +51,16 @@ func (c runsListCmd) Run(ctx context.Context, a *Shell) error {
 		return err
 	}
 	return ask(ctx, a, "run.list", args, func(w io.Writer, l app.RunList) {
+		if len(l.Waiting) > 0 {
+			list(w, "run|tool|state|phase|created|by|reason", l.Waiting, func(r app.RunRow) []string {
+				return []string{r.RunID, r.ToolID, string(r.State), string(r.Phase), dateTime(r.CreatedAt), byText(r), clipLine(r.Reason, 60)}
+			})
+			fmt.Fprintf(w, "%d of %d runs that have not started\n", len(l.Waiting), l.WaitingTotal)
+			printNext(w, fault.Do("slurm.job.get", "run_id", l.Waiting[0].RunID))
+		}
+		if len(l.Runs) == 0 && len(l.Waiting) > 0 {
+			return
+		}
 		if len(l.Runs) == 0 && (args != app.RunListArgs{Limit: args.Limit}) {
 			fmt.Fprintln(w, "no runs match")
 			printNext(w, fault.Do("run.list"))

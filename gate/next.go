@@ -62,6 +62,7 @@ func StepForms() []StepForm {
 		{Verb: "artifact.get", Shell: "artifact get {artifact_id}", HTTP: "GET /v1/artifacts/{artifact_id}", Chat: "artifact_get"},
 		{Verb: "artifact save", Shell: "artifact get {artifact_id} -o {file}", HTTP: "GET /v1/artifacts/{artifact_id}/content"},
 		{Verb: "artifact save preview", Shell: "artifact preview {artifact_id} -o {file}", HTTP: "GET /v1/artifacts/{artifact_id}/preview/image"},
+		{Verb: "artifact.trace", Shell: "trace {artifact_id}", HTTP: "GET /v1/artifacts/{artifact_id}/trace", Chat: "artifact_trace"},
 		{Verb: "artifact.preview.text", Shell: "artifact preview {artifact_id} --as text", HTTP: "GET /v1/artifacts/{artifact_id}/preview",
 			Chat: "artifact_preview_text"},
 		{Verb: "artifact.preview.table", Shell: "artifact preview {artifact_id} --as table[ --first {first_row}]",

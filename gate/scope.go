@@ -64,6 +64,9 @@ func (l look) all(ctx context.Context, v any) error {
 
 func (l look) one(ctx context.Context, s string) error {
 	id := strings.TrimPrefix(strings.TrimPrefix(s, "artifact:"), "//")
+	if x, ok := plan.ParsePromise(id); ok { // an output of a run
+		id = x.RunID
+	}
 	if !plan.IsRunID(id) && !plan.IsArtifactID(id) {
 		return nil
 	}

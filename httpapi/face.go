@@ -129,7 +129,7 @@ func (f *face) routes(r chi.Router) {
 		"limit"))
 	r.Get("/v1/batches", f.list("batch.list", "project_id", "cursor", "limit"))
 	r.Post("/v1/batches", f.operation("batch.run", "",
-		body(false, "tool_id", "name", "project_id", "sheet", "sheet_artifact_id", "rows", "set"), made))
+		body(false, "tool_id", "name", "project_id", "sheet", "sheet_artifact_id", "rows", "set", "steps"), made))
 	r.Get("/v1/batches/{batch}", f.look("batch.status", "batch", "project_id", "wait_seconds"))
 	r.Get("/v1/batches/{batch}/rows", f.look("batch.rows", "batch", "project_id", "state", "sample", "after_row", "outputs", "limit"))
 	r.Get("/v1/batches/{batch}/table", f.look("batch.table", "batch", "project_id", "role", "sort_by", "descending", "limit"))
@@ -160,6 +160,7 @@ func (f *face) routes(r chi.Router) {
 	r.Post("/v1/artifacts", f.create)
 	r.Get("/v1/artifacts/{artifact_id}", f.look("artifact.get", "artifact_id"))
 	r.Delete("/v1/artifacts/{artifact_id}", f.remove("artifact.remove", "artifact_id", "reason", "with_runs", "dry_run"))
+	r.Get("/v1/artifacts/{artifact_id}/trace", f.look("artifact.trace", "artifact_id"))
 	r.Get("/v1/artifacts/{artifact_id}/preview", f.look("artifact.preview.text", "artifact_id", "max_lines", "max_bytes"))
 	r.Get("/v1/artifacts/{artifact_id}/preview/table", f.look("artifact.preview.table", "artifact_id", "first_row", "max_rows", "delimiter"))
 	r.Get("/v1/artifacts/{artifact_id}/preview/image", f.picture)

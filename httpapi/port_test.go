@@ -181,6 +181,8 @@ func (d *desk) tools() []gate.Tool {
 		d.tool("artifact.list", gate.Read, gate.CapRead, lists, obj{"artifacts": []obj{art}, "cursor": "c", "total": 2, "total_exact": true},
 			nil),
 		d.tool("artifact.get", gate.Read, gate.CapRead, byArtifact, art, nil),
+		d.tool("artifact.trace", gate.Read, gate.CapRead, byArtifact, obj{"provenance_run_id": runA, "traced_artifact_id": artA,
+			"traced": []obj{}, "complete": true}, nil),
 		d.tool("usage.month", gate.Read, gate.CapRead,
 			`{"type":"object","additionalProperties":false,"properties":{"month":{"type":"string"},"zone":{"type":"string"},"by":{"type":"string"}}}`,
 			obj{"month": "2026-11", "zone": "UTC", "by": []string{"tool"}, "rows": []obj{{"runs": 1, "attempts": 2, "succeeded": 1, "failed": 1,
@@ -358,6 +360,7 @@ func TestEveryOperation(t *testing.T) {
 		{"GET /v1/artifacts?type=TSV", "", 200}, {"POST /v1/artifacts", `{"text":"a"}`, 201}, {"GET /v1/artifacts/" + artA, "", 200},
 		{"GET /v1/artifacts/" + artA + "/preview?max_lines=2", "", 200},
 		{"GET /v1/artifacts/" + artA + "/preview/table?first_row=0&max_rows=3&delimiter=tab", "", 200},
+		{"GET /v1/artifacts/" + artA + "/trace", "", 200},
 		{"GET /v1/artifacts/" + artA + "/preview/image?max_edge=64", "", 200},
 		{"GET /v1/artifacts/" + artA + "/content", "", 200},
 		{"DELETE /v1/runs/" + runA + "?reason=r&dry_run=true", "", 200},
@@ -414,7 +417,7 @@ func TestViews(t *testing.T) {
 	if n := len(d.send("GET /v1/tools", "", look).doc(t)["tools"].([]any)); n != 0 {
 		t.Error(n)
 	}
-	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 22 {
+	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 23 {
 		t.Error(n)
 	}
 	for _, what := range []string{"POST /v1/runs/" + runA + ":cancel", "POST /v1/runs/" + runA + ":retry"} {

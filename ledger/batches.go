@@ -19,6 +19,7 @@ type Batch struct {
 	RowsHash            string // of all that was asked for
 	Principal           run.Principal
 	Caller              json.RawMessage // with which rights the rows are submitted
+	Chain, Step         string          // of which chain of batches it is which step; empty: of none
 	CreatedAt           time.Time
 	Rows                int64
 	Counts              map[string]int64 // rows by state
@@ -33,6 +34,7 @@ type BatchRow struct {
 	Tags          []string
 	Args          json.RawMessage
 	RunID         string // empty until the row was submitted
+	WaitingID     string // the run it is, or was, while that waits for outputs of others
 	State         string // waiting, refused, or the run's
 	Todo          string // submit, retry, cancel; empty: nothing
 	After         int    // of a retry: the attempt it follows
@@ -47,23 +49,24 @@ const (
 	TodoCancel = "cancel"
 )
 
-const batchColumns = `b.batch_id, b.project_id, b.name, b.tool_id, b.tool_version, b.rows_hash, b.row_count, b.principal, b.principal_id, b.caller, b.created_at,
+const batchColumns = `b.batch_id, b.project_id, b.name, b.tool_id, b.tool_version, b.rows_hash, b.row_count, b.principal, b.principal_id, b.caller, b.created_at, b.chain, b.step,
  (SELECT json_group_object(c.state, c.n) FROM batch_counts c WHERE c.batch_id = b.batch_id AND c.n > 0),
  (SELECT count(*) FROM batch_rows t INDEXED BY batch_rows_todo WHERE t.batch_id = b.batch_id AND t.todo <> '') FROM `
 
 func scanBatch(row scanner) (b Batch, err error) {
 	var caller string
 	err = row.Scan(&b.ID, &b.ProjectID, &b.Name, &b.ToolID, &b.ToolVersion, &b.RowsHash, &b.Rows, &b.Principal.Name, &b.Principal.ID, &caller,
-		into{&b.CreatedAt}, into{&b.Counts}, &b.Todo)
+		into{&b.CreatedAt}, &b.Chain, &b.Step, into{&b.Counts}, &b.Todo)
 	b.Caller = json.RawMessage(caller)
 	return b, err
 }
 
-const rowColumns = `w.batch_id, w.row_n, w.sample, w.label, w.tags, w.args, w.run_id, w.state, w.todo, w.after_n, w.tries, w.code, w.message FROM batch_rows w`
+const rowColumns = `w.batch_id, w.row_n, w.sample, w.label, w.tags, w.args, w.run_id, w.waiting_id, w.state, w.todo, w.after_n, w.tries, w.code, w.message FROM batch_rows w`
 
 func scanBatchRow(row scanner) (w BatchRow, err error) {
 	var args string
-	err = row.Scan(&w.BatchID, &w.N, &w.Sample, &w.Label, into{&w.Tags}, &args, into{&w.RunID}, &w.State, &w.Todo, &w.After, &w.Tries, &w.Code,
+	err = row.Scan(&w.BatchID, &w.N, &w.Sample, &w.Label, into{&w.Tags}, &args, into{&w.RunID}, into{&w.WaitingID}, &w.State, &w.Todo,
+		&w.After, &w.Tries, &w.Code,
 		&w.Message)
 	w.Args = json.RawMessage(args)
 	return w, err
@@ -72,20 +75,76 @@ func scanBatchRow(row scanner) (w BatchRow, err error) {
 // NewBatch stores a batch with its rows, or returns the one that has its name in the project. Nothing is submitted by it: the rows say what
 // is left to do.
 func (l *Ledger) NewBatch(ctx context.Context, b Batch, rows []BatchRow) (stored Batch, created bool, err error) {
+	list, created, err := l.NewBatches(ctx, []Batch{b}, [][]BatchRow{rows})
+	if err != nil {
+		return b, false, err
+	}
+	return list[0], created, nil
+}
+
+// NewBatches stores several batches with their rows, all of them or, where one of their names is taken by another request, none. Those that
+// have the names are returned.
+func (l *Ledger) NewBatches(ctx context.Context, batches []Batch, rows [][]BatchRow) (stored []Batch, created bool, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		n, err := update(ctx, tx, "INSERT INTO batches VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (project_id, name) DO NOTHING",
-			b.ID, b.ProjectID, b.Name, b.ToolID, b.ToolVersion, b.RowsHash, len(rows), b.Principal.Name, b.Principal.ID, string(b.Caller),
-			micros(l.now()))
-		if created = n == 1; err == nil && created {
-			err = insertRows(ctx, tx, b.ID, rows)
+		stored, created = nil, false
+		taken := false
+		for _, b := range batches {
+			there, err := scanBatch(tx.QueryRowContext(ctx, "SELECT "+batchColumns+"batches b WHERE b.project_id = ? AND b.name = ?",
+				b.ProjectID, b.Name))
+			if err != nil && !errors.Is(err, sql.ErrNoRows) {
+				return err
+			}
+			taken = taken || err == nil && there.RowsHash != b.RowsHash
+			if err := chainFree(ctx, tx, b); err != nil {
+				return err
+			}
 		}
-		if err == nil {
-			stored, err = scanBatch(tx.QueryRowContext(ctx, "SELECT "+batchColumns+"batches b WHERE b.project_id = ? AND b.name = ?", b.ProjectID,
-				b.Name))
+		for i, b := range batches {
+			n := int64(0)
+			if !taken {
+				if n, err = update(ctx, tx, `INSERT INTO batches (batch_id, project_id, name, tool_id, tool_version, rows_hash, row_count, principal, principal_id,
+ caller, created_at, chain, step) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (project_id, name) DO NOTHING`,
+					b.ID, b.ProjectID, b.Name, b.ToolID, b.ToolVersion, b.RowsHash, len(rows[i]), b.Principal.Name, b.Principal.ID,
+					string(b.Caller), micros(l.now()), b.Chain, b.Step); err != nil {
+					return err
+				}
+			}
+			if n == 1 {
+				created = true
+				if err := insertRows(ctx, tx, b.ID, rows[i]); err != nil {
+					return err
+				}
+			}
+			now, err := scanBatch(tx.QueryRowContext(ctx, "SELECT "+batchColumns+"batches b WHERE b.project_id = ? AND b.name = ?",
+				b.ProjectID, b.Name))
+			if errors.Is(err, sql.ErrNoRows) { // another one's name is taken
+				now, err = b, nil
+			}
+			if err != nil {
+				return err
+			}
+			stored = append(stored, now)
 		}
-		return err
+		return nil
 	})
 	return stored, created && err == nil, err
+}
+
+// chainFree refuses a batch whose name, or that of its chain, is that of other steps or of a batch.
+func chainFree(ctx context.Context, tx *sql.Conn, b Batch) error {
+	var other bool
+	err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM batches WHERE chain = ?2 AND chain <> '' AND project_id = ?1)
+ OR ?3 <> '' AND (EXISTS (SELECT 1 FROM batches WHERE name = ?3 AND project_id = ?1) OR EXISTS (SELECT 1 FROM batches WHERE chain = ?3 AND project_id = ?1
+  AND NOT EXISTS (SELECT 1 FROM batches WHERE name = ?2 AND project_id = ?1)))`, b.ProjectID, b.Name, b.Chain).Scan(&other)
+	if err == nil && other {
+		name := b.Name
+		if b.Chain != "" {
+			name = b.Chain
+		}
+		err = fault.New(fault.Conflict, "batch_name_taken", "the project has another batch named "+name).
+			WithNext("choose another name; rows that ask for the same find the same runs")
+	}
+	return err
 }
 
 func insertRows(ctx context.Context, tx *sql.Conn, batchID string, rows []BatchRow) error {
@@ -232,10 +291,29 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// RowIsRun records which run a row became.
+// RowIsRun records which run a row became: one that waits for outputs of others is that for as long as it waits.
 func (l *Ledger) RowIsRun(ctx context.Context, batchID string, row int, runID string) error {
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		_, err := tx.ExecContext(ctx, `UPDATE batch_rows SET (run_id, run_at, state) = (SELECT run_id, created_at, state FROM runs WHERE run_id = ?3),
+		w, err := waitingRun(ctx, tx, runID)
+		switch {
+		case err == nil && w.State != WaitingStarted:
+			state, code, message := "waiting", "", ""
+			if w.State != WaitingOn {
+				state, code, message = string(w.State), w.Code, w.Message
+			}
+			_, err := tx.ExecContext(ctx, `UPDATE batch_rows SET waiting_id = ?3, state = ?4, code = ?5, message = ?6, tries = 0,
+ todo = iif(todo = 'submit', '', todo) WHERE batch_id = ?1 AND row_n = ?2 AND run_id IS NULL AND state <> 'cancelled'`, batchID, row, runID, state, code, message)
+			return err
+		case err == nil:
+			if _, err := tx.ExecContext(ctx, "UPDATE batch_rows SET waiting_id = ? WHERE batch_id = ? AND row_n = ?", runID, batchID,
+				row); err != nil {
+				return err
+			}
+			runID = w.Became
+		case !fault.Is(err, fault.NotFound):
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE batch_rows SET (run_id, run_at, state) = (SELECT run_id, created_at, state FROM runs WHERE run_id = ?3),
  todo = iif(todo = 'submit', '', todo), tries = 0, code = '', message = '' WHERE batch_id = ?1 AND row_n = ?2 AND run_id IS NULL`, batchID, row, runID)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, `UPDATE batch_tags SET (run_id, run_at) = (SELECT run_id, created_at FROM runs WHERE run_id = ?3)
@@ -290,8 +368,11 @@ const others = `(EXISTS (SELECT 1 FROM runs r, batches b WHERE r.run_id = w.run_
 func (l *Ledger) CancelBatch(ctx context.Context, batchID string) (c BatchCancelled, err error) {
 	const open = "w.batch_id = ?1 AND w.state IN ('queued', 'running', 'blocked')"
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) (err error) {
+		if err = l.cancelWaiting(ctx, tx, batchID); err != nil {
+			return err
+		}
 		if c.Dropped, err = update(ctx, tx, `UPDATE batch_rows SET state = 'cancelled', todo = '', code = 'cancelled', message = 'cancelled with the batch'
- WHERE batch_id = ? AND run_id IS NULL AND todo = 'submit'`, batchID); err != nil {
+ WHERE batch_id = ? AND run_id IS NULL AND (todo = 'submit' OR state = 'waiting')`, batchID); err != nil {
 			return err
 		}
 		if _, err = update(ctx, tx, "UPDATE batch_rows SET todo = '' WHERE batch_id = ? AND todo = 'retry'", batchID); err != nil {

@@ -22,8 +22,8 @@ func (l *Ledger) GateKey(ctx context.Context) ([]byte, error) {
 
 // Owner is the project of a run or an artifact.
 func (l *Ledger) Owner(ctx context.Context, id string) (projectID string, err error) {
-	err = l.one(ctx, "SELECT project_id FROM runs WHERE run_id = ?1 UNION ALL SELECT project_id FROM artifacts WHERE artifact_id = ?1", id).
-		Scan(&projectID)
+	err = l.one(ctx, "SELECT project_id FROM runs WHERE run_id = ?1 UNION ALL SELECT project_id FROM artifacts WHERE artifact_id = ?1 "+
+		"UNION ALL SELECT project_id FROM waiting_runs WHERE run_id = ?1", id).Scan(&projectID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fault.New(fault.NotFound, "", id+" does not exist")
 	}

@@ -16,6 +16,7 @@ var _ retention.Ledger = (*Ledger)(nil)
 const unused = `SELECT a.artifact_id FROM artifacts a WHERE a.removed_at IS NULL AND a.source = 'import' AND a.created_at < ? AND coalesce(a.used_at, a.created_at) < ?
  AND NOT EXISTS (SELECT 1 FROM run_inputs i WHERE i.artifact_id = a.artifact_id) AND NOT EXISTS (SELECT 1 FROM run_outputs o WHERE o.artifact_id = a.artifact_id)
  AND NOT EXISTS (SELECT 1 FROM reference_versions v WHERE v.sha256 = a.sha256 AND NOT v.withdrawn)
+ AND NOT EXISTS (SELECT 1 FROM waiting_artifacts x JOIN waiting_runs y ON y.run_id = x.run_id WHERE x.artifact_id = a.artifact_id AND y.state = 'waiting')
  AND a.artifact_id NOT IN (SELECT log_artifact_id FROM runs WHERE log_artifact_id IS NOT NULL UNION ALL SELECT script_artifact_id FROM runs WHERE script_artifact_id IS NOT NULL)
  ORDER BY a.created_at, a.artifact_id LIMIT ?`
 

@@ -109,6 +109,9 @@ func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created boo
 				err = l.admit(ctx, tx, n.Run, n.Admit)
 			}
 		}
+		if err == nil && n.Waited != "" {
+			err = l.started(ctx, tx, n.Waited, there)
+		}
 		switch {
 		case err != nil:
 			return err

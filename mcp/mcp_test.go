@@ -153,7 +153,7 @@ func TestList(t *testing.T) {
 	w.hidden = []string{"slurm.job.cancel"}
 	names, _, _ := listed(t, w)
 	want := []string{"artifact_find", "artifact_get", "artifact_import", "artifact_list", "artifact_preview_image", "artifact_preview_table",
-		"artifact_preview_text", "batch_cancel", "batch_list", "batch_retry", "batch_rows", "batch_run",
+		"artifact_preview_text", "artifact_trace", "batch_cancel", "batch_list", "batch_retry", "batch_rows", "batch_run",
 		"batch_status", "batch_table", "reference_list", "reference_show", "run_list", "run_notify", "run_receipt", "samtools_flagstat", "site_list",
 		"slurm_job_collect", "slurm_job_get", "slurm_job_logs", "slurm_job_recollect", "slurm_job_retry", "slurm_submit",
 		"tool_list", "tool_show"}

@@ -55,7 +55,7 @@ var operations = []string{
 	"slurm.submit", "slurm.job.get", "slurm.job.collect", "slurm.job.recollect", "slurm.job.cancel", "slurm.job.logs", "slurm.job.retry",
 	"run.list", "run.notify", "run.receipt", "site.list", "batch.run", "batch.status", "batch.rows", "batch.table", "batch.list", "batch.retry",
 	"batch.cancel",
-	"artifact.import", "artifact.list", "artifact.get", "artifact.preview.text",
+	"artifact.import", "artifact.list", "artifact.get", "artifact.preview.text", "artifact.trace",
 	"reference.list", "reference.show",
 	tableTool, pictureTool, "artifact.find", "tool.list", "tool.show",
 }

@@ -13,6 +13,8 @@ type ToolExtra struct {
 	MaxOutputBytes int64  `json:"max_output_bytes"`
 	StrictOutputs  bool   `json:"strict_outputs"`
 	Binds          []Bind `json:"binds,omitempty"` // folders of the site, in the order of their names
+	// Promises are the inputs whose bytes are not known yet: those of a run that waits. No plan that is executed has any.
+	Promises []Promised `json:"promises,omitempty"`
 }
 
 // Bind is a folder of the site that a toolpack asks for by name, at the version that the site gave it.

@@ -27,8 +27,17 @@ type SubmitAnswer struct {
 	SlurmScriptArtifactID *string      `json:"slurm_script_artifact_id"`
 	LogArtifactID         *string      `json:"log_artifact_id"`
 	EquivalentRuns        []string     `json:"equivalent_runs"`
+	WaitsFor              []WaitsFor   `json:"waits_for,omitempty"` // outputs of other runs; absent: none
 	Warnings              []string     `json:"warnings"`
 	NextSteps             []fault.Step `json:"next_steps"`
+}
+
+// WaitsFor is an output of another run that a run in the phase [WaitingForInputs] waits for, or waited for until it failed.
+type WaitsFor struct {
+	RunID string `json:"run_id"`
+	Role  string `json:"role"`
+	State State  `json:"state"` // of that run
+	Phase Phase  `json:"phase"`
 }
 
 // RunAnswer is what the answers of looks at a run have in common.
@@ -36,8 +45,10 @@ type RunAnswer struct {
 	ProvenanceRunID  string            `json:"provenance_run_id"`
 	TargetRunID      string            `json:"target_run_id"`
 	State            State             `json:"state"`
-	Removed          string            `json:"removed,omitempty"` // the removal that took what the run made; absent: none did
-	Attempt          int               `json:"attempt"`           // the latest; a retry names it
+	Alias            string            `json:"alias,omitempty"`     // the id that was asked for: the run waited for its inputs under it; absent: its own
+	Removed          string            `json:"removed,omitempty"`   // the removal that took what the run made; absent: none did
+	Attempt          int               `json:"attempt"`             // the latest; a retry names it
+	WaitsFor         []WaitsFor        `json:"waits_for,omitempty"` // outputs of other runs; absent: none
 	ExitCode         *int              `json:"exit_code"`
 	ArtifactsByRole  map[string]string `json:"artifacts_by_role"`
 	PollAfterSeconds *int              `json:"poll_after_seconds"`

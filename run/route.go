@@ -48,6 +48,15 @@ func (s *Sites) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	return m.submit(ctx, o, f)
 }
 
+// Answer is what a submit of an existing run returns.
+func (s *Sites) Answer(ctx context.Context, runID string) (SubmitAnswer, error) {
+	v, err := s.store.View(ctx, runID)
+	if err != nil {
+		return SubmitAnswer{}, err
+	}
+	return s.reader(v).submitAnswer(v, true, nil), nil
+}
+
 // Preview returns what [Sites.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.
 func (s *Sites) Preview(ctx context.Context, o Order) (Preview, error) {
 	m, f, err := s.find(ctx, &o)

@@ -43,6 +43,10 @@ const (
 	OutputsLate   Phase = "outputs_late"              // the job exited 0, but its outputs do not appear
 
 	Done Phase = "done"
+
+	// WaitingForInputs is the phase of a run that waits for outputs of others. No engine knows it: it has no attempt, and once its inputs are
+	// there it is another name of the run of that content.
+	WaitingForInputs Phase = "waiting_for_inputs"
 )
 
 var states = map[Phase]State{Staging: Queued, Deferred: Queued, Submitting: Queued, Unconfirmed: Queued, Pending: Queued,

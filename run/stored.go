@@ -60,6 +60,7 @@ type New struct {
 	Sought     Sought          // what the same request may be known by
 	Inputs     []Link
 	Names      map[string]string // what the request calls the outputs, by role
+	Waited     string            // the waiting run that is this one from now on, in the same transaction; empty: none
 	Event      Event
 	// Admit is called in the transaction of a new run, once it is written, with what its project and its caller have had then. An error
 	// takes everything back; nil: not asked.

@@ -35,6 +35,7 @@ type Order struct {
 	Actor      string
 	Principal  Principal // whose call it is
 	Prompt     bool      // the answer does not wait until the run was sent
+	Waited     string    // the run that waited for the inputs, which is another name of this one from now on; empty: none
 }
 
 // Option is a site that a new run may go to.
@@ -269,7 +270,7 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 		inputs = append(inputs, Link{Role: in.Role, ArtifactID: in.ArtifactID, Relpath: in.DestRelpath})
 	}
 	v, created, err := e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack,
-		Placement: o.Placement, Sought: s, Inputs: inputs, Names: o.Names, Admit: e.admit(r),
+		Placement: o.Placement, Sought: s, Inputs: inputs, Names: o.Names, Waited: o.Waited, Admit: e.admit(r),
 		Event: Event{Type: "run.created", Data: withUser(withSite(withPlacement(map[string]any{"tool_id": o.ToolID,
 			"params_hash": id.ParamsHash, "policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor,
 			"principal": o.Principal.Name, "principal_id": o.Principal.ID}, o.Placement), o), o)}})

@@ -140,6 +140,7 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 		return g, err
 	}
 	g.app.RunBatches(running)
+	g.app.StartWaitingRuns(running)
 	go g.app.Tend(running)
 	go g.app.SendNotices(running)
 	go g.app.ResumeErasures(running)
@@ -240,6 +241,7 @@ func (g *gateway) makeRoom() error {
 // endWork ends everything behind the faces. Work in progress is finished until ctx ends, then it is left to the next gateway.
 func (g *gateway) endWork(ctx context.Context) error {
 	g.app.StopBatches() // its calls pass the gate
+	g.app.StopWaitingRuns()
 	if g.app.Sites != nil {
 		g.app.Sites.StopWorkers()
 	}

@@ -26,6 +26,7 @@ type commands struct {
 
 	Run      cli.Run           `cmd:"" help:"Run a tool: import its input files and submit it; with --wait, wait and show the outputs. The exit status is 6 if the run failed or was cancelled, also without --wait."`
 	Batch    cli.Batch         `cmd:"" help:"Run a tool over a sample sheet, and wait for, show, retry, cancel or collect all of it under one name."`
+	Trace    cli.Trace         `cmd:"" help:"Show where an artifact came from: the runs, tools, versions and inputs that made it."`
 	Submit   cli.Submit        `cmd:"" help:"Submit a complete plan (SlurmJobSpec v1), if policy allows it. The exit status is 6 if the run failed or was cancelled, also without --wait."`
 	Get      cli.Get           `cmd:"" help:"Show the state of a run."`
 	Wait     cli.Wait          `cmd:"" help:"Wait for a run to finish."`

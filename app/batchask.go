@@ -1,0 +1,243 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/run"
+	"slurmgate/toolpack"
+)
+
+// askBatch checks a request for a batch, or for one of each step, as a submit of each of its rows would be, without any effect.
+func (g *Gateway) askBatch(ctx context.Context, c gate.Call, a BatchRunArgs, dry bool) (out []batchAsked, err error) {
+	if (a.ToolID == "") == (a.Steps == "") {
+		return nil, fault.Invalid("", fault.Problem{Code: "BATCH-TOOL", Field: "tool_id", Rule: "either tool_id or steps",
+			Msg: "the call has both or none of them"})
+	}
+	if a.Steps != "" {
+		text, err := g.sheetText(ctx, c, a)
+		if err != nil {
+			return nil, err
+		}
+		sheet, err := ReadSheet(text)
+		if err != nil {
+			return nil, err
+		}
+		return g.askSteps(ctx, c, a, sheet, dry)
+	}
+	p, doc, err := g.batchPack(c, a.ToolID)
+	if err != nil {
+		return nil, err
+	}
+	rows, problems, err := g.batchRequests(ctx, c, a, doc)
+	if err != nil {
+		return nil, err
+	}
+	one := g.newAsked(c, a.Name, doc)
+	more, err := g.askRows(ctx, c, p, rows, g.newBatchRefs(c), a.ProjectID, dry, &one)
+	if err != nil {
+		return nil, err
+	}
+	if err := BadSheet(append(problems, more...)); err != nil {
+		return nil, err
+	}
+	return []batchAsked{one}, one.identify(c)
+}
+
+func (g *Gateway) newAsked(c gate.Call, name string, doc ToolDoc) batchAsked {
+	return batchAsked{batch: ledger.Batch{Name: name, ToolID: doc.ToolID, ToolVersion: doc.Version, Principal: askerOf(c)},
+		seen: map[string]bool{}}
+}
+
+// askRows checks the rows of a batch, and returns every mistake.
+func (g *Gateway) askRows(ctx context.Context, c gate.Call, p *toolpack.Pack, rows []sheetArgs, refs *batchRefs, inProject string, dry bool,
+	out *batchAsked) (problems []fault.Problem, err error) {
+	for _, r := range rows {
+		order, err := g.askRow(ctx, c, p, r, refs, dry)
+		if err == nil && out.batch.ProjectID == "" {
+			out.batch.ProjectID = order.Params.ProjectID
+		}
+		switch project := order.Params.ProjectID; {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil && slices.Contains([]fault.Kind{fault.Transport, fault.Internal, fault.Timeout}, fault.KindOf(err)):
+			return nil, err
+		case err != nil:
+			problems = append(problems, rowProblems(r.line, err)...)
+			continue
+		case project != out.batch.ProjectID || inProject != "" && project != plan.ProjectOf(inProject):
+			problems = append(problems, sheetProblem("SHEET-PROJECT", r.line, "", "all rows in one project", "its inputs belong to "+project))
+			continue
+		}
+		if r.args, err = g.pinReferences(ctx, order.Params.ProjectID, p, r.args); err != nil {
+			return nil, err
+		}
+		out.rows = append(out.rows, ledger.BatchRow{N: r.line, Sample: r.sample, Label: r.label, Tags: r.tags, Args: r.args})
+		if dry {
+			if err := out.plan.add(ctx, g.Sites, order, out.seen); err != nil {
+				return nil, err
+			}
+		}
+	}
+	out.plan.Rows = len(out.rows)
+	return problems, nil
+}
+
+// askSteps checks a request for a batch of each step.
+func (g *Gateway) askSteps(ctx context.Context, c gate.Call, a BatchRunArgs, sheet Sheet, dry bool) (out []batchAsked, err error) {
+	steps, err := ReadSteps("steps", []byte(a.Steps))
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Set) > 0 {
+		return nil, fault.Invalid("", fault.Problem{Code: "BATCH-SET", Field: "set", Rule: "only with tool_id",
+			Msg: "steps have arguments for all rows of their own", Hint: "write them into set of the step"})
+	}
+	tools := StepTools{Steps: steps}
+	var packs []*toolpack.Pack
+	for _, s := range steps {
+		p, doc, err := g.batchPack(c, s.Tool)
+		if err != nil {
+			return nil, fault.Wrap("", "", "step "+s.Name, err)
+		}
+		packs, tools.Tools = append(packs, p), append(tools.Tools, doc)
+	}
+	problems := tools.Problems()
+	for _, column := range sheet.Columns {
+		if _, problem := tools.Place(column); problem != nil {
+			problems = append(problems, *problem)
+		}
+	}
+	if len(problems) > 0 {
+		return nil, BadSheet(problems)
+	}
+	refs, ids, project := g.newBatchRefs(c), map[string]string{}, a.ProjectID
+	for i, s := range steps {
+		set := map[string]json.RawMessage{}
+		for name, v := range s.Set {
+			p, _ := tools.Tools[i].Place(name)
+			set[p.Name] = v
+		}
+		for _, in := range s.From {
+			p, _ := tools.Tools[i].Place(in.Param)
+			set[p.Name] = in.value(ids)
+		}
+		rows, wrong := tools.sheet(i, sheet).requests(tools.Tools[i], set)
+		one := g.newAsked(c, a.Name+"."+s.Name, tools.Tools[i])
+		one.batch.Chain, one.batch.Step = a.Name, s.Name
+		more, err := g.askRows(ctx, c, packs[i], rows, refs, project, dry, &one)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range append(wrong, more...) {
+			x.Field += " (step " + s.Name + ")"
+			problems = append(problems, x)
+		}
+		if len(problems) > 0 {
+			break // what follows would only repeat them
+		}
+		project = one.batch.ProjectID
+		if err := one.identify(c); err != nil {
+			return nil, err
+		}
+		// The id follows from what is asked for, because rows of later steps have it.
+		hash := plan.Hash([]byte(one.batch.ProjectID + "|" + one.batch.Name + "|" + one.batch.RowsHash))
+		one.batch.ID = "batch_" + strings.TrimPrefix(hash, "sha256:")[:16]
+		ids[s.Name] = one.batch.ID
+		refs.add(one.batch, packs[i], one.rows)
+		out = append(out, one)
+	}
+	return out, BadSheet(problems)
+}
+
+// value is the argument of a step's input, given the batches of the steps before it.
+func (in StepInput) value(ids map[string]string) json.RawMessage {
+	var list []string
+	for _, of := range in.Of {
+		list = append(list, ids[of.Step]+":"+of.Role)
+	}
+	var v any = list
+	if !in.List {
+		v = list[0]
+	}
+	raw, _ := json.Marshal(v) // texts
+	return raw
+}
+
+// askRow checks one row, and makes the order of it.
+func (g *Gateway) askRow(ctx context.Context, c gate.Call, p *toolpack.Pack, r sheetArgs, refs *batchRefs, dry bool) (run.Order, error) {
+	args, err := refs.supposed(ctx, p, r)
+	if err != nil {
+		return run.Order{}, err
+	}
+	ctx = context.WithValue(ctx, supposedRunsKey{}, refs.runs)
+	call, err := g.Gate.Check(ctx, c.Caller, p.ID(), args, dry)
+	if err != nil {
+		return run.Order{}, err
+	}
+	call.Request.Actor = c.Request.Actor
+	order, _, err := g.packOrder(ctx, call, p)
+	return order, err
+}
+
+// rowProblems are the problems of a row with its place in the sheet.
+func rowProblems(line int, err error) []fault.Problem {
+	found := fault.ProblemsOf(err)
+	if len(found) == 0 {
+		return []fault.Problem{sheetProblem(strings.ToUpper(strings.ReplaceAll(fault.CodeOf(err), "_", "-")), line, "",
+			"what a run of the tool alone needs too",
+			fault.Prose(err))}
+	}
+	out := make([]fault.Problem, len(found))
+	for i, x := range found {
+		out[i] = x
+		out[i].Field = sheetProblem("", line, strings.TrimPrefix(strings.TrimPrefix(x.Field, "args"), "."), "", "").Field
+	}
+	return out
+}
+
+// add counts a row.
+func (b *BatchPlan) add(ctx context.Context, sites *run.Sites, o run.Order, seen map[string]bool) error {
+	id, exists, err := sites.Known(ctx, o)
+	if err != nil {
+		return err
+	}
+	switch {
+	case seen[id]:
+		b.Shared++
+	case exists:
+		b.Replays++
+	default:
+		b.New++
+		x := o.Params.Spec.Resources
+		hours := float64(x.TimeLimitSeconds) / 3600
+		b.CPUHours += float64(x.CPUs) * hours
+		b.MemGiBH += float64(x.MemMB) / 1024 * hours
+		if x.GPUs != nil {
+			b.GPUHours += float64(*x.GPUs) * hours
+		}
+	}
+	seen[id] = true
+	return nil
+}
+
+// identify gives the batch its id, the hash of what was asked for, and the caller whose rights its rows are submitted with.
+func (b *batchAsked) identify(c gate.Call) (err error) {
+	var rows []any
+	for _, r := range b.rows {
+		rows = append(rows, []any{r.Sample, r.Label, r.Tags, r.Args})
+	}
+	canonical, err := json.Marshal(map[string]any{"tool_id": b.batch.ToolID, "rows": rows})
+	if err == nil {
+		b.batch.ID, b.batch.RowsHash = "batch_"+strings.ToLower(rand.Text()[:16]), plan.Hash(canonical)
+		b.batch.Caller, err = json.Marshal(batchCallerOf(c))
+	}
+	return err
+}

@@ -1,0 +1,298 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/run"
+	"slurmgate/toolpack"
+)
+
+// promised is an input that a run makes which is not over.
+type promised struct {
+	plan.Promise
+	info toolpack.ArtifactInfo // as far as it is known before: no checksum, no size
+}
+
+// promises replaces the outputs of runs among the inputs of a call. One that is there is its artifact. One that will be there is an id that
+// stands for it in the plan, and is among later. Every output that will never be there is told at once.
+func (g *Gateway) promises(ctx context.Context, args json.RawMessage, p *toolpack.Pack, project string) (out json.RawMessage,
+	later map[string]promised, err error) {
+	var found []fault.Problem
+	later = map[string]promised{}
+	out, _ = replaceInputs(args, p, func(field, value string) string {
+		x, ok := plan.ParsePromise(value)
+		if !ok || err != nil {
+			return value
+		}
+		id, info, err1 := g.outputOf(ctx, x, project)
+		switch {
+		case err1 != nil && fault.CodeOf(err1) == noOutput:
+			found = append(found, fault.Problem{Code: "ARGS-PROMISE", Field: field, Rule: "run_…:role, an output that a run of this project makes",
+				Msg: fault.Prose(err1), Next: fault.StepsOf(err1)})
+		case err1 != nil:
+			err = err1
+		case info != nil:
+			later[id] = promised{x, *info}
+			return id
+		default:
+			return id
+		}
+		return value
+	})
+	switch {
+	case err != nil:
+		return args, nil, err
+	case len(found) > 0:
+		return args, nil, fault.Invalid("the arguments of "+p.ID()+" are not accepted", found...)
+	case len(later) > 0 && g.Policy.NeedsConsent(p.ToolName()):
+		return args, nil, fault.New(fault.Policy, "promise_consent", "policy wants a person's approval for each run of "+p.ID()+
+			", and an input of this one is not there yet").WithNext("call it with artifacts when the run that makes them is over")
+	}
+	return out, later, nil
+}
+
+// inputPattern is what an input of a toolpack takes: an artifact, a reference, an output of a run.
+var inputPattern = strings.TrimSuffix(referencePattern, ")$") + "|" + plan.PromisePattern + ")$"
+
+// allowOutputs lets a schema that takes the names of references take outputs of runs too.
+func allowOutputs(schema any) {
+	switch s := schema.(type) {
+	case map[string]any:
+		if s["pattern"] == referencePattern {
+			s["pattern"] = inputPattern
+		}
+		for _, v := range s {
+			allowOutputs(v)
+		}
+	case []any:
+		for _, v := range s {
+			allowOutputs(v)
+		}
+	}
+}
+
+// replaceInputs puts other values in the places of a call's inputs: field says where one stands. Arguments that are no JSON object are left
+// as they are; the pack says what is wrong with them.
+func replaceInputs(args json.RawMessage, p *toolpack.Pack, with func(field, value string) string) (out json.RawMessage, changed bool) {
+	var doc map[string]json.RawMessage
+	if json.Unmarshal(args, &doc) != nil {
+		return args, false
+	}
+	other := func(field, value string) string {
+		x := with(field, value)
+		changed = changed || x != value
+		return x
+	}
+	for _, name := range paramsOf(p) {
+		var value any
+		if json.Unmarshal(doc[name], &value) != nil {
+			continue
+		}
+		switch v := value.(type) {
+		case string:
+			value = other(name, v)
+		case []any:
+			for i := range v {
+				if s, ok := v[i].(string); ok {
+					v[i] = other(fmt.Sprintf("%s[%d]", name, i), s)
+				}
+			}
+		default:
+			continue
+		}
+		if raw, err := json.Marshal(value); err == nil { // what was JSON is JSON
+			doc[name] = raw
+		}
+	}
+	raw, err := json.Marshal(doc)
+	if !changed || err != nil {
+		return args, false
+	}
+	return raw, true
+}
+
+// noOutput is the code of an output that is not there and will not be.
+const noOutput = "no_such_output"
+
+// outputOf finds an output of a run: its artifact or, with info, the id that stands for it until the run is over.
+func (g *Gateway) outputOf(ctx context.Context, x plan.Promise, project string) (id string, info *toolpack.ArtifactInfo, err error) {
+	asked := x.String()
+	declared, over, err := g.madeBy(ctx, &x, project)
+	if err != nil {
+		return "", nil, err
+	}
+	i := slices.IndexFunc(declared, func(o plan.Output) bool { return o.Role == x.Role })
+	if i < 0 {
+		var roles []string
+		for _, o := range declared {
+			roles = append(roles, o.Role)
+		}
+		msg := fmt.Sprintf("%s has no output %q", x.RunID, x.Role)
+		if near := plan.Nearest(x.Role, roles); near != "" {
+			msg += "; did you mean " + near + "?"
+		}
+		return "", nil, fault.New(fault.Validation, noOutput, msg+" (its outputs: "+orNone(roles)+")")
+	}
+	if !over {
+		o := declared[i]
+		info = &toolpack.ArtifactInfo{SHA256: plan.Unknown, Type: o.Type, Label: o.Label}
+		id, err = plan.ArtifactID(project, plan.Hash([]byte(asked)), o.Type, o.Label)
+		return id, info, err
+	}
+	outputs, err := g.Ledger.Outputs(ctx, x.RunID)
+	for _, o := range outputs {
+		if o.Role == x.Role && o.Relpath != "" && o.Artifact.Removed == "" && o.Artifact.Erased == "" {
+			return o.Artifact.ID, nil, err
+		}
+	}
+	if err == nil {
+		err = fault.New(fault.Validation, noOutput, fmt.Sprintf("the output %s of %s was removed", x.Role, x.RunID)).
+			WithSteps(fault.Do("slurm.job.get", "run_id", x.RunID))
+	}
+	return "", nil, err
+}
+
+// madeBy are the declared outputs of a run that makes an input, and whether it is over. One that waited becomes the run that it is.
+func (g *Gateway) madeBy(ctx context.Context, x *plan.Promise, project string) (outputs []plan.Output, over bool, err error) {
+	if s, ok := supposedRuns(ctx)[x.RunID]; ok && s.project == project {
+		return s.outputs, false, nil
+	}
+	nowhere := fault.New(fault.Validation, noOutput, "this project has no run "+x.RunID).WithSteps(fault.Do("run.list"))
+	w, err := g.Ledger.Waiting(ctx, x.RunID)
+	switch {
+	case err == nil && w.ProjectID != project:
+		return nil, false, nowhere
+	case err == nil && w.State == ledger.WaitingStarted:
+		x.RunID = w.Became
+	case err == nil && w.State == ledger.WaitingOn:
+		outputs, err = declaredIn(w.Params)
+		return outputs, false, err
+	case err == nil:
+		return nil, false, fault.New(fault.Validation, noOutput, fmt.Sprintf("%s is %s, so it makes no %s", w.ID, w.State, x.Role)).
+			WithSteps(fault.Do("slurm.job.retry", "run_id", w.ID, "after_attempt", w.AttemptN))
+	case !fault.Is(err, fault.NotFound):
+		return nil, false, err
+	}
+	v, err := g.Ledger.View(ctx, x.RunID)
+	switch {
+	case fault.Is(err, fault.NotFound) || err == nil && v.Run.ProjectID != project:
+		return nil, false, nowhere
+	case err != nil:
+		return nil, false, err
+	case v.Run.Site == run.WorkerSite:
+		return nil, false, fault.New(fault.Validation, noOutput, x.RunID+" is a call of a service worker, which has no outputs by role").
+			WithNext("name the artifact of its answer")
+	case v.Run.Removed != "":
+		return nil, false, fault.New(fault.Validation, noOutput, "what "+x.RunID+" made was removed").
+			WithSteps(fault.Do("slurm.job.retry", "run_id", x.RunID, "after_attempt", v.Run.AttemptN))
+	case v.Run.State == run.Failed || v.Run.State == run.Cancelled:
+		return nil, false, fault.New(fault.Validation, noOutput, fmt.Sprintf("%s is %s, so it makes no %s", x.RunID, v.Run.State, x.Role)).
+			WithSteps(fault.Do("slurm.job.retry", "run_id", x.RunID, "after_attempt", v.Run.AttemptN))
+	}
+	params, err := g.Ledger.Params(ctx, v.Run.ParamsHash)
+	if err != nil {
+		return nil, false, err
+	}
+	outputs, err = declaredIn(params)
+	return outputs, v.Run.State == run.Succeeded, err
+}
+
+// declaredIn are the outputs that canonical params declare.
+func declaredIn(params json.RawMessage) ([]plan.Output, error) {
+	p, err := plan.DecodeParams(params)
+	return p.Spec.IO.Outputs, err
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
+}
+
+// promise names the inputs in a plan whose bytes are not known: by them the run that waits is the same.
+func promise(c *toolpack.Canonical, later map[string]promised) {
+	for _, in := range c.Spec.IO.Inputs {
+		if x, ok := later[in.ArtifactID]; ok {
+			c.Extra.Promises = append(c.Extra.Promises, plan.Promised{DestRelpath: in.DestRelpath, Output: x.Promise.String()})
+		}
+	}
+}
+
+type waitedKey struct{}
+
+// waitedAs is the run that waited, in the context of the call that is made for it when its inputs are there.
+func waitedAs(ctx context.Context) string {
+	id, _ := ctx.Value(waitedKey{}).(string)
+	return id
+}
+
+// waitForInputs records the run of an order some of whose inputs are not there yet, or finds it.
+func (g *Gateway) waitForInputs(ctx context.Context, c gate.Call, p *toolpack.Pack, o run.Order, first before) (run.SubmitAnswer, error) {
+	args, err := g.pinReferences(ctx, o.Params.ProjectID, p, c.Stored)
+	if err != nil {
+		return run.SubmitAnswer{}, err
+	}
+	canonical, id, err := o.Identity()
+	if err != nil {
+		return run.SubmitAnswer{}, err
+	}
+	caller, err := json.Marshal(batchCallerOf(c))
+	if err != nil {
+		return run.SubmitAnswer{}, err
+	}
+	var from []plan.Promise
+	for _, x := range first.promised {
+		from = append(from, x.Promise)
+	}
+	slices.SortFunc(from, func(a, b plan.Promise) int { return strings.Compare(a.String(), b.String()) })
+	var beside []string
+	for _, in := range o.Params.Spec.IO.Inputs {
+		_, later := first.promised[in.ArtifactID]
+		_, site := first.references[in.ArtifactID] // the site keeps those
+		made := slices.ContainsFunc(first.made, func(m toolpack.Made) bool { return m.ID == in.ArtifactID })
+		if !later && !site && !made {
+			beside = append(beside, in.ArtifactID)
+		}
+	}
+	w, created, err := g.Ledger.AddWaiting(ctx, ledger.WaitingRun{ID: id.RunID(), ProjectID: o.Params.ProjectID, ToolID: o.ToolID,
+		ToolName:    o.ToolName,
+		ToolVersion: o.ToolVersion, Contract: o.ContractVersion, PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, Params: canonical,
+		Args:   args,
+		Caller: caller, Actor: o.Actor, Principal: o.Principal, ExecutedAs: o.Params.ExecutedAs}, from, beside,
+		int64(g.Site.Limits.OpenRunsPerProject))
+	if err != nil {
+		return run.SubmitAnswer{}, err
+	}
+	g.waitLoop.poke()
+	if w.State == ledger.WaitingStarted {
+		return g.Sites.Answer(ctx, w.Became)
+	}
+	return g.waitingSubmitted(ctx, c, w, !created)
+}
+
+// rehearseWaiting is what a dry run shows of a run that would wait: it has no script yet.
+func (g *Gateway) rehearseWaiting(ctx context.Context, o run.Order) (run.Preview, error) {
+	canonical, id, err := o.Identity()
+	if err != nil {
+		return run.Preview{}, err
+	}
+	p := run.Preview{RunID: id.RunID(), Site: o.Site, SiteWhy: o.SiteWhy, Sites: []run.Considered{}, ExecutedAs: o.Params.ExecutedAs,
+		ParamsHash: id.ParamsHash, PolicyHash: id.PolicyHash, PlanHash: id.PlanHash(), EquivalentRuns: []string{}, Params: canonical,
+		Placement: o.Params.Spec.Placement}
+	w, err := g.Ledger.Waiting(ctx, p.RunID)
+	if fault.Is(err, fault.NotFound) {
+		return p, nil
+	}
+	state := waitingState(w)
+	p.Exists, p.State = err == nil, &state
+	return p, err
+}

@@ -1,0 +1,161 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/run"
+)
+
+// A sheet takes outputs of another batch by sample, and every mistake is told at once.
+//
+// proves MANY-04
+func TestBatchBySample(t *testing.T) {
+	g := chainGateway(t)
+	ids := g.reads(t, 3)
+	var b, second BatchStarted
+	g.does(t, "batch.run", map[string]any{"tool_id": "a.one", "name": "b", "sheet": "sample,x\nA," + ids[0] + "\nB," + ids[1] + "\nT," +
+		ids[1] + "\nT," + ids[2] + "\n"}, &b)
+	var none any
+	e := g.callBatch(t, "batch.run", map[string]any{"tool_id": "b.two", "name": "c", "set": map[string]any{"x": b.BatchID + ":out"},
+		"sheet": "sample,n\nA,1\nX,2\nT,3\n"}, &none)
+	if e == nil || !strings.Contains(fmt.Sprint(e.Details), `no sample "X"`) || !strings.Contains(fmt.Sprint(e.Details), `the sample "T" 2 times`) ||
+		strings.Contains(fmt.Sprint(e.Details), "row 2") {
+		t.Errorf("%+v", e)
+	}
+	e = g.callBatch(t, "batch.run", map[string]any{"tool_id": "b.two", "name": "c", "sheet": "sample,x\nA," + b.BatchID + ":oot\n"}, &none)
+	if e == nil || !strings.Contains(fmt.Sprint(e.Details), "did you mean out?") {
+		t.Errorf("%+v", e)
+	}
+	g.does(t, "batch.run", map[string]any{"tool_id": "b.two", "name": "c", "sheet": "sample,x\nA," + b.BatchID + ":out\nB," + b.BatchID +
+		":out\n"}, &second)
+	g.RunBatches(t.Context())
+	defer g.StopBatches()
+	g.StartWaitingRuns(t.Context())
+	defer g.StopWaitingRuns()
+	g.settle(t)
+	var rows BatchRowsAnswer
+	g.does(t, "batch.rows", map[string]any{"batch": "b"}, &rows)
+	a := rows.Rows[0]
+	g.isOver(t, *a.RunID, run.Succeeded)
+	g.isOver(t, *rows.Rows[1].RunID, run.Failed)
+	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		g.does(t, "batch.rows", map[string]any{"batch": "c"}, &rows)
+		if rows.Rows[0].State == "queued" && rows.Rows[1].State == "failed" {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%+v", rows)
+		}
+	}
+	var status BatchStatusAnswer
+	if g.does(t, "batch.status", map[string]any{"batch": "c"}, &status); len(status.Causes) != 1 || status.Causes[0].Cause != "input_failed" {
+		t.Errorf("%+v", status)
+	}
+}
+
+// A steps file is three batches under one name, checked before anything starts; shown, retried and cancelled as one.
+//
+// proves MANY-04
+func TestSteps(t *testing.T) {
+	g := chainGateway(t)
+	ids := g.reads(t, 2)
+	const steps = "steps:\n  - {name: s1, tool: a.one}\n" +
+		"  - {name: s2, tool: b.two, from: {x: s1.out}}\n  - {name: s3, tool: c.three, set: {n: 2}, from: {x: s2.out}}\n"
+	args := map[string]any{"steps": steps, "name": "all", "sheet": "sample,x,s2.n\nA," + ids[0] + ",5\nB," + ids[1] + ",\n"}
+	var plan BatchPlan
+	who := lab()
+	req := gate.NewRequest("batch.run", BuiltinVersion, nil)
+	req.Args, _ = json.Marshal(args)
+	req.DryRun = true
+	var dry gate.Rehearsal
+	if res := g.Gate.Call(t.Context(), who, req); res.Error != nil || json.Unmarshal(res.Result, &dry) != nil ||
+		json.Unmarshal(dry.Would, &plan) != nil || plan.Rows != 6 || plan.New != 6 {
+		t.Errorf("%+v %+v", res.Error, plan)
+	}
+	var began, again BatchStarted
+	g.does(t, "batch.run", args, &began)
+	if g.does(t, "batch.run", args, &again); began.Rows != 6 || len(began.Steps) != 3 || !again.Existed || began.Existed {
+		t.Errorf("%+v %+v", began, again)
+	}
+	g.RunBatches(t.Context())
+	defer g.StopBatches()
+	g.StartWaitingRuns(t.Context())
+	defer g.StopWaitingRuns()
+	g.settle(t)
+	var status BatchStatusAnswer
+	if g.does(t, "batch.status", map[string]any{"batch": "all"}, &status); len(status.Steps) != 3 || status.Rows != 6 ||
+		status.Counts["waiting"] != 4 || status.Counts["queued"] != 2 || status.Over {
+		t.Errorf("%+v", status)
+	}
+	var none any
+	if e := g.callBatch(t, "batch.rows", map[string]any{"batch": "all"}, &none); e == nil || e.Code != "batch_has_steps" {
+		t.Errorf("%+v", e)
+	}
+	var rows BatchRowsAnswer
+	g.does(t, "batch.rows", map[string]any{"batch": "all.s1"}, &rows)
+	g.isOver(t, *rows.Rows[0].RunID, run.Failed)
+	g.until(t, "all", func(s BatchStatusAnswer) bool { return s.Counts["failed"] == 3 })
+	var changed BatchChanged
+	if g.does(t, "batch.retry", map[string]any{"batch": "all"}, &changed); changed.Changed != 3 {
+		t.Errorf("%+v", changed)
+	}
+	g.until(t, "all", func(s BatchStatusAnswer) bool {
+		return s.Counts["waiting"] == 4 && s.Counts["queued"] == 2 && s.Todo == 0
+	})
+	g.isOver(t, *rows.Rows[0].RunID, run.Succeeded)
+	g.until(t, "all", func(s BatchStatusAnswer) bool { return s.Counts["waiting"] == 3 && s.Counts["queued"] == 2 })
+	if g.does(t, "batch.cancel", map[string]any{"batch": "all"}, &changed); changed.Changed == 0 {
+		t.Errorf("%+v", changed)
+	}
+	if some, err := g.Ledger.AnyWaiting(t.Context()); some || err != nil {
+		t.Error("a run still waits", err)
+	}
+}
+
+func (g *Gateway) until(t *testing.T, batch string, ok func(BatchStatusAnswer) bool) {
+	t.Helper()
+	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		var s BatchStatusAnswer
+		if g.does(t, "batch.status", map[string]any{"batch": batch}, &s); ok(s) {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%+v", s)
+		}
+	}
+}
+
+// Every mistake of a steps file is told at once, with its line.
+func TestReadSteps(t *testing.T) {
+	for text, want := range map[string][]string{
+		"steps: []\n": {"1 steps"},
+		"stepz: []\n": {"1 steps", "1 stepz"},
+		"steps:\n  - {name: A b, tool: t.x}\n" +
+			"  - {name: b, tool: t.x, from: {x: a.out, y: [b.out, q]}, set: {x: 1}, extra: 1}\n": {"2 steps[0].name",
+			"3 steps[1].extra", "3 steps[1].from.x", "3 steps[1].from.x", "3 steps[1].from.y[0]", "3 steps[1].from.y[1]"},
+		"steps:\n  - {name: a, tool: t.x}\n  - {name: a, tool: t.y}\n": {"3 steps[1].name"},
+	} {
+		_, err := ReadSteps("f", []byte(text))
+		var got []string
+		for _, p := range fault.ProblemsOf(err) {
+			got = append(got, fmt.Sprint(p.Line, " ", p.Field))
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	steps, err := ReadSteps("f",
+		[]byte("steps:\n  - {name: a, tool: t.x, set: {n: 3, s: y}}\n"+
+			"  - {name: b, tool: t.y, from: {x: a.out, l: [a.o, a.p]}}\n"))
+	if err != nil || len(steps) != 2 || string(steps[0].Set["n"]) != "3" || string(steps[0].Set["s"]) != `"y"` || !steps[1].From[1].List ||
+		len(steps[1].From[1].Of) != 2 {
+		t.Errorf("%+v %v", steps, err)
+	}
+}

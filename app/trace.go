@@ -1,0 +1,158 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// maxTraced bounds the artifacts of a trace: it is read by people and models.
+const maxTraced = 200
+
+// traces is the operation that shows where something came from.
+func (g *Gateway) traces() Operation {
+	return Operation{
+		ID: "artifact.trace", Title: "Show where an artifact came from", Verb: "trace",
+		Description: "Returns which run made an artifact: its tool, version, image digest and inputs, and " +
+			"what made those, back to the imports: " +
+			"each artifact once, the one asked for first.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Input: object("artifact_id", prop("artifact_id", artifactSchema)), Does: look(g, g.trace),
+	}
+}
+
+// Traced is an artifact and what made it.
+type Traced struct {
+	ArtifactID string     `json:"artifact_id"`
+	Type       string     `json:"type"`
+	Label      string     `json:"label"`
+	SizeBytes  int64      `json:"size_bytes"`
+	SHA256     string     `json:"checksum_sha256"`
+	Origin     string     `json:"origin"`              // run, import, reference or arguments
+	Reference  string     `json:"reference,omitempty"` // the site's name of it
+	Removed    string     `json:"removed,omitempty"`   // the removal that took its bytes
+	MadeBy     *TracedRun `json:"made_by,omitempty"`   // absent: no run made it
+	CutOff     bool       `json:"cut_off,omitempty"`   // a run made it, and that is left out: there is too much
+}
+
+// TracedRun is the run that made an artifact.
+type TracedRun struct {
+	RunID       string        `json:"run_id"`
+	OutputRole  string        `json:"output_role"`
+	ToolID      string        `json:"tool_id"`
+	ToolVersion string        `json:"tool_version"`
+	Image       string        `json:"image,omitempty"` // sha256:…; absent: a call of a service worker
+	ParamsHash  string        `json:"params_hash"`
+	PolicyHash  string        `json:"policy_hash"`
+	Site        string        `json:"site"`
+	ExecutedAs  string        `json:"executed_as,omitempty"`
+	FinishedAt  *time.Time    `json:"finished_at"`
+	Inputs      []TracedInput `json:"inputs"`
+}
+
+// TracedInput is an input of a run; the artifact is among the others, if it was followed.
+type TracedInput struct {
+	Role       string `json:"role"`
+	ArtifactID string `json:"artifact_id"`
+}
+
+// TraceAnswer is the answer of artifact.trace.
+type TraceAnswer struct {
+	CallRunID
+	Of       string   `json:"traced_artifact_id"`
+	Traced   []Traced `json:"traced"`   // each artifact once, the one that was asked for first
+	Complete bool     `json:"complete"` // nothing is cut off
+}
+
+func (g *Gateway) trace(ctx context.Context, _ gate.Call, a ArtifactArgs) (out TraceAnswer, params any, err error) {
+	out = TraceAnswer{Of: a.ArtifactID, Complete: true}
+	x, err := g.Ledger.Artifact(ctx, a.ArtifactID)
+	if fault.CodeOf(err) == ledger.RemovedByRequest {
+		err = nil
+	}
+	if err != nil {
+		return out, nil, err
+	}
+	todo, seen := []run.Artifact{x}, map[string]bool{x.ID: true}
+	for len(todo) > 0 {
+		x, todo = todo[0], todo[1:]
+		n := Traced{ArtifactID: x.ID, Type: x.Type, Label: x.Label, SizeBytes: x.SizeBytes, SHA256: x.SHA256, Removed: x.Removed,
+			Origin: origin(x.Source)}
+		docs := []ArtifactDoc{docOf(x)}
+		if err := g.nameReferences(ctx, docs, x.ProjectID); err != nil {
+			return out, nil, err
+		}
+		n.Reference = docs[0].Reference
+		if plan.IsRunID(x.Source) && len(seen) >= maxTraced {
+			n.CutOff, out.Complete = true, false
+		} else if plan.IsRunID(x.Source) {
+			inputs, err := g.tracedRun(ctx, x, &n)
+			if err != nil {
+				return out, nil, err
+			}
+			for _, in := range inputs {
+				if !seen[in.ArtifactID] {
+					seen[in.ArtifactID], todo = true, append(todo, in.Artifact)
+				}
+			}
+		}
+		out.Traced = append(out.Traced, n)
+	}
+	seq, err := g.Ledger.Newest(ctx)
+	return out, map[string]any{"artifact_id": a.ArtifactID, "ledger_seq": seq}, err
+}
+
+// tracedRun says which run made an artifact, and returns the run's inputs.
+func (g *Gateway) tracedRun(ctx context.Context, a run.Artifact, n *Traced) (inputs []run.Output, err error) {
+	v, err := g.Ledger.View(ctx, a.Source)
+	if err != nil {
+		return nil, err
+	}
+	r := &TracedRun{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ParamsHash: v.Run.ParamsHash,
+		PolicyHash: v.Run.PolicyHash, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, FinishedAt: v.Run.FinishedAt, Inputs: []TracedInput{}}
+	raw, err := g.Ledger.Params(ctx, v.Run.ParamsHash)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.DecodeParams(raw)
+	if err != nil {
+		return nil, err
+	}
+	r.Image = p.Spec.Execution.Container.Image
+	outputs, err := g.Ledger.Outputs(ctx, v.Run.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range outputs {
+		if o.ArtifactID == a.ID {
+			r.OutputRole = o.Role
+		}
+	}
+	if inputs, err = g.Ledger.Inputs(ctx, v.Run.ID); err != nil {
+		return nil, err
+	}
+	for _, in := range inputs {
+		r.Inputs = append(r.Inputs, TracedInput{in.Role, in.ArtifactID})
+	}
+	n.MadeBy = r
+	return inputs, nil
+}
+
+// origin is where an artifact came from, in a word.
+func origin(source string) string {
+	switch {
+	case plan.IsRunID(source):
+		return "run"
+	case source == "import":
+		return "import"
+	case strings.HasPrefix(source, "arguments of "):
+		return "arguments"
+	}
+	return "reference"
+}

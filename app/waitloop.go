@@ -1,0 +1,232 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+)
+
+// A run that waits for outputs of others becomes an ordinary run here: the call that asked for it is made again through the gate, for
+// whoever
+// made it, and finds the outputs as artifacts. So policy, quotas and rights hold as they are then, the call is recorded, and what it makes
+// has the identity of its content. Which run that is is recorded in the transaction that makes it. A gateway that dies before that repeats
+// the call.
+
+const (
+	waitTurn    = 500 * time.Millisecond // between looks while runs wait
+	waitAtOnce  = 64                     // runs of one turn
+	waitWorkers = 4
+	waitTries   = 20 // with errors that nobody expects; then the run fails
+)
+
+type waitLoop struct {
+	once  sync.Once
+	wake  chan struct{}
+	stop  context.CancelFunc // nil: it does not run
+	done  chan struct{}
+	mu    sync.Mutex
+	later map[string]putBack // by run
+}
+
+// putBack is a run that could not be started for now.
+type putBack struct {
+	until time.Time
+	tries int
+	why   string
+}
+
+func (l *waitLoop) made() {
+	l.once.Do(func() { l.wake, l.later = make(chan struct{}, 1), map[string]putBack{} })
+}
+
+func (l *waitLoop) poke() {
+	l.made()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// put has a run tried again after a while; false: it was tried too often with errors that nobody expects.
+func (l *waitLoop) put(id string, wait time.Duration, why error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x := l.later[id]
+	if unexpected(why) {
+		x.tries++
+	}
+	x.until, x.why = time.Now().Add(wait), fault.Prose(why)
+	l.later[id] = x
+	return x.tries < waitTries
+}
+
+// ready reports whether a run is not put back.
+func (l *waitLoop) ready(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !time.Now().Before(l.later[id].until)
+}
+
+// why is what keeps a run from starting whose inputs are there; empty: nothing does.
+func (l *waitLoop) why(id string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.later[id].why
+}
+
+func (l *waitLoop) forget(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.later, id)
+}
+
+// StartWaitingRuns starts runs whose inputs have come until [Gateway.StopWaitingRuns].
+func (g *Gateway) StartWaitingRuns(ctx context.Context) {
+	l := &g.waitLoop
+	l.made()
+	ctx, l.stop = context.WithCancel(ctx)
+	l.done = make(chan struct{})
+	go func() {
+		defer close(l.done)
+		for ctx.Err() == nil {
+			some, err := g.waitingTurn(ctx)
+			if err != nil && ctx.Err() == nil {
+				g.Log.Warn("the runs that wait for inputs cannot be read", "err", err)
+			}
+			again := time.After(waitTurn)
+			if !some && err == nil { // none waits: nothing is looked at until one does
+				again = nil
+			}
+			select {
+			case <-ctx.Done():
+			case <-l.wake:
+			case <-again:
+			}
+		}
+	}()
+}
+
+// StopWaitingRuns ends that, and returns when no call is under way. What is left is for the next gateway.
+func (g *Gateway) StopWaitingRuns() {
+	if l := &g.waitLoop; l.stop != nil {
+		l.stop()
+		<-l.done
+	}
+}
+
+// waitingTurn looks after the runs of whose sources one has changed, and reports whether any run waits.
+func (g *Gateway) waitingTurn(ctx context.Context) (some bool, err error) {
+	if some, err = g.Ledger.AnyWaiting(ctx); err != nil || !some {
+		return some, err
+	}
+	due, err := g.Ledger.DueWaiting(ctx, 16*waitAtOnce)
+	if err != nil {
+		return some, err
+	}
+	todo := make(chan ledger.WaitingRun)
+	var workers sync.WaitGroup
+	for range min(waitWorkers, len(due)) {
+		workers.Go(func() {
+			for w := range todo {
+				if err := g.lookAfter(context.WithoutCancel(ctx), w); err != nil {
+					g.Log.Warn("a run that waits for inputs cannot be looked after for now", "run_id", w.ID, "err", err)
+					g.waitLoop.put(w.ID, batchPause, err)
+				}
+			}
+		})
+	}
+	n := 0
+	for _, w := range due {
+		if n < waitAtOnce && ctx.Err() == nil && g.waitLoop.ready(w.ID) {
+			n++
+			todo <- w
+		}
+	}
+	close(todo)
+	workers.Wait()
+	if n == waitAtOnce {
+		g.waitLoop.poke() // there may be more
+	}
+	return some, nil
+}
+
+// lookAfter starts a waiting run whose inputs are there, and ends one whose inputs will not come.
+func (g *Gateway) lookAfter(ctx context.Context, w ledger.WaitingRun) error {
+	if still, err := g.Ledger.StillWaits(ctx, w.ID); err != nil || still {
+		return err
+	}
+	of, err := g.Ledger.WaitingSources(ctx, w.ID)
+	if err != nil {
+		return err
+	}
+	for _, s := range of {
+		if s.Broken() {
+			x := brokenInput(s)
+			return g.endWaiting(ctx, w, x.Code, fault.Prose(x))
+		}
+	}
+	err = g.startWaiting(ctx, w)
+	switch wait := putOff(err); {
+	case err == nil:
+		g.waitLoop.forget(w.ID)
+		return nil
+	case fault.CodeOf(err) == "not_waiting": // cancelled at this moment
+		return nil
+	case wait > 0 && g.waitLoop.put(w.ID, wait, err):
+		return nil
+	}
+	return g.endWaiting(ctx, w, fault.CodeOf(err), fault.Prose(err))
+}
+
+func (g *Gateway) endWaiting(ctx context.Context, w ledger.WaitingRun, code, message string) error {
+	if code == "" {
+		code = "refused"
+	}
+	_, err := g.Ledger.EndWaiting(ctx, w.ID, ledger.WaitingFailed, code, fault.ClipTo(message, 2000))
+	if err == nil {
+		g.waitLoop.forget(w.ID)
+	}
+	return err
+}
+
+// startWaiting makes the call of a run whose inputs are there.
+func (g *Gateway) startWaiting(ctx context.Context, w ledger.WaitingRun) error {
+	req := gate.NewRequest(w.ToolID, w.ToolVersion, w.Args)
+	req.ParentSpanID = w.ID
+	ctx = context.WithValue(context.WithValue(ctx, batchRowKey{}, true), waitedKey{}, w.ID)
+	_, err := g.callFor(ctx, w.Caller, "run "+w.ID, req)
+	return err
+}
+
+// callFor makes a call with the rights of whoever asked for something before, as far as they still hold.
+func (g *Gateway) callFor(ctx context.Context, caller json.RawMessage, what string, req gate.Request) (json.RawMessage, error) {
+	var who batchCaller
+	if err := json.Unmarshal(caller, &who); err != nil {
+		return nil, err
+	}
+	if !who.Expires.IsZero() && time.Now().After(who.Expires) {
+		return nil, fault.New(fault.Auth, "credentials_expired", fmt.Sprintf("the credentials with which %s was asked for have expired", what))
+	}
+	if err := g.notRevoked(ctx, who.Principal, what); err != nil {
+		return nil, err
+	}
+	as := who.caller()
+	if g.Again != nil {
+		var err error
+		if as.Principal, err = g.Again(ctx, as.Principal); err != nil {
+			return nil, err
+		}
+	}
+	req.Actor = who.Actor
+	res := g.Gate.Call(ctx, as, req)
+	if res.Error != nil {
+		return nil, res.Error.Fault()
+	}
+	return res.Result, nil
+}
