@@ -156,11 +156,15 @@ func (g *Gateway) recollect(ctx context.Context, _ gate.Call, a RunArgs) (out Re
 }
 
 func (g *Gateway) cancel(ctx context.Context, _ gate.Call, a RunArgs) (out CancelAnswer, at any, err error) {
-	if at, err = g.atNewest(ctx, a.RunID, a.Reason); err == nil {
-		out.CancelAnswer, err = g.Sites.Cancel(ctx, a.RunID, a.Reason)
+	if at, err = g.atNewest(ctx, a.RunID, a.Reason); err != nil {
+		return out, at, err
 	}
-	if err == nil && out.State != run.Succeeded {
-		err = g.tellWaiters(ctx, &out)
+	on, err := g.waitersOf(ctx, a.RunID)
+	if err != nil {
+		return out, at, err
+	}
+	if out.CancelAnswer, err = g.Sites.Cancel(ctx, a.RunID, a.Reason); err == nil && out.State != run.Succeeded {
+		on.tell(&out)
 	}
 	return out, at, err
 }

@@ -29,6 +29,10 @@ func (g *Gateway) noSuchTool(ctx context.Context, c gate.Call, id string, projec
 	if _, err := g.Gate.Registry().Find(id); err == nil {
 		return nil
 	}
+	own, err := g.Ledger.List(ctx, ledger.Filter{Projects: projects, ToolID: id, Limit: 1})
+	if err != nil || own.Total.N > 0 { // the other filters leave none of its runs
+		return err
+	}
 	other, err := g.Ledger.List(ctx, ledger.Filter{Projects: projects, Limit: 1})
 	if err != nil {
 		return err

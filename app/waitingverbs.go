@@ -17,6 +17,10 @@ func (g *Gateway) cancelWaiting(ctx context.Context, c gate.Call, w ledger.Waiti
 	if err != nil {
 		return out, err
 	}
+	on, err := g.waitersOf(ctx, w.ID)
+	if err != nil {
+		return out, err
+	}
 	was := w.State
 	if was == ledger.WaitingOn {
 		why := a.Reason
@@ -41,29 +45,37 @@ func (g *Gateway) cancelWaiting(ctx context.Context, c gate.Call, w ledger.Waiti
 	if was != ledger.WaitingOn {
 		out.Message = fmt.Sprintf("the run was %s already; nothing was changed", was)
 	}
-	if err = g.tellWaiters(ctx, &out); err == nil {
-		out.ProvenanceRunID, err = g.provenance(ctx, c, at)
-	}
+	on.tell(&out)
+	out.ProvenanceRunID, err = g.provenance(ctx, c, at)
 	return out, err
 }
 
-// tellWaiters says which runs wait for outputs of a run that was cancelled.
-func (g *Gateway) tellWaiters(ctx context.Context, out *CancelAnswer) error {
-	const most = 5
-	ids, n, err := g.Ledger.WaitersOf(ctx, out.RunID, most)
-	if n == 0 || err != nil {
-		return err
+// waiters are runs that wait for outputs of another: how many, and some of them.
+type waiters struct {
+	n   int64
+	ids []string
+}
+
+// waitersOf is read before the cancel of a run: they end with it.
+func (g *Gateway) waitersOf(ctx context.Context, runID string) (w waiters, err error) {
+	w.ids, w.n, err = g.Ledger.WaitersOf(ctx, runID, 5)
+	return w, err
+}
+
+// tell adds them to the answer of a cancel.
+func (w waiters) tell(out *CancelAnswer) {
+	if w.n == 0 {
+		return
 	}
-	out.Waiters, out.WaitingRuns = n, ids
-	what := fmt.Sprintf("%d runs wait", n)
-	if n == 1 {
+	out.Waiters, out.WaitingRuns = w.n, w.ids
+	what := fmt.Sprintf("%d runs wait", w.n)
+	if w.n == 1 {
 		what = "1 run waits"
 	}
-	out.Message += fmt.Sprintf("; %s for its outputs and will fail (input_failed): %s", what, strings.Join(ids, ", "))
-	if n > most {
+	out.Message += fmt.Sprintf("; %s for its outputs and will fail (input_failed): %s", what, strings.Join(w.ids, ", "))
+	if w.n > int64(len(w.ids)) {
 		out.Message += ", …"
 	}
-	return nil
 }
 
 // retryWaiting sets a run waiting again, with the rights of this call.

@@ -36,7 +36,8 @@ func TestVerbs(t *testing.T) {
 		{2, []string{"config", "check", "--site", file}},
 		{0, []string{"notify", good.RunID}},
 		{4, []string{"notify", good.RunID, "ana@example.org"}},
-		{2, []string{"notify", good.RunID, "nowhere"}},
+		{4, []string{"notify", good.RunID, "nowhere"}}, // no receiver of that name
+		{2, []string{"notify", good.RunID, "ftp://example.org/"}},
 		{3, []string{"notify", none, "https://hooks.example.org/"}},
 		{0, []string{"tool", "list"}},
 		{0, []string{"tool", "list", "--all"}},

@@ -273,13 +273,10 @@ func (l *Ledger) StillWaits(ctx context.Context, id string) (still bool, err err
 
 // WaitersOf counts the runs that wait for a run, and names some of them.
 func (l *Ledger) WaitersOf(ctx context.Context, runID string, most int) (ids []string, n int64, err error) {
-	const of = ` FROM waiting_runs w WHERE w.state = 'waiting' AND w.run_id IN (SELECT i.run_id FROM waiting_inputs i WHERE i.source IN
- (SELECT ?1 UNION ALL SELECT x.run_id FROM waiting_runs x WHERE x.became = ?1))`
-	if err = l.one(ctx, "SELECT count(*)"+of, runID).Scan(&n); err != nil || n == 0 {
-		return nil, n, storage(err)
-	}
-	ids, err = list(ctx, l.r, column[string], "SELECT w.run_id"+of+" ORDER BY w.created_at, w.run_id LIMIT ?2", runID, most)
-	return ids, n, err
+	ids, err = list(ctx, l.r, column[string], `SELECT w.run_id FROM waiting_runs w WHERE w.state = 'waiting' AND w.run_id IN
+ (SELECT i.run_id FROM waiting_inputs i WHERE i.source IN (SELECT ?1 UNION ALL SELECT x.run_id FROM waiting_runs x WHERE x.became = ?1))
+ ORDER BY w.created_at, w.run_id`, runID)
+	return ids[:min(most, len(ids))], int64(len(ids)), err
 }
 
 // Waitings lists runs that wait, or that ended before they started, newest first, and says how many there are. Of the filter the states
