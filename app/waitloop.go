@@ -13,9 +13,9 @@ import (
 )
 
 // A run that waits for outputs of others becomes an ordinary run here: the call that asked for it is made again through the gate, for
-// whoever made it, and finds the outputs as artifacts. So policy, quotas and rights hold as they are then, the call is recorded, and what it
-// makes has the identity of its content. Which run that is is recorded in the transaction that makes it. A gateway that dies before that
-// repeats the call.
+// whoever made it, and finds the outputs as artifacts. So policy, quotas and rights hold as they are then, the call is recorded, and what
+// it makes has the identity of its content. Which run that is is recorded in the transaction that makes it. A gateway that dies before
+// that repeats the call.
 
 const (
 	waitTurn    = 500 * time.Millisecond // between looks while runs wait
