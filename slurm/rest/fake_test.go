@@ -92,7 +92,8 @@ func (f *fake) serve(c net.Conn) {
 		case strings.HasSuffix(r.URL.Path, "/licenses"):
 			c.Write(f.proof(r))
 		default:
-			c.Write(f.says(r, body))
+			// Said, or a client may send its next request while this connection closes.
+			c.Write(bytes.Replace(f.says(r, body), []byte("\r\n"), []byte("\r\nConnection: close\r\n"), 1))
 			return
 		}
 	}
