@@ -63,21 +63,7 @@ func (g *Gateway) promises(ctx context.Context, args json.RawMessage, p *toolpac
 var inputPattern = strings.TrimSuffix(referencePattern, ")$") + "|" + plan.PromisePattern + ")$"
 
 // allowOutputs lets a schema that takes the names of references take outputs of runs too.
-func allowOutputs(schema any) {
-	switch s := schema.(type) {
-	case map[string]any:
-		if s["pattern"] == referencePattern {
-			s["pattern"] = inputPattern
-		}
-		for _, v := range s {
-			allowOutputs(v)
-		}
-	case []any:
-		for _, v := range s {
-			allowOutputs(v)
-		}
-	}
-}
+func allowOutputs(schema any) { repattern(schema, referencePattern, inputPattern) }
 
 // replaceInputs puts other values in the places of a call's inputs: field says where one stands. Arguments that are no JSON object are left
 // as they are; the pack says what is wrong with them.

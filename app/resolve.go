@@ -21,18 +21,21 @@ const (
 )
 
 // allowReferences lets a schema that wants the id of an artifact take the name of a reference too.
-func allowReferences(schema any) {
+func allowReferences(schema any) { repattern(schema, artifactPattern, referencePattern) }
+
+// repattern puts one pattern of a schema in the place of another, wherever that stands.
+func repattern(schema any, was, now string) {
 	switch s := schema.(type) {
 	case map[string]any:
-		if s["pattern"] == artifactPattern {
-			s["pattern"] = referencePattern
+		if s["pattern"] == was {
+			s["pattern"] = now
 		}
 		for _, v := range s {
-			allowReferences(v)
+			repattern(v, was, now)
 		}
 	case []any:
 		for _, v := range s {
-			allowReferences(v)
+			repattern(v, was, now)
 		}
 	}
 }

@@ -49,15 +49,13 @@ func openFloor(dir string, argv []string) (*floor, error) {
 
 func (f *floor) close() error { return f.log.Close() }
 
-// send does n of them, as many concurrently as the engine.
-func (f *floor) send(ctx context.Context, from, n int) (time.Duration, error) {
-	began := time.Now()
-	ready := make(chan string, n)
-	var staged error
+// prepare records and stages n of them, and names the folder of each as it is ready. The error counts once the channel is closed.
+func (f *floor) prepare(ctx context.Context, name string, from, n int) (<-chan string, *error) {
+	ready, staged := make(chan string, n), new(error)
 	go func() {
 		defer close(ready)
-		staged = parallel(ctx, callers, from, n, func(i int) error {
-			dir := filepath.Join(f.dir, fmt.Sprint("run", i))
+		*staged = parallel(ctx, callers, from, n, func(i int) error {
+			dir := filepath.Join(f.dir, fmt.Sprint(name, i))
 			if err := f.commit(1); err != nil {
 				return err
 			}
@@ -68,10 +66,17 @@ func (f *floor) send(ctx context.Context, from, n int) (time.Duration, error) {
 			return nil
 		})
 	}()
+	return ready, staged
+}
+
+// send does n of them, as many concurrently as the engine.
+func (f *floor) send(ctx context.Context, from, n int) (time.Duration, error) {
+	began := time.Now()
+	ready, staged := f.prepare(ctx, "run", from, n)
 	err := parallel(ctx, workers, from, n, func(int) error {
 		dir, ok := <-ready
 		if !ok {
-			return staged
+			return *staged
 		}
 		if err := f.commit(1); err != nil {
 			return err
@@ -87,29 +92,14 @@ func (f *floor) send(ctx context.Context, from, n int) (time.Duration, error) {
 // sendArrays does n of them as arrays of a thousand: the intents of an array are one record on the log, and so are its receipts.
 func (f *floor) sendArrays(ctx context.Context, from, n int) (time.Duration, error) {
 	began := time.Now()
-	ready := make(chan string, n)
-	var staged error
-	go func() {
-		defer close(ready)
-		staged = parallel(ctx, callers, from, n, func(i int) error {
-			dir := filepath.Join(f.dir, fmt.Sprint("task", i))
-			if err := f.commit(1); err != nil {
-				return err
-			}
-			if err := f.stage(dir); err != nil {
-				return err
-			}
-			ready <- dir
-			return nil
-		})
-	}()
+	ready, staged := f.prepare(ctx, "task", from, n)
 	for sent := 0; sent < n; {
 		k := min(inArrays.Min, n-sent)
 		leader := ""
 		for range k {
 			dir, ok := <-ready
 			if !ok {
-				return 0, staged
+				return 0, *staged
 			}
 			leader = dir
 		}
