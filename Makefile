@@ -14,7 +14,7 @@ COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 BIN ?= build/slurmgate
 
 build:
-	go build -trimpath -ldflags "-X main.release=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN) ./cmd/slurmgate
+	go build -ldflags "-X main.release=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN) ./cmd/slurmgate
 
 # A static program for every distribution, deb, rpm, bill of materials and checksums, in build/packages. Needs musl-tools, or root.
 packages:

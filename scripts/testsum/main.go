@@ -1,5 +1,5 @@
-// Command testsum reads the events of `go test -json` (or of test2json) and prints one line for each package, and everything a
-// failed test printed.
+// Command testsum reads the events of `go test -json` (or of test2json) and prints one line for each package, with its slowest tests below,
+// and everything a failed test printed.
 //
 //	go test -json ./... | testsum -group host -tally FILE -failures FILE
 //
@@ -13,6 +13,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -48,6 +49,7 @@ type packageState struct {
 	parent         map[string]bool     // tests that have subtests
 	badChild       map[string]bool     // parents a subtest of which failed
 	open           map[string]bool     // tests that began and have not ended
+	slow           []event             // ended tests that took long, without subtests
 	ended          bool
 }
 
@@ -136,6 +138,9 @@ func (s *summer) event(e event) {
 
 func (s *summer) test(p *packageState, e event) {
 	delete(p.open, e.Test)
+	if e.Elapsed >= long && !strings.Contains(e.Test, "/") {
+		p.slow = append(p.slow, e)
+	}
 	bad := e.Action != "pass"
 	switch {
 	case !bad && p.parent[e.Test]: // its subtests count
@@ -181,6 +186,8 @@ const (
 	shown    = 12  // lines of a test in the list of failures
 	contexts = 20  // lines of context
 	width    = 500 // bytes of a line in the list of failures
+	long     = 20  // seconds that a test takes before the line of its package names it
+	slowest  = 5   // how many that line names
 )
 
 // fatal is the first line of what Go prints of a crash or a race; the stacks follow.
@@ -239,6 +246,10 @@ func (s *summer) pkg(p *packageState, e event) {
 		fmt.Fprintf(s.out, "FAILED %-28s %5d passed, %d failed  %.1f s\n", e.Package, p.passed, p.failed, e.Elapsed)
 	case p.passed > 0:
 		fmt.Fprintf(s.out, "ok     %-28s %5d passed  %.1f s\n", e.Package, p.passed, e.Elapsed)
+	}
+	slices.SortFunc(p.slow, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	for _, t := range p.slow[:min(slowest, len(p.slow))] {
+		fmt.Fprintf(s.out, "       %6.1f s  %s\n", t.Elapsed, t.Test)
 	}
 }
 

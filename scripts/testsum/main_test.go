@@ -37,6 +37,7 @@ func TestCounts(t *testing.T) {
 		{"cut off", start + run("A") + ends("pass", "A"), 1, 1, "FAILED a"},
 		{"not built", `{"Action":"build-output","ImportPath":"a","Output":"x.go:1: no\n"}` + "\n" + start +
 			`{"Action":"fail","Package":"a","FailedBuild":"a"}` + "\n", 0, 1, "x.go:1: no"},
+		{"slow", start + run("A") + `{"Action":"pass","Package":"a","Test":"A","Elapsed":20}` + "\n" + pkg("pass"), 1, 0, "  20.0 s  A"},
 		{"nothing", "", 0, 1, "no test ran"},
 		{"a package without tests beside one with", `{"Action":"skip","Package":"b"}` + "\n" + start + run("A") + ends("pass",
 			"A") + pkg("pass"), 1, 0, "ok"},
