@@ -96,6 +96,9 @@ func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAns
 	}
 	out.Approval, err = g.Ledger.AnswerApproval(ctx, a.ApprovalID, ledger.Answer{Approve: a.Approve, By: c.Caller.Principal, Reason: a.Reason,
 		Uses: max(1, a.Uses), Expires: time.Now().Add(expires)})
+	if err == nil {
+		g.answered(ctx, a.ApprovalID)
+	}
 	return out, asOf(c, nil), err // an approval is answered once
 }
 

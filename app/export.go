@@ -13,6 +13,7 @@ import (
 	"slurmgate/export/receipt"
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
@@ -93,6 +94,14 @@ func (g *Gateway) describeExport(ctx context.Context, _ gate.Call, a ExportArgs)
 // Export makes the archive of a run, for a caller whom the gate has allowed run.export. It holds what was recorded up to the run's end and
 // nothing later.
 func (g *Gateway) Export(ctx context.Context, a ExportArgs) (*export.Archive, error) {
+	switch w, err := g.Ledger.Waiting(ctx, a.RunID); {
+	case err == nil && w.State != ledger.WaitingStarted:
+		return nil, notStarted(w)
+	case err == nil:
+		a.RunID = w.Became
+	case !fault.Is(err, fault.NotFound):
+		return nil, err
+	}
 	v, err := g.Ledger.View(ctx, a.RunID)
 	if err != nil {
 		return nil, err

@@ -37,9 +37,9 @@ func (g *Gateway) packTools() []gate.Tool {
 			RunTimeoutSec: Listed[p.ID()].TimeoutSec, Input: input, Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(),
 			Names:  g.namesIn(p.ID(), paramsOf(p), g.inputProject),
 			Handle: g.packHandler(p), DryRun: g.packRehearsal(p), Covers: func(ctx context.Context, c gate.Call) (gate.Coverage, error) {
-				order, _, err := g.packOrder(ctx, c, p)
-				if err != nil {
-					return gate.Coverage{}, err
+				order, first, err := g.packOrder(ctx, c, p)
+				if err != nil || len(first.promised) > 0 {
+					return gate.Coverage{Waits: true}, err
 				}
 				return g.coversOrder(order)
 			}}
@@ -165,6 +165,10 @@ func (g *Gateway) packHandler(p *toolpack.Pack) gate.Handler {
 		}
 		if len(first.promised) > 0 {
 			return g.waitForInputs(ctx, c, p, order, first)
+		}
+		if c.Unapproved {
+			return nil, fault.New(fault.Transport, "input_arrived", "the run that makes an input has ended at this moment, and a run of "+p.ID()+
+				" needs a person's approval").WithNext("repeat the call").WithRetry(1)
 		}
 		if err := g.keep(ctx, c, p.ID(), order.Params.ProjectID, first); err != nil {
 			return nil, err

@@ -1,10 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,9 +44,12 @@ func (g *Gateway) follows(o Operation) Operation {
 	o.Does.handle, o.DryRun.handle = wrap(o.Does.handle, false), wrap(o.DryRun.handle, true)
 	if covers := o.Covers; covers != nil {
 		o.Covers = func(ctx context.Context, c gate.Call) (gate.Coverage, error) {
-			c, _, err := g.byNewName(ctx, c)
-			if err != nil {
+			c, w, err := g.byNewName(ctx, c)
+			switch {
+			case err != nil:
 				return gate.Coverage{}, err
+			case w != nil && w.State != ledger.WaitingStarted:
+				return gate.Coverage{ProjectID: w.ProjectID, ExecutedAs: w.ExecutedAs, ParamsHash: w.ParamsHash}, nil
 			}
 			return covers(ctx, c)
 		}
@@ -76,11 +82,15 @@ func (g *Gateway) byNewName(ctx context.Context, c gate.Call) (_ gate.Call, w *l
 			continue
 		}
 		id, x := named(args[key])
+		switch {
+		case x == nil:
+		case key == "run_id":
+			w = x
+		case x.State != ledger.WaitingStarted:
+			err = notStarted(*x)
+		}
 		if x != nil && id != args[key] {
 			other[key] = id
-		}
-		if key == "run_id" {
-			w = x
 		}
 	}
 	if list, ok := args["run_ids"].([]any); ok {
@@ -132,7 +142,7 @@ func (g *Gateway) ofWaiting(ctx context.Context, c gate.Call, w ledger.WaitingRu
 		return g.lookAtWaiting(ctx, c, w, a, op, h)
 	case "run.show":
 		return g.showWaiting(ctx, c, w)
-	case "run.events":
+	case "run.events", "run.notify":
 		return h(ctx, c)
 	case "slurm.job.cancel", "slurm.job.retry":
 		if err := c.Into(&a); err != nil {
@@ -149,11 +159,44 @@ func (g *Gateway) ofWaiting(ctx context.Context, c gate.Call, w ledger.WaitingRu
 		}
 		return g.retryWaiting(ctx, c, w, a)
 	}
-	msg := w.ID + " waits for outputs of other runs; it has no job yet"
+	return nil, notStarted(w)
+}
+
+// notStarted is the error of a call about the job of a run that has none.
+func notStarted(w ledger.WaitingRun) error {
+	code, msg := string(run.WaitingForInputs), w.ID+" waits for outputs of other runs; it has no job yet"
 	if w.State != ledger.WaitingOn {
-		msg = fmt.Sprintf("%s is %s; it never had a job", w.ID, w.State)
+		code, msg = "never_started", fmt.Sprintf("%s is %s; it never had a job", w.ID, w.State)
 	}
-	return nil, fault.New(fault.Conflict, string(run.WaitingForInputs), msg).WithSteps(fault.Do("slurm.job.get", "run_id", w.ID))
+	return fault.New(fault.Conflict, code, msg).WithSteps(fault.Do("slurm.job.get", "run_id", w.ID))
+}
+
+// RunEvents lists at most limit events of a run with a number above after, oldest first, and reports whether no others will come by
+// themselves. A run that waited has its own, and those of the run that it became.
+func (g *Gateway) RunEvents(ctx context.Context, id string, after int64, limit int) (events []ledger.Entry, over bool, err error) {
+	w, err := g.Ledger.Waiting(ctx, id)
+	started := w.State == ledger.WaitingStarted
+	switch {
+	case err == nil && started:
+		id = w.Became
+	case err == nil:
+		events, err = g.Ledger.EventsAfter(ctx, id, after, limit)
+		return events, w.State != ledger.WaitingOn && len(events) < limit, err
+	case !fault.Is(err, fault.NotFound):
+		return nil, false, err
+	}
+	v, err := g.Ledger.View(ctx, id) // before its events: none that follow are missed
+	if err == nil {
+		events, err = g.Ledger.EventsAfter(ctx, id, after, limit)
+	}
+	if err == nil && started {
+		var own []ledger.Entry
+		own, err = g.Ledger.EventsAfter(ctx, w.ID, after, limit)
+		events = append(own, events...)
+		slices.SortFunc(events, func(a, b ledger.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+		events = events[:min(len(events), limit)]
+	}
+	return events, v.Run.State.Terminal() && len(events) < limit, err
 }
 
 func waitingState(w ledger.WaitingRun) run.State {
@@ -192,9 +235,9 @@ func sourcesText(list []ledger.WaitingSource) string {
 
 // waitingText is the reason of a run that waits, or why it ended.
 func (g *Gateway) waitingText(w ledger.WaitingRun, of []ledger.WaitingSource) string {
-	switch why := g.waitLoop.why(w.ID); {
-	case w.State == ledger.WaitingOn && why != "":
-		return string(run.WaitingForInputs) + ": the inputs are there, and the run cannot start for now: " + why
+	switch {
+	case w.State == ledger.WaitingOn && w.Message != "":
+		return string(run.WaitingForInputs) + ": the inputs are there, and the run cannot start for now: " + w.Message
 	case w.State == ledger.WaitingOn:
 		return string(run.WaitingForInputs) + ": " + sourcesText(of)
 	case w.Message == "":
@@ -212,8 +255,12 @@ func sourcesOf(list []ledger.WaitingSource) (out []run.WaitsFor) {
 
 func waitingSteps(w ledger.WaitingRun, of []ledger.WaitingSource) []fault.Step {
 	if w.State == ledger.WaitingOn {
-		return []fault.Step{fault.Do("slurm.job.collect", "run_id", w.ID, "wait_seconds", run.LongWait),
+		steps := []fault.Step{fault.Do("slurm.job.collect", "run_id", w.ID, "wait_seconds", run.LongWait),
 			fault.Do("slurm.job.cancel", "run_id", w.ID)}
+		if id := approvalNamed.FindString(w.Message); w.Code == gate.ConsentRequired && id != "" {
+			steps = append([]fault.Step{fault.Do("approval.answer", "approval_id", id)}, steps...)
+		}
+		return steps
 	}
 	for _, s := range of {
 		if s.Broken() {
@@ -222,6 +269,17 @@ func waitingSteps(w ledger.WaitingRun, of []ledger.WaitingSource) []fault.Step {
 		}
 	}
 	return []fault.Step{fault.Do("slurm.job.retry", "run_id", w.ID, "after_attempt", w.AttemptN)}
+}
+
+// approvalNamed finds the request for approval in the reason of a run that cannot start without one.
+var approvalNamed = regexp.MustCompile(`apr_[A-Z2-7]{26}`)
+
+// waitingWarnings say what will keep a run from starting when its inputs are there.
+func (g *Gateway) waitingWarnings(w ledger.WaitingRun) []string {
+	if w.State != ledger.WaitingOn || w.Code != "" || !g.Policy.NeedsConsent(w.ToolName) {
+		return []string{}
+	}
+	return []string{"each run of " + w.ToolID + " needs a person's approval, which is requested when the inputs are there"}
 }
 
 func waitingPoll(w ledger.WaitingRun) *int {
@@ -237,7 +295,7 @@ func (g *Gateway) waitingSubmitted(ctx context.Context, c gate.Call, w ledger.Wa
 	reason := g.waitingText(w, of)
 	return run.SubmitAnswer{RunID: w.ID, ProvenanceRunID: w.ID, ExecutedAs: w.ExecutedAs, State: waitingState(w), Phase: waitingPhase(w),
 		Attempt: w.AttemptN, Reason: g.hide(c, &reason), Replayed: replayed, PollAfterSeconds: waitingPoll(w), EquivalentRuns: []string{},
-		WaitsFor: sourcesOf(of), Warnings: []string{}, NextSteps: waitingSteps(w, of)}, err
+		WaitsFor: sourcesOf(of), Warnings: g.waitingWarnings(w), NextSteps: waitingSteps(w, of)}, err
 }
 
 func (g *Gateway) waitingOutline(ctx context.Context, w ledger.WaitingRun) (run.GetState, error) {
@@ -273,7 +331,7 @@ func (g *Gateway) lookAtWaiting(ctx context.Context, c gate.Call, w ledger.Waiti
 		return nil, err
 	}
 	both := run.RunAnswer{TargetRunID: w.ID, State: waitingState(w), Attempt: w.AttemptN, ArtifactsByRole: map[string]string{},
-		WaitsFor: sourcesOf(of), PollAfterSeconds: waitingPoll(w), Warnings: []string{}, NextSteps: waitingSteps(w, of)}
+		WaitsFor: sourcesOf(of), PollAfterSeconds: waitingPoll(w), Warnings: g.waitingWarnings(w), NextSteps: waitingSteps(w, of)}
 	both.ProvenanceRunID, err = g.provenance(ctx, c, map[string]any{"run_id": w.ID, "ledger_seq": seq, "waits_for": both.WaitsFor})
 	if op == "slurm.job.collect" {
 		return run.CollectAnswer{RunAnswer: both, Ready: both.State.Terminal()}, err
@@ -327,7 +385,7 @@ func (g *Gateway) showWaiting(ctx context.Context, c gate.Call, w ledger.Waiting
 			ParamsHash: w.ParamsHash}.PlanHash(), State: waitingState(w), Phase: waitingPhase(w), Reason: reason, Detail: *g.hide(c, &detail),
 		Attempt: w.AttemptN, Usage: json.RawMessage("null"), Binds: []plan.Bind{}, Attempts: []AttemptDoc{}, CreatedAt: w.CreatedAt,
 		FinishedAt: w.FinishedAt, Params: w.Params, Inputs: []ArtifactDoc{}, Outputs: []ArtifactDoc{}, Sends: []SendDoc{}, Events: events,
-		Warnings: []string{}, NextSteps: waitingSteps(w, of), WaitsFor: sourcesOf(of)}
+		Warnings: g.waitingWarnings(w), NextSteps: waitingSteps(w, of), WaitsFor: sourcesOf(of)}
 	s.ProvenanceRunID, err = g.provenance(ctx, c, map[string]any{"run_id": w.ID, "events": len(events), "waits_for": s.WaitsFor})
 	return s, err
 }

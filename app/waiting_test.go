@@ -18,7 +18,7 @@ import (
 )
 
 // chainGateway is a gateway with three tools that feed each other: a.one makes a text of reads, b.two and c.three a text of a text.
-func chainGateway(t *testing.T) *Gateway {
+func chainGateway(t *testing.T, rules ...string) *Gateway {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata/before/domain")); err != nil {
@@ -54,7 +54,9 @@ execution: {kind: cli, cmd: [seqkit, cat, /work/in/x, "{{ params.n | default(1) 
 	if err := os.WriteFile(dir+"/manifest.yaml", manifest, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return gatewayOver(t, t.TempDir(), dir, "version: 1\n", func(s *site.Site) { s.Slurm.DefaultQOS = "normal" })
+	return gatewayOver(t, t.TempDir(), dir, "version: 1\n"+strings.Join(rules, ""), func(s *site.Site) {
+		s.Slurm.DefaultQOS, s.Notify.Origins = "normal", []string{"https://hooks.example.org"}
+	})
 }
 
 func lab() gate.Caller {
@@ -232,7 +234,7 @@ func TestBrokenPromises(t *testing.T) {
 		e.Code != "input_failed" {
 		t.Errorf("%+v", e)
 	}
-	if e := g.callBatch(t, "slurm.job.logs", map[string]any{"run_id": p.RunID}, &none); e == nil || e.Code != "waiting_for_inputs" {
+	if e := g.callBatch(t, "slurm.job.logs", map[string]any{"run_id": p.RunID}, &none); e == nil || e.Code != "never_started" {
 		t.Errorf("%+v", e)
 	}
 	g.does(t, "slurm.job.retry", map[string]any{"run_id": x.RunID, "after_attempt": 1}, &x)

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -18,31 +19,21 @@ import (
 // that repeats the call.
 
 const (
-	waitTurn    = 500 * time.Millisecond // between looks while runs wait
-	waitAtOnce  = 64                     // runs of one turn
-	waitWorkers = 4
-	waitTries   = 20 // with errors that nobody expects; then the run fails
+	waitTurn     = 500 * time.Millisecond // between looks while runs wait
+	waitAtOnce   = 64                     // runs of one turn
+	waitWorkers  = 4
+	waitTries    = 20               // with errors that nobody expects; then the run fails
+	approvalTurn = 10 * time.Minute // before a request for approval is made again, which may have expired; an answer is heard of at once
 )
 
 type waitLoop struct {
-	once  sync.Once
-	wake  chan struct{}
-	stop  context.CancelFunc // nil: it does not run
-	done  chan struct{}
-	mu    sync.Mutex
-	later map[string]putBack // by run
+	once sync.Once
+	wake chan struct{}
+	stop context.CancelFunc // nil: it does not run
+	done chan struct{}
 }
 
-// putBack is a run that could not be started for now.
-type putBack struct {
-	until time.Time
-	tries int
-	why   string
-}
-
-func (l *waitLoop) made() {
-	l.once.Do(func() { l.wake, l.later = make(chan struct{}, 1), map[string]putBack{} })
-}
+func (l *waitLoop) made() { l.once.Do(func() { l.wake = make(chan struct{}, 1) }) }
 
 func (l *waitLoop) poke() {
 	l.made()
@@ -50,39 +41,6 @@ func (l *waitLoop) poke() {
 	case l.wake <- struct{}{}:
 	default:
 	}
-}
-
-// put has a run tried again after a while; false: it was tried too often with errors that nobody expects.
-func (l *waitLoop) put(id string, wait time.Duration, why error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	x := l.later[id]
-	if unexpected(why) {
-		x.tries++
-	}
-	x.until, x.why = time.Now().Add(wait), fault.Prose(why)
-	l.later[id] = x
-	return x.tries < waitTries
-}
-
-// ready reports whether a run is not put back.
-func (l *waitLoop) ready(id string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !time.Now().Before(l.later[id].until)
-}
-
-// why is what keeps a run from starting whose inputs are there; empty: nothing does.
-func (l *waitLoop) why(id string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.later[id].why
-}
-
-func (l *waitLoop) forget(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.later, id)
 }
 
 // StartWaitingRuns starts runs whose inputs have come until [Gateway.StopWaitingRuns].
@@ -95,11 +53,12 @@ func (g *Gateway) StartWaitingRuns(ctx context.Context) {
 		defer close(l.done)
 		for ctx.Err() == nil {
 			some, err := g.waitingTurn(ctx)
-			if err != nil && ctx.Err() == nil {
-				g.Log.Warn("the runs that wait for inputs cannot be read", "err", err)
-			}
 			again := time.After(waitTurn)
-			if !some && err == nil { // none waits: nothing is looked at until one does
+			switch {
+			case err != nil && ctx.Err() == nil:
+				g.Log.Warn("runs that wait for inputs cannot be looked after for now", "err", err)
+				again = time.After(batchPause)
+			case !some: // none waits: nothing is looked at until one does
 				again = nil
 			}
 			select {
@@ -124,38 +83,38 @@ func (g *Gateway) waitingTurn(ctx context.Context) (some bool, err error) {
 	if some, err = g.Ledger.AnyWaiting(ctx); err != nil || !some {
 		return some, err
 	}
-	due, err := g.Ledger.DueWaiting(ctx, 16*waitAtOnce)
+	due, err := g.Ledger.DueWaiting(ctx, waitAtOnce)
 	if err != nil {
 		return some, err
 	}
-	todo := make(chan ledger.WaitingRun)
+	todo, bad := make(chan ledger.WaitingRun), make(chan error, len(due))
 	var workers sync.WaitGroup
 	for range min(waitWorkers, len(due)) {
 		workers.Go(func() {
 			for w := range todo {
-				if err := g.lookAfter(context.WithoutCancel(ctx), w); err != nil {
-					g.Log.Warn("a run that waits for inputs cannot be looked after for now", "run_id", w.ID, "err", err)
-					g.waitLoop.put(w.ID, batchPause, err)
-				}
+				bad <- g.lookAfter(context.WithoutCancel(ctx), w)
 			}
 		})
 	}
-	n := 0
 	for _, w := range due {
-		if n < waitAtOnce && ctx.Err() == nil && g.waitLoop.ready(w.ID) {
-			n++
+		if ctx.Err() == nil {
 			todo <- w
 		}
 	}
 	close(todo)
 	workers.Wait()
-	if n == waitAtOnce {
+	close(bad)
+	for x := range bad {
+		err = errors.Join(err, x)
+	}
+	if len(due) == waitAtOnce && err == nil {
 		g.waitLoop.poke() // there may be more
 	}
-	return some, nil
+	return some, err
 }
 
-// lookAfter starts a waiting run whose inputs are there, and ends one whose inputs will not come.
+// lookAfter starts a waiting run whose inputs are there, and ends one whose inputs will not come. One that cannot start for now goes behind
+// the others. An error is the ledger's.
 func (g *Gateway) lookAfter(ctx context.Context, w ledger.WaitingRun) error {
 	if still, err := g.Ledger.StillWaits(ctx, w.ID); err != nil || still {
 		return err
@@ -171,16 +130,21 @@ func (g *Gateway) lookAfter(ctx context.Context, w ledger.WaitingRun) error {
 		}
 	}
 	err = g.startWaiting(ctx, w)
-	switch wait := putOff(err); {
-	case err == nil:
-		g.waitLoop.forget(w.ID)
-		return nil
-	case fault.CodeOf(err) == "not_waiting": // cancelled at this moment
-		return nil
-	case wait > 0 && g.waitLoop.put(w.ID, wait, err):
+	code := fault.CodeOf(err)
+	if err == nil || code == "not_waiting" { // cancelled at this moment
 		return nil
 	}
-	return g.endWaiting(ctx, w, fault.CodeOf(err), fault.Prose(err))
+	wait, why := putOff(err), fault.Prose(err)
+	switch code {
+	case gate.ConsentRequired:
+		wait, why = approvalTurn, fault.Said(err)
+	case gate.ConsentBacklog:
+		wait = batchLongPause
+	}
+	if wait > 0 && (w.Tries < waitTries || !unexpected(err)) {
+		return g.Ledger.PutBackWaiting(ctx, w.ID, wait, unexpected(err), code, fault.ClipTo(why, 2000))
+	}
+	return g.endWaiting(ctx, w, code, why)
 }
 
 func (g *Gateway) endWaiting(ctx context.Context, w ledger.WaitingRun, code, message string) error {
@@ -188,10 +152,15 @@ func (g *Gateway) endWaiting(ctx context.Context, w ledger.WaitingRun, code, mes
 		code = "refused"
 	}
 	_, err := g.Ledger.EndWaiting(ctx, w.ID, ledger.WaitingFailed, code, fault.ClipTo(message, 2000))
-	if err == nil {
-		g.waitLoop.forget(w.ID)
-	}
 	return err
+}
+
+// answered has the runs looked after at once that wait for an approval.
+func (g *Gateway) answered(ctx context.Context, approvalID string) {
+	if err := g.Ledger.BringForward(ctx, approvalID); err != nil {
+		g.Log.Warn("the runs that wait for an approval start later", "approval", approvalID, "err", err)
+	}
+	g.waitLoop.poke()
 }
 
 // startWaiting makes the call of a run whose inputs are there.

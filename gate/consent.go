@@ -34,6 +34,9 @@ type Coverage struct {
 	ParamsHash      string          `json:"params_hash,omitzero"` // of all that the program sees
 	// what names of reference data in the arguments stand for: ref:NAME → sha256:<hex>
 	References map[string]string `json:"references,omitzero"`
+
+	// Waits: the call starts nothing. What it asks for is asked for again by another call when it can start, and that one needs the approval.
+	Waits bool `json:"-"`
 }
 
 // Equal reports whether two approvals cover the same.
@@ -69,50 +72,53 @@ func (a Approval) Changes(toolVersion string, later Coverage) string {
 
 // consent checks whether somebody has approved exactly this call, if policy requires that (HTC-07): the arguments, and all that
 // [Coverage] has. It returns the approval to be used up, "" if none is needed. If there is none it creates a request; a person answers
-// it, never over the transport of the call. used is the approval that an interrupted call with the same key used up.
-func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trail, used string) (approvalID string, err error) {
+// it, never over the transport of the call. used is the approval that an interrupted call with the same key used up. later: the call must
+// start nothing, because the approval is for later.
+func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trail, used string) (approvalID string, later bool, err error) {
 	rule := g.rules(t).Consent
 	if rule == nil {
-		return "", nil
+		return "", false, nil
 	}
 	if g.promises == nil {
-		return "", fault.New(fault.Policy, "consent_denied", "policy requires an approval, which cannot be requested here")
+		return "", false, fault.New(fault.Policy, "consent_denied", "policy requires an approval, which cannot be requested here")
 	}
 	covers := Coverage{}
 	if t.Covers != nil {
 		found, err := guard(ctx, g.log, func(ctx context.Context, c Call) (any, error) { return t.Covers(ctx, c) }, c.withoutSensitive(tr))
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
-		covers = found.(Coverage)
+		if covers = found.(Coverage); covers.Waits {
+			return "", true, nil
+		}
 	}
 	covers.ContractVersion, covers.References = t.ContractVersion, c.Names
 	binding, err := g.approvalBinding(t, tr.input(), tr.body, covers)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	if used != "" {
 		if a, err := g.promises.Approval(ctx, used); err != nil || a.Binding == binding {
-			return "", err
+			return "", false, err
 		}
 	}
 	args, _, err := g.redact(tr.args, true)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	a, err := g.promises.Ask(ctx, Question{Who: who.Principal, ToolID: t.ID, ToolVersion: t.Version, Covers: covers, Binding: binding,
 		ArgsHash: args.hash(), Payload: args.Bytes, Expires: g.now().Add(rule.Ask)})
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	switch a.Status {
 	case Approved:
-		return a.ID, nil
+		return a.ID, false, nil
 	case Denied:
-		return "", fault.New(fault.Policy, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).
+		return "", false, fault.New(fault.Policy, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).
 			WithNext("change the call, or talk to the person who denied it")
 	}
-	return "", fault.New(fault.Policy, consentRequired, g.asked(ctx, t, a)).
+	return "", false, fault.New(fault.Policy, ConsentRequired, g.asked(ctx, t, a)).
 		WithNext("repeat the call once somebody with the capability approve has approved it").
 		WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
 }
@@ -148,8 +154,11 @@ func (c Call) withoutSensitive(tr *trail) Call {
 	return c
 }
 
-// consentRequired is the code of a call that waits for a person's approval.
-const consentRequired = "consent_required"
+// The codes of a call that waits for a person's approval, and of one that cannot ask for it because too many of the caller's do.
+const (
+	ConsentRequired = "consent_required"
+	ConsentBacklog  = "consent_backlog"
+)
 
 func because(reason *string) string {
 	if reason == nil {

@@ -251,8 +251,8 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		}
 		tr.key = k
 	}
-	approval, err := g.consent(ctx, who, t, call, tr, used)
-	if err != nil {
+	approval, later, err := g.consent(ctx, who, t, call, tr, used)
+	if call.Unapproved = later; err != nil {
 		tr.key = nil
 		return nil, err
 	}

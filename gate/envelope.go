@@ -177,7 +177,7 @@ func BodyOf(by Transport, err error) *ErrorBody {
 // a person whose approval it waits for. "" for every other error.
 func decision(kind fault.Kind, code string) string {
 	switch {
-	case code == consentRequired:
+	case code == ConsentRequired:
 		return "escalate"
 	case kind == fault.Policy, kind == fault.Capability, kind == fault.Auth:
 		return "deny"

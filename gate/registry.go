@@ -133,6 +133,8 @@ type Call struct {
 	Interrupted bool   // a call with the same idempotency key was made before, and has no recorded outcome
 
 	Names map[string]string // as [Tool.Names] gave it: what the call's key and approval are bound to. Nil in a dry run
+
+	Unapproved bool // policy wants an approval, and the tool's coverage said that the call starts nothing: see [Coverage.Waits]
 }
 
 // Into decodes the arguments, refusing unknown keys.

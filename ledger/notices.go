@@ -14,12 +14,12 @@ import (
 
 var _ notify.Store = (*Ledger)(nil)
 
-const noticeColumns = `notice_id, coalesce(run_id, ''), coalesce(batch_id, ''), url, origin, principal, principal_id, asked_at, due_at, iif(ended = '', '{}', ended),
- next_at, tries, result, settled_at, delivered`
+const noticeColumns = `notice_id, coalesce(run_id, waiting_id, ''), coalesce(waiting_id, ''), coalesce(batch_id, ''), url, origin, principal,
+ principal_id, asked_at, due_at, iif(ended = '', '{}', ended), next_at, tries, result, settled_at, delivered`
 
 func scanNotice(row scanner) (n notify.Notice, err error) {
-	err = row.Scan(&n.ID, &n.RunID, &n.BatchID, &n.URL, &n.Origin, &n.By, &n.ByID, into{&n.AskedAt}, into{&n.DueAt}, into{&n.Counts},
-		into{&n.NextAt}, &n.Tries, &n.Result, into{&n.SettledAt}, &n.Delivered)
+	err = row.Scan(&n.ID, &n.RunID, &n.WaitedAs, &n.BatchID, &n.URL, &n.Origin, &n.By, &n.ByID, into{&n.AskedAt}, into{&n.DueAt},
+		into{&n.Counts}, into{&n.NextAt}, &n.Tries, &n.Result, into{&n.SettledAt}, &n.Delivered)
 	return n, err
 }
 
@@ -28,7 +28,7 @@ func scanNotice(row scanner) (n notify.Notice, err error) {
 func (l *Ledger) AddNotice(ctx context.Context, n notify.Notice, most int) (out notify.Notice, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		was, err := list(ctx, tx, scanNotice, "SELECT "+noticeColumns+" FROM notices WHERE "+noticesOf(n)+
-			" AND (principal, principal_id) = (?,?) AND (run_id IS NOT NULL OR settled_at IS NULL)", n.RunID+n.BatchID, n.By, n.ByID)
+			" AND (principal, principal_id) = (?2,?3) AND (batch_id IS NULL OR settled_at IS NULL)", n.RunID+n.BatchID, n.By, n.ByID)
 		if err != nil {
 			return err
 		}
@@ -42,8 +42,11 @@ func (l *Ledger) AddNotice(ctx context.Context, n notify.Notice, most int) (out 
 			return fault.New(fault.Conflict, "too_many_notices", fmt.Sprintf("you asked for %d notices of this already", len(was))).
 				WithNext("wait for it instead")
 		}
-		q := `INSERT INTO notices (notice_id, run_id, url, origin, principal, principal_id, asked_at, due_at, next_at)
- SELECT ?1, run_id, ?2, ?3, ?4, ?5, ?6, finished_at, CASE WHEN finished_at IS NULL THEN NULL ELSE ?6 END FROM runs WHERE run_id = ?7`
+		q := `INSERT INTO notices (notice_id, run_id, waiting_id, url, origin, principal, principal_id, asked_at, due_at, next_at)
+ SELECT ?1, run_id, waiting_id, ?2, ?3, ?4, ?5, ?6, over, CASE WHEN over IS NULL THEN NULL ELSE ?6 END FROM (
+  SELECT r.run_id, NULL AS waiting_id, r.finished_at AS over FROM runs r WHERE r.run_id = ?7
+  UNION ALL SELECT r.run_id, w.run_id, iif(w.became IS NULL, w.finished_at, r.finished_at)
+   FROM waiting_runs w LEFT JOIN runs r ON r.run_id = w.became WHERE w.run_id = ?7)`
 		if n.BatchID != "" {
 			q = `INSERT INTO notices (notice_id, batch_id, url, origin, principal, principal_id, asked_at, due_at, next_at, ended)
  SELECT ?1, b.batch_id, ?2, ?3, ?4, ?5, ?6, iif(open, NULL, ?6), iif(open, NULL, ?6),
@@ -68,9 +71,9 @@ const batchOpen = `(EXISTS (SELECT 1 FROM batch_counts c WHERE c.batch_id = batc
 
 func noticesOf(n notify.Notice) string {
 	if n.BatchID != "" {
-		return "batch_id = ?"
+		return "batch_id = ?1"
 	}
-	return "run_id = ?"
+	return "(run_id = ?1 OR waiting_id = ?1)"
 }
 
 // Notices are those of the same run or batch, oldest first.
@@ -93,13 +96,18 @@ func (l *Ledger) NoticeEvent(ctx context.Context, n notify.Notice) (notify.Ended
 		return notify.BatchData{NoticeID: n.ID, GatewayID: l.ID(), BatchID: b.ID, Name: b.Name, ToolID: b.ToolID, ProjectID: b.ProjectID,
 			Rows: b.Rows, Counts: n.Counts, FinishedAt: n.DueAt.UTC()}, err
 	}
+	if n.RunID == n.WaitedAs {
+		w, err := l.Waiting(ctx, n.RunID)
+		return notify.EventData{NoticeID: n.ID, GatewayID: l.ID(), RunID: w.ID, ToolID: w.ToolID, ProjectID: w.ProjectID, State: string(w.State),
+			Reason: w.Code, Attempt: w.AttemptN, FinishedAt: n.DueAt.UTC()}, err
+	}
 	v, err := l.View(ctx, n.RunID)
 	if err != nil {
 		return nil, err
 	}
 	r := v.Run
 	e := notify.EventData{NoticeID: n.ID, GatewayID: l.ID(), RunID: r.ID, ToolID: r.ToolID, ProjectID: r.ProjectID, State: string(r.State),
-		Reason: r.Reason, Attempt: r.AttemptN, SlurmJobID: v.Submission.JobID}
+		WaitedAs: n.WaitedAs, Reason: r.Reason, Attempt: r.AttemptN, SlurmJobID: v.Submission.JobID}
 	if r.FinishedAt != nil {
 		e.FinishedAt = r.FinishedAt.UTC()
 	}

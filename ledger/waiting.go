@@ -30,7 +30,8 @@ type WaitingRun struct {
 	State                 WaitingState
 	Became                string // the run it is; empty until it has started
 	AttemptN              int    // how often it was set waiting
-	Code, Message         string // why it failed or was cancelled
+	Code, Message         string // why it failed or was cancelled, or cannot start for now
+	Tries                 int    // with errors that nobody expects, since it was set waiting
 	CreatedAt, UpdatedAt  time.Time
 	FinishedAt            *time.Time
 }
@@ -66,12 +67,12 @@ func (s WaitingSource) Broken() bool {
 }
 
 const waitingColumns = `w.run_id, w.project_id, w.tool_id, w.tool_name, w.tool_version, w.contract_version, w.policy_hash, w.params_hash, w.params, w.args, w.caller,
- w.actor, w.principal, w.principal_id, w.executed_as, w.state, w.became, w.attempt_n, w.code, w.message, w.created_at, w.updated_at, w.finished_at FROM waiting_runs w`
+ w.actor, w.principal, w.principal_id, w.executed_as, w.state, w.became, w.attempt_n, w.code, w.message, w.tries, w.created_at, w.updated_at, w.finished_at FROM waiting_runs w`
 
 func scanWaiting(row scanner) (w WaitingRun, err error) {
 	err = row.Scan(&w.ID, &w.ProjectID, &w.ToolID, &w.ToolName, &w.ToolVersion, &w.Contract, &w.PolicyHash, &w.ParamsHash, into{&w.Params},
 		into{&w.Args}, into{&w.Caller}, &w.Actor, &w.Principal.Name, &w.Principal.ID, &w.ExecutedAs, &w.State, into{&w.Became}, &w.AttemptN,
-		&w.Code, &w.Message, into{&w.CreatedAt}, into{&w.UpdatedAt}, into{&w.FinishedAt})
+		&w.Code, &w.Message, &w.Tries, into{&w.CreatedAt}, into{&w.UpdatedAt}, into{&w.FinishedAt})
 	return w, err
 }
 
@@ -193,8 +194,8 @@ func (l *Ledger) WaitAgain(ctx context.Context, id string, attempt int, why stri
 			return nil
 		}
 		if _, err := tx.ExecContext(ctx,
-			"UPDATE waiting_runs SET state = 'waiting', due = 1, attempt_n = attempt_n + 1, code = '', message = '', principal = ?, "+
-				"principal_id = ?, caller = ?, updated_at = ?, finished_at = NULL WHERE run_id = ?", who.Name, who.ID, string(caller),
+			"UPDATE waiting_runs SET state = 'waiting', due = 1, due_at = 0, tries = 0, attempt_n = attempt_n + 1, code = '', message = '', "+
+				"principal = ?, principal_id = ?, caller = ?, updated_at = ?, finished_at = NULL WHERE run_id = ?", who.Name, who.ID, string(caller),
 			micros(l.now()), id); err != nil {
 			return err
 		}
@@ -241,10 +242,24 @@ func (l *Ledger) AnyWaiting(ctx context.Context) (some bool, err error) {
 	return some, storage(err)
 }
 
-// DueWaiting lists waiting runs of whose sources one has changed, oldest first.
+// DueWaiting lists waiting runs of whose sources one has changed: those that were not put back first, and then the one whose time came
+// first.
 func (l *Ledger) DueWaiting(ctx context.Context, limit int) ([]WaitingRun, error) {
-	return list(ctx, l.r, scanWaiting, "SELECT "+waitingColumns+" WHERE w.due = 1 AND w.state = 'waiting' ORDER BY w.created_at LIMIT ?",
-		limit)
+	return list(ctx, l.r, scanWaiting, "SELECT "+waitingColumns+" WHERE w.due = 1 AND w.state = 'waiting' AND w.due_at <= ? "+
+		"ORDER BY w.due_at, w.created_at LIMIT ?", micros(l.now()), limit)
+}
+
+// PutBackWaiting has a run that is due looked after again after a while, behind those that are due by then. The code and the message say
+// what keeps it from starting; unexpected counts a try.
+func (l *Ledger) PutBackWaiting(ctx context.Context, id string, wait time.Duration, unexpected bool, code, message string) error {
+	return l.write(ctx, "UPDATE waiting_runs SET due_at = ?, tries = tries + ?, code = ?, message = ? WHERE run_id = ? AND state = 'waiting'",
+		micros(l.now().Add(wait)), unexpected, code, message, id)
+}
+
+// BringForward has runs looked after now that were put back with a message that contains a text.
+func (l *Ledger) BringForward(ctx context.Context, text string) error {
+	return l.write(ctx, "UPDATE waiting_runs SET due_at = 0 WHERE due = 1 AND state = 'waiting' AND due_at > 0 AND instr(message, ?) > 0",
+		text)
 }
 
 // StillWaits records that a run goes on waiting, if none of its sources has ended and all of them are not over; else it stays due.
@@ -265,7 +280,8 @@ func (l *Ledger) StillWaits(ctx context.Context, id string) (still bool, err err
 		if !still {
 			return nil
 		}
-		_, err = tx.ExecContext(ctx, "UPDATE waiting_runs SET due = 0 WHERE run_id = ? AND state = 'waiting'", id)
+		_, err = tx.ExecContext(ctx, "UPDATE waiting_runs SET due = 0, due_at = 0, code = '', message = '' "+
+			"WHERE run_id = ? AND state = 'waiting'", id)
 		return err
 	})
 	return still, err

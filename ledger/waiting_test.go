@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -244,4 +245,49 @@ func TestWaitingAgain(t *testing.T) {
 	}
 	_, _, err = l.AddWaiting(t.Context(), WaitingRun{ID: plan.Identity{ToolName: "third"}.RunID(), ProjectID: project}, nil, nil, 1)
 	wantFault(t, err, fault.Transport, "too_many_runs")
+}
+
+// What is put back goes behind what is due: a run that cannot start hides no other, however many there are. It comes again when its time
+// is over, or when what it waits for happens.
+//
+// proves MANY-04
+func TestPutBack(t *testing.T) {
+	l := fresh(t)
+	now := t0
+	l.now = func() time.Time { return now }
+	x := ends(t, l, insert(t, l, 1), run.Succeeded)
+	promise := plan.Promise{RunID: x.Run.ID, Role: "out"}
+	a, b, c := waits(t, l, 1, promise), waits(t, l, 2, promise), waits(t, l, 3, promise)
+	next := func() string {
+		t.Helper()
+		list, err := l.DueWaiting(t.Context(), 1)
+		must(t, err)
+		if len(list) == 0 {
+			return ""
+		}
+		return list[0].ID
+	}
+	must(t, l.PutBackWaiting(t.Context(), a.ID, time.Hour, true, "consent_required", "asked as apr_X"))
+	must(t, l.PutBackWaiting(t.Context(), b.ID, time.Minute, false, "quota_exceeded", "used up"))
+	if got := next(); got != c.ID {
+		t.Errorf("%s is next, want the one that was not put back", got)
+	}
+	must(t, l.PutBackWaiting(t.Context(), c.ID, 2*time.Minute, false, "quota_exceeded", "used up"))
+	if got := next(); got != "" {
+		t.Errorf("%s is next; all were put back", got)
+	}
+	now = now.Add(3 * time.Minute)
+	if got := due(t, l); fmt.Sprint(got) != fmt.Sprint([]string{b.ID, c.ID}) {
+		t.Errorf("%v, want first the one whose time came first", got)
+	}
+	must(t, l.BringForward(t.Context(), "apr_X"))
+	if w := l.waitingNow(t, a.ID); next() != a.ID || w.Tries != 1 || w.Code != "consent_required" {
+		t.Errorf("%+v", w)
+	}
+	if _, err := l.EndWaiting(t.Context(), a.ID, WaitingFailed, "x", "x"); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := l.WaitAgain(t.Context(), a.ID, 1, "y", run.Principal{}, json.RawMessage(`{}`)); err != nil || w.Tries != 0 || w.Code != "" {
+		t.Errorf("%+v %v", w, err)
+	}
 }

@@ -27,6 +27,7 @@ type EventData struct {
 	NoticeID   string    `json:"notice_id"`
 	GatewayID  string    `json:"gateway_id"`
 	RunID      string    `json:"run_id"`
+	WaitedAs   string    `json:"alias,omitempty"` // the run's other name, which it had while it waited for its inputs
 	ToolID     string    `json:"tool_id"`
 	ProjectID  string    `json:"project_id"`
 	State      string    `json:"state"` // succeeded, failed, cancelled

@@ -33,6 +33,7 @@ const MaxURL = 2048
 type Notice struct {
 	ID        string
 	RunID     string // empty: of a batch
+	WaitedAs  string // the run's other name, under which it was asked for while it waited for its inputs; empty: none
 	BatchID   string // empty: of a run
 	URL       string // https://…, http://…, mailto:ADDRESS or receiver:NAME
 	Origin    string // scheme, host and port of the URL, [Mail], or receiver:NAME

@@ -150,15 +150,11 @@ func (g *gateway) export(ctx context.Context, a httpapi.ExportArgs) (httpapi.Arc
 const eventsAtOnce = 500
 
 func (g *gateway) eventsAfter(ctx context.Context, runID string, after int64) (events []httpapi.Event, over bool, err error) {
-	v, err := g.app.Ledger.View(ctx, runID)
-	if err != nil {
-		return nil, false, err
-	}
-	list, err := g.app.Ledger.EventsAfter(ctx, runID, after, eventsAtOnce)
+	list, over, err := g.app.RunEvents(ctx, runID, after, eventsAtOnce)
 	for _, e := range list {
 		events = append(events, httpapi.Event{Seq: e.Seq, At: e.At, Type: e.Type, RunID: e.RunID})
 	}
-	return events, v.Run.State.Terminal() && len(list) < eventsAtOnce, err
+	return events, over, err
 }
 
 // ready reports what the gateway cannot do at the moment. Reads and replays still work, and new submissions too unless the ledger's disk

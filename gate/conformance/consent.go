@@ -146,6 +146,13 @@ func consentCovers(t *testing.T, w *World) {
 		t.Errorf("reached %d times", n)
 	}
 	w.want(call("other"), "policy", "consent_required")
+	// A call that starts nothing needs no approval, and its tool knows that it has none.
+	asked, started := waiting(), w.starts.Load()
+	w.account.Store("none")
+	w.want(call("third"), "", "")
+	if now := waiting(); now.ID != asked.ID || w.starts.Load() != started || w.count("test.asked") != 3 {
+		t.Errorf("%+v, %d of %d calls could start a job", now, w.starts.Load(), w.count("test.asked"))
+	}
 }
 
 // consentAndRights: an approval gives no right. Whoever lost the right to make the call does not get it back by an approval.

@@ -81,7 +81,8 @@ type World struct {
 	reached sync.Map // tool id → *atomic.Int64
 	clock   atomic.Int64
 	release chan struct{} // lets test.wait go
-	account atomic.Value  // string: what the jobs of test.asked charge
+	account atomic.Value  // string: what the jobs of test.asked charge; "none": it starts none
+	starts  atomic.Int64  // calls of test.asked that could start a job
 }
 
 // logBook keeps what is logged.
@@ -273,6 +274,9 @@ func (w *World) tools() []gate.Tool {
 			Reveals: f.reveals, DryRun: f.dryRun,
 			Handle: func(ctx context.Context, c gate.Call) (any, error) {
 				n.(*atomic.Int64).Add(1)
+				if id == "test.asked" && !c.Unapproved {
+					w.starts.Add(1)
+				}
 				return f.handle(ctx, c)
 			}}
 		if t.Idempotency == "" {
@@ -284,7 +288,7 @@ func (w *World) tools() []gate.Tool {
 		if id == "test.asked" {
 			t.Covers = func(context.Context, gate.Call) (gate.Coverage, error) {
 				account, _ := w.account.Load().(string)
-				return gate.Coverage{ProjectID: mine, Account: account}, nil
+				return gate.Coverage{ProjectID: mine, Account: account, Waits: account == "none"}, nil
 			}
 		}
 		if f.output != "" {

@@ -1,0 +1,201 @@
+package app
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
+	"slurmgate/ledger"
+	"slurmgate/plan"
+	"slurmgate/run"
+)
+
+// asked waits until a run waits for a person's approval, and returns what was asked for.
+func (g *Gateway) asked(t *testing.T, runID string) (run.GetAnswer, gate.Approval) {
+	t.Helper()
+	var got run.GetAnswer
+	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		w, err := g.Ledger.Waiting(t.Context(), runID)
+		if err != nil || time.Now().After(until) || w.State != ledger.WaitingOn {
+			t.Fatalf("%+v %v", w, err)
+		}
+		if w.Code == "" {
+			continue
+		}
+		g.does(t, "slurm.job.get", map[string]any{"run_id": runID}, &got)
+		a, err := g.Ledger.Approval(t.Context(), approvalNamed.FindString(*got.Reason))
+		if err != nil {
+			t.Fatalf("%v: %s", err, *got.Reason)
+		}
+		return got, a
+	}
+}
+
+// A tool that needs a person's approval waits for its input first, and asks when that is there, for the call with the artifact. The answer
+// starts it at once, or ends it; nothing starts without.
+//
+// proves MANY-04
+func TestApprovalOfAWaitingRun(t *testing.T) {
+	g := chainGateway(t, "consent: {tools: [b_two], request_expires_seconds: 3600}\n")
+	g.StartWaitingRuns(t.Context())
+	defer g.StopWaitingRuns()
+	id := g.reads(t, 1)[0]
+	var one, two, three, other run.SubmitAnswer
+	g.does(t, "a.one", map[string]any{"x": id}, &one)
+	g.does(t, "b.two", map[string]any{"x": one.RunID + ":out"}, &two)
+	g.does(t, "b.two", map[string]any{"x": one.RunID + ":out", "n": 2}, &other)
+	g.does(t, "c.three", map[string]any{"x": two.RunID + ":out"}, &three)
+	if two.Phase != run.WaitingForInputs || len(two.Warnings) != 1 || !strings.Contains(two.Warnings[0], "needs a person's approval") {
+		t.Fatalf("%+v", two)
+	}
+	if list, total, _, err := g.Ledger.Approvals(t.Context(), nil, false); err != nil || total != 0 {
+		t.Errorf("asked before the input is there: %+v %v", list, err)
+	}
+	first := g.isOver(t, one.RunID, run.Succeeded)
+	got, a := g.asked(t, two.RunID)
+	if !strings.Contains(string(a.Payload), one.RunID+":out") || a.ToolID != "b.two" || a.Covers.ParamsHash == "" || len(got.NextSteps) == 0 ||
+		got.NextSteps[0].Verb != "approval.answer" || got.NextSteps[0].Args["approval_id"] != a.ID {
+		t.Errorf("%+v %+v", a, got)
+	}
+	if !strings.Contains(*got.Reason, "the inputs are there, and the run cannot start for now: this call of b.two needs a person's approval") {
+		t.Error(*got.Reason)
+	}
+	boss := gate.Process().Principal
+	if code := g.answers(t, boss, a, true); code != "" {
+		t.Fatal(code)
+	}
+	w := g.waited(t, two.RunID, ledger.WaitingStarted) // long before the request would be made again
+	_, b := g.asked(t, other.RunID)
+	if code := g.answers(t, boss, b, false); code != "" {
+		t.Fatal(code)
+	}
+	if w := g.waited(t, other.RunID, ledger.WaitingFailed); w.Code != "consent_denied" {
+		t.Errorf("%+v", w)
+	}
+	g.isOver(t, w.Became, run.Succeeded)
+	g.waited(t, three.RunID, ledger.WaitingStarted)
+
+	// The input arrives between the question whether an approval is needed and the call.
+	tool, err := g.Gate.Registry().Find("b.two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := plan.Marshal(map[string]any{"x": first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(g.runIDs(t))
+	_, err = tool.Handle(t.Context(), gate.Call{Caller: lab(), Needs: tool.Capabilities, Request: gate.NewRequest("b.two", "1.0.0", raw),
+		Args: raw, Stored: raw, Value: map[string]any{"x": first}, Unapproved: true})
+	if fault.CodeOf(err) != "input_arrived" || len(g.runIDs(t)) != n {
+		t.Error(err)
+	}
+}
+
+// Runs that cannot start hide none that can, although they came first and are more than one look takes.
+//
+// proves MANY-04
+func TestNobodyWaitsBehindThePutBack(t *testing.T) {
+	g := chainGateway(t, "consent: {tools: [b_two]}\n")
+	id := g.reads(t, 1)[0]
+	var one, last run.SubmitAnswer
+	g.does(t, "a.one", map[string]any{"x": id}, &one)
+	for n := range 2*waitAtOnce + 1 {
+		g.does(t, "b.two", map[string]any{"x": one.RunID + ":out", "n": n}, new(run.SubmitAnswer))
+	}
+	g.does(t, "c.three", map[string]any{"x": one.RunID + ":out"}, &last)
+	g.isOver(t, one.RunID, run.Succeeded)
+	g.StartWaitingRuns(t.Context())
+	defer g.StopWaitingRuns()
+	g.waited(t, last.RunID, ledger.WaitingStarted)
+}
+
+// Who asks to be told of a run that waits is told of the run that it becomes, or that there will be none; its events and its archive are
+// found by both names.
+//
+// proves MANY-04 MANY-05
+func TestNamesOfARunThatWaited(t *testing.T) {
+	g := chainGateway(t)
+	g.StartWaitingRuns(t.Context())
+	defer g.StopWaitingRuns()
+	id := g.reads(t, 2)
+	var one, two, lost, never run.SubmitAnswer
+	g.does(t, "a.one", map[string]any{"x": id[0]}, &one)
+	g.does(t, "b.two", map[string]any{"x": one.RunID + ":out"}, &two)
+	g.does(t, "a.one", map[string]any{"x": id[1]}, &lost)
+	g.does(t, "b.two", map[string]any{"x": lost.RunID + ":out"}, &never)
+	var told NotifyAnswer
+	notices := func(runID, state string) {
+		t.Helper()
+		g.does(t, "run.notify", map[string]any{"run_id": runID}, &told)
+		if len(told.Notices) != 1 || told.Notices[0].State != state {
+			t.Errorf("%s: %+v", runID, told)
+		}
+	}
+	for _, r := range []string{two.RunID, never.RunID} {
+		g.does(t, "run.notify", map[string]any{"run_id": r, "url": "https://hooks.example.org/x"}, &told)
+		notices(r, "waiting")
+	}
+	types := func(runID string, over bool) (out []string) {
+		t.Helper()
+		list, is, err := g.RunEvents(t.Context(), runID, 0, 100)
+		if err != nil || is != over {
+			t.Errorf("over: %v %v", is, err)
+		}
+		for _, e := range list {
+			out = append(out, e.Type)
+		}
+		return out
+	}
+	if got := types(two.RunID, false); !slices.Equal(got, []string{"run.waiting"}) {
+		t.Error(got)
+	}
+	for _, tool := range []string{"run.export", "run.receipt", "slurm.job.logs"} {
+		if e := g.callBatch(t, tool, map[string]any{"run_id": two.RunID}, new(any)); e == nil || e.Code != "waiting_for_inputs" {
+			t.Errorf("%s: %+v", tool, e)
+		}
+	}
+	if e := g.callBatch(t, "run.diff", map[string]any{"a": one.RunID, "b": two.RunID}, new(any)); e == nil || e.Code != "waiting_for_inputs" {
+		t.Errorf("%+v", e)
+	}
+
+	g.isOver(t, one.RunID, run.Succeeded)
+	w := g.waited(t, two.RunID, ledger.WaitingStarted)
+	notices(two.RunID, "waiting")
+	g.isOver(t, w.Became, run.Succeeded)
+	notices(two.RunID, "due")
+	notices(w.Became, "due")
+	if got := types(two.RunID, true); len(got) < 4 || got[0] != "run.waiting" || !slices.Contains(got, "run.started_as") ||
+		got[len(got)-1] != "run.over" {
+		t.Error(got)
+	}
+	list, over, err := g.RunEvents(t.Context(), two.RunID, 0, 2)
+	if err != nil || over || len(list) != 2 {
+		t.Errorf("%+v %v %v", list, over, err)
+	}
+	var receipts [2]ReceiptAnswer
+	for i, r := range []string{two.RunID, w.Became} {
+		g.does(t, "run.receipt", map[string]any{"run_id": r}, &receipts[i])
+		if x, err := g.Export(t.Context(), ExportArgs{RunID: r}); err != nil || x.Run().RunID != w.Became {
+			t.Errorf("%s: %v", r, err)
+		}
+	}
+	if receipts[0].RunID != w.Became || string(receipts[0].Envelope) != string(receipts[1].Envelope) {
+		t.Errorf("%+v", receipts)
+	}
+
+	g.isOver(t, lost.RunID, run.Failed)
+	g.waited(t, never.RunID, ledger.WaitingFailed)
+	notices(never.RunID, "due")
+	if got := types(never.RunID, true); !slices.Equal(got, []string{"run.waiting", "run.failed"}) {
+		t.Error(got)
+	}
+	for _, tool := range []string{"run.export", "run.receipt"} {
+		if e := g.callBatch(t, tool, map[string]any{"run_id": never.RunID}, new(any)); e == nil || e.Code != "never_started" {
+			t.Errorf("%s: %+v", tool, e)
+		}
+	}
+}
