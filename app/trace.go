@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"slurmgate/run"
 )
 
-// maxTraced bounds the artifacts of a trace: it is read by people and models.
+// maxTraced bounds the artifacts of a trace, unless a call asks for fewer: it is read by people and models.
 const maxTraced = 200
 
 // traces is the operation that shows where something came from.
@@ -21,10 +22,16 @@ func (g *Gateway) traces() Operation {
 		ID: "artifact.trace", Title: "Show where an artifact came from", Verb: "trace",
 		Description: "Returns which run made an artifact: its tool, version, image digest and inputs, and " +
 			"what made those, back to the imports: " +
-			"each artifact once, the one asked for first.",
+			"each artifact once, the one asked for first, at most limit of them (default 200).",
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("artifact_id", prop("artifact_id", artifactSchema)), Does: look(g, g.trace),
+		Input: object("artifact_id", prop("artifact_id", artifactSchema), prop("limit", limitSchema)), Does: look(g, g.trace),
 	}
+}
+
+// TraceArgs are the arguments of artifact.trace.
+type TraceArgs struct {
+	ArtifactID string `json:"artifact_id"`
+	Limit      int    `json:"limit,omitzero"` // 0: maxTraced
 }
 
 // Traced is an artifact and what made it.
@@ -53,7 +60,8 @@ type TracedRun struct {
 	Site        string        `json:"site"`
 	ExecutedAs  string        `json:"executed_as,omitempty"`
 	FinishedAt  *time.Time    `json:"finished_at"`
-	Inputs      []TracedInput `json:"inputs"`
+	Inputs      []TracedInput `json:"inputs"` // not more than the call's limit
+	InputsTotal int           `json:"inputs_total"`
 }
 
 // TracedInput is an input of a run; the artifact is among the others, if it was followed.
@@ -70,8 +78,9 @@ type TraceAnswer struct {
 	Complete bool     `json:"complete"` // nothing is cut off
 }
 
-func (g *Gateway) trace(ctx context.Context, _ gate.Call, a ArtifactArgs) (out TraceAnswer, params any, err error) {
+func (g *Gateway) trace(ctx context.Context, _ gate.Call, a TraceArgs) (out TraceAnswer, params any, err error) {
 	out = TraceAnswer{Of: a.ArtifactID, Complete: true}
+	most := cmp.Or(a.Limit, maxTraced)
 	x, err := g.Ledger.Artifact(ctx, a.ArtifactID)
 	if fault.CodeOf(err) == ledger.RemovedByRequest {
 		err = nil
@@ -89,7 +98,7 @@ func (g *Gateway) trace(ctx context.Context, _ gate.Call, a ArtifactArgs) (out T
 			return out, nil, err
 		}
 		n.Reference = docs[0].Reference
-		if plan.IsRunID(x.Source) && len(seen) >= maxTraced {
+		if plan.IsRunID(x.Source) && len(out.Traced) > 0 && len(seen) >= most {
 			n.CutOff, out.Complete = true, false
 		} else if plan.IsRunID(x.Source) {
 			inputs, err := g.tracedRun(ctx, x, &n)
@@ -97,10 +106,15 @@ func (g *Gateway) trace(ctx context.Context, _ gate.Call, a ArtifactArgs) (out T
 				return out, nil, err
 			}
 			for _, in := range inputs {
-				if !seen[in.ArtifactID] {
+				switch {
+				case seen[in.ArtifactID]:
+				case len(seen) < most:
 					seen[in.ArtifactID], todo = true, append(todo, in.Artifact)
+				default:
+					out.Complete = false
 				}
 			}
+			n.MadeBy.Inputs = n.MadeBy.Inputs[:min(len(inputs), most)]
 		}
 		out.Traced = append(out.Traced, n)
 	}
@@ -140,7 +154,7 @@ func (g *Gateway) tracedRun(ctx context.Context, a run.Artifact, n *Traced) (inp
 	for _, in := range inputs {
 		r.Inputs = append(r.Inputs, TracedInput{in.Role, in.ArtifactID})
 	}
-	n.MadeBy = r
+	r.InputsTotal, n.MadeBy = len(inputs), r
 	return inputs, nil
 }
 

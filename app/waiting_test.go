@@ -171,6 +171,12 @@ func TestChainOfRuns(t *testing.T) {
 	if !slices.Equal(ids, []string{third, second, first, id}) || !tree.Complete || tree.Traced[2].MadeBy.Inputs[0].ArtifactID != id {
 		t.Errorf("%v %+v", ids, tree)
 	}
+	for limit, cut := range map[int]bool{1: false, 2: true} { // the first is never cut off
+		g.does(t, "artifact.trace", map[string]any{"artifact_id": third, "limit": limit}, &tree)
+		if len(tree.Traced) != limit || tree.Complete || tree.Traced[0].MadeBy == nil || tree.Traced[limit-1].CutOff != cut {
+			t.Errorf("limit %d: %+v", limit, tree)
+		}
+	}
 	if n := len(g.runIDs(t)); n != 3 {
 		t.Errorf("%d runs", n)
 	}

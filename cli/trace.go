@@ -16,7 +16,7 @@ type Trace struct {
 
 // Run prints the tree, from the artifact back to the imports.
 func (c Trace) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "artifact.trace", app.ArtifactArgs{ArtifactID: c.ArtifactID}, func(w io.Writer, t app.TraceAnswer) {
+	return ask(ctx, a, "artifact.trace", app.TraceArgs{ArtifactID: c.ArtifactID}, func(w io.Writer, t app.TraceAnswer) {
 		p := tracePrinter{w, map[string]app.Traced{}, map[string]bool{}}
 		for _, x := range t.Traced {
 			p.known[x.ArtifactID] = x
@@ -36,7 +36,11 @@ type tracePrinter struct {
 
 // print prints an artifact after a beginning, and what made it below.
 func (p tracePrinter) print(role, id, first, rest string) {
-	t := p.known[id]
+	t, known := p.known[id]
+	if !known {
+		fmt.Fprintf(p.w, "%s%s  %s  (left out)\n", first, role, id)
+		return
+	}
 	line := fmt.Sprintf("%s  %s  %s  %s", id, t.Type, clipLine(t.Label, 60), bytesText(t.SizeBytes))
 	if role != "" {
 		line = role + "  " + line
@@ -70,6 +74,9 @@ func (p tracePrinter) print(role, id, first, rest string) {
 		by += "  as " + t.MadeBy.ExecutedAs
 	}
 	fmt.Fprintln(p.w, rest+"└ "+by)
+	if more := t.MadeBy.InputsTotal - len(t.MadeBy.Inputs); more > 0 {
+		fmt.Fprintf(p.w, "%s  and %d more inputs\n", rest, more)
+	}
 	for i, in := range t.MadeBy.Inputs {
 		head, tail := "  ├ ", "  │ "
 		if i == len(t.MadeBy.Inputs)-1 {

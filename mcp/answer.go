@@ -45,6 +45,9 @@ func answer(t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResul
 	if strings.HasPrefix(t.ID, "batch.") && res.ResultRef == nil {
 		r.batch = batched(t, structured)
 	}
+	if t.ID == "artifact.trace" && res.ResultRef == nil {
+		r.batch = traced(structured)
+	}
 	out := &sdk.CallToolResult{StructuredContent: structured, Content: []sdk.Content{&sdk.TextContent{Text: r.tell(t)}},
 		Meta: correlation(req, res.TraceID)}
 	if res.ResultRef != nil {

@@ -16,6 +16,8 @@ const (
 	chatRows  = 6
 	chatLines = 60
 
+	chatTraced = 4 // three tools and an import
+
 	chatTableRows = 20 // of which those that fit are shown
 )
 
@@ -30,6 +32,7 @@ var bounds = map[string]bound{
 	"run.list":              {"limit", chatRows},
 	"artifact.find":         {"limit", chatTools},
 	"tool.list":             {"limit", chatTools},
+	"artifact.trace":        {"limit", chatTraced},
 	"batch.list":            {"limit", chatRows},
 	"batch.rows":            {"limit", 2 * chatRows},
 	"batch.table":           {"limit", 2 * chatRows},

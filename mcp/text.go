@@ -58,7 +58,7 @@ type result struct {
 	FullWidth  int        `json:"full_width"`
 	FullHeight int        `json:"full_height"`
 	table      *table
-	batch      string // what an answer about batches means
+	batch      string // what an answer about batches, or a trace, means
 
 	cut bool // Text was shortened here
 }
