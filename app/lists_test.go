@@ -114,8 +114,8 @@ func seedList(t *testing.T, n int) *listed {
 			"SELECT printf('batch_%d', i / ?1), i % ?1 + 2, printf('S%07d', i / 2), '', '[]', '{}', "+id+", "+at+", "+state+
 			", '', 0, 0, '', '' FROM series WHERE ("+listSmall+") = 0", l.perBatch)
 		for _, tag := range []string{"printf('lot%d', i / ?1)", "'wide'"} {
-			do("INSERT INTO batch_tags SELECT "+tag+", printf('batch_%d', i / ?1), i % ?1 + 2, "+id+", "+at+" FROM series WHERE ("+listSmall+
-				") = 0", l.perBatch)
+			do("INSERT INTO batch_tags (tag, batch_id, row_n, run_id, run_at, state) SELECT "+tag+", printf('batch_%d', i / ?1), i % ?1 + 2, "+
+				id+", "+at+", "+state+" FROM series WHERE ("+listSmall+") = 0", l.perBatch)
 		}
 		do("COMMIT")
 	}

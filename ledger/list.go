@@ -116,10 +116,13 @@ func (f Filter) where(by string) (w where) {
 		}
 		return "+r." + name // no index
 	}
-	if f.member() == rowMembers {
-		w.is("+m.state", string(f.State)) // a row has the state of its run
-	} else {
+	switch f.member() { // a row, and each of its tags, has the state of its run
+	case "":
 		w.is(col(byState), string(f.State))
+	case rowMembers:
+		w.is("+m.state", string(f.State))
+	default:
+		w.is("m.state", string(f.State))
 	}
 	w.is(col(byTool), f.ToolID)
 	if p := f.projects(); p != nil && f.member() != "" { // all rows of a batch are in its project
@@ -153,7 +156,7 @@ func (f Filter) total(ctx context.Context, db queryer, by string) (t Total, err 
 	switch {
 	case f.member() != "":
 		from, most := f.member(), int64(countedAtMost)
-		if f.State != "" && from != rowMembers || f.ToolID+f.Principal+f.IDPrefix != "" {
+		if f.ToolID+f.Principal+f.IDPrefix != "" {
 			from += memberRuns
 		}
 		if f.Batch == "" { // of a batch all are counted: a sheet has no more rows

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"cmp"
+	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -25,6 +27,8 @@ func TestListsWalkIndexes(t *testing.T) {
 		must(t, err)
 		return strings.Join(lines, "\n")
 	}
+	states := map[string]string{"tag, state": "COVERING INDEX batch_tags_state (tag=? AND state=?",
+		"batch, state": "COVERING INDEX batch_rows_at (batch_id=?"}
 	cursor := encodeCursor(5, "run_A")
 	since := new(t0)
 	for name, c := range map[string]struct {
@@ -45,6 +49,7 @@ func TestListsWalkIndexes(t *testing.T) {
 		"tag":           {Filter{Tag: "t", Projects: []string{"p"}, Since: since}, ""},
 		"tag, state":    {Filter{Tag: "t", State: run.Failed}, ""},
 		"batch":         {Filter{Batch: "b"}, ""},
+		"batch, state":  {Filter{Batch: "b", State: run.Failed, Projects: []string{"p"}}, ""},
 		"batch, tag":    {Filter{Batch: "b", Tag: "t"}, ""},
 	} {
 		c.f.Cursor = cursor
@@ -57,6 +62,17 @@ func TestListsWalkIndexes(t *testing.T) {
 			if walksAll && !merged || strings.Contains(line, "TEMP B-TREE") && !merged && !strings.Contains(line, "LIST SUBQUERY") {
 				t.Errorf("%s: %s", name, inner)
 				break
+			}
+		}
+		if index := states[name]; index != "" {
+			c.f.Cursor = ""
+			count := &noted{queryer: l.r}
+			_, err := c.f.total(t.Context(), count, c.by)
+			must(t, err)
+			for what, got := range map[string]string{"page": inner, "count": plan(count.q, count.args...)} {
+				if !strings.Contains(got, index) {
+					t.Errorf("%s: its %s does not read the state in the index: %s", name, what, got)
+				}
 			}
 		}
 		w := c.f.where(c.by)
@@ -100,10 +116,13 @@ func TestListsAreComplete(t *testing.T) {
 		if must(t, err); !created {
 			t.Fatal("a run is there already")
 		}
-		if i%2 == 0 {
+		if i%4 == 0 {
 			v = finish(t, l, v)
 		}
 		must(t, l.RowIsRun(ctx, "batch_a", i+2, v.Run.ID))
+		if i%4 == 2 {
+			v = finish(t, l, v)
+		}
 		all = append(all, v.Run)
 	}
 	mid := all[n/2].CreatedAt
@@ -129,6 +148,8 @@ func TestListsAreComplete(t *testing.T) {
 		"sample":      {Filter{Sample: "S3", Projects: []string{project}}, func(i int, _ *run.Run) bool { return i%7 == 3 }},
 		"tag":         {Filter{Tag: "third", Until: &mid}, func(i int, r *run.Run) bool { return i%3 == 0 && r.CreatedAt.Before(mid) }},
 		"tag, state":  {Filter{Tag: "all", State: run.Queued}, func(_ int, r *run.Run) bool { return r.State == run.Queued }},
+		"tag, ended":  {Filter{Tag: "third", State: run.Succeeded}, func(i int, _ *run.Run) bool { return i%6 == 0 }},
+		"of a batch":  {Filter{Batch: "batch_a", State: run.Succeeded}, func(i int, _ *run.Run) bool { return i%2 == 0 }},
 		"sample, tag": {Filter{Tag: "third", Sample: "S0"}, func(i int, _ *run.Run) bool { return i%21 == 0 }},
 		"batch":       {Filter{Batch: "batch_a", ToolID: "t.2"}, func(i int, _ *run.Run) bool { return i%4 == 2 }},
 		"no batch":    {Filter{Batch: "batch_a", Projects: []string{other}}, func(int, *run.Run) bool { return false }},
@@ -160,4 +181,16 @@ func TestListsAreComplete(t *testing.T) {
 			t.Errorf("%s: %d of %d runs, total %d\n%v\n%v", name, len(got), len(want), total, got, want)
 		}
 	}
+}
+
+// noted notes the last query for one row.
+type noted struct {
+	queryer
+	q    string
+	args []any
+}
+
+func (n *noted) QueryRowContext(ctx context.Context, q string, args ...any) *sql.Row {
+	n.q, n.args = q, args
+	return n.queryer.QueryRowContext(ctx, q, args...)
 }

@@ -332,7 +332,7 @@ func (l *Ledger) Waitings(ctx context.Context, f Filter) (out []WaitingRun, n in
 		if f.Tag != "" {
 			rows.add("EXISTS (SELECT 1 FROM batch_tags t WHERE t.tag = ? AND t.batch_id = b.batch_id AND t.row_n = b.row_n)", f.Tag)
 		}
-		w.add("w.run_id IN (SELECT b.waiting_id FROM batch_rows b WHERE b.waiting_id IS NOT NULL AND "+rows.String()+")", rows.args...)
+		w.add("EXISTS (SELECT 1 FROM batch_rows b WHERE b.waiting_id = w.run_id AND "+rows.String()+")", rows.args...)
 	}
 	if err = l.one(ctx, "SELECT count(*) FROM waiting_runs w WHERE "+w.String(), w.args...).Scan(&n); err != nil || n == 0 {
 		return nil, n, storage(err)
