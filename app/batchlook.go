@@ -12,6 +12,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/ledger"
+	"slurmgate/run"
 )
 
 // BatchArgs are the arguments of the operations on one batch.
@@ -252,7 +253,8 @@ type BatchOutput struct {
 	Type       string `json:"type"`
 	SizeBytes  int64  `json:"size_bytes"`
 	SHA256     string `json:"checksum_sha256"`
-	Name       string `json:"name"` // what it is called where it is downloaded: begins with the row's label or sample
+	Name       string `json:"name"`          // what it is called where it is downloaded: begins with the row's label or sample
+	Gone       bool   `json:"gone,omitzero"` // its bytes were removed
 }
 
 // BatchRowDoc is a row of a batch.
@@ -293,11 +295,17 @@ func (g *Gateway) batchRows(ctx context.Context, c gate.Call, a BatchArgs) (out 
 		rows = rows[:limit]
 		out.AfterRow = new(rows[limit-1].N)
 	}
+	var outputs map[string][]run.Output
+	if a.Outputs {
+		if outputs, err = g.outputsOf(ctx, rows); err != nil {
+			return out, nil, err
+		}
+	}
 	for _, r := range rows {
 		d := BatchRowDoc{Row: r.N, Sample: r.Sample, Label: r.Label, Tags: r.Tags, RunID: cursorOf(cmp.Or(r.RunID, r.WaitingID)),
 			State: r.State, Reason: r.Message}
 		if r.RunID != "" {
-			if err := g.describeRow(ctx, c, a.Outputs, &d); err != nil {
+			if err := g.describeRow(ctx, c, outputs[r.RunID], &d); err != nil {
 				return out, nil, err
 			}
 		}
@@ -308,8 +316,19 @@ func (g *Gateway) batchRows(ctx context.Context, c gate.Call, a BatchArgs) (out 
 		"outputs": a.Outputs, "ledger_seq": seq, "todo": b.Todo, "counts": b.Counts}, err
 }
 
+// outputsOf are the declared outputs of the rows that succeeded, by run.
+func (g *Gateway) outputsOf(ctx context.Context, rows []ledger.BatchRow) (map[string][]run.Output, error) {
+	var ids []string
+	for _, r := range rows {
+		if r.State == string(run.Succeeded) {
+			ids = append(ids, r.RunID)
+		}
+	}
+	return g.Ledger.Declared(ctx, ids)
+}
+
 // describeRow adds how the run of a row ended, and its outputs.
-func (g *Gateway) describeRow(ctx context.Context, c gate.Call, outputs bool, d *BatchRowDoc) error {
+func (g *Gateway) describeRow(ctx context.Context, c gate.Call, outputs []run.Output, d *BatchRowDoc) error {
 	if d.State != "succeeded" && d.Reason == "" {
 		v, err := g.Ledger.View(ctx, *d.RunID)
 		if err != nil {
@@ -317,18 +336,11 @@ func (g *Gateway) describeRow(ctx context.Context, c gate.Call, outputs bool, d 
 		}
 		d.Reason = *g.hide(c, &v.Run.Reason)
 	}
-	if !outputs || d.State != "succeeded" {
-		return nil
-	}
-	list, err := g.Ledger.Outputs(ctx, *d.RunID)
-	for _, o := range list {
-		if o.Relpath == "" { // the gateway's own: log and script
-			continue
-		}
+	for _, o := range outputs {
 		d.Outputs = append(d.Outputs, BatchOutput{o.Role, o.Artifact.ID, o.Artifact.Type, o.Artifact.SizeBytes, o.Artifact.SHA256,
-			rowName(cmp.Or(d.Label, d.Sample), o.Relpath)})
+			rowName(cmp.Or(d.Label, d.Sample), o.Relpath), o.Artifact.Removed+o.Artifact.Erased != ""})
 	}
-	return err
+	return nil
 }
 
 // rowName is what an output is called where it is downloaded.

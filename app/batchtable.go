@@ -6,11 +6,14 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -25,6 +28,7 @@ const (
 	maxFields     = 200       // of one output
 	shownFields   = 12
 	maxTableValue = 80 // bytes of a cell
+	tableReaders  = 4  // outputs that are read at a time
 )
 
 // BatchTableAnswer is a table across the samples of a batch.
@@ -80,78 +84,122 @@ type tableOf struct {
 	g      *Gateway
 	out    *BatchTableAnswer
 	rows   []BatchTableRow
-	values []map[string]string
-	names  []string // fields in the order in which they were first seen
+	values [][]string     // of each row, by column; one that is shorter has none of the rest
+	names  []string       // fields in the order in which they were first seen
+	column map[string]int // of each name
 	bytes  int64
 }
 
 // read reads the outputs of all samples that succeeded.
 func (t *tableOf) read(ctx context.Context, b ledger.Batch) error {
+	t.column = map[string]int{}
 	after := 0
 	for {
 		rows, err := t.g.Ledger.BatchRows(ctx, b.ID, ledger.RowFilter{State: "succeeded", After: after, Limit: 500})
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		for _, r := range rows {
-			after = r.N
-			list, err := t.g.Ledger.Outputs(ctx, r.RunID)
-			if err == nil {
-				err = t.row(ctx, r, list)
-			}
-			if err != nil {
-				return err
-			}
+		outputs, err := t.g.outputsOf(ctx, rows)
+		if err != nil {
+			return err
+		}
+		after = rows[len(rows)-1].N
+		if err := t.page(ctx, rows, outputs); err != nil {
+			return err
 		}
 	}
 }
 
-func (t *tableOf) row(ctx context.Context, r ledger.BatchRow, outputs []run.Output) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	for _, o := range outputs {
-		if o.Relpath == "" || !slices.Contains([]string{"JSON", "TSV", "CSV"}, o.Artifact.Type) {
-			continue
-		}
-		if !slices.Contains(t.out.Roles, o.Role) {
-			t.out.Roles = append(t.out.Roles, o.Role)
-		}
-		if t.out.Role == "" {
-			t.out.Role = o.Role
-		}
-		if o.Role != t.out.Role {
-			continue
-		}
-		t.out.Total++
-		if t.bytes += o.Artifact.SizeBytes; o.Artifact.SizeBytes > maxTableFile || t.bytes > maxTableAll {
-			t.out.Unread++
-			continue
-		}
-		_, f, err := t.g.opened(ctx, o.Artifact.ID)
-		if err != nil {
-			return err
-		}
-		text, err := io.ReadAll(io.LimitReader(f, maxTableFile))
-		f.Close()
-		if err != nil {
-			return err
-		}
-		fields := fieldsOf(o.Artifact.Type, text)
-		if len(fields) == 0 {
-			t.out.Unread++
-			continue
-		}
-		values := map[string]string{}
-		for _, x := range fields {
-			values[x.name] = x.value
-			if len(t.names) < maxFields && !slices.Contains(t.names, x.name) {
-				t.names = append(t.names, x.name)
+// page reads the outputs of some rows, several at a time: each is a small file, and most of the time goes by with opening it.
+func (t *tableOf) page(ctx context.Context, rows []ledger.BatchRow, outputs map[string][]run.Output) error {
+	var of []BatchTableRow
+	var files []run.Artifact
+	for _, r := range rows {
+		for _, o := range outputs[r.RunID] {
+			if t.takes(o) {
+				of, files = append(of, BatchTableRow{Sample: r.Sample, RunID: r.RunID}), append(files, o.Artifact)
 			}
 		}
-		t.rows, t.values = append(t.rows, BatchTableRow{Sample: r.Sample, RunID: r.RunID}), append(t.values, values)
+	}
+	fields, errs := make([][]tableField, len(files)), make([]error, len(files))
+	var next atomic.Int64
+	var readers sync.WaitGroup
+	for range min(tableReaders, len(files)) {
+		readers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(files) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				fields[i], errs[i] = t.g.tableFields(files[i])
+			}
+		})
+	}
+	readers.Wait()
+	if err := cmp.Or(ctx.Err(), errors.Join(errs...)); err != nil {
+		return err
+	}
+	for i, row := range of {
+		if len(fields[i]) == 0 {
+			t.out.Unread++
+			continue
+		}
+		values := make([]string, len(t.names), len(t.names)+len(fields[i]))
+		for _, x := range fields[i] {
+			at, known := t.column[x.name]
+			if !known && len(t.names) < maxFields {
+				at, known = len(t.names), true
+				t.names, t.column[x.name], values = append(t.names, x.name), at, append(values, "")
+			}
+			if known {
+				values[at] = x.value
+			}
+		}
+		t.rows, t.values = append(t.rows, row), append(t.values, values)
 	}
 	return nil
+}
+
+// takes reports whether an output is to be read, and counts it.
+func (t *tableOf) takes(o run.Output) bool {
+	if !slices.Contains([]string{"JSON", "TSV", "CSV"}, o.Artifact.Type) {
+		return false
+	}
+	if !slices.Contains(t.out.Roles, o.Role) {
+		t.out.Roles = append(t.out.Roles, o.Role)
+	}
+	if t.out.Role == "" {
+		t.out.Role = o.Role
+	}
+	if o.Role != t.out.Role {
+		return false
+	}
+	t.out.Total++
+	t.bytes += o.Artifact.SizeBytes
+	if o.Artifact.SizeBytes > maxTableFile || t.bytes > maxTableAll || o.Artifact.Removed+o.Artifact.Erased != "" {
+		t.out.Unread++
+		return false
+	}
+	return true
+}
+
+// tableFields reads the fields of an output.
+func (g *Gateway) tableFields(a run.Artifact) ([]tableField, error) {
+	f, err := g.Store.Open(a.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text := make([]byte, min(a.SizeBytes, maxTableFile))
+	n, err := io.ReadFull(f, text)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return nil, err
+	}
+	return fieldsOf(a.Type, text[:n]), nil
+}
+
+// value is a field of a row; empty: it has none.
+func (t *tableOf) value(row int, name string) string {
+	if at, known := t.column[name]; known && at < len(t.values[row]) {
+		return t.values[row][at]
+	}
+	return ""
 }
 
 // shape sorts, and takes the fields and rows that are asked for.
@@ -182,7 +230,7 @@ func (t *tableOf) shape(a BatchArgs) error {
 			return err
 		}
 		slices.SortStableFunc(order, func(i, j int) int {
-			n := compareValues(t.values[i][a.SortBy], t.values[j][a.SortBy])
+			n := compareValues(t.value(i, a.SortBy), t.value(j, a.SortBy))
 			if a.Descending {
 				n = -n
 			}
@@ -205,13 +253,13 @@ func (t *tableOf) shape(a BatchArgs) error {
 	for _, i := range order[:min(len(order), cmp.Or(a.Limit, 20))] {
 		r := t.rows[i]
 		for _, name := range fields {
-			r.Values = append(r.Values, t.values[i][name])
+			r.Values = append(r.Values, t.value(i, name))
 		}
 		t.out.Rows = append(t.out.Rows, r)
 	}
 	if n := t.out.Unread; n > 0 {
-		t.out.Warnings = append(t.out.Warnings, fmt.Sprintf("the output %s of %d samples is too large, or no table of one row and no JSON object",
-			t.out.Role, n))
+		t.out.Warnings = append(t.out.Warnings, fmt.Sprintf(
+			"the output %s of %d samples was removed, is too large, or is no table of one row and no JSON object", t.out.Role, n))
 	}
 	return nil
 }

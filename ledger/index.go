@@ -201,6 +201,32 @@ func (l *Ledger) Outputs(ctx context.Context, runID string) ([]run.Output, error
  JOIN artifacts a ON a.artifact_id = o.artifact_id WHERE o.run_id = ? ORDER BY o.role`, runID)
 }
 
+// Declared lists the declared outputs of several runs' current attempts with their artifacts, by run, and of each by role.
+func (l *Ledger) Declared(ctx context.Context, runIDs []string) (map[string][]run.Output, error) {
+	ids, err := json.Marshal(runIDs)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]run.Output{}
+	err = each(context.WithoutCancel(ctx), l.r, func(row scanner) (err error) {
+		var id string
+		o, err := scanLinked(behind{row, &id})
+		out[id] = append(out[id], o)
+		return err
+	}, `SELECT o.run_id, o.role, o.relpath, `+artifactColumns+` FROM json_each(?) j CROSS JOIN run_outputs o ON o.run_id = j.value
+ JOIN runs r ON r.run_id = o.run_id AND r.attempt_n = o.attempt_n JOIN artifacts a ON a.artifact_id = o.artifact_id
+ WHERE o.relpath <> '' ORDER BY o.run_id, o.role`, string(ids))
+	return out, err
+}
+
+// behind scans a row that has a column before those that are asked for.
+type behind struct {
+	row   scanner
+	first any
+}
+
+func (b behind) Scan(into ...any) error { return b.row.Scan(append([]any{b.first}, into...)...) }
+
 // Inputs lists a run's inputs with their artifacts, by role and destination.
 func (l *Ledger) Inputs(ctx context.Context, runID string) ([]run.Output, error) {
 	return list(ctx, l.r, scanLinked, inputsQuery, runID)
