@@ -57,7 +57,7 @@ func (c batchCollectCmd) Run(ctx context.Context, a *Shell) error {
 		if err != nil {
 			return err
 		}
-		copied, err := s.collectAll(ctx, a, files, c.To)
+		copied, err := s.collectAll(ctx, a, st.BatchID, files, c.To)
 		if err != nil {
 			return err
 		}
@@ -90,6 +90,7 @@ func (c batchCollectCmd) Run(ctx context.Context, a *Shell) error {
 type placed struct {
 	collected
 	doc app.ArtifactDoc
+	row int
 }
 
 // places says where each output goes: no two to one place, none outside of the folder.
@@ -115,7 +116,7 @@ func (c batchCollectCmd) places(tool string, rows []app.BatchRowDoc) (out []plac
 			}
 			taken[path] = true
 			out = append(out, placed{collected{r.Sample, tool, o.Role, path, o.SizeBytes, o.SHA256, text(r.RunID)},
-				app.ArtifactDoc{ArtifactID: o.ArtifactID, Type: o.Type, SizeBytes: o.SizeBytes, ChecksumSHA256: o.SHA256}})
+				app.ArtifactDoc{ArtifactID: o.ArtifactID, Type: o.Type, SizeBytes: o.SizeBytes, ChecksumSHA256: o.SHA256}, r.Row})
 		}
 	}
 	return out, nil
@@ -125,7 +126,7 @@ func (c batchCollectCmd) places(tool string, rows []app.BatchRowDoc) (out []plac
 const collectors = 8
 
 // collectAll copies the outputs that are not there yet, several at a time, and says how many those were. The first error ends it.
-func (s *Session) collectAll(ctx context.Context, a *Shell, files []placed, dir string) (copied int, err error) {
+func (s *Session) collectAll(ctx context.Context, a *Shell, batch string, files []placed, dir string) (copied int, err error) {
 	made := map[string]bool{}
 	for _, f := range files {
 		folder := filepath.Dir(filepath.Join(dir, f.Path))
@@ -138,17 +139,45 @@ func (s *Session) collectAll(ctx context.Context, a *Shell, files []placed, dir 
 		made[folder] = true
 	}
 	var fresh atomic.Int64
-	err = severally(ctx, len(files), func(ctx context.Context, i int) error {
-		was, err := s.alone().collectFile(ctx, files[i], dir)
-		if was {
-			fresh.Add(1)
+	ended := 0
+	var telling sync.Mutex
+	said := func() {
+		telling.Lock()
+		defer telling.Unlock()
+		if ended++; ended%100 == 0 {
+			a.Say("%d of %d files", ended, len(files))
+		}
+	}
+	missing := make([]bool, len(files))
+	if err := severally(ctx, len(files), func(_ context.Context, i int) (err error) {
+		if missing[i], err = files[i].missing(dir); err == nil && !missing[i] {
+			said()
 		}
 		return err
-	}, func(n int) {
-		if n%100 == 0 {
-			a.Say("%d of %d files", n, len(files))
+	}, nil); err != nil {
+		return 0, err
+	}
+	bundles := bundlesOf(files, missing)
+	if err := severally(ctx, len(bundles), func(ctx context.Context, i int) error {
+		return s.alone().collectBundle(ctx, batch, bundles[i], files, dir, func(at int) {
+			missing[at] = false
+			fresh.Add(1)
+			said()
+		})
+	}, nil); err != nil {
+		return int(fresh.Load()), err
+	}
+	err = severally(ctx, len(files), func(ctx context.Context, i int) error {
+		if !missing[i] {
+			return nil
 		}
-	})
+		if err := save(ctx, s.alone(), files[i].doc, filepath.Join(dir, files[i].Path)); err != nil {
+			return err
+		}
+		fresh.Add(1)
+		said()
+		return nil
+	}, nil)
 	return int(fresh.Load()), err
 }
 
@@ -156,7 +185,7 @@ func (s *Session) collectAll(ctx context.Context, a *Shell, files []placed, dir 
 func (s *Session) alone() *Session { return new(*s) }
 
 // severally does something n times, several at a time, and returns the first error, after which nothing new is begun. done is called after
-// each, with how many are done, one call at a time.
+// each, with how many are done, one call at a time; nil: nobody is told.
 func severally(ctx context.Context, n int, do func(ctx context.Context, i int) error, done func(n int)) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -171,7 +200,9 @@ func severally(ctx context.Context, n int, do func(ctx context.Context, i int) e
 					return
 				}
 				telling.Lock()
-				done(int(ended.Add(1)))
+				if n := int(ended.Add(1)); done != nil {
+					done(n)
+				}
 				telling.Unlock()
 			}
 		})
@@ -180,23 +211,23 @@ func severally(ctx context.Context, n int, do func(ctx context.Context, i int) e
 	return context.Cause(ctx)
 }
 
-// collectFile copies one output, unless it is there with its checksum. Anything else at its place is left alone, and is an error.
-func (s *Session) collectFile(ctx context.Context, f placed, dir string) (fresh bool, err error) {
+// missing reports whether an output is still to be copied, and not there with its checksum. Anything else at its place is left alone, and
+// is an error.
+func (f placed) missing(dir string) (bool, error) {
 	path := filepath.Join(dir, f.Path)
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
 	case err != nil:
 		return false, fault.Wrap(fault.Validation, "target_unwritable", "cannot look at "+path, err)
 	case info.IsDir() && f.doc.Type == plan.Directory:
 		return false, nil // saved whole or not at all
 	case info.Mode().IsRegular() && info.Size() == f.Size && sameBytes(path, f.SHA256):
 		return false, nil
-	default:
-		return false, fault.New(fault.Conflict, "target_exists", path+" exists and is another file; what was copied before it stays").
-			WithNext("name another folder with --to, or remove the file")
 	}
-	return true, save(ctx, s, f.doc, path)
+	return false, fault.New(fault.Conflict, "target_exists", path+" exists and is another file; what was copied before it stays").
+		WithNext("name another folder with --to, or remove the file")
 }
 
 func sameBytes(path, sum string) bool {

@@ -45,9 +45,12 @@ func (c batchStatusCmd) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
-// batchRows reads all pages.
+// batchRows reads all pages. With outputs they are shorter: an answer that is too large for an envelope has to be stored first.
 func (s *Session) batchRows(ctx context.Context, args app.BatchArgs) (rows []app.BatchRowDoc, err error) {
-	for args.Limit = 200; ; {
+	if args.Limit = 200; args.Outputs {
+		args.Limit = pageOutputs
+	}
+	for {
 		var page app.BatchRowsAnswer
 		if err := s.call(ctx, "batch.rows", args, &page); err != nil {
 			return nil, err

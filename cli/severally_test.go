@@ -3,9 +3,15 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"slurmgate/app"
+	"slurmgate/httpapi"
+	"slurmgate/plan"
 )
 
 // Everything is done once, never more than a few things at a time; after an error nothing new is begun, and it is returned.
@@ -47,5 +53,30 @@ func TestSeverally(t *testing.T) {
 	}
 	if err := severally(t.Context(), 0, nil, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// Small outputs that are missing come in bundles of consecutive rows; a few are fetched alone, and so are large ones and directories.
+func TestBundlesOf(t *testing.T) {
+	var files []placed
+	for row := 2; row < 122; row++ {
+		files = append(files, placed{row: row, doc: app.ArtifactDoc{Type: "TSV"}})
+	}
+	all := slices.Repeat([]bool{true}, len(files))
+	var got []string
+	for _, b := range bundlesOf(files, all) {
+		got = append(got, fmt.Sprint(b.after, " ", b.rows, " ", len(b.files)))
+	}
+	if want := []string{"0 50 50", "51 50 50", "101 20 20"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	files[3].doc.Type, files[4].Size = plan.Directory, httpapi.BundledAtMost+1
+	if b := bundlesOf(files, all); len(b[0].files) != 48 || slices.Contains(b[0].files, 3) || slices.Contains(b[0].files, 4) {
+		t.Errorf("%+v", b[0])
+	}
+	few := make([]bool, len(files))
+	few[7], few[8], few[100] = true, true, true
+	if b := bundlesOf(files, few); len(b) != 0 {
+		t.Errorf("%+v", b)
 	}
 }

@@ -132,6 +132,7 @@ func (f *face) routes(r chi.Router) {
 		body(false, "tool_id", "name", "project_id", "sheet", "sheet_artifact_id", "rows", "set", "steps"), made))
 	r.Get("/v1/batches/{batch}", f.look("batch.status", "batch", "project_id", "wait_seconds"))
 	r.Get("/v1/batches/{batch}/rows", f.look("batch.rows", "batch", "project_id", "state", "sample", "after_row", "outputs", "limit"))
+	r.Get("/v1/batches/{batch}/contents", f.bundle)
 	r.Get("/v1/batches/{batch}/table", f.look("batch.table", "batch", "project_id", "role", "sort_by", "descending", "limit"))
 	r.Post("/v1/batches/{batch}:retry", f.operation("batch.retry", "batch", body(true, "project_id"), writeOutput))
 	r.Post("/v1/batches/{batch}:cancel", f.operation("batch.cancel", "batch", body(true, "project_id"), writeOutput))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -93,7 +94,8 @@ func serve(t *testing.T) (path string, s *Server) {
 			b, err := io.ReadAll(c.Caller.File)
 			return map[string]string{"text": string(b)}, err
 		}),
-		tool("artifact.get", artifacts))
+		tool("artifact.get", artifacts),
+		tool("batch.rows", func(_ context.Context, c gate.Call) (any, error) { return bundleRows, nil }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,6 +359,38 @@ func TestContent(t *testing.T) {
 	defer res.Body.Close()
 	if res.Header.Get("Content-Type") != "application/octet-stream" || res.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Error(res.Header)
+	}
+}
+
+// bundleRows is a page of rows: of its outputs the first two are for a bundle.
+var bundleRows = map[string]any{"rows": []map[string]any{
+	{"outputs": []packed{{ArtifactID: "art_1", Size: 600_000, SHA256: sum}, {ArtifactID: "art_2", SHA256: strings.Repeat("0", 64)}}},
+	{"outputs": []packed{{ArtifactID: "art_3", Size: 600_000, SHA256: sum}, {ArtifactID: "art_1", Size: 600_000, SHA256: sum}}},
+	{"outputs": []packed{{ArtifactID: "art_4", Size: 600_000, SHA256: sum, Gone: true},
+		{ArtifactID: "art_5", Size: 9, SHA256: sum, Type: "DIRECTORY"}, {ArtifactID: "art_6", Size: BundledAtMost + 1, SHA256: sum}}}}}
+
+// A bundle has each small output of its rows once: no directory, nothing that was removed, and not what has no bytes. One whose bytes are
+// not those of its size ends the answer early.
+func TestBundle(t *testing.T) {
+	path, _ := serve(t)
+	c := dial(t, path)
+	got := map[string]int{}
+	take := func(id string, r io.Reader) error {
+		b, err := io.ReadAll(r)
+		got[id] += len(b)
+		return err
+	}
+	if err := c.Bundle(t.Context(), "b", 0, 50, take); err != nil || !maps.Equal(got, map[string]int{"art_1": 600_000, "art_3": 600_000}) {
+		t.Error(got, err)
+	}
+	refuse := fault.New(fault.Validation, "no", "no")
+	if err := c.Bundle(t.Context(), "b", 0, 50, func(string, io.Reader) error { return refuse }); err != refuse {
+		t.Error(err)
+	}
+	short := map[string]any{"outputs": []packed{{ArtifactID: "art_7", Size: 9, SHA256: sum}}}
+	bundleRows["rows"] = append(bundleRows["rows"].([]map[string]any), short)
+	if err := c.Bundle(t.Context(), "b", 0, 50, take); err == nil {
+		t.Error("an artifact of another size went by")
 	}
 }
 

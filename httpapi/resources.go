@@ -283,7 +283,7 @@ func (f *face) content(w http.ResponseWriter, req *http.Request) {
 
 // contentTar sends a directory as a tar file, the same bytes each time. A client sees by its end that it is whole.
 func (f *face) contentTar(w http.ResponseWriter, list io.Reader) {
-	w.Header().Set("Content-Type", "application/x-tar")
+	w.Header().Set("Content-Type", tarType)
 	err := tree.WriteTar(w, list, func(sha256 string) (io.ReadCloser, error) { return f.Contents.Open(sha256) })
 	if err != nil {
 		panic(http.ErrAbortHandler) // the status is sent: the connection ends without the end of the body
