@@ -56,15 +56,16 @@ var arrows = map[string][]string{
 	"export":            {"export/receipt", "fault", "plan", "plan/tree", "visible"}, // checked without a gateway
 	"files":             {},                                                          // files that others may change
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
-	"ledger":       {"export/receipt", "fault", "gate", "notify", "plan", "plan/tree", "retention", "run"},
-	"artifact":     {"fault", "files", "plan", "plan/tree", "visible"},
-	"slurm":        {"fault", "plan", "plan/tree", "remote", "run", "secrets"},
-	"slurm/rest":   {"fault", "plan", "run", "secrets", "slurm"},
-	"apptainer":    {"fault", "files", "plan", "run"},
-	"staging":      {"fault", "files", "plan", "run", "secrets", "visible"},
-	"staging/sftp": {"fault", "files", "plan", "plan/tree", "remote", "remote/transfer", "run", "staging"},
-	"local":        {"fault", "run"},
-	"asuser":       {"fault", "plan", "run"}, // a run's user; SSH and the signer come from whoever makes it
+	"ledger":            {"export/receipt", "fault", "gate", "notify", "plan", "plan/tree", "retention", "run"},
+	"ledger/ledgertest": {"ledger"},
+	"artifact":          {"fault", "files", "plan", "plan/tree", "visible"},
+	"slurm":             {"fault", "plan", "plan/tree", "remote", "run", "secrets"},
+	"slurm/rest":        {"fault", "plan", "run", "secrets", "slurm"},
+	"apptainer":         {"fault", "files", "plan", "run"},
+	"staging":           {"fault", "files", "plan", "run", "secrets", "visible"},
+	"staging/sftp":      {"fault", "files", "plan", "plan/tree", "remote", "remote/transfer", "run", "staging"},
+	"local":             {"fault", "run"},
+	"asuser":            {"fault", "plan", "run"}, // a run's user; SSH and the signer come from whoever makes it
 	// Images of registries.
 	"apptainer/oci": {"apptainer", "fault"},
 	// Bytes over the SFTP channels of whoever has them.
@@ -488,7 +489,7 @@ func TestProductHasNoSeams(t *testing.T) {
 
 // No server and no suite of the tests is in the product.
 func TestProductHasNoTestServers(t *testing.T) {
-	tests := []string{"remote/sshtest", "run/runtest", "gate/conformance", "secrets/corpus", "signer/signertest"}
+	tests := []string{"remote/sshtest", "run/runtest", "gate/conformance", "ledger/ledgertest", "secrets/corpus", "signer/signertest"}
 	for _, tags := range []string{"-tags=", "-tags=chaos"} {
 		for _, p := range goList(t, tags, "-deps", "./cmd/...") {
 			if slices.Contains(tests, p.name()) {

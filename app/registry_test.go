@@ -19,6 +19,7 @@ import (
 	"slurmgate/gate"
 	"slurmgate/httpapi"
 	"slurmgate/ledger"
+	"slurmgate/ledger/ledgertest"
 	"slurmgate/plan"
 	"slurmgate/policy"
 	"slurmgate/run"
@@ -58,10 +59,7 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 	if g.Policy, err = policy.Parse(file, []byte(policyText), os.LookupEnv); err != nil {
 		t.Fatal(err)
 	}
-	if g.Ledger, err = ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"),
-		ledger.Options{NewID: func() string { return "gw-table" }}); err != nil {
-		t.Fatal(err)
-	}
+	g.Ledger = ledgertest.Open(t, filepath.Join(dir, "ledger.db"), ledger.Options{NewID: func() string { return "gw-table" }})
 	if g.Store, err = artifact.Open(filepath.Join(dir, "artifacts")); err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"slurmgate/artifact"
 	"slurmgate/fault"
 	"slurmgate/ledger"
+	"slurmgate/ledger/ledgertest"
 	"slurmgate/plan"
 	"slurmgate/retention"
 	"slurmgate/run"
@@ -53,8 +54,7 @@ func newWorld(t *testing.T) *world {
 	w.clock.Store(time.Now().AddDate(-1, 0, 0).UnixMicro())
 	must(t, os.MkdirAll(w.dir+"/runs", 0o700))
 	var err error
-	w.ledger, err = ledger.Open(t.Context(), w.dir+"/ledger.db", ledger.Options{Now: w.now, NewID: func() string { return "gw-1" }})
-	must(t, err)
+	w.ledger = ledgertest.Open(t, w.dir+"/ledger.db", ledger.Options{Now: w.now, NewID: func() string { return "gw-1" }})
 	t.Cleanup(func() { w.ledger.Close() })
 	w.store, err = artifact.Open(w.dir + "/artifacts")
 	must(t, err)

@@ -23,6 +23,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/ledger"
+	"slurmgate/ledger/ledgertest"
 	"slurmgate/plan"
 	"slurmgate/run"
 	"slurmgate/run/runtest"
@@ -128,11 +129,7 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 			cfg: run.Config{Workers: 4, SendsAtOnce: 2, SubmitWait: 5 * time.Second, Floor: time.Second, Ceiling: 10 * time.Second,
 				AbsenceGap: time.Minute, LateOutputs: 20 * time.Second,
 				OutputBytes: 1 << 20, LogBytes: 4096, Attempts: 1, DeferBackoff: 2 * time.Second}}
-		var err error
-		if w.ledger, err = ledger.Open(context.Background(), filepath.Join(dir, "ledger.db"),
-			ledger.Options{NewID: func() string { return "gw" }}); err != nil {
-			t.Fatal(err)
-		}
+		w.ledger = ledgertest.Open(t, filepath.Join(dir, "ledger.db"), ledger.Options{NewID: func() string { return "gw" }})
 		defer w.ledger.Close()
 		w.store([]byte("reads"))
 		f(t, w)
