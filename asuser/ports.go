@@ -73,6 +73,10 @@ func (u *Users) OpenAttempt(ctx context.Context, runID string, n int, token stri
 	return u.with(ctx, runID, func(p Parts) error { return p.OpenAttempt(ctx, runID, n, token, files...) })
 }
 
+func (u *Users) OpenTogether(ctx context.Context, list []run.Opening) []error {
+	return run.OpenEach(ctx, u, list)
+}
+
 func (u *Users) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
 	return get(ctx, u, runID, func(p Parts) ([]byte, error) { return p.ReadControl(ctx, runID, n, name, limit, tail) })
 }

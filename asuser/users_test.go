@@ -126,6 +126,9 @@ func (p parts) StageInputs(_ context.Context, runID string, _ []plan.Input, _ ru
 	p.did("StageInputs", runID)
 	return nil
 }
+func (p parts) OpenTogether(context.Context, []run.Opening) []error {
+	panic("each user's runs are opened one by one")
+}
 func (p parts) OpenAttempt(_ context.Context, runID string, _ int, _ string, _ ...run.ControlFile) error {
 	p.did("OpenAttempt", runID)
 	return nil

@@ -19,7 +19,8 @@ import (
 
 // arrayPlaces are the side effects that only arrays pass, with a scenario that leads there.
 var arrayPlaces = []struct{ name, in string }{
-	{"Store.ApplyAll.run.intent", "plain"}, {"Store.ApplyAll.run.receipt", "plain"}, {"Store.ApplyAll.run.unconfirmed", "sbatch_loses"},
+	{openTogether, "plain"}, {"Store.ApplyAll.run.intent", "plain"}, {"Store.ApplyAll.run.receipt", "plain"},
+	{"Store.ApplyAll.run.unconfirmed", "sbatch_loses"},
 	{"Store.ApplyAll.run.unconfirmed", "sbatch_fails"}, {"Store.ApplyAll.run.deferred", "sbatch_unreachable"},
 	{"Store.ApplyAll.run.intent", "cancel_pending"}, {"Store.ApplyAll.run.receipt", "tool_fails"},
 }
@@ -121,14 +122,24 @@ func (t *trial) others() []*trial {
 	return t.mates
 }
 
-// assemble has all runs of a case submitted while the gateway sends nothing.
+// openTogether is the place at which folders of several runs are made at once, which is only done where nothing holds the runs back.
+const openTogether = "Workspace.OpenTogether"
+
+// drained reports whether the runs of a case wait for each other behind a drain; else they meet on their way.
+func (t *trial) drained() bool {
+	return len(t.mates) > 0 && (len(t.starts) == 0 || !strings.HasPrefix(t.starts[0].kill+t.starts[0].fail, openTogether))
+}
+
+// assemble has all runs of a case submitted while the gateway sends nothing, or just at once.
 func (t *trial) assemble(ctx context.Context, file string) {
 	if len(t.mates) == 0 {
 		return
 	}
 	t.begin()
 	defer t.end()
-	t.insist(ctx, "drain", "--queue", "--reason", "company")
+	if t.drained() {
+		t.insist(ctx, "drain", "--queue", "--reason", "company")
+	}
 	var asking sync.WaitGroup
 	for _, m := range t.mates {
 		asking.Go(func() { m.submit(ctx, m.file) })
@@ -139,7 +150,7 @@ func (t *trial) assemble(ctx context.Context, file string) {
 
 // depart lets them go.
 func (t *trial) depart(ctx context.Context) {
-	if len(t.mates) > 0 {
+	if t.drained() {
 		t.insist(ctx, "resume")
 	}
 }

@@ -187,6 +187,28 @@ func TestAloneAtOnce(t *testing.T) {
 	})
 }
 
+// A party that nobody joins any more leaves long before its linger is over.
+func TestPartyIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inArrays(w, 1000)
+		w.cfg.Arrays.Linger = time.Minute
+		began := time.Now()
+		_, ids := readyTogether(w, 7)
+		drained := time.Since(began)
+		for _, id := range ids {
+			w.until(id, func(v run.View) bool { return v.Submission.JobID != "" })
+		}
+		if _, arrays := w.sbatches(); arrays != 1 {
+			t.Errorf("%d arrays", arrays)
+		}
+		w.with(func() {
+			if took := w.jobs[0].Submitted.Sub(began) - drained; took >= w.cfg.Arrays.Linger/2 {
+				t.Errorf("they left after %s", took)
+			}
+		})
+	})
+}
+
 // readyTogether submits runs while nothing is sent, and then lets them go.
 func readyTogether(w *world, n int) (l *life, ids []string) {
 	w.drain = &run.Drain{Queue: true}

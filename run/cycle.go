@@ -233,14 +233,17 @@ func (c *cycle) fresh(ctx context.Context, id string) (*View, error) {
 }
 
 // spread calls f for each id, sixteen at a time.
-func spread(ids []string, f func(id string)) {
+func spread(ids []string, f func(id string)) { several(len(ids), func(i int) { f(ids[i]) }) }
+
+// several calls f for the numbers below n, sixteen at a time.
+func several(n int, f func(i int)) {
 	lanes := make(chan struct{}, 16)
 	var wg sync.WaitGroup
-	for _, id := range ids {
+	for i := range n {
 		lanes <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-lanes }()
-			f(id)
+			f(i)
 		})
 	}
 	wg.Wait()

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -174,6 +175,14 @@ func (o *opening) OpenAttempt(ctx context.Context, runID string, n int, token st
 		return err
 	}
 	return p.Workspace.OpenAttempt(ctx, runID, n, token, files...)
+}
+
+func (o *opening) OpenTogether(ctx context.Context, list []Opening) []error {
+	p, err := o.opened()
+	if err != nil {
+		return slices.Repeat([]error{err}, len(list))
+	}
+	return p.Workspace.OpenTogether(ctx, list)
 }
 
 func (o *opening) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {

@@ -11,8 +11,9 @@ import (
 )
 
 // parties are runs that are ready to be sent and wait for others that are their equals in all that Slurm is told once for an array. A party
-// leaves when it has as many runs as the site wants (Arrays.Min), or when its first one has waited for Arrays.Linger; while the budget of
-// RPCs holds it back it grows. A run waits only where its caller has others on their way.
+// leaves when it has as many runs as the site wants (Arrays.Min), when no other has come for a while, or when its first one has waited for
+// Arrays.Linger; while the budget of RPCs holds it back it grows. A run waits only where its caller has others on their way. The attempts'
+// folders are made when the party leaves, all together.
 //
 // All of it is in memory: in the ledger the runs are staging or deferred, and a gateway that dies has sent nothing of them.
 type parties struct {
@@ -35,8 +36,10 @@ type party struct {
 // guest is a run in a party: what it is sent with, and the place in the limits that it has.
 type guest struct {
 	v       View
+	was     View // before its files were made
 	job     JobSpec
-	w       Write // to be stored with its next transition
+	files   []ControlFile // of its attempt's folder, which is still to be made; nil: it is there
+	w       Write         // to be stored with its next transition
 	release func()
 }
 
@@ -134,6 +137,27 @@ func (p *parties) join(key string, m *guest, others bool, begin func(*party)) jo
 	return inParty
 }
 
+// open reports whether there is a party of the key.
+func (p *parties) open(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.byKey[key] != nil
+}
+
+// crowded reports whether no party takes another run.
+func (p *parties) crowded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.in) >= waitingMost
+}
+
+// guests is how many wait in the party.
+func (p *parties) guests(t *party) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(t.waiting)
+}
+
 // take returns the runs of the next array; none: the party is over.
 func (p *parties) take(key string, t *party, all bool) []*guest {
 	p.mu.Lock()
@@ -167,16 +191,28 @@ func (p *parties) left(list []*guest) {
 	p.rest.Broadcast()
 }
 
+// pauses is how many times shorter than Arrays.Linger the while is for which nobody comes before a party leaves.
+const pauses = 10
+
 // wait waits until the party leaves. The error is that of ctx.
 func (p *parties) wait(ctx context.Context, t *party) error {
-	timer := time.NewTimer(p.cfg.Linger)
-	defer timer.Stop()
-	select {
-	case <-t.full:
-	case <-timer.C:
-	case <-ctx.Done():
+	last := time.NewTimer(p.cfg.Linger)
+	defer last.Stop()
+	again := time.NewTicker(max(time.Millisecond, p.cfg.Linger/pauses))
+	defer again.Stop()
+	for before := 0; ; {
+		select {
+		case <-again.C:
+			if n := p.guests(t); n > before {
+				before = n
+				continue
+			}
+		case <-t.full:
+		case <-last.C:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
 	}
-	return ctx.Err()
 }
 
 // equals is the key of the runs that may share an array with this one: the same in all that Slurm is told about the job, but its name and
@@ -198,6 +234,14 @@ func (e *Engine) equals(v View, job JobSpec) (key string, ok bool) {
 // sendsWait is the reason of a run that waits for the budget of RPCs behind thousands of others.
 const sendsWait = "sends_wait"
 
+var sendsWaitDetail = fmt.Sprintf("%d runs of this site are about to be sent; this one is sent after them", waitingMost)
+
+// hasCompany reports whether the run may be sent with others, and others are on their way.
+func (e *Engine) hasCompany(v View, job JobSpec) bool {
+	key, ok := e.equals(v, job)
+	return ok && (e.parties.open(key) || e.work.of(ShareOf(v.Run)) > 1)
+}
+
 // join lets the run wait for others of its kind, and sends them together; false: it goes alone.
 func (e *Engine) join(ctx context.Context, m *guest) (waits bool, err error) {
 	key, ok := e.equals(m.v, m.job)
@@ -211,8 +255,7 @@ func (e *Engine) join(ctx context.Context, m *guest) (waits bool, err error) {
 	case noPlace:
 		m.release()
 		e.pressure.delay(m.v.Run.ID, e.cfg.Floor)
-		return true, e.putOff(ctx, m.v, pause{code: sendsWait,
-			detail: fmt.Sprintf("%d runs of this site are about to be sent; this one is sent after them", waitingMost)}, m.w)
+		return true, e.putOffOpen(ctx, m, pause{code: sendsWait, detail: sendsWaitDetail})
 	}
 	return false, nil
 }

@@ -88,12 +88,16 @@ type Canceller interface {
 type Workspace interface {
 	// StageInputs creates <runs_dir>/<run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs and
 	// nothing else. Checksums are computed from the bytes written. Calling it again, after a crash too, leads to the same bytes. A
-	// Transport fault may be retried, a Validation fault never.
+	// Transport fault may be retried, a Validation fault never. What it wrote may become durable only with OpenAttempt, which comes before
+	// anything is sent.
 	StageInputs(ctx context.Context, runID string, inputs []plan.Input, open Opener) error
 	// OpenAttempt creates <run_id>/a<n>/ctl, marked with token, with the control files in it, in one exclusive step: all of
 	// it is durable and read back when it returns. Called again with the same token it succeeds and rewrites the files.
 	// A folder with another token, or none, is a Conflict fault with code workspace_ahead_of_ledger.
 	OpenAttempt(ctx context.Context, runID string, n int, token string, files ...ControlFile) error
+	// OpenTogether is OpenAttempt for attempts of several runs, which may cost less than each by itself. It returns an error for each, in
+	// their order: nil where OpenAttempt would have succeeded.
+	OpenTogether(ctx context.Context, list []Opening) []error
 	// ReadControl reads at most limit bytes of a control file (the last ones when tail is set), looking past
 	// a network filesystem's caches. NotFound when it does not exist.
 	ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error)
@@ -139,6 +143,23 @@ type Opener func(ctx context.Context, sha256 string) (r io.ReadCloser, size int6
 type ControlFile struct {
 	Name string
 	Data []byte
+}
+
+// Opening is an attempt to be opened, see [Workspace].
+type Opening struct {
+	RunID string
+	N     int
+	Token string
+	Files []ControlFile
+}
+
+// OpenEach opens attempts one by one, several at a time: the OpenTogether of a workspace that knows nothing better.
+func OpenEach(ctx context.Context, w interface {
+	OpenAttempt(ctx context.Context, runID string, n int, token string, files ...ControlFile) error
+}, list []Opening) []error {
+	errs := make([]error, len(list))
+	several(len(list), func(i int) { errs[i] = w.OpenAttempt(ctx, list[i].RunID, list[i].N, list[i].Token, list[i].Files...) })
+	return errs
 }
 
 // Images is the store of pinned images.

@@ -27,33 +27,45 @@ func (e *Engine) resend(ctx context.Context, v View) error {
 	if unstaged[v.Run.Reason] {
 		return e.stageAndSend(ctx, v, p)
 	}
-	return e.send(ctx, v, e.job(v, p), Write{})
+	return e.send(ctx, &guest{v: v, job: e.job(v, p)})
 }
 
 // send is the window that this program exists for: the intent is durable before sbatch starts, the receipt after it has ended, and the
-// resolver settles what lies between. w is what is to be stored with the transition that comes first.
-func (e *Engine) send(ctx context.Context, v View, job JobSpec, w Write) error {
-	at := sending{job.Spec.Placement, v.Run.ExecutedAs}
-	if why, held := e.pressure.holdIfPaused(v.Run.ID, at); held {
-		return e.putOff(ctx, v, why, w)
+// resolver settles what lies between.
+func (e *Engine) send(ctx context.Context, m *guest) error {
+	at := sending{m.job.Spec.Placement, m.v.Run.ExecutedAs}
+	if why, held := e.pressure.holdIfPaused(m.v.Run.ID, at); held {
+		return e.putOffOpen(ctx, m, why)
 	}
-	release, why, ok := e.limits.reserve(v.Run)
+	release, why, ok := e.limits.reserve(m.v.Run)
 	if !ok {
-		return e.putOff(ctx, v, why, w)
+		return e.putOffOpen(ctx, m, why)
 	}
-	if waits, err := e.join(ctx, &guest{v: v, job: job, w: w, release: release}); waits {
+	m.release = release
+	if waits, err := e.join(ctx, m); waits {
 		return err
 	}
 	defer release()
-	free, err := e.sends.enter(ctx, ShareOf(v.Run), v.Run.ID)
+	if err := e.open(ctx, m); err != nil { // its company has left meanwhile
+		return e.notStaged(ctx, m.was, err)
+	}
+	free, err := e.sends.enter(ctx, ShareOf(m.v.Run), m.v.Run.ID)
 	if err != nil {
 		return err
 	}
 	defer free()
-	if why, held := e.pressure.holdIfPaused(v.Run.ID, at); held { // since it started to wait for its slot
-		return e.putOff(ctx, v, why, w)
+	if why, held := e.pressure.holdIfPaused(m.v.Run.ID, at); held { // since it started to wait for its slot
+		return e.putOff(ctx, m.v, why, m.w)
 	}
-	return e.sendAlone(ctx, v, job, w, free)
+	return e.sendAlone(ctx, m.v, m.job, m.w, free)
+}
+
+// putOffOpen is putOff of a run whose folder may have to be made first: it is sent later from what is there.
+func (e *Engine) putOffOpen(ctx context.Context, m *guest, why pause) error {
+	if err := e.open(ctx, m); err != nil {
+		return e.notStaged(ctx, m.was, err)
+	}
+	return e.putOff(ctx, m.v, why, m.w)
 }
 
 // sendAlone sends one run as a job of its own; free gives its place in the line to the next one.

@@ -15,24 +15,58 @@ import (
 // stageAndSend takes a run from staging through the intent and one send. After a crash before the intent everything is repeated from the
 // start; every step gives the same bytes.
 func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error {
+	if job := e.job(v, p); e.parties.crowded() && e.hasCompany(v, job) {
+		return e.note(ctx, v, sendsWait, sendsWaitDetail)
+	}
 	most := e.stagingTime(ctx, v)
 	within, stop := context.WithTimeout(ctx, most)
 	defer stop()
 	began := e.Now()
-	job, script, err := e.stage(within, v, p)
-	if v.Run.ExecutedAs == "" { // what a user's side says of its disk is about that user's runs
-		e.disk.staged(err)
+	job, files, err := e.stage(within, v, p)
+	m := &guest{v: v, was: v, job: job, files: files}
+	if err == nil && !e.hasCompany(v, job) { // with others its folder is made
+		err = e.open(within, m)
 	}
+	e.staged(v, err)
 	switch {
 	case within.Err() != nil && ctx.Err() == nil && (err == nil || errors.Is(err, context.DeadlineExceeded)):
 		return e.endUnsent(ctx, v, verdict{ending: EndedTimeLimit,
 			detail: fmt.Sprintf("staging took %s; the toolpack's timeoutMs allows %s. Nothing was submitted. Raise timeoutMs, or retry the run "+
 				"when the filesystem is faster", e.Now().Sub(began).Round(time.Millisecond), most)})
+	case err != nil:
+		return e.notStaged(ctx, v, err)
+	}
+	// The script becomes an artifact, so that an admin reads exactly what was sent. Its bytes go into the ledger with the intent.
+	script := files[len(files)-1].Data
+	digest := sha256.Sum256(script)
+	sum := hex.EncodeToString(digest[:])
+	a, err := e.artifact(v, sum, int64(len(script)), "TEXT", "slurm_script")
+	if err != nil {
+		return err
+	}
+	m.v.Run.ScriptArtifactID, m.v.Submission.ScriptSHA = a.ID, sum
+	m.w = Write{Payloads: []Payload{{sum, script}}, Artifacts: []Artifact{a}}
+	if m.v.Attempt.Strengths = strengths(job.Placed); m.v.Attempt.Strengths != nil {
+		m.w.Attempts = []Attempt{m.v.Attempt}
+	}
+	return e.send(ctx, m)
+}
+
+// staged notes what became of a staging. What a user's side says of its disk is about that user's runs.
+func (e *Engine) staged(v View, err error) {
+	if v.Run.ExecutedAs == "" {
+		e.disk.staged(err)
+	}
+}
+
+// notStaged is what becomes of a run whose files could not be put in place.
+func (e *Engine) notStaged(ctx context.Context, v View, err error) error {
+	switch {
 	case fault.CodeOf(err) == string(AheadOfLedger):
 		return e.block(ctx, v, AheadOfLedger,
 			fmt.Sprintf("attempt %d in the workspace is unknown to this ledger: an older ledger was restored, or another gateway worked here; "+
 				"restore the newer ledger or cancel the run", v.Attempt.N))
-	case err != nil && (fault.KindOf(err).Retryable() || ctx.Err() != nil || userAway(v, fault.CodeOf(err))):
+	case fault.KindOf(err).Retryable() || ctx.Err() != nil || userAway(v, fault.CodeOf(err)):
 		why := stagingWaits
 		switch code := fault.CodeOf(err); {
 		case unreached(code):
@@ -41,22 +75,8 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 			why = code
 		}
 		return e.note(ctx, v, why, fault.Prose(err))
-	case err != nil:
-		return e.endUnsent(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: fault.Prose(err)})
 	}
-	// The script becomes an artifact, so that an admin reads exactly what was sent. Its bytes go into the ledger with the intent.
-	digest := sha256.Sum256(script)
-	sum := hex.EncodeToString(digest[:])
-	a, err := e.artifact(v, sum, int64(len(script)), "TEXT", "slurm_script")
-	if err != nil {
-		return err
-	}
-	v.Run.ScriptArtifactID, v.Submission.ScriptSHA = a.ID, sum
-	w := Write{Payloads: []Payload{{sum, script}}, Artifacts: []Artifact{a}}
-	if v.Attempt.Strengths = strengths(job.Placed); v.Attempt.Strengths != nil {
-		w.Attempts = []Attempt{v.Attempt}
-	}
-	return e.send(ctx, v, job, w)
+	return e.endUnsent(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: fault.Prose(err)})
 }
 
 // unlimited is the staging time of a run without a pack: longer than anything takes.
@@ -75,8 +95,8 @@ func (e *Engine) stagingTime(ctx context.Context, v View) time.Duration {
 	return min(c.Timeout(), unlimited)
 }
 
-// stage puts image, inputs, attempt folder and script in place.
-func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec, script []byte, err error) {
+// stage puts image and inputs in place, and makes the control files of the attempt's folder; the last one is the script.
+func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec, files []ControlFile, err error) {
 	if err := e.allowed(v, p); err != nil {
 		return job, nil, err
 	}
@@ -96,11 +116,19 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 	}
 	job = e.fullJob(v, p, inputs, image)
 	script, pinned, err := e.Renderer.Render(job)
-	if err != nil {
-		return job, nil, err
+	return job, []ControlFile{{PinnedFile, pinned}, {ScriptFile, script}}, err
+}
+
+// open makes the attempt's folder, unless it is made already.
+func (e *Engine) open(ctx context.Context, m *guest) error {
+	if m.files == nil {
+		return nil
 	}
-	return job, script, e.Workspace.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token, ControlFile{PinnedFile, pinned},
-		ControlFile{ScriptFile, script})
+	err := e.Workspace.OpenAttempt(ctx, m.v.Run.ID, m.v.Attempt.N, m.v.Submission.Token, m.files...)
+	if err == nil {
+		m.files = nil
+	}
+	return err
 }
 
 // stageInputs puts the inputs in place, and counts their bytes on the way.

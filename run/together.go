@@ -8,10 +8,40 @@ import (
 	"slurmgate/fault"
 )
 
+// openTogether makes the attempts' folders of runs that have none yet, and leaves out those for which that fails.
+func (e *Engine) openTogether(ctx context.Context, list []*guest) []*guest {
+	var all []Opening
+	for _, m := range list {
+		if m.files != nil {
+			all = append(all, Opening{m.v.Run.ID, m.v.Attempt.N, m.v.Submission.Token, m.files})
+		}
+	}
+	if len(all) == 0 {
+		return list
+	}
+	errs := e.Workspace.OpenTogether(ctx, all)
+	return slices.DeleteFunc(slices.Clone(list), func(m *guest) bool {
+		if m.files == nil {
+			return false
+		}
+		var err error
+		err, errs = errs[0], errs[1:]
+		e.staged(m.v, err)
+		if err == nil {
+			m.files = nil
+			return false
+		}
+		if err := e.notStaged(ctx, m.was, err); err != nil {
+			e.unsent(ctx, m, err)
+		}
+		return true
+	})
+}
+
 // sendTogether sends runs as one array, or the only one that is left of them alone. The intent of all is one transaction and names the
 // task of each; the receipt is another one. It returns the runs that are to be sent again at once, because Slurm refused the array.
 func (e *Engine) sendTogether(ctx context.Context, key string, list []*guest, free func()) (again []View) {
-	list = e.notPaused(ctx, list)
+	list = e.notPaused(ctx, e.openTogether(ctx, list))
 	var job JobSpec
 	var sent []View
 	for len(list) > 1 {

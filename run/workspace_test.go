@@ -63,6 +63,10 @@ func checkRun(runID string, n int) error {
 	return nil
 }
 
+func (l *life) OpenTogether(ctx context.Context, list []run.Opening) []error {
+	return run.OpenEach(ctx, l, list)
+}
+
 // there finds the folder of an attempt.
 func (s *shared) there(runID string, n int) (*attempt, error) {
 	if err := checkRun(runID, n); err != nil {

@@ -34,23 +34,28 @@ func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token str
 		return fsFault("the run's folder cannot be made", err)
 	}
 	defer runDir.close()
-	if err := openAttempt(runDir, n, token, files); err != nil {
+	_, fresh := s.fresh.Load(runID)
+	if err := openAttempt(runDir, n, token, files, fresh); err != nil {
 		return fsFault(fmt.Sprintf("attempt %d of %s cannot be opened", n, runID), err)
 	}
+	s.fresh.Delete(runID)
 	if err := errors.Join(dropUnfinished(runDir, n), together(runDir.sync, root.sync)); err != nil {
 		return fsFault("the run's folder cannot be synced", err)
 	}
 	return nil
 }
 
-func openAttempt(runDir dir, n int, token string, files []run.ControlFile) error {
-	name := AttemptName(n)
-	files = append([]run.ControlFile{{Name: TokenFile, Data: []byte(token + "\n")}}, files...)
-	// The temporary name is unique to this call, so a folder that another call has half built is never the one that is moved.
-	temp := "." + name + "." + token + "." + randomName()
+// openAttempt makes the folder unless it is there; fresh: the inputs are made durable with it.
+func openAttempt(runDir dir, n int, token string, files []run.ControlFile, fresh bool) error {
+	name, temp := AttemptName(n), tempName(n, token)
+	files = withToken(token, files)
 	_, err := runDir.stat(name)
 	if errors.Is(err, unix.ENOENT) {
-		if err = build(runDir, temp, files); err == nil {
+		steps := []func() error{func() error { return build(runDir, temp, files, (*written).sync) }}
+		if fresh {
+			steps = append(steps, func() error { return syncInputs(runDir) })
+		}
+		if err = together(steps...); err == nil {
 			err = moveExclusive(runDir, temp, name)
 		}
 		if err == nil {
@@ -68,6 +73,15 @@ func openAttempt(runDir dir, n int, token string, files []run.ControlFile) error
 		return errors.Join(rest, eachControl(runDir, name, files[1:], writeControl))
 	}
 	return errors.Join(err, rest, fmt.Errorf("%s did not appear", name))
+}
+
+// tempName is unique to a call, so a folder that another call has half built is never the one that is moved.
+func tempName(n int, token string) string {
+	return "." + AttemptName(n) + "." + token + "." + randomName()
+}
+
+func withToken(token string, files []run.ControlFile) []run.ControlFile {
+	return append([]run.ControlFile{{Name: TokenFile, Data: []byte(token + "\n")}}, files...)
 }
 
 // eachControl does something with every control file of an attempt folder.
@@ -111,8 +125,9 @@ func carries(runDir dir, name, token string) (bool, error) {
 	return false, err
 }
 
-// build writes the whole attempt folder under a temporary name and makes it durable. Everything is written before anything is synced.
-func build(runDir dir, temp string, files []run.ControlFile) error {
+// build writes the whole attempt folder under a temporary name and settles it: makes it durable, unless all is synced later. Everything is
+// written before anything is synced.
+func build(runDir dir, temp string, files []run.ControlFile, settle func(w *written, folders ...dir) error) error {
 	if err := unix.Mkdirat(runDir.fd, temp, 0o700); err != nil {
 		return &os.PathError{Op: "mkdir", Path: temp, Err: err}
 	}
@@ -136,7 +151,7 @@ func build(runDir dir, temp string, files []run.ControlFile) error {
 			return err
 		}
 	}
-	return w.sync(ctl, a)
+	return settle(&w, ctl, a)
 }
 
 // moveExclusive renames a folder unless the new name exists. A filesystem without RENAME_NOREPLACE, such as NFS, gets a plain rename,

@@ -22,7 +22,8 @@ const stageDir = ".stage"
 // is a reflink where the filesystem supports it (its bytes are then read back and hashed); otherwise the bytes are hashed while they are
 // written. A new run folder is filled in place. In an existing one a file gets its name only when it has the input's checksum and is
 // durable; a file that is already there is hashed again, and replaced if it is wrong.
-// The names of in/ and of the run's folder become durable with [Shared.OpenAttempt], which comes before anything is sent.
+// What was filled in place becomes durable with [Shared.OpenAttempt], which comes before anything is sent: with its own files, in one round
+// of syncs. After a crash before it the files are hashed again.
 //
 // A full disk is a Transport fault with code disk_full; an object whose bytes do not match the checksum is a
 // Validation fault with code input_checksum; neither leaves a part of the file behind.
@@ -47,6 +48,7 @@ func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.In
 	}
 	defer runDir.close()
 	if fresh {
+		s.fresh.Store(runID, true)
 		err = tree.fillNew(ctx, runDir, inputs, open)
 	} else {
 		err = tree.fill(ctx, runDir, inputs, open)
@@ -59,28 +61,80 @@ func (t Tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open
 	if err := t.mkdirs(runDir); err != nil {
 		return err
 	}
-	var w written
-	defer func() { w.close() }()
 	for _, in := range inputs {
 		err := withInput(ctx, runDir, in, open, func(parent dir, name string, src io.Reader, size int64) error {
 			dst, err := copyInput(ctx, parent, name, src, size, in)
-			if err == nil {
-				w = append(w, dst)
+			if err != nil {
+				return err
 			}
-			return err
+			return dst.Close()
 		})
-		if err == nil && len(w) == syncedAtOnce {
-			err = w.sync()
-		}
 		if err != nil {
 			return err
 		}
 	}
-	return t.sync(runDir, &w)
+	return nil
+}
+
+// syncInputs makes in/ durable.
+func syncInputs(runDir dir) error {
+	in, err := runDir.sub("in")
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	return in.syncAll()
 }
 
 // syncedAtOnce bounds how many files are open before they are synced.
 const syncedAtOnce = 16
+
+// syncAll makes the folder durable with all that is in it.
+func (d dir) syncAll() error {
+	list, err := d.listing()
+	if err != nil {
+		return err
+	}
+	defer list.Close()
+	for {
+		names, err := list.Readdirnames(syncedAtOnce)
+		if errors.Is(err, io.EOF) {
+			return d.sync()
+		}
+		if err != nil {
+			return err
+		}
+		if err := d.syncEach(names); err != nil {
+			return err
+		}
+	}
+}
+
+func (d dir) syncEach(names []string) error {
+	var w written
+	defer func() { w.close() }()
+	for _, name := range names {
+		f, err := d.open(name)
+		if err != nil {
+			return err
+		}
+		st, err := f.Stat()
+		if err == nil && !st.IsDir() {
+			w = append(w, f)
+			continue
+		}
+		if err == nil {
+			err = dir{int(f.Fd())}.syncAll()
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return w.sync()
+}
 
 // fill brings in/ into the state that the tree describes.
 func (t Tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open run.Opener) error {
@@ -118,7 +172,7 @@ func (t Tree) fill(ctx context.Context, runDir dir, inputs []plan.Input, open ru
 			return err
 		}
 	}
-	return t.sync(runDir, &written{})
+	return t.sync(runDir)
 }
 
 // mkdirs makes the folders of the tree.
@@ -133,14 +187,14 @@ func (t Tree) mkdirs(runDir dir) error {
 	return nil
 }
 
-// sync makes new files durable, and the names in in/.
-func (t Tree) sync(runDir dir, w *written) error {
+// sync makes the names in in/ durable.
+func (t Tree) sync(runDir dir) error {
 	for d := range t.Dirs {
 		sub, err := runDir.sub(d)
 		if err != nil {
 			return err
 		}
-		err = w.sync(sub)
+		err = sub.sync()
 		sub.close()
 		if err != nil {
 			return err

@@ -34,6 +34,7 @@ func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]s
 		return 0, err
 	}
 	defer unlock()
+	s.fresh.Delete(runID)
 	root, err := s.root(ctx, runID, 1)
 	if err != nil {
 		return 0, err

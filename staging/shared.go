@@ -8,7 +8,7 @@
 //
 // Folders have mode 0700, files 0600. A job may leave anything below its folders, so every path is resolved below an open descriptor and
 // never through a symlink, and the properties of an entry are read from its open descriptor. What a call writes is durable when the call
-// returns, except for the name of in/, see [Shared.StageInputs].
+// returns, except for new inputs, see [Shared.StageInputs].
 package staging
 
 import (
@@ -19,6 +19,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -42,6 +43,7 @@ type Shared struct {
 	cfg    Config
 	jobUID int
 	locks  Locks
+	fresh  sync.Map // the runs whose inputs are not durable yet
 }
 
 // NewShared checks the folder and marks it as this gateway's. A folder that another gateway marked is a Conflict fault with code

@@ -10,9 +10,11 @@ package seams
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -191,6 +193,14 @@ func (p workspace) StageInputs(ctx context.Context, runID string, inputs []plan.
 
 func (p workspace) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
 	return p.s.around("Workspace.OpenAttempt", func() error { return p.Workspace.OpenAttempt(ctx, runID, n, token, files...) })
+}
+
+func (p workspace) OpenTogether(ctx context.Context, list []run.Opening) (errs []error) {
+	err := p.s.around("Workspace.OpenTogether", func() error { errs = p.Workspace.OpenTogether(ctx, list); return errors.Join(errs...) })
+	if err != nil && errors.Join(errs...) == nil {
+		errs = slices.Repeat([]error{err}, len(list))
+	}
+	return errs
 }
 
 func (p workspace) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {

@@ -65,6 +65,7 @@ func Workspace(t *testing.T, test func(t *testing.T, f func(*testing.T)), open f
 		{"inputs", inputs}, {"inputs again", inputsAgain}, {"inputs are copies", inputsCopied}, {"a wrong input", inputsRefused},
 		{"inputs after a crash", inputsResume}, {"inputs at once", inputsAtOnce},
 		{"attempt", attempt}, {"attempt of another token", attemptForeign}, {"attempt at once", attemptAtOnce},
+		{"attempts together", attemptsTogether},
 		{"control files whole", controlWhole}, {"control files refused", controlRefused}, {"read control", readControl},
 		{"claim before the job", claimFirst}, {"claim after the job", claimSecond}, {"claim at once", claimAtOnce},
 		{"claim of no attempt", claimMissing},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -24,6 +25,54 @@ func attempt(t *testing.T, x *Files) {
 	wantFault(t, x.OpenAttempt(t.Context(), runID, 0, token), fault.Validation, "attempt_number")
 	wantFault(t, x.OpenAttempt(t.Context(), runID, 3, "../../etc"), fault.Validation, "token")
 	wantFault(t, x.OpenAttempt(t.Context(), "../x", 1, token), fault.Validation, "run_id")
+}
+
+// Attempts of several runs that are opened together are each as if opened alone: new ones, one that is there, and those that are refused,
+// which keep no other back.
+func attemptsTogether(t *testing.T, x *Files) {
+	run1 := func(i int) string { return fmt.Sprintf("run_%026d", i) }
+	script := func(i int, of string) []run.ControlFile {
+		return []run.ControlFile{{Name: run.PinnedFile, Data: []byte("p")}, {Name: run.ScriptFile, Data: []byte(fmt.Sprint(of, i))}}
+	}
+	s := newSource(t)
+	input := s.add("12345", "in/x/f")
+	must(t, x.OpenAttempt(t.Context(), run1(2), 1, token, script(2, "old")...))
+	must(t, x.OpenAttempt(t.Context(), run1(3), 1, token2, script(3, "theirs")...))
+	x.Leave(t, run1(4), "a1/ctl/exit", Entry{File, "x"})
+	for range 2 { // as after a crash
+		var list []run.Opening
+		for i := range 8 {
+			must(t, x.StageInputs(t.Context(), run1(i), []plan.Input{input}, s.file))
+			list = append(list, run.Opening{RunID: run1(i), N: 1, Token: token, Files: script(i, "new")})
+		}
+		list[5].Token, list[6].RunID, list[7].N = "../../etc", "../x", 0
+		errs := x.OpenTogether(t.Context(), list)
+		if len(errs) != len(list) {
+			t.Fatal(errs)
+		}
+		for i := range 3 {
+			must(t, errs[i])
+			for path, want := range map[string]string{"token": token + "\n", run.PinnedFile: "p", run.ScriptFile: fmt.Sprint("new", i)} {
+				if got, ok := x.Read(t, run1(i), "a1/ctl/"+path); !ok || got != want {
+					t.Errorf("run %d, %s: %q", i, path, got)
+				}
+			}
+			if got, _ := x.Read(t, run1(i), "in/x/f"); got != "12345" {
+				t.Errorf("run %d: %q", i, got)
+			}
+		}
+		wantFault(t, errs[3], fault.Conflict, "workspace_ahead_of_ledger")
+		wantFault(t, errs[4], fault.Conflict, "workspace_ahead_of_ledger")
+		wantFault(t, errs[5], fault.Validation, "token")
+		wantFault(t, errs[6], fault.Validation, "run_id")
+		wantFault(t, errs[7], fault.Validation, "attempt_number")
+		if got, _ := x.Read(t, run1(3), "a1/ctl/"+run.ScriptFile); got != "theirs3" {
+			t.Errorf("another's script is %q", got)
+		}
+	}
+	if errs := x.OpenTogether(t.Context(), nil); len(errs) != 0 {
+		t.Error(errs)
+	}
 }
 
 // A folder that carries another token, or none, is left as it is.

@@ -27,6 +27,11 @@ func (w *Workspace) OpenAttempt(ctx context.Context, runID string, n int, token 
 	return w.far.open(ctx, runID, n, token, files)
 }
 
+// OpenTogether opens each attempt by itself. See [run.Workspace].
+func (w *Workspace) OpenTogether(ctx context.Context, list []run.Opening) []error {
+	return run.OpenEach(ctx, w, list)
+}
+
 // ReadControl reads at most limit bytes of a control file, the last ones when tail is set. See [staging.Shared.ReadControl].
 func (w *Workspace) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
 	if limit < 0 {

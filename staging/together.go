@@ -1,0 +1,113 @@
+package staging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/run"
+)
+
+// syncsWhole are the filesystems of which syncfs(2) makes everything durable that was written before, by whichever descriptor: those of
+// this machine, and those whose client writes out and commits all it has. Behind fuse and the like it reaches the local kernel alone.
+var syncsWhole = map[string]bool{"ext": true, "xfs": true, "btrfs": true, "tmpfs": true, "overlay": true, "nfs": true, "ceph": true}
+
+// fewAttempts are opened each by itself.
+const fewAttempts = 4
+
+// OpenTogether is [Shared.OpenAttempt] for attempts of several runs. All folders get temporary names, the filesystem is synced,
+// all are moved into place and read back, and it is synced once more: so what has an attempt's name has its whole content, as if each was
+// opened by itself, and the inputs are durable too. A folder that is there already is opened by itself.
+func (s *Shared) OpenTogether(ctx context.Context, list []run.Opening) []error {
+	if name, _, err := Filesystem(s.cfg.RunsDir); len(list) < fewAttempts || err != nil || !syncsWhole[name] {
+		return run.OpenEach(ctx, s, list)
+	}
+	root, err := s.runsDir(ctx)
+	if err != nil {
+		return slices.Repeat([]error{err}, len(list))
+	}
+	defer root.close()
+	errs, temps := make([]error, len(list)), make([]string, len(list))
+	parallel(len(list), func(i int) { temps[i], errs[i] = buildUnsynced(root, list[i]) })
+	if err := root.syncFS(); err != nil {
+		return slices.Repeat([]error{fsFault("the attempts' folders cannot be synced", err)}, len(list))
+	}
+	parallel(len(list), func(i int) {
+		if errs[i] == nil && temps[i] != "" {
+			errs[i] = moveUnsynced(root, list[i], temps[i])
+		}
+	})
+	if err := root.syncFS(); err != nil {
+		return slices.Repeat([]error{fsFault("the runs' folders cannot be synced", err)}, len(list))
+	}
+	parallel(len(list), func(i int) {
+		if temps[i] != "" {
+			s.fresh.Delete(list[i].RunID)
+		} else if errs[i] == nil {
+			errs[i] = s.OpenAttempt(ctx, list[i].RunID, list[i].N, list[i].Token, list[i].Files...)
+		}
+	})
+	return errs
+}
+
+// buildUnsynced writes an attempt's folder under a temporary name; temp is empty where the folder is there.
+func buildUnsynced(root dir, o run.Opening) (temp string, err error) {
+	if err := errors.Join(CheckAttempt(o.RunID, o.N), CheckOpen(o.Token, o.Files)); err != nil {
+		return "", err
+	}
+	runDir, err := root.mkdir(o.RunID)
+	if err != nil {
+		return "", fsFault("the run's folder cannot be made", err)
+	}
+	defer runDir.close()
+	if _, err := runDir.stat(AttemptName(o.N)); !errors.Is(err, unix.ENOENT) {
+		return "", nil // or what is wrong with it is found out when it is opened by itself
+	}
+	temp = tempName(o.N, o.Token)
+	err = build(runDir, temp, withToken(o.Token, o.Files), func(w *written, _ ...dir) error { return w.close() })
+	return temp, fsFault(fmt.Sprintf("attempt %d of %s cannot be opened", o.N, o.RunID), err)
+}
+
+// moveUnsynced moves a folder into place that is durable under its temporary name.
+func moveUnsynced(root dir, o run.Opening, temp string) error {
+	runDir, err := root.sub(o.RunID)
+	if err != nil {
+		return fsFault("the run's folder cannot be opened", err)
+	}
+	defer runDir.close()
+	if err = moveExclusive(runDir, temp, AttemptName(o.N)); err == nil {
+		err = eachControl(runDir, AttemptName(o.N), withToken(o.Token, o.Files), holds)
+	} else { // somebody was first, or a network filesystem reports an error for a move that succeeded
+		err = openAttempt(runDir, o.N, o.Token, o.Files, true)
+	}
+	return fsFault(fmt.Sprintf("attempt %d of %s cannot be opened", o.N, o.RunID), errors.Join(err, dropUnfinished(runDir, o.N)))
+}
+
+// syncFS makes all durable that was written to the folder's filesystem before.
+func (d dir) syncFS() error {
+	if err := unix.Syncfs(d.fd); err != nil {
+		return &os.PathError{Op: "syncfs", Path: "folder", Err: err}
+	}
+	return nil
+}
+
+// parallel calls f for the numbers below n, a few at a time.
+func parallel(n int, f func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, 2*runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
