@@ -13,18 +13,20 @@ import (
 	"slurmgate/ledger"
 )
 
-// Open opens a new ledger at path, which must not exist.
+// Open opens the ledger at path, a new one where there is none.
 func Open(t testing.TB, path string, o ledger.Options) *ledger.Ledger {
 	t.Helper()
-	data, err := empty()
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(path, data, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
+	if _, err := os.Stat(path); err != nil {
+		data, err := empty()
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(path), 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(path, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	l, err := ledger.Open(context.Background(), path, o)
 	if err != nil {
