@@ -314,7 +314,7 @@ func (g *Gateway) lookAtWaiting(ctx context.Context, c gate.Call, w ledger.Waiti
 	if w.State == ledger.WaitingStarted {
 		args := map[string]any{"run_id": w.Became}
 		if left := a.WaitSeconds - int(time.Since(began).Seconds()); left > 0 {
-			args["wait_seconds"] = json.Number(fmt.Sprint(left))
+			args["wait_seconds"] = float64(left) // as [plan.Doc] has numbers
 		}
 		if c, err = with(c, args); err != nil {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -147,7 +148,16 @@ func TestChainOfRuns(t *testing.T) {
 	if g.does(t, "run.show", map[string]any{"run_id": three.RunID}, &story); story.Phase != run.WaitingForInputs || len(story.Events) != 1 {
 		t.Errorf("%+v", story)
 	}
-	first := g.isOver(t, one.RunID, run.Succeeded)
+	var first string
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		time.Sleep(300 * time.Millisecond) // the look below has begun
+		first = g.isOver(t, one.RunID, run.Succeeded)
+	})
+	if g.does(t, "slurm.job.get", map[string]any{"run_id": two.RunID, "wait_seconds": 2}, &got); got.Alias != two.RunID {
+		t.Errorf("a wait for a run that starts meanwhile: %+v", got)
+	}
+	ending.Wait()
 	w := g.waited(t, two.RunID, ledger.WaitingStarted)
 	var asked run.SubmitAnswer
 	if g.does(t, "b.two", map[string]any{"x": first}, &asked); asked.RunID != w.Became || !asked.Replayed {

@@ -104,6 +104,9 @@ func (a *Shell) ended(ctx context.Context, s *Session, runID string, g run.GetAn
 
 func (a *Shell) printEnd(ctx context.Context, s *Session, w io.Writer, g run.GetAnswer, story app.RunStory, to string) {
 	fmt.Fprintf(w, "%s  %s%s\n", g.TargetRunID, g.State, took(story))
+	if g.Alias != "" {
+		fmt.Fprintf(w, "alias   %s  (the run's name while it waited for its inputs)\n", g.Alias)
+	}
 	if g.Reason != nil && g.State != run.Succeeded {
 		fmt.Fprintf(w, "reason  %s\n", *g.Reason)
 	}

@@ -29,6 +29,9 @@ func (c Get) Run(ctx context.Context, a *Shell) error {
 
 func printGet(w io.Writer, g run.GetAnswer) {
 	fmt.Fprintf(w, "run     %s\nstate   %s (%s)\n", g.TargetRunID, g.State, g.Phase)
+	if g.Alias != "" {
+		fmt.Fprintf(w, "alias   %s  (the run's name while it waited for its inputs)\n", g.Alias)
+	}
 	if g.Reason != nil && g.State != run.Succeeded {
 		fmt.Fprintf(w, "reason  %s\n", *g.Reason)
 	}
