@@ -95,6 +95,8 @@ type ArtifactArgs struct {
 	ArtifactID string `json:"artifact_id,omitzero"`
 	MaxLines   int    `json:"max_lines,omitzero"`
 	MaxBytes   int    `json:"max_bytes,omitzero"`
+	Path       string `json:"path,omitzero"`       // of a file in a directory
+	FirstFile  int64  `json:"first_file,omitzero"` // of a directory's list
 }
 
 // ArtifactListArgs are the arguments of artifact.list.

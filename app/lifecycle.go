@@ -17,7 +17,7 @@ import (
 const maxTailBytes = 256 << 10
 
 // If it is missing, the error names the latest attempt; so the schema does not require it.
-const afterSchema = `{"type":"integer","minimum":1,"maximum":1000000,"description":"required: the number of the attempt that failed or was cancelled; the new attempt follows it"}`
+const afterSchema = `{"type":"integer","minimum":1,"maximum":1000000,"description":"required: the number of the attempt that the new one follows"}`
 
 // RunArgs are the arguments of operations on one run.
 type RunArgs struct {

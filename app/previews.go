@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slurmgate/artifact"
+	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/plan/tree"
@@ -28,11 +29,14 @@ func (g *Gateway) previews() []Operation {
 	limit := g.previewTime()
 	return []Operation{{
 		ID: "artifact.preview.text", Title: "Preview an artifact", Verb: "artifact preview",
-		Description: "Returns the beginning of an artifact as text, with limits on bytes and lines. Control characters are made visible.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Description: "Returns the beginning of an artifact as text, with limits on bytes and lines. Control characters are made visible. Of a " +
+			"directory it lists the files, or shows the one at path.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview, Limit: limit,
 		Input: object("artifact_id", id, prop("max_lines", `{"type":"integer","minimum":1,"maximum":5000}`),
-			prop("max_bytes", `{"type":"integer","minimum":1,"maximum":262144,"description":"policy's limit holds beside it"}`)),
+			prop("max_bytes", `{"type":"integer","minimum":1,"maximum":262144,"description":"policy's limit holds beside it"}`),
+			prop("path", `{"type":"string","minLength":1,"maxLength":4096,"description":"of a file in a directory, as its list has it"}`),
+			prop("first_file", `{"type":"integer","minimum":0,"maximum":1000000000,"description":"files of a directory to skip"}`)),
 		Does: look(g, g.previewText),
 	}, {
 		ID: "artifact.preview.table", Title: "Preview a table", Verb: "artifact preview",
@@ -168,6 +172,9 @@ type PreviewAnswer struct {
 	Text       string `json:"text,omitzero"`
 	Truncated  bool   `json:"truncated"`
 	Binary     bool   `json:"binary"`
+	Path       string `json:"path,omitzero"`        // of the file in a directory that is shown; then size_bytes is the file's
+	FirstFile  int64  `json:"first_file,omitzero"`  // of the list of a directory
+	FilesTotal int64  `json:"files_total,omitzero"` // likewise
 }
 
 func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) (out PreviewAnswer, params any, err error) {
@@ -177,12 +184,27 @@ func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) 
 	}
 	defer f.Close()
 	size, shown := x.SizeBytes, io.ReaderAt(f)
-	if x.Type == plan.Directory {
-		text, err := listing(f, x)
+	switch {
+	case x.Type == plan.Directory && a.Path != "":
+		one, err := g.member(ctx, x, f, a.Path)
 		if err != nil {
 			return out, nil, err
 		}
-		size, shown = int64(len(text)), strings.NewReader(text)
+		defer one.Close()
+		size, shown = one.size, one
+	case x.Type == plan.Directory:
+		text, total, err := listing(f, x, a.FirstFile)
+		if err != nil {
+			return out, nil, err
+		}
+		size, shown, out.FirstFile, out.FilesTotal = int64(len(text)), strings.NewReader(text), a.FirstFile, total
+	case a.Path != "" || a.FirstFile > 0:
+		field := "path"
+		if a.Path == "" {
+			field = "first_file"
+		}
+		return out, nil, fault.Invalid("", fault.Problem{Code: "PREVIEW-DIRECTORY", Field: field, Rule: "only of a directory",
+			Msg: "the artifact is one file, of type " + x.Type})
 	}
 	lines := atMost(a.MaxLines, g.Policy.Limits.PreviewLines)
 	most, at := int(g.Policy.Limits.PreviewBytes), map[string]any{"artifact_id": x.ID, "max_lines": lines}
@@ -190,31 +212,74 @@ func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) 
 		most = min(a.MaxBytes, most)
 		at["max_bytes"] = most
 	}
+	if a.Path != "" {
+		at["path"] = a.Path
+	}
+	if a.FirstFile > 0 {
+		at["first_file"] = a.FirstFile
+	}
 	p, err := artifact.PreviewText(shown, size, most+secrets.Margin, lines+leadRows)
 	if !p.Binary {
 		var more bool
 		p.Text, more = cutText(g.scanner(), p.Text, most, lines)
 		p.Truncated = p.Truncated || more
 	}
-	return PreviewAnswer{ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, Text: g.Gate.Registry().Hide(c.Caller.Transport, p.Text),
-		Truncated: p.Truncated, Binary: p.Binary}, at, err
+	out.ArtifactID, out.Type, out.SizeBytes, out.Path = x.ID, x.Type, x.SizeBytes, a.Path
+	if a.Path != "" {
+		out.SizeBytes = size
+	}
+	out.Text, out.Truncated, out.Binary = g.Gate.Registry().Hide(c.Caller.Transport, p.Text), p.Truncated, p.Binary
+	return out, at, err
+}
+
+// member is a file in a directory.
+type member struct {
+	*os.File
+	size int64
+}
+
+// member opens a file in a directory, whose list is given.
+func (g *Gateway) member(ctx context.Context, x run.Artifact, list io.Reader, path string) (m member, err error) {
+	if only, err := g.Ledger.FilesInPlace(ctx, x.SHA256); err != nil || only {
+		if only {
+			err = fault.New(fault.Validation, "directory_in_place", "the files of this directory lie in place on a site; the gateway has no "+
+				"copy to show").WithNext("run a tool on the directory, or import a copy of it")
+		}
+		return m, err
+	}
+	var found *tree.File
+	if _, err = tree.Each(list, func(f tree.File) error {
+		if f.Path == path {
+			found = &f
+		}
+		return ctx.Err()
+	}); err != nil {
+		return m, err
+	}
+	if found == nil {
+		return m, fault.New(fault.NotFound, "file_not_found", fmt.Sprintf("the directory %s has no file %q", x.ID, fault.Clip(path))).
+			WithSteps(fault.Do("artifact.preview.text", "artifact_id", x.ID))
+	}
+	m.size = found.Size
+	m.File, err = g.Store.Open(found.SHA256)
+	return m, err
 }
 
 // listedFiles is how many files of a directory a preview has at most; policy's limits of lines and bytes come after it.
 const listedFiles = 1000
 
-// listing shows what is in a directory: how many files in all, then the first of them with their sizes.
-func listing(list io.Reader, x run.Artifact) (string, error) {
+// listing shows what is in a directory: how many files in all, then those after the first ones with their sizes.
+func listing(list io.Reader, x run.Artifact, first int64) (text string, files int64, err error) {
 	var b strings.Builder
-	more := 0
+	var at int64
 	total, err := tree.Each(list, func(f tree.File) error {
-		if more++; more <= listedFiles {
+		if at++; at > first && at <= first+listedFiles {
 			fmt.Fprintf(&b, "%12d  %s\n", f.Size, f.Path)
 		}
 		return nil
 	})
-	if more > listedFiles {
-		fmt.Fprintf(&b, "… and %d more\n", more-listedFiles)
+	if more := at - first - listedFiles; more > 0 {
+		fmt.Fprintf(&b, "… and %d more\n", more)
 	}
-	return fmt.Sprintf("directory %s: %d files, %d bytes\n%s", x.Label, total.Files, total.Bytes, b.String()), err
+	return fmt.Sprintf("directory %s: %d files, %d bytes\n%s", x.Label, total.Files, total.Bytes, b.String()), int64(total.Files), err
 }

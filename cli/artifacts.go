@@ -133,7 +133,8 @@ type artifactPreviewCmd struct {
 	ArtifactID string `arg:"" name:"artifact" ids:"artifact,file" help:"Artifact id, the beginning of one, or a file with its bytes."`
 	Lines      int    `help:"Maximum number of lines or rows." default:"40"`
 	As         string `help:"How to show it: text, table, image, or auto (by its type)." enum:"auto,text,table,image" default:"auto"`
-	First      int64  `help:"For a table: number of rows to skip."`
+	First      int64  `help:"For a table: number of rows to skip. For a directory: number of files."`
+	Path       string `help:"For a directory: show this file of it." placeholder:"FILE"`
 	Edge       int    `help:"For a picture: maximum width and height in pixels." default:"512"`
 	Output     string `short:"o" help:"For a picture: save it here. An existing file is not overwritten." placeholder:"FILE"`
 }
@@ -141,7 +142,7 @@ type artifactPreviewCmd struct {
 // Run previews an artifact according to its type, or as the caller requests.
 func (c artifactPreviewCmd) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
-		if c.As == "auto" {
+		if c.As == "auto" && c.Path == "" {
 			var d app.ArtifactLook
 			if err := s.call(ctx, "artifact.get", app.ArtifactArgs{ArtifactID: c.ArtifactID}, &d); err != nil {
 				return err
@@ -159,7 +160,7 @@ func (c artifactPreviewCmd) Run(ctx context.Context, a *Shell) error {
 			}
 			return a.showPicture(p, c.Output)
 		}
-		args := app.ArtifactArgs{ArtifactID: c.ArtifactID, MaxLines: c.Lines}
+		args := app.ArtifactArgs{ArtifactID: c.ArtifactID, MaxLines: c.Lines, Path: c.Path, FirstFile: c.First}
 		return ask(ctx, a, "artifact.preview.text", args, func(w io.Writer, p app.PreviewAnswer) {
 			io.WriteString(w, p.Text)
 			if p.Truncated {

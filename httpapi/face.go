@@ -162,7 +162,8 @@ func (f *face) routes(r chi.Router) {
 	r.Get("/v1/artifacts/{artifact_id}", f.look("artifact.get", "artifact_id"))
 	r.Delete("/v1/artifacts/{artifact_id}", f.remove("artifact.remove", "artifact_id", "reason", "with_runs", "dry_run"))
 	r.Get("/v1/artifacts/{artifact_id}/trace", f.look("artifact.trace", "artifact_id", "limit"))
-	r.Get("/v1/artifacts/{artifact_id}/preview", f.look("artifact.preview.text", "artifact_id", "max_lines", "max_bytes"))
+	r.Get("/v1/artifacts/{artifact_id}/preview", f.look("artifact.preview.text", "artifact_id", "max_lines", "max_bytes", "path",
+		"first_file"))
 	r.Get("/v1/artifacts/{artifact_id}/preview/table", f.look("artifact.preview.table", "artifact_id", "first_row", "max_rows", "delimiter"))
 	r.Get("/v1/artifacts/{artifact_id}/preview/image", f.picture)
 	r.Get("/v1/artifacts/{artifact_id}/content", f.content)

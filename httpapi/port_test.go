@@ -87,7 +87,7 @@ func (d *desk) tool(id string, effect gate.SideEffect, capability, input string,
 }
 
 const byRun = `{"type":"object","additionalProperties":false,"required":["run_id"],"properties":{"run_id":{"type":"string","pattern":"^run_"},"attempt":{"type":"integer"},"after_attempt":{"type":"integer"},"wait_seconds":{"type":"integer","minimum":0,"maximum":30},"reason":{"type":"string"},"stream":{"enum":["stdout","stderr","log"]},"tail_lines":{"type":"integer"}}}`
-const byArtifact = `{"type":"object","additionalProperties":false,"required":["artifact_id"],"properties":{"artifact_id":{"type":"string"},"max_lines":{"type":"integer"},"first_row":{"type":"integer"},"max_rows":{"type":"integer"},"delimiter":{"type":"string"},"max_edge":{"type":"integer"}}}`
+const byArtifact = `{"type":"object","additionalProperties":false,"required":["artifact_id"],"properties":{"artifact_id":{"type":"string"},"max_lines":{"type":"integer"},"first_row":{"type":"integer"},"max_rows":{"type":"integer"},"delimiter":{"type":"string"},"max_edge":{"type":"integer"},"max_bytes":{"type":"integer"},"path":{"type":"string"},"first_file":{"type":"integer"}}}`
 const lists = `{"type":"object","additionalProperties":false,"properties":{"state":{"type":"string"},"tool_id":{"type":"string"},"since":{"type":"string"},"until":{"type":"string"},"type":{"type":"string"},"project_id":{"type":"string"},"cursor":{"type":"string"},"limit":{"type":"integer","maximum":200}}}`
 const imports = `{"type":"object","additionalProperties":false,"properties":{"path":{"type":"string"},"text":{"type":"string"},"label":{"type":"string"},"type":{"type":"string"},"project_id":{"type":"string"},"upload":{"type":"boolean"}}}`
 
@@ -359,7 +359,7 @@ func TestEveryOperation(t *testing.T) {
 		{"POST /v1/runs/" + runA + ":recollect", `{"reason":"the filesystem is back"}`, 200},
 		{"GET /v1/references", "", 200}, {"GET /v1/references/hg38", "", 200},
 		{"GET /v1/artifacts?type=TSV", "", 200}, {"POST /v1/artifacts", `{"text":"a"}`, 201}, {"GET /v1/artifacts/" + artA, "", 200},
-		{"GET /v1/artifacts/" + artA + "/preview?max_lines=2", "", 200},
+		{"GET /v1/artifacts/" + artA + "/preview?max_lines=2&max_bytes=9&path=a/b&first_file=0", "", 200},
 		{"GET /v1/artifacts/" + artA + "/preview/table?first_row=0&max_rows=3&delimiter=tab", "", 200},
 		{"GET /v1/artifacts/" + artA + "/trace", "", 200},
 		{"GET /v1/artifacts/" + artA + "/preview/image?max_edge=64", "", 200},

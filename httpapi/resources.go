@@ -170,7 +170,7 @@ func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 			}
 			args[name] = json.RawMessage(given[0])
 		case "limit", "wait_seconds", "tail_lines", "max_lines", "max_bytes", "first_row", "max_rows", "max_edge", "attempt", "after_row",
-			"max_size_mb":
+			"max_size_mb", "first_file":
 			n, err := strconv.ParseInt(given[0], 10, 32)
 			if err != nil {
 				return nil, bad(name, "a whole number", "it is not a number")

@@ -72,6 +72,8 @@ func (r *result) look() string {
 		return "artifact_preview_table shows its columns and first rows"
 	case "PNG":
 		return "artifact_preview_image shows it"
+	case "DIRECTORY":
+		return "artifact_preview_text lists its files"
 	}
 	return "artifact_preview_text shows its beginning"
 }

@@ -87,7 +87,9 @@ func newWorld() *world {
 		case "slurm.job.cancel", "artifact.import":
 			effect = gate.Write
 		}
-		w.tools = append(w.tools, tool(id, effect, "gateway"))
+		one := tool(id, effect, gate.CapGateway, gate.CapRead)
+		one.Determinism = gate.BestEffort // as that of the gateway's own operations
+		w.tools = append(w.tools, one)
 	}
 	w.tools = append(w.tools, tool("samtools.flagstat", gate.Execute, "slurm"), tool("run.show", gate.Read, "gateway"),
 		tool("slurm.job.adopt", gate.Write, "gateway"))
@@ -319,6 +321,12 @@ func TestTexts(t *testing.T) {
 		{"artifact.list", map[string]any{"artifacts": []any{}, "cursor": nil}, []string{"No artifacts"}},
 		{"artifact.preview.text", with(art, "text", "a\tb\n", "truncated", true, "binary", false), []string{"begins as follows",
 			"```\na\tb\n```", "There is more"}},
+		{"artifact.preview.text", with(art, "type", "DIRECTORY", "text", "directory parts: 5 files, 33 bytes\n           3  a/b.txt\n"+
+			"          30  c\n… and 2 more\n", "first_file", 1, "files_total", 5, "truncated", true, "binary", false),
+			[]string{artID + " is a directory parts: 5 files, 33 bytes.", "```\n3  a/b.txt\n30  c\n```", "again with first_file 3.", `"path":"…"}`}},
+		{"artifact.preview.text", with(art, "type", "DIRECTORY", "path", "a/b.txt", "text", "x\n", "truncated", false, "binary", false),
+			[]string{`"a/b.txt" in ` + artID + " (DIRECTORY, 221 bytes) begins as follows"}},
+		{"artifact.get", with(art, "type", "DIRECTORY"), []string{"artifact_preview_text lists its files"}},
 		{"artifact.preview.text", with(art, "truncated", false, "binary", true), []string{"is not text"}},
 		{"artifact.preview.text", with(art, "truncated", false, "binary", true, "type", "PNG"), []string{"is not text",
 			"artifact_preview_image"}},
@@ -334,7 +342,7 @@ func TestTexts(t *testing.T) {
 				t.Errorf("%s: no %q in\n%s", c.tool, want, text)
 			}
 		}
-		if res.IsError || res.StructuredContent == nil {
+		if res.IsError || (res.StructuredContent == nil) != textAlone[c.tool] {
 			t.Errorf("%s: %+v", c.tool, res)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ const MaxList = 12_000
 const (
 	door       = "tool_run" // calls any tool; the gate sees a call of that tool and knows of no other
 	doorID     = "tool.run"
-	aroundList = 200 // bytes of a list without its entries
+	aroundList = 400 // bytes of a list without its entries
 )
 
 // first are the operations that every list has, if the caller may call them. The others have room after the tools of the domain.
@@ -71,15 +72,35 @@ func brief(t gate.Tool) *sdk.Tool {
 	}
 	return &sdk.Tool{Name: whole.Name, Description: plain(t.Description, maxDescription),
 		InputSchema: briefSchema(without(t.Input, seldom[t.ID])), Annotations: hints,
-		Meta: sdk.Meta{handshakeKey: map[string]any{"tool_id": t.ID, "tool_version": t.Version}}}
+		Meta: sdk.Meta{handshakeKey: unusual(t)}}
+}
+
+// usual is what the registry says of most tools. A list of short entries says it once, in its own metadata, and an entry only what is
+// different.
+func usual() map[string]any {
+	return map[string]any{"contract_version": "v1", "side_effect": string(gate.Read), "idempotency": gate.Idempotent,
+		"determinism": gate.BestEffort, "availability": gate.OfflineOK, "required_capabilities": []string{gate.CapGateway, gate.CapRead}}
+}
+
+// unusual is what the registry says of a tool beside [usual].
+func unusual(t gate.Tool) map[string]any {
+	out := registered(t)
+	for key, value := range usual() {
+		if reflect.DeepEqual(out[key], value) {
+			delete(out, key)
+		}
+	}
+	return out
 }
 
 // seldom are optional arguments of operations that a short entry leaves out; tool_show has them, as it has the project of every operation
 // and the resources of every job. A call may have them all the same.
 var seldom = map[string][]string{"artifact.import": {"source", "type_hint", "upload", "in_place", "site"},
-	"batch.run": {"sheet_artifact_id"}, "batch.table": {"role"}, "slurm.job.retry": {"reason"}}
+	"batch.run": {"sheet_artifact_id", "steps"}, "run.list": {"id_prefix"}, "batch.table": {"role"}, "slurm.job.retry": {"reason"},
+	"artifact.preview.text": {"max_bytes", "path", "first_file"}} // the list of a directory names the last two
 
-// without leaves optional arguments out of a schema: some, the project, and what every call of a job may ask for.
+// without leaves optional arguments out of a schema: some, the project, and what every call of a job may ask for. Of the others it leaves
+// out bounds that no call comes near.
 func without(raw json.RawMessage, names []string) json.RawMessage {
 	return edited(raw, func(doc map[string]any) {
 		properties, _ := doc["properties"].(map[string]any)
@@ -88,6 +109,12 @@ func without(raw json.RawMessage, names []string) json.RawMessage {
 			about, _ := p.(map[string]any)
 			text, _ := about["description"].(string)
 			asked := name == "resources" && strings.HasPrefix(text, "what the job gets instead of")
+			if low, _ := about["minimum"].(float64); low <= 1 {
+				delete(about, "minimum")
+			}
+			if high, _ := about["maximum"].(float64); high >= 1000 {
+				delete(about, "maximum")
+			}
 			if (asked || name == "project_id" || slices.Contains(names, name)) && !slices.Contains(required, any(name)) {
 				delete(properties, name)
 			}
@@ -212,8 +239,8 @@ func shortened(v any, isSchema bool) any {
 	return v
 }
 
-// offer is the list of tools for the caller, in the order of their names.
-func (s *server) offer(ctx context.Context) []*sdk.Tool {
+// offer is the list of tools for the caller, in the order of their names. Of short entries, about holds what is said of them all.
+func (s *server) offer(ctx context.Context) (list []*sdk.Tool, about sdk.Meta) {
 	tools := s.visible(ctx)
 	names := slices.Sorted(maps.Keys(tools))
 	var whole, short int
@@ -227,9 +254,12 @@ func (s *server) offer(ctx context.Context) []*sdk.Tool {
 				out[i] = s.now().listings[name].whole
 			}
 		}
-		return out
+		if small {
+			return out, nil
+		}
+		return out, sdk.Meta{handshakeKey: usual()}
 	}
-	return s.catalogue(ctx, tools)
+	return s.catalogue(ctx, tools), sdk.Meta{handshakeKey: usual()}
 }
 
 // catalogue is a list that leaves tools out.
@@ -273,7 +303,7 @@ func nameOf(id string) string { return strings.ReplaceAll(id, ".", "_") }
 
 // spelled is a call of a tool as the caller makes it: by the tool's name, or through the door where the caller's list has not the tool.
 func (s *server) spelled(ctx context.Context, t gate.Tool, args string) string {
-	if slices.ContainsFunc(s.offer(ctx), func(x *sdk.Tool) bool { return x.Name == t.Name() }) {
+	if list, _ := s.offer(ctx); slices.ContainsFunc(list, func(x *sdk.Tool) bool { return x.Name == t.Name() }) {
 		return t.Name() + " " + args
 	}
 	return door + ` {"tool":"` + t.Name() + `","arguments":` + args + `}`

@@ -51,6 +51,41 @@ func listed(t *testing.T, g Gateway) (names []string, bytes int, list []*sdk.Too
 	return names, len(raw), l.Tools
 }
 
+// A list of short entries has all that the registry says of a tool as well: what most tools have once, and with each tool what it has
+// instead.
+//
+// proves HTC-11
+func TestShortEntriesSayAll(t *testing.T) {
+	w := many(40)
+	w.tools[len(w.tools)-1].Capabilities = []string{gate.CapSlurm, gate.CapMetrics}
+	server := New(Config{Gateway: naming{w, []string{"many.t039", "many.t001"}}, Name: "d", Version: "1"})
+	res, err := connect(t, server, nil).ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about, _ := res.Meta[handshakeKey].(map[string]any)
+	if len(about) != len(usual()) {
+		t.Fatalf("%v", res.Meta)
+	}
+	for _, x := range res.Tools {
+		own, _ := x.Meta[handshakeKey].(map[string]any)
+		if x.Name == door {
+			continue // which no registry has
+		}
+		i := slices.IndexFunc(w.tools, func(t gate.Tool) bool { return t.ID == own["tool_id"] })
+		if i < 0 || x.OutputSchema != nil {
+			t.Fatalf("%+v", x)
+		}
+		said := maps.Clone(about)
+		maps.Copy(said, own)
+		got, err1 := json.Marshal(said)
+		want, err2 := json.Marshal(registered(w.tools[i]))
+		if err1 != nil || err2 != nil || string(got) != string(want) {
+			t.Errorf("%s: %s, the registry says %s", x.Name, got, want)
+		}
+	}
+}
+
 // A list has at most MaxList bytes. One with room has everything about each tool; a domain that is too large is left out as a whole, but
 // for the tools that the caller's credentials name, and is reached through the door. No list has a tool that the caller may not call.
 //

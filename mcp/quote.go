@@ -24,6 +24,9 @@ func (r *result) quote() bool {
 		limit -= 100
 		cut = shorter(s, limit)
 	}
+	if r.isList() && cut != s { // whole lines, so that the next page begins with the next file
+		cut = cut[:strings.LastIndexByte(cut, '\n')+1]
+	}
 	changed := cut != *r.Text
 	r.cut, r.Text = cut != s, &cut
 	return changed

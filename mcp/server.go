@@ -66,10 +66,10 @@ func ForChat(t gate.Tool) bool {
 }
 
 const instructions = `slurmgate runs pinned tools as jobs on a Slurm cluster and returns their outputs as artifacts.
-Typical sequence: artifact_import a file (or find one with artifact_list) → call a tool with its artifact ids → slurm_job_collect with the run id until ready is true → artifact_preview_text of an output, artifact_preview_table of a table, artifact_preview_image of a picture.
+Typical sequence: artifact_find a file by a part of its name → call a tool with its id (art_… or file_…; a file_… is imported by that call) → slurm_job_collect with the run id until ready is true → artifact_preview_text of an output, artifact_preview_table of a table, artifact_preview_image of a picture.
 Genomes, indexes and databases that the site offers are in reference_list; an input takes ref:NAME in place of an artifact id.
-Many samples at once: batch_run with rows of artifact ids → batch_status until it is over → batch_table across the samples.
-artifact_find finds files and artifacts by a part of their name, such as a sample's. The list of tools may be a part: tool_list names all (all=true: also operations like reference_list), tool_show describes one in full, also arguments that the list leaves out, tool_run calls it.
+Many samples at once: batch_run with rows of ids, art_… or file_… → batch_status until it is over → batch_table across the samples.
+The list of tools may be a part: tool_list names all (all=true: also operations like reference_list), tool_show describes one in full, also arguments that the list leaves out, tool_run calls it.
 run_list lists earlier runs, filtered by time, tool, state and principal (who asked; me is you).
 A chat deletes nothing; an administrator can.
 "Not ready" is a normal answer: jobs wait in a queue. Call again after poll_after_seconds, or tell the user that the run continues without this chat.
@@ -87,6 +87,7 @@ type stock struct {
 	tools    map[string]gate.Tool // chat tools by name
 	ids      map[string]gate.Tool // the same by id
 	listings map[string]listing   // of them, by name
+	asks     *gate.Tool           // call.progress; nil: the gateway has none
 }
 
 func (s *server) now() *stock { return s.stock.Load() }
@@ -95,8 +96,11 @@ func (s *server) now() *stock { return s.stock.Load() }
 // notified of a change.
 func (s *server) restock(out *sdk.Server) {
 	was := s.now()
-	is := &stock{map[string]gate.Tool{}, map[string]gate.Tool{}, map[string]listing{}}
+	is := &stock{tools: map[string]gate.Tool{}, ids: map[string]gate.Tool{}, listings: map[string]listing{}}
 	for _, t := range s.cfg.Gateway.Tools() {
+		if t.ID == asking {
+			is.asks = &t
+		}
 		if ForChat(t) {
 			is.tools[t.Name()], is.ids[t.ID], is.listings[t.Name()] = t, t, listingOf(entry(t), brief(t))
 		}
@@ -183,7 +187,8 @@ func (s *server) view(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		res, err := next(ctx, method, req)
 		if l, ok := res.(*sdk.ListToolsResult); ok && err == nil {
-			l.Tools, l.NextCursor = s.offer(ctx), "" // one page, whatever there is
+			l.Tools, l.Meta = s.offer(ctx)
+			l.NextCursor = "" // one page, whatever there is
 		}
 		return res, err
 	}

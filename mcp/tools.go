@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"slurmgate/fault"
 	"slurmgate/gate"
 )
 
@@ -23,17 +24,23 @@ const handshakeKey = "handshake"
 func entry(t gate.Tool) *sdk.Tool {
 	beyond := t.OfService() // what it does may change anything outside
 	destructive := t.ID == "slurm.job.cancel"
-	out := &sdk.Tool{Name: t.Name(), Title: plain(t.Title, 128), Description: plain(describe(t), maxDescription), InputSchema: t.Input,
+	out := &sdk.Tool{Name: t.Name(), Title: plain(t.Title, 128), Description: plain(describe(t), maxDescription),
+		InputSchema: takingFiles(t),
 		Annotations: &sdk.ToolAnnotations{Title: plain(t.Title, 128), ReadOnlyHint: t.SideEffect == gate.Read,
 			IdempotentHint:  t.Idempotency == "IDEMPOTENT",
 			DestructiveHint: &destructive, OpenWorldHint: &beyond},
-		Meta: sdk.Meta{handshakeKey: map[string]any{"tool_id": t.ID, "tool_version": t.Version, "contract_version": t.ContractVersion,
-			"side_effect": string(t.SideEffect),
-			"idempotency": t.Idempotency, "determinism": t.Determinism, "availability": t.Availability, "required_capabilities": t.Capabilities}}}
+		Meta: sdk.Meta{handshakeKey: registered(t)}}
 	if len(t.Output) > 0 && !textAlone[t.ID] {
 		out.OutputSchema = outputSchema(t)
 	}
 	return out
+}
+
+// registered is what the registry says of a tool beside its schemas.
+func registered(t gate.Tool) map[string]any {
+	return map[string]any{"tool_id": t.ID, "tool_version": t.Version, "contract_version": t.ContractVersion,
+		"side_effect": string(t.SideEffect), "idempotency": t.Idempotency, "determinism": t.Determinism, "availability": t.Availability,
+		"required_capabilities": t.Capabilities}
 }
 
 // describe appends to a domain tool's description what all of them have in common.
@@ -73,8 +80,9 @@ func request(t gate.Tool, r *sdk.CallToolRequest) gate.Request {
 func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 	return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		req := request(t, r)
-		pages := shorten(t.ID, &req)
-		defer s.progress(ctx, t, r, req.ToolCallID)()
+		pages, named := shorten(t.ID, &req), filesOf(t, req.Args)
+		defer s.progress(ctx, t, r, req, named)()
+		notBrought := s.bring(ctx, t, &req, named)
 		if t.SideEffect == gate.Execute {
 			// A client that gives up does not cancel the effect of its call: a run either does not exist or is complete.
 			ctx = context.WithoutCancel(ctx)
@@ -85,9 +93,13 @@ func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 				return s.refused(ctx, t, req, gate.BodyOf(gate.MCP, err)), nil
 			}
 			if res.Error != nil {
+				if notBrought != nil && res.Error.Kind == string(fault.Validation) { // it is about the handles, which were left in the call
+					res.Error = notBrought
+				}
 				return s.refused(ctx, t, req, res.Error), nil
 			}
 			out := s.answered(ctx, t, req, res)
+			named.note(out)
 			if size(out) <= MaxAnswer || !pages.less(&req) {
 				return out, nil
 			}
@@ -102,48 +114,6 @@ func (s *server) refused(ctx context.Context, t gate.Tool, req gate.Request, e *
 
 // progressEvery is how often a client is notified during a wait.
 const progressEvery = 2 * time.Second
-
-// progress notifies a client that requested it during a bounded wait. The returned function ends it.
-func (s *server) progress(ctx context.Context, t gate.Tool, r *sdk.CallToolRequest, toolCallID string) (stop func()) {
-	token := r.Params.GetProgressToken()
-	if token == nil {
-		return func() {}
-	}
-	var a struct {
-		WaitSeconds int `json:"wait_seconds"`
-	}
-	_ = json.Unmarshal(r.Params.Arguments, &a)
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	tell := func(seconds int, message string) {
-		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(seconds),
-			Total: float64(a.WaitSeconds), Message: message})
-	}
-	go func() {
-		defer close(done)
-		every := progressEvery
-		if movesBytes[t.ID] {
-			every = movedEvery
-		}
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for n := 1; ; n++ {
-			select {
-			case <-tick.C:
-				if moved := s.moved(ctx, t, toolCallID); moved != nil {
-					_ = r.Session.NotifyProgress(ctx, moved.params(token))
-				}
-				if movesBytes[t.ID] {
-					continue
-				}
-				tell(n*int(progressEvery/time.Second), t.Name()+" is still waiting")
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return func() { cancel(); <-done }
-}
 
 // clip cuts a text to at most n bytes, between characters.
 func clip(s string, n int) string {
