@@ -1,10 +1,16 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // chainPack is a tool that adds a word to a text, or fails where it is told to.
@@ -27,29 +33,53 @@ execution: {kind: cli, cmd: [testprog, "{{ params.how }}", "NAME\n"], stdin: in/
 `, "NAME", name)
 }
 
+// chainTools gives a site's domain such tools. Its gateway does not run yet.
+func (s *site) chainTools(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: chain."+name+", kind: job_worker}\n")
+		must(s.t, os.WriteFile(host(s.dir)+"/domain/toolpacks/chain."+name+".tool.yaml", []byte(chainPack(name)), 0o644))
+	}
+	must(s.t, giveToLab(host(s.dir)))
+}
+
+// after starts chain.two on the output of a run that is not over, and returns what checks it when that one is.
+func (s *site) after(runID string) (check func(want string)) {
+	s.t.Helper()
+	var next submitted
+	if s.ok(&next, "run", "chain.two", "-i", "text="+runID+":result"); next.Phase != "waiting_for_inputs" {
+		s.t.Errorf("%+v", next)
+	}
+	return func(want string) {
+		s.t.Helper()
+		l := s.wait(next.RunID)
+		if got := string(s.bytesOf(l.Roles["two"])); l.State != "succeeded" || got != want+"two\n" || l.RunID == next.RunID {
+			s.t.Errorf("%+v: %q", l, got)
+		}
+	}
+}
+
 const chainSteps = `steps:
   - {name: one, tool: chain.one}
   - {name: two, tool: chain.two, from: {text: one.one}}
   - {name: three, tool: chain.three, from: {text: two.two}}
 `
 
-// Three tools over three samples from one steps file: the runs of later steps wait for those before, survive a gateway that is killed, and
+// Three tools over two samples from one steps file: the runs of later steps wait for those before, survive a gateway that is killed, and
 // start by themselves; what one sample's first step fails to make ends the other two with a reason. Asked for with the artifact, the run
-// that waited is the run; where the output came from is told back to the import.
+// that waited is the run; where the output came from is told back to the import. Webhooks tell of each end of a batch once, and of a run
+// that never started.
 //
-// proves MANY-04
+// proves MANY-04 MANY-05
 func TestChains(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
-	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: chain.one, kind: job_worker}\n"+
-		"  - {tool_id: chain.two, kind: job_worker}\n  - {tool_id: chain.three, kind: job_worker}\n")
-	for _, name := range []string{"one", "two", "three"} {
-		must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/chain."+name+".tool.yaml", []byte(chainPack(name)), 0o644))
-	}
-	must(t, giveToLab(host(s.dir)))
+	s.chainTools("one", "two", "three")
+	hook := newHook(t)
+	s.replace("site.yaml", "import:\n", "notify: {origins: ["+strconv.Quote(hook.url)+"]}\nimport:\n")
 	d := s.serve()
 	sheet := "sample,text,one.how\n"
-	for _, x := range []string{"A", "B", "C"} {
+	for _, x := range []string{"A", "C"} {
 		how := map[string]string{"C": "fail"}[x]
 		sheet += x + "," + s.file(x+".txt", x+"\n") + "," + how + "\n"
 	}
@@ -64,22 +94,22 @@ func TestChains(t *testing.T) {
 		Rows  int
 		Steps []struct{ Step, Name string }
 	}
-	if s.ok(&began, run...); began.Rows != 9 || len(began.Steps) != 3 {
+	if s.ok(&began, run...); began.Rows != 6 || len(began.Steps) != 3 {
 		t.Fatalf("%+v", began)
 	}
-	type row struct {
-		RunID string `json:"run_id"`
-		Phase string
-	}
 	var list struct {
-		Waiting      []row
-		WaitingTotal int `json:"waiting_total"`
+		Waiting []struct {
+			RunID string `json:"run_id"`
+			Phase string
+		}
 	}
-	until(t, patience, "runs that wait", func() bool {
-		list.WaitingTotal = 0
-		s.ok(&list, "runs", "list")
-		return list.WaitingTotal > 0 && list.Waiting[0].Phase == "waiting_for_inputs"
+	until(t, patience, "a run that waits", func() bool {
+		s.ok(&list, "runs", "list", "--sample", "C")
+		return len(list.Waiting) > 0
 	})
+	never := list.Waiting[0].RunID
+	s.ok(nil, "notify", never, hook.url+"/run")
+	s.ok(nil, "notify", "all.three", hook.url+"/batch")
 	d.signal("KILL")
 	d.ended(t)
 	s.serve()
@@ -93,7 +123,7 @@ func TestChains(t *testing.T) {
 		Causes []struct{ Step, Cause, Reason string }
 	}
 	s.cli("batch", "wait", "all", "--timeout", "3m", "--json").object(t, &now)
-	if !now.Over || now.Counts["succeeded"] != 6 || now.Counts["failed"]+now.Counts["refused"] != 3 || len(now.Steps) != 3 {
+	if !now.Over || now.Counts["succeeded"] != 3 || now.Counts["failed"]+now.Counts["refused"] != 3 || len(now.Steps) != 3 {
 		t.Fatalf("%+v", now)
 	}
 	causes := fmt.Sprint(now.Causes)
@@ -102,6 +132,17 @@ func TestChains(t *testing.T) {
 			t.Errorf("no %s among %s", want, causes)
 		}
 	}
+	if e := hook.told(t, "/batch", 1)[0]; e.Type != "batch.over" || e.Data.Name != "all.three" || e.Data.Counts["succeeded"] != 1 {
+		t.Errorf("%+v", e)
+	}
+	if e := hook.told(t, "/run", 1)[0]; e.Type != "run.over" || e.Data.RunID != never || e.Data.State != "failed" ||
+		e.Data.Reason != "input_failed" {
+		t.Errorf("%+v", e)
+	}
+	s.ok(nil, "batch", "retry", "all.three") // the input still fails
+	if two := hook.told(t, "/batch", 2); two[0].Data.NoticeID == two[1].Data.NoticeID || two[1].Data.Counts["succeeded"] != 1 {
+		t.Errorf("%+v", two)
+	}
 	var rows struct {
 		Samples []struct {
 			Sample string
@@ -109,7 +150,7 @@ func TestChains(t *testing.T) {
 		}
 	}
 	s.ok(&rows, "batch", "status", "all.three", "--samples", "--state", "succeeded")
-	if len(rows.Samples) != 2 {
+	if len(rows.Samples) != 1 {
 		t.Fatalf("%+v", rows)
 	}
 	a := rows.Samples[0]
@@ -133,6 +174,58 @@ func TestChains(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", in, again, a.RunID)
 		}
 	}
+}
+
+// hook is a receiver of webhooks on the login node.
+type hook struct {
+	url  string
+	mu   sync.Mutex
+	said map[string][]ended // by path
+}
+
+// ended is what a webhook says.
+type ended struct {
+	Type string
+	Data struct {
+		NoticeID      string `json:"notice_id"`
+		RunID         string `json:"run_id"`
+		State, Reason string
+		Name          string
+		Counts        map[string]int
+	}
+}
+
+func newHook(t testing.TB) *hook {
+	t.Helper()
+	l := listenInCluster(t)
+	h := &hook{url: "http://" + l.Addr().String(), said: map[string][]ended{}}
+	srv := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var e ended
+		if err := json.NewDecoder(r.Body).Decode(&e); err != nil || r.Header.Get("webhook-id") != e.Data.NoticeID {
+			t.Errorf("%v: %+v", err, e)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.said[r.URL.Path] = append(h.said[r.URL.Path], e)
+	})}
+	go srv.Serve(l)
+	t.Cleanup(func() { srv.Close() })
+	return h
+}
+
+// told waits until n webhooks came to a path, and returns them: there are no more.
+func (h *hook) told(t testing.TB, path string, n int) (list []ended) {
+	t.Helper()
+	until(t, time.Minute, "webhooks", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		list = slices.Clone(h.said[path])
+		return len(list) >= n
+	})
+	if len(list) != n {
+		t.Fatalf("%d webhooks to %s: %+v", len(list), path, list)
+	}
+	return list
 }
 
 type traced struct {

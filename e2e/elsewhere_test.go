@@ -91,9 +91,9 @@ func probeImage() string {
 
 // A gateway outside of the cluster, over SSH and SFTP, to the login node, to a data host behind a jump host, and with SFTP alone for files:
 // an image reaches the far store, runs are submitted, waited for, collected, cancelled, retried and replayed, also after the gateway was
-// killed, and gc removes their workspaces.
+// killed, one that waited for an output starts, and gc removes their workspaces.
 //
-// proves SITE-01 SITE-02 CARD-03 CARD-07
+// proves SITE-01 SITE-02 CARD-03 CARD-07 MANY-04
 func TestGatewayOutsideTheCluster(t *testing.T) {
 	t.Parallel()
 	alone := func(doc tree) { doc["storage"].(tree)["sftp"] = tree{"shell": false, "syncs_folders": true} }
@@ -109,6 +109,10 @@ func TestGatewayOutsideTheCluster(t *testing.T) {
 			}
 			if r := s.cli("image", "verify", "--json"); r.code != 0 || !strings.Contains(string(r.stdout), world.probe) {
 				t.Error(r)
+			}
+			chained := x.name == "SFTP alone"
+			if chained {
+				s.chainTools("two")
 			}
 			gateway := s.serve()
 			doc := withInputOf(s, probePlan("write", "out/result", "with its input"))
@@ -130,6 +134,10 @@ func TestGatewayOutsideTheCluster(t *testing.T) {
 			held, release := s.waiting(probePlan("write", "out/result", "after the gateway died"))
 			doomed, _ := s.waiting(probePlan("write", "out/result", "never"))
 			s.ok(nil, "cancel", doomed)
+			check, spaces := func(string) {}, int64(4)
+			if chained {
+				check, spaces = s.after(held), 5
+			}
 
 			gateway.signal("KILL")
 			gateway.ended(t)
@@ -141,6 +149,7 @@ func TestGatewayOutsideTheCluster(t *testing.T) {
 			if l := s.wait(held); l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "after the gateway died" {
 				t.Errorf("%+v", l)
 			}
+			check("after the gateway died")
 			if l := s.wait(doomed); l.State != "cancelled" {
 				t.Errorf("%+v", l)
 			}
@@ -149,7 +158,7 @@ func TestGatewayOutsideTheCluster(t *testing.T) {
 				t.Errorf("the run that was under way when the gateway died has %d jobs", n)
 			}
 			var gone swept
-			if s.ok(&gone, "gc", "--workspaces-older-than", "0s"); gone.Workspaces.Count != 4 || len(gone.Kept) != 0 {
+			if s.ok(&gone, "gc", "--workspaces-older-than", "0s"); gone.Workspaces.Count != spaces || len(gone.Kept) != 0 {
 				t.Errorf("%+v", gone)
 			}
 			if left := shell(t, "lab", `find "$1"/runs/run_* -mindepth 1 -type f ! -name 'a[0-9]*'`, s.dir); left != "" {

@@ -61,9 +61,12 @@ func restSite(t testing.TB, example string, edit ...func(doc tree)) *site {
 }
 
 // goesOn is what every gateway does, however it reaches its cluster: runs are submitted, fail, are collected and cancelled; it is killed,
-// and the next one answers replays, finds the job that ran meanwhile, and removes the workspaces.
-func goesOn(t *testing.T, s *site) {
+// and the next one answers replays, finds the job that ran meanwhile, starts what waited for its output, and removes the workspaces.
+func goesOn(t *testing.T, s *site, chained bool) {
 	t.Helper()
+	if chained {
+		s.chainTools("two")
+	}
 	gateway := s.serve()
 	doc := withInputOf(s, probePlan("write", "out/result", "with its input"))
 	first := s.submit(doc)
@@ -77,6 +80,10 @@ func goesOn(t *testing.T, s *site) {
 	held, release := s.waiting(probePlan("write", "out/result", "after the gateway died"))
 	doomed, _ := s.waiting(probePlan("write", "out/result", "never"))
 	s.ok(nil, "cancel", doomed)
+	check, spaces := func(string) {}, int64(4)
+	if chained {
+		check, spaces = s.after(held), 5
+	}
 
 	gateway.signal("KILL")
 	gateway.ended(t)
@@ -88,6 +95,7 @@ func goesOn(t *testing.T, s *site) {
 	if l := s.wait(held); l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "after the gateway died" {
 		t.Errorf("%+v", l)
 	}
+	check("after the gateway died")
 	if l := s.wait(doomed); l.State != "cancelled" {
 		t.Errorf("%+v", l)
 	}
@@ -95,7 +103,7 @@ func goesOn(t *testing.T, s *site) {
 		t.Errorf("the run that was under way when the gateway died has %d jobs", n)
 	}
 	var gone swept
-	if s.ok(&gone, "gc", "--workspaces-older-than", "0s"); gone.Workspaces.Count != 4 || len(gone.Kept) != 0 {
+	if s.ok(&gone, "gc", "--workspaces-older-than", "0s"); gone.Workspaces.Count != spaces || len(gone.Kept) != 0 {
 		t.Errorf("%+v", gone)
 	}
 	for name, row := range s.siteRows() {
@@ -108,7 +116,7 @@ func goesOn(t *testing.T, s *site) {
 // A gateway that asks slurmrestd, over its socket, over TLS with a token, and as a child on pipes. It uses none of Slurm's commands, and
 // what users may charge comes from slurmdbd through slurmrestd too.
 //
-// proves SITE-01 SITE-06 CARD-07
+// proves SITE-01 SITE-06 CARD-07 MANY-04
 func TestGatewayOverREST(t *testing.T) {
 	t.Parallel()
 	at := restOf(t).Login
@@ -120,7 +128,7 @@ func TestGatewayOverREST(t *testing.T) {
 			if name == "TLS" {
 				s.replace("site.yaml", "transport: rest\n", "transport: rest\n  accounts: associations\n")
 			}
-			goesOn(t, s)
+			goesOn(t, s, name == "TLS")
 		})
 	}
 }
@@ -140,7 +148,7 @@ func TestGatewayOverRESTAndSFTP(t *testing.T) {
 			if r := s.cli("config", "check"); r.code != 0 {
 				t.Error(r)
 			}
-			goesOn(t, s)
+			goesOn(t, s, false)
 		})
 	}
 }

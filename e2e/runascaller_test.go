@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// Two users side by side: each one's job is theirs in the queue, in accounting and on disk, through everything that a run goes through.
+// Two users side by side: each one's job is theirs in the queue, in accounting and on disk, through everything that a run goes through,
+// and so is what waits for its output.
 //
-// proves SITE-08
+// proves SITE-08 MANY-04
 func TestRunAsCaller(t *testing.T) {
 	t.Parallel()
 	s, _ := callerSite(t, func(doc tree) { doc["import"] = tree{"local": "own"} })
 	s.replace("domain/policies.yaml", "nobodys", "alicelab, boblab, nobodys")
+	s.chainTools("two")
 	s.serve()
 	for _, user := range []string{"alice", "bob"} {
 		t.Run(user, func(t *testing.T) {
@@ -97,6 +99,10 @@ func (c caller) lives() {
 	if again := c.submitAs(c.name, doc); !again.Replayed || again.RunID != a.RunID {
 		t.Errorf("a replay: %+v", again)
 	}
+	var next submitted
+	if c.do(&next, "run", "chain.two", "-i", "text="+a.RunID+":result"); next.Phase != "waiting_for_inputs" {
+		t.Errorf("%+v", next)
+	}
 	c.release(a.RunID, "1")
 	end := c.until(a.RunID, "done")
 	if end.State != "succeeded" {
@@ -107,6 +113,10 @@ func (c caller) lives() {
 	}
 	if user, account := c.jobUser(a.RunID); user != c.name || account != c.name+"lab" {
 		t.Errorf("accounting charges %s of %s", account, user)
+	}
+	second := c.until(next.RunID, "done")
+	if user, _ := c.jobUser(second.RunID); second.State != "succeeded" || user != c.name || c.owners(second.RunID) != c.name {
+		t.Errorf("what waited ran as %q: %+v", user, second)
 	}
 	r := c.user(c.name, nil, "artifact", "get", end.Roles["result"], "-o", "-")
 	if r.code != 0 || len(r.stdout) == 0 {
