@@ -62,15 +62,17 @@ func (s *Session) collectBundle(ctx context.Context, batch string, b bundle, fil
 	var own error
 	var data bytes.Buffer
 	_ = s.way().Bundle(ctx, batch, b.after, b.rows, func(id string, r io.Reader) error {
-		if len(wanted[id]) == 0 {
+		rows := wanted[id]
+		if len(rows) == 0 {
 			return nil
 		}
+		delete(wanted, id) // it comes once for each row that has it
 		data.Reset()
 		if _, err := io.Copy(&data, io.LimitReader(r, httpapi.BundledAtMost+1)); err != nil {
 			return err
 		}
 		sum := sha256.Sum256(data.Bytes())
-		for _, i := range wanted[id] {
+		for _, i := range rows {
 			f := files[i]
 			if hex.EncodeToString(sum[:]) != f.SHA256 {
 				continue // fetched alone, it is told what is wrong with it

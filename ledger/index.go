@@ -213,8 +213,8 @@ func (l *Ledger) Declared(ctx context.Context, runIDs []string) (map[string][]ru
 		o, err := scanLinked(behind{row, &id})
 		out[id] = append(out[id], o)
 		return err
-	}, `SELECT o.run_id, o.role, o.relpath, `+artifactColumns+` FROM json_each(?) j CROSS JOIN run_outputs o ON o.run_id = j.value
- JOIN runs r ON r.run_id = o.run_id AND r.attempt_n = o.attempt_n JOIN artifacts a ON a.artifact_id = o.artifact_id
+	}, `SELECT o.run_id, o.role, o.relpath, `+artifactColumns+` FROM (SELECT DISTINCT value FROM json_each(?)) j
+ CROSS JOIN run_outputs o ON o.run_id = j.value JOIN runs r ON r.run_id = o.run_id AND r.attempt_n = o.attempt_n JOIN artifacts a ON a.artifact_id = o.artifact_id
  WHERE o.relpath <> '' ORDER BY o.run_id, o.role`, string(ids))
 	return out, err
 }
