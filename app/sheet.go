@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -237,7 +238,8 @@ func (p ColumnPlace) value(field, cell string) (any, error) {
 		case p.Artifact && !IsInput(text):
 			err = fault.Invalid("", fault.Problem{Code: "SHEET-INPUT", Field: field,
 				Rule: "an artifact id (art_…), ref: and a name, or an output of a run (run_…:role) or of a batch (batch_…:role)",
-				Msg:  fmt.Sprintf("got %q; import the file first, or start the batch from the shell, which imports files", text)})
+				Msg:  fmt.Sprintf("got %q, which is no id", text), Hint: "find its id",
+				Next: []fault.Step{fault.Do("artifact.find", "name", fault.ClipTo(path.Base(text), maxSampleBytes))}})
 		case !p.Artifact && !schema.Unsaid():
 			v, err = TypedAs(schema.Types(), field, text)
 		}

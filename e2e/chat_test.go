@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +25,9 @@ type chat struct {
 	changed chan struct{} // the list of tools did
 	calls   int
 	bytes   int // of all answers
+
+	mu    sync.Mutex
+	moved []sdk.ProgressNotificationParams // what the chat was notified of
 }
 
 // chat starts `slurmgate mcp` on the login node and connects to its standard input and output.
@@ -38,12 +42,18 @@ func (s *site) chat(t testing.TB, version string) *chat {
 	cmd.Stderr = &errs
 	must(t, cmd.Start())
 	changed := make(chan struct{}, 1)
+	c := &chat{t: t, changed: changed}
 	client := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, &sdk.ClientOptions{
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
 			select {
 			case changed <- struct{}{}:
 			default:
 			}
+		},
+		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.moved = append(c.moved, *r.Params)
 		}})
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
@@ -67,7 +77,8 @@ func (s *site) chat(t testing.TB, version string) *chat {
 			_ = cmd.Process.Kill() // the test has failed already
 		}
 	})
-	return &chat{t: t, session: session, changed: changed}
+	c.session = session
+	return c
 }
 
 // say makes a call as a model would, prints the turn, and decodes the structured content.
@@ -195,6 +206,40 @@ func (c *chat) talk(s *site, partition string) {
 	c.expect(c.say("seqkit_stats", tree{"fastq": in.ArtifactID}, nil), "error: ARGS-SCHEMA", "fastq")
 	c.expect(c.say("artifact_import", tree{"path": s.dir + "/runs/.gateway-id"}, nil), "error: ", "own folders")
 	c.expect(c.say("slurm_job_collect", tree{"run_id": "latest"}, nil), "error: ARGS-SCHEMA")
+}
+
+// A client that asks for it is notified of the bytes of a large import while it lasts.
+//
+// proves CARD-06
+func TestChatProgress(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "genomics")
+	path := s.file("large.bin", "x")
+	must(t, os.Truncate(host(path), 3<<30))
+	must(t, giveToLab(host(s.dir)))
+	s.serve()
+	c := s.chat(t, "2025-06-18")
+	id := fileIDs.FindString(c.say("artifact_find", tree{"name": "large.bin"}, nil))
+	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer stop()
+	began := time.Now()
+	res, err := c.session.CallTool(ctx, &sdk.CallToolParams{Name: "artifact_import", Arguments: tree{"file_id": id},
+		Meta: sdk.Meta{"progressToken": "p"}})
+	if err != nil || res.IsError {
+		t.Fatalf("%v %+v", err, res)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := 0.0
+	for _, p := range c.moved {
+		if p.ProgressToken != "p" || p.Progress <= last || p.Total != 3<<30 || !strings.HasPrefix(p.Message, "importing: ") {
+			t.Errorf("%+v after %v", p, last)
+		}
+		last = p.Progress
+	}
+	if t.Logf("%d notifications in %s: %+v", len(c.moved), time.Since(began), c.moved); len(c.moved) == 0 {
+		t.Error("nothing was told")
+	}
 }
 
 // The registry's list is what a client of the protocol gets, and every tool's schemas hold for what it really answers.

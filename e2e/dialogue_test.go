@@ -20,8 +20,8 @@ import (
 var updateDialogues = flag.Bool("dialogues", false, "write the answers of this run into testdata/dialogues")
 
 // A dialogue is a text file: what a person asks (lines with #), the calls that a model makes (lines with >, or with ? for a call that is
-// repeated until what it asks about is over), and under each the answer, indented. Ids are written as art_#1, in the order in which they
-// come up, and stand for the real ones in later calls.
+// repeated until what it asks about is over), and under each the answer, indented. A line with ! is what an administrator does
+// meanwhile. Ids are written as art_#1, in the order in which they come up, and stand for the real ones in later calls.
 type dialogue struct {
 	t       *testing.T
 	s       *site
@@ -34,7 +34,7 @@ type dialogue struct {
 }
 
 var (
-	realID          = regexp.MustCompile(`\b(art|run|file|proj|prn|apr)_[0-9A-HJKMNP-TV-Z]{26}\b|\bbatch_[a-z2-7]{16}\b`)
+	realID          = regexp.MustCompile(`\b(art|run|file|proj|prn|apr)_[0-9A-HJKMNP-TV-Z]{26}\b|\b(?:batch|rmv)_[a-z2-7]{16}\b`)
 	givenID         = regexp.MustCompile(`\b(?:art|run|file|proj|prn|apr|batch)_#[0-9]+`)
 	changing        = regexp.MustCompile(`\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?Z?)?)?`)
 	jobNumber       = regexp.MustCompile(`Slurm job \d+`)
@@ -66,15 +66,21 @@ func (d *dialogue) shown(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, d.s.dir, "[site]"), world.dir, "[data]")
 }
 
-// ask makes a call as the file has it.
-func (d *dialogue) ask(line string, until bool) string {
+// real is a line of the file with the real ids.
+func (d *dialogue) real(line string) string {
 	d.t.Helper()
-	line = givenID.ReplaceAllStringFunc(line, func(name string) string {
+	return givenID.ReplaceAllStringFunc(line, func(name string) string {
 		if d.ids[name] == "" {
 			d.t.Fatalf("%s: no answer has named %s", line, name)
 		}
 		return d.ids[name]
 	})
+}
+
+// ask makes a call as the file has it.
+func (d *dialogue) ask(line string, until bool) string {
+	d.t.Helper()
+	line = d.real(line)
 	name, args, _ := strings.Cut(strings.ReplaceAll(line, "[site]", d.s.dir), " ")
 	for end := time.Now().Add(3 * time.Minute); ; {
 		ctx, stop := context.WithTimeout(d.t.Context(), time.Minute)
@@ -113,6 +119,9 @@ func (d *dialogue) replay(file string) string {
 	for line := range strings.SplitSeq(strings.TrimRight(file, "\n"), "\n") {
 		switch {
 		case strings.HasPrefix(line, "  "): // an answer
+		case strings.HasPrefix(line, "! "):
+			fmt.Fprintln(&out, line)
+			d.s.ok(nil, strings.Fields(d.real(line[2:]))...)
 		case strings.HasPrefix(line, "> "), strings.HasPrefix(line, "? "):
 			fmt.Fprintln(&out, line)
 			for said := range strings.SplitSeq(d.ask(line[2:], line[0] == '?'), "\n") {
@@ -176,6 +185,10 @@ func dialogueSite(t *testing.T) *site {
 	partition := "closed" + strings.ReplaceAll(filepath.Base(s.dir), "s", "")
 	shell(t, "root", `scontrol create PartitionName="$1" Nodes=n1,n2 State=DOWN`, partition)
 	t.Cleanup(func() { _ = inCluster("root", "scontrol", "delete", "PartitionName="+partition).Run() })
+	for id, text := range map[string]string{"demo.split": splitPack, "demo.count": countPack} {
+		s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: "+id+", kind: job_worker}\n")
+		must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/"+id+".tool.yaml", []byte("id: "+id+text), 0o644))
+	}
 	for _, p := range []struct{ id, about, mode, more string }{
 		{"demo.assemble", "Assembles reads. The memory that it needs grows with the size of the genome.", "hog", ""},
 		{"demo.check", "Checks reads.", "exit", ""},
@@ -187,7 +200,7 @@ func dialogueSite(t *testing.T) *site {
 	}
 	s.replace("domain/policies.yaml", "partitions_allowlist: [main, short]", "partitions_allowlist: [main, short, "+partition+"]")
 	s.replace("domain/policies.yaml", "version: 1\n", "version: 1\ntool_allowlist: "+
-		"[seqkit_stats, demo_assemble, demo_check, demo_index, samtools_flagstat, "+
+		"[seqkit_stats, demo_assemble, demo_check, demo_count, demo_index, demo_split, samtools_flagstat, artifact_remove, "+
 		strings.Join(chatOperations, ", ")+"]\n")
 	for i := range 12 {
 		var reads strings.Builder
@@ -197,8 +210,10 @@ func dialogueSite(t *testing.T) *site {
 		s.file(fmt.Sprintf("C%02d.fastq.gz", i), gzipped(t, reads.String()))
 		s.file(fmt.Sprintf("QC-%02d.fastq.gz", i), gzipped(t, reads.String()+reads.String()))
 	}
-	s.file("P07_tumor.fastq.gz", gzipped(t, "@r\nACGT\n+\nIIII\n"))
-	s.file("P07_notes.txt", "patient 7\n")
+	for i, patient := range []string{"P07", "P08"} {
+		s.file(patient+"_tumor.fastq.gz", gzipped(t, "@r\n"+strings.Repeat("ACGT", i+1)+"\n+\n"+strings.Repeat("IIII", i+1)+"\n"))
+		s.file(patient+"_notes.txt", "notes about "+patient+"\n")
+	}
 	must(t, giveToLab(host(s.dir)))
 	return s
 }
@@ -241,3 +256,41 @@ container: {image: probe}
 resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}
 execution: {kind: cli, cmd: [testprog, MODE, "{{ params.size }}"]}
 `
+
+// splitPack is a tool whose output is a directory, and countPack one that takes it.
+const (
+	partsPack = `
+version: 1.0.0
+abiVersion: v1
+contractVersion: v1
+planKind: slurm
+deterministic: true
+timeoutMs: 60000
+limits: {maxInputBytes: 1048576, maxOutputBytes: 1048576}
+outputSchema: {type: object}
+container: {image: probe}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}
+`
+	splitPack = partsPack + `description: Splits reads into lanes.
+inputSchema:
+  type: object
+  required: [reads]
+  additionalProperties: false
+  properties: {reads: {type: string, description: artifact id of the reads}}
+inputs: [{role: reads, param: reads, types: [FASTQ_GZ], destRelpath: in/reads.fastq.gz}]
+declaredOutputs: [{role: parts, type: DIRECTORY, label: parts, srcRelpath: out/parts}]
+execution:
+  kind: cli
+  cmd: [testprog, write, out/parts/summary.txt, "2 lanes, 31 reads", out/parts/lane1.txt, "16", out/parts/lane2.txt, "15", out/parts/lost.txt, "0"]
+`
+	countPack = partsPack + `description: Counts what is in lanes.
+inputSchema:
+  type: object
+  required: [parts]
+  additionalProperties: false
+  properties: {parts: {type: string, description: artifact id of the directory of lanes}}
+inputs: [{role: parts, param: parts, types: [DIRECTORY], destRelpath: in/parts}]
+declaredOutputs: [{role: result, type: TEXT, label: result, srcRelpath: out/result}]
+execution: {kind: cli, cmd: [testprog, sums, out/result, in/parts]}
+`
+)

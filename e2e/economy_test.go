@@ -9,10 +9,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 )
+
+// fileIDs are the handles of files.
+var fileIDs = regexp.MustCompile(`\bfile_[0-9A-HJKMNP-TV-Z]{26}\b`)
 
 // figure prints a figure as bench does, and fails when it misses its target.
 func figure(t *testing.T, name, of string, value, most int) {
@@ -169,10 +173,31 @@ func (s *site) throughTheCatalogue(t *testing.T, c *chat) {
 	}
 }
 
-// "QC of these 12 samples, tell me the worst" over artifacts that are there, and a file by its sample's name.
+// "QC of these 12 samples, tell me the worst" over artifacts that are there and over files that nobody has imported, and a file by its
+// sample's name.
 func (s *site) economy(t *testing.T, c *chat, calls, bytes int) {
-	figure(t, "chat_qc_calls", "samples=12", calls, 5)
-	figure(t, "chat_qc_bytes", "samples=12", bytes, 8<<10)
+	figure(t, "chat_qc_calls", "samples=12 imported=12", calls, 5)
+	figure(t, "chat_qc_bytes", "samples=12 imported=12", bytes, 8<<10)
+	for i := range 12 {
+		s.file(fmt.Sprintf("fresh-%02d.txt", i), fmt.Sprintf("fresh %d\n", i))
+	}
+	must(t, giveToLab(host(s.dir)))
+	c = s.chat(t, "")
+	var rows []tree
+	for i, id := range fileIDs.FindAllString(c.say("artifact_find", tree{"name": "fresh-"}, nil), -1) {
+		rows = append(rows, tree{"sample": fmt.Sprintf("F%02d", i), "reads": id})
+	}
+	c.expect(c.say("batch_run", tree{"tool_id": batchTool, "name": "fresh", "rows": rows}, nil), "batch fresh with 12 rows",
+		"Imported for this call: art_", `"fresh-11.txt"`)
+	waits := 0
+	for !strings.Contains(c.say("batch_status", tree{"batch": "fresh", "wait_seconds": 30}, nil), "12 succeeded") {
+		if waits++; waits > 6 {
+			t.Fatal("the batch is not over")
+		}
+	}
+	c.expect(c.say("batch_table", tree{"batch": "fresh", "fields": []string{"dir", "env.HOME"}, "sort_by": "dir"}, nil), "12 of 12 samples")
+	figure(t, "chat_qc_calls", "samples=12 imported=0", c.calls, 5)
+	figure(t, "chat_qc_bytes", "samples=12 imported=0", c.bytes, 8<<10)
 	before := c.calls
 	c.expect(c.say("artifact_find", tree{"name": "reads-7."}, nil), "reads-7.txt", "file_")
 	figure(t, "chat_find_calls", "files=1", c.calls-before, 1)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +17,13 @@ import (
 
 // Every error tells the model which call to make next, with arguments. The gate's message says what is wrong and names most next steps;
 // this adds what only a chat lacks: a call that fits the tool's schema.
+
+// Codes whose messages are for people at a shell. That of a tool that policy does not allow lists all that policy allows; that of an
+// artifact that somebody removed says how it is imported again, which is no idea for a model to have.
+const (
+	refusedTool     = "POLICY-TOOL"
+	removedArtifact = "artifact_removed_by_request"
+)
 
 // maxRepeated bounds a caller's argument that is repeated in an example.
 const maxRepeated = 80
@@ -38,14 +47,18 @@ func detailsOf(e *gate.ErrorBody) (d details) {
 }
 
 // advice is what a chat's answer adds to the message of a failed call; empty when the message has a call already. again is the corrected
-// call.
-func advice(t gate.Tool, e *gate.ErrorBody, again string) string {
+// call, name a part of the name of what it should have.
+func advice(t gate.Tool, e *gate.ErrorBody, again, name string) string {
 	d := detailsOf(e)
 	switch {
+	case e.Code == refusedTool:
+		return "A chat cannot change policy: tell the user. tool_list {} names the tools that are allowed."
+	case e.Code == removedArtifact:
+		return "It was removed on purpose: tell the user, and import it again only if the user says so."
 	case e.Code == "consent_required":
 		return "When it is approved: " + again + "."
 	case slices.ContainsFunc(d.Next, func(s fault.Step) bool { return s.Verb == "tool.show" }): // the arguments are wrong
-		return "Example: " + whereIDs(again)
+		return "Example: " + whereIDs(again, name)
 	case e.Retryable && t.OfService():
 		return "The same call may succeed later."
 	case e.Retryable:
@@ -56,12 +69,15 @@ func advice(t gate.Tool, e *gate.ErrorBody, again string) string {
 	switch fault.Kind(d.Kind) {
 	case fault.Validation, fault.NotFound, fault.Conflict:
 		if t.ID == "batch.run" {
-			return "Correct what is named and call batch_run again with all rows, also those that are right."
+			return "Call batch_run again with all rows, also those that are right."
 		}
 		if t.ID == "slurm.submit" {
 			return "Correct the plan and call slurm_submit again."
 		}
-		return "Correct the call. Example: " + whereIDs(again)
+		return "Correct the call. Example: " + whereIDs(again, name)
+	}
+	if fault.Kind(d.Kind) == fault.Policy && len(d.Problems) > 0 {
+		return "A chat cannot change policy: keep within it, or tell the user."
 	}
 	return "A chat cannot change this: tell the user. run_list {} and artifact_list {} show what there is."
 }
@@ -159,11 +175,27 @@ func (s schemaNode) sample() any {
 	return "…"
 }
 
+// idForm is how the ids begin that an input may have.
+var idForm = regexp.MustCompile(`^(art_|file_|run_|batch_|ref:)`)
+
+// sought is what stands in the call in the place of an artifact that it should name: a file's name, perhaps; "…" if nothing does.
+func sought(given json.RawMessage, d details) string {
+	var args map[string]json.RawMessage
+	_ = json.Unmarshal(given, &args) // what is no object has nothing to repeat
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		var text string
+		if d.blames(name) && json.Unmarshal(args[name], &text) == nil && text != "" && len(text) <= maxRepeated && !idForm.MatchString(text) {
+			return plain(path.Base(text), maxRepeated)
+		}
+	}
+	return "…"
+}
+
 // whereIDs ends the sentence of an example, and names the calls that find the ids it leaves open.
-func whereIDs(example string) string {
+func whereIDs(example, name string) string {
 	switch {
 	case strings.Contains(example, `"art_…"`):
-		return example + `. artifact_list {} lists artifacts; artifact_import {"path":"…"} imports a file.`
+		return fmt.Sprintf(`%s. artifact_find {"name":%q} finds artifacts and files; a tool takes the ids of both.`, example, name)
 	case strings.Contains(example, `"run_…"`):
 		return example + ". run_list {} lists runs."
 	}
@@ -187,10 +219,12 @@ func (s *server) noSuchTool(ctx context.Context, called string) string {
 		return "unknown tool: " + called + " is not for a chat. Next: " + gate.Words(gate.MCP, []fault.Step{{Verb: gate.StepForms()[i].Verb}})
 	}
 	if near := plan.Nearest(strings.ReplaceAll(called, ".", "_"), names); near != "" {
-		return what + "; did you mean " + near + "? Next: " + whereIDs(s.spelled(ctx, tools[near], example(tools[near], nil, details{})))
+		return what + "; did you mean " + near + "? Next: " + whereIDs(s.spelled(ctx, tools[near], example(tools[near], nil, details{})), "…")
 	}
-	if len(names) > maxNames {
-		return fmt.Sprintf("%s. Next: tool_list names the %d tools of this chat", what, len(names))
+	own := s.domainTools(ctx)
+	if len(own) == 0 || len(own) > maxNames {
+		return what + ". Next: tool_list {\"all\":true} names those that there are"
 	}
-	return fmt.Sprintf("%s. Next: call one of the %d tools of this chat: %s", what, len(names), strings.Join(names, ", "))
+	return fmt.Sprintf("%s. Next: the tools of this domain are %s; tool_list {\"all\":true} names the others too", what,
+		strings.Join(own, ", "))
 }

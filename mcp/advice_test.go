@@ -85,10 +85,11 @@ func TestErrorsNameTheNextCall(t *testing.T) {
 	for _, x := range []struct{ name, args, wrong, next string }{
 		{"seqkit_stat", `{}`, `there is no tool "seqkit_stat"`, `did you mean seqkit_stats? Next: seqkit_stats {"reads":"art_…"}`},
 		{"SeqKit-Stats", `{}`, "there is no tool", `seqkit_stats {"reads":"art_…"}`},
-		{"bwa_mem", `{}`, `there is no tool "bwa_mem"`, "one of the 8 tools of this chat: artifact_get, artifact_import"},
+		{"bwa_mem", `{}`, `there is no tool "bwa_mem"`, "the tools of this domain are artifact_get, artifact_import"},
 		{"admin_only", `{}`, `the capability "operate"`, "ask the administrator for a token"},
 		{"seqkit_stats", `{}`, "missing property 'reads'",
-			`Example: seqkit_stats {"reads":"art_…"}. artifact_list {} lists artifacts; artifact_import {"path":"…"}`},
+			`Example: seqkit_stats {"reads":"art_…"}. artifact_find {"name":"…"} finds artifacts and files`},
+		{"seqkit_stats", `{"reads":"/data/C04.fastq.gz"}`, "args.reads", `artifact_find {"name":"C04.fastq.gz"} finds`},
 		{"seqkit_stats", `{"reads":"reads.fastq.gz","threads":4}`, "args.reads", `Example: seqkit_stats {"reads":"art_…","threads":4}`},
 		{"seqkit_stats", `{"read":"` + artID + `"}`, `did you mean "reads"?`, `Example: seqkit_stats {"reads":"art_…"}`},
 		{"seqkit_stats", `{"reads":"` + artID + `","sort":true}`, "'sort' not allowed; there are: kind, reads, threads",

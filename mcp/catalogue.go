@@ -114,7 +114,7 @@ func (s *server) contract(ctx context.Context, result json.RawMessage) string {
 		}
 		fmt.Fprintf(&b, " %s (%s)", plain(o.Role, 64), plain(o.Type, 32))
 	}
-	fmt.Fprintf(&b, "\nNext: %s", whereIDs(s.spelled(ctx, t, example(t, nil, details{}))))
+	fmt.Fprintf(&b, "\nNext: %s", whereIDs(s.spelled(ctx, t, example(t, nil, details{})), "…"))
 	return b.String()
 }
 

@@ -39,7 +39,7 @@ func TestAnswersOfServices(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	failed := &gate.ErrorBody{Code: "worker_upstream", Kind: "transport", Message: "quota.", Retryable: true}
-	again := textOf(refusal(gate.Request{}, failed, advice(tool, failed, "")))
+	again := textOf(refusal(gate.Request{}, failed, advice(tool, failed, "", "")))
 	if !strings.HasSuffix(again, "\nThe same call may succeed later.") {
 		t.Errorf("%q", again)
 	}

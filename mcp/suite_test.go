@@ -170,7 +170,7 @@ func TestListOverTheGate(t *testing.T) {
 	for _, id := range []string{"test.other", "test.elsewhere"} {
 		_, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: id, Arguments: json.RawMessage(`{}`)})
 		if err == nil || !strings.Contains(err.Error(),
-			"there is no tool \""+id+"\". Next: call one of the 2 tools of this chat: artifact_get, test_mine") {
+			"there is no tool \""+id+"\". Next: the tools of this domain are test_mine; tool_list {\"all\":true} names the others too") {
 			t.Errorf("%s: %v", id, err)
 		}
 	}

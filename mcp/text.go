@@ -79,6 +79,10 @@ func (r *result) tell(t gate.Tool) string {
 		r.looked(&b)
 	case r.RunID != "" && r.Message != "":
 		fmt.Fprintf(&b, "%s: %s.", r.RunID, plain(r.Message, 300))
+		if r.State == "cancelled" && len(r.NextSteps) > 0 { // it is what was asked for, so nothing comes next
+			fmt.Fprintf(&b, " To run it after all: %s.", chatWords(r.NextSteps...))
+			break
+		}
 		r.next(&b, r.RunID)
 	case r.RunID != "":
 		fmt.Fprintf(&b, "%s is %s.", r.RunID, r.where())

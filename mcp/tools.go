@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -109,7 +110,14 @@ func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 
 // refused is the answer to a failed call of a tool.
 func (s *server) refused(ctx context.Context, t gate.Tool, req gate.Request, e *gate.ErrorBody) *sdk.CallToolResult {
-	return refusal(req, e, advice(t, e, s.spelled(ctx, t, example(t, req.Args, detailsOf(e)))))
+	d := detailsOf(e)
+	more := advice(t, e, s.spelled(ctx, t, example(t, req.Args, d)), sought(req.Args, d))
+	if end := map[string]string{refusedTool: "\n", removedArtifact: ". Next: "}[e.Code]; end != "" { // the advice says it better
+		short := *e
+		short.Message, _, _ = strings.Cut(e.Message, end)
+		e = &short
+	}
+	return refusal(req, e, more)
 }
 
 // progressEvery is how often a client is notified during a wait.
