@@ -19,6 +19,7 @@ type result struct {
 	Reason         *string            `json:"reason"`
 	Attempt        int                `json:"attempt"`
 	Replayed       bool               `json:"replayed"`
+	Alias          string             `json:"alias"` // under which the run waited for its inputs
 	Ready          *bool              `json:"ready"`
 	ExitCode       *int               `json:"exit_code"`
 	Poll           *int               `json:"poll_after_seconds"`
@@ -137,7 +138,11 @@ func (r *result) submitted(b *strings.Builder) {
 }
 
 func (r *result) looked(b *strings.Builder) {
-	fmt.Fprintf(b, "%s is %s.", r.TargetRunID, r.where())
+	b.WriteString(r.TargetRunID)
+	if r.Alias != "" {
+		fmt.Fprintf(b, ", which waited as %s,", r.Alias)
+	}
+	fmt.Fprintf(b, " is %s.", r.where())
 	if r.Roles != nil && len(*r.Roles) > 0 && r.over() {
 		b.WriteString(" Artifacts:")
 		roles := sorted(*r.Roles)
@@ -163,7 +168,8 @@ func (r *result) over() bool {
 // where returns the state in words.
 func (r *result) where() string {
 	s := r.State
-	if r.Phase != "" && r.Phase != "done" && r.Phase != r.State {
+	said := r.Reason != nil && strings.HasPrefix(*r.Reason, r.Phase+":") // the reason names the phase
+	if r.Phase != "" && r.Phase != "done" && r.Phase != r.State && !said {
 		s += " (" + r.Phase + ")"
 	}
 	if r.ExitCode != nil {

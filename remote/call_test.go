@@ -128,7 +128,7 @@ func TestProfiles(t *testing.T) {
 // A script that was never given its word does not start, however late its login shell is.
 func TestNeverLate(t *testing.T) {
 	dir := t.TempDir()
-	late := "touch " + dir + "/up; while [ ! -e " + dir + "/go ]; do sleep 0.02; done"
+	late := "touch " + dir + "/up; while [ -e " + dir + "/up ] && [ ! -e " + dir + "/go ]; do sleep 0.02; done"
 	_, c := serve(t, late)
 	h := open(t, c)
 	ctx, cancel := context.WithCancel(t.Context())
