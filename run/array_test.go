@@ -337,6 +337,34 @@ func TestTasksAreCancelledTogether(t *testing.T) {
 	})
 }
 
+// A task that somebody cancels in Slurm while it waits leaves no record there. Its run is cancelled, as that of a single job is: nobody
+// asked for another attempt. An array that is gone as a whole was lost by Slurm.
+func TestTaskCancelledInSlurm(t *testing.T) {
+	for name, gone := range map[string]int{"one task": 1, "the whole array": 3} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				inArrays(w, 3)
+				w.cfg.Attempts = 2
+				_, ids := readyTogether(w, 3)
+				task := w.until(ids[1], in(run.Pending)).Submission.JobID
+				if !strings.Contains(task, "_") {
+					t.Fatalf("%q is no task", task)
+				}
+				w.with(func() {
+					w.jobs = slices.DeleteFunc(w.jobs, func(j *job) bool { return gone == 3 || j.ID == task })
+				})
+				if gone == 1 {
+					w.want(w.until(ids[1], done), run.Cancelled, "cancelled")
+					w.until(ids[0], in(run.Pending))
+					w.until(ids[2], in(run.Pending))
+					return
+				}
+				w.until(ids[1], func(v run.View) bool { return v.Attempt.N == 2 })
+			})
+		})
+	}
+}
+
 // Records of several tasks in one, which cannot be told apart, hide no task: the runs wait until Slurm shows them.
 func TestFoldedTasks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

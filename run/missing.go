@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -205,6 +206,10 @@ func (c *cycle) countAbsence(ctx context.Context, v View) (bool, error) {
 		return true, e.blockFolderGone(ctx, v)
 	case who == heldByOther:
 		return true, e.blockForeignClaim(ctx, v)
+	case who == heldByGateway && c.withdrawn(v):
+		return true, e.finish(ctx, v, verdict{ending: EndedCancelled,
+			detail: fmt.Sprintf("task %s was cancelled in Slurm while it waited: Slurm shows other tasks of its array and not this one, "+
+				"which never started and cannot start any more", id)})
 	case who == heldByGateway:
 		return true, e.finish(ctx, v, verdict{ending: EndedAbsent,
 			detail: fmt.Sprintf("Slurm no longer knows job %s, which never started and cannot start any more", v.Submission.JobID)})
@@ -215,6 +220,13 @@ func (c *cycle) countAbsence(ctx context.Context, v View) (bool, error) {
 		return false, err
 	}
 	return true, e.finish(ctx, v, d)
+}
+
+// withdrawn reports whether Slurm shows other tasks of the array that the run's job is a task of. Slurm 24.11 keeps the tasks of an array
+// that wait in one record, and scancel of one leaves none of it: so a task that has gone alone and never started was cancelled by somebody.
+func (c *cycle) withdrawn(v View) bool {
+	array, _, isTask := strings.Cut(v.Submission.JobID, "_")
+	return isTask && c.seen != nil && slices.ContainsFunc(c.seen.jobs, func(j Job) bool { return strings.HasPrefix(j.ID, array+"_") })
 }
 
 // jobRenamed is the reason of a run whose job somebody has renamed.
