@@ -246,13 +246,16 @@ func TestUnknownUsersAreTurnedAway(t *testing.T) {
 	}
 	defer s.Shutdown(context.Background())
 	flood := make(chan string)
-	go func() { flood <- as(t, 12345, path, 3000, "") }()
+	go func() {
+		defer close(flood) // as may have ended the test
+		flood <- as(t, 12345, path, 3000, "")
+	}()
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}}}
-	answer := ""
-	for answer == "" {
+	answer, open := "", true
+	for answer == "" && open {
 		start := time.Now()
 		res, err := client.Get("http://gateway/")
 		if err != nil {
@@ -262,7 +265,7 @@ func TestUnknownUsersAreTurnedAway(t *testing.T) {
 			t.Error("another user waits", time.Since(start))
 		}
 		select {
-		case answer = <-flood:
+		case answer, open = <-flood:
 		default:
 		}
 	}
