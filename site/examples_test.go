@@ -83,7 +83,6 @@ func TestTemplateNamesEveryField(t *testing.T) {
 		t.Fatal(err)
 	}
 	asCaller := strings.Replace(uncommented(string(data), "caller"), "  run_as: self\n", "  run_as: caller\n", 1)
-	asCaller = strings.Replace(asCaller, "    min: 1000\n", "    min: 0\n", 1)
 	asCaller = strings.Replace(asCaller, "  runs_dir: /shared/", "  runs_dir: /shared/{user}/", 1)
 	callers, err := Parse(examples+"/template.yaml", []byte(asCaller))
 	if err != nil {
