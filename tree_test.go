@@ -47,7 +47,7 @@ var arrows = map[string][]string{
 	// What tests of several packages share: a suite, and no part of the product.
 	"remote/sshtest":    {},
 	"signer/signertest": {"fault", "nss", "signer"},
-	"gate/conformance":  {"artifact", "fault", "gate", "ledger", "plan", "run"},
+	"gate/conformance":  {"artifact", "fault", "gate", "ledger", "ledger/ledgertest", "plan", "run"},
 	"site":              {"fault", "nss", "plan", "policy/yamldoc"},
 	"retention":         {"fault"},
 	"notify":            {"fault"}, // who is told that a run or a batch is over

@@ -21,6 +21,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/ledger"
+	"slurmgate/ledger/ledgertest"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
@@ -132,11 +133,7 @@ func NewWorld(t *testing.T, by gate.Transport, open Open) *World {
 	w := &World{T: t, Transport: by, Log: &logBook{}, open: open, release: make(chan struct{})}
 	dir := t.TempDir()
 	var err error
-	w.Ledger, err = ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), ledger.Options{NewID: func() string { return "gw-test" },
-		Now: w.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.Ledger = ledgertest.Open(t, filepath.Join(dir, "ledger.db"), ledger.Options{NewID: func() string { return "gw-test" }, Now: w.now})
 	t.Cleanup(func() { w.Ledger.Close() })
 	if w.store, err = artifact.Open(filepath.Join(dir, "artifacts")); err != nil {
 		t.Fatal(err)
