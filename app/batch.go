@@ -160,7 +160,7 @@ func (g *Gateway) batchPack(c gate.Call, id string) (*toolpack.Pack, ToolDoc, er
 }
 
 // sheetText is the sheet of a request.
-func (g *Gateway) sheetText(ctx context.Context, c gate.Call, a BatchRunArgs) ([]byte, error) {
+func (g *Gateway) sheetText(ctx context.Context, a BatchRunArgs) ([]byte, error) {
 	if a.Rows != nil || (a.Sheet == "") == (a.SheetID == "") {
 		return nil, fault.Invalid("", fault.Problem{Code: "BATCH-SHEET", Field: "sheet", Rule: "one of rows, sheet and sheet_artifact_id",
 			Msg: "the call has several or none of them"})

@@ -22,7 +22,7 @@ func (g *Gateway) askBatch(ctx context.Context, c gate.Call, a BatchRunArgs, dry
 			Msg: "the call has both or none of them"})
 	}
 	if a.Steps != "" {
-		text, err := g.sheetText(ctx, c, a)
+		text, err := g.sheetText(ctx, a)
 		if err != nil {
 			return nil, err
 		}

@@ -105,7 +105,7 @@ func (g *Gateway) lifecycle() []Operation {
 
 func (g *Gateway) getRun(ctx context.Context, c gate.Call, a RunArgs) (run.GetAnswer, error) {
 	r, err := g.Sites.Get(ctx, a.RunID, a.wait(), g.identify(c, nil))
-	g.nameBusiest(ctx, r.Waits)
+	g.nameBusiest(r.Waits)
 	r.Reason = g.hide(c, r.Reason)
 	return r, err
 }

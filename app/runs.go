@@ -197,7 +197,7 @@ func (g *Gateway) waits(r ledger.Row) *run.Wait {
 }
 
 // nameBusiest adds the name of the caller who has most waiting in the project of a run: whoever may read the run may read that.
-func (g *Gateway) nameBusiest(ctx context.Context, w *run.Wait) {
+func (g *Gateway) nameBusiest(w *run.Wait) {
 	if w == nil || w.Busiest == nil {
 		return
 	}

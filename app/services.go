@@ -194,28 +194,28 @@ func (g *Gateway) callWorker(ctx context.Context, hidden *gate.Hidden, s toolpac
 	if err != nil {
 		return run.CallEnd{Error: g.callError(hidden, err)}
 	}
-	refuse := func(kind fault.Kind, code, why string) run.CallEnd {
-		return run.CallEnd{Error: &run.CallError{Kind: kind, Code: code, Message: hidden.Text(why), Sent: true}}
+	refuse := func(code, why string) run.CallEnd {
+		return run.CallEnd{Error: &run.CallError{Kind: fault.Internal, Code: code, Message: hidden.Text(why), Sent: true}}
 	}
 	doc, err := plan.ReadUpTo(a.Output, worker.AnswerBytes)
 	if err != nil {
-		return refuse(fault.Internal, worker.Envelope, "the worker's output cannot be read: "+fault.First(err))
+		return refuse(worker.Envelope, "the worker's output cannot be read: "+fault.First(err))
 	}
 	if bad := g.Gate.Registry().CheckOutput(s.ID, doc); len(bad) > 0 {
-		return refuse(fault.Internal, "worker_output", "the worker's answer violates the output schema of "+s.ID+": "+bad[0].String())
+		return refuse("worker_output", "the worker's answer violates the output schema of "+s.ID+": "+bad[0].String())
 	}
 	if doc, err = hidden.Doc(doc); err == nil {
 		doc, err = g.Gate.Clean(doc)
 	}
 	if err != nil {
-		return refuse(fault.Internal, worker.Envelope, "the worker's output cannot be read: "+fault.First(err))
+		return refuse(worker.Envelope, "the worker's output cannot be read: "+fault.First(err))
 	}
 	if len(doc.Bytes) <= gate.MaxInline {
 		return run.CallEnd{Output: doc.Bytes}
 	}
 	art, err := g.outputArtifact(context.WithoutCancel(ctx), s, v, doc.Bytes)
 	if err != nil {
-		return refuse(fault.Internal, "output_not_stored", fmt.Sprintf("the worker answered, but its output of %d bytes could not be stored: %s",
+		return refuse("output_not_stored", fmt.Sprintf("the worker answered, but its output of %d bytes could not be stored: %s",
 			len(doc.Bytes), fault.Prose(err)))
 	}
 	return run.CallEnd{OutputRef: gate.RefPrefix + art.ID, Artifact: &art}

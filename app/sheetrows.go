@@ -25,7 +25,7 @@ func (g *Gateway) batchRequests(ctx context.Context, c gate.Call, a BatchRunArgs
 		rows, problems := rowRequests(doc, a.Rows, a.Set)
 		return rows, problems, nil
 	}
-	text, err := g.sheetText(ctx, c, a)
+	text, err := g.sheetText(ctx, a)
 	if err != nil {
 		return nil, nil, err
 	}

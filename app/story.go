@@ -159,7 +159,7 @@ func (g *Gateway) showRun(ctx context.Context, c gate.Call, a RunArgs) (RunStory
 	if err := g.withNames(ctx, c, a.RunID, s.Outputs); err != nil {
 		return s, nil, err
 	}
-	g.nameBusiest(ctx, s.Waits)
+	g.nameBusiest(s.Waits)
 	measured := 0 // accounting reports usage later, which is not an event of the run
 	for _, at := range s.Attempts {
 		if at.Source == "accounting" {

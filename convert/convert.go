@@ -109,14 +109,6 @@ func (c *conversion) change(file, field, text string) {
 
 func (c *conversion) refuse(p ...fault.Problem) { c.Refused = append(c.Refused, p...) }
 
-// notYet refuses everything: the converter is not written.
-func notYet(c *conversion) {
-	for _, f := range c.in {
-		c.refuse(fault.Problem{Code: "CONVERT-NOT-YET", File: f.Path, Rule: "a system this version converts from",
-			Msg: "it cannot be converted yet"})
-	}
-}
-
 // judge has the loader judge the result: what it refuses, nobody could serve. source is the caller's file that a file was made of.
 func (c *conversion) judge(source func(file string) string) {
 	files := map[string][]byte{}

@@ -53,7 +53,7 @@ func crateOf(r Run, exit Exit, p plan.Params, pack []byte, files []file) ([]byte
 		nodes = append(nodes, folderEntity(a, files))
 	}
 	for _, f := range files {
-		if _, in := folderOf(folders, f.name); in {
+		if inFolder(folders, f.name) {
 			continue
 		}
 		parts = append(parts, fileID(f.name))

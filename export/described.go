@@ -59,7 +59,7 @@ func (c *checker) crate() {
 		}
 	}
 	for _, name := range c.names {
-		if _, in := folderOf(folders, name); !in && !known[name] && name != crateFile {
+		if !inFolder(folders, name) && !known[name] && name != crateFile {
 			c.bad(name, crateFile+" does not describe it")
 		}
 	}

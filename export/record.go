@@ -115,14 +115,9 @@ func (r Run) folders() (out []Artifact) {
 	return out
 }
 
-// folderOf is the directory that a file of the archive is in; ok is false if in none.
-func folderOf(folders []Artifact, name string) (a Artifact, ok bool) {
-	for _, a := range folders {
-		if strings.HasPrefix(name, a.File) {
-			return a, true
-		}
-	}
-	return a, false
+// inFolder reports whether a file of the archive is in one of the directories.
+func inFolder(folders []Artifact, name string) bool {
+	return slices.ContainsFunc(folders, func(a Artifact) bool { return strings.HasPrefix(name, a.File) })
 }
 
 // Log is a log's text, without secrets and paths.

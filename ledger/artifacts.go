@@ -66,7 +66,7 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 		if created, err = l.addArtifact(ctx, tx, a, false); err != nil || !created {
 			return err
 		}
-		_, err = l.appendEvent(ctx, tx, "", run.Event{Type: "artifact.added", Data: map[string]any{
+		err = l.appendEvent(ctx, tx, "", run.Event{Type: "artifact.added", Data: map[string]any{
 			"artifact_id": a.ID, "project_id": a.ProjectID, "sha256": a.SHA256, "type": a.Type, "label": a.Label, "size_bytes": a.SizeBytes,
 			"source": a.Source}})
 		return err

@@ -69,7 +69,7 @@ func (l *Ledger) Restored(ctx context.Context, backupAt *time.Time, source strin
 		if backupAt != nil {
 			data["backup_at"] = backupAt.UTC().Format(time.RFC3339)
 		}
-		_, err := l.appendEvent(ctx, tx, "", run.Event{Type: "gateway.restored", Data: data})
+		err := l.appendEvent(ctx, tx, "", run.Event{Type: "gateway.restored", Data: data})
 		return err
 	})
 }

@@ -23,7 +23,7 @@ func (l *Ledger) SetDrain(ctx context.Context, d run.Drain) error {
 			d.Site, d.Queue, d.Reason, d.By, micros(l.now())); err != nil {
 			return err
 		}
-		_, err := l.appendEvent(ctx, tx, "", run.Event{Type: "gateway.drained", Data: map[string]any{"site": d.Site, "queue": d.Queue,
+		err := l.appendEvent(ctx, tx, "", run.Event{Type: "gateway.drained", Data: map[string]any{"site": d.Site, "queue": d.Queue,
 			"reason": d.Reason, "by": d.By}})
 		return err
 	})
@@ -40,7 +40,7 @@ func (l *Ledger) Undrain(ctx context.Context, site, by string) (was bool, err er
 		if was = n > 0; err != nil || !was {
 			return err
 		}
-		_, err = l.appendEvent(ctx, tx, "", run.Event{Type: "gateway.resumed", Data: map[string]any{"site": site, "by": by}})
+		err = l.appendEvent(ctx, tx, "", run.Event{Type: "gateway.resumed", Data: map[string]any{"site": site, "by": by}})
 		return err
 	})
 	return was, err

@@ -79,7 +79,7 @@ func (l *Ledger) dropSome(ctx context.Context, chain string, limits CallLimits) 
 			}
 		}
 		n = through.Int64 - horizon
-		_, err := l.appendEvent(ctx, tx, "", run.Event{Type: pruned, Data: map[string]any{"chain": chain, "through": through.Int64,
+		err := l.appendEvent(ctx, tx, "", run.Event{Type: pruned, Data: map[string]any{"chain": chain, "through": through.Int64,
 			"hash": hash, "calls": n}})
 		return err
 	})

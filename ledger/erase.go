@@ -302,7 +302,7 @@ func (x *erasing) say(ctx context.Context, k retention.Leak, copies int) error {
 			data["rows"], data["objects"], data["documents"], data["workspaces"], data["copies"] = len(k.Rows), orNone(k.Objects),
 				orNone(k.Documents), orNone(k.Workspaces), copies
 		}
-		if _, err := x.l.appendEvent(ctx, x.tx, "", run.Event{Type: secretErased, Data: data}); err != nil {
+		if err := x.l.appendEvent(ctx, x.tx, "", run.Event{Type: secretErased, Data: data}); err != nil {
 			return err
 		}
 	}

@@ -65,23 +65,23 @@ func (l *Ledger) newest(ctx context.Context, tx *sql.Conn) (tail, error) {
 }
 
 // appendEvent appends an event to the chain within a transaction.
-func (l *Ledger) appendEvent(ctx context.Context, tx *sql.Conn, runID string, e run.Event) (int64, error) {
+func (l *Ledger) appendEvent(ctx context.Context, tx *sql.Conn, runID string, e run.Event) error {
 	data, err := plan.Marshal(e.Data)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	last, err := l.newest(ctx, tx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	at, next := micros(l.now()), tail{seq: last.seq + 1}
 	next.hash = eventHash(last.hash, next.seq, at, e.Type, runID, data)
 	if _, err = tx.ExecContext(ctx, "INSERT INTO events (seq, at, type, run_id, data, prev_hash, hash) VALUES (?,?,?,?,?,?,?)",
 		next.seq, at, e.Type, runID, string(data), last.hash, next.hash); err != nil {
-		return 0, err
+		return err
 	}
 	l.group.tail = &next
-	return next.seq, nil
+	return nil
 }
 
 // Events lists the events of a run, oldest first.

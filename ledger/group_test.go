@@ -23,7 +23,7 @@ func groupRefused(t *testing.T, l *Ledger) {
 	t.Helper()
 	note := func(id string) func(context.Context, *sql.Conn) error {
 		return func(ctx context.Context, tx *sql.Conn) error {
-			_, err := l.appendEvent(ctx, tx, id, run.Event{Type: "run.test", Data: map[string]any{}})
+			err := l.appendEvent(ctx, tx, id, run.Event{Type: "run.test", Data: map[string]any{}})
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func (l *Ledger) AddPlace(ctx context.Context, p Place) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		_, err = l.appendEvent(ctx, tx, "", run.Event{Type: "place.added", Data: map[string]any{"site": p.Site, "path": p.Path,
+		err = l.appendEvent(ctx, tx, "", run.Event{Type: "place.added", Data: map[string]any{"site": p.Site, "path": p.Path,
 			"sha256": p.SHA256, "state": p.State}})
 		return err
 	})

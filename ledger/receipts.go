@@ -275,7 +275,7 @@ func (l *Ledger) RotateReceiptKey(ctx context.Context, by string) (k receipt.Key
 		if err != nil {
 			return err
 		}
-		_, err = l.appendEvent(ctx, tx, "", run.Event{Type: "receipt_key.rotated", Data: map[string]any{"key_id": k.ID, "retired": old,
+		err = l.appendEvent(ctx, tx, "", run.Event{Type: "receipt_key.rotated", Data: map[string]any{"key_id": k.ID, "retired": old,
 			"principal": by}})
 		return err
 	})

@@ -120,7 +120,7 @@ func (l *Ledger) AddReference(ctx context.Context, r Reference, replace bool) (c
 			return err
 		}
 		created = true
-		_, err = l.appendEvent(ctx, tx, "", run.Event{Type: event, Data: map[string]any{"name": r.Name, "sha256": r.SHA256, "type": r.Type,
+		err = l.appendEvent(ctx, tx, "", run.Event{Type: event, Data: map[string]any{"name": r.Name, "sha256": r.SHA256, "type": r.Type,
 			"size_bytes": r.SizeBytes, "site": r.Site, "path": r.Path, "projects": r.Projects, "by": r.By}})
 		return err
 	})
@@ -154,7 +154,7 @@ func (l *Ledger) RemoveReference(ctx context.Context, name, by string) (r Refere
 			name); err != nil {
 			return err
 		}
-		_, err := l.appendEvent(ctx, tx, "", run.Event{Type: "reference.removed", Data: map[string]any{"name": name, "sha256": r.SHA256,
+		err := l.appendEvent(ctx, tx, "", run.Event{Type: "reference.removed", Data: map[string]any{"name": name, "sha256": r.SHA256,
 			"by": by}})
 		return err
 	})

@@ -325,7 +325,7 @@ func (x *removing) item(ctx context.Context, kind, name string) error {
 // say appends an event. It is no event of a run: those are one for each of its revisions.
 func (x *removing) say(ctx context.Context, typ string, data map[string]any) error {
 	data["removal_id"], data["principal"], data["reason"] = x.r.ID, x.r.By, x.r.Reason
-	_, err := x.l.appendEvent(ctx, x.tx, "", run.Event{Type: typ, Data: data})
+	err := x.l.appendEvent(ctx, x.tx, "", run.Event{Type: typ, Data: data})
 	return err
 }
 

@@ -41,7 +41,7 @@ func (l *Ledger) MarkUnused(ctx context.Context, since time.Time, limit int) (ma
 			return err
 		}
 		for _, u := range marked {
-			if _, err := l.appendEvent(ctx, tx, "", run.Event{Type: "artifact.removed", Data: map[string]any{"artifact_id": u.ID,
+			if err := l.appendEvent(ctx, tx, "", run.Event{Type: "artifact.removed", Data: map[string]any{"artifact_id": u.ID,
 				"sha256": u.SHA256, "size_bytes": u.SizeBytes, "why": "unused"}}); err != nil {
 				return err
 			}

@@ -203,7 +203,7 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Conn, n run.New) (created b
 			return false, err
 		}
 	}
-	_, err = l.appendEvent(ctx, tx, r.ID, n.Event)
+	err = l.appendEvent(ctx, tx, r.ID, n.Event)
 	return err == nil, err
 }
 

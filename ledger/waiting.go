@@ -136,7 +136,7 @@ func (l *Ledger) AddWaiting(ctx context.Context, w WaitingRun, sources []plan.Pr
 		if stored, err = waitingRun(ctx, tx, w.ID); err != nil {
 			return err
 		}
-		_, err = l.appendEvent(ctx, tx, w.ID, run.Event{Type: "run.waiting", Data: map[string]any{"tool_id": w.ToolID,
+		err = l.appendEvent(ctx, tx, w.ID, run.Event{Type: "run.waiting", Data: map[string]any{"tool_id": w.ToolID,
 			"params_hash": w.ParamsHash,
 			"policy_hash": w.PolicyHash, "actor": w.Actor, "principal": w.Principal.Name, "principal_id": w.Principal.ID, "waits_for": of}})
 		return err
@@ -160,7 +160,7 @@ func (l *Ledger) started(ctx context.Context, tx *sql.Conn, id, runID string) er
 			"WHERE run_id = ?", runID, micros(l.now()), micros(l.now()), id); err != nil {
 		return err
 	}
-	_, err = l.appendEvent(ctx, tx, id, run.Event{Type: "run.started_as", Data: map[string]any{"run_id": runID}})
+	err = l.appendEvent(ctx, tx, id, run.Event{Type: "run.started_as", Data: map[string]any{"run_id": runID}})
 	return err
 }
 
@@ -180,7 +180,7 @@ func (l *Ledger) EndWaiting(ctx context.Context, id string, state WaitingState, 
 			state, code, message, micros(l.now()), micros(l.now()), id); err != nil {
 			return err
 		}
-		_, err := l.appendEvent(ctx, tx, id, run.Event{Type: "run." + string(state), Data: map[string]any{"code": code, "reason": message}})
+		err := l.appendEvent(ctx, tx, id, run.Event{Type: "run." + string(state), Data: map[string]any{"code": code, "reason": message}})
 		return err
 	})
 }
@@ -199,7 +199,7 @@ func (l *Ledger) WaitAgain(ctx context.Context, id string, attempt int, why stri
 			micros(l.now()), id); err != nil {
 			return err
 		}
-		_, err := l.appendEvent(ctx, tx, id, run.Event{Type: "run.retry", Data: map[string]any{"reason": why}})
+		err := l.appendEvent(ctx, tx, id, run.Event{Type: "run.retry", Data: map[string]any{"reason": why}})
 		return err
 	})
 }
@@ -354,7 +354,7 @@ func (l *Ledger) cancelWaiting(ctx context.Context, tx *sql.Conn, batchID string
  finished_at = ?2 WHERE run_id = ?1`, id, micros(l.now()))
 		}
 		if err == nil {
-			_, err = l.appendEvent(ctx, tx, id, run.Event{Type: "run.cancelled", Data: map[string]any{"code": "cancelled",
+			err = l.appendEvent(ctx, tx, id, run.Event{Type: "run.cancelled", Data: map[string]any{"code": "cancelled",
 				"reason": "cancelled with its batch"}})
 		}
 	}

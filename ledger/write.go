@@ -95,7 +95,7 @@ func (l *Ledger) apply(ctx context.Context, tx *sql.Conn, w run.Write, payloads 
 	if err := l.swapRun(ctx, tx, w); err != nil {
 		return v, err
 	}
-	if _, err := l.appendEvent(ctx, tx, w.Run.ID, w.Event); err != nil {
+	if err := l.appendEvent(ctx, tx, w.Run.ID, w.Event); err != nil {
 		return v, err
 	}
 	if f := w.From; f != nil && f.Run.AttemptN == w.Run.AttemptN && (w.Submission == nil || w.Submission.Token == f.Submission.Token) {
@@ -132,8 +132,8 @@ func (l *Ledger) after(w run.Write) run.View {
 	return v
 }
 
-// swapRun writes the mutable columns if the row still has the revision that was read. A state that stays is not written: SQLite rewrites each
-// index of a column that is set, changed or not.
+// swapRun writes the mutable columns if the row still has the revision that was read. A state that stays is not written: SQLite rewrites
+// each index of a column that is set, changed or not.
 func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, w run.Write) error {
 	r, state := w.Run, "state = ?, "
 	args := []any{r.State}

@@ -85,16 +85,16 @@ func Parse(file string, data []byte) (Config, error) {
 		Socket:        filePath(o.Opt("socket"), defaultSocket),
 		SocketGroup:   group(o.Opt("socket_group")),
 		GatewayUsers:  names(o.Need("gateway_users"), nil),
-		Minutes:       number(o.Opt("minutes"), 1, maxMinutes, 5),
-		MinUID:        number(o.Opt("min_uid"), 1, maxID, 1000),
-		MaxUID:        number(o.Opt("max_uid"), 1, maxID, 59999),
+		Minutes:       number(o.Opt("minutes"), maxMinutes, 5),
+		MinUID:        number(o.Opt("min_uid"), maxID, 1000),
+		MaxUID:        number(o.Opt("max_uid"), maxID, 59999),
 		Users:         names(o.Opt("users"), nil),
 		Groups:        names(o.Opt("groups"), nil),
 		RefuseUsers:   names(o.Opt("refuse_users"), nil),
 		RefuseGroups:  names(o.Opt("refuse_groups"), RefuseGroups),
 		RefuseShells:  shells(o.Opt("refuse_shells")),
-		PerMinute:     number(o.Opt("per_minute"), 1, 100_000, 120),
-		PerUserMinute: number(o.Opt("per_user_minute"), 1, 100_000, 12),
+		PerMinute:     number(o.Opt("per_minute"), 100_000, 120),
+		PerUserMinute: number(o.Opt("per_user_minute"), 100_000, 12),
 		Log:           filePath(o.Opt("log"), defaultLog),
 	}
 	if v := o.Opt("gateway_users"); isEmpty(v) {
@@ -145,11 +145,11 @@ func filePath(v yamldoc.Value, otherwise string) string {
 	return text
 }
 
-func number(v yamldoc.Value, low, high int64, otherwise int) int {
+func number(v yamldoc.Value, most int64, otherwise int) int {
 	if !v.Exists() {
 		return otherwise
 	}
-	return int(v.Int(low, high))
+	return int(v.Int(1, most))
 }
 
 const nameRule = "a name of a user or group: it begins with a letter or an underscore and has no colon, comma or control character"

@@ -53,8 +53,8 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	}
 	ended := make(chan run.SendResult, 1)
 	go func() {
-		err := started.Wait()
-		ended <- c.read(job, k, exitStatus(started, err))
+		_ = started.Wait() // its state says the same
+		ended <- c.read(job, k, exitStatus(started))
 	}()
 	select {
 	case res := <-ended:
@@ -198,7 +198,7 @@ func readUpTo(path string, limit int64) ([]byte, error) {
 }
 
 // exitStatus is nil when sbatch was killed, or when nobody knows.
-func exitStatus(cmd *exec.Cmd, err error) *int {
+func exitStatus(cmd *exec.Cmd) *int {
 	if cmd.ProcessState == nil || !cmd.ProcessState.Exited() {
 		return nil
 	}

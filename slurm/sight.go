@@ -75,7 +75,7 @@ func (c *CLI) seesUsers(ctx context.Context) error {
 
 func (c *CLI) hidden(code, what, word, file string) *fault.Error {
 	return fault.New(fault.Transport, code, what+" "+c.cfg.User+", the user the gateway looks as").WithNext(fmt.Sprintf(
-		"remove %s there and reconfigure Slurm, or run: sacctmgr modify user %s set adminlevel=Operator", word, c.cfg.User))
+		"remove %s from it in %s and reconfigure Slurm, or run: sacctmgr modify user %s set adminlevel=Operator", word, file, c.cfg.User))
 }
 
 func (c *CLI) database(ctx context.Context, word string, hidden *fault.Error) error {

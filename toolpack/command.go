@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
@@ -243,13 +242,4 @@ func commandOf(argvs [][]string) plan.Command {
 		return plan.Command{}
 	}
 	return plan.Command{Argv: argvs[0], Pipe: argvs[1:]}
-}
-
-// says describes the program in a sentence: the program, or the programs of a pipe.
-func (p *Pack) says() string {
-	var names []string
-	for _, one := range p.programs {
-		names = append(names, one.name())
-	}
-	return strings.Join(names, " | ")
 }
