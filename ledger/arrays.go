@@ -19,8 +19,9 @@ func (l *Ledger) writeArray(ctx context.Context, tx *sql.Conn, a run.ArrayRow) e
 // Array reads an array by its name; run.Index has the contract.
 func (l *Ledger) Array(ctx context.Context, name string) (a run.ArrayRow, err error) {
 	a.Name = name
-	err = l.one(ctx, "SELECT run_id, attempt_n, token, k, size FROM arrays WHERE name = ?", name).
-		Scan(&a.RunID, &a.N, &a.Token, &a.K, &a.Size)
+	err = l.one(ctx, "SELECT a.run_id, r.executed_as, a.attempt_n, a.token, a.k, a.size FROM arrays a "+
+		"JOIN runs r ON r.run_id = a.run_id WHERE a.name = ?", name).
+		Scan(&a.RunID, &a.ExecutedAs, &a.N, &a.Token, &a.K, &a.Size)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, fault.New(fault.NotFound, "array_not_found", "this ledger has no array "+name)
 	}

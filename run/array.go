@@ -43,13 +43,14 @@ type Task struct {
 
 // ArrayRow is an array as the ledger has it. What is left of its send is found by its leader.
 type ArrayRow struct {
-	Name  string
-	RunID string // of the leader
-	N     int
-	Token string
-	K     int // the leader's send
-	Size  int
-	Jobs  []string // names of the attempts by task; "" where the attempt was sent again since, because Slurm refused the array
+	Name       string
+	RunID      string // of the leader
+	ExecutedAs string // as its run, see [Run]
+	N          int
+	Token      string
+	K          int // the leader's send
+	Size       int
+	Jobs       []string // names of the attempts by task; "" where the attempt was sent again since, because Slurm refused the array
 }
 
 const arrayPrefix = "sg-array-"

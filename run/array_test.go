@@ -338,31 +338,108 @@ func TestTasksAreCancelledTogether(t *testing.T) {
 }
 
 // A task that somebody cancels in Slurm while it waits leaves no record there. Its run is cancelled, as that of a single job is: nobody
-// asked for another attempt. An array that is gone as a whole was lost by Slurm.
+// asked for another attempt. An array that is gone as a whole was lost by Slurm. What Slurm shows is as it was seen on 24.11: of the tasks
+// that wait squeue has one record, which has the array's id and no task when the last of them was cancelled, and sacct has the last one alone.
 func TestTaskCancelledInSlurm(t *testing.T) {
-	for name, gone := range map[string]int{"one task": 1, "the whole array": 3} {
+	withdrawn := func(w *world, task string) {
+		w.jobs = slices.DeleteFunc(w.jobs, func(j *job) bool { return j.ID == task })
+	}
+	// All are cancelled one by one, the first one last.
+	lastOne := func(w *world) run.Job {
+		j := w.jobs[0].Job
+		w.jobs = nil
+		j.State, j.Class, j.Ended = "CANCELLED", run.ClassEnded, new(time.Now())
+		return j
+	}
+	noTask := func(j run.Job) run.Job {
+		j.ID, _, _ = strings.Cut(j.ID, "_")
+		j.Task = nil
+		return j
+	}
+	for name, tt := range map[string]struct {
+		doubt  bool // the answer of sbatch was lost
+		make   func(w *world)
+		absent bool
+	}{
+		"others wait":           {make: func(w *world) { withdrawn(w, w.jobs[1].ID) }},
+		"others wait, in doubt": {doubt: true, make: func(w *world) { withdrawn(w, w.jobs[1].ID) }},
+		"the others run": {make: func(w *world) {
+			withdrawn(w, w.jobs[1].ID)
+			w.start(w.jobs[0])
+		}},
+		"one by one": {make: func(w *world) {
+			j := lastOne(w)
+			w.queue = func([]run.Job) []run.Job { return []run.Job{noTask(j)} }
+		}},
+		"one by one, in doubt": {doubt: true, make: func(w *world) {
+			j := lastOne(w)
+			w.queue = func([]run.Job) []run.Job { return []run.Job{noTask(j)} }
+		}},
+		"one by one, and squeue has forgotten them": {make: func(w *world) {
+			j := lastOne(w)
+			w.accounting = func() ([]run.Job, error) { return []run.Job{j}, nil }
+		}},
+		"the controller lost the array": {absent: true, make: func(w *world) { lastOne(w) }},
+		"the controller lost the array, and accounting ended its jobs": {absent: true, make: func(w *world) {
+			j := lastOne(w)
+			j.Closed = true
+			w.accounting = func() ([]run.Job, error) { return []run.Job{j}, nil }
+		}},
+		"another user has a job of the array's name": {absent: true, make: func(w *world) {
+			j := lastOne(w)
+			j.User = "mallory"
+			w.queue = func([]run.Job) []run.Job { return []run.Job{noTask(j)} }
+		}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				inArrays(w, 3)
-				w.cfg.Attempts = 2
+				w.cfg.Attempts, w.cfg.OwnUser = 2, "gateway"
+				if tt.doubt {
+					w.send = func(int) sendKind { return doubtJob }
+					w.queue = func([]run.Job) []run.Job { return []run.Job{{Class: run.ClassUnread, Why: "half a record"}} }
+				}
 				_, ids := readyTogether(w, 3)
-				task := w.until(ids[1], in(run.Pending)).Submission.JobID
-				if !strings.Contains(task, "_") {
-					t.Fatalf("%q is no task", task)
+				for _, id := range ids {
+					w.until(id, in(map[bool]run.Phase{false: run.Pending, true: run.Unconfirmed}[tt.doubt]))
 				}
+				var id string
 				w.with(func() {
-					w.jobs = slices.DeleteFunc(w.jobs, func(j *job) bool { return gone == 3 || j.ID == task })
+					id, w.queue = w.jobs[1].spec.RunID, nil
+					tt.make(w)
 				})
-				if gone == 1 {
-					w.want(w.until(ids[1], done), run.Cancelled, "cancelled")
-					w.until(ids[0], in(run.Pending))
-					w.until(ids[2], in(run.Pending))
-					return
+				v := w.until(id, func(v run.View) bool { return done(v) || v.Attempt.N == 2 })
+				if !tt.absent {
+					w.want(v, run.Cancelled, "cancelled")
+				} else if v.Attempt.N != 2 {
+					t.Errorf("%s: %s", v.Run.Reason, v.Run.Detail)
 				}
-				w.until(ids[1], func(v run.View) bool { return v.Attempt.N == 2 })
 			})
 		})
 	}
+}
+
+// A record of tasks that were cancelled one by one says nothing about one that started: what that one left decides.
+func TestTaskForgottenByTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inArrays(w, 3)
+		_, ids := readyTogether(w, 3)
+		for _, id := range ids {
+			w.until(id, in(run.Pending))
+		}
+		w.with(func() {
+			w.start(w.jobs[0])
+			w.finish(w.jobs[0])
+			left := w.jobs[1].Job
+			left.ID, _, _ = strings.Cut(left.ID, "_")
+			left.Task, left.State, left.Class = nil, "CANCELLED", run.ClassEnded
+			w.queue = func([]run.Job) []run.Job { return []run.Job{left} }
+		})
+		w.want(w.until(w.job(0).spec.RunID, done), run.Succeeded, "ok")
+		for _, j := range []*job{w.job(1), w.job(2)} {
+			w.want(w.until(j.spec.RunID, done), run.Cancelled, "cancelled")
+		}
+	})
 }
 
 // Records of several tasks in one, which cannot be told apart, hide no task: the runs wait until Slurm shows them.

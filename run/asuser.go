@@ -16,12 +16,9 @@ import (
 // cluster, id, name and user; see [hinted] for the id.
 
 // userOf is whose jobs those of a run are that is executed as a user; empty: nobody else's are seen.
-func (e *Engine) userOf(executedAs string) string {
-	if executedAs == "" {
-		return e.cfg.OwnUser
-	}
-	return executedAs
-}
+func (c Config) userOf(executedAs string) string { return cmp.Or(executedAs, c.OwnUser) }
+
+func (e *Engine) userOf(executedAs string) string { return e.cfg.userOf(executedAs) }
 
 // ofWhom names the owner of a job in a sentence.
 func ofWhom(user string) string {

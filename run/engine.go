@@ -139,7 +139,7 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	}
 	workers := max(1, cfg.Workers)
 	work := newWorkQueue[string](cfg.weight, workers)
-	tasks := &taskNames{index: p.Index}
+	tasks := &taskNames{index: p.Index, user: cfg.userOf}
 	p.Queue, p.Accounting = tasks.queue(p.Queue), tasks.accounting(p.Accounting)
 	e := &Engine{Parts: p, cfg: cfg, work: work, sends: newSendLine(cfg, p, work.of), tasks: tasks, parties: newParties(cfg.Arrays),
 		users: newUserSlots[string](max(1, workers/2)), looks: &looks{users: map[string]int{}, runs: map[string]bool{}},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -128,7 +127,7 @@ func (c *cycle) settleGone(ctx context.Context, v View, accounted *answer, stopp
 		return c.resolve(ctx, v)
 	}
 	// Accounting may be stale and still say RUNNING; it must not outweigh the job's absence from the controller for ever.
-	return c.countAbsence(ctx, v)
+	return c.countAbsence(ctx, v, accounted)
 }
 
 // recordUnread is the reason of a run whose job may be in a record of Slurm's that cannot be read.
@@ -172,8 +171,8 @@ func (e *Engine) startCollecting(ctx context.Context, v View, by string) (bool, 
 
 // countAbsence is rule 8: LOST needs two complete queries without the job, far enough apart, and no exit file. The time between them
 // counts from when the first was answered to when the second was started: time that the gateway spent waiting for sacct, or stopped, does
-// not count.
-func (c *cycle) countAbsence(ctx context.Context, v View) (bool, error) {
+// not count. accounted: accounting's answer, if it was asked.
+func (c *cycle) countAbsence(ctx context.Context, v View, accounted *answer) (bool, error) {
 	e, now, id := c.Engine, c.Now(), v.Submission.JobID
 	if id != "" {
 		c.watcher.seek(id)
@@ -206,11 +205,12 @@ func (c *cycle) countAbsence(ctx context.Context, v View) (bool, error) {
 		return true, e.blockFolderGone(ctx, v)
 	case who == heldByOther:
 		return true, e.blockForeignClaim(ctx, v)
-	case who == heldByGateway && c.withdrawn(v):
-		return true, e.finish(ctx, v, verdict{ending: EndedCancelled,
-			detail: fmt.Sprintf("task %s was cancelled in Slurm while it waited: Slurm shows other tasks of its array and not this one, "+
-				"which never started and cannot start any more", id)})
 	case who == heldByGateway:
+		if gone, err := c.withdrawn(ctx, v, accounted); gone || err != nil {
+			return gone, cmp.Or(err, e.finish(ctx, v, verdict{ending: EndedCancelled,
+				detail: fmt.Sprintf("task %s was cancelled in Slurm while it waited: Slurm has other tasks of its array and not this one, "+
+					"which never started and cannot start any more", id)}))
+		}
 		return true, e.finish(ctx, v, verdict{ending: EndedAbsent,
 			detail: fmt.Sprintf("Slurm no longer knows job %s, which never started and cannot start any more", v.Submission.JobID)})
 	}
@@ -222,11 +222,26 @@ func (c *cycle) countAbsence(ctx context.Context, v View) (bool, error) {
 	return true, e.finish(ctx, v, d)
 }
 
-// withdrawn reports whether Slurm shows other tasks of the array that the run's job is a task of. Slurm 24.11 keeps the tasks of an array
-// that wait in one record, and scancel of one leaves none of it: so a task that has gone alone and never started was cancelled by somebody.
-func (c *cycle) withdrawn(v View) bool {
-	array, _, isTask := strings.Cut(v.Submission.JobID, "_")
-	return isTask && c.seen != nil && slices.ContainsFunc(c.seen.jobs, func(j Job) bool { return strings.HasPrefix(j.ID, array+"_") })
+// withdrawn reports whether the run's job is a task that was cancelled in Slurm before it started: Slurm keeps the tasks of an array that wait
+// in one record, and scancel of one of them leaves nothing of it, neither in squeue nor in sacct. So it shows by the array, which Slurm did
+// not lose: by other tasks of it, or by what is left of that record when no task waits any more. What accounting closed itself is of an
+// array that the controller lost.
+func (c *cycle) withdrawn(ctx context.Context, v View, accounted *answer) (bool, error) {
+	if v.Submission.Array == "" {
+		return false, nil
+	}
+	row, err := c.tasks.row(ctx, v.Submission.Array)
+	if row == nil || err != nil {
+		return false, err
+	}
+	own, user := v.Submission.JobName, c.userOf(v.Run.ExecutedAs)
+	shows := func(a *answer) bool {
+		has := func(name string) bool {
+			return slices.ContainsFunc(a.named(name, user), func(j Job) bool { return !j.Closed })
+		}
+		return has(row.Name) || slices.ContainsFunc(row.Jobs, func(name string) bool { return name != own && has(name) })
+	}
+	return c.seen != nil && shows(c.seen) || accounted != nil && len(accounted.named(own, user)) == 0 && shows(accounted), nil
 }
 
 // jobRenamed is the reason of a run whose job somebody has renamed.

@@ -109,7 +109,7 @@ func (c *cycle) chooseAmong(ctx context.Context, v View, found []Job) (bool, err
 		}
 	}
 	if v.Submission.JobID == claim.Holder.Job {
-		return c.countAbsence(ctx, v)
+		return c.countAbsence(ctx, v, nil)
 	}
 	return c.adopt(ctx, v, claim)
 }

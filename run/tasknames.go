@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // to it.
 type taskNames struct {
 	index Index
+	user  func(executedAs string) string // whose jobs those of a run are, see [Engine.userOf]
 	mu    sync.Mutex
 	known map[string]*knownArray // nil: this ledger never sent it
 }
@@ -36,7 +38,7 @@ func (a *knownArray) accepted() SendResult {
 	return a.receipt
 }
 
-// left notes what the send left.
+// left notes what the send left: Slurm accepts an array whole, so one task that it shows is the receipt of all.
 func (a *knownArray) left(res SendResult) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,46 +73,43 @@ func (n *taskNames) row(ctx context.Context, array string) (*knownArray, error) 
 	return n.known[array], nil
 }
 
-// of is the names of the attempts of an array, by task.
-func (n *taskNames) of(ctx context.Context, array string) ([]string, error) {
-	a, err := n.row(ctx, array)
-	if a == nil {
-		return nil, err
-	}
-	return a.Jobs, err
-}
-
 // translate gives tasks the names of their attempts. A record of several tasks, which cannot be read as one, is taken as one of each task
-// that has no record of its own.
+// that has no record of its own. One that has ended stays the array's: it is what Slurm keeps of tasks that were cancelled one by one before
+// they started, without saying which ("4711 CANCELLED"), and others of them may have ended long ago, see [cycle.withdrawn].
 func (n *taskNames) translate(ctx context.Context, jobs []Job) ([]Job, error) {
-	var folded []Job
+	type record struct {
+		Job
+		names []string
+	}
+	var folded []record
 	shown := map[string]bool{} // of arrays with such a record
 	for i := range jobs {
 		j := &jobs[i]
 		if !IsArrayName(j.Name) {
 			continue
 		}
-		if j.Task == nil {
-			folded = append(folded, *j)
-			continue
-		}
-		names, err := n.of(ctx, j.Name)
+		a, err := n.row(ctx, j.Name)
 		if err != nil {
 			return nil, err
 		}
-		if *j.Task < len(names) && names[*j.Task] != "" {
-			j.Name = names[*j.Task]
+		if a == nil {
+			continue
+		}
+		if id, _, _ := strings.Cut(j.ID, "_"); id != "" && ofUser(n.user(a.ExecutedAs), *j) {
+			a.left(SendResult{Outcome: SendAccepted, JobID: id, Cluster: j.Cluster})
+		}
+		switch {
+		case j.Task == nil && j.Class != ClassEnded:
+			folded = append(folded, record{*j, a.Jobs})
+		case j.Task != nil && *j.Task < len(a.Jobs) && a.Jobs[*j.Task] != "":
+			j.Name = a.Jobs[*j.Task]
 			shown[j.Name] = true
 		}
 	}
 	for _, f := range folded {
-		names, err := n.of(ctx, f.Name)
-		if err != nil {
-			return nil, err
-		}
-		for task, name := range names {
+		for task, name := range f.names {
 			if name != "" && !shown[name] {
-				one := f
+				one := f.Job
 				one.Name, one.Task = name, new(task)
 				jobs = append(jobs, one)
 			}
