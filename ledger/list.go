@@ -191,6 +191,9 @@ func (l *Ledger) List(ctx context.Context, f Filter) (p Page, err error) {
 				return err
 			}
 		}
+		if p.Total.N == 0 { // the page would look for one
+			return nil
+		}
 		q, args, err := f.page(by, limit+1)
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ func TestListsWalkIndexes(t *testing.T) {
 		return strings.Join(lines, "\n")
 	}
 	states := map[string]string{"tag, state": "COVERING INDEX batch_tags_state (tag=? AND state=?",
-		"batch, state": "COVERING INDEX batch_rows_at (batch_id=?"}
+		"batch, state": "COVERING INDEX batch_rows_at (batch_id=?", "state of all": "COVERING INDEX runs_state (state=? AND created_at>?"}
 	cursor := encodeCursor(5, "run_A")
 	since := new(t0)
 	for name, c := range map[string]struct {
@@ -70,8 +70,12 @@ func TestListsWalkIndexes(t *testing.T) {
 			_, err := c.f.total(t.Context(), count, c.by)
 			must(t, err)
 			for what, got := range map[string]string{"page": inner, "count": plan(count.q, count.args...)} {
-				if !strings.Contains(got, index) {
-					t.Errorf("%s: its %s does not read the state in the index: %s", name, what, got)
+				want := index
+				if what == "page" && c.f.member() == "" { // what it shows of a run is in the table
+					want = "INDEX runs_state (state=?"
+				}
+				if !strings.Contains(got, want) {
+					t.Errorf("%s: its %s does not read what it asks for in the index: %s", name, what, got)
 				}
 			}
 		}
