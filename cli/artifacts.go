@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -233,7 +234,7 @@ func (a *Shell) showPicture(p app.ImageAnswer, to string) error {
 		if err != nil {
 			return fault.Wrap(fault.Internal, "", "the picture cannot be read", err)
 		}
-		if err := newFile(to, func(w io.Writer) error { _, err := w.Write(data); return err }); err != nil {
+		if err := newFile(to, func(f *os.File) error { _, err := f.Write(data); return err }); err != nil {
 			return err
 		}
 	}

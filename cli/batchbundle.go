@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"os"
 	"path/filepath"
 
 	"slurmgate/fault"
@@ -77,9 +78,9 @@ func (s *Session) collectBundle(ctx context.Context, batch string, b bundle, fil
 			if hex.EncodeToString(sum[:]) != f.SHA256 {
 				continue // fetched alone, it is told what is wrong with it
 			}
-			own = newFile(filepath.Join(dir, f.Path), func(w io.Writer) error {
+			own = newFile(filepath.Join(dir, f.Path), func(w *os.File) error {
 				if _, err := w.Write(data.Bytes()); err != nil {
-					return fault.Wrap(fault.Transport, "target_unwritable", "cannot write the file", err)
+					return fault.Wrap(fault.Transport, "target_unwritable", "cannot write "+f.Path, err)
 				}
 				return nil
 			})

@@ -127,17 +127,6 @@ const collectors = 8
 
 // collectAll copies the outputs that are not there yet, several at a time, and says how many those were. The first error ends it.
 func (s *Session) collectAll(ctx context.Context, a *Shell, batch string, files []placed, dir string) (copied int, err error) {
-	made := map[string]bool{}
-	for _, f := range files {
-		folder := filepath.Dir(filepath.Join(dir, f.Path))
-		if made[folder] {
-			continue
-		}
-		if _, err := makeFolders(folder); err != nil {
-			return 0, fault.Wrap(fault.Validation, "target_unwritable", "cannot create the folder", err)
-		}
-		made[folder] = true
-	}
 	var fresh atomic.Int64
 	ended := 0
 	var telling sync.Mutex
@@ -149,7 +138,11 @@ func (s *Session) collectAll(ctx context.Context, a *Shell, batch string, files 
 		}
 	}
 	missing := make([]bool, len(files))
+	folder := foldersOf(files, dir)
 	if err := severally(ctx, len(files), func(_ context.Context, i int) (err error) {
+		if missing[i], err = folder(files[i]); err != nil || missing[i] {
+			return err
+		}
 		if missing[i], err = files[i].missing(dir); err == nil && !missing[i] {
 			said()
 		}
@@ -179,6 +172,32 @@ func (s *Session) collectAll(ctx context.Context, a *Shell, batch string, files 
 		return nil
 	}, nil)
 	return int(fresh.Load()), err
+}
+
+// foldersOf makes the folder of a file, each once, and reports whether it is new. From one that was there it removes what a collect left
+// that was killed.
+func foldersOf(files []placed, dir string) func(placed) (fresh bool, err error) {
+	targets := map[string]bool{}
+	for _, f := range files {
+		targets[f.Path] = true
+	}
+	var made sync.Map
+	return func(f placed) (bool, error) {
+		at := filepath.Dir(f.Path)
+		once, _ := made.LoadOrStore(at, sync.OnceValues(func() (bool, error) {
+			path := filepath.Join(dir, at)
+			above, err := makeFolders(path)
+			if err != nil {
+				return false, fault.Wrap(fault.Validation, "target_unwritable", "cannot create the folder", err)
+			}
+			if len(above) > 0 && above[len(above)-1] == path {
+				return true, nil
+			}
+			dropParts(path, func(name string) bool { return targets[filepath.Join(at, name)] })
+			return false, nil
+		}))
+		return once.(func() (bool, error))()
+	}
 }
 
 // alone is the session for a goroutine of its own: what belongs to the next call alone is not shared.

@@ -150,46 +150,28 @@ func (s *Session) copyTar(ctx context.Context, o app.ArtifactDoc, w io.Writer) e
 
 // saveFolder fetches a directory into a folder that is not there yet; an incomplete one is removed.
 func saveFolder(ctx context.Context, s *Session, o app.ArtifactDoc, name string) (err error) {
-	unwritable := func(err error) error {
-		return fault.Wrap(fault.Validation, "target_unwritable", "cannot write below "+name, err)
-	}
-	err = os.Mkdir(name, 0o777)
-	if errors.Is(err, fs.ErrExist) {
-		return fault.New(fault.Conflict, "target_exists", name+" already exists").WithNext("name another folder or file, or remove it")
-	}
-	if err != nil {
-		return unwritable(err)
-	}
-	defer func() {
-		if err != nil {
-			_ = os.RemoveAll(name)
-		}
-	}()
-	root, err := os.OpenRoot(name)
-	if err != nil {
-		return unwritable(err)
-	}
-	defer root.Close()
-	made := ""
-	err = s.openTar(ctx, o, io.Discard, func(rel string, r io.Reader) error {
-		if dir := path.Dir(rel); dir != "." && dir != made {
-			if err := root.MkdirAll(dir, 0o777); err != nil {
-				return unwritable(err)
+	return newFolder(name, func(root *os.Root) error {
+		made := ""
+		err := s.openTar(ctx, o, io.Discard, func(rel string, r io.Reader) error {
+			if dir := path.Dir(rel); dir != "." && dir != made {
+				if err := root.MkdirAll(dir, 0o777); err != nil {
+					return unwritable(name, err)
+				}
+				made = dir
 			}
-			made = dir
-		}
-		f, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+			f, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+			if err != nil {
+				return unwritable(name, err)
+			}
+			_, err = io.Copy(f, r)
+			if cerr := f.Close(); err == nil && cerr != nil {
+				err = unwritable(name, cerr)
+			}
+			return err
+		})
 		if err != nil {
-			return unwritable(err)
-		}
-		_, err = io.Copy(f, r)
-		if cerr := f.Close(); err == nil && cerr != nil {
-			err = unwritable(cerr)
+			err = fault.Wrap("", fault.CodeOf(err), "cannot fetch "+o.ArtifactID, err)
 		}
 		return err
 	})
-	if err != nil {
-		return fault.Wrap("", fault.CodeOf(err), "cannot fetch "+o.ArtifactID, err)
-	}
-	return nil
 }

@@ -4,14 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"slurmgate/app"
 	"slurmgate/export"
@@ -48,14 +44,18 @@ func (c Export) Run(ctx context.Context, a *Shell) error {
 			out.File = out.Exported.File
 		}
 		p, sum := bar{shell: a}, sha256.New()
-		err := wholeFile(out.File, func(f *os.File) error {
-			return s.archive(ctx, args, io.MultiWriter(f, sum), func(w io.Writer, size int64) (io.Writer, error) {
+		err := newFile(out.File, func(f *os.File) error {
+			err := s.archive(ctx, args, io.MultiWriter(f, sum), func(w io.Writer, size int64) (io.Writer, error) {
 				sum.Reset()
 				if _, err := f.Seek(0, io.SeekStart); err != nil {
 					return nil, err
 				}
 				return &barWriter{w: w, bar: &p, of: size}, f.Truncate(0)
 			})
+			if err == nil {
+				err = f.Sync()
+			}
+			return err
 		})
 		p.end()
 		if err != nil {
@@ -113,42 +113,6 @@ func (b *barWriter) Write(p []byte) (int, error) {
 	b.done += int64(n)
 	b.bar.bytes(b.done, b.of)
 	return n, err
-}
-
-// wholeFile writes a file that is not there yet under a name of its own and gives it its name when it is complete and on disk. An
-// interrupted one is removed; after a kill, .NAME.….part is left.
-func wholeFile(name string, write func(*os.File) error) error {
-	if _, err := os.Lstat(name); err == nil {
-		return fault.New(fault.Conflict, "target_exists", name+" already exists").WithNext("name another file with --to, or remove it")
-	}
-	unwritable := func(err error) error {
-		return fault.Wrap(fault.Validation, "target_unwritable", "the archive cannot be written to "+name, err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.part")
-	if err != nil {
-		return unwritable(err)
-	}
-	defer os.Remove(f.Name()) // gone where it got its name
-	defer f.Close()
-	if err := write(f); err != nil {
-		return err
-	}
-	mask := unix.Umask(0)
-	unix.Umask(mask)
-	err = errors.Join(f.Chmod(os.FileMode(0o666&^mask)), f.Sync(), f.Close())
-	if err == nil {
-		err = unix.Renameat2(unix.AT_FDCWD, f.Name(), unix.AT_FDCWD, name, unix.RENAME_NOREPLACE)
-	}
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the filesystem has no such rename
-		err = os.Link(f.Name(), name)
-	}
-	if errors.Is(err, os.ErrExist) {
-		return fault.New(fault.Conflict, "target_exists", name+" already exists").WithNext("name another file with --to, or remove it")
-	}
-	if err != nil {
-		return unwritable(err)
-	}
-	return nil
 }
 
 // Verify is the verb that checks an archive.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -156,32 +155,13 @@ func save(ctx context.Context, s *Session, o app.ArtifactDoc, name string) error
 	if o.Type == plan.Directory {
 		return saveFolder(ctx, s, o, name)
 	}
-	return newFile(name, func(w io.Writer) error {
-		err := s.copyChecked(ctx, o, w)
+	return newFile(name, func(f *os.File) error {
+		err := s.copyChecked(ctx, o, f)
 		if err != nil {
 			err = fault.Wrap("", fault.CodeOf(err), "cannot fetch "+o.ArtifactID, err)
 		}
 		return err
 	})
-}
-
-// newFile writes a file that is not there yet; an incomplete file is removed.
-func newFile(name string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if errors.Is(err, os.ErrExist) {
-		return fault.New(fault.Conflict, "target_exists", name+" already exists").WithNext("name another folder or file, or remove it")
-	}
-	if err != nil {
-		return fault.Wrap(fault.Validation, "target_unwritable", "cannot write the file", err)
-	}
-	err = write(f)
-	if closed := f.Close(); err == nil && closed != nil {
-		err = fault.Wrap(fault.Transport, "target_unwritable", "cannot write the file", closed)
-	}
-	if err != nil {
-		_ = os.Remove(name) // it is incomplete
-	}
-	return err
 }
 
 // progress shows the state of a run: one rewritten line on a terminal, a line per change elsewhere.

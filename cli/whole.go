@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"crypto/rand"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"golang.org/x/sys/unix"
+
+	"slurmgate/fault"
+)
+
+// What is copied appears under its name when all of it is there, and never if the command fails or is killed: it is written beside that
+// name, as .NAME.RANDOM.part, and whoever writes it holds a lock on it. A kill leaves it unlocked.
+
+var partName = regexp.MustCompile(`^\.(.+)\.[A-Z2-7]{10}\.part$`)
+
+// partOf is the name of an unfinished file or folder.
+func partOf(name string) string {
+	base := filepath.Base(name)
+	return filepath.Join(filepath.Dir(name), "."+base[:min(len(base), 200)]+"."+rand.Text()[:10]+".part")
+}
+
+// untaken refuses a name that is there.
+func untaken(name string) error {
+	if _, err := os.Lstat(name); err != nil {
+		return nil // if it is not missing, what comes next says why
+	}
+	return taken(name)
+}
+
+func taken(name string) error {
+	return fault.New(fault.Conflict, "target_exists", name+" already exists").WithNext("name another folder or file with --to, or remove it")
+}
+
+func unwritable(name string, err error) error {
+	return fault.Wrap(fault.Validation, "target_unwritable", "cannot write "+name, err)
+}
+
+// newFile writes a file that is not there yet, whole or not at all.
+func newFile(name string, write func(*os.File) error) error {
+	if err := untaken(name); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(partOf(name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return unwritable(name, err)
+	}
+	defer os.Remove(f.Name()) // gone where it got its name
+	defer f.Close()
+	_ = hold(f) // where there are no locks, two collects into one folder disturb each other
+	if err := write(f); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return fault.Wrap(fault.Transport, "target_unwritable", "cannot write "+name, err)
+	}
+	return appear(f.Name(), name)
+}
+
+// newFolder makes a folder that is not there yet, whole or not at all.
+func newFolder(name string, write func(*os.Root) error) error {
+	if err := untaken(name); err != nil {
+		return err
+	}
+	part := partOf(name)
+	if err := os.Mkdir(part, 0o777); err != nil {
+		return unwritable(name, err)
+	}
+	defer os.RemoveAll(part)
+	root, err := os.OpenRoot(part)
+	if err != nil {
+		return unwritable(name, err)
+	}
+	defer root.Close()
+	if f, err := root.Open("."); err == nil {
+		defer f.Close()
+		_ = hold(f)
+	}
+	if err := write(root); err != nil {
+		return err
+	}
+	return appear(part, name)
+}
+
+// appear gives what is complete its name, unless that is taken by now.
+func appear(part, name string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, part, unix.AT_FDCWD, name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the filesystem has no such rename
+		if err = os.Link(part, name); err != nil && !errors.Is(err, os.ErrExist) { // nor are there links, least of all to folders
+			if err = untaken(name); err == nil {
+				err = os.Rename(part, name)
+			}
+		}
+	}
+	switch {
+	case errors.Is(err, os.ErrExist):
+		return taken(name)
+	case err != nil && fault.KindOf(err) != fault.Conflict:
+		return unwritable(name, err)
+	}
+	return err
+}
+
+// hold locks an unfinished file or folder while it is open.
+func hold(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+
+// dropParts removes from a folder what killed commands left of files and folders with these names, and leaves alone what is being written.
+func dropParts(dir string, named func(name string) bool) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range list {
+		m := partName.FindStringSubmatch(e.Name())
+		if m == nil || !named(m[1]) || !e.Type().IsRegular() && !e.IsDir() {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			continue
+		}
+		if hold(f) == nil {
+			_ = os.RemoveAll(path)
+		}
+		f.Close()
+	}
+}
