@@ -57,7 +57,8 @@ type Gateway struct {
 
 	LastBackup func() *time.Time // when the last backup was made; nil where none is known
 
-	FarPlaces FarPlaces // looks at files in place on clusters whose filesystem is not here
+	PlaceScript []byte    // hashes files and directories where they lie, in jobs
+	FarPlaces   FarPlaces // looks at files in place on clusters whose filesystem is not here
 
 	Revoked func(gate.Principal) // hears of a token that was revoked; nil: nobody does
 

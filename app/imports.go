@@ -91,7 +91,7 @@ func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs)
 		return out, params, err
 	}
 	if a.InPlace {
-		doc, _, err := g.register(ctx, c, a, false)
+		doc, _, err := g.register(ctx, c, a, g.hashed, false)
 		if err == nil {
 			doc, out.Created, err = g.Ledger.AddArtifact(ctx, doc)
 		}

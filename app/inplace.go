@@ -26,6 +26,8 @@ type FarPlaces interface {
 	Hash(ctx context.Context, s *site.Site, root, path string) (sha256, state string, err error)
 	// HashTree hashes the files of a directory below root where they lie.
 	HashTree(ctx context.Context, s *site.Site, root, path string) (list []tree.File, state string, err error)
+	// Look is the state of a file or directory below root, and about how many bytes it has.
+	Look(ctx context.Context, s *site.Site, root, path string) (state string, bytes int64, err error)
 	// States are the states of files and directories, in their order; of one that cannot be read, why.
 	States(ctx context.Context, s *site.Site, paths []string) ([]string, error)
 }
@@ -157,8 +159,12 @@ func (g *Gateway) registers(name, file string, scope artifact.Scope) (*site.Site
 		Hint: "import a copy, or ask the administrator to list the folder in storage.in_place"}}}
 }
 
+// hasher hashes a file or a directory where it lies on a site.
+type hasher func(ctx context.Context, s *site.Site, root site.Root, a ImportArgs, scope artifact.Scope) (artifact.Registered, error)
+
 // register hashes a file where it lies. dry: it records nothing.
-func (g *Gateway) register(ctx context.Context, c gate.Call, a ImportArgs, dry bool) (doc run.Artifact, at ledger.Place, err error) {
+func (g *Gateway) register(ctx context.Context, c gate.Call, a ImportArgs, hash hasher, dry bool) (doc run.Artifact, at ledger.Place,
+	err error) {
 	invalid := func(code, field, rule, msg string) error {
 		return fault.Invalid("", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
 	}
@@ -190,7 +196,7 @@ func (g *Gateway) register(ctx context.Context, c gate.Call, a ImportArgs, dry b
 	}
 	at = ledger.Place{Site: s.Name, Path: *a.Path}
 	watched, end := g.transfers.begin(ctx, c, "hashing")
-	got, err := g.hashed(watched, s, root, a, scope)
+	got, err := hash(watched, s, root, a, scope)
 	end()
 	if err != nil {
 		return doc, at, err

@@ -45,6 +45,9 @@ func (g *Gateway) references() []Operation {
 			prop("description", `{"type":"string","maxLength":512}`),
 			prop("project_ids", `{"type":"array","minItems":1,"maxItems":200,"uniqueItems":true,"items":`+projectSchema+
 				`,"description":"projects it is offered to; default: all that may use the folder"}`),
+			prop("by_job", `{"type":"boolean","description":"with path: a job of the site hashes it, instead of the host that the gateway `+
+				`reaches its files through; the type must be given, DIRECTORY for a folder. The call waits for the job. Made again it finds `+
+				`the same job, whatever became of the call"}`),
 			prop("replace", `{"type":"boolean","description":"the name may stand for something else now"}`)),
 		Does: look(g, g.addReference),
 	}, {
@@ -68,6 +71,7 @@ type AddReferenceArgs struct {
 	Path        string   `json:"path,omitzero"`
 	Site        string   `json:"site,omitzero"`
 	Type        string   `json:"type,omitzero"`
+	ByJob       bool     `json:"by_job,omitzero"`
 	Description string   `json:"description,omitzero"`
 	ProjectIDs  []string `json:"project_ids,omitzero"`
 	Replace     bool     `json:"replace,omitzero"`
@@ -197,9 +201,9 @@ func (g *Gateway) addReference(ctx context.Context, c gate.Call, a AddReferenceA
 	var doc run.Artifact
 	var offer []string // to at most these
 	switch {
-	case (a.Path == "") == (a.ArtifactID == ""), a.ArtifactID != "" && (a.Site != "" || a.Type != ""):
+	case (a.Path == "") == (a.ArtifactID == ""), a.ArtifactID != "" && (a.Site != "" || a.Type != "" || a.ByJob):
 		return out, nil, fault.Invalid("", fault.Problem{Code: "REFERENCE-WHAT", Field: "args",
-			Rule: "artifact_id alone, or path with site and type", Msg: "neither, both or a mixture are given"})
+			Rule: "artifact_id alone, or path with site, type and by_job", Msg: "neither, both or a mixture are given"})
 	case a.ArtifactID != "":
 		if doc, err = g.Ledger.Artifact(ctx, a.ArtifactID); err != nil {
 			return out, nil, err
@@ -209,7 +213,11 @@ func (g *Gateway) addReference(ctx context.Context, c gate.Call, a AddReferenceA
 		}
 	default:
 		var at ledger.Place
-		doc, at, err = g.register(ctx, c, ImportArgs{Path: &a.Path, Site: a.Site, Type: a.Type, InPlace: true}, false)
+		hash := hasher(g.hashed)
+		if a.ByJob {
+			hash = g.hashedByJob(c)
+		}
+		doc, at, err = g.register(ctx, c, ImportArgs{Path: &a.Path, Site: a.Site, Type: a.Type, InPlace: true}, hash, false)
 		if err != nil {
 			return out, nil, err
 		}

@@ -81,7 +81,7 @@ func (g *Gateway) rehearseImport(ctx context.Context, c gate.Call, a ImportArgs)
 		return out, params, err
 	}
 	if a.InPlace {
-		doc, _, err = g.register(ctx, c, a, true)
+		doc, _, err = g.register(ctx, c, a, g.hashed, true)
 	} else {
 		doc, err = g.bringIn(ctx, c, a, g.Importer.Rehearsal())
 	}

@@ -35,6 +35,18 @@ func (im *Importer) Register(ctx context.Context, path string, scope Scope) (r R
 	return r, err
 }
 
+// Look is the state of a file or folder that could be registered, and how many bytes it has.
+func (im *Importer) Look(ctx context.Context, path string, scope Scope) (state string, bytes int64, err error) {
+	if im.IsFolder(path, scope) {
+		return im.treeStateOf(ctx, path, scope)
+	}
+	f, st, err := im.openPlain(path, scope)
+	if err != nil {
+		return "", 0, err
+	}
+	return StateOf(st), st.Size, f.Close()
+}
+
 // OpenRegistered opens a file that has the state in which it was registered. Any other is a Validation fault with code input_mismatch.
 func (im *Importer) OpenRegistered(path, state string) (*os.File, error) {
 	f, st, err := im.openPlain(path, Scope{Every: true})

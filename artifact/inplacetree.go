@@ -21,10 +21,6 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// treeState begins the state of a directory; what follows is the SHA-256 of its listing: a line for the directory itself and for each entry
-// in it, sorted by path, of what `find . -print0 | sort -z | xargs -0 stat -c '%f %i %s %.Y %.Z %n'` prints.
-const treeState = "tree "
-
 // RegisterFolder hashes the files of a folder and stores nothing. The rules are those of [Importer.ImportFolder].
 func (im *Importer) RegisterFolder(ctx context.Context, path string, scope Scope) (r Registered, err error) {
 	var bytes int64
@@ -66,7 +62,7 @@ func ListOf(name string, list []tree.File) (in Imported, err error) {
 
 // StillRegistered is a Validation fault with code input_mismatch if a file or directory has another state than it was registered with.
 func (im *Importer) StillRegistered(ctx context.Context, path, state string) error {
-	if !strings.HasPrefix(state, treeState) {
+	if !strings.HasPrefix(state, tree.StatePrefix) {
 		f, err := im.OpenRegistered(path, state)
 		if err == nil {
 			f.Close()
@@ -80,7 +76,9 @@ func (im *Importer) StillRegistered(ctx context.Context, path, state string) err
 	return err
 }
 
-// treeStateOf is the state of a folder, and how many bytes its files have.
+// treeStateOf is the state of a folder, and how many bytes its files have. After its prefix the state has the SHA-256 of the folder's
+// listing: a line for the folder itself and for each entry in it, sorted by path, of what
+// `find . -print0 | sort -z | xargs -0 stat -c '%f %i %s %.Y %.Z %n'` prints.
 func (im *Importer) treeStateOf(ctx context.Context, path string, scope Scope) (state string, bytes int64, err error) {
 	root, rel, err := im.locate(path, scope)
 	if err != nil {
@@ -109,7 +107,7 @@ func (im *Importer) treeStateOf(ctx context.Context, path string, scope Scope) (
 	for _, line := range l.lines {
 		io.WriteString(h, line[1])
 	}
-	return treeState + hex.EncodeToString(h.Sum(nil)), l.bytes, nil
+	return tree.StatePrefix + hex.EncodeToString(h.Sum(nil)), l.bytes, nil
 }
 
 // listing gathers the lines of a listing, by path.

@@ -24,6 +24,7 @@ type referenceAddCmd struct {
 	Path        string   `arg:"" help:"File or folder, or an artifact id."`
 	InPlace     bool     `help:"Leave it where it is and register its SHA-256; below a folder of storage.in_place."`
 	Site        string   `name:"site-name" help:"With --in-place: the site whose folder it is." placeholder:"NAME"`
+	ByJob       bool     `help:"With --in-place: a job hashes it. Cut off, the same command finds the same job again."`
 	Type        string   `help:"Type. Default: detected from the content." placeholder:"TYPE"`
 	Description string   `help:"What it is, for those who choose it." placeholder:"TEXT"`
 	Project     []string `help:"Offer it to this project alone (name or id); may be repeated. Default: all." placeholder:"NAME"`
@@ -36,7 +37,7 @@ func (c referenceAddCmd) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
 		switch {
 		case c.InPlace:
-			args.Path, args.Site, args.Type = c.Path, c.Site, c.Type
+			args.Path, args.Site, args.Type, args.ByJob = c.Path, c.Site, c.Type, c.ByJob
 		case plan.IsArtifactID(c.Path):
 			args.ArtifactID = c.Path
 		default:

@@ -115,8 +115,10 @@ func TestGenomicsElsewhere(t *testing.T) {
 			at := map[string]string{}
 			b.direct(t, s, at)
 			s.serve()
+			bam, err := os.ReadFile(host(data("aln.bam")))
+			must(t, err)
 			var l looked
-			s.ok(&l, "run", b.tool, "--input", "bam="+host(data("aln.bam")), "--wait")
+			s.ok(&l, "run", b.tool, "--input", "bam="+s.file("aln.bam", string(bam)), "--wait")
 			if l.State != "succeeded" {
 				t.Fatal(l.why())
 			}

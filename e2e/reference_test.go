@@ -33,6 +33,30 @@ func TestReferences(t *testing.T) {
 	s.references()
 }
 
+// What is hashed by a job is an ordinary run, on a cluster whose files are here and on one whose files are elsewhere.
+//
+// proves DATA-07 DATA-05
+func TestReferencesByJob(t *testing.T) {
+	t.Parallel()
+	t.Run("here", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, "probing")
+		s.replace("site.yaml", "  image_store:", "  in_place: [{path: "+s.dir+"/refs, projects: [demo]}]\n  image_store:")
+		s.hashedByJob()
+	})
+	t.Run("elsewhere", func(t *testing.T) {
+		t.Parallel()
+		s := farSite(t, "ssh-sftp-dtn.yaml", func(doc tree) {
+			storage := doc["storage"].(tree)
+			storage["in_place"] = []any{tree{"path": filepath.Dir(storage["runs_dir"].(string)) + "/refs", "projects": []any{"demo"}}}
+		})
+		if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
+			t.Fatal(r)
+		}
+		s.hashedByJob()
+	})
+}
+
 // The same on a cluster whose files the gateway reaches only by SFTP: what stays in place is hashed there.
 //
 // proves DATA-07
@@ -314,5 +338,94 @@ func (s *site) folderInPlace(refs string, flags []string) {
 	}
 	if f := s.fails(exit, add...); f.Code != code {
 		t.Errorf("%+v", f)
+	}
+}
+
+// hashedByJob registers a folder and a file that a job hashes: an ordinary run, found again by a call that repeats one that was cut, by a
+// killed gateway, too; and what was changed is hashed by another one.
+func (s *site) hashedByJob() {
+	t := s.t
+	t.Helper()
+	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.given.tool.yaml", []byte(givenPack), 0o644))
+	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - tool_id: probe.given\n    kind: job_worker\n")
+	refs := s.dir + "/refs"
+	must(t, os.MkdirAll(host(refs), 0o755))
+	must(t, giveToLab(host(s.dir)))
+	d := s.serve()
+	dir := host(refs) + "/by job's"
+	must(t, os.MkdirAll(dir+"/sub", 0o755))
+	for i := range 300 {
+		must(t, os.WriteFile(fmt.Sprintf("%s/sub/part %03d", dir, i), []byte(fmt.Sprint(i)), 0o644))
+	}
+	must(t, giveToLab(host(refs)))
+	var here, r referenceRow
+	s.ok(&here, "reference", "add", "here", refs+"/by job's", "--in-place", "--type", "DIRECTORY")
+	add := []string{"reference", "add", "hashed", refs + "/by job's", "--in-place", "--type", "DIRECTORY", "--by-job"}
+	if s.ok(&r, add...); r.SHA256 != here.SHA256 || r.Size != here.Size || r.Type != "DIRECTORY" || !r.Changed {
+		t.Errorf("the job: %+v; here: %+v", r, here)
+	}
+	hashes := func() (ids []string) {
+		t.Helper()
+		var page runPage
+		s.ok(&page, "runs", "list", "--tool", "reference.add")
+		for _, x := range page.Runs {
+			ids = append(ids, x.RunID)
+		}
+		return ids
+	}
+	first := hashes()
+	if len(first) != 1 || s.count(first[0]).Accounted != 1 {
+		t.Fatalf("%v", first)
+	}
+	if l := s.wait(first[0]); l.State != "succeeded" {
+		t.Error(l.why())
+	}
+	s.ok(nil, "runs", "show", first[0])
+	s.ok(nil, "logs", first[0])
+	if s.ok(&r, add...); r.Changed || len(hashes()) != 1 {
+		t.Errorf("again: %+v, %v", r, hashes())
+	}
+	s.given("ref:hashed", "in_place", "hashed", "")
+
+	// cut: the gateway is killed while the job hashes; the shell makes its call again, and so does another one later
+	must(t, os.WriteFile(host(refs)+"/long", nil, 0o644))
+	must(t, os.Truncate(host(refs)+"/long", 3<<30))
+	must(t, giveToLab(host(refs)))
+	long := []string{"reference", "add", "long", refs + "/long", "--in-place", "--type", "UNKNOWN", "--by-job"}
+	_, out, done := s.background(append(long, "--json")...)
+	until(t, 30e9, "run that hashes", func() bool { return len(hashes()) == 2 })
+	d.signal("KILL")
+	d.ended(t)
+	if err := <-done; err != nil {
+		t.Logf("the call ended with its gateway: %v %s", err, out)
+	}
+	s.serve()
+	if s.ok(&r, long...); r.Size != 3<<30 || len(r.SHA256) != 64 {
+		t.Errorf("%+v", r)
+	}
+	all := hashes()
+	for _, id := range all {
+		if n := s.count(id).Accounted; n != 1 {
+			t.Errorf("%d jobs of %s", n, id)
+		}
+	}
+	if len(all) != 2 {
+		t.Errorf("%v", all)
+	}
+
+	// changed: another run; what is not there, or may not be in a directory, is said before there is one
+	must(t, os.WriteFile(dir+"/sub/part 000", []byte("changed"), 0o644))
+	if s.ok(&r, append(add, "--replace")...); !r.Changed || r.SHA256 == here.SHA256 || len(hashes()) != 3 {
+		t.Errorf("changed: %+v %v", r, hashes())
+	}
+	if f := s.fails(3, "reference", "add", "none", refs+"/none", "--in-place", "--type", "UNKNOWN", "--by-job"); f.Code != "import_missing" {
+		t.Errorf("%+v", f)
+	}
+	must(t, os.Symlink("/etc/passwd", dir+"/link"))
+	if f := s.fails(6, append(add, "--replace")...); f.Code != "hash_job_failed" {
+		t.Errorf("%+v", f)
+	}
+	if len(hashes()) != 4 {
+		t.Errorf("%v", hashes())
 	}
 }

@@ -108,7 +108,7 @@ func (r *Record) place(o Options) (files []file) {
 // derive makes the documents that follow from the others. [Verify] makes them again.
 func derive(r Run, exit Exit, p plan.Params, pack []byte, files []file) (derived []file, err error) {
 	texts := map[string][]byte{readmeFile: readme(r)}
-	if p.Spec.Execution.Kind != "" {
+	if p.Spec.Execution.Kind == plan.Contained {
 		if n := len(exit.Attempts); n > 0 && exit.Attempts[n-1].Resources != nil { // it takes more than the plan says
 			p.Spec.Resources = *exit.Attempts[n-1].Resources
 		}

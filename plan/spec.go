@@ -42,9 +42,17 @@ type Placement struct {
 	Site       *string `json:"site,omitzero"` // null: policy picks one
 }
 
+// Kinds of execution.
+const (
+	Contained = "container" // a program in a container
+	// Scripted: a script of the gateway's own, which bash runs without a container. The digest of its image is that of the script. No caller
+	// can ask for one.
+	Scripted = "script"
+)
+
 // Execution is what runs.
 type Execution struct {
-	Kind      string    `json:"kind"` // "container"
+	Kind      string    `json:"kind"` // [Contained] or [Scripted]
 	Container Container `json:"container"`
 	Command   Command   `json:"command"`
 }
@@ -65,7 +73,7 @@ func (p Placement) Resolve(site Placement) Placement {
 
 // Container names the image by the SHA-256 of its SIF file.
 type Container struct {
-	Engine         string `json:"engine"` // "apptainer"
+	Engine         string `json:"engine"` // "apptainer"; "bash" for a script
 	Image          string `json:"image"`  // sha256:<64 hex>, or name@sha256:<64 hex>
 	NetworkMode    string `json:"network_mode"`
 	ReadonlyRootfs bool   `json:"readonly_rootfs"`

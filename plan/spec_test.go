@@ -489,3 +489,24 @@ func TestIDForms(t *testing.T) {
 		}
 	}
 }
+
+// A plan of the gateway's own script is valid where the gateway made it, and never one that came from a caller.
+func TestScriptedPlans(t *testing.T) {
+	scripted := map[string]any{"execution.kind": Scripted, "execution.container.engine": "bash", "execution.container.network_mode": "host",
+		"execution.container.readonly_rootfs": false}
+	doc := edited(t, scripted)
+	if _, err := DecodeSpec(doc, Rules{}); fault.CodeOf(err) != "PLAN-KIND" {
+		t.Errorf("from a caller: %v", err)
+	}
+	s, err := DecodeSpec(doc, Rules{Stored: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(Rules{Stored: true, Docker: true}); err == nil {
+		t.Error("it is a docker plan")
+	}
+	s.Execution.Kind = Contained
+	if err := s.Validate(Rules{Stored: true}); err == nil {
+		t.Error("a container has the rules of a script")
+	}
+}

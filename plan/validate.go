@@ -217,15 +217,19 @@ func (v *validator) placement(p Placement) {
 }
 
 func (v *validator) execution(e Execution) {
+	kind, engine, network := Contained, "apptainer", "none"
+	if e.Kind == Scripted && v.Stored && !v.Docker { // the gateway made the plan, no caller
+		kind, engine, network = Scripted, "bash", "host"
+	}
 	for _, c := range [][4]string{
-		{"PLAN-KIND", "kind", e.Kind, "container"},
-		{"PLAN-ENGINE", "container.engine", e.Container.Engine, "apptainer"},
-		{"PLAN-NETWORK", "container.network_mode", e.Container.NetworkMode, "none"},
+		{"PLAN-KIND", "kind", e.Kind, kind},
+		{"PLAN-ENGINE", "container.engine", e.Container.Engine, engine},
+		{"PLAN-NETWORK", "container.network_mode", e.Container.NetworkMode, network},
 		{"PLAN-WORKDIR", "command.workdir", e.Command.Workdir, Workdir},
 	} {
 		v.form(c[2] == c[3], c[0], "execution."+c[1], `must be "`+c[3]+`"`, c[2])
 	}
-	if !e.Container.ReadonlyRootfs {
+	if !e.Container.ReadonlyRootfs && kind == Contained {
 		v.add("PLAN-ROOTFS", "execution.container.readonly_rootfs", "must be true", "got false")
 	}
 	v.form(imageRef.MatchString(e.Container.Image), "PLAN-IMAGE", "execution.container.image",

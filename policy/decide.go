@@ -70,9 +70,11 @@ func (p *Policy) AllowPlan(spec plan.Spec, raw bool, imageName string) error {
 	var d decision
 	d.placement(p.Slurm, spec.Placement)
 	d.resources(p.Slurm, spec.Resources)
-	d.container(p, spec.Execution.Container, imageName)
-	if raw {
-		d.raw(p.Slurm.RawPlans, spec.Execution, imageName)
+	if spec.Execution.Kind != plan.Scripted { // whose program is the gateway's own
+		d.container(p, spec.Execution.Container, imageName)
+		if raw {
+			d.raw(p.Slurm.RawPlans, spec.Execution, imageName)
+		}
 	}
 	if len(d) == 0 {
 		return nil

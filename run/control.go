@@ -36,6 +36,7 @@ const (
 	ClaimFile    = "claim"
 	PinnedFile   = "pinned.sha256"
 	ScriptFile   = "script"
+	ProgramFile  = "program" // the script that a plan of the kind script executes
 	ExitFile     = "exit"
 	ManifestFile = "manifest"
 	JobLogFile   = "job.log" // sbatch --output and --error: what the script itself says

@@ -41,6 +41,7 @@ type Config struct {
 	ProjectInFlight func(projectID string) int
 	CallerInFlight  func(caller string) int
 	Arrays          Arrays         // when runs are sent together
+	Program         []byte         // the script that plans of the kind script execute; nil: none
 	Weights         map[string]int // turns of a project for one of another, by its id; 1 for a project that is not in it
 }
 

@@ -28,9 +28,6 @@ type Placed struct {
 	Files []plan.Input
 }
 
-// TreeState begins the state of a directory.
-const TreeState = "tree "
-
 // beneath is a file that keeps the folder on which a directory is mounted; the mount hides it.
 const beneath = "/.mounted"
 

@@ -54,7 +54,7 @@ func (e *Engine) preview(ctx context.Context, o Order, f lookup) (Preview, error
 			}
 		}
 	}
-	image, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest())
+	image, err := e.verifyProgram(ctx, o.Params.Spec)
 	if err != nil {
 		return p, err
 	}

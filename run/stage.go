@@ -100,7 +100,7 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 	if err := e.allowed(v, p); err != nil {
 		return job, nil, err
 	}
-	image, err := e.Images.Verify(ctx, p.Spec.ImageDigest())
+	image, err := e.verifyProgram(ctx, p.Spec)
 	if err != nil {
 		return job, nil, err
 	}
@@ -116,7 +116,7 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 	}
 	job = e.fullJob(v, p, inputs, image)
 	script, pinned, err := e.Renderer.Render(job)
-	return job, []ControlFile{{PinnedFile, pinned}, {ScriptFile, script}}, err
+	return job, append(e.programFiles(p.Spec), ControlFile{PinnedFile, pinned}, ControlFile{ScriptFile, script}), err
 }
 
 // open makes the attempt's folder, unless it is made already.
@@ -153,8 +153,8 @@ func (e *Engine) stageInputs(ctx context.Context, v View, inputs []plan.Input) e
 
 func (e *Engine) fullJob(v View, p plan.Params, inputs []Placed, image string) JobSpec {
 	job := e.job(v, p)
-	job.ImagePath, job.MaxOutputBytes, job.Placed = image, e.outputLimit(p), inputs
-	job.ExecArgs = e.Images.ExecArgs(p.Spec, p.Tool.Asked(), inputs, image, job.RunDir, job.AttemptDir())
+	job.MaxOutputBytes, job.Placed = e.outputLimit(p), inputs
+	e.start(&job, p, inputs, image)
 	return job
 }
 

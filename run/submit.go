@@ -205,7 +205,7 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 		return SubmitAnswer{}, err
 	}
 	// Nothing is recorded for an image that is missing or has the wrong checksum. A site that is away shows neither: its runs wait for it.
-	if _, err := e.Images.Verify(ctx, o.Params.Spec.ImageDigest()); err != nil && !unreached(fault.CodeOf(err)) {
+	if _, err := e.verifyProgram(ctx, o.Params.Spec); err != nil && !unreached(fault.CodeOf(err)) {
 		return SubmitAnswer{}, err
 	}
 	if err := e.Room(ctx, ShareOf(Run{ProjectID: o.Params.ProjectID, Principal: o.Principal, ExecutedAs: o.Params.ExecutedAs})); err != nil {

@@ -100,9 +100,13 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 		"Env": words(environment), "Outputs": words(outputs),
 		"Folders": words(folders), "MaxFiles": tree.MaxFiles, "MaxDepth": tree.MaxDepth,
 		"Apptainer": Quote(r.cfg.Runtime.Path), "ModuleInit": Quote(r.cfg.Runtime.ModuleInit), "Modules": quoted(r.cfg.Runtime.Modules),
+		"Scripted":       false,
 		"StdoutDeclared": cmd.Stdout != nil, "VerifyInputs": r.cfg.Verify != VerifyImageOnly, "GPUs": job.Spec.Resources.GPUs != nil,
 		"InPlace": words(inPlace(job)), "Trees": slices.ContainsFunc(job.Placed, func(in run.Placed) bool { return in.Files != nil }),
 		"Scratch": "",
+	}
+	if job.Spec.Execution.Kind == plan.Scripted {
+		v["Apptainer"], v["Modules"], v["Scripted"] = "/bin/bash", []string(nil), true
 	}
 	if r.cfg.Scratch != "" {
 		v["Scratch"] = Quote(r.cfg.Scratch)

@@ -208,7 +208,7 @@ check() { # LINE of the list: the end, unless its file is there and has those by
 source {{.ModuleInit}} && module load{{range .Modules}} {{.}}{{end}}
 set -u
 apptainer=$(type -P apptainer)
-{{else}}apptainer={{.Apptainer}}
+{{else}}apptainer={{.Apptainer}}{{if .Scripted}} # what is called the image here is a script of the gateway's own, which needs no container{{end}}
 {{end}}[[ -x $apptainer ]] || { say "Apptainer is not on this node: ${apptainer:-not in PATH}"; finish 93 runtime_missing; }
 {{if .GPUs}}for v in CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES GPU_DEVICE_ORDINAL; do
   [[ -z ${!v+set} ]] || environment+=("$v=${!v}" "APPTAINERENV_$v=${!v}")

@@ -26,6 +26,7 @@ var scripts = map[string]struct {
 }{
 	"flagstat": {runtimePath, flagstat("/shared/runs/" + testRun)},
 	"awkward":  {runtimePath, awkward("/shared/runs dir/it's/" + testRun)},
+	"hashing":  {runtimePath, hashing("/shared/runs/" + testRun)},
 	"pipe":     {runtimePath, piped("/shared/runs/" + testRun)},
 	"folders":  {runtimePath, foldered("/shared/runs dir/it's/" + testRun)},
 	"scratch": {ScriptConfig{Runtime: Runtime{Path: "/usr/bin/apptainer"}, Verify: VerifyAll, GraceSeconds: 10, VerifyAllowanceSeconds: 300,

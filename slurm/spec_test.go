@@ -79,3 +79,17 @@ func renderer(t *testing.T, c ScriptConfig) *Renderer {
 	t.Helper()
 	return NewRenderer(c)
 }
+
+// hashing is a job that executes the gateway's own script.
+func hashing(runDir string) run.JobSpec {
+	j := flagstat(runDir)
+	j.ToolID, j.ImagePath = "reference.add", j.ControlPath(run.ProgramFile)
+	j.Spec.Execution.Kind = plan.Scripted
+	j.Spec.Execution.Container = plan.Container{Engine: "bash", Image: "sha256:" + testImage, NetworkMode: "host"}
+	j.Spec.Execution.Command.Argv = []string{"job", "tree " + strings.Repeat("0", 64), "tree", "/data/refs", "/data/refs/it's", "200000", "32"}
+	j.Spec.Execution.Command.Stdout = ptr("out/list")
+	j.Spec.IO = plan.IO{Inputs: []plan.Input{},
+		Outputs: []plan.Output{{Role: "list", SrcRelpath: "out/list", Type: "UNKNOWN", Label: "checksums"}}}
+	j.ExecArgs = append([]string{j.ImagePath}, j.Spec.Execution.Command.Argv...)
+	return j
+}

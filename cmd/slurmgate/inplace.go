@@ -38,6 +38,15 @@ func (h *hosts) HashTree(ctx context.Context, s *site.Site, root, path string) (
 	return far.HashTreeInPlace(ctx, shell, root, path)
 }
 
+// Look implements [app.FarPlaces].
+func (h *hosts) Look(ctx context.Context, s *site.Site, root, path string) (state string, bytes int64, err error) {
+	shell, err := h.placeShell(s)
+	if err != nil {
+		return "", 0, err
+	}
+	return far.LookInPlace(ctx, shell, root, path)
+}
+
 // States implements [app.FarPlaces].
 func (h *hosts) States(ctx context.Context, s *site.Site, paths []string) ([]string, error) {
 	shell, err := h.placeShell(s)

@@ -21,6 +21,7 @@ import (
 	"slurmgate/site"
 	"slurmgate/slurm"
 	"slurmgate/staging"
+	far "slurmgate/staging/sftp"
 	"slurmgate/worker"
 )
 
@@ -40,7 +41,7 @@ func (g *gateway) openSites(ctx context.Context) error {
 	}
 	var sites []run.Site
 	g.hosts = newHosts(g.app.Log)
-	g.app.FarPlaces = g.hosts
+	g.app.FarPlaces, g.app.PlaceScript = g.hosts, far.PlaceScript()
 	folders := &workspaces{gateway: g, byDir: map[string]*workspace{}}
 	for _, s := range g.app.Site.Clusters() {
 		x := g.site(s, previous)
@@ -88,8 +89,8 @@ func (g *gateway) site(s *site.Site, previous *run.Previous) run.Site {
 			SharesRuns: p.ExecutedAs.Shares, Warnings: warnings, Site: s.Name,
 			Placement: app.SiteDefaults(s), Previous: previous, InFlight: g.app.RunLimits(),
 			ProjectInFlight: caps.ProjectInFlight, CallerInFlight: caps.CallerInFlight, Weights: caps.Weights(),
-			Secrets: g.app.Secrets,
-			Arrays:  run.Arrays{Min: s.Slurm.Arrays.Min, Linger: time.Duration(s.Slurm.Arrays.LingerMS) * time.Millisecond},
+			Secrets: g.app.Secrets, Program: far.PlaceScript(),
+			Arrays: run.Arrays{Min: s.Slurm.Arrays.Min, Linger: time.Duration(s.Slurm.Arrays.LingerMS) * time.Millisecond},
 		},
 		Parts: run.Parts{Store: g.app.Ledger, Index: g.app.Ledger.Index(s.Name), Objects: g.app.Store,
 			Place: g.app.Placing(s), Contracts: contracts{g.app.Domain.Packs(), g.app.Ledger.Pack}, Formats: formats{}, Room: g.room(s),

@@ -8,14 +8,15 @@ import (
 	"strings"
 
 	"slurmgate/fault"
-	"slurmgate/plan"
 	"slurmgate/plan/tree"
 	"slurmgate/remote"
-	"slurmgate/run"
 )
 
 //go:embed place.sh
 var placeScript string
+
+// PlaceScript is the script that hashes files and directories where they lie. Jobs that do so execute it, too.
+func PlaceScript() []byte { return []byte(placeScript) }
 
 func runPlace(ctx context.Context, shell Shell, limit int64, args ...string) (remote.Output, error) {
 	return shell.Run(ctx, remote.Call{Script: inBash, Args: append([]string{placeScript, "slurmgate"}, args...), Limit: limit})
@@ -31,11 +32,8 @@ func HashInPlace(ctx context.Context, shell Shell, root, path string) (sha256, s
 	if err := placeFault(out, path, "a regular file"); err != nil {
 		return "", "", err
 	}
-	lines := strings.Split(string(out.Stdout), "\n")
-	if len(lines) != 3 || len(lines[0]) != 64 {
-		return "", "", fault.New(fault.Transport, "far_shell", "hashing "+path+" on the cluster gave half an answer")
-	}
-	return lines[0], lines[1], nil
+	sha256, state, _, err = tree.ParseSum(string(out.Stdout), path)
+	return sha256, state, err
 }
 
 // placeFault is what an exit status of the script says about a path.
@@ -78,26 +76,23 @@ func HashTreeInPlace(ctx context.Context, shell Shell, root, path string) (list 
 	if err != nil {
 		return nil, "", err
 	}
-	half := fault.New(fault.Transport, "far_shell", "hashing "+path+" on the cluster gave half an answer")
-	lines := strings.Split(strings.TrimSuffix(string(out.Stdout), "\n"), "\n")
-	if state = lines[len(lines)-1]; len(state) != len(run.TreeState)+64 || !strings.HasPrefix(state, run.TreeState) {
-		return nil, "", half
+	return tree.ParseSums(string(out.Stdout), path)
+}
+
+// LookInPlace is the state of a file or directory below root, and about how many bytes it has.
+func LookInPlace(ctx context.Context, shell Shell, root, path string) (state string, bytes int64, err error) {
+	out, err := runPlace(ctx, shell, 4<<10, "look", root, path)
+	if err == nil {
+		err = placeFault(out, path, "a regular file or a directory")
 	}
-	for _, line := range lines[:len(lines)-1] {
-		words := strings.SplitN(line, " ", 3)
-		if len(words) != 3 {
-			return nil, "", half
-		}
-		size, err := strconv.ParseInt(words[1], 10, 64)
-		if err != nil || !plan.IsSHA256(words[0]) {
-			return nil, "", half
-		}
-		if msg := tree.CheckPath(words[2]); msg != "" {
-			return nil, "", tree.Entry(path+"/"+words[2], "cannot be in a directory artifact: "+msg)
-		}
-		list = append(list, tree.File{SHA256: words[0], Size: size, Path: words[2]})
+	if err != nil {
+		return "", 0, err
 	}
-	return list, state, nil
+	state, size, _ := strings.Cut(strings.TrimSuffix(string(out.Stdout), "\n"), "\n")
+	if bytes, err = strconv.ParseInt(size, 10, 64); err != nil {
+		return "", 0, tree.HalfSums(path)
+	}
+	return state, bytes, nil
 }
 
 // StatesInPlace are the states of files and directories on a host with a shell, in their order; of one that cannot be read it is

@@ -4,6 +4,8 @@
 #
 #   hash ROOT PATH              prints the SHA-256 of a file below ROOT, and its state
 #   tree ROOT PATH FILES DEPTH  prints the state of a folder below ROOT, and the SHA-256, size and path of each file in it
+#   look ROOT PATH              prints the state of a file or folder below ROOT, and about how many bytes it has
+#   job STATE OP ROOT PATH …    what hash or tree prints, if the file or folder has that state
 #   states PATH…                prints the state of each file or folder, or a line that begins with "stat: " or "bash: "
 set -u
 export LC_ALL=C PATH=/usr/bin:/bin
@@ -51,6 +53,18 @@ op_tree() {
   done
   [[ $(state "$path") == "$before" ]] || exit 7
   printf '%s\n' "$before"
+}
+op_look() {
+  local path=$2 is bytes
+  below "$1" "$path"
+  [[ -f $path || -d $path ]] || exit 5
+  [[ -r $path ]] && is=$(state "$path") && bytes=$(du -sb -- "$path") || exit 6
+  printf '%s\n%s\n' "$is" "${bytes%%[!0-9]*}"
+}
+op_job() {
+  below "$3" "$4"
+  [[ $(state "$4") == "$1" ]] || exit 7
+  "op_$2" "${@:3}"
 }
 op_states() {
   local path is

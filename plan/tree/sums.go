@@ -1,0 +1,58 @@
+package tree
+
+import (
+	"strconv"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// StatePrefix begins the state of a directory that lies in place; a SHA-256 of its listing follows.
+const StatePrefix = "tree "
+
+// ParseSums reads what the script that hashes a folder where it lies prints: a line of SHA-256, size and path for each file, and then the
+// folder's state. A path that a directory artifact cannot have is a fault that names it below folder.
+func ParseSums(text, folder string) (list []File, state string, err error) {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if state = lines[len(lines)-1]; !strings.HasPrefix(state, StatePrefix) || !plan.IsSHA256(state[len(StatePrefix):]) {
+		return nil, "", HalfSums(folder)
+	}
+	for _, line := range lines[:len(lines)-1] {
+		words := strings.SplitN(line, " ", 3)
+		if len(words) != 3 || !plan.IsSHA256(words[0]) {
+			return nil, "", HalfSums(folder)
+		}
+		size, err := strconv.ParseInt(words[1], 10, 64)
+		if err != nil || size < 0 {
+			return nil, "", HalfSums(folder)
+		}
+		if msg := CheckPath(words[2]); msg != "" {
+			return nil, "", Entry(folder+"/"+words[2], "cannot be in a directory artifact: "+msg)
+		}
+		list = append(list, File{SHA256: words[0], Size: size, Path: words[2]})
+	}
+	return list, state, nil
+}
+
+// ParseSum reads what that script prints of one file: its SHA-256 and its state, which has its size in bytes.
+func ParseSum(text, path string) (sha256, state string, size int64, err error) {
+	lines := strings.Split(text, "\n")
+	if len(lines) != 3 || !plan.IsSHA256(lines[0]) || lines[2] != "" {
+		return "", "", 0, HalfSums(path)
+	}
+	words := strings.Fields(lines[1])
+	if len(words) != 4 {
+		return "", "", 0, HalfSums(path)
+	}
+	size, err = strconv.ParseInt(words[1], 10, 64)
+	if err != nil || size < 0 {
+		return "", "", 0, HalfSums(path)
+	}
+	return lines[0], lines[1], size, nil
+}
+
+// HalfSums is the fault of an answer about files in place that was cut.
+func HalfSums(path string) error {
+	return fault.New(fault.Transport, "far_shell", "hashing "+path+" on the cluster gave half an answer")
+}
