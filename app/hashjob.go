@@ -98,8 +98,8 @@ func (g *Gateway) hashPlan(s *site.Site, root, path string, folder bool, state s
 	return spec
 }
 
-// hashOrder is the order of a run of such a plan. It is never a user's: who can forge the end of his own runs must not vouch for what others
-// use.
+// hashOrder is the order of a run of such a plan. It is never a user's: who can forge the end of his own runs must not vouch for what
+// others use.
 func (g *Gateway) hashOrder(ctx context.Context, c gate.Call, s *site.Site, project string, spec plan.Spec) (o run.Order, err error) {
 	user, err := g.executedAs(ctx, c, []*site.Site{s})
 	if err == nil && user != "" {

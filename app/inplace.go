@@ -22,12 +22,13 @@ import (
 
 // FarPlaces looks at files on a cluster whose filesystem is not here, through a shell of it. A site without one is a Validation fault.
 type FarPlaces interface {
-	// Hash hashes a regular file below root where it lies; for its state see [artifact.StateOf].
-	Hash(ctx context.Context, s *site.Site, root, path string) (sha256, state string, err error)
-	// HashTree hashes the files of a directory below root where they lie.
-	HashTree(ctx context.Context, s *site.Site, root, path string) (list []tree.File, state string, err error)
 	// Look is the state of a file or directory below root, and about how many bytes it has.
 	Look(ctx context.Context, s *site.Site, root, path string) (state string, bytes int64, err error)
+	// Hash hashes a regular file below root where it lies, if it has the state, which is that of [artifact.StateOf].
+	Hash(ctx context.Context, s *site.Site, root, path, state string) (sha256 string, size int64, err error)
+	// HashTree hashes the files of a directory below root where they lie, if it has the state, in the order of their paths. before are the
+	// first ones, which an earlier call hashed; each is told of every further one.
+	HashTree(ctx context.Context, s *site.Site, root, path, state string, before []tree.File, each func(tree.File)) ([]tree.File, error)
 	// States are the states of files and directories, in their order; of one that cannot be read, why.
 	States(ctx context.Context, s *site.Site, paths []string) ([]string, error)
 }

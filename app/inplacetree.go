@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"slurmgate/artifact"
 	"slurmgate/fault"
@@ -29,24 +27,28 @@ func (g *Gateway) hashed(ctx context.Context, s *site.Site, root site.Root, a Im
 		return im.As(a.Type).Register(ctx, *a.Path, scope)
 	}
 	got.Type, got.Label = a.Type, filepath.Base(*a.Path)
-	switch a.Type {
-	case "":
+	if a.Type == "" {
 		return got, fault.Invalid("", fault.Problem{Code: "IMPORT-TYPE", Field: "type",
 			Rule: "the type of a file on another host; DIRECTORY for a folder", Msg: "it is not detected there"})
-	case plan.Directory:
-		var files []tree.File
-		if files, got.State, err = g.FarPlaces.HashTree(ctx, s, root.Path, *a.Path); err != nil {
-			return got, err
-		}
-		if err = g.directoryBounds().Allow(files); err != nil {
-			return got, err
-		}
-		got.Imported, err = artifact.ListOf(filepath.Base(*a.Path), files)
+	}
+	state, size, err := g.FarPlaces.Look(ctx, s, root.Path, *a.Path)
+	if err != nil {
 		return got, err
 	}
-	got.SHA256, got.State, err = g.FarPlaces.Hash(ctx, s, root.Path, *a.Path)
-	if words := strings.Fields(got.State); err == nil && len(words) == 4 {
-		got.SizeBytes, err = strconv.ParseInt(words[1], 10, 64)
+	got.State = state
+	artifact.Expect(ctx, size)
+	if a.Type != plan.Directory {
+		got.SHA256, got.SizeBytes, err = g.FarPlaces.Hash(ctx, s, root.Path, *a.Path, state)
+		return got, err
+	}
+	done := g.Store.Hashed(s.Name+" "+*a.Path, state)
+	defer func() { done.Close(err == nil) }()
+	files, err := g.FarPlaces.HashTree(ctx, s, root.Path, *a.Path, state, done.Files, done.Add)
+	if err == nil {
+		err = g.directoryBounds().Allow(files)
+	}
+	if err == nil {
+		got.Imported, err = artifact.ListOf(got.Label, files)
 	}
 	return got, err
 }

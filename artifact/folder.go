@@ -130,6 +130,11 @@ func (g *gathered) add(path string, size int64, r io.Reader, check func(size int
 	}
 	g.count++
 	g.bytes += size
+	if sum, ok := g.im.hashed.find(path, size); ok {
+		files.Watcher(g.ctx).Skip(size)
+		g.keep(tree.File{SHA256: sum, Size: size, Path: path})
+		return nil
+	}
 	if size > smallFile {
 		return g.store(path, size, r, check)
 	}
@@ -156,14 +161,35 @@ func (g *gathered) store(path string, size int64, r io.Reader, check func(size i
 		return err
 	}
 	defer m.hold.end()
-	sum, _, err := g.im.put(g.ctx, m, size, check)
+	sum, ok := "", false
+	if f, is := r.(*member); is && g.im.resumes && size >= leastPart {
+		sum, _, ok, err = g.im.store.putPartial(g.ctx, onlyHashed+sourceKey(f.st), size, func(at int64) (io.Reader, error) {
+			_, err := f.Seek(at, io.SeekStart)
+			return m, err
+		}, check)
+	}
+	if !ok && err == nil {
+		sum, _, err = g.im.put(g.ctx, m, size, check)
+	}
 	if err != nil {
 		return err
 	}
+	f := tree.File{SHA256: sum, Size: size, Path: path}
+	g.im.hashed.Add(f)
+	g.keep(f)
+	return nil
+}
+
+func (g *gathered) keep(f tree.File) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.files = append(g.files, tree.File{SHA256: sum, Size: size, Path: path})
-	return nil
+	g.files = append(g.files, f)
+}
+
+// member is a file of a folder on this host, in the state in which it is read.
+type member struct {
+	*io.SectionReader
+	st unix.Stat_t
 }
 
 // ImportTar stores the directory that an upload has as a tar file, with the bounds of a directory and the size limit of a file.
@@ -290,7 +316,9 @@ func (w *folderWalk) entry(dir *os.File, name, rel string, depth int) error {
 	if _, err := w.im.regular(f, full); err != nil {
 		return err
 	}
-	err = w.add(rel, st.Size, io.NewSectionReader(f, 0, math.MaxInt64), func(size int64) error { return unchanged(f, st, size, full) })
+	err = w.add(rel, st.Size, &member{io.NewSectionReader(f, 0, math.MaxInt64), st}, func(size int64) error {
+		return unchanged(f, st, size, full)
+	})
 	if errors.Is(err, io.ErrUnexpectedEOF) || fault.CodeOf(err) == "artifact_too_large" {
 		err = changed(full)
 	}

@@ -64,6 +64,8 @@ type Importer struct {
 	full      bool
 	dry       bool                 // it stores nothing
 	listed    bool                 // dry: what it would have stored of a directory is listed all the same
+	resumes   bool                 // dry: hashing that is cut goes on in the next call
+	hashed    *Hashed              // of a folder, then; else nil
 	room      *Room                // nil: the disk is not looked at
 	allowance Allowance            // nil: without limit
 	accept    func(Imported) error // refuses what was read before it is stored; may be nil
@@ -183,7 +185,11 @@ func (im *Importer) copy(ctx context.Context, f *os.File, path string, before un
 		}
 		return got, err
 	}
-	if im.flights == nil || before.Size < leastPart {
+	switch {
+	case before.Size >= leastPart && im.resumes:
+		key = onlyHashed + sourceKey(before)
+		return one(ctx)
+	case before.Size < leastPart, im.flights == nil:
 		return one(ctx)
 	}
 	key = sourceKey(before)

@@ -23,14 +23,17 @@ func StateOf(st unix.Stat_t) string {
 	return fmt.Sprintf("%d %d %d.%09d %d.%09d", st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec, st.Ctim.Sec, st.Ctim.Nsec)
 }
 
-// Register hashes a file and stores nothing. The rules are those of [Importer.ImportFile].
+// Register hashes a file and stores nothing but how far it has come, for a call that goes on where this one is cut. The rules are those of
+// [Importer.ImportFile].
 func (im *Importer) Register(ctx context.Context, path string, scope Scope) (r Registered, err error) {
 	f, before, err := im.openPlain(path, scope)
 	if err != nil {
 		return r, err
 	}
 	defer f.Close()
-	r.Imported, err = im.Rehearsal().copy(ctx, f, path, before)
+	dry := im.Rehearsal()
+	dry.resumes = true
+	r.Imported, err = dry.copy(ctx, f, path, before)
 	r.State = StateOf(before)
 	return r, err
 }

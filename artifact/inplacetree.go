@@ -21,7 +21,8 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// RegisterFolder hashes the files of a folder and stores nothing. The rules are those of [Importer.ImportFolder].
+// RegisterFolder hashes the files of a folder and stores nothing but how far it has come, for a call that goes on where this one is cut.
+// The rules are those of [Importer.ImportFolder].
 func (im *Importer) RegisterFolder(ctx context.Context, path string, scope Scope) (r Registered, err error) {
 	var bytes int64
 	if r.State, bytes, err = im.treeStateOf(ctx, path, scope); err != nil {
@@ -29,7 +30,8 @@ func (im *Importer) RegisterFolder(ctx context.Context, path string, scope Scope
 	}
 	files.Watcher(ctx).Expect(bytes)
 	dry := im.Rehearsal()
-	dry.listed = true
+	dry.listed, dry.resumes, dry.hashed = true, true, im.store.Hashed("here "+path, r.State)
+	defer func() { dry.hashed.Close(err == nil) }()
 	if r.Imported, err = dry.ImportFolder(ctx, path, scope); err != nil {
 		return r, err
 	}

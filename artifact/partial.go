@@ -12,6 +12,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -29,7 +30,8 @@ import (
 //	tmp/part-<key>.state   JSON: how many of them are on the disk, and the state of the SHA-256 after those
 //
 // A state is written only after the bytes it speaks of are durable, and a state that cannot be read is as good as none. A source that
-// changed has another key. What nobody came back for is removed after PartialAge.
+// changed has another key. Where a file stays in its place and is only hashed, the first of the two is empty. What nobody
+// came back for is removed after PartialAge.
 
 const (
 	partPrefix  = "part-"
@@ -57,6 +59,7 @@ type partial struct {
 	sum   hash.Hash
 	done  int64 // bytes copied and hashed
 	begun int64 // bytes that the kernel was asked to write
+	only  bool  // they are hashed and not copied
 	saved chan error
 }
 
@@ -72,9 +75,12 @@ func (p partialState) check() string {
 	return hex.EncodeToString(sum[:])
 }
 
+// onlyHashed begins the key of a source that is not copied.
+const onlyHashed = "h"
+
 // partial opens what an earlier import of a source left, or begins anew. ok is false while another import writes it.
 func (s *Store) partial(key string) (p *partial, ok bool, err error) {
-	p = &partial{store: s, name: "tmp/" + partPrefix + key, sum: sha256.New()}
+	p = &partial{store: s, name: "tmp/" + partPrefix + key, sum: sha256.New(), only: strings.HasPrefix(key, onlyHashed)}
 	open := func() (err error) {
 		p.f, err = s.root.OpenFile(p.name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 		return err
@@ -104,6 +110,10 @@ func (s *Store) partial(key string) (p *partial, ok bool, err error) {
 		p.f.Close()
 		return nil, false, nil
 	}
+	if p.only {
+		p.recall(math.MaxInt64)
+		return p, true, nil
+	}
 	p.recall(have.Size)
 	if err = p.f.Truncate(p.done); err == nil {
 		_, err = p.f.Seek(p.done, io.SeekStart)
@@ -131,6 +141,10 @@ func (p *partial) recall(size int64) {
 
 // Write implements io.Writer, and has the filesystem write while the copy goes on.
 func (p *partial) Write(b []byte) (int, error) {
+	if p.only {
+		p.done += int64(len(b))
+		return len(b), nil
+	}
 	n, err := p.f.Write(b)
 	p.done += int64(n)
 	if part := p.done - p.begun; err == nil && part >= writeEvery {
@@ -207,7 +221,8 @@ func (p *partial) drop() {
 	_ = p.store.root.Remove(p.name)
 }
 
-// putPartial is put for a large file, whose copy goes on where an earlier one of the same state was cut. from opens the source at a byte.
+// putPartial is put, or only hashing, for a large file, which goes on where an earlier one of the same state was cut. from opens the source
+// at a byte.
 // ok is false while another import copies the same file.
 func (s *Store) putPartial(ctx context.Context, key string, limit int64, from func(at int64) (io.Reader, error),
 	check func(size int64) error) (sum string, size int64, ok bool, err error) {
@@ -236,6 +251,10 @@ func (s *Store) putPartial(ctx context.Context, key string, limit int64, from fu
 		return "", 0, true, err
 	}
 	sum, size = hex.EncodeToString(p.sum.Sum(nil)), p.done
+	if p.only {
+		p.drop()
+		return sum, size, true, nil
+	}
 	if err := p.f.Chmod(0o400); err != nil {
 		return "", 0, true, fsFault("the bytes cannot be stored", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -181,5 +182,93 @@ func TestImportsOfOneFileAreOne(t *testing.T) {
 			t.Error("left over", n)
 		}
 		must(t, os.Remove(dir+"/objects/"+sum[:2]+"/"+sum))
+	}
+}
+
+// Hashing in place that was cut goes on where it was, in another process, too: within a large file, and with the next file of a folder.
+// What changed meanwhile is hashed from its beginning, and nothing is left in the end.
+//
+// proves DATA-05
+func TestHashingGoesOn(t *testing.T) {
+	dir, root := t.TempDir(), t.TempDir()
+	store := openStore(t, dir)
+	name := filepath.Join(root, "big.bin")
+	sum := large(t, name, 777)
+	folder := filepath.Join(root, "folder")
+	must(t, os.Mkdir(folder, 0o755))
+	inFolder := large(t, filepath.Join(folder, "big"), 999)
+	for i := range 300 {
+		must(t, os.WriteFile(fmt.Sprintf("%s/small %03d", folder, i), make([]byte, 300<<10), 0o600))
+	}
+	all := int64(leastPart + 999 + 300*(300<<10))
+	hash := func(path string, when int64) (r Registered, done, skipped int64, err error) {
+		im := importerOf(t, store, root)
+		p := &files.Progress{}
+		ctx := files.Watched(t.Context(), p)
+		if when > 0 {
+			ctx = cutAfter{ctx, p, when}
+		}
+		if path == name {
+			r, err = im.Register(ctx, path, Scope{Every: true})
+		} else {
+			r, err = im.RegisterFolder(ctx, path, Scope{Every: true})
+		}
+		done, _ = p.Bytes()
+		return r, done, p.Skipped(), err
+	}
+	for _, c := range []struct {
+		path string
+		cut  int64
+		size int64
+	}{{name, 20 << 20, leastPart + 777}, {folder, 100 << 20, all}} {
+		if _, _, _, err := hash(c.path, c.cut); !fault.Is(err, fault.Canceled) {
+			t.Fatal(err)
+		}
+		left := parts(t, dir)
+		must(t, store.Close())
+		store = openStore(t, dir)
+		r, done, skipped, err := hash(c.path, 0)
+		if err != nil || done != c.size || skipped < c.cut/2 || skipped == c.size {
+			t.Errorf("%s: %d of %d bytes, %d of them before, %v; %v was left", c.path, done, c.size, skipped, err, left)
+		}
+		if c.path == name && r.SHA256 != sum {
+			t.Errorf("%s instead of %s", r.SHA256, sum)
+		}
+		again, _, skipped, err := hash(c.path, 0)
+		if err != nil || again.SHA256 != r.SHA256 || skipped != 0 || len(parts(t, dir)) != 0 {
+			t.Errorf("again: %+v, %d bytes before, %v, %v", again, skipped, err, parts(t, dir))
+		}
+		if c.path == folder && again.List.Files[0].SHA256 != inFolder {
+			t.Errorf("%+v", again.List.Files[0])
+		}
+	}
+	// a file that changed: another state of the folder
+	if _, _, _, err := hash(folder, 100<<20); !fault.Is(err, fault.Canceled) {
+		t.Fatal(err)
+	}
+	must(t, os.WriteFile(folder+"/small 000", []byte("changed"), 0o600))
+	r, _, skipped, err := hash(folder, 0)
+	if err != nil || skipped > leastPart+999 {
+		t.Errorf("%d bytes before, %v", skipped, err)
+	}
+	changed := sha256.Sum256([]byte("changed"))
+	if got := r.List.Files[1]; got.SHA256 != hex.EncodeToString(changed[:]) {
+		t.Errorf("%+v", got)
+	}
+	// what is written down and torn is not believed
+	if _, _, _, err := hash(folder, 100<<20); !fault.Is(err, fault.Canceled) {
+		t.Fatal(err)
+	}
+	for _, p := range parts(t, dir) {
+		f, err := os.OpenFile(dir+"/tmp/"+p, os.O_RDWR, 0)
+		must(t, err)
+		info, err := f.Stat()
+		must(t, err)
+		_, err = f.WriteAt(make([]byte, 50), max(0, info.Size()-50))
+		must(t, err)
+		f.Close()
+	}
+	if again, _, _, err := hash(folder, 0); err != nil || again.SHA256 != r.SHA256 {
+		t.Error(again, err)
 	}
 }

@@ -36,6 +36,13 @@ func (p *Progress) Skip(n int64) {
 	}
 }
 
+// Count counts bytes that another host has copied or hashed.
+func (p *Progress) Count(n int64) {
+	if p != nil {
+		p.done.Add(n)
+	}
+}
+
 // Expect says how many bytes there are in all.
 func (p *Progress) Expect(of int64) {
 	if p != nil {

@@ -16,7 +16,8 @@ func (e *Engine) verifyProgram(ctx context.Context, spec plan.Spec) (image strin
 		return e.Images.Verify(ctx, spec.ImageDigest())
 	}
 	if sum := sha256.Sum256(e.cfg.Program); hex.EncodeToString(sum[:]) != spec.ImageDigest() {
-		return "", fault.New(fault.NotFound, "program_replaced", "the run was made by another version of slurmgate, whose script this one does not have").
+		return "", fault.New(fault.NotFound, "program_replaced", "the run was made by another version of slurmgate, whose script this one "+
+			"does not have").
 			WithNext("make the call again that started this run: it starts another one")
 	}
 	return "", nil

@@ -21,21 +21,22 @@ func (h *hosts) placeShell(s *site.Site) (*remote.Host, error) {
 }
 
 // Hash implements [app.FarPlaces].
-func (h *hosts) Hash(ctx context.Context, s *site.Site, root, path string) (sha256, state string, err error) {
+func (h *hosts) Hash(ctx context.Context, s *site.Site, root, path, state string) (sha256 string, size int64, err error) {
 	shell, err := h.placeShell(s)
 	if err != nil {
-		return "", "", err
+		return "", 0, err
 	}
-	return far.HashInPlace(ctx, shell, root, path)
+	return far.HashInPlace(ctx, shell, root, path, state)
 }
 
 // HashTree implements [app.FarPlaces].
-func (h *hosts) HashTree(ctx context.Context, s *site.Site, root, path string) (list []tree.File, state string, err error) {
+func (h *hosts) HashTree(ctx context.Context, s *site.Site, root, path, state string, before []tree.File,
+	each func(tree.File)) ([]tree.File, error) {
 	shell, err := h.placeShell(s)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return far.HashTreeInPlace(ctx, shell, root, path)
+	return far.HashTreeInPlace(ctx, shell, root, path, state, before, each)
 }
 
 // Look implements [app.FarPlaces].

@@ -19,20 +19,31 @@ func ParseSums(text, folder string) (list []File, state string, err error) {
 		return nil, "", HalfSums(folder)
 	}
 	for _, line := range lines[:len(lines)-1] {
-		words := strings.SplitN(line, " ", 3)
-		if len(words) != 3 || !plan.IsSHA256(words[0]) {
+		f, ok := ParseSum1(line)
+		if !ok {
 			return nil, "", HalfSums(folder)
 		}
-		size, err := strconv.ParseInt(words[1], 10, 64)
-		if err != nil || size < 0 {
-			return nil, "", HalfSums(folder)
+		if msg := CheckPath(f.Path); msg != "" {
+			return nil, "", Entry(folder+"/"+f.Path, "cannot be in a directory artifact: "+msg)
 		}
-		if msg := CheckPath(words[2]); msg != "" {
-			return nil, "", Entry(folder+"/"+words[2], "cannot be in a directory artifact: "+msg)
-		}
-		list = append(list, File{SHA256: words[0], Size: size, Path: words[2]})
+		list = append(list, f)
 	}
 	return list, state, nil
+}
+
+// ParseSum1 reads the line of one file, whatever its path is.
+func ParseSum1(line string) (f File, ok bool) {
+	words := strings.SplitN(line, " ", 3)
+	if len(words) != 3 || !plan.IsSHA256(words[0]) {
+		return f, false
+	}
+	size, err := strconv.ParseInt(words[1], 10, 64)
+	return File{SHA256: words[0], Size: size, Path: words[2]}, err == nil && size >= 0 && words[2] != ""
+}
+
+// SumLine is the line of one file.
+func SumLine(f File) string {
+	return f.SHA256 + " " + strconv.FormatInt(f.Size, 10) + " " + f.Path + "\n"
 }
 
 // ParseSum reads what that script prints of one file: its SHA-256 and its state, which has its size in bytes.

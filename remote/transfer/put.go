@@ -33,6 +33,9 @@ type File struct {
 	Name   string      // what messages call it; empty: the path
 	// ReadBack is for a file that is put and that nobody hashes afterwards: what an earlier upload left of it is read back before it is used.
 	ReadBack bool
+	// Unsynced is for a file that is put, of at most [ChunkBytes], and that the caller makes durable, with others at once. It may lack bytes
+	// after a crash, so the caller checks them too.
+	Unsynced bool
 	// Grows allows a file that is read to be longer than Size. Only the first Size bytes are read.
 	Grows bool
 }
@@ -274,9 +277,9 @@ func (u *upload) sourceFault(err error, at int64) error {
 // done notes that the server has confirmed a span.
 func (u *upload) done(l *lane, s *span) {
 	u.mu.Lock()
-	if l.conn.syncs {
+	if l.conn.syncs && !u.file.Unsynced {
 		u.pending[s.off].lane = l.i
-	} else { // nothing better is to be had
+	} else { // nothing better is to be had, or wanted
 		delete(u.pending, s.off)
 	}
 	u.mu.Unlock()
@@ -341,6 +344,9 @@ func (u *upload) sync(ctx context.Context, l *lane, fsync func() error) error {
 
 // syncAll syncs every lane. A lane whose connection is lost leaves its spans pending.
 func (u *upload) syncAll(ctx context.Context) error {
+	if u.file.Unsynced {
+		return nil
+	}
 	errs := make([]error, len(u.crew.lanes))
 	var wg sync.WaitGroup
 	for i, l := range u.crew.lanes {

@@ -493,6 +493,25 @@ func TestPutMany(t *testing.T) {
 	})
 }
 
+// Small files that their caller makes durable, many at once, cost no sync each.
+func TestUnsynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		p := pool(t, s, 2)
+		data := randomBytes(1, 3000)
+		for i, unsynced := range []bool{true, false} {
+			name := fmt.Sprint("/d/", i)
+			f := File{Path: name, Size: 3000, SHA256: sumOf(data), Unsynced: unsynced}
+			if _, err := p.Put(t.Context(), f, bytes.NewReader(data)); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := s.content(name); !bytes.Equal(got, data) || s.synced != i {
+				t.Errorf("%d bytes, %d syncs", len(got), s.synced)
+			}
+		}
+	})
+}
+
 // Further connections end when they have been idle; the kept one stays.
 func TestIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,9 +30,14 @@ type channels struct {
 	free chan struct{} // holds a token for each channel that may still be used
 
 	mu   sync.Mutex
-	idle *sftp.Client // of the last operation; nil: none
-	ends *time.Timer  // closes it
+	idle []resting // of the last operations: many small files at a time would else open one for most of them
 	shut bool
+}
+
+// resting is a channel that nobody uses.
+type resting struct {
+	client *sftp.Client
+	ends   *time.Timer // closes it
 }
 
 func newChannels(d Data) *channels {
@@ -49,9 +55,15 @@ func (c *channels) take(ctx context.Context) (*sftp.Client, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if client := c.rest(false); client != nil {
-		return client, nil
+	c.mu.Lock()
+	if last := len(c.idle) - 1; last >= 0 {
+		r := c.idle[last]
+		c.idle = c.idle[:last]
+		c.mu.Unlock()
+		r.ends.Stop()
+		return r.client, nil
 	}
+	c.mu.Unlock()
 	client, err := c.data.SFTP(ctx)
 	if err != nil {
 		c.free <- struct{}{}
@@ -63,9 +75,9 @@ func (c *channels) take(ctx context.Context) (*sftp.Client, error) {
 // give takes a channel back, or closes it after an error that was no answer of the server.
 func (c *channels) give(client *sftp.Client, err error) {
 	c.mu.Lock()
-	keep := !c.shut && c.idle == nil && (err == nil || answered(err))
+	keep := !c.shut && (err == nil || answered(err))
 	if keep {
-		c.idle, c.ends = client, time.AfterFunc(idleTime, func() { c.rest(true) })
+		c.idle = append(c.idle, resting{client, time.AfterFunc(idleTime, func() { c.end(client) })})
 	}
 	c.mu.Unlock()
 	if !keep {
@@ -74,19 +86,17 @@ func (c *channels) give(client *sftp.Client, err error) {
 	c.free <- struct{}{}
 }
 
-// rest takes the idle channel out, or closes it.
-func (c *channels) rest(end bool) *sftp.Client {
+// end closes a channel that nobody uses any more.
+func (c *channels) end(client *sftp.Client) {
 	c.mu.Lock()
-	client := c.idle
-	c.idle = nil
-	if client != nil {
-		c.ends.Stop()
+	i := slices.IndexFunc(c.idle, func(r resting) bool { return r.client == client })
+	if i >= 0 {
+		c.idle = slices.Delete(c.idle, i, i+1)
 	}
 	c.mu.Unlock()
-	if client != nil && end {
+	if i >= 0 {
 		go client.Close()
 	}
-	return client
 }
 
 // atOnce calls f for each element and returns the first error in the list's order. The requests of different calls are under way together,
@@ -139,8 +149,13 @@ func (c *channels) do(ctx context.Context, msg string, f func(*sftp.Client) erro
 func (c *channels) close() {
 	c.mu.Lock()
 	c.shut = true
+	idle := c.idle
+	c.idle = nil
 	c.mu.Unlock()
-	c.rest(true)
+	for _, r := range idle {
+		r.ends.Stop()
+		go r.client.Close()
+	}
 }
 
 // answered reports whether an error is the server's answer, or nothing that a new channel would mend.

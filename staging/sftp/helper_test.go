@@ -40,6 +40,9 @@ func (shell) Run(ctx context.Context, c remote.Call) (remote.Output, error) {
 	cmd.Stdin = c.Stdin
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if c.Sink != nil {
+		cmd.Stdout = c.Sink
+	}
 	err := cmd.Run()
 	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
 		return remote.Output{}, err

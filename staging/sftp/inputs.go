@@ -102,7 +102,8 @@ func (w *Workspace) send(ctx context.Context, runID string, list []input, open r
 	err := w.cfg.Pool.PutMany(ctx, func(yield func(transfer.File, func() (io.ReaderAt, error)) bool) {
 		for _, f := range list {
 			file := transfer.File{Path: w.onData(runID, stageDir, f.temp), Size: f.size, SHA256: f.ChecksumSHA256,
-				Name: "input " + f.DestRelpath, ReadBack: w.cfg.Shell == nil}
+				Name: "input " + f.DestRelpath, ReadBack: w.cfg.Shell == nil,
+				Unsynced: w.cfg.Shell != nil && f.size <= transfer.ChunkBytes} // the script hashes and syncs many at once
 			if !yield(file, func() (io.ReaderAt, error) { return openSource(ctx, f.Input, open) }) {
 				return
 			}

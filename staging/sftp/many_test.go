@@ -1,6 +1,7 @@
 package sftp
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path"
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/pkg/sftp"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -61,8 +64,9 @@ func TestFolderOfManyFiles(t *testing.T) {
 func TestOutputsOfManyFiles(t *testing.T) {
 	const files, readers = 320, 32
 	eachForm(t, func(t *testing.T, far *farSide) {
-		var n atomic.Int64
+		var n, opened atomic.Int64
 		w := far.open(t, func(c *Config) {
+			c.Data = countingData{n: &opened}
 			if c.Shell != nil {
 				c.Shell = counting{n: &n}
 			}
@@ -78,6 +82,7 @@ func TestOutputsOfManyFiles(t *testing.T) {
 		must(t, os.Symlink(far.secret, far.path(runA, "a1", folder, "0/link")))
 		rels = append(rels, folder+"/0/link", folder+"/1/none")
 		before := n.Load()
+		opened.Store(0)
 		next, wrong := make(chan string, len(rels)), make(chan string, len(rels))
 		for _, rel := range rels {
 			next <- rel
@@ -105,6 +110,10 @@ func TestOutputsOfManyFiles(t *testing.T) {
 		if slices.Sort(got); !slices.Equal(got, []string{"link " + run.OutputSymlink, "none " + run.OutputMissing}) {
 			t.Error(got)
 		}
+		t.Logf("%d channels were opened for %d files", opened.Load(), files)
+		if far.config.Shell != nil && opened.Load() > maxChannels {
+			t.Errorf("%d channels for %d files", opened.Load(), files)
+		}
 		if far.config.Shell != nil && n.Load()-before > files/2 {
 			t.Errorf("%d scripts for %d files", n.Load()-before, files)
 		}
@@ -119,4 +128,15 @@ func TestOutputsOfManyFiles(t *testing.T) {
 			t.Errorf("%q %v", extra, err)
 		}
 	})
+}
+
+// countingData counts the channels that are opened.
+type countingData struct {
+	server
+	n *atomic.Int64
+}
+
+func (d countingData) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) {
+	d.n.Add(1)
+	return d.server.SFTP(ctx, opts...)
 }

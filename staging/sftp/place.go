@@ -1,13 +1,16 @@
 package sftp
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"slurmgate/fault"
+	"slurmgate/files"
 	"slurmgate/plan/tree"
 	"slurmgate/remote"
 )
@@ -22,22 +25,64 @@ func runPlace(ctx context.Context, shell Shell, limit int64, args ...string) (re
 	return shell.Run(ctx, remote.Call{Script: inBash, Args: append([]string{placeScript, "slurmgate"}, args...), Limit: limit})
 }
 
-// HashInPlace hashes a file below root on a host with a shell, where it lies: a regular file with no link on the way. state is what
-// `stat -c '%i %s %.Y %.Z'` prints of it, the same before and after.
-func HashInPlace(ctx context.Context, shell Shell, root, path string) (sha256, state string, err error) {
-	out, err := runPlace(ctx, shell, 4<<10, "hash", root, path)
+// told takes what the script prints while it hashes, line by line: how far it is, and the files that it has hashed.
+type told struct {
+	progress *files.Progress
+	file     func(tree.File) // nil: it hashes one
+	at       int64           // bytes of that one
+	rest     []byte          // of a line
+	text     bytes.Buffer    // all but how far it is
+}
+
+func (t *told) Write(p []byte) (int, error) {
+	t.rest = append(t.rest, p...)
+	for {
+		line, rest, whole := bytes.Cut(t.rest, []byte("\n"))
+		if !whole {
+			return len(p), nil
+		}
+		var at int64
+		if _, err := fmt.Sscanf(string(line), "at %d", &at); err == nil && t.file == nil {
+			t.progress.Count(max(0, at-t.at))
+			t.at = max(at, t.at)
+		} else {
+			t.text.Write(append(line, '\n'))
+			if f, ok := tree.ParseSum1(string(line)); ok && t.file != nil {
+				t.progress.Count(f.Size)
+				t.file(f)
+			}
+		}
+		t.rest = rest
+	}
+}
+
+// hashPlace carries out hash or tree on a path that has a state, without its first files, and tells the caller's progress how far it is.
+func hashPlace(ctx context.Context, shell Shell, t *told, state string, skip int, args ...string) (remote.Output, error) {
+	t.progress = files.Watcher(ctx)
+	args = append([]string{placeScript, "slurmgate", "from", strconv.Itoa(skip), state}, args...)
+	return shell.Run(ctx, remote.Call{Script: inBash, Args: args, Limit: 128 << 20, Sink: t})
+}
+
+// HashInPlace hashes a file below root on a host with a shell, where it lies: a regular file with no link on the way, which has the state
+// before and after. The state is what `stat -c '%i %s %.Y %.Z'` prints of it.
+func HashInPlace(ctx context.Context, shell Shell, root, path, state string) (sha256 string, size int64, err error) {
+	var t told
+	out, err := hashPlace(ctx, shell, &t, state, 0, "hash", root, path)
+	if err == nil {
+		err = placeFault(out, t.text.String(), path, "a regular file")
+	}
 	if err != nil {
-		return "", "", err
+		return "", 0, err
 	}
-	if err := placeFault(out, path, "a regular file"); err != nil {
-		return "", "", err
+	sha256, now, size, err := tree.ParseSum(t.text.String(), path)
+	if err == nil && now != state {
+		err = tree.HalfSums(path)
 	}
-	sha256, state, _, err = tree.ParseSum(string(out.Stdout), path)
-	return sha256, state, err
+	return sha256, size, err
 }
 
 // placeFault is what an exit status of the script says about a path.
-func placeFault(out remote.Output, path, kind string) error {
+func placeFault(out remote.Output, said, path, kind string) error {
 	denied := func(code, rule, msg string) error {
 		return &fault.Error{Kind: fault.Policy, Problems: []fault.Problem{{Code: code, Field: "path", Rule: rule, Msg: path + " " + msg}}}
 	}
@@ -57,7 +102,7 @@ func placeFault(out remote.Output, path, kind string) error {
 		return fault.New(fault.Validation, "import_changed", path+" changed while it was read").
 			WithNext("register it again when nothing writes to it")
 	case 8:
-		return tree.Entry(path+"/"+strings.TrimPrefix(strings.TrimSpace(string(out.Stdout)), "./"),
+		return tree.Entry(path+"/"+strings.TrimPrefix(strings.TrimSpace(said), "./"),
 			"is a link or a special file, or has a name or depth that a directory artifact cannot have")
 	case 9:
 		return tree.TooMany()
@@ -66,24 +111,34 @@ func placeFault(out remote.Output, path, kind string) error {
 		fault.Clip(out.Stderr)))
 }
 
-// HashTreeInPlace hashes the files of a directory below root on a host with a shell, where they lie. state is that of [StatesInPlace], the
-// same before and after.
-func HashTreeInPlace(ctx context.Context, shell Shell, root, path string) (list []tree.File, state string, err error) {
-	out, err := runPlace(ctx, shell, 128<<20, "tree", root, path, strconv.Itoa(tree.MaxFiles), strconv.Itoa(tree.MaxDepth))
+// HashTreeInPlace hashes the files of a directory below root on a host with a shell, where they lie, in the order of their paths; those of
+// before were hashed by an earlier call, and each is told of every further one. The directory has the state, that of [StatesInPlace],
+// before and after.
+func HashTreeInPlace(ctx context.Context, shell Shell, root, path, state string, before []tree.File, each func(tree.File)) ([]tree.File,
+	error) {
+	t := told{file: each}
+	for _, f := range before {
+		files.Watcher(ctx).Skip(f.Size)
+	}
+	out, err := hashPlace(ctx, shell, &t, state, len(before), "tree", root, path, strconv.Itoa(tree.MaxFiles), strconv.Itoa(tree.MaxDepth))
 	if err == nil {
-		err = placeFault(out, path, "a directory")
+		err = placeFault(out, t.text.String(), path, "a directory")
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return tree.ParseSums(string(out.Stdout), path)
+	list, now, err := tree.ParseSums(t.text.String(), path)
+	if err == nil && now != state {
+		err = tree.HalfSums(path)
+	}
+	return append(slices.Clip(before), list...), err
 }
 
 // LookInPlace is the state of a file or directory below root, and about how many bytes it has.
 func LookInPlace(ctx context.Context, shell Shell, root, path string) (state string, bytes int64, err error) {
 	out, err := runPlace(ctx, shell, 4<<10, "look", root, path)
 	if err == nil {
-		err = placeFault(out, path, "a regular file or a directory")
+		err = placeFault(out, "", path, "a regular file or a directory")
 	}
 	if err != nil {
 		return "", 0, err

@@ -3,7 +3,8 @@
 # file or folder, 6 it cannot be read, 7 it changed while it was read, 8 something in it cannot be in a directory artifact (printed), 9 too many files.
 #
 #   hash ROOT PATH              prints the SHA-256 of a file below ROOT, and its state
-#   tree ROOT PATH FILES DEPTH  prints the state of a folder below ROOT, and the SHA-256, size and path of each file in it
+#   tree ROOT PATH FILES DEPTH  prints the SHA-256, size and path of each file in a folder below ROOT, by path, and then the folder's state
+#   from N STATE OP ROOT …      the same, without the first N files, if the file or folder has that state; says on the way how far it is
 #   look ROOT PATH              prints the state of a file or folder below ROOT, and about how many bytes it has
 #   job STATE OP ROOT PATH …    what hash or tree prints, if the file or folder has that state
 #   states PATH…                prints the state of each file or folder, or a line that begins with "stat: " or "bash: "
@@ -24,35 +25,48 @@ below() { # ROOT PATH: no link is on the way
   [[ -e $path || -L $path ]] || exit 3
   [[ $(realpath -e -- "$path") == "$root/${path#"$1"/}" ]] || exit 4
 }
+told='' skip=0
 op_hash() {
-  local path=$2 before sum after
+  local path=$2 before sum='' after in out at
   below "$1" "$path"
   [[ -f $path ]] || exit 5
   [[ -r $path ]] || exit 6
-  before=$(state "$path") && sum=$("${hash[@]}" <"$path" | head -c 64) && after=$(state "$path") || exit 6
+  before=$(state "$path") && exec {in}<"$path" || exit 6
+  exec {out}< <(exec "${hash[@]}" <&"$in")
+  until read -r -t 1 -u "$out" sum; do
+    (($? > 128)) || exit 6 # else a second went by; the two share the position in the file
+    [[ -z $told ]] || { read -r _ at <"/proc/$$/fdinfo/$in" && printf 'at %s\n' "$at"; }
+  done
+  after=$(state "$path") || exit 6
+  sum=${sum:0:64}
   [[ $before == "$after" && ${#sum} == 64 ]] || exit 7
   printf '%s\n%s\n' "$sum" "$after"
 }
 op_tree() {
-  local path=$2 most=$3 depth=$4 before odd list files sums i j
+  local path=$2 most=$3 depth=$4 before odd list files sums i j n bytes
   below "$1" "$path"
   [[ -d $path ]] || exit 5
   before=$(state "$path") && cd -- "$path" || exit 6
   odd=$(find . -mindepth 1 \( -name '*[[:cntrl:]\]*' -o ! -type f ! -type d \) -print -quit && find . -mindepth "$depth" ! -type f -print -quit) || exit 6
   [[ -z $odd ]] || { printf '%q\n' "$odd"; exit 8; }
   [[ -z $(find . ! -readable -print -quit) ]] || exit 6
-  mapfile -t list < <(find . -type f -printf '%s %P\n' | head -n $((most + 1)))
+  mapfile -t list < <(find . -type f -printf '%P\t%s\n' | sort | head -n $((most + 1)))
   ((${#list[@]} <= most)) || exit 9
-  for ((i = 0; i < ${#list[@]}; i += 256)); do # 256 files are hashed by one process
-    files=("${list[@]:i:256}") && files=("${files[@]#* }")
+  for ((i = skip; i < ${#list[@]}; i += n)); do # one process hashes 256 files, or a gibibyte
+    for ((n = bytes = 0; n < 256 && i + n < ${#list[@]} && bytes < 1 << 30; n++)); do bytes=$((bytes + ${list[i + n]##*$'\t'})); done
+    files=("${list[@]:i:n}") && files=("${files[@]%$'\t'*}")
     mapfile -t sums < <("${hash[@]}" "${files[@]/#/./}")
     for j in "${!files[@]}"; do
       [[ ${sums[j]-} =~ ^[0-9a-f]{64}' ' ]] || exit 6
-      printf '%s %s %s\n' "${sums[j]:0:64}" "${list[i + j]%% *}" "${files[j]}"
+      printf '%s %s %s\n' "${sums[j]:0:64}" "${list[i + j]##*$'\t'}" "${files[j]}"
     done
   done
   [[ $(state "$path") == "$before" ]] || exit 7
   printf '%s\n' "$before"
+}
+op_from() {
+  told=yes skip=$1
+  op_job "${@:2}"
 }
 op_look() {
   local path=$2 is bytes
