@@ -36,9 +36,14 @@ func (u *Users) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.Se
 	return p.Receipt(ctx, job, k)
 }
 
-// Cancel implements [run.Canceller], as the user of the run that the name has in it.
-func (u *Users) Cancel(ctx context.Context, jobID, name string) error {
+// Cancel implements [run.Canceller], as the user of the run that the name has in it, or that leads the array of that name.
+func (u *Users) Cancel(ctx context.Context, jobID, name string) (err error) {
 	runID := run.RunOf(name)
+	if run.IsArrayName(name) {
+		if runID, err = u.cfg.LeaderOf(ctx, name); err != nil {
+			return err
+		}
+	}
 	if runID == "" {
 		return fault.New(fault.Internal, "job_name", "not the name of a gateway's job: "+name)
 	}

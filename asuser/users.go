@@ -34,6 +34,8 @@ type Login interface {
 type Config struct {
 	// UserOf is the user that a run is executed as; empty: the gateway's own. It never changes.
 	UserOf func(ctx context.Context, runID string) (string, error)
+	// LeaderOf is a run that was sent in the array of this name. All of them have one user.
+	LeaderOf func(ctx context.Context, array string) (runID string, err error)
 	// Login makes the way in as a user, without a connection yet. latest is the run that needed it last; empty: none did.
 	Login func(user string, latest func() string) (Login, error)
 	// RunDir is the folder of a user's run as jobs see it; with an empty user, one that names no user.

@@ -51,7 +51,33 @@ func newWorld(limit int) (*world, *asuser.Users) {
 			}
 			return user, nil
 		},
+		LeaderOf: func(_ context.Context, array string) (string, error) {
+			if array != arrayOfBob {
+				return "", fault.New(fault.NotFound, "array_not_found", "there is no array "+array)
+			}
+			return runOfBob, nil
+		},
 		RunDir: func(user, runID string) string { return "/scratch/" + user + "/" + runID }})
+}
+
+// The hex digits make a name that RunOf alone would misread.
+const arrayOfBob = "sg-array-a23456789abcdef012345678"
+
+// A task is cancelled as the user whose runs are in the array. What is no array of this gateway's is nobody's.
+func TestCancelTasks(t *testing.T) {
+	w, u := newWorld(2)
+	defer u.Close()
+	if err := u.Cancel(t.Context(), "7_[0,2]", arrayOfBob); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Cancel(t.Context(), "7_0", "sg-array-b23456789abcdef012345678"); !fault.Is(err, fault.NotFound) {
+		t.Error(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.calls["bob"]) != 1 || len(w.calls) != 1 || w.latest["bob"]() != runOfBob {
+		t.Errorf("%v, %s", w.calls, w.latest["bob"]())
+	}
 }
 
 func (w *world) note(format string, args ...any) {

@@ -44,6 +44,15 @@ func (l *Ledger) Array(ctx context.Context, name string) (a run.ArrayRow, err er
 	return a, err
 }
 
+// LeaderOf is the run in whose folder the files of an array are.
+func (l *Ledger) LeaderOf(ctx context.Context, array string) (runID string, err error) {
+	err = l.one(ctx, "SELECT run_id FROM arrays WHERE name = ?", array).Scan(&runID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fault.New(fault.NotFound, "array_not_found", "this ledger has no array "+array)
+	}
+	return runID, storage(err)
+}
+
 // ArrayOf is the array that an attempt was sent in last; run.Index has the contract.
 func (l *Ledger) ArrayOf(ctx context.Context, jobName string) (name string, err error) {
 	err = l.one(ctx, "SELECT coalesce(array_name, '') FROM submissions WHERE job_name = ?", jobName).Scan(&name)

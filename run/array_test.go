@@ -339,7 +339,7 @@ func TestTasksAreCancelledTogether(t *testing.T) {
 
 // A task that somebody cancels in Slurm while it waits leaves no record there. Its run is cancelled, as that of a single job is: nobody
 // asked for another attempt. An array that is gone as a whole was lost by Slurm. What Slurm shows is as it was seen on 24.11: of the tasks
-// that wait squeue has one record, which has the array's id and no task when the last of them was cancelled, and sacct has the last one alone.
+// that wait squeue has one record, which has the array's id and no task when the last of them was cancelled; sacct has the last one alone.
 func TestTaskCancelledInSlurm(t *testing.T) {
 	withdrawn := func(w *world, task string) {
 		w.jobs = slices.DeleteFunc(w.jobs, func(j *job) bool { return j.ID == task })

@@ -205,25 +205,37 @@ func (c *cycle) countAbsence(ctx context.Context, v View, accounted *answer) (bo
 		return true, e.blockFolderGone(ctx, v)
 	case who == heldByOther:
 		return true, e.blockForeignClaim(ctx, v)
-	case who == heldByGateway:
-		if gone, err := c.withdrawn(ctx, v, accounted); gone || err != nil {
-			return gone, cmp.Or(err, e.finish(ctx, v, verdict{ending: EndedCancelled,
-				detail: fmt.Sprintf("task %s was cancelled in Slurm while it waited: Slurm has other tasks of its array and not this one, "+
-					"which never started and cannot start any more", id)}))
-		}
-		return true, e.finish(ctx, v, verdict{ending: EndedAbsent,
-			detail: fmt.Sprintf("Slurm no longer knows job %s, which never started and cannot start any more", v.Submission.JobID)})
 	}
 	d := verdict{ending: EndedLost, detail: fmt.Sprintf("job %s started on node %s; Slurm no longer knows it, and it left no exit file",
 		claim.Holder.Job, claim.Node)}
-	if err := e.takeLogs(ctx, v, &d); err != nil {
+	if who == heldByGateway {
+		if d, err = c.unstarted(ctx, v, accounted); err != nil {
+			return false, err
+		}
+	}
+	if d.ending != EndedAbsent {
+		err = e.takeLogs(ctx, v, &d)
+	}
+	if err != nil {
 		return false, err
 	}
 	return true, e.finish(ctx, v, d)
 }
 
-// withdrawn reports whether the run's job is a task that was cancelled in Slurm before it started: Slurm keeps the tasks of an array that wait
-// in one record, and scancel of one of them leaves nothing of it, neither in squeue nor in sacct. So it shows by the array, which Slurm did
+// unstarted is the end of a run whose job is gone and never started.
+func (c *cycle) unstarted(ctx context.Context, v View, accounted *answer) (d verdict, err error) {
+	d = verdict{ending: EndedAbsent, detail: fmt.Sprintf("Slurm no longer knows job %s, which never started and cannot start any more",
+		v.Submission.JobID)}
+	gone, err := c.withdrawn(ctx, v, accounted)
+	if gone {
+		d = verdict{ending: EndedCancelled, detail: fmt.Sprintf("task %s was cancelled in Slurm, not through slurmgate: Slurm has "+
+			"other tasks of its array and not this one, which never started and cannot start any more", v.Submission.JobID)}
+	}
+	return d, err
+}
+
+// withdrawn reports whether the run's job is a task that was cancelled in Slurm before it started: Slurm keeps the tasks of an array that
+// wait in one record, and scancel of one of them leaves nothing of it, neither in squeue nor in sacct. So it shows by the array, which Slurm did
 // not lose: by other tasks of it, or by what is left of that record when no task waits any more. What accounting closed itself is of an
 // array that the controller lost.
 func (c *cycle) withdrawn(ctx context.Context, v View, accounted *answer) (bool, error) {

@@ -24,6 +24,7 @@ type parties struct {
 	rest  *sync.Cond // signalled when a run has left
 	byKey map[string]*party
 	in    map[string]bool // runs that wait in a party, or are being sent with it
+	of    map[string]int  // how many of them are executed as each user
 	sizes map[string]int  // of the next array of a party, where Slurm has refused larger ones
 	limit int             // tasks in an array of this Slurm, as far as its refusals show
 }
@@ -43,11 +44,15 @@ type guest struct {
 	release func()
 }
 
-// waitingMost bounds the runs in parties, whose scripts are in memory. Others wait in the ledger.
-const waitingMost = 4 * maxArray
+// waitingMost bounds the runs in parties, whose scripts are in memory. Others wait in the ledger. What is sent as a user may hang, so one
+// user has a part of it, and whoever finds no place because of others goes alone.
+const (
+	waitingMost  = 4 * maxArray
+	waitingOfOne = maxArray
+)
 
 func newParties(cfg Arrays) *parties {
-	p := &parties{cfg: cfg, byKey: map[string]*party{}, in: map[string]bool{}, sizes: map[string]int{}, limit: maxArray}
+	p := &parties{cfg: cfg, byKey: map[string]*party{}, in: map[string]bool{}, of: map[string]int{}, sizes: map[string]int{}, limit: maxArray}
 	p.rest = sync.NewCond(&p.mu)
 	return p
 }
@@ -119,10 +124,13 @@ func (p *parties) join(key string, m *guest, others bool, begin func(*party)) jo
 	switch {
 	case p.size(key) < 2, t == nil && !others:
 		return goesAlone
-	case len(p.in) >= waitingMost:
+	case p.full(m.v.Run.ExecutedAs):
 		return noPlace
+	case len(p.in) >= waitingMost:
+		return goesAlone
 	}
 	p.in[m.v.Run.ID] = true
+	p.of[m.v.Run.ExecutedAs]++
 	if t == nil {
 		t = &party{full: make(chan struct{}, 1)}
 		p.byKey[key] = t
@@ -144,11 +152,18 @@ func (p *parties) open(key string) bool {
 	return p.byKey[key] != nil
 }
 
-// crowded reports whether no party takes another run.
-func (p *parties) crowded() bool {
+// full reports whether a further run of the user waits until others have left. Under mu.
+func (p *parties) full(user string) bool {
+	if user == "" {
+		return len(p.in) >= waitingMost
+	}
+	return p.of[user] >= waitingOfOne
+}
+
+func (p *parties) crowded(user string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.in) >= waitingMost
+	return p.full(user)
 }
 
 // guests is how many wait in the party.
@@ -187,6 +202,9 @@ func (p *parties) left(list []*guest) {
 	defer p.mu.Unlock()
 	for _, m := range list {
 		delete(p.in, m.v.Run.ID)
+		if p.of[m.v.Run.ExecutedAs]--; p.of[m.v.Run.ExecutedAs] == 0 {
+			delete(p.of, m.v.Run.ExecutedAs)
+		}
 	}
 	p.rest.Broadcast()
 }
@@ -216,18 +234,19 @@ func (p *parties) wait(ctx context.Context, t *party) error {
 }
 
 // equals is the key of the runs that may share an array with this one: the same in all that Slurm is told about the job, but its name and
-// its folders. A further attempt goes alone, and so does a run that is executed as its caller: the array's files are its leader's.
+// its folders. The user that they are executed as is one too: the array's files are its leader's. A further attempt goes alone.
 func (e *Engine) equals(v View, job JobSpec) (key string, ok bool) {
-	if !e.cfg.Arrays.on() || v.Run.ExecutedAs != "" || v.Attempt.N != 1 || len(job.Exclude) > 0 {
+	if !e.cfg.Arrays.on() || v.Attempt.N != 1 || len(job.Exclude) > 0 {
 		return "", false
 	}
 	b, err := json.Marshal(struct {
-		Share     Share
-		Principal Principal
-		ToolID    string
-		Resources plan.Resources
-		Placement plan.Placement
-	}{ShareOf(v.Run), job.Principal, job.ToolID, job.Spec.Resources, job.Spec.Placement})
+		Share      Share
+		ExecutedAs string
+		Principal  Principal
+		ToolID     string
+		Resources  plan.Resources
+		Placement  plan.Placement
+	}{ShareOf(v.Run), v.Run.ExecutedAs, job.Principal, job.ToolID, job.Spec.Resources, job.Spec.Placement})
 	return string(b), err == nil
 }
 

@@ -15,7 +15,7 @@ import (
 // stageAndSend takes a run from staging through the intent and one send. After a crash before the intent everything is repeated from the
 // start; every step gives the same bytes.
 func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error {
-	if job := e.job(v, p); e.parties.crowded() && e.hasCompany(v, job) {
+	if job := e.job(v, p); e.parties.crowded(v.Run.ExecutedAs) && e.hasCompany(v, job) {
 		return e.note(ctx, v, sendsWait, sendsWaitDetail)
 	}
 	most := e.stagingTime(ctx, v)

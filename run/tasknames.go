@@ -74,8 +74,8 @@ func (n *taskNames) row(ctx context.Context, array string) (*knownArray, error) 
 }
 
 // translate gives tasks the names of their attempts. A record of several tasks, which cannot be read as one, is taken as one of each task
-// that has no record of its own. One that has ended stays the array's: it is what Slurm keeps of tasks that were cancelled one by one before
-// they started, without saying which ("4711 CANCELLED"), and others of them may have ended long ago, see [cycle.withdrawn].
+// that has no record of its own. One that has ended stays the array's: it is what Slurm keeps of tasks that were cancelled one by one
+// before they started, without saying which ("4711 CANCELLED"), and others of them may have ended long ago, see [cycle.withdrawn].
 func (n *taskNames) translate(ctx context.Context, jobs []Job) ([]Job, error) {
 	type record struct {
 		Job
@@ -95,7 +95,8 @@ func (n *taskNames) translate(ctx context.Context, jobs []Job) ([]Job, error) {
 		if a == nil {
 			continue
 		}
-		if id, _, _ := strings.Cut(j.ID, "_"); id != "" && ofUser(n.user(a.ExecutedAs), *j) {
+		ours := ofUser(n.user(a.ExecutedAs), *j)
+		if id, _, _ := strings.Cut(j.ID, "_"); id != "" && ours {
 			a.left(SendResult{Outcome: SendAccepted, JobID: id, Cluster: j.Cluster})
 		}
 		switch {
@@ -103,7 +104,7 @@ func (n *taskNames) translate(ctx context.Context, jobs []Job) ([]Job, error) {
 			folded = append(folded, record{*j, a.Jobs})
 		case j.Task != nil && *j.Task < len(a.Jobs) && a.Jobs[*j.Task] != "":
 			j.Name = a.Jobs[*j.Task]
-			shown[j.Name] = true
+			shown[j.Name] = shown[j.Name] || ours
 		}
 	}
 	for _, f := range folded {

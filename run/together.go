@@ -41,6 +41,9 @@ func (e *Engine) openTogether(ctx context.Context, list []*guest) []*guest {
 // sendTogether sends runs as one array, or the only one that is left of them alone. The intent of all is one transaction and names the
 // task of each; the receipt is another one. It returns the runs that are to be sent again at once, because Slurm refused the array.
 func (e *Engine) sendTogether(ctx context.Context, key string, list []*guest, free func()) (again []View) {
+	if len(list) > 0 { // all of one user
+		defer lend(list[0].v, free)()
+	}
 	list = e.notPaused(ctx, e.openTogether(ctx, list))
 	var job JobSpec
 	var sent []View
@@ -76,7 +79,7 @@ func (e *Engine) sendTogether(ctx context.Context, key string, list []*guest, fr
 // notPaused leaves out the runs that a pause holds.
 func (e *Engine) notPaused(ctx context.Context, list []*guest) []*guest {
 	return slices.DeleteFunc(slices.Clone(list), func(m *guest) bool {
-		why, held := e.pressure.holdIfPaused(m.v.Run.ID, sending{Placement: m.job.Spec.Placement})
+		why, held := e.pressure.holdIfPaused(m.v.Run.ID, sending{m.job.Spec.Placement, m.v.Run.ExecutedAs})
 		if held {
 			if err := e.putOff(ctx, m.v, why, m.w); err != nil {
 				e.unsent(ctx, m, err)
@@ -150,7 +153,7 @@ func arrayIntent(list []*guest, job JobSpec, now func() time.Time) []Write {
 func (e *Engine) settleTogether(ctx context.Context, key string, list []*guest, sent []View, res SendResult) (again []View) {
 	ctx = context.WithoutCancel(ctx)
 	refused := res.Outcome == SendRejected || res.Outcome == SendDeferred
-	at := sending{Placement: list[0].job.Spec.Placement}
+	at := sending{list[0].job.Spec.Placement, list[0].v.Run.ExecutedAs}
 	switch {
 	case refused:
 		e.parties.refused(key, len(list), res.Code == invalidArray)

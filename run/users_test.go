@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,7 +12,9 @@ import (
 
 // asAnother is the i-th order executed as a user, whose own call it is.
 func asAnother(user string, i int) run.Order {
-	o := order(placed("lab", "short", nil, i+1), func(p *plan.Params) { p.ExecutedAs = user })
+	o := order(func(p *plan.Params) {
+		p.ExecutedAs, p.Spec.Execution.Command.Env = user, map[string]string{"N": fmt.Sprint(i)}
+	})
 	o.Principal = run.Principal{Name: "user:" + user, ID: "prn_" + user}
 	return o
 }
@@ -22,10 +25,15 @@ func asAnother(user string, i int) run.Order {
 //
 // proves SITE-08
 func TestAUserWhoHangs(t *testing.T) {
-	for _, op := range []string{"StageInputs", "Send", "ReadControl", "TakeClaim", "Cancel"} {
+	t.Run("alone", func(t *testing.T) { aUserHangs(t, run.Arrays{}) })
+	t.Run("in arrays", func(t *testing.T) { aUserHangs(t, run.Arrays{Min: 12, Linger: 3 * time.Second}) })
+}
+
+func aUserHangs(t *testing.T, arrays run.Arrays) {
+	for _, op := range []string{"StageInputs", "OpenAttempt", "Send", "ReadControl", "TakeClaim", "Cancel"} {
 		t.Run(op, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
-				w.cfg.SubmitWait = time.Nanosecond
+				w.cfg.SubmitWait, w.cfg.Arrays = time.Nanosecond, arrays
 				if op == "TakeClaim" { // as the watcher does for runs in doubt
 					w.forge = func(run.JobSpec) run.SendResult { return run.SendResult{Outcome: run.SendDoubt} }
 				}
@@ -185,4 +193,63 @@ func TestEndlesslyHeld(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Two users' runs that are ready together and equal in everything else are an array of each: the jobs of one have one owner, and so have
+// the calls that cancel them. A pause of one user's is no pause of the other's.
+//
+// proves MANY-02 SITE-08
+func TestArraysOfUsers(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inArrays(w, 4)
+		w.cfg.OwnUser = "gateway"
+		w.drain = &run.Drain{Queue: true}
+		l := w.life()
+		runs := map[string][]string{}
+		for i := range 4 {
+			for _, user := range []string{"alice", "bob"} {
+				runs[user] = append(runs[user], l.submit(asAnother(user, i)).RunID)
+			}
+		}
+		for _, ids := range runs {
+			for _, id := range ids {
+				w.until(id, in(run.Deferred))
+			}
+		}
+		l.engine.SetDrain(nil)
+		arrays := map[string]string{}
+		for user, ids := range runs {
+			for _, id := range ids {
+				v := w.until(id, in(run.Pending))
+				if owner, ok := arrays[v.Submission.Array]; ok && owner != user || v.Submission.Array == "" {
+					t.Errorf("%s's run is in the array %q of %s", user, v.Submission.Array, owner)
+				}
+				arrays[v.Submission.Array] = user
+			}
+		}
+		if len(arrays) != 2 {
+			t.Errorf("%v", arrays)
+		}
+		for _, id := range runs["alice"] {
+			if _, err := l.engine.Cancel(t.Context(), id, "enough"); err != nil {
+				t.Error(err)
+			}
+			w.want(w.until(id, done), run.Cancelled, "cancelled")
+		}
+		time.Sleep(10 * time.Second)
+		w.with(func() {
+			for _, j := range w.jobs {
+				if (j.Class == run.ClassEnded) != (j.User == "alice") || arrays[j.Name] != j.User {
+					t.Errorf("%s's %s of %s is %s", j.User, j.ID, j.Name, j.State)
+				}
+			}
+			if len(w.cancels) > 3 {
+				t.Errorf("asked %q", w.cancels)
+			}
+			w.auto = true
+		})
+		for _, id := range runs["bob"] {
+			w.want(w.until(id, done), run.Succeeded, "ok")
+		}
+	})
 }

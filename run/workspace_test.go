@@ -127,7 +127,8 @@ func (l *life) StageInputs(ctx context.Context, runID string, inputs []plan.Inpu
 	})
 }
 
-func (l *life) OpenAttempt(_ context.Context, runID string, n int, token string, files ...run.ControlFile) error {
+func (l *life) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
+	l.hang(ctx, "OpenAttempt", runID)
 	return l.do("OpenAttempt", func() error {
 		if err := checkRun(runID, n); err != nil {
 			return err

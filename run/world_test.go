@@ -674,7 +674,15 @@ func (l *life) Records(ctx context.Context, since time.Time, _ ...run.JobKey) (l
 
 // Cancel is scancel --name=NAME ID.
 func (l *life) Cancel(ctx context.Context, id, name string) error {
-	l.hang(ctx, "Cancel", run.RunOf(name))
+	runID := run.RunOf(name)
+	if run.IsArrayName(name) {
+		row, err := l.w.ledger.Index(l.w.cfg.Site).Array(context.Background(), name)
+		if err != nil {
+			l.w.t.Error(err)
+		}
+		runID = row.RunID
+	}
+	l.hang(ctx, "Cancel", runID)
 	l.w.mu.Lock()
 	takes := l.w.scancel
 	l.w.mu.Unlock()

@@ -153,28 +153,23 @@ func (a *answer) record(body []byte) {
 		return
 	}
 	a.read++
-	array, tasks, several := "", []int(nil), false
-	if bytes.IndexByte(a.fields[0], '[') >= 0 {
-		array, tasks, several = folded(string(a.fields[0]))
-	}
-	if !ours && (len(a.sought) == 0 || !a.sought[string(a.fields[0])] && !a.seeks(array, tasks)) {
+	id, tasks, cut := unfold(a.fields[0])
+	if !ours && (len(a.sought) == 0 || !a.sought[string(a.fields[0])] && !a.seeks(string(id), tasks)) {
 		return
 	}
-	if several {
-		a.fields[0] = []byte(array)
-	}
+	a.fields[0] = id
 	job, err := a.job()
-	if err != nil {
+	switch {
+	case err != nil:
 		a.cannotRead(err.Error(), body)
-		job = run.Job{ID: job.ID, Task: job.Task, Name: string(name), Class: run.ClassUnread, Why: err.Error()}
-	}
-	if !several || err != nil {
+		a.jobs = append(a.jobs, run.Job{ID: job.ID, Task: job.Task, Name: string(name), Class: run.ClassUnread, Why: err.Error()})
+	case cut:
+		if job = someTasks(job); job.Class == run.ClassUnread {
+			a.cannotRead(job.Why, body)
+		}
 		a.jobs = append(a.jobs, job)
-		return
-	}
-	for _, n := range tasks {
-		job.ID, job.Task = run.TaskID(array, n), new(n)
-		a.jobs = append(a.jobs, job)
+	default:
+		a.jobs = append(a.jobs, split(job, tasks)...)
 	}
 }
 

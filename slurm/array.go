@@ -101,13 +101,41 @@ func TasksOf(list string) (tasks []int, ok bool) {
 	return tasks, true
 }
 
-// folded reads an id like 4711_[1-3,7], as Slurm writes those tasks of an array that have no record of their own yet.
-func folded(id string) (array string, tasks []int, ok bool) {
-	array, list, ok := strings.Cut(id, "_[")
-	list, closed := strings.CutSuffix(list, "]")
-	if !ok || !closed || !allDigits(array) {
-		return "", nil, false
+// unfold reads an id like 4711_[1-3,7], as Slurm writes those tasks of an array that have no record of their own yet. Any other id it gives
+// back, as that of a job alone. cut: the list cannot be read.
+func unfold(id []byte) (job []byte, tasks []int, cut bool) {
+	i := bytes.Index(id, []byte("_["))
+	if i < 0 {
+		return id, []int{alone}, false
 	}
-	tasks, ok = TasksOf(list)
-	return array, tasks, ok
+	list, closed := strings.CutSuffix(string(id[i+2:]), "]")
+	if tasks, ok := TasksOf(list); ok && closed {
+		return id[:i], tasks, false
+	}
+	return id[:i], []int{alone}, true
+}
+
+// alone is no task.
+const alone = -1
+
+// split takes a record of several tasks apart, which has their array's id.
+func split(j run.Job, tasks []int) (jobs []run.Job) {
+	for _, n := range tasks {
+		one := j
+		if n != alone {
+			one.ID, one.Task = run.TaskID(j.ID, n), new(n)
+		}
+		jobs = append(jobs, one)
+	}
+	return jobs
+}
+
+const noTasks = "the tasks of the array cannot be told"
+
+// someTasks is the record of tasks of an array that cannot be told. One that has ended says nothing of any of them, and hides none.
+func someTasks(j run.Job) run.Job {
+	if j.Class == run.ClassEnded {
+		return j
+	}
+	return run.Job{ID: j.ID, Name: j.Name, User: j.User, Class: run.ClassUnread, Why: noTasks}
 }

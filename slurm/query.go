@@ -26,16 +26,18 @@ var (
 // sends all jobs all the same, and one user whose account is gone makes squeue refuse them all.
 //
 // Arrays stay folded: of 24.11 squeue --array was seen to leave out the last task of a list with steps ([27-47:2]), and other users' could
-// have a million lines. Such a record is taken apart here; none is ours in a look at all users.
+// have a million lines. Such a record is taken apart here. In a look at all users a long list does not fit its field: it is asked for
+// once more, of the arrays concerned.
 func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
 	if err := c.budget.Look(ctx); err != nil {
 		return nil, fault.Wrap(fault.Transport, "rpc_budget", "the look at the queue was stopped while it waited for its share", err)
 	}
 	args := []string{"--local", "--all", "--noheader", "--states=all"}
 	var into listing
+	var s *sheet
 	limit := int64(maxQueryBytes)
 	if c.cfg.AllUsers {
-		s := newSheet(queueLayout, int(c.queued.Load()))
+		s = newSheet(queueLayout, int(c.queued.Load()))
 		s.sought = sought
 		into, limit, args = s, maxForeignBytes, append(args, "--Format="+queueLayout.formatQueue())
 	} else {
@@ -47,8 +49,41 @@ func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, erro
 		return nil, err
 	}
 	jobs, err := c.parsed("squeue", into)
+	if err == nil && s != nil {
+		jobs = append(jobs, c.listed(ctx, s.cut)...)
+	}
 	c.queued.Store(int64(len(jobs) + len(jobs)/16))
 	return jobs, err
+}
+
+// listed takes apart records of tasks whose lists were cut, by a look at these arrays alone. It asks for nothing that a user can write, so
+// the lists need no width. What it does not show, because Slurm does not answer or the array has moved on, cannot be told for now.
+func (c *CLI) listed(ctx context.Context, cut []run.Job) (jobs []run.Job) {
+	if len(cut) == 0 {
+		return nil
+	}
+	ids := make([]string, len(cut))
+	for i, j := range cut {
+		ids[i] = j.ID
+	}
+	tasks := map[string][]int{}
+	out, err := c.ask(ctx, rpcQueue, clean, "squeue", "--local", "--all", "--noheader", "--states=all", "--jobs="+strings.Join(ids, ","),
+		"--Format=JobArrayID:"+sep)
+	if err == nil {
+		for line := range strings.Lines(string(out.Stdout)) {
+			if id, list, cut := unfold([]byte(strings.TrimSuffix(strings.TrimSpace(line), sep))); !cut && list[0] != alone {
+				tasks[string(id)] = list
+			}
+		}
+	}
+	for _, j := range cut {
+		if list := tasks[j.ID]; list != nil {
+			jobs = append(jobs, split(j, list)...)
+		} else {
+			jobs = append(jobs, someTasks(j))
+		}
+	}
+	return jobs
 }
 
 // accountingFields are the columns of sacct; those a version does not know are left out.

@@ -26,6 +26,8 @@ type sheet struct {
 	layout layout
 	stray  bool // up to the next line feed nothing is a record
 
+	cut []run.Job // records of tasks of an array, by its id, whose list does not fit its field
+
 	wanted  map[run.JobKey]int // records so far of each job that is wanted, by name and user; nil: all with names of a gateway's jobs are
 	perUser map[string]int     // jobs so far of each user
 	floods  []string           // users with too many of them, as they are found
@@ -34,7 +36,7 @@ type sheet struct {
 // Bounds of what users can make the gateway remember of one answer.
 const (
 	maxUserJobs   = 50_000 // of one user, with names of a gateway's jobs
-	maxJobRecords = 1000   // of one name, in accounting, where each requeue adds one
+	maxJobRecords = 1000   // of one name, in accounting, where each requeue adds one; of an array's name maxTasks
 )
 
 // field is one of a sheet.
@@ -190,37 +192,52 @@ func (s *sheet) record(text []byte) {
 	if len(owner) == 0 || len(owner) == userWidth || len(name) == nameWidth || !jobName.Match(name) && !sought {
 		return
 	}
-	user := s.word(owner)
-	if !s.room(run.JobKey{Name: string(name), User: user}) {
+	key := run.JobKey{Name: string(name), User: s.word(owner)}
+	id, tasks, cut := unfold(s.fields[0])
+	s.fields[0] = id
+	if !s.room(key, len(tasks)) {
 		return
 	}
 	job, err := s.job()
-	if err != nil {
+	switch {
+	case err != nil:
 		s.cannotRead(err.Error(), text)
-		job = run.Job{ID: job.ID, Task: job.Task, Name: string(name), User: user, Class: run.ClassUnread, Why: err.Error()}
+		s.jobs = append(s.jobs, run.Job{ID: job.ID, Task: job.Task, Name: key.Name, User: key.User, Class: run.ClassUnread, Why: err.Error()})
+	case !cut:
+		s.jobs = append(s.jobs, split(job, tasks)...)
+	case s.wanted == nil && len(s.cut) < maxLists:
+		s.cut = append(s.cut, job)
+	default:
+		s.cannotRead(noTasks, text)
+		s.jobs = append(s.jobs, someTasks(job))
 	}
-	s.jobs = append(s.jobs, job)
 }
 
-// room reports whether the job is one that is wanted, and one more record of it is kept. What is too much concerns those it is too much of.
-func (s *sheet) room(key run.JobKey) bool {
+// maxLists is how many arrays Slurm is asked about once more, because the lists of their tasks do not fit the sheet.
+const maxLists = 100
+
+// room reports whether the job is one that is wanted, and n more jobs of it are kept. What is too much concerns those it is too much of.
+func (s *sheet) room(key run.JobKey, n int) bool {
 	if s.wanted == nil {
-		s.perUser[key.User]++
-		if n := s.perUser[key.User]; n == maxUserJobs+1 {
+		before := s.perUser[key.User]
+		if s.perUser[key.User] += n; before <= maxUserJobs && before+n > maxUserJobs {
 			s.floods = append(s.floods, key.User)
 		}
-		return s.perUser[key.User] <= maxUserJobs
+		return before+n <= maxUserJobs
 	}
-	n, wanted := s.wanted[key]
+	before, wanted := s.wanted[key]
 	if !wanted {
 		return false
 	}
-	if n++; n == maxJobRecords+1 {
-		s.jobs = append(s.jobs, run.Job{Name: key.Name, User: key.User, Class: run.ClassUnread,
-			Why: fmt.Sprintf("accounting has more than %d records of it", maxJobRecords)})
+	most := maxJobRecords
+	if run.IsArrayName(key.Name) {
+		most = maxTasks
 	}
-	s.wanted[key] = n
-	return n <= maxJobRecords
+	if s.wanted[key] += n; before <= most && before+n > most {
+		s.jobs = append(s.jobs, run.Job{Name: key.Name, User: key.User, Class: run.ClassUnread,
+			Why: fmt.Sprintf("accounting has more than %d records of it", most)})
+	}
+	return before+n <= most
 }
 
 // whole is answer's. What is too much of one user hides that user's jobs and no others.

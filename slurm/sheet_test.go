@@ -49,14 +49,15 @@ func TestSheetOfQueue(t *testing.T) {
 		for _, j := range jobs {
 			got = append(got, keyOf(j))
 		}
-		want := []string{"35 bob FAILED " + forgedName, "36 alice FAILED " + strings.Replace(forgedName, "XA-", "XB-", 1), " bob  " + forgedName,
+		want := []string{"35 bob FAILED " + forgedName, "36 alice FAILED " + strings.Replace(forgedName, "XA-", "XB-", 1),
+			"33_1 bob PENDING " + forgedName, "33_2 bob PENDING " + forgedName, "33_3 bob PENDING " + forgedName,
 			"26 bob PENDING " + forgedName, "25 alice PENDING " + forgedName, "24 alice PENDING sg-run_X2-a1-aa",
 			"37 alice RUNNING " + strings.Replace(forgedName, "XA-", "XC-", 1)}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}
-		if j := jobs[2]; j.Class != run.ClassUnread || j.Why != "no array task" {
-			t.Errorf("a folded array: %+v", j)
+		if j := jobs[3]; *j.Task != 2 || j.Class != run.ClassPending {
+			t.Errorf("a task of an array: %+v", j)
 		}
 		last := run.Job{ID: "36", User: "alice", Name: jobs[1].Name, Cluster: "devcluster", State: "FAILED", Why: "NonZeroExitCode",
 			Class: run.ClassEnded, Node: "n1", ExitCode: ptr(3), Submitted: at(1795398236), Started: at(1795398237), Ended: at(1795398237)}

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +102,47 @@ func TestJobsOfAllUsers(t *testing.T) {
 	r.answer("scancel --version", Output{Stdout: []byte("slurm 24.11.5\n")})
 	if err := c.Cancel(t.Context(), "1", jobOf(1)); err != nil || !slices.Contains(r.last().Args, "--user=lab") {
 		t.Errorf("the user that looks at all jobs must cancel only its own: %v %v", r.last().Args, err)
+	}
+}
+
+// Tasks of arrays that wait are one record, whose list is asked for once more where it does not fit: of these arrays alone, and without
+// anything that a user can write. What Slurm does not show then hides the tasks; what has ended without a list hides none.
+func TestTasksOfAllUsers(t *testing.T) {
+	const name, other = "sg-array-0123456789abcdef01234567", "sg-array-0123456789abcdef01234568"
+	long := "0-3,5,7,9,11,13,15,17,19,21"
+	for _, tt := range []struct{ name, squeue, lists, want string }{
+		{"short", line("7_[0-1,3]", "PENDING", "alice", name) + line("7_2", "RUNNING", "alice", name), "",
+			"7_0 PENDING|7_1 PENDING|7_3 PENDING|7_2 RUNNING"},
+		{"long", line("7_["+long+"]", "PENDING", "alice", name) + line("1", "RUNNING", "bob", jobOf(1)), "7_[" + long + "]" + sep + "\n",
+			"1 RUNNING|7_0 PENDING|7_1 PENDING|7_2 PENDING|7_3 PENDING|7_5 PENDING|7_7 PENDING|7_9 PENDING|7_11 PENDING|7_13 PENDING|7_15 PENDING|" +
+				"7_17 PENDING|7_19 PENDING|7_21 PENDING"},
+		{"long, of two", line("7_["+long+"]", "PENDING", "alice", name) + line("8_["+long+"]", "PENDING", "bob", other), "8_[0-1]" + sep + "\n",
+			"7 unread|8_0 PENDING|8_1 PENDING"},
+		{"long, and gone", line("7_["+long+"]", "CANCELLED", "alice", name), "", "7 CANCELLED"},
+		{"cancelled one by one", line("7", "CANCELLED", "alice", name), "", "7 CANCELLED"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, r := allUsers(t)
+			r.answer("squeue --local --all --noheader --states=all --Format=", Output{Stdout: []byte(tt.squeue)})
+			r.answer("squeue --local --all --noheader --states=all --jobs=", Output{Stdout: []byte(tt.lists)})
+			jobs, err := c.Jobs(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, j := range jobs {
+				if strings.Contains(j.ID, "_") != (j.Task != nil) || j.Name == name && j.User != "alice" {
+					t.Errorf("%+v", j)
+				}
+				got = append(got, j.ID+" "+cmp.Or(j.State, string(j.Class)))
+			}
+			if all := strings.Join(got, "|"); all != tt.want {
+				t.Errorf("%s", all)
+			}
+			if asked := strings.Contains(strings.Join(r.last().Args, " "), "--jobs="); asked != strings.HasPrefix(tt.name, "long") {
+				t.Errorf("asked: %v", r.last().Args)
+			}
+		})
 	}
 }
 

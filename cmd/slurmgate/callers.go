@@ -55,8 +55,9 @@ func (g *gateway) openCallers(ctx context.Context, s *site.Site, service *slurm.
 		return nil, fault.Wrap("", "", "the name of this process's user is unknown", err)
 	}
 	c := &callers{gateway: g, site: s, me: me, slurm: service, logins: make(chan struct{}, loginsAtOnce)}
-	c.Users = asuser.New(asuser.Config{UserOf: g.app.Ledger.UserOf, Login: c.login, Limit: s.Slurm.Caller.Connections,
-		Idle: time.Duration(s.Slurm.Caller.IdleSeconds) * time.Second,
+	c.Users = asuser.New(asuser.Config{UserOf: g.app.Ledger.UserOf, LeaderOf: g.app.Ledger.LeaderOf, Login: c.login,
+		Limit: s.Slurm.Caller.Connections,
+		Idle:  time.Duration(s.Slurm.Caller.IdleSeconds) * time.Second,
 		RunDir: func(user, runID string) string {
 			if jobs, _, err := s.UserFolders(user); err == nil {
 				return path.Join(jobs, runID)

@@ -46,6 +46,7 @@ func TestClusterConformanceAsCaller(t *testing.T) {
 	t.Run("queue", func(t *testing.T) { runtest.Queue(t, jobs) })
 	t.Run("accounting", func(t *testing.T) { runtest.Accounting(t, jobs) })
 	t.Run("canceller", func(t *testing.T) { runtest.Canceller(t, jobs) })
+	t.Run("arrays", func(t *testing.T) { runtest.Arrays(t, jobs) })
 }
 
 // oneUser is the way in as alice.
@@ -100,7 +101,8 @@ func openCaller(t *testing.T, programs string, authority ssh.Signer, logins chan
 	cli, err := service.As(host, runs, runs)
 	must(t, err)
 	users := asuser.New(asuser.Config{Limit: 1, Idle: time.Minute,
-		UserOf: func(context.Context, string) (string, error) { return host.User(), nil },
+		UserOf:   func(context.Context, string) (string, error) { return host.User(), nil },
+		LeaderOf: func(context.Context, string) (string, error) { return "run_" + strings.Repeat("0", 26), nil },
 		Login: func(string, func() string) (asuser.Login, error) {
 			return oneUser{asuser.Parts{Submitter: cli, Canceller: cli, Workspace: files}}, nil
 		},

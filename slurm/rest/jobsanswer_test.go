@@ -183,6 +183,13 @@ func TestTasks(t *testing.T) {
 	if got := strings.Join(tasks, " "); err != nil || got != "1 2 7 20 24 28" {
 		t.Errorf("%s %v", got, err)
 	}
+	// What ended without a list that can be read says nothing of any of them.
+	s = says(t, "v0.0.42", 200, queue(`{"job_id":8,"array_job_id":{"set":true,"number":8},"name":"sg-b","user_name":"lab",`+
+		`"job_state":["CANCELLED"],"array_task_string":"1,3,..."}`))
+	if jobs, err = s.Jobs(t.Context(), nil); err != nil || len(jobs) != 1 || jobs[0].Task != nil || jobs[0].ID != "8" ||
+		jobs[0].Class != run.ClassEnded {
+		t.Errorf("%+v %v", jobs, err)
+	}
 }
 
 // The states of the versions, and how squeue prints them.

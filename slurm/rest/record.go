@@ -317,6 +317,8 @@ func (j *jobs) take() {
 	switch {
 	case job.ID == "":
 		j.odd("no job id")
+	case !ok && job.Class == run.ClassEnded: // it says nothing of any of them, and hides none
+		tasks = []int{-1}
 	case !ok || len(j.found)+len(tasks) > maxJobs:
 		j.odd("the tasks of the array cannot be told: %s", fault.Clip(f.tasks))
 	}
