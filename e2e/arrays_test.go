@@ -140,6 +140,33 @@ func TestArrays(t *testing.T) {
 			t.Errorf("%d scancel for 30 runs", calls)
 		}
 	})
+	// An admin cancels tasks that wait, one after the other: Slurm keeps no record of any but the last, and the runs are cancelled all the
+	// same, as those of single jobs.
+	t.Run("cancelled by the admin", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, "probing")
+		s.inArrays(4)
+		s.serve()
+		var docs []tree
+		for i := range 4 {
+			docs = append(docs, s.set(s.set(probePlan("nothing"), "placement.partition", "big"), "execution.command.env",
+				tree{"N": fmt.Sprint(i)}))
+		}
+		ids := s.together(docs...)
+		array, jobs := s.arrayOf(ids)
+		for _, id := range ids {
+			s.phase(id, "pending")
+		}
+		for _, id := range ids {
+			shell(t, "root", `scancel "$1"`, jobs[id])
+		}
+		if left := shell(t, "root", `squeue -h -t all -j "$1" -o '%i %T'`, array); left != array+" CANCELLED" {
+			t.Errorf("squeue shows %q", left)
+		}
+		for _, id := range ids {
+			s.endedBadly(s.wait(id), "cancelled", "cancelled")
+		}
+	})
 	// Its second start finds the claim taken.
 	t.Run("requeued", func(t *testing.T) {
 		t.Parallel()

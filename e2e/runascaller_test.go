@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -10,19 +12,102 @@ import (
 // Two users side by side: each one's job is theirs in the queue, in accounting and on disk, through everything that a run goes through,
 // and so is what waits for its output.
 //
-// proves SITE-08 MANY-04
+// proves SITE-08 MANY-02 MANY-04
 func TestRunAsCaller(t *testing.T) {
 	t.Parallel()
 	s, _ := callerSite(t, func(doc tree) { doc["import"] = tree{"local": "own"} })
 	s.replace("domain/policies.yaml", "nobodys", "alicelab, boblab, nobodys")
 	s.chainTools("two")
 	s.serve()
+	t.Run("in arrays", func(t *testing.T) { callersInArrays(t, s.as(t)) })
 	for _, user := range []string{"alice", "bob"} {
 		t.Run(user, func(t *testing.T) {
 			t.Parallel()
 			c := caller{s.as(t), user}
 			c.lives()
 		})
+	}
+}
+
+// callersInArrays has runs of two users leave together: each user's are one array, whose tasks are that user's jobs. Tasks that wait are
+// cancelled as their user and no others are, and the list of those that are left is read, however long it is.
+func callersInArrays(t *testing.T, s *site) {
+	const waiting = 24
+	s.ok(nil, "drain", "--queue", "--reason", "company")
+	var callers []caller
+	waits, writes := map[caller][]string{}, map[caller][]string{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, name := range []string{"alice", "bob"} {
+		c := caller{s, name}
+		callers = append(callers, c)
+		submit := func(of map[caller][]string, doc tree) {
+			doc["placement"].(tree)["account"] = name + "lab"
+			all.Go(func() {
+				id := s.submitAs(name, doc).RunID
+				mu.Lock()
+				defer mu.Unlock()
+				of[c] = append(of[c], id)
+			})
+		}
+		for i := range waiting {
+			submit(waits, s.set(s.set(probePlan("nothing"), "placement.partition", "big"), "execution.command.env", tree{"N": fmt.Sprint(i)}))
+		}
+		for i := range 3 {
+			submit(writes, probePlan("write", "out/result", fmt.Sprint("task", i)))
+		}
+	}
+	all.Wait()
+	s.ok(nil, "resume")
+	for _, c := range callers {
+		left := map[string]bool{} // of the largest array, all of whose tasks wait
+		arrays := map[string][]string{}
+		for _, id := range waits[c] {
+			array, _, _ := strings.Cut(*c.until(id, "pending").SlurmJobID, "_")
+			if arrays[array] = append(arrays[array], id); len(arrays[array]) == waiting-1 {
+				left[array] = true
+			}
+		}
+		if len(left) != 1 {
+			t.Fatalf("%s's runs are in arrays of %v", c.name, arrays)
+		}
+		for array := range left {
+			if got := shell(t, "root", `squeue -h -r -j "$1" -o '%u %a' | sort -u`, array); got != c.name+" "+c.name+"lab" {
+				t.Errorf("squeue shows jobs of %q", got)
+			}
+			for i, id := range arrays[array] {
+				if i%2 == 0 {
+					continue
+				}
+				var a struct{ State, Executed string }
+				if c.do(&a, "cancel", id); a.State != "cancelled" || a.Executed != "never" {
+					t.Errorf("%+v", a)
+				}
+			}
+			kept := (len(arrays[array]) + 1) / 2
+			until(t, time.Minute, "end of the tasks", func() bool {
+				return shell(t, "root", `squeue -h -r -j "$1" -t PENDING -o %K | wc -l`, array) == fmt.Sprint(kept)
+			})
+			time.Sleep(12 * time.Second) // two looks of the gateway
+			for i, id := range arrays[array] {
+				if l := c.get(id); i%2 == 0 && (l.Phase != "pending" || strings.Contains(l.why(), "record")) {
+					t.Errorf("%s: %s", l.Phase, l.why())
+				}
+			}
+		}
+	}
+	for _, c := range callers {
+		for _, id := range writes[c] {
+			if l := c.until(id, "done"); l.State != "succeeded" || c.owners(id) != c.name {
+				t.Errorf("%+v of %s", l, c.owners(id))
+			}
+		}
+		for _, id := range waits[c] {
+			if l := c.get(id); l.Phase == "pending" {
+				var a struct{ State string }
+				c.do(&a, "cancel", id)
+			}
+		}
 	}
 }
 

@@ -6,9 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"slurmgate/slurm"
 )
 
 // The three tools of the genomics domain, and how the same Debian program is called directly.
@@ -127,12 +131,40 @@ func (s *site) countNow(runID string) counters {
 	if s.RunsDir != "" {
 		base = s.RunsDir
 	}
-	for line := range strings.Lines(shell(s.t, "root", "sacct -a -D -X -P -n -o JobName,WorkDir -S now-1hours")) {
-		if name, dir, _ := strings.Cut(line, "|"); strings.HasPrefix(name, "sg-"+runID+"-") && strings.HasPrefix(dir, base+"/") {
+	tasks := s.tasksOf(base, runID)
+	for line := range strings.Lines(shell(s.t, "root", "sacct -a -D -X -P -n -o JobID,JobName,WorkDir -S now-1hours")) {
+		id, rest, _ := strings.Cut(strings.TrimSpace(line), "|")
+		name, dir, _ := strings.Cut(rest, "|")
+		if strings.HasPrefix(name, "sg-"+runID+"-") && strings.HasPrefix(dir, base+"/") {
 			c.Accounted++
+		}
+		_, list, _ := strings.Cut(id, "_")
+		numbers, _ := slurm.TasksOf(strings.Trim(list, "[]"))
+		for _, n := range numbers {
+			if slices.Contains(tasks[name], n) {
+				c.Accounted++
+			}
 		}
 	}
 	return c
+}
+
+// tasksOf are the tasks that a run was sent as, by the names of their arrays: as the arrays' scripts say, which lie in the folders of their
+// first runs.
+func (s *site) tasksOf(base, runID string) map[string][]int {
+	s.t.Helper()
+	tasks, array := map[string][]int{}, ""
+	for line := range strings.Lines(shell(s.t, "root", `find "$1" -path '*/ctl/array.*' -type f -exec cat {} +`, base)) {
+		if name, ok := strings.CutPrefix(line, "#   array   "); ok {
+			array = strings.TrimSpace(name)
+		}
+		if task, what, ok := strings.Cut(line, ") sha256="); ok && strings.Contains(what, "/"+runID+"/a") {
+			n, err := strconv.Atoi(task)
+			must(s.t, err)
+			tasks[array] = append(tasks[array], n)
+		}
+	}
+	return tasks
 }
 
 // The same request again is the same run: by the answer, by accounting and by the controller's own counters.

@@ -82,7 +82,7 @@ type Slurm struct {
 
 // Arrays says when runs that Slurm need be told the same about are sent as the tasks of one job array.
 type Arrays struct {
-	Min      int `yaml:"min"`       // 2..1000 that are ready leave at once; 0: every run is a job of its own; default 0
+	Min      int `yaml:"min"`       // 2..1000 that are ready leave at once; 0: every run is a job of its own; default 1000
 	LingerMS int `yaml:"linger_ms"` // 1..60000: how long a run waits for others of its caller at most; default 1000
 }
 
@@ -198,6 +198,9 @@ func (s *Site) fill() {
 	text("slurm.accounting", &s.Slurm.Accounting, "auto")
 	number("slurm.verify_allowance_seconds", &s.Slurm.VerifyAllowanceSeconds, 120)
 	number("slurm.grace_seconds", &s.Slurm.GraceSeconds, 10)
+	if _, given := s.at["slurm.arrays.min"]; !given { // 0 is a choice
+		s.Slurm.Arrays.Min = 1000
+	}
 	number("slurm.arrays.linger_ms", &s.Slurm.Arrays.LingerMS, 1000)
 	text("storage.transport", &s.Storage.Transport, TransportShared)
 	s.fillRemote()

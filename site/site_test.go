@@ -42,8 +42,9 @@ func parse(t *testing.T, text string) *Site {
 func TestDefaults(t *testing.T) {
 	want := &Site{
 		Version: 1, Name: "tiny", DomainDir: "/etc/slurmgate/domains/x",
-		Gateway:   Gateway{"/var/lib/sg", "/var/lib/sg/artifacts", "/var/lib/sg/gateway.sock", "default", "/var/lib/sg/images"},
-		Slurm:     Slurm{"cli", nil, nil, "/usr/bin", "", "", "self", nil, "main", "research", "", "site", "auto", 120, 10, "", Arrays{0, 1000}},
+		Gateway: Gateway{"/var/lib/sg", "/var/lib/sg/artifacts", "/var/lib/sg/gateway.sock", "default", "/var/lib/sg/images"},
+		Slurm: Slurm{"cli", nil, nil, "/usr/bin", "", "", "self", nil, "main", "research", "", "site", "auto", 120, 10, "",
+			Arrays{1000, 1000}},
 		Storage:   Storage{"shared", "/shared/runs", "/shared/images", nil, nil, 107374182400, "", nil, 256},
 		Apptainer: Apptainer{Path: "/usr/bin/apptainer", Verify: "all", NetworkIsolation: "required", GPU: "nvidia"},
 		Import:    Import{Local: "roots"},

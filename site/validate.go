@@ -173,10 +173,6 @@ func (c *checker) slurm(s Slurm) {
 		c.bounds("slurm.arrays.min", int64(s.Arrays.Min), 2, 1000)
 	}
 	c.bounds("slurm.arrays.linger_ms", int64(s.Arrays.LingerMS), 1, 60000)
-	if s.Arrays.Min != 0 && s.RunAs == RunAsCaller {
-		c.add("SITE-ARRAYS", "slurm.arrays.min", "0 where run_as is caller", "runs that are executed as their callers are sent one by one",
-			"remove slurm.arrays")
-	}
 }
 
 func (c *checker) apptainer(a Apptainer) {
