@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -75,6 +76,8 @@ func (m *measurement) arrays(ctx context.Context) error {
 }
 
 const (
+	sentStamp = "sent"                    // a file with the time at which all runs were with Slurm
+	logTime   = "2006-01-02T15:04:05.000" // as slurmctld's log has it
 	submitRPC = "REQUEST_SUBMIT_BATCH_JOB"
 	cancelRPC = "REQUEST_KILL_JOB"
 )
@@ -196,6 +199,10 @@ func (m *measurement) limitedArrays(ctx context.Context) error {
 		}
 		ours, err := g.sendAll(ctx, 1, n)
 		if err != nil {
+			return err
+		}
+		// What slurmctld's log says until now is about the arrays.
+		if err := os.WriteFile(filepath.Join(m.dir, sentStamp), []byte(time.Now().Format(logTime)), 0o644); err != nil {
 			return err
 		}
 		m.say("%d runs took %s; now one sbatch after the other", n, ours.Round(time.Millisecond))

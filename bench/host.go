@@ -212,8 +212,22 @@ func (o options) limited(ctx context.Context) error {
 
 // refusals counts what slurmctld's log says about them.
 func (h *host) refusals() (int, error) {
+	_, all, err := h.refusalsUntil("")
+	return all, err
+}
+
+// refusalsUntil counts them up to a time as the log has it, and all of them.
+func (h *host) refusalsUntil(stamp string) (first, all int, err error) {
 	data, err := os.ReadFile(h.log)
-	return strings.Count(strings.ToLower(string(data)), "rate limit exceeded"), err
+	for line := range strings.Lines(strings.ToLower(string(data))) {
+		if !strings.Contains(line, "rate limit exceeded") {
+			continue
+		}
+		if all++; strings.TrimPrefix(line, "[") < strings.ToLower(stamp) {
+			first++
+		}
+	}
+	return first, all, err
 }
 
 // submit measures times and memory; and then, on a cluster without those jobs, submits over slurmrestd.
@@ -243,7 +257,19 @@ func (o options) together(ctx context.Context) error {
 	if sent != nil && !errors.Is(sent, errMissed) {
 		return sent
 	}
-	return errors.Join(free, sent)
+	stamp, err := os.ReadFile(filepath.Join(h.share, "bench/limitedarrays", sentStamp))
+	if err != nil {
+		return err
+	}
+	ours, all, err := h.refusalsUntil(string(stamp))
+	if err != nil {
+		return err
+	}
+	f := &figures{w: os.Stdout}
+	runs := fmt.Sprint("runs=", o.sizes.Limited)
+	f.print("limited_arrays_refused_rpcs", float64(ours), "rpc", "=0", runs)
+	f.print("limited_loop_refused_rpcs", float64(all-ours), "rpc", ">=1", runs) // a refusal would have been seen
+	return errors.Join(free, sent, f.err())
 }
 
 // times runs one measurement of times on a fresh cluster.
