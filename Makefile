@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test tools matrix lint chaos takeover thousand bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data bench-lists bench-batch bench-chat mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
+.PHONY: build demo test tools registry matrix lint chaos takeover thousand bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data bench-lists bench-batch bench-chat mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
 N ?= 300
 RUNS ?= 1000000
 SEED ?= 1
@@ -32,6 +32,10 @@ test:
 # its images first: twenty minutes and 600 MB once. Needs root.
 tools:
 	@go test -tags tools -count=1 -timeout 60m -v -run 'TestEveryToolAgainstDirect|TestReadsToVariants|TestGenomicsElsewhere' ./e2e
+
+# Images from Debian's docker-registry with TLS and a password. Needs the package docker-registry.
+registry:
+	@go test -tags registry -count=1 -v -run 'TestRegistryProgram$$' ./apptainer/oci
 
 # The demo and the core suite on Slurm 22.05, 24.11 and 26.05, with the gateway on the login node and outside of the cluster, and on a network filesystem.
 # Needs root.

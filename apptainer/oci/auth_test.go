@@ -4,11 +4,15 @@ import (
 	"archive/tar"
 	"encoding/base64"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Credentials come from a file that nobody else can read, reach the registry alone, and are in no message.
@@ -108,4 +112,19 @@ func TestEnvironment(t *testing.T) {
 	if script != want || strings.Join(left, " ") != "HOME bad-name IFS APPTAINER_BIND" {
 		t.Errorf("%s\n%v", script, left)
 	}
+}
+
+// A certificate that nobody vouches for is named as that, though a host with a private address is then asked without TLS, which is refused.
+//
+// proves DATA-06
+func TestUntrustedCertificate(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	p := &Puller{Dir: filepath.Join(t.TempDir(), "cache"), Stall: 20 * time.Second, Pause: time.Millisecond}
+	_, _, err := pull(t.Context(), p, "docker://"+strings.TrimPrefix(s.URL, "https://")+"/lab/tool:1", "")
+	refused(t, "docker", err, "IMAGE-CERTIFICATE")
+	_, _, err = pull(t.Context(), p, s.URL+"/tool.sif", "sha256:"+strings.Repeat("a", 64))
+	refused(t, "a URL", err, "IMAGE-CERTIFICATE")
 }

@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -176,7 +177,11 @@ func (p *Puller) client(ctx context.Context, s Source) (*http.Client, error) {
 func failure(msg string, err error) error {
 	var own *fault.Error
 	var refused *transport.Error
+	var untrusted *tls.CertificateVerificationError
 	switch {
+	case errors.As(err, &untrusted): // first: of a host with a private address the library then asks without TLS, which is refused too
+		return fault.New(fault.Policy, "IMAGE-CERTIFICATE", msg+": its certificate is not trusted: "+fault.Clip(untrusted.Err.Error())).
+			WithNext("add the authority that signed it to the trusted ones of this host (on Debian: update-ca-certificates)")
 	case errors.As(err, &own):
 		return own
 	case errors.Is(err, context.Canceled):

@@ -37,7 +37,8 @@ func TestHashingInPlace(t *testing.T) {
 	}
 	hash := func(before []tree.File) (list, told []tree.File, p *files.Progress, err error) {
 		p = &files.Progress{}
-		list, err = HashTreeInPlace(files.Watched(t.Context(), p), shell{}, root, dir, state, before, func(f tree.File) { told = append(told, f) })
+		ctx := files.Watched(t.Context(), p)
+		list, err = HashTreeInPlace(ctx, shell{}, root, dir, state, before, func(f tree.File) { told = append(told, f) })
 		return list, told, p, err
 	}
 	all, told, p, err := hash(nil)
