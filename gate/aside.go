@@ -118,10 +118,7 @@ func (a *aside) put(r Record) *asideFile {
 	if !a.on {
 		return nil
 	}
-	var line bytes.Buffer
-	enc := json.NewEncoder(&line)
-	enc.SetEscapeHTML(false) // payloads have to keep their bytes
-	err := enc.Encode(r)
+	line, err := r.line()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
@@ -135,13 +132,36 @@ func (a *aside) put(r Record) *asideFile {
 	if f.f == nil {
 		return nil
 	}
-	if _, err := f.f.WriteAt(line.Bytes(), f.size); err != nil {
+	if _, err := f.f.WriteAt(line, f.size); err != nil {
 		a.fail(errors.Join(err, f.f.Truncate(f.size)))
 		return nil
 	}
-	f.size += int64(line.Len())
+	f.size += int64(len(line))
 	f.waiting++
 	return f
+}
+
+// line is the record as JSON. Its documents are canonical already: an encoder would read all of them again.
+func (r Record) line() ([]byte, error) {
+	rest := r
+	rest.Event, rest.Payloads, rest.Provenance = nil, nil, nil
+	line, err := json.Marshal(rest)
+	if err != nil {
+		return nil, err
+	}
+	parts := [][]byte{line[:len(line)-1], []byte(`,"Event":`), r.Event}
+	before := `,"Payloads":[`
+	for _, p := range r.Payloads {
+		parts = append(parts, fmt.Appendf(nil, `%s{"Kind":%q,"SHA256":%q,"JSON":`, before, p.Kind, p.SHA256), p.JSON, []byte("}"))
+		before = ","
+	}
+	if len(r.Payloads) > 0 {
+		parts = append(parts, []byte("]"))
+	}
+	if p := r.Provenance; p != nil {
+		parts = append(parts, fmt.Appendf(nil, `,"Provenance":{"RunID":%q,"Identity":`, p.RunID), p.Identity, []byte("}"))
+	}
+	return bytes.Join(append(parts, []byte("}\n")), nil), nil
 }
 
 func (a *aside) other() *asideFile {

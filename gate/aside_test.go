@@ -3,6 +3,7 @@ package gate
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // asideGate is a gate with a look and files of its own; written says which records the journal has.
@@ -236,4 +239,26 @@ func FuzzSlot(f *testing.F) {
 			t.Errorf("%+v", r)
 		}
 	})
+}
+
+// A line of the file is the record, and its documents keep their bytes.
+func TestAsideLine(t *testing.T) {
+	doc := json.RawMessage(`{"a":"<&>\u007f"}`)
+	for _, r := range []Record{
+		{Chain: Looks, Principal: "user:<lab>", ToolCallID: "x", OK: true, At: time.Unix(5, 0).UTC(), Event: doc, Runs: []string{"run_X"}},
+		{Chain: Refused, ToolCallID: "y", Count: 7, Event: doc, Payloads: []Payload{{"args", doc, "aa"}, {"result", doc, "bb"}},
+			Provenance: &Provenance{RunID: "run_Y", Identity: doc}},
+	} {
+		line, err := r.line()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Record
+		if err := json.Unmarshal(line, &back); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if diff := cmp.Diff(r, back); diff != "" || bytes.Count(line, []byte("\n")) != 1 {
+			t.Errorf("%s\n%s", line, diff)
+		}
+	}
 }

@@ -227,7 +227,6 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		}
 		call.Names = found.(map[string]string)
 	}
-	binding := g.binding(t, in.Bytes, tr.body, call.Names)
 	used := "" // the approval that this very call used up, before the gateway died
 	if req.IdempotencyKey != nil && t.SideEffect != Read {
 		if g.promises == nil {
@@ -240,6 +239,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 			return nil, err
 		}
 		tr.leave = leave
+		binding := g.binding(t, in.Bytes, tr.body, call.Names)
 		k, first, err := g.known(ctx, who, t, key, binding, call.Names)
 		if err != nil || first != nil {
 			return first, err

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"math"
 	"math/big"
 	"reflect"
@@ -56,9 +57,11 @@ func isQuick(s *jsonschema.Schema, around ...*jsonschema.Schema) bool {
 	for _, p := range s.Properties {
 		within = append(within, p)
 	}
-	if _, is := s.AdditionalProperties.(*jsonschema.Schema); is || s.DraftVersion != 2020 || slices.Contains(around, s) ||
-		!isSmall(s.Minimum) || !isSmall(s.Maximum) {
+	if s.DraftVersion != 2020 || slices.Contains(around, s) || !isSmall(s.Minimum) || !isSmall(s.Maximum) {
 		return false
+	}
+	if others, is := s.AdditionalProperties.(*jsonschema.Schema); is {
+		within = append(within, others)
 	}
 	around = append(around[:len(around):len(around)], s)
 	return !slices.ContainsFunc(within, func(w *jsonschema.Schema) bool { return !isQuick(w, around...) })
@@ -117,8 +120,9 @@ func fitsObject(s *jsonschema.Schema, v map[string]any) bool {
 			return false
 		}
 	}
+	others, _ := s.AdditionalProperties.(*jsonschema.Schema)
 	for key, value := range v {
-		p := s.Properties[key]
+		p := cmp.Or(s.Properties[key], others)
 		if p == nil && s.AdditionalProperties == false || p != nil && !fits(p, value) {
 			return false
 		}

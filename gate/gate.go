@@ -99,10 +99,11 @@ func (g *Gate) Close() {
 // Registry returns the tools behind the gate.
 func (g *Gate) Registry() *Registry { return g.registry }
 
-// NewRequest fills an envelope for a call by a person.
+// NewRequest fills an envelope for a call by a person. Ids of calls follow each other in time (UUID version 7), so that the ledger's
+// index of them grows at its end.
 func NewRequest(toolID, version string, args json.RawMessage) Request {
-	return Request{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(), Actor: Actor{Kind: "human"},
-		ToolID: toolID, ToolVersion: version, Args: args}
+	return Request{SchemaVersion: SchemaVersion, ToolCallID: uuid.Must(uuid.NewV7()).String(), TraceID: uuid.NewString(),
+		Actor: Actor{Kind: "human"}, ToolID: toolID, ToolVersion: version, Args: args}
 }
 
 // Call is the one way to a tool: envelope, registry, capability, policy, arguments, whose things they name, idempotency, consent,

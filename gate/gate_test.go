@@ -651,6 +651,8 @@ func (n nothingKept) Keep(context.Context, Principal, string, []byte) (string, e
 // ownerless is a ledger without a thing in it, and a dry run that has supposed one.
 type ownerless struct{ id, project, principal string }
 
+func (ownerless) OwnerSeen(string) string { return "" }
+
 func (o ownerless) Owner(_ context.Context, id string) (string, error) {
 	return "", fault.New(fault.NotFound, "artifact_not_found", "there is no artifact "+id)
 }
@@ -659,6 +661,51 @@ func (ownerless) Asked(context.Context, Principal, string) (bool, error) { retur
 
 func (o ownerless) Supposed(who Principal, id string) (string, bool) {
 	return o.project, id == o.id && who.Name == o.principal
+}
+
+// mindful is a ledger that remembers whose its one thing is.
+type mindful struct {
+	ownerless
+	asked int
+}
+
+func (m *mindful) OwnerSeen(id string) string {
+	if id == m.id {
+		return m.project
+	}
+	return ""
+}
+
+func (m *mindful) Owner(ctx context.Context, id string) (string, error) {
+	if m.asked++; id == m.id {
+		return m.project, nil
+	}
+	return m.ownerless.Owner(ctx, id)
+}
+
+// Memory answers only who has a right on the thing. For anybody else the ledger is asked each time, as for what is not there.
+func TestScopeFromMemory(t *testing.T) {
+	const id, none = "art_45G7QPW5RFS0CCAGQR83T82KBN", "art_00000000000000000000000000"
+	m := &mindful{ownerless: ownerless{id: id, project: plan.ProjectID("mine")}}
+	x := tool("test.read", func(context.Context, Call) (any, error) { return map[string]any{}, nil })
+	x.Input = json.RawMessage(`{"type":"object"}`)
+	r, err := NewRegistry(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := New(Config{Registry: r, Owners: m})
+	for _, c := range []struct {
+		project, id string
+		there       bool
+		asked       int
+	}{{"mine", id, true, 0}, {"mine", none, false, 1}, {"other", id, false, 1}, {"other", none, false, 1}} {
+		m.asked = 0
+		who := Caller{Principal: Principal{Name: "a", Rights: RightsOf([]string{All}, []string{plan.ProjectID(c.project)})}, Transport: Local}
+		res := g.Call(t.Context(), who, NewRequest("test.read", "1.2.3", json.RawMessage(`{"in":"`+c.id+`"}`)))
+		if res.OK != c.there || m.asked != c.asked {
+			t.Errorf("%+v: asked %d times, %+v", c, m.asked, res.Error)
+		}
+	}
 }
 
 // What a dry run has supposed is there for dry runs of the same principal, and for nothing else.

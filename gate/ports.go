@@ -47,10 +47,10 @@ type Record struct {
 	OK          bool
 	At          time.Time
 	Count       int64           // of the refused calls it stands for; 0 and 1: one
-	Event       json.RawMessage // the ToolCallEvent, canonical
-	Payloads    []Payload
-	Outcome     *Outcome    // what an idempotency key now stands for
-	Provenance  *Provenance // the run that the call is; nil for one that failed, and for one that has no identity of its own
+	Event       json.RawMessage `json:",omitempty"` // the ToolCallEvent, canonical
+	Payloads    []Payload       `json:",omitempty"`
+	Outcome     *Outcome        // what an idempotency key now stands for
+	Provenance  *Provenance     `json:",omitempty"` // the run that the call is; nil for one that failed, and for one that has no identity of its own
 }
 
 // Payload is what went in or out, redacted (HTC-09).
@@ -173,6 +173,8 @@ type Promises interface {
 type Owners interface {
 	// Owner is the project of a run or an artifact. NotFound when there is no such thing.
 	Owner(ctx context.Context, id string) (projectID string, err error)
+	// OwnerSeen is what Owner has answered about the thing, "" where that is not remembered. It never changes.
+	OwnerSeen(id string) (projectID string)
 	// Asked reports whether a recorded call of the principal is the run.
 	Asked(ctx context.Context, who Principal, runID string) (bool, error)
 }

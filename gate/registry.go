@@ -153,6 +153,7 @@ type entry struct {
 type Registry struct {
 	byID      map[string]entry
 	byName    map[string]string
+	tools     []Tool // in order of id
 	envelopes envelopes
 	hidden    *strings.Replacer // folders of the gateway, and what a chat reads in their place
 }
@@ -218,6 +219,8 @@ func (r *Registry) add(t Tool) error {
 		}
 	}
 	r.byID[t.ID], r.byName[t.Name()] = e, t.ID
+	at, _ := slices.BinarySearchFunc(r.tools, t.ID, func(t Tool, id string) int { return strings.Compare(t.ID, id) })
+	r.tools = slices.Insert(r.tools, at, t)
 	return nil
 }
 
@@ -260,14 +263,7 @@ func compile(what string, raw json.RawMessage) (*compiled, error) {
 }
 
 // List returns all tools in order of id.
-func (r *Registry) List() []Tool {
-	var out []Tool
-	for _, e := range r.byID {
-		out = append(out, e.tool)
-	}
-	slices.SortFunc(out, func(a, b Tool) int { return strings.Compare(a.ID, b.ID) })
-	return out
-}
+func (r *Registry) List() []Tool { return slices.Clone(r.tools) }
 
 // Find looks a tool up by id.
 func (r *Registry) Find(id string) (Tool, error) {

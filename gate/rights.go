@@ -80,6 +80,9 @@ func (p Principal) Own() string { return plan.ProjectID(" answers to " + p.Key()
 
 // owns reports whether a project is the principal's own, now or in a ledger older than ids.
 func (p Principal) owns(projectID string) bool {
+	if projectID == All {
+		return false
+	}
 	former := p.Formerly()
 	return p.Key() != "" && projectID == p.Own() || former != "" && projectID == plan.ProjectID("answers to "+former)
 }

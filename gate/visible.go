@@ -13,12 +13,19 @@ import (
 // Visible reports whether a tool exists for a caller: it is bound to the caller's transport, the caller has every capability it asks
 // for, and policy allows it. Lists show what is visible; a call is decided anew.
 func (g *Gate) Visible(who Caller, t Tool) bool {
-	return t.Reachable(who.Transport) && g.allowed(who, t) == nil
+	may := who.CanSomewhere(t.Capabilities...) && (!t.SiteWide || who.CanAll(t.Capabilities, All)) // else it would only make an error
+	return may && t.Reachable(who.Transport) && g.allowed(who, t) == nil
 }
 
 // Offered are the tools that are visible to a caller, in order of id.
 func (g *Gate) Offered(who Caller) []Tool {
-	return slices.DeleteFunc(g.registry.List(), func(t Tool) bool { return !g.Visible(who, t) })
+	var out []Tool
+	for _, t := range g.registry.tools {
+		if g.Visible(who, t) {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 // Offer finds a tool by id. For one that the caller may not call it is the error that the call would get.

@@ -72,7 +72,7 @@ func (c chained) hash(prev string) string {
 	if c.count != 1 {
 		many = fmt.Sprintf(`"count":%d,`, c.count)
 	}
-	return plan.Hash(fmt.Appendf(nil, `%s{%s"at":%d,"chain":%s,%s"event":%s,%s"principal":%s,%s"seq":%d}`, prev,
+	return plan.Hash(fmt.Appendf(make([]byte, 0, len(prev)+len(c.event)+512), `%s{%s"at":%d,"chain":%s,%s"event":%s,%s"principal":%s,%s"seq":%d}`, prev,
 		optional("address", c.address), c.at, word(c.chain), many, c.event, optional("face", c.face), word(c.principal),
 		optional("principal_id", c.by), c.seq))
 }
@@ -122,12 +122,12 @@ type chainHead struct {
 
 // record appends one record to the chain and moves the head.
 func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) error {
-	seq, at := h.seq+1, micros(r.At)
+	seq, at, event := h.seq+1, micros(r.At), string(r.Event)
 	count := max(1, r.Count)
-	hash := chained{r.Chain, r.Principal, r.PrincipalID, string(r.Face), r.Address, string(r.Event), seq, at, count}.hash(h.hash)
+	hash := chained{r.Chain, r.Principal, r.PrincipalID, string(r.Face), r.Address, event, seq, at, count}.hash(h.hash)
 	if _, err := tx.ExecContext(ctx, "INSERT INTO tool_call_events (chain, seq, at, tool_call_id, tool_id, principal, "+
 		"principal_id, face, address, ok, event, prev_hash, hash, count) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-		r.Chain, seq, at, r.ToolCallID, r.ToolID, r.Principal, r.PrincipalID, r.Face, r.Address, r.OK, string(r.Event), h.hash, hash,
+		r.Chain, seq, at, r.ToolCallID, r.ToolID, r.Principal, r.PrincipalID, r.Face, r.Address, r.OK, event, h.hash, hash,
 		count); err != nil {
 		return err
 	}
@@ -137,10 +137,14 @@ func record(ctx context.Context, tx *sql.Conn, r gate.Record, h *chainHead) erro
 		}
 	}
 	h.seq, h.hash, h.bytes = seq, hash, h.bytes+int64(len(r.Event))
+	var payloads []any
 	for _, p := range r.Payloads {
 		h.bytes += int64(len(p.JSON))
+		payloads = append(payloads, r.Chain, seq, r.ToolCallID, p.Kind, string(p.JSON), p.SHA256, at)
+	}
+	if n := len(r.Payloads); n > 0 {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO tool_payloads (chain, seq, tool_call_id, kind, payload_redacted, payload_sha256, "+
-			"created_at) VALUES (?,?,?,?,?,?,?)", r.Chain, seq, r.ToolCallID, p.Kind, string(p.JSON), p.SHA256, at); err != nil {
+			"created_at) VALUES (?,?,?,?,?,?,?)"+strings.Repeat(",(?,?,?,?,?,?,?)", n-1), payloads...); err != nil {
 			return err
 		}
 	}

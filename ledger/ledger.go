@@ -36,6 +36,7 @@ type Ledger struct {
 	schema int
 	group  group // changes waiting for the writer
 	tokens tokenMemory
+	owners owners
 	base   base // what payloads are encoded against
 
 	stored func(sha256 string) bool // whether the store has the bytes; nil: not checked

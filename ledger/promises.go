@@ -20,16 +20,6 @@ func (l *Ledger) GateKey(ctx context.Context) ([]byte, error) {
 	return key, storage(err)
 }
 
-// Owner is the project of a run or an artifact.
-func (l *Ledger) Owner(ctx context.Context, id string) (projectID string, err error) {
-	err = l.one(ctx, "SELECT project_id FROM runs WHERE run_id = ?1 UNION ALL SELECT project_id FROM artifacts WHERE artifact_id = ?1 "+
-		"UNION ALL SELECT project_id FROM waiting_runs WHERE run_id = ?1", id).Scan(&projectID)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", fault.New(fault.NotFound, "", id+" does not exist")
-	}
-	return projectID, storage(err)
-}
-
 // Key finds an idempotency key.
 func (l *Ledger) Key(ctx context.Context, who gate.Principal, keyHash string) (gate.Key, error) {
 	k := gate.Key{KeyHash: keyHash}

@@ -86,6 +86,9 @@ func waitingRun(ctx context.Context, q queryer, id string) (WaitingRun, error) {
 
 // Waiting reads a run that waits or did. NotFound when there is none with this id.
 func (l *Ledger) Waiting(ctx context.Context, id string) (WaitingRun, error) {
+	if l.owners.find(id).isRun {
+		return WaitingRun{}, noRun(id)
+	}
 	return waitingRun(context.WithoutCancel(ctx), l.r, id)
 }
 

@@ -101,7 +101,7 @@ func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 			}
 			out := s.answered(ctx, t, req, res)
 			named.note(out)
-			if size(out) <= MaxAnswer || !pages.less(&req) {
+			if pages == nil || size(out) <= MaxAnswer || !pages.less(&req) {
 				return out, nil
 			}
 		}
