@@ -235,9 +235,9 @@ func (c *cycle) unstarted(ctx context.Context, v View, accounted *answer) (d ver
 }
 
 // withdrawn reports whether the run's job is a task that was cancelled in Slurm before it started: Slurm keeps the tasks of an array that
-// wait in one record, and scancel of one of them leaves nothing of it, neither in squeue nor in sacct. So it shows by the array, which Slurm
-// did not lose: by other tasks of it, or by what is left of that record when no task waits any more. What accounting closed itself is of an
-// array that the controller lost.
+// wait in one record, and scancel of one of them leaves nothing of it, neither in squeue nor in sacct. So it shows by the array, which
+// Slurm did not lose: by other tasks of it, or by what is left of that record when no task waits any more. What accounting closed itself is
+// of an array that the controller lost.
 func (c *cycle) withdrawn(ctx context.Context, v View, accounted *answer) (bool, error) {
 	if v.Submission.Array == "" {
 		return false, nil
