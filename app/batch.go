@@ -36,7 +36,7 @@ func (g *Gateway) batches() []Operation {
 			prop("sheet", `{"type":"string","minLength":1,"description":"the sheet as text, CSV or TSV, up to 32 KiB"}`),
 			prop("sheet_artifact_id", artifactSchema),
 			prop("set", `{"type":"object","description":"arguments of the tool for all rows; a row's own come before them"}`)),
-		Does: look(g, g.runBatch), DryRun: does(g.rehearseBatch),
+		Does: look(g, g.runBatch), DryRun: does(g.rehearseBatch), Starts: batchTools, Covers: g.coversBatch,
 	}, {
 		ID: "batch.status", Title: "Show how a batch stands", Verb: "batch status",
 		Description: "Returns how a batch stands: rows by state, and the failures grouped by cause, the most frequent first.",
@@ -136,6 +136,7 @@ type batchAsked struct {
 	rows  []ledger.BatchRow
 	plan  BatchPlan
 	seen  map[string]bool // runs that plan counts
+	kinds []gate.Coverage // what runs of it are, once each, where policy wants an approval
 }
 
 // batchPack is the toolpack of a batch, and what its callers are shown of it.
@@ -147,10 +148,6 @@ func (g *Gateway) batchPack(c gate.Call, id string) (*toolpack.Pack, ToolDoc, er
 	for _, p := range g.jobPacks() {
 		if p.ID() != id {
 			continue
-		}
-		if g.Policy.NeedsConsent(p.ToolName()) {
-			return nil, doc, fault.New(fault.Policy, "batch_consent", "policy wants a person's approval for each run of "+id+"; a batch cannot ask").
-				WithNext("run it once for each sample, or ask the administrator")
 		}
 		return p, doc, nil
 	}
@@ -204,7 +201,13 @@ func (g *Gateway) runBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (ou
 	var batches []ledger.Batch
 	var rows [][]ledger.BatchRow
 	for _, x := range asked {
+		x.batch.ApprovalID = c.ApprovalID
 		batches, rows = append(batches, x.batch), append(rows, x.rows)
+	}
+	if there, err := g.batchesThere(ctx, asked); err != nil {
+		return out, nil, err
+	} else if c.Unapproved && !there {
+		return out, nil, fault.New(fault.Internal, "", "the batch was there and is not any more")
 	}
 	stored, created, err := g.Ledger.NewBatches(ctx, batches, rows)
 	if err != nil {
@@ -214,9 +217,7 @@ func (g *Gateway) runBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (ou
 	var hashes []string
 	for i, b := range stored {
 		if b.RowsHash != batches[i].RowsHash {
-			return out, nil, fault.New(fault.Conflict, "batch_name_taken",
-				fmt.Sprintf("the project has another batch named %s, with %d rows of %s", b.Name, b.Rows, b.ToolID)).
-				WithNext("choose another name; rows that ask for the same find the same runs")
+			return out, nil, nameTaken(b)
 		}
 		out.Rows, hashes = out.Rows+b.Rows, append(hashes, b.RowsHash)
 		if out.BatchID = b.ID; b.Chain != "" {
@@ -229,6 +230,12 @@ func (g *Gateway) runBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (ou
 		params = map[string]any{"batch_id": out.BatchID, "rows_hashes": hashes}
 	}
 	return out, params, nil
+}
+
+func nameTaken(b ledger.Batch) error {
+	return fault.New(fault.Conflict, "batch_name_taken",
+		fmt.Sprintf("the project has another batch named %s, with %d rows of %s", b.Name, b.Rows, b.ToolID)).
+		WithNext("choose another name; rows that ask for the same find the same runs")
 }
 
 // Add counts another part of the same request.

@@ -76,6 +76,11 @@ func (g *Gateway) askRows(ctx context.Context, c gate.Call, p *toolpack.Pack, ro
 			problems = append(problems, sheetProblem("SHEET-PROJECT", r.line, "", "all rows in one project", "its inputs belong to "+project))
 			continue
 		}
+		if g.Policy.NeedsConsent(p.ToolName()) {
+			if err := out.isOfKind(g.coversOrder(order)); err != nil {
+				return nil, err
+			}
+		}
 		if r.args, err = g.pinReferences(ctx, order.Params.ProjectID, p, r.args); err != nil {
 			return nil, err
 		}

@@ -198,6 +198,7 @@ func (g *Gateway) callRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow
 		if req.Args, err = g.actual(ctx, b, r); err != nil {
 			return "", err
 		}
+		ctx = gate.UnderApproval(ctx, b.ApprovalID)
 	}
 	why := "batch " + b.Name
 	switch r.Todo {

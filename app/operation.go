@@ -31,6 +31,7 @@ type Operation struct {
 	Each        string   // see [gate.Tool]
 	Does        work
 	DryRun      work                                                        // without any effect; zero: there is nothing to show
+	Starts      func(gate.Call) []string                                    // see [gate.Tool]
 	Covers      func(context.Context, gate.Call) (gate.Coverage, error)     // see [gate.Tool]; nil: the project that the arguments name
 	Names       func(context.Context, gate.Call) (map[string]string, error) // see [gate.Tool]
 }
@@ -66,7 +67,7 @@ func (o Operation) Tool() gate.Tool {
 		Capabilities: []string{gate.CapGateway, o.Capability}, SiteWide: o.SiteWide, Bindings: o.Faces, Timeout: o.Limit, Work: o.Work,
 		Input:   o.Input,
 		Output:  o.Does.answer(),
-		Reveals: o.Reveals, Body: o.Body, Names: o.Names, Each: o.Each, Handle: o.Does.handle, DryRun: o.DryRun.handle}
+		Reveals: o.Reveals, Body: o.Body, Names: o.Names, Starts: o.Starts, Each: o.Each, Handle: o.Does.handle, DryRun: o.DryRun.handle}
 }
 
 // Operations are all of them. Those that need more than files work only with what their gateway has open.

@@ -276,7 +276,7 @@ var approvalNamed = regexp.MustCompile(`apr_[A-Z2-7]{26}`)
 
 // waitingWarnings say what will keep a run from starting when its inputs are there.
 func (g *Gateway) waitingWarnings(w ledger.WaitingRun) []string {
-	if w.State != ledger.WaitingOn || w.Code != "" || !g.Policy.NeedsConsent(w.ToolName) {
+	if w.State != ledger.WaitingOn || w.Code != "" || w.ApprovalID != "" || !g.Policy.NeedsConsent(w.ToolName) {
 		return []string{}
 	}
 	return []string{"each run of " + w.ToolID + " needs a person's approval, which is requested when the inputs are there"}

@@ -168,6 +168,7 @@ func (g *Gateway) startWaiting(ctx context.Context, w ledger.WaitingRun) error {
 	req := gate.NewRequest(w.ToolID, w.ToolVersion, w.Args)
 	req.ParentSpanID = w.ID
 	ctx = context.WithValue(context.WithValue(ctx, batchRowKey{}, true), waitedKey{}, w.ID)
+	ctx = gate.UnderApproval(ctx, w.ApprovalID)
 	_, err := g.callFor(ctx, w.Caller, "run "+w.ID, req)
 	return err
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -146,3 +147,38 @@ container: {image: probe}
 resources: {cpus: 1, memMb: 100, timeLimitSeconds: 30}
 execution: {kind: cli, cmd: [testprog, report, out/result.json, "{{ inputs.reads }}"]}
 `
+
+// A batch of a tool that needs a person's approval asks once for all its rows, and starts when it is called again.
+//
+// proves MANY-01 HTC-07
+func TestBatchNeedsApproval(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "probing")
+	s.chainTools("one", "two")
+	s.replace("domain/policies.yaml", "network: none", "network: none\nconsent: {tools: [chain_two], approval_expires_seconds: 600}")
+	s.serve()
+	steps := s.file("steps.yaml", "steps:\n  - {name: one, tool: chain.one}\n  - {name: two, tool: chain.two, from: {text: one.one}}\n")
+	sheet := s.file("s.csv", "sample,text\nA,"+s.file("a.txt", "A\n")+"\nB,"+s.file("b.txt", "B\n")+"\n")
+	call := []string{"batch", "run", "--steps", steps, "--sheet", sheet, "--name", "all"}
+	f := s.fails(4, call...)
+	id := regexp.MustCompile(`apr_[A-Z2-7]{26}`).FindString(f.Message)
+	if f.Code != "consent_required" || id == "" {
+		t.Fatalf("%+v", f)
+	}
+	s.ok(nil, "approve", id)
+	s.ok(nil, call...)
+	s.ok(nil, call...)
+	var now batchNow
+	if s.cli("batch", "wait", "all", "--timeout", "3m", "--json").object(t, &now); now.Counts["succeeded"] != 4 {
+		t.Errorf("%+v", now)
+	}
+	var found struct {
+		Artifacts []struct{ Label, Sample string }
+	}
+	if s.ok(&found, "artifact", "find", "B"); !strings.Contains(fmt.Sprint(found), "{two.txt B}") {
+		t.Errorf("%+v", found)
+	}
+	if r := s.cli("approvals"); strings.Contains(string(r.stdout), "apr_") {
+		t.Errorf("the rows asked too: %s", r.stdout)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -35,8 +36,21 @@ type Coverage struct {
 	// what names of reference data in the arguments stand for: ref:NAME → sha256:<hex>
 	References map[string]string `json:"references,omitzero"`
 
+	// Of a call that starts many runs: [Coverage.Kind] of each of them, once. The rest has what they have in common
+	Kinds []string `json:"kinds,omitzero"`
+
 	// Waits: the call starts nothing. What it asks for is asked for again by another call when it can start, and that one needs the approval.
 	Waits bool `json:"-"`
+}
+
+// Kind identifies what many runs of one call may have in common: all but what their arguments say.
+func (c Coverage) Kind() string {
+	c.ContractVersion, c.ParamsHash, c.References, c.Kinds = "", "", nil, nil // the toolpack's hash has the version
+	doc, err := json.Marshal(c)
+	if err != nil {
+		return ""
+	}
+	return plan.Hash(doc)
 }
 
 // Equal reports whether two approvals cover the same.
@@ -75,7 +89,7 @@ func (a Approval) Changes(toolVersion string, later Coverage) string {
 // it, never over the transport of the call. used is the approval that an interrupted call with the same key used up. later: the call must
 // start nothing, because the approval is for later.
 func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trail, used string) (approvalID string, later bool, err error) {
-	rule := g.rules(t).Consent
+	rule := g.consentRule(t, c)
 	if rule == nil {
 		return "", false, nil
 	}
@@ -91,6 +105,9 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trai
 		if covers = found.(Coverage); covers.Waits {
 			return "", true, nil
 		}
+	}
+	if id, _ := ctx.Value(approvedKey{}).(string); id != "" {
+		return "", false, g.covered(ctx, who, t, id, covers)
 	}
 	covers.ContractVersion, covers.References = t.ContractVersion, c.Names
 	binding, err := g.approvalBinding(t, tr.input(), tr.body, covers)
@@ -121,6 +138,39 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trai
 	return "", false, fault.New(fault.Policy, ConsentRequired, g.asked(ctx, t, a)).
 		WithNext("repeat the call once somebody with the capability approve has approved it").
 		WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
+}
+
+// consentRule is the rule of approvals that holds for a call: that of its tool, or of a tool that it starts runs of.
+func (g *Gate) consentRule(t Tool, c Call) *ConsentRule {
+	rule := g.rules(t).Consent
+	if rule != nil || t.Starts == nil {
+		return rule
+	}
+	for _, id := range t.Starts(c) {
+		if other, err := g.registry.Find(id); err == nil && rule == nil {
+			rule = g.rules(other).Consent
+		}
+	}
+	return rule
+}
+
+type approvedKey struct{}
+
+// UnderApproval marks a call as one of the many that a call started which used up an approval: it needs none of its own, as long as it
+// starts what that covers. Only the gateway itself makes such calls.
+func UnderApproval(ctx context.Context, approvalID string) context.Context {
+	return context.WithValue(ctx, approvedKey{}, approvalID)
+}
+
+// covered refuses a call that is not of the kind that an approval covers.
+func (g *Gate) covered(ctx context.Context, who Caller, t Tool, id string, covers Coverage) error {
+	a, err := g.promises.Approval(ctx, id)
+	if err != nil || a.Status == Approved && a.PrincipalID == who.Key() && slices.Contains(a.Covers.Kinds, covers.Kind()) {
+		return err
+	}
+	return fault.New(fault.Policy, "approval_void", fmt.Sprintf("the approval %s does not cover this run of %s: its image, toolpack, "+
+		"resources, account, partition or site has changed since", id, t.ID)).
+		WithNext("ask for what is left anew, which requests another approval")
 }
 
 // asked says that a call waits for an approval, and why an earlier one is not good for it.

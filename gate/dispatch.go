@@ -143,7 +143,7 @@ func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, ar
 	}
 	defer held.release()
 	d := Rehearsal{DryRun: true, LeftOut: []string{}, ToolID: t.ID, ToolVersion: t.Version, SideEffect: t.SideEffect, Args: args.Bytes,
-		ConsentRequired: g.rules(t).Consent != nil, Would: json.RawMessage("null")}
+		ConsentRequired: g.consentRule(t, Call{Args: args.Bytes, Value: args.Value}) != nil, Would: json.RawMessage("null")}
 	if t.DryRun != nil {
 		tr.reached = true
 		would, err := guard(ctx, g.log, t.DryRun, Call{Caller: who, Needs: t.Capabilities, Request: req, Args: args.Bytes,
@@ -252,7 +252,7 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		tr.key = k
 	}
 	approval, later, err := g.consent(ctx, who, t, call, tr, used)
-	if call.Unapproved = later; err != nil {
+	if call.Unapproved, call.ApprovalID = later, orText(approval, used); err != nil {
 		tr.key = nil
 		return nil, err
 	}

@@ -93,7 +93,10 @@ type Tool struct {
 	Names func(ctx context.Context, c Call) (map[string]string, error) `json:"-"`
 	// Covers says what an approval of the call covers beyond its arguments; nil where they say it all
 	Covers func(ctx context.Context, c Call) (Coverage, error) `json:"-"`
-	DryRun Handler                                             `json:"-"` // shows what Handle would do, without any effect; nil where there is nothing to show
+	// Starts names the tools that the call starts runs of. Where policy wants an approval for one of them, it wants one for this call. nil: it
+	// starts none, or those of the tool itself
+	Starts func(c Call) []string `json:"-"`
+	DryRun Handler               `json:"-"` // shows what Handle would do, without any effect; nil where there is nothing to show
 }
 
 // Worker is where a service carries out the calls of a tool.
@@ -134,7 +137,8 @@ type Call struct {
 
 	Names map[string]string // as [Tool.Names] gave it: what the call's key and approval are bound to. Nil in a dry run
 
-	Unapproved bool // policy wants an approval, and the tool's coverage said that the call starts nothing: see [Coverage.Waits]
+	Unapproved bool   // policy wants an approval, and the tool's coverage said that the call starts nothing: see [Coverage.Waits]
+	ApprovalID string // the approval that the call uses up; empty: it needs none
 }
 
 // Into decodes the arguments, refusing unknown keys.

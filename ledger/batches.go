@@ -19,6 +19,7 @@ type Batch struct {
 	RowsHash            string // of all that was asked for
 	Principal           run.Principal
 	Caller              json.RawMessage // with which rights the rows are submitted
+	ApprovalID          string          // that it was started with; empty: none was needed
 	Chain, Step         string          // of which chain of batches it is which step; empty: of none
 	CreatedAt           time.Time
 	Rows                int64
@@ -49,14 +50,14 @@ const (
 	TodoCancel = "cancel"
 )
 
-const batchColumns = `b.batch_id, b.project_id, b.name, b.tool_id, b.tool_version, b.rows_hash, b.row_count, b.principal, b.principal_id, b.caller, b.created_at, b.chain, b.step,
+const batchColumns = `b.batch_id, b.project_id, b.name, b.tool_id, b.tool_version, b.rows_hash, b.row_count, b.principal, b.principal_id, b.caller, b.created_at, b.chain, b.step, b.approval_id,
  (SELECT json_group_object(c.state, c.n) FROM batch_counts c WHERE c.batch_id = b.batch_id AND c.n > 0),
  (SELECT count(*) FROM batch_rows t INDEXED BY batch_rows_todo WHERE t.batch_id = b.batch_id AND t.todo <> '') FROM `
 
 func scanBatch(row scanner) (b Batch, err error) {
 	var caller string
 	err = row.Scan(&b.ID, &b.ProjectID, &b.Name, &b.ToolID, &b.ToolVersion, &b.RowsHash, &b.Rows, &b.Principal.Name, &b.Principal.ID, &caller,
-		into{&b.CreatedAt}, &b.Chain, &b.Step, into{&b.Counts}, &b.Todo)
+		into{&b.CreatedAt}, &b.Chain, &b.Step, &b.ApprovalID, into{&b.Counts}, &b.Todo)
 	b.Caller = json.RawMessage(caller)
 	return b, err
 }
@@ -103,9 +104,9 @@ func (l *Ledger) NewBatches(ctx context.Context, batches []Batch, rows [][]Batch
 			n := int64(0)
 			if !taken {
 				if n, err = update(ctx, tx, `INSERT INTO batches (batch_id, project_id, name, tool_id, tool_version, rows_hash, row_count, principal, principal_id,
- caller, created_at, chain, step) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (project_id, name) DO NOTHING`,
+ caller, created_at, chain, step, approval_id) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (project_id, name) DO NOTHING`,
 					b.ID, b.ProjectID, b.Name, b.ToolID, b.ToolVersion, b.RowsHash, len(rows[i]), b.Principal.Name, b.Principal.ID,
-					string(b.Caller), micros(l.now()), b.Chain, b.Step); err != nil {
+					string(b.Caller), micros(l.now()), b.Chain, b.Step, b.ApprovalID); err != nil {
 					return err
 				}
 			}

@@ -31,6 +31,7 @@ type WaitingRun struct {
 	Became                string // the run it is; empty until it has started
 	AttemptN              int    // how often it was set waiting
 	Code, Message         string // why it failed or was cancelled, or cannot start for now
+	ApprovalID            string // of the batch that it is a row of; empty: of none, or none was needed
 	Tries                 int    // with errors that nobody expects, since it was set waiting
 	CreatedAt, UpdatedAt  time.Time
 	FinishedAt            *time.Time
@@ -67,12 +68,14 @@ func (s WaitingSource) Broken() bool {
 }
 
 const waitingColumns = `w.run_id, w.project_id, w.tool_id, w.tool_name, w.tool_version, w.contract_version, w.policy_hash, w.params_hash, w.params, w.args, w.caller,
- w.actor, w.principal, w.principal_id, w.executed_as, w.state, w.became, w.attempt_n, w.code, w.message, w.tries, w.created_at, w.updated_at, w.finished_at FROM waiting_runs w`
+ w.actor, w.principal, w.principal_id, w.executed_as, w.state, w.became, w.attempt_n, w.code, w.message, w.tries, w.created_at, w.updated_at, w.finished_at,
+ coalesce((SELECT max(b.approval_id) FROM batch_rows r JOIN batches b ON b.batch_id = r.batch_id WHERE r.waiting_id = w.run_id AND b.principal_id = w.principal_id), '')
+ FROM waiting_runs w`
 
 func scanWaiting(row scanner) (w WaitingRun, err error) {
 	err = row.Scan(&w.ID, &w.ProjectID, &w.ToolID, &w.ToolName, &w.ToolVersion, &w.Contract, &w.PolicyHash, &w.ParamsHash, into{&w.Params},
 		into{&w.Args}, into{&w.Caller}, &w.Actor, &w.Principal.Name, &w.Principal.ID, &w.ExecutedAs, &w.State, into{&w.Became}, &w.AttemptN,
-		&w.Code, &w.Message, &w.Tries, into{&w.CreatedAt}, into{&w.UpdatedAt}, into{&w.FinishedAt})
+		&w.Code, &w.Message, &w.Tries, into{&w.CreatedAt}, into{&w.UpdatedAt}, into{&w.FinishedAt}, &w.ApprovalID)
 	return w, err
 }
 
