@@ -49,15 +49,21 @@ type FoundFile struct {
 	ModifiedAt time.Time `json:"modified_at"`
 }
 
+// FoundArtifact is an artifact that was found by its name, or by the row of a batch whose run it belongs to.
+type FoundArtifact struct {
+	ArtifactDoc
+	Sample string `json:"sample,omitempty"` // of that row; "S1 and others" where several have it
+}
+
 // FoundList is the answer of artifact.find: first artifacts, newest first, then files, by name.
 type FoundList struct {
 	CallRunID
-	ArtifactsTotal int64         `json:"artifacts_total"`
-	FilesTotal     int           `json:"files_total"` // that were found
-	Artifacts      []ArtifactDoc `json:"artifacts"`
-	Files          []FoundFile   `json:"files"`
-	Note           string        `json:"note"` // why files may be missing; empty: none is
-	Cursor         *string       `json:"cursor"`
+	ArtifactsTotal int64           `json:"artifacts_total"`
+	FilesTotal     int             `json:"files_total"` // that were found
+	Artifacts      []FoundArtifact `json:"artifacts"`
+	Files          []FoundFile     `json:"files"`
+	Note           string          `json:"note"` // why files may be missing; empty: none is
+	Cursor         *string         `json:"cursor"`
 }
 
 // findPage is where a page begins.
@@ -97,8 +103,8 @@ func readFindPage(cursor string) (p findPage, err error) {
 func (g *Gateway) finding() Operation {
 	return Operation{
 		ID: "artifact.find", Title: "Find files and artifacts by name", Verb: "artifact find",
-		Description: "Finds artifacts and files not yet imported whose name contains a text, such as a sample's name. artifact.import takes " +
-			"the file_id of a file.",
+		Description: "Finds artifacts and files not yet imported whose name contains a text, and the inputs and outputs of a sample or tag of " +
+			"a batch. artifact.import takes the file_id of a file.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview,
 		Input: object("name", prop("name", `{"type":"string","minLength":1,"maxLength":128}`), prop("project_id", projectSchema),
@@ -108,7 +114,7 @@ func (g *Gateway) finding() Operation {
 }
 
 func (g *Gateway) find(ctx context.Context, c gate.Call, a FindArgs) (out FoundList, params any, err error) {
-	out = FoundList{Artifacts: []ArtifactDoc{}, Files: []FoundFile{}}
+	out = FoundList{Artifacts: []FoundArtifact{}, Files: []FoundFile{}}
 	page, err := readFindPage(a.Cursor)
 	if err != nil {
 		return out, nil, err
@@ -120,6 +126,7 @@ func (g *Gateway) find(ctx context.Context, c gate.Call, a FindArgs) (out FoundL
 	if f.Projects, err = g.projectsListed(c, a.ProjectID); err != nil {
 		return out, nil, err
 	}
+	var ids []string
 	next := findPage{Done: true, Total: page.Total, Files: page.Files}
 	if !page.Done {
 		list, err := g.Ledger.Artifacts(ctx, f)
@@ -127,7 +134,14 @@ func (g *Gateway) find(ctx context.Context, c gate.Call, a FindArgs) (out FoundL
 			return out, nil, err
 		}
 		for _, x := range list.Artifacts {
-			out.Artifacts = append(out.Artifacts, docOf(x))
+			out.Artifacts, ids = append(out.Artifacts, FoundArtifact{ArtifactDoc: docOf(x)}), append(ids, x.ID)
+		}
+		samples, err := g.Ledger.SamplesOf(ctx, a.Name, ids)
+		if err != nil {
+			return out, nil, err
+		}
+		for i := range out.Artifacts {
+			out.Artifacts[i].Sample = samples[out.Artifacts[i].ArtifactID]
 		}
 		next.Artifacts, next.Done, next.Total = list.Cursor, list.Cursor == "", list.Snapshot.Count
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,4 +120,53 @@ func TestFind(t *testing.T) {
 		}
 	}
 	g.says(t, ours, "artifact.find", FindArgs{Name: "s7", Cursor: "x"}, "LIST-CURSOR", nil)
+}
+
+// The sample, or a tag, of a row of a batch finds the inputs and outputs of its run, whatever they are called, in the projects of who asks.
+//
+// proves MANY-01
+func TestFindBySample(t *testing.T) {
+	l := seedList(t, 480) // 120 rows a batch share 100 outputs
+	find := func(name string) (out FoundList) {
+		t.Helper()
+		l.g.does(t, "artifact.find", map[string]any{"name": name, "limit": 200}, &out)
+		return out
+	}
+	var rows BatchRowsAnswer
+	l.g.does(t, "batch.rows", map[string]any{"batch": "b0", "state": "succeeded", "outputs": true, "limit": 3}, &rows)
+	row := rows.Rows[1]
+	got := find(row.Sample)
+	var ids []string
+	for _, a := range got.Artifacts {
+		if a.Sample != row.Sample {
+			t.Errorf("%+v", a)
+		}
+		ids = append(ids, a.ArtifactID)
+	}
+	if !slices.Contains(ids, row.Outputs[0].ArtifactID) || int(got.ArtifactsTotal) != len(ids) || len(ids) > 5 {
+		t.Errorf("%+v %q", row, ids)
+	}
+	tagged := find("lot0")
+	shared := 0
+	for _, a := range tagged.Artifacts {
+		if strings.HasSuffix(a.Sample, " and others") {
+			shared++
+		} else if a.Sample == "" {
+			t.Errorf("%+v", a)
+		}
+	}
+	if tagged.ArtifactsTotal <= got.ArtifactsTotal || shared == 0 || shared == len(tagged.Artifacts) {
+		t.Errorf("%d in all, %d of %d shared", tagged.ArtifactsTotal, shared, len(tagged.Artifacts))
+	}
+	if byLabel := find("o1.json"); len(byLabel.Artifacts) == 0 || byLabel.Artifacts[0].Sample != "" {
+		t.Errorf("%+v", byLabel)
+	}
+	if none := find("lot"); none.ArtifactsTotal != 0 { // a part of a tag is none
+		t.Errorf("%+v", none)
+	}
+	stranger := gate.Caller{Transport: gate.MCP, Principal: gate.Principal{Name: "token:b", Method: gate.ByToken,
+		Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead}, []string{plan.ProjectID("other")})}}
+	if l.g.says(t, stranger, "artifact.find", FindArgs{Name: "lot0"}, "", &tagged); tagged.ArtifactsTotal != 0 || len(tagged.Artifacts) != 0 {
+		t.Errorf("%+v", tagged)
+	}
 }

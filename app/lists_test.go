@@ -213,6 +213,11 @@ func TestLists(t *testing.T) {
 	l.timed(t, "batch.rows", "batch.rows", 20, func() map[string]any {
 		return map[string]any{"batch": "b0", "after_row": rand.IntN(l.perBatch - 100), "state": "succeeded"}
 	}, &rows)
+	var found FoundList
+	l.timed(t, "artifact.find", "find by sample", 20, func() map[string]any {
+		return map[string]any{"name": fmt.Sprintf("S%07d", rand.IntN(l.n/2))}
+	}, &found)
+	l.timed(t, "artifact.find", "find by tag", 0, func() map[string]any { return map[string]any{"name": "wide"} }, &found)
 	var batches BatchList
 	l.timed(t, "batch.list", "batch.list", 20, func() map[string]any { return map[string]any{} }, &batches)
 	var table BatchTableAnswer

@@ -13,7 +13,7 @@ import (
 )
 
 type artifactFindCmd struct {
-	Name    string `arg:"" help:"A part of the name, such as a sample's."`
+	Name    string `arg:"" help:"A part of the name, or the sample or a tag of a batch's rows: their inputs and outputs."`
 	Project string `help:"Only artifacts of this project (name or id)." placeholder:"NAME"`
 	Limit   int    `help:"Maximum number to list (1 to 200)." default:"50"`
 	Cursor  string `help:"Continue after an earlier page." placeholder:"CURSOR"`
@@ -30,8 +30,8 @@ func (c artifactFindCmd) Run(ctx context.Context, a *Shell) error {
 		files := app.NewOwnFiles(s.site)
 		files.Fill(ctx, &l, c.Name, c.Limit)
 		return a.show(l, func(w io.Writer) {
-			list(w, "artifact|type|size|label|created", l.Artifacts, func(d app.ArtifactDoc) []string {
-				return []string{d.ArtifactID, d.Type, bytesText(d.SizeBytes), clipLine(d.Label, 60), dateTime(d.CreatedAt)}
+			list(w, "artifact|type|size|label|sample|created", l.Artifacts, func(d app.FoundArtifact) []string {
+				return []string{d.ArtifactID, d.Type, bytesText(d.SizeBytes), clipLine(d.Label, 60), clipLine(d.Sample, 40), dateTime(d.CreatedAt)}
 			})
 			list(w, "file|size|modified", l.Files, func(f app.FoundFile) []string {
 				name := f.Name
@@ -40,8 +40,8 @@ func (c artifactFindCmd) Run(ctx context.Context, a *Shell) error {
 				}
 				return []string{name, bytesText(f.SizeBytes), dateTime(f.ModifiedAt)}
 			})
-			fmt.Fprintf(w, "%d of %d artifacts and %d of %d files have this in their name\n", len(l.Artifacts), l.ArtifactsTotal, len(l.Files),
-				l.FilesTotal)
+			fmt.Fprintf(w, "%d of %d artifacts and %d of %d files have this in their name, or as sample or tag\n", len(l.Artifacts),
+				l.ArtifactsTotal, len(l.Files), l.FilesTotal)
 			if l.Note != "" {
 				fmt.Fprintln(w, l.Note)
 			}

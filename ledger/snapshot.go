@@ -17,7 +17,7 @@ type ArtifactFilter struct {
 	Type      string
 	IDPrefix  string    // what the artifact's id begins with
 	SHA256    string    // of the bytes
-	Named     string    // what the label contains, in upper or lower case (of ASCII)
+	Named     string    // what the label contains, in upper or lower case (of ASCII), or what is of a sample or tag, see filesOfRows
 	AsOf      time.Time // created at or before; zero: no bound
 	Cursor    string
 	Limit     int // 1..500, 50 when 0
@@ -30,7 +30,7 @@ func (f ArtifactFilter) where() (w where) {
 	w.is("a.type", f.Type)
 	w.is("a.sha256", f.SHA256)
 	if f.Named != "" {
-		w.add("instr(lower(a.label), lower(?)) > 0", f.Named)
+		w.add("(instr(lower(a.label), lower(?)) > 0 OR a.artifact_id IN (SELECT artifact_id FROM ("+filesOfRows+")))", f.Named, f.Named, f.Named)
 	}
 	if f.IDPrefix != "" {
 		w.begins("a.artifact_id", f.IDPrefix)
@@ -43,6 +43,30 @@ func (f ArtifactFilter) where() (w where) {
 		w.add("a.created_at <= ?", micros(f.AsOf))
 	}
 	return w
+}
+
+// filesOfRows are the inputs and outputs of the runs of rows of batches that have a sample or a tag: of the newest ones, because a tag may
+// be that of a million.
+const filesOfRows = `WITH m AS MATERIALIZED (SELECT run_id, sample FROM (SELECT run_id, sample FROM batch_rows WHERE sample = ? AND run_id IS NOT NULL
+  ORDER BY run_at DESC LIMIT 2000)
+ UNION SELECT t.run_id, w.sample FROM (SELECT batch_id, row_n, run_id FROM batch_tags WHERE tag = ? AND run_id IS NOT NULL ORDER BY run_at DESC LIMIT 2000) t
+  JOIN batch_rows w ON (w.batch_id, w.row_n) = (t.batch_id, t.row_n))
+ SELECT o.artifact_id, m.sample FROM m JOIN run_outputs o ON o.run_id = m.run_id WHERE o.relpath <> ''
+ UNION SELECT i.artifact_id, m.sample FROM m JOIN run_inputs i ON i.run_id = m.run_id`
+
+// SamplesOf says of which sample of rows that have a sample or a tag artifacts are; "S1 and others" where there are several. Those found by
+// their label alone are absent.
+func (l *Ledger) SamplesOf(ctx context.Context, named string, ids []string) (map[string]string, error) {
+	in, args := among("artifact_id", ids)
+	out := map[string]string{}
+	_, err := list(ctx, l.r, func(row scanner) (none struct{}, err error) {
+		var id, sample string
+		err = row.Scan(&id, &sample)
+		out[id] = sample
+		return none, err
+	}, "SELECT artifact_id, min(sample) || iif(count(DISTINCT sample) > 1, ' and others', '') FROM ("+filesOfRows+") WHERE "+in+
+		" GROUP BY artifact_id", append([]any{named, named}, args...)...)
+	return out, storage(err)
 }
 
 // Snapshot identifies the content of a list: the artifacts that the filter selects and that were created up to a time, and their number. No
