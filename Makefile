@@ -1,6 +1,7 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test tools registry matrix lint chaos takeover thousand bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data bench-lists bench-batch bench-chat mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
+.PHONY: build demo test tools registry matrix lint chaos takeover thousand bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data bench-lists bench-batch bench-chain bench-chat mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
 N ?= 300
+SAMPLES ?= 200
 RUNS ?= 1000000
 SEED ?= 1
 FILES ?= 100000
@@ -111,6 +112,10 @@ bench-lists:
 # A sheet of N samples on the tests' cluster, in arrays: time, RPCs, memory, and collecting beside cp. Needs root.
 bench-batch:
 	@BATCH_ROWS=$(N) go test -tags large -count=1 -timeout 10h -v -run 'TestManySamples$$' ./e2e
+
+# A chain of three tools over SAMPLES samples on the tests' cluster, in arrays: time, RPCs, memory. Needs root.
+bench-chain:
+	@BATCH_ROWS=$(SAMPLES) go test -tags large -count=1 -timeout 3h -v -run 'TestManyChains$$' ./e2e
 
 # What a chat costs its model: bytes of the list of tools at 3, 20 and 200 tools, calls and bytes for twelve samples and for a file by its name; on the
 # tests' cluster, about a minute.

@@ -35,17 +35,7 @@ func TestManySamples(t *testing.T) {
 		t.Logf("name=%s rows=%d value=%v unit=%s", name, n, value, unit)
 	}
 	seconds := func(since time.Time) string { return fmt.Sprintf("%.2f", time.Since(since).Seconds()) }
-	rpcs := func() (submits, all int) {
-		for _, m := range rpcType.FindAllStringSubmatch(shell(t, "root", "sdiag"), -1) {
-			k, err := strconv.Atoi(m[2])
-			must(t, err)
-			if all += k; m[1] == "REQUEST_SUBMIT_BATCH_JOB" {
-				submits += k
-			}
-		}
-		return submits, all
-	}
-	submitsBefore, allBefore := rpcs()
+	submitsBefore, allBefore := rpcsSoFar(t)
 	began := time.Now()
 	var now batchNow
 	if s.long(&now, "batch", "run", batchTool, "--sheet", s.dir+"/files/many.csv", "--name", "many"); now.Rows != int64(n) {
@@ -69,7 +59,7 @@ func TestManySamples(t *testing.T) {
 	if now.Counts["succeeded"] != int64(n) {
 		t.Errorf("%+v", now)
 	}
-	submits, all := rpcs()
+	submits, all := rpcsSoFar(t)
 	figure("batch_submit_rpcs", submits-submitsBefore, "rpc")
 	figure("batch_rpcs", all-allBefore, "rpc") // of everything that runs there, slurmd and the steps of the jobs included
 	figure("gateway_peak_memory", strings.Fields(shell(t, "root", `grep VmHWM /proc/$1/status`, d.pid))[1], "kB")
@@ -80,6 +70,59 @@ func TestManySamples(t *testing.T) {
 	}
 	figure("batch_table_command", seconds(asked), "s")
 	s.collectBesideCopy(n, figure)
+}
+
+// rpcsSoFar is how many jobs or arrays Slurm was asked to take, and how many RPCs it answered in all.
+func rpcsSoFar(t *testing.T) (submits, all int) {
+	t.Helper()
+	for _, m := range rpcType.FindAllStringSubmatch(shell(t, "root", "sdiag"), -1) {
+		k, err := strconv.Atoi(m[2])
+		must(t, err)
+		if all += k; m[1] == "REQUEST_SUBMIT_BATCH_JOB" {
+			submits += k
+		}
+	}
+	return submits, all
+}
+
+// A chain of three tools over a sheet of BATCH_ROWS samples, from one steps file, on a real cluster in arrays: each sample's text goes through
+// all three, and the runs of the second and third start by themselves. make bench-chain SAMPLES=200.
+//
+// proves MANY-04
+func TestManyChains(t *testing.T) {
+	n, err := strconv.Atoi(os.Getenv("BATCH_ROWS"))
+	if err != nil || n < 1 {
+		t.Fatal("BATCH_ROWS is no number of rows")
+	}
+	s := newSite(t, "probing")
+	s.inArrays(64)
+	s.chainTools("one", "two", "three")
+	d := s.serve()
+	shell(t, "lab", `mkdir "$1/many" && cd "$1/many" && for ((i = 0; i < $2; i++)); do echo "$i" >"r$i.txt"; done
+(echo sample,text; for ((i = 0; i < $2; i++)); do echo "S$i,$1/many/r$i.txt"; done) >"$1/many.csv"`, s.dir+"/files", fmt.Sprint(n))
+	figure := func(name string, value any, unit string) {
+		t.Logf("name=%s samples=%d tools=3 value=%v unit=%s", name, n, value, unit)
+	}
+	seconds := func(since time.Time) string { return fmt.Sprintf("%.2f", time.Since(since).Seconds()) }
+	submitsBefore, allBefore := rpcsSoFar(t)
+	began := time.Now()
+	var now batchNow
+	s.long(nil, "batch", "run", "--steps", s.file("steps.yaml", chainSteps), "--sheet", s.dir+"/files/many.csv", "--name", "many")
+	figure("chain_accepted", seconds(began), "s")
+	until(t, time.Hour, "the end of every step", func() bool { s.ok(&now, "batch", "status", "many"); return now.Over })
+	figure("chain_over", seconds(began), "s")
+	if now.Counts["succeeded"] != int64(3*n) {
+		t.Errorf("%+v", now)
+	}
+	submits, all := rpcsSoFar(t)
+	figure("chain_submit_rpcs", submits-submitsBefore, "rpc")
+	figure("chain_rpcs", all-allBefore, "rpc") // of everything that runs there, slurmd and the steps of the jobs included
+	figure("gateway_peak_memory", strings.Fields(shell(t, "root", `grep VmHWM /proc/$1/status`, d.pid))[1], "kB")
+	s.long(nil, "batch", "collect", "many.three", "--to", s.dir+"/collected")
+	if wrong := shell(t, "lab", `cd "$1"; for ((i = 0; i < $2; i++)); do
+  [ "$(cat S$i/chain.three/three.txt)" = "$i"$'\n'one$'\n'two$'\n'three ] || echo "S$i"; done`, s.dir+"/collected", fmt.Sprint(n)); wrong != "" {
+		t.Errorf("wrong outputs: %.300s", wrong)
+	}
 }
 
 // collectBesideCopy collects the batch and copies what was collected, in turns, and prints the medians: a single turn says more about what
@@ -133,5 +176,7 @@ func (s *site) long(into any, args ...string) {
 	if err := c.Run(); err != nil {
 		s.t.Fatalf("%v: %v %.2000s", args, err, errs.Bytes())
 	}
-	result{args, 0, out.Bytes(), errs.Bytes()}.object(s.t, into)
+	if into != nil {
+		result{args, 0, out.Bytes(), errs.Bytes()}.object(s.t, into)
+	}
 }
