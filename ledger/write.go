@@ -92,7 +92,7 @@ func (l *Ledger) apply(ctx context.Context, tx *sql.Conn, w run.Write, payloads 
 	if err := l.makeReceipts(ctx, tx, w); err != nil {
 		return v, err
 	}
-	if err := l.swapRun(ctx, tx, w); err != nil {
+	if err := l.swapRun(ctx, tx, w.Run); err != nil {
 		return v, err
 	}
 	if err := l.appendEvent(ctx, tx, w.Run.ID, w.Event); err != nil {
@@ -132,23 +132,17 @@ func (l *Ledger) after(w run.Write) run.View {
 	return v
 }
 
-// swapRun writes the mutable columns if the row still has the revision that was read. A state that stays is not written: SQLite rewrites
-// each index of a column that is set, changed or not.
-func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, w run.Write) error {
-	r, state := w.Run, "state = ?, "
-	args := []any{r.State}
-	if f := w.From; f != nil && f.Run.Rev == r.Rev && f.Run.State == r.State {
-		state, args = "", nil
-	}
+// swapRun writes the mutable columns if the row still has the revision that was read.
+func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 	warnings, err := warningsJSON(r.Warnings)
 	if err != nil {
 		return err
 	}
-	args = append(args, r.Phase, r.Reason, r.Detail, r.AttemptN, warnings, r.ExitCode, micros(l.now()), optMicros(r.FinishedAt),
-		optMicros(r.CancelAt), r.CancelReason, optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID), r.ID, r.Rev)
-	n, err := update(ctx, tx, "UPDATE runs SET rev = rev + 1, "+state+`phase = ?, reason = ?, detail = ?, attempt_n = ?, warnings = ?, exit_code = ?,
+	n, err := update(ctx, tx, `UPDATE runs SET rev = rev + 1, state = ?, phase = ?, reason = ?, detail = ?, attempt_n = ?, warnings = ?, exit_code = ?,
  updated_at = ?, finished_at = ?, cancel_at = ?, cancel_reason = ?, result_json = ?, log_artifact_id = ?, script_artifact_id = ? WHERE run_id = ? AND rev = ?`,
-		args...)
+		r.State, r.Phase, r.Reason, r.Detail, r.AttemptN, warnings, r.ExitCode, micros(l.now()), optMicros(r.FinishedAt), optMicros(r.CancelAt),
+		r.CancelReason,
+		optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID), r.ID, r.Rev)
 	if err == nil && n != 1 {
 		err = stale(r)
 	}
