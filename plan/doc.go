@@ -1,11 +1,10 @@
 package plan
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode/utf16"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -132,10 +131,16 @@ func appendFloat(b []byte, f float64) ([]byte, bool) {
 	return append(b, jsontext.Float(f).String()...), true
 }
 
-// compareUTF16 is the order of names in canonical JSON. It is that of their bytes but where one name has a rune beyond U+FFFF.
+// compareUTF16 is the order of names in canonical JSON. It is that of their bytes but where a rune beyond U+FFFF meets one from U+E000 on,
+// whose first bytes are from 0xEE on: UTF-16 has the former as surrogates, which come before.
 func compareUTF16(a, b string) int {
-	if strings.IndexFunc(a+b, func(r rune) bool { return r > 0xFFFF }) < 0 {
-		return strings.Compare(a, b)
+	for i := range min(len(a), len(b)) {
+		if x, y := a[i], b[i]; x != y {
+			if x >= 0xEE && y >= 0xEE && (x >= 0xF0) != (y >= 0xF0) {
+				x, y = y, x
+			}
+			return cmp.Compare(x, y)
+		}
 	}
-	return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
+	return cmp.Compare(len(a), len(b))
 }

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
+	"unicode/utf16"
 )
 
 // What is written directly is what reading the encoder's text gives, or is left to the encoder.
@@ -80,5 +82,37 @@ func TestDoc(t *testing.T) {
 	same, err := Of(a)
 	if err != nil || string(same.Bytes) != string(d.Bytes) || !reflect.DeepEqual(same.Value, value) {
 		t.Errorf("%s %v", same.Bytes, err)
+	}
+}
+
+// Names are in the order of their UTF-16 code units, whatever runes differ.
+func TestOrderOfNames(t *testing.T) {
+	var names []string
+	runes := []rune{0, 'a', 'b', 0x7f, 0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xe001, 0xefff, 0xf000, 0xfffd, 0xffff, 0x10000, 0x10001, 0x3ffff, 0x10ffff}
+	for _, r := range runes {
+		names = append(names, string(r), "x"+string(r), string(r)+"x")
+		for _, s := range runes {
+			names = append(names, string(r)+string(s))
+		}
+	}
+	for _, a := range names {
+		for _, b := range names {
+			if got, want := compareUTF16(a, b), slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b))); got != want {
+				t.Errorf("%q, %q: %d, want %d", a, b, got, want)
+			}
+		}
+	}
+}
+
+// An id is its prefix and 26 of Crockford's digits.
+func TestIDs(t *testing.T) {
+	const digits = "0123456789ABCDEFGHJKMNPQRS"
+	for s, want := range map[string][3]bool{"run_" + digits: {true, false, false}, "art_" + digits: {false, true, false},
+		"proj_" + digits: {false, false, true}, "run_" + digits + "\n": {}, "run_" + digits + "0": {}, "run_" + digits[1:]: {},
+		"run_" + digits[1:] + "I": {}, "run_" + digits[1:] + "L": {}, "run_" + digits[1:] + "O": {}, "run_" + digits[1:] + "U": {},
+		"run_" + digits[1:] + "a": {}, "run_" + digits[2:] + "é": {}, "Run_" + digits: {}, " run_" + digits: {}, "": {}, digits: {}} {
+		if got := [3]bool{IsRunID(s), IsArtifactID(s), IsProjectID(s)}; got != want {
+			t.Errorf("%q: %v", s, got)
+		}
 	}
 }

@@ -88,4 +88,6 @@ func base32c(b []byte) string {
 	return crockford.EncodeToString(append(make([]byte, 4), b...))[6:] // 20 bytes are 32 characters; the first 6 are of the zeros
 }
 
-var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
+const crockfordDigits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+var crockford = base32.NewEncoding(crockfordDigits)

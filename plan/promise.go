@@ -18,7 +18,7 @@ var promise = regexp.MustCompile(`^` + PromisePattern + `$`)
 
 // ParsePromise reads a promise; ok is false if the text is none.
 func ParsePromise(s string) (p Promise, ok bool) {
-	if !promise.MatchString(s) {
+	if !strings.HasPrefix(s, "run_") || !promise.MatchString(s) {
 		return p, false
 	}
 	p.RunID, p.Role, _ = strings.Cut(s, ":")

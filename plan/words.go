@@ -144,26 +144,29 @@ func CheckRelPath(s, dir string) string {
 // Word forms of Slurm's names and of ours. None can be mistaken for an option, and none contains a space: one
 // space in an sbatch directive would start another option.
 var (
-	slurmName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
-	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	imageRef   = regexp.MustCompile(`^([a-z0-9][a-z0-9._-]{0,127}@)?sha256:[0-9a-f]{64}$`)
-	ociRef     = regexp.MustCompile(`^(docker://)?([A-Za-z0-9][A-Za-z0-9._:-]*(/[A-Za-z0-9._:-]+)*)@(sha256:[0-9a-f]{64})$`)
-	hex64      = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	artifactID = regexp.MustCompile(`^art_[0-9A-HJKMNP-TV-Z]{26}$`)
-	projectID  = regexp.MustCompile(`^proj_[0-9A-HJKMNP-TV-Z]{26}$`)
-	runID      = regexp.MustCompile(`^run_[0-9A-HJKMNP-TV-Z]{26}$`)
-	typeName   = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,31}$`)
-	hostPort   = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9a-fA-F:]+\]):([0-9]{1,5})$`)
+	slurmName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
+	envName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	imageRef  = regexp.MustCompile(`^([a-z0-9][a-z0-9._-]{0,127}@)?sha256:[0-9a-f]{64}$`)
+	ociRef    = regexp.MustCompile(`^(docker://)?([A-Za-z0-9][A-Za-z0-9._:-]*(/[A-Za-z0-9._:-]+)*)@(sha256:[0-9a-f]{64})$`)
+	hex64     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	typeName  = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,31}$`)
+	hostPort  = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9a-fA-F:]+\]):([0-9]{1,5})$`)
 )
 
 // IsArtifactID reports whether s has the form of an artifact id.
-func IsArtifactID(s string) bool { return artifactID.MatchString(s) }
+func IsArtifactID(s string) bool { return isID("art_", s) }
 
 // IsProjectID reports whether s has the form of a project id.
-func IsProjectID(s string) bool { return projectID.MatchString(s) }
+func IsProjectID(s string) bool { return isID("proj_", s) }
 
 // IsRunID reports whether s has the form of a run id.
-func IsRunID(s string) bool { return runID.MatchString(s) }
+func IsRunID(s string) bool { return isID("run_", s) }
+
+// isID is asked about every text of every call.
+func isID(prefix, s string) bool {
+	digits, ok := strings.CutPrefix(s, prefix)
+	return ok && len(digits) == 26 && strings.Trim(digits, crockfordDigits) == ""
+}
 
 // IsSHA256 reports whether s is 64 lower-case hex digits.
 func IsSHA256(s string) bool { return hex64.MatchString(s) }
