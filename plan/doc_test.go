@@ -88,7 +88,8 @@ func TestDoc(t *testing.T) {
 // Names are in the order of their UTF-16 code units, whatever runes differ.
 func TestOrderOfNames(t *testing.T) {
 	var names []string
-	runes := []rune{0, 'a', 'b', 0x7f, 0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xe001, 0xefff, 0xf000, 0xfffd, 0xffff, 0x10000, 0x10001, 0x3ffff, 0x10ffff}
+	runes := []rune{0, 'a', 'b', 0x7f, 0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xe001, 0xefff, 0xf000, 0xfffd, 0xffff, 0x10000,
+		0x10001, 0x3ffff, 0x10ffff}
 	for _, r := range runes {
 		names = append(names, string(r), "x"+string(r), string(r)+"x")
 		for _, s := range runes {
