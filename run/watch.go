@@ -164,7 +164,7 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	if same {
 		return false, nil
 	}
-	adopted := s.JobID == "" || hinted(v)
+	adopted, from := s.JobID == "" || hinted(v), v
 	s.JobID, s.Cluster, s.SubmittedAt, s.SLUID = j.ID, cmp.Or(j.Cluster, s.Cluster), cmp.Or(s.SubmittedAt, j.Submitted),
 		cmp.Or(s.SLUID, j.SLUID)
 	a.SlurmState, a.SlurmWhy, a.Node, a.ObservedAt, a.MissedAt = j.State, j.Why, cmp.Or(j.Node, a.Node), &now, nil
@@ -182,7 +182,7 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 		v.Run.Reason, v.Run.Detail = "unknown_slurm_state", j.State
 	}
 	sayCancelling(&v.Run, j.ID)
-	after, err := c.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s, From: &v,
+	after, err := c.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s, From: &from,
 		Event: Event{Type: "run." + string(phase), Data: map[string]any{"job_id": j.ID, "slurm_state": j.State, "why": j.Why, "node": j.Node,
 			"adopted": adopted}}})
 	switch {
