@@ -35,6 +35,21 @@ func TestManyFiles(t *testing.T) {
 	})
 }
 
+// phases prints when a run was sent, ran, ended and was collected, in seconds from its beginning.
+func (s *site) phases(id string) {
+	s.t.Helper()
+	var v struct {
+		Events []struct {
+			At   time.Time `json:"at"`
+			Type string    `json:"type"`
+		} `json:"events"`
+	}
+	s.ok(&v, "runs", "show", id)
+	for _, e := range v.Events {
+		s.t.Logf("%6.1f s  %s", e.At.Sub(v.Events[0].At).Seconds(), e.Type)
+	}
+}
+
 var peakMemory = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
 func (s *site) manyFiles(n int, dir, seen string) {
@@ -81,6 +96,7 @@ func (s *site) manyFiles(n int, dir, seen string) {
 		t.Fatal(l.why())
 	}
 	say("in, through the job and back", began)
+	s.phases(id)
 	var back artifactRow
 	s.ok(&back, "artifact", "get", l.Roles["copy"])
 	if back.SHA256 != in.SHA256 {
