@@ -11,8 +11,8 @@ import (
 	"slurmgate/plan"
 )
 
-// Where policy wants a person's approval for each run of a tool, a batch of it needs one for all: the call that starts it asks for it, and it
-// is bound to the rows. The rows' own calls ask for none, as long as they start what was shown: see [gate.UnderApproval].
+// Where policy wants a person's approval for each run of a tool, a batch of it needs one for all: the call that starts it asks for it, and
+// it is bound to the rows. The rows' own calls ask for none, as long as they start what was shown: see [gate.UnderApproval].
 
 // maxKinds bounds what differs between the runs of a batch beside their arguments: nobody could read more.
 const maxKinds = 20
@@ -40,8 +40,8 @@ func (b *batchAsked) isOfKind(c gate.Coverage, err error) error {
 		return nil
 	}
 	if b.kinds = append(b.kinds, c); len(b.kinds) > maxKinds {
-		return fault.New(fault.Policy, "batch_consent", fmt.Sprintf("the rows differ in more than %d ways in resources or place; a person who approves "+
-			"them could not read that", maxKinds)).WithNext("split the sheet by resources and place")
+		return fault.New(fault.Policy, "batch_consent", fmt.Sprintf("the rows differ in more than %d ways in resources or place, "+
+			"more than a person who approves them can read", maxKinds)).WithNext("split the sheet by resources and place")
 	}
 	return nil
 }
