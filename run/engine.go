@@ -175,9 +175,7 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 		wg.Go(func() { e.cancels.jobs.each(ctx, e.cancels.carry) })
 	}
 	wg.Go(func() { e.watch(ctx) })
-	for _, w := range open {
-		e.work.add(w.Share, w.RunID)
-	}
+	e.offer(open)
 	return func() {
 		e.work.close()
 		e.cancels.jobs.close()

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"iter"
 	"sync"
 )
 
@@ -27,10 +28,16 @@ func newWorkQueue[K comparable](weight func(project string) int, most int) *work
 	return q
 }
 
-func (q *workQueue[K]) add(s Share, id K) {
+func (q *workQueue[K]) add(s Share, id K) { q.addAll(func(yield func(Share, K) bool) { yield(s, id) }) }
+
+// addAll adds all of them before a worker takes the first.
+func (q *workQueue[K]) addAll(list iter.Seq2[Share, K]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.closed {
+	if q.closed {
+		return
+	}
+	for s, id := range list {
 		q.waiting.add(s, id)
 		q.work.Signal()
 	}

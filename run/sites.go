@@ -201,8 +201,8 @@ func (e *Engine) resume(ctx context.Context) {
 	}
 	for _, w := range waiting {
 		e.pressure.hurry(w.RunID)
-		e.work.add(w.Share, w.RunID)
 	}
+	e.offer(waiting)
 	e.watcher.poke()
 }
 

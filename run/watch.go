@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"slurmgate/fault"
@@ -66,16 +67,24 @@ func (e *Engine) takeUp(ctx context.Context) {
 			e.Log.Error("cannot read the ledger", "err", err)
 			return
 		}
-		for _, w := range waiting {
-			if e.pressure.due(w.RunID) {
-				e.work.add(w.Share, w.RunID)
-			}
-		}
 		// The next cycle continues after these: a thousand waiting runs do not hold up the rest either.
 		if e.watcher.offered[p] = ""; len(waiting) == offeredAtOnce {
 			e.watcher.offered[p] = waiting[offeredAtOnce-1].RunID
 		}
+		e.offer(slices.DeleteFunc(waiting, func(w Waiter) bool { return !e.pressure.due(w.RunID) }))
 	}
+}
+
+// offer gives runs to the workers, all at once: one that is taken up before the others are known would be sent alone, see
+// [Engine.hasCompany].
+func (e *Engine) offer(list []Waiter) {
+	e.work.addAll(func(yield func(Share, string) bool) {
+		for _, w := range list {
+			if !yield(w.Share, w.RunID) {
+				return
+			}
+		}
+	})
 }
 
 // offeredAtOnce is a page of runs that wait. To list 10,000 in each cycle takes 20 ms, a page 1.4 ms, and each run offered costs a worker
