@@ -103,8 +103,8 @@ func readFindPage(cursor string) (p findPage, err error) {
 func (g *Gateway) finding() Operation {
 	return Operation{
 		ID: "artifact.find", Title: "Find files and artifacts by name", Verb: "artifact find",
-		Description: "Finds artifacts and files not yet imported whose name contains a text, and the inputs and outputs of a sample or tag of " +
-			"a batch. artifact.import takes the file_id of a file.",
+		Description: "Finds artifacts and files not yet imported by a part of their name, or by the sample or tag of a batch. artifact.import " +
+			"takes the file_id of a file.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview,
 		Input: object("name", prop("name", `{"type":"string","minLength":1,"maxLength":128}`), prop("project_id", projectSchema),
