@@ -220,7 +220,7 @@ func TestHashingGoesOn(t *testing.T) {
 		path string
 		cut  int64
 		size int64
-	}{{name, 20 << 20, leastPart + 777}, {folder, 100 << 20, all}} {
+	}{{name, 20 << 20, leastPart + 777}, {folder, 70 << 20, all}} {
 		if _, _, _, err := hash(c.path, c.cut); !fault.Is(err, fault.Canceled) {
 			t.Fatal(err)
 		}

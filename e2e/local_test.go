@@ -57,11 +57,11 @@ func here(t *testing.T, kind, policy string) (s *site, args func(...string) []st
 	}
 }
 
-// A directory goes into a docker plan and comes out of one as in a job: the copy is the same artifact.
+// A directory goes into a docker plan and comes out of one as in a job: the copy is the same artifact. (Not parallel: it counts Slurm's
+// jobs.)
 //
 // proves DATA-02 ABI-13
 func TestDockerDirectories(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, "probing")
 	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.folder, kind: job_worker}\n")
 	tool := strings.NewReplacer("probe.here", "probe.folder", "KIND", "docker", "[mode, note]", "[index]",

@@ -63,8 +63,9 @@ func TestConnectionLost(t *testing.T) {
 	first, err := h.Connection(t.Context())
 	must(t, err)
 	for name, lose := range map[string]func(){"cut": s.Cut, "frozen": func() { s.Frozen.Store(true) }} {
-		dir := t.TempDir()
+		dir, lost := t.TempDir(), make(chan struct{})
 		go func() {
+			defer close(lost)
 			await(t, dir+"/up")
 			lose()
 		}()
@@ -72,6 +73,7 @@ func TestConnectionLost(t *testing.T) {
 		if fault.CodeOf(err) != Cut || NotStarted(err) {
 			t.Errorf("%s: %v", name, err)
 		}
+		<-lost // on a slow machine the call may end first
 		s.Frozen.Store(false)
 		ok(t, h)
 	}

@@ -40,6 +40,7 @@ func accepted(t *testing.T, x *Transport) {
 func sentOnce(t *testing.T, x *Transport) {
 	job := x.Job(t, Waits)
 	id := x.sent(t, job, 1)
+	x.receipt(t, job, 1) // its sbatch is gone: another process of this one may hold the lock for a moment, from its fork to its exec
 	if res := x.Send(t.Context(), job, 1); res.Outcome != run.SendAccepted || res.JobID != id {
 		t.Errorf("%+v", res)
 	}
