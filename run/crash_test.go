@@ -58,11 +58,11 @@ func TestEverySeam(t *testing.T) {
 }
 
 // seam drives one run to its end with the n-th operation harmed, and tells whether there was such an operation.
-func seam(t *testing.T, w *world, kinds []sendKind, o outcome, n int) (reached bool) {
+func seam(t *testing.T, w *world, kinds []sendKind, o outcome, n int) (was bool) {
 	w.auto = true
 	w.cfg.Attempts = 4
 	w.send = func(i int) sendKind { return kinds[min(i, len(kinds))-1] }
-	hit := ""
+	hit, reached := "", false // the gateway's, which works on when the run is over
 	w.fault = func(op string, i int) outcome {
 		if i != n {
 			return outcome{}
@@ -87,8 +87,9 @@ func seam(t *testing.T, w *world, kinds []sendKind, o outcome, n int) (reached b
 				w.start(j)
 			}
 		}
+		was = reached
 	})
-	return reached
+	return was
 }
 
 // drive asks for a run, again after each death of the gateway, until it is over. ask is repeated until it is
