@@ -250,7 +250,7 @@ func (g *Gateway) waitForInputs(ctx context.Context, c gate.Call, p *toolpack.Pa
 		ToolName:    o.ToolName,
 		ToolVersion: o.ToolVersion, Contract: o.ContractVersion, PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, Params: canonical,
 		Args:   args,
-		Caller: caller, Actor: o.Actor, Principal: o.Principal, ExecutedAs: o.Params.ExecutedAs}, from, beside,
+		Caller: caller, Actor: o.Actor, Principal: o.Principal, ExecutedAs: o.Params.ExecutedAs, ApprovalID: gate.ApprovalOf(ctx)}, from, beside,
 		int64(g.Site.Limits.OpenRunsPerProject))
 	if err != nil {
 		return run.SubmitAnswer{}, err

@@ -106,7 +106,7 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trai
 			return "", true, nil
 		}
 	}
-	if id, _ := ctx.Value(approvedKey{}).(string); id != "" {
+	if id := ApprovalOf(ctx); id != "" {
 		return "", false, g.covered(ctx, who, t, id, covers)
 	}
 	covers.ContractVersion, covers.References = t.ContractVersion, c.Names
@@ -160,6 +160,12 @@ type approvedKey struct{}
 // starts what that covers. Only the gateway itself makes such calls.
 func UnderApproval(ctx context.Context, approvalID string) context.Context {
 	return context.WithValue(ctx, approvedKey{}, approvalID)
+}
+
+// ApprovalOf is the approval under which a call is made, see [UnderApproval]; empty: none.
+func ApprovalOf(ctx context.Context) string {
+	id, _ := ctx.Value(approvedKey{}).(string)
+	return id
 }
 
 // covered refuses a call that is not of the kind that an approval covers.

@@ -69,8 +69,7 @@ func (s WaitingSource) Broken() bool {
 
 const waitingColumns = `w.run_id, w.project_id, w.tool_id, w.tool_name, w.tool_version, w.contract_version, w.policy_hash, w.params_hash, w.params, w.args, w.caller,
  w.actor, w.principal, w.principal_id, w.executed_as, w.state, w.became, w.attempt_n, w.code, w.message, w.tries, w.created_at, w.updated_at, w.finished_at,
- coalesce((SELECT max(b.approval_id) FROM batch_rows r JOIN batches b ON b.batch_id = r.batch_id WHERE r.waiting_id = w.run_id AND b.principal_id = w.principal_id), '')
- FROM waiting_runs w`
+ w.approval_id FROM waiting_runs w`
 
 func scanWaiting(row scanner) (w WaitingRun, err error) {
 	err = row.Scan(&w.ID, &w.ProjectID, &w.ToolID, &w.ToolName, &w.ToolVersion, &w.Contract, &w.PolicyHash, &w.ParamsHash, into{&w.Params},
@@ -104,6 +103,10 @@ func (l *Ledger) AddWaiting(ctx context.Context, w WaitingRun, sources []plan.Pr
 		if stored, err = waitingRun(ctx, tx, w.ID); err == nil {
 			_, err := tx.ExecContext(ctx, `UPDATE waiting_runs SET others = 1 WHERE run_id = ? AND state = 'waiting' AND (principal, principal_id) <> (?, ?)`,
 				w.ID, w.Principal.Name, w.Principal.ID)
+			if err == nil && w.ApprovalID != "" { // a batch of the same caller was approved, and has this run among its rows
+				_, err = tx.ExecContext(ctx, `UPDATE waiting_runs SET approval_id = ?, due = 1, due_at = 0 WHERE run_id = ? AND state = 'waiting' AND principal_id = ?`,
+					w.ApprovalID, w.ID, w.Principal.ID)
+			}
 			return err
 		} else if !fault.Is(err, fault.NotFound) {
 			return err
@@ -120,10 +123,10 @@ func (l *Ledger) AddWaiting(ctx context.Context, w WaitingRun, sources []plan.Pr
 		}
 		now := micros(l.now())
 		if _, err := tx.ExecContext(ctx, `INSERT INTO waiting_runs (run_id, project_id, tool_id, tool_name, tool_version, contract_version, policy_hash, params_hash,
- params, args, caller, actor, principal, principal_id, executed_as, state, attempt_n, due, created_at, updated_at)
- VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'waiting',1,1,?,?)`, w.ID, w.ProjectID, w.ToolID, w.ToolName, w.ToolVersion, w.Contract, w.PolicyHash,
+ params, args, caller, actor, principal, principal_id, executed_as, approval_id, state, attempt_n, due, created_at, updated_at)
+ VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'waiting',1,1,?,?)`, w.ID, w.ProjectID, w.ToolID, w.ToolName, w.ToolVersion, w.Contract, w.PolicyHash,
 			w.ParamsHash, string(w.Params), string(w.Args), string(w.Caller), w.Actor, w.Principal.Name, w.Principal.ID, w.ExecutedAs,
-			now, now); err != nil {
+			w.ApprovalID, now, now); err != nil {
 			return err
 		}
 		var of []string
