@@ -78,6 +78,7 @@ func (m *machine) farMachine(t testing.TB, dir string) *site {
 		ssh := slurm["ssh"].(tree)
 		ssh["host"], ssh["port"], ssh["key"], ssh["known_hosts"] = h.Login.Address, h.Login.Port, h.Key, []any{h.KnownHosts}
 		slurm["bin_dir"] = dir + "/bin"
+		slurm["arrays"] = tree{"min": 0} // a send for each run, and a job by its name
 		doc["watch"] = tree{"floor_seconds": 1, "ceiling_seconds": 1}
 		storage["runs_dir"], storage["image_store"] = dir+"/runs", dir+"/images"
 		storage["reserve_mb"] = 0 // else a new run may be refused while the disk is full

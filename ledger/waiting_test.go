@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -289,5 +291,41 @@ func TestPutBack(t *testing.T) {
 	}
 	if w, err := l.WaitAgain(t.Context(), a.ID, 1, "y", run.Principal{}, json.RawMessage(`{}`)); err != nil || w.Tries != 0 || w.Code != "" {
 		t.Errorf("%+v %v", w, err)
+	}
+}
+
+// What waits as a row of an approved batch has the approval from the transaction that stores it, so that whatever is due at once starts
+// under it. What waited before is due again under it, if it is the same caller's.
+//
+// proves MANY-04 HTC-07
+func TestWaitingUnderAnApproval(t *testing.T) {
+	l := fresh(t)
+	x := ends(t, l, insert(t, l, 1), run.Succeeded)
+	of := []plan.Promise{{RunID: x.Run.ID, Role: "out"}}
+	for _, c := range []struct {
+		name          string
+		first, second WaitingRun
+		want          string
+	}{
+		{"stored with it", WaitingRun{ApprovalID: "apr_1"}, WaitingRun{}, "apr_1"},
+		{"joined by a batch", WaitingRun{}, WaitingRun{ApprovalID: "apr_2"}, "apr_2"},
+		{"another caller's batch", WaitingRun{}, WaitingRun{ApprovalID: "apr_3", Principal: run.Principal{ID: "prn_other"}}, ""},
+	} {
+		for i, w := range []WaitingRun{c.first, c.second} {
+			id := plan.Identity{ToolName: "t_x", ContractVersion: "v1", PolicyHash: "p", ParamsHash: c.name}
+			w.ID, w.ProjectID, w.ToolID, w.ToolName, w.ToolVersion, w.Contract = id.RunID(), project, "t.x", "t_x", "1.0.0", "v1"
+			w.PolicyHash, w.ParamsHash, w.Params, w.Args, w.Caller, w.Actor = "p", c.name, json.RawMessage(`{"n":"`+c.name+`"}`),
+				json.RawMessage(`{}`), json.RawMessage(`{}`), "human"
+			w.Principal.ID = cmp.Or(w.Principal.ID, "prn_one")
+			if _, created, err := l.AddWaiting(t.Context(), w, of, nil, 100); err != nil || created != (i == 0) {
+				t.Fatal(c.name, created, err)
+			}
+			if c.want != "" && i == 1 && !slices.Contains(due(t, l), w.ID) {
+				t.Errorf("%s: it is not due", c.name)
+			}
+			if now := l.waitingNow(t, w.ID); i == 1 && now.ApprovalID != c.want {
+				t.Errorf("%s: under %q, want %q", c.name, now.ApprovalID, c.want)
+			}
+		}
 	}
 }
