@@ -14,7 +14,7 @@ import (
 
 // How long the shell waits.
 const (
-	lockPatience = 5 * time.Second  // for a gateway that is starting or stopping
+	lockPatience = 20 * time.Second // for a process that is starting or stopping to be the gateway
 	freshTime    = 20 * time.Second // for Slurm's first answer
 )
 
@@ -132,19 +132,24 @@ func (a *Shell) reach(ctx context.Context, s *site.Site) (c *httpapi.Client, own
 }
 
 // Reach dials the gateway at a socket. Where there is none it does something else and returns no client; that is tried again while another
-// process starts or stops being the gateway.
+// process starts or stops being the gateway, for lockPatience for each process.
 func (a *Shell) Reach(ctx context.Context, socket string, instead func() error) (*httpapi.Client, error) {
-	patience := time.Now().Add(lockPatience)
+	holder, patience := "", time.Time{}
 	for {
 		c, err := a.Dial(ctx, socket)
 		if err == nil || !fault.Is(err, fault.NotFound) {
 			return c, err
 		}
-		err = instead()
-		if fault.CodeOf(err) != "gateway_running" || time.Now().After(patience) || ctx.Err() != nil {
+		if err = instead(); fault.CodeOf(err) != "gateway_running" {
 			return nil, err
 		}
-		time.Sleep(50 * time.Millisecond) // the holder is starting or stopping
+		if err.Error() != holder { // of many shells each may be the gateway for a while
+			holder, patience = err.Error(), time.Now().Add(lockPatience)
+		}
+		if time.Now().After(patience) || ctx.Err() != nil {
+			return nil, err
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 

@@ -15,7 +15,10 @@ import (
 // proves SITE-08 MANY-02 MANY-04
 func TestRunAsCaller(t *testing.T) {
 	t.Parallel()
-	s, _ := callerSite(t, func(doc tree) { doc["import"] = tree{"local": "own"} })
+	s, _ := callerSite(t, func(doc tree) {
+		doc["import"] = tree{"local": "own"}
+		doc["slurm"].(tree)["arrays"] = tree{"min": 1000, "linger_ms": 20000} // one array of each, however slowly they get ready
+	})
 	s.replace("domain/policies.yaml", "nobodys", "alicelab, boblab, nobodys")
 	s.chainTools("two")
 	s.serve()

@@ -258,7 +258,7 @@ var sendsWaitDetail = fmt.Sprintf("%d runs of this site are about to be sent; th
 // hasCompany reports whether the run may be sent with others, and others are on their way.
 func (e *Engine) hasCompany(v View, job JobSpec) bool {
 	key, ok := e.equals(v, job)
-	return ok && (e.parties.open(key) || e.work.of(ShareOf(v.Run)) > 1)
+	return ok && (e.parties.open(key) || e.work.others(ShareOf(v.Run), v.Run.ID))
 }
 
 // join lets the run wait for others of its kind, and sends them together; false: it goes alone.
@@ -268,7 +268,7 @@ func (e *Engine) join(ctx context.Context, m *guest) (waits bool, err error) {
 		return false, nil
 	}
 	share := ShareOf(m.v.Run)
-	switch e.parties.join(key, m, e.work.of(share) > 1, func(t *party) { e.host(ctx, key, share, t) }) {
+	switch e.parties.join(key, m, e.work.others(share, m.v.Run.ID), func(t *party) { e.host(ctx, key, share, t) }) {
 	case inParty:
 		return true, nil
 	case noPlace:

@@ -331,6 +331,22 @@ func TestWorkQueue(t *testing.T) {
 	}
 }
 
+// An id that is worked on and waits to be worked on once more is no company for itself.
+func TestWorkQueueOthers(t *testing.T) {
+	q := newWorkQueue[string](nil, 0)
+	q.add(Share{}, "a")
+	q.add(Share{Project: "other"}, "b")
+	waits := q.others(Share{}, "a")
+	id, _ := q.take(t.Context())
+	q.add(Share{}, id)
+	if waits || q.others(Share{}, id) {
+		t.Error("a is another of its share")
+	}
+	if q.add(Share{}, "c"); !q.others(Share{}, id) {
+		t.Error("c is no other of a's share")
+	}
+}
+
 // A project whose thousand runs wait for a worker delays another project's by one.
 func TestWorkQueueTakesTurns(t *testing.T) {
 	q := newWorkQueue[string](nil, 0)

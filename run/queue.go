@@ -132,6 +132,20 @@ func (q *workQueue[K]) of(s Share) int {
 	return q.waiting.of(s) + q.workers[s]
 }
 
+// others reports whether ids of a share but this one wait or are being worked on.
+func (q *workQueue[K]) others(s Share, id K) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.waiting.of(s) + q.workers[s]
+	if q.waiting.has(id) {
+		n--
+	}
+	if !q.free(id) {
+		n--
+	}
+	return n > 0
+}
+
 // empty reports whether no id waits to be taken.
 func (q *workQueue[K]) empty() bool {
 	q.mu.Lock()
