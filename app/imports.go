@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -111,7 +112,7 @@ func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs)
 		c.Caller.Body = body
 	}
 	doc, err := g.bringIn(ctx, c, a, g.Importer.Within(quota))
-	if code := fault.CodeOf(err); err != nil && (code == "quota_exceeded" || code == "disk_full") && body.n == 0 {
+	if code := fault.CodeOf(err); err != nil && c.Caller.Upload == nil && (code == "quota_exceeded" || code == "disk_full") && body.n == 0 {
 		if known, rerr := g.bringIn(ctx, c, a, g.Importer.Rehearsal()); rerr == nil {
 			if _, lerr := g.Ledger.Artifact(ctx, known.ID); lerr == nil {
 				doc, err = known, nil
@@ -218,6 +219,8 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	case a.Type == plan.Directory && (c.Caller.File != nil || way == policy.ImportHanded):
 		return doc, invalid("IMPORT-TYPE", "type", "absent, or the type of a file", "the gateway cannot read a directory with the rights of "+
 			"another user; let slurmgate's own command send the directory")
+	case a.Upload && a.Type == plan.Directory && c.Caller.Upload != nil:
+		return doc, invalid("IMPORT-UPLOAD", "upload_key", "absent for a directory", "a directory is sent in one request")
 	case a.Upload && a.Type == plan.Directory:
 		in, err = importer.ImportTar(ctx, c.Caller.Body)
 	case way == policy.ImportPath && (a.Type == plan.Directory || a.Type == "" && importer.IsFolder(*a.Path, scope)):
@@ -231,7 +234,10 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	case a.Text != nil:
 		in, err = importer.ImportText(ctx, *a.Text)
 	default:
-		in, err = importer.ImportStream(ctx, c.Caller.Body, c.Caller.BodyBytes, a.Label)
+		in, err = importer.ImportStream(ctx, c.Caller.Body, c.Caller.BodyBytes, a.Label, g.partOf(c, project))
+	}
+	if at, ok := errors.AsType[*artifact.OffsetError](err); ok {
+		c.Caller.Upload.Stored, c.Caller.Upload.SHA256 = at.Stored, at.SHA256
 	}
 	if err != nil {
 		return doc, err
@@ -251,4 +257,13 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	}
 	doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label)
 	return doc, err
+}
+
+// partOf is which part of an upload the bytes beside the call are; nil: all of it.
+func (g *Gateway) partOf(c gate.Call, project string) *artifact.Part {
+	up := c.Caller.Upload
+	if up == nil {
+		return nil
+	}
+	return &artifact.Part{Owner: project + " " + g.countsAs(c.Caller.Principal), Key: up.Key, Offset: up.Offset}
 }

@@ -163,8 +163,8 @@ func (g *gathered) store(path string, size int64, r io.Reader, check func(size i
 	defer m.hold.end()
 	sum, ok := "", false
 	if f, is := r.(*member); is && g.im.resumes && size >= leastPart {
-		sum, _, ok, err = g.im.store.putPartial(g.ctx, onlyHashed+sourceKey(f.st), size, func(at int64) (io.Reader, error) {
-			_, err := f.Seek(at, io.SeekStart)
+		sum, _, ok, err = g.im.store.putPartial(g.ctx, onlyHashed+sourceKey(f.st), size, func(p *partial) (io.Reader, error) {
+			_, err := f.Seek(p.done, io.SeekStart)
 			return m, err
 		}, check)
 	}

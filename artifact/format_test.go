@@ -268,7 +268,7 @@ func TestImportFormat(t *testing.T) {
 		for way, do := range map[string]func(*Importer) (Imported, error){
 			"path": func(im *Importer) (Imported, error) { return im.ImportFile(t.Context(), root+"/"+c.file, inP) },
 			"upload": func(im *Importer) (Imported, error) {
-				return im.ImportStream(t.Context(), strings.NewReader(c.content), -1, c.file)
+				return im.ImportStream(t.Context(), strings.NewReader(c.content), -1, c.file, nil)
 			},
 			"rehearsal": func(im *Importer) (Imported, error) {
 				return im.Rehearsal().ImportFile(t.Context(), root+"/"+c.file, inP)

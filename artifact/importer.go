@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,7 +180,7 @@ func (im *Importer) copy(ctx context.Context, f *os.File, path string, before un
 	files.Watcher(ctx).Expect(before.Size)
 	one := func(ctx context.Context) (Imported, error) {
 		got, err := im.take(ctx, source{io.NewSectionReader(f, 0, math.MaxInt64), im.inspect(name, "path", before.Size), before.Size,
-			im.maxBytes, labelOf(name), func(size int64) error { return unchanged(f, before, size, path) }, key})
+			im.maxBytes, labelOf(name), func(size int64) error { return unchanged(f, before, size, path) }, key, nil})
 		if fault.CodeOf(err) == "artifact_too_large" { // it had an allowed size before
 			err = changed(path)
 		}
@@ -214,6 +215,7 @@ type source struct {
 	label       string
 	check       func(size int64) error // of what was read
 	key         string                 // of the source's state, where its import may go on where one was cut; else empty
+	part        *Part                  // of an upload with a key; else nil
 }
 
 // take stores what a source gives, unless it has no room, its check or the inspector refuses it, or the importer does not accept the
@@ -238,10 +240,14 @@ func (im *Importer) take(ctx context.Context, s source) (got Imported, err error
 	}
 	ok := false
 	if s.key != "" {
-		got.SHA256, got.SizeBytes, ok, err = im.store.putPartial(ctx, s.key, s.limit, func(at int64) (io.Reader, error) { return s.from(m, at) },
+		got.SHA256, got.SizeBytes, ok, err = im.store.putPartial(ctx, s.key, s.limit, func(p *partial) (io.Reader, error) { return s.from(m, p) },
 			check)
 	}
-	if !ok {
+	switch {
+	case ok:
+	case s.part != nil:
+		return Imported{}, cmp.Or(err, errBusy)
+	default:
 		got.SHA256, got.SizeBytes, err = im.put(ctx, io.TeeReader(m, s.look), s.limit, check)
 	}
 	if err != nil {
@@ -251,16 +257,19 @@ func (im *Importer) take(ctx context.Context, s source) (got Imported, err error
 }
 
 // from is what remains of a source whose first bytes are stored already. The inspector sees those too.
-func (s source) from(m *metered, at int64) (io.Reader, error) {
+func (s source) from(m *metered, p *partial) (io.Reader, error) {
+	if s.part != nil {
+		return s.part.from(m, s.look, p)
+	}
 	file := s.Reader.(io.ReadSeeker)
-	if err := s.look.feed(io.LimitReader(file, at)); err != nil {
+	if err := s.look.feed(io.LimitReader(file, p.done)); err != nil {
 		return nil, fsFault("the file cannot be read", err)
 	}
-	if _, err := file.Seek(at, io.SeekStart); err != nil {
+	if _, err := file.Seek(p.done, io.SeekStart); err != nil {
 		return nil, fsFault("the file cannot be read", err)
 	}
-	m.left -= at
-	return io.TeeReader(m, s.look), m.hold.wrote(at, false)
+	m.left -= p.done
+	return io.TeeReader(m, s.look), m.hold.wrote(p.done, false)
 }
 
 // ImportText stores a text of at most MaxText bytes of valid UTF-8.
@@ -275,12 +284,21 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 	}
 	size := int64(len(text))
 	return im.take(ctx, source{strings.NewReader(text), im.inspect("", "text", size), size, size, "text",
-		func(int64) error { return nil }, ""})
+		func(int64) error { return nil }, "", nil})
 }
 
-// ImportStream stores an upload, with the same size limit as a file. size is how many bytes it will have, negative where that is not known;
-// name is only a hint for the type; no file of that name is opened.
-func (im *Importer) ImportStream(ctx context.Context, r io.Reader, size int64, name string) (Imported, error) {
+// ImportStream stores an upload, with the same size limit as a file. size is how many bytes r will give, negative where that is not known;
+// name is only a hint for the type; no file of that name is opened. With a part, r goes on where the upload was cut, and what it gives is
+// kept when it is cut; nil: r is all of it.
+func (im *Importer) ImportStream(ctx context.Context, r io.Reader, size int64, name string, part *Part) (Imported, error) {
+	key := ""
+	if part != nil && !im.dry {
+		key = part.key()
+		im.store.boundUploads(key)
+		if size >= 0 {
+			size += part.Offset
+		}
+	}
 	if size > im.maxBytes {
 		return Imported{}, fault.New(fault.Policy, "artifact_too_large",
 			fmt.Sprintf("it has more than the allowed %d bytes", im.maxBytes))
@@ -292,7 +310,7 @@ func (im *Importer) ImportStream(ctx context.Context, r io.Reader, size int64, n
 		}
 		return fault.Invalid("", fault.Problem{Code: ImportSize, Field: "upload", Rule: "at least one byte",
 			Msg: "the upload is empty"})
-	}, ""})
+	}, key, part})
 }
 
 func badName(path string) string {

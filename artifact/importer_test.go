@@ -310,9 +310,9 @@ func TestRehearsal(t *testing.T) {
 		note(0, got, err)
 		got, err = im.ImportText(t.Context(), "some words")
 		note(1, got, err)
-		got, err = im.ImportStream(t.Context(), strings.NewReader("a,b\n"), 4, "x.csv")
+		got, err = im.ImportStream(t.Context(), strings.NewReader("a,b\n"), 4, "x.csv", nil)
 		note(2, got, err)
-		got, err = im.ImportStream(t.Context(), strings.NewReader(strings.Repeat("x", 65)), -1, "")
+		got, err = im.ImportStream(t.Context(), strings.NewReader(strings.Repeat("x", 65)), -1, "", nil)
 		note(3, got, err)
 		return out, errs
 	}

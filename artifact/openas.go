@@ -45,7 +45,7 @@ func (im *Importer) ImportAs(ctx context.Context, path string, scope Scope, open
 			return changed(path)
 		}
 		return r.Unchanged(ctx)
-	}, ""})
+	}, "", nil})
 	if fault.CodeOf(err) == "artifact_too_large" { // it had an allowed size before
 		err = changed(path)
 	}

@@ -31,7 +31,7 @@ import (
 //
 // A state is written only after the bytes it speaks of are durable, and a state that cannot be read is as good as none. A source that
 // changed has another key. Where a file stays in its place and is only hashed, the first of the two is empty. What nobody
-// came back for is removed after PartialAge.
+// came back for is removed after PartialAge. An upload for which its caller has a key is such a source too, see [Part].
 
 const (
 	partPrefix  = "part-"
@@ -221,10 +221,10 @@ func (p *partial) drop() {
 	_ = p.store.root.Remove(p.name)
 }
 
-// putPartial is put, or only hashing, for a large file, which goes on where an earlier one of the same state was cut. from opens the source
-// at a byte.
+// putPartial is put, or only hashing, for a large file, which goes on where an earlier one of the same state was cut. from is the rest of
+// the source.
 // ok is false while another import copies the same file.
-func (s *Store) putPartial(ctx context.Context, key string, limit int64, from func(at int64) (io.Reader, error),
+func (s *Store) putPartial(ctx context.Context, key string, limit int64, from func(*partial) (io.Reader, error),
 	check func(size int64) error) (sum string, size int64, ok bool, err error) {
 	p, ok, err := s.partial(key)
 	if err != nil {
@@ -234,8 +234,11 @@ func (s *Store) putPartial(ctx context.Context, key string, limit int64, from fu
 		return "", 0, false, nil
 	}
 	defer p.f.Close()
-	r, err := from(p.done)
+	r, err := from(p)
 	if err != nil {
+		if p.done == 0 { // nothing is lost
+			p.drop()
+		}
 		return "", 0, true, err
 	}
 	files.Watcher(ctx).Skip(p.done)

@@ -71,7 +71,7 @@ func TestImportsLeaveTheReserve(t *testing.T) {
 		"handed": func(im *Importer) error { _, err := im.ImportHanded(t.Context(), f, root+"/f", false, inP); return err },
 		"text":   func(im *Importer) error { _, err := im.ImportText(t.Context(), text); return err },
 		"upload": func(im *Importer) error {
-			_, err := im.ImportStream(t.Context(), strings.NewReader(text), 600, "")
+			_, err := im.ImportStream(t.Context(), strings.NewReader(text), 600, "", nil)
 			return err
 		},
 		"answer": func(im *Importer) error { _, _, err := im.Keep(t.Context(), []byte(text)); return err },
@@ -88,7 +88,7 @@ func TestImportsLeaveTheReserve(t *testing.T) {
 	d.shrinkTo(1700)
 	slow := &paused{Reader: strings.NewReader(strings.Repeat("z", 200)), begun: make(chan struct{}), on: make(chan struct{})}
 	done := make(chan error)
-	go func() { _, err := im.ImportStream(context.Background(), slow, 200, ""); done <- err }()
+	go func() { _, err := im.ImportStream(context.Background(), slow, 200, "", nil); done <- err }()
 	<-slow.begun
 	for what, way := range ways {
 		if err := way(im); fault.CodeOf(err) != "disk_full" || !strings.Contains(err.Error(), "other imports in progress") {
@@ -135,7 +135,7 @@ func TestImportsStopAtTheReserve(t *testing.T) {
 		if size > 0 {
 			d.shrinkTo(200 << 20)
 		}
-		_, err := im.ImportStream(t.Context(), e, size, "")
+		_, err := im.ImportStream(t.Context(), e, size, "", nil)
 		wantFault(t, err, fault.Transport, "disk_full")
 		if e.read > disk {
 			t.Errorf("%s: %d bytes were written to a disk of %d", what, e.read, disk)

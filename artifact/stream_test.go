@@ -19,7 +19,7 @@ func TestImportStream(t *testing.T) {
 		"text": {"hello\n", "", "TEXT"}, "again": {"hello\n", "x.md", "MD"}, "packed": {string(gz(record)), "", "FASTQ_GZ"},
 		"named": {"a,b\n1,2\n", "t.csv", "CSV"},
 	} {
-		got, err := im.ImportStream(t.Context(), strings.NewReader(c.content), -1, c.name)
+		got, err := im.ImportStream(t.Context(), strings.NewReader(c.content), -1, c.name, nil)
 		if err != nil || got != (Imported{sumOf([]byte(c.content)), int64(len(c.content)), c.want, "upload", nil}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
@@ -45,7 +45,7 @@ func TestImportStream(t *testing.T) {
 		"nothing":   {t.Context(), cut(0, io.EOF), fault.Validation, ImportSize},
 		"given up":  {gone, cut(50, io.EOF), fault.Canceled, "canceled"},
 	} {
-		_, err := im.ImportStream(c.ctx, c.r, -1, "")
+		_, err := im.ImportStream(c.ctx, c.r, -1, "", nil)
 		if fault.KindOf(err) != c.kind || fault.CodeOf(err) != c.code {
 			t.Errorf("%s: %v", name, err)
 		}

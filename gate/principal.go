@@ -89,10 +89,21 @@ type Caller struct {
 	Address   string    // the client's IP address, or "uid:1001 pid:4711" of a process of this host; "": unknown
 	Body      io.Reader // bytes sent beside the envelope, for a tool that takes them; nil for none. They are not recorded
 	BodyBytes int64     // how many they are; negative: not known before they are read
+	Upload    *Upload   // which part of an upload they are; nil: all of it
 	// span of the caller's that the call is part of, where it came beside the envelope; "" for none. See [Request]
 	ParentSpanID string
 	File         *os.File     // an open file handed over with the envelope by a process of this host; nil for none. Closed after the call
 	Ended        func() error // an Auth fault once the caller's credentials have expired or are revoked; nil: they do not end during the call
+}
+
+// Upload is an upload that may come in several requests, each of which goes on where the one before was cut.
+type Upload struct {
+	Key    string // the caller's name for it
+	Offset int64  // how many bytes of it came before this request
+
+	// Where the call is refused because of the offset: how many are stored, and their SHA-256 in hex.
+	Stored int64
+	SHA256 string
 }
 
 // Process is this program acting for itself, with every right: for the tools that work on files alone, which can do no

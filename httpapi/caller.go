@@ -74,12 +74,12 @@ func Held(ctx context.Context) (_ context.Context, stop func()) {
 	return ctx, func() { leave(); cancel() }
 }
 
-// ended is why the context of a request ended, if that was because the caller's credentials did.
+// ended is why the context of a request ended, if that was because the caller's credentials did, or because he sends the same upload again.
 func ended(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	if why := context.Cause(ctx); fault.Is(why, fault.Auth) {
+	if why := context.Cause(ctx); fault.Is(why, fault.Auth) || fault.CodeOf(why) == uploadReplaced {
 		return why
 	}
 	return nil

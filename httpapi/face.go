@@ -83,6 +83,7 @@ type face struct {
 	failures failures
 	streams  *gate.Counter
 	bodies   *gate.Turns
+	uploads  uploads
 }
 
 // Handler is the face. Streams end when stopping is closed; nil: when their clients go.
@@ -93,7 +94,8 @@ func Handler(c Config, stopping chan struct{}) http.Handler {
 	if c.Version == nil {
 		c.Version = func(gate.Caller) string { return "0.0.0" }
 	}
-	f := &face{Config: c, stopping: stopping, streams: gate.NewCounter(c.Streams), bodies: newBodies()}
+	f := &face{Config: c, stopping: stopping, streams: gate.NewCounter(c.Streams), bodies: newBodies(),
+		uploads: uploads{open: map[string]*uploading{}}}
 	r := chi.NewRouter()
 	r.Use(paced, timed, plainPaths)
 	r.NotFound(func(w http.ResponseWriter, req *http.Request) {

@@ -141,3 +141,54 @@ func TestStalledDownload(t *testing.T) {
 		})
 	}
 }
+
+// A request that sends an upload ends an earlier one that is still open, and begins when that has kept what came; another caller's key, or
+// another key, is another upload.
+func TestUploadReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var read error
+		p := paceServer(t, &read)
+		open := func(query string, n int) net.Conn {
+			conn := p.dial(t)
+			fmt.Fprintf(conn, "POST /v1/artifacts?%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer all\r\nContent-Type: "+
+				"application/octet-stream\r\nContent-Length: %d\r\n\r\n", query, n)
+			return conn
+		}
+		status := func(conn net.Conn, want int, code string) {
+			t.Helper()
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body, _ := io.ReadAll(res.Body); res.StatusCode != want || !strings.Contains(string(body), code) {
+				t.Errorf("%d %s, want %d %s", res.StatusCode, body, want, code)
+			}
+		}
+		first, other := open("upload_key=of-monday", 10), open("upload_key=of-tuesday", 1)
+		_, _ = first.Write([]byte("x"))
+		synctest.Wait()
+		began := time.Now()
+		second := open("upload_key=of-monday&offset=1", 1)
+		_, _ = second.Write([]byte("y"))
+		status(first, 409, uploadReplaced)
+		status(second, 201, "")
+		_, _ = other.Write([]byte("z"))
+		status(other, 201, "")
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// What says which part of an upload a body is.
+func TestUploadQuery(t *testing.T) {
+	d := newDesk(t)
+	for query, want := range map[string]string{"offset=3": "offset", "upload_key=short": "upload_key", "upload_key=of%20monday": "upload_key",
+		"upload_key=of-monday&offset=-1": "offset", "upload_key=of-monday&offset=1e3": "offset",
+		"upload_key=of-monday&offset=99999999999999999999": "offset", "upload_key=" + strings.Repeat("k", 65): "upload_key"} {
+		r := d.send("POST /v1/artifacts?"+query, "bytes", "Content-Type: application/octet-stream")
+		if r.status != 400 || !strings.Contains(string(r.body), `"field":"`+want+`"`) {
+			t.Errorf("%s: %d %s", query, r.status, r.body)
+		}
+	}
+}
