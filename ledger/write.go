@@ -66,7 +66,7 @@ func (l *Ledger) apply(ctx context.Context, tx *sql.Conn, w run.Write, payloads 
 		}
 	}
 	if w.Submission != nil {
-		if err := writeSubmission(ctx, tx, *w.Submission); err != nil {
+		if err := changeSubmission(ctx, tx, *w.Submission); err != nil {
 			return v, err
 		}
 	}
@@ -76,7 +76,7 @@ func (l *Ledger) apply(ctx context.Context, tx *sql.Conn, w run.Write, payloads 
 		}
 	}
 	for _, a := range w.Attempts {
-		if err := writeAttempt(ctx, tx, a); err != nil {
+		if err := changeAttempt(ctx, tx, a); err != nil {
 			return v, err
 		}
 	}
@@ -132,17 +132,23 @@ func (l *Ledger) after(w run.Write) run.View {
 	return v
 }
 
+// SQLite rewrites each index of a column that an UPDATE sets, changed or not. So the columns with an index are set only where they change:
+// a statement without them has them in its condition, and where it finds no row the one with all of them is next.
+
 // swapRun writes the mutable columns if the row still has the revision that was read.
 func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 	warnings, err := warningsJSON(r.Warnings)
 	if err != nil {
 		return err
 	}
-	n, err := update(ctx, tx, `UPDATE runs SET rev = rev + 1, state = ?, phase = ?, reason = ?, detail = ?, attempt_n = ?, warnings = ?, exit_code = ?,
- updated_at = ?, finished_at = ?, cancel_at = ?, cancel_reason = ?, result_json = ?, log_artifact_id = ?, script_artifact_id = ? WHERE run_id = ? AND rev = ?`,
-		r.State, r.Phase, r.Reason, r.Detail, r.AttemptN, warnings, r.ExitCode, micros(l.now()), optMicros(r.FinishedAt), optMicros(r.CancelAt),
-		r.CancelReason,
-		optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID), r.ID, r.Rev)
+	args := []any{r.Phase, r.Reason, r.Detail, r.AttemptN, warnings, r.ExitCode, micros(l.now()), optMicros(r.FinishedAt), optMicros(r.CancelAt),
+		r.CancelReason, optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID), r.State, r.ID, r.Rev}
+	const columns = `UPDATE runs SET rev = rev + 1, phase = ?, reason = ?, detail = ?, attempt_n = ?, warnings = ?, exit_code = ?,
+ updated_at = ?, finished_at = ?, cancel_at = ?, cancel_reason = ?, result_json = ?, log_artifact_id = ?, script_artifact_id = ?`
+	n, err := update(ctx, tx, columns+" WHERE state = ? AND run_id = ? AND rev = ?", args...)
+	if err == nil && n == 0 {
+		n, err = update(ctx, tx, columns+", state = ? WHERE run_id = ? AND rev = ?", args...)
+	}
 	if err == nil && n != 1 {
 		err = stale(r)
 	}
@@ -152,6 +158,22 @@ func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 // stale is the fault for a write that is based on an older revision of a run.
 func stale(r run.Run) error {
 	return fault.New(fault.Conflict, "stale_run", "run "+r.ID+" was changed concurrently")
+}
+
+// changeAttempt writes an attempt that may be there already.
+func changeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
+	strengths, err := strengthText(a.Strengths)
+	if err != nil {
+		return err
+	}
+	n, err := update(ctx, tx, `UPDATE attempts SET strengths = ?, slurm_state = ?, slurm_why = ?, slurm_exit = ?, node = ?, observed_at = ?, started_at = ?, missed_at = ?,
+ exit_code = ?, usage = ? WHERE run_id = ? AND n = ? AND token IS ? AND array_task IS ? AND ended_at IS ? AND ending = ?`,
+		strengths, a.SlurmState, a.SlurmWhy, a.SlurmExit, a.Node, optMicros(a.ObservedAt), optMicros(a.StartedAt), optMicros(a.MissedAt), a.ExitCode,
+		optText(string(a.Usage)), a.RunID, a.N, optText(a.Token), a.ArrayTask, optMicros(a.EndedAt), a.Ending)
+	if err != nil || n > 0 {
+		return err
+	}
+	return writeAttempt(ctx, tx, a)
 }
 
 func writeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
@@ -181,6 +203,16 @@ func writeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
 		optMicros(a.StartedAt),
 		optMicros(a.EndedAt), optMicros(a.MissedAt), a.Ending, a.ExitCode, optText(string(a.Usage)))
 	return err
+}
+
+// changeSubmission writes a submission that may be there already.
+func changeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission) error {
+	n, err := update(ctx, tx, `UPDATE submissions SET script_sha = ?, cluster = ?, job_id = ?, submitted_at = ?, sluid = ? WHERE token = ? AND array_name IS ?`,
+		s.ScriptSHA, s.Cluster, s.JobID, optMicros(s.SubmittedAt), s.SLUID, s.Token, optText(s.Array))
+	if err != nil || n > 0 {
+		return err
+	}
+	return writeSubmission(ctx, tx, s)
 }
 
 func writeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission) error {
