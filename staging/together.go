@@ -23,10 +23,12 @@ var syncsWhole = map[string]bool{"ext": true, "xfs": true, "btrfs": true, "tmpfs
 const fewAttempts = 4
 
 // OpenTogether is [Shared.OpenAttempt] for attempts of several runs. All folders get temporary names, the filesystem is synced,
-// all are moved into place and read back, and it is synced once more: so what has an attempt's name has its whole content, as if each was
-// opened by itself, and the inputs are durable too. A folder that is there already is opened by itself.
+// all are moved into place, and it is synced once more: so what has an attempt's name has its whole content, as if each was
+// opened by itself, and the inputs are durable too. What other machines may have a part in is read back. A folder that is there already is
+// opened by itself.
 func (s *Shared) OpenTogether(ctx context.Context, list []run.Opening) []error {
-	if name, _, err := Filesystem(s.cfg.RunsDir); len(list) < fewAttempts || err != nil || !syncsWhole[name] {
+	name, network, err := Filesystem(s.cfg.RunsDir)
+	if len(list) < fewAttempts || err != nil || !syncsWhole[name] {
 		return run.OpenEach(ctx, s, list)
 	}
 	root, err := s.runsDir(ctx)
@@ -41,7 +43,7 @@ func (s *Shared) OpenTogether(ctx context.Context, list []run.Opening) []error {
 	}
 	parallel(len(list), func(i int) {
 		if errs[i] == nil && temps[i] != "" {
-			errs[i] = moveUnsynced(root, list[i], temps[i])
+			errs[i] = moveUnsynced(root, list[i], temps[i], network)
 		}
 	})
 	if err := root.syncFS(); err != nil {
@@ -76,15 +78,16 @@ func buildUnsynced(root dir, o run.Opening) (temp string, err error) {
 }
 
 // moveUnsynced moves a folder into place that is durable under its temporary name.
-func moveUnsynced(root dir, o run.Opening, temp string) error {
+func moveUnsynced(root dir, o run.Opening, temp string, readBack bool) error {
 	runDir, err := root.sub(o.RunID)
 	if err != nil {
 		return fsFault("the run's folder cannot be opened", err)
 	}
 	defer runDir.close()
-	if err = moveExclusive(runDir, temp, AttemptName(o.N)); err == nil {
+	switch err = moveExclusive(runDir, temp, AttemptName(o.N)); {
+	case err == nil && readBack:
 		err = eachControl(runDir, AttemptName(o.N), withToken(o.Token, o.Files), holds)
-	} else { // somebody was first, or a network filesystem reports an error for a move that succeeded
+	case err != nil: // somebody was first, or a network filesystem reports an error for a move that succeeded
 		err = openAttempt(runDir, o.N, o.Token, o.Files, true)
 	}
 	return fsFault(fmt.Sprintf("attempt %d of %s cannot be opened", o.N, o.RunID), errors.Join(err, dropUnfinished(runDir, o.N)))
