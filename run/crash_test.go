@@ -191,11 +191,15 @@ func seamCancelledWaiting(t *testing.T, w *world, kind sendKind, o outcome, n in
 	reached := harmNth(w, n, o)
 	ord := order()
 	_, id, _ := ord.Identity()
+	asked := false
 	v := drive(t, w, ord, func(l *life) bool {
 		_, err := l.engine.Cancel(context.Background(), id.RunID(), "enough")
-		return err == nil
+		asked = err == nil
+		return asked
 	})
-	w.want(v, run.Cancelled, "cancelled")
+	if asked || v.Run.Reason != "absent" { // where the harm hits the cancel, the next gateway may end the run before it is asked again
+		w.want(v, run.Cancelled, "cancelled")
+	}
 	w.life()
 	time.Sleep(3 * time.Minute)
 	w.with(func() {

@@ -180,16 +180,8 @@ func (w *Watched) same(j *Job) bool {
 		j.Class) == w.Phase && (w.Cluster == "" || j.Cluster == "" || w.Cluster == j.Cluster)
 }
 
-// each calls a function for every run, several at a time, so that their changes share the ledger's transactions. A run that has
-// changed since Slurm was queried is left for the next cycle, whose answer is not older than the run. What is done as users is not waited
-// for without end.
-func (c *cycle) each(ctx context.Context, ids []string, do func(View) (bool, error)) {
-	var theirs gather
-	c.eachOwn(ctx, ids, do, theirs.add)
-	c.aside(ctx, theirs.list, do)
-}
-
-// eachOwn is each for runs that are executed as nobody else; theirs gets the others.
+// eachOwn calls do for every run that is executed as nobody else, several at a time, so that their changes share the ledger's transactions;
+// theirs gets the others. A run that has changed since Slurm was queried is left for the next cycle, whose answer is not older than the run.
 func (c *cycle) eachOwn(ctx context.Context, ids []string, do func(View) (bool, error), theirs func(View)) {
 	spread(ids, func(id string) { c.one(ctx, id, do, theirs) })
 }

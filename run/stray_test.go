@@ -104,7 +104,7 @@ func TestLedgerStops(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				broken, writes := true, 0
 				w.fault = func(op string, _ int) outcome {
-					if op == "Insert" || op == "Apply" {
+					if op == "Insert" || op == "Apply" || op == "ApplyAll" {
 						if writes++; broken && writes >= n {
 							reached = true
 							return stopped

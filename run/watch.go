@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"slurmgate/fault"
@@ -120,9 +121,7 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 		return false, err
 	}
 	e.cancels.forgetOld()
-	c.each(ctx, differ, func(v View) (bool, error) {
-		return c.observe(ctx, v, c.seen.named(v.Submission.JobName, c.userOf(v.Run.ExecutedAs)))
-	})
+	c.observeAll(ctx, differ)
 	err = c.settleMissing(ctx, missing)
 	e.cancelStrays(ctx, c.seen)
 	return c.moved.Load(), err
@@ -150,12 +149,67 @@ func (e *Engine) complain(ctx context.Context, v View, err error) {
 	}
 }
 
-// observe applies what Slurm says about a run's jobs. The name has matched, and the user; if the id is known, cluster and
-// id must match too, so that a reused job id is never mistaken for ours.
+// observedTogether is how many runs' news share a transaction at most: whoever submits meanwhile waits for it.
+const observedTogether = 256
+
+// observeAll applies what Slurm says about the jobs of runs, many in one transaction: after an array was sent it is news of a thousand.
+func (c *cycle) observeAll(ctx context.Context, ids []string) {
+	var theirs gather
+	for chunk := range slices.Chunk(ids, observedTogether) {
+		var mu sync.Mutex
+		var writes []Write
+		c.eachOwn(ctx, chunk, func(v View) (bool, error) {
+			w, moved, err := c.news(ctx, v, c.jobsOf(v))
+			if w != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				writes = append(writes, *w)
+			}
+			return moved, err
+		}, theirs.add)
+		if len(writes) == 0 {
+			continue
+		}
+		views, err := c.applyAll(ctx, slices.Clone(writes))
+		several(len(writes), func(i int) {
+			v, err := views[i], err
+			if err != nil { // one of them was changed meanwhile
+				v, err = c.apply(ctx, writes[i])
+			}
+			if err == nil {
+				c.moved.Store(true)
+				err = c.observed(ctx, v)
+			}
+			c.complain(ctx, *writes[i].From, err)
+		})
+	}
+	c.aside(ctx, theirs.list, func(v View) (bool, error) { return c.observe(ctx, v, c.jobsOf(v)) })
+}
+
+// jobsOf are the jobs that the answer shows of a run.
+func (c *cycle) jobsOf(v View) []Job {
+	return c.seen.named(v.Submission.JobName, c.userOf(v.Run.ExecutedAs))
+}
+
+// observe applies what Slurm says about one run's jobs.
 func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, err error) {
+	w, moved, err := c.news(ctx, v, found)
+	if w == nil {
+		return moved, err
+	}
+	if v, err = c.apply(ctx, *w); err != nil {
+		return false, err
+	}
+	return true, c.observed(ctx, v)
+}
+
+// news is the write of what Slurm says about a run's jobs; nil: there is nothing to write, or it is done. The name has matched, and the
+// user; if the id is known, cluster and id must match too, so that a reused job id is never mistaken for ours.
+func (c *cycle) news(ctx context.Context, v View, found []Job) (w *Write, moved bool, err error) {
 	j, ok := pick(v, found)
 	if !ok {
-		return c.chooseAmong(ctx, v, found)
+		moved, err = c.chooseAmong(ctx, v, found)
+		return nil, moved, err
 	}
 	if v.Run.CancelAt != nil && j.Class != ClassEnded && j.Class != ClassCompleting {
 		c.cancels.cancel(v.Run, j.ID, j.Name)
@@ -168,10 +222,10 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	a, s := v.Attempt, v.Submission
 	same := phase == v.Run.Phase && a.SlurmState == j.State && a.SlurmWhy == j.Why && a.MissedAt == nil && s.JobID == j.ID
 	if same && phase == Pending && v.Run.CancelAt != nil { // the claim could not be taken when the cancel was requested
-		return true, c.carryOutCancel(ctx, v)
+		return nil, true, c.carryOutCancel(ctx, v)
 	}
 	if same {
-		return false, nil
+		return nil, false, nil
 	}
 	adopted, from := s.JobID == "" || hinted(v), v
 	s.JobID, s.Cluster, s.SubmittedAt, s.SLUID = j.ID, cmp.Or(j.Cluster, s.Cluster), cmp.Or(s.SubmittedAt, j.Submitted),
@@ -191,18 +245,20 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 		v.Run.Reason, v.Run.Detail = "unknown_slurm_state", j.State
 	}
 	sayCancelling(&v.Run, j.ID)
-	after, err := c.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s, From: &from,
+	return &Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s, From: &from,
 		Event: Event{Type: "run." + string(phase), Data: map[string]any{"job_id": j.ID, "slurm_state": j.State, "why": j.Why, "node": j.Node,
-			"adopted": adopted}}})
+			"adopted": adopted}}}, false, nil
+}
+
+// observed goes on with a run about which news was written.
+func (c *cycle) observed(ctx context.Context, v View) error {
 	switch {
-	case err != nil:
-		return false, err
-	case phase == Collecting:
+	case v.Run.Phase == Collecting:
 		c.work.add(ShareOf(v.Run), v.Run.ID)
-	case phase == Pending && after.Run.CancelAt != nil:
-		return true, c.carryOutCancel(ctx, after)
+	case v.Run.Phase == Pending && v.Run.CancelAt != nil:
+		return c.carryOutCancel(ctx, v)
 	}
-	return true, nil
+	return nil
 }
 
 // phases are those of runs whose job is in a state of each class.
