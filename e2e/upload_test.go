@@ -39,8 +39,8 @@ func (p *port) part(data []byte, at, to int) (status int, answer map[string]any)
 	if to < len(data) {
 		body = cutBody{bytes.NewReader(data[at:to]), off}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/v1/artifacts?label=reads&upload_key=of-monday&offset=%d", p.url, at),
-		body)
+	url := fmt.Sprintf("%s/v1/artifacts?label=reads&upload_key=of-monday&offset=%d", p.url, at)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 	must(p.t, err)
 	req.ContentLength = int64(len(data) - at)
 	for name, value := range map[string]string{"Authorization": "Bearer " + p.token, "Content-Type": "application/octet-stream",

@@ -141,8 +141,9 @@ func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 	if err != nil {
 		return err
 	}
-	args := []any{r.Phase, r.Reason, r.Detail, r.AttemptN, warnings, r.ExitCode, micros(l.now()), optMicros(r.FinishedAt), optMicros(r.CancelAt),
-		r.CancelReason, optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID), r.State, r.ID, r.Rev}
+	args := []any{r.Phase, r.Reason, r.Detail, r.AttemptN, warnings, r.ExitCode, micros(l.now()), optMicros(r.FinishedAt),
+		optMicros(r.CancelAt), r.CancelReason, optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID),
+		r.State, r.ID, r.Rev}
 	const columns = `UPDATE runs SET rev = rev + 1, phase = ?, reason = ?, detail = ?, attempt_n = ?, warnings = ?, exit_code = ?,
  updated_at = ?, finished_at = ?, cancel_at = ?, cancel_reason = ?, result_json = ?, log_artifact_id = ?, script_artifact_id = ?`
 	n, err := update(ctx, tx, columns+" WHERE state = ? AND run_id = ? AND rev = ?", args...)
@@ -168,8 +169,8 @@ func changeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
 	}
 	n, err := update(ctx, tx, `UPDATE attempts SET strengths = ?, slurm_state = ?, slurm_why = ?, slurm_exit = ?, node = ?, observed_at = ?, started_at = ?, missed_at = ?,
  exit_code = ?, usage = ? WHERE run_id = ? AND n = ? AND token IS ? AND array_task IS ? AND ended_at IS ? AND ending = ?`,
-		strengths, a.SlurmState, a.SlurmWhy, a.SlurmExit, a.Node, optMicros(a.ObservedAt), optMicros(a.StartedAt), optMicros(a.MissedAt), a.ExitCode,
-		optText(string(a.Usage)), a.RunID, a.N, optText(a.Token), a.ArrayTask, optMicros(a.EndedAt), a.Ending)
+		strengths, a.SlurmState, a.SlurmWhy, a.SlurmExit, a.Node, optMicros(a.ObservedAt), optMicros(a.StartedAt), optMicros(a.MissedAt),
+		a.ExitCode, optText(string(a.Usage)), a.RunID, a.N, optText(a.Token), a.ArrayTask, optMicros(a.EndedAt), a.Ending)
 	if err != nil || n > 0 {
 		return err
 	}

@@ -180,8 +180,9 @@ func (w *Watched) same(j *Job) bool {
 		j.Class) == w.Phase && (w.Cluster == "" || j.Cluster == "" || w.Cluster == j.Cluster)
 }
 
-// eachOwn calls do for every run that is executed as nobody else, several at a time, so that their changes share the ledger's transactions;
-// theirs gets the others. A run that has changed since Slurm was queried is left for the next cycle, whose answer is not older than the run.
+// eachOwn calls do for every run that is executed as nobody else, several at a time, so that their changes share the ledger's
+// transactions; theirs gets the others. A run that has changed since Slurm was queried is left for the next cycle, whose answer is not
+// older than the run.
 func (c *cycle) eachOwn(ctx context.Context, ids []string, do func(View) (bool, error), theirs func(View)) {
 	spread(ids, func(id string) { c.one(ctx, id, do, theirs) })
 }
