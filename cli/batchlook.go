@@ -160,6 +160,10 @@ func (c batchTableCmd) Run(ctx context.Context, a *Shell) error {
 		for _, name := range t.Fields {
 			head = append(head, strings.ReplaceAll(clipLine(name, 30), "|", "/"))
 		}
+		if t.Role == "" {
+			fmt.Fprintf(w, "no outputs yet: %d samples are not finished, %d did not succeed\n", t.Pending, t.Failed)
+			return
+		}
 		list(w, strings.Join(head, "|"), t.Rows, func(r app.BatchTableRow) []string {
 			row := []string{clipLine(r.Sample, 40)}
 			for _, v := range r.Values {
