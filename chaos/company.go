@@ -23,6 +23,7 @@ var arrayPlaces = []struct{ name, in string }{
 	{"Store.ApplyAll.run.unconfirmed", "sbatch_loses"},
 	{"Store.ApplyAll.run.unconfirmed", "sbatch_fails"}, {"Store.ApplyAll.run.deferred", "sbatch_unreachable"},
 	{"Store.ApplyAll.run.intent", "cancel_pending"}, {"Store.ApplyAll.run.receipt", "tool_fails"},
+	{"Store.ApplyAll.run.pending", "cancel_pending"}, {"Store.ApplyAll.run.running", "plain"},
 }
 
 // parseSizes reads a list of numbers of runs.

@@ -167,13 +167,19 @@ func (c *cycle) observeAll(ctx context.Context, ids []string) {
 			}
 			return moved, err
 		}, theirs.add)
-		if len(writes) == 0 {
-			continue
+		var views []View
+		if len(writes) > 1 {
+			var err error
+			if views, err = c.applyAll(ctx, slices.Clone(writes)); err != nil { // one of them was changed meanwhile
+				views = nil
+			}
 		}
-		views, err := c.applyAll(ctx, slices.Clone(writes))
 		several(len(writes), func(i int) {
-			v, err := views[i], err
-			if err != nil { // one of them was changed meanwhile
+			var v View
+			var err error
+			if views != nil {
+				v = views[i]
+			} else {
 				v, err = c.apply(ctx, writes[i])
 			}
 			if err == nil {
