@@ -240,8 +240,8 @@ func (im *Importer) take(ctx context.Context, s source) (got Imported, err error
 	}
 	ok := false
 	if s.key != "" {
-		got.SHA256, got.SizeBytes, ok, err = im.store.putPartial(ctx, s.key, s.limit, func(p *partial) (io.Reader, error) { return s.from(m, p) },
-			check)
+		rest := func(p *partial) (io.Reader, error) { return s.from(m, p) }
+		got.SHA256, got.SizeBytes, ok, err = im.store.putPartial(ctx, s.key, s.limit, rest, check)
 	}
 	switch {
 	case ok:
@@ -259,14 +259,25 @@ func (im *Importer) take(ctx context.Context, s source) (got Imported, err error
 // from is what remains of a source whose first bytes are stored already. The inspector sees those too.
 func (s source) from(m *metered, p *partial) (io.Reader, error) {
 	if s.part != nil {
-		return s.part.from(m, s.look, p)
+		if err := s.part.begin(p); err != nil {
+			return nil, err
+		}
+		if err := s.look.feed(io.NewSectionReader(p.f, 0, p.done)); err != nil {
+			return nil, fsFault("the bytes cannot be read", err)
+		}
+	} else {
+		file := s.Reader.(io.ReadSeeker)
+		if err := s.look.feed(io.LimitReader(file, p.done)); err != nil {
+			return nil, fsFault("the file cannot be read", err)
+		}
+		if _, err := file.Seek(p.done, io.SeekStart); err != nil {
+			return nil, fsFault("the file cannot be read", err)
+		}
 	}
-	file := s.Reader.(io.ReadSeeker)
-	if err := s.look.feed(io.LimitReader(file, p.done)); err != nil {
-		return nil, fsFault("the file cannot be read", err)
-	}
-	if _, err := file.Seek(p.done, io.SeekStart); err != nil {
-		return nil, fsFault("the file cannot be read", err)
+	if !m.known {
+		if err := m.take(p.done, p.done); err != nil {
+			return nil, err
+		}
 	}
 	m.left -= p.done
 	return io.TeeReader(m, s.look), m.hold.wrote(p.done, false)
@@ -294,7 +305,6 @@ func (im *Importer) ImportStream(ctx context.Context, r io.Reader, size int64, n
 	key := ""
 	if part != nil && !im.dry {
 		key = part.key()
-		im.store.boundUploads(key)
 		if size >= 0 {
 			size += part.Offset
 		}

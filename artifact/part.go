@@ -1,12 +1,11 @@
 package artifact
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -39,53 +38,46 @@ const uploaded = "u"
 var errBusy error = fault.New(fault.Transport, "upload_busy", "another request is sending this upload").
 	WithNext("send the rest when that has ended").WithRetry(5)
 
+// hashed names what is the same by its words.
 func hashed(words ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(words, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 
-// key begins with the owner's.
-func (p *Part) key() string { return uploaded + hashed(p.Owner) + hashed(p.Owner, p.Key) }
+// owner begins the key of each upload of the part's owner.
+func (p *Part) owner() string { return uploaded + hashed(p.Owner) }
 
-// from checks that the part begins where the upload ends. Its bytes so far are shown to the inspector, and count as taken.
-func (p *Part) from(m *metered, look *inspector, have *partial) (io.Reader, error) {
+func (p *Part) key() string { return p.owner() + hashed(p.Owner, p.Key) }
+
+// begin checks that the part begins where the upload ends. A new upload may take the place of the owner's oldest.
+func (p *Part) begin(have *partial) error {
 	if p.Offset != have.done {
-		return nil, fault.Wrap(fault.Conflict, "upload_offset",
-			fmt.Sprintf("the request begins at byte %d of the upload", p.Offset), &OffsetError{have.done, hex.EncodeToString(have.sum.Sum(nil))}).
+		return fault.Wrap(fault.Conflict, "upload_offset", fmt.Sprintf("the request begins at byte %d of the upload", p.Offset),
+			&OffsetError{have.done, hex.EncodeToString(have.sum.Sum(nil))}).
 			WithNext(fmt.Sprintf("send the upload from byte %d on, with offset=%d", have.done, have.done))
 	}
-	if err := look.feed(io.NewSectionReader(have.f, 0, have.done)); err != nil {
-		return nil, fsFault("the bytes cannot be read", err)
+	if have.done == 0 {
+		have.store.boundUploads(p.owner(), have.name)
 	}
-	if !m.known {
-		if err := m.take(have.done, have.done); err != nil {
-			return nil, err
-		}
-	}
-	m.left -= have.done
-	return io.TeeReader(m, look), m.hold.wrote(have.done, false)
+	return nil
 }
 
-// boundUploads removes the oldest cut upload of an owner who has as many as are kept, unless the key is of one of them. What is being sent
-// stays.
-func (s *Store) boundUploads(key string) {
-	owner := "tmp/" + partPrefix + key[:len(key)/2+1]
-	names, err := fs.Glob(s.root.FS(), owner+"*")
+// boundUploads removes the oldest cut upload of an owner who has as many beside a new one as are kept. What is being sent stays.
+func (s *Store) boundUploads(owner, begun string) {
+	names, err := fs.Glob(s.root.FS(), "tmp/"+partPrefix+owner+"*")
 	if err != nil {
 		return
 	}
 	age := map[string]time.Time{}
 	for _, name := range names {
-		if info, err := s.root.Lstat(name); err == nil && !strings.HasSuffix(name, stateSuffix) {
+		if info, err := s.root.Lstat(name); err == nil && name != begun && !strings.HasSuffix(name, stateSuffix) {
 			age[name] = info.ModTime()
 		}
 	}
-	if _, own := age["tmp/"+partPrefix+key]; own || len(age) < uploadsOfOne {
+	if len(age) < uploadsOfOne {
 		return
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return age[name].IsZero() })
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(age[a].Compare(age[b]), cmp.Compare(a, b)) })
-	for _, name := range names {
+	for _, name := range slices.SortedFunc(maps.Keys(age), func(a, b string) int { return age[a].Compare(age[b]) }) {
 		if _, gone := s.dropOne(name, time.Now().Add(time.Hour)); gone {
 			return
 		}

@@ -46,9 +46,7 @@ const PartialAge = 7 * 24 * time.Hour
 
 // sourceKey names the state of an open file.
 func sourceKey(st unix.Stat_t) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %d.%d %d.%d", st.Dev, st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec, st.Ctim.Sec,
-		st.Ctim.Nsec))
-	return hex.EncodeToString(sum[:16])
+	return hashed(fmt.Sprintf("%d %d %d %d.%d %d.%d", st.Dev, st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec, st.Ctim.Sec, st.Ctim.Nsec))
 }
 
 // partial is a file's copy that is being made.

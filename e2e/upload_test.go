@@ -61,7 +61,7 @@ func (p *port) part(data []byte, at, to int) (status int, answer map[string]any)
 func (p *port) stored(data []byte) (n int) {
 	p.t.Helper()
 	until(p.t, patience, "upload that can go on", func() bool {
-		status, answer := p.part(data, len(data)-1, len(data))
+		status, answer := p.part(data, 1, len(data))
 		details, _ := answer["details"].(map[string]any)
 		if status != http.StatusConflict || answer["code"] != "upload_offset" { // the gateway has not seen yet that the line is gone
 			return false

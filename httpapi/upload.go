@@ -23,9 +23,9 @@ const uploadPause = 60 * time.Second
 const uploadType = "application/octet-stream"
 
 // upload imports the body of a request as an artifact: a call of artifact.import with the bytes beside it. label, type and project_id stand
-// in the query. Nothing is kept of a body that does not arrive whole, unless the query has an upload_key: then a request with the same key
-// goes on at the byte offset, and one with another offset is told which it is before its body is read. It ends an earlier one that is still
-// open: its caller has given that up.
+// in the query. Nothing is kept of a body that does not arrive whole, unless the query has an upload_key: then the next request with the
+// key sends the rest. Its offset is the number of bytes that are stored; with another number it is refused before its body is read, and
+// told the right one. It ends an earlier request with the key that is still open, because its caller has given that one up.
 func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 	args, err := arguments(req.URL, []string{"label", "type", "project_id", "upload_key", "offset"})
 	var part *gate.Upload

@@ -104,7 +104,8 @@ func (l *Ledger) AddWaiting(ctx context.Context, w WaitingRun, sources []plan.Pr
 			_, err := tx.ExecContext(ctx, `UPDATE waiting_runs SET others = 1 WHERE run_id = ? AND state = 'waiting' AND (principal, principal_id) <> (?, ?)`,
 				w.ID, w.Principal.Name, w.Principal.ID)
 			if err == nil && w.ApprovalID != "" { // a batch of the same caller was approved, and has this run among its rows
-				_, err = tx.ExecContext(ctx, `UPDATE waiting_runs SET approval_id = ?, due = 1, due_at = 0 WHERE run_id = ? AND state = 'waiting' AND principal_id = ?`,
+				_, err = tx.ExecContext(ctx, `UPDATE waiting_runs SET approval_id = ?, due = 1, due_at = 0
+ WHERE run_id = ? AND state = 'waiting' AND principal_id = ?`,
 					w.ApprovalID, w.ID, w.Principal.ID)
 			}
 			return err
@@ -124,8 +125,8 @@ func (l *Ledger) AddWaiting(ctx context.Context, w WaitingRun, sources []plan.Pr
 		now := micros(l.now())
 		if _, err := tx.ExecContext(ctx, `INSERT INTO waiting_runs (run_id, project_id, tool_id, tool_name, tool_version, contract_version, policy_hash, params_hash,
  params, args, caller, actor, principal, principal_id, executed_as, approval_id, state, attempt_n, due, created_at, updated_at)
- VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'waiting',1,1,?,?)`, w.ID, w.ProjectID, w.ToolID, w.ToolName, w.ToolVersion, w.Contract, w.PolicyHash,
-			w.ParamsHash, string(w.Params), string(w.Args), string(w.Caller), w.Actor, w.Principal.Name, w.Principal.ID, w.ExecutedAs,
+ VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'waiting',1,1,?,?)`, w.ID, w.ProjectID, w.ToolID, w.ToolName, w.ToolVersion, w.Contract,
+			w.PolicyHash, w.ParamsHash, string(w.Params), string(w.Args), string(w.Caller), w.Actor, w.Principal.Name, w.Principal.ID, w.ExecutedAs,
 			w.ApprovalID, now, now); err != nil {
 			return err
 		}

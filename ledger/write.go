@@ -167,8 +167,9 @@ func changeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
 	if err != nil {
 		return err
 	}
-	n, err := update(ctx, tx, `UPDATE attempts SET strengths = ?, slurm_state = ?, slurm_why = ?, slurm_exit = ?, node = ?, observed_at = ?, started_at = ?, missed_at = ?,
- exit_code = ?, usage = ? WHERE run_id = ? AND n = ? AND token IS ? AND array_task IS ? AND ended_at IS ? AND ending = ?`,
+	n, err := update(ctx, tx, `UPDATE attempts SET strengths = ?, slurm_state = ?, slurm_why = ?, slurm_exit = ?, node = ?,
+ observed_at = ?, started_at = ?, missed_at = ?, exit_code = ?, usage = ?
+ WHERE run_id = ? AND n = ? AND token IS ? AND array_task IS ? AND ended_at IS ? AND ending = ?`,
 		strengths, a.SlurmState, a.SlurmWhy, a.SlurmExit, a.Node, optMicros(a.ObservedAt), optMicros(a.StartedAt), optMicros(a.MissedAt),
 		a.ExitCode, optText(string(a.Usage)), a.RunID, a.N, optText(a.Token), a.ArrayTask, optMicros(a.EndedAt), a.Ending)
 	if err != nil || n > 0 {
@@ -208,7 +209,8 @@ func writeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
 
 // changeSubmission writes a submission that may be there already.
 func changeSubmission(ctx context.Context, tx *sql.Conn, s run.Submission) error {
-	n, err := update(ctx, tx, `UPDATE submissions SET script_sha = ?, cluster = ?, job_id = ?, submitted_at = ?, sluid = ? WHERE token = ? AND array_name IS ?`,
+	n, err := update(ctx, tx, `UPDATE submissions SET script_sha = ?, cluster = ?, job_id = ?, submitted_at = ?, sluid = ?
+ WHERE token = ? AND array_name IS ?`,
 		s.ScriptSHA, s.Cluster, s.JobID, optMicros(s.SubmittedAt), s.SLUID, s.Token, optText(s.Array))
 	if err != nil || n > 0 {
 		return err

@@ -191,14 +191,19 @@ func seamCancelledWaiting(t *testing.T, w *world, kind sendKind, o outcome, n in
 	reached := harmNth(w, n, o)
 	ord := order()
 	_, id, _ := ord.Identity()
-	asked := false
+	var a run.CancelAnswer
 	v := drive(t, w, ord, func(l *life) bool {
-		_, err := l.engine.Cancel(context.Background(), id.RunID(), "enough")
-		asked = err == nil
-		return asked
+		var err error
+		a, err = l.engine.Cancel(context.Background(), id.RunID(), "enough")
+		return err == nil
 	})
-	if asked || v.Run.Reason != "absent" { // where the harm hits the cancel, the next gateway may end the run before it is asked again
+	if v.Run.CancelAt != nil {
 		w.want(v, run.Cancelled, "cancelled")
+	} else { // the next gateway ended the run before it was asked again, and says so
+		w.want(v, run.Failed, "absent")
+		if a.RunID != "" && a.State != run.Failed {
+			t.Errorf("the cancel came too late, and the answer is %+v", a)
+		}
 	}
 	w.life()
 	time.Sleep(3 * time.Minute)

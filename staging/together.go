@@ -23,9 +23,9 @@ var syncsWhole = map[string]bool{"ext": true, "xfs": true, "btrfs": true, "tmpfs
 const fewAttempts = 4
 
 // OpenTogether is [Shared.OpenAttempt] for attempts of several runs. All folders get temporary names, the filesystem is synced,
-// all are moved into place, and it is synced once more: so what has an attempt's name has its whole content, as if each was
-// opened by itself, and the inputs are durable too. What other machines may have a part in is read back. A folder that is there already is
-// opened by itself.
+// all are moved into place, and it is synced once more. A folder with the name of an attempt is therefore complete, as if it was opened by
+// itself, and the inputs are durable too. On a filesystem that other machines may share, the files are read back. A folder that is there
+// already is opened by itself.
 func (s *Shared) OpenTogether(ctx context.Context, list []run.Opening) []error {
 	name, network, err := Filesystem(s.cfg.RunsDir)
 	if len(list) < fewAttempts || err != nil || !syncsWhole[name] {
