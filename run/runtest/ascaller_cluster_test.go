@@ -83,7 +83,8 @@ func openCaller(t *testing.T, programs string, authority ssh.Signer, logins chan
 		}
 		return string(out.Stdout), err
 	}
-	_, err = as(`mkdir -m 0700 "$1"`, runs)
+	// A cluster's folder outlives its tests, and a job that was still writing may have kept this one there.
+	_, err = as(`rm -rf "$1" && mkdir -m 0700 "$1"`, runs)
 	must(t, err)
 	t.Cleanup(func() {
 		// A job that was just cancelled may still be writing.
