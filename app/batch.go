@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
+	"strings"
 	"time"
 
 	"slurmgate/fault"
@@ -14,9 +16,19 @@ import (
 )
 
 const (
-	batchNameSchema = `{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$","not":{"pattern":"^batch_"},"description":"the batch's name, unique in its project"}`
+	batchName       = `^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$`
+	batchNameSchema = `{"type":"string","pattern":"` + batchName + `","not":{"pattern":"^batch_"},"description":"the batch's name, unique in its project"}`
 	batchSchema     = `{"type":"string","minLength":1,"maxLength":128,"description":"a batch's name or id (batch_…)"}`
 )
+
+// CheckBatchName returns the fault of a name that no batch can have, for those who want to know before they import files.
+func CheckBatchName(name string) error {
+	if regexp.MustCompile(batchName).MatchString(name) && !strings.HasPrefix(name, "batch_") {
+		return nil
+	}
+	return fault.Invalid("", fault.Problem{Code: "BATCH-NAME", Field: "name", Msg: fmt.Sprintf("got %.200q", name),
+		Rule: "up to 100 letters, digits and ._+-, not beginning with batch_ or a sign"})
+}
 
 // batches are the operations on groups of runs.
 func (g *Gateway) batches() []Operation {

@@ -32,6 +32,7 @@ func TestSheetForms(t *testing.T) {
 	want := fmt.Sprintf(`S 1 [x y] {"level":3,"more":[1,2],"reads":"%s"}; row-3  [] {"on":true,"reads":"%s"}`, a, b)
 	for name, text := range map[string]string{
 		"comma":       "sample,reads,tags,more,level,on\nS 1," + a + ",x;y,1;2,3,\n," + b + ",,,,true\n",
+		"more commas": "sample,reads,tags,more,level,on,,\nS 1," + a + ",x;y,1;2,3,,,\n," + b + ",,,,true,,\n,,,,,,,\n",
 		"by role":     "sample,fastq,tags,more,level,on\nS 1," + a + ",x;y,1;2,3,\n," + b + ",,,,true\n",
 		"tabs, CRLF":  "sample\treads\ttags\tmore\tlevel\ton\r\nS 1\t" + a + "\tx; y\t[1,2]\t3\t\r\n\t" + b + "\t\t\t\ttrue",
 		"mark, quote": "\xef\xbb\xbf\"sample\",reads,tags,more,level,on\n\"S 1\"," + a + ",\"x;y\",1;2,3\n," + b + ",,,,true\n\n , ,\n",
@@ -67,7 +68,9 @@ func TestSheetMistakes(t *testing.T) {
 		"sample;reads\nS;x\n":        {"row 1: the columns are separated by semicolons"},
 		"sample,reads\n":             {"sheet: the sheet has no rows"},
 		"\xff":                       {"sheet: the sheet is not valid UTF-8"},
-		"sample,reads\n\"S,x\n":      {"row 2: line"},
+		"sample,reads\nS\"T,x\n":     {"row 2: bare"},
+		"sample,reads\n\n\"S,\nx\n":  {"row 3: up to line"},
+		"sample,,reads\nS,,x\n":      {"row 1, column 2: the column has no name"},
 		"sample,reads,level,on\na/b,art_00000000000000000000000000,two,\nS,reads.fq,,maybe\n": {"row 2, column sample: got \"a/b\"",
 			"row 2, column level: got \"two\"", "row 3, column reads: got \"reads.fq\"", "row 3, column on: got \"maybe\""},
 	} {

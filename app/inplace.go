@@ -156,7 +156,7 @@ func (g *Gateway) registers(name, file string, scope artifact.Scope) (*site.Site
 	allowed := cmp.Or(strings.Join(offered, ", "), "there is none")
 	return nil, site.Root{}, &fault.Error{Kind: fault.Policy, Problems: []fault.Problem{{Code: artifact.ImportRoot, Field: "path",
 		Rule: "below a folder of storage.in_place that belongs to the project (" + allowed + ")",
-		Msg:  fmt.Sprintf("%.200q is not below one", file),
+		Msg:  fmt.Sprintf("%.200q is not where files may stay", file),
 		Hint: "import a copy, or ask the administrator to list the folder in storage.in_place"}}}
 }
 

@@ -94,8 +94,12 @@ func ReadSheet(text []byte) (s Sheet, err error) {
 			break
 		}
 		if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
-			return s, BadSheet([]fault.Problem{sheetProblem("SHEET-QUOTES", wrong.StartLine, "", "quotes around a whole cell, doubled inside it",
-				fmt.Sprintf("line %d: %v", wrong.Line, wrong.Err))})
+			msg := wrong.Err.Error()
+			if wrong.Line > wrong.StartLine {
+				msg = fmt.Sprintf("up to line %d: %s", wrong.Line, msg)
+			}
+			return s, BadSheet([]fault.Problem{sheetProblem("SHEET-QUOTES", wrong.StartLine, "",
+				"quotes around a whole cell, doubled inside it", msg)})
 		}
 		if err != nil {
 			return s, err
@@ -104,8 +108,11 @@ func ReadSheet(text []byte) (s Sheet, err error) {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
 		line, _ := r.FieldPos(0)
+		for len(cells) > 0 && cells[len(cells)-1] == "" { // spreadsheets write columns that once had something
+			cells = cells[:len(cells)-1]
+		}
 		switch {
-		case !slices.ContainsFunc(cells, func(c string) bool { return c != "" }): // blank
+		case len(cells) == 0: // blank
 		case s.Columns == nil:
 			s.Columns = cells
 		case len(s.Rows) == MaxSheetRows:

@@ -104,7 +104,7 @@ func (im *Importer) locate(path string, scope Scope) (importRoot, string, error)
 		allowed, hint = "it has none", ask
 	}
 	return importRoot{}, "", denied(ImportRoot, "below an import root of the project ("+allowed+")",
-		fmt.Sprintf("%.200q is not below one", path), hint, upload())
+		fmt.Sprintf("%.200q is not where files may be imported from", path), hint, upload())
 }
 
 // reads decides by the innermost root that the resolved path lies below, by whatever name: a root may lie inside another, or be mounted

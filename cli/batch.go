@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"slurmgate/app"
 	"slurmgate/fault"
@@ -40,6 +43,9 @@ type batchRunCmd struct {
 
 // Run imports the files that the sheet names, and starts the batch.
 func (c batchRunCmd) Run(ctx context.Context, a *Shell) error {
+	if err := app.CheckBatchName(c.Name); err != nil {
+		return err
+	}
 	f, err := openFile(c.Sheet)
 	if err != nil {
 		return err
@@ -219,11 +225,16 @@ func (c batchRunCmd) inputs(ctx context.Context, s *Session, tool app.ToolDoc) (
 	return out, nil
 }
 
-// importSheet imports the files in the cells of inputs and puts their artifacts in their places. No file is read before all are there.
+// importSheet imports the files in the cells of inputs and puts their artifacts in their places. No file is read before all are there, and
+// those that are refused are mistakes of the sheet, named together.
 func (a *Shell) importSheet(ctx context.Context, s *Session, place func(string) (app.ColumnPlace, *fault.Problem), sheet app.Sheet) error {
 	var problems []fault.Problem
 	files := map[string]string{} // by path: its artifact
 	var order []string
+	mistake := func(r app.SheetRow, column string, p fault.Problem) {
+		p.Field = fmt.Sprintf("row %d, column %s", r.Line, column)
+		problems = append(problems, p)
+	}
 	each := func(f func(row app.SheetRow, i int, column string, p app.ColumnPlace, x string) string) {
 		for i, column := range sheet.Columns {
 			p, problem := place(column)
@@ -253,39 +264,49 @@ func (a *Shell) importSheet(ctx context.Context, s *Session, place func(string) 
 			if err == nil {
 				msg = fmt.Sprintf("%q is not a regular file", x)
 			}
-			problems = append(problems, fault.Problem{Code: "SHEET-FILE", Field: fmt.Sprintf("row %d, column %s", r.Line, column),
-				Rule: "a file, an artifact id, ref:NAME, run_…:role or batch_…:role", Msg: msg})
+			mistake(r, column, fault.Problem{Code: "SHEET-FILE", Rule: "a file, an artifact id, ref:NAME, run_…:role or batch_…:role", Msg: msg})
 		}
 		return x
 	})
 	if err := app.BadSheet(problems); err != nil {
 		return err
 	}
-	got := make([]string, len(order))
+	got, refused, done, bad := make([]string, len(order)), make([]error, len(order)), "imported", atomic.Int64{}
+	if s.dryRun {
+		done = "checked"
+	}
 	err := severally(ctx, len(order), func(ctx context.Context, i int) error {
 		var err error
-		if got[i], err = a.importQuietly(ctx, s.alone(), order[i]); err != nil {
+		got[i], err = a.importQuietly(ctx, s.alone(), order[i])
+		if slices.Contains([]fault.Kind{fault.Validation, fault.NotFound, fault.Policy}, fault.KindOf(err)) {
+			refused[i], err = err, nil
+			bad.Add(1)
+		}
+		if err != nil {
 			err = fault.Wrap(fault.KindOf(err), fault.CodeOf(err), "the sheet's file "+order[i], err)
 		}
 		return err
 	}, func(n int) {
 		if n == len(order) || n%100 == 0 {
-			a.Say("imported %d of %d files", n, len(order))
+			a.Say("%s %d of %d files", done, n-int(bad.Load()), len(order))
 		}
 	})
 	if err != nil {
 		return err
 	}
+	why := map[string]error{}
 	for i, path := range order {
-		files[path] = got[i]
+		files[path], why[path] = got[i], refused[i]
 	}
-	each(func(_ app.SheetRow, _ int, _ string, _ app.ColumnPlace, x string) string {
-		if id := files[x]; id != "" {
-			return id
+	each(func(r app.SheetRow, _ int, column string, _ app.ColumnPlace, x string) string {
+		if e, ok := errors.AsType[*fault.Error](why[x]); ok && len(e.Problems) > 0 {
+			mistake(r, column, e.Problems[0])
+		} else if why[x] != nil {
+			mistake(r, column, fault.Problem{Code: "SHEET-FILE", Msg: fault.Prose(why[x])})
 		}
-		return x
+		return cmp.Or(files[x], x)
 	})
-	return nil
+	return app.BadSheet(problems)
 }
 
 // importQuietly imports a file without a line about it, and returns its artifact.

@@ -42,6 +42,16 @@ func TestBatch(t *testing.T) {
 	if f := s.fails(2, "batch", "run", batchTool, "--sheet", bad, "--name", "all"); !strings.Contains(text(t, f), "did you mean reads?") {
 		t.Errorf("%+v", f)
 	}
+	refused := s.file("refused.csv", "sample,reads,,\nA,/etc/passwd,,\nB,"+s.file("good.txt", "good\n")+",,\nC,/etc/hosts,,\n,,,\n")
+	said := text(t, s.fails(2, "batch", "run", batchTool, "--sheet", refused, "--name", "all"))
+	for _, want := range []string{"2 mistakes", "row 2, column reads", "row 4, column reads"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("files that are refused, without %q: %s", want, said)
+		}
+	}
+	if f := s.fails(2, "batch", "run", batchTool, "--sheet", refused, "--name", "batch_x"); f.Code != "BATCH-NAME" {
+		t.Errorf("%+v", f)
+	}
 	var plan struct {
 		Rows    int `json:"rows"`
 		New     int `json:"new_runs"`
