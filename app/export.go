@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,7 +33,7 @@ func (g *Gateway) exporting() []Operation {
 		Input: object("run_id", prop("run_id", runIDSchema), prop("by_reference", yesNo),
 			prop("max_size_mb", `{"type":"integer","minimum":1,"maximum":1073741824}`)),
 		Does: ofRun(g, look(g, g.describeExport)),
-	}}
+	}, g.batchExporting()}
 }
 
 // ExportArgs are the arguments of run.export.
@@ -77,6 +78,13 @@ func (g *Gateway) describeExport(ctx context.Context, _ gate.Call, a ExportArgs)
 			out.ByReference = append(out.ByReference, ExportedReference{a.ArtifactID, a.Role, a.SizeBytes, a.Why})
 		}
 	}
+	out.Path += a.query()
+	return out, map[string]any{"run_id": a.RunID, "attempt": r.Attempt, "by_reference": a.ByReference, "max_size_mb": a.MaxMB,
+		"size_bytes": out.SizeBytes}, nil
+}
+
+// query are the arguments in a path.
+func (a ExportArgs) query() string {
 	var query []string
 	if a.ByReference {
 		query = append(query, "by_reference=true")
@@ -84,16 +92,20 @@ func (g *Gateway) describeExport(ctx context.Context, _ gate.Call, a ExportArgs)
 	if a.MaxMB > 0 {
 		query = append(query, fmt.Sprint("max_size_mb=", a.MaxMB))
 	}
-	if len(query) > 0 {
-		out.Path += "?" + strings.Join(query, "&")
+	if len(query) == 0 {
+		return ""
 	}
-	return out, map[string]any{"run_id": a.RunID, "attempt": r.Attempt, "by_reference": a.ByReference, "max_size_mb": a.MaxMB,
-		"size_bytes": out.SizeBytes}, nil
+	return "?" + strings.Join(query, "&")
 }
 
 // Export makes the archive of a run, for a caller whom the gate has allowed run.export. It holds what was recorded up to the run's end and
 // nothing later.
 func (g *Gateway) Export(ctx context.Context, a ExportArgs) (*export.Archive, error) {
+	return g.exportRun(ctx, a, nil)
+}
+
+// exportRun makes the archive of a run; shared are the inputs, by checksum, that are in the archive of a batch instead.
+func (g *Gateway) exportRun(ctx context.Context, a ExportArgs, shared map[string]bool) (*export.Archive, error) {
 	switch w, err := g.Ledger.Waiting(ctx, a.RunID); {
 	case err == nil && w.State != ledger.WaitingStarted:
 		return nil, notStarted(w)
@@ -120,11 +132,13 @@ func (g *Gateway) Export(ctx context.Context, a ExportArgs) (*export.Archive, er
 	if now.Run.Rev != v.Run.Rev {
 		return nil, notOver(now) // somebody retried it meanwhile
 	}
-	if a.MaxMB == 0 {
-		a.MaxMB = exportMaxMB
-	}
-	return export.New(x.rec, export.Options{ByReference: a.ByReference, MaxBytes: a.MaxMB << 20},
-		func(_ context.Context, sha256 string) (io.ReadCloser, error) { return g.Store.Open(sha256) })
+	return export.New(x.rec, export.Options{ByReference: a.ByReference, MaxBytes: a.maxBytes(), Shared: shared}, g.exported)
+}
+
+func (a ExportArgs) maxBytes() int64 { return cmp.Or(a.MaxMB, exportMaxMB) << 20 }
+
+func (g *Gateway) exported(_ context.Context, sha256 string) (io.ReadCloser, error) {
+	return g.Store.Open(sha256)
 }
 
 func notOver(v run.View) error {

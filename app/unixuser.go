@@ -36,7 +36,7 @@ var acting = map[Acting][]string{
 	ActsAsNobody: {"approval.answer", "approval.list", "artifact.find", // its files as the caller's user, and none for a caller without one
 		"artifact.get", "artifact.list", "artifact.preview.image", "artifact.preview.table",
 		"batch.cancel", "batch.list", "batch.retry", "batch.rows", "batch.run", "batch.status", "batch.table", // each row is a call of its own
-		"call.progress",
+		"batch.export", "call.progress",
 		"artifact.preview.text", "artifact.trace", "artifact.verify", "config.check", "config.show", "domain.check", "event.list", "event.record", "event.show",
 		"event.verify", "export.verify", "gateway.backup", "gateway.drain", "gateway.restore", "gateway.resume", "gateway.status", "image.add",
 		"image.list", "image.pull", "image.verify", "key.list", "key.rotate", "reference.add",

@@ -27,6 +27,7 @@ type Batch struct {
 	Retry   batchRetryCmd   `cmd:"" help:"Submit again what failed in a batch."`
 	Cancel  batchCancelCmd  `cmd:"" help:"Cancel a batch. Runs that others asked for go on."`
 	Collect batchCollectCmd `cmd:"" help:"Copy the outputs of a batch into folders named by sample, with a manifest."`
+	Export  batchExportCmd  `cmd:"" help:"Write everything about a batch that is over, and about its runs, into one archive."`
 	List    batchListCmd    `cmd:"" default:"withargs" help:"List batches, newest first."`
 }
 

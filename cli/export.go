@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,8 +18,20 @@ import (
 
 // Export is the verb that writes the archive of a run.
 type Export struct {
-	RunID       string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
-	To          string `help:"Write the archive to this file, or to standard output with -. An existing file is not overwritten. Default: RUN.crate.zip in this folder." placeholder:"FILE"`
+	RunID string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one; or a batch's id."`
+	exportWords
+}
+
+// batchExportCmd writes the archive of a batch.
+type batchExportCmd struct {
+	Batch   string `arg:"" help:"The batch's name or id."`
+	Project string `help:"The project in which the batch has that name." placeholder:"NAME"`
+	exportWords
+}
+
+// exportWords are what may be said of any archive.
+type exportWords struct {
+	To          string `help:"Write the archive to this file, or to standard output with -. An existing file is not overwritten. Default: ID.crate.zip in this folder." placeholder:"FILE"`
 	ByReference bool   `name:"by-reference" help:"Name the artifacts, with their checksums, instead of including them."`
 	MaxMB       int64  `name:"max-size-mb" help:"Name artifacts larger than this many MiB instead of including them. Default: 1024." placeholder:"N"`
 }
@@ -29,39 +42,28 @@ type exportSaved struct {
 	SHA256 string `json:"sha256"` // of the archive
 }
 
+type batchSaved struct {
+	app.BatchExported
+	File      string `json:"saved"`
+	SizeBytes int64  `json:"size_bytes"`
+	SHA256    string `json:"sha256"` // of the archive
+}
+
 // Run exports a run. The file is there whole, or not at all.
 func (c Export) Run(ctx context.Context, a *Shell) error {
-	args := httpapi.ExportArgs{RunID: c.RunID, ByReference: c.ByReference, MaxMB: c.MaxMB}
+	if strings.HasPrefix(c.RunID, "batch_") {
+		return batchExportCmd{Batch: c.RunID, exportWords: c.exportWords}.Run(ctx, a)
+	}
 	return a.With(ctx, func(s *Session) error {
 		var out exportSaved
-		if err := s.call(ctx, "run.export", app.ExportArgs(args), &out.Exported); err != nil {
+		args := app.ExportArgs{RunID: c.RunID, ByReference: c.ByReference, MaxMB: c.MaxMB}
+		err := s.call(ctx, "run.export", args, &out.Exported)
+		if err == nil {
+			out.File, out.SHA256, _, err = c.save(ctx, s, httpapi.ExportArgs{RunID: c.RunID}, out.Exported.File)
+		}
+		if err != nil || c.To == "-" {
 			return err
 		}
-		if c.To == "-" {
-			return s.archive(ctx, args, a.Out, nil)
-		}
-		if out.File = c.To; c.To == "" {
-			out.File = out.Exported.File
-		}
-		p, sum := bar{shell: a}, sha256.New()
-		err := newFile(out.File, func(f *os.File) error {
-			err := s.archive(ctx, args, io.MultiWriter(f, sum), func(w io.Writer, size int64) (io.Writer, error) {
-				sum.Reset()
-				if _, err := f.Seek(0, io.SeekStart); err != nil {
-					return nil, err
-				}
-				return &barWriter{w: w, bar: &p, of: size}, f.Truncate(0)
-			})
-			if err == nil {
-				err = f.Sync()
-			}
-			return err
-		})
-		p.end()
-		if err != nil {
-			return err
-		}
-		out.SHA256 = hex.EncodeToString(sum.Sum(nil))
 		return a.show(out, func(w io.Writer) {
 			fmt.Fprintf(w, "%s  %s, %d files, sha256:%s\n", out.File, bytesText(out.SizeBytes), out.Files, out.SHA256)
 			for _, r := range out.ByReference {
@@ -73,8 +75,55 @@ func (c Export) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
-// archive copies the archive of a run to w, or to what begin makes of it. It begins again, from the first byte, where the gateway went
-// away.
+// Run exports a batch. The file is there whole, or not at all.
+func (c batchExportCmd) Run(ctx context.Context, a *Shell) error {
+	return a.With(ctx, func(s *Session) error {
+		var out batchSaved
+		args := app.BatchExportArgs{Batch: c.Batch, ProjectID: c.Project, ByReference: c.ByReference, MaxMB: c.MaxMB}
+		err := s.call(ctx, "batch.export", args, &out.BatchExported)
+		if err == nil {
+			a.Say("reading what is recorded about %d rows", out.Rows)
+			out.File, out.SHA256, out.SizeBytes, err = c.save(ctx, s, httpapi.ExportArgs{Batch: out.BatchID}, out.BatchExported.File)
+		}
+		if err != nil || c.To == "-" {
+			return err
+		}
+		return a.show(out, func(w io.Writer) {
+			fmt.Fprintf(w, "%s  %s, %d rows, sha256:%s\n", out.File, bytesText(out.SizeBytes), out.Rows, out.SHA256)
+			fmt.Fprintf(w, "Next: slurmgate verify %s\n", out.File)
+		})
+	})
+}
+
+// save writes an archive to the file that was asked for, or to that of its usual name; its checksum is of all of it.
+func (c exportWords) save(ctx context.Context, s *Session, args httpapi.ExportArgs, usual string) (name, sha string, size int64,
+	err error) {
+	args.ByReference, args.MaxMB = c.ByReference, c.MaxMB
+	if c.To == "-" {
+		return "-", "", 0, s.archive(ctx, args, s.app.Out, nil)
+	}
+	name = cmp.Or(c.To, usual)
+	p, sum := bar{shell: s.app}, sha256.New()
+	err = newFile(name, func(f *os.File) error {
+		err := s.archive(ctx, args, io.MultiWriter(f, sum), func(w io.Writer, n int64) (io.Writer, error) {
+			size = n
+			sum.Reset()
+			if _, err := f.Seek(0, io.SeekStart); err != nil {
+				return nil, err
+			}
+			return &barWriter{w: w, bar: &p, of: size}, f.Truncate(0)
+		})
+		if err == nil {
+			err = f.Sync()
+		}
+		return err
+	})
+	p.end()
+	return name, hex.EncodeToString(sum.Sum(nil)), size, err
+}
+
+// archive copies the archive of a run or a batch to w, or to what begin makes of it. It begins again, from the first byte, where the
+// gateway went away.
 func (s *Session) archive(ctx context.Context, args httpapi.ExportArgs, w io.Writer, begin func(w io.Writer, size int64) (io.Writer,
 	error)) error {
 	n := &countingWriter{w: w}
@@ -117,7 +166,7 @@ func (b *barWriter) Write(p []byte) (int, error) {
 
 // Verify is the verb that checks an archive.
 type Verify struct {
-	File string `arg:"" help:"Archive of a run, or the folder that it was unpacked into."`
+	File string `arg:"" help:"Archive of a run or a batch, or the folder that it was unpacked into."`
 	Keys string `help:"File with the gateway's public keys, as its administrator gives them: the output of slurmgate keys --json." placeholder:"FILE"`
 }
 
@@ -135,6 +184,9 @@ func (c Verify) Run(ctx context.Context, a *Shell) error {
 }
 
 func printReport(w io.Writer, r export.Report) {
+	if r.BatchID != "" {
+		fmt.Fprintf(w, "batch      %s of %s: %d runs\n", r.BatchID, r.ToolID, r.Runs)
+	}
 	if r.RunID != "" {
 		fmt.Fprintf(w, "run        %s of %s: %s\n", r.RunID, r.ToolID, r.State)
 	}

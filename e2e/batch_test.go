@@ -111,6 +111,17 @@ func TestBatch(t *testing.T) {
 	if manifest, err := os.ReadFile(host(to) + "/manifest.tsv"); err != nil || strings.Count(string(manifest), "\n") != 33 {
 		t.Errorf("%v: %s", err, manifest)
 	}
+	s.ok(nil, "batch", "export", "all", "--to", s.dir+"/all.zip")
+	var checked struct {
+		OK   bool
+		Runs int
+	}
+	if s.ok(&checked, "verify", s.dir+"/all.zip"); !checked.OK || checked.Runs != 31 {
+		t.Errorf("the archive: %+v", checked)
+	}
+	if f := s.fails(5, "export", began.BatchID, "--to", s.dir+"/all.zip"); f.Code != "target_exists" {
+		t.Errorf("%+v", f)
+	}
 	var table struct {
 		Total int
 		Rows  []struct {

@@ -75,7 +75,7 @@ func sortFiles(files []file) {
 // place decides which artifacts go into the archive, and under which names: those that they had in the workspace.
 func (r *Record) place(o Options) (files []file) {
 	taken := map[string]bool{}
-	for _, list := range [][]Artifact{r.Run.Inputs, r.Run.Outputs} {
+	for k, list := range [][]Artifact{r.Run.Inputs, r.Run.Outputs} {
 		for i := range list {
 			a := &list[i]
 			a.Reference = "artifact://" + a.ArtifactID
@@ -90,6 +90,7 @@ func (r *Record) place(o Options) (files []file) {
 				a.Why = "another file's name differs in case only"
 			case checkName(a.Relpath) != "":
 				a.Why = "its name is not safe in an archive"
+			case k == 0 && o.placeShared(a): // an input
 			case a.Type == plan.Directory:
 				files = r.unfold(a, files, taken)
 			default:

@@ -16,6 +16,8 @@
 //	ro-crate-metadata.json README.md
 //	MANIFEST               sha256 of every other file, as sha256sum -c reads it
 //
+// The archive of a batch holds those of its runs; see [Batch].
+//
 // Nouns: a record is what the gateway has of the run, a document is a file made of it, a derived document is one that [Verify] makes
 // again.
 package export

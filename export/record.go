@@ -153,6 +153,8 @@ type Attempt struct {
 type Options struct {
 	ByReference bool  // none
 	MaxBytes    int64 // none that is larger; 0: any
+	// inputs, by checksum, that are in the archive of the batch instead
+	Shared map[string]bool
 }
 
 // Opener opens the bytes with a checksum (64 hex digits).

@@ -19,13 +19,17 @@ import (
 const maxDocument = 32 << 20
 
 // examined are the files that Verify looks into; all others are only hashed.
-var examined = []string{runFile, paramsFile, policyFile, packFile, exitFile, eventsFile, crateFile, manifestFile, ReceiptFile, KeysFile}
+var examined = []string{runFile, paramsFile, policyFile, packFile, exitFile, eventsFile, crateFile, manifestFile, ReceiptFile, KeysFile,
+	batchFile}
 
 // contents is an archive as it was found: what each file has, by name.
 type contents struct {
 	names     []string // in the order they were found
 	found     map[string]seen
 	documents map[string][]byte // those that Verify looks into
+
+	// part is called with each archive of a run in the archive of a batch; nil: there are none
+	part func(name string, r io.ReaderAt, size int64) error
 }
 
 // seen is a file that was read.
@@ -38,14 +42,13 @@ func newTree() contents { return contents{found: map[string]seen{}, documents: m
 
 // read looks at every file of an archive, or of the folder it was unpacked into, once. What is wrong with a file is reported, and the
 // others are read.
-func read(ctx context.Context, path string, bad func(file, msg string)) (contents, error) {
-	t := newTree()
+func (t *contents) read(ctx context.Context, path string, bad func(file, msg string)) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return t, fault.Wrap(fault.NotFound, "no_such_file", "there is no file or folder "+path, err)
+		return fault.Wrap(fault.NotFound, "no_such_file", "there is no file or folder "+path, err)
 	}
 	if err != nil {
-		return t, fault.Wrap(fault.Validation, "unreadable", "the archive cannot be read", err)
+		return fault.Wrap(fault.Validation, "unreadable", "the archive cannot be read", err)
 	}
 	switch {
 	case info.IsDir():
@@ -53,9 +56,9 @@ func read(ctx context.Context, path string, bad func(file, msg string)) (content
 	case info.Mode().IsRegular():
 		err = t.zip(ctx, path, bad)
 	default:
-		return t, fault.New(fault.Validation, "unreadable", path+" is neither a file nor a folder")
+		return fault.New(fault.Validation, "unreadable", path+" is neither a file nor a folder")
 	}
-	return t, err
+	return err
 }
 
 func (t *contents) zip(ctx context.Context, path string, bad func(file, msg string)) error {
@@ -89,6 +92,9 @@ func (t *contents) archive(ctx context.Context, f io.ReaderAt, size int64, bad f
 		if !sound() {
 			bad(e.name, "its bytes do not have the CRC-32 that the archive gives")
 		}
+		if err := t.inside(e.name, io.NewSectionReader(f, e.offset+int64(len(e.local())), e.size), e.size); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -120,9 +126,20 @@ func (t *contents) folder(ctx context.Context, path string, bad func(file, msg s
 			return nil
 		}
 		defer f.Close()
-		return t.add(ctx, name, f, bad)
+		if err := t.add(ctx, name, f, bad); err != nil {
+			return err
+		}
+		return t.inside(name, f, t.found[name].size)
 	})
 	return err
+}
+
+// inside has a file examined that is the archive of a run in the archive of a batch.
+func (t *contents) inside(name string, r io.ReaderAt, size int64) error {
+	if t.part == nil || t.documents[batchFile] == nil || !isRunArchive(name) || checkName(name) != "" {
+		return nil
+	}
+	return t.part(name, r, size)
 }
 
 func kindOf(m fs.FileMode) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -17,6 +18,8 @@ type Report struct {
 	File      string    `json:"file"`
 	OK        bool      `json:"ok"` // no problem was found
 	RunID     string    `json:"run_id"`
+	BatchID   string    `json:"batch_id,omitempty"` // of the archive of a batch
+	Runs      int       `json:"runs,omitempty"`     // that it has
 	ToolID    string    `json:"tool_id"`
 	State     string    `json:"state"`
 	Files     int       `json:"files"`
@@ -47,6 +50,9 @@ type checker struct {
 	*Report
 	listed map[string]string // MANIFEST: checksum by name
 	run    Run
+	keys   []byte // that the caller trusts
+	batch  Batch
+	runs   map[string]inner // of a batch, by the names of their archives
 }
 
 // Verify checks an archive, or the folder it was unpacked into, against itself: every file against MANIFEST, MANIFEST against the crate,
@@ -57,8 +63,9 @@ type checker struct {
 // What is wrong with the archive is in the report, every file by name. An error means that there was nothing to check.
 func Verify(ctx context.Context, name string, keys []byte) (Report, error) {
 	c := newChecker(name)
-	var err error
-	if c.contents, err = read(ctx, name, c.bad); err != nil {
+	c.keys, c.contents = keys, newTree()
+	c.part = func(name string, r io.ReaderAt, size int64) error { return c.checkRun(ctx, name, r, size) }
+	if err := c.read(ctx, name, c.bad); err != nil {
 		return *c.Report, err
 	}
 	return c.check(keys)
@@ -66,28 +73,21 @@ func Verify(ctx context.Context, name string, keys []byte) (Report, error) {
 
 func newChecker(name string) *checker {
 	return &checker{Report: &Report{File: name, Problems: []Problem{}, Notes: []string{}, Signature: Signature{KeyIDs: []string{}}},
-		listed: map[string]string{}}
+		listed: map[string]string{}, runs: map[string]inner{}}
 }
 
 func (c *checker) check(keys []byte) (Report, error) {
+	batch := c.part != nil && c.documents[batchFile] != nil
 	if c.documents[runFile] == nil && c.documents[manifestFile] == nil {
-		return *c.Report, fault.New(fault.Validation, "not_an_archive", "this is not an archive of a run: it has neither "+runFile+" nor "+
-			manifestFile)
+		return *c.Report, fault.New(fault.Validation, "not_an_archive", "this is not an archive of a run or a batch: it has neither "+runFile+
+			" nor "+manifestFile)
 	}
 	c.distinct()
 	c.manifest()
-	readable := c.readRun()
-	if readable {
-		c.hashes()
-		c.artifacts()
-		c.history()
-	}
-	c.crate()
-	if err := c.receipt(keys); err != nil {
+	if batch {
+		c.checkBatch()
+	} else if err := c.checkAlone(keys); err != nil {
 		return *c.Report, err
-	}
-	if readable {
-		c.again()
 	}
 	c.Files = len(c.names)
 	for _, s := range c.found {
@@ -96,6 +96,22 @@ func (c *checker) check(keys []byte) (Report, error) {
 	slices.SortStableFunc(c.Problems, func(a, b Problem) int { return strings.Compare(a.File, b.File) })
 	c.OK = len(c.Problems) == 0
 	return *c.Report, nil
+}
+
+// checkAlone checks what the archive of a run has.
+func (c *checker) checkAlone(keys []byte) error {
+	readable := c.readRun()
+	if readable {
+		c.hashes()
+		c.artifacts()
+		c.history()
+	}
+	c.crate()
+	err := c.receipt(keys)
+	if err == nil && readable {
+		c.again()
+	}
+	return err
 }
 
 func (c *checker) bad(file, msg string) { c.Problems = append(c.Problems, Problem{file, msg}) }

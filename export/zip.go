@@ -45,27 +45,34 @@ func (a *Archive) Run() Run { return a.run }
 func (a *Archive) Files() int { return len(a.files) }
 
 // Size is how many bytes the archive has.
-func (a *Archive) Size() int64 {
+func (a *Archive) Size() int64 { return zipSize(a.files) }
+
+func zipSize(files []file) int64 {
 	var at, directory int64
-	for _, f := range a.files {
+	for _, f := range files {
 		e := entry{name: f.name, size: f.size, offset: at}
 		at, directory = e.end(), directory+int64(len(e.central()))
 	}
-	return at + directory + int64(len(ending(int64(len(a.files)), directory, at)))
+	return at + directory + int64(len(ending(int64(len(files)), directory, at)))
 }
 
 // WriteTo writes the archive. The bytes of an artifact are read once and compared with their checksum while they are written; if they
 // differ the error names the artifact, and what was written is no archive.
 func (a *Archive) WriteTo(ctx context.Context, w io.Writer) error {
+	return writeZip(w, a.files, func(out io.Writer, f file) error { return copyFile(ctx, out, f, a.open, a.damaged) })
+}
+
+// writeZip writes files as a ZIP; content writes the bytes of each, in their order.
+func writeZip(w io.Writer, files []file, content func(out io.Writer, f file) error) error {
 	out := &counter{w: w}
 	var directory []byte
-	for _, f := range a.files {
+	for _, f := range files {
 		e := entry{name: f.name, size: f.size, offset: out.n}
 		crc := crc32.NewIEEE()
 		if err := out.write(e.local()); err != nil {
 			return err
 		}
-		if err := a.copy(ctx, io.MultiWriter(out, crc), f); err != nil {
+		if err := content(io.MultiWriter(out, crc), f); err != nil {
 			return err
 		}
 		e.crc = crc.Sum32()
@@ -78,7 +85,7 @@ func (a *Archive) WriteTo(ctx context.Context, w io.Writer) error {
 	if err := out.write(directory); err != nil {
 		return err
 	}
-	return out.write(ending(int64(len(a.files)), int64(len(directory)), at))
+	return out.write(ending(int64(len(files)), int64(len(directory)), at))
 }
 
 // counter counts what is written.
@@ -106,15 +113,15 @@ func unwritten(err error) error {
 	return fault.Wrap(fault.Transport, "export_unwritten", "the archive could not be written", err)
 }
 
-// copy writes the bytes of a file.
-func (a *Archive) copy(ctx context.Context, out io.Writer, f file) error {
+// copyFile writes the bytes of a file; damaged is the fault of one that is not what it was.
+func copyFile(ctx context.Context, out io.Writer, f file, open Opener, damaged func(file, error) error) error {
 	if f.data != nil {
 		_, err := out.Write(f.data)
 		return unwritten(err)
 	}
-	in, err := a.open(ctx, f.sha256)
+	in, err := open(ctx, f.sha256)
 	if err != nil {
-		return a.damaged(f, err)
+		return damaged(f, err)
 	}
 	defer in.Close()
 	sum, buf, left := sha256.New(), make([]byte, 256<<10), f.size
@@ -125,7 +132,7 @@ func (a *Archive) copy(ctx context.Context, out io.Writer, f file) error {
 		var n int
 		n, err = in.Read(buf)
 		if left -= int64(n); left < 0 {
-			return a.damaged(f, fmt.Errorf("it is longer than %d bytes", f.size))
+			return damaged(f, fmt.Errorf("it is longer than %d bytes", f.size))
 		}
 		sum.Write(buf[:n])
 		if _, err := out.Write(buf[:n]); err != nil {
@@ -133,10 +140,10 @@ func (a *Archive) copy(ctx context.Context, out io.Writer, f file) error {
 		}
 	}
 	if err != io.EOF {
-		return a.damaged(f, err)
+		return damaged(f, err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != f.sha256 {
-		return a.damaged(f, fmt.Errorf("it has the checksum %s, but %s is recorded", got, f.sha256))
+		return damaged(f, fmt.Errorf("it has the checksum %s, but %s is recorded", got, f.sha256))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -22,7 +23,8 @@ type Archive interface {
 
 // ExportArgs say what goes into an archive.
 type ExportArgs struct {
-	RunID       string `json:"run_id"`
+	RunID       string `json:"run_id,omitzero"`
+	Batch       string `json:"batch,omitzero"` // instead of a run: a batch's id, or for a client its name
 	ByReference bool   `json:"by_reference,omitzero"`
 	MaxMB       int64  `json:"max_size_mb,omitzero"`
 }
@@ -31,13 +33,23 @@ const archiveType = "application/zip"
 
 // export is GET /v1/runs/{run_id}/export: the archive of a run. An archive that breaks off is shorter than its Content-Length.
 func (f *face) export(w http.ResponseWriter, req *http.Request) {
+	f.exporting(w, req, "run.export", "run_id")
+}
+
+// exportBatch is GET /v1/batches/{batch}/export: the archive of a batch.
+func (f *face) exportBatch(w http.ResponseWriter, req *http.Request) {
+	f.exporting(w, req, "batch.export", "batch", "project_id")
+}
+
+// exporting sends the archive of what the path names; more are words of the query that say which it is.
+func (f *face) exporting(w http.ResponseWriter, req *http.Request, tool, named string, more ...string) {
 	if f.Export == nil {
-		problem(w, fault.New(fault.NotFound, "no_such_path", "this gateway does not export runs"))
+		problem(w, fault.New(fault.NotFound, "no_such_path", "this gateway exports nothing"))
 		return
 	}
-	args, err := arguments(req.URL, []string{"by_reference", "max_size_mb"})
+	args, err := arguments(req.URL, append(more, "by_reference", "max_size_mb"))
 	if err != nil {
-		f.malformed(w, req, "run.export", http.StatusBadRequest, err)
+		f.malformed(w, req, tool, http.StatusBadRequest, err)
 		return
 	}
 	end, ok := f.streaming(w, req)
@@ -45,14 +57,21 @@ func (f *face) export(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer end()
-	args["run_id"] = text(chi.URLParam(req, "run_id"))
-	if _, ok := f.call(w, req, "run.export", args); !ok {
+	args[named] = text(chi.URLParam(req, named))
+	res, ok := f.call(w, req, tool, args)
+	if !ok {
 		return
 	}
 	var a ExportArgs
+	var found struct {
+		BatchID string `json:"batch_id"`
+	}
 	raw, err := json.Marshal(args)
 	if err == nil {
-		err = json.Unmarshal(raw, &a) // the gate has checked it
+		err = errors.Join(json.Unmarshal(raw, &a), json.Unmarshal(res.Result, &found)) // the gate has checked it
+	}
+	if a.Batch != "" { // whichever the caller means by the name
+		a.Batch = found.BatchID
 	}
 	var archive Archive
 	if err == nil {
@@ -68,12 +87,12 @@ func (f *face) export(w http.ResponseWriter, req *http.Request) {
 	h.Set("Content-Length", strconv.FormatInt(archive.Size(), 10))
 	h.Set("Cache-Control", "private, no-cache")
 	if err := archive.WriteTo(req.Context(), &heldWriter{w, req.Context()}); err != nil && fault.KindOf(err) == fault.Internal {
-		f.Log.Error("an export broke off", "run_id", a.RunID, "err", err)
+		f.Log.Error("an export broke off", "run_id", a.RunID, "batch_id", a.Batch, "err", err)
 	}
 }
 
-// Export copies the archive of a run to w. begin hears how many bytes it has, before the first of them. A copy that broke off is a
-// Transport fault.
+// Export copies the archive of a run or a batch to w. begin hears how many bytes it has, before the first of them. A copy that broke off
+// is a Transport fault.
 func (c *Client) Export(ctx context.Context, a ExportArgs, w io.Writer, begin func(size int64)) error {
 	q := url.Values{}
 	if a.ByReference {
@@ -83,6 +102,9 @@ func (c *Client) Export(ctx context.Context, a ExportArgs, w io.Writer, begin fu
 		q.Set("max_size_mb", strconv.FormatInt(a.MaxMB, 10))
 	}
 	path := "/v1/runs/" + url.PathEscape(a.RunID) + "/export"
+	if a.Batch != "" {
+		path = "/v1/batches/" + url.PathEscape(a.Batch) + "/export"
+	}
 	if len(q) > 0 {
 		path += "?" + q.Encode()
 	}

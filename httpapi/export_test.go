@@ -51,6 +51,10 @@ func TestExport(t *testing.T) {
 	if r.status != 409 || got != (ExportArgs{RunID: runA, ByReference: true, MaxMB: 7}) {
 		t.Errorf("%d %s %+v", r.status, r.body, got)
 	}
+	r = d.send("GET /v1/batches/qc/export?max_size_mb=7", "")
+	if r.status != 409 || got != (ExportArgs{Batch: "batch_x", MaxMB: 7}) {
+		t.Errorf("the batch that the gate found: %d %s %+v", r.status, r.body, got)
+	}
 	for _, q := range []string{"?by_reference=maybe", "?max_size_mb=x", "?other=1", "?by_reference=true&by_reference=true"} {
 		if r := d.send("GET /v1/runs/"+runA+"/export"+q, ""); r.status != 400 {
 			t.Errorf("%s: %d %s", q, r.status, r.body)

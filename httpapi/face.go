@@ -62,7 +62,7 @@ type Config struct {
 	Events func(ctx context.Context, runID string, after int64) (events []Event, over bool, err error)
 	// Moving is how far the files of a run are that are staged or collected now, as JSON; nil: none are. The gate has allowed the look.
 	Moving func(ctx context.Context, runID string) json.RawMessage
-	// Export makes the archive of a run. The gate has allowed it.
+	// Export makes the archive of a run or a batch. The gate has allowed it.
 	Export func(ctx context.Context, a ExportArgs) (Archive, error)
 	// Ready tells why the gateway cannot do all that it is for; nil when it can.
 	Ready   func(ctx context.Context) error
@@ -153,6 +153,7 @@ func (f *face) routes(r chi.Router) {
 	r.Get("/v1/runs/{run_id}/logs", f.look("slurm.job.logs", "run_id", "stream", "tail_lines"))
 	r.Get("/v1/runs/{run_id}/events", f.events)
 	r.Get("/v1/runs/{run_id}/export", f.export)
+	r.Get("/v1/batches/{batch}/export", f.exportBatch)
 	r.Post("/v1/runs/{run_id}:recollect", f.act("slurm.job.recollect", "run_id", "reason"))
 	r.Post("/v1/runs/{run_id}:cancel", f.act("slurm.job.cancel", "run_id", "reason"))
 	r.Post("/v1/runs/{run_id}:retry", f.act("slurm.job.retry", "run_id", "after_attempt", "reason"))

@@ -138,9 +138,16 @@ func (g *gateway) moving(ctx context.Context, runID string) json.RawMessage {
 	return doc
 }
 
-// export makes the archive of a run for a caller whom the gate has allowed it.
+// export makes the archive of a run or a batch for a caller whom the gate has allowed it.
 func (g *gateway) export(ctx context.Context, a httpapi.ExportArgs) (httpapi.Archive, error) {
-	x, err := g.app.Export(ctx, app.ExportArgs(a))
+	if a.Batch != "" {
+		x, err := g.app.ExportBatch(ctx, app.BatchExportArgs{Batch: a.Batch, ByReference: a.ByReference, MaxMB: a.MaxMB})
+		if err != nil {
+			return nil, err
+		}
+		return x, nil
+	}
+	x, err := g.app.Export(ctx, app.ExportArgs{RunID: a.RunID, ByReference: a.ByReference, MaxMB: a.MaxMB})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,329 @@
+package export
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmgate/fault"
+)
+
+// The archive of a batch holds the archives of its runs, each as a file of its own that can be taken out and checked alone:
+//
+//	batch.json             the batch: its rows, and which run each became
+//	runs/RUN.crate.zip     the archive of a run
+//	shared/SHA256          an input that several of the runs take; it is by reference in their archives
+//	unpack.sh              unpacks the runs and puts the shared inputs in their places
+//	ro-crate-metadata.json README.md MANIFEST
+const (
+	batchFile  = "batch.json"
+	unpackFile = "unpack.sh"
+	runsFolder = "runs/"
+	archiveEnd = ".crate.zip"
+	sharedAt   = "shared/"
+)
+
+// BatchFormat is the version of a batch archive's documents, as [Format] is of a run's.
+const BatchFormat = 1
+
+// Batch is batch.json.
+type Batch struct {
+	Format      int        `json:"slurmgate_batch_export"` // [BatchFormat]
+	BatchID     string     `json:"batch_id"`
+	Name        string     `json:"name"`
+	Chain       string     `json:"chain,omitempty"` // of which chain it is a step
+	Step        string     `json:"step,omitempty"`
+	ToolID      string     `json:"tool_id"`
+	ToolVersion string     `json:"tool_version"`
+	Project     string     `json:"project_id"`
+	Principal   string     `json:"principal"` // who asked for it
+	CreatedAt   time.Time  `json:"created_at"`
+	Rows        []BatchRow `json:"rows"`
+}
+
+// BatchRow is a row of the sheet, and what became of it.
+type BatchRow struct {
+	Row     int             `json:"row"` // line of the sheet
+	Sample  string          `json:"sample"`
+	Label   string          `json:"label"`
+	Tags    []string        `json:"tags"`
+	Args    json.RawMessage `json:"arguments"`
+	RunID   string          `json:"run_id"` // empty: it never became a run
+	State   string          `json:"state"`
+	Code    string          `json:"code"` // why it was refused
+	Message string          `json:"message"`
+}
+
+// runs are the runs of a batch, each once, with the samples that they are of.
+func (b Batch) runs() (ids []string, samples map[string][]string) {
+	samples = map[string][]string{}
+	for _, r := range b.Rows {
+		if r.RunID == "" {
+			continue
+		}
+		if samples[r.RunID] == nil {
+			ids = append(ids, r.RunID)
+		}
+		samples[r.RunID] = append(samples[r.RunID], r.Sample)
+	}
+	slices.Sort(ids)
+	return ids, samples
+}
+
+func runArchive(id string) string { return runsFolder + id + archiveEnd }
+
+// sharedWhy is why an input is not in its run's archive.
+func sharedWhy(sha256 string) string {
+	return "it is in the archive of the batch, as " + sharedAt + sha256
+}
+
+// placeShared makes an input that other runs take too one by reference.
+func (o Options) placeShared(a *Artifact) bool {
+	if !o.Shared[a.SHA256] {
+		return false
+	}
+	a.Why = sharedWhy(a.SHA256)
+	return true
+}
+
+// BatchArchive is an export of a batch. The archives of its runs are made while it is written.
+type BatchArchive struct {
+	batch Batch
+	files []file
+	of    func(ctx context.Context, runID string) (*Archive, error) // the archive of a run
+	open  Opener
+}
+
+// NewBatch makes the archive of a batch. of returns the archive of a run, twice the same: it is called for every run now, to learn its
+// size, and again while the archive is written.
+func NewBatch(ctx context.Context, b Batch, of func(ctx context.Context, runID string) (*Archive, error), open Opener) (
+	*BatchArchive, error) {
+	b.Format = BatchFormat
+	text, err := document(b)
+	if err != nil {
+		return nil, err
+	}
+	files := []file{fileOf(batchFile, text)}
+	var runs []Run
+	ids, _ := b.runs()
+	for _, id := range ids {
+		a, err := of(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, a.run)
+		files = append(files, file{name: runArchive(id), size: a.Size()})
+	}
+	shared := sharedOf(runs)
+	for _, sum := range slices.Sorted(maps.Keys(shared)) {
+		files = append(files, file{sharedAt + sum, shared[sum].SizeBytes, sum, nil})
+	}
+	derived, err := deriveBatch(b, runs)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, derived...)
+	sortFiles(files)
+	list := file{name: manifestFile} // the last one: it has the checksums of what was written before
+	for _, f := range files {
+		list.size += int64(lineBytes(f.name))
+	}
+	for _, f := range files {
+		if f.data != nil && len(f.data) > maxDocument {
+			return nil, fault.New(fault.Validation, "batch_too_large", fmt.Sprintf("%s of this batch would have %d bytes; a document has at most %d",
+				f.name, len(f.data), maxDocument)).WithNext("export its runs one by one")
+		}
+	}
+	return &BatchArchive{b, append(files, list), of, open}, nil
+}
+
+// Name is the archive's usual file name.
+func (a *BatchArchive) Name() string { return a.batch.BatchID + archiveEnd }
+
+// Size is how many bytes the archive has.
+func (a *BatchArchive) Size() int64 { return zipSize(a.files) }
+
+// WriteTo writes the archive. A run that was retried since [NewBatch] is a Conflict fault, and what was written is no archive.
+func (a *BatchArchive) WriteTo(ctx context.Context, w io.Writer) error {
+	var list bytes.Buffer
+	return writeZip(w, a.files, func(out io.Writer, f file) error {
+		sum := sha256.New()
+		out = io.MultiWriter(out, sum)
+		id, ok := strings.CutPrefix(f.name, runsFolder)
+		var err error
+		switch {
+		case f.name == manifestFile:
+			_, err = out.Write(list.Bytes())
+			err = unwritten(err)
+		case ok:
+			err = a.writeRun(ctx, out, strings.TrimSuffix(id, archiveEnd), f.size)
+		default:
+			err = copyFile(ctx, out, f, a.open, sharedDamaged)
+		}
+		fmt.Fprintf(&list, "%s  %s\n", hex.EncodeToString(sum.Sum(nil)), f.name)
+		return err
+	})
+}
+
+func (a *BatchArchive) writeRun(ctx context.Context, out io.Writer, id string, size int64) error {
+	x, err := a.of(ctx, id)
+	if err == nil && x.Size() != size {
+		err = fault.New(fault.Conflict, "batch_changed", "run "+id+" changed while the batch was exported").WithNext("export it again")
+	}
+	if err != nil {
+		return err
+	}
+	return x.WriteTo(ctx, out)
+}
+
+func sharedDamaged(f file, err error) error {
+	return fault.Wrap(fault.Internal, "artifact_corrupt", "the stored bytes of "+f.name+", an input of several runs, are not what they had", err).
+		WithNext("export with --by-reference, or restore the artifact from a backup")
+}
+
+// sharedOf are the inputs that the archives of runs refer to in the batch's, by checksum.
+func sharedOf(runs []Run) map[string]Artifact {
+	out := map[string]Artifact{}
+	for _, r := range runs {
+		for _, a := range r.Inputs {
+			if a.Why == sharedWhy(a.SHA256) {
+				out[a.SHA256] = a
+			}
+		}
+	}
+	return out
+}
+
+// deriveBatch makes the documents that follow from the others. [Verify] makes them again.
+func deriveBatch(b Batch, runs []Run) ([]file, error) {
+	crate, err := batchCrate(b, runs)
+	return []file{fileOf(readmeFile, batchReadme(b, runs)), fileOf(unpackFile, unpackScript(runs)), fileOf(crateFile, crate)}, err
+}
+
+// unpackScript is a script that makes a folder of each run's archive, in which its Nextflow module finds its inputs.
+func unpackScript(runs []Run) []byte {
+	var s bytes.Buffer
+	s.WriteString("#!/bin/sh\n# Unpacks the archive of each run into a folder, and links the inputs that several runs take. Needs unzip.\n" +
+		"set -eu\ncd -- \"$(dirname -- \"$0\")\"\n")
+	for _, r := range runs {
+		dir := runsFolder + r.RunID
+		fmt.Fprintf(&s, "unzip -q -d %s %s\n", dir, runArchive(r.RunID))
+		for _, a := range r.Inputs {
+			if a.Why != sharedWhy(a.SHA256) {
+				continue
+			}
+			to := shellWord(dir + "/" + a.Relpath)
+			fmt.Fprintf(&s, "mkdir -p -- \"$(dirname -- %s)\" && ln -- %s %s\n", to, sharedAt+a.SHA256, to)
+		}
+	}
+	return s.Bytes()
+}
+
+// batchReadme says to people what the archive is.
+func batchReadme(b Batch, runs []Run) []byte {
+	var s bytes.Buffer
+	say := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
+	say("# %s\n", b.BatchID)
+	say("This is everything a gateway has recorded about the batch %s: %d rows of `%s` %s, which became %d runs.\n", b.Name, len(b.Rows),
+		b.ToolID, b.ToolVersion, len(runs))
+	say("| file | what it is |\n|---|---|")
+	say("| `batch.json` | the rows: sample, tags, arguments, and the run that each became, or why it became none |")
+	say("| `runs/` | the archive of each run, as the export of the run alone writes it; its README.md says what is in it |")
+	say("| `shared/` | inputs that several runs take, once each, by their SHA-256 |")
+	say("| `unpack.sh` | makes a folder of each run's archive, with the shared inputs in their places |")
+	say("| `ro-crate-metadata.json` | an RO-Crate (Process Run Crate 0.5) with an action for each run |")
+	say("| `MANIFEST` | the SHA-256 of every other file: `sha256sum -c MANIFEST` |\n")
+	say("## Check it\n\n    slurmgate verify %s%s --keys KEYS\n", b.BatchID, archiveEnd)
+	say("This checks the archive of every run too. KEYS are the gateway's public keys, as its administrator gives them to you " +
+		"(`slurmgate keys --json`). Each run's receipt is signed; which sample a run is of, is not.\n")
+	say("## Repeat a run\n\n    sh unpack.sh\n    nextflow run runs/RUN/nextflow/main.nf --images IMAGES\n")
+	say("RUN is the run's id, and IMAGES the absolute path of a folder with the image, as the run's README.md names it. Check the archive " +
+		"before you unpack it: a folder to which inputs were added is not what the gateway wrote.")
+	return s.Bytes()
+}
+
+// batchCrate makes ro-crate-metadata.json of a batch: a Process Run Crate 0.5 with an action for each run.
+func batchCrate(b Batch, runs []Run) ([]byte, error) {
+	_, samples := b.runs()
+	seen := map[string]bool{}
+	var parts, actions []string
+	var nodes []entity
+	add := func(id string, e entity) {
+		if !seen[id] {
+			e["@id"], e["@type"], seen[id] = id, "File", true
+			parts, nodes = append(parts, id), append(nodes, e)
+		}
+	}
+	for _, d := range [][2]string{{batchFile, "The batch: its rows, and which run each became"}, {readmeFile, descriptions[readmeFile]},
+		{unpackFile, "Makes a folder of each run's archive"}, {manifestFile, "SHA-256 of every other file"}} {
+		add(d[0], entity{"name": d[0], "description": d[1], "encodingFormat": "text/plain"})
+	}
+	finished := b.CreatedAt
+	for _, r := range runs {
+		if r.FinishedAt.After(finished) {
+			finished = r.FinishedAt
+		}
+		ids := map[bool][]string{}
+		for i, a := range slices.Concat(r.Inputs, r.Outputs) {
+			id, input := "artifact://"+a.ArtifactID, i < len(r.Inputs)
+			if input && a.Why == sharedWhy(a.SHA256) {
+				id = sharedAt + a.SHA256
+			}
+			ids[input] = append(ids[input], id)
+			add(id, entity{"name": cmp.Or(a.Label, a.Relpath, a.Role), "identifier": a.ArtifactID, "contentSize": fmt.Sprint(a.SizeBytes),
+				"sha256": a.SHA256})
+		}
+		file := runArchive(r.RunID)
+		add(file, entity{"name": r.RunID + archiveEnd, "encodingFormat": "application/zip",
+			"description": "The archive of the run, with the bytes of its inputs and outputs"})
+		action := entity{"@id": "#" + r.RunID, "@type": "CreateAction", "identifier": r.RunID, "instrument": ref("#tool"),
+			"name":    "Run of " + r.ToolID + " for " + oneLine(strings.Join(samples[r.RunID], ", ")),
+			"endTime": r.FinishedAt.UTC().Format(crateTime), "actionStatus": "http://schema.org/CompletedActionStatus",
+			"subjectOf": ref(file)}
+		if r.StartedAt != nil {
+			action["startTime"] = r.StartedAt.UTC().Format(crateTime)
+		}
+		if !r.succeeded() {
+			action["actionStatus"] = "http://schema.org/FailedActionStatus"
+			action["error"] = strings.TrimSuffix(r.State+", "+r.Reason+": "+r.Detail, ": ")
+		}
+		if b.Principal != "" {
+			action["agent"] = ref("#agent")
+		}
+		for input, property := range map[bool]string{true: "object", false: "result"} {
+			if len(ids[input]) > 0 {
+				action[property] = refs(once(ids[input]))
+			}
+		}
+		actions = append(actions, "#"+r.RunID)
+		nodes = append(nodes, action)
+	}
+	root := entity{"@id": "./", "@type": "Dataset", "conformsTo": ref(crateProfile), "identifier": b.BatchID,
+		"name": "Batch " + b.Name + " of " + b.ToolID, "datePublished": finished.UTC().Format(crateTime), "license": ref("#license"),
+		"hasPart": refs(parts), "mentions": refs(actions),
+		"description": fmt.Sprintf("%d runs of %s %s, over the rows of a sheet, each with its plan, inputs, outputs, logs, history and signed "+
+			"receipt.", len(runs), b.ToolID, b.ToolVersion)}
+	graph := []entity{
+		{"@id": crateFile, "@type": "CreativeWork", "about": ref("./"), "conformsTo": ref(crateSpec)}, root,
+		{"@id": crateProfile, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"},
+		{"@id": "#license", "@type": "CreativeWork", "name": "No licence stated",
+			"description": "The gateway does not record a licence of the data. Ask the owner of project " + b.Project + "."},
+		{"@id": "#tool", "@type": "SoftwareApplication", "identifier": b.ToolID, "name": b.ToolID, "softwareVersion": b.ToolVersion}}
+	if b.Principal != "" {
+		root["author"] = ref("#agent")
+		graph = append(graph, entity{"@id": "#agent", "@type": "Person", "name": b.Principal})
+	}
+	return document(struct {
+		Context []string `json:"@context"`
+		Graph   []entity `json:"@graph"`
+	}{[]string{crateSpec + "/context", "https://w3id.org/ro/terms/workflow-run/context"}, append(graph, nodes...)})
+}

@@ -1,0 +1,166 @@
+package export
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
+)
+
+// inner is the archive of a run inside that of a batch, as it was checked.
+type inner struct {
+	report Report
+	run    Run
+}
+
+// isRunArchive reports whether a file of a batch's archive is the archive of a run.
+func isRunArchive(name string) bool {
+	id, ok := strings.CutPrefix(name, runsFolder)
+	return ok && strings.HasSuffix(id, archiveEnd) && !strings.Contains(id, "/")
+}
+
+// checkRun checks the archive of a run in that of a batch.
+func (c *checker) checkRun(ctx context.Context, name string, r io.ReaderAt, size int64) error {
+	in := newChecker(name)
+	in.contents = newTree()
+	err := in.archive(ctx, r, size, in.bad)
+	if err == nil {
+		_, err = in.check(c.keys)
+	}
+	switch {
+	case fault.Is(err, fault.Canceled) || fault.CodeOf(err) == "receipt_key": // nothing of the archive
+		return err
+	case err != nil:
+		in.bad("", fault.Prose(err))
+	}
+	c.runs[name] = inner{*in.Report, in.run}
+	for _, p := range in.Problems {
+		c.bad(strings.TrimSuffix(name+"/"+p.File, "/"), p.Message)
+	}
+	return nil
+}
+
+// checkBatch holds the batch against the archives of its runs, which are checked already.
+func (c *checker) checkBatch() {
+	var version struct {
+		Format int `json:"slurmgate_batch_export"`
+	}
+	if json.Unmarshal(c.documents[batchFile], &version) == nil && version.Format > BatchFormat {
+		c.note("the archive was written by a newer slurmgate (format %d; this one knows %d): only checksums and the archives of the runs "+
+			"were checked", version.Format, BatchFormat)
+		return
+	}
+	doc, err := plan.ReadUpTo(c.documents[batchFile], maxDocument)
+	if err == nil {
+		err = doc.Into(&c.batch)
+	}
+	if err != nil {
+		c.bad(batchFile, "it cannot be read: "+fault.Prose(err))
+		return
+	}
+	c.BatchID, c.ToolID = c.batch.BatchID, c.batch.ToolID
+	ids, _ := c.batch.runs()
+	c.Runs = len(ids)
+	var runs []Run
+	for _, id := range ids {
+		name := runArchive(id)
+		in, ok := c.runs[name]
+		if !ok {
+			c.bad(name, "it is missing: "+batchFile+" has the run")
+			continue
+		}
+		if runs = append(runs, in.run); in.report.RunID != id {
+			c.bad(name, fmt.Sprintf("it is the archive of %q", in.report.RunID))
+		}
+		for _, r := range c.batch.Rows {
+			if r.RunID == id && r.State != in.report.State {
+				c.bad(batchFile, fmt.Sprintf("row %d has the state %s, but its run ended as %s", r.Row, r.State, in.report.State))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.runs)) {
+		if !slices.Contains(ids, strings.TrimSuffix(strings.TrimPrefix(name, runsFolder), archiveEnd)) {
+			c.bad(name, "no row of "+batchFile+" has this run")
+		}
+	}
+	c.shared(runs)
+	c.signatures()
+	if len(runs) == len(c.runs) && len(runs) == len(ids) {
+		c.batchAgain(runs)
+	}
+}
+
+// shared holds the inputs that runs refer to against the files.
+func (c *checker) shared(runs []Run) {
+	want := sharedOf(runs)
+	for _, name := range c.names {
+		if sum, ok := strings.CutPrefix(name, sharedAt); ok && want[sum].SHA256 == "" {
+			c.bad(name, "no run of the batch takes it")
+		}
+	}
+	for _, sum := range slices.Sorted(maps.Keys(want)) {
+		switch got, found := c.found[sharedAt+sum]; {
+		case !found:
+			c.bad(sharedAt+sum, "it is missing: runs of the batch take it")
+		case got.sha256 != sum:
+			c.bad(sharedAt+sum, "its SHA-256 is "+got.sha256)
+		}
+	}
+}
+
+// signatures is the signature of a batch: those of its runs.
+func (c *checker) signatures() {
+	keys, signed, unsigned := map[string]bool{}, 0, ""
+	for _, name := range slices.Sorted(maps.Keys(c.runs)) {
+		in := c.runs[name]
+		c.Events += in.report.Events
+		for _, n := range in.report.Notes {
+			if !slices.Contains(c.Notes, n) {
+				c.Notes = append(c.Notes, n)
+			}
+		}
+		if s := in.report.Signature; s.Signed {
+			signed++
+			for _, k := range s.KeyIDs {
+				keys[k] = true
+			}
+		} else if unsigned == "" {
+			unsigned = name + " is the first without: " + s.Text
+		}
+	}
+	if unsigned != "" {
+		c.Notes = append(c.Notes, unsigned)
+	}
+	slices.Sort(c.Notes)
+	c.Signature = Signature{Signed: signed == len(c.runs) && signed > 0, KeyIDs: slices.Sorted(maps.Keys(keys))}
+	c.Signature.Trusted = c.Signature.Signed && c.keys != nil
+	c.Signature.Text = fmt.Sprintf("the receipts of %d of %d runs are good, by key %s. Which sample a run is of, is not signed", signed,
+		len(c.runs), strings.Join(c.Signature.KeyIDs, ", "))
+	if c.keys == nil && signed > 0 {
+		c.Signature.Text += ". The keys are the archive's own: get the gateway's from its administrator and give them with --keys"
+	}
+}
+
+// batchAgain makes the derived documents again and compares them.
+func (c *checker) batchAgain(runs []Run) {
+	derived, err := deriveBatch(c.batch, runs)
+	if err != nil {
+		c.bad("", "the derived files cannot be made again: "+fault.Prose(err))
+		return
+	}
+	sound := len(c.Problems) == 0
+	for _, f := range derived {
+		switch got, found := c.found[f.name]; {
+		case !found && c.listed[f.name] == "":
+			c.bad(f.name, "it is missing")
+		case found && got.sha256 != f.sha256 && sound: // else they may differ with what is wrong
+			c.bad(f.name, "it does not follow from the batch and its runs")
+		}
+	}
+}
