@@ -186,7 +186,8 @@ func (a *BatchArchive) writeRun(ctx context.Context, out io.Writer, id string, s
 }
 
 func sharedDamaged(f file, err error) error {
-	return fault.Wrap(fault.Internal, "artifact_corrupt", "the stored bytes of "+f.name+", an input of several runs, are not what they had", err).
+	return fault.Wrap(fault.Internal, "artifact_corrupt",
+		"the stored bytes of "+f.name+", an input of several runs, are not what they had", err).
 		WithNext("export with --by-reference, or restore the artifact from a backup")
 }
 

@@ -420,7 +420,7 @@ func TestViews(t *testing.T) {
 	if n := len(d.send("GET /v1/tools", "", look).doc(t)["tools"].([]any)); n != 0 {
 		t.Error(n)
 	}
-	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 23 {
+	if n := len(d.send("GET /v1/registry", "", look).doc(t)["tools"].([]any)); n != 24 {
 		t.Error(n)
 	}
 	for _, what := range []string{"POST /v1/runs/" + runA + ":cancel", "POST /v1/runs/" + runA + ":retry"} {
