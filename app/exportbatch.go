@@ -53,7 +53,7 @@ func (g *Gateway) describeBatchExport(ctx context.Context, c gate.Call, a BatchE
 		return out, nil, batchNotOver(d)
 	}
 	seq, err := g.Ledger.Newest(ctx)
-	out = BatchExported{BatchID: b.ID, Name: b.Name, Rows: b.Rows, Counts: b.Counts, File: b.ID + ".crate.zip",
+	out = BatchExported{BatchID: b.ID, Name: b.Name, Rows: b.Rows, Counts: b.Counts, File: export.FileName(b.ID),
 		Path: "/v1/batches/" + b.ID + "/export" + ExportArgs{ByReference: a.ByReference, MaxMB: a.MaxMB}.query()}
 	return out, map[string]any{"batch_id": b.ID, "ledger_seq": seq, "by_reference": a.ByReference, "max_size_mb": a.MaxMB}, err
 }

@@ -2,7 +2,6 @@ package export
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // The archive of a batch holds the archives of its runs, each as a file of its own that can be taken out and checked alone:
@@ -79,11 +79,26 @@ func (b Batch) runs() (ids []string, samples map[string][]string) {
 	return ids, samples
 }
 
-func runArchive(id string) string { return runsFolder + id + archiveEnd }
+// FileName is the usual name of the archive of a run or a batch.
+func FileName(id string) string { return id + archiveEnd }
+
+func runArchive(id string) string { return runsFolder + FileName(id) }
+
+// archivedRun is the run whose archive a file of a batch's archive is.
+func archivedRun(name string) (id string, ok bool) {
+	id, below := strings.CutPrefix(name, runsFolder)
+	id, ok = strings.CutSuffix(id, archiveEnd)
+	return id, below && ok && !strings.Contains(id, "/")
+}
 
 // sharedWhy is why an input is not in its run's archive.
 func sharedWhy(sha256 string) string {
 	return "it is in the archive of the batch, as " + sharedAt + sha256
+}
+
+// isShared reports whether an input is in the archive of the batch instead. What a stranger's archive says of it is in a script.
+func (a Artifact) isShared() bool {
+	return a.Why == sharedWhy(a.SHA256) && plan.IsSHA256(a.SHA256) && checkName(a.Relpath) == ""
 }
 
 // placeShared makes an input that other runs take too one by reference.
@@ -147,7 +162,7 @@ func NewBatch(ctx context.Context, b Batch, of func(ctx context.Context, runID s
 }
 
 // Name is the archive's usual file name.
-func (a *BatchArchive) Name() string { return a.batch.BatchID + archiveEnd }
+func (a *BatchArchive) Name() string { return FileName(a.batch.BatchID) }
 
 // Size is how many bytes the archive has.
 func (a *BatchArchive) Size() int64 { return zipSize(a.files) }
@@ -158,14 +173,14 @@ func (a *BatchArchive) WriteTo(ctx context.Context, w io.Writer) error {
 	return writeZip(w, a.files, func(out io.Writer, f file) error {
 		sum := sha256.New()
 		out = io.MultiWriter(out, sum)
-		id, ok := strings.CutPrefix(f.name, runsFolder)
+		id, ok := archivedRun(f.name)
 		var err error
 		switch {
 		case f.name == manifestFile:
 			_, err = out.Write(list.Bytes())
 			err = unwritten(err)
 		case ok:
-			err = a.writeRun(ctx, out, strings.TrimSuffix(id, archiveEnd), f.size)
+			err = a.writeRun(ctx, out, id, f.size)
 		default:
 			err = copyFile(ctx, out, f, a.open, sharedDamaged)
 		}
@@ -196,7 +211,7 @@ func sharedOf(runs []Run) map[string]Artifact {
 	out := map[string]Artifact{}
 	for _, r := range runs {
 		for _, a := range r.Inputs {
-			if a.Why == sharedWhy(a.SHA256) {
+			if a.isShared() {
 				out[a.SHA256] = a
 			}
 		}
@@ -219,7 +234,7 @@ func unpackScript(runs []Run) []byte {
 		dir := runsFolder + r.RunID
 		fmt.Fprintf(&s, "unzip -q -d %s %s\n", dir, runArchive(r.RunID))
 		for _, a := range r.Inputs {
-			if a.Why != sharedWhy(a.SHA256) {
+			if !a.isShared() {
 				continue
 			}
 			to := shellWord(dir + "/" + a.Relpath)
@@ -250,81 +265,4 @@ func batchReadme(b Batch, runs []Run) []byte {
 	say("RUN is the run's id, and IMAGES the absolute path of a folder with the image, as the run's README.md names it. Check the archive " +
 		"before you unpack it: a folder to which inputs were added is not what the gateway wrote.")
 	return s.Bytes()
-}
-
-// batchCrate makes ro-crate-metadata.json of a batch: a Process Run Crate 0.5 with an action for each run.
-func batchCrate(b Batch, runs []Run) ([]byte, error) {
-	_, samples := b.runs()
-	seen := map[string]bool{}
-	var parts, actions []string
-	var nodes []entity
-	add := func(id string, e entity) {
-		if !seen[id] {
-			e["@id"], e["@type"], seen[id] = id, "File", true
-			parts, nodes = append(parts, id), append(nodes, e)
-		}
-	}
-	for _, d := range [][2]string{{batchFile, "The batch: its rows, and which run each became"}, {readmeFile, descriptions[readmeFile]},
-		{unpackFile, "Makes a folder of each run's archive"}, {manifestFile, "SHA-256 of every other file"}} {
-		add(d[0], entity{"name": d[0], "description": d[1], "encodingFormat": "text/plain"})
-	}
-	finished := b.CreatedAt
-	for _, r := range runs {
-		if r.FinishedAt.After(finished) {
-			finished = r.FinishedAt
-		}
-		ids := map[bool][]string{}
-		for i, a := range slices.Concat(r.Inputs, r.Outputs) {
-			id, input := "artifact://"+a.ArtifactID, i < len(r.Inputs)
-			if input && a.Why == sharedWhy(a.SHA256) {
-				id = sharedAt + a.SHA256
-			}
-			ids[input] = append(ids[input], id)
-			add(id, entity{"name": cmp.Or(a.Label, a.Relpath, a.Role), "identifier": a.ArtifactID, "contentSize": fmt.Sprint(a.SizeBytes),
-				"sha256": a.SHA256})
-		}
-		file := runArchive(r.RunID)
-		add(file, entity{"name": r.RunID + archiveEnd, "encodingFormat": "application/zip",
-			"description": "The archive of the run, with the bytes of its inputs and outputs"})
-		action := entity{"@id": "#" + r.RunID, "@type": "CreateAction", "identifier": r.RunID, "instrument": ref("#tool"),
-			"name":    "Run of " + r.ToolID + " for " + oneLine(strings.Join(samples[r.RunID], ", ")),
-			"endTime": r.FinishedAt.UTC().Format(crateTime), "actionStatus": "http://schema.org/CompletedActionStatus",
-			"subjectOf": ref(file)}
-		if r.StartedAt != nil {
-			action["startTime"] = r.StartedAt.UTC().Format(crateTime)
-		}
-		if !r.succeeded() {
-			action["actionStatus"] = "http://schema.org/FailedActionStatus"
-			action["error"] = strings.TrimSuffix(r.State+", "+r.Reason+": "+r.Detail, ": ")
-		}
-		if b.Principal != "" {
-			action["agent"] = ref("#agent")
-		}
-		for input, property := range map[bool]string{true: "object", false: "result"} {
-			if len(ids[input]) > 0 {
-				action[property] = refs(once(ids[input]))
-			}
-		}
-		actions = append(actions, "#"+r.RunID)
-		nodes = append(nodes, action)
-	}
-	root := entity{"@id": "./", "@type": "Dataset", "conformsTo": ref(crateProfile), "identifier": b.BatchID,
-		"name": "Batch " + b.Name + " of " + b.ToolID, "datePublished": finished.UTC().Format(crateTime), "license": ref("#license"),
-		"hasPart": refs(parts), "mentions": refs(actions),
-		"description": fmt.Sprintf("%d runs of %s %s, over the rows of a sheet, each with its plan, inputs, outputs, logs, history and signed "+
-			"receipt.", len(runs), b.ToolID, b.ToolVersion)}
-	graph := []entity{
-		{"@id": crateFile, "@type": "CreativeWork", "about": ref("./"), "conformsTo": ref(crateSpec)}, root,
-		{"@id": crateProfile, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"},
-		{"@id": "#license", "@type": "CreativeWork", "name": "No licence stated",
-			"description": "The gateway does not record a licence of the data. Ask the owner of project " + b.Project + "."},
-		{"@id": "#tool", "@type": "SoftwareApplication", "identifier": b.ToolID, "name": b.ToolID, "softwareVersion": b.ToolVersion}}
-	if b.Principal != "" {
-		root["author"] = ref("#agent")
-		graph = append(graph, entity{"@id": "#agent", "@type": "Person", "name": b.Principal})
-	}
-	return document(struct {
-		Context []string `json:"@context"`
-		Graph   []entity `json:"@graph"`
-	}{[]string{crateSpec + "/context", "https://w3id.org/ro/terms/workflow-run/context"}, append(graph, nodes...)})
 }

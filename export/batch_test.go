@@ -164,3 +164,22 @@ func edit(t *testing.T, name, old, new string) {
 	}
 	must(t, os.WriteFile(name, []byte(strings.Replace(string(data), old, new, 1)), 0o600))
 }
+
+// A stranger's archive whose run names a place outside of its folder has no line about it in the script that verify makes again.
+//
+// proves EXP-01
+func TestUnpackStaysBelow(t *testing.T) {
+	sum := sumOf([]byte("ACGT\n"))
+	for _, to := range []string{"../../out", "/etc/x", "in/../../../x", ""} {
+		s := unpackScript([]Run{{RunID: "run_X", Inputs: []Artifact{{Relpath: to, SHA256: sum, Why: sharedWhy(sum)}}}})
+		if bytes.Contains(s, []byte("ln ")) {
+			t.Errorf("%q: %s", to, s)
+		}
+	}
+	for _, bad := range []string{"$(id)", "x; id"} {
+		s := unpackScript([]Run{{RunID: "run_X", Inputs: []Artifact{{Relpath: "in/x", SHA256: bad, Why: sharedWhy(bad)}}}})
+		if bytes.Contains(s, []byte("ln ")) {
+			t.Errorf("%q: %s", bad, s)
+		}
+	}
+}

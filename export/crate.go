@@ -72,25 +72,42 @@ func crateOf(r Run, exit Exit, p plan.Params, pack []byte, files []file) ([]byte
 	if slices.ContainsFunc(files, func(f file) bool { return f.name == answerFile }) {
 		action["result"] = []entity{ref(answerFile)} // of a call of a service worker, which has no other
 	}
-	root := entity{"@id": "./", "@type": "Dataset", "conformsTo": ref(crateProfile), "identifier": r.RunID,
-		"name": "Run " + r.RunID + " of " + r.ToolID, "datePublished": r.FinishedAt.UTC().Format(crateTime), "license": ref("#license"),
+	root := entity{"identifier": r.RunID, "name": "Run " + r.RunID + " of " + r.ToolID,
+		"datePublished": r.FinishedAt.UTC().Format(crateTime),
 		"description": fmt.Sprintf("One run of %s %s, which ended as %s: its plan, inputs, outputs, logs, history and signed receipt.", r.ToolID,
 			r.ToolVersion, r.State),
 		"mentions": ref("#run"), "hasPart": refs(parts)}
 	if r.Principal != "" {
 		root["author"] = ref("#agent")
 	}
-	graph := slices.Concat([]entity{
+	return crateDocument(root, r.Project, slices.Concat([]entity{action}, more, nodes))
+}
+
+// crateDocument writes a crate: its root, which has only what is its own, and the nodes of its graph.
+func crateDocument(root entity, project string, nodes []entity) ([]byte, error) {
+	maps.Copy(root, entity{"@id": "./", "@type": "Dataset", "conformsTo": ref(crateProfile), "license": ref("#license")})
+	graph := append([]entity{
 		{"@id": crateFile, "@type": "CreativeWork", "about": ref("./"), "conformsTo": ref(crateSpec)},
 		root,
 		{"@id": crateProfile, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"},
 		{"@id": "#license", "@type": "CreativeWork", "name": "No licence stated",
-			"description": "The gateway does not record a licence of the data. Ask the owner of project " + r.Project + "."},
-		action}, more, nodes)
+			"description": "The gateway does not record a licence of the data. Ask the owner of project " + project + "."}}, nodes...)
 	return document(struct {
 		Context []string `json:"@context"`
 		Graph   []entity `json:"@graph"`
 	}{[]string{crateSpec + "/context", "https://w3id.org/ro/terms/workflow-run/context"}, graph})
+}
+
+// outcome adds to a run's action when it was, and how it ended.
+func (r Run) outcome(action entity) {
+	action["endTime"], action["actionStatus"] = r.FinishedAt.UTC().Format(crateTime), "http://schema.org/CompletedActionStatus"
+	if r.StartedAt != nil {
+		action["startTime"] = r.StartedAt.UTC().Format(crateTime)
+	}
+	if !r.succeeded() {
+		action["actionStatus"] = "http://schema.org/FailedActionStatus"
+		action["error"] = strings.TrimSuffix(r.State+", "+r.Reason+": "+r.Detail, ": ")
+	}
 }
 
 // byReferenceOnce are the artifacts that are not in the archive, each once.
@@ -114,18 +131,10 @@ func actionOf(r Run, exit Exit, p plan.Params, pack []byte) (action entity, more
 	}
 	uses = append(uses, paramsFile)
 	action = entity{"@id": "#run", "@type": "CreateAction", "identifier": r.RunID, "name": "Run of " + r.ToolID,
-		"description": fmt.Sprintf("%s %s, attempt %d", r.ToolID, r.ToolVersion, r.Attempt), "instrument": ref("#tool"),
-		"endTime":      r.FinishedAt.UTC().Format(crateTime),
-		"actionStatus": "http://schema.org/CompletedActionStatus"}
-	if r.StartedAt != nil {
-		action["startTime"] = r.StartedAt.UTC().Format(crateTime)
-	}
+		"description": fmt.Sprintf("%s %s, attempt %d", r.ToolID, r.ToolVersion, r.Attempt), "instrument": ref("#tool")}
+	r.outcome(action)
 	if n := len(exit.Attempts); n > 0 && exit.Attempts[n-1].EndedAt != nil {
 		action["endTime"] = exit.Attempts[n-1].EndedAt.UTC().Format(crateTime)
-	}
-	if !r.succeeded() {
-		action["actionStatus"] = "http://schema.org/FailedActionStatus"
-		action["error"] = strings.TrimSuffix(r.State+", "+r.Reason+": "+r.Detail, ": ")
 	}
 	tool := entity{"@id": "#tool", "@type": "SoftwareApplication", "identifier": r.ToolID, "name": cmp.Or(titleOf(pack), r.ToolID),
 		"softwareVersion": r.ToolVersion}

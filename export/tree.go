@@ -136,7 +136,7 @@ func (t *contents) folder(ctx context.Context, path string, bad func(file, msg s
 
 // inside has a file examined that is the archive of a run in the archive of a batch.
 func (t *contents) inside(name string, r io.ReaderAt, size int64) error {
-	if t.part == nil || t.documents[batchFile] == nil || !isRunArchive(name) || checkName(name) != "" {
+	if _, ok := archivedRun(name); t.part == nil || t.documents[batchFile] == nil || !ok || checkName(name) != "" {
 		return nil
 	}
 	return t.part(name, r, size)

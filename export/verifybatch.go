@@ -19,12 +19,6 @@ type inner struct {
 	run    Run
 }
 
-// isRunArchive reports whether a file of a batch's archive is the archive of a run.
-func isRunArchive(name string) bool {
-	id, ok := strings.CutPrefix(name, runsFolder)
-	return ok && strings.HasSuffix(id, archiveEnd) && !strings.Contains(id, "/")
-}
-
 // checkRun checks the archive of a run in that of a batch.
 func (c *checker) checkRun(ctx context.Context, name string, r io.ReaderAt, size int64) error {
 	in := newChecker(name)
@@ -78,14 +72,15 @@ func (c *checker) checkBatch() {
 		if runs = append(runs, in.run); in.report.RunID != id {
 			c.bad(name, fmt.Sprintf("it is the archive of %q", in.report.RunID))
 		}
-		for _, r := range c.batch.Rows {
-			if r.RunID == id && r.State != in.report.State {
-				c.bad(batchFile, fmt.Sprintf("row %d has the state %s, but its run ended as %s", r.Row, r.State, in.report.State))
-			}
+	}
+	for _, r := range c.batch.Rows {
+		if in, ok := c.runs[runArchive(r.RunID)]; ok && r.State != in.report.State {
+			c.bad(batchFile, fmt.Sprintf("row %d has the state %s, but its run ended as %s", r.Row, r.State, in.report.State))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.runs)) {
-		if !slices.Contains(ids, strings.TrimSuffix(strings.TrimPrefix(name, runsFolder), archiveEnd)) {
+		id, _ := archivedRun(name)
+		if _, has := slices.BinarySearch(ids, id); !has {
 			c.bad(name, "no row of "+batchFile+" has this run")
 		}
 	}
@@ -114,16 +109,20 @@ func (c *checker) shared(runs []Run) {
 	}
 }
 
+// mostNotes bounds what is told about the archives of runs, each note once.
+const mostNotes = 10
+
 // signatures is the signature of a batch: those of its runs.
 func (c *checker) signatures() {
-	keys, signed, unsigned := map[string]bool{}, 0, ""
+	keys, notes, signed, unsigned := map[string]bool{}, map[string]bool{}, 0, ""
 	for _, name := range slices.Sorted(maps.Keys(c.runs)) {
 		in := c.runs[name]
 		c.Events += in.report.Events
 		for _, n := range in.report.Notes {
-			if !slices.Contains(c.Notes, n) {
-				c.Notes = append(c.Notes, n)
+			if !notes[n] && len(notes) < mostNotes {
+				c.note("%s: %s", name, n)
 			}
+			notes[n] = true
 		}
 		if s := in.report.Signature; s.Signed {
 			signed++
@@ -137,7 +136,9 @@ func (c *checker) signatures() {
 	if unsigned != "" {
 		c.Notes = append(c.Notes, unsigned)
 	}
-	slices.Sort(c.Notes)
+	if more := len(notes) - mostNotes; more > 0 {
+		c.note("there are %d more notes about runs; verify their archives alone to read them", more)
+	}
 	c.Signature = Signature{Signed: signed == len(c.runs) && signed > 0, KeyIDs: slices.Sorted(maps.Keys(keys))}
 	c.Signature.Trusted = c.Signature.Signed && c.keys != nil
 	c.Signature.Text = fmt.Sprintf("the receipts of %d of %d runs are good, by key %s. Which sample a run is of, is not signed", signed,

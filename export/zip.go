@@ -36,7 +36,7 @@ func sumOf(data []byte) string {
 }
 
 // Name is the archive's usual file name.
-func (a *Archive) Name() string { return a.run.RunID + ".crate.zip" }
+func (a *Archive) Name() string { return FileName(a.run.RunID) }
 
 // Run is the run as run.json has it.
 func (a *Archive) Run() Run { return a.run }

@@ -46,7 +46,6 @@ func StepForms() []StepForm {
 		{Verb: "run.export", Shell: "export {run_id}", HTTP: "GET /v1/runs/{run_id}/export"},
 		{Verb: "run.list", Shell: "runs list[ --state {state}][ --cursor {cursor}]", HTTP: "GET /v1/runs[?state={state}][?cursor={cursor}]",
 			Chat: "run_list"},
-		{Verb: "batch.export", Shell: "batch export {batch}", HTTP: "GET /v1/batches/{batch}/export"},
 		{Verb: "batch.status", Shell: "batch status {batch}", HTTP: "GET /v1/batches/{batch}", Chat: "batch_status"},
 		{Verb: "batch.table", Shell: "batch table {batch}", HTTP: "GET /v1/batches/{batch}/table", Chat: "batch_table"},
 		{Verb: "batch.retry", Shell: "batch retry {batch}", HTTP: "POST /v1/batches/{batch}:retry", Chat: "batch_retry"},
