@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -165,7 +166,7 @@ func (g *Gateway) batchStatus(ctx context.Context, c gate.Call, a BatchArgs) (ou
 				return out, nil, err
 			}
 			for _, x := range causes {
-				x.Reason = g.Gate.Registry().Hide(c.Caller.Transport, fault.ClipTo(x.Reason, 400))
+				x.Reason = g.Gate.Registry().Hide(c.Caller.Transport, fault.ClipTo(run.PlainDetail(x.Reason), 400))
 				out.Causes = append(out.Causes, BatchCauseDoc{x.State, x.Cause, x.Reason, x.Rows, x.Samples, b.Step})
 			}
 		}
@@ -174,17 +175,51 @@ func (g *Gateway) batchStatus(ctx context.Context, c gate.Call, a BatchArgs) (ou
 			out.Waits = &w
 		}
 	}
-	switch {
-	case !out.Over:
+	if !out.Over {
 		out.PollAfterSeconds = new(10)
-	case out.Counts["failed"]+out.Counts["refused"] > 0:
-		out.NextSteps = append(out.NextSteps, fault.Do("batch.retry", "batch", out.Name))
-	}
-	if last := list[len(list)-1]; out.Over && last.Counts["succeeded"] > 0 {
-		out.NextSteps = append(out.NextSteps, fault.Do("batch.table", "batch", last.Name))
+	} else if out.NextSteps, err = g.afterBatches(ctx, list, out.BatchDoc); err != nil {
+		return out, nil, err
 	}
 	seq, err := g.Ledger.Newest(ctx)
 	return out, map[string]any{"batch_id": out.BatchID, "ledger_seq": seq, "todo": out.Todo, "counts": out.Counts}, err
+}
+
+// afterBatches is what to do once batches are over: look why something failed, retry it, compare the outputs or fetch them.
+func (g *Gateway) afterBatches(ctx context.Context, list []ledger.Batch, sum BatchDoc) ([]fault.Step, error) {
+	steps := []fault.Step{}
+	for _, b := range list { // what a step made of failed ones failed because of them
+		rows, err := g.Ledger.BatchRows(ctx, b.ID, ledger.RowFilter{State: string(run.Failed), Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) > 0 && rows[0].RunID != "" {
+			steps = append(steps, fault.Do("slurm.job.logs", "run_id", rows[0].RunID))
+			break
+		}
+	}
+	if sum.Counts["failed"]+sum.Counts["refused"] > 0 {
+		steps = append(steps, fault.Do("batch.retry", "batch", sum.Name))
+	}
+	var fetch []fault.Step
+	for _, b := range slices.Backward(list) {
+		rows, err := g.Ledger.BatchRows(ctx, b.ID, ledger.RowFilter{State: string(run.Succeeded), Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		outputs, err := g.outputsOf(ctx, rows)
+		if err != nil {
+			return nil, err
+		}
+		for _, of := range outputs {
+			if slices.ContainsFunc(of, inTable) {
+				return append(steps, fault.Do("batch.table", "batch", b.Name)), nil
+			}
+			if len(fetch) == 0 {
+				fetch = append(fetch, fault.Do("batch.rows", "batch", b.Name, "outputs", true))
+			}
+		}
+	}
+	return append(steps, fetch...), nil
 }
 
 // awaitBatches waits until batches are over, at most for a while.
@@ -334,7 +369,7 @@ func (g *Gateway) describeRow(ctx context.Context, c gate.Call, outputs []run.Ou
 		if err != nil {
 			return err
 		}
-		d.Reason = *g.hide(c, &v.Run.Reason)
+		d.Reason = g.Gate.Registry().Hide(c.Caller.Transport, v.Reason())
 	}
 	for _, o := range outputs {
 		d.Outputs = append(d.Outputs, BatchOutput{o.Role, o.Artifact.ID, o.Artifact.Type, o.Artifact.SizeBytes, o.Artifact.SHA256,

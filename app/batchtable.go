@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -71,12 +72,25 @@ func (g *Gateway) batchTable(ctx context.Context, c gate.Call, a BatchArgs) (out
 	if err := t.read(ctx, b); err != nil {
 		return out, nil, err
 	}
+	if n["succeeded"] > 0 && !slices.Contains(out.Roles, out.Role) {
+		return out, nil, t.noRole(b.Name)
+	}
 	if err := t.shape(a); err != nil {
 		return out, nil, err
 	}
 	seq, err := g.Ledger.Newest(ctx)
 	return out, map[string]any{"batch_id": b.ID, "role": out.Role, "fields": out.Fields, "sort_by": a.SortBy, "descending": a.Descending,
 		"limit": a.Limit, "ledger_seq": seq, "counts": b.Counts}, err
+}
+
+// noRole is the error about a batch without the output that is asked for.
+func (t *tableOf) noRole(batch string) error {
+	if len(t.out.Roles) == 0 {
+		return fault.New(fault.Validation, "batch_without_table", "no output of "+batch+" is JSON, TSV or CSV, so there is nothing to compare").
+			WithSteps(fault.Do("batch.rows", "batch", batch, "outputs", true))
+	}
+	return fault.Invalid("", fault.Problem{Code: "BATCH-ROLE", Field: "role", Rule: "one of " + strings.Join(t.out.Roles, ", "),
+		Msg: fmt.Sprintf("no output of %s that is JSON, TSV or CSV has the role %q", batch, t.out.Role)})
 }
 
 // tableOf is a table while it is made.
@@ -158,7 +172,7 @@ func (t *tableOf) page(ctx context.Context, rows []ledger.BatchRow, outputs map[
 
 // takes reports whether an output is to be read, and counts it.
 func (t *tableOf) takes(o run.Output) bool {
-	if !slices.Contains([]string{"JSON", "TSV", "CSV"}, o.Artifact.Type) {
+	if !inTable(o) {
 		return false
 	}
 	if !slices.Contains(t.out.Roles, o.Role) {
@@ -177,6 +191,11 @@ func (t *tableOf) takes(o run.Output) bool {
 		return false
 	}
 	return true
+}
+
+// inTable reports whether an output has a type that is read.
+func inTable(o run.Output) bool {
+	return slices.Contains([]string{"JSON", "TSV", "CSV"}, o.Artifact.Type)
 }
 
 // tableFields reads the fields of an output.
@@ -289,13 +308,12 @@ func btoi(b bool) int {
 // fieldsOf are the fields of an output: the leaves of a JSON object, a table of one row, or a table of names and values.
 func fieldsOf(typ string, text []byte) (out []tableField) {
 	if typ == "JSON" {
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.UseNumber()
-		var v any
-		if d.Decode(&v) != nil {
+		d := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+		out, err := leaves("", d, nil)
+		if err != nil {
 			return nil
 		}
-		return leaves("", v, nil)
+		return out
 	}
 	r := csv.NewReader(bytes.NewReader(text))
 	r.FieldsPerRecord, r.LazyQuotes = -1, true
@@ -328,30 +346,41 @@ func fieldsOf(typ string, text []byte) (out []tableField) {
 	return out
 }
 
-// leaves are the numbers, texts and truth values of a JSON value, by their path.
-func leaves(at string, v any, out []tableField) []tableField {
-	if len(out) >= maxFields {
-		return out
+// leaves adds the numbers, texts and truth values of the JSON value that comes next, in its order, by their path. A list of several has
+// none.
+func leaves(at string, d *jsontext.Decoder, out []tableField) ([]tableField, error) {
+	tok, err := d.ReadToken()
+	if err != nil {
+		return nil, err
 	}
-	switch v := v.(type) {
-	case map[string]any:
-		keys := make([]string, 0, len(v))
-		for k := range v {
-			keys = append(keys, k)
+	switch tok.Kind() {
+	case '{':
+		for d.PeekKind() != '}' {
+			key, err := d.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			if out, err = leaves(strings.TrimPrefix(at+"."+key.String(), "."), d, out); err != nil {
+				return nil, err
+			}
 		}
-		slices.Sort(keys)
-		for _, k := range keys {
-			out = leaves(strings.TrimPrefix(at+"."+k, "."), v[k], out)
+		_, err = d.ReadToken()
+	case '[':
+		before, n := len(out), 0
+		for ; d.PeekKind() != ']'; n++ {
+			if out, err = leaves(at, d, out); err != nil {
+				return nil, err
+			}
 		}
-	case []any:
-		if len(v) == 1 {
-			return leaves(at, v[0], out)
+		if n > 1 {
+			out = out[:before]
 		}
-	case nil:
+		_, err = d.ReadToken()
+	case 'n':
 	default:
-		if at != "" {
-			out = append(out, tableField{fault.ClipTo(at, 200), fault.ClipTo(fmt.Sprint(v), maxTableValue)})
+		if at != "" && len(out) < maxFields {
+			out = append(out, tableField{fault.ClipTo(at, 200), fault.ClipTo(tok.String(), maxTableValue)})
 		}
 	}
-	return out
+	return out, err
 }

@@ -96,7 +96,11 @@ func (c batchRunCmd) Run(ctx context.Context, a *Shell) error {
 			if r.Existed {
 				word = "exists already; nothing was submitted again"
 			}
-			fmt.Fprintf(w, "%s  %s  %d rows  %s\n", r.BatchID, r.Name, r.Rows, word)
+			id := r.BatchID + "  "
+			if r.BatchID == r.Name { // several steps have but the name
+				id = ""
+			}
+			fmt.Fprintf(w, "%s%s  %d rows  %s\n", id, r.Name, r.Rows, word)
 			for _, x := range r.Steps {
 				fmt.Fprintf(w, "  %-12s %s  %s  %d rows\n", x.Step, x.BatchID, x.ToolID, x.Rows)
 			}

@@ -161,7 +161,7 @@ func (c batchTableCmd) Run(ctx context.Context, a *Shell) error {
 			head = append(head, strings.ReplaceAll(clipLine(name, 30), "|", "/"))
 		}
 		if t.Role == "" {
-			fmt.Fprintf(w, "no outputs yet: %d samples are not finished, %d did not succeed\n", t.Pending, t.Failed)
+			fmt.Fprintf(w, "no outputs: %d samples are not finished, %d did not succeed\n", t.Pending, t.Failed)
 			return
 		}
 		list(w, strings.Join(head, "|"), t.Rows, func(r app.BatchTableRow) []string {

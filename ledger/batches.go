@@ -263,7 +263,7 @@ func (l *Ledger) BatchCauses(ctx context.Context, batchID string) ([]BatchCause,
 	}, `SELECT state, cause, min(reason), count(*), group_concat(sample, char(31)) FROM (SELECT w.state, w.sample, iif(w.run_id IS NULL, w.code,
  (SELECT coalesce(nullif(a.ending, ''), r.phase) || iif(a.ending = 'tool_failed', coalesce(', exit code ' || r.exit_code, ''), '')
   FROM attempts a WHERE a.run_id = r.run_id AND a.n = r.attempt_n)) AS cause,
- iif(w.run_id IS NULL, w.message, r.reason) AS reason
+ iif(w.run_id IS NULL, w.message, coalesce(nullif(r.detail, ''), r.reason)) AS reason
  FROM batch_rows w LEFT JOIN runs r ON r.run_id = w.run_id WHERE w.batch_id = ? AND w.state IN ('failed','blocked','cancelled','refused'))
  GROUP BY state, cause ORDER BY state = 'cancelled', count(*) DESC, cause LIMIT ?`, batchID, maxCauses)
 }

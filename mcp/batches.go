@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"slurmgate/fault"
 	"slurmgate/gate"
 )
 
@@ -23,8 +24,10 @@ type batch struct {
 		Reason  string   `json:"reason"`
 		Rows    int64    `json:"rows"`
 		Samples []string `json:"samples"`
+		Step    string   `json:"step"`
 	} `json:"causes"`
-	Waits *struct {
+	NextSteps []fault.Step `json:"next_steps"`
+	Waits     *struct {
 		Message string `json:"message"`
 	} `json:"waits"`
 	Role    string          `json:"role"`
@@ -115,7 +118,11 @@ func (x batch) stands(b *strings.Builder, name string) {
 		b.WriteString(" Rows wait: " + because(x.Waits.Message, 200) + ".")
 	}
 	for _, c := range x.Causes[:min(len(x.Causes), 5)] {
-		fmt.Fprintf(b, "\n%d %s, %s", c.Rows, c.State, plain(c.Cause, 80))
+		b.WriteString("\n")
+		if c.Step != "" {
+			fmt.Fprintf(b, "Step %s: ", plain(c.Step, 64))
+		}
+		fmt.Fprintf(b, "%d %s, %s", c.Rows, c.State, plain(c.Cause, 80))
 		if !strings.HasPrefix(c.Cause, c.Reason) {
 			b.WriteString(": " + because(c.Reason, 160))
 		}
@@ -124,12 +131,8 @@ func (x batch) stands(b *strings.Builder, name string) {
 	switch {
 	case x.Over != nil && !*x.Over:
 		fmt.Fprintf(b, "\nIt goes on without this chat. Next: batch_status with batch %q and wait_seconds 30.", name)
-	case x.Over != nil && x.Counts["succeeded"] > 0:
-		fmt.Fprintf(b, "\nIt is over. Next: batch_table with batch %q compares the samples; sort_by puts the worst first.", name)
-	}
-	if x.Counts["failed"]+x.Counts["refused"] > 0 {
-		fmt.Fprintf(b, "\nbatch_rows {\"batch\":%q,\"state\":\"failed\"} names the failed runs, slurm_job_logs says why one failed; "+
-			"batch_retry tries them again.", name)
+	case len(x.NextSteps) > 0:
+		fmt.Fprintf(b, "\nIt is over. Next: %s.", chatWords(x.NextSteps...))
 	}
 }
 

@@ -84,7 +84,7 @@ type CollectAnswer struct {
 func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) SubmitAnswer {
 	return SubmitAnswer{
 		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, SlurmJobID: opt(v.Submission.JobID),
-		State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: reason(v),
+		State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: opt(v.Reason()),
 		Replayed: replayed, Removed: v.Run.Removed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: opt(v.Run.ScriptArtifactID),
 		LogArtifactID:  opt(v.Run.LogArtifactID),
 		EquivalentRuns: orEmpty(equivalent), Warnings: e.warnings(v), NextSteps: NextSteps(v),
@@ -238,20 +238,17 @@ type outputDoc struct {
 	Value          json.RawMessage `json:"value,omitempty"`
 }
 
-func reason(v View) *string {
-	if v.Run.Reason == "" {
-		return nil
+// Reason says why a run is in its state, with what is known about that; empty: there is nothing to say.
+func (v View) Reason() string {
+	if v.Run.Reason == "" || v.Run.Detail == "" {
+		return v.Run.Reason
 	}
-	s := v.Run.Reason
-	if v.Run.Detail != "" {
-		s += ": " + PlainDetail(v.Run.Detail)
-	}
-	return &s
+	return v.Run.Reason + ": " + PlainDetail(v.Run.Detail)
 }
 
 // reasonOf is the reason of a run, or else that it waits for its turn.
 func reasonOf(v View, w *Wait) *string {
-	if r := reason(v); r != nil || w == nil {
+	if r := opt(v.Reason()); r != nil || w == nil {
 		return r
 	}
 	return new(w.Code + ": " + w.Text)

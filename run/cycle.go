@@ -194,7 +194,7 @@ func (c *cycle) one(ctx context.Context, id string, do func(View) (bool, error),
 	}
 	v, err := c.fresh(ctx, id)
 	if err != nil {
-		c.Log.Error("cannot read a run", "run_id", id, "err", err)
+		c.unread(ctx, "cannot read a run", "run_id", id, "err", err)
 		return
 	}
 	if v == nil {

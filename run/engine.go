@@ -226,7 +226,7 @@ func (e *Engine) advance(ctx context.Context, id string) {
 		var err error
 		if !ok {
 			if h.view, err = e.Store.View(ctx, id); err != nil {
-				e.Log.Error("cannot read a run", "run_id", id, "err", err)
+				e.unread(ctx, "cannot read a run", "run_id", id, "err", err)
 				return
 			}
 		}

@@ -64,7 +64,7 @@ func TestOldDetails(t *testing.T) {
 		`Slurm shows job 7 as "x". Next: scontrol update jobid=7 jobname=y; or leave it: when it ends, what it left is taken over`:     `Slurm shows job 7 as "x". Next: scontrol update jobid=7 jobname=y; or leave it: when it ends, what it left is taken over`,
 		"the program exited with status 3: Or this": "the program exited with status 3: Or this",
 	} {
-		if got := *reason(View{Run: Run{Reason: "r", Detail: old}}); got != "r: "+want {
+		if got := (View{Run: Run{Reason: "r", Detail: old}}).Reason(); got != "r: "+want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -197,7 +197,7 @@ func (s *Sites) keepOpening(ctx context.Context, m *member) {
 func (e *Engine) resume(ctx context.Context) {
 	waiting, err := e.Index.Waiting(ctx, "", 0, Staging, Submitting, Collecting, Deferred)
 	if err != nil {
-		e.Log.Error("cannot read the ledger", "err", err)
+		e.unread(ctx, "cannot read the ledger", "err", err)
 	}
 	for _, w := range waiting {
 		e.pressure.hurry(w.RunID)

@@ -65,7 +65,7 @@ func (e *Engine) takeUp(ctx context.Context) {
 		}
 		waiting, err := e.Index.Waiting(ctx, e.watcher.offered[p], offeredAtOnce, p)
 		if err != nil {
-			e.Log.Error("cannot read the ledger", "err", err)
+			e.unread(ctx, "cannot read the ledger", "err", err)
 			return
 		}
 		// The next cycle continues after these: a thousand waiting runs do not hold up the rest either.
@@ -73,6 +73,13 @@ func (e *Engine) takeUp(ctx context.Context) {
 			e.watcher.offered[p] = waiting[offeredAtOnce-1].RunID
 		}
 		e.offer(slices.DeleteFunc(waiting, func(w Waiter) bool { return !e.pressure.due(w.RunID) }))
+	}
+}
+
+// unread logs that the ledger cannot be read, unless it is because the gateway stops.
+func (e *Engine) unread(ctx context.Context, msg string, about ...any) {
+	if ctx.Err() == nil {
+		e.Log.Error(msg, about...)
 	}
 }
 
