@@ -96,7 +96,8 @@ func TestBatchNotices(t *testing.T) {
 	if _, err := ask("5", "https://a/5"); err != nil {
 		t.Fatal(err)
 	}
-	if got = due(); len(got) != 1 || got[0].ID != "ntc_5" || got[0].Counts["failed"] != 1 {
+	if got = due(); len(got) != 1 || got[0].ID != "ntc_5" || got[0].Counts["failed"] != 1 || got[0].DueAt.After(got[0].AskedAt) ||
+		got[0].DueAt.Before(b.CreatedAt) {
 		t.Errorf("%+v", got)
 	}
 	must(t, l.Integrity(ctx))

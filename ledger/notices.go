@@ -49,7 +49,8 @@ func (l *Ledger) AddNotice(ctx context.Context, n notify.Notice, most int) (out 
    FROM waiting_runs w LEFT JOIN runs r ON r.run_id = w.became WHERE w.run_id = ?7)`
 		if n.BatchID != "" {
 			q = `INSERT INTO notices (notice_id, batch_id, url, origin, principal, principal_id, asked_at, due_at, next_at, ended)
- SELECT ?1, b.batch_id, ?2, ?3, ?4, ?5, ?6, iif(open, NULL, ?6), iif(open, NULL, ?6),
+ SELECT ?1, b.batch_id, ?2, ?3, ?4, ?5, ?6, iif(open, NULL, max(b.created_at, coalesce((SELECT max(r.finished_at) FROM batch_rows w
+   JOIN runs r ON r.run_id = w.run_id WHERE w.batch_id = b.batch_id), 0))), iif(open, NULL, ?6),
   iif(open, '', (SELECT json_group_object(c.state, c.n) FROM batch_counts c WHERE c.batch_id = b.batch_id AND c.n > 0))
  FROM (SELECT *, ` + batchOpen + ` AS open FROM batches) b WHERE b.batch_id = ?7`
 		}

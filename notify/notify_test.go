@@ -239,6 +239,25 @@ func TestPosts(t *testing.T) {
 	}
 }
 
+// Who asks about what was over long ago is told for as long as of anything else.
+func TestAskedLate(t *testing.T) {
+	away := httptest.NewServer(nil)
+	away.Close()
+	s := newStage(t, Config{Places: Places{Origins: []string{away.URL}}}, away.URL)
+	over := s.now.Add(-30 * 24 * time.Hour)
+	s.list[0].DueAt, s.list[0].AskedAt = &over, s.now
+	if s.round(t); s.list[0].SettledAt != nil || s.list[0].Tries != 1 {
+		t.Errorf("%+v", s.list[0])
+	}
+	for range 60 {
+		s.now = s.now.Add(longest)
+		s.round(t)
+	}
+	if s.list[0].SettledAt == nil {
+		t.Errorf("%+v", s.list[0])
+	}
+}
+
 // A redirect is no answer, and leads nowhere; 410 ends a notice; a place that the site no longer allows is not told.
 func TestEndsOfNotices(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))

@@ -142,7 +142,11 @@ func (s *Sender) try(ctx context.Context, n Notice) (goOn bool, err error) {
 	if ctx.Err() != nil {
 		return false, nil // the gateway ends; the next one tries again
 	}
-	if good || final || now.Sub(*n.DueAt) >= s.Patience {
+	since := *n.DueAt
+	if n.AskedAt.After(since) { // it was over before somebody asked
+		since = n.AskedAt
+	}
+	if good || final || now.Sub(since) >= s.Patience {
 		if !good {
 			result = "given up: " + result
 		}
