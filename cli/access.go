@@ -52,6 +52,9 @@ func (c tokenCreateCmd) Run(ctx context.Context, a *Shell) error {
 			fmt.Fprintf(w, "%s\n", t.Token)
 			a.Say("token %s for %s, valid until %s: store it now, it is not shown again. Next: Authorization: Bearer sgt_…", t.TokenID,
 				t.Principal, t.ExpiresAt.Local().Format(time.RFC3339))
+			if !slices.ContainsFunc(t.Capabilities, func(s string) bool { return s == gate.CapGateway || s == gate.CapMetrics || s == "*" }) {
+				a.Say("without the capability %s it cannot look at runs, batches or artifacts", gate.CapGateway)
+			}
 		})
 	})
 }

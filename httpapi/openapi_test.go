@@ -157,7 +157,11 @@ func (c *contract) request(at string, op operation, req *http.Request, sent []by
 	for i, p := range op.Parameters {
 		known[p.In+" "+p.Name] = true
 		if v := req.URL.Query().Get(p.Name); p.In == "query" && v != "" {
-			if bytes.Contains(p.Schema, []byte(`"string"`)) {
+			switch {
+			case bytes.Contains(p.Schema, []byte(`"array"`)): // each value is an element: style form, explode
+				b, _ := json.Marshal(req.URL.Query()[p.Name])
+				v = string(b)
+			case bytes.Contains(p.Schema, []byte(`"string"`)):
 				b, _ := json.Marshal(v)
 				v = string(b)
 			}

@@ -146,7 +146,7 @@ func text(s string) json.RawMessage {
 	return b
 }
 
-// arguments turns a query into arguments. Numeric values are numbers; unknown and repeated parameters are refused.
+// arguments turns a query into arguments. Numeric values are numbers; unknown parameters are refused, and repeated ones but for lists.
 func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 	bad := func(field, rule, msg string) error {
 		return fault.Invalid("", fault.Problem{Code: "QUERY", Field: fault.Clip(field), Rule: rule, Msg: msg})
@@ -160,10 +160,12 @@ func arguments(u *url.URL, known []string) (map[string]json.RawMessage, error) {
 		switch {
 		case !slices.Contains(known, name):
 			return nil, bad(name, "one of "+strings.Join(known, ", "), "unknown parameter")
-		case len(given) != 1:
+		case len(given) != 1 && name != "fields":
 			return nil, bad(name, "at most once", "it is given several times")
 		}
 		switch name {
+		case "fields":
+			args[name], _ = json.Marshal(given) // a list of strings can always be written
 		case "all", "dry_run", "by_reference", "outputs", "descending":
 			if given[0] != "true" && given[0] != "false" {
 				return nil, bad(name, "true or false", "it is neither")
