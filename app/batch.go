@@ -83,11 +83,11 @@ func (g *Gateway) batches() []Operation {
 		Does:  look(g, g.listBatches),
 	}, {
 		ID: "batch.retry", Title: "Retry what failed in a batch", Verb: "batch retry",
-		Description: "Opens a new attempt of each run of a batch that failed, and submits rows again that were refused. Rows that succeeded " +
-			"are left alone.",
+		Description: "Opens a new attempt of each run of a batch that failed, and submits rows again that were refused; with cancelled also " +
+			"what was cancelled. Rows that succeeded are left alone.",
 		Effect: gate.Execute, Repeat: gate.IdempotentWithKey, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine,
 		Faces: everywhere,
-		Input: object("batch", batch, project), Does: look(g, g.retryBatch), DryRun: look(g, g.rehearseBatchVerb),
+		Input: object("batch", batch, project, prop("cancelled", yesNo)), Does: look(g, g.retryBatch), DryRun: look(g, g.rehearseBatchVerb),
 	}, {
 		ID: "batch.cancel", Title: "Cancel a batch", Verb: "batch cancel",
 		Description: "Cancels a batch: rows that were not submitted never will be, and its runs are cancelled, except those that other callers " +

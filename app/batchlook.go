@@ -30,6 +30,7 @@ type BatchArgs struct {
 	Fields      []string `json:"fields,omitzero"`
 	SortBy      string   `json:"sort_by,omitzero"`
 	Descending  bool     `json:"descending,omitzero"`
+	Cancelled   bool     `json:"cancelled,omitzero"`
 }
 
 // batchOf finds a batch that the caller may act on with the tool's capabilities. Those of projects it does not see do not exist.

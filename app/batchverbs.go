@@ -40,7 +40,7 @@ func (g *Gateway) retryBatch(ctx context.Context, c gate.Call, a BatchArgs) (out
 		return out, nil, err
 	}
 	for _, b := range list {
-		n, err := g.Ledger.RetryBatch(ctx, b.ID)
+		n, err := g.Ledger.RetryBatch(ctx, b.ID, a.Cancelled)
 		if err != nil {
 			return out, nil, err
 		}
@@ -48,7 +48,14 @@ func (g *Gateway) retryBatch(ctx context.Context, c gate.Call, a BatchArgs) (out
 	}
 	g.batchLoop.poke()
 	out.Message = fmt.Sprintf("%d rows that failed or were refused are submitted again", out.Changed)
-	return g.changedBatches(ctx, list, out)
+	if a.Cancelled {
+		out.Message = fmt.Sprintf("%d rows that failed, were refused or cancelled are submitted again", out.Changed)
+	}
+	out, params, err = g.changedBatches(ctx, list, out)
+	if n := out.Counts["cancelled"]; n > 0 && !a.Cancelled {
+		out.Message += fmt.Sprintf("; %d that were cancelled stay so: retry with cancelled submits them too", n)
+	}
+	return out, params, err
 }
 
 func (g *Gateway) cancelBatch(ctx context.Context, c gate.Call, a BatchArgs) (out BatchChanged, params any, err error) {

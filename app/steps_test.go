@@ -117,6 +117,17 @@ func TestSteps(t *testing.T) {
 	if some, err := g.Ledger.AnyWaiting(t.Context()); some || err != nil {
 		t.Error("a run still waits", err)
 	}
+	g.until(t, "all", func(s BatchStatusAnswer) bool { return s.Counts["cancelled"] == 5 && s.Over })
+	if g.does(t, "batch.retry", map[string]any{"batch": "all"}, &changed); changed.Changed != 0 ||
+		!strings.Contains(changed.Message, "5 that were cancelled stay so") {
+		t.Errorf("%+v", changed)
+	}
+	if g.does(t, "batch.retry", map[string]any{"batch": "all", "cancelled": true}, &changed); changed.Changed != 5 {
+		t.Errorf("%+v", changed)
+	}
+	g.until(t, "all", func(s BatchStatusAnswer) bool {
+		return s.Counts["succeeded"] == 1 && s.Counts["waiting"] == 3 && s.Counts["queued"] == 2 && s.Todo == 0
+	})
 }
 
 func (g *Gateway) until(t *testing.T, batch string, ok func(BatchStatusAnswer) bool) {

@@ -184,14 +184,15 @@ func (c batchTableCmd) Run(ctx context.Context, a *Shell) error {
 }
 
 type batchRetryCmd struct {
-	Name    string `arg:"" name:"batch" help:"A batch's name or id."`
-	Failed  bool   `help:"What failed or was refused; nothing else can be retried." default:"true" negatable:""`
-	Project string `help:"Project name or id." placeholder:"NAME"`
+	Name      string `arg:"" name:"batch" help:"A batch's name or id."`
+	Failed    bool   `help:"What failed or was refused." default:"true"`
+	Cancelled bool   `help:"Also what was cancelled."`
+	Project   string `help:"Project name or id." placeholder:"NAME"`
 }
 
 // Run retries.
 func (c batchRetryCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "batch.retry", app.BatchArgs{Batch: c.Name, ProjectID: c.Project}, printBatchChange)
+	return ask(ctx, a, "batch.retry", app.BatchArgs{Batch: c.Name, ProjectID: c.Project, Cancelled: c.Cancelled}, printBatchChange)
 }
 
 func printBatchChange(w io.Writer, r app.BatchChanged) {

@@ -136,7 +136,7 @@ func (f *face) routes(r chi.Router) {
 	r.Get("/v1/batches/{batch}/rows", f.look("batch.rows", "batch", "project_id", "state", "sample", "after_row", "outputs", "limit"))
 	r.Get("/v1/batches/{batch}/contents", f.bundle)
 	r.Get("/v1/batches/{batch}/table", f.look("batch.table", "batch", "project_id", "role", "fields", "sort_by", "descending", "limit"))
-	r.Post("/v1/batches/{batch}:retry", f.operation("batch.retry", "batch", body(true, "project_id"), writeOutput))
+	r.Post("/v1/batches/{batch}:retry", f.operation("batch.retry", "batch", body(true, "project_id", "cancelled"), writeOutput))
 	r.Post("/v1/batches/{batch}:cancel", f.operation("batch.cancel", "batch", body(true, "project_id"), writeOutput))
 	r.Post("/v1/batches/{batch}:notify", f.act("run.notify", "batch", "url", "project_id"))
 

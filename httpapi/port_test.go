@@ -345,7 +345,7 @@ func TestEveryOperation(t *testing.T) {
 		{"GET /v1/runs", "", 200}, {"GET /v1/batches?project_id=p&cursor=c&limit=3", "", 200}, {"POST /v1/batches", `{"tool_id":"t.x","name":"b","sheet":"a","set":{}}`, 202},
 		{"GET /v1/batches/b?wait_seconds=1", "", 200}, {"GET /v1/batches/b/rows?after_row=2&outputs=true&state=failed&limit=3", "", 200},
 		{"GET /v1/batches/b/contents?after_row=2&state=succeeded&sample=S1&project_id=p&limit=3", "", 200},
-		{"GET /v1/batches/b/table?role=r&fields=n&fields=m%20%25&sort_by=n&descending=true", "", 200}, {"POST /v1/batches/b:retry", "", 200},
+		{"GET /v1/batches/b/table?role=r&fields=n&fields=m%20%25&sort_by=n&descending=true", "", 200}, {"POST /v1/batches/b:retry", `{"cancelled":true}`, 200},
 		{"POST /v1/batches/b:cancel", `{"project_id":"p"}`, 200}, {"POST /v1/batches/b:notify", `{"url":"receiver:lab-slack"}`, 200},
 		{"GET /v1/sites", "", 200}, {"GET /v1/usage", "", 200}, {"GET /v1/usage?month=2026-11&zone=UTC&by=tool", "", 200}, {"GET /v1/runs?state=queued&limit=3&tool_id=t&project_id=p&cursor=c&since=2026-11-20T00:00:00Z&until=2026-11-21T00:00:00Z", "", 200}, {"POST /v1/runs", `{"project_id":"p","job_spec":{}}`, 202},
 		{"GET /v1/runs/" + runA, "", 200}, {"GET /v1/runs/" + runA + "?wait_seconds=1", "", 200}, {"GET /v1/runs/" + runA + "/result", "", 200},

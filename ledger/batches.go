@@ -340,12 +340,12 @@ func (l *Ledger) RowPutOff(ctx context.Context, w BatchRow) error {
 	return l.write(ctx, "UPDATE batch_rows SET tries = tries + 1 WHERE batch_id = ? AND row_n = ?", w.BatchID, w.N)
 }
 
-// RetryBatch has the rows of a batch that failed or were refused submitted again, and returns how many.
-func (l *Ledger) RetryBatch(ctx context.Context, batchID string) (n int64, err error) {
+// RetryBatch has the rows of a batch that failed or were refused submitted again, on request also cancelled ones, and returns how many.
+func (l *Ledger) RetryBatch(ctx context.Context, batchID string, cancelled bool) (n int64, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		n, err = update(ctx, tx, `UPDATE batch_rows SET tries = 0, code = '', message = '', todo = iif(run_id IS NULL, 'submit', 'retry'),
  after_n = coalesce((SELECT r.attempt_n FROM runs r WHERE r.run_id = batch_rows.run_id), 0), state = iif(run_id IS NULL, 'waiting', state)
- WHERE batch_id = ? AND state IN ('failed', 'refused') AND todo = ''`, batchID)
+ WHERE batch_id = ? AND (state IN ('failed', 'refused') OR ? AND state = 'cancelled') AND todo = ''`, batchID, cancelled)
 		return err
 	})
 	return n, err

@@ -71,7 +71,7 @@ func TestBatchNotices(t *testing.T) {
 	must(t, l.NoticeTried(ctx, "ntc_1", "answered with status 204", true, nil))
 	must(t, l.NoticeTried(ctx, "ntc_3", "given up: answered with status 410", false, nil))
 	// A retry opens the batch: the place that was told waits again, the one that was given up does not.
-	if n, err := l.RetryBatch(ctx, b.ID); n != 1 || err != nil {
+	if n, err := l.RetryBatch(ctx, b.ID, false); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	all, err := l.Notices(ctx, notify.Notice{BatchID: b.ID})
