@@ -188,13 +188,19 @@ func (g *Gateway) batchStatus(ctx context.Context, c gate.Call, a BatchArgs) (ou
 // afterBatches is what to do once batches are over: look why something failed, retry it, compare the outputs or fetch them.
 func (g *Gateway) afterBatches(ctx context.Context, list []ledger.Batch, sum BatchDoc) ([]fault.Step, error) {
 	steps := []fault.Step{}
-	for _, b := range list { // what a step made of failed ones failed because of them
-		rows, err := g.Ledger.BatchRows(ctx, b.ID, ledger.RowFilter{State: string(run.Failed), Limit: 1})
+	one := func(b ledger.Batch, s run.State) ([]ledger.BatchRow, error) {
+		return g.Ledger.BatchRows(ctx, b.ID, ledger.RowFilter{State: string(s), Limit: 1})
+	}
+	for _, b := range list { // a later step fails because of an earlier one
+		rows, err := one(b, run.Failed)
 		if err != nil {
 			return nil, err
 		}
 		if len(rows) > 0 && rows[0].RunID != "" {
 			steps = append(steps, fault.Do("slurm.job.logs", "run_id", rows[0].RunID))
+			if b.Counts["failed"] > 1 {
+				steps = append(steps, fault.Do("batch.rows", "batch", b.Name, "state", "failed"))
+			}
 			break
 		}
 	}
@@ -203,7 +209,7 @@ func (g *Gateway) afterBatches(ctx context.Context, list []ledger.Batch, sum Bat
 	}
 	var fetch []fault.Step
 	for _, b := range slices.Backward(list) {
-		rows, err := g.Ledger.BatchRows(ctx, b.ID, ledger.RowFilter{State: string(run.Succeeded), Limit: 1})
+		rows, err := one(b, run.Succeeded)
 		if err != nil {
 			return nil, err
 		}

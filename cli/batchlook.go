@@ -185,7 +185,7 @@ func (c batchTableCmd) Run(ctx context.Context, a *Shell) error {
 
 type batchRetryCmd struct {
 	Name      string `arg:"" name:"batch" help:"A batch's name or id."`
-	Failed    bool   `help:"What failed or was refused." default:"true"`
+	Failed    bool   `help:"What failed or was refused; always so." default:"true"`
 	Cancelled bool   `help:"Also what was cancelled."`
 	Project   string `help:"Project name or id." placeholder:"NAME"`
 }

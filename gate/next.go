@@ -48,6 +48,8 @@ func StepForms() []StepForm {
 			Chat: "run_list"},
 		{Verb: "batch.status", Shell: "batch status {batch}", HTTP: "GET /v1/batches/{batch}", Chat: "batch_status"},
 		{Verb: "batch.table", Shell: "batch table {batch}", HTTP: "GET /v1/batches/{batch}/table", Chat: "batch_table"},
+		{Verb: "batch.rows", With: "state", Shell: "batch status {batch} --samples --state {state}",
+			HTTP: "GET /v1/batches/{batch}/rows?state={state}", Chat: "batch_rows"},
 		{Verb: "batch.rows", With: "outputs", Shell: "batch collect {batch} --to FOLDER", HTTP: "GET /v1/batches/{batch}/rows?outputs={outputs}",
 			Chat: "batch_rows"},
 		{Verb: "batch.retry", Shell: "batch retry {batch}", HTTP: "POST /v1/batches/{batch}:retry", Chat: "batch_retry"},

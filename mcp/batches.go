@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"slurmgate/fault"
@@ -133,6 +134,9 @@ func (x batch) stands(b *strings.Builder, name string) {
 		fmt.Fprintf(b, "\nIt goes on without this chat. Next: batch_status with batch %q and wait_seconds 30.", name)
 	case len(x.NextSteps) > 0:
 		fmt.Fprintf(b, "\nIt is over. Next: %s.", chatWords(x.NextSteps...))
+		if slices.ContainsFunc(x.NextSteps, func(s fault.Step) bool { return s.Verb == "batch.table" }) {
+			b.WriteString(" sort_by of batch_table puts the worst first.")
+		}
 	}
 }
 

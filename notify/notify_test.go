@@ -239,7 +239,7 @@ func TestPosts(t *testing.T) {
 	}
 }
 
-// Who asks about what was over long ago is told for as long as of anything else.
+// A notice of what was over long before somebody asked is tried for as long as any other.
 func TestAskedLate(t *testing.T) {
 	away := httptest.NewServer(nil)
 	away.Close()
