@@ -121,13 +121,13 @@ func (e *Engine) readWatched(ctx context.Context) *reading {
 	r := &reading{rows: make(chan []Watched, readAhead), stop: stop}
 	go func() {
 		defer close(r.rows)
-		var batch []Watched
+		batch := make([]Watched, 0, rowsTogether)
 		pass := func() {
 			select {
 			case r.rows <- batch:
 			case <-ctx.Done():
 			}
-			batch = nil
+			batch = make([]Watched, 0, rowsTogether)
 		}
 		r.err = e.Index.Watched(ctx, func(w Watched) {
 			if batch = append(batch, w); len(batch) == rowsTogether {

@@ -158,6 +158,9 @@ func (a *answer) record(body []byte) {
 		return
 	}
 	a.fields[0] = id
+	if len(a.jobs) == cap(a.jobs) { // doubled: append adds a quarter to a long list, and copies it each time
+		a.jobs = slices.Grow(a.jobs, max(64, len(a.jobs)))
+	}
 	job, err := a.job()
 	switch {
 	case err != nil:
