@@ -393,7 +393,11 @@ func (s *site) hashedByJob() {
 	must(t, giveToLab(host(refs)))
 	long := []string{"reference", "add", "long", refs + "/long", "--in-place", "--type", "UNKNOWN", "--by-job"}
 	_, out, done := s.background(append(long, "--json")...)
-	until(t, 30e9, "run that hashes", func() bool { return len(hashes()) == 2 })
+	until(t, 60e9, "job that hashes", func() bool { // killed while it is sent, the run may end as absent, and is to be retried
+		var page runPage
+		s.ok(&page, "runs", "list", "--tool", "reference.add", "--state", "running")
+		return len(page.Runs) == 1
+	})
 	d.signal("KILL")
 	d.ended(t)
 	if err := <-done; err != nil {
