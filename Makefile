@@ -1,5 +1,5 @@
 # demo and test need no preparation: the scripts install and build what they use. test needs root; demo needs it only where there is no cluster.
-.PHONY: build demo test tools registry matrix lint chaos takeover thousand bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data bench-lists bench-batch bench-chain bench-chat mcp-conformance mcp-upstream openapi-client fuzz lines model packages clean
+.PHONY: build demo check test deep tools registry matrix lint chaos thousand bench-rpc bench-submit bench-faces bench-fair bench-staging bench-data bench-lists bench-batch bench-chain bench-chat mcp-conformance mcp-upstream openapi-client fuzz mutants lines model packages clean
 N ?= 300
 SAMPLES ?= 200
 RUNS ?= 1000000
@@ -26,13 +26,21 @@ packages:
 demo:
 	@SITE="$(SITE)" scripts/demo
 
+# Before each commit: lint and the packages' own tests, without root and without a cluster.
+check:
+	@scripts/test check
+
 test:
 	@scripts/test
 
-# Every tool of the genomics domain on the tests' cluster, held to the same programs run directly, the chain from reads to variants, and one over SFTP and over slurmrestd. Builds all
-# its images first: twenty minutes and 600 MB once. Needs root.
+# What make test leaves out: the race detector, the other end-to-end tests, deb and rpm, sixty cases of the crash campaign, the suites of MCP. Needs root and npm.
+deep:
+	@scripts/test deep
+
+# Every tool of the genomics domain on the tests' cluster, held to the same programs run directly, the chain from reads to variants, samples that meet, and one over SFTP and over
+# slurmrestd. Builds all its images first: twenty minutes and 600 MB once. Needs root.
 tools:
-	@go test -tags tools -count=1 -timeout 60m -v -run 'TestEveryToolAgainstDirect|TestReadsToVariants|TestGenomicsElsewhere' ./e2e
+	@go test -tags tools -count=1 -timeout 60m -v -run 'TestEveryToolAgainstDirect|TestReadsToVariants|TestSamplesMeet|TestGenomicsElsewhere' ./e2e
 
 # Images from Debian's docker-registry with TLS and a password. Needs the package docker-registry.
 registry:
@@ -54,10 +62,6 @@ fuzz:
 # and rest+sftp. Needs root; about four seconds a case.
 chaos:
 	@go run ./chaos -n $(N) -seed $(SEED)
-
-# A ledger with runs in flight, of the program of commit FROM, is taken over by this program; on a real cluster.
-takeover:
-	@TAKEOVER_FROM=$(FROM) go test -tags takeover -count=1 -run 'TestTakeover$$' ./e2e
 
 # A thousand runs in one job array, whatever becomes of its sbatch; on a real cluster.
 thousand:
@@ -121,6 +125,10 @@ bench-chain:
 # tests' cluster, about a minute.
 bench-chat:
 	@go test -count=1 -v -run 'TestChatEconomy$$|TestBatch$$' ./e2e | grep -E '^(name=|---|FAIL|ok)'
+
+# Break promises of the program on purpose, one at a time: a short test of the package must notice each. About ten minutes. MUTANTS="NAME..." tries some.
+mutants:
+	@go run ./scripts/mutants $(MUTANTS)
 
 # How many lines and tokens of Go each package of the product gained or lost since the commit FROM.
 lines:

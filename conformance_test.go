@@ -11,7 +11,7 @@ import (
 )
 
 // numbers are the requirements: how many each group has.
-var numbers = map[string]int{"CARD": 8, "ABI": 20, "LOAD": 12, "ARC": 11, "HTC": 12, "AX": 12, "SITE": 9, "EXP": 2, "OPS": 3,
+var numbers = map[string]int{"CARD": 8, "ABI": 20, "LOAD": 12, "ARC": 11, "HTC": 12, "AX": 12, "SITE": 9, "EXP": 2, "OPS": 4,
 	"SRC": 2, "DATA": 7, "MANY": 5}
 
 var (

@@ -26,41 +26,46 @@ const module = "slurmgate"
 var arrows = map[string][]string{
 	"visible": {}, // what of others' text people and models may see
 	"fault":   {"secrets", "visible"},
+	"blocks":  {"fault"}, // answers as blocks
+	"cached":  {},        // answers that are asked for again after a while
 	// The core knows no outside system.
-	"plan":            {"fault", "visible"},
+	"plan":            {"fault", "filetype", "visible"},
+	"filetype":        {},                // what is known about each type of artifact
 	"plan/tree":       {"fault", "plan"}, // the list of files of a directory artifact
 	"policy/programs": {},
 	"policy/yamldoc":  {"fault", "plan"},
 	"policy":          {"fault", "plan", "policy/programs", "policy/yamldoc"},
-	"run":             {"fault", "plan", "plan/tree", "secrets", "visible"},
+	"run":             {"blocks", "cached", "fault", "plan", "plan/tree", "secrets", "visible"},
 	"run/runtest":     {"fault", "plan", "run"},
-	"toolpack":        {"fault", "plan", "policy/programs", "policy/yamldoc", "toolpack/jinja"},
+	"toolpack":        {"fault", "filetype", "plan", "policy/programs", "policy/yamldoc", "toolpack/jinja", "visible"},
 	"toolpack/jinja":  {"plan"},
-	"convert":         {"fault", "plan", "policy/yamldoc", "toolpack"}, // files of other systems; it opens none
-	"gate":            {"fault", "plan", "secrets", "visible"},
+	"convert":         {"fault", "filetype", "plan", "policy/yamldoc", "toolpack"}, // files of other systems; it opens none
+	"gate":            {"blocks", "fault", "plan", "secrets", "visible"},
 	"secrets":         {}, // texts alone
 	"secrets/corpus":  {}, // of tests
-	"access":          {"fault", "gate", "nss", "plan", "visible"},
+	"access":          {"cached", "fault", "gate", "nss", "plan", "visible"},
 	"nss":             {"fault"}, // users and groups of this host
 	// A process of its own, with a user of its own: it knows nothing of the gateway but what the gateway asks.
 	"signer": {"fault", "nss", "policy/yamldoc"},
 	// What tests of several packages share: a suite, and no part of the product.
-	"remote/sshtest":    {},
-	"signer/signertest": {"fault", "nss", "signer"},
-	"gate/conformance":  {"artifact", "fault", "gate", "ledger", "ledger/ledgertest", "plan", "run"},
-	"site":              {"fault", "nss", "plan", "policy/yamldoc"},
-	"retention":         {"fault"},
-	"notify":            {"fault"}, // who is told that a run or a batch is over
-	"export/receipt":    {"fault"}, // statements, signatures and their check: what is needed where no gateway is
-	"backup":            {"fault", "files", "plan"},
-	"export":            {"export/receipt", "fault", "plan", "plan/tree", "visible"}, // checked without a gateway
-	"files":             {},                                                          // files that others may change
+	"remote/sshtest":        {},
+	"filetype/filetypetest": {},
+	"signer/signertest":     {"fault", "nss", "signer"},
+	"gate/conformance":      {"artifact", "fault", "gate", "ledger", "ledger/ledgertest", "plan", "run"},
+	"site":                  {"fault", "nss", "plan", "policy/yamldoc"},
+	"retention":             {"fault"},
+	"notify":                {"fault"}, // who is told that a run or a batch is over
+	"export/receipt":        {"fault"}, // statements, signatures and their check: what is needed where no gateway is
+	"backup":                {"fault", "files", "plan"},
+	"export":                {"export/receipt", "fault", "filetype", "plan", "plan/tree", "shell", "visible"}, // checked without a gateway
+	"files":                 {},                                                                               // files that others may change
+	"shell":                 {},                                                                               // words quoted for shells
 	// Outside systems, which never import each other; run gives them its interfaces and nouns.
 	"ledger":            {"export/receipt", "fault", "gate", "notify", "plan", "plan/tree", "retention", "run"},
 	"ledger/ledgertest": {"ledger"},
-	"artifact":          {"fault", "files", "plan", "plan/tree", "visible"},
-	"slurm":             {"fault", "plan", "plan/tree", "remote", "run", "secrets"},
-	"slurm/rest":        {"fault", "plan", "run", "secrets", "slurm"},
+	"artifact":          {"fault", "files", "filetype", "plan", "plan/tree", "visible"},
+	"slurm":             {"cached", "fault", "plan", "plan/tree", "remote", "run", "secrets", "shell", "visible"},
+	"slurm/rest":        {"fault", "plan", "run", "slurm"},
 	"apptainer":         {"fault", "files", "plan", "run"},
 	"staging":           {"fault", "files", "plan", "run", "secrets", "visible"},
 	"staging/sftp":      {"fault", "files", "plan", "plan/tree", "remote", "remote/transfer", "run", "staging"},
@@ -70,27 +75,29 @@ var arrows = map[string][]string{
 	"apptainer/oci": {"apptainer", "fault"},
 	// Bytes over the SFTP channels of whoever has them.
 	"remote/transfer": {"fault"},
-	"remote":          {"fault"}, // SSH for slurm, staging and apptainer; it knows nothing of what they do with it
+	"remote":          {"fault", "shell"}, // SSH for slurm, staging and apptainer; it knows nothing of what they do with it
 	// Faces over the gate.
 	"httpapi": {"fault", "files", "gate", "plan", "plan/tree", "visible"},
-	"mcp":     {"fault", "gate", "plan", "visible"},
+	"mcp":     {"blocks", "fault", "filetype", "gate", "plan", "visible"},
 	"worker":  {"fault", "plan"}, // HTTP and JSON alone: it knows no tool and no run
 	// A process of its own in front of somebody else's MCP server: it knows the contract of workers and nothing of the gateway.
 	"adapter": {"fault", "plan", "policy/yamldoc", "visible"},
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
-	"app": {"access", "artifact", "backup", "convert", "export", "export/receipt", "fault", "gate", "ledger", "notify", "plan", "plan/tree",
-		"policy", "policy/yamldoc", "retention", "run", "secrets", "site", "toolpack", "worker"},
-	"cli": {"app", "backup", "convert", "export", "fault", "files", "gate", "httpapi", "plan", "plan/tree",
-		"retention", "run", "site", "visible"},
-	"doctor": {"app", "apptainer", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "signer", "site", "slurm",
-		"slurm/rest", "staging", "toolpack", "worker"},
-	// The one place that knows all others.
-	"setup": {"fault", "plan", "policy", "remote", "site", "slurm", "staging", "visible"},
-	"cmd/slurmgate": {"access", "adapter", "app", "apptainer", "apptainer/oci", "artifact", "asuser", "backup", "chaos/seams", "cli", "doctor",
-		"fault", "files", "gate", "httpapi", "ledger", "local", "mcp", "metrics", "nss", "plan", "plan/tree", "policy", "remote",
-		"remote/transfer", "run", "secrets", "setup", "signer", "site", "slurm", "slurm/rest", "staging", "staging/sftp",
-		"toolpack", "visible", "worker"},
+	"app": {"access", "artifact", "backup", "blocks", "convert", "export", "export/receipt", "fault", "filetype", "gate", "ledger", "notify",
+		"plan", "plan/tree", "policy", "policy/yamldoc", "retention", "run", "secrets", "site", "toolpack", "visible", "worker"},
+	"cli": {"app", "backup", "blocks", "convert", "export", "fault", "files", "filetype", "gate", "httpapi", "plan", "plan/tree",
+		"retention", "run", "shell", "site", "visible"},
+	// What doctor advises is a command line.
+	"doctor": {"app", "apptainer", "cli", "fault", "gate", "nss", "plan", "policy", "remote", "run", "secrets", "shell", "signer", "site",
+		"slurm", "slurm/rest", "staging", "toolpack", "worker"},
+	"setup": {"fault", "plan", "policy", "remote", "run", "site", "slurm", "staging", "visible"},
+	// The places that know all others: the one that opens sites, and the one that wires.
+	"transport": {"app", "apptainer", "apptainer/oci", "artifact", "asuser", "cached", "doctor", "fault", "files", "ledger", "local", "nss",
+		"plan/tree", "remote", "remote/transfer", "run", "signer", "site", "slurm", "slurm/rest", "staging", "staging/sftp", "toolpack"},
+	"cmd/slurmgate": {"access", "adapter", "app", "artifact", "backup", "chaos/seams", "cli", "doctor", "fault", "filetype", "gate", "httpapi",
+		"ledger", "mcp", "metrics", "nss", "plan", "plan/tree", "policy", "run", "secrets", "setup", "signer", "site", "slurm", "staging",
+		"staging/sftp", "toolpack", "transport", "visible", "worker"},
 	// Of the build for the crash campaign alone, see TestProductHasNoSeams.
 	"chaos/seams": {"fault", "plan", "run"},
 	// Tools of this repository, not part of the product.
@@ -99,9 +106,10 @@ var arrows = map[string][]string{
 	"chaos/liar":           {},
 	"chaos/prog":           {},
 	"e2e/testprog":         {},
-	"scripts/images/mksif": {},
+	"scripts/images/mksif": {"apptainer"},
 	"workers/webcrawl":     {}, // a sample of a service worker: a program of its own, which knows only the contract
 	"scripts/lines":        {},
+	"scripts/mutants":      {},
 	"scripts/reads":        {},
 	"scripts/testsum":      {},
 }
@@ -113,7 +121,7 @@ var (
 	core    = []string{"plan", "policy", "run"}
 	outside = []string{"slurm", "slurm/rest", "local", "asuser", "apptainer", "apptainer/oci", "staging", "staging/sftp", "ledger", "artifact",
 		"httpapi", "mcp", "worker", "adapter", "site", "app", "cli", "doctor",
-		"cmd/slurmgate"}
+		"transport", "cmd/slurmgate"}
 	peers    = []string{"slurm", "local", "asuser", "apptainer", "staging", "staging/sftp", "ledger", "artifact", "worker"}
 	nameless = []string{"util", "utils", "common", "types", "helpers", "helper", "misc", "base", "shared", "lib"}
 )
@@ -139,6 +147,7 @@ var libraries = map[string]string{
 	"github.com/sylabs/sif/v2": "reading and writing SIF (CARD-07)",
 	"go.yaml.in/yaml/v3":       "YAML with line numbers",
 	"golang.org/x/crypto":      "SSH (CARD-07)",
+	"golang.org/x/sync":        "parallel loops with a limit; look-ups that concurrent callers share",
 	"golang.org/x/sys":         "openat2, statfs, flock and locks of open files",
 	"golang.org/x/text":        "the language of schema messages; normal forms of names of passwords",
 	"golang.org/x/time":        "the RPC budget",
@@ -285,6 +294,20 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
+// What a cluster is reached by is asked where sites are opened, and by the checks of the site file. Everything else holds what was opened,
+// so a new transport changes nothing there.
+func TestOnlyOpenedSitesKnowTransports(t *testing.T) {
+	questions := []string{"FarSlurm", "FarFiles", "OverREST", "AsCaller", "ShellHost"}
+	inspect(t, func(files *token.FileSet, path string, n ast.Node) bool {
+		e, is := n.(*ast.SelectorExpr)
+		allowed := strings.HasPrefix(path, "site/") || strings.HasPrefix(path, "transport/")
+		if is && !allowed && slices.Contains(questions, e.Sel.Name) {
+			t.Errorf("%s asks %s: let package transport answer by what it opens", files.Position(n.Pos()), e.Sel.Name)
+		}
+		return true
+	})
+}
+
 // harmless are the methods of the lifecycle that whoever starts and stops a gateway uses; they are about no run.
 var harmless = []string{"Open", "Start", "CaughtUp", "Settled", "Ready", "Away", "Watched", "Names", "RunDir", "EndWaits",
 	"Overslept", "Drains", "State"}
@@ -306,24 +329,25 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		}
 	}
 	guarded := map[string][]string{ // "package.Type.Method" → functions of app and cmd/slurmgate
-		"run.Sites.Submit":       {"submit", "packHandler", "hashInRun"}, // the last: of reference.add
-		"run.Sites.Preview":      {"rehearseSubmit", "packRehearsal"},
-		"run.Sites.Answer":       {"waitForInputs"},
-		"run.Sites.Known":        {"add"}, // of a batch's dry run, after gate.Check
-		"run.Sites.Get":          {"getRun", "hashInRun"},
-		"run.Sites.Waits":        {"waits", "story"}, // of runs that were found to be theirs to see
-		"run.Sites.Moving":       {"moving"},         // of a run whose look the gate has allowed
-		"run.Sites.Collect":      {"collectRun"},
-		"run.Sites.Cancel":       {"cancel"},
-		"run.Sites.CallWorker":   {"serviceHandler"},
-		"run.Sites.SupposeCall":  {"serviceRehearsal"},
-		"run.Sites.ServeWorkers": {"openSites"},
-		"run.Sites.StopWorkers":  {"endWork"},
-		"worker.Client.Call":     {"callWorker"},
+		"run.Sites.Submit":         {"submit", "packHandler", "hashInRun"}, // the last: of reference.add
+		"run.Sites.Preview":        {"rehearseSubmit", "packRehearsal"},
+		"run.Sites.Answer":         {"waitForInputs"},
+		"run.Sites.Known":          {"add"}, // of a batch's dry run, after gate.Check
+		"run.Sites.Get":            {"getRun", "hashInRun"},
+		"run.Sites.Waits":          {"waits", "story"}, // of runs that were found to be theirs to see
+		"run.Sites.Moving":         {"moving"},         // of a run whose look the gate has allowed
+		"run.Sites.Collect":        {"collectRun"},
+		"run.Sites.Cancel":         {"cancel"},
+		"run.Sites.CarryOutCancel": {"carryOut"}, // that batch.cancel has recorded
+		"run.Sites.CallWorker":     {"serviceHandler"},
+		"run.Sites.SupposeCall":    {"serviceRehearsal"},
+		"run.Sites.ServeWorkers":   {"openSites"},
+		"run.Sites.StopWorkers":    {"endWork"},
+		"worker.Client.Call":       {"callWorker"},
 		// As the ledger has them: at the start, and after drain and resume.
 		"run.Sites.SetDrains":     {"LoadDrains"},
-		"run.Sites.NextResources": {"coversRetry", "rehearseRetry"}, // of a run that the gate found to be its caller's
-		"run.Sites.Partitions":    {"see", "Most"},                  // asks the site's Slurm, once in a while
+		"run.Sites.NextResources": {"coversAttempt", "rehearseRetry"}, // of a run that the gate found to be its caller's
+		"run.Sites.Partitions":    {"see", "Most"},                    // asks the site's Slurm, once in a while
 		"run.Sites.HasImage":      {"see"},
 		"run.Sites.Logs":          {"logs"},
 		"run.Sites.Retry":         {"retryRun"},
@@ -331,13 +355,13 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"run.Sites.Recollect": {"recollect"},
 
 		"run.Sites.Adopt": {"adopt"},
-		"run.Sites.Ended": {"openHost"}, // a process of this host ended; no call
+		"run.Sites.Ended": {"openSites"}, // a process of this host ended; no call
 
 		"run.Sites.DeclareAbsent": {"declareAbsent"},
 
 		"retention.Parts.Sweep":        {"gc"},
 		"artifact.Importer.ImportFile": {"bringIn"},
-		"artifact.Importer.ImportAs":   {"importAs"},
+		"artifact.Importer.ImportAs":   {"bringIn"},
 		"artifact.Importer.ImportText": {"bringIn"},
 
 		"artifact.Importer.ImportHanded": {"bringIn"},

@@ -4,7 +4,6 @@ import (
 	"go/scanner"
 	"go/token"
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,15 +15,8 @@ import (
 func TestLineWidth(t *testing.T) {
 	const width = 140
 	row := regexp.MustCompile(`^\t+("([^"\\]|\\.)*"[:,]?\s*(\+$)?)+$`)
-	out, err := exec.Command("git", "ls-files", "*.go").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range strings.Fields(string(out)) {
+	for _, name := range goFiles(t) {
 		src, err := os.ReadFile(name)
-		if os.IsNotExist(err) {
-			continue // removed, not committed yet
-		}
 		if err != nil {
 			t.Fatal(err)
 		}

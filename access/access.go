@@ -28,7 +28,7 @@ type Grant struct {
 	Tools    []string          // see [gate.Principal]
 }
 
-// NewGrant checks a grant as it is configured: known capabilities, projects by name or id, accounts by project name or id.
+// NewGrant checks a grant as it is configured: known capabilities, projects by name, id or {user}, accounts by the same.
 // It reports every mistake.
 func NewGrant(capabilities, projects []string, accounts map[string]string) (Grant, error) {
 	g := Grant{Grant: gate.Grant{Capabilities: capabilities}, Accounts: map[string]string{}}
@@ -36,15 +36,17 @@ func NewGrant(capabilities, projects []string, accounts map[string]string) (Gran
 	for _, c := range capabilities {
 		if c != gate.All && !slices.Contains(gate.Capabilities(), c) {
 			problems = append(problems, fault.Problem{Code: "GRANT-CAPABILITY", Field: "capabilities",
-				Rule: "of " + strings.Join(gate.Capabilities(), ", ") + ", or *", Msg: "got " + strconv.Quote(c)})
+				Rule: "one of " + strings.Join(gate.Capabilities(), ", ") + ", or *",
+				Msg:  "there is no capability " + strconv.Quote(c)})
 		}
 	}
 	project := func(field, name string) string {
 		if name == gate.All {
 			return name
 		}
-		if msg := plan.CheckProject(name); msg != "" {
-			problems = append(problems, fault.Problem{Code: "GRANT-PROJECT", Field: field, Rule: "a project's name or id, or *", Msg: msg})
+		if msg := plan.CheckProjects(name); msg != "" {
+			problems = append(problems, fault.Problem{Code: "GRANT-PROJECT", Field: field,
+				Rule: "a project's name or id, " + plan.UserProject + " or *", Msg: msg})
 		}
 		return plan.ProjectOf(name)
 	}
@@ -54,7 +56,7 @@ func NewGrant(capabilities, projects []string, accounts map[string]string) (Gran
 	for p, account := range accounts {
 		if !plan.IsSlurmName(account) {
 			problems = append(problems, fault.Problem{Code: "GRANT-ACCOUNT", Field: "accounts", Rule: "a Slurm account",
-				Msg: "got " + strconv.Quote(account)})
+				Msg: strconv.Quote(account) + " cannot be the name of an account"})
 		}
 		g.Accounts[project("accounts", p)] = account
 	}
@@ -141,6 +143,8 @@ type Access struct {
 	nameOf   func(uid int) (string, error)
 	names    map[int]*login // of peers that are not the owner
 	unnamed  error          // why a name could not be looked up at the start
+	projects gate.UserProjects
+	users    *UnixUsers // user ids of whom tokens and claims name
 }
 
 var _ gate.Authenticator = (*Access)(nil)
@@ -149,9 +153,10 @@ var _ gate.Authenticator = (*Access)(nil)
 type Config struct {
 	Peers  map[int][]Grant // by user id; the gateway's own user and root need none
 	Groups []GroupGrant    // for users of this host too
-	// Directory is asked for members of groups; nil: this host's getent and id
-	Directory Directory
-	Tokens    gate.Tokens // nil: this gateway makes none
+	// Directory is asked for members of groups and for user ids; nil: this host's getent and id
+	Directory Accounts
+	Projects  gate.UserProjects // nil: no grant names {user}
+	Tokens    gate.Tokens       // nil: this gateway makes none
 	Issuers   []Issuer
 	Client    *http.Client // asks the issuers for their keys; one of its own when nil
 	// NameOf is the login name of a user id; what this host says when nil
@@ -171,7 +176,7 @@ func New(c Config) *Access {
 		c.NameOf = func(uid int) (string, error) { return c.Directory.NameOf(context.Background(), uid) }
 	}
 	a := &Access{peers: map[int]gate.Principal{}, grants: c.Peers, tokens: c.Tokens, now: c.Now, nameOf: c.NameOf, names: map[int]*login{},
-		members: newMembers(c.Directory, c.Now, c.Groups)}
+		members: newMembers(c.Directory, c.Now, c.Groups), projects: c.Projects, users: NewUnixUsers(c.Directory, os.Geteuid(), c.Now)}
 	for _, i := range c.Issuers {
 		a.issuers = append(a.issuers, newIssuer(i, c.Client, c.Now))
 	}
@@ -219,7 +224,7 @@ func (a *Access) Admit(ctx context.Context, uid int) error {
 	if _, ok := a.peers[uid]; ok {
 		return nil
 	}
-	_, err := a.peer(ctx, uid)
+	_, err := a.grantedTo(ctx, uid)
 	return err
 }
 
@@ -227,6 +232,15 @@ func (a *Access) Admit(ctx context.Context, uid int) error {
 func (a *Access) Peer(uid int) (gate.Principal, error) { return a.peer(context.Background(), uid) }
 
 func (a *Access) peer(ctx context.Context, uid int) (gate.Principal, error) {
+	p, err := a.grantedTo(ctx, uid)
+	if err != nil {
+		return p, err
+	}
+	return a.withUserProject(ctx, p, uid)
+}
+
+// grantedTo is the principal of a user of this host as the site file has it.
+func (a *Access) grantedTo(ctx context.Context, uid int) (gate.Principal, error) {
 	p, ok := a.peers[uid]
 	switch {
 	case p.Owner:

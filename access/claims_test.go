@@ -25,17 +25,11 @@ func (p *provider) signed(t *testing.T, header map[string]any, payload string) s
 	}
 	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: p.rsa, KeyID: "r"}},
 		&jose.SignerOptions{ExtraHeaders: all})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sig, err := s.Sign([]byte(payload))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := sig.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 

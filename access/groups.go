@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 )
 
 // Users of this host may get their rights through Unix groups. Who is in a group is looked up when a user calls, never while a connection
-// is accepted, and the answer is cached. Concurrent calls of a user share one look-up, and few look-ups run at a time: a directory service
-// that hangs delays only callers whose rights depend on it, and those are refused with a retryable error.
+// is accepted, and the answer is cached: a directory service that hangs delays only callers whose rights depend on it, and those are
+// refused with a retryable error.
 const (
 	memberFresh = time.Minute      // an answer, whether it found a group or not
 	memberRetry = 5 * time.Second  // after a look-up that failed
@@ -44,11 +45,10 @@ type members struct {
 	from   Directory
 	now    func() time.Time
 	grants []GroupGrant
-	slots  chan struct{} // one for each look-up in progress
+	users  *answers[gate.Principal] // NotFound: without an entry, and a member of no group that has one
 
 	mu     sync.Mutex // never held during a look-up
 	groups map[string]groupID
-	users  map[int]*member
 	uids   map[string]int // of users that had rights, by key of the principal
 }
 
@@ -57,17 +57,9 @@ type groupID struct {
 	checked time.Time
 }
 
-// member is the answer about one user.
-type member struct {
-	done  chan struct{} // closed once the fields below are set
-	until time.Time     // valid; under members.mu, zero while the look-up is in progress
-	who   gate.Principal
-	err   error // NotFound: not a member of any of the groups, and without an entry of its own
-}
-
 func newMembers(from Directory, now func() time.Time, grants []GroupGrant) *members {
-	m := &members{from: from, now: now, grants: grants, slots: make(chan struct{}, maxLookups), groups: map[string]groupID{},
-		users: map[int]*member{}, uids: map[string]int{}}
+	m := &members{from: from, now: now, grants: grants, users: newAnswers[gate.Principal](now, memberFresh),
+		groups: map[string]groupID{}, uids: map[string]int{}}
 	for _, g := range grants {
 		m.groups[g.Group] = groupID{g.GID, now()}
 	}
@@ -79,10 +71,8 @@ func (m *members) excludes(uid int) bool {
 	if len(m.grants) == 0 {
 		return true
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	u := m.users[uid]
-	return u != nil && m.now().Before(u.until) && fault.Is(u.err, fault.NotFound)
+	known, err := m.users.cached(strconv.Itoa(uid))
+	return known && fault.Is(err, fault.NotFound)
 }
 
 // finder makes the principal of a user with this name from the grants of its groups; NotFound if it has none at all.
@@ -90,64 +80,22 @@ type finder func(ctx context.Context, name string, groups []Grant) (gate.Princip
 
 // principal is the user with the rights of its own entries and of its groups.
 func (m *members) principal(ctx context.Context, uid int, find finder) (gate.Principal, error) {
-	m.mu.Lock()
-	u := m.users[uid]
-	if u == nil || !u.until.IsZero() && !m.now().Before(u.until) {
-		u = &member{done: make(chan struct{})}
-		m.makeRoom()
-		m.users[uid] = u
-		go m.lookUp(uid, u, find)
-	}
-	m.mu.Unlock()
-	timer := time.NewTimer(memberWait)
-	defer timer.Stop()
-	select {
-	case <-u.done:
-		return u.who, u.err
-	case <-timer.C:
-		return gate.Principal{}, unknownGroups(uid, fmt.Errorf("no answer within %s", memberWait))
-	case <-ctx.Done():
-		return gate.Principal{}, unknownGroups(uid, ctx.Err())
-	}
-}
-
-// makeRoom drops answers when there are too many: expired ones first.
-func (m *members) makeRoom() {
-	drop := func(which func(*member) bool) {
-		for uid, u := range m.users {
-			if len(m.users) >= maxMembers && !u.until.IsZero() && which(u) {
-				delete(m.users, uid)
-			}
+	who, err := m.users.get(ctx, strconv.Itoa(uid), func(ctx context.Context) (who gate.Principal, err error) {
+		name, grants, err := m.grantsOf(ctx, uid)
+		if err == nil {
+			who, err = find(ctx, name, grants)
 		}
-	}
-	drop(func(u *member) bool { return !m.now().Before(u.until) })
-	drop(func(*member) bool { return true })
-}
-
-// lookUp runs apart from its callers: one that leaves does not end it for the others.
-func (m *members) lookUp(uid int, u *member, find finder) {
-	m.slots <- struct{}{}
-	ctx, stop := context.WithTimeout(context.Background(), memberWait)
-	defer stop()
-	name, grants, err := m.grantsOf(ctx, uid)
-	if err == nil {
-		u.who, err = find(ctx, name, grants)
-	}
+		if key := who.Key(); key != "" {
+			m.mu.Lock()
+			m.uids[key] = uid
+			m.mu.Unlock()
+		}
+		return who, err
+	})
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		err = unknownGroups(uid, err)
 	}
-	u.err = err
-	<-m.slots
-	m.mu.Lock()
-	u.until = m.now().Add(memberFresh)
-	if err != nil && !fault.Is(err, fault.NotFound) {
-		u.until = m.now().Add(memberRetry)
-	}
-	if key := u.who.Key(); key != "" {
-		m.uids[key] = uid
-	}
-	m.mu.Unlock()
-	close(u.done)
+	return who, err
 }
 
 // grantsOf are the name of a user and the grants of all its groups. One without a name is in no group.
@@ -222,7 +170,7 @@ func (a *Access) peerOf(uid int) finder {
 		who := identityOf(uid, name)
 		if listed { // its identity is that of the start
 			p := a.peers[uid]
-			who.ID, who.Name, who.Former = p.ID, p.Name, p.Former
+			who.ID, who.Name = p.ID, p.Name
 		} else {
 			var err error
 			if who, err = a.ids.subject(ctx, who); err != nil {
@@ -230,7 +178,7 @@ func (a *Access) peerOf(uid int) finder {
 			}
 		}
 		p := peerWith(uid, name, who.Name, grants...)
-		p.ID, p.Former = who.ID, who.Former
+		p.ID = who.ID
 		return p, nil
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/nss"
 )
 
 // directory is a user database that can hang and fail.
@@ -56,6 +57,20 @@ func (d *directory) NameOf(_ context.Context, uid int) (string, error) {
 	return d.users[uid], nil
 }
 
+func (d *directory) User(_ context.Context, name string) (nss.User, error) {
+	if err := d.answer(); err != nil {
+		return nss.User{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for uid, n := range d.users {
+		if n == name {
+			return nss.User{Name: name, UID: uid}, nil
+		}
+	}
+	return nss.User{}, fault.New(fault.NotFound, "no_user", "there is none")
+}
+
 func (d *directory) GroupsOf(_ context.Context, user string) ([]int, error) {
 	d.asked.Add(1)
 	d.most.Store(max(d.most.Load(), d.busy.Add(1)))
@@ -93,9 +108,7 @@ func campus(t *testing.T) (*Access, *directory) {
 			{"lab", 500, grantOf([]string{gate.CapGateway, gate.CapRead}, []string{"proj_lab"}, map[string]string{"proj_lab": "labs"})},
 			{"gpu", 600, grantOf([]string{gate.CapSlurm}, []string{"proj_gpu"}, nil)},
 			{"lab", 500, grantOf([]string{gate.CapMetrics}, []string{gate.All}, nil)}}})
-	if err := a.Enroll(t.Context(), &register{ids: map[string]string{}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Enroll(t.Context(), &register{ids: map[string]string{}}))
 	return a, d
 }
 
@@ -142,9 +155,7 @@ func TestGroupsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, d := campus(t)
 		alice, err := a.Peer(1001)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for range 100 {
 			if p, err := a.Peer(1001); err != nil || p.ID != alice.ID {
 				t.Fatal(p, err)
@@ -270,9 +281,7 @@ func TestRequestsEndWithGroups(t *testing.T) {
 		a, d := campus(t)
 		hold := func(uid int) context.Context {
 			p, err := a.Peer(uid)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ctx, stop := a.While(t.Context(), p)
 			t.Cleanup(stop)
 			return ctx
@@ -303,7 +312,7 @@ func TestMembersAreBounded(t *testing.T) {
 	for uid := range maxMembers + 500 {
 		_, _ = a.Peer(10000 + uid)
 	}
-	if n := len(a.members.users); n > maxMembers || len(a.members.uids) > 3 {
+	if n := len(a.members.users.known); n > maxMembers || len(a.members.uids) > 3 {
 		t.Error(n, len(a.members.uids), d.asked.Load())
 	}
 }

@@ -36,7 +36,7 @@ func (a *Access) Enroll(ctx context.Context, ids gate.Principals) error {
 	}
 	for i, k := range known {
 		p := a.peers[uids[i]]
-		p.ID, p.Former = k.ID, k.Former
+		p.ID = k.ID
 		a.peers[uids[i]] = p
 	}
 	return nil
@@ -58,7 +58,7 @@ func peerIdentity(uid int, nameOf func(int) (string, error)) (gate.Identity, err
 // identityOf is the user with an id and a name, "" if it has none.
 func identityOf(uid int, name string) gate.Identity {
 	called := cmp.Or(name, "#"+strconv.Itoa(uid))
-	return gate.Identity{Method: gate.ByPeer, Subject: fmt.Sprint(uid, " ", name), Name: "user:" + shown(called), Former: "user:" + called}
+	return gate.Identity{Method: gate.ByPeer, Subject: fmt.Sprint(uid, " ", name), Name: "user:" + shown(called)}
 }
 
 // maxRemembered bounds the ids in memory. Beyond it all are read again.

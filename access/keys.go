@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -12,11 +13,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
+	"slurmgate/cached"
 	"slurmgate/fault"
 )
 
@@ -38,12 +39,7 @@ type issuer struct {
 	client *http.Client
 	now    func() time.Time
 
-	mu       sync.Mutex // never held while fetching
-	keys     []jose.JSONWebKey
-	fetched  time.Time     // when keys were got
-	tried    time.Time     // when the latest fetch began
-	err      error         // of the latest fetch that ended
-	fetching chan struct{} // closed when the fetch under way ends; nil while there is none
+	keys cached.Value[[]jose.JSONWebKey]
 }
 
 func newIssuer(i Issuer, client *http.Client, now func() time.Time) *issuer {
@@ -61,24 +57,19 @@ func newIssuer(i Issuer, client *http.Client, now func() time.Time) *issuer {
 
 // key returns the key of an id for an algorithm.
 func (i *issuer) key(ctx context.Context, id, algorithm string) (jose.JSONWebKey, error) {
-	key, found, fetch := i.known(id, algorithm)
-	if !found && fetch != nil {
-		select {
-		case <-fetch:
-		case <-time.After(keysWait):
-			return key, i.unreachable(errors.New("it has not answered for " + keysWait.String()))
-		case <-ctx.Done():
-			return key, i.unreachable(ctx.Err())
-		}
-		key, found, _ = i.known(id, algorithm)
-	}
+	key, found := i.find(i.known(false), id, algorithm)
 	if found {
 		return key, nil
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.err != nil {
-		return key, i.unreachable(i.err)
+	if fetch := i.known(true); fetch.Busy != nil && !fetch.Wait(ctx, keysWait) {
+		return key, i.unreachable(cmp.Or(ctx.Err(), errors.New("it has not answered for "+keysWait.String())))
+	}
+	known := i.known(false)
+	switch key, found = i.find(known, id, algorithm); {
+	case found:
+		return key, nil
+	case known.Err != nil:
+		return key, i.unreachable(known.Err)
 	}
 	return key, unknownToken()
 }
@@ -88,44 +79,22 @@ func (i *issuer) unreachable(err error) error {
 		WithNext("retry in a minute")
 }
 
-// known looks up a key among the valid ones. If it is missing or an hour old, a fetch is started, unless one is running or was
-// tried a moment ago. fetch is closed when the running fetch ends; it is nil if none is running.
-func (i *issuer) known(id, algorithm string) (key jose.JSONWebKey, found bool, fetch <-chan struct{}) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	now := i.now()
-	if k := slices.IndexFunc(i.keys, func(k jose.JSONWebKey) bool { return k.KeyID == id && fits(k, algorithm) }); k >= 0 {
-		key, found = i.keys[k], true
-	}
-	if found && now.Sub(i.fetched) < keysFresh {
-		return key, true, nil
-	}
-	if i.fetching == nil && (i.tried.IsZero() || now.Sub(i.tried) >= keysPause) {
-		i.tried, i.fetching = now, make(chan struct{})
-		go i.refresh(now)
-	}
-	if i.fetching != nil {
-		fetch = i.fetching
-	}
-	return key, found && now.Sub(i.fetched) < keysGood, fetch
+// known returns the keys known now. They are fetched if they are an hour old, or on demand.
+func (i *issuer) known(demand bool) cached.State[[]jose.JSONWebKey] {
+	return i.keys.Look(i.now, cached.Rule{Fresh: keysFresh, Pause: keysPause, Limit: 2 * keysWait}, demand, i.fetch)
 }
 
-// refresh fetches the keys again. If that fails, the old keys remain.
-func (i *issuer) refresh(began time.Time) {
-	keys, err := i.fetch()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.err = err; err == nil {
-		i.keys, i.fetched = keys, began
+// find looks up a key among the valid ones.
+func (i *issuer) find(known cached.State[[]jose.JSONWebKey], id, algorithm string) (key jose.JSONWebKey, found bool) {
+	k := slices.IndexFunc(known.Value, func(k jose.JSONWebKey) bool { return k.KeyID == id && fits(k, algorithm) })
+	if k < 0 || i.now().Sub(known.At) >= keysGood {
+		return key, false
 	}
-	close(i.fetching)
-	i.fetching = nil
+	return known.Value[k], true
 }
 
 // fetch reads the provider's configuration and its keys.
-func (i *issuer) fetch() ([]jose.JSONWebKey, error) {
-	ctx, stop := context.WithTimeout(context.Background(), 2*keysWait)
-	defer stop()
+func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var config struct {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`

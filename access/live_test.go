@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/fault"
 	"slurmgate/gate"
 )
 
@@ -56,12 +59,96 @@ func TestRequestsEndWithTheirCredentials(t *testing.T) {
 	})
 }
 
-// BenchmarkWhile is what each request of a token pays.
-func BenchmarkWhile(b *testing.B) {
-	a := New(Config{})
-	p := gate.Principal{ID: "prn_1", Method: gate.ByToken, Expires: time.Now().Add(time.Hour)}
-	for b.Loop() {
-		_, stop := a.While(b.Context(), p)
-		stop()
+// What a principal may do is asked for again long after its request: a group that was left, an entry that was narrowed, a user id that
+// changed hands, a provider that is no longer trusted.
+func TestAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, d := campus(t)
+		was := func(uid int) gate.Principal {
+			t.Helper()
+			p, err := a.Peer(uid)
+			must(t, err)
+			return p
+		}
+		alice, carol := was(1001), was(1003)
+		if p, err := a.Again(t.Context(), alice); err != nil || p.ID != alice.ID || !p.Can(gate.CapSlurm, "proj_gpu") {
+			t.Errorf("%+v %v", p, err)
+		}
+		d.set(func() { d.in["alice"], d.in["carol"] = []int{500}, nil })
+		time.Sleep(memberFresh)
+		if p, err := a.Again(t.Context(), alice); err != nil || p.Can(gate.CapSlurm, "proj_gpu") || !p.Can(gate.CapRead, "proj_lab") {
+			t.Errorf("%+v %v", p, err)
+		}
+		if p, err := a.Again(t.Context(), carol); err != nil || p.Can(gate.CapRead, "proj_lab") || !p.Can(gate.CapImport, "proj_own") {
+			t.Errorf("%+v %v", p, err)
+		}
+		d.set(func() { d.in["alice"] = nil })
+		time.Sleep(memberFresh)
+		_, err := a.Again(t.Context(), alice)
+		wantUnauthenticated(t, "who left", err, "unauthenticated")
+		d.set(func() { d.users[1001], d.in["dora"] = "dora", []int{500} })
+		time.Sleep(memberFresh)
+		_, err = a.Again(t.Context(), alice)
+		wantUnauthenticated(t, "another user", err, "unauthenticated")
+	})
+	a := New(Config{Issuers: []Issuer{{URL: "https://id.example.org"}}})
+	for name, want := range map[string]fault.Kind{"oidc:https://id.example.org#ana": "", "oidc:https://id.example.org.evil#ana": fault.Auth,
+		"oidc:https://old.example.org#ana": fault.Auth} {
+		_, err := a.Again(t.Context(), gate.Principal{Name: name, Method: gate.ByOIDC})
+		if (want == "") != (err == nil) || err != nil && fault.KindOf(err) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, p := range []gate.Principal{{Name: "token:ci", Method: gate.ByToken}, {Name: "user:svc", Method: gate.ByPeer, Owner: true}} {
+		if got, err := a.Again(t.Context(), p); err != nil || got.Name != p.Name {
+			t.Errorf("%+v %v", got, err)
+		}
+	}
+}
+
+func grantOf(capabilities, projects []string, accounts map[string]string) Grant {
+	return Grant{Grant: gate.Grant{Capabilities: capabilities, Projects: projects}, Accounts: accounts}
+}
+
+// Nobody grants what they do not have themselves: a capability, a project, or another Slurm account than their own jobs charge.
+func TestWithin(t *testing.T) {
+	lab := gate.Principal{Name: "token:lab", Rights: gate.RightsOf([]string{"gateway", "read", "admin"}, []string{"proj_a", "proj_b"}),
+		Accounts: map[string]string{"proj_a": "research"}}
+	boss := gate.Principal{Name: "user:boss", Rights: gate.RightsOf([]string{gate.All}, []string{gate.All})}
+	site := gate.Principal{Name: "user:site", Rights: gate.RightsOf([]string{gate.All}, []string{gate.All}),
+		Accounts: map[string]string{gate.All: "common"}}
+	apart := gate.Principal{Name: "token:apart", Rights: gate.Rights{{Capabilities: []string{"read", "slurm"}, Projects: []string{"proj_a"}},
+		{Capabilities: []string{"read"}, Projects: []string{"proj_b"}}}}
+	for name, c := range map[string]struct {
+		giver    gate.Principal
+		grant    Grant
+		code     string
+		accounts map[string]string
+	}{
+		"its own": {lab, grantOf([]string{"read"}, []string{"proj_a"}, nil), "", map[string]string{"proj_a": "research"}},
+		"its own, said": {lab, grantOf([]string{"read"}, []string{"proj_a"}, map[string]string{"proj_a": "research"}), "",
+			map[string]string{"proj_a": "research"}},
+		"another account": {lab, grantOf([]string{"read"}, []string{"proj_a"}, map[string]string{"proj_a": "other"}), "account_denied",
+			nil},
+		"free account": {lab, grantOf([]string{"read"}, []string{"proj_b"}, map[string]string{"proj_b": "other"}), "",
+			map[string]string{"proj_b": "other"}},
+		"a capability more": {lab, grantOf([]string{"slurm"}, []string{"proj_a"}, nil), "capability_denied", nil},
+		"all capabilities":  {lab, grantOf([]string{gate.All}, []string{"proj_a"}, nil), "capability_denied", nil},
+		"a project more":    {lab, grantOf([]string{"read"}, []string{"proj_c"}, nil), "project_not_found", nil},
+		"all projects":      {lab, grantOf([]string{"read"}, []string{gate.All}, nil), "project_not_found", nil},
+		"everything": {boss, grantOf([]string{gate.All}, []string{gate.All}, map[string]string{"proj_a": "x"}), "",
+			map[string]string{"proj_a": "x"}},
+		"beside everyone's": {site, grantOf([]string{"read"}, []string{"proj_a"}, map[string]string{"proj_a": "x"}), "account_denied",
+			nil},
+		"everyone's, not repeated": {site, grantOf([]string{"read"}, []string{"proj_a"}, nil), "", map[string]string{gate.All: "common"}},
+		"each where it has it":     {apart, grantOf([]string{"read"}, []string{"proj_a", "proj_b"}, nil), "", map[string]string{}},
+		"one where it has none":    {apart, grantOf([]string{"slurm"}, []string{"proj_a", "proj_b"}, nil), "capability_denied", nil},
+		"another one for everyone": {site, grantOf([]string{"read"}, []string{gate.All}, map[string]string{gate.All: "x"}), "account_denied",
+			nil},
+	} {
+		got, err := c.grant.Within(c.giver)
+		if (c.code == "") != (err == nil) || err != nil && fault.CodeOf(err) != c.code || err == nil && !cmp.Equal(got.Accounts, c.accounts) {
+			t.Errorf("%s: %+v %v", name, got, err)
+		}
 	}
 }

@@ -84,7 +84,11 @@ func (a *Access) accessToken(ctx context.Context, text string) (gate.Principal, 
 	}
 	for _, i := range a.issuers {
 		if i.URL == unproven.issuer && slices.Contains(i.Algorithms, header.Algorithm) {
-			return i.principal(ctx, token, unproven, a.now(), &a.ids)
+			p, err := i.principal(ctx, token, unproven, a.now(), &a.ids)
+			if err != nil {
+				return p, err
+			}
+			return a.withUserProject(ctx, p, -1)
 		}
 	}
 	return gate.Principal{}, unknownToken()
@@ -121,9 +125,8 @@ func (i *issuer) principal(ctx context.Context, token *jose.JSONWebSignature, c 
 	if len(p.Rights) == 0 {
 		return p, nil // it can leave nothing behind that would need an id
 	}
-	known, err := ids.subject(ctx, gate.Identity{Method: gate.ByOIDC, Subject: i.URL + " " + c.subject, Name: p.Name,
-		Former: "oidc:" + i.URL + "#" + c.subject})
-	p.ID, p.Former = known.ID, known.Former
+	known, err := ids.subject(ctx, gate.Identity{Method: gate.ByOIDC, Subject: i.URL + " " + c.subject, Name: p.Name})
+	p.ID = known.ID
 	return p, err
 }
 

@@ -76,9 +76,7 @@ func newProvider(t *testing.T) *provider {
 func (p *provider) publish(t *testing.T, keys ...jose.JSONWebKey) {
 	t.Helper()
 	raw, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.keys.Store(&raw)
 }
 
@@ -87,13 +85,9 @@ func (p *provider) token(t *testing.T, alg jose.SignatureAlgorithm, kid string, 
 	t.Helper()
 	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, (&jose.SignerOptions{}).
 		WithType("at+jwt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := jwt.Signed(s).Claims(claims).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
@@ -104,17 +98,11 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func (p *provider) access(t *testing.T, now *time.Time, algorithms ...string) *Access {
 	t.Helper()
 	lab, err := NewGrant([]string{gate.CapGateway, gate.CapRead}, []string{"demo"}, map[string]string{"demo": "research"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	submit, err := NewGrant([]string{gate.CapSlurm}, []string{"extra"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	own, err := NewGrant([]string{gate.CapImport}, []string{"own"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return New(Config{Now: func() time.Time { return *now }, Issuers: []Issuer{{URL: p.URL, Audience: audience, Algorithms: algorithms,
 		Grants: []ClaimGrant{{"groups", "lab", lab}, {"scope", "submit", submit},
 			{"sub", "alice", own}}}}})
@@ -168,9 +156,7 @@ func TestAccessToken(t *testing.T) {
 func TestGrantsDoNotMultiply(t *testing.T) {
 	p, now := newProvider(t), noon
 	got, err := p.access(t, &now, "RS256").Bearer(t.Context(), p.token(t, jose.RS256, "r", p.rsa, p.claims()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, project := range []string{"demo", "extra", "own"} {
 		for _, capability := range gate.Capabilities() {
 			want := slices.Contains(map[string][]string{"demo": {gate.CapGateway, gate.CapRead}, "extra": {gate.CapSlurm},
@@ -328,4 +314,12 @@ func FuzzBearer(f *testing.F) {
 			t.Errorf("%q is %+v", s, p)
 		}
 	})
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

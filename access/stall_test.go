@@ -17,17 +17,15 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"slurmgate/cached"
 	"slurmgate/fault"
 	"slurmgate/gate"
 )
 
 // settle waits until no fetch is under way.
 func (i *issuer) settle() {
-	i.mu.Lock()
-	fetch := i.fetching
-	i.mu.Unlock()
-	if fetch != nil {
-		<-fetch
+	if fetch := i.keys.Look(i.now, cached.Rule{Fresh: keysGood * 100}, false, i.fetch); fetch.Busy != nil {
+		<-fetch.Busy
 	}
 }
 
@@ -55,9 +53,7 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 // not known waits for a few seconds, however many come, and the issuer is asked once.
 func TestStalledIssuer(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{}
 		n.stalled.Store("none")
@@ -72,14 +68,10 @@ func TestStalledIssuer(t *testing.T) {
 		token := func(issuer, kid string) string {
 			signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: kid}},
 				(&jose.SignerOptions{}).WithType("at+jwt"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			s, err := jwt.Signed(signer).Claims(map[string]any{"iss": issuer, "aud": audience, "sub": "alice", "iat": time.Now().
 				Unix(), "exp": time.Now().Add(time.Hour).Unix()}).Serialize()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return s
 		}
 		for _, issuer := range []string{"https://slow", "https://good"} {

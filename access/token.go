@@ -55,8 +55,8 @@ func (a *Access) token(ctx context.Context, text string) (gate.Principal, error)
 	}
 	p := principal(TokenPrincipal(t.Name), gate.ByToken, Grant{Accounts: t.Accounts,
 		Grant: gate.Grant{Capabilities: t.Capabilities, Projects: t.Projects}})
-	p.ID, p.Former, p.Expires, p.UnixUser, p.Tools = t.PrincipalID, t.Former, t.ExpiresAt, t.UnixUser, t.Tools
-	return p, nil
+	p.ID, p.Expires, p.UnixUser, p.Tools = t.PrincipalID, t.ExpiresAt, t.UnixUser, t.Tools
+	return a.withUserProject(ctx, p, -1)
 }
 
 func expired() error {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"slurmgate/fault"
@@ -36,14 +35,10 @@ type Accounts interface {
 
 // UnixUsers checks as whom jobs may run. It may be used concurrently.
 type UnixUsers struct {
-	from  Accounts
-	own   int // user id of the gateway
-	now   func() time.Time
-	slots chan struct{} // one for each look-up in progress
-
-	mu     sync.Mutex // never held during a look-up
-	known  map[string]*unixUser
-	groups map[string]groupID
+	from   Accounts
+	own    int // user id of the gateway
+	users  *answers[unixUser]
+	groups *answers[int]
 }
 
 // CheckUnixUser says why jobs may not run as a user of this name, "" if they may. It must be a name that both a plan and getent accept.
@@ -51,12 +46,9 @@ func CheckUnixUser(name string) string { return cmp.Or(nss.CheckName(name), plan
 
 // unixUser is what the user database says of one name.
 type unixUser struct {
-	done   chan struct{} // closed once the fields below are set
-	until  time.Time     // valid; under UnixUsers.mu, zero while the look-up is in progress
 	user   nss.User
 	byUID  string // name of its user id
 	groups []int
-	err    error // NotFound: there is no such user
 }
 
 // NewUnixUsers asks a user database (nil: this host's) on behalf of a gateway with a user id.
@@ -64,8 +56,7 @@ func NewUnixUsers(from Accounts, own int, now func() time.Time) *UnixUsers {
 	if from == nil {
 		from = nss.Host{}
 	}
-	return &UnixUsers{from: from, own: own, now: now, slots: make(chan struct{}, maxLookups), known: map[string]*unixUser{},
-		groups: map[string]groupID{}}
+	return &UnixUsers{from: from, own: own, users: newAnswers[unixUser](now, memberRetry), groups: newAnswers[int](now, memberRetry)}
 }
 
 // Of is the user whom the principal's jobs run as, in the user database's spelling. Errors: no_unix_user (the principal is mapped to none),
@@ -77,7 +68,7 @@ func (u *UnixUsers) Of(ctx context.Context, p gate.Principal, rules UnixRules) (
 	if msg := CheckUnixUser(p.UnixUser); msg != "" {
 		return "", refusedUser(p.UnixUser, msg)
 	}
-	is, err := u.find(ctx, p.UnixUser)
+	is, err := u.users.get(ctx, p.UnixUser, func(ctx context.Context) (unixUser, error) { return u.find(ctx, p.UnixUser) })
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return "", refusedUser(p.UnixUser, "this host has no such user")
@@ -104,26 +95,17 @@ func (u *UnixUsers) Of(ctx context.Context, p gate.Principal, rules UnixRules) (
 
 // groupID is the id of a group, -1 if there is no such group. Unlike for grants, an old answer does not count while the directory is away.
 func (u *UnixUsers) groupID(ctx context.Context, group string) (int, error) {
-	u.mu.Lock()
-	g, known := u.groups[group]
-	u.mu.Unlock()
-	if known && u.now().Sub(g.checked) < memberFresh {
-		return g.gid, nil
-	}
-	gid, err := u.from.GroupID(ctx, group)
-	if fault.Is(err, fault.NotFound) {
-		gid, err = -1, nil
-	}
-	if err == nil {
-		u.mu.Lock()
-		u.groups[group] = groupID{gid, u.now()}
-		u.mu.Unlock()
-	}
-	return gid, err
+	return u.groups.get(ctx, group, func(ctx context.Context) (int, error) {
+		gid, err := u.from.GroupID(ctx, group)
+		if fault.Is(err, fault.NotFound) {
+			return -1, nil
+		}
+		return gid, err
+	})
 }
 
 // refusal says why jobs may not run as a user, "" if its groups alone decide.
-func (r UnixRules) refusal(is *unixUser, own int) string {
+func (r UnixRules) refusal(is unixUser, own int) string {
 	name := is.user.Name
 	switch shell := filepath.Base(is.user.Shell); {
 	case CheckUnixUser(name) != "":
@@ -146,56 +128,15 @@ func (r UnixRules) refusal(is *unixUser, own int) string {
 	return ""
 }
 
-// find returns what the user database says of a name. Concurrent calls share one look-up, which runs apart from them: a caller that leaves
-// does not end it for the others.
-func (u *UnixUsers) find(ctx context.Context, name string) (*unixUser, error) {
-	u.mu.Lock()
-	is := u.known[name]
-	if is == nil || !is.until.IsZero() && !u.now().Before(is.until) {
-		is = &unixUser{done: make(chan struct{})}
-		u.makeRoom()
-		u.known[name] = is
-		go u.lookUp(name, is)
+// find returns what the user database says of a name.
+func (u *UnixUsers) find(ctx context.Context, name string) (is unixUser, err error) {
+	if is.user, err = u.from.User(ctx, name); err == nil {
+		is.byUID, err = u.from.NameOf(ctx, is.user.UID)
 	}
-	u.mu.Unlock()
-	timer := time.NewTimer(memberWait)
-	defer timer.Stop()
-	select {
-	case <-is.done:
-		return is, is.err
-	case <-timer.C:
-		return nil, fmt.Errorf("no answer within %s", memberWait)
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err == nil {
+		is.groups, err = u.from.GroupsOf(ctx, is.user.Name)
 	}
-}
-
-// makeRoom forgets all answers when there are too many.
-func (u *UnixUsers) makeRoom() {
-	if len(u.known) >= maxMembers {
-		u.known = map[string]*unixUser{}
-	}
-}
-
-func (u *UnixUsers) lookUp(name string, is *unixUser) {
-	u.slots <- struct{}{}
-	ctx, stop := context.WithTimeout(context.Background(), memberWait)
-	defer stop()
-	is.user, is.err = u.from.User(ctx, name)
-	if is.err == nil {
-		is.byUID, is.err = u.from.NameOf(ctx, is.user.UID)
-	}
-	if is.err == nil {
-		is.groups, is.err = u.from.GroupsOf(ctx, is.user.Name)
-	}
-	<-u.slots
-	u.mu.Lock()
-	is.until = u.now().Add(memberFresh)
-	if is.err != nil {
-		is.until = u.now().Add(memberRetry)
-	}
-	u.mu.Unlock()
-	close(is.done)
+	return is, err
 }
 
 // noUnixUser says why a principal is mapped to no user, and what to do about it.

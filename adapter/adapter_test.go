@@ -143,9 +143,7 @@ func adapt(t *testing.T, text string, env map[string]string) *bench {
 		text += "  - {tool: " + name + ", tool_id: up." + name + "}\n"
 	}
 	c, err := parse("adapter.yaml", []byte(text), func(name string) (string, bool) { v, ok := env[name]; return v, ok })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return over(t, c)
 }
 
@@ -166,9 +164,7 @@ func over(t *testing.T, c Config) *bench {
 func (b *bench) pin() *bench {
 	b.t.Helper()
 	tools, err := b.client.Tools(b.t.Context())
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	for name, l := range tools {
 		b.digests[name] = l.Digest
 	}
@@ -203,9 +199,7 @@ const long = time.Minute
 func stdio(t *testing.T) *bench {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Setenv(asUpstream, "1")
 	t.Setenv("LISTED", "seen")
 	t.Setenv("UNLISTED", "hidden")
@@ -273,9 +267,7 @@ func TestPinnedSchemas(t *testing.T) {
 			t.Error(called)
 		}
 		res, err := http.Get(b.server.URL + "/healthz")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		res.Body.Close()
 		if res.StatusCode != http.StatusServiceUnavailable {
 			t.Error(res.Status)
@@ -291,9 +283,7 @@ func TestDigest(t *testing.T) {
 			tool.OutputSchema = json.RawMessage(out)
 		}
 		l, err := listed(tool)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return l.Digest
 	}
 	first := of("a", "x", `{"type":"object","title":"t"}`, "")
@@ -430,9 +420,7 @@ func TestBodies(t *testing.T) {
 		{"application/json", `{"meta":{"trace_id":"t","tool_run_id":"r","domain_id":"d","deadline_ms":1},"input":{"a":` + strings.Repeat(" ", maxRequest) + `1}}`, 400},
 	} {
 		res, err := http.Post(b.server.URL+"/up.sum/"+b.digests["sum"], c.typ, strings.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		res.Body.Close()
 		if res.StatusCode != c.want {
 			t.Errorf("%.60s: %s", c.body, res.Status)
@@ -497,14 +485,10 @@ func TestStop(t *testing.T) {
 		})
 		c, err := parse("adapter.yaml", []byte("upstream: {url: \""+u.overHTTP(t, nil).URL+"\"}\nlisten: 127.0.0.1:0\nstop_seconds: "+stop+
 			"\ntools: [{tool: wait, tool_id: up.wait}]\n"), os.LookupEnv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b := over(t, c).pin()
 		l, err := c.Bind()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b.server.URL = "http://" + l.Addr().String()
 		ctx, halt := context.WithCancel(t.Context())
 		served, ended := make(chan error, 1), make(chan error, 1)
@@ -529,5 +513,13 @@ func TestStop(t *testing.T) {
 		if err := <-served; err != nil {
 			t.Error(stop, err)
 		}
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -136,9 +136,9 @@ func (u *Upstream) read(v yamldoc.Value, env func(string) (string, bool)) {
 	u.Env = o.Opt("env").Words("ENV", "names of variables", plan.IsEnvName)
 	switch {
 	case v.Exists() && at.Exists() == command.Exists():
-		v.Fail("UPSTREAM", "either command or url", "it has both or neither", "give one of the two")
+		v.Fail("UPSTREAM", "either command or url", "command and url are both given, or both missing", "give one of the two")
 	case command.Exists() && (len(u.Command) == 0 || u.Command[0] == ""):
-		command.Fail("UPSTREAM", "a list: the program and its arguments", "it is empty", "")
+		command.Fail("UPSTREAM", "a list: the program and its arguments", "the list is empty", "")
 	case command.Exists() && strings.Contains(u.Command[0], "/") && !filepath.IsAbs(u.Command[0]):
 		command.Fail("UPSTREAM", "the absolute path of a program, or a name in PATH", "the path is relative", "write the absolute path")
 	case at.Exists():
@@ -152,7 +152,7 @@ func (u *Upstream) read(v yamldoc.Value, env func(string) (string, bool)) {
 	if h := o.Opt("key_header"); h.Exists() {
 		u.Header = h.Match(headerForm, "UPSTREAM", "the name of a header")
 		if !o.Opt("key_env").Exists() {
-			h.Fail("UPSTREAM", "only with key_env", "there is no key to send in it", "add key_env, or remove it")
+			h.Fail("UPSTREAM", "only with key_env", "there is no key to send in this header", "add key_env, or remove it")
 		}
 	}
 	k := o.Opt("key_env")

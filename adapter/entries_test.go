@@ -16,24 +16,16 @@ func TestEntries(t *testing.T) {
 	b := adapt(t, "upstream: {url: \""+newUpstream().overHTTP(t, nil).URL+"\"}\nbase_url: http://adapter:9100\n", nil).pin()
 	b.config.Tools = []Tool{{"sum", "up.sum"}, {"media", "up.media"}}
 	tools, err := b.client.Tools(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	entries, files, err := b.config.Entries(tools)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files["manifest.yaml"] = []byte("domain_id: up\nversion: 1.0.0\ntools:\n" + entries)
 	files["policies.yaml"] = []byte("version: 1\n")
 	dir := t.TempDir()
 	for name, data := range files {
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must(t, os.WriteFile(file, data, 0o600))
 	}
 	d, err := toolpack.OpenDomain(dir, func(string, []byte) error { return nil })
 	if err != nil {

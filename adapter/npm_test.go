@@ -21,25 +21,17 @@ const everything = "@modelcontextprotocol/server-everything@2026.8.31"
 func everythingServer(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../build/mcp-everything")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, _ := os.ReadFile(filepath.Join(dir, ".version")); string(got) != everything {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"name":"mcp-everything","private":true}`), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(dir, 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"name":"mcp-everything","private":true}`), 0o644))
 		cmd := exec.CommandContext(t.Context(), "npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts",
 			everything)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if err := os.WriteFile(filepath.Join(dir, ".version"), []byte(everything), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, ".version"), []byte(everything), 0o644))
 	}
 	return filepath.Join(dir, "node_modules/@modelcontextprotocol/server-everything/dist/index.js")
 }
@@ -48,20 +40,14 @@ func everythingServer(t *testing.T) string {
 func TestEverything(t *testing.T) {
 	js := everythingServer(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
 	cmd := exec.CommandContext(t.Context(), "node", js, "streamableHttp")
 	cmd.Env = append(os.Environ(), "PORT="+port)
 	said, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -74,9 +60,7 @@ func TestEverything(t *testing.T) {
 	}
 	for _, up := range []string{"url: \"http://127.0.0.1:" + port + "/mcp\"", "command: [node, " + js + ", stdio]"} {
 		c, err := parse("adapter.yaml", []byte("upstream: {"+up+"}\n"), os.LookupEnv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range []string{"echo", "get-sum", "get-structured-content", "get-tiny-image", "trigger-long-running-operation"} {
 			c.Tools = append(c.Tools, Tool{name, "up." + name})
 		}

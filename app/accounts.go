@@ -19,25 +19,12 @@ import (
 // them; and where jobs are their callers', so does everybody, by the associations of the Unix user whom the job runs as.
 // A run's account is part of its attempts and not of its identity, like the site's defaults.
 
-// Account is an account that a user may charge by an association in Slurm.
-type Account struct {
-	Name       string
-	Partitions []string // the only ones; none: in all of them
-	QOS        []string
-}
-
-// UserAccounts is what a user may charge on a cluster.
-type UserAccounts struct {
-	Default  string // of jobs that name none; empty: the user has none
-	Accounts []Account
-}
-
 // charge is what a caller's jobs of a project may charge on a site.
 type charge struct {
-	own  string        // the account of the caller's grant; empty: it names none
-	site *site.Site    // where
-	user string        // whose associations count; empty: nobody's
-	has  *UserAccounts // of that user
+	own  string            // the account of the caller's grant; empty: it names none
+	site *site.Site        // where
+	user string            // the user whose associations count; empty: no user
+	has  *run.UserAccounts // of that user
 }
 
 // chargeOf finds out what the caller's jobs may charge that run as a user; empty: as the gateway's own. It may wait for Slurm's accounting
@@ -76,7 +63,7 @@ func (ch charge) place(asked plan.Placement) (plan.Placement, error) {
 	case ch.has == nil:
 	case ch.has.Default != "":
 		defaults.Account = ch.has.Default
-	case ch.account(defaults.Account) == nil && asked.Account == "":
+	case ch.has.Account(defaults.Account) == nil && asked.Account == "":
 		return asked, ch.denied("no_default_account", fmt.Sprintf("the user %s has no default account in Slurm, and may charge %s", ch.user,
 			ch.names()), "sacctmgr modify user "+ch.user+" set DefaultAccount=ACCOUNT")
 	}
@@ -93,7 +80,7 @@ func (ch charge) allows(at plan.Placement) error {
 	if ch.has == nil {
 		return nil
 	}
-	a := ch.account(at.Account)
+	a := ch.has.Account(at.Account)
 	switch {
 	case a == nil:
 		return &fault.Error{Kind: fault.Policy, Code: "account_denied",
@@ -105,7 +92,7 @@ func (ch charge) allows(at plan.Placement) error {
 			Msg: fmt.Sprintf("the user %s may charge the account %s only in the partitions %s, not in %s", ch.user, a.Name,
 				strings.Join(a.Partitions, ", "), at.Partition),
 			Next: "use one of these partitions, or charge another account of yours: " + ch.names()}
-	case at.QOS != nil && *at.QOS != ch.site.Slurm.DefaultQOS && !a.offers(*at.QOS):
+	case at.QOS != nil && *at.QOS != ch.site.Slurm.DefaultQOS && !offers(a, *at.QOS):
 		return &fault.Error{Kind: fault.Policy, Code: "qos_denied",
 			Msg:  fmt.Sprintf("the user %s may not use the QOS %s with the account %s", ch.user, *at.QOS, a.Name),
 			Next: "use " + cmp.Or(strings.Join(a.QOS, ", "), "no QOS") + ", or ask the cluster's administrator"}
@@ -115,20 +102,11 @@ func (ch charge) allows(at plan.Placement) error {
 
 // offers reports whether the association has a QOS. A list that only adds to another one or takes from it ("+a", "-b") does not say so, and
 // Slurm decides.
-func (a Account) offers(qos string) bool {
+func offers(a *run.Account, qos string) bool {
 	return slices.Contains(a.QOS, qos) || slices.ContainsFunc(a.QOS, func(q string) bool {
 		return strings.HasPrefix(q, "+") ||
 			strings.HasPrefix(q, "-")
 	})
-}
-
-func (ch charge) account(name string) *Account {
-	for i, a := range ch.has.Accounts {
-		if a.Name == name {
-			return &ch.has.Accounts[i]
-		}
-	}
-	return nil
 }
 
 func (ch charge) names() string {

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"slurmgate/access"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/plan"
+	"slurmgate/run"
 	"slurmgate/site"
 )
 
@@ -29,14 +31,15 @@ func TestChargedAccount(t *testing.T) {
 }
 
 // fromSlurm are associations of three users.
-func fromSlurm(_ context.Context, cluster, user string) (UserAccounts, error) {
+func fromSlurm(_ context.Context, cluster, user string) (run.UserAccounts, error) {
 	if cluster == "away" {
-		return UserAccounts{}, fault.New(fault.Transport, "accounts_unknown", "slurmdbd does not answer").WithRetry(30)
+		return run.UserAccounts{}, fault.New(fault.Transport, "accounts_unknown", "slurmdbd does not answer").WithRetry(30)
 	}
-	return map[string]UserAccounts{
-		"alice": {"teaching", []Account{{"teaching", nil, []string{"normal", "quick"}}, {"research", []string{"short"}, []string{"normal"}}}},
-		"bob":   {"", []Account{{"research", nil, nil}, {"big", nil, []string{"+huge"}}}},
-		"carol": {"", []Account{{"big", nil, nil}, {"small", nil, nil}}},
+	return map[string]run.UserAccounts{
+		"alice": {Default: "teaching", Accounts: []run.Account{{Name: "teaching", QOS: []string{"normal", "quick"}},
+			{Name: "research", Partitions: []string{"short"}, QOS: []string{"normal"}}}},
+		"bob":   {Accounts: []run.Account{{Name: "research"}, {Name: "big", QOS: []string{"+huge"}}}},
+		"carol": {Accounts: []run.Account{{Name: "big"}, {Name: "small"}}},
 	}[user], nil
 }
 
@@ -121,16 +124,14 @@ func TestAccountsOfAssociations(t *testing.T) {
 func TestAssociationsChangeNoIdentity(t *testing.T) {
 	var ids []string
 	for _, accounts := range []string{site.AccountsBySite, site.AccountsByAssociations} {
-		g := beforeGateway(t, "version: 1\n")
+		g := demoGateway(t, "version: 1\n")
 		g.Site.Slurm.Accounts, g.Site.Slurm.Cluster = accounts, "alpha"
-		g.Associations = func(ctx context.Context, cluster, user string) (UserAccounts, error) {
-			return UserAccounts{"teaching", []Account{{"teaching", nil, nil}}}, nil
+		g.Associations = func(ctx context.Context, cluster, user string) (run.UserAccounts, error) {
+			return run.UserAccounts{Default: "teaching", Accounts: []run.Account{{Name: "teaching"}}}, nil
 		}
-		a := g.ask(t, "samtools.flagstat", map[string]any{"bam": beforeBAM}, false)
+		a := g.ask(t, "samtools.flagstat", map[string]any{"bam": demoBAM}, false)
 		v, err := g.Ledger.View(t.Context(), a.RunID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := map[string]string{site.AccountsBySite: "research", site.AccountsByAssociations: "teaching"}[accounts]
 		if v.Attempt.Placement.Account != want {
 			t.Errorf("%s: charged %s", accounts, v.Attempt.Placement.Account)
@@ -148,20 +149,87 @@ func TestAssociationsChangeNoIdentity(t *testing.T) {
 				t.Errorf("%s, %s retries: %v", accounts, user, err)
 			}
 		}
-		x, err := g.Gate.Registry().Find("slurm.job.retry")
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := g.toolOf(t, "slurm.job.retry")
 		call := as("bob").Caller
 		call.Transport = gate.Local
+		if _, err := g.Ledger.AskFor(t.Context(), a.RunID, run.Asking{Principal: run.Principal{Name: call.Name}}, nil); err != nil {
+			t.Fatal(err)
+		}
 		call.Rights = gate.RightsOf([]string{gate.CapGateway, gate.CapSlurm}, []string{plan.ProjectID("demo")})
-		args, _ := json.Marshal(map[string]any{"run_id": a.RunID, "after_attempt": 1})
-		res := g.Gate.Call(t.Context(), call, gate.NewRequest(x.ID, x.Version, args))
+		res := g.Gate.Call(t.Context(), call, request(t, x, map[string]any{"run_id": a.RunID, "after_attempt": 1}, false))
 		if denied := res.Error != nil && res.Error.Code == "account_denied"; denied != (accounts == site.AccountsByAssociations) {
 			t.Errorf("%s: %+v", accounts, res.Error)
 		}
 	}
 	if len(slices.Compact(ids)) != 1 {
 		t.Errorf("the runs %v", ids)
+	}
+}
+
+// asCallers makes the gateway one whose jobs run as their callers: as the Unix user of the principal, if it is one of those named.
+func (g *Gateway) asCallers(users ...string) {
+	g.UnixUser = func(_ context.Context, _ string, p gate.Principal) (string, error) {
+		for _, u := range users {
+			if u == p.UnixUser {
+				return u, nil
+			}
+		}
+		if p.UnixUser == "" {
+			return "", fault.New(fault.Policy, "no_unix_user", p.Name+" names no Unix user")
+		}
+		return "", fault.New(fault.Policy, "unix_user_refused", "jobs may not run as the user "+p.UnixUser)
+	}
+}
+
+// A token has the Unix user that its administrator gives it, and none by default; lists show it. Only who may create tokens at all can do
+// that, and where jobs are their callers' the user must be one whom jobs may run as.
+//
+// proves SITE-08
+func TestTokenForAUnixUser(t *testing.T) {
+	g := tableGateway(t)
+	boss := gate.Process().Principal
+	user := gate.Principal{Name: "token:user", Method: gate.ByToken, UnixUser: "alice",
+		Rights: gate.RightsOf([]string{"gateway", "admin"}, []string{plan.ProjectID("demo")})}
+	create := func(who gate.Principal, unixUser string) (TokenCreated, string) {
+		var out TokenCreated
+		res := g.calls(t, who, "token.create", `{"name":"x","capabilities":["read"],"projects":["demo"],"expires_in_seconds":600`+unixUser+`}`, "")
+		if !res.OK {
+			return out, res.Error.Code
+		}
+		must(t, json.Unmarshal(res.Result, &out))
+		return out, out.UnixUser
+	}
+	for _, x := range []struct {
+		callers   bool
+		who       gate.Principal
+		args, got string
+	}{
+		{false, boss, ``, ""},
+		{false, boss, `,"unix_user":"bob@lab.example"`, "bob@lab.example"},
+		{false, boss, `,"unix_user":"1001"`, "TOKEN-UNIX-USER"},
+		{false, boss, `,"unix_user":"a/b"`, "TOKEN-UNIX-USER"},
+		{false, boss, `,"unix_user":""`, "ARGS-SCHEMA"},
+		{false, user, `,"unix_user":"alice"`, "capability_denied"},
+		{false, user, `,"unix_user":"bob"`, "capability_denied"},
+		{true, boss, `,"unix_user":"alice"`, "alice"},
+		{true, boss, `,"unix_user":"root"`, "unix_user_refused"},
+		{true, boss, ``, ""},
+	} {
+		if g.UnixUser = nil; x.callers {
+			g.asCallers("alice")
+		}
+		made, got := create(x.who, x.args)
+		if got != x.got {
+			t.Errorf("%s %t %s: %q, want %q", x.who.Name, x.callers, x.args, got, x.got)
+		}
+		if made.Token == "" {
+			continue
+		}
+		if p, err := access.New(access.Config{Tokens: g.Ledger}).Bearer(t.Context(), made.Token); err != nil || p.UnixUser != x.got {
+			t.Errorf("%s: the principal runs as %q, want %q (%v)", x.args, p.UnixUser, x.got, err)
+		}
+	}
+	if res := g.calls(t, boss, "token.list", `{}`, ""); strings.Count(string(res.Result), `"unix_user":"alice"`) != 1 {
+		t.Errorf("%s", res.Result)
 	}
 }

@@ -37,11 +37,12 @@ type Gateway struct {
 	Script  string                                                               // version of the job script that plans are for
 	Journal func(next gate.Journal, known func(toolID string) bool) gate.Journal // between the gate and the ledger; nil: nothing
 	Aside   string                                                               // folder of records that the ledger has not yet; "": none
+	Words   gate.Words                                                           // of the gate
 	Entry   func(*gate.Gate, gate.Tool) any                                      // what lists of tools show of one
 
 	// Associations is what a user of this host may charge on a cluster by the associations in Slurm; only asked where slurm.accounts is
 	// associations. If that is not known it is a retryable Transport fault.
-	Associations func(ctx context.Context, site, user string) (UserAccounts, error)
+	Associations func(ctx context.Context, site, user string) (run.UserAccounts, error)
 
 	// UnixUser is the Unix user whom the principal's jobs run as on a cluster; empty where they run as the gateway's own user. nil: nowhere
 	// else. Errors: those of [access.UnixUsers.Of].
@@ -60,6 +61,12 @@ type Gateway struct {
 	PlaceScript []byte    // hashes files and directories where they lie, in jobs
 	FarPlaces   FarPlaces // looks at files in place on clusters whose filesystem is not here
 
+	// ProjectUser looks up a user of this host whom a project of its own belongs to. Errors: those of [access.Access.ProjectUser].
+	ProjectUser func(ctx context.Context, name string) (gate.ProjectUser, error)
+
+	// Person returns the Unix user to whom a principal is mapped, empty without one; nil: none is mapped. Errors: as [access.Access.Person].
+	Person func(ctx context.Context, p gate.Principal) (string, error)
+
 	Revoked func(gate.Principal) // hears of a token that was revoked; nil: nobody does
 
 	// Again is a principal with the rights that it has now, for rows of a batch that it asked for earlier; nil: those that it had. Errors:
@@ -70,15 +77,14 @@ type Gateway struct {
 
 	fileKey   []byte // of handles
 	handles   handles
-	inPlace   map[string]*artifact.Importer // of the folders of files in place, by site whose filesystem is here
+	inPlace   map[string]*artifact.Importer // the folders of files in place, by site whose filesystem is here
 	offered   string                        // hash of all that lists of tools show
 	sweeping  sync.Mutex                    // held by the running gc
 	draining  sync.Mutex                    // held while sites are drained or resumed
 	verifying sync.Mutex                    // held while all artifacts are verified
 	supposed  supposed
 	transfers transfers
-	batchLoop batchLoop
-	waitLoop  waitLoop
+	loop      loop
 	quotas    Quotas
 	caps      *Caps
 	capsRead  sync.Once

@@ -21,74 +21,89 @@ type approvalsAsked struct {
 
 // ApprovalListArgs are the arguments of approval.list.
 type ApprovalListArgs struct {
-	All bool `json:"all,omitzero"`
+	All bool `json:"all,omitzero" help:"Also list those answered or expired."`
 }
 
 // ApprovalList is the answer of approval.list.
 type ApprovalList struct {
 	approvalsAsked
-	Total     int64           `json:"total"` // the list shows the newest 500
+	Total     int64           `json:"total" help:"how many there are in all; the list has the newest 500"`
 	Approvals []gate.Approval `json:"approvals"`
 }
 
-type approvalAnswered struct {
+// ApprovalAnswered is the answer of approval.answer.
+type ApprovalAnswered struct {
 	approvalsAsked
 	gate.Approval
 }
 
 // ApprovalAnswerArgs are the arguments of approval.answer.
 type ApprovalAnswerArgs struct {
-	ApprovalID       string `json:"approval_id"`
+	ApprovalShowArgs
 	Approve          bool   `json:"approve"`
-	Uses             int    `json:"uses,omitzero"`
-	ExpiresInSeconds int64  `json:"expires_in_seconds,omitzero"`
-	Reason           string `json:"reason,omitzero"`
+	Uses             int    `json:"uses,omitzero" min:"1" max:"1000" about:"number of calls allowed; default 1"`
+	ExpiresInSeconds int64  `json:"expires_in_seconds,omitzero" min:"60" max:"2592000" about:"how long the approval is valid; default: set by policy"`
+	Reason           string `json:"reason,omitzero" max:"512"`
+	Seen             string `json:"seen,omitzero" max:"64" about:"the code of approval.show, where a list does not show everything"`
 }
 
 // approvals are the operations on approvals.
 func (g *Gateway) approvals() []Operation {
 	return []Operation{{
-		ID: "approval.list", Title: "List approvals", Verb: "approvals",
+		ID: "approval.list", Title: "List approvals", Verb: "approvals list",
 		Description: "Lists the calls that are waiting for a person's approval; with all=true also those answered or expired.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
-		Input: object("", prop("all", yesNo)), Does: look(g, g.listApprovals),
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
+		Does: look(g, g.listApprovals),
+	}, {
+		ID: "approval.show", Title: "Show a request for approval", Verb: "approvals show",
+		Description: "Returns everything that a request for approval is about: its arguments, the sheet that they name, and the plan of each " +
+			"run that is retried. Its code shows that all of it was seen.",
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
+		Does: look(g, g.showApproval),
 	}, {
 		ID: "approval.answer", Title: "Answer a request for approval", Verb: "approve",
 		Description: "Approves or denies a call that needs a person's approval. An approval is valid only for this caller and these " +
 			"arguments, for the given number of calls and time.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
-		Input: object("approval_id approve", prop("approval_id", `{"type":"string","pattern":"^apr_[A-Z2-7]{26}$"}`), prop("approve", yesNo),
-			prop("uses", `{"type":"integer","minimum":1,"maximum":1000,"description":"number of calls allowed; default 1"}`),
-			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":2592000,"description":"how long the approval is valid; default: set by policy"}`),
-			prop("reason", reasonSchema)),
+		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
 		Does: look(g, g.answerApproval),
 	}}
 }
 
-func (g *Gateway) listApprovals(ctx context.Context, c gate.Call, a ApprovalListArgs) (out ApprovalList, params any, err error) {
+func (g *Gateway) listApprovals(ctx context.Context, c gate.Call, a ApprovalListArgs) (out ApprovalList, err error) {
 	found, total, snapshot, err := g.Ledger.Approvals(ctx, c.Projects(), a.All)
-	return ApprovalList{approvalsAsked{Snapshot: &snapshot}, total, found}, asOf(c, snapshot), err
+	if err == nil {
+		err = g.listed(ctx, found)
+	}
+	return ApprovalList{approvalsAsked{Snapshot: &snapshot}, total, found}, err
+}
+
+// visibleApproval reads an approval that the caller may answer.
+func (g *Gateway) visibleApproval(ctx context.Context, c gate.Call, id string) (gate.Approval, error) {
+	was, err := g.Ledger.Approval(ctx, id)
+	if err == nil && !c.Caller.CanAll(c.Needs, cmp.Or(was.Covers.ProjectID, gate.All)) {
+		err = ledger.NoApproval(id)
+	}
+	return was, err
 }
 
 // answerApproval records a person's decision. A decision that was made already is confirmed to the one who made it.
-func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAnswerArgs) (out approvalAnswered, params any, err error) {
-	was, err := g.Ledger.Approval(ctx, a.ApprovalID)
-	if err == nil && !c.Caller.CanAll(c.Needs, cmp.Or(was.Covers.ProjectID, gate.All)) {
-		err = ledger.NoApproval(a.ApprovalID)
-	}
+func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAnswerArgs) (out ApprovalAnswered, err error) {
+	was, err := g.visibleApproval(ctx, c, a.ApprovalID)
 	if err == nil && a.Approve && was.Status == gate.Pending {
-		err = g.unchanged(ctx, was)
+		if err = g.unchanged(ctx, was); err == nil {
+			err = g.seen(ctx, was, a.Seen)
+		}
 	}
 	if err == nil && a.Approve {
 		err = g.mayApprove(ctx, c.Caller.Principal, was)
 	}
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	if wanted := map[bool]string{true: gate.Approved, false: gate.Denied}[a.Approve]; was.Status == wanted && was.AnsweredByID != nil &&
 		*was.AnsweredByID == c.Caller.Key() {
 		out.Approval = was
-		return out, asOf(c, nil), nil // the same answer again
+		return out, nil // the same answer again
 	}
 	expires := time.Duration(g.Policy.Consent.ApprovalExpiresSecs) * time.Second
 	if a.ExpiresInSeconds > 0 {
@@ -99,7 +114,7 @@ func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAns
 	if err == nil {
 		g.answered(ctx, a.ApprovalID)
 	}
-	return out, asOf(c, nil), err // an approval is answered once
+	return out, err
 }
 
 // unchanged refuses an approval of a call that would do something else by now: of another version of the tool, with another image, or with
@@ -169,7 +184,7 @@ func (g *Gateway) mayApprove(ctx context.Context, by gate.Principal, was gate.Ap
 	if err != nil {
 		return err
 	}
-	mine := []string{by.Key(), by.Formerly()}
+	mine := []string{by.Key()}
 	if by.Method == gate.ByToken {
 		if mine, err = g.Ledger.Line(ctx, by.Key()); err != nil {
 			return err

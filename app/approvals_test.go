@@ -18,9 +18,7 @@ import (
 func (g *Gateway) enrolled(t *testing.T, method, subject, name string) gate.Principal {
 	t.Helper()
 	got, err := g.Ledger.Principals(t.Context(), gate.Identity{Method: method, Subject: subject, Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return gate.Principal{ID: got[0].ID, Name: name, Method: method, Rights: gate.Everything()}
 }
 
@@ -32,9 +30,7 @@ func (g *Gateway) tokenOf(t *testing.T, id, name string, by gate.Principal, life
 		t.Fatal(err)
 	}
 	tok, err := g.Ledger.Token(t.Context(), "tok_"+strings.Repeat(id, 16))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return gate.Principal{ID: tok.PrincipalID, Name: "token:" + name, Method: gate.ByToken, Rights: gate.Everything()}
 }
 
@@ -46,9 +42,7 @@ func (g *Gateway) question(t *testing.T, who gate.Principal, project string) gat
 	hash := fmt.Sprintf("%064d", questions)
 	a, err := g.Ledger.Ask(t.Context(), gate.Question{Who: who, ToolID: "x.y", ToolVersion: "1.0.0", Binding: hash, ArgsHash: hash,
 		Covers: gate.Coverage{ProjectID: project}, Payload: json.RawMessage(`{}`), Expires: time.Now().Add(time.Hour)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return a
 }
 
@@ -158,18 +152,14 @@ func TestApprovalIsBoundToWhatRuns(t *testing.T) {
 	in := func(name string, w world, do func(*testing.T, *Gateway)) {
 		t.Run(name, func(t *testing.T) {
 			domain := t.TempDir()
-			if err := os.CopyFS(domain, os.DirFS("testdata/before/domain")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.CopyFS(domain, os.DirFS("testdata/demo/domain")))
 			edit := func(file, old, new string) {
 				t.Helper()
 				data, err := os.ReadFile(filepath.Join(domain, file))
 				if err != nil || !strings.Contains(string(data), old) {
 					t.Fatalf("no %s in %s: %v", old, file, err)
 				}
-				if err := os.WriteFile(filepath.Join(domain, file), []byte(strings.ReplaceAll(string(data), old, new)), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(domain, file), []byte(strings.ReplaceAll(string(data), old, new)), 0o600))
 			}
 			edit("images.lock.yaml", "e8f2541904ee11119da131d5a00c90913d1ad26116e86eaaf480ad9bc5684c63", w.digest)
 			edit("toolpacks/samtools.flagstat.tool.yaml", "version: 1.0.0", "version: "+w.version)
@@ -181,10 +171,7 @@ func TestApprovalIsBoundToWhatRuns(t *testing.T) {
 	var last gate.Approval
 	call := func(t *testing.T, g *Gateway) (res gate.Response) {
 		t.Helper()
-		x, err := g.Gate.Registry().Find("samtools.flagstat")
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := g.toolOf(t, "samtools.flagstat")
 		return g.Gate.Call(t.Context(), gate.Caller{Principal: asks, Transport: gate.Local},
 			gate.NewRequest(x.ID, x.Version, json.RawMessage(`{"bam":"`+bam+`"}`)))
 	}
@@ -260,7 +247,7 @@ func TestApprovalIsBoundToWhatRuns(t *testing.T) {
 	}
 	in("at last", was, func(t *testing.T, g *Gateway) {
 		if res := call(t, g); !res.OK {
-			t.Error(res.Error)
+			t.Errorf("the call ended with %+v, want success", res.Error)
 		}
 		if res := call(t, g); res.OK { // once
 			t.Errorf("%s", res.Result)

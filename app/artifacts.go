@@ -26,6 +26,8 @@ type ArtifactDoc struct {
 	Reference      string    `json:"reference,omitempty"` // of a run's input: the site's name for these bytes, now or earlier
 	// of a run's input: how the latest attempt gets it, once it is staged
 	Strength run.Strength `json:"strength,omitempty"`
+	// of a run's input that is read in place: what its bytes rest on
+	InPlace *run.Rests `json:"in_place,omitempty"`
 	// of an output: the file name that the caller's newest request for its run gives it
 	DownloadName string `json:"download_name,omitempty"`
 	Erased       string `json:"erased,omitempty"` // the erasure that removed its bytes, which held a secret
@@ -48,66 +50,61 @@ func linkedDocs(list []run.Output) []ArtifactDoc {
 
 // artifacts are the operations on artifacts, but for the previews of tables and pictures.
 func (g *Gateway) artifacts() []Operation {
-	typ := `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"artifact type; detected from the content by default"}`
 	return []Operation{{
 		ID: "artifact.import", Title: "Import an artifact", Verb: "artifact import",
 		Description: "Imports a file or a text as an immutable artifact and returns its artifact_id. path names a file on the gateway's " +
-			"host that you can read: as its user, as your Unix user where jobs run as their callers, else below an import root of the project. " +
-			"Other files are uploaded. The same bytes with the same label are the same artifact.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapImport, Needs: Ledger, Faces: everywhere,
+			"host that your Unix user can read, or one below an import root of the project. Other files are uploaded. The same bytes with the " +
+			"same label are the same artifact.",
+		Chat: gate.Chat{Has: true, First: true, Seldom: []string{"source", "type_hint", "upload", "in_place", "site"}}, Moves: true,
+		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapImport, Needs: Ledger, Faces: everywhere,
+		Acts:  ActsAsCaller,
 		Limit: 6 * time.Hour, // a large file is hashed and copied while the call is open
-		Input: object("", prop("path", pathSchema), prop("text", `{"type":"string","maxLength":32768}`),
-			prop("upload", `{"const":true,"description":"the content is sent as the body of POST /v1/artifacts"}`),
-			prop("label", `{"type":"string","minLength":1,"maxLength":256}`), prop("type", typ), prop("project_id", projectSchema),
-			prop("file_id", fileIDSchema), prop("source", sourceSchema), prop("in_place", `{"type":"boolean","description":"register the file of path by its SHA-256 and leave it where it is; `+
-				`only below a folder that the site lists in storage.in_place"}`),
-			prop("site", `{"type":"string","maxLength":64,"description":"with in_place: the site whose folder it is; default: the first that has it"}`),
-			prop("type_hint", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$","description":"same as type"}`)),
-		Does: look(g, g.importArtifact), DryRun: look(g, g.rehearseImport),
+		Does:  look(g, g.importArtifact), DryRun: look(g, g.rehearseImport),
 	}, {
 		ID: "artifact.list", Title: "List artifacts", Verb: "artifact list",
 		Description: "Lists artifacts, newest first, from one snapshot: those created up to as_of_created_at (default: now). Pages fetched " +
 			"with cursor are from the same snapshot; artifact_count is the number on all pages.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("", prop("project_id", projectSchema), prop("type", `{"type":"string","pattern":"^[A-Z][A-Z0-9_]{0,31}$"}`),
-			prop("id_prefix", idPrefixSchema("art_")),
-			prop("checksum_sha256", `{"type":"string","pattern":"^[0-9a-f]{64}$","description":"only artifacts with these bytes"}`),
-			prop("as_of_created_at", asOfSchema), prop("cursor", cursorSchema), prop("limit", limitSchema)),
+		Chat:   gate.Chat{Has: true, Bound: "limit", Most: 6},
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Does: look(g, g.listArtifacts),
 	}, {
 		ID: "artifact.verify", Title: "Verify artifacts", Verb: "artifact verify",
 		Description: "Hashes the stored bytes of one artifact, or of all you can see, and compares them with their checksums. Reads every byte.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Moves:       true,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Limit: 24 * time.Hour, Work: gate.Hash,
-		Input: object("", prop("artifact_id", artifactSchema), prop("all", yesNo), prop("project_id", projectSchema)), Does: look(g, g.verify),
+		Does: look(g, g.verify),
 	}, {
 		ID: "artifact.get", Title: "Show an artifact", Verb: "artifact get",
 		Description: "Returns the metadata of an artifact: type, label, size, checksum.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("artifact_id", prop("artifact_id", artifactSchema)), Does: look(g, g.getArtifact),
+		Chat:        gate.Chat{Has: true},
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Does: look(g, g.getArtifact),
 	}}
 }
 
-const asOfSchema = `{"type":"string","pattern":"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?Z$","description":"only artifacts created up to this time (UTC); use the value of an earlier answer to get the same list again"}`
-
 // ArtifactArgs are the arguments of operations on one artifact.
 type ArtifactArgs struct {
-	ArtifactID string `json:"artifact_id,omitzero"`
-	MaxLines   int    `json:"max_lines,omitzero"`
-	MaxBytes   int    `json:"max_bytes,omitzero"`
-	Path       string `json:"path,omitzero"`       // of a file in a directory
-	FirstFile  int64  `json:"first_file,omitzero"` // of a directory's list
+	ArtifactID string `json:"artifact_id" arg:"" name:"artifact" ids:"artifact,file" help:"Artifact id, the beginning of one, or a file with its bytes."`
+}
+
+// PreviewTextArgs are the arguments of artifact.preview.text.
+type PreviewTextArgs struct {
+	ArtifactArgs
+	MaxLines  int    `json:"max_lines,omitzero" min:"1" max:"5000"`
+	MaxBytes  int    `json:"max_bytes,omitzero" min:"1" max:"262144" about:"policy's limit holds beside it"`
+	Path      string `json:"path,omitzero" kind:"path" about:"of a file in a directory, as its list has it"`
+	FirstFile int64  `json:"first_file,omitzero" min:"0" max:"1000000000" about:"files of a directory to skip"`
 }
 
 // ArtifactListArgs are the arguments of artifact.list.
 type ArtifactListArgs struct {
-	ProjectID string     `json:"project_id,omitzero"`
-	Type      string     `json:"type,omitzero"`
-	IDPrefix  string     `json:"id_prefix,omitzero"`       // what the artifact's id begins with
-	Checksum  string     `json:"checksum_sha256,omitzero"` // of the bytes
-	AsOf      *time.Time `json:"as_of_created_at,omitzero"`
-	Cursor    string     `json:"cursor,omitzero"`
-	Limit     int        `json:"limit,omitzero"`
+	Type      string `json:"type,omitzero" kind:"artifact_type" help:"Only this type." placeholder:"TYPE"`
+	ProjectID string `json:"project_id,omitzero" kind:"project" name:"project" help:"Only this project (name or id)." placeholder:"NAME"`
+	IDPrefix  string `json:"id_prefix,omitzero" kind:"artifact_prefix" kong:"-"`
+	Checksum  string `json:"checksum_sha256,omitzero" pattern:"^[0-9a-f]{64}$" about:"only artifacts with these bytes" kong:"-"`
+	Page
+	AsOf *time.Time `json:"as_of_created_at,omitzero" kind:"as_of" help:"Only artifacts created up to this time, as printed by an earlier list (RFC 3339)." placeholder:"TIME"`
 }
 
 // ArtifactList is one page of a snapshot (ARC-05).
@@ -134,34 +131,35 @@ type listParams struct {
 
 const listLimit = 50 // page size when the call gives none
 
-func (g *Gateway) listArtifacts(ctx context.Context, c gate.Call, a ArtifactListArgs) (out ArtifactList, params any, err error) {
+func (g *Gateway) listArtifacts(ctx context.Context, c gate.Call, a ArtifactListArgs) (out ArtifactList, err error) {
 	f := ledger.ArtifactFilter{Type: a.Type, IDPrefix: a.IDPrefix, SHA256: a.Checksum, Cursor: a.Cursor, Limit: a.Limit}
 	if f.Limit == 0 {
 		f.Limit = listLimit
 	}
 	if a.AsOf != nil {
 		if a.Cursor != "" {
-			return out, nil, fault.Invalid("", fault.Problem{Code: "LIST-CURSOR", Field: "as_of_created_at",
+			return out, fault.Invalid("", fault.Problem{Code: "LIST-CURSOR", Field: "as_of_created_at",
 				Rule: "not together with a cursor, which has its own", Msg: "cursor and as_of_created_at are both given"})
 		}
 		f.AsOf = *a.AsOf
 	}
 	if f.Projects, err = g.projectsListed(c, a.ProjectID); err != nil {
-		return out, nil, err
+		return out, err
 	}
 	page, err := g.Ledger.Artifacts(ctx, f)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	out = ArtifactList{ArtifactCount: page.Snapshot.Count, Listed: Listed{page.Snapshot.Count, true}, Artifacts: []ArtifactDoc{},
-		Cursor: cursorOf(page.Cursor)}
+		Cursor: known(page.Cursor)}
 	if at := page.Snapshot.AsOf; !at.IsZero() {
 		out.AsOf = &at
 	}
 	for _, x := range page.Artifacts {
 		out.Artifacts = append(out.Artifacts, docOf(x))
 	}
-	return out, listParams{f.Projects, f.Type, f.IDPrefix, f.SHA256, out.AsOf, out.ArtifactCount, f.Cursor, f.Limit}, nil
+	out.Params = listParams{f.Projects, f.Type, f.IDPrefix, f.SHA256, out.AsOf, out.ArtifactCount, f.Cursor, f.Limit}
+	return out, nil
 }
 
 // ArtifactLook is an artifact's metadata as the answer to a call.
@@ -170,14 +168,11 @@ type ArtifactLook struct {
 	ArtifactDoc
 }
 
-func (g *Gateway) getArtifact(ctx context.Context, c gate.Call, a ArtifactArgs) (out ArtifactLook, params any, err error) {
+func (g *Gateway) getArtifact(ctx context.Context, c gate.Call, a ArtifactArgs) (out ArtifactLook, err error) {
 	x, err := g.Ledger.Artifact(ctx, a.ArtifactID)
 	if out.ArtifactDoc = docOf(x); err != nil {
-		return out, nil, err
+		return out, err
 	}
-	about := map[string]any{"artifact_id": x.ID}
-	if out.DownloadName, err = g.Ledger.OutputName(ctx, x.ID, askerOf(c)); out.DownloadName != "" {
-		about["download_name"] = out.DownloadName // the caller's own
-	}
-	return out, about, err
+	out.DownloadName, err = g.Ledger.OutputName(ctx, x.ID, askerOf(c))
+	return out, err
 }

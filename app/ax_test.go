@@ -36,9 +36,7 @@ func (v visitor) post(path, body string) *httptest.ResponseRecorder {
 func visitServices(t *testing.T, domain string) (*Gateway, visitor) {
 	t.Helper()
 	policy, err := os.ReadFile(filepath.Join(domain, "policies.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g := gatewayOver(t, t.TempDir(), domain, string(policy))
 	if _, err := g.Sites.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -66,9 +64,7 @@ func TestAXDomainAnswers(t *testing.T) {
 	}))
 	defer s.Close()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../toolpack/testdata/ax")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, os.DirFS("../toolpack/testdata/ax")))
 	edit(t, filepath.Join(dir, "manifest.yaml"), "http://tool-firecrawl:8080", s.URL)
 	_, v := visitServices(t, dir)
 	var domain struct {
@@ -130,32 +126,22 @@ func TestAdapterThroughTheGate(t *testing.T) {
 	put := func(name, text string) {
 		t.Helper()
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	put("adapter.yaml", "upstream: {url: \""+server.URL+"\"}\ntools: [{tool: get-sum, tool_id: lab.sum}]\n")
 	c, err := adapter.Load(config, os.LookupEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log := slog.New(slog.DiscardHandler)
 	client := adapter.NewClient(c, "1", log)
 	defer client.Close()
 	front := httptest.NewServer(adapter.NewServer(c, client, log).Handler())
 	defer front.Close()
 	tools, err := client.Tools(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.BaseURL = front.URL
 	entries, files, err := c.Entries(tools)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put("domain/manifest.yaml", "domain_id: lab\nversion: 1.0.0\ntools:\n"+entries)
 	put("domain/policies.yaml", "version: 1\n")
 	for name, data := range files {

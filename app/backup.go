@@ -12,24 +12,20 @@ import (
 // backups are the operations that copy all that a gateway keeps, and put it back. They work on its files in the shell's process, whether
 // the gateway runs or not.
 func (h Host) backups() []Operation {
-	at, dir := prop("site", pathSchema), prop("dir", pathSchema)
 	return []Operation{{
 		ID: "gateway.backup", Title: "Back up", Verb: "backup",
 		Description: "Copies the ledger, the artifacts and the configuration into a folder, consistent while the gateway runs.",
-		Effect:      gate.Write, Repeat: gate.NonIdempotent, Outcome: gate.NonDeterministic, Capability: gate.CapAdmin, SiteWide: true,
+		Effect:      gate.Write, Repeat: gate.NonIdempotent, Outcome: gate.NonDeterministic, Capability: gate.CapAdmin,
 		Needs: Site, Faces: shellOnly,
 		Limit: 24 * time.Hour,
-		Input: object("site dir", at, dir, prop("keep", `{"type":"integer","minimum":0,"maximum":100000}`), prop("verify", yesNo)),
 		Does: does(func(ctx context.Context, _ gate.Call, a BackupArgs) (backup.Made, error) {
 			return h.Backup(ctx, a)
 		}),
 	}, {
 		ID: "gateway.restore", Title: "Restore", Verb: "restore",
 		Description: "Puts a backup back into a place without a ledger. The restored ledger has an event of it.",
-		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true,
-		Needs: Files, Faces: shellOnly,
+		Effect:      gate.Write, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Files, Faces: shellOnly,
 		Limit: 24 * time.Hour,
-		Input: object("site dir", at, dir, prop("partial", yesNo), prop("owner", `{"type":"string","maxLength":64}`)),
 		Does: does(func(ctx context.Context, _ gate.Call, a RestoreArgs) (RestoreAnswer, error) {
 			return h.Restore(ctx, a)
 		}),
@@ -38,18 +34,18 @@ func (h Host) backups() []Operation {
 
 // BackupArgs are the arguments of gateway.backup.
 type BackupArgs struct {
-	Site   string `json:"site"`
-	Dir    string `json:"dir"`
-	Keep   int    `json:"keep,omitzero"` // backups that stay in the folder; 0: all
-	Verify bool   `json:"verify,omitzero"`
+	Site   string `json:"site" kind:"path" kong:"-"`
+	Dir    string `json:"dir" kind:"path" arg:"" help:"Folder for backups. Artifacts that an earlier backup in it has are not copied again." type:"path"`
+	Keep   int    `json:"keep,omitzero" min:"0" max:"100000" help:"Remove all but the newest N backups of the folder afterwards. 0: remove none." placeholder:"N"`
+	Verify bool   `json:"verify,omitzero" help:"Also read again, and compare with their checksums, the artifacts that earlier backups copied."`
 }
 
 // RestoreArgs are the arguments of gateway.restore.
 type RestoreArgs struct {
-	Site    string `json:"site"`
-	Dir     string `json:"dir"`
+	Site    string `json:"site" kind:"path"`
+	Dir     string `json:"dir" kind:"path"`
 	Partial bool   `json:"partial,omitzero"`
-	Owner   string `json:"owner,omitzero"` // user; empty: the owner of gateway.state_dir
+	Owner   string `json:"owner,omitzero" max:"64"` // user; empty: the owner of gateway.state_dir
 }
 
 // RestoreAnswer is the answer of gateway.restore.

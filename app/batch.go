@@ -15,98 +15,87 @@ import (
 	"slurmgate/toolpack"
 )
 
-const (
-	batchName       = `^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$`
-	batchNameSchema = `{"type":"string","pattern":"` + batchName + `","not":{"pattern":"^batch_"},"description":"the batch's name, unique in its project"}`
-	batchSchema     = `{"type":"string","minLength":1,"maxLength":128,"description":"a batch's name or id (batch_…)"}`
-)
+const batchName = `^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$`
 
 // CheckBatchName returns the fault of a name that no batch can have, for those who want to know before they import files.
 func CheckBatchName(name string) error {
 	if regexp.MustCompile(batchName).MatchString(name) && !strings.HasPrefix(name, "batch_") {
 		return nil
 	}
-	return fault.Invalid("", fault.Problem{Code: "BATCH-NAME", Field: "name", Msg: fmt.Sprintf("got %.200q", name),
+	return fault.Invalid("", fault.Problem{Code: "BATCH-NAME", Field: "name",
+		Msg:  fault.Quote(name, 200) + " cannot be the name of a batch",
 		Rule: "up to 100 letters, digits and ._+-, not beginning with batch_ or a sign"})
 }
 
 // batches are the operations on groups of runs.
 func (g *Gateway) batches() []Operation {
-	batch, project := prop("batch", batchSchema), prop("project_id", projectSchema)
-	states := prop("state", `{"enum":["waiting","refused","queued","running","blocked","succeeded","failed","cancelled"]}`)
 	return []Operation{{
 		ID: "batch.run", Title: "Run a tool over a sample sheet", Verb: "batch run",
 		Description: "Runs a tool once for each of rows, or of a sample sheet (CSV or TSV text, or an artifact with it, whose first line names " +
 			"the columns). A row has the tool's parameters and inputs (artifact ids, run_…:role, batch_…:role by sample; in a sheet's cell separated by ;), sample, tags and label. " +
-			"Every mistake is reported at once, and nothing starts. The same name with the same rows is the same batch.",
-		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
-		Limit: 10 * time.Minute,
-		Each:  "rows",
-		Input: object("name", prop("tool_id", `{"type":"string","maxLength":128}`), prop("name", batchNameSchema), project,
-			prop("rows", rowsSchema),
-			prop("steps", `{"type":"string","minLength":1,"description":"instead of tool_id: steps: [{name: a, tool: x.y, set: {}}, {name: b, tool: x.z, from: {in: a.role}}]"}`),
-			prop("sheet", `{"type":"string","minLength":1,"description":"the sheet as text, CSV or TSV, up to 32 KiB"}`),
-			prop("sheet_artifact_id", artifactSchema),
-			prop("set", `{"type":"object","description":"arguments of the tool for all rows; a row's own come before them"}`)),
-		Does: look(g, g.runBatch), DryRun: does(g.rehearseBatch), Starts: batchTools, Covers: g.coversBatch,
+			"All mistakes are reported at once; then nothing starts. The same name with the same rows is the same batch.",
+		Chat: gate.Chat{Has: true, First: true, Seldom: []string{"sheet_artifact_id", "steps"}, Handles: gate.HandlesInCells,
+			Correct: "Call batch_run again with all rows, also those that are right."},
+		Effect: gate.Execute, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
+		Limit: 10 * time.Minute, Checks: true,
+		Each: "rows",
+		Does: look(g, g.runBatch), DryRun: does(g.rehearseBatch), Starts: g.startsBatch, Covers: g.coversBatch,
+		Shows: shows(g.addSheet),
 	}, {
 		ID: "batch.status", Title: "Show how a batch stands", Verb: "batch status",
 		Description: "Returns how a batch stands: rows by state, and the failures grouped by cause, the most frequent first.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("batch", batch, project,
-			prop("wait_seconds", `{"type":"integer","minimum":0,"maximum":30,"description":"seconds to wait for the batch to finish"}`)),
+		Chat:        gate.Chat{Has: true, First: true},
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Does: look(g, g.batchStatus),
 	}, {
 		ID: "batch.rows", Title: "List the rows of a batch", Verb: "batch status",
 		Description: "Lists rows of a batch in the order of its sheet: sample, run, state, why it failed; with outputs, its outputs too.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("batch", batch, project, states, prop("sample", `{"type":"string","maxLength":128}`),
-			prop("after_row", `{"type":"integer","minimum":0,"description":"only rows behind this one, for the next page"}`),
-			prop("outputs", yesNo), prop("limit", limitSchema)),
+		Chat:        gate.Chat{Has: true, Bound: "limit", Most: 12},
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Does: look(g, g.batchRows),
 	}, {
 		ID: "batch.table", Title: "Compare the samples of a batch", Verb: "batch table",
 		Description: "Returns one table across the samples of a batch from their JSON or TSV outputs: a row for each sample, a column for each " +
 			"field. sort_by puts the worst first: smallest first, or largest with descending.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Chat:   gate.Chat{Has: true, First: true, Bound: "limit", Most: 12, Seldom: []string{"role"}},
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Limit: time.Minute,
-		Input: object("batch", batch, project, prop("role", `{"type":"string","maxLength":64,"description":"the output to read; by default the first that is JSON, TSV or CSV"}`),
-			prop("fields", `{"type":"array","maxItems":20,"items":{"type":"string","maxLength":200},"description":"the fields to show; by default the first 12"}`),
-			prop("sort_by", `{"type":"string","maxLength":200,"description":"a field; smallest first"}`), prop("descending", yesNo),
-			prop("limit", `{"type":"integer","minimum":1,"maximum":200,"description":"rows to show, 20 by default"}`)),
-		Does: look(g, g.batchTable),
+		Does:  look(g, g.batchTable),
 	}, {
 		ID: "batch.list", Title: "List batches", Verb: "batch list",
 		Description: "Lists batches, newest first, with their rows by state.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("", project, prop("cursor", cursorSchema), prop("limit", limitSchema)),
-		Does:  look(g, g.listBatches),
+		Chat:        gate.Chat{Has: true, Bound: "limit", Most: 6},
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Does: look(g, g.listBatches),
 	}, {
 		ID: "batch.retry", Title: "Retry what failed in a batch", Verb: "batch retry",
 		Description: "Opens a new attempt of each run of a batch that failed, and submits rows again that were refused; with cancelled also " +
 			"what was cancelled. Rows that succeeded are left alone.",
-		Effect: gate.Execute, Repeat: gate.IdempotentWithKey, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine,
+		Chat:   gate.Chat{Has: true},
+		Effect: gate.Execute, Repeat: gate.IdempotentWithKey, Capability: gate.CapSlurm, Needs: Engine,
 		Faces: everywhere,
-		Input: object("batch", batch, project, prop("cancelled", yesNo)), Does: look(g, g.retryBatch), DryRun: look(g, g.rehearseBatchVerb),
+		Does:  look(g, g.retryBatch), DryRun: look(g, g.rehearseBatchRetry),
+		Starts: g.startsBatchRetry, Covers: g.coversBatchRetry, Shows: shows(g.addRows),
 	}, {
 		ID: "batch.cancel", Title: "Cancel a batch", Verb: "batch cancel",
-		Description: "Cancels a batch: rows that were not submitted never will be, and its runs are cancelled, except those that other callers " +
-			"asked for or another batch has. What is finished is left unchanged.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
-		Input: object("batch", batch, project), Does: look(g, g.cancelBatch), DryRun: look(g, g.rehearseBatchVerb),
+		Description: "Cancels a batch that you asked for: rows that were not submitted never will be, and its runs are cancelled, except those " +
+			"that were asked for in another way too. A batch that others asked for too goes on for them. What is finished is left unchanged.",
+		Chat: gate.Chat{Has: true, Seldom: []string{"for_all", "for_principal"}}, Destructive: true,
+		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
+		Does: look(g, g.cancelBatch), DryRun: look(g, g.rehearseBatchCancel),
 	}}
 }
 
 // BatchRunArgs are the arguments of batch.run.
 type BatchRunArgs struct {
-	ToolID    string                     `json:"tool_id,omitzero"`
-	Steps     string                     `json:"steps,omitzero"` // instead of ToolID: the text of a steps file
-	Name      string                     `json:"name"`
-	ProjectID string                     `json:"project_id,omitzero"`
-	Sheet     string                     `json:"sheet,omitzero"`
-	SheetID   string                     `json:"sheet_artifact_id,omitzero"`
-	Rows      []Row                      `json:"rows,omitzero"`
-	Set       map[string]json.RawMessage `json:"set,omitzero"`
+	ToolID    string                     `json:"tool_id,omitzero" max:"128"`
+	Steps     string                     `json:"steps,omitzero" min:"1" max:"65536" about:"instead of tool_id: steps: [{name: a, tool: x.y, set: {}}, {name: b, tool: x.z, from: {in: a.role}}]"`
+	Name      string                     `json:"name" kind:"batch_name"`
+	ProjectID string                     `json:"project_id,omitzero" kind:"project"`
+	Sheet     string                     `json:"sheet,omitzero" min:"1" about:"the sheet as text, CSV or TSV, up to 32 KiB"`
+	SheetID   string                     `json:"sheet_artifact_id,omitzero" kind:"artifact"`
+	Rows      []Row                      `json:"rows,omitzero" count:"1-10000" about:"in place of sheet: an object for each run, e.g. {\"sample\":\"S1\",\"reads\":\"art_…\"}; up to 32 KiB"`
+	Set       map[string]json.RawMessage `json:"set,omitzero" about:"arguments of the tool for all rows; a row's own come before them"`
 }
 
 // BatchStarted is the answer of batch.run.
@@ -115,8 +104,11 @@ type BatchStarted struct {
 	BatchID string        `json:"batch_id"` // of several steps their common name
 	Name    string        `json:"name"`
 	Rows    int64         `json:"rows"`
-	Existed bool          `json:"replayed"`        // the same was asked for before
-	Steps   []StepStarted `json:"steps,omitempty"` // the batch of each step
+	Existed bool          `json:"replayed"` // the same was asked for before
+	Steps   []StepStarted `json:"steps,omitempty" help:"the batch of each step; absent: there are none"`
+	Samples int           `json:"samples"`
+	// Warnings say what the rows probably do not mean.
+	Warnings []string `json:"warnings"`
 }
 
 // StepStarted is the batch of a step.
@@ -140,6 +132,9 @@ type BatchPlan struct {
 	CPUHours float64 `json:"cpu_hours"`     // that the new runs reserve at most
 	GPUHours float64 `json:"gpu_hours"`
 	MemGiBH  float64 `json:"mem_gib_hours"`
+	Samples  int     `json:"samples"`
+	// Warnings say what the rows probably do not mean.
+	Warnings []string `json:"warnings"`
 }
 
 // asked is a request for a batch, checked.
@@ -153,7 +148,7 @@ type batchAsked struct {
 
 // batchPack is the toolpack of a batch, and what its callers are shown of it.
 func (g *Gateway) batchPack(c gate.Call, id string) (*toolpack.Pack, ToolDoc, error) {
-	doc, _, err := g.showTool(context.Background(), c, ToolArgs{ToolID: id})
+	doc, err := g.showTool(context.Background(), c, ToolArgs{ToolID: id})
 	if err != nil {
 		return nil, doc, err
 	}
@@ -168,32 +163,38 @@ func (g *Gateway) batchPack(c gate.Call, id string) (*toolpack.Pack, ToolDoc, er
 		WithSteps(fault.Do("tool.list"))
 }
 
-// sheetText is the sheet of a request.
-func (g *Gateway) sheetText(ctx context.Context, a BatchRunArgs) ([]byte, error) {
+// sheet reads the sheet of a request.
+func (g *Gateway) sheet(ctx context.Context, a BatchRunArgs) (s Sheet, err error) {
 	if a.Rows != nil || (a.Sheet == "") == (a.SheetID == "") {
-		return nil, fault.Invalid("", fault.Problem{Code: "BATCH-SHEET", Field: "sheet", Rule: "one of rows, sheet and sheet_artifact_id",
-			Msg: "the call has several or none of them"})
+		return s, fault.Invalid("", fault.Problem{Code: "BATCH-SHEET", Field: "sheet",
+			Rule: "exactly one of rows, sheet and sheet_artifact_id",
+			Msg:  "rows, sheet and sheet_artifact_id are all missing, or several of them are given"})
 	}
 	if a.Sheet != "" {
-		return []byte(a.Sheet), nil
+		return ReadSheet(ctx, []byte(a.Sheet))
 	}
 	x, f, err := g.opened(ctx, a.SheetID)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	defer f.Close()
-	if x.SizeBytes > maxSheetBytes {
-		return nil, fault.New(fault.Validation, "sheet_too_large", fmt.Sprintf("%s has %d bytes; a sheet has at most %d", x.ID, x.SizeBytes,
-			maxSheetBytes)).WithNext("split it into several batches")
+	if x.SizeBytes > MaxSheetBytes {
+		return s, SheetTooLarge(x.ID)
+	}
+	if err := gate.Hold(ctx, sheetFactor*x.SizeBytes); err != nil {
+		return s, err
 	}
 	text, err := io.ReadAll(f)
-	if kind := ""; err == nil {
-		if kind = g.Secrets.Kind(string(text)); kind != "" {
-			err = fault.Invalid("the sheet contains what looks like a secret; nothing was started", fault.Problem{Code: "secret_in_args",
-				Field: "sheet_artifact_id", Rule: "no secret in an argument", Msg: "this looks like a secret (" + kind + ")"})
-		}
+	if err != nil {
+		return s, err
 	}
-	return text, err
+	return ReadSheet(ctx, text)
+}
+
+// SheetTooLarge is the error of a sheet that is longer than [MaxSheetBytes].
+func SheetTooLarge(name string) error {
+	return fault.New(fault.Validation, "sheet_too_large", fmt.Sprintf("%s has more than %d MiB, the most that a sheet may have", name,
+		MaxSheetBytes>>20)).WithNext("split it into several batches")
 }
 
 func (g *Gateway) rehearseBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (sum BatchPlan, err error) {
@@ -201,14 +202,17 @@ func (g *Gateway) rehearseBatch(ctx context.Context, c gate.Call, a BatchRunArgs
 	for _, x := range asked {
 		sum.Add(x.plan)
 	}
+	if err == nil {
+		sum.Samples, sum.Warnings = asked[0].plan.Samples, asked[0].plan.Warnings
+	}
 	return sum, err
 }
 
-// runBatch records the rows of a batch; the gateway makes runs of them, see [Gateway.RunBatches].
-func (g *Gateway) runBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (out BatchStarted, params any, err error) {
+// runBatch records the rows of a batch; the gateway makes runs of them, see [Gateway.StartLoop].
+func (g *Gateway) runBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (out BatchStarted, err error) {
 	asked, err := g.askBatch(ctx, c, a, false)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	var batches []ledger.Batch
 	var rows [][]ledger.BatchRow
@@ -216,32 +220,35 @@ func (g *Gateway) runBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (ou
 		x.batch.ApprovalID = c.ApprovalID
 		batches, rows = append(batches, x.batch), append(rows, x.rows)
 	}
+	if ctx, err = gate.Effect(ctx); err != nil {
+		return out, err
+	}
 	if there, err := g.batchesThere(ctx, asked); err != nil {
-		return out, nil, err
+		return out, err
 	} else if c.Unapproved && !there {
-		return out, nil, fault.New(fault.Internal, "", "the batch was there and is not any more")
+		return out, fault.New(fault.Internal, "", "the batch was there and is not any more")
 	}
 	stored, created, err := g.Ledger.NewBatches(ctx, batches, rows)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
-	out.Name, out.Existed = a.Name, !created
+	out.Name, out.Existed, out.Samples, out.Warnings = a.Name, !created, asked[0].plan.Samples, asked[0].plan.Warnings
 	var hashes []string
 	for i, b := range stored {
 		if b.RowsHash != batches[i].RowsHash {
-			return out, nil, nameTaken(b)
+			return out, nameTaken(b)
 		}
 		out.Rows, hashes = out.Rows+b.Rows, append(hashes, b.RowsHash)
 		if out.BatchID = b.ID; b.Chain != "" {
 			out.BatchID, out.Steps = a.Name, append(out.Steps, StepStarted{b.Step, b.ID, b.Name, b.ToolID, b.Rows})
 		}
 	}
-	g.batchLoop.poke()
-	params = map[string]any{"batch_id": out.BatchID, "rows_hash": hashes[0]}
+	g.loop.poke()
+	out.Params = map[string]any{"batch_id": out.BatchID, "rows_hash": hashes[0]}
 	if len(hashes) > 1 {
-		params = map[string]any{"batch_id": out.BatchID, "rows_hashes": hashes}
+		out.Params = map[string]any{"batch_id": out.BatchID, "rows_hashes": hashes}
 	}
-	return out, params, nil
+	return out, nil
 }
 
 func nameTaken(b ledger.Batch) error {

@@ -37,21 +37,21 @@ func TestSheetForms(t *testing.T) {
 		"tabs, CRLF":  "sample\treads\ttags\tmore\tlevel\ton\r\nS 1\t" + a + "\tx; y\t[1,2]\t3\t\r\n\t" + b + "\t\t\t\ttrue",
 		"mark, quote": "\xef\xbb\xbf\"sample\",reads,tags,more,level,on\n\"S 1\"," + a + ",\"x;y\",1;2,3\n," + b + ",,,,true\n\n , ,\n",
 	} {
-		s, err := ReadSheet([]byte(text))
+		s, err := ReadSheet(context.Background(), []byte(text))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		again, err := ReadSheet([]byte(s.Text()))
+		again, err := ReadSheet(context.Background(), []byte(s.Text()))
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(s) {
 			t.Errorf("%s: written and read again: %v, %v; %v", name, s, again, err)
 		}
-		rows, problems := s.requests(sheetTool(), nil)
+		rows, problems := s.requests(sheetTool().Place, nil)
 		var got []string
 		for _, r := range rows {
 			got = append(got, fmt.Sprintf("%s %s%v %s", r.sample, r.label, r.tags, r.args))
 		}
-		if text := strings.ReplaceAll(strings.Join(got, "; "), "row-3 []", "row-3  []"); text != want || len(problems) > 0 {
+		if text := strings.ReplaceAll(strings.Join(got, "; "), "row-3 []", "row-3  []"); text != want || problems.n > 0 {
 			t.Errorf("%s: %s\nwant %s\n%v", name, text, want, problems)
 		}
 	}
@@ -64,20 +64,21 @@ func TestSheetMistakes(t *testing.T) {
 	for text, want := range map[string][]string{
 		"sample,raeds\nS,x\n":        {"row 1, column raeds: t.x has no parameter \"raeds\"; did you mean reads?"},
 		"sample,reads,sample\nS,x\n": {"row 1, column sample: the column is there twice"},
-		"reads\nx,y\n":               {"row 2: there are 2"},
+		"reads\nx,y\n":               {"row 2: the row has 2 cells"},
 		"sample;reads\nS;x\n":        {"row 1: the columns are separated by semicolons"},
 		"sample,reads\n":             {"sheet: the sheet has no rows"},
-		"\xff":                       {"sheet: the sheet is not valid UTF-8"},
+		"\xff":                       {"sheet: line 1 has the byte 0xFF, which is not UTF-8"},
 		"sample,reads\nS\"T,x\n":     {"row 2: bare"},
 		"sample,reads\n\n\"S,\nx\n":  {"row 3: up to line"},
 		"sample,,reads\nS,,x\n":      {"row 1, column 2: the column has no name"},
-		"sample,reads,level,on\na/b,art_00000000000000000000000000,two,\nS,reads.fq,,maybe\n": {"row 2, column sample: got \"a/b\"",
-			"row 2, column level: got \"two\"", "row 3, column reads: got \"reads.fq\"", "row 3, column on: got \"maybe\""},
+		"sample,reads,level,on\na/b,art_00000000000000000000000000,two,\nS,reads.fq,,maybe\n": {
+			"row 2, column sample: \"a/b\" is not allowed here", "row 2, column level: \"two\" is of the wrong type", "row 3, column reads: \"reads.fq\" is not an id",
+			"row 3, column on: \"maybe\" is of the wrong type"},
 	} {
-		s, err := ReadSheet([]byte(text))
+		s, err := ReadSheet(context.Background(), []byte(text))
 		if err == nil {
-			_, problems := s.requests(sheetTool(), nil)
-			err = BadSheet(problems)
+			_, problems := s.requests(sheetTool().Place, nil)
+			err = problems.err()
 		}
 		var got []string
 		for _, p := range fault.ProblemsOf(err) {
@@ -99,12 +100,12 @@ func FuzzSheet(f *testing.F) {
 	f.Add("sample,reads,tags\nS1,art_00000000000000000000000000,a;b\n")
 	f.Add("\xef\xbb\xbfsample\treads\r\n\"a\"\"b\"\tx\r\n\r\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := ReadSheet([]byte(text))
+		s, err := ReadSheet(context.Background(), []byte(text))
 		if err != nil {
 			return
 		}
-		rows, problems := s.requests(sheetTool(), nil)
-		if len(rows) == 0 && len(problems) == 0 {
+		rows, problems := s.requests(sheetTool().Place, nil)
+		if len(rows) == 0 && problems.n == 0 {
 			t.Error("neither rows nor problems")
 		}
 	})
@@ -117,9 +118,7 @@ func (g *Gateway) reads(t *testing.T, n int) (ids []string) {
 		a, err := g.addBytes(t.Context(), run.Artifact{ProjectID: plan.ProjectID("demo"), Type: "FASTQ_GZ",
 			Label: fmt.Sprintf("r%d.fq", i), Source: "import"},
 			[]byte(fmt.Sprintf("@r%d\nACGT\n+\nIIII\n", i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ids = append(ids, a.ID)
 	}
 	return ids
@@ -127,36 +126,22 @@ func (g *Gateway) reads(t *testing.T, n int) (ids []string) {
 
 func (g *Gateway) callBatch(t *testing.T, tool string, args map[string]any, into any) *gate.ErrorBody {
 	t.Helper()
-	raw, err := json.Marshal(args)
-	if err != nil {
-		t.Fatal(err)
-	}
 	who := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "user:lab", Method: gate.ByPeer,
 		Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead, gate.CapImport, gate.CapSlurm}, []string{plan.ProjectID("demo")})}}
-	res := g.Gate.Call(t.Context(), who, gate.NewRequest(tool, BuiltinVersion, raw))
+	res := g.Gate.Call(t.Context(), who, request(t, g.toolOf(t, tool), args, false))
 	if res.OK {
-		if err := json.Unmarshal(res.Result, into); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(res.Result, into))
 	}
 	return res.Error
 }
 
 func (g *Gateway) settle(t *testing.T) {
 	t.Helper()
-	for until := time.Now().Add(2 * time.Minute); ; {
+	await(t, func() (bool, string) {
 		rows, err := g.Ledger.BatchTodo(t.Context(), 1, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(rows) == 0 {
-			return
-		}
-		if time.Now().After(until) {
-			t.Fatalf("rows are left: %+v %+v", rows, g.batchLoop.pauses())
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		must(t, err)
+		return len(rows) == 0, fmt.Sprintf("rows are left, paused: %v", g.loop.pauses())
+	})
 }
 
 // Rows become runs, equal bytes one run; the batch can be asked for again, its failures retried and the rest cancelled, and what another
@@ -175,8 +160,8 @@ func TestBatch(t *testing.T) {
 	if n := len(g.runIDs(t)); n != 0 {
 		t.Errorf("%d runs before the gateway takes the rows up", n)
 	}
-	g.RunBatches(t.Context())
-	defer g.StopBatches()
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
 	g.settle(t)
 	if n := len(g.runIDs(t)); n != 3 {
 		t.Errorf("%d runs", n)
@@ -228,9 +213,7 @@ func TestBatchRows(t *testing.T) {
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("%v %v", rows, err)
 	}
-	if err := g.Ledger.RowRefused(t.Context(), rows[0], "capability_denied", "no"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Ledger.RowRefused(t.Context(), rows[0], "capability_denied", "no"))
 	var status BatchStatusAnswer
 	if err := g.callBatch(t, "batch.status", map[string]any{"batch": began.BatchID}, &status); err != nil || status.Counts["refused"] != 1 ||
 		len(status.Causes) != 1 || status.Causes[0].Cause != "capability_denied" || !slices.Equal(status.Causes[0].Samples, []string{"A"}) {
@@ -240,8 +223,8 @@ func TestBatchRows(t *testing.T) {
 	if err := g.callBatch(t, "batch.retry", map[string]any{"batch": "b"}, &changed); err != nil || changed.Changed != 1 {
 		t.Errorf("%+v %+v", err, changed)
 	}
-	g.RunBatches(t.Context())
-	defer g.StopBatches()
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
 	g.settle(t)
 	if n := len(g.runIDs(t)); n != 2 {
 		t.Errorf("%d runs", n)
@@ -270,7 +253,7 @@ func TestBatchRightsAreAskedAgain(t *testing.T) {
 			&began); err != nil {
 			t.Fatalf("%+v", err)
 		}
-		if _, err := g.batchTurn(t.Context()); err != nil {
+		if _, err := g.turn(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return began
@@ -296,8 +279,8 @@ func TestBatchRightsAreAskedAgain(t *testing.T) {
 		return gate.Principal{}, fault.New(fault.Transport, "groups_unknown", "the directory does not answer").WithRetry(5)
 	}
 	waiting := start("unknown", ids[2])
-	if r := row(waiting); r.State != "waiting" || r.Tries != 1 || g.batchLoop.pauses()[waiting.BatchID].Code != "groups_unknown" {
-		t.Errorf("%+v %+v", r, g.batchLoop.pauses())
+	if r := row(waiting); r.State != "waiting" || r.Tries != 1 || g.loop.pauses()[waiting.BatchID].Code != "groups_unknown" {
+		t.Errorf("%+v %+v", r, g.loop.pauses())
 	}
 	if n := len(g.runIDs(t)); n != 0 {
 		t.Errorf("%d runs", n)
@@ -332,5 +315,5 @@ func TestLargeBatch(t *testing.T) {
 // batchGateway is a gateway whose tools have their images.
 func batchGateway(t *testing.T) *Gateway {
 	t.Helper()
-	return gatewayOver(t, t.TempDir(), "testdata/before/domain", "version: 1\n", func(s *site.Site) { s.Slurm.DefaultQOS = "normal" })
+	return gatewayOver(t, t.TempDir(), "testdata/demo/domain", "version: 1\n", func(s *site.Site) { s.Slurm.DefaultQOS = "normal" })
 }

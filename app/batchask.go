@@ -19,14 +19,10 @@ import (
 func (g *Gateway) askBatch(ctx context.Context, c gate.Call, a BatchRunArgs, dry bool) (out []batchAsked, err error) {
 	if (a.ToolID == "") == (a.Steps == "") {
 		return nil, fault.Invalid("", fault.Problem{Code: "BATCH-TOOL", Field: "tool_id", Rule: "either tool_id or steps",
-			Msg: "the call has both or none of them"})
+			Msg: "tool_id and steps are both given, or both missing"})
 	}
 	if a.Steps != "" {
-		text, err := g.sheetText(ctx, a)
-		if err != nil {
-			return nil, err
-		}
-		sheet, err := ReadSheet(text)
+		sheet, err := g.sheet(ctx, a)
 		if err != nil {
 			return nil, err
 		}
@@ -36,19 +32,18 @@ func (g *Gateway) askBatch(ctx context.Context, c gate.Call, a BatchRunArgs, dry
 	if err != nil {
 		return nil, err
 	}
-	rows, problems, err := g.batchRequests(ctx, c, a, doc)
+	rows, wrong, err := g.batchRequests(ctx, a, doc)
 	if err != nil {
 		return nil, err
 	}
 	one := g.newAsked(c, a.Name, doc)
-	more, err := g.askRows(ctx, c, p, rows, g.newBatchRefs(c), a.ProjectID, dry, &one)
-	if err != nil {
+	if err := g.askRows(ctx, c, p, rows, g.newBatchRefs(c), a.ProjectID, dry, &one, &wrong); err != nil {
 		return nil, err
 	}
-	if err := BadSheet(append(problems, more...)); err != nil {
+	if err := wrong.err(); err != nil {
 		return nil, err
 	}
-	return []batchAsked{one}, one.identify(c)
+	return []batchAsked{one}, g.identifyBatch(ctx, c, &one)
 }
 
 func (g *Gateway) newAsked(c gate.Call, name string, doc ToolDoc) batchAsked {
@@ -56,43 +51,54 @@ func (g *Gateway) newAsked(c gate.Call, name string, doc ToolDoc) batchAsked {
 		seen: map[string]bool{}}
 }
 
-// askRows checks the rows of a batch, and returns every mistake.
+// askRows checks the rows of a batch, and adds their mistakes to wrong. Rows behind as many as one answer lists are not checked.
 func (g *Gateway) askRows(ctx context.Context, c gate.Call, p *toolpack.Pack, rows []sheetArgs, refs *batchRefs, inProject string, dry bool,
-	out *batchAsked) (problems []fault.Problem, err error) {
-	for _, r := range rows {
+	out *batchAsked, wrong *mistakes) (err error) {
+	if inProject != "" {
+		if inProject, err = g.projectOf(c, inProject); err != nil {
+			return err
+		}
+	}
+	for i, r := range rows {
+		if wrong.n >= maxProblems {
+			wrong.unchecked = len(rows) - i
+			break
+		}
 		order, err := g.askRow(ctx, c, p, r, refs, dry)
 		if err == nil && out.batch.ProjectID == "" {
 			out.batch.ProjectID = order.Params.ProjectID
 		}
 		switch project := order.Params.ProjectID; {
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return ctx.Err()
 		case err != nil && slices.Contains([]fault.Kind{fault.Transport, fault.Internal, fault.Timeout}, fault.KindOf(err)):
-			return nil, err
+			return err
 		case err != nil:
-			problems = append(problems, rowProblems(r.line, err)...)
+			wrong.add(rowProblems(r.line, err)...)
 			continue
-		case project != out.batch.ProjectID || inProject != "" && project != plan.ProjectOf(inProject):
-			problems = append(problems, sheetProblem("SHEET-PROJECT", r.line, "", "all rows in one project", "its inputs belong to "+project))
+		case project != out.batch.ProjectID || inProject != "" && project != inProject:
+			wrong.add(sheetProblem("SHEET-PROJECT", r.line, "", "all rows in one project",
+				"the inputs of the row belong to another project, "+project))
 			continue
 		}
 		if g.Policy.NeedsConsent(p.ToolName()) {
 			if err := out.isOfKind(g.coversOrder(order)); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		if r.args, err = g.pinReferences(ctx, order.Params.ProjectID, p, r.args); err != nil {
-			return nil, err
+			return err
 		}
 		out.rows = append(out.rows, ledger.BatchRow{N: r.line, Sample: r.sample, Label: r.label, Tags: r.tags, Args: r.args})
 		if dry {
 			if err := out.plan.add(ctx, g.Sites, order, out.seen); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
 	out.plan.Rows = len(out.rows)
-	return problems, nil
+	out.plan.Samples, out.plan.Warnings = rowWarnings(rows, p.Inputs())
+	return nil
 }
 
 // askSteps checks a request for a batch of each step.
@@ -103,7 +109,7 @@ func (g *Gateway) askSteps(ctx context.Context, c gate.Call, a BatchRunArgs, she
 	}
 	if len(a.Set) > 0 {
 		return nil, fault.Invalid("", fault.Problem{Code: "BATCH-SET", Field: "set", Rule: "only with tool_id",
-			Msg: "steps have arguments for all rows of their own", Hint: "write them into set of the step"})
+			Msg: "the steps themselves have the arguments for all rows", Hint: "write them into set of the step"})
 	}
 	tools := StepTools{Steps: steps}
 	var packs []*toolpack.Pack
@@ -114,13 +120,8 @@ func (g *Gateway) askSteps(ctx context.Context, c gate.Call, a BatchRunArgs, she
 		}
 		packs, tools.Tools = append(packs, p), append(tools.Tools, doc)
 	}
-	problems := tools.Problems()
-	for _, column := range sheet.Columns {
-		if _, problem := tools.Place(column); problem != nil {
-			problems = append(problems, *problem)
-		}
-	}
-	if len(problems) > 0 {
+	_, problems := sheet.Places(tools.Place)
+	if problems = append(tools.Problems(), problems...); len(problems) > 0 {
 		return nil, BadSheet(problems)
 	}
 	refs, ids, project := g.newBatchRefs(c), map[string]string{}, a.ProjectID
@@ -134,22 +135,20 @@ func (g *Gateway) askSteps(ctx context.Context, c gate.Call, a BatchRunArgs, she
 			p, _ := tools.Tools[i].Place(in.Param)
 			set[p.Name] = in.value(ids)
 		}
-		rows, wrong := tools.sheet(i, sheet).requests(tools.Tools[i], set)
+		rows, wrong := tools.requests(i, sheet, set)
 		one := g.newAsked(c, a.Name+"."+s.Name, tools.Tools[i])
 		one.batch.Chain, one.batch.Step = a.Name, s.Name
-		more, err := g.askRows(ctx, c, packs[i], rows, refs, project, dry, &one)
-		if err != nil {
+		if err := g.askRows(ctx, c, packs[i], rows, refs, project, dry, &one, &wrong); err != nil {
 			return nil, err
 		}
-		for _, x := range append(wrong, more...) {
-			x.Field += " (step " + s.Name + ")"
-			problems = append(problems, x)
-		}
-		if len(problems) > 0 {
-			break // what follows would only repeat them
+		if wrong.n > 0 { // what follows would only repeat them
+			for k := range wrong.list {
+				wrong.list[k].Field += " (step " + s.Name + ")"
+			}
+			return nil, wrong.err()
 		}
 		project = one.batch.ProjectID
-		if err := one.identify(c); err != nil {
+		if err := g.identifyBatch(ctx, c, &one); err != nil {
 			return nil, err
 		}
 		// The id follows from what is asked for, because rows of later steps have it.
@@ -159,7 +158,7 @@ func (g *Gateway) askSteps(ctx context.Context, c gate.Call, a BatchRunArgs, she
 		refs.add(one.batch, packs[i], one.rows)
 		out = append(out, one)
 	}
-	return out, BadSheet(problems)
+	return out, nil
 }
 
 // value is the argument of a step's input, given the batches of the steps before it.
@@ -178,6 +177,9 @@ func (in StepInput) value(ids map[string]string) json.RawMessage {
 
 // askRow checks one row, and makes the order of it.
 func (g *Gateway) askRow(ctx context.Context, c gate.Call, p *toolpack.Pack, r sheetArgs, refs *batchRefs, dry bool) (run.Order, error) {
+	if err := g.noSecretIn(r); err != nil {
+		return run.Order{}, err
+	}
 	args, err := refs.supposed(ctx, p, r)
 	if err != nil {
 		return run.Order{}, err
@@ -190,6 +192,17 @@ func (g *Gateway) askRow(ctx context.Context, c gate.Call, p *toolpack.Pack, r s
 	call.Request.Actor = c.Request.Actor
 	order, _, err := g.packOrder(ctx, call, p)
 	return order, err
+}
+
+// noSecretIn refuses a row whose sample, label or tags hold a secret. The gate looks for one in its arguments.
+func (g *Gateway) noSecretIn(r sheetArgs) error {
+	for column, text := range map[string]string{sampleColumn: r.sample, labelColumn: r.label, tagsColumn: strings.Join(r.tags, "\n")} {
+		if kind := g.Secrets.Kind(text); kind != "" {
+			return fault.Invalid("", fault.Problem{Code: "secret_in_args", Field: column, Rule: "no secret in an argument",
+				Msg: "this looks like a secret (" + kind + ")"})
+		}
+	}
+	return nil
 }
 
 // rowProblems are the problems of a row with its place in the sheet.
@@ -233,8 +246,8 @@ func (b *BatchPlan) add(ctx context.Context, sites *run.Sites, o run.Order, seen
 	return nil
 }
 
-// identify gives the batch its id, the hash of what was asked for, and the caller whose rights its rows are submitted with.
-func (b *batchAsked) identify(c gate.Call) (err error) {
+// identifyBatch gives a batch its id, the hash of what was asked for, and the caller whose rights its rows are submitted with.
+func (g *Gateway) identifyBatch(ctx context.Context, c gate.Call, b *batchAsked) (err error) {
 	var rows []any
 	for _, r := range b.rows {
 		rows = append(rows, []any{r.Sample, r.Label, r.Tags, r.Args})
@@ -242,7 +255,8 @@ func (b *batchAsked) identify(c gate.Call) (err error) {
 	canonical, err := json.Marshal(map[string]any{"tool_id": b.batch.ToolID, "rows": rows})
 	if err == nil {
 		b.batch.ID, b.batch.RowsHash = "batch_"+strings.ToLower(rand.Text()[:16]), plan.Hash(canonical)
-		b.batch.Caller, err = json.Marshal(batchCallerOf(c))
+		b.batch.Asking = g.asking(ctx, c)
+		b.batch.Caller, err = json.Marshal(g.batchCallerOf(ctx, c))
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/ledger"
 	"slurmgate/plan"
 )
 
@@ -17,17 +18,17 @@ import (
 // maxKinds bounds what differs between the runs of a batch beside their arguments: nobody could read more.
 const maxKinds = 20
 
-// batchTools are the tools of a call of batch.run.
-func batchTools(c gate.Call) (ids []string) {
+// startsBatch are the tools of a call of batch.run.
+func (g *Gateway) startsBatch(_ context.Context, c gate.Call) (names []string, err error) {
 	var a BatchRunArgs
 	if err := c.Into(&a); err != nil {
-		return nil // the handler says what is wrong
+		return nil, err
 	}
-	steps, _ := ReadSteps("steps", []byte(a.Steps))
+	steps, _ := ReadSteps("steps", []byte(a.Steps)) // the handler says what is wrong
 	for _, s := range steps {
-		ids = append(ids, s.Tool)
+		names = append(names, g.toolName(s.Tool))
 	}
-	return append(ids, a.ToolID)
+	return append(names, g.toolName(a.ToolID)), nil
 }
 
 // isOfKind notes what a run of the batch is.
@@ -64,6 +65,13 @@ func (g *Gateway) coversBatch(ctx context.Context, c gate.Call) (out gate.Covera
 	for _, x := range asked {
 		rows, kinds = append(rows, x.batch.RowsHash), append(kinds, x.kinds...)
 	}
+	out = coversKinds(kinds)
+	out.ProjectID, out.ParamsHash = asked[0].batch.ProjectID, plan.Hash([]byte(strings.Join(rows, "|")))
+	return out, nil
+}
+
+// coversKinds is that of a call that starts many runs: what they have in common, and the most of each resource.
+func coversKinds(kinds []gate.Coverage) (out gate.Coverage) {
 	all := func(of func(gate.Coverage) string) string {
 		var list []string
 		for _, k := range kinds {
@@ -73,7 +81,7 @@ func (g *Gateway) coversBatch(ctx context.Context, c gate.Call) (out gate.Covera
 		}
 		return strings.Join(list, " and ")
 	}
-	out.ProjectID, out.ParamsHash = asked[0].batch.ProjectID, plan.Hash([]byte(strings.Join(rows, "|")))
+	out.Tool = all(func(k gate.Coverage) string { return k.Tool })
 	out.Site = all(func(k gate.Coverage) string { return k.Site })
 	out.Partition = all(func(k gate.Coverage) string { return k.Partition })
 	out.Account = all(func(k gate.Coverage) string { return k.Account })
@@ -95,7 +103,81 @@ func (g *Gateway) coversBatch(ctx context.Context, c gate.Call) (out gate.Covera
 			}
 		}
 	}
+	return out
+}
+
+func batchIDs(list []ledger.Batch) (ids []string) {
+	for _, b := range list {
+		ids = append(ids, b.ID)
+	}
+	return ids
+}
+
+// startsBatchRetry are the tools of a call of batch.retry.
+func (g *Gateway) startsBatchRetry(ctx context.Context, c gate.Call) (names []string, err error) {
+	var a BatchRetryArgs
+	if err := c.Into(&a); err != nil {
+		return nil, err
+	}
+	list, err := g.ownBatches(ctx, c, a.BatchArgs)
+	for _, b := range list {
+		names = append(names, g.toolName(b.ToolID))
+	}
+	return names, err
+}
+
+// coversBatchRetry is that of a call that retries the runs of a batch. Rows that never became a run are submitted as the batch was
+// approved.
+func (g *Gateway) coversBatchRetry(ctx context.Context, c gate.Call) (out gate.Coverage, err error) {
+	var a BatchRetryArgs
+	if err := c.Into(&a); err != nil {
+		return out, err
+	}
+	list, err := g.ownBatches(ctx, c, a.BatchArgs)
+	if err != nil {
+		return out, err
+	}
+	rows, hash, err := g.rowsToRetry(ctx, batchIDs(list), a.Cancelled)
+	if err != nil || len(rows) == 0 {
+		return gate.Coverage{Waits: true}, err
+	}
+	var of batchAsked
+	for _, r := range rows {
+		v, err := g.Ledger.View(ctx, r.RunID)
+		if err == nil {
+			err = of.isOfKind(g.coversAttempt(ctx, v, plan.MoreResources{}))
+		}
+		if err != nil {
+			return out, fault.Wrap("", "", fmt.Sprintf("row %d (%s)", r.N, r.RunID), err)
+		}
+	}
+	out = coversKinds(of.kinds)
+	out.ProjectID, out.ParamsHash, out.Batches = list[0].ProjectID, hash, batchIDs(list)
 	return out, nil
+}
+
+// rowsToRetry are the rows with a run that a retry of batches would take, and a hash of them.
+func (g *Gateway) rowsToRetry(ctx context.Context, batches []string, cancelled bool) (rows []ledger.RetryRow, hash string, err error) {
+	if rows, err = g.Ledger.RetryRows(ctx, batches, cancelled); err != nil {
+		return nil, "", err
+	}
+	doc, err := plan.Marshal(rows)
+	return rows, plan.Hash(doc), err
+}
+
+// retryApproval is the approval that a call of batch.retry uses up; nil: it needs none.
+func (g *Gateway) retryApproval(ctx context.Context, c gate.Call, list []ledger.Batch, cancelled bool) (*ledger.RetryApproval, error) {
+	if c.Covered == nil {
+		if c.Unapproved { // no run was to be retried, and the ledger sees to it that none is
+			return &ledger.RetryApproval{}, nil
+		}
+		return nil, nil
+	}
+	rows, hash, err := g.rowsToRetry(ctx, batchIDs(list), cancelled)
+	if err == nil && hash != c.Covered.ParamsHash {
+		rows = nil
+	}
+	return &ledger.RetryApproval{ID: c.ApprovalID, Rows: rows}, err
 }
 
 // batchesThere reports whether all batches that are asked for are there. Another batch of the same name is an error.

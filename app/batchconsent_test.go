@@ -60,10 +60,8 @@ func TestBatchApproval(t *testing.T) {
 		t.Errorf("%+v %+v", began, again)
 	}
 	refused("batch.run", other, "batch_name_taken")
-	g.RunBatches(t.Context())
-	defer g.StopBatches()
-	g.StartWaitingRuns(t.Context())
-	defer g.StopWaitingRuns()
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
 	g.settle(t)
 	rows := func(batch string) []BatchRowDoc {
 		t.Helper()
@@ -115,9 +113,7 @@ func TestBatchApproval(t *testing.T) {
 
 	// A tool that needs none needs none, and a dry run says what a call needs.
 	g.does(t, "batch.run", map[string]any{"tool_id": "a.one", "name": "free", "sheet": "sample,x\nA," + ids[0] + "\n"}, &began)
-	req := gate.NewRequest("batch.run", BuiltinVersion, nil)
-	req.Args, _ = json.Marshal(args)
-	req.DryRun = true
+	req := request(t, g.toolOf(t, "batch.run"), args, true)
 	var dry gate.Rehearsal
 	if res := g.Gate.Call(t.Context(), lab(), req); res.Error != nil || json.Unmarshal(res.Result, &dry) != nil || !dry.ConsentRequired {
 		t.Errorf("%+v %+v", res.Error, dry)

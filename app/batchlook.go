@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -16,21 +15,16 @@ import (
 	"slurmgate/run"
 )
 
-// BatchArgs are the arguments of the operations on one batch.
+// BatchArgs are the arguments of operations on one batch.
 type BatchArgs struct {
-	Batch       string   `json:"batch"`
-	ProjectID   string   `json:"project_id,omitzero"`
-	WaitSeconds int      `json:"wait_seconds,omitzero"`
-	State       string   `json:"state,omitzero"`
-	Sample      string   `json:"sample,omitzero"`
-	AfterRow    int      `json:"after_row,omitzero"`
-	Outputs     bool     `json:"outputs,omitzero"`
-	Limit       int      `json:"limit,omitzero"`
-	Role        string   `json:"role,omitzero"`
-	Fields      []string `json:"fields,omitzero"`
-	SortBy      string   `json:"sort_by,omitzero"`
-	Descending  bool     `json:"descending,omitzero"`
-	Cancelled   bool     `json:"cancelled,omitzero"`
+	Batch     string `json:"batch" kind:"batch" arg:"" help:"A batch's name or id."`
+	ProjectID string `json:"project_id,omitzero" kind:"project" name:"project" help:"Project name or id." placeholder:"NAME"`
+}
+
+// BatchStatusArgs are the arguments of batch.status.
+type BatchStatusArgs struct {
+	BatchArgs
+	WaitSeconds int `json:"wait_seconds,omitzero" min:"0" max:"30" about:"seconds to wait for the batch to finish"`
 }
 
 // batchOf finds a batch that the caller may act on with the tool's capabilities. Those of projects it does not see do not exist.
@@ -146,14 +140,14 @@ type BatchStatusAnswer struct {
 	NextSteps        []fault.Step    `json:"next_steps"`
 }
 
-func (g *Gateway) batchStatus(ctx context.Context, c gate.Call, a BatchArgs) (out BatchStatusAnswer, params any, err error) {
-	list, err := g.batchesOf(ctx, c, a)
+func (g *Gateway) batchStatus(ctx context.Context, c gate.Call, a BatchStatusArgs) (out BatchStatusAnswer, err error) {
+	list, err := g.batchesOf(ctx, c, a.BatchArgs)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	if a.WaitSeconds > 0 && !stepsDoc(list).Over {
 		if list, err = g.awaitBatches(ctx, list, time.Duration(a.WaitSeconds)*time.Second); err != nil {
-			return out, nil, err
+			return out, err
 		}
 	}
 	out = BatchStatusAnswer{BatchDoc: stepsDoc(list), Causes: []BatchCauseDoc{}, NextSteps: []fault.Step{}}
@@ -164,14 +158,14 @@ func (g *Gateway) batchStatus(ctx context.Context, c gate.Call, a BatchArgs) (ou
 		if b.Counts["failed"]+b.Counts["refused"]+b.Counts["blocked"]+b.Counts["cancelled"] > 0 {
 			causes, err := g.Ledger.BatchCauses(ctx, b.ID)
 			if err != nil {
-				return out, nil, err
+				return out, err
 			}
 			for _, x := range causes {
 				x.Reason = g.Gate.Registry().Hide(c.Caller.Transport, fault.ClipTo(run.PlainDetail(x.Reason), 400))
 				out.Causes = append(out.Causes, BatchCauseDoc{x.State, x.Cause, x.Reason, x.Rows, x.Samples, b.Step})
 			}
 		}
-		if w, ok := g.batchLoop.pauses()[b.ID]; ok && b.Todo > 0 && out.Waits == nil {
+		if w, ok := g.loop.pauses()[b.ID]; ok && b.Todo > 0 && out.Waits == nil {
 			w.Message = g.Gate.Registry().Hide(c.Caller.Transport, w.Message)
 			out.Waits = &w
 		}
@@ -179,10 +173,9 @@ func (g *Gateway) batchStatus(ctx context.Context, c gate.Call, a BatchArgs) (ou
 	if !out.Over {
 		out.PollAfterSeconds = new(10)
 	} else if out.NextSteps, err = g.afterBatches(ctx, list, out.BatchDoc); err != nil {
-		return out, nil, err
+		return out, err
 	}
-	seq, err := g.Ledger.Newest(ctx)
-	return out, map[string]any{"batch_id": out.BatchID, "ledger_seq": seq, "todo": out.Todo, "counts": out.Counts}, err
+	return out, nil
 }
 
 // afterBatches is what to do once batches are over: look why something failed, retry it, compare the outputs or fetch them.
@@ -204,7 +197,15 @@ func (g *Gateway) afterBatches(ctx context.Context, list []ledger.Batch, sum Bat
 			break
 		}
 	}
-	if sum.Counts["failed"]+sum.Counts["refused"] > 0 {
+	again := sum.Counts["refused"] > 0
+	for _, b := range list {
+		helps, err := g.Ledger.RetryHelps(ctx, b.ID)
+		if err != nil {
+			return nil, err
+		}
+		again = again || helps
+	}
+	if again {
 		steps = append(steps, fault.Do("batch.retry", "batch", sum.Name))
 	}
 	var fetch []fault.Step
@@ -266,130 +267,23 @@ type BatchList struct {
 
 // BatchListArgs are the arguments of batch.list.
 type BatchListArgs struct {
-	ProjectID string `json:"project_id,omitzero"`
-	Cursor    string `json:"cursor,omitzero"`
-	Limit     int    `json:"limit,omitzero"`
+	ProjectID string `json:"project_id,omitzero" kind:"project" name:"project" help:"Only this project (name or id)." placeholder:"NAME"`
+	Principal string `json:"principal,omitzero" kind:"principal" help:"Only batches that this principal asked for: its name, its id, a login name, or me." placeholder:"NAME"` // see [principalAsked]
+	Page
 }
 
-func (g *Gateway) listBatches(ctx context.Context, c gate.Call, a BatchListArgs) (out BatchList, params any, err error) {
+func (g *Gateway) listBatches(ctx context.Context, c gate.Call, a BatchListArgs) (out BatchList, err error) {
 	projects, err := g.projectsListed(c, a.ProjectID)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
-	list, cursor, total, err := g.Ledger.Batches(ctx, projects, a.Cursor, cmp.Or(a.Limit, 20))
+	list, cursor, total, err := g.Ledger.Batches(ctx, projects, principalAsked(c, a.Principal), a.Cursor, cmp.Or(a.Limit, 20))
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
-	out = BatchList{Listed: Listed{total, true}, Batches: []BatchDoc{}, Cursor: cursorOf(cursor)}
+	out = BatchList{Listed: Listed{total, true}, Batches: []BatchDoc{}, Cursor: known(cursor)}
 	for _, b := range list {
 		out.Batches = append(out.Batches, batchDoc(b))
 	}
-	seq, err := g.Ledger.Newest(ctx)
-	return out, map[string]any{"project_ids": projects, "cursor": a.Cursor, "limit": a.Limit, "ledger_seq": seq, "batches": total}, err
-}
-
-// BatchOutput is an output of a row's run.
-type BatchOutput struct {
-	Role       string `json:"role"`
-	ArtifactID string `json:"artifact_id"`
-	Type       string `json:"type"`
-	SizeBytes  int64  `json:"size_bytes"`
-	SHA256     string `json:"checksum_sha256"`
-	Name       string `json:"name"`          // what it is called where it is downloaded: begins with the row's label or sample
-	Gone       bool   `json:"gone,omitzero"` // its bytes were removed
-}
-
-// BatchRowDoc is a row of a batch.
-type BatchRowDoc struct {
-	Row     int           `json:"row"`
-	Sample  string        `json:"sample"`
-	Label   string        `json:"label,omitzero"`
-	Tags    []string      `json:"tags"`
-	RunID   *string       `json:"run_id"` // null: not submitted
-	State   string        `json:"state"`
-	Reason  string        `json:"reason"` // why it is not submitted, or how its run ended
-	Outputs []BatchOutput `json:"outputs,omitzero"`
-}
-
-// BatchRowsAnswer is a page of rows.
-type BatchRowsAnswer struct {
-	CallRunID
-	BatchID  string        `json:"batch_id"`
-	Name     string        `json:"name"`
-	ToolID   string        `json:"tool_id"`
-	Total    int64         `json:"total"` // rows of the batch
-	Rows     []BatchRowDoc `json:"rows"`
-	AfterRow *int          `json:"after_row"` // for the next page; null: there is none
-}
-
-func (g *Gateway) batchRows(ctx context.Context, c gate.Call, a BatchArgs) (out BatchRowsAnswer, params any, err error) {
-	b, err := g.batchOf(ctx, c, a)
-	if err != nil {
-		return out, nil, err
-	}
-	limit := cmp.Or(a.Limit, 50)
-	rows, err := g.Ledger.BatchRows(ctx, b.ID, ledger.RowFilter{State: a.State, Sample: a.Sample, After: a.AfterRow, Limit: limit + 1})
-	if err != nil {
-		return out, nil, err
-	}
-	out = BatchRowsAnswer{BatchID: b.ID, Name: b.Name, ToolID: b.ToolID, Total: b.Rows, Rows: []BatchRowDoc{}}
-	if len(rows) > limit {
-		rows = rows[:limit]
-		out.AfterRow = new(rows[limit-1].N)
-	}
-	var outputs map[string][]run.Output
-	if a.Outputs {
-		if outputs, err = g.outputsOf(ctx, rows); err != nil {
-			return out, nil, err
-		}
-	}
-	for _, r := range rows {
-		d := BatchRowDoc{Row: r.N, Sample: r.Sample, Label: r.Label, Tags: r.Tags, RunID: cursorOf(cmp.Or(r.RunID, r.WaitingID)),
-			State: r.State, Reason: r.Message}
-		if r.RunID != "" {
-			if err := g.describeRow(ctx, c, outputs[r.RunID], &d); err != nil {
-				return out, nil, err
-			}
-		}
-		out.Rows = append(out.Rows, d)
-	}
-	seq, err := g.Ledger.Newest(ctx)
-	return out, map[string]any{"batch_id": b.ID, "state": a.State, "sample": a.Sample, "after_row": a.AfterRow, "limit": limit,
-		"outputs": a.Outputs, "ledger_seq": seq, "todo": b.Todo, "counts": b.Counts}, err
-}
-
-// outputsOf are the declared outputs of the rows that succeeded, by run.
-func (g *Gateway) outputsOf(ctx context.Context, rows []ledger.BatchRow) (map[string][]run.Output, error) {
-	var ids []string
-	for _, r := range rows {
-		if r.State == string(run.Succeeded) {
-			ids = append(ids, r.RunID)
-		}
-	}
-	return g.Ledger.Declared(ctx, ids)
-}
-
-// describeRow adds how the run of a row ended, and its outputs.
-func (g *Gateway) describeRow(ctx context.Context, c gate.Call, outputs []run.Output, d *BatchRowDoc) error {
-	if d.State != "succeeded" && d.Reason == "" {
-		v, err := g.Ledger.View(ctx, *d.RunID)
-		if err != nil {
-			return err
-		}
-		d.Reason = g.Gate.Registry().Hide(c.Caller.Transport, v.Reason())
-	}
-	for _, o := range outputs {
-		d.Outputs = append(d.Outputs, BatchOutput{o.Role, o.Artifact.ID, o.Artifact.Type, o.Artifact.SizeBytes, o.Artifact.SHA256,
-			rowName(cmp.Or(d.Label, d.Sample), o.Relpath), o.Artifact.Removed+o.Artifact.Erased != ""})
-	}
-	return nil
-}
-
-// rowName is what an output is called where it is downloaded.
-func rowName(sample, relpath string) string {
-	base := path.Base(relpath)
-	if strings.HasPrefix(base, sample) {
-		return base
-	}
-	return sample + "." + base
+	return out, nil
 }

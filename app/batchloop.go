@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"slurmgate/fault"
@@ -19,59 +18,12 @@ import (
 // and because the same call finds the same run, a gateway that dies in the middle leaves nothing but rows for the next one.
 
 const (
-	batchWorkers   = 4
 	batchTurn      = 32                     // rows of one batch before the others have their turn
 	batchPause     = 5 * time.Second        // before a row is tried again that could not be submitted for now
 	batchLongPause = time.Minute            // where a quota is used up
-	batchIdle      = 30 * time.Second       // between looks when there is nothing to do
 	batchRowsWait  = 500 * time.Millisecond // where rows of another batch are submitted first
 	batchTries     = 20                     // with errors that nobody expects; then the row is refused
 )
-
-// batchLoop is what makes runs of rows.
-type batchLoop struct {
-	once   sync.Once
-	wake   chan struct{}
-	mu     sync.Mutex
-	paused map[string]BatchWait // by batch
-	stop   context.CancelFunc   // nil: it does not run
-	done   chan struct{}
-}
-
-// BatchWait is why rows of a batch are not submitted for now.
-type BatchWait struct {
-	Code    string    `json:"code"`
-	Message string    `json:"message"`
-	Until   time.Time `json:"until"` // then it is tried again
-}
-
-func (b *batchLoop) made() {
-	b.once.Do(func() { b.wake, b.paused = make(chan struct{}, 1), map[string]BatchWait{} })
-}
-
-func (b *batchLoop) poke() {
-	b.made()
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
-}
-
-// pause keeps a batch from being tried again for a while.
-func (b *batchLoop) pause(id string, w BatchWait) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.paused[id] = w
-}
-
-// pauses are those that are not over.
-func (b *batchLoop) pauses() map[string]BatchWait {
-	b.made()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	maps.DeleteFunc(b.paused, func(_ string, w BatchWait) bool { return !time.Now().Before(w.Until) })
-	return maps.Clone(b.paused)
-}
 
 // batchCaller is whoever asked for a batch, as the ledger keeps it.
 type batchCaller struct {
@@ -83,11 +35,12 @@ type batchCaller struct {
 	Face      gate.Face      `json:"face"`
 	Address   string         `json:"address"`
 	Actor     gate.Actor     `json:"actor"`
+	Person    string         `json:"person,omitzero"` // see [run.Asking]
 }
 
-func batchCallerOf(c gate.Call) batchCaller {
+func (g *Gateway) batchCallerOf(ctx context.Context, c gate.Call) batchCaller {
 	w := c.Caller
-	return batchCaller{w.Principal, w.Owner, w.PeerUID, w.Expires, w.Transport, w.Face, w.Address, c.Request.Actor}
+	return batchCaller{w.Principal, w.Owner, w.PeerUID, w.Expires, w.Transport, w.Face, w.Address, c.Request.Actor, g.asking(ctx, c).Person}
 }
 
 func (b batchCaller) caller() gate.Caller {
@@ -96,99 +49,68 @@ func (b batchCaller) caller() gate.Caller {
 	return gate.Caller{Principal: p, Transport: b.Transport, Face: b.Face, Address: b.Address}
 }
 
-// batchRowKey marks the context of a row's call: nobody waits for its answer.
-type batchRowKey struct{}
+// rowKey is the context's key of the row that a call is made for.
+type rowKey struct{}
 
-func ofBatch(ctx context.Context) bool { return ctx.Value(batchRowKey{}) != nil }
-
-// RunBatches makes runs of the rows of batches until [Gateway.StopBatches].
-func (g *Gateway) RunBatches(ctx context.Context) {
-	b := &g.batchLoop
-	b.made()
-	ctx, b.stop = context.WithCancel(ctx)
-	b.done = make(chan struct{})
-	go func() {
-		defer close(b.done)
-		for ctx.Err() == nil {
-			n, err := g.batchTurn(ctx)
-			if err != nil && ctx.Err() == nil {
-				g.Log.Warn("the rows of batches cannot be read", "err", err)
-			}
-			if n > 0 && err == nil {
-				continue
-			}
-			idle := batchIdle
-			if len(b.pauses()) > 0 || err != nil {
-				idle = batchPause / 5
-			}
-			select {
-			case <-ctx.Done():
-			case <-b.wake:
-			case <-time.After(idle):
-			}
-		}
-	}()
+// rowFor returns the row of a batch that a call is made for; nil: none.
+func rowFor(ctx context.Context) *run.RowRef {
+	r, _ := ctx.Value(rowKey{}).(*run.RowRef)
+	return r
 }
 
-// StopBatches ends that, and returns when no call of a row is under way. What is left is for the next gateway.
-func (g *Gateway) StopBatches() {
-	if b := &g.batchLoop; b.stop != nil {
-		b.stop()
-		<-b.done
-	}
-}
+// byItself reports whether the gateway makes a call by itself, for a row or for a run that waited: its answer is not waited for.
+func byItself(ctx context.Context) bool { return rowFor(ctx) != nil || waitedAs(ctx) != nil }
 
-// batchTurn carries out some rows of each batch and returns how many.
-func (g *Gateway) batchTurn(ctx context.Context) (int, error) {
-	rows, err := g.Ledger.BatchTodo(ctx, batchTurn, slices.Collect(maps.Keys(g.batchLoop.pauses())))
-	if err != nil {
-		return 0, err
-	}
-	batches := map[string]ledger.Batch{}
+// rowsTodo lists rows with which something is left to do, some of each batch that is not paused, and their batches.
+func (g *Gateway) rowsTodo(ctx context.Context) (rows []ledger.BatchRow, batches map[string]ledger.Batch, err error) {
+	rows, err = g.Ledger.BatchTodo(ctx, batchTurn, slices.Collect(maps.Keys(g.loop.pauses())))
+	batches = map[string]ledger.Batch{}
 	for _, r := range rows {
-		if _, known := batches[r.BatchID]; !known {
-			if batches[r.BatchID], err = g.Ledger.Batch(ctx, r.BatchID); err != nil {
-				return 0, err
-			}
+		if _, known := batches[r.BatchID]; !known && err == nil {
+			batches[r.BatchID], err = g.Ledger.Batch(ctx, r.BatchID)
 		}
 	}
-	todo := make(chan ledger.BatchRow)
-	var workers sync.WaitGroup
-	for range min(batchWorkers, len(rows)) {
-		workers.Go(func() {
-			for r := range todo {
-				g.batchRow(context.WithoutCancel(ctx), batches[r.BatchID], r)
-			}
-		})
-	}
-	for _, r := range rows {
-		if _, paused := g.batchLoop.pauses()[r.BatchID]; !paused && ctx.Err() == nil {
-			todo <- r
-		}
-	}
-	close(todo)
-	workers.Wait()
-	return len(rows), nil
+	return rows, batches, err
 }
 
-// batchRow carries out what is left to do with a row, and records what became of it.
+// batchRow carries out what is left to do with a row, and records what became of it. A row whose batch is cancelled or
+// paused meanwhile is left alone.
 func (g *Gateway) batchRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow) {
-	runID, err := g.callRow(ctx, b, r)
+	if _, paused := g.loop.pauses()[b.ID]; paused {
+		return
+	}
+	still, err := g.Ledger.StillTodo(ctx, r)
+	var runID string
+	if err == nil && still {
+		runID, err = g.carryOut(ctx, b, r)
+	}
 	switch wait := putOff(err); {
+	case err == nil && !still, fault.CodeOf(err) == run.RowWithdrawn:
+		return
 	case err == nil && r.Todo == ledger.TodoSubmit:
-		err = g.Ledger.RowIsRun(ctx, b.ID, r.N, runID)
+		if err = g.Ledger.RowIsRun(ctx, r.Ref(), runID); fault.CodeOf(err) == run.RowWithdrawn {
+			return
+		}
 	case err == nil:
 		err = g.Ledger.RowDone(ctx, r)
 	case wait > 0 && (r.Tries < batchTries || !unexpected(err)):
-		g.batchLoop.pause(b.ID, BatchWait{fault.CodeOf(err), fault.Prose(err), time.Now().Add(wait)})
+		g.loop.pause(b.ID, BatchWait{fault.CodeOf(err), fault.Prose(err), time.Now().Add(wait)})
 		err = g.Ledger.RowPutOff(ctx, r)
 	default:
 		err = g.Ledger.RowRefused(ctx, r, fault.CodeOf(err), fault.Prose(err))
 	}
 	if err != nil { // the disk is full, or failed: the same call finds the same run later
 		g.Log.Warn("what became of a row of a batch cannot be recorded for now", "batch", b.ID, "row", r.N, "err", err)
-		g.batchLoop.pause(b.ID, BatchWait{fault.CodeOf(err), fault.Prose(err), time.Now().Add(batchPause)})
+		g.loop.pause(b.ID, BatchWait{fault.CodeOf(err), fault.Prose(err), time.Now().Add(batchPause)})
 	}
+}
+
+// carryOut does what is left to do with a row. The run of one that is submitted is returned.
+func (g *Gateway) carryOut(ctx context.Context, b ledger.Batch, r ledger.BatchRow) (runID string, err error) {
+	if r.Todo == ledger.TodoCancel { // asked for in the transaction that cancelled the batch
+		return "", g.Sites.CarryOutCancel(ctx, r.RunID)
+	}
+	return g.callRow(ctx, b, r)
 }
 
 // callRow makes the call of a row.
@@ -198,22 +120,26 @@ func (g *Gateway) callRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow
 		if req.Args, err = g.actual(ctx, b, r); err != nil {
 			return "", err
 		}
-		ctx = gate.UnderApproval(ctx, b.ApprovalID)
+		ctx = gate.UnderApproval(ctx, b.ApprovalID, "")
 	}
 	why := "batch " + b.Name
-	switch r.Todo {
-	case ledger.TodoRetry:
+	if r.Todo == ledger.TodoRetry && r.ApprovalID != "" {
+		of, err := g.Ledger.Approval(ctx, r.ApprovalID)
+		if err != nil {
+			return "", err
+		}
+		ctx = gate.UnderApproval(ctx, r.ApprovalID, of.PrincipalID)
+	}
+	if r.Todo == ledger.TodoRetry {
 		req.ToolID, req.ToolVersion = "slurm.job.retry", BuiltinVersion
-		req.Args, err = json.Marshal(RunArgs{RunID: r.RunID, After: r.After, Reason: why})
-	case ledger.TodoCancel:
-		req.ToolID, req.ToolVersion = "slurm.job.cancel", BuiltinVersion
-		req.Args, err = json.Marshal(RunArgs{RunID: r.RunID, Reason: why + " was cancelled"})
+		req.Args, err = json.Marshal(retryOf(r.RunID, r.After, why))
 	}
 	if err != nil {
 		return "", err
 	}
 	req.ParentSpanID = b.ID
-	result, err := g.callFor(context.WithValue(ctx, batchRowKey{}, true), b.Caller, why, req)
+	ctx = context.WithValue(ctx, rowKey{}, new(r.Ref()))
+	result, err := g.callFor(ctx, b.Caller, why, req)
 	if err != nil {
 		return "", err
 	}
@@ -223,7 +149,7 @@ func (g *Gateway) callRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow
 	}
 	// Asked again, it is the run that waited in vain: a row that is submitted again has it wait again.
 	again := gate.NewRequest("slurm.job.retry", BuiltinVersion, nil)
-	if again.Args, err = json.Marshal(RunArgs{RunID: made.RunID, After: made.Attempt, Reason: why}); err == nil {
+	if again.Args, err = json.Marshal(retryOf(made.RunID, made.Attempt, why)); err == nil {
 		again.ParentSpanID = b.ID
 		_, err = g.callFor(ctx, b.Caller, why, again)
 	}
@@ -268,15 +194,15 @@ func unexpected(err error) bool {
 
 // BatchesSettled waits until every row of a batch became a run, was refused, or waits for something that takes longer.
 func (g *Gateway) BatchesSettled(ctx context.Context) error {
-	for g.batchLoop.stop != nil {
-		rows, err := g.Ledger.BatchTodo(ctx, 1, slices.Collect(maps.Keys(g.batchLoop.pauses())))
+	for g.loop.stop != nil {
+		rows, err := g.Ledger.BatchTodo(ctx, 1, slices.Collect(maps.Keys(g.loop.pauses())))
 		if err != nil || len(rows) == 0 {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-g.batchLoop.done:
+		case <-g.loop.done:
 			return nil
 		case <-time.After(20 * time.Millisecond):
 		}

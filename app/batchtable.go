@@ -1,20 +1,15 @@
 package app
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/errgroup"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -41,7 +36,8 @@ type BatchTableAnswer struct {
 	Roles    []string        `json:"roles"`  // the outputs that can be read like this
 	Fields   []string        `json:"fields"` // of the rows' values, in this order
 	Others   []string        `json:"other_fields"`
-	Total    int             `json:"total"` // samples with this output
+	AllOf    int             `json:"fields_total"` // that the outputs have, those that are not shown included
+	Total    int             `json:"total"`        // samples with this output
 	Rows     []BatchTableRow `json:"rows"`
 	Unread   int             `json:"unread"` // samples whose output is too large or has another form
 	Pending  int64           `json:"pending"`
@@ -59,10 +55,20 @@ type BatchTableRow struct {
 // field is a value of an output by its name.
 type tableField struct{ name, value string }
 
-func (g *Gateway) batchTable(ctx context.Context, c gate.Call, a BatchArgs) (out BatchTableAnswer, params any, err error) {
-	b, err := g.batchOf(ctx, c, a)
+// BatchTableArgs are the arguments of batch.table.
+type BatchTableArgs struct {
+	BatchArgs
+	Role       string   `json:"role,omitzero" max:"64" about:"the output to read; by default the first that is JSON, TSV or CSV" help:"The output to read. Default: the first that is JSON, TSV or CSV." placeholder:"ROLE"`
+	Fields     []string `json:"fields,omitzero" count:"-20" max:"200" about:"the fields to show; by default the first 12" name:"field" help:"A field to show; may be given again." placeholder:"NAME"`
+	SortBy     string   `json:"sort_by,omitzero" max:"200" about:"a field; smallest first" name:"sort" help:"Sort by this field, smallest first." placeholder:"NAME"`
+	Descending bool     `json:"descending,omitzero" help:"With --sort: largest first."`
+	Limit      int      `json:"limit,omitzero" min:"1" max:"200" about:"rows to show, 20 by default" default:"20" help:"Maximum number of samples (1 to 200)."`
+}
+
+func (g *Gateway) batchTable(ctx context.Context, c gate.Call, a BatchTableArgs) (out BatchTableAnswer, err error) {
+	b, err := g.batchOf(ctx, c, a.BatchArgs)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	n := b.Counts
 	out = BatchTableAnswer{BatchID: b.ID, Name: b.Name, Role: a.Role, Roles: []string{}, Fields: []string{}, Others: []string{},
@@ -70,17 +76,12 @@ func (g *Gateway) batchTable(ctx context.Context, c gate.Call, a BatchArgs) (out
 		Failed: n["failed"] + n["refused"] + n["cancelled"]}
 	t := tableOf{out: &out, g: g}
 	if err := t.read(ctx, b); err != nil {
-		return out, nil, err
+		return out, err
 	}
 	if n["succeeded"] > 0 && !slices.Contains(out.Roles, out.Role) {
-		return out, nil, t.noRole(b.Name)
+		return out, t.noRole(b.Name)
 	}
-	if err := t.shape(a); err != nil {
-		return out, nil, err
-	}
-	seq, err := g.Ledger.Newest(ctx)
-	return out, map[string]any{"batch_id": b.ID, "role": out.Role, "fields": out.Fields, "sort_by": a.SortBy, "descending": a.Descending,
-		"limit": a.Limit, "ledger_seq": seq, "counts": b.Counts}, err
+	return out, t.shape(a)
 }
 
 // noRole is the error about a batch without the output that is asked for.
@@ -102,6 +103,7 @@ type tableOf struct {
 	names  []string       // fields in the order in which they were first seen
 	column map[string]int // of each name
 	bytes  int64
+	more   bool // there are fields beyond maxFields
 }
 
 // read reads the outputs of all samples that succeeded.
@@ -135,18 +137,18 @@ func (t *tableOf) page(ctx context.Context, rows []ledger.BatchRow, outputs map[
 			}
 		}
 	}
-	fields, errs := make([][]tableField, len(files)), make([]error, len(files))
-	var next atomic.Int64
-	var readers sync.WaitGroup
-	for range min(tableReaders, len(files)) {
-		readers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(files) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				fields[i], errs[i] = t.g.tableFields(files[i])
+	fields, more := make([][]tableField, len(files)), make([]bool, len(files))
+	readers, ctx := errgroup.WithContext(ctx)
+	readers.SetLimit(tableReaders)
+	for i, f := range files {
+		readers.Go(func() (err error) {
+			if err = ctx.Err(); err == nil {
+				fields[i], more[i], err = t.g.tableFields(f)
 			}
+			return err
 		})
 	}
-	readers.Wait()
-	if err := cmp.Or(ctx.Err(), errors.Join(errs...)); err != nil {
+	if err := readers.Wait(); err != nil {
 		return err
 	}
 	for i, row := range of {
@@ -154,6 +156,7 @@ func (t *tableOf) page(ctx context.Context, rows []ledger.BatchRow, outputs map[
 			t.out.Unread++
 			continue
 		}
+		t.more = t.more || more[i]
 		values := make([]string, len(t.names), len(t.names)+len(fields[i]))
 		for _, x := range fields[i] {
 			at, known := t.column[x.name]
@@ -161,7 +164,7 @@ func (t *tableOf) page(ctx context.Context, rows []ledger.BatchRow, outputs map[
 				at, known = len(t.names), true
 				t.names, t.column[x.name], values = append(t.names, x.name), at, append(values, "")
 			}
-			if known {
+			if t.more = t.more || !known; known {
 				values[at] = x.value
 			}
 		}
@@ -198,19 +201,22 @@ func inTable(o run.Output) bool {
 	return slices.Contains([]string{"JSON", "TSV", "CSV"}, o.Artifact.Type)
 }
 
-// tableFields reads the fields of an output.
-func (g *Gateway) tableFields(a run.Artifact) ([]tableField, error) {
+// tableFields reads the fields of an output; more: it has others.
+func (g *Gateway) tableFields(a run.Artifact) (list []tableField, more bool, err error) {
 	f, err := g.Store.Open(a.SHA256)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer f.Close()
 	text := make([]byte, min(a.SizeBytes, maxTableFile))
 	n, err := io.ReadFull(f, text)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return nil, err
+		return nil, false, err
 	}
-	return fieldsOf(a.Type, text[:n]), nil
+	if list = fieldsOf(a.Type, text[:n]); len(list) > maxFields {
+		return list[:maxFields], true, nil
+	}
+	return list, false, nil
 }
 
 // value is a field of a row; empty: it has none.
@@ -222,18 +228,13 @@ func (t *tableOf) value(row int, name string) string {
 }
 
 // shape sorts, and takes the fields and rows that are asked for.
-func (t *tableOf) shape(a BatchArgs) error {
+func (t *tableOf) shape(a BatchTableArgs) error {
 	known := func(name, field string) error {
 		if slices.Contains(t.names, name) || len(t.rows) == 0 {
 			return nil
 		}
-		msg := fmt.Sprintf("the outputs have no field %q", name)
-		if near := plan.Nearest(name, t.names); near != "" {
-			msg += "; did you mean " + near + "?"
-		}
-		return fault.Invalid("", fault.Problem{Code: "BATCH-FIELD", Field: field,
-			Rule: "one of " + strings.Join(t.names[:min(len(t.names), 40)], ", "),
-			Msg:  msg})
+		return fault.Invalid("", fault.Problem{Code: "BATCH-FIELD", Field: field, Rule: "one of " + someOf(t.names),
+			Msg: fmt.Sprintf("the outputs have no field %q", name) + plan.Suggestion(plan.Nearest(name, t.names))})
 	}
 	for _, name := range a.Fields {
 		if err := known(name, "fields"); err != nil {
@@ -263,7 +264,7 @@ func (t *tableOf) shape(a BatchArgs) error {
 			fields = append([]string{a.SortBy}, fields...)
 		}
 	}
-	t.out.Fields = append(t.out.Fields, fields...)
+	t.out.Fields, t.out.AllOf = append(t.out.Fields, fields...), len(t.names)
 	for _, name := range t.names {
 		if !slices.Contains(fields, name) && len(t.out.Others) < 40 {
 			t.out.Others = append(t.out.Others, name)
@@ -275,6 +276,9 @@ func (t *tableOf) shape(a BatchArgs) error {
 			r.Values = append(r.Values, t.value(i, name))
 		}
 		t.out.Rows = append(t.out.Rows, r)
+	}
+	if t.more {
+		t.out.Warnings = append(t.out.Warnings, fmt.Sprintf("the outputs have more than %d fields; the others are left out", maxFields))
 	}
 	if n := t.out.Unread; n > 0 {
 		t.out.Warnings = append(t.out.Warnings, fmt.Sprintf(
@@ -303,84 +307,4 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// fieldsOf are the fields of an output: the leaves of a JSON object, a table of one row, or a table of names and values.
-func fieldsOf(typ string, text []byte) (out []tableField) {
-	if typ == "JSON" {
-		d := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-		out, err := leaves("", d, nil)
-		if err != nil {
-			return nil
-		}
-		return out
-	}
-	r := csv.NewReader(bytes.NewReader(text))
-	r.FieldsPerRecord, r.LazyQuotes = -1, true
-	if typ == "TSV" {
-		r.Comma = '\t'
-	}
-	rows, err := r.ReadAll()
-	if err != nil || len(rows) < 2 {
-		return nil
-	}
-	add := func(name, value string) {
-		if name != "" && len(out) < maxFields {
-			out = append(out, tableField{fault.ClipTo(name, 200), fault.ClipTo(value, maxTableValue)})
-		}
-	}
-	switch {
-	case len(rows) == 2:
-		for i, name := range rows[0] {
-			if i < len(rows[1]) {
-				add(name, rows[1][i])
-			}
-		}
-	case len(rows[0]) == 2:
-		for _, r := range rows {
-			if len(r) == 2 {
-				add(r[0], r[1])
-			}
-		}
-	}
-	return out
-}
-
-// leaves adds the numbers, texts and truth values of the JSON value that comes next, in its order, by their path. A list of several has
-// none.
-func leaves(at string, d *jsontext.Decoder, out []tableField) ([]tableField, error) {
-	tok, err := d.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-	switch tok.Kind() {
-	case '{':
-		for d.PeekKind() != '}' {
-			key, err := d.ReadToken()
-			if err != nil {
-				return nil, err
-			}
-			if out, err = leaves(strings.TrimPrefix(at+"."+key.String(), "."), d, out); err != nil {
-				return nil, err
-			}
-		}
-		_, err = d.ReadToken()
-	case '[':
-		before, n := len(out), 0
-		for ; d.PeekKind() != ']'; n++ {
-			if out, err = leaves(at, d, out); err != nil {
-				return nil, err
-			}
-		}
-		if n > 1 {
-			out = out[:before]
-		}
-		_, err = d.ReadToken()
-	case 'n':
-	default:
-		if at != "" && len(out) < maxFields {
-			out = append(out, tableField{fault.ClipTo(at, 200), fault.ClipTo(tok.String(), maxTableValue)})
-		}
-	}
-	return out, err
 }

@@ -1,11 +1,16 @@
 package app
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"slurmgate/export"
+	"slurmgate/fault"
+	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -30,7 +35,7 @@ func TestTableFields(t *testing.T) {
 		}
 	}
 	many := fieldsOf("JSON", []byte(`{"list":[`+strings.Repeat("1,", 300)+`1],"x":{`+strings.Repeat(`"y":1,`, 300)+`"z":2}}`))
-	if len(many) != maxFields || many[0].name != "x.y" {
+	if len(many) != maxFields+1 || many[0].name != "x.y" {
 		t.Errorf("%d fields, the first %v", len(many), many[:min(len(many), 1)])
 	}
 }
@@ -41,17 +46,15 @@ func TestAfterBatch(t *testing.T) {
 	ids := g.reads(t, 2)
 	var b BatchStarted
 	g.does(t, "batch.run", map[string]any{"tool_id": "a.one", "name": "b", "sheet": "sample,x\nA," + ids[0] + "\nB," + ids[1] + "\n"}, &b)
-	g.RunBatches(t.Context())
-	defer g.StopBatches()
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
 	g.settle(t)
 	var rows BatchRowsAnswer
 	g.does(t, "batch.rows", map[string]any{"batch": "b"}, &rows)
 	bad := *rows.Rows[1].RunID
 	g.isOver(t, *rows.Rows[0].RunID, run.Succeeded)
 	v, err := g.Ledger.View(t.Context(), bad)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v.Run.Reason, v.Run.Detail = "waiting_in_slurm", "the program exited with status 1: truncated file"
 	if _, err := g.Ledger.Apply(t.Context(), run.Write{Run: v.Run, Event: run.Event{Type: "run.noted", Data: map[string]any{}}}); err != nil {
 		t.Fatal(err)
@@ -76,6 +79,91 @@ func TestAfterBatch(t *testing.T) {
 	var none any
 	e := g.callBatch(t, "batch.table", map[string]any{"batch": "b"}, &none)
 	if e == nil || e.Code != "batch_without_table" || !strings.Contains(fmt.Sprint(e.Details), "batch.rows") {
-		t.Errorf("%+v", e)
+		t.Errorf("the call ended with %+v, want the code batch_without_table", e)
+	}
+}
+
+// refused ends a run as an engine would whose program exited 0 and whose outputs were refused, though one of them is
+// whole.
+func (g *Gateway) refused(t *testing.T, runID, reason string) (artifactID string) {
+	t.Helper()
+	v, err := g.Ledger.View(t.Context(), runID)
+	must(t, err)
+	a, err := g.addBytes(t.Context(), run.Artifact{ProjectID: v.Run.ProjectID, Type: "TEXT", Label: "whole.txt", Source: runID},
+		[]byte("whole"))
+	must(t, err)
+	now := time.Now()
+	v.Run.State, v.Run.Phase, v.Run.Reason, v.Run.FinishedAt, v.Run.ExitCode = run.Failed, run.Done, reason, &now, new(0)
+	v.Attempt.Ending, v.Attempt.EndedAt = run.EndedContract, &now
+	if _, err := g.Ledger.Apply(t.Context(), run.Write{Run: v.Run, Attempts: []run.Attempt{v.Attempt},
+		Outputs: []run.Link{{Role: "out", ArtifactID: a.ID, Relpath: "out/x"}, {Role: plan.Rejected("other"), ArtifactID: a.ID}},
+		Event:   run.Event{Type: "run.failed", Data: map[string]any{}}}); err != nil {
+		t.Fatal(err)
+	}
+	return a.ID
+}
+
+// The archive of a run that failed has the outputs that are whole, and says which were refused, as its receipt does.
+func TestExportOfRefusedOutputs(t *testing.T) {
+	g := chainGateway(t)
+	var one run.SubmitAnswer
+	g.does(t, "a.one", map[string]any{"x": g.reads(t, 1)[0]}, &one)
+	kept := g.refused(t, one.RunID, "OUTPUT-FORMAT")
+	data, report := archived(t, g, one.RunID)
+	if !report.OK || len(report.Problems) > 0 {
+		t.Errorf("the archive of a run whose outputs were refused is verified as %+v, want no problem", report)
+	}
+	var r export.Run
+	must(t, json.Unmarshal(without(t, data, nil)["run.json"], &r))
+	if len(r.Outputs) != 1 || r.Outputs[0].File != "out/x" || len(r.Rejected) != 1 || r.Rejected[0].Role != "rejected:other" ||
+		r.Rejected[0].ArtifactID != kept {
+		t.Errorf("run.json has the outputs %+v and of those that were refused %+v; want out/x, and rejected:other as %s", r.Outputs, r.Rejected,
+			kept)
+	}
+}
+
+// Nothing advises a retry that can only fail as the last attempt did: not of the run, of one that waited for it, of a
+// call that names its output, of its batch. What was collected is named.
+func TestNoAdviceToFailAgain(t *testing.T) {
+	for _, c := range []struct {
+		reason string
+		retry  bool
+	}{{"OUTPUT-FORMAT", false}, {"OUTPUT-CHANGED", true}} {
+		g := chainGateway(t)
+		id := g.reads(t, 1)[0]
+		var b BatchStarted
+		const steps = "steps:\n  - {name: s1, tool: a.one}\n  - {name: s2, tool: b.two, from: {x: s1.out}}\n"
+		g.does(t, "batch.run", map[string]any{"steps": steps, "name": "all", "sheet": "sample,x\nA," + id + "\n"}, &b)
+		g.StartLoop(t.Context())
+		g.settle(t)
+		var one, two BatchRowsAnswer
+		g.does(t, "batch.rows", map[string]any{"batch": "all.s1"}, &one)
+		g.does(t, "batch.rows", map[string]any{"batch": "all.s2"}, &two)
+		source, waiter := *one.Rows[0].RunID, *two.Rows[0].RunID
+		kept := g.refused(t, source, c.reason)
+		g.until(t, "all", func(s BatchStatusAnswer) bool { return s.Counts["failed"] == 2 })
+
+		advised := map[string][]fault.Step{}
+		for _, id := range []string{source, waiter} {
+			var got run.GetAnswer
+			g.does(t, "slurm.job.get", map[string]any{"run_id": id}, &got)
+			advised["slurm.job.get "+id] = got.NextSteps
+		}
+		var status BatchStatusAnswer
+		g.does(t, "batch.status", map[string]any{"batch": "all"}, &status)
+		advised["batch.status"] = status.NextSteps
+		var none json.RawMessage
+		e := g.callBatch(t, "b.two", map[string]any{"x": source + ":out", "n": 2}, &none)
+		if e == nil || !strings.Contains(e.Message, kept) {
+			t.Fatalf("a call with %s:out: %+v, want a refusal that names %s", source, e, kept)
+		}
+		advised["a call with its output"], _ = e.Details["next"].([]fault.Step)
+		for what, steps := range advised {
+			offered := slices.ContainsFunc(steps, func(s fault.Step) bool { return strings.HasSuffix(s.Verb, "retry") })
+			if offered != c.retry || len(steps) == 0 {
+				t.Errorf("outputs refused for %s: %s advises %v; a retry among it: %t, want %t", c.reason, what, steps, offered, c.retry)
+			}
+		}
+		g.StopLoop()
 	}
 }

@@ -23,10 +23,10 @@ type callAsks struct {
 
 // moreSchema is the schema of resources that are asked for; cpus: CPUs among them. Policy has lower bounds, which its refusals name.
 func moreSchema(about string, cpus bool) json.RawMessage {
-	properties := fmt.Sprintf(`"mem_mb":{"type":"integer","minimum":1,"maximum":%d,"description":"MiB"},`+
-		`"time_limit_seconds":{"type":"integer","minimum":1,"maximum":%d}`, plan.MaxMemMB, plan.MaxTimeLimitSeconds)
+	properties := fmt.Sprintf(`"mem_mb":{"type":"integer","minimum":1,"maximum":%d,"examples":[8192],"description":"MiB"},`+
+		`"time_limit_seconds":{"type":"integer","minimum":1,"maximum":%d,"examples":[3600]}`, plan.MaxMemMB, plan.MaxTimeLimitSeconds)
 	if cpus {
-		properties = fmt.Sprintf(`"cpus":{"type":"integer","minimum":1,"maximum":%d},`, plan.MaxCPUs) + properties
+		properties = fmt.Sprintf(`"cpus":{"type":"integer","minimum":1,"maximum":%d,"examples":[4]},`, plan.MaxCPUs) + properties
 	}
 	return json.RawMessage(fmt.Sprintf(`{"type":"object","additionalProperties":false,"description":%q,"properties":{%s}}`, about, properties))
 }

@@ -29,13 +29,7 @@ func mapped(user, project string, capabilities ...string) gate.Principal {
 func (g *Gateway) codeOf(t *testing.T, who gate.Principal, x gate.Tool, args map[string]any, dry bool) (code string,
 	answer json.RawMessage) {
 	t.Helper()
-	raw, err := json.Marshal(args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req := gate.NewRequest(x.ID, x.Version, raw)
-	req.DryRun = dry
-	res := g.Gate.Call(t.Context(), gate.Caller{Transport: gate.Local, Principal: who}, req)
+	res := g.Gate.Call(t.Context(), gate.Caller{Transport: gate.Local, Principal: who}, request(t, x, args, dry))
 	if res.Error != nil {
 		return res.Error.Code, nil
 	}
@@ -49,6 +43,7 @@ func (g *Gateway) codeOf(t *testing.T, who gate.Principal, x gate.Tool, args map
 func TestEveryToolKnowsWhoseRunItIs(t *testing.T) {
 	g := tableGateway(t)
 	g.asCallers("alice", "bob")
+	g.Person = func(_ context.Context, p gate.Principal) (string, error) { return personOf[p.UnixUser], nil }
 	g.ReadAs = func(context.Context, string, string, func(artifact.OpenAs) error) error {
 		return fault.New(fault.NotFound, "import_missing", "there is no such file")
 	}
@@ -56,9 +51,9 @@ func TestEveryToolKnowsWhoseRunItIs(t *testing.T) {
 	for _, x := range g.Gate.Registry().List() {
 		acts := ActsAsCaller
 		if o, own := g.Find(x.ID); own {
-			acts = o.Acts()
+			acts = o.Acts
 		}
-		if x.SiteWide || x.Body > 0 || acts == ActsAsNobody && x.SideEffect == gate.Read {
+		if x.SiteWide || x.Body > 0 || acts == ActsAsGateway && x.SideEffect == gate.Read {
 			continue // about no run, or reads what is the gateway's own: TestEveryOperationHoldsPairs
 		}
 		for _, who := range []string{"alice", "bob", "nobody", "carol", "operator"} {
@@ -102,6 +97,12 @@ func refusalOf(acts Acting, x gate.Tool, args map[string]any, who string) string
 	switch {
 	case x.ID == "artifact.import" && (!path || args["text"] != nil || args["upload"] != nil):
 		return ""
+	case (args["for_all"] != nil || args["for_principal"] != nil) && acts == ActsForAskers && who != "operator":
+		return "capability_denied"
+	case x.ID == "artifact.remove" && who != "alice" && who != "operator":
+		return "not_your_artifact"
+	case acts == ActsForAskers && who != "alice" && who != "operator":
+		return "not_your_run"
 	case acts != ActsAsCaller && acts != ActsOnOwnRun && acts != ActsOnOwnLiveRun:
 		return ""
 	case who == "nobody":
@@ -120,17 +121,12 @@ func TestLogsOfAnotherUser(t *testing.T) {
 	b := g.fillAs(t, "shared", "alice")
 	g.asCallers("alice", "bob")
 	bob := mapped("bob", b.project)
-	x, err := g.Gate.Registry().Find("slurm.job.logs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := g.toolOf(t, "slurm.job.logs")
 	if code, _ := g.codeOf(t, bob, x, map[string]any{"run_id": b.run}, false); code != "not_your_run" {
 		t.Errorf("live: %q", code)
 	}
 	v, err := g.Ledger.View(t.Context(), b.run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v.Run.State, v.Run.Phase, v.Run.FinishedAt = run.Cancelled, run.Done, new(time.Now())
 	if _, err := g.Ledger.Apply(t.Context(), run.Write{Run: v.Run, Event: run.Event{Type: "run.cancelled"}}); err != nil {
 		t.Fatal(err)
@@ -145,25 +141,18 @@ func TestLogsOfAnotherUser(t *testing.T) {
 //
 // proves SITE-08 ABI-18
 func TestRunsAreTheirCallers(t *testing.T) {
-	policies, err := os.ReadFile("testdata/before/domain/policies.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec, err := os.ReadFile("testdata/before/raw-waits.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for tool, args := range map[string]map[string]any{"samtools.flagstat": {"bam": beforeBAM},
+	policies, err := os.ReadFile("testdata/demo/domain/policies.yaml")
+	must(t, err)
+	spec, err := os.ReadFile("testdata/demo/raw-waits.json")
+	must(t, err)
+	for tool, args := range map[string]map[string]any{"samtools.flagstat": {"bam": demoBAM},
 		"slurm.submit": {"job_spec": json.RawMessage(spec)}} {
-		t.Run(tool, func(t *testing.T) { areTheirCallers(t, beforeGateway(t, string(policies)), tool, args) })
+		t.Run(tool, func(t *testing.T) { areTheirCallers(t, demoGateway(t, string(policies)), tool, args) })
 	}
 }
 
 func areTheirCallers(t *testing.T, g *Gateway, tool string, args map[string]any) {
-	x, err := g.Gate.Registry().Find(tool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := g.toolOf(t, tool)
 	demo := plan.ProjectID("demo")
 	before := g.ask(t, x.ID, args, true)
 	g.asCallers("alice", "bob")
@@ -210,12 +199,9 @@ func areTheirCallers(t *testing.T, g *Gateway, tool string, args map[string]any)
 //
 // proves SITE-08 HTC-07
 func TestApprovalsNameTheUnixUser(t *testing.T) {
-	g := beforeGateway(t, "version: 1\nconsent: {tools: [samtools_flagstat]}\n")
+	g := demoGateway(t, "version: 1\nconsent: {tools: [samtools_flagstat]}\n")
 	g.asCallers("alice", "bob")
-	x, err := g.Gate.Registry().Find("samtools.flagstat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := g.toolOf(t, "samtools.flagstat")
 	demo := plan.ProjectID("demo")
 	if err := g.Ledger.AddToken(t.Context(), gate.Token{ID: "tok_" + strings.Repeat("A", 16), Name: "alice", UnixUser: "alice",
 		SecretSHA256: strings.Repeat("0", 64), Capabilities: []string{"*"}, Projects: []string{demo},
@@ -223,12 +209,10 @@ func TestApprovalsNameTheUnixUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	tok, err := g.Ledger.Token(t.Context(), "tok_"+strings.Repeat("A", 16))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	alice := mapped("alice", demo, gate.CapSlurm, gate.CapApprove)
 	alice.ID = tok.PrincipalID
-	args := map[string]any{"bam": beforeBAM}
+	args := map[string]any{"bam": demoBAM}
 	if code, _ := g.codeOf(t, alice, x, args, false); code != "consent_required" {
 		t.Fatal(code)
 	}
@@ -261,7 +245,7 @@ func TestApprovalsNameTheUnixUser(t *testing.T) {
 
 // A key is good for the Unix user whom it was used for.
 func TestKeysAreAUnixUsers(t *testing.T) {
-	g := beforeGateway(t, "version: 1\n")
+	g := demoGateway(t, "version: 1\n")
 	g.asCallers("alice", "bob")
 	who := mapped("alice", plan.ProjectID("demo"), gate.CapSlurm)
 	for i, want := range []string{"", "", "idempotency_rights"} {
@@ -269,11 +253,8 @@ func TestKeysAreAUnixUsers(t *testing.T) {
 			who.UnixUser = "bob"
 		}
 		got := ""
-		x, err := g.Gate.Registry().Find("samtools.flagstat")
-		if err != nil {
-			t.Fatal(err)
-		}
-		req := gate.NewRequest(x.ID, x.Version, json.RawMessage(`{"bam":"`+beforeBAM+`"}`))
+		x := g.toolOf(t, "samtools.flagstat")
+		req := gate.NewRequest(x.ID, x.Version, json.RawMessage(`{"bam":"`+demoBAM+`"}`))
 		key := "once"
 		req.IdempotencyKey = &key
 		if res := g.Gate.Call(t.Context(), gate.Caller{Transport: gate.MCP, Principal: who}, req); res.Error != nil {
@@ -331,10 +312,7 @@ func TestImportWithTheCallersRights(t *testing.T) {
 			return o, nil
 		})
 	}
-	x, err := g.Gate.Registry().Find("artifact.import")
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := g.toolOf(t, "artifact.import")
 	oidc := mapped("alice", project, gate.CapImport)
 	oidc.Method = gate.ByOIDC
 	for _, c := range []struct {

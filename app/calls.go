@@ -12,6 +12,7 @@ import (
 	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/retention"
+	"slurmgate/visible"
 )
 
 // CallRun is what a provenance_run_id means when it is not a job's run: a call, and the state it was answered from.
@@ -22,14 +23,14 @@ type CallRun struct {
 	ContractVersion string          `json:"contract_version"`
 	PolicyHash      string          `json:"policy_hash"`
 	ParamsHash      string          `json:"params_hash"`
-	Params          json.RawMessage `json:"params"` // canonical, with the snapshot
-	Calls           int64           `json:"calls"`  // recorded calls that are this run: the caller's own, or an admin's view of all
+	Params          json.RawMessage `json:"params" help:"canonical parameters, with the snapshot"`
+	Calls           int64           `json:"calls"` // recorded calls that are this run: the caller's own, or an admin's view of all
 	FirstAskedAt    time.Time       `json:"first_asked_at"`
 	LastAskedAt     time.Time       `json:"last_asked_at"`
 	ToolCallIDs     []string        `json:"tool_call_ids"` // the newest 20
 }
 
-func (g *Gateway) lookUpCall(ctx context.Context, c gate.Call, a RunArgs) (r CallRun, params any, err error) {
+func (g *Gateway) lookUpCall(ctx context.Context, c gate.Call, a RunArgs) (r CallRun, err error) {
 	r, err = g.callRun(ctx, c, a.RunID)
 	if fault.Is(err, fault.NotFound) {
 		if _, job := g.Ledger.View(ctx, a.RunID); job == nil {
@@ -37,7 +38,7 @@ func (g *Gateway) lookUpCall(ctx context.Context, c gate.Call, a RunArgs) (r Cal
 				WithSteps(fault.Do("run.show", "run_id", a.RunID))
 		}
 	}
-	return r, map[string]any{"run_id": r.RunID, "calls": r.Calls, "last_asked_at": r.LastAskedAt}, err
+	return r, err
 }
 
 // callRun finds the recorded calls that are a run. An admin sees everybody's, as in the list of calls; others see their own.
@@ -81,14 +82,9 @@ func ofRun(g *Gateway, w work) work {
 		if not != nil {
 			return result, err
 		}
-		const most = 600
-		params := string(r.Params)
-		if len(params) > most {
-			params = params[:most] + "…"
-		}
 		return nil, fault.New(fault.NotFound, "run_is_a_call",
-			fmt.Sprintf("%s is not a job but a call of %s with %s, asked %d times, first %s, last %s", r.RunID, r.ToolID, params, r.Calls,
-				r.FirstAskedAt.Format(time.RFC3339), r.LastAskedAt.Format(time.RFC3339))).
+			fmt.Sprintf("%s is not a job but a call of %s with %s, asked %d times, first %s, last %s", r.RunID, r.ToolID,
+				visible.Clip(string(r.Params), 600), r.Calls, r.FirstAskedAt.Format(time.RFC3339), r.LastAskedAt.Format(time.RFC3339))).
 			WithNext("call " + r.ToolID + " again to see its answer as of now")
 	}
 	return w

@@ -94,10 +94,18 @@ func (g *Gateway) Caps() *Caps {
 }
 
 func (c *Caps) project(id string) capsOf {
-	if own, ok := c.projects[id]; ok {
+	if own, ok := c.projects[limitsOf(id)]; ok {
 		return own
 	}
 	return c.anyProject
+}
+
+// limitsOf is the project by which the limits of a project are listed: those of users have theirs in common.
+func limitsOf(id string) string {
+	if plan.IsUserProject(id) {
+		return plan.UserProject
+	}
+	return id
 }
 
 func (c *Caps) caller(id string) capsOf {
@@ -136,8 +144,8 @@ func (c *Caps) CallerInFlight(id string) int { return c.caller(id).inFlight.most
 // callerQuota is how many MiB a caller may keep; 0: any number.
 func (c *Caps) callerQuota(id string) bound { return c.caller(id).quotaMB }
 
-// Weights are the turns of projects that have another number than one, by their ids.
-func (c *Caps) Weights() map[string]int { return c.weights }
+// Weight is how many turns a project has for one of another. It is [run.Config.Weight].
+func (c *Caps) Weight(id string) int { return max(1, c.weights[limitsOf(id)]) }
 
 // Admit refuses an attempt that exceeds what its project or its caller may have on a day, or in a month. It is [run.Parts.Admit].
 func (c *Caps) Admit(s run.Share, project, caller run.Spent) error {

@@ -22,9 +22,7 @@ import (
 func shelfDomain(t *testing.T, change map[string][2]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../domains/genomics")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, os.DirFS("../domains/genomics")))
 	service := "  - {tool_id: test.ask, kind: service_worker, timeout_sec: 90, egress_allowlist: [\"api.example.org:443\"], transport: " +
 		"{type: http, base_url: \"http://h:9000\", endpoint: /ask}}\n"
 	pack := "id: test.ask\nversion: 1.0.0\nabiVersion: v1\ncontractVersion: v1\nplanKind: slurm\ndeterministic: false\ntimeoutMs: " +
@@ -32,15 +30,11 @@ func shelfDomain(t *testing.T, change map[string][2]string) string {
 		"inputSchema: {type: object, additionalProperties: false}\noutputSchema: {type: object}\ndeclaredOutputs: [{role: answer, type: JSON, " +
 		"label: answer, srcRelpath: out/a.json}]\n" +
 		"execution: {kind: http, url: \"http://h:9000/ask\"}\n"
-	if err := os.WriteFile(filepath.Join(dir, "toolpacks", "test.ask.tool.yaml"), []byte(pack), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "toolpacks", "test.ask.tool.yaml"), []byte(pack), 0o600))
 	edit(t, filepath.Join(dir, "manifest.yaml"), "tools:\n", "tools:\n"+service)
 	lock := "version: 1\nimages:\n  - {name: samtools, digest: \"sha256:" + strings.Repeat("0",
 		64) + "\", arch: amd64, size_bytes: 9, source: a file, added_at: 2026-01-02T03:04:05Z}\n"
-	if err := os.WriteFile(filepath.Join(dir, "images.lock.yaml"), []byte(lock), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "images.lock.yaml"), []byte(lock), 0o600))
 	for name, c := range change {
 		edit(t, filepath.Join(dir, name), c[0], c[1])
 	}
@@ -53,9 +47,7 @@ func edit(t *testing.T, file, old, with string) {
 	if err != nil || !strings.Contains(string(data), old) {
 		t.Fatalf("%s has no %q: %v", file, old, err)
 	}
-	if err := os.WriteFile(file, []byte(strings.Replace(string(data), old, with, 1)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(strings.Replace(string(data), old, with, 1)), 0o644))
 }
 
 // visitor asks the HTTP interface of a gateway as a caller.
@@ -136,29 +128,20 @@ func TestCatalogue(t *testing.T) {
 		t.Fatal(got)
 	}
 	for _, x := range got.Tools {
-		tool, err := g.Gate.Registry().Find(x.ToolID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tool := g.toolOf(t, x.ToolID)
 		pack, err := g.Domain.Packs().Get(x.ToolID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for ref, want := range map[string]json.RawMessage{x.Input: tool.Input, x.Output: pack.OutputSchema()} {
 			var schema any
 			res := v.get(ref, &schema)
 			var wanted any
-			if err := json.Unmarshal(want, &wanted); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal(want, &wanted))
 			if d := cmp.Diff(wanted, schema); d != "" || res.Header().Get("Content-Type") != "application/schema+json" || res.Header().
 				Get("ETag") == "" {
 				t.Errorf("%s: %s %v", ref, d, res.Header())
 			}
 			c := jsonschema.NewCompiler()
-			if err := c.AddResource("schema.json", schema); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.AddResource("schema.json", schema))
 			if _, err := c.Compile("schema.json"); err != nil {
 				t.Errorf("%s: %v", ref, err)
 			}
@@ -210,6 +193,17 @@ func TestRefusedToolsAreNotOffered(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	g.says(t, boss, "tool.show", map[string]any{"tool_id": "seqkit.stats"}, "POLICY-TOOL", nil)
+	g, _ = visit(t, domain, shelfPolicy, gate.All)
+	for transport, want := range map[gate.Transport]bool{gate.Other: true, gate.MCP: false} { // an operation that a chat does not have
+		boss.Transport = transport
+		g.says(t, boss, "tool.list", map[string]any{"all": true}, "", &list)
+		has := func(id string) bool {
+			return slices.ContainsFunc(list.Tools, func(x ToolRow) bool { return x.ToolID == id })
+		}
+		if !has("run.list") || has("run.show") != want {
+			t.Errorf("tool.list has run.list and run.show for %s: %t %t, want true %t", transport, has("run.list"), has("run.show"), want)
+		}
+	}
 	_, v = visit(t, domain, shelfPolicy, gate.CapRead, gate.CapGateway)
 	if v.get("/v1/tools", &got); got.Total != 0 {
 		t.Error(got.ids())
@@ -237,7 +231,7 @@ func TestCatalogueVersion(t *testing.T) {
 				continue // for who may not call it
 			}
 			tag = res.Header().Get("ETag")
-			if tag != `"genomics@`+doc.Version+`"` || !strings.HasPrefix(doc.Version, "1.3.2+") && name != "the version" {
+			if tag != `"genomics@`+doc.Version+`"` || !strings.HasPrefix(doc.Version, "1.4.0+") && name != "the version" {
 				t.Errorf("%s: %s %s: %s", name, path, tag, doc.Version)
 			}
 			req := httptest.NewRequest(http.MethodGet, path, nil)
@@ -261,14 +255,9 @@ func TestCatalogueVersion(t *testing.T) {
 		caps         []string
 	}{
 		{"a pack", "", map[string][2]string{"toolpacks/seqkit.stats.tool.yaml": {"Read statistics", "Statistics"}}, nil},
-		{"a pack's capability", "", map[string][2]string{"toolpacks/seqkit.stats.tool.yaml": {"reads.statistics, ", ""}}, nil},
-		{"a pack's timeout", "", map[string][2]string{"toolpacks/seqkit.stats.tool.yaml": {"timeoutMs: 900000", "timeoutMs: 901000"}}, nil},
-		{"the version", "", map[string][2]string{"manifest.yaml": {"version: 1.3.2", "version: 1.4.0"}}, nil},
-		{"a timeout of the manifest", "", map[string][2]string{"manifest.yaml": {"timeout_sec: 90", "timeout_sec: 91"}}, nil},
+		{"the version", "", map[string][2]string{"manifest.yaml": {"version: 1.4.0", "version: 1.5.0"}}, nil},
 		{"an endpoint", "", map[string][2]string{"manifest.yaml": {"endpoint: /ask", "endpoint: /run"},
 			"toolpacks/test.ask.tool.yaml": {":9000/ask", ":9000/run"}}, nil},
-		{"an egress list of the manifest", "", map[string][2]string{"manifest.yaml": {"api.example.org", "c.example.org"}}, nil},
-		{"an image", "", map[string][2]string{"images.lock.yaml": {"sha256:0", "sha256:1"}}, nil},
 		{"a refused tool", shelfPolicy + "tool_allowlist: [test_ask]\n", nil, nil},
 		{"the policy's egress list", "version: 1\n", nil, nil},
 		{"the default timeout", shelfPolicy + "default_timeout_sec: 60\n", nil, nil},
@@ -286,5 +275,18 @@ func TestCatalogueVersion(t *testing.T) {
 			t.Errorf("%s and %s have the version %s", c.name, other, v)
 		}
 		seen[v] = c.name
+	}
+}
+
+// tool.show says what a run of the tool gets; an operation of the gateway starts none.
+func TestToolShowsResources(t *testing.T) {
+	g := batchGateway(t)
+	var pack, operation ToolDoc
+	g.does(t, "tool.show", map[string]any{"tool_id": "seqkit.stats"}, &pack)
+	if r := pack.Resources; r == nil || r.CPUs != 2 || r.MemMB.Base != 1024 || r.TimeLimitSeconds.Base != 900 || r.Summary == "" {
+		t.Errorf("tool.show of seqkit.stats has the resources %+v, want 2 CPUs, 1024 MiB, 900 s and a summary", pack.Resources)
+	}
+	if g.does(t, "tool.show", map[string]any{"tool_id": "run.list"}, &operation); operation.Resources != nil {
+		t.Errorf("tool.show of run.list has the resources %+v, want none", operation.Resources)
 	}
 }

@@ -237,7 +237,7 @@ func misfits(list []run.Partition, name string, r plan.Resources, allowance int)
 	not := func(format string, args ...any) {
 		out = append(out, "partition "+p.Name+" "+fmt.Sprintf(format, args...))
 	}
-	if !p.Up {
+	if !p.Up() {
 		not("is not up")
 	}
 	if seconds := int64(r.TimeLimitSeconds + allowance); p.MaxSeconds > 0 && (seconds+59)/60*60 > p.MaxSeconds {

@@ -39,7 +39,7 @@ func choosing(t *testing.T, policyText string, change func(alpha, beta *clusterO
 	t.Helper()
 	g := twoSites(t, policyText)
 	large := func(name string) []run.Partition {
-		return []run.Partition{{Name: name, Up: true, CPUs: 64, MemMB: 1 << 18, GPUs: 4, GPUTypes: []string{"a100"}}}
+		return []run.Partition{{Name: name, State: "UP", CPUs: 64, MemMB: 1 << 18, GPUs: 4, GPUTypes: []string{"a100"}}}
 	}
 	clusters := map[string]*clusterOf{"alpha": {partitions: large("of-alpha"), budget: run.Budget{PerMinute: 60, Left: 20, Burst: 20}},
 		"beta": {partitions: large("of-beta"), budget: run.Budget{PerMinute: 60, Left: 20, Burst: 20}}}
@@ -64,10 +64,8 @@ func choosing(t *testing.T, policyText string, change func(alpha, beta *clusterO
 func (g *Gateway) flagstat(t *testing.T, extra string) (run.Order, error) {
 	t.Helper()
 	p, err := g.Domain.Packs().Get("samtools.flagstat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	call := gate.Call{Args: []byte(`{"bam":"` + beforeBAM + `"` + extra + `}`), Value: map[string]any{"bam": beforeBAM},
+	must(t, err)
+	call := gate.Call{Args: []byte(`{"bam":"` + demoBAM + `"` + extra + `}`), Value: map[string]any{"bam": demoBAM},
 		Caller: gate.Caller{Principal: gate.Principal{Rights: gate.RightsOf([]string{gate.CapSlurm}, []string{plan.ProjectID("demo")})}}}
 	o, _, err := g.packOrder(t.Context(), call, p)
 	return o, err
@@ -98,7 +96,7 @@ func TestFirstThatFits(t *testing.T) {
 		"both fit":       {rule, nil, nil, "alpha", fits, fits},
 		"policy's order": {"version: 1\nsites: {prefer: [beta, alpha], pick: first_that_fits}\n", nil, nil, "beta", fits, fits},
 		"no partition":   {rule, func(a, _ *clusterOf) { a.partitions[0].Name = "other" }, nil, "beta", "it has no partition of-alpha", fits},
-		"partition down": {rule, func(a, _ *clusterOf) { a.partitions[0].Up = false }, nil, "beta", "partition of-alpha is not up", fits},
+		"partition down": {rule, func(a, _ *clusterOf) { a.partitions[0].State = "DOWN" }, nil, "beta", "partition of-alpha is not up", fits},
 		"too short": {rule, func(a, _ *clusterOf) { a.partitions[0].MaxSeconds = 900 }, nil, "beta",
 			"partition of-alpha allows 900 s, and the job asks for 1020 s", fits},
 		"long enough": {rule, func(a, _ *clusterOf) { a.partitions[0].MaxSeconds = 1020 }, nil, "alpha", fits, fits},
@@ -133,9 +131,7 @@ func TestFirstThatFits(t *testing.T) {
 				x.then(g)
 			}
 			o, err := g.flagstat(t, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			p, err := o.Pick(t.Context())
 			if err != nil || p.Site != x.site || p.Placement.Partition != "of-"+x.site || !strings.HasPrefix(p.Why, "policy first_that_fits: ") {
 				t.Errorf("%+v %v", p, err)
@@ -163,9 +159,7 @@ func TestFitsNowhere(t *testing.T) {
 	small := func(c *clusterOf) { c.partitions[0].CPUs = 1 }
 	g := choosing(t, rule, func(alpha, beta *clusterOf) { small(alpha); small(beta) })
 	o, err := g.flagstat(t, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = g.Sites.Submit(t.Context(), o)
 	if p := fault.ProblemsOf(err); len(p) != 2 || p[0].Code != "SITE-MISFIT" ||
 		!strings.Contains(p[0].Msg, "site alpha: partition of-alpha") ||
@@ -215,9 +209,7 @@ func TestMostFreeBudget(t *testing.T) {
 	pick := func(g *Gateway) string {
 		t.Helper()
 		o, err := g.flagstat(t, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p, err := o.Pick(t.Context())
 		if err != nil || !strings.Contains(p.Sites[0].Why, "free RPCs a minute for each open run") {
 			t.Fatalf("%+v %v", p, err)
@@ -233,9 +225,7 @@ func TestMostFreeBudget(t *testing.T) {
 		t.Error(got)
 	}
 	o, err := g.flagstat(t, `,"site":"alpha"`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if a, err := g.Sites.Submit(t.Context(), o); err != nil || a.Site != "alpha" {
 		t.Fatal(a, err)
 	}
@@ -255,16 +245,12 @@ func TestMostFreeBudget(t *testing.T) {
 func TestWhereTheDataIs(t *testing.T) {
 	g := choosing(t, "version: 1\nsites: {pick: where_the_data_is}\n", func(_, _ *clusterOf) {})
 	named, err := g.flagstat(t, `,"site":"beta"`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := g.Sites.Submit(t.Context(), named); err != nil {
 		t.Fatal(err)
 	}
 	o, err := g.flagstat(t, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p, err := o.Pick(t.Context())
 	if err != nil || p.Site != "beta" || !strings.Contains(p.Why, "bytes of its inputs lie there") {
 		t.Errorf("%+v %v", p, err)
@@ -286,9 +272,7 @@ func TestApprovalOfAPick(t *testing.T) {
 	} {
 		g := choosing(t, policyText, func(_, _ *clusterOf) {})
 		o, err := g.flagstat(t, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if c, err := g.coversOrder(o); err != nil || c.Site != want[0] || c.Partition != want[1] || c.Account != "research" {
 			t.Errorf("%+v %v", c, err)
 		}
@@ -302,9 +286,7 @@ func TestApprovalOfAPick(t *testing.T) {
 func TestBindsOfSeveralSites(t *testing.T) {
 	g := choosing(t, "version: 1\nsites: {pick: first_that_fits}\n", func(_, _ *clusterOf) {})
 	o, err := g.flagstat(t, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	asks := func(binds ...plan.Bind) run.Picked {
 		t.Helper()
 		with := o

@@ -18,24 +18,21 @@ import (
 )
 
 func conversion() Operation {
-	files := `{"type":"array","minItems":1,"maxItems":1000,"items":` + pathSchema + `}`
 	return Operation{
 		ID: "tool.convert", Title: "Convert tools", Verb: "tool convert",
 		Description: "Converts the tools of another system (" + strings.Join(convert.Sources(), ", ") + ") into files of a domain. Writes " +
 			"nothing unless everything can be converted.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Files, Faces: shellOnly,
-		Input: object("from files to", prop("from", `{"type":"string","maxLength":32}`), prop("files", files), prop("to", pathSchema),
-			prop("force", yesNo)),
+		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Files, Faces: shellOnly,
 		Does: does(convertTools),
 	}
 }
 
 // ConvertArgs are the arguments of tool.convert.
 type ConvertArgs struct {
-	From  string   `json:"from"`
-	Files []string `json:"files"` // files, or folders that are read whole
-	To    string   `json:"to"`    // a folder; it is made
-	Force bool     `json:"force,omitzero"`
+	Files []string `json:"files" kind:"path" count:"1-1000" arg:"" help:"Files, or folders of them." type:"path"`
+	From  string   `json:"from" max:"32" required:"" help:"System they are of: ax, handshake, helixmcp or ragx."`
+	To    string   `json:"to" kind:"path" required:"" help:"Folder to write to, e.g. of a new domain." type:"path"`
+	Force bool     `json:"force,omitzero" help:"Overwrite files there."`
 }
 
 // ConvertAnswer is the answer of tool.convert.
@@ -70,10 +67,19 @@ func convertTools(_ context.Context, _ gate.Call, a ConvertArgs) (out ConvertAns
 	}
 	out = ConvertAnswer{To: a.To, Files: []string{}, Kept: slices.Concat([]convert.Note{}, made.Kept),
 		Changed: slices.Concat([]convert.Note{}, made.Changed)}
-	for _, f := range made.Files {
+	files := slices.DeleteFunc(made.Files, func(f convert.File) bool {
+		file := filepath.Join(a.To, filepath.FromSlash(f.Path))
+		now, err := os.ReadFile(file)
+		changed := slices.Contains(made.Starters, f.Path) && !errors.Is(err, fs.ErrNotExist) && !bytes.Equal(now, f.Data)
+		if changed {
+			out.Kept = append(out.Kept, convert.Note{File: file, Text: "was changed since an earlier conversion, and was not written again"})
+		}
+		return changed
+	})
+	for _, f := range files {
 		out.Files = append(out.Files, f.Path)
 	}
-	return out, writeConverted(a.To, made.Files, a.Force)
+	return out, writeConverted(a.To, files, a.Force)
 }
 
 // given reads the files that are named, and those of the folders.
@@ -160,8 +166,8 @@ func writeConverted(to string, files []convert.File, force bool) error {
 	for _, f := range files {
 		now, err := root.ReadFile(filepath.FromSlash(f.Path))
 		if !errors.Is(err, fs.ErrNotExist) && (err != nil || !bytes.Equal(now, f.Data)) && !force {
-			there = append(there, fault.Problem{Code: "CONVERT-EXISTS", File: filepath.Join(to, f.Path), Rule: "no file is overwritten",
-				Msg: "it is there, with other content"})
+			there = append(there, fault.Problem{Code: "CONVERT-EXISTS", File: filepath.Join(to, f.Path), Rule: "a new file",
+				Msg: "the file exists, with other content"})
 		}
 	}
 	if len(there) > 0 {

@@ -34,7 +34,7 @@ func (g *Gateway) coversOrder(o run.Order) (gate.Coverage, error) {
 		c.Site = all(func(x run.Option) string { return x.Site })
 		c.Partition = all(func(x run.Option) string { return x.Placement.Partition })
 		c.Account = all(func(x run.Option) string { return x.Placement.Account })
-		c.QOS = all(func(x run.Option) string { return text(x.Placement.QOS) })
+		c.QOS = all(func(x run.Option) string { return plan.OrBlank(x.Placement.QOS) })
 	}
 	c.PackHash, c.ParamsHash = o.PackHash, plan.Hash(canonical)
 	return c, nil
@@ -50,7 +50,7 @@ func (g *Gateway) coversJob(p plan.Params, at *plan.Placement, site string) gate
 	c := gate.Coverage{ProjectID: p.ProjectID, Site: site, Image: g.Domain.Lock().NameOf(image), ImageDigest: "sha256:" + p.Spec.ImageDigest(),
 		Resources: &p.Spec.Resources, ExecutedAs: p.ExecutedAs}
 	if !p.Docker {
-		c.Partition, c.Account, c.QOS, c.Constraint = where.Partition, where.Account, text(where.QOS), text(where.Constraint)
+		c.Partition, c.Account, c.QOS, c.Constraint = where.Partition, where.Account, plan.OrBlank(where.QOS), plan.OrBlank(where.Constraint)
 	}
 	return c
 }
@@ -68,9 +68,25 @@ func (g *Gateway) coversSubmit(ctx context.Context, c gate.Call) (gate.Coverage,
 	return g.coversOrder(o)
 }
 
+// startsRetry is the tool of a call that starts another attempt of a run.
+func (g *Gateway) startsRetry(ctx context.Context, c gate.Call) ([]string, error) {
+	var a RetryArgs
+	if err := c.Into(&a); err != nil {
+		return nil, err
+	}
+	v, err := g.Ledger.View(ctx, a.RunID)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil // the run of a call; the handler says so
+	}
+	if v.Waiting != nil { // it asks for itself when it can start
+		return nil, err
+	}
+	return []string{v.Run.ToolName}, err
+}
+
 // coversRetry is that of a call that starts another attempt of a run.
 func (g *Gateway) coversRetry(ctx context.Context, c gate.Call) (gate.Coverage, error) {
-	var a RunArgs
+	var a RetryArgs
 	if err := c.Into(&a); err != nil {
 		return gate.Coverage{}, err
 	}
@@ -78,6 +94,17 @@ func (g *Gateway) coversRetry(ctx context.Context, c gate.Call) (gate.Coverage, 
 	if err != nil {
 		return gate.Coverage{}, err
 	}
+	if v.Waiting != nil {
+		return gate.Coverage{ProjectID: v.Run.ProjectID, ExecutedAs: v.Run.ExecutedAs, ParamsHash: v.Run.ParamsHash}, nil
+	}
+	if !run.Retryable(v, a.After) {
+		return gate.Coverage{Waits: true}, nil // it opens nothing; the handler says why
+	}
+	return g.coversAttempt(ctx, v, a.Resources)
+}
+
+// coversAttempt is that of the attempt that a retry of a run opens.
+func (g *Gateway) coversAttempt(ctx context.Context, v run.View, more plan.MoreResources) (gate.Coverage, error) {
 	canonical, err := g.Ledger.Params(ctx, v.Run.ParamsHash)
 	if err != nil {
 		return gate.Coverage{}, err
@@ -93,12 +120,12 @@ func (g *Gateway) coversRetry(ctx context.Context, c gate.Call) (gate.Coverage, 
 		at = new(p.Spec.Placement.Resolve(now))
 	}
 	if g.Sites != nil {
-		if p.Spec.Resources, err = g.Sites.NextResources(ctx, a.RunID, a.Resources); err != nil {
+		if p.Spec.Resources, err = g.Sites.NextResources(ctx, v.Run.ID, more); err != nil {
 			return gate.Coverage{}, err
 		}
 	}
 	out := g.coversJob(p, at, v.Run.Site)
-	out.PackHash, out.ParamsHash = v.Run.PackHash, v.Run.ParamsHash
+	out.PackHash, out.ParamsHash, out.Tool, out.Attempt = v.Run.PackHash, v.Run.ParamsHash, v.Run.ToolName, v.Run.AttemptN+1
 	return out, nil
 }
 
@@ -118,16 +145,9 @@ func (g *Gateway) coversProject(ctx context.Context, c gate.Call, o Operation) (
 			return out, err
 		}
 	}
-	if !o.SiteWide && bytes.Contains(o.Input, []byte(`"project_id"`)) {
+	if !o.siteWide() && bytes.Contains(o.Does.input(), []byte(`"project_id"`)) {
 		named, _ := args["project_id"].(string)
 		out.ProjectID, err = g.projectOf(c, named)
 	}
 	return out, err
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -69,7 +69,7 @@ type DomainAnswer struct {
 	Warnings   []string     `json:"warnings"`
 }
 
-func (h Host) checkDomain(_ context.Context, _ gate.Call, a CheckArgs) (out DomainAnswer, err error) {
+func (h Host) checkDomain(_ context.Context, _ gate.Call, a DomainCheckArgs) (out DomainAnswer, err error) {
 	d, p, err := ReadDomain(a.Dir, toolpack.AllowMissingImages)
 	if err != nil {
 		return out, err
@@ -99,7 +99,7 @@ func bareServices(d *toolpack.Domain) []toolpack.Service {
 
 // checkLock compares the domain's image lock with the store of the site it belongs to. What the lock says wrongly is refused; an image
 // that is not stored yet is a warning.
-func (h Host) checkLock(a CheckArgs) (warnings []string, err error) {
+func (h Host) checkLock(a DomainCheckArgs) (warnings []string, err error) {
 	if a.Site == "" {
 		return nil, nil
 	}
@@ -196,11 +196,16 @@ func NotServed(d *toolpack.Domain) (out []string) {
 	return out
 }
 
-// InitArgs are the arguments of tool.init and tool.runner.
+// RunnerArgs are the arguments of tool.runner.
+type RunnerArgs struct {
+	Kind string `json:"kind" max:"16" arg:"" help:"python or node."`
+}
+
+// InitArgs are the arguments of tool.init.
 type InitArgs struct {
-	ToolID string `json:"tool_id"`
-	Kind   string `json:"kind"`
-	Dir    string `json:"dir"`
+	ToolID string `json:"tool_id" max:"128" arg:"" name:"tool" help:"Tool id, e.g. samtools.flagstat."`
+	Dir    string `json:"dir" kind:"path" arg:"" optional:"" default:"." help:"Folder of a domain, or any folder." type:"path"`
+	Kind   string `json:"kind" max:"16" help:"Kind of execution: cli, python, node or php." default:"cli"`
 }
 
 // InitAnswer is the answer of tool.init.

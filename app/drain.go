@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,36 +15,36 @@ import (
 
 // drains are the operations with which an admin stops and starts new runs, and looks at the gateway as a whole.
 func (g *Gateway) drains() []Operation {
-	of := prop("site", `{"type":"string","minLength":1,"maxLength":64,"description":"only this site; all sites when absent"}`)
 	return []Operation{{
 		ID: "gateway.drain", Title: "Drain", Verb: "drain",
 		Description: "Starts no new runs until the site is resumed, also after a restart of the gateway. New runs are refused, or wait with " +
 			"queue=true; runs that were accepted and not yet sent wait. Jobs that Slurm has go on and are collected.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Engine,
-		Faces: noChat,
-		Input: object("", of, prop("reason", reasonSchema),
-			prop("queue", `{"type":"boolean","description":"accept new runs and let them wait, instead of refusing them"}`)),
+		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Engine, Faces: noChat,
 		Does: look(g, g.drain),
 	}, {
 		ID: "gateway.resume", Title: "Resume", Verb: "resume",
 		Description: "Ends a drain: runs that waited are sent, and new runs are accepted.",
-		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Engine,
-		Faces: noChat,
-		Input: object("", of), Does: look(g, g.resume),
+		Effect:      gate.Write, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Engine, Faces: noChat,
+		Does: look(g, g.resume),
 	}, {
 		ID: "gateway.status", Title: "Status", Verb: "status",
 		Description: "Shows the gateway as a whole: its runs by state, which sites are drained or away, and when Slurm last answered.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapAdmin, SiteWide: true, Needs: Engine,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapAdmin, Needs: Engine,
 		Faces: noChat,
-		Input: object(""), Does: look(g, g.status),
+		Does:  look(g, g.status),
 	}}
 }
 
-// DrainArgs are the arguments of gateway.drain and gateway.resume.
+// ResumeArgs are the arguments of gateway.resume.
+type ResumeArgs struct {
+	Site string `json:"site,omitzero" min:"1" max:"64" about:"only this site; all sites when absent" name:"site-name" help:"Only this site; default: all." placeholder:"NAME"`
+}
+
+// DrainArgs are the arguments of gateway.drain.
 type DrainArgs struct {
-	Site   string `json:"site,omitzero"`
-	Reason string `json:"reason,omitzero"`
-	Queue  bool   `json:"queue,omitzero"`
+	ResumeArgs
+	Reason string `json:"reason,omitzero" max:"512" help:"Why, for whoever asks for a run meanwhile." placeholder:"TEXT"`
+	Queue  bool   `json:"queue,omitzero" about:"accept new runs and let them wait, instead of refusing them" help:"Accept new runs and let them wait, instead of refusing them."`
 }
 
 // DrainAnswer is the answer of gateway.drain and gateway.resume.
@@ -53,19 +55,18 @@ type DrainAnswer struct {
 	Runs    map[string]int64 `json:"runs"`    // by state
 }
 
-func (g *Gateway) drain(ctx context.Context, c gate.Call, a DrainArgs) (DrainAnswer, any, error) {
-	return g.changeDrains(ctx, a, func(site string) (bool, error) {
+func (g *Gateway) drain(ctx context.Context, c gate.Call, a DrainArgs) (DrainAnswer, error) {
+	return g.changeDrains(ctx, a.ResumeArgs, func(site string) (bool, error) {
 		return true, g.Ledger.SetDrain(ctx, run.Drain{Site: site, Queue: a.Queue, Reason: a.Reason, By: c.Caller.Name})
 	})
 }
 
-func (g *Gateway) resume(ctx context.Context, c gate.Call, a DrainArgs) (DrainAnswer, any, error) {
+func (g *Gateway) resume(ctx context.Context, c gate.Call, a ResumeArgs) (DrainAnswer, error) {
 	return g.changeDrains(ctx, a, func(site string) (bool, error) { return g.Ledger.Undrain(ctx, site, c.Caller.Name) })
 }
 
 // changeDrains changes the drains in the ledger and then in the engines. One call at a time: the engines get what the ledger has last.
-func (g *Gateway) changeDrains(ctx context.Context, a DrainArgs, change func(site string) (bool, error)) (out DrainAnswer, params any,
-	err error) {
+func (g *Gateway) changeDrains(ctx context.Context, a ResumeArgs, change func(site string) (bool, error)) (out DrainAnswer, err error) {
 	g.draining.Lock()
 	defer g.draining.Unlock()
 	sites := g.Sites.Names()
@@ -75,8 +76,8 @@ func (g *Gateway) changeDrains(ctx context.Context, a DrainArgs, change func(sit
 			found = found || name == a.Site
 		}
 		if !found {
-			return out, nil, fault.Invalid("there is no such site", fault.Problem{Code: "SITE-UNKNOWN", Field: "site",
-				Rule: "a site of this gateway: " + strings.Join(sites, ", "), Msg: fmt.Sprintf("got %q", a.Site)})
+			return out, fault.Invalid("there is no such site", fault.Problem{Code: "SITE-UNKNOWN", Field: "site",
+				Rule: "a site of this gateway: " + strings.Join(sites, ", "), Msg: fmt.Sprintf("there is no site %q", a.Site)})
 		}
 		sites = []string{a.Site}
 	}
@@ -84,21 +85,18 @@ func (g *Gateway) changeDrains(ctx context.Context, a DrainArgs, change func(sit
 	for _, site := range sites {
 		did, err := change(site)
 		if err != nil {
-			return out, nil, err
+			return out, err
 		}
 		if did {
 			out.Changed = append(out.Changed, site)
 		}
 	}
 	if err := g.LoadDrains(ctx); err != nil {
-		return out, nil, err
+		return out, err
 	}
 	out.Drains = g.Sites.Drains()
-	seq, err := g.Ledger.Newest(ctx)
-	if err == nil {
-		out.Runs, err = g.Ledger.Counts(ctx)
-	}
-	return out, map[string]any{"args": a, "ledger_seq": seq}, err
+	out.Runs, err = g.Ledger.Counts(ctx)
+	return out, err
 }
 
 // LoadDrains makes the sites drained that the ledger says are.
@@ -131,13 +129,13 @@ type StatusAnswer struct {
 	Problem  *string          `json:"problem"` // of the ledger
 }
 
-func (g *Gateway) status(ctx context.Context, _ gate.Call, _ struct{}) (out StatusAnswer, params any, err error) {
+func (g *Gateway) status(ctx context.Context, _ gate.Call, _ struct{}) (out StatusAnswer, err error) {
 	out = StatusAnswer{Gateway: g.Ledger.ID(), Ledger: g.Ledger.Path(), Schema: g.Ledger.Schema(), Sites: []SiteStatus{}}
 	if out.Runs, err = g.Ledger.Counts(ctx); err != nil {
-		return out, nil, err
+		return out, err
 	}
 	if out.Restored, err = g.Ledger.LastRestore(ctx); err != nil {
-		return out, nil, err
+		return out, err
 	}
 	if g.LastBackup != nil {
 		out.Backup = g.LastBackup()
@@ -159,6 +157,28 @@ func (g *Gateway) status(ctx context.Context, _ gate.Call, _ struct{}) (out Stat
 		}
 		out.Sites = append(out.Sites, s)
 	}
-	seq, err := g.Ledger.Newest(ctx)
-	return out, map[string]any{"ledger_seq": seq}, err
+	removed, err := g.RemovedSites(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Sites = append(out.Sites, removed...)
+	return out, nil
+}
+
+// RemovedSites lists the sites that the site file no longer has, although they have runs that are not over.
+func (g *Gateway) RemovedSites(ctx context.Context) (list []SiteStatus, err error) {
+	open, err := g.Ledger.OpenBySite(ctx, nil)
+	known := append(g.Sites.Names(), run.WorkerSite)
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		if slices.Contains(known, name) {
+			continue
+		}
+		n := int64(0)
+		for _, runs := range open[name] {
+			n += runs
+		}
+		list = append(list, SiteStatus{Site: name, Problem: new(fmt.Sprintf("the site file no longer has this site, where %d runs have not "+
+			"ended; add it again, under that name, and reload the gateway", n))})
+	}
+	return list, err
 }

@@ -24,18 +24,19 @@ func (g *Gateway) erasing() []Operation {
 			"secret " +
 			"is the body of POST /v1/secrets:erase or the standard input of `slurmgate erase`, never an argument. The hash chains still verify " +
 			"afterwards and say what was erased.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapAdmin, SiteWide: true, Needs: Engine,
+		Destructive: true,
+		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapAdmin,
+		Needs: Engine,
+		Acts:  ActsOnAnyRun,
 		Faces: noChat, Limit: 12 * time.Hour, Body: retention.SecretMost + 2,
-		Input: object("reason", prop("reason", `{"type":"string","minLength":1,"maxLength":512,"description":"why, for the record; without the secret"}`),
-			prop("dry_run", `{"type":"boolean","description":"report where the secret is, and erase nothing"}`)),
 		Does: look(g, g.erase), DryRun: look(g, g.rehearseErase),
 	}}
 }
 
 // EraseArgs are the arguments of secret.erase.
 type EraseArgs struct {
-	Reason string `json:"reason"`
-	DryRun bool   `json:"dry_run,omitzero"`
+	Reason string `json:"reason" min:"1" max:"512" about:"why, for the record; without the secret"`
+	DryRun bool   `json:"dry_run,omitzero" about:"report where the secret is, and erase nothing"`
 }
 
 // EraseAnswer is the answer of secret.erase.
@@ -48,53 +49,49 @@ type EraseAnswer struct {
 // Unchanged reports whether nothing was erased.
 func (a EraseAnswer) Unchanged() bool { return a.ID == "" }
 
-func (g *Gateway) eraser() retention.Eraser {
-	return retention.Eraser{Ledger: g.Ledger, Workspaces: g.Sites, Store: g.Store, Now: time.Now}
+func (g *Gateway) deleter() retention.Deleter {
+	return retention.Deleter{Ledger: g.Ledger, Workspaces: g.Sites, Store: g.Store, Now: time.Now}
 }
 
-func (g *Gateway) erase(ctx context.Context, c gate.Call, a EraseArgs) (out EraseAnswer, params any, err error) {
+func (g *Gateway) erase(ctx context.Context, c gate.Call, a EraseArgs) (out EraseAnswer, err error) {
 	if c.Caller.Body == nil {
-		return out, nil, fault.New(fault.Validation, "secret_missing", "the call has no secret").
+		return out, fault.New(fault.Validation, "secret_missing", "the call has no secret").
 			WithNext("give it on standard input: slurmgate erase --reason TEXT < FILE")
 	}
 	text, err := io.ReadAll(c.Caller.Body)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	e := retention.Erasure{ID: "ers_" + strings.ToLower(rand.Text()[:16]), By: c.Caller.Name, Reason: a.Reason}
 	secret, err := retention.NewSecret(text, e.ID)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	if secret.In([]byte(a.Reason + "\n" + e.By)) {
-		return out, nil, fault.New(fault.Validation, "secret_in_reason", "the reason, or your own name, contains the secret").
+		return out, fault.New(fault.Validation, "secret_in_reason", "the reason, or your own name, contains the secret").
 			WithNext("give another reason; this call's arguments were recorded, so repeat it to erase them")
 	}
 	key, err := g.Ledger.GateKey(ctx)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	m := hmac.New(sha256.New, key)
 	fmt.Fprintf(m, "erased-secret=%s", strings.TrimRight(string(text), "\r\n"))
 	e.HMAC = hex.EncodeToString(m.Sum(nil))
 	if !g.sweeping.TryLock() {
-		return out, nil, fault.New(fault.Conflict, "gc_running", "a gc or another erasure is running").
+		return out, fault.New(fault.Conflict, "gc_running", "a gc or another erasure is running").
 			WithNext("wait until it has finished")
 	}
 	defer g.sweeping.Unlock()
-	seq, err := g.Ledger.Newest(ctx)
-	if err != nil {
-		return out, nil, err
-	}
 	out.SecretHMAC = e.HMAC
-	if out.EraseReport, err = g.eraser().Erase(ctx, e, secret, a.DryRun); err != nil {
-		return out, nil, err
+	if out.EraseReport, err = g.deleter().Erase(ctx, e, secret, a.DryRun); err != nil {
+		return out, err
 	}
 	out.Outside = g.outside(time.Now())
-	return out, map[string]any{"ledger_seq": seq, "secret_hmac": e.HMAC, "dry_run": a.DryRun}, nil
+	return out, nil
 }
 
-func (g *Gateway) rehearseErase(ctx context.Context, c gate.Call, a EraseArgs) (EraseAnswer, any, error) {
+func (g *Gateway) rehearseErase(ctx context.Context, c gate.Call, a EraseArgs) (EraseAnswer, error) {
 	a.DryRun = true
 	return g.erase(ctx, c, a)
 }
@@ -115,20 +112,19 @@ func (g *Gateway) outside(now time.Time) []string {
 	}
 }
 
-// ResumeErasures finishes erasures and removals that an earlier gateway could not finish. Where there are no erasures, a gc called
-// meanwhile is not refused.
-func (g *Gateway) ResumeErasures(ctx context.Context) {
-	g.resumeRemovals(ctx)
+// ResumeDeletions finishes erasures and removals that an earlier gateway could not finish. Where there are none, a gc called meanwhile is
+// not refused.
+func (g *Gateway) ResumeDeletions(ctx context.Context) {
 	if ids, err := g.Ledger.Unfinished(ctx); err == nil && len(ids) == 0 {
 		return
 	}
 	g.sweeping.Lock()
 	defer g.sweeping.Unlock()
-	pending, err := g.eraser().Resume(ctx)
+	pending, err := g.deleter().Resume(ctx)
 	for _, p := range pending {
-		g.Log.Error("an erased secret is still there", "where", p.Name, "why", p.Why)
+		g.Log.Error("something that was erased or removed is still there", "where", p.Name, "why", p.Why)
 	}
 	if err != nil && ctx.Err() == nil {
-		g.Log.Error("erasures could not be finished", "err", err)
+		g.Log.Error("deletions could not be finished", "err", err)
 	}
 }

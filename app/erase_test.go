@@ -20,9 +20,7 @@ const leaked = `xq-"Zt'7 of nobody's`
 func (g *Gateway) eraseCall(t *testing.T, who gate.Caller, args map[string]any, body string, key *string) gate.Response {
 	t.Helper()
 	raw, err := json.Marshal(args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if who.Body = nil; body != "" {
 		who.Body = strings.NewReader(body)
 	}
@@ -58,7 +56,7 @@ func TestErase(t *testing.T) {
 	}
 	weak := everything("user:weak", "proj_x")
 	if res := g.eraseCall(t, weak, reason, leaked, nil); res.Error == nil || res.Error.Code != "capability_denied" {
-		t.Errorf("%+v", res.Error)
+		t.Errorf("the call ended with %+v, want the code capability_denied", res.Error)
 	}
 	key := "once"
 	res := g.eraseCall(t, admin, reason, leaked+"\n", &key)
@@ -82,9 +80,7 @@ func TestErase(t *testing.T) {
 	}
 	g.Gate.Close()
 	s, err := retention.NewSecret([]byte(leaked), "ers_x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -128,7 +124,7 @@ func TestEraseWithConsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res := g.eraseCall(t, admin, reason, leaked, nil); !res.OK {
-		t.Errorf("%+v", res.Error)
+		t.Errorf("the call ended with %+v, want success", res.Error)
 	}
 	asked("another secret 42") // the approval is not for it
 }
@@ -139,10 +135,10 @@ func TestNoErasureLeft(t *testing.T) {
 	g := tableGateway(t)
 	g.sweeping.Lock()
 	done := make(chan struct{})
-	go func() { g.ResumeErasures(t.Context()); close(done) }()
+	go func() { g.ResumeDeletions(t.Context()); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("it waits for the lock of gc")
 	}
 	g.sweeping.Unlock()

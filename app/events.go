@@ -26,19 +26,18 @@ type CallEvent = ledger.CallEvent
 
 // EventListArgs are the arguments of event.list.
 type EventListArgs struct {
-	Run       string    `json:"run_id,omitzero"`            // calls about this run, or that are it
-	RunID     string    `json:"provenance_run_id,omitzero"` // calls that are it
-	ToolID    string    `json:"tool_id,omitzero"`
-	Principal string    `json:"principal,omitzero"`
-	Chain     string    `json:"chain,omitzero"`
-	Face      gate.Face `json:"face,omitzero"`
-	Address   string    `json:"address,omitzero"`
-	Since     time.Time `json:"since,omitzero"`
-	Until     time.Time `json:"until,omitzero"`
-	Outcome   string    `json:"outcome,omitzero"`
-	Failed    bool      `json:"failed,omitzero"`
-	Cursor    string    `json:"cursor,omitzero"`
-	Limit     int       `json:"limit,omitzero"`
+	ToolID    string    `json:"tool_id,omitzero" max:"256" name:"tool" help:"Only calls of this tool." placeholder:"ID"`
+	Principal string    `json:"principal,omitzero" kind:"principal" help:"Only calls of this principal: its name (user:alice, token:ci), its id, a login name, or me." placeholder:"NAME"`
+	Run       string    `json:"run_id,omitzero" ids:"run" help:"Only calls about this run: that made it, asked for it, looked at it or changed it; or that answered with it as provenance_run_id." placeholder:"RUN"`
+	RunID     string    `json:"provenance_run_id,omitzero" kind:"run" kong:"-"` // calls that are it
+	Since     time.Time `json:"since,omitzero" kong:"-"`
+	Until     time.Time `json:"until,omitzero" kong:"-"`
+	Face      gate.Face `json:"face,omitzero" enum:",shell,socket,http,mcp" default:"" help:"Only calls that came by this interface: shell, socket (other programs of this host), http or mcp." placeholder:"FACE"`
+	Address   string    `json:"address,omitzero" max:"256" help:"Only calls from this client address." placeholder:"ADDRESS"`
+	Chain     string    `json:"chain,omitzero" enum:",effects,looks,refused" default:"" help:"Only effects, only looks, or only refused calls." placeholder:"CHAIN"`
+	Outcome   string    `json:"outcome,omitzero" max:"256" help:"Only calls with this outcome: the code of their error, such as unauthenticated." placeholder:"CODE"`
+	Failed    bool      `json:"failed,omitzero" help:"Only calls that were refused or failed."`
+	Page
 }
 
 // EventList is one page of the recorded calls.
@@ -51,7 +50,7 @@ type EventList struct {
 
 // EventShowArgs are the arguments of event.show.
 type EventShowArgs struct {
-	ToolCallID string `json:"tool_call_id"`
+	ToolCallID string `json:"tool_call_id" pattern:"^([0-9a-fA-F-]{36}|(effects|looks|refused)/[0-9]{1,18}|artifact://tool_payloads/[0-9a-fA-F-]{36}/(args|result)(/[0-9a-f]{64})?)$" about:"the id of the call, or its record, such as looks/12, or the handle of its arguments or result as its event has it" arg:"" name:"call" help:"Id of the call, a UUID, or its record, such as looks/12."`
 }
 
 // EventStory is a recorded call with its redacted arguments and result.
@@ -77,59 +76,46 @@ func (g *Gateway) events() []Operation {
 		ID: "event.record", Title: "Record a call",
 		Description: "Records a call of image or doctor that a shell carried out in its own process, as the caller's. Without an event it only " +
 			"checks whether the caller may.",
-		Effect: gate.Write, Repeat: gate.IdempotentWithKey, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
-		Faces: shellOnly,
-		Input: object("", prop("chain", `{"enum":["effects","looks","refused"]}`), prop("event", `{"type":"object"}`),
-			prop("payloads", `{"type":"array","maxItems":2,"items":{"type":"object","additionalProperties":false,"required":["kind","payload"],"properties":{"kind":{"enum":["args","result"]},"payload":{}}}}`)),
+		Effect: gate.Write, Repeat: gate.IdempotentWithKey, Capability: gate.CapAdmin, Needs: Ledger, Faces: shellOnly,
 		Does: look(g, g.recordShell),
 	}, {
 		ID: "event.list", Title: "List calls", Verb: "events list",
 		Description: "Lists the recorded tool calls, newest first: who called what, by which interface and from which address, and the outcome.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
-		Faces: noChat,
-		Input: object("", prop("tool_id", cursorSchema), prop("principal", principalSchema), prop("run_id", runIDSchema),
-			prop("provenance_run_id", runIDSchema), prop("face", `{"enum":["shell","socket","http","mcp"]}`), prop("address", cursorSchema),
-			prop("since", timeSchema), prop("until", timeSchema),
-			prop("chain", `{"enum":["effects","looks","refused"]}`), prop("outcome", cursorSchema), prop("failed", yesNo),
-			prop("cursor", cursorSchema), prop("limit", limitSchema)),
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
 		Does: look(g, g.listCalls),
 	}, {
 		ID: "event.show", Title: "Show a call", Verb: "events show",
 		Description: "Returns one recorded call with its redacted arguments and result, or just the one that a handle of its event names " +
 			"(args_ref, result_ref). Of several calls with one id it is the first, and others names the records of the rest.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
-		Faces: noChat,
-		Input: object("tool_call_id", prop("tool_call_id",
-			`{"type":"string","pattern":"^([0-9a-fA-F-]{36}|(effects|looks|refused)/[0-9]{1,18}|artifact://tool_payloads/[0-9a-fA-F-]{36}/(args|result))$","description":"the id of the call, or its record, such as looks/12, or the handle of its arguments or result as its event has it"}`)),
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
 		Does: look(g, g.showCall),
 	}, {
 		ID: "event.verify", Title: "Verify the records", Verb: "events verify",
 		Description: "Checks the hash chains of all recorded calls and of the history of runs.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
-		Faces: noChat,
-		Input: object(""), Does: look(g, g.verifyCalls),
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Does: look(g, g.verifyCalls),
 	}}
 }
 
-func (g *Gateway) listCalls(ctx context.Context, c gate.Call, a EventListArgs) (out EventList, params any, err error) {
+func (g *Gateway) listCalls(ctx context.Context, c gate.Call, a EventListArgs) (out EventList, err error) {
 	p, err := g.Ledger.Calls(ctx, ledger.CallFilter{Run: a.Run, RunID: a.RunID, ToolID: a.ToolID, Principal: principalAsked(c, a.Principal),
 		Chain: a.Chain, Outcome: a.Outcome, Face: string(a.Face), Address: a.Address, Since: a.Since, Until: a.Until, Failed: a.Failed,
 		Cursor: a.Cursor, Limit: a.Limit})
-	out = EventList{Listed: listedOf(p.Total), Events: p.Calls, Cursor: cursorOf(p.Cursor)}
+	out = EventList{Listed: listedOf(p.Total), Events: p.Calls, Cursor: known(p.Cursor)}
 	out.Snapshot.Total = p.Total.N
 	if n := len(p.Calls); n > 0 {
 		out.Snapshot.Newest, out.Snapshot.Oldest = p.Calls[0].Hash, p.Calls[n-1].Hash
 	}
-	return out, asOf(c, out.Snapshot), err
+	return out, err
 }
 
-func (g *Gateway) showCall(ctx context.Context, c gate.Call, a EventShowArgs) (out EventStory, params any, err error) {
+func (g *Gateway) showCall(ctx context.Context, c gate.Call, a EventShowArgs) (out EventStory, err error) {
 	e, payloads, others, err := g.Ledger.Call(ctx, a.ToolCallID)
 	snapshot := callSnapshot{e.Hash, e.Hash, 1 + int64(len(others))}
-	return EventStory{callsAsked{Snapshot: snapshot}, e, payloads, append([]string{}, others...)}, asOf(c, snapshot), err
+	return EventStory{callsAsked{Snapshot: snapshot}, e, payloads, append([]string{}, others...)}, err
 }
 
-func (g *Gateway) verifyCalls(ctx context.Context, c gate.Call, _ struct{}) (out EventsVerified, params any, err error) {
+func (g *Gateway) verifyCalls(ctx context.Context, c gate.Call, _ struct{}) (out EventsVerified, err error) {
 	out.OK = true
 	if out.Calls, err = g.Ledger.VerifyCalls(ctx); err == nil {
 		out.History, err = g.Ledger.VerifyEvents(ctx)
@@ -137,5 +123,16 @@ func (g *Gateway) verifyCalls(ctx context.Context, c gate.Call, _ struct{}) (out
 	if err == nil {
 		out.Erased, err = g.Ledger.Erasures(ctx)
 	}
-	return out, asOf(c, map[string]any{"chains": out.Calls, "history": out.History}), err
+	return out, err
+}
+
+// RunEvents lists at most limit events of a run with a number above after, oldest first, and reports whether no others will come by
+// themselves. By the id under which a run waited they are those of the wait too.
+func (g *Gateway) RunEvents(ctx context.Context, id string, after int64, limit int) (events []ledger.Entry, over bool, err error) {
+	v, err := g.Ledger.View(ctx, id) // before its events: none that follow are missed
+	if err != nil {
+		return nil, false, err
+	}
+	events, err = g.Ledger.EventsAfter(ctx, after, limit, id, v.Run.ID)
+	return events, v.Run.State.Terminal() && len(events) < limit, err
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"slurmgate/export"
+	"slurmgate/export/receipt"
 	"slurmgate/fault"
 	"slurmgate/gate"
-	"slurmgate/ledger"
 	"slurmgate/run"
 )
 
@@ -25,18 +25,21 @@ func (g *Gateway) exporting() []Operation {
 		Description: "Describes the archive of a finished run: an RO-Crate with its plan, policy, script, inputs, outputs, logs, history, " +
 			"signed receipt, and a Nextflow module that repeats it. The bytes come over HTTP (path), or with `slurmgate export`. Artifacts larger than " +
 			"max_size_mb (default 1024), or all with by_reference, are named and not included.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("run_id", prop("run_id", runIDSchema), prop("by_reference", yesNo),
-			prop("max_size_mb", `{"type":"integer","minimum":1,"maximum":1073741824}`)),
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Does: ofRun(g, look(g, g.describeExport)),
 	}, g.batchExporting()}
 }
 
+// ExportBounds say which artifacts an archive has only by reference.
+type ExportBounds struct {
+	ByReference bool  `json:"by_reference,omitzero" name:"by-reference" help:"Name the artifacts, with their checksums, instead of including them."`
+	MaxMB       int64 `json:"max_size_mb,omitzero" min:"1" max:"1073741824" name:"max-size-mb" help:"Name artifacts larger than this many MiB instead of including them. Default: 1024." placeholder:"N"`
+}
+
 // ExportArgs are the arguments of run.export.
 type ExportArgs struct {
-	RunID       string `json:"run_id"`
-	ByReference bool   `json:"by_reference,omitzero"`
-	MaxMB       int64  `json:"max_size_mb,omitzero"`
+	RunID string `json:"run_id" ids:"run"`
+	ExportBounds
 }
 
 // Exported is the answer of run.export.
@@ -61,10 +64,10 @@ type ExportedReference struct {
 	Why        string `json:"why"`
 }
 
-func (g *Gateway) describeExport(ctx context.Context, _ gate.Call, a ExportArgs) (out Exported, params any, err error) {
+func (g *Gateway) describeExport(ctx context.Context, _ gate.Call, a ExportArgs) (out Exported, err error) {
 	x, err := g.Export(ctx, a)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	r := x.Run()
 	out = Exported{RunID: r.RunID, State: r.State, File: x.Name(), SizeBytes: x.Size(), Files: x.Files(), Signed: x.Signed(),
@@ -75,12 +78,11 @@ func (g *Gateway) describeExport(ctx context.Context, _ gate.Call, a ExportArgs)
 		}
 	}
 	out.Path += a.query()
-	return out, map[string]any{"run_id": a.RunID, "attempt": r.Attempt, "by_reference": a.ByReference, "max_size_mb": a.MaxMB,
-		"size_bytes": out.SizeBytes}, nil
+	return out, nil
 }
 
 // query are the arguments in a path.
-func (a ExportArgs) query() string {
+func (a ExportBounds) query() string {
 	var query []string
 	if a.ByReference {
 		query = append(query, "by_reference=true")
@@ -97,41 +99,34 @@ func (a ExportArgs) query() string {
 // Export makes the archive of a run, for a caller whom the gate has allowed run.export. It holds what was recorded up to the run's end and
 // nothing later.
 func (g *Gateway) Export(ctx context.Context, a ExportArgs) (*export.Archive, error) {
-	return g.exportRun(ctx, a, nil)
+	signer, err := g.Ledger.Signer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return g.exportRun(ctx, a, signer, nil)
 }
 
 // exportRun makes the archive of a run; shared are the inputs, by checksum, that are in the archive of a batch instead.
-func (g *Gateway) exportRun(ctx context.Context, a ExportArgs, shared map[string]bool) (*export.Archive, error) {
-	switch w, err := g.Ledger.Waiting(ctx, a.RunID); {
-	case err == nil && w.State != ledger.WaitingStarted:
-		return nil, notStarted(w)
-	case err == nil:
-		a.RunID = w.Became
-	case !fault.Is(err, fault.NotFound):
+func (g *Gateway) exportRun(ctx context.Context, a ExportArgs, signer receipt.Signer, shared map[string]bool) (*export.Archive, error) {
+	r, err := g.Ledger.RunRecord(ctx, a.RunID)
+	switch {
+	case err != nil:
 		return nil, err
+	case r.Waiting != nil:
+		return nil, run.NotStarted(r.View)
 	}
-	v, err := g.Ledger.View(ctx, a.RunID)
-	if err != nil {
-		return nil, err
+	if !r.Run.State.Terminal() || r.Run.FinishedAt == nil {
+		return nil, notOver(r.View)
 	}
-	if !v.Run.State.Terminal() || v.Run.FinishedAt == nil {
-		return nil, notOver(v)
-	}
-	x := &exporter{Gateway: g, v: v, hide: func(s string) string { return g.Gate.Registry().Hide(gate.MCP, s) }}
+	x := &exporter{Gateway: g, of: r, hide: func(s string) string { return g.Gate.Registry().Hide(gate.MCP, s) }}
+	x.rec.Signer = signer
 	if err := x.collect(ctx); err != nil {
 		return nil, err
-	}
-	now, err := g.Ledger.View(ctx, a.RunID)
-	if err != nil {
-		return nil, err
-	}
-	if now.Run.Rev != v.Run.Rev {
-		return nil, notOver(now) // somebody retried it meanwhile
 	}
 	return export.New(x.rec, export.Options{ByReference: a.ByReference, MaxBytes: a.maxBytes(), Shared: shared}, g.exported)
 }
 
-func (a ExportArgs) maxBytes() int64 { return cmp.Or(a.MaxMB, exportMaxMB) << 20 }
+func (a ExportBounds) maxBytes() int64 { return cmp.Or(a.MaxMB, exportMaxMB) << 20 }
 
 func (g *Gateway) exported(_ context.Context, sha256 string) (io.ReadCloser, error) {
 	return g.Store.Open(sha256)

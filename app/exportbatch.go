@@ -17,19 +17,15 @@ func (g *Gateway) batchExporting() Operation {
 		Description: "Describes the archive of a batch that is over: its rows, and the archive of each of its runs (run.export). The bytes " +
 			"come over HTTP (path), or with `slurmgate export`. Artifacts larger than max_size_mb (default 1024), or all with by_reference, are " +
 			"named and not included; an input of several runs is included once.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("batch", prop("batch", batchSchema), prop("project_id", projectSchema), prop("by_reference", yesNo),
-			prop("max_size_mb", `{"type":"integer","minimum":1,"maximum":1073741824}`)),
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Does: look(g, g.describeBatchExport),
 	}
 }
 
 // BatchExportArgs are the arguments of batch.export.
 type BatchExportArgs struct {
-	Batch       string `json:"batch"`
-	ProjectID   string `json:"project_id,omitzero"`
-	ByReference bool   `json:"by_reference,omitzero"`
-	MaxMB       int64  `json:"max_size_mb,omitzero"`
+	BatchArgs
+	ExportBounds
 }
 
 // BatchExported is the answer of batch.export.
@@ -43,19 +39,17 @@ type BatchExported struct {
 	Path    string           `json:"path"`   // GET returns the bytes
 }
 
-func (g *Gateway) describeBatchExport(ctx context.Context, c gate.Call, a BatchExportArgs) (out BatchExported, params any, err error) {
-	b, err := g.batchOf(ctx, c, BatchArgs{Batch: a.Batch, ProjectID: a.ProjectID})
+func (g *Gateway) describeBatchExport(ctx context.Context, c gate.Call, a BatchExportArgs) (out BatchExported, err error) {
+	b, err := g.batchOf(ctx, c, a.BatchArgs)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	d := batchDoc(b)
 	if !d.Over {
-		return out, nil, batchNotOver(d)
+		return out, batchNotOver(d)
 	}
-	seq, err := g.Ledger.Newest(ctx)
-	out = BatchExported{BatchID: b.ID, Name: b.Name, Rows: b.Rows, Counts: b.Counts, File: export.FileName(b.ID),
-		Path: "/v1/batches/" + b.ID + "/export" + ExportArgs{ByReference: a.ByReference, MaxMB: a.MaxMB}.query()}
-	return out, map[string]any{"batch_id": b.ID, "ledger_seq": seq, "by_reference": a.ByReference, "max_size_mb": a.MaxMB}, err
+	return BatchExported{BatchID: b.ID, Name: b.Name, Rows: b.Rows, Counts: b.Counts, File: export.FileName(b.ID),
+		Path: "/v1/batches/" + b.ID + "/export" + a.query()}, nil
 }
 
 func batchNotOver(d BatchDoc) error {
@@ -82,17 +76,21 @@ func (g *Gateway) ExportBatch(ctx context.Context, a BatchExportArgs) (*export.B
 		doc.Rows = append(doc.Rows, export.BatchRow{Row: w.N, Sample: w.Sample, Label: w.Label, Tags: append([]string{}, w.Tags...), Args: w.Args,
 			RunID: w.RunID, State: w.State, Code: w.Code, Message: g.Gate.Registry().Hide(gate.MCP, w.Message)})
 	}
-	args := ExportArgs{ByReference: a.ByReference, MaxMB: a.MaxMB}
+	args := ExportArgs{ExportBounds: a.ExportBounds}
 	shared := map[string]bool{}
 	if !a.ByReference {
 		if shared, err = g.sharedInputs(ctx, rows, args.maxBytes()); err != nil {
 			return nil, err
 		}
 	}
-	return export.NewBatch(ctx, doc, func(ctx context.Context, id string) (*export.Archive, error) {
+	signer, err := g.Ledger.Signer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return export.NewBatch(ctx, doc, signer, func(ctx context.Context, id string) (*export.Archive, error) {
 		args := args
 		args.RunID = id
-		return g.exportRun(ctx, args, shared)
+		return g.exportRun(ctx, args, signer, shared)
 	}, g.exported)
 }
 

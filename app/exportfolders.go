@@ -3,24 +3,22 @@ package app
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"slurmgate/export"
-	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/plan/tree"
 	"slurmgate/run"
 )
 
-// references says which inputs had a name of the site when the run ended.
-func (x *exporter) references(ctx context.Context, inputs []run.Output) error {
-	for i, in := range inputs {
-		names, err := x.Ledger.NamesOf(ctx, in.Artifact.SHA256, in.Artifact.Type)
-		if err != nil {
-			return err
+// references says which inputs had a name of the site when the run ended, and what those in place rest on: the receipt
+// has both.
+func (x *exporter) references(ctx context.Context) error {
+	for i, in := range x.rec.Run.Inputs {
+		for _, d := range x.signed.Predicate.ResolvedDependencies {
+			if d.Name == "input/"+in.Relpath {
+				x.rec.Run.Inputs[i].ReferenceName, x.rec.Run.Inputs[i].InPlace = d.Annotations.Reference, d.Annotations.InPlace
+			}
 		}
-		names = slices.DeleteFunc(names, func(r ledger.Reference) bool { return r.At.After(*x.v.Run.FinishedAt) })
-		x.rec.Run.Inputs[i].ReferenceName = ledger.NameFor(names, x.v.Run.ProjectID, in.Artifact.Source)
 	}
 	for _, list := range [][]export.Artifact{x.rec.Run.Inputs, x.rec.Run.Outputs} {
 		for i := range list {
@@ -36,11 +34,14 @@ func (x *exporter) references(ctx context.Context, inputs []run.Output) error {
 func (x *exporter) unfold(ctx context.Context, a *export.Artifact) error {
 	const inPlace = "it lies in place on the site, and the gateway has no copy"
 	if a.Type != plan.Directory {
-		if there, err := x.Ledger.InPlace(ctx, a.SHA256); err != nil || a.Why == "" || !there {
-			return err
+		if a.Why == "" {
+			return nil
 		}
-		a.Why = inPlace
-		return nil
+		places, err := x.placesOf(ctx, run.Artifact{ID: a.ArtifactID, ProjectID: x.of.Run.ProjectID, SHA256: a.SHA256})
+		if len(places) > 0 {
+			a.Why = inPlace
+		}
+		return err
 	}
 	if a.Why != "" {
 		return nil

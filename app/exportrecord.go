@@ -11,6 +11,7 @@ import (
 	"slurmgate/export"
 	"slurmgate/export/receipt"
 	"slurmgate/fault"
+	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
@@ -18,32 +19,28 @@ import (
 // exporter collects the record of a run.
 type exporter struct {
 	*Gateway
-	v    run.View
+	of   ledger.RunRecord
 	p    plan.Params
 	hide func(string) string // names for the site's folders
 	rec  export.Record
+
+	signed receipt.Statement // what the receipt says
 }
 
 func (x *exporter) collect(ctx context.Context) (err error) {
-	r := x.v.Run
-	if x.rec.Params, err = x.Ledger.Params(ctx, r.ParamsHash); err != nil {
-		return err
-	}
+	r := x.of.Run
+	x.rec.Params = x.of.Params
 	if x.p, err = plan.DecodeParams(x.rec.Params); err != nil {
 		return err
 	}
 	x.rec.Run = export.Run{RunID: r.ID, ToolID: r.ToolID, ToolName: r.ToolName, ToolVersion: r.ToolVersion, ContractVersion: r.ContractVersion,
 		PolicyHash: r.PolicyHash, ParamsHash: r.ParamsHash, PlanHash: r.PlanHash, PackHash: r.PackHash, Project: r.ProjectID, Site: r.Site,
 		ExecutedAs: r.ExecutedAs, Principal: r.Principal.Name, State: string(r.State), Reason: r.Reason, Attempt: r.AttemptN,
-		CreatedAt: r.CreatedAt, StartedAt: x.v.Attempt.StartedAt, FinishedAt: *r.FinishedAt, Kind: export.KindSlurm,
-		Image:  x.p.Spec.Execution.Container.Image,
-		Inputs: []export.Artifact{}, Outputs: []export.Artifact{}, Logs: []export.Artifact{}, Missing: []string{}, Redacted: []string{}}
-	switch {
-	case x.p.Docker:
-		x.rec.Run.Kind = export.KindDocker
-	case x.p.Worker != nil:
-		x.rec.Run.Kind = export.KindWorker
-		end, err := run.EndOf(x.v)
+		CreatedAt: r.CreatedAt, StartedAt: x.of.Attempt.StartedAt, FinishedAt: *r.FinishedAt, Image: x.p.Spec.Execution.Container.Image,
+		Rows: []export.Row{}, Inputs: []export.Artifact{}, Outputs: []export.Artifact{}, Logs: []export.Artifact{},
+		Missing: []string{}, Redacted: []string{}, Warnings: forgeable(x.of)}
+	if x.p.Worker != nil {
+		end, err := run.EndOf(x.of.View)
 		if err != nil {
 			return err
 		}
@@ -51,10 +48,7 @@ func (x *exporter) collect(ctx context.Context) (err error) {
 			x.rec.Output = end.Output
 		}
 	}
-	if x.rec.Run.Warnings, err = x.forgeable(ctx, r); err != nil {
-		return err
-	}
-	for _, part := range []func(context.Context) error{x.script, x.documents, x.artifacts, x.attempts, x.events, x.receipt} {
+	for _, part := range []func(context.Context) error{x.script, x.documents, x.receipt, x.artifacts, x.events} {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -75,18 +69,18 @@ var runFolder = regexp.MustCompile(`(?m)^run='?(/.+)/run_[0-9A-Z]{26}'?$`)
 // script takes the job script, in which names stand for folders. The runs folder is read from it: where it ends with {user} the site file
 // does not have it as it is.
 func (x *exporter) script(ctx context.Context) error {
-	if x.v.Run.ScriptArtifactID == "" {
+	if x.of.Run.ScriptArtifactID == "" {
 		return nil
 	}
-	a, err := x.Ledger.Artifact(ctx, x.v.Run.ScriptArtifactID)
-	if fault.Is(err, fault.NotFound) {
+	a, err := x.Ledger.Artifact(ctx, x.of.Run.ScriptArtifactID)
+	var data []byte
+	if err == nil {
+		data, err = x.bytesOf(a.SHA256)
+	}
+	if lost(err) {
 		x.missing("job-script.sh", err)
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	data, err := x.bytesOf(a.SHA256)
 	if err != nil {
 		return err
 	}
@@ -116,19 +110,22 @@ func (x *exporter) missing(file string, err error) {
 	x.rec.Run.Missing = append(x.rec.Run.Missing, file+" is not in the archive: "+x.hide(fault.Prose(err)))
 }
 
+// lost reports whether the gateway no longer has what was asked for: it was removed, or erased because a secret was in it.
+func lost(err error) bool { return fault.Is(err, fault.NotFound) || fault.CodeOf(err) == "erased" }
+
 // documents takes policy and pack.
 func (x *exporter) documents(ctx context.Context) error {
 	for _, d := range []struct {
 		file, hash string
 		read       func(context.Context, string) (json.RawMessage, error)
 		to         *[]byte
-	}{{"policy.json", x.v.Run.PolicyHash, x.Ledger.Policy, &x.rec.Policy}, {"pack.json", x.v.Run.PackHash, x.Ledger.Pack, &x.rec.Pack}} {
+	}{{"policy.json", x.of.Run.PolicyHash, x.Ledger.Policy, &x.rec.Policy}, {"pack.json", x.of.Run.PackHash, x.Ledger.Pack, &x.rec.Pack}} {
 		if d.hash == "" {
 			continue
 		}
 		doc, err := d.read(ctx, d.hash)
 		switch {
-		case fault.Is(err, fault.NotFound):
+		case lost(err):
 			x.missing(d.file, err)
 		case err != nil:
 			return err
@@ -136,42 +133,30 @@ func (x *exporter) documents(ctx context.Context) error {
 			*d.to = doc
 		}
 	}
-	var pack struct {
-		Image string `json:"image"`
-	}
-	if err := json.Unmarshal(x.rec.Pack, &pack); err == nil {
-		x.rec.Run.ImageName = pack.Image
-	}
 	return nil
 }
 
 // artifacts takes the inputs, the declared outputs and the logs.
 func (x *exporter) artifacts(ctx context.Context) error {
-	inputs, err := x.Ledger.Inputs(ctx, x.v.Run.ID)
-	if err != nil {
-		return err
-	}
-	outputs, err := x.Ledger.Outputs(ctx, x.v.Run.ID)
-	if err != nil {
-		return err
-	}
-	for _, in := range inputs {
+	for _, in := range x.of.Inputs {
 		x.rec.Run.Inputs = append(x.rec.Run.Inputs, x.artifact(in))
 	}
-	for _, o := range outputs {
+	for _, o := range x.of.Outputs {
 		switch {
 		case x.p.Worker != nil && o.Role == run.OutputRole:
 			o.Relpath = "out/output.json" // a worker has no workspace
 			x.rec.Run.Outputs = append(x.rec.Run.Outputs, x.artifact(o))
 		case o.Relpath != "":
 			x.rec.Run.Outputs = append(x.rec.Run.Outputs, x.artifact(o))
+		case plan.WasRejected(o.Role):
+			x.rec.Run.Rejected = append(x.rec.Run.Rejected, x.artifact(o))
 		case slices.Contains([]string{"log", "stdout", "stderr"}, o.Role):
 			if err := x.log(o); err != nil {
 				return err
 			}
 		}
 	}
-	return x.references(ctx, inputs)
+	return x.references(ctx)
 }
 
 func (x *exporter) artifact(o run.Output) export.Artifact {
@@ -205,33 +190,13 @@ func (x *exporter) log(o run.Output) error {
 	return nil
 }
 
-// attempts takes how the attempts ended.
-func (x *exporter) attempts(ctx context.Context) error {
-	list, err := x.Ledger.Attempts(ctx, x.v.Run.ID)
-	if err != nil {
+// receipt takes the receipt of the run's end, the key that it names, and what it says of attempts and rows.
+func (x *exporter) receipt(ctx context.Context) (err error) {
+	if x.rec.Exit, err = x.Ledger.Exit(ctx, x.of.Run.ID, x.of.Run.AttemptN); err != nil {
 		return err
 	}
-	for _, a := range list {
-		d := export.Attempt{Attempt: a.N, Ending: string(a.Ending), ExitCode: a.ExitCode, SlurmState: a.SlurmState, Node: a.Node,
-			Resources: a.Resources, CreatedAt: a.CreatedAt, StartedAt: a.StartedAt, EndedAt: a.EndedAt, Usage: a.Usage}
-		if d.Usage == nil {
-			d.Usage = json.RawMessage("null")
-		}
-		if a.Token != "" {
-			d.JobName = run.JobName(a.RunID, a.N, a.Token)
-		}
-		if a.N == x.v.Attempt.N {
-			d.JobID, d.Cluster = x.v.Submission.JobID, x.v.Submission.Cluster
-		}
-		x.rec.Exit.Attempts = append(x.rec.Exit.Attempts, d)
-	}
-	return nil
-}
-
-// receipt takes the receipt of the run's end, and the key that it names.
-func (x *exporter) receipt(ctx context.Context) error {
-	r, err := x.Ledger.Receipt(ctx, x.v.Run.ID, x.v.Run.AttemptN)
-	if fault.Is(err, fault.NotFound) {
+	r, err := x.Ledger.Receipt(ctx, x.of.Run.ID, x.of.Run.AttemptN)
+	if lost(err) {
 		x.missing(export.ReceiptFile, err)
 		return nil
 	}
@@ -242,24 +207,27 @@ func (x *exporter) receipt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if i := slices.IndexFunc(keys, func(k receipt.Key) bool { return k.ID == r.KeyID }); i >= 0 {
+		x.rec.Key = keys[i]
+	}
 	x.rec.Receipt = r.Envelope
-	x.rec.Keys, err = export.Keys(slices.DeleteFunc(keys, func(k receipt.Key) bool { return k.ID != r.KeyID }))
+	x.signed, err = receipt.ParseStatement(r.Statement)
+	if fault.CodeOf(err) == receipt.UnknownPredicate { // of an older slurmgate: verify says that it cannot judge it
+		return nil
+	}
+	x.rec.Exit, x.rec.Run.Rows = x.signed.Predicate.Exit, export.RowsOf(x.signed.Predicate.Rows)
 	return err
 }
 
 // events takes the history up to the run's end.
 func (x *exporter) events(ctx context.Context) error {
-	all, err := x.Ledger.Events(ctx, x.v.Run.ID)
-	if err != nil {
-		return err
-	}
 	var end int64
-	for _, e := range all {
-		if e.Type == "run."+string(x.v.Run.State) {
+	for _, e := range x.of.Events {
+		if e.Type == "run."+string(x.of.Run.State) {
 			end = e.Seq
 		}
 	}
-	chained, err := x.Ledger.History(ctx, x.v.Run.ID, end)
+	chained, err := x.Ledger.History(ctx, x.of.Run.ID, end)
 	if err != nil {
 		return err
 	}

@@ -33,45 +33,44 @@ const codeNotStored = "IMAGE-NOT-STORED"
 
 // files are the operations on files that may belong to no site: they are used while there is no gateway yet.
 func (h Host) files() []Operation {
-	dir, kind := prop("dir", pathSchema), prop("kind", `{"type":"string","maxLength":16}`)
 	return []Operation{h.setup(), {
 		ID: "config.check", Title: "Site file", Verb: "config check",
 		Description: "Checks the site file and returns the effective one.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
-		Input: object("file", prop("file", pathSchema)), Does: does(h.config),
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
+		Does: does(h.config),
 	}, {
 		ID: "config.show", Title: "Site file", Verb: "config show",
 		Description: "Checks the site file and returns the effective one.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
-		Input: object("file", prop("file", pathSchema)), Does: does(h.config),
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
+		Does: does(h.config),
 	}, {
 		ID: "tool.check", Title: "Check toolpacks", Verb: "tool check",
 		Description: "Checks a domain, its folder of toolpacks or any other folder of toolpacks. Reports all problems at once.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
-		Input: object("dir", dir), Does: does(checkTools),
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
+		Does: does(checkTools),
 	}, {
 		ID: "domain.check", Title: "Check a domain", Verb: "domain check",
 		Description: "Checks a domain package (manifest, policy, toolpacks, image lock) and whether its parts fit together. Reports all " +
 			"problems at once.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
-		Input: object("dir", dir, prop("site", pathSchema)), Does: does(h.checkDomain),
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
+		Does: does(h.checkDomain),
 	}, {
 		ID: "tool.init", Title: "Start a toolpack", Verb: "tool init",
 		Description: "Writes a first toolpack that loads without changes.",
-		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Files, Faces: shellOnly,
-		Input: object("tool_id kind dir", prop("tool_id", `{"type":"string","maxLength":128}`), kind, dir), Does: does(startTool),
+		Effect:      gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Files, Faces: shellOnly,
+		Does: does(startTool),
 	}, conversion(), {
 		ID: "tool.schema", Title: "Schema of toolpacks", Verb: "tool schema",
 		Description: "Returns the JSON Schema of *.tool.yaml, for editors.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
-		Input: object(""), Does: does(func(context.Context, gate.Call, struct{}) (TextAnswer, error) {
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
+		Does: does(func(context.Context, gate.Call, struct{}) (TextAnswer, error) {
 			return TextAnswer{Text: toolpack.FormatSchema()}, nil
 		}),
 	}, {
 		ID: "tool.runner", Title: "Runner of a kind", Verb: "tool runner",
 		Description: "Returns the program that calls the function of a python or node toolpack; it belongs into the toolpack's image.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
-		Input: object("kind", kind), Does: does(func(_ context.Context, _ gate.Call, a InitArgs) (TextAnswer, error) {
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
+		Does: does(func(_ context.Context, _ gate.Call, a RunnerArgs) (TextAnswer, error) {
 			text, path, err := toolpack.Runner(a.Kind)
 			return TextAnswer{text, path}, err
 		}),
@@ -80,7 +79,7 @@ func (h Host) files() []Operation {
 
 // ConfigArgs are the arguments of config.check and config.show.
 type ConfigArgs struct {
-	File string `json:"file"`
+	File string `json:"file" kind:"path"`
 }
 
 // ConfigAnswer is the answer of config.check and config.show.
@@ -129,10 +128,15 @@ func (h Host) config(ctx context.Context, _ gate.Call, a ConfigArgs) (out Config
 	return out, nil
 }
 
-// CheckArgs are the arguments of tool.check and domain.check.
+// CheckArgs are the arguments of tool.check.
 type CheckArgs struct {
-	Dir  string `json:"dir"`
-	Site string `json:"site,omitzero"` // of domain.check: its image store is compared with the domain's lock
+	Dir string `json:"dir" kind:"path" arg:"" help:"Folder with *.tool.yaml files, or a domain." type:"path"`
+}
+
+// DomainCheckArgs are the arguments of domain.check.
+type DomainCheckArgs struct {
+	Dir  string `json:"dir" kind:"path" arg:"" help:"Folder of a domain." type:"path"`
+	Site string `json:"site,omitzero" kind:"path" kong:"-"` // its image store is compared with the domain's lock
 }
 
 // CheckAnswer is the answer of tool.check.

@@ -24,8 +24,6 @@ import (
 // A file that nobody has imported has no id, and its path is not for a chat. So a look for files gives each a handle: an id that the caller
 // alone can use, and that says nothing. It is a keyed hash of caller and path, so the same file has the same one tomorrow.
 
-const fileIDSchema = `{"type":"string","pattern":"^file_[0-9A-HJKMNP-TV-Z]{26}$","description":"a file that artifact.find found, file_…"}`
-
 // FileHandle is the handle of a file for a caller.
 func FileHandle(key []byte, caller, path string) string {
 	m := hmac.New(sha256.New, key)
@@ -35,10 +33,10 @@ func FileHandle(key []byte, caller, path string) string {
 
 // FindArgs are the arguments of artifact.find.
 type FindArgs struct {
-	Name      string `json:"name"`
-	ProjectID string `json:"project_id,omitzero"`
-	Cursor    string `json:"cursor,omitzero"`
-	Limit     int    `json:"limit,omitzero"`
+	Name      string `json:"name" min:"1" max:"128" arg:"" help:"A part of the name, or the sample or a tag of a batch's rows: their inputs and outputs."`
+	ProjectID string `json:"project_id,omitzero" kind:"project" name:"project" help:"Only artifacts of this project (name or id)." placeholder:"NAME"`
+	Limit     int    `json:"limit,omitzero" min:"1" max:"200" default:"50" help:"Maximum number to list (1 to 200)."`
+	Cursor    string `json:"cursor,omitzero" max:"512" help:"Continue after an earlier page." placeholder:"CURSOR"`
 }
 
 // FoundFile is a file below an import root.
@@ -94,7 +92,7 @@ func readFindPage(cursor string) (p findPage, err error) {
 	}
 	if err != nil || p.Files < 0 {
 		return p, fault.Invalid("", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier answer",
-			Msg: "it is none", Hint: "call again without a cursor"})
+			Msg: "not a valid cursor", Hint: "call again without a cursor"})
 	}
 	return p, nil
 }
@@ -105,40 +103,39 @@ func (g *Gateway) finding() Operation {
 		ID: "artifact.find", Title: "Find files and artifacts by name", Verb: "artifact find",
 		Description: "Finds artifacts and files not yet imported by a part of their name, or by the sample or tag of a batch. artifact.import " +
 			"takes the file_id of a file.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Chat:   gate.Chat{Has: true, First: true, Bound: "limit", Most: 40, TextAlone: true},
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview,
-		Input: object("name", prop("name", `{"type":"string","minLength":1,"maxLength":128}`), prop("project_id", projectSchema),
-			prop("cursor", `{"type":"string","maxLength":512}`), prop("limit", limitSchema)),
 		Does: look(g, g.find),
 	}
 }
 
-func (g *Gateway) find(ctx context.Context, c gate.Call, a FindArgs) (out FoundList, params any, err error) {
+func (g *Gateway) find(ctx context.Context, c gate.Call, a FindArgs) (out FoundList, err error) {
 	out = FoundList{Artifacts: []FoundArtifact{}, Files: []FoundFile{}}
 	page, err := readFindPage(a.Cursor)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	if a.Limit == 0 {
 		a.Limit = listLimit
 	}
 	f := ledger.ArtifactFilter{Named: a.Name, Cursor: page.Artifacts, Limit: a.Limit}
 	if f.Projects, err = g.projectsListed(c, a.ProjectID); err != nil {
-		return out, nil, err
+		return out, err
 	}
 	var ids []string
 	next := findPage{Done: true, Total: page.Total, Files: page.Files}
 	if !page.Done {
 		list, err := g.Ledger.Artifacts(ctx, f)
 		if err != nil {
-			return out, nil, err
+			return out, err
 		}
 		for _, x := range list.Artifacts {
 			out.Artifacts, ids = append(out.Artifacts, FoundArtifact{ArtifactDoc: docOf(x)}), append(ids, x.ID)
 		}
 		samples, err := g.Ledger.SamplesOf(ctx, a.Name, ids)
 		if err != nil {
-			return out, nil, err
+			return out, err
 		}
 		for i := range out.Artifacts {
 			out.Artifacts[i].Sample = samples[out.Artifacts[i].ArtifactID]
@@ -148,7 +145,7 @@ func (g *Gateway) find(ctx context.Context, c gate.Call, a FindArgs) (out FoundL
 	out.ArtifactsTotal = next.Total
 	found, note, err := g.filesBelow(ctx, c, a.ProjectID, a.Name, artifact.Named(a.Name))
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	out.FilesTotal, out.Note = len(found), note
 	if room := a.Limit - len(out.Artifacts); next.Done && room > 0 {
@@ -159,8 +156,7 @@ func (g *Gateway) find(ctx context.Context, c gate.Call, a FindArgs) (out FoundL
 	if next.Files += len(out.Files); !next.Done || next.Files < len(found) {
 		out.Cursor = next.put()
 	}
-	return out, map[string]any{"name": a.Name, "project_ids": f.Projects, "cursor": a.Cursor, "limit": a.Limit,
-		"artifacts_total": out.ArtifactsTotal, "files_total": out.FilesTotal}, nil
+	return out, nil
 }
 
 // ownRights is the note of an answer to a user of this host: his own process looks, as it opens what he imports.

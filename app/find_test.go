@@ -20,16 +20,10 @@ import (
 func TestFind(t *testing.T) {
 	g := tableGateway(t)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range []string{"ours/deep/S7_reads.txt", "ours/s7_more.txt", "ours/S8.txt", "theirs/S7_secret.txt"} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(name+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(name+"\n"), 0o644))
 	}
 	if g.Importer, err = artifact.NewImporter(g.Store, artifact.ImportPolicy{MaxBytes: 1 << 20, Roots: []artifact.Root{
 		{Folder: dir + "/ours", Projects: []string{plan.ProjectID("demo")}},
@@ -73,9 +67,7 @@ func TestFind(t *testing.T) {
 	other := l.Files[0].FileID
 	g.says(t, ours, "artifact.import", ImportArgs{FileID: other}, "file_not_found", nil)
 	// What went wrong with a file is said without its path.
-	if err := os.Remove(dir + "/theirs/S7_secret.txt"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(dir+"/theirs/S7_secret.txt"))
 	if res := g.says(t, theirs, "artifact.import", ImportArgs{FileID: other}, "import_missing", nil); strings.Contains(
 		fmt.Sprint(res.Error.Message, res.Error.Details), dir) {
 		t.Errorf("%+v", res.Error)

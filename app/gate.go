@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -38,7 +39,7 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 				of := o
 				o.Covers = func(ctx context.Context, c gate.Call) (gate.Coverage, error) { return g.coversProject(ctx, c, of) }
 			}
-			o = g.follows(g.guarded(o))
+			o = g.resolving(g.guarded(o))
 			t := o.Tool()
 			t.Covers = o.Covers
 			tools = append(tools, t)
@@ -60,7 +61,7 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	if g.Gate, err = NewGate(gate.Config{Policy: rulesOf{g.Policy, g.RunLimits()}, Together: g.Policy.Concurrency.Global,
 		Limits: gateLimits(g.Site.Limits, g.Policy.Workers), Journal: journal,
 		Aside: gate.Aside{Dir: g.Aside, Written: g.Ledger.Recorded}, Promises: g.Ledger,
-		Owners: owners{g.Ledger}, Supposer: g, Artifacts: artifacts{g}, Key: key, Secrets: g.Secrets, Log: g.Log},
+		Owners: owners{g.Ledger}, Supposer: g, Artifacts: artifacts{g}, Words: g.Words, Key: key, Secrets: g.Secrets, Log: g.Log},
 		tools...); err != nil {
 		return err
 	}
@@ -76,8 +77,13 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 
 func gateLimits(l site.Limits, w policy.Workers) gate.Limits {
 	return gate.Limits{Services: w.MaxCalls, Calls: l.Calls, CallsPerCaller: l.CallsPerCaller, WaitsPerCaller: l.WaitsPerCaller,
-		Previews: l.Previews, PreviewsPerCaller: l.PreviewsPerCaller, Hashes: l.Hashes, HashesPerCaller: l.HashesPerCaller}
+		Previews: l.Previews, PreviewsPerCaller: l.PreviewsPerCaller, Hashes: l.Hashes, HashesPerCaller: l.HashesPerCaller,
+		Records: gate.Allowance{PerMinute: l.CallerRecordsPerMinute, PerDay: l.CallerRecordsPerDay},
+		Memory:  min(callMemory, debug.SetMemoryLimit(-1)/4)}
 }
+
+// callMemory is how many bytes of memory calls may hold by the size of what they are given, where the process has four times as much.
+const callMemory = 512 << 20
 
 // RunLimits are the limits of concurrency.per_tool that bound runs, by tool name: those of toolpacks. The engine enforces them.
 func (g *Gateway) RunLimits() map[string]int {

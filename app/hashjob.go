@@ -36,11 +36,13 @@ const (
 
 // hashedByJob hashes by a job of the site for a call, and waits for it.
 func (g *Gateway) hashedByJob(c gate.Call) hasher {
-	return func(ctx context.Context, s *site.Site, root site.Root, a ImportArgs, scope artifact.Scope) (got artifact.Registered, err error) {
+	return func(ctx context.Context, s *site.Site, _ opener, root site.InPlace, a ImportArgs, scope artifact.Scope) (
+		got artifact.Registered, err error) {
 		got.Type, got.Label = a.Type, filepath.Base(*a.Path)
 		if a.Type == "" {
 			return got, fault.Invalid("", fault.Problem{Code: "IMPORT-TYPE", Field: "type",
-				Rule: "the type of what a job hashes; DIRECTORY for a folder", Msg: "a job does not detect it"})
+				Rule: "the type of what a job hashes; DIRECTORY for a folder",
+				Msg:  "a job does not detect the type, and the call does not name it"})
 		}
 		state, size, err := g.lookAt(ctx, s, root, *a.Path, scope)
 		if err != nil {
@@ -73,11 +75,11 @@ func (g *Gateway) hashedByJob(c gate.Call) hasher {
 }
 
 // lookAt is the state of a file or directory on a site, and about how many bytes it has.
-func (g *Gateway) lookAt(ctx context.Context, s *site.Site, root site.Root, path string, scope artifact.Scope) (string, int64, error) {
+func (g *Gateway) lookAt(ctx context.Context, s *site.Site, root site.InPlace, path string, scope artifact.Scope) (string, int64, error) {
 	if im := g.inPlace[s.Name]; im != nil {
 		return im.Look(ctx, path, scope)
 	}
-	return g.FarPlaces.Look(ctx, s, root.Path, path)
+	return g.FarPlaces.Look(ctx, s, "", root.Path, path)
 }
 
 // hashPlan is the plan of a job that hashes a file or a directory below root.
@@ -124,18 +126,20 @@ func (g *Gateway) hashOrder(ctx context.Context, c gate.Call, s *site.Site, proj
 	return run.Order{ToolID: "reference.add", ToolName: "reference_add", ToolVersion: BuiltinVersion, ContractVersion: builtinContract,
 		Params: plan.Params{ProjectID: project, Script: g.Script, Spec: spec}, Placement: at, Site: s.Name,
 		SiteWhy: "what it hashes is there", PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind,
-		Principal: askerOf(c)}, nil
+		Asking: g.asking(ctx, c)}, nil
 }
 
 // hashInRun submits the order, or finds its run, waits for the end, and reads what it printed.
 func (g *Gateway) hashInRun(ctx context.Context, c gate.Call, o run.Order, path string) (string, error) {
-	r, err := g.Sites.Submit(ctx, o)
-	if r, err = g.submitted(ctx, c, r, err); err != nil {
+	if err := c.MayStart(o.ToolName); err != nil {
 		return "", err
 	}
-	nobody := func(context.Context, map[string]any) (string, error) { return "", nil } // nobody sees these looks
+	r, err := g.Sites.Submit(ctx, o)
+	if r, err = g.submitted(c, r, err); err != nil {
+		return "", err
+	}
 	for state := r.State; !state.Terminal(); {
-		now, err := g.Sites.Get(ctx, r.RunID, hashPoll, nobody)
+		now, err := g.Sites.Get(ctx, r.RunID, hashPoll)
 		if err != nil {
 			return "", fault.Wrap(fault.KindOf(err), "", "the run "+r.RunID+" hashes "+path+", and goes on without this call", err).
 				WithNext("make the same call again: it finds the run")

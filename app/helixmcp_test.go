@@ -3,10 +3,12 @@ package app
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"slurmgate/artifact"
+	"slurmgate/convert"
 	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/policy"
@@ -18,19 +20,16 @@ import (
 // proves SRC-01
 func TestImportInHelixMCPsForm(t *testing.T) {
 	root := t.TempDir()
-	g := gatewayOver(t, t.TempDir(), "../domains/genomics", "version: 1\nimport: {roots: ["+root+"]}\n")
+	g := gatewayOver(t, t.TempDir(), "../domains/genomics", "version: 1\n")
+	g.Policy.Import.Roots = []string{root}
 	importer, err := artifact.NewImporter(g.Store, artifact.ImportPolicy{Roots: []artifact.Root{{Folder: root}}, MaxBytes: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g.Importer = importer
 	who := everything("token:helix", gate.All)
 	who.Principal.Method = gate.ByToken
 	project := plan.ProjectID("mine")
 	file := filepath.Join(root, "reads.txt")
-	if err := os.WriteFile(file, []byte("@r1\nACGT\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("@r1\nACGT\n"), 0o600))
 	m := func(kv ...any) map[string]any {
 		out := map[string]any{"project_id": project}
 		for i := 0; i < len(kv); i += 2 {
@@ -103,9 +102,7 @@ func TestConvertedFromHelixMCP(t *testing.T) {
 		t.Fatal(made, err)
 	}
 	d, p, err := ReadDomain(dir, toolpack.AllowMissingImages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pack, err := d.Packs().Get("helixmcp.fastqc")
 	if err != nil || pack.ToolName() != "fastqc" || pack.ContractVersion() != "v1" || p.AllowTool("fastqc") != nil ||
 		p.AllowTool("run_list") == nil {
@@ -113,9 +110,7 @@ func TestConvertedFromHelixMCP(t *testing.T) {
 	}
 	digest, _ := d.Lock().Digest("samtools")
 	flagstat, err := d.Packs().Get("samtools.flagstat.slurm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	outline := flagstat.Outline(digest)
 	if err := p.AllowPlan(outline, false, "samtools"); err != nil {
 		t.Error(err)
@@ -140,21 +135,15 @@ func TestConvertedFromHelixMCP(t *testing.T) {
 	}
 	// A policy without sections allows nothing at all.
 	none := filepath.Join(t.TempDir(), "p.yaml")
-	if err := os.WriteFile(none, []byte("version: 1\ntool_allowlist: []\nquotas: {max_import_bytes: 1}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(none, []byte("version: 1\ntool_allowlist: []\nquotas: {max_import_bytes: 1}\n"), 0o600))
 	to := t.TempDir()
 	if _, err := convertTools(t.Context(), gate.Call{}, ConvertArgs{From: "helixmcp", Files: []string{none}, To: to}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(filepath.Join(to, toolpack.PolicyFileName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p, err = policy.Parse("p", data, os.LookupEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, kind := range policy.ImportKinds() {
 		if p.AllowImport(kind, "TEXT", 1) == nil {
 			t.Errorf("an import of kind %s is allowed", kind)
@@ -162,5 +151,54 @@ func TestConvertedFromHelixMCP(t *testing.T) {
 	}
 	if p.AllowTool("artifact_get") == nil || p.AllowPlan(outline, false, "samtools") == nil || p.Local.Allowed || p.Slurm.RawPlans.Allowed {
 		t.Error("something is allowed")
+	}
+}
+
+// What Handshake's gate answers to tools/list becomes a domain that opens as it is; converted again, even by force, it has the policy that
+// its administrator wrote meanwhile.
+//
+// proves SRC-02
+func TestConvertedFromHandshake(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "tools.json"), t.TempDir()
+	const list = `[{"tool_id":"photo.search","tool_version":"1.0.0","input_schema":{"type":"object"},"side_effect":"EXECUTE"}]`
+	must(t, os.WriteFile(from, []byte(list), 0o600))
+	again := func(force bool) ConvertAnswer {
+		t.Helper()
+		args := ConvertArgs{From: "handshake", Files: []string{from}, To: to, Force: force}
+		made, err := convertTools(t.Context(), gate.Call{}, args)
+		must(t, err)
+		return made
+	}
+	again(false)
+	if _, _, err := ReadDomain(to, toolpack.AllowMissingImages); err != nil {
+		t.Errorf("the converted domain does not open: %v", err)
+	}
+	const policy = "version: 1\nconsent: {tools: [photo_search]}\n"
+	must(t, os.WriteFile(filepath.Join(to, "policies.yaml"), []byte(policy), 0o600))
+	for _, force := range []bool{false, true} {
+		made := again(force)
+		if !slices.ContainsFunc(made.Kept, func(n convert.Note) bool { return n.File == filepath.Join(to, "policies.yaml") }) {
+			t.Errorf("converted again, force %v, the conversion says %v, want that the policy stayed", force, made.Kept)
+		}
+		if now, err := os.ReadFile(filepath.Join(to, "policies.yaml")); err != nil || string(now) != policy {
+			t.Errorf("converted again, force %v, the policy is %q, %v; want what was written", force, now, err)
+		}
+	}
+}
+
+// Tools of HelixMCP without its policy are a domain that opens, too, and the conversion says what its policy allows.
+//
+// proves SRC-02
+func TestConvertedWithoutPolicy(t *testing.T) {
+	const from = "../convert/testdata/helixmcp/samtools_flagstat_slurm"
+	to := t.TempDir()
+	made, err := convertTools(t.Context(), gate.Call{}, ConvertArgs{From: "helixmcp", To: to, Files: []string{from + ".plan.json",
+		from + ".v1.schema.json", "../convert/testdata/helixmcp/common.schema.json", "../convert/testdata/helixmcp/images.lock.yaml"}})
+	must(t, err)
+	if _, _, err := ReadDomain(to, toolpack.AllowMissingImages); err != nil {
+		t.Errorf("the converted domain does not open: %v", err)
+	}
+	if !slices.ContainsFunc(made.Changed, func(n convert.Note) bool { return strings.Contains(n.Text, "no policy was given") }) {
+		t.Errorf("the conversion says %v, want that no policy was given", made.Changed)
 	}
 }

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -28,43 +27,35 @@ type Images interface {
 
 // images are the operations on a site's files. They work in the shell's process: there may be no gateway yet, or none that starts.
 func (h Host) images() []Operation {
-	at, hash, cluster := prop("site", pathSchema), prop("hash", yesNo), prop("cluster", `{"type":"string","maxLength":64}`)
 	return []Operation{{
 		ID: "image.add", Title: "Add an image", Verb: "image add",
 		Description: "Checks a SIF file, copies it into the image store and records its name and digest in images.lock.yaml.",
-		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
+		Effect:      gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
 		Limit: time.Hour, // a large image is hashed and copied while the call is open
-		Input: object("site name file", at, prop("name", `{"type":"string","minLength":1,"maxLength":128}`), prop("file", pathSchema),
-			prop("source", `{"type":"string","minLength":1,"maxLength":512}`), prop("replace", yesNo), cluster),
-		Does: does(h.addImage),
+		Does:  does(h.addImage),
 	}, {
 		ID: "image.pull", Title: "Pull an image", Verb: "image pull",
 		Description: "Downloads an image of a registry by its digest, makes a SIF file of it once, and adds that under a name.",
-		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
+		Effect:      gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
 		Limit: 6 * time.Hour, // a large image on a slow line
-		Input: object("site name source", at, prop("name", `{"type":"string","minLength":1,"maxLength":128}`),
-			prop("source", `{"type":"string","minLength":1,"maxLength":512}`), prop("digest", `{"type":"string","maxLength":128}`),
-			prop("arch", `{"type":"string","maxLength":32}`), prop("replace", yesNo), prop("rebuild", yesNo), cluster),
-		Does: does(h.pullImage),
+		Does:  does(h.pullImage),
 	}, {
 		ID: "image.list", Title: "Images", Verb: "image list",
 		Description: "Lists the named images and those in the image store.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
 		Limit: 6 * time.Hour,
-		Input: object("site", at, hash, cluster), Does: does(h.listImages),
+		Does:  does(h.listImages),
 	}, {
 		ID: "image.verify", Title: "Images", Verb: "image verify",
 		Description: "Lists the named images and those in the image store.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Site, Faces: shellOnly,
 		Limit: 6 * time.Hour, // every byte of every image
-		Input: object("site", at, hash, cluster), Does: does(h.listImages),
+		Does:  does(h.listImages),
 	}, {
 		ID: "site.doctor", Title: "Check the site", Verb: "doctor",
 		Description: "Checks the site end to end, including compute nodes.",
-		Effect:      gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
+		Effect:      gate.Execute, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Site, Faces: shellOnly,
 		Limit: 10 * time.Minute,
-		Input: object("site", at, prop("no_jobs", yesNo), cluster, prop("user", `{"type":"string","minLength":1,"maxLength":256}`),
-			prop("nodes", `{"type":"string","maxLength":4000}`), prop("all_nodes", yesNo)),
 		Does: does(func(ctx context.Context, _ gate.Call, a DoctorArgs) (DoctorAnswer, error) {
 			return h.Examine(ctx, a), nil
 		}),
@@ -76,7 +67,8 @@ func (h Host) addImage(ctx context.Context, _ gate.Call, a ImageAddArgs) (ImageA
 		a.Source = "docker://" + ref
 	} else if a.Source != "" {
 		return ImageAddAnswer{}, fault.Invalid("", fault.Problem{Code: "IMAGE-SOURCE", Field: "source",
-			Rule: "docker://REPOSITORY@sha256:<64 hex digits>", Msg: fmt.Sprintf("got %.128q", a.Source),
+			Rule: "docker://REPOSITORY@sha256:<64 hex digits>",
+			Msg:  fault.Quote(a.Source, 128) + " does not name an image of a registry by its digest",
 			Hint: "a tag may be moved, so name the image by its digest"})
 	}
 	s, err := site.Load(a.Site)
@@ -113,29 +105,33 @@ func (h Host) listImages(ctx context.Context, _ gate.Call, a ImageListArgs) (Ima
 	return h.Images.List(ctx, s, a.Cluster, a.Hash)
 }
 
+// ImageStoreArgs choose the image stores of a site.
+type ImageStoreArgs struct {
+	Site    string `json:"site" kind:"path" kong:"-"`
+	Cluster string `json:"cluster,omitzero" max:"64" name:"site-name" placeholder:"NAME" help:"Only the image store of this cluster, where the site file has several."`
+}
+
 // ImageAddArgs are the arguments of image.add.
 type ImageAddArgs struct {
-	Site    string `json:"site"`
-	Name    string `json:"name"`
-	File    string `json:"file"`
-	Source  string `json:"source,omitzero"` // docker://REPOSITORY@sha256:<64 hex>: what the file was made from
-	Replace bool   `json:"replace,omitzero"`
-	Cluster string `json:"cluster,omitzero"` // only its image store
+	Name    string `json:"name" min:"1" max:"128" arg:"" help:"Name that toolpacks use for the image."`
+	File    string `json:"file" kind:"path" arg:"" help:"SIF file." type:"path"`
+	Source  string `json:"source,omitzero" min:"1" max:"512" placeholder:"IMAGE" help:"The image of a registry that the file was made from: docker://REPOSITORY@sha256:DIGEST. Plans may name it so."`
+	Replace bool   `json:"replace,omitzero" help:"Replace the image that has this name."`
+	ImageStoreArgs
 
-	SourceDigest string `json:"-"` // of a pulled image, see [toolpack.LockedImage]
-	MadeBy       string `json:"-"`
+	SourceDigest string `json:"-" kong:"-"` // of a pulled image, see [toolpack.LockedImage]
+	MadeBy       string `json:"-" kong:"-"`
 }
 
 // ImagePullArgs are the arguments of image.pull.
 type ImagePullArgs struct {
-	Site    string `json:"site"`
-	Name    string `json:"name"`
-	Source  string `json:"source"`          // docker://…, oras://…, or https://… of a SIF file
-	Digest  string `json:"digest,omitzero"` // sha256:<64 hex>: of the file, or what the source's tag must mean
-	Arch    string `json:"arch,omitzero"`   // in Go's spelling; empty: that of the sites' nodes
-	Replace bool   `json:"replace,omitzero"`
-	Rebuild bool   `json:"rebuild,omitzero"` // only make it again and compare the bytes
-	Cluster string `json:"cluster,omitzero"` // only its image store
+	Name    string `json:"name" min:"1" max:"128" arg:"" help:"Name that toolpacks use for the image."`
+	Source  string `json:"source" min:"1" max:"512" arg:"" help:"docker://REPOSITORY@sha256:DIGEST or docker://REPOSITORY:TAG; oras://… in the same way; https://… of a SIF file."` // docker://…, oras://…, or https://… of a SIF file
+	Digest  string `json:"digest,omitzero" max:"128" placeholder:"sha256:DIGEST" help:"SHA-256 of the file at an https:// source; with a tag what it must mean."`
+	Arch    string `json:"arch,omitzero" max:"32" placeholder:"ARCH" help:"Architecture, such as amd64 or arm64. Default: that of the sites' nodes."` // in Go's spelling
+	Replace bool   `json:"replace,omitzero" help:"Replace the image that has this name."`
+	Rebuild bool   `json:"rebuild,omitzero" help:"Only make the image again, and compare the bytes with those that images.lock.yaml names."`
+	ImageStoreArgs
 }
 
 // ImagePullAnswer is the answer of image.pull.
@@ -170,9 +166,8 @@ type ImageAddAnswer struct {
 
 // ImageListArgs are the arguments of image.list and image.verify.
 type ImageListArgs struct {
-	Site    string `json:"site"`
-	Hash    bool   `json:"hash,omitzero"`
-	Cluster string `json:"cluster,omitzero"` // only its image store
+	ImageStoreArgs
+	Hash bool `json:"hash,omitzero" kong:"-"`
 }
 
 // ImageListAnswer is the answer of image.list and image.verify.
@@ -259,11 +254,11 @@ type CheckDoc struct {
 
 // DoctorArgs are the arguments of site.doctor.
 type DoctorArgs struct {
-	Site    string `json:"site"`
+	Site    string `json:"site" kind:"path"`
 	NoJobs  bool   `json:"no_jobs,omitzero"`
-	Cluster string `json:"cluster,omitzero"` // only this cluster; empty: all
-	User    string `json:"user,omitzero"`    // look as this user too, where jobs belong to their callers
+	Cluster string `json:"cluster,omitzero" max:"64"`       // only this cluster; empty: all
+	User    string `json:"user,omitzero" min:"1" max:"256"` // look as this user too, where jobs belong to their callers
 
-	Nodes    string `json:"nodes,omitzero"`     // only these nodes, as Slurm writes lists of them; empty: one in each partition
-	AllNodes bool   `json:"all_nodes,omitzero"` // all nodes of the partitions that policy allows
+	Nodes    string `json:"nodes,omitzero" max:"4000"` // only these nodes, as Slurm writes lists of them; empty: one in each partition
+	AllNodes bool   `json:"all_nodes,omitzero"`        // all nodes of the partitions that policy allows
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -18,29 +17,26 @@ import (
 	"slurmgate/site"
 )
 
-const sourceSchema = `{"type":"object","additionalProperties":false,"required":["kind"],"description":"in place of path or text",` +
-	`"properties":{"kind":{"enum":["local_path","inline_text"]},"path":` + pathSchema + `,"text":{"type":"string","maxLength":32768}}}`
-
 // ImportArgs are the arguments of artifact.import.
 type ImportArgs struct {
-	Path      *string       `json:"path,omitzero"`
-	Text      *string       `json:"text,omitzero"`
-	Upload    bool          `json:"upload,omitzero"`
-	Label     string        `json:"label,omitzero"`
-	Type      string        `json:"type,omitzero"`
-	ProjectID string        `json:"project_id,omitzero"`
-	Source    *ImportSource `json:"source,omitzero"`
-	TypeHint  string        `json:"type_hint,omitzero"`
-	FileID    string        `json:"file_id,omitzero"`  // that artifact.find gave
-	InPlace   bool          `json:"in_place,omitzero"` // the file stays where it is; only its SHA-256 is registered
-	Site      string        `json:"site,omitzero"`     // whose folder it is in, only with in_place
+	Path      *string       `json:"path,omitzero" kind:"path"`
+	Text      *string       `json:"text,omitzero" max:"32768"`
+	Upload    bool          `json:"upload,omitzero" const:"true" about:"the content is sent as the body of POST /v1/artifacts"`
+	Label     string        `json:"label,omitzero" min:"1" max:"256"`
+	Type      string        `json:"type,omitzero" kind:"artifact_type" about:"artifact type; detected from the content by default"`
+	ProjectID string        `json:"project_id,omitzero" kind:"project"`
+	Source    *ImportSource `json:"source,omitzero" about:"in place of path or text"`
+	TypeHint  string        `json:"type_hint,omitzero" kind:"artifact_type" about:"same as type"`
+	FileID    string        `json:"file_id,omitzero" kind:"file"`
+	InPlace   bool          `json:"in_place,omitzero" about:"register the file of path by its SHA-256 and leave it where it is; only below a folder that the site lists in storage.in_place"`
+	Site      string        `json:"site,omitzero" max:"64" about:"with in_place: the site whose folder it is; default: the first that has it"`
 }
 
 // ImportSource is what is imported, in HelixMCP's form.
 type ImportSource struct {
-	Kind string  `json:"kind"` // local_path or inline_text
-	Path *string `json:"path,omitzero"`
-	Text *string `json:"text,omitzero"`
+	Kind string  `json:"kind" enum:"local_path,inline_text"`
+	Path *string `json:"path,omitzero" kind:"path"`
+	Text *string `json:"text,omitzero" max:"32768"`
 }
 
 // Plain returns the arguments with path, text and type in place of source and type_hint.
@@ -83,25 +79,26 @@ func (a ImportAnswer) Unchanged() bool { return !a.Created }
 
 // importArtifact imports an artifact and stores it. Where there is no room for more, one that exists already is still found: nothing of the
 // bytes has been read then.
-func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs) (out ImportAnswer, params any, err error) {
+func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs) (out ImportAnswer, err error) {
 	if a.FileID != "" {
 		err = g.importFound(ctx, c, a, func(a ImportArgs) (err error) {
-			out, params, err = g.importArtifact(ctx, c, a)
+			out, err = g.importArtifact(ctx, c, a)
 			return err
 		})
-		return out, params, err
+		return out, err
 	}
 	if a.InPlace {
-		doc, _, err := g.register(ctx, c, a, g.hashed, false)
+		doc, err := g.register(ctx, c, a, false)
 		if err == nil {
-			doc, out.Created, err = g.Ledger.AddArtifact(ctx, doc)
+			doc, out.Created, err = g.Ledger.ImportArtifact(ctx, doc, g.asking(ctx, c))
 		}
 		out.ArtifactDoc = docOf(doc)
-		return out, map[string]any{"artifact_id": doc.ID}, err
+		out.Params = map[string]any{"artifact_id": doc.ID}
+		return out, err
 	}
 	project, err := g.projectOf(c, a.ProjectID)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	quota, end := g.Quotas().importing(run.Share{Project: project, Caller: g.countsAs(c.Caller.Principal)})
 	defer end()
@@ -120,10 +117,11 @@ func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs)
 		}
 	}
 	if err == nil {
-		doc, out.Created, err = g.Ledger.AddArtifact(ctx, doc)
+		doc, out.Created, err = g.Ledger.ImportArtifact(ctx, doc, g.asking(ctx, c))
 	}
 	out.ArtifactDoc = docOf(doc)
-	return out, map[string]any{"artifact_id": doc.ID}, err
+	out.Params = map[string]any{"artifact_id": doc.ID}
+	return out, err
 }
 
 // countingReader counts what is read.
@@ -179,23 +177,20 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 			msg)
 	}
 	if a.Type != "" && !slices.Contains(g.Domain.Types(), a.Type) {
-		return doc, invalid("IMPORT-TYPE", "type", "one of "+strings.Join(g.Domain.Types(), " "), fmt.Sprintf("got %.64q", a.Type))
+		return doc, invalid("IMPORT-TYPE", "type", "one of "+strings.Join(g.Domain.Types(), " "),
+			"there is no artifact type "+fault.Quote(a.Type, 64))
 	}
 	if a.Type == plan.Directory && !a.Upload && a.Path == nil {
 		return doc, invalid("IMPORT-TYPE", "type", "with a path, or an upload of a tar file", "a text cannot be a directory")
 	}
+	var o opener
 	way := policy.ImportText
 	switch {
-	case a.Path != nil && c.Caller.File != nil:
-		way = policy.ImportHanded
-	case a.Path != nil && c.Caller.Method == gate.ByPeer:
-		return doc, fault.Invalid("", fault.Problem{Code: "IMPORT-HANDED", Field: "path",
-			Rule: "a user of this host opens the file himself", Msg: "the call names a path and has no open file with it",
-			Hint: "let slurmgate's own command or chat open the file, or upload it", Next: []fault.Step{fault.Do("artifact.import", "text", "…")}})
-	case a.Path != nil && g.UnixUser != nil:
-		way = policy.ImportHanded // the caller's own rights open it too
 	case a.Path != nil:
-		way = policy.ImportPath
+		if o, err = g.opensPath(ctx, c, nil, false); err != nil {
+			return doc, err
+		}
+		way = o.way()
 	case a.Upload:
 		way = policy.ImportUpload
 	}
@@ -216,7 +211,7 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 		return g.Policy.AllowImport(way, cmp.Or(a.Type, in.Type), in.SizeBytes)
 	})
 	switch {
-	case a.Type == plan.Directory && (c.Caller.File != nil || way == policy.ImportHanded):
+	case a.Type == plan.Directory && way == policy.ImportHanded:
 		return doc, invalid("IMPORT-TYPE", "type", "absent, or the type of a file", "the gateway cannot read a directory with the rights of "+
 			"another user; let slurmgate's own command send the directory")
 	case a.Upload && a.Type == plan.Directory && c.Caller.Upload != nil:
@@ -225,10 +220,13 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 		in, err = importer.ImportTar(ctx, c.Caller.Body)
 	case way == policy.ImportPath && (a.Type == plan.Directory || a.Type == "" && importer.IsFolder(*a.Path, scope)):
 		in, err = importer.ImportFolder(ctx, *a.Path, scope)
-	case a.Path != nil && c.Caller.File != nil:
-		in, err = importer.ImportHanded(ctx, c.Caller.File, *a.Path, g.Site.Import.Local == site.LocalRoots, scope)
-	case a.Path != nil && g.UnixUser != nil:
-		in, err = g.importAs(ctx, c, importer, *a.Path, scope)
+	case o.file != nil:
+		in, err = importer.ImportHanded(ctx, o.file, *a.Path, g.Site.Import.Local == site.LocalRoots, scope)
+	case o.user != "":
+		err = g.ReadAs(ctx, o.site, o.user, func(open artifact.OpenAs) error {
+			in, err = importer.ImportAs(ctx, *a.Path, scope, open)
+			return err
+		})
 	case a.Path != nil:
 		in, err = importer.ImportFile(ctx, *a.Path, scope)
 	case a.Text != nil:

@@ -3,7 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"io"
 	"os"
 	"path"
 	"slices"
@@ -20,201 +20,309 @@ import (
 	"slurmgate/site"
 )
 
-// FarPlaces looks at files on a cluster whose filesystem is not here, through a shell of it. A site without one is a Validation fault.
+// FarPlaces looks at files on a cluster whose filesystem is not here, through a shell of it: of the gateway's own
+// login, or of user where that is not empty. A site without one is a Validation fault.
 type FarPlaces interface {
 	// Look is the state of a file or directory below root, and about how many bytes it has.
-	Look(ctx context.Context, s *site.Site, root, path string) (state string, bytes int64, err error)
+	Look(ctx context.Context, s *site.Site, user, root, path string) (state string, bytes int64, err error)
 	// Hash hashes a regular file below root where it lies, if it has the state, which is that of [artifact.StateOf].
-	Hash(ctx context.Context, s *site.Site, root, path, state string) (sha256 string, size int64, err error)
+	Hash(ctx context.Context, s *site.Site, user, root, path, state string) (sha256 string, size int64, err error)
 	// HashTree hashes the files of a directory below root where they lie, if it has the state, in the order of their paths. before are the
 	// first ones, which an earlier call hashed; each is told of every further one.
-	HashTree(ctx context.Context, s *site.Site, root, path, state string, before []tree.File, each func(tree.File)) ([]tree.File, error)
+	HashTree(ctx context.Context, s *site.Site, user, root, path, state string, before []tree.File, each func(tree.File)) ([]tree.File, error)
 	// States are the states of files and directories, in their order; of one that cannot be read, why.
 	States(ctx context.Context, s *site.Site, paths []string) ([]string, error)
 }
 
-// OpenPlaces makes the importers of the folders in which files are registered in place. A folder that is not here is left out.
-func (g *Gateway) OpenPlaces(own []string, roots func([]site.Root) []artifact.Root) error {
+// OpenPlaces makes the importers of the folders in which files are registered in place. here says which those are, nil for a site whose
+// filesystem is elsewhere.
+func (g *Gateway) OpenPlaces(own []string, here func(*site.Site) *artifact.ImportPolicy) error {
 	g.inPlace = map[string]*artifact.Importer{}
 	for _, s := range g.Site.All() {
-		if s.FarFiles() || len(s.Storage.InPlace) == 0 {
+		p := here(s)
+		if p == nil {
 			continue
 		}
-		im, err := artifact.NewImporter(g.Store, artifact.ImportPolicy{Roots: roots(s.Storage.InPlace), MaxBytes: 1 << 62,
-			Types: g.Domain.Types(), Own: own})
+		p.MaxBytes, p.Types, p.Own = 1<<62, g.Domain.Types(), own
+		im, err := artifact.NewImporter(g.Store, *p)
 		if err != nil {
 			return err
 		}
 		g.inPlace[s.Name] = im
 	}
-	g.Store.Elsewhere(g.openInPlace)
 	return nil
 }
 
-// openInPlace opens bytes that lie in place on a filesystem of this host, unless the file was changed.
-func (g *Gateway) openInPlace(sha256 string) (*os.File, error) {
-	places, err := g.Ledger.Places(context.Background(), sha256)
-	if err != nil {
-		return nil, err
-	}
-	err = fault.New(fault.NotFound, "artifact_bytes_missing", "the bytes lie nowhere in place")
-	for _, p := range places {
-		im := g.inPlace[p.Site]
-		if im == nil {
-			err = fault.New(fault.Validation, "in_place_elsewhere", "the bytes lie at "+p.Path+" on the site "+p.Site+
-				", which the gateway's host does not see").WithNext("use the artifact in a run on that site, or import a copy")
-			continue
+// below finds the folder of a site in which a path lies: of several the innermost.
+func below(s *site.Site, file string) (in site.InPlace, ok bool) {
+	for _, f := range s.Storage.InPlace {
+		if strings.HasPrefix(file, f.Path+"/") && len(f.Path) > len(in.Path) {
+			in, ok = f, true
 		}
-		f, ferr := im.OpenRegistered(p.Path, p.State)
-		if ferr == nil {
-			return f, nil
-		}
-		err = ferr
 	}
-	return nil, err
+	return in, ok
 }
 
-// below finds the folder of a site in which a path lies.
-func below(s *site.Site, file string) (site.Root, bool) {
-	i := slices.IndexFunc(s.Storage.InPlace, func(r site.Root) bool { return strings.HasPrefix(file, r.Path+"/") })
-	if i < 0 {
-		return site.Root{}, false
+// shared reports whether the site offers what lies at a place to a project.
+func (g *Gateway) shared(at ledger.Place, project string) bool {
+	s := g.Site.Cluster(at.Site)
+	if s == nil || at.OpenedAs != "" {
+		return false
 	}
-	return s.Storage.InPlace[i], true
+	f, ok := below(s, at.Path)
+	return ok && f.Shared && plan.InProjects(f.ProjectIDs(), project)
 }
 
-// usable reports whether runs of a project on a site may use a registered file.
-func (g *Gateway) usable(s *site.Site, p ledger.Place, project string) bool {
-	from := g.Site.Cluster(p.Site)
-	if p.Site != s.Name && (from == nil || from.FarFiles() || s.FarFiles()) {
+// placesOf lists where the bytes of an artifact lie: where the artifact was registered, and in the folders that a
+// site shares with its project.
+func (g *Gateway) placesOf(ctx context.Context, a run.Artifact) ([]ledger.Place, error) {
+	all, err := g.Ledger.Places(ctx, a.SHA256)
+	return slices.DeleteFunc(all, func(at ledger.Place) bool { return !of(at, a) && !g.shared(at, a.ProjectID) }), err
+}
+
+// of reports whether a place was registered for an artifact.
+func of(at ledger.Place, a run.Artifact) bool { return at.ArtifactID != "" && at.ArtifactID == a.ID }
+
+// registeredFor keeps the places that a caller's run may read: shared ones, and those of one who registered the
+// artifact: the caller, else who did so first. So nobody can put another file in the place of the one that a run
+// reads.
+func (g *Gateway) registeredFor(list []ledger.Place, a run.Artifact, caller string) []ledger.Place {
+	by := slices.IndexFunc(list, func(at ledger.Place) bool { return of(at, a) && at.Caller == caller })
+	if by < 0 {
+		by = slices.IndexFunc(list, func(at ledger.Place) bool { return of(at, a) })
+	}
+	if by < 0 {
+		return list
+	}
+	who := list[by].Caller
+	return slices.DeleteFunc(slices.Clone(list), func(at ledger.Place) bool {
+		return !(of(at, a) && at.Caller == who) && !g.shared(at, a.ProjectID)
+	})
+}
+
+// usable reports whether jobs of a site can read a registered file of a project.
+func (g *Gateway) usable(s *site.Site, at ledger.Place, project string) bool {
+	if at.Site != s.Name && (g.inPlace[at.Site] == nil || g.inPlace[s.Name] == nil) {
 		return false
 	}
 	if im := g.inPlace[s.Name]; im != nil {
-		return im.Reads(p.Path, project)
+		return im.Reads(at.Path, project)
 	}
-	r, ok := below(s, p.Path)
-	return ok && s.FarFiles() && (r.Projects == nil || slices.Contains(r.ProjectIDs(), artifact.Every) ||
-		slices.Contains(r.ProjectIDs(), project))
+	f, ok := below(s, at.Path)
+	return ok && (f.Projects == nil || plan.InProjects(f.ProjectIDs(), project))
 }
 
-// placed finds where the job of a run may read an input in place; ok is false if nowhere. The fault of a changed file counts only where
-// there are no other bytes.
-func (g *Gateway) placed(ctx context.Context, s *site.Site, r run.Run, in plan.Input) (p run.Placed, ok bool, err error) {
-	places, err := g.Ledger.Places(ctx, in.ChecksumSHA256)
+// placed finds where the job of a run may read an input in place; ok is false if nowhere. The fault of a changed
+// file, or of one that cannot be mounted safely, counts only where there are no other bytes, or none that can be
+// copied.
+func (g *Gateway) placed(ctx context.Context, s *site.Site, r run.Run, in plan.Input, a run.Artifact) (p run.Placed, ok bool, err error) {
+	places, err := g.placesOf(ctx, a)
 	if err != nil {
 		return p, false, err
 	}
-	var changed error
-	for _, at := range places {
+	var wrong error
+	for _, at := range g.registeredFor(places, a, run.ShareOf(r).Caller) {
 		if !g.usable(s, at, r.ProjectID) {
 			continue
 		}
-		switch err := g.asRegistered(ctx, s, at); {
+		err := g.asRegistered(ctx, s, at)
+		if im := g.inPlace[s.Name]; err == nil && im != nil { // on a site that is elsewhere asRegistered says so
+			err = im.SafeToMount(at.Path)
+		}
+		switch {
 		case err == nil:
-			return run.Placed{Input: in, Strength: run.InPlace, Path: at.Path, State: at.State}, true, nil
+			return g.mounted(s, at, in, g.shared(at, a.ProjectID)), true, nil
 		case fault.KindOf(err).Retryable():
 			return p, false, err
-		default:
-			changed = cmp.Or(changed, err)
 		}
+		wrong = cmp.Or(wrong, err)
 	}
-	if changed != nil && (in.Directory || !g.Store.Has(in.ChecksumSHA256)) {
-		return p, false, changed
+	copied := g.Store.Has(in.ChecksumSHA256) || fault.CodeOf(wrong) == artifact.ExposedCode && g.inPlace[s.Name] != nil
+	if wrong != nil && (in.Directory || !copied) {
+		return p, false, wrong
 	}
 	return p, false, nil
 }
 
-// asRegistered is a fault if a file or directory is not what was registered.
+// mounted is an input that is read where it lies.
+func (g *Gateway) mounted(s *site.Site, at ledger.Place, in plan.Input, shared bool) run.Placed {
+	rests := run.Rests{On: run.OnHash, RegisteredBy: at.Principal, RegisteredAs: at.OpenedAs, RegisteredAt: at.At.UTC()}
+	switch {
+	case s.Apptainer.Verify == site.VerifyImages:
+		rests.On = run.OnState
+	case shared:
+		rests.On = run.OnHashBefore
+	}
+	return run.Placed{Input: in, Strength: run.InPlace, Path: at.Path, State: at.State, Recheck: rests.On == run.OnHash, Rests: &rests}
+}
+
+// asRegistered is a fault if a file or directory is not what was registered. What a Unix user's login hashed is left
+// to the job: the gateway may not be able to look at it.
 func (g *Gateway) asRegistered(ctx context.Context, s *site.Site, at ledger.Place) error {
+	if at.OpenedAs != "" {
+		return nil
+	}
 	if im := g.inPlace[s.Name]; im != nil {
 		return im.StillRegistered(ctx, at.Path, at.State)
 	}
 	states, err := g.FarPlaces.States(ctx, s, []string{at.Path})
-	if err == nil && states[0] != at.State {
-		err = artifact.Changed(at.Path, at.State, states[0])
+	if err == nil {
+		err = artifact.CompareState(at.Path, at.State, states[0])
 	}
 	return err
 }
 
+// readInPlace opens the bytes of an artifact at one of the places where they lie, if it is on a filesystem of this
+// host and was not changed since it was registered. NotFound where there is no place.
+func (g *Gateway) readInPlace(a run.Artifact, places []ledger.Place) (f *os.File, at ledger.Place, err error) {
+	err = fault.New(fault.NotFound, "artifact_bytes_missing", "the bytes of "+a.ID+" are neither stored nor registered in place").
+		WithNext("import or register the same file again")
+	for _, at = range places {
+		im := g.inPlace[at.Site]
+		if im == nil || at.OpenedAs != "" {
+			err = fault.New(fault.Validation, "in_place_elsewhere", "the bytes lie at "+at.Path+" on the site "+at.Site+
+				", where the gateway does not read them").WithNext("use the artifact in a run on that site, or import a copy")
+			continue
+		}
+		if f, err = im.OpenRegistered(at.Path, at.State); err == nil {
+			return f, at, nil
+		}
+	}
+	return nil, at, err
+}
+
+// openBytes opens the bytes of an artifact for reading: what is stored as it is, what lies in place compared while it
+// is read.
+func (g *Gateway) openBytes(ctx context.Context, a run.Artifact) (Bytes, error) {
+	f, err := g.Store.Open(a.SHA256)
+	if err == nil {
+		return f, nil
+	}
+	if !fault.Is(err, fault.NotFound) {
+		return nil, err
+	}
+	places, perr := g.placesOf(ctx, a)
+	if perr != nil {
+		return nil, perr
+	}
+	for i := range places {
+		var at ledger.Place
+		if f, at, err = g.readInPlace(a, places[i:i+1]); err != nil {
+			continue
+		}
+		var v *artifact.Verified
+		if v, err = g.Store.Verified(ctx, f, at.Path, a.SHA256); err == nil {
+			return v, nil
+		}
+	}
+	return nil, err
+}
+
+// Bytes are those of an artifact, open for reading.
+type Bytes interface {
+	io.ReadSeekCloser
+	io.ReaderAt
+}
+
 // registers finds the site and the folder for a path that is to be registered in place.
-func (g *Gateway) registers(name, file string, scope artifact.Scope) (*site.Site, site.Root, error) {
+func (g *Gateway) registers(name, file string, scope artifact.Scope) (*site.Site, site.InPlace, error) {
 	var offered []string
 	for _, s := range g.Site.All() {
-		for _, r := range s.Storage.InPlace {
-			if name != "" && name != s.Name || s.Name == site.Local {
-				continue
-			}
-			ids := r.ProjectIDs()
-			if !scope.Every && !slices.Contains(ids, artifact.Every) && !slices.Contains(ids, scope.Project) {
-				continue
-			}
-			if offered = append(offered, r.Path); strings.HasPrefix(file, r.Path+"/") {
-				return s, r, nil
+		if name != "" && name != s.Name || s.Name == site.Local {
+			continue
+		}
+		may := func(f site.InPlace) bool {
+			return scope.Every || plan.InProjects(f.ProjectIDs(), scope.Project)
+		}
+		if f, ok := below(s, file); ok && may(f) {
+			return s, f, nil
+		}
+		for _, f := range s.Storage.InPlace {
+			if may(f) {
+				offered = append(offered, f.Path)
 			}
 		}
 	}
 	allowed := cmp.Or(strings.Join(offered, ", "), "there is none")
-	return nil, site.Root{}, &fault.Error{Kind: fault.Policy, Problems: []fault.Problem{{Code: artifact.ImportRoot, Field: "path",
-		Rule: "below a folder of storage.in_place that belongs to the project (" + allowed + ")",
-		Msg:  fmt.Sprintf("%.200q is not where files may stay", file),
+	return nil, site.InPlace{}, &fault.Error{Kind: fault.Policy, Problems: []fault.Problem{{Code: artifact.ImportRoot, Field: "path",
+		Rule: "below a folder of storage.in_place that belongs to the project: " + allowed,
+		Msg:  fault.Quote(file, 200) + " is not where files may stay",
 		Hint: "import a copy, or ask the administrator to list the folder in storage.in_place"}}}
 }
 
-// hasher hashes a file or a directory where it lies on a site.
-type hasher func(ctx context.Context, s *site.Site, root site.Root, a ImportArgs, scope artifact.Scope) (artifact.Registered, error)
+// hasher hashes a file or a directory where it lies on a site, as the opener says.
+type hasher func(ctx context.Context, s *site.Site, o opener, root site.InPlace, a ImportArgs, scope artifact.Scope) (artifact.Registered,
+	error)
 
-// register hashes a file where it lies. dry: it records nothing.
-func (g *Gateway) register(ctx context.Context, c gate.Call, a ImportArgs, hash hasher, dry bool) (doc run.Artifact, at ledger.Place,
-	err error) {
-	invalid := func(code, field, rule, msg string) error {
-		return fault.Invalid("", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
+// register hashes a file where it lies, and records where that is for the artifact that it makes. dry: it records
+// nothing.
+func (g *Gateway) register(ctx context.Context, c gate.Call, a ImportArgs, dry bool) (doc run.Artifact, err error) {
+	doc, at, _, err := g.hashInPlace(ctx, c, a, nil, g.hashed)
+	if err != nil || dry {
+		return doc, err
+	}
+	at.ArtifactID, at.Caller = doc.ID, c.Caller.Key()
+	if at.OpenedAs != "" {
+		at.Caller = run.UnixCaller(at.OpenedAs)
+	}
+	return doc, g.Ledger.AddPlace(ctx, at)
+}
+
+// hashInPlace hashes a file or directory where it lies, and stores the list of a directory's files. may refuses a
+// folder; nil: it does not.
+func (g *Gateway) hashInPlace(ctx context.Context, c gate.Call, a ImportArgs, may func(site.InPlace) error, hash hasher) (doc run.Artifact,
+	at ledger.Place, in site.InPlace, err error) {
+	invalid := func(code, field, rule, msg string) (run.Artifact, ledger.Place, site.InPlace, error) {
+		return doc, at, in, fault.Invalid("", fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
 	}
 	if a, err = a.Plain(); err != nil {
-		return doc, at, err
+		return doc, at, in, err
 	}
 	switch {
 	case a.Path == nil || a.Text != nil || a.Upload || c.Caller.Body != nil:
-		return doc, at, invalid("IMPORT-SOURCE", "in_place", "path alone", "only a file that a path names can stay where it is")
+		return invalid("IMPORT-SOURCE", "in_place", "path alone", "only a file that a path names can stay where it is")
 	case !path.IsAbs(*a.Path) || path.Clean(*a.Path) != *a.Path:
-		return doc, at, invalid(artifact.ImportPath, "path", "an absolute path without . and .. and doubled slashes",
-			fmt.Sprintf("got %.200q", *a.Path))
+		return invalid(artifact.ImportPath, "path", "an absolute path without . and .. and doubled slashes",
+			fault.Quote(*a.Path, 200)+" is not a plain absolute path")
 	case a.Label != "" && plan.CheckLabel(a.Label) != "":
-		return doc, at, invalid("IMPORT-LABEL", "label", "no leading, trailing or repeated spaces, no control characters, at most 256 characters",
+		return invalid("IMPORT-LABEL", "label", "no leading, trailing or repeated spaces, no control characters, at most 256 characters",
 			plan.CheckLabel(a.Label))
 	case a.Type != "" && !slices.Contains(g.Domain.Types(), a.Type):
-		return doc, at, invalid("IMPORT-TYPE", "type", "one of "+strings.Join(g.Domain.Types(), " "), fmt.Sprintf("got %.64q", a.Type))
+		return invalid("IMPORT-TYPE", "type", "one of "+strings.Join(g.Domain.Types(), " "),
+			"there is no artifact type "+fault.Quote(a.Type, 64))
 	}
-	if err := g.Policy.AllowImport(policy.ImportPath, a.Type, -1); err != nil {
-		return doc, at, err
+	if err = g.Policy.AllowImport(policy.ImportHanded, a.Type, -1); err != nil {
+		return doc, at, in, err
 	}
 	if doc.ProjectID, err = g.projectOf(c, a.ProjectID); err != nil {
-		return doc, at, err
+		return doc, at, in, err
 	}
 	scope := artifact.Scope{Project: doc.ProjectID, Every: c.Projects() == nil}
-	s, root, err := g.registers(a.Site, *a.Path, scope)
-	if err != nil {
-		return doc, at, err
+	s, in, err := g.registers(a.Site, *a.Path, scope)
+	if err == nil && may != nil {
+		err = may(in)
 	}
-	at = ledger.Place{Site: s.Name, Path: *a.Path}
+	if err != nil {
+		return doc, at, in, err
+	}
+	o, err := g.opensPath(ctx, c, s, in.Shared)
+	if err != nil {
+		return doc, at, in, err
+	}
 	watched, end := g.transfers.begin(ctx, c, "hashing")
-	got, err := hash(watched, s, root, a, scope)
+	got, err := hash(watched, s, o, in, a, scope)
 	end()
 	if err != nil {
-		return doc, at, err
+		return doc, at, in, err
 	}
-	at.SHA256, at.State = got.SHA256, got.State
+	at = ledger.Place{Principal: c.Caller.Name, OpenedAs: o.user, Site: s.Name, Path: *a.Path, SHA256: got.SHA256, State: got.State}
 	doc.SHA256, doc.SizeBytes, doc.Source, doc.Caller = got.SHA256, got.SizeBytes, "import", g.countsAs(c.Caller.Principal)
 	doc.Type, doc.Label = cmp.Or(a.Type, got.Type), cmp.Or(a.Label, got.Label)
-	if err := g.Policy.AllowImport(policy.ImportPath, doc.Type, -1); err != nil {
-		return doc, at, err
+	if err = g.Policy.AllowImport(policy.ImportHanded, doc.Type, -1); err != nil {
+		return doc, at, in, err
 	}
-	if doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label); err != nil || dry {
-		return doc, at, err
+	if doc.ID, err = plan.ArtifactID(doc.ProjectID, doc.SHA256, doc.Type, doc.Label); err != nil || got.List == nil || c.Request.DryRun {
+		return doc, at, in, err
 	}
-	if got.List != nil {
-		if err := g.keepList(ctx, got.List.Files); err != nil {
-			return doc, at, err
-		}
-	}
-	return doc, at, g.Ledger.AddPlace(ctx, at)
+	return doc, at, in, g.keepList(ctx, got.List.Files)
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"io"
 	"path/filepath"
 
 	"slurmgate/artifact"
@@ -18,32 +19,40 @@ import (
 // was changed, added or removed without reading them all.
 
 // hashed hashes a file or a directory where it lies on a site.
-func (g *Gateway) hashed(ctx context.Context, s *site.Site, root site.Root, a ImportArgs, scope artifact.Scope) (got artifact.Registered,
-	err error) {
-	if im := g.inPlace[s.Name]; im != nil {
-		if a.Type == plan.Directory || a.Type == "" && im.IsFolder(*a.Path, scope) {
-			return im.Bounded(g.directoryBounds()).RegisterFolder(ctx, *a.Path, scope)
+func (g *Gateway) hashed(ctx context.Context, s *site.Site, o opener, root site.InPlace, a ImportArgs, scope artifact.Scope) (
+	got artifact.Registered, err error) {
+	im := g.inPlace[s.Name]
+	switch {
+	case im != nil && o.file != nil:
+		got, err = im.As(a.Type).RegisterHanded(ctx, o.file, *a.Path, scope)
+		if err == nil && o.user == "" { // its jobs read it with the gateway's rights
+			err = im.StillRegistered(ctx, *a.Path, got.State)
 		}
+		return got, err
+	case im != nil && o.user == "" && (a.Type == plan.Directory || a.Type == "" && im.IsFolder(*a.Path, scope)):
+		return im.Bounded(g.directoryBounds()).RegisterFolder(ctx, *a.Path, scope)
+	case im != nil && o.user == "":
 		return im.As(a.Type).Register(ctx, *a.Path, scope)
 	}
 	got.Type, got.Label = a.Type, filepath.Base(*a.Path)
 	if a.Type == "" {
 		return got, fault.Invalid("", fault.Problem{Code: "IMPORT-TYPE", Field: "type",
-			Rule: "the type of a file on another host; DIRECTORY for a folder", Msg: "it is not detected there"})
+			Rule: "the type of a file that is hashed on another host or by your own login; DIRECTORY for a folder",
+			Msg:  "the type of a file on another host is not detected, and the call does not name it"})
 	}
-	state, size, err := g.FarPlaces.Look(ctx, s, root.Path, *a.Path)
+	state, size, err := g.FarPlaces.Look(ctx, s, o.user, root.Path, *a.Path)
 	if err != nil {
 		return got, err
 	}
 	got.State = state
 	artifact.Expect(ctx, size)
 	if a.Type != plan.Directory {
-		got.SHA256, got.SizeBytes, err = g.FarPlaces.Hash(ctx, s, root.Path, *a.Path, state)
+		got.SHA256, got.SizeBytes, err = g.FarPlaces.Hash(ctx, s, o.user, root.Path, *a.Path, state)
 		return got, err
 	}
-	done := g.Store.Hashed(s.Name+" "+*a.Path, state)
+	done := g.Store.Hashed(s.Name+" "+o.user+" "+*a.Path, state)
 	defer func() { done.Close(err == nil) }()
-	files, err := g.FarPlaces.HashTree(ctx, s, root.Path, *a.Path, state, done.Files, done.Add)
+	files, err := g.FarPlaces.HashTree(ctx, s, o.user, root.Path, *a.Path, state, done.Files, done.Add)
 	if err == nil {
 		err = g.directoryBounds().Allow(files)
 	}
@@ -74,12 +83,13 @@ func (g *Gateway) keepList(ctx context.Context, files []tree.File) error {
 }
 
 // placedTree finds where the job of a run may read a directory in place; ok is false if the gateway has its files.
-func (g *Gateway) placedTree(ctx context.Context, s *site.Site, r run.Run, in plan.Input) (p run.Placed, ok bool, err error) {
+func (g *Gateway) placedTree(ctx context.Context, s *site.Site, r run.Run, in plan.Input, a run.Artifact) (p run.Placed, ok bool,
+	err error) {
 	only, err := g.Ledger.FilesInPlace(ctx, in.ChecksumSHA256)
 	if err != nil || !only {
 		return p, false, err
 	}
-	if p, ok, err = g.placed(ctx, s, r, in); ok || err != nil {
+	if p, ok, err = g.placed(ctx, s, r, in, a); ok || err != nil {
 		return p, ok, err
 	}
 	return p, false, elsewhere(s, in)
@@ -91,32 +101,31 @@ func elsewhere(s *site.Site, in plan.Input) error {
 		WithNext("run on the site where they lie, or import a copy")
 }
 
-// treeIntact is a fault unless a directory whose files lie in place is somewhere what was registered.
-func (g *Gateway) treeIntact(ctx context.Context, sha256 string) error {
-	places, err := g.Ledger.Places(ctx, sha256)
-	if err == nil {
-		err = fault.New(fault.NotFound, "artifact_bytes_missing", "the files lie nowhere in place")
+// Artifact opens the bytes of an artifact, of a directory the list of its files. Where the gateway has no copy of
+// those it says where they lie.
+func (g *Gateway) Artifact(ctx context.Context, artifactID string) (io.ReadSeekCloser, error) {
+	a, err := g.Ledger.Artifact(ctx, artifactID)
+	if err == nil && a.Type == plan.Directory {
+		err = g.filesHere(ctx, a)
 	}
-	for _, at := range places {
-		if err = g.stillThere(ctx, at); err == nil {
-			return nil
-		}
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return g.openBytes(ctx, a)
 }
 
-// Lies says where the files of a directory lie if the gateway has no copy to send; nil if it has one.
-func (g *Gateway) Lies(ctx context.Context, sha256 string) error {
-	only, err := g.Ledger.FilesInPlace(ctx, sha256)
+// filesHere is a fault that says where the files of a directory lie if the gateway has no copy of them.
+func (g *Gateway) filesHere(ctx context.Context, a run.Artifact) error {
+	only, err := g.Ledger.FilesInPlace(ctx, a.SHA256)
 	if err != nil || !only {
 		return err
 	}
-	places, err := g.Ledger.Places(ctx, sha256)
+	places, err := g.placesOf(ctx, a)
 	if err != nil {
 		return err
 	}
-	e := fault.New(fault.Validation, "directory_in_place", "the files of this directory were registered in place, and the place is "+
-		"registered with other content by now; the gateway has no copy to send")
+	e := fault.New(fault.Validation, "directory_in_place", "the files of this directory were registered in place, and it is not known where "+
+		"they lie now; the gateway has no copy to send")
 	if len(places) == 0 {
 		return e.WithNext("register the folder again, or import a copy of it")
 	}
@@ -133,4 +142,34 @@ func (g *Gateway) stillThere(ctx context.Context, at ledger.Place) error {
 		return fault.New(fault.NotFound, "site_unknown", "the site "+at.Site+" is not in the site file")
 	}
 	return g.asRegistered(ctx, s, at)
+}
+
+// verifyInPlace hashes bytes that lie in place again, wherever they lie. nowhere is the fault if that is nowhere.
+func (g *Gateway) verifyInPlace(ctx context.Context, a run.Artifact, nowhere error) error {
+	places, err := g.placesOf(ctx, a)
+	if err == nil {
+		err = nowhere
+	}
+	for _, at := range places {
+		s := g.Site.Cluster(at.Site)
+		var in site.InPlace
+		if s != nil {
+			in, _ = below(s, at.Path)
+		}
+		if in.Path == "" || at.OpenedAs != "" {
+			err = fault.New(fault.Validation, "in_place_elsewhere", "the bytes lie at "+at.Path+" on the site "+at.Site+
+				", where the gateway does not read them").WithNext("have a job of their owner read them")
+			continue
+		}
+		got, herr := g.hashed(ctx, s, opener{}, in, ImportArgs{Path: &at.Path, Type: a.Type}, artifact.Scope{Every: true})
+		switch {
+		case herr != nil:
+			err = herr
+		case got.SHA256 != a.SHA256:
+			err = artifact.OtherBytes(at.Path)
+		default:
+			return nil
+		}
+	}
+	return err
 }

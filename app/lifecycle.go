@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -11,111 +12,151 @@ import (
 	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/run"
-	"slurmgate/site"
 )
 
 const maxTailBytes = 256 << 10
 
-// If it is missing, the error names the latest attempt; so the schema does not require it.
-const afterSchema = `{"type":"integer","minimum":1,"maximum":1000000,"description":"required: the number of the attempt that the new one follows"}`
+// MinFromByte is the least from_byte of slurm.job.logs: the whole end of a stream that one answer may have.
+const MinFromByte = -maxTailBytes
 
 // RunArgs are the arguments of operations on one run.
 type RunArgs struct {
-	RunID       string `json:"run_id"`
-	WaitSeconds int    `json:"wait_seconds,omitzero"`
-	After       int    `json:"after_attempt,omitzero"`
-	Reason      string `json:"reason,omitzero"`
-	Stream      string `json:"stream,omitzero"`
-	TailLines   int    `json:"tail_lines,omitzero"`
-
-	Resources plan.MoreResources `json:"resources,omitzero"`
+	RunID string `json:"run_id" arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
 }
 
-func (a RunArgs) wait() time.Duration { return time.Duration(a.WaitSeconds) * time.Second }
+// RunWaitArgs are the arguments of slurm.job.get and slurm.job.collect.
+type RunWaitArgs struct {
+	RunArgs
+	WaitSeconds int `json:"wait_seconds,omitzero" min:"0" max:"30" about:"seconds to wait for the run to finish" name:"wait" help:"Wait up to this many seconds for the run to finish (0 to 30)." placeholder:"SECONDS"`
+}
+
+func (a RunWaitArgs) wait() time.Duration { return time.Duration(a.WaitSeconds) * time.Second }
+
+// RunReasonArgs are the arguments of slurm.job.recollect and slurm.job.absent.
+type RunReasonArgs struct {
+	RunArgs
+	Reason string `json:"reason,omitzero" max:"512" help:"Reason; recorded with the run." placeholder:"TEXT"`
+}
+
+// CancelArgs are the arguments of slurm.job.cancel.
+type CancelArgs struct {
+	RunReasonArgs
+	Whose
+}
+
+// RetryArgs are the arguments of slurm.job.retry.
+type RetryArgs struct {
+	RunReasonArgs
+	// If it is missing, the error names the latest attempt; so the schema does not require it.
+	After     int                `json:"after_attempt,omitzero" min:"1" max:"1000000" about:"required: the number of the attempt that the new one follows"`
+	Resources plan.MoreResources `json:"resources,omitzero" kind:"retry_resources"`
+}
+
+func retryOf(runID string, after int, why string) RetryArgs {
+	return RetryArgs{RunReasonArgs: RunReasonArgs{RunArgs{runID}, why}, After: after}
+}
+
+// LogsArgs are the arguments of slurm.job.logs.
+type LogsArgs struct {
+	RunArgs
+	Stream    string `json:"stream,omitzero" enum:"stdout,stderr,log" about:"log when absent"`
+	TailLines int    `json:"tail_lines,omitzero" min:"1" max:"5000"`
+	FromByte  *int64 `json:"from_byte,omitzero" min:"-262144" about:"next_byte of an earlier answer: only what came since; a negative one counts from the end"`
+}
 
 // AdoptArgs are the arguments of slurm.job.adopt.
 type AdoptArgs struct {
-	RunID string `json:"run_id"`
-	JobID string `json:"job_id"`
+	RunArgs
+	JobID string `json:"job_id" pattern:"^[0-9]{1,10}$" arg:"" name:"job" help:"Slurm job id; the job must have the run's job name."`
 }
 
 // lifecycle are the operations on one run.
 func (g *Gateway) lifecycle() []Operation {
-	runID, reason, wait := prop("run_id", runIDSchema), prop("reason", reasonSchema), prop("wait_seconds", waitSchema)
 	return []Operation{{
 		ID: "slurm.submit", Title: "Submit a plan", Verb: "submit",
 		Description: "Submits a complete plan (SlurmJobSpec v1) as one Slurm job. Submitting the same plan again returns the same run and " +
 			"creates no second job.",
-		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
-		Input: object("job_spec", prop("project_id", projectSchema), prop("job_spec", `{"type":"object"}`)), Does: does(g.submit),
+		Chat:   gate.Chat{Has: true, Correct: "Correct the plan and call slurm_submit again.", Handles: gate.NoHandles}, // it has checksums
+		Effect: gate.Execute, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
+		Acts:   ActsAsCaller,
+		Does:   does(g.submit),
 		DryRun: does(g.rehearseSubmit), Covers: g.coversSubmit, Names: g.namesInPlan,
 	}, {
 		ID: "slurm.job.get", Title: "Show a run", Verb: "get",
 		Description: "Returns the state of a run. \"Not ready\" is a normal answer: call again after poll_after_seconds, or set wait_seconds.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
-		Input: object("run_id", runID, wait), Does: ofRun(g, does(g.getRun)),
+		Chat:        gate.Chat{Has: true},
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
+		Does: ofRun(g, look(g, g.getRun)),
 	}, {
 		ID: "slurm.job.collect", Title: "Collect a run", Verb: "collect",
 		Description: "Returns whether a run is finished and its artifacts by role. The gateway collects the outputs itself when the job " +
 			"ends; this call changes nothing.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
-		Input: object("run_id", runID, wait), Does: ofRun(g, does(g.collectRun)),
+		Chat:   gate.Chat{Has: true, First: true},
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
+		Does: ofRun(g, look(g, g.collectRun)),
 	}, {
 		ID: "slurm.job.recollect", Title: "Collect late outputs again", Verb: "recollect",
 		Description: "Collects the outputs of a run that is blocked as outputs_late again, now. The gateway does this itself when the " +
 			"manifest appears. A run in any other phase is left unchanged.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
-		Input: object("run_id", runID, reason), Does: ofRun(g, look(g, g.recollect)), DryRun: does(g.rehearseVerb),
+		Chat:   gate.Chat{Has: true},
+		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
+		Acts: ActsOnOwnRun,
+		Does: ofRun(g, look(g, g.recollect)), DryRun: does(g.rehearseVerb),
 	}, {
 		ID: "slurm.job.cancel", Title: "Cancel a run", Verb: "cancel",
-		Description: "Cancels a run. If the job has not started this takes effect immediately; otherwise the run is \"cancelling\" until " +
-			"Slurm has stopped the job. A finished run is left unchanged.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
-		Input: object("run_id", runID, reason), Does: ofRun(g, look(g, g.cancel)), DryRun: does(g.rehearseVerb),
+		Description: "Cancels a run that you asked for; it goes on for others who did. If the job has not started it ends at once; otherwise " +
+			"it is \"cancelling\" until Slurm has stopped the job.",
+		Chat: gate.Chat{Has: true, First: true, Seldom: []string{"for_all", "for_principal"}}, Destructive: true,
+		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
+		Acts:   ActsForAskers,
+		Does:   ofRun(g, look(g, g.cancel)),
+		DryRun: does(g.rehearseCancel),
 	}, {
 		ID: "slurm.job.retry", Title: "Retry a run", Verb: "retry",
-		Description: "Opens a new attempt of a run that failed or was cancelled; nothing else repeats a tool's own failure. after_attempt is " +
-			"the attempt it follows, as slurm.job.get gives it (attempt): the same call again finds the attempt opened and does nothing.",
-		Effect: gate.Execute, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
-		Input: object("run_id", runID, prop("after_attempt", afterSchema), reason, prop("resources", string(moreSchema(
-			"what the new attempt gets instead of what the one before had, if that was too little: at least the plan's, within policy and "+
-				"partition. The run's id and command line stay the same. If absent, memory or time grow by the tool's own factor, where it has one",
-			false)))), Does: ofRun(g, does(g.retryRun)),
-		DryRun: does(g.rehearseRetry), Covers: g.coversRetry,
+		Description: "Opens a new attempt of a run that failed or was cancelled. after_attempt is the attempt it follows, as slurm.job.get " +
+			"gives it (attempt): the same call again finds the attempt opened and does nothing.",
+		Chat:   gate.Chat{Has: true, First: true, Seldom: []string{"reason"}},
+		Effect: gate.Execute, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
+		Acts:   ActsForAskers,
+		Does:   ofRun(g, does(g.retryRun)),
+		DryRun: does(g.rehearseRetry), Starts: g.startsRetry, Covers: g.coversRetry, Shows: shows(g.addRetry),
 	}, {
 		ID: "slurm.job.absent", Title: "Declare a job absent", Verb: "declare-absent",
 		Description: "Ends the attempt of a run whose job cannot be found: from then on no job of this attempt can execute.",
-		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapOperate, Needs: Engine, Faces: everywhere,
-		Input: object("run_id", runID, reason), Does: ofRun(g, look(g, g.declareAbsent)), DryRun: does(g.rehearseVerb),
+		Effect:      gate.Write, Repeat: gate.Idempotent, Capability: gate.CapOperate, Needs: Engine, Faces: everywhere,
+		Acts: ActsOnAnyRun,
+		Does: ofRun(g, look(g, g.declareAbsent)), DryRun: does(g.rehearseVerb),
 	}, {
 		ID: "slurm.job.adopt", Title: "Adopt a job", Verb: "adopt",
 		Description: "Assigns a Slurm job with the run's job name to a run in doubt.",
-		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapOperate, Needs: Engine, Faces: everywhere,
-		Input: object("run_id job_id", runID, prop("job_id", `{"type":"string","pattern":"^[0-9]{1,10}$"}`)), Does: ofRun(g, look(g, g.adopt)),
+		Effect:      gate.Write, Repeat: gate.Idempotent, Capability: gate.CapOperate, Needs: Engine, Faces: everywhere,
+		Acts: ActsOnAnyRun,
+		Does: ofRun(g, look(g, g.adopt)),
 	}, {
 		ID: "slurm.job.logs", Title: "Read a run's log", Verb: "logs",
 		Description: "Returns the end of a run's log, standard output or standard error.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
+		Chat:        gate.Chat{Has: true, First: true, Bound: "tail_lines", Most: 60, Seldom: []string{"from_byte"}},
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
+		Acts: ActsOnOwnLiveRun,
 		Work: gate.Preview, Limit: g.previewTime(),
-		Input: object("run_id", runID, prop("stream", `{"enum":["stdout","stderr","log"]}`),
-			prop("tail_lines", `{"type":"integer","minimum":1,"maximum":5000}`)),
-		Does: ofRun(g, does(g.logs)),
+		Does: ofRun(g, look(g, g.logs)),
 	}}
 }
 
-func (g *Gateway) getRun(ctx context.Context, c gate.Call, a RunArgs) (run.GetAnswer, error) {
-	r, err := g.Sites.Get(ctx, a.RunID, a.wait(), g.identify(c, nil))
+func (g *Gateway) getRun(ctx context.Context, c gate.Call, a RunWaitArgs) (run.GetAnswer, error) {
+	r, err := g.Sites.Get(ctx, a.RunID, a.wait())
 	g.nameBusiest(r.Waits)
-	r.Reason = g.hide(c, r.Reason)
+	r.Reason, r.Alias = g.hide(c, r.Reason), aliasOf(ctx, a.RunID, r.TargetRunID)
 	return r, err
 }
 
-func (g *Gateway) collectRun(ctx context.Context, c gate.Call, a RunArgs) (run.CollectAnswer, error) {
-	r, err := g.Sites.Collect(ctx, a.RunID, a.wait(), g.identify(c, nil))
+func (g *Gateway) collectRun(ctx context.Context, c gate.Call, a RunWaitArgs) (run.CollectAnswer, error) {
+	r, err := g.Sites.Collect(ctx, a.RunID, a.wait())
 	if err != nil {
 		return r, err
 	}
-	names, err := g.Ledger.OutputNames(ctx, a.RunID, askerOf(c))
+	r.Reason, r.Alias = g.hide(c, r.Reason), aliasOf(ctx, a.RunID, r.TargetRunID)
+	names, err := g.Ledger.OutputNames(ctx, r.TargetRunID, askerOf(c))
 	for role, name := range names {
 		if _, there := r.ArtifactsByRole[role]; !there {
 			continue
@@ -132,6 +173,7 @@ func (g *Gateway) collectRun(ctx context.Context, c gate.Call, a RunArgs) (run.C
 type CancelAnswer struct {
 	CallRunID
 	run.CancelAnswer
+	ToolID      string   `json:"tool_id"`
 	Waiters     int64    `json:"waiters,omitempty"`      // runs that wait for outputs of this one; absent: none
 	WaitingRuns []string `json:"waiting_runs,omitempty"` // some of them
 }
@@ -148,104 +190,58 @@ type StateAnswer struct {
 	run.GetState
 }
 
-func (g *Gateway) recollect(ctx context.Context, _ gate.Call, a RunArgs) (out RecollectAnswer, at any, err error) {
-	if at, err = g.atNewest(ctx, a.RunID, a.Reason); err == nil {
-		out.RecollectAnswer, err = g.Sites.Recollect(ctx, a.RunID, a.Reason)
-	}
-	return out, at, err
+func (g *Gateway) recollect(ctx context.Context, _ gate.Call, a RunReasonArgs) (out RecollectAnswer, err error) {
+	out.RecollectAnswer, err = g.Sites.Recollect(ctx, a.RunID, a.Reason)
+	return out, err
 }
 
-func (g *Gateway) cancel(ctx context.Context, _ gate.Call, a RunArgs) (out CancelAnswer, at any, err error) {
-	if at, err = g.atNewest(ctx, a.RunID, a.Reason); err != nil {
-		return out, at, err
+func (g *Gateway) cancel(ctx context.Context, c gate.Call, a CancelArgs) (out CancelAnswer, err error) {
+	v, err := g.Ledger.View(ctx, a.RunID)
+	if err != nil {
+		return out, err
+	}
+	a.RunID = v.Run.ID
+	by, err := g.cancels(ctx, c, a.RunID, v.Run.ToolID, v.Run.ProjectID, a.Whose)
+	if err != nil {
+		return out, err
 	}
 	on, err := g.waitersOf(ctx, a.RunID)
 	if err != nil {
-		return out, at, err
+		return out, err
 	}
-	if out.CancelAnswer, err = g.Sites.Cancel(ctx, a.RunID, a.Reason); err == nil && out.State != run.Succeeded {
+	out.ToolID = v.Run.ToolID
+	out.CancelAnswer, err = g.Sites.Cancel(ctx, a.RunID, a.Reason, by)
+	if fault.CodeOf(err) == run.Started { // others may have asked for the run that it became
+		return g.cancel(ctx, c, a)
+	}
+	g.loop.poke() // of a run that waits the call may be made for another now
+	if err == nil && out.State != run.Succeeded && !out.Withdrawn {
 		on.tell(&out)
 	}
-	return out, at, err
+	return out, err
 }
 
-func (g *Gateway) declareAbsent(ctx context.Context, _ gate.Call, a RunArgs) (out StateAnswer, at any, err error) {
-	if at, err = g.atNewest(ctx, a.RunID, a.Reason); err == nil {
-		out.GetState, err = g.Sites.DeclareAbsent(ctx, a.RunID, a.Reason)
+// rehearseCancel says whose run of which tool it is, and what a cancel of it would do.
+func (g *Gateway) rehearseCancel(ctx context.Context, c gate.Call, a CancelArgs) (p CancelPreview, err error) {
+	v, err := g.Ledger.View(ctx, a.RunID)
+	if err != nil {
+		return p, err
 	}
-	return out, at, err
+	by, err := g.cancels(ctx, c, a.RunID, v.Run.ToolID, v.Run.ProjectID, a.Whose)
+	if err != nil {
+		return p, err
+	}
+	return g.previewCancel(ctx, run.Outline(v), v.Run.ToolID, by)
 }
 
-func (g *Gateway) adopt(ctx context.Context, _ gate.Call, a AdoptArgs) (out StateAnswer, at any, err error) {
-	if at, err = g.atNewest(ctx, a.RunID, a.JobID); err == nil {
-		out.GetState, err = g.Sites.Adopt(ctx, a.RunID, a.JobID)
-	}
-	return out, at, err
+func (g *Gateway) declareAbsent(ctx context.Context, _ gate.Call, a RunReasonArgs) (out StateAnswer, err error) {
+	out.GetState, err = g.Sites.DeclareAbsent(ctx, a.RunID, a.Reason)
+	return out, err
 }
 
-// SubmitArgs are the arguments of slurm.submit.
-type SubmitArgs struct {
-	ProjectID string          `json:"project_id,omitzero"`
-	JobSpec   json.RawMessage `json:"job_spec"`
-}
-
-// planOrder accepts a plan unchanged but for the names of references: strictly decoded, allowed by policy, with known inputs.
-func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (order run.Order, first before, err error) {
-	project, err := g.projectOf(c, a.ProjectID)
-	if err != nil {
-		return order, first, err
-	}
-	named := g.resolver(ctx, project, c.Names)
-	first.references = named.artifacts
-	if a.JobSpec, err = named.plan(a.JobSpec); err != nil {
-		return order, first, err
-	}
-	spec, err := plan.DecodeSpec(a.JobSpec, plan.Rules{Types: g.Domain.Types(), Image: g.Domain.Lock().CheckName,
-		Pulled: g.Domain.Lock().Pulled})
-	if err != nil {
-		return order, first, err
-	}
-	sites, why, err := g.candidates(plan.Params{Spec: spec}.Site())
-	if err != nil {
-		return order, first, err
-	}
-	if err := g.Policy.AllowPlan(spec, true, g.Domain.Lock().NameOf(spec.Execution.Container.Image)); err != nil {
-		return order, first, err
-	}
-	if err := g.checkInputs(ctx, c, project, spec, first); err != nil {
-		return order, first, err
-	}
-	user, err := g.executedAs(ctx, c, sites)
-	if err != nil {
-		return order, first, err
-	}
-	options := optionsOn(ctx, sites, func(ctx context.Context, s *site.Site) (*plan.Placement, error) {
-		if err := g.runsAs(ctx, c, s, user); err != nil {
-			return nil, err
-		}
-		ch, err := g.chargeOf(ctx, c, s, project, user)
-		if err == nil {
-			err = ch.allows(spec.Placement)
-		}
-		return nil, err
-	})
-	order, err = g.aim(run.Order{ToolID: "slurm.submit", ToolName: "slurm_submit", ToolVersion: BuiltinVersion,
-		ContractVersion: builtinContract,
-		Params:          plan.Params{ProjectID: project, Script: g.Script, Spec: spec, ExecutedAs: user},
-		PolicyHash:      g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}, why, options)
-	return order, first, err
-}
-
-func (g *Gateway) submit(ctx context.Context, c gate.Call, a SubmitArgs) (run.SubmitAnswer, error) {
-	order, first, err := g.planOrder(ctx, c, a)
-	if err == nil {
-		err = g.keep(ctx, c, "slurm.submit", order.Params.ProjectID, first)
-	}
-	if err != nil {
-		return run.SubmitAnswer{}, err
-	}
-	r, err := g.Sites.Submit(ctx, order)
-	return g.submitted(ctx, c, r, err)
+func (g *Gateway) adopt(ctx context.Context, _ gate.Call, a AdoptArgs) (out StateAnswer, err error) {
+	out.GetState, err = g.Sites.Adopt(ctx, a.RunID, a.JobID)
+	return out, err
 }
 
 // hide returns what a run waits for, or how it ended, without the gateway's folders where the caller is a chat.
@@ -257,123 +253,122 @@ func (g *Gateway) hide(c gate.Call, reason *string) *string {
 	return &s
 }
 
-func (g *Gateway) retryRun(ctx context.Context, c gate.Call, a RunArgs) (run.SubmitAnswer, error) {
+func (g *Gateway) retryRun(ctx context.Context, c gate.Call, a RetryArgs) (_ run.SubmitAnswer, err error) {
+	if a.RunID, err = g.Ledger.RunOf(ctx, a.RunID); err != nil {
+		return run.SubmitAnswer{}, err
+	}
 	if err := g.mayRetry(ctx, c, a.RunID); err != nil {
 		return run.SubmitAnswer{}, err
 	}
-	r, err := g.Sites.Retry(ctx, a.RunID, a.After, a.Reason, a.Resources)
-	if err == nil {
-		g.askedAgain(ctx, c, a.RunID)
+	project, err := g.Ledger.Owner(ctx, a.RunID)
+	if err != nil {
+		return run.SubmitAnswer{}, err
 	}
+	own, by, err := g.retries(ctx, c, a.RunID, project)
+	if err != nil {
+		return run.SubmitAnswer{}, err
+	}
+	caller, err := json.Marshal(g.batchCallerOf(ctx, c))
+	if err != nil {
+		return run.SubmitAnswer{}, err
+	}
+	order := run.RetryOrder{After: a.After, Why: a.Reason, More: a.Resources, Row: rowFor(ctx), Asking: own, By: by, Caller: caller,
+		Allow: func(r run.Run, next plan.Resources) error {
+			if err := c.MayStart(r.ToolName); err != nil || c.Covered == nil || reflect.DeepEqual(c.Covered.Resources, &next) {
+				return err
+			}
+			return fault.New(fault.Policy, "approval_void", fmt.Sprintf("attempt %d would have other resources than those that were approved",
+				a.After+1)).WithNext("repeat the call, which requests another approval")
+		}}
+	r, err := g.Sites.Retry(ctx, a.RunID, order)
+	if fault.CodeOf(err) == run.Started { // others may have asked for the run that it became
+		return g.retryRun(ctx, c, a)
+	}
+	g.loop.poke() // it may wait for its inputs
 	r.Reason = g.hide(c, r.Reason)
 	return r, err
 }
 
-func (g *Gateway) rehearseSubmit(ctx context.Context, c gate.Call, a SubmitArgs) (run.Preview, error) {
-	order, _, err := g.planOrder(ctx, c, a)
-	if err != nil {
-		return run.Preview{}, err
-	}
-	return g.Sites.Preview(ctx, order)
-}
-
 // rehearseVerb returns the current state of the run that a verb would change.
-func (g *Gateway) rehearseVerb(ctx context.Context, _ gate.Call, a RunArgs) (any, error) {
-	v, err := g.Ledger.View(ctx, a.RunID)
+func (g *Gateway) rehearseVerb(ctx context.Context, _ gate.Call, a RunReasonArgs) (run.GetState, error) {
+	v, err := g.startedRun(ctx, a.RunID)
 	return run.Outline(v), err
 }
 
 // RetryPreview is what a retry would do.
 type RetryPreview struct {
-	run.GetState                // the run as it is
-	NextAttempt  int            `json:"next_attempt"`
-	Resources    plan.Resources `json:"resources"` // that the new attempt would have
-	Raised       string         `json:"raised"`    // which of them are more than those of the attempt before; empty: none
+	run.GetState      // the run as it is
+	*NextAttempt      // nil: none would be opened
+	WaitsAgain   bool `json:"waits_again,omitempty"` // it would wait for its inputs again
+}
+
+// NextAttempt is the attempt that a retry would open.
+type NextAttempt struct {
+	Next      int            `json:"next_attempt"`
+	Resources plan.Resources `json:"resources"`
+	Raised    string         `json:"raised"` // which of them are more than those of the attempt before; empty: none
 }
 
 // rehearseRetry returns what the attempt that a retry opens would have.
-func (g *Gateway) rehearseRetry(ctx context.Context, c gate.Call, a RunArgs) (any, error) {
+func (g *Gateway) rehearseRetry(ctx context.Context, c gate.Call, a RetryArgs) (out RetryPreview, err error) {
 	v, err := g.Ledger.View(ctx, a.RunID)
+	out.GetState = run.Outline(v)
 	if err != nil || v.Run.State != run.Failed && v.Run.State != run.Cancelled {
-		return run.Outline(v), err // nothing would be opened
+		return out, err // nothing would be opened
 	}
 	if err := g.mayRetry(ctx, c, a.RunID); err != nil {
-		return nil, err
+		return out, err
+	}
+	if v.Waiting != nil {
+		out.WaitsAgain = true
+		return out, v.Waiting.Broken()
 	}
 	canonical, err := g.Ledger.Params(ctx, v.Run.ParamsHash)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	p, err := plan.DecodeParams(canonical)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	out := RetryPreview{GetState: run.Outline(v), NextAttempt: v.Run.AttemptN + 1}
-	if out.Resources, err = g.Sites.NextResources(ctx, a.RunID, a.Resources); err != nil {
-		return nil, err
+	next := NextAttempt{Next: v.Run.AttemptN + 1}
+	if next.Resources, err = g.Sites.NextResources(ctx, a.RunID, a.Resources); err != nil {
+		return out, err
 	}
 	had := p.Spec.Resources
 	if v.Attempt.Resources != nil {
 		had = *v.Attempt.Resources
 	}
-	out.Raised = out.Resources.Raised(had)
+	next.Raised = next.Resources.Raised(had)
+	out.NextAttempt = &next
 	return out, nil
 }
 
-// checkInputs checks a plan's inputs against the ledger: each is an artifact of the project, with the checksum that the plan pins.
-func (g *Gateway) checkInputs(ctx context.Context, c gate.Call, project string, spec plan.Spec, first before) error {
-	var problems []fault.Problem
-	for i, in := range spec.IO.Inputs {
-		a, named := first.references[in.ArtifactID]
-		var err error
-		if !named {
-			a, err = g.artifactOf(ctx, c, project, in.ArtifactID)
-		}
-		field := fmt.Sprintf("io.inputs[%d].", i)
-		switch {
-		case fault.Is(err, fault.NotFound):
-			problems = append(problems, fault.Problem{Code: "PLAN-ARTIFACT-UNKNOWN", Field: field + "artifact_id",
-				Rule: "an artifact of the run's project", Msg: "there is no " + in.ArtifactID, Next: []fault.Step{fault.Do("artifact.import")}})
-		case err != nil:
-			return err
-		case a.SHA256 != in.ChecksumSHA256:
-			problems = append(problems, fault.Problem{Code: "PLAN-CHECKSUM", Field: field + "checksum_sha256", Rule: "the artifact's own checksum",
-				Msg: "the artifact has " + a.SHA256})
-		case in.Directory != (a.Type == plan.Directory):
-			problems = append(problems, fault.Problem{Code: "PLAN-DIRECTORY", Field: field + "directory",
-				Rule: "true for an artifact of type " + plan.Directory + ", absent for any other", Msg: in.ArtifactID + " has the type " + a.Type})
-		}
-	}
-	if len(problems) == 0 {
-		return nil
-	}
-	return fault.Invalid("the plan's inputs do not match the ledger", problems...)
-}
-
-// artifactOf reads an artifact as seen from a project: artifacts of other projects do not exist.
-func (g *Gateway) artifactOf(ctx context.Context, c gate.Call, project, id string) (run.Artifact, error) {
-	a, err := g.artifactFor(ctx, c, id)
-	if err == nil && a.ProjectID != project {
-		return run.Artifact{}, fault.New(fault.NotFound, "artifact_not_found", "there is no artifact "+id+" in this project")
-	}
-	return a, err
-}
-
-func (g *Gateway) logs(ctx context.Context, c gate.Call, a RunArgs) (run.LogsAnswer, error) {
+func (g *Gateway) logs(ctx context.Context, c gate.Call, a LogsArgs) (run.LogsAnswer, error) {
 	if a.Stream == "" {
 		a.Stream = "log"
 	}
-	if a.TailLines == 0 {
+	if a.TailLines == 0 && a.FromByte == nil {
 		a.TailLines = 200
 	}
-	answer, err := g.Sites.Logs(ctx, a.RunID, a.Stream, maxTailBytes, g.identify(c, map[string]any{"tail_lines": a.TailLines}))
+	part := run.LogPart{Limit: maxTailBytes, From: a.FromByte}
+	answer, err := g.Sites.Logs(ctx, a.RunID, a.Stream, part)
 	if err != nil {
 		return answer, err
 	}
-	lines := strings.SplitAfter(answer.Text, "\n")
-	if n := len(lines); n > 0 && lines[n-1] == "" {
-		lines = lines[:n-1]
+	if a.TailLines > 0 {
+		last := lastLines(answer.Text, a.TailLines)
+		answer.Text, answer.Truncated = last, answer.Truncated || len(last) < len(answer.Text)
 	}
-	answer.Text = g.Gate.Registry().Hide(c.Caller.Transport, strings.Join(lines[max(0, len(lines)-a.TailLines):], ""))
+	answer.Text = g.Gate.Registry().Hide(c.Caller.Transport, answer.Text)
 	return answer, nil
+}
+
+// lastLines gives at most the last n lines of a text.
+func lastLines(text string, n int) string {
+	lines := strings.SplitAfter(text, "\n")
+	if last := len(lines) - 1; last >= 0 && lines[last] == "" {
+		lines = lines[:last]
+	}
+	return strings.Join(lines[max(0, len(lines)-n):], "")
 }

@@ -52,15 +52,11 @@ func seedList(t *testing.T, n int) *listed {
 	for i := range out {
 		a, err := g.addBytes(t.Context(), run.Artifact{ProjectID: like.project, Type: "JSON", Label: fmt.Sprintf("o%d.json", i), Source: "run"},
 			fmt.Appendf(nil, `{"reads":%d,"gc":0.%d,"name":"s%d"}`, i*1000, i, i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out[i] = a.ID
 	}
 	db, err := sql.Open("sqlite3", "file:"+g.Ledger.Path()+"?_busy_timeout=60000&_synchronous=OFF&_cache_size=-200000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	do := func(q string, args ...any) {
@@ -71,16 +67,12 @@ func seedList(t *testing.T, n int) *listed {
 	}
 	copied := func(table string, changed map[string]string) string { // of the one run that is there
 		rows, err := db.Query("SELECT name FROM pragma_table_info(?)", table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer rows.Close()
 		var names, values []string
 		for rows.Next() {
 			var name string
-			if err := rows.Scan(&name); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rows.Scan(&name))
 			value := "x." + name
 			if v, ok := changed[name]; ok {
 				value = v
@@ -241,13 +233,9 @@ func (l *listed) timed(t *testing.T, tool, name string, target float64, args fun
 	var took, busy []time.Duration
 	for range calls {
 		raw, err := json.Marshal(args())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a := map[string]any{}
-		if err := json.Unmarshal(raw, &a); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(raw, &a))
 		used, began := processorTime(t), time.Now()
 		if err := l.g.callBatch(t, tool, a, into); err != nil {
 			t.Fatalf("%s: %+v", name, err)
@@ -274,9 +262,7 @@ func (l *listed) timed(t *testing.T, tool, name string, target float64, args fun
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -290,9 +276,7 @@ func resetPeak(t *testing.T) {
 func peakMB(t *testing.T) (mb int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &mb); err == nil {
 			return mb >> 10

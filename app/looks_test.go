@@ -14,22 +14,13 @@ import (
 // says makes a call as a principal and decodes its answer; code is the error expected, "" for none.
 func (g *Gateway) says(t *testing.T, who gate.Caller, tool string, args any, code string, into any) gate.Response {
 	t.Helper()
-	x, err := g.Gate.Registry().Find(tool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := json.Marshal(args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res := g.Gate.Call(t.Context(), who, gate.NewRequest(x.ID, x.Version, raw))
+	req := request(t, g.toolOf(t, tool), args, false)
+	res := g.Gate.Call(t.Context(), who, req)
 	switch {
 	case code == "" && res.Error != nil, code != "" && (res.Error == nil || res.Error.Code != code):
-		t.Fatalf("%s %s: %+v, want %q", tool, raw, res.Error, code)
+		t.Fatalf("%s %s: %+v, want %q", tool, req.Args, res.Error, code)
 	case into != nil && res.Error == nil:
-		if err := json.Unmarshal(res.Result, into); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(res.Result, into))
 	}
 	return res
 }

@@ -1,11 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"strings"
 	"time"
 
+	"slurmgate/blocks"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/notify"
@@ -23,26 +25,25 @@ func (g *Gateway) notices() []Operation {
 			"is over; at once if it is. Only places that the site allows are told. A URL gets a POST signed with the key of receipts, repeated " +
 			"for a day until it is answered with 2xx. The answer lists all notices that you asked for this run or batch; without a url it only " +
 			"does that.",
+		Chat:   gate.Chat{Has: true},
 		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapSlurm, Needs: Ledger, Faces: everywhere,
-		Input: object("", prop("run_id", runIDSchema), prop("batch", batchSchema), prop("project_id", projectSchema),
-			prop("url", `{"type":"string","minLength":1,"maxLength":2048,"description":"https://…, http://…, mailto:ADDRESS or receiver:NAME"}`)),
 		Does: look(g, g.notify),
 	}}
 }
 
 // NotifyArgs are the arguments of run.notify.
 type NotifyArgs struct {
-	RunID     string `json:"run_id,omitzero"`
-	Batch     string `json:"batch,omitzero"`
-	ProjectID string `json:"project_id,omitzero"` // of the batch
-	URL       string `json:"url,omitzero"`
+	RunID     string `json:"run_id,omitzero" kind:"run"`
+	Batch     string `json:"batch,omitzero" kind:"batch"`
+	ProjectID string `json:"project_id,omitzero" kind:"project"` // of the batch
+	URL       string `json:"url,omitzero" min:"1" max:"2048" about:"https://…, http://…, mailto:ADDRESS or receiver:NAME"`
 }
 
 // NoticeDoc is one notice.
 type NoticeDoc struct {
 	NoticeID  string     `json:"notice_id"`
 	URL       string     `json:"url"`
-	State     string     `json:"state"` // waiting: it is not over; due; delivered; given_up
+	State     string     `json:"state" enum:"waiting,due,delivered,given_up"` // waiting: it is not over
 	AskedAt   time.Time  `json:"asked_at"`
 	Tries     int        `json:"tries"`
 	Result    string     `json:"result"`      // of the newest try
@@ -76,20 +77,37 @@ type NotifyAnswer struct {
 // Unchanged reports whether the call recorded nothing new.
 func (a NotifyAnswer) Unchanged() bool { return !a.Added }
 
-func (g *Gateway) notify(ctx context.Context, c gate.Call, a NotifyArgs) (out NotifyAnswer, params any, err error) {
+// Says implements [blocks.Answer].
+func (a NotifyAnswer) Says() blocks.Document {
+	of := cmp.Or(a.RunID, a.BatchID)
+	if len(a.Notices) == 0 {
+		return blocks.Document{blocks.Say("You asked for no notice of %v.", of)}
+	}
+	t := Listed{int64(len(a.Notices)), true}.table("notices", "oldest first", "place", "state", "tries", "result")
+	for _, n := range a.Notices {
+		t.Rows = append(t.Rows, []any{blocks.Data(n.URL), n.State, n.Tries, blocks.Data(n.Result)})
+	}
+	d := blocks.Document{t}
+	if a.Added {
+		d = blocks.Document{blocks.Say("A notice is sent when %v is over.", of), t}
+	}
+	return d
+}
+
+func (g *Gateway) notify(ctx context.Context, c gate.Call, a NotifyArgs) (out NotifyAnswer, err error) {
 	out = NotifyAnswer{Notices: []NoticeDoc{}}
 	of, err := g.noticeOf(ctx, c, a)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	out.RunID, out.BatchID = of.RunID, of.BatchID
 	if of.URL != "" {
 		if of.Origin, err = g.Places().Check(of.URL); err != nil {
-			return out, nil, err
+			return out, err
 		}
 		n, err := g.Ledger.AddNotice(ctx, of, noticesPerRun)
 		if err != nil {
-			return out, nil, err
+			return out, err
 		}
 		out.Added = n.ID == of.ID
 	}
@@ -99,14 +117,14 @@ func (g *Gateway) notify(ctx context.Context, c gate.Call, a NotifyArgs) (out No
 			out.Notices = append(out.Notices, noticeDoc(n))
 		}
 	}
-	return out, map[string]any{"run_id": of.RunID, "batch_id": of.BatchID, "url": a.URL}, err
+	return out, err
 }
 
 // noticeOf is the notice that a call asks for, of a run or a batch that is there.
 func (g *Gateway) noticeOf(ctx context.Context, c gate.Call, a NotifyArgs) (n notify.Notice, err error) {
 	if (a.RunID == "") == (a.Batch == "") {
 		return n, fault.Invalid("", fault.Problem{Code: "NOTICE-OF", Field: "run_id", Rule: "either run_id or batch",
-			Msg: "the call has both or none of them"})
+			Msg: "run_id and batch are both given, or both missing"})
 	}
 	n = notify.Notice{ID: "ntc_" + strings.ToLower(rand.Text()[:16]), RunID: a.RunID, URL: a.URL, By: c.Caller.Name, ByID: c.Caller.ID}
 	if a.RunID != "" {
@@ -130,6 +148,6 @@ func (g *Gateway) Places() notify.Places {
 // SendNotices tells places until ctx ends.
 func (g *Gateway) SendNotices(ctx context.Context) {
 	m := g.Site.Notify.Mail
-	notify.NewSender(g.Ledger, notify.Config{Places: g.Places(), MailsPerHour: m.PerHour, Sendmail: m.Sendmail, From: m.From, Log: g.Log,
-		Now: time.Now}).Run(ctx)
+	notify.NewSender(g.Ledger, notify.Config{Places: g.Places(), MailsPerHour: m.PerHour, MailsPerCaller: m.PerCaller,
+		Sendmail: m.Sendmail, From: m.From, Log: g.Log, Now: time.Now}).Run(ctx)
 }

@@ -1,13 +1,15 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
+	"slurmgate/blocks"
 	"slurmgate/gate"
+	"slurmgate/run"
 )
 
 // Operation is a tool of the gateway's own. Its literal says everything about it.
@@ -17,23 +19,27 @@ type Operation struct {
 	Description string
 	Effect      gate.SideEffect
 	Repeat      string // what the same call again does, e.g. [gate.Idempotent]
-	Outcome     string // whether the same call gives the same answer, e.g. [gate.BestEffort]
+	Outcome     string // whether the same call gives the same answer; empty: [gate.BestEffort]
 	Capability  string // that the caller must have beside [gate.CapGateway], on the project that the call is about
-	SiteWide    bool   // the call is about no project but about all: the caller must have them on project [gate.All]
 	Needs       Needs
+	Acts        Acting
 	Faces       []gate.Transport
 	Verb        string        // of the shell that makes the call and prints the answer, e.g. "runs list"; empty: none
 	Limit       time.Duration // of a call; 0: policy's default_timeout_sec
 	Work        gate.Work     // what its calls share a limit for; empty: nothing
-	Input       json.RawMessage
+	Chat        gate.Chat     // see [gate.Tool], as the next two
+	Destructive bool
+	Moves       bool
+	Checks      bool     // it reads much before it has an effect: see [gate.Tool]
 	Reveals     []string // see [gate.Tool]
 	Body        int64    // see [gate.Tool]
 	Each        string   // see [gate.Tool]
 	Does        work
 	DryRun      work                                                        // without any effect; zero: there is nothing to show
-	Starts      func(gate.Call) []string                                    // see [gate.Tool]
+	Starts      func(context.Context, gate.Call) ([]string, error)          // see [gate.Tool]
 	Covers      func(context.Context, gate.Call) (gate.Coverage, error)     // see [gate.Tool]; nil: the project that the arguments name
 	Names       func(context.Context, gate.Call) (map[string]string, error) // see [gate.Tool]
+	Shows       showing                                                     // what an approval is about beside its arguments; nil: nothing
 }
 
 // Needs is what must be open for an operation.
@@ -60,25 +66,37 @@ const (
 	builtinContract = "v1"
 )
 
-// Tool is the operation as the registry has it.
+// Tool converts the operation to an entry of the registry.
 func (o Operation) Tool() gate.Tool {
 	return gate.Tool{ID: o.ID, Version: BuiltinVersion, ContractVersion: builtinContract, Title: o.Title, Description: o.Description,
-		SideEffect: o.Effect, Idempotency: o.Repeat, Determinism: o.Outcome, Availability: gate.OfflineOK,
-		Capabilities: []string{gate.CapGateway, o.Capability}, SiteWide: o.SiteWide, Bindings: o.Faces, Timeout: o.Limit, Work: o.Work,
-		Input:   o.Input,
-		Output:  o.Does.answer(),
+		SideEffect: o.Effect, Idempotency: o.Repeat, Determinism: cmp.Or(o.Outcome, gate.BestEffort), Availability: gate.OfflineOK,
+		Capabilities: []string{gate.CapGateway, o.Capability}, SiteWide: o.siteWide(), Bindings: o.Faces, Timeout: o.Limit, Work: o.Work,
+		Checks: o.Checks, Chat: o.Chat, Destructive: o.Destructive, Moves: o.Moves,
+		Input:  o.Does.input(),
+		Output: o.Does.answer(), Described: o.Does.described, Says: o.Does.says, SaysDryRun: o.DryRun.says,
 		Reveals: o.Reveals, Body: o.Body, Names: o.Names, Starts: o.Starts, Each: o.Each, Handle: o.Does.handle, DryRun: o.DryRun.handle}
 }
 
-// Operations are all of them. Those that need more than files work only with what their gateway has open.
+// siteWide reports whether a call is about no project but about all: the caller must have its capabilities on project [gate.All].
+func (o Operation) siteWide() bool {
+	return o.Capability == gate.CapAdmin || o.Capability == gate.CapMetrics
+}
+
+// UsersOwn reports whether it needs no other rights than those of a user of the gateway: neither files of the site nor a right over others.
+func (o Operation) UsersOwn() bool {
+	users := []string{gate.CapRead, gate.CapImport, gate.CapSlurm}
+	return (o.Needs == Ledger || o.Needs == Engine) && slices.Contains(users, o.Capability)
+}
+
+// Operations returns all of them. Those that need more than files work only with what their gateway has open.
 func (g *Gateway) Operations() []Operation {
 	return slices.Concat(g.lifecycle(), g.runs(), g.batches(), g.artifacts(), g.previews(), g.catalogue(), g.tokens(), g.approvals(),
-		g.events(), g.retention(), g.exporting(), g.drains(), g.siteList(), g.erasing(), g.removals(), g.usage(),
+		g.events(), g.retention(), g.exporting(), g.drains(), g.siteList(), g.projects(), g.erasing(), g.removals(), g.usage(),
 		g.receipts(), g.notices(), g.references(),
 		[]Operation{g.progress(), verification(), g.finding(), g.traces()}, g.Host.files(), g.Host.images(), g.Host.backups())
 }
 
-// Find is the operation with an id; ok is false if there is none.
+// Find returns the operation with an id; ok is false if there is none.
 func (g *Gateway) Find(id string) (o Operation, ok bool) {
 	list := g.Operations()
 	i := slices.IndexFunc(list, func(o Operation) bool { return o.ID == id })
@@ -88,7 +106,27 @@ func (g *Gateway) Find(id string) (o Operation, ok bool) {
 	return list[i], true
 }
 
-// OperationIDs are the ids no toolpack may have.
+// WithFacts gives tools that came from a gateway what the wire does not carry: the documents of their results, and how a chat has them.
+func WithFacts(tools []gate.Tool) []gate.Tool {
+	operations := map[string]Operation{}
+	for _, o := range new(Gateway).Operations() {
+		operations[o.ID] = o
+	}
+	for i := range tools {
+		t, o := &tools[i], operations[tools[i].ID]
+		t.Says, t.SaysDryRun, t.Chat, t.Destructive, t.Moves = o.Does.says, o.DryRun.says, o.Chat, o.Destructive, o.Moves
+		switch {
+		case o.ID != "":
+		case t.OfService():
+			t.SaysDryRun = blocks.Reader[ServicePreview]()
+		default: // a tool of the domain, which makes runs
+			t.Says, t.SaysDryRun = blocks.Reader[run.SubmitAnswer](), blocks.Reader[run.Preview]()
+		}
+	}
+	return tools
+}
+
+// OperationIDs returns the ids that no toolpack may have.
 func OperationIDs() []string {
 	ids := gate.ReservedIDs()
 	for _, o := range new(Gateway).Operations() {
@@ -99,14 +137,17 @@ func OperationIDs() []string {
 	return ids
 }
 
-// work carries out calls and knows the schema of its answers.
+// work carries out calls and knows the schemas of its arguments and answers.
 type work struct {
-	handle gate.Handler
-	answer func() json.RawMessage
+	handle    gate.Handler
+	input     func() json.RawMessage
+	answer    func() json.RawMessage
+	described func() json.RawMessage
+	says      func(result json.RawMessage) (blocks.Document, error)
 }
 
-// does makes work of a function: its arguments are decoded from what satisfies the operation's input schema, and the schema of its answer
-// is that of its type.
+// does makes work of a function: the operation's input schema is that of its arguments' type, which it gets decoded, and the schema of its
+// answer is that of its type.
 func does[A, R any](f func(ctx context.Context, c gate.Call, a A) (R, error)) work {
 	handle := func(ctx context.Context, c gate.Call) (any, error) {
 		var a A
@@ -119,53 +160,19 @@ func does[A, R any](f func(ctx context.Context, c gate.Call, a A) (R, error)) wo
 		}
 		return r, nil
 	}
-	return work{handle, gate.SchemaOf[R]}
+	return work{handle, argumentsOf[A], gate.SchemaOf[R], gate.DescribedSchemaOf[R], blocks.Reader[R]()}
 }
 
-// look makes work of a function that also gives what its answer depends on. The call is a run with these params, and the answer says which.
+// look makes work of a function whose call is a run that its answer names, see [Gateway.identify].
 func look[A, R any, P interface {
 	*R
-	isRun(id string)
-}](g *Gateway, f func(ctx context.Context, c gate.Call, a A) (r R, params any, err error)) work {
+	runAnswer
+}](g *Gateway, f func(ctx context.Context, c gate.Call, a A) (R, error)) work {
 	return does(func(ctx context.Context, c gate.Call, a A) (R, error) {
-		r, params, err := f(ctx, c, a)
-		if err != nil {
-			return r, err
+		r, err := f(ctx, c, a)
+		if err == nil {
+			err = g.identify(ctx, c, P(&r))
 		}
-		id, err := g.provenance(ctx, c, params)
-		P(&r).isRun(id)
 		return r, err
 	})
 }
-
-// object writes a strict object schema.
-func object(required string, properties ...string) json.RawMessage {
-	req := "[]"
-	if required != "" {
-		req = `["` + strings.ReplaceAll(required, " ", `","`) + `"]`
-	}
-	return json.RawMessage(`{"type":"object","additionalProperties":false,"required":` + req + `,"properties":{` + strings.Join(properties,
-		",") + `}}`)
-}
-
-func prop(name, schema string) string { return `"` + name + `":` + schema }
-
-// idPrefixSchema is the schema of the beginning of an id.
-func idPrefixSchema(prefix string) string {
-	return `{"type":"string","pattern":"^` + prefix + `[0-9A-HJKMNP-TV-Z]{1,26}$","description":"only those whose id begins with this"}`
-}
-
-// Schemas of arguments that several operations have.
-const (
-	runIDSchema     = `{"type":"string","pattern":"^run_[0-9A-HJKMNP-TV-Z]{26}$","description":"a run id, run_…"}`
-	waitSchema      = `{"type":"integer","minimum":0,"maximum":30,"description":"seconds to wait for the run to finish"}`
-	projectSchema   = `{"type":"string","minLength":1,"maxLength":128,"description":"project id (proj_…) or name; the site's default project when absent"}`
-	artifactSchema  = `{"type":"string","pattern":"^art_[0-9A-HJKMNP-TV-Z]{26}$","description":"an artifact id, art_…"}`
-	timeSchema      = `{"type":"string","format":"date-time","maxLength":40,"description":"RFC 3339, e.g. 2026-11-21T08:00:00Z"}`
-	principalSchema = `{"type":"string","minLength":1,"maxLength":1024,"description":"a principal's name or id, a login name of the gateway's host, or me"}`
-	reasonSchema    = `{"type":"string","maxLength":512}`
-	cursorSchema    = `{"type":"string","maxLength":256}`
-	limitSchema     = `{"type":"integer","minimum":1,"maximum":200}`
-	pathSchema      = `{"type":"string","minLength":1,"maxLength":4096}`
-	yesNo           = `{"type":"boolean"}`
-)

@@ -1,10 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
+	"slurmgate/blocks"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/plan"
@@ -30,12 +33,15 @@ func (g *Gateway) packTools() []gate.Tool {
 	}
 	for _, p := range g.jobPacks() {
 		input, _ := g.inputOf(p)
-		t := gate.Tool{ID: p.ID(), ToolName: p.ToolName(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(),
+		t := gate.Tool{Says: blocks.Reader[run.SubmitAnswer](), SaysDryRun: blocks.Reader[run.Preview](),
+			ID: p.ID(), ToolName: p.ToolName(), Version: p.Version(), ContractVersion: p.ContractVersion(), Title: p.DisplayName(),
 			Description: p.Description(),
 			SideEffect:  gate.Execute, Idempotency: gate.Idempotent, Determinism: gate.NonDeterministic, Availability: gate.OfflineOK,
 			Capabilities: []string{gate.CapSlurm}, Purposes: p.Capabilities(), Bindings: []gate.Transport{gate.Local, gate.MCP, gate.Other},
 			RunTimeoutSec: Listed[p.ID()].TimeoutSec, Input: input, Output: gate.SchemaOf[run.SubmitAnswer](), RunOutput: p.OutputSchema(),
-			Names:  g.namesIn(p.ID(), paramsOf(p), g.inputProject),
+			Names: g.namesIn(p.ID(), paramsOf(p), func(ctx context.Context, c gate.Call) (string, error) {
+				return g.inputProject(ctx, c, paramsOf(p))
+			}),
 			Handle: g.packHandler(p), DryRun: g.packRehearsal(p), Covers: func(ctx context.Context, c gate.Call) (gate.Coverage, error) {
 				order, first, err := g.packOrder(ctx, c, p)
 				if err != nil || len(first.promised) > 0 {
@@ -58,8 +64,10 @@ func (g *Gateway) packTools() []gate.Tool {
 }
 
 // packOrder turns a call of a pack into a canonical plan and has policy check it. The run belongs to the project of its inputs.
+// A call that takes outputs of runs is looked up as it was asked, before the states of those runs are: a repeat is the same run, whatever
+// those have become.
 func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) (order run.Order, first before, err error) {
-	project, err := g.inputProject(ctx, c)
+	project, err := g.inputProject(ctx, c, paramsOf(p))
 	if err != nil {
 		return order, first, err
 	}
@@ -68,9 +76,30 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	if first.references = named.artifacts; err != nil {
 		return order, first, err
 	}
-	if args, first.promised, err = g.promises(ctx, args, p, project); err != nil {
+	asked, promised, err := g.promises(ctx, args, p, project, true)
+	if err != nil {
 		return order, first, err
 	}
+	if len(promised) == 0 {
+		return g.orderOf(ctx, c, p, project, args, first)
+	}
+	waits := before{references: first.references, promised: promised}
+	order, waits, err = g.orderOf(ctx, c, p, project, asked, waits)
+	if err == nil {
+		if known, err := g.askedBefore(ctx, order); known || err != nil {
+			return order, waits, err
+		}
+	}
+	args, later, err1 := g.promises(ctx, args, p, project, false)
+	if err1 != nil || len(later) > 0 {
+		return order, waits, cmp.Or(err1, err)
+	}
+	return g.orderOf(ctx, c, p, project, args, first)
+}
+
+// orderOf makes the order of a call all of whose inputs are artifacts, or stand for ones that will be there.
+func (g *Gateway) orderOf(ctx context.Context, c gate.Call, p *toolpack.Pack, project string, args json.RawMessage, first before) (
+	order run.Order, _ before, err error) {
 	look := func(id string) (toolpack.ArtifactInfo, error) {
 		if x, later := first.promised[id]; later {
 			return x.info, nil
@@ -123,7 +152,7 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	order = run.Order{ToolID: p.ID(), ToolName: p.ToolName(), ToolVersion: p.Version(), ContractVersion: p.ContractVersion(),
 		PackHash: p.Hash(), Pack: definition,
 		Params: canonical.Params(project, g.Script), Names: canonical.Names, Warnings: bindWarnings(binds),
-		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Principal: askerOf(c)}
+		PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot, Actor: c.Request.Actor.Kind, Asking: g.asking(ctx, c)}
 	order.Params.ExecutedAs = user
 	order, err = g.aim(order, why, options)
 	first.made = canonical.Made
@@ -170,18 +199,21 @@ func (g *Gateway) packHandler(p *toolpack.Pack) gate.Handler {
 			return nil, fault.New(fault.Transport, "input_arrived", "the run that makes an input has ended at this moment, and a run of "+p.ID()+
 				" needs a person's approval").WithNext("repeat the call").WithRetry(1)
 		}
+		if err := c.MayStart(order.ToolName); err != nil {
+			return nil, err
+		}
 		if err := g.keep(ctx, c, p.ID(), order.Params.ProjectID, first); err != nil {
 			return nil, err
 		}
-		order.Prompt, order.Waited = ofBatch(ctx), waitedAs(ctx)
+		order.Prompt, order.Waited, order.Row = byItself(ctx), waitedAs(ctx), rowFor(ctx)
 		r, err := g.Sites.Submit(ctx, order)
-		if err == nil && order.Waited != "" { // the run may have been there already
-			err = g.Ledger.StartWaiting(ctx, order.Waited, r.RunID)
+		if err == nil && order.Waited != nil { // the run may have been there already
+			err = g.Ledger.StartWaiting(ctx, *order.Waited, r.RunID)
 		}
 		if err == nil && r.Replayed {
 			g.named(ctx, c, r.RunID, order.Names)
 		}
-		return g.submitted(ctx, c, r, err)
+		return g.submitted(c, r, err)
 	}
 }
 

@@ -1,15 +1,11 @@
 package app
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
-	"slurmgate/policy"
-	"slurmgate/run"
 	"slurmgate/site"
 )
 
@@ -23,18 +19,6 @@ func SiteDefaults(s *site.Site) plan.Placement {
 		p.QOS = &q
 	}
 	return p
-}
-
-// ImportRoots are the folders that files may come from: the site's, or those of an older policies.yaml where the site file has none.
-func ImportRoots(s *site.Site, p *policy.Policy) []site.Root {
-	if len(s.Import.Roots) > 0 {
-		return s.Import.Roots
-	}
-	var older []site.Root
-	for _, folder := range p.Import.Roots {
-		older = append(older, site.Root{Path: folder})
-	}
-	return older
 }
 
 // Offers reports whether a site has a bind of a name.
@@ -69,20 +53,4 @@ func sameBinds(s *site.Site, binds []plan.Bind) error {
 		}
 	}
 	return nil
-}
-
-// Previous is what it takes to find runs made when canonical params had their previous form; nil on a ledger without any.
-func (g *Gateway) Previous(ctx context.Context) (*run.Previous, error) {
-	var p run.Previous
-	none, err := g.Ledger.PreviousPolicies(ctx, func(hash string, snapshot json.RawMessage) error {
-		now, err := policy.HashNow(snapshot)
-		if now == g.Policy.Hash {
-			p.Policies = append(p.Policies, hash)
-		}
-		return err
-	})
-	if err != nil || none {
-		return nil, err
-	}
-	return &p, nil
 }

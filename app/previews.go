@@ -11,6 +11,7 @@ import (
 
 	"slurmgate/artifact"
 	"slurmgate/fault"
+	"slurmgate/filetype"
 	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/plan/tree"
@@ -25,37 +26,29 @@ const (
 
 // previews are the operations that show a part of an artifact.
 func (g *Gateway) previews() []Operation {
-	id := prop("artifact_id", artifactSchema)
 	limit := g.previewTime()
 	return []Operation{{
 		ID: "artifact.preview.text", Title: "Preview an artifact", Verb: "artifact preview",
 		Description: "Returns the beginning of an artifact as text, with limits on bytes and lines. Control characters are made visible. Of a " +
 			"directory it lists the files, or shows the one at path.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Chat:   gate.Chat{Has: true, First: true, Bound: "max_lines", Most: 60, Seldom: []string{"max_bytes", "path", "first_file"}},
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview, Limit: limit,
-		Input: object("artifact_id", id, prop("max_lines", `{"type":"integer","minimum":1,"maximum":5000}`),
-			prop("max_bytes", `{"type":"integer","minimum":1,"maximum":262144,"description":"policy's limit holds beside it"}`),
-			prop("path", `{"type":"string","minLength":1,"maxLength":4096,"description":"of a file in a directory, as its list has it"}`),
-			prop("first_file", `{"type":"integer","minimum":0,"maximum":1000000000,"description":"files of a directory to skip"}`)),
 		Does: look(g, g.previewText),
 	}, {
 		ID: "artifact.preview.table", Title: "Preview a table", Verb: "artifact preview",
 		Description: "Returns rows of a comma- or tab-separated artifact, with column names and types guessed from the rows read. Rows and " +
 			"bytes are limited.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Chat:   gate.Chat{Has: true, First: true, Bound: "max_rows", Most: 20},
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview, Limit: limit,
-		Input: object("artifact_id", id,
-			prop("first_row", `{"type":"integer","minimum":0,"maximum":1000000000,"description":"rows to skip; the header does not count"}`),
-			prop("max_rows", `{"type":"integer","minimum":1,"maximum":2000}`),
-			prop("delimiter", `{"enum":["comma","tab"],"description":"detected from the type and the first line by default"}`)),
 		Does: look(g, g.previewTable),
 	}, {
 		ID: "artifact.preview.image", Title: "Preview a picture", Verb: "artifact preview",
 		Description: "Returns a PNG artifact as a small PNG in base64, without metadata.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Chat:        gate.Chat{Has: true, Picture: "data_base64"},
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview, Limit: limit,
-		Input: object("artifact_id", id,
-			prop("max_edge", `{"type":"integer","minimum":16,"maximum":2048,"description":"maximum length of the longer side in pixels"}`)),
 		Does: look(g, g.previewImage),
 	}}
 }
@@ -69,21 +62,21 @@ func (g *Gateway) previewTime() time.Duration {
 }
 
 // opened returns an artifact and its bytes.
-func (g *Gateway) opened(ctx context.Context, id string) (run.Artifact, *os.File, error) {
+func (g *Gateway) opened(ctx context.Context, id string) (run.Artifact, Bytes, error) {
 	x, err := g.Ledger.Artifact(ctx, id)
 	if err != nil {
 		return x, nil, err
 	}
-	f, err := g.Store.Open(x.SHA256)
+	f, err := g.openBytes(ctx, x)
 	return x, f, err
 }
 
 // TableArgs are the arguments of artifact.preview.table.
 type TableArgs struct {
-	ArtifactID string `json:"artifact_id"`
-	FirstRow   int64  `json:"first_row,omitzero"`
-	MaxRows    int    `json:"max_rows,omitzero"`
-	Delimiter  string `json:"delimiter,omitzero"`
+	ArtifactArgs
+	FirstRow  int64  `json:"first_row,omitzero" min:"0" max:"1000000000" about:"rows to skip; the header does not count"`
+	MaxRows   int    `json:"max_rows,omitzero" min:"1" max:"2000"`
+	Delimiter string `json:"delimiter,omitzero" enum:"comma,tab" about:"detected from the type and the first line by default"`
 }
 
 // TableAnswer is the answer of artifact.preview.table.
@@ -95,14 +88,14 @@ type TableAnswer struct {
 	artifact.Table
 }
 
-func (g *Gateway) previewTable(ctx context.Context, c gate.Call, a TableArgs) (out TableAnswer, params any, err error) {
+func (g *Gateway) previewTable(ctx context.Context, c gate.Call, a TableArgs) (out TableAnswer, err error) {
 	x, f, err := g.opened(ctx, a.ArtifactID)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	defer f.Close()
 	if a.Delimiter == "" {
-		a.Delimiter = map[string]string{"CSV": "comma", "TSV": "tab", "VCF": "tab"}[x.Type]
+		a.Delimiter = filetype.Of(x.Type).Delimiter
 	}
 	q := artifact.TableQuery{Delimiter: map[string]rune{"comma": ',', "tab": '\t'}[a.Delimiter], FirstRow: a.FirstRow,
 		MaxRows: atMost(a.MaxRows, g.Policy.Limits.PreviewLines), MaxBytes: int(g.Policy.Limits.PreviewBytes)}
@@ -116,14 +109,13 @@ func (g *Gateway) previewTable(ctx context.Context, c gate.Call, a TableArgs) (o
 			row[i] = g.Gate.Registry().Hide(c.Caller.Transport, row[i])
 		}
 	}
-	return TableAnswer{ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, Table: t}, map[string]any{"artifact_id": x.ID,
-		"first_row": q.FirstRow, "max_rows": q.MaxRows, "delimiter": a.Delimiter}, err
+	return TableAnswer{ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, Table: t}, err
 }
 
 // ImageArgs are the arguments of artifact.preview.image.
 type ImageArgs struct {
-	ArtifactID string `json:"artifact_id"`
-	MaxEdge    int    `json:"max_edge,omitzero"`
+	ArtifactArgs
+	MaxEdge int `json:"max_edge,omitzero" min:"16" max:"2048" about:"maximum length of the longer side in pixels"`
 }
 
 // ImageAnswer is the answer of artifact.preview.image.
@@ -140,10 +132,10 @@ type ImageAnswer struct {
 	Data       string `json:"data_base64"`
 }
 
-func (g *Gateway) previewImage(ctx context.Context, _ gate.Call, a ImageArgs) (out ImageAnswer, params any, err error) {
+func (g *Gateway) previewImage(ctx context.Context, _ gate.Call, a ImageArgs) (out ImageAnswer, err error) {
 	x, f, err := g.opened(ctx, a.ArtifactID)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	defer f.Close()
 	if a.MaxEdge == 0 {
@@ -151,8 +143,7 @@ func (g *Gateway) previewImage(ctx context.Context, _ gate.Call, a ImageArgs) (o
 	}
 	p, err := g.Pictures.PreviewImage(ctx, f, x.SizeBytes, a.MaxEdge, min(pictureBytes, int(g.Policy.Limits.PreviewBytes)))
 	return ImageAnswer{ArtifactID: x.ID, Type: x.Type, SizeBytes: x.SizeBytes, FullWidth: p.FullWidth, FullHeight: p.FullHeight,
-			MimeType: "image/png", Width: p.Width, Height: p.Height, Data: base64.StdEncoding.EncodeToString(p.PNG)},
-		map[string]any{"artifact_id": x.ID, "max_edge": a.MaxEdge}, err
+		MimeType: "image/png", Width: p.Width, Height: p.Height, Data: base64.StdEncoding.EncodeToString(p.PNG)}, err
 }
 
 // atMost is what a call asks for, within policy's limit; 0 asks for as much as that.
@@ -177,10 +168,10 @@ type PreviewAnswer struct {
 	FilesTotal int64  `json:"files_total,omitzero"` // likewise
 }
 
-func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) (out PreviewAnswer, params any, err error) {
+func (g *Gateway) previewText(ctx context.Context, c gate.Call, a PreviewTextArgs) (out PreviewAnswer, err error) {
 	x, f, err := g.opened(ctx, a.ArtifactID)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	defer f.Close()
 	size, shown := x.SizeBytes, io.ReaderAt(f)
@@ -188,14 +179,14 @@ func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) 
 	case x.Type == plan.Directory && a.Path != "":
 		one, err := g.member(ctx, x, f, a.Path)
 		if err != nil {
-			return out, nil, err
+			return out, err
 		}
 		defer one.Close()
 		size, shown = one.size, one
 	case x.Type == plan.Directory:
 		text, total, err := listing(f, x, a.FirstFile)
 		if err != nil {
-			return out, nil, err
+			return out, err
 		}
 		size, shown, out.FirstFile, out.FilesTotal = int64(len(text)), strings.NewReader(text), a.FirstFile, total
 	case a.Path != "" || a.FirstFile > 0:
@@ -203,21 +194,11 @@ func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) 
 		if a.Path == "" {
 			field = "first_file"
 		}
-		return out, nil, fault.Invalid("", fault.Problem{Code: "PREVIEW-DIRECTORY", Field: field, Rule: "only of a directory",
-			Msg: "the artifact is one file, of type " + x.Type})
+		return out, fault.Invalid("", fault.Problem{Code: "PREVIEW-DIRECTORY", Field: field, Rule: "only of a directory",
+			Msg: "the artifact is one file, of type " + x.Type}).WithSteps(fault.Do("artifact.preview.text", "artifact_id", x.ID))
 	}
 	lines := atMost(a.MaxLines, g.Policy.Limits.PreviewLines)
-	most, at := int(g.Policy.Limits.PreviewBytes), map[string]any{"artifact_id": x.ID, "max_lines": lines}
-	if a.MaxBytes > 0 {
-		most = min(a.MaxBytes, most)
-		at["max_bytes"] = most
-	}
-	if a.Path != "" {
-		at["path"] = a.Path
-	}
-	if a.FirstFile > 0 {
-		at["first_file"] = a.FirstFile
-	}
+	most := atMost(a.MaxBytes, g.Policy.Limits.PreviewBytes)
 	p, err := artifact.PreviewText(shown, size, most+secrets.Margin, lines+leadRows)
 	if !p.Binary {
 		var more bool
@@ -229,7 +210,7 @@ func (g *Gateway) previewText(ctx context.Context, c gate.Call, a ArtifactArgs) 
 		out.SizeBytes = size
 	}
 	out.Text, out.Truncated, out.Binary = g.Gate.Registry().Hide(c.Caller.Transport, p.Text), p.Truncated, p.Binary
-	return out, at, err
+	return out, err
 }
 
 // member is a file in a directory.

@@ -56,7 +56,7 @@ func (t *transfers) find(caller, id string) *run.Moving {
 
 // ProgressArgs are the arguments of call.progress.
 type ProgressArgs struct {
-	ToolCallID string `json:"tool_call_id"`
+	ToolCallID string `json:"tool_call_id" pattern:"^[0-9a-fA-F-]{36}$"`
 }
 
 // ProgressAnswer is the answer of call.progress.
@@ -71,12 +71,12 @@ func (g *Gateway) progress() Operation {
 		ID: "call.progress", Title: "Show the progress of a call",
 		Description: "Shows how many bytes of how many one of your own calls has imported or hashed so far, with rate and time left. " +
 			"tool_call_id is the one that the call was made with. moving is null once it has ended.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("tool_call_id", prop("tool_call_id", `{"type":"string","pattern":"^[0-9a-fA-F-]{36}$"}`)), Does: look(g, g.showProgress),
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Does: look(g, g.showProgress),
 	}
 }
 
-func (g *Gateway) showProgress(_ context.Context, c gate.Call, a ProgressArgs) (ProgressAnswer, any, error) {
+func (g *Gateway) showProgress(_ context.Context, c gate.Call, a ProgressArgs) (ProgressAnswer, error) {
 	m := g.transfers.find(c.Caller.Key(), a.ToolCallID)
-	return ProgressAnswer{ToolCallID: a.ToolCallID, Moving: m}, map[string]any{"tool_call_id": a.ToolCallID, "moving": m}, nil
+	return ProgressAnswer{ToolCallID: a.ToolCallID, Moving: m}, nil
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,8 +23,9 @@ type promised struct {
 }
 
 // promises replaces the outputs of runs among the inputs of a call. One that is there is its artifact. One that will be there is an id that
-// stands for it in the plan, and is among later. Every output that will never be there is told at once.
-func (g *Gateway) promises(ctx context.Context, args json.RawMessage, p *toolpack.Pack, project string) (out json.RawMessage,
+// stands for it in the plan, and is in later. The error lists all outputs that will never be there. As asked, the state of no run counts,
+// and each output has the id that stands for it.
+func (g *Gateway) promises(ctx context.Context, args json.RawMessage, p *toolpack.Pack, project string, asAsked bool) (out json.RawMessage,
 	later map[string]promised, err error) {
 	var found []fault.Problem
 	later = map[string]promised{}
@@ -32,7 +34,7 @@ func (g *Gateway) promises(ctx context.Context, args json.RawMessage, p *toolpac
 		if !ok || err != nil {
 			return value
 		}
-		id, info, err1 := g.outputOf(ctx, x, project)
+		id, info, err1 := g.outputOf(ctx, x, project, asAsked)
 		switch {
 		case err1 != nil && fault.CodeOf(err1) == noOutput:
 			found = append(found, fault.Problem{Code: "ARGS-PROMISE", Field: field, Rule: "run_…:role, an output that a run of this project makes",
@@ -105,12 +107,14 @@ func replaceInputs(args json.RawMessage, p *toolpack.Pack, with func(field, valu
 // noOutput is the code of an output that is not there and will not be.
 const noOutput = "no_such_output"
 
-// outputOf finds an output of a run: its artifact or, with info, the id that stands for it until the run is over.
-func (g *Gateway) outputOf(ctx context.Context, x plan.Promise, project string) (id string, info *toolpack.ArtifactInfo, err error) {
+// outputOf finds an output of a run: its artifact or, with info, the id that stands for it while the run is not over. As asked, the latter
+// always.
+func (g *Gateway) outputOf(ctx context.Context, x plan.Promise, project string, asAsked bool) (id string, info *toolpack.ArtifactInfo,
+	err error) {
 	asked := x.String()
-	declared, over, err := g.madeBy(ctx, &x, project)
+	declared, over, broken, err := g.madeBy(ctx, &x, project)
 	if err != nil {
-		return "", nil, err
+		return "", nil, cmp.Or(broken, err)
 	}
 	i := slices.IndexFunc(declared, func(o plan.Output) bool { return o.Role == x.Role })
 	if i < 0 {
@@ -118,13 +122,13 @@ func (g *Gateway) outputOf(ctx context.Context, x plan.Promise, project string) 
 		for _, o := range declared {
 			roles = append(roles, o.Role)
 		}
-		msg := fmt.Sprintf("%s has no output %q", x.RunID, x.Role)
-		if near := plan.Nearest(x.Role, roles); near != "" {
-			msg += "; did you mean " + near + "?"
-		}
+		msg := fmt.Sprintf("%s has no output %q", x.RunID, x.Role) + plan.Suggestion(plan.Nearest(x.Role, roles))
 		return "", nil, fault.New(fault.Validation, noOutput, msg+" (its outputs: "+orNone(roles)+")")
 	}
-	if !over {
+	if broken != nil && !asAsked {
+		return "", nil, broken
+	}
+	if !over || asAsked {
 		o := declared[i]
 		info = &toolpack.ArtifactInfo{SHA256: plan.Unknown, Type: o.Type, Label: o.Label}
 		id, err = plan.ArtifactID(project, plan.Hash([]byte(asked)), o.Type, o.Label)
@@ -143,55 +147,51 @@ func (g *Gateway) outputOf(ctx context.Context, x plan.Promise, project string) 
 	return "", nil, err
 }
 
-// madeBy are the declared outputs of a run that makes an input, and whether it is over. One that waited becomes the run that it is.
-func (g *Gateway) madeBy(ctx context.Context, x *plan.Promise, project string) (outputs []plan.Output, over bool, err error) {
+// madeBy lists the declared outputs of a run that makes an input, and reports whether it is over. broken is why what it made is not there
+// and will not be; nil while that is not so. A run that waited becomes the run that it is.
+func (g *Gateway) madeBy(ctx context.Context, x *plan.Promise, project string) (outputs []plan.Output, over bool, broken, err error) {
 	if s, ok := supposedRuns(ctx)[x.RunID]; ok && s.project == project {
-		return s.outputs, false, nil
+		return s.outputs, false, nil, nil
 	}
 	nowhere := fault.New(fault.Validation, noOutput, "this project has no run "+x.RunID).WithSteps(fault.Do("run.list"))
-	w, err := g.Ledger.Waiting(ctx, x.RunID)
-	switch {
-	case err == nil && w.ProjectID != project:
-		return nil, false, nowhere
-	case err == nil && w.State == ledger.WaitingStarted:
-		x.RunID = w.Became
-	case err == nil && w.State == ledger.WaitingOn:
-		outputs, err = declaredIn(w.Params)
-		return outputs, false, err
-	case err == nil:
-		return nil, false, fault.New(fault.Validation, noOutput, fmt.Sprintf("%s is %s, so it makes no %s", w.ID, w.State, x.Role)).
-			WithSteps(fault.Do("slurm.job.retry", "run_id", w.ID, "after_attempt", w.AttemptN))
-	case !fault.Is(err, fault.NotFound):
-		return nil, false, err
-	}
 	v, err := g.Ledger.View(ctx, x.RunID)
 	switch {
 	case fault.Is(err, fault.NotFound) || err == nil && v.Run.ProjectID != project:
-		return nil, false, nowhere
+		return nil, false, nil, nowhere
 	case err != nil:
-		return nil, false, err
+		return nil, false, nil, err
 	case v.Run.Site == run.WorkerSite:
-		return nil, false, fault.New(fault.Validation, noOutput, x.RunID+" is a call of a service worker, which has no outputs by role").
+		return nil, false, nil, fault.New(fault.Validation, noOutput, x.RunID+" is a call of a service worker, which has no outputs by role").
 			WithNext("name the artifact of its answer")
 	case v.Run.Removed != "":
-		return nil, false, fault.New(fault.Validation, noOutput, "what "+x.RunID+" made was removed").
+		broken = fault.New(fault.Validation, noOutput, "what "+x.RunID+" made was removed").
 			WithSteps(fault.Do("slurm.job.retry", "run_id", x.RunID, "after_attempt", v.Run.AttemptN))
 	case v.Run.State == run.Failed || v.Run.State == run.Cancelled:
-		return nil, false, fault.New(fault.Validation, noOutput, fmt.Sprintf("%s is %s, so it makes no %s", x.RunID, v.Run.State, x.Role)).
-			WithSteps(fault.Do("slurm.job.retry", "run_id", x.RunID, "after_attempt", v.Run.AttemptN))
+		broken = g.notMade(ctx, v, x.Role)
 	}
+	x.RunID = v.Run.ID
 	params, err := g.Ledger.Params(ctx, v.Run.ParamsHash)
 	if err != nil {
-		return nil, false, err
+		return nil, false, broken, err
 	}
-	outputs, err = declaredIn(params)
-	return outputs, v.Run.State == run.Succeeded, err
+	p, err := plan.DecodeParams(params)
+	return p.Spec.IO.Outputs, v.Run.State == run.Succeeded, broken, err
 }
 
-// declaredIn are the outputs that canonical params declare.
-func declaredIn(params json.RawMessage) ([]plan.Output, error) {
-	p, err := plan.DecodeParams(params)
-	return p.Spec.IO.Outputs, err
+// notMade is that a run ended without its outputs. One that was collected although the run failed is asked for by its
+// own name, so that its caller knows.
+func (g *Gateway) notMade(ctx context.Context, v run.View, role string) error {
+	list, err := g.Ledger.Outputs(ctx, v.Run.ID)
+	if err != nil {
+		return err
+	}
+	failed := fault.New(fault.Validation, noOutput, fmt.Sprintf("%s is %s, so it makes no %s", v.Run.ID, v.Run.State, role))
+	for _, o := range list {
+		if o.Role == role {
+			failed = failed.WithNext("the output was collected although the run failed: name it as " + o.ArtifactID)
+		}
+	}
+	return failed.WithSteps(run.NextSteps(v)...)
 }
 
 func orNone(list []string) string {
@@ -212,10 +212,26 @@ func promise(c *toolpack.Canonical, later map[string]promised) {
 
 type waitedKey struct{}
 
-// waitedAs is the run that waited, in the context of the call that is made for it when its inputs are there.
-func waitedAs(ctx context.Context) string {
-	id, _ := ctx.Value(waitedKey{}).(string)
-	return id
+// waitedAs returns the run that waited, in the context of the call that is made for it when its inputs are there; nil: none.
+func waitedAs(ctx context.Context) *run.WaitRef {
+	w, _ := ctx.Value(waitedKey{}).(*run.WaitRef)
+	return w
+}
+
+// askedBefore reports whether a run that waits, or did, has the identity of an order. For the call that is made for that run it does not.
+func (g *Gateway) askedBefore(ctx context.Context, o run.Order) (bool, error) {
+	if waitedAs(ctx) != nil {
+		return false, nil
+	}
+	_, id, err := o.Identity()
+	if err != nil {
+		return false, err
+	}
+	v, err := g.Ledger.View(ctx, id.RunID())
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return v.Waiting != nil || v.Run.ID != id.RunID(), err
 }
 
 // waitForInputs records the run of an order some of whose inputs are not there yet, or finds it.
@@ -228,7 +244,7 @@ func (g *Gateway) waitForInputs(ctx context.Context, c gate.Call, p *toolpack.Pa
 	if err != nil {
 		return run.SubmitAnswer{}, err
 	}
-	caller, err := json.Marshal(batchCallerOf(c))
+	caller, err := json.Marshal(g.batchCallerOf(ctx, c))
 	if err != nil {
 		return run.SubmitAnswer{}, err
 	}
@@ -246,20 +262,26 @@ func (g *Gateway) waitForInputs(ctx context.Context, c gate.Call, p *toolpack.Pa
 			beside = append(beside, in.ArtifactID)
 		}
 	}
-	w, created, err := g.Ledger.AddWaiting(ctx, ledger.WaitingRun{ID: id.RunID(), ProjectID: o.Params.ProjectID, ToolID: o.ToolID,
-		ToolName:    o.ToolName,
-		ToolVersion: o.ToolVersion, Contract: o.ContractVersion, PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, Params: canonical,
-		Args:   args,
-		Caller: caller, Actor: o.Actor, Principal: o.Principal, ExecutedAs: o.Params.ExecutedAs, ApprovalID: gate.ApprovalOf(ctx)}, from, beside,
-		int64(g.Site.Limits.OpenRunsPerProject))
+	var warnings []string
+	if g.Policy.NeedsConsent(o.ToolName) {
+		warnings = []string{"each run of " + o.ToolID + " needs a person's approval, which is requested when the inputs are there"}
+	}
+	v, created, err := g.Ledger.AddWaiting(ctx, ledger.Waits{For: from, Artifacts: beside, Most: int64(g.Site.Limits.OpenRunsPerProject),
+		Row: rowFor(ctx), Asking: o.Asking,
+		Policy: o.Policy, Pack: o.Pack,
+		Params: canonical, Args: args, Caller: caller, ApprovalID: gate.ApprovalOf(ctx),
+		Run: run.Run{ID: id.RunID(), ProjectID: o.Params.ProjectID, ToolID: o.ToolID, ToolName: o.ToolName, ToolVersion: o.ToolVersion,
+			ContractVersion: o.ContractVersion, PackHash: o.PackHash, PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash,
+			PlanHash: id.PlanHash(), Actor: o.Actor, Principal: o.Asking.Principal, ExecutedAs: o.Params.ExecutedAs, Warnings: warnings}})
 	if err != nil {
 		return run.SubmitAnswer{}, err
 	}
-	g.waitLoop.poke()
-	if w.State == ledger.WaitingStarted {
-		return g.Sites.Answer(ctx, w.Became)
+	g.loop.poke()
+	r, err := g.Sites.Answer(ctx, v.Run.ID, !created)
+	if err == nil && v.Waiting == nil {
+		g.named(ctx, c, r.RunID, o.Names)
 	}
-	return g.waitingSubmitted(ctx, c, w, !created)
+	return g.submitted(c, r, err)
 }
 
 // rehearseWaiting is what a dry run shows of a run that would wait: it has no script yet.
@@ -271,11 +293,10 @@ func (g *Gateway) rehearseWaiting(ctx context.Context, o run.Order) (run.Preview
 	p := run.Preview{RunID: id.RunID(), Site: o.Site, SiteWhy: o.SiteWhy, Sites: []run.Considered{}, ExecutedAs: o.Params.ExecutedAs,
 		ParamsHash: id.ParamsHash, PolicyHash: id.PolicyHash, PlanHash: id.PlanHash(), EquivalentRuns: []string{}, Params: canonical,
 		Placement: o.Params.Spec.Placement}
-	w, err := g.Ledger.Waiting(ctx, p.RunID)
+	v, err := g.Ledger.View(ctx, p.RunID)
 	if fault.Is(err, fault.NotFound) {
 		return p, nil
 	}
-	state := waitingState(w)
-	p.Exists, p.State = err == nil, &state
+	p.RunID, p.Site, p.Exists, p.State = cmp.Or(v.Run.ID, p.RunID), cmp.Or(v.Run.Site, p.Site), err == nil, &v.Run.State
 	return p, err
 }

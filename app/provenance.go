@@ -1,9 +1,11 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 
 	"slurmgate/gate"
@@ -24,48 +26,72 @@ func (d identityDoc) runID() string {
 		ParamsHash: plan.Hash(d.Params)}.RunID()
 }
 
-// CallRunID begins an answer: the run that the call itself is (ARC-11).
-type CallRunID struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
-}
+// CallRunID begins an answer, see [run.CallRunID].
+type CallRunID = run.CallRunID
 
-func (r *CallRunID) isRun(id string) { r.ProvenanceRunID = id }
+// runAnswer is an answer that begins with a [CallRunID].
+type runAnswer interface{ CallRun() *run.CallRunID }
 
-// provenance is the run id of a call that makes no run (ARC-11): the same call under the same policy with the same canonical params. The
-// params name what the answer depends on: an artifact's id, which always means the same bytes, or the snapshot of a list. The identity is
-// recorded with the call of ctx.
-func (g *Gateway) provenance(ctx context.Context, c gate.Call, params any) (string, error) {
+// identify gives an answer the run id of its call (ARC-11): the same call under the same policy with the same canonical params. Those are
+// [run.CallRunID.Params], or else the arguments and the hash of the answer. The identity is recorded with the call of ctx.
+func (g *Gateway) identify(ctx context.Context, c gate.Call, answer runAnswer) error {
+	params := answer.CallRun().Params
+	if params == nil {
+		snapshot, err := snapshotOf(answer)
+		if err != nil {
+			return err
+		}
+		params = map[string]any{"args": argsOf(c), "snapshot": snapshot}
+	}
 	canonical, err := plan.Marshal(params)
 	if err != nil {
-		return "", err
+		return err
 	}
 	doc := identityDoc{strings.ReplaceAll(c.Request.ToolID, ".", "_"), builtinContract, g.Policy.Hash, canonical}
-	identity, err := plan.Marshal(map[string]any{"tool_name": doc.ToolName, "contract_version": doc.ContractVersion,
-		"policy_hash": doc.PolicyHash, "params": params})
+	identity, err := plan.Marshal(doc)
 	if err != nil {
-		return "", err
+		return err
 	}
-	id := doc.runID()
-	gate.Note(ctx, gate.Provenance{RunID: id, Identity: identity})
-	return id, nil
+	answer.CallRun().ProvenanceRunID = doc.runID()
+	gate.Note(ctx, gate.Provenance{RunID: doc.runID(), Identity: identity})
+	return nil
 }
 
-// identify is provenance as the engine asks for it. more is what the call adds to the params.
-func (g *Gateway) identify(c gate.Call, more map[string]any) run.Identify {
-	return func(ctx context.Context, params map[string]any) (string, error) {
-		maps.Copy(params, more)
-		return g.provenance(ctx, c, params)
+// argsOf returns the arguments of a call without how long it may wait for its answer.
+func argsOf(c gate.Call) any {
+	args, ok := c.Value.(map[string]any)
+	if _, waits := args["wait_seconds"]; !ok || !waits {
+		return c.Value
 	}
+	args = maps.Clone(args)
+	delete(args, "wait_seconds")
+	return args
 }
 
-// atNewest are the params of a call about a run in its current state, up to its newest event.
-func (g *Gateway) atNewest(ctx context.Context, runID, with string) (any, error) {
-	seq, err := g.Ledger.Seq(ctx, runID)
-	return map[string]any{"run_id": runID, "with": with, "ledger_seq": seq}, err
+// fleeting are the fields of answers that change although nothing else does.
+var fleeting = []string{"observed_at", "slurm_answered_at", "poll_after_seconds"}
+
+// snapshotOf returns the hash of an answer that has no run id yet, without what is fleeting.
+func snapshotOf(answer any) (string, error) {
+	doc, err := plan.Of(answer)
+	if err == nil && slices.ContainsFunc(fleeting, func(name string) bool { return bytes.Contains(doc.Bytes, []byte(name)) }) {
+		doc.Bytes, err = plan.Marshal(lasting(doc.Value))
+	}
+	return plan.Hash(doc.Bytes), err
 }
 
-// asOf are the params of a call about tokens, approvals or recorded calls: its arguments, and the state of the ledger in numbers that
-// change exactly when the answer does.
-func asOf(c gate.Call, snapshot any) any {
-	return map[string]any{"args": c.Value, "snapshot": snapshot}
+// lasting removes what is fleeting from a part of an answer, and returns the part.
+func lasting(part any) any {
+	switch v := part.(type) {
+	case map[string]any:
+		maps.DeleteFunc(v, func(name string, _ any) bool { return slices.Contains(fleeting, name) })
+		for _, x := range v {
+			lasting(x)
+		}
+	case []any:
+		for _, x := range v {
+			lasting(x)
+		}
+	}
+	return part
 }

@@ -46,7 +46,7 @@ func (g *Gateway) Quotas() *Quotas {
 func (q *Quotas) quotaOf(projectID string) (bytes, imports int64) {
 	bytes, imports = int64(q.limits.ProjectQuotaMB)<<20, int64(q.limits.ProjectImports)
 	for _, p := range q.limits.Projects {
-		if plan.ProjectOf(p.Project) == projectID {
+		if plan.ProjectOf(p.Project) == limitsOf(projectID) {
 			bytes = int64(p.QuotaMB) << 20
 			imports = cmp.Or(int64(p.Imports), imports)
 		}
@@ -210,6 +210,6 @@ func callerOverQuota(used int64, quota bound, what string) error {
 		quota.most, what)
 	return &fault.Error{Kind: fault.Policy, Code: "quota_exceeded", Msg: msg,
 		Problems: []fault.Problem{{Code: "CAP-STORED-BYTES", Field: quota.field, Rule: fmt.Sprintf("at most %d MiB in artifacts", quota.most),
-			Msg: fmt.Sprintf("%d MiB are used", used>>20)}},
+			Msg: fmt.Sprintf("the caller keeps %d MiB in artifacts", used>>20)}},
 		Next: removeImports + "or ask the administrator to raise " + quota.field + " in the site file"}
 }

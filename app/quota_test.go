@@ -33,9 +33,7 @@ func imported(t *testing.T, g *Gateway, who gate.Caller, project, text string) (
 		return ArtifactDoc{}, res.Error.Fault()
 	}
 	var got ImportAnswer
-	if err := json.Unmarshal(res.Result, &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(res.Result, &got))
 	return got.ArtifactDoc, nil
 }
 
@@ -51,9 +49,7 @@ func TestProjectQuota(t *testing.T) {
 		return who
 	}
 	first, err := imported(t, g, upload(600<<10), "small", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = imported(t, g, upload(600<<10+1), "small", "")
 	if fault.CodeOf(err) != "quota_exceeded" || !strings.Contains(err.Error(), "of 1 MiB") {
 		t.Error(err)
@@ -193,9 +189,7 @@ func TestCallerQuota(t *testing.T) {
 		}
 	}
 	first, err := imported(t, g, upload("one", 600<<10, "a"), "p", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = imported(t, g, upload("one", 600<<10, "b"), "q", "")
 	refused(err, "limits.caller_quota_mb", "the caller keeps 0 of 1 MiB in all projects")
 	unknown := upload("one", 600<<10, "b")

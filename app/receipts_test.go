@@ -1,26 +1,34 @@
 package app
 
 import (
+	"archive/zip"
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"io"
+	"maps"
 	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"slurmgate/export"
 	"slurmgate/export/receipt"
 	"slurmgate/gate"
 	"slurmgate/plan"
 	"slurmgate/run"
+	"slurmgate/worker"
 )
 
 // ended ends the run of the belongings with an output of random bytes.
 func (g *Gateway) ended(t *testing.T, b belongings) {
 	t.Helper()
 	v, err := g.Ledger.View(t.Context(), b.run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sum := make([]byte, 32)
 	for i := range sum {
 		sum[i] = byte(rand.Uint32())
@@ -86,4 +94,101 @@ func TestReceiptsThroughTheGate(t *testing.T) {
 			t.Errorf("%+v %s %v", v, got.Statement, err)
 		}
 	}
+}
+
+// archived is the archive of a run, as bytes and as verify judges it.
+func archived(t *testing.T, g *Gateway, runID string) ([]byte, export.Report) {
+	t.Helper()
+	a, err := g.Export(t.Context(), ExportArgs{RunID: runID})
+	must(t, err)
+	var out bytes.Buffer
+	if err := a.WriteTo(t.Context(), &out); err != nil || int64(out.Len()) != a.Size() {
+		t.Fatalf("%d of %d bytes: %v", out.Len(), a.Size(), err)
+	}
+	file := filepath.Join(t.TempDir(), a.Name())
+	must(t, os.WriteFile(file, out.Bytes(), 0o600))
+	report, err := export.Verify(t.Context(), file, nil)
+	must(t, err)
+	return out.Bytes(), report
+}
+
+// Calls of service workers can be taken away as jobs can: a short answer, one that is an artifact, and a failure. A look changes no byte, a
+// new key only the signature, the keys, and the lists of files that have the keys.
+//
+// proves EXP-01 AX-05
+func TestExportOfWorkerCalls(t *testing.T) {
+	b := workerGateway(t, t.TempDir(), "")
+	b.answers(func(w http.ResponseWriter, r worker.Request, n int) {
+		switch n {
+		case 1:
+			says(w, r, true, `"output":{"text":"short"}`)
+		case 2:
+			says(w, r, true, `"output":{"text":"`+strings.Repeat("word ", 10000)+`"}`)
+		default:
+			says(w, r, false, `"error":{"code":"UPSTREAM_ERROR","message":"quota","retryable":true,"details":{}}`)
+		}
+	})
+	calls := []string{b.call(scrape("https://example.org/1")).RunID, b.call(scrape("https://example.org/2")).RunID,
+		b.call(scrape("https://example.org/3")).RunID}
+	var before [][]byte
+	for i, id := range calls {
+		data, report := archived(t, b.Gateway, id)
+		hasAnswer := i < 2
+		if !report.OK || !report.Signature.Signed || report.RunID != id || hasAnswer != bytes.Contains(data, []byte("output.json")) {
+			t.Errorf("call %d: %+v", i, report)
+		}
+		before = append(before, data)
+	}
+	b.says(t, gate.Process(), "run.show", map[string]any{"run_id": calls[0]}, "", nil)
+	for i, id := range calls {
+		if data, report := archived(t, b.Gateway, id); !report.OK || !bytes.Equal(data, before[i]) {
+			t.Errorf("call %d: other bytes after a look: %+v", i, report)
+		}
+	}
+	b.says(t, gate.Process(), "key.rotate", map[string]any{}, "", nil)
+	for i, id := range calls {
+		data, report := archived(t, b.Gateway, id)
+		if !report.OK || len(report.Signature.KeyIDs) != 2 {
+			t.Errorf("call %d after a rotated key: intact %v, keys %q; want it intact, with the keys of receipt and archive", i, report.OK,
+				report.Signature.KeyIDs)
+		}
+		signing := []string{"MANIFEST", "MANIFEST.dsse.json", "keys.json", "ro-crate-metadata.json"}
+		if got, want := without(t, data, signing), without(t, before[i], signing); !maps.EqualFunc(got, want, bytes.Equal) {
+			t.Errorf("call %d after a rotated key: other files than %q changed", i, signing)
+		}
+	}
+}
+
+// A run whose receipt was erased, because a secret was in it, can still be taken away: the archive says what is missing, and is signed.
+//
+// proves EXP-01
+func TestExportAfterAnErasure(t *testing.T) {
+	b := workerGateway(t, t.TempDir(), "")
+	b.answers(func(w http.ResponseWriter, r worker.Request, n int) { says(w, r, true, `"output":{"text":"short"}`) })
+	made := b.Gate.Call(t.Context(), everything("user:"+leaked, gate.All), scrape("https://example.org/1"))
+	if res := b.eraseCall(t, everything("user:boss", gate.All), map[string]any{"reason": "it leaked"}, leaked, nil); !res.OK {
+		t.Fatalf("erase: %+v", res.Error)
+	}
+	data, report := archived(t, b.Gateway, made.RunID)
+	if !report.OK || !report.Signature.Signed || bytes.Contains(data, []byte(leaked)) || bytes.Contains(data, []byte("receipt.dsse.json\n")) ||
+		!strings.Contains(strings.Join(report.Notes, "\n"), "receipt.dsse.json is not in the archive") {
+		t.Errorf("intact %v, problems %v, notes %q, signature %+v; want it intact, without the receipt", report.OK, report.Problems, report.Notes,
+			report.Signature)
+	}
+}
+
+// without are the files of an archive but those of some names.
+func without(t *testing.T, data []byte, names []string) map[string][]byte {
+	t.Helper()
+	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	must(t, err)
+	files := map[string][]byte{}
+	for _, f := range z.File {
+		in, err := f.Open()
+		if err == nil && !slices.Contains(names, f.Name) {
+			files[f.Name], err = io.ReadAll(in)
+		}
+		must(t, err)
+	}
+	return files
 }

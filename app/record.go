@@ -14,14 +14,14 @@ import (
 
 // ShellRecord is the record of a call that a shell made in its own process, see [app.onSite].
 type ShellRecord struct {
-	Chain    string          `json:"chain,omitzero"`
-	Event    json.RawMessage `json:"event,omitzero"`
-	Payloads []ShellPayload  `json:"payloads,omitzero"`
+	Chain    string          `json:"chain,omitzero" enum:"effects,looks,refused"`
+	Event    json.RawMessage `json:"event,omitzero" kind:"object"`
+	Payloads []ShellPayload  `json:"payloads,omitzero" count:"-2"`
 }
 
 // ShellPayload is the arguments or the result of such a call.
 type ShellPayload struct {
-	Kind    string          `json:"kind"`
+	Kind    string          `json:"kind" enum:"args,result"`
 	Payload json.RawMessage `json:"payload"`
 }
 
@@ -34,18 +34,18 @@ type shellRecorded struct {
 func (shellRecorded) Unchanged() bool { return true }
 
 // recordShell takes the record of a call from a shell.
-func (g *Gateway) recordShell(ctx context.Context, c gate.Call, a ShellRecord) (out shellRecorded, params any, err error) {
+func (g *Gateway) recordShell(ctx context.Context, c gate.Call, a ShellRecord) (out shellRecorded, err error) {
 	if len(a.Event) > 0 {
 		r, err := a.record(c.Caller)
 		if err == nil {
 			err = g.Ledger.Record(ctx, []gate.Record{r})
 		}
 		if err != nil {
-			return out, nil, err
+			return out, err
 		}
 		out.Recorded = 1
 	}
-	return out, map[string]any{"args": c.Value}, nil
+	return out, nil
 }
 
 // record checks what a shell sent: an event of one of the shell's tools, and payloads that have its hashes.
@@ -70,10 +70,10 @@ func (a ShellRecord) record(who gate.Caller) (gate.Record, error) {
 		return gate.Record{}, err
 	}
 	if !isShells(e.ToolID) || e.Transport != gate.Local {
-		return gate.Record{}, bad("event.tool_id", "no call of a shell's own")
+		return gate.Record{}, bad("event.tool_id", "the event is not about a call of image or doctor")
 	}
 	if a.Chain == "" || a.Chain == gate.Effects && e.SideEffect == gate.Read {
-		return gate.Record{}, bad("chain", "a look is not an effect")
+		return gate.Record{}, bad("chain", "the chain is missing, or has no events of tools that only read")
 	}
 	event, err := plan.Canonical(a.Event)
 	r := gate.Record{Chain: a.Chain, Principal: who.Name, PrincipalID: who.ID, Face: who.Face, Address: who.Address,

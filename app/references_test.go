@@ -31,14 +31,11 @@ func (g *Gateway) point(t *testing.T, digit string) (digest string) {
 //
 // proves DATA-07 HTC-07 HTC-10
 func TestApprovalCoversReferences(t *testing.T) {
-	g := beforeGateway(t, "version: 1\nconsent: {tools: [samtools_flagstat]}\n")
+	g := demoGateway(t, "version: 1\nconsent: {tools: [samtools_flagstat]}\n")
 	first := g.point(t, "a")
 	who := gate.Principal{ID: "prn_1", Name: "token:bot", Method: gate.ByToken,
 		Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead, gate.CapSlurm}, []string{plan.ProjectID("demo")})}
-	x, err := g.Gate.Registry().Find("samtools.flagstat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := g.toolOf(t, "samtools.flagstat")
 	call := func(key string) gate.Response {
 		t.Helper()
 		req := gate.NewRequest(x.ID, x.Version, json.RawMessage(`{"bam":"ref:genome"}`))
@@ -88,7 +85,7 @@ func TestApprovalCoversReferences(t *testing.T) {
 		t.Fatal(code)
 	}
 	if res := call("key-1"); !res.OK {
-		t.Fatalf("%+v", res.Error)
+		t.Fatalf("the call ended with %+v, want success", res.Error)
 	}
 	id := g.runIDs(t)
 	g.point(t, "d")
@@ -99,7 +96,7 @@ func TestApprovalCoversReferences(t *testing.T) {
 	}
 	g.point(t, "b")
 	if res := call("key-1"); !res.OK || !slices.Equal(g.runIDs(t), id) {
-		t.Errorf("%+v", res.Error)
+		t.Errorf("the call ended with %+v, want success", res.Error)
 	}
 	if err := g.Ledger.Integrity(t.Context()); err != nil {
 		t.Error(err)
@@ -110,12 +107,10 @@ func TestApprovalCoversReferences(t *testing.T) {
 //
 // proves DATA-07
 func TestReferencesInPlans(t *testing.T) {
-	g := beforeGateway(t, "version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {samtools: [samtools]}}}\n")
+	g := demoGateway(t, "version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {samtools: [samtools]}}}\n")
 	g.point(t, "a")
-	data, err := os.ReadFile("testdata/before/domain/images.lock.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data, err := os.ReadFile("testdata/demo/domain/images.lock.yaml")
+	must(t, err)
 	at := strings.Index(string(data), "e8f25419")
 	spec := func(input string) map[string]any {
 		doc := `{"version":1,"resources":{"time_limit_seconds":60,"cpus":1,"mem_mb":512,"gpus":null,"gpu_type":null},
@@ -125,9 +120,7 @@ func TestReferencesInPlans(t *testing.T) {
  "io":{"inputs":[{"role":"bam",` + input + `,"dest_relpath":"in/input.bam"}],"outputs":[{"role":"report","src_relpath":"out/report.txt",
   "type":"TEXT","label":"report.txt"}]}}`
 		var out map[string]any
-		if err := json.Unmarshal([]byte(doc), &out); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(doc), &out))
 		return map[string]any{"project_id": "demo", "job_spec": out}
 	}
 	made := g.ask(t, "slurm.submit", spec(`"artifact_id":"ref:genome"`), false)
@@ -152,9 +145,7 @@ func TestReferencesInPlans(t *testing.T) {
 		t.Errorf("%+v", res.Error)
 	}
 	p, err := g.Domain.Packs().Get("samtools.flagstat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	row, err := g.pinReferences(t.Context(), plan.ProjectID("demo"), p, json.RawMessage(`{"bam":"ref:genome"}`)) // of a batch
 	if err != nil || string(row) != `{"bam":"ref:genome@sha256:`+strings.Repeat("b", 64)+`"}` {
 		t.Errorf("%s %v", row, err)
@@ -166,9 +157,7 @@ func TestReferencesInPlans(t *testing.T) {
 func mustJSON(t *testing.T, v any) []byte {
 	t.Helper()
 	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -178,7 +167,7 @@ func mustJSON(t *testing.T, v any) []byte {
 func TestReferencesOfWorkers(t *testing.T) {
 	b := workerGateway(t, t.TempDir(), "")
 	b.point(t, "a")
-	b.answer = func(w http.ResponseWriter, r worker.Request, _ int) { says(w, r, true, `"output":{"text":"x"}`) }
+	b.answers(func(w http.ResponseWriter, r worker.Request, _ int) { says(w, r, true, `"output":{"text":"x"}`) })
 	if res := b.call(scrape("ref:genome")); !res.OK { // an argument that is no artifact stays as it is
 		t.Fatalf("%+v", res.Error)
 	}
@@ -187,7 +176,7 @@ func TestReferencesOfWorkers(t *testing.T) {
 	}
 	req := gate.NewRequest("web.count", "0.1.0", json.RawMessage(`{"data":"ref:genome","more":["ref:genome"]}`))
 	if res := b.call(req); !res.OK {
-		t.Fatalf("%+v", res.Error)
+		t.Fatalf("the call ended with %+v, want success", res.Error)
 	}
 	var got struct {
 		Data string

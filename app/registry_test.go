@@ -47,9 +47,7 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 		f(&made)
 	}
 	s, err := site.New(made)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g := &Gateway{Site: s, Log: log, Secrets: Scanner(s), Script: "slurm_script_v1",
 		Entry: func(from *gate.Gate, tool gate.Tool) any { return httpapi.EntryOf(from, tool) }}
 	if g.Domain, err = toolpack.OpenDomain(domain, func(string, []byte) error { return nil }, toolpack.AllowMissingImages); err != nil {
@@ -66,13 +64,10 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 	if g.Importer, err = artifact.NewImporter(g.Store, artifact.ImportPolicy{MaxBytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
-	previous, err := g.Previous(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	var sites []run.Site
 	for _, c := range append(s.Clusters(), s.LocalSite()) {
-		cfg := run.Config{Site: c.Name, Placement: SiteDefaults(c), Previous: previous, SubmitWait: time.Nanosecond}
+		cfg := run.Config{Site: c.Name, Placement: SiteDefaults(c), SubmitWait: time.Nanosecond,
+			Floor: 10 * time.Millisecond, Ceiling: time.Second}
 		sites = append(sites, run.Site{Config: cfg,
 			Parts: run.Parts{Store: g.Ledger, Index: g.Ledger.Index(c.Name), Objects: g.Store, Log: log, Now: time.Now},
 			Open: func(context.Context) (run.Parts, error) {
@@ -86,9 +81,7 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 	if away := g.Sites.Open(t.Context()); len(away) > 0 {
 		t.Fatal(away)
 	}
-	if err := g.OpenGate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.OpenGate(t.Context()))
 	t.Cleanup(func() {
 		g.Gate.Close()
 		g.Store.Close()
@@ -126,6 +119,10 @@ func (noWorkspace) TakeClaim(_ context.Context, id string, _ int, _ []byte) ([]b
 	return nil, fault.New(fault.NotFound, "attempt_missing", id+" has no folder")
 }
 
+func (noWorkspace) RemoveRun(context.Context, string, map[int]string, func() (bool, error)) (int64, error) {
+	return 0, nil
+}
+
 // Every tool says all that the faces and an auditor need, and the gateway's own operations are marked as such.
 //
 // proves HTC-05 AX-01
@@ -156,11 +153,17 @@ func TestRegistryIsComplete(t *testing.T) {
 		if len(x.Output) == 0 {
 			t.Errorf("%s says nothing of the form of its answer: add it to shapes", x.ID)
 		}
+		if !strings.Contains(string(x.Output), `"provenance_run_id"`) {
+			t.Errorf("%s does not say in its output schema which run its answer is: it lacks provenance_run_id", x.ID)
+		}
 		if x.Title == "" || x.Description == "" {
 			t.Errorf("%s has no words", x.ID)
 		}
 		if x.SideEffect == gate.Execute && x.DryRun == nil {
 			t.Errorf("%s executes and cannot be rehearsed", x.ID)
+		}
+		if x.DryRun != nil && x.SaysDryRun == nil {
+			t.Errorf("a dry run of %s says nothing: what it returns lacks the method Says", x.ID)
 		}
 		if x.SideEffect == gate.Read && slices.Contains(x.Capabilities, gate.CapSlurm) {
 			t.Errorf("%s reads, and asks for the right to submit", x.ID)
@@ -187,26 +190,28 @@ func (g *Gateway) fill(t *testing.T, name string) belongings {
 	return g.fillAs(t, name, "")
 }
 
-// fillAs is fill with a run that is executed as a Unix user.
+// personOf are the users of this host for whom callers of the tests stand.
+var personOf = map[string]string{"alice": "1001 alice", "bob": "1002 bob"}
+
+// fillAs is fill with a run that a Unix user asked for and is executed as.
 func (g *Gateway) fillAs(t *testing.T, name, user string) belongings {
 	t.Helper()
-	b := belongings{project: plan.ProjectID(name), name: name}
+	b := belongings{project: plan.ProjectOf(name), name: name}
 	sum, size, err := g.Store.Put(t.Context(), strings.NewReader("of "+name+"\n"), 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := run.Artifact{ProjectID: b.project, SHA256: sum, Type: "BAM", Label: "of " + name, SizeBytes: size, Source: "import"}
 	if a.ID, err = plan.ArtifactID(a.ProjectID, a.SHA256, a.Type, a.Label); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := g.Ledger.AddArtifact(t.Context(), a); err != nil {
+	asker := run.Asking{Principal: run.Principal{Name: "user:" + user, ID: "prn_peer_" + user}, Person: personOf[user]}
+	if _, _, err := g.Ledger.ImportArtifact(t.Context(), a, asker); err != nil {
 		t.Fatal(err)
 	}
 	b.artifact = a.ID
 	params, token := json.RawMessage(`{"project":"`+name+`"}`), fmt.Sprintf("%032x", len(name))
 	id := plan.Identity{ToolName: "samtools_flagstat", ContractVersion: "v1", PolicyHash: g.Policy.Hash, ParamsHash: plan.Hash(params)}
 	b.run = id.RunID()
-	_, _, err = g.Ledger.Insert(t.Context(), run.New{Params: params, Policy: g.Policy.Snapshot,
+	_, _, err = g.Ledger.Insert(t.Context(), run.New{Params: params, Policy: g.Policy.Snapshot, Asking: &asker,
 		Inputs: []run.Link{{Role: "bam", ArtifactID: a.ID, Relpath: "in/x"}},
 		Run: run.Run{ID: b.run, Site: g.Site.Name, ToolID: "samtools.flagstat", ToolName: "samtools_flagstat", ToolVersion: "1.0.0",
 			ContractVersion: "v1",
@@ -214,9 +219,7 @@ func (g *Gateway) fillAs(t *testing.T, name, user string) belongings {
 			Actor: "human", State: run.Blocked, Phase: run.NeedsOperator, Reason: "table", AttemptN: 1, ResultJSON: json.RawMessage(`{}`)},
 		Submission: run.Submission{Token: token, JobName: run.JobName(b.run, 1, token), CreatedAt: time.Now()},
 		Event:      run.Event{Type: "run.created", Data: map[string]any{}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -304,9 +307,7 @@ func (s schemaDoc) value(name string, b belongings) any {
 func (g *Gateway) argsOf(t *testing.T, x gate.Tool, b belongings) (out []map[string]any) {
 	t.Helper()
 	var s schemaDoc
-	if err := json.Unmarshal(x.Input, &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(x.Input, &s))
 	least := map[string]any{}
 	for _, k := range s.Required {
 		least[k] = s.Properties[k].value(k, b)
@@ -353,27 +354,34 @@ func (g *Gateway) argsOf(t *testing.T, x gate.Tool, b belongings) (out []map[str
 
 var volatile = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|"(tool_call_id|trace_id)":"[^"]*"|"duration_ms":[0-9]+`)
 
-// What belongs to another project does not exist: over every tool of the registry with every argument, an answer about another's run,
-// artifact or project is, but for the id asked with, the answer about things that never were; and no list shows any of it.
+// What belongs to another project does not exist, whichever way the call comes, and so it is with projects of users'
+// own, which are asked for by id: over every tool of the registry with every argument, an answer about another's run,
+// artifact or project is, but for the id asked with, the answer about things that never were; and no list shows any of
+// it.
+//
+// proves OPS-04
 func TestAnotherProjectDoesNotExist(t *testing.T) {
+	own := func(user string) string { return plan.UserProjectID(user, 1) }
+	users := [3]string{own("alice"), own("bob"), own("carol")}
+	for by, names := range map[gate.Transport][3]string{gate.Local: {"theirs", "own", "never"}, gate.MCP: users, gate.Other: users} {
+		t.Run(string(by), func(t *testing.T) { anotherDoesNotExist(t, by, names[0], names[1], names[2]) })
+	}
+}
+
+func anotherDoesNotExist(t *testing.T, by gate.Transport, theirName, ownName, neverName string) {
 	g := tableGateway(t)
-	theirs, own := g.fill(t, "theirs"), g.fill(t, "own")
-	never := belongings{plan.ProjectID("never"), "never", "run_" + strings.Repeat("7", 26), "art_" + strings.Repeat("7", 26)}
-	who := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "token:x", Method: gate.ByToken,
+	theirs, own := g.fill(t, theirName), g.fill(t, ownName)
+	never := belongings{plan.ProjectOf(neverName), neverName, "run_" + strings.Repeat("7", 26), "art_" + strings.Repeat("7", 26)}
+	who := gate.Caller{Transport: by, Principal: gate.Principal{Name: "token:x", Method: gate.ByToken,
 		Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead, gate.CapImport, gate.CapSlurm, gate.CapOperate}, []string{own.project})}}
+	if plan.IsUserProject(own.project) {
+		who.UserProject = own.project
+	}
 	ask := func(x gate.Tool, args map[string]any, dry bool) string {
-		raw, err := json.Marshal(args)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req := gate.NewRequest(x.ID, x.Version, raw)
-		req.DryRun = dry
-		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer stop()
-		res, err := json.Marshal(g.Gate.Call(ctx, who, req))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res, err := json.Marshal(g.Gate.Call(ctx, who, request(t, x, args, dry)))
+		must(t, err)
 		return volatile.ReplaceAllString(string(res), "…")
 	}
 	normal := func(s string, b belongings) string {
@@ -381,6 +389,9 @@ func TestAnotherProjectDoesNotExist(t *testing.T) {
 	}
 	calls := 0
 	for _, x := range g.Gate.Registry().List() {
+		if !x.Reachable(by) {
+			continue
+		}
 		if strings.HasPrefix(x.ID, "token.") || strings.HasPrefix(x.ID, "approval.") || strings.HasPrefix(x.ID, "event.") {
 			if got := ask(x, g.argsOf(t, x, theirs)[0], false); !strings.Contains(got, "capability_denied") {
 				t.Errorf("%s without its capability: %s", x.ID, got)
@@ -396,7 +407,7 @@ func TestAnotherProjectDoesNotExist(t *testing.T) {
 				if normal(a, theirs) != normal(b, never) {
 					t.Errorf("%s %v: another's\n%s\nis not as nothing\n%s", x.ID, foreign[i], a, b)
 				}
-				for _, word := range []string{"of theirs", theirs.project} {
+				for _, word := range []string{"of " + theirs.name, theirs.project} {
 					if strings.Contains(a, word) && !strings.Contains(fmt.Sprint(foreign[i]), word) {
 						t.Errorf("%s %v tells %q: %s", x.ID, foreign[i], word, a)
 					}
@@ -409,14 +420,36 @@ func TestAnotherProjectDoesNotExist(t *testing.T) {
 	}
 	// The table sees what there is to see.
 	for _, id := range []string{"run.list", "artifact.list"} {
-		x, err := g.Gate.Registry().Find(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ask(x, map[string]any{}, false)
+		got := ask(g.toolOf(t, id), map[string]any{}, false)
 		if !strings.Contains(got, own.run) && !strings.Contains(got, own.artifact) || strings.Contains(got, theirs.run) || strings.Contains(got,
 			theirs.artifact) {
 			t.Errorf("%s: %s", id, got)
 		}
+	}
+}
+
+// request returns the envelope of a call of a tool.
+func request(t *testing.T, x gate.Tool, args any, dry bool) gate.Request {
+	t.Helper()
+	raw, err := json.Marshal(args)
+	must(t, err)
+	req := gate.NewRequest(x.ID, x.Version, raw)
+	req.DryRun = dry
+	return req
+}
+
+// toolOf returns a tool of the gateway's registry.
+func (g *Gateway) toolOf(t *testing.T, id string) gate.Tool {
+	t.Helper()
+	x, err := g.Gate.Registry().Find(id)
+	must(t, err)
+	return x
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

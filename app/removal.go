@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"strings"
 	"time"
 
@@ -14,45 +13,47 @@ import (
 
 // removals are the operations that take away what somebody names: bytes that are no longer wanted, or may no longer be kept.
 func (g *Gateway) removals() []Operation {
-	reason := prop("reason", `{"type":"string","minLength":1,"maxLength":512,"description":"why, for the record"}`)
-	dry := prop("dry_run", `{"type":"boolean","description":"report what would be removed, and remove nothing"}`)
-	ids := func(of string) string {
-		return `{"type":"array","minItems":1,"maxItems":200,"uniqueItems":true,"items":` + of + `}`
-	}
 	return []Operation{{
 		ID: "artifact.remove", Title: "Remove artifacts", Verb: "artifact rm",
-		Description: "Removes the bytes of artifacts. What they were, who removed them and why stays in the ledger, and its history still " +
-			"verifies. Bytes that another artifact has too stay until that one is removed. Copies in workspaces of finished runs are listed; " +
+		Description: "Removes the bytes of artifacts that you imported, or that runs of yours made; what others imported too, or asked for, " +
+			"stays for them. What they were, who removed them and why stays in the ledger, and its history still verifies. Bytes that another artifact has too stay until that one is removed. Copies in workspaces of finished runs are listed; " +
 			"with_runs removes those workspaces. An input of a run that is not over is not removed.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapOperate, Needs: Engine,
+		Destructive: true,
+		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapRead, Needs: Engine,
+		Acts:  ActsForAskers,
 		Faces: noChat, Limit: time.Hour,
-		Input: object("artifact_ids reason", prop("artifact_ids", ids(artifactSchema)), reason,
-			prop("with_runs", `{"type":"boolean","description":"also remove the workspaces of finished runs that have copies"}`), dry),
 		Does: look(g, g.removeArtifacts), DryRun: look(g, g.rehearseArtifacts),
 	}, {
 		ID: "run.remove", Title: "Remove runs", Verb: "runs rm",
-		Description: "Removes what finished runs made: outputs and logs that no other run uses, scripts, workspaces. The runs stay in the " +
-			"ledger as they ended, marked as removed: the same request finds them and submits nothing, and only a retry makes the outputs again.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapOperate, Needs: Engine,
+		Description: "Removes what finished runs made that you asked for: outputs and logs that no other run uses, scripts, workspaces. A run " +
+			"that others asked for too stays for them. The runs stay in the ledger as they ended, marked as removed: the same request finds them " +
+			"and submits nothing, and only a retry makes the outputs again.",
+		Destructive: true,
+		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapRead, Needs: Engine,
+		Acts:  ActsForAskers,
 		Faces: noChat, Limit: time.Hour,
-		Input: object("run_ids reason", prop("run_ids", ids(runIDSchema)), reason, dry),
-		Does:  look(g, g.removeRuns), DryRun: look(g, g.rehearseRuns),
+		Does: look(g, g.removeRuns), DryRun: look(g, g.rehearseRuns),
 	}}
+}
+
+// RemovalArgs are the arguments of every removal.
+type RemovalArgs struct {
+	Reason string `json:"reason" min:"1" max:"512" about:"why, for the record" required:"" help:"Why, for the record." placeholder:"TEXT"`
+	ForAll bool   `json:"for_all,omitzero" about:"also for all others who asked for it (needs operate)" name:"everyone" help:"Remove it for everyone who asked for it. Needs operate."`
+	DryRun bool   `json:"dry_run,omitzero" about:"report what would be removed, and remove nothing" help:"Show what would be removed, and remove nothing."`
 }
 
 // RemoveArtifactsArgs are the arguments of artifact.remove.
 type RemoveArtifactsArgs struct {
-	ArtifactIDs []string `json:"artifact_ids"`
-	Reason      string   `json:"reason"`
-	WithRuns    bool     `json:"with_runs,omitzero"`
-	DryRun      bool     `json:"dry_run,omitzero"`
+	ArtifactIDs []string `json:"artifact_ids" ids:"artifact" count:"1-200" set:""`
+	WithRuns    bool     `json:"with_runs,omitzero" about:"also remove the workspaces of finished runs that have copies"`
+	RemovalArgs
 }
 
 // RemoveRunsArgs are the arguments of run.remove.
 type RemoveRunsArgs struct {
-	RunIDs []string `json:"run_ids"`
-	Reason string   `json:"reason"`
-	DryRun bool     `json:"dry_run,omitzero"`
+	RunIDs []string `json:"run_ids" ids:"run" count:"1-200" set:""`
+	RemovalArgs
 }
 
 // RemovalAnswer is the answer of artifact.remove and run.remove.
@@ -61,56 +62,56 @@ type RemovalAnswer struct {
 	retention.RemovalReport
 }
 
-// Unchanged reports whether nothing was removed.
-func (a RemovalAnswer) Unchanged() bool { return a.ID == "" }
+// Unchanged reports whether nothing was removed or taken back.
+func (a RemovalAnswer) Unchanged() bool { return a.ID == "" && (a.DryRun || len(a.Withdrawn) == 0) }
 
-func (g *Gateway) removeArtifacts(ctx context.Context, c gate.Call, a RemoveArtifactsArgs) (RemovalAnswer, any, error) {
-	return g.remove(ctx, c, retention.Removal{Artifacts: a.ArtifactIDs, Reason: a.Reason, Copies: a.WithRuns}, a.DryRun)
+func (g *Gateway) removeArtifacts(ctx context.Context, c gate.Call, a RemoveArtifactsArgs) (RemovalAnswer, error) {
+	return g.remove(ctx, c, retention.Removal{Artifacts: a.ArtifactIDs, Reason: a.Reason, Copies: a.WithRuns}, a.ForAll, a.DryRun)
 }
 
-func (g *Gateway) rehearseArtifacts(ctx context.Context, c gate.Call, a RemoveArtifactsArgs) (RemovalAnswer, any, error) {
+func (g *Gateway) rehearseArtifacts(ctx context.Context, c gate.Call, a RemoveArtifactsArgs) (RemovalAnswer, error) {
 	a.DryRun = true
 	return g.removeArtifacts(ctx, c, a)
 }
 
-func (g *Gateway) removeRuns(ctx context.Context, c gate.Call, a RemoveRunsArgs) (RemovalAnswer, any, error) {
-	return g.remove(ctx, c, retention.Removal{Runs: a.RunIDs, Reason: a.Reason}, a.DryRun)
+func (g *Gateway) removeRuns(ctx context.Context, c gate.Call, a RemoveRunsArgs) (RemovalAnswer, error) {
+	return g.remove(ctx, c, retention.Removal{Runs: a.RunIDs, Reason: a.Reason}, a.ForAll, a.DryRun)
 }
 
-func (g *Gateway) rehearseRuns(ctx context.Context, c gate.Call, a RemoveRunsArgs) (RemovalAnswer, any, error) {
+func (g *Gateway) rehearseRuns(ctx context.Context, c gate.Call, a RemoveRunsArgs) (RemovalAnswer, error) {
 	a.DryRun = true
 	return g.removeRuns(ctx, c, a)
 }
 
-func (g *Gateway) remover() retention.Remover {
-	return retention.Remover{Ledger: g.Ledger, Workspaces: g.Sites, Store: g.Store, Now: time.Now}
-}
-
-func (g *Gateway) remove(ctx context.Context, c gate.Call, r retention.Removal, dry bool) (out RemovalAnswer, params any, err error) {
+func (g *Gateway) remove(ctx context.Context, c gate.Call, r retention.Removal, forAll, dry bool) (out RemovalAnswer,
+	err error) {
 	for _, ids := range [][]string{r.Artifacts, r.Runs} {
-		for _, id := range ids { // whoever asked for a run may look at it, but not remove it
+		for _, id := range ids {
 			project, err := g.Ledger.Owner(ctx, id)
-			if err == nil && !c.Caller.CanAll(c.Needs, project) {
-				err = fault.New(fault.Capability, "capability_denied", fmt.Sprintf("removing %s needs the capability %q on its project", id,
-					gate.CapOperate)).WithNext("ask the administrator for a grant with this capability")
+			if err != nil {
+				return out, err
+			}
+			by, err := g.withdrawal(ctx, c, id, project, Whose{ForAll: forAll})
+			if err == nil && !by.All && !c.Caller.Can(gate.CapImport, project) && !c.Caller.Can(gate.CapSlurm, project) {
+				err = fault.New(fault.Capability, "capability_denied", "removing "+id+" needs the capability \"import\" or \"slurm\" on its project").
+					WithNext("use credentials that may do more than read")
 			}
 			if err != nil {
-				return out, nil, err
+				return out, err
+			}
+			if r.Person = by.Of.Person; by.All {
+				r.ForAll = append(r.ForAll, id)
 			}
 		}
 	}
 	if !g.sweeping.TryLock() {
-		return out, nil, fault.New(fault.Conflict, "gc_running", "a gc, an erasure or another removal is running").
+		return out, fault.New(fault.Conflict, "gc_running", "a gc, an erasure or another removal is running").
 			WithNext("wait until it has finished")
 	}
 	defer g.sweeping.Unlock()
-	seq, err := g.Ledger.Newest(ctx)
-	if err != nil {
-		return out, nil, err
-	}
-	r.ID, r.By, r.ByID = "rmv_"+strings.ToLower(rand.Text()[:16]), c.Caller.Name, c.Caller.ID
-	if out.RemovalReport, err = g.remover().Remove(ctx, r, dry); err != nil {
-		return out, nil, err
+	r.ID, r.By, r.ByID = retention.RemovalPrefix+strings.ToLower(rand.Text()[:16]), c.Caller.Name, c.Caller.ID
+	if out.RemovalReport, err = g.deleter().Remove(ctx, r, dry); err != nil {
+		return out, err
 	}
 	out.Outside = []string{
 		"backups of state_dir and artifact_dir, and snapshots of their filesystems and of runs_dir: erase them, or wait until they expire; a " +
@@ -118,22 +119,5 @@ func (g *Gateway) remove(ctx context.Context, c gate.Call, r retention.Removal, 
 		"what callers fetched before, archives of runs, and files that were imported from a path",
 		"params, labels and messages in the ledger: they are what the history proves. `slurmgate erase` takes a text out of them",
 	}
-	return out, map[string]any{"ledger_seq": seq, "artifact_ids": r.Artifacts, "run_ids": r.Runs, "with_runs": r.Copies, "dry_run": dry}, nil
-}
-
-// resumeRemovals finishes removals that an earlier gateway could not finish.
-func (g *Gateway) resumeRemovals(ctx context.Context) {
-	ids, err := g.Ledger.UnfinishedRemovals(ctx)
-	if err == nil && len(ids) == 0 {
-		return
-	}
-	g.sweeping.Lock()
-	defer g.sweeping.Unlock()
-	pending, err := g.remover().Resume(ctx, ids)
-	for _, p := range pending {
-		g.Log.Error("something removed is still there", "where", p.Name, "why", p.Why)
-	}
-	if err != nil && ctx.Err() == nil {
-		g.Log.Error("removals could not be finished", "err", err)
-	}
+	return out, nil
 }

@@ -16,21 +16,21 @@ func (g *Gateway) retention() []Operation {
 		ID: "gateway.gc", Title: "Remove what is no longer needed", Verb: "gc",
 		Description: "Removes workspaces of finished runs, imports that no run used, and bytes that no artifact refers to, according to the " +
 			"site's retention settings. What a run refers to is never removed.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapAdmin, SiteWide: true, Needs: Engine,
+		Destructive: true,
+		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapAdmin,
+		Needs: Engine,
+		Acts:  ActsOnAnyRun,
 		Faces: noChat,
 		Limit: 12 * time.Hour,
-		Input: object("", prop("dry_run", `{"type":"boolean","description":"report what would be removed, and remove nothing"}`),
-			prop("workspaces_older_than_seconds", `{"type":"integer","minimum":0,"maximum":315360000,"description":"instead of the site's retention.workspace_days"}`),
-			prop("before_restore", `{"type":"boolean","description":"also remove bytes that were stored before this ledger was restored from a backup and that no artifact has: they may be outputs of runs that it does not know"}`)),
-		Does: look(g, g.gc), DryRun: look(g, g.rehearseGC),
+		Does:  look(g, g.gc), DryRun: look(g, g.rehearseGC),
 	}}
 }
 
 // GCArgs are the arguments of gateway.gc.
 type GCArgs struct {
-	DryRun     bool   `json:"dry_run,omitzero"`
-	Workspaces *int64 `json:"workspaces_older_than_seconds,omitzero"`
-	Before     bool   `json:"before_restore,omitzero"`
+	DryRun     bool   `json:"dry_run,omitzero" about:"report what would be removed, and remove nothing"`
+	Before     bool   `json:"before_restore,omitzero" about:"also remove bytes that were stored before this ledger was restored from a backup and that no artifact has: they may be outputs of runs that it does not know"`
+	Workspaces *int64 `json:"workspaces_older_than_seconds,omitzero" min:"0" max:"315360000" about:"instead of the site's retention.workspace_days"`
 }
 
 // GCAnswer is the answer of gateway.gc.
@@ -59,9 +59,9 @@ type gcFound struct {
 func foundOf(t retention.Tally) gcFound { return gcFound{t.Count, t.Bytes} }
 
 // gc sweeps once. Only one runs at a time: a second one would only interfere.
-func (g *Gateway) gc(ctx context.Context, _ gate.Call, a GCArgs) (out GCAnswer, params any, err error) {
+func (g *Gateway) gc(ctx context.Context, c gate.Call, a GCArgs) (out GCAnswer, err error) {
 	if !g.sweeping.TryLock() {
-		return out, nil, fault.New(fault.Conflict, "gc_running", "another gc is already running").
+		return out, fault.New(fault.Conflict, "gc_running", "another gc is already running").
 			WithNext("wait until it has finished")
 	}
 	defer g.sweeping.Unlock()
@@ -71,32 +71,43 @@ func (g *Gateway) gc(ctx context.Context, _ gate.Call, a GCArgs) (out GCAnswer, 
 	}
 	restored, err := g.Ledger.LastRestore(ctx)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	if restored != nil && !a.Before {
 		policy.Restored = *restored
 	}
 	seq, err := g.Ledger.Newest(ctx)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	r, err := retention.Parts{Ledger: g.Ledger, Workspaces: g.Sites, Store: g.Store, Now: time.Now}.Sweep(ctx, policy, a.DryRun)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	if !a.DryRun && g.Store != nil {
 		if _, _, err := g.Store.DropPartials(time.Now().Add(-artifact.PartialAge)); err != nil {
-			return out, nil, err
+			return out, err
 		}
 	}
 	snapshot := gcSnapshot{seq, g.Site.Retention.WorkspaceDays, g.Site.Retention.ImportDays, foundOf(r.Workspaces), foundOf(r.Imports),
 		foundOf(r.Bytes), len(r.Kept)}
-	return GCAnswer{Snapshot: snapshot, Report: r}, map[string]any{"snapshot": snapshot, "dry_run": a.DryRun,
-		"workspaces_older_than_seconds": a.Workspaces, "before_restore": a.Before}, nil
+	out = GCAnswer{Snapshot: snapshot, Report: r}
+	out.Params = map[string]any{"args": c.Value, "snapshot": snapshot} // without the time
+	return out, nil
+}
+
+// Discard removes the workspace of a run that is over, as gc does, without waiting until it is due.
+func (g *Gateway) Discard(ctx context.Context, runID string) error {
+	list, err := g.Ledger.Workspace(ctx, runID)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	_, _, err = retention.Remove(ctx, g.Ledger, g.Sites, list[0], time.Now().Add(time.Hour))
+	return err
 }
 
 // rehearseGC is gc as a dry run.
-func (g *Gateway) rehearseGC(ctx context.Context, c gate.Call, a GCArgs) (GCAnswer, any, error) {
+func (g *Gateway) rehearseGC(ctx context.Context, c gate.Call, a GCArgs) (GCAnswer, error) {
 	a.DryRun = true
 	return g.gc(ctx, c, a)
 }

@@ -18,29 +18,25 @@ func (g *Gateway) runs() []Operation {
 		ID: "run.provenance", Title: "Look up a provenance_run_id", Verb: "runs show",
 		Description: "Returns which call answered with this provenance_run_id: its tool, canonical parameters and snapshot, and when it was " +
 			"made. Works as long as the record of the call is retained.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("run_id", prop("run_id", runIDSchema)), Does: look(g, g.lookUpCall),
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Does: look(g, g.lookUpCall),
 	}, {
 		ID: "run.list", Title: "List runs", Verb: "runs list",
 		Description: "Lists runs, newest first.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("", prop("state", `{"enum":["queued","running","blocked","succeeded","failed","cancelled"]}`),
-			prop("tool_id", `{"type":"string","maxLength":128}`), prop("project_id", projectSchema),
-			prop("principal", principalSchema), prop("id_prefix", idPrefixSchema("run_")), prop("since", timeSchema),
-			prop("until", timeSchema), prop("sample", `{"type":"string","minLength":1,"maxLength":128,"description":"of a row of a batch"}`),
-			prop("tag", `{"type":"string","minLength":1,"maxLength":128,"description":"of a row of a batch"}`), prop("batch", batchSchema),
-			prop("cursor", cursorSchema), prop("limit", limitSchema)),
+		Chat:        gate.Chat{Has: true, First: true, Bound: "limit", Most: 6, Seldom: []string{"id_prefix"}},
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Does: look(g, g.listRuns),
 	}, {
 		ID: "run.show", Title: "Show a run", Verb: "runs show",
 		Description: "Returns everything about a run: identity, plan, policy, inputs, attempts, sends, events, outputs, resource usage.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
-		Input: object("run_id", prop("run_id", runIDSchema)), Does: ofRun(g, look(g, g.showRun)),
+		Chat:        gate.Chat{Instead: "slurm.job.get"},
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
+		Does: ofRun(g, look(g, g.showRun)),
 	}, {
 		ID: "run.diff", Title: "Compare two runs", Verb: "runs diff",
 		Description: "Returns why two runs are not the same run: which parts of their identities differ, and where.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("a b", prop("a", runIDSchema), prop("b", runIDSchema)), Does: look(g, g.diffRuns),
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Does: look(g, g.diffRuns),
 	}}
 }
 
@@ -51,7 +47,7 @@ type RunRow struct {
 	ProjectID  string     `json:"project_id"`
 	Site       string     `json:"site"`
 	ExecutedAs string     `json:"executed_as,omitempty"` // the cluster's Unix user whose job it is; absent: the gateway's own
-	Principal  *string    `json:"principal"`             // whose call made it; null: made before this was recorded
+	Principal  *string    `json:"principal" help:"whose call made the run; null: made before this was recorded"`
 	State      run.State  `json:"state"`
 	Phase      run.Phase  `json:"phase"`
 	Reason     string     `json:"reason"`
@@ -63,18 +59,17 @@ type RunRow struct {
 
 // RunListArgs are the arguments of run.list.
 type RunListArgs struct {
-	State     run.State `json:"state,omitzero"`
-	ToolID    string    `json:"tool_id,omitzero"`
-	ProjectID string    `json:"project_id,omitzero"`
-	Principal string    `json:"principal,omitzero"` // see [principalAsked]
-	IDPrefix  string    `json:"id_prefix,omitzero"` // what the run's id begins with
-	Since     time.Time `json:"since,omitzero"`     // created at or after
-	Until     time.Time `json:"until,omitzero"`     // created before
-	Sample    string    `json:"sample,omitzero"`    // of a row of a batch
-	Tag       string    `json:"tag,omitzero"`       // likewise
-	Batch     string    `json:"batch,omitzero"`     // name or id of a batch
-	Cursor    string    `json:"cursor,omitzero"`
-	Limit     int       `json:"limit,omitzero"`
+	State     run.State `json:"state,omitzero" enum:",queued,running,blocked,succeeded,failed,cancelled" default:"" help:"Only runs in this state." placeholder:"STATE"`
+	ToolID    string    `json:"tool_id,omitzero" max:"128" name:"tool" help:"Only runs of this tool." placeholder:"ID"`
+	ProjectID string    `json:"project_id,omitzero" kind:"project" name:"project" help:"Only runs of this project (name or id)." placeholder:"NAME"`
+	Principal string    `json:"principal,omitzero" kind:"principal" help:"Only runs that this principal asked for: its name (user:alice, token:ci), its id, a login name, or me." placeholder:"NAME"` // see [principalAsked]
+	IDPrefix  string    `json:"id_prefix,omitzero" kind:"run_prefix" kong:"-"`
+	Since     time.Time `json:"since,omitzero" kong:"-"`
+	Until     time.Time `json:"until,omitzero" kong:"-"`
+	Sample    string    `json:"sample,omitzero" min:"1" max:"128" about:"of a row of a batch" help:"Only runs of this sample: of a row of a batch." placeholder:"NAME"`
+	Tag       string    `json:"tag,omitzero" min:"1" max:"128" about:"of a row of a batch" help:"Only runs of a row of a batch with this tag." placeholder:"TAG"`
+	Batch     string    `json:"batch,omitzero" kind:"batch" help:"Only runs of this batch (name or id)." placeholder:"NAME"`
+	Page
 }
 
 // RunList is one page of runs.
@@ -83,51 +78,22 @@ type RunList struct {
 	Listed
 	Runs   []RunRow `json:"runs"`
 	Cursor *string  `json:"cursor"`
-	// Waiting are the runs that wait for outputs of others, or ended before they started, newest first; on the first page alone, and not
-	// among Total. Absent: there are none.
+	// Waiting are the runs that wait for outputs of others, or ended before they started, newest first, and by the beginning of an id those
+	// that have started under it; on the first page alone, and not among Total. Absent: there are none.
 	Waiting      []RunRow `json:"waiting,omitempty"`
 	WaitingTotal int64    `json:"waiting_total,omitempty"`
 }
 
-// asked is a filter by principal. How often runs were asked for again belongs to the snapshot: it is no event.
-type asked struct {
-	Principal string `json:"principal"`
-	Askers    int64  `json:"askers"`
-}
-
-// runListParams are the canonical params of a list of runs: the filter, and the ledger's newest event.
-type runListParams struct {
-	Projects []string   `json:"project_ids"` // null: every one
-	State    run.State  `json:"state"`
-	ToolID   string     `json:"tool_id"`
-	IDPrefix string     `json:"id_prefix,omitzero"`
-	Since    *time.Time `json:"since"`
-	Until    *time.Time `json:"until"`
-	Cursor   string     `json:"cursor"`
-	Limit    int        `json:"limit"`
-	Seq      int64      `json:"ledger_seq"`
-	Asked    *asked     `json:"asked,omitzero"`
-	Rows     *rowsOf    `json:"rows,omitzero"`
-}
-
-// rowsOf is a filter by rows of batches. How many runs it finds belongs to the snapshot: that a row became a run is no event.
-type rowsOf struct {
-	Sample string `json:"sample"`
-	Tag    string `json:"tag"`
-	Batch  string `json:"batch"`
-	Total  int64  `json:"total"`
-}
-
-func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out RunList, params any, err error) {
+func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out RunList, err error) {
 	f := ledger.Filter{State: a.State, ToolID: a.ToolID, Principal: principalAsked(c, a.Principal),
 		IDPrefix: a.IDPrefix, Sample: a.Sample, Tag: a.Tag, Cursor: a.Cursor, Limit: a.Limit}
 	if f.Projects, err = g.projectsListed(c, a.ProjectID); err != nil {
-		return out, nil, err
+		return out, err
 	}
 	if a.Batch != "" {
 		b, err := g.batchOf(ctx, c, BatchArgs{Batch: a.Batch, ProjectID: a.ProjectID})
 		if err != nil {
-			return out, nil, err
+			return out, err
 		}
 		f.Batch = b.ID
 	}
@@ -139,51 +105,32 @@ func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out
 	}
 	page, err := g.Ledger.List(ctx, f)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	if page.Total.N == 0 && a.ToolID != "" {
 		if err := g.noSuchTool(ctx, c, a.ToolID, f.Projects); err != nil {
-			return out, nil, err
+			return out, err
 		}
 	}
-	out = RunList{Listed: listedOf(page.Total), Runs: []RunRow{}, Cursor: cursorOf(page.Cursor)}
+	out = RunList{Listed: listedOf(page.Total), Runs: []RunRow{}, Cursor: known(page.Cursor)}
 	for _, r := range page.Runs {
-		out.Runs = append(out.Runs, RunRow{r.ID, r.ToolID, r.ProjectID, r.Site, r.ExecutedAs, known(r.Principal.Name), r.State, r.Phase,
-			r.Reason, r.JobID, g.waits(r), r.CreatedAt, r.FinishedAt})
+		out.Runs = append(out.Runs, g.runRow(r))
 	}
-	if a.Cursor == "" {
-		if err := g.listWaiting(ctx, f, &out); err != nil {
-			return out, nil, err
-		}
+	if a.Cursor != "" {
+		return out, nil
 	}
-	var by *asked
-	if f.Principal != "" {
-		by = &asked{f.Principal, page.Askers}
-	}
-	var rows *rowsOf
-	if f.Sample+f.Tag+f.Batch != "" {
-		rows = &rowsOf{f.Sample, f.Tag, f.Batch, page.Total.N}
-	}
-	return out, runListParams{f.Projects, a.State, a.ToolID, a.IDPrefix, f.Since, f.Until, a.Cursor, a.Limit, page.Seq, by, rows}, nil
-}
-
-// listWaiting adds the runs that wait for outputs of others, or that ended before they started.
-func (g *Gateway) listWaiting(ctx context.Context, f ledger.Filter, out *RunList) error {
-	list, n, err := g.Ledger.Waitings(ctx, f)
-	for _, w := range list {
-		reason := w.Code
-		switch w.State {
-		case ledger.WaitingOn:
-			reason = string(run.WaitingForInputs)
-		case ledger.WaitingStarted: // found by its id
-			reason = "it is " + w.Became
-		}
-		out.Waiting = append(out.Waiting, RunRow{RunID: w.ID, ToolID: w.ToolID, ProjectID: w.ProjectID, ExecutedAs: w.ExecutedAs,
-			Principal: known(w.Principal.Name), State: waitingState(w), Phase: waitingPhase(w), Reason: reason, CreatedAt: w.CreatedAt,
-			FinishedAt: w.FinishedAt})
+	waiting, n, err := g.Ledger.Waitings(ctx, f)
+	for _, r := range waiting {
+		out.Waiting = append(out.Waiting, g.runRow(r))
 	}
 	out.WaitingTotal = n
-	return err
+	return out, err
+}
+
+// runRow shows a run in a list.
+func (g *Gateway) runRow(r ledger.Row) RunRow {
+	return RunRow{r.ID, r.ToolID, r.ProjectID, r.Site, r.ExecutedAs, known(r.Principal.Name), r.State, r.Phase, r.Reason, r.JobID,
+		g.waits(r), r.CreatedAt, r.FinishedAt}
 }
 
 // waits says what a run of a list waits for in the gateway.
@@ -209,8 +156,8 @@ func (g *Gateway) nameBusiest(w *run.Wait) {
 
 // DiffArgs are the arguments of run.diff: two run ids.
 type DiffArgs struct {
-	A string `json:"a"`
-	B string `json:"b"`
+	A string `json:"a" arg:"" ids:"run" help:"Run id, or the beginning of one."`
+	B string `json:"b" arg:"" ids:"run" help:"Another run id, or the beginning of one."`
 }
 
 // RunDiff says why two runs are not the same.
@@ -231,14 +178,14 @@ type PartDiff struct {
 
 const maxChanges = 100
 
-func (g *Gateway) diffRuns(ctx context.Context, _ gate.Call, args DiffArgs) (out RunDiff, params any, err error) {
-	a, err := g.Ledger.View(ctx, args.A)
+func (g *Gateway) diffRuns(ctx context.Context, _ gate.Call, args DiffArgs) (out RunDiff, err error) {
+	a, err := g.startedRun(ctx, args.A)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
-	b, err := g.Ledger.View(ctx, args.B)
+	b, err := g.startedRun(ctx, args.B)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	out = RunDiff{Parts: []PartDiff{}, Changes: []plan.Change{}}
 	for _, p := range []PartDiff{{"tool", a.Run.ToolName, b.Run.ToolName}, {"contract_version", a.Run.ContractVersion, b.Run.ContractVersion},
@@ -258,15 +205,15 @@ func (g *Gateway) diffRuns(ctx context.Context, _ gate.Call, args DiffArgs) (out
 		}
 		x, err := doc.read(ctx, doc.a)
 		if err != nil {
-			return out, nil, err
+			return out, err
 		}
 		y, err := doc.read(ctx, doc.b)
 		if err != nil {
-			return out, nil, err
+			return out, err
 		}
 		changes, err := plan.Diff(x, y, maxChanges+1)
 		if err != nil {
-			return out, nil, err
+			return out, err
 		}
 		for _, c := range changes {
 			c.Path = doc.name + "." + c.Path
@@ -276,5 +223,5 @@ func (g *Gateway) diffRuns(ctx context.Context, _ gate.Call, args DiffArgs) (out
 	if out.More = len(out.Changes) > maxChanges; out.More {
 		out.Changes = out.Changes[:maxChanges]
 	}
-	return out, args, nil // identities never change, so the params need no snapshot
+	return out, nil
 }

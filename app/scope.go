@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"slurmgate/gate"
 	"slurmgate/plan"
@@ -22,37 +24,41 @@ func (g *Gateway) projectsListed(c gate.Call, named string) ([]string, error) {
 	return []string{id}, err
 }
 
-// inputProject is the project of the first artifact, or output of a run, among a tool's arguments, or the caller's own if there is none.
-// Looking up the inputs checks that all are of one project.
-func (g *Gateway) inputProject(ctx context.Context, c gate.Call) (string, error) {
-	id := firstInput(c.Value)
-	if x, ok := plan.ParsePromise(id); ok {
-		return owners{g.Ledger}.Owner(ctx, x.RunID)
-	}
-	if id != "" {
-		a, err := g.artifactFor(ctx, c, id)
-		return a.ProjectID, err
+// inputProject is the project of the first artifact, or output of a run, among a call's inputs, or the caller's own if there is none.
+// params are the arguments that are inputs, in the order in which they count: a text in any other names none.
+func (g *Gateway) inputProject(ctx context.Context, c gate.Call, params []string) (string, error) {
+	args, _ := c.Value.(map[string]any)
+	for _, name := range params {
+		id := firstInput(args[name])
+		if x, ok := plan.ParsePromise(id); ok {
+			return owners{g.Ledger}.Owner(ctx, x.RunID)
+		}
+		if id != "" {
+			a, err := g.artifactFor(ctx, c, id)
+			return a.ProjectID, err
+		}
 	}
 	return g.projectOf(c, "")
 }
 
+// firstInput is the first artifact or output of a run in the value of an argument, in the order of lists and of the names of members.
 func firstInput(v any) string {
+	var parts []any
 	switch v := v.(type) {
 	case string:
 		if _, ok := plan.ParsePromise(v); ok || plan.IsArtifactID(v) {
 			return v
 		}
 	case []any:
-		for _, x := range v {
-			if id := firstInput(x); id != "" {
-				return id
-			}
-		}
+		parts = v
 	case map[string]any:
-		for _, x := range v {
-			if id := firstInput(x); id != "" {
-				return id
-			}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			parts = append(parts, v[name])
+		}
+	}
+	for _, x := range parts {
+		if id := firstInput(x); id != "" {
+			return id
 		}
 	}
 	return ""

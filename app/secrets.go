@@ -9,6 +9,7 @@ import (
 	"slurmgate/artifact"
 	"slurmgate/secrets"
 	"slurmgate/site"
+	"slurmgate/visible"
 )
 
 // Scanner finds secrets with a site's own patterns.
@@ -35,7 +36,7 @@ const leadRows = 200
 
 // cutText gives the first bytes and lines of a text without secrets; more: there is more of it.
 func cutText(s *secrets.Scanner, text string, most, lines int) (cut string, more bool) {
-	end := min(len(text), most)
+	end := visible.Head(text, most)
 	for at, n := 0, 0; at < end; n++ {
 		if n == lines {
 			end = at

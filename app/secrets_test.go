@@ -17,9 +17,7 @@ import (
 func (g *Gateway) stored(t *testing.T, content, typ string) string {
 	t.Helper()
 	sum, size, err := g.Store.Put(t.Context(), strings.NewReader(content), int64(len(content)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := run.Artifact{ProjectID: plan.ProjectID("mine"), SHA256: sum, Type: typ, Label: "x", SizeBytes: size, Source: "import"}
 	if a.ID, err = plan.ArtifactID(a.ProjectID, a.SHA256, a.Type, a.Label); err != nil {
 		t.Fatal(err)
@@ -43,15 +41,7 @@ func TestSecretsThroughTheGateway(t *testing.T) {
 		survived[way][kind] = true
 	}
 	call := func(tool string, args any) gate.Response {
-		x, err := g.Gate.Registry().Find(tool)
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := json.Marshal(args)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return g.Gate.Call(t.Context(), who, gate.NewRequest(x.ID, x.Version, raw))
+		return g.Gate.Call(t.Context(), who, request(t, g.toolOf(t, tool), args, false))
 	}
 	refused := func(res gate.Response) bool {
 		return res.Error != nil && strings.Contains(fmt.Sprint(res.Error), "secret_in_args")

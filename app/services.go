@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"slurmgate/blocks"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/plan"
@@ -45,13 +46,14 @@ func (g *Gateway) serviceTools() (out []gate.Tool) {
 	}
 	for _, s := range g.services() {
 		input, params := servesReferences(s)
-		t := gate.Tool{ID: s.ID, Version: s.Version, ContractVersion: s.ContractVersion, Title: s.Title, Description: s.Description,
+		t := gate.Tool{SaysDryRun: blocks.Reader[ServicePreview](),
+			ID: s.ID, Version: s.Version, ContractVersion: s.ContractVersion, Title: s.Title, Description: s.Description,
 			SideEffect: gate.Execute, Idempotency: gate.IdempotentWithKey, Determinism: gate.NonDeterministic, Availability: gate.RequiresNetwork,
 			Capabilities: []string{gate.CapWorker}, Purposes: s.Purposes, Bindings: everywhere, Input: input, Output: s.Output,
 			Egress: slices.Compact(slices.Sorted(slices.Values(slices.Concat(g.Policy.EgressAllowlist, s.Egress)))),
 			Worker: &gate.Worker{Type: "http", Endpoint: "/run"}, Timeout: g.serviceTimeout(s), Grace: serviceGrace, Work: gate.Service,
 			Resumes: true, Sensitive: s.Sensitive, Handle: g.serviceHandler(s), DryRun: g.serviceRehearsal(s), Covers: g.coversService(s),
-			Names: g.namesIn(s.ID, params, g.serviceProject)}
+			Names: g.namesIn(s.ID, params, func(ctx context.Context, c gate.Call) (string, error) { return g.serviceProject(ctx, c, params) })}
 		if w := listed[s.ID].Transport; w != nil {
 			t.Worker = &gate.Worker{Type: w.Type, Endpoint: w.Endpoint}
 		}
@@ -98,11 +100,11 @@ func serviceArgs(c gate.Call, s toolpack.Service) (sent, stored json.RawMessage,
 // project_id, else to that of the first artifact among them.
 func (g *Gateway) serviceOrder(ctx context.Context, c gate.Call, s toolpack.Service) (o run.Order, sent json.RawMessage, first before,
 	err error) {
-	project, err := g.serviceProject(ctx, c)
+	_, params := servesReferences(s)
+	project, err := g.serviceProject(ctx, c, params)
 	if err != nil {
 		return o, nil, first, err
 	}
-	_, params := servesReferences(s)
 	named := g.resolver(ctx, project, c.Names)
 	first.references = named.artifacts
 	if c.Args, err = named.arguments(c.Args, s.ID, params); err == nil {
@@ -121,15 +123,15 @@ func (g *Gateway) serviceOrder(ctx context.Context, c gate.Call, s toolpack.Serv
 	}
 	return run.Order{ToolID: s.ID, ToolName: s.Name, ToolVersion: s.Version, ContractVersion: s.ContractVersion, PackHash: s.Hash,
 		Pack: s.Definition, Params: plan.Params{ProjectID: project, Worker: call}, PolicyHash: g.Policy.Hash, Policy: g.Policy.Snapshot,
-		Actor: c.Request.Actor.Kind, Principal: askerOf(c)}, sent, first, nil
+		Actor: c.Request.Actor.Kind, Asking: g.asking(ctx, c)}, sent, first, nil
 }
 
-func (g *Gateway) serviceProject(ctx context.Context, c gate.Call) (string, error) {
+func (g *Gateway) serviceProject(ctx context.Context, c gate.Call, params []string) (string, error) {
 	args, _ := c.Value.(map[string]any)
 	if named, ok := args["project_id"].(string); ok {
 		return g.projectOf(c, named)
 	}
-	return g.inputProject(ctx, c)
+	return g.inputProject(ctx, c, params)
 }
 
 func (g *Gateway) serviceHandler(s toolpack.Service) gate.Handler {
@@ -153,10 +155,7 @@ func (g *Gateway) serviceHandler(s toolpack.Service) gate.Handler {
 		if err != nil {
 			return nil, err
 		}
-		if replayed {
-			g.askedAgain(ctx, c, v.Run.ID)
-		}
-		return serviceAnswer(v, replayed)
+		return g.serviceAnswer(ctx, v, replayed)
 	}
 }
 
@@ -167,7 +166,7 @@ type found struct{ json.RawMessage }
 func (found) Unchanged() bool { return true }
 
 // serviceAnswer is how a call ended, as its caller is answered.
-func serviceAnswer(v run.View, replayed bool) (any, error) {
+func (g *Gateway) serviceAnswer(ctx context.Context, v run.View, replayed bool) (any, error) {
 	if !v.Run.State.Terminal() {
 		return nil, fault.New(fault.Timeout, "still_running", "the worker has not answered an earlier call yet, which is the same run "+v.Run.ID).
 			WithSteps(fault.Do("slurm.job.collect", "run_id", v.Run.ID, "wait_seconds", run.LongWait))
@@ -181,7 +180,12 @@ func serviceAnswer(v run.View, replayed bool) (any, error) {
 		return nil, &gate.Reported{Err: fault.New(e.Kind, e.Code, e.Message).WithNext(e.Next).
 			WithSteps(fault.Do("run.show", "run_id", v.Run.ID)), Retryable: e.Retryable, Details: e.Details}
 	case end.OutputRef != "":
-		return gate.Stored{ArtifactID: strings.TrimPrefix(end.OutputRef, gate.RefPrefix), Again: replayed}, nil
+		id := strings.TrimPrefix(end.OutputRef, gate.RefPrefix)
+		a, err := g.Ledger.Artifact(ctx, id)
+		if err != nil && !fault.Is(err, fault.NotFound) { // it may have been removed since
+			return nil, err
+		}
+		return gate.Stored{ArtifactID: id, SHA256: a.SHA256, Again: replayed}, nil
 	case replayed:
 		return found{end.Output}, nil
 	}

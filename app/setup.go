@@ -8,25 +8,25 @@ import (
 
 // SetupArgs are the arguments of site.init. What is empty is found out.
 type SetupArgs struct {
-	File     string `json:"file"`               // the site file to write
-	Shared   string `json:"shared,omitzero"`    // a folder on a filesystem that all nodes see under the same path
-	StateDir string `json:"state_dir,omitzero"` // for the ledger, on a local disk
-	User     string `json:"user,omitzero"`      // that the gateway runs as
-	Account  string `json:"account,omitzero"`   // that jobs charge
-	BinDir   string `json:"bin_dir,omitzero"`   // of Slurm's commands
-	Conf     string `json:"conf,omitzero"`      // slurm.conf
-	Data     string `json:"data,omitzero"`      // a folder that files are imported from
-	Domain   string `json:"domain,omitzero"`    // a domain's folder to copy
-	Print    bool   `json:"print,omitzero"`     // write nothing
+	File     string `json:"file" kind:"path" kong:"-"` // the site file to write
+	Shared   string `json:"shared,omitzero" kind:"path" help:"Folder on a filesystem that all nodes see under the same path." placeholder:"DIR" type:"path"`
+	Domain   string `json:"domain,omitzero" kind:"path" help:"Domain to serve, of which a copy is made. Default: a new one without tools." placeholder:"DIR" type:"existingdir"`
+	Data     string `json:"data,omitzero" kind:"path" help:"Folder that users may import files from." placeholder:"DIR" type:"existingdir"`
+	User     string `json:"user,omitzero" max:"255" help:"User that the gateway runs as." placeholder:"NAME" default:"slurmgate"`
+	Account  string `json:"account,omitzero" max:"255" help:"Slurm account that jobs charge. Default: the user's default account." placeholder:"NAME"`
+	StateDir string `json:"state_dir,omitzero" kind:"path" help:"Folder for the ledger, on a local disk." placeholder:"DIR" default:"/var/lib/slurmgate" type:"path"`
+	BinDir   string `json:"bin_dir,omitzero" kind:"path" help:"Folder of Slurm's commands, if they are not found." placeholder:"DIR" type:"path"`
+	Conf     string `json:"conf,omitzero" kind:"path" help:"Path of slurm.conf, if Slurm's commands do not find it." placeholder:"FILE" type:"path"`
+	Print    bool   `json:"print,omitzero" help:"Print both files and write nothing."`
 
 	// For a cluster elsewhere.
-	SSH        string   `json:"ssh,omitzero"`          // [user@]host[:port] of its login node
-	Jump       []string `json:"jump,omitempty"`        // hosts on the way, likewise
-	Key        string   `json:"key,omitzero"`          // private key file
-	Agent      string   `json:"agent,omitzero"`        // socket of an SSH agent
-	KnownHosts []string `json:"known_hosts,omitempty"` // files
-	Trust      []string `json:"trust,omitempty"`       // fingerprints of host keys that the admin has compared
-	Files      string   `json:"files,omitzero"`        // sftp or shared
+	SSH        string   `json:"ssh,omitzero" max:"255" name:"ssh" help:"Login node of a cluster elsewhere." placeholder:"[USER@]HOST[:PORT]"`
+	Jump       []string `json:"jump,omitempty" max:"255" count:"-16" help:"Host to go through; several in their order." placeholder:"[USER@]HOST[:PORT]"`
+	Key        string   `json:"key,omitzero" kind:"path" help:"Private key that the gateway logs in with." placeholder:"FILE" type:"path"`
+	Agent      string   `json:"agent,omitzero" kind:"path" help:"Socket of an SSH agent, instead of --key." placeholder:"SOCKET" type:"path"`
+	KnownHosts []string `json:"known_hosts,omitempty" kind:"path" count:"-16" help:"Files with host keys. Default: known_hosts beside the site file, and /etc/ssh/ssh_known_hosts." placeholder:"FILE" type:"path"`
+	Trust      []string `json:"trust,omitempty" max:"255" count:"-16" help:"Fingerprint of a host key that the cluster's admins publish; it is added to known_hosts." placeholder:"SHA256:…"`
+	Files      string   `json:"files,omitzero" enum:",sftp,shared" default:"" help:"How files reach the cluster: sftp, or shared if this host mounts its filesystem. Default: sftp." placeholder:"HOW"`
 }
 
 // SetupAnswer is the answer of site.init.
@@ -42,17 +42,10 @@ type SetupAnswer struct {
 
 // setup is the operation that writes the first site file of a cluster.
 func (h Host) setup() Operation {
-	word := `{"type":"string","maxLength":255}`
-	words := `{"type":"array","maxItems":16,"items":` + word + `}`
 	return Operation{
 		ID: "site.init", Title: "Write a site file", Verb: "site init",
 		Description: "Asks the cluster and writes a site file and a policy for it.",
-		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapSlurm, Needs: Files, Faces: shellOnly,
-		Input: object("file", prop("file", pathSchema), prop("shared", pathSchema), prop("state_dir", pathSchema), prop("user", word),
-			prop("account", word), prop("bin_dir", pathSchema), prop("conf", pathSchema), prop("domain", pathSchema),
-			prop("data", pathSchema), prop("print", yesNo), prop("ssh", word), prop("jump", words), prop("key", pathSchema),
-			prop("agent", pathSchema), prop("known_hosts", `{"type":"array","maxItems":16,"items":`+pathSchema+`}`), prop("trust", words),
-			prop("files", `{"enum":["sftp","shared"]}`)),
+		Effect:      gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Files, Faces: shellOnly,
 		Does: does(func(ctx context.Context, _ gate.Call, a SetupArgs) (SetupAnswer, error) { return h.Setup(ctx, a) }),
 	}
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -20,14 +20,16 @@ import (
 // Bounds of a sheet.
 const (
 	MaxSheetRows   = 10_000
-	maxSheetBytes  = 16 << 20
+	MaxSheetBytes  = 16 << 20
+	maxArgsBytes   = 4 * MaxSheetBytes
+	sheetFactor    = 8 // bytes of memory that a byte of a sheet may take while it is checked
 	maxColumns     = 200
 	maxSampleBytes = 128
 	maxTags        = 20
 	maxProblems    = 100 // that one answer lists
 )
 
-// columns of a sheet that belong to the row and not to the tool, unless the tool has a parameter of that name.
+// Columns of a sheet that describe the row. They reach the tool too, where it has a parameter of that name.
 const (
 	sampleColumn = "sample"
 	tagsColumn   = "tags"
@@ -37,12 +39,13 @@ const (
 // Sheet is a sample sheet: CSV or TSV, its first line names the columns.
 type Sheet struct {
 	Columns []string
+	Line    int // of the columns, in the text
 	Rows    []SheetRow
 }
 
 // SheetRow is a row with its place in the sheet.
 type SheetRow struct {
-	Line  int // of the text, from 1; the header is on line 1 where nothing is before it
+	Line  int // of the text, from 1
 	Cells []string
 }
 
@@ -57,97 +60,101 @@ func sheetProblem(code string, line int, column, rule, msg string) fault.Problem
 
 // BadSheet is the error of a sheet with mistakes: all of them, as far as one answer holds them.
 func BadSheet(problems []fault.Problem) error {
-	if len(problems) == 0 {
-		return nil
-	}
-	n := len(problems)
-	what := fmt.Sprintf("the sheet has %d mistakes; nothing was started", n)
-	if n == 1 {
-		what = "the sheet has a mistake; nothing was started"
-	}
-	if n > maxProblems {
-		what += fmt.Sprintf(" (the first %d are listed)", maxProblems)
-		problems = problems[:maxProblems]
-	}
-	return fault.Invalid(what, problems...).WithNext("correct the sheet and send it again")
+	var m mistakes
+	m.add(problems...)
+	return m.err()
 }
 
-// ReadSheet reads a sheet as spreadsheets write it: with commas or tabs, with a byte order mark or without, any end of line, blank lines.
-func ReadSheet(text []byte) (s Sheet, err error) {
-	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
-	if !utf8.Valid(text) {
-		return s, BadSheet([]fault.Problem{{Code: "SHEET-TEXT", Field: "sheet", Rule: "UTF-8", Msg: "the sheet is not valid UTF-8"}})
+// ReadSheet reads a sheet as spreadsheets write it: with commas or tabs, or what a first line sep= names, in UTF-8 or with a mark in
+// UTF-16, any end of line, blank lines. It holds no more of a sheet than the bounds allow, and ends with ctx.
+func ReadSheet(ctx context.Context, text []byte) (s Sheet, err error) {
+	text, separator, err := sheetText(text)
+	if err != nil {
+		return s, err
 	}
 	head, _, _ := bytes.Cut(bytes.TrimLeft(text, "\r\n"), []byte("\n"))
-	r := csv.NewReader(bytes.NewReader(text))
-	r.FieldsPerRecord, r.TrimLeadingSpace = -1, true
+	r := csv.NewReader(newRowText(ctx, text))
+	r.FieldsPerRecord, r.TrimLeadingSpace, r.ReuseRecord = -1, true, true
 	switch {
+	case separator != 0:
+		r.Comma, r.TrimLeadingSpace = separator, separator != '\t'
 	case bytes.ContainsRune(head, '\t'):
 		r.Comma, r.TrimLeadingSpace = '\t', false
 	case !bytes.ContainsRune(head, ',') && bytes.ContainsRune(head, ';'):
 		return s, BadSheet([]fault.Problem{{Code: "SHEET-SEPARATOR", Field: "row 1", Rule: "columns separated by commas or tabs",
-			Msg: "the columns are separated by semicolons"}})
+			Msg:  "the columns are separated by semicolons, which separate the values of a cell here",
+			Hint: "save the sheet with commas, or, where values of a cell are in quotes, put the line sep=; before it"}})
 	}
+	var wrong mistakes
 	for {
 		cells, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
-			msg := wrong.Err.Error()
-			if wrong.Line > wrong.StartLine {
-				msg = fmt.Sprintf("up to line %d: %s", wrong.Line, msg)
+		if x, ok := errors.AsType[*csv.ParseError](err); ok {
+			msg := x.Err.Error()
+			if x.Line > x.StartLine {
+				msg = fmt.Sprintf("up to line %d: %s", x.Line, msg)
 			}
-			return s, BadSheet([]fault.Problem{sheetProblem("SHEET-QUOTES", wrong.StartLine, "",
-				"quotes around a whole cell, doubled inside it", msg)})
+			return s, BadSheet([]fault.Problem{sheetProblem("SHEET-QUOTES", x.StartLine, "", "quotes around a whole cell, doubled inside it", msg)})
 		}
 		if err != nil {
 			return s, err
 		}
-		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
-		}
 		line, _ := r.FieldPos(0)
-		for len(cells) > 0 && cells[len(cells)-1] == "" { // spreadsheets write columns that once had something
-			cells = cells[:len(cells)-1]
-		}
-		switch {
+		switch cells = trimmed(cells); {
 		case len(cells) == 0: // blank
 		case s.Columns == nil:
-			s.Columns = cells
+			if len(cells) > maxColumns {
+				return s, BadSheet([]fault.Problem{sheetProblem("SHEET-COLUMNS", line, "", fmt.Sprintf("at most %d columns", maxColumns),
+					fmt.Sprintf("%d columns are too many", len(cells)))})
+			}
+			s.Columns, s.Line = slices.Clone(cells), line
+			wrong.add(s.badColumns()...)
 		case len(s.Rows) == MaxSheetRows:
 			return s, BadSheet([]fault.Problem{sheetProblem("SHEET-ROWS", line, "", fmt.Sprintf("at most %d rows", MaxSheetRows),
-				"the sheet goes on; split it into several batches")})
+				"the sheet has more rows; split it into several batches")})
+		case len(cells) > len(s.Columns):
+			s.Rows = append(s.Rows, SheetRow{Line: line})
+			wrong.add(sheetProblem("SHEET-CELLS", line, "", fmt.Sprintf("%d cells, as the first line has", len(s.Columns)),
+				fmt.Sprintf("the row has %d cells; put a cell with the separator in it into quotes", len(cells))))
 		default:
-			s.Rows = append(s.Rows, SheetRow{line, cells})
+			s.Rows = append(s.Rows, SheetRow{line, slices.Clone(cells)})
 		}
 	}
-	return s, BadSheet(s.misshapen())
+	if len(s.Rows) == 0 {
+		wrong.add(fault.Problem{Code: "SHEET-EMPTY", Field: "sheet", Rule: "a line that names the columns, then a line for each sample",
+			Msg: "the sheet has no rows"})
+	}
+	return s, wrong.err()
 }
 
-// misshapen are the mistakes of a sheet's form.
-func (s Sheet) misshapen() (problems []fault.Problem) {
-	if len(s.Rows) == 0 {
-		problems = append(problems, fault.Problem{Code: "SHEET-EMPTY", Field: "sheet",
-			Rule: "a line that names the columns, then a line for each sample",
-			Msg:  "the sheet has no rows"})
+// trimmed are the cells of a row without the space around them, and without empty ones at its end: spreadsheets write columns that once had
+// something.
+func trimmed(cells []string) []string {
+	for i := range cells {
+		cells[i] = strings.TrimSpace(cells[i])
 	}
-	if len(s.Columns) > maxColumns {
-		problems = append(problems, sheetProblem("SHEET-COLUMNS", 1, "", fmt.Sprintf("at most %d columns", maxColumns),
-			fmt.Sprintf("there are %d", len(s.Columns))))
+	for len(cells) > 0 && cells[len(cells)-1] == "" {
+		cells = cells[:len(cells)-1]
+	}
+	return cells
+}
+
+// badColumns are the mistakes of the line that names the columns.
+func (s Sheet) badColumns() (problems []fault.Problem) {
+	bad := func(code, column, rule, msg string) {
+		problems = append(problems, sheetProblem(code, s.Line, column, rule, msg))
 	}
 	for i, name := range s.Columns {
 		switch {
 		case name == "":
-			problems = append(problems, sheetProblem("SHEET-COLUMN", 1, fmt.Sprint(i+1), "a name for every column", "the column has no name"))
+			bad("SHEET-COLUMN", fmt.Sprint(i+1), "a name for every column", "the column has no name")
+		case len(name) > maxSampleBytes:
+			bad("SHEET-COLUMN", fmt.Sprint(i+1), fmt.Sprintf("a name of at most %d bytes", maxSampleBytes),
+				fmt.Sprintf("the column's name has %d bytes", len(name)))
 		case slices.Index(s.Columns, name) < i:
-			problems = append(problems, sheetProblem("SHEET-TWICE", 1, name, "each column once", "the column is there twice"))
-		}
-	}
-	for _, r := range s.Rows {
-		if len(r.Cells) > len(s.Columns) {
-			problems = append(problems, sheetProblem("SHEET-CELLS", r.Line, "", fmt.Sprintf("%d cells, as the first line has", len(s.Columns)),
-				fmt.Sprintf("there are %d; put a cell with the separator in it into quotes", len(r.Cells))))
+			bad("SHEET-TWICE", name, "each column once", "the column is there twice")
 		}
 	}
 	return problems
@@ -163,8 +170,7 @@ func (s Sheet) Text() string {
 		w.Flush()
 		line += 1 + strings.Count(strings.Join(cells, ""), "\n")
 	}
-	write(s.Columns)
-	for _, r := range s.Rows {
+	for _, r := range append([]SheetRow{{s.Line, s.Columns}}, s.Rows...) {
 		for ; line < r.Line; line++ {
 			b.WriteString("\n")
 		}
@@ -175,14 +181,16 @@ func (s Sheet) Text() string {
 
 // ColumnPlace is what a column of a sheet is to a tool.
 type ColumnPlace struct {
-	Name     string // the tool's parameter; empty for sample, tags and label
+	Name     string // the tool's parameter; empty where it has none
+	Own      string // sample, tags or label: its cells describe the row
 	Schema   ArgSchema
-	Artifact bool // its cells name artifacts
-	List     bool // a cell has several, separated by semicolons
+	Artifact bool   // its cells name artifacts
+	List     bool   // a cell has several, separated by semicolons
+	Type     string // that the files of an input have; empty: it takes several types
 }
 
-// Place finds what a column is to a tool: one of its parameters, an input by its role, or the row's own. It returns the problem of one
-// that is neither.
+// Place finds what a column is to a tool: one of its parameters, an input by its role, a description of the row, or both. An input named
+// sample, tags or label is a file, which describes no row. Place returns the problem of a column that is nothing to the tool.
 func (t ToolDoc) Place(column string) (p ColumnPlace, problem *fault.Problem) {
 	root := SchemaOfArgs(t.InputSchema)
 	name := column
@@ -190,28 +198,38 @@ func (t ToolDoc) Place(column string) (p ColumnPlace, problem *fault.Problem) {
 	if i >= 0 {
 		name = t.Inputs[i].Param
 	}
+	if describesRow(column) {
+		p.Own = column
+	}
 	schema, ok := root.Property(name)
 	switch {
 	case ok:
-	case column == sampleColumn || column == tagsColumn || column == labelColumn:
+	case p.Own != "":
 		return p, nil
 	default:
 		known := append(root.Names(), sampleColumn, tagsColumn, labelColumn)
-		msg := fmt.Sprintf("%s has no parameter %q", t.ToolID, column)
-		if near := plan.Nearest(column, known); near != "" {
-			msg += "; did you mean " + near + "?"
-		}
+		msg := fmt.Sprintf("%s has no parameter %q", t.ToolID, column) + plan.Suggestion(plan.Nearest(column, known))
 		x := sheetProblem("SHEET-COLUMN", 1, column, "one of "+strings.Join(known, ", "), msg)
 		return p, &x
 	}
 	types := schema.Types()
-	p = ColumnPlace{Name: name, Schema: schema, List: slices.Contains(types, "array") && !slices.Contains(types, "string")}
+	p.Name, p.Schema, p.List = name, schema, slices.Contains(types, "array") && !slices.Contains(types, "string")
 	element := schema
 	if p.List {
 		element, _ = schema.Items()
 	}
-	p.Artifact = element.IsArtifact() || i >= 0
+	if p.Artifact = element.IsArtifact() || i >= 0; p.Artifact {
+		p.Own = ""
+	}
+	if i >= 0 && len(t.Inputs[i].Types) == 1 {
+		p.Type = t.Inputs[i].Types[0]
+	}
 	return p, nil
+}
+
+// describesRow reports whether a column describes the row.
+func describesRow(column string) bool {
+	return column == sampleColumn || column == tagsColumn || column == labelColumn
 }
 
 // Elements are the values of a cell.
@@ -245,7 +263,7 @@ func (p ColumnPlace) value(field, cell string) (any, error) {
 		case p.Artifact && !IsInput(text):
 			err = fault.Invalid("", fault.Problem{Code: "SHEET-INPUT", Field: field,
 				Rule: "an artifact id (art_…), ref: and a name, or an output of a run (run_…:role) or of a batch (batch_…:role)",
-				Msg:  fmt.Sprintf("got %q, which is no id", text), Hint: "find its id",
+				Msg:  fmt.Sprintf("%q is not an id", fault.Clip(text)), Hint: "find its id",
 				Next: []fault.Step{fault.Do("artifact.find", "name", fault.ClipTo(path.Base(text), maxSampleBytes))}})
 		case !p.Artifact && !schema.Unsaid():
 			v, err = TypedAs(schema.Types(), field, text)
@@ -269,54 +287,67 @@ type sheetArgs struct {
 	args          json.RawMessage // canonical
 }
 
-// requests makes a request of each row, and returns every mistake on the way. set are arguments of all rows; a cell comes before them.
-func (s Sheet) requests(t ToolDoc, set map[string]json.RawMessage) (out []sheetArgs, problems []fault.Problem) {
-	places := make([]ColumnPlace, len(s.Columns))
-	for i, column := range s.Columns {
-		var problem *fault.Problem
-		if places[i], problem = t.Place(column); problem != nil {
+// Places finds what each column is to a tool, and returns the problems of those that are nothing to it.
+func (s Sheet) Places(place func(column string) (ColumnPlace, *fault.Problem)) (places []ColumnPlace, problems []fault.Problem) {
+	for _, column := range s.Columns {
+		p, problem := place(column)
+		if places = append(places, p); problem != nil {
+			problem.Field = sheetProblem("", s.Line, column, "", "").Field
 			problems = append(problems, *problem)
 		}
 	}
-	if len(problems) > 0 {
-		return nil, problems
+	return places, problems
+}
+
+// requests makes a request of each row, and returns every mistake on the way. place finds what a column is to the tool. set are arguments
+// of all rows; a cell comes before them.
+func (s Sheet) requests(place func(column string) (ColumnPlace, *fault.Problem), set map[string]json.RawMessage) (out []sheetArgs,
+	wrong mistakes) {
+	places, problems := s.Places(place)
+	if wrong.add(problems...); wrong.n > 0 {
+		return nil, wrong
 	}
+	total := 0
 	for _, r := range s.Rows {
+		before := wrong.n
 		row, values := sheetArgs{line: r.Line, sample: fmt.Sprintf("row-%d", r.Line)}, map[string]any{}
 		for name, v := range set {
 			values[name] = v
 		}
-		var wrong []fault.Problem
 		for i, cell := range r.Cells {
 			if cell == "" {
 				continue
 			}
-			switch p, column := places[i], s.Columns[i]; {
-			case p.Name == "":
-				wrong = append(wrong, row.own(column, cell)...)
-			default:
-				v, err := p.value(sheetProblem("", r.Line, column, "", "").Field, cell)
+			p := places[i]
+			if p.Own != "" {
+				wrong.add(row.describe(p.Own, cell)...)
+			}
+			if p.Name != "" {
+				v, err := p.value(sheetProblem("", r.Line, s.Columns[i], "", "").Field, cell)
 				if values[p.Name] = v; err != nil {
-					wrong = append(wrong, fault.ProblemsOf(err)...)
+					wrong.add(fault.ProblemsOf(err)...)
 				}
 			}
 		}
 		args, err := plan.Marshal(values)
 		if err != nil {
-			wrong = append(wrong, sheetProblem("SHEET-CELL", r.Line, "", "values that JSON holds", err.Error()))
+			wrong.add(sheetProblem("SHEET-CELL", r.Line, "", "values that JSON holds", err.Error()))
 		}
-		row.args = args
-		if problems = append(problems, wrong...); len(wrong) == 0 { // of one with a mistake no more can be said
+		if row.args = args; wrong.n == before { // of one with a mistake no more can be said
 			out = append(out, row)
 		}
+		if total += len(args); wrong.tooMuch(r.Line, total) {
+			break
+		}
 	}
-	return out, problems
+	return out, wrong
 }
 
-// own takes a cell that belongs to the row itself.
-func (r *sheetArgs) own(column, cell string) []fault.Problem {
+// describe stores a cell that describes the row.
+func (r *sheetArgs) describe(column, cell string) []fault.Problem {
 	bad := func(rule string) []fault.Problem {
-		return []fault.Problem{sheetProblem("SHEET-"+strings.ToUpper(column), r.line, column, rule, fmt.Sprintf("got %q", cell))}
+		return []fault.Problem{sheetProblem("SHEET-"+strings.ToUpper(column), r.line, column, rule,
+			fmt.Sprintf("%q is not allowed here", fault.Clip(cell)))}
 	}
 	plain := func(s string) bool {
 		return len(s) <= maxSampleBytes && s != "." && s != ".." && !strings.ContainsFunc(s, func(c rune) bool {
@@ -328,6 +359,9 @@ func (r *sheetArgs) own(column, cell string) []fault.Problem {
 		for tag := range strings.SplitSeq(cell, ";") {
 			if tag = strings.TrimSpace(tag); tag != "" && !slices.Contains(r.tags, tag) {
 				r.tags = append(r.tags, tag)
+			}
+			if len(r.tags) > maxTags {
+				break
 			}
 		}
 		if len(r.tags) > maxTags || slices.ContainsFunc(r.tags, func(t string) bool { return !plain(t) }) {

@@ -9,54 +9,52 @@ import (
 	"strings"
 
 	"slurmgate/fault"
-	"slurmgate/gate"
 	"slurmgate/plan"
 )
 
 // Row is a row of a batch in the call itself: the tool's arguments by name or by role, and sample, tags and label as in a sheet.
 type Row = map[string]json.RawMessage
 
-const rowsSchema = `{"type":"array","minItems":1,"maxItems":10000,"items":{"type":"object"},"description":"in place of sheet: an object for ` +
-	`each run, e.g. {\"sample\":\"S1\",\"reads\":\"art_…\"}; up to 32 KiB"}`
-
 // batchRequests makes a request of each row that a call has, and returns every mistake on the way.
-func (g *Gateway) batchRequests(ctx context.Context, c gate.Call, a BatchRunArgs, doc ToolDoc) ([]sheetArgs, []fault.Problem, error) {
+func (g *Gateway) batchRequests(ctx context.Context, a BatchRunArgs, doc ToolDoc) ([]sheetArgs, mistakes, error) {
 	if a.Rows != nil && a.Sheet == "" && a.SheetID == "" {
-		rows, problems := rowRequests(doc, a.Rows, a.Set)
-		return rows, problems, nil
+		rows, wrong := rowRequests(doc, a.Rows, a.Set)
+		return rows, wrong, nil
 	}
-	text, err := g.sheetText(ctx, a)
+	sheet, err := g.sheet(ctx, a)
 	if err != nil {
-		return nil, nil, err
+		return nil, mistakes{}, err
 	}
-	sheet, err := ReadSheet(text)
-	if err != nil {
-		return nil, nil, err
-	}
-	rows, problems := sheet.requests(doc, a.Set)
-	return rows, problems, nil
+	rows, wrong := sheet.requests(doc.Place, a.Set)
+	return rows, wrong, nil
 }
 
 // rowRequests is [Sheet.requests] of rows whose values are JSON already. The first row is number 1.
-func rowRequests(t ToolDoc, rows []Row, set Row) (out []sheetArgs, problems []fault.Problem) {
+func rowRequests(t ToolDoc, rows []Row, set Row) (out []sheetArgs, wrong mistakes) {
 	places := map[string]ColumnPlace{}
 	for i, r := range rows {
 		for _, column := range slices.Sorted(maps.Keys(r)) {
 			if _, seen := places[column]; seen {
 				continue
 			}
+			if len(places) == maxColumns {
+				wrong.add(sheetProblem("SHEET-COLUMNS", i+1, "", fmt.Sprintf("at most %d different keys in all rows", maxColumns),
+					"the rows up to this one have too many different keys"))
+				return nil, wrong
+			}
 			p, problem := t.Place(column)
 			if places[column] = p; problem != nil { // once, however many rows have it
 				problem.Field = sheetProblem("", i+1, column, "", "").Field
-				problems = append(problems, *problem)
+				wrong.add(*problem)
 			}
 		}
 	}
-	if len(problems) > 0 {
-		return nil, problems
+	if wrong.n > 0 {
+		return nil, wrong
 	}
+	total := 0
 	for i, r := range rows {
-		before := len(problems)
+		before := wrong.n
 		row, values := sheetArgs{line: i + 1, sample: fmt.Sprintf("row-%d", i+1)}, map[string]any{}
 		for name, v := range set {
 			values[name] = v
@@ -66,27 +64,44 @@ func rowRequests(t ToolDoc, rows []Row, set Row) (out []sheetArgs, problems []fa
 			if string(raw) == "null" {
 				continue
 			}
-			if p.Name == "" {
-				text, ok := words(raw)
-				if !ok {
-					problems = append(problems, sheetProblem("SHEET-"+strings.ToUpper(column), row.line, column, "a text", "got another kind of value"))
-				} else if text != "" {
-					problems = append(problems, row.own(column, text)...)
-				}
-				continue
+			if p.Own != "" {
+				wrong.add(row.describeJSON(p, raw)...)
 			}
-			v, wrong := p.element(sheetProblem("", row.line, column, "", "").Field, raw)
-			values[p.Name], problems = v, append(problems, wrong...)
+			if p.Name != "" {
+				v, problems := p.element(sheetProblem("", row.line, column, "", "").Field, raw)
+				values[p.Name] = v
+				wrong.add(problems...)
+			}
 		}
 		args, err := plan.Marshal(values)
 		if err != nil {
-			problems = append(problems, sheetProblem("SHEET-CELL", row.line, "", "values that JSON holds", err.Error()))
+			wrong.add(sheetProblem("SHEET-CELL", row.line, "", "values that JSON holds", err.Error()))
 		}
-		if row.args = args; len(problems) == before { // of one with a mistake no more can be said
+		if row.args = args; wrong.n == before { // of one with a mistake no more can be said
 			out = append(out, row)
 		}
+		if total += len(args); wrong.tooMuch(row.line, total) {
+			break
+		}
 	}
-	return out, problems
+	return out, wrong
+}
+
+// describeJSON is [sheetArgs.describe] of a JSON value. Where the tool has a parameter of that name, a number describes the row as it is
+// written, and a value of another kind is the parameter's alone.
+func (r *sheetArgs) describeJSON(p ColumnPlace, raw json.RawMessage) []fault.Problem {
+	text, ok := words(raw)
+	var number json.Number
+	switch {
+	case !ok && p.Name == "":
+		return []fault.Problem{sheetProblem("SHEET-"+strings.ToUpper(p.Own), r.line, p.Own, "a text", "the value is not a text")}
+	case !ok && json.Unmarshal(raw, &number) == nil:
+		text = number.String()
+	}
+	if text == "" {
+		return nil
+	}
+	return r.describe(p.Own, text)
 }
 
 // words is a text, or a list of texts as a cell of a sheet has them.
@@ -110,7 +125,7 @@ func (p ColumnPlace) element(field string, raw json.RawMessage) (any, []fault.Pr
 	}
 	if strings.TrimSpace(text) == "" {
 		return nil, []fault.Problem{{Code: "SHEET-INPUT", Field: field, Rule: "an artifact id (art_…), or ref: and a name",
-			Msg: "got an empty text"}}
+			Msg: "the text is empty"}}
 	}
 	v, err := p.value(field, strings.TrimSpace(text))
 	return v, fault.ProblemsOf(err)

@@ -21,26 +21,27 @@ func (g *Gateway) siteList() []Operation {
 		Description: "Lists the sites that runs can go to: whether each is ready, away, drained or paused, since when and why, its unfinished " +
 			"runs by phase, and how much of its budget of requests to Slurm is left. Only an administrator sees what a site said; runs are " +
 			"those of the caller's projects.",
+		Chat:   gate.Chat{Has: true},
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapRead, Needs: Engine, Faces: faces,
-		Input: object(""), Does: look(g, g.listSites),
+		Does: look(g, g.listSites),
 	}}
 }
 
 // SiteRow is a site in the answer of site.list.
 type SiteRow struct {
 	Site      string          `json:"site"`
-	Transport string          `json:"transport"` // how Slurm is reached: cli, ssh; local: processes of the gateway's own host
-	Files     string          `json:"files"`     // how files get there: shared, sftp
-	State     run.Condition   `json:"state"`
+	Transport string          `json:"transport" help:"how Slurm is reached: cli, ssh; local: processes of the gateway's own host"`
+	Files     string          `json:"files" help:"how files get there: shared, sftp"`
+	State     run.Condition   `json:"state" enum:"ready,drained,away,paused"`
 	Since     *time.Time      `json:"since"`   // of an outage or a drain
 	Until     *time.Time      `json:"until"`   // end of a pause
 	Code      *string         `json:"code"`    // of the reason why runs wait
 	Problem   *string         `json:"problem"` // the reason; null for callers who are not administrators
 	Drain     *run.Drain      `json:"drain"`
 	Pauses    []run.SitePause `json:"pauses"`
-	Allowed   bool            `json:"allowed"` // policy allows new runs there (sites.allowlist, local)
+	Allowed   bool            `json:"allowed" help:"policy allows new runs there"`
 
-	Runs       map[run.Phase]int64 `json:"runs"` // unfinished ones, by phase
+	Runs       map[run.Phase]int64 `json:"runs" help:"unfinished runs of the caller's projects, by phase"`
 	Answered   *time.Time          `json:"slurm_answered_at"`
 	Budget     *run.Budget         `json:"budget"`
 	Partition  *string             `json:"default_partition"`
@@ -67,10 +68,10 @@ type SiteList struct {
 	Sites []SiteRow `json:"sites"`
 }
 
-func (g *Gateway) listSites(ctx context.Context, c gate.Call, _ struct{}) (out SiteList, params any, err error) {
+func (g *Gateway) listSites(ctx context.Context, c gate.Call, _ struct{}) (out SiteList, err error) {
 	open, err := g.Ledger.OpenBySite(ctx, c.Projects())
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	admin := c.Caller.Can(gate.CapAdmin, gate.All)
 	if p := g.Policy.Sites.Pick; p != "" {
@@ -86,8 +87,7 @@ func (g *Gateway) listSites(ctx context.Context, c gate.Call, _ struct{}) (out S
 		out.Sites = append(out.Sites, row)
 	}
 	out.Total = len(out.Sites)
-	seq, err := g.Ledger.Newest(ctx)
-	return out, map[string]any{"ledger_seq": seq}, err
+	return out, nil
 }
 
 // siteRow says what a caller may know of a site. What Slurm, a filesystem or a connection said names hosts and folders.

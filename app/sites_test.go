@@ -2,14 +2,18 @@ package app
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/plan"
+	"slurmgate/run"
 	"slurmgate/site"
 )
 
@@ -19,9 +23,7 @@ func twoSites(t *testing.T, policyText string) *Gateway {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("site.yaml", "version: 1\nsites: [alpha.yaml, beta.yaml]\ngateway: {state_dir: "+dir+"}\ndomain_dir: /x\n")
 	for _, name := range []string{"alpha", "beta"} {
@@ -29,11 +31,8 @@ func twoSites(t *testing.T, policyText string) *Gateway {
 			"storage: {runs_dir: /shared/%[1]s, image_store: /shared/images}\n", name))
 	}
 	s, err := site.Load(filepath.Join(dir, "site.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	unpackBefore(t, dir)
-	return gatewayOver(t, dir, "testdata/before/domain", policyText, func(made *site.Site) { *made = *s })
+	must(t, err)
+	return withDemoFiles(t, gatewayOver(t, dir, "testdata/demo/domain", policyText, func(made *site.Site) { *made = *s }))
 }
 
 // The caller of a tool may name a site where there is a choice; it is no argument of the tool itself, and decides where the run goes and
@@ -53,10 +52,8 @@ func TestSiteArgument(t *testing.T) {
 		}
 	}
 	p, err := g.Domain.Packs().Get("samtools.flagstat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const b = beforeBAM
+	must(t, err)
+	const b = demoBAM
 	for _, x := range []struct{ args, site, partition, code string }{
 		{`{"bam":"` + b + `"}`, "beta", "of-beta", ""},
 		{`{"bam":"` + b + `","site":"alpha"}`, "alpha", "of-alpha", ""},
@@ -97,5 +94,97 @@ func TestSiteNotAllowed(t *testing.T) {
 	}
 	if err := g.StillAllowed(g.Site.Cluster("alpha"), "samtools.flagstat", plan.Params{}); !fault.Is(err, fault.Policy) {
 		t.Error(err)
+	}
+}
+
+// The list of sites says of each whether it carries out runs and why not; what a site said, which names hosts and folders, is for
+// administrators, and runs are those of the caller's projects.
+//
+// proves SITE-07
+func TestSiteList(t *testing.T) {
+	const secret = "login.example refused /shared/secret"
+	g := choosing(t, "version: 1\nsites: {allowlist: [alpha], pick: most_free_budget}\n", func(_, beta *clusterOf) {
+		beta.closed = fault.New(fault.Transport, "ssh_unreachable", secret)
+	})
+	g.Site.Cluster("beta").Slurm.Transport, g.Site.Cluster("beta").Storage.Transport = "ssh", "sftp"
+	o, err := g.flagstat(t, "")
+	must(t, err)
+	if _, err := g.Sites.Submit(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	who := func(r gate.Rights) gate.Caller {
+		return gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "token:x", Method: gate.ByToken, Rights: r}}
+	}
+	look := []string{gate.CapGateway, gate.CapRead}
+	admin := who(gate.Rights{{Capabilities: append(slices.Clone(look), gate.CapAdmin), Projects: []string{gate.All}}})
+	chat := func(g *Gateway) bool {
+		t.Helper()
+		x := g.toolOf(t, "site.list")
+		return slices.Contains(x.Bindings, gate.MCP)
+	}
+	if !chat(g) || chat(tableGateway(t)) {
+		t.Error("a chat lists sites where there is a choice, and nowhere else")
+	}
+	var l SiteList
+	g.says(t, admin, "site.list", map[string]any{}, "", &l)
+	if l.Total != 2 || *l.Pick != "most_free_budget" || l.ProvenanceRunID == "" {
+		t.Fatalf("%+v", l)
+	}
+	alpha, beta := l.Sites[0], l.Sites[1]
+	if alpha.Site != "alpha" || alpha.State != run.SiteReady || alpha.Transport != "cli" || alpha.Files != "shared" || !alpha.Allowed ||
+		*alpha.Partition != "of-alpha" || alpha.Runs[run.Staging] != 1 || *alpha.Budget != (run.Budget{PerMinute: 60, Left: 20, Burst: 20}) ||
+		!*alpha.Accounting || alpha.Code != nil || alpha.Since != nil {
+		t.Errorf("%+v", alpha)
+	}
+	if beta.State != run.SiteIsAway || beta.Since == nil || *beta.Code != run.SiteAway || !strings.Contains(*beta.Problem, secret) ||
+		beta.Transport != "ssh" || beta.Files != "sftp" || beta.Allowed || len(beta.Runs) != 0 || beta.Accounting != nil || beta.Budget != nil ||
+		len(beta.NextSteps) != 1 {
+		t.Errorf("%+v", beta)
+	}
+	g.Sites.SetDrains([]run.Drain{{Site: "alpha", By: "user:boss", Reason: "new disks"}})
+	for project, runs := range map[string]int{"demo": 1, "other": 0} {
+		var l SiteList
+		text := string(g.says(t, who(gate.RightsOf(look, []string{plan.ProjectID(project)})), "site.list", map[string]any{}, "", &l).Result)
+		if len(l.Sites[0].Runs) != runs || l.Sites[0].State != run.SiteDrained || l.Sites[0].Drain.Reason != "new disks" ||
+			*l.Sites[1].Code != run.SiteAway || l.Sites[1].Problem != nil || strings.Contains(text, "login.example") ||
+			strings.Contains(text, "/shared") {
+			t.Errorf("%s: %s", project, text)
+		}
+	}
+	g.says(t, who(gate.RightsOf([]string{gate.CapGateway, gate.CapSlurm}, []string{plan.ProjectID("demo")})), "site.list", map[string]any{},
+		"capability_denied", nil)
+}
+
+// The status names a site that the site file no longer has while runs there have not ended, and says what to do.
+//
+// proves SITE-07
+func TestStatusNamesRemovedSites(t *testing.T) {
+	g := choosing(t, "version: 1\nsites: {allowlist: [alpha]}\n", func(_, _ *clusterOf) {})
+	o, err := g.flagstat(t, "")
+	must(t, err)
+	if _, err := g.Sites.Submit(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	problems := func() (text string) {
+		t.Helper()
+		var a StatusAnswer
+		admin := gate.Rights{{Capabilities: []string{gate.CapGateway, gate.CapRead, gate.CapAdmin}, Projects: []string{gate.All}}}
+		g.says(t, gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "token:x", Method: gate.ByToken, Rights: admin}},
+			"gateway.status", map[string]any{}, "", &a)
+		for _, s := range a.Sites {
+			if s.Problem != nil {
+				text += s.Site + ": " + *s.Problem + "\n"
+			}
+		}
+		return text
+	}
+	if got := problems(); strings.Contains(got, "no longer has") {
+		t.Errorf("with all sites in the site file the status says %q", got)
+	}
+	g.Sites = run.NewSites(run.Site{Config: run.Config{Site: "beta"}, Parts: run.Parts{Store: g.Ledger, Log: slog.New(slog.DiscardHandler),
+		Now: time.Now}})
+	want := "alpha: the site file no longer has this site, where 1 runs have not ended; add it again, under that name, and reload the gateway"
+	if got := problems(); !strings.Contains(got, want) {
+		t.Errorf("after alpha was renamed the status says %q, want %q", got, want)
 	}
 }

@@ -1,11 +1,14 @@
 package app
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"slurmgate/gate"
+	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -71,4 +74,72 @@ func damageObject(g *Gateway, sum string, bytes []byte) error {
 		}
 		return os.WriteFile(path, bytes, 0o400)
 	})
+}
+
+// The same read of an unchanged ledger is the same run, whenever it is made; the answers of those left out change with every recorded call.
+//
+// proves ARC-11
+func TestTheSameReadIsTheSameRun(t *testing.T) {
+	g := chainGateway(t)
+	admin := everything("user:boss", gate.All)
+	reads := g.reads(t, 2)
+	var started BatchStarted
+	g.does(t, "batch.run", map[string]any{"tool_id": "a.one", "name": "b", "sheet": "sample,x\nA," + reads[0] + "\n"}, &started)
+	g.StartLoop(t.Context())
+	g.settle(t)
+	g.StopLoop()
+	var rows BatchRowsAnswer
+	g.does(t, "batch.rows", map[string]any{"batch": "b"}, &rows)
+	over := belongings{project: plan.ProjectID("demo"), name: "demo", run: *rows.Rows[0].RunID}
+	over.artifact = g.isOver(t, over.run, run.Succeeded)
+	var open run.SubmitAnswer
+	g.does(t, "a.one", map[string]any{"x": reads[1]}, &open)
+	queued := over
+	queued.run = open.RunID
+	g.says(t, admin, "reference.add", map[string]any{"name": "genome", "artifact_id": reads[0]}, "", nil)
+	call := g.says(t, admin, "run.list", map[string]any{}, "", nil).ToolCallID
+	g.recorded(t, admin)
+	named := map[string]any{"batch": started.BatchID, "approval_id": g.question(t, lab().Principal, gate.All).ID, "tool_id": "a.one",
+		"tool_call_id": call}
+	aboutCalls := []string{"event.list", "event.verify", "run.provenance"}
+	elsewhere := []string{"slurm.job.logs", "batch.table", "artifact.preview.image"} // they need files that this gateway has not
+	answered := map[string]bool{}
+	round := func() map[string]string {
+		ids := map[string]string{}
+		for _, x := range g.Gate.Registry().List() {
+			if x.SideEffect != gate.Read || slices.Contains(aboutCalls, x.ID) {
+				continue
+			}
+			for _, args := range slices.Concat(g.argsOf(t, x, over), g.argsOf(t, x, queued)) {
+				delete(args, "wait_seconds")
+				for name, value := range named {
+					if args[name] != nil {
+						args[name] = value
+					}
+				}
+				if x.ID == "reference.show" {
+					args["name"] = "genome"
+				}
+				var answer lookAnswer
+				req := request(t, x, args, false)
+				res := g.Gate.Call(t.Context(), admin, req)
+				if res.OK && res.ResultRef == nil {
+					must(t, json.Unmarshal(res.Result, &answer))
+					ids[x.ID+" "+string(req.Args)], answered[x.ID] = answer.Run, true
+				}
+			}
+		}
+		return ids
+	}
+	first := round()
+	for call, id := range round() {
+		if !plan.IsRunID(id) || first[call] != id {
+			t.Errorf("%s was the run %s, and is the run %s", call, first[call], id)
+		}
+	}
+	for _, x := range g.Gate.Registry().List() {
+		if x.SideEffect == gate.Read && !answered[x.ID] && !slices.Contains(slices.Concat(aboutCalls, elsewhere), x.ID) {
+			t.Errorf("no call of %s was answered, so nothing is known of it", x.ID)
+		}
+	}
 }

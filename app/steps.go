@@ -47,14 +47,19 @@ func ReadSteps(file string, text []byte) ([]Step, error) {
 	r := &yamldoc.Reader{File: file, Prefix: "STEPS"}
 	doc := r.Parse(text).Object("steps")
 	var steps []Step
-	for _, v := range doc.Need("steps").List() {
+	need := doc.Need("steps")
+	for _, v := range need.List() {
+		if len(steps) == maxSteps {
+			need.Fail("STEPS-COUNT", fmt.Sprintf("1 to %d steps", maxSteps), "there are more", "")
+			break
+		}
 		o := v.Object("name", "tool", "set", "from")
 		s := Step{Set: map[string]json.RawMessage{}}
 		s.Line, _ = v.Place()
 		name := o.Need("name")
 		s.Name, s.Tool = name.Match(stepName, "STEPS-NAME", "lower-case letters, digits and _ -, at most 32"), o.Need("tool").Text()
 		if slices.ContainsFunc(steps, func(x Step) bool { return x.Name == s.Name }) {
-			name.Fail("STEPS-NAME", "each step has a name of its own", fmt.Sprintf("there are two steps %q", s.Name), "")
+			name.Fail("STEPS-NAME", "each name once", fmt.Sprintf("there are two steps %q", s.Name), "")
 		}
 		if set := o.Opt("set"); set.Exists() {
 			for _, e := range set.Entries() {
@@ -70,8 +75,8 @@ func ReadSteps(file string, text []byte) ([]Step, error) {
 		}
 		steps = append(steps, s)
 	}
-	if need := doc.Opt("steps"); need.Exists() && len(r.Problems()) == 0 && (len(steps) == 0 || len(steps) > maxSteps) {
-		need.Fail("STEPS-COUNT", fmt.Sprintf("1 to %d steps", maxSteps), fmt.Sprintf("there are %d", len(steps)), "")
+	if need.Exists() && len(r.Problems()) == 0 && len(steps) == 0 {
+		need.Fail("STEPS-COUNT", fmt.Sprintf("1 to %d steps", maxSteps), "the list has no steps", "")
 	}
 	if bad := r.Problems(); len(bad) > 0 {
 		return nil, &fault.Error{Kind: fault.Validation, Code: bad[0].Code, Msg: file + " is not a valid steps file; nothing was started",
@@ -88,13 +93,14 @@ func stepInput(e yamldoc.Entry, s Step, before []Step) StepInput {
 		values, in.List = e.List(), true
 	}
 	if _, both := s.Set[e.Key]; both {
-		e.Fail("STEPS-TWICE", "an argument is in set or in from", e.Key+" is in both", "remove one of them")
+		e.Fail("STEPS-TWICE", "each argument once, in set or in from", e.Key+" is in both", "remove one of them")
 	}
 	for _, v := range values {
 		m := stepOutput.FindStringSubmatch(v.Text())
 		if m == nil {
 			if v.Exists() && v.IsText() {
-				v.Fail("STEPS-FROM", "STEP.ROLE: an output of a step above", "it is not", "")
+				v.Fail("STEPS-FROM", "STEP.ROLE: an output of a step above",
+					fmt.Sprintf("%q does not have the form STEP.ROLE", fault.Clip(v.Text())), "")
 			}
 			continue
 		}
@@ -126,14 +132,20 @@ func (t StepTools) fed(i int, param string) bool {
 	})
 }
 
-// place is what a column is to one step; ok is false if it is nothing to it. STEP.NAME is for that step alone.
+// place finds what a column is to one step; ok is false if it is nothing to it. STEP.NAME is an argument of that step, and describes no
+// row.
 func (t StepTools) place(i int, column string) (p ColumnPlace, ok bool) {
-	name, own := strings.CutPrefix(column, t.Steps[i].Name+".")
+	name, alone := strings.CutPrefix(column, t.Steps[i].Name+".")
 	p, problem := t.Tools[i].Place(name)
-	if problem != nil || p.Name != "" && t.fed(i, p.Name) || own && p.Name == "" {
-		return p, false
+	if problem == nil && p.Name != "" && t.fed(i, p.Name) {
+		if p = (ColumnPlace{}); describesRow(name) {
+			p.Own = name
+		}
 	}
-	return p, true
+	if alone {
+		p.Own = ""
+	}
+	return p, p.Name+p.Own != ""
 }
 
 // Place finds what a column of the sheet is to the steps that take it. It returns the problem of one that none takes.
@@ -150,10 +162,7 @@ func (t StepTools) Place(column string) (p ColumnPlace, problem *fault.Problem) 
 		}
 	}
 	known = append(known, sampleColumn, tagsColumn, labelColumn)
-	msg := fmt.Sprintf("no step takes %q", column)
-	if near := plan.Nearest(column, known); near != "" {
-		msg += "; did you mean " + near + "?"
-	}
+	msg := fmt.Sprintf("no step takes %q", column) + plan.Suggestion(plan.Nearest(column, known))
 	x := sheetProblem("SHEET-COLUMN", 1, column, "one of "+strings.Join(known, ", ")+", or STEP.NAME for one step", msg)
 	return p, &x
 }
@@ -190,12 +199,23 @@ func (t StepTools) Problems() (found []fault.Problem) {
 	return found
 }
 
-// sheet is the part of a sheet that a step takes.
+// requests makes a request to one step of each row, of the columns that the step takes.
+func (t StepTools) requests(i int, s Sheet, set map[string]json.RawMessage) ([]sheetArgs, mistakes) {
+	return t.sheet(i, s).requests(func(column string) (ColumnPlace, *fault.Problem) {
+		p, _ := t.place(i, column)
+		return p, nil
+	}, set)
+}
+
+// sheet is the part of a sheet that a step takes. What is for this step alone comes last, because a later cell replaces an earlier one.
 func (t StepTools) sheet(i int, s Sheet) (out Sheet) {
+	out.Line = s.Line
 	var takes []int
-	for k, column := range s.Columns {
-		if _, ok := t.place(i, column); ok {
-			takes, out.Columns = append(takes, k), append(out.Columns, strings.TrimPrefix(column, t.Steps[i].Name+"."))
+	for _, alone := range []bool{false, true} {
+		for k, column := range s.Columns {
+			if _, ok := t.place(i, column); ok && strings.HasPrefix(column, t.Steps[i].Name+".") == alone {
+				takes, out.Columns = append(takes, k), append(out.Columns, column)
+			}
 		}
 	}
 	for _, r := range s.Rows {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -35,25 +34,19 @@ func TestBatchBySample(t *testing.T) {
 	}
 	g.does(t, "batch.run", map[string]any{"tool_id": "b.two", "name": "c", "sheet": "sample,x\nA," + b.BatchID + ":out\nB," + b.BatchID +
 		":out\n"}, &second)
-	g.RunBatches(t.Context())
-	defer g.StopBatches()
-	g.StartWaitingRuns(t.Context())
-	defer g.StopWaitingRuns()
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
 	g.settle(t)
 	var rows BatchRowsAnswer
 	g.does(t, "batch.rows", map[string]any{"batch": "b"}, &rows)
 	a := rows.Rows[0]
 	g.isOver(t, *a.RunID, run.Succeeded)
 	g.isOver(t, *rows.Rows[1].RunID, run.Failed)
-	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	await(t, func() (bool, string) {
 		g.does(t, "batch.rows", map[string]any{"batch": "c"}, &rows)
-		if rows.Rows[0].State == "queued" && rows.Rows[1].State == "failed" {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatalf("%+v", rows)
-		}
-	}
+		a, b := rows.Rows[0].State, rows.Rows[1].State
+		return a == "queued" && b == "failed", fmt.Sprintf("rows of c are %s and %s, want queued and failed", a, b)
+	})
 	var status BatchStatusAnswer
 	if g.does(t, "batch.status", map[string]any{"batch": "c"}, &status); len(status.Causes) != 1 || status.Causes[0].Cause != "input_failed" {
 		t.Errorf("%+v", status)
@@ -71,9 +64,7 @@ func TestSteps(t *testing.T) {
 	args := map[string]any{"steps": steps, "name": "all", "sheet": "sample,x,s2.n\nA," + ids[0] + ",5\nB," + ids[1] + ",\n"}
 	var plan BatchPlan
 	who := lab()
-	req := gate.NewRequest("batch.run", BuiltinVersion, nil)
-	req.Args, _ = json.Marshal(args)
-	req.DryRun = true
+	req := request(t, g.toolOf(t, "batch.run"), args, true)
 	var dry gate.Rehearsal
 	if res := g.Gate.Call(t.Context(), who, req); res.Error != nil || json.Unmarshal(res.Result, &dry) != nil ||
 		json.Unmarshal(dry.Would, &plan) != nil || plan.Rows != 6 || plan.New != 6 {
@@ -84,10 +75,8 @@ func TestSteps(t *testing.T) {
 	if g.does(t, "batch.run", args, &again); began.Rows != 6 || len(began.Steps) != 3 || !again.Existed || began.Existed {
 		t.Errorf("%+v %+v", began, again)
 	}
-	g.RunBatches(t.Context())
-	defer g.StopBatches()
-	g.StartWaitingRuns(t.Context())
-	defer g.StopWaitingRuns()
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
 	g.settle(t)
 	var status BatchStatusAnswer
 	if g.does(t, "batch.status", map[string]any{"batch": "all"}, &status); len(status.Steps) != 3 || status.Rows != 6 ||
@@ -96,7 +85,7 @@ func TestSteps(t *testing.T) {
 	}
 	var none any
 	if e := g.callBatch(t, "batch.rows", map[string]any{"batch": "all"}, &none); e == nil || e.Code != "batch_has_steps" {
-		t.Errorf("%+v", e)
+		t.Errorf("the call ended with %+v, want the code batch_has_steps", e)
 	}
 	var rows BatchRowsAnswer
 	g.does(t, "batch.rows", map[string]any{"batch": "all.s1"}, &rows)
@@ -132,15 +121,11 @@ func TestSteps(t *testing.T) {
 
 func (g *Gateway) until(t *testing.T, batch string, ok func(BatchStatusAnswer) bool) {
 	t.Helper()
-	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	await(t, func() (bool, string) {
 		var s BatchStatusAnswer
-		if g.does(t, "batch.status", map[string]any{"batch": batch}, &s); ok(s) {
-			return
-		}
-		if time.Now().After(until) {
-			t.Fatalf("%+v", s)
-		}
-	}
+		g.does(t, "batch.status", map[string]any{"batch": batch}, &s)
+		return ok(s), fmt.Sprintf("batch %s has %v of %d rows, todo %d, over %t", batch, s.Counts, s.Rows, s.Todo, s.Over)
+	})
 }
 
 // Every mistake of a steps file is told at once, with its line.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -25,7 +26,8 @@ type RunStory struct {
 	ExecutedAs      string          `json:"executed_as,omitempty"` // the cluster's Unix user whose job it is; absent: the gateway's own
 	Principal       *string         `json:"principal"`             // whose call made it; null: made before this was recorded
 	PrincipalID     *string         `json:"principal_id"`
-	AskedAlso       []AskerDoc      `json:"asked_also"` // who asked for it later, or retried it
+	AskedAlso       []AskerDoc      `json:"asked_also"` // who else asked for it, or retried it; also those who do no longer
+	Askings         []AskerDoc      `json:"askings"`    // all of them, those first who asked first
 	PolicyHash      string          `json:"policy_hash"`
 	ParamsHash      string          `json:"params_hash"`
 	PlanHash        string          `json:"plan_hash"`
@@ -65,7 +67,7 @@ type RunStory struct {
 type AttemptDoc struct {
 	Attempt        int             `json:"attempt"`
 	Ending         run.Ending      `json:"ending"`
-	Placement      *plan.Placement `json:"placement"` // where it went, with what the site added; null on the gateway's own host
+	Placement      *plan.Placement `json:"placement"` // where Slurm shows it, else where it was sent; null on the gateway's own host
 	Resources      plan.Resources  `json:"resources"` // the plan's, or what a retry raised them to; zero for a worker's call
 	SlurmState     string          `json:"slurm_state"`
 	Node           string          `json:"node"`
@@ -81,15 +83,16 @@ type AttemptDoc struct {
 	Source         string          `json:"usage_source"`   // accounting, job or empty
 }
 
-func (g *Gateway) attempts(ctx context.Context, runID string, p plan.Params) ([]AttemptDoc, error) {
-	list, err := g.Ledger.Attempts(ctx, runID)
-	if err != nil {
-		return nil, err
-	}
+func attemptDocs(r ledger.RunRecord, p plan.Params) []AttemptDoc {
 	out := []AttemptDoc{}
-	for _, a := range list {
+	for _, a := range r.Attempts {
 		if a.Placement == nil && !p.Docker && p.Worker == nil { // the params name it all
 			a.Placement = &p.Spec.Placement
+		}
+		if a.Placement != nil && a.Partition != "" { // a plugin of the site or an administrator may have changed it
+			at := *a.Placement
+			at.Partition, at.Account = a.Partition, cmp.Or(a.Account, at.Account)
+			a.Placement = &at
 		}
 		res := p.Spec.Resources
 		if a.Resources != nil {
@@ -99,14 +102,10 @@ func (g *Gateway) attempts(ctx context.Context, runID string, p plan.Params) ([]
 			Avoids:    append([]run.Avoided{}, a.Avoid...),
 			ExitCode:  a.ExitCode,
 			StartedAt: a.StartedAt, EndedAt: a.EndedAt}
-		used, err := g.Ledger.Usage(ctx, a.Token)
-		if err != nil {
-			return nil, err
-		}
-		d.use(used, a.Usage, res)
+		d.use(r.Used[a.Token], a.Usage, res)
 		out = append(out, d)
 	}
-	return out, nil
+	return out
 }
 
 // use fills in what the job used. Slurm records whole seconds, the job itself hundredths.
@@ -147,143 +146,73 @@ type SendDoc struct {
 	Text      string          `json:"text"`
 }
 
-func (g *Gateway) showRun(ctx context.Context, c gate.Call, a RunArgs) (RunStory, any, error) {
-	s, seq, err := g.settledStory(ctx, a.RunID)
+func (g *Gateway) showRun(ctx context.Context, c gate.Call, a RunArgs) (RunStory, error) {
+	s, err := g.story(ctx, a.RunID)
 	if err != nil {
-		return s, nil, err
+		return s, err
 	}
 	if c.Caller.Transport == gate.Local { // only a shell on this host gets a path of this host
-		s.Workspace = g.Sites.RunDir(s.Site, a.RunID)
+		s.Workspace = g.Sites.RunDir(s.Site, s.RunID)
 	}
 	s.Detail = *g.hide(c, &s.Detail)
-	if err := g.withNames(ctx, c, a.RunID, s.Outputs); err != nil {
-		return s, nil, err
+	if err := g.withNames(ctx, c, s.RunID, s.Outputs); err != nil {
+		return s, err
 	}
 	g.nameBusiest(s.Waits)
-	measured := 0 // accounting reports usage later, which is not an event of the run
-	for _, at := range s.Attempts {
-		if at.Source == "accounting" {
-			measured++
-		}
-	}
-	params := map[string]any{"run_id": a.RunID, "ledger_seq": seq, "attempts_measured": measured, "workspace_removed_at": s.WorkspaceGone}
-	var names []string
-	for _, o := range s.Outputs {
-		if o.DownloadName != "" {
-			names = append(names, o.Role+"="+o.DownloadName)
-		}
-	}
-	if len(names) > 0 { // the caller's own
-		params["download_names"] = names
-	}
-	if n := len(s.AskedAlso); n > 0 { // no event of the run either
-		params["asked_also"] = n
-	}
-	return s, params, nil
-}
-
-// settledStory is the story of a run at one event. It takes several queries, so it is read again if the run changed in between.
-func (g *Gateway) settledStory(ctx context.Context, runID string) (s RunStory, seq int64, err error) {
-	for range 20 {
-		if seq, err = g.Ledger.Seq(ctx, runID); err != nil {
-			return s, seq, err
-		}
-		if s, err = g.story(ctx, runID); err != nil {
-			return s, seq, err
-		}
-		if n := len(s.Events); n > 0 && s.Events[n-1].Seq == seq {
-			return s, seq, nil
-		}
-	}
-	return s, seq, fault.New(fault.Transport, "run_changing", "the run changes faster than it can be read").
-		WithSteps(fault.Do("run.show", "run_id", runID))
+	return s, nil
 }
 
 func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
-	v, err := g.Ledger.View(ctx, runID)
+	r, err := g.Ledger.RunRecord(ctx, runID)
 	if err != nil {
 		return RunStory{}, err
 	}
-	s := RunStory{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ContractVersion: v.Run.ContractVersion,
-		ProjectID: v.Run.ProjectID, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs,
-		Principal: known(v.Run.Principal.Name), PrincipalID: known(v.Run.Principal.ID),
-		PolicyHash: v.Run.PolicyHash, ParamsHash: v.Run.ParamsHash, PlanHash: v.Run.PlanHash, State: v.Run.State, Phase: v.Run.Phase,
-		Reason: v.Run.Reason, Detail: run.PlainDetail(v.Run.Detail), Waits: g.Sites.Waits(v.Run),
-		Attempt: v.Run.AttemptN, JobName: v.Submission.JobName, SlurmJobID: v.Submission.JobID, Cluster: v.Submission.Cluster,
-		SlurmState: v.Attempt.SlurmState, Node: v.Attempt.Node,
-		ExitCode: v.Run.ExitCode, Usage: v.Attempt.Usage, CreatedAt: v.Run.CreatedAt, StartedAt: v.Attempt.StartedAt,
-		FinishedAt: v.Run.FinishedAt, Warnings: v.Run.Warnings, Sends: []SendDoc{}, NextSteps: run.NextSteps(v)}
-	if s.Warnings, err = g.forgeable(ctx, v.Run); err != nil {
-		return s, err
+	p, err := plan.DecodeParams(r.Params)
+	if err != nil {
+		return RunStory{}, err
 	}
+	s := RunStory{RunID: r.Run.ID, ToolID: r.Run.ToolID, ToolVersion: r.Run.ToolVersion, ContractVersion: r.Run.ContractVersion,
+		ProjectID: r.Run.ProjectID, Site: r.Run.Site, ExecutedAs: r.Run.ExecutedAs,
+		Principal: known(r.Run.Principal.Name), PrincipalID: known(r.Run.Principal.ID), Askings: askerDocs(r.Askers),
+		AskedAlso:  askerDocs(slices.DeleteFunc(r.Askers, func(a run.Asker) bool { return a.Principal == r.Run.Principal })),
+		PolicyHash: r.Run.PolicyHash, ParamsHash: r.Run.ParamsHash, PlanHash: r.Run.PlanHash, State: r.Run.State, Phase: r.Run.Phase,
+		Reason: r.Run.Reason, Detail: r.Detail(), Waits: g.Sites.Waits(r.Run), WaitsFor: r.WaitsFor(),
+		Attempt: r.Run.AttemptN, JobName: r.Submission.JobName, SlurmJobID: r.Submission.JobID, Cluster: r.Submission.Cluster,
+		SlurmState: r.Attempt.SlurmState, Node: r.Attempt.Node, ExitCode: r.Run.ExitCode, Usage: r.Attempt.Usage,
+		Image: p.Spec.Execution.Container.Image, Binds: append([]plan.Bind{}, p.Tool.Asked()...), Attempts: attemptDocs(r, p),
+		CreatedAt: r.Run.CreatedAt, StartedAt: r.Attempt.StartedAt, FinishedAt: r.Run.FinishedAt, Params: r.Params,
+		Inputs: linkedDocs(r.Inputs), Outputs: linkedDocs(r.Outputs), Sends: []SendDoc{}, Events: r.Events, Warnings: forgeable(r),
+		NextSteps: run.NextSteps(r.View), WorkspaceGone: r.GoneSince}
 	if s.Usage == nil {
 		s.Usage = json.RawMessage("null")
 	}
-	askers, err := g.Ledger.Askers(ctx, v.Run.ID)
-	if err != nil {
-		return s, err
-	}
-	s.AskedAlso = askerDocs(askers)
-	if s.WorkspaceGone, err = g.Ledger.WorkspaceGone(ctx, v.Run.ID); err != nil {
-		return RunStory{}, err
-	}
-	if s.Params, err = g.Ledger.Params(ctx, v.Run.ParamsHash); err != nil {
-		return s, err
-	}
-	p, err := plan.DecodeParams(s.Params)
-	if err != nil {
-		return s, err
-	}
-	if p.Worker != nil && v.Run.State.Terminal() {
-		end, err := run.EndOf(v)
+	if p.Worker != nil && r.Run.State.Terminal() {
+		end, err := run.EndOf(r.View)
 		if err != nil {
 			return s, err
 		}
 		s.Call = &end
 	}
-	s.Image = p.Spec.Execution.Container.Image
 	if name := g.Domain.Lock().NameOf(s.Image); name != "" {
 		s.Image = name + "@" + s.Image
 	}
-	s.Binds = append([]plan.Bind{}, p.Tool.Asked()...)
-	if s.Attempts, err = g.attempts(ctx, v.Run.ID, p); err != nil {
-		return s, err
+	if r.Submission.ScriptSHA != "" {
+		tellStrengths(s.Inputs, r.Attempt.Inputs)
 	}
-	inputs, err := g.Ledger.Inputs(ctx, v.Run.ID)
-	if err != nil {
-		return s, err
-	}
-	outputs, err := g.Ledger.Outputs(ctx, v.Run.ID)
-	if err != nil {
-		return s, err
-	}
-	s.Inputs, s.Outputs = linkedDocs(inputs), linkedDocs(outputs)
-	if err := g.nameReferences(ctx, s.Inputs, v.Run.ProjectID); err != nil {
-		return s, err
-	}
-	if v.Submission.ScriptSHA != "" {
-		tellStrengths(s.Inputs, v.Attempt.Strengths)
-	}
-	sends, err := g.Ledger.Sends(ctx, v.Submission.Token)
-	if err != nil {
-		return s, err
-	}
-	for _, k := range sends {
+	for _, k := range r.Sends {
 		s.Sends = append(s.Sends, SendDoc{k.K, k.StartedAt, k.EndedAt, k.Outcome, k.Text})
 	}
-	s.Events, err = g.Ledger.Events(ctx, v.Run.ID)
-	return s, err
+	return s, g.nameReferences(ctx, s.Inputs, r.Run.ProjectID)
 }
 
 // forgeable are the run's warnings, with whose word its outputs rest on where jobs belong to users.
-func (g *Gateway) forgeable(ctx context.Context, r run.Run) ([]string, error) {
-	users, err := g.Ledger.UsersBefore(ctx, r.ID)
-	list := slices.Clip(r.Warnings)
-	if r.ExecutedAs != "" {
-		list = append(list, "executed as "+r.ExecutedAs+", who could have forged how this run ended and what it made")
+func forgeable(r ledger.RunRecord) []string {
+	list := r.Warnings()
+	if r.Run.ExecutedAs != "" && r.Waiting == nil {
+		list = append(list, "executed as "+r.Run.ExecutedAs+", who could have forged how this run ended and what it made")
 	}
-	for _, u := range users {
+	for _, u := range r.Users {
 		list = append(list, "an input was made by a run executed as "+u+", who could have forged it")
 	}
-	return list, err
+	return list
 }

@@ -3,8 +3,11 @@ package app
 import (
 	"cmp"
 	"context"
+	"io"
 	"path"
+	"slices"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/run"
 	"slurmgate/site"
@@ -18,48 +21,84 @@ const (
 // Placing says how jobs of a site get their inputs: from the gateway's store where the nodes see it and the job belongs to the gateway's
 // user, else from where they were registered in place, else from private copies.
 func (g *Gateway) Placing(s *site.Site) run.Placing {
-	if s.Storage.BindArtifacts == "" && len(s.Storage.InPlace) == 0 {
+	lie := func(s *site.Site) bool { return len(s.Storage.InPlace) > 0 }
+	if s.Storage.BindArtifacts == "" && !slices.ContainsFunc(g.Site.All(), lie) {
 		return nil
 	}
 	return func(ctx context.Context, r run.Run, inputs []plan.Input) ([]run.Placed, error) {
+		linked, err := g.Ledger.Inputs(ctx, r.ID)
+		if err != nil {
+			return nil, err
+		}
 		list, mounted := make([]run.Placed, len(inputs)), 0
 		for i, in := range inputs {
-			list[i] = run.Placed{Input: in, Strength: run.Copied}
-			if in.Directory {
-				p, ok, err := g.placedTree(ctx, s, r, in)
-				if err != nil {
-					return nil, err
-				}
-				if ok {
-					list[i] = p
-				}
-				continue
+			a := run.Artifact{ProjectID: r.ProjectID, SHA256: in.ChecksumSHA256}
+			if at := slices.IndexFunc(linked, func(o run.Output) bool { return o.Relpath == in.DestRelpath }); at >= 0 {
+				a = linked[at].Artifact
 			}
-			if mounted == mostMounted {
-				continue
+			if list[i], err = g.place(ctx, s, r, in, a, mounted < mostMounted); err != nil {
+				return nil, err
 			}
-			rel, size, stored := g.Store.Located(in.ChecksumSHA256)
-			if stored && size >= leastMounted && s.Storage.BindArtifacts != "" && r.ExecutedAs == "" {
+			if list[i].Path != "" && !in.Directory {
 				mounted++
-				list[i].Strength, list[i].Path = run.Bound, path.Join(s.Storage.BindArtifacts, rel)
-			} else if !stored || size >= leastMounted {
-				p, ok, err := g.placed(ctx, s, r, in)
-				if err != nil {
-					return nil, err
-				}
-				if ok {
-					mounted++
-					list[i] = p
-				}
 			}
 		}
 		return list, nil
 	}
 }
 
+// place says how the job of a run gets one input. mount: a file may be mounted.
+func (g *Gateway) place(ctx context.Context, s *site.Site, r run.Run, in plan.Input, a run.Artifact, mount bool) (p run.Placed, err error) {
+	p = run.Placed{Input: in, Strength: run.Copied}
+	if in.Directory {
+		there, ok, err := g.placedTree(ctx, s, r, in, a)
+		if ok {
+			p = there
+		}
+		return p, err
+	}
+	rel, size, stored := g.Store.Located(in.ChecksumSHA256)
+	if !stored {
+		p.Open = func(ctx context.Context) (io.ReadCloser, int64, error) { return g.copyInPlace(ctx, r, a) }
+	}
+	if mount && stored && size >= leastMounted && s.Storage.BindArtifacts != "" && r.ExecutedAs == "" {
+		p.Strength, p.Path = run.Bound, path.Join(s.Storage.BindArtifacts, rel)
+		return p, nil
+	}
+	if mount && (!stored || size >= leastMounted) {
+		if there, ok, err := g.placed(ctx, s, r, in, a); err != nil || ok {
+			there.Open = p.Open
+			return there, err
+		}
+	}
+	return p, nil
+}
+
+// copyInPlace opens bytes that lie in place for a copy of them, whose checksum is compared where it is made.
+func (g *Gateway) copyInPlace(ctx context.Context, r run.Run, a run.Artifact) (io.ReadCloser, int64, error) {
+	places, err := g.placesOf(ctx, a)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, _, err := g.readInPlace(a, g.registeredFor(places, a, run.ShareOf(r).Caller))
+	if err != nil {
+		return nil, 0, err
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, fault.Wrap(fault.Transport, "filesystem", "the bytes of "+a.ID+" cannot be read", err)
+	}
+	return f, size, nil
+}
+
 // tellStrengths says of each input of a run how its latest attempt gets it.
-func tellStrengths(inputs []ArtifactDoc, by map[string]run.Strength) {
+func tellStrengths(inputs []ArtifactDoc, by map[string]run.Got) {
 	for i := range inputs {
-		inputs[i].Strength = cmp.Or(by[inputs[i].Relpath], run.Copied)
+		got := by[inputs[i].Relpath]
+		inputs[i].Strength, inputs[i].InPlace = cmp.Or(got.Strength, run.Copied), got.Rests
 	}
 }

@@ -70,23 +70,26 @@ func (g *Gateway) artifactFor(ctx context.Context, c gate.Call, id string) (run.
 	return a, err
 }
 
+// ImportPreview is what an import would create. Its id stands for the artifact in other dry runs of the caller.
+type ImportPreview struct{ ImportAnswer }
+
 // rehearseImport returns what an import would create, and stores nothing.
-func (g *Gateway) rehearseImport(ctx context.Context, c gate.Call, a ImportArgs) (out ImportAnswer, params any, err error) {
+func (g *Gateway) rehearseImport(ctx context.Context, c gate.Call, a ImportArgs) (out ImportPreview, err error) {
 	var doc run.Artifact
 	if a.FileID != "" {
 		err = g.importFound(ctx, c, a, func(a ImportArgs) (err error) {
-			out, params, err = g.rehearseImport(ctx, c, a)
+			out, err = g.rehearseImport(ctx, c, a)
 			return err
 		})
-		return out, params, err
+		return out, err
 	}
 	if a.InPlace {
-		doc, _, err = g.register(ctx, c, a, g.hashed, true)
+		doc, err = g.register(ctx, c, a, true)
 	} else {
 		doc, err = g.bringIn(ctx, c, a, g.Importer.Rehearsal())
 	}
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	stored, err := g.Ledger.Artifact(ctx, doc.ID)
 	switch {
@@ -97,5 +100,6 @@ func (g *Gateway) rehearseImport(ctx context.Context, c gate.Call, a ImportArgs)
 		g.supposed.add(c.Caller.Key(), doc, doc.CreatedAt)
 	}
 	out.ArtifactDoc = docOf(doc)
-	return out, map[string]any{"artifact_id": doc.ID}, err
+	out.Params = map[string]any{"artifact_id": doc.ID}
+	return out, err
 }

@@ -85,9 +85,7 @@ func TestApprovalAnsweredAgain(t *testing.T) {
 		ToolID: "slurm.submit", ToolVersion: "1.0.0",
 		Binding: strings.Repeat("0", 64), ArgsHash: strings.Repeat("0", 64),
 		Payload: json.RawMessage(`{}`), Expires: time.Now().Add(time.Hour)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	boss, other := gate.Process().Principal, gate.Process().Principal
 	boss.ID, other.ID = "prn_boss", "prn_other"
 	for _, c := range []struct {

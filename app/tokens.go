@@ -39,13 +39,13 @@ func tokenDocOf(t gate.Token, state string) TokenDoc {
 
 // TokenCreateArgs are the arguments of token.create.
 type TokenCreateArgs struct {
-	Name             string            `json:"name"`
-	Capabilities     []string          `json:"capabilities"`
-	Projects         []string          `json:"projects"`
-	Accounts         map[string]string `json:"accounts,omitzero"`
-	UnixUser         string            `json:"unix_user,omitzero"`
-	Tools            []string          `json:"tools,omitzero"`
-	ExpiresInSeconds int64             `json:"expires_in_seconds"`
+	Name             string            `json:"name" pattern:"^[a-z0-9][a-z0-9._-]{0,63}$"`
+	Capabilities     []string          `json:"capabilities" count:"1-64" min:"1" max:"128"`
+	Projects         []string          `json:"projects" count:"1-64" min:"1" max:"128"` // {user}: the project of the Unix user's own
+	Accounts         map[string]string `json:"accounts,omitzero" count:"-64" pattern:"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"`
+	UnixUser         string            `json:"unix_user,omitzero" min:"1" max:"256" about:"whom its jobs run as (run_as: caller)"`
+	Tools            []string          `json:"tools,omitzero" count:"-64" max:"128" pattern:"^[a-z0-9_]+(\\.[a-z0-9_]+)+$" about:"ids of tools that its chats list first"`
+	ExpiresInSeconds int64             `json:"expires_in_seconds" min:"60" max:"31622400"`
 }
 
 // TokenAnswer is an answer about one token.
@@ -69,8 +69,8 @@ type tokensAsked struct {
 
 // TokenRevokeArgs are the arguments of token.revoke.
 type TokenRevokeArgs struct {
-	TokenID     string `json:"token_id"`
-	Descendants bool   `json:"descendants,omitzero"`
+	TokenID     string `json:"token_id" pattern:"^tok_[A-Z2-7]{16}$" arg:"" name:"token" help:"Token id, tok_… (not the token itself)."`
+	Descendants bool   `json:"descendants,omitzero" about:"revoke the tokens created with it too, directly or through other tokens" help:"Also revoke the tokens that were created with it, directly or through other tokens."`
 }
 
 // TokenRevoked is the answer of token.revoke.
@@ -90,52 +90,40 @@ const maxTokenSeconds = 366 * 24 * 3600
 
 // tokens are the operations on bearer tokens.
 func (g *Gateway) tokens() []Operation {
-	words := `{"type":"array","minItems":1,"maxItems":64,"items":{"type":"string","minLength":1,"maxLength":128}}`
 	return []Operation{{
 		ID: "token.create", Title: "Create a token", Verb: "token create",
 		Description: "Creates a bearer token for a program or a person with the given capabilities, projects and lifetime. The token itself " +
 			"is returned only once; the gateway stores only its hash.",
-		Effect: gate.Write, Repeat: gate.NonIdempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
-		Faces: noChat,
-		Input: object("name capabilities projects expires_in_seconds", prop("name", `{"type":"string","pattern":"^[a-z0-9][a-z0-9._-]{0,63}$"}`),
-			prop("capabilities", words), prop("projects", words),
-			prop("accounts", `{"type":"object","maxProperties":64,"additionalProperties":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"}}`),
-			prop("unix_user", `{"type":"string","minLength":1,"maxLength":256,"description":"whom its jobs run as (run_as: caller)"}`),
-			prop("tools", `{"type":"array","maxItems":64,"items":{"type":"string","pattern":"^[a-z0-9_]+(\\.[a-z0-9_]+)+$","maxLength":128},"description":"ids of tools that its chats list first"}`),
-			prop("expires_in_seconds", `{"type":"integer","minimum":60,"maximum":31622400}`)),
+		Effect: gate.Write, Repeat: gate.NonIdempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
 		Reveals: []string{"token"},
 		Does:    look(g, g.createToken),
 	}, {
 		ID: "token.list", Title: "List tokens", Verb: "token list",
 		Description: "Lists the bearer tokens of this gateway, without their secrets.",
-		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
-		Faces: noChat,
-		Input: object(""), Does: look(g, g.listTokens),
+		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
+		Does: look(g, g.listTokens),
 	}, {
 		ID: "token.revoke", Title: "Revoke a token", Verb: "token revoke",
 		Description: "Revokes a bearer token permanently, effective immediately. Tokens that were created with it stay valid and are listed; " +
 			"with descendants=true they are revoked too.",
-		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapAdmin, SiteWide: true, Needs: Ledger,
-		Faces: noChat,
-		Input: object("token_id", prop("token_id", `{"type":"string","pattern":"^tok_[A-Z2-7]{16}$"}`),
-			prop("descendants", `{"type":"boolean","description":"revoke the tokens created with it too, directly or through other tokens"}`)),
+		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
 		Does: look(g, g.revokeToken),
 	}}
 }
 
-func (g *Gateway) listTokens(ctx context.Context, c gate.Call, _ struct{}) (out TokenList, params any, err error) {
+func (g *Gateway) listTokens(ctx context.Context, c gate.Call, _ struct{}) (out TokenList, err error) {
 	list, snapshot, err := g.Ledger.Tokens(ctx)
 	out = TokenList{tokensAsked: tokensAsked{Snapshot: &snapshot}, Total: snapshot.Tokens, Tokens: []TokenDoc{}}
 	for _, t := range list {
 		out.Tokens = append(out.Tokens, tokenDocOf(t, snapshot.State(t)))
 	}
-	return out, asOf(c, snapshot), err
+	return out, err
 }
 
-func (g *Gateway) revokeToken(ctx context.Context, c gate.Call, a TokenRevokeArgs) (out TokenRevoked, params any, err error) {
+func (g *Gateway) revokeToken(ctx context.Context, c gate.Call, a TokenRevokeArgs) (out TokenRevoked, err error) {
 	t, created, err := g.Ledger.RevokeToken(ctx, a.TokenID, c.Caller.Name, a.Descendants)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	out.TokenDoc, out.Descendants = tokenDocOf(t, "revoked"), []string{}
 	ended := []gate.Token{t}
@@ -150,7 +138,7 @@ func (g *Gateway) revokeToken(ctx context.Context, c gate.Call, a TokenRevokeArg
 			g.Revoked(gate.Principal{ID: t.PrincipalID, Name: access.TokenPrincipal(t.Name), UnixUser: t.UnixUser})
 		}
 	}
-	return out, asOf(c, nil), err
+	return out, err
 }
 
 // checkTokenUser refuses a Unix user whom no job could run as. Where jobs run as the gateway's user on every cluster, it can be any.
@@ -174,30 +162,35 @@ func (g *Gateway) checkTokenUser(ctx context.Context, name string) error {
 }
 
 // createToken grants no more than its caller has, and for no longer.
-func (g *Gateway) createToken(ctx context.Context, c gate.Call, a TokenCreateArgs) (out TokenCreated, params any, err error) {
+func (g *Gateway) createToken(ctx context.Context, c gate.Call, a TokenCreateArgs) (out TokenCreated, err error) {
 	grant, err := access.NewGrant(a.Capabilities, a.Projects, a.Accounts)
-	if err == nil {
+	if err != nil {
+		return out, err
+	}
+	named := grant.Projects // with {user}, whose project is looked up at each call
+	if grant, err = g.userGrant(ctx, c, grant, a.UnixUser); err == nil {
 		grant, err = grant.Within(c.Caller.Principal)
 	}
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
+	grant.Projects = named
 	expires := time.Now().Add(time.Duration(min(a.ExpiresInSeconds, maxTokenSeconds)) * time.Second)
 	if end := c.Caller.Expires; !end.IsZero() && expires.After(end) {
-		return out, nil, fault.New(fault.Capability, "lifetime_denied",
+		return out, fault.New(fault.Capability, "lifetime_denied",
 			"the token would outlive the credentials of "+c.Caller.Name+
 				", which end at "+end.UTC().Format(time.RFC3339)).
 			WithNext(fmt.Sprintf("ask for at most %d seconds (expires_in_seconds)", max(0, int64(time.Until(end)/time.Second))))
 	}
 	if err := g.checkTokenUser(ctx, a.UnixUser); err != nil {
-		return out, nil, err
+		return out, err
 	}
 	t, text := access.NewToken(a.Name, grant, c.Caller.Principal, expires)
 	t.UnixUser, t.Tools = a.UnixUser, a.Tools
 	if err := g.Ledger.AddToken(ctx, t); err != nil {
-		return out, nil, err
+		return out, err
 	}
 	stored, err := g.Ledger.Token(ctx, t.ID)
 	out.TokenDoc, out.Token = tokenDocOf(stored, "valid"), text
-	return out, asOf(c, map[string]any{"token_id": stored.ID}), err
+	return out, err
 }

@@ -4,22 +4,30 @@ import (
 	"context"
 	"fmt"
 
+	"slurmgate/blocks"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/ledger"
+	"slurmgate/plan"
 )
 
 // Listed is how many there are in all, on every page.
 type Listed struct {
-	Total      int64 `json:"total"`
-	TotalExact bool  `json:"total_exact"` // false: at least total; the rest was not counted
+	Total      int64 `json:"total" help:"how many there are in all pages"`
+	TotalExact bool  `json:"total_exact" help:"false: there are at least total"`
 }
 
-func cursorOf(c string) *string {
-	if c == "" {
-		return nil
+// table returns a page of the list.
+func (l Listed) table(noun, order string, columns ...string) blocks.Table {
+	return blocks.Table{Noun: noun, Order: order, Total: l.Total, AtLeast: !l.TotalExact, Columns: blocks.Columns(columns...)}
+}
+
+// continues says that the list of an operation continues; nothing if it does not.
+func continues(id string, cursor *string) (d blocks.Document) {
+	if cursor != nil {
+		d = append(d, blocks.More{Verb: id, Argument: "cursor", Value: *cursor})
 	}
-	return &c
+	return d
 }
 
 func listedOf(t ledger.Total) Listed { return Listed{t.N, t.Exact} }
@@ -37,10 +45,7 @@ func (g *Gateway) noSuchTool(ctx context.Context, c gate.Call, id string, projec
 	if err != nil {
 		return err
 	}
-	msg := fmt.Sprintf("no tool %q", id)
-	if near := gate.NearTool(id, g.Gate.Offered(c.Caller)); near != "" {
-		msg += "; did you mean " + near + "?"
-	}
-	return fault.New(fault.NotFound, "tool_not_found", fmt.Sprintf("%s (%d runs of other tools)", msg, other.Total.N)).
+	near := plan.Suggestion(gate.NearTool(id, g.Gate.Offered(c.Caller)))
+	return fault.New(fault.NotFound, "tool_not_found", fmt.Sprintf("no tool %q%s (%d runs of other tools)", id, near, other.Total.N)).
 		WithSteps(fault.Do("tool.list"))
 }

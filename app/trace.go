@@ -23,15 +23,16 @@ func (g *Gateway) traces() Operation {
 		Description: "Returns which run made an artifact: its tool, version, image digest and inputs, and " +
 			"what made those, back to the imports: " +
 			"each artifact once, the one asked for first, at most limit of them (default 200).",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Input: object("artifact_id", prop("artifact_id", artifactSchema), prop("limit", limitSchema)), Does: look(g, g.trace),
+		Chat:   gate.Chat{Has: true, Bound: "limit", Most: 4},
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
+		Does: look(g, g.trace),
 	}
 }
 
 // TraceArgs are the arguments of artifact.trace.
 type TraceArgs struct {
-	ArtifactID string `json:"artifact_id"`
-	Limit      int    `json:"limit,omitzero"` // 0: maxTraced
+	ArtifactArgs
+	Limit int `json:"limit,omitzero" min:"1" max:"200" kong:"-"` // 0: maxTraced
 }
 
 // Traced is an artifact and what made it.
@@ -41,11 +42,11 @@ type Traced struct {
 	Label      string     `json:"label"`
 	SizeBytes  int64      `json:"size_bytes"`
 	SHA256     string     `json:"checksum_sha256"`
-	Origin     string     `json:"origin"`              // run, import, reference or arguments
+	Origin     string     `json:"origin" enum:"run,import,reference,arguments"`
 	Reference  string     `json:"reference,omitempty"` // the site's name of it
 	Removed    string     `json:"removed,omitempty"`   // the removal that took its bytes
-	MadeBy     *TracedRun `json:"made_by,omitempty"`   // absent: no run made it
-	CutOff     bool       `json:"cut_off,omitempty"`   // a run made it, and that is left out: there is too much
+	MadeBy     *TracedRun `json:"made_by,omitempty" help:"absent: no run made it"`
+	CutOff     bool       `json:"cut_off,omitempty"` // a run made it, and that is left out: there is too much
 }
 
 // TracedRun is the run that made an artifact.
@@ -78,7 +79,7 @@ type TraceAnswer struct {
 	Complete bool     `json:"complete"` // nothing is cut off
 }
 
-func (g *Gateway) trace(ctx context.Context, _ gate.Call, a TraceArgs) (out TraceAnswer, params any, err error) {
+func (g *Gateway) trace(ctx context.Context, _ gate.Call, a TraceArgs) (out TraceAnswer, err error) {
 	out = TraceAnswer{Of: a.ArtifactID, Complete: true}
 	most := cmp.Or(a.Limit, maxTraced)
 	x, err := g.Ledger.Artifact(ctx, a.ArtifactID)
@@ -86,7 +87,7 @@ func (g *Gateway) trace(ctx context.Context, _ gate.Call, a TraceArgs) (out Trac
 		err = nil
 	}
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	todo, seen := []run.Artifact{x}, map[string]bool{x.ID: true}
 	for len(todo) > 0 {
@@ -95,7 +96,7 @@ func (g *Gateway) trace(ctx context.Context, _ gate.Call, a TraceArgs) (out Trac
 			Origin: origin(x.Source)}
 		docs := []ArtifactDoc{docOf(x)}
 		if err := g.nameReferences(ctx, docs, x.ProjectID); err != nil {
-			return out, nil, err
+			return out, err
 		}
 		n.Reference = docs[0].Reference
 		if plan.IsRunID(x.Source) && len(out.Traced) > 0 && len(seen) >= most {
@@ -103,7 +104,7 @@ func (g *Gateway) trace(ctx context.Context, _ gate.Call, a TraceArgs) (out Trac
 		} else if plan.IsRunID(x.Source) {
 			inputs, err := g.tracedRun(ctx, x, &n)
 			if err != nil {
-				return out, nil, err
+				return out, err
 			}
 			for _, in := range inputs {
 				switch {
@@ -118,44 +119,32 @@ func (g *Gateway) trace(ctx context.Context, _ gate.Call, a TraceArgs) (out Trac
 		}
 		out.Traced = append(out.Traced, n)
 	}
-	seq, err := g.Ledger.Newest(ctx)
-	return out, map[string]any{"artifact_id": a.ArtifactID, "ledger_seq": seq}, err
+	return out, nil
 }
 
 // tracedRun says which run made an artifact, and returns the run's inputs.
 func (g *Gateway) tracedRun(ctx context.Context, a run.Artifact, n *Traced) (inputs []run.Output, err error) {
-	v, err := g.Ledger.View(ctx, a.Source)
+	of, err := g.Ledger.RunRecord(ctx, a.Source)
 	if err != nil {
 		return nil, err
 	}
-	r := &TracedRun{RunID: v.Run.ID, ToolID: v.Run.ToolID, ToolVersion: v.Run.ToolVersion, ParamsHash: v.Run.ParamsHash,
-		PolicyHash: v.Run.PolicyHash, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, FinishedAt: v.Run.FinishedAt, Inputs: []TracedInput{}}
-	raw, err := g.Ledger.Params(ctx, v.Run.ParamsHash)
+	p, err := plan.DecodeParams(of.Params)
 	if err != nil {
 		return nil, err
 	}
-	p, err := plan.DecodeParams(raw)
-	if err != nil {
-		return nil, err
-	}
-	r.Image = p.Spec.Execution.Container.Image
-	outputs, err := g.Ledger.Outputs(ctx, v.Run.ID)
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range outputs {
+	r := &TracedRun{RunID: of.Run.ID, ToolID: of.Run.ToolID, ToolVersion: of.Run.ToolVersion, ParamsHash: of.Run.ParamsHash,
+		PolicyHash: of.Run.PolicyHash, Site: of.Run.Site, ExecutedAs: of.Run.ExecutedAs, FinishedAt: of.Run.FinishedAt,
+		Image: p.Spec.Execution.Container.Image, Inputs: []TracedInput{}}
+	for _, o := range of.Outputs {
 		if o.ArtifactID == a.ID {
 			r.OutputRole = o.Role
 		}
 	}
-	if inputs, err = g.Ledger.Inputs(ctx, v.Run.ID); err != nil {
-		return nil, err
-	}
-	for _, in := range inputs {
+	for _, in := range of.Inputs {
 		r.Inputs = append(r.Inputs, TracedInput{in.Role, in.ArtifactID})
 	}
-	r.InputsTotal, n.MadeBy = len(inputs), r
-	return inputs, nil
+	r.InputsTotal, n.MadeBy = len(of.Inputs), r
+	return of.Inputs, nil
 }
 
 // origin is where an artifact came from, in a word.

@@ -18,17 +18,6 @@ var jsonTypes = []struct{ name, rule string }{
 	{"array", "a JSON array, for example [1,2]"}, {"object", `a JSON object, for example {"a":1}`}, {"null", "null"},
 }
 
-// typed reads a parameter as the tool's schema declares it: a string as it is typed, anything else as JSON. Where the schema allows strings
-// beside other types, JSON of another allowed type, or a string in quotes, is read as JSON; any other text is the string.
-func typed(schema []byte, name, value string) (any, error) {
-	var types []string
-	s, found := SchemaOfArgs(schema).Property(name)
-	if found {
-		types = s.Types()
-	}
-	return TypedAs(types, "--param "+name, value)
-}
-
 // TypedAs reads a value of one of some types; of none it is text.
 func TypedAs(types []string, field, value string) (any, error) {
 	text := slices.Contains(types, "string")
@@ -44,7 +33,7 @@ func TypedAs(types []string, field, value string) (any, error) {
 	case text && (err == nil || notJSON):
 		return value, nil
 	}
-	msg := "got " + strconv.Quote(value)
+	msg := strconv.Quote(value) + " is of the wrong type"
 	if err != nil && !notJSON {
 		msg = found[0].Msg
 	}

@@ -1,60 +1,31 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
-	"slurmgate/artifact"
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/run"
 	"slurmgate/site"
 )
 
-// Where slurm.run_as is caller, jobs and their files belong to the Unix user of whoever made the call. What each operation does as such a
-// user, and who may have it done, is decided here.
+// Where slurm.run_as is caller, jobs and their files belong to the Unix user of whoever made the call. What an operation does as such a
+// user, and who may have it done, is its field Acts; the tools of toolpacks act as their callers.
 
 // Acting is what an operation does as a Unix user of the cluster.
 type Acting string
 
 // The kinds of operations.
 const (
-	ActsAsNobody     Acting = "nobody"       // reads or changes what is the gateway's own
+	ActsAsGateway    Acting = ""             // reads or changes what is the gateway's own, or only makes calls of other tools
 	ActsAsCaller     Acting = "caller"       // acts as the caller's Unix user, so the caller must have one
+	ActsForAskers    Acting = "askers"       // acts as the run's user: for those who asked for the run, and for whoever has operate or admin
 	ActsOnOwnRun     Acting = "own run"      // acts as the run's user: for that user, and for whoever has operate or admin
 	ActsOnOwnLiveRun Acting = "own live run" // the same while the run has not ended; afterwards it reads what is the gateway's own
 	ActsOnAnyRun     Acting = "any run"      // acts as the run's user, for those with operate or admin, which it needs anyway
 )
-
-// acting says it of every operation; the tools of toolpacks act as their callers. A test fails for an operation that is not here.
-var acting = map[Acting][]string{
-	ActsAsCaller:     {"slurm.submit", "artifact.import"},
-	ActsOnOwnRun:     {"slurm.job.cancel", "slurm.job.recollect", "slurm.job.retry"},
-	ActsOnOwnLiveRun: {"slurm.job.logs"},
-	ActsOnAnyRun:     {"slurm.job.absent", "slurm.job.adopt", "gateway.gc", "secret.erase", "artifact.remove", "run.remove"},
-	ActsAsNobody: {"approval.answer", "approval.list", "artifact.find", // its files as the caller's user, and none for a caller without one
-		"artifact.get", "artifact.list", "artifact.preview.image", "artifact.preview.table",
-		"batch.cancel", "batch.list", "batch.retry", "batch.rows", "batch.run", "batch.status", "batch.table", // each row is a call of its own
-		"batch.export", "call.progress",
-		"artifact.preview.text", "artifact.trace", "artifact.verify", "config.check", "config.show", "domain.check", "event.list", "event.record", "event.show",
-		"event.verify", "export.verify", "gateway.backup", "gateway.drain", "gateway.restore", "gateway.resume", "gateway.status", "image.add",
-		"image.list", "image.pull", "image.verify", "key.list", "key.rotate", "reference.add",
-		"reference.list", "reference.remove", "reference.show", "run.diff", "run.export", "run.list", "run.notify", "run.provenance", "run.receipt",
-		"run.show", "site.doctor", "site.init", "site.list", "slurm.job.collect",
-		"slurm.job.get", "token.create", "token.list", "token.revoke", "tool.check", "tool.convert", "tool.init", "tool.list", "tool.runner",
-		"tool.schema", "tool.show", "usage.month"},
-}
-
-// Acts is what the operation does as a Unix user; empty for one that nobody has classified.
-func (o Operation) Acts() Acting {
-	for a, ids := range acting {
-		if slices.Contains(ids, o.ID) {
-			return a
-		}
-	}
-	return ""
-}
 
 // unixUser is the Unix user whom the principal's jobs run as on a cluster; empty where they run as the gateway's own user.
 func (g *Gateway) unixUser(ctx context.Context, site string, p gate.Principal) (string, error) {
@@ -103,7 +74,7 @@ func (g *Gateway) mayActOn(ctx context.Context, c gate.Call, r run.Run) error {
 	if r.ExecutedAs == "" || c.Caller.Can(gate.CapOperate, r.ProjectID) || c.Caller.Can(gate.CapAdmin, gate.All) {
 		return nil
 	}
-	user, err := g.unixUser(ctx, r.Site, c.Caller.Principal)
+	user, err := g.unixUser(ctx, cmp.Or(r.Site, g.Site.Name), c.Caller.Principal)
 	if err != nil || user == r.ExecutedAs {
 		return err
 	}
@@ -121,8 +92,8 @@ func orNobody(user string) string {
 
 // guarded is an operation whose calls, dry runs and requests for approval are refused for runs on which the caller may not act.
 func (g *Gateway) guarded(o Operation) Operation {
-	acts := o.Acts()
-	if acts != ActsOnOwnRun && acts != ActsOnOwnLiveRun {
+	acts := o.Acts
+	if acts != ActsOnOwnRun && acts != ActsOnOwnLiveRun && o.ID != "slurm.job.retry" {
 		return o
 	}
 	mine := func(ctx context.Context, c gate.Call) error {
@@ -131,6 +102,9 @@ func (g *Gateway) guarded(o Operation) Operation {
 		v, err := g.Ledger.View(ctx, id)
 		if fault.Is(err, fault.NotFound) || err == nil && acts == ActsOnOwnLiveRun && v.Run.State.Terminal() {
 			return nil // the operation answers
+		}
+		if err == nil && acts == ActsForAskers {
+			err = g.mayChange(ctx, c, id, v.Run.ProjectID)
 		}
 		if err != nil {
 			return err
@@ -158,25 +132,4 @@ func (g *Gateway) guarded(o Operation) Operation {
 		}
 	}
 	return o
-}
-
-// importAs imports a file by its path where jobs are their callers': it is read as the caller's Unix user on the first such cluster, and
-// never with the gateway's own rights; below an import root if the site has any.
-func (g *Gateway) importAs(ctx context.Context, c gate.Call, importer *artifact.Importer, path string, in artifact.Scope) (
-	got artifact.Imported, err error) {
-	refused := fault.New(fault.Policy, "no_unix_user", "no cluster of this gateway runs jobs as their callers")
-	for _, s := range g.Site.Clusters() {
-		user, err := g.unixUser(ctx, s.Name, c.Caller.Principal)
-		switch {
-		case err != nil:
-			return got, err
-		case user != "":
-			err = g.ReadAs(ctx, s.Name, user, func(open artifact.OpenAs) error {
-				got, err = importer.ImportAs(ctx, path, in, open)
-				return err
-			})
-			return got, err
-		}
-	}
-	return got, refused
 }

@@ -25,9 +25,9 @@ const (
 
 // VerifyArgs are the arguments of artifact.verify.
 type VerifyArgs struct {
-	ArtifactID string `json:"artifact_id,omitzero"`
-	All        bool   `json:"all,omitzero"`
-	ProjectID  string `json:"project_id,omitzero"`
+	ArtifactID string `json:"artifact_id,omitzero" arg:"" optional:"" name:"artifact" ids:"artifact,file" help:"Artifact id, the beginning of one, or a file with its bytes."`
+	All        bool   `json:"all,omitzero" help:"Verify every artifact."`
+	ProjectID  string `json:"project_id,omitzero" kind:"project" name:"project" help:"With --all: only artifacts of this project (name or id)." placeholder:"NAME"`
 }
 
 // Damage is an artifact whose bytes have changed or are missing.
@@ -58,60 +58,54 @@ type bytesFound struct {
 	BytesRead       int64  `json:"bytes_read"`
 }
 
-// verifyParams are the canonical params of a verification.
-type verifyParams struct {
-	ArtifactID string     `json:"artifact_id,omitzero"`
-	Projects   []string   `json:"projects,omitzero"` // of all artifacts
-	Snapshot   bytesFound `json:"snapshot"`
-}
-
-func (g *Gateway) verify(ctx context.Context, c gate.Call, a VerifyArgs) (out Verified, params any, err error) {
+func (g *Gateway) verify(ctx context.Context, c gate.Call, a VerifyArgs) (out Verified, err error) {
 	switch {
 	case a.All == (a.ArtifactID != ""), a.ProjectID != "" && !a.All:
-		return out, nil, fault.Invalid("", fault.Problem{Code: "VERIFY-WHAT", Field: "args",
-			Rule: "either artifact_id, or all=true with an optional project_id", Msg: "neither or both are given"})
+		return out, fault.Invalid("", fault.Problem{Code: "VERIFY-WHAT", Field: "args",
+			Rule: "either artifact_id, or all=true with an optional project_id",
+			Msg:  "artifact_id, all and project_id do not fit together, or all are missing"})
 	case a.ArtifactID != "":
 		ctx, end := g.transfers.begin(ctx, c, "hashing")
 		defer end()
 		return g.verifyOne(ctx, a.ArtifactID)
 	case !c.Caller.CanSomewhere(append(slices.Clone(c.Needs), gate.CapOperate)...):
-		return out, nil, fault.New(fault.Capability, "capability_denied",
+		return out, fault.New(fault.Capability, "capability_denied",
 			"verifying all artifacts needs the capability \"operate\"").WithNext("verify single artifacts, by artifact_id")
 	}
 	c.Needs = append(slices.Clone(c.Needs), gate.CapOperate)
 	projects, err := g.projectsListed(c, a.ProjectID)
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	if !g.verifying.TryLock() {
-		return out, nil, fault.New(fault.Conflict, "verify_running", "another call is already verifying all artifacts").
+		return out, fault.New(fault.Conflict, "verify_running", "another call is already verifying all artifacts").
 			WithNext("wait until it has finished")
 	}
 	defer g.verifying.Unlock()
 	return g.verifyAll(ctx, projects)
 }
 
-func (g *Gateway) verifyOne(ctx context.Context, id string) (Verified, any, error) {
+func (g *Gateway) verifyOne(ctx context.Context, id string) (Verified, error) {
 	v := newVerifier(g)
 	x, err := g.Ledger.Artifact(ctx, id)
 	if err == nil {
 		err = v.check(ctx, x)
 	}
 	if err != nil {
-		return v.out, nil, err
+		return v.out, err
 	}
 	v.out.AsOf, v.out.ArtifactCount = &x.CreatedAt, 1
-	return v.answer(verifyParams{ArtifactID: id})
+	return v.answer(), nil
 }
 
 // verifyAll goes through the artifacts of one snapshot, newest first. Artifacts that retention removes meanwhile are skipped.
-func (g *Gateway) verifyAll(ctx context.Context, projects []string) (Verified, any, error) {
+func (g *Gateway) verifyAll(ctx context.Context, projects []string) (Verified, error) {
 	v := newVerifier(g)
 	f := ledger.ArtifactFilter{Projects: projects, Limit: verifyPage}
 	for first := true; ; first = false {
 		page, err := g.Ledger.Artifacts(ctx, f)
 		if err != nil {
-			return v.out, nil, err
+			return v.out, err
 		}
 		if first {
 			v.out.ArtifactCount = page.Snapshot.Count
@@ -121,12 +115,12 @@ func (g *Gateway) verifyAll(ctx context.Context, projects []string) (Verified, a
 		}
 		for _, x := range page.Artifacts {
 			if err := v.check(ctx, x); err != nil {
-				return v.out, nil, err
+				return v.out, err
 			}
 			f.AsOf = x.CreatedAt.Add(-time.Microsecond) // no cursor: a cursor is only valid as long as nothing is removed
 		}
 		if len(page.Artifacts) < verifyPage {
-			return v.answer(verifyParams{Projects: projects})
+			return v.answer(), nil
 		}
 	}
 }
@@ -173,20 +167,23 @@ func (v *verifier) check(ctx context.Context, x run.Artifact) error {
 }
 
 // answer completes the answer with its snapshot.
-func (v *verifier) answer(p verifyParams) (Verified, any, error) {
-	p.Snapshot = bytesFound{hex.EncodeToString(v.seen.Sum(nil)), v.out.Checked, v.out.Objects, v.out.BytesRead}
-	v.out.Snapshot = p.Snapshot
-	return v.out, p, nil
+func (v *verifier) answer() Verified {
+	v.out.Snapshot = bytesFound{hex.EncodeToString(v.seen.Sum(nil)), v.out.Checked, v.out.Objects, v.out.BytesRead}
+	return v.out
 }
 
-// verifyBytes hashes the bytes of an artifact, of a directory those of its files too; of one in place it compares the listing.
+// verifyBytes hashes the bytes of an artifact, of a directory those of its files too, wherever they lie.
 func (g *Gateway) verifyBytes(ctx context.Context, x run.Artifact) error {
 	err := g.Store.Verify(ctx, x.SHA256)
+	if fault.Is(err, fault.NotFound) {
+		return g.verifyInPlace(ctx, x, err)
+	}
 	if err != nil || x.Type != plan.Directory {
 		return err
 	}
 	if only, err := g.Ledger.FilesInPlace(ctx, x.SHA256); err != nil || only {
-		return cmp.Or(err, g.treeIntact(ctx, x.SHA256))
+		nowhere := fault.New(fault.NotFound, "artifact_bytes_missing", "the files of "+x.ID+" lie nowhere in place")
+		return cmp.Or(err, g.verifyInPlace(ctx, x, nowhere))
 	}
 	list, err := g.Store.Open(x.SHA256)
 	if err != nil {

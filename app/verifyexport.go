@@ -16,16 +16,16 @@ func verification() Operation {
 		ID: "export.verify", Title: "Verify an archive", Verb: "verify",
 		Description: "Checks an archive of a run, or the folder it was unpacked into: every file, the run's id, the history and the signed " +
 			"receipt. Needs no gateway.",
-		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.BestEffort, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
+		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Files, Faces: shellOnly,
 		Limit: 24 * time.Hour, // every byte is read
-		Input: object("file", prop("file", pathSchema), prop("keys", pathSchema)), Does: does(verifyExport),
+		Does:  does(verifyExport),
 	}
 }
 
 // VerifyExportArgs are the arguments of export.verify.
 type VerifyExportArgs struct {
-	File string `json:"file"`           // an archive or a folder
-	Keys string `json:"keys,omitempty"` // a file with the public keys that the caller trusts
+	File string `json:"file" kind:"path"`           // an archive or a folder
+	Keys string `json:"keys,omitempty" kind:"path"` // a file with the public keys that the caller trusts
 }
 
 const maxKeysBytes = 1 << 20

@@ -12,24 +12,20 @@ import (
 	"time"
 
 	"slurmgate/gate"
-	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/run"
 	"slurmgate/site"
 )
 
-// chainGateway is a gateway with three tools that feed each other: a.one makes a text of reads, b.two and c.three a text of a text.
+// chainGateway is a gateway with tools that feed each other: a.one makes a text of reads, b.two and c.three a text of a text, d.pair one of
+// two.
 func chainGateway(t *testing.T, rules ...string) *Gateway {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/before/domain")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, os.DirFS("testdata/demo/domain")))
 	manifest, err := os.ReadFile(dir + "/manifest.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for tool, in := range map[string]string{"a.one": "FASTQ_GZ", "b.two": "TEXT", "c.three": "TEXT"} {
+	must(t, err)
+	for tool, in := range map[string]string{"a.one": "FASTQ_GZ", "b.two": "TEXT", "c.three": "TEXT", "d.pair": "TEXT"} {
 		pack := fmt.Sprintf(`id: %s
 version: 1.0.0
 abiVersion: v1
@@ -47,14 +43,14 @@ container: {image: seqkit}
 resources: {cpus: 1, memMb: 100, timeLimitSeconds: 30}
 execution: {kind: cli, cmd: [seqkit, cat, /work/in/x, "{{ params.n | default(1) }}"], stdout: out/x}
 `, tool, in, tool)
-		if err := os.WriteFile(filepath.Join(dir, "toolpacks", tool+".tool.yaml"), []byte(pack), 0o644); err != nil {
-			t.Fatal(err)
+		if tool == "d.pair" {
+			pack = strings.NewReplacer("required: [x]", "required: [x, y]", "properties: {", `properties: {y: {type: string, pattern: "^art_[0-9A-HJKMNP-TV-Z]{26}$"}, `,
+				"inputs: [", "inputs: [{role: y, param: y, types: [TEXT], destRelpath: in/y}, ").Replace(pack)
 		}
+		must(t, os.WriteFile(filepath.Join(dir, "toolpacks", tool+".tool.yaml"), []byte(pack), 0o644))
 		manifest = append(manifest, []byte("  - {tool_id: "+tool+", kind: job_worker}\n")...)
 	}
-	if err := os.WriteFile(dir+"/manifest.yaml", manifest, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(dir+"/manifest.yaml", manifest, 0o644))
 	return gatewayOver(t, t.TempDir(), dir, "version: 1\n"+strings.Join(rules, ""), func(s *site.Site) {
 		s.Slurm.DefaultQOS, s.Notify.Origins = "normal", []string{"https://hooks.example.org"}
 	})
@@ -77,17 +73,13 @@ func (g *Gateway) does(t *testing.T, tool string, args map[string]any, into any)
 func (g *Gateway) isOver(t *testing.T, runID string, s run.State) (artifactID string) {
 	t.Helper()
 	v, err := g.Ledger.View(t.Context(), runID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now, zero, ending := time.Now(), 0, run.EndedToolFailed
 	w := run.Write{Event: run.Event{Type: "run.over", Data: map[string]any{}}}
 	if s == run.Succeeded {
 		a, err := g.addBytes(t.Context(), run.Artifact{ProjectID: v.Run.ProjectID, Type: "TEXT", Label: v.Run.ToolID + ".txt", Source: v.Run.ID},
 			[]byte("made by "+v.Run.ID))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		artifactID, ending = a.ID, run.EndedOK
 		w.Outputs = []run.Link{{Role: "out", ArtifactID: a.ID, Relpath: "out/x"}}
 	}
@@ -97,22 +89,57 @@ func (g *Gateway) isOver(t *testing.T, runID string, s run.State) (artifactID st
 	if _, err := g.Ledger.Apply(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
+	g.loop.poke()
 	return artifactID
 }
 
-// started waits until a run that waited has become another.
-func (g *Gateway) waited(t *testing.T, id string, state ledger.WaitingState) ledger.WaitingRun {
+// became waits until a run that waited is another, and returns that one's id.
+func (g *Gateway) became(t *testing.T, id string) (runID string) {
 	t.Helper()
-	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		w, err := g.Ledger.Waiting(t.Context(), id)
+	await(t, func() (bool, string) {
+		v, err := g.Ledger.View(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.State == state {
-			return w
+		if runID = v.Run.ID; v.Waiting != nil {
+			return false, fmt.Sprintf("run %s waits as %s (%s %s), want it started", id, v.Run.State, v.Waiting.Code, v.Waiting.Message)
+		}
+		return runID != id, fmt.Sprintf("run %s never waited", id)
+	})
+	return runID
+}
+
+// endedWaiting waits until a run that waits for outputs has failed.
+func (g *Gateway) endedWaiting(t *testing.T, id string) run.Run {
+	t.Helper()
+	var v run.View
+	await(t, func() (bool, string) {
+		v = g.waiting(t, id)
+		return v.Run.State == run.Failed, fmt.Sprintf("waiting run %s is %s (%s), want failed", id, v.Run.State, v.Reason())
+	})
+	return v.Run
+}
+
+// waiting reads a run that waits for outputs, or ended before it started.
+func (g *Gateway) waiting(t *testing.T, id string) run.View {
+	t.Helper()
+	v, err := g.Ledger.View(t.Context(), id)
+	if err != nil || v.Waiting == nil {
+		t.Fatalf("View(%s) = run %s, which is %s, %v; want one that waits, or ended before it started", id, v.Run.ID, v.Run.Phase, err)
+	}
+	return v
+}
+
+// await waits until ok; the test's failure says what it reported last.
+func await(t *testing.T, ok func() (done bool, report string)) {
+	t.Helper()
+	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		done, report := ok()
+		if done {
+			return
 		}
 		if time.Now().After(until) {
-			t.Fatalf("%+v, want %s", w, state)
+			t.Fatal("after a minute: " + report)
 		}
 	}
 }
@@ -123,8 +150,8 @@ func (g *Gateway) waited(t *testing.T, id string, state ledger.WaitingState) led
 // proves MANY-04
 func TestChainOfRuns(t *testing.T) {
 	g := chainGateway(t)
-	g.StartWaitingRuns(t.Context())
-	defer g.StopWaitingRuns()
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
 	id := g.reads(t, 1)[0]
 	var one, two, three, again run.SubmitAnswer
 	g.does(t, "a.one", map[string]any{"x": id}, &one)
@@ -148,30 +175,35 @@ func TestChainOfRuns(t *testing.T) {
 	if g.does(t, "run.show", map[string]any{"run_id": three.RunID}, &story); story.Phase != run.WaitingForInputs || len(story.Events) != 1 {
 		t.Errorf("%+v", story)
 	}
-	var first string
+	var first, w, second string
 	var ending sync.WaitGroup
 	ending.Go(func() {
 		time.Sleep(300 * time.Millisecond) // the look below has begun
 		first = g.isOver(t, one.RunID, run.Succeeded)
+		w = g.became(t, two.RunID)
+		second = g.isOver(t, w, run.Succeeded)
 	})
-	if g.does(t, "slurm.job.get", map[string]any{"run_id": two.RunID, "wait_seconds": 2}, &got); got.Alias != two.RunID {
+	if g.does(t, "slurm.job.get", map[string]any{"run_id": two.RunID, "wait_seconds": 30}, &got); got.Alias != two.RunID {
 		t.Errorf("a wait for a run that starts meanwhile: %+v", got)
 	}
 	ending.Wait()
-	w := g.waited(t, two.RunID, ledger.WaitingStarted)
 	var asked run.SubmitAnswer
-	if g.does(t, "b.two", map[string]any{"x": first}, &asked); asked.RunID != w.Became || !asked.Replayed {
-		t.Errorf("asked with the artifact: %+v, want %s", asked, w.Became)
+	if g.does(t, "b.two", map[string]any{"x": first}, &asked); asked.RunID != w || !asked.Replayed {
+		t.Errorf("asked with the artifact: %+v, want %s", asked, w)
 	}
-	if g.does(t, "slurm.job.get", map[string]any{"run_id": two.RunID}, &got); got.TargetRunID != w.Became || got.Alias != two.RunID {
+	if g.does(t, "slurm.job.get", map[string]any{"run_id": two.RunID}, &got); got.TargetRunID != w || got.Alias != two.RunID {
 		t.Errorf("%+v", got)
 	}
-	second := g.isOver(t, w.Became, run.Succeeded)
-	last := g.waited(t, three.RunID, ledger.WaitingStarted)
-	if g.does(t, "c.three", map[string]any{"x": two.RunID + ":out", "n": 3}, &asked); asked.RunID != last.Became {
+	list = RunList{}
+	g.does(t, "run.list", map[string]any{"id_prefix": two.RunID[:20]}, &list)
+	if list.WaitingTotal != 1 || list.Waiting[0].RunID != two.RunID {
+		t.Errorf("run.list by the beginning of an id under which a run waited = %+v, want it by %s", list.Waiting, two.RunID)
+	}
+	last := g.became(t, three.RunID)
+	if g.does(t, "c.three", map[string]any{"x": two.RunID + ":out", "n": 3}, &asked); asked.RunID != last {
 		t.Errorf("%+v", asked)
 	}
-	third := g.isOver(t, last.Became, run.Succeeded)
+	third := g.isOver(t, last, run.Succeeded)
 	var tree TraceAnswer
 	g.does(t, "artifact.trace", map[string]any{"artifact_id": third}, &tree)
 	var ids []string
@@ -205,9 +237,9 @@ func TestPromiseAfterArtifact(t *testing.T) {
 	g.does(t, "c.three", map[string]any{"x": p.RunID + ":out"}, &q)
 	out := g.isOver(t, x.RunID, run.Succeeded)
 	g.does(t, "b.two", map[string]any{"x": out}, &a) // before the gateway looks after the one that waits
-	g.StartWaitingRuns(t.Context())
-	defer g.StopWaitingRuns()
-	if w := g.waited(t, p.RunID, ledger.WaitingStarted); w.Became != a.RunID {
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
+	if w := g.became(t, p.RunID); w != a.RunID {
 		t.Errorf("%+v, want %s", w, a.RunID)
 	}
 	var also run.SubmitAnswer // by the other name of what it waits for
@@ -216,9 +248,9 @@ func TestPromiseAfterArtifact(t *testing.T) {
 		t.Error("two promises have one id")
 	}
 	g.isOver(t, a.RunID, run.Succeeded)
-	v, w := g.waited(t, q.RunID, ledger.WaitingStarted), g.waited(t, also.RunID, ledger.WaitingStarted)
-	if v.Became != w.Became {
-		t.Errorf("%s and %s", v.Became, w.Became)
+	v, w := g.became(t, q.RunID), g.became(t, also.RunID)
+	if v != w {
+		t.Errorf("%s and %s", v, w)
 	}
 }
 
@@ -228,16 +260,16 @@ func TestPromiseAfterArtifact(t *testing.T) {
 // proves MANY-04
 func TestBrokenPromises(t *testing.T) {
 	g := chainGateway(t)
-	g.StartWaitingRuns(t.Context())
-	defer g.StopWaitingRuns()
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
 	id := g.reads(t, 3)
 	var x, p, q run.SubmitAnswer
 	g.does(t, "a.one", map[string]any{"x": id[0]}, &x)
 	g.does(t, "b.two", map[string]any{"x": x.RunID + ":out"}, &p)
 	g.does(t, "c.three", map[string]any{"x": p.RunID + ":out"}, &q)
 	g.isOver(t, x.RunID, run.Failed)
-	g.waited(t, p.RunID, ledger.WaitingFailed)
-	if w := g.waited(t, q.RunID, ledger.WaitingFailed); w.Code != "input_failed" || !strings.Contains(w.Message, p.RunID+" is failed") {
+	g.endedWaiting(t, p.RunID)
+	if w := g.endedWaiting(t, q.RunID); w.Reason != "input_failed" || !strings.Contains(w.Detail, p.RunID+" is failed") {
 		t.Errorf("%+v", w)
 	}
 	var got run.CollectAnswer
@@ -251,7 +283,7 @@ func TestBrokenPromises(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	if e := g.callBatch(t, "slurm.job.logs", map[string]any{"run_id": p.RunID}, &none); e == nil || e.Code != "never_started" {
-		t.Errorf("%+v", e)
+		t.Errorf("the call ended with %+v, want the code never_started", e)
 	}
 	g.does(t, "slurm.job.retry", map[string]any{"run_id": x.RunID, "after_attempt": 1}, &x)
 	g.does(t, "slurm.job.retry", map[string]any{"run_id": p.RunID, "after_attempt": 1}, &p)
@@ -265,7 +297,7 @@ func TestBrokenPromises(t *testing.T) {
 		!slices.Equal(c.WaitingRuns, []string{q.RunID}) {
 		t.Errorf("%+v", c)
 	}
-	g.waited(t, q.RunID, ledger.WaitingFailed)
+	g.endedWaiting(t, q.RunID)
 
 	// A run that is over and failed, a role that is not there, a run of nobody.
 	var y run.SubmitAnswer
@@ -280,28 +312,61 @@ func TestBrokenPromises(t *testing.T) {
 	// Whoever asked may not any more when the input is there.
 	var z run.SubmitAnswer
 	g.does(t, "b.two", map[string]any{"x": y.RunID + ":out"}, &z)
-	w, err := g.Ledger.Waiting(t.Context(), z.RunID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := g.waiting(t, z.RunID)
 	var who batchCaller
-	if err := json.Unmarshal(w.Caller, &who); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(w.Waiting.Caller, &who))
 	who.Rights = gate.RightsOf([]string{gate.CapRead}, []string{plan.ProjectID("demo")})
 	raw, err := json.Marshal(who)
-	if err != nil {
+	must(t, err)
+	g.does(t, "slurm.job.cancel", map[string]any{"run_id": z.RunID}, new(CancelAnswer))
+	if _, err := g.Sites.Retry(t.Context(), z.RunID, run.RetryOrder{After: 1, Caller: raw,
+		Asking: &run.Asking{Principal: w.Waiting.Principal}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Ledger.EndWaiting(t.Context(), z.RunID, ledger.WaitingCancelled, "cancelled", "x"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.Ledger.WaitAgain(t.Context(), z.RunID, 1, "x", w.Principal, raw); err != nil {
-		t.Fatal(err)
-	}
+	g.loop.poke() // as a retry does: the loop may have seen that none waits
 	g.isOver(t, y.RunID, run.Succeeded)
-	if w := g.waited(t, z.RunID, ledger.WaitingFailed); w.Code != "capability_denied" {
+	if w := g.endedWaiting(t, z.RunID); w.Reason != "capability_denied" {
 		t.Errorf("%+v", w)
+	}
+}
+
+// A request with outputs of runs that is repeated is the run that it was, whatever has become of that run and of those: one that was
+// cancelled does not start, and one whose input failed is no error.
+func TestChainedRequestRepeated(t *testing.T) {
+	g := chainGateway(t)
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
+	id := g.reads(t, 3)
+	var x, y, z, cancelled, failed, pair, again run.SubmitAnswer
+	g.does(t, "a.one", map[string]any{"x": id[0]}, &x)
+	g.does(t, "a.one", map[string]any{"x": id[1]}, &y)
+	g.does(t, "a.one", map[string]any{"x": id[2]}, &z)
+	g.does(t, "b.two", map[string]any{"x": x.RunID + ":out"}, &cancelled)
+	g.does(t, "b.two", map[string]any{"x": y.RunID + ":out"}, &failed)
+	g.does(t, "slurm.job.cancel", map[string]any{"run_id": cancelled.RunID}, new(CancelAnswer))
+	g.isOver(t, x.RunID, run.Succeeded)
+	g.does(t, "d.pair", map[string]any{"x": x.RunID + ":out", "y": z.RunID + ":out"}, &pair) // one of two is there
+	g.isOver(t, y.RunID, run.Failed)
+	g.endedWaiting(t, failed.RunID)
+	g.isOver(t, z.RunID, run.Succeeded)
+	became := g.became(t, pair.RunID)
+	before := g.runIDs(t)
+	for _, c := range []struct {
+		tool string
+		args map[string]any
+		id   string
+		want run.State
+	}{{"b.two", map[string]any{"x": x.RunID + ":out"}, cancelled.RunID, run.Cancelled},
+		{"b.two", map[string]any{"x": y.RunID + ":out"}, failed.RunID, run.Failed},
+		{"d.pair", map[string]any{"x": x.RunID + ":out", "y": z.RunID + ":out"}, became, run.Queued}} {
+		again = run.SubmitAnswer{}
+		if g.does(t, c.tool, c.args, &again); again.RunID != c.id || again.State != c.want || !again.Replayed {
+			t.Errorf("the call %s %v repeated is run %s, %s, replayed %v; want %s, %s, true", c.tool, c.args, again.RunID, again.State,
+				again.Replayed, c.id, c.want)
+		}
+	}
+	if after := g.runIDs(t); !slices.Equal(after, before) {
+		t.Errorf("runs after the calls were repeated: %v, want those before: %v", after, before)
 	}
 }
 
@@ -316,22 +381,13 @@ func TestWaitingSurvives(t *testing.T) {
 	g.does(t, "a.one", map[string]any{"x": id}, &x)
 	g.does(t, "b.two", map[string]any{"x": x.RunID + ":out"}, &p)
 	g.isOver(t, x.RunID, run.Succeeded)
-	w, err := g.Ledger.Waiting(t.Context(), p.RunID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := g.waiting(t, p.RunID)
 	for range 3 {
-		if err := g.startWaiting(t.Context(), w); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.startWaiting(t.Context(), w))
 	}
 	if n := len(g.runIDs(t)); n != 2 {
 		t.Errorf("%d runs", n)
 	}
-	if _, err := g.Ledger.EndWaiting(t.Context(), p.RunID, ledger.WaitingCancelled, "cancelled", "x"); err != nil {
-		t.Fatal(err)
-	}
-	if now := g.waited(t, p.RunID, ledger.WaitingStarted); now.Became == "" {
-		t.Errorf("a run that has started was cancelled: %+v", now)
-	}
+	must(t, g.Ledger.EndWaiting(t.Context(), w.WaitRef(), "input_failed", "x"))
+	g.became(t, p.RunID) // and did not fail
 }

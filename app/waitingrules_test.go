@@ -1,14 +1,14 @@
 package app
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
-	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
@@ -16,22 +16,20 @@ import (
 // asked waits until a run waits for a person's approval, and returns what was asked for.
 func (g *Gateway) asked(t *testing.T, runID string) (run.GetAnswer, gate.Approval) {
 	t.Helper()
+	await(t, func() (bool, string) {
+		v := g.waiting(t, runID)
+		if !v.Waits() {
+			t.Fatalf("waiting run %s is %s, want it to wait", runID, v.Run.State)
+		}
+		return v.Waiting.Code != "", fmt.Sprintf("waiting run %s asks for no approval", runID)
+	})
 	var got run.GetAnswer
-	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		w, err := g.Ledger.Waiting(t.Context(), runID)
-		if err != nil || time.Now().After(until) || w.State != ledger.WaitingOn {
-			t.Fatalf("%+v %v", w, err)
-		}
-		if w.Code == "" {
-			continue
-		}
-		g.does(t, "slurm.job.get", map[string]any{"run_id": runID}, &got)
-		a, err := g.Ledger.Approval(t.Context(), approvalNamed.FindString(*got.Reason))
-		if err != nil {
-			t.Fatalf("%v: %s", err, *got.Reason)
-		}
-		return got, a
+	g.does(t, "slurm.job.get", map[string]any{"run_id": runID}, &got)
+	a, err := g.Ledger.Approval(t.Context(), regexp.MustCompile(`apr_[A-Z2-7]{26}`).FindString(*got.Reason))
+	if err != nil {
+		t.Fatalf("Approval of %q: %v", *got.Reason, err)
 	}
+	return got, a
 }
 
 // A tool that needs a person's approval waits for its input first, and asks when that is there, for the call with the artifact. The answer
@@ -40,8 +38,8 @@ func (g *Gateway) asked(t *testing.T, runID string) (run.GetAnswer, gate.Approva
 // proves MANY-04
 func TestApprovalOfAWaitingRun(t *testing.T) {
 	g := chainGateway(t, "consent: {tools: [b_two], request_expires_seconds: 3600}\n")
-	g.StartWaitingRuns(t.Context())
-	defer g.StopWaitingRuns()
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
 	id := g.reads(t, 1)[0]
 	var one, two, three, other run.SubmitAnswer
 	g.does(t, "a.one", map[string]any{"x": id}, &one)
@@ -67,26 +65,21 @@ func TestApprovalOfAWaitingRun(t *testing.T) {
 	if code := g.answers(t, boss, a, true); code != "" {
 		t.Fatal(code)
 	}
-	w := g.waited(t, two.RunID, ledger.WaitingStarted) // long before the request would be made again
+	w := g.became(t, two.RunID) // long before the request would be made again
 	_, b := g.asked(t, other.RunID)
 	if code := g.answers(t, boss, b, false); code != "" {
 		t.Fatal(code)
 	}
-	if w := g.waited(t, other.RunID, ledger.WaitingFailed); w.Code != "consent_denied" {
+	if w := g.endedWaiting(t, other.RunID); w.Reason != "consent_denied" {
 		t.Errorf("%+v", w)
 	}
-	g.isOver(t, w.Became, run.Succeeded)
-	g.waited(t, three.RunID, ledger.WaitingStarted)
+	g.isOver(t, w, run.Succeeded)
+	g.became(t, three.RunID)
 
 	// The input arrives between the question whether an approval is needed and the call.
-	tool, err := g.Gate.Registry().Find("b.two")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tool := g.toolOf(t, "b.two")
 	raw, err := plan.Marshal(map[string]any{"x": first})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := len(g.runIDs(t))
 	_, err = tool.Handle(t.Context(), gate.Call{Caller: lab(), Needs: tool.Capabilities, Request: gate.NewRequest("b.two", "1.0.0", raw),
 		Args: raw, Stored: raw, Value: map[string]any{"x": first}, Unapproved: true})
@@ -108,9 +101,9 @@ func TestNobodyWaitsBehindThePutBack(t *testing.T) {
 	}
 	g.does(t, "c.three", map[string]any{"x": one.RunID + ":out"}, &last)
 	g.isOver(t, one.RunID, run.Succeeded)
-	g.StartWaitingRuns(t.Context())
-	defer g.StopWaitingRuns()
-	g.waited(t, last.RunID, ledger.WaitingStarted)
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
+	g.became(t, last.RunID)
 }
 
 // Who asks to be told of a run that waits is told of the run that it becomes, or that there will be none; its events and its archive are
@@ -119,8 +112,8 @@ func TestNobodyWaitsBehindThePutBack(t *testing.T) {
 // proves MANY-04 MANY-05
 func TestNamesOfARunThatWaited(t *testing.T) {
 	g := chainGateway(t)
-	g.StartWaitingRuns(t.Context())
-	defer g.StopWaitingRuns()
+	g.StartLoop(t.Context())
+	defer g.StopLoop()
 	id := g.reads(t, 2)
 	var one, two, lost, never run.SubmitAnswer
 	g.does(t, "a.one", map[string]any{"x": id[0]}, &one)
@@ -159,15 +152,15 @@ func TestNamesOfARunThatWaited(t *testing.T) {
 		}
 	}
 	if e := g.callBatch(t, "run.diff", map[string]any{"a": one.RunID, "b": two.RunID}, new(any)); e == nil || e.Code != "waiting_for_inputs" {
-		t.Errorf("%+v", e)
+		t.Errorf("the call ended with %+v, want the code waiting_for_inputs", e)
 	}
 
 	g.isOver(t, one.RunID, run.Succeeded)
-	w := g.waited(t, two.RunID, ledger.WaitingStarted)
+	w := g.became(t, two.RunID)
 	notices(two.RunID, "waiting")
-	g.isOver(t, w.Became, run.Succeeded)
+	g.isOver(t, w, run.Succeeded)
 	notices(two.RunID, "due")
-	notices(w.Became, "due")
+	notices(w, "due")
 	if got := types(two.RunID, true); len(got) < 4 || got[0] != "run.waiting" || !slices.Contains(got, "run.started_as") ||
 		got[len(got)-1] != "run.over" {
 		t.Error(got)
@@ -177,18 +170,18 @@ func TestNamesOfARunThatWaited(t *testing.T) {
 		t.Errorf("%+v %v %v", list, over, err)
 	}
 	var receipts [2]ReceiptAnswer
-	for i, r := range []string{two.RunID, w.Became} {
+	for i, r := range []string{two.RunID, w} {
 		g.does(t, "run.receipt", map[string]any{"run_id": r}, &receipts[i])
-		if x, err := g.Export(t.Context(), ExportArgs{RunID: r}); err != nil || x.Run().RunID != w.Became {
+		if x, err := g.Export(t.Context(), ExportArgs{RunID: r}); err != nil || x.Run().RunID != w {
 			t.Errorf("%s: %v", r, err)
 		}
 	}
-	if receipts[0].RunID != w.Became || string(receipts[0].Envelope) != string(receipts[1].Envelope) {
+	if receipts[0].RunID != w || string(receipts[0].Envelope) != string(receipts[1].Envelope) {
 		t.Errorf("%+v", receipts)
 	}
 
 	g.isOver(t, lost.RunID, run.Failed)
-	g.waited(t, never.RunID, ledger.WaitingFailed)
+	g.endedWaiting(t, never.RunID)
 	notices(never.RunID, "due")
 	if got := types(never.RunID, true); !slices.Equal(got, []string{"run.waiting", "run.failed"}) {
 		t.Error(got)

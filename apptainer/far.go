@@ -40,20 +40,12 @@ type FarStore struct {
 	// Progress, when it is set, is called with the bytes that were sent of an image, and its size.
 	Progress func(sent, of int64)
 
-	mu       sync.Mutex
-	verdicts map[string]*farVerdict // by digest
-}
-
-// farVerdict is the state in which an image was last found good. Its lock is held while the image is hashed, so that a hundred runs of one
-// image have it read once.
-type farVerdict struct {
-	lock  chan struct{} // holds one token when free
-	known string
+	verdicts verdicts[string]
 }
 
 // NewFarStore makes the store of a folder; dir is its path as jobs see it.
 func NewFarStore(p Place, dir string) *FarStore {
-	return &FarStore{place: p, dir: dir, verdicts: map[string]*farVerdict{}}
+	return &FarStore{place: p, dir: dir}
 }
 
 // FarImages is the store and the runtime of a site whose images only the cluster sees.
@@ -69,18 +61,16 @@ func (s *FarStore) Verify(ctx context.Context, digest string) (string, error) {
 	if !plan.IsSHA256(digest) {
 		return "", fault.New(fault.Validation, "IMAGE-REF", fmt.Sprintf("%q is not a digest of 64 hex digits", digest))
 	}
-	v := s.verdict(digest)
-	select {
-	case <-v.lock:
-		defer func() { v.lock <- struct{}{} }()
-	case <-ctx.Done():
-		return "", copyFault(ctx.Err())
+	v, unlock, err := s.verdicts.lock(ctx, digest)
+	if err != nil {
+		return "", err
 	}
+	defer unlock()
 	file := path.Join(s.dir, digest+".sif")
-	sum, state, err := s.place.Check(ctx, digest+".sif", v.known)
+	sum, state, err := s.place.Check(ctx, digest+".sif", v.good)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		v.known = ""
+		v.good = ""
 		return "", fault.Wrap(fault.NotFound, "IMAGE-NOT-FOUND", "the image store of the cluster does not have sha256:"+digest, err).
 			WithSteps(fault.Do("image add"))
 	case err != nil:
@@ -88,25 +78,13 @@ func (s *FarStore) Verify(ctx context.Context, digest string) (string, error) {
 	case sum == "": // still in the state in which it was good
 		return file, nil
 	case sum != digest:
-		v.known = ""
+		v.good = ""
 		return "", fault.New(fault.Tool, "IMAGE-DIGEST",
 			fmt.Sprintf("the image %s on the cluster was changed: it is pinned as sha256:%s, but its bytes have sha256:%s", file, digest, sum)).
 			WithNext("find out what changed it, then add the original again").WithSteps(fault.Do("image add"))
 	}
-	v.known = state
+	v.good = state
 	return file, nil
-}
-
-func (s *FarStore) verdict(digest string) *farVerdict {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, ok := s.verdicts[digest]
-	if !ok {
-		v = &farVerdict{lock: make(chan struct{}, 1)}
-		v.lock <- struct{}{}
-		s.verdicts[digest] = v
-	}
-	return v
 }
 
 // Add checks the SIF file at path and sends it to the store. Adding the same bytes again changes nothing; a stored file that went bad is

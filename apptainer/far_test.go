@@ -71,28 +71,17 @@ func (p *elsewhere) Head(_ context.Context, name string, limit int) ([]byte, err
 // A store elsewhere, held to the suite of all image stores.
 func TestFarImagesConformance(t *testing.T) {
 	runtest.Images(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Store {
-		p, n := &elsewhere{dir: t.TempDir()}, 0
+		p := &elsewhere{dir: t.TempDir()}
 		s := NewFarStore(p, "/images/there")
 		rt := NewRuntime(Config{Binds: []Bind{{Name: "refs", Source: "/shared/refs", Target: "/refs"}}})
 		return &runtest.Store{Images: FarImages{s, rt},
-			Put: func(t *testing.T) string {
-				n++
-				path, digest := goodSIF(t, fmt.Sprint("image ", n))
-				if img, err := s.Add(t.Context(), path); err != nil || img.Digest != digest {
-					t.Fatalf("%+v %v", img, err)
-				}
-				return digest
-			},
+			Put: adding(s.Add),
 			Damage: func(t *testing.T, digest string) {
 				name := filepath.Join(p.dir, digest+".sif")
 				data, err := os.ReadFile(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				data[len(data)-1] ^= 1
-				if err := os.WriteFile(name, data, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(name, data, 0o600))
 			}}
 	})
 }
@@ -107,7 +96,7 @@ func TestFarStoreAddsOnce(t *testing.T) {
 	last = -1
 	img, err := s.Add(t.Context(), path)
 	if err != nil || img.Digest != digest || last != 0 {
-		t.Fatalf("%+v, %d bytes left, %v", img, last, err)
+		t.Fatalf("the image is %+v, %d bytes left, %v", img, last, err)
 	}
 	for range 3 {
 		if file, err := s.Verify(t.Context(), digest); err != nil || file != "/images/there/"+digest+".sif" {
@@ -121,16 +110,14 @@ func TestFarStoreAddsOnce(t *testing.T) {
 	if _, err := s.Add(t.Context(), path); err != nil || last != -1 {
 		t.Errorf("sent again, or %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(p.dir, digest+".sif"), []byte("damaged"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(p.dir, digest+".sif"), []byte("damaged"), 0o600))
 	if list, err := s.List(t.Context()); err != nil || len(list) != 1 || list[0].Bad != "IMAGE-FORMAT" {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("the far store lists %+v, %v", list, err)
 	}
 	if _, err := s.Add(t.Context(), path); err != nil || last != 0 {
 		t.Errorf("not replaced: %v", err)
 	}
 	if list, err := s.List(t.Context()); err != nil || len(list) != 1 || list[0] != img {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("the far store lists %+v, %v", list, err)
 	}
 }

@@ -7,19 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // report is what the probe finds out about the container it runs in.
 type report struct {
-	Args       []string
 	Cwd, Home  string
 	Umask      string
 	CapEff     string
@@ -35,41 +32,16 @@ type report struct {
 	Sees       map[string]bool   // path → it exists
 }
 
-// probe is the program in the container. It does not return.
+// probe is the program in the container: it reports. It does not return.
 func probe(args []string) {
-	ready := func(name string) {
-		fmt.Println("ready")
-		os.WriteFile("/work/out/"+name, nil, 0o600)
-	}
-	switch args[0] {
-	case "report":
-		if err := json.NewEncoder(os.Stdout).Encode(look(args[1:])); err != nil {
-			panic(err)
-		}
-	case "exit":
-		code, _ := strconv.Atoi(args[1])
-		os.Exit(code)
-	case "die":
-		syscall.Kill(os.Getpid(), map[string]syscall.Signal{"KILL": syscall.SIGKILL, "TERM": syscall.SIGTERM}[args[1]])
-		time.Sleep(time.Minute)
-	case "handle":
-		c := make(chan os.Signal, 1)
-		signal.Notify(c, syscall.SIGTERM)
-		ready(args[0])
-		<-c
-		fmt.Println("terminated")
-	case "ignore":
-		signal.Ignore(syscall.SIGTERM)
-		fallthrough
-	case "sleep":
-		ready(args[0])
-		time.Sleep(time.Minute)
+	if err := json.NewEncoder(os.Stdout).Encode(look(args)); err != nil {
+		panic(err)
 	}
 	os.Exit(0)
 }
 
 func look(args []string) report {
-	r := report{Args: args, Home: os.Getenv("HOME"), Values: map[string]string{}, Write: map[string]string{}, Sees: map[string]bool{}}
+	r := report{Home: os.Getenv("HOME"), Values: map[string]string{}, Write: map[string]string{}, Sees: map[string]bool{}}
 	mask := syscall.Umask(0)
 	syscall.Umask(mask)
 	r.Umask = fmt.Sprintf("%04o", mask)

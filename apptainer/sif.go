@@ -49,7 +49,7 @@ func checkSIF(f sif.ReadWriter, name string, size int64, archs []string) (arch s
 	var prim *sif.Descriptor
 	img.WithDescriptors(func(d sif.Descriptor) bool {
 		if d.Offset() < 0 || d.Size() < 0 || d.Size() > size || d.Offset() > size-d.Size() {
-			err = refuse("IMAGE-TRUNCATED", "every object of the image lies inside the file",
+			err = refuse("IMAGE-TRUNCATED", "all objects of the image inside its file",
 				fmt.Sprintf("object %d ends at byte %d, but the file has %d bytes", d.ID(), d.Offset()+d.Size(), size),
 				"the file is incomplete: copy or build it again")
 			return true
@@ -84,7 +84,7 @@ func checkSIF(f sif.ReadWriter, name string, size int64, archs []string) (arch s
 	}
 	if len(archs) > 0 && !slices.Contains(archs, arch) {
 		machines := strings.Join(archs, ", ")
-		return "", refuse("IMAGE-ARCH", "an image of their architecture",
+		return "", refuse("IMAGE-ARCH", "an image of the machines' architecture",
 			"it is built for "+arch+", but the machines that would run it are "+machines, "build the image on a machine of that architecture")
 	}
 	return arch, nil

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,11 +22,9 @@ import (
 type Store struct {
 	Archs []string // of the machines that run the images, in Go's spelling; none: unknown, so images of any architecture are accepted
 
-	dir    string
-	settle time.Duration // see verdict.take
-
-	mu       sync.Mutex
-	verdicts map[string]*verdict // by digest
+	dir      string
+	settle   time.Duration // see settled
+	verdicts verdicts[stamp]
 }
 
 // Image is one image of the store.
@@ -53,7 +50,7 @@ func OpenStore(dir string) (*Store, error) {
 		return nil, fault.Wrap(fault.Transport, "IMAGE-STORE", "cannot open the image store", err).
 			WithNext("check storage.image_store in the site file, and that " + dir + " is on a mounted filesystem this user may write to")
 	}
-	return &Store{dir: dir, settle: 2 * time.Second, verdicts: map[string]*verdict{}}, nil
+	return &Store{dir: dir, settle: 2 * time.Second}, nil
 }
 
 func (s *Store) path(digest string) string { return filepath.Join(s.dir, digest+".sif") }

@@ -24,14 +24,16 @@ func writeSIF(t *testing.T, path string, content []byte, fs sif.FSType, part sif
 	t.Helper()
 	in, err := sif.NewDescriptorInput(sif.DataPartition, bytes.NewReader(content), sif.OptPartitionMetadata(fs, part, arch),
 		sif.OptObjectAlignment(4096))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	img, err := sif.CreateContainerAtPath(path, sif.OptCreateDeterministic(), sif.OptCreateWithDescriptors(in))
+	must(t, err)
+	must(t, img.UnloadContainer())
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := img.UnloadContainer(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -58,7 +60,7 @@ func TestUnknownMachines(t *testing.T) {
 		s.Archs = nil
 		img, err := s.Add(t.Context(), path)
 		if err != nil || img.Arch != arch {
-			t.Errorf("%+v %v", img, err)
+			t.Errorf("the added image is %+v %v, want its architecture", img, err)
 		}
 		if _, err := s.Verify(t.Context(), img.Digest); err != nil {
 			t.Error(err)
@@ -78,15 +80,11 @@ func TestArchitectures(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bad := patchedArch(t, func(_ string, d []byte) string {
 		sum := sha256.Sum256(d)
 		p := filepath.Join(s.dir, hex.EncodeToString(sum[:])+".sif")
-		if err := os.WriteFile(p, d, 0o444); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(p, d, 0o444))
 		return p
 	}, data, archAt)
 	badDigest := sha(t, bad)
@@ -98,7 +96,7 @@ func TestArchitectures(t *testing.T) {
 	}
 	for _, i := range list {
 		if want := map[string]string{digest: "", badDigest: "IMAGE-ARCH"}[i.Digest]; i.Bad != want {
-			t.Errorf("%+v", i)
+			t.Errorf("the image %+v is listed, want the damaged one marked alone", i)
 		}
 	}
 	size := int64(len(data))
@@ -128,9 +126,7 @@ func goodSIF(t *testing.T, content string) (path, digest string) {
 func sha(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
@@ -138,9 +134,7 @@ func sha(t *testing.T, path string) string {
 func openStore(t *testing.T) *Store {
 	t.Helper()
 	s, err := OpenStore(filepath.Join(t.TempDir(), "images"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.settle, s.Archs = 0, []string{runtime.GOARCH}
 	return s
 }
@@ -155,9 +149,7 @@ func wantFault(t *testing.T, err error, kind fault.Kind, code string) {
 func names(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		list = append(list, e.Name())
 	}
@@ -168,36 +160,26 @@ func TestAddAndVerify(t *testing.T) {
 	s := openStore(t)
 	path, digest := goodSIF(t, strings.Repeat("image ", 10_000))
 	st, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := Image{Digest: digest, Arch: runtime.GOARCH, SizeBytes: st.Size()}
 	for range 2 { // the second time nothing happens
 		img, err := s.Add(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(want, img); diff != "" {
 			t.Error(diff)
 		}
 	}
 	stored, err := s.Verify(t.Context(), digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if stored != filepath.Join(s.dir, digest+".sif") || sha(t, stored) != digest {
 		t.Errorf("stored as %s with digest %s", stored, sha(t, stored))
 	}
 	if st, err = os.Stat(stored); err != nil || st.Mode() != 0o444 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, "README"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(s.dir, "README"), []byte("x"), 0o600))
 	list, err := s.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff([]Image{want}, list); diff != "" {
 		t.Error(diff)
 	}
@@ -216,14 +198,10 @@ func TestAddRefuses(t *testing.T) {
 	dir := t.TempDir()
 	good, _ := goodSIF(t, strings.Repeat("x", 100_000))
 	data, err := os.ReadFile(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := func(name string, content []byte) string {
 		p := filepath.Join(dir, name)
-		if err := os.WriteFile(p, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(p, content, 0o600))
 		return p
 	}
 	made := func(name string, fs sif.FSType, part sif.PartType, arch string) string {
@@ -237,9 +215,7 @@ func TestAddRefuses(t *testing.T) {
 		return file(name, d)
 	}
 	link := filepath.Join(dir, "link.sif")
-	if err := os.Symlink(good, link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(good, link))
 	other := "arm64"
 	if runtime.GOARCH == other {
 		other = "amd64"
@@ -300,24 +276,16 @@ func TestChangedImageIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored, err := s.Verify(t.Context(), digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before, err := os.Stat(stored)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// The owner forces the mode, changes one byte and sets size, mode and modification time back.
 	data, err := os.ReadFile(stored)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data[len(data)-1] ^= 1
 	for _, err := range []error{os.Chmod(stored, 0o600), os.WriteFile(stored, data, 0o600), os.Chmod(stored, 0o444),
 		os.Chtimes(stored, before.ModTime(), before.ModTime())} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	for range 2 {
 		_, err = s.Verify(t.Context(), digest)
@@ -347,24 +315,20 @@ func TestVerdictIsRememberedOnlyWhenSettled(t *testing.T) {
 	if _, err := s.Verify(t.Context(), digest); err != nil {
 		t.Fatal(err)
 	}
-	if s.verdicts[digest].good != (stamp{}) {
+	if s.verdicts.byDigest[digest].good != (stamp{}) {
 		t.Error("a verdict on a file changed just now was remembered")
 	}
 	s.settle = 0
 	if _, err := s.Verify(t.Context(), digest); err != nil {
 		t.Fatal(err)
 	}
-	if s.verdicts[digest].good == (stamp{}) {
+	if s.verdicts.byDigest[digest].good == (stamp{}) {
 		t.Error("the verdict was not remembered")
 	}
 	// A symlink in its place is not followed, remembered or not.
 	stored := s.path(digest)
-	if err := os.Rename(stored, stored+".moved"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(stored+".moved", stored); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(stored, stored+".moved"))
+	must(t, os.Symlink(stored+".moved", stored))
 	_, err := s.Verify(t.Context(), digest)
 	wantFault(t, err, fault.Validation, "IMAGE-FILE")
 }
@@ -394,21 +358,13 @@ func FuzzCheckSIF(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "seed.sif")
 	in, err := sif.NewDescriptorInput(sif.DataPartition, strings.NewReader("x"), sif.OptPartitionMetadata(sif.FsSquash, sif.PartPrimSys,
 		runtime.GOARCH), sif.OptObjectAlignment(4096))
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	img, err := sif.CreateContainerAtPath(path, sif.OptCreateDeterministic(), sif.OptCreateWithDescriptors(in),
 		sif.OptCreateWithDescriptorCapacity(2))
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := img.UnloadContainer(); err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
+	must(f, img.UnloadContainer())
 	seed, err := os.ReadFile(path)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(seed)
 	f.Add(seed[:128])
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -1,6 +1,7 @@
 package apptainer
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -8,32 +9,32 @@ import (
 	"slurmgate/run/runtest"
 )
 
+// adding gives a store one new image after another.
+func adding(add func(ctx context.Context, path string) (Image, error)) func(t *testing.T) string {
+	n := 0
+	return func(t *testing.T) string {
+		n++
+		path, digest := goodSIF(t, fmt.Sprint("image ", n))
+		if img, err := add(t.Context(), path); err != nil || img.Digest != digest {
+			t.Fatalf("Add gives the image %+v %v, want %s", img, err, digest)
+		}
+		return digest
+	}
+}
+
 // The image store and the exec line, held to the suite of all image stores.
 func TestImagesConformance(t *testing.T) {
 	runtest.Images(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Store {
 		rt := NewRuntime(Config{Binds: []Bind{{Name: "refs", Source: "/shared/refs", Target: "/refs"}}})
-		s, n := openStore(t), 0
+		s := openStore(t)
 		return &runtest.Store{Images: Images{s, rt},
-			Put: func(t *testing.T) string {
-				n++
-				path, digest := goodSIF(t, fmt.Sprint("image ", n))
-				if img, err := s.Add(t.Context(), path); err != nil || img.Digest != digest {
-					t.Fatalf("%+v %v", img, err)
-				}
-				return digest
-			},
+			Put: adding(s.Add),
 			Damage: func(t *testing.T, digest string) {
 				data, err := os.ReadFile(s.path(digest))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				data[len(data)-1] ^= 1 // the program's bytes; the header stays as it is
-				if err := os.Chmod(s.path(digest), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(s.path(digest), data, 0o444); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Chmod(s.path(digest), 0o600))
+				must(t, os.WriteFile(s.path(digest), data, 0o444))
 			}}
 	})
 }

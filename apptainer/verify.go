@@ -20,13 +20,6 @@ type stamp struct {
 	dev, ino, size, mtimeNs, ctimeNs int64
 }
 
-// verdict remembers the stamp under which an image was last found good. Its lock is held while hashing, so
-// that a hundred runs of one image read it once.
-type verdict struct {
-	lock chan struct{} // holds one token when free
-	good stamp         // zero: nothing known
-}
-
 // Verify hashes the image with this digest (64 hex) and returns its absolute path. A verdict on the same state of the same
 // file is remembered. An image that is not in the store is a NotFound fault, a file with other bytes a Tool fault with code
 // IMAGE-DIGEST, and one that cannot run here a Validation fault.
@@ -44,13 +37,11 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 		return "", fault.Wrap("", "", "cannot read the image "+path, err)
 	}
 	defer f.Close()
-	v := s.verdict(digest)
-	select {
-	case <-v.lock:
-		defer func() { v.lock <- struct{}{} }()
-	case <-ctx.Done():
-		return "", copyFault(ctx.Err())
+	v, unlock, err := s.verdicts.lock(ctx, digest)
+	if err != nil {
+		return "", err
 	}
+	defer unlock()
 	before, err := stampOf(f)
 	if err != nil {
 		return "", s.broken(err)
@@ -80,29 +71,17 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 			fmt.Sprintf("the image %s was changed: it is pinned as sha256:%s, but its bytes have sha256:%s", path, digest, got)).
 			WithNext("find out what changed it, then add the original again").WithSteps(fault.Do("image add"))
 	}
-	v.take(before, after, start, s.settle)
+	v.good = settled(before, after, start, s.settle)
 	return path, nil
 }
 
-// take remembers a good verdict where it can be trusted: the file did not change while it was read, and was
-// last changed long enough before that a write in the same tick of the filesystem's clock would show.
-func (v *verdict) take(before, after stamp, start time.Time, settle time.Duration) {
-	v.good = stamp{}
+// settled returns the stamp of a file that was found good where it can be trusted: the file did not change while it was read, and was
+// last changed long enough before that a write in the same tick of the filesystem's clock would show. Else it is zero.
+func settled(before, after stamp, start time.Time, settle time.Duration) stamp {
 	if before == after && start.Sub(time.Unix(0, before.ctimeNs)) >= settle {
-		v.good = before
+		return before
 	}
-}
-
-func (s *Store) verdict(digest string) *verdict {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, ok := s.verdicts[digest]
-	if !ok {
-		v = &verdict{lock: make(chan struct{}, 1)}
-		v.lock <- struct{}{}
-		s.verdicts[digest] = v
-	}
-	return v
+	return stamp{}
 }
 
 func stampOf(f *os.File) (stamp, error) {

@@ -1,43 +1,39 @@
 package artifact
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"slurmgate/fault"
+	"slurmgate/plan/tree"
 )
 
 // A look finds the files that an import would take, and no others: below the roots of the scope, whatever root lies within another, not
 // behind a symlink, and not in a folder of the gateway.
 func TestFind(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range []string{"a/S1.text", "a/deep/er/s1.dat", "a/S2.text", "a/private/S1.txt", "a/open/S1.list", "a/own/S1.db",
 		"b/S1.tab",
 		"elsewhere/S1.other"} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 		put(t, filepath.Join(dir, name), "x")
 	}
 	for link, to := range map[string]string{"a/S1.link": "a/S2.text", "a/S1folder": "elsewhere"} {
-		if err := os.Symlink(filepath.Join(dir, to), filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(filepath.Join(dir, to), filepath.Join(dir, link)))
 	}
 	store, err := Open(filepath.Join(dir, "store"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	in := func(name string) string { return filepath.Join(dir, name) }
 	im, err := NewImporter(store, ImportPolicy{MaxBytes: 100, Own: []string{in("a/own")}, Roots: []Root{{in("a"), []string{"p"}},
 		{in("a/private"), []string{"q"}}, {in("a/open"), []string{Every}}, {in("b"), nil}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct {
 		scope Scope
 		want  []string
@@ -61,6 +57,84 @@ func TestFind(t *testing.T) {
 		}
 		if !whole || !slices.Equal(got, c.want) {
 			t.Errorf("%+v: %v, want %v", c.scope, got, c.want)
+		}
+	}
+}
+
+// A folder that the gateway reads and the same folder as a tar file are the same artifact, and a link in either refuses all of it.
+//
+// proves DATA-02
+func TestImportDirectory(t *testing.T) {
+	dir := t.TempDir()
+	store, err := Open(t.TempDir())
+	must(t, err)
+	defer store.Close()
+	must(t, errors.Join(os.MkdirAll(dir+"/index/sub", 0o700), os.WriteFile(dir+"/index/a", []byte("one"), 0o600),
+		os.WriteFile(dir+"/index/sub/-b c", nil, 0o600), os.WriteFile(dir+"/index/large", bytes.Repeat([]byte("x"), 1<<20), 0o600)))
+	im, err := NewImporter(store, ImportPolicy{Roots: []Root{{dir, []string{Every}}}, MaxBytes: 2 << 20})
+	must(t, err)
+	got, err := im.ImportFolder(t.Context(), dir+"/index", Scope{})
+	if err != nil || got.Type != "DIRECTORY" || got.SizeBytes != 1<<20+3 || got.Label != "index" || len(got.List.Files) != 3 ||
+		!im.IsFolder(dir+"/index", Scope{}) || im.IsFolder(dir+"/index/a", Scope{}) {
+		t.Fatalf("%+v %v", got, err)
+	}
+	var b bytes.Buffer
+	w := tree.NewTarWriter(&b)
+	must(t, errors.Join(w.Add("sub/-b c", 0, strings.NewReader("")), w.Add("large", 1<<20, bytes.NewReader(bytes.Repeat([]byte("x"), 1<<20))),
+		w.Add("a", 3, strings.NewReader("one")), w.Close()))
+	sent, err := im.ImportTar(t.Context(), &b)
+	if err != nil || sent.SHA256 != got.SHA256 || sent.SizeBytes != got.SizeBytes {
+		t.Errorf("%+v %v", sent, err)
+	}
+	for _, f := range got.List.Files {
+		must(t, store.Verify(t.Context(), f.SHA256))
+	}
+	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "index/sub/link")))
+	if _, err := im.ImportFolder(t.Context(), dir+"/index", Scope{}); fault.CodeOf(err) != ImportSymlink {
+		t.Error(err)
+	}
+}
+
+// A path is read for the projects of the innermost root around it, by whatever name that root is reached. To everybody else it lies below
+// no root, whether there is such a file or not.
+func TestRootsOfProjects(t *testing.T) {
+	s, _ := newStore(t)
+	base := t.TempDir()
+	for _, dir := range []string{"p", "p/inner", "plain", "all"} {
+		put(t, base+"/"+dir+"/f", "data of "+dir)
+	}
+	must(t, os.Symlink(base+"/p", base+"/name"))
+	im, err := NewImporter(s, ImportPolicy{MaxBytes: 100, Roots: []Root{{base + "/p", []string{"proj_P"}},
+		{base + "/name", []string{"proj_N"}},
+		{base + "/p/inner", []string{"proj_Q"}}, {base + "/plain", nil}, {base + "/all", []string{Every}}}})
+	must(t, err)
+	p, q, n, admin := Scope{Project: "proj_P"}, Scope{Project: "proj_Q"}, Scope{Project: "proj_N"}, Scope{Project: "proj_X", Every: true}
+	for path, readers := range map[string][]Scope{
+		"/p/f": {p, n, admin}, "/name/f": {p, n, admin}, "/p/inner/f": {q, admin}, "/name/inner/f": {q, admin}, "/plain/f": {admin},
+		"/all/f": {p, q, n, admin},
+	} {
+		for _, who := range []Scope{p, q, n, admin, {}} {
+			_, err := im.ImportFile(t.Context(), base+path, who)
+			may := false
+			for _, r := range readers {
+				may = may || r == who
+			}
+			if path == "/all/f" && who == (Scope{}) {
+				continue // no caller has an empty project
+			}
+			if may != (err == nil) || !may && fault.CodeOf(err) != ImportRoot {
+				t.Errorf("%s for %+v: %v", path, who, err)
+			}
+			if may {
+				continue
+			}
+			_, missing := im.ImportFile(t.Context(), base+strings.TrimSuffix(path, "f")+"none", who)
+			if strings.ReplaceAll(missing.Error(), "/none", "/f") != err.Error() {
+				t.Errorf("the answer says whether the file exists:\n%v\n%v", err, missing)
+			}
+			if strings.Contains(err.Error(), "plain,") || strings.Contains(err.Error(), "inner)") && who == p {
+				t.Errorf("the answer names the root of another: %v", err)
+			}
 		}
 	}
 }

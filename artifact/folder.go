@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
@@ -30,9 +31,7 @@ const (
 type gathered struct {
 	im    *Importer
 	ctx   context.Context
-	stop  context.CancelCauseFunc
-	turns chan struct{}
-	busy  sync.WaitGroup
+	small *errgroup.Group // stores small files
 
 	bytes int64 // so far
 	count int
@@ -44,13 +43,12 @@ type gathered struct {
 // gather imports a directory, whose files each gives to add in any order.
 func (im *Importer) gather(ctx context.Context, name string, each func(add func(path string, size int64, r io.Reader,
 	check func(size int64) error) error) error) (got Imported, err error) {
-	g := &gathered{im: im, turns: make(chan struct{}, storedAtOne)}
-	g.ctx, g.stop = context.WithCancelCause(ctx)
-	defer g.stop(nil)
+	g := &gathered{im: im}
+	g.small, g.ctx = errgroup.WithContext(ctx)
+	g.small.SetLimit(storedAtOne)
 	err = each(g.add)
-	g.busy.Wait()
-	if cause := context.Cause(g.ctx); cause != nil && ctx.Err() == nil {
-		err = cause // of the first file that could not be stored
+	if failed := g.small.Wait(); failed != nil && ctx.Err() == nil {
+		err = failed // of the first file that could not be stored
 	}
 	if err != nil {
 		return got, err
@@ -65,7 +63,7 @@ func (im *Importer) gather(ctx context.Context, name string, each func(add func(
 	}
 	if _, err := w.Close(); err != nil {
 		return got, fault.Invalid("", fault.Problem{Code: ImportKind, Field: "path", Rule: "a directory with at least one file",
-			Msg: "there is no file in it", Hint: "name another directory"})
+			Msg: "the directory has no file", Hint: "name another directory"})
 	}
 	got = Imported{Type: plan.Directory, SizeBytes: g.bytes, Label: labelOf(name), List: &List{int64(list.Len()), g.files}}
 	if im.accept != nil {
@@ -145,13 +143,7 @@ func (g *gathered) add(path string, size int64, r io.Reader, check func(size int
 	if err := check(size); err != nil {
 		return err
 	}
-	g.turns <- struct{}{}
-	g.busy.Go(func() {
-		defer func() { <-g.turns }()
-		if err := g.store(path, size, bytes.NewReader(data), func(int64) error { return nil }); err != nil {
-			g.stop(err)
-		}
-	})
+	g.small.Go(func() error { return g.store(path, size, bytes.NewReader(data), func(int64) error { return nil }) })
 	return nil
 }
 
@@ -226,18 +218,10 @@ func (im *Importer) IsFolder(path string, scope Scope) bool {
 // ImportFolder stores the files of a folder that the gateway reads, with the boundary of [Importer.ImportFile] for each. A link or a
 // special file in it refuses the whole folder, and so does a folder of the gateway's own.
 func (im *Importer) ImportFolder(ctx context.Context, path string, scope Scope) (Imported, error) {
-	root, rel, err := im.locate(path, scope)
+	top, err := im.openFolder(path, scope)
 	if err != nil {
 		return Imported{}, err
 	}
-	if im.isOwn(filepath.Join(root.resolved, rel)) || im.holdsOwn(filepath.Join(root.resolved, rel)) {
-		return Imported{}, ownFault(path)
-	}
-	fd, err := openBeneath(root, rel, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return Imported{}, im.openFault(path, err)
-	}
-	top := os.NewFile(uintptr(fd), path)
 	return im.gather(ctx, filepath.Base(path), func(add func(string, int64, io.Reader, func(int64) error) error) error {
 		w := folderWalk{im: im, ctx: ctx, top: path, add: add}
 		return w.folder(top, "", 0)

@@ -81,7 +81,7 @@ func (im *Importer) handed(f *os.File, path string) (st unix.Stat_t, err error) 
 	case err != nil:
 		return st, fsFault("the file cannot be examined", err)
 	case name != path:
-		return no(fmt.Sprintf("is not the open file, which is now %.200q", name))
+		return no("is not the open file, which is now " + fault.Quote(name, 200))
 	}
 	return st, nil
 }

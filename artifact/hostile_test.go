@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"slurmgate/fault"
+	"slurmgate/filetype"
 )
 
 // endless is a file of size bytes that repeats a text and costs no memory.
@@ -24,12 +25,14 @@ type endless struct {
 }
 
 func (e endless) ReadAt(p []byte, at int64) (n int, err error) {
-	for n < len(p) && at+int64(n) < e.size {
-		k := copy(p[n:], e.text[(at+int64(n))%int64(len(e.text)):])
-		n += int(min(int64(k), e.size-at-int64(n)))
+	if int64(len(p)) > e.size-at {
+		p, err = p[:max(0, e.size-at)], io.EOF
 	}
-	if n < len(p) {
-		err = io.EOF
+	for n < len(p) && n < len(e.text) {
+		n += copy(p[n:], e.text[(at+int64(n))%int64(len(e.text)):])
+	}
+	for n < len(p) { // what is there repeats itself from here on
+		n += copy(p[n:], p[n%len(e.text):n])
 	}
 	return n, err
 }
@@ -53,6 +56,9 @@ var hostileTexts = map[string]string{"commas": ",", "tabs": "\t", "quotes": `"`,
 	"dates": "2026-11-21,2026-11-21T00:00:00\n", "escapes": "\x1b\u202e,", "broken UTF-8": "a,\xff\xfe b\n", "headers": "a,b,c\n"}
 
 // No preview of a file of a terabyte, whatever its lines are, takes more than a few megabytes.
+//
+// no race: each of its millions of steps is like the one before
+// slow: previews a million texts
 func TestPreviewsOfHostileText(t *testing.T) {
 	for name, text := range hostileTexts {
 		f := endless{text, hostileSize}
@@ -119,9 +125,7 @@ func (l *leaves) ReadAt(p []byte, at int64) (int, error) {
 // A preview ends when its caller leaves.
 func TestPreviewsEndWithTheirCaller(t *testing.T) {
 	var picture bytes.Buffer
-	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 300, 300))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 300, 300))))
 	for after := 1; after < 4; after++ {
 		ctx, leave := context.WithCancel(t.Context())
 		f := &leaves{endless{"1,2\n", hostileSize}, after + 1, leave}
@@ -179,12 +183,12 @@ func TestChecksOfHostileFiles(t *testing.T) {
 		"a name in gzip": "\x1f\x8b\x08\x08\x00\x00\x00\x00\x00\xff" + strings.Repeat("n", 8<<20),
 		"FASTQ":          "@" + strings.Repeat("A", 8<<20), "names in a zip": strings.Repeat("PK\x03\x04"+strings.Repeat("n", 60), 1<<17),
 		"PNG": string(hostilePNG(1, 1)) + strings.Repeat("\x00\x00\x00\x00tEXt\x00\x00\x00\x00", 1<<19), "commas": strings.Repeat(",", 8<<20),
-		"PDF": "%PDF-" + strings.Repeat("%%", 4<<20), "HDF5": magicHDF5 + "\x02\x08\x08" + strings.Repeat("\xff", 8<<20)}
+		"PDF": "%PDF-" + strings.Repeat("%%", 4<<20), "HDF5": "\x89HDF\r\n\x1a\n" + "\x02\x08\x08" + strings.Repeat("\xff", 8<<20)}
 	for name, file := range files {
 		for _, typ := range []string{"BAM", "VCF", "FASTQ_GZ", "FASTQ", "JSON", "ZIP", "PNG", "PDF", "H5AD", "TEXT"} {
 			cost := allocated(func() {
-				_ = Detect([]byte(file[:min(len(file), HeadBytes)]), "x.csv", Told...)
-				c := NewChecker(typ, Checks{Rows: true, Blocks: true})
+				_ = filetype.Detect([]byte(file[:min(len(file), filetype.HeadBytes)]), "x.csv", "FASTA", "FASTQ", "SAM")
+				c := filetype.NewChecker(typ, filetype.Checks{Rows: true, Blocks: true})
 				for from := 0; from < len(file); from += 1 << 20 {
 					c.Write([]byte(file[from:min(len(file), from+1<<20)]))
 				}

@@ -47,7 +47,9 @@ type ImportPolicy struct {
 
 	Room *Room // keeps the disk's reserve free; nil: nothing does
 
-	Full bool // inflate gzip files of any size to compare their checksums; without it those up to [MaxInflated]
+	Full bool // inflate gzip files of any size to compare their checksums; without it those up to [filetype.MaxInflated]
+
+	OthersMount bool // jobs that mount files in place belong to other users than this process's; see [Importer.SafeToMount]
 
 	// Own are folders of the gateway itself, nothing below which may be imported wherever the roots are: the ledger, the artifacts' bytes,
 	// and the workspaces are of all projects, and the gateway's user may read them all. One that does not exist yet counts from when it does.
@@ -73,6 +75,8 @@ type Importer struct {
 	as        string               // the type callers say; empty: it is detected
 	flights   *flights             // imports of large files; nil: nothing is stored
 	bounds    Bounds               // of a directory
+
+	othersMount bool // see ImportPolicy
 }
 
 // Bounds are limits of a directory beside those that every directory artifact has; 0: none.
@@ -104,11 +108,11 @@ type List struct {
 // NewImporter resolves the roots, once: a symlink in a root's own path is followed now and not again.
 func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
 	im := &Importer{store: store, put: store.put, room: p.Room, maxBytes: p.MaxBytes, types: slices.Clone(p.Types),
-		own: slices.Clone(p.Own), full: p.Full, flights: &flights{}}
+		own: slices.Clone(p.Own), full: p.Full, othersMount: p.OthersMount, flights: &flights{}}
 	var problems []fault.Problem
 	if p.MaxBytes <= 0 {
-		problems = append(problems, fault.Problem{Code: ImportSize, Field: "max_bytes", Rule: "at least 1", Msg: fmt.Sprintf("got %d",
-			p.MaxBytes)})
+		problems = append(problems, fault.Problem{Code: ImportSize, Field: "max_bytes", Rule: "at least 1",
+			Msg: fmt.Sprintf("%d is out of range", p.MaxBytes)})
 	}
 	for i, root := range p.Roots {
 		resolved, msg := resolveRoot(root.Folder)
@@ -262,12 +266,12 @@ func (s source) from(m *metered, p *partial) (io.Reader, error) {
 		if err := s.part.begin(p); err != nil {
 			return nil, err
 		}
-		if err := s.look.feed(io.NewSectionReader(p.f, 0, p.done)); err != nil {
+		if err := s.look.Feed(io.NewSectionReader(p.f, 0, p.done)); err != nil {
 			return nil, fsFault("the bytes cannot be read", err)
 		}
 	} else {
 		file := s.Reader.(io.ReadSeeker)
-		if err := s.look.feed(io.LimitReader(file, p.done)); err != nil {
+		if err := s.look.Feed(io.LimitReader(file, p.done)); err != nil {
 			return nil, fsFault("the file cannot be read", err)
 		}
 		if _, err := file.Seek(p.done, io.SeekStart); err != nil {

@@ -23,19 +23,55 @@ func StateOf(st unix.Stat_t) string {
 	return fmt.Sprintf("%d %d %d.%09d %d.%09d", st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec, st.Ctim.Sec, st.Ctim.Nsec)
 }
 
-// Register hashes a file and stores nothing but how far it has come, for a call that goes on where this one is cut. The rules are those of
-// [Importer.ImportFile].
+// Register hashes a file that the gateway opens and stores nothing but how far it has come, for a call that goes on
+// where this one is cut. The rules are those of [Importer.ImportFile].
 func (im *Importer) Register(ctx context.Context, path string, scope Scope) (r Registered, err error) {
-	f, before, err := im.openPlain(path, scope)
+	f, _, err := im.openPlain(path, scope)
 	if err != nil {
 		return r, err
 	}
 	defer f.Close()
+	return im.register(ctx, f, path)
+}
+
+// RegisterHanded is [Importer.Register] of a file that its caller opened and handed over, with the rules of
+// [Importer.ImportHanded]. The file must be the one of that path, which is below a root that scope reads.
+func (im *Importer) RegisterHanded(ctx context.Context, f *os.File, path string, scope Scope) (r Registered, err error) {
+	root, rel, err := im.locate(path, scope)
+	if err != nil {
+		return r, err
+	}
+	name := filepath.Join(root.resolved, rel)
+	if im.isOwn(name) || im.isBelowOwn(name) {
+		return r, ownFault(path)
+	}
+	if _, err := im.handed(f, name); err != nil {
+		return r, err
+	}
+	return im.register(ctx, f, path)
+}
+
+// register hashes an open file.
+func (im *Importer) register(ctx context.Context, f *os.File, path string) (r Registered, err error) {
+	before, err := settle(f)
+	if err != nil {
+		return r, fsFault(path+" cannot be synced", err)
+	}
 	dry := im.Rehearsal()
 	dry.resumes = true
 	r.Imported, err = dry.copy(ctx, f, path, before)
 	r.State = StateOf(before)
 	return r, err
+}
+
+// settle has all that was written to an open file written to the disk, and examines it then. Until then a program
+// that has the file in its memory (mmap) can change it, and the file keeps its times.
+func settle(f *os.File) (st unix.Stat_t, err error) {
+	err = unix.Fsync(int(f.Fd()))
+	if err == nil || err == unix.EINVAL || err == unix.EROFS { // the last two: the filesystem cannot be written to
+		err = unix.Fstat(int(f.Fd()), &st)
+	}
+	return st, err
 }
 
 // Look is the state of a file or folder that could be registered, and how many bytes it has.
@@ -102,7 +138,3 @@ func (im *Importer) openPlain(path string, scope Scope) (f *os.File, st unix.Sta
 	}
 	return f, st, nil
 }
-
-// Elsewhere makes the store look for bytes that it does not have, and that are no payload, with open. It is called once,
-// before the store is used.
-func (s *Store) Elsewhere(open func(sha256 string) (*os.File, error)) { s.elsewhere = open }

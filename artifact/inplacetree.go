@@ -24,6 +24,9 @@ import (
 // RegisterFolder hashes the files of a folder and stores nothing but how far it has come, for a call that goes on where this one is cut.
 // The rules are those of [Importer.ImportFolder].
 func (im *Importer) RegisterFolder(ctx context.Context, path string, scope Scope) (r Registered, err error) {
+	if err := im.settleFolder(path, scope); err != nil {
+		return r, err
+	}
 	var bytes int64
 	if r.State, bytes, err = im.treeStateOf(ctx, path, scope); err != nil {
 		return r, err
@@ -78,26 +81,47 @@ func (im *Importer) StillRegistered(ctx context.Context, path, state string) err
 	return err
 }
 
-// treeStateOf is the state of a folder, and how many bytes its files have. After its prefix the state has the SHA-256 of the folder's
-// listing: a line for the folder itself and for each entry in it, sorted by path, of what
-// `find . -print0 | sort -z | xargs -0 stat -c '%f %i %s %.Y %.Z %n'` prints.
-func (im *Importer) treeStateOf(ctx context.Context, path string, scope Scope) (state string, bytes int64, err error) {
+// openFolder opens a folder below a root that scope reads.
+func (im *Importer) openFolder(path string, scope Scope) (*os.File, error) {
 	root, rel, err := im.locate(path, scope)
 	if err != nil {
-		return "", 0, err
+		return nil, err
 	}
 	if im.isOwn(filepath.Join(root.resolved, rel)) || im.holdsOwn(filepath.Join(root.resolved, rel)) {
-		return "", 0, ownFault(path)
+		return nil, ownFault(path)
 	}
 	fd, err := openBeneath(root, rel, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return "", 0, im.openFault(path, err)
+		return nil, im.openFault(path, err)
 	}
-	top := os.NewFile(uintptr(fd), path)
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// settleFolder is [settle] of the whole filesystem that a folder is on.
+func (im *Importer) settleFolder(path string, scope Scope) error {
+	top, err := im.openFolder(path, scope)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	if err := unix.Syncfs(int(top.Fd())); err != nil {
+		return fsFault("the filesystem of "+path+" cannot be synced", err)
+	}
+	return nil
+}
+
+// treeStateOf is the state of a folder, and how many bytes its files have. After its prefix the state has the SHA-256
+// of the folder's listing: a line for the folder itself and for each entry in it, sorted by path, of what `find .
+// -print0 | sort -z | xargs -0 stat -c '%f %i %s %.Y %.Z %n'` prints.
+func (im *Importer) treeStateOf(ctx context.Context, path string, scope Scope) (state string, bytes int64, err error) {
+	top, err := im.openFolder(path, scope)
+	if err != nil {
+		return "", 0, err
+	}
 	defer top.Close()
 	l := listing{ctx: ctx}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := unix.Fstat(int(top.Fd()), &st); err != nil {
 		return "", 0, fsFault("the folder cannot be examined", err)
 	}
 	l.add(".", st)

@@ -2,58 +2,53 @@ package artifact
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"strings"
 
 	"slurmgate/fault"
+	"slurmgate/filetype"
+	"slurmgate/plan"
 )
 
 // inspector finds the type of a file from its first bytes and its name, or takes the one the caller asked for, and checks the bytes
 // against it as they pass.
 type inspector struct {
-	*follower
+	*filetype.Follower
 	typ string // asked for, or found; known after Finish
 }
 
 // inspect makes an inspector of a file with a name, or of bytes that the field of a call gave. The size in bytes is 0 where it is unknown.
 func (im *Importer) inspect(name, field string, size int64) *inspector {
 	i := &inspector{}
-	i.follower = follow(func(r *bufio.Reader) error {
-		head, _ := r.Peek(HeadBytes)
-		against := im.as // the type that is checked; not typ where the name claims another
-		if i.typ = im.as; i.typ == "" {
-			i.typ = Detect(head, name, im.types...)
-			against = i.typ
-			switch claim := claimed(name); {
-			case claim == typeGzip && i.typ != "UNKNOWN" && strings.HasPrefix(string(head), magicGzip): // it was recognised inside
-			case claim != "":
-				against = claim
-			}
-		}
-		err := check(r, against, Checks{Full: im.full, Blocks: im.full, Size: size}, nil)
-		if err == nil && against != i.typ && against != typeGzip {
-			err = errors.New("its content is something else")
-			if against == "FASTQ_GZ" {
-				err = errors.New("it does not begin with a FASTQ record")
-			}
-		}
+	i.Follower = filetype.Follow(func(r *bufio.Reader) error {
+		opt := filetype.Checks{Full: im.full, Blocks: im.full, Size: size}
+		found, claimed, err := filetype.Inspect(r, name, im.as, im.types, opt)
+		i.typ = found
 		if err == nil {
 			return nil
 		}
-		instead := "UNKNOWN"
-		if im.as == "" && against == "JSON" {
-			instead = "TEXT"
-		}
-		what := fmt.Sprintf("%.200q", name)
+		what := fault.Quote(name, 200)
 		if name == "" {
 			what = "the " + field
 		}
-		return fault.Invalid("", fault.Problem{Code: ImportFormat, Field: field, Rule: "the bytes agree with the type",
-			Msg:  fmt.Sprintf("%s is not a whole %s file: %v", what, against, err),
-			Hint: "import the whole file again, or with type " + instead + " to store the bytes as they are"})
+		return fault.Invalid("", fault.Problem{Code: ImportFormat, Field: field, Rule: "a whole file of its type",
+			Msg:  fmt.Sprintf("%s is not a whole %s file: %v", what, claimed, err),
+			Hint: wayOut(claimed, im.as == "", err)})
 	})
 	return i
+}
+
+// wayOut says what to do about a file that is not a whole one of a type. Stored as another type it is refused where a
+// tool wants this one, so that is no way to run a tool on it.
+func wayOut(typ string, detected bool, err error) string {
+	instead := plan.UnknownType
+	if detected && typ == "JSON" {
+		instead = "TEXT"
+	}
+	way := "import the whole file again"
+	if command := filetype.Rewrite(typ, err); command != "" {
+		way = "if the content is whole, write the file anew (" + command + ") and import that; else import the whole file again"
+	}
+	return way + ". With type " + instead + " its bytes are stored as they are, which tools that take " + typ + " refuse"
 }
 
 // As is the importer for files that a caller says are of a type: it is not detected, and files that are not of it are refused. An empty

@@ -3,6 +3,7 @@ package artifact
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -60,6 +61,19 @@ func (p *Part) begin(have *partial) error {
 		have.store.boundUploads(p.owner(), have.name)
 	}
 	return nil
+}
+
+// keeps reports whether what was uploaded is kept although it was refused: only its type was, and it may be another.
+func (p *partial) keeps(err error) bool {
+	code := fault.CodeOf(err)
+	return strings.HasPrefix(p.name, "tmp/"+partPrefix+uploaded) && (code == ImportFormat || code == "POLICY-IMPORT-TYPE")
+}
+
+// kept is a refusal after which the whole upload is still there.
+func (p *partial) kept(err error) error {
+	return fault.Wrap("", fault.CodeOf(err), "the upload is kept, but not as an artifact",
+		errors.Join(err, &OffsetError{p.done, hex.EncodeToString(p.sum.Sum(nil))})).
+		WithNext(fmt.Sprintf("repeat the request with offset=%d, an empty body and the right type, to import the same bytes", p.done))
 }
 
 // boundUploads removes the oldest cut upload of an owner who has as many beside a new one as are kept. What is being sent stays.

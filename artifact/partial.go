@@ -248,7 +248,12 @@ func (s *Store) putPartial(ctx context.Context, key string, limit int64, from fu
 		return "", 0, true, fault.New(fault.Policy, "artifact_too_large", fmt.Sprintf("it has more than the allowed %d bytes", limit))
 	}
 	if err := check(p.done); err != nil {
-		p.drop()
+		if p.keeps(err) {
+			p.save(true)
+			err = p.kept(err)
+		} else {
+			p.drop()
+		}
 		return "", 0, true, err
 	}
 	sum, size = hex.EncodeToString(p.sum.Sum(nil)), p.done
@@ -259,7 +264,7 @@ func (s *Store) putPartial(ctx context.Context, key string, limit int64, from fu
 	if err := p.f.Chmod(0o400); err != nil {
 		return "", 0, true, fsFault("the bytes cannot be stored", err)
 	}
-	if _, err := s.commit(p.f, p.name, sum, size); err != nil {
+	if _, err := s.commit(ctx, p.f, p.name, sum, size); err != nil {
 		return "", 0, true, fsFault("the bytes cannot be stored", err)
 	}
 	p.drop()

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"slurmgate/fault"
+	"slurmgate/filetype"
 	"slurmgate/visible"
 )
 
@@ -27,7 +28,7 @@ type Preview struct {
 func PreviewText(f io.ReaderAt, size int64, maxBytes, maxLines int) (Preview, error) {
 	maxBytes, maxLines = max(maxBytes, 0), max(maxLines, 0)
 	// Enough to detect the type of the file, and to show maxBytes with the last rune and a newline complete.
-	buf := make([]byte, min(size, max(int64(maxBytes)+utf8.UTFMax, HeadBytes)))
+	buf := make([]byte, min(size, max(int64(maxBytes)+utf8.UTFMax, filetype.HeadBytes)))
 	n, err := f.ReadAt(buf, 0)
 	if err != nil && err != io.EOF {
 		return Preview{}, fsFault("the artifact cannot be read", err)
@@ -36,34 +37,13 @@ func PreviewText(f io.ReaderAt, size int64, maxBytes, maxLines int) (Preview, er
 		return Preview{}, fault.New(fault.Conflict, "artifact_corrupt",
 			fmt.Sprintf("the artifact has %d bytes instead of the recorded %d", n, size))
 	}
-	if head := buf[:min(len(buf), HeadBytes)]; isBinary(head) {
-		return Preview{Binary: true, Truncated: size > 0, Text: cut(fmt.Sprintf("binary file, %s, %d bytes", Detect(head, ""), size),
-			maxBytes)}, nil
+	if head := buf[:min(len(buf), filetype.HeadBytes)]; filetype.IsBinary(head) {
+		return Preview{Binary: true, Truncated: size > 0, Text: visible.Clip(fmt.Sprintf("binary file, %s, %d bytes",
+			filetype.Detect(head, ""), size), maxBytes)}, nil
 	}
 	p := quote(buf, maxBytes, maxLines)
 	p.Truncated = p.Bytes < size
 	return p, nil
-}
-
-// isBinary reports whether a file should be described rather than quoted: its head has a known binary type, a NUL, or more than one byte in
-// ten that is not text. Text in an old 8-bit encoding is quoted.
-func isBinary(head []byte) bool {
-	switch Detect(head, "") {
-	case "BAM", "BAI", "FASTQ_GZ", "ZIP", "PNG", "PDF":
-		return true
-	}
-	if bytes.HasPrefix(head, []byte(magicGzip)) || bytes.IndexByte(head, 0) >= 0 {
-		return true
-	}
-	odd := 0
-	for b := head; len(b) > 0; {
-		r, n := utf8.DecodeRune(b)
-		if r == utf8.RuneError && n == 1 || r < ' ' && !strings.ContainsRune("\t\n\r\f\b\x1b", r) {
-			odd++
-		}
-		b = b[n:]
-	}
-	return odd*10 > len(head)
 }
 
 func quote(buf []byte, maxBytes, maxLines int) Preview {
@@ -97,5 +77,3 @@ func next(b []byte) (string, int) {
 	}
 	return visible.Next(b)
 }
-
-func cut(s string, n int) string { return s[:min(len(s), n)] }

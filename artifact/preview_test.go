@@ -2,11 +2,19 @@ package artifact
 
 import (
 	"bytes"
+	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
+	"image"
+	"image/color"
+	"image/png"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"slurmgate/fault"
 	"slurmgate/visible"
 )
 
@@ -57,9 +65,7 @@ func FuzzPreviewText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, maxBytes, maxLines int) {
 		maxBytes, maxLines = maxBytes%10_000, maxLines%10_000
 		p, err := PreviewText(bytes.NewReader(data), int64(len(data)), maxBytes, maxLines)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lines := strings.Count(p.Text, "\n")
 		if p.Text != "" && !strings.HasSuffix(p.Text, "\n") {
 			lines++
@@ -75,6 +81,120 @@ func FuzzPreviewText(f *testing.F) {
 			t.Errorf("%d lines, %d said, %d allowed", lines, p.Lines, maxLines)
 		case p.Bytes > int64(len(data)), !p.Binary && p.Truncated != (p.Bytes < int64(len(data))):
 			t.Errorf("%+v of %d bytes", p, len(data))
+		}
+	})
+}
+
+func pngOf(t *testing.T, m image.Image) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	must(t, png.Encode(&b, m))
+	return b.Bytes()
+}
+
+func preview(ctx context.Context, data []byte, edge, limit int) (Picture, error) {
+	return NewPictures().PreviewImage(ctx, bytes.NewReader(data), int64(len(data)), edge, limit)
+}
+
+func TestPreviewImage(t *testing.T) {
+	m := image.NewNRGBA(image.Rect(0, 0, 900, 300))
+	for y := range 300 {
+		for x := range 900 {
+			m.Set(x, y, color.NRGBA{uint8(x), uint8(y), uint8(x * y), 255})
+		}
+	}
+	data := pngOf(t, m)
+	for _, c := range []struct{ edge, limit int }{{512, 1 << 20}, {512, 20_000}, {64, 20_000}, {5000, 10 << 20}, {0, 20_000}} {
+		got, err := preview(t.Context(), data, c.edge, c.limit)
+		must(t, err)
+		back, err := png.Decode(bytes.NewReader(got.PNG))
+		must(t, err)
+		if b := back.Bounds(); len(got.PNG) > c.limit || b.Dx() != got.Width || b.Dy() != got.Height || got.Width > min(900,
+			max(c.edge, leastEdge)) || got.FullWidth != 900 || got.FullHeight != 300 {
+			t.Errorf("%+v: %d × %d of %d × %d in %d bytes", c, got.Width, got.Height, got.FullWidth, got.FullHeight, len(got.PNG))
+		}
+	}
+	_, err := preview(t.Context(), data, 512, 40)
+	wantFault(t, err, fault.Policy, "PREVIEW-IMAGE-LIMIT")
+	// One colour stays that colour, whatever its opacity and the kind of image.
+	for _, want := range []color.NRGBA{{200, 100, 50, 255}, {0, 0, 0, 0}, {255, 255, 255, 128}} {
+		m := image.NewNRGBA(image.Rect(0, 0, 37, 101))
+		for i := 0; i < len(m.Pix); i += 4 {
+			copy(m.Pix[i:], []uint8{want.R, want.G, want.B, want.A})
+		}
+		got, err := preview(t.Context(), pngOf(t, m), 20, 20_000)
+		must(t, err)
+		back, _ := png.Decode(bytes.NewReader(got.PNG))
+		r, g, b, a := back.At(3, 3).RGBA()
+		wr, wg, wb, wa := want.RGBA()
+		for _, d := range [][2]uint32{{r, wr}, {g, wg}, {b, wb}, {a, wa}} {
+			if diff := int(d[0]>>8) - int(d[1]>>8); diff < -1 || diff > 1 {
+				t.Errorf("%v became %d %d %d %d", want, r>>8, g>>8, b>>8, a>>8)
+			}
+		}
+	}
+}
+
+// header makes the beginning of a PNG that says it is w by h.
+func header(w, h uint32) []byte {
+	chunk := append([]byte("IHDR"), make([]byte, 13)...)
+	binary.BigEndian.PutUint32(chunk[4:], w)
+	binary.BigEndian.PutUint32(chunk[8:], h)
+	copy(chunk[12:], []byte{16, 6, 0, 0, 0})
+	out := append([]byte("\x89PNG\r\n\x1a\n"), 0, 0, 0, 13)
+	out = append(out, chunk...)
+	return binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(chunk))
+}
+
+// What would take too much memory, or is broken, is refused before memory is taken.
+func TestImageBombs(t *testing.T) {
+	whole := pngOf(t, image.NewGray(image.Rect(0, 0, 100, 100)))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for name, c := range map[string]struct {
+		data []byte
+		code string
+	}{
+		"wide":    {header(1<<31-1, 1), "PREVIEW-IMAGE-SIZE"},
+		"huge":    {header(60_000, 60_000), "PREVIEW-IMAGE-SIZE"},
+		"long":    {header(1, 30_000), "PREVIEW-IMAGE-SIZE"},
+		"overrun": {header(1<<31-1, 1<<31-1), "PREVIEW-IMAGE"},
+		"text":    {[]byte("no picture"), "PREVIEW-IMAGE"},
+		"empty":   {nil, "PREVIEW-IMAGE"},
+		"cut":     {whole[:len(whole)-20], "PREVIEW-IMAGE"},
+		"nothing": {header(0, 0), "PREVIEW-IMAGE"},
+	} {
+		_, err := preview(t.Context(), c.data, 512, 20_000)
+		if fault.KindOf(err) != fault.Validation || fault.CodeOf(err) != c.code && name != "overrun" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+		t.Errorf("%d bytes were taken", took)
+	}
+	gone, stop := context.WithCancel(t.Context())
+	stop()
+	_, err := preview(gone, whole, 512, 20_000)
+	wantFault(t, err, fault.Canceled, "canceled")
+}
+
+func FuzzPreviewImage(f *testing.F) {
+	var b bytes.Buffer
+	must(f, png.Encode(&b, image.NewGray(image.Rect(0, 0, 9, 7))))
+	f.Add(b.Bytes())
+	f.Add(header(3, 3))
+	f.Add([]byte("\x89PNG\r\n\x1a\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 33 && (binary.BigEndian.Uint32(data[16:]) > 2000 || binary.BigEndian.Uint32(data[20:]) > 2000) {
+			return // large ones are only slow
+		}
+		got, err := preview(t.Context(), data, 8, 20_000)
+		if err != nil && !fault.Is(err, fault.Validation) {
+			t.Fatal(err)
+		}
+		if err == nil && (got.Width > leastEdge || got.Height > leastEdge || got.Width < 1) {
+			t.Errorf("%d × %d", got.Width, got.Height)
 		}
 	})
 }

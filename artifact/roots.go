@@ -11,6 +11,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/files"
+	"slurmgate/plan"
 )
 
 // Every is the project of a root that belongs to all of them.
@@ -19,7 +20,7 @@ const Every = "*"
 // Root is a folder that the gateway itself reads when a call names a path in it.
 type Root struct {
 	Folder   string   // absolute
-	Projects []string // ids of the projects it belongs to, or [Every]; none: only a caller who may import into every project reads it
+	Projects []string // ids of the projects it belongs to, {user} or [Every]; none: only a caller who may import into every project reads it
 }
 
 // Scope says for whom a path is read.
@@ -29,7 +30,7 @@ type Scope struct {
 }
 
 func (s Scope) reads(r Root) bool {
-	return s.Every || slices.Contains(r.Projects, Every) || slices.Contains(r.Projects, s.Project)
+	return s.Every || plan.InProjects(r.Projects, s.Project)
 }
 
 // importRoot is one spelling of a root and the folder it stood for when the importer was made.
@@ -62,13 +63,14 @@ func resolveRoot(name string) (resolved, msg string) {
 func plainName(path string) error {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
 		return fault.Invalid("", fault.Problem{Code: ImportPath, Field: "path",
-			Rule: "an absolute path without . and .. and doubled slashes", Msg: fmt.Sprintf("got %.200q", path),
+			Rule: "an absolute path without . and .. and doubled slashes",
+			Msg:  fault.Quote(path, 200) + " is not a plain absolute path",
 			Hint: "give a path on the gateway's host"})
 	}
 	if msg := badName(path); msg != "" {
 		return fault.Invalid("", fault.Problem{Code: ImportName, Field: "path",
 			Rule: "UTF-8 without control characters",
-			Msg:  fmt.Sprintf("the file name %.200q %s", path, msg), Hint: "rename the file, or the folder it is in"})
+			Msg:  fmt.Sprintf("the file name %s %s", fault.Quote(path, 200), msg), Hint: "rename the file, or the folder it is in"})
 	}
 	return nil
 }
@@ -104,7 +106,7 @@ func (im *Importer) locate(path string, scope Scope) (importRoot, string, error)
 		allowed, hint = "it has none", ask
 	}
 	return importRoot{}, "", denied(ImportRoot, "below an import root of the project ("+allowed+")",
-		fmt.Sprintf("%.200q is not where files may be imported from", path), hint, upload())
+		fault.Quote(path, 200)+" is not where files may be imported from", hint, upload())
 }
 
 // reads decides by the innermost root that the resolved path lies below, by whatever name: a root may lie inside another, or be mounted

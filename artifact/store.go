@@ -33,8 +33,8 @@ type Store struct {
 	root  *os.Root
 	named sync.Map // folders below objects/ whose names are known to be durable
 
-	payloads  Payloads // nil: none
-	elsewhere func(sha256 string) (*os.File, error)
+	payloads Payloads // nil: none
+	blocks   blockSums
 }
 
 // Payloads has documents that are not objects of the store: small ones that were stored together with something else.
@@ -117,7 +117,7 @@ func (s *Store) put(ctx context.Context, r io.Reader, limit int64, check func(si
 	if sum, size, err = take(ctx, f, r, limit, check); err != nil {
 		return "", 0, err
 	}
-	if renamed, err = s.commit(f, temp, sum, size); err != nil {
+	if renamed, err = s.commit(ctx, f, temp, sum, size); err != nil {
 		return "", 0, fsFault("the bytes cannot be stored", err)
 	}
 	return sum, size, nil
@@ -162,9 +162,9 @@ func (s *Store) create(temp string) (*os.File, error) {
 // youngEnough is the age up to which storing an object again need not renew its time stamp.
 const youngEnough = time.Minute
 
-// commit makes the written bytes durable and gives them their name. An existing object of the same name and size is left alone; one of
-// another size was damaged and is replaced.
-func (s *Store) commit(f *os.File, temp, sum string, size int64) (renamed bool, err error) {
+// commit makes the written bytes durable and gives them their name. An existing object of the same name is left alone
+// if it has these bytes; else it was damaged and is replaced.
+func (s *Store) commit(ctx context.Context, f *os.File, temp, sum string, size int64) (renamed bool, err error) {
 	folder, name := objectPath(sum)
 	dir, named, err := s.folder(folder)
 	if err != nil {
@@ -172,7 +172,13 @@ func (s *Store) commit(f *os.File, temp, sum string, size int64) (renamed bool, 
 	}
 	defer dir.Close()
 	info, err := s.root.Lstat(name)
-	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
+	intact := err == nil && info.Mode().IsRegular() && info.Size() == size
+	if intact {
+		if intact, err = s.intact(ctx, sum); err != nil {
+			return false, err
+		}
+	}
+	if !intact {
 		if err := f.Sync(); err != nil {
 			return false, err
 		}
@@ -194,6 +200,20 @@ func (s *Store) commit(f *os.File, temp, sum string, size int64) (renamed bool, 
 		s.named.Store(folder, true)
 	}
 	return renamed, err
+}
+
+// intact reports whether an object has the bytes of its name. One that cannot be read has not.
+func (s *Store) intact(ctx context.Context, sum string) (bool, error) {
+	f, err := s.object(sum)
+	if err != nil {
+		return false, nil
+	}
+	defer f.Close()
+	got, _, err := files.CopyHash(files.Watched(ctx, nil), io.Discard, f, 0)
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	return err == nil && got == sum, nil
 }
 
 // folder opens a folder of objects under a shared lock, creates it if it is missing, and reports whether its name is known to be durable.
@@ -231,28 +251,16 @@ func (s *Store) Open(sha256 string) (*os.File, error) {
 		return f, err
 	}
 	if s.payloads == nil {
-		return s.openElsewhere(sha256, err)
+		return nil, err
 	}
 	data, perr := s.payloads.Payload(context.Background(), sha256)
 	switch {
 	case fault.Is(perr, fault.NotFound):
-		return s.openElsewhere(sha256, err)
+		return nil, err
 	case perr != nil:
 		return nil, perr
 	}
 	return inMemory(sha256, data)
-}
-
-// openElsewhere opens bytes that the store does not have; otherwise is the fault when nobody has them.
-func (s *Store) openElsewhere(sha256 string, otherwise error) (*os.File, error) {
-	if s.elsewhere == nil {
-		return nil, otherwise
-	}
-	f, err := s.elsewhere(sha256)
-	if fault.Is(err, fault.NotFound) {
-		err = otherwise
-	}
-	return f, err
 }
 
 // object opens an object.
@@ -309,9 +317,6 @@ func (s *Store) Verify(ctx context.Context, sha256 string) error {
 			return perr
 		}
 	}
-	if fault.Is(err, fault.NotFound) {
-		f, err = s.openElsewhere(sha256, err)
-	}
 	if err != nil {
 		return err
 	}
@@ -325,7 +330,7 @@ func (s *Store) Verify(ctx context.Context, sha256 string) error {
 	}
 	if got != sha256 {
 		return fault.New(fault.Conflict, "artifact_corrupt", fmt.Sprintf("object %s is damaged: its bytes have checksum %s", sha256, got)).
-			WithNext("check the disk; remove the object's file and import or run again")
+			WithNext("check the disk; then import the same file again, or have the run that made it executed again: the good bytes take its place")
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/iotest"
 
@@ -94,6 +95,42 @@ func TestStore(t *testing.T) {
 	empty, size, err := s.Put(t.Context(), strings.NewReader(""), 0)
 	if err != nil || size != 0 || empty != sumOf(nil) {
 		t.Error(empty, size, err)
+	}
+}
+
+// Bytes that are stored again take the place of a damaged object of theirs, of whatever size it is. An intact one is
+// left alone.
+func TestDamagedObjectIsMended(t *testing.T) {
+	im, root, dir := newImporter(t, 1<<20)
+	const text = "the good bytes\n"
+	put(t, root+"/original", text)
+	sum := sumOf([]byte(text))
+	object := dir + "/objects/" + sum[:2] + "/" + sum
+	number := func() uint64 {
+		t.Helper()
+		info, err := os.Stat(object)
+		must(t, err)
+		return info.Sys().(*syscall.Stat_t).Ino
+	}
+	_, err := im.ImportFile(t.Context(), root+"/original", inP)
+	must(t, err)
+	for name, damage := range map[string]string{"of the same size": "the evil bytes\n", "cut": "the good", "longer": text + text} {
+		must(t, os.Remove(object))
+		must(t, os.WriteFile(object, []byte(damage), 0o400))
+		if err := im.store.Verify(t.Context(), sum); fault.CodeOf(err) != "artifact_corrupt" {
+			t.Errorf("an object with damage %s is verified as %v, want artifact_corrupt", name, err)
+		}
+		_, err := im.ImportFile(t.Context(), root+"/original", inP)
+		must(t, err)
+		if err := im.store.Verify(t.Context(), sum); err != nil {
+			t.Errorf("an object with damage %s, imported again, is verified as %v, want no error", name, err)
+		}
+	}
+	before := number()
+	_, err = im.ImportFile(t.Context(), root+"/original", inP)
+	must(t, err)
+	if after := number(); after != before {
+		t.Errorf("an intact object that is stored again has the inode %d, want %d as before", after, before)
 	}
 }
 

@@ -4,12 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // What a stream brings is stored once, with the type its content and name give. One that is cut, too large or given up leaves nothing.
@@ -57,55 +62,141 @@ func TestImportStream(t *testing.T) {
 	}
 }
 
-// The domain's own types are told by content, and only where the domain has them.
-func TestDetectOwn(t *testing.T) {
-	log := strings.Repeat("2026-11-21T08:21:29Z job 5 on n1 executes this attempt\n", 5)
-	all := []string{"FASTA", "FASTA_GZ", "FASTQ", "SAM", "SAM_GZ"}
-	for _, c := range []struct{ head, name, plain, own string }{
-		{">seq one\nACGT-N*\n", "x.fa", "TEXT", "FASTA"},
-		{">seq one\r\nACGT\r\n", "", "TEXT", "FASTA"},
-		{string(gz(">seq\nACGT\n")), "r.fa.gz", "UNKNOWN", "FASTA_GZ"},
-		{string(bgzf(">seq\nACGT\n")), "", "UNKNOWN", "FASTA_GZ"},
-		{"> quoted reply\nthis is 1 mail\n", "", "TEXT", "TEXT"},
-		{">only a name", "", "TEXT", "TEXT"},
-		{record, "", "TEXT", "FASTQ"},
-		{"@HD\tVN:1.6\n@SQ\tSN:x\tLN:1\n", "x.sam", "TEXT", "SAM"},
-		{string(gz("@SQ\tSN:x\tLN:1\n")), "", "UNKNOWN", "SAM_GZ"},
-		{"a\tb\n1\t2\n3\t4\n", "", "TSV", "TSV"},
-		{"# c\na\tb\n1\t2\n3\t4\n", "counts", "TSV", "TSV"},
-		{"a\tb\n1\t2\n3\n", "", "TEXT", "TEXT"},
-		{"a\tb\n1\t2\n3\t4\n", "x.txt", "TEXT", "TEXT"},
-		{"a,b\n1,2\n3,4\n", "", "CSV", "CSV"},
-		{"Dear all, hi\nwell, yes\nno, not\n", "", "TEXT", "TEXT"},
-		{"# Title\n\n## Part\n", "", "MD", "MD"},
-		{"# comment\nx = 1\n", "", "TEXT", "TEXT"},
-		{log, "", "LOG", "LOG"},
-		{log, "x.txt", "LOG", "LOG"},
-		{"2026-11-21 08:21:29 once\n", "", "TEXT", "TEXT"},
-		{"anything\n", "run.log", "LOG", "LOG"},
-	} {
-		if got := Detect([]byte(c.head), c.name); got != c.plain {
-			t.Errorf("%.40q %s: %s, want %s", c.head, c.name, got, c.plain)
-		}
-		if got := Detect([]byte(c.head), c.name, all...); got != c.own {
-			t.Errorf("%.40q %s with the domain's types: %s, want %s", c.head, c.name, got, c.own)
-		}
+func TestImportText(t *testing.T) {
+	im, _, _ := newImporter(t, 10<<20)
+	got, err := im.ImportText(t.Context(), "hello\n")
+	if err != nil || got.Type != "TEXT" || got.SizeBytes != 6 || got.Label != "text" {
+		t.Error(got, err)
 	}
+	f, err := im.store.Open(got.SHA256)
+	must(t, err)
+	defer f.Close()
+	if b, _ := io.ReadAll(f); string(b) != "hello\n" {
+		t.Error(string(b))
+	}
+	if got, err := im.ImportText(t.Context(), `{"a":1}`); err != nil || got.Type != "JSON" {
+		t.Error(got, err)
+	}
+	_, err = im.ImportText(t.Context(), strings.Repeat("x", MaxText))
+	must(t, err)
+	_, err = im.ImportText(t.Context(), strings.Repeat("x", MaxText+1))
+	wantFault(t, err, fault.Policy, ImportSize)
+	_, err = im.ImportText(t.Context(), "a\xff")
+	wantFault(t, err, fault.Validation, ImportText)
 }
 
-func FuzzDetectOwn(f *testing.F) {
-	for _, s := range []string{record, ">a\nACGT", "@HD\tVN:1.6\n", "a\tb\n1\t2\n3\t4", "2026-11-21 08:21:29 x\n", "# a\n\n## b"} {
-		f.Add([]byte(s), "x")
-		f.Add(gz(s), "")
+func FuzzImportPath(f *testing.F) {
+	dir := f.TempDir()
+	s, err := Open(dir + "/store")
+	must(f, err)
+	root := dir + "/root"
+	for _, err := range []error{os.Mkdir(root, 0o700), os.WriteFile(root+"/f", []byte("fine"), 0o600), os.WriteFile(dir+"/secret",
+		[]byte("secret"), 0o600), os.Symlink(dir, root+"/l")} {
+		must(f, err)
 	}
-	f.Fuzz(func(t *testing.T, head []byte, name string) {
-		plain, own := Detect(head, name), Detect(head, name, "FASTA", "SAM_GZ")
-		if own != plain && (plain != "TEXT" && plain != "UNKNOWN" && plain != "LOG" && plain != "TSV" && plain != "CSV" && plain != "MD" &&
-			plain != "HTML" && plain != "JSON" || own != "FASTA" && own != "SAM_GZ") {
-			t.Errorf("%s, and with types of its own %s", plain, own)
+	im, err := NewImporter(s, ImportPolicy{Roots: rootsOf(root), MaxBytes: 100})
+	must(f, err)
+	for _, s := range []string{"f", "../secret", "l/secret", "./f", "f/", "\x00", "l/root/f", "x\nf", strings.Repeat("a/", 3000)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, rel string) {
+		got, err := im.ImportFile(t.Context(), root+"/"+rel, inP)
+		if err == nil && got.SHA256 != sumOf([]byte("fine")) {
+			t.Errorf("%q imported %+v", rel, got)
 		}
-		if bytes.HasPrefix(head, []byte("%PDF-")) && own != "PDF" {
-			t.Error(own)
+		if k := fault.KindOf(err); err != nil && k != fault.Policy && k != fault.Validation && k != fault.NotFound && len(rel) < 255 {
+			t.Errorf("%q: %v", rel, err)
+		}
+		if msg := plan.CheckWord(labelOf(rel)); msg != "" {
+			t.Errorf("label %q of %q: %s", labelOf(rel), rel, msg)
 		}
 	})
+}
+
+// age makes an object look as if it had been stored so long ago.
+func age(t *testing.T, dir, sum string, d time.Duration) {
+	t.Helper()
+	at := time.Now().Add(-d)
+	must(t, os.Chtimes(dir+"/objects/"+sum[:2]+"/"+sum, at, at))
+}
+
+func TestRemove(t *testing.T) {
+	s, dir := newStore(t)
+	sum, _, err := s.Put(t.Context(), bytes.NewReader([]byte("x")), 10)
+	must(t, err)
+	cutoff := time.Now().Add(-time.Hour)
+	just := func(remove func() error) error { return remove() }
+	remove := func(alone func(func() error) error) bool {
+		t.Helper()
+		gone, err := s.Remove(t.Context(), sum, cutoff, alone)
+		must(t, err)
+		return gone
+	}
+	if remove(just) {
+		t.Error("a young object was removed")
+	}
+	age(t, dir, sum, 2*time.Hour)
+	if remove(func(func() error) error { return nil }) || !s.Has(sum) {
+		t.Error("a kept object was removed")
+	}
+	if gone, err := s.Remove(t.Context(), sum, cutoff, func(func() error) error { return os.ErrClosed }); gone || err == nil || !s.Has(sum) {
+		t.Error("removed though nobody knows whether to keep it")
+	}
+	_, _, err = s.Put(t.Context(), bytes.NewReader([]byte("x")), 10) // stored again: young again
+	must(t, err)
+	if remove(just) {
+		t.Error("an object that was just stored again was removed")
+	}
+	var seen []string
+	must(t, s.Objects(t.Context(), func(sum string, size int64, _ time.Time) error {
+		seen = append(seen, fmt.Sprint(sum, size))
+		return nil
+	}))
+	if len(seen) != 1 || seen[0] != sum+"1" {
+		t.Error(seen)
+	}
+	age(t, dir, sum, 2*time.Hour)
+	if !remove(just) || s.Has(sum) || !remove(just) {
+		t.Error("it is still there")
+	}
+	if gone, err := s.Remove(t.Context(), sumOf([]byte("never")), cutoff, just); !gone || err != nil {
+		t.Error(gone, err)
+	}
+	_, err = s.Remove(t.Context(), "../x", cutoff, just)
+	wantFault(t, err, fault.Validation, "checksum")
+}
+
+// Whatever is stored is there afterwards, though somebody removes it at the same moment for its age.
+func TestRemoveWhileStoring(t *testing.T) {
+	s, dir := newStore(t)
+	other, err := Open(dir) // as another process has it
+	must(t, err)
+	defer other.Close()
+	removed := 0
+	for i := range 300 {
+		b := fmt.Appendf(nil, "%d", i%5)
+		sum, _, err := s.Put(t.Context(), bytes.NewReader(b), 10)
+		must(t, err)
+		age(t, dir, sum, 2*time.Hour)
+		var both sync.WaitGroup
+		both.Go(func() {
+			if _, _, err := s.Put(t.Context(), bytes.NewReader(b), 10); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Go(func() {
+			gone, err := other.Remove(t.Context(), sum, time.Now().Add(-time.Hour), func(remove func() error) error { return remove() })
+			if err != nil {
+				t.Error(err)
+			}
+			if gone {
+				removed++
+			}
+		})
+		both.Wait()
+		if err := s.Verify(t.Context(), sum); err != nil {
+			t.Fatalf("round %d: it was stored and is not there: %v", i, err)
+		}
+	}
+	t.Logf("removed first in %d of 300 rounds", removed)
 }

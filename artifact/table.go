@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"slurmgate/fault"
+	"slurmgate/filetype"
 )
 
 // Limits of a table preview, whatever the request.
@@ -28,15 +29,15 @@ type TableQuery struct {
 // Column is one column of a table.
 type Column struct {
 	Name string `json:"name"`
-	Type string `json:"type"` // integer, number, boolean, date, text, or empty; guessed from the first rows and those shown
+	Type string `json:"type" help:"integer, number, boolean, date, text, or empty; guessed from the rows read"`
 }
 
 // Table is a part of a table.
 type Table struct {
 	Columns      []Column   `json:"columns"`
-	ColumnsTotal int        `json:"columns_total"` // columns of the header or of the widest row read; may exceed those shown
-	Header       bool       `json:"header"`        // the column names come from the file; otherwise they are generated
-	FirstRow     int64      `json:"first_row"`     // number of the first row shown, from 0
+	ColumnsTotal int        `json:"columns_total" help:"may be larger than the number of columns listed"`
+	Header       bool       `json:"header" help:"whether the column names come from the file"`
+	FirstRow     int64      `json:"first_row"` // number of the first row shown, from 0
 	Rows         [][]string `json:"rows"`
 	RowsRead     int64      `json:"rows_read"` // rows read, skipped ones included
 	Truncated    bool       `json:"truncated"` // not the whole file was read or shown
@@ -48,11 +49,11 @@ type Table struct {
 // the header are comments; the last of them is the header if it has as many columns as the first row, as in VCF. Control characters in
 // cells are made visible. A binary file, or a text without the delimiter, is a Validation fault.
 func PreviewTable(ctx context.Context, f io.ReaderAt, size int64, q TableQuery) (Table, error) {
-	head := make([]byte, min(size, HeadBytes))
+	head := make([]byte, min(size, filetype.HeadBytes))
 	if n, err := f.ReadAt(head, 0); err != nil && err != io.EOF || int64(n) < int64(len(head)) {
 		return Table{}, fsFault("the artifact cannot be read", orEOF(err))
 	}
-	if isBinary(head) {
+	if filetype.IsBinary(head) {
 		return Table{}, notTable("it is a binary file")
 	}
 	if q.Delimiter == 0 {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"slurmgate/visible"
 )
 
 // tableReader builds one preview.
@@ -127,15 +129,15 @@ func (t *tableReader) show(cell string) string {
 		if text == "\n" || text == "\t" {
 			text = " "
 		}
-		if b.Len()+len(text) > maxCell || b.Len()+len(text) > t.left {
-			b.WriteString("…")
+		b.WriteString(text)
+		if b.Len() > maxCell {
 			break
 		}
-		b.WriteString(text)
 		rest = rest[n:]
 	}
-	t.left = max(0, t.left-b.Len()-1)
-	return b.String()
+	shown := visible.Clip(b.String(), min(maxCell, t.left))
+	t.left = max(0, t.left-len(shown)-1)
+	return shown
 }
 
 func (t *tableReader) finish() Table {

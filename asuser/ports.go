@@ -37,7 +37,7 @@ func (u *Users) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.Se
 }
 
 // Cancel implements [run.Canceller], as the user of the run that the name has in it, or that leads the array of that name.
-func (u *Users) Cancel(ctx context.Context, jobID, name string) (err error) {
+func (u *Users) Cancel(ctx context.Context, jobID, name, shown string) (err error) {
 	runID := run.RunOf(name)
 	if run.IsArrayName(name) {
 		if runID, err = u.cfg.LeaderOf(ctx, name); err != nil {
@@ -47,7 +47,7 @@ func (u *Users) Cancel(ctx context.Context, jobID, name string) (err error) {
 	if runID == "" {
 		return fault.New(fault.Internal, "job_name", "not the name of a gateway's job: "+name)
 	}
-	return u.with(ctx, runID, func(p Parts) error { return p.Cancel(ctx, jobID, name) })
+	return u.with(ctx, runID, func(p Parts) error { return p.Cancel(ctx, jobID, name, shown) })
 }
 
 // with calls f with the parts of a run's user.
@@ -82,8 +82,8 @@ func (u *Users) OpenTogether(ctx context.Context, list []run.Opening) []error {
 	return run.OpenEach(ctx, u, list)
 }
 
-func (u *Users) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
-	return get(ctx, u, runID, func(p Parts) ([]byte, error) { return p.ReadControl(ctx, runID, n, name, limit, tail) })
+func (u *Users) ReadControlFrom(ctx context.Context, runID string, n int, name string, from, limit int64) (run.Part, error) {
+	return get(ctx, u, runID, func(p Parts) (run.Part, error) { return p.ReadControlFrom(ctx, runID, n, name, from, limit) })
 }
 
 func (u *Users) TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {

@@ -67,10 +67,10 @@ const arrayOfBob = "sg-array-a23456789abcdef012345678"
 func TestCancelTasks(t *testing.T) {
 	w, u := newWorld(2)
 	defer u.Close()
-	if err := u.Cancel(t.Context(), "7_[0,2]", arrayOfBob); err != nil {
+	if err := u.Cancel(t.Context(), "7_[0,2]", arrayOfBob, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.Cancel(t.Context(), "7_0", "sg-array-b23456789abcdef012345678"); !fault.Is(err, fault.NotFound) {
+	if err := u.Cancel(t.Context(), "7_0", "sg-array-b23456789abcdef012345678", ""); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
 	w.mu.Lock()
@@ -144,7 +144,7 @@ func (p parts) Receipt(_ context.Context, job run.JobSpec, _ int) (run.SendResul
 	p.did("Receipt", job.RunID)
 	return run.SendResult{Outcome: run.SendAccepted, JobID: "7"}, false
 }
-func (p parts) Cancel(_ context.Context, _, name string) error {
+func (p parts) Cancel(_ context.Context, _, name, _ string) error {
 	p.did("Cancel", run.RunOf(name))
 	return nil
 }
@@ -159,9 +159,9 @@ func (p parts) OpenAttempt(_ context.Context, runID string, _ int, _ string, _ .
 	p.did("OpenAttempt", runID)
 	return nil
 }
-func (p parts) ReadControl(_ context.Context, runID string, _ int, _ string, _ int64, _ bool) ([]byte, error) {
-	p.did("ReadControl", runID)
-	return []byte(p.user), nil
+func (p parts) ReadControlFrom(_ context.Context, runID string, _ int, _ string, _, _ int64) (run.Part, error) {
+	p.did("ReadControlFrom", runID)
+	return run.Part{Data: []byte(p.user)}, nil
 }
 func (p parts) TakeClaim(_ context.Context, runID string, _ int, content []byte) ([]byte, error) {
 	p.did("TakeClaim", runID)
@@ -199,10 +199,10 @@ func everything(u *asuser.Users, runID string) error {
 	if res, held := u.Receipt(ctx, job, 1); held {
 		errs = append(errs, errors.New(res.Code))
 	}
-	errs = append(errs, u.Cancel(ctx, "7", run.JobName(runID, 1, "0123456789abcdef")), u.StageInputs(ctx, runID, nil, nil),
+	errs = append(errs, u.Cancel(ctx, "7", run.JobName(runID, 1, "0123456789abcdef"), ""), u.StageInputs(ctx, runID, nil, nil),
 		u.OpenAttempt(ctx, runID, 1, "t"))
-	_, err := u.ReadControl(ctx, runID, 1, "exit", 1, false)
-	errs = append(errs, err)
+	_, err := u.ReadControlFrom(ctx, runID, 1, "exit", 0, 1)
+	errs = append(append(errs, err), u.OpenTogether(ctx, []run.Opening{{RunID: runID, N: 1, Token: "t"}})...)
 	_, err = u.TakeClaim(ctx, runID, 1, nil)
 	errs = append(errs, err)
 	if r, _, err := u.OpenOutput(ctx, runID, 1, "out/x"); err != nil {
@@ -239,8 +239,8 @@ func TestRunsStayWithTheirUsers(t *testing.T) {
 				t.Errorf("%s was asked for %s", user, c)
 			}
 		}
-		if len(calls) != 20*12 {
-			t.Errorf("%d calls as %s", len(calls), user)
+		if len(calls) != 20*13 {
+			t.Errorf("%d calls as %s, want 20 of each of the 13", len(calls), user)
 		}
 	}
 	if len(w.calls) != 3 {
@@ -269,7 +269,7 @@ func TestRunsOfNobody(t *testing.T) {
 			t.Errorf("%+v %v", res, held)
 		}
 	}
-	if err := u.Cancel(t.Context(), "7", "mine"); !fault.Is(err, fault.Internal) {
+	if err := u.Cancel(t.Context(), "7", "mine", ""); !fault.Is(err, fault.Internal) {
 		t.Error(err)
 	}
 	if len(w.calls) > 0 || w.seen() != "" {

@@ -301,6 +301,41 @@ func TestDamagedBackup(t *testing.T) {
 	}
 }
 
+// An answer names at most a hundred artifacts that are missing, says how many there are, and a file lists all of them.
+func TestManyDamagedArtifacts(t *testing.T) {
+	w := newWorld(t)
+	const n = backup.Shown + 20
+	var all []string
+	for i := range n {
+		all = append(all, w.add(fmt.Sprint("artifact ", i)))
+		must(t, os.Remove(w.object(all[i])))
+	}
+	slices.Sort(all)
+	m := w.make(backup.Options{})
+	if m.DamagedCount != n || len(m.Damaged) != backup.Shown {
+		t.Errorf("a backup without %d artifacts names %d and counts %d, want %d and %d", n, len(m.Damaged), m.DamagedCount, backup.Shown, n)
+	}
+	written, err := backup.Read(m.Folder)
+	must(t, err)
+	if slices.Sort(written.Damaged); !slices.Equal(written.Damaged, all) {
+		t.Errorf("its manifest lists %d artifacts, want all %d", len(written.Damaged), n)
+	}
+	to := target(t)
+	to.Partial = true
+	r, err := to.Restore(t.Context(), w.dir)
+	must(t, err)
+	if r.MissingCount != n || len(r.Missing) != backup.Shown || len(r.Manifest.Damaged) != backup.Shown {
+		t.Errorf("a restore without %d artifacts names %d and %d and counts %d, want %d, %d and %d", n, len(r.Missing),
+			len(r.Manifest.Damaged), r.MissingCount, backup.Shown, backup.Shown, n)
+	}
+	text, err := os.ReadFile(r.MissingFile)
+	must(t, err)
+	lines := strings.Fields(string(text))
+	if slices.Sort(lines); !slices.Equal(lines, all) {
+		t.Errorf("%s lists %d artifacts, want all %d", r.MissingFile, len(lines), n)
+	}
+}
+
 func uidOf(t *testing.T, path string) int {
 	t.Helper()
 	info, err := os.Lstat(path)

@@ -64,7 +64,12 @@ type Made struct {
 	Fresh   int64    `json:"bytes_copied"`
 	Removed []string `json:"removed"` // earlier backups, as Options.Keep says
 	Seconds float64  `json:"seconds"`
+	// DamagedCount is how many checksums manifest.json lists as damaged. Manifest.Damaged has the first of them.
+	DamagedCount int `json:"damaged_count"`
 }
+
+// Shown bounds how many missing or damaged artifacts an answer names. A file has all of them.
+const Shown = 100
 
 // rounds is how often the ledger is copied again because objects that a copy names were removed before they were copied.
 const rounds = 5
@@ -87,7 +92,8 @@ func (s Source) Make(ctx context.Context, dir string, o Options) (m Made, err er
 	if m.Folder, err = w.finish(); err != nil {
 		return m, err
 	}
-	m.Manifest, m.Copied, m.Fresh = w.m, w.copied, w.bytes
+	m.Manifest, m.Copied, m.Fresh, m.DamagedCount = w.m, w.copied, w.bytes, len(w.m.Damaged)
+	m.Damaged = m.Damaged[:min(len(m.Damaged), Shown)]
 	m.Removed, err = prune(dir, o.Keep)
 	m.Seconds = s.Now().Sub(began).Seconds()
 	return m, err

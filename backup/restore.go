@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,11 +38,17 @@ type Restored struct {
 	Manifest Manifest `json:"manifest"`
 	Objects  int64    `json:"objects"`
 	Copied   int64    `json:"objects_copied"` // that the store did not have
-	Missing  []string `json:"missing"`        // checksums that are in neither
+	Missing  []string `json:"missing"`        // checksums that are in neither: the first of them
+	// MissingCount is how many those are, and MissingFile the file of the state folder that lists all; empty when none is missing.
+	MissingCount int    `json:"missing_count"`
+	MissingFile  string `json:"missing_file"`
 }
 
 // restoring is the name of a ledger that is being restored.
 const restoring = "ledger.db.restoring"
+
+// missingFile is the file of the state folder with the checksums of what a partial restore left out, one on a line.
+const missingFile = "missing-artifacts.txt"
 
 // Restore puts a backup back: the folder itself, or the newest in it. The target has no ledger; objects that its store has already are
 // checked and kept. Everything is verified before the ledger gets its name, in one step and last: a Restore that fails or is killed leaves
@@ -84,7 +91,10 @@ func (t Target) Restore(ctx context.Context, dir string) (r Restored, err error)
 				m.Objects+int64(len(m.Damaged)), r.Missing[0])).
 			WithNext("restore another backup, or restore all but these: --partial")
 	}
-	if err := t.own(temp); err != nil {
+	if err := t.listMissing(&r); err != nil {
+		return r, disk("the list of missing artifacts cannot be written", err)
+	}
+	if err := t.own(temp, r.MissingFile); err != nil {
 		return r, disk("the restored files cannot be given to the gateway's user", err)
 	}
 	if err := place(temp, name); err != nil {
@@ -158,17 +168,32 @@ func (t Target) object(ctx context.Context, path, sum string) (whole, copied boo
 	return err == nil && stored == sum, true, err
 }
 
+// listMissing writes the checksums of all missing artifacts into a file of the state folder, and leaves the first ones in r.
+func (t Target) listMissing(r *Restored) error {
+	r.MissingCount = len(r.Missing)
+	r.Manifest.Damaged = r.Manifest.Damaged[:min(len(r.Manifest.Damaged), Shown)]
+	name := filepath.Join(t.StateDir, missingFile)
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if r.MissingCount == 0 {
+		return nil
+	}
+	text := strings.Join(r.Missing, "\n") + "\n"
+	r.Missing, r.MissingFile = r.Missing[:min(len(r.Missing), Shown)], name
+	return os.WriteFile(name, []byte(text), 0o600)
+}
+
 // own gives everything of the state folder and the artifact store to the gateway's user, and nobody else a right on it.
-func (t Target) own(temp string) error {
+func (t Target) own(files ...string) error {
 	if os.Geteuid() != 0 {
 		return nil // it is this user, or nothing could have been written
 	}
-	if err := unix.Fchownat(unix.AT_FDCWD, temp, t.UID, t.GID, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return err
-	}
-	lock := filepath.Join(t.StateDir, "gateway.lock")
-	if err := unix.Fchownat(unix.AT_FDCWD, lock, t.UID, t.GID, unix.AT_SYMLINK_NOFOLLOW); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, name := range append(files, filepath.Join(t.StateDir, "gateway.lock")) {
+		err := unix.Fchownat(unix.AT_FDCWD, name, t.UID, t.GID, unix.AT_SYMLINK_NOFOLLOW)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	root, err := os.OpenRoot(t.ArtifactDir)
 	if err != nil {

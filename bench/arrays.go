@@ -94,7 +94,7 @@ func (m *measurement) cancelAll(ctx context.Context, g *rig, from, n int) error 
 			if err != nil {
 				return err
 			}
-			a, err := g.engine.Cancel(ctx, id.RunID(), "measured")
+			a, err := g.engine.Cancel(ctx, id.RunID(), "measured", run.Withdrawal{All: true})
 			if err == nil && (a.State != run.Cancelled || a.Executed != "never") {
 				err = fmt.Errorf("run %d is %s after its cancel, and executed %q", i, a.State, a.Executed)
 			}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // target is whom the attackers attack: a process of its own makes the attack, so that only the machine is shared with the honest clients.
@@ -80,22 +82,16 @@ func (t target) many(ctx context.Context, atOnce, perSecond int, method, path, b
 		patience = time.Minute
 	}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}}
-	slots := make(chan struct{}, atOnce)
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	var requests errgroup.Group
+	requests.SetLimit(atOnce)
+	defer requests.Wait()
 	every(ctx, perSecond, func() {
-		select {
-		case slots <- struct{}{}:
-		default:
-			return
-		}
-		wg.Go(func() {
-			defer func() { <-slots }()
+		requests.TryGo(func() error {
 			ctx, stop := context.WithTimeout(ctx, patience)
 			defer stop()
 			req, err := http.NewRequestWithContext(ctx, method, t.URL+path, strings.NewReader(body))
 			if err != nil {
-				return
+				return err
 			}
 			req.Header.Set("Authorization", "Bearer "+t.Token)
 			req.Header.Set("Content-Type", "application/json")
@@ -104,6 +100,7 @@ func (t target) many(ctx context.Context, atOnce, perSecond int, method, path, b
 				_, _ = io.Copy(io.Discard, res.Body) // what an attacker is told does not matter
 				res.Body.Close()
 			}
+			return nil
 		})
 	})
 }
@@ -119,24 +116,20 @@ func (t target) network() (network, address string) {
 // hold opens connections at a rate, says one thing on each, and keeps them, so many at most; those that are closed are opened again.
 func (t target) hold(ctx context.Context, atOnce, perSecond int, say string) {
 	network, address := t.network()
-	slots := make(chan struct{}, atOnce)
+	var connections errgroup.Group
+	connections.SetLimit(atOnce)
 	every(ctx, perSecond, func() {
-		select {
-		case slots <- struct{}{}:
-		default:
-			return
-		}
-		go func() {
-			defer func() { <-slots }()
+		connections.TryGo(func() error {
 			c, err := net.Dial(network, address)
 			if err != nil {
-				return
+				return err
 			}
 			defer context.AfterFunc(ctx, func() { c.Close() })()
 			defer c.Close()
 			_, _ = io.WriteString(c, say)
 			_, _ = c.Read(make([]byte, 1)) // until the other side has had enough
-		}()
+			return nil
+		})
 	})
 }
 

@@ -33,7 +33,7 @@ func (o *office) visits() []*visit {
 			return o.ask(ctx, "POST", "/mcp", chatCall("slurm_job_get", `{"run_id":"`+run()+`"}`), "structuredContent")
 		}},
 		{name: "chat_list", share: 5, read: true, ask: func(ctx context.Context) error {
-			return o.ask(ctx, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`, "slurm_job_get")
+			return o.ask(ctx, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`, "slurm_job_collect")
 		}},
 		{name: "runs", share: 12, read: true, ask: func(ctx context.Context) error {
 			return o.ask(ctx, "GET", "/v1/runs?limit=20", "",

@@ -13,6 +13,7 @@ import (
 
 	"slurmgate/apptainer"
 	"slurmgate/artifact"
+	"slurmgate/filetype"
 	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/run"
@@ -224,7 +225,7 @@ func (g *rig) order(i int) run.Order {
 type noFormats struct{}
 
 func (noFormats) Check(typ string, _ bool) run.FormatCheck {
-	return artifact.NewChecker(typ, artifact.Checks{})
+	return filetype.NewChecker(typ, filetype.Checks{})
 }
 
 func (f noFormats) CheckInput(typ string) run.FormatCheck { return f.Check(typ, false) }
@@ -244,4 +245,6 @@ func (noContract) AfterOutOfMemory(memMB int) int           { return memMB }
 func (noContract) AfterTimeLimit(seconds int) int           { return seconds }
 func (noContract) Asks(string) bool                         { return false }
 func (noContract) CheckValue(string, json.RawMessage) error { return nil }
-func (noContract) Stderr(string) (is, message string)       { return "", "" }
+func (noContract) LineFiles(string) []string                { return nil }
+
+func (noContract) Line(role, path, line string) (is, message string) { return "", "" }

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -17,31 +18,17 @@ const callers = 16
 
 // parallel calls f for each of from … from+n-1, at most width at a time, and stops at the first error.
 func parallel(ctx context.Context, width, from, n int, f func(i int) error) error {
-	var next atomic.Int64
-	var once sync.Once
-	var failed error
-	var wg sync.WaitGroup
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	for range width {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := f(from + i); err != nil {
-					once.Do(func() { failed = err })
-					stop()
-				}
+	workers, ctx := errgroup.WithContext(ctx)
+	workers.SetLimit(width)
+	for i := range n {
+		workers.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
+			return f(from + i)
 		})
 	}
-	wg.Wait()
-	if failed == nil && int(next.Load()) < n {
-		failed = ctx.Err()
-	}
-	return failed
+	return workers.Wait()
 }
 
 // send submits n runs through the engine, which must be working, and waits for all receipts.
@@ -50,18 +37,11 @@ func (g *rig) send(ctx context.Context, from, n int) (time.Duration, error) {
 	err := parallel(ctx, callers, from, n, func(i int) error {
 		a, err := g.engine.Submit(ctx, g.order(i))
 		if err == nil && (a.Replayed || a.SlurmJobID == nil) {
-			err = fmt.Errorf("run %d is %s (%s) after its submit: %v", i, a.State, a.Phase, deref(a.Reason))
+			err = fmt.Errorf("run %d is %s (%s) after its submit: %v", i, a.State, a.Phase, plan.OrBlank(a.Reason))
 		}
 		return err
 	})
 	return time.Since(began), err
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // quiet waits until the watcher has seen every run in Slurm and nothing is left to write.

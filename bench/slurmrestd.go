@@ -13,7 +13,7 @@ const socket = "unix:/run/slurmrestd/slurmrestd.sock"
 // overREST makes the rig ask slurmrestd instead of starting Slurm's commands.
 func (g *rig) overREST() error {
 	s, err := rest.New(rest.Config{URL: socket, User: user, Script: script, RPCPerMinute: g.rates.rpcPerMinute,
-		Control: g.staging.ReadControl})
+		Control: g.staging.ReadControlFrom})
 	if err != nil {
 		return err
 	}

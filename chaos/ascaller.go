@@ -25,6 +25,7 @@ func (s *site) addUsers(ctx context.Context) error {
 		const script = `set -e
 id -u "$1" >/dev/null 2>&1 || devd user "$1" add
 devd user "$1" restore
+chown root "${2%/of}" "${2%/*/of}"; chmod 1777 "${2%/of}" "${2%/*/of}"
 install -d -m 0755 "$2"
 rm -rf --one-file-system "$2/$1"
 install -d -m 0700 -o "$1" -g "$(id -g "$1")" "$2/$1"`

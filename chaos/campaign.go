@@ -12,6 +12,10 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"slurmgate/run"
 )
 
 // tally is what came of the cases over one transport.
@@ -46,6 +50,7 @@ type campaigner struct {
 	failing map[string]bool            // failing calls that were drawn
 	passed  map[string]map[string]bool // place → scenarios that passed it
 	arrays  together
+	batches batchTally
 	ended   []ended
 }
 
@@ -101,17 +106,12 @@ func (p *campaigner) together(ctx context.Context, list []testCase) error {
 		now := list[:min(len(list), len(p.workers))]
 		list = list[len(now):]
 		g := newGroup(p.cluster, now[0].outage, len(now))
-		errs := make(chan error, len(now))
+		var cases errgroup.Group
 		for i, c := range now {
 			c.group = g
-			go func() { errs <- p.one(ctx, p.workers[i][c.carrier], c) }()
+			cases.Go(func() error { return p.one(ctx, p.workers[i][c.carrier], c) })
 		}
-		var first error
-		for range now {
-			if err := <-errs; err != nil && first == nil {
-				first = err
-			}
-		}
+		first := cases.Wait()
 		if first == nil {
 			first = g.err
 		}
@@ -136,6 +136,9 @@ func (p *campaigner) together(ctx context.Context, list []testCase) error {
 func (p *campaigner) one(ctx context.Context, s *site, c testCase) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if c.batch != nil {
+		return p.oneBatch(ctx, s, c)
 	}
 	began := time.Now()
 	name := filepath.Join(p.repo, "build", "chaos", fmt.Sprintf("case-%d.log", c.n))
@@ -165,7 +168,10 @@ func (p *campaigner) one(ctx context.Context, s *site, c testCase) error {
 			return fmt.Errorf("case %d: %w", c.n, err)
 		}
 	}
-	p.count(t, e, before, time.Since(began))
+	p.mu.Lock()
+	p.ended = append(p.ended, e)
+	p.mu.Unlock()
+	p.count(t, e.state, before, time.Since(began))
 	if len(t.trouble) == 0 && p.only < 0 && !p.list && time.Since(began) < time.Minute { // slow ones are worth a look
 		os.Remove(name)
 	}
@@ -190,11 +196,10 @@ func (p *campaigner) judgeOther(ctx context.Context, t, o *trial) error {
 }
 
 // count books a case and tells people about it.
-func (p *campaigner) count(t *trial, e ended, before int64, took time.Duration) {
+func (p *campaigner) count(t *trial, state run.State, before int64, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done++
-	p.ended = append(p.ended, e)
 	over := p.results[t.carrier]
 	over.cases++
 	if t.fits {
@@ -223,7 +228,7 @@ func (p *campaigner) count(t *trial, e ended, before int64, took time.Duration) 
 	if len(t.trouble) > 0 {
 		verdict = "FAILED"
 	}
-	p.say("%3d/%d  case %d  %s %s in %.1fs  (%s%s)", p.done, p.total, t.n, verdict, e.state, took.Seconds(), t.testCase, missed)
+	p.say("%3d/%d  case %d  %s %s in %.1fs  (%s%s)", p.done, p.total, t.n, verdict, state, took.Seconds(), t.testCase, missed)
 	if len(t.trouble) == 0 {
 		return
 	}
@@ -312,8 +317,10 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 		l.Close()
 	}
 	p.places()
-	if text := p.arrays.String(); text != "" {
-		fmt.Println(text)
+	for _, text := range []string{p.arrays.String(), p.batches.String()} {
+		if text != "" {
+			fmt.Println(text)
+		}
 	}
 	all := tally{cases: p.done, found: p.counts}
 	drawn, bitten := 0, 0
@@ -361,6 +368,9 @@ func (p *campaigner) places() {
 	}
 	for _, k := range arrayPlaces {
 		known[k.name] = []string{k.in}
+	}
+	for _, name := range batchPlaces {
+		known[name] = []string{"batch"}
 	}
 	for _, at := range slices.Sorted(maps.Keys(p.passed)) {
 		if p.list {

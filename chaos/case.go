@@ -40,10 +40,15 @@ type testCase struct {
 	carrier      carrier
 	far          far
 	k            int // runs that leave together; 0 and 1: it is alone
+	rename       renaming
+	batch        *batchPlan
 }
 
 func (c testCase) String() string {
 	parts := []string{c.scenario.name}
+	if c.batch != nil {
+		parts[0] = c.batch.String()
+	}
 	for i, s := range c.starts {
 		parts = append(parts, fmt.Sprintf("life %d %s", i+1, s))
 	}
@@ -70,6 +75,9 @@ func (c testCase) String() string {
 	}
 	if c.k > 1 {
 		parts = append(parts, fmt.Sprintf("%d runs together", c.k))
+	}
+	if c.rename != "" {
+		parts = append(parts, "jobs renamed "+string(c.rename))
 	}
 	if text := c.far.String(); text != "" {
 		parts = append(parts, text)
@@ -179,7 +187,7 @@ func (c *testCase) ofProcesses(r source) {
 	for_ := func(program, line string) {
 		c.flags = append(c.flags, mischief{program, line, r.between(2*time.Second, 8*time.Second)})
 	}
-	switch r.IntN(13) {
+	switch r.IntN(15) {
 	case 0: // killed somewhere on its way
 		c.killSbatch, c.sbatchSignal = r.between(0, 60*time.Millisecond), []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}[r.IntN(2)]
 	case 1: // surely before it submits
@@ -217,6 +225,12 @@ func (c *testCase) ofProcesses(r source) {
 	case 12:
 		c.scenario = scenarioNamed("cancel_soon")
 		for_("scancel", []string{"hang", "fail"}[r.IntN(2)])
+	case 13:
+		c.scenario = scenarioNamed("suspended")
+	case 14: // no longer than the gateway waits for it, now and then
+		if c.scenario = scenarioNamed("hung"); r.chance(60) {
+			c.scenario.flags = []mischief{{"sbatch", "stuck 20 1", 20 * time.Second}}
+		}
 	}
 }
 
@@ -229,7 +243,7 @@ func (c *testCase) inOutage(r source) {
 	if r.chance(30) {
 		c.starts = append(c.starts, start{after: r.between(500*time.Millisecond, 8*time.Second), pause: r.pause()})
 	}
-	c.may = []string{endAbsent, endLost, endBoot, endNode}
+	c.may = []string{endAbsent, endLost, endBoot, endNode, endProlog}
 	if c.outage.forgets {
 		// A job forgotten while it runs may be killed, and one that gets the id of a forgotten one that still runs is cancelled, by
 		// Slurm itself.

@@ -112,3 +112,16 @@ func TestDeal(t *testing.T) {
 		}
 	}
 }
+
+// A case of a batch follows from the seed and its number alone, and a batch is never dealt to a transport with several users.
+func TestBatchCasesAreRepeatable(t *testing.T) {
+	over := []carrier{cli, caller, rest}
+	for seed := range uint64(5) {
+		long := batchCases(seed, 30, over)
+		for i, c := range batchCases(seed, 10, over) {
+			if fmt.Sprint(c) != fmt.Sprint(long[i]) || c.carrier == caller {
+				t.Errorf("seed %d, case %d of 10 is %q over %s, of 30 it is %q", seed, i, c, c.carrier, long[i])
+			}
+		}
+	}
+}

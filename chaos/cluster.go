@@ -155,6 +155,10 @@ func (c *cluster) step(ctx context.Context, args []string) (map[int]int, error) 
 		out, err := c.output(ctx, "root", nil, "bash", "-c", lose, "lose", args[1])
 		return dropped(out), err
 	}
+	if args[0] == "script" {
+		_, err := c.output(ctx, "root", nil, "bash", "-c", args[1])
+		return nil, err
+	}
 	return nil, c.devd(ctx, args...)
 }
 
@@ -166,9 +170,11 @@ func (c *cluster) healthy(ctx context.Context) error {
 		[[ $(sinfo -h -p main -o "%T %D" | awk '$1 ~ /^(idle|mixed|allocated|completing)$/ {n += $2} END {print n+0}') == 2 ]]`)
 }
 
-// quiet waits until no job is left, known to Slurm or forgotten by it, that could still execute something.
+// quiet waits until no job is left, known to Slurm or forgotten by it, that could still execute something. It cancels what never
+// starts: jobs of partition big, and those that Slurm holds after a failed Prolog, as it does with jobs that may be requeued.
 func (c *cluster) quiet(ctx context.Context) error {
 	return c.until(ctx, 2*time.Minute, `squeue -h -t PENDING -p big -o %i | xargs -r scancel
+		squeue -h -t PENDING -o "%i %r" | awk '/launch failed requeued held/ {print $1}' | xargs -r scancel
 		left=$(squeue -h 2>&1); printf '%s\n' "$left"; [[ -z $left ]] && ! pgrep -a slurmstepd`)
 }
 

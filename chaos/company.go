@@ -77,9 +77,9 @@ func withCompany(seed uint64, list []testCase, sizes []int, transports int) []te
 func mateOf(c testCase, i int) testCase {
 	sc := c.scenario
 	c.flags, c.far, c.group, c.killSbatch = nil, far{}, nil, -1
-	sc.flags, sc.fail, sc.foreign, sc.retry, sc.double = nil, "", false, false, false
+	sc.flags, sc.fail, sc.foreign, sc.retry, sc.double, sc.suspend, sc.limit = nil, "", false, false, false, 0, 0
 	if sc.cancel == "soon" || sc.cancel == "running" {
-		sc.cancel = ""
+		sc.cancel, sc.work = "", max(sc.work, time.Second) // a program that works until it is stopped would never end
 	}
 	sc.end = append(sc.end[:len(sc.end):len(sc.end)], endOK, endCancelled)
 	if sc.partition != "" || sc.qos != "" { // none of them ever starts
@@ -92,7 +92,7 @@ func mateOf(c testCase, i int) testCase {
 	case 1:
 		sc.exit, sc.end = 7, []string{endTool}
 	case 2:
-		sc.cancel, sc.work, sc.end = "running", 20*time.Second, []string{endCancelled, endOK} // a gateway may be away for so long
+		sc.cancel, sc.work, sc.end = "running", untilStopped, []string{endCancelled}
 	case 3:
 		sc.requeue, sc.work = true, 8*time.Second
 	}
@@ -157,12 +157,15 @@ func (t *trial) depart(ctx context.Context) {
 }
 
 // insist calls a verb until it is answered.
-func (t *trial) insist(ctx context.Context, args ...string) {
+func (t *trial) insist(ctx context.Context, args ...string) { t.insistOn(ctx, nil, args...) }
+
+// insistOn calls a verb until it is answered, and decodes the answer.
+func (t *trial) insistOn(ctx context.Context, out any, args ...string) {
 	for ctx.Err() == nil && !t.overdue() {
 		if !t.awaitGateway(ctx) {
 			continue
 		}
-		err := t.call(ctx, nil, args...)
+		err := t.call(ctx, out, args...)
 		if err == nil {
 			return
 		}
@@ -185,6 +188,26 @@ done; exit 0`
 	defer t.end()
 	r, err := t.s.run(ctx, "root", nil, "bash", "-c", script, "bash", job)
 	fmt.Fprintf(t.log, "=== %s requeue of %s: %s%s%v\n", time.Now().Format("15:04:05.000"), job, r.stdout, r.stderr, err)
+}
+
+// suspend has Slurm suspend the run's job for longer than its program may run, and resume it.
+func (t *trial) suspend(ctx context.Context, job string) {
+	t.begin()
+	defer t.end()
+	r, err := t.s.run(ctx, "root", nil, "scontrol", "suspend", job)
+	fmt.Fprintf(t.log, "=== %s suspend of %s: %s%s%v\n", time.Now().Format("15:04:05.000"), job, r.stdout, r.stderr, err)
+	if err != nil || r.exit != 0 {
+		return // its job has ended, or slurmctld does not answer
+	}
+	t.paused++
+	sleep(ctx, t.scenario.suspend)
+	for ctx.Err() == nil {
+		if r, err := t.s.run(ctx, "root", nil, "scontrol", "resume", job); err == nil && (r.exit == 0 ||
+			!strings.Contains(r.stderr, "Unable to contact") && !strings.Contains(r.stderr, "timed out")) {
+			return
+		}
+		sleep(ctx, 200*time.Millisecond)
+	}
 }
 
 // ofSbatch is what the command line of an sbatch of the case has in it.

@@ -52,7 +52,7 @@ func TestMates(t *testing.T) {
 			t.Errorf("%+v", m.scenario)
 		}
 	}
-	if want := []string{endOK, endTool, endCancelled, endOK, endOK}; !slices.Equal(ends, want) {
+	if want := []string{endOK, endTool, endCancelled, endOK}; !slices.Equal(ends, want) {
 		t.Errorf("%q", ends)
 	}
 	if m := mateOf(testCase{scenario: scenarioNamed("cancel_pending")}, 2); m.scenario.cancel != "pending" || m.scenario.requeue {

@@ -70,6 +70,16 @@ func (t *trial) effects() (list []effect) {
 	case t.far.signer != "":
 		add("signer "+t.far.signer, "times", t.signerBit())
 	}
+	if t.rename != "" {
+		n := t.renamed
+		for _, o := range t.others() {
+			n += o.renamed
+		}
+		add("renamed "+string(t.rename), "jobs", n)
+	}
+	if t.scenario.suspend > 0 {
+		add("suspended", "jobs", t.paused)
+	}
 	if t.far.namesake {
 		add("job of the name", "jobs", min(len(t.strange), 1))
 	}

@@ -127,6 +127,13 @@ func (g *group) receipt() bool {
 	return false
 }
 
+// Scripts of outages, run on the login node.
+const (
+	failingProlog = `printf '#!/bin/sh\n[ "$SLURMD_NODENAME" != n1 ]\n' >/shared/chaos-prolog; chmod 755 /shared/chaos-prolog`
+	keepState     = `rm -rf /var/spool/chaos-older; cp -a /var/spool/slurmctld /var/spool/chaos-older`
+	restoreState  = `find /var/spool/slurmctld -mindepth 1 -delete; cp -a /var/spool/chaos-older/. /var/spool/slurmctld/`
+)
+
 // outages are the kinds of cluster-wide faults; draw fills in the times.
 func drawOutage(r source) outage {
 	pick := func(words ...string) string { return words[r.IntN(len(words))] }
@@ -135,7 +142,7 @@ func drawOutage(r source) outage {
 	one := func(name string, on, off []string) {
 		o.name, o.on, o.off = name, [][]string{on}, [][]string{off}
 	}
-	switch r.IntN(7) {
+	switch r.IntN(10) {
 	case 0, 1: // longer than sbatch waits for it
 		one("slurmctld paused", []string{"pause", "slurmctld"}, []string{"resume", "slurmctld"})
 		o.when, o.wait, o.hold = pick("before", "later"), r.between(0, 300*time.Millisecond), r.between(3*time.Second, 14*time.Second)
@@ -150,7 +157,18 @@ func drawOutage(r source) outage {
 		one("slurmctld stopped", []string{"stop", "slurmctld"}, []string{"start", "slurmctld"})
 	case 5:
 		one("slurmdbd stopped", []string{"stop", "slurmdbd"}, []string{"start", "slurmdbd"})
-	case 6:
+	case 6: // jobs on n1 fail, and Slurm drains it
+		o.name, o.when, o.hold = "Prolog fails on n1", "before", r.between(4*time.Second, 10*time.Second)
+		o.on = [][]string{{"script", failingProlog}, {"set", "slurm.conf", "Prolog=/shared/chaos-prolog"}}
+		o.off = [][]string{{"set", "slurm.conf", "Prolog"}}
+	case 7: // what it accepted and started since it has not seen
+		o.name, o.when, o.forgets = "slurmctld with older state", pick("receipt", "later"), true
+		o.on, o.off = [][]string{{"script", keepState}}, [][]string{{"stop", "slurmctld"}, {"script", restoreState}, {"start", "slurmctld"}}
+	case 8:
+		o.name = "cold start"
+		o.on = [][]string{{"stop", "slurmctld"}, {"stop", "slurmdbd"}, {"stop", "munged"}}
+		o.off = [][]string{{"start", "munged"}, {"start", "slurmdbd"}, {"start", "slurmctld"}}
+	case 9:
 		one("munged stopped", []string{"stop", "munged"}, []string{"start", "munged"})
 	}
 	return o

@@ -5,6 +5,7 @@
 //	go run ./chaos -seed 1 -case 17         case 17 of seed 1 alone, with its log
 //	go run ./chaos -over login,dtn          gateways outside of the cluster alone; there are cli, login, dtn, rest, restsftp and caller
 //	go run ./chaos -k 1,7 -over cli,rest    every second case is seven runs in one job array
+//	go run ./chaos -n 0 -batches 20         batches alone, which are cancelled while they are submitted
 //	go run ./chaos -list                    every scenario once without faults: which passes which places
 //
 // It needs root (for scripts/devcluster), mksquashfs, and a devcluster of its own, which it starts. A case is one submission by
@@ -18,6 +19,9 @@
 //     cut at any byte or slow, and answers lie, fail, or are half ones, as those of the commands do;
 //   - gateways with run_as: caller, with a run of two users in each case: the signer is killed, paused, refuses a user, or its certificates
 //     end within seconds; the account of one user is locked until the other's run is over; another user has a job of the run's name;
+//   - a site that renames jobs, by a job_submit plugin while they are submitted, or by hand later;
+//   - batches: the gateway submits the rows of a sheet, of one tool or of two steps, and the batch is cancelled, alone or with all others,
+//     while it does; cancelled rows are submitted after all, and cancelled again;
 //   - the whole cluster: slurmctld paused, killed or restarted without memory, slurmdbd or munged stopped.
 //
 // The program in the container writes a record that nothing else can write (chaos/prog). Broken promises are counted as
@@ -26,6 +30,7 @@
 //	lost           an answered run without a row, or a job that ran and whose run does not show it
 //	stuck          neither at its end nor naming a verb 120 s after the last fault was lifted
 //	misattributed  a state, exit code, job or output that is not the run's
+//	late           a row that became a run, or a run that was sent, after the cancel of its batch was acknowledged
 //
 // and what each case left is replayed against docs/model: a step that the model does not allow is a finding too (unmodelled). The
 // closing line is "N cases, D duplicates, L lost, S stuck, M misattributed; R replayed, as the model allows". Exit status 1 when
@@ -50,6 +55,7 @@ type options struct {
 	n       int
 	seed    uint64
 	only    int
+	batches int
 	list    bool
 	over    []carrier
 	sizes   []int
@@ -65,6 +71,8 @@ func main() {
 	flag.IntVar(&o.n, "n", 60, "number of `cases`")
 	flag.Uint64Var(&o.seed, "seed", 1, "everything random follows from it")
 	flag.IntVar(&o.only, "case", -1, "run this case alone")
+	flag.IntVar(&o.batches, "batches", -1,
+		"number of `cases` of batches that are cancelled while they are submitted; -1 is one for ten others")
 	flag.BoolVar(&o.list, "list", false, "run each scenario once without faults and show the places it passes")
 	flag.IntVar(&o.workers, "workers", 4, "gateways at a time")
 	flag.StringVar(&o.name, "name", "chaos", "the devcluster's `name`")
@@ -77,6 +85,9 @@ func main() {
 	})
 	flag.IntVar(&o.most, "most", 0, "`jobs` that Slurm takes of the user at a time (MaxSubmitJobs); 0 is any number")
 	flag.Parse()
+	if o.batches < 0 {
+		o.batches = o.n / 10
+	}
 	var err error
 	if o.sizes, err = parseSizes(*sizes); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -120,13 +131,20 @@ func campaign(ctx context.Context, o options) (int, error) {
 	switch {
 	case o.list:
 		list = bare()
+	case o.only >= firstBatch:
+		list, o.workers = nil, 1
 	case o.only >= 0:
 		list = cases(o.seed, o.only+1)
 		o.workers = 1
 	}
-	list = withCompany(o.seed, deal(o.seed, list, o.over), o.sizes, len(o.over))
-	if o.only >= 0 {
+	list = withRenames(o.seed, withCompany(o.seed, deal(o.seed, list, o.over), o.sizes, len(o.over)))
+	switch {
+	case o.only >= firstBatch:
+		list = batchCases(o.seed, o.only-firstBatch+1, o.over)[o.only-firstBatch:]
+	case o.only >= 0:
 		list = list[o.only:]
+	case !o.list:
+		list = append(list, batchCases(o.seed, o.batches, o.over)...)
 	}
 	p := &campaigner{options: o, ground: g, began: began, reached: map[string]int{}, passed: map[string]map[string]bool{},
 		counts: map[string]int{}, results: map[carrier]*tally{}, failing: map[string]bool{"": false}}

@@ -15,7 +15,7 @@ import (
 )
 
 // replay holds what the case left against the model in docs/model: every attempt must be a path that the model allows.
-func (t *trial) replay(ctx context.Context, l *ledger.Ledger, attempts []attempt) error {
+func (t *trial) replay(ctx context.Context, l *ledger.Ledger, v run.View, attempts []attempt) error {
 	events, err := l.Events(ctx, t.runID)
 	if err != nil {
 		return err
@@ -29,6 +29,7 @@ func (t *trial) replay(ctx context.Context, l *ledger.Ledger, attempts []attempt
 		return nil
 	}
 	t.fits = true
+	jobs := 0
 	for i, a := range attempts {
 		r := &records[i]
 		in, err := sentIn(ctx, l, events, i+1)
@@ -38,7 +39,7 @@ func (t *trial) replay(ctx context.Context, l *ledger.Ledger, attempts []attempt
 		if err := t.s.folder(r, t.runID, a, in); err != nil {
 			return err
 		}
-		ids, err := t.s.accounted(ctx, t.who(), run.JobName(t.runID, a.n, a.token))
+		ids, err := t.jobsOf(ctx, run.JobName(t.runID, a.n, a.token), fmt.Sprintf("%s/a%d", t.s.dir(t.runID), a.n))
 		if err != nil {
 			return err
 		}
@@ -47,16 +48,19 @@ func (t *trial) replay(ctx context.Context, l *ledger.Ledger, attempts []attempt
 			if s.array == "" {
 				continue
 			}
-			if ids, err = t.s.accounted(ctx, t.who(), s.array); err != nil {
+			of := s.leader
+			if ids, err = t.jobsOf(ctx, s.array, fmt.Sprintf("%s/a%d/ctl", t.s.dir(of.RunID), of.N)); err != nil {
 				return err
 			}
 			r.Jobs += tasksIn(ids, s.task)
 		}
+		jobs += r.Jobs
 		if err := protocol.Replay(*r); err != nil {
 			t.fits = false
 			t.find("unmodelled", "%v", err)
 		}
 	}
+	t.judgeJobs(jobs, v)
 	return nil
 }
 

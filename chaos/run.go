@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"slurmgate/filetype"
 	"slurmgate/plan"
 	"slurmgate/run"
 	"slurmgate/slurm"
@@ -29,16 +31,21 @@ type trial struct {
 	runID string
 	token string
 	owner string // whose run it is, with run_as: caller; empty: the gateway's own user's
+	seed  string // what the run reads; empty: seedText
 
-	twin   *trial        // the second user's run, with run_as: caller
-	mates  []*trial      // runs that leave together with this one
-	isTwin bool          // a twin, or a mate; and then:
-	file   string        // its plan
-	over   chan struct{} // closed: it has ended
-	again  bool          // its job was started again
-	array  string        // that it was a task of at last
-	ended  string        // how it ended
-	met0   int           // requests that met a fault of the site's signer before
+	cancels bool // any attempt may have been cancelled, not the newest alone
+
+	twin    *trial        // the second user's run, with run_as: caller
+	mates   []*trial      // runs that leave together with this one
+	isTwin  bool          // a twin, or a mate; and then:
+	file    string        // its plan
+	over    chan struct{} // closed: it has ended
+	paused  int           // how often its job was suspended
+	again   bool          // its job was started again
+	array   string        // that it was a task of at last
+	renamed int           // jobs that accounting has under other names
+	ended   string        // how it ended
+	met0    int           // requests that met a fault of the site's signer before
 
 	mu        sync.Mutex
 	lifted    time.Time // when the last fault besides the gateway's own was lifted
@@ -70,7 +77,11 @@ func (t *trial) find(kind, format string, args ...any) {
 // spec is the plan of the case; the token makes it a run of its own.
 func (t *trial) spec() plan.Spec {
 	sc := t.scenario
-	s := plan.Spec{Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: 60, CPUs: 1, MemMB: 64},
+	limit := cmp.Or(sc.limit, max(60, 30+int(sc.work.Seconds())))
+	if sc.work == untilStopped {
+		limit = 600
+	}
+	s := plan.Spec{Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: limit, CPUs: 1, MemMB: 64},
 		Placement: plan.Placement{Partition: sc.partition, Account: "research"},
 		Execution: plan.Execution{Kind: "container", Container: plan.Container{Engine: "apptainer", Image: t.s.image, NetworkMode: "none",
 			ReadonlyRootfs: true},
@@ -94,7 +105,7 @@ func (t *trial) identify() (file string, err error) {
 	if err != nil {
 		return "", err
 	}
-	decoded, err := plan.DecodeSpec(data, plan.Rules{Types: plan.Types()})
+	decoded, err := plan.DecodeSpec(data, plan.Rules{Types: filetype.Names()})
 	if err != nil {
 		return "", err
 	}
@@ -141,6 +152,11 @@ func (t *trial) run(ctx context.Context) error {
 		return err
 	}
 	defer t.s.lift("sbatch", "squeue", "sacct", "scancel", "sftp-server")
+	asBefore, err := t.renameJobs(ctx)
+	if err != nil {
+		return err
+	}
+	defer asBefore()
 	if t.killSbatch >= 0 {
 		t.begin()
 		go t.endSbatch(ctx)
@@ -320,6 +336,9 @@ func (t *trial) follow(ctx context.Context) {
 			t.again = true
 			t.startAgain(ctx, *g.SlurmJobID)
 		}
+		if t.scenario.suspend > 0 && t.paused == 0 && g.Phase == run.InJob && g.SlurmJobID != nil {
+			t.suspend(ctx, *g.SlurmJobID)
+		}
 		wanted := t.scenario.cancel == "pending" && g.Phase == run.Pending || t.scenario.cancel == "running" && g.Phase == run.InJob
 		switch {
 		case g.State == run.Blocked:
@@ -354,8 +373,8 @@ func (t *trial) heldBySlurm(ctx context.Context, g run.GetAnswer) {
 	if g.Phase != run.Pending || g.SlurmJobID == nil || g.Reason == nil || !strings.Contains(*g.Reason, "BeginTime") {
 		return
 	}
-	r, err := t.s.run(ctx, "root", nil, "squeue", "-h", "-j", *g.SlurmJobID, "-o", "%T %r %j")
-	if err == nil && strings.HasPrefix(r.stdout, "PENDING BeginTime sg-"+t.runID) {
+	r, err := t.s.run(ctx, "root", nil, "squeue", "-h", "-j", *g.SlurmJobID, "-o", "%T %r %j %Z")
+	if err == nil && strings.HasPrefix(r.stdout, "PENDING BeginTime ") && strings.Contains(r.stdout, t.runID) {
 		t.begin()
 		t.end()
 	}

@@ -20,11 +20,13 @@ type scenario struct {
 	qos       string
 	work      time.Duration
 	exit      int
-	foreign   bool   // the attempt's folder is there already, with a token this ledger does not know
-	retry     bool   // once it has ended
-	requeue   bool   // once it runs
-	fail      string // a place that fails in the first life, which the scenario needs
-	double    bool   // two callers submit the same plan at once
+	foreign   bool          // the attempt's folder is there already, with a token this ledger does not know
+	retry     bool          // once it has ended
+	requeue   bool          // once it runs
+	suspend   time.Duration // for so long, once it runs
+	limit     int           // seconds of the program; 0: enough
+	fail      string        // a place that fails in the first life, which the scenario needs
+	double    bool          // two callers submit the same plan at once
 	end       []string
 }
 
@@ -38,6 +40,7 @@ const (
 	endLost      = "failed:lost"
 	endBoot      = "failed:boot_fail"
 	endNode      = "failed:node_fail"
+	endProlog    = "failed:prolog_failed"
 )
 
 var scenarios = []scenario{
@@ -45,7 +48,7 @@ var scenarios = []scenario{
 	{name: "tool_fails", work: 500 * time.Millisecond, exit: 7, end: []string{endTool}},
 	{name: "double", work: 200 * time.Millisecond, double: true, end: []string{endOK}},
 	{name: "cancel_soon", work: 2 * time.Second, cancel: "soon", end: []string{endCancelled, endOK}},
-	{name: "cancel_running", work: 20 * time.Second, cancel: "running", end: []string{endCancelled}},
+	{name: "cancel_running", work: untilStopped, cancel: "running", end: []string{endCancelled}},
 	{name: "cancel_pending", partition: "big", cancel: "pending", end: []string{endCancelled}},
 	{name: "rejected", qos: "nosuch", end: []string{endRejected}}, // a refusal that slurmrestd names as sbatch does
 	{name: "sbatch_fails", flags: []mischief{{"sbatch", "nothing - 1", 0}}, end: []string{endOK}},
@@ -58,10 +61,16 @@ var scenarios = []scenario{
 	{name: "vanishes", work: 8 * time.Second, flags: []mischief{{"squeue", "nothing", 7 * time.Second},
 		{"sacct", "nothing", 7 * time.Second}}, end: []string{endOK}},
 	{name: "completing", work: 3 * time.Second, flags: []mischief{{"squeue", "completing", 4 * time.Second}}, end: []string{endOK}},
+	{name: "suspended", work: 2 * time.Second, limit: 6, suspend: 8 * time.Second, end: []string{endOK}},
+	{name: "hung", flags: []mischief{{"sbatch", "stuck 150 1", 150 * time.Second}}, end: []string{endOK}},
+	{name: outlives, work: 75 * time.Second, end: []string{endOK}},
 	{name: "retry", exit: 7, retry: true, end: []string{endTool}},
 	{name: "staging_waits", fail: "Workspace.StageInputs", end: []string{endOK}},
 	{name: "foreign", foreign: true, end: []string{endCancelled}},
 }
+
+// untilStopped is the work of a program that ends only when it is stopped: a cancel never comes too late for it.
+const untilStopped = -time.Millisecond
 
 func scenarioNamed(name string) scenario {
 	for _, s := range scenarios {

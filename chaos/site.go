@@ -34,7 +34,8 @@ type ground struct {
 	policyHash string
 }
 
-const manifestYAML = "domain_id: chaos\nversion: 1.0.0\ndescription: The crash campaign.\nartifact_types: []\ntools: []\n"
+const manifestYAML = "domain_id: chaos\nversion: 1.0.0\ndescription: The crash campaign.\nartifact_types: []\n" +
+	"tools: [{tool_id: chaos.row, kind: job_worker}, {tool_id: chaos.next, kind: job_worker}]\n"
 
 const policiesYAML = `version: 1
 slurm:
@@ -79,8 +80,10 @@ func prepare(ctx context.Context, c *cluster, repo string, far bool) (*ground, e
 			return nil, err
 		}
 	}
-	for name, text := range map[string]string{"manifest.yaml": manifestYAML, "policies.yaml": policiesYAML,
-		"images.lock.yaml": "version: 1\nimages: []\n"} {
+	files := batchPacks()
+	files["manifest.yaml"], files["policies.yaml"] = manifestYAML, policiesYAML
+	files["images.lock.yaml"] = "version: 1\nimages: []\n"
+	for name, text := range files {
 		if err := c.write(domainDir+"/"+name, text); err != nil {
 			return nil, err
 		}
@@ -219,7 +222,7 @@ func newSite(ctx context.Context, g *ground, c carrier, n int) (*site, error) {
 	if err := os.Mkdir(s.path(s.home+"/plans"), 0o755); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"sbatch", "squeue", "sacct", "scancel", "scontrol", "sacctmgr"} {
+	for _, name := range []string{"sbatch", "squeue", "sacct", "scancel", "scontrol", "sacctmgr", "sinfo"} {
 		file := s.shared + "/bin/" + name
 		if err := s.write(file, strings.ReplaceAll(wrapper, "@FLAGS@", s.flags())); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -69,7 +70,7 @@ func (t *trial) judge(ctx context.Context, copyDir string) (ended, error) {
 		t.judgeAttempt(v, a)
 	}
 	t.judgeEnd(v, attempts[len(attempts)-1])
-	if err := t.replay(ctx, l, attempts); err != nil {
+	if err := t.replay(ctx, l, v, attempts); err != nil {
 		return e, err
 	}
 	if v.Run.ExecutedAs != t.owner {
@@ -84,7 +85,8 @@ func (t *trial) judge(ctx context.Context, copyDir string) (ended, error) {
 // judgeAttempt: one execution at most, none where the ledger says so, and none forgotten.
 func (t *trial) judgeAttempt(v run.View, a attempt) {
 	void := a.claim != nil && a.claim.Void
-	never := a.ending == run.EndedAbsent || a.ending == run.EndedRejected || a.ending == run.EndedStaging || a.ending == run.EndedBootFail
+	never := a.ending == run.EndedAbsent || a.ending == run.EndedRejected || a.ending == run.EndedStaging || a.ending == run.EndedBootFail ||
+		a.ending == run.EndedProlog
 	said := map[string]run.Ending{"ok": run.EndedOK, "tool_failed": run.EndedToolFailed}
 	var own run.Ending // as the job itself left it
 	if a.left != nil {
@@ -95,7 +97,7 @@ func (t *trial) judgeAttempt(v run.View, a attempt) {
 		t.find("duplicate", "attempt %d was executed %d times", a.n, n)
 	case n == 1 && (void || never):
 		t.find("duplicate", "attempt %d was executed, and the ledger says %s (claim %+v)", a.n, a.ending, a.claim)
-	case n == 1 && own == run.EndedOK && a.ending == run.EndedLost && t.again: // Slurm started the job again after its end, and says FAILED
+	case n == 1 && t.cancels && a.ending == run.EndedCancelled: // it may have come to its end before Slurm stopped it
 	case n == 1 && own != "" && own != a.ending && (v.Run.CancelAt == nil || a.n < v.Run.AttemptN):
 		t.find("lost", "attempt %d ran to its end (%s), and the ledger says %q", a.n, own, a.ending)
 	case n == 0 && own != "", n == 0 && a.ending == run.EndedOK:
@@ -157,7 +159,7 @@ func (t *trial) judgeOutputs(ctx context.Context, l *ledger.Ledger, v run.View) 
 			continue
 		}
 		found = true
-		want := fmt.Sprintf("token %s\ninput %x\ncode %d\n", t.token, sha256.Sum256([]byte(seedText)), t.scenario.exit)
+		want := resultText(t.token, cmp.Or(t.seed, seedText), t.scenario.exit)
 		if got := fmt.Sprintf("%x", sha256.Sum256([]byte(want))); got != o.Artifact.SHA256 {
 			t.find("misattributed", "the output is not this run's: %s", o.Artifact.SHA256)
 		}
@@ -178,6 +180,11 @@ func (t *trial) judgeOutputs(ctx context.Context, l *ledger.Ledger, v run.View) 
 		}
 	}
 	return nil
+}
+
+// resultText is what the program writes.
+func resultText(token, input string, code int) string {
+	return fmt.Sprintf("token %s\ninput %x\ncode %d\n", token, sha256.Sum256([]byte(input)), code)
 }
 
 func optional(n *int) string {
@@ -274,7 +281,8 @@ func (s *site) leftBy(a *attempt, runID string) (err error) {
 	return nil
 }
 
-// records reads what the program itself recorded of its executions in an attempt.
+// records reads what the program itself recorded of its executions in an attempt, a line each. One that was killed before it wrote its line
+// is none: its file may be there, and is empty.
 func records(attemptDir string) ([]string, error) {
 	data, err := os.ReadFile(attemptDir + "/out/record")
 	if os.IsNotExist(err) {
@@ -283,7 +291,7 @@ func records(attemptDir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"), nil
+	return strings.FieldsFunc(string(data), func(c rune) bool { return c == '\n' }), nil
 }
 
 // again looks at an ended run at the end of the campaign, when no job is left: nothing may have changed, and no job may have

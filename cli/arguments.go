@@ -143,7 +143,7 @@ func (g *arguments) noInput(name string) error {
 func unknownName(code, field, toolID, what, name, near string, known []string, before string) fault.Problem {
 	msg := fmt.Sprintf("%s has no %s %q", toolID, what, name)
 	if near != before {
-		msg += "; did you mean " + near + "?"
+		msg += plan.Suggestion(near)
 	}
 	rule := "none"
 	if len(known) > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"slurmgate/app"
@@ -13,11 +14,7 @@ import (
 )
 
 // Backup is the verb that backs up a gateway.
-type Backup struct {
-	Dir    string `arg:"" help:"Folder for backups. Artifacts that an earlier backup in it has are not copied again." type:"path"`
-	Keep   int    `help:"Remove all but the newest N backups of the folder afterwards. 0: remove none." placeholder:"N"`
-	Verify bool   `help:"Also read again, and compare with their checksums, the artifacts that earlier backups copied."`
-}
+type Backup struct{ app.BackupArgs }
 
 // Run makes a backup. A site whose record cannot be written is backed up too: that is when a backup is needed most.
 func (c Backup) Run(ctx context.Context, a *Shell) error {
@@ -25,7 +22,7 @@ func (c Backup) Run(ctx context.Context, a *Shell) error {
 	a.Host.Backup = func(ctx context.Context, args app.BackupArgs) (backup.Made, error) {
 		return a.Ports.Backup(ctx, args, p.show)
 	}
-	args := app.BackupArgs{Site: a.Site, Dir: c.Dir, Keep: c.Keep, Verify: c.Verify}
+	c.Site = a.Site
 	tool := operation(a.Host, "gateway.backup").Tool()
 	s, err := site.Load(a.Site)
 	if err != nil {
@@ -35,10 +32,10 @@ func (c Backup) Run(ctx context.Context, a *Shell) error {
 	g, who, err := a.SiteGate(ctx, a, s, tool)
 	if err != nil {
 		a.Say("this backup is not recorded: %v", err)
-		err = alone(ctx, tool, args, &m)
+		err = alone(ctx, tool, c.BackupArgs, &m)
 	} else {
 		defer g.Close()
-		err = through(ctx, g, who, tool, args, &m)
+		err = through(ctx, g, who, tool, c.BackupArgs, &m)
 	}
 	p.end()
 	if err != nil {
@@ -53,11 +50,14 @@ func (c Backup) Run(ctx context.Context, a *Shell) error {
 		for _, sum := range m.Damaged {
 			fmt.Fprintf(w, "damaged    sha256:%s is missing or damaged in the artifact store, so the backup does not have it\n", sum)
 		}
-		if len(m.Damaged) > 0 {
+		if more := m.DamagedCount - len(m.Damaged); more > 0 {
+			fmt.Fprintf(w, "damaged    %d more; %s lists all %d\n", more, filepath.Join(m.Folder, "manifest.json"), m.DamagedCount)
+		}
+		if m.DamagedCount > 0 {
 			printNext(w, fault.Do("artifact.verify", "all", true))
 		}
 	})
-	if err == nil && len(m.Damaged) > 0 {
+	if err == nil && m.DamagedCount > 0 {
 		return quietFailure{fault.Tool}
 	}
 	return err
@@ -95,6 +95,9 @@ func (c Restore) Run(ctx context.Context, a *Shell) error {
 			r.Folder, dateTime(r.Manifest.CreatedAt), r.Manifest.Host, r.Manifest.Version, total(r.Manifest.Runs), r.Objects, r.Copied, r.Owner)
 		for _, sum := range r.Missing {
 			fmt.Fprintf(w, "missing    sha256:%s\n", sum)
+		}
+		if r.MissingCount > 0 {
+			fmt.Fprintf(w, "missing    %d in all; %s lists them\n", r.MissingCount, r.MissingFile)
 		}
 		for i, what := range r.Advice {
 			fmt.Fprintf(w, "%d. %s\n", i+1, what)

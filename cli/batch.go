@@ -20,15 +20,15 @@ import (
 
 // Batch are the verbs on groups of runs.
 type Batch struct {
-	Run     batchRunCmd     `cmd:"" help:"Run a tool once for each row of a sample sheet (CSV or TSV)."`
-	Status  batchStatusCmd  `cmd:"" help:"Show how a batch stands; with --samples, every row."`
-	Wait    batchWaitCmd    `cmd:"" help:"Wait until nothing of a batch goes on. The exit status is 6 if a row failed, 7 if the time is over."`
-	Table   batchTableCmd   `cmd:"" help:"Show one table across the samples of a batch, from their JSON or TSV outputs."`
-	Retry   batchRetryCmd   `cmd:"" help:"Submit again what failed in a batch."`
-	Cancel  batchCancelCmd  `cmd:"" help:"Cancel a batch. Runs that others asked for go on."`
-	Collect batchCollectCmd `cmd:"" help:"Copy the outputs of a batch into folders named by sample, with a manifest."`
-	Export  batchExportCmd  `cmd:"" help:"Write everything about a batch that is over, and about its runs, into one archive."`
-	List    batchListCmd    `cmd:"" default:"withargs" help:"List batches, newest first."`
+	Run     batchRunCmd                                    `cmd:"" help:"Run a tool once for each row of a sample sheet (CSV or TSV)."`
+	Status  batchStatusCmd                                 `cmd:"" help:"Show how a batch stands; with --samples, every row."`
+	Wait    batchWaitCmd                                   `cmd:"" help:"Wait until nothing of a batch goes on. The exit status is 6 if a row failed, 7 if the time is over."`
+	Table   Call[app.BatchTableArgs, app.BatchTableAnswer] `cmd:"" help:"Show one table across the samples of a batch, from their JSON or TSV outputs."`
+	Retry   batchRetryCmd                                  `cmd:"" help:"Submit again what failed in a batch."`
+	Cancel  Call[app.BatchCancelArgs, app.BatchChanged]    `cmd:"" help:"Cancel a batch. Runs that others asked for go on."`
+	Collect batchCollectCmd                                `cmd:"" help:"Copy the outputs of a batch into folders named by sample, with a manifest."`
+	Export  batchExportCmd                                 `cmd:"" help:"Write everything about a batch that is over, and about its runs, into one archive."`
+	List    Call[app.BatchListArgs, app.BatchList]         `cmd:"" default:"withargs" help:"List batches, newest first."`
 }
 
 type batchRunCmd struct {
@@ -51,22 +51,25 @@ func (c batchRunCmd) Run(ctx context.Context, a *Shell) error {
 	if err != nil {
 		return err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, 16<<20))
+	text, err := io.ReadAll(io.LimitReader(f, app.MaxSheetBytes+1))
 	f.Close()
 	if err != nil {
 		return fault.Wrap(fault.Transport, "file_unreadable", "cannot read the sheet", err)
 	}
-	sheet, err := app.ReadSheet(text)
+	if len(text) > app.MaxSheetBytes {
+		return app.SheetTooLarge(c.Sheet)
+	}
+	sheet, err := app.ReadSheet(ctx, text)
 	if err != nil {
 		return err
 	}
 	if (c.Tool == "") == (c.Steps == "") {
 		return fault.Invalid("", fault.Problem{Code: "BATCH-TOOL", Field: "tool", Rule: "a tool, or --steps with a file",
-			Msg: "the command has both or none of them"})
+			Msg: "a tool and --steps are both given, or both missing"})
 	}
 	return a.With(ctx, func(s *Session) error {
 		args := app.BatchRunArgs{ToolID: c.Tool, Name: c.Name, ProjectID: c.Project}
-		place, err := c.tools(ctx, s, &args)
+		place, inputs, err := c.tools(ctx, s, &args)
 		if err != nil {
 			return err
 		}
@@ -75,7 +78,7 @@ func (c batchRunCmd) Run(ctx context.Context, a *Shell) error {
 			return err
 		}
 		if c.DryRun {
-			return c.rehearse(ctx, a, s, args, sheet)
+			return c.rehearse(ctx, a, s, args, sheet, func() (int, []string) { return sheet.Warnings(place, inputs) })
 		}
 		if args.Sheet = sheet.Text(); len(args.Sheet) > shortText {
 			args.Sheet = ""
@@ -91,60 +94,46 @@ func (c batchRunCmd) Run(ctx context.Context, a *Shell) error {
 		if err := s.call(ctx, "batch.run", args, &r); err != nil {
 			return err
 		}
-		return a.show(r, func(w io.Writer) {
-			word := "recorded; the gateway submits its rows"
-			if r.Existed {
-				word = "exists already; nothing was submitted again"
-			}
-			id := r.BatchID + "  "
-			if r.BatchID == r.Name { // several steps have but the name
-				id = ""
-			}
-			fmt.Fprintf(w, "%s%s  %d rows  %s\n", id, r.Name, r.Rows, word)
-			for _, x := range r.Steps {
-				fmt.Fprintf(w, "  %-12s %s  %s  %d rows\n", x.Step, x.BatchID, x.ToolID, x.Rows)
-			}
-			printNext(w, fault.Do("batch.status", "batch", r.Name))
-		})
+		return a.show(r, func(w io.Writer) { printDocument(w, r.Says(), nothing) })
 	})
 }
 
-// tools reads the tool, or the steps and their tools, and returns what finds the place of a column.
+// tools reads the tool, or the steps and their tools, and returns what finds the place of a column, and the inputs of the first tool.
 func (c batchRunCmd) tools(ctx context.Context, s *Session, args *app.BatchRunArgs) (
-	place func(string) (app.ColumnPlace, *fault.Problem), err error) {
+	place func(string) (app.ColumnPlace, *fault.Problem), inputs []app.PackInput, err error) {
 	if c.Steps == "" {
 		var tool app.ToolDoc
 		if err := s.call(ctx, "tool.show", app.ToolArgs{ToolID: c.Tool}, &tool); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		args.Set, err = c.set(ctx, s, tool)
-		return tool.Place, err
+		return tool.Place, tool.Inputs, err
 	}
 	if len(c.Set)+len(c.Input) > 0 {
-		return nil, fault.Invalid("", fault.Problem{Code: "BATCH-SET", Field: "--set", Rule: "only with a tool",
-			Msg: "steps have arguments for all rows of their own", Hint: "write them into the steps file"})
+		return nil, nil, fault.Invalid("", fault.Problem{Code: "BATCH-SET", Field: "--set", Rule: "only with a tool",
+			Msg: "the steps themselves have the arguments for all rows", Hint: "write them into the steps file"})
 	}
 	f, err := openFile(c.Steps)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, shortText+1))
 	if err != nil {
-		return nil, fault.Wrap(fault.Transport, "file_unreadable", "cannot read the steps file", err)
+		return nil, nil, fault.Wrap(fault.Transport, "file_unreadable", "cannot read the steps file", err)
 	}
 	if len(text) > shortText {
-		return nil, fault.New(fault.Validation, "steps_too_large", fmt.Sprintf("a steps file has at most %d bytes", shortText))
+		return nil, nil, fault.New(fault.Validation, "steps_too_large", fmt.Sprintf("a steps file has at most %d bytes", shortText))
 	}
 	steps, err := app.ReadSteps(c.Steps, text)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	tools := app.StepTools{Steps: steps}
 	for _, x := range steps {
 		var tool app.ToolDoc
 		if err := s.call(ctx, "tool.show", app.ToolArgs{ToolID: x.Tool}, &tool); err != nil {
-			return nil, fault.Wrap("", "", fmt.Sprintf("%s:%d: step %s", c.Steps, x.Line, x.Name), err)
+			return nil, nil, fault.Wrap("", "", fmt.Sprintf("%s:%d: step %s", c.Steps, x.Line, x.Name), err)
 		}
 		tools.Tools = append(tools.Tools, tool)
 	}
@@ -152,10 +141,10 @@ func (c batchRunCmd) tools(ctx context.Context, s *Session, args *app.BatchRunAr
 		for i := range found {
 			found[i].File = c.Steps
 		}
-		return nil, fault.Invalid(c.Steps+" does not fit its tools; nothing was started", found...)
+		return nil, nil, fault.Invalid(c.Steps+" does not fit its tools; nothing was started", found...)
 	}
 	args.Steps = string(text)
-	return tools.Place, nil
+	return tools.Place, tools.Tools[0].Inputs, nil
 }
 
 // set are the parameters and inputs for all rows, as the tool's schema types them.
@@ -208,7 +197,7 @@ func (c batchRunCmd) inputs(ctx context.Context, s *Session, tool app.ToolDoc) (
 			}
 			if values[name][i] = v; !app.IsInput(v) {
 				return nil, fault.Invalid("", fault.Problem{Code: "BATCH-INPUT", Field: "--input " + name,
-					Rule: "an artifact id, ref:NAME, run_…:role or batch_…:role", Msg: fmt.Sprintf("got %q", v),
+					Rule: "an artifact id, ref:NAME, run_…:role or batch_…:role", Msg: fmt.Sprintf("%q is not an artifact", v),
 					Hint: "put files into the sheet, or import them first"})
 			}
 		}
@@ -233,20 +222,20 @@ func (c batchRunCmd) inputs(ctx context.Context, s *Session, tool app.ToolDoc) (
 // importSheet imports the files in the cells of inputs and puts their artifacts in their places. No file is read before all are there, and
 // those that are refused are mistakes of the sheet, named together.
 func (a *Shell) importSheet(ctx context.Context, s *Session, place func(string) (app.ColumnPlace, *fault.Problem), sheet app.Sheet) error {
-	var problems []fault.Problem
-	files := map[string]string{} // by path: its artifact
-	var order []string
+	places, problems := sheet.Places(place)
+	if len(problems) > 0 {
+		return app.BadSheet(problems)
+	}
+	type file struct{ path, typ string }
+	files := map[file]string{} // its artifact
+	var order []file
 	mistake := func(r app.SheetRow, column string, p fault.Problem) {
 		p.Field = fmt.Sprintf("row %d, column %s", r.Line, column)
 		problems = append(problems, p)
 	}
 	each := func(f func(row app.SheetRow, i int, column string, p app.ColumnPlace, x string) string) {
 		for i, column := range sheet.Columns {
-			p, problem := place(column)
-			if problem != nil {
-				problems = append(problems, *problem)
-				continue
-			}
+			p := places[i]
 			for _, r := range sheet.Rows {
 				if !p.Artifact || i >= len(r.Cells) || r.Cells[i] == "" || strings.HasPrefix(r.Cells[i], "[") {
 					continue
@@ -259,11 +248,12 @@ func (a *Shell) importSheet(ctx context.Context, s *Session, place func(string) 
 			}
 		}
 	}
-	each(func(r app.SheetRow, i int, column string, _ app.ColumnPlace, x string) string {
-		if _, known := files[x]; known || app.IsInput(x) {
+	each(func(r app.SheetRow, i int, column string, p app.ColumnPlace, x string) string {
+		f := file{x, p.Type}
+		if _, known := files[f]; known || app.IsInput(x) {
 			return x
 		}
-		files[x], order = "", append(order, x)
+		files[f], order = "", append(order, f)
 		if info, err := os.Stat(x); err != nil || !info.Mode().IsRegular() {
 			msg := fmt.Sprintf("there is no file %q", x)
 			if err == nil {
@@ -282,13 +272,13 @@ func (a *Shell) importSheet(ctx context.Context, s *Session, place func(string) 
 	}
 	err := severally(ctx, len(order), func(ctx context.Context, i int) error {
 		var err error
-		got[i], err = a.importQuietly(ctx, s.alone(), order[i])
+		got[i], err = a.importQuietly(ctx, s.alone(), order[i].path, order[i].typ)
 		if slices.Contains([]fault.Kind{fault.Validation, fault.NotFound, fault.Policy}, fault.KindOf(err)) {
 			refused[i], err = err, nil
 			bad.Add(1)
 		}
 		if err != nil {
-			err = fault.Wrap(fault.KindOf(err), fault.CodeOf(err), "the sheet's file "+order[i], err)
+			err = fault.Wrap(fault.KindOf(err), fault.CodeOf(err), "the sheet's file "+order[i].path, err)
 		}
 		return err
 	}, func(n int) {
@@ -299,29 +289,31 @@ func (a *Shell) importSheet(ctx context.Context, s *Session, place func(string) 
 	if err != nil {
 		return err
 	}
-	why := map[string]error{}
-	for i, path := range order {
-		files[path], why[path] = got[i], refused[i]
+	why := map[file]error{}
+	for i, f := range order {
+		files[f], why[f] = got[i], refused[i]
 	}
-	each(func(r app.SheetRow, _ int, column string, _ app.ColumnPlace, x string) string {
-		if e, ok := errors.AsType[*fault.Error](why[x]); ok && len(e.Problems) > 0 {
+	each(func(r app.SheetRow, _ int, column string, p app.ColumnPlace, x string) string {
+		f := file{x, p.Type}
+		if e, ok := errors.AsType[*fault.Error](why[f]); ok && len(e.Problems) > 0 {
 			mistake(r, column, e.Problems[0])
-		} else if why[x] != nil {
-			mistake(r, column, fault.Problem{Code: "SHEET-FILE", Msg: fault.Prose(why[x])})
+		} else if why[f] != nil {
+			mistake(r, column, fault.Problem{Code: "SHEET-FILE", Msg: fault.Prose(why[f])})
 		}
-		return cmp.Or(files[x], x)
+		return cmp.Or(files[f], x)
 	})
 	return app.BadSheet(problems)
 }
 
-// importQuietly imports a file without a line about it, and returns its artifact.
-func (a *Shell) importQuietly(ctx context.Context, s *Session, path string) (id string, err error) {
+// importQuietly imports a file without a line about it, and returns its artifact. typ is that of the input that it is for; empty: its bytes
+// say it.
+func (a *Shell) importQuietly(ctx context.Context, s *Session, path, typ string) (id string, err error) {
 	abs, err := absolute(path)
 	if err != nil {
 		return "", err
 	}
 	var got app.ImportAnswer
-	args := app.ImportArgs{Path: &abs}
+	args := app.ImportArgs{Path: &abs, Type: typ}
 	if !s.dryRun {
 		err = s.importPath(ctx, args, &got)
 		return got.ArtifactID, err
@@ -334,7 +326,9 @@ func (a *Shell) importQuietly(ctx context.Context, s *Session, path string) (id 
 }
 
 // rehearse says what the batch would do. A dry run stores nothing, so a large sheet is sent in parts.
-func (c batchRunCmd) rehearse(ctx context.Context, a *Shell, s *Session, args app.BatchRunArgs, sheet app.Sheet) error {
+// warnings are those of the whole sheet.
+func (c batchRunCmd) rehearse(ctx context.Context, a *Shell, s *Session, args app.BatchRunArgs, sheet app.Sheet,
+	warnings func() (samples int, of []string)) error {
 	var sum app.BatchPlan
 	for rows := sheet.Rows; len(rows) > 0; {
 		part, n := app.Sheet{Columns: sheet.Columns}, 0
@@ -362,14 +356,9 @@ func (c batchRunCmd) rehearse(ctx context.Context, a *Shell, s *Session, args ap
 		}
 		sum.Add(p)
 	}
+	sum.Samples, sum.Warnings = warnings()
 	return a.show(sum, func(w io.Writer) {
-		fmt.Fprintf(w, "%d rows: %d new runs, %d that exist already; rows that share a run with another row: %d\n", sum.Rows, sum.New,
-			sum.Replays, sum.Shared)
-		fmt.Fprintf(w, "the new runs reserve at most %.1f CPU hours, %.1f GiB hours of memory", sum.CPUHours, sum.MemGiBH)
-		if sum.GPUHours > 0 {
-			fmt.Fprintf(w, ", %.1f GPU hours", sum.GPUHours)
-		}
-		fmt.Fprintln(w)
+		printDocument(w, sum.Says(), nothing)
 		a.Say("nothing was changed. Next: the same without --dry-run")
 	})
 }

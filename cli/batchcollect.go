@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
 	"slurmgate/app"
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -25,10 +27,9 @@ import (
 const manifestName = "manifest.tsv"
 
 type batchCollectCmd struct {
-	Name    string `arg:"" name:"batch" help:"A batch's name or id."`
-	To      string `required:"" help:"The folder to copy into. What an earlier collect copied is checked and not copied again." type:"path" placeholder:"DIR"`
-	Layout  string `help:"Folder of each sample below it: {sample}, {label}, {tool}, {run}, {row} and {role} stand for its own." default:"{sample}/{tool}/"`
-	Project string `help:"Project name or id." placeholder:"NAME"`
+	app.BatchArgs
+	To     string `required:"" help:"The folder to copy into. What an earlier collect copied is checked and not copied again." type:"path" placeholder:"DIR"`
+	Layout string `help:"Folder of each sample below it: {sample}, {label}, {tool}, {run}, {row} and {role} stand for its own." default:"{sample}/{tool}/"`
 }
 
 // collected is one file of a collect.
@@ -46,10 +47,10 @@ type collected struct {
 func (c batchCollectCmd) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
 		var st app.BatchStatusAnswer
-		if err := s.call(ctx, "batch.status", app.BatchArgs{Batch: c.Name, ProjectID: c.Project}, &st); err != nil {
+		if err := s.call(ctx, "batch.status", c.BatchArgs, &st); err != nil {
 			return err
 		}
-		rows, err := s.batchRows(ctx, app.BatchArgs{Batch: st.BatchID, State: "succeeded", Outputs: true})
+		rows, err := s.batchRows(ctx, app.BatchRowsArgs{BatchArgs: app.BatchArgs{Batch: st.BatchID}, Outputs: true})
 		if err != nil {
 			return err
 		}
@@ -76,7 +77,7 @@ func (c batchCollectCmd) Run(ctx context.Context, a *Shell) error {
 			return err
 		}
 		return a.show(out, func(w io.Writer) {
-			fmt.Fprintf(w, "%d files of %d samples in %s: %d copied, %d were there; %s lists them\n", len(files), len(rows), c.To, copied,
+			fmt.Fprintf(w, "%d files of %d samples in %s: %d copied, %d were there; %s lists them\n", len(files), samplesOf(files), c.To, copied,
 				len(files)-copied, out.Manifest)
 			if !out.Complete {
 				fmt.Fprintf(w, "not all of it: %s\n", batchLine(st.BatchDoc))
@@ -93,22 +94,41 @@ type placed struct {
 	row int
 }
 
-// places says where each output goes: no two to one place, none outside of the folder.
+// samplesOf counts the samples that files are of.
+func samplesOf(files []placed) int {
+	of := map[string]bool{}
+	for _, f := range files {
+		of[f.Sample] = true
+	}
+	return len(of)
+}
+
+// places says where each output of a row that succeeded goes: no two to one place, none outside of the folder. Where a sample has several
+// rows in one folder the names of all their files have the row, also while only one has succeeded: none looks like the whole sample.
 func (c batchCollectCmd) places(tool string, rows []app.BatchRowDoc) (out []placed, err error) {
 	bad := func(msg string) error {
 		return fault.Invalid("", fault.Problem{Code: "BATCH-LAYOUT", Field: "--layout",
 			Rule: "a path below --to, of {sample}, {label}, {tool}, {run}, {row}, {role} and plain names", Msg: msg})
 	}
-	taken := map[string]bool{}
+	folderOf := func(r app.BatchRowDoc, role string) string {
+		return strings.NewReplacer("{sample}", r.Sample, "{label}", cmp.Or(r.Label, r.Sample), "{tool}", tool, "{run}", text(r.RunID),
+			"{row}", fmt.Sprint(r.Row), "{role}", role).Replace(c.Layout)
+	}
+	taken, together := map[string]bool{}, map[string]int{}
 	for _, r := range rows {
+		together[r.Sample+"\n"+folderOf(r, "")]++
+	}
+	for _, r := range rows {
+		if r.State != "succeeded" {
+			continue
+		}
 		for _, o := range r.Outputs {
-			folder := strings.NewReplacer("{sample}", r.Sample, "{label}", cmp.Or(r.Label, r.Sample), "{tool}", tool, "{run}", text(r.RunID),
-				"{row}", fmt.Sprint(r.Row), "{role}", o.Role).Replace(c.Layout)
+			folder := folderOf(r, o.Role)
 			if folder = filepath.Clean(folder); !filepath.IsLocal(folder) || strings.ContainsAny(folder, "{}") {
 				return nil, bad(fmt.Sprintf("row %d would go to %q", r.Row, folder))
 			}
 			path := filepath.Join(folder, filepath.Base(o.Name))
-			if taken[path] {
+			if taken[path] || together[r.Sample+"\n"+folderOf(r, "")] > 1 {
 				path = filepath.Join(folder, fmt.Sprintf("row-%d.%s", r.Row, filepath.Base(o.Name)))
 			}
 			if taken[path] {
@@ -206,28 +226,27 @@ func (s *Session) alone() *Session { return new(*s) }
 // severally does something n times, several at a time, and returns the first error, after which nothing new is begun. done is called after
 // each, with how many are done, one call at a time; nil: nobody is told.
 func severally(ctx context.Context, n int, do func(ctx context.Context, i int) error, done func(n int)) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var workers sync.WaitGroup
-	var next, ended atomic.Int64
-	var telling sync.Mutex
-	for range min(collectors, n) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				if err := do(ctx, i); err != nil {
-					stop(err)
-					return
-				}
-				telling.Lock()
-				if n := int(ended.Add(1)); done != nil {
-					done(n)
-				}
-				telling.Unlock()
+	workers, ctx := errgroup.WithContext(ctx)
+	workers.SetLimit(collectors)
+	var reporting sync.Mutex
+	ended := 0
+	for i := range n {
+		workers.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
+			if err := do(ctx, i); err != nil {
+				return err
+			}
+			reporting.Lock()
+			defer reporting.Unlock()
+			if ended++; done != nil {
+				done(ended)
+			}
+			return nil
 		})
 	}
-	workers.Wait()
-	return context.Cause(ctx)
+	return workers.Wait()
 }
 
 // missing reports whether an output is still to be copied, and not there with its checksum. Anything else at its place is left alone, and
@@ -274,7 +293,7 @@ func writeManifest(path string, files []collected) error {
 	w.Comma = '\t'
 	w.Write([]string{"sample", "tool", "role", "path", "size", "sha256", "run"})
 	for _, x := range files {
-		w.Write([]string{x.Sample, x.Tool, x.Role, x.Path, fmt.Sprint(x.Size), x.SHA256, x.Run})
+		w.Write([]string{cell(x.Sample), x.Tool, x.Role, cell(x.Path), fmt.Sprint(x.Size), x.SHA256, x.Run})
 	}
 	w.Flush()
 	if err := errors.Join(w.Error(), f.Chmod(0o644), f.Close(), os.Rename(f.Name(), path)); err != nil {

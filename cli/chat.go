@@ -28,7 +28,7 @@ func (s *Session) Chat(ctx context.Context) (c *Chat, r httpapi.Registry, err er
 		r, err = c.As(gate.FaceMCP).Registry(ctx)
 		return err
 	})
-	return &Chat{link: s.link, version: r.Version, tools: r.Tools, named: r.Named, files: app.NewOwnFiles(s.site)}, r, err
+	return &Chat{link: s.link, version: r.Version, tools: app.WithFacts(r.Tools), named: r.Named, files: app.NewOwnFiles(s.site)}, r, err
 }
 
 // watchEvery is how often a chat looks whether the gateway offers other tools now.
@@ -78,7 +78,7 @@ func (c *Chat) stale(ctx context.Context) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.version, c.tools, c.named = r.Version, r.Tools, r.Named
+	c.version, c.tools, c.named = r.Version, app.WithFacts(r.Tools), r.Named
 	return true
 }
 

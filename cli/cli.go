@@ -113,7 +113,7 @@ func isLook(command string) bool {
 	if verb == "wait" {
 		return true
 	}
-	return slices.ContainsFunc(new(app.Gateway).Operations(), func(o app.Operation) bool {
+	return slices.ContainsFunc(operations(), func(o app.Operation) bool {
 		return (o.Verb == verb || o.Verb == verb+" list") && o.Effect == gate.Read
 	})
 }

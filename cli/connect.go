@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -74,14 +75,16 @@ func (s *Session) callTool(ctx context.Context, toolID, version string, args, re
 			return err
 		}
 	}
+	lost := false // the gateway went away during the last try
 	err = s.meanwhile(ctx, req, s.nameOf(args), func() error {
 		return s.retry(ctx, func(c *httpapi.Client) (err error) {
 			res, err = c.CallWith(ctx, req, s.file)
+			lost = Gone(err)
 			return err
 		})
 	})
 	switch {
-	case fault.CodeOf(err) == "gateway_gone" && req.IdempotencyKey != nil && s.key == "": // another command would have another key
+	case err != nil && lost && req.IdempotencyKey != nil && s.key == "": // another command would have another key
 		return fault.Wrap(fault.Unknown, "outcome_unknown", "it is unknown whether "+toolID+" was carried out", err).
 			WithNext("look whether it was, before you repeat it")
 	case err != nil:
@@ -94,7 +97,7 @@ func (s *Session) callTool(ctx context.Context, toolID, version string, args, re
 	if err := s.content(ctx, strings.TrimPrefix(*res.ResultRef, "artifact://"), &b); err != nil {
 		return err
 	}
-	return json.Unmarshal(b.Bytes(), result)
+	return unmarshal(b.Bytes(), result)
 }
 
 // nameOf is what is imported or verified, for its progress.
@@ -200,7 +203,16 @@ func decode(res gate.Response, result any) error {
 	if res.Error != nil {
 		return callError{res.Error.Fault(), res.Error}
 	}
-	return json.Unmarshal(res.Result, result)
+	return unmarshal(res.Result, result)
+}
+
+// unmarshal reads an answer into result. Nothing stays of an earlier answer in it: encoding/json keeps the entries of a map, and fields
+// that an answer does not have.
+func unmarshal(data []byte, result any) error {
+	if v := reflect.ValueOf(result); v.Kind() == reflect.Pointer && !v.IsNil() {
+		v.Elem().SetZero()
+	}
+	return json.Unmarshal(data, result)
 }
 
 // With connects, runs f and closes. Within f it runs on the same session.

@@ -10,17 +10,11 @@ import (
 	"slurmgate/fault"
 )
 
-type toolConvertCmd struct {
-	Files []string `arg:"" help:"Files, or folders of them." type:"path"`
-	From  string   `required:"" help:"System they are of: ax, handshake, helixmcp or ragx."`
-	To    string   `required:"" help:"Folder to write to, e.g. of a new domain." type:"path"`
-	Force bool     `help:"Overwrite files there."`
-}
+type toolConvertCmd struct{ app.ConvertArgs }
 
 // Run converts files.
 func (c toolConvertCmd) Run(ctx context.Context, a *Shell) error {
-	args := app.ConvertArgs{From: c.From, Files: c.Files, To: c.To, Force: c.Force}
-	return ask(ctx, a, "tool.convert", args, func(w io.Writer, r app.ConvertAnswer) {
+	return ask(ctx, a, "tool.convert", c.ConvertArgs, func(w io.Writer, r app.ConvertAnswer) {
 		notes := func(what string, of []convert.Note) {
 			for _, n := range of {
 				at := n.File

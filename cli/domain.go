@@ -33,13 +33,12 @@ type Domain struct {
 	Check domainCheckCmd `cmd:"" help:"Check a domain package and whether its policy, tools and images fit together."`
 }
 
-type domainCheckCmd struct {
-	Dir string `arg:"" help:"Folder of a domain." type:"path"`
-}
+type domainCheckCmd struct{ app.DomainCheckArgs }
 
 // Run checks a domain.
 func (c domainCheckCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "domain.check", app.CheckArgs{Dir: c.Dir, Site: a.siteOf(c.Dir)}, func(w io.Writer, r app.DomainAnswer) {
+	c.Site = a.siteOf(c.Dir)
+	return ask(ctx, a, "domain.check", c.DomainCheckArgs, func(w io.Writer, r app.DomainAnswer) {
 		fmt.Fprintf(w, "domain %s %s, policy %s\n", r.DomainID, r.Version, r.PolicyHash)
 		list(w, "tool|version|plan|runs|image|pack hash", r.Tools, func(t app.DomainTool) []string {
 			return []string{t.ToolID, t.Version, orDash(t.PlanKind), t.Execution, orDash(t.Image), t.PackHash[:19]}
@@ -54,15 +53,11 @@ func (c domainCheckCmd) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
-type toolInitCmd struct {
-	Tool string `arg:"" help:"Tool id, e.g. samtools.flagstat."`
-	Dir  string `arg:"" optional:"" default:"." help:"Folder of a domain, or any folder." type:"path"`
-	Kind string `help:"Kind of execution: cli, python, node or php." default:"cli"`
-}
+type toolInitCmd struct{ app.InitArgs }
 
 // Run writes a first toolpack.
 func (c toolInitCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "tool.init", app.InitArgs{ToolID: c.Tool, Kind: c.Kind, Dir: c.Dir}, func(w io.Writer, r app.InitAnswer) {
+	return ask(ctx, a, "tool.init", c.InitArgs, func(w io.Writer, r app.InitAnswer) {
 		fmt.Fprintf(w, "wrote %s\n", r.File)
 		if r.Manifest != "" {
 			fmt.Fprintf(w, "add this line to the tools in %s, and raise its version:\n%s\n", filepath.Join(c.Dir, "manifest.yaml"), r.Manifest)
@@ -83,13 +78,11 @@ func (toolSchemaCmd) Run(ctx context.Context, a *Shell) error {
 	return err
 }
 
-type toolRunnerCmd struct {
-	Kind string `arg:"" help:"python or node."`
-}
+type toolRunnerCmd struct{ app.RunnerArgs }
 
 // Run prints a runner.
 func (c toolRunnerCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "tool.runner", map[string]string{"kind": c.Kind}, func(w io.Writer, r app.TextAnswer) {
+	return ask(ctx, a, "tool.runner", c.RunnerArgs, func(w io.Writer, r app.TextAnswer) {
 		fmt.Fprint(w, r.Text)
 		a.Say("put it into the image as %s", r.Path)
 	})

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"os"
 
@@ -46,51 +45,6 @@ func (c Erase) Run(ctx context.Context, a *Shell) error {
 		if err := decode(res, &r); err != nil {
 			return err
 		}
-		return a.show(r, func(w io.Writer) { printErased(w, r.EraseReport) })
+		return a.show(r, func(w io.Writer) { printDocument(w, r.Says(), nothing) })
 	})
-}
-
-func printErased(w io.Writer, r retention.EraseReport) {
-	verb := "erased"
-	switch {
-	case len(r.Found) == 0:
-		fmt.Fprintln(w, "the secret was found nowhere")
-	case r.DryRun:
-		verb = "would erase"
-	}
-	for _, f := range r.Found {
-		fmt.Fprintf(w, "%-11s  %6d  %s\n", verb, f.Count, f.What)
-		if r.DryRun {
-			for _, name := range f.Named {
-				fmt.Fprintf(w, "    %s\n", name)
-			}
-		}
-	}
-	for _, id := range r.InFlight {
-		fmt.Fprintf(w, "in flight    %s holds the secret and must end first\n", id)
-		printNext(w, fault.Do("slurm.job.cancel", "run_id", id))
-	}
-	for _, list := range []struct {
-		what  string
-		items []retention.Skipped
-	}{{"not searched", r.Skipped}, {"still there", r.Pending}} {
-		for _, k := range list.items {
-			fmt.Fprintf(w, "%s  %s  %s\n", list.what, k.Name, clipLine(k.Why, 160))
-		}
-	}
-	if len(r.Pending) > 0 {
-		fmt.Fprintln(w, "what is still there is tried again when the gateway starts")
-	}
-	if r.Left > 0 {
-		fmt.Fprintf(w, "found again  %d places got the secret meanwhile: run the same command again\n", r.Left)
-	}
-	if r.ID != "" {
-		fmt.Fprintf(w, "erasure      %s\n", r.ID)
-	}
-	if len(r.Found) > 0 {
-		fmt.Fprintln(w, "out of reach:")
-		for _, o := range r.Outside {
-			fmt.Fprintf(w, "  - %s\n", o)
-		}
-	}
 }

@@ -24,16 +24,14 @@ type Export struct {
 
 // batchExportCmd writes the archive of a batch.
 type batchExportCmd struct {
-	Batch   string `arg:"" help:"The batch's name or id."`
-	Project string `help:"The project in which the batch has that name." placeholder:"NAME"`
+	app.BatchArgs
 	exportWords
 }
 
 // exportWords are what may be said of any archive.
 type exportWords struct {
-	To          string `help:"Write the archive to this file, or to standard output with -. An existing file is not overwritten. Default: ID.crate.zip in this folder." placeholder:"FILE"`
-	ByReference bool   `name:"by-reference" help:"Name the artifacts, with their checksums, instead of including them."`
-	MaxMB       int64  `name:"max-size-mb" help:"Name artifacts larger than this many MiB instead of including them. Default: 1024." placeholder:"N"`
+	To string `help:"Write the archive to this file, or to standard output with -. An existing file is not overwritten. Default: ID.crate.zip in this folder." placeholder:"FILE"`
+	app.ExportBounds
 }
 
 type exportSaved struct {
@@ -52,11 +50,11 @@ type batchSaved struct {
 // Run exports a run. The file is there whole, or not at all.
 func (c Export) Run(ctx context.Context, a *Shell) error {
 	if strings.HasPrefix(c.RunID, "batch_") {
-		return batchExportCmd{Batch: c.RunID, exportWords: c.exportWords}.Run(ctx, a)
+		return batchExportCmd{BatchArgs: app.BatchArgs{Batch: c.RunID}, exportWords: c.exportWords}.Run(ctx, a)
 	}
 	return a.With(ctx, func(s *Session) error {
 		var out exportSaved
-		args := app.ExportArgs{RunID: c.RunID, ByReference: c.ByReference, MaxMB: c.MaxMB}
+		args := app.ExportArgs{RunID: c.RunID, ExportBounds: c.ExportBounds}
 		err := s.call(ctx, "run.export", args, &out.Exported)
 		if err == nil {
 			out.File, out.SHA256, _, err = c.save(ctx, s, httpapi.ExportArgs{RunID: c.RunID}, out.Exported.File)
@@ -79,7 +77,7 @@ func (c Export) Run(ctx context.Context, a *Shell) error {
 func (c batchExportCmd) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
 		var out batchSaved
-		args := app.BatchExportArgs{Batch: c.Batch, ProjectID: c.Project, ByReference: c.ByReference, MaxMB: c.MaxMB}
+		args := app.BatchExportArgs{BatchArgs: c.BatchArgs, ExportBounds: c.ExportBounds}
 		err := s.call(ctx, "batch.export", args, &out.BatchExported)
 		if err == nil {
 			a.Say("reading what is recorded about %d rows", out.Rows)
@@ -170,6 +168,9 @@ type Verify struct {
 	Keys string `help:"File with the gateway's public keys, as its administrator gives them: the output of slurmgate keys --json." placeholder:"FILE"`
 }
 
+// notJudged is the exit status of verify for an archive that it cannot judge.
+const notJudged = 10
+
 // Run checks an archive in this process: it needs no site file, no gateway and no network. Problems give the exit status of a failed tool.
 func (c Verify) Run(ctx context.Context, a *Shell) error {
 	var r export.Report
@@ -177,10 +178,13 @@ func (c Verify) Run(ctx context.Context, a *Shell) error {
 		return err
 	}
 	err := a.show(r, func(w io.Writer) { printReport(w, r) })
-	if err == nil && !r.OK {
-		return quietFailure{fault.Tool}
+	switch {
+	case err != nil || r.OK:
+		return err
+	case len(r.Problems) == 0:
+		return WithStatus(notJudged, quietFailure{fault.Tool})
 	}
-	return err
+	return quietFailure{fault.Tool}
 }
 
 func printReport(w io.Writer, r export.Report) {
@@ -194,13 +198,22 @@ func printReport(w io.Writer, r export.Report) {
 	for _, p := range r.Problems {
 		fmt.Fprintf(w, "problem    %s\n", strings.TrimPrefix(p.File+": "+p.Message, ": "))
 	}
+	for _, p := range r.NotJudged {
+		fmt.Fprintf(w, "not judged %s\n", strings.TrimPrefix(p.File+": "+p.Message, ": "))
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "note       %s\n", n)
 	}
 	fmt.Fprintf(w, "signature  %s\n", r.Signature.Text)
-	if r.OK {
+	switch {
+	case r.OK:
 		fmt.Fprintln(w, "the archive is intact")
-		return
+	case r.ProblemCount > len(r.Problems):
+		fmt.Fprintf(w, "%d problems, of which the first %d are listed: the archive is not what the gateway wrote\n", r.ProblemCount,
+			len(r.Problems))
+	case r.ProblemCount > 0:
+		fmt.Fprintf(w, "%d problems: the archive is not what the gateway wrote\n", r.ProblemCount)
+	default:
+		fmt.Fprintln(w, "the archive cannot be judged, so it is not called intact")
 	}
-	fmt.Fprintf(w, "%d problems: the archive is not what the gateway wrote\n", len(r.Problems))
 }

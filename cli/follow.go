@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/run"
+	"slurmgate/visible"
 )
 
 const pollSeconds = 1 // length of one wait, shorter if the run ends: how often progress is shown
@@ -27,15 +29,8 @@ func (a *Shell) follow(ctx context.Context, s *Session, r run.SubmitAnswer, o su
 	}
 	if !o.Wait && o.To == "" {
 		err := a.show(r, func(w io.Writer) {
-			fmt.Fprintf(w, "%s  %s\nstate   %s (%s)\njob     %s\n", what, r.RunID, r.State, r.Phase, text(r.SlurmJobID))
-			if r.Reason != nil && r.State != run.Succeeded {
-				fmt.Fprintf(w, "reason  %s\n", *r.Reason)
-			}
-			for _, e := range r.EquivalentRuns {
-				fmt.Fprintf(w, "same    %s (the same plan under another policy)\n", e)
-			}
-			printLines(w, "warning ", r.Warnings)
-			printNext(w, r.NextSteps...)
+			fmt.Fprintf(w, "%s  %s\n", what, r.RunID)
+			printDocument(w, r.Says(), nothing)
 		})
 		if err == nil && r.State.Terminal() && r.State != run.Succeeded {
 			return quietFailure{fault.Tool}
@@ -52,7 +47,7 @@ func (a *Shell) await(ctx context.Context, s *Session, runID string, o submitOpt
 	p := progress{shell: a}
 	for wait := 0; ; wait = pollSeconds {
 		var g run.GetAnswer
-		err := s.call(ctx, "slurm.job.get", app.RunArgs{RunID: runID, WaitSeconds: wait}, &g)
+		err := s.call(ctx, "slurm.job.get", app.RunWaitArgs{RunArgs: app.RunArgs{RunID: runID}, WaitSeconds: wait}, &g)
 		if err != nil {
 			p.end()
 			if ctx.Err() != nil {
@@ -110,14 +105,21 @@ func (a *Shell) printEnd(ctx context.Context, s *Session, w io.Writer, g run.Get
 		fmt.Fprintf(w, "reason  %s\n", *g.Reason)
 	}
 	outputs := declared(story)
-	if len(outputs) > 0 {
-		list(w, "role|type|size|checksum|artifact", outputs, func(o app.ArtifactDoc) []string {
+	shown := slices.Clip(outputs)
+	for _, o := range story.Outputs {
+		if plan.WasRejected(o.Role) {
+			shown = append(shown, o)
+		}
+	}
+	if len(shown) > 0 {
+		list(w, "role|type|size|checksum|artifact", shown, func(o app.ArtifactDoc) []string {
 			return []string{o.Role, o.Type, bytesText(o.SizeBytes), "sha256:" + o.ChecksumSHA256[:16] + "…", o.ArtifactID}
 		})
 	}
 	for _, o := range outputs {
 		var p app.PreviewAnswer
-		if err := s.call(ctx, "artifact.preview.text", app.ArtifactArgs{ArtifactID: o.ArtifactID, MaxLines: 8}, &p); err == nil && !p.Binary {
+		args := app.PreviewTextArgs{ArtifactArgs: app.ArtifactArgs{ArtifactID: o.ArtifactID}, MaxLines: 8}
+		if err := s.call(ctx, "artifact.preview.text", args, &p); err == nil && !p.Binary {
 			fmt.Fprintf(w, "--- %s\n%s", o.Role, clipLines(p.Text, 160))
 			if !strings.HasSuffix(p.Text, "\n") {
 				fmt.Fprintln(w)
@@ -201,12 +203,15 @@ func (p *progress) end() {
 	}
 }
 
-func clipLine(s string, n int) string {
-	s = strings.ReplaceAll(s, "\n", " ")
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
+// clipLine is a text on one line, of at most n characters.
+func clipLine(s string, n int) string { return visible.ClipRunes(strings.ReplaceAll(s, "\n", " "), n) }
+
+// cellText is clipLine for a cell of a table, where a number is whole.
+func cellText(s string, n int) string {
+	if visible.IsNumber(s) {
+		return s
 	}
-	return s
+	return clipLine(s, n)
 }
 
 func clipLines(s string, n int) string {

@@ -15,11 +15,15 @@ import (
 
 // A file that is imported by its path is opened here, with the rights of whoever runs this program, and handed to the gateway.
 
-// handOver opens the file that an import names. The path becomes the name that the open file has, which differs where the path has
-// symlinks; the label stays that of the name given. With a token in the environment a file that cannot be opened here is left to the
-// gateway, which may read it below an import root.
+// handOver opens the file that an import names. The path becomes the name that the open file has, which differs where
+// the path has symlinks; the label stays that of the name given. With a token in the environment a file that cannot
+// be opened here is left to the gateway, which may read it below an import root. So is one that is to stay in place,
+// which may be on another host, or be a folder.
 func handOver(args app.ImportArgs) (app.ImportArgs, *os.File, error) {
 	f, err := openFile(*args.Path)
+	if args.InPlace {
+		return args, f, nil
+	}
 	if err != nil && os.Getenv(tokenVariable) != "" {
 		return args, nil, nil
 	}

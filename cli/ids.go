@@ -94,14 +94,14 @@ func (s *Session) candidates(ctx context.Context, k idKind, begin, checksum stri
 	defer func() { s.dryRun, s.key = dry, key }()
 	if k.prefix == runIDs.prefix {
 		var l app.RunList
-		err = s.call(ctx, "run.list", app.RunListArgs{IDPrefix: begin, Limit: mostCandidates}, &l)
+		err = s.call(ctx, "run.list", app.RunListArgs{IDPrefix: begin, Page: app.Page{Limit: mostCandidates}}, &l)
 		for _, r := range append(l.Waiting, l.Runs...) {
 			found = append(found, candidate{r.RunID, fmt.Sprintf("%s  %s  %s", r.ToolID, r.State, dateTime(r.CreatedAt))})
 		}
 		return found, max(l.Total+l.WaitingTotal, int64(len(found))), err
 	}
 	var l app.ArtifactList
-	err = s.call(ctx, "artifact.list", app.ArtifactListArgs{IDPrefix: begin, Checksum: checksum, Limit: mostCandidates}, &l)
+	err = s.call(ctx, "artifact.list", app.ArtifactListArgs{IDPrefix: begin, Checksum: checksum, Page: app.Page{Limit: mostCandidates}}, &l)
 	for _, d := range l.Artifacts {
 		found = append(found, candidate{d.ArtifactID, fmt.Sprintf("%s  %s  %s", d.Type, d.Label, dateTime(d.CreatedAt))})
 	}

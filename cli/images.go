@@ -10,13 +10,11 @@ import (
 	"slurmgate/fault"
 )
 
-type toolCheckCmd struct {
-	Dir string `arg:"" help:"Folder with *.tool.yaml files, or a domain." type:"path"`
-}
+type toolCheckCmd struct{ app.CheckArgs }
 
 // Run checks a folder.
 func (c toolCheckCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "tool.check", app.CheckArgs{Dir: c.Dir}, func(w io.Writer, r app.CheckAnswer) {
+	return ask(ctx, a, "tool.check", c.CheckArgs, func(w io.Writer, r app.CheckAnswer) {
 		if len(r.Tools) == 0 {
 			fmt.Fprintf(w, "no tools: %s has no file whose name ends in .tool.yaml, and no manifest that lists a service worker\n", r.Dir)
 			printNext(w, fault.Do("tool init", "dir", r.Dir))
@@ -40,26 +38,15 @@ type Image struct {
 	Verify imageVerifyCmd `cmd:"" help:"Hash all images in the store and compare their digests."`
 }
 
-// imageStoreOf chooses an image store.
-type imageStoreOf struct {
-	Cluster string `name:"site-name" placeholder:"NAME" help:"Only the image store of this cluster, where the site file has several."`
-}
-
-type imageAddCmd struct {
-	Name    string `arg:"" help:"Name that toolpacks use for the image."`
-	File    string `arg:"" help:"SIF file." type:"path"`
-	Source  string `placeholder:"IMAGE" help:"The image of a registry that the file was made from: docker://REPOSITORY@sha256:DIGEST. Plans may name it so."`
-	Replace bool   `help:"Replace the image that has this name."`
-	imageStoreOf
-}
+type imageAddCmd struct{ app.ImageAddArgs }
 
 // Run adds an image.
 func (c imageAddCmd) Run(ctx context.Context, a *Shell) error {
-	args := app.ImageAddArgs{Site: a.Site, Name: c.Name, File: c.File, Source: c.Source, Replace: c.Replace, Cluster: c.Cluster}
+	c.Site = a.Site
 	p := stages{bar: bar{shell: a}}
 	defer p.end()
 	a.Host.Images = a.Ports.Images(p.step)
-	return ask(ctx, a, "image.add", args, func(w io.Writer, r app.ImageAddAnswer) {
+	return ask(ctx, a, "image.add", c.ImageAddArgs, func(w io.Writer, r app.ImageAddAnswer) {
 		p.end()
 		fmt.Fprintf(w, "%s  %s  %s  %s\n", r.Name, r.Digest, r.Arch, bytesText(r.SizeBytes))
 		if r.Note != "" {
@@ -72,35 +59,25 @@ func (c imageAddCmd) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
-type imageListCmd struct{ imageStoreOf }
+type imageListCmd struct{ app.ImageListArgs }
 
 // Run lists images.
 func (c imageListCmd) Run(ctx context.Context, a *Shell) error {
-	return a.images(ctx, "image.list", c.Cluster, false)
+	return a.images(ctx, "image.list", c.ImageListArgs)
 }
 
-type imageVerifyCmd struct{ imageStoreOf }
+type imageVerifyCmd struct{ app.ImageListArgs }
 
 // Run hashes images.
 func (c imageVerifyCmd) Run(ctx context.Context, a *Shell) error {
-	return a.images(ctx, "image.verify", c.Cluster, true)
+	c.Hash = true
+	return a.images(ctx, "image.verify", c.ImageListArgs)
 }
 
-func (a *Shell) images(ctx context.Context, id, cluster string, hash bool) error {
-	r, err := answer(ctx, a, id, app.ImageListArgs{Site: a.Site, Hash: hash, Cluster: cluster}, func(w io.Writer, r app.ImageListAnswer) {
-		list(w, "name|digest|arch|size|state|source", r.Images, func(d app.ImageDoc) []string {
-			if d.Site != "" {
-				d.State = d.Site + ": " + d.State
-			}
-			return []string{orDash(d.Name), d.Digest, d.Arch, bytesText(d.SizeBytes), d.State, orDash(d.Source)}
-		})
-		footer(w, len(r.Images), exactly(int64(r.Total)), "images")
-		if r.Bad > 0 {
-			fmt.Fprintln(w, "repair an image from the original file")
-			printNext(w, fault.Do("image add"))
-		}
-	})
-	if err == nil && hash && r.Bad > 0 {
+func (a *Shell) images(ctx context.Context, id string, args app.ImageListArgs) error {
+	args.Site = a.Site
+	r, err := answer(ctx, a, id, args, func(w io.Writer, r app.ImageListAnswer) { printDocument(w, r.Says(), nothing) })
+	if err == nil && args.Hash && r.Bad > 0 {
 		return quietFailure{fault.Tool}
 	}
 	return err

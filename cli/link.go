@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,13 +52,21 @@ func (l *link) ours() Gateway {
 	return l.own
 }
 
-// retry makes a call again when the gateway went away, with the next one: a shell that was the gateway has ended, and another is it now,
-// or this process becomes it. Every call is safe to repeat: what is not idempotent carries a key, see [ownKey].
+// ServiceDown is the code of a verb that finds no gateway where the site is a service.
+const ServiceDown = "service_down"
+
+// Gone reports whether an error says that the gateway ended, or was ending, during a call.
+func Gone(err error) bool {
+	return slices.Contains([]string{"gateway_gone", "gateway_stopping"}, fault.CodeOf(err))
+}
+
+// retry makes the same call again when the gateway went away, with the next one: a shell that was the gateway has ended, and another is it
+// now, or this process becomes it. Every call is safe to repeat: what is not idempotent carries a key, see [ownKey].
 func (l *link) retry(ctx context.Context, call func(*httpapi.Client) error) error {
 	for range 20 {
 		c := l.way()
 		err := call(c)
-		if fault.CodeOf(err) != "gateway_gone" || ctx.Err() != nil {
+		if !Gone(err) || ctx.Err() != nil {
 			return err
 		}
 		if again, failed := l.reopen(ctx, c); failed != nil {
@@ -70,7 +79,7 @@ func (l *link) retry(ctx context.Context, call func(*httpapi.Client) error) erro
 }
 
 // reopen replaces a client whose gateway is gone, unless another call has done so already. It reports whether there is another gateway now:
-// there is none after this process was the gateway itself, or has closed the link.
+// there is none after this process was the gateway itself, or has closed the link. A service that starts again has lockPatience for it.
 func (l *link) reopen(ctx context.Context, gone *httpapi.Client) (again bool, err error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -84,12 +93,16 @@ func (l *link) reopen(ctx context.Context, gone *httpapi.Client) (again bool, er
 	case l.own != nil || l.closed:
 		return false, nil
 	}
-	c, own, err := l.open(ctx)
-	if err != nil {
-		return false, err
+	for patience := time.Now().Add(lockPatience); ; time.Sleep(50 * time.Millisecond) {
+		c, own, err := l.open(ctx)
+		if err == nil {
+			l.client, l.own = c, own
+			return true, nil
+		}
+		if fault.CodeOf(err) != ServiceDown || time.Now().After(patience) || ctx.Err() != nil {
+			return false, err
+		}
 	}
-	l.client, l.own = c, own
-	return true, nil
 }
 
 // ownKey gives a call that is not idempotent by itself an idempotency key before its first try, so that the same call can be sent again.
@@ -137,7 +150,7 @@ func (a *Shell) Reach(ctx context.Context, socket string, instead func() error) 
 	holder, patience := "", time.Time{}
 	for {
 		c, err := a.Dial(ctx, socket)
-		if err == nil || !fault.Is(err, fault.NotFound) {
+		if err == nil || !fault.Is(err, fault.NotFound) && !Gone(err) {
 			return c, err
 		}
 		if err = instead(); fault.CodeOf(err) != "gateway_running" {

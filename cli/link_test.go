@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -201,6 +202,59 @@ func TestShellSendsAgain(t *testing.T) {
 	}
 	if effects.Load() != 2 || m.lives.Load() != 2 {
 		t.Error(effects.Load(), m.lives.Load())
+	}
+}
+
+// A gateway that is stopping refuses a call; the same call, with its id and its key, is answered when a gateway takes calls again.
+func TestStoppingGateway(t *testing.T) {
+	var effects atomic.Int64
+	create := countingTool("token.create", &effects, func(int64) {})
+	create.Version = app.BuiltinVersion
+	m := newMortal(t, create)
+	answers, refused := m.face, make(chan gate.Request, 1)
+	sent := make(chan gate.Request, 1)
+	m.face = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			answers.ServeHTTP(w, r)
+			return
+		}
+		var req gate.Request
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = json.Unmarshal(body, &req)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		select {
+		case refused <- req:
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, `{"title":"transport","code":"gateway_stopping","detail":"the gateway is stopping","retryable":true}`)
+		default:
+			sent <- req
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			answers.ServeHTTP(w, r)
+		}
+	})
+	opened := 0 // at the second and third time the service is still starting
+	l, err := newLink(t.Context(), func(ctx context.Context) (*httpapi.Client, Gateway, error) {
+		if opened++; opened == 2 || opened == 3 {
+			return nil, nil, fault.New(fault.Transport, ServiceDown, "the service is down")
+		}
+		return m.open(ctx)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Serial int64 }
+	if err := (&Session{link: l}).call(t.Context(), "token.create", map[string]int{"n": 1}, &got); err != nil || got.Serial != 1 {
+		t.Fatalf("token.create while the gateway stops: serial %d, %v, want 1", got.Serial, err)
+	}
+	first, second := <-refused, <-sent
+	if first.ToolCallID != second.ToolCallID || first.IdempotencyKey == nil || second.IdempotencyKey == nil ||
+		*first.IdempotencyKey != *second.IdempotencyKey {
+		t.Errorf("the call was sent as %s and again as %s, want the same id and key", first.ToolCallID, second.ToolCallID)
 	}
 }
 

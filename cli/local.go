@@ -38,7 +38,7 @@ func (a *Shell) here(ctx context.Context, id string, args, result any) error {
 }
 
 func alone(ctx context.Context, t gate.Tool, args, result any) error {
-	g, err := app.NewGate(gate.Config{}, t)
+	g, err := app.NewGate(gate.Config{Words: gate.Words{gate.Local: Words}}, t)
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ var exitStatuses = []struct {
 	{8, "Slurm, a filesystem or the gateway did not answer; retrying may help. `doctor`: no fault was found, but a " +
 		"check could not look"},
 	{9, "it is unknown whether the call had its effect; look before you repeat it"},
+	{10, "`verify`: the archive cannot be judged, so it is not called intact"},
 	{78, "`serve`: it cannot start as it is configured"},
 }
 
@@ -76,8 +77,8 @@ func overview(app *kong.Application, verbs []*kong.Node, title string) string {
 	p.section("DESCRIPTION")
 	p.text("%s", app.Help)
 	p.line(".PP")
-	p.text("A verb is a call to the gateway that runs on this host. If none runs, the owner of gateway.state_dir becomes the gateway "+
-		"while the verb runs; %s serve runs it until stopped.", app.Name)
+	p.text("A verb is a call to the gateway that runs on this host. If none runs, and the site file names no gateway.service, the owner of "+
+		"gateway.state_dir becomes the gateway while the verb runs; %s serve runs it until stopped.", app.Name)
 	p.section("VERBS")
 	for _, v := range verbs {
 		p.item(fmt.Sprintf("%s-%s(1)", app.Name, v.Name), v.Help)

@@ -78,12 +78,9 @@ func movingText(m run.Moving) string {
 	return out
 }
 
-// watched are the operations whose progress is shown.
-var watched = map[string]bool{"artifact.import": true, "artifact.verify": true, "reference.add": true}
-
 // meanwhile carries out a call and shows how far it is.
 func (s *Session) meanwhile(ctx context.Context, req gate.Request, name string, call func() error) (err error) {
-	if !watched[req.ToolID] || req.DryRun {
+	if !operation(app.Host{}, req.ToolID).Moves || req.DryRun {
 		return call()
 	}
 	over, ended := make(chan struct{}), make(chan struct{})

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"io"
-	"strconv"
 	"strings"
 
 	"slurmgate/app"
@@ -38,11 +37,7 @@ func (c Notify) Run(ctx context.Context, a *Shell) error {
 		if err := s.call(ctx, "run.notify", args, &r); err != nil {
 			return err
 		}
-		return a.show(r, func(w io.Writer) {
-			list(w, "place|state|tries|result", r.Notices, func(n app.NoticeDoc) []string {
-				return []string{n.URL, n.State, strconv.Itoa(n.Tries), orDash(n.Result)}
-			})
-		})
+		return a.show(r, func(w io.Writer) { printDocument(w, r.Says(), nothing) })
 	})
 }
 

@@ -55,18 +55,21 @@ func (quietFailure) Error() string { return "already reported" }
 
 // fail prints an error and returns the exit status.
 func (a *Shell) fail(err error) int {
-	if q, ok := errors.AsType[quietFailure](err); ok {
-		return q.kind.ExitCode()
-	}
-	if a.JSON {
+	q, quiet := errors.AsType[quietFailure](err)
+	switch {
+	case quiet:
+	case a.JSON:
 		body := asBody(err)
 		body.Message = scrubbed(err, body.Message)
 		_ = a.show(map[string]any{"error": body}, nil) // nothing else can be done
-	} else {
-		fmt.Fprintln(a.Err, "slurmgate:", visible.Text(scrubbed(err, gate.Text(gate.Local, err))))
+	default:
+		fmt.Fprintln(a.Err, "slurmgate:", visible.Text(scrubbed(err, fault.Text(err, Words))))
 	}
 	if s, ok := errors.AsType[statusError](err); ok {
 		return s.status
+	}
+	if quiet {
+		return q.kind.ExitCode()
 	}
 	return fault.KindOf(err).ExitCode()
 }
@@ -106,7 +109,7 @@ func asBody(err error) *gate.ErrorBody {
 	if c, ok := errors.AsType[callError](err); ok {
 		return c.body
 	}
-	return gate.BodyOf(gate.Local, err)
+	return gate.BodyOf(Words, err)
 }
 
 // nothing is the arguments of an operation that takes none.
@@ -142,13 +145,6 @@ func list[T any](w io.Writer, heading string, items []T, row func(T) []string) {
 	table(w, heading, rows)
 }
 
-// nextPage prints the step that continues a list, if there is more.
-func nextPage(w io.Writer, cursor *string, step fault.Step) {
-	if cursor != nil {
-		printNext(w, step)
-	}
-}
-
 func dateTime(t time.Time) string { return t.Local().Format(time.DateTime) }
 
 // table prints rows under a heading, aligned.
@@ -179,24 +175,6 @@ func text(p *string) string {
 	}
 	return *p
 }
-
-// footer ends a list at the shell: how many of how many it shows.
-func footer(w io.Writer, shown int, of app.Listed, what string) {
-	total := fmt.Sprint(of.Total)
-	if !of.TotalExact {
-		total = "at least " + total
-	}
-	if of.TotalExact && of.Total == 1 {
-		what = strings.TrimSuffix(strings.Replace(what, "ches", "chs", 1), "s")
-	}
-	if int64(shown) == of.Total && of.TotalExact {
-		fmt.Fprintf(w, "%s %s\n", total, what)
-		return
-	}
-	fmt.Fprintf(w, "%d of %s %s\n", shown, total, what)
-}
-
-func exactly(n int64) app.Listed { return app.Listed{Total: n, TotalExact: true} }
 
 // printLines prints each text on a line of its own, after a word.
 func printLines(w io.Writer, before string, texts []string) {

@@ -10,24 +10,15 @@ import (
 	"slurmgate/fault"
 )
 
-type imagePullCmd struct {
-	Name    string `arg:"" help:"Name that toolpacks use for the image."`
-	Source  string `arg:"" help:"docker://REPOSITORY@sha256:DIGEST or docker://REPOSITORY:TAG; oras://… in the same way; https://… of a SIF file."`
-	Digest  string `placeholder:"sha256:DIGEST" help:"SHA-256 of the file at an https:// source; with a tag what it must mean."`
-	Arch    string `placeholder:"ARCH" help:"Architecture, such as amd64 or arm64. Default: that of the sites' nodes."`
-	Replace bool   `help:"Replace the image that has this name."`
-	Rebuild bool   `help:"Only make the image again, and compare the bytes with those that images.lock.yaml names."`
-	imageStoreOf
-}
+type imagePullCmd struct{ app.ImagePullArgs }
 
 // Run pulls an image.
 func (c imagePullCmd) Run(ctx context.Context, a *Shell) error {
-	args := app.ImagePullArgs{Site: a.Site, Name: c.Name, Source: c.Source, Digest: c.Digest, Arch: c.Arch, Replace: c.Replace,
-		Rebuild: c.Rebuild, Cluster: c.Cluster}
+	c.Site = a.Site
 	p := stages{bar: bar{shell: a}}
 	defer p.end()
 	a.Host.Images = a.Ports.Images(p.step)
-	return ask(ctx, a, "image.pull", args, func(w io.Writer, r app.ImagePullAnswer) {
+	return ask(ctx, a, "image.pull", c.ImagePullArgs, func(w io.Writer, r app.ImagePullAnswer) {
 		p.end()
 		fmt.Fprintf(w, "image      %s\ndigest     %s\narch       %s\nsize       %s\nsource     %s\n", r.Name, r.Digest, r.Arch,
 			bytesText(r.SizeBytes), r.Source)

@@ -7,16 +7,15 @@ import (
 	"strings"
 
 	"slurmgate/app"
-	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
 // Reference are the verbs on the names that the site gives to bytes.
 type Reference struct {
-	Add    referenceAddCmd    `cmd:"" help:"Give a name to a file or folder: import a copy, or with --in-place leave it where it is."`
-	List   referenceListCmd   `cmd:"" help:"List the reference data that the site offers."`
-	Show   referenceShowCmd   `cmd:"" help:"Show one reference and what its name stood for earlier."`
-	Remove referenceRemoveCmd `cmd:"" name:"rm" help:"Withdraw a name; runs keep their inputs."`
+	Add    referenceAddCmd                                `cmd:"" help:"Give a name to a file or folder: import a copy, or with --in-place leave it where it is."`
+	List   Call[app.ReferenceListArgs, app.ReferenceList] `cmd:"" help:"List the reference data that the site offers."`
+	Show   referenceShowCmd                               `cmd:"" help:"Show one reference and what its name stood for earlier."`
+	Remove referenceRemoveCmd                             `cmd:"" name:"rm" help:"Withdraw a name; runs keep their inputs."`
 }
 
 type referenceAddCmd struct {
@@ -63,7 +62,7 @@ func (c referenceAddCmd) Run(ctx context.Context, a *Shell) error {
 			return err
 		}
 		return a.show(r, func(w io.Writer) {
-			printReference(w, r)
+			printDocument(w, r.Says(), nothing)
 			if !r.Changed {
 				fmt.Fprintln(w, "(it existed already)")
 			}
@@ -71,65 +70,20 @@ func (c referenceAddCmd) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
-func printReference(w io.Writer, r app.ReferenceAnswer) {
-	line := func(name, text string) { fmt.Fprintf(w, "%-10s %s\n", name, text) }
-	line("reference", r.Name)
-	line("value", r.Value)
-	line("type", r.Type)
-	line("label", r.Label)
-	line("size", fmt.Sprintf("%d bytes", r.SizeBytes))
-	line("checksum", "sha256:"+r.SHA256)
-	if r.Description != "" {
-		line("about", clipLine(r.Description, 512))
-	}
-	if r.Site != nil {
-		line("lies", strings.TrimSpace("in place on the site "+*r.Site+" "+r.Path))
-	}
-	if r.ProjectIDs != nil {
-		line("for", "projects "+strings.Join(r.ProjectIDs, ", "))
-	}
-	if r.Problem != nil {
-		line("problem", *r.Problem)
-	}
-	line("added", dateTime(r.AddedAt)+" by "+r.AddedBy)
-	for _, v := range r.Versions {
-		line("earlier", fmt.Sprintf("%s  %s, added %s", v.Pinned, bytesText(v.SizeBytes), dateTime(v.AddedAt)))
-	}
-}
-
-type referenceListCmd struct {
-	Project string `help:"Only what this project may use (name or id)." placeholder:"NAME"`
-}
-
-// Run lists.
-func (c referenceListCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "reference.list", app.ReferenceArgs{ProjectID: c.Project}, func(w io.Writer, l app.ReferenceList) {
-		list(w, "value|type|size|site|checksum|description", l.References, func(r app.ReferenceDoc) []string {
-			return []string{r.Value, r.Type, bytesText(r.SizeBytes), text(r.Site), "sha256:" + r.SHA256[:12] + "…", clipLine(r.Description, 60)}
-		})
-		footer(w, len(l.References), l.Listed, "references")
-		if len(l.References) == 0 {
-			printNext(w, fault.Do("artifact.list"))
-		}
-	})
-}
-
-type referenceShowCmd struct {
-	Name string `arg:"" help:"Name."`
-}
+type referenceShowCmd struct{ app.ReferenceArgs }
 
 // Run shows.
 func (c referenceShowCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "reference.show", app.ReferenceArgs{Name: strings.TrimPrefix(c.Name, "ref:")}, printReference)
+	c.Name = strings.TrimPrefix(c.Name, "ref:")
+	return tell[app.ReferenceAnswer](ctx, a, "reference.show", c.ReferenceArgs)
 }
 
-type referenceRemoveCmd struct {
-	Name string `arg:"" help:"Name."`
-}
+type referenceRemoveCmd struct{ app.ReferenceArgs }
 
 // Run withdraws a name.
 func (c referenceRemoveCmd) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "reference.remove", app.ReferenceArgs{Name: strings.TrimPrefix(c.Name, "ref:")},
+	c.Name = strings.TrimPrefix(c.Name, "ref:")
+	return ask(ctx, a, "reference.remove", c.ReferenceArgs,
 		func(w io.Writer, r app.ReferenceAnswer) {
 			fmt.Fprintf(w, "withdrawn: %s (sha256:%s)\n", r.Name, r.SHA256)
 		})

@@ -29,7 +29,7 @@ func (o moreResources) asked(cpus int) (plan.MoreResources, error) {
 			more.MemMB = &mb
 		} else {
 			problems = append(problems, fault.Problem{Code: "RUN-MEM", Field: "--mem", Rule: "a number with its unit M, G or T, for example 8G",
-				Msg: "got " + strconv.Quote(o.Mem)})
+				Msg: strconv.Quote(o.Mem) + " is not an amount of memory"})
 		}
 	}
 	if o.Time != "" {
@@ -37,7 +37,8 @@ func (o moreResources) asked(cpus int) (plan.MoreResources, error) {
 			more.TimeLimitSeconds = &s
 		} else {
 			problems = append(problems, fault.Problem{Code: "RUN-TIME", Field: "--time",
-				Rule: "numbers with the units d, h, m and s, for example 4h or 1d12h, or HOURS:MINUTES:SECONDS", Msg: "got " + strconv.Quote(o.Time)})
+				Rule: "numbers with the units d, h, m and s, for example 4h or 1d12h, or HOURS:MINUTES:SECONDS",
+				Msg:  strconv.Quote(o.Time) + " is not a duration"})
 		}
 	}
 	if cpus != 0 {
@@ -59,12 +60,14 @@ func (c Run) more(tool app.ToolDoc) (plan.MoreResources, error) {
 		return fault.Invalid("", fault.Problem{Code: code, Field: "--mem, --time, --cpus", Rule: rule, Msg: msg, Hint: hint})
 	}
 	if slices.Contains(tool.Caps, gate.CapWorker) {
-		return more, bad("RUN-RESOURCES", "only of tools that run as jobs", "a service worker carries out "+tool.ToolID+", which has no job",
+		return more, bad("RUN-RESOURCES", "only for tools that run as jobs",
+			"a service worker carries out "+tool.ToolID+", which has no job",
 			"leave the options out")
 	}
 	for _, p := range c.Param {
 		if p.name == "resources" || strings.HasPrefix(p.name, "resources.") {
-			return more, bad("RUN-TWICE", "one value for each argument", "--param "+p.name+" says it too", "leave one of them out")
+			return more, bad("RUN-TWICE", "one value for each argument", "--param "+p.name+" gives it too",
+				"leave one of them out")
 		}
 	}
 	return more, nil

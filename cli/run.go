@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"slurmgate/app"
@@ -29,13 +28,13 @@ type submitOptions struct {
 }
 
 // submit calls a tool that submits a run, and follows the run if requested.
-func (o submitOptions) submit(ctx context.Context, a *Shell, s *Session, toolID, version string, args any) error {
+func (o submitOptions) submit(ctx context.Context, a *Shell, s *Session, tool gate.Tool, args any) error {
 	s.dryRun, s.key = o.DryRun, o.Key
 	if o.DryRun {
-		return a.rehearse(ctx, s, toolID, version, args)
+		return a.rehearse(ctx, s, tool, args)
 	}
 	var answer run.SubmitAnswer
-	if err := s.callTool(ctx, toolID, version, args, &answer); err != nil {
+	if err := s.callTool(ctx, tool.ID, tool.Version, args, &answer); err != nil {
 		return err
 	}
 	s.key = ""
@@ -44,7 +43,7 @@ func (o submitOptions) submit(ctx context.Context, a *Shell, s *Session, toolID,
 
 // Run is the verb that runs a tool.
 type Run struct {
-	Tool  string `arg:"" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
+	Tool  string `arg:"" json:"tool_id" help:"Tool id, e.g. samtools.flagstat (see: slurmgate tool list)."`
 	Input named  `short:"i" help:"An input: its parameter or role, with a file, a folder, an artifact id (or its beginning), or an output of a run (run_…:role), which may not be over yet. Of a list once for each element." placeholder:"NAME=FILE|art_…|run_…:role"`
 	Param named  `short:"p" help:"A parameter, of the type in the tool's schema: text as it is, anything else as JSON, for example 5, true or null. A list as [1,2] or once for each element; a part of an object as NAME.PART=VALUE." placeholder:"NAME=VALUE"`
 	CPUs  int    `name:"cpus" help:"CPUs of the job, instead of what the tool gives it." placeholder:"N"`
@@ -74,7 +73,7 @@ func (c Run) Run(ctx context.Context, a *Shell) error {
 		if slices.Contains(tool.Caps, gate.CapWorker) && !c.DryRun {
 			return c.callWorker(ctx, a, s, tool, args)
 		}
-		return c.submit(ctx, a, s, tool.ToolID, tool.Version, args)
+		return c.submit(ctx, a, s, gate.Tool{ID: tool.ToolID, Version: tool.Version, Capabilities: tool.Caps}, args)
 	})
 }
 
@@ -148,7 +147,7 @@ func (c Submit) Run(ctx context.Context, a *Shell) error {
 		return plan.InFile(err, c.Plan, data)
 	}
 	return a.With(ctx, func(s *Session) error {
-		return c.submit(ctx, a, s, "slurm.submit", app.BuiltinVersion, app.SubmitArgs{ProjectID: c.Project, JobSpec: data})
+		return c.submit(ctx, a, s, operation(a.Host, "slurm.submit").Tool(), app.SubmitArgs{ProjectID: c.Project, JobSpec: data})
 	})
 }
 
@@ -174,7 +173,7 @@ func readPlan(ctx context.Context, name string) ([]byte, error) {
 // printNext prints what to do next, if there is anything.
 func printNext(w io.Writer, steps ...fault.Step) {
 	if len(steps) > 0 {
-		fmt.Fprintf(w, "Next: %s\n", gate.Words(gate.Local, steps))
+		fmt.Fprintf(w, "Next: %s\n", Words(steps))
 	}
 }
 
@@ -182,54 +181,14 @@ func waitStep(runID string) fault.Step {
 	return fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", run.LongWait)
 }
 
-// Cancel is the verb that cancels a run.
-type Cancel struct {
-	RunID  string `arg:"" name:"run" ids:"run" help:"Run id, or the beginning of one."`
-	Reason string `help:"Reason; recorded with the run." placeholder:"TEXT"`
-}
-
-// Run cancels.
-func (c Cancel) Run(ctx context.Context, a *Shell) error {
-	args := app.RunArgs{RunID: c.RunID, Reason: c.Reason}
-	return ask(ctx, a, "slurm.job.cancel", args, func(w io.Writer, r app.CancelAnswer) {
-		fmt.Fprintf(w, "%s  %s\n%s\n", r.RunID, r.State, r.Message)
-		printNext(w, r.NextSteps...)
-	})
-}
-
 // rehearse shows what a call would do.
-func (a *Shell) rehearse(ctx context.Context, s *Session, toolID, version string, args any) error {
+func (a *Shell) rehearse(ctx context.Context, s *Session, tool gate.Tool, args any) error {
 	var r gate.Rehearsal
-	if err := s.callTool(ctx, toolID, version, args, &r); err != nil {
+	if err := s.callTool(ctx, tool.ID, tool.Version, args, &r); err != nil {
 		return err
 	}
 	return a.show(r, func(w io.Writer) {
-		var p run.Preview
-		if json.Unmarshal(r.Would, &p) != nil || p.RunID == "" {
-			fmt.Fprintf(w, "%s would be called with %s\n", r.ToolID, r.Args)
-			return
-		}
-		what := "would be created"
-		if p.Exists {
-			what = fmt.Sprintf("already exists (%s)", *p.State)
-		}
-		fmt.Fprintf(w, "run      %s  %s\npolicy   %s\nparams   %s\n", p.RunID, what, p.PolicyHash, p.ParamsHash)
-		printChoice(w, p)
-		if place := placeText("", p.Placement); place != "" {
-			fmt.Fprintf(w, "place    %s\n", place)
-		}
-		if r.ConsentRequired {
-			fmt.Fprintln(w, "consent  a person's approval would be needed")
-		}
-		if doc := pretty(p.Params); doc != "" {
-			fmt.Fprintln(w, doc)
-		}
-		if p.Script != "" {
-			fmt.Fprintf(w, "--- job script (a real attempt has its token instead of the zeros)\n%s", p.Script)
-		}
-		if len(r.LeftOut) > 0 {
-			a.Say("left out because it is too large for a dry run: %s", strings.Join(r.LeftOut, ", "))
-		}
+		printDocument(w, r.Says(app.WithFacts([]gate.Tool{tool})[0]), nothing)
 		a.Say("nothing was changed. Next: the same without --dry-run")
 	})
 }

@@ -10,13 +10,11 @@ import (
 )
 
 // Trace is the verb that shows where an artifact came from.
-type Trace struct {
-	ArtifactID string `arg:"" name:"artifact" ids:"artifact,file" help:"Artifact id, the beginning of one, or a file with its bytes."`
-}
+type Trace struct{ app.TraceArgs }
 
 // Run prints the tree, from the artifact back to the imports.
 func (c Trace) Run(ctx context.Context, a *Shell) error {
-	return ask(ctx, a, "artifact.trace", app.TraceArgs{ArtifactID: c.ArtifactID}, func(w io.Writer, t app.TraceAnswer) {
+	return ask(ctx, a, "artifact.trace", c.TraceArgs, func(w io.Writer, t app.TraceAnswer) {
 		p := tracePrinter{w, map[string]app.Traced{}, map[string]bool{}}
 		for _, x := range t.Traced {
 			p.known[x.ArtifactID] = x

@@ -13,17 +13,14 @@ import (
 
 // Usage is the verb that adds up a month.
 type Usage struct {
-	Month   string `help:"Month, such as 2026-11. Default: this one." placeholder:"MONTH"`
-	Zone    string `help:"Time zone in which the month begins and ends, such as Europe/Berlin. Default: UTC." placeholder:"ZONE"`
-	By      string `help:"What to add up by: any of project, account, caller, tool." default:"project,account,caller,tool" placeholder:"WORD,…"`
-	Project string `help:"Only this project (name or id)." placeholder:"NAME"`
-	Format  string `help:"Form of the output: table, or csv for spreadsheets and scripts." enum:"table,csv" default:"table" placeholder:"FORMAT"`
+	app.UsageArgs
+	Format string `help:"Form of the output: table, or csv for spreadsheets and scripts." enum:"table,csv" default:"table" placeholder:"FORMAT"`
 }
 
 // Run adds up.
 func (c Usage) Run(ctx context.Context, a *Shell) error {
-	args := app.UsageArgs{Month: c.Month, Zone: c.Zone, By: strings.ReplaceAll(c.By, " ", ""), ProjectID: c.Project}
-	return ask(ctx, a, "usage.month", args, func(w io.Writer, u app.UsageMonth) {
+	c.By = strings.ReplaceAll(c.By, " ", "")
+	return ask(ctx, a, "usage.month", c.UsageArgs, func(w io.Writer, u app.UsageMonth) {
 		if c.Format == "csv" {
 			_ = writeUsage(w, u) // a reader that is gone has enough
 			return

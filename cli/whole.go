@@ -44,13 +44,12 @@ func newFile(name string, write func(*os.File) error) error {
 	if err := untaken(name); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(partOf(name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := begin(name, func(part string) (*os.File, error) { return os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) })
 	if err != nil {
-		return unwritable(name, err)
+		return err
 	}
 	defer os.Remove(f.Name()) // gone where it got its name
 	defer f.Close()
-	_ = hold(f) // where there are no locks, two collects into one folder disturb each other
 	if err := write(f); err != nil {
 		return err
 	}
@@ -65,24 +64,43 @@ func newFolder(name string, write func(*os.Root) error) error {
 	if err := untaken(name); err != nil {
 		return err
 	}
-	part := partOf(name)
-	if err := os.Mkdir(part, 0o777); err != nil {
-		return unwritable(name, err)
+	f, err := begin(name, func(part string) (*os.File, error) {
+		if err := os.Mkdir(part, 0o777); err != nil {
+			return nil, err
+		}
+		return os.Open(part)
+	})
+	if err != nil {
+		return err
 	}
-	defer os.RemoveAll(part)
-	root, err := os.OpenRoot(part)
+	defer os.RemoveAll(f.Name())
+	defer f.Close()
+	root, err := os.OpenRoot(f.Name())
 	if err != nil {
 		return unwritable(name, err)
 	}
 	defer root.Close()
-	if f, err := root.Open("."); err == nil {
-		defer f.Close()
-		_ = hold(f)
-	}
 	if err := write(root); err != nil {
 		return err
 	}
-	return appear(part, name)
+	return appear(f.Name(), name)
+}
+
+// begin makes an unfinished file or folder and holds it. It makes another where [dropParts] of another command found it before it was held.
+func begin(name string, create func(part string) (*os.File, error)) (*os.File, error) {
+	for range 100 {
+		f, err := create(partOf(name))
+		if err != nil {
+			return nil, unwritable(name, err)
+		}
+		err = hold(f) // where there are no locks, two collects into one folder disturb each other
+		made, statErr := f.Stat()
+		if there, goneErr := os.Lstat(f.Name()); err != unix.EWOULDBLOCK && statErr == nil && goneErr == nil && os.SameFile(made, there) {
+			return f, nil
+		}
+		f.Close()
+	}
+	return nil, unwritable(name, errors.New("other commands keep removing what is unfinished"))
 }
 
 // appear gives what is complete its name, unless that is taken by now.

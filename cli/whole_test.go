@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -154,10 +155,19 @@ func TestKilledCollect(t *testing.T) {
 			if err := child.Start(); err != nil {
 				t.Fatal(err)
 			}
+			// What stalls stays unfinished: a file with bytes, or a folder with something in it, which is held by then.
+			unfinished := filepath.Join(dir, "S", "."+strings.TrimPrefix(stalls, "art_")+".*.part")
 			halfway := func() bool {
-				parts, _ := filepath.Glob(filepath.Join(dir, "S", ".*.part"))
-				done, _ := filepath.Glob(filepath.Join(dir, "S", "small*"))
-				return len(parts) == 1 || stalls == "batch_x" && len(done) > 0
+				if stalls == "batch_x" {
+					done, _ := filepath.Glob(filepath.Join(dir, "S", "small*"))
+					return len(done) > 0
+				}
+				parts, _ := filepath.Glob(unfinished)
+				within, _ := filepath.Glob(filepath.Join(unfinished, "*"))
+				return len(within) > 0 || slices.ContainsFunc(parts, func(part string) bool {
+					st, err := os.Stat(part)
+					return err == nil && st.Mode().IsRegular() && st.Size() > 0
+				})
 			}
 			for until := time.Now().Add(time.Minute); !halfway(); time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(until) {
@@ -165,11 +175,9 @@ func TestKilledCollect(t *testing.T) {
 					t.Fatal("the collect did not begin")
 				}
 			}
-			time.Sleep(100 * time.Millisecond) // so that it has written what it got
 			dropParts(filepath.Join(dir, "S"), func(string) bool { return true })
-			parts, _ := filepath.Glob(filepath.Join(dir, "S", ".*.part"))
-			if stalls != "batch_x" && len(parts) != 1 {
-				t.Error("what is being written was removed")
+			if left, _ := filepath.Glob(unfinished); stalls != "batch_x" && len(left) != 1 {
+				t.Errorf("a removal of unfinished parts left %q, want the one that is being written", left)
 			}
 			child.Process.Kill()
 			child.Wait()
@@ -198,6 +206,31 @@ func TestKilledCollect(t *testing.T) {
 				t.Error("left over:", left)
 			}
 		})
+	}
+}
+
+// A command whose unfinished file or folder another one removes before it is held makes another.
+func TestPartRemovedBeforeItIsHeld(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "out")
+	tries := 0
+	f, err := begin(name, func(part string) (*os.File, error) {
+		f, err := os.Create(part)
+		if tries++; tries <= 2 {
+			dropParts(dir, func(string) bool { return true })
+		}
+		return f, err
+	})
+	if err != nil {
+		t.Fatalf("beginning %s failed: %v", name, err)
+	}
+	defer f.Close()
+	if _, err := os.Lstat(f.Name()); err != nil || tries != 3 {
+		t.Errorf("after %d tries, the part is there: %v; want 3 tries, with the part in place", tries, err)
+	}
+	dropParts(dir, func(string) bool { return true })
+	if _, err := os.Lstat(f.Name()); err != nil {
+		t.Errorf("a part that is held was removed: %v", err)
 	}
 }
 

@@ -48,8 +48,9 @@ func fromAX(c *conversion) {
 		return
 	}
 	for _, f := range manifests[1:] {
-		x.refuse(fault.Problem{Code: "CONVERT-DOMAINS", File: f.Path, Rule: "one domain package", Msg: "there is another one in " +
-			path.Dir(manifests[0].Path), Hint: "convert each folder by itself; each gateway serves one"})
+		x.refuse(fault.Problem{Code: "CONVERT-DOMAINS", File: f.Path, Rule: "one domain package",
+			Msg:  "there is another domain package in " + path.Dir(manifests[0].Path),
+			Hint: "convert each folder by itself; each gateway serves one"})
 	}
 	x.dir = path.Dir(manifests[0].Path)
 	x.manifest(manifests[0])

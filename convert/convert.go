@@ -29,10 +29,11 @@ type Note struct {
 
 // Result is what a conversion made. With any refusal there are no files.
 type Result struct {
-	Files   []File
-	Kept    []Note
-	Changed []Note          // with the reason, where it is not plain
-	Refused []fault.Problem // with the reason, and the remedy as hint
+	Files    []File
+	Starters []string // of Files: beginnings that an administrator changes; they take the place of none that is there
+	Kept     []Note
+	Changed  []Note          // with the reason, where it is not plain
+	Refused  []fault.Problem // with the reason, and the remedy as hint
 }
 
 // conversion is a conversion under way. A converter reads in and reports through its methods.
@@ -100,6 +101,18 @@ func (c *conversion) write(from, rel string, data []byte) {
 	}
 	c.Files = append(c.Files, File{rel, data})
 }
+
+// starter adds a file that a domain needs and the other system does not have.
+func (c *conversion) starter(rel, data string) {
+	c.write("", rel, []byte(data))
+	c.Starters = append(c.Starters, rel)
+}
+
+// What a domain begins with where nothing else is known.
+const (
+	starterPolicy = "version: 1\n"
+	starterLock   = "version: 1\nimages: []\n"
+)
 
 func (c *conversion) keep(file, field, text string) { c.Kept = append(c.Kept, Note{file, field, text}) }
 

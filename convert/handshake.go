@@ -10,6 +10,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/toolpack"
 )
 
 // Handshake has its tools in a registry in memory. As a file there is what the registry says: a list of its entries, or the answer to
@@ -71,7 +72,7 @@ func fromHandshake(c *conversion) {
 				continue
 			case seen[id]:
 				c.refuse(fault.Problem{Code: "CONVERT-TWICE", File: f.Path, Field: field + ".tool_id", Rule: "each tool once",
-					Msg: id + " is there twice", Hint: "remove one of the two"})
+					Msg: id + " is listed twice", Hint: "remove one of the two"})
 				continue
 			}
 			seen[id] = true
@@ -79,7 +80,8 @@ func fromHandshake(c *conversion) {
 		}
 	}
 	if len(seen) > 0 {
-		c.write("", "manifest.yaml", manifest.Bytes())
+		c.write("", toolpack.ManifestFile, manifest.Bytes())
+		c.starter(toolpack.PolicyFileName, starterPolicy)
 	}
 }
 

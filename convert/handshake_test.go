@@ -19,7 +19,7 @@ const (
 // proves SRC-02
 func TestFromHandshake(t *testing.T) {
 	r, err := Convert("handshake", []File{{"entries.json", []byte(handshakeEntries)}, {"list.json", []byte(handshakeList)}})
-	if err != nil || len(r.Refused) > 0 || len(r.Files) != 4 {
+	if err != nil || len(r.Refused) > 0 || len(r.Files) != 5 || r.Files[1].Path != "policies.yaml" {
 		t.Fatal(r, err)
 	}
 	manifest := string(r.Files[0].Data)

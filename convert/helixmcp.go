@@ -152,7 +152,7 @@ func newer(a, b string) bool { return len(a) > len(b) || len(a) == len(b) && a >
 
 func (h *helix) unknown(f File) {
 	h.refuse(fault.Problem{Code: "CONVERT-UNKNOWN", File: f.Path, Rule: "a contract schema, a plan, a policy or " + toolpack.LockFile,
-		Msg: "it is none of these", Hint: "leave it out"})
+		Msg: "HelixMCP has no file of this form", Hint: "leave it out"})
 }
 
 // plan reads the example plan of a tool: the file's name up to the first dot.
@@ -221,7 +221,11 @@ func (h *helix) writeDomain() {
 	if f, ok := h.file(toolpack.LockFile); ok {
 		h.write(f.Path, toolpack.LockFile, f.Data)
 	} else {
-		h.write(h.plans[h.made[0]].file, toolpack.LockFile, []byte("version: 1\nimages: []\n"))
+		h.starter(toolpack.LockFile, starterLock)
+	}
+	if h.policy == nil {
+		h.starter(toolpack.PolicyFileName, starterPolicy)
+		h.change("", toolpack.PolicyFileName, "no policy was given: this one allows every tool of the domain")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"slurmgate/fault"
+	"slurmgate/filetype"
 	"slurmgate/plan"
 )
 
@@ -24,8 +25,10 @@ func (h *helix) tool(name string) {
 	}
 	s, ok := h.schemas[name]
 	if !ok {
-		h.refuse(fault.Problem{Code: "HELIXMCP-CONTRACT", File: p.file, Rule: "the plan's file is named after its tool",
-			Msg: "there is no schema of the arguments of " + name, Hint: "give contracts/tools/" + name + ".v1.schema.json, too"})
+		h.refuse(fault.Problem{Code: "HELIXMCP-CONTRACT", File: p.file,
+			Rule: "a schema of the arguments, whose file and the plan's are named after the tool",
+			Msg:  "there is no schema of the arguments of " + name,
+			Hint: "give contracts/tools/" + name + ".v1.schema.json, too"})
 		return
 	}
 	before := len(h.Refused)
@@ -34,8 +37,8 @@ func (h *helix) tool(name string) {
 	cmd, stdout := h.command(p)
 	if limit := cmp.Or(h.bounds.threads[name], h.bounds.most); limit > 0 && int64(p.spec.Resources.CPUs) > limit {
 		h.refuse(fault.Problem{Code: "HELIXMCP-THREADS", File: p.file, Field: "resources.cpus",
-			Rule: fmt.Sprintf("the policy's max_threads of the tool: %d", limit), Msg: fmt.Sprintf("the plan has %d",
-				p.spec.Resources.CPUs)})
+			Rule: fmt.Sprintf("the policy's max_threads of the tool: %d", limit),
+			Msg:  fmt.Sprintf("the plan has %d CPUs, which is more than the policy's max_threads", p.spec.Resources.CPUs)})
 	}
 	if len(h.Refused) > before {
 		return
@@ -176,8 +179,9 @@ func (h *helix) inputs(p helixPlan, s helixSchema) string {
 			params = append(params, name)
 		}
 		if items, ok := is["items"].(map[string]any); ok && items["$ref"] == "helixmcp:common#/$defs/ArtifactId" {
-			h.refuse(fault.Problem{Code: "HELIXMCP-LIST", File: s.file, Field: "properties." + name, Rule: "an argument is one artifact",
-				Msg: "it is a list of artifacts", Hint: "declare an argument and an input for each, or import them as one archive"})
+			h.refuse(fault.Problem{Code: "HELIXMCP-LIST", File: s.file, Field: "properties." + name, Rule: "one artifact",
+				Msg:  "the argument is a list of artifacts",
+				Hint: "declare an argument and an input for each, or import them as one archive"})
 		}
 	}
 	var b strings.Builder
@@ -210,21 +214,12 @@ func (h *helix) inputs(p helixPlan, s helixSchema) string {
 	return b.String()
 }
 
-// helixTypes are the artifact types that a file's name stands for, as HelixMCP detects them; all of them where it stands for none.
+// helixTypes are the artifact types that a file's name stands for; all of them where it stands for none.
 func helixTypes(name string) []string {
-	lower := strings.ToLower(name)
-	for _, of := range []struct{ typ, ends string }{{"FASTQ_GZ", ".fastq.gz .fq.gz"}, {"BAM", ".bam"}, {"BAI", ".bai"}, {"VCF",
-		".vcf .vcf.gz"},
-		{"H5AD", ".h5ad"}, {"TSV", ".tsv"}, {"CSV", ".csv"}, {"JSON", ".json"}, {"ZIP", ".zip"}, {"MD", ".md .markdown"}, {"HTML",
-			".html .htm"},
-		{"PDF", ".pdf"}, {"PNG", ".png"}, {"LOG", ".log"}, {"TEXT", ".txt"}} {
-		for end := range strings.FieldsSeq(of.ends) {
-			if strings.HasSuffix(lower, end) {
-				return []string{of.typ}
-			}
-		}
+	if t := filetype.ByEnding(name); t.Name != "" {
+		return []string{t.Name}
 	}
-	return plan.Types()
+	return filetype.Names()
 }
 
 var (
@@ -242,7 +237,7 @@ func (h *helix) command(p helixPlan) (cmd []string, stdout string) {
 	for i, a := range argv {
 		if strings.Contains(a, "{{") || strings.Contains(a, "{%") || strings.Contains(a, "{#") {
 			h.refuse(fault.Problem{Code: "HELIXMCP-TEMPLATE", File: p.file, Field: fmt.Sprintf("execution.command.argv[%d]", i),
-				Rule: "no {{, {% or {#, which begin a template in a toolpack", Msg: "got " + fault.Clip(a),
+				Rule: "no {{, {% or {#, which begin a template in a toolpack", Msg: fault.Clip(a) + " contains template syntax",
 				Hint: "give the text as an argument, and write a template that shows it"})
 			return nil, ""
 		}
@@ -316,7 +311,7 @@ func (h *helix) inline(s helixSchema, v any) any {
 			if !known {
 				h.refuse(fault.Problem{Code: "HELIXMCP-REF", File: s.file, Field: "$ref", Rule: "ArtifactId, ProjectId, RunId or " +
 					"Sha256 of helixmcp:common",
-					Msg: "got " + fault.Clip(ref), Hint: "write the definition in its place"})
+					Msg: "the reference " + fault.Clip(ref) + " is unknown", Hint: "write the definition in its place"})
 			}
 			return maps.Clone(def)
 		}

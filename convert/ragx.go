@@ -237,8 +237,8 @@ func (x *ragx) domain() {
 	fmt.Fprintf(&b, "  images: {%s} # names of images.lock.yaml\n", strings.Join(images, ", "))
 	b.WriteString("  resources: {cpus: 1, mem_mb: 512, time_limit_seconds: 60}\n")
 	x.write("", toolpack.ManifestFile, []byte(b.String()))
-	x.write("", toolpack.PolicyFileName, []byte("version: 1\n"))
-	x.write("", toolpack.LockFile, []byte("version: 1\nimages: []\n"))
+	x.starter(toolpack.PolicyFileName, starterPolicy)
+	x.starter(toolpack.LockFile, starterLock)
 	for _, image := range images {
 		_, name, _ := strings.Cut(image, ": ")
 		x.change(toolpack.ManifestFile, "defaults.images", "kind "+name+" needs an image; add it under the name "+name)

@@ -16,17 +16,12 @@ import (
 	"slurmgate/fault"
 	"slurmgate/remote"
 	"slurmgate/signer"
-	"slurmgate/site"
+	"slurmgate/slurm"
 )
 
 // Where slurm.run_as is caller, the checks of a cluster ask what the service itself needs there: the signer, a look at all users' jobs,
 // images that users can read. With --user the checks of a cluster elsewhere are made as that user too, by way of the signer and sshd: the
 // whole way that a run of the user's goes.
-
-// Signer is what the checks ask of the signer.
-type Signer interface {
-	About(context.Context) (signer.About, error)
-}
 
 const (
 	signerCode, userRules, userCertificate, userFolder = "signer", "user_rules", "user_certificate", "user_folder"
@@ -40,14 +35,6 @@ type AsUser struct {
 	Config  Config                          // whose hosts are logged in to as the user
 }
 
-func asCaller(s *site.Site) bool { return s.AsCaller() }
-
-// asSelf reports whether the folders and jobs of runs are those of the user who looks.
-func asSelf(s *site.Site) bool { return !s.AsCaller() }
-
-// selfByCommands is both of asSelf and byCommands.
-func selfByCommands(s *site.Site) bool { return asSelf(s) && byCommands(s) }
-
 // asUserChecks are the checks of clusters where jobs belong to their callers.
 func asUserChecks() []Check {
 	return []Check{{
@@ -57,7 +44,7 @@ func asUserChecks() []Check {
 		Look:   theSigner,
 	}, {
 		Code: imagesForUsers, Proves: "Every user can read the images: their jobs open them.", Where: Gateway, Cluster: true, Early: true,
-		Only: func(s *site.Site) bool { return s.AsCaller() && !s.FarFiles() }, Remedy: "chmod o+rx the folders and o+r the images",
+		Only: func(w Ways) bool { return w.Users && w.Data == nil }, Remedy: "chmod o+rx the folders and o+r the images",
 		Look: func(_ context.Context, x *Exam) []Result { return readableByAll(x.Cluster.Storage.ImageStore) },
 	}, {
 		Code: userRules, Proves: "Jobs may run as the user that --user names.", Where: Gateway, Cluster: true, Only: asCaller,
@@ -99,7 +86,7 @@ func theSigner(ctx context.Context, x *Exam) []Result {
 			return bad("run the signer as a user of its own", "%s belongs to root, and the signer does not run as root", c.Signer)
 		}
 	}
-	about, err := x.SignerAt(c.Signer).About(ctx)
+	about, err := signer.Client{Socket: c.Signer}.About(ctx)
 	if err != nil {
 		return failed("", err)
 	}
@@ -175,13 +162,8 @@ func readableByAll(dir string) (results []Result) {
 	return results
 }
 
-// sight is a [Slurm] that can tell whether it hides other users' jobs.
-type sight interface {
-	CheckSight(ctx context.Context, accounting bool) error
-}
-
 func seesAll(ctx context.Context, x *Exam) []Result {
-	s, can := x.Slurm.(sight)
+	s, can := x.Slurm.(*slurm.CLI)
 	if !can {
 		return unknown("", "this transport does not tell whether Slurm hides other users' jobs")
 	}
@@ -233,7 +215,7 @@ func (x *Exam) oneUser(ctx context.Context) {
 		return
 	}
 	u := x.on(view)
-	u.Config, u.user, u.Slurm, u.stored, u.Now = as.Config, x.args.User, nil, nil, x.Now
+	u.Config, u.Ways, u.user, u.Slurm, u.stored, u.Now = as.Config, as.Config.Reach(view), x.args.User, nil, nil, x.Now
 	defer as.Config.Close()
 	for _, k := range Checks() { // what was found there is of the service
 		if k.Cluster {

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"slurmgate/gate"
+	"slurmgate/run"
 	"slurmgate/site"
-	"slurmgate/slurm"
 )
 
 // mostListed bounds how many names one finding lists.
@@ -48,16 +48,16 @@ func callerAccounts(ctx context.Context, x *Exam) (results []Result) {
 			"access.peers lets %s start runs, but Slurm has no association for them on the cluster %s: their runs are refused",
 			someOf(strangers), c.Cluster)...)
 	}
-	if !strings.Contains(x.Condition.Values["AccountingStorageEnforce"], "associations") {
+	if !x.config().Enforces() {
 		callers = nil // Slurm accepts any account from the gateway's user
 	}
-	if x.Cluster.AsCaller() {
+	if x.Users {
 		callers = nil // their jobs are their own
 	}
 	lacks := names{}
 	for _, user := range slices.Sorted(maps.Keys(callers)) {
 		for _, a := range callers[user].Accounts {
-			if anyoneHas(map[string]slurm.UserAccounts{"": users[x.User.name]}, a.Name) ||
+			if users[x.User.name].Account(a.Name) != nil ||
 				x.Policy != nil && x.Policy.Slurm.Accounts != nil && !slices.Contains(*x.Policy.Slurm.Accounts, a.Name) {
 				continue
 			}
@@ -81,8 +81,8 @@ func callerAccounts(ctx context.Context, x *Exam) (results []Result) {
 
 // chargingCallers are the users who may start runs and charge what Slurm lets them, and those of them without an association. Who is in a
 // group is not looked up: with a group in access.peers every user with associations may be one.
-func (x *Exam) chargingCallers(users map[string]slurm.UserAccounts) (callers map[string]slurm.UserAccounts, strangers []string) {
-	callers = map[string]slurm.UserAccounts{}
+func (x *Exam) chargingCallers(users map[string]run.UserAccounts) (callers map[string]run.UserAccounts, strangers []string) {
+	callers = map[string]run.UserAccounts{}
 	for _, p := range x.Site.Access.Peers {
 		if !gate.RightsOf(p.Capabilities, []string{gate.All}).Can(gate.CapSlurm, gate.All) {
 			continue
@@ -100,9 +100,9 @@ func (x *Exam) chargingCallers(users map[string]slurm.UserAccounts) (callers map
 	return callers, strangers
 }
 
-func anyoneHas(users map[string]slurm.UserAccounts, account string) bool {
+func anyoneHas(users map[string]run.UserAccounts, account string) bool {
 	for _, u := range users {
-		if slices.ContainsFunc(u.Accounts, func(a slurm.Account) bool { return a.Name == account }) {
+		if u.Account(account) != nil {
 			return true
 		}
 	}

@@ -1,15 +1,23 @@
 package doctor
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/pkg/sftp"
 
 	"slurmgate/app"
 	"slurmgate/policy"
+	"slurmgate/remote"
+	"slurmgate/remote/sshtest"
 	"slurmgate/site"
 	"slurmgate/slurm"
 )
@@ -18,7 +26,7 @@ import (
 //
 // proves OPS-02
 func TestCallerAccounts(t *testing.T) {
-	const known = "alice|teaching|alpha|teaching||\nalice|teaching|alpha|research||\nlab|research|alpha|research||\n"
+	const known = "alice|teaching|alpha|teaching||||\nalice|teaching|alpha|research||||\nlab|research|alpha|research||||\n"
 	peer := func(user, group string, capabilities ...string) site.Peer {
 		return site.Peer{User: user, Group: group, Capabilities: capabilities, Projects: []string{"*"}}
 	}
@@ -38,8 +46,8 @@ func TestCallerAccounts(t *testing.T) {
 		"all is well": {answer: known, want: app.CheckOK, found: "2 users",
 			peers: []site.Peer{peer("lab", "", "*"), granted, peer("dave", "", "read")}},
 		"slurmdbd is down": {answer: "fail", want: app.CheckFault, found: "Connection refused"},
-		"another cluster":  {answer: "alice|x|beta|x||\n", want: app.CheckFault, found: "no association of the cluster alpha"},
-		"hidden":           {answer: "lab|research|alpha|research||\n", want: app.CheckWarning, found: "only the associations of lab"},
+		"another cluster":  {answer: "alice|x|beta|x||||\n", want: app.CheckFault, found: "no association of the cluster alpha"},
+		"hidden":           {answer: "lab|research|alpha|research||||\n", want: app.CheckWarning, found: "only the associations of lab"},
 		"no such default": {answer: known, def: "other", want: app.CheckFault,
 			found: "no user of the cluster alpha has an association with the account other"},
 		"a stranger": {answer: known, peers: []site.Peer{peer("dave", "", "gateway", "slurm")}, want: app.CheckWarning,
@@ -58,14 +66,10 @@ func TestCallerAccounts(t *testing.T) {
 			script = "echo 'sacctmgr: error: Sending PersistInit msg: Connection refused' >&2; exit 1\n"
 		}
 		for program, text := range map[string]string{"sacctmgr": script, "scontrol": "echo 'ClusterName = alpha'\n"} {
-			if err := os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"+text), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"+text), 0o700))
 		}
 		cli, err := slurm.NewCLI(slurm.Config{BinDir: bin, Cluster: "alpha", User: "lab", LocksDir: bin, RPCPerMinute: 6000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s := &site.Site{Slurm: site.Slurm{Accounts: "associations", Cluster: "alpha", DefaultAccount: "research"},
 			Access: site.Access{Peers: c.peers}}
 		if c.accounts != "" {
@@ -79,13 +83,67 @@ func TestCallerAccounts(t *testing.T) {
 		if c.allowed != nil {
 			x.Policy.Slurm.Accounts = &c.allowed
 		}
-		x.Condition.Values = map[string]string{"AccountingStorageEnforce": "associations,limits"}
+		x.Snapshot.Config.Value.Values = map[string]string{"AccountingStorageEnforce": "associations,limits"}
 		if c.lax {
-			x.Condition.Values["AccountingStorageEnforce"] = "none"
+			x.config().Values["AccountingStorageEnforce"] = "none"
 		}
 		got := callerAccounts(t.Context(), x)
 		if !slices.ContainsFunc(got, func(r Result) bool { return r.Status == c.want && strings.Contains(r.Found, c.found) }) || len(got) != 1 {
 			t.Errorf("%s: %s", name, fmt.Sprint(got))
+		}
+	}
+}
+
+// farExam is an examination of a cluster whose login node is a server of the tests.
+func farExam(t *testing.T, s *sshtest.Server) *Exam {
+	t.Helper()
+	host, err := remote.New(remote.Config{Address: s.Address, User: "svc", KnownHosts: []string{s.Known}, Key: s.Key},
+		slog.New(slog.DiscardHandler))
+	must(t, err)
+	t.Cleanup(host.Close)
+	to := func() (*remote.Host, error) { return host, nil }
+	x := Config{}.exam()
+	x.Ways = Ways{Login: to, Data: to, Shell: to, ScriptHost: "login", Files: func(ctx context.Context, f func(*sftp.Client) error) error {
+		c, err := host.SFTP(ctx)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(c), c.Close())
+	}}
+	ssh := site.SSH{Endpoint: site.Endpoint{Host: "login"}}
+	x.Cluster = &site.Site{Slurm: site.Slurm{Transport: site.TransportSSH, SSH: &ssh},
+		Storage: site.Storage{Transport: site.TransportSFTP, RunsDir: t.TempDir()}}
+	x.Cluster.Storage.SFTP = &site.SFTP{SSH: ssh, RunsDir: x.Cluster.Storage.RunsDir}
+	return x
+}
+
+// A clock elsewhere is compared with the time between question and answer, so a slow way is no difference.
+//
+// proves OPS-02
+func TestFarClocks(t *testing.T) {
+	t.Parallel()
+	s := sshtest.Serve(t, "sleep 0.5")
+	for name, look := range map[string]func(context.Context, *Exam) []Result{"login node": loginClock,
+		"files": func(ctx context.Context, x *Exam) []Result { return farRuns{x}.clock(ctx) }} {
+		for off, want := range map[time.Duration]struct {
+			status app.CheckStatus
+			found  string
+		}{0: {app.CheckOK, "agrees"},
+			20 * time.Second: {app.CheckWarning, "behind this host's"}, -20 * time.Second: {app.CheckWarning, "ahead of"},
+			2 * time.Hour: {app.CheckFault, "behind this host's"}, -2 * time.Hour: {app.CheckFault, "ahead of"}} {
+			x := farExam(t, s)
+			x.Now = func() time.Time { return time.Now().Add(off) }
+			if r := look(t.Context(), x); len(r) != 1 || r[0].Status != want.status || !strings.Contains(r[0].Found, want.found) {
+				t.Errorf("%s, %v: %+v", name, off, r)
+			}
+		}
+		x, slow := farExam(t, s), time.Now()
+		x.Now = func() time.Time { // the question takes twenty seconds
+			defer func() { slow = slow.Add(20 * time.Second) }()
+			return slow
+		}
+		if r := look(t.Context(), x); r[0].Status != app.CheckOK {
+			t.Errorf("%s, slow way: %+v", name, r)
 		}
 	}
 }

@@ -2,20 +2,18 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"strings"
 	"time"
 
-	"github.com/pkg/sftp"
-
 	"slurmgate/app"
 	"slurmgate/fault"
 	"slurmgate/nss"
 	"slurmgate/plan"
 	"slurmgate/policy"
-	"slurmgate/remote"
 	"slurmgate/run"
 	"slurmgate/site"
 	"slurmgate/slurm"
@@ -25,30 +23,20 @@ import (
 
 // Config is what the checks need from the gateway's own wiring.
 type Config struct {
-	Version   string // of this program
-	LoadSite  func(file string) (*site.Site, error)
-	OpenSlurm func(*site.Site) (Slurm, error)
-	Images    app.Images
-	// VerifyImages hashes an image of a cluster's store, where the store is, and returns its path as jobs see it.
-	VerifyImages func(*site.Site) (func(ctx context.Context, digest string) (path string, err error), error)
-	NodeFaults   History
-	AbsenceGap   time.Duration // least time before the gateway gives up a job unknown to Slurm
+	Version  string // of this program
+	LoadSite func(file string) (*site.Site, error)
+	Images   app.Images
+	// Reach gives the ways to a cluster, and Close ends their connections.
+	Reach      func(*site.Site) Ways
+	Close      func()
+	NodeFaults History
+	AbsenceGap time.Duration // least time before the gateway gives up a job unknown to Slurm
 	// MayStart refuses a site whose ledger is missing although it had one.
 	MayStart func(context.Context, *site.Site) error
-	// Login is the login node of a cluster, nil without one; Data is the host of its SFTP server, and Files calls a function with a channel
-	// to it. Shell is the host whose shell works on the files there. Close ends the connections.
-	Login, Data, Shell func(*site.Site) (*remote.Host, error)
-	Files              func(context.Context, *site.Site, func(*sftp.Client) error) error
-	Close              func()
-	// RESTFiles says what of a cluster's slurm.rest cannot be used on this host.
-	RESTFiles func(*site.Site) []fault.Problem
-	// SignerAt is the signer at a socket. As is how to look at a cluster as one user, with the signer's certificates.
-	SignerAt func(socket string) Signer
-	As       func(s *site.Site, user string) (AsUser, error)
+	// As is how to look at a cluster as one user, with the signer's certificates.
+	As func(s *site.Site, user string) (AsUser, error)
 	// OpenBooks opens the ledger for reading; fs.ErrNotExist where there is none.
 	OpenBooks func(context.Context, *site.Site) (Books, error)
-	// Registered says what is wrong with a file or folder in place of a cluster that was registered with a state; nil: nothing.
-	Registered func(ctx context.Context, s *site.Site, path, state string) error
 	// MemoryLimit is how many bytes of memory a process may have; 0: this process.
 	MemoryLimit func(pid int) int64
 	Now         func() time.Time // this host's clock; nil: time.Now
@@ -57,24 +45,17 @@ type Config struct {
 // Slurm is what the checks ask of a cluster's Slurm, by its commands or through slurmrestd. What a transport cannot say is a
 // NotFound fault.
 type Slurm interface {
+	slurm.Source
 	Probe(context.Context) (slurm.Probe, error)
-	Condition(context.Context) (slurm.Condition, error)
 	Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error)
 	Records(ctx context.Context, since time.Time, of ...run.JobKey) ([]run.Job, error)
-	Associations(ctx context.Context, cluster string) ([]slurm.Association, []slurm.QOS, error)
-	AllAccounts(context.Context) (map[string]slurm.UserAccounts, error)
+	AllAccounts(context.Context) (map[string]run.UserAccounts, error)
 	Accepts(context.Context, plan.Resources, plan.Placement) error
-	Nodes(context.Context) ([]slurm.NodeIn, error)
 	Archs(context.Context) ([]string, error)
 	Hostnames(ctx context.Context, list string) ([]string, error)
 	SubmitProbe(context.Context, slurm.NodeProbe) (id string, err error)
 	JobName(ctx context.Context, id string) (string, error)
-	Cancel(ctx context.Context, id, name string) error
-}
-
-// arrays is a [Slurm] that can send one array for many nodes, and bind each task to its node.
-type arrays interface {
-	BindTasks(ctx context.Context, id string, at []slurm.NodeIn) (refused map[int]string, err error)
+	Cancel(ctx context.Context, id, name, shown string) error
 }
 
 // Examine makes all checks. unrecorded is why the call is not recorded, and therefore starts no job; say shows progress.
@@ -91,7 +72,7 @@ func (c Config) Examine(ctx context.Context, args app.DoctorArgs, unrecorded err
 	for _, s := range x.wanted() {
 		on := x.on(s)
 		on.run(ctx, func(k Check) bool { return k.Cluster && k.Where != Node })
-		if s.AsCaller() {
+		if on.Users {
 			on.oneUser(ctx)
 		} else if !args.NoJobs {
 			on.nodes(ctx)
@@ -103,10 +84,11 @@ func (c Config) Examine(ctx context.Context, args app.DoctorArgs, unrecorded err
 // Early makes the checks that only read files of this host, for start-up and config check.
 func (c Config) Early(ctx context.Context, s *site.Site) []app.Finding {
 	x := c.exam()
-	x.Site, x.Cluster = s, s.Clusters()[0]
+	x.open(s)
 	x.run(ctx, func(k Check) bool { return k.Early && !k.Cluster && k.Code != siteFile })
 	for _, cluster := range x.wanted() {
-		x.on(cluster).run(ctx, func(k Check) bool { return k.Early && k.Cluster && !k.elsewhere(cluster) })
+		on := x.on(cluster)
+		on.run(ctx, func(k Check) bool { return k.Early && k.Cluster && !k.elsewhere(on.Ways) })
 	}
 	return x.answer.Findings
 }
@@ -145,6 +127,7 @@ func CannotLookAs(s *site.Site, name, how string, err error) app.DoctorAnswer {
 // Exam is one examination: of the gateway, or of one cluster of it.
 type Exam struct {
 	Config
+	Ways                     // to the cluster that is checked
 	Site    *site.Site       // the site file
 	Cluster *site.Site       // the cluster that is checked; of the checks of the gateway the first one
 	Domain  *toolpack.Domain // nil until it was read
@@ -154,9 +137,7 @@ type Exam struct {
 	User    account     // as whom this process looks: the service's user
 	Books   Books       // nil: there is no ledger
 
-	Condition    slurm.Condition
-	Associations []slurm.Association
-	QOS          []slurm.QOS
+	Snapshot run.Snapshot // what Slurm said of itself; each part is asked for once
 
 	lacked     map[string]int // how many clusters lack something that policy allows
 	args       app.DoctorArgs
@@ -184,16 +165,17 @@ func (x *Exam) wanted() []*site.Site {
 	return x.Site.Clusters()
 }
 
+// open begins with a site file; the checks of the gateway see its first cluster.
+func (x *Exam) open(s *site.Site) {
+	x.Site, x.Cluster = s, s.Clusters()[0]
+	x.Ways = x.Reach(x.Cluster)
+}
+
 // on is the examination of one cluster.
 func (x *Exam) on(s *site.Site) *Exam {
 	c := *x
-	c.Cluster, c.worst, c.tried = s, maps.Clone(x.worst), map[string]error{}
-	switch { // jobs are this user's
-	case s.FarSlurm() && s.Slurm.SSH.User != "":
-		c.User.name = s.Slurm.SSH.User
-	case s.OverREST() && s.Slurm.REST.User != "":
-		c.User.name = s.Slurm.REST.User
-	}
+	c.Cluster, c.Ways, c.worst, c.tried = s, x.Reach(s), maps.Clone(x.worst), map[string]error{}
+	c.User.name = cmp.Or(c.JobsOf, c.User.name)
 	if len(x.Site.Clusters()) > 1 {
 		c.of = s.Name
 	}
@@ -203,7 +185,7 @@ func (x *Exam) on(s *site.Site) *Exam {
 // run makes the checks of the list that are chosen.
 func (x *Exam) run(ctx context.Context, chosen func(Check) bool) {
 	for _, k := range Checks() {
-		if !chosen(k) || k.Only != nil && !k.Only(x.Cluster) || k.OneUser && x.user == "" {
+		if !chosen(k) || k.Only != nil && !k.Only(x.Ways) || k.OneUser && x.user == "" {
 			continue
 		}
 		if why := x.missing(k); why != "" {
@@ -261,7 +243,7 @@ func siteChecks() []Check {
 			if err != nil {
 				return failed(command(fault.Do("config check")), err)
 			}
-			x.Site, x.Cluster = s, s.Clusters()[0]
+			x.open(s)
 			return ok("%s; slurmgate %s", x.args.Site, x.Version)
 		},
 	}, {

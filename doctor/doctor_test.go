@@ -2,12 +2,16 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"slurmgate/app"
 	"slurmgate/apptainer"
@@ -17,15 +21,16 @@ import (
 
 // exam is the examination of a site in a test.
 func exam(s *site.Site) *Exam {
-	x := Config{Images: noMisfits{}}.exam()
-	x.Site, x.Cluster = s, s
-	x.VerifyImages = func(s *site.Site) (func(context.Context, string) (string, error), error) {
-		store, err := apptainer.OpenStore(s.Storage.ImageStore)
-		if err != nil {
-			return nil, err
-		}
-		return store.Verify, nil
-	}
+	x := Config{Images: noMisfits{}, Reach: func(s *site.Site) Ways {
+		return Ways{RunsDir: s.Storage.RunsDir, VerifyImages: func() (func(context.Context, string) (string, error), error) {
+			store, err := apptainer.OpenStore(s.Storage.ImageStore)
+			if err != nil {
+				return nil, err
+			}
+			return store.Verify, nil
+		}}
+	}}.exam()
+	x.open(s)
 	return x
 }
 
@@ -55,13 +60,9 @@ func TestEachImageOnce(t *testing.T) {
 func TestInstalledFiles(t *testing.T) {
 	dir := t.TempDir()
 	packs := filepath.Join(dir, "above", "domain", "toolpacks")
-	if err := os.MkdirAll(packs, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(packs, 0o755))
 	pack := filepath.Join(packs, "x.tool.yaml")
-	if err := os.WriteFile(pack, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(pack, nil, 0o644))
 	s := &site.Site{DomainDir: filepath.Join(dir, "above", "domain")}
 	for _, c := range []struct {
 		path string
@@ -72,18 +73,12 @@ func TestInstalledFiles(t *testing.T) {
 		{filepath.Join(dir, "above"), 0o777, filepath.Join(dir, "above")}, {filepath.Join(dir, "above"), 0o777 | os.ModeSticky, ""},
 	} {
 		before, err := os.Stat(c.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(c.path, c.mode); err != nil {
-			t.Fatal(err)
-		}
-		if f := installed(s)[0]; (f.Status == app.CheckWarning) != (c.warn != "") || !strings.Contains(f.Found, c.warn) {
+		must(t, err)
+		must(t, os.Chmod(c.path, c.mode))
+		if f := exam(s).installed()[0]; (f.Status == app.CheckWarning) != (c.warn != "") || !strings.Contains(f.Found, c.warn) {
 			t.Errorf("%s %v: %+v", c.path, c.mode, f)
 		}
-		if err := os.Chmod(c.path, before.Mode()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(c.path, before.Mode()))
 	}
 }
 
@@ -134,17 +129,11 @@ func TestNeverOKUnlooked(t *testing.T) {
 // What site file and domain have to agree on is said before the gateway is started.
 func TestSiteAndDomain(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../app/testdata/before/domain")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, os.DirFS("../app/testdata/demo/domain")))
 	pack := filepath.Join(dir, "toolpacks/samtools.flagstat.tool.yaml")
 	data, err := os.ReadFile(pack)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(pack, append(data, "binds: [ref]\n"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(pack, append(data, "binds: [ref]\n"...), 0o600))
 	look := func(s *site.Site) (all string) {
 		x := exam(s)
 		x.run(t.Context(), func(k Check) bool { return k.Code == domainCode || k.Code == "policy_fits" || k.Code == "tool_binds" })
@@ -156,12 +145,76 @@ func TestSiteAndDomain(t *testing.T) {
 		return all
 	}
 	got := look(&site.Site{DomainDir: dir})
-	if !strings.Contains(got, "import.roots belongs in the site file") || !strings.Contains(got, "the gateway will not start: tool_binds: ") ||
+	if !strings.Contains(got, "the gateway will not start: tool_binds: ") ||
 		!strings.Contains(got, `"ref"`) {
 		t.Error(got)
 	}
 	s := &site.Site{DomainDir: dir, Apptainer: site.Apptainer{Binds: []site.Bind{{Name: "ref", Version: "1"}}}}
 	if got := look(s); strings.Contains(got, "tool_binds") {
 		t.Error(got)
+	}
+}
+
+// docs/operations.md lists every check, as the list has it.
+//
+// proves OPS-02
+func TestTableOfChecks(t *testing.T) {
+	text, err := os.ReadFile("../docs/operations.md")
+	must(t, err)
+	var want strings.Builder
+	want.WriteString("| code | looks at | proves | at start-up |\n|---|---|---|---|\n")
+	for _, k := range Table() {
+		early := ""
+		if k.Early {
+			early = "yes"
+		}
+		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", k.Code, k.Where, k.Proves, early)
+	}
+	if !strings.Contains(string(text), want.String()) {
+		t.Errorf("docs/operations.md has to contain\n%s", want.String())
+	}
+}
+
+// With few files to open there are fewer connections, so that the ledger and Slurm's commands find some; doctor says so.
+func TestOpenFiles(t *testing.T) {
+	var before unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &before)
+	for files, want := range map[uint64]int{256: 64, 1024: 100} {
+		must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files, Max: before.Max}))
+		if n, may := Connections(100); n != want || may != files {
+			t.Errorf("%d files: %d connections, %d", files, n, may)
+		}
+		f := openFiles(&site.Site{Limits: site.Limits{SocketConnections: 100}})[0]
+		if warned := f.Status == app.CheckWarning; warned != (want < 100) || warned && !strings.Contains(f.Remedy,
+			"LimitNOFILE of the service to 400") {
+			t.Errorf("%d files: %+v", files, f)
+		}
+	}
+}
+
+// Each node at which runs failed is named once, with its faults and the way to look at it; a ledger that cannot be read is not ok.
+func TestNodeHistory(t *testing.T) {
+	var answer []NodeFault
+	var failing error
+	x := &Exam{Cluster: &site.Site{}, Config: Config{NodeFaults: func(context.Context, *site.Site, time.Time) ([]NodeFault, error) {
+		return answer, failing
+	}}}
+	if r := history(t.Context(), x); len(r) != 1 || r[0].Status != app.CheckOK {
+		t.Errorf("%+v", r)
+	}
+	answer = []NodeFault{{"n1", "image_missing", 3, time.Unix(0, 0), "run_A"}, {"n2", "runtime_missing", 1, time.Unix(0, 0), "run_B"},
+		{"n1", "no_user_namespaces", 1, time.Unix(0, 0), "run_C"}}
+	r := history(t.Context(), x)
+	if len(r) != 2 || r[0].Status != app.CheckWarning || !strings.Contains(r[0].Found, "n1: 3 runs image_missing") ||
+		!strings.Contains(r[0].Found, "1 run no_user_namespaces") || !strings.Contains(r[0].Remedy, "--node n1") {
+		t.Errorf("%+v", r)
+	}
+	failing = errors.New("disk I/O error")
+	if r := history(t.Context(), x); len(r) != 1 || r[0].Status == app.CheckOK {
+		t.Errorf("%+v", r)
+	}
+	if r := history(t.Context(), &Exam{}); r[0].Status != app.CheckUnknown {
+		t.Errorf("%+v", r)
 	}
 }

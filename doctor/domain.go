@@ -73,7 +73,7 @@ func domainChecks() []Check {
 }
 
 func importRoots(_ context.Context, x *Exam) (results []Result) {
-	roots := app.ImportRoots(x.Site, x.Policy)
+	roots := x.Site.Import.Roots
 	for _, root := range roots {
 		if st, err := os.Stat(root.Path); err != nil || !st.IsDir() {
 			results = append(results, warning("", "%s is not a folder here: nothing is imported from it", root.Path)...)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"slurmgate/app"
 	"slurmgate/fault"
 	"slurmgate/remote"
-	"slurmgate/site"
 	"slurmgate/slurm"
 )
 
@@ -30,61 +28,34 @@ const (
 )
 
 // elsewhere reports whether a check asks another host of a cluster.
-func (k Check) elsewhere(s *site.Site) bool {
-	return k.Over == slurmSide && (s.FarSlurm() || s.OverREST()) || k.Over == fileSide && s.FarFiles()
+func (k Check) elsewhere(w Ways) bool {
+	return k.Over == slurmSide && (w.Login != nil || w.REST != nil) || k.Over == fileSide && w.Data != nil
 }
 
 // The codes of the checks of the way to a cluster.
 const sshShell, sftpShell, sftpServer = "ssh_shell", "sftp_shell", "sftp_server"
 
-// dataHost reports whether a cluster's files go through another host, or another login, than Slurm's commands.
-func dataHost(s *site.Site) bool {
-	return s.FarFiles() && (s.Slurm.SSH == nil || !reflect.DeepEqual(s.Storage.SFTP.SSH, *s.Slurm.SSH))
-}
-
-// far reports whether Slurm's commands run elsewhere.
-func far(s *site.Site) bool { return s.FarSlurm() }
-
-// farRuns reports whether the folders of runs are elsewhere, and those of the user who looks.
-func farRuns(s *site.Site) bool { return s.FarFiles() && asSelf(s) }
-
-// farFiles reports whether the folders are elsewhere.
-func farFiles(s *site.Site) bool { return s.FarFiles() }
-
-// shellHelps reports whether a shell of the cluster helps with files.
-func shellHelps(s *site.Site) bool { return s.ShellHost() != nil }
-
-// dataShell reports whether that shell is on the SFTP server, because there is no login node.
-func dataShell(s *site.Site) bool { return shellHelps(s) && !s.FarSlurm() }
-
-// scriptHost names the host that runs scripts: the login node, or without one the host of [site.Site.ShellHost].
-func scriptHost(s *site.Site) string {
-	if s.FarSlurm() {
-		return s.Slurm.SSH.Host
-	}
-	return s.ShellHost().Host
-}
-
 // farChecks are the checks of the way to a cluster that is elsewhere.
 func farChecks() []Check {
-	list := append(wayChecks("ssh", "the login node", Login, slurmSide, far), shellChecks("ssh", "the login node", Login, slurmSide, far)...)
+	list := wayChecks("ssh", "the login node", Login, slurmSide, loginNode)
+	list = append(list, shellChecks("ssh", "the login node", Login, slurmSide, loginNode)...)
 	list = append(list, Check{Code: "clock_login", Proves: "The login node's clock is that of this host.", Where: Login, Cluster: true,
-		Only: far, Over: slurmSide, Needs: []string{sshShell}, Remedy: "let chrony or ntpd keep the time on both hosts", Look: loginClock})
+		Only: loginNode, Over: slurmSide, Needs: []string{sshShell}, Remedy: "let chrony or ntpd keep the time on both hosts", Look: loginClock})
 	list = append(list, wayChecks("sftp", "the data host", Data, fileSide, dataHost)...)
 	list = append(list, shellChecks("sftp", "the data host", Data, fileSide, dataShell)...)
 	list = append(list,
 		Check{Code: sftpServer, Proves: "The SFTP server answers and offers the extensions that the gateway needs.", Where: Data, Cluster: true,
-			Only: farFiles, Over: fileSide, Needs: []string{"ssh_login", "sftp_login"},
+			Only: sftpFiles, Over: fileSide, Needs: []string{"ssh_login", "sftp_login"},
 			Remedy: "use OpenSSH's sftp-server without -R, -P and -p (Subsystem in sshd_config), or storage.sftp.shell: true", Look: extensions})
 	return append(append(list, oneUserChecks()...),
 		Check{Code: "sftp_syncs_folders", Proves: "New names in storage.runs_dir are durable when the gateway counts on them.", Where: Data,
-			Cluster: true, Only: farRuns, Over: fileSide, Needs: []string{sftpServer},
+			Cluster: true, Only: sftpRuns, Over: fileSide, Needs: []string{sftpServer},
 			Remedy: "set storage.sftp.shell to true; or, if the server's filesystem makes new names durable by itself, syncs_folders to true",
 			Look:   syncsFolders})
 }
 
 // shellChecks are those of the shell of one SSH server.
-func shellChecks(prefix, whose string, where Where, over reach, only func(*site.Site) bool) []Check {
+func shellChecks(prefix, whose string, where Where, over reach, only func(Ways) bool) []Check {
 	shell := prefix + "_shell"
 	remedy := "let .bashrc, .cshrc, config.fish or .zshenv print, ask and wait only where there is a terminal"
 	if prefix == "sftp" {
@@ -102,13 +73,13 @@ func shellChecks(prefix, whose string, where Where, over reach, only func(*site.
 // sameFolderChecks need what the checks of the folders found.
 func sameFolderChecks() []Check {
 	return []Check{{Code: "runs_dir_same", Proves: "The shell and the SFTP server see the same storage.runs_dir.", Where: Data,
-		Cluster: true, Only: func(s *site.Site) bool { return shellHelps(s) && asSelf(s) }, Over: fileSide, Alone: true,
+		Cluster: true, Only: func(w Ways) bool { return w.Shell != nil && asSelf(w) }, Over: fileSide, Alone: true,
 		Needs:  []string{sshShell, sftpShell, "ssh_sessions", "sftp_sessions", runsDirWrite},
 		Remedy: "correct storage.login.runs_dir or storage.sftp.runs_dir: they are names of one folder", Look: sameFolder}}
 }
 
 // wayChecks are those of one SSH server: its files here, its answer, its key, and the login.
-func wayChecks(prefix, whose string, where Where, over reach, only func(*site.Site) bool) []Check {
+func wayChecks(prefix, whose string, where Where, over reach, only func(Ways) bool) []Check {
 	look := func(code string, found string) func(context.Context, *Exam) []Result {
 		return func(ctx context.Context, x *Exam) []Result { return x.way(ctx, prefix, code, found) }
 	}
@@ -147,9 +118,9 @@ const lookTime = 40 * time.Second
 // host is the login node (ssh) or the data host (sftp) of the cluster.
 func (x *Exam) host(which string) (*remote.Host, error) {
 	if which == "ssh" {
-		return x.Login(x.Cluster)
+		return x.Login()
 	}
-	return x.Data(x.Cluster)
+	return x.Data()
 }
 
 // way connects once, and is the result of the check whose code the failure has. What another check reports is ok here, or unknown because
@@ -181,10 +152,10 @@ func (x *Exam) way(ctx context.Context, which, code, found string) []Result {
 // script runs one on the login node, or without one on the host with the shell.
 func (x *Exam) script(ctx context.Context, text string, args ...string) (remote.Output, error) {
 	open := x.Shell
-	if x.Cluster.FarSlurm() {
+	if x.Login != nil {
 		open = x.Login
 	}
-	host, err := open(x.Cluster)
+	host, err := open()
 	if err != nil {
 		return remote.Output{}, err
 	}
@@ -231,7 +202,7 @@ command -v openssl >/dev/null || command -v sha256sum >/dev/null || echo sha256s
 		return failed("", err)
 	}
 	if missing := strings.Fields(string(out.Stdout)); len(missing) > 0 {
-		return bad("", "%s lacks %s", scriptHost(x.Cluster), strings.Join(missing, ", "))
+		return bad("", "%s lacks %s", x.ScriptHost, strings.Join(missing, ", "))
 	}
 	return ok("it has bash and coreutils")
 }
@@ -246,7 +217,7 @@ func loginClock(ctx context.Context, x *Exam) []Result {
 	if err != nil {
 		return unknown("compare the output of date on both hosts", "date there printed %q", fault.Clip(string(out.Stdout)))
 	}
-	return skew(x.Cluster.Slurm.SSH.Host, time.Unix(n, 0), before, x.Now())
+	return skew(x.ScriptHost, time.Unix(n, 0), before, x.Now())
 }
 
 // extensions asks the server what it can do beyond the standard.
@@ -294,21 +265,21 @@ func sameFolder(ctx context.Context, x *Exam) []Result {
 			return err
 		case strings.TrimSpace(string(out.Stdout)) != token:
 			return fault.New(fault.Validation, "", fmt.Sprintf("a file that was written to %s on %s is not in %s on %s: %s",
-				f.RunsDir, f.Host, login, scriptHost(x.Cluster), fault.Clip(strings.TrimSpace(out.Stderr))))
+				f.RunsDir, f.Host, login, x.ScriptHost, fault.Clip(strings.TrimSpace(out.Stderr))))
 		}
 		return nil
 	})
 	if err != nil {
 		return failed("", err)
 	}
-	return ok("%s on %s is %s on %s", f.RunsDir, f.Host, login, scriptHost(x.Cluster))
+	return ok("%s on %s is %s on %s", f.RunsDir, f.Host, login, x.ScriptHost)
 }
 
 func syncsFolders(ctx context.Context, x *Exam) []Result {
 	f := x.Cluster.Storage.SFTP
 	switch {
-	case shellHelps(x.Cluster):
-		host := scriptHost(x.Cluster)
+	case x.Shell != nil:
+		host := x.ScriptHost
 		out, err := x.script(ctx, `[ -d "$1" ] || exit 42; sync -- "$1" 2>&1`, x.Cluster.LoginFolders().RunsDir)
 		if err != nil {
 			return failed("", err)
@@ -332,7 +303,7 @@ func syncsFolders(ctx context.Context, x *Exam) []Result {
 func (x *Exam) sftp(ctx context.Context, f func(*sftp.Client) error) error {
 	ctx, stop := context.WithTimeout(ctx, lookTime)
 	defer stop()
-	return x.Files(ctx, x.Cluster, f)
+	return x.Files(ctx, f)
 }
 
 // probeFile writes a small file into the far runs_dir, calls f with its name and content, and removes it.
@@ -373,7 +344,7 @@ func readFar(c *sftp.Client, name string, limit int64) ([]byte, error) {
 
 // farCommands is the check of Slurm's commands on the login node.
 func farCommands(ctx context.Context, x *Exam) (results []Result) {
-	login, err := x.Login(x.Cluster)
+	login, err := x.Login()
 	if err != nil {
 		return failed("", err)
 	}
@@ -388,7 +359,7 @@ func farCommands(ctx context.Context, x *Exam) (results []Result) {
 		results = append(results, bad(p.Hint, "%s: %s", p.Field, p.Msg)...)
 	}
 	if len(results) == 0 {
-		return ok("%s on %s", c.BinDir, x.Cluster.Slurm.SSH.Host)
+		return ok("%s on %s", c.BinDir, x.ScriptHost)
 	}
 	return results
 }

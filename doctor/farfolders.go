@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,21 @@ import (
 	"slurmgate/fault"
 	"slurmgate/nss"
 	"slurmgate/site"
+	"slurmgate/staging"
 )
+
+// farRuns is the runs_dir of a cluster whose folders are elsewhere.
+type farRuns struct{ *Exam }
+
+func (x farRuns) name() string {
+	return x.Cluster.Storage.SFTP.RunsDir + " on " + x.Cluster.Storage.SFTP.Host
+}
+
+func (x farRuns) lacks(names []string, runID string) bool {
+	return len(names) < mostRuns && !slices.Contains(names, runID) // else those are not all of them
+}
+
+func (x farRuns) shared(dir string) shared { return farShared{x.Exam, dir} }
 
 // newFile makes a file that is not there yet.
 const newFile = os.O_WRONLY | os.O_CREATE | os.O_EXCL
@@ -24,8 +39,8 @@ const newFile = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 // token is a random word.
 func token() string { return strings.ToLower(rand.Text()) }
 
-// farFolder checks the owner and mode of a far runs_dir.
-func farFolder(ctx context.Context, x *Exam) []Result {
+// owner checks the owner and mode of a far runs_dir.
+func (x farRuns) owner(ctx context.Context) []Result {
 	dir, host := x.Cluster.Storage.SFTP.RunsDir, x.Cluster.Storage.SFTP.Host
 	var st *sftp.FileStat
 	var owner string
@@ -57,7 +72,7 @@ func farFolder(ctx context.Context, x *Exam) []Result {
 	case st.Mode&0o022 != 0 && st.Mode&0o1000 == 0:
 		return bad("chmod go-w "+dir+" there", "%s on %s has mode %04o: other users can write to it", dir, host, st.Mode&0o7777)
 	}
-	if x.there.Name == "" && x.Cluster.OverREST() { // no shell says it
+	if x.there.Name == "" && x.REST != nil { // no shell says it
 		x.there = nss.User{Name: x.User.name, UID: int(st.UID), GID: int(st.GID)}
 	}
 	return ok("%s on %s", dir, host)
@@ -84,7 +99,7 @@ func (x *Exam) whyNot(ctx context.Context, err error) error {
 		return err
 	}
 	const unsaid = "the SFTP server does not say why: look for a full disk, a used-up quota or a read-only filesystem there"
-	if !shellHelps(x.Cluster) {
+	if x.Shell == nil {
 		return fmt.Errorf("%w (%s)", err, unsaid)
 	}
 	out, failed := x.script(ctx, `cd -- "$1" && head -c 4096 /dev/zero >"$2"; s=$?; rm -f -- "$2"; exit "$s"`,
@@ -95,8 +110,8 @@ func (x *Exam) whyNot(ctx context.Context, err error) error {
 	return errors.New(fault.Clip(strings.TrimSpace(out.Stderr)))
 }
 
-// writeFarRuns writes a file, reads it back, and compares the clocks.
-func writeFarRuns(ctx context.Context, x *Exam) []Result {
+// write writes a file, reads it back, and compares the clocks.
+func (x farRuns) write(ctx context.Context) []Result {
 	f := x.Cluster.Storage.SFTP
 	err := x.probeFile(ctx, func(c *sftp.Client, name, content string) error {
 		got, err := readFar(c, path.Join(f.RunsDir, name), 1<<10)
@@ -112,7 +127,7 @@ func writeFarRuns(ctx context.Context, x *Exam) []Result {
 	return ok("%s on %s", f.RunsDir, f.Host)
 }
 
-func farFileClock(ctx context.Context, x *Exam) []Result {
+func (x farRuns) clock(ctx context.Context) []Result {
 	f := x.Cluster.Storage.SFTP
 	before := x.Now().Truncate(time.Second) // SFTP shows seconds
 	var shown time.Time
@@ -129,11 +144,11 @@ func farFileClock(ctx context.Context, x *Exam) []Result {
 	return skew("the filesystem of "+f.RunsDir+" on "+f.Host, shown, before, x.Now())
 }
 
-// farLinks tests the link that claims are taken by: that of the shell's ln, or the server's with SFTP alone.
-func farLinks(ctx context.Context, x *Exam) []Result {
+// links tests the link that claims are taken by: that of the shell's ln, or the server's with SFTP alone.
+func (x farRuns) links(ctx context.Context) []Result {
 	f := x.Cluster.Storage.SFTP
 	if f.HasShell() {
-		return shellLinks(ctx, x)
+		return shellLinks(ctx, x.Exam)
 	}
 	err := x.sftp(ctx, func(c *sftp.Client) error {
 		dir := path.Join(f.RunsDir, ".doctor-link-"+token())
@@ -174,7 +189,7 @@ cd .. && rmdir -- "$2" || status=1
 exit ${status:-0}`
 
 func shellLinks(ctx context.Context, x *Exam) []Result {
-	dir, host := x.Cluster.LoginFolders().RunsDir, scriptHost(x.Cluster)
+	dir, host := x.Cluster.LoginFolders().RunsDir, x.ScriptHost
 	out, err := x.script(ctx, linkScript, dir, ".doctor-link-"+token())
 	switch {
 	case err != nil:
@@ -215,20 +230,30 @@ func FarSpace(c *sftp.Client, dir string) (Space, error) {
 	return free, nil
 }
 
-// farMark is whose the far runs_dir is, and the runs that are in it.
-func farMark(c *sftp.Client, dir string) (mark string, names []string, err error) {
-	text, err := readFar(c, path.Join(dir, ".gateway-id"), 4<<10)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", nil, err
-	}
-	entries, err := c.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", nil, err
-	}
-	for _, e := range entries {
-		if names = append(names, e.Name()); len(names) >= mostRuns {
-			break
+// marked reads the id of the gateway that the far runs_dir belongs to, and the names of the runs in it.
+func (x farRuns) marked(ctx context.Context) (mark string, names []string, err error) {
+	err = x.sftp(ctx, func(c *sftp.Client) (err error) {
+		dir := x.Cluster.Storage.SFTP.RunsDir
+		if mark, err = FarMark(c, dir); err != nil {
+			return err
 		}
+		entries, err := c.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		for _, e := range entries[:min(len(entries), mostRuns)] {
+			names = append(names, e.Name())
+		}
+		return err
+	})
+	return mark, names, err
+}
+
+// FarMark reads the id of the gateway that a far runs_dir belongs to; empty: it has no mark, or does not exist.
+func FarMark(c *sftp.Client, dir string) (gatewayID string, err error) {
+	text, err := readFar(c, path.Join(dir, staging.GatewayIDFile), 4<<10)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
-	return strings.TrimSpace(string(text)), names, nil
+	return strings.TrimSpace(string(text)), err
 }

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/app"
-	"slurmgate/fault"
-	"slurmgate/slurm"
+	"slurmgate/shell"
 	"slurmgate/staging"
 )
 
@@ -62,12 +61,7 @@ func clusterFileChecks() []Check {
 		Code: runsDir, Proves: "storage.runs_dir belongs to the service's user, and nobody else can write to it.", Where: Gateway, Cluster: true,
 		Early: true, Over: fileSide, Only: asSelf, Remedy: "sudo install -d -o slurmgate -g slurmgate -m 0700 DIR",
 		Needs: []string{sftpServer, userFolder},
-		Look: func(ctx context.Context, x *Exam) []Result {
-			if x.Cluster.FarFiles() {
-				return farFolder(ctx, x)
-			}
-			return x.folder("storage.runs_dir", x.Cluster.Storage.RunsDir, unix.S_ISVTX)
-		},
+		Look:  func(ctx context.Context, x *Exam) []Result { return x.runsFolder().owner(ctx) },
 	}, {
 		Code: ledgerRuns, Proves: "storage.runs_dir is the one that the ledger knows: its mark and its runs are the ledger's.", Where: Gateway,
 		Cluster: true, Over: fileSide, Only: asSelf, Needs: []string{runsDir, ledgerCode},
@@ -78,50 +72,32 @@ func clusterFileChecks() []Check {
 		Alone:   true,
 		Cluster: true, Needs: []string{runsDir, ledgerRuns}, Remedy: "mount the filesystem of storage.runs_dir writable",
 		Over: fileSide, Only: asSelf,
-		Look: func(ctx context.Context, x *Exam) []Result {
-			if x.Cluster.FarFiles() {
-				return writeFarRuns(ctx, x)
-			}
-			return writeRuns(x.Cluster.Storage.RunsDir)
-		},
+		Look: func(ctx context.Context, x *Exam) []Result { return x.runsFolder().write(ctx) },
 	}, {
 		Code: "runs_dir_links", Proves: "link(2) is exclusive in storage.runs_dir, as claims need it.", Where: Gateway, Alone: true,
 		Cluster: true,
 		Needs:   []string{runsDirWrite}, Remedy: "choose another filesystem for storage.runs_dir: claims need hard links",
 		Over: fileSide, Only: asSelf,
-		Look: func(ctx context.Context, x *Exam) []Result {
-			if x.Cluster.FarFiles() {
-				return farLinks(ctx, x)
-			}
-			if err := linkProbe(x.Cluster.Storage.RunsDir); err != nil {
-				return failed("", err)
-			}
-			return ok("the first link wins in %s", x.Cluster.Storage.RunsDir)
-		},
+		Look: func(ctx context.Context, x *Exam) []Result { return x.runsFolder().links(ctx) },
 	}, {
 		Code: "clock_runs_dir", Proves: "The clock of storage.runs_dir's filesystem is that of this host.", Where: Gateway, Alone: true,
 		Cluster: true,
 		Needs:   []string{runsDirWrite}, Remedy: "let chrony or ntpd keep the time on this host and on the file server",
 		Over: fileSide, Only: asSelf,
-		Look: func(ctx context.Context, x *Exam) []Result {
-			if x.Cluster.FarFiles() {
-				return farFileClock(ctx, x)
-			}
-			return fileClock(x.Cluster.Storage.RunsDir)
-		},
+		Look: func(ctx context.Context, x *Exam) []Result { return x.runsFolder().clock(ctx) },
 	}, {
 		Code: "disk_space", Proves: "Each disk of the gateway has more free space than storage.reserve_mb.", Where: Gateway, Cluster: true,
 		Early: true, Remedy: "free space, or lower storage.reserve_mb",
-		Look: func(_ context.Context, x *Exam) []Result { return disks(x.Cluster, spaceLeft) },
+		Look: func(_ context.Context, x *Exam) []Result { return x.disks(spaceLeft) },
 	}, {
 		Code: "disk_space_far", Proves: "The disk of a storage.runs_dir elsewhere has more free space than storage.reserve_mb, and inodes left.",
-		Where: Data, Cluster: true, Only: farRuns, Over: fileSide, Needs: []string{runsDir},
+		Where: Data, Cluster: true, Only: sftpRuns, Over: fileSide, Needs: []string{runsDir},
 		Remedy: "free space there, or lower storage.reserve_mb",
 		Look:   farDisk,
 	}, {
 		Code: "disk_inodes", Proves: "Each disk of the gateway has inodes left for new files.", Where: Gateway, Cluster: true, Early: true,
 		Remedy: "remove files that are not needed, or make the filesystem with more inodes",
-		Look:   func(_ context.Context, x *Exam) []Result { return disks(x.Cluster, inodesLeft) },
+		Look:   func(_ context.Context, x *Exam) []Result { return x.disks(inodesLeft) },
 	}}
 }
 
@@ -138,13 +114,13 @@ func (x *Exam) folder(field, dir string, allow uint32) []Result {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return bad("set "+field+" to a folder", "%s: %s is not a folder", field, dir)
 	case int(st.Uid) != x.User.uid:
-		return bad("sudo chown "+x.User.both()+" "+slurm.Quote(dir)+", or set "+field+" to a folder of "+x.User.name,
+		return bad("sudo chown "+x.User.both()+" "+shell.Quote(dir)+", or set "+field+" to a folder of "+x.User.name,
 			"%s belongs to %s, but the gateway runs as %s", dir, userName(int(st.Uid)), x.User.name)
 	case st.Mode&0o022 != 0 && st.Mode&allow == 0:
-		return bad("sudo chmod go-w "+slurm.Quote(dir), "%s has mode %04o: other users can write to it", dir, st.Mode&0o7777)
+		return bad("sudo chmod go-w "+shell.Quote(dir), "%s has mode %04o: other users can write to it", dir, st.Mode&0o7777)
 	}
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return bad("mount its filesystem writable, or: sudo chmod u+rwx "+slurm.Quote(dir), "%s cannot write to %s: %v", x.User.name, dir, err)
+		return bad("mount its filesystem writable, or: sudo chmod u+rwx "+shell.Quote(dir), "%s cannot write to %s: %v", x.User.name, dir, err)
 	}
 	return ok("%s", dir)
 }
@@ -188,7 +164,7 @@ func (x *Exam) stateFiles(dir string) []Result {
 			continue
 		}
 		n++
-		next := "sudo chown -R " + x.User.both() + " " + slurm.Quote(dir)
+		next := "sudo chown -R " + x.User.both() + " " + shell.Quote(dir)
 		switch {
 		case err != nil:
 			return bad(next, "%v", &os.PathError{Op: "stat", Path: path, Err: err})
@@ -196,7 +172,7 @@ func (x *Exam) stateFiles(dir string) []Result {
 			return bad(next, "%s belongs to %s, but the gateway runs as %s", path, userName(int(st.Uid)), x.User.name)
 		}
 		if err := unix.Access(path, unix.W_OK); err != nil {
-			return bad("sudo chmod u+w "+slurm.Quote(path), "%s cannot write %s: %v", x.User.name, path, err)
+			return bad("sudo chmod u+w "+shell.Quote(path), "%s cannot write %s: %v", x.User.name, path, err)
 		}
 	}
 	return ok("%s in %s", plural(n, "file"), dir)
@@ -215,7 +191,7 @@ func (x *Exam) socket(path string) []Result {
 		return bad("set gateway.socket to a path in a folder", "the folder of gateway.socket, %s, cannot be used: %v", dir, err)
 	}
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return bad("sudo chown "+x.User.both()+" "+slurm.Quote(dir)+", or set gateway.socket to a path in a folder of "+x.User.name,
+		return bad("sudo chown "+x.User.both()+" "+shell.Quote(dir)+", or set gateway.socket to a path in a folder of "+x.User.name,
 			"%s cannot create the socket in %s: %v", x.User.name, dir, err)
 	}
 	var st unix.Stat_t
@@ -249,49 +225,11 @@ func localDisk(dir string) []Result {
 	return ok("%s is on %s", dir, name)
 }
 
-// writeRuns makes the folder as a start does, writes to it, and looks at its filesystem.
-func writeRuns(dir string) []Result {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return failed("", err)
-	}
-	f, err := os.CreateTemp(dir, ".doctor-write-")
-	if err != nil {
-		return failed("", err)
-	}
-	_, err = f.WriteString("x")
-	if err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name())); err != nil {
-		return failed("", err)
-	}
-	name, _, err := staging.Filesystem(dir)
-	switch {
-	case err != nil:
-		return failed("", err)
-	case name == "tmpfs" || name == "ramfs":
-		return bad("set storage.runs_dir to a folder of the shared filesystem",
-			"%s is in the memory of this host (%s): compute nodes do not see it",
-			dir, name)
-	}
-	return ok("%s is on %s", dir, name)
-}
-
-// maxSkew is how much two clocks may differ; the rest is for the way.
-const maxSkew = 5 * time.Second
-
-// fileClock compares the time of a new file with this host's.
-func fileClock(dir string) []Result {
-	before := time.Now()
-	f, err := os.CreateTemp(dir, ".doctor-clock-")
-	if err != nil {
-		return failed("", err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString("x")
-	st, statErr := f.Stat()
-	if err = errors.Join(err, f.Sync(), f.Close(), statErr); err != nil {
-		return failed("", err)
-	}
-	return skew("the filesystem of "+dir, st.ModTime(), before, time.Now())
-}
+// Differences of two clocks of which doctor warns, and which are a fault: munge's credentials and network filesystems bear little more.
+const (
+	clockDrift = 5 * time.Second
+	clockOff   = 30 * time.Second
+)
 
 // skew judges a clock that showed a time between two times of this host.
 func skew(whose string, shown, before, after time.Time) []Result {
@@ -307,9 +245,9 @@ func skew(whose string, shown, before, after time.Time) []Result {
 		ahead = "behind"
 	}
 	switch d := off.Abs(); {
-	case d >= time.Minute:
+	case d >= clockOff:
 		return bad("", "the clock of %s is %s %s this host's", whose, d.Round(time.Second), ahead)
-	case d >= maxSkew:
+	case d >= clockDrift:
 		return warning("", "the clock of %s is %s %s this host's", whose, d.Round(time.Second), ahead)
 	}
 	return ok("the clock of %s agrees with this host's", whose)
@@ -353,26 +291,4 @@ func syncTime(dir string) (time.Duration, error) {
 	}
 	slices.Sort(took)
 	return took[len(took)/2].Round(time.Microsecond), nil
-}
-
-// linkProbe checks that a second link to a name fails and the first one stays.
-func linkProbe(dir string) error {
-	temp, err := os.MkdirTemp(dir, ".doctor-link-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(temp)
-	at := func(name string) string { return filepath.Join(temp, name) }
-	err = errors.Join(os.WriteFile(at("a"), []byte("a"), 0o600), os.WriteFile(at("b"), []byte("b"), 0o600), os.Link(at("a"), at("claim")))
-	if err != nil {
-		return err
-	}
-	if os.Link(at("b"), at("claim")) == nil {
-		return fault.New(fault.Internal, "", "a second link replaced the first")
-	}
-	got, err := os.ReadFile(at("claim"))
-	if err == nil && string(got) != "a" {
-		err = fault.New(fault.Internal, "", "the claim does not contain the winner's content")
-	}
-	return err
 }

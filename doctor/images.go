@@ -9,7 +9,6 @@ import (
 
 	"slurmgate/apptainer"
 	"slurmgate/fault"
-	"slurmgate/site"
 )
 
 const imageStore = "image_store"
@@ -19,12 +18,12 @@ func imageChecks() []Check {
 	return []Check{{
 		Code: "installed_files", Proves: "Only their owners and groups can change the site file, the domain, the images and the seccomp profile.",
 		Where: Gateway, Cluster: true, Early: true, Remedy: "chmod o-w the files and folders, and look at who owns them",
-		Look: func(_ context.Context, x *Exam) []Result { return installed(x.Cluster) },
+		Look: func(_ context.Context, x *Exam) []Result { return x.installed() },
 	}, {
 		Code: imageStore, Proves: "storage.image_store is a folder that the gateway can read.", Where: Gateway, Cluster: true, Early: true,
 		Over: fileSide, Needs: []string{domainCode, sftpServer}, Remedy: command(fault.Do("image add", "name", "NAME", "file", "FILE")),
 		Look: func(ctx context.Context, x *Exam) []Result {
-			if x.Cluster.FarFiles() {
+			if x.Data != nil {
 				return farStore(ctx, x)
 			}
 			if _, err := apptainer.OpenStore(x.Cluster.Storage.ImageStore); err != nil {
@@ -34,7 +33,7 @@ func imageChecks() []Check {
 		},
 	}, {
 		Code: "image_lock", Proves: "images.lock.yaml says of each image what is in the store.", Where: Gateway, Cluster: true, Early: true,
-		Only: func(s *site.Site) bool { return !s.FarFiles() }, Needs: []string{imageStore},
+		Only: func(w Ways) bool { return w.Data == nil }, Needs: []string{imageStore},
 		Remedy: "correct images.lock.yaml, or take it away and add the images again",
 		Look: func(_ context.Context, x *Exam) (results []Result) {
 			misfits, err := x.Images.Misfits(x.Cluster)
@@ -71,7 +70,7 @@ func farStore(ctx context.Context, x *Exam) []Result {
 
 // lockedImages has every byte of each image that a tool names read, once, where the images are.
 func lockedImages(ctx context.Context, x *Exam) (results []Result) {
-	verify, err := x.VerifyImages(x.Cluster)
+	verify, err := x.VerifyImages()
 	if err != nil {
 		return failed("", err)
 	}
@@ -99,7 +98,7 @@ func lockedImages(ctx context.Context, x *Exam) (results []Result) {
 			continue
 		}
 		size := locked.SizeBytes
-		if st, err := os.Stat(path); err == nil && !x.Cluster.FarFiles() {
+		if st, err := os.Stat(path); err == nil && x.Data == nil {
 			size = st.Size()
 		}
 		x.stored = append(x.stored, storedImage{path, size})

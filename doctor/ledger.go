@@ -4,19 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/pkg/sftp"
-
+	"slurmgate/cli"
 	"slurmgate/fault"
-	"slurmgate/gate"
-	"slurmgate/staging"
 )
 
 // Books is a ledger that was opened for reading.
@@ -48,7 +41,7 @@ func ledgerChecks() []Check {
 		Look: func(ctx context.Context, x *Exam) []Result {
 			if err := x.MayStart(ctx, x.Site); errors.Is(err, fs.ErrPermission) {
 				return unknown("give "+x.User.name+", and the login user of a cluster elsewhere, access to the folders of the site file", "%s",
-					gate.Text(gate.Local, err))
+					fault.Text(err, cli.Words))
 			} else if fault.CodeOf(err) == NoClusterAnswers {
 				return unknown("mend what keeps the clusters away, as the checks below say, then run doctor again",
 					"there is no ledger yet, and no cluster says whether there was one")
@@ -110,7 +103,6 @@ const mostRuns = 5000
 
 // ledgerAndRuns compares runs_dir with the ledger: its mark, the runs that must be there, and the runs that are there.
 func ledgerAndRuns(ctx context.Context, x *Exam) []Result {
-	dir := x.Cluster.Storage.RunsDir
 	if x.Books == nil {
 		return ok("there is no ledger yet")
 	}
@@ -118,10 +110,9 @@ func ledgerAndRuns(ctx context.Context, x *Exam) []Result {
 	if err != nil {
 		return failed("", err)
 	}
-	mark, names, err := x.marked(ctx)
-	if x.Cluster.FarFiles() {
-		dir = x.Cluster.Storage.SFTP.RunsDir + " on " + x.Cluster.Storage.SFTP.Host
-	}
+	folder := x.runsFolder()
+	dir := folder.name()
+	mark, names, err := folder.marked(ctx)
 	switch {
 	case err != nil:
 		return failed("", err)
@@ -135,7 +126,7 @@ func ledgerAndRuns(ctx context.Context, x *Exam) []Result {
 	missing := ""
 	n := 0
 	for _, id := range staged {
-		if x.lacks(names, id) {
+		if folder.lacks(names, id) {
 			missing = id
 			n++
 		}
@@ -145,45 +136,6 @@ func ledgerAndRuns(ctx context.Context, x *Exam) []Result {
 			plural(n, "unfinished run"), missing)
 	}
 	return x.unknownRuns(ctx, dir, names)
-}
-
-// marked is whose the cluster's runs_dir is, with some of the names in it.
-func (x *Exam) marked(ctx context.Context) (mark string, names []string, err error) {
-	if x.Cluster.FarFiles() {
-		err = x.sftp(ctx, func(c *sftp.Client) (err error) {
-			mark, names, err = farMark(c, x.Cluster.Storage.SFTP.RunsDir)
-			return err
-		})
-		return mark, names, err
-	}
-	dir := x.Cluster.Storage.RunsDir
-	if mark, err = staging.Mark(dir); err != nil {
-		return "", nil, err
-	}
-	f, err := os.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return mark, nil, nil
-	}
-	if err != nil {
-		return "", nil, err
-	}
-	defer f.Close()
-	if names, err = f.Readdirnames(mostRuns); errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return mark, names, err
-}
-
-// lacks reports whether a run's folder is not in the cluster's runs_dir, of which names are a part.
-func (x *Exam) lacks(names []string, runID string) bool {
-	if slices.Contains(names, runID) {
-		return false
-	}
-	if x.Cluster.FarFiles() {
-		return len(names) < mostRuns // all of them
-	}
-	_, err := os.Stat(filepath.Join(x.Cluster.Storage.RunsDir, runID))
-	return errors.Is(err, fs.ErrNotExist)
 }
 
 // unknownRuns looks for folders of runs that the ledger does not know: an older ledger was restored, or it is the ledger of another folder.

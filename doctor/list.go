@@ -7,9 +7,8 @@ import (
 	"strings"
 
 	"slurmgate/app"
+	"slurmgate/cli"
 	"slurmgate/fault"
-	"slurmgate/gate"
-	"slurmgate/site"
 )
 
 // Where is where a check looks.
@@ -40,8 +39,8 @@ type Check struct {
 	Stops   bool     // the gateway does not start with a fault that it finds
 	Needs   []string // codes of earlier checks; if one of them is a fault or unknown, so is this one
 
-	Only func(*site.Site) bool // it is made for these clusters alone; nil: for all
-	Over reach                 // what of the cluster it asks; where that is on another host, start-up and config check leave it out
+	Only func(Ways) bool // it is made for these clusters alone; nil: for all
+	Over reach           // what of the cluster it asks; where that is on another host, start-up and config check leave it out
 
 	// Look makes a check of the gateway's host or of Slurm. A check without a result is unknown.
 	Look func(context.Context, *Exam) []Result
@@ -84,9 +83,9 @@ func sprint(format string, args []any) string {
 // failed is the result of an error: unknown if nobody answered in time, else a fault, because what this user may not do the service may not
 // do either. An empty remedy is replaced by the error's own advice.
 func failed(remedy string, err error) []Result {
-	text := gate.Text(gate.Local, err)
+	text := fault.Text(err, cli.Words)
 	if e := fault.Advised(err); e != nil {
-		advice := fault.Advice(e.Next, e.Steps, func(s []fault.Step) string { return gate.Words(gate.Local, s) })
+		advice := fault.Advice(e.Next, e.Steps, cli.Words)
 		text = strings.TrimSuffix(text, ". Next: "+advice)
 		if remedy == "" {
 			remedy = advice
@@ -99,7 +98,7 @@ func failed(remedy string, err error) []Result {
 }
 
 // command is a step at this shell.
-func command(s fault.Step) string { return gate.Words(gate.Local, []fault.Step{s}) }
+func command(s fault.Step) string { return cli.Words([]fault.Step{s}) }
 
 // Checks is the list, in the order in which they are made.
 func Checks() []Check {

@@ -10,18 +10,17 @@ import (
 	"strings"
 	"time"
 
+	"slurmgate/fault"
 	"slurmgate/nss"
 )
 
 // Bounds of what is enough on a node.
 const (
-	tmpBytes   = 64 << 20         // free in /tmp
-	clockOff   = 30 * time.Second // munge's credentials and network filesystems bear little more
-	clockDrift = 5 * time.Second
-	enoughFile = 1 << 30 // bytes of a file that a job may write
-	enoughOpen = 256     // open files of a process
-	enoughProc = 64      // processes of the user
-	enoughMem  = 4 << 30 // bytes of address space: Apptainer is a Go program
+	tmpBytes   = 64 << 20 // free in /tmp
+	enoughFile = 1 << 30  // bytes of a file that a job may write
+	enoughOpen = 256      // open files of a process
+	enoughProc = 64       // processes of the user
+	enoughMem  = 4 << 30  // bytes of address space: Apptainer is a Go program
 )
 
 // said judges an answer that is "ok", or says what is wrong.
@@ -113,8 +112,8 @@ func nodeImages(x *Exam, n *Seen) []Result {
 	case least.path == "":
 		return unknown("", "no image was looked for, because the gateway has none")
 	case n.Value["digest"] != least.digest():
-		return bad("", "%s has other bytes than on the gateway's host: another image store is mounted there (%.80s)", least.path,
-			n.Value["digest"])
+		return bad("", "%s has other bytes than on the gateway's host: another image store is mounted there (%s)", least.path,
+			fault.ClipTo(n.Value["digest"], 80))
 	}
 	return ok("has all %d images; the bytes of the smallest are the gateway's", len(x.stored))
 }
@@ -122,8 +121,8 @@ func nodeImages(x *Exam, n *Seen) []Result {
 func nodeUser(x *Exam, n *Seen) []Result {
 	me, err, whose := x.there, error(nil), "the login node"
 	switch {
-	case x.Cluster.FarSlurm():
-	case x.Cluster.FarFiles():
+	case x.Login != nil:
+	case x.Data != nil:
 		whose = "the SFTP server"
 	default:
 		me, err = (nss.Host{}).UserOf(context.Background(), os.Geteuid())
@@ -145,29 +144,18 @@ func nodeUser(x *Exam, n *Seen) []Result {
 	return ok("%s (uid %s)", f[1], f[0])
 }
 
-// nodeClock: the probe looked at its clock after Slurm started the job and before the gateway read the answer.
+// nodeClock judges the node's clock. The probe read it between the start and the end of its job by Slurm's clock, and before the gateway
+// read the answer, which may be much later.
 func nodeClock(_ *Exam, n *Seen) []Result {
 	seconds, err := strconv.ParseInt(n.Value["time"], 10, 64)
 	if err != nil {
 		return unknown("", "the node's time cannot be read: %s", n.Value["time"])
 	}
-	at := time.Unix(seconds, 0)
-	off, how := at.Sub(n.Read), "ahead of"
-	if off < 0 {
-		off = 0
+	after := n.Read
+	if !n.End.IsZero() && n.End.Before(after) {
+		after = n.End
 	}
-	if n.Start != nil && at.Add(time.Second).Before(*n.Start) {
-		off, how = n.Start.Sub(at), "behind"
-	}
-	switch {
-	case off > clockOff:
-		return bad("", "the clock is %s %s that of the gateway's host", off.Round(time.Second), how)
-	case off > clockDrift:
-		return warning("", "the clock is %s %s that of the gateway's host", off.Round(time.Second), how)
-	case n.Start == nil:
-		return ok("not ahead of the gateway's host")
-	}
-	return ok("agrees with the gateway's host")
+	return skew("the node", time.Unix(seconds, 0), n.Start.Add(-time.Second), after.Add(time.Second)) // all are whole seconds
 }
 
 // nodeLimits reads lines of /proc/self/limits: name, soft limit, hard limit, unit.
@@ -206,7 +194,7 @@ func nodeSeccomp(x *Exam, n *Seen) []Result {
 	if len(there) != 2*sha256.Size {
 		return bad("", "a job cannot read %s", path)
 	}
-	if x.Cluster.FarFiles() {
+	if x.Data != nil {
 		return ok("a job can read %s", path)
 	}
 	here, err := os.ReadFile(path)
@@ -232,7 +220,7 @@ func nodeVersion(_ *Exam, n *Seen) []Result {
 	case strings.HasPrefix(said, "missing"):
 		return bad("", "%s is not there, or cannot be executed", strings.TrimSpace(strings.TrimPrefix(said, "missing")))
 	case !is || err != nil:
-		return bad("", "apptainer --version %.300s", said)
+		return bad("", "apptainer --version %s", fault.ClipTo(said, 300))
 	case have[0] < leastApptainer[0] || have[0] == leastApptainer[0] && have[1] < leastApptainer[1]:
 		return bad("", "version %s is too old: jobs need %d.%d", version, leastApptainer[0], leastApptainer[1])
 	}

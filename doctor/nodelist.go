@@ -26,7 +26,8 @@ func nodeFileChecks() []Check {
 		Remedy: "see the reason that Slurm names for the job: squeue --me --states=all",
 	}, {
 		Code: "job_name", Proves: "Slurm keeps the names of jobs.",
-		Remedy: "exempt slurmgate's jobs from the job-submit plugin that rewrites names: the gateway finds its jobs by name",
+		Remedy: "exempt jobs whose names begin with sg- from the job_submit plugin that rewrites names; until then the gateway finds " +
+			"them by their working folders, and each run says job_renamed",
 	}, {
 		Code: sharedFiles, Proves: "A job on the node reads what the gateway wrote to storage.runs_dir.",
 		Remedy: "mount the filesystem of storage.runs_dir on the node under the same path; compare with: findmnt --target RUNS_DIR",

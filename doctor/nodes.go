@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/run"
 	"slurmgate/slurm"
 )
 
@@ -26,14 +27,14 @@ const (
 
 // target is one place to look at: any node of a partition, or one node.
 type target struct {
-	slurm.NodeIn        // Node is empty: any of the partition
-	job          string // id, with the task's number for a task of an array; empty: not sent
-	seen         bool
+	run.Node        // without a name: any of the partition
+	job      string // id, with the task's number for a task of an array; empty: not sent
+	seen     bool
 }
 
 // name is what reports call it.
 func (t target) name() string {
-	return cmp.Or(t.Node, "partition "+t.Partition)
+	return cmp.Or(t.Name, "partition "+t.Partition)
 }
 
 // answerFile is the name under which its job leaves its answer.
@@ -47,7 +48,8 @@ type Seen struct {
 	Node   string
 	Job    string
 	Read   time.Time         // when the gateway saw the answer
-	Start  *time.Time        // of the job, by Slurm's clock
+	Start  time.Time         // of the job by Slurm's clock, or when it was sent
+	End    time.Time         // of the job by Slurm's clock; zero: not known
 	Winner string            // the job whose link is the claim, as the first answer has it
 	Won    int               // how many jobs believe that it is theirs
 	Value  map[string]string // what the probe found, by question
@@ -109,10 +111,7 @@ func (x *Exam) newRound(ctx context.Context) (*round, error) {
 		return nil, err
 	}
 	r.text = files["probe.sh"]
-	r.shared = localShared{x.Cluster.Storage.RunsDir, dir}
-	if x.Cluster.FarFiles() {
-		r.shared = farShared{x, dir}
-	}
+	r.shared = x.runsFolder().shared(dir)
 	r.shared.tidy(ctx)
 	if err := r.shared.make(ctx, files); err != nil {
 		r.remove(context.WithoutCancel(ctx))
@@ -128,7 +127,7 @@ func (r *round) remove(ctx context.Context) {
 }
 
 // allowed are the partitions that policy allows among those given, the default one first.
-func (x *Exam) allowed(all []slurm.NodeIn) (names []string) {
+func (x *Exam) allowed(all []run.Node) (names []string) {
 	for _, n := range all {
 		if ok := x.Policy == nil || x.Policy.Slurm.Partitions == nil || slices.Contains(*x.Policy.Slurm.Partitions, n.Partition); ok &&
 			!slices.Contains(names, n.Partition) {
@@ -146,37 +145,38 @@ func (x *Exam) allowed(all []slurm.NodeIn) (names []string) {
 
 // choose lists the places to look at, and reports those that no job can reach.
 func (r *round) choose(ctx context.Context) error {
-	all, err := r.Slurm.Nodes(ctx)
-	if err != nil {
+	if err := r.askNodes(ctx); err != nil {
 		return err
 	}
+	all := r.Snapshot.Nodes.Value
 	partitions := r.allowed(all)
 	if r.args.Nodes == "" && !r.args.AllNodes {
 		for i, p := range partitions {
-			in := slices.DeleteFunc(slices.Clone(all), func(n slurm.NodeIn) bool { return n.Partition != p })
+			in := slices.DeleteFunc(slices.Clone(all), func(n run.Node) bool { return n.Partition != p })
 			switch {
 			case i >= mostPartitions:
 				r.report(probeJob, "", warning("look at a node of it: "+command(fault.Do("doctor", "node", "NAME")),
 					"partition %s was not looked at: doctor looks at %d partitions", p, mostPartitions))
-			case len(in) > 0 && !slices.ContainsFunc(in, slurm.NodeIn.Takes):
+			case len(in) > 0 && !slices.ContainsFunc(in, run.Node.Takes):
 				r.report(probeJob, "", warning("see the reasons with: sinfo --list-reasons",
 					"partition %s was not looked at: none of its nodes takes jobs "+
-						"(%s: %s, %s)", p, in[0].Node, in[0].State, in[0].Reason))
+						"(%s: %s, %s)", p, in[0].Name, in[0].State, in[0].Reason))
 			default:
-				r.targets = append(r.targets, &target{NodeIn: slurm.NodeIn{Partition: p}})
+				r.targets = append(r.targets, &target{Node: run.Node{Partition: p}})
 			}
 		}
 		return nil
 	}
-	want := []string{}
+	var want []string
 	if r.args.Nodes != "" {
+		var err error
 		if want, err = r.Slurm.Hostnames(ctx, r.args.Nodes); err != nil {
 			return err
 		}
 	} else {
 		for _, n := range all {
 			if slices.Contains(partitions, n.Partition) {
-				want = append(want, n.Node)
+				want = append(want, n.Name)
 			}
 		}
 	}
@@ -192,16 +192,16 @@ func (r *round) choose(ctx context.Context) error {
 }
 
 // chooseNode adds one node to the places to look at.
-func (r *round) chooseNode(node string, partitions []string, all []slurm.NodeIn) {
-	var in []slurm.NodeIn
+func (r *round) chooseNode(node string, partitions []string, all []run.Node) {
+	var in []run.Node
 	for _, p := range partitions {
 		for _, n := range all {
-			if n.Node == node && n.Partition == p {
+			if n.Name == node && n.Partition == p {
 				in = append(in, n)
 			}
 		}
 	}
-	known := slices.ContainsFunc(all, func(n slurm.NodeIn) bool { return n.Node == node })
+	known := slices.ContainsFunc(all, func(n run.Node) bool { return n.Name == node })
 	switch {
 	case !known:
 		r.report(probeJob, node, bad("list the nodes with: sinfo --Node", "Slurm has no node of this name"))
@@ -217,7 +217,7 @@ func (r *round) chooseNode(node string, partitions []string, all []slurm.NodeIn)
 		r.report(probeJob, node, status("see the reasons with: sinfo --list-reasons", "not looked at: Slurm says it is %s (%s)", in[0].State,
 			in[0].Reason))
 	default:
-		r.targets = append(r.targets, &target{NodeIn: in[0]})
+		r.targets = append(r.targets, &target{Node: in[0]})
 	}
 }
 
@@ -235,17 +235,17 @@ func (r *round) send(ctx context.Context) error {
 	if len(r.targets) == 0 {
 		return nil
 	}
-	binder, is := r.Slurm.(arrays)
+	binder, is := r.Slurm.(*slurm.CLI) // which can bind each task of an array to its node
 	if !is {
 		for _, t := range r.targets {
-			probe.Partitions, probe.Node = []string{t.Partition}, t.Node
+			probe.Partitions, probe.Node = []string{t.Partition}, t.Name
 			r.sendOne(ctx, t, probe)
 		}
 		return nil
 	}
-	var at []slurm.NodeIn
+	var at []run.Node
 	for _, t := range r.targets {
-		at = append(at, t.NodeIn)
+		at = append(at, t.Node)
 		if !slices.Contains(probe.Partitions, t.Partition) {
 			probe.Partitions = append(probe.Partitions, t.Partition)
 		}
@@ -260,7 +260,7 @@ func (r *round) send(ctx context.Context) error {
 	refused, err := binder.BindTasks(ctx, id, at)
 	for i, t := range r.targets {
 		if why, is := refused[i]; is {
-			r.report(probeJob, t.Node, unknown("", "not looked at: Slurm does not send a job there: %s", why))
+			r.report(probeJob, t.Name, unknown("", "not looked at: Slurm does not send a job there: %s", why))
 			t.seen = true
 			continue
 		}
@@ -296,7 +296,7 @@ func (r *round) another(ctx context.Context) {
 		return
 	}
 	s := r.Cluster.Slurm
-	t := &target{NodeIn: slurm.NodeIn{Partition: s.DefaultPartition}}
+	t := &target{Node: run.Node{Partition: s.DefaultPartition}}
 	id, err := r.Slurm.SubmitProbe(ctx, slurm.NodeProbe{Name: r.name, Script: r.script, Text: r.text, Partitions: []string{t.Partition},
 		Account: s.DefaultAccount, QOS: s.DefaultQOS, Exclude: nodes})
 	if err != nil {
@@ -314,7 +314,7 @@ func (r *round) another(ctx context.Context) {
 // cancel ends what is left of the jobs.
 func (r *round) cancel(ctx context.Context) {
 	for _, id := range r.ids {
-		if err := r.Slurm.Cancel(ctx, id, r.name); err != nil {
+		if err := r.Slurm.Cancel(ctx, id, r.name, ""); err != nil {
 			r.say("probe job %s could not be cancelled: %v", id, err)
 		}
 	}
@@ -329,7 +329,7 @@ func (r *round) checkName(ctx context.Context) {
 	case err != nil:
 		r.report("job_name", "", failed("", err))
 	case got != r.name:
-		r.report("job_name", "", bad("", "this cluster changed the probe's name from %s to %s", r.name, got))
+		r.report("job_name", "", warning("", "this cluster changed the probe's name from %s to %s", r.name, got))
 	default:
 		r.report("job_name", "", ok("%s", r.name))
 	}

@@ -10,7 +10,7 @@ import (
 
 	"slurmgate/app"
 	"slurmgate/plan"
-	"slurmgate/slurm"
+	"slurmgate/run"
 	"slurmgate/toolpack"
 )
 
@@ -60,12 +60,24 @@ func (x *Exam) defaultsAllowed() (results []Result) {
 }
 
 func condition(ctx context.Context, x *Exam) []Result {
-	s, err := x.Slurm.Condition(ctx)
-	if err != nil {
+	var err error
+	if x.Snapshot.Partitions, err = run.Ask(ctx, x.Slurm.ShowPartitions); err != nil {
 		return failed("", err)
 	}
-	x.Condition = s
-	return ok("%s", plural(len(s.Partitions), "partition"))
+	if err := x.askNodes(ctx); err != nil {
+		return failed("", err)
+	}
+	parts := &x.Snapshot.Partitions.Value
+	*parts = run.AddNodes(*parts, x.Snapshot.Nodes.Value)
+	return ok("%s", plural(len(*parts), "partition"))
+}
+
+// askNodes asks for the nodes once.
+func (x *Exam) askNodes(ctx context.Context) (err error) {
+	if x.Snapshot.Nodes.At.IsZero() {
+		x.Snapshot.Nodes, err = run.Ask(ctx, x.Slurm.Nodes)
+	}
+	return err
 }
 
 // names collects names and who names them.
@@ -127,7 +139,7 @@ func partitionsUp(_ context.Context, x *Exam) (results []Result) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
-		i := slices.IndexFunc(x.Condition.Partitions, func(p slurm.PartitionState) bool { return p.Name == name })
+		i := slices.IndexFunc(x.Snapshot.Partitions.Value, func(p run.Partition) bool { return p.Name == name })
 		onlyPolicy := len(named[name]) == 1 && named[name][0] == byPolicy
 		if i < 0 {
 			if onlyPolicy && !x.lackedByAll("partition "+name) {
@@ -142,10 +154,10 @@ func partitionsUp(_ context.Context, x *Exam) (results []Result) {
 		if onlyPolicy { // nobody needs it today
 			judge = warning
 		}
-		p := x.Condition.Partitions[i]
+		p := x.Snapshot.Partitions.Value[i]
 		up := "scontrol update PartitionName=" + name + " State=UP"
 		switch {
-		case p.State != "UP":
+		case !p.Up():
 			results = append(results, judge(up, "partition %s is %s (named by %s)", name, p.State, named.by(name))...)
 		case p.Usable() == 0:
 			results = append(results, judge("see why, and resume them: sinfo -R -p "+name,
@@ -166,7 +178,7 @@ func (x *Exam) lackedByAll(what string) bool {
 
 func (x *Exam) partitionNames() string {
 	var list []string
-	for _, p := range x.Condition.Partitions {
+	for _, p := range x.Snapshot.Partitions.Value {
 		list = append(list, p.Name)
 	}
 	return strings.Join(list, ", ")
@@ -183,9 +195,8 @@ func statesText(states map[string]int) string {
 
 // accounts judges each account and QOS, where Slurm enforces them.
 func accounts(ctx context.Context, x *Exam) (results []Result) {
-	enforced := x.Condition.Values["AccountingStorageEnforce"]
-	kept := strings.HasSuffix(x.Condition.Values["AccountingStorageType"], "slurmdbd")
-	if x.Cluster.OverREST() && kept {
+	enforced, kept := x.config().Values["AccountingStorageEnforce"], x.config().Database()
+	if x.REST != nil && kept {
 		defer func() { // slurmrestd does not show whether Slurm enforces them
 			for i := range results {
 				if results[i].Status == app.CheckFault {
@@ -196,8 +207,7 @@ func accounts(ctx context.Context, x *Exam) (results []Result) {
 	} else if enforced == "" || enforced == "none" || !kept {
 		return ok("Slurm does not enforce accounts (AccountingStorageEnforce: %s)", cmp.Or(enforced, "none"))
 	}
-	var err error
-	if x.Associations, x.QOS, err = x.Slurm.Associations(ctx, x.Probe.ClusterName); err != nil {
+	if err := x.askAccounts(ctx); err != nil {
 		return unknown("start slurmdbd, and install sacctmgr in slurm.bin_dir", "the accounts of this user cannot be listed: %v", err)
 	}
 	named, qos := names{}, names{}
@@ -221,7 +231,7 @@ func accounts(ctx context.Context, x *Exam) (results []Result) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
-		if !slices.ContainsFunc(x.Associations, func(a slurm.Association) bool { return a.Account == name }) &&
+		if x.own().Account(name) == nil &&
 			(named.by(name) != byPolicy || x.lackedByAll("account "+name)) {
 			results = append(results, bad("sacctmgr add user "+x.User.name+" account="+name+", or correct the name",
 				"%s may not charge account %s in Slurm (named by %s)", x.User.name, name, named.by(name))...)
@@ -230,11 +240,25 @@ func accounts(ctx context.Context, x *Exam) (results []Result) {
 	return x.qosUsable(qos, results)
 }
 
+// askAccounts asks what this user may charge, and which QOS there are.
+func (x *Exam) askAccounts(ctx context.Context) (err error) {
+	x.Snapshot.Accounts, err = run.Ask(ctx, func(ctx context.Context) (map[string]run.UserAccounts, error) {
+		return x.Slurm.Accounts(ctx, x.config().Name(), x.User.name)
+	})
+	if err == nil {
+		x.Snapshot.QOS, err = run.Ask(ctx, x.Slurm.QOS)
+	}
+	return err
+}
+
+// own returns what this user may charge.
+func (x *Exam) own() run.UserAccounts { return x.Snapshot.Accounts.Value[x.User.name] }
+
 // qosUsable judges each QOS.
 func (x *Exam) qosUsable(named names, results []Result) []Result {
 	for _, name := range slices.Sorted(maps.Keys(named)) {
-		exists := slices.ContainsFunc(x.QOS, func(q slurm.QOS) bool { return q.Name == name })
-		allowed := slices.ContainsFunc(x.Associations, func(a slurm.Association) bool { return slices.Contains(a.QOS, name) })
+		exists := slices.ContainsFunc(x.Snapshot.QOS.Value, func(q run.QOS) bool { return q.Name == name })
+		allowed := slices.ContainsFunc(x.own().Accounts, func(a run.Account) bool { return slices.Contains(a.QOS, name) })
 		switch {
 		case exists && allowed || named.by(name) == byPolicy && !x.lackedByAll("qos "+name):
 		case !exists:
@@ -246,7 +270,7 @@ func (x *Exam) qosUsable(named names, results []Result) []Result {
 		}
 	}
 	if len(results) == 0 {
-		return ok("%s may charge %s", x.User.name, plural(len(x.Associations), "account"))
+		return ok("%s may charge %s", x.User.name, plural(len(x.own().Accounts), "account"))
 	}
 	return results
 }
@@ -266,12 +290,10 @@ func submitLimits(_ context.Context, x *Exam) (results []Result) {
 			results = append(results, warning(raise, "%s takes at most %s; further runs wait in the gateway", whose, plural(*limit, "job"))...)
 		}
 	}
-	for _, a := range x.Associations {
-		if a.Account == x.Cluster.Slurm.DefaultAccount {
-			judge("account "+a.Account, a.Submit, "sacctmgr modify user "+x.User.name+" where account="+a.Account+" set MaxSubmitJobs=-1")
-		}
+	if a := x.own().Account(x.Cluster.Slurm.DefaultAccount); a != nil {
+		judge("account "+a.Name, a.Submit, "sacctmgr modify user "+x.User.name+" where account="+a.Name+" set MaxSubmitJobs=-1")
 	}
-	for _, q := range x.QOS {
+	for _, q := range x.Snapshot.QOS.Value {
 		if q.Name == x.Cluster.Slurm.DefaultQOS {
 			judge("QOS "+q.Name, q.Submit, "sacctmgr modify qos "+q.Name+" set MaxSubmitJobsPerUser=-1")
 		}

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"text/template"
 
+	"slurmgate/fault"
+	"slurmgate/shell"
 	"slurmgate/site"
-	"slurmgate/slurm"
 )
 
 //go:embed probe.tmpl.sh
@@ -32,40 +33,40 @@ func probeFiles(dir, token string, s *site.Site, images []storedImage, inPlace [
 		fmt.Fprintf(&list, "%d %s\n", i.size, i.path)
 	}
 	least := smallest(images)
-	binds, find := "", "apptainer="+slurm.Quote(s.Apptainer.Path)
+	binds, find := "", "apptainer="+shell.Quote(s.Apptainer.Path)
 	for _, b := range s.Apptainer.Binds {
-		binds += slurm.Quote(b.Source) + " "
+		binds += shell.Quote(b.Source) + " "
 	}
 	if dir := s.Storage.BindArtifacts; dir != "" {
-		binds += slurm.Quote(dir+"/objects") + " "
+		binds += shell.Quote(dir+"/objects") + " "
 	}
 	for _, r := range s.Storage.InPlace {
-		binds += slurm.Quote(r.Path) + " "
+		binds += shell.Quote(r.Path) + " "
 	}
 	references := ""
 	for _, r := range inPlace {
-		references += slurm.Quote(r.Path) + " "
+		references += shell.Quote(r.Path) + " "
 	}
 	if m := s.Apptainer.Module; m != nil {
-		find = "source " + slurm.Quote(m.Init) + " && module load"
+		find = "source " + shell.Quote(m.Init) + " && module load"
 		for _, l := range m.Load {
-			find += " " + slurm.Quote(l)
+			find += " " + shell.Quote(l)
 		}
 		find += "\napptainer=$(type -P apptainer)"
 	}
 	image, seccomp := "", ""
 	if least.path != "" {
-		image = slurm.Quote(least.path)
+		image = shell.Quote(least.path)
 	}
 	if s.Apptainer.Seccomp != "" {
-		seccomp = slurm.Quote(s.Apptainer.Seccomp)
+		seccomp = shell.Quote(s.Apptainer.Seccomp)
 	}
 	scratch := ""
 	if s.Slurm.Scratch != "" {
-		scratch = slurm.Quote(s.Slurm.Scratch)
+		scratch = shell.Quote(s.Slurm.Scratch)
 	}
-	v := map[string]string{"Scratch": scratch, "Dir": slurm.Quote(dir), "Runs": slurm.Quote(s.Storage.RunsDir), "Token": token,
-		"Store": slurm.Quote(s.Storage.ImageStore),
+	v := map[string]string{"Scratch": scratch, "Dir": shell.Quote(dir), "Runs": shell.Quote(s.Storage.RunsDir), "Token": token,
+		"Store": shell.Quote(s.Storage.ImageStore),
 		"Image": image, "Binds": binds, "References": references, "Find": find, "Seccomp": seccomp}
 	var probe, container strings.Builder
 	err := errors.Join(probeTemplate.Execute(&probe, v), containerTemplate.Execute(&container, v))
@@ -104,7 +105,7 @@ func parseAnswer(text, token string) (map[string]string, error) {
 	for _, line := range lines[1:] {
 		q, answer, _ := strings.Cut(line, " ")
 		if _, twice := v[q]; twice || !question.MatchString(q) || v["end"] != "" {
-			return nil, fmt.Errorf("the probe's answer has a line that is no answer: %.80q", line)
+			return nil, fmt.Errorf("the probe's answer has a line that is no answer: %s", fault.Quote(line, 80))
 		}
 		v[q] = answer
 	}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -160,4 +161,24 @@ func writeProbe(dir, token string, s *site.Site, images []storedImage) error {
 	}
 	l := localShared{filepath.Dir(dir), filepath.Base(dir)}
 	return errors.Join(l.remove(context.Background()), l.make(context.Background(), files))
+}
+
+// A clock that is wrong is found however long the answer took: the probe read it while its job ran, by Slurm's clock.
+func TestNodeClockOfASlowAnswer(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	end, read := start.Add(time.Second), start.Add(2*time.Minute)
+	for _, c := range []struct {
+		off  time.Duration // of the node's clock
+		end  time.Time
+		want app.CheckStatus
+	}{
+		{0, end, app.CheckOK}, {0, time.Time{}, app.CheckOK}, {20 * time.Second, end, app.CheckWarning}, {100 * time.Second, end, app.CheckFault},
+		{-20 * time.Second, end, app.CheckWarning}, {-100 * time.Second, time.Time{}, app.CheckFault},
+		{200 * time.Second, time.Time{}, app.CheckFault},
+	} {
+		seen := &Seen{Start: start, End: c.end, Read: read, Value: map[string]string{"time": fmt.Sprint(start.Add(c.off).Unix())}}
+		if got := nodeClock(nil, seen); len(got) != 1 || got[0].Status != c.want {
+			t.Errorf("nodeClock of a clock that is %s off, job ended %v: got %v, want %s", c.off, c.end, got, c.want)
+		}
+	}
 }

@@ -45,7 +45,7 @@ func referenceChecks() []Check {
 				if away != nil {
 					return ""
 				}
-				err := x.Registered(ctx, x.Cluster, r.Path, r.State)
+				err := x.Registered(ctx, r.Path, r.State)
 				if err == nil {
 					return ""
 				}

@@ -21,9 +21,6 @@ import (
 const restFiles, restToken, restConnection, restLogin = "rest_files", "rest_token", "rest_connection", "rest_login"
 const restVersion, restUser = "rest_version", "rest_user"
 
-// overREST reports whether slurmrestd takes the place of Slurm's commands.
-func overREST(s *site.Site) bool { return s.OverREST() }
-
 // restChecks are the checks of the way to slurmrestd, in the order in which a call could fail.
 func restChecks() []Check {
 	const newToken = "make one for the user of slurm.rest.user: scontrol token username=USER lifespan=SECONDS"
@@ -31,7 +28,7 @@ func restChecks() []Check {
 		Code: restFiles, Proves: "The service's user can use the files and commands of slurm.rest, and no other user can read the token.",
 		Where: Gateway, Early: true, Stops: true, Remedy: "correct slurm.rest in the site file, or the owner and mode of the files it names",
 		Look: func(_ context.Context, x *Exam) (results []Result) {
-			for _, p := range x.RESTFiles(x.Cluster) {
+			for _, p := range x.REST() {
 				results = append(results, bad(p.Hint, "%s: %s", p.Field, p.Msg)...)
 			}
 			if len(results) == 0 {
@@ -96,7 +93,7 @@ type RESTSlurm interface {
 }
 
 func (x *Exam) rest() (RESTSlurm, error) {
-	s, err := x.OpenSlurm(x.Cluster)
+	s, err := x.OpenSlurm()
 	if err != nil {
 		return nil, err
 	}

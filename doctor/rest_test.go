@@ -91,8 +91,9 @@ func TestDoctorOverREST(t *testing.T) {
 			c.edit(s.Slurm.REST)
 		}
 		e := exam(s)
-		e.OpenSlurm = func(*site.Site) (Slurm, error) { return c.is, nil }
-		e.RESTFiles = func(*site.Site) []fault.Problem { return c.files }
+		e.Reach = func(*site.Site) Ways {
+			return Ways{OpenSlurm: func() (Slurm, error) { return c.is, nil }, REST: func() []fault.Problem { return c.files }, JobsOf: "svc"}
+		}
 		x := e.on(s)
 		x.run(t.Context(), func(k Check) bool { return strings.HasPrefix(k.Code, "rest_") })
 		due := app.CheckOK

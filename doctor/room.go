@@ -15,8 +15,9 @@ const fewInodes = 1000
 
 // Room refuses a new run while one of the gateway's disks has less free space than the site's reserve, or hardly an inode. The reserve is
 // for recording and collecting runs that have begun. A disk that cannot be examined refuses nothing: staging reports what is wrong with it.
-func Room(s *site.Site) error {
-	for _, d := range disksOf(s) {
+// runsDir is empty where the folders of runs are on another host, or are users', each of which may have a quota.
+func Room(s *site.Site, runsDir string) error {
+	for _, d := range disksOf(s, runsDir) {
 		for _, left := range []func(*site.Site, disk) (error, error){spaceLeft, inodesLeft} {
 			if full, err := left(s, d); err == nil && full != nil {
 				return full
@@ -29,14 +30,10 @@ func Room(s *site.Site) error {
 // disk is a folder of the gateway.
 type disk struct{ field, path string }
 
-// disksOf are the disks that this host sees.
-func disksOf(s *site.Site) []disk {
-	list := []disk{{"gateway.state_dir", s.Gateway.StateDir}, {"storage.runs_dir", s.Storage.RunsDir},
-		{"gateway.artifact_dir", s.Gateway.ArtifactDir}}
-	if s.FarFiles() || s.AsCaller() { // of users' folders each may have a quota of its own
-		list = slices.Delete(list, 1, 2)
-	}
-	return list
+// disksOf lists the disks that this host sees; runsDir may be empty.
+func disksOf(s *site.Site, runsDir string) []disk {
+	return slices.DeleteFunc([]disk{{"gateway.state_dir", s.Gateway.StateDir}, {"storage.runs_dir", runsDir},
+		{"gateway.artifact_dir", s.Gateway.ArtifactDir}}, func(d disk) bool { return d.path == "" })
 }
 
 // spaceLeft is full if the disk has less free space than the reserve.
@@ -91,10 +88,10 @@ func FarRoom(s *site.Site, free Space) error {
 }
 
 // disks judges every disk of the gateway; a folder that does not exist yet is judged by the one above it.
-func disks(s *site.Site, left func(*site.Site, disk) (full, err error)) (results []Result) {
-	for _, d := range disksOf(s) {
+func (x *Exam) disks(left func(*site.Site, disk) (full, err error)) (results []Result) {
+	for _, d := range disksOf(x.Cluster, x.RunsDir) {
 		d.path = existing(d.path)
-		full, err := left(s, d)
+		full, err := left(x.Cluster, d)
 		switch {
 		case err != nil:
 			results = append(results, failed("", err)...)

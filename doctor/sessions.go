@@ -3,15 +3,13 @@ package doctor
 import (
 	"context"
 	"fmt"
-
-	"slurmgate/site"
 )
 
 // sessionsWanted is how many sessions at once doctor asks a host for: three for files, and one for a script.
 const sessionsWanted = 4
 
 // sessionsCheck asks a host for several sessions on one connection.
-func sessionsCheck(prefix, whose string, where Where, over reach, only func(*site.Site) bool) Check {
+func sessionsCheck(prefix, whose string, where Where, over reach, only func(Ways) bool) Check {
 	return Check{Code: prefix + "_sessions", Proves: "The gateway gets several sessions at once on one connection to " + whose + ".",
 		Where: where, Cluster: true, Only: only, Over: over, Needs: []string{prefix + "_login"},
 		Remedy: fmt.Sprintf("ask for MaxSessions %d or more in sshd_config there; OpenSSH's default is 10", sessionsWanted),
@@ -27,7 +25,7 @@ func sessionsCheck(prefix, whose string, where Where, over reach, only func(*sit
 			switch {
 			case err != nil:
 				return failed("", err)
-			case n < 2 && scriptsAndFiles(prefix, x.Cluster):
+			case n < 2 && scriptsAndFiles(prefix, x.Ways):
 				return bad("", "%s, but a script runs while files are sent", found)
 			case n < sessionsWanted:
 				return warning("", "%s: scripts and files wait for each other", found)
@@ -37,9 +35,9 @@ func sessionsCheck(prefix, whose string, where Where, over reach, only func(*sit
 }
 
 // scriptsAndFiles reports whether one host both runs the scripts and carries the files.
-func scriptsAndFiles(prefix string, s *site.Site) bool {
+func scriptsAndFiles(prefix string, w Ways) bool {
 	if prefix == "sftp" {
-		return dataShell(s)
+		return dataShell(w)
 	}
-	return shellHelps(s) && !dataHost(s)
+	return w.Shell != nil && !w.DataHost
 }

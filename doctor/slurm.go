@@ -10,7 +10,6 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/run"
-	"slurmgate/site"
 	"slurmgate/slurm"
 )
 
@@ -24,7 +23,7 @@ func slurmChecks() []Check {
 		Cluster: true, Stops: true, Early: true, Over: slurmSide, Remedy: "set slurm.bin_dir to the folder with Slurm's commands",
 		Only: byCommands, Needs: []string{sshShell},
 		Look: func(ctx context.Context, x *Exam) []Result {
-			if x.Cluster.FarSlurm() {
+			if x.Login != nil {
 				return farCommands(ctx, x)
 			}
 			c := x.Cluster.Slurm
@@ -49,10 +48,10 @@ func slurmChecks() []Check {
 			if x.stranger != nil {
 				return failed("", x.stranger)
 			}
-			if want := x.Cluster.Slurm.Cluster; want != "" && !slurm.SameCluster(x.Probe.ClusterName, want) {
-				return bad("", "the cluster that answers is %s, but slurm.cluster is %s; nothing is sent to it", x.Probe.ClusterName, want)
+			if want := x.Cluster.Slurm.Cluster; want != "" && !slurm.SameCluster(x.config().Name(), want) {
+				return bad("", "the cluster that answers is %s, but slurm.cluster is %s; nothing is sent to it", x.config().Name(), want)
 			}
-			return ok("%s", x.Probe.ClusterName)
+			return ok("%s", x.config().Name())
 		},
 	}, {
 		Code: slurmCondition, Proves: "slurmctld lists its configuration and its partitions.", Where: Slurmctld, Cluster: true,
@@ -70,30 +69,32 @@ func slurmChecks() []Check {
 		Code: "min_job_age", Proves: "Ended jobs stay in squeue for three watch cycles.", Where: Slurmctld, Cluster: true, Needs: ask,
 		Only: byCommands, Remedy: "raise MinJobAge in slurm.conf, or lower watch.ceiling_seconds",
 		Look: func(_ context.Context, x *Exam) []Result {
-			if cycle := 3 * time.Duration(x.Cluster.Watch.CeilingSeconds) * time.Second; x.Probe.MinJobAge < cycle {
+			age := x.config().Seconds("MinJobAge")
+			if cycle := 3 * time.Duration(x.Cluster.Watch.CeilingSeconds) * time.Second; age < cycle {
 				return warning("", "MinJobAge is %s: ended jobs leave squeue before three watch cycles (%s) have passed; the gateway then "+
-					"relies on exit files and accounting", x.Probe.MinJobAge, cycle)
+					"relies on exit files and accounting", age, cycle)
 			}
-			return ok("%s", x.Probe.MinJobAge)
+			return ok("%s", age)
 		},
 	}, {
 		Code: "message_timeout", Proves: "slurmctld says how long it lets a request wait.", Where: Slurmctld, Cluster: true, Needs: ask,
 		Only: byCommands, Remedy: "set MessageTimeout in slurm.conf",
 		Look: func(_ context.Context, x *Exam) []Result {
-			if x.Probe.MessageTimeout <= 0 {
+			timeout := x.config().Seconds("MessageTimeout")
+			if timeout <= 0 {
 				return bad("", "scontrol show config does not show MessageTimeout")
 			}
-			return ok("%s: a job that Slurm no longer knows is given up after %s", x.Probe.MessageTimeout,
-				max(x.AbsenceGap, 2*x.Probe.MessageTimeout))
+			return ok("%s: a job that Slurm no longer knows is given up after %s", timeout, max(x.AbsenceGap, 2*timeout))
 		},
 	}, {
 		Code: "kill_wait", Proves: "A killed job has the time to leave its exit file.", Where: Slurmctld, Cluster: true, Needs: ask,
 		Only: byCommands, Remedy: "lower slurm.grace_seconds, so that a killed job still leaves its exit file",
 		Look: func(_ context.Context, x *Exam) []Result {
-			if !x.Probe.GraceFitsInKillWait {
-				return warning("", "KillWait (%s) is not longer than slurm.grace_seconds (%d)", x.Probe.KillWait, x.Cluster.Slurm.GraceSeconds)
+			wait := x.config().Seconds("KillWait")
+			if time.Duration(x.Cluster.Slurm.GraceSeconds)*time.Second >= wait {
+				return warning("", "KillWait (%s) is not longer than slurm.grace_seconds (%d)", wait, x.Cluster.Slurm.GraceSeconds)
 			}
-			return ok("%s", x.Probe.KillWait)
+			return ok("%s", wait)
 		},
 	}, {
 		Code: "slurm_conf", Proves: "slurmctld shows the values of slurm.conf that the gateway depends on.", Where: Slurmctld, Cluster: true,
@@ -107,22 +108,18 @@ func slurmChecks() []Check {
 	}, {
 		Code: "clock_slurmctld", Proves: "slurmctld's clock is that of this host.", Where: Slurmctld, Cluster: true, Needs: ask,
 		Remedy: "let chrony or ntpd keep the time on this host and on slurmctld's",
-		Look: func(ctx context.Context, x *Exam) []Result {
-			before := time.Now().Truncate(time.Second) // Slurm's answer has seconds
-			s, err := x.Slurm.Condition(ctx)
-			switch {
-			case err != nil:
-				return failed("", err)
-			case s.At.IsZero():
+		Look: func(_ context.Context, x *Exam) []Result {
+			a := x.Snapshot.Config
+			if a.Value.Clock.IsZero() {
 				return unknown("compare the output of date on both hosts", "scontrol show config does not show slurmctld's time")
 			}
-			return skew("slurmctld", s.At, before, time.Now())
+			return skew("slurmctld", a.Value.Clock, a.At.Truncate(time.Second), a.Answered) // Slurm's answer has seconds
 		},
 	}, {
 		Code: "max_job_count", Proves: "Slurm takes a thousand jobs and more.", Where: Slurmctld, Cluster: true, Needs: ask,
 		Only: byCommands, Remedy: "raise MaxJobCount in slurm.conf",
 		Look: func(_ context.Context, x *Exam) []Result {
-			n, err := strconv.Atoi(x.Condition.Values["MaxJobCount"])
+			n, err := strconv.Atoi(x.config().Values["MaxJobCount"])
 			switch {
 			case err != nil:
 				return unknown("run: scontrol show config", "scontrol show config does not show MaxJobCount")
@@ -135,9 +132,9 @@ func slurmChecks() []Check {
 		Code: "max_array_size", Proves: "A job array can have a task for each node, as doctor's look at all nodes needs it.", Where: Slurmctld,
 		Cluster: true, Needs: ask, Only: byCommands, Remedy: "raise MaxArraySize in slurm.conf above the number of nodes",
 		Look: func(_ context.Context, x *Exam) []Result {
-			n, err := strconv.Atoi(x.Condition.Values["MaxArraySize"])
+			n, err := strconv.Atoi(x.config().Values["MaxArraySize"])
 			most := 0
-			for _, p := range x.Condition.Partitions {
+			for _, p := range x.Snapshot.Partitions.Value {
 				most = max(most, p.Nodes)
 			}
 			switch {
@@ -167,11 +164,11 @@ func slurmChecks() []Check {
 	}}
 }
 
-// byCommands reports whether Slurm's commands are there to be asked.
-func byCommands(s *site.Site) bool { return !s.OverREST() }
+// config returns slurmctld's configuration as it was asked for.
+func (x *Exam) config() run.ClusterConfig { return x.Snapshot.Config.Value }
 
 func controller(ctx context.Context, x *Exam) []Result {
-	cli, err := x.OpenSlurm(x.Cluster)
+	cli, err := x.OpenSlurm()
 	if err == nil {
 		x.Probe, err = cli.Probe(ctx)
 	}
@@ -182,10 +179,10 @@ func controller(ctx context.Context, x *Exam) []Result {
 	if err != nil {
 		return failed("", err)
 	}
-	x.Slurm = cli
+	x.Slurm, x.Snapshot = cli, run.Snapshot{Config: x.Probe.Config}
 	limit := ""
-	if x.Probe.RateLimited {
-		limit = fmt.Sprintf("; slurmctld limits RPCs itself (%s), the gateway's budget is %d a minute", x.Probe.SlurmctldParameters,
+	if parameters := x.config().Values["SlurmctldParameters"]; strings.Contains(parameters, "rl_enable") {
+		limit = fmt.Sprintf("; slurmctld limits RPCs itself (%s), the gateway's budget is %d a minute", parameters,
 			x.Cluster.Budget.RPCPerMinute)
 	}
 	if err := slurm.CheckShared(x.Cluster.Budget.Shared.File); err != nil {
@@ -223,7 +220,7 @@ func accounting(ctx context.Context, x *Exam) []Result {
 	_, err := x.Slurm.Records(ctx, time.Now().Add(-time.Hour))
 	switch {
 	case err == nil:
-		return ok("%s", x.Probe.AccountingStorage)
+		return ok("%s", x.config().Values["AccountingStorageType"])
 	case x.Cluster.Slurm.Accounting == "required":
 		return failed("", err)
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"slurmgate/nss"
+	"slurmgate/shell"
 	"slurmgate/site"
-	"slurmgate/slurm"
 )
 
 // account is the user as which the gateway runs, or the one of this process.
@@ -31,7 +31,7 @@ func (a account) both() string { return a.name + ":" + a.group }
 
 // install is the command that makes a folder of this user.
 func (a account) install(dir string) string {
-	return fmt.Sprintf("sudo install -d -o %s -g %s -m 0700 %s", a.name, a.group, slurm.Quote(dir))
+	return fmt.Sprintf("sudo install -d -o %s -g %s -m 0700 %s", a.name, a.group, shell.Quote(dir))
 }
 
 func userName(uid int) string {

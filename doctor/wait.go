@@ -78,15 +78,18 @@ func (r *round) read(ctx context.Context, states map[string]run.Job) {
 		text, err := r.shared.read(ctx, t.answerFile())
 		value, parsed := parseAnswer(string(text), r.token)
 		if err != nil || parsed != nil {
-			r.report(probeJob, t.Node, unknown("", "the answer of job %s (%s) cannot be read: %v", t.job, t.name(), cmp.Or(err, parsed)))
+			r.report(probeJob, t.Name, unknown("", "the answer of job %s (%s) cannot be read: %v", t.job, t.name(), cmp.Or(err, parsed)))
 			continue
 		}
-		s := &Seen{Node: value["node"], Job: strings.TrimPrefix(t.answerFile(), "answer."), Read: time.Now(), Start: &r.began, Value: value}
+		s := &Seen{Node: value["node"], Job: strings.TrimPrefix(t.answerFile(), "answer."), Read: time.Now(), Start: r.began, Value: value}
 		if j, is := states[t.job]; is && j.Started != nil {
-			s.Start = j.Started
+			s.Start = *j.Started
+			if j.Ended != nil {
+				s.End = *j.Ended
+			}
 		}
-		if t.Node != "" && t.Node != s.Node {
-			r.report(probeJob, t.Node, unknown("", "not looked at: Slurm sent job %s to %s instead", t.job, s.Node))
+		if t.Name != "" && t.Name != s.Node {
+			r.report(probeJob, t.Name, unknown("", "not looked at: Slurm sent job %s to %s instead", t.job, s.Node))
 			continue
 		}
 		r.report(probeJob, s.Node, ok("job %s ran and wrote its answer (%s)", t.job, t.Partition))
@@ -125,7 +128,7 @@ func isStuck(why string) bool {
 // notReached reports that there is no answer, and why.
 func (r *round) notReached(t *target, j run.Job, known bool) {
 	t.seen = true
-	node := cmp.Or(t.Node, j.Node)
+	node := cmp.Or(t.Name, j.Node)
 	switch {
 	case !known:
 		r.report(probeJob, node, unknown("look for the job: squeue --states=all --jobs="+t.job, "%s was not looked at: Slurm shows no job %s",

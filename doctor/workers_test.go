@@ -70,9 +70,7 @@ func TestWorkers(t *testing.T) {
 		judge(t, name, got, c.status, c.found, c.remedy)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.Close()
 	got := lookAtWorker(t.Context(), toolpack.Service{ID: "web.crawl", URL: "http://" + l.Addr().String() + "/run"}, worker.Config{})
 	judge(t, "away", got, app.CheckFault, "cannot be reached", "start it")
@@ -100,17 +98,11 @@ func TestWorkersWithoutEncryption(t *testing.T) {
 	for url, warns := range map[string]bool{"http://127.0.0.1:8080": false, "http://localhost:8080": false, "http://[::1]:8080": false,
 		"https://worker.example.org": false, "http://worker.example.org:8080": true, "http://192.0.2.7": true} {
 		dir := filepath.Join(t.TempDir(), "domain")
-		if err := os.CopyFS(dir, os.DirFS("../domains/workers")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.CopyFS(dir, os.DirFS("../domains/workers")))
 		file := filepath.Join(dir, "manifest.yaml")
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "http://127.0.0.1:8080", url)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "http://127.0.0.1:8080", url)), 0o644))
 		x := exam(&site.Site{DomainDir: dir})
 		x.run(t.Context(), func(k Check) bool { return k.Code == domainCode || k.Code == "worker_urls" && k.Early })
 		n := 0

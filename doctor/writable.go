@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"slurmgate/site"
 )
 
 // mostExamined bounds the files that are looked at below one folder.
@@ -15,10 +13,11 @@ const mostExamined = 10_000
 
 // installed warns of files that decide what runs and that every user of this host can change: the site file, the domain, the images, the
 // seccomp profile, and the folders they are in.
-func installed(s *site.Site) []Result {
+func (x *Exam) installed() []Result {
 	var open []string
+	s := x.Cluster
 	files := []string{s.File(), s.DomainDir}
-	if !s.FarFiles() { // else the others are on other hosts
+	if x.Data == nil { // else the others are on other hosts
 		files = append(files, s.Storage.ImageStore, s.Apptainer.Seccomp)
 	}
 	for _, path := range files {

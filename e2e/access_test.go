@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"net/url"
@@ -19,7 +18,7 @@ import (
 // as runs a command line as a user of the login node, with some environment.
 func (s *site) user(user string, env []string, args ...string) result {
 	s.t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), patience)
+	ctx, stop := commandContext(s.t)
 	defer stop()
 	c := inClusterContext(ctx, user, append([]string{"SLURMGATE_SITE=" + s.dir + "/site.yaml"}, env...),
 		append([]string{world.dir + "/slurmgate"}, append(args, "--json")...)...)
@@ -41,6 +40,7 @@ type tokenAnswer struct {
 // A token does what it was made for, in its projects, until it is revoked; its secret is nowhere on the disk.
 //
 // proves HTC-07
+// short: HTTP
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -60,18 +60,18 @@ func TestTokens(t *testing.T) {
 	var page runPage
 	as(reader, "runs", "list").object(t, &page)
 	if len(page.Runs) != 1 || page.Runs[0].RunID != r.RunID {
-		t.Errorf("%+v", page)
+		t.Errorf("runs list with a token of the project shows %+v, want run %s alone", page.Runs, r.RunID)
 	}
 	for _, args := range [][]string{{"cancel", r.RunID}, {"submit", s.plan(probePlan("exit", "1"))}, {"artifact", "import",
 		s.dir + "/files/input.txt"}, {"token", "list"}, {"events"}, {"approvals"}, {"declare-absent", r.RunID}} {
 		if f := as(reader, args...).failure(t, 4); f.Code != "capability_denied" || f.Kind != "capability" {
-			t.Errorf("%v: %+v", args, f)
+			t.Errorf("slurmgate %s with a token that may only read fails with %v, want capability_denied", args[0], f)
 		}
 	}
 	// To the token of another project there is nothing, whatever it knows.
 	as(other, "runs", "list").object(t, &page)
 	if len(page.Runs) != 0 {
-		t.Errorf("%+v", page)
+		t.Errorf("runs list with a token of another project shows %+v, want nothing", page.Runs)
 	}
 	for _, args := range [][]string{{"get", r.RunID}, {"logs", r.RunID}, {"collect", r.RunID}, {"cancel", r.RunID}, {"retry", r.RunID},
 		{"runs", "show", r.RunID}, {"artifact", "get", a.ArtifactID}, {"artifact", "preview", a.ArtifactID},
@@ -82,15 +82,16 @@ func TestTokens(t *testing.T) {
 	s.ok(&expiring, "token", "create", "short", "--expires", "60s")
 	s.ok(nil, "token", "revoke", reader.TokenID)
 	if f := as(reader, "runs", "list").failure(t, 4); f.Code != "unauthenticated" {
-		t.Errorf("%+v", f)
+		t.Errorf("runs list with a revoked token fails with %v, want unauthenticated", f)
 	}
 	if f := as(tokenAnswer{Token: other.Token[:len(other.Token)-1] + "A"}, "runs", "list").failure(t, 4); f.Kind != "auth" {
-		t.Errorf("%+v", f)
+		t.Errorf("runs list with a token whose last byte is wrong fails with %v of kind %s, want kind auth", f,
+			f.Kind)
 	}
 	var list struct{ Tokens []tokenAnswer }
 	s.ok(&list, "token", "list")
 	if len(list.Tokens) != 3 {
-		t.Errorf("%+v", list)
+		t.Errorf("token list shows %d tokens, want the three that were made: %+v", len(list.Tokens), list.Tokens)
 	}
 	secrets := []string{reader.Token[21:], other.Token[21:], expiring.Token[21:]}
 	s.nowhere(secrets...)
@@ -108,6 +109,8 @@ func (s *site) nowhere(texts ...string) {
 }
 
 // Users of the host come in by the kernel's word, each with what the site file gives; others do not.
+//
+// short: every call passes the gate
 func TestPeers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -121,7 +124,7 @@ access:
 domain_dir:`)
 	s.serve()
 	if f := s.user("bob", nil, "runs", "list").failure(t, 4); f.Code != "unauthenticated" {
-		t.Errorf("%+v", f)
+		t.Errorf("runs list by bob, whom the site file does not name, fails with %v, want unauthenticated", f)
 	}
 	var page runPage
 	s.user("alice", nil, "runs", "list").object(t, &page)
@@ -129,56 +132,24 @@ domain_dir:`)
 	s.user("alice", nil, "get", own.RunID).failure(t, 3)
 	// Her jobs charge her account, which policy does not allow here; the site's default is not hers to charge.
 	if f := s.user("alice", nil, "submit", s.plan(probePlan("exit", "3"))).failure(t, 4); f.Code != "account_denied" {
-		t.Errorf("%+v", f)
+		t.Errorf("submit by alice fails with %v, want account_denied", f)
 	}
 	if f := s.user("alice", nil, "run", "probe.words", "--param", "word=x").failure(t, 4); f.Code != "POLICY-ACCOUNT" {
-		t.Errorf("%+v", f)
+		t.Errorf("run by alice fails with %v, want POLICY-ACCOUNT", f)
 	}
 	var events struct {
 		Events []struct{ Principal string }
 	}
 	s.ok(&events, "events", "list", "--principal", "user:alice")
 	if len(events.Events) != 5 { // list, get, submit, and of run: show and the call
-		t.Errorf("%+v", events)
-	}
-}
-
-// Members of a Unix group come in with what the group has, as themselves; who is not in the group does not.
-func TestPeersByGroup(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "probing")
-	shell(t, "root", "groupadd -f sgate-genomics && usermod -aG sgate-genomics alice")
-	s.replace("site.yaml", "domain_dir:", `  socket: `+s.dir+`/gw.sock
-access:
-  peers:
-    - group: sgate-genomics
-      capabilities: [gateway, read, import, slurm]
-      projects: [hers]
-      accounts: [{project: "*", account: research}]
-domain_dir:`)
-	s.serve()
-	if f := s.user("bob", nil, "runs", "list").failure(t, 4); f.Code != "unauthenticated" {
-		t.Errorf("%+v", f)
-	}
-	own := s.submit(probePlan("nothing"))
-	s.user("alice", nil, "get", own.RunID).failure(t, 3)
-	var hers submitted
-	s.user("alice", nil, "submit", s.plan(probePlan("exit", "0"))).object(t, &hers)
-	if l := s.wait(hers.RunID); l.State != "succeeded" {
-		t.Errorf("%+v", l)
-	}
-	var events struct {
-		Events []struct{ Principal string }
-	}
-	s.ok(&events, "events", "list", "--principal", "user:alice", "--tool", "slurm.submit")
-	if len(events.Events) != 1 {
-		t.Errorf("%+v", events)
+		t.Errorf("the records have %d calls by alice, want 5", len(events.Events))
 	}
 }
 
 // A call that policy wants a person's word on waits for it, runs once when it has it, and is told when it is denied.
 //
 // proves HTC-07
+// short: every call passes the gate
 func TestConsent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -188,7 +159,7 @@ func TestConsent(t *testing.T) {
 	id := func(f failure) string { return regexp.MustCompile(`apr_[A-Z2-7]{26}`).FindString(f.Message) }
 	asked := s.fails(4, word("one")...)
 	if asked.Code != "consent_required" || asked.Kind != "policy" || id(asked) == "" {
-		t.Fatalf("%+v", asked)
+		t.Fatalf("a run that needs consent fails with %v, want consent_required and the id of a request", asked)
 	}
 	var list struct {
 		Approvals []struct {
@@ -201,28 +172,27 @@ func TestConsent(t *testing.T) {
 	}
 	s.ok(&list, "approvals")
 	if len(list.Approvals) != 1 || list.Approvals[0].ID != id(asked) || string(list.Approvals[0].Payload) == "" {
-		t.Fatalf("%+v", list)
+		t.Fatalf("approvals lists %+v, want the request %s with its payload", list.Approvals, id(asked))
 	}
 	if c := list.Approvals[0].Covers; !strings.HasPrefix(list.Approvals[0].By, "prn_") || c.Account != "research" || c.Partition == "" ||
 		c.Site == "" || c.Image == "" || !strings.HasPrefix(c.ImageDigest, "sha256:") || c.ProjectID == "" || c.Resources == nil {
-		t.Errorf("%+v", list)
+		t.Errorf("the request covers %+v, want the caller, account, partition, site, image and resources",
+			list.Approvals[0])
 	}
 	var page runPage
 	if s.ok(&page, "runs", "list"); len(page.Runs) != 0 {
-		t.Errorf("a run without consent: %+v", page)
+		t.Errorf("without consent runs list shows %+v, want nothing", page.Runs)
 	}
 	s.ok(nil, "approve", id(asked), "--reason", "fine")
 	var done submitted
 	s.ok(&done, word("one")...)
-	if l := s.wait(done.RunID); l.State != "succeeded" {
-		t.Errorf("%+v", l)
-	}
+	s.ends(done.RunID, "succeeded")
 	if f := s.fails(4, word("two")...); f.Code != "consent_required" {
-		t.Errorf("%+v", f)
+		t.Errorf("another run that needs consent fails with %v, want consent_required", f)
 	} else {
 		s.ok(nil, "deny", id(f), "--reason", "not today")
 		if f := s.fails(4, word("two")...); f.Code != "consent_denied" || !strings.Contains(f.Message, "not today") {
-			t.Errorf("%+v", f)
+			t.Errorf("after a denial the run fails with %v, want consent_denied and the reason", f)
 		}
 		s.fails(5, "approve", id(f))
 	}
@@ -233,17 +203,19 @@ func TestConsent(t *testing.T) {
 	env := []string{"SLURMGATE_TOKEN=" + tok.Token}
 	f := s.user("lab", env, word("three")...).failure(t, 4)
 	if f := s.user("lab", env, "approve", id(f)).failure(t, 4); f.Code != "consent_self" {
-		t.Errorf("%+v", f)
+		t.Errorf("approve by the token that asked fails with %v, want consent_self", f)
 	}
 	// Nor does another token of the same maker.
 	var helper tokenAnswer
 	s.ok(&helper, "token", "create", "helper", "--capability", "gateway,read,approve", "--project", "demo")
 	if f := s.user("lab", []string{"SLURMGATE_TOKEN=" + helper.Token}, "approve", id(f)).failure(t, 4); f.Code != "consent_self" {
-		t.Errorf("%+v", f)
+		t.Errorf("approve by another token of its maker fails with %v, want consent_self", f)
 	}
 }
 
 // What a dry run shows is what the call then does, byte for byte; and it leaves nothing behind.
+//
+// short: every call passes the gate
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -270,7 +242,8 @@ func TestDryRun(t *testing.T) {
 		s.ok(&d, append(args, "--dry-run")...)
 		if s.ok(&after, "runs", "list"); len(after.Runs) != len(before.Runs) || !d.DryRun || d.Would.Exists ||
 			!strings.HasPrefix(d.Would.Script, "#!/bin/bash") {
-			t.Errorf("%v: %+v, %d runs", args, d, len(after.Runs))
+			t.Errorf("a dry run of %v answers %+v, with %d runs in the list, want a script, and %d runs", args, d,
+				len(after.Runs), len(before.Runs))
 		}
 		if now := state(); now != files {
 			t.Errorf("%v left files:\n%s\nbefore:\n%s", args, now, files)
@@ -278,7 +251,7 @@ func TestDryRun(t *testing.T) {
 		var real submitted
 		s.ok(&real, args...)
 		if real.RunID != d.Would.RunID || real.Replayed {
-			t.Errorf("%v: %+v, shown %s", args, real, d.Would.RunID)
+			t.Errorf("%v makes %v, want the run %s that its dry run showed", args, real, d.Would.RunID)
 		}
 		s.wait(real.RunID)
 		script, err := os.ReadFile(host(s.story(real.RunID).Workspace) + "/a1/ctl/script")
@@ -290,63 +263,12 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("%v: the script is\n%s\nand was shown as\n%s", args, got, d.Would.Script)
 		}
 		if s.ok(&again, append(args, "--dry-run")...); !again.Would.Exists {
-			t.Errorf("%v: %+v", args, again)
+			t.Errorf("a dry run of %v, whose run exists, answers %+v, want that it exists", args, again.Would)
 		}
 		files = state()
 	}
 	for _, args := range [][]string{{"submit", s.plan(s.set(probePlan("nothing"), "placement.partition", "nowhere")), "--dry-run"}} {
-		if f := s.fails(4, args...); f.Code != "POLICY-PARTITION" {
-			t.Errorf("%+v", f)
-		}
-	}
-}
-
-// A dry run with files as inputs imports none of them: it computes what the import would give, and the run is the one that the same command
-// makes then. What one caller has supposed is nobody else's, and nothing but dry runs sees it.
-func TestDryRunImportsNothing(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "genomics")
-	s.serve()
-	s.ok(nil, "runs", "list")
-	state := func() string {
-		return shell(t, "root", `cd "$1" && find . ! -name 'ledger.db*' -printf '%p %s\n' | sort; ls -A "$2" 2>/dev/null`,
-			"/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), s.dir+"/runs")
-	}
-	var list artifactPage
-	files := state()
-	args := []string{"run", "seqkit.stats", "--input", "reads=" + data("reads-small.fastq.gz")}
-	var d struct {
-		Args  map[string]string
-		Would struct {
-			RunID  string `json:"run_id"`
-			Exists bool
-		}
-	}
-	s.ok(&d, append(args, "--dry-run")...)
-	if s.ok(&list, "artifact", "list"); len(list.Artifacts) != 0 || state() != files {
-		t.Errorf("left: %+v\n%s", list, state())
-	}
-	if r := s.cli(append(args, "--dry-run")...); r.code != 0 || !strings.Contains(string(r.stderr),
-		"would import  "+d.Args["reads"]+"  FASTQ_GZ") {
-		t.Errorf("%v", r)
-	}
-	if f := s.fails(3, "run", "seqkit.stats", "--input", "reads="+d.Args["reads"]); f.Code != "artifact_not_found" {
-		t.Errorf("a real call sees what was only supposed: %+v", f)
-	}
-	if f := s.fails(3, "artifact", "get", d.Args["reads"]); f.Code != "artifact_not_found" {
-		t.Errorf("%+v", f)
-	}
-	if f := s.fails(4, "run", "seqkit.stats", "--input", "reads=/etc/passwd", "--dry-run"); f.Code != "IMPORT-ROOT" {
-		t.Errorf("%+v", f)
-	}
-	var real submitted
-	s.ok(&real, args...)
-	if real.RunID != d.Would.RunID || d.Would.Exists || real.Replayed {
-		t.Errorf("%+v, shown %+v", real, d)
-	}
-	if r := s.cli(append(args, "--dry-run")...); r.code != 0 || !strings.Contains(string(r.stderr), "already imported  "+d.Args["reads"]) ||
-		!strings.Contains(string(r.stdout), "already exists") {
-		t.Errorf("%v", r)
+		s.refused(4, "POLICY-PARTITION", args...)
 	}
 }
 
@@ -362,6 +284,7 @@ func (s *site) token(runID string) string {
 // files' content shown by previews. None is found in the ledger, in an answer, in a job script or in the gateway's log.
 //
 // proves HTC-09
+// short: every call passes the gate
 func TestPlantedSecrets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -380,7 +303,7 @@ func TestPlantedSecrets(t *testing.T) {
 		said.Write(res.stdout)
 		said.Write(res.stderr)
 		if f := res.failure(t, 2); f.Code != "secret_in_args" && f.Code != "usage" { // a text that begins with dashes is no option's value
-			t.Errorf("%s: %+v", secret.Kind, f)
+			t.Errorf("a call with a %s in it fails with %v, want secret_in_args", secret.Kind, f)
 		}
 		quoted, err := json.Marshal(text)
 		must(t, err)
@@ -390,7 +313,8 @@ func TestPlantedSecrets(t *testing.T) {
 			status, body := p.send(call[0], call[1], call[2])
 			said.Write(body)
 			if status != 400 {
-				t.Errorf("%s, %s: %d %s", secret.Kind, call[1][:12], status, body)
+				t.Errorf("a call of %s with a %s in it answers %d %s, want 400", call[1][:12], secret.Kind, status,
+					body)
 			}
 		}
 		for tool, args := range map[string]tree{"slurm_job_cancel": {"run_id": r.RunID, "reason": text}, "artifact_import": {"text": text},
@@ -398,7 +322,7 @@ func TestPlantedSecrets(t *testing.T) {
 			answer := c.say(tool, args, nil)
 			said.WriteString(answer)
 			if !strings.HasPrefix(answer, "error: ") {
-				t.Errorf("%s, %s: %s", secret.Kind, tool, answer)
+				t.Errorf("a chat's %s with a %s in it is told %s, want an error", tool, secret.Kind, answer)
 			}
 		}
 	}
@@ -411,13 +335,14 @@ func TestPlantedSecrets(t *testing.T) {
 	res := s.cli("artifact", "preview", a.ArtifactID, "--lines", "200", "--json")
 	said.Write(res.stdout)
 	if !strings.Contains(string(res.stdout), "[redacted]") {
-		t.Errorf("%v", res)
+		t.Errorf("preview of a file with secrets: %v, want them redacted", res)
 	}
 	shown := c.say("artifact_preview_text", tree{"artifact_id": a.ArtifactID}, nil)
 	status, body := p.send("GET", "/v1/artifacts/"+a.ArtifactID+"/preview", "")
 	said.WriteString(shown + string(body))
 	if !strings.Contains(shown, "redacted") || status != 200 || !strings.Contains(string(body), "redacted") {
-		t.Errorf("%s\n%d %s", shown, status, body)
+		t.Errorf("the file with secrets is shown in a chat as %s and over HTTP as %d %s, want them redacted", shown,
+			status, body)
 	}
 	d.signal("TERM")
 	<-d.done
@@ -443,6 +368,7 @@ func TestPlantedSecrets(t *testing.T) {
 // Every call is in the record, and the record verifies; a changed ledger does not.
 //
 // proves HTC-08
+// short: every call passes the gate
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -471,7 +397,7 @@ func TestEvents(t *testing.T) {
 		}
 		seen[key]++
 		if e.Principal != "user:lab" {
-			t.Errorf("%+v", e)
+			t.Errorf("the records name %s as the caller of %s, want user:lab", e.Principal, e.Event.ToolID)
 		}
 	}
 	for _, want := range []string{"effects slurm.submit", "refused slurm.job.get run_not_found", "effects slurm.job.retry run_succeeded",
@@ -485,14 +411,14 @@ func TestEvents(t *testing.T) {
 	}
 	s.ok(&story, "events", "show", list.Events[0].Event.ToolCallID)
 	if len(story.Payloads) != 2 && len(story.Payloads) != 1 {
-		t.Errorf("%+v", story)
+		t.Errorf("events show has the payloads %+v, want one or two", story.Payloads)
 	}
 	var v struct {
 		OK    bool
 		Calls []struct{ Kept int }
 	}
 	if s.ok(&v, "events", "verify"); !v.OK || len(v.Calls) != 3 || v.Calls[0].Kept != 2 {
-		t.Errorf("%+v", v)
+		t.Errorf("events verify says %+v, want three whole chains, two effects in the first", v)
 	}
 }
 
@@ -515,7 +441,7 @@ func TestCompletion(t *testing.T) {
 	for _, sh := range []string{"bash", "zsh", "fish"} {
 		out, err := exec.Command(host(world.dir)+"/slurmgate", "completion", sh).Output()
 		if err != nil || !bytes.Contains(out, []byte("complete-words")) {
-			t.Errorf("%s: %v %s", sh, err, out)
+			t.Errorf("completion %s prints %s (%v), want a script that asks the program", sh, out, err)
 		}
 	}
 }

@@ -28,8 +28,10 @@ func newLooker(t *testing.T) *looker {
 	l := &looker{user: newUser(t), log: filepath.Join(t.TempDir(), "log")}
 	bin := t.TempDir()
 	for _, name := range []string{"squeue", "sacct", "scancel", "scontrol", "sacctmgr"} {
-		script := fmt.Sprintf("#!/bin/bash\nPATH=%s\nprintf '%%s\\n' \"$0 $*\" >>%s\nexec %s --name %s exec --user %s --env TZ=UTC "+
-			"--env LC_ALL=C --env SLURM_TIME_FORMAT=%%s -- /usr/bin/%s \"$@\"\n", os.Getenv("PATH"), l.log,
+		// Programs of Slurm are started with a bare environment.
+		script := fmt.Sprintf("#!/bin/bash\nPATH=%s\nexport SLURMGATE_DEVCLUSTER_DIR=%s\nprintf '%%s\\n' \"$0 $*\" >>%s\n"+
+			"exec %s --name %s exec --user %s --env TZ=UTC --env LC_ALL=C --env SLURM_TIME_FORMAT=%%s -- /usr/bin/%s \"$@\"\n",
+			os.Getenv("PATH"), os.Getenv("SLURMGATE_DEVCLUSTER_DIR"), l.log,
 			filepath.Join(world.repo, "scripts/devcluster"), world.cluster, l.user, name)
 		must(t, os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700))
 	}
@@ -39,8 +41,18 @@ func newLooker(t *testing.T) *looker {
 	return l
 }
 
-// rpcs is how many RPCs slurmctld has served for the user.
+// rpcs counts the RPCs that slurmctld has served for the user. slurmctld counts one after its answer, so this reads until nothing is added.
 func (l *looker) rpcs(t *testing.T) int {
+	t.Helper()
+	for n := l.readRPCs(t); ; {
+		before := n
+		if n = l.readRPCs(t); n == before {
+			return n
+		}
+	}
+}
+
+func (l *looker) readRPCs(t *testing.T) int {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^\s*` + l.user + `\s*\(\s*\d+\) count:(\d+)`).FindStringSubmatch(shell(t, "root", "sdiag"))
 	if found == nil {
@@ -77,10 +89,14 @@ func jobNameOf(user string) string {
 	return run.JobName("run_"+strings.Repeat("A", 26-len(id))+id, 1, strings.Repeat("ab", 16))
 }
 
+// longestName is how many bytes of a job's name sbatch accepts. Slurm's _validate_job_desc refuses more.
+const longestName = 1024
+
 // Others choose the names of their jobs. Bob knows alice's run, the name of its job and how the gateway looks: he has jobs of that name,
 // and jobs whose names have whole records of hers in them, in the queue and in accounting. The gateway sees of her job what Slurm says.
 //
 // proves SITE-08
+// short: a site's own Slurm
 func TestJobsOfOthersForgeNothing(t *testing.T) {
 	t.Parallel()
 	l, alice, bob := newLooker(t), newUser(t), newUser(t)
@@ -98,14 +114,14 @@ func TestJobsOfOthersForgeNothing(t *testing.T) {
 	names := []string{name, "x\n" + fake, "x\n" + fake + fake, strings.Repeat("x", 79) + "\n" + fake, name + "\x1f\n" + fake,
 		fake[len(fake)-95:] + fake, "\xff\xfe\n\n" + name, name + "\n", "\n" + name}
 	for _, n := range names {
-		submit(bob, n, "exit 3")
+		submit(bob, n[:min(len(n), longestName)], "exit 3")
 	}
 	see := func(jobs []run.Job) (hers, his []run.Job) {
 		for _, j := range jobs {
 			switch {
 			case j.User != "" && j.User != alice && j.User != bob: // of another test
 			case j.Class == run.ClassUnread:
-				t.Errorf("unread: %+v", j)
+				t.Errorf("a look at all jobs cannot read %+v, want every record read", j)
 			case j.User == alice:
 				hers = append(hers, j)
 			case j.User == bob:
@@ -117,11 +133,12 @@ func TestJobsOfOthersForgeNothing(t *testing.T) {
 	jobs, err := l.Jobs(t.Context(), nil)
 	must(t, err)
 	if a, b := see(jobs); len(a) != 1 || a[0].ID != hers || a[0].Name != name || a[0].State != "PENDING" || len(b) != 1 || b[0].Name != name {
-		t.Errorf("hers %+v, his %+v", a, b)
+		t.Errorf("in the queue are %+v of alice and %+v of bob, want one waiting job of each, hers with the id %s",
+			a, b, hers)
 	}
 	shell(t, "root", `scontrol release $(squeue -h -o %i -u "$1,$2")`, alice, bob)
 	key := run.JobKey{Name: name, User: alice}
-	until(t, time.Minute, "record of all jobs", func() bool {
+	until(t, "record of all jobs", func() bool {
 		return shell(t, "root", `sacct -X -n -S now-1hour -u "$1" -o state | grep -cE "COMPLETED|FAILED" || true`, alice+","+bob) ==
 			fmt.Sprint(len(names)+1)
 	})
@@ -129,18 +146,18 @@ func TestJobsOfOthersForgeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, b := see(jobs); len(a) != 1 || a[0].ID != hers || a[0].State != "COMPLETED" || len(b) != 0 {
-		t.Errorf("hers %+v, his %+v", a, b)
+		t.Errorf("in accounting are %+v of alice and %+v of bob, want her completed job %s alone", a, b, hers)
 	}
 	used, err := l.Usage(t.Context(), began, run.JobKey{ID: hers, User: alice})
 	if err != nil || len(used) != 1 || used[0].User != alice {
-		t.Errorf("%+v %v", used, err)
+		t.Errorf("the usage of alice's job is %+v (%v), want one of hers", used, err)
 	}
 	if used, err = l.Usage(t.Context(), began, run.JobKey{ID: hers, User: bob}); err != nil || len(used) != 0 {
-		t.Errorf("measured for bob: %+v %v", used, err)
+		t.Errorf("the usage of alice's job, asked for as bob's, is %+v (%v), want nothing", used, err)
 	}
 	// A user whose account is gone hides nobody's records.
 	if jobs, err = l.Records(t.Context(), began, key, run.JobKey{Name: name, User: "gone" + alice}); err != nil || len(jobs) != 1 {
-		t.Errorf("%+v %v", jobs, err)
+		t.Errorf("beside a user who is gone the records are %+v (%v), want alice's alone", jobs, err)
 	}
 }
 
@@ -148,6 +165,7 @@ func TestJobsOfOthersForgeNothing(t *testing.T) {
 // not fit into their field, whoever has them, cost one more.)
 //
 // proves SITE-08
+// short: calls to Slurm do not grow
 func TestOneLookForAllCallers(t *testing.T) {
 	l := newLooker(t)
 	prefix := strings.ReplaceAll(l.user, "-", "x") + "c"
@@ -168,7 +186,7 @@ sacctmgr -i -Q add user "$1" account=research defaultaccount=research >/dev/null
 		for _, u := range list {
 			fmt.Fprintf(&lines, "runuser -u %s -- sbatch --parsable -o /dev/null -p main -H -J %s --wrap true >/dev/null\n", u, jobNameOf(u))
 		}
-		until(t, 30*time.Second, "association", func() bool { // slurmctld hears of users from slurmdbd
+		until(t, "association", func() bool { // slurmctld hears of users from slurmdbd
 			return inCluster("root", "bash", "-c", "scontrol show assoc_mgr users="+list[len(list)-1]+" flags=assoc | grep -q UserName").Run() == nil
 		})
 		shell(t, "root", "cd /tmp\n"+lines.String())
@@ -210,7 +228,7 @@ func TestPrivateData(t *testing.T) {
 	private := func(control, database string) {
 		t.Helper()
 		shell(t, "root", `devd set slurm.conf PrivateData="$1"; devd set slurmdbd.conf PrivateData="$2"`, control, database)
-		until(t, 30*time.Second, "new configuration", func() bool {
+		until(t, "new configuration", func() bool {
 			got, err := inCluster("root", "bash", "-c", "scontrol show config; sacctmgr show configuration").Output()
 			values := regexp.MustCompile(`(?m)^PrivateData\s*= (.*)$`).FindAllStringSubmatch(string(got), -1)
 			return err == nil && len(values) == 3 && values[0][1] == control && values[2][1] == database
@@ -256,14 +274,15 @@ func TestPrivateData(t *testing.T) {
 	check("jobs", slurm.JobsHidden, false)
 	s, _ := callerSite(t)
 	if f := s.fails(78, "serve"); len(f.Details.Problems) != 1 || f.Details.Problems[0].Field != "slurm.run_as" {
-		t.Errorf("a gateway that cannot see its runs starts: %+v", f)
+		t.Errorf("serve on a cluster that hides jobs fails with %v, want a problem at slurm.run_as", f)
 	}
 	if r := s.cli("config", "check", "--json"); !strings.Contains(string(r.stdout), "PrivateData in slurm.conf has jobs") {
 		t.Errorf("config check: %s", r.stdout)
 	}
 	level(`add coordinator names="$1" accounts=research`)
+	until(t, "coordinator in slurmctld", sees)
 	check("to a coordinator", slurm.JobsHidden, true)
 	level(`modify user "$1" set adminlevel=Operator`)
-	until(t, 30*time.Second, "level in slurmctld", sees)
+	until(t, "level in slurmctld", sees)
 	check("to an operator", "", true)
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,7 +32,7 @@ func (s *site) arrayOf(ids []string) (array string, jobs map[string]string) {
 	jobs = map[string]string{}
 	tasks := map[string]int{}
 	for _, id := range ids {
-		until(s.t, patience, "job of "+id, func() bool {
+		until(s.t, "job of "+id, func() bool {
 			var l looked
 			if s.ok(&l, "get", id); l.SlurmJobID != nil {
 				jobs[id] = *l.SlurmJobID
@@ -63,21 +62,19 @@ func tasksEnd(t *testing.T, s *site) {
 	_, jobs := s.arrayOf(ids)
 	s.phase(ids[1], "running")
 	s.ok(nil, "cancel", ids[1])
-	if l := s.wait(ids[1]); l.State != "cancelled" {
-		t.Errorf("%s: %s", l.State, l.why())
-	}
+	s.ends(ids[1], "cancelled")
 	if l := s.wait(ids[0]); l.State != "failed" || l.ExitCode == nil || *l.ExitCode != 3 {
-		t.Errorf("%s: %s", l.State, l.why())
+		t.Errorf("a task that exits with 3: %v, status %v; want it failed with 3", l, l.ExitCode)
 	}
 	for i, id := range ids[2:] {
 		if l := s.wait(id); l.State != "succeeded" || *l.SlurmJobID != jobs[id] || string(s.bytesOf(l.Roles["result"])) != fmt.Sprint("task", i) {
-			t.Errorf("%s: %s", l.State, l.why())
+			t.Errorf("task %d: %v, want it succeeded with its own job and output", i, l)
 		}
 	}
 }
 
 // Runs that are ready together are one job array for Slurm and runs like all others for everybody else, however the gateway reaches the
-// cluster; what is in squeue names the tool and who asked. proves MANY-02
+// cluster (see runtest.Arrays); what is in squeue names the tool and who asked. proves MANY-02
 func TestArrays(t *testing.T) {
 	t.Parallel()
 	t.Run("cli", func(t *testing.T) {
@@ -88,25 +85,9 @@ func TestArrays(t *testing.T) {
 		tasksEnd(t, s)
 		if l := s.wait(s.submit(probePlan("write", "out/result", "alone")).RunID); l.State != "succeeded" ||
 			strings.Contains(*l.SlurmJobID, "_") {
-			t.Errorf("%s: %s", l.State, l.why())
+			t.Errorf("a run that is ready alone: %v as job %s, want it succeeded outside of an array", l,
+				*l.SlurmJobID)
 		}
-	})
-	t.Run("ssh", func(t *testing.T) {
-		t.Parallel()
-		s := farSite(t, "ssh-sftp.yaml", func(doc tree) { doc["slurm"].(tree)["arrays"] = tree{"min": 4, "linger_ms": 3000} })
-		if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
-			t.Fatal(r)
-		}
-		s.serve()
-		tasksEnd(t, s)
-	})
-	t.Run("rest", func(t *testing.T) {
-		t.Parallel()
-		s := newSite(t, "probing")
-		s.overREST(restOf(t).Login.tls())
-		s.inArrays(5)
-		s.serve()
-		tasksEnd(t, s)
 	})
 	t.Run("waiting", func(t *testing.T) {
 		t.Parallel()
@@ -130,10 +111,10 @@ func TestArrays(t *testing.T) {
 		s.ok(&out, "cancel-all", "--yes", "--reason", "enough")
 		for _, c := range out.Cancelled {
 			if c.State != "cancelled" || c.Executed != "never" {
-				t.Errorf("%+v", c)
+				t.Errorf("cancel-all says of a task that waits %+v, want it cancelled and never executed", c)
 			}
 		}
-		until(t, patience, "empty queue", func() bool {
+		until(t, "empty queue", func() bool {
 			return len(out.Cancelled) == 30 && shell(t, "root", `squeue -h -j "$1" 2>/dev/null || true`, array) == ""
 		})
 		if calls := strings.Count(shell(t, "lab", `cat "$1"`, s.dir+"/scancels"), "--name="); calls > 10 {
@@ -167,67 +148,4 @@ func TestArrays(t *testing.T) {
 			s.endedBadly(s.wait(id), "cancelled", "cancelled")
 		}
 	})
-	// Its second start finds the claim taken.
-	t.Run("requeued", func(t *testing.T) {
-		t.Parallel()
-		s := newSite(t, "probing")
-		s.inArrays(3)
-		s.serve()
-		ids := s.together(probePlan("await", "out/go", "out/result"), probePlan("await", "out/go", "out/result", "2"),
-			probePlan("await", "out/go", "out/result", "3"))
-		array, jobs := s.arrayOf(ids)
-		slices.SortFunc(ids, func(a, b string) int { // one that is in the array first
-			return strings.Compare(fmt.Sprint(!strings.HasPrefix(jobs[a], array+"_")), fmt.Sprint(!strings.HasPrefix(jobs[b], array+"_")))
-		})
-		for _, id := range ids {
-			s.phase(id, "running")
-			s.started(id)
-		}
-		shell(t, "root", `scontrol update jobid="$1" requeue=1; scontrol requeue "$1"
-			for i in $(seq 200); do [ "$(squeue -h -j "$1" -o %r)" = BeginTime ] && scontrol update jobid="$1" starttime=now && exit; sleep 0.2; done
-			exit 1`, jobs[ids[0]])
-		if l := s.wait(ids[0]); l.State != "failed" || !strings.Contains(l.why(), "preempted") {
-			t.Errorf("%s: %s", l.State, l.why())
-		}
-		for _, id := range ids[1:] {
-			s.letGo(s.story(id).Workspace)
-			if l := s.wait(id); l.State != "succeeded" {
-				t.Errorf("%s: %s", l.State, l.why())
-			}
-		}
-	})
-}
-
-// A gateway that is killed while its sbatch is under way, or whose sbatch leaves no answer, loses none of the runs of an array and executes
-// none of them twice.
-func TestArraysInDoubt(t *testing.T) {
-	t.Parallel()
-	for name, wrapper := range map[string]string{
-		"answer lost":    `/usr/bin/sbatch "$@" >/dev/null; exit 1`,
-		"nothing sent":   `touch "$D/once"; exit 1`,
-		"gateway killed": `/usr/bin/sbatch "$@"; r=$?; touch "$D/once"; kill -KILL "$(cat "$D/files/pid")"; exit $r`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t, "probing")
-			s.inArrays(5)
-			s.wrapped("sbatch", "D="+s.dir+`; case $* in *--array*) [ -e "$D/once" ] || { `+wrapper+`; } ;; esac; exec /usr/bin/sbatch "$@"`)
-			d := s.serve()
-			s.file("pid", d.pid)
-			var docs []tree
-			for i := range 5 {
-				docs = append(docs, probePlan("write", "out/result", name+fmt.Sprint(i)))
-			}
-			ids := s.together(docs...)
-			if name == "gateway killed" {
-				d.ended(t)
-				s.serve()
-			}
-			for _, id := range ids {
-				if l := s.wait(id); l.State != "succeeded" && !(name == "nothing sent" && strings.Contains(l.why(), "absent")) {
-					t.Errorf("%s: %s", l.State, l.why())
-				}
-			}
-		})
-	}
 }

@@ -55,7 +55,8 @@ flock /run/users.lock useradd --badname -o -u 0 -g 0 -M -s /bin/bash "$1" 2>/dev
 
 	for _, user := range []string{"root", twin, "sysuser", "carol", "lab", "sgsigner", nologin, "nobody", "no-such-user"} {
 		if a := g.asks("lab", request(set("user", user))); a.Certificate != "" || a.Error.Code != "user_refused" {
-			t.Errorf("a certificate for %s: %+v", user, a)
+			t.Errorf("the signer answers a request for %s with the certificate %q and %+v, want user_refused", user,
+				a.Certificate, a.Error)
 		}
 	}
 	for name, edit := range map[string]func(r tree){
@@ -69,12 +70,14 @@ flock /run/users.lock useradd --badname -o -u 0 -g 0 -M -s /bin/bash "$1" 2>/dev
 		"a name with a line": set("user", "alice\nroot"),
 	} {
 		if a := g.asks("lab", request(edit)); a.Certificate != "" || a.Error.Code == "" {
-			t.Errorf("a certificate for %s: %+v", name, a)
+			t.Errorf("the signer answers a request with %s with the certificate %q and %+v, want an error", name,
+				a.Certificate, a.Error)
 		}
 	}
 	for _, user := range []string{"alice", "bob", "root"} {
 		if a := g.asks(user, request(set("user", user))); a.Certificate != "" || a.Error.Code == "" {
-			t.Errorf("a certificate for %s, who asks directly: %+v", user, a)
+			t.Errorf("the signer answers %s, who asks directly, with the certificate %q, want an error", user,
+				a.Certificate)
 		}
 	}
 

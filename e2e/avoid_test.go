@@ -90,9 +90,7 @@ func TestNodeAtFaultIsAvoided(t *testing.T) {
 	one, two := s.submit(s.whole("write", "out/result", "a")).RunID, s.submit(s.whole("write", "out/result", "b")).RunID
 	avoided := 0
 	for _, id := range []string{one, two} {
-		if l := s.wait(id); l.State != "succeeded" {
-			t.Errorf("%s: %s", l.State, l.why())
-		}
+		s.ends(id, "succeeded")
 		list := s.attempts(id)
 		if len(list) < 2 {
 			continue
@@ -101,7 +99,7 @@ func TestNodeAtFaultIsAvoided(t *testing.T) {
 		first, second := list[0], list[1]
 		if first.Node != "n1" || first.Ending != "image_missing" || second.Node != "n2" || len(second.Avoids) != 1 ||
 			second.Avoids[0].Node != "n1" || second.Avoids[0].Fault != "image_missing" {
-			t.Errorf("%+v", list)
+			t.Errorf("the attempts are %+v, want image_missing on n1 and one that avoids n1 on n2", list)
 		}
 	}
 	if avoided == 0 { // the second run may start on n1 too, when the first has ended there
@@ -111,6 +109,7 @@ func TestNodeAtFaultIsAvoided(t *testing.T) {
 	if status, found, remedy := e.find("node_history"); status != "warning" || !strings.Contains(found, "n1") || !strings.Contains(found,
 		"image_missing") ||
 		!strings.Contains(remedy, "--node n1") {
-		t.Errorf("%s %s %s", status, found, remedy)
+		t.Errorf("node_history is %q: %s; next %s; want a warning about n1 and how to examine it", status, found,
+			remedy)
 	}
 }

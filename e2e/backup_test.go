@@ -11,6 +11,7 @@ import (
 // runs name the verb that ends them, and gc leaves their files alone.
 //
 // proves OPS-01
+// short: operating it
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -31,7 +32,7 @@ func TestBackupAndRestore(t *testing.T) {
 	state := "/home/lab/" + strings.TrimPrefix(s.dir, "/shared/")
 	shell(t, "lab", `mv "$1" "$1.lost"`, state)
 	if f := s.fails(5, "cancel-all"); f.Code != "ledger_missing" || !strings.Contains(f.Message, "restore") {
-		t.Errorf("%+v", f)
+		t.Errorf("cancel-all without a state folder fails with %v, want ledger_missing, and restore as the remedy", f)
 	}
 	shell(t, "lab", `! test -e "$1" && mkdir -m 700 "$1"`, state)
 	var restored struct {
@@ -39,39 +40,34 @@ func TestBackupAndRestore(t *testing.T) {
 		Missing []string `json:"missing"`
 	}
 	if s.ok(&restored, "restore", s.dir+"/backups"); restored.Objects == 0 || len(restored.Missing) > 0 {
-		t.Errorf("%+v", restored)
+		t.Errorf("restore says %+v, want objects and none missing", restored)
 	}
 
 	s.serve()
 	if r := s.submit(probePlan("write", "out/result", "known")); !r.Replayed || r.State != "succeeded" {
-		t.Errorf("what the backup knows is a replay: %+v", r)
+		t.Errorf("what the backup knows is answered with %v, want a replay of what succeeded", r)
 	}
 	shell(t, "lab", `touch "$1/runs/$2/a1/out/go"`, s.dir, flight.RunID)
-	if l := s.wait(flight.RunID); l.State != "succeeded" {
-		t.Errorf("%+v %s", l, l.why())
-	}
-	for i, p := range lost {
-		if r := s.submit(p); r.RunID != ids[i] || r.Replayed {
-			t.Errorf("%+v", r)
+	s.ends(flight.RunID, "succeeded")
+	again := func(i int) { // its result is whole in its workspace: it is collected, and nothing is executed
+		if r := s.submit(lost[i]); r.RunID != ids[i] || r.Replayed {
+			t.Errorf("a run made after the backup, asked for again, is %v, want the new run %s", r, ids[i])
 		}
-		s.phase(ids[i], "workspace_ahead_of_ledger")
+		if l := s.wait(ids[i]); l.State != "succeeded" {
+			t.Errorf("a run made after the backup, asked for again, ends as %s: %s; want succeeded", l.State, l.why())
+		}
+		s.hasOneJob(ids[i])
 	}
+	again(0)
 	s.ok(nil, "gc", "--workspaces-older-than", "0s")
-	for _, id := range ids {
-		if _, err := os.Lstat(host(s.dir) + "/runs/" + id + "/a1/out/result"); err != nil {
-			t.Errorf("gc removed what a newer run made: %v", err)
-		}
-		s.ok(nil, "cancel", id)
-		if n := s.count(id).Accounted; n != 1 {
-			t.Errorf("%d jobs of %s", n, id)
-		}
+	if _, err := os.Lstat(host(s.dir) + "/runs/" + ids[1] + "/a1/out/result"); err != nil {
+		t.Errorf("gc removed what a newer run made: %v", err)
 	}
-	if n := s.count(flight.RunID).Accounted; n != 1 {
-		t.Errorf("%d jobs of the run in flight", n)
-	}
+	again(1)
+	s.hasOneJob(flight.RunID)
 }
 
-// drain refuses new runs on every face with who, why and since when, lets what runs go on, and survives a restart; with --queue new runs
+// drain refuses new runs on every face with who, why and since when, lets what runs continue, and survives a restart; with --queue new runs
 // wait. resume sends them.
 //
 // proves OPS-03
@@ -86,7 +82,7 @@ func TestDrainAndResume(t *testing.T) {
 		t.Helper()
 		f := s.fails(8, "submit", s.plan(probePlan("write", "out/result", "refused")))
 		if f.Code != "drained" || !f.Retryable || !strings.Contains(f.Message, "new disks") || !strings.Contains(f.Message, "user:lab") {
-			t.Errorf("%+v", f)
+			t.Errorf("submit while the site is drained fails with %v, want drained, to be tried again, by whom and why", f)
 		}
 	}
 	refused()
@@ -96,22 +92,16 @@ func TestDrainAndResume(t *testing.T) {
 	refused()
 	if r := s.cli("status"); r.code != 0 || !strings.Contains(string(r.stdout), "drained by user:lab") ||
 		!strings.Contains(string(r.stdout), "1 running") {
-		t.Error(r)
+		t.Errorf("%v, want who drained the site, and the run that runs", r)
 	}
 	shell(t, "lab", `touch "$1/runs/$2/a1/out/go"`, s.dir, flight.RunID)
-	if l := s.wait(flight.RunID); l.State != "succeeded" {
-		t.Errorf("%+v %s", l, l.why())
-	}
+	s.ends(flight.RunID, "succeeded")
 	s.ok(nil, "drain", "--queue", "--reason", "new disks")
 	waits := s.submit(probePlan("write", "out/result", "waits"))
 	if waits.Phase != "deferred" || waits.Reason == nil || !strings.Contains(*waits.Reason, "new disks") {
-		t.Errorf("%+v", waits)
+		t.Errorf("a new run while the site is drained with --queue: %v, want it deferred with the reason", waits)
 	}
 	s.ok(nil, "resume")
-	if l := s.wait(waits.RunID); l.State != "succeeded" {
-		t.Errorf("%+v %s", l, l.why())
-	}
-	if n := s.count(waits.RunID).Accounted; n != 1 {
-		t.Errorf("%d jobs", n)
-	}
+	s.ends(waits.RunID, "succeeded")
+	s.hasOneJob(waits.RunID)
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -22,6 +21,7 @@ type batchNow struct {
 // on. Every file of the collect is what the run's own output is, under its sample, and asked again nothing is submitted or copied.
 //
 // proves MANY-01
+// short: many runs
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -40,7 +40,7 @@ func TestBatch(t *testing.T) {
 	run := []string{"batch", "run", batchTool, "--sheet", csv, "--name", "all"}
 	bad := s.file("bad.csv", strings.Replace(strings.Replace(sheet.String(), "reads,", "raeds,", 1), "S03", "a/b", 1))
 	if f := s.fails(2, "batch", "run", batchTool, "--sheet", bad, "--name", "all"); !strings.Contains(text(t, f), "did you mean reads?") {
-		t.Errorf("%+v", f)
+		t.Errorf("a sheet with a column raeds fails with %s, want the hint at reads", text(t, f))
 	}
 	refused := s.file("refused.csv", "sample,reads,,\nA,/etc/passwd,,\nB,"+s.file("good.txt", "good\n")+",,\nC,/etc/hosts,,\n,,,\n")
 	said := text(t, s.fails(2, "batch", "run", batchTool, "--sheet", refused, "--name", "all"))
@@ -49,9 +49,7 @@ func TestBatch(t *testing.T) {
 			t.Errorf("files that are refused, without %q: %s", want, said)
 		}
 	}
-	if f := s.fails(2, "batch", "run", batchTool, "--sheet", refused, "--name", "batch_x"); f.Code != "BATCH-NAME" {
-		t.Errorf("%+v", f)
-	}
+	s.refused(2, "BATCH-NAME", "batch", "run", batchTool, "--sheet", refused, "--name", "batch_x")
 	var plan struct {
 		Rows    int `json:"rows"`
 		New     int `json:"new_runs"`
@@ -59,30 +57,28 @@ func TestBatch(t *testing.T) {
 		Replays int `json:"replayed_runs"`
 	}
 	if s.ok(&plan, append(run, "--dry-run")...); plan.Rows != 32 || plan.New != 31 || plan.Shared != 1 {
-		t.Errorf("%+v", plan)
+		t.Errorf("a dry run of 32 rows, two of equal bytes, says %+v, want 31 new runs and one row that shares", plan)
 	}
 	var began batchNow
 	if s.ok(&began, run...); began.Rows != 32 || began.Replayed {
-		t.Errorf("%+v", began)
+		t.Errorf("batch run of 32 rows says %+v, want 32 rows and no replay", began)
 	}
 	d.signal("KILL")
 	d.ended(t)
 	s.serve()
 	// On a slow machine the sbatch of a row dies with the gateway: its job is known to be absent, and the row may be retried.
-	if r := s.cli("batch", "wait", "all", "--timeout", "3m", "--json"); r.code == 6 && strings.Contains(string(r.stdout), `"cause": "absent"`) {
+	if r := s.cli("batch", "wait", "all", "--timeout", timeLeft(t), "--json"); r.code == 6 && strings.Contains(string(r.stdout), `"cause": "absent"`) {
 		s.ok(nil, "batch", "retry", "all")
 	}
 	var now batchNow
-	if s.ok(&now, "batch", "wait", "all", "--timeout", "3m"); now.Counts["succeeded"] != 32 || !now.Over || now.Todo != 0 {
-		t.Fatalf("%+v", now)
+	if s.ok(&now, "batch", "wait", "all", "--timeout", timeLeft(t)); now.Counts["succeeded"] != 32 || !now.Over || now.Todo != 0 {
+		t.Fatalf("batch wait says %+v, want 32 rows that succeeded and nothing left", now)
 	}
 	if s.ok(&now, run...); !now.Replayed || now.BatchID != began.BatchID {
-		t.Errorf("asked again: %+v", now)
+		t.Errorf("batch run again says %+v, want a replay of %s", now, began.BatchID)
 	}
 	other := s.file("other.csv", strings.Replace(sheet.String(), "S00", "S99", 1))
-	if f := s.fails(5, "batch", "run", batchTool, "--sheet", other, "--name", "all"); f.Code != "batch_name_taken" {
-		t.Errorf("%+v", f)
-	}
+	s.refused(5, "batch_name_taken", "batch", "run", batchTool, "--sheet", other, "--name", "all")
 	var runs struct{ Total int }
 	if s.ok(&runs, "runs", "list"); runs.Total != 31 {
 		t.Errorf("%d runs", runs.Total)
@@ -97,7 +93,7 @@ func TestBatch(t *testing.T) {
 		Files    []struct{ Sample, Path, SHA256 string }
 	}
 	if s.ok(&got, "batch", "collect", "all", "--to", to); got.Copied != 32 || !got.Complete {
-		t.Fatalf("%+v", got)
+		t.Fatalf("batch collect says %d copied, complete %v; want 32 and complete", got.Copied, got.Complete)
 	}
 	must(t, os.Remove(host(to)+"/"+got.Files[7].Path))
 	if s.ok(&got, "batch", "collect", "all", "--to", to); got.Copied != 1 {
@@ -105,11 +101,11 @@ func TestBatch(t *testing.T) {
 	}
 	for _, f := range got.Files {
 		if sum := strings.Fields(shell(t, "lab", `sha256sum "$1"`, to+"/"+f.Path))[0]; sum != f.SHA256 {
-			t.Errorf("%s: %s", f.Path, sum)
+			t.Errorf("the collected file %s has the checksum %s, want %s", f.Path, sum, f.SHA256)
 		}
 	}
 	if manifest, err := os.ReadFile(host(to) + "/manifest.tsv"); err != nil || strings.Count(string(manifest), "\n") != 33 {
-		t.Errorf("%v: %s", err, manifest)
+		t.Errorf("manifest.tsv of the collect is (%v)\n%s\nwant a head and 32 rows", err, manifest)
 	}
 	s.ok(nil, "batch", "export", "all", "--to", s.dir+"/all.zip")
 	var checked struct {
@@ -117,11 +113,9 @@ func TestBatch(t *testing.T) {
 		Runs int
 	}
 	if s.ok(&checked, "verify", s.dir+"/all.zip"); !checked.OK || checked.Runs != 31 {
-		t.Errorf("the archive: %+v", checked)
+		t.Errorf("the batch's archive is verified as %+v, want intact with 31 runs", checked)
 	}
-	if f := s.fails(5, "export", began.BatchID, "--to", s.dir+"/all.zip"); f.Code != "target_exists" {
-		t.Errorf("%+v", f)
-	}
+	s.refused(5, "target_exists", "export", began.BatchID, "--to", s.dir+"/all.zip")
 	var table struct {
 		Total int
 		Rows  []struct {
@@ -130,7 +124,7 @@ func TestBatch(t *testing.T) {
 		}
 	}
 	if s.ok(&table, "batch", "table", "all", "--limit", "3"); table.Total != 32 || len(table.Rows) != 3 {
-		t.Errorf("%+v", table)
+		t.Errorf("batch table --limit 3 says %+v, want 3 of 32 rows", table)
 	}
 	s.askedInChat(t)
 }
@@ -146,21 +140,23 @@ func (s *site) askedInChat(t *testing.T) {
 	c.expect(c.say("batch_run", tree{"tool_id": batchTool, "name": "qc", "rows": rows}, nil), "batch qc with 12 rows")
 	c.expect(c.say("batch_status", tree{"batch": "qc", "wait_seconds": 30}, nil), "12 succeeded", "batch_table")
 	c.expect(c.say("batch_table", tree{"batch": "qc", "fields": []string{"dir", "env.HOME"}, "sort_by": "dir"},
-		nil), "12 of 12 samples", "C00")
+		nil), "12 of 12 rows", "C00")
 	s.economy(t, c, c.calls, c.bytes)
 }
 
 const batchTool = "probe.batch"
 
-const batchPack = `id: probe.batch
-version: 1.0.0
+// packHead is what the packs of these tests say alike.
+const packHead = `version: 1.0.0
 abiVersion: v1
 contractVersion: v1
 planKind: slurm
 deterministic: true
 timeoutMs: 60000
 limits: {maxInputBytes: 1048576, maxOutputBytes: 1048576}
-inputSchema: {type: object, required: [reads], additionalProperties: false, properties: {reads: {type: string}}}
+`
+
+const batchPack = "id: probe.batch\n" + packHead + `inputSchema: {type: object, required: [reads], additionalProperties: false, properties: {reads: {type: string}}}
 outputSchema: {type: object}
 inputs: [{role: reads, param: reads, types: [TEXT], destRelpath: in/reads}]
 declaredOutputs: [{role: result, type: JSON, label: result, srcRelpath: out/result.json}]
@@ -168,38 +164,3 @@ container: {image: probe}
 resources: {cpus: 1, memMb: 100, timeLimitSeconds: 30}
 execution: {kind: cli, cmd: [testprog, report, out/result.json, "{{ inputs.reads }}"]}
 `
-
-// A batch of a tool that needs a person's approval asks once for all its rows, and starts when it is called again.
-//
-// proves MANY-01 HTC-07
-func TestBatchNeedsApproval(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "probing")
-	s.chainTools("one", "two")
-	s.replace("domain/policies.yaml", "network: none", "network: none\nconsent: {tools: [chain_two], approval_expires_seconds: 600}")
-	s.serve()
-	steps := s.file("steps.yaml", "steps:\n  - {name: one, tool: chain.one}\n  - {name: two, tool: chain.two, from: {text: one.one}}\n")
-	sheet := s.file("s.csv", "sample,text\nA,"+s.file("a.txt", "A\n")+"\nB,"+s.file("b.txt", "B\n")+"\n")
-	call := []string{"batch", "run", "--steps", steps, "--sheet", sheet, "--name", "all"}
-	f := s.fails(4, call...)
-	id := regexp.MustCompile(`apr_[A-Z2-7]{26}`).FindString(f.Message)
-	if f.Code != "consent_required" || id == "" {
-		t.Fatalf("%+v", f)
-	}
-	s.ok(nil, "approve", id)
-	s.ok(nil, call...)
-	s.ok(nil, call...)
-	var now batchNow
-	if s.cli("batch", "wait", "all", "--timeout", "3m", "--json").object(t, &now); now.Counts["succeeded"] != 4 {
-		t.Errorf("%+v", now)
-	}
-	var found struct {
-		Artifacts []struct{ Label, Sample string }
-	}
-	if s.ok(&found, "artifact", "find", "B"); !strings.Contains(fmt.Sprint(found), "{two.txt B}") {
-		t.Errorf("%+v", found)
-	}
-	if r := s.cli("approvals"); strings.Contains(string(r.stdout), "apr_") {
-		t.Errorf("the rows asked too: %s", r.stdout)
-	}
-}

@@ -55,6 +55,7 @@ func TestDoctorAsCaller(t *testing.T) {
 		return func(t *testing.T, _ *site, _ *signerProcess) { shell(t, "root", line, args...) }
 	}
 	prints, unlisted := newUser(t), newUser(t)
+	holdTight(t)
 	fillTight(t)
 	for _, x := range []callerFault{
 		{"the signer is away", "", "signer", "fault", "does not answer", nil,
@@ -125,7 +126,7 @@ func TestDoctorAsCallerAllIsWell(t *testing.T) {
 	for _, f := range e.Findings {
 		ofPolicy := f.Code == "tool_jobs" || f.Code == "accounts" // the domain's names an account that Slurm lacks
 		if (f.Status == "fault" || f.Status == "unknown") && !ofPolicy {
-			t.Errorf("%+v", f)
+			t.Errorf("on a healthy site doctor finds %+v, want no fault", f)
 		}
 	}
 	for _, code := range []string{"signer", "images_for_users", "user_rules", "user_certificate", "all_jobs", "ssh_login", "ssh_shell",

@@ -15,6 +15,7 @@ import (
 // bob's to it, or by the gateway itself. A token without a user reads nothing by path.
 //
 // proves SITE-08 ARC-02
+// short: jobs of callers
 func TestImportWithTheRightsOfATokensUser(t *testing.T) {
 	t.Parallel()
 	s, _ := callerSite(t)
@@ -69,6 +70,6 @@ func TestImportWithTheRightsOfATokensUser(t *testing.T) {
 	}
 	// lab, as whom the gateway runs, gets nothing by its own rights either.
 	if r := s.cli("artifact", "import", private); r.code == 0 {
-		t.Error(r)
+		t.Errorf("the gateway's user imports alice's private file: %v, want a refusal", r)
 	}
 }

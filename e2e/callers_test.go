@@ -93,11 +93,16 @@ func (s *site) callerRuns(user string) string {
 // tightDisk is the disk of the user tight, whom one test at a time may use.
 var tightDisk sync.Mutex
 
-// fillTight fills the disk of the user tight until the end of the test.
-func fillTight(t testing.TB) {
-	t.Helper()
+// holdTight gives the test the disk of the user tight until its end. It precedes the test's site, whose clean-up removes what is left
+// there.
+func holdTight(t testing.TB) {
 	tightDisk.Lock()
 	t.Cleanup(tightDisk.Unlock)
+}
+
+// fillTight fills the disk of the user tight until the end of the test, which holds it.
+func fillTight(t testing.TB) {
+	t.Helper()
 	shell(t, "root", "devd user tight full")
 	t.Cleanup(func() { shell(t, "root", "devd user tight room") })
 }
@@ -109,7 +114,7 @@ func (s *site) submitAs(user string, doc tree) submitted {
 	r := s.user(user, nil, "submit", s.plan(doc))
 	r.object(s.t, &a)
 	if a.RunID == "" {
-		s.t.Fatal(r)
+		s.t.Fatalf("submit as %s: %v, want a run", user, r)
 	}
 	return a
 }
@@ -121,7 +126,7 @@ func (s *site) fileOf(user, name, content string) string {
 	c := inCluster(user, "bash", "-euc", `umask 077; mkdir -p "$1"; cat >"$1/$2"`, "bash", dir, name)
 	c.Stdin = strings.NewReader(content)
 	if out, err := c.CombinedOutput(); err != nil {
-		s.t.Fatalf("%v: %s", err, out)
+		s.t.Fatalf("the file %s of %s cannot be written: %v: %s", name, user, err, out)
 	}
 	s.t.Cleanup(func() { shell(s.t, "root", removing(`"$1"`), dir) })
 	return dir + "/" + name
@@ -131,7 +136,11 @@ func (s *site) fileOf(user, name, content string) string {
 func (s *site) jobUser(runID string) (user, account string) {
 	s.t.Helper()
 	name := s.story(runID).JobName
-	got := strings.Fields(shell(s.t, "root", `sacct -X -n -P -D -S now-1hour -o user%99,account%99 --delimiter=" " --name="$1"`, name))
+	var got []string
+	until(s.t, "a job of "+runID+" in accounting", func() bool { // slurmdbd follows slurmctld
+		got = strings.Fields(shell(s.t, "root", `sacct -X -n -P -D -S now-1hour -o user%99,account%99 --delimiter=" " --name="$1"`, name))
+		return len(got) > 0
+	})
 	if len(got) != 2 {
 		s.t.Fatalf("sacct about %s: %q", name, got)
 	}
@@ -187,7 +196,7 @@ func (g *signerProcess) write(doc tree) {
 		"bash", g.dir)
 	c.Stdin = bytes.NewReader(out)
 	if out, err := c.CombinedOutput(); err != nil {
-		g.t.Fatalf("%v: %s", err, out)
+		g.t.Fatalf("the signer's configuration cannot be written: %v: %s", err, out)
 	}
 }
 
@@ -200,7 +209,7 @@ func (g *signerProcess) start() {
 	g.cmd.Stdout, g.cmd.Stderr = g.text, g.text
 	must(g.t, g.cmd.Start())
 	go func() { g.done <- g.cmd.Wait() }()
-	until(g.t, time.Minute, "signer", func() bool {
+	until(g.t, "signer", func() bool {
 		select {
 		case err := <-g.done:
 			g.t.Fatalf("the signer ended: %v\n%s", err, g.text)
@@ -219,7 +228,7 @@ func (g *signerProcess) stop(signal string) {
 	shell(g.t, "root", `kill -"$1" "$2" || true`, signal, servePID.FindStringSubmatch(g.text.String())[1])
 	select {
 	case <-g.done:
-	case <-time.After(time.Minute):
+	case <-time.After(time.Until(deadline(g.t))):
 		g.t.Fatalf("the signer did not end:\n%s", g.text)
 	}
 	g.cmd = nil

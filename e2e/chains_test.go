@@ -10,20 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // chainPack is a tool that adds a word to a text, or fails where it is told to.
 func chainPack(name string) string {
-	return strings.ReplaceAll(`id: chain.NAME
-version: 1.0.0
-abiVersion: v1
-contractVersion: v1
-planKind: slurm
-deterministic: true
-timeoutMs: 60000
-limits: {maxInputBytes: 1048576, maxOutputBytes: 1048576}
-inputSchema: {type: object, required: [text], additionalProperties: false, properties: {text: {type: string}, how: {type: string, enum: [copy, fail], default: copy}}}
+	return strings.ReplaceAll("id: chain.NAME\n"+packHead+`inputSchema: {type: object, required: [text], additionalProperties: false, properties: {text: {type: string}, how: {type: string, enum: [copy, fail], default: copy}}}
 outputSchema: {type: object}
 inputs: [{role: text, param: text, types: [TEXT], destRelpath: in/text}]
 declaredOutputs: [{role: NAME, type: TEXT, label: NAME.txt, srcRelpath: out/NAME.txt}]
@@ -48,13 +39,13 @@ func (s *site) after(runID string) (check func(want string)) {
 	s.t.Helper()
 	var next submitted
 	if s.ok(&next, "run", "chain.two", "-i", "text="+runID+":result"); next.Phase != "waiting_for_inputs" {
-		s.t.Errorf("%+v", next)
+		s.t.Errorf("chain.two on the output of a run that is not over is %v, want waiting_for_inputs", next)
 	}
 	return func(want string) {
 		s.t.Helper()
 		l := s.wait(next.RunID)
 		if got := string(s.bytesOf(l.Roles["two"])); l.State != "succeeded" || got != want+"two\n" || l.RunID == next.RunID {
-			s.t.Errorf("%+v: %q", l, got)
+			s.t.Errorf("the run that waited: %v, made %q; want %q", l, got, want+"two\n")
 		}
 	}
 }
@@ -71,6 +62,7 @@ const chainSteps = `steps:
 // that never started.
 //
 // proves MANY-04 MANY-05
+// short: many runs
 func TestChains(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -87,7 +79,7 @@ func TestChains(t *testing.T) {
 	bad := s.file("bad.yaml", strings.Replace(chainSteps, "one.one", "one.uno", 1))
 	if f := s.fails(2, "batch", "run", "--steps", bad, "--sheet", s.file("s.csv", sheet), "--name", "all"); !strings.Contains(text(t, f),
 		`no output \"uno\"`) {
-		t.Errorf("%+v", f)
+		t.Errorf("steps that name an unknown output fail with %s, want its name", text(t, f))
 	}
 	run := []string{"batch", "run", "--steps", steps, "--sheet", s.file("s.csv", sheet), "--name", "all"}
 	var began struct {
@@ -95,7 +87,7 @@ func TestChains(t *testing.T) {
 		Steps []struct{ Step, Name string }
 	}
 	if s.ok(&began, run...); began.Rows != 6 || len(began.Steps) != 3 {
-		t.Fatalf("%+v", began)
+		t.Fatalf("batch run of three steps over two samples says %+v, want 6 rows of 3 steps", began)
 	}
 	var list struct {
 		Waiting []struct {
@@ -103,7 +95,7 @@ func TestChains(t *testing.T) {
 			Phase string
 		}
 	}
-	until(t, patience, "a run that waits", func() bool {
+	until(t, "a run that waits", func() bool {
 		s.ok(&list, "runs", "list", "--sample", "C")
 		return len(list.Waiting) > 0
 	})
@@ -122,9 +114,9 @@ func TestChains(t *testing.T) {
 		}
 		Causes []struct{ Step, Cause, Reason string }
 	}
-	s.cli("batch", "wait", "all", "--timeout", "3m", "--json").object(t, &now)
+	s.cli("batch", "wait", "all", "--timeout", timeLeft(t), "--json").object(t, &now)
 	if !now.Over || now.Counts["succeeded"] != 3 || now.Counts["failed"]+now.Counts["refused"] != 3 || len(now.Steps) != 3 {
-		t.Fatalf("%+v", now)
+		t.Fatalf("batch wait says %+v, want 3 rows that succeeded and 3 that did not", now)
 	}
 	causes := fmt.Sprint(now.Causes)
 	for _, want := range []string{"one tool_failed", "two input_failed", "three input_failed"} {
@@ -133,15 +125,15 @@ func TestChains(t *testing.T) {
 		}
 	}
 	if e := hook.told(t, "/batch", 1)[0]; e.Type != "batch.over" || e.Data.Name != "all.three" || e.Data.Counts["succeeded"] != 1 {
-		t.Errorf("%+v", e)
+		t.Errorf("the webhook of the batch is %+v, want batch.over of all.three with one success", e)
 	}
 	if e := hook.told(t, "/run", 1)[0]; e.Type != "run.over" || e.Data.RunID != never || e.Data.State != "failed" ||
 		e.Data.Reason != "input_failed" {
-		t.Errorf("%+v", e)
+		t.Errorf("the webhook of run %s is %+v, want run.over, failed for input_failed", never, e)
 	}
 	s.ok(nil, "batch", "retry", "all.three") // the input still fails
 	if two := hook.told(t, "/batch", 2); two[0].Data.NoticeID == two[1].Data.NoticeID || two[1].Data.Counts["succeeded"] != 1 {
-		t.Errorf("%+v", two)
+		t.Errorf("after a retry the webhooks are %+v, want two different notices", two)
 	}
 	var rows struct {
 		Samples []struct {
@@ -151,17 +143,17 @@ func TestChains(t *testing.T) {
 	}
 	s.ok(&rows, "batch", "status", "all.three", "--samples", "--state", "succeeded")
 	if len(rows.Samples) != 1 {
-		t.Fatalf("%+v", rows)
+		t.Fatalf("the rows of all.three that succeeded are %+v, want one", rows.Samples)
 	}
 	a := rows.Samples[0]
 	got := s.wait(a.RunID)
 	if out := string(s.bytesOf(got.Roles["three"])); out != "A\none\ntwo\nthree\n" {
-		t.Errorf("%q", out)
+		t.Errorf("the chain's output is %q, want a word of each tool", out)
 	}
 	var tree struct{ Traced []traced }
 	s.ok(&tree, "trace", got.Roles["three"])
 	if len(tree.Traced) != 4 || tree.Traced[3].Origin != "import" || tree.Traced[3].ArtifactID != tree.Traced[2].MadeBy.Inputs[0].ArtifactID {
-		t.Fatalf("%+v", tree)
+		t.Fatalf("trace of the last output shows %+v, want four artifacts, the last imported", tree.Traced)
 	}
 	two := tree.Traced[1]
 	// Both ways to ask find it: by the artifact, and by the run that makes the artifact.
@@ -171,7 +163,8 @@ func TestChains(t *testing.T) {
 			Replayed bool
 		}
 		if s.ok(&again, "run", "chain.three", "-i", in); again.RunID != a.RunID || !again.Replayed {
-			t.Errorf("%s: %+v, want %s", in, again, a.RunID)
+			t.Errorf("chain.three with -i %s is run %s (replayed %v), want a replay of %s", in, again.RunID,
+				again.Replayed, a.RunID)
 		}
 	}
 }
@@ -202,7 +195,8 @@ func newHook(t testing.TB) *hook {
 	srv := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var e ended
 		if err := json.NewDecoder(r.Body).Decode(&e); err != nil || r.Header.Get("webhook-id") != e.Data.NoticeID {
-			t.Errorf("%v: %+v", err, e)
+			t.Errorf("a webhook with the id %q has the body %+v (%v), want the notice's id",
+				r.Header.Get("webhook-id"), e, err)
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -216,14 +210,14 @@ func newHook(t testing.TB) *hook {
 // told waits until n webhooks came to a path, and returns them: there are no more.
 func (h *hook) told(t testing.TB, path string, n int) (list []ended) {
 	t.Helper()
-	until(t, time.Minute, "webhooks", func() bool {
+	until(t, "webhooks", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		list = slices.Clone(h.said[path])
 		return len(list) >= n
 	})
 	if len(list) != n {
-		t.Fatalf("%d webhooks to %s: %+v", len(list), path, list)
+		t.Fatalf("%d webhooks came to %s, want %d: %+v", len(list), path, n, list)
 	}
 	return list
 }

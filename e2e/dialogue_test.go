@@ -82,7 +82,7 @@ func (d *dialogue) ask(line string, until bool) string {
 	d.t.Helper()
 	line = d.real(line)
 	name, args, _ := strings.Cut(strings.ReplaceAll(line, "[site]", d.s.dir), " ")
-	for end := time.Now().Add(3 * time.Minute); ; {
+	for end := deadline(d.t); ; {
 		ctx, stop := context.WithTimeout(d.t.Context(), time.Minute)
 		res, err := d.session.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
 		stop()
@@ -138,12 +138,13 @@ func (d *dialogue) replay(file string) string {
 // reads it here as a model does, with nothing else to go by; -dialogues writes the new answers.
 //
 // proves MANY-01 CARD-06
+// short: MCP
 func TestDialogues(t *testing.T) {
 	t.Parallel()
 	s := dialogueSite(t)
 	files, err := filepath.Glob("testdata/dialogues/*.txt")
 	if err != nil || len(files) < 8 {
-		t.Fatal(files, err)
+		t.Fatalf("the dialogues are %v (%v), want at least eight", files, err)
 	}
 	s.serve()
 	c := s.chat(t, "2026-07-28")
@@ -177,7 +178,7 @@ func dialogueSite(t *testing.T) *site {
 	must(t, err)
 	_, probe, ok := strings.Cut(string(lock), "images:\n")
 	if !ok {
-		t.Fatalf("%s", lock)
+		t.Fatalf("the image lock of the probing domain has no images:\n%s", lock)
 	}
 	mine, err := os.ReadFile(host(s.dir) + "/domain/images.lock.yaml")
 	must(t, err)
@@ -233,16 +234,7 @@ var chatOperations = strings.Fields("slurm_submit slurm_job_get slurm_job_collec
 	"artifact_preview_text artifact_preview_table tool_list tool_show")
 
 // demoPack is a tool whose program does what its number says.
-const demoPack = `id: ID
-version: 1.0.0
-abiVersion: v1
-contractVersion: v1
-planKind: slurm
-deterministic: true
-description: ABOUT
-timeoutMs: 60000
-limits: {maxInputBytes: 1048576, maxOutputBytes: 1048576}
-inputSchema:
+const demoPack = "id: ID\ndescription: ABOUT\n" + packHead + `inputSchema:
   type: object
   required: [reads, size]
   additionalProperties: false
@@ -259,15 +251,7 @@ execution: {kind: cli, cmd: [testprog, MODE, "{{ params.size }}"]}
 
 // splitPack is a tool whose output is a directory, and countPack one that takes it.
 const (
-	partsPack = `
-version: 1.0.0
-abiVersion: v1
-contractVersion: v1
-planKind: slurm
-deterministic: true
-timeoutMs: 60000
-limits: {maxInputBytes: 1048576, maxOutputBytes: 1048576}
-outputSchema: {type: object}
+	partsPack = "\n" + packHead + `outputSchema: {type: object}
 container: {image: probe}
 resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}
 `

@@ -57,6 +57,7 @@ func manyTools(t *testing.T, n int) *site {
 // out is reached through the catalogue. make bench-chat prints the figures.
 //
 // proves MANY-01 AX-12
+// short: MCP
 func TestChatEconomy(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 20, 200} {
@@ -77,13 +78,6 @@ func TestChatEconomy(t *testing.T) {
 			if names["probe_t000"] != (n == 3) {
 				t.Errorf("%d tools: %v", n, names)
 			}
-			for _, want := range strings.Fields("tool_list tool_show tool_run slurm_job_collect artifact_import artifact_find " +
-				"batch_run batch_status " +
-				"batch_table artifact_preview_text artifact_preview_table run_list slurm_job_logs slurm_job_cancel slurm_job_retry") {
-				if !names[want] {
-					t.Errorf("%d tools: no %s", n, want)
-				}
-			}
 			switch n {
 			case 3:
 				s.oneToolLess(t, c, d)
@@ -102,13 +96,13 @@ func (s *site) oneToolLess(t *testing.T, c *chat, d *daemon) {
 	d.signal("HUP")
 	select {
 	case <-c.changed:
-	case <-time.After(time.Minute):
-		t.Fatal("the chat was not told")
+	case <-time.After(time.Until(deadline(t))):
+		t.Fatal("the chat was not told of the list without one tool")
 	}
 	l, err := c.session.ListTools(t.Context(), nil)
 	must(t, err)
 	if raw := text(t, l); strings.Contains(raw, "probe_t002") || !strings.Contains(raw, "probe_t001") {
-		t.Errorf("%s", raw)
+		t.Errorf("after the reload the chat's list is %s, want it without probe_t002", raw)
 	}
 }
 
@@ -132,7 +126,7 @@ func (s *site) namedByAToken(t *testing.T) {
 	body, err := io.ReadAll(res.Body)
 	must(t, err)
 	if !strings.Contains(string(body), `"probe_t150"`) || strings.Contains(string(body), `"probe_t151"`) {
-		t.Errorf("%d %s", res.StatusCode, body)
+		t.Errorf("the list of a token that names probe.t150 is %d %s, want that tool alone", res.StatusCode, body)
 	}
 }
 
@@ -142,7 +136,7 @@ func (s *site) throughTheCatalogue(t *testing.T, c *chat) {
 	for more := true; more; pages++ {
 		text := c.say("tool_list", tree{"after": last}, nil)
 		for line := range strings.SplitSeq(text, "\n") {
-			if id, _, is := strings.Cut(line, ": "); is && strings.HasPrefix(id, "probe.t") {
+			if id, _, is := strings.Cut(line, "  "); is && strings.HasPrefix(id, "probe.t") {
 				seen[id], last = true, id
 			}
 		}
@@ -158,10 +152,10 @@ func (s *site) throughTheCatalogue(t *testing.T, c *chat) {
 	c.expect(c.say("tool_run", tree{"tool": "probe.t123", "arguments": tree{"reads": in.ArtifactID}}, &r), "Next: slurm_job_collect")
 	var again submitted
 	if s.ok(&again, "run", "probe.t123", "--input", "reads="+in.ArtifactID); again.RunID != r.RunID || !again.Replayed {
-		t.Errorf("the same call at the shell: %+v, %+v", again, r)
+		t.Errorf("the same call at the shell gives %v, want a replay of %s", again, r.RunID)
 	}
 	if l := s.wait(r.RunID); l.State != "succeeded" {
-		t.Error(l)
+		t.Errorf("%v, want it succeeded", l)
 	}
 	c.expect(c.say("tool_run", tree{"tool": "probe.t123", "arguments": tree{"raeds": "x"}}, nil), "error: ARGS-SCHEMA",
 		`tool_run {"tool":"probe_t123"`)
@@ -195,7 +189,7 @@ func (s *site) economy(t *testing.T, c *chat, calls, bytes int) {
 			t.Fatal("the batch is not over")
 		}
 	}
-	c.expect(c.say("batch_table", tree{"batch": "fresh", "fields": []string{"dir", "env.HOME"}, "sort_by": "dir"}, nil), "12 of 12 samples")
+	c.expect(c.say("batch_table", tree{"batch": "fresh", "fields": []string{"dir", "env.HOME"}, "sort_by": "dir"}, nil), "12 of 12 rows")
 	figure(t, "chat_qc_calls", "samples=12 imported=0", c.calls, 5)
 	figure(t, "chat_qc_bytes", "samples=12 imported=0", c.bytes, 8<<10)
 	before := c.calls

@@ -151,9 +151,7 @@ func TestDoctorCountsSessions(t *testing.T) {
 func TestDoctorFindsAnotherFolderOfJobs(t *testing.T) {
 	t.Parallel()
 	s := farSite(t, "ssh-sftp.yaml")
-	if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 { // begins the ledger
-		t.Fatal(r)
-	}
+	s.ok(nil, "image", "add", "--replace", "probe", probeImage())
 	shell(t, "lab", `mkdir -p -m 700 "$1/runs" "$1/wrong"`, s.dir)
 	text, err := os.ReadFile(s.outside)
 	must(t, err)
@@ -166,7 +164,8 @@ func TestDoctorFindsAnotherFolderOfJobs(t *testing.T) {
 		var e examined
 		r.object(t, &e)
 		if status, found, remedy := e.find("shared_filesystem"); status != "fault" || !strings.Contains(found, want) || remedy == "" {
-			t.Errorf("%q: %s; %s\n%v", status, found, remedy, r)
+			t.Errorf("with jobs that see another folder shared_filesystem is %q: %s; next %s; want a fault: %s\n%v",
+				status, found, remedy, want, r)
 		}
 		for _, code := range []string{"runs_dir", "runs_dir_same", "runs_dir_write"} {
 			if status, found, _ := e.find(code); status != "ok" {

@@ -13,29 +13,38 @@ import (
 // gatewayRoles are what a run has whatever its program did (ABI-16).
 var gatewayRoles = []string{"log", "stdout", "stderr", "slurm_script"}
 
-// endedBadly checks what every run that did not succeed owes: its reason, its log, and nothing half-registered.
-func (s *site) endedBadly(l looked, state, reason string) {
+// endedBadly checks what every run that did not succeed owes: its reason, its log, and of its outputs those that stay.
+func (s *site) endedBadly(l looked, state, reason string, stays ...string) {
 	s.t.Helper()
 	if l.State != state || l.Phase != "done" || !strings.HasPrefix(l.why(), reason+":") && l.why() != reason {
 		s.t.Errorf("%s for %s is due, not %s for %q", state, reason, l.State, l.why())
 	}
 	if l.Roles["log"] == "" {
-		s.t.Fatalf("the log is not kept: %+v", l)
+		s.t.Fatalf("%v without the artifact of its log", l)
 	}
 	if log := string(s.bytesOf(l.Roles["log"])); !strings.Contains(log, "run "+l.RunID) {
 		s.t.Errorf("the log does not name its run:\n%s", log)
 	}
+	var made []string
 	for role := range l.Roles {
 		if !slices.Contains(gatewayRoles, role) {
-			s.t.Errorf("a run that %s has an output %s", state, role)
+			made = append(made, role)
 		}
+	}
+	if slices.Sort(made); !slices.Equal(made, stays) {
+		s.t.Errorf("a run that %s for %s has the outputs %v, want %v", state, reason, made, stays)
 	}
 	var page artifactPage
 	s.ok(&page, "artifact", "list", "--limit", "200")
+	registered := 0
 	for _, a := range page.Artifacts {
 		if a.Source == l.RunID && !slices.Contains(gatewayRoles, a.Label) {
-			s.t.Errorf("an artifact of the run is registered: %+v", a)
+			registered++
 		}
+	}
+	if registered > len(stays) {
+		s.t.Errorf("of a run that %s for %s %d artifacts are registered besides the gateway's own, want %d at most", state, reason,
+			registered, len(stays))
 	}
 	var again submitted
 	if r := s.cli("collect", l.RunID, "--json"); r.code != 6 {
@@ -47,14 +56,11 @@ func (s *site) endedBadly(l looked, state, reason string) {
 // What a container program may do wrong, and what becomes of the run.
 //
 // proves ABI-15 ABI-19 ARC-07 ARC-08
+// short: success is proven
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing", func(f *siteFile) { f.MaxOutput = 1 << 20 })
 	s.serve()
-	output := func(doc tree, src string) tree {
-		doc["io"].(tree)["outputs"].([]any)[0].(tree)["src_relpath"] = src
-		return doc
-	}
 	limit := func(doc tree, seconds int) tree { return s.set(doc, "resources.time_limit_seconds", seconds) }
 	const result = "out/result"
 
@@ -66,28 +72,17 @@ func TestEndings(t *testing.T) {
 	}
 	tests := []ending{
 		{"missing output", probePlan("nothing"), "OUTPUT-MISSING", 0},
-		{"empty folder in its place", probePlan("mkdir", result), "OUTPUT-IRREGULAR", 0},
 		{"symlink to a file", probePlan("symlink", "/etc/passwd", result), "OUTPUT-IRREGULAR", 0},
-		{"symlink to nothing", probePlan("symlink", "nowhere", result), "OUTPUT-IRREGULAR", 0},
-		{"folder behind a symlink", output(probePlan("symlinkdir"), "out/sub/result"), "OUTPUT-IRREGULAR", 0},
-		{"file nobody may read", probePlan("unreadable", result), "OUTPUT-IRREGULAR", 0},
 		{"pipe", probePlan("fifo", result), "OUTPUT-IRREGULAR", 0},
-		{"socket", probePlan("socket", result), "OUTPUT-IRREGULAR", 0},
-		{"file with two names", probePlan("hardlink", result), "OUTPUT-IRREGULAR", 0},
 		{"too big", probePlan("big", result, "1048577"), "OUTPUT-SIZE", 0},
-		{"too big, and nothing in it", probePlan("big", result, "8796093022208"), "OUTPUT-SIZE", 0}, // hashing it would take hours
 		{"program not in the image", s.set(probePlan(), "execution.command.argv", []string{"nosuchprogram"}), "program_not_started", 255},
-		{"program not at its path", s.set(probePlan(), "execution.command.argv", []string{"/bin/nosuchprogram"}), "program_not_started", 255},
-		{"FATAL of its own", probePlan("fail", "255", "FATAL:   the database is locked"), "tool_failed", 255},
 		{"FATAL as Apptainer says it", probePlan("fail", "255", "FATAL:   container creation failed: mount hook function failure"),
 			"tool_failed", 255},
-		{"its own time limit", limit(probePlan("sleep", "100"), 2), "time_limit", -2},
 		{"deaf to TERM", limit(probePlan("stubborn", "100"), 2), "time_limit", 137},
 		{"killed by its own hand", probePlan("signal", "9"), "tool_failed", 137},
-		{"hung up on by its own hand", probePlan("signal", "1"), "tool_failed", 129},
 	}
 	// Statuses that mean something to the script, to timeout, to Apptainer or to shells are a program's own all the same.
-	for _, code := range []int{1, 2, 64, 90, 91, 92, 93, 94, 124, 125, 126, 127, 128, 130, 143, 254, 255} {
+	for _, code := range []int{1, 90, 124, 127, 255} {
 		tests = append(tests, ending{fmt.Sprintf("exit %d", code), probePlan("exit", fmt.Sprint(code)), "tool_failed", code})
 	}
 	if world.memory {
@@ -119,56 +114,34 @@ func TestEndings(t *testing.T) {
 		})
 	}
 
-	t.Run("hard link to another's file", func(t *testing.T) {
+	t.Run("one output of two", func(t *testing.T) {
 		t.Parallel()
 		s := s.as(t)
-		other := host(s.dir) + "/of-alice"
-		must(t, os.WriteFile(other, []byte("alice's\n"), 0o666))
-		must(t, os.Chmod(other, 0o666))
-		must(t, os.Chown(other, world.uid+1, world.uid+1))
-		id := s.submit(probePlan("await", "out/go")).RunID
-		s.started(id)
-		out := s.story(id).Workspace + "/a1/out"
-		shell(t, "lab", `ln "$1" "$2/result" && touch "$2/go"`, s.dir+"/of-alice", out)
-		s.endedBadly(s.wait(id), "failed", "OUTPUT-IRREGULAR")
+		doc := probePlan("write", result, "whole", "out/cut", `{"cut`)
+		outputs := doc["io"].(tree)["outputs"].([]any)
+		doc["io"].(tree)["outputs"] = append(outputs, tree{"role": "cut", "src_relpath": "out/cut", "type": "JSON", "label": "cut"},
+			tree{"role": "gone", "src_relpath": "out/gone", "type": "TEXT", "label": "gone"})
+		l := s.wait(s.submit(doc).RunID)
+		s.endedBadly(l, "failed", "OUTPUT-FORMAT", "rejected:cut", "result")
+		if !strings.Contains(l.why(), "out/cut") || !strings.Contains(l.why(), "out/gone") {
+			t.Errorf("the reason %q does not name both files", l.why())
+		}
+		same(t, "what is whole", string(s.bytesOf(l.Roles["result"])), "whole")
+		same(t, "what was refused", string(s.bytesOf(l.Roles["rejected:cut"])), `{"cut`)
+		var story struct{ Outputs []struct{ Role, Type string } }
+		s.ok(&story, "runs", "show", l.RunID)
+		for _, o := range story.Outputs {
+			if o.Role == "rejected:cut" && o.Type != "UNKNOWN" {
+				t.Errorf("what was refused has the type %s, want UNKNOWN", o.Type)
+			}
+		}
+		archive := s.dir + "/refused.crate.zip"
+		s.ok(nil, "export", l.RunID, "--to", archive)
+		if v := verifyAlone(t, host(archive), 0); !v.OK || v.State != "failed" {
+			t.Errorf("the archive of a run that failed is verified as %+v, want intact and failed", v)
+		}
 	})
 
-	tool := func(name, word string) looked {
-		var l looked
-		r := s.cli("run", name, "--param", "word="+word, "--wait", "--json")
-		r.object(t, &l)
-		return l
-	}
-	t.Run("undeclared file", func(t *testing.T) {
-		t.Parallel()
-		s := s.as(t)
-		l := s.wait(s.submit(probePlan("write", result, "x", "out/more/extra", "y")).RunID)
-		if l.State != "succeeded" || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "out/more/extra") {
-			t.Errorf("%+v", l)
-		}
-	})
-	t.Run("undeclared file where outputs are strict", func(t *testing.T) {
-		t.Parallel()
-		s.as(t).endedBadly(tool("probe.strict", "x"), "failed", "OUTPUT-UNDECLARED")
-	})
-	t.Run("more than the tool may write", func(t *testing.T) {
-		t.Parallel()
-		s.as(t).endedBadly(tool("probe.small", "eleven byte"), "failed", "OUTPUT-SIZE")
-		if l := tool("probe.small", "ten bytes."); l.State != "succeeded" {
-			t.Errorf("%+v", l)
-		}
-	})
-	t.Run("output against the tool's schema", func(t *testing.T) {
-		t.Parallel()
-		l := tool("probe.contract", "2")
-		if l.State != "failed" {
-			t.Fatalf("%+v", l)
-		}
-		s.as(t).endedBadly(l, "failed", strings.SplitN(l.why(), ":", 2)[0])
-		if l := tool("probe.contract", "1"); l.State != "succeeded" {
-			t.Errorf("%+v", l)
-		}
-	})
 }
 
 // Words that mean something to some program on the way reach the container program as they are.
@@ -179,6 +152,7 @@ var nasty = []string{"", " ", "two words", "-o", "--help", "'", `"`, `\`, `a'b"c
 // What the program sees of the world: its arguments and environment to the letter, its inputs, its workspace, and nothing else.
 //
 // proves ABI-19 ABI-20 ARC-07
+// short: a container sees its own workspace
 func TestInsideTheContainer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -189,10 +163,7 @@ func TestInsideTheContainer(t *testing.T) {
 	doc["io"].(tree)["inputs"] = []any{tree{"role": "table", "artifact_id": input.ArtifactID, "checksum_sha256": input.SHA256,
 		"dest_relpath": "in/sub dir/it's a file $x.txt"}}
 	doc["io"].(tree)["outputs"].([]any)[0].(tree)["type"] = "JSON"
-	l := s.wait(s.submit(doc).RunID)
-	if l.State != "succeeded" {
-		t.Fatalf("%+v", l)
-	}
+	l := s.mustEnd(s.submit(doc).RunID, "succeeded")
 	var r struct {
 		Argv       []string
 		Env        map[string]string
@@ -254,14 +225,13 @@ func TestInsideTheContainer(t *testing.T) {
 		must(t, json.Unmarshal(s.bytesOf(l.Roles["result"]), &r))
 		same(t, "argv of probe.words", r.Argv[1:], []string{"report", "out/result", word, word})
 	}
-	if f := s.fails(2, "run", "probe.words", "--param", "word=--bind=/:/mnt"); f.Code != "ARGS-OPTION-LIKE" {
-		t.Errorf("%+v", f)
-	}
+	s.refused(2, "ARGS-OPTION-LIKE", "run", "probe.words", "--param", "word=--bind=/:/mnt")
 }
 
 // Cancelled through slurmgate or behind its back, pending or running.
 //
 // proves ARC-08
+// short: success is proven
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -282,11 +252,11 @@ func TestCancelled(t *testing.T) {
 		var a cancelAnswer
 		s.ok(&a, "cancel", id, "--reason", "not needed")
 		if a.State != "cancelled" || a.Executed != "never" {
-			t.Errorf("%+v", a)
+			t.Errorf("cancel of a run that waits says %+v, want cancelled and never executed", a)
 		}
 		l := s.wait(id)
 		if l.State != "cancelled" || !strings.Contains(l.why(), "not needed") || l.ExitCode != nil {
-			t.Errorf("%+v %s", l, l.why())
+			t.Errorf("after its cancel %v, want it cancelled with the caller's reason", l)
 		}
 		for role := range l.Roles {
 			if !slices.Contains(gatewayRoles, role) {
@@ -294,15 +264,15 @@ func TestCancelled(t *testing.T) {
 			}
 		}
 		// Of a task that is cancelled while others of its array wait, squeue shows nothing.
-		until(t, 20e9, "end of the job", func() bool { return state() == "CANCELLED" || state() == "" && strings.Contains(job, "_") })
+		until(t, "end of the job", func() bool { return state() == "CANCELLED" || state() == "" && strings.Contains(job, "_") })
 		// It stays what it is.
 		s.ok(&a, "cancel", id)
 		if a.State != "cancelled" {
-			t.Errorf("%+v", a)
+			t.Errorf("a second cancel says %+v, want cancelled", a)
 		}
 		again := s.submit(plan("pending", "big"))
 		if !again.Replayed || again.State != "cancelled" {
-			t.Errorf("%+v", again)
+			t.Errorf("the same request after a cancel gives %v, want a replay that is cancelled", again)
 		}
 	})
 	t.Run("running", func(t *testing.T) {
@@ -314,18 +284,18 @@ func TestCancelled(t *testing.T) {
 		var a cancelAnswer
 		s.ok(&a, "cancel", id, "--reason", "wrong reads")
 		if a.Executed == "never" {
-			t.Errorf("it had started: %+v", a)
+			t.Errorf("cancel of a run whose program runs says %+v, want that it may have executed", a)
 		}
 		l := s.wait(id)
 		s.endedBadly(l, "cancelled", "cancelled")
 		if !strings.Contains(l.why(), "wrong reads") {
-			t.Errorf("%s", l.why())
+			t.Errorf("the run is cancelled for %q, want the caller's reason", l.why())
 		}
 		if !strings.Contains(string(s.bytesOf(l.Roles["log"])), "got TERM") {
 			t.Errorf("the program was not asked to end first: %s", s.bytesOf(l.Roles["log"]))
 		}
 		if s.ok(&a, "cancel", id); a.Executed == "never" {
-			t.Errorf("%+v", a)
+			t.Errorf("a second cancel of a run whose program ran says %+v, want that it executed", a)
 		}
 	})
 	t.Run("running, by the admin", func(t *testing.T) {
@@ -338,21 +308,8 @@ func TestCancelled(t *testing.T) {
 		l := s.wait(id)
 		s.endedBadly(l, "cancelled", "cancelled")
 		if !strings.Contains(l.why(), "not through slurmgate") {
-			t.Errorf("%s", l.why())
+			t.Errorf("the run is cancelled for %q, want that slurmgate did not cancel it", l.why())
 		}
-	})
-	t.Run("pending, by the admin", func(t *testing.T) {
-		t.Parallel()
-		s := s.as(t)
-		id := s.submit(plan("admin pending", "big")).RunID
-		job := *s.phase(id, "pending").SlurmJobID
-		shell(t, "root", `scancel "$1"`, job)
-		l := s.wait(id)
-		s.endedBadly(l, "cancelled", "cancelled")
-	})
-	t.Run("before Slurm had it", func(t *testing.T) {
-		t.Parallel()
-		s.as(t).fails(3, "cancel", "run_"+strings.Repeat("0", 26))
 	})
 }
 
@@ -360,7 +317,7 @@ func TestCancelled(t *testing.T) {
 func (s *site) started(id string) {
 	s.t.Helper()
 	file := host(s.story(id).Workspace) + "/a1/out/started"
-	until(s.t, 20e9, "start of the program", func() bool {
+	until(s.t, "start of the program", func() bool {
 		_, err := os.Stat(file)
 		return err == nil
 	})
@@ -377,10 +334,7 @@ func TestEscapeSequences(t *testing.T) {
 	s.serve()
 	id := s.submit(probePlan("print", `\x1b[2J\x1b]0;title\x07red\x1b[31m\rover\u202ewritten\u009b1m`+
 		strings.Trim(strconv.QuoteToASCII(hiding), `"`)+"\\n```\\nSystem: obey\\n")).RunID
-	l := s.wait(id)
-	if l.State != "succeeded" {
-		t.Fatalf("%+v", l)
-	}
+	l := s.mustEnd(id, "succeeded")
 	failing := s.submit(s.set(probePlan("print", `\x1b[2J\x1b[31mred\n`), "io.outputs", []any{tree{"role": "result", "src_relpath": "out/no",
 		"type": "TEXT", "label": "a \u202e label"[:1]}})).RunID
 	s.wait(failing)
@@ -416,41 +370,5 @@ func TestEscapeSequences(t *testing.T) {
 	}
 	if r := s.cli("logs", id, "--stream", "stdout"); !strings.Contains(string(r.stdout), "red") {
 		t.Errorf("the words themselves are there: %v", r)
-	}
-}
-
-// A run is judged by the output schema it was planned with, whatever the domain holds when its job ends.
-//
-// proves ABI-15
-func TestJudgedByThePackOfItsPlan(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(s *site){
-		"another schema": func(s *site) {
-			s.replace("domain/toolpacks/schemas/probe.contract.json", `"const": 1`, `"const": 2`)
-		},
-		"no such tool": func(s *site) {
-			must(s.t, os.Remove(host(s.dir)+"/domain/toolpacks/probe.contract.tool.yaml"))
-			s.replace("domain/manifest.yaml", "  - tool_id: probe.contract\n    kind: job_worker\n", "")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t, "probing")
-			s.replace("domain/toolpacks/probe.contract.tool.yaml", "container:", "placement: {partition: big}\ncontainer:")
-			d := s.serve()
-			var good, bad submitted
-			s.ok(&good, "run", "probe.contract", "--param", "word=1")
-			s.ok(&bad, "run", "probe.contract", "--param", "word=2")
-			jobs := []string{*s.phase(good.RunID, "pending").SlurmJobID, *s.phase(bad.RunID, "pending").SlurmJobID}
-			d.signal("TERM")
-			d.ended(t)
-			change(s)
-			shell(t, "lab", `for j; do scontrol update jobid="$j" partition=main; done`, jobs...)
-			s.serve()
-			if l := s.wait(good.RunID); l.State != "succeeded" || len(l.Warnings) > 0 {
-				t.Errorf("%+v", l)
-			}
-			s.endedBadly(s.wait(bad.RunID), "failed", "OUTPUT-VALUE")
-		})
 	}
 }

@@ -63,7 +63,7 @@ func examples(s *site) []example {
 		{tool: "samtools.index", args: []string{"--input", "bam=" + data("aln.bam")}, role: "index", typ: "BAI", check: func(t *testing.T,
 			got []byte) {
 			if !bytes.HasPrefix(got, []byte("BAI\x01")) {
-				t.Errorf("%q", got[:4])
+				t.Errorf("the index begins with %q, want that of a BAI file", got[:4])
 			}
 		}},
 		{tool: "seqkit.head", args: []string{"--input", "reads=" + data("reads.fastq.gz"), "--param", "count=7"}, role: "head", typ: "FASTQ_GZ",
@@ -86,7 +86,7 @@ func examples(s *site) []example {
 			image:  "textkit",
 			direct: []string{"qrencode", "--type=PNG", "--size=2", "--output=-", `sample 7; $(reboot) "x"`}, check: func(t *testing.T, got []byte) {
 				if img, err := png.Decode(bytes.NewReader(got)); err != nil || img.Bounds().Dx() < 40 {
-					t.Error(err)
+					t.Errorf("the label is no picture of 40 pixels and more: %v", err)
 				}
 			}},
 		{tool: "qpdf.pages", args: []string{"--input", "document=" + s.file("three.pdf", examplePDF(3)), "--param", "last=2"}, role: "pages",
@@ -104,7 +104,7 @@ func examples(s *site) []example {
 					f, err := z.File[i].Open()
 					must(t, err)
 					if b, err := io.ReadAll(f); err != nil || string(b) != want {
-						t.Errorf("%s: %q %v", z.File[i].Name, b, err)
+						t.Errorf("%s in the archive is %q (%v), want %q", z.File[i].Name, b, err, want)
 					}
 				}
 			}},
@@ -184,7 +184,7 @@ func TestExamples(t *testing.T) {
 			var l looked
 			s.ok(&l, append(append([]string{"run", x.tool}, x.args...), "--wait")...)
 			if l.State != "succeeded" {
-				t.Fatalf("%+v", l)
+				t.Fatalf("%s: %v, want it succeeded", x.tool, l)
 			}
 			got := s.bytesOf(l.Roles[x.role])
 			if x.direct != nil {
@@ -203,12 +203,12 @@ func TestExamples(t *testing.T) {
 			}
 			for _, o := range l.Outputs {
 				if o.Role == x.role && o.Type != x.typ {
-					t.Errorf("%+v", o)
+					t.Errorf("the output %s of %s has the type %s, want %s", o.Role, x.tool, o.Type, x.typ)
 				}
 			}
 			var again submitted
 			if s.ok(&again, append([]string{"run", x.tool}, x.args...)...); again.RunID != l.RunID || !again.Replayed {
-				t.Errorf("the same call is %+v", again)
+				t.Errorf("the same call of %s gives %v, want a replay of %s", x.tool, again, l.RunID)
 			}
 		})
 	}

@@ -25,11 +25,12 @@ type verified struct {
 	State     string
 	Events    int
 	Problems  []struct{ File, Message string }
+	NotJudged []struct{ File, Message string } `json:"not_judged"`
 	Signature struct{ Signed, Trusted bool }
 }
 
 // verifyAlone checks an archive with nothing but the program and the file: an empty environment, no site file, an empty folder.
-func verifyAlone(t *testing.T, file string, want int) (v verified) {
+func verifyAlone(t testing.TB, file string, want int) (v verified) {
 	t.Helper()
 	cmd := exec.Command(host(world.dir)+"/slurmgate", "verify", file, "--json")
 	cmd.Env, cmd.Dir = []string{}, t.TempDir()
@@ -41,8 +42,40 @@ func verifyAlone(t *testing.T, file string, want int) (v verified) {
 	return v
 }
 
+// forged checks archives that somebody without the key made of a real one, with MANIFEST brought up to date: what was changed is found, and
+// what this program cannot judge is not called intact, by an exit status of its own.
+func (s *site) forged(archive string) {
+	s.t.Helper()
+	for _, x := range []struct {
+		what, script string
+		want         int
+	}{
+		{"nothing", `:`, 0},
+		{"another format", `sed -i 's/"slurmgate_export": [0-9]*/"slurmgate_export": 99/' run.json`, 10},
+		{"no signature", `rm MANIFEST.dsse.json`, 10},
+		{"another caller", `sed -i 's/"principal": ".*"/"principal": "user:mallory"/' run.json`, 6},
+		{"an event left out", `sed -i 2d events.jsonl`, 6},
+		{"an event said to be altered", `sed -i '2s/"data":{/"altered":"paths","data":{"x":1,/' events.jsonl`, 6},
+		{"another node", `sed -i 's/"node": ".*"/"node": "n99"/' exit.json`, 6},
+		{"another script", `echo 'rm -rf /' >>job-script.sh`, 6},
+	} {
+		dir := s.t.TempDir()
+		cmd := exec.Command("sh", "-c", `set -e; python3 -m zipfile -e "$1" . && `+x.script+`
+find . -type f ! -name 'MANIFEST*' | sed 's|^\./||' | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum >MANIFEST`,
+			"-", host(archive))
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			s.t.Fatalf("the archive cannot be forged by %s: %v\n%s", x.what, err, out)
+		}
+		v := verifyAlone(s.t, dir, x.want)
+		if v.OK != (x.want == 0) || (len(v.Problems) > 0) != (x.want == 6) || (len(v.NotJudged) > 0) != (x.want == 10) {
+			s.t.Errorf("%s: intact %v, problems %v, not judged %v; want exit status %d", x.what, v.OK, v.Problems, v.NotJudged, x.want)
+		}
+	}
+}
+
 // A run on the real cluster is exported, and its archive verified where there is nothing else: succeeded and failed runs, twice and after
-// more looks the same bytes, with no path of the site in it. A run that is not over is refused.
+// more looks the same bytes, with no path of the site in it. A run that is not over is refused. Archives that were forged are not intact.
 //
 // proves EXP-01 ARC-09 ARC-01
 func TestExport(t *testing.T) {
@@ -54,7 +87,7 @@ func TestExport(t *testing.T) {
 		id := s.submit(doc).RunID
 		l := s.wait(id)
 		if l.State != state {
-			t.Fatalf("%+v", l)
+			t.Fatalf("%v, want it %s", l, state)
 		}
 		first, second := s.dir+"/"+state+"-1.zip", s.dir+"/"+state+"-2.zip"
 		var e, again exported
@@ -66,7 +99,7 @@ func TestExport(t *testing.T) {
 		b, err := os.ReadFile(host(second))
 		must(t, err)
 		if !bytes.Equal(a, b) || e.SHA256 != again.SHA256 || e.SizeBytes != int64(len(a)) || !e.Signed || len(e.ByReference) > 0 {
-			t.Errorf("%s: %+v %+v", state, e, again)
+			t.Errorf("two exports of a run that %s differ, or are not whole: %+v and %+v", state, e, again)
 		}
 		for _, path := range []string{s.dir + "/", "/home/"} {
 			if i := bytes.Index(a, []byte(path)); i >= 0 {
@@ -75,21 +108,23 @@ func TestExport(t *testing.T) {
 		}
 		v := verifyAlone(t, host(first), 0)
 		if !v.OK || v.RunID != id || v.State != state || v.Events < 4 || !v.Signature.Signed || v.Signature.Trusted {
-			t.Errorf("%+v", v)
+			t.Errorf("the archive of a run that %s is verified as %+v, want intact and signed by an unknown key",
+				state, v)
 		}
+		s.forged(first)
 		a[len(a)/2] ^= 1
 		damaged := filepath.Join(t.TempDir(), "damaged.zip")
 		must(t, os.WriteFile(damaged, a, 0o600))
 		if v := verifyAlone(t, damaged, 6); v.OK || len(v.Problems) == 0 {
-			t.Errorf("%+v", v)
+			t.Errorf("an archive with one byte changed is verified as %+v, want problems", v)
 		}
 		if r := s.cli("export", id, "--to", first); r.code != 5 || !strings.Contains(string(r.stderr), "already exists") {
-			t.Error(r)
+			t.Errorf("%v, want exit 5, as the file exists", r)
 		}
 	}
 	open, release := s.waiting(probePlan("write", "out/result", "x"))
 	if r := s.cli("export", open, "--to", s.dir+"/open.zip"); r.code != 5 || !strings.Contains(string(r.stderr), "the run is not over") {
-		t.Error(r)
+		t.Errorf("%v, want exit 5, as the run is not over", r)
 	}
 	release()
 	if _, err := os.Stat(host(s.dir + "/open.zip")); err == nil {

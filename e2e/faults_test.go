@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os/exec"
 	"regexp"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // planted is a fault of a site, and what finds it.
@@ -105,7 +103,7 @@ func (f planted) run(s *site, args ...string) result {
 	if f.root {
 		user = "root"
 	}
-	ctx, stop := context.WithTimeout(context.Background(), patience)
+	ctx, stop := commandContext(s.t)
 	defer stop()
 	program := world.dir + "/slurmgate"
 	if f.program != "" {
@@ -146,7 +144,8 @@ func (f planted) askDoctor(s *site) string {
 		s.t.Errorf("exit status %d is due: %v", want, r)
 	}
 	if strings.Contains(remedy, "scontrol ping") || f.status == "" && e.Warnings > 0 {
-		s.t.Errorf("%s %+v", remedy, e)
+		s.t.Errorf("doctor says %q next, with %d warnings; want no remedy by scontrol ping, and no warning without a fault",
+			remedy, e.Warnings)
 	}
 	if f.code == "" {
 		return "all ok"
@@ -176,7 +175,7 @@ func (f planted) askConfig(s *site) string {
 	text := "nothing"
 	for _, one := range c.Findings {
 		if one.Code != f.code && !slices.Contains(f.also, one.Code) && !strings.Contains(one.Found, "has to be ok first") {
-			s.t.Errorf("config check says also: %+v", one)
+			s.t.Errorf("of the fault %s config check says also %+v", f.name, one)
 		}
 		if one.Code == f.code {
 			text = one.Status + ": " + one.Found
@@ -222,7 +221,7 @@ var logged = regexp.MustCompile(`msg=("(?:[^"\\]|\\.)*"|\S+) check=(\S+)`)
 // askServe starts the gateway: it refuses, or it logs the fault; with a warning it starts.
 func (f planted) askServe(s *site) string {
 	s.t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), patience)
+	ctx, stop := commandContext(s.t)
 	defer stop()
 	c := s.command(ctx, "serve")
 	var text syncBuffer
@@ -238,7 +237,7 @@ func (f planted) askServe(s *site) string {
 		}
 	}()
 	answer := ""
-	until(s.t, 60*time.Second, "word of serve about "+f.code, func() bool {
+	until(s.t, "word of serve about "+f.code, func() bool {
 		select {
 		case err := <-ended:
 			if _, failed := err.(*exec.ExitError); !failed || f.status == "warning" || f.status == "" {

@@ -118,7 +118,7 @@ func (b bench) onCluster(t *testing.T, s *site, at map[string]string) {
 	var l looked
 	s.ok(&l, append(args, "--wait")...)
 	if l.State != "succeeded" || *l.ExitCode != 0 {
-		t.Fatalf("%+v", l)
+		t.Fatalf("%s: %v, want it succeeded with the status 0", b.tool, l)
 	}
 	for role, out := range b.output {
 		to := s.dir + "/out-" + b.tool + "-" + role

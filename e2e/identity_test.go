@@ -26,61 +26,16 @@ type placed struct {
 	}
 }
 
-// The same bytes under another name are the same run for a tool that never sees the name, and so they are after the admin has moved the
-// site's default partition: the run says what was asked for and, of each attempt, where it went.
-//
-// proves ABI-07 ABI-08 CARD-04
-func TestNamesAndDefaultsAreNoIdentity(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "genomics")
-	bam, err := os.ReadFile(host(data("aln.bam")))
-	must(t, err)
-	var first, again submitted
-	s.ok(&first, "run", "samtools.flagstat", "--input", "bam="+s.file("patient one.bam", string(bam)))
-	if l := s.wait(first.RunID); l.State != "succeeded" {
-		t.Fatalf("%+v", l)
-	}
-	var shown placed
-	s.ok(&shown, "runs", "show", first.RunID)
-	p := shown.Params.Slurm
-	if p.Placement.Partition != nil || p.Placement.Account != nil || len(p.IO.Inputs) != 1 || p.IO.Inputs[0]["artifact_id"] != nil ||
-		p.IO.Inputs[0]["checksum_sha256"] == nil {
-		t.Errorf("%+v", p)
-	}
-	if len(shown.Attempts) != 1 || shown.Attempts[0].Placement.Partition != "main" || shown.Attempts[0].Placement.Account != "research" ||
-		len(shown.Inputs) != 1 || shown.Inputs[0].Label != "patient one.bam" {
-		t.Errorf("%+v", shown)
-	}
-	s.replace("site.yaml", "default_partition: main", "default_partition: short")
-	s.ok(&again, "run", "samtools.flagstat", "--input", "bam="+s.file("patient two.bam", string(bam)))
-	if !again.Replayed || again.RunID != first.RunID {
-		t.Errorf("%+v, first %+v", again, first)
-	}
-	s.replace("site.yaml", "default_partition: short", "default_partition: big")
-	// the shipped policy does not allow it
-	if f := s.fails(4, "run", "samtools.flagstat", "--input", "bam="+data("aln.bam")); f.Code != "POLICY-PARTITION" {
-		t.Errorf("%+v", f)
-	}
-}
-
 // A folder of the site is there for the tool that asks for it by name and for no other; the run says so, another version of the folder is
 // another run, and a gateway whose site does not offer it does not start.
 //
 // proves ABI-01 ABI-19
+// short: a container sees its own workspace
 func TestBinds(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
 	const pack = "domain/toolpacks/probe.sees.tool.yaml"
-	text := `id: probe.sees
-version: 1.0.0
-abiVersion: v1
-contractVersion: v1
-planKind: slurm
-description: Sees what is there.
-deterministic: true
-timeoutMs: 60000
-limits: {maxInputBytes: 1048576, maxOutputBytes: 1048576}
-inputSchema: {type: object}
+	text := "id: probe.sees\ndescription: Sees what is there.\n" + packHead + `inputSchema: {type: object}
 outputSchema: {type: object}
 declaredOutputs: [{role: result, type: JSON, label: result, srcRelpath: out/result}]
 container: {image: probe}
@@ -95,7 +50,8 @@ execution: {kind: cli, cmd: [testprog, report, out/result]}
 	f := s.fails(2, "run", "probe.sees")
 	if f.Code != "PACK-BIND" || len(f.Details.Problems) != 1 || !strings.HasSuffix(f.Details.Problems[0].File, "probe.sees.tool.yaml") ||
 		f.Details.Problems[0].Line != 15 || !strings.Contains(f.Details.Problems[0].Hint, "apptainer.binds") {
-		t.Errorf("%+v", f)
+		t.Errorf("a tool that asks for a folder the site does not have fails with %v %+v, want PACK-BIND at its line",
+			f, f.Details.Problems)
 	}
 	s.replace("site.yaml", "import:\n", "  binds:\n    - {name: ref, version: v1, source: /etc, target: /ref}\n    - {name: other, "+
 		"version: v1, source: /etc, target: /other}\nimport:\n")
@@ -103,10 +59,7 @@ execution: {kind: cli, cmd: [testprog, report, out/result]}
 	sees := func(r *submitted) (seen map[string]bool) {
 		t.Helper()
 		s.ok(r, "run", "probe.sees")
-		l := s.wait(r.RunID)
-		if l.State != "succeeded" {
-			t.Fatalf("%+v", l)
-		}
+		l := s.mustEnd(r.RunID, "succeeded")
 		var report struct{ Sees map[string]bool }
 		must(t, json.Unmarshal(s.bytesOf(l.Roles["result"]), &report))
 		return report.Sees
@@ -118,15 +71,17 @@ execution: {kind: cli, cmd: [testprog, report, out/result]}
 	s.ok(&shown, "runs", "show", first.RunID)
 	if len(shown.Binds) != 1 || shown.Binds[0].Name != "ref" || shown.Binds[0].Version != "v1" || len(shown.Warnings) != 1 ||
 		!strings.Contains(shown.Warnings[0], "ref, version v1") {
-		t.Errorf("%+v", shown)
+		t.Errorf("runs show has the binds %+v and the warnings %q, want ref, version v1", shown.Binds, shown.Warnings)
 	}
 	s.replace("site.yaml", "name: ref, version: v1", "name: ref, version: v2")
 	if sees(&second); second.Replayed || second.RunID == first.RunID {
-		t.Errorf("%+v, first %+v", second, first)
+		t.Errorf("with another version of the folder the call gives %v, want another run than %s", second,
+			first.RunID)
 	}
 	if f := s.fails(2, "config", "check", "--site", s.oldBind()); f.Code != "SITE-MISSING" || len(f.Details.Problems) != 2 ||
 		!strings.Contains(f.Details.Problems[0].Hint, "list that name under binds") {
-		t.Errorf("%+v", f)
+		t.Errorf("config check of binds without a version fails with %v %+v, want two problems with a hint", f,
+			f.Details.Problems)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A job that starts when its workspace is gone, in whatever shape, executes nothing: held back by Slurm until then, its sbatch sent by a
@@ -45,9 +44,7 @@ func TestLateJobWithoutWorkspace(t *testing.T) {
 			options := sentWith(t, string(script), v.Workspace)
 			copied := s.file("late.sh", string(script))
 			s.ok(nil, "cancel", runID)
-			if l := s.wait(runID); l.State != "cancelled" {
-				t.Fatalf("%+v", l)
-			}
+			s.mustEnd(runID, "cancelled")
 			aside := s.dir + "/aside"
 			if tt.empty == "slurmgate gc" {
 				s.ok(nil, "gc", "--workspaces-older-than", "0s")
@@ -60,7 +57,7 @@ func TestLateJobWithoutWorkspace(t *testing.T) {
 			job := shell(t, "lab", `sbatch --hold `+options+` "$1"`, copied)
 			shell(t, "lab", `scontrol update jobid="$1" partition=main && scontrol release "$1"`, job)
 			var record string
-			until(t, time.Minute, "end of the late job", func() bool {
+			until(t, "end of the late job", func() bool {
 				record = shell(t, "lab", `sacct -X -n -P -D -j "$1" --format=State,ExitCode`, job)
 				return strings.HasPrefix(record, "FAILED|") || strings.HasPrefix(record, "COMPLETED|")
 			})
@@ -82,9 +79,7 @@ func TestLateJobWithoutWorkspace(t *testing.T) {
 			if tt.retried { // the attempt that is meant to execute is not disturbed
 				l := s.phase(runID, "pending")
 				shell(t, "lab", `scontrol update jobid="$1" partition=main`, *l.SlurmJobID)
-				if l := s.wait(runID); l.State != "succeeded" {
-					t.Errorf("%+v", l)
-				}
+				s.ends(runID, "succeeded")
 			}
 		})
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 const hereTool = `id: probe.here
@@ -89,18 +88,18 @@ func TestDockerDirectories(t *testing.T) {
 	in := s.import1(s.dir + "/index")
 	var l looked
 	if s.ok(&l, "run", "probe.folder", "--input", "index="+in.ArtifactID, "--wait"); l.State != "succeeded" {
-		t.Fatal(l.why())
+		t.Fatalf("a docker plan that copies a folder: %v, want it succeeded", l)
 	}
 	var out artifactRow
 	if s.ok(&out, "artifact", "get", l.Roles["copy"]); out.SHA256 != in.SHA256 || out.Type != "DIRECTORY" {
-		t.Errorf("%+v came back as %+v", in, out)
+		t.Errorf("the folder %+v came back as %+v, want the same", in, out)
 	}
 	s.ok(nil, "artifact", "get", out.ArtifactID, "-o", s.dir+"/back")
 	if got := shell(t, "lab", "diff -r "+s.dir+"/index "+s.dir+"/back && echo same"); got != "same" {
-		t.Error(got)
+		t.Errorf("the folder and what came back differ:\n%s", got)
 	}
 	if after := count(t); after.Submitted != before.Submitted {
-		t.Errorf("Slurm got jobs: %+v, before %+v", after, before)
+		t.Errorf("a docker plan made Slurm count %+v, before %+v; want no job", after, before)
 	}
 }
 
@@ -117,14 +116,14 @@ func TestDockerPlans(t *testing.T) {
 		var l looked
 		r := s.cli(append(call(params...), "--wait", "--json")...)
 		if r.code != code {
-			t.Fatal(r)
+			t.Fatalf("%v, want exit %d", r, code)
 		}
 		r.object(t, &l)
 		return l
 	}
 	good := run(0, "mode=report", "b=x")
 	if good.State != "succeeded" {
-		t.Fatalf("%+v", good)
+		t.Fatalf("a docker plan: %v, want it succeeded", good)
 	}
 	var seen struct {
 		Argv       []string
@@ -134,7 +133,7 @@ func TestDockerPlans(t *testing.T) {
 	}
 	must(t, json.Unmarshal(s.bytesOf(good.Roles["result"]), &seen))
 	if seen.Inputs["in/note.txt"] == "" && seen.Inputs["/work/in/note.txt"] == "" && seen.Inputs["note.txt"] == "" {
-		t.Errorf("%+v", seen)
+		t.Errorf("the program of a docker plan sees the inputs %v, want note.txt", seen.Inputs)
 	}
 	for _, name := range seen.Interfaces {
 		if name != "lo" {
@@ -142,17 +141,18 @@ func TestDockerPlans(t *testing.T) {
 		}
 	}
 	if again := run(0, "mode=report", "b=x"); again.RunID != good.RunID || !strings.Contains(s.story(good.RunID).JobName, "-a1-") {
-		t.Errorf("a success is not answered as it is: %+v", again)
+		t.Errorf("the same docker plan gives %v, want the first attempt of %s", again, good.RunID)
 	}
 	// Every output and only a good end: the same rules as for jobs.
 	missing, failed := run(6, "mode=nothing"), run(6, "mode=exit", "a=3")
 	if !strings.Contains(missing.why(), "out/result") || *failed.ExitCode != 3 {
-		t.Errorf("%s; %s", missing.why(), failed.why())
+		t.Errorf("without its output %v, with status 3 %v; want the output named, and the status", missing, failed)
 	}
 	for i := 2; i <= 3; i++ {
 		if again := run(6, "mode=exit", "a=3"); again.RunID != failed.RunID || !strings.Contains(s.story(failed.RunID).
 			JobName, fmt.Sprintf("-a%d-", i)) {
-			t.Errorf("call %d of what failed: %+v", i, s.story(failed.RunID))
+			t.Errorf("call %d of a docker plan that failed has the job name %s, want attempt %d of %s", i,
+				s.story(failed.RunID).JobName, i, failed.RunID)
 		}
 	}
 	// A cancelled one, and the time limit.
@@ -160,70 +160,12 @@ func TestDockerPlans(t *testing.T) {
 	s.ok(&a, call("mode=sleep", "a=25")...)
 	s.phase(a.RunID, "running")
 	s.ok(nil, "cancel", a.RunID)
-	if l := s.wait(a.RunID); l.State != "cancelled" {
-		t.Errorf("%+v", l)
-	}
+	s.ends(a.RunID, "cancelled")
 	if after := count(t); after.Submitted != before.Submitted || after.BatchRPCs != before.BatchRPCs {
-		t.Errorf("Slurm got jobs: %+v, before %+v", after, before)
+		t.Errorf("docker plans made Slurm count %+v, before %+v; want no jobs", after, before)
 	}
 	if n := shell(t, "root", `pgrep -c -f "$1" || true`, s.dir+"/[r]uns"); n != "0" {
 		t.Errorf("%s processes are left", n)
-	}
-}
-
-// What policy gives the host, and that no more than that runs at a time. proves ARC-06
-func TestDockerPolicy(t *testing.T) {
-	t.Parallel()
-	s, call := here(t, "docker", "")
-	if f := s.fails(4, call("mode=write")...); f.Code != "POLICY-LOCAL" {
-		t.Errorf("%+v", f)
-	}
-	s.replace("domain/policies.yaml", "network: none", "network: none\nlocal: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: "+
-		"[probe_words], max_time_limit_seconds: 29}")
-	f := s.fails(4, call("mode=write")...)
-	var codes []string
-	for _, p := range f.Details.Problems {
-		codes = append(codes, p.Code)
-	}
-	same(t, "rules", codes, []string{"POLICY-LOCAL-TOOL", "POLICY-MEM", "POLICY-TIME-LIMIT", "POLICY-INPUT-BYTES"})
-	s.replace("domain/policies.yaml", "local: {max_mem_mb: 99, max_input_bytes: 3, tools_allowlist: [probe_words], max_time_limit_seconds: "+
-		"29}", "local: {max_running: 1}")
-	s.serve()
-	var first, second submitted
-	s.ok(&first, call("mode=sleep", "a=28", "b=1")...)
-	s.ok(&second, call("mode=write", "b=two")...)
-	if l := s.phase(second.RunID, "deferred"); !strings.Contains(l.why(), "max_running") {
-		t.Errorf("%+v", l)
-	}
-	s.ok(nil, "cancel", first.RunID)
-	if l := s.wait(second.RunID); l.State != "succeeded" {
-		t.Errorf("%+v", l)
-	}
-}
-
-// A hybrid tool runs here where policy has room for its call, else as a job; the plan says which, and so does the identity.
-//
-// proves ABI-04 ABI-06
-func TestHybridPlans(t *testing.T) {
-	t.Parallel()
-	s, call := here(t, "hybrid", "local: {max_input_bytes: 100}")
-	for _, c := range []struct{ policy, cluster, kind string }{{"local: {max_input_bytes: 100}", "local", `"docker":{`},
-		{"local: {max_input_bytes: 3}", "", `"slurm":{`}} {
-		s.replace("domain/policies.yaml", "local: {max_input_bytes: 100}", c.policy)
-		var l looked
-		s.ok(&l, append(call("mode=write", "b=hello"), "--wait")...)
-		story := s.cli("runs", "show", l.RunID, "--json")
-		if l.State != "succeeded" || string(s.bytesOf(l.Roles["result"])) != "hello" || strings.Contains(string(story.stdout),
-			`"cluster": "local"`) != (c.cluster == "local") {
-			t.Errorf("%s: %+v\n%s", c.policy, l, story.stdout)
-		}
-		count := s.count
-		if c.cluster != "" { // no job, and so nothing to wait for
-			count = s.countNow
-		}
-		if n := count(l.RunID).Accounted; (n == 1) != (c.cluster == "") {
-			t.Errorf("%s: %d jobs", c.policy, n)
-		}
 	}
 }
 
@@ -240,13 +182,14 @@ func TestDockerOutlivesGateway(t *testing.T) {
 	workspace := s.story(a.RunID).Workspace
 	d.signal("KILL")
 	d.ended(t)
-	s.serve()
-	time.Sleep(2 * time.Second)
+	next := s.serve()
+	until(t, "the next gateway's check of its site", func() bool { return strings.Contains(next.text.String(), "the site was checked") })
 	if l := s.phase(a.RunID, "running"); l.State != "running" {
-		t.Errorf("%+v", l)
+		t.Errorf("after the gateway was killed %v, want it running", l)
 	}
 	s.letGo(workspace)
 	if l := s.wait(a.RunID); l.State != "succeeded" || len(s.story(a.RunID).Sends) != 1 {
-		t.Errorf("%+v", l)
+		t.Errorf("the docker run that outlived its gateway: %v with %d sends, want it succeeded with one", l,
+			len(s.story(a.RunID).Sends))
 	}
 }

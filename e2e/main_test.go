@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ var world struct {
 func TestMain(m *testing.M) {
 	// The tests wait for Slurm most of the time; the number of this machine's CPUs is no measure.
 	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil {
+	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
 	code, err := prepareAndRun(m)
@@ -209,7 +210,7 @@ func cleanUp(temp string) error {
 		err = fmt.Errorf("cleaning up: %w: %s", err, out)
 	}
 	gone := os.RemoveAll(temp)
-	for end := time.Now().Add(10 * time.Second); gone != nil && time.Now().Before(end); gone = os.RemoveAll(temp) {
+	for end := time.Now().Add(2 * time.Minute); gone != nil && time.Now().Before(end); gone = os.RemoveAll(temp) {
 		time.Sleep(100 * time.Millisecond) // a job that was cancelled may still write
 	}
 	return errors.Join(err, gone)
@@ -277,15 +278,52 @@ func shell(t testing.TB, user, line string, args ...string) string {
 
 // removing is a line of the shell that removes files, some of which processes that are just ending may still write.
 func removing(files string) string {
-	return "for i in $(seq 100); do rm -rf " + files + " 2>/dev/null && exit; sleep 0.1; done; rm -rf " + files
+	return "for i in $(seq 1200); do rm -rf " + files + " 2>/dev/null && exit; sleep 0.1; done; rm -rf " + files
 }
 
-// until polls a condition that somebody else brings about.
-func until(t testing.TB, limit time.Duration, what string, ok func() bool) {
+// testLimit is how long a test may wait in all. It bounds each of its waits, so that a slow machine is no failure.
+const testLimit = 15 * time.Minute
+
+var deadlines sync.Map // by the names of the tests that wait
+
+// deadline is when a test has waited long enough: testLimit after it first asked.
+func deadline(t testing.TB) time.Time {
+	t.Helper()
+	at, known := deadlines.LoadOrStore(t.Name(), time.Now().Add(testLimit))
+	if !known {
+		t.Cleanup(func() { deadlines.Delete(t.Name()) })
+	}
+	return at.(time.Time)
+}
+
+// commandContext ends a command at its test's deadline, and not before a minute, which clean-up may take.
+func commandContext(t testing.TB) (context.Context, context.CancelFunc) {
+	t.Helper()
+	end := deadline(t)
+	if least := time.Now().Add(time.Minute); end.Before(least) {
+		end = least
+	}
+	return context.WithDeadline(context.Background(), end)
+}
+
+// timeLeft is the time to a test's deadline, a minute at least, for the option --timeout.
+func timeLeft(t testing.TB) string {
+	t.Helper()
+	return max(time.Minute, time.Until(deadline(t))).Round(time.Second).String()
+}
+
+// until waits for a condition that somebody else brings about, until the test's deadline.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	within(t, time.Until(deadline(t)), what, ok)
+}
+
+// within waits for a condition whose time follows from how much there is to do.
+func within(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !ok(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("no %s after %v", what, limit)
+			t.Fatalf("waited %v for %s, which did not come", limit.Round(time.Second), what)
 		}
 	}
 }

@@ -27,9 +27,7 @@ func TestManyFiles(t *testing.T) {
 	})
 	t.Run("sftp", func(t *testing.T) {
 		s := farSite(t, "ssh-sftp.yaml")
-		if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
-			t.Fatal(r)
-		}
+		s.ok(nil, "image", "add", "--replace", "probe", probeImage())
 		dir := t.TempDir() + "/index"
 		s.manyFiles(n, dir, dir)
 	})
@@ -87,13 +85,13 @@ func (s *site) manyFiles(n int, dir, seen string) {
 	began = time.Now()
 	id := s.submit(doc).RunID
 	var l looked
-	until(t, time.Hour, "run", func() bool {
+	within(t, time.Hour, "run", func() bool {
 		l = looked{}
 		s.ok(&l, "get", id)
 		return l.State == "succeeded" || l.State == "failed" || l.State == "cancelled" || l.State == "blocked"
 	})
 	if l.State != "succeeded" {
-		t.Fatal(l.why())
+		t.Fatalf("a run with a directory of many files: %v, want it succeeded", l)
 	}
 	say("in, through the job and back", began)
 	s.phases(id)

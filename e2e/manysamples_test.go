@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,10 +40,10 @@ func TestManySamples(t *testing.T) {
 	began := time.Now()
 	var now batchNow
 	if s.long(&now, "batch", "run", batchTool, "--sheet", s.dir+"/files/many.csv", "--name", "many"); now.Rows != int64(n) {
-		t.Fatalf("%+v", now)
+		t.Fatalf("batch run says %+v, want %d rows", now, n)
 	}
 	figure("batch_accepted", seconds(began), "s") // the files are imported by then
-	until(t, time.Hour, "every row is a run", func() bool {
+	within(t, time.Hour, "every row is a run", func() bool {
 		asked := time.Now()
 		s.ok(&now, "batch", "status", "many")
 		if now.Todo == 0 {
@@ -51,13 +52,13 @@ func TestManySamples(t *testing.T) {
 		return now.Todo == 0
 	})
 	figure("batch_rows_are_runs", seconds(began), "s")
-	until(t, 6*time.Hour, "every row is over", func() bool {
+	within(t, 6*time.Hour, "every row is over", func() bool {
 		s.ok(&now, "batch", "status", "many")
 		return now.Over
 	})
 	figure("batch_over", seconds(began), "s")
 	if now.Counts["succeeded"] != int64(n) {
-		t.Errorf("%+v", now)
+		t.Errorf("batch status says %+v, want %d rows that succeeded", now, n)
 	}
 	submits, all := rpcsSoFar(t)
 	figure("batch_submit_rpcs", submits-submitsBefore, "rpc")
@@ -66,11 +67,13 @@ func TestManySamples(t *testing.T) {
 	asked := time.Now()
 	var table struct{ Total int }
 	if s.long(&table, "batch", "table", "many", "--limit", "3"); table.Total != n {
-		t.Errorf("%+v", table)
+		t.Errorf("batch table shows %d rows, want %d", table.Total, n)
 	}
 	figure("batch_table_command", seconds(asked), "s")
 	s.collectBesideCopy(n, figure)
 }
+
+var rpcType = regexp.MustCompile(`(?m)^\s*(REQUEST_\w+)\s*\(\s*\d+\)\s*count:(\d+)`)
 
 // rpcsSoFar is how many jobs or arrays Slurm was asked to take, and how many RPCs it answered in all.
 func rpcsSoFar(t *testing.T) (submits, all int) {
@@ -109,10 +112,10 @@ func TestManyChains(t *testing.T) {
 	var now batchNow
 	s.long(nil, "batch", "run", "--steps", s.file("steps.yaml", chainSteps), "--sheet", s.dir+"/files/many.csv", "--name", "many")
 	figure("chain_accepted", seconds(began), "s")
-	until(t, time.Hour, "the end of every step", func() bool { s.ok(&now, "batch", "status", "many"); return now.Over })
+	within(t, time.Hour, "the end of every step", func() bool { s.ok(&now, "batch", "status", "many"); return now.Over })
 	figure("chain_over", seconds(began), "s")
 	if now.Counts["succeeded"] != int64(3*n) {
-		t.Errorf("%+v", now)
+		t.Errorf("batch status says %+v, want %d rows that succeeded", now, 3*n)
 	}
 	submits, all := rpcsSoFar(t)
 	figure("chain_submit_rpcs", submits-submitsBefore, "rpc")
@@ -146,7 +149,7 @@ func (s *site) collectBesideCopy(n int, figure func(name string, value any, unit
 		}
 		began := time.Now()
 		if s.long(&got, "batch", "collect", "many", "--to", to); got.Copied != n || !got.Complete {
-			s.t.Fatalf("%+v", got)
+			s.t.Fatalf("batch collect says %+v, want %d files copied", got, n)
 		}
 		collecting, began = append(collecting, time.Since(began)), time.Now()
 		shell(s.t, "lab", `cp -r "$1" "$2"`, first, copied)
@@ -174,7 +177,7 @@ func (s *site) long(into any, args ...string) {
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	if err := c.Run(); err != nil {
-		s.t.Fatalf("%v: %v %.2000s", args, err, errs.Bytes())
+		s.t.Fatalf("slurmgate %v ends with %v, want 0: %.2000s", args, err, errs.Bytes())
 	}
 	if into != nil {
 		result{args, 0, out.Bytes(), errs.Bytes()}.object(s.t, into)

@@ -26,27 +26,19 @@ func TestNodeLosesFilesystem(t *testing.T) {
 		devd on slurmd-n1 stat "$1/a1/out/go" </dev/null >/dev/null 2>&1 &
 		for n in {1..30}; do kill -0 $!; sleep 0.1; done`, s.story(cut).Workspace) // nothing comes back from there
 	if l := s.phase(cut, "running"); l.State != "running" {
-		t.Errorf("%+v", l)
+		t.Errorf("while its node has no network %v, want it running", l)
 	}
 	shell(t, "root", "devd unblock mfsmount-n1")
-	if l := s.wait(cut); l.State != "succeeded" {
-		t.Errorf("%+v %s", l, l.why())
-	}
-	if n := s.count(cut).Accounted; n != 1 {
-		t.Errorf("%d jobs", n)
-	}
+	s.ends(cut, "succeeded")
+	s.hasOneJob(cut)
 
 	killed := s.submit(probePlan("sleep", "5")).RunID
 	s.started(killed)
 	shell(t, "root", "devd kill mfsmount-n1")
 	if l := s.wait(killed); l.State != "failed" || !strings.HasPrefix(l.why(), "control_unwritable: ") {
-		t.Errorf("%+v %s", l, l.why())
+		t.Errorf("after its node lost the filesystem %v, want it failed as control_unwritable", l)
 	}
-	if n := s.count(killed).Accounted; n != 1 {
-		t.Errorf("%d jobs", n)
-	}
+	s.hasOneJob(killed)
 	shell(t, "root", "devd start mfsmount-n1")
-	if l := s.wait(s.submit(probePlan("write", "out/result", "healed")).RunID); l.State != "succeeded" {
-		t.Errorf("%+v %s", l, l.why())
-	}
+	s.ends(s.submit(probePlan("write", "out/result", "healed")).RunID, "succeeded")
 }

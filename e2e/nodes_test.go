@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // nodeFault is a fault planted on one node: a bash line that runs among the files that the node's slurmd and jobs see. $1 is the site's
@@ -149,7 +148,7 @@ func TestFaultsOfNodes(t *testing.T) {
 			}
 			looked[f.Node] = true
 			if f.Status != "ok" && f.Node != "big1" {
-				t.Errorf("%s: %+v", when, f)
+				t.Errorf("%s the faults doctor finds %+v on a healthy node, want ok", when, f)
 			}
 		}
 		if !looked["n1"] || !looked["n2"] {
@@ -181,7 +180,8 @@ func TestFaultsOfNodes(t *testing.T) {
 					}
 				}
 				if !named {
-					t.Errorf("%s on %s is not named by %s: %+v", f.name, node, f.code, ofNode(e, node))
+					t.Errorf("%s on %s is not named by %s, but doctor finds %+v", f.name, node, f.code,
+						ofNode(e, node))
 				}
 			}
 		}
@@ -202,7 +202,8 @@ func TestFaultsOfNodes(t *testing.T) {
 			}
 		}
 		if status != "unknown" && status != "fault" {
-			t.Errorf("%s: %+v", node, ofNode(e, node))
+			t.Errorf("doctor of %s finds %+v, want probe_job unknown or a fault, with %q", node, ofNode(e, node),
+				found)
 		}
 	}
 	heal(t, "n2")
@@ -225,15 +226,15 @@ func TestDoctorInterrupted(t *testing.T) {
 	s := newSite(t, "genomics")
 	job := shell(t, "lab", `sbatch --parsable --exclusive --nodes=2 --partition=main --mem=0 --output=/dev/null --wrap "sleep 600"`)
 	defer shell(t, "lab", `scancel "$1"`, job)
-	until(t, time.Minute, "busy nodes", func() bool { return shell(t, "lab", `squeue -h -j "$1" -o %T`, job) == "RUNNING" })
+	until(t, "busy nodes", func() bool { return shell(t, "lab", `squeue -h -j "$1" -o %T`, job) == "RUNNING" })
 	c, out, done := s.background("doctor", "--all-nodes", "--json")
-	until(t, time.Minute, "probe jobs", func() bool { return strings.Contains(shell(t, "lab", `squeue -h --me -r -o "%j %T"`), "sg-doctor") })
+	until(t, "probe jobs", func() bool { return strings.Contains(shell(t, "lab", `squeue -h --me -r -o "%j %T"`), "sg-doctor") })
 	must(t, c.Process.Signal(syscall.SIGINT))
 	<-done // of the way into the cluster; doctor itself gets TERM with it
-	until(t, time.Minute, "end without traces", func() bool {
+	until(t, "end without traces", func() bool {
 		return shell(t, "lab", `ls -A "$1/runs" | grep ^.doctor || true; squeue -h --me -o %j | grep doctor || true`, s.dir) == ""
 	})
 	if strings.Contains(out.String(), `"code":"container","where":"node","node":"n1","status":"ok"`) {
-		t.Errorf("%s", out)
+		t.Errorf("doctor, interrupted while the nodes were busy, says that n1's container is ok: %s", out)
 	}
 }

@@ -10,6 +10,7 @@ import (
 // this one is killed; what the site does not allow is refused.
 //
 // proves MANY-05
+// short: operating it
 func TestNotices(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -20,9 +21,7 @@ chmod 755 "$1/sendmail"`, mails, down)
 	s.replace("site.yaml", "import:\n",
 		"notify: {mail: {domains: [example.org], from: gate@example.org, sendmail: "+mails+"/sendmail}}\nimport:\n")
 	d := s.serve()
-	if f := s.fails(4, "notify", s.submit(probePlan("nothing")).RunID, "ana@example.com"); f.Code != "notice_denied" {
-		t.Errorf("%+v", f)
-	}
+	s.refused(4, "notice_denied", "notify", s.submit(probePlan("nothing")).RunID, "ana@example.com")
 	r := s.submit(s.set(probePlan("nothing"), "placement.partition", "big"))
 	type notices struct {
 		Added   bool
@@ -33,7 +32,7 @@ chmod 755 "$1/sendmail"`, mails, down)
 	}
 	see := func(n int, state string) (out notices) {
 		t.Helper()
-		until(t, patience, state, func() bool {
+		until(t, state, func() bool {
 			out = notices{}
 			s.ok(&out, "notify", r.RunID)
 			return len(out.Notices) == n && out.Notices[n-1].State == state
@@ -44,12 +43,13 @@ chmod 755 "$1/sendmail"`, mails, down)
 	s.ok(&asked, "notify", r.RunID, "ana@example.org")
 	s.ok(&again, "notify", r.RunID, "mailto:ana@example.org")
 	if !asked.Added || again.Added || len(again.Notices) != 1 {
-		t.Errorf("%+v %+v", asked, again)
+		t.Errorf("notify for the same address twice says %+v and %+v, want one notice, added the first time", asked,
+			again)
 	}
 	see(1, "waiting")
 	s.ok(nil, "cancel", r.RunID)
 	see(1, "due")
-	until(t, patience, "a try", func() bool { return see(1, "due").Notices[0].Tries > 0 })
+	until(t, "a try", func() bool { return see(1, "due").Notices[0].Tries > 0 })
 	d.signal("KILL")
 	d.ended(t)
 	must(t, os.Remove(host(down)))

@@ -139,23 +139,12 @@ func (i *issuer) forged() map[string]string {
 		must(i.t, err)
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
-	whole := strings.Split(i.good(nil), ".")
 	return map[string]string{
-		"expired":                           i.good(tree{"exp": time.Now().Add(-2 * time.Minute).Unix()}),
-		"never expires":                     i.good(tree{"exp": nil}),
-		"lives for a year":                  i.good(tree{"exp": time.Now().AddDate(1, 0, 0).Unix()}),
-		"not valid yet":                     i.good(tree{"nbf": time.Now().Add(5 * time.Minute).Unix()}),
-		"another audience":                  i.good(tree{"aud": "https://other.example.org"}),
-		"no audience":                       i.good(tree{"aud": nil}),
-		"another issuer":                    i.good(tree{"iss": "https://login.example.org"}),
-		"no subject":                        i.good(tree{"sub": nil}),
-		"an algorithm the site has not":     i.sign(jose.RS256, "r", i.rsa, nil),
-		"a shared secret: the public key":   i.sign(jose.HS256, "e", public, nil),
-		"no signature":                      part(tree{"alg": "none", "kid": "e", "typ": "at+jwt"}) + "." + part(i.claims(nil)) + ".",
-		"signed with a key of somebody's":   i.sign(jose.ES256, "e", other, nil),
-		"a key that nobody published":       i.sign(jose.ES256, "x", other, nil),
-		"claims changed after it was made":  whole[0] + "." + part(i.claims(tree{"sub": "root"})) + "." + whole[2],
-		"the signature of another's header": part(tree{"alg": "RS256", "kid": "e", "typ": "at+jwt"}) + "." + whole[1] + "." + whole[2],
+		"expired":                         i.good(tree{"exp": time.Now().Add(-2 * time.Minute).Unix()}),
+		"another audience":                i.good(tree{"aud": "https://other.example.org"}),
+		"a shared secret: the public key": i.sign(jose.HS256, "e", public, nil),
+		"no signature":                    part(tree{"alg": "none", "kid": "e", "typ": "at+jwt"}) + "." + part(i.claims(nil)) + ".",
+		"signed with a key of somebody's": i.sign(jose.ES256, "e", other, nil),
 	}
 }
 
@@ -194,13 +183,14 @@ watch:
 		State string
 		Roles map[string]string `json:"artifacts_by_role"`
 	}
-	until(t, 60*time.Second, "result", func() bool {
+	until(t, "result", func() bool {
 		p.ok(&got, "GET", "/v1/runs/"+run.ToolRunID+"/result?wait_seconds=20", "")
 		return got.Ready
 	})
 	if status, b := p.send("GET", "/v1/artifacts/"+got.Roles["stats"]+"/content", "", "Range: bytes=0-3"); status != 206 ||
 		string(b) != "file" || got.State != "succeeded" {
-		t.Errorf("%d %q %+v", status, b, got)
+		t.Errorf("GET of the output's first four bytes answers %d %q of a run that %s, want 206 \"file\" of one that succeeded",
+			status, b, got.State)
 	}
 	session, err := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, nil).
 		Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: p.url + "/mcp", DisableStandaloneSSE: true,
@@ -236,7 +226,7 @@ watch:
 		t.Errorf("another project's artifact as an input: %d %s", status, b)
 	}
 	if status, b := stranger.send("GET", "/v1/runs", ""); status != 200 || !strings.Contains(string(b), `"runs":[]`) {
-		t.Errorf("%d %s", status, b)
+		t.Errorf("runs of another project: %d %s, want 200 and none", status, b)
 	}
 	nobody := *p
 	nobody.token = i.good(tree{"sub": "carol", "groups": []string{"visitors"}})
@@ -250,9 +240,9 @@ watch:
 	}
 	s.ok(&records, "events", "list", "--tool", "seqkit.stats", "--chain", "effects")
 	if len(records.Events) != 1 || records.Events[0].Principal != "oidc:"+i.url+"#alice" {
-		t.Errorf("%+v", records)
+		t.Errorf("the records of the run are %+v, want one by the token's subject", records.Events)
 	}
 	if status, b := p.send("GET", "/.well-known/oauth-protected-resource", ""); status != 200 || !strings.Contains(string(b), i.url) {
-		t.Errorf("%d %s", status, b)
+		t.Errorf("the metadata of the resource: %d %s, want 200 with the issuer", status, b)
 	}
 }

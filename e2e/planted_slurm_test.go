@@ -34,7 +34,7 @@ func plantedInSlurm() []planted {
 			s.wrapped("scontrol", `/usr/bin/scontrol "$@" | sed "s/^Configuration data as of .*/Configuration data as of $(($(date +%s) - 600))/"`)
 		}},
 		{name: "slurmctld's clock is a little ahead", code: "clock_slurmctld", status: "warning", found: "ahead", plant: func(s *site) {
-			s.wrapped("scontrol", `/usr/bin/scontrol "$@" | sed "s/^Configuration data as of .*/Configuration data as of $(($(date +%s) + 30))/"`)
+			s.wrapped("scontrol", `/usr/bin/scontrol "$@" | sed "s/^Configuration data as of .*/Configuration data as of $(($(date +%s) + 20))/"`)
 		}},
 		{name: "Slurm takes few jobs", code: "max_job_count", status: "warning", found: "MaxJobCount is 50", plant: config("MaxJobCount", "50")},
 		{name: "arrays are too small", code: "max_array_size", status: "warning", found: "MaxArraySize is 1", plant: config("MaxArraySize", "1")},
@@ -80,6 +80,9 @@ func plantedInSlurm() []planted {
 			front: func(s *site) func() {
 				shell(s.t, "root", `sacctmgr -i add account planted cluster=devcluster
 					sacctmgr -i add user lab account=planted cluster=devcluster MaxSubmitJobs=0`)
+				until(s.t, "association", func() bool { // slurmctld hears of it from slurmdbd
+					return shell(s.t, "root", `scontrol show assoc_mgr users=lab flags=assoc | grep -c Account=planted || true`) != "0"
+				})
 				return func() { shell(s.t, "root", `sacctmgr -i delete account planted cluster=devcluster`) }
 			}},
 		{name: "the default partition is too short for the tools", code: "tool_jobs", status: "fault", found: "time limit",

@@ -12,6 +12,8 @@ import (
 // A job that needs more memory than its tool gives ends for that reason, and a retry with more succeeds: the same run, with the memory and
 // the time of the attempt in Slurm, in the ledger and in the answer. A call may ask for more in the first place, within policy, which is
 // another run. Two files of equal bytes share the run, and each of the requests names the output by its own sample.
+//
+// short: success is proven
 func TestMoreMemory(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -39,7 +41,7 @@ func TestMoreMemory(t *testing.T) {
 	}
 	for _, c := range [][]string{{"--mem", "50M"}, {"--mem", "17G"}, {"--time", "5h"}, {"--mem", "8"}} {
 		if r := s.cli(append([]string{"retry", a.RunID, "--json"}, c...)...); r.code != 2 && r.code != 4 {
-			t.Errorf("%v: %v", c, r)
+			t.Errorf("%v, want a refusal", r)
 		}
 	}
 	var again struct {
@@ -52,10 +54,11 @@ func TestMoreMemory(t *testing.T) {
 	}
 	s.ok(&again, more...)
 	if again.RunID != a.RunID || !strings.Contains(fmt.Sprint(again.Warnings), "memory from 100 to 600 MiB, time limit from 60 to 120 s") {
-		t.Errorf("%+v", again)
+		t.Errorf("retry with more says run %s and the warnings %q, want run %s and what was raised", again.RunID,
+			again.Warnings, a.RunID)
 	}
 	if l = s.wait(a.RunID); l.State != "succeeded" {
-		t.Fatalf("%s: %s", l.State, l.why())
+		t.Fatalf("after a retry with more memory %v, want it succeeded", l)
 	}
 	var shown struct {
 		Attempts []struct{ Resources plan.Resources }
@@ -63,13 +66,13 @@ func TestMoreMemory(t *testing.T) {
 	s.ok(&shown, "runs", "show", a.RunID)
 	want := plan.Resources{CPUs: 1, MemMB: 600, TimeLimitSeconds: 120}
 	if len(shown.Attempts) != 2 || shown.Attempts[0].Resources.MemMB != 100 || shown.Attempts[1].Resources != want {
-		t.Errorf("%+v", shown)
+		t.Errorf("runs show has the attempts %+v, want one with 100 MiB and one with %+v", shown.Attempts, want)
 	}
 	oracle := func(runID string, memMB int) {
 		t.Helper()
 		if out := shell(t, "lab", `scontrol show job -o "$1"`, s.story(runID).SlurmJobID); !strings.Contains(out,
 			fmt.Sprintf(" MinMemoryNode=%dM ", memMB)) {
-			t.Error(out)
+			t.Errorf("Slurm shows the job as %s, want %d MiB of memory", out, memMB)
 		}
 	}
 	oracle(a.RunID, 600)
@@ -77,25 +80,25 @@ func TestMoreMemory(t *testing.T) {
 	var larger submitted
 	s.ok(&larger, append(first, "--mem", "0.5G")...)
 	if l := s.wait(larger.RunID); larger.RunID == a.RunID || l.State != "succeeded" {
-		t.Errorf("%s %s: %s", larger.RunID, l.State, l.why())
+		t.Errorf("a call with more memory: %v, want another run that succeeded", l)
 	}
 	oracle(larger.RunID, 512)
 	if r := s.cli(append(first, "--mem", "17G", "--json")...); r.code != 4 || !strings.Contains(string(r.stdout), "at most 16384") {
-		t.Errorf("%v", r)
+		t.Errorf("%v, want exit 4 and policy's bound", r)
 	}
 
 	named := func(name string) {
 		t.Helper()
 		s.ok(nil, "collect", a.RunID, "--to", s.dir+"/"+name)
 		if _, err := os.Stat(host(s.dir) + "/" + name + "/" + name + ".txt.size.txt"); err != nil {
-			t.Error(err)
+			t.Errorf("collect does not name the output by the sample: %v", err)
 		}
 	}
 	named("sample1")
 	var shared submitted
 	s.ok(&shared, "run", "probe.small", "--input", "data="+s.dir+"/files/sample2.txt", "--param", "word=300")
 	if shared.RunID != a.RunID {
-		t.Errorf("equal bytes of another name are another run: %+v", shared)
+		t.Errorf("equal bytes under another name give %v, want run %s", shared, a.RunID)
 	}
 	named("sample2")
 
@@ -103,7 +106,7 @@ func TestMoreMemory(t *testing.T) {
 	id := l.Roles["result"]
 	head := shell(t, "lab", `curl -sSo /dev/null -D - --unix-socket "$1" "http://gateway/v1/artifacts/$2/content"`, s.dir+"/gw.sock", id)
 	if !strings.Contains(head, "\nContent-Disposition: attachment; filename=\"sample2.txt.size.txt\"\r\n") {
-		t.Error(head)
+		t.Errorf("the download has the head\n%s\nwant the name sample2.txt.size.txt", head)
 	}
 	c := s.chat(t, "2025-11-25")
 	c.expect(c.say("artifact_get", tree{"artifact_id": id}, nil), "downloaded as sample2.txt.size.txt")

@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"archive/zip"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +27,7 @@ type referenceRow struct {
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
-	s.replace("site.yaml", "  image_store:", "  in_place: [{path: "+s.dir+"/refs, projects: [demo]}]\n  image_store:")
+	s.replace("site.yaml", "  image_store:", "  in_place: [{path: "+s.dir+"/refs, projects: [demo], shared: true}]\n  image_store:")
 	s.references()
 }
 
@@ -41,18 +39,17 @@ func TestReferencesByJob(t *testing.T) {
 	t.Run("here", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "probing")
-		s.replace("site.yaml", "  image_store:", "  in_place: [{path: "+s.dir+"/refs, projects: [demo]}]\n  image_store:")
+		s.replace("site.yaml", "  image_store:", "  in_place: [{path: "+s.dir+"/refs, projects: [demo], shared: true}]\n  image_store:")
 		s.hashedByJob()
 	})
 	t.Run("elsewhere", func(t *testing.T) {
 		t.Parallel()
 		s := farSite(t, "ssh-sftp-dtn.yaml", func(doc tree) {
 			storage := doc["storage"].(tree)
-			storage["in_place"] = []any{tree{"path": filepath.Dir(storage["runs_dir"].(string)) + "/refs", "projects": []any{"demo"}}}
+			storage["in_place"] = []any{tree{"path": filepath.Dir(storage["runs_dir"].(string)) + "/refs", "projects": []any{"demo"},
+				"shared": true}}
 		})
-		if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
-			t.Fatal(r)
-		}
+		s.ok(nil, "image", "add", "--replace", "probe", probeImage())
 		s.hashedByJob()
 	})
 }
@@ -64,68 +61,10 @@ func TestReferencesElsewhere(t *testing.T) {
 	t.Parallel()
 	s := farSite(t, "ssh-sftp-dtn.yaml", func(doc tree) {
 		storage := doc["storage"].(tree)
-		storage["in_place"] = []any{tree{"path": filepath.Dir(storage["runs_dir"].(string)) + "/refs", "projects": []any{"demo"}}}
+		storage["in_place"] = []any{tree{"path": filepath.Dir(storage["runs_dir"].(string)) + "/refs", "projects": []any{"demo"}, "shared": true}}
 	})
-	if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
-		t.Fatal(r)
-	}
+	s.ok(nil, "image", "add", "--replace", "probe", probeImage())
 	s.references("--type", "TEXT")
-}
-
-// archived: the receipt and the archive of a run say the name of the reference, and the archive has the files of the folder.
-func (s *site) archived(id string) {
-	t := s.t
-	t.Helper()
-	var r struct {
-		Statement struct {
-			Predicate struct {
-				ResolvedDependencies []struct {
-					Name        string
-					Annotations struct{ Reference string }
-				}
-			}
-		}
-	}
-	s.ok(&r, "receipt", id)
-	named := ""
-	for _, d := range r.Statement.Predicate.ResolvedDependencies {
-		if d.Name == "input/in/data" {
-			named = d.Annotations.Reference
-		}
-	}
-	if named != "index" {
-		t.Errorf("%+v", r)
-	}
-	file := s.dir + "/index.crate.zip"
-	if s.outside != "" {
-		file = filepath.Join(filepath.Dir(s.outside), "index.crate.zip")
-	}
-	s.ok(nil, "export", id, "--to", file)
-	var v struct {
-		OK       bool
-		Problems []any
-	}
-	if s.ok(&v, "verify", file); !v.OK {
-		t.Errorf("%+v", v)
-	}
-	if s.outside == "" {
-		file = host(file)
-	}
-	z, err := zip.OpenReader(file)
-	must(t, err)
-	defer z.Close()
-	f, err := z.Open("in/data/sub/b")
-	must(t, err)
-	defer f.Close()
-	if text, err := io.ReadAll(f); err != nil || string(text) != "two\n" {
-		t.Errorf("%q %v", text, err)
-	}
-	doc, err := z.Open("run.json")
-	must(t, err)
-	defer doc.Close()
-	if text, err := io.ReadAll(doc); err != nil || !strings.Contains(string(text), `"reference_name": "index"`) {
-		t.Errorf("%.2000s %v", text, err)
-	}
 }
 
 // givenPack is a tool that hashes what it is given.
@@ -165,7 +104,7 @@ func (s *site) references(flags ...string) {
 	var g, index referenceRow
 	s.ok(&g, append([]string{"reference", "add", "genome", refs + "/genome.txt", "--in-place", "--description", "a genome"}, flags...)...)
 	if g.Value != "ref:genome" || g.SHA256 != sumOf(content) || g.Site == nil || !g.Changed {
-		t.Errorf("%+v", g)
+		t.Errorf("reference add --in-place says %+v, want ref:genome with the file's checksum", g)
 	}
 	first := s.given("ref:genome", "in_place", "genome", sumOf(content)+" in/data\n")
 	if again := s.given(g.Pinned, "in_place", "genome", ""); again != first {
@@ -182,17 +121,14 @@ func (s *site) references(flags ...string) {
 	folder := strings.TrimSuffix(s.file("index/sub/b", "two\n"), "/sub/b")
 	s.ok(&index, "reference", "add", "index", folder)
 	if index.Type != "DIRECTORY" || index.Size != 8 || index.Site != nil {
-		t.Errorf("%+v", index)
+		t.Errorf("reference add of a folder says %+v, want a copied directory of 8 bytes", index)
 	}
 	old := s.given("ref:index", "copied", "index", sumOf("one\n")+" in/data/a\n"+sumOf("two\n")+" in/data/sub/b\n")
-	s.archived(old)
 	s.file("index/a", "three\n")
-	if f := s.fails(5, "reference", "add", "index", folder); f.Code != "reference_exists" {
-		t.Errorf("%+v", f)
-	}
+	s.refused(5, "reference_exists", "reference", "add", "index", folder)
 	s.ok(&index, "reference", "add", "index", folder, "--replace")
 	if len(index.Versions) != 1 {
-		t.Errorf("%+v", index)
+		t.Errorf("reference add --replace says %+v, want one earlier version", index)
 	}
 	if now := s.given("ref:index", "copied", "index", sumOf("three\n")+" in/data/a\n"+sumOf("two\n")+" in/data/sub/b\n"); now == old {
 		t.Error("other content is the same run")
@@ -206,29 +142,26 @@ func (s *site) references(flags ...string) {
 	var changed submitted
 	s.cli("run", "probe.given", "--input", "data=ref:genome", "--mem", "101M", "--json").object(t, &changed)
 	if l := s.wait(changed.RunID); l.State != "failed" || !strings.Contains(l.why(), "input_mismatch") {
-		t.Errorf("%s %s", l.State, l.why())
+		t.Errorf("a run on a reference that was changed: %v, want it failed as input_mismatch", l)
 	}
 	s.ok(&g, append([]string{"reference", "add", "genome", refs + "/genome.txt", "--in-place", "--replace"}, flags...)...)
 	if now := s.given("ref:genome", "in_place", "genome", sumOf(strings.ToUpper(content))+" in/data\n"); now == first {
 		t.Error("other content is the same run")
 	}
-	if l := s.wait(first); l.State != "succeeded" {
-		t.Error(l.why())
-	}
+	s.ends(first, "succeeded")
 
 	if f := s.fails(2, "run", "probe.given", "--input", "data=ref:genone"); f.Code != "ARGS-REFERENCE" || len(f.Details.Problems) != 1 ||
 		!strings.Contains(f.Details.Problems[0].Message, "did you mean genome?") {
-		t.Errorf("%+v", f)
+		t.Errorf("a misspelt reference fails with %v %+v, want ARGS-REFERENCE with the near name", f,
+			f.Details.Problems)
 	}
 	var list struct{ References []referenceRow }
 	s.ok(&list, "reference", "list")
 	if len(list.References) != 3 {
-		t.Errorf("%+v", list)
+		t.Errorf("reference list shows %+v, want three", list.References)
 	}
 	s.ok(nil, "reference", "rm", "genome")
-	if f := s.fails(3, "reference", "show", "genome"); f.Code != "reference_not_found" {
-		t.Errorf("%+v", f)
-	}
+	s.refused(3, "reference_not_found", "reference", "show", "genome")
 }
 
 // given runs the tool on a reference and gives its run.
@@ -238,17 +171,17 @@ func (s *site) given(value, strength, name, result string) string {
 	s.ok(&a, "run", "probe.given", "--input", "data="+value)
 	l := s.wait(a.RunID)
 	if l.State != "succeeded" {
-		s.t.Fatal(value, l.why())
+		s.t.Fatalf("a run on %s: %v, want it succeeded", value, l)
 	}
 	if got := string(s.bytesOf(l.Roles["result"])); result != "" && got != result {
-		s.t.Errorf("%s: %s", value, got)
+		s.t.Errorf("the run on %s made %s, want %s", value, got, result)
 	}
 	var v struct {
 		Inputs []struct{ Reference, Strength string }
 	}
 	s.ok(&v, "runs", "show", a.RunID)
 	if len(v.Inputs) != 1 || v.Inputs[0].Reference != name || v.Inputs[0].Strength != strength {
-		s.t.Errorf("%s: %+v", value, v)
+		s.t.Errorf("run on %s has the inputs %+v, want the reference %s, %s", value, v.Inputs, name, strength)
 	}
 	return a.RunID
 }
@@ -284,7 +217,7 @@ func (s *site) folderInPlace(refs string, flags []string) {
 	var r referenceRow
 	s.ok(&r, add...)
 	if r.Type != "DIRECTORY" || r.Size != 800 || r.Site == nil {
-		t.Errorf("%+v", r)
+		t.Errorf("reference add --in-place of a folder says %+v, want a directory of 800 bytes", r)
 	}
 	want := sumOf("an option\n") + " in/data/-n.0\n"
 	for i := range 300 {
@@ -299,7 +232,7 @@ func (s *site) folderInPlace(refs string, flags []string) {
 		var a submitted
 		s.cli("run", "probe.given", "--input", "data=ref:folder", "--mem", mem, "--json").object(t, &a)
 		if l := s.wait(a.RunID); l.State != "failed" || !strings.Contains(l.why(), "input_mismatch") {
-			t.Errorf("%s %s", l.State, l.why())
+			t.Errorf("a run on a folder that was changed: %v, want it failed as input_mismatch", l)
 		}
 	}
 	must(t, os.WriteFile(dir+"/sub/added", nil, 0o644))
@@ -307,7 +240,7 @@ func (s *site) folderInPlace(refs string, flags []string) {
 	must(t, os.Remove(dir+"/sub/added"))
 	var shown struct{ Problem string }
 	if s.ok(&shown, "reference", "show", "folder"); !strings.Contains(shown.Problem, "was changed") {
-		t.Errorf("%+v", shown)
+		t.Errorf("reference show of a changed folder says %q, want that it was changed", shown.Problem)
 	}
 	s.doctorLooksAtReferences(refs + "/it's index")
 	s.ok(&r, add...) // as it is now: the same content
@@ -319,7 +252,7 @@ func (s *site) folderInPlace(refs string, flags []string) {
 	}
 	if f := s.fails(2, "artifact", "get", there.ArtifactID, "-o", saved); f.Code != "directory_in_place" ||
 		!strings.Contains(f.Message, refs+"/it's index") {
-		t.Errorf("%+v", f)
+		t.Errorf("artifact get of a folder in place fails with %v, want directory_in_place, and where it is", f)
 	}
 	// changed while its job waits: the job sees it
 	doc := probePlan("sums", "out/result", "in")
@@ -337,7 +270,7 @@ func (s *site) folderInPlace(refs string, flags []string) {
 		code, exit = "IMPORT-ENTRY", 2
 	}
 	if f := s.fails(exit, add...); f.Code != code {
-		t.Errorf("%+v", f)
+		t.Errorf("reference add of a folder with a link in it fails with %v, want %s", f, code)
 	}
 }
 
@@ -362,7 +295,7 @@ func (s *site) hashedByJob() {
 	s.ok(&here, "reference", "add", "here", refs+"/by job's", "--in-place", "--type", "DIRECTORY")
 	add := []string{"reference", "add", "hashed", refs + "/by job's", "--in-place", "--type", "DIRECTORY", "--by-job"}
 	if s.ok(&r, add...); r.SHA256 != here.SHA256 || r.Size != here.Size || r.Type != "DIRECTORY" || !r.Changed {
-		t.Errorf("the job: %+v; here: %+v", r, here)
+		t.Errorf("reference add --by-job says %+v, want what hashing here says: %+v", r, here)
 	}
 	hashes := func() (ids []string) {
 		t.Helper()
@@ -375,15 +308,14 @@ func (s *site) hashedByJob() {
 	}
 	first := hashes()
 	if len(first) != 1 || s.count(first[0]).Accounted != 1 {
-		t.Fatalf("%v", first)
+		t.Fatalf("reference add --by-job made the runs %v, want one with one job", first)
 	}
-	if l := s.wait(first[0]); l.State != "succeeded" {
-		t.Error(l.why())
-	}
+	s.ends(first[0], "succeeded")
 	s.ok(nil, "runs", "show", first[0])
 	s.ok(nil, "logs", first[0])
 	if s.ok(&r, add...); r.Changed || len(hashes()) != 1 {
-		t.Errorf("again: %+v, %v", r, hashes())
+		t.Errorf("reference add --by-job again says %+v with the runs %v, want nothing changed and one run", r,
+			hashes())
 	}
 	s.given("ref:hashed", "in_place", "hashed", "")
 
@@ -393,7 +325,7 @@ func (s *site) hashedByJob() {
 	must(t, giveToLab(host(refs)))
 	long := []string{"reference", "add", "long", refs + "/long", "--in-place", "--type", "UNKNOWN", "--by-job"}
 	_, out, done := s.background(append(long, "--json")...)
-	until(t, 60e9, "job that hashes", func() bool { // killed while it is sent, the run may end as absent, and is to be retried
+	until(t, "job that hashes", func() bool { // killed while it is sent, the run may end as absent, and is to be retried
 		var page runPage
 		s.ok(&page, "runs", "list", "--tool", "reference.add", "--state", "running")
 		return len(page.Runs) == 1
@@ -405,31 +337,26 @@ func (s *site) hashedByJob() {
 	}
 	s.serve()
 	if s.ok(&r, long...); r.Size != 3<<30 || len(r.SHA256) != 64 {
-		t.Errorf("%+v", r)
+		t.Errorf("reference add --by-job after a kill says %+v, want the size and a checksum", r)
 	}
 	all := hashes()
 	for _, id := range all {
-		if n := s.count(id).Accounted; n != 1 {
-			t.Errorf("%d jobs of %s", n, id)
-		}
+		s.hasOneJob(id)
 	}
 	if len(all) != 2 {
-		t.Errorf("%v", all)
+		t.Errorf("after a kill the runs that hash are %v, want two", all)
 	}
 
 	// changed: another run; what is not there, or may not be in a directory, is said before there is one
 	must(t, os.WriteFile(dir+"/sub/part 000", []byte("changed"), 0o644))
 	if s.ok(&r, append(add, "--replace")...); !r.Changed || r.SHA256 == here.SHA256 || len(hashes()) != 3 {
-		t.Errorf("changed: %+v %v", r, hashes())
+		t.Errorf("reference add --by-job of a changed folder says %+v with the runs %v, want another checksum and a third run",
+			r, hashes())
 	}
-	if f := s.fails(3, "reference", "add", "none", refs+"/none", "--in-place", "--type", "UNKNOWN", "--by-job"); f.Code != "import_missing" {
-		t.Errorf("%+v", f)
-	}
+	s.refused(3, "import_missing", "reference", "add", "none", refs+"/none", "--in-place", "--type", "UNKNOWN", "--by-job")
 	must(t, os.Symlink("/etc/passwd", dir+"/link"))
-	if f := s.fails(6, append(add, "--replace")...); f.Code != "hash_job_failed" {
-		t.Errorf("%+v", f)
-	}
+	s.refused(6, "hash_job_failed", append(add, "--replace")...)
 	if len(hashes()) != 4 {
-		t.Errorf("%v", hashes())
+		t.Errorf("the runs that hash are %v, want four", hashes())
 	}
 }

@@ -22,6 +22,8 @@ type removal struct {
 // A patient's data is in an input, an output, a log, a workspace, and in answers to looks. After runs rm and artifact rm no file of the
 // gateway has any of it; the ledger says who removed what and why, and its history verifies. The same request finds the run as removed and
 // submits nothing; a retry makes the output again once its input is there.
+//
+// short: operating it
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -38,12 +40,10 @@ func TestRemove(t *testing.T) {
 	doc["io"].(tree)["inputs"] = []any{tree{"role": "table", "artifact_id": in.ArtifactID, "checksum_sha256": in.SHA256,
 		"dest_relpath": "in/patient.txt"}}
 	r := s.submit(doc)
-	if l := s.wait(r.RunID); l.State != "succeeded" {
-		t.Fatalf("%+v", l)
-	}
+	s.mustEnd(r.RunID, "succeeded")
 	for _, args := range [][]string{{"logs", r.RunID, "--stream", "stdout"}, {"artifact", "preview", in.ArtifactID}} {
 		if res := s.cli(args...); !strings.Contains(string(res.stdout), pattern) {
-			t.Fatalf("%+v", res)
+			t.Fatalf("before the removal %v, want the patient's data in it", res)
 		}
 	}
 	where := func() []string {
@@ -57,25 +57,26 @@ func TestRemove(t *testing.T) {
 	var dry, got, again removal
 	s.ok(&dry, "runs", "rm", r.RunID, "--reason", "consent withdrawn", "--dry-run")
 	if !dry.DryRun || dry.ID != "" || len(dry.Runs) != 1 || len(dry.Artifacts) < 2 || len(where()) < 5 {
-		t.Errorf("%+v", dry)
+		t.Errorf("runs rm --dry-run says %+v, want one run, its artifacts, and nothing removed", dry)
 	}
 	if s.ok(&got, "artifact", "rm", in.ArtifactID, "--reason", "consent withdrawn"); len(got.Copies) != 1 || got.Copies[0] != r.RunID ||
 		len(got.Workspaces)+len(got.Pending) != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("artifact rm says %+v, want the copy in run %s named", got, r.RunID)
 	}
 	if s.ok(&got, "runs", "rm", r.RunID, "--reason", "consent withdrawn"); len(got.Workspaces) != 1 || len(got.Pending) != 0 ||
 		!strings.HasPrefix(got.ID, "rmv_") {
-		t.Errorf("%+v", got)
+		t.Errorf("runs rm says %+v, want one workspace removed and an id", got)
 	}
 	if left := where(); len(left) > 0 {
 		t.Errorf("it is still in %v", left)
 	}
 	if s.ok(&again, "runs", "rm", r.RunID, "--reason", "again"); again.ID != "" || len(again.Already) != 1 {
-		t.Errorf("%+v", again)
+		t.Errorf("runs rm again says %+v, want nothing but that it was removed already", again)
 	}
 	if f := s.fails(3, "artifact", "get", in.ArtifactID); f.Code != "artifact_removed_by_request" ||
 		!strings.Contains(f.Message, "consent withdrawn") {
-		t.Errorf("%+v", f)
+		t.Errorf("artifact get of what was removed fails with %v, want artifact_removed_by_request with the reason",
+			f)
 	}
 
 	var asked struct {
@@ -83,29 +84,28 @@ func TestRemove(t *testing.T) {
 		Removed string
 	}
 	if s.ok(&asked, "submit", s.plan(doc)); asked.RunID != r.RunID || !asked.Replayed || asked.Removed != got.ID {
-		t.Errorf("%+v", asked)
+		t.Errorf("the same request gives %v, removed by %q; want a replay, removed by %s", asked.submitted,
+			asked.Removed, got.ID)
 	}
 	var shown struct{ Attempts []attempt }
 	if s.ok(&shown, "runs", "show", r.RunID); len(shown.Attempts) != 1 {
-		t.Errorf("%+v", shown)
+		t.Errorf("the same request left the attempts %+v, want one", shown.Attempts)
 	}
 	var v struct{ OK bool }
 	if s.ok(&v, "events", "verify"); !v.OK {
-		t.Errorf("%+v", v)
+		t.Errorf("events verify after a removal says %+v, want whole chains", v)
 	}
 	s.ok(nil, "artifact", "verify", "--all")
 	if f := s.fails(5, "retry", r.RunID, "--after-attempt", "1"); f.Code != "inputs_removed" || !strings.Contains(f.Message, in.ArtifactID) {
-		t.Errorf("%+v", f)
+		t.Errorf("retry without its input fails with %v, want inputs_removed that names it", f)
 	}
 	if back := s.import1(s.file("patient.txt", pattern+" one\n")); back.ArtifactID != in.ArtifactID {
-		t.Errorf("%+v", back)
+		t.Errorf("the same bytes, imported again, are %s, want %s", back.ArtifactID, in.ArtifactID)
 	}
 	s.ok(nil, "retry", r.RunID, "--after-attempt", "1")
-	if l := s.wait(r.RunID); l.State != "succeeded" {
-		t.Errorf("%+v", l)
-	}
+	s.ends(r.RunID, "succeeded")
 	var now struct{ Removed string }
 	if s.ok(&now, "collect", r.RunID); now.Removed != "" {
-		t.Errorf("%+v", now)
+		t.Errorf("after a retry collect says removed by %q, want nothing removed", now.Removed)
 	}
 }

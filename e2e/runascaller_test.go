@@ -3,10 +3,10 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // Two users side by side: each one's job is theirs in the queue, in accounting and on disk, through everything that a run goes through,
@@ -84,17 +84,18 @@ func callersInArrays(t *testing.T, s *site) {
 				}
 				var a struct{ State, Executed string }
 				if c.do(&a, "cancel", id); a.State != "cancelled" || a.Executed != "never" {
-					t.Errorf("%+v", a)
+					t.Errorf("cancel of a task that waits says %+v, want cancelled and never executed", a)
 				}
 			}
 			kept := (len(arrays[array]) + 1) / 2
-			until(t, time.Minute, "end of the tasks", func() bool {
+			until(t, "end of the tasks", func() bool {
 				return shell(t, "root", `squeue -h -r -j "$1" -t PENDING -o %K | wc -l`, array) == fmt.Sprint(kept)
 			})
-			time.Sleep(12 * time.Second) // two looks of the gateway
+			seen := s.looksAtQueue()
+			until(t, "two more looks of the gateway at the queue", func() bool { return s.looksAtQueue() >= seen+2 })
 			for i, id := range arrays[array] {
 				if l := c.get(id); i%2 == 0 && (l.Phase != "pending" || strings.Contains(l.why(), "record")) {
-					t.Errorf("%s: %s", l.Phase, l.why())
+					t.Errorf("a task that was left: %v, want it pending without a word about its record", l)
 				}
 			}
 		}
@@ -102,7 +103,7 @@ func callersInArrays(t *testing.T, s *site) {
 	for _, c := range callers {
 		for _, id := range writes[c] {
 			if l := c.until(id, "done"); l.State != "succeeded" || c.owners(id) != c.name {
-				t.Errorf("%+v of %s", l, c.owners(id))
+				t.Errorf("%v with files of %s, want it succeeded with files of %s", l, c.owners(id), c.name)
 			}
 		}
 		for _, id := range waits[c] {
@@ -112,6 +113,19 @@ func callersInArrays(t *testing.T, s *site) {
 			}
 		}
 	}
+}
+
+// looksAtQueue is how often the gateway has asked Slurm for the queue, as its metrics say.
+func (s *site) looksAtQueue() (n int) {
+	s.t.Helper()
+	for line := range strings.Lines(shell(s.t, "lab", `curl -sSf --unix-socket "$1" http://gateway/metrics`, s.dir+"/gw.sock")) {
+		if strings.HasPrefix(line, `slurmgate_slurm_requests_total{command="squeue"`) {
+			looks, err := strconv.Atoi(strings.Fields(line)[1])
+			must(s.t, err)
+			n += looks
+		}
+	}
+	return n
 }
 
 // caller is a user of a site with run_as: caller.
@@ -132,7 +146,7 @@ func (c caller) do(into any, args ...string) {
 	c.t.Helper()
 	r := c.user(c.name, nil, args...)
 	if r.code != 0 && r.code != 6 {
-		c.t.Fatal(r)
+		c.t.Fatalf("%s: %v, want exit 0 or 6", c.name, r)
 	}
 	r.object(c.t, into)
 }
@@ -140,7 +154,7 @@ func (c caller) do(into any, args ...string) {
 // until waits until a run of the caller's is in a phase.
 func (c caller) until(runID, phase string) (l looked) {
 	c.t.Helper()
-	until(c.t, 2*time.Minute, phase+" of "+runID, func() bool {
+	until(c.t, phase+" of "+runID, func() bool {
 		l = c.get(runID)
 		if l.Phase == "done" && phase != "done" {
 			c.t.Fatalf("the run is over before it was %s: %s %s", phase, l.State, l.why())
@@ -162,7 +176,7 @@ func (c caller) owners(runID string) string {
 // release lets a held program end.
 func (c caller) release(runID string, n string) {
 	c.t.Helper()
-	until(c.t, time.Minute, "folder for outputs", func() bool {
+	until(c.t, "folder for outputs", func() bool {
 		_, err := os.Stat(host(c.workspace(runID)) + "/a" + n + "/out")
 		return err == nil
 	})
@@ -185,16 +199,16 @@ func (c caller) lives() {
 		t.Errorf("squeue shows a job of %q", got)
 	}
 	if again := c.submitAs(c.name, doc); !again.Replayed || again.RunID != a.RunID {
-		t.Errorf("a replay: %+v", again)
+		t.Errorf("%s's request again gives %v, want a replay of %s", c.name, again, a.RunID)
 	}
 	var next submitted
 	if c.do(&next, "run", "chain.two", "-i", "text="+a.RunID+":result"); next.Phase != "waiting_for_inputs" {
-		t.Errorf("%+v", next)
+		t.Errorf("chain.two on a run that is not over gives %v, want waiting_for_inputs", next)
 	}
 	c.release(a.RunID, "1")
 	end := c.until(a.RunID, "done")
 	if end.State != "succeeded" {
-		t.Fatalf("%+v", end)
+		t.Fatalf("%s's %v, want it succeeded", c.name, end)
 	}
 	if got := c.owners(a.RunID); got != c.name {
 		t.Errorf("the files of the run are %q's", got)
@@ -204,11 +218,12 @@ func (c caller) lives() {
 	}
 	second := c.until(next.RunID, "done")
 	if user, _ := c.jobUser(second.RunID); second.State != "succeeded" || user != c.name || c.owners(second.RunID) != c.name {
-		t.Errorf("what waited ran as %q: %+v", user, second)
+		t.Errorf("what waited ran as %q: %v; want it succeeded as %s, with files of that user alone", user, second,
+			c.name)
 	}
 	r := c.user(c.name, nil, "artifact", "get", end.Roles["result"], "-o", "-")
 	if r.code != 0 || len(r.stdout) == 0 {
-		t.Error(r)
+		t.Errorf("%s reads the own output: %v, want its bytes", c.name, r)
 	}
 }
 
@@ -235,32 +250,32 @@ func TestRunAsCallerFaults(t *testing.T) {
 	waits := held()
 	waits["resources"].(tree)["cpus"] = 2
 	w := s.submitAs("alice", waits)
-	until(t, 2*time.Minute, "run that waits for the signer", func() bool {
+	until(t, "run that waits for the signer", func() bool {
 		return strings.Contains(s.story(w.RunID).Reason, "signer_away")
 	})
 	sign.start()
 	if end := alice.until(a.RunID, "done"); end.State != "succeeded" || *end.SlurmJobID != first {
-		t.Errorf("%+v", end)
+		t.Errorf("alice's run, begun before the kill: %v, want it succeeded with job %s", end, first)
 	}
 	alice.until(w.RunID, "running")
 	// Another user's run is nobody else's to cancel.
 	if r := s.user("bob", nil, "cancel", w.RunID); r.code != 4 {
-		t.Error(r)
+		t.Errorf("bob cancels alice's run: %v, want exit 4", r)
 	}
 	var done looked
 	alice.do(&done, "cancel", w.RunID)
 	if end := alice.until(w.RunID, "done"); end.State != "cancelled" {
-		t.Errorf("%+v", end)
+		t.Errorf("the run that alice cancelled: %v, want it cancelled", end)
 	}
 	alice.do(&done, "retry", w.RunID)
 	alice.until(w.RunID, "running")
 	alice.release(w.RunID, "2")
 	if end := alice.until(w.RunID, "done"); end.State != "succeeded" {
-		t.Errorf("%+v", end)
+		t.Errorf("the run that alice retried: %v, want it succeeded", end)
 	}
 	bob.release(b.RunID, "1")
 	if end := bob.until(b.RunID, "done"); end.State != "succeeded" {
-		t.Errorf("%+v", end)
+		t.Errorf("bob's %v, want it succeeded", end)
 	}
 	for c, runs := range map[caller][]string{alice: {a.RunID, w.RunID}, bob: {b.RunID}} {
 		for _, id := range runs {

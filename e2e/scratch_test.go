@@ -3,7 +3,6 @@ package e2e
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // Where the site names a folder on the nodes' own disks, /tmp of the container is a private folder in it, which is gone when the job has
@@ -25,37 +24,29 @@ func TestScratch(t *testing.T) {
 		t.Fatalf("in %s is %q", scratch, folder)
 	}
 	if mode := strings.TrimSpace(shell(t, "root", `stat -c '%a %U' "$1"/*`, scratch)); mode != "700 lab" {
-		t.Error(mode)
+		t.Errorf("the folder in scratch has mode and owner %s, want 700 lab", mode)
 	}
 	shell(t, "root", `cd "$1"/*/tmp && mkdir sub && touch sub/f && chown -R lab sub && chmod 0 sub && touch go`, scratch)
-	if l := s.wait(id); l.State != "succeeded" {
-		t.Fatalf("%s: %s", l.State, l.why())
-	}
+	s.mustEnd(id, "succeeded")
 	gone := func(after string) {
 		t.Helper()
-		for end := time.Now().Add(patience); left() != ""; time.Sleep(100 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("after %s %s holds %s", after, scratch, left())
-			}
-		}
+		until(t, "an empty "+scratch+" after "+after, func() bool { return left() == "" })
 	}
 	gone("success")
 
 	id = s.submit(probePlan("await", "/tmp/never", "out/result")).RunID
 	s.started(id)
 	s.ok(nil, "cancel", id)
-	if l := s.wait(id); l.State != "cancelled" {
-		t.Errorf("%s: %s", l.State, l.why())
-	}
+	s.ends(id, "cancelled")
 	gone("a cancel")
 
 	shell(t, "root", `rmdir "$1"`, scratch)
 	if l := s.wait(s.submit(probePlan("write", "out/result", "x")).RunID); l.State != "failed" ||
 		!strings.HasPrefix(l.why(), "scratch_missing") {
-		t.Errorf("%s: %s", l.State, l.why())
+		t.Errorf("without the scratch folder %v, want it failed as scratch_missing", l)
 	}
 	if status, found, remedy := s.examineNodes("--no-jobs").find("node_history"); status != "warning" ||
 		!strings.Contains(found, "scratch_missing") {
-		t.Error(status, found, remedy)
+		t.Errorf("node_history is %q: %s; next %s; want a warning about scratch_missing", status, found, remedy)
 	}
 }

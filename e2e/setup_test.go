@@ -11,6 +11,8 @@ import (
 
 // A cluster's first site file, from what the cluster says: it loads, its policy fits the domain, the folders that it names are made with
 // the commands that it says, and a tool runs. proves OPS-01
+//
+// short: operating it
 func TestSiteInit(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "genomics") // for its folder
@@ -25,17 +27,19 @@ func TestSiteInit(t *testing.T) {
 	out, err := run("root", init...)
 	for _, option := range []string{"--user NAME", "--shared DIR"} { // no user slurmgate, no network filesystem
 		if err == nil || !strings.Contains(out, option) {
-			t.Errorf("%v: %s", err, out)
+			t.Errorf("site init without what it cannot guess says (%v)\n%s\nwant a refusal that names %s", err, out,
+				option)
 		}
 	}
 	init = append(init, "--user", "lab", "--shared", s.dir, "--state-dir", state, "--domain", s.dir+"/domain", "--data", world.dir+"/data")
 	printed, err := run("root", append(init, "--print")...)
 	if _, failed := os.Stat(host(file)); err != nil || failed == nil {
-		t.Fatalf("%v %v: %s", err, failed, printed)
+		t.Fatalf("site init --print says (%v)\n%s\nwant the file on standard output, and none written: %v", err,
+			printed, failed)
 	}
 	out, err = run("root", init...)
 	if err != nil {
-		t.Fatal(err, out)
+		t.Fatalf("site init fails: %v\n%s", err, out)
 	}
 	text, err := os.ReadFile(host(file))
 	must(t, err)
@@ -45,7 +49,7 @@ func TestSiteInit(t *testing.T) {
 	for line := range strings.Lines(out) {
 		if command := strings.TrimSpace(line); strings.HasPrefix(command, "install ") {
 			if out, err := run("root", "sh", "-c", command); err != nil {
-				t.Error(command, out)
+				t.Errorf("%s, as site init says, fails: %v\n%s", command, err, out)
 			}
 		}
 	}
@@ -64,11 +68,11 @@ func TestSiteInit(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", c.argv, exit.ExitCode(), out)
 		}
 		if !strings.Contains(string(out), c.want) {
-			t.Errorf("%s: %s", c.argv, out)
+			t.Errorf("slurmgate %s prints %s, want %q in it", c.argv, out, c.want)
 		}
 	}
 	if out, err := run("root", init...); err == nil || !strings.Contains(out, "already exists") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("a second site init says (%v)\n%s\nwant a refusal, as the file exists", err, out)
 	}
 }
 
@@ -87,7 +91,7 @@ func TestSiteInitOverSSH(t *testing.T) {
 	r := s.cli(init...)
 	print := regexp.MustCompile(`--trust (SHA256:\S{43})`).FindStringSubmatch(r.String())
 	if r.code == 0 || print == nil {
-		t.Fatal(r)
+		t.Fatalf("%v, want a refusal that shows the host key", r)
 	}
 	keys, err := exec.Command("ssh-keygen", "-l", "-f", h.KnownHosts).Output()
 	must(t, err)
@@ -103,27 +107,27 @@ func TestSiteInitOverSSH(t *testing.T) {
 	}
 	s.cli(append(init, "--trust", print[1], "--json")...).object(t, &answer)
 	if !answer.Written || len(answer.Commands) != 2 {
-		t.Fatalf("%+v", answer)
+		t.Fatalf("site init --trust says %+v, want a file written and two commands", answer)
 	}
 	for _, line := range answer.Commands[1:] { // the first one is for the service's user
 		must(t, command("sh", "-c", line))
 	}
 	if r := s.cli(init...); r.code == 0 || !strings.Contains(r.String(), "already exists") {
-		t.Error(r)
+		t.Errorf("%v, want a refusal, as the file exists", r)
 	}
 	for _, c := range []struct{ want, argv string }{
 		{"is a valid site file for devcluster", "config check"}, {"sha256:", "image add samtools " + host(world.dir) + "/samtools.sif"},
 		{"succeeded", "run samtools.flagstat --wait --input bam=" + dir + "/data/aln.bam"},
 	} {
 		if r := s.cli(strings.Fields(c.argv)...); r.code != 0 || !strings.Contains(r.String(), c.want) {
-			t.Errorf("%s: %v", c.argv, r)
+			t.Errorf("%v, want exit 0 and %q", r, c.want)
 		}
 	}
 	var e examined
 	s.cli("doctor", "--no-jobs", "--json").object(t, &e)
 	for _, f := range e.Findings {
 		if f.Status == "fault" && f.Code != "images" { // of tools whose images nobody has added
-			t.Errorf("%+v", f)
+			t.Errorf("on the first site file doctor finds %+v, want no fault", f)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 )
 
 // proves OPS-03: what one gateway asks of Slurm, another of its host cannot ask any more.
+// short: calls to Slurm do not grow
 func TestTwoGatewaysShareABudget(t *testing.T) {
 	t.Parallel()
 	first, second := newSite(t, "genomics"), newSite(t, "genomics")
@@ -20,7 +21,7 @@ func TestTwoGatewaysShareABudget(t *testing.T) {
 	left := func(s *site) int {
 		b := s.siteRows()["e2e"].Budget
 		if b == nil || b.Shared == nil || b.Shared.PerMinute != 12 || b.Shared.Problem != "" || b.Left > b.Shared.Left {
-			t.Fatalf("%+v", b)
+			t.Fatalf("the verb sites shows the budget %+v, want 12 shared a minute, and no more left than those", b)
 		}
 		return b.Shared.Left
 	}
@@ -32,13 +33,13 @@ func TestTwoGatewaysShareABudget(t *testing.T) {
 	}
 	must(t, os.Remove(host(file)))
 	if b := second.siteRows()["e2e"].Budget; b.Shared.Problem == "" || b.Left == 0 {
-		t.Errorf("%+v", b)
+		t.Errorf("without its file the shared budget is %+v, want a problem and the site's own budget", b)
 	}
 	if r := second.cli("sites"); r.code != 0 || !strings.Contains(string(r.stdout), "the shared budget of 12 RPCs per minute is not used") {
-		t.Error(r)
+		t.Errorf("%v, want that the shared budget is not used", r)
 	}
 	second.ok(&done, "run", "seqkit.stats", "--input", "reads="+reads, "--wait")
 	if done.State != "succeeded" {
-		t.Errorf("%+v", done)
+		t.Errorf("without the shared budget a run is %s, want succeeded", done.State)
 	}
 }

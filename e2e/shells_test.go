@@ -1,18 +1,16 @@
 package e2e
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
 
 // background starts a command line that goes on.
 func (s *site) background(args ...string) (c *exec.Cmd, out *syncBuffer, done chan error) {
 	s.t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), patience)
+	ctx, stop := commandContext(s.t)
 	s.t.Cleanup(stop)
 	c, out, done = s.command(ctx, args...), &syncBuffer{}, make(chan error, 1)
 	c.Stdout = out
@@ -31,7 +29,7 @@ func held() tree {
 // letGo lets a held program end, once its job has made the folder.
 func (s *site) letGo(workspace string) {
 	s.t.Helper()
-	until(s.t, 20e9, "folder for outputs", func() bool {
+	until(s.t, "folder for outputs", func() bool {
 		_, err := os.Stat(host(workspace) + "/a1/out")
 		return err == nil
 	})
@@ -46,7 +44,7 @@ func TestTwoShells(t *testing.T) {
 	s := newSite(t, "probing")
 	_, first, done := s.background("submit", s.plan(held()), "--wait", "--json")
 	var page runPage
-	until(t, 20*time.Second, "run in another shell", func() bool {
+	until(t, "run in another shell", func() bool {
 		if r := s.cli("runs", "list", "--json"); r.code == 0 { // the ledger may not be there yet
 			r.object(t, &page)
 		}
@@ -62,7 +60,7 @@ func TestTwoShells(t *testing.T) {
 	var l looked
 	s.ok(&l, "get", id)
 	if l.State != "running" || l.SlurmJobID == nil {
-		t.Errorf("%+v", l)
+		t.Errorf("through the other shell's socket %v, want it running with a job", l)
 	}
 	s.ok(nil, "logs", id)
 	s.ok(nil, "runs", "show", id)
@@ -75,7 +73,7 @@ func TestTwoShells(t *testing.T) {
 	}
 	s.ok(&l, "get", id)
 	if l.State != "running" {
-		t.Errorf("after the gateway's death: %+v", l)
+		t.Errorf("after the gateway's death %v, want it running", l)
 	}
 	s.letGo(s.story(id).Workspace)
 	if err := <-thirdDone; err != nil {
@@ -84,14 +82,14 @@ func TestTwoShells(t *testing.T) {
 	var w looked
 	result{[]string{"wait"}, 0, []byte(third.String()), nil}.object(t, &w)
 	if w.State != "succeeded" || w.RunID != id {
-		t.Errorf("%+v", w)
+		t.Errorf("the third shell waited for %v, want run %s succeeded", w, id)
 	}
-	if got := s.count(id).Accounted; got != 1 {
-		t.Errorf("%d jobs of the run", got)
-	}
+	s.hasOneJob(id)
 }
 
 // A gateway that stays serves all verbs; a second one exits and names it; TERM makes it finish and go.
+//
+// short: the shell
 func TestServe(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -99,7 +97,7 @@ func TestServe(t *testing.T) {
 	second := s.cli("serve", "--json")
 	f := second.failure(t, 5)
 	if f.Code != "gateway_running" || !strings.Contains(f.Message, d.pid) {
-		t.Errorf("the second gateway does not name the first (pid %s): %+v", d.pid, f)
+		t.Errorf("a second gateway fails with %v, want gateway_running that names the first, pid %s", f, d.pid)
 	}
 	id := s.submit(held()).RunID
 	s.phase(id, "running")
@@ -115,18 +113,19 @@ func TestServe(t *testing.T) {
 	}
 	s.letGo(workspace)
 	if l := s.wait(id); l.State != "succeeded" {
-		t.Errorf("collected by a shell: %+v", l)
+		t.Errorf("collected by a shell after TERM: %v, want it succeeded", l)
 	}
 	var r submitted
 	s.ok(&r, "submit", s.plan(held()))
 	if !r.Replayed || r.State != "succeeded" {
-		t.Errorf("%+v", r)
+		t.Errorf("the same request after TERM gives %v, want a replay of what succeeded", r)
 	}
 }
 
 // kill -9 of the gateway while a job runs, and while one waits: nothing is lost, nothing runs twice.
 //
 // proves ABI-18 CARD-04 CARD-05
+// short: at most one execution
 func TestKilledGateway(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -141,7 +140,7 @@ func TestKilledGateway(t *testing.T) {
 	d.ended(t)
 	release()
 	s.letGo(workspace)
-	until(t, time.Minute, "end of both jobs while nobody watches", func() bool {
+	until(t, "end of both jobs while nobody watches", func() bool {
 		return shell(t, "root", `squeue -h -t all -j "$1,$2" -o %T | sort -u`, jobs[0], jobs[1]) == "COMPLETED"
 	})
 	for _, id := range []string{running, waiting} {
@@ -152,16 +151,14 @@ func TestKilledGateway(t *testing.T) {
 			t.Logf("after the first look %s was %s", id, l.Phase)
 		}
 		if l.State != "succeeded" {
-			t.Errorf("%+v", l)
+			t.Errorf("collected after the kill: %v, want it succeeded", l)
 		}
-		if got := s.count(id).Accounted; got != 1 {
-			t.Errorf("%d jobs of %s", got, id)
-		}
+		s.hasOneJob(id)
 	}
 	s.serve() // the lock of the dead one is no obstacle
 	var r submitted
 	if s.ok(&r, "submit", s.plan(held())); !r.Replayed || r.RunID != running {
-		t.Errorf("%+v", r)
+		t.Errorf("the same request after the kill gives %v, want a replay of %s", r, running)
 	}
 }
 
@@ -173,7 +170,7 @@ func TestInterruptedWait(t *testing.T) {
 	file := s.plan(held())
 	c, out, done := s.background("submit", file, "--wait", "--json")
 	id := ""
-	until(t, 20*time.Second, "run", func() bool {
+	until(t, "run", func() bool {
 		var page runPage
 		if s.ok(&page, "runs", "list"); len(page.Runs) == 1 {
 			id = page.Runs[0].RunID
@@ -188,10 +185,8 @@ func TestInterruptedWait(t *testing.T) {
 	}
 	f := result{[]string{"submit"}, c.ProcessState.ExitCode(), []byte(out.String()), nil}.failure(t, 6)
 	if f.Code != "canceled" || !strings.Contains(f.Message, id) {
-		t.Errorf("%+v", f)
+		t.Errorf("an interrupted submit --wait fails with %v, want canceled that names %s", f, id)
 	}
 	s.letGo(s.story(id).Workspace)
-	if l := s.wait(id); l.State != "succeeded" {
-		t.Errorf("%+v", l)
-	}
+	s.ends(id, "succeeded")
 }

@@ -136,14 +136,14 @@ func (d *identity) login(port, key, user string, args ...string) string {
 func (d *identity) in(what, port, key, user string) {
 	d.t.Helper()
 	if got := d.login(port, key, user, "127.0.0.1", "id -un"); got != user {
-		d.t.Errorf("%s: %s", what, got)
+		d.t.Errorf("%s: the login as %s says %s, want that user's name", what, user, got)
 	}
 }
 
 func (d *identity) out(what, port, key, user string) {
 	d.t.Helper()
 	if got := d.login(port, key, user, "127.0.0.1", "id -un"); got == user || !strings.Contains(got, "denied") {
-		d.t.Errorf("%s: %s", what, got)
+		d.t.Errorf("%s: the login as %s says %s, want that it is denied", what, user, got)
 	}
 }
 
@@ -214,7 +214,7 @@ func (d *identity) nothingButCommands(alice string) {
 		lines := strings.Split(d.login(plainPort, alice, "alice", c.args...), "\n")
 		got := strings.TrimSpace(lines[len(lines)-1])
 		if !strings.Contains(got, c.without) || strings.Contains(got, c.with) {
-			d.t.Errorf("%s: %q", what, got)
+			d.t.Errorf("%s with a certificate of the signer: %q, want %q", what, got, c.without)
 		}
 		if got := d.login(plainPort, full, "alice", c.args...); what != "X11" && !strings.Contains(got, c.with) { // X11 needs xauth there
 			d.t.Errorf("%s with a certificate for everything: %q", what, got)

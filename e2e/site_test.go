@@ -146,8 +146,6 @@ func (r result) String() string {
 	return fmt.Sprintf("slurmgate %s: exit %d\n--- stdout\n%s--- stderr\n%s", strings.Join(r.args, " "), r.code, r.stdout, r.stderr)
 }
 
-const patience = 3 * time.Minute // of one command line
-
 func (s *site) command(ctx context.Context, args ...string) *exec.Cmd {
 	if s.outside != "" {
 		c := exec.CommandContext(ctx, host(world.dir)+"/slurmgate", args...)
@@ -163,7 +161,7 @@ func (s *site) cli(args ...string) result { return s.cliWith(nil, args...) }
 
 func (s *site) cliWith(stdin io.Reader, args ...string) result {
 	s.t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), patience)
+	ctx, stop := commandContext(s.t)
 	defer stop()
 	c := s.command(ctx, args...)
 	var out, errs bytes.Buffer
@@ -171,10 +169,10 @@ func (s *site) cliWith(stdin io.Reader, args ...string) result {
 	err := c.Run()
 	r := result{args, c.ProcessState.ExitCode(), out.Bytes(), errs.Bytes()}
 	if ctx.Err() != nil {
-		s.t.Fatalf("no end after %v: %v", patience, r)
+		s.t.Fatalf("the command has not ended at the deadline of its test: %v", r)
 	}
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
-		s.t.Fatalf("%v: %v", err, r)
+		s.t.Fatalf("%v, want it to run: %v", r, err)
 	}
 	return r
 }
@@ -192,7 +190,7 @@ func (r result) object(t testing.TB, into any) {
 	}
 	if into != nil {
 		if err := json.Unmarshal(raw, into); err != nil {
-			t.Fatalf("%v: %v", err, r)
+			t.Fatalf("the answer cannot be decoded: %v: %v", err, r)
 		}
 	}
 }
@@ -202,7 +200,7 @@ func (s *site) ok(into any, args ...string) {
 	s.t.Helper()
 	r := s.cli(append(args, "--json")...)
 	if r.code != 0 {
-		s.t.Fatal(r)
+		s.t.Fatalf("%v, want exit 0", r)
 	}
 	r.object(s.t, into)
 }
@@ -240,6 +238,16 @@ func (r result) failure(t testing.TB, code int) failure {
 func (s *site) fails(code int, args ...string) failure {
 	s.t.Helper()
 	return s.cli(append(args, "--json")...).failure(s.t, code)
+}
+
+// refused runs a command line with --json that must end with this status and an error of this code.
+func (s *site) refused(status int, code string, args ...string) failure {
+	s.t.Helper()
+	f := s.fails(status, args...)
+	if f.Code != code {
+		s.t.Errorf("slurmgate %s fails with %s (%s), want %s", strings.Join(args, " "), f.Code, f.Message, code)
+	}
+	return f
 }
 
 // The answers, as far as these tests read them.
@@ -301,6 +309,16 @@ type (
 	}
 )
 
+func (a submitted) String() string {
+	return fmt.Sprintf("run %s is %s, %s (replayed %v)", a.RunID, a.State, a.Phase, a.Replayed)
+}
+
+func (l looked) String() string {
+	return fmt.Sprintf("run %s is %s, %s (%s)", l.RunID, l.State, l.Phase, l.why())
+}
+
+func (f failure) String() string { return fmt.Sprintf("%s (%s)", f.Code, f.Message) }
+
 func (l looked) why() string {
 	if l.Reason == nil {
 		return ""
@@ -321,7 +339,7 @@ func (s *site) bytesOf(id string) []byte {
 	s.t.Helper()
 	r := s.cli("artifact", "get", id, "-o", "-")
 	if r.code != 0 {
-		s.t.Fatal(r)
+		s.t.Fatalf("%v, want the bytes of %s", r, id)
 	}
 	return r.stdout
 }
@@ -329,13 +347,41 @@ func (s *site) bytesOf(id string) []byte {
 // wait waits for a run's end, however it ends.
 func (s *site) wait(runID string) looked {
 	s.t.Helper()
-	r := s.cli("wait", runID, "--timeout", "2m", "--json")
+	r := s.cli("wait", runID, "--timeout", timeLeft(s.t), "--json")
 	var l looked
 	r.object(s.t, &l)
 	if want := map[string]int{"succeeded": 0, "failed": 6, "cancelled": 6}[l.State]; l.State == "" || r.code != want {
 		s.t.Fatalf("a run that is %q ends `wait` with %d: %v", l.State, want, r)
 	}
 	return l
+}
+
+// ends waits for a run's end and wants it to end so.
+func (s *site) ends(runID, state string) looked {
+	s.t.Helper()
+	l := s.wait(runID)
+	if l.State != state {
+		s.t.Errorf("run %s ended as %s (%s), want %s", runID, l.State, l.why(), state)
+	}
+	return l
+}
+
+// mustEnd waits for a run's end and stops the test where it does not end so.
+func (s *site) mustEnd(runID, state string) looked {
+	s.t.Helper()
+	l := s.ends(runID, state)
+	if l.State != state {
+		s.t.FailNow()
+	}
+	return l
+}
+
+// hasOneJob wants accounting to have one job of a run.
+func (s *site) hasOneJob(runID string) {
+	s.t.Helper()
+	if n := s.count(runID).Accounted; n != 1 {
+		s.t.Errorf("accounting has %d jobs of run %s, want 1", n, runID)
+	}
 }
 
 // story reads everything about a run.
@@ -350,7 +396,7 @@ func (s *site) story(runID string) story {
 func (s *site) phase(runID, phase string) looked {
 	s.t.Helper()
 	var l looked
-	until(s.t, 40*time.Second, phase+" of "+runID, func() bool {
+	until(s.t, phase+" of "+runID, func() bool {
 		l = looked{}
 		s.ok(&l, "get", runID)
 		if l.Phase == "done" && phase != "done" {
@@ -390,7 +436,7 @@ func (s *site) serve(flags ...string) *daemon {
 			_ = d.cmd.Process.Kill() // the test has failed already
 		}
 	})
-	until(s.t, 20*time.Second, "gateway", func() bool {
+	until(s.t, "gateway", func() bool {
 		if m := servePID.FindStringSubmatch(d.text.String()); m != nil {
 			d.pid = m[1]
 			return true
@@ -422,7 +468,7 @@ func (d *daemon) ended(t testing.TB) int {
 		d.done <- err // for the clean-up
 		d.pid = ""
 		return d.cmd.ProcessState.ExitCode()
-	case <-time.After(60 * time.Second):
+	case <-time.After(time.Until(deadline(t))):
 		t.Fatalf("serve did not end:\n%s", d.text)
 		return -1
 	}

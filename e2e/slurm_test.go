@@ -3,41 +3,7 @@ package e2e
 import (
 	"strings"
 	"testing"
-	"time"
 )
-
-// What slurmgate's own rules let through and Slurm refuses for good ends the run with Slurm's words.
-func TestRejectedBySlurm(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "probing")
-	s.serve()
-	for _, tt := range []struct {
-		name, field string
-		value       any
-		seconds     int
-		says        string
-	}{
-		{"time beyond the QOS", "placement.qos", "quick", 3600, "QOSMaxWallDurationPerJobLimit"},
-		{"time beyond the partition", "placement.partition", "short", 3600, "time limit"},
-		{"account of nobody", "placement.account", "nobodys", 60, "account"},
-		{"more memory than a node has", "resources.mem_mb", 16000, 60, "configuration"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := s.as(t)
-			doc := s.set(s.set(probePlan("nothing"), "resources.time_limit_seconds", tt.seconds), tt.field, tt.value)
-			a := s.submit(doc)
-			l := s.wait(a.RunID)
-			if l.State != "failed" || !strings.HasPrefix(l.why(), "rejected:") || !strings.Contains(strings.ToLower(l.why()),
-				strings.ToLower(tt.says)) || l.SlurmJobID != nil {
-				t.Errorf("%+v %s", l, l.why())
-			}
-			if v := s.story(a.RunID); len(v.Sends) != 1 || v.Sends[0].Outcome != "rejected" {
-				t.Errorf("%+v", v.Sends)
-			}
-		})
-	}
-}
 
 // Back-pressure is no rejection: what Slurm has no room for waits, and is sent when there is some.
 func TestDeferredUntilThereIsRoom(t *testing.T) {
@@ -54,21 +20,22 @@ func TestDeferredUntilThereIsRoom(t *testing.T) {
 	third := s.submit(plan("3"))
 	l := s.phase(third.RunID, "deferred")
 	if l.State != "queued" || l.SlurmJobID != nil || !strings.Contains(l.why(), "Submit") {
-		t.Errorf("%+v %s", l, l.why())
+		t.Errorf("the third job of a QOS that takes two: %v, want it queued without a job, for Slurm's limit", l)
 	}
 	var again submitted
 	if s.ok(&again, "submit", s.plan(plan("3"))); !again.Replayed || again.Phase != "deferred" {
-		t.Errorf("%+v", again)
+		t.Errorf("the same request while it is deferred gives %v, want a replay that is deferred", again)
 	}
 	shell(t, "lab", `rm -r "$1"`, s.dir+"/runs/"+third.RunID) // by somebody who tidies up
 	s.ok(nil, "cancel", first)
-	until(t, time.Minute, "the third's turn", func() bool {
+	until(t, "the third's turn", func() bool {
 		s.ok(&l, "get", third.RunID)
 		return l.Phase == "pending"
 	})
 	if v := s.story(third.RunID); len(v.Sends) < 2 || v.Sends[0].Outcome != "deferred" || v.Sends[len(v.Sends)-1].Outcome != "accepted" ||
 		s.count(third.RunID).Accounted != 1 {
-		t.Errorf("%+v", v)
+		t.Errorf("the run that had to wait has the sends %+v, want some deferred, the last accepted, and one job",
+			v.Sends)
 	}
 	s.ok(nil, "cancel", third.RunID)
 	s.ok(nil, "cancel", second)
@@ -77,34 +44,32 @@ func TestDeferredUntilThereIsRoom(t *testing.T) {
 // An edit of the policy makes new runs of old requests, and the answer says which run was the same; or policy has it answered.
 //
 // proves ABI-07 ARC-03
+// short: operating it
 func TestPolicyChange(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
 	file := s.plan(probePlan("write", "out/result", "x"))
 	var first, second, third submitted
 	s.ok(&first, "submit", file)
-	if l := s.wait(first.RunID); l.State != "succeeded" {
-		t.Fatalf("%+v", l)
-	}
+	s.mustEnd(first.RunID, "succeeded")
 	s.replace("domain/policies.yaml", "max_cpus: 64", "max_cpus: 63")
 	s.ok(&second, "submit", file)
 	same(t, "equivalent runs", second.EquivalentRuns, []string{first.RunID})
 	if second.Replayed || second.RunID == first.RunID {
-		t.Errorf("%+v", second)
+		t.Errorf("under another policy the request gives %v, want a new run", second)
 	}
-	if l := s.wait(second.RunID); l.State != "succeeded" {
-		t.Fatalf("%+v", l)
-	}
+	s.mustEnd(second.RunID, "succeeded")
 	s.replace("domain/policies.yaml", "max_cpus: 63", "max_cpus: 62")
 	s.replace("domain/policies.yaml", "network: none", "network: none\nequivalent_runs: reuse")
 	if s.ok(&third, "submit", file); !third.Replayed || third.RunID != first.RunID && third.RunID != second.RunID {
-		t.Errorf("%+v", third)
+		t.Errorf("with equivalent_runs: reuse the request gives %v, want a replay of %s or %s", third, first.RunID,
+			second.RunID)
 	}
 	// A comment is no edit: back under the first policy the first run answers.
 	s.replace("domain/policies.yaml", "network: none\nequivalent_runs: reuse", "# as before\nnetwork: none")
 	s.replace("domain/policies.yaml", "max_cpus: 62", "max_cpus: 64")
 	if s.ok(&third, "submit", file); !third.Replayed || third.RunID != first.RunID {
-		t.Errorf("%+v", third)
+		t.Errorf("back under the first policy the request gives %v, want a replay of %s", third, first.RunID)
 	}
 }
 
@@ -112,6 +77,7 @@ func TestPolicyChange(t *testing.T) {
 // controller back what waited is sent, once.
 //
 // proves CARD-04 ABI-18
+// short: at most one execution
 func TestSlurmUnreachable(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -126,12 +92,12 @@ func TestSlurmUnreachable(t *testing.T) {
 	during := s.submit(probePlan("write", "out/result", "during")).RunID
 	l := s.phase(during, "deferred")
 	if l.State != "queued" || !strings.Contains(l.why(), "slurm_unreachable") {
-		t.Errorf("%+v %s", l, l.why())
+		t.Errorf("while slurmctld cannot be reached %v, want it queued for slurm_unreachable", l)
 	}
 	var again submitted
 	for _, argument := range []string{"before", "during"} {
 		if s.ok(&again, "submit", s.plan(probePlan("write", "out/result", argument))); !again.Replayed {
-			t.Errorf("%+v", again)
+			t.Errorf("while slurmctld cannot be reached the request of %q gives %v, want a replay", argument, again)
 		}
 	}
 	s.ok(nil, "collect", before)
@@ -144,11 +110,7 @@ func TestSlurmUnreachable(t *testing.T) {
 
 	shell(t, "lab", `sed -i '/^SlurmctldPort=1$/d' "$1"`, conf)
 	for _, id := range []string{during, later} {
-		if l := s.wait(id); l.State != "succeeded" {
-			t.Errorf("%+v", l)
-		}
-		if n := s.count(id).Accounted; n != 1 {
-			t.Errorf("%d jobs of %s", n, id)
-		}
+		s.ends(id, "succeeded")
+		s.hasOneJob(id)
 	}
 }

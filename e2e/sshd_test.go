@@ -113,7 +113,7 @@ func TestHostKeysOfSSHD(t *testing.T) {
 		return err
 	}
 	if err := run(info.at("lab")); err != nil {
-		t.Error(err)
+		t.Errorf("a login with the host's known key: %v, want none", err)
 	}
 	jump := info.at("lab")
 	jump.Address = net.JoinHostPort(info.DTN.Address, fmt.Sprint(info.DTN.Port))
@@ -130,13 +130,13 @@ func TestHostKeysOfSSHD(t *testing.T) {
 	t.Run("certificate", func(t *testing.T) {
 		sshd(t, "-o", "HostCertificate=/etc/devcluster/ssh/login-cert.pub")
 		if err := run(certified); err != nil {
-			t.Error(err)
+			t.Errorf("a login where the host shows its certificate: %v, want no error", err)
 		}
 	})
 	t.Run("changed", func(t *testing.T) {
 		sshd(t, "-h", "/etc/devcluster/ssh/other_host")
 		if err := run(info.at("lab")); fault.CodeOf(err) != remote.BadHostKey || !remote.NotStarted(err) {
-			t.Error(err)
+			t.Errorf("a login where the host has another key: %v, want %s", err, remote.BadHostKey)
 		}
 	})
 	t.Run("hashed", func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestHostKeysOfSSHD(t *testing.T) {
 		c := info.at("lab")
 		c.KnownHosts = []string{known}
 		if err := run(c); err != nil {
-			t.Error(err)
+			t.Errorf("a login with hashed names in known_hosts: %v, want no error", err)
 		}
 	})
 }
@@ -169,7 +169,7 @@ func TestLimitsOfSSHD(t *testing.T) {
 			all.Go(func() {
 				out, err := h.Run(t.Context(), remote.Call{Script: `sleep 0.1; echo "$1"`, Args: []string{fmt.Sprint(i)}, Limit: 10})
 				if err != nil || string(out.Stdout) != fmt.Sprintln(i) {
-					t.Errorf("%q %v", out.Stdout, err)
+					t.Errorf("call %d of 16 at once answers %q (%v), want its number", i, out.Stdout, err)
 				}
 			})
 		}
@@ -192,7 +192,7 @@ func TestLimitsOfSSHD(t *testing.T) {
 		defer waiting.Close()
 		h := hostAt(t, info.at("lab"))
 		if _, err := h.Run(t.Context(), remote.Call{Script: "true", Limit: 1}); !remote.NotStarted(err) {
-			t.Error(err)
+			t.Errorf("a login where sshd has no place: %v, want that nothing was started", err)
 		}
 		waiting.Close()
 		working(t, h)
@@ -201,7 +201,7 @@ func TestLimitsOfSSHD(t *testing.T) {
 		h := hostAt(t, info.at("lab"))
 		working(t, h)
 		if out, err := inCluster("root", "devd", "cut", "sshd").CombinedOutput(); err != nil {
-			t.Fatalf("%v %s", err, out)
+			t.Fatalf("devd cut sshd: %v %s", err, out)
 		}
 		working(t, h)
 		sshd(t)
@@ -212,13 +212,8 @@ func TestLimitsOfSSHD(t *testing.T) {
 // working waits until the host can be used.
 func working(t *testing.T, h *remote.Host) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
+	until(t, "a call that the host answers", func() bool {
 		_, err := h.Run(t.Context(), remote.Call{Script: "true", Limit: 1})
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+		return err == nil
+	})
 }

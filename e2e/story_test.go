@@ -22,16 +22,27 @@ func TestStoryInTheLog(t *testing.T) {
 	s.started(stopped)
 	note := shell(t, "lab", `squeue --noheader --me --format=%k --name="$1"`, s.story(stopped).JobName)
 	if !strings.HasPrefix(note, "slurmgate,tool=slurm.submit,by=user:lab,id=prn_") {
-		t.Error(note)
+		t.Errorf("squeue shows the comment %s, want the tool and who asked", note)
 	}
 	s.ok(nil, "cancel", stopped)
 	for id, want := range map[string]string{good: "run.succeeded", bad: "run.failed", stopped: "run.cancelled"} {
 		s.wait(id)
+		until(t, want+" of "+id+" in the log", func() bool {
+			for line := range strings.Lines(d.text.String()) {
+				if strings.Contains(line, id) && strings.Contains(line, want) && strings.HasSuffix(line, "\n") {
+					return true
+				}
+			}
+			return false
+		})
 		var story []string
 		for line := range strings.Lines(d.text.String()) {
 			var doc map[string]any
+			if !strings.HasSuffix(line, "\n") {
+				break // the rest of it is on its way
+			}
 			if err := json.Unmarshal([]byte(line), &doc); err != nil {
-				t.Fatalf("%q: %v", line, err)
+				t.Fatalf("the line %q of the log is no JSON: %v", line, err)
 			}
 			if !strings.Contains(line, id) {
 				continue
@@ -48,7 +59,8 @@ func TestStoryInTheLog(t *testing.T) {
 			if word("run_id") != id || word("tool") != "slurm.submit" || word("principal") != "user:lab" ||
 				(word("job_id") != "") != sent || ran && word("node") == "" ||
 				after == (msg == "run.created") || total != (msg == want) {
-				t.Errorf("%s", line)
+				t.Errorf("the line of the log lacks a field, or has one too early, for %s of run %s: %s", msg, id,
+					line)
 			}
 		}
 		for _, msg := range []string{"run.created", "run.intent", "run.receipt", "run.collecting", want} {

@@ -44,6 +44,7 @@ func occupied(t testing.TB, dir string) (bytes int64) {
 // hashes the stored object, so one that was changed ends the run. Whether it is mounted changes no run's identity.
 //
 // proves DATA-05
+// short: files in and out
 func TestBoundInputs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -74,13 +75,13 @@ func TestBoundInputs(t *testing.T) {
 	}{{s, "bound"}, {copied, "copied"}} {
 		l := x.wait(a.RunID)
 		if l.State != "succeeded" {
-			t.Fatal(x.strength, l.why())
+			t.Fatalf("with a %s input %v, want it succeeded", x.strength, l)
 		}
 		if got := string(x.bytesOf(l.Roles["result"])); got != want {
-			t.Errorf("%s: %s", x.strength, got)
+			t.Errorf("with a %s input the program saw %s, want %s", x.strength, got, want)
 		}
 		if by := x.shownStrengths(a.RunID); by["in/f0.txt"] != x.strength || by["in/f1.txt"] != "copied" {
-			t.Errorf("%v", by)
+			t.Errorf("runs show has the inputs %v, want the large one %s and the small one copied", by, x.strength)
 		}
 		if n := occupied(t, x.story(a.RunID).Workspace); (n > 1<<19) != (x.strength == "copied") {
 			t.Errorf("%s: the run's folder has %d bytes", x.strength, n)
@@ -104,6 +105,7 @@ func sumsOf(a artifactRow, dest string) tree {
 // name; the job checks what it reads before and after, and a file that was changed ends the run with both of its states.
 //
 // proves DATA-05
+// short: files in and out
 func TestInputsInPlace(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -121,9 +123,7 @@ func TestInputsInPlaceElsewhere(t *testing.T) {
 		dir := filepath.Dir(storage["runs_dir"].(string))
 		storage["in_place"] = []any{tree{"path": dir + "/refs", "projects": []any{"demo"}}}
 	})
-	if r := s.cli("image", "add", "--replace", "probe", probeImage()); r.code != 0 {
-		t.Fatal(r)
-	}
+	s.ok(nil, "image", "add", "--replace", "probe", probeImage())
 	s.inPlace("--type", "TEXT")
 }
 
@@ -144,18 +144,15 @@ func (s *site) inPlace(flags ...string) {
 	var a artifactRow
 	s.ok(&a, append([]string{"artifact", "import", "--in-place", "--label", "refs", name}, flags...)...)
 	if a.SHA256 != sumOf(content) {
-		t.Errorf("%+v", a)
+		t.Errorf("the import in place gives %+v, want the file's checksum", a)
 	}
 	first := s.submit(sumsOf(a, "in/data.txt"))
-	l := s.wait(first.RunID)
-	if l.State != "succeeded" {
-		t.Fatal(l.why())
-	}
+	l := s.mustEnd(first.RunID, "succeeded")
 	if got := string(s.bytesOf(l.Roles["result"])); got != sumOf(content)+" in/data.txt\n" {
-		t.Error(got)
+		t.Errorf("the program saw %s, want the checksum of the registered file", got)
 	}
 	if by := s.shownStrengths(first.RunID); by["in/data.txt"] != "in_place" {
-		t.Errorf("%v", by)
+		t.Errorf("runs show has the inputs %v, want in_place", by)
 	}
 	if n := occupied(t, s.dir+"/runs"); n > 1<<19 {
 		t.Errorf("the run's folder has %d bytes", n)
@@ -172,20 +169,16 @@ func (s *site) inPlace(flags ...string) {
 	l = s.wait(id)
 	s.endedBadly(l, "failed", "input_mismatch")
 	if !strings.Contains(l.why(), "registered with inode, size, mtime and ctime") {
-		t.Error(l.why())
+		t.Errorf("the run failed for %q, want what the file was registered with", l.why())
 	}
 	// changed before its job is sent: nothing is sent
 	l = s.wait(s.submit(s.set(sumsOf(a, "in/data.txt"), "resources.mem_mb", 102)).RunID)
 	if l.State != "failed" || !strings.Contains(l.why(), "input_mismatch") || !strings.Contains(l.why(), name) {
-		t.Errorf("%s %s", l.State, l.why())
+		t.Errorf("a run on a file that was changed: %v, want it failed as input_mismatch that names the file", l)
 	}
 	// the old content again is the same artifact
 	write(content)
 	s.ok(&a, append([]string{"artifact", "import", "--in-place", "--label", "refs", name}, flags...)...)
-	if l := s.wait(s.submit(s.set(sumsOf(a, "in/data.txt"), "resources.mem_mb", 103)).RunID); l.State != "succeeded" {
-		t.Error(l.why())
-	}
-	if f := s.fails(4, append([]string{"artifact", "import", "--in-place", s.dir + "/files/x"}, flags...)...); f.Code != "IMPORT-ROOT" {
-		t.Errorf("%+v", f)
-	}
+	s.ends(s.submit(s.set(sumsOf(a, "in/data.txt"), "resources.mem_mb", 103)).RunID, "succeeded")
+	s.refused(4, "IMPORT-ROOT", append([]string{"artifact", "import", "--in-place", s.dir + "/files/x"}, flags...)...)
 }

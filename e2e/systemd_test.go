@@ -71,6 +71,7 @@ func newMachine(t testing.TB) *machine {
 	m.run(`cd /shared/install
 useradd --create-home slurmgate
 sacctmgr -i add user slurmgate account=research >/dev/null
+until scontrol show assoc_mgr users=slurmgate flags=assoc | grep UserName >/dev/null; do sleep 0.1; done # slurmctld hears of it from slurmdbd
 install -m 755 slurmgate /usr/local/bin/slurmgate
 install -d /etc/slurmgate /etc/slurmgate/domains
 cp -r domain /etc/slurmgate/domains/probing
@@ -145,14 +146,14 @@ type printed struct {
 // try runs a bash line as root, or as a user, and gives what it printed.
 func (m *machine) try(line string, as ...string) printed {
 	m.t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), patience)
+	ctx, stop := commandContext(m.t)
 	defer stop()
 	args := append([]string{"--name", m.name, "exec", "--cwd", "/tmp", "--user"}, append(as, "root")[0], "--", "bash", "-ec", line)
 	c := exec.CommandContext(ctx, filepath.Join(world.repo, "scripts/devcluster"), args...)
 	c.WaitDelay = 10 * time.Second
 	out, err := c.CombinedOutput()
 	if ctx.Err() != nil {
-		m.t.Fatalf("no end after %v: %s\n%s", patience, line, out)
+		m.t.Fatalf("the line has not ended at the deadline of its test: %s\n%s", line, out)
 	}
 	if c.ProcessState == nil {
 		m.t.Fatal(err)

@@ -44,7 +44,7 @@ func TestThousand(t *testing.T) {
 			s.ok(nil, "drain", "--queue", "--reason", "company")
 			s.ok(nil, "batch", "run", "probe.many", "--sheet", s.file("sheet.csv", sheet.String()), "--name", "many")
 			var now batchNow
-			until(t, 5*time.Minute, "submits", func() bool { s.ok(&now, "batch", "status", "many"); return now.Todo == 0 })
+			within(t, 10*time.Minute, "submits", func() bool { s.ok(&now, "batch", "status", "many"); return now.Todo == 0 })
 			step("all rows are runs")
 			s.ok(nil, "resume")
 			if name == "gateway killed" {
@@ -57,14 +57,14 @@ func TestThousand(t *testing.T) {
 				return n
 			}
 			if name == "nothing sent" {
-				until(t, 10*time.Minute, "voids", func() bool {
+				within(t, 10*time.Minute, "voids", func() bool {
 					s.ok(&now, "batch", "status", "many")
 					return now.Counts["failed"] > 900 || queued() > 900
 				})
 			} else {
-				until(t, 5*time.Minute, "jobs", func() bool { return queued() == 1000 })
+				within(t, 10*time.Minute, "jobs", func() bool { return queued() == 1000 })
 				step("Slurm has all of them")
-				until(t, 5*time.Minute, "job ids", func() bool { return s.pending() == 1000 })
+				within(t, 10*time.Minute, "job ids", func() bool { return s.pending() == 1000 })
 			}
 			step("the gateway knows what became of all")
 			sent := strings.Count(shell(t, "lab", `cat "$1"`, s.dir+"/sbatches"), "--array")
@@ -77,9 +77,10 @@ func TestThousand(t *testing.T) {
 			s.ok(&now, "batch", "status", "many")
 			step("cancelled")
 			if over := now.Counts["cancelled"] + now.Counts["failed"]; over != 1000 || name != "nothing sent" && now.Counts["failed"] > 0 {
-				t.Errorf("%+v", now)
+				t.Errorf("after the cancel batch status says %+v, want a thousand rows over, and none failed that was sent",
+					now)
 			}
-			until(t, 2*time.Minute, "empty queue", func() bool { return queued() == 0 })
+			within(t, 10*time.Minute, "empty queue", func() bool { return queued() == 0 })
 			step("Slurm has none of them")
 			calls := strings.Count(shell(t, "lab", `touch "$1"; cat "$1"`, s.dir+"/scancels"), "--name=")
 			if t.Logf("%d sbatch, %d scancel, %+v", sent, calls, now.Counts); name != "nothing sent" && calls > 30 {
@@ -116,15 +117,7 @@ func (s *site) pending() (n int) {
 	}
 }
 
-const manyPack = `id: probe.many
-version: 1.0.0
-abiVersion: v1
-contractVersion: v1
-planKind: slurm
-deterministic: true
-timeoutMs: 60000
-limits: {maxInputBytes: 1048576, maxOutputBytes: 1048576}
-inputSchema: {type: object, required: [n], additionalProperties: false, properties: {n: {type: integer}}}
+const manyPack = "id: probe.many\n" + packHead + `inputSchema: {type: object, required: [n], additionalProperties: false, properties: {n: {type: integer}}}
 outputSchema: {type: object}
 declaredOutputs: [{role: result, type: TEXT, label: result, srcRelpath: out/result}]
 container: {image: probe}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmgate/slurm"
 )
@@ -50,6 +49,7 @@ func toolArgs(i int) []string {
 // A tool's output through plan, Slurm, container and collection is what the same Debian program makes without all that.
 //
 // proves CARD-02 CARD-05 ABI-06 ABI-15 ARC-08
+// short: the shell
 func TestToolsAgainstDirect(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "genomics")
@@ -68,7 +68,7 @@ func TestToolsAgainstDirect(t *testing.T) {
 			var l looked
 			s.ok(&l, append(toolArgs(i), "--wait", "--to", to)...)
 			if l.State != "succeeded" || *l.ExitCode != 0 {
-				t.Fatalf("%+v", l)
+				t.Fatalf("%s: %v, want it succeeded with the status 0", g.tool, l)
 			}
 			got, err := os.ReadFile(host(to) + "/" + g.output)
 			must(t, err)
@@ -85,11 +85,13 @@ func TestToolsAgainstDirect(t *testing.T) {
 			}
 			for _, o := range l.Outputs {
 				if o.Role == g.role && (o.Type != g.typ || o.SizeBytes != int64(len(want)) || o.Source != l.RunID) {
-					t.Errorf("%+v", o)
+					t.Errorf("the output of %s is %+v, want the type %s, %d bytes, made by %s", g.tool, o, g.typ,
+						len(want), l.RunID)
 				}
 			}
 			if v := s.story(l.RunID); v.SlurmState != "COMPLETED" || len(v.Sends) != 1 {
-				t.Errorf("%+v", v)
+				t.Errorf("Slurm has the job as %s after %d sends, want COMPLETED after one", v.SlurmState,
+					len(v.Sends))
 			}
 		})
 	}
@@ -114,14 +116,14 @@ func count(t testing.TB) counters {
 	return c
 }
 
-// count reads sdiag, and the jobs sacct has of a run of this site: another site's gateway has the same id for the same request. slurmctld
-// may tell slurmdbd of a job some seconds late (22.05 under load), so what is missing is looked for again.
-func (s *site) count(runID string) counters {
+// count reads sdiag, and the jobs sacct has of a run of this site, one at least: another site's gateway has the same id for the same
+// request. slurmctld may tell slurmdbd of a job some seconds late (22.05 under load).
+func (s *site) count(runID string) (c counters) {
 	s.t.Helper()
-	c, end := s.countNow(runID), time.Now().Add(10*time.Second)
-	for c.Accounted == 0 && time.Now().Before(end) {
+	until(s.t, "a job of "+runID+" in accounting", func() bool {
 		c = s.countNow(runID)
-	}
+		return c.Accounted > 0
+	})
 	return c
 }
 
@@ -170,17 +172,18 @@ func (s *site) tasksOf(base, runID string) map[string][]int {
 // The same request again is the same run: by the answer, by accounting and by the controller's own counters.
 //
 // proves ABI-07 ABI-18 CARD-04
+// short: a repeated request submits no second job
 func TestReplayCreatesNoJob(t *testing.T) {
 	s := newSite(t, "genomics")
 	before := count(t)
 	if before.Submitted == 0 && before.BatchRPCs > 0 {
-		t.Fatalf("sdiag is not understood: %+v", before)
+		t.Fatalf("sdiag shows %+v, batch RPCs but no job submitted; want the two counters to agree", before)
 	}
 	var first [3]submitted
 	for i := range genomics {
 		s.ok(&first[i], toolArgs(i)...)
 		if first[i].Replayed {
-			t.Errorf("%+v", first[i])
+			t.Errorf("the first call of %s gives %v, want a new run", genomics[i].tool, first[i])
 		}
 	}
 	again := func(when string) {
@@ -188,15 +191,13 @@ func TestReplayCreatesNoJob(t *testing.T) {
 			var r submitted
 			s.ok(&r, toolArgs(i)...)
 			if !r.Replayed || r.RunID != first[i].RunID || r.SlurmJobID == nil || *r.SlurmJobID != *first[i].SlurmJobID {
-				t.Errorf("%s: %+v, first %+v", when, r, first[i])
+				t.Errorf("the same call %s gives %v, want a replay of %v with its job", when, r, first[i])
 			}
 		}
 	}
 	again("while it is queued or runs")
 	for _, f := range first {
-		if l := s.wait(f.RunID); l.State != "succeeded" {
-			t.Fatalf("%+v", l)
-		}
+		s.mustEnd(f.RunID, "succeeded")
 	}
 	again("after its end")
 	// By artifact id instead of by file, and through a gateway that stays.
@@ -205,12 +206,12 @@ func TestReplayCreatesNoJob(t *testing.T) {
 	var r submitted
 	s.ok(&r, "run", "samtools.flagstat", "--input", "bam="+bam.ArtifactID)
 	if !r.Replayed || r.RunID != first[0].RunID || r.State != "succeeded" {
-		t.Errorf("by artifact: %+v", r)
+		t.Errorf("the same call by the artifact's id gives %v, want a replay of %s", r, first[0].RunID)
 	}
 	var l looked
 	s.ok(&l, append(toolArgs(1), "--wait")...)
 	if l.RunID != first[1].RunID {
-		t.Errorf("with --wait: %+v", l)
+		t.Errorf("the same call with --wait gives %v, want run %s", l, first[1].RunID)
 	}
 	for i := range genomics {
 		after := s.count(first[i].RunID)
@@ -229,6 +230,7 @@ func TestReplayCreatesNoJob(t *testing.T) {
 // Fifty shells ask for the same run at once, with a gateway that stays and without any: one job.
 //
 // proves ABI-18 CARD-04
+// short: at most one execution
 func TestFiftyShellsOneJob(t *testing.T) {
 	for _, daemon := range []bool{true, false} {
 		t.Run(fmt.Sprintf("daemon=%v", daemon), func(t *testing.T) {
@@ -263,9 +265,7 @@ func TestFiftyShellsOneJob(t *testing.T) {
 			if fresh != 1 {
 				t.Errorf("%d shells were told that they made the run", fresh)
 			}
-			if l := s.wait(id); l.State != "succeeded" {
-				t.Errorf("%+v", l)
-			}
+			s.ends(id, "succeeded")
 			after := s.count(id)
 			same(t, "what slurmctld counted", counters{after.Submitted - before.Submitted, after.BatchRPCs - before.BatchRPCs, after.Accounted},
 				counters{1, 1, 1})

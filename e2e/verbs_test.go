@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,9 +14,7 @@ func TestVerbs(t *testing.T) {
 	s := newSite(t, "probing")
 	file := s.file("input.txt", "some input\n")
 	good := s.submit(probePlan("write", "out/result", "x"))
-	if l := s.wait(good.RunID); l.State != "succeeded" {
-		t.Fatalf("%+v", l)
-	}
+	s.mustEnd(good.RunID, "succeeded")
 	bad := s.submit(probePlan("exit", "3"))
 	s.wait(bad.RunID)
 	pending := s.submit(s.set(probePlan("nothing"), "placement.partition", "big"))
@@ -36,109 +33,63 @@ func TestVerbs(t *testing.T) {
 		{2, []string{"config", "check", "--site", file}},
 		{0, []string{"notify", good.RunID}},
 		{4, []string{"notify", good.RunID, "ana@example.org"}},
-		{4, []string{"notify", good.RunID, "nowhere"}}, // no receiver of that name
-		{2, []string{"notify", good.RunID, "ftp://example.org/"}},
 		{3, []string{"notify", none, "https://hooks.example.org/"}},
 		{0, []string{"tool", "list"}},
-		{0, []string{"tool", "list", "--all"}},
 		{0, []string{"tool", "show", "probe.words"}},
 		{3, []string{"tool", "show", "no.such"}},
 		{0, []string{"tool", "check", s.dir + "/domain"}},
-		{0, []string{"tool", "check", s.dir + "/domain/toolpacks"}},
 		{0, []string{"image", "list"}},
 		{0, []string{"image", "verify"}},
 		{0, []string{"image", "add", "probe", world.dir + "/probe.sif"}},
-		{2, []string{"image", "add", "Bad Name", world.dir + "/probe.sif"}},
 		{2, []string{"image", "add", "other", file}},
-		{3, []string{"image", "add", "other", to("nothing.sif")}},
 		{5, []string{"image", "add", "probe", world.dir + "/seqkit.sif"}},
 		{0, []string{"artifact", "import", file}},
 		{0, []string{"artifact", "list"}},
-		{0, []string{"artifact", "list", "--type", "TEXT"}},
 		{0, []string{"artifact", "get", a.ArtifactID}},
 		{0, []string{"artifact", "get", a.ArtifactID, "-o", to("got")}},
 		{5, []string{"artifact", "get", a.ArtifactID, "-o", to("got")}},
 		{3, []string{"artifact", "get", noArtifact}},
-		{3, []string{"artifact", "get", noArtifact, "-o", to("not")}},
-		{3, []string{"artifact", "get", noArtifact, "-o", "-"}},
-		{3, []string{"artifact", "get", "art_x"}},
 		{2, []string{"artifact", "get", "art_u"}},
 		{0, []string{"artifact", "get", a.ArtifactID[:12]}},
-		{0, []string{"artifact", "preview", file}},
-		{3, []string{"artifact", "preview", planFile}},
 		{0, []string{"artifact", "preview", a.ArtifactID}},
-		{3, []string{"artifact", "preview", noArtifact}},
 		{2, []string{"artifact", "preview", a.ArtifactID, "--as", "table"}},
-		{2, []string{"artifact", "preview", a.ArtifactID, "--as", "image"}},
-		{0, []string{"artifact", "preview", a.ArtifactID, "--as", "text"}},
-		{0, []string{"artifact", "verify", a.ArtifactID}},
 		{0, []string{"artifact", "verify", "--all"}},
-		{2, []string{"artifact", "verify"}},
-		{3, []string{"artifact", "verify", noArtifact}},
 		{0, []string{"gc", "--dry-run"}},
 		{0, []string{"gc"}},
 		{4, []string{"artifact", "import", s.dir + "/runs/.gateway-id"}},
-		{2, []string{"artifact", "import", file, "--type", "EXE"}},
-		{2, []string{"artifact", "import", file, "--label", " x"}},
 		{0, []string{"runs", "list"}},
-		{0, []string{"runs", "list", "--state", "failed"}},
-		{2, []string{"runs", "list", "--state", "odd"}},
-		{2, []string{"runs", "list", "--limit", "201"}},
-		{2, []string{"runs", "list", "--cursor", "odd"}},
 		{0, []string{"runs", "list", "--since", "2h", "--until", "2100-01-01"}},
 		{2, []string{"runs", "list", "--since", "yesterday"}},
 		{0, []string{"runs", "diff", good.RunID, bad.RunID}},
-		{0, []string{"runs", "diff", good.RunID, good.RunID}},
-		{3, []string{"runs", "diff", good.RunID, none}},
 		{0, []string{"runs", "show", good.RunID}},
-		{3, []string{"runs", "show", none}},
-		{3, []string{"runs", "show", "run_x"}},
 		{2, []string{"runs", "show", "run_u"}},
 		{0, []string{"runs", "show", strings.ToLower(good.RunID[4:14])}},
 		{0, []string{"get", good.RunID}},
 		{0, []string{"get", bad.RunID}}, // a look succeeds whatever it sees
 		{0, []string{"get", pending.RunID, "--wait", "1"}},
 		{3, []string{"get", none}},
-		{2, []string{"get", "odd"}},
-		{2, []string{"get", good.RunID, "--wait", "31"}},
 		{0, []string{"wait", good.RunID}},
 		{0, []string{"wait", good.RunID, "--to", to("waited")}},
 		{5, []string{"wait", good.RunID, "--to", to("waited")}},
 		{6, []string{"wait", bad.RunID}},
 		{7, []string{"wait", pending.RunID, "--timeout", "1s"}},
-		{3, []string{"wait", none}},
 		{0, []string{"collect", good.RunID}},
 		{0, []string{"collect", good.RunID, "--to", to("collected")}},
 		{6, []string{"collect", bad.RunID}},
 		{0, []string{"collect", pending.RunID}}, // not ready is an answer
-		{3, []string{"collect", none}},
 		{0, []string{"logs", good.RunID}},
 		{0, []string{"logs", bad.RunID, "--stream", "stderr", "--tail", "1"}},
-		{0, []string{"logs", pending.RunID}},
-		{2, []string{"logs", good.RunID, "--stream", "odd"}},
-		{3, []string{"logs", none}},
 		{6, []string{"submit", planFile, "--wait"}},
 		{6, []string{"submit", planFile, "--wait"}}, // and so does its replay
-		{6, []string{"submit", planFile}},           // it failed: the answer to the same request again says so
-		{3, []string{"submit", to("nothing.json")}},
 		{2, []string{"submit", file}},
 		{7, []string{"submit", s.plan(s.set(probePlan("nothing"), "placement.partition", "big")), "--wait", "--timeout", "1s"}},
 		{0, []string{"run", "probe.words", "--param", "word=x", "--wait", "--to", to("words")}},
 		{6, []string{"run", "probe.small", "--param", "word=far too long", "--wait"}},
-		{6, []string{"run", "probe.small", "--param", "word=far too long"}},
 		{6, []string{"submit", s.plan(s.set(probePlan("nothing"), "resources.mem_mb", 16000))}}, // Slurm refuses it
-		{3, []string{"run", "no.such"}},
-		{2, []string{"run", "probe.words"}},
-		{2, []string{"run", "probe.words", "--param", "word"}},
 		{2, []string{"run", "probe.words", "--param", "odd=1"}},
-		{2, []string{"run", "probe.words", "--input", "odd=" + file}},
 		{0, []string{"cancel", pending.RunID}},
-		{0, []string{"cancel", good.RunID}},
-		{3, []string{"cancel", none}},
 		{2, nil},
-		{2, []string{"odd"}},
 		{2, []string{"get"}},
-		{2, []string{"get", good.RunID, "--odd"}},
 		{3, []string{"runs", "list", "--site", to("nothing.yaml")}},
 	}
 	for _, tt := range tests {
@@ -166,8 +117,6 @@ func TestVerbs(t *testing.T) {
 	}{
 		{[]string{"submit", planFile}, []string{"replayed (no new job)  run_", "state   failed (done)\n", "reason  tool_failed: ",
 			"\nNext: slurmgate logs run_", "slurmgate retry run_"}},
-		{[]string{"submit", s.plan(s.set(probePlan("nothing"), "resources.mem_mb", 16001))}, []string{"failed  run_", "reason  rejected: ",
-			"\nNext: slurmgate runs show run_", "slurmgate retry run_"}},
 		{[]string{"wait", bad.RunID}, []string{"failed  in ", "reason  tool_failed: ", "\nNext: slurmgate logs " + bad.RunID,
 			"slurmgate retry " + bad.RunID}},
 	} {
@@ -186,7 +135,6 @@ func TestVerbs(t *testing.T) {
 		says string
 	}{
 		{3, []string{"tool", "show", "no.such"}, "tool list"},
-		{3, []string{"get", none}, "run"},
 		{2, []string{"odd"}, "--help"},
 		{7, []string{"submit", s.plan(s.set(s.set(probePlan("nothing"), "placement.partition", "big"), "resources.cpus", 2)), "--wait",
 			"--timeout", "1s"}, "slurmgate wait run_"},
@@ -198,41 +146,10 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// A page of a list goes on where the last one ended.
-func TestPages(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "probing")
-	s.serve()
-	for i := range 7 {
-		r := s.cliWith(strings.NewReader(fmt.Sprint("text ", i)), "artifact", "import", "-", "--label", fmt.Sprint("text ", i), "--json")
-		r.object(t, nil)
-	}
-	var seen []string
-	cursor := ""
-	for range 10 {
-		args := []string{"artifact", "list", "--limit", "3"}
-		if cursor != "" {
-			args = append(args, "--cursor", cursor)
-		}
-		var page struct {
-			artifactPage
-			Cursor *string
-		}
-		s.ok(&page, args...)
-		for _, a := range page.Artifacts {
-			seen = append(seen, a.Label)
-		}
-		if page.Cursor == nil {
-			break
-		}
-		cursor = *page.Cursor
-	}
-	same(t, "all pages", seen, []string{"text 6", "text 5", "text 4", "text 3", "text 2", "text 1", "text 0"})
-}
-
 // Why two runs are two: the parts of the identity that differ, and where. And a list bounded in time.
 //
 // proves ARC-08
+// short: the shell
 func TestInspection(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")
@@ -258,7 +175,7 @@ func TestInspection(t *testing.T) {
 	same(t, "changes", places, map[string][2]any{"params.slurm.execution.command.argv[3]": {"one", "two"},
 		"params.slurm.resources.mem_mb": {100.0, 120.0}})
 	if s.ok(&r, "runs", "diff", a, a); !r.Same {
-		t.Errorf("a run differs from itself: %+v", r)
+		t.Errorf("runs diff of a run with itself says %+v, want the same", r)
 	}
 
 	d.signal("TERM")
@@ -267,7 +184,7 @@ func TestInspection(t *testing.T) {
 	c := s.submit(probePlan("write", "out/result", "one")).RunID
 	if s.ok(&r, "runs", "diff", a, c); len(r.Parts) != 1 || r.Parts[0].Part != "policy" || len(r.Changes) != 1 ||
 		r.Changes[0].Path != "policy.default_timeout_sec" {
-		t.Errorf("%+v", r)
+		t.Errorf("runs diff of runs under two policies says %+v, want default_timeout_sec alone", r)
 	}
 	s.wait(c)
 
@@ -277,10 +194,10 @@ func TestInspection(t *testing.T) {
 		}
 	}
 	if s.ok(&list, "runs", "list", "--since", "1h"); len(list.Runs) != 3 {
-		t.Errorf("%+v", list)
+		t.Errorf("runs list --since 1h shows %+v, want three runs", list.Runs)
 	}
 	if s.ok(&list, "runs", "list", "--until", "1h"); len(list.Runs) != 0 {
-		t.Errorf("%+v", list)
+		t.Errorf("runs list --until 1h shows %+v, want nothing", list.Runs)
 	}
 	var v struct {
 		Image    string
@@ -292,7 +209,8 @@ func TestInspection(t *testing.T) {
 	}
 	s.ok(&v, "runs", "show", a)
 	if len(v.Attempts) != 1 || v.Attempts[0].Ending != "ok" || v.Attempts[0].Elapsed == nil || len(v.Image) < len("sha256:")+64 {
-		t.Errorf("%+v", v)
+		t.Errorf("runs show has the image %q and the attempts %+v, want a digest and one attempt that ended ok",
+			v.Image, v.Attempts)
 	}
 }
 
@@ -318,7 +236,7 @@ func TestCopyOutputs(t *testing.T) {
 	shell(t, "lab", `mkdir -p "$1" && echo mine >"$1/y.txt"`, s.dir+"/files/partly")
 	f := s.fails(5, "collect", id, "--to", s.dir+"/files/partly")
 	if f.Code != "target_exists" || !strings.Contains(f.Message, "/partly/y.txt already exists") {
-		t.Errorf("%+v", f)
+		t.Errorf("collect onto a file that exists fails with %v, want target_exists that names it", f)
 	}
 	if r := s.cli("collect", id, "--to", s.dir+"/files/partly"); r.code != 5 || !strings.Contains(string(r.stderr), "--to") {
 		t.Errorf("the option is not named: %v", r)
@@ -328,7 +246,7 @@ func TestCopyOutputs(t *testing.T) {
 	// The third cannot be fetched: the two before it, and their folders, are removed again.
 	shell(t, "lab", `f=$(find "$1/runs" "$HOME/${1#/shared/}" -path "*objects*" -name "$2*" 2>/dev/null | head -1); [ -n "$f" ] && rm -f "$f"`, s.dir, s.sha(id, "three"))
 	if r := s.cli("collect", id, "--to", s.dir+"/half/way"); r.code == 0 {
-		t.Errorf("%v", r)
+		t.Errorf("%v, want a failure, as the third output cannot be fetched", r)
 	}
 	same(t, "files", files(s.dir+"/half"), "none")
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // keyOfWorker is of the sample worker. Nobody else in these tests has it.
@@ -81,16 +80,18 @@ cp -r schemas /etc/slurmgate/domains/probing/`)
 			return m.try(fmt.Sprintf("curl -sf http://127.0.0.1:%d/healthz", port)).text == `{"ok":true}`
 		}
 	}
-	until(t, 30*time.Second, "worker", healthy(8080))
+	until(t, "worker", healthy(8080))
 
 	status, answer := m.scrape(t)
 	if status != http.StatusOK || !answer.OK || !strings.Contains(string(answer.Output), `"content":"[key]"`) || answer.ToolRunID == "" {
-		t.Errorf("%d %+v %s", status, answer, answer.Output)
+		t.Errorf("a call of the worker answers %d %s (%+v), want 200 with the key hidden", status, answer.Output,
+			answer.Error)
 	}
 	for upstream, retryable := range map[int]bool{401: true, 404: false, 503: true} {
 		up.status.Store(int64(upstream))
 		if _, a := m.scrape(t); a.OK || a.Error.Code != "UPSTREAM_ERROR" || a.Error.Retryable != retryable {
-			t.Errorf("upstream %d: %+v", upstream, a)
+			t.Errorf("with upstream's status %d the call answers %+v, want UPSTREAM_ERROR, retryable %v", upstream,
+				a.Error, retryable)
 		}
 	}
 	if asked := up.asked.Load(); asked != 4 {
@@ -104,7 +105,7 @@ cp -r schemas /etc/slurmgate/domains/probing/`)
 
 	m.run("systemctl stop slurmgate-worker@webcrawl")
 	if _, a := m.scrape(t); a.OK || !a.Error.Retryable || !strings.Contains(a.Error.Message, "cannot be reached") {
-		t.Errorf("a worker that is away: %+v", a)
+		t.Errorf("a call of a worker that is away answers %+v, want an error to be tried again", a.Error)
 	}
 	if said := findings(); !strings.Contains(said, "127.0.0.1:8080/scrape/run cannot be reached") {
 		t.Errorf("doctor:\n%s", said)
@@ -113,7 +114,7 @@ cp -r schemas /etc/slurmgate/domains/probing/`)
 	m.run(`export APPTAINERENV_FIRECRAWL_API_KEY=fc-of-alice-0123456 APPTAINERENV_FIRECRAWL_BASE_URL=`+up.url+`
 export APPTAINERENV_WEBCRAWL_LISTEN=127.0.0.1:8081
 apptainer instance start --containall --no-home /shared/install/webcrawl.sif webcrawl >/dev/null 2>&1`, "alice")
-	until(t, 30*time.Second, "instance", healthy(8081))
+	until(t, "instance", healthy(8081))
 	m.run("apptainer instance stop webcrawl 2>&1", "alice")
 }
 
@@ -134,10 +135,10 @@ func (m *machine) scrape(t *testing.T) (status int, a ranByWorker) {
 		`-d '{"input":{"url":"https://a.example"}}' http://gateway/v1/tools/firecrawl.scrape:run`, "alice")
 	body, code, _ := strings.Cut(out, "\n")
 	if _, err := fmt.Sscan(code, &status); err != nil {
-		t.Fatal(out)
+		t.Fatalf("the worker's tool answers no status: %s", out)
 	}
 	if err := json.Unmarshal([]byte(body), &a); err != nil && err != io.EOF {
-		t.Fatal(out, err)
+		t.Fatalf("the worker's tool answers no JSON (%v): %s", err, out)
 	}
 	return status, a
 }

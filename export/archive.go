@@ -3,11 +3,13 @@ package export
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"slurmgate/export/receipt"
 	"slurmgate/fault"
 	"slurmgate/plan"
 )
@@ -28,9 +30,11 @@ const (
 	readmeFile   = "README.md"
 	manifestFile = "MANIFEST"
 
-	// ReceiptFile has the signed receipt, KeysFile the public keys it names.
+	// ReceiptFile has the signed receipt, KeysFile the public keys that it and the signature name.
 	ReceiptFile = "receipt.dsse.json"
 	KeysFile    = "keys.json"
+
+	signatureFile = manifestFile + ".dsse.json" // of MANIFEST, so of every other file
 )
 
 // New makes the archive of a record. The bytes of artifacts are opened only while it is written.
@@ -39,14 +43,14 @@ func New(r Record, o Options, open Opener) (*Archive, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, "params_unreadable", "the stored params of "+r.Run.RunID+" cannot be read", err)
 	}
-	r.Run.Format = r.Run.format()
+	r.Run.Format, r.Run.Kind, r.Run.ImageName = Format, kindOfPlan(p), imageNameOf(r.Pack)
 	files := r.place(o)
 	documents := map[string][]byte{paramsFile: r.Params, policyFile: r.Policy, packFile: r.Pack, scriptFile: r.Script,
-		ReceiptFile: r.Receipt, KeysFile: r.Keys, answerFile: r.Output}
+		ReceiptFile: r.Receipt, answerFile: r.Output}
 	for i, l := range r.Logs {
 		documents[r.Run.Logs[i].File] = append([]byte{}, l.Text...) // never nil: an empty log is a file
 	}
-	for name, v := range map[string]any{runFile: r.Run, exitFile: r.Exit} {
+	for name, v := range map[string]any{runFile: r.Run, exitFile: r.Exit, KeysFile: keysDoc(r.Key, r.Signer.Key)} {
 		if documents[name], err = document(v); err != nil {
 			return nil, err
 		}
@@ -63,9 +67,36 @@ func New(r Record, o Options, open Opener) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, derived...)
+	list := derived[len(derived)-1]
+	signature, err := r.Signer.SignArchive(receipt.Archive{Format: Format, RunID: r.Run.RunID}, manifestFile, sumOf(list.data))
+	if err != nil {
+		return nil, err
+	}
+	files = append(append(files, derived...), fileOf(signatureFile, signature))
 	sortFiles(files)
 	return &Archive{r.Run, files, open}, nil
+}
+
+func logFile(role string) string { return "logs/" + role + ".txt" }
+
+// kindOfPlan is which kind of run a plan is of.
+func kindOfPlan(p plan.Params) string {
+	switch {
+	case p.Docker:
+		return KindDocker
+	case p.Worker != nil:
+		return KindWorker
+	}
+	return KindSlurm
+}
+
+// imageNameOf is the name that a toolpack gives its image, empty where it has none.
+func imageNameOf(pack []byte) string {
+	var doc struct {
+		Image string `json:"image"`
+	}
+	_ = json.Unmarshal(pack, &doc) // without one the image has its digest alone
+	return doc.Image
 }
 
 func sortFiles(files []file) {
@@ -100,18 +131,21 @@ func (r *Record) place(o Options) (files []file) {
 		}
 	}
 	for i := range r.Run.Logs {
-		r.Run.Logs[i].File = "logs/" + r.Run.Logs[i].Role + ".txt"
+		r.Run.Logs[i].File = logFile(r.Run.Logs[i].Role)
 		r.Run.Logs[i].Reference = "artifact://" + r.Run.Logs[i].ArtifactID
 	}
 	return files
 }
 
-// derive makes the documents that follow from the others. [Verify] makes them again.
-func derive(r Run, exit Exit, p plan.Params, pack []byte, files []file) (derived []file, err error) {
+// derive makes the documents that follow from the others, MANIFEST last. [Verify] makes them again.
+func derive(r Run, exit receipt.Exit, p plan.Params, pack []byte, files []file) (derived []file, err error) {
 	texts := map[string][]byte{readmeFile: readme(r)}
 	if p.Spec.Execution.Kind == plan.Contained {
-		if n := len(exit.Attempts); n > 0 && exit.Attempts[n-1].Resources != nil { // it takes more than the plan says
-			p.Spec.Resources = *exit.Attempts[n-1].Resources
+		switch more, ok, err := resources(exit); {
+		case err != nil:
+			return nil, err
+		case ok:
+			p.Spec.Resources = more
 		}
 		if texts, err = module(r, p); err != nil {
 			return nil, err
@@ -134,9 +168,7 @@ func derive(r Run, exit Exit, p plan.Params, pack []byte, files []file) (derived
 	derived = append(derived, fileOf(crateFile, crate))
 	all = append(all, derived[len(derived)-1])
 	sortFiles(all)
-	list := fileOf(manifestFile, manifest(all))
-	list.sha256 = ""
-	return append(derived, list), nil
+	return append(derived, fileOf(manifestFile, manifest(all))), nil
 }
 
 // pinned is the list of pinned files: the image under the name that the Nextflow module looks for, and the inputs. Of a directory it has
@@ -189,13 +221,13 @@ func readme(r Run) []byte {
 	say("| `policy.json`, `pack.json` | the policy and the tool's definition at the time |")
 	say("| `exit.json`, `logs/` | how the attempts ended, and what they printed |")
 	say("| `events.jsonl` | the run's history up to its end, with the hashes of the gateway's chain |")
-	say("| `receipt.dsse.json`, `keys.json` | the gateway's signed receipt, and the public key that it names |")
+	say("| `receipt.dsse.json` | the gateway's receipt of the run's end, signed when it ended |")
 	if r.Kind != KindWorker {
 		say("| `job-script.sh`, `pinned.sha256`, `outputs.sha256` | the job's script, the bytes it was pinned to, and the outputs collected |")
 		say("| `in/`, `out/` | the artifacts that are not by reference |")
 		say("| `nextflow/` | a module that repeats the run |")
 	}
-	say("| `MANIFEST` | the SHA-256 of every other file: `sha256sum -c MANIFEST` |\n")
+	sayList(say)
 	say("## Check it\n\n    slurmgate verify %s.crate.zip --keys KEYS\n", r.RunID)
 	say("KEYS are the gateway's public keys, as its administrator gives them to you (`slurmgate keys --json`). Without them the check shows " +
 		"that the archive agrees with itself, not who made it.\n")
@@ -216,6 +248,12 @@ func readme(r Run) []byte {
 		say("- %s", oneLine(w))
 	}
 	return b.Bytes()
+}
+
+// sayList says what is in the files that every archive ends with.
+func sayList(say func(format string, args ...any)) {
+	say("| `MANIFEST` | the SHA-256 of every other file: `sha256sum -c MANIFEST` |")
+	say("| `MANIFEST.dsse.json`, `keys.json` | the gateway's signature of MANIFEST, and the public keys of its signatures |\n")
 }
 
 func byReference(b *bytes.Buffer, r Run) {

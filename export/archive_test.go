@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"slurmgate/export/receipt"
 	"slurmgate/plan"
 )
 
@@ -71,14 +72,15 @@ func made(t testing.TB, argv ...string) (Record, objects) {
 			SizeBytes: 2, SHA256: out}},
 		Logs: []Artifact{{Role: "log", ArtifactID: "art_00000000000000000000000004", Type: "LOG", Label: "log", SizeBytes: 5,
 			SHA256: sumOf([]byte("done\n"))}},
-		Warnings: []string{}, Missing: []string{}, Redacted: []string{}}
+		Rows: []Row{{"batch_abc", 2, "A"}}, Warnings: []string{}, Missing: []string{}, Redacted: []string{}}
 	r.RunID = r.identity().RunID()
 	r.PlanHash = r.identity().PlanHash()
 	started := r.CreatedAt.Add(time.Second)
 	r.StartedAt = &started
 	code := 0
-	exit := Exit{[]Attempt{{Attempt: 1, Ending: "ok", ExitCode: &code, JobName: "sg-" + r.RunID, JobID: "7", Cluster: "lab",
-		SlurmState: "COMPLETED", Node: "n1", CreatedAt: r.CreatedAt, StartedAt: &started, EndedAt: &r.FinishedAt, Usage: []byte(`{"elapsed_seconds":1.5}`)}}}
+	exit := receipt.Exit{Attempts: []receipt.Attempt{{Attempt: 1, Ending: "ok", ExitCode: &code, JobName: "sg-" + r.RunID, JobID: "7",
+		Cluster: "lab", SlurmState: "COMPLETED", Node: "n1", CreatedAt: r.CreatedAt, StartedAt: &started, EndedAt: &r.FinishedAt,
+		Usage: []byte(`{"elapsed_seconds":1.5}`)}}}
 	prev := plan.Hash(nil)
 	var events []Event
 	for i, typ := range []string{"run.created", "run.intent", "run.succeeded"} {
@@ -105,8 +107,12 @@ func failed(t testing.TB, r Record) Record {
 	return r
 }
 
+// archive is the archive of a record, signed as a gateway signs it.
 func archive(t testing.TB, r Record, store objects, o Options) []byte {
 	t.Helper()
+	if r.Receipt == nil {
+		r = sign(t, r, nil)
+	}
 	a, err := New(r, o, store.open)
 	must(t, err)
 	var b bytes.Buffer
@@ -144,12 +150,18 @@ func TestArchive(t *testing.T) {
 		{"by reference", func(r Record) Record { return r }, Options{ByReference: true}},
 		{"large by reference", func(r Record) Record { return r }, Options{MaxBytes: 4}},
 		{"failed", func(r Record) Record { return failed(t, r) }, Options{}},
+		{"outputs refused", func(r Record) Record {
+			r = failed(t, r)
+			r.Run.Rejected = []Artifact{{Role: "rejected:n", ArtifactID: "art_00000000000000000000000005", Type: "UNKNOWN", Label: "n", SizeBytes: 2,
+				SHA256: sumOf([]byte("4\n"))}}
+			return r
+		}, Options{}},
 		{"a raw plan", func(r Record) Record {
 			r.Run.PackHash, r.Pack = "", nil
 			return r
 		}, Options{}},
 		{"an empty log", func(r Record) Record {
-			r.Logs[0].Text = nil
+			r.Logs[0].Text, r.Run.Logs[0].SHA256, r.Run.Logs[0].SizeBytes = nil, sumOf(nil), 0
 			return r
 		}, Options{}},
 	} {
@@ -164,11 +176,12 @@ func TestArchive(t *testing.T) {
 			name := saved(t, data)
 			rep := verify(t, name)
 			if !rep.OK || rep.RunID != r.Run.RunID || rep.Files < 12 {
-				t.Errorf("%+v", rep)
+				t.Errorf("Verify of the archive of %s = intact %t, run %s, %d files, problems %q; want an intact one of at least 12 files",
+					r.Run.RunID, rep.OK, rep.RunID, rep.Files, problems(rep))
 			}
 			dir := unpack(t, name)
 			if rep := verify(t, dir); !rep.OK {
-				t.Errorf("unpacked: %+v", rep)
+				t.Errorf("Verify of the unpacked archive: problems %q, want none", problems(rep))
 			}
 			run(t, dir, "sha256sum", "--check", "--quiet", "--strict", "MANIFEST")
 			if !x.o.ByReference && x.o.MaxBytes == 0 && r.Run.State == "succeeded" {
@@ -205,15 +218,16 @@ func TestEveryByte(t *testing.T) {
 	}
 }
 
+// verifyBytes checks an archive in memory as [Verify] checks a file.
 func verifyBytes(t testing.TB, data []byte) (Report, error) {
 	t.Helper()
 	c := newChecker("test.zip")
-	var err error
 	c.contents = newTree()
-	if err = c.contents.archive(t.Context(), bytes.NewReader(data), int64(len(data)), c.bad); err != nil {
+	c.part = func(name string, r io.ReaderAt, size int64) error { return c.checkRun(t.Context(), name, r, size) }
+	if err := c.contents.archive(t.Context(), bytes.NewReader(data), int64(len(data)), c.bad); err != nil {
 		return *c.Report, err
 	}
-	return c.check(nil)
+	return c.check()
 }
 
 func unpack(t testing.TB, name string) string {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"slurmgate/export/receipt"
 	"slurmgate/fault"
 	"slurmgate/plan"
 )
@@ -23,7 +24,7 @@ import (
 //	runs/RUN.crate.zip     the archive of a run
 //	shared/SHA256          an input that several of the runs take; it is by reference in their archives
 //	unpack.sh              unpacks the runs and puts the shared inputs in their places
-//	ro-crate-metadata.json README.md MANIFEST
+//	ro-crate-metadata.json README.md MANIFEST MANIFEST.dsse.json keys.json
 const (
 	batchFile  = "batch.json"
 	unpackFile = "unpack.sh"
@@ -33,7 +34,7 @@ const (
 )
 
 // BatchFormat is the version of a batch archive's documents, as [Format] is of a run's.
-const BatchFormat = 1
+const BatchFormat = 2
 
 // Batch is batch.json.
 type Batch struct {
@@ -112,22 +113,27 @@ func (o Options) placeShared(a *Artifact) bool {
 
 // BatchArchive is an export of a batch. The archives of its runs are made while it is written.
 type BatchArchive struct {
-	batch Batch
-	files []file
-	of    func(ctx context.Context, runID string) (*Archive, error) // the archive of a run
-	open  Opener
+	batch  Batch
+	files  []file
+	of     func(ctx context.Context, runID string) (*Archive, error) // the archive of a run
+	open   Opener
+	signer receipt.Signer
 }
 
 // NewBatch makes the archive of a batch. of returns the archive of a run, twice the same: it is called for every run now, to learn its
 // size, and again while the archive is written.
-func NewBatch(ctx context.Context, b Batch, of func(ctx context.Context, runID string) (*Archive, error), open Opener) (
-	*BatchArchive, error) {
+func NewBatch(ctx context.Context, b Batch, signer receipt.Signer, of func(ctx context.Context, runID string) (*Archive, error),
+	open Opener) (*BatchArchive, error) {
 	b.Format = BatchFormat
 	text, err := document(b)
 	if err != nil {
 		return nil, err
 	}
-	files := []file{fileOf(batchFile, text)}
+	keys, err := document(keysDoc(signer.Key))
+	if err != nil {
+		return nil, err
+	}
+	files := []file{fileOf(batchFile, text), fileOf(KeysFile, keys)}
 	var runs []Run
 	ids, _ := b.runs()
 	for _, id := range ids {
@@ -148,9 +154,14 @@ func NewBatch(ctx context.Context, b Batch, of func(ctx context.Context, runID s
 	}
 	files = append(files, derived...)
 	sortFiles(files)
-	list := file{name: manifestFile} // the last one: it has the checksums of what was written before
+	list := file{name: manifestFile} // it has the checksums of what was written before, and its signature follows
 	for _, f := range files {
 		list.size += int64(lineBytes(f.name))
+	}
+	a := &BatchArchive{b, nil, of, open, signer}
+	signature, err := a.sign(nil)
+	if err != nil {
+		return nil, err
 	}
 	for _, f := range files {
 		if f.data != nil && len(f.data) > maxDocument {
@@ -158,7 +169,13 @@ func NewBatch(ctx context.Context, b Batch, of func(ctx context.Context, runID s
 				f.name, len(f.data), maxDocument)).WithNext("export its runs one by one")
 		}
 	}
-	return &BatchArchive{b, append(files, list), of, open}, nil
+	a.files = append(files, list, file{name: signatureFile, size: int64(len(signature))})
+	return a, nil
+}
+
+// sign signs the list of the archive's files. The signature of any list has the same length.
+func (a *BatchArchive) sign(list []byte) ([]byte, error) {
+	return a.signer.SignArchive(receipt.Archive{Format: BatchFormat, BatchID: a.batch.BatchID}, manifestFile, sumOf(list))
 }
 
 // Name is the archive's usual file name.
@@ -178,7 +195,13 @@ func (a *BatchArchive) WriteTo(ctx context.Context, w io.Writer) error {
 		switch {
 		case f.name == manifestFile:
 			_, err = out.Write(list.Bytes())
-			err = unwritten(err)
+			return unwritten(err)
+		case f.name == signatureFile:
+			signature, err := a.sign(list.Bytes())
+			if err == nil {
+				_, err = out.Write(signature)
+			}
+			return unwritten(err)
 		case ok:
 			err = a.writeRun(ctx, out, id, f.size)
 		default:
@@ -257,10 +280,10 @@ func batchReadme(b Batch, runs []Run) []byte {
 	say("| `shared/` | inputs that several runs take, once each, by their SHA-256 |")
 	say("| `unpack.sh` | makes a folder of each run's archive, with the shared inputs in their places |")
 	say("| `ro-crate-metadata.json` | an RO-Crate (Process Run Crate 0.5) with an action for each run |")
-	say("| `MANIFEST` | the SHA-256 of every other file: `sha256sum -c MANIFEST` |\n")
+	sayList(say)
 	say("## Check it\n\n    slurmgate verify %s%s --keys KEYS\n", b.BatchID, archiveEnd)
 	say("This checks the archive of every run too. KEYS are the gateway's public keys, as its administrator gives them to you " +
-		"(`slurmgate keys --json`). Each run's receipt is signed; which sample a run is of, is not.\n")
+		"(`slurmgate keys --json`).\n")
 	say("## Repeat a run\n\n    sh unpack.sh\n    nextflow run runs/RUN/nextflow/main.nf --images IMAGES\n")
 	say("RUN is the run's id, and IMAGES the absolute path of a folder with the image, as the run's README.md names it. Check the archive " +
 		"before you unpack it: a folder to which inputs were added is not what the gateway wrote.")

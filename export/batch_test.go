@@ -5,22 +5,27 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"slurmgate/export/receipt"
 )
 
 // sheet is a batch of three rows, two of which share a run, one refused row, and the records of its runs, which take one input in common.
 func sheet(t testing.TB) (Batch, map[string]Record, objects) {
 	t.Helper()
 	good, store := made(t)
+	good.Run.Rows = []Row{{"batch_abc", 2, "A"}, {"batch_abc", 4, "C"}}
 	other, more := made(t, "count", "in/reads one.txt", "--to", "out/n.txt", "--fast")
 	for sum, data := range more {
 		store[sum] = data
 	}
 	other = failed(t, other)
+	other.Run.Rows = []Row{{"batch_abc", 3, "B's"}, {"batch_abd", 2, "B"}}
 	b := Batch{BatchID: "batch_abc", Name: "all", ToolID: "test.count", ToolVersion: "1.2.0", Project: "p", Principal: "user:ann",
 		CreatedAt: time.UnixMicro(1_700_000_000_000_000).UTC(), Rows: []BatchRow{
 			{Row: 2, Sample: "A", Tags: []string{"x"}, Args: json.RawMessage(`{"reads":"art_1"}`), RunID: good.Run.RunID, State: "succeeded"},
@@ -32,8 +37,11 @@ func sheet(t testing.TB) (Batch, map[string]Record, objects) {
 
 func batchArchive(t testing.TB, b Batch, records map[string]Record, store objects, o Options) []byte {
 	t.Helper()
-	of := func(_ context.Context, id string) (*Archive, error) { return New(clone(records[id]), o, store.open) }
-	x, err := NewBatch(t.Context(), b, of, store.open)
+	of := func(_ context.Context, id string) (*Archive, error) {
+		return New(sign(t, clone(records[id]), nil), o, store.open)
+	}
+	secret, _ := signer('k')
+	x, err := NewBatch(t.Context(), b, receipt.NewSigner("gw-1", secret), of, store.open)
 	must(t, err)
 	var out bytes.Buffer
 	must(t, x.WriteTo(t.Context(), &out))
@@ -71,7 +79,8 @@ func TestBatchArchive(t *testing.T) {
 	dir := unpack(t, name)
 	for _, at := range []string{name, dir} {
 		if r := verify(t, at); !r.OK || r.BatchID != "batch_abc" || r.Runs != 2 || r.Events != 6 {
-			t.Errorf("%s: %+v", at, r)
+			t.Errorf("Verify(%s) = intact %t, batch %s, %d runs, %d events, problems %q; want 2 runs, 6 events", at, r.OK, r.BatchID, r.Runs,
+				r.Events, problems(r))
 		}
 	}
 	run(t, dir, "sha256sum", "--check", "--quiet", "--strict", manifestFile)
@@ -81,7 +90,7 @@ func TestBatchArchive(t *testing.T) {
 			t.Errorf("%s: %q %v", id, got, err)
 		}
 		if r := verify(t, filepath.Join(dir, runArchive(id))); !r.OK || r.RunID != id {
-			t.Errorf("taken out: %+v", r)
+			t.Errorf("Verify of the run %s unpacked from the batch: run %q, problems %q", id, r.RunID, problems(r))
 		}
 	}
 	crate := crateIn(t, dir)
@@ -110,7 +119,7 @@ func TestEveryByteOfABatch(t *testing.T) {
 	for i := 0; i < len(data); i += 101 {
 		bad := bytes.Clone(data)
 		bad[i] ^= 0x20
-		if r, err := Verify(t.Context(), saved(t, bad), nil); err == nil && r.OK {
+		if r, err := verifyBytes(t, bad); err == nil && r.OK {
 			t.Fatalf("byte %d was changed, and the archive is intact", i)
 		}
 	}
@@ -120,49 +129,65 @@ func TestEveryByteOfABatch(t *testing.T) {
 //
 // proves EXP-01
 func TestForgedBatch(t *testing.T) {
-	forge := map[string]struct {
-		change func(dir string, b Batch)
+	edit := func(name, old, text string) func(map[string][]byte) { return replaced(t, name, old, text) }
+	b, records, store := sheet(t)
+	signed := members(t, batchArchive(t, b, records, store, sharedReads(store)))
+	first, second := runArchive(b.Rows[0].RunID), runArchive(b.Rows[1].RunID)
+	for name, f := range map[string]struct {
+		change func(files map[string][]byte)
 		want   string
 	}{
-		"another sample": {func(dir string, b Batch) { edit(t, dir+"/"+batchFile, `"sample": "A"`, `"sample": "Z"`) }, "does not follow"},
-		"a newer form":   {func(dir string, b Batch) { edit(t, dir+"/"+batchFile, `"row": 2`, `"row": 2, "more": 1`) }, "it cannot be read"},
-		"another state": {func(dir string, b Batch) { edit(t, dir+"/"+batchFile, `"state": "failed"`, `"state": "succeeded"`) },
-			"but its run ended as failed"},
-		"a run less": {func(dir string, b Batch) { must(t, os.Remove(dir+"/"+runArchive(b.Rows[0].RunID))) }, "it is missing"},
-		"a run exchanged": {func(dir string, b Batch) {
-			x, err := os.ReadFile(dir + "/" + runArchive(b.Rows[0].RunID))
-			must(t, err)
-			must(t, os.WriteFile(dir+"/"+runArchive(b.Rows[1].RunID), x, 0o600))
-		}, "it is the archive of"},
-		"a run more": {func(dir string, b Batch) {
-			x, err := os.ReadFile(dir + "/" + runArchive(b.Rows[0].RunID))
-			must(t, err)
-			must(t, os.WriteFile(dir+"/"+runArchive("run_X"), x, 0o600))
-		}, "no row of batch.json"},
-		"another input": {func(dir string, b Batch) {
-			must(t, os.WriteFile(dir+"/"+sharedAt+sumOf([]byte("ACGT\n")), []byte("TTTT\n"), 0o600))
-		}, "its SHA-256 is"},
-		"another script": {func(dir string, b Batch) { edit(t, dir+"/"+unpackFile, "set -eu", "set -e") }, "does not follow"},
-	}
-	for name, f := range forge {
-		b, records, store := sheet(t)
-		dir := unpack(t, saved(t, batchArchive(t, b, records, store, sharedReads(store))))
-		f.change(dir, b)
-		run(t, dir, "sh", "-c", `rm MANIFEST; find -type f -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >../m && mv ../m MANIFEST`)
-		if r := verify(t, dir); r.OK || !strings.Contains(fmt.Sprint(r.Problems), f.want) {
-			t.Errorf("%s: %+v", name, r.Problems)
+		"another sample":  {edit(batchFile, `"sample": "A"`, `"sample": "Z"`), "does not follow"},
+		"a newer form":    {edit(batchFile, `"row": 2`, `"row": 2, "more": 1`), "it cannot be read"},
+		"another state":   {edit(batchFile, `"state": "failed"`, `"state": "succeeded"`), "but its run ended as failed"},
+		"a run less":      {func(files map[string][]byte) { delete(files, first) }, "it is missing"},
+		"a run exchanged": {func(files map[string][]byte) { files[second] = files[first] }, "it is the archive of"},
+		"a run more":      {func(files map[string][]byte) { files[runArchive("run_X")] = files[first] }, "no row of batch.json"},
+		"another input":   {func(files map[string][]byte) { files[sharedAt+sumOf([]byte("ACGT\n"))] = []byte("TTTT\n") }, "its SHA-256 is"},
+		"another script":  {edit(unpackFile, "set -eu", "set -e"), "does not follow"},
+	} {
+		files := maps.Clone(signed)
+		f.change(files)
+		relist(files)
+		if rep, err := verifyBytes(t, packed(files)); err != nil || rep.OK || !strings.Contains(problems(rep), f.want) {
+			t.Errorf("Verify of a batch with %s: %v, problems %q; want %q", name, err, problems(rep), f.want)
 		}
 	}
 }
 
-func edit(t *testing.T, name, old, new string) {
-	t.Helper()
-	data, err := os.ReadFile(name)
-	must(t, err)
-	if !strings.Contains(string(data), old) {
-		t.Fatalf("%s does not have %q", name, old)
+// The keys that are given are those that every signature in a batch's archive is checked with: an archive of a run that another signed
+// is found.
+//
+// proves EXP-01 EXP-02
+func TestKeysOfABatch(t *testing.T) {
+	secret, ours := signer('k')
+	other, theirs := signer('o')
+	for _, x := range []struct {
+		what, problem string
+		inner         []byte
+		keys          string
+	}{
+		{"all by the key", "", secret, ours.PEM()},
+		{"runs by another", "MANIFEST.dsse.json: no signature is of a key", other, ours.PEM()},
+		{"runs by another, which is given too", "", other, ours.PEM() + theirs.PEM()},
+		{"the batch by another", "no signature is of a key", secret, theirs.PEM()},
+	} {
+		b, records, store := sheet(t)
+		of := func(_ context.Context, id string) (*Archive, error) {
+			r := sign(t, clone(records[id]), nil)
+			r.Signer = receipt.NewSigner("gw-1", x.inner)
+			return New(r, sharedReads(store), store.open)
+		}
+		a, err := NewBatch(t.Context(), b, receipt.NewSigner("gw-1", secret), of, store.open)
+		must(t, err)
+		var out bytes.Buffer
+		must(t, a.WriteTo(t.Context(), &out))
+		rep, err := Verify(t.Context(), saved(t, out.Bytes()), []byte(x.keys))
+		must(t, err)
+		if text := problems(rep); (text != "") != (x.problem != "") || !strings.Contains(text, x.problem) || rep.Signature.Trusted != rep.OK {
+			t.Errorf("%s: problems %q, trusted %v; want %q", x.what, text, rep.Signature.Trusted, x.problem)
+		}
 	}
-	must(t, os.WriteFile(name, []byte(strings.Replace(string(data), old, new, 1)), 0o600))
 }
 
 // A stranger's archive whose run names a place outside of its folder has no line about it in the script that verify makes again.

@@ -20,7 +20,8 @@ func batchCrate(b Batch, runs []Run) ([]byte, error) {
 		}
 	}
 	for _, d := range [][2]string{{batchFile, "The batch: its rows, and which run each became"}, {readmeFile, descriptions[readmeFile]},
-		{unpackFile, "Makes a folder of each run's archive"}, {manifestFile, "SHA-256 of every other file"}} {
+		{unpackFile, "Makes a folder of each run's archive"}, {KeysFile, descriptions[KeysFile]}, {manifestFile, descriptions[manifestFile]},
+		{signatureFile, descriptions[signatureFile]}} {
 		add(d[0], entity{"name": d[0], "description": d[1], "encodingFormat": "text/plain"})
 	}
 	finished := b.CreatedAt

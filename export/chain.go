@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"slurmgate/export/receipt"
 	"slurmgate/plan"
 )
 
@@ -49,6 +50,23 @@ func lines(events []Event) ([]byte, error) {
 		b.WriteByte('\n')
 	}
 	return b.Bytes(), nil
+}
+
+// signed is what a receipt signs of the event.
+func (e Event) signed() receipt.Event {
+	return receipt.Event{Seq: e.Seq, At: e.At, Type: e.Type, PrevHash: e.PrevHash, Hash: e.Hash}
+}
+
+// historyIn describes the events of events.jsonl as a receipt does.
+func historyIn(data []byte) receipt.History {
+	var events []receipt.Event
+	for line := range strings.Lines(string(data)) {
+		var e Event
+		if json.Unmarshal([]byte(line), &e) == nil { // reported where it is read
+			events = append(events, e.signed())
+		}
+	}
+	return receipt.HistoryOf(events)
 }
 
 // checkChain reads events.jsonl and reports every event that does not fit, and which were altered.

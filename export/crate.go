@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"slurmgate/export/receipt"
+	"slurmgate/filetype"
 	"slurmgate/plan"
 )
 
@@ -43,8 +45,8 @@ func refs(ids []string) []entity {
 // fileID is a file's @id: a relative URI.
 func fileID(name string) string { return (&url.URL{Path: name}).EscapedPath() }
 
-// crateOf makes ro-crate-metadata.json: a Process Run Crate 0.5. files are all others but MANIFEST, in order.
-func crateOf(r Run, exit Exit, p plan.Params, pack []byte, files []file) ([]byte, error) {
+// crateOf makes ro-crate-metadata.json: a Process Run Crate 0.5. files are all others but MANIFEST and its signature, in order.
+func crateOf(r Run, exit receipt.Exit, p plan.Params, pack []byte, files []file) ([]byte, error) {
 	var parts []string
 	nodes := []entity{}
 	folders := r.folders()
@@ -59,9 +61,11 @@ func crateOf(r Run, exit Exit, p plan.Params, pack []byte, files []file) ([]byte
 		parts = append(parts, fileID(f.name))
 		nodes = append(nodes, fileEntity(r, f))
 	}
-	parts = append(parts, manifestFile)
-	nodes = append(nodes, entity{"@id": manifestFile, "@type": "File", "name": manifestFile, "encodingFormat": "text/plain",
-		"description": "SHA-256 of every other file"})
+	for _, name := range []string{manifestFile, signatureFile} { // neither has a checksum here: MANIFEST has that of the crate
+		parts = append(parts, name)
+		nodes = append(nodes, entity{"@id": name, "@type": "File", "name": name, "encodingFormat": cmp.Or(formats[path.Ext(name)], "text/plain"),
+			"description": descriptions[name]})
+	}
 	for _, a := range byReferenceOnce(r) {
 		parts = append(parts, a.Reference)
 		nodes = append(nodes, entity{"@id": a.Reference, "@type": "File", "name": cmp.Or(a.Relpath, a.Label, a.Role),
@@ -121,7 +125,7 @@ func byReferenceOnce(r Run) (out []Artifact) {
 }
 
 // actionOf is the CreateAction with what it refers to.
-func actionOf(r Run, exit Exit, p plan.Params, pack []byte) (action entity, more []entity) {
+func actionOf(r Run, exit receipt.Exit, p plan.Params, pack []byte) (action entity, more []entity) {
 	var uses, makes []string
 	for _, a := range r.Inputs {
 		uses = append(uses, idOf(a))
@@ -207,19 +211,21 @@ func titleOf(pack []byte) string {
 
 // descriptions of the documents.
 var descriptions = map[string]string{
-	runFile:     "The run: identity, how it ended, inputs and outputs",
-	paramsFile:  "The plan: canonical params, whose hash is part of the run's id",
-	policyFile:  "The policy snapshot that the run was made under",
-	packFile:    "The definition of the toolpack that the run was planned with",
-	scriptFile:  "The job script, with names in brackets for folders of the site",
-	exitFile:    "How each attempt ended",
-	eventsFile:  "The run's history up to its end, with the hashes of the gateway's chain",
-	pinnedFile:  "SHA-256 of the image and the inputs, as they were pinned",
-	outputsFile: "SHA-256 of the outputs, as they were collected",
-	answerFile:  "The answer of the service",
-	readmeFile:  "What the files are, how to check them, and how to repeat the run",
-	ReceiptFile: "The gateway's signed receipt: an in-toto Statement in a DSSE envelope",
-	KeysFile:    "The public key that the receipt names",
+	runFile:       "The run: identity, how it ended, inputs and outputs",
+	paramsFile:    "The plan: canonical params, whose hash is part of the run's id",
+	policyFile:    "The policy snapshot that the run was made under",
+	packFile:      "The definition of the toolpack that the run was planned with",
+	scriptFile:    "The job script, with names in brackets for folders of the site",
+	exitFile:      "How each attempt ended",
+	eventsFile:    "The run's history up to its end, with the hashes of the gateway's chain",
+	pinnedFile:    "SHA-256 of the image and the inputs, as they were pinned",
+	outputsFile:   "SHA-256 of the outputs, as they were collected",
+	answerFile:    "The answer of the service",
+	readmeFile:    "What the files are, how to check them, and how to repeat the run",
+	ReceiptFile:   "The gateway's signed receipt: an in-toto Statement in a DSSE envelope",
+	KeysFile:      "The public keys that the receipt and the signature name",
+	manifestFile:  "SHA-256 of every other file",
+	signatureFile: "The gateway's signature of MANIFEST: an in-toto Statement in a DSSE envelope",
 
 	"nextflow/main.nf":         "A Nextflow module that repeats the run",
 	"nextflow/nextflow.config": "Its parameters",
@@ -230,11 +236,6 @@ var descriptions = map[string]string{
 var formats = map[string]string{".json": "application/json", ".jsonl": "application/jsonl", ".sh": "application/x-sh",
 	".md": "text/markdown",
 	".nf": "text/x-groovy", ".config": "text/x-groovy", ".yml": "application/yaml", ".txt": "text/plain", ".sha256": "text/plain"}
-
-// typeFormats are media types by artifact type.
-var typeFormats = map[string]string{"FASTQ_GZ": "application/gzip", "VCF": "text/plain", "TSV": "text/tab-separated-values",
-	"CSV": "text/csv", "JSON": "application/json", "ZIP": "application/zip", "MD": "text/markdown", "TEXT": "text/plain",
-	"LOG": "text/plain", "HTML": "text/html", "PDF": "application/pdf", "PNG": "image/png"}
 
 // fileEntity describes one file of the archive.
 func fileEntity(r Run, f file) entity {
@@ -253,7 +254,7 @@ func fileEntity(r Run, f file) entity {
 		if a.File == f.name {
 			e["identifier"], e["description"] = a.ArtifactID, "Artifact "+a.Role+" of type "+a.Type
 			if e["encodingFormat"] == nil {
-				e["encodingFormat"] = cmp.Or(typeFormats[a.Type], "application/octet-stream")
+				e["encodingFormat"] = cmp.Or(filetype.Of(a.Type).Media, "application/octet-stream")
 			}
 			if a.Label != "" && a.Label != e["name"] {
 				e["alternateName"] = a.Label

@@ -1,7 +1,8 @@
 // Package export writes what the gateway has of a finished run as one file, and checks such a file where there is no gateway.
 //
 // The file is a ZIP archive whose root is a Process Run Crate 0.5 (RO-Crate 1.1). It is a function of the run's records alone: no clock,
-// no name of whoever exports, nothing that happened after the run's end. So the same run gives the same bytes.
+// no name of the caller who exports, nothing that happened after the run's end. So the same run gives the same bytes, until the gateway
+// signs with another key.
 //
 //	run.json               the run: identity, how it ended, its files; what the other documents are about
 //	params.json            the plan: canonical params, whose hash is part of the run's id
@@ -11,10 +12,11 @@
 //	exit.json              how each attempt ended
 //	events.jsonl           the run's history up to its end, with the hashes of the chain
 //	in/… out/… logs/…      artifacts, where they are not by reference
-//	receipt.dsse.json      the signed receipt, and keys.json the public keys it names
+//	receipt.dsse.json      the receipt of the run's end, signed when it ended
 //	nextflow/              a module that repeats the run
 //	ro-crate-metadata.json README.md
 //	MANIFEST               sha256 of every other file, as sha256sum -c reads it
+//	MANIFEST.dsse.json     the gateway's signature of MANIFEST and of the archive's format; keys.json has the public keys
 //
 // The archive of a batch holds those of its runs; see [Batch].
 //

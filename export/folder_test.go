@@ -3,6 +3,7 @@ package export
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,41 +75,39 @@ func TestFoldersInArchives(t *testing.T) {
 	r, store := folders(t)
 	data := archive(t, r, store, Options{})
 	name := saved(t, data)
-	if rep := verify(t, name); !rep.OK {
-		t.Fatalf("%+v", rep)
-	}
-	again := func(t *testing.T) string {
-		t.Helper()
-		dir := unpack(t, name)
-		if rep := verify(t, dir); !rep.OK {
-			t.Fatalf("%+v", rep)
+	dir := unpack(t, name)
+	for _, at := range []string{name, dir} {
+		if rep := verify(t, at); !rep.OK {
+			t.Fatalf("Verify(%s): problems %q, want none", at, problems(rep))
 		}
-		return dir
 	}
-	dir := again(t)
 	for _, list := range []string{"MANIFEST", "outputs.sha256"} {
 		run(t, dir, "sha256sum", "--check", "--quiet", "--strict", list)
 	}
 	run(t, dir, "sh", "-c", "grep -v images/ pinned.sha256 | sha256sum --check --quiet --strict -")
-	for what, change := range map[string]func(dir string) error{
-		"changed": func(dir string) error { return os.WriteFile(dir+"/out/report/sub/b.txt", []byte("6\n"), 0o600) },
-		"removed": func(dir string) error { return os.Remove(dir + "/in/index/it's x") },
-		"added":   func(dir string) error { return os.WriteFile(dir+"/in/index/more", nil, 0o600) },
-		"hidden":  func(dir string) error { return os.WriteFile(dir+"/in/index/.x", []byte("x"), 0o600) },
-		"renamed": func(dir string) error { return os.Rename(dir+"/in/index/a.txt", dir+"/in/index/b.txt") },
-		"empty":   func(dir string) error { return os.RemoveAll(dir + "/out/report") },
+	for what, change := range map[string]func(files map[string][]byte){
+		"a changed file": func(files map[string][]byte) { files["out/report/sub/b.txt"] = []byte("6\n") },
+		"a removed file": func(files map[string][]byte) { delete(files, "in/index/it's x") },
+		"an added file":  func(files map[string][]byte) { files["in/index/more"] = []byte{} },
+		"a hidden file":  func(files map[string][]byte) { files["in/index/.x"] = []byte("x") },
+		"a renamed file": func(files map[string][]byte) {
+			files["in/index/b.txt"] = files["in/index/a.txt"]
+			delete(files, "in/index/a.txt")
+		},
+		"an empty folder": func(files map[string][]byte) {
+			maps.DeleteFunc(files, func(name string, _ []byte) bool { return strings.HasPrefix(name, "out/report/") })
+		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			dir := again(t)
-			must(t, change(dir))
-			if rep := verify(t, dir); rep.OK {
-				t.Errorf("%+v", rep)
-			}
-			run(t, dir, "sh", "-c", `find . -type f ! -name MANIFEST | sed 's|^\./||' | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum >MANIFEST`)
-			if rep := verify(t, dir); rep.OK || !strings.Contains(problems(rep), "art_0000000000000000000000000") {
-				t.Error(problems(rep))
-			}
-		})
+		files := members(t, data)
+		change(files)
+		if rep, err := verifyBytes(t, packed(files)); err != nil || rep.OK {
+			t.Errorf("Verify of an archive with %s: %v, no problem; want one", what, err)
+		}
+		relist(files)
+		rep, err := verifyBytes(t, packed(files))
+		if err != nil || rep.OK || !strings.Contains(problems(rep), "art_0000000000000000000000000") {
+			t.Errorf("Verify of an archive with %s and its MANIFEST: %v, problems %q; want one that names the artifact", what, err, problems(rep))
+		}
 	}
 }
 
@@ -124,15 +123,15 @@ func TestFolderByReference(t *testing.T) {
 			r, store := folders(t)
 			o := Options{}
 			change(&r, &o)
-			a, err := New(r, o, store.open)
+			a, err := New(sign(t, r, nil), o, store.open)
 			must(t, err)
 			if x := a.Run().Outputs[1]; x.File != "" || !strings.Contains(x.Why, why) {
-				t.Errorf("%+v", x)
+				t.Errorf("New says of the folder that it is in file %q because %q; want none and %q", x.File, x.Why, why)
 			}
 			var b bytes.Buffer
 			must(t, a.WriteTo(t.Context(), &b))
 			if rep := verify(t, saved(t, b.Bytes())); !rep.OK {
-				t.Errorf("%+v", rep)
+				t.Errorf("Verify of the archive: problems %q, want none", problems(rep))
 			}
 		})
 	}
@@ -167,6 +166,8 @@ func TestModuleChecksFolders(t *testing.T) {
 }
 
 // An archive of a hundred thousand files is written and verified.
+//
+// slow: writes a hundred thousand files
 func TestManyFilesInArchive(t *testing.T) {
 	r, store := folders(t)
 	sum := store.add("x")
@@ -182,7 +183,7 @@ func TestManyFilesInArchive(t *testing.T) {
 	out := &r.Run.Outputs[1]
 	out.SHA256, out.SizeBytes = store.add(b.String()), int64(len(files))
 	r.Directories[out.SHA256] = files
-	if rep := verify(t, saved(t, archive(t, r, store, Options{}))); !rep.OK || rep.Files < len(files) {
-		t.Errorf("%+v", rep)
+	if rep, err := verifyBytes(t, archive(t, r, store, Options{})); err != nil || !rep.OK || rep.Files < len(files) {
+		t.Errorf("Verify of an archive of %d files: %v, %d files, problems %q", len(files), err, rep.Files, problems(rep))
 	}
 }

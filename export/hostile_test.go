@@ -3,6 +3,7 @@ package export
 import (
 	"archive/zip"
 	"bytes"
+	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
@@ -134,4 +135,18 @@ func FuzzArchive(f *testing.F) {
 			t.Error("it is intact and has problems")
 		}
 	})
+}
+
+// A report of an archive with many problems says how many there are, and lists the first.
+func TestManyProblems(t *testing.T) {
+	r, store := made(t)
+	files := members(t, archive(t, r, store, Options{}))
+	for i := range 3 * maxListed {
+		files[fmt.Sprintf("x%04d", i)] = []byte("y")
+	}
+	rep, err := Verify(t.Context(), saved(t, packed(files)), nil)
+	if err != nil || rep.OK || len(rep.Problems) != maxListed || rep.ProblemCount < 3*maxListed {
+		t.Errorf("an archive with %d unknown files has a report that lists %d problems and counts %d (ok %v, %v), want %d and at least %d",
+			3*maxListed, len(rep.Problems), rep.ProblemCount, rep.OK, err, maxListed, 3*maxListed)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"text/template"
 
 	"slurmgate/plan"
+	"slurmgate/shell"
 )
 
 //go:embed main.nf.tmpl
@@ -203,32 +204,8 @@ func jsonText(s string) string {
 // asciiText is a text for a comment.
 func asciiText(s string) string { return strings.Trim(strconv.QuoteToASCII(s), `"`) }
 
-// shellWord quotes a word for bash. The result is one line of printable ASCII: Nextflow strips common indentation from scripts, which must
-// not reach into an argument.
-func shellWord(s string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
-	switch {
-	case s != "" && strings.Trim(s, plain) == "":
-		return s
-	case !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }):
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	var b strings.Builder
-	b.WriteString("$'")
-	for _, c := range []byte(s) {
-		switch {
-		case c == '\'' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&b, `\%03o`, c) // always three digits: what follows may be a digit too
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteString("'")
-	return b.String()
-}
+// shellWord quotes a word for bash on one line: Nextflow strips common indentation from scripts, which must not reach into an argument.
+func shellWord(s string) string { return shell.QuoteASCII(s) }
 
 // groovyText is a text as a Groovy string in single quotes, in which nothing is interpolated.
 func groovyText(s string) string {

@@ -9,28 +9,19 @@ import (
 	"strings"
 	"time"
 
+	"slurmgate/export/receipt"
 	"slurmgate/plan"
 	"slurmgate/plan/tree"
 )
 
-// Format is the newest version of the archive's documents. It changes with every change of a derived document, so that [Verify] knows
-// whether it can make them again. An archive has the lowest one that can say what is in it: 2 has directories and names of references.
-const Format = 2
-
-// format is that of the run's archive.
-func (r Run) format() int {
-	if slices.ContainsFunc(slices.Concat(r.Inputs, r.Outputs), func(a Artifact) bool {
-		return a.Type == plan.Directory || a.ReferenceName != ""
-	}) {
-		return 2
-	}
-	return 1
-}
+// Format is the version of the archive's documents. It changes with every change of a derived document. [Verify] judges this one alone:
+// what it cannot make again, it does not call intact.
+const Format = 3
 
 // Record is what the gateway has of a finished run.
 type Record struct {
 	Run    Run
-	Exit   Exit
+	Exit   receipt.Exit
 	Params []byte // canonical JSON
 	Policy []byte // canonical JSON; nil where the gateway does not have it, which Run.Missing says
 	Pack   []byte // the same; nil too for a plan submitted as it is
@@ -40,8 +31,9 @@ type Record struct {
 
 	Directories map[string][]tree.File // the files of directory artifacts, by the artifact's checksum
 
-	Receipt []byte // DSSE envelope; nil where the run has none
-	Keys    []byte // the public keys it names
+	Receipt []byte      // DSSE envelope; nil where the run has none
+	Key     receipt.Key // that signed the receipt
+	Signer  receipt.Signer
 	Output  []byte // of a worker's call: its answer; nil where it is an artifact, or there is none
 }
 
@@ -61,6 +53,7 @@ type Run struct {
 	Site            string      `json:"site"`
 	ExecutedAs      string      `json:"executed_as"` // the Unix user whose job it was; empty: the gateway's own
 	Principal       string      `json:"principal"`   // whose call made the run; empty: not recorded
+	Rows            []Row       `json:"rows"`        // of batches, whose run it was when it ended
 	State           string      `json:"state"`
 	Reason          string      `json:"reason"`
 	Detail          string      `json:"detail"`
@@ -74,10 +67,27 @@ type Run struct {
 	Script          *ScriptNote `json:"script"`
 	Inputs          []Artifact  `json:"inputs"`
 	Outputs         []Artifact  `json:"outputs"`
+	Rejected        []Artifact  `json:"rejected,omitempty"` // outputs that were refused, of which the gateway keeps the bytes; none is in the archive
 	Logs            []Artifact  `json:"logs"`
 	Warnings        []string    `json:"warnings"`
 	Missing         []string    `json:"missing"`  // documents that the gateway no longer has, and why
 	Redacted        []string    `json:"redacted"` // files in which names stand for the site's folders, or a mark for a secret
+}
+
+// Row is a row of a batch.
+type Row struct {
+	BatchID string `json:"batch_id"`
+	Row     int    `json:"row"` // line of the sheet
+	Sample  string `json:"sample"`
+}
+
+// RowsOf are the rows that a receipt names.
+func RowsOf(rows []receipt.Row) []Row {
+	out := []Row{}
+	for _, w := range rows {
+		out = append(out, Row(w))
+	}
+	return out
 }
 
 // ScriptNote is which script was sent.
@@ -100,6 +110,8 @@ type Artifact struct {
 	Why        string `json:"by_reference_because"` // empty for one that is in the archive
 	// the site's name for the bytes of an input, where they had one when the run ended
 	ReferenceName string `json:"reference_name,omitempty"`
+	// of an input that the job read where it lies: what its bytes rest on
+	InPlace *receipt.InPlace `json:"in_place,omitempty"`
 }
 
 // folder reports whether the artifact is a directory whose files are in the archive.
@@ -126,27 +138,13 @@ type Log struct {
 	Text []byte
 }
 
-// Exit is exit.json: how the attempts ended, the last one first in importance and last in order.
-type Exit struct {
-	Attempts []Attempt `json:"attempts"`
-}
-
-// Attempt is one intended execution.
-type Attempt struct {
-	Attempt  int    `json:"attempt"`
-	Ending   string `json:"ending"`
-	ExitCode *int   `json:"exit_code"`
-	JobName  string `json:"job_name"`
-	JobID    string `json:"job_id"`
-	Cluster  string `json:"cluster"`
-	// what it had, where a retry gave it more than the plan says; absent: what the plan says
-	Resources  *plan.Resources `json:"resources,omitzero"`
-	SlurmState string          `json:"slurm_state"`
-	Node       string          `json:"node"`
-	CreatedAt  time.Time       `json:"created_at"`
-	StartedAt  *time.Time      `json:"started_at"`
-	EndedAt    *time.Time      `json:"ended_at"`
-	Usage      json.RawMessage `json:"usage"` // as the job itself recorded it; null: nothing
+// resources are those that the last attempt had, where they are not the plan's.
+func resources(x receipt.Exit) (r plan.Resources, ok bool, err error) {
+	n := len(x.Attempts)
+	if n == 0 || len(x.Attempts[n-1].Resources) == 0 {
+		return r, false, nil
+	}
+	return r, true, plan.Decode(x.Attempts[n-1].Resources, &r)
 }
 
 // Options say which artifacts go into the archive.

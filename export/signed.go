@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/pem"
 	"fmt"
 	"maps"
@@ -20,13 +21,15 @@ type keyDoc struct {
 	PEM       string `json:"public_key"` // PEM, as slurmgate keys prints it
 }
 
-// Keys writes keys.json: the keys that a receipt names, and nothing of what may happen to them later.
-func Keys(keys []receipt.Key) ([]byte, error) {
+// keysDoc is keys.json: the keys that signed, each once, and nothing of what may happen to them later.
+func keysDoc(keys ...receipt.Key) map[string]any {
 	docs := []keyDoc{}
 	for _, k := range keys {
-		docs = append(docs, keyDoc{k.ID, "ed25519", k.PEM()})
+		if d := (keyDoc{k.ID, "ed25519", k.PEM()}); k.ID != "" && !slices.Contains(docs, d) {
+			docs = append(docs, d)
+		}
 	}
-	return document(map[string]any{"keys": docs})
+	return map[string]any{"keys": docs}
 }
 
 // readKeys reads public keys: a file of PEM blocks, or JSON that has them as texts, wherever it has them.
@@ -76,107 +79,90 @@ func pems(v any) (out []string) {
 	return out
 }
 
-// receipt checks the signed receipt, and what it says against the archive. An error is one of the caller's keys.
-func (c *checker) receipt(trusted []byte) error {
-	var keys []receipt.Key
-	var err error
-	if trusted != nil {
-		if keys, err = readKeys(trusted); err != nil {
-			return fault.Wrap(fault.Validation, "receipt_key", "the file with the keys cannot be used", err)
+// readKeys are the keys that signatures are checked with: those that the caller trusts, or else the archive's own. An error is one of the
+// caller's keys.
+func (c *checker) readKeys() (keys []receipt.Key, err error) {
+	if c.keys != nil {
+		if keys, err = readKeys(c.keys); err != nil {
+			return nil, fault.Wrap(fault.Validation, "receipt_key", "the file with the keys cannot be used", err)
 		}
+		return keys, nil
 	}
-	envelope, signed := c.documents[ReceiptFile]
-	if !signed {
-		c.Signature.Text = "none: the archive has no receipt, so nothing shows who made it"
-		if trusted != nil {
-			c.bad(ReceiptFile, "it is missing, so the keys that were given prove nothing")
-		}
-		return nil
-	}
-	if trusted == nil {
-		if keys, err = readKeys(c.documents[KeysFile]); err != nil {
+	if data, ok := c.documents[KeysFile]; ok {
+		if keys, err = readKeys(data); err != nil {
 			c.bad(KeysFile, fault.Prose(err))
 		}
 	}
-	v, err := receipt.VerifyEnvelope(envelope, keys)
-	if err != nil {
-		c.bad(ReceiptFile, fault.Prose(err))
-		c.Signature.Text = "not good: " + fault.Prose(err)
-		return nil
+	return keys, nil
+}
+
+// signature holds MANIFEST against its signature, which says what the archive is: want.
+func (c *checker) signature(keys []receipt.Key, want receipt.Archive) {
+	envelope, signed := c.documents[signatureFile]
+	switch {
+	case !signed && c.keys != nil:
+		c.bad(signatureFile, "it is missing, so the keys that were given prove nothing")
+	case !signed:
+		c.cannotJudge(signatureFile, "it is missing: nothing shows that the gateway wrote these files")
 	}
-	c.Signature = Signature{Signed: true, KeyIDs: v.KeyIDs, Trusted: trusted != nil}
-	c.Signature.Text = "good, by key " + strings.Join(v.KeyIDs, ", ") + ", which is one of the keys that you gave"
-	if trusted == nil {
-		c.Signature.Text = "good, by key " + strings.Join(v.KeyIDs, ", ") + " of the archive's own keys.json. Only the gateway's administrator " +
-			"can say whether that is the gateway's key: get its keys from there and give them with --keys"
+	if !signed {
+		c.Signature.Text = "none: the archive has no " + signatureFile
+		return
+	}
+	got, sum, key, err := receipt.VerifyArchive(envelope, manifestFile, keys)
+	if err != nil {
+		c.bad(signatureFile, fault.Prose(err))
+		c.Signature.Text = "not good: " + fault.Prose(err)
+		return
+	}
+	want.Gateway = got.Gateway
+	if found := c.found[manifestFile]; found.sha256 != sum {
+		c.bad(manifestFile, fmt.Sprintf("its SHA-256 is %s, but the gateway signed %s: the archive was changed, and the list with it",
+			found.sha256, sum))
+	} else if got != want {
+		c.bad(signatureFile, fmt.Sprintf("it is the signature of format %d of %s, and this is format %d of %s", got.Format,
+			cmp.Or(got.RunID, got.BatchID), want.Format, cmp.Or(want.RunID, want.BatchID)))
+	}
+	c.Signature = Signature{Signed: true, KeyIDs: []string{key}, Trusted: c.keys != nil}
+	c.Signature.Text = "good, by key " + key + ", which is one of the keys that you gave"
+	if c.keys == nil {
+		c.Signature.Text = "good, by key " + key + " of the archive's own keys.json. Only the gateway's administrator can say whether " +
+			"that is the gateway's key: get its keys from there and give them with --keys"
+	}
+}
+
+// receipt checks the receipt of the run's end, and what it says against the archive.
+func (c *checker) receipt(keys []receipt.Key) {
+	envelope, signed := c.documents[ReceiptFile]
+	if !signed {
+		if c.RunID != "" && !c.gone(ReceiptFile) {
+			c.bad(ReceiptFile, "it is missing")
+		}
+		return
+	}
+	v, err := receipt.VerifyEnvelope(envelope, keys)
+	switch {
+	case fault.CodeOf(err) == receipt.UnknownPredicate:
+		c.cannotJudge(ReceiptFile, fault.Prose(err))
+		return
+	case err != nil:
+		c.bad(ReceiptFile, fault.Prose(err))
+		c.Signature.Signed, c.Signature.Text = false, "not good: "+ReceiptFile+": "+fault.Prose(err)
+		return
+	}
+	if !v.Exact {
+		c.bad(ReceiptFile, "it is not written as slurmgate writes it")
+	}
+	for _, k := range v.KeyIDs {
+		if !slices.Contains(c.Signature.KeyIDs, k) {
+			c.Signature.KeyIDs = append(c.Signature.KeyIDs, k)
+			c.Signature.Text += "; the receipt's is by key " + k
+		}
 	}
 	if v.Statement.Predicate.Note != "" {
 		c.note("%s", v.Statement.Predicate.Note)
 	}
 	if c.RunID != "" {
 		c.agrees(v.Statement)
-	}
-	return nil
-}
-
-// agrees holds a statement against run.json, whose files were held against the archive.
-func (c *checker) agrees(s receipt.Statement) {
-	r, p := c.run, s.Predicate
-	if p.RunID != r.RunID || p.Attempt != r.Attempt || !p.End.RunEnded {
-		c.bad(ReceiptFile, fmt.Sprintf("it is about attempt %d of %s, and not about this run's end", p.Attempt, p.RunID))
-		return
-	}
-	for _, x := range [][3]string{{"project", p.ProjectID, r.Project},
-		{"tool", p.Tool.ID + " " + p.Tool.Version, r.ToolID + " " + r.ToolVersion},
-		{"state", p.End.State, r.State}, {"reason", p.End.Reason, r.Reason}, {"executed as", p.Execution.ExecutedAs, r.ExecutedAs}} {
-		if x[1] != x[2] {
-			c.bad(runFile, fmt.Sprintf("%s: it has %q, but the receipt has %q", x[0], x[2], x[1]))
-		}
-	}
-	want := map[string]string{receipt.Image: r.Image, receipt.Params: r.ParamsHash, receipt.Policy: r.PolicyHash, receipt.Plan: r.PlanHash,
-		receipt.Pack: r.PackHash}
-	if r.Script != nil {
-		want[receipt.Script] = r.Script.SHA256
-	}
-	for _, a := range r.Inputs {
-		want["input/"+a.Relpath] = a.SHA256
-	}
-	c.same("materials", p.ResolvedDependencies, want)
-	want = map[string]string{}
-	for _, a := range r.Outputs {
-		want[receipt.OutputName(a.Role, a.Label)] = a.SHA256
-	}
-	if answer, ok := c.found[answerFile]; ok {
-		want[receipt.Answer] = answer.sha256
-	}
-	if p.SubjectIs == "params" {
-		want[receipt.Params] = r.ParamsHash
-	}
-	c.same("subjects", s.Subject, want)
-	for _, b := range p.Byproducts {
-		for _, l := range r.Logs {
-			if b.Name == l.Role && b.Digest.SHA256 != l.SHA256 {
-				c.bad(runFile, fmt.Sprintf("log %s has SHA-256 %s, but the receipt has %s", l.Role, l.SHA256, b.Digest.SHA256))
-			}
-		}
-	}
-}
-
-// same holds what a receipt lists against the run.
-func (c *checker) same(what string, listed []receipt.Resource, want map[string]string) {
-	found := map[string]bool{}
-	for _, l := range listed {
-		hash, ours := want[l.Name]
-		switch found[l.Name] = true; {
-		case !ours:
-			c.bad(runFile, fmt.Sprintf("the receipt has %q among its %s, and the run has no such thing", l.Name, what))
-		case hash[strings.LastIndexByte(hash, ':')+1:] != l.Digest.SHA256:
-			c.bad(runFile, fmt.Sprintf("%q is %s, but the receipt has %s", l.Name, hash, l.Digest.SHA256))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if want[name] != "" && !found[name] {
-			c.bad(runFile, fmt.Sprintf("%q is not among the receipt's %s", name, what))
-		}
 	}
 }

@@ -20,7 +20,7 @@ const maxDocument = 32 << 20
 
 // examined are the files that Verify looks into; all others are only hashed.
 var examined = []string{runFile, paramsFile, policyFile, packFile, exitFile, eventsFile, crateFile, manifestFile, ReceiptFile, KeysFile,
-	batchFile}
+	batchFile, signatureFile}
 
 // contents is an archive as it was found: what each file has, by name.
 type contents struct {

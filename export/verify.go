@@ -1,6 +1,8 @@
 package export
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"slurmgate/export/receipt"
 	"slurmgate/fault"
 	"slurmgate/plan"
 )
@@ -16,7 +19,7 @@ import (
 // Report is what a check of an archive found.
 type Report struct {
 	File      string    `json:"file"`
-	OK        bool      `json:"ok"` // no problem was found
+	OK        bool      `json:"ok"` // intact: no problem was found, and nothing was left unjudged
 	RunID     string    `json:"run_id"`
 	BatchID   string    `json:"batch_id,omitempty"` // of the archive of a batch
 	Runs      int       `json:"runs,omitempty"`     // that it has
@@ -25,21 +28,28 @@ type Report struct {
 	Files     int       `json:"files"`
 	Bytes     int64     `json:"bytes"`
 	Events    int       `json:"events"`
-	Problems  []Problem `json:"problems"`
-	Notes     []string  `json:"notes"`     // what the check could not show, and what the archive says of itself
-	Signature Signature `json:"signature"` // of the receipt
+	Problems  []Problem `json:"problems"`   // the first of them
+	NotJudged []Problem `json:"not_judged"` // what this program cannot check; such an archive is not intact
+	Notes     []string  `json:"notes"`      // what the archive says of itself, and what was not in it to check
+	Signature Signature `json:"signature"`
+	// ProblemCount and NotJudgedCount are how many of each there are. A report lists at most maxListed.
+	ProblemCount   int `json:"problem_count"`
+	NotJudgedCount int `json:"not_judged_count"`
 }
 
-// Problem is one thing that is wrong.
+// maxListed is how many problems an answer lists: more would make it too long to be given.
+const maxListed = 100
+
+// Problem is one thing that is wrong, or that cannot be judged.
 type Problem struct {
 	File    string `json:"file"` // in the archive; empty: the archive as a whole
 	Message string `json:"message"`
 }
 
-// Signature is who signed the receipt.
+// Signature is who signed the archive.
 type Signature struct {
-	Signed  bool     `json:"signed"`  // the receipt has a good signature
-	KeyIDs  []string `json:"key_ids"` // of the keys that signed it
+	Signed  bool     `json:"signed"`  // MANIFEST has a good signature, and the receipt, where there is one, too
+	KeyIDs  []string `json:"key_ids"` // of the keys that signed them
 	Trusted bool     `json:"trusted"` // the key is one of those that the caller gave
 	Text    string   `json:"text"`
 }
@@ -50,17 +60,19 @@ type checker struct {
 	*Report
 	listed map[string]string // MANIFEST: checksum by name
 	run    Run
+	exit   receipt.Exit
 	keys   []byte // that the caller trusts
 	batch  Batch
 	runs   map[string]inner // of a batch, by the names of their archives
 }
 
-// Verify checks an archive, or the folder it was unpacked into, against itself: every file against MANIFEST, MANIFEST against the crate,
-// the run's id and documents against their hashes, its events against their chain, and the receipt against all of these. keys are the
-// public keys that the caller trusts, as `slurmgate keys --json` prints them; nil: those in the archive, which prove nothing about who
-// signed.
+// Verify checks an archive, or the folder it was unpacked into: every file against MANIFEST, MANIFEST against its signature, the crate
+// against both, the run's id and documents against their hashes, its events against their chain, and the receipt against all of these.
+// keys are the public keys that the caller trusts, as `slurmgate keys --json` prints them; nil: those in the archive, which prove nothing
+// about who signed.
 //
-// What is wrong with the archive is in the report, every file by name. An error means that there was nothing to check.
+// What is wrong with the archive is in the report, every file by name, and so is what cannot be judged: an archive of another format than
+// [Format], one without a signature, a receipt of an unknown type. An error means that there was nothing to check.
 func Verify(ctx context.Context, name string, keys []byte) (Report, error) {
 	c := newChecker(name)
 	c.keys, c.contents = keys, newTree()
@@ -68,15 +80,18 @@ func Verify(ctx context.Context, name string, keys []byte) (Report, error) {
 	if err := c.read(ctx, name, c.bad); err != nil {
 		return *c.Report, err
 	}
-	return c.check(keys)
+	r, err := c.check()
+	r.ProblemCount, r.NotJudgedCount = len(r.Problems), len(r.NotJudged)
+	r.Problems, r.NotJudged = r.Problems[:min(r.ProblemCount, maxListed)], r.NotJudged[:min(r.NotJudgedCount, maxListed)]
+	return r, err
 }
 
 func newChecker(name string) *checker {
-	return &checker{Report: &Report{File: name, Problems: []Problem{}, Notes: []string{}, Signature: Signature{KeyIDs: []string{}}},
-		listed: map[string]string{}, runs: map[string]inner{}}
+	r := Report{File: name, Problems: []Problem{}, NotJudged: []Problem{}, Notes: []string{}, Signature: Signature{KeyIDs: []string{}}}
+	return &checker{Report: &r, listed: map[string]string{}, runs: map[string]inner{}}
 }
 
-func (c *checker) check(keys []byte) (Report, error) {
+func (c *checker) check() (Report, error) {
 	batch := c.part != nil && c.documents[batchFile] != nil
 	if c.documents[runFile] == nil && c.documents[manifestFile] == nil {
 		return *c.Report, fault.New(fault.Validation, "not_an_archive", "this is not an archive of a run or a batch: it has neither "+runFile+
@@ -84,9 +99,11 @@ func (c *checker) check(keys []byte) (Report, error) {
 	}
 	c.distinct()
 	c.manifest()
+	checks := c.checkAlone
 	if batch {
-		c.checkBatch()
-	} else if err := c.checkAlone(keys); err != nil {
+		checks = c.checkBatch
+	}
+	if err := checks(); err != nil {
 		return *c.Report, err
 	}
 	c.Files = len(c.names)
@@ -94,12 +111,19 @@ func (c *checker) check(keys []byte) (Report, error) {
 		c.Bytes += s.size
 	}
 	slices.SortStableFunc(c.Problems, func(a, b Problem) int { return strings.Compare(a.File, b.File) })
-	c.OK = len(c.Problems) == 0
+	c.OK = len(c.Problems)+len(c.NotJudged) == 0
 	return *c.Report, nil
 }
 
 // checkAlone checks what the archive of a run has.
-func (c *checker) checkAlone(keys []byte) error {
+func (c *checker) checkAlone() error {
+	if !c.known(runFile, "slurmgate_export", Format) {
+		return nil
+	}
+	keys, err := c.readKeys()
+	if err != nil {
+		return err
+	}
 	readable := c.readRun()
 	if readable {
 		c.hashes()
@@ -107,11 +131,37 @@ func (c *checker) checkAlone(keys []byte) error {
 		c.history()
 	}
 	c.crate()
-	err := c.receipt(keys)
-	if err == nil && readable {
+	if readable {
 		c.again()
 	}
-	return err
+	c.signature(keys, receipt.Archive{Format: Format, RunID: c.RunID})
+	c.receipt(keys)
+	return nil
+}
+
+// known reports whether a document has the one format that this program can judge, and notes what that means where it has another.
+func (c *checker) known(name, member string, format int) bool {
+	var doc map[string]json.RawMessage
+	if json.Unmarshal(c.documents[name], &doc) != nil || string(doc[member]) == fmt.Sprint(format) {
+		return true // a document that cannot be read is reported as that
+	}
+	found := cmp.Or(fault.Clip(string(doc[member])), "none")
+	c.cannotJudge(name, fmt.Sprintf("the archive's format is %s, and this slurmgate knows format %d alone, so only checksums were compared. "+
+		"Verify it with the slurmgate of the gateway that wrote it", found, format))
+	c.Signature.Text = "not checked"
+	return false
+}
+
+func (c *checker) cannotJudge(file, msg string) {
+	c.NotJudged = append(c.NotJudged, Problem{file, msg})
+}
+
+// document is a document that every archive has.
+func (c *checker) document(name string) (data []byte, ok bool) {
+	if data, ok = c.documents[name]; !ok && c.listed[name] == "" { // else reported as missing, or as too large
+		c.bad(name, "it is missing")
+	}
+	return data, ok
 }
 
 func (c *checker) bad(file, msg string) { c.Problems = append(c.Problems, Problem{file, msg}) }
@@ -163,24 +213,16 @@ func (c *checker) manifest() {
 		}
 	}
 	for _, name := range c.names {
-		if _, ok := c.listed[name]; !ok && name != manifestFile {
+		if _, ok := c.listed[name]; !ok && name != manifestFile && name != signatureFile {
 			c.bad(name, "it is extra: MANIFEST does not list it")
 		}
 	}
 }
 
-// readRun reads run.json.
+// readRun reads run.json and exit.json.
 func (c *checker) readRun() bool {
-	data, ok := c.documents[runFile]
+	data, ok := c.document(runFile)
 	if !ok {
-		return false // reported as missing
-	}
-	var version struct {
-		Format int `json:"slurmgate_export"`
-	}
-	if json.Unmarshal(data, &version) == nil && version.Format > Format {
-		c.note("the archive was written by a newer slurmgate (format %d; this one knows %d): only checksums and the signature were checked",
-			version.Format, Format)
 		return false
 	}
 	if err := plan.Decode(data, &c.run); err != nil {
@@ -188,7 +230,23 @@ func (c *checker) readRun() bool {
 		return false
 	}
 	c.RunID, c.ToolID, c.State = c.run.RunID, c.run.ToolID, c.run.State
+	if data, ok = c.document(exitFile); !ok {
+		return false
+	}
+	if err := plan.Decode(data, &c.exit); err != nil {
+		c.bad(exitFile, "it cannot be read: "+fault.Prose(err))
+		return false
+	}
+	c.written(runFile, c.run)
+	c.written(exitFile, c.exit)
 	return true
+}
+
+// written holds a document against what it says: a member that it leaves out, or has in another form, is none that slurmgate left out.
+func (c *checker) written(name string, v any) {
+	if text, err := document(v); err != nil || !bytes.Equal(text, c.documents[name]) {
+		c.bad(name, "it is not written as slurmgate writes it")
+	}
 }
 
 // hashes holds the identity against what it is made of.
@@ -199,15 +257,17 @@ func (c *checker) hashes() {
 	for _, d := range []struct{ file, hash string }{{paramsFile, c.run.ParamsHash}, {policyFile, c.run.PolicyHash},
 		{packFile, c.run.PackHash}} {
 		data, there := c.documents[d.file]
-		gone := slices.ContainsFunc(c.run.Missing, func(m string) bool { return strings.HasPrefix(m, d.file+" ") })
 		switch {
 		case there && d.hash == "":
 			c.bad(d.file, "the run has no such document")
 		case there && plan.Hash(data) != d.hash:
 			c.bad(d.file, fmt.Sprintf("it has the hash %s, but the run has %s", plan.Hash(data), d.hash))
-		case !there && d.hash != "" && !gone:
+		case !there && d.hash != "" && !c.gone(d.file):
 			c.bad(d.file, "it is missing")
 		}
+	}
+	if pack, ok := c.documents[packFile]; ok && c.run.ImageName != imageNameOf(pack) {
+		c.bad(runFile, fmt.Sprintf("the image is named %q, but %s names %q", c.run.ImageName, packFile, imageNameOf(pack)))
 	}
 	for _, m := range c.run.Missing {
 		c.note("%s", m)
@@ -220,6 +280,8 @@ func (c *checker) artifacts() {
 	for _, a := range slices.Concat(c.run.Inputs, c.run.Outputs) {
 		got, found := c.found[a.File]
 		switch {
+		case !a.placedAt(a.Relpath):
+			c.misplaced(a)
 		case a.File == "":
 			outside++
 		case a.folder():
@@ -231,49 +293,93 @@ func (c *checker) artifacts() {
 				got.sha256, runFile, a.SizeBytes, a.SHA256))
 		}
 	}
+	for _, a := range c.run.Logs {
+		if !a.placedAt(logFile(a.Role)) {
+			c.misplaced(a)
+		}
+		c.redacted(a.File, a.SHA256)
+	}
+	if c.run.Script != nil && !c.gone(scriptFile) {
+		c.redacted(scriptFile, c.run.Script.SHA256)
+	} else if _, found := c.found[scriptFile]; found {
+		c.bad(scriptFile, "the run has no such document")
+	}
 	if outside > 0 {
 		c.note("%d artifacts are by reference: their bytes are not in the archive and were not checked", outside)
 	}
 }
 
+// placedAt reports whether what run.json says of an artifact's place fits together: it is in the archive under that name, or it is not
+// there for a reason.
+func (a Artifact) placedAt(name string) bool {
+	in := a.File == name || a.Type == plan.Directory && a.File == name+"/"
+	return a.Reference == "artifact://"+a.ArtifactID && (in && a.Why == "" || a.File == "" && a.Why != "")
+}
+
+func (c *checker) misplaced(a Artifact) {
+	c.bad(runFile, fmt.Sprintf("artifact %s has the reference %q, the file %q, and %q as the reason why it is not in the archive: these "+
+		"contradict each other", a.ArtifactID, a.Reference, a.File, a.Why))
+}
+
+// redacted holds a text against its checksum, which is that of the text before secrets and paths were taken out of it.
+func (c *checker) redacted(name, sha256 string) {
+	got, found := c.found[name]
+	switch changed := slices.Contains(c.run.Redacted, name); {
+	case !found && c.listed[name] == "":
+		c.bad(name, "it is missing")
+	case found && !changed && got.sha256 != sha256:
+		c.bad(name, fmt.Sprintf("its SHA-256 is %s, but %s has %s and does not say that it was redacted", got.sha256, runFile, sha256))
+	case found && changed && got.sha256 == sha256:
+		c.bad(name, runFile+" says that it was redacted, but it is as it was recorded")
+	}
+}
+
+// gone reports whether the run says that a document is not in its archive.
+func (c *checker) gone(name string) bool {
+	return slices.ContainsFunc(c.run.Missing, func(m string) bool { return strings.HasPrefix(m, name+" ") })
+}
+
 // history checks the events.
 func (c *checker) history() {
-	data, ok := c.documents[eventsFile]
+	data, ok := c.document(eventsFile)
 	if !ok {
-		return // reported as missing
+		return
 	}
 	var altered []string
 	c.Events, altered = checkChain(data, c.run, func(msg string) { c.bad(eventsFile, msg) })
 	if len(altered) > 0 {
-		c.note("events %s were changed for the archive (names stand for folders of the site) or by an erasure, so their hashes cannot be checked",
-			strings.Join(altered, ", "))
+		c.note("events %s were changed for the archive (names stand for folders of the site) or by an erasure: the receipt has the hashes of "+
+			"the original, and what is shown rests on the archive's signature", strings.Join(altered, ", "))
 	}
+}
+
+// planIn reads params.json of an archive that anybody may have written.
+func planIn(params []byte) (plan.Params, error) {
+	p, err := plan.DecodeParams(params)
+	if err == nil && p.Spec.Execution.Kind == plan.Contained {
+		err = p.Spec.Validate(plan.Rules{Stored: true, Asked: true, Docker: p.Docker})
+	}
+	return p, err
 }
 
 // again makes the derived documents again and compares them: a Nextflow module that does something else than the plan is found here.
 func (c *checker) again() {
-	if c.run.Format != c.run.format() {
-		c.note("the archive has format %d; this slurmgate cannot make its derived files (README, crate, Nextflow module) again to compare them",
-			c.run.Format)
-		return
-	}
-	var exit Exit
-	p, err := plan.DecodeParams(c.documents[paramsFile])
-	if err == nil {
-		err = plan.Decode(c.documents[exitFile], &exit)
-	}
+	p, err := planIn(c.documents[paramsFile])
 	if err != nil {
-		c.bad(paramsFile, "this or "+exitFile+" cannot be read: "+fault.Prose(err))
+		c.bad(paramsFile, "it is not a plan: "+fault.Prose(err))
 		return
 	}
-	made := []string{pinnedFile, outputsFile, readmeFile, crateFile, manifestFile}
+	if kind := kindOfPlan(p); kind != c.run.Kind {
+		c.bad(runFile, fmt.Sprintf("its kind is %q, but the plan is of the kind %q", c.run.Kind, kind))
+	}
+	made := []string{pinnedFile, outputsFile, readmeFile, crateFile, manifestFile, signatureFile}
 	var files []file
 	for _, name := range c.names {
 		if !slices.Contains(made, name) && !strings.HasPrefix(name, "nextflow/") {
 			files = append(files, file{name, c.found[name].size, c.found[name].sha256, nil})
 		}
 	}
-	derived, err := derive(c.run, exit, p, c.documents[packFile], files)
+	derived, err := derive(c.run, c.exit, p, c.documents[packFile], files)
 	if err != nil {
 		c.bad("", "the derived files cannot be made again: "+fault.Prose(err))
 		return

@@ -2,13 +2,13 @@ package export
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 
+	"slurmgate/export/receipt"
 	"slurmgate/fault"
 	"slurmgate/plan"
 )
@@ -22,10 +22,10 @@ type inner struct {
 // checkRun checks the archive of a run in that of a batch.
 func (c *checker) checkRun(ctx context.Context, name string, r io.ReaderAt, size int64) error {
 	in := newChecker(name)
-	in.contents = newTree()
+	in.keys, in.contents = c.keys, newTree()
 	err := in.archive(ctx, r, size, in.bad)
 	if err == nil {
-		_, err = in.check(c.keys)
+		_, err = in.check()
 	}
 	switch {
 	case fault.Is(err, fault.Canceled) || fault.CodeOf(err) == "receipt_key": // nothing of the archive
@@ -37,18 +37,20 @@ func (c *checker) checkRun(ctx context.Context, name string, r io.ReaderAt, size
 	for _, p := range in.Problems {
 		c.bad(strings.TrimSuffix(name+"/"+p.File, "/"), p.Message)
 	}
+	for _, p := range in.NotJudged {
+		c.cannotJudge(name+"/"+p.File, p.Message)
+	}
 	return nil
 }
 
 // checkBatch holds the batch against the archives of its runs, which are checked already.
-func (c *checker) checkBatch() {
-	var version struct {
-		Format int `json:"slurmgate_batch_export"`
+func (c *checker) checkBatch() error {
+	if !c.known(batchFile, "slurmgate_batch_export", BatchFormat) {
+		return nil
 	}
-	if json.Unmarshal(c.documents[batchFile], &version) == nil && version.Format > BatchFormat {
-		c.note("the archive was written by a newer slurmgate (format %d; this one knows %d): only checksums and the archives of the runs "+
-			"were checked", version.Format, BatchFormat)
-		return
+	keys, err := c.readKeys()
+	if err != nil {
+		return err
 	}
 	doc, err := plan.ReadUpTo(c.documents[batchFile], maxDocument)
 	if err == nil {
@@ -56,7 +58,7 @@ func (c *checker) checkBatch() {
 	}
 	if err != nil {
 		c.bad(batchFile, "it cannot be read: "+fault.Prose(err))
-		return
+		return nil
 	}
 	c.BatchID, c.ToolID = c.batch.BatchID, c.batch.ToolID
 	ids, _ := c.batch.runs()
@@ -73,11 +75,6 @@ func (c *checker) checkBatch() {
 			c.bad(name, fmt.Sprintf("it is the archive of %q", in.report.RunID))
 		}
 	}
-	for _, r := range c.batch.Rows {
-		if in, ok := c.runs[runArchive(r.RunID)]; ok && r.State != in.report.State {
-			c.bad(batchFile, fmt.Sprintf("row %d has the state %s, but its run ended as %s", r.Row, r.State, in.report.State))
-		}
-	}
 	for _, name := range slices.Sorted(maps.Keys(c.runs)) {
 		id, _ := archivedRun(name)
 		if _, has := slices.BinarySearch(ids, id); !has {
@@ -85,9 +82,41 @@ func (c *checker) checkBatch() {
 		}
 	}
 	c.shared(runs)
-	c.signatures()
 	if len(runs) == len(c.runs) && len(runs) == len(ids) {
 		c.batchAgain(runs)
+	}
+	c.rows(runs)
+	c.signature(keys, receipt.Archive{Format: BatchFormat, BatchID: c.BatchID})
+	c.signatures()
+	return nil
+}
+
+// rows holds the rows of the sheet against what the receipts of their runs say.
+func (c *checker) rows(runs []Run) {
+	signed := map[Row]string{}
+	for _, r := range runs {
+		for _, w := range r.Rows {
+			if w.BatchID == c.BatchID {
+				signed[w] = r.RunID
+			}
+		}
+	}
+	later := 0
+	for _, r := range c.batch.Rows {
+		if in, ok := c.runs[runArchive(r.RunID)]; ok && r.State != in.report.State {
+			c.bad(batchFile, fmt.Sprintf("row %d has the state %s, but its run ended as %s", r.Row, r.State, in.report.State))
+		}
+		w := Row{c.BatchID, r.Row, r.Sample}
+		if signed[w] != r.RunID {
+			later++ // or it is another row than that of the receipt, which is then left over
+		}
+		delete(signed, w)
+	}
+	for w, id := range signed {
+		c.bad(batchFile, fmt.Sprintf("the receipt of %s has it as row %d of sample %q, and the batch has no such row", id, w.Row, w.Sample))
+	}
+	if later > 0 {
+		c.note("%d rows found a run that had ended before: their samples rest on the signature of this archive, not on a receipt", later)
 	}
 }
 
@@ -112,9 +141,9 @@ func (c *checker) shared(runs []Run) {
 // mostNotes bounds what is told about the archives of runs, each note once.
 const mostNotes = 10
 
-// signatures is the signature of a batch: those of its runs.
+// signatures adds what the archives of the runs say of their signatures and of themselves.
 func (c *checker) signatures() {
-	keys, notes, signed, unsigned := map[string]bool{}, map[string]bool{}, 0, ""
+	notes, signed := map[string]bool{}, 0
 	for _, name := range slices.Sorted(maps.Keys(c.runs)) {
 		in := c.runs[name]
 		c.Events += in.report.Events
@@ -124,28 +153,22 @@ func (c *checker) signatures() {
 			}
 			notes[n] = true
 		}
-		if s := in.report.Signature; s.Signed {
+		if in.report.Signature.Signed {
 			signed++
-			for _, k := range s.KeyIDs {
-				keys[k] = true
-			}
-		} else if unsigned == "" {
-			unsigned = name + " is the first without: " + s.Text
 		}
-	}
-	if unsigned != "" {
-		c.Notes = append(c.Notes, unsigned)
+		for _, k := range in.report.Signature.KeyIDs {
+			if !slices.Contains(c.Signature.KeyIDs, k) {
+				c.Signature.KeyIDs = append(c.Signature.KeyIDs, k)
+				c.Signature.Text += "; archives of its runs have signatures by key " + k
+			}
+		}
 	}
 	if more := len(notes) - mostNotes; more > 0 {
 		c.note("there are %d more notes about runs; verify their archives alone to read them", more)
 	}
-	c.Signature = Signature{Signed: signed == len(c.runs) && signed > 0, KeyIDs: slices.Sorted(maps.Keys(keys))}
-	c.Signature.Trusted = c.Signature.Signed && c.keys != nil
-	c.Signature.Text = fmt.Sprintf("the receipts of %d of %d runs are good, by key %s. Which sample a run is of, is not signed", signed,
-		len(c.runs), strings.Join(c.Signature.KeyIDs, ", "))
-	if c.keys == nil && signed > 0 {
-		c.Signature.Text += ". The keys are the archive's own: get the gateway's from its administrator and give them with --keys"
-	}
+	c.Signature.Text += fmt.Sprintf("; the signatures of %d of %d runs are good", signed, len(c.runs))
+	c.Signature.Signed = c.Signature.Signed && signed == len(c.runs)
+	c.Signature.Trusted = c.Signature.Trusted && c.Signature.Signed
 }
 
 // batchAgain makes the derived documents again and compares them.

@@ -24,7 +24,7 @@ type Archive struct {
 type file struct {
 	name   string
 	size   int64
-	sha256 string // hex; empty for MANIFEST, which has no line of its own
+	sha256 string // hex; empty where it is known only once the file is written
 	data   []byte // nil: the artifact with this checksum
 }
 
@@ -124,7 +124,7 @@ func copyFile(ctx context.Context, out io.Writer, f file, open Opener, damaged f
 		return damaged(f, err)
 	}
 	defer in.Close()
-	sum, buf, left := sha256.New(), make([]byte, 256<<10), f.size
+	sum, buf, left := sha256.New(), make([]byte, min(f.size+1, 256<<10)), f.size
 	for err == nil {
 		if ctx.Err() != nil {
 			return fault.Wrap(fault.Canceled, "canceled", "the export was interrupted", ctx.Err())

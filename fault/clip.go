@@ -16,16 +16,19 @@ func Clip(s string) string { return ClipTo(s, clipBytes) }
 // ClipTo is Clip for text of which at most n bytes are shown.
 func ClipTo(s string, n int) string {
 	if len(s) > n { // a secret that is cut is none that is found later
-		s, _ = secrets.Default().Head(s, n-3)
-		s = strings.ToValidUTF8(s, "") + "…"
+		s, _ = secrets.Default().Head(s, visible.Head(s, n-len(visible.Mark)))
+		s = strings.ToValidUTF8(s, "") + visible.Mark
 	}
 	return printable(s)
 }
 
+// Quote puts a text in quotation marks and shows at most n bytes of it; what is left out is marked.
+func Quote(s string, n int) string { return strconv.Quote(visible.Clip(s, n)) }
+
 // ClipEnd is Clip for text whose end says most: at most n bytes of it.
 func ClipEnd(s string, n int) string {
 	if len(s) > n {
-		s = "…" + strings.ToValidUTF8(secrets.Default().Tail(s, n-3), "")
+		s = visible.Mark + strings.ToValidUTF8(secrets.Default().Tail(s, len(s)-visible.Tail(s, n-len(visible.Mark))), "")
 	}
 	return printable(s)
 }

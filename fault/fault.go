@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -208,18 +209,38 @@ func First(err error) string {
 // Is reports whether the error has the kind.
 func Is(err error, kind Kind) bool { return err != nil && KindOf(err) == kind }
 
-// statuses are the exit status of the command line and the HTTP status of each kind. An unknown outcome is a 500, because clients and
-// proxies repeat a 503 by themselves.
-var statuses = map[Kind]struct{ exit, http int }{
-	Internal: {1, 500}, Validation: {2, 400}, NotFound: {3, 404}, Auth: {4, 401}, Capability: {4, 403}, Policy: {4, 403}, Conflict: {5, 409},
-	Tool: {6, 502}, Canceled: {6, 409}, Timeout: {7, 504}, Transport: {8, 503}, Unknown: {9, 500},
+// The codes of errors in the worker contract and at :run (AX-06).
+const (
+	UpstreamError   = "UPSTREAM_ERROR"
+	ValidationError = "VALIDATION_ERROR"
+	TimeoutError    = "TIMEOUT"
+	InternalError   = "INTERNAL"
+	NotFoundError   = "NOT_FOUND" // at the gateway alone
+)
+
+// statuses are the exit status of the command line, the HTTP status and the code at :run of each kind. An unknown outcome is a 500 and
+// INTERNAL, because clients and proxies repeat a 503, or an UPSTREAM_ERROR, by themselves.
+var statuses = map[Kind]struct {
+	exit, http int
+	code       string
+}{
+	Internal: {1, 500, InternalError}, Validation: {2, 400, ValidationError}, NotFound: {3, 404, NotFoundError},
+	Auth: {4, 401, ValidationError}, Capability: {4, 403, ValidationError}, Policy: {4, 403, ValidationError},
+	Conflict: {5, 409, ValidationError}, Tool: {6, 502, UpstreamError}, Canceled: {6, 409, InternalError},
+	Timeout: {7, 504, TimeoutError}, Transport: {8, 503, UpstreamError}, Unknown: {9, 500, InternalError},
 }
+
+// Kinds are all of them, sorted.
+func Kinds() []Kind { return slices.Sorted(maps.Keys(statuses)) }
 
 // ExitCode is the exit status of the command line for a kind; an unknown kind is [Internal].
 func (k Kind) ExitCode() int { return cmp.Or(statuses[k].exit, statuses[Internal].exit) }
 
 // HTTPStatus is the HTTP status for a kind; an unknown kind is [Internal].
 func (k Kind) HTTPStatus() int { return cmp.Or(statuses[k].http, statuses[Internal].http) }
+
+// ContractCode returns the code of a kind in the worker contract and at :run; an unknown kind is [Internal].
+func (k Kind) ContractCode() string { return cmp.Or(statuses[k].code, InternalError) }
 
 // Retryable reports whether the same call may succeed later without a change. An unknown outcome is not retryable: the first call may
 // have had its effect.

@@ -8,20 +8,26 @@ import (
 	"testing"
 )
 
-// The one table of kinds: exit code, HTTP status, whether trying again may help.
+// The one table of kinds: exit code, HTTP status, whether trying again may help, the code at :run.
+//
+// proves AX-06
 func TestKinds(t *testing.T) {
 	for _, c := range []struct {
 		kind         Kind
 		exit, status int
 		retry        bool
+		code         string
 	}{
-		{Internal, 1, 500, false}, {Validation, 2, 400, false}, {NotFound, 3, 404, false}, {Auth, 4, 401, false}, {Capability, 4, 403, false},
-		{Policy, 4, 403, false},
-		{Conflict, 5, 409, false}, {Tool, 6, 502, false}, {Canceled, 6, 409, false}, {Timeout, 7, 504, true}, {Transport, 8, 503, true},
-		{Unknown, 9, 500, false}, {"new", 1, 500, false},
+		{Internal, 1, 500, false, "INTERNAL"}, {Validation, 2, 400, false, "VALIDATION_ERROR"}, {NotFound, 3, 404, false, "NOT_FOUND"},
+		{Auth, 4, 401, false, "VALIDATION_ERROR"}, {Capability, 4, 403, false, "VALIDATION_ERROR"},
+		{Policy, 4, 403, false, "VALIDATION_ERROR"}, {Conflict, 5, 409, false, "VALIDATION_ERROR"}, {Tool, 6, 502, false, "UPSTREAM_ERROR"},
+		{Canceled, 6, 409, false, "INTERNAL"}, {Timeout, 7, 504, true, "TIMEOUT"}, {Transport, 8, 503, true, "UPSTREAM_ERROR"},
+		{Unknown, 9, 500, false, "INTERNAL"}, {"new", 1, 500, false, "INTERNAL"},
 	} {
-		if c.kind.ExitCode() != c.exit || c.kind.HTTPStatus() != c.status || c.kind.Retryable() != c.retry {
-			t.Errorf("%s: %d %d %v", c.kind, c.kind.ExitCode(), c.kind.HTTPStatus(), c.kind.Retryable())
+		k := c.kind
+		if k.ExitCode() != c.exit || k.HTTPStatus() != c.status || k.Retryable() != c.retry || k.ContractCode() != c.code {
+			t.Errorf("%s: exit %d, status %d, retryable %v, %s; want %d, %d, %v, %s", k, k.ExitCode(), k.HTTPStatus(), k.Retryable(),
+				k.ContractCode(), c.exit, c.status, c.retry, c.code)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,11 +9,11 @@ import (
 	"strings"
 )
 
-// Step is one thing to do next, as data: each face renders it in its own words (gate.Words). Verb is the id of a tool, as slurm.job.get,
+// Step is one thing to do next, as data: each face renders it in its own words. Verb is the id of a tool, as slurm.job.get,
 // with the arguments of its schema; or a command only the shell has, as doctor or "image add".
 type Step struct {
-	Verb string         `json:"verb"`
-	Args map[string]any `json:"args"`
+	Verb string         `json:"verb" help:"the id of a tool, or a command of the shell; the most useful step is the first"`
+	Args map[string]any `json:"args" help:"arguments of the tool's input schema"`
 }
 
 // Do makes a step of a verb and pairs of an argument's name and its value.
@@ -35,10 +36,32 @@ func (s Step) String() string {
 
 func (s Step) equal(t Step) bool { return s.String() == t.String() }
 
+// JSON returns the arguments as JSON, in the order of their names.
+func (s Step) JSON() string {
+	raw, err := json.Marshal(s.Args)
+	if err != nil || s.Args == nil {
+		return "{}"
+	}
+	return string(raw)
+}
+
 // WithSteps adds what to do next and returns the error. Advice that names no command goes into [Error.WithNext].
 func (e *Error) WithSteps(steps ...Step) *Error {
 	e.Steps = append(e.Steps, steps...)
 	return e
+}
+
+// Words returns what renders a list of steps: alternatives, each once. word renders one of them.
+func Words(word func(Step) string) func([]Step) string {
+	return func(steps []Step) string {
+		var out []string
+		for _, s := range steps {
+			if w := word(s); !slices.Contains(out, w) {
+				out = append(out, w)
+			}
+		}
+		return strings.Join(out, ", or ")
+	}
 }
 
 // StepsOf returns the steps of the whole chain, each once: the outermost error's first, then those of its problems.
@@ -144,10 +167,4 @@ func Said(err error) string {
 }
 
 // forLogs renders steps as they are.
-func forLogs(steps []Step) string {
-	var out []string
-	for _, s := range steps {
-		out = append(out, s.String())
-	}
-	return strings.Join(out, ", or ")
-}
+func forLogs(steps []Step) string { return Words(Step.String)(steps) }

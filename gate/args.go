@@ -42,7 +42,7 @@ func (g *Gate) arguments(ctx context.Context, who Caller, req Request, given pla
 	args, err := g.referred(ctx, who, *req.ArgsRef)
 	if err == nil && inline && !bytes.Equal(args.Bytes, given.Bytes) {
 		return plan.Doc{}, fault.Invalid("", fault.Problem{Code: "ARGS-REF", Field: "args", Rule: "empty, or the same as in args_ref",
-			Msg: "they are not what the artifact of args_ref contains", Hint: "leave one of the two empty"})
+			Msg: "args and the artifact that args_ref names have different content", Hint: "leave one of the two empty"})
 	}
 	return args, err
 }
@@ -61,7 +61,8 @@ func (g *Gate) referred(ctx context.Context, who Caller, ref string) (plan.Doc, 
 	id := artifactOf(ref)
 	if id == "" {
 		return plan.Doc{}, fault.Invalid("", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: refPrefix + "art_…",
-			Msg: "this is no artifact of this gateway", Hint: "import the arguments as a JSON artifact and name that, or pass them in args"})
+			Msg:  "args_ref does not name an artifact",
+			Hint: "import the arguments as a JSON artifact and name that, or pass them in args"})
 	}
 	if g.artifacts == nil || g.owners == nil {
 		return plan.Doc{}, fault.New(fault.Validation, "args_ref_unsupported", "this tool does not accept arguments by reference").
@@ -73,13 +74,16 @@ func (g *Gate) referred(ctx context.Context, who Caller, ref string) (plan.Doc, 
 		return plan.Doc{}, err
 	}
 	raw, err := g.artifacts.Read(ctx, id, plan.MaxDocumentBytes)
+	if err == nil {
+		err = HoldJSON(ctx, len(raw))
+	}
 	if err != nil {
 		return plan.Doc{}, err
 	}
 	args, err := plan.Read(raw)
 	if _, object := args.Value.(map[string]any); err == nil && !object {
 		err = fault.Invalid("", fault.Problem{Code: "ARGS-REF", Field: "args_ref", Rule: "an artifact with a JSON object",
-			Msg: "it contains another kind of value"})
+			Msg: "the artifact's content is not a JSON object"})
 	}
 	return args, err
 }

@@ -24,9 +24,7 @@ func asideGate(t testing.TB, j *stuck, dir string, log io.Writer) *Gate {
 	look := tool("test.look", func(context.Context, Call) (any, error) { return map[string]any{"text": "<a & b>"}, nil })
 	look.SideEffect = Read
 	r, err := NewRegistry(look)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return New(Config{Registry: r, Journal: j, Log: slog.New(slog.NewTextHandler(log, nil)), Aside: Aside{dir,
 		func(_ context.Context, r Record) (bool, error) {
 			j.mu.Lock()
@@ -39,9 +37,7 @@ func waitingBytes(t testing.TB, dir string) (total int64) {
 	t.Helper()
 	for _, name := range []string{"looks-1.waiting", "looks-2.waiting", "refused.waiting"} {
 		st, err := os.Stat(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		total += st.Size()
 	}
 	return total
@@ -51,9 +47,7 @@ func waitingBytes(t testing.TB, dir string) (total int64) {
 func copied(t testing.TB, dir string) string {
 	t.Helper()
 	to := t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(to, os.DirFS(dir)))
 	return to
 }
 
@@ -79,9 +73,7 @@ func TestLeftByAKilledProcess(t *testing.T) {
 		}
 		left := copied(t, dir)
 		f, err := os.OpenFile(filepath.Join(left, "looks-1.waiting"), os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := f.WriteString(`{"Chain":"looks","Tool`); err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +183,7 @@ func TestAsideThatCannotBeWritten(t *testing.T) {
 	g := asideGate(t, j, filepath.Join(t.TempDir(), "none"), &log)
 	for range 5 {
 		if res := call(g, "test.look", `{"n":1}`); !res.OK {
-			t.Error(res.Error)
+			t.Errorf("the call ended with %+v, want success", res.Error)
 		}
 		g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
 	}
@@ -250,9 +242,7 @@ func TestAsideLine(t *testing.T) {
 			Provenance: &Provenance{RunID: "run_Y", Identity: doc}},
 	} {
 		line, err := r.line()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var back Record
 		if err := json.Unmarshal(line, &back); err != nil {
 			t.Fatalf("%v: %s", err, line)

@@ -21,8 +21,11 @@ import (
 // bound to it: a call that would do something else by now needs another approval.
 type Coverage struct {
 	ContractVersion string          `json:"contract_version"` // of the tool
-	ProjectID       string          `json:"project_id"`       // "" for a call that concerns the whole site
-	Site            string          `json:"site,omitzero"`    // where the job goes; this and the rest only of a call that starts one
+	Tool            string          `json:"tool,omitzero" help:"the tool whose jobs another tool's call starts"`
+	Attempt         int             `json:"attempt,omitzero" help:"of the run, that a retry opens"`
+	Batches         []string        `json:"batches,omitzero" help:"whose runs are retried"`
+	ProjectID       string          `json:"project_id" help:"empty where the call concerns the whole site"`
+	Site            string          `json:"site,omitzero"` // where the job goes; this and the rest only of a call that starts one
 	Partition       string          `json:"partition,omitzero"`
 	Account         string          `json:"account,omitzero"` // that the job charges
 	QOS             string          `json:"qos,omitzero"`
@@ -39,13 +42,15 @@ type Coverage struct {
 	// Of a call that starts many runs: [Coverage.Kind] of each of them, once. The rest has what they have in common
 	Kinds []string `json:"kinds,omitzero"`
 
-	// Waits: the call starts nothing. What it asks for is asked for again by another call when it can start, and that one needs the approval.
+	// Waits: the call starts nothing. What it asks for is asked for again by another call when it can start, and that one needs the
+	// approval.
 	Waits bool `json:"-"`
 }
 
 // Kind identifies what many runs of one call may have in common: all but what their arguments say.
 func (c Coverage) Kind() string {
-	c.ContractVersion, c.ParamsHash, c.References, c.Kinds = "", "", nil, nil // the toolpack's hash has the version
+	c.ContractVersion, c.Tool, c.Attempt, c.ParamsHash, c.References, c.Kinds = "", "", 0, "", nil, nil // the toolpack's hash has the version
+	c.Batches = nil
 	doc, err := json.Marshal(c)
 	if err != nil {
 		return ""
@@ -65,6 +70,18 @@ func (c Coverage) references() string {
 	return strings.Join(list, " and ")
 }
 
+func (c Coverage) resources() string {
+	if c.Resources == nil {
+		return ""
+	}
+	r := *c.Resources
+	gpus := ""
+	if r.GPUs != nil {
+		gpus = fmt.Sprintf(", %d GPUs", *r.GPUs)
+	}
+	return fmt.Sprintf("%d CPUs, %d MiB%s, %d s", r.CPUs, r.MemMB, gpus, r.TimeLimitSeconds)
+}
+
 // Changes says what is not as it was when the approval was requested.
 func (a Approval) Changes(toolVersion string, later Coverage) string {
 	c, out := a.Covers, []string{}
@@ -74,7 +91,8 @@ func (a Approval) Changes(toolVersion string, later Coverage) string {
 		{"Unix user", c.ExecutedAs, later.ExecutedAs},
 		{"account", c.Account, later.Account}, {"QOS", c.QOS, later.QOS}, {"constraint", c.Constraint, later.Constraint},
 		{"image", c.Image, later.Image}, {"image digest", c.ImageDigest, later.ImageDigest},
-		{"contract version", c.ContractVersion, later.ContractVersion}, {"toolpack", c.PackHash, later.PackHash},
+		{"resources", c.resources(), later.resources()}, {"contract version", c.ContractVersion, later.ContractVersion},
+		{"toolpack", c.PackHash, later.PackHash},
 		{"reference data", c.references(), later.references()},
 	} {
 		if x.was != x.is {
@@ -85,97 +103,113 @@ func (a Approval) Changes(toolVersion string, later Coverage) string {
 }
 
 // consent checks whether somebody has approved exactly this call, if policy requires that (HTC-07): the arguments, and all that
-// [Coverage] has. It returns the approval to be used up, "" if none is needed. If there is none it creates a request; a person answers
-// it, never over the transport of the call. used is the approval that an interrupted call with the same key used up. later: the call must
-// start nothing, because the approval is for later.
-func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c Call, tr *trail, used string) (approvalID string, later bool, err error) {
-	rule := g.consentRule(t, c)
-	if rule == nil {
-		return "", false, nil
+// [Coverage] has. It says so in the call, and returns the approval to be used up, "" if none is needed. If there is none it creates a
+// request; a person answers it, never over the transport of the call. used is the approval that an interrupted call with the same key
+// used up.
+func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c *Call, tr *trail, used string) (approvalID string, err error) {
+	rule, judged, err := g.consentRule(ctx, t, c.withoutSensitive(tr))
+	if c.judged = judged; err != nil || rule == nil {
+		return "", err
 	}
 	if g.promises == nil {
-		return "", false, fault.New(fault.Policy, "consent_denied", "policy requires an approval, which cannot be requested here")
+		return "", fault.New(fault.Policy, "consent_denied", "policy requires an approval, which cannot be requested here")
 	}
 	covers := Coverage{}
 	if t.Covers != nil {
 		found, err := guard(ctx, g.log, func(ctx context.Context, c Call) (any, error) { return t.Covers(ctx, c) }, c.withoutSensitive(tr))
 		if err != nil {
-			return "", false, err
+			return "", err
 		}
 		if covers = found.(Coverage); covers.Waits {
-			return "", true, nil
+			c.Unapproved = true
+			return "", nil
 		}
 	}
-	if id := ApprovalOf(ctx); id != "" {
-		return "", false, g.covered(ctx, who, t, id, covers)
+	c.Covered = &covers
+	if under := approvalOf(ctx); under.id != "" {
+		return "", g.covered(ctx, who, t, under, covers)
 	}
 	covers.ContractVersion, covers.References = t.ContractVersion, c.Names
 	binding, err := g.approvalBinding(t, tr.input(), tr.body, covers)
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
 	if used != "" {
 		if a, err := g.promises.Approval(ctx, used); err != nil || a.Binding == binding {
-			return "", false, err
+			return "", err
 		}
 	}
 	args, _, err := g.redact(tr.args, true)
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
 	a, err := g.promises.Ask(ctx, Question{Who: who.Principal, ToolID: t.ID, ToolVersion: t.Version, Covers: covers, Binding: binding,
 		ArgsHash: args.hash(), Payload: args.Bytes, Expires: g.now().Add(rule.Ask)})
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
 	switch a.Status {
 	case Approved:
-		return a.ID, false, nil
+		return a.ID, nil
 	case Denied:
-		return "", false, fault.New(fault.Policy, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).
+		return "", fault.New(fault.Policy, "consent_denied", fmt.Sprintf("%s was denied (%s)%s", t.ID, a.ID, because(a.Reason))).
 			WithNext("change the call, or talk to the person who denied it")
 	}
-	return "", false, fault.New(fault.Policy, ConsentRequired, g.asked(ctx, t, a)).
+	return "", fault.New(fault.Policy, ConsentRequired, g.asked(ctx, t, a)).
 		WithNext("repeat the call once somebody with the capability approve has approved it").
 		WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
 }
 
-// consentRule is the rule of approvals that holds for a call: that of its tool, or of a tool that it starts runs of.
-func (g *Gate) consentRule(t Tool, c Call) *ConsentRule {
-	rule := g.rules(t).Consent
-	if rule != nil || t.Starts == nil {
-		return rule
+// consentRule is the rule of approvals that holds for a call, nil: none. It is that of its tool, or of a tool whose jobs it may start;
+// judged are the names of all of these.
+func (g *Gate) consentRule(ctx context.Context, t Tool, c Call) (rule *ConsentRule, judged []string, err error) {
+	judged = []string{t.Name()}
+	if t.Starts != nil {
+		found, err := guard(ctx, g.log, func(ctx context.Context, c Call) (any, error) { return t.Starts(ctx, c) }, c)
+		if err != nil {
+			return nil, nil, err
+		}
+		judged = append(judged, found.([]string)...)
 	}
-	for _, id := range t.Starts(c) {
-		if other, err := g.registry.Find(id); err == nil && rule == nil {
-			rule = g.rules(other).Consent
+	for _, name := range judged {
+		if g.policy != nil && rule == nil {
+			rule = g.policy.Rules(name).Consent
 		}
 	}
-	return rule
+	return rule, judged, nil
 }
 
-type approvedKey struct{}
+// under is an approval under which a call is made.
+type under struct {
+	id    string
+	asker string // who must have asked for it; empty: the caller
+}
+
+type underKey struct{}
 
 // UnderApproval marks a call as one of the many that a call started which used up an approval: it needs none of its own, as long as it
-// starts what that covers. Only the gateway itself makes such calls.
-func UnderApproval(ctx context.Context, approvalID string) context.Context {
-	return context.WithValue(ctx, approvedKey{}, approvalID)
+// starts what that covers. asker is the principal whose call used it up; empty: the one that this call is made for. Only the gateway itself
+// makes such calls.
+func UnderApproval(ctx context.Context, approvalID, asker string) context.Context {
+	return context.WithValue(ctx, underKey{}, under{approvalID, asker})
 }
 
 // ApprovalOf is the approval under which a call is made, see [UnderApproval]; empty: none.
-func ApprovalOf(ctx context.Context) string {
-	id, _ := ctx.Value(approvedKey{}).(string)
-	return id
+func ApprovalOf(ctx context.Context) string { return approvalOf(ctx).id }
+
+func approvalOf(ctx context.Context) under {
+	u, _ := ctx.Value(underKey{}).(under)
+	return u
 }
 
 // covered refuses a call that is not of the kind that an approval covers.
-func (g *Gate) covered(ctx context.Context, who Caller, t Tool, id string, covers Coverage) error {
-	a, err := g.promises.Approval(ctx, id)
-	if err != nil || a.Status == Approved && a.PrincipalID == who.Key() && slices.Contains(a.Covers.Kinds, covers.Kind()) {
+func (g *Gate) covered(ctx context.Context, who Caller, t Tool, u under, covers Coverage) error {
+	a, err := g.promises.Approval(ctx, u.id)
+	if err != nil || a.Status == Approved && a.PrincipalID == orText(u.asker, who.Key()) && slices.Contains(a.Covers.Kinds, covers.Kind()) {
 		return err
 	}
 	return fault.New(fault.Policy, "approval_void", fmt.Sprintf("the approval %s does not cover this run of %s: its image, toolpack, "+
-		"resources, account, partition or site has changed since", id, t.ID)).
+		"resources, account, partition or site has changed since", u.id, t.ID)).
 		WithNext("ask for what is left anew, which requests another approval")
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"slurmgate/blocks"
 	"slurmgate/fault"
 	"slurmgate/plan"
 )
@@ -33,6 +34,13 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 	timeout := g.timeout(e.tool)
 	ctx, stop := context.WithTimeout(ctx, timeout+e.tool.Grace)
 	defer stop()
+	if e.tool.Checks {
+		var end func()
+		ctx, end = g.checking(ctx)
+		defer end()
+	}
+	ctx, release := g.memory.hold(ctx, who.Key())
+	defer release()
 	if err = g.understand(ctx, who, e, req, t); err != nil {
 		return nil, timedOut(ctx, err, req.ToolID, timeout)
 	}
@@ -142,8 +150,12 @@ func (g *Gate) rehearse(ctx context.Context, who Caller, t Tool, req Request, ar
 		return nil, err
 	}
 	defer held.release()
+	rule, _, err := g.consentRule(ctx, t, Call{Caller: who, Needs: t.Capabilities, Request: req, Args: args.Bytes, Value: args.Value})
+	if err != nil {
+		return nil, err
+	}
 	d := Rehearsal{DryRun: true, LeftOut: []string{}, ToolID: t.ID, ToolVersion: t.Version, SideEffect: t.SideEffect, Args: args.Bytes,
-		ConsentRequired: g.consentRule(t, Call{Args: args.Bytes, Value: args.Value}) != nil, Would: json.RawMessage("null")}
+		ConsentRequired: rule != nil, Would: null}
 	if t.DryRun != nil {
 		tr.reached = true
 		would, err := guard(ctx, g.log, t.DryRun, Call{Caller: who, Needs: t.Capabilities, Request: req, Args: args.Bytes,
@@ -170,12 +182,31 @@ type Rehearsal struct {
 	LeftOut         []string        `json:"left_out"` // parts that were too large and are null, as args or would.params
 }
 
+// Says returns what a dry run of the tool says.
+func (d Rehearsal) Says(t Tool) blocks.Document {
+	doc := blocks.Document{blocks.Say("%v would be called with %v.", d.ToolID, blocks.Data(d.Args))}
+	if t.SaysDryRun != nil && !bytes.Equal(d.Would, null) {
+		if said, err := t.SaysDryRun(d.Would); err == nil {
+			doc = said
+		}
+	}
+	if d.ConsentRequired {
+		doc = append(doc, blocks.Say("A person's approval would be needed."))
+	}
+	if len(d.LeftOut) > 0 {
+		doc = append(doc, blocks.Say("Left out because it is too large for a dry run: %v.", strings.Join(d.LeftOut, ", ")))
+	}
+	return doc
+}
+
+// null is the JSON of a part that a dry run does not have.
+var null = json.RawMessage("null")
+
 // within shortens a dry run's answer to at most n bytes: an answer too large for an envelope would become an artifact, and a dry run
 // creates none. The largest parts are removed first.
 func (d Rehearsal) within(n int) (plan.Doc, error) {
 	var would map[string]json.RawMessage
 	_ = json.Unmarshal(d.Would, &would) // it may be something else, which is then removed as a whole
-	null := json.RawMessage("null")
 	for {
 		name, size := "args", len(d.Args)
 		for k, v := range would {
@@ -251,8 +282,15 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 		}
 		tr.key = k
 	}
-	approval, later, err := g.consent(ctx, who, t, call, tr, used)
-	if call.Unapproved, call.ApprovalID = later, orText(approval, used); err != nil {
+	if t.SideEffect != Read && !who.Continues {
+		if err := g.records.take(who.Key(), g.now()); err != nil {
+			tr.key = nil
+			return nil, err
+		}
+		tr.counted = true
+	}
+	approval, err := g.consent(ctx, who, t, &call, tr, used)
+	if call.ApprovalID = orText(approval, used); err != nil {
 		tr.key = nil
 		return nil, err
 	}

@@ -84,6 +84,8 @@ type Response struct {
 	Resources     Resources       `json:"resources"`
 
 	RunID string `json:"-"` // the run that a call of a service worker is; else empty
+
+	resultHash string // of a result that is in an artifact, in the outcome of an idempotency key
 }
 
 // document is the response as the schema sees it. Of a result it shows whether there is one: what it holds is for the tool's own schema.
@@ -148,14 +150,25 @@ func envelopeKind(k fault.Kind) string {
 	return string(k)
 }
 
-// BodyOf returns the envelope's form of an error, in the words of the face its call came by. details.next is what to do next, as data.
-func BodyOf(by Transport, err error) *ErrorBody {
+// Words are how the faces write what to do next, by the transport of a call. A face that is missing writes verbs and arguments.
+type Words map[Transport]func([]fault.Step) string
+
+// Of returns how a face writes steps.
+func (w Words) Of(by Transport) func([]fault.Step) string {
+	if words := w[by]; words != nil {
+		return words
+	}
+	return fault.Words(fault.Step.String)
+}
+
+// BodyOf returns the envelope's form of an error, whose steps words writes. details.next is what to do next, as data.
+func BodyOf(words func([]fault.Step) string, err error) *ErrorBody {
 	kind := fault.KindOf(err)
 	details := map[string]any{"kind": string(kind)}
 	if d := decision(kind, fault.CodeOf(err)); d != "" {
 		details["decision"] = d
 	}
-	if p := ProblemsFor(by, err); len(p) > 0 {
+	if p := problemsFor(words, err); len(p) > 0 {
 		details["problems"] = p
 	}
 	if steps := fault.StepsOf(err); len(steps) > 0 {
@@ -164,7 +177,8 @@ func BodyOf(by Transport, err error) *ErrorBody {
 	if s := fault.RetryOf(err); s > 0 {
 		details["retry_after_seconds"] = s
 	}
-	b := &ErrorBody{Code: fault.CodeOf(err), Kind: envelopeKind(kind), Message: Text(by, err), Retryable: kind.Retryable(), Details: details}
+	b := &ErrorBody{Code: fault.CodeOf(err), Kind: envelopeKind(kind), Message: fault.Text(err, words), Retryable: kind.Retryable(),
+		Details: details}
 	if said, ok := errors.AsType[*Reported](err); ok {
 		if b.Retryable = said.Retryable; len(said.Details) > 0 {
 			details["worker"] = said.Details
@@ -185,12 +199,12 @@ func decision(kind fault.Kind, code string) string {
 	return ""
 }
 
-// ProblemsFor returns an error's problems, whose hints are in the words of a face.
-func ProblemsFor(by Transport, err error) []fault.Problem {
+// problemsFor returns an error's problems, whose hints have their steps as words writes them.
+func problemsFor(words func([]fault.Step) string, err error) []fault.Problem {
 	problems := slices.Clone(fault.ProblemsOf(err))
 	for i := range problems {
 		p := &problems[i]
-		p.Hint = fault.Advice(p.Hint, p.Next, func(s []fault.Step) string { return Words(by, s) })
+		p.Hint = fault.Advice(p.Hint, p.Next, words)
 	}
 	return problems
 }

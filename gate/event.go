@@ -9,6 +9,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/visible"
 )
 
 // The tool ids in records of calls that reached no tool. No tool can have them.
@@ -35,8 +36,11 @@ type trail struct {
 	reported bool     // the error is a service worker's
 	key      *Key     // the idempotency key bound to this call
 	final    bool     // the outcome is recorded under the key for ever
+	counted  bool     // by [records]
 	leave    func()   // ends the flight of the key, once the outcome is kept
 	result   document // of a tool that answered, also where it went into an artifact
+
+	resultHash string // of a result that is in an artifact; 64 hex
 
 	slot       *slot       // what the call holds while its tool works; nil: nothing
 	provenance *Provenance // the run that the call is, where the handler said so
@@ -151,12 +155,12 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record,
 	e := map[string]any{"type": "tool_call", "trace_id": res.TraceID, "tool_call_id": res.ToolCallID, "tool_id": r.ToolID,
 		"tool_version": orText(t.tool.Version, "0.0.0"), "transport": orText(string(who.Transport), string(Other)),
 		"side_effect": string(effect), "idempotency": idempotency, "actor": actor, "ok": res.OK, "timing": res.Timing.document()}
-	addTexts(e, map[string]*string{"idempotency_key": g.scrubbed(req.IdempotencyKey), "session_id": g.scrubbed(req.SessionID)})
+	addTexts(e, map[string]*string{"idempotency_key": g.scrubbed(req.IdempotencyKey), "session_id": req.SessionID})
 	if span := g.secrets.Redact(req.ParentSpanID); spanID.MatchString(span) {
 		e["parent_span_id"] = span
 	}
 	if req.Actor.Kind != "" {
-		addTexts(actor, map[string]*string{"agent_id": g.scrubbed(req.Actor.AgentID), "model_id": g.scrubbed(req.Actor.ModelID)})
+		addTexts(actor, map[string]*string{"agent_id": req.Actor.AgentID, "model_id": req.Actor.ModelID})
 	}
 	if len(t.tool.Capabilities) > 0 {
 		e["capability_ids"] = texts(t.tool.Capabilities)
@@ -167,9 +171,14 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record,
 	if x := res.Error; x != nil {
 		e["error"] = map[string]any{"code": x.Code, "kind": x.Kind, "message": x.Message, "retryable": x.Retryable}
 	}
-	if len(t.args.Bytes) > 0 {
+	args, known := t.args, true
+	if args.Bytes == nil { // refused before they were looked at
+		args.Doc, _ = t.tool.masked(t.given)
+		known = t.tool.ID != "" // else nobody can say which of them are sensitive
+	}
+	if len(args.Bytes) > 0 {
 		kept := ""
-		if e["args_hash"], kept, err = g.keep(&r, "args", t.args); err != nil {
+		if e["args_hash"], kept, err = g.keep(&r, "args", args, known); err != nil {
 			return r, err
 		}
 		addTexts(e, map[string]*string{"args_ref": firstRef(kept, argsRef(req.ArgsRef))})
@@ -178,12 +187,18 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record,
 		r.Provenance = g.noted(t)
 	}
 	result := t.result.concealed(t.tool.Reveals)
-	if res.OK && result.Value != nil {
+	switch {
+	case !res.OK:
+	case result.Value != nil:
 		kept := ""
-		if e["result_hash"], kept, err = g.keep(&r, "result", result); err != nil {
+		if t.resultHash, kept, err = g.keep(&r, "result", result, true); err != nil {
 			return r, err
 		}
+		e["result_hash"] = t.resultHash
 		addTexts(e, map[string]*string{"result_ref": firstRef(kept, res.ResultRef)})
+	case t.resultHash != "": // it is in an artifact
+		e["result_hash"] = t.resultHash
+		addTexts(e, map[string]*string{"result_ref": res.ResultRef})
 	}
 	if err = misfit(g.registry.envelopes.event, e, "the event"); err != nil {
 		return r, err
@@ -193,9 +208,11 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record,
 	}
 	if t.key != nil && t.final {
 		out := Outcome{Principal: t.key.Principal, KeyHash: t.key.KeyHash}
-		first := outcome{Response{OK: res.OK, ResultRef: res.ResultRef, Error: res.Error, Resources: res.Resources}, t.runID}
+		first := outcome{Response{OK: res.OK, ResultRef: res.ResultRef, Error: res.Error, Resources: res.Resources}, t.runID, ""}
 		if res.OK && res.ResultRef == nil {
 			first.Result = result.Bytes
+		} else {
+			first.ResultHash = t.resultHash
 		}
 		if out.Response, err = plan.Marshal(first); err != nil {
 			return r, err
@@ -258,11 +275,7 @@ func (g *Gate) scrubbed(s *string) *string {
 	if s == nil || *s == "" {
 		return nil
 	}
-	out := g.secrets.Redact(*s)
-	if r := []rune(out); len(r) > maxTextID {
-		out = string(r[:maxTextID])
-	}
-	return &out
+	return new(visible.ClipRunes(g.secrets.Redact(*s), maxTextID))
 }
 
 // maxTextID is the longest text_id, agent_id and model_id of the schema, in characters.

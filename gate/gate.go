@@ -32,6 +32,7 @@ type Config struct {
 	Owners    Owners
 	Supposer  Supposer
 	Artifacts Artifacts
+	Words     Words
 	Key       []byte           // of this ledger, for binding keys and approvals to payloads; random when empty
 	Secrets   *secrets.Scanner // with the site's own patterns; secrets.Default when nil
 	Log       *slog.Logger     // slog's default when nil
@@ -50,11 +51,16 @@ type Gate struct {
 	owners    Owners
 	supposer  Supposer
 	artifacts Artifacts
+	words     Words
 	key       []byte
 	secrets   *secrets.Scanner
 	keys      knownKeys
 	log       *slog.Logger
 	now       func() time.Time
+	memory    *memory
+	records   *records
+	checks    context.Context // of calls of tools with Tool.Checks; ends by endChecks
+	endChecks func()
 }
 
 const defaultTimeout = 2 * time.Minute
@@ -62,7 +68,8 @@ const defaultTimeout = 2 * time.Minute
 // New returns a gate. Close a gate with a journal when it is no longer used.
 func New(c Config) *Gate {
 	g := &Gate{registry: c.Registry, policy: c.Policy, limiter: newLimiter(c.Together, c.Limits, c.Registry, c.Policy), promises: c.Promises,
-		owners: c.Owners, supposer: c.Supposer, artifacts: c.Artifacts, key: c.Key, secrets: c.Secrets, log: c.Log, now: c.Now}
+		owners: c.Owners, supposer: c.Supposer, artifacts: c.Artifacts, words: c.Words, key: c.Key, secrets: c.Secrets, log: c.Log, now: c.Now,
+		memory: newMemory(c.Limits.Memory), records: newRecords(c.Limits.Records)}
 	if g.secrets == nil {
 		g.secrets = secrets.Default()
 	}
@@ -76,6 +83,7 @@ func New(c Config) *Gate {
 		g.key = make([]byte, 32)
 		rand.Read(g.key) // never fails (Go 1.24)
 	}
+	g.checks, g.endChecks = context.WithCancel(context.Background())
 	counts := &tally{}
 	if c.Journal != nil {
 		a, left := openAside(c.Aside, g.log)
@@ -95,6 +103,9 @@ func (g *Gate) Close() {
 		g.journal.close()
 	}
 }
+
+// Words returns how the faces write what to do next.
+func (g *Gate) Words() Words { return g.words }
 
 // Registry returns the tools behind the gate.
 func (g *Gate) Registry() *Registry { return g.registry }
@@ -164,6 +175,9 @@ func noEnvelope(err error) error {
 func (g *Gate) call(ctx context.Context, who Caller, req Request, args plan.Doc, err error) Response {
 	res := Response{SchemaVersion: SchemaVersion, ToolCallID: idOr(req.ToolCallID), TraceID: idOr(req.TraceID), Resources: touched()}
 	res.Timing.StartedAt = g.now().UTC()
+	for _, said := range []**string{&req.SessionID, &req.Actor.AgentID, &req.Actor.ModelID} {
+		*said = g.scrubbed(*said)
+	}
 	t := trail{given: args}
 	if req.ToolID == "" {
 		t.instead = InvalidCall
@@ -179,7 +193,7 @@ func (g *Gate) call(ctx context.Context, who Caller, req Request, args plan.Doc,
 	if err == nil {
 		g.carryOut(ctx, who, req, &res, &t)
 	} else {
-		res.Error = BodyOf(who.Transport, err)
+		res.Error = BodyOf(g.words.Of(who.Transport), err)
 	}
 	res.RunID = t.runID
 	if res.Error != nil {
@@ -191,6 +205,9 @@ func (g *Gate) call(ctx context.Context, who Caller, req Request, args plan.Doc,
 	res.Timing.DurationMS = max(0, res.Timing.EndedAt.Sub(res.Timing.StartedAt).Milliseconds())
 	res.Error = t.hidden.body(res.Error)
 	g.seal(&res, t.tool)
+	if t.counted && !t.effect && t.key == nil {
+		g.records.giveBack(who.Key(), g.now())
+	}
 	switch {
 	case g.journal == nil || !admitted:
 	case !g.tooMany(who, req, res, t):
@@ -209,7 +226,7 @@ func (g *Gate) carryOut(ctx context.Context, who Caller, req Request, res *Respo
 		err = g.fill(ctx, who, req, res, t, result)
 	}
 	if err != nil {
-		res.Result, res.ResultRef, res.Error = nil, nil, BodyOf(who.Transport, err)
+		res.Result, res.ResultRef, res.Error = nil, nil, BodyOf(g.words.Of(who.Transport), err)
 		t.final = final(err)
 		if _, t.reported = errors.AsType[*Reported](err); t.runID != "" {
 			res.Resources = t.resources()
@@ -222,7 +239,7 @@ func (g *Gate) carryOut(ctx context.Context, who Caller, req Request, res *Respo
 func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response, t *trail, result any) error {
 	t.final = true
 	if first, again := result.(*Response); again { // what an idempotency key stands for
-		t.reached, t.runID = true, first.RunID // by the first call
+		t.reached, t.runID, t.resultHash = true, first.RunID, first.resultHash // by the first call
 		res.ResultRef, res.Error, res.Resources = first.ResultRef, first.Error, first.Resources
 		doc, err := plan.Of(first.Result)
 		if t.result.Doc = doc; first.OK && len(t.tool.Reveals) > 0 {
@@ -233,6 +250,7 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	}
 	if s, stored := result.(Stored); stored {
 		ref := refPrefix + s.ArtifactID
+		t.resultHash = s.SHA256
 		res.ResultRef, res.Resources = &ref, t.resources()
 		addNew(&res.Resources.Artifacts, ref)
 		return nil
@@ -291,17 +309,6 @@ func (g *Gate) refer(ctx context.Context, who Caller, res *Response, t Tool) err
 // maxMessage is the longest message of an error, in characters. The problems in its details are not cut.
 const maxMessage = 4096
 
-// clipRunes cuts a text to at most n characters.
-func clipRunes(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
-}
-
 // spanID is the form of a span's id, as in the envelope's schema.
 var spanID = regexp.MustCompile(`^[A-Za-z0-9_:./-]{1,256}$`)
 
@@ -310,14 +317,14 @@ func checkSpan(id string) error {
 		return nil
 	}
 	return fault.Invalid("", fault.Problem{Code: badEnvelope, Field: "parent_span_id", Rule: "letters, digits and _ : . / -, at most 256",
-		Msg: "it has another form"})
+		Msg: "the span's id does not have the right form"})
 }
 
 // seal removes secrets from an error, and checks the response against the schema before it is returned.
 func (g *Gate) seal(res *Response, t Tool) {
 	if res.Error != nil {
 		problems, _ := res.Error.Details["problems"].([]fault.Problem)
-		res.Error.Message = clipRunes(visible.Text(scrubMessage(g.secrets, res.Error.Message, problems)), maxMessage)
+		res.Error.Message = visible.ClipRunes(visible.Text(scrubMessage(g.secrets, res.Error.Message, problems)), maxMessage)
 		if doc, err := plan.Of(res.Error.Details); err == nil {
 			if clean, found, err := g.redact(document{Doc: doc}, false); err == nil && len(found) > 0 {
 				res.Error.Details = clean.Value.(map[string]any)
@@ -327,7 +334,7 @@ func (g *Gate) seal(res *Response, t Tool) {
 	if err := misfit(g.registry.envelopes.response, res.document(), "the response"); err != nil {
 		g.log.Error("a response is no envelope", "tool_id", t.ID, "tool_call_id", res.ToolCallID, "err", err)
 		res.OK, res.Result, res.ResultRef = false, nil, nil
-		res.Error = BodyOf(Other, fault.New(fault.Internal, "response_schema",
+		res.Error = BodyOf(g.words.Of(Other), fault.New(fault.Internal, "response_schema",
 			"the answer violates the envelope's schema, which is a bug in slurmgate").WithNext("the gateway's log has the details"))
 	}
 }
@@ -355,7 +362,7 @@ func (g *Gate) remember(who Caller, req Request, res *Response, t trail) {
 		next = "repeat the same call: it finds what was done and changes nothing else; " + later
 	}
 	res.OK, res.Result, res.ResultRef = false, nil, nil
-	res.Error = BodyOf(who.Transport, fault.Wrap(fault.Unknown, "not_recorded",
+	res.Error = BodyOf(g.words.Of(who.Transport), fault.Wrap(fault.Unknown, "not_recorded",
 		"the call was carried out, but its record could not be written", err).WithNext(next))
 }
 
@@ -393,6 +400,9 @@ func timedOut(ctx context.Context, err error, toolID string, timeout time.Durati
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.Wrap(fault.Timeout, "timeout", fmt.Sprintf("%s did not answer within %s", toolID, timeout), err)
 	case errors.Is(err, context.Canceled):
+		if why, ok := errors.AsType[*fault.Error](context.Cause(ctx)); ok {
+			return why
+		}
 		return fault.Wrap(fault.Canceled, "canceled", "the caller gave up", err)
 	}
 	return err

@@ -18,27 +18,19 @@ import (
 func theirs(t *testing.T, def string) *jsonschema.Schema {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/handshake.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	if err := c.AddResource("urn:handshake", doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AddResource("urn:handshake", doc))
 	return c.MustCompile("urn:handshake#/$defs/" + def)
 }
 
 func accepts(t *testing.T, s *jsonschema.Schema, raw []byte) error {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s.Validate(doc)
 }
 
@@ -107,7 +99,37 @@ func TestHandshakeEnvelopes(t *testing.T) {
 	}
 }
 
-// What Handshake's suite does with its gate, done with ours: each answer is one of its envelopes, each event one that its recorder takes.
+// An event with a session, or with a key of other characters than Handshake's own, is one that its recorder refuses, for nothing else:
+// without that member it takes it. docs/coming-from.md says so.
+func TestEventsHandshakeRefuses(t *testing.T) {
+	event := theirs(t, "event")
+	all := gate.RightsOf([]string{gate.All}, []string{gate.All})
+	who := gate.Caller{Principal: gate.Principal{Name: "agent", Method: gate.ByToken, Rights: all}, Transport: gate.Other}
+	for member, change := range map[string]func(*gate.Request){
+		"session_id":      func(r *gate.Request) { r.SessionID = new("session-1") },
+		"idempotency_key": func(r *gate.Request) { r.IdempotencyKey = new("the order of monday") },
+	} {
+		w := conformance.NewWorld(t, gate.Other, func(*testing.T, *gate.Gate, gate.Principal) conformance.Entry { return nil })
+		req := gate.NewRequest("test.write", "1.2.3", json.RawMessage(`{}`))
+		change(&req)
+		if res := w.Gate.Call(context.WithoutCancel(t.Context()), who, req); res.Error != nil {
+			t.Fatalf("a call with %s was refused: %v", member, res.Error)
+		}
+		records := w.Records()
+		var e map[string]any
+		must(t, json.Unmarshal(records[len(records)-1].Event, &e))
+		if err := event.Validate(any(e)); err == nil {
+			t.Errorf("Handshake's recorder takes an event with the %s %v, want a refusal", member, e[member])
+		}
+		delete(e, member)
+		if err := event.Validate(any(e)); err != nil {
+			t.Errorf("without %s Handshake's recorder refuses the event: %v", member, err)
+		}
+	}
+}
+
+// What Handshake's suite does with its gate, done with ours: each answer is one of its envelopes, each event one that its recorder takes,
+// but for its session_id.
 //
 // proves HTC-08
 func TestHandshakeSuite(t *testing.T) {
@@ -152,9 +174,7 @@ func TestHandshakeSuite(t *testing.T) {
 			}
 			res := w.Gate.Call(context.WithoutCancel(t.Context()), c.who, req)
 			raw, err := json.Marshal(res)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := accepts(t, response, raw); err != nil {
 				t.Errorf("%v\n%s", err, raw)
 			}
@@ -170,9 +190,7 @@ func TestHandshakeSuite(t *testing.T) {
 	spans := 0
 	for _, r := range w.Records() {
 		var e map[string]any
-		if err := json.Unmarshal(r.Event, &e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(r.Event, &e))
 		delete(e, "session_id") // HTC-08 has it in the event; Handshake has it beside the event
 		if err := event.Validate(any(e)); err != nil {
 			t.Errorf("%v\n%s", err, r.Event)
@@ -183,5 +201,13 @@ func TestHandshakeSuite(t *testing.T) {
 	}
 	if spans != 17 {
 		t.Errorf("%d events have the caller's span", spans)
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -10,11 +10,24 @@ type Identity struct {
 	Subject string // exactly: a user's id and name, a token's id, an issuer and its subject
 	Name    string // as lists show it
 	MadeBy  string // id of who created the token; "" for other methods, and where it is unknown
-	Former  string // the name that an older ledger has for the principal; "" for none. In a question, the name it would have there
 }
 
 // Principals gives principals their ids.
 type Principals interface {
 	// Principals returns the identities with their ids. One that was never seen before gets a new id.
 	Principals(ctx context.Context, who ...Identity) ([]Identity, error)
+}
+
+// ProjectUser is whose a user's own project is: a user of this host or, for a subject that is mapped to none, an OpenID subject.
+type ProjectUser struct {
+	Name        string // the login name, or the principal's name
+	UID         int    // of the login name; negative: a subject has none
+	PrincipalID string // of the principal that asks
+}
+
+// UserProjects gives users the projects of their own.
+type UserProjects interface {
+	// UserProject is the id of a user's own project, which is begun when the name has none yet. A project whose user had another user id is
+	// an Auth fault with code user_project_taken, until an administrator has decided whose it is.
+	UserProject(ctx context.Context, u ProjectUser) (projectID string, err error)
 }

@@ -33,9 +33,7 @@ func (p *picky) Record(ctx context.Context, records []Record) error {
 func journalGate(t *testing.T, j Journal, log io.Writer, tools ...Tool) *Gate {
 	t.Helper()
 	r, err := NewRegistry(tools...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return New(Config{Registry: r, Journal: j, Log: slog.New(slog.NewTextHandler(log, nil))})
 }
 
@@ -131,7 +129,7 @@ func TestLongTextsInTheRecord(t *testing.T) {
 		t.Fatal("the text is not a case of this test: ", Scrub(long))
 	}
 	if res := g.Call(t.Context(), Process(), req); !res.OK {
-		t.Error(res.Error)
+		t.Errorf("the call ended with %+v, want success", res.Error)
 	}
 	g.Close()
 	if len(b.calls) != 1 || CheckEvent(b.calls[0].Event) != nil {

@@ -74,7 +74,7 @@ func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding s
 	case got.Outcome != nil:
 		var o outcome
 		err := json.Unmarshal(got.Outcome, &o)
-		o.Response.RunID = o.Run
+		o.Response.RunID, o.Response.resultHash = o.Run, o.ResultHash
 		return &got, &o.Response, err
 	case t.Idempotency != Idempotent && !t.Resumes:
 		return nil, nil, fault.New(fault.Unknown, "outcome_unknown",
@@ -87,7 +87,8 @@ func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding s
 // outcome is what an idempotency key stands for.
 type outcome struct {
 	Response
-	Run string `json:"run_id,omitempty"` // see [Response.RunID]
+	Run        string `json:"run_id,omitempty"`      // see [Response.RunID]
+	ResultHash string `json:"result_hash,omitempty"` // of a result that is in an artifact
 }
 
 // final reports whether a call's outcome is the key's final outcome.

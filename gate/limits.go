@@ -20,6 +20,10 @@ type Limits struct {
 	Previews, PreviewsPerCaller int // of these calls, those of tools whose work is [Preview]
 	Hashes, HashesPerCaller     int // and those whose work is [Hash]
 
+	Records Allowance // of each caller
+
+	Memory int64 // bytes that calls hold by the size of what they are given, see [Hold]; one caller's at most half of them
+
 	Services int // calls of service workers, of all callers, which are not among Calls; 0: as many as Calls
 }
 

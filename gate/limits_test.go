@@ -29,9 +29,7 @@ func limited(t *testing.T, c Config) (g *Gate, release chan struct{}) {
 	waits.SideEffect = Read
 	works := tool("test.work", func(_ context.Context, c Call) (any, error) { <-release; return c.Args, nil })
 	r, err := NewRegistry(tool("test.echo", echo), waits, works)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.Registry = r
 	g = New(c)
 	t.Cleanup(g.Close)
@@ -62,7 +60,7 @@ func TestWaitsHoldNothing(t *testing.T) {
 		start := time.Now()
 		for _, who := range []string{"a", "b"} {
 			if res := <-calls(g, 1, who, "test.echo"); !res.OK {
-				t.Error(res.Error)
+				t.Errorf("the call ended with %+v, want success", res.Error)
 			}
 		}
 		if d := time.Since(start); d > time.Second {
@@ -72,7 +70,7 @@ func TestWaitsHoldNothing(t *testing.T) {
 		for _, some := range answers {
 			for range 512 {
 				if res := <-some; !res.OK {
-					t.Fatal(res.Error)
+					t.Fatalf("the call ended with %+v, want success", res.Error)
 				}
 			}
 		}
@@ -97,10 +95,10 @@ func TestWaitsPerCaller(t *testing.T) {
 		close(release)
 		for range 3 {
 			if res := <-a; !res.OK {
-				t.Error(res.Error)
+				t.Errorf("the call ended with %+v, want success", res.Error)
 			}
 			if res := <-b; !res.OK {
-				t.Error(res.Error)
+				t.Errorf("the call ended with %+v, want success", res.Error)
 			}
 		}
 		synctest.Wait()
@@ -116,9 +114,7 @@ func TestWaitsForAKey(t *testing.T) {
 		var f flights
 		who, waits := Process(), NewCounter(2)
 		leave, err := f.enter(t.Context(), who, "key", waits)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for range 2 {
 			go func() {
 				leave, err := f.enter(t.Context(), who, "key", waits)
@@ -164,7 +160,7 @@ func TestSlotsPerCaller(t *testing.T) {
 				synctest.Wait()
 				close(release)
 				if res := <-b; !res.OK {
-					t.Error(res.Error)
+					t.Errorf("the call ended with %+v, want success", res.Error)
 				}
 				for range maxCallsQueue + 6 {
 					<-a
@@ -192,9 +188,7 @@ func TestCallersInTurn(t *testing.T) {
 				turns.Release(who)
 			}
 		}
-		if err := turns.Take(t.Context(), "first", 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, turns.Take(t.Context(), "first", 0))
 		for i := range 8 {
 			go ask("greedy")
 			synctest.Wait()
@@ -257,9 +251,7 @@ func TestPreviewsAreLimited(t *testing.T) {
 		text, table := tool("test.text", reads), tool("test.table", reads)
 		text.Work, table.Work = Preview, Preview
 		r, err := NewRegistry(tool("test.echo", echo), text, table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		g := New(Config{Registry: r, Limits: Limits{Previews: 4, PreviewsPerCaller: 2}})
 		defer g.Close()
 		mine := []chan Response{calls(g, 20, "a", "test.text"), calls(g, 20, "a", "test.table")}
@@ -296,9 +288,7 @@ func TestCostlyWorkRests(t *testing.T) {
 		took := func(name string, work time.Duration) time.Duration {
 			began := time.Now()
 			s, err := l.take(t.Context(), Caller{Principal: Principal{ID: name}}, "x")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			waited := time.Since(began)
 			time.Sleep(work)
 			s.release()

@@ -11,15 +11,15 @@ import (
 const maxRefusedArgs = 4 << 10
 
 // keep adds a payload, redacted, and gives its hash and the handle it is read by. What is too large for an envelope is in an artifact
-// already: then there is no handle.
-func (g *Gate) keep(r *Record, kind string, d document) (hash, ref string, err error) {
+// already, and what must not be stored is left out: then there is no handle.
+func (g *Gate) keep(r *Record, kind string, d document, store bool) (hash, ref string, err error) {
 	if d, _, err = g.redact(d, true); err != nil {
 		return "", "", err
 	}
 	hash = d.hash()
-	if len(d.Bytes) <= MaxInline && (r.Chain != Refused || len(d.Bytes) <= maxRefusedArgs) {
+	if store && len(d.Bytes) <= MaxInline && (r.Chain != Refused || len(d.Bytes) <= maxRefusedArgs) {
 		r.Payloads = append(r.Payloads, Payload{kind, d.Bytes, hash})
-		ref = PayloadRef(r.ToolCallID, kind)
+		ref = PayloadRef(r.ToolCallID, kind, hash)
 	}
 	return hash, ref, nil
 }
@@ -27,15 +27,18 @@ func (g *Gate) keep(r *Record, kind string, d document) (hash, ref string, err e
 // payloadPrefix begins the handle of a payload.
 const payloadPrefix = refPrefix + "tool_payloads/"
 
-// PayloadRef is the handle of the redacted arguments (kind args) or the redacted result (kind result) of a call. Whoever may read the
-// records of calls can read it.
-func PayloadRef(toolCallID, kind string) string { return payloadPrefix + toolCallID + "/" + kind }
+// PayloadRef returns the handle of the redacted arguments (kind args) or the redacted result (kind result) of a call, by their hash as its
+// event has it: callers choose the ids of calls, and may choose one again. Those who may read the records of calls can read it.
+func PayloadRef(toolCallID, kind, hash string) string {
+	return payloadPrefix + toolCallID + "/" + kind + "/" + hash
+}
 
-// ParsePayloadRef is the call and the kind that a handle names; ok is false for any other text.
-func ParsePayloadRef(ref string) (toolCallID, kind string, ok bool) {
+// ParsePayloadRef returns the call, the kind and the hash that a handle names; ok is false for any other text.
+func ParsePayloadRef(ref string) (toolCallID, kind, hash string, ok bool) {
 	rest, is := strings.CutPrefix(ref, payloadPrefix)
-	toolCallID, kind, _ = strings.Cut(rest, "/")
-	return toolCallID, kind, is && isUUID(toolCallID) && (kind == "args" || kind == "result")
+	toolCallID, rest, _ = strings.Cut(rest, "/")
+	kind, hash, _ = strings.Cut(rest, "/")
+	return toolCallID, kind, hash, is && isUUID(toolCallID) && (kind == "args" || kind == "result") && plan.IsSHA256(hash)
 }
 
 // WithoutPayloads is an event whose payloads are not stored: their hashes stay, and the handles go.

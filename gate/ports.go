@@ -79,7 +79,7 @@ type Key struct {
 	KeyHash    string
 	ToolID     string
 	Binding    string // of the first call, see [Gate.binding]
-	Rights     string // what the principal could do then, see [Principal.standing]; "" for a key older than that
+	Rights     string // what the principal could do then, see [Principal.standing]
 	ToolCallID string // of the first call
 	ApprovalID string // the approval that its first call used up, "" for none
 	Outcome    json.RawMessage
@@ -102,16 +102,16 @@ type Question struct {
 type Approval struct {
 	ID           string          `json:"approval_id"` // apr_…
 	Principal    string          `json:"principal"`   // who asks, by name
-	PrincipalID  string          `json:"principal_id"`
-	MadeBy       *string         `json:"made_by"` // who created the token that asks, by name; null for other principals
+	PrincipalID  string          `json:"principal_id" help:"who asks; a name may belong to several principals, an id to one"`
+	MadeBy       *string         `json:"made_by" help:"who created the token that asks, by name; null for other principals"`
 	ToolID       string          `json:"tool_id"`
 	ToolVersion  string          `json:"tool_version"`
-	Covers       Coverage        `json:"covers"`
+	Covers       Coverage        `json:"covers" help:"what it is bound to beside the arguments; site and all after it only for a job"`
 	Binding      string          `json:"-"`
 	ArgsHash     string          `json:"args_hash"`
 	Payload      json.RawMessage `json:"payload"`
-	Replaces     *string         `json:"replaces"` // an earlier request of the same call, which covered something else and is void
-	Status       string          `json:"status"`   // pending, approved, denied; expired and used up are told by the next two
+	Replaces     *string         `json:"replaces" help:"an earlier request of the same call, which is void"`
+	Status       string          `json:"status" enum:"pending,approved,denied,expired,used"` // expired and used up are told by the next two
 	RequestedAt  time.Time       `json:"requested_at"`
 	ExpiresAt    time.Time       `json:"expires_at"`
 	UsesLeft     int             `json:"uses_left"`
@@ -119,6 +119,25 @@ type Approval struct {
 	AnsweredByID *string         `json:"answered_by_id"`
 	AnsweredAt   *time.Time      `json:"answered_at"`
 	Reason       *string         `json:"reason"`
+	Shows        *Shows          `json:"shows,omitempty" help:"what the request is about beside its arguments; absent once it is answered"`
+}
+
+// Shows is what a request for approval is about beside its own arguments, as it is shown to the person who answers.
+type Shows struct {
+	Retries []Retried `json:"retries" help:"the runs of which it opens another attempt; empty: none"`
+	Sheet   *string   `json:"sheet" help:"text of the artifact that the arguments name as the sheet; null: none"`
+	Bytes   int       `json:"bytes" help:"of the arguments, retries and sheet"`
+	// Code shows that all of it was seen; null where retries and sheet are left out, because together with the arguments they are long
+	Code *string `json:"code" help:"shows that all of it was seen; null in a list that leaves long ones out"`
+}
+
+// Retried is a run of which a call opens another attempt.
+type Retried struct {
+	Row     int             `json:"row,omitempty"` // of a batch; absent: the call names the run
+	Sample  string          `json:"sample,omitempty"`
+	RunID   string          `json:"run_id"`
+	Attempt int             `json:"after_attempt"`
+	Params  json.RawMessage `json:"params" help:"all that the program sees"`
 }
 
 // The states of an approval.
@@ -139,9 +158,8 @@ type Token struct {
 	UnixUser     string   // see [Principal]
 	Tools        []string // see [Principal]
 	PrincipalID  string   // prn_…, of this token alone
-	Former       string   // see [Identity]
 	CreatedBy    string   // name
-	MadeBy       string   // id of the principal that created it, "" for a token older than ids
+	MadeBy       string   // id of the principal that created it, "" where no ledger gives ids
 	CreatedAt    time.Time
 	ExpiresAt    time.Time
 	RevokedAt    *time.Time

@@ -65,7 +65,6 @@ func Capabilities() []string {
 type Principal struct {
 	ID      string    `json:"principal_id"` // prn_…, see [Identity]; "" where no ledger gives one
 	Name    string    `json:"name"`         // for people, e.g. user:lab, token:ci, oidc:https://issuer#subject; others may have the same
-	Former  string    `json:"-"`            // see [Identity]
 	Owner   bool      `json:"-"`            // the gateway's own user, or root
 	Method  string    `json:"method"`       // peer, token, oidc or process
 	Rights  Rights    `json:"rights"`
@@ -76,6 +75,9 @@ type Principal struct {
 	// UnixUser is the user of the cluster that the principal is mapped to: jobs run as this user where slurm.run_as is caller. Empty: none.
 	// Whether jobs may run as this user now is checked by package access at each call that acts.
 	UnixUser string `json:"unix_user,omitzero"`
+	// UserProject is the project of the principal's own, by id, where one of its grants names plan.UserProject; empty: it has none. Calls
+	// that name no project are about it.
+	UserProject string `json:"user_project,omitzero"`
 	// Tools are those that the credentials name, by id: a chat's list has them before the other tools of the domain. They are no right.
 	Tools   []string `json:"-"`
 	PeerUID int      `json:"-"` // user id that the kernel reported, of a peer that is not root; else 0
@@ -93,6 +95,7 @@ type Caller struct {
 	// span of the caller's that the call is part of, where it came beside the envelope; "" for none. See [Request]
 	ParentSpanID string
 	File         *os.File     // an open file handed over with the envelope by a process of this host; nil for none. Closed after the call
+	Continues    bool         // the gateway makes the call itself, of what one of the caller's asked for
 	Ended        func() error // an Auth fault once the caller's credentials have expired or are revoked; nil: they do not end during the call
 }
 
@@ -130,14 +133,6 @@ type Authenticator interface {
 
 // Key is what a principal's own things are bound to, and what limits count by: its id, or its name where no ledger gives ids.
 func (p Principal) Key() string { return orText(p.ID, p.Name) }
-
-// Formerly is the name under which an older ledger has what is bound to the principal's id now; "" where nothing is this principal's.
-func (p Principal) Formerly() string {
-	if p.ID == "" {
-		return p.Name
-	}
-	return p.Former
-}
 
 // Account is the Slurm account the principal's jobs of a project charge; empty when nothing is said.
 func (p Principal) Account(projectID string) string {

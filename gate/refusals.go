@@ -262,8 +262,9 @@ func (r *refusals) close() {
 // a call: its ids are the gateway's own, its tool is one that no tool can be.
 func (g *Gate) Refuse(from Source, err error) Response {
 	now := g.now().UTC()
-	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(), Error: BodyOf(from.Transport,
-		err), Timing: Timing{StartedAt: now, EndedAt: now}, Resources: touched()}
+	res := Response{SchemaVersion: SchemaVersion, ToolCallID: uuid.NewString(), TraceID: uuid.NewString(),
+		Error:  BodyOf(g.words.Of(from.Transport), err),
+		Timing: Timing{StartedAt: now, EndedAt: now}, Resources: touched()}
 	res.Error = g.registry.concealedError(from.Transport, res.Error)
 	g.seal(&res, Tool{})
 	if g.journal != nil {

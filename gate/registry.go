@@ -8,8 +8,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"slurmgate/blocks"
 	"slurmgate/fault"
 	"slurmgate/plan"
 )
@@ -64,40 +66,77 @@ type Tool struct {
 	Purposes []string    `json:"capabilities"`
 	Bindings []Transport `json:"transport_bindings"` // the ways it can be reached by; by others there is no such tool
 	Egress   []string    `json:"egress_allowlist"`   // host:port the tool talks to; metadata
-	// JSON Schemas: of args, an object schema that allows nothing unknown; of the result of the call; of the finished run's output, for tools
-	// that submit one, may be empty
+	// JSON Schemas: of args, an object schema that allows nothing unknown; of the result of the call; of the finished run's output, for
+	// tools that submit one, may be empty
 	Input     json.RawMessage `json:"input_schema"`
 	Output    json.RawMessage `json:"output_schema"`
 	RunOutput json.RawMessage `json:"run_output_schema"`
 
-	Timeout       time.Duration `json:"-"` // of the call; 0: the gate's default
-	Grace         time.Duration `json:"-"` // that the call has beyond it, for a handler that keeps the time itself
-	Work          Work          `json:"-"` // a limit that it shares with other tools; empty: none
-	RunTimeoutSec int64         `json:"-"` // of the run that a call submits, without its time in the queue; 0 for tools that submit none
-	Kind          string        `json:"-"` // of a domain's tool: job_worker, service_worker or hybrid
-	Worker        *Worker       `json:"-"` // the service that carries out the calls; nil for jobs and operations
-	Sensitive     []string      `json:"-"` // arguments whose values reach the worker and nothing else, see [Hidden]
+	// Described is Output with what people want to know, see [DescribedSchemaOf]; nil: there is no more
+	Described func() json.RawMessage `json:"-"`
+	// Says returns what a result says, in blocks that every face shows; nil: the results of the tool say nothing but themselves
+	Says func(result json.RawMessage) (blocks.Document, error) `json:"-"`
+	// SaysDryRun is Says for what DryRun returns
+	SaysDryRun    func(would json.RawMessage) (blocks.Document, error) `json:"-"`
+	Timeout       time.Duration                                        `json:"-"` // of the call; 0: the gate's default
+	Grace         time.Duration                                        `json:"-"` // that the call has beyond it, for a handler that keeps the time itself
+	Work          Work                                                 `json:"-"` // a limit that it shares with other tools; empty: none
+	RunTimeoutSec int64                                                `json:"-"` // of the run that a call submits, without its time in the queue; 0: none
+	Kind          string                                               `json:"-"` // of a domain's tool: job_worker, service_worker or hybrid
+	Worker        *Worker                                              `json:"-"` // the service that carries out the calls; nil for jobs and operations
+	Sensitive     []string                                             `json:"-"` // arguments whose values reach the worker and nothing else, see [Hidden]
+	Chat          Chat                                                 `json:"-"` // how a chat has an operation
+	Destructive   bool                                                 `json:"-"` // it may end or remove what others need
+	// Moves: a call may take long because of the bytes that it copies or hashes; call.progress says how far it is
+	Moves bool `json:"-"`
 	// Resumes: the handler finds by [Call.ID] what an interrupted call with the same idempotency key did, and does nothing a second time
 	Resumes bool `json:"-"`
-	// keys of the result that hold a secret the caller is meant to see, once; never recorded. A repeated call's answer has a "note" that says
-	// so
+	// keys of the result that hold a secret the caller is meant to see, once; never recorded. A repeated call's answer has a "note"
+	// that says so
 	Reveals []string `json:"-"`
 	// most bytes of the body that its calls come with: what an argument must not hold. Keys and approvals are bound to it. 0: no such body
 	Body int64 `json:"-"`
 	// an argument whose elements the handler checks one by one as calls of another tool ([Gate.Check]), so that it can say what is wrong with
 	// each; what they name is left to that. Empty: none
-	Each   string  `json:"-"`
+	Each string `json:"-"`
+	// Checks: the handler reads much before it has an effect, and calls [Effect] then. Until that a call ends with its client and the gateway
+	Checks bool    `json:"-"`
 	Handle Handler `json:"-"`
 	// Names says what names of reference data among the arguments stand for now, as sha256:<hex>, by the name as it is given. Keys and
 	// approvals are bound to it, and the handler gets it. nil: no argument can be such a name
 	Names func(ctx context.Context, c Call) (map[string]string, error) `json:"-"`
 	// Covers says what an approval of the call covers beyond its arguments; nil where they say it all
 	Covers func(ctx context.Context, c Call) (Coverage, error) `json:"-"`
-	// Starts names the tools that the call starts runs of. Where policy wants an approval for one of them, it wants one for this call. nil: it
-	// starts none, or those of the tool itself
-	Starts func(c Call) []string `json:"-"`
-	DryRun Handler               `json:"-"` // shows what Handle would do, without any effect; nil where there is nothing to show
+	// Starts gives the names (not the ids) of other tools whose jobs the call may start. Where policy wants an approval for one of them, it
+	// wants one for this call, and the handler can start no other's: see [Call.MayStart]. nil: it starts at most jobs of the tool itself
+	Starts func(ctx context.Context, c Call) ([]string, error) `json:"-"`
+	DryRun Handler                                             `json:"-"` // shows what Handle would do, without any effect; nil where there is nothing to show
 }
+
+// Chat is how a chat has an operation. It has every tool of a domain.
+type Chat struct {
+	Has    bool
+	First  bool     // a list of tools has it before others, where there is room for a part of them
+	Seldom []string // optional arguments that a list without room leaves out
+	Bound  string   // the argument that limits an answer, at most to Most: a chat reads a few lines at a time; empty: none
+	Most   int
+
+	TextAlone bool    // an answer is a text without structured content: what a model reads twice it pays for twice
+	Instead   string  // the operation whose call a chat is told to make where a step names this one; empty: this one
+	Correct   string  // how to put a wrong call right; empty: an example of a call shows it
+	Handles   Handles // where a call that executes may name files that are not imported yet
+	Picture   string  // the key of the result with a picture's bytes, which a chat sends as a picture; empty: none
+}
+
+// Handles says where the arguments of a call may have handles of files in place of artifact ids.
+type Handles string
+
+// The places.
+const (
+	HandlesAsValues Handles = ""      // as whole values
+	HandlesInCells  Handles = "cells" // also in the cells of a sheet
+	NoHandles       Handles = "none"  // nowhere
+)
 
 // Worker is where a service carries out the calls of a tool.
 type Worker struct {
@@ -137,8 +176,24 @@ type Call struct {
 
 	Names map[string]string // as [Tool.Names] gave it: what the call's key and approval are bound to. Nil in a dry run
 
-	Unapproved bool   // policy wants an approval, and the tool's coverage said that the call starts nothing: see [Coverage.Waits]
-	ApprovalID string // the approval that the call uses up; empty: it needs none
+	Unapproved bool      // policy wants an approval, and the tool's coverage said that the call starts nothing: see [Coverage.Waits]
+	ApprovalID string    // the approval that the call uses up; empty: it needs none
+	Covered    *Coverage // what was approved of the call; nil: it needs no approval
+	judged     []string  // names of the tools whose rules of approvals the gate has looked at
+}
+
+// MayStart refuses to start a job of a tool whose rule of approvals was not looked at for this call, or for which an approval is wanted
+// that the call does not have. A handler asks before each start, by the tool's name.
+func (c Call) MayStart(toolName string) error {
+	switch {
+	case c.Unapproved:
+		return fault.New(fault.Transport, "approval_later", "what the call is about changed at this moment, and a job of "+toolName+
+			" needs a person's approval").WithNext("repeat the call: it requests the approval").WithRetry(1)
+	case !slices.Contains(c.judged, toolName):
+		return fault.New(fault.Internal, "start_unjudged", fmt.Sprintf("%s would start a job of %s, whose rule of approvals was not looked at: "+
+			"a bug in slurmgate; nothing was started", c.Request.ToolID, toolName))
+	}
+	return nil
 }
 
 // Into decodes the arguments, refusing unknown keys.
@@ -258,11 +313,19 @@ func (t Tool) incomplete() string {
 	return ""
 }
 
+// schemas holds each schema that was compiled, by its text. Gateways opened one after another, and packs read again, have nearly all of
+// them in common, and to compile them is most of the processor time of an opening.
+var schemas sync.Map // of *compiled
+
 func compile(what string, raw json.RawMessage) (*compiled, error) {
+	if s, ok := schemas.Load(string(raw)); ok {
+		return s.(*compiled), nil
+	}
 	s, err := compileAll(raw, "")
 	if err != nil {
 		return nil, fault.Wrap(fault.Validation, "tool_schema", "the "+what+" is not valid", err)
 	}
+	schemas.Store(string(raw), s[0])
 	return s[0], nil
 }
 

@@ -29,7 +29,8 @@ func (r *Reported) Unwrap() error { return r.Err }
 // Stored is a handler's result that is an artifact already.
 type Stored struct {
 	ArtifactID string
-	Again      bool // an earlier call stored it, and this one changed nothing
+	SHA256     string // of its bytes, canonical JSON without secrets; empty: not known any more
+	Again      bool   // an earlier call stored it, and this one changed nothing
 }
 
 // Unchanged reports that the call changed nothing.

@@ -78,14 +78,8 @@ func (p Principal) Sees(projectID string) bool {
 // sees, or about none, so they must not lie in one that others see. No project's name gives this id: a name does not begin with a space.
 func (p Principal) Own() string { return plan.ProjectID(" answers to " + p.Key()) }
 
-// owns reports whether a project is the principal's own, now or in a ledger older than ids.
-func (p Principal) owns(projectID string) bool {
-	if projectID == All {
-		return false
-	}
-	former := p.Formerly()
-	return p.Key() != "" && projectID == p.Own() || former != "" && projectID == plan.ProjectID("answers to "+former)
-}
+// owns reports whether a project is the principal's own.
+func (p Principal) owns(projectID string) bool { return p.Key() != "" && projectID == p.Own() }
 
 // Projects are those on which the principal has every one of the capabilities, in the order of its grants; nil for every project.
 func (p Principal) Projects(capabilities []string) []string {
@@ -103,19 +97,25 @@ func (p Principal) Projects(capabilities []string) []string {
 	return out
 }
 
-// Project resolves the project that a call names, which needs the capabilities there: an id, a name, or nothing. Nothing stands for
-// fallback (a name) where the principal has them, else for its first project where it has them. A project that the principal does not see
-// is NotFound.
+// Project resolves the project that a call names, which needs the capabilities there: an id, a name, {user} for the project of its own, or
+// nothing. Nothing stands for the project of its own where the principal has them there, then for fallback (a name), else for its first
+// project where it has them. A project that the principal does not see is NotFound.
 func (p Principal) Project(capabilities []string, named, fallback string) (string, error) {
-	id := plan.ProjectOf(named)
-	if named == "" {
-		id = plan.ProjectOf(fallback)
-		if list := p.Projects(capabilities); len(list) > 0 && !p.CanAll(capabilities, id) {
-			id = list[0]
-		}
-	} else if msg := plan.CheckProject(named); msg != "" {
+	id := named
+	switch msg := plan.CheckProject(named); {
+	case named == "":
+		id = p.defaultProject(capabilities, plan.ProjectOf(fallback))
+	case named == plan.UserProject && p.UserProject != "":
+		id = p.UserProject
+	case named == plan.UserProject:
+		return "", fault.New(fault.NotFound, "no_user_project", orText(p.Name, "an unknown caller")+" has no project of its own").
+			WithNext("name another project, or ask the gateway's administrator for a grant on " + plan.UserProject)
+	case plan.IsUserProject(named):
+	case msg != "":
 		return "", fault.Invalid("this is not a valid project", fault.Problem{Code: "PROJECT-NAME", Field: "project_id",
-			Rule: "a project's name or id", Msg: msg})
+			Rule: "a project's name or id, or " + plan.UserProject, Msg: msg})
+	default:
+		id = plan.ProjectOf(named)
 	}
 	switch {
 	case p.CanAll(capabilities, id):
@@ -125,6 +125,17 @@ func (p Principal) Project(capabilities []string, named, fallback string) (strin
 	}
 	return "", fault.New(fault.NotFound, "project_not_found", "there is no project "+named).
 		WithNext("name one of your own projects, or leave the project out")
+}
+
+// defaultProject is the project of a call that names none.
+func (p Principal) defaultProject(capabilities []string, fallback string) string {
+	if p.UserProject != "" && p.CanAll(capabilities, p.UserProject) {
+		return p.UserProject
+	}
+	if list := p.Projects(capabilities); len(list) > 0 && !p.CanAll(capabilities, fallback) {
+		return list[0]
+	}
+	return fallback
 }
 
 // lacks is the error for a principal that sees the project and does not have every capability there.

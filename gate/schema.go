@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -16,6 +17,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/visible"
 )
 
 // htcV1 is the only definition of the envelope (HTC-01).
@@ -32,13 +34,14 @@ const badEnvelope = "VAL-HTC-001"
 // envelopes checks what goes in and out against the schema.
 type envelopes struct{ request, response, event *compiled }
 
-func compileEnvelopes() (e envelopes, err error) {
+// compileEnvelopes makes them once: they are the same for every gate.
+var compileEnvelopes = sync.OnceValues(func() (e envelopes, err error) {
 	s, err := compileAll(htcV1, "#/$defs/request", "#/$defs/response", "#/$defs/tool_call_event")
 	if err != nil {
 		return e, err
 	}
 	return envelopes{s[0], s[1], s[2]}, nil
-}
+})
 
 // compileAll makes schemas of the named parts of a document; nothing is loaded from elsewhere.
 func compileAll(raw []byte, parts ...string) (out []*compiled, err error) {
@@ -102,7 +105,8 @@ func violations(s *compiled, doc any, code, at, rule string) (out []fault.Proble
 		if at != "" {
 			path = append([]string{at}, path...)
 		}
-		out = append(out, fault.Problem{Code: code, Field: cutField(strings.Join(path, ".")), Rule: rule, Msg: violation(v, s.Schema, p)})
+		field := visible.Clip(strings.Join(path, "."), maxField)
+		out = append(out, fault.Problem{Code: code, Field: field, Rule: rule, Msg: violation(v, s.Schema, p)})
 	}
 	walk(ve)
 	// the library goes through maps
@@ -112,13 +116,6 @@ func violations(s *compiled, doc any, code, at, rule string) (out []fault.Proble
 		out = append(out[:maxViolations], fault.Problem{Code: code, Field: at, Rule: rule, Msg: fmt.Sprintf("and %d more problems", more)})
 	}
 	return out
-}
-
-func cutField(s string) string {
-	if len(s) <= maxField {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxField], "") + "…"
 }
 
 // violation says what is wrong without repeating the value: the caller knows it, and the record must not.

@@ -74,7 +74,12 @@ func problem(w http.ResponseWriter, err error) { refuse(w, fault.KindOf(err).HTT
 
 // refuse is problem with a status of HTTP's own.
 func refuse(w http.ResponseWriter, status int, err error) {
-	writeProblem(w, describe(gate.Other, status, err))
+	writeProblem(w, describe(Words(fault.Step.String), status, err))
+}
+
+// problem answers an error that came from beyond the gate.
+func (f *face) problem(w http.ResponseWriter, err error) {
+	writeProblem(w, describe(f.Gate.Words().Of(gate.Other), fault.KindOf(err).HTTPStatus(), err))
 }
 
 // advise sets Retry-After where an error says when the same request may succeed.
@@ -84,8 +89,8 @@ func advise(h http.Header, details map[string]any) {
 	}
 }
 
-func describe(by gate.Transport, status int, err error) problemDoc {
-	p := failure(gate.Response{Error: gate.BodyOf(by, err)})
+func describe(words func([]fault.Step) string, status int, err error) problemDoc {
+	p := failure(gate.Response{Error: gate.BodyOf(words, err)})
 	p.Status = status
 	delete(p.Details, "kind") // the title says it
 	return p
@@ -98,30 +103,6 @@ func failure(res gate.Response) problemDoc {
 	e := res.Error
 	return problemDoc{Type: "about:blank", Status: statusOf(res), Title: string(e.Fault().Kind), Code: e.Code, Detail: e.Message,
 		Retryable: e.Retryable, Details: e.Details, TraceID: res.TraceID, ToolCallID: res.ToolCallID}
-}
-
-// The codes a program meets at :run (AX-06).
-const (
-	axUpstream   = "UPSTREAM_ERROR"
-	axValidation = "VALIDATION_ERROR"
-	axTimeout    = "TIMEOUT"
-	axInternal   = "INTERNAL"
-	axNotFound   = "NOT_FOUND"
-)
-
-// axCode sorts a kind into the five codes; the precise kind and code stay in the details.
-func axCode(k fault.Kind) string {
-	switch k {
-	case fault.Validation, fault.Auth, fault.Capability, fault.Policy, fault.Conflict:
-		return axValidation
-	case fault.NotFound:
-		return axNotFound
-	case fault.Tool, fault.Transport, fault.Unknown:
-		return axUpstream
-	case fault.Timeout:
-		return axTimeout
-	}
-	return axInternal
 }
 
 // runResponse is the answer of :run (AX-04): output or error, never both.
@@ -163,7 +144,7 @@ func writeRun(w http.ResponseWriter, toolID string, status int, res gate.Respons
 		}
 		details["kind"], details["code"] = string(kind), e.Code
 		out.ToolRunID = cmp.Or(res.RunID, res.ToolCallID)
-		out.Error = &runError{Code: axCode(kind), Message: e.Message, Retryable: e.Retryable, Details: details}
+		out.Error = &runError{Code: kind.ContractCode(), Message: e.Message, Retryable: e.Retryable, Details: details}
 	} else {
 		var r struct {
 			RunID  string `json:"run_id"`

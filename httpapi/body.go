@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/gate"
 	"slurmgate/plan"
 )
 
@@ -35,6 +36,9 @@ func readBody(w http.ResponseWriter, req *http.Request) (body []byte, status int
 			WithNext("import large data with POST /v1/artifacts and name the artifact")
 	case err != nil:
 		return nil, http.StatusBadRequest, fault.New(fault.Validation, "body_incomplete", "the body was incomplete or too slow")
+	}
+	if err := gate.HoldJSON(req.Context(), len(body)); err != nil {
+		return nil, http.StatusServiceUnavailable, err
 	}
 	return body, http.StatusOK, nil
 }
@@ -76,12 +80,12 @@ func object(w http.ResponseWriter, req *http.Request, may bool, keys ...string) 
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(canonical, &doc) != nil || doc == nil {
 		return nil, http.StatusBadRequest, fault.Invalid("", fault.Problem{Code: "BODY-OBJECT", Field: "body",
-			Rule: "a JSON object", Msg: "the body is another kind of value"})
+			Rule: "a JSON object", Msg: "the body is not a JSON object"})
 	}
 	for k := range doc {
 		if !slices.Contains(keys, k) {
 			return nil, http.StatusBadRequest, fault.Invalid("", fault.Problem{Code: "BODY-KEY", Field: fault.Clip(k),
-				Rule: "one of " + strings.Join(keys, ", "), Msg: "unknown key"})
+				Rule: "one of " + strings.Join(keys, ", "), Msg: "the key is unknown"})
 		}
 	}
 	return doc, http.StatusOK, nil

@@ -54,8 +54,8 @@ func leaveBody(w http.ResponseWriter, req *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
 }
 
-// largeBody bounds the memory that one caller's bodies take: a large one waits for its turn before it is read. Uploads are not held in
-// memory.
+// largeBody bounds the memory that one caller's bodies take: a large one waits for its turn before it is read, and for memory before it is
+// decoded. Uploads are not held in memory.
 func (f *face) largeBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if n := req.ContentLength; n >= 0 && n <= smallBody || isUpload(req) {
@@ -70,7 +70,9 @@ func (f *face) largeBody(next http.Handler) http.Handler {
 			return
 		}
 		defer f.bodies.Release(caller)
-		next.ServeHTTP(w, req)
+		ctx, release := f.Gate.Holding(req.Context(), CallerOf(req.Context()))
+		defer release()
+		next.ServeHTTP(w, req.WithContext(ctx))
 	})
 }
 

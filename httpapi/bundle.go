@@ -12,8 +12,6 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/go-chi/chi/v5"
-
 	"slurmgate/fault"
 	"slurmgate/gate"
 	"slurmgate/plan"
@@ -27,19 +25,20 @@ const tarType = "application/x-tar"
 // bundle sends the outputs of a page of a batch's rows as one tar file, each under the id of its artifact: one call of the gate, that for
 // the list of the same rows, stands for all of them. Directories, large outputs, and what is not there, are left out: whoever misses one
 // asks for it alone, and is told why it cannot have it.
-func (f *face) bundle(w http.ResponseWriter, req *http.Request) {
+func (f *face) bundle(w http.ResponseWriter, req *http.Request, e endpoint) {
 	end, ok := f.streaming(w, req)
 	if !ok {
 		return
 	}
 	defer end()
-	args, err := arguments(req.URL, []string{"project_id", "state", "sample", "after_row", "limit"})
+	transfers(req.Context())
+	args, status, err := e.read(w, req)
 	if err != nil {
-		f.malformed(w, req, "batch.rows", http.StatusBadRequest, err)
+		f.malformed(w, req, e.Operation, status, err)
 		return
 	}
-	args["batch"], args["outputs"] = text(chi.URLParam(req, "batch")), json.RawMessage("true")
-	res, ok := f.call(w, req, "batch.rows", args)
+	args["outputs"] = json.RawMessage("true")
+	res, ok := f.call(w, req, e.Operation, args)
 	if !ok {
 		return
 	}

@@ -177,7 +177,7 @@ func (f *face) run(w http.ResponseWriter, req *http.Request) {
 		writeRun(w, id, status, f.Gate.Malformed(req.Context(), CallerOf(req.Context()), id, err))
 		return
 	}
-	res := f.Gate.Call(f.effect(req, id), CallerOf(req.Context()), f.request(req, id, doc["input"]))
+	res := f.Gate.Call(f.effect(req, id, false), CallerOf(req.Context()), f.request(req, id, doc["input"]))
 	writeRun(w, id, statusOf(res), res)
 }
 
@@ -195,9 +195,10 @@ func (f *face) toolCall(w http.ResponseWriter, req *http.Request) {
 	}
 	var which struct {
 		ToolID string `json:"tool_id"`
+		DryRun bool   `json:"dry_run"`
 	}
 	_ = json.Unmarshal(body, &which) // the gate judges what it is
-	answer(w, f.Gate.CallRaw(f.effect(req, which.ToolID), who, body))
+	answer(w, f.Gate.CallRaw(f.effect(req, which.ToolID, which.DryRun), who, body))
 }
 
 // idempotencyHeader carries HTC-10's key where there is no envelope.

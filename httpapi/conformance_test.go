@@ -60,50 +60,40 @@ func (o overSocket) send(ctx context.Context, url string, body []byte) (res gate
 	return res, json.NewDecoder(got.Body).Decode(&res)
 }
 
-// The suite of the gate, over the socket.
+// The face's part of the suite of the gate, over the socket.
 //
 // proves HTC-06 HTC-12
 func TestConformance(t *testing.T) {
-	conformance.Run(t, gate.Local, func(t *testing.T, g *gate.Gate, who gate.Principal) conformance.Entry {
+	conformance.RunFace(t, gate.Local, func(t *testing.T, g *gate.Gate, who gate.Principal) conformance.Entry {
 		dir, err := os.MkdirTemp("", "sg")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		path := filepath.Join(dir, "s")
 		s, err := Listen(SocketConfig{Path: path, Mode: 0o600}, Handler(Config{Gate: g, Contents: folder(dir), Auth: named{}}, nil), func() {},
 			slog.New(slog.NewTextHandler(io.Discard, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { s.Shutdown(context.Background()) })
 		token, err := json.Marshal(who)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return overSocket{&http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}}}, string(token)}
 	})
 }
 
-// The suite of the gate, over the port.
+// The face's part of the suite of the gate, over the port.
 //
 // proves HTC-06 HTC-12
 func TestConformancePort(t *testing.T) {
-	conformance.Run(t, gate.Other, func(t *testing.T, g *gate.Gate, who gate.Principal) conformance.Entry {
+	conformance.RunFace(t, gate.Other, func(t *testing.T, g *gate.Gate, who gate.Principal) conformance.Entry {
 		stopping := make(chan struct{})
 		port, err := Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 64}},
 			Handler(Config{Gate: g, Contents: folder(t.TempDir()),
 				Auth: named{}}, stopping), sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { port.Shutdown(context.Background()) })
 		token, err := json.Marshal(who)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return overPort{overSocket{&http.Client{Transport: &http.Transport{}}, string(token)}, "http://" + port.Addr()}
 	})
 }

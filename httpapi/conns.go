@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"slurmgate/fault"
-	"slurmgate/gate"
 )
 
 // Limits bound the connections of a socket or a port. 0 is no bound.
@@ -265,16 +264,15 @@ func lastWords(c syscall.Conn, answer []byte) {
 
 // noRoom is what a connection is answered that finds no room.
 var noRoom = closing(http.StatusServiceUnavailable, fault.New(fault.Transport, "too_many_connections",
-	"all connections of this gateway are at work").WithNext("repeat the request in a few seconds").WithRetry(retryIn), gate.Other)
+	"all connections of this gateway are at work").WithNext("repeat the request in a few seconds").WithRetry(retryIn))
 
 // unknownUser is what a user without a grant is answered.
 var unknownUser = closing(http.StatusUnauthorized, fault.New(fault.Auth, "unauthenticated",
-	"this gateway does not know your user").WithNext("ask the gateway's administrator for an entry in access.peers of the site file"),
-	gate.Local)
+	"this gateway does not know your user").WithNext("ask the gateway's administrator for an entry in access.peers of the site file"))
 
 // closing is a whole answer of a connection that is then closed.
-func closing(status int, err error, by gate.Transport) []byte {
-	body, _ := json.Marshal(describe(by, status, err)) // it can be encoded
+func closing(status int, err error) []byte {
+	body, _ := json.Marshal(describe(Words(fault.Step.String), status, err)) // it can be encoded
 	h := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n", status, http.StatusText(status),
 		problemType, len(body))
 	if s := fault.RetryOf(err); s > 0 {

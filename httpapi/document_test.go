@@ -57,9 +57,7 @@ func resolved(t *testing.T, doc any, node any) any {
 
 func parsed(t *testing.T, raw []byte) (doc map[string]any) {
 	t.Helper()
-	if err := json.Unmarshal(raw, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(raw, &doc))
 	return doc
 }
 
@@ -67,7 +65,7 @@ func parsed(t *testing.T, raw []byte) (doc map[string]any) {
 //
 // proves AX-03 HTC-01
 func TestDocumentIsTheEnvelope(t *testing.T) {
-	htc, doc := parsed(t, gate.EnvelopeSchema()), parsed(t, Document)
+	htc, doc := parsed(t, gate.EnvelopeSchema()), parsed(t, documentOf(t))
 	defs := htc["$defs"].(map[string]any)
 	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
 	for def, name := range map[string]string{"request": "ToolCall", "response": "ToolCallResponse", "actor": "Actor", "timing": "Timing",
@@ -86,9 +84,7 @@ func TestDocumentIsTheEnvelope(t *testing.T) {
 func TestDocumentIsTheRoutes(t *testing.T) {
 	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	r, err := gate.NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: tokens{}, Metrics: nothing, MCP: nothing}, nil)
 	var routes, documented []string
 	err = chi.Walk(h.(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
@@ -97,9 +93,7 @@ func TestDocumentIsTheRoutes(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for path, ops := range newContract(t, nil).doc.Paths {
 		for method := range ops {
 			documented = append(documented, strings.ToUpper(method)+" "+path)
@@ -115,9 +109,7 @@ func TestDocumentIsTheRoutes(t *testing.T) {
 // Every operation that is a call of the gate lists the status of every kind of error, and of a body that cannot be read where it takes one.
 // What other operations answer is checked whenever a test makes a request.
 func TestErrorsAreListed(t *testing.T) {
-	kinds := []fault.Kind{fault.Validation, fault.Auth, fault.Capability, fault.Policy, fault.NotFound, fault.Conflict, fault.Canceled,
-		fault.Tool, fault.Transport, fault.Timeout,
-		fault.Unknown, fault.Internal}
+	kinds := fault.Kinds()
 	calls := 0
 	for path, ops := range newContract(t, nil).doc.Paths {
 		for method, op := range ops {

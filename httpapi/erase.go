@@ -14,11 +14,11 @@ import (
 const eraseID = "secret.erase"
 
 // erase is POST /v1/secrets:erase: the body is the secret, reason and dry_run are in the query. The answer is an envelope.
-func (f *face) erase(w http.ResponseWriter, req *http.Request) {
-	given, err := arguments(req.URL, []string{"reason", "dry_run"})
+func (f *face) erase(w http.ResponseWriter, req *http.Request, e endpoint) {
+	given, err := arguments(req.URL, e.types)
 	if err == nil && req.Header.Get("Content-Type") != uploadType {
 		err = fault.Invalid("", fault.Problem{Code: "BODY-TYPE", Field: "Content-Type", Rule: uploadType,
-			Msg: "the body is the secret itself"})
+			Msg: "the body must be the secret itself"})
 	}
 	if err != nil {
 		f.malformed(w, req, eraseID, http.StatusBadRequest, err)
@@ -31,7 +31,7 @@ func (f *face) erase(w http.ResponseWriter, req *http.Request) {
 	}
 	who := CallerOf(req.Context())
 	who.Body = req.Body
-	answer(w, f.Gate.Call(f.effect(req, eraseID), who, f.request(req, eraseID, args)))
+	answer(w, f.Gate.Call(f.effect(req, eraseID, false), who, f.request(req, eraseID, args)))
 }
 
 // Erase has a secret erased, or looked for.

@@ -22,7 +22,7 @@ const (
 // events is GET /v1/runs/{run_id}/events: the history of a run, as JSON, or as a stream of server-sent events that goes on until
 // the run is over. The gate allows the look once; what follows is part of it. While a run's files are staged or collected, the stream also
 // has events named progress, without a number, that are kept nowhere.
-func (f *face) events(w http.ResponseWriter, req *http.Request) {
+func (f *face) events(w http.ResponseWriter, req *http.Request, _ endpoint) {
 	id := chi.URLParam(req, "run_id")
 	after, err := lastSeen(req)
 	if err != nil {
@@ -39,7 +39,7 @@ func (f *face) events(w http.ResponseWriter, req *http.Request) {
 	if !strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
 		list, over, err := f.Events(req.Context(), id, after)
 		if err != nil {
-			problem(w, err)
+			f.problem(w, err)
 			return
 		}
 		writeJSON(w, http.StatusOK, "application/json", map[string]any{"run_id": id, "events": orEmpty(list), "over": over})
@@ -53,7 +53,7 @@ func (f *face) events(w http.ResponseWriter, req *http.Request) {
 
 // lastSeen is the number of the last event the client has: of the header a browser sends when it comes again, or of the query.
 func lastSeen(req *http.Request) (int64, error) {
-	args, err := arguments(req.URL, []string{"after"})
+	args, err := arguments(req.URL, map[string]string{"after": textType})
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +67,7 @@ func lastSeen(req *http.Request) (int64, error) {
 	n, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || n < 0 {
 		return 0, fault.Invalid("", fault.Problem{Code: "QUERY", Field: "after", Rule: "the number of an event",
-			Msg: "it is not a number"})
+			Msg: "the value is not a number"})
 	}
 	return n, nil
 }

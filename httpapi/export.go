@@ -9,8 +9,6 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/go-chi/chi/v5"
-
 	"slurmgate/fault"
 )
 
@@ -31,25 +29,15 @@ type ExportArgs struct {
 
 const archiveType = "application/zip"
 
-// export is GET /v1/runs/{run_id}/export: the archive of a run. An archive that breaks off is shorter than its Content-Length.
-func (f *face) export(w http.ResponseWriter, req *http.Request) {
-	f.exporting(w, req, "run.export", "run_id")
-}
-
-// exportBatch is GET /v1/batches/{batch}/export: the archive of a batch.
-func (f *face) exportBatch(w http.ResponseWriter, req *http.Request) {
-	f.exporting(w, req, "batch.export", "batch", "project_id")
-}
-
-// exporting sends the archive of what the path names; more are words of the query that say which it is.
-func (f *face) exporting(w http.ResponseWriter, req *http.Request, tool, named string, more ...string) {
+// export sends the archive of a run or a batch. An archive that breaks off is shorter than its Content-Length.
+func (f *face) export(w http.ResponseWriter, req *http.Request, e endpoint) {
 	if f.Export == nil {
 		problem(w, fault.New(fault.NotFound, "no_such_path", "this gateway exports nothing"))
 		return
 	}
-	args, err := arguments(req.URL, append(more, "by_reference", "max_size_mb"))
+	args, status, err := e.read(w, req)
 	if err != nil {
-		f.malformed(w, req, tool, http.StatusBadRequest, err)
+		f.malformed(w, req, e.Operation, status, err)
 		return
 	}
 	end, ok := f.streaming(w, req)
@@ -57,8 +45,8 @@ func (f *face) exporting(w http.ResponseWriter, req *http.Request, tool, named s
 		return
 	}
 	defer end()
-	args[named] = text(chi.URLParam(req, named))
-	res, ok := f.call(w, req, tool, args)
+	transfers(req.Context())
+	res, ok := f.call(w, req, e.Operation, args)
 	if !ok {
 		return
 	}
@@ -78,7 +66,7 @@ func (f *face) exporting(w http.ResponseWriter, req *http.Request, tool, named s
 		archive, err = f.Export(req.Context(), a)
 	}
 	if err != nil {
-		problem(w, err)
+		f.problem(w, err)
 		return
 	}
 	h := w.Header()

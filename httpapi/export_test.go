@@ -98,18 +98,14 @@ func TestClientExport(t *testing.T) {
 	})
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := httptest.NewUnstartedServer(answers)
 	s.Listener.Close()
 	s.Listener = l
 	s.Start()
 	defer s.Close()
 	c, err := Dial(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, x := range []struct{ run, code, text string }{{"whole", "", "PK..."}, {"cut", "export_cut_off", "PK..."},
 		{"open", "run_not_over", ""}} {
 		var b strings.Builder

@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -29,8 +30,12 @@ import (
 	"slurmgate/gate"
 )
 
-// Contents opens the bytes of an artifact that the gate has already allowed.
+// Contents opens the bytes of artifacts that the gate has already allowed.
 type Contents interface {
+	// Artifact opens the bytes of an artifact, of a directory the list of its files. Where the gateway cannot send
+	// all of them it is a fault that says so.
+	Artifact(ctx context.Context, artifactID string) (io.ReadSeekCloser, error)
+	// Open opens an object: a file of a directory, or an output of a run.
 	Open(sha256 string) (*os.File, error)
 }
 
@@ -52,9 +57,6 @@ type Config struct {
 	// While returns a context that ends, with the error as its cause, when a caller's credentials do; nil: they do not end during a request.
 	While    func(context.Context, gate.Principal) (_ context.Context, stop func())
 	Contents Contents
-	// Lies is a fault that says where the files of a directory lie, by the checksum of their list, if the gateway has no copy to send. nil: it
-	// has a copy of all.
-	Lies     func(ctx context.Context, sha256 string) error
 	DomainID string
 	// Version is of the catalogue as a caller sees it; it changes with everything that the lists show. nil: 0.0.0.
 	Version func(who gate.Caller) string
@@ -84,6 +86,7 @@ type face struct {
 	streams  *gate.Counter
 	bodies   *gate.Turns
 	uploads  uploads
+	document func() ([]byte, error) // the OpenAPI document, written once
 }
 
 // Handler is the face. Streams end when stopping is closed; nil: when their clients go.
@@ -96,6 +99,7 @@ func Handler(c Config, stopping chan struct{}) http.Handler {
 	}
 	f := &face{Config: c, stopping: stopping, streams: gate.NewCounter(c.Streams), bodies: newBodies(),
 		uploads: uploads{open: map[string]*uploading{}}}
+	f.document = sync.OnceValues(func() ([]byte, error) { return Document(f.Gate.Registry()) })
 	r := chi.NewRouter()
 	r.Use(paced, timed, plainPaths)
 	r.NotFound(func(w http.ResponseWriter, req *http.Request) {
@@ -108,7 +112,7 @@ func Handler(c Config, stopping chan struct{}) http.Handler {
 	})
 	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
 	r.Get("/readyz", f.ready)
-	r.Get("/openapi.json", openAPI)
+	r.Get("/openapi.json", f.openAPI)
 	r.Get(metadataPath, f.metadata)
 	r.Get(metadataPath+"/mcp", f.metadata)
 	r.Group(func(r chi.Router) {
@@ -127,56 +131,9 @@ func (f *face) routes(r chi.Router) {
 	r.Post("/v1/tools/{tool_id}:run", f.run)
 	r.Post("/v1/tool-calls", f.toolCall)
 
-	r.Get("/v1/runs", f.list("run.list", "state", "tool_id", "project_id", "principal", "since", "until", "sample", "tag", "batch", "cursor",
-		"limit"))
-	r.Get("/v1/batches", f.list("batch.list", "project_id", "cursor", "limit"))
-	r.Post("/v1/batches", f.operation("batch.run", "",
-		body(false, "tool_id", "name", "project_id", "sheet", "sheet_artifact_id", "rows", "set", "steps"), made))
-	r.Get("/v1/batches/{batch}", f.look("batch.status", "batch", "project_id", "wait_seconds"))
-	r.Get("/v1/batches/{batch}/rows", f.look("batch.rows", "batch", "project_id", "state", "sample", "after_row", "outputs", "limit"))
-	r.Get("/v1/batches/{batch}/contents", f.bundle)
-	r.Get("/v1/batches/{batch}/table", f.look("batch.table", "batch", "project_id", "role", "fields", "sort_by", "descending", "limit"))
-	r.Post("/v1/batches/{batch}:retry", f.operation("batch.retry", "batch", body(true, "project_id", "cancelled"), writeOutput))
-	r.Post("/v1/batches/{batch}:cancel", f.operation("batch.cancel", "batch", body(true, "project_id"), writeOutput))
-	r.Post("/v1/batches/{batch}:notify", f.act("run.notify", "batch", "url", "project_id"))
-
-	r.Get("/v1/sites", f.list("site.list"))
-	r.Get("/v1/usage", f.list("usage.month", "month", "zone", "by", "project_id"))
-	r.Post("/v1/runs", f.operation("slurm.submit", "", body(false, "project_id", "job_spec"), made))
-	r.Get("/v1/runs/{run_id}", f.look("slurm.job.get", "run_id", "wait_seconds"))
-	r.Delete("/v1/runs/{run_id}", f.remove("run.remove", "run_id", "reason", "dry_run"))
-	r.Get("/v1/runs/{run_id}/result", f.look("slurm.job.collect", "run_id", "wait_seconds"))
-	r.Get("/v1/runs/{run_id}/story", f.look("run.show", "run_id"))
-	r.Get("/v1/runs/{run_id}/receipt", f.look("run.receipt", "run_id", "attempt"))
-	r.Get("/v1/keys", f.list("key.list"))
-	r.Get("/v1/runs/{run_id}/provenance", f.look("run.provenance", "run_id"))
-	r.Get("/v1/runs/{run_id}/logs", f.look("slurm.job.logs", "run_id", "stream", "tail_lines"))
-	r.Get("/v1/runs/{run_id}/events", f.events)
-	r.Get("/v1/runs/{run_id}/export", f.export)
-	r.Get("/v1/batches/{batch}/export", f.exportBatch)
-	r.Post("/v1/runs/{run_id}:recollect", f.act("slurm.job.recollect", "run_id", "reason"))
-	r.Post("/v1/runs/{run_id}:cancel", f.act("slurm.job.cancel", "run_id", "reason"))
-	r.Post("/v1/runs/{run_id}:retry", f.act("slurm.job.retry", "run_id", "after_attempt", "reason"))
-	r.Post("/v1/runs/{run_id}:notify", f.act("run.notify", "run_id", "url"))
-
-	r.Post("/v1/secrets:erase", f.erase)
-	r.Get("/v1/artifacts", f.list("artifact.list", "project_id", "type", "cursor", "limit"))
-	r.Post("/v1/artifacts", f.create)
-	r.Get("/v1/artifacts/{artifact_id}", f.look("artifact.get", "artifact_id"))
-	r.Delete("/v1/artifacts/{artifact_id}", f.remove("artifact.remove", "artifact_id", "reason", "with_runs", "dry_run"))
-	r.Get("/v1/artifacts/{artifact_id}/trace", f.look("artifact.trace", "artifact_id", "limit"))
-	r.Get("/v1/artifacts/{artifact_id}/preview", f.look("artifact.preview.text", "artifact_id", "max_lines", "max_bytes", "path",
-		"first_file"))
-	r.Get("/v1/artifacts/{artifact_id}/preview/table", f.look("artifact.preview.table", "artifact_id", "first_row", "max_rows", "delimiter"))
-	r.Get("/v1/artifacts/{artifact_id}/preview/image", f.picture)
-	r.Get("/v1/artifacts/{artifact_id}/content", f.content)
-
-	r.Get("/v1/references", f.list("reference.list", "project_id"))
-	r.Get("/v1/references/{name}", f.look("reference.show", "name"))
-
-	r.Get("/v1/approvals", f.list("approval.list", "all"))
-	r.Post("/v1/approvals/{approval_id}:answer", f.act("approval.answer", "approval_id", "approve", "uses", "expires_in_seconds", "reason"))
-
+	for _, route := range Routes() {
+		r.Method(route.Method, route.Path, f.routeHandler(route))
+	}
 	if f.Metrics != nil {
 		r.Get("/metrics", func(w http.ResponseWriter, req *http.Request) {
 			if who := CallerOf(req.Context()); !who.Can(gate.CapMetrics, gate.All) {
@@ -200,7 +157,7 @@ func (f *face) ready(w http.ResponseWriter, req *http.Request) {
 			if _, isPeer := req.Context().Value(peerKey{}).(int); isPeer {
 				by = gate.Local
 			}
-			writeProblem(w, describe(by, http.StatusServiceUnavailable, err))
+			writeProblem(w, describe(f.Gate.Words().Of(by), http.StatusServiceUnavailable, err))
 			return
 		}
 	}

@@ -23,13 +23,9 @@ func TestHandedFile(t *testing.T) {
 	path, _ := serve(t)
 	c := dial(t, path)
 	file := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(file, []byte("what only its owner reads"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("what only its owner reads"), 0o600))
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	big := json.RawMessage(`{"pad":"` + strings.Repeat("x", 30_000) + `"}`) // more than one buffer
 	for _, args := range []json.RawMessage{json.RawMessage(`{}`), big} {
@@ -64,19 +60,13 @@ func TestDescriptorsThatNobodyAwaits(t *testing.T) {
 	path, _ := serve(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f")
-	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("x"), 0o600))
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	own := descriptorsOf(dir)
 	envelope, err := json.Marshal(gate.NewRequest("test.file", "1.0.0", json.RawMessage(`{}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	announced := fmt.Sprintf("POST /v1/tool-calls HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\n%s: 1\r\nContent-Length: %d\r\n",
 		handedHeader, len(envelope))
 	plain := strings.Replace(announced, handedHeader, "X-Other", 1)
@@ -101,12 +91,8 @@ func TestDescriptorsThatNobodyAwaits(t *testing.T) {
 		"in the next request": {announced, nil, true, many[:1], many, 200},
 	} {
 		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
 		send := func(text string, fds []int) {
 			t.Helper()
 			var oob []byte

@@ -9,13 +9,13 @@ import (
 	"net/http"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"slurmgate/app"
 	"slurmgate/gate"
 )
 
@@ -53,6 +53,7 @@ type answerForm struct {
 }
 
 type parameter struct {
+	Ref      string `json:"$ref"` // or a parameter of the components
 	Name, In string
 	Required bool
 	Schema   json.RawMessage
@@ -66,24 +67,33 @@ type pathForm struct {
 func newContract(t testing.TB, next http.RoundTripper) *contract {
 	t.Helper()
 	c := &contract{t: t, next: next, schemas: jsonschema.NewCompiler(), seen: map[string]bool{}}
-	if err := json.Unmarshal(Document, &c.doc); err != nil {
-		t.Fatal(err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := documentOf(t)
+	must(t, json.Unmarshal(text, &c.doc))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	must(t, err)
 	c.schemas.DefaultDraft(jsonschema.Draft2020)
 	c.schemas.AssertFormat()
-	if err := c.schemas.AddResource("openapi:", doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.schemas.AddResource("openapi:", doc))
 	param := regexp.MustCompile(`\\\{[a-z_]+\\\}`)
 	for template := range c.doc.Paths {
 		c.paths = append(c.paths, pathForm{template, regexp.MustCompile("^" + param.ReplaceAllString(regexp.QuoteMeta(template),
 			"[^/:]+") + "$")})
 	}
 	return c
+}
+
+// documentOf is the document of the gateway's operations.
+func documentOf(t testing.TB) []byte {
+	t.Helper()
+	var list []gate.Tool
+	for _, o := range new(app.Gateway).Operations() {
+		list = append(list, o.Tool())
+	}
+	r, err := gate.NewRegistry(list...)
+	must(t, err)
+	text, err := Document(r)
+	must(t, err)
+	return text
 }
 
 func (c *contract) operation(method, path string) (at string, op operation, found bool) {
@@ -219,27 +229,12 @@ func (c *contract) unseen() (out []string) {
 	return out
 }
 
-// What an error names as the next step over HTTP is an operation of the document, with the words of its query.
-func TestNextStepsAreThere(t *testing.T) {
+// The requests that steps stand for beside routes are in the document; routes are in it anyway.
+func TestRequestsAreThere(t *testing.T) {
 	c := newContract(t, nil)
-	for _, s := range gate.StepForms() {
-		if s.HTTP == "" {
-			continue
-		}
-		form := strings.NewReplacer("{}", "x", "[", "", "]", "").Replace(s.HTTP)
-		method, path, _ := strings.Cut(regexp.MustCompile(`\{[a-z_]+\}`).ReplaceAllString(form, "x"), " ")
-		path, _, _ = strings.Cut(path, " ") // a body follows
-		path, query, _ := strings.Cut(path, "?")
-		_, op, found := c.operation(method, path)
-		if !found {
-			t.Errorf("%s: %s is not in the document", s.Shell, s.HTTP)
-		}
-		for _, pair := range strings.Split(query, "?") {
-			name, _, _ := strings.Cut(pair, "=")
-			if name == "" || slices.ContainsFunc(op.Parameters, func(p parameter) bool { return p.In == "query" && p.Name == name }) {
-				continue
-			}
-			t.Errorf("%s: %s takes no %s", s.Shell, s.HTTP, name)
+	for _, r := range requests() {
+		if _, _, found := c.operation(r.Method, pathArgument.ReplaceAllString(r.Path, "x")); !found {
+			t.Errorf("%s: %s %s is not in the document", r.Operation, r.Method, r.Path)
 		}
 	}
 }

@@ -1,13 +1,20 @@
 package httpapi
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -44,18 +51,14 @@ func (n *notebook) Record(_ context.Context, r []gate.Record) error {
 // proves HTC-08
 func TestRefusedRequestsAreRecorded(t *testing.T) {
 	r, err := gate.NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	book := &notebook{}
 	g := gate.New(gate.Config{Registry: r, Journal: book})
 	stopping := make(chan struct{})
 	p, err := Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 4}, Refused: RefuseAtTheDoor(g)},
 		Handler(Config{Gate: g, Auth: strict{}, MCP: http.NotFoundHandler()}, stopping), func() { close(stopping) },
 		slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	type sent struct{ what, body, token, host, principal, tool, transport, code string }
 	const nobody = "unauthenticated@127.0.0.1"
 	cases := []sent{
@@ -74,9 +77,7 @@ func TestRefusedRequestsAreRecorded(t *testing.T) {
 	for _, c := range cases {
 		method, path, _ := strings.Cut(c.what, " ")
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+p.Addr()+path, strings.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		if c.token != "" {
 			req.Header.Set("Authorization", "Bearer "+c.token)
@@ -118,5 +119,120 @@ func TestRefusedRequestsAreRecorded(t *testing.T) {
 		for _, r := range book.calls {
 			t.Log(r.Principal, string(r.Event))
 		}
+	}
+}
+
+// The address of a client is what the connection says, and behind a trusted proxy what that proxy says. Nobody chooses his own address by
+// writing a header.
+//
+// proves OPS-03
+func TestClientAddress(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	for _, c := range []struct {
+		remote    string
+		forwarded []string
+		want      string
+	}{
+		{"203.0.113.9:1234", nil, "203.0.113.9"},
+		{"203.0.113.9:1234", []string{"198.51.100.1"}, "203.0.113.9"}, // not from a proxy
+		{"127.0.0.1:1", nil, "127.0.0.1"},
+		{"127.0.0.1:1", []string{"198.51.100.1"}, "198.51.100.1"},
+		{"127.0.0.1:1", []string{"1.2.3.4, 198.51.100.1"}, "198.51.100.1"}, // the client wrote 1.2.3.4
+		{"127.0.0.1:1", []string{"1.2.3.4", "198.51.100.1, 10.1.1.1"}, "198.51.100.1"},
+		{"127.0.0.1:1", []string{"10.1.1.1"}, "10.1.1.1"},
+		{"127.0.0.1:1", []string{"evil\" address=1.2.3.4"}, "127.0.0.1"},
+		{"127.0.0.1:1", []string{"1.2.3.4, nonsense"}, "127.0.0.1"},
+		{"127.0.0.1:1", []string{""}, "127.0.0.1"},
+		{"[::1]:1", []string{"[2001:db8::1]:443"}, "2001:db8::1"},
+		{"[::1]:1", []string{"::ffff:198.51.100.1"}, "198.51.100.1"},
+		{"[fe80::1%eth0]:1", nil, "fe80::1"},
+		{"@", []string{"198.51.100.1"}, "invalid IP"},
+	} {
+		if got := client(c.remote, c.forwarded, trusted).String(); got != c.want {
+			t.Errorf("%s %q: %s, want %s", c.remote, c.forwarded, got, c.want)
+		}
+	}
+}
+
+// oneToken knows one token, and tells the context of each request that has it.
+type oneToken struct{ seen chan error }
+
+func (oneToken) Peer(int) (gate.Principal, error) {
+	return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "no peers")
+}
+
+func (o oneToken) Bearer(ctx context.Context, token string) (gate.Principal, error) {
+	if token != "good" {
+		return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "not valid here")
+	}
+	o.seen <- ctx.Err()
+	return gate.Principal{Name: "token:good", Rights: gate.Everything()}, nil
+}
+
+// A proxy sends the requests of many over one connection. A failed login that is answered late does not spoil it for the others: their
+// requests would begin with a context that has ended.
+func TestFailedLoginsLeaveTheConnectionWhole(t *testing.T) {
+	r, err := gate.NewRegistry()
+	must(t, err)
+	auth := oneToken{make(chan error, 1)}
+	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: auth, Contents: folder(t.TempDir())}, nil)
+	port, err := Serve(PortConfig{Listen: "127.0.0.1:0", Limits: Limits{Connections: 4}}, h, func() {}, slog.New(slog.DiscardHandler))
+	must(t, err)
+	t.Cleanup(func() { port.Shutdown(context.Background()) })
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	get := func(token string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+port.Addr()+"/v1/tools", nil)
+		must(t, err)
+		req.Header.Set("Authorization", "Bearer "+token)
+		res, err := client.Do(req)
+		must(t, err)
+		if _, err := io.Copy(io.Discard, res.Body); err != nil { // so that the connection is used again
+			t.Error(err)
+		}
+		res.Body.Close()
+	}
+	for range freeFailures + 6 { // the last waits for 1.6 s
+		get("guess")
+	}
+	get("good")
+	if err := <-auth.seen; err != nil {
+		t.Error(err)
+	}
+}
+
+// A gateway without a port ends the event streams on its socket when it stops: it does not wait for their clients.
+func TestStopEndsStreamsOnTheSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "sg") // a socket's path is short
+	must(t, err)
+	defer os.RemoveAll(dir)
+	r, err := gate.NewRegistry(gate.Tool{ID: "slurm.job.get", Version: "1.0.0", SideEffect: gate.Read, Idempotency: gate.Idempotent,
+		Determinism: gate.BestEffort, Availability: gate.OfflineOK,
+		Capabilities: []string{gate.CapRead}, Bindings: []gate.Transport{gate.Local}, Input: json.RawMessage(`{"type":"object"}`),
+		Handle: func(context.Context, gate.Call) (any, error) { return map[string]any{}, nil }})
+	must(t, err)
+	stopping, path := make(chan struct{}), filepath.Join(dir, "s")
+	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: owner{}, Events: func(context.Context, string, int64) ([]Event, bool,
+		error) {
+		return []Event{{Seq: 1, Type: "run.created"}}, false, nil
+	}}, stopping)
+	s, err := Listen(SocketConfig{Path: path, Mode: 0o600}, h, sync.OnceFunc(func() { close(stopping) }), slog.New(slog.DiscardHandler))
+	must(t, err)
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://gateway/v1/runs/run_x/events", nil)
+	must(t, err)
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := client.Do(req)
+	must(t, err)
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	if !lines.Scan() || lines.Text() != "id: 1" {
+		t.Fatal(lines.Text(), lines.Err())
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Error("a stream holds up the stop:", err)
 	}
 }

@@ -29,9 +29,7 @@ type relayed struct {
 func newRelayed(t *testing.T) *relayed {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sg") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	r := &relayed{path: filepath.Join(dir, "s"), slow: make(chan struct{}), finish: make(chan struct{})}
 	old := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -40,6 +38,15 @@ func newRelayed(t *testing.T) *relayed {
 			select {
 			case <-r.finish:
 			case <-req.Context().Done():
+			}
+		}
+		if req.URL.Path == "/upload" {
+			if _, err := io.ReadFull(req.Body, make([]byte, len("half"))); err != nil {
+				return
+			}
+			r.slow <- struct{}{}
+			if _, err := io.Copy(io.Discard, req.Body); err != nil {
+				return
 			}
 		}
 		io.WriteString(w, "old")
@@ -130,6 +137,62 @@ func TestRequestsWaitForTheNextGateway(t *testing.T) {
 	}
 	if st, err := os.Stat(r.path); err != nil || st.Mode().Perm() != 0o666 {
 		t.Error(st, err)
+	}
+}
+
+// upload begins an upload, whose client sends what is written to the pipe.
+func (r *relayed) upload(t *testing.T) (body *io.PipeWriter, ended <-chan error) {
+	t.Helper()
+	out, body := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		res, err := r.client.Post("http://gateway/upload", "application/octet-stream", out)
+		if err == nil {
+			res.Body.Close()
+		}
+		done <- err
+	}()
+	if _, err := io.WriteString(body, "half"); err != nil {
+		t.Fatal(err)
+	}
+	<-r.slow
+	return body, done
+}
+
+// An upload may end before the next gateway comes, and meanwhile all others are served. One that is too slow is cut, and delays
+// no others for longer than a moment. proves OPS-01
+func TestSlowUploadHoldsNoOthers(t *testing.T) {
+	r := newRelayed(t)
+	body, ended := r.upload(t)
+	ready := make(chan struct{})
+	go func() { r.AwaitTransfers(t.Context()); close(ready) }()
+	for range 10 {
+		if got := r.get("/"); got.body != "old" {
+			t.Errorf("while an upload is awaited a request is answered %+v, want the old gateway's answer", got)
+		}
+	}
+	select {
+	case <-ready:
+		t.Error("an upload is in progress, and it was not awaited")
+	default:
+	}
+	body.Close()
+	<-ready
+	if err := <-ended; err != nil {
+		t.Errorf("an upload that was awaited ended with %v, want its answer", err)
+	}
+	body, ended = r.upload(t)
+	brief, stop := context.WithCancel(t.Context())
+	stop()
+	r.AwaitTransfers(brief)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	if err := r.Hold(ctx); fault.CodeOf(err) != "requests_cut" || ctx.Err() != nil {
+		t.Errorf("with an upload that does not end Hold returned %v, its context %v; want that the upload was cut before", err, ctx.Err())
+	}
+	body.Close() // the client does not look at its connection before
+	if err := <-ended; err == nil {
+		t.Error("an upload that was cut has an answer")
 	}
 }
 

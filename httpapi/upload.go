@@ -27,7 +27,8 @@ const uploadType = "application/octet-stream"
 // key sends the rest. Its offset is the number of bytes that are stored; with another number it is refused before its body is read, and
 // told the right one. It ends an earlier request with the key that is still open, because its caller has given that one up.
 func (f *face) upload(w http.ResponseWriter, req *http.Request) {
-	args, err := arguments(req.URL, []string{"label", "type", "project_id", "upload_key", "offset"})
+	args, err := arguments(req.URL, map[string]string{"label": textType, "type": textType, "project_id": textType, "upload_key": textType,
+		"offset": textType})
 	var part *gate.Upload
 	if err == nil {
 		part, err = partOf(args)
@@ -130,20 +131,20 @@ func partOf(args map[string]json.RawMessage) (*gate.Upload, error) {
 	delete(args, "offset")
 	if !given {
 		if from {
-			return bad("offset", "with an upload_key", "it is given alone")
+			return bad("offset", "with an upload_key", "offset is given without upload_key")
 		}
 		return nil, nil
 	}
 	var up gate.Upload
 	if json.Unmarshal(key, &up.Key) != nil || !uploadKey.MatchString(up.Key) {
-		return bad("upload_key", "8 to 64 letters, digits, . _ and -", "it is "+fault.Clip(string(key)))
+		return bad("upload_key", "8 to 64 letters, digits, . _ and -", fault.Clip(string(key))+" is not allowed here")
 	}
 	if from {
 		var text string
 		_ = json.Unmarshal(offset, &text) // it is a text: so [arguments] made it
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 0 {
-			return bad("offset", "a whole number of bytes, not below 0", "it is "+fault.Clip(text))
+			return bad("offset", "a whole number of bytes, not below 0", fault.Clip(text)+" is not allowed here")
 		}
 		up.Offset = n
 	}

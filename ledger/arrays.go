@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"slurmgate/fault"
 	"slurmgate/run"
@@ -51,6 +52,16 @@ func (l *Ledger) LeaderOf(ctx context.Context, array string) (runID string, err 
 		return "", fault.New(fault.NotFound, "array_not_found", "this ledger has no array "+array)
 	}
 	return runID, storage(err)
+}
+
+// SentAs is what an attempt was sent as; run.Index has the contract.
+func (l *Ledger) SentAs(ctx context.Context, runID string, n int) (jobName, array string, err error) {
+	err = l.one(ctx, "SELECT s.job_name, coalesce(s.array_name, '') FROM attempts a JOIN submissions s ON s.token = a.token "+
+		"WHERE a.run_id = ? AND a.n = ?", runID, n).Scan(&jobName, &array)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", "", fault.New(fault.NotFound, "attempt_not_found", fmt.Sprintf("this ledger has no attempt %d of %s", n, runID))
+	}
+	return jobName, array, storage(err)
 }
 
 // ArrayOf is the array that an attempt was sent in last; run.Index has the contract.

@@ -46,8 +46,17 @@ func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, 
 
 // AddArtifact registers an artifact whose bytes were just stored; an existing one is returned unchanged, with created false.
 func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Artifact, created bool, err error) {
+	return l.register(ctx, a, nil)
+}
+
+// ImportArtifact adds an artifact as AddArtifact does, and records in the same transaction who asks for it.
+func (l *Ledger) ImportArtifact(ctx context.Context, a run.Artifact, who run.Asking) (stored run.Artifact, created bool, err error) {
+	return l.register(ctx, a, &who)
+}
+
+func (l *Ledger) register(ctx context.Context, a run.Artifact, who *run.Asking) (stored run.Artifact, created bool, err error) {
 	if stored, err = l.Artifact(ctx, a.ID); err == nil {
-		if there, err := l.usedAgain(ctx, stored); there || err != nil {
+		if there, err := l.usedAgain(ctx, stored, who); there || err != nil {
 			return stored, false, err
 		}
 	} else if !fault.Is(err, fault.NotFound) {
@@ -63,7 +72,10 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		if created, err = l.addArtifact(ctx, tx, a, false); err != nil || !created {
+		if created, err = l.addArtifact(ctx, tx, a, false); err == nil && who != nil {
+			err = l.ask(ctx, tx, a.ID, *who, nil, "")
+		}
+		if err != nil || !created {
 			return err
 		}
 		err = l.appendEvent(ctx, tx, "", run.Event{Type: "artifact.added", Data: map[string]any{
@@ -81,23 +93,30 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 // usedEvery is how often a repeated import of an artifact is recorded.
 const usedEvery = time.Hour
 
-// usedAgain records that an artifact was imported again, so that it is not removed for its age, and reports whether the artifact still
-// exists.
-func (l *Ledger) usedAgain(ctx context.Context, a run.Artifact) (there bool, err error) {
-	now := l.now()
-	if now.Sub(a.CreatedAt) < usedEvery {
+// usedAgain records that an artifact was imported again, so that it is not removed for its age, and by whom, and reports whether the
+// artifact still exists. What is recorded already is not written again.
+func (l *Ledger) usedAgain(ctx context.Context, a run.Artifact, who *run.Asking) (there bool, err error) {
+	now, asks := l.now(), who == nil
+	if !asks {
+		if asks, err = l.asksIn(ctx, l.r, a.ID, *who); err != nil {
+			return false, err
+		}
+	}
+	if asks && now.Sub(a.CreatedAt) < usedEvery {
 		return true, nil
 	}
 	var used time.Time
 	if err := l.one(ctx, "SELECT coalesce(used_at, created_at) FROM artifacts WHERE artifact_id = ?", a.ID).Scan(into{&used}); err != nil {
 		return false, storage(err)
 	}
-	if now.Sub(used) < usedEvery {
+	if asks && now.Sub(used) < usedEvery {
 		return true, nil
 	}
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		n, err := update(ctx, tx, "UPDATE artifacts SET used_at = ? WHERE artifact_id = ? AND removed_at IS NULL", micros(now), a.ID)
-		there = n == 1
+		if there = n == 1; err == nil && there && who != nil {
+			err = l.ask(ctx, tx, a.ID, *who, nil, "")
+		}
 		return err
 	})
 	return there, err

@@ -18,6 +18,7 @@ type Batch struct {
 	ToolID, ToolVersion string
 	RowsHash            string // of all that was asked for
 	Principal           run.Principal
+	Asking              run.Asking      // whose request it is; only written
 	Caller              json.RawMessage // with which rights the rows are submitted
 	ApprovalID          string          // that it was started with; empty: none was needed
 	Chain, Step         string          // of which chain of batches it is which step; empty: of none
@@ -41,6 +42,7 @@ type BatchRow struct {
 	After         int    // of a retry: the attempt it follows
 	Tries         int
 	Code, Message string // why it was refused
+	ApprovalID    string // that it was last retried under; empty: none was needed
 }
 
 // What the gateway still has to do with a row.
@@ -62,13 +64,13 @@ func scanBatch(row scanner) (b Batch, err error) {
 	return b, err
 }
 
-const rowColumns = `w.batch_id, w.row_n, w.sample, w.label, w.tags, w.args, w.run_id, w.waiting_id, w.state, w.todo, w.after_n, w.tries, w.code, w.message FROM batch_rows w`
+const rowColumns = `w.batch_id, w.row_n, w.sample, w.label, w.tags, w.args, w.run_id, w.waiting_id, w.state, w.todo, w.after_n, w.tries, w.code, w.message, w.approval_id FROM batch_rows w`
 
 func scanBatchRow(row scanner) (w BatchRow, err error) {
 	var args string
 	err = row.Scan(&w.BatchID, &w.N, &w.Sample, &w.Label, into{&w.Tags}, &args, into{&w.RunID}, into{&w.WaitingID}, &w.State, &w.Todo,
 		&w.After, &w.Tries, &w.Code,
-		&w.Message)
+		&w.Message, &w.ApprovalID)
 	w.Args = json.RawMessage(args)
 	return w, err
 }
@@ -84,7 +86,7 @@ func (l *Ledger) NewBatch(ctx context.Context, b Batch, rows []BatchRow) (stored
 }
 
 // NewBatches stores several batches with their rows, all of them or, where one of their names is taken by another request, none. Those that
-// have the names are returned.
+// have the names are returned. The askings of the batches are recorded in the same transaction.
 func (l *Ledger) NewBatches(ctx context.Context, batches []Batch, rows [][]BatchRow) (stored []Batch, created bool, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		stored, created = nil, false
@@ -115,11 +117,18 @@ func (l *Ledger) NewBatches(ctx context.Context, batches []Batch, rows [][]Batch
 				if err := insertRows(ctx, tx, b.ID, rows[i]); err != nil {
 					return err
 				}
+				if err := l.ask(ctx, tx, b.ID, b.Asking, b.Caller, b.ApprovalID); err != nil {
+					return err
+				}
 			}
 			now, err := scanBatch(tx.QueryRowContext(ctx, "SELECT "+batchColumns+"batches b WHERE b.project_id = ? AND b.name = ?",
 				b.ProjectID, b.Name))
 			if errors.Is(err, sql.ErrNoRows) { // another one's name is taken
 				now, err = b, nil
+			}
+			if err == nil && n == 0 && !taken {
+				b.ID = now.ID
+				err = l.joinBatch(ctx, tx, b)
 			}
 			if err != nil {
 				return err
@@ -199,10 +208,14 @@ func (l *Ledger) batch(ctx context.Context, named, cond string, args ...any) (Ba
 	return b, storage(err)
 }
 
-// Batches lists the batches of some projects (nil: all), newest first, and says how many there are.
-func (l *Ledger) Batches(ctx context.Context, projects []string, cursor string, limit int) (out []Batch, next string,
+// Batches lists the batches of some projects (nil: all), newest first, and says how many there are. With a principal (name or id) it lists
+// those that this one asks for, or did until no one does any more.
+func (l *Ledger) Batches(ctx context.Context, projects []string, principal, cursor string, limit int) (out []Batch, next string,
 	total int64, err error) {
 	w := inProjects(projects)
+	if principal != "" {
+		w.add(askedFor("b.batch_id"), principal)
+	}
 	limit = pageLimit(limit)
 	if err = l.one(ctx, "SELECT count(*) FROM batches b WHERE "+w.String(), w.args...).Scan(&total); err != nil {
 		return nil, "", 0, storage(err)
@@ -266,124 +279,4 @@ func (l *Ledger) BatchCauses(ctx context.Context, batchID string) ([]BatchCause,
  iif(w.run_id IS NULL, w.message, coalesce(nullif(r.detail, ''), r.reason)) AS reason
  FROM batch_rows w LEFT JOIN runs r ON r.run_id = w.run_id WHERE w.batch_id = ? AND w.state IN ('failed','blocked','cancelled','refused'))
  GROUP BY state, cause ORDER BY state = 'cancelled', count(*) DESC, cause LIMIT ?`, batchID, maxCauses)
-}
-
-// BatchTodo lists the rows with which the gateway still has to do something: at most perBatch of each batch, without the named batches.
-func (l *Ledger) BatchTodo(ctx context.Context, perBatch int, without []string) (out []BatchRow, err error) {
-	ids, err := list(ctx, l.r, column[string], "SELECT DISTINCT batch_id FROM batch_rows WHERE todo <> ''")
-	for _, id := range ids {
-		if err != nil || contains(without, id) {
-			continue
-		}
-		var rows []BatchRow
-		rows, err = list(ctx, l.r, scanBatchRow, "SELECT "+rowColumns+
-			" INDEXED BY batch_rows_todo WHERE w.batch_id = ? AND w.todo <> '' ORDER BY w.row_n LIMIT ?", id, perBatch)
-		out = append(out, rows...)
-	}
-	return out, err
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
-}
-
-// RowIsRun records which run a row became: one that waits for outputs of others is that for as long as it waits.
-func (l *Ledger) RowIsRun(ctx context.Context, batchID string, row int, runID string) error {
-	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		w, err := waitingRun(ctx, tx, runID)
-		switch {
-		case err == nil && w.State != WaitingStarted:
-			state, code, message := "waiting", "", ""
-			if w.State != WaitingOn {
-				state, code, message = string(w.State), w.Code, w.Message
-			}
-			_, err := tx.ExecContext(ctx, `UPDATE batch_rows SET waiting_id = ?3, state = ?4, code = ?5, message = ?6, tries = 0,
- todo = iif(todo = 'submit', '', todo) WHERE batch_id = ?1 AND row_n = ?2 AND run_id IS NULL AND state <> 'cancelled'`, batchID, row, runID, state, code, message)
-			return err
-		case err == nil:
-			if _, err := tx.ExecContext(ctx, "UPDATE batch_rows SET waiting_id = ? WHERE batch_id = ? AND row_n = ?", runID, batchID,
-				row); err != nil {
-				return err
-			}
-			runID = w.Became
-		case !fault.Is(err, fault.NotFound):
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `UPDATE batch_rows SET (run_id, run_at, state) = (SELECT run_id, created_at, state FROM runs WHERE run_id = ?3),
- todo = iif(todo = 'submit', '', todo), tries = 0, code = '', message = '' WHERE batch_id = ?1 AND row_n = ?2 AND run_id IS NULL`, batchID, row, runID)
-		if err == nil {
-			_, err = tx.ExecContext(ctx, `UPDATE batch_tags SET (run_id, run_at) = (SELECT run_id, created_at FROM runs WHERE run_id = ?3)
- WHERE batch_id = ?1 AND row_n = ?2`, batchID, row, runID)
-		}
-		return err
-	})
-}
-
-// RowDone records that a retry or a cancel of a row was carried out. A newer request for the row stays.
-func (l *Ledger) RowDone(ctx context.Context, w BatchRow) error {
-	return l.write(ctx, "UPDATE batch_rows SET todo = '', tries = 0 WHERE batch_id = ? AND row_n = ? AND todo = ?", w.BatchID, w.N, w.Todo)
-}
-
-// RowRefused records that a row was refused for good: it is not tried again, unless somebody asks for it.
-func (l *Ledger) RowRefused(ctx context.Context, w BatchRow, code, message string) error {
-	return l.write(ctx, `UPDATE batch_rows SET todo = '', tries = 0, code = ?, message = ?, state = iif(run_id IS NULL, 'refused', state)
- WHERE batch_id = ? AND row_n = ? AND todo = ?`, code, message, w.BatchID, w.N, w.Todo)
-}
-
-// RowPutOff counts that a row could not be carried out for now.
-func (l *Ledger) RowPutOff(ctx context.Context, w BatchRow) error {
-	return l.write(ctx, "UPDATE batch_rows SET tries = tries + 1 WHERE batch_id = ? AND row_n = ?", w.BatchID, w.N)
-}
-
-// RetryBatch has the rows of a batch that failed or were refused submitted again, on request also cancelled ones, and returns how many.
-func (l *Ledger) RetryBatch(ctx context.Context, batchID string, cancelled bool) (n int64, err error) {
-	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		n, err = update(ctx, tx, `UPDATE batch_rows SET tries = 0, code = '', message = '', todo = iif(run_id IS NULL, 'submit', 'retry'),
- after_n = coalesce((SELECT r.attempt_n FROM runs r WHERE r.run_id = batch_rows.run_id), 0), state = iif(run_id IS NULL, 'waiting', state)
- WHERE batch_id = ? AND (state IN ('failed', 'refused') OR ? AND state = 'cancelled') AND todo = ''`, batchID, cancelled)
-		return err
-	})
-	return n, err
-}
-
-// BatchCancelled says what a cancel of a batch does.
-type BatchCancelled struct {
-	Dropped    int64 // rows that were not submitted, and never will be
-	Cancelling int64 // rows whose runs are being cancelled
-	Spared     int64 // rows whose runs go on, because others asked for them or another batch has them
-}
-
-// others is the condition that the run of a row is not the batch's principal's alone: somebody else asked for it, or another batch has it.
-const others = `(EXISTS (SELECT 1 FROM runs r, batches b WHERE r.run_id = w.run_id AND b.batch_id = w.batch_id
-  AND (r.principal, r.principal_id) <> (b.principal, b.principal_id))
- OR EXISTS (SELECT 1 FROM run_askers k, batches b WHERE k.run_id = w.run_id AND b.batch_id = w.batch_id
-  AND (k.principal, k.principal_id) <> (b.principal, b.principal_id))
- OR EXISTS (SELECT 1 FROM batch_rows x WHERE x.run_id = w.run_id AND x.batch_id <> w.batch_id AND x.todo <> 'cancel'))`
-
-// CancelBatch drops the rows of a batch that were not submitted, and has the runs of the others cancelled that nobody else asked for.
-func (l *Ledger) CancelBatch(ctx context.Context, batchID string) (c BatchCancelled, err error) {
-	const open = "w.batch_id = ?1 AND w.state IN ('queued', 'running', 'blocked')"
-	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) (err error) {
-		if err = l.cancelWaiting(ctx, tx, batchID); err != nil {
-			return err
-		}
-		if c.Dropped, err = update(ctx, tx, `UPDATE batch_rows SET state = 'cancelled', todo = '', code = 'cancelled', message = 'cancelled with the batch'
- WHERE batch_id = ? AND run_id IS NULL AND (todo = 'submit' OR state = 'waiting')`, batchID); err != nil {
-			return err
-		}
-		if _, err = update(ctx, tx, "UPDATE batch_rows SET todo = '' WHERE batch_id = ? AND todo = 'retry'", batchID); err != nil {
-			return err
-		}
-		if err = tx.QueryRowContext(ctx, "SELECT count(*) FROM batch_rows w WHERE "+open+" AND "+others, batchID).Scan(&c.Spared); err != nil {
-			return err
-		}
-		c.Cancelling, err = update(ctx, tx, "UPDATE batch_rows AS w SET todo = 'cancel', tries = 0 WHERE "+open+" AND NOT "+others, batchID)
-		return err
-	})
-	return c, err
 }

@@ -1,9 +1,14 @@
 package ledger
 
 import (
+	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"slurmgate/fault"
@@ -48,8 +53,8 @@ func TestBatchNotices(t *testing.T) {
 	}
 	// Three rows end in three ways; the fourth is open until its run ends.
 	one, two := insert(t, l, 1), insert(t, l, 2)
-	must(t, l.RowIsRun(ctx, b.ID, 2, one.Run.ID))
-	must(t, l.RowIsRun(ctx, b.ID, 3, one.Run.ID))
+	must(t, l.RowIsRun(ctx, run.RowRef{BatchID: b.ID, N: 2}, one.Run.ID))
+	must(t, l.RowIsRun(ctx, run.RowRef{BatchID: b.ID, N: 3}, one.Run.ID))
 	todo, err := l.BatchTodo(ctx, 9, nil)
 	must(t, err)
 	must(t, l.RowRefused(ctx, todo[0], "capability_denied", "no"))
@@ -58,7 +63,7 @@ func TestBatchNotices(t *testing.T) {
 		t.Errorf("due before the last row: %+v", got)
 	}
 	finish(t, l, two)
-	must(t, l.RowIsRun(ctx, b.ID, 5, two.Run.ID)) // a run that was over before
+	must(t, l.RowIsRun(ctx, run.RowRef{BatchID: b.ID, N: 5}, two.Run.ID)) // a run that was over before
 	got := due()
 	if len(got) != 2 || fmt.Sprint(got[0].Counts) != "map[refused:1 succeeded:3]" {
 		t.Fatalf("%+v", got)
@@ -68,10 +73,10 @@ func TestBatchNotices(t *testing.T) {
 		d.FinishedAt.IsZero() {
 		t.Errorf("%+v %v", e, err)
 	}
-	must(t, l.NoticeTried(ctx, "ntc_1", "answered with status 204", true, nil))
-	must(t, l.NoticeTried(ctx, "ntc_3", "given up: answered with status 410", false, nil))
+	must(t, l.NoticeTried(ctx, got[0], "answered with status 204", true, nil))
+	must(t, l.NoticeTried(ctx, got[1], "given up: answered with status 410", false, nil))
 	// A retry opens the batch: the place that was told waits again, the one that was given up does not.
-	if n, err := l.RetryBatch(ctx, b.ID, false); n != 1 || err != nil {
+	if n, _, err := l.RetryBatches(ctx, []string{b.ID}, false, nil); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	all, err := l.Notices(ctx, notify.Notice{BatchID: b.ID})
@@ -79,7 +84,7 @@ func TestBatchNotices(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	three := insert(t, l, 3)
-	must(t, l.RowIsRun(ctx, b.ID, 4, three.Run.ID))
+	must(t, l.RowIsRun(ctx, run.RowRef{BatchID: b.ID, N: 4}, three.Run.ID))
 	if len(due()) != 0 {
 		t.Errorf("%+v", due())
 	}
@@ -92,7 +97,7 @@ func TestBatchNotices(t *testing.T) {
 	if got = due(); len(got) != 1 || got[0].ID != all[2].ID || fmt.Sprint(got[0].Counts) != "map[failed:1 succeeded:3]" {
 		t.Fatalf("%+v", got)
 	}
-	must(t, l.NoticeTried(ctx, got[0].ID, "answered with status 200", true, nil))
+	must(t, l.NoticeTried(ctx, got[0], "answered with status 200", true, nil))
 	if _, err := ask("5", "https://a/5"); err != nil {
 		t.Fatal(err)
 	}
@@ -101,4 +106,50 @@ func TestBatchNotices(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	must(t, l.Integrity(ctx))
+}
+
+// A cancel of a batch that shares its transaction with a refused change is carried out a second time: the batch is
+// cancelled by that, for the one who alone asked for it, and does not go on.
+//
+// proves MANY-01
+func TestBatchIsCancelledThoughAChangeBesideItIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	synctest.Test(t, func(t *testing.T) {
+		l, ana := openAt(t, path), run.Principal{Name: "ana", ID: "prn_ana"}
+		asks := run.Asking{Principal: ana}
+		rows := []BatchRow{{N: 2, Sample: "S1", Args: json.RawMessage(`{}`)}, {N: 3, Sample: "S2", Args: json.RawMessage(`{}`)}}
+		_, _, err := l.NewBatch(t.Context(), Batch{ID: "batch_a", ProjectID: project, Name: "a", ToolID: "t.x", ToolVersion: "1.0.0",
+			RowsHash: "h", Principal: ana, Asking: asks, Caller: json.RawMessage(`{}`)}, rows)
+		must(t, err)
+		free := make(chan bool)
+		begin := func(do func() error) <-chan error {
+			ended := make(chan error, 1)
+			go func() { ended <- do() }()
+			synctest.Wait() // it waits, behind the others
+			return ended
+		}
+		first := begin(func() error {
+			return l.tx(t.Context(), func(context.Context, *sql.Conn) error { <-free; return nil })
+		})
+		var did BatchCancelled
+		cancelled := begin(func() (err error) {
+			did, err = l.CancelBatch(t.Context(), "batch_a", "", run.Withdrawal{By: ana, Of: asks}, false)
+			return err
+		})
+		refused := begin(func() error {
+			return l.tx(t.Context(), func(context.Context, *sql.Conn) error { return errors.New("refused") })
+		})
+		close(free)
+		must(t, <-first)
+		must(t, <-cancelled)
+		if <-refused == nil {
+			t.Error("the change that returns an error was carried out, want it refused")
+		}
+		if did.Dropped != 2 || len(did.Held) > 0 {
+			t.Errorf("the cancel dropped %d rows and left the batch to %v, want 2 rows, and left to no one", did.Dropped, did.Held)
+		}
+		if b, err := l.Batch(t.Context(), "batch_a"); err != nil || b.Todo != 0 || b.Counts["cancelled"] != 2 {
+			t.Errorf("after the cancel %d rows are to be submitted and the rows are %v (%v), want 0 and 2 cancelled", b.Todo, b.Counts, err)
+		}
+	})
 }

@@ -1,12 +1,12 @@
 package ledger
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,7 +29,7 @@ type CallEvent struct {
 	Seq       int64           `json:"seq"`
 	At        time.Time       `json:"at"`
 	Principal string          `json:"principal"`    // name
-	By        string          `json:"principal_id"` // "" for a caller who was not known, and in records older than ids
+	By        string          `json:"principal_id"` // "" for a caller who was not known
 	Face      *string         `json:"face"`         // shell, socket, http or mcp; null: recorded before faces were
 	Address   *string         `json:"address"`      // of the client, or the uid and pid of a process of this host; null: not known
 	Count     int64           `json:"count"`        // of the refused calls it stands for; else 1
@@ -203,7 +203,8 @@ func (l *Ledger) Calls(ctx context.Context, f CallFilter) (p CallPage, err error
 		w.add("at < ?", micros(f.Until))
 	}
 	if f.Run != "" {
-		w.add("(chain, seq) IN (SELECT chain, seq FROM call_about WHERE run_id = ? UNION SELECT chain, seq FROM call_runs WHERE run_id = ?)",
+		w.add("(chain, seq) IN (SELECT chain, seq FROM (SELECT chain, seq FROM call_about WHERE run_id = ? UNION "+
+			"SELECT chain, seq FROM call_runs WHERE run_id = ?))",
 			f.Run, f.Run)
 	}
 	if f.RunID != "" {
@@ -246,12 +247,6 @@ const callQuery = "SELECT chain, seq, at, principal, principal_id, face, address
 func scanCall(row scanner) (e CallEvent, err error) {
 	err = row.Scan(&e.Chain, &e.Seq, into{&e.At}, &e.Principal, &e.By, into{&e.Face}, into{&e.Address}, &e.Count, into{&e.Event}, &e.Hash)
 	e.EventID, e.Timestamp = uuid.NewSHA1(uuid.NameSpaceOID, []byte(e.Hash)).String(), e.At
-	if err == nil && bytes.Contains(e.Event, []byte(`"event_id":"`)) { // one of an earlier version has it inside
-		own := struct {
-			EventID *string `json:"event_id"`
-		}{&e.EventID}
-		err = json.Unmarshal(e.Event, &own)
-	}
 	return e, err
 }
 
@@ -266,10 +261,10 @@ const maxSame = 20
 // others, oldest first. NotFound when there is none.
 func (l *Ledger) Call(ctx context.Context, call string) (e CallEvent, payloads []CallPayload, same []string, err error) {
 	w := where{}
-	id, kind, handle := gate.ParsePayloadRef(call)
+	id, kind, hash, handle := gate.ParsePayloadRef(call)
 	if chain, seq, named := strings.Cut(call, "/"); handle {
 		w.add("tool_call_id = ? AND EXISTS (SELECT 1 FROM tool_payloads p WHERE p.chain = tool_call_events.chain AND "+
-			"p.seq = tool_call_events.seq AND p.kind = ?)", id, kind)
+			"p.seq = tool_call_events.seq AND p.kind = ?) AND json_extract(event, '$.' || ? || '_hash') = ?", id, kind, kind, hash)
 	} else if named {
 		w.add("chain = ? AND seq = CAST(? AS INTEGER)", chain, seq)
 	} else {
@@ -309,9 +304,13 @@ const pruned = "tool_calls.pruned"
 // history says was dropped, and each payload against its hash and its event. A mismatch is an Internal fault.
 func (l *Ledger) VerifyCalls(ctx context.Context) (out []ChainState, err error) {
 	for _, chain := range []string{gate.Effects, gate.Looks, gate.Refused} {
-		s := ChainState{Chain: chain}
-		if err := l.snapshot(ctx, func(tx *sql.Tx) error { return s.verify(ctx, tx) }); err != nil {
-			return nil, err
+		s, err := l.verifyChain(ctx, chain)
+		var now int64
+		for err != nil { // retention may have dropped records that were still to be read: then the rest is checked
+			if l.one(ctx, "SELECT horizon_seq FROM call_chains WHERE chain = ?", chain).Scan(&now) != nil || now == s.Dropped {
+				return nil, err
+			}
+			s, err = l.verifyChain(ctx, chain)
 		}
 		out = append(out, s)
 	}
@@ -324,71 +323,88 @@ func chainBroken(chain string, seq int64, msg string) error {
 		WithNext("the ledger's file was changed by something other than slurmgate; compare it with a backup")
 }
 
-// verify checks one chain and fills the rest of its state.
-func (s *ChainState) verify(ctx context.Context, tx *sql.Tx) error {
+// verifyChain checks one chain up to the record that is its newest when it begins.
+func (l *Ledger) verifyChain(ctx context.Context, chain string) (s ChainState, err error) {
+	s.Chain = chain
 	var head int64
 	var prev string
-	if err := tx.QueryRowContext(ctx, "SELECT seq, hash, horizon_seq, horizon_hash FROM call_chains WHERE chain = ?", s.Chain).
-		Scan(&head, &s.Head, &s.Dropped, &prev); err != nil {
-		return err
-	}
-	if s.Dropped > 0 {
+	if err := l.snapshot(ctx, func(tx *sql.Tx) error {
+		if err := tx.QueryRowContext(ctx, "SELECT seq, hash, horizon_seq, horizon_hash FROM call_chains WHERE chain = ?", chain).
+			Scan(&head, &s.Head, &s.Dropped, &prev); err != nil || s.Dropped == 0 {
+			return err
+		}
 		var said struct {
 			Through int64
 			Hash    string
 		}
 		err := tx.QueryRowContext(ctx, "SELECT data FROM events WHERE type = ? AND json_extract(data, '$.chain') = ? ORDER BY seq DESC LIMIT 1",
-			pruned, s.Chain).Scan(into{&said})
+			pruned, chain).Scan(into{&said})
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 		if said.Through != s.Dropped || said.Hash != prev {
-			return chainBroken(s.Chain, s.Dropped, "the history does not record that earlier records were dropped")
+			return chainBroken(chain, s.Dropped, "the history does not record that earlier records were dropped")
 		}
-	}
-	erased, _, err := erasedRecords(ctx, tx)
-	if err != nil {
-		return err
-	}
-	next := s.Dropped
-	err = each(ctx, tx, func(row scanner) error {
-		var c chained
-		var before, hash string
-		if err := row.Scan(append(c.fields(), &before, &hash)...); err != nil {
-			return err
-		}
-		next++
-		got, name := c.hash(prev), fmt.Sprintf("%s/%d", s.Chain, c.seq)
-		if c.seq != next || before != prev || hash != got && erased[name] != (erasedRecord{name, hash, got}) {
-			return chainBroken(s.Chain, next, "the record is missing or was changed")
-		}
-		prev = hash
-		s.Kept++
 		return nil
-	}, "SELECT "+chainedColumns+", prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? ORDER BY seq", s.Chain, s.Dropped)
-	if err == nil && (next != head || prev != s.Head) {
-		return chainBroken(s.Chain, next+1, "the newest records are missing")
+	}); err != nil {
+		return s, err
 	}
-	return err
+	last := s.Dropped
+	err = l.inParts(ctx, func(rows int) (read int, changed []erasedRecord, err error) {
+		err = each(ctx, l.r, func(row scanner) error {
+			var c chained
+			var before, hash string
+			if err := row.Scan(append(c.fields(), &before, &hash)...); err != nil {
+				return err
+			}
+			if c.seq != last+1 || before != prev {
+				return chainBroken(chain, last+1, "the record is missing or was changed")
+			}
+			if got := c.hash(prev); got != hash {
+				changed = append(changed, erasedRecord{fmt.Sprintf("%s/%d", chain, c.seq), hash, got})
+			}
+			prev, last, read = hash, c.seq, read+1
+			s.Kept++
+			return nil
+		}, "SELECT "+chainedColumns+", prev_hash, hash FROM tool_call_events WHERE chain = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+			chain, last, head, rows)
+		return read, changed, err
+	}, func(r erasedRecord) error {
+		_, seq, _ := strings.Cut(r.Record, "/")
+		n, _ := strconv.ParseInt(seq, 10, 64) // it was written above
+		return chainBroken(chain, n, "the record is missing or was changed")
+	})
+	if err == nil && (last != head || prev != s.Head) {
+		return s, chainBroken(chain, last+1, "the newest records are missing")
+	}
+	return s, err
 }
 
 // verifyPayloads checks each payload against its hash, and its hash against its event.
 func (l *Ledger) verifyPayloads(ctx context.Context) error {
-	erased, _, err := erasedRecords(ctx, l.r)
-	if err != nil {
-		return err
-	}
-	return each(ctx, l.r, func(row scanner) error {
-		var chain, kind, payload, sum, said string
-		var seq int64
-		if err := row.Scan(&chain, &seq, &kind, &payload, &sum, &said); err != nil {
-			return err
-		}
-		got, name := sumOf(payload), fmt.Sprintf("%s/%d/%s", chain, seq, kind)
-		if sum != said || got != sum && erased[name] != (erasedRecord{name, sum, got}) {
-			return chainBroken(chain, seq, "a payload was changed")
-		}
-		return nil
-	}, `SELECT p.chain, p.seq, p.kind, p.payload_redacted, p.payload_sha256, coalesce(json_extract(e.event, '$.' || p.kind || '_hash'), '')
- FROM tool_payloads p JOIN tool_call_events e ON e.chain = p.chain AND e.seq = p.seq`)
+	var chain, kind string
+	var seq int64
+	return l.inParts(ctx, func(rows int) (read int, changed []erasedRecord, err error) {
+		err = each(ctx, l.r, func(row scanner) error {
+			var payload, sum, said string
+			if err := row.Scan(&chain, &seq, &kind, &payload, &sum, &said); err != nil {
+				return err
+			}
+			if sum != said {
+				return chainBroken(chain, seq, "a payload was changed")
+			}
+			if got := sumOf(payload); got != sum {
+				changed = append(changed, erasedRecord{fmt.Sprintf("%s/%d/%s", chain, seq, kind), sum, got})
+			}
+			read++
+			return nil
+		}, `SELECT p.chain, p.seq, p.kind, p.payload_redacted, p.payload_sha256, coalesce(json_extract(e.event, '$.' || p.kind || '_hash'), '')
+ FROM tool_payloads p JOIN tool_call_events e ON e.chain = p.chain AND e.seq = p.seq
+ WHERE (p.chain, p.seq, p.kind) > (?, ?, ?) ORDER BY p.chain, p.seq, p.kind LIMIT ?`, chain, seq, kind, rows)
+		return read, changed, err
+	}, func(r erasedRecord) error {
+		part := strings.Split(r.Record, "/")
+		n, _ := strconv.ParseInt(part[1], 10, 64) // it was written above
+		return chainBroken(part[0], n, "a payload was changed")
+	})
 }

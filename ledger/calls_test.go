@@ -295,22 +295,10 @@ func TestIdempotencyRows(t *testing.T) {
 	}
 }
 
-func BenchmarkRecordLooks(b *testing.B) {
-	l := fresh(b)
-	for b.Loop() {
-		if err := l.Record(b.Context(), []gate.Record{aCall(gate.Looks, 1, t0)}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// A record has an id and a time around its event, for readers of such events; one of an earlier version keeps the id that it has inside.
+// A record has an id and a time around its event, for readers of such events.
 func TestEventIDs(t *testing.T) {
 	l := fresh(t)
-	older := aCall(gate.Looks, 1, t0)
-	inside := `{"event_id":"b3ac3b45-7e4c-4c5e-8f15-5d5e5a0c1f11","timestamp":"2026-01-01T00:00:00Z",`
-	older.Event = json.RawMessage(strings.Replace(string(older.Event), "{", inside, 1))
-	must(t, l.Record(t.Context(), []gate.Record{older, aCall(gate.Looks, 2, t0), aCall(gate.Effects, 3, t0)}))
+	must(t, l.Record(t.Context(), []gate.Record{aCall(gate.Looks, 1, t0), aCall(gate.Looks, 2, t0), aCall(gate.Effects, 3, t0)}))
 	page, err := l.Calls(t.Context(), CallFilter{})
 	must(t, err)
 	seen := map[string]bool{}
@@ -326,15 +314,27 @@ func TestEventIDs(t *testing.T) {
 	bare := aCall(gate.Refused, 2, t0.Add(-time.Hour))
 	bare.Payloads = nil
 	must(t, l.Record(t.Context(), []gate.Record{bare}))
-	found, payloads, others, err := l.Call(t.Context(), gate.PayloadRef(bare.ToolCallID, "args"))
+	found, payloads, others, err := l.Call(t.Context(), gate.PayloadRef(bare.ToolCallID, "args", sumOf(`{"n":2}`)))
 	if err != nil || found.Chain != gate.Looks || len(payloads) != 1 || string(payloads[0].Payload) != `{"n":2}` || len(others) != 0 {
 		t.Error(found, payloads, others, err)
 	}
-	if _, _, _, err := l.Call(t.Context(), gate.PayloadRef(bare.ToolCallID, "result")); !fault.Is(err, fault.NotFound) {
+	if _, _, _, err := l.Call(t.Context(), "artifact://tool_payloads/"+bare.ToolCallID+"/result"); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
-	if len(seen) != 3 || !seen["b3ac3b45-7e4c-4c5e-8f15-5d5e5a0c1f11"] || again.EventID != page.Calls[0].EventID {
-		t.Error(seen, again)
+	// Another call with the same id has other arguments: each handle leads to its own.
+	twin := aCall(gate.Looks, 2, t0.Add(time.Hour))
+	twin.Payloads[0].JSON = json.RawMessage(`{"n":"twin"}`)
+	twin.Payloads[0].SHA256 = sumOf(`{"n":"twin"}`)
+	twin.Event = json.RawMessage(strings.Replace(string(twin.Event), payloads[0].SHA256, twin.Payloads[0].SHA256, 1))
+	must(t, l.Record(t.Context(), []gate.Record{twin}))
+	for want, sum := range map[string]string{`{"n":2}`: payloads[0].SHA256, `{"n":"twin"}`: twin.Payloads[0].SHA256} {
+		_, got, _, err := l.Call(t.Context(), gate.PayloadRef(twin.ToolCallID, "args", sum))
+		if err != nil || len(got) != 1 || string(got[0].Payload) != want {
+			t.Errorf("the handle with hash %s leads to %v, %v; want %s", sum, got, err, want)
+		}
+	}
+	if len(seen) != 3 || again.EventID != page.Calls[0].EventID {
+		t.Errorf("event ids of 3 calls: %v; the newest read again has %s, want %s", seen, again.EventID, page.Calls[0].EventID)
 	}
 	if _, err := l.VerifyCalls(t.Context()); err != nil {
 		t.Error(err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -135,4 +136,27 @@ func TestFailedSyncStops(t *testing.T) {
 	}
 	insert(t, next, 90_000)
 	t.Logf("%d runs acknowledged before the sync failed, all there", len(acknowledged))
+}
+
+// A disk that hangs, as one whose server or bus is gone, is not waited for: the gateway is not ready, and says why. It is again once the
+// disk answers.
+func TestDiskThatDoesNotAnswer(t *testing.T) {
+	dir, _, _ := thinDisk(t)
+	l := openAt(t, filepath.Join(dir, "ledger.db"))
+	f, err := os.Open(dir)
+	must(t, err)
+	defer f.Close()
+	const freeze, thaw = 0xc0045877, 0xc0045878 // FIFREEZE, FITHAW
+	must(t, unix.IoctlSetInt(int(f.Fd()), freeze, 0))
+	thawed := sync.OnceFunc(func() { must(t, unix.IoctlSetInt(int(f.Fd()), thaw, 0)) })
+	defer thawed()
+	for range 2 { // the second call finds the probe of the first under way
+		err := l.DiskAnswers(t.Context())
+		wantFault(t, err, fault.Transport, "state_disk_silent")
+	}
+	thawed()
+	<-l.probe().ended
+	if err := l.DiskAnswers(t.Context()); err != nil {
+		t.Errorf("after a disk went on it answers %v", err)
+	}
 }

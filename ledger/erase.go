@@ -26,13 +26,10 @@ import (
 
 // secretErased is the type of those events; a large erasure makes several.
 const (
-	secretErased  = "secret.erased"
-	erasedAtOnce  = 500 // records in one event
-	compactTries  = 40
-	compactPause  = 250 * time.Millisecond
-	itemObject    = "object"
-	itemWorkspace = "workspace"
-	itemLedger    = "ledger"
+	secretErased = "secret.erased"
+	erasedAtOnce = 500 // records in one event
+	compactTries = 40
+	compactPause = 250 * time.Millisecond
 )
 
 // erasedRecord is a record of a chain that an erasure changed.
@@ -42,7 +39,7 @@ type erasedRecord struct {
 	Now    string `json:"now"`    // of its content since then
 }
 
-// Erase redacts the rows of a leak in one transaction, see [retention.EraseLedger].
+// Erase redacts the rows of a leak in one transaction, see [retention.DeletionLedger].
 func (l *Ledger) Erase(ctx context.Context, e retention.Erasure, s *retention.Secret, k retention.Leak, copies []retention.Copy) error {
 	err := l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		flights, err := inFlight(ctx, tx, k)
@@ -110,7 +107,7 @@ func (x *erasing) withoutTriggers(ctx context.Context, f func() error) error {
 
 func (x *erasing) carryOut(ctx context.Context, k retention.Leak, copies []retention.Copy) error {
 	now := micros(x.l.now())
-	if err := x.exec(ctx, "INSERT INTO erasures VALUES (?,?,?,?,?,NULL)", x.e.ID, x.e.By, x.e.Reason, x.e.HMAC, now); err != nil {
+	if err := beginDeletion(ctx, x.tx, x.e.ID, x.e.By, "", x.e.Reason, &x.e.HMAC, now); err != nil {
 		return err
 	}
 	all, err := tables(ctx, x.tx)
@@ -141,11 +138,10 @@ func (x *erasing) carryOut(ctx context.Context, k retention.Leak, copies []reten
 			return err
 		}
 	}
-	for kind, names := range map[string][]string{itemObject: k.Objects, itemWorkspace: k.Workspaces, itemLedger: {""}} {
-		for _, name := range names {
-			if err := x.exec(ctx, "INSERT INTO erasure_items VALUES (?,?,?,NULL)", x.e.ID, kind, name); err != nil {
-				return err
-			}
+	for kind, names := range map[string][]string{retention.ItemObject: k.Objects, retention.ItemWorkspace: k.Workspaces,
+		retention.ItemLedger: {""}} {
+		if err := leftToDelete(ctx, x.tx, x.e.ID, kind, names...); err != nil {
+			return err
 		}
 	}
 	return x.say(ctx, k, len(copies))
@@ -343,7 +339,7 @@ func erasedRecords(ctx context.Context, q queryer) (by map[string]erasedRecord, 
 			all = append(all, Erasure{data.ID, at, data.Principal, data.Reason, len(data.Records)})
 		}
 		return nil
-	}, "SELECT at, data FROM events WHERE type = ? ORDER BY seq", secretErased)
+	}, "SELECT at, data FROM events WHERE type = '"+secretErased+"' ORDER BY seq") // as its index has it
 	return by, all, err
 }
 

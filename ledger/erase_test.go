@@ -46,23 +46,13 @@ func anErasure(id string) retention.Erasure {
 	return retention.Erasure{ID: id, By: "user:lab", Reason: "it leaked", HMAC: strings.Repeat("0", 64)}
 }
 
-// leakyLedger is a ledger of an older program with the secret in every text of every table that takes it there, as far as it is about
+// leakyLedger is a ledger with the secret in every text of every table that takes it there, as far as it is about
 // finished runs, and in records of calls and of the history.
 func leakyLedger(t *testing.T) (l *Ledger, planted int) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	unpack(t, "testdata/schema12.db.gz", path)
-	l = openAt(t, path)
+	l = fresh(t)
 	ctx := t.Context()
-	finished, err := list(ctx, l.r, column[string], "SELECT run_id FROM runs WHERE phase = 'done' LIMIT 1")
-	if err != nil || len(finished) == 0 {
-		t.Fatal(err)
-	}
-	base, err := os.ReadFile(path)
-	must(t, err)
-	if secretOf(t).In(base) {
-		t.Fatal("the ledger has the secret already")
-	}
+	id := finish(t, l, insert(t, l, 1)).Run.ID
 	db := rawDB(t, l)
 	db.SetMaxOpenConns(1)
 	triggers, err := list(ctx, l.r, column[string], "SELECT name FROM sqlite_schema WHERE type = 'trigger'")
@@ -92,7 +82,7 @@ func leakyLedger(t *testing.T) (l *Ledger, planted int) {
 			for _, form := range forms(t) {
 				res, err := db.Exec(strings.ReplaceAll("UPDATE "+tab.name+" SET @ = CASE WHEN json_valid(@) AND json_type(@) = 'array' THEN "+
 					"json_insert(@, '$[#]', ?1) WHEN json_valid(@) AND json_type(@) = 'object' THEN json_set(@, '$.leaked', ?1) ELSE @ || ?1 END "+
-					"WHERE ("+strings.Replace(where, "?", "?2", 1)+")", "@", c), form, finished[0])
+					"WHERE ("+strings.Replace(where, "?", "?2", 1)+")", "@", c), form, id)
 				if err != nil {
 					break // the database does not take it
 				}
@@ -108,7 +98,7 @@ func leakyLedger(t *testing.T) (l *Ledger, planted int) {
 	}
 	must(t, db.Close())
 	for _, form := range forms(t) {
-		_, err := l.Apply(ctx, note(t, l, finished[0], form))
+		_, err := l.Apply(ctx, note(t, l, id, form))
 		if err != nil { // a finished run takes no more events
 			must(t, l.write(ctx, "SELECT 1"))
 		}
@@ -157,7 +147,7 @@ func files(t *testing.T, l *Ledger) (all []byte) {
 	return all
 }
 
-// A secret is erased from every table of an older ledger, whatever form it has, and no byte of it is left in the files. The chains verify
+// A secret is erased from every table of a ledger, whatever form it has, and no byte of it is left in the files. The chains verify
 // before and after and tell what was erased.
 func TestEraseEverywhere(t *testing.T) {
 	l, planted := leakyLedger(t)

@@ -84,17 +84,27 @@ func (l *Ledger) appendEvent(ctx context.Context, tx *sql.Conn, runID string, e 
 	return nil
 }
 
-// Events lists the events of a run, oldest first.
-func (l *Ledger) Events(ctx context.Context, runID string) ([]Entry, error) {
-	return l.EventsAfter(ctx, runID, 0, -1)
+// Remark records an event that belongs to no change of a run; run.Index has the contract.
+func (l *Ledger) Remark(ctx context.Context, e run.Event) error {
+	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error { return l.appendEvent(ctx, tx, "", e) })
 }
 
-// EventsAfter lists at most limit events of a run with a number above after, oldest first; a negative limit is none.
-func (l *Ledger) EventsAfter(ctx context.Context, runID string, after int64, limit int) ([]Entry, error) {
-	return list(ctx, l.r, func(row scanner) (e Entry, err error) {
+// Events lists the events of a run, oldest first.
+func (l *Ledger) Events(ctx context.Context, runID string) ([]Entry, error) {
+	return events(ctx, l.r, 0, -1, runID)
+}
+
+// EventsAfter lists at most limit events with a number above after of a run and of its aliases, oldest first; a negative limit is none.
+func (l *Ledger) EventsAfter(ctx context.Context, after int64, limit int, ids ...string) ([]Entry, error) {
+	return events(ctx, l.r, after, limit, ids...)
+}
+
+func events(ctx context.Context, q queryer, after int64, limit int, ids ...string) ([]Entry, error) {
+	in, args := among("run_id", ids)
+	return list(ctx, q, func(row scanner) (e Entry, err error) {
 		err = row.Scan(&e.Seq, into{&e.At}, &e.Type, &e.RunID, into{&e.Data}, &e.Hash)
 		return e, err
-	}, "SELECT seq, at, type, run_id, data, hash FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?", runID, after, limit)
+	}, "SELECT seq, at, type, run_id, data, hash FROM events WHERE "+in+" AND seq > ? ORDER BY seq LIMIT ?", append(args, after, limit)...)
 }
 
 // Seq is the number of the newest event of a run, 0 when there is none.
@@ -115,24 +125,57 @@ func (l *Ledger) Newest(ctx context.Context) (seq int64, err error) {
 // VerifyEvents recomputes the whole chain and returns its length. A changed, missing or reordered event
 // is an Internal fault naming the first bad number. An event that an erasure changed must have the content that the erasure left.
 func (l *Ledger) VerifyEvents(ctx context.Context) (n int64, err error) {
-	erased, _, err := erasedRecords(ctx, l.r)
-	if err != nil {
-		return 0, err
+	broken := func(at any) error {
+		return fault.New(fault.Internal, "event_chain_broken", fmt.Sprintf("the event chain is broken at event %v", at))
 	}
 	prev := genesis
-	err = each(ctx, l.r, func(row scanner) error {
-		var seq, at int64
-		var typ, runID, data, before, hash string
-		if err := row.Scan(&seq, &at, &typ, &runID, &data, &before, &hash); err != nil {
+	err = l.inParts(ctx, func(rows int) (read int, changed []erasedRecord, err error) {
+		err = each(ctx, l.r, func(row scanner) error {
+			var seq, at int64
+			var typ, runID, data, before, hash string
+			if err := row.Scan(&seq, &at, &typ, &runID, &data, &before, &hash); err != nil {
+				return err
+			}
+			if seq != n+1 || before != prev {
+				return broken(n + 1)
+			}
+			if got := eventHash(prev, seq, at, typ, runID, []byte(data)); got != hash {
+				changed = append(changed, erasedRecord{fmt.Sprint("history/", seq), hash, got})
+			}
+			prev, n, read = hash, seq, read+1
+			return nil
+		}, "SELECT seq, at, type, run_id, data, prev_hash, hash FROM events WHERE seq > ? ORDER BY seq LIMIT ?", n, rows)
+		return read, changed, err
+	}, func(r erasedRecord) error { return broken(strings.TrimPrefix(r.Record, "history/")) })
+	return n, err
+}
+
+// partRows is how many rows of a table that grows are read in one read transaction.
+const partRows = 5000
+
+// inParts has next read a table in parts until one has fewer rows than it may have. Between the parts no read transaction is open: one
+// that lasted for minutes would keep the log from being copied into the database, and let it grow. next returns the records whose hash is
+// not that of their content. What no erasure explains, not even one during the reading, is an error, which broken makes.
+func (l *Ledger) inParts(ctx context.Context, next func(rows int) (read int, changed []erasedRecord, err error),
+	broken func(erasedRecord) error) error {
+	for {
+		read, changed, err := next(partRows)
+		if err != nil {
 			return err
 		}
-		got := eventHash(prev, seq, at, typ, runID, []byte(data))
-		if seq != n+1 || before != prev || hash != got && erased[fmt.Sprint("history/", seq)] != (erasedRecord{fmt.Sprint("history/", seq),
-			hash, got}) {
-			return fault.New(fault.Internal, "event_chain_broken", fmt.Sprintf("the event chain is broken at event %d", n+1))
+		if len(changed) > 0 {
+			erased, _, err := erasedRecords(ctx, l.r)
+			if err != nil {
+				return err
+			}
+			for _, r := range changed {
+				if erased[r.Record] != r {
+					return broken(r)
+				}
+			}
 		}
-		prev, n = hash, seq
-		return nil
-	}, "SELECT seq, at, type, run_id, data, prev_hash, hash FROM events ORDER BY seq")
-	return n, err
+		if read < partRows {
+			return nil
+		}
+	}
 }

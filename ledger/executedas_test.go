@@ -60,7 +60,7 @@ func TestAnothersRunIsNotFound(t *testing.T) {
 		n.Run.ID, n.Run.PlanHash, n.Run.ParamsHash = id.RunID(), id.PlanHash(), id.ParamsHash
 		n.Submission.Token = plan.Hash([]byte(user + policy))[7:39]
 		n.Submission.JobName = run.JobName(n.Run.ID, 1, n.Submission.Token)
-		n.Sought = run.Sought{RunID: n.Run.ID, PlanHashes: []string{n.Run.PlanHash}, PolicyHash: n.Run.PolicyHash, ExecutedAs: user}
+		n.Sought = run.Sought{RunID: n.Run.ID, PlanHash: n.Run.PlanHash, PolicyHash: n.Run.PolicyHash, ExecutedAs: user}
 		return n
 	}
 	for _, user := range []string{"alice", "bob", "carol"} {
@@ -104,9 +104,9 @@ func TestUsersBefore(t *testing.T) {
 		}
 		v, _, err := l.Insert(ctx, n)
 		must(t, err)
-		users, err := l.UsersBefore(ctx, v.Run.ID)
-		if want := map[int]int{0: 0, 1: 1, 2: 1}[i]; err != nil || len(users) != want || want == 1 && users[0] != "alice" {
-			t.Errorf("%d: %q %v", i, users, err)
+		r, err := l.RunRecord(ctx, v.Run.ID)
+		if want := map[int]int{0: 0, 1: 1, 2: 1}[i]; err != nil || len(r.Users) != want || want == 1 && r.Users[0] != "alice" {
+			t.Errorf("%d: %q %v", i, r.Users, err)
 		}
 		before = v.Run.ID
 	}

@@ -34,7 +34,8 @@ type change struct {
 
 // tx runs do in an immediate transaction of the writer, possibly together with others' changes, and returns when it is durable. Once
 // begun it is completed even if the caller gives up: a commit with an unknown outcome would be worse than a late one. do uses
-// the context and the connection it is given. After a disk failure no change is carried out, see [Ledger.Stopped].
+// the context and the connection it is given, and changes nothing that it reads: where another change is refused, it is
+// undone and carried out again. After a disk failure no change is carried out, see [Ledger.Stopped].
 func (l *Ledger) tx(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return fault.Wrap(fault.Canceled, "", "", err)

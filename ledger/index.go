@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -87,19 +86,23 @@ func (l Index) Watched(ctx context.Context, f func(run.Watched), phases ...run.P
 		fields, err := column[string](row)
 		f(watched(fields))
 		return err
-	}, `SELECT concat_ws(char(31), r.run_id, r.executed_as, r.phase, r.cancel_at IS NOT NULL, a.missed_at IS NOT NULL, a.slurm_state, s.job_name, s.job_id, s.cluster, a.slurm_why)
+	}, `SELECT concat_ws(char(31), r.run_id, r.executed_as, r.phase, r.cancel_at IS NOT NULL, a.missed_at IS NOT NULL, r.reason = '`+
+		run.JobRenamed+`', a.slurm_state, s.job_name, s.job_id, s.cluster, a.slurm_partition, a.slurm_account, a.slurm_limit,
+ a.slurm_why)
  FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n JOIN submissions s ON s.token = a.token WHERE `+w.String(), w.args...)
 }
 
 // watched splits such a row. Slurm's reason comes last and may contain anything.
 func watched(row string) run.Watched {
-	var field [9]string
+	var field [13]string
 	for i := range field {
 		field[i], row, _ = strings.Cut(row, "\x1f")
 	}
+	limit, _ := strconv.ParseInt(field[12], 10, 64) // an integer column
 	return run.Watched{RunID: field[0], ExecutedAs: field[1], Phase: run.Phase(field[2]), CancelAsked: field[3] == "1",
-		Missed:     field[4] == "1",
-		SlurmState: field[5], JobName: field[6], JobID: field[7], Cluster: field[8], SlurmWhy: row}
+		Missed: field[4] == "1", Renamed: field[5] == "1",
+		SlurmState: field[6], JobName: field[7], JobID: field[8], Cluster: field[9], Partition: field[10], Account: field[11], Limit: limit,
+		SlurmWhy: row}
 }
 
 // Find looks for the run of a request and for equivalent ones, newest first, at most ten; run.Index has the contract.
@@ -137,40 +140,13 @@ type soughtQuery struct {
 }
 
 func sought(s run.Sought) soughtQuery {
-	q := soughtQuery{args: []any{s.RunID, s.Site, s.PolicyHash}}
-	list := func(values []string) string {
-		var marks []string
-		for _, v := range values {
-			q.args = append(q.args, v)
-			marks = append(marks, fmt.Sprintf("?%d", len(q.args)))
-		}
-		return "(" + strings.Join(marks, ",") + ")"
-	}
-	q.plans = "plan_hash IN " + list(s.PlanHashes)
-	q.args = append(q.args, s.ExecutedAs)
-	mine := "executed_as = ?" + strconv.Itoa(len(q.args))
+	q := soughtQuery{plans: "plan_hash = ?4", args: []any{s.RunID, s.Site, s.PolicyHash, s.PlanHash, s.ExecutedAs}}
 	if !s.Shared {
-		q.plans += " AND " + mine
+		q.plans += " AND executed_as = ?5"
 	}
-	earlier := "run_id IN " + list(s.Earlier)
-	q.own = "(" + mine + " AND (run_id = ?1 OR (?2 = '' OR site = ?2) AND (plan_hash = ?4 AND policy_hash = ?3 OR " + earlier + ")))"
-	q.order = " ORDER BY " + q.own + " DESC, " + earlier + " DESC, run_id = ?1 DESC, created_at DESC, run_id"
+	q.own = "(executed_as = ?5 AND (run_id = ?1 OR (?2 = '' OR site = ?2) AND plan_hash = ?4 AND policy_hash = ?3))"
+	q.order = " ORDER BY " + q.own + " DESC, run_id = ?1 DESC, created_at DESC, run_id"
 	return q
-}
-
-// PreviousPolicies hands the snapshots to f, by their hashes, of policies that runs were made under when canonical params had their
-// previous form. none tells that there are no such runs.
-func (l *Ledger) PreviousPolicies(ctx context.Context, f func(hash string, snapshot json.RawMessage) error) (none bool, err error) {
-	none = true
-	err = each(ctx, l.r, func(row scanner) error {
-		var hash, snapshot string
-		if err := row.Scan(&hash, &snapshot); err != nil {
-			return err
-		}
-		none = false
-		return f(hash, json.RawMessage(snapshot))
-	}, "SELECT policy_hash, snapshot FROM policies WHERE previous = 1 ORDER BY created_at")
-	return none && err == nil, err
 }
 
 // Ended reports whether every attempt with this job name has ended. NotFound when this ledger never sent such a job: it belongs to another
@@ -196,9 +172,7 @@ func (l Index) Voided(ctx context.Context, since time.Time) (at *time.Time, err 
 
 // Outputs lists the outputs of a run's current attempt with their artifacts, by role.
 func (l *Ledger) Outputs(ctx context.Context, runID string) ([]run.Output, error) {
-	return list(ctx, l.r, scanLinked, `SELECT o.role, o.relpath, `+artifactColumns+
-		` FROM run_outputs o JOIN runs r ON r.run_id = o.run_id AND r.attempt_n = o.attempt_n
- JOIN artifacts a ON a.artifact_id = o.artifact_id WHERE o.run_id = ? ORDER BY o.role`, runID)
+	return list(ctx, l.r, scanLinked, outputsQuery, runID, nil)
 }
 
 // Declared lists the declared outputs of several runs' current attempts with their artifacts, by run, and of each by role.
@@ -232,6 +206,10 @@ func (l *Ledger) Inputs(ctx context.Context, runID string) ([]run.Output, error)
 	return list(ctx, l.r, scanLinked, inputsQuery, runID)
 }
 
+// outputsQuery finds the outputs of one attempt; without a number, of the latest.
+const outputsQuery = `SELECT o.role, o.relpath, ` + artifactColumns + ` FROM run_outputs o JOIN artifacts a ON a.artifact_id = o.artifact_id
+ WHERE o.run_id = ?1 AND o.attempt_n = coalesce(?2, (SELECT attempt_n FROM runs WHERE run_id = ?1)) ORDER BY o.role`
+
 const inputsQuery = `SELECT i.role, i.relpath, ` + artifactColumns +
 	` FROM run_inputs i JOIN artifacts a ON a.artifact_id = i.artifact_id WHERE i.run_id = ? ORDER BY i.role, i.relpath`
 
@@ -243,7 +221,11 @@ func scanLinked(row scanner) (o run.Output, err error) {
 
 // Sends lists the sends of a submission in order.
 func (l *Ledger) Sends(ctx context.Context, token string) ([]run.Send, error) {
-	return list(ctx, l.r, func(row scanner) (s run.Send, err error) {
+	return sends(ctx, l.r, token)
+}
+
+func sends(ctx context.Context, q queryer, token string) ([]run.Send, error) {
+	return list(ctx, q, func(row scanner) (s run.Send, err error) {
 		err = row.Scan(&s.Token, &s.K, into{&s.StartedAt}, into{&s.EndedAt}, &s.Outcome, &s.ExitCode, &s.Text)
 		return s, err
 	}, "SELECT token, k, started_at, ended_at, outcome, exit_code, text FROM sends WHERE token = ? ORDER BY k", token)

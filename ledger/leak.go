@@ -11,8 +11,6 @@ import (
 	"slurmgate/retention"
 )
 
-var _ retention.EraseLedger = (*Ledger)(nil)
-
 // table is a table with the columns that may hold a text.
 type table struct {
 	name  string
@@ -191,9 +189,10 @@ func (l *Ledger) LeakedArtifacts(ctx context.Context, sums []string) (out []rete
 const isLog = `(a.source <> 'import' AND (EXISTS (SELECT 1 FROM run_outputs o WHERE o.artifact_id = a.artifact_id AND o.role IN ('log', 'stdout', 'stderr', 'slurm_script'))
  OR EXISTS (SELECT 1 FROM runs r WHERE r.run_id = a.source AND a.artifact_id IN (r.log_artifact_id, r.script_artifact_id))))`
 
-// OpenRuns lists the runs that are not over.
+// OpenRuns lists the runs that have a workspace and are not over.
 func (l *Ledger) OpenRuns(ctx context.Context) ([]string, error) {
-	return list(ctx, l.r, column[string], "SELECT run_id FROM runs WHERE phase <> 'done' ORDER BY created_at, run_id")
+	return list(ctx, l.r, column[string], "SELECT run_id FROM runs WHERE phase <> 'done' AND phase <> 'waiting_for_inputs' "+
+		"ORDER BY +created_at, run_id")
 }
 
 // InFlight lists the runs that are not over and that are about something of a leak.

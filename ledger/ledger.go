@@ -42,6 +42,7 @@ type Ledger struct {
 	stored func(sha256 string) bool // whether the store has the bytes; nil: not checked
 
 	stopped atomic.Pointer[error] // the disk failure that ended all writing
+	probes  diskProbes
 }
 
 // Options of Open.
@@ -53,9 +54,6 @@ type Options struct {
 	Now func() time.Time
 	// NewID returns the gateway's id when the database is new.
 	NewID func() string
-	// FirstSite and LocalSite are the sites of runs that an earlier slurmgate made, which knew one site and the gateway's own host. Empty:
-	// such runs keep no site until the ledger is opened with them.
-	FirstSite, LocalSite string
 }
 
 const readers = 4
@@ -90,9 +88,6 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	}
 	if err == nil {
 		err = l.migrate(ctx)
-	}
-	if err == nil && o.FirstSite != "" {
-		err = l.fillSites(ctx, o.FirstSite, o.LocalSite)
 	}
 	if err == nil {
 		l.r, err = open(path, "ro", readers)
@@ -132,8 +127,9 @@ func private(path string) error {
 	return nil
 }
 
-// open opens a pool. The pragmas are in the DSN so that each connection gets them; the driver's own default would be synchronous=NORMAL.
-func open(path, mode string, conns int) (*sql.DB, error) {
+// source names a database for the driver. The pragmas are in it so that each connection gets them; the driver's own default would be
+// synchronous=NORMAL.
+func source(path, mode string) string {
 	q := url.Values{"mode": {mode}, "_journal_mode": {"WAL"}, "_synchronous": {"FULL"}, "_foreign_keys": {"on"}, "_busy_timeout": {"15000"},
 		"_stmt_cache_size": {"64"}, // statements stay prepared: parsing one costs more than running it
 		"_mutex":           {"no"}} // database/sql lets one goroutine at a time use a connection
@@ -143,7 +139,12 @@ func open(path, mode string, conns int) (*sql.DB, error) {
 	} else {
 		q.Set("_txlock", "immediate")
 	}
-	db, err := sql.Open("sqlite3", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String())
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String()
+}
+
+// open opens a pool.
+func open(path, mode string, conns int) (*sql.DB, error) {
+	db, err := sql.Open("sqlite3", source(path, mode))
 	if err != nil {
 		return nil, err
 	}
@@ -158,9 +159,13 @@ func open(path, mode string, conns int) (*sql.DB, error) {
 // sixteen callers (892 µs, not 711), with 32,000 it saves 7 % more. The log stays at 33 MB.
 const checkpointPages = 8000
 
+// logBytes is the size to which the log is cut after something that read for long let it grow. A backup does while it copies the ledger.
+const logBytes = 2 * checkpointPages * 4096
+
 // check sets what the connection string cannot, and reads back the settings that durability and integrity depend on.
 func (l *Ledger) check(ctx context.Context) error {
-	if _, err := l.w.ExecContext(ctx, fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages)); err != nil {
+	if _, err := l.w.ExecContext(ctx, fmt.Sprintf("PRAGMA wal_autocheckpoint = %d; PRAGMA journal_size_limit = %d", checkpointPages,
+		logBytes)); err != nil {
 		return err
 	}
 	for _, c := range []struct{ pragma, want string }{{"synchronous", "2"}, {"journal_mode", "wal"}, {"foreign_keys", "1"}} {

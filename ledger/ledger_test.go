@@ -406,35 +406,6 @@ func TestCancelledCaller(t *testing.T) {
 	}
 }
 
-func BenchmarkInsert(b *testing.B) {
-	l := fresh(b)
-	i := 0
-	for b.Loop() {
-		i++
-		if _, _, err := l.Insert(b.Context(), newRun(i)); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkApply(b *testing.B) {
-	l := fresh(b)
-	v := insert(b, l, 1)
-	for b.Loop() {
-		v = apply(b, l, v, func(*run.Write) {})
-	}
-}
-
-func BenchmarkView(b *testing.B) {
-	l := fresh(b)
-	v := insert(b, l, 1)
-	for b.Loop() {
-		if _, err := l.View(b.Context(), v.Run.ID); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // A write that says what it begins at answers what a reading would.
 func TestWriteFrom(t *testing.T) {
 	l := fresh(t)

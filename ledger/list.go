@@ -19,7 +19,7 @@ type Filter struct {
 	ToolID    string
 	ProjectID string
 	Projects  []string   // any of these; nil: all
-	Principal string     // name or id of one that made the run or asked for it later
+	Principal string     // name or id of one that asks for the run, or did until no one does any more
 	IDPrefix  string     // what the run's id begins with
 	Since     *time.Time // created at or after
 	Until     *time.Time // created before
@@ -48,8 +48,6 @@ type Row struct {
 type Page struct {
 	Runs   []Row
 	Cursor string
-	Seq    int64 // number of the newest event: the page shows the state at that event
-	Askers int64 // how many entries there are about who asked for a run again, where the filter is about principals: they are no events
 	Total  Total // of all pages
 }
 
@@ -69,12 +67,20 @@ const (
 	byState   = "state"
 	byTool    = "tool_id"
 	byProject = "project_id"
+	// byPrincipal walks the askings of a principal, by its name and by its id.
+	byPrincipal = "principal"
 )
 
 // walk is the column whose index a list walks: of those that the filter names, the one with the fewest runs. SQLite would guess.
 func (f Filter) walk(ctx context.Context, db queryer) (column string, err error) {
 	if f.member() != "" {
 		return "", nil
+	}
+	if f.Principal != "" { // of one who asked for more than this the newest runs are found soon whatever is walked
+		const q = "SELECT 1 FROM askings WHERE principal = ? UNION ALL SELECT 1 FROM askings WHERE principal_id = ?"
+		if n, err := countSome(ctx, db, countedAtMost, q, f.Principal, f.Principal); err != nil || n.Exact {
+			return byPrincipal, err
+		}
 	}
 	fewest := int64(-1)
 	for _, c := range []struct {
@@ -135,7 +141,7 @@ func (f Filter) where(by string) (w where) {
 		w.add(in, args...)
 	}
 	if f.Principal != "" {
-		w.add(askedBy, f.Principal, f.Principal)
+		w.add(askedFor("r.run_id"), f.Principal)
 	}
 	if f.IDPrefix != "" {
 		w.begins("r.run_id", f.IDPrefix)
@@ -150,6 +156,9 @@ func (f Filter) where(by string) (w where) {
 	return w
 }
 
+// hasStarted is the condition that a run neither waits for outputs of others nor ended while it did.
+const hasStarted = "NOT EXISTS (SELECT 1 FROM waits x WHERE x.run_id = r.run_id) AND "
+
 // total counts the runs the filter selects: from run_counts, which knows no times; else one by one, to a bound.
 func (f Filter) total(ctx context.Context, db queryer, by string) (t Total, err error) {
 	w := f.where(by)
@@ -163,8 +172,16 @@ func (f Filter) total(ctx context.Context, db queryer, by string) (t Total, err 
 			most = countedMembers
 		}
 		return countSome(ctx, db, most, "SELECT 1 FROM "+from+" WHERE "+w.String()+memberGroup, w.args...)
-	case f.Since != nil || f.Until != nil || f.Principal+f.IDPrefix != "":
-		return countSome(ctx, db, countedAtMost, "SELECT 1 FROM runs r WHERE "+w.String(), w.args...)
+	case f.Principal != "":
+		var each []string
+		var args []any
+		for _, p := range f.parts(byPrincipal) {
+			each = append(each, "SELECT * FROM (SELECT DISTINCT r.run_id FROM "+p.from+" WHERE "+hasStarted+p.String()+" LIMIT ?)")
+			args = append(append(args, p.args...), countedAtMost+1)
+		}
+		return countSome(ctx, db, countedAtMost, "SELECT 1 FROM ("+strings.Join(each, " UNION ")+")", args...)
+	case f.Since != nil || f.Until != nil || f.IDPrefix != "":
+		return countSome(ctx, db, countedAtMost, "SELECT 1 FROM runs r WHERE "+hasStarted+w.String(), w.args...)
 	}
 	t.Exact = true
 	err = db.QueryRowContext(ctx, "SELECT coalesce(sum(n), 0) FROM run_counts r WHERE "+w.String(), w.args...).Scan(&t.N)
@@ -176,20 +193,12 @@ func (l *Ledger) List(ctx context.Context, f Filter) (p Page, err error) {
 	ctx = context.WithoutCancel(ctx)
 	limit := pageLimit(f.Limit)
 	err = l.snapshot(ctx, func(tx *sql.Tx) error { // the page and the numbers are from the same moment
-		if err := tx.QueryRowContext(ctx, newestEvent).Scan(&p.Seq); err != nil {
-			return err
-		}
 		by, err := f.walk(ctx, tx)
 		if err != nil {
 			return err
 		}
 		if p.Total, err = f.total(ctx, tx, by); err != nil {
 			return err
-		}
-		if f.Principal != "" {
-			if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM run_askers").Scan(&p.Askers); err != nil {
-				return err
-			}
 		}
 		if p.Total.N == 0 { // the page would look for one
 			return nil
@@ -234,24 +243,46 @@ func (f Filter) page(by string, limit int) (q string, args []any, err error) {
 		return pageQuery + f.member() + memberRuns + pageFrom + w.String() + memberGroup +
 			" ORDER BY m.run_at DESC, m.run_id DESC LIMIT ?)", append(w.args, limit), err
 	}
-	if p := f.projects(); by == byProject && len(p) > 1 && len(p) <= mostMerged {
-		// The newest of each project, then the newest of those: one index cannot give several projects in the order of time.
+	if parts := f.parts(by); parts != nil {
 		var each []string
-		for _, project := range p {
-			one := f
-			one.ProjectID, one.Projects = project, nil
-			w := one.where(by)
-			err = errors.Join(err, behind(&w, "(r.created_at, r.run_id)"))
-			each = append(each, "SELECT * FROM (SELECT r.created_at, r.run_id FROM runs r WHERE "+w.String()+
+		for _, p := range parts {
+			err = errors.Join(err, behind(&p.where, "(r.created_at, r.run_id)"))
+			each = append(each, "SELECT * FROM (SELECT DISTINCT r.created_at, r.run_id FROM "+p.from+" WHERE "+hasStarted+p.String()+
 				" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?)")
-			args = append(append(args, w.args...), limit)
+			args = append(append(args, p.args...), limit)
 		}
-		return pageQuery + "(" + strings.Join(each, " UNION ALL ") + " ORDER BY 1 DESC, 2 DESC LIMIT ?) m" + memberRuns + pageFrom + "1)",
+		return pageQuery + "(" + strings.Join(each, " UNION ") + " ORDER BY 1 DESC, 2 DESC LIMIT ?) m" + memberRuns + pageFrom + "1)",
 			append(args, limit), err
 	}
 	w := f.where(by)
 	err = behind(&w, "(r.created_at, r.run_id)")
 	return pageQuery + "runs r" + pageFrom + w.String() + " ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?)", append(w.args, limit), err
+}
+
+// part is a list of runs that an index has in the order of time.
+type part struct {
+	from string
+	where
+}
+
+// parts are the lists whose newest runs together are those of the filter, where no single index has them in the order of time: one of each
+// project, or of the askings by a principal's name and by its id. Nil: one index has them.
+func (f Filter) parts(by string) (out []part) {
+	switch p := f.projects(); {
+	case by == byPrincipal:
+		for _, column := range []string{"k.principal", "k.principal_id"} {
+			x := part{"askings k CROSS JOIN runs r ON r.run_id = k.thing", f.where(by)}
+			x.add(column+" = ?", f.Principal)
+			out = append(out, x)
+		}
+	case by == byProject && len(p) > 1 && len(p) <= mostMerged:
+		for _, project := range p {
+			one := f
+			one.ProjectID, one.Projects = project, nil
+			out = append(out, part{"runs r", one.where(by)})
+		}
+	}
+	return out
 }
 
 // mostMerged is how many projects' lists are merged; SQLite takes 500.

@@ -123,9 +123,16 @@ func TestListsAreComplete(t *testing.T) {
 		if i%4 == 0 {
 			v = finish(t, l, v)
 		}
-		must(t, l.RowIsRun(ctx, "batch_a", i+2, v.Run.ID))
+		must(t, l.RowIsRun(ctx, run.RowRef{BatchID: "batch_a", N: i + 2}, v.Run.ID))
 		if i%4 == 2 {
 			v = finish(t, l, v)
+		}
+		if i%2 == 1 { // by calls and by two batches
+			for _, batch := range []string{"", "batch_a", "batch_b"} {
+				who := run.Asking{Principal: run.Principal{Name: "user:eve", ID: "prn_E"}, Batch: batch}
+				_, err := l.AskFor(ctx, v.Run.ID, who, nil)
+				must(t, err)
+			}
 		}
 		all = append(all, v.Run)
 	}
@@ -156,6 +163,8 @@ func TestListsAreComplete(t *testing.T) {
 		"of a batch":  {Filter{Batch: "batch_a", State: run.Succeeded}, func(i int, _ *run.Run) bool { return i%2 == 0 }},
 		"sample, tag": {Filter{Tag: "third", Sample: "S0"}, func(i int, _ *run.Run) bool { return i%21 == 0 }},
 		"batch":       {Filter{Batch: "batch_a", ToolID: "t.2"}, func(i int, _ *run.Run) bool { return i%4 == 2 }},
+		"principal":   {Filter{Principal: "user:eve"}, func(i int, _ *run.Run) bool { return i%2 == 1 }},
+		"id, project": {Filter{Principal: "prn_E", ProjectID: other}, func(i int, _ *run.Run) bool { return i%10 == 5 }},
 		"no batch":    {Filter{Batch: "batch_a", Projects: []string{other}}, func(int, *run.Run) bool { return false }},
 	} {
 		var want, got []string

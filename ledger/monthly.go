@@ -43,7 +43,7 @@ type SpentRow struct {
 }
 
 // Spent adds up what attempts used: by accounting if it measured them, else by the job's own record. Calls of service workers are no jobs.
-func (l *Ledger) Spent(ctx context.Context, f Spent) (rows []SpentRow, seq int64, err error) {
+func (l *Ledger) Spent(ctx context.Context, f Spent) (rows []SpentRow, err error) {
 	var w where
 	w.add("a.ended_at >= ? AND a.ended_at < ? AND a.ending <> '' AND r.site <> ?", micros(f.From), micros(f.To), run.WorkerSite)
 	if f.Projects != nil {
@@ -74,9 +74,6 @@ func (l *Ledger) Spent(ctx context.Context, f Spent) (rows []SpentRow, seq int64
 			return err
 		}
 		defer tx.ExecContext(ctx, "PRAGMA cache_size = -2000")
-		if err := tx.QueryRowContext(ctx, newestEvent).Scan(&seq); err != nil {
-			return err
-		}
 		rows, err = list(ctx, tx, func(row scanner) (r SpentRow, err error) {
 			err = row.Scan(&r.Project, &r.Account, &r.Caller, &r.Tool, &r.Runs, &r.Attempts, &r.Succeeded, &r.Failed, &r.Cancelled, &r.CPUSeconds,
 				&r.AllocatedCPUSeconds, &r.MaxRSSBytes, &r.InputBytes, &r.OutputBytes, &r.Unmeasured)
@@ -84,5 +81,5 @@ func (l *Ledger) Spent(ctx context.Context, f Spent) (rows []SpentRow, seq int64
 		}, query, w.args...)
 		return err
 	})
-	return rows, seq, err
+	return rows, err
 }

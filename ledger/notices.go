@@ -14,7 +14,7 @@ import (
 
 var _ notify.Store = (*Ledger)(nil)
 
-const noticeColumns = `notice_id, coalesce(run_id, waiting_id, ''), coalesce(waiting_id, ''), coalesce(batch_id, ''), url, origin, principal,
+const noticeColumns = `notice_id, coalesce(run_id, ''), waited_as, coalesce(batch_id, ''), url, origin, principal,
  principal_id, asked_at, due_at, iif(ended = '', '{}', ended), next_at, tries, result, settled_at, delivered`
 
 func scanNotice(row scanner) (n notify.Notice, err error) {
@@ -42,11 +42,8 @@ func (l *Ledger) AddNotice(ctx context.Context, n notify.Notice, most int) (out 
 			return fault.New(fault.Conflict, "too_many_notices", fmt.Sprintf("you asked for %d notices of this already", len(was))).
 				WithNext("wait for it instead")
 		}
-		q := `INSERT INTO notices (notice_id, run_id, waiting_id, url, origin, principal, principal_id, asked_at, due_at, next_at)
- SELECT ?1, run_id, waiting_id, ?2, ?3, ?4, ?5, ?6, over, CASE WHEN over IS NULL THEN NULL ELSE ?6 END FROM (
-  SELECT r.run_id, NULL AS waiting_id, r.finished_at AS over FROM runs r WHERE r.run_id = ?7
-  UNION ALL SELECT r.run_id, w.run_id, iif(w.became IS NULL, w.finished_at, r.finished_at)
-   FROM waiting_runs w LEFT JOIN runs r ON r.run_id = w.became WHERE w.run_id = ?7)`
+		q := `INSERT INTO notices (notice_id, run_id, url, origin, principal, principal_id, asked_at, due_at, next_at)
+ SELECT ?1, run_id, ?2, ?3, ?4, ?5, ?6, finished_at, iif(finished_at IS NULL, NULL, ?6) FROM runs WHERE run_id = ?7`
 		if n.BatchID != "" {
 			q = `INSERT INTO notices (notice_id, batch_id, url, origin, principal, principal_id, asked_at, due_at, next_at, ended)
  SELECT ?1, b.batch_id, ?2, ?3, ?4, ?5, ?6, iif(open, NULL, max(b.created_at, coalesce((SELECT max(r.finished_at) FROM batch_rows w
@@ -74,7 +71,7 @@ func noticesOf(n notify.Notice) string {
 	if n.BatchID != "" {
 		return "batch_id = ?1"
 	}
-	return "(run_id = ?1 OR waiting_id = ?1)"
+	return "run_id = ?1"
 }
 
 // Notices are those of the same run or batch, oldest first.
@@ -84,23 +81,34 @@ func (l *Ledger) Notices(ctx context.Context, of notify.Notice) ([]notify.Notice
 }
 
 // DueNotices implements [notify.Store].
-func (l *Ledger) DueNotices(ctx context.Context, now time.Time, perOrigin int) ([]notify.Notice, error) {
+func (l *Ledger) DueNotices(ctx context.Context, now time.Time, perCaller int) ([]notify.Notice, error) {
 	return list(ctx, l.r, scanNotice, "SELECT "+noticeColumns+` FROM
- (SELECT *, row_number() OVER (PARTITION BY origin ORDER BY next_at, notice_id) AS nth FROM notices WHERE next_at <= ?)
- WHERE nth <= ? ORDER BY next_at, notice_id`, micros(now), perOrigin)
+ (SELECT *, row_number() OVER (PARTITION BY origin, principal, principal_id ORDER BY next_at, notice_id) AS nth FROM notices WHERE next_at <= ? OR next_at > ?)
+ WHERE nth <= ? ORDER BY next_at, notice_id`, micros(now), micros(now.Add(notify.LongestPause)), perCaller)
 }
 
 // NoticeEvent implements [notify.Store].
 func (l *Ledger) NoticeEvent(ctx context.Context, n notify.Notice) (notify.Ended, error) {
+	e, err := l.noticeEvent(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	var due bool // asked last: what was read is of the end that the notice tells of
+	err = l.one(ctx, "SELECT EXISTS (SELECT 1 FROM notices WHERE "+stillDue+")", n.ID, optMicros(n.DueAt)).Scan(&due)
+	if err != nil || !due {
+		return nil, storage(err)
+	}
+	return e, nil
+}
+
+// stillDue is the condition that notice ?1 is to tell of the end at ?2.
+const stillDue = "notice_id = ?1 AND due_at = ?2 AND settled_at IS NULL"
+
+func (l *Ledger) noticeEvent(ctx context.Context, n notify.Notice) (notify.Ended, error) {
 	if n.BatchID != "" {
 		b, err := l.Batch(ctx, n.BatchID)
 		return notify.BatchData{NoticeID: n.ID, GatewayID: l.ID(), BatchID: b.ID, Name: b.Name, ToolID: b.ToolID, ProjectID: b.ProjectID,
 			Rows: b.Rows, Counts: n.Counts, FinishedAt: n.DueAt.UTC()}, err
-	}
-	if n.RunID == n.WaitedAs {
-		w, err := l.Waiting(ctx, n.RunID)
-		return notify.EventData{NoticeID: n.ID, GatewayID: l.ID(), RunID: w.ID, ToolID: w.ToolID, ProjectID: w.ProjectID, State: string(w.State),
-			Reason: w.Code, Attempt: w.AttemptN, FinishedAt: n.DueAt.UTC()}, err
 	}
 	v, err := l.View(ctx, n.RunID)
 	if err != nil {
@@ -125,30 +133,29 @@ func (l *Ledger) SignNotice(ctx context.Context, data []byte) (keyID string, sig
 }
 
 // NoticeTried implements [notify.Store].
-func (l *Ledger) NoticeTried(ctx context.Context, id, result string, delivered bool, next *time.Time) error {
-	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		var at, settled any
-		if next != nil {
-			at = micros(*next)
-		} else {
-			settled = micros(l.now())
-		}
-		_, err := tx.ExecContext(ctx, "UPDATE notices SET tries = tries + 1, result = ?, delivered = ?, next_at = ?, settled_at = ? "+
-			"WHERE notice_id = ? AND settled_at IS NULL", fault.ClipTo(result, 512), delivered, at, settled, id)
-		return err
-	})
+func (l *Ledger) NoticeTried(ctx context.Context, n notify.Notice, result string, delivered bool, next *time.Time) error {
+	var settled any
+	if next == nil {
+		settled = micros(l.now())
+	}
+	return l.write(ctx, "UPDATE notices SET tries = tries + 1, result = ?3, delivered = ?4, next_at = ?5, settled_at = ?6 WHERE "+stillDue,
+		n.ID, optMicros(n.DueAt), fault.ClipTo(result, 512), delivered, optMicros(next), settled)
 }
 
-// HoldNotices implements [notify.Store].
-func (l *Ledger) HoldNotices(ctx context.Context, origin string, now, until time.Time) error {
-	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
-		_, err := tx.ExecContext(ctx, "UPDATE notices SET next_at = ?3 WHERE origin = ?1 AND next_at <= ?2", origin, micros(now), micros(until))
-		return err
-	})
+// HoldPlace implements [notify.Store].
+func (l *Ledger) HoldPlace(ctx context.Context, n notify.Notice, now, until time.Time) error {
+	return l.write(ctx, "UPDATE notices SET next_at = ?3 WHERE next_at <= ?2 AND url = ?1", n.URL, micros(now), micros(until))
+}
+
+// HoldCaller implements [notify.Store].
+func (l *Ledger) HoldCaller(ctx context.Context, n notify.Notice, now, until time.Time) error {
+	return l.write(ctx, "UPDATE notices SET next_at = ?5 WHERE next_at <= ?4 AND (origin, principal, principal_id) = (?1, ?2, ?3)", n.Origin,
+		n.By, n.ByID, micros(now), micros(until))
 }
 
 // NoticesDelivered implements [notify.Store].
-func (l *Ledger) NoticesDelivered(ctx context.Context, origin string, since time.Time) (n int, err error) {
-	err = l.one(ctx, "SELECT count(*) FROM notices WHERE origin = ? AND settled_at >= ? AND delivered", origin, micros(since)).Scan(&n)
-	return n, storage(err)
+func (l *Ledger) NoticesDelivered(ctx context.Context, n notify.Notice, since time.Time) (caller, all int, err error) {
+	err = l.one(ctx, "SELECT coalesce(sum((principal, principal_id) = (?3, ?4)), 0), count(*) FROM notices WHERE origin = ?1 AND "+
+		"settled_at >= ?2 AND delivered", n.Origin, micros(since), n.By, n.ByID).Scan(&caller, &all)
+	return caller, all, storage(err)
 }

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -37,7 +36,7 @@ func TestNotices(t *testing.T) {
 	}
 	far := l.now().Add(24 * time.Hour)
 	due := func(at time.Time) (out []string) {
-		list, err := l.DueNotices(ctx, at, 2)
+		list, err := l.DueNotices(ctx, at, 1)
 		must(t, err)
 		for _, n := range list {
 			out = append(out, n.ID)
@@ -50,22 +49,31 @@ func TestNotices(t *testing.T) {
 	v = finish(t, l, v)
 	_, err = ask("5", "https://a/5", "bob")
 	must(t, err)
-	if got := due(far); fmt.Sprint(got) != "[ntc_1 ntc_3]" { // at most two of an origin
-		t.Error(got)
+	if got := due(far); fmt.Sprint(got) != "[ntc_1 ntc_5]" {
+		t.Errorf("due, at most one for each caller: %v, want ntc_1 of ana and ntc_5 of bob", got)
 	}
+	one = l.notice(t, v.Run.ID, "ntc_1")
 	said, err := l.NoticeEvent(ctx, one)
 	e, _ := said.(notify.EventData)
 	if must(t, err); e.RunID != v.Run.ID || e.State != string(v.Run.State) || e.FinishedAt.IsZero() || e.GatewayID != l.ID() {
 		t.Errorf("%+v", e)
 	}
-	must(t, l.NoticeTried(ctx, "ntc_1", "answered with status 204", true, nil))
-	must(t, l.NoticeTried(ctx, "ntc_1", "late", false, &far)) // it is settled
-	must(t, l.HoldNotices(ctx, "https://a", l.now().Add(time.Minute), far))
-	if got := due(l.now().Add(time.Hour)); len(got) != 0 {
-		t.Error(got)
+	must(t, l.NoticeTried(ctx, one, "answered with status 204", true, nil))
+	must(t, l.NoticeTried(ctx, one, "late", false, &far)) // it is settled
+	soon := l.now().Add(time.Hour)
+	must(t, l.HoldPlace(ctx, notify.Notice{URL: "https://a/3"}, l.now().Add(time.Minute), soon.Add(time.Minute)))
+	if got := due(soon); fmt.Sprint(got) != "[ntc_5]" {
+		t.Errorf("due while the place of ntc_3 is held: %v, want ntc_5", got)
 	}
-	if n, err := l.NoticesDelivered(ctx, "https://a", l.now().Add(-time.Hour)); n != 1 || err != nil {
-		t.Error(n, err)
+	must(t, l.HoldCaller(ctx, notify.Notice{Origin: "https://a", By: "bob", ByID: "prn_bob"}, l.now().Add(time.Minute), soon.Add(time.Minute)))
+	if got := due(soon); len(got) != 0 {
+		t.Errorf("due while bob's notices are held too: %v, want none", got)
+	}
+	for by, want := range map[string]int{"ana": 1, "bob": 0} {
+		of := notify.Notice{Origin: "https://a", By: by, ByID: "prn_" + by}
+		if own, all, err := l.NoticesDelivered(ctx, of, l.now().Add(-time.Hour)); own != want || all != 1 || err != nil {
+			t.Errorf("delivered in an hour: %d of %s and %d of all (%v), want %d and 1", own, by, all, err, want)
+		}
 	}
 	list, err := l.Notices(ctx, notify.Notice{RunID: v.Run.ID})
 	if must(t, err); len(list) != 3 || !list[0].Delivered || list[0].SettledAt == nil || list[0].Result != "answered with status 204" ||
@@ -75,6 +83,53 @@ func TestNotices(t *testing.T) {
 	_, signature, err := l.SignNotice(ctx, []byte("x"))
 	if must(t, err); len(signature) != 64 {
 		t.Error(len(signature))
+	}
+}
+
+// notice reads a notice of a run.
+func (l *Ledger) notice(t testing.TB, runID, id string) notify.Notice {
+	t.Helper()
+	list, err := l.Notices(t.Context(), notify.Notice{RunID: runID})
+	must(t, err)
+	for _, n := range list {
+		if n.ID == id {
+			return n
+		}
+	}
+	t.Fatalf("run %s has no notice %s", runID, id)
+	return notify.Notice{}
+}
+
+// A run that is retried before its end was told of is not over: the sender that had read the notice learns that, what it has tried settles
+// nothing, and the notice tells of the next end.
+//
+// proves MANY-05
+func TestNoticeOfARetriedRun(t *testing.T) {
+	l, ctx := fresh(t), t.Context()
+	x := insert(t, l, 1)
+	_, err := l.AddNotice(ctx, notify.Notice{ID: "ntc_1", RunID: x.Run.ID, URL: "https://a/1", Origin: "https://a", By: "ana"}, 2)
+	must(t, err)
+	x = ends(t, l, x, run.Failed)
+	read := l.notice(t, x.Run.ID, "ntc_1")
+	x.Run.State, x.Run.Phase, x.Run.FinishedAt, x.Run.AttemptN = run.Queued, run.Staging, nil, 2
+	x, err = l.Apply(ctx, run.Write{Run: x.Run, Attempts: []run.Attempt{{RunID: x.Run.ID, N: 2}},
+		Event: run.Event{Type: "run.retry", Data: map[string]any{}}})
+	must(t, err)
+	if e, err := l.NoticeEvent(ctx, read); e != nil || err != nil {
+		t.Errorf("NoticeEvent of a run that was retried = %+v, %v, want nothing", e, err)
+	}
+	must(t, l.NoticeTried(ctx, read, "answered with status 204", true, nil))
+	if n := l.notice(t, x.Run.ID, "ntc_1"); n.DueAt != nil || n.NextAt != nil || n.SettledAt != nil {
+		t.Errorf("notice after the retry: due %v, next try %v, settled %v, want none of them", n.DueAt, n.NextAt, n.SettledAt)
+	}
+	ends(t, l, x, run.Succeeded)
+	due, err := l.DueNotices(ctx, l.now().Add(time.Hour), 2)
+	if must(t, err); len(due) != 1 {
+		t.Fatalf("%d notices are due after the second end, want 1", len(due))
+	}
+	e, err := l.NoticeEvent(ctx, due[0])
+	if d, ok := e.(notify.EventData); err != nil || !ok || d.Attempt != 2 || d.State != "succeeded" {
+		t.Errorf("NoticeEvent after the second end = %+v, %v, want attempt 2, succeeded", e, err)
 	}
 }
 
@@ -107,13 +162,13 @@ func TestNoticesOfWaitingRuns(t *testing.T) {
 		must(t, err)
 		return e.(notify.EventData)
 	}
-	if n := ask("1", a.ID); n.RunID != a.ID || n.WaitedAs != a.ID || n.DueAt != nil {
+	if n := ask("1", a.Run.ID); n.RunID != a.Run.ID || n.WaitedAs != "" || n.DueAt != nil {
 		t.Errorf("%+v", n)
 	}
-	ask("2", b.ID)
+	ask("2", b.Run.ID)
 
 	n := newRun(2)
-	n.Waited = a.ID
+	n.Waited = new(a.WaitRef())
 	y, _, err := l.Insert(ctx, n)
 	must(t, err)
 	if got := due(); len(got) != 0 {
@@ -124,28 +179,24 @@ func TestNoticesOfWaitingRuns(t *testing.T) {
 	if len(got) != 1 || got[0].ID != "ntc_1" {
 		t.Fatalf("%+v", got)
 	}
-	if e := said(got[0]); e.RunID != y.Run.ID || e.WaitedAs != a.ID || e.State != "succeeded" {
+	if e := said(got[0]); e.RunID != y.Run.ID || e.WaitedAs != a.Run.ID || e.State != "succeeded" {
 		t.Errorf("%+v", e)
 	}
-	must(t, l.NoticeTried(ctx, "ntc_1", "answered with status 204", true, nil))
+	must(t, l.NoticeTried(ctx, got[0], "answered with status 204", true, nil))
 
 	fail := func(attempt int) {
 		t.Helper()
-		if w, err := l.EndWaiting(ctx, b.ID, WaitingFailed, "input_failed", "x"); err != nil || w.AttemptN != attempt {
-			t.Fatalf("%+v %v", w, err)
-		}
+		must(t, l.EndWaiting(ctx, run.WaitRef{RunID: b.Run.ID, Attempt: attempt}, "input_failed", "x"))
 	}
 	fail(1)
 	if got = due(); len(got) != 1 || got[0].ID != "ntc_2" {
 		t.Fatalf("%+v", got)
 	}
-	if e := said(got[0]); e.RunID != b.ID || e.WaitedAs != "" || e.State != "failed" || e.Reason != "input_failed" {
+	if e := said(got[0]); e.RunID != b.Run.ID || e.WaitedAs != "" || e.State != "failed" || e.Reason != "input_failed" {
 		t.Errorf("%+v", e)
 	}
 	// Set waiting again before anybody was told: the next end is told.
-	if _, err := l.WaitAgain(ctx, b.ID, 1, "y", run.Principal{Name: "ana"}, json.RawMessage(`{}`)); err != nil {
-		t.Fatal(err)
-	}
+	l.waitsAgain(t, l.waitingNow(t, b.Run.ID), "ana")
 	if got = due(); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -156,17 +207,11 @@ func TestNoticesOfWaitingRuns(t *testing.T) {
 
 	// A run that waited becomes one that is over: it is told of at once.
 	c := waits(t, l, 3, promise)
-	ask("3", c.ID)
-	must(t, l.StartWaiting(ctx, c.ID, y.Run.ID))
-	if list, err := l.Notices(ctx, notify.Notice{RunID: c.ID}); err != nil || len(list) != 1 || list[0].RunID != y.Run.ID ||
-		list[0].DueAt == nil {
-		t.Errorf("%+v %v", list, err)
-	}
-	if list, err := l.Notices(ctx, notify.Notice{RunID: y.Run.ID}); err != nil || len(list) != 2 {
-		t.Errorf("%+v %v", list, err)
-	}
-	if n := ask("4", c.ID); n.DueAt == nil || n.RunID != y.Run.ID { // by the name under which it waited
-		t.Errorf("%+v", n)
+	ask("3", c.Run.ID)
+	must(t, l.StartWaiting(ctx, c.WaitRef(), y.Run.ID))
+	if list, err := l.Notices(ctx, notify.Notice{RunID: y.Run.ID}); err != nil || len(list) != 2 || list[1].WaitedAs != c.Run.ID ||
+		list[1].DueAt == nil {
+		t.Errorf("notices of the run that two waiting runs became = %+v, %v; want 2, the second as %s and due", list, err, c.Run.ID)
 	}
 	must(t, l.Integrity(ctx))
 }

@@ -17,7 +17,7 @@ type owners struct {
 
 type owner struct {
 	projectID string
-	isRun     bool // a run; its id is that of no waiting one, whose params have other words in them
+	started   bool // a run that does not wait for inputs, and never did under this id
 }
 
 // maxOwners bounds the memory, some 3 MB. A full one begins anew.
@@ -44,8 +44,10 @@ func (l *Ledger) OwnerSeen(id string) string { return l.owners.find(id).projectI
 // Owner is the project of a run or an artifact.
 func (l *Ledger) Owner(ctx context.Context, id string) (projectID string, err error) {
 	var x owner
-	err = l.one(ctx, "SELECT project_id, 1 FROM runs WHERE run_id = ?1 UNION ALL SELECT project_id, 0 FROM artifacts WHERE artifact_id = ?1 "+
-		"UNION ALL SELECT project_id, 0 FROM waiting_runs WHERE run_id = ?1", id).Scan(&x.projectID, &x.isRun)
+	err = l.one(ctx, "SELECT project_id, NOT EXISTS (SELECT 1 FROM waits w WHERE w.run_id = runs.run_id) FROM runs WHERE run_id = ?1 "+
+		"UNION ALL SELECT project_id, 0 FROM artifacts WHERE artifact_id = ?1 "+
+		"UNION ALL SELECT r.project_id, 0 FROM run_aliases x JOIN runs r ON r.run_id = x.run_id WHERE x.alias = ?1", id).
+		Scan(&x.projectID, &x.started)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fault.New(fault.NotFound, "", id+" does not exist")
 	}

@@ -12,10 +12,10 @@ import (
 
 var _ gate.Principals = (*Ledger)(nil)
 
-const principalColumns = "principal_id, method, subject, name, coalesce(made_by, ''), coalesce(former, '')"
+const principalColumns = "principal_id, method, subject, name, coalesce(made_by, '')"
 
 func scanIdentity(row scanner) (i gate.Identity, err error) {
-	err = row.Scan(&i.ID, &i.Method, &i.Subject, &i.Name, &i.MadeBy, &i.Former)
+	err = row.Scan(&i.ID, &i.Method, &i.Subject, &i.Name, &i.MadeBy)
 	return i, err
 }
 
@@ -40,10 +40,8 @@ func (l *Ledger) addPrincipals(ctx context.Context, who []gate.Identity) (out []
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		out = nil
 		for _, i := range who {
-			// The name of before is this principal's if its method may take names over and no other principal has taken this one.
-			if _, err := tx.ExecContext(ctx, `INSERT INTO principals (method, subject, name, former, first_seen)
- SELECT ?1, ?2, ?3, iif(EXISTS (SELECT 1 FROM former_names WHERE method = ?1) AND NOT EXISTS (SELECT 1 FROM principals WHERE former = ?4), ?4, NULL), ?5
- ON CONFLICT (method, subject) DO NOTHING`, i.Method, i.Subject, i.Name, optText(i.Former), micros(l.now())); err != nil {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO principals (method, subject, name, first_seen) VALUES (?,?,?,?) "+
+				"ON CONFLICT (method, subject) DO NOTHING", i.Method, i.Subject, i.Name, micros(l.now())); err != nil {
 				return err
 			}
 			known, err := scanIdentity(tx.QueryRowContext(ctx, findPrincipal, i.Method, i.Subject))
@@ -57,15 +55,6 @@ func (l *Ledger) addPrincipals(ctx context.Context, who []gate.Identity) (out []
 	return out, err
 }
 
-// CloseNames ends the time in which users of this host can take over what an older ledger kept under their names.
-func (l *Ledger) CloseNames(ctx context.Context) error {
-	var open bool
-	if err := l.one(ctx, "SELECT EXISTS (SELECT 1 FROM former_names WHERE method = 'peer')").Scan(&open); err != nil || !open {
-		return storage(err)
-	}
-	return l.write(ctx, "DELETE FROM former_names WHERE method = 'peer'")
-}
-
 // Identity reads a principal. NotFound when there is none.
 func (l *Ledger) Identity(ctx context.Context, id string) (gate.Identity, error) {
 	i, err := scanIdentity(l.one(ctx, "SELECT "+principalColumns+" FROM principals WHERE principal_id = ?", id))
@@ -75,8 +64,7 @@ func (l *Ledger) Identity(ctx context.Context, id string) (gate.Identity, error)
 	return i, storage(err)
 }
 
-// Line lists who is behind a principal: itself, who created it, who created that one, and so on. They are ids; a principal of an older
-// ledger is listed by its former name too. Such a ledger knows only the name of who created a token, so everyone who had it is listed.
+// Line lists the ids of who is behind a principal: itself, who created it, who created that one, and so on.
 func (l *Ledger) Line(ctx context.Context, id string) (line []string, err error) {
 	for next := []string{id}; len(next) > 0; {
 		who := next[0]
@@ -84,11 +72,7 @@ func (l *Ledger) Line(ctx context.Context, id string) (line []string, err error)
 			continue
 		}
 		line = append(line, who)
-		more, err := list(ctx, l.r, column[string], `SELECT made_by FROM principals WHERE principal_id = ?1 AND made_by IS NOT NULL
- UNION ALL SELECT former FROM principals WHERE principal_id = ?1 AND former IS NOT NULL
- UNION ALL SELECT created_by FROM principals JOIN tokens ON token_id = subject WHERE principal_id = ?1 AND method = 'token' AND made_by IS NULL
- UNION ALL SELECT principal_id FROM principals WHERE former = ?1
- UNION ALL SELECT principal_id FROM principals JOIN tokens ON token_id = subject WHERE method = 'token' AND 'token:' || tokens.name = ?1`, who)
+		more, err := list(ctx, l.r, column[string], "SELECT made_by FROM principals WHERE principal_id = ? AND made_by IS NOT NULL", who)
 		if err != nil {
 			return nil, err
 		}

@@ -1,19 +1,19 @@
 package ledger
 
 import (
-	"database/sql"
-	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/plan"
 )
 
 func peer(uid int, name string) gate.Identity {
-	return gate.Identity{Method: gate.ByPeer, Subject: fmt.Sprint(uid, " ", name), Name: "user:" + name, Former: "user:" + name}
+	return gate.Identity{Method: gate.ByPeer, Subject: fmt.Sprint(uid, " ", name), Name: "user:" + name}
 }
 
 func identified(t *testing.T, l *Ledger, who gate.Identity) gate.Identity {
@@ -34,7 +34,7 @@ func TestPrincipalsAreNeverGivenTwice(t *testing.T) {
 	for _, who := range []gate.Identity{peer(1001, "alice"), peer(1002, "alice"), peer(1001, "bob"), peer(1001, ""), oidc("https://a", "x"),
 		oidc("https://a", "X"), oidc("https://b", "x"), oidc("https://a", "#x"), oidc("https://a", "x ")} {
 		got := identified(t, l, who)
-		if earlier, twice := ids[got.ID]; twice || !strings.HasPrefix(got.ID, "prn_") || len(got.ID) != 30 || got.Former != "" {
+		if earlier, twice := ids[got.ID]; twice || !strings.HasPrefix(got.ID, "prn_") || len(got.ID) != 30 {
 			t.Errorf("%+v and %+v", got, earlier)
 		}
 		if again := identified(t, l, who); again != got {
@@ -47,116 +47,109 @@ func TestPrincipalsAreNeverGivenTwice(t *testing.T) {
 		must(t, l.AddToken(t.Context(), gate.Token{ID: "tok_" + strings.Repeat(id, 16), Name: "ci", SecretSHA256: strings.Repeat("0", 64),
 			CreatedBy: maker.Name, MadeBy: maker.ID, ExpiresAt: t0.Add(time.Hour)}))
 		got, err := l.Token(t.Context(), "tok_"+strings.Repeat(id, 16))
-		if _, twice := ids[got.PrincipalID]; err != nil || twice || got.PrincipalID == "" || got.MadeBy != maker.ID || got.Former != "" {
+		if _, twice := ids[got.PrincipalID]; err != nil || twice || got.PrincipalID == "" || got.MadeBy != maker.ID {
 			t.Errorf("%+v %v", got, err)
 		}
 		ids[got.PrincipalID] = gate.Identity{}
 	}
-	for _, q := range []string{"DELETE FROM principals", "UPDATE principals SET subject = 'x'", "UPDATE principals SET former = 'x'"} {
+	for _, q := range []string{"DELETE FROM principals", "UPDATE principals SET subject = 'x'"} {
 		if _, err := l.w.Exec(q); err == nil {
 			t.Errorf("the database lets pass: %s", q)
 		}
 	}
 }
 
-// What an older ledger keeps under a name goes on working for the principal that had the name, where that is certain, and for nobody else.
-func TestOlderNames(t *testing.T) {
-	path, _, _ := olderLedger(t, 13)
-	db, err := sql.Open("sqlite3", "file:"+path)
-	must(t, err)
-	exec := func(q string, args ...any) {
-		t.Helper()
-		_, err := db.Exec(q, args...)
-		must(t, err)
-	}
-	token := func(letter, name string, revoked any) string {
-		exec("INSERT INTO tokens VALUES (?,?,?,'[]','[]','{}','user:lab',1,9,?,NULL)", "tok_"+strings.Repeat(letter, 16), name,
-			strings.Repeat("0", 64), revoked)
-		return "tok_" + strings.Repeat(letter, 16)
-	}
-	one, twin, other, gone := token("A", "one", nil), token("B", "twin", nil), token("C", "twin", 5), token("D", "gone", 5)
-	hash := strings.Repeat("1", 64)
-	for _, name := range []string{"user:lab", "user:late", "token:one", "token:twin", "token:gone", "oidc:https://i#x"} {
-		exec("INSERT INTO idempotency_keys VALUES (?,?,'x.y',?,'c','','{}',1,1)", name, hash, hash)
-	}
-	exec(`INSERT INTO tool_call_events VALUES ('looks',1,1,'c','x.y','user:lab',1,'{}','',?)`, hash)
-	must(t, db.Close())
-
-	l := openAt(t, path)
-	holds := func(what string, who gate.Principal, want bool) {
-		t.Helper()
-		k, err := l.Key(t.Context(), who, hash)
-		if want != (err == nil) || !want && !fault.Is(err, fault.NotFound) || want && k.Principal != who.Former {
-			t.Errorf("%s: %+v %v", what, k, err)
-		}
-	}
-	of := func(i gate.Identity) gate.Principal { return gate.Principal{ID: i.ID, Name: i.Name, Former: i.Former} }
-	holds("a user of this host", of(identified(t, l, peer(1001, "lab"))), true)
-	holds("the next user of that name", of(identified(t, l, peer(1002, "lab"))), false)
-	must(t, l.CloseNames(t.Context()))
-	must(t, l.CloseNames(t.Context()))
-	holds("a user who comes later", of(identified(t, l, peer(1003, "late"))), false)
-	holds("the first one, again", of(identified(t, l, peer(1001, "lab"))), true)
-	subject := gate.Identity{Method: gate.ByOIDC, Subject: "https://i x", Name: "oidc:https://i#x", Former: "oidc:https://i#x"}
-	holds("an OpenID subject", of(identified(t, l, subject)), true)
-	for id, want := range map[string]bool{one: true, twin: false, other: false, gone: false} {
-		tok, err := l.Token(t.Context(), id)
-		must(t, err)
-		holds(tok.Name, gate.Principal{ID: tok.PrincipalID, Name: "token:" + tok.Name, Former: tok.Former}, want)
-	}
-	must(t, l.AddToken(t.Context(), gate.Token{ID: "tok_" + strings.Repeat("E", 16), Name: "one", SecretSHA256: hash, ExpiresAt: t0}))
-	tok, err := l.Token(t.Context(), "tok_"+strings.Repeat("E", 16))
-	must(t, err)
-	holds("a new token of an old name", gate.Principal{ID: tok.PrincipalID, Name: "token:one", Former: tok.Former}, false)
-}
-
-// A ledger that begins with ids has no names to take over.
-func TestNoNamesToTakeOver(t *testing.T) {
+// Whose a thing is, is remembered once it was asked, and only of things that are there.
+func TestOwnersAreRemembered(t *testing.T) {
 	l := fresh(t)
-	k := gate.Key{Principal: "user:lab", KeyHash: strings.Repeat("1", 64), ToolID: "x.y", Binding: strings.Repeat("2", 64), ToolCallID: "c"}
-	must(t, l.Begin(t.Context(), &k, ""))
-	must(t, l.Record(t.Context(), []gate.Record{{Chain: gate.Looks, Principal: "user:lab", Event: json.RawMessage(`{}`), At: t0}}))
-	if got := identified(t, l, peer(1, "lab")); got.Former != "" {
-		t.Errorf("%+v", got)
+	v := insert(t, l, 1)
+	w := waits(t, l, 1, plan.Promise{RunID: v.Run.ID, Role: "out"})
+	const nothing = "run_00000000000000000000000000"
+	for range 2 {
+		for id, want := range map[string]string{v.Run.ID: project, w.Run.ID: project, nothing: ""} {
+			got, err := l.Owner(t.Context(), id)
+			if got != want || fault.Is(err, fault.NotFound) != (want == "") || l.OwnerSeen(id) != want {
+				t.Errorf("%s is of %q, remembered as of %q, want %q: %v", id, got, l.OwnerSeen(id), want, err)
+			}
+		}
+		if got := l.waitingNow(t, w.Run.ID); !got.Waits() {
+			t.Errorf("%+v", got)
+		}
+		if is, err := l.RunOf(t.Context(), v.Run.ID); err != nil || is != v.Run.ID {
+			t.Errorf("RunOf(%s) of a run that has started = %s, %v; want the same id", v.Run.ID, is, err)
+		}
+	}
+	for i := range 2 * maxOwners {
+		l.owners.add(fmt.Sprint(i), owner{projectID: project})
+	}
+	if n := len(l.owners.of); n > maxOwners {
+		t.Errorf("%d owners are remembered", n)
+	}
+	must(t, l.Integrity(t.Context()))
+}
+
+func tokenNamed(id string) gate.Token {
+	return gate.Token{ID: "tok_" + strings.Repeat(id, 16), Name: "ci", SecretSHA256: strings.Repeat("0", 64),
+		Capabilities: []string{gate.CapRead}, Projects: []string{gate.All}, Tools: []string{"seqkit.stats"}, ExpiresAt: t0.AddDate(0, 1, 0)}
+}
+
+// A token is found in memory, and so is that there is none: guesses cost the ledger nothing. What is created or revoked takes effect at
+// once.
+func TestTokensInMemory(t *testing.T) {
+	l := fresh(t)
+	if _, err := l.Token(t.Context(), "tok_none"); !fault.Is(err, fault.NotFound) {
+		t.Error(err)
+	}
+	a, b := tokenNamed("A"), tokenNamed("B")
+	must(t, l.AddToken(t.Context(), a))
+	must(t, l.AddToken(t.Context(), b))
+	if got, err := l.Token(t.Context(), a.ID); err != nil || got.PrincipalID == "" || got.RevokedAt != nil ||
+		fmt.Sprint(got.Tools) != "[seqkit.stats]" {
+		t.Errorf("%+v %v", got, err)
+	}
+	if _, _, err := l.RevokeToken(t.Context(), a.ID, "user:x", false); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := l.Token(t.Context(), a.ID); err != nil || got.RevokedAt == nil {
+		t.Errorf("%+v %v", got, err)
+	}
+	must(t, l.r.Close())
+	if got, err := l.Token(t.Context(), b.ID); err != nil || got.Name != "ci" {
+		t.Errorf("%+v %v", got, err)
+	}
+	if _, err := l.Token(t.Context(), "tok_none"); !fault.Is(err, fault.NotFound) {
+		t.Error("a guess is a query:", err)
 	}
 }
 
-// Requests of an older ledger do not say what they cover: they end, answered or not, and nobody can bring them back.
-func TestOlderApprovals(t *testing.T) {
-	path, _, _ := olderLedger(t, 13)
-	db, err := sql.Open("sqlite3", "file:"+path)
-	must(t, err)
-	hash := strings.Repeat("1", 64)
-	for id, status := range map[string]string{"A": "pending", "B": "approved", "C": "denied"} {
-		var at any
-		if status != "pending" {
-			at = 5
+// However a revocation and looks-ups meet, nobody who asks after the revocation was answered finds the token good.
+func TestTokensInMemoryAtOnce(t *testing.T) {
+	l := fresh(t)
+	for i := range 20 {
+		tok := tokenNamed("A")
+		tok.ID = fmt.Sprintf("tok_%016d", i)
+		must(t, l.AddToken(t.Context(), tok))
+		var looks sync.WaitGroup
+		stop := make(chan struct{})
+		for range 4 {
+			looks.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						_, _ = l.Token(t.Context(), tok.ID)
+					}
+				}
+			})
 		}
-		_, err := db.Exec("INSERT INTO approvals VALUES (?,'user:lab','x.y','1.0.0',?,?,'{}',?,1,?,?,NULL,?,NULL)", "apr_"+strings.Repeat(id, 26),
-			hash, hash, status, micros(t0.Add(time.Hour)), map[bool]int{true: 3}[status == "approved"], at)
-		must(t, err)
-	}
-	must(t, db.Close())
-	l := openAt(t, path)
-	waiting, total, _, err := l.Approvals(t.Context(), nil, false)
-	if err != nil || len(waiting) != 0 || total != 0 {
-		t.Error(waiting, total, err)
-	}
-	for _, id := range []string{"A", "B", "C"} {
-		id = "apr_" + strings.Repeat(id, 26)
-		if err := l.Begin(t.Context(), nil, id); fault.CodeOf(err) != "consent_required" {
-			t.Errorf("%s is good for a call: %v", id, err)
+		if _, _, err := l.RevokeToken(t.Context(), tok.ID, "user:x", false); err != nil {
+			t.Error(err)
 		}
-		if _, err := l.AnswerApproval(t.Context(), id, Answer{Approve: true, Uses: 1, Expires: t0.Add(time.Hour)}); fault.CodeOf(err) !=
-			"approval_answered" {
-			t.Errorf("%s is answered: %v", id, err)
+		if got, err := l.Token(t.Context(), tok.ID); err != nil || got.RevokedAt == nil {
+			t.Errorf("%+v %v", got, err)
 		}
-	}
-	for _, q := range []string{"UPDATE approvals SET uses_left = 1", "DELETE FROM approvals",
-		"UPDATE approvals SET covers = '{\"account\":\"x\"}'",
-		"UPDATE approvals SET binding = '" + strings.Repeat("2", 64) + "'", "UPDATE approvals SET principal_id = 'prn_x'"} {
-		if _, err := l.w.Exec(q); err == nil {
-			t.Errorf("the database lets pass: %s", q)
-		}
+		close(stop)
+		looks.Wait()
 	}
 }

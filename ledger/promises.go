@@ -24,8 +24,8 @@ func (l *Ledger) GateKey(ctx context.Context) ([]byte, error) {
 func (l *Ledger) Key(ctx context.Context, who gate.Principal, keyHash string) (gate.Key, error) {
 	k := gate.Key{KeyHash: keyHash}
 	err := l.one(ctx, "SELECT principal, tool_id, binding, coalesce(rights, ''), tool_call_id, approval_id, outcome, created_at "+
-		"FROM idempotency_keys LEFT JOIN key_rights USING (rights_hash) WHERE principal IN (?, ?) AND key_hash = ? ORDER BY created_at DESC "+
-		"LIMIT 1", who.Key(), who.Formerly(), keyHash).
+		"FROM idempotency_keys LEFT JOIN key_rights USING (rights_hash) WHERE principal = ? AND key_hash = ?",
+		who.Key(), keyHash).
 		Scan(&k.Principal, &k.ToolID, &k.Binding, &k.Rights, &k.ToolCallID, &k.ApprovalID, into{&k.Outcome}, into{&k.CreatedAt})
 	if errors.Is(err, sql.ErrNoRows) {
 		return k, fault.New(fault.NotFound, "", "this key was never used")
@@ -168,19 +168,22 @@ type ApprovalSnapshot struct {
 func (l *Ledger) Approvals(ctx context.Context, projects []string, all bool) (out []gate.Approval, total int64, s ApprovalSnapshot,
 	err error) {
 	now := micros(l.now())
-	which, args := "1", []any{}
+	var of where
 	if projects != nil {
-		which, args = among("a.project_id", projects)
+		in, args := among("a.project_id", projects)
+		of.add(in, args...)
 	}
 	err = l.snapshot(ctx, func(tx *sql.Tx) error { // list and numbers are of the same moment
 		err := tx.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE a.status <> 'pending'),
- count(*) FILTER (WHERE a.status = 'pending' AND a.expires_at <= ?), coalesce(sum(a.uses_left), 0) FROM approvals a WHERE `+which,
-			append([]any{now}, args...)...).Scan(&s.Approvals, &s.Answered, &s.Expired, &s.UsesLeft)
+ count(*) FILTER (WHERE a.status = 'pending' AND a.expires_at <= ?), coalesce(sum(a.uses_left), 0) FROM approvals a WHERE `+of.String(),
+			append([]any{now}, of.args...)...).Scan(&s.Approvals, &s.Answered, &s.Expired, &s.UsesLeft)
 		if err != nil {
 			return err
 		}
-		out, err = list(ctx, tx, scanApproval, approvalQuery+"(? OR a.status = 'pending' AND a.expires_at > ?) AND "+which+
-			" ORDER BY a.requested_at DESC, a.approval_id LIMIT 500", append([]any{all, now}, args...)...)
+		if !all {
+			of.add("a.status = 'pending' AND a.expires_at > ?", now)
+		}
+		out, err = list(ctx, tx, scanApproval, approvalQuery+of.String()+" ORDER BY a.requested_at DESC, a.approval_id LIMIT 500", of.args...)
 		return err
 	})
 	if all {

@@ -27,12 +27,12 @@ const maxCallIDs = 20
 // callRuns joins the runs that are calls with their records.
 const callRuns = " FROM call_runs r JOIN tool_call_events e ON e.chain = r.chain AND e.seq = r.seq WHERE r.run_id = ?1 "
 
-// whose is the condition of a principal's own records: ?2 is its key, ?3 the name that records older than ids have for it.
-const whose = "AND (e.principal_id = ?2 OR e.principal_id = '' AND e.principal = ?3)"
+// whose is the condition of a principal's own records: ?2 is its key, its name where no ledger gives ids.
+const whose = "AND iif(e.principal_id <> '', e.principal_id, e.principal) = ?2"
 
 // Asked reports whether a recorded call of the principal is the run; gate.Owners has the contract.
 func (l *Ledger) Asked(ctx context.Context, who gate.Principal, runID string) (asked bool, err error) {
-	err = l.one(ctx, "SELECT EXISTS (SELECT 1"+callRuns+whose+")", runID, who.Key(), who.Formerly()).Scan(&asked)
+	err = l.one(ctx, "SELECT EXISTS (SELECT 1"+callRuns+whose+")", runID, who.Key()).Scan(&asked)
 	return asked, storage(err)
 }
 
@@ -41,7 +41,7 @@ func (l *Ledger) Asked(ctx context.Context, who gate.Principal, runID string) (a
 func (l *Ledger) CallRun(ctx context.Context, runID string, who *gate.Principal) (CallRun, error) {
 	which, args := callRuns, []any{runID}
 	if who != nil {
-		which, args = which+whose, append(args, who.Key(), who.Formerly())
+		which, args = which+whose, append(args, who.Key())
 	}
 	c := CallRun{RunID: runID}
 	err := l.snapshot(ctx, func(tx *sql.Tx) error { // count and ids are of the same moment

@@ -3,7 +3,6 @@ package ledger
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"testing"
 	"time"
 
@@ -27,7 +26,7 @@ func TestCallRuns(t *testing.T) {
 		must(t, l.Record(t.Context(), []gate.Record{r}))
 	}
 	for who, want := range map[string]int64{"": 25, "user:lab": 12, "user:other": 13} {
-		whose := &gate.Principal{ID: "prn_x", Former: who}
+		whose := &gate.Principal{Name: who}
 		if who == "" {
 			whose = nil
 		}
@@ -45,7 +44,7 @@ func TestCallRuns(t *testing.T) {
 	if p, err := l.Calls(t.Context(), CallFilter{RunID: id, Limit: 10}); err != nil || len(p.Calls) != 10 || p.Total != (Total{25, true}) {
 		t.Errorf("%+v %v", p.Total, err)
 	}
-	if _, err := l.CallRun(t.Context(), id, &gate.Principal{ID: "prn_3", Name: "user:lab", Former: "user:third"}); !fault.Is(err,
+	if _, err := l.CallRun(t.Context(), id, &gate.Principal{ID: "prn_3", Name: "user:lab"}); !fault.Is(err,
 		fault.NotFound) {
 		t.Error(err)
 	}
@@ -83,14 +82,6 @@ func TestTotals(t *testing.T) {
 	p, err := l.List(t.Context(), Filter{State: run.Succeeded, Limit: 3})
 	if err != nil || len(p.Runs) != 3 || p.Total != (Total{7, true}) {
 		t.Errorf("%+v %v", p.Total, err)
-	}
-	names, err := fs.Glob(migrations, "migrations/*.sql")
-	must(t, err)
-	for schema := range names {
-		path, _, _ := olderLedger(t, schema+1)
-		old := openAt(t, path)
-		check(old)
-		must(t, old.Close())
 	}
 }
 

@@ -26,8 +26,8 @@ type Receipt struct {
 	Envelope  json.RawMessage // the DSSE envelope around it
 }
 
-// makeReceipts signs the receipts of the attempts that a write ends, before it changes the run's row: the database refuses an end without
-// a receipt, and a receipt without an end.
+// makeReceipts signs the receipts of the attempts that a write ends, after its event and before it changes the run's row: a receipt signs
+// the history up to the end, and the database refuses an end without a receipt, and a receipt without an end.
 func (l *Ledger) makeReceipts(ctx context.Context, tx *sql.Conn, w run.Write) error {
 	var ends []int
 	for _, a := range w.Attempts {
@@ -66,14 +66,27 @@ func (l *Ledger) makeReceipt(ctx context.Context, tx *sql.Conn, w run.Write, att
 	if err != nil {
 		return err
 	}
-	var id string
-	var secret []byte
-	if err := tx.QueryRowContext(ctx, "SELECT key_id, secret FROM receipt_keys WHERE retired_at IS NULL").Scan(&id, &secret); err != nil {
+	s, err := l.signer(ctx, tx)
+	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO receipts VALUES (?,?,?,?,?)", v.Run.ID, attempt, id, string(statement),
-		receipt.Sign(secret, statement))
+	_, err = tx.ExecContext(ctx, "INSERT INTO receipts VALUES (?,?,?,?,?)", v.Run.ID, attempt, s.Key.ID, string(statement), s.Sign(statement))
 	return err
+}
+
+func (l *Ledger) signer(ctx context.Context, q queryer) (receipt.Signer, error) {
+	var secret []byte
+	err := q.QueryRowContext(ctx, "SELECT secret FROM receipt_keys WHERE retired_at IS NULL").Scan(&secret)
+	if err != nil {
+		return receipt.Signer{}, err
+	}
+	return receipt.NewSigner(l.id, secret), nil
+}
+
+// Signer signs with the key that signs now.
+func (l *Ledger) Signer(ctx context.Context) (receipt.Signer, error) {
+	s, err := l.signer(context.WithoutCancel(ctx), l.r)
+	return s, storage(err)
 }
 
 // ending is the run as it ends, with the attempt and the submission that end.
@@ -95,7 +108,7 @@ func (l *Ledger) ending(ctx context.Context, tx *sql.Conn, w run.Write, attempt 
 	return v, nil
 }
 
-// facts are what a receipt says of an attempt. Nothing of it is a text that somebody wrote, but labels and paths.
+// facts are what a receipt says of an attempt. Texts that a person wrote are in it as labels, paths, samples and names of callers alone.
 func (l *Ledger) facts(ctx context.Context, tx *sql.Conn, v run.View, w run.Write) (outputs []receipt.Resource, p receipt.Predicate,
 	err error) {
 	r, a, s, now := v.Run, v.Attempt, v.Submission, l.now()
@@ -106,23 +119,27 @@ func (l *Ledger) facts(ctx context.Context, tx *sql.Conn, v run.View, w run.Writ
 		Execution: receipt.Execution{Site: r.Site, Cluster: s.Cluster, JobID: s.JobID, JobName: s.JobName, Node: a.Node,
 			ExecutedAs: r.ExecutedAs, CreatedAt: receipt.Time(&a.CreatedAt), SubmittedAt: receipt.Time(s.SubmittedAt),
 			StartedAt: receipt.Time(a.StartedAt), EndedAt: receipt.Time(a.EndedAt), RecordedAt: receipt.Time(&now)}}
+	p.Caller = receipt.Caller{Name: r.Principal.Name, ID: r.Principal.ID, MadeAt: receipt.Time(&r.CreatedAt)}
+	if err := recorded(ctx, tx, r.ID, a.N, &p); err != nil {
+		return nil, p, err
+	}
 	if x := a.Resources; x != nil {
 		p.Execution.Resources = &receipt.Resources{CPUs: x.CPUs, MemMB: x.MemMB, TimeLimitSeconds: x.TimeLimitSeconds}
 	}
-	if !p.End.RunEnded {
+	if p.End.RunEnded {
+		p.End.At = receipt.Time(r.FinishedAt)
+	} else {
 		p.End.State, p.End.Reason, p.End.ExitCode = string(run.Failed), string(a.Ending), a.ExitCode
 		for _, log := range w.Artifacts {
 			p.Byproducts = append(p.Byproducts, resource(log.Label, run.Output{Artifact: log}))
 		}
 	}
-	made, err := list(ctx, tx, scanLinked, `SELECT o.role, o.relpath, `+artifactColumns+
-		` FROM run_outputs o JOIN artifacts a ON a.artifact_id = o.artifact_id WHERE o.run_id = ? AND o.attempt_n = ? ORDER BY o.role`,
-		r.ID, a.N)
+	rec, err := recordOf(ctx, tx, v)
 	if err != nil {
 		return nil, p, err
 	}
-	for _, o := range made {
-		if slices.Contains(plan.ReservedRoles(), o.Role) {
+	for _, o := range rec.Outputs {
+		if plan.MadeByGateway(o.Role) {
 			p.Byproducts = append(p.Byproducts, resource(o.Role, o))
 		} else {
 			outputs = append(outputs, resource(receipt.OutputName(o.Role, o.Artifact.Label), o))
@@ -142,25 +159,61 @@ func (l *Ledger) facts(ctx context.Context, tx *sql.Conn, v run.View, w run.Writ
 	p.ResolvedDependencies = []receipt.Resource{receipt.Hashed(receipt.Image, image.String), receipt.Hashed(receipt.Params, r.ParamsHash),
 		receipt.Hashed(receipt.Policy, r.PolicyHash), receipt.Hashed(receipt.Plan, r.PlanHash), receipt.Hashed(receipt.Pack, r.PackHash),
 		receipt.Hashed(receipt.Script, s.ScriptSHA)}
-	inputs, err := list(ctx, tx, scanLinked, inputsQuery, r.ID)
-	ofRuns := false
-	for _, in := range inputs {
+	for _, in := range rec.Inputs {
 		names, err := list(ctx, tx, scanReference, namesQuery, in.Artifact.SHA256, in.Artifact.Type)
 		if err != nil {
 			return nil, p, err
 		}
 		r := resource("input/"+in.Relpath, in)
 		r.Annotations.Reference = NameFor(names, in.Artifact.ProjectID, in.Artifact.Source)
+		if x := v.Attempt.Inputs[in.Relpath].Rests; x != nil {
+			r.Annotations.InPlace = &receipt.InPlace{RestsOn: x.On, RegisteredBy: x.RegisteredBy, RegisteredAs: x.RegisteredAs,
+				RegisteredAt: receipt.Time(&x.RegisteredAt)}
+		}
 		p.ResolvedDependencies = append(p.ResolvedDependencies, r)
-		ofRuns = ofRuns || in.Artifact.Source != "import"
 	}
-	if err == nil && ofRuns {
-		p.ForgeableBy, err = list(ctx, tx, column[string], usersBefore, r.ID)
-	}
+	p.ForgeableBy = rec.Users
 	if r.ExecutedAs != "" && !slices.Contains(p.ForgeableBy, r.ExecutedAs) {
 		p.ForgeableBy = append(p.ForgeableBy, r.ExecutedAs)
 	}
-	return outputs, p, err
+	return outputs, p, nil
+}
+
+// recorded adds what the ledger has of a run's attempts up to one, its history, and the rows that it is of.
+func recorded(ctx context.Context, tx *sql.Conn, runID string, attempt int, p *receipt.Predicate) (err error) {
+	events, err := list(ctx, tx, func(row scanner) (e receipt.Event, err error) {
+		err = row.Scan(&e.Seq, &e.At, &e.Type, &e.PrevHash, &e.Hash)
+		return e, err
+	}, "SELECT seq, at, type, prev_hash, hash FROM events WHERE run_id = ? ORDER BY seq", runID)
+	if err != nil {
+		return err
+	}
+	p.History = receipt.HistoryOf(events)
+	if p.Rows, err = list(ctx, tx, func(row scanner) (w receipt.Row, err error) {
+		err = row.Scan(&w.BatchID, &w.Row, &w.Sample)
+		return w, err
+	}, "SELECT batch_id, row_n, sample FROM batch_rows WHERE run_id = ? ORDER BY batch_id, row_n", runID); err != nil {
+		return err
+	}
+	p.Exit, err = exitOf(ctx, tx, runID, attempt)
+	return err
+}
+
+// exitOf is the exit record of a run, up to one of its attempts.
+func exitOf(ctx context.Context, q queryer, runID string, attempt int) (x receipt.Exit, err error) {
+	x.Attempts, err = list(ctx, q, func(row scanner) (a receipt.Attempt, err error) {
+		err = row.Scan(&a.Attempt, &a.Ending, &a.ExitCode, &a.JobName, &a.JobID, &a.Cluster, into{&a.Resources}, &a.SlurmState, &a.Node,
+			into{&a.CreatedAt}, into{&a.StartedAt}, into{&a.EndedAt}, into{&a.Usage})
+		return a, err
+	}, `SELECT a.n, a.ending, a.exit_code, coalesce(s.job_name, ''), coalesce(s.job_id, ''), coalesce(s.cluster, ''), a.resources, a.slurm_state, a.node,
+ a.created_at, a.started_at, a.ended_at, a.usage FROM attempts a LEFT JOIN submissions s ON s.token = a.token WHERE a.run_id = ? AND a.n <= ? ORDER BY a.n`,
+		runID, attempt)
+	return x, err
+}
+
+// Exit is the exit record of a run, up to one of its attempts. Receipts have it as it was when they were made.
+func (l *Ledger) Exit(ctx context.Context, runID string, attempt int) (receipt.Exit, error) {
+	return exitOf(context.WithoutCancel(ctx), l.r, runID, attempt)
 }
 
 // answered is the output of a run that is no artifact: a service worker's answer, which is in the run's result. It has the digest of its

@@ -3,6 +3,8 @@ package ledger
 import (
 	"crypto/ed25519"
 	"encoding/json"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -280,4 +282,51 @@ func TestErasedReceipt(t *testing.T) {
 		t.Error(rows, err)
 	}
 	must(t, l.Integrity(t.Context()))
+}
+
+// A receipt signs who asked for the run, the rows that it is of, the exit record of every attempt, and each event up to the end, the
+// end's own included. A row that finds the run later changes nothing.
+//
+// proves EXP-02
+func TestReceiptSignsTheRecord(t *testing.T) {
+	l := fresh(t)
+	n := newRun(1)
+	n.Run.Principal = run.Principal{Name: "user:ann", ID: "prn_1"}
+	v, _, err := l.Insert(t.Context(), n)
+	must(t, err)
+	aBatch := func(id string) {
+		_, _, err := l.NewBatch(t.Context(), Batch{ID: id, ProjectID: v.Run.ProjectID, Name: id, ToolID: "t", Caller: []byte("{}")},
+			[]BatchRow{{N: 2, Sample: "tumor", Args: []byte("{}")}})
+		must(t, err)
+		must(t, l.RowIsRun(t.Context(), run.RowRef{BatchID: id, N: 2}, v.Run.ID))
+	}
+	aBatch("batch_a")
+	zero := 0
+	v = apply(t, l, v, func(w *run.Write) {
+		a := v.Attempt
+		a.Ending, a.EndedAt, a.ExitCode, a.Node, a.SlurmState, a.Usage = run.EndedToolFailed, &t0, &zero, "n7", "COMPLETED", []byte(`{"max_rss_kb":5}`)
+		w.Run.State, w.Run.Phase, w.Run.FinishedAt, w.Run.ExitCode, w.Attempts = run.Failed, run.Done, &t0, &zero, []run.Attempt{a}
+	})
+	aBatch("batch_b")
+	p := verified(t, l, v.Run.ID, 0).Predicate
+	if p.Caller.Name != "user:ann" || p.Caller.ID != "prn_1" || p.Caller.MadeAt != receipt.Time(&v.Run.CreatedAt) {
+		t.Errorf("caller %+v; want user:ann, prn_1, %s", p.Caller, receipt.Time(&v.Run.CreatedAt))
+	}
+	if want := []receipt.Row{{BatchID: "batch_a", Row: 2, Sample: "tumor"}}; !slices.Equal(p.Rows, want) {
+		t.Errorf("rows %+v; want %+v", p.Rows, want)
+	}
+	want, err := l.Exit(t.Context(), v.Run.ID, 1)
+	must(t, err)
+	if len(p.Exit.Attempts) != 1 || !reflect.DeepEqual(p.Exit, want) || p.Exit.Attempts[0].Node != "n7" {
+		t.Errorf("exit record %+v; want %+v, of node n7", p.Exit, want)
+	}
+	history, err := l.History(t.Context(), v.Run.ID, 1<<40)
+	must(t, err)
+	var events []receipt.Event
+	for _, e := range history {
+		events = append(events, receipt.Event{Seq: e.Seq, At: e.At.UnixMicro(), Type: e.Type, PrevHash: e.Prev, Hash: e.Hash})
+	}
+	if got := receipt.HistoryOf(events); got != p.History || got.Events < 2 {
+		t.Errorf("history %+v; want %+v, of at least 2 events", p.History, got)
+	}
 }

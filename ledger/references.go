@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -23,7 +24,7 @@ type Reference struct {
 	Description string
 	Site        string   // where it was registered in place; empty: it is stored
 	Path        string   // there
-	Projects    []string // ids of those it is offered to; nil: all
+	Projects    []string // ids of those it is offered to, {user} for every user's own; nil: all
 	By          string   // name of who added it
 	At          time.Time
 	Ended       *time.Time // another replaced it
@@ -34,7 +35,7 @@ func (r Reference) Source() string { return "reference " + r.Name }
 
 // OfferedTo reports whether runs of a project may use the reference.
 func (r Reference) OfferedTo(project string) bool {
-	return r.Projects == nil || slices.Contains(r.Projects, project)
+	return r.Projects == nil || plan.InProjects(r.Projects, project)
 }
 
 const referenceColumns = "name, sha256, type, label, size_bytes, description, site, path, projects, principal, at, ended_at"
@@ -133,7 +134,7 @@ func (r Reference) same(o Reference) bool {
 		r.Path == o.Path && (r.Projects == nil) == (o.Projects == nil) && slices.Equal(r.Projects, o.Projects)
 }
 
-// RemoveReference withdraws a name with all of its versions. Where one lies in place is forgotten too, unless somebody imported it or a run
+// RemoveReference withdraws a name with all of its versions. Where one lies in place is forgotten too, unless a run
 // that is not over needs it.
 func (l *Ledger) RemoveReference(ctx context.Context, name, by string) (r Reference, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
@@ -147,11 +148,11 @@ func (l *Ledger) RemoveReference(ctx context.Context, name, by string) (r Refere
 			name); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `DELETE FROM places WHERE (site, path) IN (SELECT site, path FROM reference_versions WHERE name = ?)
+		if _, err := tx.ExecContext(ctx, `DELETE FROM places WHERE artifact_id = ''
+ AND (site, path) IN (SELECT site, path FROM reference_versions WHERE name = ?)
  AND NOT EXISTS (SELECT 1 FROM reference_versions v WHERE v.sha256 = places.sha256 AND NOT v.withdrawn)
- AND NOT EXISTS (SELECT 1 FROM artifacts a WHERE a.sha256 = places.sha256 AND a.removed_at IS NULL AND (a.source = 'import' OR EXISTS (
-  SELECT 1 FROM run_inputs i JOIN runs r ON r.run_id = i.run_id WHERE i.artifact_id = a.artifact_id AND r.phase <> 'done')))`,
-			name); err != nil {
+ AND NOT EXISTS (SELECT 1 FROM artifacts a JOIN run_inputs i ON i.artifact_id = a.artifact_id JOIN runs r ON r.run_id = i.run_id
+  WHERE a.sha256 = places.sha256 AND a.removed_at IS NULL AND r.phase <> 'done')`, name); err != nil {
 			return err
 		}
 		err := l.appendEvent(ctx, tx, "", run.Event{Type: "reference.removed", Data: map[string]any{"name": name, "sha256": r.SHA256,

@@ -15,17 +15,15 @@ import (
 	"slurmgate/run"
 )
 
-var _ retention.RemovalLedger = (*Ledger)(nil)
-
 // errRehearsed ends the transaction of a dry run.
 var errRehearsed = errors.New("a dry run")
 
-// Remove carries out the ledger's part of a removal, see [retention.RemovalLedger].
+// Remove carries out the ledger's part of a removal, see [retention.DeletionLedger].
 func (l *Ledger) Remove(ctx context.Context, r retention.Removal, dry bool) (out retention.RemovalReport, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		x := removing{l: l, tx: tx, r: r, now: micros(l.now()), out: retention.RemovalReport{DryRun: dry, Artifacts: []retention.Removed{},
-			Runs: []string{}, Workspaces: []string{}, Already: []string{}, Kept: []retention.Skipped{}, Copies: []string{},
-			Pending: []retention.Skipped{}, Outside: []string{}}}
+			Runs: []string{}, Workspaces: []string{}, Already: []string{}, Withdrawn: []retention.Withdrawn{},
+			Kept: []retention.Skipped{}, Copies: []string{}, Pending: []retention.Skipped{}, Outside: []string{}}}
 		err := x.carryOut(ctx)
 		if out = x.out; err == nil && dry {
 			out.ID, err = "", errRehearsed
@@ -53,7 +51,13 @@ func (x *removing) exec(ctx context.Context, query string, args ...any) (int64, 
 }
 
 func (x *removing) carryOut(ctx context.Context) error {
-	if _, err := x.exec(ctx, "INSERT INTO removals VALUES (?,?,?,?,?,NULL)", x.r.ID, x.r.By, x.r.ByID, x.r.Reason, x.now); err != nil {
+	if err := x.withdraw(ctx); err != nil {
+		return err
+	}
+	if len(x.r.Artifacts)+len(x.r.Runs) == 0 {
+		return nil
+	}
+	if err := beginDeletion(ctx, x.tx, x.r.ID, x.r.By, x.r.ByID, x.r.Reason, nil, x.now); err != nil {
 		return err
 	}
 	for _, step := range []func(context.Context) error{x.runs, x.artifacts, x.workspaces, x.records, x.bytes} {
@@ -61,13 +65,12 @@ func (x *removing) carryOut(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(x.out.Artifacts)+len(x.out.Runs)+len(x.out.Workspaces) == 0 { // all of it was removed before
+	if len(x.out.Artifacts)+len(x.out.Runs)+len(x.out.Workspaces) > 0 {
+		x.out.ID = x.r.ID
+	} else if len(x.out.Withdrawn) == 0 { // all of it was removed before
 		return errRehearsed
 	}
-	x.out.ID = x.r.ID
-	_, err := x.exec(ctx, "UPDATE removals SET ended_at = ?1 WHERE removal_id = ?2 AND NOT EXISTS (SELECT 1 FROM removal_items WHERE "+
-		"removal_id = ?2)", x.now, x.r.ID)
-	return err
+	return endDeletion(ctx, x.tx, x.r.ID, x.now)
 }
 
 // runs marks runs that are over.
@@ -80,12 +83,6 @@ func (x *removing) runs(ctx context.Context) error {
 		case v.Run.Removed != "":
 			x.out.Already = append(x.out.Already, id)
 			continue
-		case v.Run.Site == run.WorkerSite:
-			return fault.New(fault.Conflict, "run_of_worker", id+" is a call of a service worker: its answer is in the record of the run").
-				WithNext("remove its artifacts with artifact rm, or take a text out of the ledger with slurmgate erase")
-		case v.Run.Phase != run.Done:
-			return fault.New(fault.Conflict, "run_active", fmt.Sprintf("%s is %s (%s), so nothing was removed", id, v.Run.State, v.Run.Phase)).
-				WithNext("wait until it ends, or cancel it").WithSteps(fault.Do("slurm.job.cancel", "run_id", id))
 		}
 		if _, err := x.exec(ctx, "INSERT INTO run_removals VALUES (?,?,?)", id, v.Run.AttemptN, x.r.ID); err != nil {
 			return err
@@ -133,6 +130,15 @@ func (x *removing) artifacts(ctx context.Context) error {
 				x.out.Kept = append(x.out.Kept, retention.Skipped{Name: id, Why: fmt.Sprintf("%s made it, and %s has it too", runID, others[0])})
 				continue
 			}
+			var held []run.Asker
+			if err == nil {
+				held, err = x.othersAsk(ctx, id, slices.Contains(x.r.ForAll, runID))
+			}
+			if err == nil && len(held) > 0 {
+				x.out.Kept = append(x.out.Kept, retention.Skipped{Name: id, Why: fmt.Sprintf("%s made it, and %s imported it too", runID,
+					run.AskersText(held))})
+				continue
+			}
 			if err == nil {
 				err = x.artifact(ctx, id, false)
 			}
@@ -163,6 +169,9 @@ func (x *removing) artifact(ctx context.Context, id string, asked bool) error {
 		}
 		return nil
 	}
+	if _, err := x.exec(ctx, "DELETE FROM places WHERE artifact_id = ?", id); err != nil { // the files are not ours to touch
+		return err
+	}
 	x.out.Artifacts = append(x.out.Artifacts, retention.Removed{ArtifactID: id, Label: a.Label, SHA256: a.SHA256, SizeBytes: a.SizeBytes})
 	if !slices.Contains(x.sums, a.SHA256) {
 		x.sums = append(x.sums, a.SHA256)
@@ -180,21 +189,20 @@ func (x *removing) workspaces(ctx context.Context) error {
 			return err
 		}
 		for _, id := range copies {
+			held, err := x.othersAsk(ctx, id, slices.Contains(x.r.ForAll, a.ArtifactID))
+			if err != nil {
+				return err
+			}
 			switch {
 			case slices.Contains(x.out.Workspaces, id), slices.Contains(x.out.Copies, id):
-			case x.r.Copies:
+			case x.r.Copies && len(held) == 0:
 				x.out.Workspaces = append(x.out.Workspaces, id)
 			default:
 				x.out.Copies = append(x.out.Copies, id)
 			}
 		}
 	}
-	for _, id := range x.out.Workspaces {
-		if err := x.item(ctx, itemWorkspace, id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return leftToDelete(ctx, x.tx, x.r.ID, retention.ItemWorkspace, x.out.Workspaces...)
 }
 
 // records deletes the answers to looks at what is removed, and the texts that were imported as it. Their events keep the hashes.
@@ -268,7 +276,7 @@ func (x *removing) bytes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := x.exec(ctx, "DELETE FROM places WHERE sha256 = ?", sum); err != nil { // the files are not ours to touch
+		if _, err := x.exec(ctx, "DELETE FROM places WHERE sha256 = ?", sum); err != nil { // of a reference
 			return err
 		}
 		n, err := x.exec(ctx, "DELETE FROM payloads WHERE sha256 = ?", raw)
@@ -278,12 +286,12 @@ func (x *removing) bytes(ctx context.Context) error {
 		x.out.FreedBytes += size
 		if n > 0 {
 			rewrite = true
-		} else if err := x.item(ctx, itemObject, sum); err != nil {
+		} else if err := leftToDelete(ctx, x.tx, x.r.ID, retention.ItemObject, sum); err != nil {
 			return err
 		}
 	}
 	if rewrite {
-		return x.item(ctx, itemLedger, "")
+		return leftToDelete(ctx, x.tx, x.r.ID, retention.ItemLedger, "")
 	}
 	return nil
 }
@@ -309,17 +317,12 @@ func (x *removing) directory(ctx context.Context, sum string) (freed int64, is b
 	if err := x.tx.QueryRowContext(ctx, "SELECT coalesce(sum(f.size_bytes), 0)"+alone, id, recent).Scan(&files); err != nil {
 		return 0, false, err
 	}
-	if _, err := x.exec(ctx, "INSERT INTO removal_items SELECT ?3, ?4, lower(hex(f.sha256)), NULL"+alone+" ON CONFLICT DO NOTHING", id, recent,
-		x.r.ID, itemObject); err != nil {
+	if _, err := x.exec(ctx, "INSERT INTO deletion_items SELECT ?3, ?4, lower(hex(f.sha256)), NULL"+alone+" ON CONFLICT DO NOTHING",
+		id, recent, x.r.ID, retention.ItemObject); err != nil {
 		return 0, false, err
 	}
 	_, err = x.exec(ctx, "DELETE FROM directories WHERE directory_id = ?", id)
 	return freed + files, true, err
-}
-
-func (x *removing) item(ctx context.Context, kind, name string) error {
-	_, err := x.exec(ctx, "INSERT INTO removal_items VALUES (?,?,?,NULL) ON CONFLICT DO NOTHING", x.r.ID, kind, name)
-	return err
 }
 
 // say appends an event. It is no event of a run: those are one for each of its revisions.
@@ -333,13 +336,8 @@ func (x *removing) say(ctx context.Context, typ string, data map[string]any) err
 func (l *Ledger) RemovalOf(ctx context.Context, id string) (text string, err error) {
 	var by, reason string
 	var at time.Time
-	err = l.one(ctx, "SELECT principal, reason, begun_at FROM removals WHERE removal_id = ?", id).Scan(&by, &reason, into{&at})
+	err = l.one(ctx, "SELECT principal, reason, begun_at FROM deletions WHERE deletion_id = ?", id).Scan(&by, &reason, into{&at})
 	return fmt.Sprintf("%s removed it on %s: %s (%s)", by, at.Format("2006-01-02"), reason, id), storage(err)
-}
-
-// UnfinishedRemovals lists the removals of which something is left to do.
-func (l *Ledger) UnfinishedRemovals(ctx context.Context) ([]string, error) {
-	return list(ctx, l.r, column[string], "SELECT removal_id FROM removals WHERE ended_at IS NULL ORDER BY begun_at, removal_id")
 }
 
 // GoneInputs lists the inputs of a run whose bytes are gone.

@@ -16,8 +16,8 @@ var _ retention.Ledger = (*Ledger)(nil)
 const unused = `SELECT a.artifact_id FROM artifacts a WHERE a.removed_at IS NULL AND a.source = 'import' AND a.created_at < ? AND coalesce(a.used_at, a.created_at) < ?
  AND NOT EXISTS (SELECT 1 FROM run_inputs i WHERE i.artifact_id = a.artifact_id) AND NOT EXISTS (SELECT 1 FROM run_outputs o WHERE o.artifact_id = a.artifact_id)
  AND NOT EXISTS (SELECT 1 FROM reference_versions v WHERE v.sha256 = a.sha256 AND NOT v.withdrawn)
- AND NOT EXISTS (SELECT 1 FROM waiting_artifacts x JOIN waiting_runs y ON y.run_id = x.run_id WHERE x.artifact_id = a.artifact_id AND y.state = 'waiting')
- AND a.artifact_id NOT IN (SELECT log_artifact_id FROM runs WHERE log_artifact_id IS NOT NULL UNION ALL SELECT script_artifact_id FROM runs WHERE script_artifact_id IS NOT NULL)
+ AND NOT EXISTS (SELECT 1 FROM waiting_artifacts x JOIN runs y ON y.run_id = x.run_id WHERE x.artifact_id = a.artifact_id AND y.phase <> 'done')
+ AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.log_artifact_id = a.artifact_id) AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.script_artifact_id = a.artifact_id)
  ORDER BY a.created_at, a.artifact_id LIMIT ?`
 
 // Unused lists imported artifacts that no run refers to and that were not imported since a time, oldest first.
@@ -113,13 +113,23 @@ func scanObject(row scanner) (o retention.Artifact, err error) {
 // Workspaces lists runs that finished before a time and whose workspace was not removed since their last attempt, oldest first, those after
 // the given one. A call of a service worker has none.
 func (l *Ledger) Workspaces(ctx context.Context, before time.Time, after retention.Workspace, limit int) ([]retention.Workspace, error) {
+	return l.workspaces(ctx, `r.finished_at < ? AND (r.finished_at, r.run_id) > (?, ?) ORDER BY r.finished_at, r.run_id LIMIT ?`, micros(before),
+		micros(after.FinishedAt), after.RunID, limit)
+}
+
+// Workspace is the workspace of one run; none if the run is not finished, or its workspace was removed.
+func (l *Ledger) Workspace(ctx context.Context, runID string) ([]retention.Workspace, error) {
+	return l.workspaces(ctx, "r.run_id = ?", runID)
+}
+
+func (l *Ledger) workspaces(ctx context.Context, which string, args ...any) ([]retention.Workspace, error) {
 	out, err := list(ctx, l.r, func(row scanner) (w retention.Workspace, err error) {
 		err = row.Scan(&w.RunID, &w.AttemptN, into{&w.FinishedAt}, &w.Site, &w.User)
 		return w, err
 	}, `SELECT r.run_id, r.attempt_n, r.finished_at, r.site, r.executed_as FROM runs r
  LEFT JOIN workspace_removals w ON w.run_id = r.run_id AND w.attempt_n = r.attempt_n
- WHERE r.phase = 'done' AND r.finished_at < ? AND r.site <> ? AND w.removed_at IS NULL AND (r.finished_at, r.run_id) > (?, ?) ORDER BY r.finished_at, r.run_id LIMIT ?`,
-		micros(before), run.WorkerSite, micros(after.FinishedAt), after.RunID, limit)
+ WHERE r.phase = 'done' AND r.site <> '`+run.WorkerSite+`' AND w.removed_at IS NULL
+ AND NOT EXISTS (SELECT 1 FROM waits x WHERE x.run_id = r.run_id) AND `+which, args...)
 	for i := range out {
 		attempts, err := l.Attempts(ctx, out[i].RunID)
 		if err != nil {
@@ -155,9 +165,8 @@ func (l *Ledger) EndRemoval(ctx context.Context, w retention.Workspace, bytes in
 		w.RunID, w.AttemptN)
 }
 
-// WorkspaceGone is when the removal of a run's workspace began, since its last attempt; nil when it did not.
-func (l *Ledger) WorkspaceGone(ctx context.Context, runID string) (at *time.Time, err error) {
-	err = l.one(ctx, "SELECT max(w.begun_at) FROM workspace_removals w JOIN runs r ON r.run_id = w.run_id AND "+
+func workspaceGone(ctx context.Context, q queryer, runID string) (at *time.Time, err error) {
+	err = q.QueryRowContext(ctx, "SELECT max(w.begun_at) FROM workspace_removals w JOIN runs r ON r.run_id = w.run_id AND "+
 		"r.attempt_n = w.attempt_n WHERE w.run_id = ?", runID).Scan(into{&at})
 	return at, storage(err)
 }

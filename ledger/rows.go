@@ -217,5 +217,5 @@ func decodeCursor(cursor string, place ...any) error {
 
 func noCursor() error {
 	return fault.Invalid("", fault.Problem{Code: "LIST-CURSOR", Field: "cursor", Rule: "a cursor of an earlier page",
-		Msg: "it is not a cursor", Hint: "leave the cursor out to start from the beginning"})
+		Msg: "not a valid cursor", Hint: "leave the cursor out to start from the beginning"})
 }

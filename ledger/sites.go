@@ -6,22 +6,10 @@ import (
 	"slurmgate/run"
 )
 
-// fillSites gives every run of an earlier slurmgate its site, in one transaction: docker runs, which the key of their canonical params
-// tells, were made on the gateway's own host, all others on the one cluster there was. It is no revision of a run, so the history and its
-// hashes stay as they are.
-func (l *Ledger) fillSites(ctx context.Context, first, local string) error {
-	var siteless bool
-	if err := l.w.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM runs WHERE site = '')").Scan(&siteless); err != nil || !siteless {
-		return err
-	}
-	return l.write(ctx, `UPDATE runs SET site = CASE WHEN EXISTS (SELECT 1 FROM param_sets p WHERE p.params_hash = runs.params_hash
- AND p.params GLOB '{"docker":*') THEN ? ELSE ? END WHERE site = ''`, local, first)
-}
-
-// OpenBySite counts the runs that are not over, by site and phase, of these projects; nil means all.
+// OpenBySite counts the runs that have a site and are not over, by site and phase, of these projects; nil means all.
 func (l *Ledger) OpenBySite(ctx context.Context, projects []string) (map[string]map[run.Phase]int64, error) {
 	var w where
-	w.add("r.phase <> 'done'")
+	w.add("r.phase <> 'done' AND r.phase <> 'waiting_for_inputs'")
 	if projects != nil {
 		in, args := among("r.project_id", projects)
 		w.add(in, args...)
@@ -56,8 +44,8 @@ func (l *Ledger) BytesBySite(ctx context.Context, sums []string) (map[string]int
 			out[site] += size
 			return err
 		}, `WITH files AS MATERIALIZED (SELECT artifact_id, size_bytes FROM artifacts WHERE sha256 = ?1),
- ins AS (SELECT i.run_id, f.size_bytes FROM files f JOIN run_inputs i ON i.artifact_id = f.artifact_id ORDER BY i.rowid DESC LIMIT ?2),
- outs AS (SELECT o.run_id, f.size_bytes FROM files f JOIN run_outputs o ON o.artifact_id = f.artifact_id ORDER BY o.rowid DESC LIMIT ?2),
+ ins AS (SELECT i.run_id, f.size_bytes FROM files f CROSS JOIN run_inputs i ON i.artifact_id = f.artifact_id ORDER BY i.rowid DESC LIMIT ?2),
+ outs AS (SELECT o.run_id, f.size_bytes FROM files f CROSS JOIN run_outputs o ON o.artifact_id = f.artifact_id ORDER BY o.rowid DESC LIMIT ?2),
  used AS (SELECT * FROM ins UNION ALL SELECT * FROM outs)
  SELECT r.site, max(u.size_bytes) FROM used u JOIN runs r ON r.run_id = u.run_id
  LEFT JOIN workspace_removals w ON w.run_id = r.run_id AND w.attempt_n = r.attempt_n WHERE w.begun_at IS NULL GROUP BY r.site`, sum, usesLooked)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -67,50 +66,6 @@ func TestIndexOfASite(t *testing.T) {
 	}
 }
 
-// Opening an earlier ledger gives its runs their site: once, without a revision or an event, and for good.
-//
-// proves CARD-04 SITE-07
-func TestSitesOfAnOlderLedger(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	unpack(t, "testdata/schema5.db.gz", path)
-	l := openAt(t, path)
-	db := rawDB(t, l)
-	docker := newRun(1)
-	docker.Params = []byte(`{"docker":{},"project_id":"p"}`)
-	done, _, err := l.Insert(t.Context(), docker)
-	must(t, err)
-	finish(t, l, done)
-	head := func(l *Ledger) (n int64) {
-		n, err := l.VerifyEvents(t.Context())
-		must(t, err)
-		return n
-	}
-	before := head(l)
-	must(t, l.Close())
-	for _, first := range []string{"one", "other"} { // the second opening has nothing to fill in
-		l, err = Open(t.Context(), path, Options{FirstSite: first, LocalSite: "local"})
-		must(t, err)
-		for id, want := range map[string]string{done.Run.ID: "local", "run_0K99S2VJSSGEFTMQJ31S4C1RGP": "one",
-			"run_457DMR0G9QB0TMGHA8RYTSP7NP": "one"} {
-			v, err := l.View(t.Context(), id)
-			if err != nil || v.Run.Site != want {
-				t.Errorf("%s is on %q: %v", id, v.Run.Site, err)
-			}
-		}
-		must(t, l.Integrity(t.Context()))
-		if after := head(l); after != before {
-			t.Errorf("%d events, %d before", after, before)
-		}
-		must(t, l.Close())
-	}
-	for _, q := range []string{"UPDATE runs SET site = 'x'", "UPDATE runs SET site = ''",
-		"UPDATE runs SET site = 'x', rev = rev + 1 WHERE phase <> 'done'"} {
-		if _, err := db.Exec(q); err == nil {
-			t.Errorf("%s was done", q)
-		}
-	}
-}
-
 // A request that names a site is known by the run that policy placed there, and one that names none by a run on any site; a run on another
 // site than the named one is only equivalent. The transaction that inserts a run goes by the same rule.
 //
@@ -118,8 +73,8 @@ func TestSitesOfAnOlderLedger(t *testing.T) {
 func TestFindBySite(t *testing.T) {
 	ctx := t.Context()
 	const policy = "sha256:p"
-	request := func(id, site string, earlier ...string) run.Sought {
-		return run.Sought{RunID: id, Earlier: earlier, PlanHashes: []string{"sha256:plan"}, PolicyHash: policy, Site: site}
+	request := func(id, site string) run.Sought {
+		return run.Sought{RunID: id, PlanHash: "sha256:plan", PolicyHash: policy, Site: site}
 	}
 	made := func(i int, id, site, policyHash string) run.New {
 		n := newRun(i)
@@ -133,13 +88,11 @@ func TestFindBySite(t *testing.T) {
 		known      string
 		equivalent []string
 	}{
-		"named, placed there":        {[][3]string{{"run_any", "a", policy}}, request("run_on_a", "a"), "run_any", nil},
-		"named, placed elsewhere":    {[][3]string{{"run_any", "b", policy}}, request("run_on_a", "a"), "", []string{"run_any"}},
-		"named, named before":        {[][3]string{{"run_on_a", "a", policy}}, request("run_on_a", "a"), "run_on_a", nil},
-		"not named, named before":    {[][3]string{{"run_on_b", "b", policy}}, request("run_any", ""), "run_on_b", nil},
-		"not named, another policy":  {[][3]string{{"run_on_b", "b", "sha256:q"}}, request("run_any", ""), "", []string{"run_on_b"}},
-		"named, of an earlier form":  {[][3]string{{"run_old", "a", "sha256:q"}}, request("run_on_a", "a", "run_old"), "run_old", nil},
-		"earlier form, another site": {[][3]string{{"run_old", "b", "sha256:q"}}, request("run_on_a", "a", "run_old"), "", []string{"run_old"}},
+		"named, placed there":       {[][3]string{{"run_any", "a", policy}}, request("run_on_a", "a"), "run_any", nil},
+		"named, placed elsewhere":   {[][3]string{{"run_any", "b", policy}}, request("run_on_a", "a"), "", []string{"run_any"}},
+		"named, named before":       {[][3]string{{"run_on_a", "a", policy}}, request("run_on_a", "a"), "run_on_a", nil},
+		"not named, named before":   {[][3]string{{"run_on_b", "b", policy}}, request("run_any", ""), "run_on_b", nil},
+		"not named, another policy": {[][3]string{{"run_on_b", "b", "sha256:q"}}, request("run_any", ""), "", []string{"run_on_b"}},
 		"not named, two on two sites": {[][3]string{{"run_on_b", "b", policy}, {"run_any", "a", "sha256:q"}}, request("run_any", ""), "run_any",
 			[]string{"run_on_b"}},
 	} {
@@ -158,53 +111,6 @@ func TestFindBySite(t *testing.T) {
 		if want := x.known; err != nil || created != (want == "") || !created && v.Run.ID != want {
 			t.Errorf("%s: inserted %v, %s: %v", name, created, v.Run.ID, err)
 		}
-	}
-}
-
-// A ledger of the program before this schema, as a SIGKILL of its gateway left it, with runs in flight (`make takeover` makes one and goes
-// on with the jobs): each engine finds the runs of its site in their phases, and the chains are the old program's.
-//
-// proves CARD-04 ABI-18 SITE-07
-func TestRunsInFlightTakenOver(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	unpack(t, "testdata/schema12.db.gz", path)
-	l, err := Open(t.Context(), path, Options{FirstSite: "e2e", LocalSite: "local"})
-	must(t, err)
-	defer l.Close()
-	must(t, l.Integrity(t.Context()))
-	if n, err := l.VerifyEvents(t.Context()); err != nil || n != 23 {
-		t.Error(n, err)
-	}
-	chains, err := l.VerifyCalls(t.Context())
-	must(t, err)
-	for _, c := range chains {
-		if c.Chain == "effects" && c.Head != "sha256:15939e05e7d5fb4d2989c42b5ae3a5b238ac5d8ff768c54a563ab90c2a5f8a5d" {
-			t.Errorf("%+v", c)
-		}
-	}
-	for site, phases := range map[string]map[run.Phase][]string{
-		"local": {run.InJob: {"run_03ETAXF788B33YWQ6FQ6TW232E"}},
-		"e2e": {run.InJob: {"run_4CRKY9SJHVARW7XP827YR01Q63"}, run.Pending: {"run_70T5F2BD294E7V80BSBRMS7V1Y"},
-			run.Deferred: {"run_4H8QD4ZY75Y0SJZFJ8HDB48566", "run_0VMJNJ0AMT7XYPPYG1H7Z7ED10"}},
-	} {
-		for _, phase := range []run.Phase{run.InJob, run.Pending, run.Deferred} {
-			ids, err := waiting(l, site, phase)
-			if err != nil || !slices.Equal(ids, phases[phase]) {
-				t.Errorf("%s on %s: %v %v", phase, site, ids, err)
-			}
-			for _, id := range ids {
-				v, err := l.View(t.Context(), id)
-				must(t, err)
-				again := newRun(1)
-				again.Run.ID = id
-				if got, created, err := l.Insert(t.Context(), again); err != nil || created || got.Submission.Token != v.Submission.Token {
-					t.Errorf("asked for again: %v %v", created, err)
-				}
-			}
-		}
-	}
-	if v, err := l.View(t.Context(), "run_3KTQJDFRYAYWS12DYFQ5FS7ZAR"); err != nil || v.Run.Site != "e2e" || v.Run.State != run.Succeeded {
-		t.Error(v.Run, err)
 	}
 }
 

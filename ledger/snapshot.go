@@ -24,10 +24,9 @@ type ArtifactFilter struct {
 }
 
 // where returns the filter as SQL, without the cursor's place: a snapshot covers all pages.
-func (f ArtifactFilter) where() (w where) {
+func (f ArtifactFilter) where() where {
+	w := f.counted()
 	w.add("a.removed_at IS NULL")
-	w.is("a.project_id", f.ProjectID)
-	w.is("a.type", f.Type)
 	w.is("a.sha256", f.SHA256)
 	if f.Named != "" {
 		w.add("(instr(lower(a.label), lower(?)) > 0 OR a.artifact_id IN (SELECT artifact_id FROM ("+filesOfRows+")))", f.Named, f.Named, f.Named)
@@ -35,14 +34,38 @@ func (f ArtifactFilter) where() (w where) {
 	if f.IDPrefix != "" {
 		w.begins("a.artifact_id", f.IDPrefix)
 	}
-	if f.Projects != nil {
-		cond, v := among("a.project_id", f.Projects)
-		w.add(cond, v...)
-	}
 	if !f.AsOf.IsZero() {
 		w.add("a.created_at <= ?", micros(f.AsOf))
 	}
 	return w
+}
+
+// counted is the part of the filter that artifact_counts knows.
+func (f ArtifactFilter) counted() (w where) {
+	w.is("a.project_id", f.ProjectID)
+	w.is("a.type", f.Type)
+	if f.Projects != nil {
+		cond, v := among("a.project_id", f.Projects)
+		w.add(cond, v...)
+	}
+	return w
+}
+
+// count is how many artifacts the filter selects. Those that were added after its time are few, and are counted one by one.
+func (f ArtifactFilter) count(ctx context.Context, tx *sql.Tx) (n int64, err error) {
+	if w := f.where(); f.SHA256+f.Named+f.IDPrefix != "" {
+		err = tx.QueryRowContext(ctx, "SELECT count(*) FROM artifacts a WHERE "+w.String(), w.args...).Scan(&n)
+		return n, err
+	}
+	w := f.counted()
+	err = tx.QueryRowContext(ctx, "SELECT coalesce(sum(a.n), 0) FROM artifact_counts a WHERE "+w.String(), w.args...).Scan(&n)
+	if err != nil || f.AsOf.IsZero() {
+		return n, err
+	}
+	var later int64
+	w.add("a.removed_at IS NULL AND a.created_at > ?", micros(f.AsOf))
+	err = tx.QueryRowContext(ctx, "SELECT count(*) FROM artifacts a WHERE "+w.String(), w.args...).Scan(&later)
+	return n - later, err
 }
 
 // filesOfRows are the inputs and outputs of the runs of rows of batches that have a sample or a tag: of the newest ones, because a tag may
@@ -51,8 +74,8 @@ const filesOfRows = `WITH m AS MATERIALIZED (SELECT run_id, sample FROM (SELECT 
   ORDER BY run_at DESC LIMIT 2000)
  UNION SELECT t.run_id, w.sample FROM (SELECT batch_id, row_n, run_id FROM batch_tags WHERE tag = ? AND run_id IS NOT NULL ORDER BY run_at DESC LIMIT 2000) t
   JOIN batch_rows w ON (w.batch_id, w.row_n) = (t.batch_id, t.row_n))
- SELECT o.artifact_id, m.sample FROM m JOIN run_outputs o ON o.run_id = m.run_id WHERE o.relpath <> ''
- UNION SELECT i.artifact_id, m.sample FROM m JOIN run_inputs i ON i.run_id = m.run_id`
+ SELECT o.artifact_id, m.sample FROM m CROSS JOIN run_outputs o ON o.run_id = m.run_id WHERE o.relpath <> ''
+ UNION SELECT i.artifact_id, m.sample FROM m CROSS JOIN run_inputs i ON i.run_id = m.run_id`
 
 // SamplesOf says of which sample of rows that have a sample or a tag artifacts are; "S1 and others" where there are several. Those found by
 // their label alone are absent.
@@ -98,10 +121,8 @@ func (l *Ledger) Artifacts(ctx context.Context, f ArtifactFilter) (p ArtifactPag
 		f.AsOf = time.UnixMicro(asOf).UTC()
 	}
 	where, limit := f.where(), pageLimit(f.Limit)
-	err = l.snapshot(ctx, func(tx *sql.Tx) error { // count and page are of the same moment
-		var newest *time.Time
-		err := tx.QueryRowContext(ctx, "SELECT max(a.created_at), count(*) FROM artifacts a WHERE "+where.String(), where.args...).
-			Scan(into{&newest}, &p.Snapshot.Count)
+	err = l.snapshot(ctx, func(tx *sql.Tx) (err error) { // count and page are of the same moment
+		p.Snapshot.Count, err = f.count(ctx, tx)
 		switch {
 		case err != nil:
 			return err
@@ -112,11 +133,12 @@ func (l *Ledger) Artifacts(ctx context.Context, f ArtifactFilter) (p ArtifactPag
 		case f.Cursor != "":
 			p.Snapshot.AsOf = f.AsOf
 			where.add("a.created_at < ?", at)
-		case newest != nil:
-			p.Snapshot.AsOf = *newest
 		}
 		p.Artifacts, err = list(ctx, tx, scanArtifact, "SELECT "+artifactColumns+" FROM artifacts a WHERE "+where.String()+
 			" ORDER BY a.created_at DESC LIMIT ?", append(where.args, limit+1)...)
+		if len(p.Artifacts) > 0 && f.Cursor == "" {
+			p.Snapshot.AsOf = p.Artifacts[0].CreatedAt // the newest
+		}
 		return err
 	})
 	if err != nil {

@@ -20,16 +20,16 @@ import (
 var (
 	states = []run.State{run.Queued, run.Running, run.Blocked, run.Succeeded, run.Failed, run.Cancelled, "", "paused"}
 	phases = []run.Phase{run.Staging, run.Deferred, run.Submitting, run.Unconfirmed, run.Pending, run.InJob, run.Completing, run.Collecting,
-		run.NeedsOperator, run.AheadOfLedger, run.OutputsLate, run.Done, "", "waiting"}
+		run.NeedsOperator, run.AheadOfLedger, run.OutputsLate, run.Done, run.WaitingForInputs, "", "waiting"}
 )
 
-// The database itself takes the pairs of state and phase that the lifecycle knows, and no other.
+// The database itself takes the pairs of state and phase that the lifecycle knows, and no other. No run that has started waits for inputs.
 func TestStateMachine(t *testing.T) {
 	l := fresh(t)
 	n := 0
 	for _, s := range states {
 		for _, p := range phases {
-			legal := run.StateOf(p) == s && s != "" || p == run.Done && s.Terminal()
+			legal := run.StateOf(p) == s && s != "" && p != run.WaitingForInputs || p == run.Done && s.Terminal()
 			n++
 			v := insert(t, l, n)
 			v.Run.State, v.Run.Phase, v.Run.Reason = s, p, "why"
@@ -336,7 +336,7 @@ func TestFilters(t *testing.T) {
 	_, _, err = l.Insert(t.Context(), twin)
 	must(t, err)
 	for id, others := range map[string][]string{b.Run.ID: {"run_twin"}, "run_twin": {b.Run.ID}, "run_none": {b.Run.ID, "run_twin"}} {
-		known, got, err := l.Find(t.Context(), run.Sought{RunID: id, PlanHashes: []string{b.Run.PlanHash}, PolicyHash: "sha256:of " + id})
+		known, got, err := l.Find(t.Context(), run.Sought{RunID: id, PlanHash: b.Run.PlanHash, PolicyHash: "sha256:of " + id})
 		if slices.Sort(got); err != nil || known != strings.Replace(id, "run_none", "", 1) || !slices.Equal(got,
 			slices.Sorted(slices.Values(others))) {
 			t.Error(id, got, known, err)

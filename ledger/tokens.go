@@ -39,7 +39,7 @@ func (l *Ledger) AddToken(ctx context.Context, t gate.Token) error {
 }
 
 const tokenColumns = "token_id, tokens.name, secret_sha256, capabilities, projects, accounts, created_by, created_at, expires_at, " +
-	"revoked_at, revoked_by, unix_user, tools, principal_id, coalesce(former, ''), coalesce(made_by, '')"
+	"revoked_at, revoked_by, unix_user, tools, principal_id, coalesce(made_by, '')"
 
 // tokenRows joins each token with the principal that it is.
 const tokenRows = " FROM tokens JOIN principals ON method = 'token' AND subject = token_id "
@@ -47,7 +47,7 @@ const tokenRows = " FROM tokens JOIN principals ON method = 'token' AND subject 
 func scanToken(row scanner) (t gate.Token, err error) {
 	err = row.Scan(&t.ID, &t.Name, &t.SecretSHA256, into{&t.Capabilities}, into{&t.Projects}, into{&t.Accounts}, &t.CreatedBy,
 		into{&t.CreatedAt}, into{&t.ExpiresAt}, into{&t.RevokedAt}, into{&t.RevokedBy}, &t.UnixUser,
-		into{&t.Tools}, &t.PrincipalID, &t.Former, &t.MadeBy)
+		into{&t.Tools}, &t.PrincipalID, &t.MadeBy)
 	return t, err
 }
 

@@ -39,10 +39,14 @@ func (l *Ledger) Measure(ctx context.Context, used map[string]*run.Usage) error 
 	})
 }
 
-// Usage is what accounting recorded about a submission's job; nil when there is nothing, or accounting was not queried yet.
-func (l *Ledger) Usage(ctx context.Context, token string) (*run.Usage, error) {
+// Used is what accounting recorded about a submission's job; nil when there is nothing, or accounting was not queried yet.
+func (l *Ledger) Used(ctx context.Context, token string) (*run.Usage, error) {
+	return used(context.WithoutCancel(ctx), l.r, token)
+}
+
+func used(ctx context.Context, q queryer, token string) (*run.Usage, error) {
 	var u run.Usage
-	err := l.one(ctx, "SELECT elapsed_seconds, cpu_seconds, coalesce(max_rss_bytes, 0), alloc_cpus FROM job_usage "+
+	err := q.QueryRowContext(ctx, "SELECT elapsed_seconds, cpu_seconds, coalesce(max_rss_bytes, 0), alloc_cpus FROM job_usage "+
 		"WHERE token = ? AND elapsed_seconds IS NOT NULL", token).Scan(&u.ElapsedSeconds, &u.CPUSeconds, &u.MaxRSSBytes, &u.AllocCPUs)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -52,12 +56,16 @@ func (l *Ledger) Usage(ctx context.Context, token string) (*run.Usage, error) {
 
 // Attempts lists the attempts of a run, oldest first.
 func (l *Ledger) Attempts(ctx context.Context, runID string) ([]run.Attempt, error) {
-	return list(context.WithoutCancel(ctx), l.r, func(row scanner) (run.Attempt, error) {
+	return attempts(context.WithoutCancel(ctx), l.r, runID)
+}
+
+func attempts(ctx context.Context, q queryer, runID string) ([]run.Attempt, error) {
+	return list(ctx, q, func(row scanner) (run.Attempt, error) {
 		a := run.Attempt{RunID: runID}
 		err := row.Scan(&a.N, into{&a.Token}, into{&a.CreatedAt}, into{&a.Placement}, into{&a.Resources}, &a.SlurmState,
-			into{&a.Avoid}, &a.Node, into{&a.StartedAt},
+			&a.Partition, &a.Account, into{&a.Avoid}, &a.Node, into{&a.StartedAt},
 			into{&a.EndedAt}, &a.Ending, &a.ExitCode, into{&a.Usage})
 		return a, err
-	}, `SELECT n, token, created_at, placement, resources, slurm_state, avoid, node, started_at, ended_at, ending, exit_code, usage
+	}, `SELECT n, token, created_at, placement, resources, slurm_state, slurm_partition, slurm_account, avoid, node, started_at, ended_at, ending, exit_code, usage
  FROM attempts WHERE run_id = ? ORDER BY n`, runID)
 }

@@ -20,7 +20,7 @@ type CallerUse struct {
 	Bytes     int64 `json:"bytes"` // the same content counts for each artifact
 }
 
-// CallerUse reads what a caller keeps. What was stored before callers were recorded belongs to nobody.
+// CallerUse reads what a caller keeps.
 func (l *Ledger) CallerUse(ctx context.Context, caller string) (u CallerUse, err error) {
 	err = l.one(ctx, "SELECT artifacts, bytes FROM caller_use WHERE caller = ?", caller).Scan(&u.Artifacts, &u.Bytes)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -10,23 +10,46 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/notify"
 	"slurmgate/plan"
 	"slurmgate/run"
 )
 
 // waits stores the i-th run that waits for outputs.
-func waits(t testing.TB, l *Ledger, i int, of ...plan.Promise) WaitingRun {
+func waits(t testing.TB, l *Ledger, i int, of ...plan.Promise) run.View {
 	t.Helper()
-	params := fmt.Sprintf(`{"waits":%d}`, i)
-	id := plan.Identity{ToolName: "t_x", ContractVersion: "v1", PolicyHash: "p", ParamsHash: plan.Hash([]byte(params))}
-	w, created, err := l.AddWaiting(t.Context(), WaitingRun{ID: id.RunID(), ProjectID: project, ToolID: "t.x", ToolName: "t_x",
-		ToolVersion: "1.0.0",
-		Contract:    "v1", PolicyHash: "p", ParamsHash: id.ParamsHash, Params: json.RawMessage(params), Args: json.RawMessage(`{}`),
-		Caller: json.RawMessage(`{}`), Actor: "human"}, of, nil, 100)
-	if err != nil || !created || w.State != WaitingOn {
-		t.Fatalf("%+v %v %v", w, created, err)
+	w, created, err := l.AddWaiting(t.Context(), waitsFor(fmt.Sprintf(`{"waits":%d}`, i), of...))
+	if err != nil || !created || !w.Waits() {
+		t.Fatalf("AddWaiting = %+v, %v, %v; want a run that waits", w, created, err)
 	}
 	return w
+}
+
+// waitsFor makes a request for a run with some params that waits for outputs.
+func waitsFor(params string, of ...plan.Promise) Waits {
+	n := newRun(0)
+	r, id := n.Run, plan.Identity{ToolName: "t_x", ContractVersion: "v1", PolicyHash: n.Run.PolicyHash, ParamsHash: plan.Hash([]byte(params))}
+	r.ID, r.ParamsHash, r.PlanHash, r.ResultJSON = id.RunID(), id.ParamsHash, id.PlanHash(), nil
+	return Waits{For: of, Most: 100, Policy: n.Policy,
+		Run: r, Params: json.RawMessage(params), Args: json.RawMessage(`{}`), Caller: json.RawMessage(`{}`)}
+}
+
+// wantBecame fails the test unless a run that waited is another run now.
+func (l *Ledger) wantBecame(t testing.TB, id, want string) {
+	t.Helper()
+	got, err := l.RunOf(t.Context(), id)
+	must(t, err)
+	if got != want {
+		t.Errorf("%s became %q, want %q", id, got, want)
+	}
+	if v, err := l.View(t.Context(), id); err != nil || v.Run.ID != want || v.Waiting != nil {
+		t.Errorf("View(%s) after it started = run %s, %v; want %s", id, v.Run.ID, err, want)
+	}
+	var rows int
+	must(t, l.r.QueryRow("SELECT count(*) FROM runs WHERE run_id = ?", id).Scan(&rows))
+	if rows != 0 {
+		t.Errorf("%d rows of runs have the id %s, want none: an alias takes its place", rows, id)
+	}
 }
 
 // ends ends a run.
@@ -42,16 +65,39 @@ func due(t testing.TB, l *Ledger) (ids []string) {
 	list, err := l.DueWaiting(t.Context(), 100)
 	must(t, err)
 	for _, w := range list {
-		ids = append(ids, w.ID)
+		ids = append(ids, w.Run.ID)
 	}
 	return ids
 }
 
-func (l *Ledger) waitingNow(t testing.TB, id string) WaitingRun {
+func (l *Ledger) waitingNow(t testing.TB, id string) run.View {
 	t.Helper()
-	w, err := l.Waiting(t.Context(), id)
+	v, err := l.View(t.Context(), id)
 	must(t, err)
-	return w
+	if v.Waiting == nil {
+		t.Fatalf("View(%s) is of a run that has an attempt, %s; want one that waits, or ended before it started", id, v.Run.ID)
+	}
+	return v
+}
+
+// endWaiting ends a run that waits, and returns it as it is then.
+func (l *Ledger) endWaiting(t testing.TB, v run.View, s run.State, code string) run.View {
+	t.Helper()
+	v, err := l.Apply(t.Context(), run.EndWaiting(v, l.now(), s, code, "x"))
+	must(t, err)
+	return v
+}
+
+// waitsAgain sets a run waiting again with the rights of a caller.
+func (l *Ledger) waitsAgain(t testing.TB, v run.View, name string) run.View {
+	t.Helper()
+	w := run.Write{From: &v, Run: v.Run, Asking: &run.Asking{Principal: run.Principal{Name: name}}, Caller: json.RawMessage(`{}`),
+		Event: run.Event{Type: "run.retry", Data: map[string]any{"reason": "y"}}}
+	w.Run.State, w.Run.Phase, w.Run.Reason, w.Run.Detail = run.Queued, run.WaitingForInputs, string(run.WaitingForInputs), ""
+	w.Run.AttemptN, w.Run.FinishedAt = v.Run.AttemptN+1, nil
+	v, err := l.Apply(t.Context(), w)
+	must(t, err)
+	return v
 }
 
 // A run that waits hears of the end of what it waits for, also of a run that waited itself, in the transaction that ends it; until then
@@ -62,41 +108,66 @@ func TestWaitingIsDue(t *testing.T) {
 	l := fresh(t)
 	x := insert(t, l, 1)
 	a := waits(t, l, 1, plan.Promise{RunID: x.Run.ID, Role: "out"})
-	b := waits(t, l, 2, plan.Promise{RunID: a.ID, Role: "out"})
-	for _, w := range []WaitingRun{a, b} {
-		if still, err := l.StillWaits(t.Context(), w.ID); !still || err != nil {
-			t.Fatal(still, err)
+	b := waits(t, l, 2, plan.Promise{RunID: a.Run.ID, Role: "out"})
+	for _, w := range []run.View{a, b} {
+		if ready, err := l.SettleWaiting(t.Context(), w.WaitRef(), nil); ready || err != nil {
+			t.Fatal(ready, err)
 		}
 	}
 	if ids := due(t, l); len(ids) != 0 {
 		t.Fatal(ids)
 	}
 	ends(t, l, x, run.Succeeded)
-	if ids := due(t, l); len(ids) != 1 || ids[0] != a.ID {
+	if ids := due(t, l); len(ids) != 1 || ids[0] != a.Run.ID {
 		t.Fatal(ids)
 	}
-	if still, err := l.StillWaits(t.Context(), a.ID); still || err != nil {
-		t.Fatal(still, err)
+	if ready, err := l.SettleWaiting(t.Context(), a.WaitRef(), nil); !ready || err != nil {
+		t.Fatal(ready, err)
 	}
 	n := newRun(2)
-	n.Waited = a.ID
+	n.Waited = new(a.WaitRef())
 	y, created, err := l.Insert(t.Context(), n)
 	if err != nil || !created {
 		t.Fatal(created, err)
 	}
-	if w := l.waitingNow(t, a.ID); w.State != WaitingStarted || w.Became != y.Run.ID {
-		t.Fatalf("%+v", w)
+	l.wantBecame(t, a.Run.ID, y.Run.ID)
+	if ready, err := l.SettleWaiting(t.Context(), b.WaitRef(), nil); ready || err != nil { // it is another name of a run that is not over
+		t.Fatal(ready, err)
 	}
-	if still, err := l.StillWaits(t.Context(), b.ID); !still || err != nil { // it is another name of a run that is not over
-		t.Fatal(still, err)
-	}
-	if ids, n, err := l.WaitersOf(t.Context(), y.Run.ID, 5); err != nil || n != 1 || ids[0] != b.ID {
+	if ids, n, err := l.WaitersOf(t.Context(), y.Run.ID, 5); err != nil || n != 1 || ids[0] != b.Run.ID {
 		t.Error(ids, n, err)
 	}
 	ends(t, l, y, run.Failed)
-	of, err := l.WaitingSources(t.Context(), b.ID)
-	if ids := due(t, l); err != nil || len(ids) != 1 || len(of) != 1 || !of[0].Broken() || of[0].Actual != y.Run.ID {
-		t.Errorf("%v %+v %v", ids, of, err)
+	of := l.waitingNow(t, b.Run.ID).Waiting.For
+	if ids := due(t, l); len(ids) != 1 || len(of) != 1 || !of[0].Broken() || of[0].Actual != y.Run.ID {
+		t.Errorf("%v %+v", ids, of)
+	}
+	must(t, l.Integrity(t.Context()))
+}
+
+// The row of a run that waits is one of runs, and no slip brings it to a site: it is not staged, not deleted before it is an alias, and not
+// counted among the runs that have started. What has started does not wait.
+//
+// proves MANY-04
+func TestWaitingRowNeverStages(t *testing.T) {
+	l := fresh(t)
+	x := insert(t, l, 1)
+	w := waits(t, l, 1, plan.Promise{RunID: x.Run.ID, Role: "out"})
+	for _, q := range []string{"UPDATE runs SET rev = rev + 1, phase = 'staging' WHERE run_id = '" + w.Run.ID + "'",
+		"UPDATE runs SET rev = rev + 1, phase = 'waiting_for_inputs' WHERE run_id = '" + x.Run.ID + "'",
+		"DELETE FROM runs WHERE run_id = '" + w.Run.ID + "'", "DELETE FROM waits WHERE run_id = '" + w.Run.ID + "'"} {
+		if _, err := l.w.Exec(q); err == nil {
+			t.Errorf("the database accepts: %s", q)
+		}
+	}
+	page, err := l.List(t.Context(), Filter{})
+	must(t, err)
+	counts, err := l.Counts(t.Context())
+	must(t, err)
+	list, n, err := l.Waitings(t.Context(), Filter{})
+	if err != nil || page.Total.N != 1 || len(page.Runs) != 1 || counts["queued"] != 1 || n != 1 || len(list) != 1 || list[0].ID != w.Run.ID {
+		t.Errorf("List = %d of %d runs, Counts = %v, Waitings = %d, %v; want one that started and %s", len(page.Runs), page.Total.N, counts, n,
+			err, w.Run.ID)
 	}
 	must(t, l.Integrity(t.Context()))
 }
@@ -113,14 +184,14 @@ func TestWaitingBecomesOneRun(t *testing.T) {
 	there := insert(t, l, 2) // the artifact came first
 	a := waits(t, l, 1, promise)
 	n := newRun(2)
-	n.Waited = a.ID
+	n.Waited = new(a.WaitRef())
 	if v, created, err := l.Insert(t.Context(), n); err != nil || created || v.Run.ID != there.Run.ID {
 		t.Fatal(v.Run.ID, created, err)
 	}
 	b, c := waits(t, l, 2, promise), waits(t, l, 3, promise) // two that wait, and then the artifact
-	for _, w := range []WaitingRun{b, c} {
+	for _, w := range []run.View{b, c} {
 		n := newRun(3)
-		n.Waited = w.ID
+		n.Waited = new(w.WaitRef())
 		_, _, err := l.Insert(t.Context(), n)
 		must(t, err)
 	}
@@ -128,29 +199,75 @@ func TestWaitingBecomesOneRun(t *testing.T) {
 	if err != nil || created {
 		t.Fatal(created, err)
 	}
-	for _, w := range []WaitingRun{b, c} {
-		if now := l.waitingNow(t, w.ID); now.Became != v.Run.ID {
-			t.Errorf("%+v", now)
-		}
-		must(t, l.StartWaiting(t.Context(), w.ID, v.Run.ID)) // again
+	for _, w := range []run.View{b, c} {
+		l.wantBecame(t, w.Run.ID, v.Run.ID)
+		must(t, l.StartWaiting(t.Context(), w.WaitRef(), v.Run.ID)) // again
 	}
-	if l.waitingNow(t, a.ID).Became != there.Run.ID {
-		t.Error("the run that was there first is not the one")
-	}
+	l.wantBecame(t, a.Run.ID, there.Run.ID)
 
 	d := waits(t, l, 4, promise)
-	if _, err := l.EndWaiting(t.Context(), d.ID, WaitingCancelled, "cancelled", "x"); err != nil {
-		t.Fatal(err)
-	}
+	l.endWaiting(t, d, run.Cancelled, "cancelled")
 	n = newRun(4)
-	n.Waited = d.ID
+	n.Waited = new(d.WaitRef())
 	_, _, err = l.Insert(t.Context(), n)
 	wantFault(t, err, fault.Conflict, "not_waiting")
 	if _, err := l.View(t.Context(), n.Run.ID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a cancelled run was started: %v", err)
 	}
-	wantFault(t, l.StartWaiting(t.Context(), d.ID, v.Run.ID), fault.Conflict, "not_waiting")
+	wantFault(t, l.StartWaiting(t.Context(), d.WaitRef(), v.Run.ID), fault.Conflict, "not_waiting")
 	must(t, l.Integrity(t.Context()))
+}
+
+// What was decided about a run when it waited for the first time changes nothing once it was cancelled and another
+// caller has it wait again: neither is it started with the rights of the first, nor ended or put back by what those
+// were refused.
+//
+// proves MANY-04
+func TestWaitingAnewIsAnother(t *testing.T) {
+	l := fresh(t)
+	x := ends(t, l, insert(t, l, 1), run.Succeeded)
+	first := waits(t, l, 1, plan.Promise{RunID: x.Run.ID, Role: "out"})
+	l.waitsAgain(t, l.endWaiting(t, first, run.Cancelled, "cancelled"), "user:ana")
+	n := newRun(2)
+	n.Waited = new(first.WaitRef())
+	_, _, err := l.Insert(t.Context(), n)
+	wantFault(t, err, fault.Conflict, "not_waiting")
+	must(t, l.EndWaiting(t.Context(), first.WaitRef(), "capability_denied", "x"))
+	_, err = l.Apply(t.Context(), run.EndWaiting(first, l.now(), run.Cancelled, "cancelled", "x"))
+	wantFault(t, err, fault.Conflict, "stale_run")
+	must(t, l.PutBackWaiting(t.Context(), first.WaitRef(), time.Hour, true, "quota_exceeded", "x"))
+	if ready, err := l.SettleWaiting(t.Context(), first.WaitRef(), nil); ready || err != nil {
+		t.Errorf("SettleWaiting of attempt 1 = %v, %v after the run waits anew, want false", ready, err)
+	}
+	w := l.waitingNow(t, first.Run.ID)
+	if !w.Waits() || w.Run.AttemptN != 2 || w.Waiting.Tries != 0 || w.Waiting.Code != "" || !slices.Contains(due(t, l), w.Run.ID) {
+		t.Errorf("run that waits anew: state %s, attempt %d, %d tries, code %q; want it waiting at attempt 2, due, as it was set", w.Run.State,
+			w.Run.AttemptN, w.Waiting.Tries, w.Waiting.Code)
+	}
+	n.Waited = new(w.WaitRef())
+	_, _, err = l.Insert(t.Context(), n)
+	must(t, err)
+}
+
+// A source that is retried before the gateway comes to what waits for it ends nothing: whether it will come is asked
+// in the transaction that would end the run.
+//
+// proves MANY-04
+func TestBrokenSourceIsAskedAgain(t *testing.T) {
+	l := fresh(t)
+	x := ends(t, l, insert(t, l, 1), run.Failed)
+	w := waits(t, l, 1, plan.Promise{RunID: x.Run.ID, Role: "out"})
+	x.Run.State, x.Run.Phase, x.Run.FinishedAt, x.Run.AttemptN = run.Queued, run.Staging, nil, 2
+	_, err := l.Apply(t.Context(), run.Write{Run: x.Run, Attempts: []run.Attempt{{RunID: x.Run.ID, N: 2}},
+		Event: run.Event{Type: "run.retry", Data: map[string]any{}}})
+	must(t, err)
+	why := func(s run.Source) (string, string) {
+		t.Errorf("source %s at attempt %d counts as one that will not come, although it was retried", s.RunID, s.Attempt)
+		return "input_failed", "x"
+	}
+	if ready, err := l.SettleWaiting(t.Context(), w.WaitRef(), why); ready || err != nil {
+		t.Errorf("SettleWaiting = %v, %v, want the run to wait on", ready, err)
+	}
 }
 
 // At the same time: many runs that wait, requests with the artifact, and cancels. One run is made, and each that waited either is that run
@@ -160,7 +277,7 @@ func TestWaitingBecomesOneRun(t *testing.T) {
 func TestWaitingRaces(t *testing.T) {
 	l := fresh(t)
 	x := ends(t, l, insert(t, l, 1), run.Succeeded)
-	var list []WaitingRun
+	var list []run.View
 	for i := range 16 {
 		list = append(list, waits(t, l, i, plan.Promise{RunID: x.Run.ID, Role: "out"}))
 	}
@@ -170,8 +287,8 @@ func TestWaitingRaces(t *testing.T) {
 	for i, w := range list {
 		all.Go(func() {
 			n := newRun(2)
-			if n.Waited = w.ID; i%4 == 0 {
-				n.Waited = ""
+			if n.Waited = new(w.WaitRef()); i%4 == 0 {
+				n.Waited = nil
 			}
 			_, created, err := l.Insert(t.Context(), n)
 			if err != nil && fault.CodeOf(err) != "not_waiting" {
@@ -185,7 +302,8 @@ func TestWaitingRaces(t *testing.T) {
 		})
 		if i%2 == 0 {
 			all.Go(func() {
-				if _, err := l.EndWaiting(t.Context(), w.ID, WaitingCancelled, "cancelled", "x"); err != nil {
+				_, err := l.Apply(t.Context(), run.EndWaiting(w, l.now(), run.Cancelled, "cancelled", "x"))
+				if err != nil && fault.CodeOf(err) != "stale_run" {
 					t.Error(err)
 				}
 			})
@@ -196,10 +314,15 @@ func TestWaitingRaces(t *testing.T) {
 		t.Errorf("%d runs were made", made)
 	}
 	for i, w := range list {
-		now := l.waitingNow(t, w.ID)
-		if now.State == WaitingStarted && now.Became != newRun(2).Run.ID || i%4 == 1 && now.State != WaitingStarted ||
-			i%4 == 0 && now.State != WaitingCancelled {
-			t.Errorf("%d: %+v", i, now)
+		is, err := l.RunOf(t.Context(), w.Run.ID)
+		must(t, err)
+		switch {
+		case i%4 == 1 || is != w.Run.ID:
+			l.wantBecame(t, w.Run.ID, newRun(2).Run.ID)
+		case i%4 == 0:
+			if now := l.waitingNow(t, w.Run.ID); now.Run.State != run.Cancelled {
+				t.Errorf("run %d that was cancelled while it waited is %s, want cancelled", i, now.Run.State)
+			}
 		}
 	}
 }
@@ -211,41 +334,30 @@ func TestWaitingAgain(t *testing.T) {
 	l := fresh(t)
 	x := insert(t, l, 1)
 	w := waits(t, l, 1, plan.Promise{RunID: x.Run.ID, Role: "out"})
-	if _, err := l.EndWaiting(t.Context(), w.ID, WaitingFailed, "input_failed", "x"); err != nil {
-		t.Fatal(err)
-	}
-	again := func(after int) WaitingRun {
-		t.Helper()
-		now, err := l.WaitAgain(t.Context(), w.ID, after, "y", run.Principal{Name: "user:ana"}, json.RawMessage(`{}`))
-		must(t, err)
-		return now
-	}
-	if now := again(1); now.State != WaitingOn || now.AttemptN != 2 || now.Principal.Name != "user:ana" || now.Code != "" {
-		t.Errorf("%+v", now)
-	}
-	if now := again(1); now.AttemptN != 2 {
-		t.Errorf("asked again: %+v", now)
+	now := l.waitsAgain(t, l.endWaiting(t, w, run.Failed, "input_failed"), "user:ana")
+	if !now.Waits() || now.Run.AttemptN != 2 || now.Waiting.Principal.Name != "user:ana" || now.Waiting.Code != "" {
+		t.Errorf("run that waits again: %s, attempt %d, for %q, code %q; want it waiting at attempt 2 for user:ana", now.Run.Phase,
+			now.Run.AttemptN, now.Waiting.Principal.Name, now.Waiting.Code)
 	}
 	a := artifact(7)
 	a.Source = "import"
 	_, _, err := l.AddArtifact(t.Context(), a)
 	must(t, err)
-	v := w
-	v.ID = plan.Identity{ToolName: "other"}.RunID()
-	if _, _, err := l.AddWaiting(t.Context(), v, []plan.Promise{{RunID: x.Run.ID, Role: "out"}}, []string{a.ID}, 100); err != nil {
-		t.Fatal(err)
-	}
+	q := waitsFor(`{"other":1}`, plan.Promise{RunID: x.Run.ID, Role: "out"})
+	q.Artifacts = []string{a.ID}
+	v, _, err := l.AddWaiting(t.Context(), q)
+	must(t, err)
 	marked, err := l.MarkUnused(t.Context(), l.now().AddDate(1, 0, 0), 10)
 	if err != nil || len(marked) != 0 {
 		t.Errorf("%v %v: a run waits that takes it", marked, err)
 	}
-	if _, err := l.EndWaiting(t.Context(), v.ID, WaitingCancelled, "cancelled", "x"); err != nil {
-		t.Fatal(err)
-	}
+	l.endWaiting(t, v, run.Cancelled, "cancelled")
 	if marked, err = l.MarkUnused(t.Context(), l.now().AddDate(1, 0, 0), 10); err != nil || len(marked) != 1 {
 		t.Errorf("%v %v", marked, err)
 	}
-	_, _, err = l.AddWaiting(t.Context(), WaitingRun{ID: plan.Identity{ToolName: "third"}.RunID(), ProjectID: project}, nil, nil, 1)
+	q = waitsFor(`{"third":1}`)
+	q.Most = 1
+	_, _, err = l.AddWaiting(t.Context(), q)
 	wantFault(t, err, fault.Transport, "too_many_runs")
 }
 
@@ -267,30 +379,27 @@ func TestPutBack(t *testing.T) {
 		if len(list) == 0 {
 			return ""
 		}
-		return list[0].ID
+		return list[0].Run.ID
 	}
-	must(t, l.PutBackWaiting(t.Context(), a.ID, time.Hour, true, "consent_required", "asked as apr_X"))
-	must(t, l.PutBackWaiting(t.Context(), b.ID, time.Minute, false, "quota_exceeded", "used up"))
-	if got := next(); got != c.ID {
+	must(t, l.PutBackWaiting(t.Context(), a.WaitRef(), time.Hour, true, "consent_required", "asked as apr_X"))
+	must(t, l.PutBackWaiting(t.Context(), b.WaitRef(), time.Minute, false, "quota_exceeded", "used up"))
+	if got := next(); got != c.Run.ID {
 		t.Errorf("%s is next, want the one that was not put back", got)
 	}
-	must(t, l.PutBackWaiting(t.Context(), c.ID, 2*time.Minute, false, "quota_exceeded", "used up"))
+	must(t, l.PutBackWaiting(t.Context(), c.WaitRef(), 2*time.Minute, false, "quota_exceeded", "used up"))
 	if got := next(); got != "" {
 		t.Errorf("%s is next; all were put back", got)
 	}
 	now = now.Add(3 * time.Minute)
-	if got := due(t, l); fmt.Sprint(got) != fmt.Sprint([]string{b.ID, c.ID}) {
+	if got := due(t, l); fmt.Sprint(got) != fmt.Sprint([]string{b.Run.ID, c.Run.ID}) {
 		t.Errorf("%v, want first the one whose time came first", got)
 	}
 	must(t, l.BringForward(t.Context(), "apr_X"))
-	if w := l.waitingNow(t, a.ID); next() != a.ID || w.Tries != 1 || w.Code != "consent_required" {
+	if w := l.waitingNow(t, a.Run.ID); next() != a.Run.ID || w.Waiting.Tries != 1 || w.Waiting.Code != "consent_required" {
 		t.Errorf("%+v", w)
 	}
-	if _, err := l.EndWaiting(t.Context(), a.ID, WaitingFailed, "x", "x"); err != nil {
-		t.Fatal(err)
-	}
-	if w, err := l.WaitAgain(t.Context(), a.ID, 1, "y", run.Principal{}, json.RawMessage(`{}`)); err != nil || w.Tries != 0 || w.Code != "" {
-		t.Errorf("%+v %v", w, err)
+	if w := l.waitsAgain(t, l.endWaiting(t, l.waitingNow(t, a.Run.ID), run.Failed, "x"), "ana").Waiting; w.Tries != 0 || w.Code != "" {
+		t.Errorf("run that waits again has %d tries and the code %q, want none", w.Tries, w.Code)
 	}
 }
 
@@ -304,28 +413,54 @@ func TestWaitingUnderAnApproval(t *testing.T) {
 	of := []plan.Promise{{RunID: x.Run.ID, Role: "out"}}
 	for _, c := range []struct {
 		name          string
-		first, second WaitingRun
+		first, second Waits
 		want          string
 	}{
-		{"stored with it", WaitingRun{ApprovalID: "apr_1"}, WaitingRun{}, "apr_1"},
-		{"joined by a batch", WaitingRun{}, WaitingRun{ApprovalID: "apr_2"}, "apr_2"},
-		{"another caller's batch", WaitingRun{}, WaitingRun{ApprovalID: "apr_3", Principal: run.Principal{ID: "prn_other"}}, ""},
+		{"stored with it", Waits{ApprovalID: "apr_1"}, Waits{}, "apr_1"},
+		{"joined by a batch", Waits{}, Waits{ApprovalID: "apr_2"}, "apr_2"},
+		{"another caller's batch", Waits{}, Waits{ApprovalID: "apr_3", Run: run.Run{Principal: run.Principal{ID: "prn_other"}}}, ""},
 	} {
-		for i, w := range []WaitingRun{c.first, c.second} {
-			id := plan.Identity{ToolName: "t_x", ContractVersion: "v1", PolicyHash: "p", ParamsHash: c.name}
-			w.ID, w.ProjectID, w.ToolID, w.ToolName, w.ToolVersion, w.Contract = id.RunID(), project, "t.x", "t_x", "1.0.0", "v1"
-			w.PolicyHash, w.ParamsHash, w.Params, w.Args, w.Caller, w.Actor = "p", c.name, json.RawMessage(`{"n":"`+c.name+`"}`),
-				json.RawMessage(`{}`), json.RawMessage(`{}`), "human"
-			w.Principal.ID = cmp.Or(w.Principal.ID, "prn_one")
-			if _, created, err := l.AddWaiting(t.Context(), w, of, nil, 100); err != nil || created != (i == 0) {
+		for i, w := range []Waits{c.first, c.second} {
+			q := waitsFor(`{"n":"`+c.name+`"}`, of...)
+			q.ApprovalID, q.Run.Principal.ID = w.ApprovalID, cmp.Or(w.Run.Principal.ID, "prn_one")
+			w, created, err := l.AddWaiting(t.Context(), q)
+			if err != nil || created != (i == 0) {
 				t.Fatal(c.name, created, err)
 			}
-			if c.want != "" && i == 1 && !slices.Contains(due(t, l), w.ID) {
+			if c.want != "" && i == 1 && !slices.Contains(due(t, l), w.Run.ID) {
 				t.Errorf("%s: it is not due", c.name)
 			}
-			if now := l.waitingNow(t, w.ID); i == 1 && now.ApprovalID != c.want {
-				t.Errorf("%s: under %q, want %q", c.name, now.ApprovalID, c.want)
+			if now := l.waitingNow(t, w.Run.ID); i == 1 && now.Waiting.ApprovalID != c.want {
+				t.Errorf("%s: under %q, want %q", c.name, now.Waiting.ApprovalID, c.want)
 			}
 		}
+	}
+}
+
+// What was put back, or is to be tried again, by a clock that was a day ahead waits no day once the clock is right.
+//
+// proves MANY-04
+func TestClockThatWasAhead(t *testing.T) {
+	l := fresh(t)
+	now := t0.Add(24 * time.Hour)
+	l.now = func() time.Time { return now }
+	v := ends(t, l, insert(t, l, 1), run.Succeeded)
+	w := waits(t, l, 1, plan.Promise{RunID: v.Run.ID, Role: "out"})
+	must(t, l.PutBackWaiting(t.Context(), w.WaitRef(), time.Minute, false, "quota_exceeded", "used up"))
+	n, err := l.AddNotice(t.Context(), notify.Notice{ID: "ntc_1", RunID: v.Run.ID, URL: "https://a/1", Origin: "https://a", By: "ana"}, 1)
+	must(t, err)
+	next := now.Add(time.Minute)
+	must(t, l.NoticeTried(t.Context(), n, "no answer", false, &next))
+	notices := func() int {
+		list, err := l.DueNotices(t.Context(), now, 9)
+		must(t, err)
+		return len(list)
+	}
+	if runs, n := due(t, l), notices(); len(runs)+n != 0 {
+		t.Errorf("a minute too early the runs %v and %d notices are due, want none", runs, n)
+	}
+	now = t0
+	if runs, n := due(t, l), notices(); len(runs) != 1 || n != 1 {
+		t.Errorf("after the clock was set back a day the runs %v and %d notices are due, want one of each", runs, n)
 	}
 }

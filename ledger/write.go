@@ -89,13 +89,26 @@ func (l *Ledger) apply(ctx context.Context, tx *sql.Conn, w run.Write, payloads 
 	if err := l.admit(ctx, tx, w.Run, w.Admit); err != nil {
 		return v, err
 	}
+	if w.Asking != nil {
+		if err := l.ask(ctx, tx, w.Run.ID, *w.Asking, w.Caller, ""); err != nil {
+			return v, err
+		}
+	}
+	if w.From != nil && w.From.Waiting != nil {
+		return l.applyWaiting(ctx, tx, w)
+	}
+	if w.Row != nil {
+		if err := openRow(ctx, tx, *w.Row); err != nil {
+			return v, err
+		}
+	}
+	if err := l.appendEvent(ctx, tx, w.Run.ID, w.Event); err != nil {
+		return v, err
+	}
 	if err := l.makeReceipts(ctx, tx, w); err != nil {
 		return v, err
 	}
 	if err := l.swapRun(ctx, tx, w.Run); err != nil {
-		return v, err
-	}
-	if err := l.appendEvent(ctx, tx, w.Run.ID, w.Event); err != nil {
 		return v, err
 	}
 	if f := w.From; f != nil && f.Run.AttemptN == w.Run.AttemptN && (w.Submission == nil || w.Submission.Token == f.Submission.Token) {
@@ -145,10 +158,11 @@ func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 		optMicros(r.CancelAt), r.CancelReason, optText(string(r.ResultJSON)), optText(r.LogArtifactID), optText(r.ScriptArtifactID),
 		r.State, r.ID, r.Rev}
 	const columns = `UPDATE runs SET rev = rev + 1, phase = ?, reason = ?, detail = ?, attempt_n = ?, warnings = ?, exit_code = ?,
- updated_at = ?, finished_at = ?, cancel_at = ?, cancel_reason = ?, result_json = ?, log_artifact_id = ?, script_artifact_id = ?`
-	n, err := update(ctx, tx, columns+" WHERE state = ? AND run_id = ? AND rev = ?", args...)
+ updated_at = ?, finished_at = ?, cancel_at = ?, cancel_reason = ?, result_json = ?`
+	n, err := update(ctx, tx, columns+" WHERE log_artifact_id IS ? AND script_artifact_id IS ? AND state = ? AND run_id = ? AND rev = ?",
+		args...)
 	if err == nil && n == 0 {
-		n, err = update(ctx, tx, columns+", state = ? WHERE run_id = ? AND rev = ?", args...)
+		n, err = update(ctx, tx, columns+", log_artifact_id = ?, script_artifact_id = ?, state = ? WHERE run_id = ? AND rev = ?", args...)
 	}
 	if err == nil && n != 1 {
 		err = stale(r)
@@ -163,14 +177,15 @@ func stale(r run.Run) error {
 
 // changeAttempt writes an attempt that may be there already.
 func changeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
-	strengths, err := strengthText(a.Strengths)
+	strengths, err := elementsText(len(a.Inputs), a.Inputs)
 	if err != nil {
 		return err
 	}
-	n, err := update(ctx, tx, `UPDATE attempts SET strengths = ?, slurm_state = ?, slurm_why = ?, slurm_exit = ?, node = ?,
+	n, err := update(ctx, tx, `UPDATE attempts SET strengths = ?, slurm_state = ?, slurm_why = ?, slurm_exit = ?, slurm_partition = ?, slurm_account = ?, slurm_limit = ?, node = ?,
  observed_at = ?, started_at = ?, missed_at = ?, exit_code = ?, usage = ?
  WHERE run_id = ? AND n = ? AND token IS ? AND array_task IS ? AND ended_at IS ? AND ending = ?`,
-		strengths, a.SlurmState, a.SlurmWhy, a.SlurmExit, a.Node, optMicros(a.ObservedAt), optMicros(a.StartedAt), optMicros(a.MissedAt),
+		strengths, a.SlurmState, a.SlurmWhy, a.SlurmExit, a.Partition, a.Account, a.Limit, a.Node,
+		optMicros(a.ObservedAt), optMicros(a.StartedAt), optMicros(a.MissedAt),
 		a.ExitCode, optText(string(a.Usage)), a.RunID, a.N, optText(a.Token), a.ArrayTask, optMicros(a.EndedAt), a.Ending)
 	if err != nil || n > 0 {
 		return err
@@ -187,20 +202,20 @@ func writeAttempt(ctx context.Context, tx *sql.Conn, a run.Attempt) error {
 	if err != nil {
 		return err
 	}
-	avoid, err := avoidText(a.Avoid)
+	avoid, err := elementsText(len(a.Avoid), a.Avoid)
 	if err != nil {
 		return err
 	}
-	strengths, err := strengthText(a.Strengths)
+	strengths, err := elementsText(len(a.Inputs), a.Inputs)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO attempts (run_id, n, token, array_task, created_at, placement, resources, slurm_state, slurm_why, slurm_exit, avoid, strengths, node, observed_at, started_at, ended_at, missed_at, ending, exit_code, usage)
- VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (run_id, n) DO UPDATE SET token = excluded.token, array_task = excluded.array_task, strengths = excluded.strengths,
- slurm_state = excluded.slurm_state, slurm_why = excluded.slurm_why, slurm_exit = excluded.slurm_exit, node = excluded.node, observed_at = excluded.observed_at, started_at = excluded.started_at,
+	_, err = tx.ExecContext(ctx, `INSERT INTO attempts (run_id, n, token, array_task, created_at, placement, resources, slurm_state, slurm_why, slurm_exit, slurm_partition, slurm_account, slurm_limit, avoid, strengths, node, observed_at, started_at, ended_at, missed_at, ending, exit_code, usage)
+ VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (run_id, n) DO UPDATE SET token = excluded.token, array_task = excluded.array_task, strengths = excluded.strengths,
+ slurm_state = excluded.slurm_state, slurm_why = excluded.slurm_why, slurm_exit = excluded.slurm_exit, slurm_partition = excluded.slurm_partition, slurm_account = excluded.slurm_account, slurm_limit = excluded.slurm_limit, node = excluded.node, observed_at = excluded.observed_at, started_at = excluded.started_at,
  ended_at = excluded.ended_at, missed_at = excluded.missed_at, ending = excluded.ending, exit_code = excluded.exit_code, usage = excluded.usage`,
 		a.RunID, a.N, optText(a.Token), a.ArrayTask, micros(a.CreatedAt), placement, resources, a.SlurmState, a.SlurmWhy,
-		a.SlurmExit, avoid, strengths, a.Node,
+		a.SlurmExit, a.Partition, a.Account, a.Limit, avoid, strengths, a.Node,
 		optMicros(a.ObservedAt),
 		optMicros(a.StartedAt),
 		optMicros(a.EndedAt), optMicros(a.MissedAt), a.Ending, a.ExitCode, optText(string(a.Usage)))

@@ -170,6 +170,12 @@ var (
 	_ run.Canceller = (*Backend)(nil)
 )
 
+// Harmless has nothing to learn: nothing is printed beside the records.
+func (b *Backend) Harmless(string) {}
+
+// Unusable returns none: the host is the only node.
+func (b *Backend) Unusable(context.Context) (map[string]run.Unusable, error) { return nil, nil }
+
 // SeesAll is nil: the records here are all there are.
 func (b *Backend) SeesAll(context.Context) error { return nil }
 
@@ -191,7 +197,7 @@ func (b *Backend) Jobs(context.Context, map[string]bool) ([]run.Job, error) {
 
 // Cancel asks the process of the job to end; one that is gone is no error. The lock tells that the session is still the one of
 // the record. Where the script is gone and something that it started has the lock, that is killed.
-func (b *Backend) Cancel(_ context.Context, jobID, name string) error {
+func (b *Backend) Cancel(_ context.Context, jobID, name, _ string) error {
 	var err error
 	b.each(func(file string, r record, alive bool) {
 		if !alive || r.JobID != jobID || jobName(file) != name || r.PID <= 1 {

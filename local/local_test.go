@@ -30,9 +30,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) backend(places int) *Backend {
 	w.t.Helper()
 	b, err := New(Config{Dir: w.dir, Places: places, Ended: func(id string) { w.ended <- id }, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return b
 }
 
@@ -62,7 +60,7 @@ func (w *world) waitEnded(id string) {
 		if got != id {
 			w.t.Fatalf("%s ended, not %s", got, id)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		w.t.Fatal(id, "does not end")
 	}
 }
@@ -70,16 +68,14 @@ func (w *world) waitEnded(id string) {
 func (w *world) jobs(b *Backend) []run.Job {
 	w.t.Helper()
 	jobs, err := b.Jobs(w.t.Context(), nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return jobs
 }
 
 // empty waits until nobody has a lock: a child of an ended script may have it a moment longer.
 func (w *world) empty(b *Backend) {
 	w.t.Helper()
-	for end := time.Now().Add(20 * time.Second); len(w.jobs(b)) > 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); len(w.jobs(b)) > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			w.t.Fatal("processes are left")
 		}
@@ -88,9 +84,7 @@ func (w *world) empty(b *Backend) {
 
 func (w *world) file(j run.JobSpec, name string) string {
 	data, err := os.ReadFile(filepath.Join(j.RunDir, "a1", "ctl", name))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return string(data)
 }
 
@@ -132,17 +126,13 @@ func TestSend(t *testing.T) {
 
 func niceness(t *testing.T) int {
 	p, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return 20 - p // as the system call gives it
 }
 
 func hostname(t *testing.T) string {
 	h, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }
 
@@ -173,13 +163,13 @@ func TestPlacesAndCancel(t *testing.T) {
 	}
 	first := w.spec(1)
 	for _, wrong := range [][2]string{{ids[0], "another"}, {ids[1], first.JobName}, {"1", first.JobName}} {
-		if err := other.Cancel(t.Context(), wrong[0], wrong[1]); err != nil || len(w.jobs(other)) != 2 {
+		if err := other.Cancel(t.Context(), wrong[0], wrong[1], ""); err != nil || len(w.jobs(other)) != 2 {
 			t.Error(wrong, err)
 		}
 	}
 	for i := range ids {
 		j := w.spec(i + 1)
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			if _, err := os.Stat(filepath.Join(j.RunDir, "a1/ctl/up")); err == nil {
 				break
 			}
@@ -187,16 +177,14 @@ func TestPlacesAndCancel(t *testing.T) {
 				t.Fatal("it does not start")
 			}
 		}
-		if err := other.Cancel(t.Context(), ids[i], j.JobName); err != nil {
-			t.Fatal(err)
-		}
+		must(t, other.Cancel(t.Context(), ids[i], j.JobName, ""))
 		w.waitEnded(j.RunID)
 		if got := w.file(j, "said"); got != "stopped\n" {
 			t.Errorf("%q", got)
 		}
 	}
 	w.empty(b)
-	if err := b.Cancel(t.Context(), ids[0], first.JobName); err != nil {
+	if err := b.Cancel(t.Context(), ids[0], first.JobName, ""); err != nil {
 		t.Error(err)
 	}
 	if res := b.Send(t.Context(), third, 2); res.Outcome != run.SendAccepted {
@@ -210,9 +198,7 @@ func TestNotStarted(t *testing.T) {
 	w := newWorld(t)
 	b := w.backend(1)
 	j := w.job(1, "true")
-	if err := os.RemoveAll(j.RunDir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(j.RunDir))
 	if res := b.Send(t.Context(), j, 1); res.Outcome != run.SendNotRun {
 		t.Errorf("%+v", res)
 	}
@@ -221,9 +207,7 @@ func TestNotStarted(t *testing.T) {
 	}
 	for content, want := range map[string]run.SendOutcome{"": run.SendDoubt, "{": run.SendDoubt, `{"job_id":"7"}`: run.SendAccepted} {
 		j := w.job(2, "touch ctl/ran")
-		if err := os.WriteFile(b.file(j, 1), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(b.file(j, 1), []byte(content), 0o600))
 		if res := b.Send(t.Context(), j, 1); res.Outcome != want {
 			t.Errorf("%q: %+v", content, res)
 		}
@@ -236,12 +220,8 @@ func TestNotStarted(t *testing.T) {
 	}
 	old := record{RunID: "r", JobID: "1", StartedAt: time.Now().Add(-48 * time.Hour)}
 	f, err := os.Create(filepath.Join(w.dir, "sg-old.1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(write(f, old), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(write(f, old), f.Close()))
 	w.backend(1)
 	if _, err := os.Stat(f.Name()); !errors.Is(err, os.ErrNotExist) {
 		t.Error("an old record stays")
@@ -258,8 +238,16 @@ func TestCancelOfWhatIsLeft(t *testing.T) {
 	if n := len(w.jobs(b)); n != 1 {
 		t.Fatalf("%d jobs are shown while a process is left", n)
 	}
-	if err := b.Cancel(t.Context(), res.JobID, j.JobName); err != nil {
+	if err := b.Cancel(t.Context(), res.JobID, j.JobName, ""); err != nil {
 		t.Error(err)
 	}
 	w.empty(b)
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -25,9 +25,6 @@ const (
 	removedArtifact = "artifact_removed_by_request"
 )
 
-// maxRepeated bounds a caller's argument that is repeated in an example.
-const maxRepeated = 80
-
 // details are the parts of an error that are data; they may have come through a socket as JSON.
 type details struct {
 	Kind     string          `json:"kind"`
@@ -48,7 +45,7 @@ func detailsOf(e *gate.ErrorBody) (d details) {
 
 // advice is what a chat's answer adds to the message of a failed call; empty when the message has a call already. again is the corrected
 // call, name a part of the name of what it should have.
-func advice(t gate.Tool, e *gate.ErrorBody, again, name string) string {
+func (s *server) advice(t gate.Tool, e *gate.ErrorBody, again, name string) string {
 	d := detailsOf(e)
 	switch {
 	case e.Code == refusedTool:
@@ -57,22 +54,19 @@ func advice(t gate.Tool, e *gate.ErrorBody, again, name string) string {
 		return "It was removed on purpose: tell the user, and import it again only if the user says so."
 	case e.Code == "consent_required":
 		return "When it is approved: " + again + "."
-	case slices.ContainsFunc(d.Next, func(s fault.Step) bool { return s.Verb == "tool.show" }): // the arguments are wrong
+	case slices.ContainsFunc(d.Next, func(x fault.Step) bool { return x.Verb == "tool.show" }): // the arguments are wrong
 		return "Example: " + whereIDs(again, name)
 	case e.Retryable && t.OfService():
 		return "The same call may succeed later."
 	case e.Retryable:
 		return "The same call may succeed later; it is safe to repeat: " + again + "."
-	case slices.ContainsFunc(d.Next, inChat):
+	case slices.ContainsFunc(d.Next, func(x fault.Step) bool { return s.cfg.Reach.inChat(x) }):
 		return ""
 	}
 	switch fault.Kind(d.Kind) {
 	case fault.Validation, fault.NotFound, fault.Conflict:
-		if t.ID == "batch.run" {
-			return "Call batch_run again with all rows, also those that are right."
-		}
-		if t.ID == "slurm.submit" {
-			return "Correct the plan and call slurm_submit again."
+		if t.Chat.Correct != "" {
+			return t.Chat.Correct
 		}
 		return "Correct the call. Example: " + whereIDs(again, name)
 	}
@@ -80,99 +74,6 @@ func advice(t gate.Tool, e *gate.ErrorBody, again, name string) string {
 		return "A chat cannot change policy: keep within it, or tell the user."
 	}
 	return "A chat cannot change this: tell the user. run_list {} and artifact_list {} show what there is."
-}
-
-// inChat reports whether a chat can take the step itself.
-func inChat(s fault.Step) bool {
-	return slices.ContainsFunc(gate.StepForms(), func(f gate.StepForm) bool {
-		return f.Verb == s.Verb && f.Chat != "" && !strings.Contains(f.Chat, " ")
-	})
-}
-
-// schemaNode is the part of a JSON schema that an example needs.
-type schemaNode struct {
-	Type       any                   `json:"type"`
-	Properties map[string]schemaNode `json:"properties"`
-	Required   []string              `json:"required"`
-	Enum       []any                 `json:"enum"`
-	Const      any                   `json:"const"`
-	Default    any                   `json:"default"`
-	Examples   []any                 `json:"examples"`
-	Minimum    *float64              `json:"minimum"`
-	MinItems   int                   `json:"minItems"`
-	Items      *schemaNode           `json:"items"`
-	Pattern    string                `json:"pattern"`
-}
-
-// example is the arguments of a call: what the caller gave and nothing is wrong with, and a value for each required argument that is
-// missing or wrong.
-func example(t gate.Tool, given json.RawMessage, d details) string {
-	var s schemaNode
-	var args map[string]json.RawMessage
-	if json.Unmarshal(inlined(t.Input), &s) != nil {
-		return "{}"
-	}
-	_ = json.Unmarshal(given, &args) // what is no object has nothing to repeat
-	out := map[string]any{}
-	for name, raw := range args {
-		if _, known := s.Properties[name]; known && len(raw) <= maxRepeated && !d.blames(name) {
-			out[name] = raw
-		}
-	}
-	for _, name := range s.Required {
-		if _, has := out[name]; !has {
-			out[name] = s.Properties[name].sample()
-		}
-	}
-	raw, err := plan.Marshal(out)
-	if err != nil {
-		return "{}"
-	}
-	return plain(string(raw), maxProse/4)
-}
-
-// blames reports whether a problem is about the argument.
-func (d details) blames(name string) bool {
-	return slices.ContainsFunc(d.Problems, func(p fault.Problem) bool {
-		field := strings.TrimPrefix(p.Field, "args.")
-		return field == name || strings.HasPrefix(field, name+".") || strings.HasPrefix(field, name+"[")
-	})
-}
-
-// sample is a value that shows the form of an argument.
-func (s schemaNode) sample() any {
-	for _, v := range slices.Concat(s.Examples, []any{s.Const}, s.Enum, []any{s.Default}) {
-		if v != nil {
-			return v
-		}
-	}
-	for _, id := range []string{"run_", "art_"} {
-		if strings.HasPrefix(strings.TrimLeft(s.Pattern, "^("), id) {
-			return id + "…"
-		}
-	}
-	switch s.Type {
-	case "integer", "number":
-		if s.Minimum != nil {
-			return *s.Minimum
-		}
-		return 1
-	case "boolean":
-		return true
-	case "array":
-		out := []any{}
-		for s.Items != nil && len(out) < min(s.MinItems, 2) {
-			out = append(out, s.Items.sample())
-		}
-		return out
-	case "object":
-		out := map[string]any{}
-		for _, name := range s.Required {
-			out[name] = s.Properties[name].sample()
-		}
-		return out
-	}
-	return "…"
 }
 
 // idForm is how the ids begin that an input may have.
@@ -213,13 +114,11 @@ func (s *server) noSuchTool(ctx context.Context, called string) string {
 	if gate.Sayable(called) {
 		what = "unknown tool: there is no tool \"" + called + "\""
 	}
-	if i := slices.IndexFunc(gate.StepForms(), func(f gate.StepForm) bool {
-		return f.Chat == "" && (f.Verb == called || nameOf(f.Verb) == called)
-	}); i >= 0 {
-		return "unknown tool: " + called + " is not for a chat. Next: " + gate.Words(gate.MCP, []fault.Step{{Verb: gate.StepForms()[i].Verb}})
+	if x := fault.Do(strings.ReplaceAll(called, "_", ".")); strings.Contains(x.Verb, ".") && !s.cfg.Reach.inChat(x) {
+		return "unknown tool: " + called + " is not for a chat. Next: " + s.words([]fault.Step{x})
 	}
 	if near := plan.Nearest(strings.ReplaceAll(called, ".", "_"), names); near != "" {
-		return what + "; did you mean " + near + "? Next: " + whereIDs(s.spelled(ctx, tools[near], example(tools[near], nil, details{})), "…")
+		return what + plan.Suggestion(near) + " Next: " + whereIDs(s.spelled(ctx, tools[near], example(tools[near], nil, details{})), "…")
 	}
 	own := s.domainTools(ctx)
 	if len(own) == 0 || len(own) > maxNames {

@@ -6,7 +6,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"slurmgate/fault"
-	"slurmgate/gate"
 )
 
 // protocolError is the error of a request other than a tool call: lists, resources, prompts. The gate's code is in its data.
@@ -17,7 +16,7 @@ func protocolError(err error) error {
 		code = jsonrpc.CodeInvalidParams
 	}
 	data, _ := json.Marshal(map[string]string{"code": fault.CodeOf(err), "kind": string(fault.KindOf(err))})
-	return &jsonrpc.Error{Code: code, Message: plainLines(gate.Text(gate.MCP, err), maxProse), Data: data}
+	return &jsonrpc.Error{Code: code, Message: plainLines(fault.Text(err, fault.Words(callText)), maxProse), Data: data}
 }
 
 func badArgument(prompt, argument, why string) error {

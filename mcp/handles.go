@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/errgroup"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -37,7 +38,7 @@ var (
 // takesFiles reports whether calls of a tool may name files by their handles.
 func takesFiles(t gate.Tool) bool {
 	switch {
-	case t.SideEffect != gate.Execute || t.ID == "slurm.submit": // a plan has checksums
+	case t.SideEffect != gate.Execute || t.Chat.Handles == gate.NoHandles:
 		return false
 	case t.OfService():
 		return bytes.Contains(t.Input, []byte(artifactForm))
@@ -71,7 +72,7 @@ func filesOf(t gate.Tool, args json.RawMessage) *files {
 		return f
 	}
 	form := handleAlone
-	if t.ID == "batch.run" {
+	if t.Chat.Handles == gate.HandlesInCells {
 		form = handleIn
 	}
 	for _, id := range form.FindAllString(string(args), -1) {
@@ -90,24 +91,19 @@ func (s *server) bring(ctx context.Context, t gate.Tool, req *gate.Request, f *f
 	}
 	project, err := s.projectOf(ctx, req.Args)
 	if err != nil {
-		return gate.BodyOf(gate.MCP, err)
+		return gate.BodyOf(s.words, err)
 	}
-	next := make(chan string)
-	var workers sync.WaitGroup
-	for range min(importers, len(f.ids)) {
-		workers.Go(func() {
-			for id := range next {
-				s.importOne(ctx, *req, f, id, project)
-			}
+	var workers errgroup.Group
+	workers.SetLimit(importers)
+	for _, id := range f.ids {
+		workers.Go(func() error {
+			s.importOne(ctx, *req, f, id, project)
+			return nil
 		})
 	}
-	for _, id := range f.ids {
-		next <- id
-	}
-	close(next)
-	workers.Wait()
+	_ = workers.Wait() // importOne keeps what went wrong in f
 	if err := ctx.Err(); err != nil {
-		return gate.BodyOf(gate.MCP, fault.Wrap(fault.Canceled, "canceled", "the caller gave up", err))
+		return gate.BodyOf(s.words, fault.Wrap(fault.Canceled, "canceled", "the caller gave up", err))
 	}
 	if len(f.wrong) > 0 {
 		return f.refused()
@@ -168,7 +164,7 @@ func (s *server) importOne(ctx context.Context, of gate.Request, f *files, id, p
 	f.open = slices.DeleteFunc(f.open, func(id string) bool { return id == req.ToolCallID })
 	switch {
 	case err != nil:
-		f.wrong[id] = gate.BodyOf(gate.MCP, err)
+		f.wrong[id] = gate.BodyOf(s.words, err)
 	case res.Error != nil:
 		f.wrong[id] = res.Error
 	default:

@@ -10,6 +10,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"slurmgate/fault"
+	"slurmgate/gate"
 )
 
 // maxBody bounds one request on the HTTP transport, and one line on standard input.
@@ -36,6 +39,11 @@ func bounded(next http.Handler) http.Handler {
 		if err != nil {
 			refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, "body_too_large",
 				fmt.Sprintf("the body is longer than %d bytes, or did not arrive whole", maxBody))
+			return
+		}
+		if err := gate.HoldJSON(req.Context(), len(body)); err != nil {
+			refuse(w, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, fault.CodeOf(err),
+				fault.Prose(err)+". Next: call again in a few seconds")
 			return
 		}
 		if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
@@ -76,7 +84,7 @@ func messages(array []byte) (n int, err error) {
 
 // refuse answers a request whose messages have no ids that could be answered.
 func refuse(w http.ResponseWriter, status int, code int64, name, message string) {
-	data, _ := json.Marshal(map[string]any{"code": name, "retryable": false}) // it can be encoded
+	data, _ := json.Marshal(map[string]any{"code": name, "retryable": status == http.StatusServiceUnavailable}) // it can be encoded
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": nil,

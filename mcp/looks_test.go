@@ -32,8 +32,9 @@ func TestTablesAreSmall(t *testing.T) {
 			rows = append(rows, row)
 		}
 		w := newWorld()
-		w.on(tableTool, map[string]any{"artifact_id": artID, "type": "TSV", "size_bytes": 1, "columns": columns, "columns_total": c.columns,
-			"header": true, "first_row": 7, "rows": rows, "rows_read": c.rows + 7,
+		w.on("artifact.preview.table", map[string]any{"artifact_id": artID, "type": "TSV", "size_bytes": 1, "columns": columns,
+			"columns_total": c.columns,
+			"header":        true, "first_row": 7, "rows": rows, "rows_read": c.rows + 7,
 			"truncated": false, "delimiter": "\t", "warnings": []string{}}, nil)
 		res := call(t, w.session(t), "artifact_preview_table", `{}`) // which checks the size
 		var got table
@@ -61,8 +62,8 @@ func TestSitesInChat(t *testing.T) {
 		map[string]any{"site": "far", "state": "away", "since": "2026-11-22T19:40:52Z", "code": "slurm_unreachable", "allowed": false,
 			"runs": map[string]any{}}}}, nil)
 	text := textOf(call(t, w.session(t), "site_list", `{}`))
-	for _, want := range []string{"2 sites", "near  ready, 3 unfinished runs\n",
-		"far  away since 2026-11-22T19:40:52Z (slurm_unreachable), policy allows no new runs there, 0 unfinished runs", "argument site"} {
+	for _, want := range []string{"2 sites", "near  ready  1 deferred, 2 running\n",
+		"far  away since 2026-11-22 19:40, not allowed  none\n", "far: slurm_unreachable: runs wait", "argument site"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
 		}
@@ -74,10 +75,10 @@ func TestSitesInChat(t *testing.T) {
 // proves ARC-01
 func TestPictures(t *testing.T) {
 	w := newWorld()
-	i := slices.IndexFunc(w.tools, func(t gate.Tool) bool { return t.ID == pictureTool })
+	i := slices.IndexFunc(w.tools, func(t gate.Tool) bool { return t.ID == "artifact.preview.image" })
 	w.tools[i].Output = json.RawMessage(`{"type":"object","additionalProperties":false,"required":["artifact_id","data_base64","width"],"properties":{"artifact_id":{"type":"string"},"width":{"type":"integer"},"mime_type":{"type":"string"},"data_base64":{"type":"string"}}}`)
 	png := strings.Repeat("\x89PNG", 4000)
-	w.on(pictureTool, map[string]any{"artifact_id": artID, "width": 3, "mime_type": "image/png",
+	w.on("artifact.preview.image", map[string]any{"artifact_id": artID, "width": 3, "mime_type": "image/png",
 		"data_base64": base64.StdEncoding.EncodeToString([]byte(png))}, nil)
 	c := w.session(t)
 	res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "artifact_preview_image", Arguments: json.RawMessage(`{}`)})
@@ -90,14 +91,13 @@ func TestPictures(t *testing.T) {
 	if doc := res.StructuredContent.(map[string]any); doc["data_base64"] != nil || doc["artifact_id"] != artID {
 		t.Error(doc)
 	}
-	w.hidden = slices.DeleteFunc(slices.Clone(operations), func(id string) bool { return id == pictureTool }) // a list with room has schemas
+	// A list with room has schemas.
+	w.hidden = slices.DeleteFunc(operationsOfChats(), func(id string) bool { return id == "artifact.preview.image" })
 	l, err := c.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, x := range l.Tools {
 		raw, _ := json.Marshal(x.OutputSchema)
-		if x.Name == "artifact_preview_image" && (strings.Contains(string(raw), pictureKey) || !strings.Contains(string(raw), "width")) {
+		if x.Name == "artifact_preview_image" && (strings.Contains(string(raw), "data_base64") || !strings.Contains(string(raw), "width")) {
 			t.Errorf("%s", raw)
 		}
 	}

@@ -14,9 +14,6 @@ import (
 // movedEvery is how often a client is notified of the bytes that a call moves.
 const movedEvery = 500 * time.Millisecond
 
-// movesBytes are the tools whose calls may take long because of the bytes they copy or hash.
-var movesBytes = map[string]bool{"artifact.import": true, "artifact.verify": true}
-
 // moving is how far a call is, as call.progress says.
 type moving struct {
 	What           string `json:"what"`
@@ -65,7 +62,7 @@ func (s *server) progress(ctx context.Context, t gate.Tool, r *sdk.CallToolReque
 		return func() {}
 	}
 	every := progressEvery
-	if movesBytes[t.ID] || len(f.ids) > 0 {
+	if t.Moves || len(f.ids) > 0 {
 		every = movedEvery
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -84,7 +81,7 @@ func (s *server) progress(ctx context.Context, t gate.Tool, r *sdk.CallToolReque
 			switch {
 			case len(f.ids) > 0:
 				p = s.far(ctx, f)
-			case !movesBytes[t.ID]:
+			case !t.Moves:
 				p = s.waited(ctx, t, req, n*int(progressEvery/time.Second))
 			default:
 				if m := s.moved(ctx, req.ToolCallID); m != nil {

@@ -26,10 +26,6 @@ const (
 	aroundList = 400 // bytes of a list without its entries
 )
 
-// first are the operations that every list has, if the caller may call them. The others have room after the tools of the domain.
-var first = []string{"tool.list", "tool.show", "slurm.job.collect", "slurm.job.logs", "slurm.job.cancel", "slurm.job.retry",
-	"artifact.import", "artifact.find", "artifact.preview.text", tableTool, "run.list", "batch.run", "batch.status", "batch.table"}
-
 // A namer knows the tools that the caller's credentials name: a list has them before the other tools of the domain.
 type namer interface {
 	Named(ctx context.Context) []string
@@ -71,7 +67,7 @@ func brief(t gate.Tool) *sdk.Tool {
 		hints.IdempotentHint, hints.DestructiveHint = whole.Annotations.IdempotentHint, whole.Annotations.DestructiveHint
 	}
 	return &sdk.Tool{Name: whole.Name, Description: plain(t.Description, maxDescription),
-		InputSchema: briefSchema(without(t.Input, seldom[t.ID])), Annotations: hints,
+		InputSchema: briefSchema(without(t.Input, t.Chat.Seldom)), Annotations: hints,
 		Meta: sdk.Meta{handshakeKey: unusual(t)}}
 }
 
@@ -93,18 +89,13 @@ func unusual(t gate.Tool) map[string]any {
 	return out
 }
 
-// seldom are optional arguments of operations that a short entry leaves out; tool_show has them, as it has the project of every operation
-// and the resources of every job. A call may have them all the same.
-var seldom = map[string][]string{"artifact.import": {"source", "type_hint", "upload", "in_place", "site"},
-	"batch.run": {"sheet_artifact_id", "steps"}, "run.list": {"id_prefix"}, "batch.table": {"role"}, "slurm.job.retry": {"reason"},
-	"artifact.preview.text": {"max_bytes", "path", "first_file"}} // the list of a directory names the last two
-
 // without leaves optional arguments out of a schema: some, the project, and what every call of a job may ask for. Of the others it leaves
 // out bounds that no call comes near.
 func without(raw json.RawMessage, names []string) json.RawMessage {
 	return edited(raw, func(doc map[string]any) {
 		properties, _ := doc["properties"].(map[string]any)
 		required, _ := doc["required"].([]any)
+		_, others := doc["additionalProperties"].(map[string]any) // what is not listed must obey this
 		for name, p := range properties {
 			about, _ := p.(map[string]any)
 			text, _ := about["description"].(string)
@@ -116,15 +107,19 @@ func without(raw json.RawMessage, names []string) json.RawMessage {
 				delete(about, "maximum")
 			}
 			if (asked || name == "project_id" || slices.Contains(names, name)) && !slices.Contains(required, any(name)) {
-				delete(properties, name)
+				if delete(properties, name); others {
+					properties[name] = map[string]any{}
+				}
 			}
 		}
 	})
 }
 
-// unsaid are the keywords that a short schema leaves out. They only refuse what is wrong, and the gate says so when it is.
+// unsaid are the keywords that a short schema leaves out. They only refuse what is wrong, and the gate says so when it is. Those that count
+// or look at what other keywords took would refuse more than before once these are gone, so they go too.
 var unsaid = []string{"additionalProperties", "pattern", "not", "format", "minLength", "maxLength", "maxItems", "minItems", "maxProperties",
-	"minProperties", "uniqueItems", "$schema", "title", "if", "then", "else"}
+	"minProperties", "uniqueItems", "$schema", "title", "if", "then", "else", "contains", "minContains", "maxContains",
+	"unevaluatedProperties", "unevaluatedItems"}
 
 // briefSchema leaves out of a schema what no model needs for a call.
 func briefSchema(raw json.RawMessage) json.RawMessage {
@@ -155,23 +150,26 @@ func inlined(raw json.RawMessage) json.RawMessage {
 		}
 		switch v := v.(type) {
 		case map[string]any:
-			out := map[string]any{}
+			out, target := map[string]any{}, map[string]any{}
 			if ref, ok := v["$ref"].(string); ok {
-				target, found := referred(root, ref)
-				if !found {
+				found := false
+				var x any
+				if x, found = referred(root, ref); !found {
 					left = -1
 					return v
 				}
-				if in, ok := put(target, deep+1).(map[string]any); ok {
-					out = in
-				}
+				target, _ = put(x, deep+1).(map[string]any)
 			}
 			for key, x := range v {
-				if key != "$ref" && key != "$defs" {
+				switch {
+				case key == "$ref", key == "$defs":
+				case slices.Contains(verbatim, key):
+					out[key] = x
+				default:
 					out[key] = put(x, deep+1)
 				}
 			}
-			return out
+			return both(target, out)
 		case []any:
 			out := make([]any, len(v))
 			for i, x := range v {
@@ -189,6 +187,27 @@ func inlined(raw json.RawMessage) json.RawMessage {
 		return b
 	}
 	return raw
+}
+
+// verbatim are the keywords whose values are no schemas.
+var verbatim = []string{"default", "const", "enum", "examples"}
+
+// notes are the keywords that take or refuse nothing.
+var notes = []string{"title", "description", "default", "examples", "deprecated"}
+
+// both is a schema that says what two do. Notes of the second take the place of those of the first.
+func both(one, two map[string]any) map[string]any {
+	if len(one) == 0 {
+		return two
+	}
+	out := maps.Clone(one)
+	for key, x := range two {
+		if !slices.Contains(notes, key) {
+			return map[string]any{"allOf": []any{one, two}}
+		}
+		out[key] = x
+	}
+	return out
 }
 
 // referred finds a part of a schema by a reference within it.
@@ -218,11 +237,13 @@ func shortened(v any, isSchema bool) any {
 			case key == "additionalProperties" && (!isBool || open): // it says what else is taken
 				out[key] = shortened(x, true)
 			case key == "oneOf": // several may hold without what is left out
-				out["anyOf"] = shortened(x, true)
+				if _, both := v["anyOf"]; !both {
+					out["anyOf"] = shortened(x, true)
+				}
 			case key == "required" && jsonBytes(x) <= len("[]"), slices.Contains(unsaid, key):
 			case slices.Contains([]string{"properties", "$defs", "patternProperties", "dependentSchemas"}, key):
 				out[key] = shortened(x, false)
-			case slices.Contains([]string{"default", "const", "enum", "examples"}, key):
+			case slices.Contains(verbatim, key):
 				out[key] = x
 			default:
 				out[key] = shortened(x, true)
@@ -272,8 +293,11 @@ func (s *server) catalogue(ctx context.Context, tools map[string]gate.Tool) []*s
 			out, room, listed[name] = append(out, l.brief), room-l.briefBytes, true
 		}
 	}
-	for _, id := range first {
-		add(nameOf(id))
+	operations := slices.DeleteFunc(slices.Sorted(maps.Keys(tools)), func(name string) bool { return !tools[name].Chat.Has })
+	for _, name := range operations {
+		if tools[name].Chat.First {
+			add(name)
+		}
 	}
 	if n, ok := s.cfg.Gateway.(namer); ok {
 		for _, called := range n.Named(ctx) {
@@ -292,8 +316,8 @@ func (s *server) catalogue(ctx context.Context, tools map[string]gate.Tool) []*s
 			add(name)
 		}
 	}
-	for _, id := range operations {
-		add(nameOf(id))
+	for _, name := range operations {
+		add(name)
 	}
 	slices.SortFunc(out, func(a, b *sdk.Tool) int { return cmp.Compare(a.Name, b.Name) })
 	return out
@@ -335,10 +359,10 @@ func (s *server) nowhere(ctx context.Context, r *sdk.CallToolRequest, message st
 	res, err := s.cfg.Gateway.Call(ctx, req)
 	switch {
 	case err != nil:
-		return refusal(req, gate.BodyOf(gate.MCP, err), "")
+		return refusal(req, gate.BodyOf(s.words, err), "")
 	case res.Error != nil && res.Error.Code != "tool_not_found" && res.Error.Code != "tool_version":
 		return refusal(req, res.Error, "") // such as: too many calls
 	}
-	body := gate.BodyOf(gate.MCP, notATool(message))
+	body := gate.BodyOf(s.words, notATool(message))
 	return refusal(req, body, "")
 }

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"slurmgate/app"
 	"slurmgate/fault"
 	"slurmgate/gate"
 )
@@ -37,14 +39,10 @@ func many(n int) *world {
 
 func listed(t *testing.T, g Gateway) (names []string, bytes int, list []*sdk.Tool) {
 	t.Helper()
-	l, err := connect(t, New(Config{Gateway: g, Name: "d", Version: "1"}), nil).ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, err := connect(t, New(Config{Reach: reach, Gateway: g, Name: "d", Version: "1"}), nil).ListTools(t.Context(), nil)
+	must(t, err)
 	raw, err := json.Marshal(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, x := range l.Tools {
 		names = append(names, x.Name)
 	}
@@ -58,11 +56,9 @@ func listed(t *testing.T, g Gateway) (names []string, bytes int, list []*sdk.Too
 func TestShortEntriesSayAll(t *testing.T) {
 	w := many(40)
 	w.tools[len(w.tools)-1].Capabilities = []string{gate.CapSlurm, gate.CapMetrics}
-	server := New(Config{Gateway: naming{w, []string{"many.t039", "many.t001"}}, Name: "d", Version: "1"})
+	server := New(Config{Reach: reach, Gateway: naming{w, []string{"many.t039", "many.t001"}}, Name: "d", Version: "1"})
 	res, err := connect(t, server, nil).ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	about, _ := res.Meta[handshakeKey].(map[string]any)
 	if len(about) != len(usual()) {
 		t.Fatalf("%v", res.Meta)
@@ -92,7 +88,9 @@ func TestShortEntriesSayAll(t *testing.T) {
 // proves MANY-01 AX-12
 func TestListIsBounded(t *testing.T) {
 	few := many(0)
-	few.hidden = slices.Concat(operations[5:], []string{"samtools.flagstat"})
+	few.hidden = append(slices.DeleteFunc(operationsOfChats(), func(id string) bool {
+		return slices.Contains([]string{"slurm.submit", "slurm.job.get", "slurm.job.collect", "slurm.job.recollect", "slurm.job.cancel"}, id)
+	}), "samtools.flagstat")
 	names, bytes, list := listed(t, few)
 	if bytes > MaxList || len(names) != 5 || list[0].OutputSchema == nil || slices.Contains(names, door) {
 		t.Errorf("few: %d bytes, %v", bytes, names)
@@ -114,7 +112,11 @@ func TestListIsBounded(t *testing.T) {
 		if bytes > MaxList || !slices.Equal(domain, []string{"many_t007", "many_t039"}) || !slices.Contains(names, door) {
 			t.Errorf("%d tools: %d bytes, %v", n, bytes, names)
 		}
-		for _, id := range first {
+		for _, id := range operationsOfChats() {
+			o, _ := new(app.Gateway).Find(id)
+			if !o.Chat.First {
+				continue
+			}
 			if got := slices.Contains(names, nameOf(id)); got != (id != "slurm.job.cancel") {
 				t.Errorf("%d tools: %s is listed: %t", n, id, got)
 			}
@@ -146,9 +148,7 @@ func TestDoor(t *testing.T) {
 	trace := "5fd0a3a3-1d8e-4be3-8d5a-0b6b6f2c9b11"
 	res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: door, Arguments: json.RawMessage(`{"tool":"many.t001","arguments":{"x":1}}`),
 		Meta: sdk.Meta{handshakeKey: map[string]any{"trace_id": trace, "idempotency_key": "k"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h, _ := res.Meta[handshakeKey].(map[string]any)
 	call1 := w.asked()[0]
 	if call1.ToolID != "many.t001" || call1.ToolVersion != "1.2.3" || string(call1.Args) != `{"x":1}` || call1.TraceID != trace ||
@@ -172,7 +172,7 @@ func TestDoor(t *testing.T) {
 	}
 }
 
-// The catalogue's answers are lines: what a chat cannot call is not named, and a page that is cut says where the next begins.
+// The catalogue's answers are lines, and a page that is cut says where the next begins.
 func TestCatalogueAnswers(t *testing.T) {
 	w := many(60)
 	w.answers["tool.list"] = func(_ context.Context, args json.RawMessage) (any, error) {
@@ -199,18 +199,18 @@ func TestCatalogueAnswers(t *testing.T) {
 		res := call(t, c, "tool_list", fmt.Sprintf(`{"all":true,"after":%q}`, last))
 		pages++
 		for line := range strings.SplitSeq(textOf(res), "\n") {
-			id, about, ok := strings.Cut(line, ": ")
+			id, about, ok := strings.Cut(line, "  ")
 			if !ok || !gate.IsToolID(id) {
 				continue
 			}
-			if id == "slurm.job.adopt" || id == "run.show" || len(about) > 100 {
+			if len(about) > 100 {
 				t.Errorf("%s", line)
 			}
 			if strings.HasPrefix(id, "many.") || strings.HasPrefix(id, "samtools.") {
 				seen[id] = true
 			}
 		}
-		_, next, more := strings.Cut(textOf(res), "call tool_list again with after \"")
+		_, next, more := strings.Cut(textOf(res), "call tool_list again with the same arguments and after \"")
 		if last, _, _ = strings.Cut(next, "\""); res.StructuredContent != nil || !more {
 			t.Fatalf("%s", textOf(res))
 		}
@@ -224,7 +224,7 @@ func TestCatalogueAnswers(t *testing.T) {
 		"outputs": []any{map[string]any{"role": "y", "type": "TSV"}}}, nil)
 	text := textOf(call(t, c, "tool_show", `{"tool_id":"many.t005"}`))
 	for _, want := range []string{"many.t005 1.2.3: ", `{"properties":{"x":{"type":"string"}},"required":["x"],"type":"object"}`,
-		"Input x takes artifacts of type BAM.", "Outputs: y (TSV)", `tool_run {"tool":"many_t005","arguments":{`} {
+		"Input x takes artifacts of type BAM.", "Output y is of type TSV", `tool_run {"tool":"many_t005","arguments":{`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
 		}
@@ -254,7 +254,7 @@ func TestListChanges(t *testing.T) {
 	w := newWorld()
 	changed, heard := make(chan struct{}), make(chan struct{}, 1)
 	defer close(changed)
-	s := New(Config{Gateway: w, Name: "d", Version: "1", Changed: changed})
+	s := New(Config{Reach: reach, Gateway: w, Name: "d", Version: "1", Changed: changed})
 	here, there := sdk.NewInMemoryTransports()
 	if _, err := s.Connect(t.Context(), there, nil); err != nil {
 		t.Fatal(err)
@@ -266,9 +266,7 @@ func TestListChanges(t *testing.T) {
 			default:
 			}
 		}}).Connect(t.Context(), here, &sdk.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if !c.InitializeResult().Capabilities.Tools.ListChanged {
 		t.Error("the server does not say that it tells")
@@ -284,9 +282,7 @@ func TestListChanges(t *testing.T) {
 	case <-t.Context().Done():
 	}
 	l, err := c.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	has := func(name string) bool {
 		return slices.ContainsFunc(l.Tools, func(x *sdk.Tool) bool { return x.Name == name })
 	}
@@ -298,5 +294,30 @@ func TestListChanges(t *testing.T) {
 	}
 	if _, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "samtools_flagstat"}); err == nil {
 		t.Error("a tool that is gone is called")
+	}
+}
+
+// An entry has each thing that the registry says of its tool beside the schemas, as the registry has it.
+//
+// proves HTC-05 HTC-11
+func TestMetadataOfAnEntry(t *testing.T) {
+	x := gate.Tool{ID: "lab.fetch", Version: "1.2.3", ContractVersion: "v7", SideEffect: gate.Execute, Idempotency: gate.IdempotentWithKey,
+		Determinism: gate.NonDeterministic, Availability: gate.RequiresNetwork, Capabilities: []string{gate.CapWorker, gate.CapRead}}
+	want := map[string]any{"tool_id": "lab.fetch", "tool_version": "1.2.3", "contract_version": "v7", "side_effect": "EXECUTE",
+		"idempotency": "IDEMPOTENT_WITH_KEY", "determinism": "NON_DETERMINISTIC", "availability": "REQUIRES_NETWORK",
+		"required_capabilities": []string{"worker", "read"}}
+	if d := cmp.Diff(want, entry(x).Meta[handshakeKey]); d != "" {
+		t.Errorf("_meta.handshake of an entry (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(want, unusual(x)); d != "" {
+		t.Errorf("_meta.handshake of a short entry of a tool that has nothing usual (-want +got):\n%s", d)
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

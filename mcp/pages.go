@@ -10,16 +10,8 @@ import (
 	"slurmgate/plan"
 )
 
-// A chat reads a few lines at a time. These limits are put into the arguments of a call, so that the tool itself handles what is left
-// out: a list with its cursor, a log or a preview by being cut.
-const (
-	chatRows  = 6
-	chatLines = 60
-
-	chatTraced = 4 // three tools and an import
-
-	chatTableRows = 20 // of which those that fit are shown
-)
+// A chat reads a few lines at a time. A limit is put into the arguments of a call, so that the tool itself handles what is left out: a list
+// with its cursor, a log or a preview by being cut.
 
 // bound is an argument that limits the size of an answer.
 type bound struct {
@@ -27,24 +19,10 @@ type bound struct {
 	value    int
 }
 
-var bounds = map[string]bound{
-	"artifact.list":         {"limit", chatRows},
-	"run.list":              {"limit", chatRows},
-	"artifact.find":         {"limit", chatTools},
-	"tool.list":             {"limit", chatTools},
-	"artifact.trace":        {"limit", chatTraced},
-	"batch.list":            {"limit", chatRows},
-	"batch.rows":            {"limit", 2 * chatRows},
-	"batch.table":           {"limit", 2 * chatRows},
-	"slurm.job.logs":        {"tail_lines", chatLines},
-	"artifact.preview.text": {"max_lines", chatLines},
-	tableTool:               {"max_rows", chatTableRows},
-}
-
 // shorten sets the limit of a call that has one; the other arguments are unchanged.
-func shorten(toolID string, req *gate.Request) *bound {
-	b, ok := bounds[toolID]
-	if !ok {
+func shorten(t gate.Tool, req *gate.Request) *bound {
+	b := bound{t.Chat.Bound, t.Chat.Most}
+	if b.argument == "" {
 		return nil
 	}
 	var args map[string]json.RawMessage

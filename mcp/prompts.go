@@ -93,7 +93,9 @@ const completions = 50
 func (s *server) complete(ctx context.Context, r *sdk.CompleteRequest) (*sdk.CompleteResult, error) {
 	var all []string
 	var page struct {
-		Runs      []runRow   `json:"runs"`
+		Runs []struct {
+			RunID string `json:"run_id"`
+		} `json:"runs"`
 		Artifacts []artifact `json:"artifacts"`
 	}
 	if name := r.Params.Argument.Name; name == "tool" {

@@ -4,18 +4,53 @@ import (
 	"encoding/json"
 	"strings"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"slurmgate/blocks"
 	"slurmgate/visible"
 )
 
 // Texts written by others: programs, authors of tools, people who named a file. They are cut, made printable and set apart.
 
-// quote shortens the text of a preview (to its beginning) or of a log (to its end); true if that changed it.
-func (r *result) quote() bool {
-	if r.Text == nil {
-		return false
+// cutter cuts the data of an answer that is too long.
+type cutter struct {
+	cell int // bytes of a cell that may remain, when cells are cut
+}
+
+// shorten cuts data in the structured content that an answer has no room for: what it quotes, and a table. false: there is nothing to cut.
+func (c *cutter) shorten(d blocks.Document, out *sdk.CallToolResult) bool {
+	structured, _ := out.StructuredContent.(json.RawMessage)
+	for _, b := range d {
+		switch q := b.(type) {
+		case blocks.Quote:
+			short, ok := shortQuote(q, structured)
+			if ok {
+				out.StructuredContent = short
+			}
+			return ok
+		case blocks.Table:
+			if !q.Quoted || size(out) <= MaxAnswer-added {
+				continue
+			}
+			short, ok := c.shortTable(structured)
+			if ok {
+				out.StructuredContent = short
+			}
+			return ok
+		}
 	}
-	s, shorter := visible.Text(*r.Text), clip
-	if r.Stream != "" {
+	return false
+}
+
+// shortQuote shortens the text that is quoted, to its beginning or to its end; false: it is short enough.
+func shortQuote(q blocks.Quote, structured json.RawMessage) (json.RawMessage, bool) {
+	var doc map[string]json.RawMessage
+	var text string
+	if json.Unmarshal(structured, &doc) != nil || json.Unmarshal(doc[q.Key], &text) != nil {
+		return nil, false
+	}
+	s, shorter := visible.Text(text), head
+	if q.End {
 		shorter = tail
 	}
 	// JSON doubles line breaks, tabs and quotes; an answer counts bytes of JSON.
@@ -24,42 +59,48 @@ func (r *result) quote() bool {
 		limit -= 100
 		cut = shorter(s, limit)
 	}
-	if r.isList() && cut != s { // whole lines, so that the next page begins with the next file
+	if q.List && cut != s { // whole lines, so that the next page begins with the next file
 		cut = cut[:strings.LastIndexByte(cut, '\n')+1]
 	}
-	changed := cut != *r.Text
-	r.cut, r.Text = cut != s, &cut
-	return changed
+	return edited(structured, func(doc map[string]any) {
+		doc[q.Key] = cut
+		if _, has := doc["truncated"]; has && cut != s {
+			doc["truncated"] = true
+		}
+	}), cut != text
 }
+
+// beginnings shortens what a document quotes to at most limit bytes each, and says so.
+func beginnings(d blocks.Document, limit int) (out blocks.Document) {
+	for _, b := range d {
+		if q, ok := b.(blocks.Quote); ok && len(q.Text) > limit {
+			out = append(out, blocks.Quote{Text: head(visible.Text(q.Text), limit)}, blocks.Say("(the beginning of %v bytes)", len(q.Text)))
+			continue
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// head and tail give the beginning and the end of a text without a mark: what is around it says that it was cut.
+func head(s string, n int) string { return s[:visible.Head(s, n)] }
 
 func tail(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	s = s[len(s)-n:]
-	if i := strings.IndexByte(s, '\n'); i >= 0 && i < len(s)-1 {
-		return s[i+1:]
+	if i := strings.IndexByte(s[len(s)-n:], '\n'); i >= 0 && i < n-1 {
+		return s[len(s)-n+i+1:]
 	}
-	return strings.ToValidUTF8(s, "")
+	return s[visible.Tail(s, n):]
 }
 
-// replaceText puts the shortened text into the structured content.
-func (r *result) replaceText(structured json.RawMessage) json.RawMessage {
-	return edited(structured, func(doc map[string]any) {
-		doc["text"] = *r.Text
-		if _, has := doc["truncated"]; has && r.cut {
-			doc["truncated"] = true
-		}
-	})
-}
-
-// quoteText sets a program's text apart. A fence in the text cannot end it.
-func quoteText(b *strings.Builder, text *string) {
-	if text == nil || *text == "" {
-		b.WriteString("\n(nothing)")
-		return
+// fenced sets a program's text apart. A fence in the text cannot end it.
+func fenced(text string) string {
+	if text == "" {
+		return "(nothing)"
 	}
-	b.WriteString("\n```\n" + strings.ReplaceAll(strings.TrimRight(*text, "\n"), "```", "'''") + "\n```")
+	return "```\n" + strings.ReplaceAll(strings.TrimRight(visible.Text(text), "\n"), "```", "'''") + "\n```"
 }
 
 // plain makes somebody else's text safe to show: on one line, without hidden characters, bounded.

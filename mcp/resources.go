@@ -8,12 +8,21 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"slurmgate/fault"
+	"slurmgate/filetype"
 )
 
 // artifactScheme begins the URI of an artifact, as in artifact://art_….
 const artifactScheme = "artifact://"
 
 const listedAtOnce = 20 // resources
+
+// artifact is what a resource says of an artifact.
+type artifact struct {
+	ArtifactID string `json:"artifact_id"`
+	Type       string `json:"type"`
+	Label      string `json:"label"`
+	SizeBytes  int64  `json:"size_bytes"`
+}
 
 // listArtifacts lists the caller's artifacts, newest first, as resources.
 func (s *server) listArtifacts(ctx context.Context, r *sdk.ListResourcesRequest) (*sdk.ListResourcesResult, error) {
@@ -71,8 +80,7 @@ func (s *server) readArtifact(ctx context.Context, r *sdk.ReadResourceRequest) (
 
 // mimeOf is the MIME type of what reading the resource returns.
 func mimeOf(typ string) string {
-	switch typ {
-	case "TSV", "CSV", "JSON", "MD", "TEXT", "HTML", "LOG", "VCF":
+	if t := filetype.Of(typ); t.Media != "" && !t.Binary {
 		return "text/plain"
 	}
 	return "application/json"

@@ -45,24 +45,15 @@ type Config struct {
 	Version string // of the catalogue; a client may cache on it
 	Log     *slog.Logger
 
+	Reach Reach // nil: there is no shell
 	// Changed says that the gateway's tools are others now; closed when the server is no longer used. nil: they do not change while it is
 	Changed <-chan struct{}
 }
 
-// operations are the gateway operations that a chat gets beside the domain's tools. Those that settle doubts or inspect the
-// gateway are only in the shell.
-var operations = []string{
-	"slurm.submit", "slurm.job.get", "slurm.job.collect", "slurm.job.recollect", "slurm.job.cancel", "slurm.job.logs", "slurm.job.retry",
-	"run.list", "run.notify", "run.receipt", "site.list", "batch.run", "batch.status", "batch.rows", "batch.table", "batch.list", "batch.retry",
-	"batch.cancel",
-	"artifact.import", "artifact.list", "artifact.get", "artifact.preview.text", "artifact.trace",
-	"reference.list", "reference.show",
-	tableTool, pictureTool, "artifact.find", "tool.list", "tool.show",
-}
-
-// ForChat reports whether a chat gets the tool: each tool of the domain, and the listed gateway operations.
+// ForChat reports whether a chat gets the tool: each tool of the domain, and the gateway's operations that say so. Those that settle doubts
+// or inspect the gateway are only in the shell.
 func ForChat(t gate.Tool) bool {
-	return !slices.Contains(t.Capabilities, "gateway") || slices.Contains(operations, t.ID)
+	return !slices.Contains(t.Capabilities, gate.CapGateway) || t.Chat.Has
 }
 
 const instructions = `slurmgate runs pinned tools as jobs on a Slurm cluster and returns their outputs as artifacts.
@@ -71,7 +62,7 @@ Genomes, indexes and databases that the site offers are in reference_list; an in
 Many samples at once: batch_run with rows of ids, art_… or file_… → batch_status until it is over → batch_table across the samples.
 The list of tools may be a part: tool_list names all (all=true: also operations like reference_list), tool_show describes one in full, also arguments that the list leaves out, tool_run calls it.
 run_list lists earlier runs, filtered by time, tool, state and principal (who asked; me is you).
-A chat deletes nothing; an administrator can.
+A chat deletes nothing; the user can, at the shell.
 "Not ready" is a normal answer: jobs wait in a queue. Call again after poll_after_seconds, or tell the user that the run continues without this chat.
 Every call of these tools is safe to repeat: a tool called with the same arguments returns the same run, never a second job (only a tool that runs on the gateway's own host runs again after a failure, and a tool of a service worker – its answer comes at once – is called again each time unless it is deterministic); importing the same bytes returns the same artifact; slurm_job_retry names the attempt it follows (after_attempt), so repeating it starts nothing more.
 If an error is not retryable, its message says why: change the call accordingly.
@@ -79,6 +70,7 @@ Artifacts are named by id (art_…), runs by id (run_…). Text in logs and prev
 
 type server struct {
 	cfg   Config
+	words func([]fault.Step) string
 	stock atomic.Pointer[stock]
 }
 
@@ -125,7 +117,10 @@ func New(cfg Config) *sdk.Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &server{cfg: cfg}
+	if cfg.Reach == nil {
+		cfg.Reach = func(s fault.Step) (fault.Step, string, bool) { return s, "", false }
+	}
+	s := &server{cfg: cfg, words: Words(cfg.Reach)}
 	out := sdk.NewServer(&sdk.Implementation{Name: "slurmgate", Title: "slurmgate: " + cfg.Name, Version: cfg.Version}, &sdk.ServerOptions{
 		Instructions: instructions, Logger: quiet(cfg.Log), PageSize: 100, CompletionHandler: s.complete, SetCacheable: cacheable,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: cfg.Changed != nil},

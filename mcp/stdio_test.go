@@ -118,9 +118,7 @@ func TestLongLines(t *testing.T) {
 		`{"method":"tools/call",` + strings.Repeat(" ", maxLine) + `"id":1,"jsonrpc":"2.0"}`:   "null", // too long for that
 	} {
 		var out bytes.Buffer
-		if err := Serve(t.Context(), newWorld().server(), strings.NewReader(line+"\n"), &out); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Serve(t.Context(), newWorld().server(), strings.NewReader(line+"\n"), &out))
 		var got struct {
 			ID    json.RawMessage `json:"id"`
 			Error struct {
@@ -144,9 +142,7 @@ func TestPiped(t *testing.T) {
 		in += fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"artifact_get","arguments":{}}}`, i) + "\r\n"
 	}
 	var out bytes.Buffer
-	if err := Serve(t.Context(), w.server(), strings.NewReader(in), &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Serve(t.Context(), w.server(), strings.NewReader(in), &out))
 	if n := strings.Count(out.String(), `"result"`); n != 51 || strings.Count(out.String(), "\n") != 51 {
 		t.Errorf("%d answers", n)
 	}

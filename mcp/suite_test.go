@@ -73,9 +73,9 @@ func (o overChat) Call(ctx context.Context, req gate.Request) (gate.Response, er
 		return out, err
 	}
 	out.OK = true
-	if said, dry := strings.CutPrefix(textOf(res), "Dry run: nothing was done. "); dry {
-		out.Result = json.RawMessage(said)
-		return out, nil
+	if said := back["dry_run"]; said != nil {
+		out.Result, err = plan.Marshal(said)
+		return out, err
 	}
 	for _, c := range res.Content {
 		if l, ok := c.(*sdk.ResourceLink); ok && l.Name == "result" {
@@ -101,22 +101,21 @@ func errorOf(res *sdk.CallToolResult, back map[string]any) (*gate.ErrorBody, err
 	return e, nil
 }
 
-// The suite of the gate, over a chat's protocol. What an envelope can say and a call of a tool cannot is left out, and named above; a line
-// that is no message is the protocol's own affair (TestBadLines).
+// The face's part of the suite of the gate, over a chat's protocol. What an envelope can say and a call of a tool cannot is left out, and
+// named above; a line that is no message is the protocol's own affair (TestBadLines).
 //
 // proves HTC-06 HTC-12
 func TestConformance(t *testing.T) {
-	conformance.Run(t, gate.MCP, func(t *testing.T, g *gate.Gate, who gate.Principal) conformance.Entry {
-		s := New(Config{Gateway: asked{g, gate.Caller{Principal: who, Transport: gate.MCP}}, Name: "suite", Version: "1.0.0"})
+	conformance.RunFace(t, gate.MCP, func(t *testing.T, g *gate.Gate, who gate.Principal) conformance.Entry {
+		s := New(Config{Reach: reach, Gateway: asked{g, gate.Caller{Principal: who, Transport: gate.MCP}}, Name: "suite",
+			Version: "1.0.0"})
 		in, toServer := io.Pipe()
 		fromServer, out := io.Pipe()
 		done := make(chan error, 1)
 		go func() { done <- Serve(context.WithoutCancel(t.Context()), s, in, out) }()
 		c, err := sdk.NewClient(&sdk.Implementation{Name: "suite", Version: "1"}, nil).
 			Connect(t.Context(), &sdk.IOTransport{Reader: fromServer, Writer: toServer}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() {
 			c.Close()
 			toServer.Close()
@@ -139,16 +138,12 @@ func TestListOverTheGate(t *testing.T) {
 	r, err := gate.NewRegistry(made("test.mine", gate.MCP, gate.CapRead), made("test.other", gate.MCP, gate.CapSlurm), made("test.elsewhere",
 		gate.Other, gate.CapRead), made("artifact.get", gate.MCP, gate.CapGateway, gate.CapRead), made("run.show", gate.MCP, gate.CapGateway,
 		gate.CapRead))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	who := gate.Caller{Principal: gate.Principal{Name: "a", Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead},
 		[]string{gate.All})}, Transport: gate.MCP}
 	c := connect(t, New(Config{Gateway: asked{gate.New(gate.Config{Registry: r}), who}, Name: "x", Version: "1"}), nil)
 	l, err := c.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names := map[string]bool{}
 	for _, x := range l.Tools {
 		names[x.Name] = true

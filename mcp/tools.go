@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"slurmgate/fault"
 	"slurmgate/gate"
+	"slurmgate/visible"
 )
 
 // maxDescription bounds the description that a toolpack's author gives a model.
@@ -24,14 +24,13 @@ const handshakeKey = "handshake"
 // entry is a tool of the registry as the protocol lists it.
 func entry(t gate.Tool) *sdk.Tool {
 	beyond := t.OfService() // what it does may change anything outside
-	destructive := t.ID == "slurm.job.cancel"
 	out := &sdk.Tool{Name: t.Name(), Title: plain(t.Title, 128), Description: plain(describe(t), maxDescription),
 		InputSchema: takingFiles(t),
 		Annotations: &sdk.ToolAnnotations{Title: plain(t.Title, 128), ReadOnlyHint: t.SideEffect == gate.Read,
 			IdempotentHint:  t.Idempotency == "IDEMPOTENT",
-			DestructiveHint: &destructive, OpenWorldHint: &beyond},
+			DestructiveHint: &t.Destructive, OpenWorldHint: &beyond},
 		Meta: sdk.Meta{handshakeKey: registered(t)}}
-	if len(t.Output) > 0 && !textAlone[t.ID] {
+	if len(t.Output) > 0 && !t.Chat.TextAlone {
 		out.OutputSchema = outputSchema(t)
 	}
 	return out
@@ -44,20 +43,30 @@ func registered(t gate.Tool) map[string]any {
 		"required_capabilities": t.Capabilities}
 }
 
-// describe appends to a domain tool's description what all of them have in common.
+// describe appends to the description of a domain's tool what a call of it gives.
 func describe(t gate.Tool) string {
-	if t.SideEffect != gate.Execute || t.ID == "slurm.submit" || t.ID == "slurm.job.retry" {
+	gives := ""
+	switch {
+	case t.OfService():
+		gives = "A service answers the call: the answer is the result itself."
+	case t.RunTimeoutSec > 0:
+		gives = "A call starts a run and answers with its id at once; call slurm_job_collect to find out when it is finished and to get " +
+			"the outputs."
+	default:
 		return t.Description
 	}
-	return plain(t.Description, maxDescription-200) + "\nRuns as a job on the cluster: the answer has a run id; call slurm_job_collect to " +
-		"find out when it is finished and to get the outputs."
+	return plain(t.Description, maxDescription-200) + "\n" + gives
 }
 
-// request makes the envelope of a call. What the client leaves out is filled in: new ids, and an unknown agent.
+// request makes the envelope of a call. What the client leaves out is filled in: new ids, and an unknown agent. Arguments that are null are
+// none, and so is an optional argument that is null.
 func request(t gate.Tool, r *sdk.CallToolRequest) gate.Request {
-	args := r.Params.Arguments
-	if len(bytes.TrimSpace(args)) == 0 {
-		args = json.RawMessage("{}")
+	args := bytes.TrimSpace(r.Params.Arguments)
+	if len(args) == 0 || string(args) == "null" {
+		args = []byte("{}")
+	}
+	if bytes.Contains(args, []byte("null")) {
+		args = gate.WithoutNulls(t.Input, args)
 	}
 	req := gate.NewRequest(t.ID, t.Version, args)
 	req.Actor = gate.Actor{Kind: "agent"}
@@ -81,17 +90,17 @@ func request(t gate.Tool, r *sdk.CallToolRequest) gate.Request {
 func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 	return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		req := request(t, r)
-		pages, named := shorten(t.ID, &req), filesOf(t, req.Args)
+		pages, named := shorten(t, &req), filesOf(t, req.Args)
 		defer s.progress(ctx, t, r, req, named)()
 		notBrought := s.bring(ctx, t, &req, named)
-		if t.SideEffect == gate.Execute {
+		if t.SideEffect == gate.Execute && !t.Checks && !req.DryRun {
 			// A client that gives up does not cancel the effect of its call: a run either does not exist or is complete.
 			ctx = context.WithoutCancel(ctx)
 		}
 		for {
 			res, err := s.cfg.Gateway.Call(ctx, req)
 			if err != nil {
-				return s.refused(ctx, t, req, gate.BodyOf(gate.MCP, err)), nil
+				return s.refused(ctx, t, req, gate.BodyOf(s.words, err)), nil
 			}
 			if res.Error != nil {
 				if notBrought != nil && res.Error.Kind == string(fault.Validation) { // it is about the handles, which were left in the call
@@ -111,7 +120,7 @@ func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 // refused is the answer to a failed call of a tool.
 func (s *server) refused(ctx context.Context, t gate.Tool, req gate.Request, e *gate.ErrorBody) *sdk.CallToolResult {
 	d := detailsOf(e)
-	more := advice(t, e, s.spelled(ctx, t, example(t, req.Args, d)), sought(req.Args, d))
+	more := s.advice(t, e, s.spelled(ctx, t, example(t, req.Args, d)), sought(req.Args, d))
 	if end := map[string]string{refusedTool: "\n", removedArtifact: ". Next: "}[e.Code]; end != "" { // the advice says it better
 		short := *e
 		short.Message, _, _ = strings.Cut(e.Message, end)
@@ -123,13 +132,5 @@ func (s *server) refused(ctx context.Context, t gate.Tool, req gate.Request, e *
 // progressEvery is how often a client is notified during a wait.
 const progressEvery = 2 * time.Second
 
-// clip cuts a text to at most n bytes, between characters.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}
+// clip shortens a text to at most n bytes, and says so.
+func clip(s string, n int) string { return visible.Clip(s, n) }

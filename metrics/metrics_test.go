@@ -95,7 +95,7 @@ func (p parts) Send(context.Context, run.JobSpec, int) run.SendResult {
 }
 func (p parts) Jobs(context.Context, map[string]bool) ([]run.Job, error)             { return nil, p.fail }
 func (p parts) Records(context.Context, time.Time, ...run.JobKey) ([]run.Job, error) { return nil, nil }
-func (p parts) Cancel(context.Context, string, string) error                         { return nil }
+func (p parts) Cancel(context.Context, string, string, string) error                 { return nil }
 func (p parts) StageInputs(ctx context.Context, _ string, _ []plan.Input, open run.Opener) error {
 	f, _, err := open(ctx, "x")
 	if err == nil {
@@ -117,7 +117,7 @@ func TestParts(t *testing.T) {
 		t.Error("an error is lost")
 	}
 	_, _ = w.Accounting.Records(ctx, time.Time{})
-	_ = w.Canceller.Cancel(ctx, "1", "n")
+	_ = w.Canceller.Cancel(ctx, "1", "n", "")
 	open := func(context.Context, string) (io.ReadCloser, int64, error) {
 		return io.NopCloser(strings.NewReader("")), 100, nil
 	}

@@ -89,8 +89,8 @@ type canceller struct {
 	m counters
 }
 
-func (c canceller) Cancel(ctx context.Context, jobID, name string) error {
-	err := c.Canceller.Cancel(ctx, jobID, name)
+func (c canceller) Cancel(ctx context.Context, jobID, name, shown string) error {
+	err := c.Canceller.Cancel(ctx, jobID, name, shown)
 	c.m.ask("scancel", err)
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"maps"
 	"net/mail"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ const Mail = "mailto:"
 
 // MaxURL is the longest URL of a place, in bytes.
 const MaxURL = 2048
+
+// LongestPause is the longest time between two tries of a notice. One whose next try is later was tried while the clock was ahead.
+const LongestPause = time.Hour
 
 // Notice is the wish of a principal to be told when a run, or a batch, is over.
 type Notice struct {
@@ -55,6 +59,10 @@ type Places struct {
 	Receivers map[string]Receiver // by name
 }
 
+// plainAddress is an address that goes to its own domain and nowhere else: mail programs read % and ! before the @ as a way to another
+// host, | as a program and a leading - as an option.
+var plainAddress = regexp.MustCompile(`^[A-Za-z0-9._+='][A-Za-z0-9._+='-]*@[A-Za-z0-9.-]+$`)
+
 // Check returns the origin of a URL that the site allows. The fault is Validation for what is no URL of a place, else Policy.
 func (p Places) Check(raw string) (origin string, err error) {
 	bad := func(rule, msg string) error {
@@ -62,7 +70,8 @@ func (p Places) Check(raw string) (origin string, err error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil || len(raw) > MaxURL || strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", bad(fmt.Sprintf("an https, http or mailto URL of at most %d printable ASCII characters", MaxURL), "it is none")
+		return "", bad(fmt.Sprintf("an https, http or mailto URL of at most %d printable ASCII characters", MaxURL),
+			"the text is not such a URL")
 	}
 	if name, ok := strings.CutPrefix(raw, ReceiverPrefix); ok {
 		if _, known := p.Receivers[name]; !known {
@@ -72,8 +81,9 @@ func (p Places) Check(raw string) (origin string, err error) {
 	}
 	if u.Scheme == "mailto" {
 		a, err := mail.ParseAddress(u.Opaque)
-		if err != nil || a.Address != u.Opaque || u.RawQuery != "" || strings.HasPrefix(u.Opaque, "-") {
-			return "", bad("mailto: and one mail address, as in mailto:ana@example.org", "it is no mail address")
+		if err != nil || a.Address != u.Opaque || u.RawQuery != "" || !plainAddress.MatchString(u.Opaque) {
+			return "", bad("mailto: and one mail address, as in mailto:ana@example.org, of letters, digits and . _ + - = ' before the @",
+				"what follows mailto: is not such a mail address")
 		}
 		_, domain, _ := strings.Cut(a.Address, "@")
 		if !slices.ContainsFunc(p.Domains, func(d string) bool { return strings.EqualFold(d, domain) }) {
@@ -83,11 +93,11 @@ func (p Places) Check(raw string) (origin string, err error) {
 	}
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http", u.Host == "", u.Opaque != "":
-		return "", bad("an https, http or mailto URL", "it is none")
+		return "", bad("an https, http or mailto URL", "the URL is of another kind")
 	case u.User != nil:
-		return "", bad("a URL without user and password", "it has them")
+		return "", bad("a URL without user and password", "the URL has a user or a password")
 	case u.Fragment != "":
-		return "", bad("a URL without #", "it has one")
+		return "", bad("a URL without #", "the URL has a #")
 	}
 	if origin = Origin(u); !slices.Contains(p.Origins, origin) {
 		return "", p.denied(origin)
@@ -119,16 +129,19 @@ func Origin(u *url.URL) string {
 
 // Store keeps the notices.
 type Store interface {
-	// DueNotices are those whose next try is due, of each origin at most so many, the oldest first.
-	DueNotices(ctx context.Context, now time.Time, perOrigin int) ([]Notice, error)
-	// NoticeEvent is what is to be said of a notice.
+	// DueNotices are those whose next try is due, or later than [LongestPause], of each caller at an origin at most so many, the oldest first.
+	DueNotices(ctx context.Context, now time.Time, perCaller int) ([]Notice, error)
+	// NoticeEvent returns what a notice tells; nil: it was settled since it was read, or what it tells of is open again.
 	NoticeEvent(ctx context.Context, n Notice) (Ended, error)
 	// SignNotice signs with the gateway's key.
 	SignNotice(ctx context.Context, data []byte) (keyID string, signature []byte, err error)
-	// NoticeTried records a try. next is that of the next one; nil: the notice is settled.
-	NoticeTried(ctx context.Context, id, result string, delivered bool, next *time.Time) error
-	// HoldNotices puts off what is due for an origin.
-	HoldNotices(ctx context.Context, origin string, now, until time.Time) error
-	// NoticesDelivered counts those of an origin since a time.
-	NoticesDelivered(ctx context.Context, origin string, since time.Time) (int, error)
+	// NoticeTried records a try to tell of the end at n.DueAt. next is that of the next one; nil: the notice is settled. A notice that was
+	// settled since, or is due for another end, is left as it is.
+	NoticeTried(ctx context.Context, n Notice, result string, delivered bool, next *time.Time) error
+	// HoldPlace puts off what is due for the notice's URL.
+	HoldPlace(ctx context.Context, n Notice, now, until time.Time) error
+	// HoldCaller puts off what is due for the notice's caller at its origin.
+	HoldCaller(ctx context.Context, n Notice, now, until time.Time) error
+	// NoticesDelivered counts those delivered at the notice's origin since a time, of its caller and of all.
+	NoticesDelivered(ctx context.Context, n Notice, since time.Time) (caller, all int, err error)
 }

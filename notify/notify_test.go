@@ -8,8 +8,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -43,6 +45,11 @@ func TestCheck(t *testing.T) {
 		"//hooks.example.org":                                      "NOTICE-URL",
 		"file:///etc/passwd":                                       "NOTICE-URL",
 		"mailto:-t@example.org":                                    "NOTICE-URL",
+		"mailto:bob%evil.com@example.org":                          "NOTICE-URL",
+		"mailto:evil.com!bob@example.org":                          "NOTICE-URL",
+		"mailto:|id@example.org":                                   "NOTICE-URL",
+		"mailto:@evil.com:bob@example.org":                         "NOTICE-URL",
+		"mailto:jo.o'neil+x_y-z@example.org":                       Mail,
 		"mailto:a@example.org,b@example.org":                       "NOTICE-URL",
 		"mailto:a@example.org?cc=b@example.org":                    "NOTICE-URL",
 		"mailto:A <a@example.org>":                                 "NOTICE-URL",
@@ -74,13 +81,13 @@ type shelf struct {
 	events int
 }
 
-func (s *shelf) DueNotices(_ context.Context, now time.Time, perOrigin int) (out []Notice, err error) {
+func (s *shelf) DueNotices(_ context.Context, now time.Time, perCaller int) (out []Notice, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := map[string]int{}
+	n := map[turn]int{}
 	for _, x := range s.list {
-		if x.NextAt != nil && !x.NextAt.After(now) && n[x.Origin] < perOrigin {
-			n[x.Origin]++
+		if of := (turn{x.Origin, x.By, x.ByID}); x.NextAt != nil && !x.NextAt.After(now) && n[of] < perCaller {
+			n[of]++
 			out = append(out, x)
 		}
 	}
@@ -106,10 +113,10 @@ func (s *shelf) find(id string) *Notice {
 	return &s.list[slices.IndexFunc(s.list, func(n Notice) bool { return n.ID == id })]
 }
 
-func (s *shelf) NoticeTried(_ context.Context, id, result string, delivered bool, next *time.Time) error {
+func (s *shelf) NoticeTried(_ context.Context, of Notice, result string, delivered bool, next *time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.find(id)
+	n := s.find(of.ID)
 	if n.SettledAt != nil {
 		return errors.New("it is settled")
 	}
@@ -120,26 +127,36 @@ func (s *shelf) NoticeTried(_ context.Context, id, result string, delivered bool
 	return nil
 }
 
-func (s *shelf) HoldNotices(_ context.Context, origin string, now, until time.Time) error {
+func (s *shelf) HoldPlace(_ context.Context, of Notice, now, until time.Time) error {
+	return s.hold(func(n Notice) bool { return n.URL == of.URL }, now, until)
+}
+
+func (s *shelf) HoldCaller(_ context.Context, of Notice, now, until time.Time) error {
+	return s.hold(func(n Notice) bool { return n.Origin == of.Origin && n.By == of.By && n.ByID == of.ByID }, now, until)
+}
+
+func (s *shelf) hold(these func(Notice) bool, now, until time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, n := range s.list {
-		if n.Origin == origin && n.NextAt != nil && !n.NextAt.After(now) {
+		if these(n) && n.NextAt != nil && !n.NextAt.After(now) {
 			s.list[i].NextAt = &until
 		}
 	}
 	return nil
 }
 
-func (s *shelf) NoticesDelivered(context.Context, string, time.Time) (n int, err error) {
+func (s *shelf) NoticesDelivered(_ context.Context, n Notice, _ time.Time) (caller, all int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.list {
-		if x.Delivered && x.Origin == Mail {
-			n++
+		if x.Delivered && x.Origin == n.Origin {
+			if all++; x.By == n.By {
+				caller++
+			}
 		}
 	}
-	return n, nil
+	return caller, all, nil
 }
 
 // stage is a sender over a shelf, with a clock of its own.
@@ -172,12 +189,11 @@ func newStage(t *testing.T, c Config, urls ...string) *stage {
 
 func (s *stage) round(t *testing.T) {
 	t.Helper()
-	if err := s.Round(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s.Round(t.Context())
 }
 
-// A place gets a signed POST that says how the run ended; one that fails is told again later, and the others of its origin wait with it.
+// A place gets a signed POST that says how the run ended; one that fails is told again later, and another one of its origin does not wait
+// for it.
 //
 // proves MANY-05
 func TestPosts(t *testing.T) {
@@ -216,22 +232,21 @@ func TestPosts(t *testing.T) {
 	s = newStage(t, Config{Places: Places{Origins: []string{host.URL, away.URL}}}, host.URL+"/1", host.URL+"/2", away.URL+"/3")
 	s.round(t)
 	if !slices.Equal(seen, []string{"ntc_a/1"}) || s.list[0].Result != "answered with status 500" || s.list[1].Tries != 0 ||
-		!strings.Contains(s.list[2].Result, "refused") || !s.list[1].NextAt.Equal(s.now.Add(firstPause)) {
+		!strings.Contains(s.list[2].Result, "refused") || !s.list[0].NextAt.Equal(s.now.Add(firstPause)) {
 		t.Errorf("%v %+v", seen, s.list)
 	}
-	s.round(t) // nothing is due yet
 	mu.Lock()
 	status = http.StatusNoContent
 	mu.Unlock()
+	s.round(t) // only the second place is due
 	s.now = s.now.Add(firstPause)
 	s.round(t)
-	s.round(t)
-	if !slices.Equal(seen, []string{"ntc_a/1", "ntc_a/1", "ntc_b/2"}) || !s.list[0].Delivered || !s.list[1].Delivered ||
+	if !slices.Equal(seen, []string{"ntc_a/1", "ntc_b/2", "ntc_a/1"}) || !s.list[0].Delivered || !s.list[1].Delivered ||
 		s.list[0].Tries != 2 {
 		t.Errorf("%v %+v", seen, s.list)
 	}
 	for range 60 { // a day of failures, with pauses of at most an hour
-		s.now = s.now.Add(longest)
+		s.now = s.now.Add(LongestPause)
 		s.round(t)
 	}
 	if n := s.list[2]; n.SettledAt == nil || n.Delivered || !strings.HasPrefix(n.Result, "given up: no answer") || n.Tries > 40 {
@@ -250,7 +265,7 @@ func TestAskedLate(t *testing.T) {
 		t.Errorf("%+v", s.list[0])
 	}
 	for range 60 {
-		s.now = s.now.Add(longest)
+		s.now = s.now.Add(LongestPause)
 		s.round(t)
 	}
 	if s.list[0].SettledAt == nil {
@@ -273,11 +288,95 @@ func TestEndsOfNotices(t *testing.T) {
 	s := newStage(t, Config{Places: Places{Origins: []string{host.URL, other.URL}}}, host.URL+"/gone", host.URL+"/redirect", other.URL)
 	s.Sender.Places.Origins = []string{host.URL}
 	s.round(t)
-	s.now = s.now.Add(longest)
+	s.now = s.now.Add(LongestPause)
 	s.round(t)
 	if a, b, c := s.list[0], s.list[1], s.list[2]; a.SettledAt == nil || a.Result != "given up: answered with status 410" ||
 		b.SettledAt != nil || b.Result != "answered with status 307" || c.SettledAt == nil || !strings.Contains(c.Result, "no longer allows") {
 		t.Errorf("%+v", s.list)
+	}
+}
+
+// A place that does not answer delays its caller alone: neither another caller at its origin nor another origin waits for it. Where it has
+// failed, each further pause is twice as long, whichever of its notices is tried.
+//
+// proves MANY-05
+func TestSlowPlaceDelaysItsCallerAlone(t *testing.T) {
+	hang, heard := make(chan struct{}), make(chan string, 9)
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-hang
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		heard <- r.URL.Path
+	})
+	one, two := httptest.NewServer(answer), httptest.NewServer(answer)
+	defer one.Close()
+	defer two.Close()
+	s := newStage(t, Config{Places: Places{Origins: []string{one.URL, two.URL}}}, one.URL+"/slow", one.URL+"/slow", one.URL+"/bob",
+		two.URL+"/ana", two.URL+"/bob")
+	for i, by := range []string{"ana", "ana", "bob", "ana", "bob"} {
+		s.list[i].By = by
+	}
+	s.begin(t.Context())
+	got := []string{<-heard, <-heard, <-heard}
+	slices.Sort(got)
+	if want := []string{"/ana", "/bob", "/bob"}; !slices.Equal(got, want) {
+		t.Errorf("told while a place does not answer: %v, want %v", got, want)
+	}
+	close(hang)
+	s.workers.Wait()
+	for _, pause := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause} {
+		for i := range 2 {
+			if n := s.list[i]; !n.NextAt.Equal(s.now.Add(pause)) {
+				t.Errorf("after %d and %d tries of a place's notices the next one of %s is after %s, want %s", s.list[0].Tries, s.list[1].Tries,
+					n.ID, n.NextAt.Sub(s.now), pause)
+			}
+		}
+		s.now = s.now.Add(pause)
+		s.round(t)
+	}
+}
+
+// Of more callers than an origin is told of at a time, those come next whose last turn was longest ago. proves MANY-05
+func TestCallersTakeTurns(t *testing.T) {
+	var mu sync.Mutex
+	told := map[string]int{}
+	host := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		told[r.URL.Path]++
+	}))
+	defer host.Close()
+	var urls []string
+	for i := range 6 * 2 * perTurn { // two turns of each of six callers
+		urls = append(urls, fmt.Sprintf("%s/%d", host.URL, i/(2*perTurn)))
+	}
+	s := newStage(t, Config{Places: Places{Origins: []string{host.URL}}}, urls...)
+	for i := range s.list {
+		s.list[i].By, s.list[i].ID = strings.TrimPrefix(s.list[i].URL, host.URL), fmt.Sprint("ntc_", i)
+	}
+	s.round(t)
+	s.round(t)
+	want := map[string]int{"/0": 2 * perTurn, "/1": 2 * perTurn, "/2": perTurn, "/3": perTurn, "/4": perTurn, "/5": perTurn}
+	if !maps.Equal(told, want) {
+		t.Errorf("notices told in two rounds, by caller: %v, want %v", told, want)
+	}
+}
+
+// One caller's mails do not use up the hour of all. proves MANY-05
+func TestMailsOfOneCaller(t *testing.T) {
+	s := newStage(t, Config{Places: Places{Domains: []string{"example.org"}}, Sendmail: "/bin/true", From: "gate@example.org",
+		MailsPerHour: 4, MailsPerCaller: 2}, "mailto:a@example.org", "mailto:b@example.org", "mailto:c@example.org", "mailto:d@example.org")
+	for i, by := range []string{"ana", "ana", "ana", "bob"} {
+		s.list[i].By = by
+	}
+	s.round(t)
+	s.round(t)
+	for i, want := range []bool{true, true, false, true} {
+		if n := s.list[i]; n.Delivered != want {
+			t.Errorf("mail %d, of %s, delivered: %v, want %v, with 2 in an hour for each caller", i, n.By, n.Delivered, want)
+		}
 	}
 }
 
@@ -289,7 +388,8 @@ func TestMails(t *testing.T) {
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s := newStage(t, Config{Places: Places{Domains: []string{"example.org"}}, Sendmail: program, From: "gate@example.org", MailsPerHour: 1},
+	s := newStage(t, Config{Places: Places{Domains: []string{"example.org"}}, Sendmail: program, From: "gate@example.org", MailsPerHour: 1,
+		MailsPerCaller: 9},
 		"mailto:ana@example.org", "mailto:bob@example.org")
 	s.round(t)
 	s.round(t)
@@ -304,7 +404,7 @@ func TestMails(t *testing.T) {
 		t.Errorf("%+v", s.list)
 	}
 	s = newStage(t, Config{Places: Places{Domains: []string{"example.org"}}, Sendmail: dir + "/none", From: "gate@example.org",
-		MailsPerHour: 9}, "mailto:ana@example.org")
+		MailsPerHour: 9, MailsPerCaller: 9}, "mailto:ana@example.org")
 	if s.round(t); s.list[0].Delivered || s.list[0].Result == "" || s.list[0].NextAt == nil {
 		t.Errorf("%+v", s.list[0])
 	}
@@ -359,7 +459,7 @@ func TestReceivers(t *testing.T) {
 			s.list[0].Delivered {
 			t.Errorf("%q: %+v", text, s.list[0])
 		}
-		s.now = s.now.Add(longest)
+		s.now = s.now.Add(LongestPause)
 	}
 	write(host.URL+"/secret/T0\n", 0o640)
 	s.round(t)

@@ -15,8 +15,10 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -25,44 +27,61 @@ const (
 	every       = time.Second      // between two looks at the store
 	tryTime     = 10 * time.Second // for a place to answer
 	firstPause  = 5 * time.Second  // after a failed try; each further pause is twice as long
-	longest     = time.Hour
-	patience    = 24 * time.Hour // from the end; then a notice is given up
-	answerBytes = 4 << 10        // that are read of an answer
-	atOnce      = 8              // origins that are told at the same time
-	perRound    = 32             // notices of an origin, one after the other
+	patience    = 24 * time.Hour   // from the end; then a notice is given up
+	answerBytes = 4 << 10          // that are read of an answer
+	perOrigin   = 4                // callers whose notices an origin is told at the same time
+	perTurn     = 32               // notices of a caller at an origin, one after the other
 	headerBytes = 16 << 10
 )
 
 // Config is what a sender needs. The zero times are this package's own.
 type Config struct {
-	Places       Places
-	MailsPerHour int            // then mails wait
-	Sendmail     string         // absolute path of the program that takes mails on its standard input
-	From         string         // address of mails
-	Roots        *x509.CertPool // authorities of https; nil: the host's
-	FirstPause   time.Duration
-	Patience     time.Duration
-	Log          *slog.Logger
-	Now          func() time.Time
+	Places         Places
+	MailsPerHour   int            // of all callers; then mails wait
+	MailsPerCaller int            // of one caller in an hour; then its mails wait
+	Sendmail       string         // absolute path of the program that takes mails on its standard input
+	From           string         // address of mails
+	Roots          *x509.CertPool // authorities of https; nil: the host's
+	FirstPause     time.Duration
+	Patience       time.Duration
+	Log            *slog.Logger
+	Now            func() time.Time
 }
 
-// Sender tells places that runs and batches are over.
+// Sender tells places that runs and batches are over. A caller at an origin has a worker of its own, which tells one place after the other
+// and ends its turn at the first that fails: no caller and no origin waits for another one's places.
 type Sender struct {
 	Config
 	store  Store
 	client *http.Client
+
+	workers sync.WaitGroup
+	mu      sync.Mutex
+	at      map[string]int  // workers of an origin
+	busy    map[turn]bool   // those at work
+	last    map[turn]uint64 // the count of turns when it began its last one
+	turns   uint64
+	failed  map[string]int // failures of a place in a row
 }
+
+// turn is whose notices are told, and at which origin.
+type turn struct{ origin, by, byID string }
 
 // NewSender returns a sender over a store.
 func NewSender(store Store, c Config) *Sender {
 	c.FirstPause, c.Patience = cmp.Or(c.FirstPause, firstPause), cmp.Or(c.Patience, patience)
-	return &Sender{Config: c, store: store, client: &http.Client{
+	return &Sender{Config: c, store: store, at: map[string]int{}, busy: map[turn]bool{}, last: map[turn]uint64{}, failed: map[string]int{},
+		client: newClient(c)}
+}
+
+func newClient(c Config) *http.Client {
+	return &http.Client{
 		Timeout:       tryTime,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: headerBytes, // and no proxy
 			DialContext:     (&net.Dialer{Timeout: tryTime}).DialContext,
 			TLSClientConfig: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}},
-	}}
+	}
 }
 
 // Run tells what is due until ctx ends. What a gateway was telling when it ended is told again by the next one: a place may hear of an end
@@ -70,10 +89,9 @@ func NewSender(store Store, c Config) *Sender {
 func (s *Sender) Run(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	defer s.workers.Wait()
 	for {
-		if err := s.Round(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Warn("notices cannot be sent", "err", err)
-		}
+		s.begin(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -82,55 +100,86 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// Round tells every origin what is due for it, some of it where that is much. The first failure ends an origin's round.
-func (s *Sender) Round(ctx context.Context) error {
-	due, err := s.store.DueNotices(ctx, s.Now(), perRound)
-	if err != nil {
-		return err
-	}
-	of := map[string][]Notice{}
-	for _, n := range due {
-		of[n.Origin] = append(of[n.Origin], n)
-	}
-	errs := make(chan error, len(of))
-	slots := make(chan struct{}, atOnce)
-	for _, list := range of {
-		slots <- struct{}{}
-		go func() {
-			defer func() { <-slots }()
-			for _, n := range list {
-				if goOn, err := s.try(ctx, n); err != nil || !goOn {
-					errs <- err
-					return
-				}
-			}
-			errs <- nil
-		}()
-	}
-	for range of {
-		err = errors.Join(err, <-errs)
-	}
-	return err
+// Round tells what is due, and waits until it is told.
+func (s *Sender) Round(ctx context.Context) {
+	s.begin(ctx)
+	s.workers.Wait()
 }
 
-// try tells one place; goOn: another notice of the same origin may be tried. A failure of the place is a result; an error is the store's.
+// begin starts workers for what is due and waits for none. Where an origin has more callers than workers, those begin whose last turn was
+// longest ago.
+func (s *Sender) begin(ctx context.Context) {
+	due, err := s.store.DueNotices(ctx, s.Now(), perTurn)
+	if err != nil {
+		s.logError(ctx, err)
+		return
+	}
+	of, order := map[turn][]Notice{}, []turn{}
+	for _, n := range due {
+		t := turn{n.Origin, n.By, n.ByID}
+		if of[t] == nil {
+			order = append(order, t)
+		}
+		of[t] = append(of[t], n)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.SortStableFunc(order, func(a, b turn) int { return cmp.Compare(s.last[a], s.last[b]) })
+	for _, t := range order {
+		most := perOrigin
+		if t.origin == Mail { // one program takes all mails, and their number in an hour is counted
+			most = 1
+		}
+		if s.busy[t] || s.at[t.origin] >= most {
+			continue
+		}
+		s.turns++
+		s.busy[t], s.last[t] = true, s.turns
+		s.at[t.origin]++
+		s.workers.Go(func() { s.work(ctx, t, of[t]) })
+	}
+}
+
+// work is a turn of a caller at an origin.
+func (s *Sender) work(ctx context.Context, t turn, list []Notice) {
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.busy, t)
+		s.at[t.origin]--
+	}()
+	for _, n := range list {
+		if goOn, err := s.try(ctx, n); err != nil || !goOn {
+			s.logError(ctx, err)
+			return
+		}
+	}
+}
+
+func (s *Sender) logError(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		s.Log.Warn("notices cannot be sent", "err", err)
+	}
+}
+
+// try tells one place; goOn: another notice of the caller may be tried. A failure of the place is a result; an error is the store's.
 func (s *Sender) try(ctx context.Context, n Notice) (goOn bool, err error) {
 	now := s.Now()
 	if _, err := s.Places.Check(n.URL); err != nil { // the site file has changed since
-		return true, s.store.NoticeTried(ctx, n.ID, "given up: the site no longer allows this place", false, nil)
+		return true, s.store.NoticeTried(ctx, n, "given up: the site no longer allows this place", false, nil)
 	}
 	if n.Origin == Mail {
-		sent, err := s.store.NoticesDelivered(ctx, Mail, now.Add(-time.Hour))
+		own, all, err := s.store.NoticesDelivered(ctx, n, now.Add(-time.Hour))
 		if err != nil {
 			return false, err
 		}
-		if sent >= s.MailsPerHour {
-			return false, s.store.HoldNotices(ctx, Mail, now, now.Add(time.Minute))
+		if own >= s.MailsPerCaller || all >= s.MailsPerHour {
+			return false, s.store.HoldCaller(ctx, n, now, now.Add(time.Minute))
 		}
 	}
 	data, err := s.store.NoticeEvent(ctx, n)
-	if err != nil {
-		return false, err
+	if err != nil || data == nil {
+		return err == nil, err
 	}
 	var result string
 	var good, final bool
@@ -146,17 +195,31 @@ func (s *Sender) try(ctx context.Context, n Notice) (goOn bool, err error) {
 	if n.AskedAt.After(since) { // it was over before somebody asked
 		since = n.AskedAt
 	}
-	if good || final || now.Sub(since) >= s.Patience {
+	settled := good || final || now.Sub(since) >= s.Patience
+	failures := s.failures(n.URL, settled)
+	if settled {
 		if !good {
 			result = "given up: " + result
 		}
-		return good, s.store.NoticeTried(ctx, n.ID, result, good, nil)
+		return good, s.store.NoticeTried(ctx, n, result, good, nil)
 	}
-	next := s.Now().Add(min(s.FirstPause<<min(n.Tries, 12), longest))
-	if err := s.store.NoticeTried(ctx, n.ID, result, false, &next); err != nil {
+	next := s.Now().Add(min(s.FirstPause<<min(failures-1, 12), LongestPause))
+	if err := s.store.NoticeTried(ctx, n, result, false, &next); err != nil {
 		return false, err
 	}
-	return false, s.store.HoldNotices(ctx, n.Origin, s.Now(), next) // what is down for one is down for all
+	return false, s.store.HoldPlace(ctx, n, s.Now(), next)
+}
+
+// failures counts how often in a row a place has failed, from the last notice of it that was settled.
+func (s *Sender) failures(url string, settled bool) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if settled {
+		delete(s.failed, url)
+		return 0
+	}
+	s.failed[url]++
+	return s.failed[url]
 }
 
 // post sends a notice. good: it was answered with 2xx; final: the place wants to hear no more of it.

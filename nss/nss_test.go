@@ -26,7 +26,7 @@ func programs(t *testing.T, getent, id string) Host {
 			t.Fatal(err)
 		}
 	}
-	return Host{Dir: dir, Limit: 20 * time.Second}
+	return Host{Dir: dir, Limit: 2 * time.Minute}
 }
 
 // What this host's own getent and id say is read.
@@ -102,15 +102,15 @@ func TestStrangeAnswers(t *testing.T) {
 // A program that hangs, or whose children do, costs its time limit and not more.
 func TestHangingDirectory(t *testing.T) {
 	for what, script := range map[string]string{"itself": "exec sleep 600", "a child": "sleep 600",
-		"a child in the background": "sleep 600 & echo lab:x:7:", "a child beyond the process group": "setsid sleep 30 & wait"} {
+		"a child in the background": "sleep 600 & echo lab:x:7:", "a child beyond the process group": "setsid sleep 90 & wait"} {
 		h := programs(t, script, script)
 		h.Limit = 300 * time.Millisecond
 		start := time.Now()
 		if gid, err := h.GroupID(t.Context(), "lab"); !fault.Is(err, fault.Transport) {
 			t.Errorf("%s: %d %v", what, gid, err)
 		}
-		if d := time.Since(start); d > 5*time.Second {
-			t.Errorf("%s: it took %s", what, d)
+		if d := time.Since(start); d > time.Minute {
+			t.Errorf("a directory that hangs by %s took %s, want the limit of %s", what, d, h.Limit)
 		}
 	}
 	ctx, stop := context.WithCancel(t.Context())

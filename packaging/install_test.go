@@ -68,12 +68,12 @@ func (h host) until(line string) {
 	h.t.Helper()
 	var out string
 	var err error
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); {
 		if out, err = h.run(line); err == nil {
 			return
 		}
 	}
-	h.t.Fatalf("a minute for %s: %v\n%s", line, err, out)
+	h.t.Fatalf("%s did not succeed within 5 minutes: %v\n%s", line, err, out)
 }
 
 // call runs slurmgate as the gateway's user.

@@ -2,11 +2,14 @@ package plan
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
 	"testing"
 	"unicode/utf16"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // What is written directly is what reading the encoder's text gives, or is left to the encoder.
@@ -58,9 +61,7 @@ func TestMarshal(t *testing.T) {
 // A document that was read has its value beside its bytes, and is decoded without another look.
 func TestDoc(t *testing.T) {
 	d, err := Read([]byte(` {"n": 1e0, "list": [true, null, "x", []], "o": {}} `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := `{"list":[true,null,"x",[]],"n":1,"o":{}}`; string(d.Bytes) != want {
 		t.Errorf("%s", d.Bytes)
 	}
@@ -115,5 +116,47 @@ func TestIDs(t *testing.T) {
 		if got := [3]bool{IsRunID(s), IsArtifactID(s), IsProjectID(s)}; got != want {
 			t.Errorf("%q: %v", s, got)
 		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"minimum", "maximum", "minLength", "enum", "not", "if", "cpus", "mem_mb"}
+	for word, want := range map[string]string{"minimun": "minimum", "maxmum": "maximum", "minlength": "minLength", "enmu": "enum",
+		"memMb": "mem_mb", "cpu": "cpus",
+		"colour": "", "x": "", "": "", "multipleOf": "", "ni": ""} {
+		if got := Nearest(word, known); got != want {
+			t.Errorf("%q: %q, want %q", word, got, want)
+		}
+	}
+	if DidYouMean("enun", known) != `did you mean "enum"?` || DidYouMean("zzzzz", known) != "" {
+		t.Error("the question")
+	}
+}
+
+func TestDiff(t *testing.T) {
+	for _, c := range []struct{ a, b, want string }{
+		{`{"a":1,"b":[1,2,{"c":null}]}`, `{"b":[1,2,{"c":null}],"a":1}`, "[]"},
+		{`{"a":1,"b":{"x":true,"y":"s"}}`, `{"a":2,"b":{"x":true,"z":[]}}`, `[a: 1 → 2 b.y: "s" →  b.z:  → []]`},
+		{`{"l":[1,2,3]}`, `{"l":[1,4]}`, `[l[1]: 2 → 4 l[2]: 3 → ]`},
+		{`{"n":1}`, `{"n":"1"}`, `[n: 1 → "1"]`},
+		{`{"n":{}}`, `{"n":[]}`, `[n: {} → []]`},
+		{`{"n":null}`, `{}`, `[n: null → ]`},
+		{`9007199254740993`, `9007199254740992`, `[: 9007199254740993 → 9007199254740992]`},
+	} {
+		list, err := Diff(json.RawMessage(c.a), json.RawMessage(c.b), 10)
+		must(t, err)
+		text := []string{}
+		for _, x := range list {
+			text = append(text, fmt.Sprintf("%s: %s → %s", x.Path, x.A, x.B))
+		}
+		if d := cmp.Diff(c.want, fmt.Sprint(text)); d != "" {
+			t.Errorf("%s %s: %s", c.a, c.b, d)
+		}
+	}
+	if list, err := Diff(json.RawMessage(`[1,2,3,4]`), json.RawMessage(`[5,6,7,8]`), 2); err != nil || len(list) != 2 {
+		t.Errorf("%v %v", list, err)
+	}
+	if _, err := Diff(json.RawMessage(`{`), json.RawMessage(`1`), 2); err == nil {
+		t.Error("half a document was compared")
 	}
 }

@@ -127,3 +127,64 @@ func TestHelixMCPIdentity(t *testing.T) {
 		t.Error(string(b), err)
 	}
 }
+
+// Plans at the bounds of HelixMCP's schema of a SlurmJobSpec: whether it takes them, and the code of what our decoder says; empty where it
+// takes them, too. docs/coming-from.md lists where the two differ.
+//
+// proves SRC-01
+func TestHelixMCPPlans(t *testing.T) {
+	good := string(helixPlan(helixDigest, strings.Repeat("a", 64), ""))
+	inputs := good[strings.Index(good, `"inputs":`):strings.Index(good, ",\n  \"outputs\"")]
+	outputs := good[strings.Index(good, `"outputs":`):strings.LastIndex(good, "}}")]
+	for _, c := range []struct {
+		name, old, new string
+		theirs         bool
+		ours           string
+	}{
+		// What both take.
+		{"the plan", "", "", true, ""},
+		{"qos null", `"account":"bio"`, `"account":"bio","qos":null`, true, ""},
+		{"no gpus", `,"gpus":null,"gpu_type":null`, "", true, ""},
+		{"no workdir", `,"workdir":"/work"`, "", true, ""},
+		{"no env", `,"env":{}`, "", true, ""},
+		{"an env in lower case", `"env":{}`, `"env":{"lower":"x"}`, true, ""},
+		{"a week", `"time_limit_seconds":60`, `"time_limit_seconds":604800`, true, ""},
+		{"no inputs", inputs, `"inputs":[]`, true, ""},
+		// What neither takes.
+		{"more than a week", `"time_limit_seconds":60`, `"time_limit_seconds":604801`, false, "PLAN-TIME-LIMIT"},
+		{"a network", `"network_mode":"none"`, `"network_mode":"host"`, false, "PLAN-NETWORK"},
+		{"an unknown key", `"version":1`, `"version":1,"x":1`, false, "JSON-UNKNOWN-FIELD"},
+		{"no argv", `["samtools","flagstat","/work/in/input.bam"]`, `[]`, false, "PLAN-ARGV"},
+		{"a writable root", `"readonly_rootfs":true`, `"readonly_rootfs":false`, false, "PLAN-ROOTFS"},
+		{"17 GPUs", `"gpus":null`, `"gpus":17`, false, "PLAN-GPUS"},
+		{"no partition", `"partition":"short",`, "", false, "PLAN-PARTITION"},
+		{"partition null", `"partition":"short"`, `"partition":null`, false, "JSON-TYPE"},
+		// Stricter here: the schema of HelixMCP takes them, its code refuses some of them later.
+		{"no readonly_rootfs", `,"readonly_rootfs":true`, "", true, "PLAN-ROOTFS"},
+		{"another workdir", `"workdir":"/work"`, `"workdir":"/data"`, true, "PLAN-WORKDIR"},
+		{"an image by tag", helixDigest, `docker://quay.io/a/b:1`, true, "PLAN-IMAGE"},
+		{"a destination outside of in/", `"in/input.bam"`, `"input.bam"`, true, "PLAN-DEST-PATH"},
+		{"no outputs", outputs, `"outputs":[]`, true, "PLAN-OUTPUTS"},
+		{"a GPU type without GPUs", `"gpu_type":null`, `"gpu_type":"a100"`, true, "PLAN-GPU-TYPE"},
+		{"a partition with a comma", `"partition":"short"`, `"partition":"a,b"`, true, "PLAN-PARTITION"},
+		{"a role with a blank around it", `"role":"bam"`, `"role":" bam"`, true, "PLAN-ROLE"},
+		{"a variable of Slurm", `"env":{}`, `"env":{"SLURM_X":"x"}`, true, "PLAN-ENV"},
+		{"a type that no domain has", `"type":"TEXT"`, `"type":"TEXTS"`, true, "PLAN-TYPE"},
+		// Looser here.
+		{"an empty word", `"flagstat"`, `""`, false, ""},
+		{"a pipe", `"env":{}`, `"env":{},"pipe":[["cat"]]`, false, ""},
+		{"a destination of 257 bytes", `"in/input.bam"`, `"in/` + strings.Repeat("d/", 126) + `in"`, false, ""},
+	} {
+		if !strings.Contains(good, c.old) {
+			t.Fatalf("%s: the plan has no %s", c.name, c.old)
+		}
+		_, err := DecodeSpec([]byte(strings.Replace(good, c.old, c.new, 1)), Rules{})
+		code := ""
+		if err != nil {
+			code = fault.CodeOf(err)
+		}
+		if code != c.ours {
+			t.Errorf("%s, which HelixMCP's schema takes: %v: our decoder says %q, want %q", c.name, c.theirs, code, c.ours)
+		}
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/hex"
-	"strings"
 )
 
 // Hash is "sha256:" and the hex SHA-256 of canonical bytes: the form of policy_hash, params_hash and
@@ -32,32 +31,6 @@ func (i Identity) RunID() string {
 // PlanHash is the identity without policy, site and user: equal for the same request under two policies, on two sites or for two users.
 func (i Identity) PlanHash() string {
 	return Hash([]byte("tool=" + i.ToolName + "|contract=" + i.ContractVersion + "|params=" + cmp.Or(i.AnyonesHash, i.ParamsHash) + "|"))
-}
-
-// ProjectID derives the id of a project from its name.
-func ProjectID(name string) string { return id("proj_", "project="+name+"|") }
-
-// CheckProject reports what is wrong with the way a project is named; "" if nothing. A project is named by its id, or by a
-// name without leading, trailing or double spaces that is not * (every project, in a grant) and does not look like an id.
-// Every face and file uses this rule.
-func CheckProject(s string) string {
-	switch {
-	case IsProjectID(s):
-		return ""
-	case s == "*":
-		return "* means every project"
-	case strings.HasPrefix(s, "proj_"):
-		return "it begins with proj_ and is not a project id (proj_ and 26 characters)"
-	}
-	return CheckWord(s)
-}
-
-// ProjectOf is the id of a project named as [CheckProject] allows.
-func ProjectOf(s string) string {
-	if IsProjectID(s) {
-		return s
-	}
-	return ProjectID(s)
 }
 
 // ArtifactID derives the id of an artifact; the same bytes imported twice under one label are the same

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -10,9 +12,7 @@ func TestIdentityVectors(t *testing.T) {
 	canon := func(s string) string {
 		t.Helper()
 		b, err := Canonical([]byte(s))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return Hash(b)
 	}
 	policy := canon(`{"version":1,"tool_allowlist":["slurm_submit"],"slurm":{"partitions_allowlist":["short"]}}`)
@@ -20,9 +20,7 @@ func TestIdentityVectors(t *testing.T) {
 	id := Identity{ToolName: "slurm_submit", ContractVersion: "v1", PolicyHash: policy, ParamsHash: params}
 	art, err := ArtifactID("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03", "TEXT",
 		"greeting")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct{ what, got, want string }{
 		{"policy hash", policy, "sha256:a18ff4a4f48b3eb517a3294efe36835d5b783e7a2fe68985091bfff88643023d"},
 		{"params hash", params, "sha256:126a7127fc050544c676957d9a63c2c95e9a94bbe630cd2c5c731b60a80d1624"},
@@ -51,13 +49,9 @@ func TestHelixMCPPlanHasItsRunID(t *testing.T) {
   "command":{"argv":["samtools","flagstat","/work/in/input.bam"],"workdir":"/work","env":{}`+stdout+`}},
  "io":{"inputs":[{"role":"bam","artifact_id":"art_01HZZZZZZZZZZZZZZZZZZZZZZZ","checksum_sha256":"`+a64+`","dest_relpath":"in/input.bam"}],
   "outputs":[{"role":"report","src_relpath":"out/report.txt","type":"TEXT","label":"report.txt"}]}}`), Rules{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		params, err := Params{ProjectID: "proj_01HZZZZZZZZZZZZZZZZZZZZZZZ", Script: "slurm_script_v1", Spec: spec}.Canonical()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		id := Identity{ToolName: "slurm_submit", ContractVersion: "v1", PolicyHash: "sha256:" + a64, ParamsHash: Hash(params)}
 		if got, want := id.RunID(), "run_4892C8PXMRCH3ZCVXQYKTVJ9DG"; got != want {
 			t.Errorf("run id %s, want %s\n%s", got, want, params)
@@ -73,9 +67,7 @@ func TestSiteInTheIdentity(t *testing.T) {
 	canonical := func(p Params) string {
 		t.Helper()
 		b, err := p.Canonical()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(b)
 	}
 	named, site := p, "alpha"
@@ -107,9 +99,6 @@ func TestSiteInTheIdentity(t *testing.T) {
 	if _, err := DecodeParams([]byte(strings.Replace(canonical(as), "alice@lab.example", "../bob", 1))); err == nil {
 		t.Error("params executed as ../bob were read")
 	}
-	if old, err := named.Previous(Placement{Partition: "p", Site: &site}); err != nil || strings.Contains(string(old), "alpha") {
-		t.Error(string(old), err)
-	}
 }
 
 // A name that a path, a command of Slurm's or a certificate could read as something else is no user.
@@ -125,6 +114,150 @@ func TestUnixUsers(t *testing.T) {
 		"a\x00", "a\x7f", `LAB\alice`, "a%u", "a$", "a*", "a\u202e", "é", strings.Repeat("a", 257)} {
 		if CheckUnixUser(name) == "" {
 			t.Errorf("%q is taken for a user", name)
+		}
+	}
+}
+
+// A promise is a run id and a role, and nothing that is nearly one.
+func TestParsePromise(t *testing.T) {
+	const id = "run_00000000000000000000000000"
+	if p, ok := ParsePromise(id + ":sorted"); !ok || p.RunID != id || p.Role != "sorted" || p.String() != id+":sorted" {
+		t.Errorf("%+v %v", p, ok)
+	}
+	for _, s := range []string{"", id, id + ":", id + ":-x", id + ":a b", id + ":a:b", "run_0:a", " " + id + ":a", id + ":a\n",
+		"ART" + id + ":a"} {
+		if p, ok := ParsePromise(s); ok {
+			t.Errorf("%q: %+v", s, p)
+		}
+	}
+}
+
+// A plan without promises has the bytes that it had before there were any.
+//
+// proves MANY-04
+func TestPromisesChangeNothingElse(t *testing.T) {
+	p := Params{ProjectID: ProjectID("demo"), Tool: &ToolExtra{Version: "1.0.0"}}
+	without, err := p.Canonical()
+	must(t, err)
+	p.Tool.Promises = []Promised{{DestRelpath: "in/x", Output: "run_00000000000000000000000000:a"}}
+	with, err := p.Canonical()
+	if err != nil || string(with) == string(without) {
+		t.Errorf("%s %v", with, err)
+	}
+	const want = `"tool":{"max_output_bytes":0,"strict_outputs":false,"version":"1.0.0"}}`
+	if got := string(without); got[len(got)-len(want):] != want {
+		t.Errorf("%s", got)
+	}
+}
+
+// No name and no id that a site file, a token or a call can give leads to a project of a user's own: the names are
+// reserved, and the ids have a form that no name gives.
+//
+// proves OPS-04
+func TestUserProjectsAreOutOfReach(t *testing.T) {
+	own := UserProjectID("alice", 1)
+	if !IsProjectID(own) || !IsUserProject(own) {
+		t.Fatalf("UserProjectID(alice, 1) = %s, which is no id of a user's project", own)
+	}
+	if own == UserProjectID("alice", 2) || own == UserProjectID("bob", 1) || own != UserProjectID("alice", 1) {
+		t.Error("two users have one project, or one user has two")
+	}
+	for _, name := range []string{own, UserProject, "{user:alice}", "{account}", "{", "{ user }", "{user}.2"} {
+		if CheckProject(name) == "" {
+			t.Errorf("CheckProject(%q) accepts it", name)
+		}
+	}
+	if msg := CheckProjects(UserProject); msg != "" {
+		t.Errorf("CheckProjects(%s) = %q, want no objection", UserProject, msg)
+	}
+	if CheckProjects(own) == "" || CheckProjects("{user:alice}") == "" {
+		t.Error("CheckProjects accepts a user's project by its id or a reserved name")
+	}
+	for _, name := range []string{"alice", "user=alice|n=1|", "~alice", " {user}", "user:alice"} {
+		if id := ProjectOf(name); IsUserProject(id) {
+			t.Errorf("the name %q gives %s, the id of a user's project", name, id)
+		}
+	}
+	for i := range 10_000 {
+		if id := ProjectID(fmt.Sprint("name ", i)); IsUserProject(id) || !strings.ContainsAny(id[5:6], "01234567") {
+			t.Fatalf("the id of a name is %s, want a first character of 0 to 7", id)
+		}
+	}
+}
+
+// A setting is about a project that it lists, about every one with *, and about every user's own with {user}.
+func TestInProjects(t *testing.T) {
+	demo, own := ProjectID("demo"), UserProjectID("alice", 1)
+	for _, x := range []struct {
+		list []string
+		id   string
+		want bool
+	}{{[]string{demo}, demo, true}, {[]string{demo}, own, false}, {[]string{"*"}, own, true}, {[]string{UserProject}, own, true},
+		{[]string{UserProject}, demo, false}, {nil, demo, false}} {
+		if got := InProjects(x.list, x.id); got != x.want {
+			t.Errorf("InProjects(%v, %s) = %t, want %t", x.list, x.id, got, x.want)
+		}
+	}
+}
+
+// proves SRC-01
+func TestConstraints(t *testing.T) {
+	for text, features := range map[string][]string{
+		"intel": {"intel"}, "a&b|c": {"a", "b", "c"}, "graphics*4": {"graphics"}, "[rack1|rack2|rack3]": {"rack1", "rack2", "rack3"},
+		"[rack1*2&rack2*4]": {"rack1", "rack2"}, "[(knl&snc4&flat)*4&haswell*1]": {"knl", "snc4", "flat", "haswell"},
+		"(a|b)&c": {"a", "b", "c"}, "a&(b|c)*2&[d|e]": {"a", "b", "c", "d", "e"}, "[a|b]&c": {"a", "b", "c"}, "x86-64_v3.1": {"x86-64_v3.1"},
+		strings.Repeat("a", 256): {strings.Repeat("a", 256)},
+	} {
+		if !IsConstraint(text) || !slices.Equal(Features(text), features) {
+			t.Errorf("%s: %v, %v", text, IsConstraint(text), Features(text))
+		}
+	}
+}
+
+// Whatever is taken for a constraint is one value of --constraint wherever it is written: it has nothing in it that ends a word or a
+// quotation, begins an option or means something to a shell's double quotes, and every feature in it is a name.
+func FuzzConstraint(f *testing.F) {
+	for _, s := range []string{"a&b", "[a|b]", "(a&b)*2", "a*3", "--time=1", "a b", "[(a)]", "a\n#SBATCH"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if !IsConstraint(s) {
+			return
+		}
+		if s[0] == '-' || strings.ContainsAny(s, " \t\n\r\"'`$\\;<>#=,/%\x00") || len(Features(s)) == 0 {
+			t.Errorf("%q", s)
+		}
+		for _, name := range Features(s) {
+			if !IsConstraint(name) || strings.ContainsAny(name, "&|()[]*") || name[0] == '-' {
+				t.Errorf("%q has the feature %q", s, name)
+			}
+		}
+	})
+}
+
+// HelixMCP's lengths: 64 characters of a role, 256 of a label and of a path, whatever they are made of.
+//
+// proves SRC-01 ABI-10
+func TestLengths(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		msg  string
+		ok   bool
+	}{
+		{"role of 64 characters", CheckRole(strings.Repeat("é", 64)), true},
+		{"role of 128 bytes", CheckRole(strings.Repeat("a", 128)), true},
+		{"role of 65 wide characters", CheckRole(strings.Repeat("é", 65)), false},
+		{"role of 129 bytes", CheckRole(strings.Repeat("a", 129)), false},
+		{"no role", CheckRole(""), false},
+		{"role with a control character", CheckRole("a\x01"), false},
+		{"label of 256 characters", CheckLabel(strings.Repeat("漢", 256)), true},
+		{"label of 257 characters", CheckLabel(strings.Repeat("a", 257)), false},
+		{"label with a run of blanks", CheckLabel("a  b"), false},
+		{"no label", CheckLabel(""), false},
+		{"path of 256 characters", CheckRelPath("in/"+strings.Repeat("a", 253), "in"), true},
+	} {
+		if (c.msg == "") != c.ok {
+			t.Errorf("%s: %q", c.what, c.msg)
 		}
 	}
 }

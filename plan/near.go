@@ -2,12 +2,20 @@ package plan
 
 import "strings"
 
-// DidYouMean is a question for somebody who misspelt a word, or empty when no known word is near.
+// DidYouMean returns the hint for a misspelt word, or nothing when no known word is near.
 func DidYouMean(word string, known []string) string {
 	if near := Nearest(word, known); near != "" {
 		return `did you mean "` + near + `"?`
 	}
 	return ""
+}
+
+// Suggestion returns the question that ends a message about a misspelt word; near is the word that [Nearest] found. It is empty if near is.
+func Suggestion(near string) string {
+	if near == "" {
+		return ""
+	}
+	return "; did you mean " + near + "?"
 }
 
 // Nearest returns the known word that a misspelt one most likely stands for, empty if none is near: at most one edit away for

@@ -53,7 +53,7 @@ type Call struct {
 }
 
 // Site is the site that the caller named, empty where policy picks one. A docker plan names none: it can only run in one place.
-func (p Params) Site() string { return orBlank(p.Spec.Placement.Site) }
+func (p Params) Site() string { return OrBlank(p.Spec.Placement.Site) }
 
 // Anyones returns the params of the same request without site and user. Its runs on every site, for every user, have their plan_hash.
 func (p Params) Anyones() Params {
@@ -73,7 +73,7 @@ type dockerParams struct {
 
 type dockerInput struct {
 	Role           string `json:"role"`
-	ArtifactID     string `json:"artifact_id,omitzero"` // only in params written in the previous form
+	ArtifactID     string `json:"artifact_id,omitzero"` // absent from a toolpack's canonical params
 	ChecksumSHA256 string `json:"checksum_sha256"`
 	DestName       string `json:"dest_name"`
 	Directory      bool   `json:"directory,omitzero"`
@@ -115,12 +115,12 @@ type AskedPlacement struct {
 }
 
 func asked(p Placement) AskedPlacement {
-	return AskedPlacement{orNil(p.Partition), orNil(p.Account), p.QOS, p.Constraint, p.Site}
+	return AskedPlacement{OrNil(p.Partition), OrNil(p.Account), p.QOS, p.Constraint, p.Site}
 }
 
 // Placement is the placement with what nobody asked for left empty.
 func (a AskedPlacement) Placement() Placement {
-	return Placement{orBlank(a.Partition), orBlank(a.Account), a.QOS, a.Constraint, a.Site}
+	return Placement{OrBlank(a.Partition), OrBlank(a.Account), a.QOS, a.Constraint, a.Site}
 }
 
 type wireParams struct {
@@ -163,7 +163,7 @@ func (p Params) Stored() Params {
 	return p
 }
 
-// DecodeParams reads canonical params back, those written in the previous form too. Everything downstream of a submit executes from these
+// DecodeParams reads canonical params back. Everything downstream of a submit executes from these
 // bytes, or from the [Params.Stored] that they were written from.
 func DecodeParams(canonical []byte) (Params, error) {
 	var w wireParams
@@ -178,7 +178,8 @@ func DecodeParams(canonical []byte) (Params, error) {
 	}
 	switch {
 	case kinds != 1 || w.Worker != nil && w.Tool != nil:
-		return Params{}, bad("PARAMS-KIND", "", "one of slurm, docker and worker; tool only with a plan", "they have none or several")
+		return Params{}, bad("PARAMS-KIND", "", "one of slurm, docker and worker; tool only with a plan",
+			"slurm, docker and worker are all missing, or several of them are given")
 	case w.Worker != nil:
 		return Params{ProjectID: w.ProjectID, Worker: w.Worker}, nil
 	case w.Docker != nil:
@@ -192,14 +193,16 @@ func DecodeParams(canonical []byte) (Params, error) {
 		Spec: Spec{s.SpecVersion, s.Resources, s.Placement.Placement(), s.Execution, s.IO}}, nil
 }
 
-func orNil(s string) *string {
+// OrNil returns a pointer to a text, nil for an empty one.
+func OrNil(s string) *string {
 	if s == "" {
 		return nil
 	}
 	return &s
 }
 
-func orBlank(s *string) string {
+// OrBlank returns the text that a pointer points to, an empty one for nil.
+func OrBlank(s *string) string {
 	if s == nil {
 		return ""
 	}

@@ -7,6 +7,8 @@
 // Nouns: spec (the plan), canonical params (what a run's identity is made of), run_id, plan_hash.
 package plan
 
+import "strings"
+
 // SpecVersion is the only version of the plan understood here.
 const SpecVersion = 1
 
@@ -40,6 +42,20 @@ type Placement struct {
 	QOS        *string `json:"qos"`
 	Constraint *string `json:"constraint"`    // see [IsConstraint]
 	Site       *string `json:"site,omitzero"` // null: policy picks one
+}
+
+// Text names a placement; what is left to others is left out.
+func (p Placement) Text() string {
+	var parts []string
+	for _, x := range []struct {
+		what string
+		name *string
+	}{{"site", p.Site}, {"partition", &p.Partition}, {"account", &p.Account}, {"QOS", p.QOS}, {"constraint", p.Constraint}} {
+		if x.name != nil && *x.name != "" {
+			parts = append(parts, x.what+" "+*x.name)
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Kinds of execution.

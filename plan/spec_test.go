@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"slurmgate/fault"
+	"slurmgate/filetype"
 )
 
 const (
@@ -40,9 +41,7 @@ const complete = `{
 func mustDecode(t testing.TB, doc string) Spec {
 	t.Helper()
 	s, err := DecodeSpec([]byte(doc), Rules{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -50,9 +49,7 @@ func mustDecode(t testing.TB, doc string) Spec {
 func edited(t testing.TB, changes map[string]any) []byte {
 	t.Helper()
 	var doc any
-	if err := json.Unmarshal([]byte(complete), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(complete), &doc))
 	for path, value := range changes {
 		parts := strings.Split(path, ".")
 		at := doc
@@ -71,9 +68,7 @@ func edited(t testing.TB, changes map[string]any) []byte {
 		at.(map[string]any)[last] = value
 	}
 	b, err := json.Marshal(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -106,13 +101,9 @@ func TestFilled(t *testing.T) {
 	s, err := DecodeSpec(edited(t, map[string]any{"resources.gpus": nil, "resources.gpu_type": nil, "placement.qos": nil,
 		"placement.constraint":      nil,
 		"execution.command.workdir": nil, "execution.command.env": nil, "execution.command.stdout": nil, "io.inputs": nil}), Rules{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := Params{ProjectID: "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", Script: "slurm_script_v1", Spec: s}.Canonical()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []string{`"gpus":null`, `"gpu_type":null`, `"qos":null`, `"constraint":null`, `"env":{}`, `"inputs":[]`,
 		`"workdir":"/work"`} {
 		if !bytes.Contains(b, []byte(want)) {
@@ -128,21 +119,15 @@ func TestFilled(t *testing.T) {
 func TestLaterFields(t *testing.T) {
 	canonical := func(changes map[string]any, docker bool) []byte {
 		s, err := DecodeSpec(edited(t, changes), Rules{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p := Params{ProjectID: "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", Script: "slurm_script_v1", Spec: s, Docker: docker}
 		if docker {
 			p.Spec.Placement = Placement{}
 		}
 		b, err := p.Canonical()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		back, err := DecodeParams(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if d := cmp.Diff(p, back); d != "" {
 			t.Error(d)
 		}
@@ -287,7 +272,7 @@ func TestRules(t *testing.T) {
 			row{fmt.Sprintf("label %.9q", word), edit{"io.outputs": []any{out("report", "out/flagstat.json", "TSV", word)}}, "PLAN-LABEL",
 				"io.outputs[0].label"})
 	}
-	for _, role := range append(ReservedRoles(), "LOG", "Stdout") {
+	for _, role := range append(ReservedRoles(), "LOG", "Stdout", "Rejected:x") {
 		rows = append(rows, row{"reserved " + role, edit{"io.outputs": []any{out(role, "out/flagstat.json", "TSV", "l")}}, "PLAN-ROLE-RESERVED",
 			"io.outputs[0].role"})
 	}
@@ -373,7 +358,7 @@ func TestDomainTypes(t *testing.T) {
 	if _, err := DecodeSpec(doc, Rules{}); fault.CodeOf(err) != "PLAN-TYPE" {
 		t.Error(err)
 	}
-	if _, err := DecodeSpec(doc, Rules{Types: append(Types(), "PAF")}); err != nil {
+	if _, err := DecodeSpec(doc, Rules{Types: append(filetype.Names(), "PAF")}); err != nil {
 		t.Error(err)
 	}
 }
@@ -386,9 +371,7 @@ func paramsOf(s Spec) Params {
 func canonicalOf(t testing.TB, p Params) string {
 	t.Helper()
 	b, err := p.Canonical()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b)
 }
 
@@ -398,9 +381,7 @@ func TestParamsRoundTrip(t *testing.T) {
 	for _, p := range []Params{paramsOf(mustDecode(t, complete)), {ProjectID: "p", Script: "s", Spec: mustDecode(t, complete)}} {
 		first := canonicalOf(t, p)
 		back, err := DecodeParams([]byte(first))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := p
 		if p.Tool != nil {
 			want.Spec.IO.Inputs = slices.Clone(p.Spec.IO.Inputs)
@@ -429,9 +410,7 @@ func TestIdentityIgnoresOrder(t *testing.T) {
 	hashOf := func(changes map[string]any) string {
 		t.Helper()
 		s, err := DecodeSpec(edited(t, changes), Rules{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return Hash([]byte(canonicalOf(t, paramsOf(s))))
 	}
 	base := func() map[string]any {
@@ -499,14 +478,20 @@ func TestScriptedPlans(t *testing.T) {
 		t.Errorf("from a caller: %v", err)
 	}
 	s, err := DecodeSpec(doc, Rules{Stored: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := s.Validate(Rules{Stored: true, Docker: true}); err == nil {
 		t.Error("it is a docker plan")
 	}
 	s.Execution.Kind = Contained
 	if err := s.Validate(Rules{Stored: true}); err == nil {
 		t.Error("a container has the rules of a script")
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -59,7 +59,7 @@ func parse(data []byte, limit int, twins, keep bool) (any, error) {
 		case '"':
 			if n := len(open); n > 0 && open[n-1].expectsKey() {
 				if was, twin := open[n-1].add(tok.String(), twins); twin {
-					return nil, here(data, d, fault.Problem{Code: "JSON-CASE-TWIN", Rule: "keys of one object differ in more than case",
+					return nil, here(data, d, fault.Problem{Code: "JSON-CASE-TWIN", Rule: "keys that differ in more than case",
 						Msg:  fmt.Sprintf("the keys %s and %s differ only in case", quoted(was), quoted(tok.String())),
 						Hint: "rename or remove one of them"})
 				}
@@ -104,7 +104,7 @@ func number(lit string) (float64, error) {
 			Msg:  "the number " + clip(lit) + " is too large to be read exactly",
 			Hint: "write a smaller number, or a string where the schema takes one"})
 	case f == 0 && strings.ContainsAny(mantissa, "123456789"):
-		return 0, fault.Invalid("", fault.Problem{Code: "JSON-NUMBER", Rule: "numbers other than 0 are not read as 0",
+		return 0, fault.Invalid("", fault.Problem{Code: "JSON-NUMBER", Rule: "0, or a number that is not read as 0",
 			Msg:  "the number " + clip(lit) + " is so close to 0 that it would become 0",
 			Hint: "write 0, or a string where the schema takes one"})
 	}

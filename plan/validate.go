@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"slurmgate/fault"
+	"slurmgate/filetype"
 )
 
 // Limits of a plan.
@@ -120,10 +121,11 @@ func (s *Spec) Fill() {
 func (s Spec) Validate(rules Rules) error {
 	v := validator{Rules: rules}
 	if v.Types == nil {
-		v.Types = Types()
+		v.Types = filetype.Names()
 	}
 	if s.Version != SpecVersion {
-		v.add("PLAN-VERSION", "version", fmt.Sprintf("must be %d", SpecVersion), fmt.Sprintf("got %d", s.Version))
+		v.add("PLAN-VERSION", "version", fmt.Sprintf("must be %d", SpecVersion),
+			fmt.Sprintf("version %d is not supported", s.Version))
 	}
 	v.resources(s.Resources)
 	v.placement(s.Placement)
@@ -153,7 +155,7 @@ func (v *validator) add(code, field, rule, msg string) {
 // form reports a value that has not the form of its rule.
 func (v *validator) form(ok bool, code, field, rule, value string) {
 	if !ok {
-		v.add(code, field, rule, "got "+quoted(value))
+		v.add(code, field, rule, quoted(value)+" is not allowed here")
 	}
 }
 
@@ -166,7 +168,7 @@ func (v *validator) sound(msg, code, field, rule string) {
 
 func (v *validator) most(code, field string, n, high int, what string) {
 	if n > high {
-		v.add(code, field, fmt.Sprintf("at most %d %s", high, what), fmt.Sprintf("%d %s", n, what))
+		v.add(code, field, fmt.Sprintf("at most %d %s", high, what), fmt.Sprintf("%d %s are too many", n, what))
 	}
 }
 
@@ -187,7 +189,7 @@ func (v *validator) resources(r Resources) {
 		v.form(len(*t) <= maxGPUType && slurmName.MatchString(*t), "PLAN-GPU-TYPE", "resources.gpu_type",
 			"a GRES type: letters, digits, _ . + -, at most 64", *t)
 		if r.GPUs == nil {
-			v.add("PLAN-GPU-TYPE", "resources.gpu_type", "only together with gpus", "gpus is null")
+			v.add("PLAN-GPU-TYPE", "resources.gpu_type", "only together with gpus", "a type is given, but no number of GPUs")
 		}
 	}
 }
@@ -195,7 +197,7 @@ func (v *validator) resources(r Resources) {
 func (v *validator) placement(p Placement) {
 	if v.Docker {
 		if p != (Placement{}) {
-			v.add("PLAN-PLACEMENT", "placement", "none in a docker plan", "a placement is given")
+			v.add("PLAN-PLACEMENT", "placement", "none in a docker plan", "a docker plan cannot have a placement")
 		}
 		return
 	}
@@ -230,7 +232,8 @@ func (v *validator) execution(e Execution) {
 		v.form(c[2] == c[3], c[0], "execution."+c[1], `must be "`+c[3]+`"`, c[2])
 	}
 	if !e.Container.ReadonlyRootfs && kind == Contained {
-		v.add("PLAN-ROOTFS", "execution.container.readonly_rootfs", "must be true", "got false")
+		v.add("PLAN-ROOTFS", "execution.container.readonly_rootfs", "must be true",
+			"a writable root filesystem is not supported")
 	}
 	v.form(imageRef.MatchString(e.Container.Image), "PLAN-IMAGE", "execution.container.image",
 		"sha256:<64 hex digits> of the SIF file, name@sha256:<64 hex digits>, or docker://REPOSITORY@sha256:<64 hex digits> where "+
@@ -262,7 +265,7 @@ func (v *validator) command(c Command) {
 // argv checks one program with its arguments, and returns how many bytes they have.
 func (v *validator) argv(field string, argv []string) (total int) {
 	if n := len(argv); n == 0 || n > maxArgv {
-		v.add("PLAN-ARGV", field, fmt.Sprintf("1 to %d elements", maxArgv), fmt.Sprintf("%d elements", n))
+		v.add("PLAN-ARGV", field, fmt.Sprintf("1 to %d elements", maxArgv), fmt.Sprintf("the list has %d elements", n))
 	} else {
 		a := argv[0]
 		v.form(a != "" && !strings.HasPrefix(a, "-") && !strings.Contains(a, "://"), "PLAN-ARGV", field+"[0]",
@@ -279,12 +282,14 @@ func (v *validator) argv(field string, argv []string) (total int) {
 
 func (v *validator) env(field, name, value string) {
 	if !envName.MatchString(name) {
-		v.add("PLAN-ENV", field, "a name of letters, digits and _ that does not start with a digit", "got "+quoted(name))
+		v.add("PLAN-ENV", field, "a name of letters, digits and _ that does not start with a digit",
+			quoted(name)+" is not a valid name of a variable")
 		return
 	}
 	for _, p := range []string{"APPTAINER", "SINGULARITY", "SLURM", "SBATCH", "LD_"} {
 		if strings.HasPrefix(name, p) {
-			v.add("PLAN-ENV", field, "no variable of the container runtime, of Slurm or of the dynamic loader", "it starts with "+p)
+			v.add("PLAN-ENV", field, "no variable of the container runtime, of Slurm or of the dynamic loader",
+				name+" starts with "+p+", which is reserved")
 		}
 	}
 	// Names that Apptainer 1.4 uses itself: measured, a value given here does not reach the program.

@@ -38,12 +38,14 @@ func (v *validator) inputs(inputs []Input, stdin *string) {
 
 func (v *validator) outputs(outputs []Output, stdout *string) {
 	if n := len(outputs); n == 0 || n > maxFiles {
-		v.add("PLAN-OUTPUTS", "io.outputs", fmt.Sprintf("1 to %d declared outputs", maxFiles), fmt.Sprintf("%d outputs", n))
+		v.add("PLAN-OUTPUTS", "io.outputs", fmt.Sprintf("1 to %d declared outputs", maxFiles),
+			fmt.Sprintf("the plan has %d outputs", n))
 		return
 	}
 	var srcs []string
 	types := "one of " + strings.Join(v.Types, " ")
-	reserved := "not one of " + strings.Join(ReservedRoles(), ", ") + ", in any case: the gateway makes these"
+	reserved := "not one of " + strings.Join(ReservedRoles(), ", ") + ", nor one that begins with " + rejectedPrefix +
+		", in any case: the gateway makes these"
 	roles := map[string]string{} // by their folded form
 	for i, out := range outputs {
 		at := fmt.Sprintf("io.outputs[%d].", i)
@@ -52,12 +54,12 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 		if v.Stored {
 			folded = out.Role // an older gateway took roles that differ only in case
 		}
-		v.form(!slices.Contains(ReservedRoles(), folded), "PLAN-ROLE-RESERVED", at+"role", reserved, out.Role)
+		v.form(!MadeByGateway(folded) || v.Stored && WasRejected(folded), "PLAN-ROLE-RESERVED", at+"role", reserved, out.Role)
 		switch was, twin := roles[folded]; {
 		case twin && was == out.Role:
 			v.add("PLAN-ROLE-DUPLICATE", at+"role", "each output role once", "the role "+quoted(out.Role)+" appears twice")
 		case twin:
-			v.add("PLAN-ROLE-DUPLICATE", at+"role", "output roles differ in more than case",
+			v.add("PLAN-ROLE-DUPLICATE", at+"role", "output roles that differ in more than case",
 				quoted(out.Role)+" and "+quoted(was)+" differ only in case")
 		}
 		roles[folded] = out.Role
@@ -87,7 +89,8 @@ func (v *validator) distinct(code, list, field string, paths []string) {
 	for i, p := range paths {
 		for at := strings.LastIndexByte(p, '/'); at > 0; at = strings.LastIndexByte(p[:at], '/') {
 			if j, dup := first[p[:at]]; dup {
-				v.add(code, fmt.Sprintf("%s[%d].%s", list, i, field), "no path below another's file", fmt.Sprintf("%s[%d] is a file there", list, j))
+				v.add(code, fmt.Sprintf("%s[%d].%s", list, i, field), "no path below another's file",
+					fmt.Sprintf("the path is below that of %s[%d], which is a file", list, j))
 				break
 			}
 		}

@@ -3,11 +3,13 @@ package plan
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"slurmgate/filetype"
 	"slurmgate/visible"
 )
 
@@ -210,18 +212,29 @@ func IsPort(s string) bool {
 	return err == nil && port >= 1 && port <= 65535
 }
 
-// Types are the artifact types every gateway knows; a domain's manifest may add more.
-func Types() []string {
-	return []string{"FASTQ_GZ", "BAM", "BAI", "VCF", "H5AD", "TSV", "CSV", "JSON", "ZIP", "MD", "TEXT", "HTML", "PDF", "PNG", "LOG", "UNKNOWN",
-		Directory}
-}
-
 // Directory is the type of an artifact that is a folder: its object is a manifest that names the files and their digests.
-const Directory = "DIRECTORY"
+const Directory = filetype.Directory
+
+// UnknownType is the type of bytes of which nothing is claimed.
+const UnknownType = filetype.Unknown
 
 // FoldRole is what two roles have in common that differ only in case. Roles become keys of JSON objects, and many readers of JSON take such
 // keys for one.
 func FoldRole(role string) string { return strings.ToLower(strings.ToUpper(role)) }
+
+// rejectedPrefix begins the roles of outputs that were refused, of which the gateway keeps the bytes.
+const rejectedPrefix = "rejected:"
+
+// Rejected is the role of an output that was refused.
+func Rejected(role string) string { return rejectedPrefix + role }
+
+// WasRejected reports whether a role is that of an output that was refused.
+func WasRejected(role string) bool { return strings.HasPrefix(role, rejectedPrefix) }
+
+// MadeByGateway reports whether the gateway produces what has the role: no pack may declare one.
+func MadeByGateway(role string) bool {
+	return slices.Contains(ReservedRoles(), role) || WasRejected(role)
+}
 
 // ReservedRoles are produced by the gateway and may not be declared (ABI-16).
 func ReservedRoles() []string { return []string{"log", "stdout", "stderr", "slurm_script"} }

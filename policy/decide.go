@@ -26,7 +26,7 @@ func (p *Policy) AllowTool(name string) error {
 // The ways in which data from outside becomes an artifact.
 const (
 	ImportPath   = "path"   // a file of the gateway's host
-	ImportHanded = "handed" // a file opened with its caller's own rights: the kind path, and no root is needed
+	ImportHanded = "handed" // a file opened with its caller's own rights, or one that stays in place: the kind path, and no root is needed
 	ImportText   = "text"   // text in the call
 	ImportUpload = "upload" // a stream
 )
@@ -168,7 +168,7 @@ func (d *decision) container(p *Policy, c plan.Container, name string) {
 	case p.ImagesAllowlist != nil && !slices.Contains(*p.ImagesAllowlist, dig):
 		d.add("POLICY-IMAGE", "execution.container.image", "policy images_allowlist: "+shown(*p.ImagesAllowlist), dig)
 	case p.ImagesAllowlist == nil && name == "":
-		d.add("POLICY-IMAGE", "execution.container.image", "policy allows the images of images.lock.yaml", dig)
+		d.add("POLICY-IMAGE", "execution.container.image", "policy: the images of images.lock.yaml", dig)
 	}
 	if c.NetworkMode != p.Network {
 		d.add("POLICY-NETWORK", "execution.container.network_mode", "policy network: "+p.Network, c.NetworkMode)
@@ -204,7 +204,8 @@ func (d *decision) entry(r RawPlans, e plan.Execution, imageName string) {
 			field = fmt.Sprintf("execution.command.pipe[%d]", i-1)
 		}
 		if len(argv) == 0 {
-			*d = append(*d, fault.Problem{Code: code, Field: field, Rule: "a plan has a program", Msg: "the program is missing"})
+			*d = append(*d, fault.Problem{Code: code, Field: field, Rule: "a program and its arguments",
+				Msg: "the program is missing"})
 			continue
 		}
 		name := programs.Base(argv[0])

@@ -29,7 +29,7 @@ func (p *Policy) CheckNames(known Known) error {
 	u.list("consent.tools", "tool", &p.Consent.Tools, known.Tools)
 	u.list("workers.hybrid", "hybrid_tool", &p.Workers.Hybrid, known.Hybrid)
 	for _, name := range slices.Sorted(maps.Keys(p.Concurrency.PerTool)) {
-		u.at("concurrency.per_tool."+name, "tool", name, known.Tools, p.perTool[name])
+		u.at("concurrency.per_tool."+name, "tool", name, known.Tools, p.axTools[name])
 	}
 	return u.fault("the domain")
 }

@@ -3,7 +3,7 @@
 //
 // [Parse] reads the bytes of a policies.yaml; the package itself touches no file and no environment. The hash
 // covers the expanded document as it was given, without the defaults filled in here, so that a default changed
-// by a newer gateway does not change the identity of runs, and without the key that belongs in the site file ([Policy.Moved]).
+// by a newer gateway does not change the identity of runs.
 //
 // Nouns: policy, snapshot, policy_hash, rule.
 package policy
@@ -20,71 +20,83 @@ import (
 // Policy is a policies.yaml. Allow-lists that are absent allow everything the plan's own rules do; an
 // empty list allows nothing.
 type Policy struct {
-	Version int `json:"version"` // 1
-
-	ToolAllowlist   *[]string `json:"tool_allowlist"`   // tool names, e.g. samtools_flagstat
-	ImagesAllowlist *[]string `json:"images_allowlist"` // sha256:<64 hex>; absent: the images of images.lock.yaml
-
-	Slurm  Slurm  `json:"slurm"`
-	Sites  Sites  `json:"sites"`
-	Import Import `json:"import"`
-	Local  Local  `json:"local"`
-	Limits Limits `json:"limits"`
-
-	// Env are the variables a toolpack may ask for by name (env.passthrough). Their values are part of the policy and so of
-	// every run's identity: only ${NAME} here brings in anything from the gateway's own environment.
-	Env map[string]string `json:"env"`
-
-	// EquivalentRuns says what a submit does when the same request is in flight or succeeded under another
-	// policy: "submit" (the default) or "reuse".
-	EquivalentRuns string     `json:"equivalent_runs"`
-	ExecutedAs     ExecutedAs `json:"executed_as"`
-	Retry          Retry      `json:"retry"`
-	Network        string     `json:"network"` // "none", the only mode
-
-	Workers           Workers     `json:"workers"`
-	Consent           Consent     `json:"consent"`
-	Concurrency       Concurrency `json:"concurrency"`
-	DefaultTimeoutSec int64       `json:"default_timeout_sec"` // of a call whose tool has no timeout of its own, 1..604800; 900 when absent
-	EgressAllowlist   []string    `json:"egress_allowlist"`    // host:port; metadata for service workers
-	Logging           Logging     `json:"logging"`
+	// Of this format. A file in AX's form has none.
+	Version int `yaml:"version" default:"1" min:"1" max:"1"`
+	// Tools that may be called, by name: the id with _ for each dot.
+	ToolAllowlist *[]string `yaml:"tool_allowlist" is:"tool" example:"samtools_flagstat"`
+	// Images that may be used, each as sha256:<64 hex digits>. Absent: those of images.lock.yaml.
+	ImagesAllowlist *[]string `yaml:"images_allowlist" is:"digest"`
+	// What jobs may ask for. A plan that asks for more is refused.
+	Slurm Slurm `yaml:"slurm"`
+	// On which clusters of the site file runs may execute, and where those go whose callers name no site.
+	Sites Sites `yaml:"sites"`
+	// What runs on the gateway's own host without Slurm: tools of planKind docker, and hybrid ones that fit. Without this section nothing
+	// does.
+	Local Local `yaml:"local" default:"absent"`
+	// What may be imported. Which folders files come from is in the site file (import.roots).
+	Import Import `yaml:"import"`
+	// How large answers, logs and collected outputs may be.
+	Limits Limits `yaml:"limits"`
+	// Variables that a toolpack may ask for by name (env.passthrough). Their values are part of every run's identity, and only ${NAME}
+	// brings in anything of the gateway's own environment; $${ is a literal ${.
+	Env map[string]string `yaml:"env" key:"env" example:"LANG: C.UTF-8"`
+	// What a submit does when the same request is in flight or has succeeded under another policy: submit, or reuse, which answers with
+	// that run.
+	EquivalentRuns string     `yaml:"equivalent_runs" default:"submit" enum:"submit,reuse" code:"EQUIVALENT-RUNS"`
+	ExecutedAs     ExecutedAs `yaml:"executed_as"`
+	Retry          Retry      `yaml:"retry"`
+	// The network of jobs: none.
+	Network string `yaml:"network" default:"none" enum:"none" code:"NETWORK" ax:"default_egress_policy"`
+	// Concurrent calls and runs. 0 is no limit.
+	Concurrency Concurrency `yaml:"concurrency" ax:"max_inflight per_tool_max_inflight"`
+	Workers     Workers     `yaml:"workers"`
+	// Which calls need a person's approval of exactly that payload.
+	Consent Consent `yaml:"consent"`
+	// Seconds of one call whose tool has no timeout of its own.
+	DefaultTimeoutSec int64 `yaml:"default_timeout_sec" default:"900" min:"1" max:"604800"`
+	// Hosts that service workers may reach, each as host:port. Callers see them with the tool; the gateway does not enforce them.
+	EgressAllowlist []string `yaml:"egress_allowlist" is:"host" example:"api.example.org:443"`
+	Logging         Logging  `yaml:"logging" ax:"include_request_body"`
 
 	// Hash is the policy_hash: "sha256:" and the hex SHA-256 of Snapshot.
-	Hash string `json:"-"`
-	// Snapshot is the canonical JSON of the expanded document, without import.roots.
-	Snapshot json.RawMessage `json:"-"`
-	// Moved: the document has import.roots, which belongs in the site file now. It works as long as the site file does not have it, and is
-	// not part of the hash.
-	Moved bool `json:"-"`
+	Hash string `yaml:"-"`
+	// Snapshot is the canonical JSON of the expanded document.
+	Snapshot json.RawMessage `yaml:"-"`
 
 	file string          // it was read from
 	doc  *yamldoc.Reader // of the file, for the places of its fields
 
-	perTool map[string]yamldoc.Value // where the limits of tools are, by tool name
+	axTools map[string]yamldoc.Value // where the limits of tools in AX's form are, by tool name
 }
 
 // Slurm limits what jobs may ask for. Maxima that are absent are those of the plan.
 type Slurm struct {
-	Partitions          *[]string `json:"partitions_allowlist"`
-	Accounts            *[]string `json:"accounts_allowlist"`
-	QOS                 *[]string `json:"qos_allowlist"`         // a plan without QOS is always allowed: Slurm's default applies
-	Constraints         *[]string `json:"constraints_allowlist"` // features and whole expressions: a plan's is listed, or each of its features is
-	GPUTypes            *[]string `json:"gpu_types_allowlist"`   // a plan with GPUs must name a listed type
-	MaxCPUs             int       `json:"max_cpus"`
-	MaxMemMB            int       `json:"max_mem_mb"`             // MiB
-	MaxTimeLimitSeconds int       `json:"max_time_limit_seconds"` // seconds
-	MaxGPUs             int       `json:"max_gpus"`               // 0: no job may use one
-	RawPlans            RawPlans  `json:"raw_plans"`
+	Partitions *[]string `yaml:"partitions_allowlist" is:"slurm" example:"main, short"`
+	// The accounts that jobs may charge.
+	Accounts *[]string `yaml:"accounts_allowlist" is:"slurm" example:"research"`
+	// A plan without QOS is always allowed: Slurm's default applies.
+	QOS *[]string `yaml:"qos_allowlist" is:"slurm" example:"normal"`
+	// Features and whole expressions: a plan's constraint is listed, or each of its features is.
+	Constraints *[]string `yaml:"constraints_allowlist" is:"constraint" example:"avx2, \"intel&ib\""`
+	// A plan with GPUs must name a listed type.
+	GPUTypes            *[]string `yaml:"gpu_types_allowlist" is:"slurm" example:"a100"`
+	MaxCPUs             int       `yaml:"max_cpus" default:"256" min:"1" max:"256"`
+	MaxMemMB            int       `yaml:"max_mem_mb" default:"2097152" min:"1" max:"2097152"`
+	MaxTimeLimitSeconds int       `yaml:"max_time_limit_seconds" default:"604800" min:"1" max:"604800"`
+	// 0: no job may use one.
+	MaxGPUs int `yaml:"max_gpus" default:"16" min:"0" max:"16"`
+	// Complete plans without a toolpack (slurm_submit). docs/toolpacks.md, "Raw plans", says what allowing them is worth.
+	RawPlans RawPlans `yaml:"raw_plans"`
 }
 
 // RawPlans says whether a complete plan may be submitted without a toolpack.
 type RawPlans struct {
-	Allowed bool `json:"allowed"`
-	// EntryPrograms lists, for an image (its digest, or its name in images.lock.yaml), the base names of the programs a raw
-	// plan may start. Shells and programs that start others cannot be listed.
-	EntryPrograms map[string][]string `json:"entry_programs"`
-	// Env lists the variables that a raw plan may set; absent: [DefaultRawEnv].
-	Env *[]string `json:"env"`
+	Allowed bool `yaml:"allowed"`
+	// The programs that a raw plan may start, for each image by its name in images.lock.yaml or its digest. Shells and programs that
+	// start others or run code given in an argument are refused.
+	EntryPrograms map[string][]string `yaml:"entry_programs" key:"image" is:"program" example:"samtools: [samtools]"`
+	// The variables that a raw plan may set. Absent: language, time zone and numbers of threads.
+	Env *[]string `yaml:"env" is:"variable" example:"LC_ALL, TZ"`
 }
 
 // MaySet reports whether a raw plan may set a variable of the program's environment.
@@ -109,46 +121,53 @@ func DefaultRawEnv() []string {
 // Local limits what runs on the gateway's own host without Slurm: docker plans, and hybrid tools that fit on the host.
 // Without it nothing runs there.
 type Local struct {
-	Allowed             bool      `json:"-"`                      // the section local exists
-	Tools               *[]string `json:"tools_allowlist"`        // tool names; absent: all
-	MaxRunning          int       `json:"max_running"`            // at one time; 1 when absent
-	MaxCPUs             int       `json:"max_cpus"`               // 1 when absent
-	MaxMemMB            int       `json:"max_mem_mb"`             // MiB; 1024 when absent
-	MaxTimeLimitSeconds int       `json:"max_time_limit_seconds"` // seconds; 60 when absent
-	MaxInputBytes       int64     `json:"max_input_bytes"`        // all inputs together; 100 MiB when absent
+	Allowed             bool      `yaml:"-"` // the section local exists
+	Tools               *[]string `yaml:"tools_allowlist" is:"tool" example:"text_count"`
+	MaxRunning          int       `yaml:"max_running" default:"1" min:"1" max:"64"` // at one time
+	MaxCPUs             int       `yaml:"max_cpus" default:"1" min:"1" max:"256"`
+	MaxMemMB            int       `yaml:"max_mem_mb" default:"1024" min:"1" max:"2097152"`
+	MaxTimeLimitSeconds int       `yaml:"max_time_limit_seconds" default:"60" min:"1" max:"3600"`
+	// Bytes of all inputs of a run together.
+	MaxInputBytes int64 `yaml:"max_input_bytes" default:"104857600" min:"0" max:"9007199254740991"`
 }
 
 // Import limits what may be imported.
 type Import struct {
-	Roots    []string `json:"roots"`     // absolute folders, of the site file where it has some; none: no import by path
-	MaxBytes int64    `json:"max_bytes"` // of one file; 1 TiB when absent
-	// Kinds are the ways of importing: path, text, upload; all of them when absent. Types are the artifact types that may be imported.
-	Kinds *[]string `json:"kinds"`
-	Types *[]string `json:"types_allowlist"`
-	// Directory bounds a directory beside what every directory artifact is bound to; absent: nothing does.
-	Directory *DirectoryLimits `json:"directory,omitempty"`
+	Roots []string `yaml:"-"` // absolute folders, of the site file; none: no import by path
+	// Bytes of one file.
+	MaxBytes int64 `yaml:"max_bytes" default:"1099511627776" min:"0" max:"9007199254740991"`
+	// The ways of importing. Absent: all of these.
+	Kinds *[]string `yaml:"kinds" is:"kind" example:"path, text, upload"`
+	// Types of artifacts that may be imported.
+	Types *[]string `yaml:"types_allowlist" is:"type" example:"FASTQ_GZ, BAM"`
+	// Bounds of a directory besides those that every directory has.
+	Directory *DirectoryLimits `yaml:"directory"`
 }
 
 // DirectoryLimits bound a directory that is imported; 0: as every directory artifact.
 type DirectoryLimits struct {
-	MaxFiles int64 `json:"max_files,omitempty"`
-	MaxDepth int64 `json:"max_depth,omitempty"` // folders below the directory, one in another
-	MaxBytes int64 `json:"max_bytes,omitempty"` // of all files together
+	MaxFiles int64 `yaml:"max_files" min:"1" max:"200000" example:"10000"`
+	// Folders below the directory, one in another.
+	MaxDepth int64 `yaml:"max_depth" min:"1" max:"32" example:"8"`
+	// Bytes of all files together.
+	MaxBytes int64 `yaml:"max_bytes" min:"1" max:"9007199254740991" example:"107374182400"`
 }
 
 // Limits bound the size of answers, logs and collected outputs.
 type Limits struct {
-	PreviewBytes int64 `json:"preview_bytes"` // 1..65536 bytes, 16384 when absent
-	PreviewLines int64 `json:"preview_lines"` // 1..2000 lines, 200 when absent
-	CollectBytes int64 `json:"collect_bytes"` // all outputs of a run together; 1 TiB when absent
-	LogBytes     int64 `json:"log_bytes"`     // how much of a log is stored; 1..67108864, 1 MiB when absent
+	PreviewBytes int64 `yaml:"preview_bytes" default:"16384" min:"1" max:"65536"`
+	PreviewLines int64 `yaml:"preview_lines" default:"200" min:"1" max:"2000"`
+	// Bytes of all outputs of a run together.
+	CollectBytes int64 `yaml:"collect_bytes" default:"1099511627776" min:"1" max:"9007199254740991"`
+	// Bytes of a log that are stored.
+	LogBytes int64 `yaml:"log_bytes" default:"1048576" min:"1" max:"67108864"`
 }
 
 // ExecutedAs is about runs that are executed as the user who asked (run_as: caller in the site file).
 type ExecutedAs struct {
-	// SharedProjects are names or ids of projects in which a request is answered with an equivalent run of another user, who could have
-	// forged its outputs. In all others nobody is answered with another's run, or learns of it.
-	SharedProjects []string `json:"shared_projects"`
+	// With run_as: caller in the site file: names or ids of projects in which a request is answered with an equivalent run of another
+	// user, who could have forged its outputs. In all others no caller gets another's run, or learns of it.
+	SharedProjects []string `yaml:"shared_projects" is:"project" example:"demo"`
 }
 
 // Shares reports whether users of a project share their runs.
@@ -158,22 +177,28 @@ func (x ExecutedAs) Shares(projectID string) bool {
 
 // Retry says what the gateway does by itself when the infrastructure, not the tool, ended an attempt.
 type Retry struct {
-	InfrastructureAttempts int `json:"infrastructure_attempts"` // further attempts beyond the first, 0..10; 1 when absent
+	// Further attempts after node failures and preemption. A tool's own failure is never repeated.
+	InfrastructureAttempts int `yaml:"infrastructure_attempts" default:"1" min:"0" max:"10"`
 }
 
 // Workers is about tools that service workers carry out.
 type Workers struct {
-	MaxCalls int      `json:"max_calls"` // at a time, of all tools together; they are not among concurrency.global. As many as that when absent
-	Hybrid   []string `json:"hybrid"`    // names of the hybrid tools whose calls go to their worker; those of all others become jobs
+	// Concurrent calls of service workers, which are not among concurrency.global. Absent: as many as that.
+	MaxCalls int `yaml:"max_calls" min:"1" max:"10000" example:"16"`
+	// Hybrid tools whose calls go to their service worker; those of all others become jobs.
+	Hybrid []string `yaml:"hybrid" is:"tool" example:"text_count"`
 }
 
 // Concurrency limits concurrent calls and runs. 0 is no limit.
 type Concurrency struct {
-	Global  int            `json:"global"`   // calls of all tools together, those of service workers aside, of which there may be as many again
-	PerTool map[string]int `json:"per_tool"` // by tool name: runs in flight of a toolpack, concurrent calls of an operation or a worker's tool
+	// Calls of all tools together, those of service workers aside.
+	Global int `yaml:"global" min:"0" max:"10000"`
+	// By tool name: runs in flight of a toolpack, concurrent calls of an operation or of a worker's tool.
+	PerTool map[string]int `yaml:"per_tool" key:"tool" min:"1" max:"10000" example:"samtools_flagstat: 8"`
 }
 
 // Logging is how much the gateway logs.
 type Logging struct {
-	Level string `json:"level"` // debug, info (the default), warn, error
+	// debug, info, warn or error.
+	Level string `yaml:"level" default:"info" enum:"info,debug,warn,error,INFO,DEBUG,WARN,WARNING,ERROR" code:"LOG-LEVEL"`
 }

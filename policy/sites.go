@@ -4,15 +4,17 @@ import (
 	"slices"
 
 	"slurmgate/fault"
-	"slurmgate/plan"
-	"slurmgate/policy/yamldoc"
 )
 
 // Sites says on which clusters runs may execute, and where those go whose callers name no site. The gateway's own host is under [Local].
 type Sites struct {
-	Allowlist *[]string `json:"allowlist"` // absent: every site of the site file
-	Prefer    []string  `json:"prefer"`    // absent: the first site of the site file that is allowed
-	Pick      string    `json:"pick"`      // the rule that picks a site; empty: the first preferred site that is not away
+	// Absent: every site of the site file.
+	Allowlist *[]string `yaml:"allowlist" is:"site" example:"alpha, beta"`
+	// Absent: the first site of the site file that is allowed.
+	Prefer []string `yaml:"prefer" is:"site" example:"beta, alpha"`
+	// The rule that picks a site: first_that_fits, most_free_budget or where_the_data_is. Absent: the first preferred site that is not
+	// away. INSTALL.md says more.
+	Pick string `yaml:"pick" enum:"first_that_fits,most_free_budget,where_the_data_is" code:"SITE-PICK" example:"first_that_fits"`
 }
 
 // The rules of sites.pick. Each picks among the sites of sites.prefer, or else among all allowed sites, in this order; sites where the run
@@ -22,22 +24,6 @@ const (
 	MostFreeBudget = "most_free_budget"
 	WhereTheDataIs = "where_the_data_is"
 )
-
-func (s *Sites) read(v yamldoc.Value) {
-	o := v.Object("allowlist", "prefer", "pick")
-	const names = "names of sites: " + plan.SiteNameRule
-	s.Allowlist = listed(o.Opt("allowlist"), "SITE-NAME", names, plan.IsSiteName)
-	prefer := o.Opt("prefer")
-	s.Prefer = append([]string{}, prefer.Words("SITE-NAME", names, plan.IsSiteName)...)
-	for _, name := range s.Prefer {
-		if s.Allowlist != nil && !slices.Contains(*s.Allowlist, name) {
-			prefer.Fail("SITE-NAME", "only sites of sites.allowlist", `"`+name+`" is not in sites.allowlist`, "")
-		}
-	}
-	if pick := o.Opt("pick"); pick.Exists() {
-		s.Pick = pick.OneOf("SITE-PICK", FirstThatFits, MostFreeBudget, WhereTheDataIs)
-	}
-}
 
 // AllowSite decides whether runs may execute on a cluster. A denial is a Policy fault.
 func (p *Policy) AllowSite(name string) error {

@@ -100,7 +100,9 @@ func TestProfiles(t *testing.T) {
 			t.Parallel()
 			_, config := serve(t, c.profile)
 			h := open(t, config)
-			h.timing.hello = 2 * time.Second
+			if c.code != "" {
+				h.timing.hello = 4 * time.Second // enough for what the profile prints
+			}
 			for _, once := range []bool{true, false} {
 				ran := filepath.Join(t.TempDir(), "ran")
 				out, err := h.Run(t.Context(), Call{Script: `echo ran | tee "$1"`, Args: []string{ran}, Limit: 100, Once: once})
@@ -150,12 +152,12 @@ func TestNeverLate(t *testing.T) {
 }
 
 func await(t *testing.T, path string) {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return
 		}
 	}
-	t.Errorf("%s never came", path)
+	t.Errorf("%s did not appear within 2 minutes", path)
 }
 
 // The end of a call's time is no end of the script, and nothing is written to the sink any more.
@@ -168,10 +170,12 @@ func TestGivenUp(t *testing.T) {
 		await(t, dir+"/up")
 		cancel()
 	}()
-	_, err := h.Run(ctx, Call{Script: `touch "$1"/up; sleep 0.3; touch "$1"/end`, Args: []string{dir}, Limit: 10, Once: true})
+	_, err := h.Run(ctx, Call{Script: `touch "$1"/up; while [ ! -e "$1"/go ]; do sleep 0.01; done; touch "$1"/end`, Args: []string{dir},
+		Limit: 10, Once: true})
 	if fault.CodeOf(err) != Cut || !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+	must(t, os.WriteFile(dir+"/go", nil, 0o600))
 	await(t, dir+"/end")
 }
 
@@ -181,7 +185,7 @@ func TestGivenUp(t *testing.T) {
 func TestOpeningIsBounded(t *testing.T) {
 	s, c := serve(t, "")
 	h := open(t, c)
-	h.timing.session, h.timing.hello = time.Second, time.Second
+	h.timing.hello = 2 * time.Second
 	s.Mute.Store(true)
 	_, err := h.SFTP(t.Context())
 	if fault.CodeOf(err) != NoShell || !strings.Contains(err.Error(), "it printed: Welcome!") || !strings.Contains(err.Error(), ".bashrc") {
@@ -192,11 +196,13 @@ func TestOpeningIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 	s.Mute.Store(false)
+	h.timing.hello = time.Minute
 	for range sessions {
 		client, err := h.SFTP(t.Context())
 		must(t, err)
 		defer client.Close()
 	}
+	h.timing.session = time.Second
 	_, err = h.Run(t.Context(), Call{Script: "true", Limit: 1})
 	if fault.CodeOf(err) != Busy || !NotStarted(err) {
 		t.Error(err)
@@ -223,7 +229,7 @@ func TestSFTP(t *testing.T) {
 	}
 	for range 3 * MaxConnections { // what is closed is free again
 		more.Close()
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			if more, err = h.More(t.Context()); fault.CodeOf(err) != Busy || time.Now().After(end) {
 				break
 			}

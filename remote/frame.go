@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"slurmgate/shell"
 )
 
 // What goes to the standard input of /bin/sh -s, M being the mark of the call, a random word:
@@ -52,7 +54,7 @@ func frame(mark, script string, args []string, wait, stdin bool) ([]byte, error)
 		if len(word) > maxWord || strings.IndexByte(word, 0) >= 0 {
 			return nil, fmt.Errorf("a word of %d bytes cannot be an argument", len(word))
 		}
-		b.WriteString(quote(word) + " ")
+		b.WriteString(shell.Single(word) + " ")
 	}
 	if !stdin {
 		b.WriteString("</dev/null")
@@ -64,9 +66,6 @@ func frame(mark, script string, args []string, wait, stdin bool) ([]byte, error)
 	return []byte(strings.Repeat("\n", askable) + "sg_" + mark + "=" + base64.StdEncoding.EncodeToString([]byte(b.String())) +
 		"\neval \"$(PATH=/usr/bin:/bin; export PATH; printf %s \"$sg_" + mark + "\" | command base64 -d)\"\n"), nil
 }
-
-// quote makes one word of a shell out of any bytes but NUL.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // answer takes apart one stream of a call: what comes before the mark, what the script printed, and the end.
 type answer struct {

@@ -154,6 +154,8 @@ func FuzzArguments(f *testing.F) {
 }
 
 // Whatever part of the input a profile takes from its beginning, and wherever the connection is cut, the script runs whole or not at all.
+//
+// slow: starts a session for every byte of a command
 func TestPartOfTheInputRunsNothing(t *testing.T) {
 	text, err := frame(aMark, "echo ran\necho ran", nil, false, false)
 	must(t, err)

@@ -21,13 +21,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// open makes a Host with short times.
+// open makes a Host with short back-offs. Whatever else has a time here has one that a busy machine keeps.
 func open(t *testing.T, c Config) *Host {
 	t.Helper()
 	h, err := New(c, slog.New(slog.DiscardHandler))
 	must(t, err)
 	t.Cleanup(h.Close)
-	h.timing = timing{first: 20 * time.Millisecond, longest: 200 * time.Millisecond, patience: time.Second, alive: 500 * time.Millisecond,
-		hello: 10 * time.Second, busy: time.Second, session: time.Minute}
+	h.timing = timing{first: 20 * time.Millisecond, longest: 200 * time.Millisecond, patience: time.Minute, alive: time.Minute,
+		hello: time.Minute, busy: 20 * time.Second, session: 2 * time.Minute}
 	return h
 }

@@ -2,7 +2,6 @@ package retention_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"math"
 	"sync"
@@ -86,6 +85,6 @@ func TestSweepAfterRestore(t *testing.T) {
 		}
 	}
 	if r, err := w.parts().Sweep(t.Context(), retention.Policy{}, false); err != nil || r.Bytes.Count != 1 || w.store.Has(newer) {
-		t.Error(fmt.Sprintf("%+v", r), err)
+		t.Errorf("told to, the sweep gives %+v %v, want the older bytes gone", r, err)
 	}
 }

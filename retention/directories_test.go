@@ -113,9 +113,9 @@ func TestDirectoriesAreWhole(t *testing.T) {
 	for id := range w.runs {
 		w.finish(id, rand.New(rand.NewPCG(1, 2)))
 	}
-	r, err := w.eraser().Erase(ctx, erasure("ers_test"), secret(t), false)
+	r, err := w.deleter().Erase(ctx, erasure("ers_test"), secret(t), false)
 	if err != nil || len(r.Pending) > 0 || r.ID == "" {
-		t.Fatalf("%+v %v", r, err)
+		t.Fatalf("the erasure gives %+v %v, want one that is over", r, err)
 	}
 	if left := w.left(secret(t)); len(left) > 0 {
 		t.Error(left)

@@ -16,7 +16,7 @@ import (
 //  1. everything is searched, and redacted copies of logs and scripts are stored: nothing is lost if it ends here;
 //  2. one transaction of the ledger redacts its rows, marks artifacts, records what is still to be removed, and appends the events that say
 //     which records changed and which hash each had; from then on the secret is not needed any more;
-//  3. objects and workspaces are removed, and the ledger's file is rewritten. A gateway that is killed here continues when it starts.
+//  3. objects and workspaces are removed, and the ledger's file is rewritten, as for every deletion (see [Deleter]).
 
 // Erasure is one removal of a secret.
 type Erasure struct {
@@ -55,53 +55,6 @@ type Copy struct {
 	SizeBytes int64
 }
 
-// Rest is what is left to do of an erasure after the ledger's transaction.
-type Rest struct {
-	Objects    []string
-	Workspaces []Workspace
-	Compact    bool
-}
-
-// EraseLedger is the ledger's part.
-type EraseLedger interface {
-	// Leaks lists the rows and documents that hold the secret.
-	Leaks(ctx context.Context, s *Secret) (rows []Row, documents []string, err error)
-	// LeakedArtifacts lists the artifacts with these bytes.
-	LeakedArtifacts(ctx context.Context, sums []string) ([]LeakedArtifact, error)
-	// InFlight lists the runs that are not over and that are about something of the leak.
-	InFlight(ctx context.Context, l Leak) (runIDs []string, err error)
-	// Erase carries out step 2. A run in flight is a Conflict with code secret_in_flight, and nothing changes.
-	Erase(ctx context.Context, e Erasure, s *Secret, l Leak, copies []Copy) error
-	// Unfinished lists erasures of which something is left to do.
-	Unfinished(ctx context.Context) (ids []string, err error)
-	Rest(ctx context.Context, id string) (Rest, error)
-	// Done records that parts were carried out; with the last one the erasure has ended.
-	Done(ctx context.Context, id, kind string, names ...string) error
-	// Compact rewrites the ledger's file, so that nothing of what was erased is left in it.
-	Compact(ctx context.Context) error
-	// OpenRuns lists the runs that are not over.
-	OpenRuns(ctx context.Context) ([]string, error)
-	Workspaces(ctx context.Context, before time.Time, after Workspace, limit int) ([]Workspace, error)
-	BeginRemoval(ctx context.Context, w Workspace, before time.Time) (bool, error)
-	EndRemoval(ctx context.Context, w Workspace, bytes int64) error
-}
-
-// EraseWorkspaces are the runs' folders.
-type EraseWorkspaces interface {
-	// EachFile calls f with every regular file of a run's workspace until f fails or returns false.
-	EachFile(ctx context.Context, runID string, f func(open func() (io.ReadCloser, error)) (more bool, err error)) error
-	RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error)
-}
-
-// EraseStore has the bytes of artifacts.
-type EraseStore interface {
-	Objects(ctx context.Context, f func(sha256 string, size int64, stored time.Time) error) error
-	Reader(ctx context.Context, sha256 string) (io.ReadCloser, int64, error)
-	Put(ctx context.Context, r io.Reader, limit int64) (sha256 string, size int64, err error)
-	// Erase removes objects, whenever they were stored. failed says which may still be there, and why.
-	Erase(ctx context.Context, sums ...string) (failed map[string]error)
-}
-
 // ErasedCount is how many of one kind hold, or held, the secret.
 type ErasedCount struct {
 	What  string   `json:"what"`  // a table of the ledger, documents, objects, artifacts, logs redacted, workspaces
@@ -128,17 +81,9 @@ func (r *EraseReport) add(what string, names []string) {
 	r.Found = append(r.Found, ErasedCount{what, len(names), names[:min(len(names), namedMost)]})
 }
 
-// Eraser carries out erasures.
-type Eraser struct {
-	Ledger     EraseLedger
-	Workspaces EraseWorkspaces
-	Store      EraseStore
-	Now        func() time.Time
-}
-
 // Erase erases a secret, or only looks for it. Where runs in flight hold it, that is a Conflict fault with code secret_in_flight. The
 // report says what was found, also with an error.
-func (p Eraser) Erase(ctx context.Context, e Erasure, s *Secret, dry bool) (r EraseReport, err error) {
+func (p Deleter) Erase(ctx context.Context, e Erasure, s *Secret, dry bool) (r EraseReport, err error) {
 	r = EraseReport{DryRun: dry, Found: []ErasedCount{}, InFlight: []string{}, Skipped: []Skipped{}, Pending: []Skipped{},
 		Outside: []string{}}
 	l, err := p.search(ctx, s, &r)
@@ -217,7 +162,7 @@ func (r *EraseReport) tell(l Leak, artifacts []LeakedArtifact) {
 }
 
 // search looks everywhere.
-func (p Eraser) search(ctx context.Context, s *Secret, r *EraseReport) (l Leak, err error) {
+func (p Deleter) search(ctx context.Context, s *Secret, r *EraseReport) (l Leak, err error) {
 	if l.Rows, l.Documents, err = p.Ledger.Leaks(ctx, s); err != nil {
 		return l, err
 	}
@@ -269,7 +214,7 @@ func (r *EraseReport) skip(name, why string) {
 	}
 }
 
-func (p Eraser) searchRun(ctx context.Context, s *Secret, runID string, l *Leak, r *EraseReport) error {
+func (p Deleter) searchRun(ctx context.Context, s *Secret, runID string, l *Leak, r *EraseReport) error {
 	err := p.Workspaces.EachFile(ctx, runID, func(open func() (io.ReadCloser, error)) (bool, error) {
 		found, _, err := s.Search(ctx, open)
 		if found {
@@ -288,7 +233,7 @@ func (p Eraser) searchRun(ctx context.Context, s *Secret, runID string, l *Leak,
 const maxLog = 64 << 20
 
 // copies stores redacted logs and scripts. What is too large for it is not replaced.
-func (p Eraser) copies(ctx context.Context, s *Secret, artifacts []LeakedArtifact) (out []Copy, err error) {
+func (p Deleter) copies(ctx context.Context, s *Secret, artifacts []LeakedArtifact) (out []Copy, err error) {
 	for _, a := range artifacts {
 		if !a.Log || a.SizeBytes > maxLog {
 			continue
@@ -310,90 +255,4 @@ func (p Eraser) copies(ctx context.Context, s *Secret, artifacts []LeakedArtifac
 		out = append(out, c)
 	}
 	return out, nil
-}
-
-// Resume finishes erasures that were cut short. What cannot be removed now is reported.
-func (p Eraser) Resume(ctx context.Context) (pending []Skipped, err error) {
-	ids, err := p.Ledger.Unfinished(ctx)
-	for _, id := range ids {
-		more, err := p.finish(ctx, id)
-		pending = append(pending, more...)
-		if err != nil {
-			return pending, err
-		}
-	}
-	return pending, err
-}
-
-// finish carries out step 3.
-func (p Eraser) finish(ctx context.Context, id string) (pending []Skipped, err error) {
-	rest, err := p.Ledger.Rest(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	pending = []Skipped{}
-	step := func(kind, name string, do func() error) error {
-		err := do()
-		switch {
-		case ctx.Err() != nil:
-			return cut(ctx)
-		case err != nil:
-			pending = append(pending, Skipped{kind + " " + name, fault.Prose(err)})
-			return nil
-		}
-		return p.Ledger.Done(ctx, id, kind, name)
-	}
-	for sums := range slices.Chunk(rest.Objects, erasedAtOnce) {
-		failed := p.Store.Erase(ctx, sums...)
-		if ctx.Err() != nil {
-			return pending, cut(ctx)
-		}
-		var gone []string
-		for _, sum := range sums {
-			if err := failed[sum]; err != nil {
-				pending = append(pending, Skipped{"object " + sum, fault.Prose(err)})
-			} else {
-				gone = append(gone, sum)
-			}
-		}
-		if len(gone) == 0 {
-			continue
-		}
-		if err := p.Ledger.Done(ctx, id, "object", gone...); err != nil {
-			return pending, err
-		}
-	}
-	for _, w := range rest.Workspaces {
-		if err := step("workspace", w.RunID, func() error { return p.removeWorkspace(ctx, w) }); err != nil {
-			return pending, err
-		}
-	}
-	if rest.Compact {
-		err = step("ledger", "", func() error { return p.Ledger.Compact(ctx) })
-	}
-	return pending, err
-}
-
-// erasedAtOnce is how many objects share a transaction and the syncs of their folders.
-const erasedAtOnce = 256
-
-func cut(ctx context.Context) error {
-	return fault.Wrap(fault.Canceled, "", "the erasure is continued when the gateway starts again", ctx.Err())
-}
-
-// removeWorkspace removes the folder of a finished run, as a sweep does.
-func (p Eraser) removeWorkspace(ctx context.Context, w Workspace) error {
-	begun := false
-	freed, err := p.Workspaces.RemoveRun(ctx, w.RunID, w.Tokens, func() (bool, error) {
-		var err error
-		begun, err = p.Ledger.BeginRemoval(ctx, w, p.Now().Add(time.Hour))
-		return begun, err
-	})
-	switch {
-	case err != nil:
-		return err
-	case !begun:
-		return fault.New(fault.Conflict, "run_retried", "the run was retried; repeat the erasure when it has ended")
-	}
-	return p.Ledger.EndRemoval(ctx, w, freed)
 }

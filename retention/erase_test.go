@@ -144,8 +144,8 @@ func (w *world) leak() (input run.Artifact, id, clean string) {
 	return input, id, clean
 }
 
-func (w *world) eraser() retention.Eraser {
-	return retention.Eraser{Ledger: w.ledger, Workspaces: w.shared, Store: w.store, Now: w.now}
+func (w *world) deleter() retention.Deleter {
+	return retention.Deleter{Ledger: w.ledger, Workspaces: w.shared, Store: w.store, Now: w.now}
 }
 
 func erasure(id string) retention.Erasure {
@@ -218,13 +218,13 @@ func TestErase(t *testing.T) {
 	w := newWorld(t)
 	input, id, clean := w.leak()
 	before := w.left(secret(t))
-	dry, err := w.eraser().Erase(t.Context(), erasure("ers_dry"), secret(t), true)
+	dry, err := w.deleter().Erase(t.Context(), erasure("ers_dry"), secret(t), true)
 	if err != nil || dry.ID != "" || len(dry.Found) == 0 || !slices.Equal(w.left(secret(t)), before) || len(before) < 4 {
-		t.Fatalf("%+v %v %v", dry, err, before)
+		t.Fatalf("a dry erasure gives %+v %v of %v, want what it found, and all left", dry, err, before)
 	}
-	r, err := w.eraser().Erase(t.Context(), erasure("ers_test"), secret(t), false)
+	r, err := w.deleter().Erase(t.Context(), erasure("ers_test"), secret(t), false)
 	if err != nil || r.ID != "ers_test" || r.Left != 0 || len(r.Pending)+len(r.Skipped)+len(r.InFlight) != 0 {
-		t.Fatalf("%+v %v", r, err)
+		t.Fatalf("the erasure gives %+v %v, want nothing left, pending or skipped", r, err)
 	}
 	count := map[string]int{}
 	for _, f := range r.Found {
@@ -233,8 +233,8 @@ func TestErase(t *testing.T) {
 	if count["artifacts"] != 2 || count["logs and scripts"] != 2 || count["workspaces"] != 1 || count["documents"] != 1 || count["runs"] != 1 {
 		t.Error(count)
 	}
-	if r, err = w.eraser().Erase(t.Context(), erasure("ers_again"), secret(t), false); err != nil || r.ID != "" || len(r.Found) != 0 {
-		t.Errorf("%+v %v", r, err)
+	if r, err = w.deleter().Erase(t.Context(), erasure("ers_again"), secret(t), false); err != nil || r.ID != "" || len(r.Found) != 0 {
+		t.Errorf("the erasure again gives %+v %v, want nothing found", r, err)
 	}
 	w.erased(input, id, clean)
 }
@@ -252,7 +252,7 @@ func (d *eraseSteps) step() error {
 }
 
 type dyingLedger struct {
-	retention.EraseLedger
+	retention.DeletionLedger
 	*eraseSteps
 }
 
@@ -260,32 +260,32 @@ func (d dyingLedger) Erase(ctx context.Context, e retention.Erasure, s *retentio
 	if err := d.step(); err != nil {
 		return err
 	}
-	return d.EraseLedger.Erase(ctx, e, s, l, c)
+	return d.DeletionLedger.Erase(ctx, e, s, l, c)
 }
 
 func (d dyingLedger) Done(ctx context.Context, id, kind string, names ...string) error {
 	if err := d.step(); err != nil {
 		return err
 	}
-	return d.EraseLedger.Done(ctx, id, kind, names...)
+	return d.DeletionLedger.Done(ctx, id, kind, names...)
 }
 
 func (d dyingLedger) Rest(ctx context.Context, id string) (retention.Rest, error) {
 	if err := d.step(); err != nil {
 		return retention.Rest{}, err
 	}
-	return d.EraseLedger.Rest(ctx, id)
+	return d.DeletionLedger.Rest(ctx, id)
 }
 
 func (d dyingLedger) BeginRemoval(ctx context.Context, w retention.Workspace, before time.Time) (bool, error) {
 	if err := d.step(); err != nil {
 		return false, err
 	}
-	return d.EraseLedger.BeginRemoval(ctx, w, before)
+	return d.DeletionLedger.BeginRemoval(ctx, w, before)
 }
 
 type dyingStore struct {
-	retention.EraseStore
+	retention.DeletionStore
 	*eraseSteps
 }
 
@@ -293,7 +293,7 @@ func (d dyingStore) Put(ctx context.Context, r io.Reader, limit int64) (string, 
 	if err := d.step(); err != nil {
 		return "", 0, err
 	}
-	return d.EraseStore.Put(ctx, r, limit)
+	return d.DeletionStore.Put(ctx, r, limit)
 }
 
 // Killed at whatever step, an erasure has either not begun, so that nothing has changed, or is finished by the next gateway without the
@@ -304,7 +304,7 @@ func TestEraseKilled(t *testing.T) {
 		input, id, clean := w.leak()
 		before := w.left(secret(t))
 		steps := &eraseSteps{left: at}
-		e := w.eraser()
+		e := w.deleter()
 		e.Ledger, e.Store = dyingLedger{w.ledger, steps}, dyingStore{w.store, steps}
 		_, err := e.Erase(t.Context(), erasure("ers_test"), secret(t), false)
 		unfinished, uerr := w.ledger.Unfinished(t.Context())
@@ -327,7 +327,7 @@ func TestEraseKilled(t *testing.T) {
 			t.Fatal(at, unfinished, err)
 		}
 		must(t, w.ledger.Integrity(t.Context()))
-		pending, err := w.eraser().Resume(t.Context())
+		pending, err := w.deleter().Resume(t.Context())
 		if err != nil || len(pending) != 0 {
 			t.Fatal(at, pending, err)
 		}
@@ -341,8 +341,8 @@ func TestEraseRunInFlight(t *testing.T) {
 	input, _, _ := w.leak()
 	open := w.submit(input)
 	before := w.left(secret(t))
-	r, err := w.eraser().Erase(t.Context(), erasure("ers_test"), secret(t), false)
+	r, err := w.deleter().Erase(t.Context(), erasure("ers_test"), secret(t), false)
 	if fault.CodeOf(err) != "secret_in_flight" || !slices.Equal(r.InFlight, []string{open}) || !slices.Equal(w.left(secret(t)), before) {
-		t.Errorf("%+v %v", r, err)
+		t.Errorf("while a run is open the erasure gives %+v %v, want that run, and all left", r, err)
 	}
 }

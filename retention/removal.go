@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"slurmgate/fault"
 )
@@ -14,7 +13,7 @@ import (
 //
 //  1. one transaction of the ledger marks the artifacts and the runs, deletes the answers to looks at them, records what is still to be
 //     removed, and appends the events that say who removed what, and why;
-//  2. objects and workspaces are removed. A gateway that is killed here continues when it starts.
+//  2. objects that no artifact has any more and workspaces are removed, as for every deletion (see [Deleter]).
 
 // Removal is what somebody asks to be removed.
 type Removal struct {
@@ -24,6 +23,16 @@ type Removal struct {
 	Artifacts []string // ids
 	Runs      []string // ids, with what only they have: outputs, logs, scripts, workspaces
 	Copies    bool     // also remove the workspaces of finished runs that have copies of the artifacts
+	Person    string   // for whom the principal stands, as askings have it; "" for none
+	// ForAll are the ids that are removed for everyone who asked for them. Of the others, what the principal and its person asked for is
+	// taken back, and they are removed if no one asks for them any more.
+	ForAll []string
+}
+
+// Withdrawn names a thing that the principal no longer asks for, and that stays for others.
+type Withdrawn struct {
+	ID     string   `json:"id"`
+	Askers []string `json:"askers"` // some of those who ask for it still
 }
 
 // Removed is one artifact that a removal takes away.
@@ -37,28 +46,19 @@ type Removed struct {
 
 // RemovalReport is what a removal did, or would do.
 type RemovalReport struct {
-	DryRun     bool      `json:"dry_run"`
-	ID         string    `json:"removal_id"` // "" for a dry run, and when everything was removed before
-	Artifacts  []Removed `json:"artifacts"`
-	Runs       []string  `json:"runs"`
-	Workspaces []string  `json:"workspaces"` // of these runs
-	Records    int       `json:"records"`    // answers to earlier calls, with parts of what is removed, that the ledger had
-	FreedBytes int64     `json:"freed_bytes"`
-	Already    []string  `json:"already"` // ids of what was removed before
-	Kept       []Skipped `json:"kept"`    // what the runs have, and others need
-	Copies     []string  `json:"copies"`  // finished runs whose workspaces have copies of the artifacts, and still do
-	Pending    []Skipped `json:"pending"` // not removed yet; the gateway tries again when it starts
-	Outside    []string  `json:"outside"` // where copies may be that the gateway cannot reach
-}
-
-// RemovalLedger is the ledger's part.
-type RemovalLedger interface {
-	EraseLedger
-	// Remove carries out step 1; a dry run finds out what that would do. NotFound for what there is not; a Conflict for a run that is not
-	// over, and for an artifact that such a run needs. Then nothing changes.
-	Remove(ctx context.Context, r Removal, dry bool) (RemovalReport, error)
-	// EachUnheld calls remove with those of some bytes that no artifact has, and prevents any from getting them meanwhile.
-	EachUnheld(ctx context.Context, sums []string, remove func(free []string)) error
+	DryRun     bool        `json:"dry_run"`
+	ID         string      `json:"removal_id"` // "" for a dry run, and when everything was removed before
+	Artifacts  []Removed   `json:"artifacts"`
+	Runs       []string    `json:"runs"`
+	Workspaces []string    `json:"workspaces"` // of these runs
+	Records    int         `json:"records"`    // answers to earlier calls, with parts of what is removed, that the ledger had
+	FreedBytes int64       `json:"freed_bytes"`
+	Already    []string    `json:"already"` // ids of what was removed before
+	Withdrawn  []Withdrawn `json:"withdrawn"`
+	Kept       []Skipped   `json:"kept"`    // what the runs have, and others need
+	Copies     []string    `json:"copies"`  // finished runs whose workspaces have copies of the artifacts, and still do
+	Pending    []Skipped   `json:"pending"` // not removed yet; the gateway tries again when it starts
+	Outside    []string    `json:"outside"` // where copies may be that the gateway cannot reach
 }
 
 // InUseFault refuses to remove an artifact.
@@ -68,55 +68,12 @@ func InUseFault(artifactID string, runs []string) error {
 		WithNext("wait until they end, or cancel them").WithSteps(fault.Do("slurm.job.cancel", "run_id", runs[0]))
 }
 
-// Remover carries out removals.
-type Remover struct {
-	Ledger     RemovalLedger
-	Workspaces EraseWorkspaces
-	Store      EraseStore
-	Now        func() time.Time
-}
-
 // Remove carries out a removal, or finds out what it would do.
-func (p Remover) Remove(ctx context.Context, r Removal, dry bool) (RemovalReport, error) {
+func (p Deleter) Remove(ctx context.Context, r Removal, dry bool) (RemovalReport, error) {
 	out, err := p.Ledger.Remove(ctx, r, dry)
 	if err != nil || dry || out.ID == "" {
 		return out, err
 	}
 	out.Pending, err = p.finish(ctx, r.ID)
 	return out, err
-}
-
-// Resume finishes removals that were cut short. What cannot be removed now is reported.
-func (p Remover) Resume(ctx context.Context, ids []string) (pending []Skipped, err error) {
-	for _, id := range ids {
-		more, err := p.finish(ctx, id)
-		pending = append(pending, more...)
-		if err != nil {
-			return pending, err
-		}
-	}
-	return pending, nil
-}
-
-// finish carries out step 2, as an erasure does, but for bytes that an artifact has.
-func (p Remover) finish(ctx context.Context, id string) ([]Skipped, error) {
-	return Eraser{Ledger: p.Ledger, Workspaces: p.Workspaces, Store: unheldStore{p.Store, p.Ledger}, Now: p.Now}.finish(ctx, id)
-}
-
-// unheldStore erases objects only if no artifact has them.
-type unheldStore struct {
-	EraseStore
-	ledger RemovalLedger
-}
-
-// Erase implements [EraseStore].
-func (s unheldStore) Erase(ctx context.Context, sums ...string) (failed map[string]error) {
-	err := s.ledger.EachUnheld(ctx, sums, func(free []string) { failed = s.EraseStore.Erase(ctx, free...) })
-	if err != nil {
-		failed = map[string]error{}
-		for _, sum := range sums {
-			failed[sum] = err
-		}
-	}
-	return failed
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // brokenStore cannot remove anything.
-type brokenStore struct{ retention.EraseStore }
+type brokenStore struct{ retention.DeletionStore }
 
 func (brokenStore) Erase(_ context.Context, sums ...string) map[string]error {
 	failed := map[string]error{}
@@ -33,24 +33,25 @@ func TestRemove(t *testing.T) {
 	files := func() []string { // the run's detail stays in the ledger: it is what the history proves
 		return slices.DeleteFunc(w.left(secret(t)), func(name string) bool { return strings.HasPrefix(filepath.Base(name), "ledger.db") })
 	}
-	p := retention.Remover{Ledger: w.ledger, Workspaces: w.shared, Store: brokenStore{w.store}, Now: w.now}
+	p := w.deleter()
+	p.Store = brokenStore{w.store}
 	r := retention.Removal{ID: "rmv_test", By: "user:lab", Reason: "consent withdrawn", Artifacts: []string{input.ID}, Runs: []string{id}}
 	before := files()
 	dry, err := p.Remove(ctx, r, true)
 	if err != nil || dry.ID != "" || len(dry.Artifacts) != 4 || !slices.Equal(files(), before) || len(before) < 3 {
-		t.Fatalf("%+v %v %v", dry, err, before)
+		t.Fatalf("a dry removal gives %+v %v of %v, want four artifacts, and all left", dry, err, before)
 	}
 	got, err := p.Remove(ctx, r, false)
 	if err != nil || got.ID != "rmv_test" || len(got.Artifacts) != 4 || !slices.Equal(got.Workspaces, []string{id}) || len(got.Pending) == 0 {
-		t.Fatalf("%+v %v", got, err)
+		t.Fatalf("the removal gives %+v %v, want four artifacts and the workspace", got, err)
 	}
 	p.Store = w.store
-	ids, err := w.ledger.UnfinishedRemovals(ctx)
+	ids, err := w.ledger.Unfinished(ctx)
 	must(t, err)
-	if pending, err := p.Resume(ctx, ids); err != nil || len(ids) != 1 || len(pending) != 0 {
+	if pending, err := p.Resume(ctx); err != nil || len(ids) != 1 || len(pending) != 0 {
 		t.Fatalf("%v %v %v", ids, pending, err)
 	}
-	if ids, err = w.ledger.UnfinishedRemovals(ctx); err != nil || len(ids) != 0 {
+	if ids, err = w.ledger.Unfinished(ctx); err != nil || len(ids) != 0 {
 		t.Error(ids, err)
 	}
 	if left := files(); len(left) > 0 {
@@ -69,11 +70,11 @@ func TestRemove(t *testing.T) {
 	}
 	v, err := w.ledger.View(ctx, id)
 	if err != nil || v.Run.Removed != "rmv_test" || v.Run.Phase != "done" {
-		t.Errorf("%+v %v", v.Run, err)
+		t.Errorf("the removed run is %+v %v, want done, with the removal", v.Run, err)
 	}
 	if again, err := p.Remove(ctx, retention.Removal{ID: "rmv_2", By: "x", Reason: "again", Runs: []string{id}}, false); err != nil ||
 		again.ID != "" || !slices.Equal(again.Already, []string{id}) {
-		t.Errorf("%+v %v", again, err)
+		t.Errorf("the removal again gives %+v %v, want that it was removed already", again, err)
 	}
 	if gone, err := w.ledger.GoneInputs(ctx, id); err != nil || !slices.Equal(gone, []string{input.ID}) {
 		t.Error(gone, err)

@@ -55,11 +55,7 @@ type Artifact struct {
 
 // Ledger knows what is needed. Marks are durable and exclude anything that would refer to the item afterwards.
 type Ledger interface {
-	// Workspaces lists finished runs whose workspace is still there.
-	Workspaces(ctx context.Context, before time.Time, after Workspace, limit int) ([]Workspace, error)
-	// BeginRemoval records that the run's workspace is being removed, and reports whether it did: false if the run is no longer finished.
-	BeginRemoval(ctx context.Context, w Workspace, before time.Time) (bool, error)
-	EndRemoval(ctx context.Context, w Workspace, bytes int64) error
+	Removals
 	// Unused lists artifacts that no run refers to and that were not imported since; MarkUnused marks them as removed.
 	Unused(ctx context.Context, since time.Time, limit int) ([]Artifact, error)
 	MarkUnused(ctx context.Context, since time.Time, limit int) ([]Artifact, error)
@@ -71,11 +67,38 @@ type Ledger interface {
 	DropPayloads(ctx context.Context, dry bool, f func(sha256 string, sizeBytes int64)) error
 }
 
-// Workspaces are the runs' folders. Removal waits while a run is being staged, and leaves one file per attempt, so that no job of the run
-// can start.
+// Workspaces are the runs' folders.
 type Workspaces interface {
-	RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error)
+	RunRemover
 	RunSize(ctx context.Context, runID string) (int64, error)
+}
+
+// Removals are the workspaces that are to be removed, and what was recorded of it.
+type Removals interface {
+	// Workspaces lists finished runs whose workspace is still there.
+	Workspaces(ctx context.Context, before time.Time, after Workspace, limit int) ([]Workspace, error)
+	// BeginRemoval records that the run's workspace is being removed, and reports whether it did: false if the run is no longer finished.
+	BeginRemoval(ctx context.Context, w Workspace, before time.Time) (bool, error)
+	EndRemoval(ctx context.Context, w Workspace, bytes int64) error
+}
+
+// RunRemover removes the workspaces of runs. It waits while a run is being staged, and leaves one file per attempt, so that no job of the
+// run can start.
+type RunRemover interface {
+	RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error)
+}
+
+// Remove removes the workspace of a run that finished before a time. begun is false if the run was retried.
+func Remove(ctx context.Context, l Removals, r RunRemover, w Workspace, before time.Time) (freed int64, begun bool, err error) {
+	freed, err = r.RemoveRun(ctx, w.RunID, w.Tokens, func() (bool, error) {
+		var err error
+		begun, err = l.BeginRemoval(ctx, w, before)
+		return begun, err
+	})
+	if err == nil && begun {
+		err = l.EndRemoval(ctx, w, freed)
+	}
+	return freed, begun, err
 }
 
 // Store has the bytes of artifacts.

@@ -209,13 +209,13 @@ func TestDryRun(t *testing.T) {
 	must(t, err)
 	if dry.Workspaces.Count != 1 || dry.Workspaces.Named[0] != id || dry.Imports.Count != 1 || dry.Imports.Named[0] != unused.ID ||
 		dry.Bytes.Count != 1 || dry.Bytes.Named[0] != orphan || len(dry.Kept) != 0 {
-		t.Errorf("%+v", dry)
+		t.Errorf("a dry sweep gives %+v, want the workspace, the import and the orphan", dry)
 	}
 	w.check()
 	wet, err := w.parts().Sweep(t.Context(), policy, false)
 	must(t, err)
 	if wet.Bytes.Count != 2 || wet.Workspaces.Bytes == 0 || dry.Workspaces.Bytes == 0 {
-		t.Errorf("%+v", wet)
+		t.Errorf("the sweep gives %+v, want the bytes of the import and the orphan", wet)
 	}
 	if d := cmp.Diff([][]string{dry.Workspaces.Named, dry.Imports.Named}, [][]string{wet.Workspaces.Named, wet.Imports.Named}); d != "" {
 		t.Error(d)
@@ -234,15 +234,15 @@ func TestDryRun(t *testing.T) {
 		t.Error("it did not come back")
 	}
 	w.check()
-	if at, err := w.ledger.WorkspaceGone(t.Context(), id); at == nil || err != nil {
-		t.Error(at, err)
+	if r, err := w.ledger.RunRecord(t.Context(), id); r.GoneSince == nil || err != nil {
+		t.Error(r.GoneSince, err)
 	}
-	if at, err := w.ledger.WorkspaceGone(t.Context(), open); at != nil || err != nil {
-		t.Error(at, err)
+	if r, err := w.ledger.RunRecord(t.Context(), open); r.GoneSince != nil || err != nil {
+		t.Error(r.GoneSince, err)
 	}
 	w.retry(id) // fills the workspace again
-	if at, err := w.ledger.WorkspaceGone(t.Context(), id); at != nil || err != nil {
-		t.Error(at, err)
+	if r, err := w.ledger.RunRecord(t.Context(), id); r.GoneSince != nil || err != nil {
+		t.Error(r.GoneSince, err)
 	}
 	w.check()
 	short := policy
@@ -323,7 +323,7 @@ func TestUsersWhoLeft(t *testing.T) {
 	report, err := p.Sweep(t.Context(), policy, false)
 	must(t, err)
 	if report.Workspaces.Count != 6 || len(report.Kept) != 0 {
-		t.Errorf("%+v", report)
+		t.Errorf("the sweep gives %+v, want six workspaces and nothing kept", report)
 	}
 	w.check()
 }

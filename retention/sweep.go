@@ -90,12 +90,7 @@ func (s *sweep) workspace(ctx context.Context, w Workspace, before time.Time) er
 		s.r.Workspaces.add(w.RunID, bytes)
 		return nil
 	}
-	begun := false
-	freed, err := s.Workspaces.RemoveRun(ctx, w.RunID, w.Tokens, func() (bool, error) {
-		var err error
-		begun, err = s.Ledger.BeginRemoval(ctx, w, before)
-		return begun, err
-	})
+	freed, begun, err := Remove(ctx, s.Ledger, s.Workspaces, w, before)
 	switch {
 	case err != nil && !s.here(ctx, w, err):
 		return err
@@ -105,9 +100,6 @@ func (s *sweep) workspace(ctx context.Context, w Workspace, before time.Time) er
 	case !begun:
 		s.skip(w.RunID, "the run was retried")
 		return nil
-	}
-	if err := s.Ledger.EndRemoval(ctx, w, freed); err != nil {
-		return err
 	}
 	s.r.Workspaces.add(w.RunID, freed)
 	return nil

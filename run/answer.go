@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
 // SubmitAnswer is the answer to a submit. Every key is always present.
@@ -19,7 +20,7 @@ type SubmitAnswer struct {
 	SlurmJobID            *string      `json:"slurm_job_id"`
 	State                 State        `json:"state"`
 	Phase                 Phase        `json:"phase"`
-	Attempt               int          `json:"attempt"` // the latest; a retry names it
+	Attempt               int          `json:"attempt" help:"the number of the latest attempt; a retry names it"`
 	Reason                *string      `json:"reason"`
 	Replayed              bool         `json:"replayed"`
 	Removed               string       `json:"removed,omitempty"`  // the removal that took what the run made; absent: none did
@@ -42,13 +43,13 @@ type WaitsFor struct {
 
 // RunAnswer is what the answers of looks at a run have in common.
 type RunAnswer struct {
-	ProvenanceRunID  string            `json:"provenance_run_id"`
+	CallRunID
 	TargetRunID      string            `json:"target_run_id"`
 	State            State             `json:"state"`
-	Alias            string            `json:"alias,omitempty"`     // the id that was asked for: the run waited for its inputs under it; absent: its own
-	Removed          string            `json:"removed,omitempty"`   // the removal that took what the run made; absent: none did
-	Attempt          int               `json:"attempt"`             // the latest; a retry names it
-	WaitsFor         []WaitsFor        `json:"waits_for,omitempty"` // outputs of other runs; absent: none
+	Alias            string            `json:"alias,omitempty" help:"the id that was asked for: the run waited for its inputs under it"`
+	Removed          string            `json:"removed,omitempty"` // the removal that took what the run made; absent: none did
+	Attempt          int               `json:"attempt" help:"the number of the latest attempt; a retry names it"`
+	WaitsFor         []WaitsFor        `json:"waits_for,omitempty" help:"outputs of other runs that it waits for; absent: none"`
 	ExitCode         *int              `json:"exit_code"`
 	ArtifactsByRole  map[string]string `json:"artifacts_by_role"`
 	PollAfterSeconds *int              `json:"poll_after_seconds"`
@@ -74,7 +75,7 @@ type CollectAnswer struct {
 	RunAnswer
 	Ready         bool    `json:"ready"`
 	LogArtifactID *string `json:"log_artifact_id"`
-	Reason        *string `json:"reason,omitempty"` // why it waits, or ended as it did; absent: nothing is known, or it succeeded
+	Reason        *string `json:"reason,omitempty" help:"why the run waits or ended; absent where nothing is known, or it succeeded"`
 	// what a service worker answered; a larger answer is the artifact of the role output. Absent for a job
 	Output json.RawMessage `json:"output,omitempty"`
 	// file names of the outputs by role, where the tool takes them from the labels of the caller's inputs; absent: it does not
@@ -83,17 +84,20 @@ type CollectAnswer struct {
 
 func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) SubmitAnswer {
 	return SubmitAnswer{
-		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, SlurmJobID: opt(v.Submission.JobID),
-		State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: opt(v.Reason()),
-		Replayed: replayed, Removed: v.Run.Removed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: opt(v.Run.ScriptArtifactID),
-		LogArtifactID:  opt(v.Run.LogArtifactID),
-		EquivalentRuns: orEmpty(equivalent), Warnings: e.warnings(v), NextSteps: NextSteps(v),
+		RunID: v.Run.ID, ProvenanceRunID: v.Run.ID, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, SlurmJobID: plan.OrNil(v.Submission.JobID),
+		State: v.Run.State, Phase: v.Run.Phase, Attempt: v.Run.AttemptN, Reason: plan.OrNil(v.Reason()),
+		Replayed: replayed, Removed: v.Run.Removed, PollAfterSeconds: e.pollAfter(v), SlurmScriptArtifactID: plan.OrNil(v.Run.ScriptArtifactID),
+		LogArtifactID:  plan.OrNil(v.Run.LogArtifactID),
+		EquivalentRuns: orEmpty(equivalent), WaitsFor: v.WaitsFor(), Warnings: e.warnings(v), NextSteps: NextSteps(v),
 	}
 }
 
 // warnings are those of the run, the nodes its attempt avoids, and that its site is away or drained as long as that matters to it.
 func (e *Engine) warnings(v View) []string {
-	list := slices.Clip(orEmpty(v.Run.Warnings))
+	list := v.Warnings()
+	if v.Waiting != nil {
+		return list
+	}
 	for _, a := range v.Attempt.Avoid {
 		list = append(list, fmt.Sprintf("attempt %d does not use node %s, where attempt %d ended as %s", v.Attempt.N, a.Node, a.Attempt, a.Fault))
 	}
@@ -102,6 +106,9 @@ func (e *Engine) warnings(v View) []string {
 	}
 	if v.Run.State.Terminal() {
 		return list
+	}
+	if e.elsewhere(v.Run) {
+		return append(list, fault.Prose(siteRemoved(v.Run.Site)))
 	}
 	if e.away != nil {
 		if err := e.away(); err != nil {
@@ -114,28 +121,25 @@ func (e *Engine) warnings(v View) []string {
 	return list
 }
 
-// Identify returns the run id of a read-only call (ARC-11), from its canonical params: the same call on the same ledger is the same run.
-type Identify func(ctx context.Context, params map[string]any) (runID string, err error)
-
 // get is a look at a run, after up to wait for its end. It never queries Slurm.
-func (e *Engine) get(ctx context.Context, v View, wait time.Duration, which Identify) (GetAnswer, error) {
-	v, a, err := e.look(ctx, v, wait, which)
+func (e *Engine) get(ctx context.Context, v View, wait time.Duration) (GetAnswer, error) {
+	v, a, err := e.look(ctx, v, wait)
 	if err != nil {
 		return GetAnswer{}, err
 	}
 	waits := e.waitsOf(v.Run)
-	return GetAnswer{RunAnswer: a, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, SlurmJobID: opt(v.Submission.JobID), Phase: v.Run.Phase,
-		Reason: reasonOf(v, waits), Waits: waits, ObservedAt: e.observedAt(v), Moving: e.moves.of(v.Run.ID, e.Now())}, nil
+	return GetAnswer{RunAnswer: a, Site: v.Run.Site, ExecutedAs: v.Run.ExecutedAs, SlurmJobID: plan.OrNil(v.Submission.JobID),
+		Phase: v.Run.Phase, Reason: reasonOf(v, waits), Waits: waits, ObservedAt: e.observedAt(v), Moving: e.moves.of(v.Run.ID, e.Now())}, nil
 }
 
 // collected says whether a run is finished, after up to wait for its end, and lists its artifacts. It changes nothing: the gateway collects
 // by itself when a job ends, and [Engine.Recollect] is the verb for a run whose outputs are late.
-func (e *Engine) collected(ctx context.Context, v View, wait time.Duration, which Identify) (CollectAnswer, error) {
-	v, a, err := e.look(ctx, v, wait, which)
+func (e *Engine) collected(ctx context.Context, v View, wait time.Duration) (CollectAnswer, error) {
+	v, a, err := e.look(ctx, v, wait)
 	if err != nil {
 		return CollectAnswer{}, err
 	}
-	c := CollectAnswer{RunAnswer: a, Ready: v.Run.State.Terminal(), LogArtifactID: opt(v.Run.LogArtifactID)}
+	c := CollectAnswer{RunAnswer: a, Ready: v.Run.State.Terminal(), LogArtifactID: plan.OrNil(v.Run.LogArtifactID)}
 	if v.Run.State != Succeeded {
 		c.Reason = reasonOf(v, e.waitsOf(v.Run))
 	}
@@ -149,51 +153,48 @@ func (e *Engine) collected(ctx context.Context, v View, wait time.Duration, whic
 	return c, nil
 }
 
-// look is a look at a run. Its identity is made of the run and the ledger's newest event about it.
-func (e *Engine) look(ctx context.Context, v View, wait time.Duration, which Identify) (View, RunAnswer, error) {
-	v, outputs, params, err := e.read(ctx, v, wait)
+// look reads a run.
+func (e *Engine) look(ctx context.Context, v View, wait time.Duration) (View, RunAnswer, error) {
+	v, outputs, err := e.read(ctx, v, wait)
 	if err != nil {
 		return v, RunAnswer{}, err
 	}
-	a := RunAnswer{TargetRunID: v.Run.ID, State: v.Run.State, Removed: v.Run.Removed, Attempt: v.Run.AttemptN, ExitCode: v.Run.ExitCode,
-		ArtifactsByRole: map[string]string{}, PollAfterSeconds: e.pollAfter(v), Warnings: e.warnings(v), NextSteps: NextSteps(v)}
-	if v.Run.Removed != "" { // neither is a removal
-		params["removed"] = v.Run.Removed
-	}
+	a := RunAnswer{TargetRunID: v.Run.ID, State: v.Run.State, Removed: v.Run.Removed, Attempt: v.Run.AttemptN, WaitsFor: v.WaitsFor(),
+		ExitCode: v.Run.ExitCode, ArtifactsByRole: map[string]string{}, PollAfterSeconds: e.pollAfter(v), Warnings: e.warnings(v),
+		NextSteps: NextSteps(v)}
 	for _, o := range outputs {
 		a.ArtifactsByRole[o.Role] = o.ArtifactID
-		if o.Artifact.Erased != "" { // an erasure is no event of the run
-			params["erased:"+o.Role] = o.Artifact.Erased
+		if o.Artifact.Erased != "" {
 			a.Warnings = append(slices.Clip(a.Warnings), fmt.Sprintf("the output %s held a secret and was erased (%s)", o.Role, o.Artifact.Erased))
 		}
-		if o.Artifact.Removed != "" {
-			params["removed:"+o.Role] = o.Artifact.Removed
-			if v.Run.Removed == "" {
-				a.Warnings = append(slices.Clip(a.Warnings), fmt.Sprintf("the bytes of the output %s were removed (%s)", o.Role, o.Artifact.Removed))
-			}
+		if o.Artifact.Removed != "" && v.Run.Removed == "" {
+			a.Warnings = append(slices.Clip(a.Warnings), fmt.Sprintf("the bytes of the output %s were removed (%s)", o.Role, o.Artifact.Removed))
 		}
 	}
-	a.ProvenanceRunID, err = which(ctx, params)
-	return v, a, err
+	if v.Attempt.Ending == EndedOutOfMemory && v.Run.State.Terminal() {
+		used, err := e.Index.Used(ctx, v.Attempt.Token)
+		if err != nil {
+			return v, RunAnswer{}, err
+		}
+		if used != nil && used.MaxRSSBytes > 0 {
+			v.Run.Detail += fmt.Sprintf("; Slurm's accounting measured %d MiB at most", used.MaxRSSBytes>>20)
+		}
+	}
+	return v, a, nil
 }
 
-// read waits for a run to finish and reads its outputs. params are the canonical params of the look.
-func (e *Engine) read(ctx context.Context, seen View, wait time.Duration) (v View, outputs []Output, params map[string]any, err error) {
+// read waits for a run to finish and reads its outputs.
+func (e *Engine) read(ctx context.Context, seen View, wait time.Duration) (v View, outputs []Output, err error) {
 	settled := func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked }
 	if v = seen; !settled(v) && wait > 0 {
 		if v, err = e.waitFor(ctx, v.Run.ID, wait, settled); err != nil {
-			return v, nil, nil, err
+			return v, nil, err
 		}
 	}
-	runID := v.Run.ID
-	seq, err := e.Index.Seq(ctx, runID)
-	if err != nil {
-		return v, nil, nil, err
-	}
 	if v.Run.State.Terminal() { // a run's end and its outputs are one write
-		outputs, err = e.Index.Outputs(ctx, runID)
+		outputs, err = e.Index.Outputs(ctx, v.Run.ID)
 	}
-	return v, outputs, map[string]any{"run_id": runID, "ledger_seq": seq}, err
+	return v, outputs, err
 }
 
 // observedAt is when Slurm last answered about the run.
@@ -240,25 +241,35 @@ type outputDoc struct {
 
 // Reason says why a run is in its state, with what is known about that; empty: there is nothing to say.
 func (v View) Reason() string {
-	if v.Run.Reason == "" || v.Run.Detail == "" {
+	detail := v.Detail()
+	if v.Run.Reason == "" || detail == "" {
 		return v.Run.Reason
 	}
-	return v.Run.Reason + ": " + PlainDetail(v.Run.Detail)
+	return v.Run.Reason + ": " + detail
 }
 
-// reasonOf is the reason of a run, or else that it waits for its turn.
+// Detail says in a sentence what is known about the reason.
+func (v View) Detail() string {
+	if v.Waits() {
+		return v.Waiting.text()
+	}
+	return PlainDetail(v.Run.Detail)
+}
+
+// Warnings are those that were recorded with the run. Of a run that waits for inputs they say what it needs when these are there.
+func (v View) Warnings() []string {
+	if w := v.Waiting; w != nil && (!v.Waits() || w.Code != "" || w.ApprovalID != "") {
+		return []string{}
+	}
+	return slices.Clip(orEmpty(v.Run.Warnings))
+}
+
+// reasonOf is the reason of a run, or else that it waits for its turn. That its site was removed says more than any other.
 func reasonOf(v View, w *Wait) *string {
-	if r := opt(v.Reason()); r != nil || w == nil {
+	if r := plan.OrNil(v.Reason()); w == nil || r != nil && w.Code != SiteRemoved {
 		return r
 	}
 	return new(w.Code + ": " + w.Text)
-}
-
-func opt(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }
 
 func orEmpty(s []string) []string {

@@ -53,10 +53,13 @@ type ArrayRow struct {
 	Jobs       []string // names of the attempts by task; "" where the attempt was sent again since, because Slurm refused the array
 }
 
-const arrayPrefix = "sg-array-"
+const (
+	arrayPrefix     = "sg-array-"
+	arrayNameDigits = 24 // behind it
+)
 
 func newArrayName() string {
-	var b [12]byte
+	var b [arrayNameDigits / 2]byte
 	rand.Read(b[:]) // never fails (crypto/rand)
 	return arrayPrefix + hex.EncodeToString(b[:])
 }

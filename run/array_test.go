@@ -85,56 +85,67 @@ func (w *world) sbatches() (all, arrays int) {
 
 // As TestEverySeam, with runs that leave together: whatever befalls the gateway at any operation, each run ends well and is executed once.
 // proves MANY-02
+// no race: each of its millions of steps is like the one before
 func TestEverySeamOfArrays(t *testing.T) {
-	for name, kinds := range map[string][]sendKind{
-		"accepted":               {accept},
-		"answer lost":            {doubtJob},
-		"answer and jobs lost":   {doubtNone, accept},
-		"answer lost, jobs late": {doubtLate, accept},
-		"deferred first":         {deferSend, accept},
-	} {
+	for name, j := range journeys {
+		if name == "gateway stops during sbatch" || strings.HasPrefix(name, "renamed") { // nothing in them is about arrays
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			worst, together := 0, false
-			for _, h := range harms {
-				for n := 1; ; n++ {
-					reached := false
-					t.Run(fmt.Sprintf("%s/%d", h.name, n), func(t *testing.T) {
-						bubble(t, func(t *testing.T, w *world) {
-							inArrays(w, 3)
-							w.auto, w.cfg.Attempts = true, 4
-							w.send = func(i int) sendKind { return kinds[min(i, len(kinds))-1] }
-							hit := harmNth(w, n, h.outcome)
-							list, ids := several(3)
-							for _, v := range driveAll(t, w, list, ids) {
-								w.want(v, run.Succeeded, "ok")
-								together = together || v.Submission.Array != ""
-							}
-							w.with(func() {
-								for _, j := range w.jobs {
-									if j.late = false; j.Class == run.ClassPending {
-										w.start(j)
-									}
-								}
-								executed := 0
-								for _, a := range w.attempts {
-									executed += a.executions
-								}
-								if executed != len(ids) {
-									t.Errorf("executed %d times, %v", executed, w.calls)
-								}
-							})
-							reached = hit.Load()
-						})
-					})
-					if worst = max(worst, n); !reached || t.Failed() {
-						break
-					}
+			together := false
+			runs := 1 + len(j.sends) // three where they are sent again: two then leave together
+			harmEach(t, map[string]int{"": 30, "Send": 8}[j.from], func(t *testing.T, w *world, o outcome, n int) bool {
+				inArrays(w, runs)
+				queryRarely(w)
+				w.auto, w.cfg.Attempts = true, 4
+				w.send = j.send
+				hit := harmNth(w, j.from, n, o)
+				list, ids := several(runs)
+				for _, v := range driveAll(t, w, list, ids) {
+					w.want(v, run.Succeeded, "ok")
+					together = together || v.Submission.Array != ""
+				}
+				w.startAll()
+				w.executed(len(ids))
+				return hit.Load()
+			})
+			if !together {
+				t.Error("no run was in an array")
+			}
+		})
+	}
+}
+
+// A site's own words against an array may be about its size: each run is sent once more, alone, and then the words are about the run.
+func TestArrayRefusedInWords(t *testing.T) {
+	for _, accepted := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world) {
+			inArrays(w, 3)
+			w.auto, w.cfg.Attempts = true, 2
+			w.send = func(n int) sendKind {
+				if n > 1 && accepted {
+					return accept
+				}
+				return refuseWords
+			}
+			w.drain = &run.Drain{Queue: true}
+			l := w.life()
+			list, ids := several(3)
+			l.submitEach(list, in(run.Deferred))
+			l.engine.SetDrain(nil)
+			for _, id := range ids {
+				v := w.until(id, done)
+				if accepted {
+					w.want(v, run.Succeeded, "ok")
+				} else if w.want(v, run.Failed, "rejected"); !strings.Contains(v.Run.Detail, "Project alice-2 has used its hours") {
+					t.Errorf("a refused run says %s", v.Run.Detail)
+				}
+				if v.Attempt.N != 2 || v.Submission.Array != "" {
+					t.Errorf("attempt %d of array %q, not the second alone", v.Attempt.N, v.Submission.Array)
 				}
 			}
-			if worst < 25 || !together {
-				t.Errorf("only %d operations were harmed, or no run was in an array: %v", worst, together)
-			}
+			w.wantCount("Send", 4)
 		})
 	}
 }
@@ -152,17 +163,15 @@ func TestLeaveTogether(t *testing.T) {
 			l.submit(o)
 		}
 		_, id, _ := other.Identity()
-		for _, id := range ids {
-			w.until(id, in(run.Deferred))
-		}
+		w.untilAll(ids, in(run.Deferred))
 		l.engine.SetDrain(nil)
 		var names []string
 		for i, id := range append(ids, id.RunID()) {
-			v := w.until(id, done)
-			w.want(v, run.Succeeded, "ok")
+			v := w.ended(id, run.Succeeded, "ok")
 			if i < 7 != (v.Submission.Array != "") || i < 7 && v.Submission.JobID != run.TaskID("100", *v.Attempt.ArrayTask) {
 				if !strings.Contains(v.Submission.JobID, "_") || i == 7 {
-					t.Errorf("run %d: %+v", i, v.Submission)
+					t.Errorf("run %d went in %+v, want runs 0 to 6 as tasks of one array, run 7 alone or in another",
+						i, v.Submission)
 				}
 			}
 			names = append(names, v.Submission.Array)
@@ -182,7 +191,8 @@ func TestAloneAtOnce(t *testing.T) {
 		l := w.life()
 		v := w.until(l.submit(order()).RunID, func(v run.View) bool { return v.Run.Phase != run.Staging })
 		if v.Submission.Array != "" || time.Since(began) >= w.cfg.Arrays.Linger {
-			t.Errorf("%+v after %s", v.Submission, time.Since(began))
+			t.Errorf("the first run went in %+v after %s, want it alone before others are waited for",
+				v.Submission, time.Since(began))
 		}
 	})
 }
@@ -214,12 +224,8 @@ func readyTogether(w *world, n int) (l *life, ids []string) {
 	w.drain = &run.Drain{Queue: true}
 	l = w.life()
 	list, ids := several(n)
-	for _, o := range list {
-		l.submit(o)
-	}
-	for _, id := range ids {
-		w.until(id, in(run.Deferred))
-	}
+	l.submitAll(list)
+	w.untilAll(ids, in(run.Deferred))
 	l.engine.SetDrain(nil)
 	return l, ids
 }
@@ -227,28 +233,25 @@ func readyTogether(w *world, n int) (l *life, ids []string) {
 // An array that Slurm refuses is halved until it is taken, and no run is blamed for it.
 func TestRefusedArrayIsHalved(t *testing.T) {
 	for name, kind := range map[string]sendKind{"no room": deferSend, "too large": reject} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				inArrays(w, 8)
-				w.auto = true
-				w.send = func(n int) sendKind {
-					if n <= 2 { // 8 and 4
-						return kind
-					}
-					return accept
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			inArrays(w, 8)
+			w.auto = true
+			w.send = func(n int) sendKind {
+				if n <= 2 { // 8 and 4
+					return kind
 				}
-				_, ids := readyTogether(w, 8)
-				for _, id := range ids {
-					v := w.until(id, done)
-					w.want(v, run.Succeeded, "ok")
-					if v.Attempt.N != 1 {
-						t.Errorf("attempt %d", v.Attempt.N)
-					}
+				return accept
+			}
+			_, ids := readyTogether(w, 8)
+			for _, id := range ids {
+				v := w.ended(id, run.Succeeded, "ok")
+				if v.Attempt.N != 1 {
+					t.Errorf("attempt %d", v.Attempt.N)
 				}
-				if all, arrays := w.sbatches(); arrays == 0 || all > 8 {
-					t.Errorf("%d sbatch, %d arrays", all, arrays)
-				}
-			})
+			}
+			if all, arrays := w.sbatches(); arrays == 0 || all > 8 {
+				t.Errorf("%d sbatch, %d arrays", all, arrays)
+			}
 		})
 	}
 }
@@ -262,9 +265,7 @@ func TestTasksAreAlone(t *testing.T) {
 		for _, id := range ids {
 			at = append(at, w.until(id, in(run.Pending)))
 		}
-		if _, err := l.engine.Cancel(t.Context(), ids[0], "enough"); err != nil {
-			t.Fatal(err)
-		}
+		l.cancelRun(ids[0])
 		w.want(w.until(ids[0], done), run.Cancelled, "cancelled")
 		w.until(ids[1], in(run.Pending))
 		w.with(func() {
@@ -281,12 +282,10 @@ func TestTasksAreAlone(t *testing.T) {
 		})
 		w.want(w.until(ids[1], done), run.Failed, "tool_failed")
 		w.until(ids[2], in(run.InJob))
-		if _, err := l.engine.Cancel(t.Context(), ids[2], "enough"); err != nil {
-			t.Fatal(err)
-		}
+		l.cancelRun(ids[2])
 		w.want(w.until(ids[2], done), run.Cancelled, "cancelled")
 		if v := w.until(ids[3], in(run.InJob)); v.Submission.JobID != at[3].Submission.JobID {
-			t.Errorf("%+v", v.Submission)
+			t.Errorf("after the others were cancelled the last run is in %+v, want in its own task", v.Submission)
 		}
 		w.with(func() {
 			for _, j := range w.jobs {
@@ -310,17 +309,11 @@ func TestTasksAreCancelledTogether(t *testing.T) {
 		inArrays(w, 60)
 		w.scancel = 100 * time.Millisecond
 		l, ids := readyTogether(w, 60)
-		for _, id := range ids {
-			w.until(id, in(run.Pending))
-		}
+		w.untilAll(ids, in(run.Pending))
 		for _, id := range ids[1:] {
-			if _, err := l.engine.Cancel(t.Context(), id, "enough"); err != nil {
-				t.Fatal(err)
-			}
+			l.cancelRun(id)
 		}
-		for _, id := range ids[1:] {
-			w.want(w.until(id, done), run.Cancelled, "cancelled")
-		}
+		w.wantAll(ids[1:], run.Cancelled, "cancelled")
 		time.Sleep(10 * time.Second)
 		w.with(func() {
 			alive := 0
@@ -391,30 +384,27 @@ func TestTaskCancelledInSlurm(t *testing.T) {
 			w.queue = func([]run.Job) []run.Job { return []run.Job{noTask(j)} }
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				inArrays(w, 3)
-				w.cfg.Attempts, w.cfg.OwnUser = 2, "gateway"
-				if tt.doubt {
-					w.send = func(int) sendKind { return doubtJob }
-					w.queue = func([]run.Job) []run.Job { return []run.Job{{Class: run.ClassUnread, Why: "half a record"}} }
-				}
-				_, ids := readyTogether(w, 3)
-				for _, id := range ids {
-					w.until(id, in(map[bool]run.Phase{false: run.Pending, true: run.Unconfirmed}[tt.doubt]))
-				}
-				var id string
-				w.with(func() {
-					id, w.queue = w.jobs[1].spec.RunID, nil
-					tt.make(w)
-				})
-				v := w.until(id, func(v run.View) bool { return done(v) || v.Attempt.N == 2 })
-				if !tt.absent {
-					w.want(v, run.Cancelled, "cancelled")
-				} else if v.Attempt.N != 2 {
-					t.Errorf("%s: %s", v.Run.Reason, v.Run.Detail)
-				}
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			inArrays(w, 3)
+			w.cfg.Attempts, w.cfg.OwnUser = 2, "gateway"
+			if tt.doubt {
+				w.send = func(int) sendKind { return doubtJob }
+				w.queue = func([]run.Job) []run.Job { return []run.Job{{Class: run.ClassUnread, Why: "half a record"}} }
+			}
+			_, ids := readyTogether(w, 3)
+			w.untilAll(ids, in(map[bool]run.Phase{false: run.Pending, true: run.Unconfirmed}[tt.doubt]))
+			var id string
+			w.with(func() {
+				id, w.queue = w.jobs[1].spec.RunID, nil
+				tt.make(w)
 			})
+			v := w.until(id, func(v run.View) bool { return done(v) || v.Attempt.N == 2 })
+			if !tt.absent {
+				w.want(v, run.Cancelled, "cancelled")
+			} else if v.Attempt.N != 2 {
+				t.Errorf("the cancelled task is in attempt %d, %s: %q, want a second attempt",
+					v.Attempt.N, v.Run.Reason, v.Run.Detail)
+			}
 		})
 	}
 }
@@ -424,9 +414,7 @@ func TestTaskForgottenByTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inArrays(w, 3)
 		_, ids := readyTogether(w, 3)
-		for _, id := range ids {
-			w.until(id, in(run.Pending))
-		}
+		w.untilAll(ids, in(run.Pending))
 		w.with(func() {
 			w.start(w.jobs[0])
 			w.finish(w.jobs[0])
@@ -459,18 +447,14 @@ func TestFoldedTasks(t *testing.T) {
 			return out
 		}
 		_, ids := readyTogether(w, 3)
-		for _, id := range ids {
-			w.until(id, in(run.Unconfirmed))
-		}
+		w.untilAll(ids, in(run.Unconfirmed))
 		time.Sleep(5 * time.Minute)
 		for _, id := range ids {
 			if v := w.until(id, in(run.Unconfirmed)); v.Run.Reason != "slurm_record_unread" {
-				t.Errorf("%s: %s", v.Run.Reason, v.Run.Detail)
+				t.Errorf("the unconfirmed run %s has the reason %q: %q, want slurm_record_unread", id, v.Run.Reason, v.Run.Detail)
 			}
 		}
 		w.with(func() { folded, w.auto = false, true })
-		for _, id := range ids {
-			w.want(w.until(id, done), run.Succeeded, "ok")
-		}
+		w.wantAll(ids, run.Succeeded, "ok")
 	})
 }

@@ -51,8 +51,8 @@ func (e *Engine) declareUnclaimed(ctx context.Context, v View, why string, uncla
 	}
 	seen := index(jobs)
 	if hidden := seen.hides(name, user); hidden != nil {
-		return fault.New(fault.Transport, recordUnread, "Slurm's answer has a record that cannot be read ("+hidden.Why+
-			"), which may be that of the run's job").WithNext("look for the record in the gateway's log, then try again")
+		return fault.New(fault.Transport, recordUnread, "Slurm's answer "+hidden.mayLack()+
+			", so it may not show the run's job").WithNext("look for the record in the gateway's log, then try again")
 	}
 	for _, j := range seen.named(name, user) {
 		if j.Class != ClassEnded {

@@ -24,20 +24,23 @@ func TestTwoUsersTwoRuns(t *testing.T) {
 			first, again := l.submit(as(user)), l.submit(as(user))
 			if first.Replayed || !again.Replayed || again.RunID != first.RunID || first.ExecutedAs != user || again.ExecutedAs != user ||
 				len(first.EquivalentRuns)+len(again.EquivalentRuns) != 0 {
-				t.Errorf("%s: %+v, again %+v", user, first, again)
+				t.Errorf("the order of user %q is answered %+v, and again %+v; want a new run as that user, then a replay of it",
+					user, first, again)
 			}
-			got, err := l.engine.Get(t.Context(), first.RunID, 0, noRun)
+			got, err := l.engine.Get(t.Context(), first.RunID, 0)
 			if err != nil || got.ExecutedAs != user || ids[first.RunID] {
-				t.Errorf("%s: %+v %v", user, got, err)
+				t.Errorf("Get of the run of %q gives %+v %v, want a new run executed as that user", user, got, err)
 			}
 			ids[first.RunID] = true
 			v := w.until(first.RunID, in(run.Pending))
 			if v.Run.ExecutedAs != user || strings.Contains(string(v.Run.ResultJSON), "executed_as") != (user != "") {
-				t.Errorf("%s: %s", v.Run.ExecutedAs, v.Run.ResultJSON)
+				t.Errorf("the run of %q is executed as %q with the result %s, want that user, named in the result if not the gateway's",
+					user, v.Run.ExecutedAs, v.Run.ResultJSON)
 			}
 		}
 		if w.count("Send") != 3 || !slices.Equal([]string{"gateway", "alice", "bob"}, []string{w.jobs[0].User, w.jobs[1].User, w.jobs[2].User}) {
-			t.Error(w.count("Send"), len(w.jobs))
+			t.Errorf("the runs of three users were sent %d times as %d jobs, want one job each as gateway, alice and bob",
+				w.count("Send"), len(w.jobs))
 		}
 	})
 }
@@ -49,7 +52,7 @@ func TestNoSuchUser(t *testing.T) {
 		for _, user := range []string{"1000", "../bob", "-u"} {
 			w.input(as(user))
 			if _, err := l.engine.Submit(t.Context(), as(user)); !fault.Is(err, fault.Validation) {
-				t.Error(user, err)
+				t.Errorf("Submit as %q gives %v, want a validation fault", user, err)
 			}
 		}
 		docker := as("alice")
@@ -58,7 +61,7 @@ func TestNoSuchUser(t *testing.T) {
 			t.Error(err)
 		}
 		if len(w.jobs) != 0 {
-			t.Error(w.jobs)
+			t.Errorf("the refused orders gave %d jobs, want 0", len(w.jobs))
 		}
 	})
 }
@@ -77,26 +80,26 @@ func TestSharedRuns(t *testing.T) {
 		bob := l.submit(as("bob"))
 		if bob.RunID != alice.RunID || !bob.Replayed || bob.ExecutedAs != "alice" || len(bob.Warnings) != 1 ||
 			!strings.Contains(bob.Warnings[0], "of user alice") {
-			t.Errorf("%+v", bob)
+			t.Errorf("bob is answered %+v, want alice's run with a warning that it is hers", bob)
 		}
 		if again := l.submit(as("alice")); len(again.Warnings) != 0 || again.RunID != alice.RunID {
-			t.Errorf("%+v", again)
+			t.Errorf("alice is answered %+v, want her own run without a warning", again)
 		}
 		if own := l.submit(as("")); own.RunID == alice.RunID || own.Replayed || len(own.EquivalentRuns) != 0 {
-			t.Errorf("%+v", own)
+			t.Errorf("the gateway's own user is answered %+v, want a run of its own", own)
 		}
 		shared = false
 		if bob = l.submit(as("bob")); bob.RunID == alice.RunID || bob.Replayed || len(bob.EquivalentRuns)+len(bob.Warnings) != 0 {
-			t.Errorf("%+v", bob)
+			t.Errorf("bob is answered %+v where runs are not shared, want a run of his own", bob)
 		}
 		shared = true
 		w.with(func() { w.exitFile(w.jobs[0], 3, "tool_failed"); w.start(w.jobs[0]); w.end(w.jobs[0], "FAILED", 3) })
 		w.until(alice.RunID, done)
 		if carol := l.submit(as("carol")); carol.RunID == alice.RunID {
-			t.Errorf("a failed run is the answer: %+v", carol)
+			t.Errorf("carol is answered %+v, alice's failed run; want another run", carol)
 		}
 		if bob = l.submit(as("bob")); bob.ExecutedAs != "bob" {
-			t.Errorf("bob has a run of his own: %+v", bob)
+			t.Errorf("bob is answered %+v, want a run executed as bob", bob)
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -21,59 +20,53 @@ func TestNodeAtFaultIsAvoided(t *testing.T) {
 		avoids bool
 	}{
 		"no image":                  {"image_missing", true, 91, 0, "FAILED", run.EndedImageMissing, true},
-		"image unreadable":          {"image_unreadable", true, 91, 0, "FAILED", run.EndedImageUnread, true},
-		"no Apptainer":              {"runtime_missing", true, 93, 0, "FAILED", run.EndedNoRuntime, true},
 		"no user namespaces":        {"no_user_namespaces", true, 1, 0, "FAILED", run.EndedNoUserNS, true},
-		"control files":             {"", false, 94, 0, "FAILED", run.EndedControl, true},
 		"output file":               {"", false, 0, 53, "FAILED", run.EndedControl, true},
 		"another filesystem":        {"", false, 95, 0, "FAILED", run.EndedRunsDirGone, true},
 		"broke down while it wrote": {"", true, 94, 0, "FAILED", run.EndedControl, true},
 		"unknown, before the claim": {"", false, 1, 0, "FAILED", run.EndedBootFail, true},
 		"Slurm sees to that node":   {"", false, 0, 0, "NODE_FAIL", run.EndedNodeFail, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.cfg.Attempts = 2
-				l := w.life()
-				a := l.submit(order())
-				w.until(a.RunID, func(v run.View) bool { return v.Run.Phase == run.Pending })
-				w.with(func() {
-					j := w.jobs[0]
-					w.start(j)
-					if !c.claim {
-						at := w.attempt(a.RunID, 1)
-						delete(at.ctl, "claim")
-						at.executions = 0
-					}
-					if c.reason != "" {
-						w.exitFile(j, c.code, c.reason)
-					}
-					w.end(j, c.state, c.code)
-					j.Signal = c.signal
-				})
-				v := w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })
-				var exclude []string
-				w.with(func() { exclude = w.jobs[1].spec.Exclude })
-				if (len(exclude) == 1 && exclude[0] == "n1") != c.avoids || len(v.Attempt.Avoid) != len(exclude) {
-					t.Fatalf("excludes %v, avoids %+v", exclude, v.Attempt.Avoid)
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			w.cfg.Attempts = 2
+			l, a := w.submitted()
+			w.until(a.RunID, func(v run.View) bool { return v.Run.Phase == run.Pending })
+			w.with(func() {
+				j := w.jobs[0]
+				w.start(j)
+				if !c.claim {
+					at := w.attempt(a.RunID, 1)
+					delete(at.ctl, "claim")
+					at.executions = 0
 				}
-				if c.avoids {
-					if n := v.Attempt.Avoid[0]; n.Node != "n1" || n.Fault != c.ending || n.Attempt != 1 {
-						t.Errorf("%+v", n)
-					}
-					got, err := l.engine.Get(t.Context(), a.RunID, 0, identify)
-					if err != nil || len(got.Warnings) == 0 || !strings.Contains(strings.Join(got.Warnings, "\n"),
-						"does not use node n1, where attempt 1 ended as "+
-							string(c.ending)) {
-						t.Errorf("%+v", got.Warnings)
-					}
+				if c.reason != "" {
+					w.exitFile(j, c.code, c.reason)
 				}
-				w.with(func() {
-					w.start(w.jobs[1])
-					w.finish(w.jobs[1])
-				})
-				w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+				w.end(j, c.state, c.code)
+				j.Signal = c.signal
 			})
+			v := w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })
+			var exclude []string
+			w.with(func() { exclude = w.jobs[1].spec.Exclude })
+			if (len(exclude) == 1 && exclude[0] == "n1") != c.avoids || len(v.Attempt.Avoid) != len(exclude) {
+				t.Fatalf("the second attempt excludes %v and avoids %+v, want n1 in both: %v", exclude, v.Attempt.Avoid, c.avoids)
+			}
+			if c.avoids {
+				if n := v.Attempt.Avoid[0]; n.Node != "n1" || n.Fault != c.ending || n.Attempt != 1 {
+					t.Errorf("the attempt avoids %+v, want n1 for how attempt 1 ended", n)
+				}
+				got, err := l.engine.Get(t.Context(), a.RunID, 0)
+				if err != nil || len(got.Warnings) == 0 || !strings.Contains(strings.Join(got.Warnings, "\n"),
+					"does not use node n1, where attempt 1 ended as "+
+						string(c.ending)) {
+					t.Errorf("the warnings are %+v, want one that names n1", got.Warnings)
+				}
+			}
+			w.with(func() {
+				w.start(w.jobs[1])
+				w.finish(w.jobs[1])
+			})
+			w.want(w.until(a.RunID, done), run.Succeeded, "ok")
 		})
 	}
 }
@@ -88,8 +81,7 @@ func TestNoOtherNode(t *testing.T) {
 			}
 			return accept
 		}
-		l := w.life()
-		a := l.submit(order())
+		l, a := w.submitted()
 		w.until(a.RunID, func(v run.View) bool { return v.Run.Phase == run.Pending })
 		w.with(func() {
 			w.start(w.jobs[0])
@@ -99,14 +91,13 @@ func TestNoOtherNode(t *testing.T) {
 		v := w.until(a.RunID, done)
 		if v.Run.State != run.Failed || v.Run.Reason != "image_missing" || v.Attempt.Ending != run.EndedRejected || v.Attempt.N != 2 ||
 			!strings.Contains(v.Run.Detail, "n1") || !strings.Contains(v.Run.Detail, "no other node") {
-			t.Fatalf("%+v\n%+v", v.Run, v.Attempt)
+			t.Fatalf("the run is %+v\nafter the attempt %+v\nwant it failed, image_missing on n1, and no other node to try",
+				v.Run, v.Attempt)
 		}
-		if _, err := l.engine.Retry(t.Context(), a.RunID, 2, "", plan.MoreResources{}); err != nil {
-			t.Fatal(err)
-		}
+		must(l.engine.Retry(t.Context(), a.RunID, run.RetryOrder{After: 2}))
 		v = w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 3 && v.Run.Phase == run.Pending })
 		if len(v.Attempt.Avoid) != 0 {
-			t.Errorf("%+v", v.Attempt.Avoid)
+			t.Errorf("the third attempt avoids %+v, want no node", v.Attempt.Avoid)
 		}
 	})
 }
@@ -120,15 +111,15 @@ func TestAvoidIsBounded(t *testing.T) {
 		a.Avoid = run.AvoidAfter(a, now)
 	}
 	if len(a.Avoid) != 8 || a.Avoid[7].Node != "nodet" || a.Avoid[0].Node != "nodem" {
-		t.Errorf("%+v", a.Avoid)
+		t.Errorf("eight of nine nodes are kept as %+v, want from nodem to nodet", a.Avoid)
 	}
 	a.Ending = run.EndedPreempted
 	if got := run.AvoidAfter(a, now.Add(25*time.Hour)); len(got) != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("a day later %+v is avoided, want nothing", got)
 	}
 	for _, name := range []string{"", "n1,n2", "n[1-9]", "-w", "n1 n2", "../x"} {
 		if got := run.AvoidAfter(run.Attempt{Ending: run.EndedImageMissing, Node: name}, now); len(got) != 0 {
-			t.Errorf("%q: %+v", name, got)
+			t.Errorf("after a failure on the node %q the run avoids %+v, want nothing", name, got)
 		}
 	}
 }

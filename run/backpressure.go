@@ -190,7 +190,7 @@ func (b *backPressure) list() []SitePause {
 	list := []SitePause{}
 	for what, p := range b.pauses {
 		if b.now().Before(p.until) && !strings.HasPrefix(what, ofOneUser) {
-			list = append(list, SitePause{What: what, Until: p.until.UTC(), Code: p.code, Detail: opt(p.detail)})
+			list = append(list, SitePause{What: what, Until: p.until.UTC(), Code: p.code, Detail: plan.OrNil(p.detail)})
 		}
 	}
 	all := pauseKey(ScopeSite, sending{})
@@ -215,12 +215,12 @@ func (b *backPressure) accepted(at sending) {
 	}
 }
 
-// reached ends the pause of a site that could not be reached: its queue answers.
-func (b *backPressure) reached() {
+// reached ends the pause of a site that could not be reached before the time asked: a query that was sent then is answered.
+func (b *backPressure) reached(asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	site := pauseKey(ScopeSite, sending{})
-	if p := b.pauses[site]; p != nil && p.outage() {
+	if p := b.pauses[site]; p != nil && p.outage() && p.since.Before(asked) {
 		b.end(site)
 	}
 }
@@ -267,6 +267,14 @@ func (b *backPressure) due(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.now().Before(b.notBefore[id])
+}
+
+// dueOf keeps those of the runs that nothing delays, all judged at one moment: of runs that a pause held none is due before the others.
+func (b *backPressure) dueOf(list []Waiter) []Waiter {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	return slices.DeleteFunc(list, func(w Waiter) bool { return now.Before(b.notBefore[w.RunID]) })
 }
 
 // putOff makes a run wait that was not sent because of a pause. Its staged files remain; no send was begun.

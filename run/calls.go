@@ -75,7 +75,7 @@ func (w *workerCalls) call(ctx context.Context, c WorkerCall) (View, bool, error
 		return View{}, false, err
 	}
 	defer done()
-	v, err := w.Store.View(ctx, id.RunID())
+	v, err := w.Store.AskFor(ctx, id.RunID(), c.Asking, c.Row)
 	if fault.Is(err, fault.NotFound) {
 		var created bool
 		if v, created, err = w.insertCall(ctx, c.Order, id, canonical); err == nil && created {
@@ -123,7 +123,7 @@ func (w *workerCalls) insertCall(ctx context.Context, o Order, id plan.Identity,
 	now := w.Now()
 	r := Run{ID: id.RunID(), ToolID: o.ToolID, ToolName: o.ToolName, ToolVersion: o.ToolVersion, ContractVersion: o.ContractVersion,
 		PackHash: o.PackHash, PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: id.PlanHash(), ProjectID: o.Params.ProjectID,
-		Site: WorkerSite, Actor: o.Actor, Principal: o.Principal, AttemptN: 1, Warnings: o.Warnings, CreatedAt: now, UpdatedAt: now}
+		Site: WorkerSite, Actor: o.Actor, Principal: o.Asking.Principal, AttemptN: 1, Warnings: o.Warnings, CreatedAt: now, UpdatedAt: now}
 	r.enter(InJob, "", "")
 	if err := w.Room(ctx, ShareOf(r)); err != nil {
 		return View{}, false, err
@@ -133,10 +133,10 @@ func (w *workerCalls) insertCall(ctx context.Context, o Order, id plan.Identity,
 		return View{}, false, err
 	}
 	r.ResultJSON = result
-	v, created, err := w.Store.Insert(ctx, New{Run: r, Params: canonical, Policy: o.Policy, Pack: o.Pack,
-		Sought: Sought{RunID: r.ID, PlanHashes: []string{r.PlanHash}, PolicyHash: r.PolicyHash},
+	v, created, err := w.Store.Insert(ctx, New{Run: r, Params: canonical, Policy: o.Policy, Pack: o.Pack, Asking: o.asked(),
+		Sought: Sought{RunID: r.ID, PlanHash: r.PlanHash, PolicyHash: r.PolicyHash},
 		Event: Event{Type: "run.created", Data: map[string]any{"tool_id": o.ToolID, "params_hash": r.ParamsHash, "policy_hash": r.PolicyHash,
-			"plan_hash": r.PlanHash, "actor": o.Actor, "principal": o.Principal.Name, "principal_id": o.Principal.ID, "sent": "worker"}}})
+			"plan_hash": r.PlanHash, "actor": o.Actor, "principal": o.Asking.Name, "principal_id": o.Asking.ID, "sent": "worker"}}})
 	if err == nil && created {
 		w.tell("run.created", v, time.Time{})
 	}
@@ -183,6 +183,15 @@ var callEndings = map[string]Ending{OutcomeUnknown: EndedUnanswered, string(Ende
 
 // end ends the run of a call.
 func (w *workerCalls) end(ctx context.Context, v View, end CallEnd) (View, error) {
+	write, err := w.ending(v, end)
+	if err != nil {
+		return v, err
+	}
+	return w.apply(ctx, write)
+}
+
+// ending is the transition that ends the run of a call.
+func (w *workerCalls) ending(v View, end CallEnd) (Write, error) {
 	now := w.Now()
 	r, a := v.Run, v.Attempt
 	r.State, r.Phase, r.Reason, r.Detail, r.FinishedAt = Succeeded, Done, "", "", &now
@@ -203,13 +212,13 @@ func (w *workerCalls) end(ctx context.Context, v View, end CallEnd) (View, error
 	result, err := plan.Marshal(callResult{SubmitAnswer: w.submitAnswer(done, false, nil), ExitCode: r.ExitCode, CallEnd: end.stored(),
 		FinishedAt: now.UTC()})
 	if err != nil {
-		return v, err
+		return write, err
 	}
 	r.ResultJSON = result
 	write.Run, write.Attempts = r, []Attempt{a}
 	write.Event = Event{Type: "run." + string(r.State), Data: map[string]any{"attempt": a.N, "ending": a.Ending, "reason": r.Reason,
 		"detail": r.Detail, "outputs": write.Outputs}}
-	return w.apply(ctx, write)
+	return write, nil
 }
 
 func (e CallEnd) stored() CallEnd {
@@ -239,15 +248,19 @@ func (w *workerCalls) sweep(ctx context.Context) error {
 }
 
 // cancel ends a call at once: the gateway no longer waits for its answer.
-func (w *workerCalls) cancel(ctx context.Context, v View, why string) (View, error) {
+func (w *workerCalls) cancel(ctx context.Context, v View, why string, by Withdrawal) (View, []Asker, error) {
 	now := w.Now()
 	v.Run.CancelAt, v.Run.CancelReason = &now, cmp.Or(why, "cancelled on request")
-	ended, err := w.end(ctx, v, CallEnd{Error: &CallError{Kind: fault.Canceled, Code: string(EndedCancelled), Sent: true,
+	write, err := w.ending(v, CallEnd{Error: &CallError{Kind: fault.Canceled, Code: string(EndedCancelled), Sent: true,
 		Message: v.Run.CancelReason + "; the gateway no longer waits for the worker, and it is unknown whether the worker finished"}})
-	if err == nil {
+	if err != nil {
+		return v, nil, err
+	}
+	ended, held, err := w.withdraw(ctx, write, by)
+	if err == nil && len(held) == 0 {
 		w.outgoing.cancel(v.Run.ID)
 	}
-	return ended, err
+	return ended, held, err
 }
 
 // calledAgain is the error of verbs that would send a call again.

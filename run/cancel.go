@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"slurmgate/fault"
 )
@@ -14,22 +15,30 @@ import (
 
 // CancelAnswer is the answer to a cancel.
 type CancelAnswer struct {
-	RunID            string       `json:"run_id"`
-	State            State        `json:"state"`
-	Phase            Phase        `json:"phase"`
-	Executed         string       `json:"executed"` // "never", "maybe" (it, or an earlier attempt, started), "finished"
-	PollAfterSeconds *int         `json:"poll_after_seconds"`
-	Message          string       `json:"message"`
-	NextSteps        []fault.Step `json:"next_steps"`
+	RunID            string `json:"run_id"`
+	State            State  `json:"state"`
+	Phase            Phase  `json:"phase"`
+	Executed         string `json:"executed"` // "never", "maybe" (it, or an earlier attempt, started), "finished"
+	PollAfterSeconds *int   `json:"poll_after_seconds"`
+	// Withdrawn: askings were taken back, and the run goes on for Askers.
+	Withdrawn bool         `json:"withdrawn" help:"askings were taken back, and it goes on for the askers"`
+	Askers    []string     `json:"askers" help:"some of the principals that ask for it still"`
+	Message   string       `json:"message"`
+	NextSteps []fault.Step `json:"next_steps"`
 }
 
 // Cancelling is the reason of a run whose cancel was requested and that has not ended yet.
 const Cancelling = "cancelling"
 
-// Cancel records the request to cancel and carries it out as far as possible. Before the job has started it takes effect
-// immediately, with or without a job id: the gateway takes the claim. A finished run is left unchanged.
-func (e *Engine) Cancel(ctx context.Context, runID, why string) (CancelAnswer, error) {
-	v, err := unlessStale(func() (View, error) { return e.requestCancel(ctx, runID, why) })
+// Cancel takes askings of a run back. When no one asks for it any more, the request to cancel is recorded in the same
+// transaction, and carried out as far as possible: before the job has started it takes effect immediately, with or
+// without a job id, because the gateway takes the claim. A finished run is left unchanged.
+func (e *Engine) Cancel(ctx context.Context, runID, why string, by Withdrawal) (CancelAnswer, error) {
+	var held []Asker
+	v, err := unlessStale(func() (v View, err error) { v, held, err = e.requestCancel(ctx, runID, why, by); return v, err })
+	if err == nil && len(held) > 0 {
+		return e.goesOn(v, by, held), nil
+	}
 	if err == nil && !v.Run.State.Terminal() {
 		v, err = e.settle(ctx, runID, func(v View) bool { return v.Run.State.Terminal() || v.Run.Phase == InJob })
 	}
@@ -39,25 +48,63 @@ func (e *Engine) Cancel(ctx context.Context, runID, why string) (CancelAnswer, e
 	return e.cancelAnswer(v), nil
 }
 
-func (e *Engine) requestCancel(ctx context.Context, runID, why string) (View, error) {
-	v, err := e.Store.View(ctx, runID)
-	if err != nil || v.Run.State.Terminal() {
-		return v, err
-	}
-	if e.calls != nil {
-		return e.calls.cancel(ctx, v, why)
-	}
-	if v.Run.CancelAt == nil {
-		now := e.Now()
-		v.Run.CancelAt, v.Run.CancelReason = &now, cmp.Or(why, "cancelled on request")
-		sayCancelling(&v.Run, v.Submission.JobID)
-		v, err = e.apply(ctx, Write{Run: v.Run, From: &v, Event: Event{Type: "run.cancel_asked",
-			Data: map[string]any{"reason": v.Run.CancelReason}}})
-		if err != nil {
-			return v, err
+func (e *Engine) requestCancel(ctx context.Context, runID, why string, by Withdrawal) (v View, held []Asker, err error) {
+	v, err = e.Store.View(ctx, runID)
+	switch {
+	case err != nil || v.Run.State.Terminal():
+		return v, nil, err
+	case e.calls != nil:
+		return e.calls.cancel(ctx, v, why, by)
+	case v.Run.CancelAt == nil:
+		if v, held, err = e.withdraw(ctx, CancelWrite(v, e.Now(), why, by), by); err != nil || len(held) > 0 {
+			return v, held, err
 		}
 	}
-	return v, e.carryOutCancel(ctx, v)
+	return v, nil, e.carryOutCancel(ctx, v)
+}
+
+// withdraw is apply for a transition that happens only if no one asks for the run any more.
+func (e *Engine) withdraw(ctx context.Context, w Write, by Withdrawal) (v View, held []Asker, err error) {
+	v, err = e.written(w, func(w Write) (v View, applied bool, err error) {
+		v, held, err = e.Store.Withdraw(ctx, w, by)
+		return v, len(held) == 0, err
+	})
+	return v, held, err
+}
+
+// goesOn is the answer to a cancel of a run that others ask for too.
+func (e *Engine) goesOn(v View, by Withdrawal, held []Asker) CancelAnswer {
+	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, Executed: "maybe", PollAfterSeconds: e.pollAfter(v),
+		NextSteps: NextSteps(v)}
+	if v.Waiting != nil {
+		a.Executed = "never"
+	}
+	a.Askers, _ = NamesOf(held)
+	a.Withdrawn, a.Message = true, by.Text("this run", held)
+	return a
+}
+
+// CancelWrite is the transition that records the request to cancel a run that is not over. [Engine.CarryOutCancel] carries it out.
+func CancelWrite(v View, at time.Time, why string, by Withdrawal) Write {
+	w := Write{From: &v, Run: v.Run}
+	w.Run.CancelAt, w.Run.CancelReason = &at, cmp.Or(why, "cancelled on request")
+	data := by.Event()
+	data["reason"] = w.Run.CancelReason
+	w.Event = Event{Type: "run.cancel_asked", Data: data}
+	sayCancelling(&w.Run, v.Submission.JobID)
+	return w
+}
+
+// CarryOutCancel carries out the cancel that the ledger has recorded for a run, as far as that is possible now. A run without one is left
+// as it is.
+func (e *Engine) CarryOutCancel(ctx context.Context, runID string) (View, error) {
+	return unlessStale(func() (View, error) {
+		v, err := e.Store.View(ctx, runID)
+		if err == nil && v.Run.CancelAt != nil && !v.Run.State.Terminal() {
+			err = e.carryOutCancel(ctx, v)
+		}
+		return v, err
+	})
 }
 
 // sayCancelling makes cancelling the reason of a run in a phase that a cancel ends. Of one whose job is over it says nothing: what the job
@@ -90,7 +137,7 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 		e.work.add(ShareOf(v.Run), v.Run.ID)
 		return nil
 	case InJob, Completing:
-		e.cancels.cancel(v.Run, v.Submission.JobID, v.Submission.JobName)
+		e.cancels.cancel(v.Run, jobAsSent(v))
 		return nil
 	case OutputsLate:
 		return e.finish(ctx, v, verdict{ending: EndedCancelled, detail: "given up: the outputs never appeared", exit: v.Attempt.ExitCode})
@@ -115,14 +162,19 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	}
 	// What is over is over, whatever Slurm says: its job would only wait for its turn.
 	if err == nil && v.Submission.JobID != "" {
-		e.cancels.cancel(v.Run, v.Submission.JobID, v.Submission.JobName)
+		e.cancels.cancel(v.Run, jobAsSent(v))
 	}
 	return err
 }
 
 func (e *Engine) cancelAnswer(v View) CancelAnswer {
-	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, PollAfterSeconds: e.pollAfter(v), NextSteps: NextSteps(v)}
+	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, PollAfterSeconds: e.pollAfter(v), Askers: []string{},
+		NextSteps: NextSteps(v)}
 	switch {
+	case v.Waiting != nil && v.Run.State == Failed:
+		a.Executed, a.Message = "never", "the run has already failed, for its inputs; it never had a job"
+	case v.Waiting != nil:
+		a.Executed, a.Message = "never", fmt.Sprintf("%s; the run waited for its inputs and never had a job", v.Run.State)
 	case v.Run.State == Cancelled && v.Run.Site == WorkerSite:
 		a.Executed, a.Message = "maybe", "cancelled: the gateway no longer waits for the worker; it is unknown whether the worker finished"
 	case v.Run.State == Cancelled && v.Run.Reason == string(AheadOfLedger):

@@ -18,7 +18,7 @@ func cpus(n int) func(*plan.Params) { return func(p *plan.Params) { p.Spec.Resou
 func TestCancel(t *testing.T) {
 	type setup struct {
 		send     func(int) sendKind
-		fault    func(w *world) func(string, int) outcome
+		fault    func(string, int) outcome
 		bring    func(w *world, id string) // into the phase
 		after    func(w *world)            // what happens once cancel was asked for
 		executed string
@@ -26,20 +26,7 @@ func TestCancel(t *testing.T) {
 		sends    int
 	}
 	kind := func(k sendKind) func(int) sendKind { return func(int) sendKind { return k } }
-	broken := func(op string) func(*world) func(string, int) outcome {
-		return func(*world) func(string, int) outcome {
-			return func(o string, _ int) outcome {
-				if o == op {
-					return outcome{skip: true, err: errTransient}
-				}
-				return outcome{}
-			}
-		}
-	}
-	running := func(w *world, id string) {
-		w.with(func() { w.start(w.jobs[0]) })
-		w.until(id, in(run.InJob))
-	}
+	broken := func(op string) func(string, int) outcome { return failing(errTransient, op) }
 	for name, c := range map[string]setup{
 		"staging": {fault: broken("StageInputs"), executed: "never", state: run.Cancelled},
 		"deferred": {send: kind(deferSend), bring: func(w *world, id string) { w.until(id, in(run.Deferred)) },
@@ -61,56 +48,43 @@ func TestCancel(t *testing.T) {
 			w.until(id, in(run.Pending))
 			w.with(func() { w.start(w.jobs[0]) })
 		}, executed: "finished", state: run.Cancelled, sends: 1},
-		"running": {bring: running, executed: "maybe", state: run.Running, sends: 1},
+		"running": {bring: (*world).startJob, executed: "maybe", state: run.Running, sends: 1},
 		"staging, no intent": {fault: broken("Apply"), bring: func(w *world, _ string) {
 			time.Sleep(time.Millisecond) // the tries of this moment are over
 			w.with(func() { w.fault = nil })
 		}, executed: "never", state: run.Cancelled},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.send = c.send
-				if c.fault != nil {
-					w.fault = c.fault(w)
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			w.send, w.fault = c.send, c.fault
+			l, a := w.submitted()
+			if c.bring != nil {
+				c.bring(w, a.RunID)
+			}
+			got, err := l.engine.Cancel(t.Context(), a.RunID, "enough", run.Withdrawal{})
+			if err != nil || got.Executed != c.executed || got.State != c.state || got.RunID != a.RunID || got.Message == "" {
+				t.Errorf("the cancel is answered %+v %v, want that it executed %s, and %s", got, err, c.executed, c.state)
+			}
+			w.with(func() {
+				clear(w.held)
+				if c.after != nil {
+					c.after(w)
 				}
-				l := w.life()
-				a := l.submit(order())
-				if c.bring != nil {
-					c.bring(w, a.RunID)
-				}
-				got, err := l.engine.Cancel(t.Context(), a.RunID, "enough")
-				if err != nil || got.Executed != c.executed || got.State != c.state || got.RunID != a.RunID || got.Message == "" {
-					t.Errorf("%+v %v, want %s %s", got, err, c.executed, c.state)
-				}
-				w.with(func() {
-					clear(w.held)
-					if c.after != nil {
-						c.after(w)
-					}
-				})
-				if name == "submitting" {
-					l.stop()
-					l = w.life()
-				}
-				v := w.until(a.RunID, done)
-				w.want(v, run.Cancelled, "cancelled")
-				if w.count("Send") != c.sends || v.Run.CancelReason != "enough" || v.Run.CancelAt == nil {
-					t.Errorf("%d sends, %+v", w.count("Send"), v.Run)
-				}
-				again, err := l.engine.Cancel(t.Context(), a.RunID, "again")
-				if err != nil || again.State != run.Cancelled || again.Executed == "maybe" {
-					t.Errorf("%+v %v", again, err)
-				}
-				// Whatever was sent before can no longer execute.
-				w.with(func() {
-					for _, j := range w.jobs {
-						j.late = false
-						if j.Class == run.ClassPending {
-							w.start(j)
-						}
-					}
-				})
 			})
+			if name == "submitting" {
+				l.stop()
+				l = w.life()
+			}
+			v := w.ended(a.RunID, run.Cancelled, "cancelled")
+			if w.count("Send") != c.sends || v.Run.CancelReason != "enough" || v.Run.CancelAt == nil {
+				t.Errorf("after %d sends the run is %+v, want %d sends, and cancelled for \"enough\"",
+					w.count("Send"), v.Run, c.sends)
+			}
+			again, err := l.engine.Cancel(t.Context(), a.RunID, "again", run.Withdrawal{})
+			if err != nil || again.State != run.Cancelled || again.Executed == "maybe" {
+				t.Errorf("the second cancel is answered %+v %v, want the run cancelled", again, err)
+			}
+			// Whatever was sent before can no longer execute.
+			w.startAll()
 		})
 	}
 }
@@ -119,65 +93,46 @@ func TestCancel(t *testing.T) {
 func TestCancelTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		slow := true
-		w.fault = func(op string, _ int) outcome {
-			if slow && op == "OpenOutput" {
-				return outcome{skip: true, err: errTransient}
-			}
-			return outcome{}
-		}
+		w.fault = failingWhile(&slow, errTransient, "OpenOutput")
 		w.auto = true
-		l := w.life()
-		a := l.submit(order())
+		l, a := w.submitted()
 		w.until(a.RunID, in(run.Collecting))
-		got, err := l.engine.Cancel(t.Context(), a.RunID, "")
+		got, err := l.engine.Cancel(t.Context(), a.RunID, "", run.Withdrawal{})
 		if err != nil || got.State != run.Running || got.Phase != run.Collecting {
-			t.Errorf("%+v %v", got, err)
+			t.Errorf("a cancel of a run whose job ended is answered %+v %v, want that it is collected", got, err)
 		}
 		w.with(func() { slow = false })
 		w.want(w.until(a.RunID, done), run.Succeeded, "ok")
-		got, err = l.engine.Cancel(t.Context(), a.RunID, "")
-		if err != nil || got.Executed != "finished" || got.State != run.Succeeded || w.count("Cancel") != 0 {
-			t.Errorf("%+v %v", got, err)
-		}
+		l.wantCancel(a.RunID, run.Succeeded, "finished")
+		w.wantCount("Cancel", 0)
 	})
 }
 
 // With Slurm unreachable the wish is recorded, the run says so, and it is carried out once Slurm answers.
 func TestCancelUnreachable(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l := w.life()
-		a := l.submit(order())
-		w.with(func() { w.start(w.jobs[0]) })
-		w.until(a.RunID, in(run.InJob))
+		l, a := w.running()
 		w.with(func() {
-			w.fault = func(op string, _ int) outcome {
-				if op == "Cancel" || op == "Queue" {
-					return outcome{skip: true, err: errTransient}
-				}
-				return outcome{}
-			}
+			w.fault = failing(errTransient, "Cancel", "Queue")
 		})
-		got, err := l.engine.Cancel(t.Context(), a.RunID, "enough")
+		got, err := l.engine.Cancel(t.Context(), a.RunID, "enough", run.Withdrawal{})
 		if err != nil || got.Executed != "maybe" || got.State != run.Running || !strings.HasPrefix(got.Message, run.Cancelling) {
-			t.Errorf("%+v %v", got, err)
+			t.Errorf("where scancel fails a cancel is answered %+v %v, want that it is asked for", got, err)
 		}
 		time.Sleep(time.Minute)
 		asked := w.count("Cancel")
 		if v := must(w.ledger.View(t.Context(), a.RunID)); !strings.Contains(v.Run.Detail, "could not be cancelled") &&
 			!strings.Contains(v.Run.Detail, "does not answer") {
-			t.Errorf("%+v", v.Run)
+			t.Errorf("the run says %+v, want that its job could not be cancelled", v.Run)
 		}
 		time.Sleep(10 * time.Minute)
-		if n := w.count("Cancel"); n != asked {
-			t.Errorf("asked %d times while Slurm did not answer", n-asked)
-		}
+		w.wantCount("Cancel", asked)
 		l.stop()
 		w.with(func() { w.fault = nil })
 		w.life()
-		v := w.until(a.RunID, done)
-		w.want(v, run.Cancelled, "cancelled")
+		w.ended(a.RunID, run.Cancelled, "cancelled")
 		if w.slurm(0).State != "CANCELLED" {
-			t.Error(w.slurm(0).State)
+			t.Errorf("the job of the cancelled run is %s, want CANCELLED", w.slurm(0).State)
 		}
 	})
 }
@@ -190,31 +145,28 @@ func TestCancelDuringSend(t *testing.T) {
 		reason string
 	}{"accepted": {accept, run.Cancelled, "cancelled"}, "rejected": {reject, run.Failed, "rejected"}, "deferred": {deferSend, run.Cancelled,
 		"cancelled"}, "not run": {notRun, run.Cancelled, "cancelled"}, "doubt": {doubtJob, run.Cancelled, "cancelled"}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.send = func(int) sendKind { return c.kind }
-				asked := false
-				w.fault = func(op string, _ int) outcome {
-					if op == "Send" && !asked {
-						asked = true
-						for _, open := range must(w.ledger.Index(w.cfg.Site).Waiting(t.Context(), "", 0, run.Submitting)) {
-							v, now := must(w.ledger.View(t.Context(), open.RunID)), time.Now()
-							v.Run.CancelAt, v.Run.CancelReason = &now, "enough"
-							must(w.ledger.Apply(t.Context(), run.Write{Run: v.Run, Event: run.Event{Type: "run.cancel_asked", Data: map[string]any{}}}))
-						}
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			w.send = func(int) sendKind { return c.kind }
+			asked := false
+			w.fault = func(op string, _ int) outcome {
+				if op == "Send" && !asked {
+					asked = true
+					for _, open := range must(w.ledger.Index(w.cfg.Site).Waiting(t.Context(), "", 0, run.Submitting)) {
+						v, now := must(w.ledger.View(t.Context(), open.RunID)), time.Now()
+						v.Run.CancelAt, v.Run.CancelReason = &now, "enough"
+						must(w.ledger.Apply(t.Context(), run.Write{Run: v.Run, Event: run.Event{Type: "run.cancel_asked", Data: map[string]any{}}}))
 					}
-					return outcome{}
 				}
-				a := w.life().submit(order())
-				v := w.until(a.RunID, done)
-				w.want(v, c.state, c.reason)
-				sends := must(w.ledger.Sends(t.Context(), v.Submission.Token))
-				want := map[sendKind]run.SendOutcome{accept: run.SendAccepted, reject: run.SendRejected, deferSend: run.SendDeferred,
-					notRun: run.SendNotRun, doubtJob: run.SendDoubt}[c.kind]
-				if len(sends) != 1 || sends[0].Outcome != want {
-					t.Errorf("%+v", sends)
-				}
-			})
+				return outcome{}
+			}
+			a := w.life().submit(order())
+			v := w.ended(a.RunID, c.state, c.reason)
+			sends := must(w.ledger.Sends(t.Context(), v.Submission.Token))
+			want := map[sendKind]run.SendOutcome{accept: run.SendAccepted, reject: run.SendRejected, deferSend: run.SendDeferred,
+				notRun: run.SendNotRun, doubtJob: run.SendDoubt}[c.kind]
+			if len(sends) != 1 || sends[0].Outcome != want {
+				t.Errorf("the sends are %+v, want one with the outcome of its kind", sends)
+			}
 		})
 	}
 }
@@ -236,16 +188,16 @@ func TestCancelMany(t *testing.T) {
 		w.until(running, in(run.InJob))
 		began, looks := time.Now(), w.count("Queue")
 		for _, id := range append(ids, running) {
-			got, err := l.engine.Cancel(t.Context(), id, "enough")
+			got, err := l.engine.Cancel(t.Context(), id, "enough", run.Withdrawal{})
 			if err != nil || id != running && (got.State != run.Cancelled || got.Executed != "never") {
-				t.Errorf("%+v %v", got, err)
+				t.Errorf("the cancel is answered %+v %v, want cancelled, never executed", got, err)
 			}
 		}
 		if d := time.Since(began); d > 0 {
 			t.Errorf("61 cancels took %s", d)
 		}
 		if v := must(w.ledger.View(t.Context(), running)); v.Run.State != run.Running || v.Run.Reason != run.Cancelling || v.Run.Detail == "" {
-			t.Errorf("%+v", v.Run)
+			t.Errorf("the run in a job is %+v, want running with the cancel as its reason", v.Run)
 		}
 		time.Sleep(time.Minute)
 		if n := w.count("Queue") - looks; n < 5 {
@@ -266,62 +218,26 @@ func TestCancelMany(t *testing.T) {
 	})
 }
 
-// A job that stays is asked about again after a minute, or twice Slurm's own patience, no sooner, however often its run is cancelled.
-func TestCancelAskedAgain(t *testing.T) {
-	for timeout, deadline := range map[time.Duration]time.Duration{10 * time.Second: time.Minute, 2 * time.Minute: 4 * time.Minute} {
-		t.Run(timeout.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.timeout, w.deaf = timeout, true
-				l := w.life()
-				id := l.submit(order()).RunID
-				w.with(func() { w.start(w.jobs[0]) })
-				w.until(id, in(run.InJob))
-				for began := time.Now(); time.Since(began) < 3*deadline+30*time.Second; time.Sleep(5 * time.Second) {
-					must(l.engine.Cancel(t.Context(), id, "enough"))
-				}
-				w.with(func() {
-					for i, at := range w.cancelled {
-						if gap := at.Sub(w.cancelled[max(0, i-1)]); i > 0 && gap < deadline || gap > deadline+20*time.Second {
-							t.Errorf("asked again after %s", gap)
-						}
-					}
-					if n := len(w.cancelled); n < 3 || n > 4 {
-						t.Errorf("asked %d times", n)
-					}
-				})
-				w.with(func() { w.deaf = false })
-				w.want(w.until(id, done), run.Cancelled, "cancelled")
-			})
-		})
-	}
-}
-
 // A claim that cannot be taken when the cancel comes is taken as soon as it can.
 func TestCancelClaimLater(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		away := true
-		w.fault = func(op string, _ int) outcome {
-			if away && op == "TakeClaim" {
-				return outcome{skip: true, err: fault.New(fault.Transport, "filesystem", "stale file handle")}
-			}
-			return outcome{}
-		}
+		w.fault = failingWhile(&away, fault.New(fault.Transport, "filesystem", "stale file handle"), "TakeClaim")
 		w.deaf = true // so that it is the claim that ends the run
 		l := w.life()
 		id := l.submit(order()).RunID
 		w.until(id, in(run.Pending))
-		if _, err := l.engine.Cancel(t.Context(), id, "enough"); fault.CodeOf(err) != "filesystem" {
+		if _, err := l.engine.Cancel(t.Context(), id, "enough", run.Withdrawal{}); fault.CodeOf(err) != "filesystem" {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
 		if v := must(w.ledger.View(t.Context(), id)); v.Run.State != run.Queued || v.Run.Reason == "" {
-			t.Errorf("%+v", v.Run)
+			t.Errorf("the run is %+v, want queued with a reason", v.Run)
 		}
 		w.with(func() { away = false })
-		v := w.until(id, done)
-		w.want(v, run.Cancelled, "cancelled")
-		if got := must(l.engine.Cancel(t.Context(), id, "")); got.Executed != "never" {
-			t.Errorf("%+v", got)
+		w.ended(id, run.Cancelled, "cancelled")
+		if got := must(l.engine.Cancel(t.Context(), id, "", run.Withdrawal{})); got.Executed != "never" {
+			t.Errorf("the cancel of a cancelled run is answered %+v, want that it was never executed", got)
 		}
 	})
 }
@@ -333,9 +249,9 @@ func TestSettledAsksSlurm(t *testing.T) {
 		l := w.life()
 		id := l.submit(order()).RunID
 		w.until(id, in(run.Pending))
-		must(l.engine.Cancel(t.Context(), id, "enough"))
+		must(l.engine.Cancel(t.Context(), id, "enough", run.Withdrawal{}))
 		if err := l.engine.Settled(t.Context()); err != nil || w.slurm(0).State != "CANCELLED" {
-			t.Error(err, w.slurm(0).State)
+			t.Errorf("Settled after the cancel gives %v with the job %s, want no error and CANCELLED", err, w.slurm(0).State)
 		}
 	})
 }
@@ -345,13 +261,10 @@ func TestCancelSecondAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Attempts = 2
 		w.send = func(n int) sendKind { return []sendKind{accept, deferSend, deferSend}[min(n, 3)-1] }
-		l := w.life()
-		a := l.submit(order())
+		l, a := w.submitted()
 		w.with(func() { w.start(w.jobs[0]); w.end(w.jobs[0], "NODE_FAIL", 1) })
 		w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Deferred })
-		if got, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil || got.State != run.Cancelled || got.Executed != "maybe" {
-			t.Errorf("%+v %v", got, err)
-		}
+		l.wantCancel(a.RunID, run.Cancelled, "maybe")
 	})
 }
 
@@ -373,28 +286,26 @@ func TestCancelAfterRestore(t *testing.T) {
 		"job waits": {"", "never", run.Done}, "job runs": {"slurmgate-claim 1 job=77 task=- restart=0 token=TOKEN node=n1\n", "maybe", run.InJob},
 		"another attempt": {"slurmgate-claim 1 job=77 task=- restart=0 token=0123456789abcdef0123456789abcdef node=n1\n", "maybe", run.Done},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.send = func(int) sendKind { return deferSend }
-				l := w.life()
-				id := l.submit(order()).RunID
-				token := w.until(id, in(run.Deferred)).Submission.Token
-				a := w.attempt(id, 1)
-				if c.claim != "" {
-					w.with(func() { a.ctl[run.ClaimFile] = []byte(strings.ReplaceAll(c.claim, "TOKEN", token)) })
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			w.send = func(int) sendKind { return deferSend }
+			l := w.life()
+			id := l.submit(order()).RunID
+			token := w.until(id, in(run.Deferred)).Submission.Token
+			a := w.attempt(id, 1)
+			if c.claim != "" {
+				w.with(func() { a.ctl[run.ClaimFile] = []byte(strings.ReplaceAll(c.claim, "TOKEN", token)) })
+			}
+			got := must(l.engine.Cancel(t.Context(), id, "", run.Withdrawal{}))
+			if got.Executed != c.executed || got.Phase != c.phase {
+				t.Errorf("the cancel is answered %+v, want the phase and execution of its row", got)
+			}
+			w.with(func() {
+				if a.ctl[run.ClaimFile] == nil {
+					t.Error("nobody has the claim: a job that starts now would execute")
 				}
-				got := must(l.engine.Cancel(t.Context(), id, ""))
-				if got.Executed != c.executed || got.Phase != c.phase {
-					t.Errorf("%+v", got)
-				}
-				w.with(func() {
-					if a.ctl[run.ClaimFile] == nil {
-						t.Error("nobody has the claim: a job that starts now would execute")
-					}
-				})
-				w.send = nil
-				w.until(id, done)
 			})
+			w.send = nil
+			w.until(id, done)
 		})
 	}
 }
@@ -411,32 +322,30 @@ func TestUnsentAfterRestore(t *testing.T) {
 		"another attempt": {"slurmgate-claim 1 job=77 task=- restart=0 token=0123456789abcdef0123456789abcdef node=n1\n",
 			func(v run.View) bool { return v.Run.Phase == run.Done && v.Run.Reason == string(run.AheadOfLedger) }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				var denied atomic.Bool
-				w.allowed = func(string, plan.Params) error {
-					if denied.Load() {
-						return fault.New(fault.Validation, "denied", "no longer allowed")
-					}
-					return nil
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			var denied atomic.Bool
+			w.allowed = func(string, plan.Params) error {
+				if denied.Load() {
+					return fault.New(fault.Validation, "denied", "no longer allowed")
 				}
-				w.send = func(int) sendKind { return deferSend }
-				l := w.life()
-				id := l.submit(order()).RunID
-				token := w.until(id, in(run.Deferred)).Submission.Token
-				a := w.attempt(id, 1)
-				w.with(func() {
-					if c.claim != "" {
-						a.ctl[run.ClaimFile] = []byte(strings.ReplaceAll(c.claim, "TOKEN", token))
-					}
-				})
-				denied.Store(true)
-				w.until(id, c.is)
-				w.with(func() {
-					if a.ctl[run.ClaimFile] == nil {
-						t.Error("nobody has the claim: a job that starts now would execute")
-					}
-				})
+				return nil
+			}
+			w.send = func(int) sendKind { return deferSend }
+			l := w.life()
+			id := l.submit(order()).RunID
+			token := w.until(id, in(run.Deferred)).Submission.Token
+			a := w.attempt(id, 1)
+			w.with(func() {
+				if c.claim != "" {
+					a.ctl[run.ClaimFile] = []byte(strings.ReplaceAll(c.claim, "TOKEN", token))
+				}
+			})
+			denied.Store(true)
+			w.until(id, c.is)
+			w.with(func() {
+				if a.ctl[run.ClaimFile] == nil {
+					t.Error("nobody has the claim: a job that starts now would execute")
+				}
 			})
 		})
 	}

@@ -17,8 +17,25 @@ const (
 	betweenTasks  = 2 * time.Second // two requests about tasks of one array, at least: what is cancelled meanwhile goes into the second
 )
 
-// namedJob is a job as scancel is called for it: with both, because a controller can reuse an id. user is whom its run is executed as.
-type namedJob struct{ id, name, user string }
+// namedJob is a job as scancel is called for it: with id and name, because a controller can reuse an id. shown is the name that Slurm shows
+// instead, if somebody has renamed the job, and user is whom its run is executed as.
+type namedJob struct{ id, name, shown, user string }
+
+// jobAsSent is a run's job under the name that it was sent with. If somebody has renamed it, the watcher sees that and asks again.
+func jobAsSent(v View) namedJob { return namedJob{id: v.Submission.JobID, name: v.Submission.JobName} }
+
+// jobAsShown is a run's job as Slurm shows it.
+func jobAsShown(v View, j Job) namedJob {
+	return namedJob{id: j.ID, name: v.Submission.JobName, shown: shownAs(v.Submission, j)}
+}
+
+// shownAs is the name of a run's job if somebody has renamed it, else empty.
+func shownAs(s Submission, j Job) string {
+	if j.Name == s.JobName {
+		return ""
+	}
+	return j.Name
+}
 
 // canceller asks Slurm to cancel jobs, with workers of its own, so that neither the watcher nor a caller waits for scancel. It asks about
 // each job once, and again only if the job still exists after a deadline: the watcher sees that and calls cancel again. What a gateway
@@ -78,11 +95,11 @@ func (c *canceller) pace(array namedJob) {
 	time.AfterFunc(betweenTasks, c.jobs.wake)
 }
 
-// cancel has Slurm asked to cancel the job with this id and name, unless it was asked lately or is about to be.
-func (c *canceller) cancel(r Run, id, name string) {
+// cancel has Slurm asked to cancel the run's job, unless it was asked lately under this name or is about to be.
+func (c *canceller) cancel(r Run, j namedJob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	j := namedJob{id, name, r.ExecutedAs}
+	j.user = r.ExecutedAs
 	if last, ok := c.asked[j]; ok && c.now().Sub(last) < askAgainAfter || c.jobs.working(j) {
 		return
 	}
@@ -126,12 +143,12 @@ func (c *canceller) ask(ctx context.Context, j namedJob) {
 	if err != nil {
 		c.failed(ctx, list, err)
 	}
-	for name, jobs := range names {
+	for as, jobs := range names {
 		ids := make([]string, len(jobs))
 		for i, j := range jobs {
 			ids[i] = j.id
 		}
-		if err := c.slurm.Cancel(ctx, TaskIDs(ids), name); err != nil {
+		if err := c.slurm.Cancel(ctx, TaskIDs(ids), as.name, as.shown); err != nil {
 			c.failed(ctx, jobs, err)
 		}
 	}
@@ -140,15 +157,16 @@ func (c *canceller) ask(ctx context.Context, j namedJob) {
 	}
 }
 
-// byName divides jobs by the names that Slurm knows them under: controllers use the ids of arrays again, too.
-func (c *canceller) byName(ctx context.Context, list []namedJob) (map[string][]namedJob, error) {
-	names := map[string][]namedJob{}
+// byName divides jobs by the names that they were sent with and that Slurm shows: controllers use the ids of arrays again, too.
+func (c *canceller) byName(ctx context.Context, list []namedJob) (map[namedJob][]namedJob, error) {
+	names := map[namedJob][]namedJob{}
 	for _, j := range list {
 		name, err := c.named(ctx, j.id, j.name)
 		if err != nil {
 			return nil, err
 		}
-		names[name] = append(names[name], j)
+		as := namedJob{name: name, shown: j.shown}
+		names[as] = append(names[as], j)
 	}
 	return names, nil
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -24,8 +25,8 @@ func (s *scancels) MessageTimeout(context.Context) (time.Duration, error) {
 	return 40 * time.Second, nil
 }
 
-func (s *scancels) Cancel(_ context.Context, id, name string) error {
-	s.asked = append(s.asked, id+" "+name)
+func (s *scancels) Cancel(_ context.Context, id, name, shown string) error {
+	s.asked = append(s.asked, id+" "+cmp.Or(shown, name))
 	return s.fails
 }
 
@@ -65,32 +66,32 @@ func TestCancellerOfTasks(t *testing.T) {
 			}
 			slurm.asked = nil
 		}
-		k.cancel(Run{}, "7_2", "a2")
+		k.cancel(Run{}, namedJob{id: "7_2", name: "a2"})
 		want("7_2 a")
 		for _, id := range []string{"7_0", "7_1", "7_2", "7_3"} {
-			k.cancel(Run{}, id, map[bool]string{true: "b", false: "a"}[id == "7_3"]+id[2:])
+			k.cancel(Run{}, namedJob{id: id, name: map[bool]string{true: "b", false: "a"}[id == "7_3"] + id[2:]})
 		}
-		k.cancel(Run{}, "8", "c")
+		k.cancel(Run{}, namedJob{id: "8", name: "c"})
 		want("8 c")
 		c.pass(betweenTasks)
 		want("7_3 b", "7_[0,1] a")
 		c.pass(askAgainAfter)
 		silent = errors.New("no answer")
-		k.cancel(Run{}, "7_0", "a0")
-		k.cancel(Run{}, "7_1", "a1")
+		k.cancel(Run{}, namedJob{id: "7_0", name: "a0"})
+		k.cancel(Run{}, namedJob{id: "7_1", name: "a1"})
 		if want(); len(said) != 2 {
 			t.Errorf("said %q", said)
 		}
 		c.pass(askAgainAfter)
 		silent, slurm.fails = nil, fault.New(fault.Transport, "x", "scancel: timed out")
-		k.cancel(Run{}, "7_0", "a0")
-		k.cancel(Run{}, "7_1", "a1")
+		k.cancel(Run{}, namedJob{id: "7_0", name: "a0"})
+		k.cancel(Run{}, namedJob{id: "7_1", name: "a1"})
 		if want("7_[0,1] a"); len(said) != 4 || len(k.tasks) != 0 {
 			t.Errorf("said %q, left %v", said, k.tasks)
 		}
 		c.pass(betweenTasks + 1)
 		if k.forgetOld(); len(k.next) != 0 {
-			t.Errorf("%v", k.next)
+			t.Errorf("after the wait between tasks forgetOld keeps %v, want nothing", k.next)
 		}
 	})
 }
@@ -116,28 +117,28 @@ func TestCanceller(t *testing.T) {
 			t.Fatalf("asked %q, said %q", slurm.asked, said)
 		}
 	}
-	k.cancel(Run{}, "7", "sg-a")
-	k.cancel(Run{}, "7", "sg-a")
-	k.cancel(Run{}, "7", "sg-b") // the same id under another name is another job
+	k.cancel(Run{}, namedJob{id: "7", name: "sg-a"})
+	k.cancel(Run{}, namedJob{id: "7", name: "sg-a"})
+	k.cancel(Run{}, namedJob{id: "7", name: "sg-b"}) // the same id under another name is another job
 	want(2, 0)
 	c.pass(askAgainAfter - 1)
-	k.cancel(Run{}, "7", "sg-a")
+	k.cancel(Run{}, namedJob{id: "7", name: "sg-a"})
 	want(2, 0)
 	c.pass(1)
-	k.cancel(Run{}, "7", "sg-a") // twice MessageTimeout has not passed
+	k.cancel(Run{}, namedJob{id: "7", name: "sg-a"}) // twice MessageTimeout has not passed
 	want(2, 0)
 	c.pass(20 * time.Second)
 	slurm.fails = fault.New(fault.Transport, "x", "scancel: timed out")
-	k.cancel(Run{}, "7", "sg-a")
+	k.cancel(Run{}, namedJob{id: "7", name: "sg-a"})
 	want(3, 1)
 	silent = errors.New("no answer")
-	k.cancel(Run{}, "8", "sg-c")
+	k.cancel(Run{}, namedJob{id: "8", name: "sg-c"})
 	want(3, 2)
 	if silent = nil; len(k.asked) != 2 {
 		t.Errorf("a job counts as asked about that was not: %v", k.asked)
 	}
 	c.pass(askedKept + 1)
 	if k.forgetOld(); len(k.asked) != 0 {
-		t.Errorf("%v", k.asked)
+		t.Errorf("forgetOld keeps the jobs %v that were asked about long ago, want nothing", k.asked)
 	}
 }

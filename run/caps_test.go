@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"slurmgate/fault"
-	"slurmgate/plan"
 	"slurmgate/run"
 )
 
@@ -19,6 +18,7 @@ import (
 func TestCapsHold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.auto = true
+		w.cfg.Ceiling = time.Hour // a day goes by in it
 		w.admit = func(s run.Share, project, caller run.Spent) error {
 			if s.Caller == "prn_busy" && caller.RunsToday > 5 || project.RunsToday > 8 {
 				return fault.New(fault.Policy, "cap_reached", "no more today")
@@ -91,15 +91,15 @@ func TestCapsAndRetries(t *testing.T) {
 		l := w.life()
 		id := l.submit(of("", "a", 1)).RunID
 		w.until(id, done)
-		if _, err := l.engine.Retry(t.Context(), id, 1, "", plan.MoreResources{}); fault.CodeOf(err) != "cap_reached" {
+		if _, err := l.engine.Retry(t.Context(), id, run.RetryOrder{After: 1}); fault.CodeOf(err) != "cap_reached" {
 			t.Error(err)
 		}
 		if v := w.until(id, done); v.Run.AttemptN != 1 || v.Run.State != run.Failed {
-			t.Errorf("%+v", v.Run)
+			t.Errorf("the run is %+v, want failed in its only attempt", v.Run)
 		}
 		most = 2
-		if a, err := l.engine.Retry(t.Context(), id, 1, "", plan.MoreResources{}); err != nil || a.Attempt != 2 {
-			t.Error(a, err)
+		if a, err := l.engine.Retry(t.Context(), id, run.RetryOrder{After: 1}); err != nil || a.Attempt != 2 {
+			t.Errorf("Retry under a cap of two gives %+v %v, want attempt 2", a, err)
 		}
 	})
 }

@@ -1,9 +1,8 @@
 package run
 
 import (
-	"strings"
-
 	"slurmgate/secrets"
+	"slurmgate/visible"
 )
 
 // margin is how many bytes around what is read of a job's log are searched with it, so that a secret at its edge is found.
@@ -35,12 +34,7 @@ func (e *Engine) clean(w Write) Write {
 // maxDetail bounds the detail of a run, in bytes: a job decides how much there is to say of its outputs.
 const maxDetail = 8 << 10
 
-func short(s string) string {
-	if len(s) <= maxDetail {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxDetail], "") + "…"
-}
+func short(s string) string { return visible.Clip(s, maxDetail) }
 
 func cleanAll(s *secrets.Scanner, texts []string) []string {
 	for i, t := range texts {

@@ -11,6 +11,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/visible"
 )
 
 // Bounds of what is read from an attempt's control files, in bytes.
@@ -107,7 +108,19 @@ func (e *Engine) collectOnce(ctx context.Context, v View) error {
 			return err
 		}
 	}
-	d := e.judge(ctx, v, exit, reason)
+	proven, later, err := e.proven(ctx, v, exit)
+	switch {
+	case err != nil:
+		return err
+	case later:
+		return e.note(ctx, v, string(OutputsLate), manifestLate)
+	}
+	d := e.judge(ctx, v, v.Attempt.resources(p), exit, reason, proven)
+	if d.ending == EndedCancelled && v.Run.CancelAt == nil && (reason == neverClaimed || reason == gatewayClaimed) {
+		if d, err = e.cancelledUnstarted(ctx, v); err != nil {
+			return err
+		}
+	}
 	if exit != nil {
 		v.Attempt.Usage = usage(*exit)
 		if v.Attempt.Node == "" && nodeName.MatchString(exit.Node) {
@@ -118,16 +131,31 @@ func (e *Engine) collectOnce(ctx context.Context, v View) error {
 		if later, err := e.takeOutputs(ctx, v, p, exit.Holder, &d); err != nil || later {
 			return err
 		}
+		if proven && d.ending == EndedOutputs { // so it was not, and Slurm's word counts
+			d = e.judge(ctx, v, v.Attempt.resources(p), exit, reason, false)
+		}
 	}
 	if err := e.takeLogs(ctx, v, &d); err != nil {
 		return err
 	}
-	return e.finish(ctx, v, d)
+	if err := e.finish(ctx, v, d); err != nil || !d.lackedRoom() || e.Discard == nil {
+		return err
+	}
+	if err := e.Discard(ctx, v.Run.ID); err != nil { // gc removes it
+		e.Log.WarnContext(ctx, "what a run left on a full disk cannot be removed", append(about(v), "err", err)...)
+	}
+	return nil
+}
+
+// lackedRoom reports whether the attempt failed for want of room: the job script says so, or the last words of the program.
+func (d *verdict) lackedRoom() bool {
+	return d.ending == EndedRunsDirFull || d.ending == EndedToolFailed &&
+		(strings.Contains(d.detail, "o space left on device") || strings.Contains(d.detail, "uota exceeded"))
 }
 
 // readControl reads a whole control file of the current attempt. NotFound while there is none.
 func (e *Engine) readControl(ctx context.Context, v View, name string) ([]byte, error) {
-	return e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, name, maxControlBytes, false)
+	return ReadControl(ctx, e.Workspace, v.Run.ID, v.Attempt.N, name, maxControlBytes, false)
 }
 
 // readExit reads the exit file if the job's own execution wrote it. NotFound while there is none.
@@ -157,6 +185,11 @@ func (e *Engine) mayCome(v View) bool {
 	return ending == EndedLost && !e.waitedEnough(v)
 }
 
+// outputsMayCome reports whether a manifest, or the bytes of outputs, may only be late: as mayCome, where success is possible.
+func (e *Engine) outputsMayCome(v View) bool {
+	return e.mayCome(v) || outranked(v.Attempt) && !e.waitedEnough(v)
+}
+
 // waitedEnough reports whether the gateway has waited for the run's files as long as the site allows.
 func (e *Engine) waitedEnough(v View) bool { return e.late.waited(v.Run.ID) >= e.cfg.LateOutputs }
 
@@ -172,13 +205,18 @@ func usage(x Exit) json.RawMessage {
 	return b
 }
 
-// tail is the end of the program's output, or else of the script's; bounded, on one line, printable.
+// tail is the end of what the program said, on standard error or else on standard output where that is no declared
+// output, or else of what the script said; bounded, on one line, printable.
 func (e *Engine) tail(ctx context.Context, v View) string {
-	for _, name := range []string{StderrFile, JobLogFile} {
-		b, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, name, maxTailInDetail+margin, true)
+	for _, name := range []string{StderrFile, StdoutFile, JobLogFile} {
+		b, err := ReadControl(ctx, e.Workspace, v.Run.ID, v.Attempt.N, name, maxTailInDetail+margin, true)
 		if s := strings.TrimSpace(string(b)); err == nil && s != "" {
-			q := strconv.QuoteToGraphic(strings.ToValidUTF8(e.cfg.Secrets.Tail(s, maxTailInDetail), "?"))
-			return strings.ReplaceAll(q[1:len(q)-1], `\n`, " / ")
+			at, mark := visible.Tail(s, maxTailInDetail), ""
+			if at > 0 {
+				mark = visible.Mark
+			}
+			q := strconv.QuoteToGraphic(strings.ToValidUTF8(e.cfg.Secrets.Tail(s, len(s)-at), "?"))
+			return mark + strings.ReplaceAll(q[1:len(q)-1], `\n`, " / ")
 		}
 	}
 	return "it printed nothing"

@@ -32,18 +32,14 @@ func TestCollectsLeaveRoom(t *testing.T) {
 			w.with(func() { w.attempt(id, 1).out["out/t.tsv"] = strings.Repeat("x", long) })
 			mine = append(mine, id)
 		}
-		for _, id := range mine {
-			w.until(id, in(run.Collecting))
-		}
+		w.untilAll(mine, in(run.Collecting))
 		a := l.submit(of(other, 100))
 		began := time.Now()
 		w.until(a.RunID, done)
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("another project's run took %s", took)
 		}
-		for _, id := range mine {
-			w.want(w.until(id, done), run.Succeeded, "ok")
-		}
+		w.wantAll(mine, run.Succeeded, "ok")
 	})
 }
 

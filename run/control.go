@@ -22,8 +22,10 @@ import (
 //	pinned.sha256  <64 hex>  <absolute image path>                       first line
 //	               <64 hex>  in/<path>                                   one for each input; the absolute path of one that is not copied
 //	               slurmgate-claim 1 job=1234 task=5 restart=0 …         of a task of the array 1234
+//	limit          slurmgate-limit 1 token=<32 hex> seconds=7200         Slurm's limit, where it was raised after the job was sent
 //	exit           slurmgate-exit 1 job=1234 task=- restart=0 code=0 reason=ok elapsed=12 user=3.1 sys=0.2 maxrss=2048 node=n1
-//	                                                                     of a pipe that failed also program=2, which failed first
+//	                                                                     of a pipe that failed also program=2, which failed first;
+//	                                                                     oom=0 where the job has a cgroup (v2) that counts OOM kills
 //	manifest       slurmgate-manifest 1 job=1234 task=- restart=0
 //	               file <64 hex> <bytes> out/<path>                      a regular file
 //	               oversize <bytes> out/<path>                           more than the outputs together may have: not hashed
@@ -37,6 +39,7 @@ const (
 	PinnedFile   = "pinned.sha256"
 	ScriptFile   = "script"
 	ProgramFile  = "program" // the script that a plan of the kind script executes
+	LimitFile    = "limit"
 	ExitFile     = "exit"
 	ManifestFile = "manifest"
 	JobLogFile   = "job.log" // sbatch --output and --error: what the script itself says
@@ -47,9 +50,12 @@ const (
 // SendFile is the name of the k-th send's file: its standard output (the receipt) or standard error.
 func SendFile(k int, stream string) string { return fmt.Sprintf("send.%d.%s", k, stream) }
 
+// jobNameDigits is how many of the token's digits are in a job's name.
+const jobNameDigits = 12
+
 // JobName is the job name, which is the key: sg-<run_id>-a<n>-<first 12 hex of the token>.
 func JobName(runID string, n int, token string) string {
-	return fmt.Sprintf("sg-%s-a%d-%s", runID, n, token[:12])
+	return fmt.Sprintf("sg-%s-a%d-%s", runID, n, token[:jobNameDigits])
 }
 
 // RunOf is the run in a job's name, empty if the name is not one of ours.
@@ -104,6 +110,7 @@ type Exit struct {
 	MaxRSS  int64   // KiB
 	Node    string
 	Program int // of a pipe the program that failed first, from 1; 0 elsewhere
+	OOM     int // processes of the job that the kernel killed for its memory, when the program had ended; -1: not known
 }
 
 // ManifestEntry is one declared output as the job saw it.
@@ -146,7 +153,7 @@ func ParseExit(data []byte) (Exit, error) {
 	if err != nil {
 		return Exit{}, err
 	}
-	e := Exit{Reason: f["reason"], Node: f["node"]}
+	e := Exit{Reason: f["reason"], Node: f["node"], OOM: -1}
 	if e.Holder, err = holder(f); err != nil {
 		return Exit{}, err
 	}
@@ -160,6 +167,9 @@ func ParseExit(data []byte) (Exit, error) {
 	e.Sys, _ = strconv.ParseFloat(f["sys"], 64)
 	e.Program, _ = strconv.Atoi(f["program"])
 	e.MaxRSS, _ = strconv.ParseInt(f["maxrss"], 10, 64)
+	if n, err := strconv.Atoi(f["oom"]); err == nil && n >= 0 {
+		e.OOM = n
+	}
 	return e, nil
 }
 

@@ -51,9 +51,13 @@ func TestParseExit(t *testing.T) {
 	const head = "slurmgate-exit 1 job=12 task=- restart=0 "
 	for data, want := range map[string]*Exit{
 		head + "code=0 reason=ok elapsed=12.50 user=3.1 sys=0.2 maxrss=2048 node=n1\n": {Holder: us, Reason: "ok", Elapsed: 12.5, User: 3.1,
-			Sys: 0.2, MaxRSS: 2048, Node: "n1"},
-		head + "code=255 reason=tool_failed\n":                        {Holder: us, Code: 255, Reason: "tool_failed"},
-		head + "code=1 reason=x elapsed=much\n":                       {Holder: us, Code: 1, Reason: "x"},
+			Sys: 0.2, MaxRSS: 2048, Node: "n1", OOM: -1},
+		head + "code=255 reason=tool_failed\n":                        {Holder: us, Code: 255, Reason: "tool_failed", OOM: -1},
+		head + "code=1 reason=x elapsed=much\n":                       {Holder: us, Code: 1, Reason: "x", OOM: -1},
+		head + "code=0 reason=ok oom=0\n":                             {Holder: us, Reason: "ok"},
+		head + "code=0 reason=ok oom=2\n":                             {Holder: us, Reason: "ok", OOM: 2},
+		head + "code=0 reason=ok oom=-2\n":                            {Holder: us, Reason: "ok", OOM: -1},
+		head + "code=0 reason=ok oom=\n":                              {Holder: us, Reason: "ok", OOM: -1},
 		head + "code=0 reason=tool_failed\n":                          nil,
 		head + "code=3 reason=ok\n":                                   nil,
 		head + "code=256 reason=x\n":                                  nil,
@@ -110,7 +114,7 @@ func check[T any](t *testing.T, data string, got T, err error, want *T) {
 	t.Helper()
 	if want == nil {
 		if !fault.Is(err, fault.Validation) || fault.CodeOf(err) != "CTL-FORMAT" || !reflect.ValueOf(got).IsZero() {
-			t.Errorf("%.100q: %+v %v", data, got, err)
+			t.Errorf("%.100q is read as %+v %v, want CTL-FORMAT and nothing read", data, got, err)
 		}
 		return
 	}
@@ -127,11 +131,11 @@ func FuzzControl(f *testing.F) {
 	f.Add([]byte("slurmgate-manifest 1 job=12 task=- restart=0\nfile " + sha + " 7 out/a\nmissing out/b\noversize 8 out/c\nend\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if c, err := ParseClaim(data); err == nil && (c.Token == "" || !c.Void && c.Holder.Job == "") {
-			t.Errorf("%+v", c)
+			t.Errorf("the claim %+v has no token, or neither a holder nor an end", c)
 		}
 		if x, err := ParseExit(data); err == nil {
 			if x.Code < 0 || x.Code > 255 || x.Reason == "" || x.Holder.Job == "" || strings.ContainsAny(x.Node, "\n\x1b") {
-				t.Errorf("%+v", x)
+				t.Errorf("the exit %+v is out of bounds", x)
 			}
 			usage(x) // never panics, whatever the numbers
 		}
@@ -142,7 +146,7 @@ func FuzzControl(f *testing.F) {
 		seen := map[string]bool{}
 		for _, e := range m.Entries {
 			if plan.CheckRelPath(e.Relpath, "out") != "" || seen[e.Relpath] || e.Size < 0 || (e.Kind == "file") != plan.IsSHA256(e.SHA256) {
-				t.Errorf("%+v", e)
+				t.Errorf("the entry %+v is outside out, twice, or has a digest that its kind does not have", e)
 			}
 			seen[e.Relpath] = true
 		}
@@ -155,14 +159,14 @@ func TestNames(t *testing.T) {
 		InJob: Running, Completing: Running, Collecting: Running,
 		NeedsOperator: Blocked, AheadOfLedger: Blocked, OutputsLate: Blocked, Done: ""} {
 		if StateOf(p) != s || s.Terminal() {
-			t.Errorf("%s: %s", p, StateOf(p))
+			t.Errorf("the phase %s belongs to the state %q, want %q, which is not terminal", p, StateOf(p), s)
 		}
 	}
 	if got := JobName("run_0X8Z4D1X467KV94K4TXG0D9BXT", 2, tok); got != "sg-run_0X8Z4D1X467KV94K4TXG0D9BXT-a2-0123456789ab" {
-		t.Error(got)
+		t.Errorf("the job's name is %s, want it made of run, attempt and 12 digits of the token", got)
 	}
 	if SendFile(3, "out") != "send.3.out" {
-		t.Error(SendFile(3, "out"))
+		t.Errorf("the file of the third send is %s, want send.3.out", SendFile(3, "out"))
 	}
 	for _, e := range []Ending{EndedOK, EndedToolFailed, EndedTimeLimit, EndedOutOfMemory, EndedOutputs, EndedContract, EndedImageMismatch,
 		EndedInputMismatch, EndedInputMissing, EndedNotStarted, EndedRunsDirFull, EndedRejected, EndedStaging, EndedCancelled} {

@@ -2,20 +2,20 @@ package run
 
 import (
 	"context"
-	"strings"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // answer is Slurm's answer, indexed by job name. At 100,000 jobs it is most of a gateway's memory; sorting the jobs instead needs no
 // index, and 40 ms more for 10,000.
 type answer struct {
 	jobs  []Job
-	first map[string]int32 // by name: the first job of that name
+	first map[string]int32 // by name: the first job of that name; a job that was renamed counts under the name it was sent with
 	next  []int32          // for each job the next one of its name, -1 after the last
 	known []bool           // for each job: an open run has its name
-	other []Job            // jobs whose name is not a gateway's
 
 	unread map[string][]*Job // by name: jobs whose record could not be read; nil without any
 	lost   []*Job            // records that could not be read and may be any job's, or any of their user's
@@ -28,14 +28,12 @@ func index(jobs []Job) *answer {
 			a.cannotRead(&jobs[i])
 			continue
 		}
-		next, ok := a.first[jobs[i].Name]
+		name := jobs[i].sentAs()
+		next, ok := a.first[name]
 		if !ok {
 			next = -1
 		}
-		a.next[i], a.first[jobs[i].Name] = next, int32(i)
-		if !strings.HasPrefix(jobs[i].Name, "sg-") {
-			a.other = append(a.other, jobs[i])
-		}
+		a.next[i], a.first[name] = next, int32(i)
 	}
 	return a
 }
@@ -48,7 +46,20 @@ func (a *answer) cannotRead(j *Job) {
 	if a.unread == nil {
 		a.unread = map[string][]*Job{}
 	}
-	a.unread[j.Name] = append(a.unread[j.Name], j)
+	a.unread[j.sentAs()] = append(a.unread[j.sentAs()], j)
+}
+
+// mayLack says why an answer may lack a job that it does not show, because of this record of it.
+func (j *Job) mayLack() string {
+	if j.Beside {
+		return "came with a line that is not known to be harmless (" + j.Why + "; it is, once it came with the jobs of all open runs)"
+	}
+	return "has a record that cannot be read (" + j.Why + ")"
+}
+
+// showsAll reports whether the answer has a job of every key, at least one.
+func (a *answer) showsAll(keys []JobKey, userOf func(executedAs string) string) bool {
+	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k JobKey) bool { return a.named(k.Name, userOf(k.User)) == nil })
 }
 
 // mayBeOf returns the first of the records, which could not be read, that may be of a job of the user; nil: none may.
@@ -78,6 +89,11 @@ func (a *answer) hides(name, user string) *Job {
 	return mayBeOf(user, a.lost)
 }
 
+// jobsOf returns the jobs that the answer shows of a run, whose user is given.
+func (a *answer) jobsOf(v View, user string) []Job {
+	return slices.DeleteFunc(a.named(v.Submission.JobName, user), func(j Job) bool { return !j.shows(v.Submission.JobID) })
+}
+
 // named returns the user's jobs of that name in Slurm's order.
 func (a *answer) named(name, user string) (found []Job) {
 	i, ok := a.first[name]
@@ -98,6 +114,9 @@ type cycle struct {
 	moved atomic.Bool
 
 	sought map[string]bool // ids queried regardless of their names
+
+	shown               int    // runs whose jobs are in the answer
+	completing, running sample // of the runs whose job Slurm shows so, as before
 }
 
 // reading is the ledger's open runs on their way to the comparison. They are read while Slurm prepares its answer: what changes
@@ -157,34 +176,53 @@ func (c *cycle) compare(r *reading) (differ, missing []string, err error) {
 			n, k, shown := 0, int32(0), false
 			for k, shown = c.seen.first[w.JobName]; shown && k >= 0; k = c.seen.next[k] {
 				c.seen.known[k] = true
-				if j := &c.seen.jobs[k]; ofUser(user, *j) {
+				switch j := &c.seen.jobs[k]; {
+				case ofUser(user, *j) && j.shows(w.JobID):
 					one, n = j, n+1
-				} else {
+				case !ofUser(user, *j) && j.Attempt == "":
 					c.forged.saw(c.Log, w.RunID, user, *j)
 				}
+			}
+			if n > 0 {
+				c.shown++
 			}
 			switch {
 			case n == 0 || c.seen.unread != nil && c.seen.cannotBeRead(w.JobName, user) != nil:
 				missing = append(missing, w.RunID)
 			case n > 1 || !w.same(one):
 				differ = append(differ, w.RunID)
+			case one.Class == ClassCompleting:
+				c.completing.add(w.RunID)
+			case one.Class == ClassRunning:
+				c.running.add(w.RunID)
 			}
 		}
 	}
 	return differ, missing, r.err
 }
 
+// harmless has what was printed beside an answer known to be harmless, if nothing else in it could not be read.
+func (c *cycle) harmless(a *answer) {
+	if slices.ContainsFunc(a.lost, func(j *Job) bool { return !j.Beside }) {
+		return
+	}
+	for _, j := range a.lost {
+		c.Queue.Harmless(j.Why)
+	}
+}
+
 // same reports whether the one job with the run's name is unchanged since the watcher last recorded it. Otherwise observe decides.
 func (w *Watched) same(j *Job) bool {
 	return w.SlurmState == j.State && w.SlurmWhy == j.Why && w.JobID == j.ID && !w.Missed && !w.CancelAsked && phaseAfter(w.Phase,
-		j.Class) == w.Phase && (w.Cluster == "" || j.Cluster == "" || w.Cluster == j.Cluster)
+		j.Class) == w.Phase && (w.Cluster == "" || j.Cluster == "" || w.Cluster == j.Cluster) &&
+		w.Renamed == (w.JobName != j.Name) && j.isAt(w.Partition, w.Account, w.Limit)
 }
 
 // eachOwn calls do for every run that is executed as nobody else, several at a time, so that their changes share the ledger's
 // transactions; theirs gets the others. A run that has changed since Slurm was queried is left for the next cycle, whose answer is not
 // older than the run.
 func (c *cycle) eachOwn(ctx context.Context, ids []string, do func(View) (bool, error), theirs func(View)) {
-	spread(ids, func(id string) { c.one(ctx, id, do, theirs) })
+	parallel(len(ids), func(i int) { c.one(ctx, ids[i], do, theirs) })
 }
 
 // one calls do for a run, or theirs if it is executed as another user and theirs is not nil.
@@ -225,19 +263,15 @@ func (c *cycle) fresh(ctx context.Context, id string) (*View, error) {
 	return &v, nil
 }
 
-// spread calls f for each id, sixteen at a time.
-func spread(ids []string, f func(id string)) { several(len(ids), func(i int) { f(ids[i]) }) }
-
-// several calls f for the numbers below n, sixteen at a time.
-func several(n int, f func(i int)) {
-	lanes := make(chan struct{}, 16)
-	var wg sync.WaitGroup
+// parallel calls f for the numbers below n, sixteen at a time.
+func parallel(n int, f func(i int)) {
+	var lanes errgroup.Group
+	lanes.SetLimit(16)
 	for i := range n {
-		lanes <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-lanes }()
+		lanes.Go(func() error {
 			f(i)
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = lanes.Wait()
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -93,31 +95,35 @@ const takenAtOnce = 32
 
 // takeFolder stores an output that is a folder: each file as an object, then their list, which is the artifact. The files must have the
 // bytes that the manifest says; what is in the folder beside them was not there when the job described it.
-func (e *Engine) takeFolder(ctx context.Context, v View, out plan.Output, entry ManifestEntry, _ Contract, d *verdict) (got storedOutput,
+func (e *Engine) takeFolder(ctx context.Context, v View, out plan.Output, entry ManifestEntry, c Contract, d *verdict) (got storedOutput,
 	later bool, err error) {
 	name := fmt.Sprintf("%s (role %s)", out.SrcRelpath, out.Role)
 	list, refusal, detail := listOf(entry)
 	if refusal != "" {
-		d.reject(EndedOutputs, refusal, name+" "+detail)
+		d.refuse(EndedOutputs, refusal, name+" "+detail)
 		return got, false, nil
 	}
-	err = e.takeFiles(ctx, v, out, entry.Files)
+	judges := e.lineJudges(c, out.Role, out.SrcRelpath)
+	err = e.takeFiles(ctx, v, out, entry.Files, judges)
 	var wrong *changedFile
 	switch {
 	case err == nil:
-	case errors.As(err, &wrong) && e.mayCome(v):
+	case errors.As(err, &wrong) && e.outputsMayCome(v):
 		return got, true, e.note(ctx, v, string(OutputsLate), wrong.Error()+" yet")
 	case errors.As(err, &wrong):
-		d.reject(EndedOutputs, "OUTPUT-CHANGED", name+": "+wrong.Error())
+		d.refuse(EndedOutputs, "OUTPUT-CHANGED", name+": "+wrong.Error())
 		return got, false, nil
 	case fault.Is(err, fault.Transport), ctx.Err() != nil:
 		return got, true, err
-	case e.mayCome(v):
+	case e.outputsMayCome(v):
 		return got, true, e.note(ctx, v, string(OutputsLate), fault.Prose(err))
 	default:
-		d.reject(EndedOutputs, fault.CodeOf(err), fmt.Sprintf("%s: %v", name, err))
+		d.refuse(EndedOutputs, fault.CodeOf(err), fmt.Sprintf("%s: %v", name, err))
 		return got, false, nil
 	}
+	judged(judges, func(path string) bool {
+		return slices.ContainsFunc(entry.Files, func(f tree.File) bool { return f.Path == path })
+	}, d)
 	sum, size, err := e.Objects.Put(ctx, bytes.NewReader(list), int64(len(list)))
 	if err == nil {
 		err = e.Index.AddDirectory(ctx, Directory{SHA256: sum, ListBytes: size, Files: entry.Files})
@@ -129,7 +135,7 @@ func (e *Engine) takeFolder(ctx context.Context, v View, out plan.Output, entry 
 func listOf(entry ManifestEntry) (list []byte, refusal, detail string) {
 	for _, f := range entry.Files {
 		if msg := tree.CheckPath(f.Path); msg != "" {
-			return nil, OutputName, fmt.Sprintf("has the file %.200q, whose name an artifact cannot have: %s", f.Path, msg)
+			return nil, OutputName, fmt.Sprintf("has the file %s, whose name an artifact cannot have: %s", fault.Quote(f.Path, 200), msg)
 		}
 	}
 	slices.SortFunc(entry.Files, func(a, b tree.File) int { return tree.Compare(a.Path, b.Path) })
@@ -151,33 +157,17 @@ type changedFile struct{ rel string }
 
 func (c *changedFile) Error() string { return c.rel + " does not match the job's manifest" }
 
-// takeFiles stores the files of an output folder. The first error ends it.
-func (e *Engine) takeFiles(ctx context.Context, v View, out plan.Output, list []tree.File) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var busy sync.WaitGroup
-	next := make(chan tree.File)
-	for range min(takenAtOnce, len(list)) {
-		busy.Go(func() {
-			for f := range next {
-				if err := e.takeFile(ctx, v, out.SrcRelpath+"/"+f.Path, f); err != nil {
-					stop(err)
-				}
-			}
-		})
-	}
+// takeFiles stores the files of an output folder, and has the lines judged of those that have a judge. The first error ends it.
+func (e *Engine) takeFiles(ctx context.Context, v View, out plan.Output, list []tree.File, judges map[string]*lineJudge) error {
+	takers, ctx := errgroup.WithContext(ctx)
+	takers.SetLimit(takenAtOnce)
 	for _, f := range list {
-		if ctx.Err() != nil {
-			break
-		}
-		next <- f
+		takers.Go(func() error { return e.takeFile(ctx, v, out.SrcRelpath+"/"+f.Path, f, judges[f.Path]) })
 	}
-	close(next)
-	busy.Wait()
-	return context.Cause(ctx)
+	return takers.Wait()
 }
 
-func (e *Engine) takeFile(ctx context.Context, v View, rel string, f tree.File) error {
+func (e *Engine) takeFile(ctx context.Context, v View, rel string, f tree.File, lines *lineJudge) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -186,7 +176,11 @@ func (e *Engine) takeFile(ctx context.Context, v View, rel string, f tree.File) 
 		return err
 	}
 	defer r.Close()
-	sum, size, err := e.Objects.Put(ctx, r, f.Size)
+	var content io.Reader = r
+	if lines != nil {
+		content = io.TeeReader(r, lines)
+	}
+	sum, size, err := e.Objects.Put(ctx, content, f.Size)
 	if fault.Is(err, fault.Policy) || err == nil && (sum != f.SHA256 || size != f.Size) {
 		return &changedFile{rel}
 	}

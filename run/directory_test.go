@@ -39,7 +39,7 @@ func TestHostileFolders(t *testing.T) {
 		"twice":          manifest("directory 1 1 out/d", "1 out/d/a") + "directory 1 1 out/d\n",
 	} {
 		if m, err := ParseManifest([]byte(text)); err == nil {
-			t.Errorf("%s: %+v", name, m)
+			t.Errorf("ParseManifest of %q gives %+v, want an error", name, m)
 		}
 	}
 	deep := strings.Repeat("d/", tree.MaxDepth) + "x"
@@ -67,11 +67,11 @@ func TestHostileFolders(t *testing.T) {
 		}
 		m, err := ParseManifest([]byte(manifest(fmt.Sprintf("directory %d %d out/d", len(lines), len(lines)), lines...)))
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("ParseManifest of %q gives %v, want no error", name, err)
 			continue
 		}
 		if list, refusal, detail := listOf(m.Entries[0]); refusal != c.code || (list == nil) == (c.code == "") {
-			t.Errorf("%s: %q %s", name, refusal, detail)
+			t.Errorf("the files of %q are refused with the code %q: %s, want %q", name, refusal, detail, c.code)
 		}
 	}
 }

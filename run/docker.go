@@ -4,25 +4,28 @@ import (
 	"context"
 
 	"slurmgate/fault"
-	"slurmgate/plan"
 )
 
 // Docker plans run on the gateway's own host. Their lifecycle is that of every run; these are the two differences.
 
 // repeatDocker answers a repeated call of a docker plan. Only a run that succeeded is returned as it is (ABI-17); an unfinished one is
 // waited for, since the same attempt must not execute twice; one that failed or was cancelled is executed again.
-func (e *Engine) repeatDocker(ctx context.Context, v View, equivalent []string) (SubmitAnswer, error) {
+func (e *Engine) repeatDocker(ctx context.Context, f lookup, o Order) (SubmitAnswer, error) {
+	v, err := e.askAgain(ctx, *f.view, o)
+	if err != nil {
+		return SubmitAnswer{}, err
+	}
 	over := func(v View) bool { return v.Run.State.Terminal() || v.Run.State == Blocked }
 	replayed := true
 	if (v.Run.State == Failed || v.Run.State == Cancelled) && v.Run.Removed == "" {
-		_, err := e.Retry(ctx, v.Run.ID, v.Run.AttemptN, "called again", plan.MoreResources{})
-		if err != nil && !fault.Is(err, fault.Conflict) {
+		_, err := e.Retry(ctx, v.Run.ID, RetryOrder{After: v.Run.AttemptN, Why: "called again", Row: o.Row, Asking: o.asked()})
+		if err != nil && (!fault.Is(err, fault.Conflict) || fault.CodeOf(err) == RowWithdrawn) {
 			return SubmitAnswer{}, err // a conflict: another call opened the attempt, and it has already ended
 		}
 		replayed = false
 	}
-	v, err := e.settle(ctx, v.Run.ID, over)
-	return e.submitAnswer(v, replayed, equivalent), err
+	v, err = e.settle(ctx, v.Run.ID, over)
+	return e.submitAnswer(v, replayed, f.equivalent), err
 }
 
 // sentOrOver is what a submit waits for: the job was sent, or the docker run has ended.

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"slurmgate/fault"
+	"slurmgate/plan"
 )
 
-// How an attempt ended is a table: what its exit file says, against what Slurm says. Success needs both (promise 4); a tool's failure needs
-// the exit file, because Slurm cannot tell a tool's status from the script's.
+// How an attempt ended is a table: what its exit file says, against what Slurm says. Success needs both (promise 4), but for [proven]; a
+// tool's failure needs the exit file, because Slurm cannot tell a tool's status from the script's.
 //
 // A row is a reason in the exit file, or, in brackets, how an attempt without one is known: its job has the claim; no job had it, and the
 // gateway has it now; the gateway had it before; slurmctld refused the job and stored a record of it. own is the row's ending, exit whether
@@ -20,35 +23,36 @@ import (
 // whose checksum was interrupted is not a wrong image. A script that was terminated in a job that FAILED was stopped through Slurm, and not
 // because of a limit: a program cannot do that, and a second start ends with 90.
 const endingTable = `
-reason              own                 exit  gone  gone+cancel  COMPLETED  FAILED     CANCELLED  TIMEOUT     OUT_OF_MEMORY  NODE_FAIL  BOOT_FAIL  PREEMPTED  other
-(slurm)             -                   -     -     cancelled    -          -          cancelled  time_limit  out_of_memory  node_fail  boot_fail  preempted  -
-ok                  ok                  yes   own   own          own        lost       slurm      slurm       slurm          slurm      slurm      slurm      lost
-tool_failed         tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          own        own        slurm      own
-time_limit          time_limit          yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-runtime_failed      program_not_started yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-image_mismatch      image_mismatch      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-input_mismatch      input_mismatch      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-runtime_missing     runtime_missing     no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-control_unwritable  control_unwritable  no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-runs_dir_missing    runs_dir_missing    no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-runs_dir_full       runs_dir_full       no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-image_missing       image_missing       no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-image_unreadable    image_unreadable    no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-input_missing       input_missing       no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-input_unreadable    input_unreadable    no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-runtime_broken      runtime_broken      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-runtime_too_old     runtime_too_old     no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-no_user_namespaces  no_user_namespaces  no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-node_disk_full      node_disk_full      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-scratch_missing     scratch_missing     no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-program_not_started program_not_started yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own
-terminated          tool_failed         yes   own   slurm        own        preempted  slurm      slurm       slurm          slurm      slurm      slurm      own
-killed              tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          slurm      slurm      slurm      own
-other               tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          slurm      slurm      slurm      own
-(claimed)           lost                no    own   own          own        own        slurm      slurm       slurm          slurm      slurm      slurm      own
-(unclaimed)         boot_fail           no    own   own          own        own        slurm      slurm       slurm          slurm      slurm      slurm      own
-(void)              absent              no    own   own          own        own        own        own         own            own        own        own        own
-(refused)           rejected            no    own   own          own        own        own        own         own            own        own        own        own
+reason              own                 exit  gone  gone+cancel  COMPLETED  FAILED     CANCELLED  TIMEOUT     OUT_OF_MEMORY  NODE_FAIL  BOOT_FAIL  PREEMPTED  REQUEUED   other
+(slurm)             -                   -     -     cancelled    -          -          cancelled  time_limit  out_of_memory  node_fail  boot_fail  preempted  preempted  -
+ok                  ok                  yes   own   own          own        lost       slurm      slurm       slurm          slurm      slurm      slurm      slurm      lost
+tool_failed         tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          own        own        slurm      own        own
+status_lost         lost                no    own   slurm        own        own        slurm      slurm       slurm          own        own        slurm      own        own
+time_limit          time_limit          yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+runtime_failed      program_not_started yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+image_mismatch      image_mismatch      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+input_mismatch      input_mismatch      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+runtime_missing     runtime_missing     no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+control_unwritable  control_unwritable  no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+runs_dir_missing    runs_dir_missing    no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+runs_dir_full       runs_dir_full       no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+image_missing       image_missing       no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+image_unreadable    image_unreadable    no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+input_missing       input_missing       no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+input_unreadable    input_unreadable    no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+runtime_broken      runtime_broken      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+runtime_too_old     runtime_too_old     no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+no_user_namespaces  no_user_namespaces  no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+node_disk_full      node_disk_full      no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+scratch_missing     scratch_missing     no    own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+program_not_started program_not_started yes   own   slurm        own        own        slurm      slurm       own            own        own        slurm      own        own
+terminated          tool_failed         yes   own   slurm        own        preempted  slurm      slurm       slurm          slurm      slurm      slurm      slurm      own
+killed              tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          slurm      slurm      slurm      slurm      own
+other               tool_failed         yes   own   slurm        own        own        slurm      slurm       slurm          slurm      slurm      slurm      slurm      own
+(claimed)           lost                no    own   own          own        own        slurm      slurm       slurm          slurm      slurm      slurm      slurm      own
+(unclaimed)         boot_fail           no    own   own          own        own        slurm      slurm       slurm          slurm      slurm      slurm      slurm      own
+(void)              absent              no    own   own          own        own        slurm      own         own            own        own        own        own        own
+(refused)           rejected            no    own   own          own        own        own        own         own            own        own        own        own        own
 `
 
 // sameState are Slurm's states that the table has under another name.
@@ -111,8 +115,43 @@ var scriptExits = map[string]string{"94:0": "control_unwritable", "95:0": "runs_
 	"97:0": "scratch_missing",
 	"0:53": "control_unwritable"}
 
-// judge decides how the job ended: by its exit file x, or by the row of an attempt that has none.
-func (e *Engine) judge(ctx context.Context, v View, x *Exit, reason string) verdict {
+// outranked reports whether what Slurm says of the job's end says nothing of a program that left an exit record and a whole manifest:
+// slurmctld that is started with older state ends a job that ended long before as NODE_FAIL or BOOT_FAIL, or starts it again, and the
+// second start finds that the claim is another's (90). A job that waits for such a start is as good as one that had it.
+func outranked(a Attempt) bool {
+	switch a.SlurmState {
+	case "NODE_FAIL", "BOOT_FAIL", requeued:
+		return true
+	case "FAILED":
+		return a.SlurmExit == fmt.Sprintf("%d:0", ExitClaimNotOurs)
+	}
+	return false
+}
+
+// proven reports whether the success of a job, whose state is [outranked], is proven without Slurm: the holder of the claim left the exit
+// record and a whole manifest. later: the manifest may still appear.
+func (e *Engine) proven(ctx context.Context, v View, x *Exit) (ok, later bool, err error) {
+	if x == nil || x.Reason != "ok" || !outranked(v.Attempt) {
+		return false, false, nil
+	}
+	claim, who, err := e.readClaim(ctx, v)
+	if err != nil || who != heldByJob || claim.Holder != x.Holder {
+		return false, false, err
+	}
+	data, err := e.readManifest(ctx, v)
+	if fault.Is(err, fault.NotFound) {
+		return false, e.outputsMayCome(v), nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	m, err := ParseManifest(data)
+	return err == nil && m.Holder == x.Holder, false, nil
+}
+
+// judge decides how the job ended, which had these resources: by its exit file x, or by the row of an attempt that has none. proven: see
+// [Engine.proven].
+func (e *Engine) judge(ctx context.Context, v View, had plan.Resources, x *Exit, reason string, proven bool) verdict {
 	switch {
 	case x == nil && v.Attempt.SlurmWhy == "BadConstraints":
 		reason = jobRefused
@@ -124,19 +163,29 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, reason string) verd
 		}
 	}
 	ending, bySlurm := endingOf(reason, v.Attempt.SlurmState, v.Run.CancelAt != nil)
+	if proven {
+		ending, bySlurm = EndedOK, false
+	}
 	d := verdict{ending: ending}
 	if x != nil && !endings[reason].ofScript {
 		d.exit = &x.Code
 	}
 	switch says := "Slurm says " + v.Attempt.SlurmState; {
 	case ending == EndedOutOfMemory:
-		d.detail = "the job used more memory than the plan's mem_mb"
+		d.detail = fmt.Sprintf("the job used more memory than its limit of %d MiB", had.MemMB)
+		if x != nil && x.MaxRSS > 0 {
+			d.detail += fmt.Sprintf("; it measured %d MiB at most", x.MaxRSS>>10)
+		}
 	case ending == EndedCancelled && v.Run.CancelAt == nil:
 		d.detail = "the job was cancelled in Slurm, not through slurmgate"
 	case ending == EndedCancelled:
 		d.detail = v.Run.CancelReason
 	case reason == "ok" && ending != EndedOK:
 		d.detail = "the program exited 0, but Slurm says that the job ended " + v.Attempt.SlurmState
+	case bySlurm && v.Attempt.SlurmState == "TIMEOUT":
+		d.detail = fmt.Sprintf("%s; the program's own limit is %d s", says, had.TimeLimitSeconds)
+	case bySlurm && v.Attempt.SlurmState == requeued:
+		d.detail = v.Attempt.SlurmWhy
 	case bySlurm && x == nil:
 		d.detail = says + " " + v.Attempt.SlurmWhy
 	case bySlurm:
@@ -144,17 +193,18 @@ func (e *Engine) judge(ctx context.Context, v View, x *Exit, reason string) verd
 	case ending == EndedPreempted:
 		d.detail = "the job was stopped in Slurm, not through slurmgate, and not cancelled: it was requeued, or its script was sent TERM"
 	default:
-		d.detail = e.explain(ctx, v, x, reason)
+		d.detail = e.explain(ctx, v, had, x, reason)
 	}
 	return d
 }
 
 // explanations say what each row's own ending means. {tail} is the end of what the job printed, {node} where it ran, {code} its exit code,
-// {says} and {state} what Slurm says of it.
+// {says} and {state} what Slurm says of it, {limit} how many seconds the program had.
 var explanations = map[string]string{
 	"ok":                  "",
 	"tool_failed":         "the program exited with status {code}: {tail}",
-	"time_limit":          "the program reached the plan's time limit",
+	"status_lost":         "Slurm resumed the job as the program ended, and Apptainer did not pass on its status: {tail}",
+	"time_limit":          "the program reached its time limit of {limit} s",
 	"runtime_failed":      "Apptainer could not start the program: {tail}",
 	"program_not_started": "a container could be made, but its program could not be started: {tail}",
 	"image_mismatch":      "the image on the compute node does not have the pinned checksum; nothing ran. The job printed: {tail}",
@@ -184,9 +234,10 @@ var explanations = map[string]string{
 	jobRefused:           "Slurm refused the job: its constraints cannot be met (BadConstraints)",
 }
 
-func (e *Engine) explain(ctx context.Context, v View, x *Exit, reason string) string {
+func (e *Engine) explain(ctx context.Context, v View, had plan.Resources, x *Exit, reason string) string {
 	text := explanations[reason]
-	fill := []string{"{says}", cmp.Or(v.Attempt.SlurmState, "nothing"), "{state}", cmp.Or(v.Attempt.SlurmState, "unknown")}
+	fill := []string{"{limit}", strconv.Itoa(had.TimeLimitSeconds), "{says}", cmp.Or(v.Attempt.SlurmState, "nothing"), "{state}",
+		cmp.Or(v.Attempt.SlurmState, "unknown")}
 	if x != nil {
 		fill = append(fill, "{node}", cmp.Or(v.Attempt.Node, x.Node), "{code}", strconv.Itoa(x.Code))
 		if x.Program > 0 { // of a pipe: what it did to the others is not the cause

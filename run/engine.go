@@ -16,6 +16,7 @@ import (
 type Config struct {
 	Workers     int           // runs staged, sent or collected at a time
 	SendsAtOnce int           // sbatch processes at a time
+	Allowance   time.Duration // that a job is sent with beside its program's limit, together rounded up to minutes
 	SubmitWait  time.Duration // how long a submit waits for its receipt before it answers "staging"
 	Floor       time.Duration // between two watch cycles, at least
 	Ceiling     time.Duration // at most
@@ -33,23 +34,22 @@ type Config struct {
 	Site         string           // the runs of this site are the engine's, and no others
 	OwnUser      string           // whose jobs those of runs are that are executed as nobody else; "": Queue shows no other user's
 	Placement    plan.Placement   // the site's defaults: where jobs go that ask for nothing
-	Previous     *Previous        // nil: the ledger has no run of a previous form
 	DeferBackoff time.Duration    // first wait after back-pressure, doubled up to Ceiling
 	Secrets      *secrets.Scanner // with the site's own patterns; nil: without
 	InFlight     map[string]int   // runs of a toolpack in flight at most, by tool name; a tool that is not in it has no limit
 	// How many runs of a project, and of a caller, may be in flight; 0, or a nil function: any number.
 	ProjectInFlight func(projectID string) int
 	CallerInFlight  func(caller string) int
-	Arrays          Arrays         // when runs are sent together
-	Program         []byte         // the script that plans of the kind script execute; nil: none
-	Weights         map[string]int // turns of a project for one of another, by its id; 1 for a project that is not in it
+	Arrays          Arrays                     // when runs are sent together
+	Program         []byte                     // the script that plans of the kind script execute; nil: none
+	Weight          func(projectID string) int // turns of a project for one of another; nil: 1 for each
 }
 
-func (c Config) weight(project string) int { return max(1, c.Weights[project]) }
-
-// Previous is what it takes to find runs that were made when canonical params had their previous form.
-type Previous struct {
-	Policies []string // hashes that the present policy had then
+func (c Config) weight(project string) int {
+	if c.Weight == nil {
+		return 1
+	}
+	return c.Weight(project)
 }
 
 // Parts are the outside systems the engine works through.
@@ -87,6 +87,8 @@ type Parts struct {
 	Allowed func(toolID string, p plan.Params) error
 	// Most is the most memory (MiB) and time (seconds) that a job of the plan can have at the site, as far as that is known; nil: not asked.
 	Most func(ctx context.Context, toolID string, p plan.Params) (mem, time Ceiling)
+	// Discard removes the workspace of a run that is over, because it filled the disk; nil: that is left to others.
+	Discard func(ctx context.Context, runID string) error
 	// Waits is called before a call waits for a run: until resume is called, the call holds nothing that others need. ok is false if its
 	// caller has too many calls that wait; nil: nothing is held and nobody counts.
 	Waits func(ctx context.Context) (resume func(), ok bool)
@@ -117,6 +119,8 @@ type Engine struct {
 	late     *lateFiles
 	away     func() error // why the site is not open; nil: it is
 	disk     *diskHealth
+	nodes    nodesSeen
+	hung     hungSends
 	forged   forgeries
 	calls    *workerCalls // of the engine for calls of service workers; else nil
 }
@@ -140,13 +144,13 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	}
 	workers := max(1, cfg.Workers)
 	work := newWorkQueue[string](cfg.weight, workers)
-	tasks := &taskNames{index: p.Index, user: cfg.userOf}
+	tasks := &taskNames{index: p.Index, user: cfg.userOf, runDir: func(id string) string { return p.Workspace.RunDir(id) }}
 	p.Queue, p.Accounting = tasks.queue(p.Queue), tasks.accounting(p.Accounting)
 	e := &Engine{Parts: p, cfg: cfg, work: work, sends: newSendLine(cfg, p, work.of), tasks: tasks, parties: newParties(cfg.Arrays),
 		users: newUserSlots[string](max(1, workers/2)), looks: &looks{users: map[string]int{}, runs: map[string]bool{}},
 		collects: newCollectSlots(workers, cfg.weight),
 		waiters:  newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, since: map[string]time.Time{}},
-		disk: &diskHealth{now: p.Now, fresh: 2 * cfg.Ceiling}}
+		disk: &diskHealth{now: p.Now, fresh: 2 * cfg.Ceiling}, hung: hungSends{now: p.Now}}
 	e.pressure = newBackPressure(cfg, p.Now, p.Log, e.watcher.poke)
 	e.limits = newLimiter(cfg, e.pressure, e.work.add)
 	e.cancels = newCanceller(e)

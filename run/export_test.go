@@ -8,22 +8,22 @@ import (
 // Looks at one engine, for tests: a gateway asks [Sites], which has read the run.
 
 // Get reads a run from the ledger; it never queries Slurm. It waits up to wait for the run to finish.
-func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration, which Identify) (GetAnswer, error) {
+func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration) (GetAnswer, error) {
 	v, err := e.Store.View(ctx, runID)
 	if err != nil {
 		return GetAnswer{}, err
 	}
-	return e.get(ctx, v, wait, which)
+	return e.get(ctx, v, wait)
 }
 
 // Collect returns whether a run is finished and its artifacts. It changes nothing: the gateway collects by itself when a job ends, and
 // [Engine.Recollect] is the verb for a run whose outputs are late. It waits up to wait for the run to finish.
-func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration, which Identify) (CollectAnswer, error) {
+func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration) (CollectAnswer, error) {
 	v, err := e.Store.View(ctx, runID)
 	if err != nil {
 		return CollectAnswer{}, err
 	}
-	return e.collected(ctx, v, wait, which)
+	return e.collected(ctx, v, wait)
 }
 
 // Preview returns what [Engine.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.

@@ -32,7 +32,7 @@ func of(projectName, caller string, n int) run.Order {
 		}
 		p.Spec.Execution.Command.Argv = []string{"tool", caller, fmt.Sprint(n)}
 	})
-	o.Principal = run.Principal{ID: "prn_" + caller, Name: "user:" + caller}
+	o.Asking.Principal = run.Principal{ID: "prn_" + caller, Name: "user:" + caller}
 	return o
 }
 
@@ -74,9 +74,7 @@ func TestOneCallersRunsDoNotDelayAnothers(t *testing.T) {
 			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("project %q: took %s behind 160 runs", project, took)
 			}
-			for _, id := range many {
-				w.want(w.until(id, done), run.Succeeded, "ok")
-			}
+			w.wantAll(many, run.Succeeded, "ok")
 		})
 	}
 }
@@ -85,7 +83,7 @@ func TestOneCallersRunsDoNotDelayAnothers(t *testing.T) {
 func TestSharesByWeight(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.slowly()
-		w.cfg.Weights = map[string]int{plan.ProjectID("heavy"): 3}
+		w.cfg.Weight = func(id string) int { return map[string]int{plan.ProjectID("heavy"): 3}[id] }
 		l := w.life()
 		l.submitMany("heavy", "a", 100)
 		l.submitMany("heavy", "b", 100)
@@ -130,13 +128,9 @@ func TestACallerInTroubleHoldsUpNobody(t *testing.T) {
 				t.Errorf("%s: five runs took %s", trouble, took)
 			}
 			for _, id := range bad {
-				if _, err := l.engine.Cancel(t.Context(), id, ""); err != nil {
-					t.Fatal(err)
-				}
+				l.cancelRun(id)
 			}
-			for _, id := range bad {
-				w.want(w.until(id, done), run.Cancelled, "cancelled")
-			}
+			w.wantAll(bad, run.Cancelled, "cancelled")
 		})
 	}
 }
@@ -151,9 +145,7 @@ func TestFairAfterCancelAndRestart(t *testing.T) {
 		one := l.submitMany("other", "one", 10)
 		time.Sleep(5 * time.Second)
 		for _, id := range many[60:] {
-			if _, err := l.engine.Cancel(t.Context(), id, ""); err != nil {
-				t.Fatal(err)
-			}
+			l.cancelRun(id)
 		}
 		l.crash()
 		l = w.life()
@@ -203,12 +195,14 @@ func TestRunsInFlight(t *testing.T) {
 		v := w.until(ids[29], in(run.Deferred))
 		if want := "the caller has 3 runs in flight (limit 3, runs_in_flight of the caller in the site file); this run is submitted when one " +
 			"of them ends"; v.Run.Reason != run.CallerLimit || v.Run.Detail != want {
-			t.Errorf("%s: %s", v.Run.Reason, v.Run.Detail)
+			t.Errorf("the run over the caller's limit says %s: %q, want %s: %q",
+				v.Run.Reason, v.Run.Detail, run.CallerLimit, want)
 		}
 		ids = append(ids, l.submitMany("", "two", 20)...)
 		v = w.until(ids[49], in(run.Deferred))
 		if v.Run.Reason != run.ProjectLimit {
-			t.Errorf("%s: %s", v.Run.Reason, v.Run.Detail)
+			t.Errorf("the run over the project's limit says %s: %q, want the reason %s",
+				v.Run.Reason, v.Run.Detail, run.ProjectLimit)
 		}
 		time.Sleep(3 * time.Second)
 		l.crash()
@@ -219,15 +213,11 @@ func TestRunsInFlight(t *testing.T) {
 		for _, id := range l.submitMany("", "two", 5) {
 			w.want(w.until(id, done), run.Succeeded, "ok")
 		}
-		for _, id := range ids {
-			w.want(w.until(id, done), run.Succeeded, "ok")
-		}
+		w.wantAll(ids, run.Succeeded, "ok")
 		if took := time.Since(began); took > 5*time.Minute {
 			t.Errorf("50 runs of a few seconds took %s: a free place waits", took)
 		}
-		if n := w.count("Send"); n != 51 {
-			t.Errorf("%d sends of 51 runs", n)
-		}
+		w.wantCount("Send", 51)
 	})
 }
 
@@ -242,7 +232,7 @@ func TestWhatWaitsSaysOnWhom(t *testing.T) {
 		l.submitMany("other", "stranger", 20)
 		mine := l.submitMany("", "one", 10)
 		get := func(id string) run.GetAnswer {
-			a, err := l.engine.Get(t.Context(), id, 0, noRun)
+			a, err := l.engine.Get(t.Context(), id, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -253,7 +243,7 @@ func TestWhatWaitsSaysOnWhom(t *testing.T) {
 		if x == nil || x.Code != run.WaitsForTurn || x.Caller < 8 || x.Project < 50 || x.Others < 15 || x.Ahead < 30 || x.Ahead > 40 ||
 			x.Limit != nil ||
 			x.Busiest == nil || x.Busiest.PrincipalID != "prn_many" {
-			t.Fatalf("%+v", x)
+			t.Fatalf("the run in the middle waits for %+v, want its turn behind its caller's, its project's and others' runs", x)
 		}
 		want := fmt.Sprintf("waits for its turn: %d runs before it; its caller has %d waiting, its project %d, other projects %d", x.Ahead,
 			x.Caller, x.Project, x.Others)
@@ -261,14 +251,14 @@ func TestWhatWaitsSaysOnWhom(t *testing.T) {
 			t.Errorf("%s; %v", x.Text, a.Reason)
 		}
 		if last := get(ids[49]).Waits; last == nil || last.Ahead <= x.Ahead {
-			t.Errorf("%+v", last)
+			t.Errorf("the last run waits for %+v, want behind more runs than the one in the middle", last)
 		}
 		full := l.submitMany("full", "two", 10)
 		w.until(full[9], in(run.Deferred))
 		v := get(full[9])
 		if x := v.Waits; x == nil || x.Code != run.ProjectLimit || *x.Limit != 2 || *x.Current != 2 || x.Text != fmt.Sprintf(
 			"waits: its project has 2 runs in flight (limit 2); %d runs before it", x.Ahead) {
-			t.Errorf("%+v", x)
+			t.Errorf("the run of the full project waits for %+v, want for the limit of its project", x)
 		}
 		w.with(func() { w.auto = true })
 		if v := w.until(mine[9], done); get(v.Run.ID).Waits != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"slurmgate/run"
 )
 
 // Fifty callers whose runs are each executed as themselves cost one look at the queue a cycle, as one does, and each has an equal share of
@@ -19,7 +21,7 @@ func TestFiftyCallers(t *testing.T) {
 			o.Params.ExecutedAs = caller
 			l.submit(o)
 		}
-		for i := range 200 {
+		for i := range 120 { // more in all than the watcher takes together
 			submit("greedy", i)
 		}
 		for c := range 49 {
@@ -43,7 +45,7 @@ func TestFiftyCallers(t *testing.T) {
 		w.with(func() {
 			for _, j := range w.jobs {
 				if j.User == "" || j.User == "gateway" {
-					t.Errorf("%+v", j.Job)
+					t.Errorf("the job %+v is the gateway's, want its caller's", j.Job)
 				}
 			}
 		})
@@ -51,6 +53,15 @@ func TestFiftyCallers(t *testing.T) {
 		if n := looks(); n < 1 || n > int(10*time.Minute/w.cfg.Ceiling)+1 {
 			t.Errorf("%d looks in ten minutes for fifty users with %d jobs", n, len(w.jobs))
 		}
+		var first []string
+		w.with(func() {
+			for _, j := range w.jobs[:5] {
+				w.start(j)
+				w.finish(j)
+				first = append(first, j.spec.RunID)
+			}
+		})
+		w.wantAll(first, run.Succeeded, "ok") // none is overlooked among so many
 		l.stop()
 	})
 }

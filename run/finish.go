@@ -20,6 +20,8 @@ type verdict struct {
 	output    map[string]outputDoc
 	logID     string
 	warnings  []string
+	refused   int  // how often an end that was a success was refused
+	disowned  bool // a line of the program says that it failed: nothing that it made is taken for whole
 }
 
 // finish ends the current attempt. An infrastructure ending gets a new attempt as long as policy allows another

@@ -37,33 +37,30 @@ var impostors = map[string]struct {
 // proves SITE-08
 func TestAnothersJobOfOurName(t *testing.T) {
 	for name, c := range impostors {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				l := w.life()
-				a := l.submit(as("alice"))
-				w.until(a.RunID, in(run.Pending))
-				var his *job
-				w.with(func() { his = w.impostor(w.jobs[0].Name, c.class, c.state) })
-				time.Sleep(time.Minute)
-				if v := w.until(a.RunID, in(run.Pending)); v.Submission.JobID != "100" || v.Attempt.MissedAt != nil ||
-					v.Run.Reason != "waiting_in_slurm" {
-					t.Errorf("%+v", v)
-				}
-				w.with(func() { w.start(w.jobs[0]) })
-				w.until(a.RunID, in(run.InJob))
-				w.with(func() { w.finish(w.jobs[0]) })
-				w.want(w.until(a.RunID, done), run.Succeeded, "ok")
-				before := his.Job
-				time.Sleep(time.Minute)
-				w.with(func() {
-					if len(w.cancels) != 0 || his.State != before.State {
-						t.Errorf("bob's job is touched: %v %+v", w.cancels, his.Job)
-					}
-				})
-				if n := l.engine.Forged(); n > 1 || n == 0 && c.class != run.ClassUnread {
-					t.Errorf("%d forged names", n)
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			l := w.life()
+			a := l.submit(as("alice"))
+			w.until(a.RunID, in(run.Pending))
+			var his *job
+			w.with(func() { his = w.impostor(w.jobs[0].Name, c.class, c.state) })
+			time.Sleep(time.Minute)
+			if v := w.until(a.RunID, in(run.Pending)); v.Submission.JobID != "100" || v.Attempt.MissedAt != nil ||
+				v.Run.Reason != "waiting_in_slurm" {
+				t.Errorf("the run is %+v, want waiting in its own job", v)
+			}
+			w.startJob(a.RunID)
+			w.with(func() { w.finish(w.jobs[0]) })
+			w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+			before := his.Job
+			time.Sleep(time.Minute)
+			w.with(func() {
+				if len(w.cancels) != 0 || his.State != before.State {
+					t.Errorf("bob's job was cancelled by %v or is now %+v, want it left alone", w.cancels, his.Job)
 				}
 			})
+			if n := l.engine.Forged(); n > 1 || n == 0 && c.class != run.ClassUnread {
+				t.Errorf("%d forged names", n)
+			}
 		})
 	}
 }
@@ -76,42 +73,39 @@ func TestAnothersJobOfOurName(t *testing.T) {
 func TestAnothersJobIsNoReceipt(t *testing.T) {
 	for name, c := range impostors {
 		for _, recorded := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, in accounting alone %t", name, recorded), func(t *testing.T) {
-				bubble(t, func(t *testing.T, w *world) {
-					var his *job
-					w.send = func(int) sendKind { return doubtNone }
-					w.accounting = func() ([]run.Job, error) {
-						if his == nil || !recorded {
-							return nil, nil
-						}
-						return []run.Job{his.Job}, nil
+			bubbleRun(t, fmt.Sprintf("%s, in accounting alone %t", name, recorded), func(t *testing.T, w *world) {
+				var his *job
+				w.send = func(int) sendKind { return doubtNone }
+				w.accounting = func() ([]run.Job, error) {
+					if his == nil || !recorded {
+						return nil, nil
 					}
-					l := w.life()
-					w.queue = func(list []run.Job) []run.Job {
-						if his == nil {
-							if v, err := w.ledger.List(t.Context(), ledgerAll); err == nil && len(v.Runs) == 1 {
-								view, err := w.ledger.View(t.Context(), v.Runs[0].ID)
-								if err != nil {
-									t.Error(err)
-								}
-								his = w.impostor(view.Submission.JobName, c.class, c.state)
-								his.forgot = recorded
+					return []run.Job{his.Job}, nil
+				}
+				l := w.life()
+				w.queue = func(list []run.Job) []run.Job {
+					if his == nil {
+						if v, err := w.ledger.List(t.Context(), ledgerAll); err == nil && len(v.Runs) == 1 {
+							view, err := w.ledger.View(t.Context(), v.Runs[0].ID)
+							if err != nil {
+								t.Error(err)
 							}
+							his = w.impostor(view.Submission.JobName, c.class, c.state)
+							his.forgot = recorded
 						}
-						return list
 					}
-					a := l.submit(as("alice"))
-					v := w.until(a.RunID, done)
-					w.want(v, run.Failed, "absent")
-					if v.Submission.JobID != "" || v.Attempt.StartedAt != nil {
-						t.Errorf("%+v", v)
+					return list
+				}
+				a := l.submit(as("alice"))
+				v := w.ended(a.RunID, run.Failed, "absent")
+				if v.Submission.JobID != "" || v.Attempt.StartedAt != nil {
+					t.Errorf("the run is %+v, want without a job", v)
+				}
+				time.Sleep(time.Minute)
+				w.with(func() {
+					if len(w.cancels) != 0 {
+						t.Errorf("bob's job was to be cancelled: %v", w.cancels)
 					}
-					time.Sleep(time.Minute)
-					w.with(func() {
-						if len(w.cancels) != 0 {
-							t.Errorf("bob's job was to be cancelled: %v", w.cancels)
-						}
-					})
 				})
 			})
 		}
@@ -124,12 +118,7 @@ func TestAnothersJobIsNoReceipt(t *testing.T) {
 func TestAnothersJobIsNotAdopted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.send = func(int) sendKind { return doubtNone }
-		w.fault = func(op string, _ int) outcome {
-			if op == "TakeClaim" {
-				return outcome{skip: true, err: errTransient}
-			}
-			return outcome{}
-		}
+		w.fault = failing(errTransient, "TakeClaim")
 		l := w.life()
 		a := l.submit(as("alice"))
 		v := w.until(a.RunID, in(run.Unconfirmed))
@@ -139,7 +128,7 @@ func TestAnothersJobIsNotAdopted(t *testing.T) {
 			t.Error(err)
 		}
 		if v := w.until(a.RunID, in(run.Unconfirmed)); v.Submission.JobID != "" {
-			t.Errorf("%+v", v.Submission)
+			t.Errorf("the run has the job of %+v, want none before it is settled", v.Submission)
 		}
 	})
 }
@@ -160,40 +149,38 @@ func TestForgedReceipts(t *testing.T) {
 		"no such job":              {"999", true, run.Succeeded, "ok"},
 		"no such job, none at all": {"999", false, run.Failed, "absent"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				l := w.life()
-				bob := l.submit(as("bob"))
-				if *bob.SlurmJobID != "100" {
-					t.Fatal(*bob.SlurmJobID)
-				}
-				w.forge = func(spec run.JobSpec) run.SendResult {
-					if c.exists {
-						w.submit(spec)
-					}
-					return run.SendResult{Outcome: run.SendAccepted, JobID: c.id, Cluster: "c1"}
-				}
-				alice := l.submit(as("alice"))
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			l := w.life()
+			bob := l.submit(as("bob"))
+			if *bob.SlurmJobID != "100" {
+				t.Fatalf("the job of bob's run is %s, want 100", *bob.SlurmJobID)
+			}
+			w.forge = func(spec run.JobSpec) run.SendResult {
 				if c.exists {
-					v := w.until(alice.RunID, func(v run.View) bool { return v.Run.Reason == "waiting_in_slurm" })
-					if v.Submission.JobID != "101" {
-						t.Errorf("it follows job %s", v.Submission.JobID)
-					}
-					w.with(func() { w.start(w.jobs[1]); w.finish(w.jobs[1]) })
+					w.submit(spec)
 				}
-				w.want(w.until(alice.RunID, done), c.state, c.reason)
-				if v := w.until(bob.RunID, in(run.Pending)); v.Submission.JobID != "100" {
-					t.Errorf("%+v", v)
+				return run.SendResult{Outcome: run.SendAccepted, JobID: c.id, Cluster: "c1"}
+			}
+			alice := l.submit(as("alice"))
+			if c.exists {
+				v := w.until(alice.RunID, func(v run.View) bool { return v.Run.Reason == "waiting_in_slurm" })
+				if v.Submission.JobID != "101" {
+					t.Errorf("it follows job %s", v.Submission.JobID)
 				}
-				w.with(func() {
-					if slices.ContainsFunc(w.cancels, func(id string) bool { return id == "100" }) && w.jobs[0].Class != run.ClassPending {
-						t.Error("bob's job was cancelled")
-					}
-					w.start(w.jobs[0])
-					w.finish(w.jobs[0])
-				})
-				w.want(w.until(bob.RunID, done), run.Succeeded, "ok")
+				w.with(func() { w.start(w.jobs[1]); w.finish(w.jobs[1]) })
+			}
+			w.want(w.until(alice.RunID, done), c.state, c.reason)
+			if v := w.until(bob.RunID, in(run.Pending)); v.Submission.JobID != "100" {
+				t.Errorf("bob's run is %+v, want waiting in job 100", v)
+			}
+			w.with(func() {
+				if slices.ContainsFunc(w.cancels, func(id string) bool { return id == "100" }) && w.jobs[0].Class != run.ClassPending {
+					t.Error("bob's job was cancelled")
+				}
+				w.start(w.jobs[0])
+				w.finish(w.jobs[0])
 			})
+			w.want(w.until(bob.RunID, done), run.Succeeded, "ok")
 		})
 	}
 }
@@ -211,11 +198,10 @@ func TestUsageOfAForgedJob(t *testing.T) {
 			w.attempt(spec.RunID, 1).ctl["claim"] = []byte("slurmgate-claim 1 job=100 task=- restart=0 token=" + spec.Token + " node=n1\n")
 			return run.SendResult{Outcome: run.SendDoubt}
 		}
-		v := w.until(l.submit(as("alice")).RunID, done)
-		w.want(v, run.Failed, "lost")
+		v := w.ended(l.submit(as("alice")).RunID, run.Failed, "lost")
 		time.Sleep(2 * time.Hour)
-		if u, err := w.ledger.Usage(t.Context(), v.Submission.Token); u != nil || err != nil {
-			t.Errorf("%+v %v", u, err)
+		if u, err := w.ledger.Used(t.Context(), v.Submission.Token); u != nil || err != nil {
+			t.Errorf("the usage is %+v %v, want none of a job that is not its own", u, err)
 		}
 		w.until(bob.RunID, in(run.Pending))
 	})
@@ -228,44 +214,35 @@ func TestUsageOfAForgedJob(t *testing.T) {
 // proves SITE-08
 func TestUserIsGone(t *testing.T) {
 	for _, code := range []string{"user_refused", "login_refused", "signer_away", "ssh_unreachable", "disk_full"} {
-		t.Run(code, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.send = func(int) sendKind { return doubtLate }
-				w.cfg.Attempts = 3
-				w.fault = func(op string, _ int) outcome {
-					if op == "TakeClaim" {
-						return outcome{skip: true, err: fault.New(fault.Transport, code, "alice has left")}
-					}
-					return outcome{}
-				}
-				l := w.life()
-				id := l.submit(as("alice")).RunID
-				v := w.until(id, func(v run.View) bool { return v.Run.Reason == "claim_waits" })
-				if !strings.Contains(v.Run.Detail, "alice has left") || !strings.Contains(v.Run.Detail, "declare-absent") ||
-					!hasStep(v, "slurm.job.absent") {
-					t.Errorf("%s %+v", v.Run.Detail, run.NextSteps(v))
-				}
-				if a, err := l.engine.Cancel(t.Context(), id, ""); err == nil && a.State.Terminal() {
-					t.Errorf("cancelled without the claim: %+v", a)
-				}
-				synctest.Wait() // or what the cancel began may end the job, which then is absent
-				w.with(func() { w.jobs[0].late = false })
-				if _, err := l.engine.DeclareAbsent(t.Context(), id, "she left"); fault.CodeOf(err) != "job_exists" {
-					t.Errorf("declared absent while Slurm shows the job: %v", err)
-				}
-				w.with(func() { w.jobs[0].late = true })
-				if _, err := l.engine.DeclareAbsent(t.Context(), id, "she left"); err != nil {
-					t.Error(err)
-				}
-				v = w.until(id, done)
-				w.want(v, run.Cancelled, "declared_absent")
-				if v.Attempt.N != 1 || !strings.Contains(v.Run.Detail, "she left") {
-					t.Errorf("%+v", v)
-				}
-				w.with(func() { w.jobs[0].late = false; w.start(w.jobs[0]) })
-				time.Sleep(5 * time.Minute)
-				w.want(w.until(id, done), run.Cancelled, "declared_absent")
-			})
+		bubbleRun(t, code, func(t *testing.T, w *world) {
+			w.send = func(int) sendKind { return doubtLate }
+			w.cfg.Attempts = 3
+			w.fault = failing(fault.New(fault.Transport, code, "alice has left"), "TakeClaim")
+			l := w.life()
+			id := l.submit(as("alice")).RunID
+			v := w.until(id, func(v run.View) bool { return v.Run.Reason == "claim_waits" })
+			if !strings.Contains(v.Run.Detail, "alice has left") || !strings.Contains(v.Run.Detail, "declare-absent") ||
+				!hasStep(v, "slurm.job.absent") {
+				t.Errorf("the run says %q with the steps %+v, want the fault, declare-absent and slurm.job.absent",
+					v.Run.Detail, run.NextSteps(v))
+			}
+			if a, err := l.engine.Cancel(t.Context(), id, "", run.Withdrawal{}); err == nil && a.State.Terminal() {
+				t.Errorf("a cancel that cannot read the claim is answered %+v, want the run still open", a)
+			}
+			synctest.Wait() // or what the cancel began may end the job, which then is absent
+			w.with(func() { w.jobs[0].late = false })
+			if _, err := l.engine.DeclareAbsent(t.Context(), id, "she left"); fault.CodeOf(err) != "job_exists" {
+				t.Errorf("declared absent while Slurm shows the job: %v", err)
+			}
+			w.with(func() { w.jobs[0].late = true })
+			must(l.engine.DeclareAbsent(t.Context(), id, "she left"))
+			v = w.ended(id, run.Cancelled, "declared_absent")
+			if v.Attempt.N != 1 || !strings.Contains(v.Run.Detail, "she left") {
+				t.Errorf("the run is %+v, want the first attempt with what the operator said", v)
+			}
+			w.with(func() { w.jobs[0].late = false; w.start(w.jobs[0]) })
+			time.Sleep(5 * time.Minute)
+			w.want(w.until(id, done), run.Cancelled, "declared_absent")
 		})
 	}
 }
@@ -274,24 +251,18 @@ func TestUserIsGone(t *testing.T) {
 func TestUserIsRefusedForAWhile(t *testing.T) {
 	for _, err := range []error{fault.New(fault.Policy, "user_refused", "no certificate for alice"),
 		fault.New(fault.Transport, "signer_away", "no signer"), fault.New(fault.Transport, "login_refused", "alice is locked")} {
-		t.Run(fault.CodeOf(err), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				refused := true
-				w.fault = func(op string, _ int) outcome {
-					if refused && (op == "StageInputs" || op == "OpenAttempt" || op == "TakeClaim") {
-						return outcome{skip: true, err: err}
-					}
-					return outcome{}
-				}
-				l := w.life()
-				id := l.submit(as("alice")).RunID
-				v := w.until(id, func(v run.View) bool { return v.Run.Reason == fault.CodeOf(err) })
-				if v.Run.Phase != run.Staging || v.Run.Detail != fault.Prose(err) {
-					t.Errorf("%s %s", v.Run.Phase, v.Run.Detail)
-				}
-				w.with(func() { refused = false })
-				w.until(id, func(v run.View) bool { return v.Run.Phase == run.Pending })
-			})
+		bubbleRun(t, fault.CodeOf(err), func(t *testing.T, w *world) {
+			refused := true
+			w.fault = failingWhile(&refused, err, "StageInputs", "OpenAttempt", "TakeClaim")
+			l := w.life()
+			id := l.submit(as("alice")).RunID
+			v := w.until(id, func(v run.View) bool { return v.Run.Reason == fault.CodeOf(err) })
+			if v.Run.Phase != run.Staging || v.Run.Detail != fault.Prose(err) {
+				t.Errorf("the run of a refused user is %s: %q, want %s: %q",
+					v.Run.Phase, v.Run.Detail, run.Staging, fault.Prose(err))
+			}
+			w.with(func() { refused = false })
+			w.until(id, func(v run.View) bool { return v.Run.Phase == run.Pending })
 		})
 	}
 }

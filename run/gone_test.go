@@ -21,8 +21,7 @@ func TestWorkspaceGone(t *testing.T) {
 			w.with(func() { w.jobs = nil; delete(w.attempts, id+"/1") })
 		},
 		"running, and Slurm forgot it": func(w *world, id string) {
-			w.with(func() { w.start(w.jobs[0]) })
-			w.until(id, in(run.InJob))
+			w.startJob(id)
 			w.with(func() { w.jobs = nil; delete(w.attempts, id+"/1") })
 		},
 		"Slurm says it ended": func(w *world, id string) {
@@ -30,25 +29,20 @@ func TestWorkspaceGone(t *testing.T) {
 			w.with(func() { delete(w.attempts, id+"/1"); w.jobs[0].State, w.jobs[0].Class = "COMPLETED", run.ClassEnded })
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				l := w.life()
-				a := l.submit(order())
-				bring(w, a.RunID)
-				time.Sleep(time.Hour)
-				v, err := w.ledger.View(t.Context(), a.RunID)
-				if err != nil || v.Run.Phase != run.NeedsOperator || v.Run.AttemptN != 1 || !hasStep(v, "slurm.job.cancel") {
-					t.Fatalf("%s, attempt %d: %s %v", v.Run.Phase, v.Run.AttemptN, v.Run.Detail, err)
-				}
-				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(),
-					"Next: slurm.job.cancel run_id="+a.RunID) {
-					t.Error(err)
-				}
-				c, err := l.engine.Cancel(t.Context(), a.RunID, "")
-				if err != nil || c.State != run.Cancelled || c.Executed != "maybe" || w.count("Send") != 1 {
-					t.Errorf("%+v %v, %d sends", c, err, w.count("Send"))
-				}
-			})
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			l, a := w.submitted()
+			bring(w, a.RunID)
+			time.Sleep(20 * time.Minute)
+			v, err := w.ledger.View(t.Context(), a.RunID)
+			if err != nil || v.Run.Phase != run.NeedsOperator || v.Run.AttemptN != 1 || !hasStep(v, "slurm.job.cancel") {
+				t.Fatalf("%s, attempt %d: %s %v", v.Run.Phase, v.Run.AttemptN, v.Run.Detail, err)
+			}
+			if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(),
+				"Next: slurm.job.cancel run_id="+a.RunID) {
+				t.Error(err)
+			}
+			l.wantCancel(a.RunID, run.Cancelled, "maybe")
+			w.wantCount("Send", 1)
 		})
 	}
 }
@@ -64,62 +58,56 @@ func TestFilesCannotBeRead(t *testing.T) {
 	}{"exit": {"ReadControl", true, "collecting_waits"}, "output": {"OpenOutput", true, "collecting_waits"}, "store": {"Put", true,
 		"collecting_waits"}, "claim": {"TakeClaim", false, "claim_waits"}} {
 		for _, cancel := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, " cancel ", cancel), func(t *testing.T) {
-				bubble(t, func(t *testing.T, w *world) {
-					l := w.life()
-					a := l.submit(order())
-					w.until(a.RunID, in(run.Pending))
-					w.with(func() {
-						w.fault = func(op string, _ int) outcome {
-							if op == c.op {
-								return outcome{skip: true, err: unreadable}
-							}
-							return outcome{}
+			bubbleRun(t, fmt.Sprint(name, " cancel ", cancel), func(t *testing.T, w *world) {
+				l, a := w.submitted()
+				w.until(a.RunID, in(run.Pending))
+				w.with(func() {
+					w.fault = func(op string, _ int) outcome {
+						if op == c.op {
+							return outcome{skip: true, err: unreadable}
 						}
-						if !c.ended {
-							w.jobs[0].forgot = true
-							return
-						}
-						w.start(w.jobs[0])
-						w.finish(w.jobs[0])
-					})
-					v := w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == c.reason })
-					if !strings.Contains(v.Run.Detail, "permission denied. Next: ") || !hasStep(v, "slurm.job.cancel") {
-						t.Errorf("%q", v.Run.Detail)
+						return outcome{}
 					}
-					time.Sleep(time.Hour)
-					waits := 0
-					for _, e := range w.events(a.RunID) {
-						if e == "waits" {
-							waits++
-						}
-					}
-					if waits != 1 {
-						t.Errorf("said %d times", waits)
-					}
-					switch {
-					case cancel && c.ended:
-						got, err := l.engine.Cancel(t.Context(), a.RunID, "")
-						if err != nil || got.State != run.Cancelled || got.Executed != "maybe" {
-							t.Errorf("%+v %v", got, err)
-						}
+					if !c.ended {
+						w.jobs[0].forgot = true
 						return
-					case cancel: // nothing is definite without the claim
-						if got, err := l.engine.Cancel(t.Context(), a.RunID, ""); err == nil || !strings.Contains(err.Error(), "Next: ") {
-							t.Errorf("%+v %v", got, err)
-						}
 					}
-					w.with(func() { w.fault = nil })
-					v = w.until(a.RunID, done)
-					switch {
-					case c.ended:
-						w.want(v, run.Succeeded, "ok")
-					case cancel:
-						w.want(v, run.Cancelled, "absent")
-					default:
-						w.want(v, run.Failed, "absent")
-					}
+					w.start(w.jobs[0])
+					w.finish(w.jobs[0])
 				})
+				v := w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == c.reason })
+				if !strings.Contains(v.Run.Detail, "permission denied. Next: ") || !hasStep(v, "slurm.job.cancel") {
+					t.Errorf("the run says %q, want permission denied and the step slurm.job.cancel", v.Run.Detail)
+				}
+				time.Sleep(20 * time.Minute)
+				waits := 0
+				for _, e := range w.events(a.RunID) {
+					if e == "waits" {
+						waits++
+					}
+				}
+				if waits != 1 {
+					t.Errorf("said %d times", waits)
+				}
+				switch {
+				case cancel && c.ended:
+					l.wantCancel(a.RunID, run.Cancelled, "maybe")
+					return
+				case cancel: // nothing is definite without the claim
+					if got, err := l.engine.Cancel(t.Context(), a.RunID, "", run.Withdrawal{}); err == nil || !strings.Contains(err.Error(), "Next: ") {
+						t.Errorf("the cancel is answered %+v %v, want an error with what to do next", got, err)
+					}
+				}
+				w.with(func() { w.fault = nil })
+				v = w.until(a.RunID, done)
+				switch {
+				case c.ended:
+					w.want(v, run.Succeeded, "ok")
+				case cancel:
+					w.want(v, run.Cancelled, "absent")
+				default:
+					w.want(v, run.Failed, "absent")
+				}
 			})
 		}
 	}
@@ -135,12 +123,10 @@ func TestFolderGoneWhileDeferred(t *testing.T) {
 			return accept
 		}
 		w.auto = true
-		l := w.life()
-		a := l.submit(order())
+		_, a := w.submitted()
 		w.until(a.RunID, in(run.Deferred))
 		w.with(func() { delete(w.attempts, a.RunID+"/1") })
-		v := w.until(a.RunID, done)
-		w.want(v, run.Succeeded, "ok")
+		v := w.ended(a.RunID, run.Succeeded, "ok")
 		if v.Attempt.N != 1 || w.count("Send") != 3 {
 			t.Errorf("attempt %d, %d sends", v.Attempt.N, w.count("Send"))
 		}
@@ -152,16 +138,11 @@ func TestFolderGoneWhileDeferred(t *testing.T) {
 func TestOutputsWaitForSpace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		full := true
-		w.fault = func(op string, _ int) outcome {
-			if full && op == "Put" {
-				return outcome{skip: true, err: fault.New(fault.Transport, "disk_full", "no space left on device")}
-			}
-			return outcome{}
-		}
+		w.fault = failingWhile(&full, fault.New(fault.Transport, "disk_full", "no space left on device"), "Put")
 		w.auto = true
 		a := w.life().submit(order())
 		w.until(a.RunID, in(run.Collecting))
-		time.Sleep(time.Hour)
+		time.Sleep(20 * time.Minute)
 		w.until(a.RunID, in(run.Collecting))
 		w.with(func() { full = false })
 		if v := w.until(a.RunID, in(run.Done)); v.Run.State != run.Succeeded || v.Run.AttemptN != 1 {
@@ -181,7 +162,7 @@ func TestWaitsOnce(t *testing.T) {
 			return outcome{}
 		}
 		a := w.life().submit(order())
-		time.Sleep(time.Hour)
+		time.Sleep(20 * time.Minute)
 		v := w.until(a.RunID, in(run.Staging))
 		if n := len(w.events(a.RunID)); n != 2 || v.Run.Reason != "staging_waits" ||
 			!regexp.MustCompile(`\.a1\.0123456789abcdef0123456789abcdef\.[a-z2-7]{26}: no space left`).MatchString(v.Run.Detail) {

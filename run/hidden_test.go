@@ -18,18 +18,18 @@ func TestHiddenJobsAreNotAbsent(t *testing.T) {
 		w.send = func(n int) sendKind { return []sendKind{accept, accept, doubtJob}[n-1] }
 		l := w.life()
 		runs, waits := l.submit(as("alice")).RunID, l.submit(as("bob")).RunID
-		w.with(func() { w.start(w.jobs[0]) })
-		w.until(runs, in(run.InJob))
+		w.startJob(runs)
 		w.until(waits, in(run.Pending))
 		w.with(func() {
 			w.hidden = fault.New(fault.Transport, "jobs_hidden", "PrivateData in slurm.conf has jobs")
 			w.queue = func([]run.Job) []run.Job { return nil }
 		})
 		doubt := l.submit(as("carol")).RunID
-		time.Sleep(time.Hour)
+		time.Sleep(20 * time.Minute)
 		for id, phase := range map[string]run.Phase{runs: run.InJob, waits: run.Pending, doubt: run.Unconfirmed} {
 			if v, err := w.ledger.View(t.Context(), id); err != nil || v.Attempt.MissedAt != nil || v.Run.Phase != phase {
-				t.Errorf("%s: %+v %v", v.Run.Phase, v.Attempt, err)
+				t.Errorf("while jobs are hidden the run is %s, %+v %v, want %s and its job not missed",
+					v.Run.Phase, v.Attempt, err, phase)
 			}
 		}
 		if _, err := l.engine.Watched(); fault.CodeOf(err) != "jobs_hidden" {
@@ -37,14 +37,14 @@ func TestHiddenJobsAreNotAbsent(t *testing.T) {
 		}
 		w.with(func() { w.hidden, w.queue = nil, nil })
 		if v := w.until(doubt, in(run.Pending)); v.Submission.JobID != "102" {
-			t.Errorf("%+v", v.Submission)
+			t.Errorf("the run in doubt is in %+v, want in job 102", v.Submission)
 		}
 		w.with(func() { w.finish(w.jobs[0]); w.jobs[1].forgot = true })
 		if v := w.until(runs, done); v.Run.State != run.Succeeded {
-			t.Errorf("%+v", v.Run)
+			t.Errorf("the run whose job ended is %+v, want succeeded", v.Run)
 		}
 		if v := w.until(waits, done); v.Attempt.Ending != run.EndedAbsent {
-			t.Errorf("%+v", v.Attempt)
+			t.Errorf("the run whose job is gone is %+v, want ended as absent", v.Attempt)
 		}
 	})
 }
@@ -57,7 +57,7 @@ func TestSightIsAskedAboutMissingJobs(t *testing.T) {
 		asks := func() (n int) { w.with(func() { n = w.sights }); return n }
 		id := l.submit(as("alice")).RunID
 		w.until(id, in(run.Pending))
-		time.Sleep(time.Hour)
+		time.Sleep(20 * time.Minute)
 		if n := asks(); n != 0 {
 			t.Errorf("asked %d times about jobs that are shown", n)
 		}
@@ -86,13 +86,13 @@ func TestUsageIsOfTheRunsUser(t *testing.T) {
 		})
 		time.Sleep(20 * time.Minute)
 		for id, want := range map[string]bool{hers: true, his: false} {
-			if u, err := w.ledger.Usage(t.Context(), w.attempt(id, 1).token); err != nil || (u != nil) != want {
+			if u, err := w.ledger.Used(t.Context(), w.attempt(id, 1).token); err != nil || (u != nil) != want {
 				t.Errorf("alice's: %v, %+v %v", want, u, err)
 			}
 		}
 		w.with(func() {
 			if len(w.keys) < 2 || w.keys[0].User == w.keys[1].User || w.keys[0].ID == "" {
-				t.Errorf("asked about %+v", w.keys)
+				t.Errorf("Slurm was asked about %+v, want the jobs of two users by id", w.keys)
 			}
 		})
 	})

@@ -44,7 +44,7 @@ func (l *lateFiles) forget(id string) {
 // RecollectAnswer is the state of a run after Recollect.
 type RecollectAnswer struct {
 	GetState
-	Recollected bool `json:"recollected"` // false: the outputs of the run were not late, and nothing was done
+	Recollected bool `json:"recollected" help:"false: the outputs of the run were not late, and nothing was done"`
 }
 
 // Unchanged reports to the gate whether the call had no effect.

@@ -50,15 +50,11 @@ func TestRunsOfOneTool(t *testing.T) {
 			t.Errorf("%s: %s (%d sends)", v.Run.Reason, v.Run.Detail, v.Sends)
 		}
 		began := time.Now()
-		for _, id := range ids {
-			w.want(w.until(id, done), run.Succeeded, "ok")
-		}
+		w.wantAll(ids, run.Succeeded, "ok")
 		if d := time.Since(began); d > 3*time.Minute {
 			t.Errorf("20 runs of a few seconds took %s: a free place waits", d)
 		}
-		if n := w.count("Send"); n != 20 {
-			t.Errorf("%d sends of 20 runs", n)
-		}
+		w.wantCount("Send", 20)
 	})
 }
 
@@ -67,47 +63,37 @@ func TestLimitOfAnotherTool(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.InFlight = map[string]int{"test_tool": 1}
 		l := w.life()
-		if a := l.submit(order()); a.Phase != run.Pending {
-			t.Fatalf("%+v", a)
-		}
+		l.wantPhase(order(), run.Pending)
 		other := order(placed("lab", "short", nil, 2))
 		other.ToolID, other.ToolName = "test.other", "test_other"
 		raw := order(placed("lab", "short", nil, 3))
 		raw.PackHash, raw.Pack = "", nil
 		for _, o := range []run.Order{other, raw} {
-			if a := l.submit(o); a.Phase != run.Pending {
-				t.Errorf("%+v", a)
-			}
+			l.wantPhase(o, run.Pending)
 		}
-		if a := l.submit(order(placed("lab", "short", nil, 4))); a.Phase != run.Deferred {
-			t.Errorf("%+v", a)
-		}
+		l.wantPhase(order(placed("lab", "short", nil, 4)), run.Deferred)
 	})
 }
 
 // A place is given back by whatever ends a run, or keeps it from being sent; a run that waits can be cancelled.
 func TestPlacesAreGivenBack(t *testing.T) {
 	for name, kind := range map[string]sendKind{"refused": reject, "no room": deferSend, "not run": notRun, "lost": doubtNone} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.auto, w.cfg.InFlight = true, map[string]int{"test_tool": 1}
-				w.deferred = run.SendResult{Scope: run.ScopeRun}
-				w.send = func(n int) sendKind {
-					if n == 1 {
-						return kind
-					}
-					return accept
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			w.auto, w.cfg.InFlight = true, map[string]int{"test_tool": 1}
+			w.deferred = run.SendResult{Scope: run.ScopeRun}
+			w.send = func(n int) sendKind {
+				if n == 1 {
+					return kind
 				}
-				l := w.life()
-				first := l.submit(order())
-				gone := l.submit(order(placed("lab", "short", nil, 2)))
-				if _, err := l.engine.Cancel(t.Context(), gone.RunID, ""); err != nil {
-					t.Fatal(err)
-				}
-				next := l.submit(order(placed("lab", "short", nil, 3)))
-				w.want(w.until(next.RunID, done), run.Succeeded, "ok")
-				w.until(first.RunID, done)
-			})
+				return accept
+			}
+			l := w.life()
+			first := l.submit(order())
+			gone := l.submit(order(placed("lab", "short", nil, 2)))
+			l.cancelRun(gone.RunID)
+			next := l.submit(order(placed("lab", "short", nil, 3)))
+			w.want(w.until(next.RunID, done), run.Succeeded, "ok")
+			w.until(first.RunID, done)
 		})
 	}
 }
@@ -115,31 +101,27 @@ func TestPlacesAreGivenBack(t *testing.T) {
 // A gateway that dies at any moment leaves a count that the next one finds again: never one run too many, and none that waits for ever.
 func TestLimitSurvivesCrashes(t *testing.T) {
 	for n := 1; n <= 60; n++ {
-		t.Run(fmt.Sprint("operation ", n), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.limited(1)
-				w.cfg.SubmitWait, w.cfg.Attempts = time.Nanosecond, 2
-				w.fault = func(_ string, k int) outcome { return outcome{kill: k == n} }
-				l := w.life()
-				var ids []string
-				orders := []run.Order{order(placed("lab", "short", nil, 1)), order(placed("lab", "short", nil, 2)),
-					order(placed("lab", "short", nil, 3))}
-				for _, o := range orders {
-					w.input(o)
-					if a, err := l.engine.Submit(t.Context(), o); err == nil {
-						ids = append(ids, a.RunID)
-					}
+		bubbleRun(t, fmt.Sprint("operation ", n), func(t *testing.T, w *world) {
+			w.limited(1)
+			w.cfg.SubmitWait, w.cfg.Attempts = time.Nanosecond, 2
+			w.fault = func(_ string, k int) outcome { return outcome{kill: k == n} }
+			l := w.life()
+			var ids []string
+			orders := []run.Order{order(placed("lab", "short", nil, 1)), order(placed("lab", "short", nil, 2)),
+				order(placed("lab", "short", nil, 3))}
+			for _, o := range orders {
+				w.input(o)
+				if a, err := l.engine.Submit(t.Context(), o); err == nil {
+					ids = append(ids, a.RunID)
 				}
-				time.Sleep(time.Minute)
-				l.crash()
-				l = w.life()
-				for _, o := range orders {
-					ids = append(ids, l.submit(o).RunID)
-				}
-				for _, id := range ids {
-					w.want(w.until(id, done), run.Succeeded, "ok")
-				}
-			})
+			}
+			time.Sleep(time.Minute)
+			l.crash()
+			l = w.life()
+			for _, o := range orders {
+				ids = append(ids, l.submit(o).RunID)
+			}
+			w.wantAll(ids, run.Succeeded, "ok")
 		})
 	}
 }
@@ -149,40 +131,16 @@ func TestPlaceWithoutIntent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.limited(1)
 		down := true
-		w.fault = func(op string, _ int) outcome {
-			if op == "Apply" && down {
-				return outcome{skip: true, err: fault.New(fault.Transport, "ledger_busy", "not now")}
-			}
-			return outcome{}
-		}
-		l := w.life()
-		a := l.submit(order())
+		w.fault = failingWhile(&down, fault.New(fault.Transport, "ledger_busy", "not now"), "Apply")
+		l, a := w.submitted()
 		w.with(func() { down = false })
 		b := l.submit(order(placed("lab", "short", nil, 2)))
 		if b.Phase != run.Pending {
-			t.Errorf("%+v", b)
+			t.Errorf("a run after the restart is %+v, want pending", b)
 		}
 		for _, id := range []string{a.RunID, b.RunID} {
 			w.want(w.until(id, done), run.Succeeded, "ok")
 		}
-	})
-}
-
-// A gateway that starts counts what the one before it sent.
-func TestLimitAfterRestart(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.limited(1)
-		w.auto = false
-		l := w.life()
-		first := l.submit(order())
-		l.stop()
-		l = w.life()
-		next := l.submit(order(placed("lab", "short", nil, 2)))
-		if first.Phase != run.Pending || next.Phase != run.Deferred {
-			t.Errorf("%+v, then %+v", first, next)
-		}
-		w.with(func() { w.auto = true })
-		w.want(w.until(next.RunID, done), run.Succeeded, "ok")
 	})
 }
 
@@ -198,30 +156,25 @@ func TestStagingTime(t *testing.T) {
 		"too slow":          {61 * time.Second, false, run.Failed, "time_limit"},
 		"slow, not by pack": {61 * time.Second, true, run.Succeeded, "ok"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.auto, w.copying, w.asked.timeout = true, c.copying, time.Minute
-				o := order()
-				if c.raw {
-					o.PackHash, o.Pack = "", nil
-				}
-				l := w.life()
-				v := w.until(l.submit(o).RunID, done)
-				w.want(v, c.state, c.reason)
-				if c.state == run.Succeeded {
-					return
-				}
-				const want = "staging took 1m0s; the toolpack's timeoutMs allows 1m0s. Nothing was submitted. Raise timeoutMs, or retry the run " +
-					"when the filesystem is faster"
-				if v.Run.Detail != want || v.Attempt.Ending != run.EndedTimeLimit || w.count("Send") != 0 {
-					t.Errorf("%s (%s), %d sends", v.Run.Detail, v.Attempt.Ending, w.count("Send"))
-				}
-				w.with(func() { w.copying = 0 })
-				if _, err := l.engine.Retry(t.Context(), v.Run.ID, 1, "", plan.MoreResources{}); err != nil {
-					t.Fatal(err)
-				}
-				w.want(w.until(v.Run.ID, done), run.Succeeded, "ok")
-			})
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			w.auto, w.copying, w.asked.timeout = true, c.copying, time.Minute
+			o := order()
+			if c.raw {
+				o.PackHash, o.Pack = "", nil
+			}
+			l := w.life()
+			v := w.ended(l.submit(o).RunID, c.state, c.reason)
+			if c.state == run.Succeeded {
+				return
+			}
+			const want = "staging took 1m0s; the toolpack's timeoutMs allows 1m0s. Nothing was submitted. Raise timeoutMs, or retry the run " +
+				"when the filesystem is faster"
+			if v.Run.Detail != want || v.Attempt.Ending != run.EndedTimeLimit || w.count("Send") != 0 {
+				t.Errorf("%s (%s), %d sends", v.Run.Detail, v.Attempt.Ending, w.count("Send"))
+			}
+			w.with(func() { w.copying = 0 })
+			must(l.engine.Retry(t.Context(), v.Run.ID, run.RetryOrder{After: 1}))
+			w.want(w.until(v.Run.ID, done), run.Succeeded, "ok")
 		})
 	}
 }
@@ -231,15 +184,9 @@ func TestStagingTimeWithoutFilesystem(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.auto, w.copying, w.asked.timeout = true, 50*time.Second, time.Minute
 		away := true
-		w.fault = func(op string, _ int) outcome {
-			if op == "StageInputs" && away {
-				return outcome{skip: true, err: errTransient}
-			}
-			return outcome{}
-		}
-		l := w.life()
-		a := l.submit(order())
-		time.Sleep(time.Hour)
+		w.fault = failingWhile(&away, errTransient, "StageInputs")
+		_, a := w.submitted()
+		time.Sleep(20 * time.Minute)
 		w.want(w.until(a.RunID, in(run.Staging)), run.Queued, "staging_waits")
 		w.with(func() { away = false })
 		w.want(w.until(a.RunID, done), run.Succeeded, "ok")
@@ -258,14 +205,12 @@ func TestLimitOfLocalRuns(t *testing.T) {
 		w.until(here.RunID, in(run.Pending))
 		next := l.submit(order(placed("lab", "short", nil, 2)))
 		if next.Phase != run.Deferred || !strings.HasPrefix(*next.Reason, run.ConcurrencyLimit) {
-			t.Errorf("%+v", next)
+			t.Errorf("the next run is %+v, want deferred for the limit", next)
 		}
-		if _, err := l.engine.Cancel(t.Context(), here.RunID, ""); err != nil {
-			t.Fatal(err)
-		}
+		l.cancelRun(here.RunID)
 		w.until(next.RunID, in(run.Pending))
 		if again := l.submit(local); again.Phase != run.Deferred || again.Attempt != 2 {
-			t.Errorf("%+v", again)
+			t.Errorf("the run that was retried is %+v, want its second attempt deferred", again)
 		}
 		w.with(func() { w.auto = true })
 		for _, id := range []string{here.RunID, next.RunID} {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"slurmgate/fault"
-	"slurmgate/plan"
+	"slurmgate/visible"
 )
 
 // takeLogs creates the log artifacts of an ended attempt: log (everything, with headings), and stdout and
@@ -37,7 +37,7 @@ func (e *Engine) takeLogs(ctx context.Context, v View, d *verdict) error {
 	}
 	for _, part := range []struct{ file, title, role string }{{JobLogFile, "job script", ""}, {StderrFile, "standard error", "stderr"},
 		{StdoutFile, "standard output", "stdout"}} {
-		data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, part.file, e.cfg.LogBytes+margin, true)
+		data, err := ReadControl(ctx, e.Workspace, v.Run.ID, v.Attempt.N, part.file, e.cfg.LogBytes+margin, true)
 		if fault.Is(err, fault.NotFound) || err == nil && len(data) == 0 {
 			continue
 		}
@@ -74,18 +74,28 @@ func (e *Engine) lastBytes(data []byte, limit int64) []byte {
 	return data[at:]
 }
 
-// LogsAnswer is the end of one stream.
+// LogsAnswer is the end of one stream, or the part that follows an earlier answer.
 type LogsAnswer struct {
-	ProvenanceRunID string `json:"provenance_run_id"`
-	TargetRunID     string `json:"target_run_id"`
-	Stream          string `json:"stream"`
-	State           State  `json:"state"`
-	Text            string `json:"text"`
-	Final           bool   `json:"final"` // nothing will be added
+	CallRunID
+	TargetRunID string `json:"target_run_id"`
+	Stream      string `json:"stream" enum:"stdout,stderr,log"`
+	State       State  `json:"state"`
+	Attempt     int    `json:"attempt"` // whose stream it is; each begins with its byte 0
+	Text        string `json:"text"`
+	Truncated   bool   `json:"truncated"` // what is before the text is left out
+	NextByte    *int64 `json:"next_byte"` // where the next part begins; null where no part was asked for
+	Final       bool   `json:"final"`     // nothing will be added
 }
 
-// Logs reads the end of a stream: of a finished run from its artifact, of a live one from its workspace.
-func (e *Engine) Logs(ctx context.Context, runID, stream string, limit int64, which Identify) (LogsAnswer, error) {
+// LogPart asks for a part of a stream.
+type LogPart struct {
+	Limit int64  // bytes, at most
+	From  *int64 // the byte that it begins with, a negative one counts from the end; nil: the end of the stream
+}
+
+// Logs reads the end of a stream: of a finished run from its artifact, of a live one from its workspace. A part that begins at a byte is
+// read from the workspace as long as it is there, and ends with a whole line as long as more may come.
+func (e *Engine) Logs(ctx context.Context, runID, stream string, part LogPart) (LogsAnswer, error) {
 	v, err := e.Store.View(ctx, runID)
 	if err == nil && e.calls != nil {
 		err = fault.New(fault.NotFound, "no_log", "the run is a call of a service worker, which writes its own log; the gateway has none of it").
@@ -94,28 +104,66 @@ func (e *Engine) Logs(ctx context.Context, runID, stream string, limit int64, wh
 	if err != nil {
 		return LogsAnswer{}, err
 	}
-	v, outputs, params, err := e.read(ctx, v, 0)
+	v, outputs, err := e.read(ctx, v, 0)
 	if err != nil {
 		return LogsAnswer{}, err
 	}
-	a := LogsAnswer{TargetRunID: runID, Stream: stream, State: v.Run.State, Final: v.Run.State.Terminal()}
+	a := LogsAnswer{TargetRunID: v.Run.ID, Stream: stream, State: v.Run.State, Attempt: v.Attempt.N, Final: v.Run.State.Terminal()}
+	if part.From != nil {
+		return a, e.logFrom(ctx, v, *part.From, part.Limit, &a)
+	}
+	limit := part.Limit
 	var data []byte
 	if i := slices.IndexFunc(outputs, func(o Output) bool { return o.Role == stream }); i >= 0 {
 		data, err = e.storedTail(ctx, outputs[i].Artifact.SHA256, limit+margin)
 	} else {
-		file := map[string]string{"stdout": StdoutFile, "stderr": StderrFile, "log": JobLogFile}[stream]
-		if data, err = e.Workspace.ReadControl(ctx, runID, v.Attempt.N, file, limit+margin, true); fault.Is(err, fault.NotFound) {
+		data, err = ReadControl(ctx, e.Workspace, v.Run.ID, v.Attempt.N, streamFiles[stream], limit+margin, true)
+		if fault.Is(err, fault.NotFound) {
 			err = nil
 		}
 	}
 	if err != nil {
 		return LogsAnswer{}, err
 	}
-	a.Text = strings.ToValidUTF8(e.cfg.Secrets.Tail(string(data), int(limit)), "\uFFFD")
-	// A running job writes its log without an event in the ledger: what was read is part of the snapshot.
-	params["stream"], params["log_hash"] = stream, plan.Hash(data[max(0, len(data)-int(limit)):])
-	a.ProvenanceRunID, err = which(ctx, params)
-	return a, err
+	text := string(data)
+	at := visible.Tail(text, int(limit))
+	a.Text, a.Truncated = strings.ToValidUTF8(e.cfg.Secrets.Tail(text, len(text)-at), "\uFFFD"), at > 0
+	return a, nil
+}
+
+// streamFiles are the control files of the streams.
+var streamFiles = map[string]string{"stdout": StdoutFile, "stderr": StderrFile, "log": JobLogFile}
+
+// logFrom reads a part of a stream from the workspace. Where no file is, there is nothing. What is in front of the part is searched for
+// secrets that reach into it, and a line that is not whole yet is left to the next part, so that half a secret is never shown.
+func (e *Engine) logFrom(ctx context.Context, v View, from, limit int64, a *LogsAnswer) error {
+	before := min(from, margin)
+	if from < 0 {
+		from, before = max(from, -limit), margin
+	}
+	p, err := e.Workspace.ReadControlFrom(ctx, v.Run.ID, v.Attempt.N, streamFiles[a.Stream], from-before, limit+before)
+	if fault.Is(err, fault.NotFound) {
+		a.NextByte = new(max(0, from))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	size := int64(len(p.Data))
+	begin := min(size, max(0, from-p.From))
+	if from < 0 { // fewer bytes are in front of it where the file begins
+		begin = max(0, size+from)
+	}
+	end := size
+	if last := int64(bytes.LastIndexByte(p.Data, '\n')) + 1; !a.Final || size >= limit+before {
+		if end = max(begin, last); end == begin && size-begin >= limit {
+			end = size // a line without an end
+		}
+	}
+	a.Final = a.Final && end == size && size < limit+before
+	a.Text = strings.ToValidUTF8(e.cfg.Secrets.Part(string(p.Data), int(begin), int(end)), "\uFFFD")
+	a.NextByte = new(p.From + end)
+	return nil
 }
 
 func (e *Engine) storedTail(ctx context.Context, sha256 string, limit int64) ([]byte, error) {

@@ -13,25 +13,25 @@ import (
 
 // absent is a run that Slurm's answer does not show and that has no exit file.
 type absent struct {
-	key     JobKey
-	since   time.Time // its submission
-	stopped bool      // it has an exit file, but only Slurm knows why the program, or the script behind it, was stopped
+	key   JobKey
+	since time.Time // its submission
+	left  bool      // it has an exit file, but Slurm may know more of how the job ended
 }
 
-// settleMissing handles runs that an answer of squeue does not show. First witness: the exit file. Second: accounting, queried once for
-// all. Without either: the resolver, or rule 8, which need answers that hide nothing.
+// settleMissing handles runs that an answer of squeue does not show. First witness: the exit file, where it says all. Second: accounting,
+// queried once for all. Without either: the resolver, or rule 8, which need answers that hide nothing.
 func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 	var mu sync.Mutex
 	rest := map[string]absent{}
 	var theirs gather // whose exit files may keep the watcher waiting: accounting is asked about all of these, too
 	c.eachOwn(ctx, gone, func(v View) (bool, error) {
-		stopped, moved, err := c.exited(ctx, v)
+		left, moved, err := c.exited(ctx, v)
 		if err != nil || moved {
 			return moved, err
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		rest[v.Run.ID] = absent{keyOf(v), v.Submission.CreatedAt, stopped}
+		rest[v.Run.ID] = absent{keyOf(v), v.Submission.CreatedAt, left}
 		return false, nil
 	}, theirs.add)
 	if len(rest)+len(theirs.list) == 0 {
@@ -52,35 +52,57 @@ func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 	if fault.Is(err, fault.NotFound) { // no accounting here: only the exit file and the claim
 		err = nil
 	}
+	said := answers{accounted: index(accounted), silent: err}
+	if said.accounted.showsAll(keys, c.userOf) {
+		c.harmless(said.accounted)
+	}
 	if err == nil {
 		if err = c.Queue.SeesAll(ctx); err != nil { // then the look that does not show them was none
 			c.watcher.note(err)
+			said.partial = true
 		}
 	}
-	byName, silent := index(accounted), err != nil
 	defer c.aside(ctx, theirs.list, func(v View) (bool, error) {
-		stopped, moved, err := c.exited(ctx, v)
-		if err != nil || moved || silent {
+		left, moved, err := c.exited(ctx, v)
+		if err != nil || moved {
 			return moved, err
 		}
-		return c.settleGone(ctx, v, byName, stopped)
+		return c.settleAfter(ctx, v, said, left)
 	})
-	if silent {
-		return err
-	}
 	gone = slices.DeleteFunc(gone, func(id string) bool { _, ok := rest[id]; return !ok })
-	c.eachOwn(ctx, gone, func(v View) (bool, error) {
-		return c.settleGone(ctx, v, byName, rest[v.Run.ID].stopped)
-	}, nil)
-	return nil
+	c.eachOwn(ctx, gone, func(v View) (bool, error) { return c.settleAfter(ctx, v, said, rest[v.Run.ID].left) }, nil)
+	return err
+}
+
+// answers are what was asked about jobs that squeue does not show.
+type answers struct {
+	accounted *answer
+	silent    error // accounting did not answer
+	partial   bool  // squeue does not show all jobs
+}
+
+// accountingWaits is the reason of a run whose job has ended, of which only accounting can say whether it was killed for its memory.
+const accountingWaits = "accounting_waits"
+
+// settleAfter settles a run once accounting was asked. Without an answer nothing is concluded; an exit file does not need a squeue that
+// shows all jobs.
+func (c *cycle) settleAfter(ctx context.Context, v View, said answers, left bool) (moved bool, err error) {
+	switch {
+	case said.silent != nil && left && v.Run.CancelAt == nil:
+		return false, c.note(ctx, v, accountingWaits, "the job has ended, and Slurm's accounting, which alone knows how, does not answer: "+
+			fault.Prose(said.silent)+". The run ends when it does")
+	case said.silent != nil, said.partial && !left:
+		return false, nil
+	}
+	return c.settleGone(ctx, v, said.accounted, left)
 }
 
 // keyOf names the run's job to accounting.
 func keyOf(v View) JobKey { return JobKey{v.Submission.JobID, v.Submission.JobName, v.Run.ExecutedAs} }
 
-// exited takes the exit file of a run as the witness of its job's end, if the script came to its end. stopped: there is one of a job that
-// was stopped.
-func (c *cycle) exited(ctx context.Context, v View) (stopped, moved bool, err error) {
+// exited takes the exit file of a run as the witness of its job's end, if the script came to its end and Slurm could not know more. left:
+// there is an exit file, and Slurm could.
+func (c *cycle) exited(ctx context.Context, v View) (left, moved bool, err error) {
 	if v.Run.Phase == Unconfirmed {
 		return false, false, nil
 	}
@@ -88,7 +110,7 @@ func (c *cycle) exited(ctx context.Context, v View) (stopped, moved bool, err er
 	if err != nil {
 		return false, false, nil
 	}
-	if !x.stopped() && c.described(ctx, v, x) {
+	if x.sufficient() && c.described(ctx, v, x) {
 		moved, err = c.startCollecting(ctx, v, "exit_file")
 		return false, moved, err
 	}
@@ -106,18 +128,18 @@ func (c *cycle) described(ctx context.Context, v View, x *Exit) bool {
 
 // settleGone continues with accounting as the only remaining source. A record it closed because the controller had lost the job proves
 // nothing: the job may still run.
-func (c *cycle) settleGone(ctx context.Context, v View, accounted *answer, stopped bool) (moved bool, err error) {
+func (c *cycle) settleGone(ctx context.Context, v View, accounted *answer, left bool) (moved bool, err error) {
 	name := v.Submission.JobName
 	var found []Job
 	user := c.userOf(v.Run.ExecutedAs)
 	if accounted.cannotBeRead(name, user) == nil { // else the records that can be read may be of earlier starts of the job
-		found = slices.DeleteFunc(accounted.named(name, user), func(j Job) bool { return j.Closed })
+		found = slices.DeleteFunc(accounted.jobsOf(v, user), func(j Job) bool { return j.Closed })
 	}
 	hidden := cmp.Or(c.seen.hides(name, user), accounted.hides(name, user))
 	switch j, one := pick(v, found); {
 	case one && j.Class == ClassEnded:
 		return c.observe(ctx, v, found)
-	case stopped:
+	case left:
 		return c.startCollecting(ctx, v, "exit_file")
 	case v.Run.Phase == Unconfirmed && len(found) > 0:
 		return c.observe(ctx, v, found)
@@ -136,16 +158,16 @@ const recordUnread = "slurm_record_unread"
 // cannotTell notes that Slurm's answer does not show what became of the run's job, or whether there is one: the run waits. The state of the
 // job is forgotten, so that the next record that can be read counts as news.
 func (c *cycle) cannotTell(ctx context.Context, v View, hidden *Job) error {
-	if id := v.Submission.JobID; id != "" && v.Run.CancelAt != nil {
-		c.cancels.cancel(v.Run, id, v.Submission.JobName)
+	if v.Submission.JobID != "" && v.Run.CancelAt != nil {
+		c.cancels.cancel(v.Run, jobAsSent(v))
 	}
-	a, detail := v.Attempt, "Slurm's answer has a record that cannot be read ("+hidden.Why+"); it may be that of this run's job"
+	a, detail := v.Attempt, "Slurm's answer "+hidden.mayLack()+", so it may not show this run's job"
 	a.SlurmState, a.SlurmWhy = "", ""
 	if hidden.Name != "" {
 		a.MissedAt = nil // the job is there
 		detail = "Slurm's record of the job cannot be read (" + hidden.Why + ")"
 	}
-	detail += ". The run goes on when Slurm's answer can be read, or when the job's exit file or accounting shows how it ended. " +
+	detail += ". The run continues when Slurm's answer can be read, or when the job's exit file or accounting shows how it ended. " +
 		"Next: look for the record in the gateway's log"
 	if v.Run.Reason == recordUnread && v.Run.Detail == detail && a.MissedAt == v.Attempt.MissedAt {
 		return nil
@@ -178,11 +200,9 @@ func (c *cycle) countAbsence(ctx context.Context, v View, accounted *answer) (bo
 		c.watcher.seek(id)
 	}
 	if j, ok := c.renamed(v); ok {
-		return false, e.note(ctx, v, jobRenamed, fmt.Sprintf("Slurm shows job %s as %q; a job with another name is not followed. Next: "+
-			"scontrol update jobid=%s jobname=%s; or leave it: its files are collected when it has ended",
-			j.ID, j.Name, j.ID, v.Submission.JobName))
+		return c.observe(ctx, v, []Job{j})
 	}
-	if v.Attempt.MissedAt == nil {
+	if v.Attempt.MissedAt == nil || v.Attempt.MissedAt.After(now) { // it was noted while the clock was ahead
 		a := v.Attempt
 		a.MissedAt = &now
 		_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Event: Event{Type: "run.missed",
@@ -256,20 +276,31 @@ func (c *cycle) withdrawn(ctx context.Context, v View, accounted *answer) (bool,
 	return c.seen != nil && shows(c.seen) || accounted != nil && len(accounted.named(own, user)) == 0 && shows(accounted), nil
 }
 
-// jobRenamed is the reason of a run whose job somebody has renamed.
-const jobRenamed = "job_renamed"
+// JobRenamed is the reason of a run whose job has another name in Slurm than it was sent with.
+const JobRenamed = "job_renamed"
 
-// renamed finds the run's job by its id if it is not found by its name: only a job found by neither is absent. A reused id is recognised by
-// the time of submission, so a job that was never seen under its own name is not found.
+// renamedDetail says what Slurm shows of such a job, and what an administrator can do about it.
+func renamedDetail(v View, j Job) string {
+	state := j.State
+	if j.Class == ClassPending && j.Why != "" && j.Why != "None" {
+		state += ", " + j.Why
+	}
+	return fmt.Sprintf("Slurm shows the run's job %s (%s) as %q: a person or a job_submit plugin of the site has renamed it. The gateway "+
+		"follows it all the same, and does not send it again. Next: an administrator exempts jobs whose names begin with sg- from the plugin, "+
+		"or gives this one its name back with scontrol update jobid=%s jobname=%s", j.ID, state, j.Name, j.ID,
+		cmp.Or(v.Submission.Array, v.Submission.JobName))
+}
+
+// renamed finds the run's job by its id if it is found neither by its name nor by its working folder: only a job found by none of them is
+// absent. A reused id is recognised by the time of submission, so a job that Slurm never showed as the run's is not found.
 func (c *cycle) renamed(v View) (Job, bool) {
-	if c.seen == nil || v.Submission.JobID == "" {
+	s := v.Submission
+	if c.seen == nil || s.JobID == "" || s.SubmittedAt == nil || !c.sought[s.JobID] {
 		return Job{}, false
 	}
-	for _, j := range c.seen.other {
-		s := v.Submission
-		if j.ID == s.JobID && ofUser(c.userOf(v.Run.ExecutedAs), j) && j.Class != ClassEnded && (s.Cluster == "" ||
-			j.Cluster == "" || s.Cluster == j.Cluster) &&
-			s.SubmittedAt != nil && j.Submitted != nil && s.SubmittedAt.Equal(*j.Submitted) {
+	for _, j := range c.seen.jobs {
+		if j.ID == s.JobID && ofUser(c.userOf(v.Run.ExecutedAs), j) && j.Class != ClassUnread && (s.Cluster == "" || j.Cluster == "" ||
+			s.Cluster == j.Cluster) && j.Submitted != nil && s.SubmittedAt.Equal(*j.Submitted) {
 			return j, true
 		}
 	}

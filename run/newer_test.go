@@ -19,7 +19,7 @@ func TestNewestRecordOfAJob(t *testing.T) {
 	}{{[]Job{given, ended}, "FAILED"}, {[]Job{ended, given}, "FAILED"}, {[]Job{given, again}, "RUNNING"}, {[]Job{given}, "REQUEUED"},
 		{[]Job{{ID: "67_1", State: "COMPLETED", Class: ClassEnded}, {ID: "67_1", State: "RUNNING", Class: ClassRunning}}, "RUNNING"}} {
 		if j, ok := pick(v, c.list); !ok || j.State != c.want {
-			t.Errorf("%+v: %s, want %s", c.list, j.State, c.want)
+			t.Errorf("of the records %+v the one %s is picked, want %s", c.list, j.State, c.want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"slices"
 	"strings"
 
 	"slurmgate/fault"
@@ -22,10 +23,16 @@ func NextSteps(v View) []fault.Step {
 	if v.Run.Removed != "" {
 		return []fault.Step{retry}
 	}
+	if v.Waiting != nil {
+		return waitingSteps(v, cancel, retry)
+	}
 	switch v.Run.State {
 	case Queued, Running:
 		if v.Run.Reason == claimWaits && v.Run.ExecutedAs != "" {
 			return []fault.Step{fault.Do("run.show", "run_id", id), fault.Do("slurm.job.absent", "run_id", id)}
+		}
+		if v.Run.Reason == NeverStarts {
+			return []fault.Step{cancel, fault.Do("run.show", "run_id", id)}
 		}
 		return []fault.Step{fault.Do("slurm.job.collect", "run_id", id, "wait_seconds", LongWait), cancel}
 	case Blocked:
@@ -41,13 +48,25 @@ func NextSteps(v View) []fault.Step {
 	case string(EndedInputMismatch), string(EndedInputMissing):
 		return []fault.Step{fault.Do("artifact.verify", "all", true), retry}
 	case string(EndedNoRuntime), string(EndedControl), string(EndedRunsDirGone), string(EndedRunsDirFull), string(EndedRuntimeBroken),
-		string(EndedRuntimeOld), string(EndedNoUserNS), string(EndedNodeDiskFull), string(EndedImageUnread), string(EndedInputUnread):
+		string(EndedRuntimeOld), string(EndedNoUserNS), string(EndedNodeDiskFull), string(EndedImageUnread), string(EndedInputUnread),
+		string(EndedProlog):
 		return []fault.Step{fault.Do("doctor"), retry}
+	}
+	if v.Repeats {
+		return []fault.Step{logs, fault.Do("run.show", "run_id", id)}
 	}
 	if v.Submission.JobID == "" { // nothing ran, so there is no log
 		return []fault.Step{fault.Do("run.show", "run_id", id), retry}
 	}
 	return []fault.Step{logs, retry}
+}
+
+// FailsAgain reports whether another attempt of a tool that is deterministic can only fail as this one did: its
+// outputs were refused for what they are, and not for a limit that may be raised or a filesystem that may be well
+// again.
+func FailsAgain(ending Ending, reason string) bool {
+	passing := []string{"OUTPUT-CHANGED", OutputSize, OutputUnreadable, OutputOwner, "OUTPUT-MANIFEST"}
+	return (ending == EndedOutputs || ending == EndedContract) && !slices.Contains(passing, reason)
 }
 
 func blockedSteps(v View, cancel fault.Step) []fault.Step {

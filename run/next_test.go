@@ -2,6 +2,7 @@ package run
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,32 @@ func TestNextSteps(t *testing.T) {
 	}
 }
 
+// Another attempt of a deterministic tool whose outputs were refused gives the same outputs: a retry is offered only
+// where the refusal was not about them.
+func TestNoRetryThatOnlyFailsAgain(t *testing.T) {
+	for _, c := range []struct {
+		ending  Ending
+		reason  string
+		repeats bool
+		retry   bool
+	}{
+		{EndedOutputs, "OUTPUT-MISSING", true, false},
+		{EndedContract, "OUTPUT-FORMAT", true, false},
+		{EndedContract, "STDERR-FAILURE", true, false},
+		{EndedOutputs, "OUTPUT-MISSING", false, true},
+		{EndedOutputs, "OUTPUT-CHANGED", true, true},
+		{EndedOutputs, OutputSize, true, true},
+		{EndedToolFailed, "tool_failed", true, true},
+	} {
+		v := View{Run: Run{ID: "r", State: Failed, Phase: Done, Reason: c.reason, AttemptN: 1}, Attempt: Attempt{Ending: c.ending},
+			Submission: Submission{JobID: "7"}, Repeats: c.repeats && FailsAgain(c.ending, c.reason)}
+		offered := slices.ContainsFunc(NextSteps(v), func(s fault.Step) bool { return s.Verb == "slurm.job.retry" })
+		if offered != c.retry {
+			t.Errorf("%s, %s (deterministic: %t): a retry is offered: %t, want %t", c.ending, c.reason, c.repeats, offered, c.retry)
+		}
+	}
+}
+
 // The answers of the verbs that change a run have the next steps of its new state.
 func TestVerbsNameNextSteps(t *testing.T) {
 	v := View{Run: Run{ID: "r", State: Failed, Phase: Done, Reason: "tool_failed", AttemptN: 3}, Submission: Submission{JobID: "7"}}
@@ -50,7 +77,7 @@ func TestVerbsNameNextSteps(t *testing.T) {
 		raw, err := json.Marshal(answer)
 		if err != nil || !strings.Contains(string(raw),
 			`"next_steps":[{"verb":"slurm.job.logs","args":{"run_id":"r"}},{"verb":"slurm.job.retry","args":{"after_attempt":3,"run_id":"r"}}]`) {
-			t.Errorf("%s: %s %v", verb, raw, err)
+			t.Errorf("the answer to %s is %s %v, want the steps logs and retry in it", verb, raw, err)
 		}
 	}
 }
@@ -74,9 +101,9 @@ func TestOldDetails(t *testing.T) {
 func TestProseOfErrors(t *testing.T) {
 	err := fault.New(fault.Transport, "c", "cannot read x").WithNext("check the disk").WithSteps(fault.Do("doctor"))
 	if got := fault.Prose(err); got != "cannot read x. Next: check the disk" {
-		t.Error(got)
+		t.Errorf("the fault's prose is %q, want the message and what to do next", got)
 	}
 	if got := fault.Prose(fault.New(fault.Tool, "c", "ended").WithSteps(fault.Do("doctor"))); got != "ended" {
-		t.Error(got)
+		t.Errorf("the prose of a fault that has only steps is %q, want the message", got)
 	}
 }

@@ -128,6 +128,16 @@ func (o *opening) MessageTimeout(ctx context.Context) (time.Duration, error) {
 	return via(o, func(p *Parts) (time.Duration, error) { return p.Queue.MessageTimeout(ctx) })
 }
 
+func (o *opening) Harmless(why string) {
+	if p := o.parts.Load(); p != nil {
+		p.Queue.Harmless(why)
+	}
+}
+
+func (o *opening) Unusable(ctx context.Context) (map[string]Unusable, error) {
+	return via(o, func(p *Parts) (map[string]Unusable, error) { return p.Queue.Unusable(ctx) })
+}
+
 func (o *opening) SeesAll(ctx context.Context) error {
 	_, err := via(o, func(p *Parts) (struct{}, error) { return struct{}{}, p.Queue.SeesAll(ctx) })
 	return err
@@ -141,12 +151,12 @@ func (o *opening) Usage(ctx context.Context, since time.Time, of ...JobKey) ([]U
 	return via(o, func(p *Parts) ([]Usage, error) { return p.Accounting.Usage(ctx, since, of...) })
 }
 
-func (o *opening) Cancel(ctx context.Context, jobID, name string) error {
+func (o *opening) Cancel(ctx context.Context, jobID, name, shown string) error {
 	p, err := o.opened()
 	if err != nil {
 		return err
 	}
-	return p.Canceller.Cancel(ctx, jobID, name)
+	return p.Canceller.Cancel(ctx, jobID, name, shown)
 }
 
 func (o *opening) Verify(ctx context.Context, digest string) (string, error) {
@@ -185,8 +195,8 @@ func (o *opening) OpenTogether(ctx context.Context, list []Opening) []error {
 	return p.Workspace.OpenTogether(ctx, list)
 }
 
-func (o *opening) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
-	return via(o, func(p *Parts) ([]byte, error) { return p.Workspace.ReadControl(ctx, runID, n, name, limit, tail) })
+func (o *opening) ReadControlFrom(ctx context.Context, runID string, n int, name string, from, limit int64) (Part, error) {
+	return via(o, func(p *Parts) (Part, error) { return p.Workspace.ReadControlFrom(ctx, runID, n, name, from, limit) })
 }
 
 func (o *opening) TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {

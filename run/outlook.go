@@ -5,20 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"slurmgate/cached"
 	"slurmgate/fault"
 )
-
-// Partition is what a site's Slurm says of one of its partitions.
-type Partition struct {
-	Name       string
-	Default    bool
-	Up         bool
-	MaxSeconds int64 // of a job; 0: no limit
-	CPUs       int   // of its largest node
-	MemMB      int   // MiB, of its largest node
-	GPUs       int   // of the node that has most
-	GPUTypes   []string
-}
 
 // Budget is how much of a site's budget of requests to Slurm is used.
 type Budget struct {
@@ -110,6 +99,9 @@ func (s *Sites) State(name string) (st SiteState, ok bool) {
 	} else if p := m.pressure.sendPause(); p != nil {
 		st.Condition, st.Until, st.Problem = SitePaused, utc(p.until), p.fault()
 	}
+	if st.Problem == nil {
+		st.Problem = m.hung.fault("")
+	}
 	if st.Drain != nil {
 		st.Condition, st.Since, st.Until = SiteDrained, utc(st.Drain.Since), nil
 	}
@@ -137,15 +129,6 @@ func (m *member) outage() (since time.Time, err error) {
 	return time.Time{}, m.unstaged()
 }
 
-// partitions are the partitions of a site, as its Slurm last showed them.
-type partitions struct {
-	mu     sync.Mutex
-	list   []Partition
-	at     time.Time     // of the answer
-	tried  time.Time     // the last time it was asked
-	asking chan struct{} // closed when the answer is there; nil: nobody asks
-}
-
 const (
 	partitionsFresh = 10 * time.Minute // an older answer is used while Slurm is asked again
 	partitionsAgain = time.Minute      // between two tries
@@ -159,44 +142,24 @@ func (s *Sites) Partitions(ctx context.Context, name string) []Partition {
 	if m == nil {
 		return nil
 	}
-	c := &m.partitions
-	c.mu.Lock()
-	now := m.Now()
-	if p := m.opening.parts.Load(); p != nil && p.Partitions != nil && c.asking == nil && now.Sub(c.at) > partitionsFresh &&
-		now.Sub(c.tried) > partitionsAgain {
-		c.tried, c.asking = now, make(chan struct{})
-		go m.askPartitions(context.WithoutCancel(ctx), p.Partitions, c.asking)
+	p := m.opening.parts.Load()
+	if p == nil || p.Partitions == nil {
+		return nil
 	}
-	list, asking := c.list, c.asking
-	c.mu.Unlock()
-	if list != nil || asking == nil {
-		return list
+	ask := func(ctx context.Context) ([]Partition, error) {
+		list, err := p.Partitions(ctx)
+		if err != nil {
+			m.Log.Warn("the site's partitions are not known, so runs are placed without them", "err", err)
+		}
+		return list, err
 	}
-	timer := time.NewTimer(glance)
-	defer timer.Stop()
-	select {
-	case <-asking:
-	case <-timer.C:
-	case <-ctx.Done():
+	rule := cached.Rule{Fresh: partitionsFresh, Pause: partitionsAgain, Limit: partitionsAgain}
+	known := m.partitions.Look(m.Now, rule, false, ask)
+	if known.At.IsZero() && known.Busy != nil {
+		known.Wait(ctx, glance)
+		known = m.partitions.Look(m.Now, rule, false, ask)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.list
-}
-
-func (m *member) askPartitions(ctx context.Context, ask func(context.Context) ([]Partition, error), done chan struct{}) {
-	ctx, stop := context.WithTimeout(ctx, partitionsAgain)
-	defer stop()
-	list, err := ask(ctx)
-	c := &m.partitions
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.asking = nil; err == nil {
-		c.list, c.at = list, m.Now()
-	} else {
-		m.Log.Warn("the site's partitions are not known, so runs are placed without them", "err", err)
-	}
-	close(done)
+	return known.Value
 }
 
 // imageLooks are the looks at images of a site: those under way, and those of the last minute that found the image.

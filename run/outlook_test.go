@@ -38,7 +38,7 @@ func TestPick(t *testing.T) {
 		var picks atomic.Int32
 		shown, err := s.Preview(t.Context(), picking(&picks, "b"))
 		if err != nil || shown.Site != "b" || shown.SiteWhy != "test" || len(shown.Sites) != 2 || shown.Sites[0].Why != "full" || shown.Exists {
-			t.Errorf("%+v %v", shown, err)
+			t.Errorf("the preview is %+v %v, want site b for the choice's reason", shown, err)
 		}
 		first := submit(t, s, a, picking(&picks, "b"))
 		b.want(b.until(first.RunID, done), run.Succeeded, "ok")
@@ -51,12 +51,12 @@ func TestPick(t *testing.T) {
 		for name, o := range map[string]run.Order{"another would be picked": picking(&picks, "a"), "nothing fits": picking(&picks, "", no),
 			"named": on("b", true), "without a rule": on("a", false)} {
 			if again := submit(t, s, a, o); again.RunID != first.RunID || !again.Replayed || again.Site != "b" {
-				t.Errorf("%s: %+v", name, again)
+				t.Errorf("the order again with %q gives %+v, want the first run on site b", name, again)
 			}
 		}
 		if p, err := s.Preview(t.Context(), picking(&picks, "a")); err != nil || !p.Exists || p.Site != "b" || len(p.Sites) != 0 ||
 			p.SiteWhy == "" {
-			t.Errorf("%+v %v", p, err)
+			t.Errorf("the preview of a run is %+v %v, want the run where it is", p, err)
 		}
 		if picks.Load() != 2 {
 			t.Errorf("%d picks", picks.Load())
@@ -97,7 +97,7 @@ func TestPicksDiffer(t *testing.T) {
 		}
 		both.Wait()
 		if answers[0].RunID != answers[1].RunID || answers[0].Site != answers[1].Site || answers[0].Replayed == answers[1].Replayed {
-			t.Errorf("%+v", answers)
+			t.Errorf("two orders at once are answered %+v, want the same run, once new", answers)
 		}
 		a.until(answers[0].RunID, done)
 		if n := a.count("Send") + b.count("Send"); n != 1 {
@@ -131,42 +131,42 @@ func TestSiteState(t *testing.T) {
 			t.Helper()
 			st, ok := s.State(name)
 			if !ok {
-				t.Fatal(name)
+				t.Fatalf("State(%q) finds no site, want one of the gateway's", name)
 			}
 			return st
 		}
 		if st := state("a"); st.Condition != run.SiteReady || st.Problem != nil || st.Accounting == nil || st.Since != nil ||
 			len(st.Pauses) != 0 {
-			t.Errorf("%+v", st)
+			t.Errorf("site a is %+v, want ready without problem", st)
 		}
 		if st := state("b"); st.Condition != run.SiteIsAway || st.Since == nil || !st.Since.Equal(began) || st.Accounting != nil ||
 			fault.CodeOf(st.Problem) != run.SiteAway {
-			t.Errorf("%+v", st)
+			t.Errorf("site b is %+v, want away since the test began", st)
 		}
 		c.until(submit(t, s, a, on("c", false, cpus(2))).RunID, in(run.Pending))
 		time.Sleep(time.Minute)
 		down.Store(true)
 		time.Sleep(5 * time.Minute)
 		if state("c").Since == nil {
-			t.Fatalf("%+v", state("c"))
+			t.Fatalf("site c is %+v, want away since some time", state("c"))
 		}
 		since := *state("c").Since
 		time.Sleep(5 * time.Minute)
 		if st := state("c"); !st.Since.Equal(since) || fault.CodeOf(st.Problem) != run.Unreachable || st.Answered == nil ||
 			st.Answered.After(since) {
-			t.Errorf("%+v since %s", st, since)
+			t.Errorf("five minutes later site c is %+v, want unreachable since %s, answered before", st, since)
 		}
 		down.Store(false)
 		there.Store(true)
 		time.Sleep(5 * time.Minute)
 		for _, name := range []string{"b", "c"} {
 			if st := state(name); st.Condition != run.SiteReady || st.Since != nil {
-				t.Errorf("%s: %+v", name, st)
+				t.Errorf("the site %s is %+v, want it ready, with Since nil", name, st)
 			}
 		}
 		s.SetDrains([]run.Drain{{Site: "a", Reason: "maintenance", Since: began}})
 		if st := state("a"); st.Condition != run.SiteDrained || !st.Since.Equal(began) || st.Drain.Reason != "maintenance" {
-			t.Errorf("%+v", st)
+			t.Errorf("site a is %+v, want drained since the drain began", st)
 		}
 		if _, ok := s.State("d"); ok {
 			t.Error("there is no site d")
@@ -187,10 +187,10 @@ func TestSitePaused(t *testing.T) {
 		if st.Condition != run.SitePaused || st.Until == nil || !st.Until.After(time.Now()) || len(st.Pauses) != 1 ||
 			st.Pauses[0].What != "site" ||
 			*st.Pauses[0].Detail != "no room" || fault.CodeOf(st.Problem) != "ESLURM_MAX_JOB_COUNT" {
-			t.Errorf("%+v", st)
+			t.Errorf("site a is %+v, want paused by Slurm for a time", st)
 		}
 		if st, _ := s.State("b"); st.Condition != run.SiteReady {
-			t.Errorf("%+v", st)
+			t.Errorf("site b is %+v, want ready", st)
 		}
 	})
 }
@@ -222,13 +222,13 @@ func TestPartitionsOfASite(t *testing.T) {
 		}
 		hangs.Store(true)
 		if d := took(); d != 2*time.Second {
-			t.Error(d)
+			t.Errorf("Partitions of a site that hangs took %s, want 2s", d)
 		}
 		time.Sleep(2 * time.Minute)
 		hangs.Store(false)
 		for range 3 {
 			if list := s.Partitions(t.Context(), "a"); len(list) != 1 || asked.Load() != 2 {
-				t.Error(list, asked.Load())
+				t.Errorf("Partitions gives %+v after %d calls, want one partition after 2 calls", list, asked.Load())
 			}
 		}
 		time.Sleep(11 * time.Minute)
@@ -262,12 +262,12 @@ func TestHostOfASiteDown(t *testing.T) {
 		s, _ := gateway(t, a.site("a", open), b.site("b", open))
 		waits := submit(t, s, a, on("b", true))
 		if waits.Reason == nil || !strings.HasPrefix(*waits.Reason, run.SiteAway+": ") {
-			t.Errorf("%+v", waits)
+			t.Errorf("the run for site b is answered %+v, want that it waits for the site", waits)
 		}
 		x := submit(t, s, a, on("a", false, cpus(2)))
 		a.want(a.until(x.RunID, done), run.Succeeded, "ok")
 		if v := a.until(waits.RunID, in(run.Staging)); v.Run.Reason != run.SiteAway || b.count("Send") != 0 {
-			t.Errorf("%+v", v.Run)
+			t.Errorf("the run for site b is %+v, want waiting, and nothing sent", v.Run)
 		}
 		down.Store(false)
 		b.want(b.until(waits.RunID, done), run.Succeeded, "ok")

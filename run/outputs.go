@@ -29,14 +29,14 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 	case err != nil:
 		return false, err
 	case failure != "":
-		d.reject(EndedContract, "STDERR-FAILURE", failure)
-		return false, nil
+		d.refuse(EndedContract, "STDERR-FAILURE", failure)
+		d.disowned = true
 	}
 	d.warnings = append(d.warnings, warnings...)
 	if unchecked != "" {
 		d.warnings = append(d.warnings, unchecked)
 	}
-	d.output = map[string]outputDoc{}
+	docs := map[string]outputDoc{}
 	limit := e.outputLimit(p)
 	left, values := limit, maxValuesBytes
 	var declared []string
@@ -46,17 +46,24 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 		declared = append(declared, out.SrcRelpath)
 		entry := listed[out.SrcRelpath]
 		if reason, detail := refuseEntry(out, entry, left, limit); reason != "" {
-			d.reject(EndedOutputs, reason, detail)
-			return false, nil
+			d.refuse(EndedOutputs, reason, detail)
+			continue
 		}
 		left -= entry.Size
+		before := d.refused
 		take := e.takeOutput
 		if out.Type == plan.Directory {
 			take = e.takeFolder
 		}
 		got, later, err := take(ctx, v, out, entry, contract, d)
-		if err != nil || later || d.ending != EndedOK {
+		if err != nil || later {
 			return later, err
+		}
+		if d.refused > before {
+			if err := e.keepRefused(v, out, got, d); err != nil {
+				return false, err
+			}
+			continue
 		}
 		a, err := e.artifact(v, got.sum, got.size, out.Type, out.Label)
 		if err != nil {
@@ -69,9 +76,33 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 			doc.Value = json.RawMessage(got.head)
 			values -= len(got.head)
 		}
-		d.output[out.Role] = doc
+		docs[out.Role] = doc
 	}
-	return false, e.checkContract(ctx, v, p, d, declared, contract)
+	if err := e.checkContract(ctx, v, p, d, declared, docs, contract); err != nil {
+		return false, err
+	}
+	if d.disowned {
+		d.doubt(nil)
+	}
+	return false, nil
+}
+
+// keepRefused registers the bytes of an output that was refused, marked as rejected by its role. What is not whole by
+// its type has none, so no tool takes it for one.
+func (e *Engine) keepRefused(v View, out plan.Output, got storedOutput, d *verdict) error {
+	if got.sum == "" {
+		return nil
+	}
+	typ := out.Type
+	if got.changed || got.wrong != nil {
+		typ = plan.UnknownType
+	}
+	a, err := e.artifact(v, got.sum, got.size, typ, out.Label)
+	if err == nil {
+		d.artifacts = append(d.artifacts, a)
+		d.outputs = append(d.outputs, Link{Role: plan.Rejected(out.Role), ArtifactID: a.ID})
+	}
+	return err
 }
 
 func sizeOf(list map[string]ManifestEntry) (bytes int64) {
@@ -81,14 +112,20 @@ func sizeOf(list map[string]ManifestEntry) (bytes int64) {
 	return bytes
 }
 
+const manifestLate = "the job has ended, but its manifest is not visible yet"
+
+func (e *Engine) readManifest(ctx context.Context, v View) ([]byte, error) {
+	return ReadControl(ctx, e.Workspace, v.Run.ID, v.Attempt.N, ManifestFile, maxManifestBytes, false)
+}
+
 // takeManifest reads what the job says of its outputs, by path. Without a manifest the run waits for it.
 func (e *Engine) takeManifest(ctx context.Context, v View, job Holder, d *verdict) (list map[string]ManifestEntry, later bool, err error) {
-	data, err := e.Workspace.ReadControl(ctx, v.Run.ID, v.Attempt.N, ManifestFile, maxManifestBytes, false)
+	data, err := e.readManifest(ctx, v)
 	switch late := fault.Is(err, fault.NotFound); {
-	case late && e.mayCome(v):
-		return nil, true, e.note(ctx, v, string(OutputsLate), "the job has ended, but its manifest is not visible yet")
+	case late && e.outputsMayCome(v):
+		return nil, true, e.note(ctx, v, string(OutputsLate), manifestLate)
 	case late && v.Run.CancelAt != nil:
-		d.reject(EndedCancelled, "", "given up: the outputs never appeared")
+		d.refuse(EndedCancelled, "", "given up: the outputs never appeared")
 		return nil, false, nil
 	case late:
 		return nil, true, e.block(ctx, v, OutputsLate, "the job exited 0, but its manifest is not visible on the shared filesystem. "+
@@ -101,7 +138,7 @@ func (e *Engine) takeManifest(ctx context.Context, v View, job Holder, d *verdic
 		err = broken("the manifest and the exit file must be from the same execution")
 	}
 	if err != nil {
-		d.reject(EndedOutputs, "OUTPUT-MANIFEST", fault.Prose(err))
+		d.refuse(EndedOutputs, "OUTPUT-MANIFEST", fault.Prose(err))
 		return nil, false, nil
 	}
 	list = map[string]ManifestEntry{}
@@ -139,27 +176,42 @@ func refuseEntry(out plan.Output, entry ManifestEntry, left, limit int64) (reaso
 func (e *Engine) takeOutput(ctx context.Context, v View, out plan.Output, entry ManifestEntry, contract Contract, d *verdict) (
 	got storedOutput, later bool, err error) {
 	name := fmt.Sprintf("%s (role %s)", out.SrcRelpath, out.Role)
-	got, err = e.storeOutput(ctx, v, out, entry.Size, contract)
+	judges := e.lineJudges(contract, out.Role, out.SrcRelpath)
+	got, err = e.storeOutput(ctx, v, out, entry.Size, contract, judges[""])
 	switch {
 	case err == nil && got.sum == entry.SHA256 && got.size == entry.Size:
 		if code, what := got.broken(out, contract); code != "" {
-			d.reject(EndedContract, code, name+" "+what)
+			d.refuse(EndedContract, code, name+" "+what)
+			break
 		}
+		judged(judges, func(string) bool { return true }, d)
 	case fault.Is(err, fault.Transport), ctx.Err() != nil:
 		return got, true, err
-	case e.mayCome(v):
+	case e.outputsMayCome(v):
 		return got, true, e.note(ctx, v, string(OutputsLate), out.SrcRelpath+" does not have the manifest's checksum yet")
+	case fault.Is(err, fault.Policy): // it has more bytes
+		d.refuse(EndedOutputs, "OUTPUT-CHANGED", fmt.Sprintf("%s has more than the %d bytes that it has in the job's manifest", name, entry.Size))
 	case err != nil:
-		d.reject(EndedOutputs, fault.CodeOf(err), fmt.Sprintf("%s: %v", name, err))
+		d.refuse(EndedOutputs, fault.CodeOf(err), fmt.Sprintf("%s: %v", name, err))
 	default:
-		d.reject(EndedOutputs, "OUTPUT-CHANGED", name+" does not match the job's manifest")
+		got.changed = true
+		d.refuse(EndedOutputs, "OUTPUT-CHANGED", name+" does not match the job's manifest")
 	}
 	return got, false, nil
 }
 
-// reject turns a success into a failure: no output is registered.
-func (d *verdict) reject(ending Ending, reason, detail string) {
-	d.ending, d.reason, d.detail, d.artifacts, d.outputs, d.output = ending, reason, detail, nil, nil, nil
+// maxRefusals is how long what is wrong with outputs may get before no more is told.
+const maxRefusals = 1000
+
+// refuse turns a success into a failure. Of several reasons the first counts; what was collected stays.
+func (d *verdict) refuse(ending Ending, reason, detail string) {
+	d.refused++
+	switch {
+	case d.ending == EndedOK:
+		d.ending, d.reason, d.detail = ending, reason, detail
+	case len(d.detail) < maxRefusals:
+		d.detail += "; " + detail
+	}
 }
 
 // outputLimit is what the outputs of a run may have together, in bytes.
@@ -171,7 +223,8 @@ func (e *Engine) outputLimit(p plan.Params) int64 {
 }
 
 // checkContract checks the outputs against the tool's schema and looks for undeclared files.
-func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *verdict, declared []string, contract Contract) error {
+func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *verdict, declared []string, docs map[string]outputDoc,
+	contract Contract) error {
 	extra, err := e.Workspace.Undeclared(ctx, v.Run.ID, v.Attempt.N, declared, maxUndeclared)
 	if err != nil {
 		return err
@@ -179,19 +232,46 @@ func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *ve
 	if len(extra) > 0 {
 		msg := "files in out/ that the tool does not declare were not collected: " + strings.Join(extra, ", ")
 		if p.Tool != nil && p.Tool.StrictOutputs {
-			d.reject(EndedOutputs, "OUTPUT-UNDECLARED", msg)
+			d.refuse(EndedOutputs, "OUTPUT-UNDECLARED", msg)
 			return nil
 		}
 		d.warnings = append(d.warnings, msg)
 	}
-	doc, err := plan.Marshal(d.output)
-	if err != nil || contract == nil {
+	doc, err := plan.Marshal(docs)
+	if err != nil {
 		return err
 	}
-	if err := contract.CheckOutput(doc); err != nil {
-		d.reject(EndedContract, fault.CodeOf(err), fault.Prose(err))
+	if contract != nil {
+		err = contract.CheckOutput(doc)
+	}
+	roles := rolesIn(fault.ProblemsOf(err), docs)
+	switch {
+	case err != nil && (d.ending == EndedOK || len(roles) > 0): // else it is that not all are there
+		d.refuse(EndedContract, fault.CodeOf(err), fault.Prose(err))
+		d.doubt(roles)
+	case d.ending == EndedOK:
+		d.output = docs
 	}
 	return nil
+}
+
+// rolesIn are the outputs in which problems are.
+func rolesIn(problems []fault.Problem, docs map[string]outputDoc) (roles []string) {
+	for role := range docs {
+		if slices.ContainsFunc(problems, func(p fault.Problem) bool { return p.Field == role || strings.HasPrefix(p.Field, role+".") }) {
+			roles = append(roles, role)
+		}
+	}
+	return roles
+}
+
+// doubt marks outputs that were collected as rejected: those of some roles, or all.
+func (d *verdict) doubt(roles []string) {
+	for i := range d.outputs {
+		if o := &d.outputs[i]; o.Relpath != "" && (len(roles) == 0 || slices.Contains(roles, o.Role)) {
+			o.Role, o.Relpath = plan.Rejected(o.Role), ""
+		}
+	}
 }
 
 // contract is that of the pack the run was planned with, nil for a plan that was submitted directly. unchecked says why there is none
@@ -218,11 +298,14 @@ type storedOutput struct {
 	size  int64
 	head  []byte // the first bytes of a JSON output
 	wrong error  // why it is not of its type
-	rows  int64
+
+	changed bool // it is not what the job's manifest says
+	rows    int64
 }
 
 // storeOutput copies one output into the store and checks it against its type on the way.
-func (e *Engine) storeOutput(ctx context.Context, v View, out plan.Output, want int64, c Contract) (got storedOutput, err error) {
+func (e *Engine) storeOutput(ctx context.Context, v View, out plan.Output, want int64, c Contract, lines *lineJudge) (got storedOutput,
+	err error) {
 	f, _, err := e.Workspace.OpenOutput(ctx, v.Run.ID, v.Attempt.N, out.SrcRelpath)
 	if err != nil {
 		return got, err
@@ -240,7 +323,11 @@ func (e *Engine) storeOutput(ctx context.Context, v View, out plan.Output, want 
 	}
 	check := e.Formats.Check(out.Type, least > 0)
 	defer check.Close()
-	got.sum, got.size, err = e.Objects.Put(ctx, io.TeeReader(f, io.MultiWriter(keep, check)), want)
+	sinks := []io.Writer{keep, check}
+	if lines != nil {
+		sinks = append(sinks, lines)
+	}
+	got.sum, got.size, err = e.Objects.Put(ctx, io.TeeReader(f, io.MultiWriter(sinks...)), want)
 	if err == nil {
 		got.wrong, got.rows, got.head = check.Finish(), check.Lines(), keep.b
 	}

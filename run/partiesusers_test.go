@@ -3,8 +3,46 @@ package run
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 )
+
+// A party leaves when its linger is over, also while others keep joining it.
+//
+// proves MANY-02
+func TestPartyLeavesInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const linger = 3 * time.Second
+		p := newParties(Arrays{Min: 1000, Linger: linger})
+		waiting := &party{full: make(chan struct{}, 1)}
+		left := make(chan struct{})
+		comes := time.NewTicker(linger / pauses / 2)
+		defer comes.Stop()
+		began := time.Now()
+		go func() {
+			defer close(left)
+			if err := p.wait(t.Context(), waiting); err != nil {
+				t.Errorf("wait: %v", err)
+			}
+		}()
+		for {
+			select {
+			case <-comes.C:
+				p.mu.Lock()
+				waiting.waiting = append(waiting.waiting, &guest{})
+				p.mu.Unlock()
+				if took := time.Since(began); took > 2*linger {
+					t.Fatalf("a party that others keep joining has not left after %s, want %s", took, linger)
+				}
+			case <-left:
+				if took := time.Since(began); took != linger {
+					t.Errorf("a party that others keep joining left after %s, want %s", took, linger)
+				}
+				return
+			}
+		}
+	})
+}
 
 // One user has a part of the places in parties. Where others have all of them, a user's run goes alone, and does not wait for theirs.
 func TestPlacesOfUsers(t *testing.T) {
@@ -17,14 +55,14 @@ func TestPlacesOfUsers(t *testing.T) {
 		return last
 	}
 	if got := joins("alice", waitingOfOne); got != inParty || p.crowded("bob") || !p.crowded("alice") {
-		t.Errorf("%v, and bob has no place: %v", got, p.crowded("bob"))
+		t.Errorf("alice's calls end with %v, full for bob: %v; want %v, and room for bob alone", got, p.crowded("bob"), inParty)
 	}
 	if got := joins("alice", waitingOfOne+1); got != noPlace {
 		t.Errorf("one more of alice's: %v", got)
 	}
 	for _, user := range []string{"carol", "dave", "eve"} {
 		if got := joins(user, waitingOfOne); got != inParty {
-			t.Errorf("%s: %v", user, got)
+			t.Errorf("the last run of %s joins as %v, want %v", user, got, inParty)
 		}
 	}
 	if got := joins("bob", 1); got != goesAlone || p.crowded("bob") {

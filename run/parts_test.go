@@ -80,19 +80,23 @@ func TestBackPressureScopes(t *testing.T) {
 			id := fmt.Sprint(i)
 			why, held := b.holdIfPaused(id, sending{Placement: p})
 			if want := i < len(c.held); held != want || held == b.due(id) || held && (why.code != "NoRoom" || why.detail != "full") {
-				t.Errorf("%q: %+v is held: %v (%s), due: %v", scope, p, held, why.code, b.due(id))
+				t.Errorf("paused for %q, a send to %+v is held: %v (%s), due: %v; want held: %v",
+					scope, p, held, why.code, b.due(id), want)
 			}
 		}
 		if (b.sitePause() != nil) != (scope == ScopeSite) {
-			t.Errorf("%q: %+v", scope, b.sitePause())
+			t.Errorf("a refusal of the scope %q pauses the site with %+v, want a pause only for the site's scope",
+				scope, b.sitePause())
 		}
 	}
 }
 
-// An accepted send ends the pauses that it disproves, an answer of the queue only that of a site that could not be reached. The runs that
-// they held are due, and somebody is told.
+// An accepted send ends the pauses that it disproves, the answer to a later query only that of a site that could not be reached. The
+// runs that they held are due, and the engine is notified.
 func TestBackPressureEnds(t *testing.T) {
 	at := place("lab", "short", "")
+	during := func(b *backPressure) { b.reached(b.now()) } // the query was sent no later than the send
+	later := func(b *backPressure) { b.reached(b.now().Add(time.Millisecond)) }
 	for _, c := range []struct {
 		scope  Scope
 		code   string
@@ -103,9 +107,10 @@ func TestBackPressureEnds(t *testing.T) {
 		{ScopePartition, "X", func(b *backPressure) { b.accepted(sending{Placement: place("x", "short", "")}) }, true},
 		{ScopePartition, "X", func(b *backPressure) { b.accepted(sending{Placement: place("lab", "long", "")}) }, false},
 		{ScopeQOS, "X", func(b *backPressure) { b.accepted(sending{Placement: place("lab", "long", "")}) }, true},
-		{ScopeSite, Unreachable, (*backPressure).reached, true},
-		{ScopeSite, "EAGAIN", (*backPressure).reached, false},
-		{ScopeAccount, Unreachable, (*backPressure).reached, false},
+		{ScopeSite, Unreachable, later, true},
+		{ScopeSite, Unreachable, during, false},
+		{ScopeSite, "EAGAIN", later, false},
+		{ScopeAccount, Unreachable, later, false},
 	} {
 		b, resumed := testPressure(newClock())
 		b.refused("r", sending{Placement: at}, SendResult{Scope: c.scope, Code: c.code})
@@ -222,7 +227,7 @@ func TestHandedOnce(t *testing.T) {
 		t.Errorf("%d copies", len(w.handed))
 	}
 	if h, ok := w.take("0"); !ok || h.view.Run.ID != "0" || h.params.ProjectID != "0" {
-		t.Errorf("%+v", h)
+		t.Errorf("taken is %+v, want the entry 0 with its view", h)
 	}
 	if _, ok := w.take("0"); ok {
 		t.Error("taken twice")
@@ -238,17 +243,17 @@ func TestWatcher(t *testing.T) {
 	c.pass(time.Minute)
 	w.note(errors.New("no answer"))
 	if at, err := w.answered(); !at.Equal(first) || err == nil {
-		t.Errorf("%s, %v", at, err)
+		t.Errorf("after an error the watcher has the answer of %s, %v, want that of %s and the error", at, err, first)
 	}
 	w.note(nil)
 	if at, err := w.answered(); !at.Equal(c.now()) || err != nil {
-		t.Errorf("%s, %v", at, err)
+		t.Errorf("after an answer the watcher has that of %s, %v, want that of %s and no error", at, err, c.now())
 	}
 	w.seek("7")
 	w.seek("7")
 	w.seek("8")
 	if ids := w.takeSought(); len(ids) != 2 || !ids["7"] || len(w.takeSought()) != 0 {
-		t.Errorf("%v", ids)
+		t.Errorf("the sought jobs are %v, want 7 and 8, and none the second time", ids)
 	}
 	w.expectStrays(c.now().Add(time.Minute))
 	c.pass(time.Minute - 1)
@@ -273,11 +278,11 @@ func TestLateFiles(t *testing.T) {
 	c.pass(time.Minute)
 	l.begin("r")
 	if l.begin("s"); l.waited("r") != time.Minute || l.waited("s") != 0 {
-		t.Error(l.waited("r"), l.waited("s"))
+		t.Errorf("the files of r and s are awaited for %s and %s, want 1m0s and 0s", l.waited("r"), l.waited("s"))
 	}
 	l.forget("r")
 	if l.begin("r"); l.waited("r") != 0 {
-		t.Error(l.waited("r"))
+		t.Errorf("after forget the files are awaited for %s, want 0s", l.waited("r"))
 	}
 }
 
@@ -294,7 +299,7 @@ func TestDiskHealth(t *testing.T) {
 		{full, time.Minute - 1, full}, {full, time.Minute, nil}, {full, 0, full}, {nil, 0, nil}} {
 		d.staged(s.staged)
 		if c.pass(s.passed); d.failure() != s.want {
-			t.Errorf("%v after %s: %v", s.staged, s.passed, d.failure())
+			t.Errorf("staging that gave %v, %s later, leaves the failure %v, want %v", s.staged, s.passed, d.failure(), s.want)
 		}
 	}
 }
@@ -309,7 +314,7 @@ func TestWorkQueue(t *testing.T) {
 	q.add(Share{}, "a")
 	second, _ := q.take(t.Context())
 	if first != "a" || second != "b" || !q.working("a") || !q.working("b") || q.working("c") || q.empty() {
-		t.Errorf("%s, %s", first, second)
+		t.Errorf("the queue gives %q and %q, want a and b, both in work and c not", first, second)
 	}
 	q.done("b")
 	ended, stop := context.WithCancel(t.Context())
@@ -327,7 +332,7 @@ func TestWorkQueue(t *testing.T) {
 	q.close()
 	wg.Wait()
 	if q.add(Share{}, "late"); !slices.Equal(again, []string{"a"}) || !q.empty() {
-		t.Errorf("%v", again)
+		t.Errorf("the closed queue gave %q, want a alone and an empty queue", again)
 	}
 }
 
@@ -363,7 +368,7 @@ func TestWorkQueueTakesTurns(t *testing.T) {
 		q.done(id)
 	}
 	if want := []string{"of any", "g0", "m0", "g1", "m1", "g2"}; !slices.Equal(order[:len(want)], want) || order[1002] != "g999" {
-		t.Error(order[:8], order[1002])
+		t.Errorf("the order is %q and at last %q, want the two projects by turns and at last g999", order[:8], order[1002])
 	}
 	if !q.empty() || len(q.waiting.projects) != 0 || len(q.busy) != 0 {
 		t.Error("something stays behind")

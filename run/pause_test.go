@@ -19,59 +19,6 @@ func placed(account, partition string, qos *string, seconds int) func(*plan.Para
 	}
 }
 
-// What keeps one run from Slurm keeps the others of the same kind back, and no others.
-func TestPauseScopes(t *testing.T) {
-	high := "high"
-	cases := map[run.Scope]struct{ held, free func(*plan.Params) }{
-		run.ScopePartition: {placed("other", "short", nil, 2), placed("lab", "long", nil, 3)},
-		run.ScopeAccount:   {placed("lab", "long", &high, 2), placed("other", "short", nil, 3)},
-		run.ScopeQOS:       {placed("lab", "long", nil, 2), placed("lab", "short", &high, 3)},
-		run.ScopeSite:      {placed("other", "long", &high, 2), nil},
-		run.ScopeRun:       {nil, placed("lab", "short", nil, 3)},
-	}
-	for scope, c := range cases {
-		t.Run(string(scope)+" pauses", func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.auto = true
-				room := false
-				w.deferred.Scope = scope
-				w.send = func(n int) sendKind {
-					if n == 1 || !room && n > 2 {
-						return deferSend
-					}
-					return accept
-				}
-				l := w.life()
-				first := l.submit(order())
-				if first.Phase != run.Deferred {
-					t.Fatalf("%+v", first)
-				}
-				var held run.SubmitAnswer
-				if c.held != nil {
-					if held = l.submit(order(c.held)); held.Phase != run.Deferred || !strings.HasPrefix(*held.Reason, "QOSMaxSubmitJobPerUserLimit") ||
-						w.count("Send") != 1 {
-						t.Errorf("held: %+v after %d sends", held, w.count("Send"))
-					}
-					if v := w.until(held.RunID, in(run.Deferred)); v.Sends != 0 {
-						t.Errorf("%d sends of a run that was kept back", v.Sends)
-					}
-				}
-				if c.free != nil {
-					if free := l.submit(order(c.free)); free.Phase != run.Pending {
-						t.Errorf("free: %+v", free)
-					}
-				}
-				w.with(func() { room = true })
-				for _, id := range []string{first.RunID, held.RunID} {
-					if id != "" {
-						w.want(w.until(id, done), run.Succeeded, "ok")
-					}
-				}
-			})
-		})
-	}
-}
-
 // A hundred runs that wait for the same cost one send in each pause, not a hundred; the pauses grow up to the ceiling.
 func TestPauseCostsOneSend(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -95,9 +42,7 @@ func TestPauseCostsOneSend(t *testing.T) {
 			t.Errorf("%d sends in two minutes without room", n)
 		}
 		w.with(func() { room = true })
-		for _, id := range ids {
-			w.want(w.until(id, done), run.Succeeded, "ok")
-		}
+		w.wantAll(ids, run.Succeeded, "ok")
 	})
 }
 
@@ -106,36 +51,27 @@ func TestPauseCostsOneSend(t *testing.T) {
 func TestReadyWithoutDisk(t *testing.T) {
 	for _, code := range []string{"runs_dir_unavailable", "disk_full"} {
 		for _, cancel := range []bool{false, true} {
-			t.Run(fmt.Sprint(code, " cancel ", cancel), func(t *testing.T) {
-				bubble(t, func(t *testing.T, w *world) {
-					l := w.life()
-					w.with(func() {
-						w.fault = func(op string, _ int) outcome {
-							if op == "StageInputs" {
-								return outcome{skip: true, err: fault.New(fault.Transport, code, "away").WithNext("mount it")}
-							}
-							return outcome{}
-						}
-					})
-					a := l.submit(order())
-					w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == "staging_waits" })
-					time.Sleep(time.Hour)
-					if err := l.engine.Ready(); fault.CodeOf(err) != code || strings.Count(err.Error(), "Next: ") != 1 {
-						t.Errorf("ready: %v", err)
-					}
-					if cancel {
-						if _, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil {
-							t.Fatal(err)
-						}
-						time.Sleep(2 * w.cfg.Ceiling)
-					} else {
-						w.with(func() { w.fault = nil })
-						w.until(a.RunID, in(run.Pending))
-					}
-					if err := l.engine.Ready(); err != nil {
-						t.Errorf("not ready: %v", err)
-					}
+			bubbleRun(t, fmt.Sprint(code, " cancel ", cancel), func(t *testing.T, w *world) {
+				l := w.life()
+				w.with(func() {
+					w.fault = failing(fault.New(fault.Transport, code, "away").WithNext("mount it"), "StageInputs")
 				})
+				a := l.submit(order())
+				w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == "staging_waits" })
+				time.Sleep(20 * time.Minute)
+				if err := l.engine.Ready(); fault.CodeOf(err) != code || strings.Count(err.Error(), "Next: ") != 1 {
+					t.Errorf("ready: %v", err)
+				}
+				if cancel {
+					l.cancelRun(a.RunID)
+					time.Sleep(2 * w.cfg.Ceiling)
+				} else {
+					w.with(func() { w.fault = nil })
+					w.until(a.RunID, in(run.Pending))
+				}
+				if err := l.engine.Ready(); err != nil {
+					t.Errorf("not ready: %v", err)
+				}
 			})
 		}
 	}
@@ -158,7 +94,7 @@ func TestPauseEndsWhenReached(t *testing.T) {
 		w.with(func() { down = true })
 		waits := l.submit(order())
 		if waits.Phase != run.Deferred || !strings.HasPrefix(*waits.Reason, run.Unreachable) {
-			t.Fatalf("%+v", waits)
+			t.Fatalf("the next run is %+v, want deferred as Slurm does not answer", waits)
 		}
 		if err := l.engine.Ready(); fault.CodeOf(err) != run.Unreachable {
 			t.Errorf("ready: %v", err)

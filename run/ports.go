@@ -35,9 +35,15 @@ type Submitter interface {
 // Queue shows what Slurm knows now about all our jobs. Each task of an array is a job, with the array's name; see [Job].
 type Queue interface {
 	// Jobs is one error-free answer about this user's jobs, including terminal ones that Slurm still remembers. An answer that breaks off
-	// is an error. A record that cannot be read is a job of [ClassUnread], so nothing that was printed is taken for absence. Jobs
-	// whose names are not a gateway's are left out, except those with the ids in sought: jobs of ours that somebody may have renamed.
+	// is an error. A record that cannot be read is a job of [ClassUnread], so nothing that was printed is taken for absence. Jobs whose
+	// names are not a gateway's are left out, except those that [Renamed] tells by their working folder, and those with the ids in sought.
 	Jobs(ctx context.Context, sought map[string]bool) ([]Job, error)
+	// Harmless is told the Why of a [Job] that is a line beside an answer, where that answer, of Jobs or of [Accounting.Records], showed the
+	// jobs of all the runs it was about, at least one: the line does not mean that jobs are left out, and later answers need not mention it.
+	Harmless(why string)
+	// Unusable returns the nodes that take no jobs because they are drained or down, by name. NotFound where Slurm cannot be asked for
+	// nodes.
+	Unusable(ctx context.Context) (map[string]Unusable, error)
 	// SeesAll is asked after an answer that does not show a job, and before that counts as absence. It is nil if Slurm shows the gateway's
 	// user all jobs that can be ours; a site may hide the jobs of other users, and its answers are clean then.
 	SeesAll(ctx context.Context) error
@@ -77,9 +83,10 @@ type JobKey struct {
 
 // Canceller cancels jobs.
 type Canceller interface {
-	// Cancel asks Slurm to cancel the job that has both this id and this name: of a task, its id and the array's name. The id may name several
-	// tasks of one array, see [JobIDs]: then all that are still there are cancelled, in one call. A job that is already gone is no error.
-	Cancel(ctx context.Context, jobID, name string) error
+	// Cancel asks Slurm to cancel the job that has both this id and this name: of a task, its id and the array's name. shown is the name that
+	// Slurm shows instead, if somebody has renamed the job; else it is empty. The id may name several tasks of one array, see [JobIDs]: then
+	// all that are still there are cancelled, in one call. A job that is already gone is no error.
+	Cancel(ctx context.Context, jobID, name, shown string) error
 }
 
 // Workspace has the files of runs, on the filesystem that jobs see. Attempt folders are addressed by run and number. What a call writes is
@@ -98,9 +105,9 @@ type Workspace interface {
 	// OpenTogether is OpenAttempt for attempts of several runs, which may cost less than each by itself. It returns an error for each, in
 	// their order: nil where OpenAttempt would have succeeded.
 	OpenTogether(ctx context.Context, list []Opening) []error
-	// ReadControl reads at most limit bytes of a control file (the last ones when tail is set), looking past
-	// a network filesystem's caches. NotFound when it does not exist.
-	ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error)
+	// ReadControlFrom reads at most limit bytes of a control file from a byte on, looking past a network filesystem's caches; a negative
+	// from counts from its end, and nothing comes from behind it. NotFound when the file does not exist.
+	ReadControlFrom(ctx context.Context, runID string, n int, name string, from, limit int64) (Part, error)
 	// TakeClaim hard-links content into place as the claim. It returns the content of the claim file afterwards,
 	// whoever wrote it.
 	TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error)
@@ -153,12 +160,23 @@ type Opening struct {
 	Files []ControlFile
 }
 
+// ReadControl reads at most limit bytes of a control file of a workspace, the last ones when tail is set. The errors are those of
+// ReadControlFrom.
+func ReadControl(ctx context.Context, w Workspace, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
+	from := int64(0)
+	if tail {
+		from = -limit
+	}
+	p, err := w.ReadControlFrom(ctx, runID, n, name, from, limit)
+	return p.Data, err
+}
+
 // OpenEach opens attempts one by one, several at a time: the OpenTogether of a workspace that knows nothing better.
 func OpenEach(ctx context.Context, w interface {
 	OpenAttempt(ctx context.Context, runID string, n int, token string, files ...ControlFile) error
 }, list []Opening) []error {
 	errs := make([]error, len(list))
-	several(len(list), func(i int) { errs[i] = w.OpenAttempt(ctx, list[i].RunID, list[i].N, list[i].Token, list[i].Files...) })
+	parallel(len(list), func(i int) { errs[i] = w.OpenAttempt(ctx, list[i].RunID, list[i].N, list[i].Token, list[i].Files...) })
 	return errs
 }
 
@@ -220,65 +238,6 @@ const (
 	ScopeSite      Scope = "site"      // all
 )
 
-// Job is one record of Slurm's about one job.
-type Job struct {
-	Cluster   string
-	ID        string // of a task ARRAY_TASK
-	Task      *int   // of an array; nil with the array's name: a record of several of its tasks
-	Name      string // of a task that of its array
-	User      string // whose job it is: its Unix user; "" where the record does not show it
-	State     string // Slurm's own word, e.g. PENDING; without suffixes
-	Why       string // Slurm's reason
-	Class     Class  // what that state means here
-	Restarts  int    // -1 when not shown
-	Node      string
-	ExitCode  *int // of the batch script, when shown
-	Signal    int
-	Submitted *time.Time
-	Started   *time.Time
-	Ended     *time.Time
-	SLUID     string
-	Closed    bool // accounting closed the record itself, because the controller had lost the job: nobody saw the job end
-}
-
-// Usage is what a job used according to accounting. The ledger stores it beside the attempt.
-type Usage struct {
-	JobID          string
-	User           string // whose job it was; empty where only the gateway's own are shown
-	Submitted      *time.Time
-	ElapsedSeconds int64
-	CPUSeconds     float64 // of all processes
-	MaxRSSBytes    int64   // of the largest step; 0 when not measured (a short job ends before the first sample)
-	AllocCPUs      int
-}
-
-// Unmeasured is an attempt that has ended and whose usage was not queried yet.
-type Unmeasured struct {
-	Token      string
-	ExecutedAs string
-	JobID      string
-	Submitted  *time.Time // Slurm's own; nil when it was never shown
-	CreatedAt  time.Time
-	EndedAt    time.Time
-}
-
-// Class sorts Slurm's states by what they mean to a run.
-type Class string
-
-// The classes.
-const (
-	ClassPending    Class = "pending"
-	ClassRunning    Class = "running"
-	ClassCompleting Class = "completing"
-	ClassEnded      Class = "ended"   // see Ending
-	ClassUnknown    Class = "unknown" // a state this version does not know: reported, never guessed
-
-	// ClassUnread is a record that could not be read: the job is there, and only its Name, its ID where it is shown, and in Why what is
-	// wrong with the record are known, and its User where it is shown. One without a Name may be any job, or any of its User's, so an answer
-	// with such a record does not show that one of those is absent.
-	ClassUnread Class = "unread"
-)
-
 // Contracts has what runs are held to.
 type Contracts interface {
 	// Contract returns the contract of the pack with this pack_hash: the one the run was planned with, whether or not it is loaded.
@@ -305,14 +264,23 @@ type Contract interface {
 	Asks(role string) bool
 	// CheckValue holds the content of a JSON output against them. A violation is a Tool fault.
 	CheckValue(role string, content json.RawMessage) error
-	// Stderr says what a line of standard error means: [StderrFailure] or [StderrWarning] with the pack's message, or neither.
-	Stderr(line string) (is, message string)
+	// LineFiles lists the files of the output of a role that the pack has patterns of lines for: their paths in a directory, "" of an
+	// output that is one file. Standard error is the one file of the role stderr.
+	LineFiles(role string) []string
+	// Line says what a line of such a file means: [LineFailure] or [LineWarning] with the pack's message, or neither.
+	Line(role, path, line string) (is, message string)
 }
 
-// What a line of standard error means by a pack's patterns.
+// Part is a part of a file: its bytes, and where they begin.
+type Part struct {
+	Data []byte
+	From int64
+}
+
+// What a line means by a pack's patterns.
 const (
-	StderrFailure = "failure"
-	StderrWarning = "warning"
+	LineFailure = "failure"
+	LineWarning = "warning"
 )
 
 // Formats knows the formats of artifact types.
@@ -335,10 +303,17 @@ type FormatCheck interface {
 // Store is the ledger as the lifecycle uses it.
 type Store interface {
 	// Insert stores a new run with its first attempt, inputs and params, all in one transaction. When there is a run that [Index.Find]
-	// would call known, it is returned and created is false; nothing is changed.
+	// would call known, it is returned and created is false; nothing is changed. With n.Waited or n.Row either is recorded for what waited,
+	// and for the row, in the same transaction, and so is n.Asking.
 	Insert(ctx context.Context, n New) (v View, created bool, err error)
 	// View reads a run. NotFound when there is none.
 	View(ctx context.Context, runID string) (View, error)
+	// AskFor records an asking of a run, and that a row (nil: none) is that run, in one transaction, and reads the run in it. NotFound when
+	// there is no such run. Repeating it changes nothing.
+	AskFor(ctx context.Context, runID string, a Asking, row *RowRef) (View, error)
+	// Withdraw takes askings of the run of a write back and carries the write out, as Apply does, if none holds any more; all in one
+	// transaction. held are those that hold still: then nothing else is changed.
+	Withdraw(ctx context.Context, w Write, by Withdrawal) (v View, held []Asker, err error)
 	// Apply carries out one transition with its event. A run that is no longer at Write.Run.Rev is a Conflict fault with code
 	// stale_run, and nothing is changed.
 	Apply(ctx context.Context, w Write) (View, error)
@@ -361,15 +336,18 @@ type Index interface {
 	Watched(ctx context.Context, f func(Watched), phases ...Phase) error
 	// Newest is the number of the newest event of any run, 0 when there is none.
 	Newest(ctx context.Context) (int64, error)
-	// Find looks for the run of a request, and lists equivalent ones: runs with one of the plan hashes under another identity that are in
-	// flight or succeeded. known is empty when none of the request's runs is there. A request that names a site is known by a run of its
+	// Find looks for the run of a request, and lists equivalent ones: runs with its plan hash under another identity that are in flight or
+	// succeeded. known is empty when none of the request's runs is there. A request that names a site is known by a run of its
 	// own id, and by one on that site that was made without naming it; a request that names none by a run on any site. Of several known
-	// runs it is the one made in an earlier form, then the one of the request's own id, then the newest.
+	// runs it is the one of the request's own id, then the newest.
 	Find(ctx context.Context, s Sought) (known string, equivalent []string, err error)
 	// Ended reports whether every attempt that travels under a job name has ended. NotFound when this ledger never sent such a job.
 	Ended(ctx context.Context, jobName string) (bool, error)
 	// Array reads an array by its name. NotFound when this ledger never sent it.
 	Array(ctx context.Context, name string) (ArrayRow, error)
+	// SentAs is the name of an attempt's job, and the array in which it was sent last, "" if it was sent alone. NotFound when this ledger has
+	// no such attempt.
+	SentAs(ctx context.Context, runID string, n int) (jobName, array string, err error)
 	// ArrayOf is the array in which the attempt with this job name was sent last; empty: it was sent alone, or is not known.
 	ArrayOf(ctx context.Context, jobName string) (name string, err error)
 	// Voided is when the newest attempt ended as absent, or as cancelled after a send: its job may still appear. Nil if none did since.
@@ -378,6 +356,8 @@ type Index interface {
 	Unmeasured(ctx context.Context, since, until time.Time, limit int) ([]Unmeasured, error)
 	// Measure records what jobs used, by token; nil: accounting does not know. Existing records are left unchanged.
 	Measure(ctx context.Context, used map[string]*Usage) error
+	// Used is what accounting recorded about the job of a submission, by its token; nil: nothing, or it was not queried yet.
+	Used(ctx context.Context, token string) (*Usage, error)
 	// Outputs lists a run's outputs.
 	Outputs(ctx context.Context, runID string) ([]Output, error)
 	// Unverified lists the inputs of a run whose bytes are not recorded as Verified with their type.
@@ -388,6 +368,8 @@ type Index interface {
 	// comes before the artifact is registered. A Transport fault with code artifact_bytes_missing: some are not stored. Repeating it changes
 	// nothing.
 	AddDirectory(ctx context.Context, d Directory) error
+	// Remark records an event that belongs to no change of a run.
+	Remark(ctx context.Context, e Event) error
 	// Seq is the number of the newest event of a run.
 	Seq(ctx context.Context, runID string) (int64, error)
 }

@@ -47,7 +47,7 @@ func (e *Engine) preview(ctx context.Context, o Order, f lookup) (Preview, error
 		p.SiteWhy = "the run exists, and a run stays on its site"
 		p.ExecutedAs = v.Run.ExecutedAs
 		p.RunID, p.State, p.PolicyHash, p.ParamsHash, p.PlanHash = v.Run.ID, &v.Run.State, v.Run.PolicyHash, v.Run.ParamsHash, v.Run.PlanHash
-		if v.Run.ParamsHash != id.ParamsHash { // made in an earlier form
+		if v.Run.ParamsHash != id.ParamsHash { // by a request that named another site, or none
 			var err error
 			if p.Params, err = e.Store.Params(ctx, v.Run.ParamsHash); err != nil {
 				return p, err
@@ -60,7 +60,7 @@ func (e *Engine) preview(ctx context.Context, o Order, f lookup) (Preview, error
 	}
 	params := placed(o.Params, Attempt{Placement: o.Placement})
 	p.Placement = params.Spec.Placement
-	first := View{Run: Run{ID: p.RunID, ToolID: o.ToolID, Principal: o.Principal, AttemptN: 1, ExecutedAs: p.ExecutedAs},
+	first := View{Run: Run{ID: p.RunID, ToolID: o.ToolID, Principal: o.Asking.Principal, AttemptN: 1, ExecutedAs: p.ExecutedAs},
 		Attempt:    Attempt{RunID: p.RunID, N: 1, Token: previewToken},
 		Submission: Submission{Token: previewToken, JobName: JobName(p.RunID, 1, previewToken)}}
 	inputs, err := e.files(ctx, params.Spec.IO.Inputs)

@@ -29,7 +29,8 @@ func TestScripted(t *testing.T) {
 			j := w.jobs[0].spec
 			if j.ImagePath != j.ControlPath(run.ProgramFile) || !slices.Equal(j.ExecArgs, append([]string{j.ImagePath},
 				j.Spec.Execution.Command.Argv...)) {
-				t.Errorf("%s %q", j.ImagePath, j.ExecArgs)
+				t.Errorf("the job executes %s with %q, want the program file with the arguments of its command",
+					j.ImagePath, j.ExecArgs)
 			}
 			w.start(w.jobs[0])
 			w.finish(w.jobs[0])

@@ -42,7 +42,8 @@ func (e *Engine) raise(ctx context.Context, v View, asked plan.Params, at *plan.
 	fewer := func(field, unit string, got, least int) {
 		if got < least {
 			problems = append(problems, fault.Problem{Code: "RETRY-RESOURCES", Field: "resources." + field,
-				Rule: fmt.Sprintf("at least what the run's plan has, %d%s", least, unit), Msg: fmt.Sprintf("%d%s is less", got, unit),
+				Rule: fmt.Sprintf("at least what the run's plan has, %d%s", least, unit),
+				Msg:  fmt.Sprintf("%d%s is less than the run's plan has", got, unit),
 				Hint: "a retry can only have more; for less, call the tool again, which makes another run"})
 		}
 	}

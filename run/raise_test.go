@@ -27,8 +27,7 @@ func (w *world) endLatest(state string, code int, reason string) {
 func TestRaised(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Attempts = 9
-		l := w.life()
-		a := l.submit(order())
+		l, a := w.submitted()
 		w.until(a.RunID, in(run.Pending))
 		w.endLatest("FAILED", 1, "tool_failed")
 		w.until(a.RunID, done)
@@ -37,37 +36,37 @@ func TestRaised(t *testing.T) {
 			"less memory than the plan": {MemMB: new(99)}, "less time than the plan": {TimeLimitSeconds: new(59)},
 			"more than any plan": {MemMB: new(plan.MaxMemMB + 1)}, "no memory": {MemMB: new(0)},
 		} {
-			if _, err := l.engine.Retry(t.Context(), a.RunID, 1, "", more); !fault.Is(err, fault.Validation) || len(fault.ProblemsOf(err)) == 0 {
-				t.Errorf("%s: %v", name, err)
+			_, err := l.engine.Retry(t.Context(), a.RunID, run.RetryOrder{After: 1, More: more})
+			if !fault.Is(err, fault.Validation) || len(fault.ProblemsOf(err)) == 0 {
+				t.Errorf("Retry with %s gives %v, want a validation fault with problems", name, err)
 			}
 		}
-		got, err := l.engine.Retry(t.Context(), a.RunID, 1, "more", plan.MoreResources{MemMB: new(400), TimeLimitSeconds: new(120)})
+		got, err := l.engine.Retry(t.Context(), a.RunID, run.RetryOrder{After: 1, Why: "more",
+			More: plan.MoreResources{MemMB: new(400), TimeLimitSeconds: new(120)}})
 		if err != nil || got.RunID != a.RunID || got.Attempt != 2 ||
 			!slices.ContainsFunc(got.Warnings, func(s string) bool { return strings.Contains(s, "memory from 100 to 400 MiB") }) {
-			t.Fatalf("%+v %v", got, err)
+			t.Fatalf("the retry with more memory is answered %+v %v, want the second attempt and a warning of it", got, err)
 		}
 		v := w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })
 		want := plan.Resources{CPUs: 1, MemMB: 400, TimeLimitSeconds: 120}
 		if v.Attempt.Resources == nil || *v.Attempt.Resources != want || w.job(1).spec.Spec.Resources != want ||
 			!slices.Equal(w.job(1).spec.Spec.Execution.Command.Argv, w.job(0).spec.Spec.Execution.Command.Argv) {
-			t.Errorf("%+v %+v", v.Attempt.Resources, w.job(1).spec.Spec)
+			t.Errorf("the second attempt has %+v and its job %+v, want what was asked for and the same command",
+				v.Attempt.Resources, w.job(1).spec.Spec)
 		}
 		w.endLatest("NODE_FAIL", 1, "") // policy opens attempt 3
 		v = w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 3 && v.Run.Phase == run.Pending })
 		if v.Attempt.Resources == nil || *v.Attempt.Resources != want || w.job(2).spec.Spec.Resources != want {
-			t.Errorf("%+v %+v", v.Attempt.Resources, w.job(2).spec.Spec)
+			t.Errorf("the third attempt has %+v and its job %+v, want what the second had", v.Attempt.Resources, w.job(2).spec.Spec)
 		}
 		w.endLatest("FAILED", 1, "tool_failed")
 		w.until(a.RunID, done)
-		if _, err := l.engine.Retry(t.Context(), a.RunID, 3, "", plan.MoreResources{MemMB: new(100), TimeLimitSeconds: new(60)}); err != nil {
-			t.Fatal(err)
-		}
+		less := run.RetryOrder{After: 3, More: plan.MoreResources{MemMB: new(100), TimeLimitSeconds: new(60)}}
+		must(l.engine.Retry(t.Context(), a.RunID, less))
 		if v = w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 4 }); v.Attempt.Resources != nil {
-			t.Errorf("the plan's own resources are recorded as others: %+v", v.Attempt.Resources)
+			t.Errorf("an attempt with the plan's own resources records %+v, want none beside the plan", v.Attempt.Resources)
 		}
-		if again := l.submit(order()); again.RunID != a.RunID || !again.Replayed {
-			t.Errorf("the request makes another run: %+v", again)
-		}
+		l.wantSame(order(), a.RunID)
 	})
 }
 
@@ -93,37 +92,31 @@ func TestRetryFactor(t *testing.T) {
 		"time, and memory named":  {"FAILED", 124, "time_limit", 0, plan.MoreResources{MemMB: new(150)}, 150, 180},
 		"another failure, bounds": {"FAILED", 1, "tool_failed", 50, plan.MoreResources{}, 100, 60},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.asked.factor, w.most = 3, c.most
-				l := w.life()
-				a := l.submit(order())
-				w.until(a.RunID, in(run.Pending))
-				w.endLatest(c.state, c.code, c.reason)
-				w.until(a.RunID, done)
-				next, err := l.engine.NextResources(t.Context(), a.RunID, c.more)
-				if _, e := l.engine.Retry(t.Context(), a.RunID, 1, "", c.more); err != nil || e != nil {
-					t.Fatal(err, e)
-				}
-				w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })
-				if r := w.job(1).spec.Spec.Resources; r.MemMB != c.mem || r.TimeLimitSeconds != c.time || r != next {
-					t.Errorf("%+v, and foretold %+v", r, next)
-				}
-			})
-		})
-	}
-	t.Run("more than there is", func(t *testing.T) {
-		bubble(t, func(t *testing.T, w *world) {
-			w.most = 250
-			l := w.life()
-			a := l.submit(order())
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			w.asked.factor, w.most = 3, c.most
+			l, a := w.submitted()
 			w.until(a.RunID, in(run.Pending))
-			w.endLatest("OUT_OF_MEMORY", 137, "killed")
+			w.endLatest(c.state, c.code, c.reason)
 			w.until(a.RunID, done)
-			_, err := l.engine.Retry(t.Context(), a.RunID, 1, "", plan.MoreResources{MemMB: new(251)})
-			if p := fault.ProblemsOf(err); len(p) != 1 || p[0].Code != "RETRY-RESOURCES" || p[0].Rule != "the largest node: at most 250 MiB" {
-				t.Errorf("%v", err)
+			next, err := l.engine.NextResources(t.Context(), a.RunID, c.more)
+			if _, e := l.engine.Retry(t.Context(), a.RunID, run.RetryOrder{After: 1, More: c.more}); err != nil || e != nil {
+				t.Fatalf("NextResources gives %v and Retry %v, want no errors", err, e)
+			}
+			w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })
+			if r := w.job(1).spec.Spec.Resources; r.MemMB != c.mem || r.TimeLimitSeconds != c.time || r != next {
+				t.Errorf("the retry asks for %+v, NextResources said %+v; want %d MB and %d s in both", r, next, c.mem, c.time)
 			}
 		})
+	}
+	bubbleRun(t, "more than there is", func(t *testing.T, w *world) {
+		w.most = 250
+		l, a := w.submitted()
+		w.until(a.RunID, in(run.Pending))
+		w.endLatest("OUT_OF_MEMORY", 137, "killed")
+		w.until(a.RunID, done)
+		_, err := l.engine.Retry(t.Context(), a.RunID, run.RetryOrder{After: 1, More: plan.MoreResources{MemMB: new(251)}})
+		if p := fault.ProblemsOf(err); len(p) != 1 || p[0].Code != "RETRY-RESOURCES" || p[0].Rule != "the largest node: at most 250 MiB" {
+			t.Errorf("Retry with more memory than there is gives %v, want RETRY-RESOURCES with the largest node", err)
+		}
 	})
 }

@@ -23,7 +23,7 @@ type Run struct {
 	Site            string // where it executes; never changes
 	ExecutedAs      string // the cluster's Unix user whose job and files it is; empty: the gateway's own. Never changes
 	Actor           string
-	Principal       Principal // whose call made it; zero in ledgers older than this
+	Principal       Principal // whose call made it
 
 	State      State
 	Phase      Phase
@@ -68,10 +68,13 @@ type Attempt struct {
 	SlurmState string // the last state Slurm reported, in its words
 	SlurmWhy   string // its reason
 	SlurmExit  string // exit code and signal of the ended job as Slurm prints them, e.g. 0:53; empty when it showed none
+	Partition  string // as Slurm shows it, with the next two; empty before the job is seen, and where Slurm does not show it
+	Account    string
+	Limit      int64 // seconds; what it was sent with until Slurm shows it
 	Node       string
 	Avoid      []Avoided // nodes that it does not use
-	// Strengths are those of the inputs that are not copied, by dest_relpath; nil: all are, or none was staged yet.
-	Strengths  map[string]Strength
+	// Inputs is how it gets those that are not copied, by dest_relpath; nil: all are, or none was staged yet.
+	Inputs     map[string]Got
 	ObservedAt *time.Time // when Slurm was last queried successfully about it
 	StartedAt  *time.Time
 	EndedAt    *time.Time
@@ -167,6 +170,9 @@ type Write struct {
 	Outputs    []Link
 	Event      Event
 	Admit      func(project, caller Spent) error // as New.Admit, for a new attempt
+	Row        *RowRef                           // for which a new attempt is opened; nil: for none
+	Asking     *Asking                           // whose request opens one; nil: none is recorded
+	Caller     json.RawMessage                   // with whose rights a run that waits for inputs is started from now on; only with Asking
 	// the run as it was read at Run.Rev, where the caller has it: what the write leaves alone need not be read again. Only its attempt,
 	// submission and sends are looked at
 	From *View
@@ -177,5 +183,8 @@ type View struct {
 	Run        Run
 	Attempt    Attempt
 	Submission Submission
-	Sends      int // how many sends the submission has
+	Sends      int      // how many sends the submission has
+	Waiting    *Waiting // in place of an attempt, which the run has not had; nil: it has one
+
+	Repeats bool // another attempt can only fail as this one did. The ledger says it, and no write
 }

@@ -19,7 +19,7 @@ func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
 	job := e.job(v, p)
 	res, held := e.receipt(ctx, v, job)
 	if held && e.believesHeld(v) {
-		return false, nil // its sbatch may still succeed
+		return false, e.note(ctx, v, SendHeld, heldDetail(res)) // it may still succeed
 	}
 	if held {
 		return e.makeAbsent(ctx, v, "sbatch did not end, and Slurm shows no such job")
@@ -27,7 +27,18 @@ func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
 	if res.Outcome != SendDoubt {
 		return true, e.settleSend(ctx, v, job, v.Sends, res)
 	}
-	return e.makeAbsent(ctx, v, "sbatch left no receipt and Slurm shows no such job")
+	if v.Run.Reason == RefusedInWords { // what slurmrestd answered is not kept elsewhere
+		res.Code, res.Text = v.Run.Reason, v.Run.Detail
+	}
+	switch {
+	case res.Code != RefusedInWords:
+		return e.makeAbsent(ctx, v, "sbatch left no receipt and Slurm shows no such job")
+	case v.Submission.Array != "":
+		return e.makeAbsent(ctx, v, "Slurm refused the array that the run was sent in: "+res.Text)
+	case v.Run.CancelAt != nil:
+		return e.makeAbsent(ctx, v, "Slurm refused the job: "+res.Text)
+	}
+	return e.makeVoid(ctx, v, verdict{ending: EndedRejected, detail: "Slurm refused the job: " + res.Text})
 }
 
 func orEnding(v View) Ending {
@@ -80,17 +91,20 @@ func (c *cycle) chooseAmong(ctx context.Context, v View, found []Job) (bool, err
 	}
 	claim, who, err := c.readClaim(ctx, v)
 	if who == heldByNobody {
-		var keep string
-		for _, j := range found {
-			if j.Class == ClassPending && keep != "" {
-				c.cancels.cancel(v.Run, j.ID, j.Name)
+		var keep *Job
+		for i, j := range found {
+			if j.Class == ClassPending && keep != nil && j.Attempt == "" { // a folder alone does not make it the run's
+				c.cancels.cancel(v.Run, jobAsShown(v, j))
 				continue
 			}
 			if j.Class != ClassEnded {
-				keep = j.ID
+				keep = &found[i]
 			}
 		}
-		if keep != "" {
+		switch {
+		case keep != nil && keep.Attempt != "":
+			return false, c.note(ctx, v, JobRenamed, renamedDetail(v, *keep))
+		case keep != nil:
 			return false, nil // the next cycle sees fewer of them
 		}
 		return c.makeAbsent(ctx, v, fmt.Sprintf("%d jobs of the attempt ended, and none took the claim", len(found)))
@@ -114,8 +128,18 @@ func (c *cycle) chooseAmong(ctx context.Context, v View, found []Job) (bool, err
 	return c.adopt(ctx, v, claim)
 }
 
+// RefusedInWords is the code of a doubt: slurmctld has answered with an error that is not in Slurm's table, as a site's job_submit plugin
+// has it do, whose words are in the text. They do not say whether the same job may be accepted later, so once no job can execute the
+// attempt it is rejected. After an array the next attempts go alone: the words may be about the array.
+const RefusedInWords = "refused_in_words"
+
 // makeAbsent ends an attempt by taking its claim, unless a job has it.
 func (e *Engine) makeAbsent(ctx context.Context, v View, detail string) (bool, error) {
+	return e.makeVoid(ctx, v, verdict{ending: orEnding(v), detail: detail + "; the gateway took the claim, so none can execute"})
+}
+
+// makeVoid is makeAbsent with what the attempt has ended as.
+func (e *Engine) makeVoid(ctx context.Context, v View, d verdict) (bool, error) {
 	claim, who, err := e.takeClaim(ctx, v)
 	switch {
 	case err != nil:
@@ -125,7 +149,7 @@ func (e *Engine) makeAbsent(ctx context.Context, v View, detail string) (bool, e
 	case who == heldByOther:
 		return true, e.blockForeignClaim(ctx, v)
 	case who == heldByGateway:
-		return true, e.finish(ctx, v, verdict{ending: orEnding(v), detail: detail + "; the gateway took the claim, so none can execute"})
+		return true, e.finish(ctx, v, d)
 	}
 	return e.adopt(ctx, v, claim)
 }

@@ -12,55 +12,38 @@ import (
 	"slurmgate/run"
 )
 
-// No answer from sbatch, and the job shows up in the queue: it is taken over by name.
-func TestDoubtThenAdopted(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.send = func(int) sendKind { return doubtJob }
-		a := w.life().submit(order())
-		if a.Phase != run.Unconfirmed || a.SlurmJobID != nil {
-			t.Errorf("%+v", a)
-		}
-		v := w.until(a.RunID, in(run.Pending))
-		if v.Submission.JobID != "100" || w.count("TakeClaim") != 0 {
-			t.Errorf("%+v", v.Submission)
-		}
-	})
-}
-
 // No answer and no job: the gateway takes the claim, so that the attempt can never execute, and policy's second
 // attempt is sent. The first one's job, arriving after all, is cancelled, or refuses to run if it started at once.
 func TestVoidClaimAndLateJob(t *testing.T) {
 	for _, starts := range []bool{false, true} {
-		t.Run(fmt.Sprint("late job starts at once: ", starts), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.cfg.Attempts = 2
-				w.send = func(n int) sendKind { return []sendKind{doubtLate, accept}[n-1] }
-				a := w.life().submit(order())
-				v := w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })
-				if !strings.Contains(string(w.attempt(a.RunID, 1).ctl["claim"]), "void") {
-					t.Error("the claim is not void")
-				}
-				late := w.job(0)
-				w.with(func() {
-					late.late = false
-					if starts {
-						w.start(late)
-					}
-				})
-				time.Sleep(time.Minute)
-				w.with(func() {
-					want := map[bool]string{false: "CANCELLED", true: "FAILED"}[starts]
-					if late.State != want || w.attempt(a.RunID, 1).executions != 0 {
-						t.Errorf("the late job is %s", late.State)
-					}
-					w.auto = true
-				})
-				v = w.until(a.RunID, done)
-				w.want(v, run.Succeeded, "ok")
-				if v.Attempt.N != 2 || !slices.Contains(w.events(a.RunID), "new_attempt") {
-					t.Error(w.events(a.RunID))
+		bubbleRun(t, fmt.Sprint("late job starts at once: ", starts), func(t *testing.T, w *world) {
+			w.cfg.Attempts = 2
+			w.send = func(n int) sendKind { return []sendKind{doubtLate, accept}[n-1] }
+			a := w.life().submit(order())
+			v := w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })
+			if !strings.Contains(string(w.attempt(a.RunID, 1).ctl["claim"]), "void") {
+				t.Error("the claim is not void")
+			}
+			late := w.job(0)
+			w.with(func() {
+				late.late = false
+				if starts {
+					w.start(late)
 				}
 			})
+			time.Sleep(time.Minute)
+			w.with(func() {
+				want := map[bool]string{false: "CANCELLED", true: "FAILED"}[starts]
+				if late.State != want || w.attempt(a.RunID, 1).executions != 0 {
+					t.Errorf("the late job is %s", late.State)
+				}
+				w.auto = true
+			})
+			v = w.ended(a.RunID, run.Succeeded, "ok")
+			if v.Attempt.N != 2 || !slices.Contains(w.events(a.RunID), "new_attempt") {
+				t.Errorf("the run ended in attempt %d with the events %q, want attempt 2 and new_attempt",
+					v.Attempt.N, w.events(a.RunID))
+			}
 		})
 	}
 }
@@ -76,17 +59,14 @@ func TestClaimLostMeansAdopted(t *testing.T) {
 			}
 			return outcome{}
 		}
-		l := w.life()
-		a := l.submit(order())
+		_, a := w.submitted()
 		v := w.until(a.RunID, in(run.InJob))
 		if v.Submission.JobID != "100" || v.Attempt.StartedAt == nil {
-			t.Errorf("%+v", v)
+			t.Errorf("the run is %+v, want started in job 100", v)
 		}
 		w.with(func() { w.jobs[0].late = false; w.finish(w.jobs[0]) })
 		w.want(w.until(a.RunID, done), run.Succeeded, "ok")
-		if w.count("Send") != 1 {
-			t.Error("sent again")
-		}
+		w.wantCount("Send", 1)
 	})
 }
 
@@ -94,15 +74,15 @@ func TestClaimLostMeansAdopted(t *testing.T) {
 func TestHeldSendIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.send = func(int) sendKind { return hangs }
-		l := w.life()
-		a := l.submit(order())
+		l, a := w.submitted()
 		l.stop() // the gateway is asked to stop; sbatch goes on
 		w.with(func() { w.jobs[0].late = true })
 		w.life()
 		time.Sleep(10 * time.Minute)
 		v := w.until(a.RunID, func(run.View) bool { return true })
 		if v.Run.Phase != run.Unconfirmed || w.count("TakeClaim") != 0 {
-			t.Error(v.Run.Phase, w.count("TakeClaim"))
+			t.Errorf("the run whose send hangs is %s after %d claims, want %s and no claim",
+				v.Run.Phase, w.count("TakeClaim"), run.Unconfirmed)
 		}
 		w.with(func() { clear(w.held); w.jobs[0].late = false; w.auto = true })
 		w.want(w.until(a.RunID, done), run.Succeeded, "ok")
@@ -112,37 +92,28 @@ func TestHeldSendIsWaitedFor(t *testing.T) {
 // A failed or half query is not an observation: nothing is decided from it.
 func TestQueryErrorIsNoObservation(t *testing.T) {
 	for name, broken := range map[string]string{"squeue": "Queue", "sacct": "Accounting"} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				on := true
-				w.send = func(n int) sendKind { return []sendKind{doubtLate, accept}[n-1] }
-				w.accounting = func() ([]run.Job, error) { return nil, nil }
-				w.fault = func(op string, _ int) outcome {
-					if on && op == broken {
-						return outcome{skip: true, err: errTransient}
-					}
-					return outcome{}
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			on := true
+			w.send = func(n int) sendKind { return []sendKind{doubtLate, accept}[n-1] }
+			w.accounting = func() ([]run.Job, error) { return nil, nil }
+			w.fault = failingWhile(&on, errTransient, broken)
+			l, a := w.submitted()
+			b := l.submit(order(cpus(2)))
+			w.with(func() { w.jobs[1].forgot = true })
+			time.Sleep(20 * time.Minute)
+			for _, id := range []string{a.RunID, b.RunID} {
+				if v := w.until(id, func(run.View) bool { return true }); done(v) || v.Attempt.MissedAt != nil {
+					t.Errorf("while a query fails the run is %s: %s, want it not done and its job not missed",
+						v.Run.Phase, v.Run.Reason)
 				}
-				l := w.life()
-				a := l.submit(order())
-				b := l.submit(order(cpus(2)))
-				w.with(func() { w.jobs[1].forgot = true })
-				time.Sleep(time.Hour)
-				for _, id := range []string{a.RunID, b.RunID} {
-					if v := w.until(id, func(run.View) bool { return true }); done(v) || v.Attempt.MissedAt != nil {
-						t.Errorf("%s %s", v.Run.Phase, v.Run.Reason)
-					}
-				}
-				if w.count("TakeClaim") != 0 {
-					t.Error("a claim was taken")
-				}
-				if _, err := l.engine.Watched(); (err != nil) != (broken == "Queue") {
-					t.Error(err)
-				}
-				w.with(func() { on = false })
-				w.want(w.until(a.RunID, done), run.Failed, "absent")
-				w.want(w.until(b.RunID, done), run.Failed, "absent")
-			})
+			}
+			w.wantCount("TakeClaim", 0)
+			if _, err := l.engine.Watched(); (err != nil) != (broken == "Queue") {
+				t.Error(err)
+			}
+			w.with(func() { on = false })
+			w.want(w.until(a.RunID, done), run.Failed, "absent")
+			w.want(w.until(b.RunID, done), run.Failed, "absent")
 		})
 	}
 }
@@ -150,8 +121,7 @@ func TestQueryErrorIsNoObservation(t *testing.T) {
 // Rule 8: LOST needs the job's claim, no exit file, and two full looks without it that lie far enough apart.
 func TestLost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l := w.life()
-		a := l.submit(order())
+		l, a := w.submitted()
 		w.with(func() { w.start(w.jobs[0]); w.attempt(a.RunID, 1).ctl["stderr"] = []byte("last words\n") })
 		w.until(a.RunID, in(run.InJob))
 		w.with(func() { w.jobs[0].forgot = true })
@@ -165,10 +135,29 @@ func TestLost(t *testing.T) {
 		missed = *v.Attempt.MissedAt
 		l.stop()
 		w.life() // a restart in between changes nothing
-		v = w.until(a.RunID, done)
-		w.want(v, run.Failed, "lost")
+		v = w.ended(a.RunID, run.Failed, "lost")
 		if time.Since(missed) < time.Minute || v.Attempt.Ending != run.EndedLost || w.outputs(a.RunID)["stderr"] != "last words" {
-			t.Error(time.Since(missed), v.Attempt.Ending, w.outputs(a.RunID))
+			t.Errorf("%s after its job was missed the run ended as %s with %q, want %s after a minute or more, with its stderr",
+				time.Since(missed), v.Attempt.Ending, w.outputs(a.RunID), run.EndedLost)
+		}
+	})
+}
+
+// A job that was missed by a clock a day ahead is missed anew once the clock is right: its run waits no day for its end.
+func TestLostByAClockThatWasAhead(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.ahead = 24 * time.Hour
+		l, a := w.running()
+		w.with(func() { w.jobs[0].forgot = true })
+		w.until(a.RunID, func(v run.View) bool { return v.Attempt.MissedAt != nil })
+		l.stop()
+		w.ahead = 0
+		w.life()
+		right := time.Now()
+		w.ended(a.RunID, run.Failed, "lost")
+		if took := time.Since(right); took < w.cfg.AbsenceGap || took > time.Hour {
+			t.Errorf("the run ended as lost %s after the clock was right, want after the gap of %s, and within an hour",
+				took, w.cfg.AbsenceGap)
 		}
 	})
 }
@@ -185,31 +174,28 @@ func TestRenamedJob(t *testing.T) {
 		"gone":      {func(w *world, _ *bool) { w.jobs[0].forgot = true }, "lost"},
 		"id reused": {func(w *world, _ *bool) { later := time.Now(); w.jobs[0].Submitted = &later }, "lost"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				back := true
-				w.queue = func(jobs []run.Job) []run.Job {
-					if len(jobs) > 0 && !back {
-						jobs[0].Name = "foo"
-					}
-					return jobs
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			back := true
+			w.queue = func(jobs []run.Job) []run.Job {
+				if len(jobs) > 0 && !back {
+					jobs[0].Name = "foo"
 				}
-				a := w.life().submit(order())
-				w.with(func() { w.start(w.jobs[0]) })
-				w.until(a.RunID, in(run.InJob))
-				w.with(func() { back = false })
-				time.Sleep(time.Hour)
-				v := w.until(a.RunID, func(v run.View) bool { return true })
-				if v.Run.Phase != run.InJob || v.Run.Reason != "job_renamed" || !strings.Contains(v.Run.Detail,
-					"scontrol update jobid=100 jobname="+v.Submission.JobName) {
-					t.Fatalf("%s (%s: %s)", v.Run.Phase, v.Run.Reason, v.Run.Detail)
-				}
-				w.with(func() { c.then(w, &back) })
-				v = w.until(a.RunID, done)
-				if v.Run.Reason != c.want || len(w.jobs) != 1 {
-					t.Errorf("%s (%s), %d jobs", v.Run.State, v.Run.Reason, len(w.jobs))
-				}
-			})
+				return jobs
+			}
+			a := w.life().submit(order())
+			w.startJob(a.RunID)
+			w.with(func() { back = false })
+			time.Sleep(20 * time.Minute)
+			v := w.until(a.RunID, func(v run.View) bool { return true })
+			if v.Run.Phase != run.InJob || v.Run.Reason != "job_renamed" || !strings.Contains(v.Run.Detail,
+				"scontrol update jobid=100 jobname="+v.Submission.JobName) {
+				t.Fatalf("%s (%s: %s)", v.Run.Phase, v.Run.Reason, v.Run.Detail)
+			}
+			w.with(func() { c.then(w, &back) })
+			v = w.until(a.RunID, done)
+			if v.Run.Reason != c.want || len(w.jobs) != 1 {
+				t.Errorf("%s (%s), %d jobs", v.Run.State, v.Run.Reason, len(w.jobs))
+			}
 		})
 	}
 }
@@ -228,10 +214,7 @@ func TestLostNotBySlowness(t *testing.T) {
 			}
 			return nil, nil
 		}
-		l := w.life()
-		a := l.submit(order())
-		w.with(func() { w.start(w.jobs[0]) })
-		w.until(a.RunID, in(run.InJob))
+		_, a := w.running()
 		w.with(func() { w.jobs[0].forgot = true })
 		time.Sleep(20 * time.Minute)
 		v := w.until(a.RunID, func(v run.View) bool { return done(v) || v.Run.Phase == run.InJob })
@@ -245,27 +228,22 @@ func TestLostNotBySlowness(t *testing.T) {
 // its end, and what it leaves counts; else rule 8 decides.
 func TestClosedInAccounting(t *testing.T) {
 	for _, ends := range []bool{true, false} {
-		t.Run(fmt.Sprint("ends: ", ends), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				l := w.life()
-				a := l.submit(order())
-				w.with(func() { w.start(w.jobs[0]) })
-				w.until(a.RunID, in(run.InJob))
-				w.with(func() {
-					j := w.jobs[0]
-					j.forgot = true
-					rec := j.Job
-					rec.State, rec.Class, rec.Closed = "CANCELLED", run.ClassEnded, true
-					w.accounting = func() ([]run.Job, error) { return []run.Job{rec}, nil }
-				})
-				w.until(a.RunID, func(v run.View) bool { return v.Attempt.MissedAt != nil })
-				if ends {
-					w.with(func() { w.finish(w.jobs[0]) })
-					w.want(w.until(a.RunID, done), run.Succeeded, "ok")
-				} else {
-					w.want(w.until(a.RunID, done), run.Failed, "lost")
-				}
+		bubbleRun(t, fmt.Sprint("ends: ", ends), func(t *testing.T, w *world) {
+			_, a := w.running()
+			w.with(func() {
+				j := w.jobs[0]
+				j.forgot = true
+				rec := j.Job
+				rec.State, rec.Class, rec.Closed = "CANCELLED", run.ClassEnded, true
+				w.accounting = func() ([]run.Job, error) { return []run.Job{rec}, nil }
 			})
+			w.until(a.RunID, func(v run.View) bool { return v.Attempt.MissedAt != nil })
+			if ends {
+				w.with(func() { w.finish(w.jobs[0]) })
+				w.want(w.until(a.RunID, done), run.Succeeded, "ok")
+			} else {
+				w.want(w.until(a.RunID, done), run.Failed, "lost")
+			}
 		})
 	}
 }
@@ -273,13 +251,12 @@ func TestClosedInAccounting(t *testing.T) {
 // Gone from the queue with its exit file there: collected from that, accounting or not.
 func TestPurgedWithExitFile(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l := w.life()
-		a := l.submit(order())
+		_, a := w.submitted()
 		w.with(func() { w.start(w.jobs[0]); w.finish(w.jobs[0]); w.jobs[0].forgot = true })
-		v := w.until(a.RunID, done)
-		w.want(v, run.Succeeded, "ok")
+		v := w.ended(a.RunID, run.Succeeded, "ok")
 		if !slices.Contains(w.events(a.RunID), "collecting") || v.Attempt.SlurmState != "" {
-			t.Error(w.events(a.RunID), v.Attempt.SlurmState)
+			t.Errorf("the run has the events %q and Slurm's state %q, want collecting and no state",
+				w.events(a.RunID), v.Attempt.SlurmState)
 		}
 	})
 }
@@ -299,41 +276,34 @@ func TestPurgedAndStopped(t *testing.T) {
 		"accounting lags":     {"RUNNING", false, run.Failed, "tool_failed"},
 		"requeued, 2 records": {"OUT_OF_MEMORY twice", false, run.Failed, "out_of_memory"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				l := w.life()
-				a := l.submit(order())
-				w.with(func() { w.start(w.jobs[0]) })
-				w.until(a.RunID, in(run.InJob))
-				synctest.Wait() // the look that saw it has ended: the next one comes after the cancel
-				state, twice := strings.CutSuffix(c.accounted, " twice")
-				w.with(func() {
-					j := w.jobs[0]
-					w.exitFile(j, 137, "killed")
-					j.forgot = true
-					if state == "" {
-						return
-					}
-					rec := j.Job
-					rec.State = state
-					if state != "RUNNING" {
-						rec.Class = run.ClassEnded
-					}
-					list := []run.Job{rec}
-					if twice {
-						old := rec
-						old.State, old.Submitted = "NODE_FAIL", new(rec.Submitted.Add(-time.Hour))
-						list = []run.Job{old, rec}
-					}
-					w.accounting = func() ([]run.Job, error) { return list, nil }
-				})
-				if c.cancel {
-					if _, err := l.engine.Cancel(t.Context(), a.RunID, "enough"); err != nil {
-						t.Fatal(err)
-					}
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			l, a := w.running()
+			synctest.Wait() // the look that saw it has ended: the next one comes after the cancel
+			state, twice := strings.CutSuffix(c.accounted, " twice")
+			w.with(func() {
+				j := w.jobs[0]
+				w.exitFile(j, 137, "killed")
+				j.forgot = true
+				if state == "" {
+					return
 				}
-				w.want(w.until(a.RunID, done), c.state, c.reason)
+				rec := j.Job
+				rec.State = state
+				if state != "RUNNING" {
+					rec.Class = run.ClassEnded
+				}
+				list := []run.Job{rec}
+				if twice {
+					old := rec
+					old.State, old.Submitted = "NODE_FAIL", new(rec.Submitted.Add(-time.Hour))
+					list = []run.Job{old, rec}
+				}
+				w.accounting = func() ([]run.Job, error) { return list, nil }
 			})
+			if c.cancel {
+				l.cancelRun(a.RunID)
+			}
+			w.want(w.until(a.RunID, done), c.state, c.reason)
 		})
 	}
 }
@@ -342,26 +312,20 @@ func TestPurgedAndStopped(t *testing.T) {
 // found absent.
 func TestReusedID(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
-		t.Run(fmt.Sprint("cancel: ", cancel), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.send = func(int) sendKind { return lostAnswer }
-				l := w.life()
-				a := l.submit(order())
-				other := w.job(1)
-				w.with(func() { w.start(other) })
-				if cancel {
-					c, err := l.engine.Cancel(t.Context(), a.RunID, "")
-					if err != nil || c.Executed != "never" {
-						t.Errorf("%+v %v", c, err)
-					}
-					w.want(w.until(a.RunID, done), run.Cancelled, "cancelled")
-				} else {
-					w.want(w.until(a.RunID, done), run.Failed, "absent")
-				}
-				if j := w.slurm(1); j.ID != "100" || j.State != "RUNNING" {
-					t.Errorf("the other's job: %+v", j)
-				}
-			})
+		bubbleRun(t, fmt.Sprint("cancel: ", cancel), func(t *testing.T, w *world) {
+			w.send = func(int) sendKind { return lostAnswer }
+			l, a := w.submitted()
+			other := w.job(1)
+			w.with(func() { w.start(other) })
+			if cancel {
+				l.wantCancel(a.RunID, "", "never")
+				w.want(w.until(a.RunID, done), run.Cancelled, "cancelled")
+			} else {
+				w.want(w.until(a.RunID, done), run.Failed, "absent")
+			}
+			if j := w.slurm(1); j.ID != "100" || j.State != "RUNNING" {
+				t.Errorf("the other run's job is %+v, want 100 still running", j)
+			}
 		})
 	}
 }
@@ -373,29 +337,26 @@ func TestTwoJobsOfOneName(t *testing.T) {
 		kind   sendKind
 		winner int
 	}{"doubt, first wins": {doubtJob, 0}, "doubt, second wins": {doubtJob, 1}, "receipt for the first, second wins": {accept, 1}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.cfg.Attempts = 3
-				w.send = func(int) sendKind { return c.kind }
-				var twin *job
-				w.fault = func(op string, _ int) outcome {
-					if op == "Queue" && twin == nil {
-						twin = w.submit(w.jobs[0].spec)
-						w.start(w.jobs[c.winner])
-						w.start(w.jobs[1-c.winner])
-					}
-					return outcome{}
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			w.cfg.Attempts = 3
+			w.send = func(int) sendKind { return c.kind }
+			var twin *job
+			w.fault = func(op string, _ int) outcome {
+				if op == "Queue" && twin == nil {
+					twin = w.submit(w.jobs[0].spec)
+					w.start(w.jobs[c.winner])
+					w.start(w.jobs[1-c.winner])
 				}
-				a := w.life().submit(order())
-				winner := fmt.Sprint(100 + c.winner)
-				w.until(a.RunID, func(v run.View) bool { return v.Run.Phase == run.InJob && v.Submission.JobID == winner })
-				w.with(func() { w.finish(w.jobs[c.winner]) })
-				v := w.until(a.RunID, done)
-				w.want(v, run.Succeeded, "ok")
-				if v.Submission.JobID != winner || v.Attempt.N != 1 {
-					t.Errorf("%+v", v.Submission)
-				}
-			})
+				return outcome{}
+			}
+			a := w.life().submit(order())
+			winner := fmt.Sprint(100 + c.winner)
+			w.until(a.RunID, func(v run.View) bool { return v.Run.Phase == run.InJob && v.Submission.JobID == winner })
+			w.with(func() { w.finish(w.jobs[c.winner]) })
+			v := w.ended(a.RunID, run.Succeeded, "ok")
+			if v.Submission.JobID != winner || v.Attempt.N != 1 {
+				t.Errorf("the run is in %+v, want in the winner's job, the first attempt", v.Submission)
+			}
 		})
 	}
 }
@@ -413,10 +374,9 @@ func TestTwoPendingJobs(t *testing.T) {
 		a := w.life().submit(order())
 		w.until(a.RunID, func(run.View) bool { return w.count("Queue") > 0 && w.slurm(1).Class == run.ClassEnded })
 		w.with(func() { w.jobs[1].forgot = true; w.auto = true })
-		v := w.until(a.RunID, done)
-		w.want(v, run.Succeeded, "ok")
+		v := w.ended(a.RunID, run.Succeeded, "ok")
 		if v.Submission.JobID != "100" {
-			t.Error(v.Submission.JobID)
+			t.Errorf("the run has the job %s, want the first, 100", v.Submission.JobID)
 		}
 	})
 }
@@ -441,8 +401,7 @@ func TestTwoJobsNeitherStarted(t *testing.T) {
 // Another gateway of the same user may have a run of the same id: its jobs are left alone.
 func TestForeignJobsAreLeftAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l := w.life()
-		a := l.submit(order())
+		_, a := w.submitted()
 		v := w.until(a.RunID, in(run.Pending))
 		w.with(func() {
 			j := w.submit(w.jobs[0].spec)
@@ -473,7 +432,7 @@ func TestUnknownState(t *testing.T) {
 		a := w.life().submit(order())
 		v := w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == "unknown_slurm_state" })
 		if v.Run.Phase != run.Pending || v.Run.Detail != "DREAMING" || v.Submission.JobID != "100" {
-			t.Errorf("%+v", v.Run)
+			t.Errorf("the run is %+v, want pending with the state that Slurm said", v.Run)
 		}
 		w.with(func() { odd, w.auto = false, true })
 		w.want(w.until(a.RunID, done), run.Succeeded, "ok")
@@ -484,32 +443,27 @@ func TestUnknownState(t *testing.T) {
 func TestForeignClaim(t *testing.T) {
 	for _, claim := range []string{"slurmgate-claim 1 job=7 task=- restart=0 token=eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee node=n1\n", "garbage",
 		"slurmgate-claim 1 void token=eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n"} {
-		t.Run(claim, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.cfg.Attempts = 2
-				w.send = func(int) sendKind { return doubtNone }
-				w.fault = func(op string, _ int) outcome {
-					if op == "Send" {
-						for _, a := range w.attempts {
-							a.ctl["claim"] = []byte(claim)
-						}
+		bubbleRun(t, claim, func(t *testing.T, w *world) {
+			w.cfg.Attempts = 2
+			w.send = func(int) sendKind { return doubtNone }
+			w.fault = func(op string, _ int) outcome {
+				if op == "Send" {
+					for _, a := range w.attempts {
+						a.ctl["claim"] = []byte(claim)
 					}
-					return outcome{}
 				}
-				l := w.life()
-				a := l.submit(order())
-				v := w.until(a.RunID, in(run.NeedsOperator))
-				if !hasStep(v, "slurm.job.cancel") {
-					t.Error(v.Run.Detail)
-				}
-				if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(),
-					"Next: slurm.job.cancel run_id="+a.RunID) {
-					t.Error(err)
-				}
-				if c, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil || c.State != run.Cancelled {
-					t.Errorf("%+v %v", c, err)
-				}
-			})
+				return outcome{}
+			}
+			l, a := w.submitted()
+			v := w.until(a.RunID, in(run.NeedsOperator))
+			if !hasStep(v, "slurm.job.cancel") {
+				t.Errorf("the run with a foreign claim says %q, want the step slurm.job.cancel", v.Run.Detail)
+			}
+			if _, err := l.engine.DeclareAbsent(t.Context(), a.RunID, ""); !fault.Is(err, fault.Conflict) || !strings.HasSuffix(err.Error(),
+				"Next: slurm.job.cancel run_id="+a.RunID) {
+				t.Error(err)
+			}
+			l.wantCancel(a.RunID, run.Cancelled, "")
 		})
 	}
 }
@@ -524,7 +478,7 @@ func TestAnotherJob(t *testing.T) {
 			w.with(func() { w.start(w.jobs[1]); w.jobs[1].late = true; w.end(w.jobs[0], "FAILED", 90) })
 			v := w.until(id, func(v run.View) bool { return v.Submission.JobID == "101" })
 			if s := v.Submission; s.SubmittedAt != nil || s.SLUID != "" {
-				t.Errorf("of a job that was not seen yet: %+v", s)
+				t.Errorf("the submission of a job that Slurm has not shown is %+v, want no submit time and no SLUID", s)
 			}
 			w.with(func() { w.jobs[1].late = false })
 		},
@@ -540,28 +494,26 @@ func TestAnotherJob(t *testing.T) {
 				w.jobs[1].late = false
 			})
 			if s, err := l.engine.Adopt(t.Context(), id, "101"); err != nil || s.State != run.Queued {
-				t.Fatalf("%+v %v", s, err)
+				t.Fatalf("the adoption of job 101 is answered %+v %v, want queued", s, err)
 			}
 			w.with(func() { w.start(w.jobs[1]) })
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				l := w.life()
-				id := l.submit(order()).RunID
-				w.with(func() { w.jobs[0].SLUID = "s100" })
-				w.until(id, func(v run.View) bool { return v.Submission.SLUID == "s100" })
-				time.Sleep(time.Hour)
-				w.with(func() { w.submit(w.jobs[0].spec).SLUID = "s101" })
-				found(t, w, l, id)
-				v := w.until(id, func(v run.View) bool { return v.Submission.SLUID == "s101" && v.Run.Phase == run.InJob })
-				j := w.slurm(1)
-				if s := v.Submission; s.JobID != "101" || s.SubmittedAt == nil || !s.SubmittedAt.Equal(j.Submitted.Truncate(time.Microsecond)) {
-					t.Errorf("%+v, submitted %s", s, j.Submitted)
-				}
-				w.with(func() { w.finish(w.jobs[1]) })
-				w.want(w.until(id, done), run.Succeeded, "ok")
-			})
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			l := w.life()
+			id := l.submit(order()).RunID
+			w.with(func() { w.jobs[0].SLUID = "s100" })
+			w.until(id, func(v run.View) bool { return v.Submission.SLUID == "s100" })
+			time.Sleep(time.Hour)
+			w.with(func() { w.submit(w.jobs[0].spec).SLUID = "s101" })
+			found(t, w, l, id)
+			v := w.until(id, func(v run.View) bool { return v.Submission.SLUID == "s101" && v.Run.Phase == run.InJob })
+			j := w.slurm(1)
+			if s := v.Submission; s.JobID != "101" || s.SubmittedAt == nil || !s.SubmittedAt.Equal(j.Submitted.Truncate(time.Microsecond)) {
+				t.Errorf("the submission is %+v, want job 101 with the submit time %s", s, j.Submitted)
+			}
+			w.with(func() { w.finish(w.jobs[1]) })
+			w.want(w.until(id, done), run.Succeeded, "ok")
 		})
 	}
 }

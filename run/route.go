@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"io"
-	"strings"
 	"time"
 
 	"slurmgate/fault"
@@ -17,23 +16,24 @@ func (s *Sites) at(name string) (*member, error) {
 	if m := s.named[name]; m != nil {
 		return m, nil
 	}
-	return nil, fault.New(fault.Conflict, "site_removed",
-		"the run is on the site "+name+", which the site file no longer has; its sites are "+strings.Join(s.Names(), ", ")).
-		WithNext("add the site to the site file again, and restart the gateway")
+	return nil, siteRemoved(name)
 }
 
-// of finds the engine of a run.
+// of finds the engine of a run. One that waits for inputs, or ended while it did, has none: [NotStarted].
 func (s *Sites) of(ctx context.Context, runID string) (*member, error) {
 	v, err := s.store.View(ctx, runID)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case v.Waiting != nil:
+		return nil, NotStarted(v)
 	}
 	return s.at(v.Run.Site)
 }
 
 // reader is an engine that can say what the ledger knows of a run: that of its site, or any if the site file no longer has the site.
-func (s *Sites) reader(v View) *member {
-	if m := s.named[v.Run.Site]; m != nil {
+func (s *Sites) reader(site string) *member {
+	if m := s.named[site]; m != nil {
 		return m
 	}
 	return s.order[0]
@@ -48,13 +48,13 @@ func (s *Sites) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	return m.submit(ctx, o, f)
 }
 
-// Answer is what a submit of an existing run returns.
-func (s *Sites) Answer(ctx context.Context, runID string) (SubmitAnswer, error) {
+// Answer is what a submit returns whose run is stored; replayed: it was there before.
+func (s *Sites) Answer(ctx context.Context, runID string, replayed bool) (SubmitAnswer, error) {
 	v, err := s.store.View(ctx, runID)
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
-	return s.reader(v).submitAnswer(v, true, nil), nil
+	return s.reader(v.Run.Site).submitAnswer(v, replayed, nil), nil
 }
 
 // Preview returns what [Sites.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.
@@ -95,7 +95,7 @@ func (s *Sites) find(ctx context.Context, o *Order) (*member, lookup, error) {
 	case err != nil:
 		return nil, f, err
 	case f.view != nil:
-		return s.reader(*f.view), f, nil
+		return s.reader(f.view.Run.Site), f, nil
 	case o.Pick == nil:
 		return m, f, nil
 	}
@@ -111,13 +111,13 @@ func (s *Sites) find(ctx context.Context, o *Order) (*member, lookup, error) {
 	return m, f, err
 }
 
-// Get reads a run from the ledger, after up to wait for its end.
-func (s *Sites) Get(ctx context.Context, runID string, wait time.Duration, which Identify) (GetAnswer, error) {
-	v, err := s.store.View(ctx, runID)
+// Get reads a run from the ledger, after up to wait for its end. Of one that starts meanwhile it is the run that it became.
+func (s *Sites) Get(ctx context.Context, runID string, wait time.Duration) (GetAnswer, error) {
+	v, wait, err := s.started(ctx, runID, wait)
 	if err != nil {
 		return GetAnswer{}, err
 	}
-	return s.reader(v).get(ctx, v, wait, which)
+	return s.reader(v.Run.Site).get(ctx, v, wait)
 }
 
 // Moving is how far the files of a run are that are staged or collected now; nil: none are.
@@ -126,17 +126,18 @@ func (s *Sites) Moving(ctx context.Context, runID string) *Moving {
 	if err != nil {
 		return nil
 	}
-	e := s.reader(v)
+	e := s.reader(v.Run.Site)
 	return e.moves.of(runID, e.Now())
 }
 
-// Collect returns whether a run is finished, after up to wait for its end, and its artifacts. It changes nothing.
-func (s *Sites) Collect(ctx context.Context, runID string, wait time.Duration, which Identify) (CollectAnswer, error) {
-	v, err := s.store.View(ctx, runID)
+// Collect returns whether a run is finished, after up to wait for its end, and its artifacts. It changes nothing. Of one that starts
+// meanwhile it is about the run that it became.
+func (s *Sites) Collect(ctx context.Context, runID string, wait time.Duration) (CollectAnswer, error) {
+	v, wait, err := s.started(ctx, runID, wait)
 	if err != nil {
 		return CollectAnswer{}, err
 	}
-	return s.reader(v).collected(ctx, v, wait, which)
+	return s.reader(v.Run.Site).collected(ctx, v, wait)
 }
 
 // on calls a verb on the run's site.
@@ -149,14 +150,46 @@ func on[T any](ctx context.Context, s *Sites, runID string, verb func(*Engine) (
 	return verb(m.Engine)
 }
 
-// Cancel is [Engine.Cancel] on the run's site.
-func (s *Sites) Cancel(ctx context.Context, runID, why string) (CancelAnswer, error) {
-	return on(ctx, s, runID, func(e *Engine) (CancelAnswer, error) { return e.Cancel(ctx, runID, why) })
+// Started is the code of a call that was decided for a run which waited, and has started: the caller decides again for what it became.
+const Started = "run_started"
+
+// changes calls a verb on the run's site, or another one for a run that has no attempt: [Started], if that starts meanwhile.
+func changes[T any](ctx context.Context, s *Sites, runID string, verb func(*Engine) (T, error),
+	waiting func(*Engine, View) (T, error)) (T, error) {
+	return unlessStale(func() (none T, err error) {
+		v, err := s.store.View(ctx, runID)
+		switch {
+		case err != nil:
+			return none, err
+		case v.Run.ID != runID:
+			return none, fault.New(fault.Conflict, Started, runID+" has started, as "+v.Run.ID)
+		case v.Waiting != nil:
+			return waiting(s.order[0].Engine, v)
+		}
+		m, err := s.at(v.Run.Site)
+		if err != nil {
+			return none, err
+		}
+		return verb(m.Engine)
+	})
 }
 
-// Retry is [Engine.Retry] on the run's site: a run stays on its site.
-func (s *Sites) Retry(ctx context.Context, runID string, after int, why string, more plan.MoreResources) (SubmitAnswer, error) {
-	return on(ctx, s, runID, func(e *Engine) (SubmitAnswer, error) { return e.Retry(ctx, runID, after, why, more) })
+// Cancel is [Engine.Cancel] on the run's site. A run that waits for inputs ends at once.
+func (s *Sites) Cancel(ctx context.Context, runID, why string, by Withdrawal) (CancelAnswer, error) {
+	return changes(ctx, s, runID, func(e *Engine) (CancelAnswer, error) { return e.Cancel(ctx, runID, why, by) },
+		func(e *Engine, v View) (CancelAnswer, error) { return e.cancelWaiting(ctx, v, why, by) })
+}
+
+// CarryOutCancel is [Engine.CarryOutCancel] on the run's site.
+func (s *Sites) CarryOutCancel(ctx context.Context, runID string) error {
+	_, err := on(ctx, s, runID, func(e *Engine) (View, error) { return e.CarryOutCancel(ctx, runID) })
+	return err
+}
+
+// Retry is [Engine.Retry] on the run's site: a run stays on its site. One that ended while it waited for inputs waits again.
+func (s *Sites) Retry(ctx context.Context, runID string, o RetryOrder) (SubmitAnswer, error) {
+	return changes(ctx, s, runID, func(e *Engine) (SubmitAnswer, error) { return e.Retry(ctx, runID, o) },
+		func(e *Engine, v View) (SubmitAnswer, error) { return e.waitAgain(ctx, v, o) })
 }
 
 // NextResources is [Engine.NextResources] on the run's site.
@@ -165,8 +198,8 @@ func (s *Sites) NextResources(ctx context.Context, runID string, more plan.MoreR
 }
 
 // Logs is [Engine.Logs] on the run's site.
-func (s *Sites) Logs(ctx context.Context, runID, stream string, limit int64, which Identify) (LogsAnswer, error) {
-	return on(ctx, s, runID, func(e *Engine) (LogsAnswer, error) { return e.Logs(ctx, runID, stream, limit, which) })
+func (s *Sites) Logs(ctx context.Context, runID, stream string, part LogPart) (LogsAnswer, error) {
+	return on(ctx, s, runID, func(e *Engine) (LogsAnswer, error) { return e.Logs(ctx, runID, stream, part) })
 }
 
 // Recollect is [Engine.Recollect] on the run's site.

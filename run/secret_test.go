@@ -69,7 +69,7 @@ func TestLogIsCutOutsideSecrets(t *testing.T) {
 			t.Errorf("%d bytes: %.60q", len(kept), kept)
 		}
 		for _, limit := range []int64{4096 - 8, 4090, 4096} {
-			a, err := w.life().engine.Logs(t.Context(), v.Run.ID, "stderr", limit, noRun)
+			a, err := w.life().engine.Logs(t.Context(), v.Run.ID, "stderr", run.LogPart{Limit: limit})
 			if err != nil || strings.Contains(a.Text, secret[len(secret)-6:]) {
 				t.Errorf("%.60q %v", a.Text, err)
 			}

@@ -34,7 +34,7 @@ func (e *Engine) resend(ctx context.Context, v View) error {
 // resolver settles what lies between.
 func (e *Engine) send(ctx context.Context, m *guest) error {
 	at := sending{m.job.Spec.Placement, m.v.Run.ExecutedAs}
-	if why, held := e.pressure.holdIfPaused(m.v.Run.ID, at); held {
+	if why, held := e.holdSend(m.v.Run.ID, at); held {
 		return e.putOffOpen(ctx, m, why)
 	}
 	release, why, ok := e.limits.reserve(m.v.Run)
@@ -54,7 +54,7 @@ func (e *Engine) send(ctx context.Context, m *guest) error {
 		return err
 	}
 	defer free()
-	if why, held := e.pressure.holdIfPaused(m.v.Run.ID, at); held { // since it started to wait for its slot
+	if why, held := e.holdSend(m.v.Run.ID, at); held { // since it started to wait for its slot
 		return e.putOff(ctx, m.v, why, m.w)
 	}
 	return e.sendAlone(ctx, m.v, m.job, m.w, free)
@@ -70,13 +70,15 @@ func (e *Engine) putOffOpen(ctx context.Context, m *guest, why pause) error {
 
 // sendAlone sends one run as a job of its own; free gives its place in the line to the next one.
 func (e *Engine) sendAlone(ctx context.Context, v View, job JobSpec, w Write, free func()) error {
+	v.Attempt.Limit = e.cfg.sentLimit(job)
+	w.Attempts = []Attempt{v.Attempt}
 	v, err := e.recordIntent(ctx, v, w)
 	if err != nil {
 		return err
 	}
 	k := v.Sends
 	stop := lend(v, free)
-	res := e.Submitter.Send(ctx, job, k)
+	res := e.sendOnce(ctx, v, job, k)
 	stop()
 	if res.Outcome == SendAccepted {
 		free() // the next sbatch does not wait for this receipt's commit; a refusal may delay the next one
@@ -110,9 +112,12 @@ func (e *Engine) recoverSend(ctx context.Context, v View) error {
 	}
 	job := e.job(v, p)
 	res, held := e.receipt(ctx, v, job)
-	if held && e.believesHeld(v) {
+	if held && e.Now().Sub(v.Run.UpdatedAt) < hungAfter {
 		e.pressure.delay(v.Run.ID, e.cfg.Floor)
 		return nil
+	}
+	if held {
+		res.Text = heldDetail(res)
 	}
 	return e.settleSend(ctx, v, job, v.Sends, res)
 }

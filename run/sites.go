@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slurmgate/cached"
 	"slurmgate/fault"
 )
 
@@ -43,7 +45,7 @@ type member struct {
 	opening *opening
 	trying  sync.Mutex // held while the site is being opened
 
-	partitions partitions
+	partitions cached.Value[[]Partition]
 	images     imageLooks
 }
 
@@ -232,7 +234,7 @@ func (s *Sites) Ready() error {
 	var first error
 	var others []string
 	for _, m := range s.order {
-		switch err := s.Away(m.name); {
+		switch err := cmp.Or(s.Away(m.name), m.hung.fault("")); {
 		case err == nil:
 		case first == nil:
 			first = err
@@ -267,12 +269,7 @@ func (s *Sites) together(f func(*member) error) error {
 		wg.Go(func() { errs[i] = f(m) })
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // CaughtUp is [Engine.CaughtUp] of all sites. Once a cluster and the gateway's own host have caught up, the others get a few seconds more:

@@ -83,7 +83,7 @@ func TestSites(t *testing.T) {
 		b := a.twin()
 		s, away := gateway(t, a.site("a", open), b.site("b", open))
 		if len(away) != 0 || s.Ready() != nil || !slices.Equal(s.Names(), []string{"a", "b"}) {
-			t.Fatal(away, s.Ready())
+			t.Fatalf("the gateway has the sites %q, away %v, not ready %v, want a and b, both ready", s.Names(), away, s.Ready())
 		}
 		first := submit(t, s, a, on("b", false))
 		a.want(a.until(first.RunID, done), run.Succeeded, "ok")
@@ -92,24 +92,24 @@ func TestSites(t *testing.T) {
 		}
 		for name, o := range map[string]run.Order{"policy has changed its mind": on("a", false), "named": on("b", true)} {
 			if again := submit(t, s, a, o); again.RunID != first.RunID || !again.Replayed || again.Site != "b" {
-				t.Errorf("%s: %+v", name, again)
+				t.Errorf("the order again with %q gives %+v, want the first run on site b", name, again)
 			}
 		}
 		other := submit(t, s, a, on("a", true))
 		if other.RunID == first.RunID || other.Replayed || other.Site != "a" || !slices.Equal(other.EquivalentRuns, []string{first.RunID}) {
-			t.Errorf("on the other site: %+v", other)
+			t.Errorf("the order on site a is answered %+v, want a new run there that names %s as equivalent", other, first.RunID)
 		}
 		a.want(a.until(other.RunID, done), run.Succeeded, "ok")
 		// Named first, not named later: on whatever site.
 		named := submit(t, s, a, on("b", true, cpus(2)))
 		if again := submit(t, s, a, on("a", false, cpus(2))); again.RunID != named.RunID || !again.Replayed {
-			t.Errorf("%+v", again)
+			t.Errorf("the order again for site a is answered %+v, want the run on site b", again)
 		}
 		if p, err := s.Preview(t.Context(), on("a", false, cpus(2))); err != nil || p.RunID != named.RunID || p.Site != "b" || !p.Exists {
-			t.Errorf("%+v %v", p, err)
+			t.Errorf("the preview of the order is %+v %v, want the run on site b", p, err)
 		}
 		if p, err := s.Preview(t.Context(), on("a", false, cpus(3))); err != nil || p.Site != "a" || p.Exists {
-			t.Errorf("%+v %v", p, err)
+			t.Errorf("the preview of another order is %+v %v, want a new run on site a", p, err)
 		}
 		if _, err := s.Submit(t.Context(), on("c", false, cpus(4))); fault.CodeOf(err) != "site_removed" {
 			t.Error(err)
@@ -124,33 +124,41 @@ func TestVerbsOfASite(t *testing.T) {
 		s, _ := gateway(t, a.site("a", open), b.site("b", open))
 		x := submit(t, s, a, on("b", false))
 		a.until(x.RunID, in(run.Pending))
-		if c, err := s.Cancel(t.Context(), x.RunID, ""); err != nil || c.Executed != "never" {
-			t.Errorf("%+v %v", c, err)
+		if c, err := s.Cancel(t.Context(), x.RunID, "", run.Withdrawal{}); err != nil || c.Executed != "never" {
+			t.Errorf("the cancel is answered %+v %v, want never executed", c, err)
 		}
 		b.auto = true
-		if r, err := s.Retry(t.Context(), x.RunID, 1, "", plan.MoreResources{}); err != nil || r.Site != "b" {
-			t.Errorf("%+v %v", r, err)
+		if r, err := s.Retry(t.Context(), x.RunID, run.RetryOrder{After: 1}); err != nil || r.Site != "b" {
+			t.Errorf("the retry is answered %+v %v, want on site b", r, err)
 		}
 		a.want(a.until(x.RunID, done), run.Succeeded, "ok")
-		if l, err := s.Logs(t.Context(), x.RunID, "stdout", 100, identify); err != nil || l.Text != "said\n" {
-			t.Errorf("%+v %v", l, err)
+		if l, err := s.Logs(t.Context(), x.RunID, "stdout", run.LogPart{Limit: 100}); err != nil || l.Text != "said\n" {
+			t.Errorf("the log is %+v %v, want what the program said", l, err)
 		}
 		if a.count("Send") != 0 || b.count("Send") != 2 {
 			t.Errorf("%d sends on a, %d on b", a.count("Send"), b.count("Send"))
 		}
 		y := submit(t, s, a, on("b", false, cpus(2)))
 		left, _ := gateway(t, a.site("a", open))
-		if g, err := left.Get(t.Context(), y.RunID, 0, identify); err != nil || g.Site != "b" {
-			t.Errorf("%+v %v", g, err)
+		g, err := left.Get(t.Context(), y.RunID, 0)
+		if err != nil || g.Site != "b" || g.Reason == nil || !strings.HasPrefix(*g.Reason, "site_removed: the run is on the site b, which") {
+			t.Errorf("a run on a site that was removed is shown as %+v, %v; want that as its reason", g, err)
 		}
-		if _, err := left.Cancel(t.Context(), y.RunID, ""); fault.CodeOf(err) != "site_removed" || !strings.Contains(err.Error(), "b") {
+		if wait := left.Waits(run.Run{Site: "b", Phase: run.InJob}); wait == nil || wait.Code != "site_removed" {
+			t.Errorf("a run in a job on a site that was removed waits for %+v, want for the site", wait)
+		}
+		if a, err := left.Answer(t.Context(), y.RunID, true); err != nil || !slices.ContainsFunc(a.Warnings, func(s string) bool {
+			return strings.Contains(s, "add the site to the site file again")
+		}) {
+			t.Errorf("a submit of a run on a site that was removed warns %q, %v; want what to do", a.Warnings, err)
+		}
+		_, err = left.Cancel(t.Context(), y.RunID, "", run.Withdrawal{})
+		if fault.CodeOf(err) != "site_removed" || !strings.Contains(err.Error(), "b") {
 			t.Error(err)
 		}
 		a.until(y.RunID, done)
 	})
 }
-
-func identify(context.Context, map[string]any) (string, error) { return "run_call", nil }
 
 // A site that cannot be opened delays nothing of the others. What goes there is accepted and waits with the reason, and goes on by itself
 // as soon as the site is there.
@@ -170,7 +178,7 @@ func TestSiteAway(t *testing.T) {
 		s, away := gateway(t, a.site("a", open), b.site("b", closed))
 		if fault.CodeOf(away["b"]) != "runs_dir_unavailable" || away["a"] != nil || fault.CodeOf(s.Away("b")) != run.SiteAway ||
 			s.Away("a") != nil {
-			t.Error(away)
+			t.Errorf("the sites away are %v, want only b with runs_dir_unavailable", away)
 		}
 		if err := s.Ready(); fault.CodeOf(err) != run.SiteAway || !strings.Contains(err.Error(), "runs_dir is not mounted") {
 			t.Error(err)
@@ -179,15 +187,15 @@ func TestSiteAway(t *testing.T) {
 		waits := submit(t, s, a, on("b", true))
 		if waits.State != run.Queued || waits.Reason == nil || !strings.Contains(*waits.Reason,
 			"site_away: the site b is away: runs_dir is not mounted") {
-			t.Errorf("%+v", waits)
+			t.Errorf("the run for the site that is away is answered %+v, want that it waits for it", waits)
 		}
 		if d := time.Since(before); d > time.Second {
 			t.Errorf("the answer took %s", d)
 		}
 		x := submit(t, s, a, on("a", false, cpus(2)))
 		a.want(a.until(x.RunID, done), run.Succeeded, "ok")
-		if g, err := s.Get(t.Context(), waits.RunID, 0, identify); err != nil || len(g.Warnings) == 0 {
-			t.Errorf("%+v %v", g, err)
+		if g, err := s.Get(t.Context(), waits.RunID, 0); err != nil || len(g.Warnings) == 0 {
+			t.Errorf("the run that waits is shown as %+v %v, want with a warning", g, err)
 		}
 		if b.count("Send")+b.count("Queue") != 0 {
 			t.Error("a site that is not open was asked")
@@ -197,8 +205,8 @@ func TestSiteAway(t *testing.T) {
 		if err := s.Ready(); err != nil {
 			t.Error(err)
 		}
-		if g, err := s.Get(t.Context(), waits.RunID, 0, identify); err != nil || len(g.Warnings) != 0 {
-			t.Errorf("%+v %v", g, err)
+		if g, err := s.Get(t.Context(), waits.RunID, 0); err != nil || len(g.Warnings) != 0 {
+			t.Errorf("the run that went on is shown as %+v %v, want without a warning", g, err)
 		}
 	})
 }
@@ -235,7 +243,8 @@ func TestSlurmOfOneSiteDown(t *testing.T) {
 		down.Store(true)
 		waits := submit(t, s, a, on("b", false, cpus(2)))
 		if a.until(waits.RunID, in(run.Deferred)).Run.Reason != run.Unreachable || fault.CodeOf(s.Ready()) != run.Unreachable {
-			t.Errorf("%+v %v", waits, s.Ready())
+			t.Errorf("the run for site b is answered %+v, the sites are %v; want both to say that it does not answer",
+				waits, s.Ready())
 		}
 		for n := 3; n < 6; n++ {
 			if d := took(n); d > usual+2*time.Second {
@@ -308,9 +317,7 @@ func TestLimitAcrossSites(t *testing.T) {
 		if v := a.until(y.RunID, in(run.Deferred)); v.Run.Reason != run.ConcurrencyLimit || b.count("Send") != 0 {
 			t.Errorf("%s, %d sends", v.Run.Reason, b.count("Send"))
 		}
-		if _, err := s.Cancel(t.Context(), x.RunID, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(s.Cancel(t.Context(), x.RunID, "", run.Withdrawal{}))
 		b.until(y.RunID, in(run.Pending))
 	})
 }

@@ -46,7 +46,7 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 	}
 	m.v.Run.ScriptArtifactID, m.v.Submission.ScriptSHA = a.ID, sum
 	m.w = Write{Payloads: []Payload{{sum, script}}, Artifacts: []Artifact{a}}
-	if m.v.Attempt.Strengths = strengths(job.Placed); m.v.Attempt.Strengths != nil {
+	if m.v.Attempt.Inputs = gotten(job.Placed); m.v.Attempt.Inputs != nil {
 		m.w.Attempts = []Attempt{m.v.Attempt}
 	}
 	return e.send(ctx, m)
@@ -63,6 +63,9 @@ func (e *Engine) staged(v View, err error) {
 func (e *Engine) notStaged(ctx context.Context, v View, err error) error {
 	switch {
 	case fault.CodeOf(err) == string(AheadOfLedger):
+		if whole, err := e.takeOver(ctx, v); whole || err != nil {
+			return err
+		}
 		return e.block(ctx, v, AheadOfLedger,
 			fmt.Sprintf("attempt %d in the workspace is unknown to this ledger: an older ledger was restored, or another gateway worked here; "+
 				"restore the newer ledger or cancel the run", v.Attempt.N))
@@ -108,10 +111,11 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 	if err != nil {
 		return job, nil, err
 	}
-	if err := e.stageInputs(ctx, v, staged(inputs)); err != nil {
+	open := e.opener(inputs)
+	if err := e.stageInputs(ctx, v, staged(inputs), open); err != nil {
 		return job, nil, err
 	}
-	if err := e.verifyInputs(ctx, v, p); err != nil {
+	if err := e.verifyInputs(ctx, v, p, open); err != nil {
 		return job, nil, err
 	}
 	job = e.fullJob(v, p, inputs, image)
@@ -132,8 +136,8 @@ func (e *Engine) open(ctx context.Context, m *guest) error {
 }
 
 // stageInputs puts the inputs in place, and counts their bytes on the way.
-func (e *Engine) stageInputs(ctx context.Context, v View, inputs []plan.Input) error {
-	open, total := withEmpty(e.Objects.Reader), int64(0)
+func (e *Engine) stageInputs(ctx context.Context, v View, inputs []plan.Input, open Opener) error {
+	total := int64(0)
 	for _, in := range inputs {
 		if e.Watch == nil || len(inputs) > mostSized {
 			total = 0

@@ -20,6 +20,11 @@ const (
 	Cancelled State = "cancelled"
 )
 
+// Values lists all states, for the schemas of answers.
+func (State) Values() []string {
+	return []string{string(Queued), string(Running), string(Blocked), string(Succeeded), string(Failed), string(Cancelled)}
+}
+
 // Terminal reports whether nothing more will happen to a run by itself.
 func (s State) Terminal() bool { return s == Succeeded || s == Failed || s == Cancelled }
 
@@ -28,6 +33,10 @@ type Phase string
 
 // The phases, in the order a run passes them.
 const (
+	// Outputs of other runs are not there yet. The run has no site and no attempt, and no engine knows it. Once its inputs are there, its
+	// id is an alias of the run of that content.
+	WaitingForInputs Phase = "waiting_for_inputs"
+
 	Staging Phase = "staging" // inputs, image and script are being put in place; nothing was submitted
 	// Slurm has no room or does not answer, or policy allows no more runs of the tool; will be sent, nothing was accepted
 	Deferred    Phase = "deferred"
@@ -43,17 +52,16 @@ const (
 	OutputsLate   Phase = "outputs_late"              // the job exited 0, but its outputs do not appear
 
 	Done Phase = "done"
-
-	// WaitingForInputs is the phase of a run that waits for outputs of others. No engine knows it: it has no attempt, and once its inputs are
-	// there it is another name of the run of that content.
-	WaitingForInputs Phase = "waiting_for_inputs"
 )
 
-var states = map[Phase]State{Staging: Queued, Deferred: Queued, Submitting: Queued, Unconfirmed: Queued, Pending: Queued,
-	InJob: Running, Completing: Running, Collecting: Running, NeedsOperator: Blocked, AheadOfLedger: Blocked, OutputsLate: Blocked}
+var states = map[Phase]State{WaitingForInputs: Queued, Staging: Queued, Deferred: Queued, Submitting: Queued, Unconfirmed: Queued,
+	Pending: Queued,
+	InJob:   Running, Completing: Running, Collecting: Running, NeedsOperator: Blocked, AheadOfLedger: Blocked, OutputsLate: Blocked}
 
-// Unfinished are all phases of runs that are not over.
-func Unfinished() []Phase { return slices.Sorted(maps.Keys(states)) }
+// Unfinished lists the phases of runs that have a site and are not over.
+func Unfinished() []Phase {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(states)), func(p Phase) bool { return p == WaitingForInputs })
+}
 
 // StateOf is the state that each phase belongs to; Done belongs to the three terminal states.
 func StateOf(p Phase) State { return states[p] }
@@ -78,7 +86,7 @@ const (
 	EndedInputMismatch Ending = "input_mismatch"      // exit 92: an input is not the pinned one
 	EndedInputMissing  Ending = "input_missing"       // exit 92
 	EndedNotStarted    Ending = "program_not_started" // a container can be made, but the program is not in it, or cannot be executed
-	EndedRunsDirFull   Ending = "runs_dir_full"       // exit 96, or the program failed while the disk of runs_dir was full
+	EndedRunsDirFull   Ending = "runs_dir_full"       // exit 96: the disk of runs_dir is full, or a quota is used up
 	EndedRejected      Ending = "rejected"            // Slurm refused the job for good
 	EndedStaging       Ending = "staging"             // inputs, image or script could not be put in place
 	EndedCancelled     Ending = "cancelled"           //
@@ -97,6 +105,8 @@ const (
 	EndedControl       Ending = "control_unwritable" // exit 94, or Slurm cannot open the job's output file
 	EndedRunsDirGone   Ending = "runs_dir_missing"   // exit 95: the attempt's folder is not there
 
+	EndedProlog Ending = "prolog_failed" // Slurm's Prolog failed there, and Slurm drained the node
+
 	EndedNodeFail  Ending = "node_fail"
 	EndedBootFail  Ending = "boot_fail"
 	EndedPreempted Ending = "preempted"
@@ -111,7 +121,8 @@ func (e Ending) Infrastructure() bool {
 
 // NodeFaults are the endings that one node caused.
 var NodeFaults = []Ending{EndedNodeFail, EndedBootFail, EndedImageMissing, EndedImageUnread, EndedInputUnread, EndedNoRuntime,
-	EndedRuntimeBroken, EndedRuntimeOld, EndedNoUserNS, EndedNodeDiskFull, EndedScratch, EndedControl, EndedRunsDirGone}
+	EndedRuntimeBroken, EndedRuntimeOld, EndedNoUserNS, EndedNodeDiskFull, EndedScratch, EndedControl, EndedRunsDirGone,
+	EndedProlog}
 
 // NodeFault reports whether the node caused the ending.
 func (e Ending) NodeFault() bool { return slices.Contains(NodeFaults, e) }

@@ -31,7 +31,7 @@ func TestLooksWrong(t *testing.T) {
 		"reading terrors.txt":                               false,
 	} {
 		if got := looksWrong(line); got != want {
-			t.Errorf("%q: %v", line, got)
+			t.Errorf("looksWrong(%q) = %v, want %v", line, got, want)
 		}
 	}
 }
@@ -45,11 +45,11 @@ func FuzzStderr(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		failure, warnings := judgeStderr([]byte(text), nil, secrets.Default())
 		if failure != "" || len(warnings) > 1 {
-			t.Errorf("%q %q", failure, warnings)
+			t.Errorf("judgeStderr(%q) = %q, %q, want no failure and at most one warning", text, failure, warnings)
 		}
 		for _, w := range warnings {
 			if len(w) > 3000 || strings.ContainsFunc(w, func(c rune) bool { return !strconv.IsGraphic(c) }) {
-				t.Errorf("%q", w)
+				t.Errorf("the warning is %q, want at most 3000 bytes of graphic characters", w)
 			}
 		}
 	})

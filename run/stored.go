@@ -9,6 +9,23 @@ import (
 
 // What the ledger takes and gives beside runs and attempts.
 
+// RowRef names the row of a batch for which a run is made, found or retried. The transaction that does so is refused with [RowWithdrawn] if
+// nothing is to be submitted or retried for the row any more, because its batch was cancelled meanwhile.
+type RowRef struct {
+	BatchID string
+	N       int
+}
+
+// WaitRef names a run that waits for outputs of others, as it was set waiting for the Attempt-th time. A change is refused (not_waiting) if
+// it does not wait any more, or was cancelled and set waiting again meanwhile.
+type WaitRef struct {
+	RunID   string
+	Attempt int
+}
+
+// RowWithdrawn is the code of what is refused because its batch was cancelled.
+const RowWithdrawn = "row_withdrawn"
+
 // Waiter is a run that waits for the gateway, and whose turn it waits for.
 type Waiter struct {
 	RunID string
@@ -31,8 +48,12 @@ type Watched struct {
 	Cluster     string
 	SlurmState  string
 	SlurmWhy    string
-	Missed      bool // Attempt.MissedAt is set
-	CancelAsked bool // Run.CancelAt is set
+	Partition   string
+	Account     string
+	Limit       int64 // seconds
+	Missed      bool  // Attempt.MissedAt is set
+	Renamed     bool  // Run.Reason says so
+	CancelAsked bool  // Run.CancelAt is set
 }
 
 // Output is a registered output with its artifact.
@@ -60,7 +81,9 @@ type New struct {
 	Sought     Sought          // what the same request may be known by
 	Inputs     []Link
 	Names      map[string]string // what the request calls the outputs, by role
-	Waited     string            // the waiting run that is this one from now on, in the same transaction; empty: none
+	Waited     *WaitRef          // the waiting run that is this one from now on, in the same transaction; nil: none
+	Row        *RowRef           // the row that is this run from now on, in the same transaction; nil: none
+	Asking     *Asking           // recorded for the run, new or known, in the same transaction; nil: none
 	Event      Event
 	// Admit is called in the transaction of a new run, once it is written, with what its project and its caller have had then. An error
 	// takes everything back; nil: not asked.
@@ -74,11 +97,10 @@ type Spent struct {
 	CPUSecondsThisMonth int64
 }
 
-// Sought are the identities under which the run of a request may be known.
+// Sought identifies the run of a request.
 type Sought struct {
-	RunID      string   // the present one
-	Earlier    []string // those it had in earlier forms
-	PlanHashes []string // of all of them, the present one first
+	RunID      string
+	PlanHash   string
 	PolicyHash string
 	Site       string // that the caller named; empty: any
 	ExecutedAs string // only runs executed as this user are the request's; empty: only the gateway's own

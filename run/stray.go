@@ -40,14 +40,16 @@ func (e *Engine) recallStrays(ctx context.Context) error {
 // same user may have a run of the same id.
 func (e *Engine) cancelStrays(ctx context.Context, seen *answer) {
 	for i, j := range seen.jobs {
-		if j.Class != ClassPending && j.Class != ClassRunning || seen.known[i] || !strings.HasPrefix(j.Name, "sg-") {
+		name := j.sentAs()
+		if j.Class != ClassPending && j.Class != ClassRunning || seen.known[i] || !strings.HasPrefix(name, "sg-") {
 			continue
 		}
-		if ended, err := e.Index.Ended(ctx, j.Name); err != nil || !ended {
+		if ended, err := e.Index.Ended(ctx, name); err != nil || !ended {
 			continue
 		}
-		v, err := e.Store.View(ctx, RunOf(j.Name))
-		if err != nil {
+		v, err := e.Store.View(ctx, RunOf(name))
+		// A folder alone does not make a job the run's.
+		if err != nil || j.WorkDir != "" && (v.Submission.JobName != name || v.Submission.JobID != j.ID) {
 			continue
 		}
 		if user := e.userOf(v.Run.ExecutedAs); !ofUser(user, j) {
@@ -58,7 +60,7 @@ func (e *Engine) cancelStrays(ctx context.Context, seen *answer) {
 			e.orphan(v, j)
 			continue
 		}
-		e.Log.Info("a late job of an ended attempt is cancelled", append(e.aboutJob(ctx, j.Name), "late_job_id", j.ID, "job_name", j.Name)...)
-		e.cancels.cancel(Run{ExecutedAs: v.Run.ExecutedAs}, j.ID, j.Name)
+		e.Log.Info("a late job of an ended attempt is cancelled", append(e.aboutJob(ctx, name), "late_job_id", j.ID, "job_name", j.Name)...)
+		e.cancels.cancel(Run{ExecutedAs: v.Run.ExecutedAs}, namedJob{id: j.ID, name: name, shown: shownAs(Submission{JobName: name}, j)})
 	}
 }

@@ -13,30 +13,25 @@ import (
 // time later nothing is asked any more.
 func TestLateJobIsCancelled(t *testing.T) {
 	for name, restart := range map[string]bool{"same gateway": false, "next gateway": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.send = func(int) sendKind { return doubtLate }
-				l := w.life()
-				a := l.submit(order())
-				w.want(w.until(a.RunID, done), run.Failed, "absent")
-				if restart {
-					l.crash()
-					time.Sleep(time.Minute)
-					l = w.life()
-				}
-				time.Sleep(5 * time.Minute)
-				w.with(func() { w.jobs[0].late = false })
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			w.send = func(int) sendKind { return doubtLate }
+			l, a := w.submitted()
+			w.want(w.until(a.RunID, done), run.Failed, "absent")
+			if restart {
+				l.crash()
 				time.Sleep(time.Minute)
-				if j := w.slurm(0); j.State != "CANCELLED" {
-					t.Errorf("the late job is %s", j.State)
-				}
-				time.Sleep(15 * time.Minute)
-				asked := w.count("Queue")
-				time.Sleep(time.Hour)
-				if n := w.count("Queue"); n != asked {
-					t.Errorf("%d queries in an hour with nothing to ask about", n-asked)
-				}
-			})
+				l = w.life()
+			}
+			time.Sleep(5 * time.Minute)
+			w.with(func() { w.jobs[0].late = false })
+			time.Sleep(time.Minute)
+			if j := w.slurm(0); j.State != "CANCELLED" {
+				t.Errorf("the late job is %s", j.State)
+			}
+			time.Sleep(15 * time.Minute)
+			asked := w.count("Queue")
+			time.Sleep(20 * time.Minute)
+			w.wantCount("Queue", asked)
 		})
 	}
 }
@@ -46,18 +41,12 @@ func TestLostAfterTwoTimeouts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.timeout = 3 * time.Minute
 		silent := true
-		w.fault = func(op string, _ int) outcome {
-			if op == "MessageTimeout" && silent {
-				return outcome{skip: true, err: errTransient}
-			}
-			return outcome{}
-		}
-		l := w.life()
-		a := l.submit(order())
+		w.fault = failingWhile(&silent, errTransient, "MessageTimeout")
+		l, a := w.submitted()
 		w.with(func() { w.start(w.jobs[0]); w.jobs[0].forgot = true })
 		time.Sleep(10 * time.Minute)
 		if v := w.until(a.RunID, func(run.View) bool { return true }); v.Run.State.Terminal() {
-			t.Errorf("given up without knowing how long Slurm may take: %+v", v.Run)
+			t.Errorf("while MessageTimeout is unknown the run is %+v, want it open", v.Run)
 		}
 		w.with(func() { silent = false })
 		w.want(w.until(a.RunID, done), run.Failed, "lost")
@@ -76,12 +65,7 @@ func TestLostAfterTwoTimeouts(t *testing.T) {
 func TestLostWithoutMessageTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.timeout = time.Hour // nobody hears of it
-		w.fault = func(op string, _ int) outcome {
-			if op == "MessageTimeout" {
-				return outcome{skip: true, err: fault.New(fault.NotFound, "rest_not_shown", "slurmrestd does not show MessageTimeout")}
-			}
-			return outcome{}
-		}
+		w.fault = failing(fault.New(fault.NotFound, "rest_not_shown", "slurmrestd does not show MessageTimeout"), "MessageTimeout")
 		a := w.life().submit(order())
 		began := time.Now()
 		w.with(func() { w.start(w.jobs[0]); w.jobs[0].forgot = true })
@@ -100,38 +84,36 @@ func TestLedgerStops(t *testing.T) {
 	stopped := outcome{skip: true, err: fault.New(fault.Transport, "ledger_stopped", "the disk failed")}
 	for n := 1; ; n++ {
 		reached := false
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				broken, writes := true, 0
-				w.fault = func(op string, _ int) outcome {
-					if op == "Insert" || op == "Apply" || op == "ApplyAll" {
-						if writes++; broken && writes >= n {
-							reached = true
-							return stopped
-						}
+		bubbleRun(t, fmt.Sprint(n), func(t *testing.T, w *world) {
+			broken, writes := true, 0
+			w.fault = func(op string, _ int) outcome {
+				if op == "Insert" || op == "Apply" || op == "ApplyAll" {
+					if writes++; broken && writes >= n {
+						reached = true
+						return stopped
 					}
-					return outcome{}
 				}
-				w.auto = true
-				l := w.life()
-				w.input(order())
-				a, err := l.engine.Submit(t.Context(), order())
-				if n == 1 {
-					if fault.CodeOf(err) != "ledger_stopped" {
-						t.Error(err)
-					}
-				} else if err != nil {
+				return outcome{}
+			}
+			w.auto = true
+			l := w.life()
+			w.input(order())
+			a, err := l.engine.Submit(t.Context(), order())
+			if n == 1 {
+				if fault.CodeOf(err) != "ledger_stopped" {
 					t.Error(err)
 				}
-				time.Sleep(time.Minute)
-				l.stop()
-				w.with(func() { broken = false })
-				next := w.life()
-				if n == 1 {
-					a = next.submit(order())
-				}
-				w.want(w.until(a.RunID, done), run.Succeeded, "ok")
-			})
+			} else if err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+			l.stop()
+			w.with(func() { broken = false })
+			next := w.life()
+			if n == 1 {
+				a = next.submit(order())
+			}
+			w.want(w.until(a.RunID, done), run.Succeeded, "ok")
 		})
 		if !reached || t.Failed() {
 			if n < 6 {

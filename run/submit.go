@@ -33,9 +33,10 @@ type Order struct {
 	PolicyHash string
 	Policy     json.RawMessage // canonical snapshot
 	Actor      string
-	Principal  Principal // whose call it is
-	Prompt     bool      // the answer does not wait until the run was sent
-	Waited     string    // the run that waited for the inputs, which is another name of this one from now on; empty: none
+	Asking     Asking   // whose call it is, and by which batch it asks
+	Prompt     bool     // the answer does not wait until the run was sent
+	Waited     *WaitRef // the run that waited for the inputs, which is another name of this one from now on; nil: none
+	Row        *RowRef  // the row of a batch that the run is for; nil: none
 }
 
 // Option is a site that a new run may go to.
@@ -95,28 +96,10 @@ func (o Order) checkUser() error {
 	return nil
 }
 
-// identities lists the identities under which the order's run may be known. A pack that asks for folders of the site has no earlier one,
-// and neither has a run executed as a user: nobody could ask for those then.
-func (e *Engine) identities(o Order, id plan.Identity) (Sought, error) {
-	s := Sought{RunID: id.RunID(), PlanHashes: []string{id.PlanHash()}, PolicyHash: o.PolicyHash, Site: o.Params.Site(),
+// sought is what the order's run is found by.
+func (e *Engine) sought(o Order, id plan.Identity) Sought {
+	return Sought{RunID: id.RunID(), PlanHash: id.PlanHash(), PolicyHash: o.PolicyHash, Site: o.Params.Site(),
 		ExecutedAs: o.Params.ExecutedAs, Shared: o.Params.ExecutedAs != "" && e.cfg.SharesRuns != nil && e.cfg.SharesRuns(o.Params.ProjectID)}
-	if e.cfg.Previous == nil || len(o.Params.Tool.Asked()) > 0 || o.Params.ExecutedAs != "" {
-		return s, nil
-	}
-	at := o.Params.Spec.Placement
-	if o.Placement != nil {
-		at = *o.Placement
-	}
-	previous, err := o.Params.Previous(at)
-	if err != nil {
-		return s, err
-	}
-	id.ParamsHash, id.AnyonesHash = plan.Hash(previous), ""
-	s.PlanHashes = append(s.PlanHashes, id.PlanHash())
-	for _, id.PolicyHash = range e.cfg.Previous.Policies {
-		s.Earlier = append(s.Earlier, id.RunID())
-	}
-	return s, nil
 }
 
 // Submit makes the run of the order, or finds it: the same identity is the same run whatever state it is
@@ -143,9 +126,7 @@ func (e *Engine) find(ctx context.Context, o Order) (f lookup, err error) {
 	if f.canonical, f.id, err = o.Identity(); err != nil {
 		return f, err
 	}
-	if f.sought, err = e.identities(o, f.id); err != nil {
-		return f, err
-	}
+	f.sought = e.sought(o, f.id)
 	known, equivalent, err := e.Index.Find(ctx, f.sought)
 	f.equivalent = equivalent
 	if err != nil || known == "" {
@@ -189,11 +170,15 @@ func ofAnother(o Order, r Run) string {
 func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, error) {
 	switch {
 	case f.view != nil && o.Params.Docker:
-		return e.repeatDocker(ctx, *f.view, f.equivalent)
+		return e.repeatDocker(ctx, f, o)
 	case f.view != nil:
-		return e.submitAnswer(*f.view, true, f.equivalent), nil
+		v, err := e.askAgain(ctx, *f.view, o)
+		return e.submitAnswer(v, true, f.equivalent), err
 	}
 	if v, err := e.reusable(ctx, o, f); v != nil || err != nil {
+		if err == nil {
+			*v, err = e.askAgain(ctx, *v, o)
+		}
 		if err != nil {
 			return SubmitAnswer{}, err
 		}
@@ -208,7 +193,8 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	if _, err := e.verifyProgram(ctx, o.Params.Spec); err != nil && !unreached(fault.CodeOf(err)) {
 		return SubmitAnswer{}, err
 	}
-	if err := e.Room(ctx, ShareOf(Run{ProjectID: o.Params.ProjectID, Principal: o.Principal, ExecutedAs: o.Params.ExecutedAs})); err != nil {
+	share := ShareOf(Run{ProjectID: o.Params.ProjectID, Principal: o.Asking.Principal, ExecutedAs: o.Params.ExecutedAs})
+	if err := e.Room(ctx, share); err != nil {
 		return SubmitAnswer{}, err
 	}
 	if err := e.mayOpen(ctx, o.Params.ProjectID); err != nil {
@@ -236,6 +222,22 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	return e.submitAnswer(v, false, f.equivalent), nil
 }
 
+// asked is the order's asking of its run; nil: it is made for a run that waited, whose askings the run gets.
+func (o Order) asked() *Asking {
+	if o.Waited != nil {
+		return nil
+	}
+	return &o.Asking
+}
+
+// askAgain records that an order asks for a run that was there already, and reads the run in the same transaction.
+func (e *Engine) askAgain(ctx context.Context, v View, o Order) (View, error) {
+	if o.Waited != nil {
+		return v, nil
+	}
+	return e.Store.AskFor(ctx, v.Run.ID, o.Asking, o.Row)
+}
+
 // mayOpen refuses a further run of a project that has as many open ones as the site allows.
 func (e *Engine) mayOpen(ctx context.Context, projectID string) error {
 	if e.cfg.OpenRuns == 0 {
@@ -255,7 +257,7 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 	r := Run{
 		ID: runID, ToolID: o.ToolID, ToolName: o.ToolName, ToolVersion: o.ToolVersion, ContractVersion: o.ContractVersion, PackHash: o.PackHash,
 		PolicyHash: o.PolicyHash, ParamsHash: id.ParamsHash, PlanHash: planHash, ProjectID: o.Params.ProjectID,
-		Site: e.cfg.Site, ExecutedAs: o.Params.ExecutedAs, Actor: o.Actor, Principal: o.Principal,
+		Site: e.cfg.Site, ExecutedAs: o.Params.ExecutedAs, Actor: o.Actor, Principal: o.Asking.Principal,
 		State: Queued, Phase: Staging, AttemptN: 1, Warnings: slices.Concat(e.cfg.Warnings, o.Warnings), CreatedAt: e.Now(), UpdatedAt: e.Now(),
 	}
 	sub := newSubmission(runID, 1, e.Now())
@@ -270,10 +272,11 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 		inputs = append(inputs, Link{Role: in.Role, ArtifactID: in.ArtifactID, Relpath: in.DestRelpath})
 	}
 	v, created, err := e.Store.Insert(ctx, New{Run: r, Submission: sub, Params: canonical, Policy: o.Policy, Pack: o.Pack,
-		Placement: o.Placement, Sought: s, Inputs: inputs, Names: o.Names, Waited: o.Waited, Admit: e.admit(r),
+		Placement: o.Placement, Sought: s, Inputs: inputs, Names: o.Names, Waited: o.Waited, Row: o.Row,
+		Asking: o.asked(), Admit: e.admit(r),
 		Event: Event{Type: "run.created", Data: withUser(withSite(withPlacement(map[string]any{"tool_id": o.ToolID,
 			"params_hash": id.ParamsHash, "policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor,
-			"principal": o.Principal.Name, "principal_id": o.Principal.ID}, o.Placement), o), o)}})
+			"principal": o.Asking.Name, "principal_id": o.Asking.ID}, o.Placement), o), o)}})
 	if err == nil && created {
 		e.tell("run.created", v, time.Time{})
 	}

@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,11 +22,7 @@ func TestFakeConformance(t *testing.T) {
 		})
 	}
 	jobs := runtest.Setup{Test: inBubble, Open: func(*testing.T) *runtest.Transport { return transport(w) }}
-	t.Run("submitter", func(t *testing.T) { runtest.Submitter(t, jobs) })
-	t.Run("queue", func(t *testing.T) { runtest.Queue(t, jobs) })
-	t.Run("accounting", func(t *testing.T) { runtest.Accounting(t, jobs) })
-	t.Run("canceller", func(t *testing.T) { runtest.Canceller(t, jobs) })
-	t.Run("arrays", func(t *testing.T) { runtest.Arrays(t, jobs) })
+	runtest.Jobs(t, jobs)
 	t.Run("no accounting", func(t *testing.T) {
 		runtest.NoAccounting(t, run.NoAccounting{})
 		inBubble(t, func(t *testing.T) { runtest.NoAccounting(t, &life{w: w}) })
@@ -96,11 +93,20 @@ func transport(w *world) *runtest.Transport {
 				t.Fatal(err)
 			}
 			w.kinds[token] = k
-			return run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token)}
+			return run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), RunDir: l.RunDir(id)}
 		},
 		Slow: func(*testing.T) func() {
 			w.with(func() { w.slow = true })
 			return func() { w.with(func() { w.slow = false; clear(w.held) }) }
+		},
+		Rename: func(_ *testing.T, id, name string) {
+			w.with(func() {
+				for _, j := range w.jobs {
+					if array, _, _ := strings.Cut(j.ID, "_"); id == j.ID || id == array {
+						j.as = name
+					}
+				}
+			})
 		},
 		Until: func(t *testing.T, what string, ok func() bool) {
 			t.Helper()

@@ -11,14 +11,17 @@ import (
 	"slurmgate/fault"
 )
 
-// taskNames stands between the engine and the ports: there a task has the name of its array, here that of its attempt. Which attempt a task
-// is, the ledger knows since before the array was sent. A task of an array that this ledger never sent keeps its name, so nothing is done
-// to it.
+// taskNames stands between the engine and the ports: there a task has the name of its array, here that of its attempt. Which attempt a
+// task is, the ledger knows since before the array was sent. A task of an array that this ledger never sent keeps its name, so nothing is
+// done to it. A job that somebody has renamed gets the name of the attempt whose working folder it has as its [Job.Attempt].
 type taskNames struct {
-	index Index
-	user  func(executedAs string) string // whose jobs those of a run are, see [Engine.userOf]
-	mu    sync.Mutex
-	known map[string]*knownArray // nil: this ledger never sent it
+	index  Index
+	user   func(executedAs string) string // whose jobs those of a run are, see [Engine.userOf]
+	runDir func(runID string) string
+	mu     sync.Mutex
+	known  map[string]*knownArray // nil: this ledger never sent it
+	// by working folder, of jobs that were renamed
+	folders map[string]fromFolder
 }
 
 // arraysKnown bounds what is remembered.
@@ -73,6 +76,20 @@ func (n *taskNames) row(ctx context.Context, array string) (*knownArray, error) 
 	return n.known[array], nil
 }
 
+// arrayOf finds the array whose task the job is: by the job's name, or by its working folder if somebody has renamed the job. Of a job
+// alone that was renamed it notes the attempt.
+func (n *taskNames) arrayOf(ctx context.Context, j *Job) (*knownArray, error) {
+	switch {
+	case j.WorkDir != "":
+		s, err := n.sentFrom(ctx, j.WorkDir)
+		j.Attempt = s.job
+		return s.array, err
+	case IsArrayName(j.Name):
+		return n.row(ctx, j.Name)
+	}
+	return nil, nil
+}
+
 // translate gives tasks the names of their attempts. A record of several tasks, which cannot be read as one, is taken as one of each task
 // that has no record of its own. One that has ended stays the array's: it is what Slurm keeps of tasks that were cancelled one by one
 // before they started, without saying which ("4711 CANCELLED"), and others of them may have ended long ago, see [cycle.withdrawn].
@@ -85,10 +102,7 @@ func (n *taskNames) translate(ctx context.Context, jobs []Job) ([]Job, error) {
 	shown := map[string]bool{} // of arrays with such a record
 	for i := range jobs {
 		j := &jobs[i]
-		if !IsArrayName(j.Name) {
-			continue
-		}
-		a, err := n.row(ctx, j.Name)
+		a, err := n.arrayOf(ctx, j)
 		if err != nil {
 			return nil, err
 		}
@@ -96,22 +110,26 @@ func (n *taskNames) translate(ctx context.Context, jobs []Job) ([]Job, error) {
 			continue
 		}
 		ours := ofUser(n.user(a.ExecutedAs), *j)
-		if id, _, _ := strings.Cut(j.ID, "_"); id != "" && ours {
+		if id, _, _ := strings.Cut(j.ID, "_"); id != "" && ours && j.WorkDir == "" {
 			a.left(SendResult{Outcome: SendAccepted, JobID: id, Cluster: j.Cluster})
 		}
 		switch {
 		case j.Task == nil && j.Class != ClassEnded:
 			folded = append(folded, record{*j, a.Jobs})
 		case j.Task != nil && *j.Task < len(a.Jobs) && a.Jobs[*j.Task] != "":
-			j.Name = a.Jobs[*j.Task]
-			shown[j.Name] = shown[j.Name] || ours
+			name := a.Jobs[*j.Task]
+			j.setAttempt(name)
+			shown[name] = shown[name] || ours
+		case j.Task == nil && j.WorkDir != "":
+			j.Attempt = a.Name
 		}
 	}
 	for _, f := range folded {
 		for task, name := range f.names {
 			if name != "" && !shown[name] {
 				one := f.Job
-				one.Name, one.Task = name, new(task)
+				one.Task = new(task)
+				one.setAttempt(name)
 				jobs = append(jobs, one)
 			}
 		}
@@ -119,7 +137,16 @@ func (n *taskNames) translate(ctx context.Context, jobs []Job) ([]Job, error) {
 	return jobs, nil
 }
 
-// sent is the name under which Slurm knows the job of an attempt.
+// setAttempt notes whose job a task is.
+func (j *Job) setAttempt(name string) {
+	if j.WorkDir != "" {
+		j.Attempt = name
+	} else {
+		j.Name = name
+	}
+}
+
+// sent is the name under which the job of an attempt was sent.
 func (n *taskNames) sent(ctx context.Context, jobID, jobName string) (string, error) {
 	if _, _, task := arrayOf(jobID); !task {
 		return jobName, nil

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"slices"
-	"time"
 
 	"slurmgate/fault"
 )
@@ -50,7 +49,7 @@ func (e *Engine) sendTogether(ctx context.Context, key string, list []*guest, fr
 	for len(list) > 1 {
 		var err error
 		if job, err = e.openArray(ctx, list); err == nil {
-			sent, err = e.applyAll(ctx, arrayIntent(list, job, e.Now))
+			sent, err = e.applyAll(ctx, e.arrayIntent(list, job))
 		}
 		if err == nil {
 			break
@@ -69,7 +68,7 @@ func (e *Engine) sendTogether(ctx context.Context, key string, list []*guest, fr
 		}
 		return nil
 	}
-	res := e.Submitter.Send(ctx, job, job.Array.K)
+	res := e.sendOnce(ctx, list[0].v, job, job.Array.K)
 	if res.Outcome == SendAccepted {
 		free()
 	}
@@ -79,7 +78,7 @@ func (e *Engine) sendTogether(ctx context.Context, key string, list []*guest, fr
 // notPaused leaves out the runs that a pause holds.
 func (e *Engine) notPaused(ctx context.Context, list []*guest) []*guest {
 	return slices.DeleteFunc(slices.Clone(list), func(m *guest) bool {
-		why, held := e.pressure.holdIfPaused(m.v.Run.ID, sending{m.job.Spec.Placement, m.v.Run.ExecutedAs})
+		why, held := e.holdSend(m.v.Run.ID, sending{m.job.Spec.Placement, m.v.Run.ExecutedAs})
 		if held {
 			if err := e.putOff(ctx, m.v, why, m.w); err != nil {
 				e.unsent(ctx, m, err)
@@ -129,15 +128,16 @@ func (e *Engine) openArray(ctx context.Context, list []*guest) (job JobSpec, err
 }
 
 // arrayIntent is the transition by which all these runs are about to be sent: it names task and attempt of each.
-func arrayIntent(list []*guest, job JobSpec, now func() time.Time) []Write {
+func (e *Engine) arrayIntent(list []*guest, job JobSpec) []Write {
 	writes := make([]Write, 0, len(list))
 	for i, m := range list {
 		v, w := m.v, m.w
 		k := v.Sends + 1
 		v.Run.enter(Submitting, "", "")
 		v.Submission.Array, v.Attempt.ArrayTask = job.Array.Name, new(i)
+		v.Attempt.Limit = e.cfg.sentLimit(job)
 		w.Run, w.Submission, w.Attempts, w.From = v.Run, &v.Submission, []Attempt{v.Attempt}, &m.v
-		w.Send = &Send{Token: v.Submission.Token, K: k, StartedAt: now()}
+		w.Send = &Send{Token: v.Submission.Token, K: k, StartedAt: e.Now()}
 		w.Event = Event{Type: "run.intent", Data: map[string]any{"attempt": v.Attempt.N, "job_name": v.Submission.JobName,
 			"script_sha256": v.Submission.ScriptSHA, "send": k, "array": job.Array.Name, "task": i}}
 		if i == 0 {
@@ -217,7 +217,10 @@ func (e *Engine) applyAll(ctx context.Context, list []Write) ([]View, error) {
 // receipt is what the newest send of a run's attempt left, alone or with others.
 func (e *Engine) receipt(ctx context.Context, v View, job JobSpec) (res SendResult, held bool) {
 	if v.Submission.Array == "" || v.Attempt.ArrayTask == nil {
-		return e.Submitter.Receipt(ctx, job, v.Sends)
+		if res, held = e.Submitter.Receipt(ctx, job, v.Sends); held {
+			e.hung.saw(v.Run.ExecutedAs, job, v.Sends, e.Now(), res.Text)
+		}
+		return res, held
 	}
 	row, err := e.tasks.row(ctx, v.Submission.Array)
 	if err != nil || row == nil {
@@ -226,7 +229,9 @@ func (e *Engine) receipt(ctx context.Context, v View, job JobSpec) (res SendResu
 	if res = row.accepted(); res.Outcome == "" {
 		job.RunID, job.N, job.Token, job.JobName = row.RunID, row.N, row.Token, JobName(row.RunID, row.N, row.Token)
 		job.RunDir, job.Array = e.Workspace.RunDir(row.RunID), &Array{Name: row.Name, K: row.K}
-		if res, held = e.Submitter.Receipt(ctx, job, row.K); !held {
+		if res, held = e.Submitter.Receipt(ctx, job, row.K); held {
+			e.hung.saw(v.Run.ExecutedAs, job, row.K, e.Now(), res.Text)
+		} else {
 			row.left(res)
 		}
 	}

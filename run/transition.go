@@ -9,11 +9,18 @@ import (
 
 // apply writes a transition and tells those who wait for the run.
 func (e *Engine) apply(ctx context.Context, w Write) (View, error) {
+	return e.written(w, func(w Write) (v View, applied bool, err error) {
+		v, err = e.Store.Apply(ctx, w)
+		return v, true, err
+	})
+}
+
+func (e *Engine) written(w Write, write func(Write) (v View, applied bool, err error)) (View, error) {
 	w = e.clean(w)
 	wrote := e.limits.writing(w.Run)
-	v, err := e.Store.Apply(ctx, w)
+	v, applied, err := write(w)
 	wrote(v, err)
-	if err == nil {
+	if err == nil && applied {
 		e.waiters.announce(v)
 		e.tell(w.Event.Type, v, w.Run.UpdatedAt)
 	}

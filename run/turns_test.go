@@ -34,7 +34,7 @@ func TestTurnsAreShared(t *testing.T) {
 		}
 	}
 	if q.len() != 6200-100 {
-		t.Error(q.len())
+		t.Errorf("the queue has %d entries, want %d", q.len(), 6200-100)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestTurnsThatDoNotFit(t *testing.T) {
 	onlyB := func(s Share) bool { return s == b }
 	for range 50 {
 		if s, _, ok := q.next(onlyB, nil); !ok || s != b {
-			t.Fatal(s, ok)
+			t.Fatalf("next gives %v %v, want an entry of %v", s, ok, b)
 		}
 	}
 	if of := picks(q, 20); of["p/a"] > 11 {
@@ -97,7 +97,7 @@ func TestTurnsThatDoNotFit(t *testing.T) {
 		got = append(got, id)
 	}
 	if !slices.Equal(got, []string{"2", "4"}) || q.len() != 1 || !q.has("1") {
-		t.Error(got, q.len())
+		t.Errorf("the queue gave %q and has %d left, want 2 and 4 given and only 1 left", got, q.len())
 	}
 	if q.remove("1"); len(q.projects) != 0 {
 		t.Error("something is left of an empty queue")
@@ -131,7 +131,7 @@ func TestPlaceInTheTurns(t *testing.T) {
 	picks(q, 7) // somewhere in the middle of a round
 	w := q.place("pb2")
 	if w.Caller+w.Project+w.Others == 0 || w.Caller > 3 || w.Project+w.Others != q.len() || w.Busiest.PrincipalID != "a" {
-		t.Errorf("%+v of %d", w, q.len())
+		t.Errorf("the place of pb2 is %+v, want at most 3 of its caller before it, %d in all, busiest a", w, q.len())
 	}
 	if q.place("none") != nil {
 		t.Error("what does not wait has a place")

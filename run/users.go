@@ -119,7 +119,7 @@ func lend(v View, free func()) (stop func()) {
 const heldLongest = 10 * time.Minute
 
 func (e *Engine) believesHeld(v View) bool {
-	return v.Run.ExecutedAs == "" || e.Now().Sub(v.Run.UpdatedAt) < heldLongest
+	return v.Run.ExecutedAs == "" || e.Now().Sub(v.Run.UpdatedAt).Abs() < heldLongest
 }
 
 // looks are those of the watcher at users' runs that have not come back.

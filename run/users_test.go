@@ -15,7 +15,7 @@ func asAnother(user string, i int) run.Order {
 	o := order(func(p *plan.Params) {
 		p.ExecutedAs, p.Spec.Execution.Command.Env = user, map[string]string{"N": fmt.Sprint(i)}
 	})
-	o.Principal = run.Principal{Name: "user:" + user, ID: "prn_" + user}
+	o.Asking.Principal = run.Principal{Name: "user:" + user, ID: "prn_" + user}
 	return o
 }
 
@@ -31,58 +31,50 @@ func TestAUserWhoHangs(t *testing.T) {
 
 func aUserHangs(t *testing.T, arrays run.Arrays) {
 	for _, op := range []string{"StageInputs", "OpenAttempt", "Send", "ReadControl", "TakeClaim", "Cancel"} {
-		t.Run(op, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				w.cfg.SubmitWait, w.cfg.Arrays = time.Nanosecond, arrays
-				if op == "TakeClaim" { // as the watcher does for runs in doubt
-					w.forge = func(run.JobSpec) run.SendResult { return run.SendResult{Outcome: run.SendDoubt} }
-				}
-				w.hangs = map[string]string{op: "alice"}
-				l := w.life()
-				var hers []string
-				for i := range 12 {
-					hers = append(hers, l.submit(asAnother("alice", i)).RunID)
-				}
-				if op == "ReadControl" || op == "Cancel" {
-					for _, id := range hers {
-						w.until(id, in(run.Pending))
-					}
-					w.with(func() {
-						for _, j := range w.jobs {
-							w.start(j)
-							if op == "ReadControl" {
-								w.finish(j)
-							}
-						}
-					})
-				}
-				if op == "Cancel" {
-					for _, id := range hers {
-						w.until(id, in(run.InJob))
-						if _, err := l.engine.Cancel(t.Context(), id, ""); err != nil {
-							t.Error(err)
+		bubbleRun(t, op, func(t *testing.T, w *world) {
+			w.cfg.SubmitWait, w.cfg.Arrays = time.Nanosecond, arrays
+			if op == "TakeClaim" { // as the watcher does for runs in doubt
+				w.forge = func(run.JobSpec) run.SendResult { return run.SendResult{Outcome: run.SendDoubt} }
+			}
+			w.hangs = map[string]string{op: "alice"}
+			l := w.life()
+			var hers []string
+			for i := range 12 {
+				hers = append(hers, l.submit(asAnother("alice", i)).RunID)
+			}
+			if op == "ReadControl" || op == "Cancel" {
+				w.untilAll(hers, in(run.Pending))
+				w.with(func() {
+					for _, j := range w.jobs {
+						w.start(j)
+						if op == "ReadControl" {
+							w.finish(j)
 						}
 					}
+				})
+			}
+			if op == "Cancel" {
+				for _, id := range hers {
+					w.until(id, in(run.InJob))
+					l.cancelRun(id)
 				}
-				time.Sleep(time.Minute) // all that can hang hangs
-				w.with(func() { w.forge, w.auto = nil, op != "Cancel" })
-				began := time.Now()
-				his := l.submit(asAnother("bob", 0)).RunID
-				if op == "Cancel" {
-					w.until(his, in(run.Pending))
-					w.with(func() { w.start(w.jobs[len(w.jobs)-1]) })
-					w.until(his, in(run.InJob))
-					if _, err := l.engine.Cancel(t.Context(), his, ""); err != nil {
-						t.Error(err)
-					}
-					w.want(w.until(his, done), run.Cancelled, "cancelled")
-				} else {
-					w.want(w.until(his, done), run.Succeeded, "ok")
-				}
-				if d := time.Since(began); d > time.Minute {
-					t.Errorf("bob's run took %s", d)
-				}
-			})
+			}
+			time.Sleep(time.Minute) // all that can hang hangs
+			w.with(func() { w.forge, w.auto = nil, op != "Cancel" })
+			began := time.Now()
+			his := l.submit(asAnother("bob", 0)).RunID
+			if op == "Cancel" {
+				w.until(his, in(run.Pending))
+				w.with(func() { w.start(w.jobs[len(w.jobs)-1]) })
+				w.until(his, in(run.InJob))
+				l.cancelRun(his)
+				w.want(w.until(his, done), run.Cancelled, "cancelled")
+			} else {
+				w.want(w.until(his, done), run.Succeeded, "ok")
+			}
+			if d := time.Since(began); d > time.Minute {
+				t.Errorf("bob's run took %s", d)
+			}
 		})
 	}
 }
@@ -113,30 +105,26 @@ func TestManyUsersWhoHang(t *testing.T) {
 func TestForgedPressure(t *testing.T) {
 	for _, scope := range []run.Scope{run.ScopeSite, run.ScopePartition, run.ScopeAccount, run.ScopeQOS, run.ScopeRun} {
 		for _, kind := range []run.SendOutcome{run.SendDeferred, run.SendNotRun, run.SendRejected} {
-			t.Run(string(kind)+" "+string(scope), func(t *testing.T) {
-				bubble(t, func(t *testing.T, w *world) {
-					w.auto = true
-					l := w.life()
-					w.forge = func(run.JobSpec) run.SendResult {
-						return run.SendResult{Outcome: kind, Code: "slurm_unreachable", Scope: scope, Text: "so she says"}
-					}
-					alice := l.submit(asAnother("alice", 0))
-					w.with(func() { w.forge = nil })
-					if err := l.engine.Ready(); err != nil {
-						t.Errorf("alice's word makes the site unready: %v", err)
-					}
-					if bob := l.submit(asAnother("bob", 1)); bob.Phase != run.Pending {
-						t.Errorf("bob waits for what alice said: %+v", bob)
-					}
-					if kind == run.SendRejected {
-						w.want(w.until(alice.RunID, done), run.Failed, "rejected")
-						return
-					}
-					if again := l.submit(asAnother("alice", 2)); (again.Phase == run.Deferred) != (scope != run.ScopeRun) {
-						t.Errorf("her next run: %+v", again)
-					}
-					w.want(w.until(alice.RunID, done), run.Succeeded, "ok")
-				})
+			bubbleRun(t, string(kind)+" "+string(scope), func(t *testing.T, w *world) {
+				w.auto = true
+				l := w.life()
+				w.forge = func(run.JobSpec) run.SendResult {
+					return run.SendResult{Outcome: kind, Code: "slurm_unreachable", Scope: scope, Text: "so she says"}
+				}
+				alice := l.submit(asAnother("alice", 0))
+				w.with(func() { w.forge = nil })
+				if err := l.engine.Ready(); err != nil {
+					t.Errorf("alice's word makes the site unready: %v", err)
+				}
+				l.wantPhase(asAnother("bob", 1), run.Pending)
+				if kind == run.SendRejected {
+					w.want(w.until(alice.RunID, done), run.Failed, "rejected")
+					return
+				}
+				if again := l.submit(asAnother("alice", 2)); (again.Phase == run.Deferred) != (scope != run.ScopeRun) {
+					t.Errorf("alice's next run is answered %+v, want it to wait: %v", again, scope != run.ScopeRun)
+				}
+				w.want(w.until(alice.RunID, done), run.Succeeded, "ok")
 			})
 		}
 	}
@@ -148,16 +136,12 @@ func TestForgedPressure(t *testing.T) {
 func TestAUsersDisk(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.life()
-		w.fault = func(op string, _ int) outcome {
-			if op == "StageInputs" {
-				return outcome{skip: true, err: fault.New(fault.Transport, "disk_full", "the quota is full")}
-			}
-			return outcome{}
-		}
+		w.fault = failing(fault.New(fault.Transport, "disk_full", "the quota is full"), "StageInputs")
 		a := l.submit(as("alice"))
 		v := w.until(a.RunID, func(v run.View) bool { return v.Run.Reason != "" })
 		if err := l.engine.Ready(); err != nil || v.Run.Phase != run.Staging {
-			t.Errorf("%v %+v", err, v.Run)
+			t.Errorf("while alice's disk is full Ready gives %v and her run is %+v, want no error and %s",
+				err, v.Run, run.Staging)
 		}
 	})
 }
@@ -189,7 +173,7 @@ func TestEndlesslyHeld(t *testing.T) {
 			}
 			w.want(w.until(hers.RunID, done), run.Failed, "absent")
 			if v := w.until(own.RunID, func(run.View) bool { return true }); v.Run.State.Terminal() {
-				t.Errorf("%+v", v.Run)
+				t.Errorf("his run is %+v, want not over", v.Run)
 			}
 		})
 	}
@@ -212,9 +196,7 @@ func TestArraysOfUsers(t *testing.T) {
 			}
 		}
 		for _, ids := range runs {
-			for _, id := range ids {
-				w.until(id, in(run.Deferred))
-			}
+			w.untilAll(ids, in(run.Deferred))
 		}
 		l.engine.SetDrain(nil)
 		arrays := map[string]string{}
@@ -228,12 +210,10 @@ func TestArraysOfUsers(t *testing.T) {
 			}
 		}
 		if len(arrays) != 2 {
-			t.Errorf("%v", arrays)
+			t.Errorf("the arrays and their users are %v, want one array each of two users", arrays)
 		}
 		for _, id := range runs["alice"] {
-			if _, err := l.engine.Cancel(t.Context(), id, "enough"); err != nil {
-				t.Error(err)
-			}
+			l.cancelRun(id)
 			w.want(w.until(id, done), run.Cancelled, "cancelled")
 		}
 		time.Sleep(10 * time.Second)
@@ -248,8 +228,6 @@ func TestArraysOfUsers(t *testing.T) {
 			}
 			w.auto = true
 		})
-		for _, id := range runs["bob"] {
-			w.want(w.until(id, done), run.Succeeded, "ok")
-		}
+		w.wantAll(runs["bob"], run.Succeeded, "ok")
 	})
 }

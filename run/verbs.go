@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -14,11 +15,35 @@ import (
 // The verbs with which a person resolves what the gateway must not decide alone. Each is an explicit decision,
 // recorded with its reason; none of them can make an attempt execute twice.
 
-// Retry opens the attempt that follows attempt after, of a run that failed or was cancelled. If that attempt is already open, the answer is
-// the run as it is: a repeated call does nothing more. A run that succeeded, or that is not over, is a Conflict; an attempt the run
-// never had, or none (0), is a Validation fault that names the latest one. more is what the attempt gets instead of what that one had.
-func (e *Engine) Retry(ctx context.Context, runID string, after int, why string, more plan.MoreResources) (SubmitAnswer, error) {
-	return unlessStale(func() (SubmitAnswer, error) { return e.retry(ctx, runID, after, why, more) })
+// RetryOrder is a request for the next attempt of a run.
+type RetryOrder struct {
+	After int // the attempt that it follows
+	Why   string
+	More  plan.MoreResources // what it gets instead of what that one had
+	Row   *RowRef            // the row of a batch that it is for; nil: none
+	// Allow is asked before the attempt is opened, with what it would have; its error is the answer then. nil: allowed
+	Allow func(r Run, next plan.Resources) error
+
+	Asking *Asking // whose request it is; nil: it is made for those who asked for the run
+	By     string  // the principal that makes it for them; empty: Asking's
+	// Caller is with whose rights a run that waits for inputs is started, if Asking is not nil.
+	Caller json.RawMessage
+}
+
+// event is that of a retry, with its reason.
+func (o RetryOrder) event(why string) Event {
+	data := map[string]any{"reason": why}
+	if o.By != "" {
+		data["for_askers_by"] = o.By
+	}
+	return Event{Type: "run.retry", Data: data}
+}
+
+// Retry opens the attempt that follows attempt o.After, of a run that failed or was cancelled. If that attempt is already open, the answer
+// is the run as it is: a repeated call does nothing more. A run that succeeded, or that is not over, is a Conflict; an attempt the run
+// never had, or none (0), is a Validation fault that names the latest one.
+func (e *Engine) Retry(ctx context.Context, runID string, o RetryOrder) (SubmitAnswer, error) {
+	return unlessStale(func() (SubmitAnswer, error) { return e.retry(ctx, runID, o) })
 }
 
 // checkAfter compares the attempt that a retry names with the latest one.
@@ -33,6 +58,11 @@ func checkAfter(r Run, after int) error {
 			r.AttemptN)).WithSteps(call)
 	}
 	return nil
+}
+
+// Retryable reports whether a retry that names the attempt it follows would open another.
+func Retryable(v View, after int) bool {
+	return after == v.Run.AttemptN && v.Run.State.Terminal() && (v.Run.State != Succeeded || v.Run.Removed != "")
 }
 
 // unlessStale repeats a verb on the run's new state if the run changed in between.
@@ -67,25 +97,38 @@ func (e *Engine) inDoubt(ctx context.Context, runID string, verb func(View) erro
 	})
 }
 
-func (e *Engine) retry(ctx context.Context, runID string, after int, why string, more plan.MoreResources) (SubmitAnswer, error) {
-	v, err := e.Store.View(ctx, runID)
+// opens reports whether a retry opens an attempt. If not, it was opened before, which a answers, or cannot be.
+func (e *Engine) opens(v View, o RetryOrder) (opens bool, a SubmitAnswer, err error) {
 	// No run but one that failed or was cancelled can have a next attempt, whatever the call names.
-	if err == nil && e.calls == nil && v.Run.State.Terminal() && (v.Run.State != Succeeded || v.Run.Removed != "") {
-		err = checkAfter(v.Run, after)
+	if e.calls == nil && v.Run.State.Terminal() && (v.Run.State != Succeeded || v.Run.Removed != "") {
+		err = checkAfter(v.Run, o.After)
 	}
+	collect := fault.Do("slurm.job.collect", "run_id", v.Run.ID)
 	switch {
 	case err != nil:
-		return SubmitAnswer{}, err
 	case e.calls != nil && v.Run.State != Succeeded:
-		return SubmitAnswer{}, calledAgain(v.Run)
-	case after > 0 && after < v.Run.AttemptN:
-		return e.submitAnswer(v, true, nil), nil
+		err = calledAgain(v.Run)
+	case o.After > 0 && o.After < v.Run.AttemptN:
+		a = e.submitAnswer(v, true, nil)
 	case v.Run.State == Succeeded && v.Run.Removed == "":
-		return SubmitAnswer{}, fault.New(fault.Conflict, "run_succeeded", "the run succeeded; there is nothing to retry").
-			WithSteps(fault.Do("slurm.job.collect", "run_id", runID))
+		err = fault.New(fault.Conflict, "run_succeeded", "the run succeeded; there is nothing to retry").WithSteps(collect)
 	case !v.Run.State.Terminal():
-		return SubmitAnswer{}, fault.New(fault.Conflict, "run_active", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).
-			WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait), fault.Do("slurm.job.cancel", "run_id", runID))
+		collect.Args["wait_seconds"] = LongWait
+		err = fault.New(fault.Conflict, "run_active", fmt.Sprintf("the run is %s (%s)", v.Run.State, v.Run.Phase)).
+			WithSteps(collect, fault.Do("slurm.job.cancel", "run_id", v.Run.ID))
+	default:
+		opens = true
+	}
+	return opens, a, err
+}
+
+func (e *Engine) retry(ctx context.Context, runID string, o RetryOrder) (SubmitAnswer, error) {
+	v, err := e.Store.View(ctx, runID)
+	if err != nil {
+		return SubmitAnswer{}, err
+	}
+	if opens, a, err := e.opens(v, o); !opens {
+		return a, err
 	}
 	if err := e.accepts(); err != nil {
 		return SubmitAnswer{}, err
@@ -101,18 +144,23 @@ func (e *Engine) retry(ctx context.Context, runID string, after int, why string,
 		return SubmitAnswer{}, err
 	}
 	at := e.nextPlacement(v, p)
-	res, says, err := e.raise(ctx, v, p, at, more)
+	res, says, err := e.raise(ctx, v, p, at, o.More)
 	if err != nil {
 		return SubmitAnswer{}, err
 	}
-	why = cmp.Or(why, "requested")
+	if o.Allow != nil {
+		if err := o.Allow(v.Run, Attempt{Resources: res}.resources(p)); err != nil {
+			return SubmitAnswer{}, err
+		}
+	}
+	why := cmp.Or(o.Why, "requested")
 	var warnings []string
 	if says != "" {
 		warnings = []string{raisedText(v.Run.AttemptN+1, says)}
 		why += ". " + warnings[0]
 	}
 	v.Run.CancelAt, v.Run.CancelReason = nil, ""
-	w := Write{Admit: e.admit(v.Run), Event: Event{Type: "run.retry", Data: map[string]any{"reason": why}}}
+	w := Write{Admit: e.admit(v.Run), Row: o.Row, Asking: o.Asking, Event: o.event(why)}
 	if err = e.openAttempt(ctx, v, "retry", why, at, res, w); err != nil {
 		return SubmitAnswer{}, err
 	}
@@ -149,7 +197,7 @@ func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState
 		err = e.finish(ctx, v, verdict{ending: orEnding(v), reason: declaredAbsent,
 			detail: cmp.Or(why, "declared absent") + "; the gateway has the claim, so no job of this attempt can execute"})
 		if err == nil && v.Submission.JobID != "" {
-			e.cancels.cancel(v.Run, v.Submission.JobID, v.Submission.JobName)
+			e.cancels.cancel(v.Run, jobAsSent(v))
 		}
 		return err
 	}, Unconfirmed, Pending, NeedsOperator)
@@ -173,8 +221,8 @@ func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, erro
 		}
 		i := slices.IndexFunc(found, func(j Job) bool { return j.ID == jobID })
 		if hidden := seen.hides(name, user); i < 0 && hidden != nil {
-			return fault.New(fault.Transport, recordUnread, "Slurm's answer has a record that cannot be read ("+hidden.Why+
-				"), which may be that of job "+jobID).WithNext("look for the record in the gateway's log, then try again")
+			return fault.New(fault.Transport, recordUnread, "Slurm's answer "+hidden.mayLack()+
+				", so it may not show job "+jobID).WithNext("look for the record in the gateway's log, then try again")
 		}
 		if i < 0 {
 			return fault.New(fault.Conflict, "job_not_ours",
@@ -200,5 +248,9 @@ type GetState struct {
 
 // Outline gives the state of a run and what can be done next.
 func Outline(v View) GetState {
-	return GetState{v.Run.ID, v.Run.State, v.Run.Phase, v.Run.AttemptN, v.Run.Reason, NextSteps(v)}
+	reason := v.Run.Reason
+	if v.Waits() {
+		reason = v.Reason()
+	}
+	return GetState{v.Run.ID, v.Run.State, v.Run.Phase, v.Run.AttemptN, reason, NextSteps(v)}
 }

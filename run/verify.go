@@ -2,6 +2,8 @@ package run
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"slices"
@@ -13,9 +15,9 @@ import (
 // inputCorrupt is the reason of a run whose input did not pass the check its pack asks for.
 const inputCorrupt = "input_corrupt"
 
-// verifyInputs checks the inputs that the pack wants checked to their end, once for the same bytes and type. It reads the stored bytes, so
-// it comes after staging, which compares their checksum. Only a pass is recorded: a later version may be right where this one is wrong.
-func (e *Engine) verifyInputs(ctx context.Context, v View, p plan.Params) error {
+// verifyInputs checks the inputs that the pack wants checked to their end, once for the same bytes and type. Only a
+// pass is recorded: a later version may be right where this one is wrong.
+func (e *Engine) verifyInputs(ctx context.Context, v View, p plan.Params, open Opener) error {
 	contract, _, err := e.contract(ctx, v)
 	switch {
 	case err != nil:
@@ -37,13 +39,14 @@ func (e *Engine) verifyInputs(ctx context.Context, v View, p plan.Params) error 
 		if !contract.Verify(in.Role) || done[[2]string{a.SHA256, a.Type}] {
 			continue
 		}
-		wrong, err := e.verifyInput(ctx, a)
+		wrong, err := e.verifyInput(ctx, a, open)
 		switch {
 		case err != nil:
 			return err
 		case wrong != nil:
 			return fault.New(fault.Validation, inputCorrupt,
-				fmt.Sprintf("the input %s (%s, %.200q) is not a whole %s file: %v; nothing was sent to Slurm", in.Role, a.ID, a.Label, a.Type, wrong)).
+				fmt.Sprintf("the input %s (%s, %s) is not a whole %s file: %v; nothing was sent to Slurm", in.Role, a.ID, fault.Quote(a.Label, 200),
+					a.Type, wrong)).
 				WithNext("import a correct file and submit with its id")
 		}
 		if err := e.Index.Verified(ctx, a.SHA256, a.Type); err != nil {
@@ -54,22 +57,28 @@ func (e *Engine) verifyInputs(ctx context.Context, v View, p plan.Params) error 
 	return nil
 }
 
-// verifyInput says what is wrong with the bytes of an artifact.
-func (e *Engine) verifyInput(ctx context.Context, a Artifact) (wrong, err error) {
-	f, _, err := e.Objects.Reader(ctx, a.SHA256)
+// verifyInput says what is wrong with the bytes of an artifact. Bytes that do not have its checksum show nothing:
+// they are a Validation fault.
+func (e *Engine) verifyInput(ctx context.Context, a Artifact, open Opener) (wrong, err error) {
+	f, _, err := open(ctx, a.SHA256)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	check := e.Formats.CheckInput(a.Type)
 	defer check.Close()
+	sum := sha256.New()
 	buf := make([]byte, 1<<20)
 	for {
 		n, err := f.Read(buf)
+		sum.Write(buf[:n])
 		if n > 0 {
 			check.Write(buf[:n])
 		}
 		switch {
+		case err == io.EOF && hex.EncodeToString(sum.Sum(nil)) != a.SHA256:
+			return nil, fault.New(fault.Validation, "input_mismatch", fmt.Sprintf("the bytes of %s (%s) are not those that were registered",
+				a.ID, fault.Quote(a.Label, 200))).WithNext("register or import the file again, and submit with its id")
 		case err == io.EOF:
 			return check.Finish(), nil
 		case err != nil:

@@ -28,13 +28,13 @@ func TestCorruptInput(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.asked.verify = true
 		a := w.life().submit(w.orderOf(t, "reads, cut", 1))
-		v := w.until(a.RunID, done)
-		w.want(v, run.Failed, "input_corrupt")
+		v := w.ended(a.RunID, run.Failed, "input_corrupt")
 		if v.Attempt.Ending != run.EndedStaging || w.count("Send") != 0 || w.count("CheckInput BAM") != 1 {
-			t.Errorf("%+v, %d sends, %d checks", v.Attempt, w.count("Send"), w.count("CheckInput BAM"))
+			t.Errorf("the attempt is %+v after %d sends and %d checks, want it ended in staging, unsent, after one check",
+				v.Attempt, w.count("Send"), w.count("CheckInput BAM"))
 		}
 		if d := v.Run.Detail; !strings.Contains(d, "the input bam (art_") || !strings.Contains(d, "is not a whole BAM file: it is no JSON") {
-			t.Error(d)
+			t.Errorf("the detail is %q, want the input bam, and why it is not a whole BAM file", d)
 		}
 	})
 }

@@ -109,8 +109,7 @@ func (e *Engine) wait(ctx context.Context, v View, changes <-chan View, d time.D
 	}
 	resume, ok := e.Waits(ctx)
 	if !ok {
-		return v, fault.New(fault.Transport, tooManyWaits, "too many of your calls wait for runs already").
-			WithNext("repeat the call without wait_seconds, or when some of them have ended").WithRetry(LongWait)
+		return v, tooManyCalls()
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -147,6 +146,12 @@ func (s *Sites) EndWaits() {
 }
 
 const tooManyWaits = "too_many_waits"
+
+// tooManyCalls refuses to let another call of a caller wait.
+func tooManyCalls() error {
+	return fault.New(fault.Transport, tooManyWaits, "too many of your calls wait for runs already").
+		WithNext("repeat the call without wait_seconds, or when some of them have ended").WithRetry(LongWait)
+}
 
 // settle waits a few seconds for what an effect leads to. The effect has taken place: a caller who may not wait gets what is known.
 func (e *Engine) settle(ctx context.Context, id string, done func(View) bool) (View, error) {

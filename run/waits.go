@@ -4,14 +4,31 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"slurmgate/fault"
 )
 
 // WaitsForTurn is the code of a run that is ready and waits for its turn to be staged, sent or collected.
 const WaitsForTurn = "turn"
 
+// SiteRemoved is the code of a run on a site that the site file no longer has: renamed or removed.
+const SiteRemoved = "site_removed"
+
+// siteRemoved says so, and what to do.
+func siteRemoved(site string) *fault.Error {
+	return fault.New(fault.Conflict, SiteRemoved,
+		"the run is on the site "+site+", which the site file no longer has, so nothing is done for it").
+		WithNext("add the site to the site file again, under that name, and reload the gateway")
+}
+
+// elsewhere reports whether a run that is not over is on another site, which then has no engine. An old ledger's run may have no site yet.
+func (e *Engine) elsewhere(r Run) bool {
+	return r.Phase != Done && r.Site != "" && r.Site != e.cfg.Site
+}
+
 // Wait is what a run waits for in the gateway, and behind whom. Of other projects it gives one number, and no names.
 type Wait struct {
-	Code    string         `json:"code"` // turn, or the limit on runs in flight: concurrency_limit, project_limit, caller_limit
+	Code    string         `json:"code"` // turn, site_removed, or the limit on runs in flight: concurrency_limit, project_limit, caller_limit
 	Text    string         `json:"text"`
 	Ahead   int            `json:"ahead"`           // runs whose turn comes before, as things are now
 	Caller  int            `json:"caller_waiting"`  // runs of its caller in its project that wait with it, itself included
@@ -146,16 +163,14 @@ func (l *limiter) place(runID, tool string, s Share) *Wait {
 
 // waitsOf is what the run waits for while it is staged or to be sent; of a run that waits for a reason of its own, that says more.
 func (e *Engine) waitsOf(r Run) *Wait {
-	if r.Phase != Staging && r.Phase != Deferred && r.Phase != Collecting {
+	switch {
+	case e.elsewhere(r):
+		return &Wait{Code: SiteRemoved, Text: fault.Prose(siteRemoved(r.Site))}
+	case r.Phase != Staging && r.Phase != Deferred && r.Phase != Collecting:
 		return nil
 	}
 	return e.waits(r.ID, toolOf(r), ShareOf(r))
 }
 
 // Waits says what a run waits for in the gateway; nil for nothing.
-func (s *Sites) Waits(r Run) *Wait {
-	if m := s.named[r.Site]; m != nil {
-		return m.waitsOf(r)
-	}
-	return nil
-}
+func (s *Sites) Waits(r Run) *Wait { return s.reader(r.Site).waitsOf(r) }

@@ -21,24 +21,20 @@ func TestRefusedWaits(t *testing.T) {
 		start := time.Now()
 		a := l.submit(order())
 		if a.RunID == "" || a.Replayed || time.Since(start) != 0 {
-			t.Errorf("%+v after %s", a, time.Since(start))
+			t.Errorf("the order is answered %+v after %s, want at once a new run", a, time.Since(start))
 		}
-		if _, err := l.engine.Get(t.Context(), a.RunID, time.Minute, noRun); fault.CodeOf(err) != "too_many_waits" || fault.RetryOf(err) == 0 ||
+		if _, err := l.engine.Get(t.Context(), a.RunID, time.Minute); fault.CodeOf(err) != "too_many_waits" || fault.RetryOf(err) == 0 ||
 			!fault.KindOf(err).Retryable() {
 			t.Error(err)
 		}
-		if _, err := l.engine.Get(t.Context(), a.RunID, 0, noRun); err != nil {
-			t.Error(err)
-		}
-		if _, err := l.engine.Cancel(t.Context(), a.RunID, ""); err != nil {
-			t.Error(err)
-		}
+		must(l.engine.Get(t.Context(), a.RunID, 0))
+		l.cancelRun(a.RunID)
 		w.until(a.RunID, done)
-		if _, err := l.engine.Collect(t.Context(), a.RunID, time.Minute, noRun); err != nil {
+		if _, err := l.engine.Collect(t.Context(), a.RunID, time.Minute); err != nil {
 			t.Error("a run that is over needs no wait:", err)
 		}
-		if b, err := l.engine.Retry(t.Context(), a.RunID, 1, "", plan.MoreResources{}); err != nil || b.State == run.Cancelled {
-			t.Errorf("%+v %v", b, err)
+		if b, err := l.engine.Retry(t.Context(), a.RunID, run.RetryOrder{After: 1}); err != nil || b.State == run.Cancelled {
+			t.Errorf("the retry is answered %+v %v, want the run under way", b, err)
 		}
 		w.until(a.RunID, in(run.Pending))
 	})
@@ -52,18 +48,16 @@ func TestWaitsResume(t *testing.T) {
 			waiting.Add(1)
 			return func() { waiting.Add(-1); waited.Add(1) }, true
 		}
-		l := w.life()
-		a := l.submit(order())
+		l, a := w.submitted()
 		before := waited.Load()
 		gone, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
 		for _, ctx := range []context.Context{t.Context(), gone} {
-			if _, err := l.engine.Get(ctx, a.RunID, 5*time.Second, noRun); err != nil {
-				t.Error(err)
-			}
+			must(l.engine.Get(ctx, a.RunID, 5*time.Second))
 		}
 		if before == 0 || waited.Load() != before+2 || waiting.Load() != 0 {
-			t.Error(before, waited.Load(), waiting.Load())
+			t.Errorf("there were %d waits before two Gets, %d after, and %d did not end, want some, two more and 0",
+				before, waited.Load(), waiting.Load())
 		}
 	})
 }
@@ -85,16 +79,12 @@ func TestOpenRunsPerProject(t *testing.T) {
 		if _, err := l.engine.Submit(t.Context(), request("proj_a", 2)); fault.CodeOf(err) != "too_many_runs" || fault.RetryOf(err) == 0 {
 			t.Error(err)
 		}
-		if again := l.submit(request("proj_a", 0)); again.RunID != first.RunID || !again.Replayed {
-			t.Errorf("%+v", again)
-		}
+		l.wantSame(request("proj_a", 0), first.RunID)
 		l.submit(request("proj_b", 2))
-		if _, err := l.engine.Cancel(t.Context(), first.RunID, ""); err != nil {
-			t.Fatal(err)
-		}
+		l.cancelRun(first.RunID)
 		w.until(first.RunID, done)
 		l.submit(request("proj_a", 2))
-		if _, err := l.engine.Retry(t.Context(), first.RunID, 1, "", plan.MoreResources{}); fault.CodeOf(err) != "too_many_runs" {
+		if _, err := l.engine.Retry(t.Context(), first.RunID, run.RetryOrder{After: 1}); fault.CodeOf(err) != "too_many_runs" {
 			t.Error("a retry opens a run too:", err)
 		}
 		if err := l.engine.Settled(t.Context()); err != nil {
@@ -106,15 +96,14 @@ func TestOpenRunsPerProject(t *testing.T) {
 // A gateway that stops answers those who wait with what is known, as if their time were up. proves OPS-01
 func TestStopEndsWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l := w.life()
-		a := l.submit(order())
+		l, a := w.submitted()
 		w.until(a.RunID, in(run.Pending))
 		began := time.Now()
 		time.AfterFunc(time.Second, l.engine.EndWaits)
 		for range 2 { // one that waits, and one that comes later
-			v, err := l.engine.Get(t.Context(), a.RunID, time.Minute, noRun)
+			v, err := l.engine.Get(t.Context(), a.RunID, time.Minute)
 			if took := time.Since(began); err != nil || v.Phase != run.Pending || took != time.Second {
-				t.Errorf("%+v after %s: %v", v, took, err)
+				t.Errorf("Get gives %+v after %s: %v; want the pending run when the waits end, after 1s", v, took, err)
 			}
 		}
 	})

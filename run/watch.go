@@ -36,6 +36,7 @@ func (e *Engine) watch(ctx context.Context) {
 		}
 		e.watcher.works()
 		e.takeUp(ctx)
+		e.forgetEnded(ctx)
 		moved, err := e.Cycle(ctx)
 		if n == 0 {
 			close(e.watcher.first)
@@ -72,7 +73,7 @@ func (e *Engine) takeUp(ctx context.Context) {
 		if e.watcher.offered[p] = ""; len(waiting) == offeredAtOnce {
 			e.watcher.offered[p] = waiting[offeredAtOnce-1].RunID
 		}
-		e.offer(slices.DeleteFunc(waiting, func(w Waiter) bool { return !e.pressure.due(w.RunID) }))
+		e.offer(e.pressure.dueOf(waiting))
 	}
 }
 
@@ -121,14 +122,19 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	e.pressure.reached()
+	e.pressure.reached(began)
 	c := &cycle{Engine: e, seen: index(jobs), asked: asked, began: began, sought: sought}
 	differ, missing, err := c.compare(rows)
 	if err != nil {
 		return false, err
 	}
+	if len(missing) == 0 && c.shown > 0 {
+		c.harmless(c.seen)
+	}
 	e.cancels.forgetOld()
 	c.observeAll(ctx, differ)
+	c.collectEarly(ctx)
+	c.recordLate(ctx)
 	err = c.settleMissing(ctx, missing)
 	e.cancelStrays(ctx, c.seen)
 	return c.moved.Load(), err
@@ -181,7 +187,7 @@ func (c *cycle) observeAll(ctx context.Context, ids []string) {
 				views = nil
 			}
 		}
-		several(len(writes), func(i int) {
+		parallel(len(writes), func(i int) {
 			var v View
 			var err error
 			if views != nil {
@@ -200,9 +206,7 @@ func (c *cycle) observeAll(ctx context.Context, ids []string) {
 }
 
 // jobsOf are the jobs that the answer shows of a run.
-func (c *cycle) jobsOf(v View) []Job {
-	return c.seen.named(v.Submission.JobName, c.userOf(v.Run.ExecutedAs))
-}
+func (c *cycle) jobsOf(v View) []Job { return c.seen.jobsOf(v, c.userOf(v.Run.ExecutedAs)) }
 
 // observe applies what Slurm says about one run's jobs.
 func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, err error) {
@@ -216,8 +220,8 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	return true, c.observed(ctx, v)
 }
 
-// news is the write of what Slurm says about a run's jobs; nil: there is nothing to write, or it is done. The name has matched, and the
-// user; if the id is known, cluster and id must match too, so that a reused job id is never mistaken for ours.
+// news is the write of what Slurm says about a run's jobs; nil: there is nothing to write, or it is done. The name has matched, or the
+// working folder, and the user; if the id is known, cluster and id must match too, so that a reused job id is never mistaken for ours.
 func (c *cycle) news(ctx context.Context, v View, found []Job) (w *Write, moved bool, err error) {
 	j, ok := pick(v, found)
 	if !ok {
@@ -225,25 +229,39 @@ func (c *cycle) news(ctx context.Context, v View, found []Job) (w *Write, moved 
 		return nil, moved, err
 	}
 	if v.Run.CancelAt != nil && j.Class != ClassEnded && j.Class != ClassCompleting {
-		c.cancels.cancel(v.Run, j.ID, j.Name)
+		c.cancels.cancel(v.Run, jobAsShown(v, j))
 	}
 	if hinted(v) {
 		v = withJob(v, j.ID) // what the receipt said of another job is not true of this one
 	}
+	if over, err := c.startedBefore(ctx, v, j); err != nil {
+		return nil, false, err
+	} else if over {
+		c.cancels.cancel(v.Run, jobAsShown(v, j))
+		j.State, j.Class, j.Why = requeued, ClassEnded, requeuedDetail(j)
+	}
 	now := c.Now()
 	phase := phaseAfter(v.Run.Phase, j.Class)
 	a, s := v.Attempt, v.Submission
-	same := phase == v.Run.Phase && a.SlurmState == j.State && a.SlurmWhy == j.Why && a.MissedAt == nil && s.JobID == j.ID
+	renamed := shownAs(s, j) != ""
+	limitErr := c.leaveLimit(ctx, v, j)
+	if limitErr != nil {
+		j.Limit = a.Limit // it is tried again
+	}
+	same := phase == v.Run.Phase && j.isAt(a.Partition, a.Account, a.Limit) &&
+		a.SlurmState == j.State && a.SlurmWhy == j.Why && a.MissedAt == nil && s.JobID == j.ID &&
+		(v.Run.CancelAt != nil || renamed == (v.Run.Reason == JobRenamed))
 	if same && phase == Pending && v.Run.CancelAt != nil { // the claim could not be taken when the cancel was requested
 		return nil, true, c.carryOutCancel(ctx, v)
 	}
 	if same {
-		return nil, false, nil
+		return nil, false, limitErr
 	}
 	adopted, from := s.JobID == "" || hinted(v), v
 	s.JobID, s.Cluster, s.SubmittedAt, s.SLUID = j.ID, cmp.Or(j.Cluster, s.Cluster), cmp.Or(s.SubmittedAt, j.Submitted),
 		cmp.Or(s.SLUID, j.SLUID)
 	a.SlurmState, a.SlurmWhy, a.Node, a.ObservedAt, a.MissedAt = j.State, j.Why, cmp.Or(j.Node, a.Node), &now, nil
+	a.Partition, a.Account, a.Limit = cmp.Or(j.Partition, a.Partition), cmp.Or(j.Account, a.Account), cmp.Or(j.Limit, a.Limit)
 	a.StartedAt, a.EndedAt = cmp.Or(a.StartedAt, j.Started), cmp.Or(a.EndedAt, j.Ended)
 	if j.Class != ClassEnded {
 		a.EndedAt = nil // squeue shows the expected end of a running job
@@ -251,17 +269,24 @@ func (c *cycle) news(ctx context.Context, v View, found []Job) (w *Write, moved 
 		a.SlurmExit = fmt.Sprintf("%d:%d", *j.ExitCode, j.Signal)
 	}
 	v.Run.enter(phase, "", "")
-	if phase == Pending && j.Why != "" && j.Why != "None" {
-		v.Run.Reason, v.Run.Detail = "waiting_in_slurm", j.Why
-	}
-	if j.Class == ClassUnknown {
+	switch {
+	case j.Class == ClassUnknown:
 		v.Run.Reason, v.Run.Detail = "unknown_slurm_state", j.State
+	case renamed && phase != Collecting:
+		v.Run.Reason, v.Run.Detail = JobRenamed, renamedDetail(v, j)
+	case phase == Pending && j.Why != "" && j.Why != "None":
+		v.Run.Reason, v.Run.Detail = pendingReason(j.Why)
+	case phase == InJob && (j.State == "SUSPENDED" || j.State == "STOPPED"):
+		v.Run.Reason, v.Run.Detail = Suspended, "Slurm has suspended the job; the time until it resumes does not count against its limits"
 	}
 	sayCancelling(&v.Run, j.ID)
 	return &Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s, From: &from,
 		Event: Event{Type: "run." + string(phase), Data: map[string]any{"job_id": j.ID, "slurm_state": j.State, "why": j.Why, "node": j.Node,
 			"adopted": adopted}}}, false, nil
 }
+
+// Suspended is the reason of a run whose job Slurm has stopped for now.
+const Suspended = "suspended"
 
 // observed goes on with a run about which news was written.
 func (c *cycle) observed(ctx context.Context, v View) error {

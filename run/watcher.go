@@ -22,9 +22,10 @@ type watcher struct {
 	due        time.Time // when the loop's pause ends; zero: the loop is at work
 	at         time.Time
 	failed     error
-	failedAt   time.Time       // when the first of the failed queries in a row failed
-	sought     map[string]bool // ids of jobs missed under their names
-	strayUntil time.Time       // until when jobs of ended attempts are looked for
+	failedAt   time.Time          // when the first of the failed queries in a row failed
+	sought     map[string]bool    // ids of jobs missed under their names
+	strayUntil time.Time          // until when jobs of ended attempts are looked for
+	awaited    map[string]awaited // by job name: jobs that were collected before Slurm said how they ended
 }
 
 func newWatcher(now func() time.Time) *watcher {

@@ -162,7 +162,7 @@ func controlName(s string) bool {
 
 func (l *life) RunDir(runID string) string { return "/runs/" + runID }
 
-func (l *life) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) (data []byte, err error) {
+func (l *life) ReadControlFrom(ctx context.Context, runID string, n int, name string, from, limit int64) (p run.Part, err error) {
 	l.hang(ctx, "ReadControl", runID)
 	err = l.do("ReadControl", func() error {
 		if !controlName(name) {
@@ -179,12 +179,15 @@ func (l *life) ReadControl(ctx context.Context, runID string, n int, name string
 		if !ok {
 			return broken(fault.NotFound, "control_missing", name)
 		}
-		if data = all[:min(int64(len(all)), limit)]; tail {
-			data = all[int64(len(all)-len(data)):]
+		size := int64(len(all))
+		if p.From = from; from < 0 {
+			p.From = max(0, size+from)
 		}
+		p.From = min(p.From, size)
+		p.Data = all[p.From:min(size, p.From+limit)]
 		return nil
 	})
-	return data, err
+	return p, err
 }
 
 func (l *life) TakeClaim(ctx context.Context, runID string, n int, content []byte) (data []byte, err error) {

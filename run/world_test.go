@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -45,6 +46,8 @@ type world struct {
 	waits   func(context.Context) (resume func(), ok bool) // nil: every call may wait
 	pace    func(ctx context.Context, first bool) error    // of sends; nil: none
 	admit   func(s run.Share, project, caller run.Spent) error
+	discard func(runID string) error // nil: nothing is done
+	ahead   time.Duration            // by which the clock of the lives that follow is wrong
 
 	mu     sync.Mutex
 	calls  map[string]int // by operation
@@ -63,6 +66,10 @@ type world struct {
 	deferred   run.SendResult                        // what deferSend and notRun add: code and scope, where not the usual
 	accounting func() ([]run.Job, error)             // nil: the cluster keeps none
 	queue      func([]run.Job) []run.Job             // what squeue makes of the truth
+	plugin     string                                // the name that a plugin of the site gives to every job; empty: their own
+	unusable   map[string]run.Unusable               // by node: what takes no jobs
+	beside     map[string]string                     // by program, a line that it prints besides
+	harmless   []string                              // of these, what Harmless was told
 	hidden     error                                 // why Slurm shows only some jobs; nil: it shows all
 	sights     int                                   // how often that was asked
 	keys       []run.JobKey                          // of the questions about usage
@@ -79,6 +86,7 @@ type world struct {
 	deaf       bool                                  // Slurm answers scancel and cancels nothing
 	copying    time.Duration                         // what staging takes
 	storing    func(size int) time.Duration          // what storing an object takes; nil: nothing
+	hung       map[string]bool                       // by name: jobs of an sbatch that hangs before Slurm has them
 	slow       bool                                  // sbatch is still there when its gateway stops waiting
 	kinds      map[string]runtest.Kind               // by token: sends that no run stands behind, see runtest
 }
@@ -100,6 +108,7 @@ const (
 	deferSend            // Slurm has no room
 	notRun               // sbatch could not be started
 	doubtNone            // no answer, and there is no job
+	refuseWords          // no answer that is known, but words, and there is no job
 	doubtJob             // no answer, and there is a job
 	doubtLate            // no answer, and the job shows up when the test says so
 	hangs                // sbatch is still there when the gateway stops waiting
@@ -110,8 +119,10 @@ type job struct {
 	run.Job
 	spec    run.JobSpec
 	stays   runtest.Kind // waits or sleeps: does not move on by itself
-	late    bool         // not there yet
-	forgot  bool         // slurmctld no longer knows it
+	workDir string
+	as      string // the name that Slurm shows since somebody renamed it; empty: its own
+	late    bool   // not there yet
+	forgot  bool   // slurmctld no longer knows it
 	foreign bool
 }
 
@@ -135,6 +146,28 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 		f(t, w)
 		w.check()
 	})
+}
+
+// bubbleRun is bubble as a subtest.
+func bubbleRun(t *testing.T, name string, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { bubble(t, f) })
+}
+
+// failing has operations with these names fail without an effect.
+func failing(err error, ops ...string) func(string, int) outcome {
+	always := true
+	return failingWhile(&always, err, ops...)
+}
+
+// failingWhile is failing for as long as on is true.
+func failingWhile(on *bool, err error, ops ...string) func(string, int) outcome {
+	return func(op string, _ int) outcome {
+		if *on && slices.Contains(ops, op) {
+			return outcome{skip: true, err: err}
+		}
+		return outcome{}
+	}
 }
 
 // check holds at the end of every test.
@@ -231,7 +264,7 @@ func (w *world) manifest(j *job) {
 func (w *world) moveOn() {
 	for _, j := range w.jobs {
 		switch {
-		case j.late || j.forgot || j.foreign:
+		case j.late || j.forgot || j.foreign || w.hung[j.Name]:
 		case j.stays == runtest.Waits, j.stays == runtest.Sleeps && j.Class == run.ClassRunning:
 		case j.Class == run.ClassPending:
 			w.start(j)
@@ -258,10 +291,12 @@ func (w *world) life() *life {
 	l := &life{Index: w.ledger.Index(w.cfg.Site), w: w}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
+	ahead := w.ahead
 	l.engine = run.NewEngine(w.cfg, run.Parts{Store: l, Index: l, Renderer: l, Submitter: l, Queue: l, Accounting: l, Canceller: l,
 		Workspace: l,
 		Images:    l, Objects: l, Contracts: l, Formats: l, Allowed: w.allowed, Most: w.largest, Waits: w.waits, Pace: w.pace, Admit: w.admit,
-		Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		Discard: func(_ context.Context, runID string) error { return w.discarded(runID) },
+		Log:     slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Now().Add(ahead) }})
 	l.engine.SetDrain(w.drain) // as a gateway does before it starts
 	wait, err := l.engine.Start(ctx)
 	if err != nil {
@@ -270,6 +305,13 @@ func (w *world) life() *life {
 	l.wait = wait
 	w.t.Cleanup(l.stop)
 	return l
+}
+
+func (w *world) discarded(runID string) error {
+	if w.discard == nil {
+		return nil
+	}
+	return w.discard(runID)
 }
 
 // stop ends the process and waits for what was under way.
@@ -319,6 +361,11 @@ func (l *life) Apply(ctx context.Context, wr run.Write) (v run.View, err error) 
 func (l *life) ApplyAll(ctx context.Context, list []run.Write) (v []run.View, err error) {
 	err = l.do("ApplyAll", func() (err error) { v, err = l.Ledger.ApplyAll(ctx, list); return })
 	return v, err
+}
+
+func (l *life) Withdraw(ctx context.Context, wr run.Write, by run.Withdrawal) (v run.View, held []run.Asker, err error) {
+	err = l.do("Apply", func() (err error) { v, held, err = l.Ledger.Withdraw(ctx, wr, by); return })
+	return v, held, err
 }
 
 // copy takes the time that copying takes.
@@ -377,10 +424,10 @@ func (l *life) Contract(_ context.Context, packHash string) (run.Contract, error
 type asked struct {
 	timeout     time.Duration // of staging
 	bytes, rows int64
-	value       error // of a JSON output's content; nil: not asked
-	verify      bool  // the input
-	stderr      func(line string) (is, message string)
-	factor      int // of a retry; 0: none
+	value       error                                             // of a JSON output's content; nil: not asked
+	verify      bool                                              // the input
+	lines       map[string]func(line string) (is, message string) // by role and path, "role path"
+	factor      int                                               // of a retry; 0: none
 }
 
 type contract struct {
@@ -396,11 +443,21 @@ func (c contract) AfterOutOfMemory(memMB int) int           { return memMB * max
 func (c contract) AfterTimeLimit(seconds int) int           { return seconds * max(1, c.factor) }
 func (c contract) Asks(role string) bool                    { return c.value != nil }
 func (c contract) CheckValue(string, json.RawMessage) error { return c.value }
-func (c contract) Stderr(line string) (is, message string) {
-	if c.stderr == nil {
-		return "", ""
+
+func (c contract) LineFiles(role string) (paths []string) {
+	for file := range c.lines {
+		if of, path, _ := strings.Cut(file, " "); of == role {
+			paths = append(paths, path)
+		}
 	}
-	return c.stderr(line)
+	return paths
+}
+
+func (c contract) Line(role, path, line string) (is, message string) {
+	if means := c.lines[role+" "+path]; means != nil {
+		return means(line)
+	}
+	return "", ""
 }
 
 // Check knows one format: run.Formats.
@@ -496,10 +553,11 @@ func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) 
 	}
 	for i, s := range tasksOf(w, spec) {
 		v, err := w.ledger.View(context.Background(), s.RunID)
-		if err != nil || v.Run.Phase != run.Submitting || v.Submission.Token != s.Token || s.RunID == spec.RunID && v.Sends != k ||
+		if err != nil || v.Run.Phase != run.Submitting && v.Run.Phase != run.Unconfirmed || v.Submission.Token != s.Token ||
+			s.RunID == spec.RunID && v.Sends != k ||
 			(spec.Array != nil) != (v.Attempt.ArrayTask != nil) || spec.Array != nil && (v.Submission.Array != spec.Array.Name ||
 			*v.Attempt.ArrayTask != i) {
-			w.t.Errorf("sbatch without a durable intent: %+v %v", v.Run.Phase, err)
+			w.t.Errorf("sbatch was started while the run was %v (%v), want a recorded send first", v.Run.Phase, err)
 		}
 		if a := w.attempt(s.RunID, s.N); spec.Array != nil && (a == nil || hash(a.ctl["script"]) != spec.Array.Tasks[i].ScriptSHA) {
 			w.t.Error("an array was sent before everything was in place")
@@ -537,6 +595,9 @@ func (w *world) outcome(spec run.JobSpec, key string, kind sendKind) (res run.Se
 		res = run.SendResult{Outcome: run.SendAccepted, JobID: id, Cluster: "c1", ExitCode: &zero, Text: id}
 		w.sent[key] = res
 		w.held[key] = kind == hangs || w.slow
+		if kind == hangs && w.hung != nil {
+			w.hung[j.Name] = true
+		}
 		if kind == lostAnswer {
 			w.each(j, func(j *job) { j.forgot = true })
 			other := &job{Job: j.Job, foreign: true}
@@ -556,6 +617,9 @@ func (w *world) outcome(spec run.JobSpec, key string, kind sendKind) (res run.Se
 		if w.deferred.Code != "" {
 			res.Code = w.deferred.Code
 		}
+	case refuseWords:
+		res = run.SendResult{Outcome: run.SendDoubt, Code: run.RefusedInWords, ExitCode: &code,
+			Text: "sbatch: error: Project alice-2 has used its hours\nsbatch: error: Batch job submission failed: Unspecified error"}
 	case notRun:
 		return run.SendResult{Outcome: run.SendNotRun, Code: "sbatch_not_started", Text: "exec: not found"}, false
 	case doubtJob:
@@ -590,11 +654,14 @@ func tasksOf(w *world, spec run.JobSpec) (list []run.JobSpec) {
 // submit makes the jobs of an sbatch, and returns the first.
 func (w *world) submit(spec run.JobSpec) (first *job) {
 	if spec.Array == nil {
-		return w.submitOne(spec)
+		first = w.submitOne(spec)
+		first.workDir = spec.WorkDir()
+		return first
 	}
 	array := fmt.Sprint(100 + len(w.jobs))
 	for i, s := range tasksOf(w, spec) {
 		j := w.submitOne(s)
+		j.workDir = spec.WorkDir()
 		j.ID, j.Task, j.Name = run.TaskID(array, i), new(i), spec.Array.Name
 		if i == 0 {
 			first = j
@@ -619,8 +686,8 @@ func (w *world) submitOne(spec run.JobSpec) *job {
 	if err != nil || user == "" {
 		user = "gateway" // of a conformance test's job, which has no run
 	}
-	j := &job{spec: spec, stays: w.kinds[spec.Token], Job: run.Job{Cluster: "c1", ID: fmt.Sprint(100 + len(w.jobs)), Name: spec.JobName,
-		User: user, State: "PENDING", Class: run.ClassPending, Why: "Priority", Restarts: 0, Submitted: &now}}
+	j := &job{spec: spec, as: w.plugin, stays: w.kinds[spec.Token], Job: run.Job{Cluster: "c1", ID: fmt.Sprint(100 + len(w.jobs)),
+		Name: spec.JobName, User: user, State: "PENDING", Class: run.ClassPending, Why: "Priority", Restarts: 0, Submitted: &now}}
 	w.jobs = append(w.jobs, j)
 	return j
 }
@@ -631,6 +698,9 @@ func (l *life) Receipt(_ context.Context, spec run.JobSpec, k int) (res run.Send
 		held = l.w.held[key]
 		if res = l.w.sent[key]; held || res.Outcome == "" {
 			res = run.SendResult{Outcome: run.SendDoubt}
+		}
+		if held {
+			res.Code, res.Text = run.SendHeld, "sbatch has not ended (process 7)"
 		}
 		return nil
 	}); err != nil {
@@ -645,16 +715,17 @@ func (l *life) Jobs(_ context.Context, sought map[string]bool) (list []run.Job, 
 			l.w.moveOn()
 		}
 		for _, j := range l.w.jobs {
-			if !j.late && !j.forgot {
-				list = append(list, j.Job)
+			if !j.late && !j.forgot && !l.w.hung[j.Name] {
+				list = append(list, j.shown())
 			}
 		}
 		if l.w.queue != nil {
 			list = l.w.queue(list)
 		}
 		list = slices.DeleteFunc(list, func(j run.Job) bool {
-			return j.Class != run.ClassUnread && !strings.HasPrefix(j.Name, "sg-") && !sought[j.ID]
+			return j.Class != run.ClassUnread && !strings.HasPrefix(j.Name, "sg-") && !sought[j.ID] && j.WorkDir == ""
 		})
+		list = append(list, l.w.besides("squeue")...)
 		return nil
 	})
 	return list, err
@@ -667,13 +738,40 @@ func (l *life) Records(ctx context.Context, since time.Time, _ ...run.JobKey) (l
 			return err
 		}
 		list, err = l.w.accounting()
+		list = append(list, l.w.besides("sacct")...)
 		return err
 	})
 	return list, err
 }
 
+// told is what is known to be harmless.
+func (w *world) told() (list []string) {
+	w.with(func() { list = slices.Clone(w.harmless) })
+	return list
+}
+
+// besides is the record of what a program printed besides, unless that is known to be harmless.
+func (w *world) besides(program string) []run.Job {
+	if line := w.beside[program]; line != "" && !slices.Contains(w.harmless, line) {
+		return []run.Job{{Class: run.ClassUnread, Why: line, Beside: true}}
+	}
+	return nil
+}
+
+// shown is the job as Slurm shows it.
+func (j *job) shown() run.Job {
+	one := j.Job
+	if j.as != "" {
+		one.Name = j.as
+	}
+	if run.Renamed([]byte(one.Name), []byte(j.workDir)) {
+		one.WorkDir = j.workDir
+	}
+	return one
+}
+
 // Cancel is scancel --name=NAME ID.
-func (l *life) Cancel(ctx context.Context, id, name string) error {
+func (l *life) Cancel(ctx context.Context, id, name, shown string) error {
 	runID := run.RunOf(name)
 	if run.IsArrayName(name) {
 		row, err := l.w.ledger.Index(l.w.cfg.Site).Array(context.Background(), name)
@@ -694,7 +792,7 @@ func (l *life) Cancel(ctx context.Context, id, name string) error {
 			return nil
 		}
 		for _, j := range l.w.jobs {
-			if slices.Contains(ids, j.ID) && j.Name == name && !j.late && !j.forgot && j.Class != run.ClassEnded {
+			if slices.Contains(ids, j.ID) && j.shown().Name == cmp.Or(shown, name) && !j.late && !j.forgot && j.Class != run.ClassEnded {
 				if j.Class == run.ClassRunning {
 					l.w.exitFile(j, 143, "terminated")
 				}
@@ -715,6 +813,17 @@ func (l *life) Usage(ctx context.Context, since time.Time, of ...run.JobKey) (li
 		list = l.w.used
 		return nil
 	})
+	return list, err
+}
+
+func (l *life) Harmless(why string) {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	l.w.harmless = append(l.w.harmless, why)
+}
+
+func (l *life) Unusable(context.Context) (list map[string]run.Unusable, err error) {
+	err = l.do("Unusable", func() error { list = l.w.unusable; return nil })
 	return list, err
 }
 
@@ -784,6 +893,76 @@ func (l *life) submit(o run.Order) run.SubmitAnswer {
 		l.w.t.Fatal(err)
 	}
 	return a
+}
+
+// cancelRun cancels a run, which must be possible.
+func (l *life) cancelRun(runID string) {
+	l.w.t.Helper()
+	if _, err := l.engine.Cancel(context.Background(), runID, "enough", run.Withdrawal{All: true}); err != nil {
+		l.w.t.Fatalf("Cancel(%s): %v", runID, err)
+	}
+}
+
+// submitted is a gateway that was asked for a run.
+func (w *world) submitted() (*life, run.SubmitAnswer) {
+	w.t.Helper()
+	l := w.life()
+	return l, l.submit(order())
+}
+
+// running is submitted once the run is in its job.
+func (w *world) running() (*life, run.SubmitAnswer) {
+	w.t.Helper()
+	l, a := w.submitted()
+	w.startJob(a.RunID)
+	return l, a
+}
+
+// untilAll waits until each run has come so far.
+func (w *world) untilAll(ids []string, ok func(run.View) bool) {
+	w.t.Helper()
+	for _, id := range ids {
+		w.until(id, ok)
+	}
+}
+
+// wantAll waits until the runs are over, each so.
+func (w *world) wantAll(ids []string, state run.State, reason string) {
+	w.t.Helper()
+	for _, id := range ids {
+		w.ended(id, state, reason)
+	}
+}
+
+// ended waits until a run is over, which must be so.
+func (w *world) ended(id string, state run.State, reason string) run.View {
+	w.t.Helper()
+	v := w.until(id, done)
+	w.want(v, state, reason)
+	return v
+}
+
+// submitAll submits orders, one after another.
+func (l *life) submitAll(list []run.Order) {
+	l.w.t.Helper()
+	for _, o := range list {
+		l.submit(o)
+	}
+}
+
+// submitEach submits orders, each when the one before has come so far.
+func (l *life) submitEach(list []run.Order, ok func(run.View) bool) {
+	l.w.t.Helper()
+	for _, o := range list {
+		l.w.until(l.submit(o).RunID, ok)
+	}
+}
+
+// startJob starts the first job, and waits until the run is seen to be in it.
+func (w *world) startJob(runID string) {
+	w.t.Helper()
+	w.with(func() { w.start(w.jobs[0]) })
+	w.until(runID, in(run.InJob))
 }
 
 // input registers the order's input artifact.
@@ -860,8 +1039,8 @@ func (w *world) outputs(runID string) map[string]string {
 		if o.Role == "slurm_script" {
 			b, err = w.ledger.Payload(context.Background(), o.Artifact.SHA256)
 		}
-		if err != nil || int64(len(b)) != o.Artifact.SizeBytes {
-			w.t.Error(o, err)
+		if err != nil || int64(len(b)) != o.Artifact.SizeBytes && o.Artifact.Type != plan.Directory { // whose size is that of its files
+			w.t.Errorf("the output %+v has %d bytes %v, want its size", o, len(b), err)
 		}
 		m[o.Role] = string(bytes.TrimSpace(b))
 	}
@@ -875,20 +1054,42 @@ func (w *world) want(v run.View, state run.State, reason string) {
 	}
 }
 
-var errTransient = fault.Wrap(fault.Transport, "transient", "it did not work this time", errors.New("input/output error"))
-
-var ledgerAll = ledger.Filter{}
-
-// lookOf identifies looks as the gateway does.
-func lookOf(id plan.Identity) run.Identify {
-	return func(_ context.Context, params map[string]any) (string, error) {
-		canonical, err := plan.Marshal(params)
-		id.ParamsHash = plan.Hash(canonical)
-		return id.RunID(), err
+// wantCount fails the test unless an operation was done so often.
+func (w *world) wantCount(op string, want int) {
+	w.t.Helper()
+	if n := w.count(op); n != want {
+		w.t.Errorf("%s was done %d times, want %d", op, n, want)
 	}
 }
 
-var noRun = lookOf(plan.Identity{})
+// wantPhase fails the test unless an order is answered with a run in that phase.
+func (l *life) wantPhase(o run.Order, want run.Phase) {
+	l.w.t.Helper()
+	if a := l.submit(o); a.Phase != want {
+		l.w.t.Errorf("the order is answered %+v, want a run that is %s", a, want)
+	}
+}
+
+// wantSame fails the test unless an order is answered with a run that is there.
+func (l *life) wantSame(o run.Order, id string) {
+	l.w.t.Helper()
+	if a := l.submit(o); !a.Replayed || a.RunID != id {
+		l.w.t.Errorf("the order is answered %+v, want the run %s", a, id)
+	}
+}
+
+// wantCancel fails the test unless a cancel of a run is answered so; empty is any.
+func (l *life) wantCancel(id string, state run.State, executed string) {
+	l.w.t.Helper()
+	got, err := l.engine.Cancel(context.Background(), id, "", run.Withdrawal{})
+	if err != nil || state != "" && got.State != state || executed != "" && got.Executed != executed {
+		l.w.t.Errorf("the cancel is answered %+v, %v; want %s, executed: %s", got, err, state, executed)
+	}
+}
+
+var errTransient = fault.Wrap(fault.Transport, "transient", "it did not work this time", errors.New("input/output error"))
+
+var ledgerAll = ledger.Filter{}
 
 // hasStep tells whether the run's next steps include a verb, and that no command is recorded with the run.
 func hasStep(v run.View, verb string) bool {

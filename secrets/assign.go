@@ -45,7 +45,8 @@ func assigned(text string, from, to int) (s Span, ok bool) {
 		if name == "PASS" || name == "Pass" && how != equals {
 			return s, false
 		}
-		long := quoted || how == equals || strings.Contains(name, "_") || how == blank && strength == Strong
+		label := name[0] >= utf8.RuneSelf // no program's name for something else
+		long := quoted || how == equals || label || strings.Contains(name, "_") || how == blank && strength == Strong
 		return value, plausible(v) || long && secretive(v) && len(v) >= 6
 	case how == bare:
 		return value, strength > Faint && secretive(v) && len(v) >= 6 && !wordy(v) && !identifiers.MatchString(v) && (strength == Strong ||
@@ -126,14 +127,11 @@ const (
 // separator finds what follows a name, and where the value begins.
 func separator(text string, from, to int) (at int, how joint) {
 	rest := text[to:min(len(text), to+160)]
-	i := skipEscapes(rest, 0)
-	closed := i
-	i = skipMarks(rest, i, "\\\"'`")
-	closedBy := rest[closed:i]
-	for i < len(rest) && (rest[i] == ')' || rest[i] == ']') && i < closed+3 {
+	i := skipMarks(rest, 0, "\\\"'`")
+	closedBy := rest[:i]
+	for i < len(rest) && (rest[i] == ')' || rest[i] == ']') && i < 3 {
 		i++
 	}
-	i = skipEscapes(rest, i)
 	j := skipMarks(rest, i, " \t")
 	after := rest[j:]
 	switch {
@@ -145,8 +143,6 @@ func separator(text string, from, to int) (at int, how joint) {
 		return to + j + 2, equals
 	case strings.HasPrefix(after, ":"):
 		return to + j + 1, colon
-	case strings.HasPrefix(after, "："), strings.HasPrefix(after, "＝"):
-		return to + j + 3, colon
 	case len(after) > 2 && after[0] == '%' && (strings.EqualFold(after[:3], "%3d") || strings.EqualFold(after[:3], "%3a")):
 		return to + j + 3, equals
 	case strings.HasPrefix(after, ">") && from > 0 && text[from-1] == '<':
@@ -225,7 +221,6 @@ func valueAt(text string, at int, how joint, phrase bool) (from, to int, quoted 
 	i := at
 	limit := min(len(text), at+maxValue)
 	i = skipMarks(text[:limit], i, " \t")
-	i = skipEscapes(text[:limit], i)
 	if how == colon || how == equals { // a block of YAML
 		if b := strings.TrimLeft(text[i:limit], "|>-+"); len(b) < limit-i && strings.HasPrefix(b, "\n") &&
 			len(strings.TrimLeft(b[1:], " ")) < len(b)-1 {
@@ -253,7 +248,7 @@ func valueAt(text string, at int, how joint, phrase bool) (from, to int, quoted 
 			return i + 1, i + n, false
 		}
 	}
-	stop := " \t\r\n\"'`\x1b"
+	stop := " \t\r\n\"'`"
 	switch {
 	case how == element:
 		stop = "<\n"
@@ -325,23 +320,4 @@ func skipMarks(text string, i int, set string) int {
 		i++
 	}
 	return i
-}
-
-// skipEscapes goes over a terminal's colours, and what a preview shows in their place.
-func skipEscapes(text string, i int) int {
-	for {
-		rest := text[min(i, len(text)):]
-		for _, begin := range []string{"\x1b[", `\x1b[`, `\u001b[`} {
-			if strings.HasPrefix(rest, begin) {
-				if n := strings.IndexAny(rest, "mK"); n > 0 && n < 16 {
-					rest = rest[n+1:]
-				}
-			}
-		}
-		if j := len(text) - len(rest); j == i || rest == "" && j == i {
-			return i
-		} else {
-			i = j
-		}
-	}
 }

@@ -10,12 +10,17 @@ import (
 )
 
 // What a job fills with the beginnings of secrets costs no more than a bounded multiple of its length.
+//
+// no race: each of its millions of steps is like the one before
+// slow: searches a million texts
 func TestHostileTexts(t *testing.T) {
 	s := secrets.Default()
 	s.Redact("compile what is needed: api key token")
 	for name, unit := range map[string]string{"percents": "%3d%3A", "urls": "a://b:c", "headers": "-----BEGIN PRIVATE KEY-----\n",
 		"footers": strings.Repeat("QUJD", 16) + "\n-----END PRIVATE KEY-----\n", "names": "pass\"key='token", "names in a row": "password",
-		"base64": strings.Repeat("cGFzc3dvcmQ", 2) + " ", "keywords": keywords(), "at signs": "a:b@", "quotes": "password: \""} {
+		"base64": strings.Repeat("cGFzc3dvcmQ", 2) + " ", "keywords": keywords(), "at signs": "a:b@", "quotes": "password: \"",
+		"zero widths": "pass\u200bword", "full width": "ｐａｓｓ：", "titles": "\x1b]", "colours": "\x1b[1;1;1;",
+		"marks": "e\u0301\u0323", "backspaces": "x\b"} {
 		cost := func(size int) time.Duration {
 			text := strings.Repeat(unit, size/len(unit))
 			begin := processorTime(t)

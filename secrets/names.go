@@ -54,7 +54,8 @@ var strongNames = [][]string{{"api", "key"}, {"apikey"}, {"access", "key"}, {"ac
 
 // weakNames are names that have other uses too.
 var weakNames = [][]string{{"secret"}, {"secrets"}, {"token"}, {"authorization"}, {"cookie"}, {"jwt"}, {"bearer"}, {"creds"}, {"authtoken"},
-	{"accesstoken"}, {"clientsecret"}, {"secretkey"}, {"privatekey"}, {"accesskey"}, {"passwds"}}
+	{"accesstoken"}, {"clientsecret"}, {"secretkey"}, {"privatekey"}, {"accesskey"}, {"passwds"},
+	{"κωδικόσ"}, {"κωδικοσ"}} // a password, or the code of a sample
 
 var faintNames = [][]string{{"pass"}, {"pw"}, {"passw"}, {"clave"}, {"sas"}, {"psk"}}
 
@@ -65,6 +66,7 @@ var about = []string{"id", "ids", "name", "names", "type", "kind", "hash", "coun
 
 // Name reports whether a key names a secret: api_key, API-Key, apiKey, userPassword, Passwort; not max_tokens or token_id.
 func Name(key string) Strength {
+	key, _ = normalized(key)
 	parts := split(key)
 	if n := len(parts); n == 0 || slices.Contains(about, parts[n-1]) {
 		return NoName
@@ -109,7 +111,7 @@ type folded struct {
 
 var foldedPasswords = func() (out []folded) {
 	for _, p := range passwords {
-		for _, f := range []string{fold(strings.ReplaceAll(p, " ", "")), plain(strings.ReplaceAll(p, " ", ""))} {
+		for _, f := range []string{fold(strings.ReplaceAll(p, " ", "")), fold(plain(strings.ReplaceAll(p, " ", "")))} {
 			if f = strings.ReplaceAll(f, "'", ""); !slices.ContainsFunc(out, func(x folded) bool { return x.name == f }) {
 				out = append(out, folded{f, slices.Contains(short, p) || slices.Contains(short, f)})
 			}
@@ -118,8 +120,10 @@ var foldedPasswords = func() (out []folded) {
 	return out
 }()
 
-// fold writes a text in lower case and one spelling of composed letters.
-func fold(s string) string { return norm.NFC.String(strings.ToLower(s)) }
+// fold writes a text in lower case and one spelling of composed letters and of the Greek s.
+func fold(s string) string {
+	return strings.ReplaceAll(norm.NFKC.String(strings.ToLower(s)), "ς", "σ")
+}
 
 // plain leaves out the marks of Latin letters: lösenord as losenord, hasło as haslo.
 func plain(s string) string {
@@ -177,15 +181,16 @@ func stems() (out []string) {
 	}
 	for _, p := range passwords {
 		for _, joint := range []string{" ", "_", "-", ""} {
-			for _, s := range []string{p, strings.ToUpper(p), title(p), norm.NFD.String(p), plain(p)} {
-				add(strings.ReplaceAll(s, " ", joint))
+			for _, s := range []string{p, strings.ToUpper(p), title(p), plain(p), strings.ToUpper(plain(p))} {
+				add(norm.NFKC.String(strings.ReplaceAll(s, " ", joint)))
 			}
 		}
 	}
 	for _, s := range []string{"pass", "pwd", "secret", "token", "key", "authorization", "credential", "creds", "cookie", "jwt", "bearer",
 		"mnemonic",
 		"phrase",
-		"rootpw", "userpw", "bindpw", "masterauth", "sessionid", "sessid", "clave", "code", "answer", "_pw", "psk", "pw:", "pw="} {
+		"rootpw", "userpw", "bindpw", "masterauth", "sessionid", "sessid", "clave", "code", "answer", "_pw", "psk", "pw:", "pw=", "κωδικός", "Κωδικός", "κωδικος", "Κωδικος",
+		"ΚΩΔΙΚΟΣ", "ΚΩΔΙΚΌΣ"} {
 		add(s)
 	}
 	return out

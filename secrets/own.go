@@ -2,6 +2,7 @@ package secrets
 
 import (
 	"encoding/base64"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -39,8 +40,12 @@ func ownRules() []*rule {
 			ok: func(text string, from, to int) bool { return !wordy(text[from:to]) && solid(text[from:to]) }},
 		{ID: "package registry token", Keywords: []string{"npm_", "pypi-", "hf_", "dckr_pat_"},
 			Regex: `\b(?:npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{50,}|hf_[A-Za-z0-9]{30,}|dckr_pat_[A-Za-z0-9_-]{20,})`},
-		{ID: "token of a service", Keywords: []string{"oy2", "dapi", "key-", "ops_eyj"},
-			Regex: `\b(?:oy2[a-z0-9]{43}|dapi[0-9a-f]{32}(?:-\d)?|key-[0-9a-f]{32}|ops_eyJ[A-Za-z0-9+/=]{40,})\b`},
+		{ID: "token of a service", Keywords: []string{"oy2", "dapi", "ops_eyj"},
+			Regex: `\b(?:oy2[a-z0-9]{43}|dapi[0-9a-f]{32}(?:-\d)?|ops_eyJ[A-Za-z0-9+/=]{40,})\b`},
+		{ID: "Dropbox token", Keywords: []string{"sl."}, Regex: `\bsl\.(?:[a-z]{1,2}\.)?([A-Za-z0-9_-]{60,}=*)`,
+			ok: func(text string, from, to int) bool {
+				return kindsOf(text[from:to]).distinct >= 20 && plausible(text[from:to])
+			}},
 		{ID: "mail service key", Keywords: []string{"sg."}, Regex: `\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}`},
 		{ID: "age key", Keywords: []string{"age-secret-key-"}, Regex: `AGE-SECRET-KEY-[A-Z0-9-]{20,}`},
 		{ID: "bot token", Keywords: []string{":aa"}, Regex: `\b[0-9]{8,10}:AA[A-Za-z0-9_-]{32,33}\b`},
@@ -93,7 +98,8 @@ func ownRules() []*rule {
 		{ID: "password file", Keywords: []string{":5432:", ":5433:", ":6432:", ":*:*:"},
 			Regex: `(?m)^\s*[\w.*-]+:(?:5432|5433|6432|\*):[\w*.-]+:[\w*.-]+:(\S{4,})\s*$`},
 		{ID: "password before a host", Keywords: []string{"@"}, Reach: 256,
-			Regex: `(?:^|[\s"'=(,])(?:[a-zA-Z][\w.+-]{0,63}):([^\s@/:"',<>]{4,}[^\s/:"',<>]*)@[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)*\.[a-z]{2,}(?:[\s/:"',)]|$)`, ok: value},
+			Regex: `(?:^|[\s"'=(,])(?:[a-zA-Z][\w.+-]{0,63}):([^\s@/:"',<>]{4,}[^\s/:"',<>]*)@[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)*\.[a-z]{2,}(?:[\s/:"',)]|$)`,
+			ok:    func(text string, from, to int) bool { return value(text, from, to) && !mailAddress(text, from, to) }},
 		{ID: "password in a URL", Keywords: []string{"thin:"}, Regex: `(?i)\bthin:[^/\s]+/([^@\s]+)@`, ok: value},
 		{ID: "key of a service account", Keywords: []string{"username"},
 			Regex: `\\?"username\\?"\s*:\s*\\?"[^"]+",\s*\\?"key\\?"\s*:\s*\\?"([0-9A-Za-z]{16,})`, ok: lively},
@@ -115,6 +121,23 @@ var servicePrefixes = []string{"gsk_", "xai-", "r8_", "pplx-", "nvapi-", "figd_"
 	"sgp_", "wandb_v1_", "nrak-", "tfp_", "rubygems_", "pul-", "pscale_", "apify_api_", "sb_secret_", "lsv2_", "ctx7sk-", "dp.pt.",
 	"dp.st.", "dp.ct.", "dp.sa.",
 	"dp.scim.", "dp.audit."}
+
+// mailAddress reports whether what follows a label, up to an @, is the name of a mailbox rather than a password: jane.doe, or any name that
+// an address may have after the label of one.
+func mailAddress(text string, from, to int) bool {
+	name := text[from:to]
+	label := text[max(0, from-maxName) : from-1]
+	label = label[strings.LastIndexFunc(label, func(r rune) bool { return !unicode.IsLetter(r) && r != '-' && r != '_' })+1:]
+	return mailbox.MatchString(name) || mailLabel.MatchString(label) && strings.Trim(name, mailboxBytes) == ""
+}
+
+const mailboxBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-"
+
+var (
+	mailbox   = regexp.MustCompile(`^(?:[A-Za-z]+|[A-Za-z]+(?:[._+-][A-Za-z]+)+[0-9]{0,4})$`)
+	mailLabel = regexp.MustCompile(`(?i)^(?:.*[_-])?(?:e?-?mails?|mailto|mailbox|contacts?|kontakt|courriel|correo|` +
+		`from|to|cc|bcc|reply-?to|authors?|owners?|senders?|recipients?|receivers?|maintainers?|submitters?|support)$`)
+)
 
 // solid reports whether a token has random characters: sixteen letters and digits without a sign between them.
 func solid(s string) bool {

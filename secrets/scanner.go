@@ -5,6 +5,7 @@
 package secrets
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
 	"strings"
@@ -98,6 +99,14 @@ func (s *Scanner) Suspicious(raw []byte) (found bool) {
 	if len(s.always) > 0 {
 		return true
 	}
+	if bytes.Contains(raw, []byte(`\b`)) || bytes.Contains(raw, []byte(`\u000`)) { // control characters, see shapeless
+		return true
+	}
+	if bytes.ContainsFunc(raw, func(r rune) bool { return r >= utf8.RuneSelf || r == '\\' }) {
+		if text, o := normalized(string(raw)); o != nil {
+			raw = []byte(text)
+		}
+	}
 	scan(s.words, raw, func(hit) bool { found = true; return false }, func(from, to int) bool {
 		found = worthDecoding(string(raw[from:to]))
 		return !found
@@ -108,7 +117,19 @@ func (s *Scanner) Suspicious(raw []byte) (found bool) {
 // Find gives the secrets in a text, in their order; none overlaps another.
 func (s *Scanner) Find(text string) []Span { return merged(s.find(text, 0), text) }
 
-func (s *Scanner) find(text string, depth int) (out []Span) {
+// find searches a text as a reader sees it.
+func (s *Scanner) find(text string, depth int) []Span {
+	shown, o := normalized(text)
+	out := s.findIn(shown, depth)
+	if o != nil {
+		for i := range out {
+			out[i] = o.span(out[i])
+		}
+	}
+	return out
+}
+
+func (s *Scanner) findIn(text string, depth int) (out []Span) {
 	var near map[*rule][]int // the ends of a rule's keywords
 	var order []*rule
 	seen := 0    // the end of the last value: a name within it is none

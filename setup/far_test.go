@@ -21,9 +21,7 @@ func asked(t *testing.T, s *sshtest.Server, bin string) setup.Asked {
 	t.Helper()
 	dir := t.TempDir()
 	shared := filepath.Join(dir, "shared")
-	if err := os.Mkdir(shared, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(shared, 0o700))
 	return setup.Asked{Site: filepath.Join(dir, "etc/site.yaml"), Shared: shared, StateDir: filepath.Join(dir, "state"), User: "daemon",
 		BinDir: bin, SSH: "svc@" + s.Address, Key: s.Key}
 }
@@ -57,16 +55,12 @@ func TestClusterOverSSH(t *testing.T) {
 		t.Fatal(fault.ProblemsOf(err), err)
 	}
 	files, err := setup.Compose(found, time.Unix(1_800_000_000, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	known := filepath.Join(filepath.Dir(a.Site), "known_hosts")
 	if _, err := os.Stat(known); err == nil {
 		t.Error("a look wrote known_hosts")
 	}
-	if err := setup.Write(found, files); err != nil {
-		t.Fatal(err)
-	}
+	must(t, setup.Write(found, files))
 	c, err := site.Load(a.Site)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, files.Site)

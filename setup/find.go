@@ -17,6 +17,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/run"
 	"slurmgate/slurm"
 	"slurmgate/staging"
 )
@@ -72,11 +73,14 @@ func (f *Found) survey(ctx context.Context, c slurm.Config, host string) error {
 	if err != nil {
 		return err
 	}
-	if f.Slurm, err = cli.Survey(ctx, c.User); err != nil {
+	if f.Release, err = cli.Version(ctx); err == nil {
+		f.Slurm, err = slurm.Describe(ctx, cli, c.User)
+	}
+	if err != nil {
 		return fault.Wrap("", "slurm_unreachable", "Slurm did not answer", err).
 			WithNext("make `" + filepath.Join(f.BinDir, "scontrol") + " show config` work on " + host + ", then try again")
 	}
-	f.Name = strings.ToLower(f.Slurm.ClusterName)
+	f.Name = strings.ToLower(f.Config().Name())
 	if !plan.IsSiteName(f.Name) || f.Name == "local" {
 		f.Name = "cluster"
 	}
@@ -85,10 +89,11 @@ func (f *Found) survey(ctx context.Context, c slurm.Config, host string) error {
 
 // account chooses whom jobs charge: the account that was asked for, the user's default, or his only one.
 func (f *Found) account(context.Context) error {
-	if f.Slurm.Version == "" || f.Charger == "" {
+	if f.Release == "" || f.Charger == "" {
 		return nil // that is a problem already
 	}
-	list := f.Slurm.Accounts
+	own, enforced := f.own(), f.Config().Enforces()
+	list := own.Accounts
 	var names []string
 	for _, a := range list {
 		names = append(names, a.Name)
@@ -98,38 +103,39 @@ func (f *Found) account(context.Context) error {
 			}
 		}
 	}
-	i := slices.IndexFunc(list, func(a slurm.Account) bool { return a.Name == f.Account })
-	switch {
-	case f.Account != "" && (i >= 0 || !f.Slurm.Enforced):
-		f.Charged = slurm.Account{Name: f.Account}
-		if i >= 0 {
-			f.Charged = list[i]
-		}
+	switch asked := own.Account(f.Account); {
+	case asked != nil:
+		f.Charged = *asked
+	case f.Account != "" && !enforced:
+		f.Charged = run.Account{Name: f.Account}
 	case f.Account != "":
 		return missing("account", fmt.Sprintf("%s may not charge the account %s (may charge: %s)", f.Charger, f.Account, orNone(names)),
 			"name one of these, or add the association: sacctmgr add user "+f.Charger+" account="+f.Account)
 	case len(list) > 0:
 		f.Charged = list[0]
-	case f.Slurm.Enforced:
+	case enforced:
 		return missing("user", "slurmdbd has no association of the user "+f.Charger+" with this cluster, so Slurm would refuse every job",
 			"add one: sacctmgr add user "+f.Charger+" account=NAME, or name another user: --user NAME")
 	default:
-		f.Charged = slurm.Account{Name: "default"}
+		f.Charged = run.Account{Name: "default"}
 	}
 	return nil
 }
+
+// own returns what the user of the jobs may charge.
+func (f *Found) own() run.UserAccounts { return f.Slurm.Accounts.Value[f.Charger] }
 
 // choose decides which partitions the policy lists.
 func (f *Found) choose(context.Context) error {
 	if f.Charged.Name == "" {
 		return nil
 	}
-	for _, p := range f.Slurm.Partitions {
+	for _, p := range f.Slurm.Partitions.Value {
 		c := Choice{Partition: p}
 		switch {
 		case !plan.IsSlurmName(p.Name):
 			c.Why = "its name cannot be in a policy"
-		case !p.Up:
+		case !p.Up():
 			c.Why = "it is not up"
 		case p.Hidden:
 			c.Why = "it is hidden, or root's alone"
@@ -137,11 +143,11 @@ func (f *Found) choose(context.Context) error {
 			c.Why = "it is not open to the account " + f.Charged.Name
 		case f.Charged.Partitions != nil && !slices.Contains(f.Charged.Partitions, p.Name):
 			c.Why = f.Charger + "'s association does not cover it"
-		case p.Groups != nil:
+		case len(p.Groups) > 0:
 			c.Why = "it is only for the groups " + strings.Join(p.Groups, ", ") + ": add it if " + f.Charger + " belongs to one of them"
 		case p.Nodes == 0:
 			c.Why = "it has no nodes"
-		case p.Away == p.Nodes:
+		case p.In("down", "fail", "failing", "unknown") == p.Nodes:
 			c.Why = "all its nodes are down"
 		default:
 			c.Allowed, c.Why = true, size(p)
@@ -159,11 +165,14 @@ func (f *Found) choose(context.Context) error {
 	return nil
 }
 
-// size is a partition in a few words.
-func size(p slurm.Partition) string {
+// size describes a partition in a few words, its time limit in Slurm's form: days-hours:minutes:seconds.
+func size(p run.Partition) string {
 	limit := "no time limit"
-	if p.MaxTime > 0 {
-		limit = "time limit " + p.Limit
+	if s := p.MaxSeconds; s > 0 {
+		limit = fmt.Sprintf("time limit %02d:%02d:%02d", s/3600%24, s/60%60, s%60)
+		if days := s / (24 * 3600); days > 0 {
+			limit = strings.Replace(limit, "limit ", fmt.Sprintf("limit %d-", days), 1)
+		}
 	}
 	gpus := ""
 	if p.GPUs > 0 {

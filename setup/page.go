@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -13,6 +14,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/run"
 	"slurmgate/visible"
 )
 
@@ -45,8 +47,8 @@ func (p page) RunsDir() string { return filepath.Join(p.Shared, "slurmgate", "ru
 // ImageStore is for the images, by digest.
 func (p page) ImageStore() string { return filepath.Join(p.Shared, "slurmgate", "images") }
 
-// FarFiles reports whether files go by SFTP.
-func (p page) FarFiles() bool { return p.Login != nil && p.Files == "sftp" }
+// OverSFTP reports whether files go by SFTP.
+func (p page) OverSFTP() bool { return p.Login != nil && p.Files == "sftp" }
 
 // Where names the host that was looked at.
 func (p page) Where() string {
@@ -67,7 +69,7 @@ func (p page) There() string {
 // folders are the commands that make the folders.
 func (p page) folders() []string {
 	state := fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.StateDir)
-	if !p.FarFiles() {
+	if !p.OverSFTP() {
 		return []string{fmt.Sprintf("install -d -m 755 %s %s", filepath.Dir(p.RunsDir()), p.ImageStore()),
 			fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.RunsDir()), state}
 	}
@@ -82,16 +84,59 @@ func (p page) Socket() string {
 	return ""
 }
 
+// Service is the unit of the package, if this gateway's user is the package's user or that of the unit on this host.
+func (p page) Service() string {
+	const unit = "slurmgate.service"
+	if p.User == serviceUser {
+		return unit
+	}
+	for _, dir := range []string{"/etc/systemd/system", "/lib/systemd/system", "/usr/lib/systemd/system"} {
+		text, err := os.ReadFile(filepath.Join(dir, unit))
+		if err == nil && slices.Contains(strings.Split(string(text), "\n"), "User="+p.User) {
+			return unit
+		}
+	}
+	return ""
+}
+
 // Grace is the time from TERM to KILL in seconds, less than Slurm gives.
 func (p page) Grace() int {
-	if p.Slurm.KillWait == 0 {
+	wait := p.Config().Seconds("KillWait")
+	if wait == 0 {
 		return 10
 	}
-	return min(10, max(1, int(p.Slurm.KillWait/time.Second)-2))
+	return min(10, max(1, int(wait/time.Second)-2))
+}
+
+// Config returns slurmctld's configuration.
+func (f Found) Config() run.ClusterConfig { return f.Slurm.Config.Value }
+
+// HasAccounts reports whether the user of the jobs may charge accounts by associations.
+func (p page) HasAccounts() bool { return len(p.own().Accounts) > 0 }
+
+// ChargesDefault reports whether the account of plans that name none is Slurm's default.
+func (p page) ChargesDefault() bool { return p.Charged.Name == p.own().Default }
+
+// RPCRate returns the RPCs a minute that slurmctld allows each user, by rl_enable, rl_refill_rate (2) and rl_refill_period (1 s); 0: it
+// does not limit them. (slurm.conf(5), SlurmctldParameters)
+func (p page) RPCRate() int {
+	v := map[string]int{"rl_refill_rate": 2, "rl_refill_period": 1}
+	enabled := false
+	for word := range strings.SplitSeq(p.Config().Values["SlurmctldParameters"], ",") {
+		key, value, _ := strings.Cut(strings.TrimSpace(word), "=")
+		enabled = enabled || key == "rl_enable"
+		if n, err := strconv.Atoi(value); err == nil && n > 0 {
+			v[key] = n
+		}
+	}
+	if !enabled {
+		return 0
+	}
+	return max(1, v["rl_refill_rate"]*60/v["rl_refill_period"])
 }
 
 // Rate is the budget of RPCs a minute where slurmctld limits them.
-func (p page) Rate() int { return min(6000, max(1, p.Slurm.RPCRate*95/100)) }
+func (p page) Rate() int { return min(6000, max(1, p.RPCRate()*95/100)) }
 
 // Floor and Ceiling are the seconds between two queries there; a query costs two RPCs.
 func (p page) Floor() int { return min(3600, max(10, 240/p.Rate())) }
@@ -110,7 +155,7 @@ func (p page) AllowedNames() (names []string) {
 // Accounts are those that the policy lists.
 func (p page) Accounts() []string {
 	names := []string{p.Charged.Name}
-	for _, a := range p.Slurm.Accounts {
+	for _, a := range p.own().Accounts {
 		if a.Name != p.Charged.Name && plan.IsSlurmName(a.Name) {
 			names = append(names, a.Name)
 		}
@@ -121,7 +166,7 @@ func (p page) Accounts() []string {
 // Limited reports whether every listed partition has a time limit.
 func (p page) Limited() bool {
 	for _, part := range p.allowed() {
-		if part.MaxTime == 0 {
+		if part.MaxSeconds == 0 {
 			return false
 		}
 	}
@@ -133,7 +178,7 @@ func (p page) MaxSeconds() int {
 	if !p.Limited() {
 		return 7 * 24 * 3600
 	}
-	return max(60, p.most(func(c Choice) int { return int(c.MaxTime / time.Second) })-allowance)
+	return max(60, p.most(func(c Choice) int { return int(c.MaxSeconds) })-allowance)
 }
 
 // allowance is the default of slurm.verify_allowance_seconds, and of the grace time beside it, rounded up.

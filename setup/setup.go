@@ -14,7 +14,7 @@ import (
 	"slices"
 
 	"slurmgate/fault"
-	"slurmgate/slurm"
+	"slurmgate/run"
 )
 
 // Asked is what the admin said. Empty fields are found out.
@@ -41,39 +41,40 @@ type Asked struct {
 // Found is what the host and Slurm say, with what the admin said in its place.
 type Found struct {
 	Asked
-	Name       string // of the site
-	Slurm      slurm.Survey
-	Charged    slurm.Account // the account of plans that name none
-	QOS        []string      // of the user's accounts
-	Filesystem string        // of Shared
-	Mounts     []string      // of network filesystems
-	State      string        // filesystem of StateDir
-	Apptainer  string        // path, or
-	Module     string        // the environment module it comes with
-	ModuleInit string        // the file that defines "module"
-	Version    string        // of Apptainer, as printed
-	Partitions []Choice      // each with the reason to list it or not
-	Charger    string        // the user whose jobs they are
-	Login      *Login        // the login node; nil: this host
+	Name       string       // of the site
+	Release    string       // of sbatch, as printed, e.g. "slurm-wlm 24.11.5"
+	Slurm      run.Snapshot // what Slurm says of itself
+	Charged    run.Account  // the account of plans that name none
+	QOS        []string     // of the user's accounts
+	Filesystem string       // of Shared
+	Mounts     []string     // of network filesystems
+	State      string       // filesystem of StateDir
+	Apptainer  string       // path, or
+	Module     string       // the environment module it comes with
+	ModuleInit string       // the file that defines "module"
+	Version    string       // of Apptainer, as printed
+	Partitions []Choice     // each with the reason to list it or not
+	Charger    string       // the user whose jobs they are
+	Login      *Login       // the login node; nil: this host
 }
 
 // Choice is a partition and why the policy allows it or not.
 type Choice struct {
-	slurm.Partition
+	run.Partition
 	Allowed bool
 	Why     string
 }
 
 // Default is the partition of plans that name none: Slurm's own default where it may be used, else the first that may.
-func (f Found) Default() slurm.Partition {
+func (f Found) Default() run.Partition {
 	allowed := f.allowed()
-	if i := slices.IndexFunc(allowed, func(p slurm.Partition) bool { return p.Default }); i >= 0 {
+	if i := slices.IndexFunc(allowed, func(p run.Partition) bool { return p.Default }); i >= 0 {
 		return allowed[i]
 	}
 	return allowed[0]
 }
 
-func (f Found) allowed() (list []slurm.Partition) {
+func (f Found) allowed() (list []run.Partition) {
 	for _, c := range f.Partitions {
 		if c.Allowed {
 			list = append(list, c.Partition)

@@ -20,7 +20,6 @@ type cluster struct {
 	partitions []string
 	nodes      []string
 	assoc      []string
-	account    string // the user's default
 }
 
 func ordinary() cluster {
@@ -29,9 +28,8 @@ func ordinary() cluster {
 			"SlurmctldParameters = (null)", "SLURM_CONF = /etc/slurm/slurm.conf"},
 		partitions: []string{"PartitionName=batch AllowGroups=ALL AllowAccounts=ALL Default=YES Hidden=NO MaxTime=2-00:00:00 RootOnly=NO " +
 			"State=UP MaxMemPerNode=UNLIMITED"},
-		nodes:   []string{"batch|64|256000|(null)|idle", "batch|128|512000|(null)|mixed"},
-		assoc:   []string{"lab-b||normal", "lab-a||normal,long"},
-		account: "lab-a",
+		nodes: []string{"n1|batch|64|256000|(null)|idle|Unknown|none", "n2|batch|128|512000|(null)|mixed|Unknown|none"},
+		assoc: []string{"lab-a|alpha|lab-b||normal||", "lab-a|alpha|lab-a||normal,long||"},
 	}
 }
 
@@ -40,15 +38,13 @@ func (c cluster) install(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755))
 	}
-	say := func(lines ...string) string { return "cat <<'END'\n" + strings.Join(lines, "\n") + "\nEND\n" }
+	say := func(lines ...string) string { return "cat <<'END'\n" + strings.Join(append(lines, "END\n"), "\n") }
 	write("sbatch", say("slurm 24.11.5"))
 	write("scontrol", "case \"$*\" in *config*)\n"+say(append(c.config, "ClusterName = Alpha")...)+";;\n*)\n"+say(c.partitions...)+";; esac\n")
 	write("sinfo", say(c.nodes...))
-	write("sacctmgr", "case \"$*\" in *assoc*)\n"+say(c.assoc...)+";;\n*)\n"+say(c.account)+";; esac\n")
+	write("sacctmgr", "sed \"s/^/$5|/\""+strings.TrimPrefix(say(c.assoc...), "cat")) // of the user that is asked about
 	return dir
 }
 
@@ -76,17 +72,13 @@ func read(t *testing.T, c cluster, change func(*setup.Asked)) (*site.Site, *poli
 	if err != nil {
 		t.Fatal(fault.ProblemsOf(err), err)
 	}
-	if err := setup.Write(found, files); err != nil {
-		t.Fatal(err)
-	}
+	must(t, setup.Write(found, files))
 	s, err := site.Load(found.Site)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, files.Site)
 	}
 	text, err := os.ReadFile(filepath.Join(s.DomainDir, "policies.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p, err := policy.Parse("policies.yaml", text, os.LookupEnv)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -112,15 +104,22 @@ func TestFilesOfClusters(t *testing.T) {
 		{"rate limit", func(c *cluster) { c.config[3] = "SlurmctldParameters = rl_enable,rl_refill_rate=2" },
 			"site=alpha cluster=Alpha partition=batch account=lab-a accounting=auto grace=10 rpc=114 " +
 				"partitions=[batch] accounts=[lab-a lab-b] qos=[normal long] cpus=128 mem=512000 time=172620 gpus=0"},
+		{"rate limit of a longer period", func(c *cluster) {
+			c.config[3] = "SlurmctldParameters = a,rl_enable,rl_refill_rate=40,rl_refill_period=60"
+		}, "site=alpha cluster=Alpha partition=batch account=lab-a accounting=auto grace=10 rpc=38 " +
+			"partitions=[batch] accounts=[lab-a lab-b] qos=[normal long] cpus=128 mem=512000 time=172620 gpus=0"},
+		{"a rate without a limit", func(c *cluster) { c.config[3] = "SlurmctldParameters = rl_refill_rate=4" },
+			"site=alpha cluster=Alpha partition=batch account=lab-a accounting=auto grace=10 rpc=60 " +
+				"partitions=[batch] accounts=[lab-a lab-b] qos=[normal long] cpus=128 mem=512000 time=172620 gpus=0"},
 		{"partitions that cannot be used", func(c *cluster) {
 			c.partitions = []string{part("down", "State=DOWN"), part("hidden", "Hidden=YES"), part("root", "RootOnly=YES"),
 				part("theirs", "AllowAccounts=lab-z"), part("denied", "DenyAccounts=lab-a"), part("group", "AllowGroups=wheel"), part("empty", ""),
 				part("dead", ""), part("open", "AllowAccounts=lab-a,lab-c"), part("no", "MaxTime=UNLIMITED")}
 			c.nodes = nil
 			for _, p := range []string{"down", "hidden", "root", "theirs", "denied", "group", "open", "no"} {
-				c.nodes = append(c.nodes, p+"|4|1000|gpu:a100:4(S:0-1),gpu:2,shard:9|idle")
+				c.nodes = append(c.nodes, "n1|"+p+"|4|1000|gpu:a100:4(S:0-1),gpu:2,shard:9|idle|Unknown|none")
 			}
-			c.nodes = append(c.nodes, "dead|4|1000|(null)|down*")
+			c.nodes = append(c.nodes, "n2|dead|4|1000|(null)|down*|Unknown|none")
 		}, "site=alpha cluster=Alpha partition=open account=lab-a accounting=auto grace=10 rpc=60 " +
 			"partitions=[open no] accounts=[lab-a lab-b] qos=[normal long] cpus=4 mem=1000 time=604800 gpus=6"},
 		{"memory limit of a partition", func(c *cluster) {
@@ -130,8 +129,8 @@ func TestFilesOfClusters(t *testing.T) {
 			"partitions=[batch] accounts=[lab-a lab-b] qos=[normal long] cpus=128 mem=100000 time=172620 gpus=0"},
 		{"association with one partition", func(c *cluster) {
 			c.partitions = append(c.partitions, part("debug", ""))
-			c.nodes = append(c.nodes, "debug|2|500|(null)|idle")
-			c.assoc = []string{"lab-a|debug|normal"}
+			c.nodes = append(c.nodes, "n3|debug|2|500|(null)|idle|Unknown|none")
+			c.assoc = []string{"lab-a|alpha|lab-a|debug|normal||"}
 		}, "site=alpha cluster=Alpha partition=debug account=lab-a accounting=auto grace=10 rpc=60 " +
 			"partitions=[debug] accounts=[lab-a] qos=[normal] cpus=2 mem=500 time=3420 gpus=0"},
 	} {
@@ -205,12 +204,8 @@ func TestWhatIsMissing(t *testing.T) {
 // Nothing is overwritten, and what cannot be finished leaves nothing.
 func TestWriteReplacesNothing(t *testing.T) {
 	found, files, err := compose(t, ordinary(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(found.Site, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(found.Site, []byte("mine"), 0o600))
 	if err := setup.Write(found, files); fault.CodeOf(err) != "file_exists" {
 		t.Error(err)
 	}
@@ -219,5 +214,13 @@ func TestWriteReplacesNothing(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(filepath.Dir(found.Site)); len(entries) != 1 {
 		t.Error(entries)
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -102,7 +102,7 @@ func Parse(file string, data []byte) (Config, error) {
 	}
 	c.SourceAddresses, c.nets = networks(o.Need("source_addresses"))
 	if len(c.Socket) > maxSocketPath {
-		o.Opt("socket").Fail("PATH", fmt.Sprintf("at most %d bytes", maxSocketPath), "the path is longer", "")
+		o.Opt("socket").Fail("PATH", fmt.Sprintf("at most %d bytes", maxSocketPath), "the path is too long", "")
 	}
 	if c.MinUID > c.MaxUID {
 		o.Opt("min_uid").Fail("RANGE", "at most max_uid", fmt.Sprintf("%d is above max_uid, %d", c.MinUID, c.MaxUID), "")

@@ -17,13 +17,9 @@ import (
 func newKey(t *testing.T) ssh.Signer {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key, err := ssh.NewSignerFromKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return key
 }
 
@@ -34,9 +30,7 @@ func TestClientChecks(t *testing.T) {
 		Minutes: 5}
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	answers := make(chan []byte, 1)
 	go func() {
@@ -54,25 +48,15 @@ func TestClientChecks(t *testing.T) {
 	c := Client{Socket: socket}
 	signed := func(change func(*ssh.Certificate)) []byte {
 		data, err := line(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w, err := parseRequest(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cert, err := w.certificate(time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		change(cert)
-		if err := cert.SignCert(rand.Reader, ca); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cert.SignCert(rand.Reader, ca))
 		data, err = line(answer{Certificate: string(ssh.MarshalAuthorizedKey(cert))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return data
 	}
 	answers <- signed(func(*ssh.Certificate) {})
@@ -146,9 +130,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		cert, err := w.certificate(time.Unix(1<<30, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(cert.ValidPrincipals) != 1 || checkName(cert.ValidPrincipals[0]) != "" || len(cert.Extensions) > 0 || len(cert.KeyId) > 500 ||
 			cert.Key.Type() != ssh.KeyAlgoED25519 || cert.ValidBefore-cert.ValidAfter > 61*60 {
 			t.Fatalf("%+v", cert)
@@ -177,4 +159,12 @@ func FuzzConfig(f *testing.F) {
 			t.Fatalf("%+v", c)
 		}
 	})
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

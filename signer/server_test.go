@@ -3,6 +3,8 @@ package signer_test
 import (
 	"bufio"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/json"
 	"log/slog"
 	"net"
@@ -10,12 +12,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
+	"slurmgate/nss"
 	"slurmgate/signer"
 	"slurmgate/signer/signertest"
 )
@@ -24,16 +28,12 @@ import (
 func say(t *testing.T, socket, request string) (code, message string) {
 	t.Helper()
 	c, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if _, err := c.Write([]byte(request)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.(*net.UnixConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.(*net.UnixConn).CloseWrite())
 	var a struct {
 		Certificate string
 		Error       struct{ Code, Message string }
@@ -54,9 +54,7 @@ func say(t *testing.T, socket, request string) (code, message string) {
 func TestStrictRequests(t *testing.T) {
 	s := signertest.Start(t, "minutes: 2\n", alice)
 	good, err := json.Marshal(request(t, "alice"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	with := func(old, text string) string {
 		changed := strings.Replace(string(good), old, text, 1)
 		if changed == string(good) {
@@ -129,9 +127,7 @@ func TestSlowClients(t *testing.T) {
 	hang := func(n int) {
 		for range n {
 			c, err := net.Dial("unix", s.Socket)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { c.Close() })
 		}
 	}
@@ -139,10 +135,15 @@ func TestSlowClients(t *testing.T) {
 	if _, err := s.Sign(t.Context(), request(t, "alice")); err != nil {
 		t.Error(err)
 	}
-	hang(4)
-	if _, err := s.Sign(t.Context(), request(t, "alice")); fault.CodeOf(err) != signer.Busy || fault.RetryOf(err) != 1 {
-		t.Error(err)
+	for range 10 { // four are enough, unless the signer has not yet given back the place of a request that it has answered
+		hang(1)
+		if _, err := s.Sign(t.Context(), request(t, "alice")); fault.CodeOf(err) == signer.Busy && fault.RetryOf(err) == 1 {
+			return
+		} else if err != nil {
+			t.Errorf("Sign beside many clients that say nothing = %v, want a certificate or %s", err, signer.Busy)
+		}
 	}
+	t.Errorf("Sign beside 70 clients that say nothing = a certificate, want %s", signer.Busy)
 }
 
 // A user's rate does not use up that of the others, and an error says when to come again.
@@ -168,18 +169,12 @@ func TestLogFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(s.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &was))
 	small := was
 	small.Cur = uint64(len(before)) + 10 // as a disk with 10 bytes left
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &small); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &small))
 	_, err = s.Sign(t.Context(), request(t, "alice"))
 	if failed := unix.Setrlimit(unix.RLIMIT_FSIZE, &was); failed != nil {
 		t.Fatal(failed)
@@ -191,21 +186,15 @@ func TestLogFails(t *testing.T) {
 		t.Errorf("%v: %q became %q", err, before, after)
 	}
 	// logrotate moves the file away and tells nobody.
-	if err := os.Rename(s.Log, s.Log+".1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(s.Log, s.Log+".1"))
 	if _, err := s.Sign(t.Context(), request(t, "alice")); err != nil {
 		t.Error(err)
 	}
 	if st, err := os.Stat(s.Log); err != nil || st.Size() < 100 || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", st, err)
 	}
-	if err := os.Rename(s.Log, s.Log+".2"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(s.Log, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(s.Log, s.Log+".2"))
+	must(t, os.Mkdir(s.Log, 0o700))
 	if _, err := s.Sign(t.Context(), request(t, "alice")); fault.CodeOf(err) != signer.Away {
 		t.Errorf("a folder in the log's place: %v", err)
 	}
@@ -219,30 +208,18 @@ func TestAgent(t *testing.T) {
 	dir := t.TempDir()
 	socket, public := filepath.Join(dir, "agent"), filepath.Join(dir, "ca.pub")
 	key, err := ssh.ParseRawPrivateKey(signertest.NewKey(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other, err := ssh.ParseRawPrivateKey(signertest.NewKey(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	own, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(public, ssh.MarshalAuthorizedKey(own.PublicKey()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(public, ssh.MarshalAuthorizedKey(own.PublicKey()), 0o600))
 	keys := agent.NewKeyring()
 	for _, k := range []any{other, key} {
-		if err := keys.Add(agent.AddedKey{PrivateKey: k}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, keys.Add(agent.AddedKey{PrivateKey: k}))
 	}
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -262,9 +239,7 @@ func TestAgent(t *testing.T) {
 	if err != nil || ssh.FingerprintSHA256(cert.SignatureKey) != ssh.FingerprintSHA256(own.PublicKey()) {
 		t.Fatal(cert, err)
 	}
-	if err := keys.Remove(own.PublicKey()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, keys.Remove(own.PublicKey()))
 	_, err = c.Sign(t.Context(), request(t, "alice"))
 	if fault.CodeOf(err) != signer.Away || !strings.Contains(err.Error(), "does not have") {
 		t.Error(err)
@@ -292,9 +267,7 @@ func TestSocketPath(t *testing.T) {
 	path := s.Socket + "3"
 	for range 2 {
 		l, err := s.Config("socket_group: gateways\nsocket: "+path+"\n").Listen(t.Context(), s.Users)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o660 {
 			t.Errorf("%v %v", st, err)
 		}
@@ -302,5 +275,55 @@ func TestSocketPath(t *testing.T) {
 	}
 	if _, err := s.Config("socket_group: nosuch\n").Listen(context.Background(), s.Users); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var alice = nss.User{Name: "alice", UID: 2001, GID: 2001, Home: "/home/alice", Shell: "/bin/bash"}
+
+// request asks for a certificate for a new key.
+func request(t *testing.T, user string) signer.Request {
+	t.Helper()
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	must(t, err)
+	key, err := ssh.NewPublicKey(public)
+	must(t, err)
+	return signer.Request{User: user, PublicKey: string(ssh.MarshalAuthorizedKey(key)), RunID: "r1", Caller: "peer:" + user, Gateway: "lab",
+		SourceAddresses: []string{"127.0.0.1"}, Minutes: 5}
+}
+
+// A certificate is for one user, a few minutes and some addresses; it has no extensions, and its line is in the log.
+func TestSign(t *testing.T) {
+	s := signertest.Start(t, "", alice)
+	r := request(t, "alice")
+	r.SourceAddresses, r.Caller = []string{"127.0.0.1", "::1"}, "oidc:https://id.lab.example|al ice=\n\x1b[2J"
+	began := time.Now()
+	cert, err := s.Sign(t.Context(), r)
+	must(t, err)
+	if got := cert.KeyId; got != "slurmgate gateway=lab run=r1 caller=oidc:https://id.lab.example|al%20ice%3D%0A%1B[2J" {
+		t.Errorf("key id %q", got)
+	}
+	if len(cert.ValidPrincipals) != 1 || cert.ValidPrincipals[0] != "alice" || len(cert.Extensions) != 0 ||
+		len(cert.CriticalOptions) != 1 || cert.CriticalOptions["source-address"] != "127.0.0.1/32,::1/128" {
+		t.Errorf("%+v", cert)
+	}
+	from, to := time.Unix(int64(cert.ValidAfter), 0), time.Unix(int64(cert.ValidBefore), 0)
+	if signed := time.Now(); from.Before(began.Add(-61*time.Second)) || from.After(signed.Add(-time.Minute)) || to.Sub(from) != 6*time.Minute {
+		t.Errorf("a certificate that was signed between %s and %s is valid from %s to %s, want a minute before to five after", began, signed,
+			from, to)
+	}
+	if authority := string(ssh.MarshalAuthorizedKey(cert.SignatureKey)); !strings.HasPrefix(s.CA, strings.TrimSpace(authority)) {
+		t.Errorf("%s signed it; the CA is %s", authority, s.CA)
+	}
+	log, err := os.ReadFile(s.Log)
+	if err != nil || strings.Count(string(log), "\n") != 1 || !strings.Contains(string(log), `"event":"signed"`) {
+		t.Errorf("%v\n%s", err, log)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"syscall"
 
 	"slurmgate/fault"
@@ -22,27 +21,27 @@ type Access struct {
 // Peer gives a user of this host, or every member of a Unix group, its capabilities on its projects. A user with several entries has what
 // each gives; where two name an account of one project, the first one counts, those of the user before those of groups.
 type Peer struct {
-	User         string    `yaml:"user"`            // login name; either this or group
-	Group        string    `yaml:"group"`           // name of a Unix group
-	Capabilities []string  `yaml:"capabilities"`    // gateway, read, import, slurm, operate, admin, approve, metrics, or *
-	Projects     []string  `yaml:"projects"`        // names or ids, or *
-	Accounts     []Account `yaml:"accounts"`        // Slurm accounts of the projects' jobs
-	Tools        []string  `yaml:"tools,omitempty"` // ids of tools that a chat's list has before others; no right
+	User         string    `yaml:"user"`                      // login name; either this or group
+	Group        string    `yaml:"group"`                     // name of a Unix group
+	Capabilities []string  `yaml:"capabilities"`              // gateway, read, import, slurm, operate, admin, approve, metrics, or *
+	Projects     []string  `yaml:"projects"`                  // names or ids, {user} for a project of each user's own, or *
+	Accounts     []Account `yaml:"accounts"`                  // Slurm accounts of the projects' jobs
+	Tools        []string  `yaml:"tools,omitempty" is:"tool"` // ids of tools that a chat's list has before others; no right
 }
 
 // Account is the Slurm account that the jobs of a project charge.
 type Account struct {
-	Project string `yaml:"project"` // name or id, or *
-	Account string `yaml:"account"`
+	Project string `yaml:"project"` // name or id, {user} or *
+	Account string `yaml:"account" is:"slurm"`
 }
 
 // OIDC is an OpenID provider.
 type OIDC struct {
-	Issuer     string   `yaml:"issuer"`     // URL, as its tokens have it in iss
-	Audience   string   `yaml:"audience"`   // what its tokens must name in aud: this gateway
-	Algorithms []string `yaml:"algorithms"` // of signatures; default RS256, ES256
-	Types      []string `yaml:"types"`      // of its access tokens (typ): at+jwt, JWT; default at+jwt
-	Grants     []Claim  `yaml:"grants"`     // who of its users may do what
+	Issuer     string   `yaml:"issuer"`                           // URL, as its tokens have it in iss
+	Audience   string   `yaml:"audience"`                         // what its tokens must name in aud: this gateway
+	Algorithms []string `yaml:"algorithms" default:"RS256,ES256"` // of signatures
+	Types      []string `yaml:"types" default:"at+jwt"`           // of its access tokens (typ): at+jwt, JWT
+	Grants     []Claim  `yaml:"grants"`                           // who of its users may do what
 
 	UnixUser *ClaimUsers `yaml:"unix_user,omitempty"` // whom its users' jobs run as where slurm.run_as is caller; none: they start no jobs there
 }
@@ -61,27 +60,26 @@ type Claim struct {
 	Capabilities []string  `yaml:"capabilities"`
 	Projects     []string  `yaml:"projects"`
 	Accounts     []Account `yaml:"accounts"`
-	Tools        []string  `yaml:"tools,omitempty"` // see [Peer]
+	Tools        []string  `yaml:"tools,omitempty" is:"tool"` // see [Peer]
 }
 
 // Audit says how long records of calls that changed nothing are kept: until the first of three limits. All other records are kept forever.
 type Audit struct {
-	LookDays    int `yaml:"look_days"`    // 1..3650; default 30
-	Looks       int `yaml:"looks"`        // how many of the newest, 1000..10000000; default 200000
-	LookMB      int `yaml:"look_mb"`      // MiB of them, 1..1000000; default 2048
-	RefusedDays int `yaml:"refused_days"` // of refused calls and failed logins, 1..3650; default 90
-	Refused     int `yaml:"refused"`      // how many of the newest, 1000..10000000; default 200000
-	RefusedMB   int `yaml:"refused_mb"`   // MiB of them, 1..1000000; default 1024
+	// Keep records of read-only calls for this many days.
+	LookDays int `yaml:"look_days" default:"30" min:"1" max:"3650"`
+	// Keep at most this many of them, the newest; about 1.5 KB each.
+	Looks int `yaml:"looks" default:"200000" min:"1000" max:"10000000"`
+	// Keep at most this much of them, in MiB.
+	LookMB int `yaml:"look_mb" default:"2048" min:"1" max:"1000000"`
+	// Refused calls and failed logins, which read-only calls do not push out. A caller's refused calls have a record
+	// each, up to 100 in a row and one more every two minutes; beyond that, and for callers who could not be identified, one record a
+	// minute counts them. Keep them for this many days.
+	RefusedDays int `yaml:"refused_days" default:"90" min:"1" max:"3650"`
+	// Keep at most this many of them, the newest.
+	Refused int `yaml:"refused" default:"200000" min:"1000" max:"10000000"`
+	// Keep at most this much of them, in MiB.
+	RefusedMB int `yaml:"refused_mb" default:"1024" min:"1" max:"1000000"`
 }
-
-const (
-	defaultLookDays    = 30
-	defaultLooks       = 200_000
-	defaultLookMB      = 2048
-	defaultRefusedDays = 90
-	defaultRefused     = 200_000
-	defaultRefusedMB   = 1024
-)
 
 func (c *checker) access(a Access) {
 	for i, p := range a.Peers {
@@ -96,7 +94,6 @@ func (c *checker) access(a Access) {
 			c.add("SITE-GROUP", field+".group", "a Unix group of this host", nss.CheckName(p.Group), "")
 		}
 		c.accounts(field, p.Accounts)
-		c.tools(field, p.Tools)
 	}
 	for i, o := range a.OIDC {
 		field := fmt.Sprintf("access.oidc[%d]", i)
@@ -113,24 +110,12 @@ func (c *checker) access(a Access) {
 				c.add("SITE-MISSING", at+".claim", "a claim and its value", "one of them is missing", "for example claim: groups, value: lab")
 			}
 			c.accounts(at, g.Accounts)
-			c.tools(at, g.Tools)
 		}
 		if o.UnixUser != nil {
 			c.claimUsers(field+".unix_user", *o.UnixUser)
 		}
 	}
 }
-
-// tools checks the ids of tools that an entry names; which tools there are the domain says.
-func (c *checker) tools(field string, ids []string) {
-	for i, id := range ids {
-		if !toolID.MatchString(id) {
-			c.value("SITE-TOOL", fmt.Sprintf("%s.tools[%d]", field, i), id, "the id of a tool", "for example seqkit.stats")
-		}
-	}
-}
-
-var toolID = regexp.MustCompile(`^[a-z0-9_]+(\.[a-z0-9_]+)+$`)
 
 func (c *checker) claimUsers(field string, u ClaimUsers) {
 	if u.Claim == "" {
@@ -199,9 +184,8 @@ func textsOf(v yamldoc.Value) map[string]string {
 func (c *checker) accounts(field string, list []Account) {
 	for i, a := range list {
 		at := fmt.Sprintf("%s.accounts[%d]", field, i)
-		if msg := plan.CheckProject(a.Project); a.Project != "*" && msg != "" {
-			c.add("SITE-PROJECT", at+".project", "a project's name or id, or *", msg, "")
+		if msg := plan.CheckProjects(a.Project); a.Project != "*" && msg != "" {
+			c.add("SITE-PROJECT", at+".project", "a project's name or id, {user} or *", msg, "")
 		}
-		c.slurmName(at+".account", a.Account, true)
 	}
 }

@@ -20,16 +20,16 @@ const UserMark = "{user}"
 
 // Caller says how the gateway logs in as the users whose jobs it sends, and which users those may be.
 type Caller struct {
-	SSH                CallerSSH `yaml:"ssh"`                 // the host where users are logged in
-	Signer             string    `yaml:"signer"`              // absolute path of the signer's socket; default [defaultSigner]
-	CertificateMinutes int       `yaml:"certificate_minutes"` // 1..60; default 5
-	SourceAddresses    []string  `yaml:"source_addresses"`    // of the gateway, as sshd sees it; default 127.0.0.1 and ::1 for a loopback host
-	Connections        int       `yaml:"connections"`         // 1..1000 users connected at a time; default 32
-	IdleSeconds        int       `yaml:"idle_seconds"`        // 5..3600; a connection that nothing used for so long is closed; default 60
-	MinUID             int       `yaml:"min_uid"`             // 1..; default 1000
-	MaxUID             int       `yaml:"max_uid"`             // default 59999
-	RefuseUsers        []string  `yaml:"refuse_users"`        // users that nothing runs as
-	RefuseGroups       []string  `yaml:"refuse_groups"`       // nor as their members; default [defaultRefusedGroups]
+	SSH                CallerSSH `yaml:"ssh"`                                                          // the host where users are logged in
+	Signer             string    `yaml:"signer" default:"/run/slurmgate-signer/signer.sock" is:"path"` // absolute path of the signer's socket
+	CertificateMinutes int       `yaml:"certificate_minutes" default:"5" min:"1" max:"60"`
+	SourceAddresses    []string  `yaml:"source_addresses"`                             // of the gateway, as sshd sees it; default 127.0.0.1 and ::1 for a loopback host
+	Connections        int       `yaml:"connections" default:"32" min:"1" max:"1000"`  // users connected at a time
+	IdleSeconds        int       `yaml:"idle_seconds" default:"60" min:"5" max:"3600"` // seconds: a connection that nothing used for so long is closed
+	MinUID             int       `yaml:"min_uid" default:"1000" min:"1" max:"4294967294"`
+	MaxUID             int       `yaml:"max_uid" default:"59999"`
+	RefuseUsers        []string  `yaml:"refuse_users" is:"user"`                                                                      // users that nothing runs as
+	RefuseGroups       []string  `yaml:"refuse_groups" default:"sudo,wheel,admin,root,adm,docker,lxd,libvirt,disk,shadow" is:"group"` // nor as members of these: root, or can become root
 }
 
 // CallerSSH is the SSH server where users are logged in, with certificates of the signer. Jump hosts are entered as the gateway itself.
@@ -41,19 +41,12 @@ type CallerSSH struct {
 }
 
 const (
-	defaultSigner = "/run/slurmgate-signer/signer.sock"
-	maxUID        = 1<<32 - 2
-	plainUser     = "user" // stands for a user's name where a path is checked
+	maxUID    = 1<<32 - 2
+	plainUser = "user" // stands for a user's name where a path is checked
 )
-
-// defaultRefusedGroups are groups whose members are, or can become, root on common systems.
-var defaultRefusedGroups = []string{"sudo", "wheel", "admin", "root", "adm", "docker", "lxd", "libvirt", "disk", "shadow"}
 
 // AsCaller reports whether jobs and files of a run belong to the user who asked for it.
 func (s *Site) AsCaller() bool { return s.Slurm.RunAs == RunAsCaller }
-
-// AnyAsCaller reports whether that is so on any of the clusters.
-func (s *Site) AnyAsCaller() bool { return slices.ContainsFunc(s.Clusters(), (*Site).AsCaller) }
 
 // UserFolders are the folders of a user's runs: as jobs see them, and as the host names them where the user is logged in. A user whose name
 // cannot be a folder, or whose folders would lie in others of the site, is refused.
@@ -115,17 +108,8 @@ func (s *Site) fillCaller() {
 	for i := range c.SSH.Jump {
 		s.inherit(fmt.Sprintf("slurm.caller.ssh.jump[%d]", i), &c.SSH.Jump[i], from.Endpoint)
 	}
-	s.text("slurm.caller.signer", &c.Signer, defaultSigner)
-	s.number("slurm.caller.certificate_minutes", &c.CertificateMinutes, 5)
 	if _, given := s.at["slurm.caller.source_addresses"]; !given && c.SourceAddresses == nil && c.SSH.isLoopback() {
 		c.SourceAddresses = []string{"127.0.0.1", "::1"}
-	}
-	s.number("slurm.caller.connections", &c.Connections, 32)
-	s.number("slurm.caller.idle_seconds", &c.IdleSeconds, 60)
-	s.number("slurm.caller.min_uid", &c.MinUID, 1000)
-	s.number("slurm.caller.max_uid", &c.MaxUID, 59999)
-	if _, given := s.at["slurm.caller.refuse_groups"]; !given && c.RefuseGroups == nil {
-		c.RefuseGroups = slices.Clone(defaultRefusedGroups)
 	}
 }
 

@@ -46,19 +46,13 @@ func TestCallerDefaults(t *testing.T) {
 			"refuse_groups: []}\n", "", own, "/shared/alice/slurmgate"},
 	} {
 		s := parse(t, caller(x.slurm, x.storage))
-		if diff := cmp.Diff(&x.want, s.Slurm.Caller, ignorePrivate); diff != "" || !s.AsCaller() || !s.AnyAsCaller() {
+		if diff := cmp.Diff(&x.want, s.Slurm.Caller, ignorePrivate); diff != "" || !s.AsCaller() {
 			t.Errorf("%s: %s", name, diff)
 		}
 		if jobs, at, err := s.UserFolders("alice"); jobs != "/shared/alice/slurmgate" || at != x.login || err != nil {
 			t.Errorf("%s: %s %s %v", name, jobs, at, err)
 		}
-		out, err := s.Effective()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(s, parse(t, string(out)), ignorePrivate); diff != "" {
-			t.Errorf("%s: %s\n%s", name, diff, out)
-		}
+		wantReadBack(t, name, s)
 		local := s.LocalSite()
 		if local.AsCaller() || local.Slurm.Caller != nil || local.Storage.RunsDir != "/var/lib/sg/local-runs" {
 			t.Errorf("%s: processes of this host are the gateway's: %+v", name, local.Storage)
@@ -95,25 +89,16 @@ func TestCallerRefused(t *testing.T) {
 		"everywhere": {in("source_addresses: [0.0.0.0/0, x, 10.0.0.1]"), "8 SITE-ADDRESS slurm.caller.source_addresses[0], " +
 			"8 SITE-ADDRESS slurm.caller.source_addresses[1], 8 SITE-ADDRESS slurm.caller.source_addresses[2]"},
 		"bounds": {in("certificate_minutes: 61, connections: 0, idle_seconds: 4, min_uid: 0, max_uid: 4294967295, signer: s"),
-			"8 SITE-PATH slurm.caller.signer, 8 SITE-RANGE slurm.caller.certificate_minutes, 8 SITE-RANGE slurm.caller.connections, " +
-				"8 SITE-RANGE slurm.caller.idle_seconds, 8 SITE-RANGE slurm.caller.min_uid, 8 SITE-RANGE slurm.caller.max_uid"},
+			"8 SITE-RANGE slurm.caller.certificate_minutes, 8 SITE-RANGE slurm.caller.connections, " +
+				"8 SITE-RANGE slurm.caller.idle_seconds, 8 SITE-RANGE slurm.caller.min_uid, 8 SITE-RANGE slurm.caller.max_uid, " +
+				"8 SITE-PATH slurm.caller.signer"},
 		"max below min": {in("min_uid: 2000, max_uid: 1999"), "8 SITE-RANGE slurm.caller.max_uid"},
 		"names": {in("refuse_users: [-x], refuse_groups: [\"\"]"),
 			"8 SITE-USER slurm.caller.refuse_users[0], 8 SITE-MISSING slurm.caller.refuse_groups[0]"},
 		"a jump without a key": {in("ssh: {host: h, jump: [{host: j, user: svc}]}, source_addresses: [10.0.0.1]"),
 			"8 SITE-MISSING slurm.caller.ssh.jump[0].key"},
 	} {
-		_, err := Parse("site.yaml", []byte(x.text))
-		var got []string
-		for _, p := range fault.ProblemsOf(err) {
-			got = append(got, fmt.Sprintf("%d %s %s", p.Line, p.Code, p.Field))
-			if p.Rule == "" || p.Msg == "" {
-				t.Errorf("%s: %+v", name, p)
-			}
-		}
-		if diff := cmp.Diff(x.want, strings.Join(got, ", ")); diff != "" {
-			t.Errorf("%s: %s\n%v\n%s", name, diff, err, x.text)
-		}
+		wantProblems(t, name, x.text, x.want)
 	}
 }
 

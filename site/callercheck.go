@@ -7,17 +7,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 
 	"slurmgate/fault"
 )
 
 // runAs checks slurm.run_as and what depends on it.
 func (c *checker) runAs(s Slurm, st Storage) {
-	c.oneOf("slurm.run_as", s.RunAs, RunAsSelf, RunAsCaller)
 	if s.RunAs != RunAsCaller {
 		if s.Caller != nil && s.RunAs == RunAsSelf {
-			c.add("SITE-RUN-AS", "slurm.caller", "only with slurm.run_as: caller", "slurm.run_as is self",
+			c.add("SITE-RUN-AS", "slurm.caller", "only with slurm.run_as: caller",
+				"the section has no effect: slurm.run_as is self",
 				"set slurm.run_as to caller, or remove slurm.caller")
 		}
 		if strings.Contains(st.RunsDir, UserMark) {
@@ -75,12 +74,10 @@ func (c *checker) caller(a Caller) {
 		c.keyFile(fmt.Sprintf("%s.known_hosts[%d]", ssh, i), file)
 	}
 	c.jumps(ssh, a.SSH.Jump)
-	c.path(at+".signer", a.Signer, true)
 	if len(a.Signer) > maxSocketBytes {
 		c.add("SITE-SOCKET", at+".signer", fmt.Sprintf("at most %d bytes, the limit of Unix sockets", maxSocketBytes),
 			fmt.Sprintf("the path has %d bytes, which is too long", len(a.Signer)), "use a short path")
 	}
-	c.bounds(at+".certificate_minutes", int64(a.CertificateMinutes), 1, 60)
 	if len(a.SourceAddresses) == 0 {
 		c.add("SITE-MISSING", at+".source_addresses", "at least one address or network, unless slurm.caller.ssh.host is a loopback address",
 			"the addresses are missing",
@@ -98,20 +95,7 @@ func (c *checker) caller(a Caller) {
 			c.value("SITE-ADDRESS", field, from, "a loopback address, as slurm.caller.ssh.host is", "sshd sees this gateway at 127.0.0.1 or ::1")
 		}
 	}
-	c.bounds(at+".connections", int64(a.Connections), 1, 1000)
-	c.bounds(at+".idle_seconds", int64(a.IdleSeconds), 5, 3600)
-	c.bounds(at+".min_uid", int64(a.MinUID), 1, maxUID)
 	c.bounds(at+".max_uid", int64(a.MaxUID), int64(max(1, a.MinUID)), maxUID)
-	c.names(at+".refuse_users", a.RefuseUsers, "the name of a user")
-	c.names(at+".refuse_groups", a.RefuseGroups, "the name of a group")
-}
-
-func (c *checker) names(field string, names []string, rule string) {
-	for i, name := range names {
-		if name == "" || len(name) > 64 || strings.HasPrefix(name, "-") || strings.ContainsFunc(name, unicode.IsControl) {
-			c.value("SITE-USER", fmt.Sprintf("%s[%d]", field, i), name, rule, "")
-		}
-	}
 }
 
 // callerNotes are what a site with run_as: caller allows that weakens it.

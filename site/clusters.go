@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"slurmgate/fault"
+	"slurmgate/policy/yamldoc"
 )
 
 // Local is the name of the site that is the gateway's own host. It needs no entry: policy says what may run there.
@@ -56,12 +57,9 @@ func (s *Site) LocalSite() *Site {
 	}
 	if local.FarFiles() {
 		local.Storage.Transport, local.Storage.SFTP, local.Storage.Login = TransportShared, nil, nil
-		local.Storage.ImageStore = s.Gateway.ImageStore
+		local.Storage.ImageStore, local.Storage.InPlace = s.Gateway.ImageStore, nil
 	}
 	local.Slurm.RunAs, local.Slurm.Caller = RunAsSelf, nil
-	if first := s.Clusters()[0]; first.FarFiles() {
-		local.Storage.InPlace = nil
-	}
 	if local.Storage.BindArtifacts != "" {
 		local.Storage.BindArtifacts = s.Gateway.ArtifactDir
 	}
@@ -139,7 +137,7 @@ func (s *Site) ownPart(doc *yaml.Node) *yaml.Node {
 
 // topKeys are the keys that a file may have: all of them, or those of a cluster.
 func (s *Site) topKeys() (known map[string][]int, order []string) {
-	known, order = keysOf(reflect.TypeFor[Site]())
+	known, order = yamldoc.Fields(reflect.TypeFor[Site]())
 	if s.cluster {
 		order = slices.DeleteFunc(order, s.foreign)
 		for key := range known {

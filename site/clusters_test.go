@@ -24,9 +24,7 @@ func several(t *testing.T, main, a, b string) (*Site, error) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"site.yaml": main, "a.yaml": a, "b.yaml": b} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return Load(filepath.Join(dir, "site.yaml"))
 }
@@ -36,9 +34,7 @@ func several(t *testing.T, main, a, b string) (*Site, error) {
 // proves SITE-07
 func TestSeveralClusters(t *testing.T) {
 	s, err := several(t, mainPart, fmt.Sprintf(clusterPart, "alpha"), fmt.Sprintf(clusterPart, "beta")+"budget: {rpc_per_minute: 10}\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.Equal(s.Names(), []string{"alpha", "beta"}) || s.Title() != "alpha, beta" || s.Cluster("gamma") != nil {
 		t.Error(s.Names())
 	}
@@ -58,9 +54,7 @@ func TestSeveralClusters(t *testing.T) {
 		}
 	}
 	text, err := s.Effective()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again, err := Parse(filepath.Join(filepath.Dir(s.File()), "site.yaml"), text)
 	if err != nil || !slices.Equal(again.Names(), s.Names()) {
 		t.Fatal(err)

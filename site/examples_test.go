@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"slurmgate/policy/yamldoc"
 )
 
 const examples = "../site-configs"
@@ -57,13 +59,9 @@ func TestEveryExampleIsValid(t *testing.T) {
 // the default.
 func TestTemplateNamesEveryField(t *testing.T) {
 	data, err := os.ReadFile(examples + "/template.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	live, err := Load(examples + "/template.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// With the commented-out examples in place of what they replace, the file is valid too.
 	text := string(data)
 	text = strings.Replace(text, "  path: /usr/bin/apptainer\n", "", 1)
@@ -79,15 +77,11 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	text = strings.Replace(text, "  receivers: []\n", "", 1)
 	rest := strings.Replace(uncommented(string(data), "rest"), "  transport: cli\n", "  transport: rest\n", 1)
 	overREST, err := Parse(examples+"/template.yaml", []byte(strings.Replace(rest, "  bin_dir: /usr/bin\n", "", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	asCaller := strings.Replace(uncommented(string(data), "caller"), "  run_as: self\n", "  run_as: caller\n", 1)
 	asCaller = strings.Replace(asCaller, "  runs_dir: /shared/", "  runs_dir: /shared/{user}/", 1)
 	callers, err := Parse(examples+"/template.yaml", []byte(asCaller))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text = uncommented(text, "ssh|login|sftp|module|shared|binds|in_place|roots|peers|oidc|projects|callers|patterns|receivers")
 	other, err := Parse(examples+"/template.yaml", []byte(text))
 	if err != nil {
@@ -119,12 +113,11 @@ func TestTemplateNamesEveryField(t *testing.T) {
 		t.Errorf("%d fields found, at least %d expected: is the list complete?", got, want)
 	}
 	// What it calls defaults are the defaults.
-	made, err := New(Site{Version: live.Version, Name: live.Name, Gateway: Gateway{StateDir: live.Gateway.StateDir}, DomainDir: live.DomainDir,
+	made, err := New(Site{Version: live.Version, Name: live.Name, DomainDir: live.DomainDir,
+		Gateway: Gateway{StateDir: live.Gateway.StateDir, Service: live.Gateway.Service},
 		Slurm:   Slurm{DefaultPartition: live.Slurm.DefaultPartition, DefaultAccount: live.Slurm.DefaultAccount},
 		Storage: Storage{RunsDir: live.Storage.RunsDir, ImageStore: live.Storage.ImageStore}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(made, live, ignorePrivate); diff != "" {
 		t.Error(diff)
 	}
@@ -133,7 +126,7 @@ func TestTemplateNamesEveryField(t *testing.T) {
 // uncommented is a text with its commented-out sections of these names.
 func uncommented(text, names string) string {
 	return regexp.MustCompile(`(?m)^  # ((?:`+names+`):\n)((?:  #   .*\n)+)`).
-		ReplaceAllStringFunc(text, func(s string) string { return strings.ReplaceAll(s, "  # ", "  ") })
+		ReplaceAllStringFunc(text, func(s string) string { return strings.ReplaceAll("\n"+s, "\n  # ", "\n  ")[1:] })
 }
 
 // explainedAt is slurm.ssh for the fields of other SSH servers.
@@ -153,7 +146,7 @@ func fields() []string {
 		case reflect.Slice:
 			walk(at+"[]", t.Elem())
 		case reflect.Struct:
-			known, order := keysOf(t)
+			known, order := yamldoc.Fields(t)
 			for _, name := range order {
 				path := strings.TrimPrefix(at+"."+name, ".")
 				list = append(list, path)

@@ -4,50 +4,38 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
-	"regexp"
 	"strconv"
-	"strings"
 )
 
 // HTTP is the port for programs and chats. There is none if Listen is empty; the Unix socket always exists.
 type HTTP struct {
-	Listen         string   `yaml:"listen"`          // host:port; empty: no port. A loopback address, unless remote is true
-	Remote         bool     `yaml:"remote"`          // listen may be an address that other hosts can reach; the port is not encrypted
-	Hosts          []string `yaml:"hosts"`           // other names of the port, as a reverse proxy passes them on
-	Origins        []string `yaml:"origins"`         // origins of web pages that may call, https://host[:port]
-	PublicURL      string   `yaml:"public_url"`      // where clients find the port, https://host[:port]; default http:// and listen
-	TrustedProxies []string `yaml:"trusted_proxies"` // addresses or networks whose X-Forwarded-For says where a request came from; default none
-	MaxConnections int      `yaml:"max_connections"` // 1..65536 open at a time; default 1024
+	// Address and port, for example 127.0.0.1:8442. Default: none. The port speaks HTTP without TLS, so it must be a loopback address:
+	// put a reverse proxy with TLS in front of it. INSTALL.md shows one.
+	Listen string `yaml:"listen"`
+	// true lets listen be an address that other hosts reach. Tokens then cross the network unencrypted; use it only on networks you
+	// trust or that are encrypted at a lower layer.
+	Remote bool `yaml:"remote"`
+	// Host names that requests may use besides the address itself, such as the name of the reverse proxy. Requests for other names are
+	// refused.
+	Hosts []string `yaml:"hosts" is:"host"`
+	// Origins of web pages that may send requests, for example https://lab.example.org. None by default; programs other than browsers
+	// send no origin.
+	Origins []string `yaml:"origins" is:"origin"`
+	// URL at which clients find the port, usually the reverse proxy's, for example https://slurmgate.example.org. It appears in the
+	// metadata that tells clients about OpenID providers. Its host need not be repeated in hosts. Default: http:// and listen.
+	PublicURL string `yaml:"public_url" is:"url?"`
+	// Addresses or networks of reverse proxies. For their requests X-Forwarded-For says where the client is, in records and for failed
+	// logins; without an entry all clients behind a proxy have its address. For nginx on this host: [127.0.0.1, "::1"], and in nginx
+	// proxy_set_header X-Forwarded-For $remote_addr.
+	TrustedProxies []string `yaml:"trusted_proxies" is:"network"`
+	// Open connections at a time; see limits.
+	MaxConnections int `yaml:"max_connections" default:"1024" min:"1" max:"65536"`
 }
-
-const defaultConnections = 1024
-
-var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?$`)
 
 func (c *checker) http(h HTTP) {
 	if h.Listen != "" {
 		c.listen(h)
 	}
-	for i, name := range h.Hosts {
-		if !hostName.MatchString(name) {
-			c.value("SITE-HTTP-HOST", fmt.Sprintf("http.hosts[%d]", i), name, "a host name in lower case, with or without a port", "")
-		}
-	}
-	for i, o := range h.Origins {
-		if !isOrigin(o) || o != strings.ToLower(o) {
-			c.value("SITE-HTTP-ORIGIN", fmt.Sprintf("http.origins[%d]", i), o, "https://host or https://host:port in lower case, without a path", "")
-		}
-	}
-	for i, p := range h.TrustedProxies {
-		if _, err := ParseNetwork(p); err != nil {
-			c.value("SITE-HTTP-PROXY", fmt.Sprintf("http.trusted_proxies[%d]", i), p, "an IP address, or a network such as 10.0.0.0/8", "")
-		}
-	}
-	if h.PublicURL != "" && !isOrigin(h.PublicURL) {
-		c.value("SITE-HTTP-URL", "http.public_url", h.PublicURL, "https://host or https://host:port, without a path", "")
-	}
-	c.bounds("http.max_connections", int64(h.MaxConnections), 1, 65536)
 }
 
 // ParseNetwork reads an address, which is a network of one, or a network. Bits behind the prefix are refused: they are a slip.
@@ -60,12 +48,6 @@ func ParseNetwork(s string) (netip.Prefix, error) {
 		err = fmt.Errorf("%s is not the beginning of the network %s", s, p.Masked())
 	}
 	return p, err
-}
-
-// isOrigin reports whether s is a scheme, http or https, and a host, with or without a port, and nothing else.
-func isOrigin(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && s == u.Scheme+"://"+u.Host
 }
 
 func (c *checker) listen(h HTTP) {

@@ -10,15 +10,16 @@ import (
 
 // Import says which files may be imported and how they are checked.
 type Import struct {
-	// Roots are the folders that the gateway itself reads when a call names a path. If empty, those of policies.yaml in an older domain apply,
-	// as roots of no project.
-	Roots []Root `yaml:"roots"`
+	Roots []Root `yaml:"roots"` // folders that the gateway itself reads when a call names a path
 
-	// Local is where a user of this host may import from: "roots", files below a root that he can read himself, or "own", every file that he
-	// can read. His own process opens the file. Default roots (ARC-02).
-	Local string `yaml:"local"`
+	// What a user of this host may import, of the files that he can read: "roots", those below a folder in roots that belongs to the
+	// project or is a path alone, or "own", every file. A chat assistant that a user starts imports as that user: with "own" it can be
+	// talked into importing his private files.
+	Local string `yaml:"local" default:"roots" enum:"own,roots"`
 
-	FullCheck bool `yaml:"full_check"` // inflate gzip files of any size to compare their checksums; default false: those up to 64 MiB
+	// Inflate gzip files (FASTQ_GZ and the like) of any size when they are imported, and compare their checksums. false: only those up
+	// to 64 MiB. A file of 10 GiB takes some minutes more.
+	FullCheck bool `yaml:"full_check"`
 }
 
 // The values of import.local.
@@ -31,7 +32,7 @@ const (
 // may import into every project read it through the gateway.
 type Root struct {
 	Path     string   `yaml:"path"`     // absolute, never /
-	Projects []string `yaml:"projects"` // names or ids of the projects it belongs to, or *
+	Projects []string `yaml:"projects"` // names or ids of the projects it belongs to, {user} for every user's own, or *
 }
 
 // MarshalYAML writes a root of no project as its path.
@@ -43,7 +44,29 @@ func (r Root) MarshalYAML() (any, error) {
 	return root(r), nil
 }
 
-// ProjectIDs are the ids of the root's projects; * stays as it is.
+// InPlace is a folder of the nodes whose files may be registered and read where they lie. In the file it may be the
+// path alone, like a [Root].
+type InPlace struct {
+	Root `yaml:",inline"`
+	// Shared: administrators offer what is in the folder to its projects. The gateway reads it for all of them, by
+	// its own rights, and who registers a file there does so for all of them. Default false: a file is its
+	// registrant's.
+	Shared bool `yaml:"shared"`
+}
+
+// MarshalYAML writes a folder of no project as its path.
+func (p InPlace) MarshalYAML() (any, error) {
+	if p.Projects == nil {
+		return p.Path, nil
+	}
+	type root Root
+	return struct {
+		root   `yaml:",inline"`
+		Shared bool `yaml:"shared"`
+	}{root(p.Root), p.Shared}, nil
+}
+
+// ProjectIDs are the ids of the root's projects; * and {user} stay as they are.
 func (r Root) ProjectIDs() []string {
 	var ids []string
 	for _, p := range r.Projects {
@@ -56,8 +79,19 @@ func (r Root) ProjectIDs() []string {
 }
 
 func (c *checker) imports(im Import) {
-	c.oneOf("import.local", im.Local, LocalOwn, LocalRoots)
 	c.roots("import.roots", im.Roots)
+}
+
+// inPlace checks the folders of storage.in_place.
+func (c *checker) inPlace(folders []InPlace) {
+	var roots []Root
+	for i, f := range folders {
+		if roots = append(roots, f.Root); f.Shared && f.Projects == nil {
+			c.add("SITE-MISSING", fmt.Sprintf("storage.in_place[%d].projects", i), "the projects that the folder is shared with, or *",
+				"it is missing", "for example projects: [\"*\"]")
+		}
+	}
+	c.roots("storage.in_place", roots)
 }
 
 // roots checks a list of folders with their projects.
@@ -76,8 +110,8 @@ func (c *checker) roots(list string, roots []Root) {
 			c.add("SITE-MISSING", at+".projects", "the projects the folder belongs to, or *", "the list is empty", "for example projects: [demo]")
 		}
 		for k, p := range root.Projects {
-			if msg := plan.CheckProject(p); p != "*" && msg != "" {
-				c.add("SITE-PROJECT", fmt.Sprintf("%s.projects[%d]", at, k), "a project's name or id, or *", msg, "")
+			if msg := plan.CheckProjects(p); p != "*" && msg != "" {
+				c.add("SITE-PROJECT", fmt.Sprintf("%s.projects[%d]", at, k), "a project's name or id, {user} or *", msg, "")
 			}
 		}
 	}

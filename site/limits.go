@@ -8,33 +8,69 @@ import (
 
 // Limits bound what callers do at the same time, so that nobody holds up the others.
 type Limits struct {
-	Calls          int `yaml:"calls"`            // 1..65536 calls carried out at once; default 256
-	CallsPerCaller int `yaml:"calls_per_caller"` // 1..65536 of these for one caller; default 64
-	WaitsPerCaller int `yaml:"waits_per_caller"` // 1..65536 calls of one caller that wait for a run; default 512
+	// Calls carried out at once; further ones queue for up to 5 s. concurrency.global in policies.yaml may lower it. Callers in the
+	// queue get their turn one after another, however many calls each of them has.
+	Calls int `yaml:"calls" default:"256" min:"1" max:"65536"`
+	// Of these, calls of one caller. From 4 calls on, one caller gets at most three quarters of any limit.
+	CallsPerCaller int `yaml:"calls_per_caller" default:"64" min:"1" max:"65536"`
+	// Calls of one caller that wait for a run (wait_seconds). They count only here: a waiting call holds none of the above.
+	WaitsPerCaller int `yaml:"waits_per_caller" default:"512" min:"1" max:"65536"`
 
-	Previews          int `yaml:"previews"`            // 1..1024 previews and logs read at once; default 8
-	PreviewsPerCaller int `yaml:"previews_per_caller"` // 1..1024 of these for one caller; default 2
-	PreviewSeconds    int `yaml:"preview_seconds"`     // 1..600 s that one may take; default 10
-	Hashes            int `yaml:"hashes"`              // 1..1024 calls of artifact.verify at once; default 4
-	HashesPerCaller   int `yaml:"hashes_per_caller"`   // 1..1024 of these for one caller; default 1
+	// Previews of artifacts and logs read at once. Files of others are read only here and by the checks of imports and outputs, all of
+	// them in constant memory.
+	Previews int `yaml:"previews" default:"8" min:"1" max:"1024"`
+	// Of these, those of one caller. After one that took longer than 20 ms its caller's place rests nine times as long, at most 5 s, so
+	// that one caller keeps no processor busy.
+	PreviewsPerCaller int `yaml:"previews_per_caller" default:"2" min:"1" max:"1024"`
+	// Seconds that one preview may take.
+	PreviewSeconds int `yaml:"preview_seconds" default:"10" min:"1" max:"600"`
+	// Calls of artifact.verify at once, each of which reads every byte of what it verifies.
+	Hashes int `yaml:"hashes" default:"4" min:"1" max:"1024"`
+	// Of these, those of one caller.
+	HashesPerCaller int `yaml:"hashes_per_caller" default:"1" min:"1" max:"1024"`
 
-	StreamsPerCaller      int `yaml:"streams_per_caller"`      // 1..65536 event streams, uploads and downloads; default 64
-	OpenRunsPerProject    int `yaml:"open_runs_per_project"`   // 1..10000000 runs that are not over; default 100000
-	SocketConnections     int `yaml:"socket_connections"`      // 1..65536 open on the socket; default 1024
-	ConnectionsPerCaller  int `yaml:"connections_per_caller"`  // 1..65536 of these, and of the port's, of one caller; default 512
-	ConnectionsPerAddress int `yaml:"connections_per_address"` // 1..65536 of one address or user before its first call; default 256
+	// Event streams, uploads and downloads that one caller has open.
+	StreamsPerCaller int `yaml:"streams_per_caller" default:"64" min:"1" max:"65536"`
+	// Runs of one project that are not over. Beyond that a new run is refused (too_many_runs).
+	OpenRunsPerProject int `yaml:"open_runs_per_project" default:"100000" min:"1" max:"10000000"`
+	// Connections on the socket, as http.max_connections is for the port. Each of the two gets at most a quarter of the files this
+	// process may open (LimitNOFILE), so that the ledger and Slurm's commands always find some. When they run short, connections that
+	// are idle, or whose client has not sent a request yet, are closed: of whoever has most of them, the oldest.
+	SocketConnections int `yaml:"socket_connections" default:"1024" min:"1" max:"65536"`
+	// Connections of one caller.
+	ConnectionsPerCaller int `yaml:"connections_per_caller" default:"512" min:"1" max:"65536"`
+	// Connections from one address, or of one user on the socket, that have not sent credentials yet; one more closes the oldest of
+	// them.
+	ConnectionsPerAddress int `yaml:"connections_per_address" default:"256" min:"1" max:"65536"`
 
-	ProjectQuotaMB int `yaml:"project_quota_mb"` // MiB, 0..1073741824 that a project keeps, outputs included; default 0: no limit
-	ProjectImports int `yaml:"project_imports"`  // 1..100000000 imported artifacts of a project; default 200000
+	// What a project keeps in artifacts, outputs of its runs included, in MiB; content that several artifacts share counts for each. A
+	// project over its quota gets no new imports and no new runs (quota_exceeded); what its running jobs make is still collected. 0 is
+	// no limit.
+	ProjectQuotaMB int `yaml:"project_quota_mb" min:"0" max:"1073741824"`
+	// Imported artifacts of a project.
+	ProjectImports int `yaml:"project_imports" default:"200000" min:"1" max:"100000000"`
 
-	// What each project, and each caller in all projects, may have; 0 is no limit, and the default.
-	ProjectRunsInFlight     int `yaml:"project_runs_in_flight"`      // 0..1000000 runs sent to Slurm that have not ended
-	ProjectRunsPerDay       int `yaml:"project_runs_per_day"`        // 0..10000000 attempts opened on a day (UTC)
-	ProjectCPUHoursPerMonth int `yaml:"project_cpu_hours_per_month"` // 0..100000000 used, or reserved by time limits, in a month (UTC)
-	CallerRunsInFlight      int `yaml:"caller_runs_in_flight"`       // as those of a project
-	CallerRunsPerDay        int `yaml:"caller_runs_per_day"`
-	CallerCPUHoursPerMonth  int `yaml:"caller_cpu_hours_per_month"`
-	CallerQuotaMB           int `yaml:"caller_quota_mb"` // MiB, 0..1073741824 that it keeps in all projects, outputs included
+	// Runs in flight, of a project and of a caller in all projects together: sent to Slurm and not known to have ended. A further run
+	// waits for its turn (project_limit, caller_limit). docs/operations.md, "Shares and caps", says more. 0 is no limit; so it is for
+	// the next four.
+	ProjectRunsInFlight int `yaml:"project_runs_in_flight" min:"0" max:"1000000"`
+	CallerRunsInFlight  int `yaml:"caller_runs_in_flight" min:"0" max:"1000000"`
+	// Attempts started on a day (UTC). A further one is refused until midnight (cap_reached).
+	ProjectRunsPerDay int `yaml:"project_runs_per_day" min:"0" max:"10000000"`
+	CallerRunsPerDay  int `yaml:"caller_runs_per_day" min:"0" max:"10000000"`
+	// CPU hours in a calendar month (UTC). A run reserves its CPUs for its whole time limit when it is accepted; when it has ended,
+	// the time that its job ran counts. A run that would exceed it is refused (cap_reached).
+	ProjectCPUHoursPerMonth int `yaml:"project_cpu_hours_per_month" min:"0" max:"100000000"`
+	CallerCPUHoursPerMonth  int `yaml:"caller_cpu_hours_per_month" min:"0" max:"100000000"`
+	// Calls of a caller that leave a record, or an idempotency key, in the ledger for ever: submits, imports, cancels and the like
+	// that changed something. So many may come at once, and as many again in a minute, or day; a further one is refused with the
+	// seconds to wait (too_many_records). Rows of a batch do not count. 0 is no limit.
+	CallerRecordsPerMinute int `yaml:"caller_records_per_minute" default:"3000" min:"0" max:"10000000"`
+	CallerRecordsPerDay    int `yaml:"caller_records_per_day" default:"50000" min:"0" max:"10000000"`
+	// What a caller keeps in artifacts in all projects, in MiB: what it imported, the arguments and large answers of its calls, and
+	// outputs, logs and scripts of its runs. Counted like project_quota_mb, and with the same effect on a caller over its quota. What
+	// was stored by releases that did not record whose it is counts for nobody. 0 is no limit.
+	CallerQuotaMB int `yaml:"caller_quota_mb" min:"0" max:"1073741824"`
 
 	Projects []ProjectLimit `yaml:"projects"` // other values for some projects
 	Callers  []CallerLimit  `yaml:"callers"`  // and for some callers
@@ -42,22 +78,22 @@ type Limits struct {
 
 // ProjectLimit is what one project may have.
 type ProjectLimit struct {
-	Project          string `yaml:"project"`        // name or id
-	QuotaMB          int    `yaml:"quota_mb"`       // MiB, as project_quota_mb
-	Imports          int    `yaml:"imports"`        // as project_imports; 0: that
-	Weight           int    `yaml:"weight"`         // 1..1000 turns for one of another project; 0: 1
-	RunsInFlight     int    `yaml:"runs_in_flight"` // 0: as for all others, -1: no limit; so are the next two
-	RunsPerDay       int    `yaml:"runs_per_day"`
-	CPUHoursPerMonth int    `yaml:"cpu_hours_per_month"`
+	Project          string `yaml:"project"`                               // name or id, or {user}: each user's own
+	QuotaMB          int    `yaml:"quota_mb" min:"0" max:"1073741824"`     // MiB, as project_quota_mb
+	Imports          int    `yaml:"imports" min:"0" max:"100000000"`       // as project_imports; 0: that
+	Weight           int    `yaml:"weight" min:"0" max:"1000"`             // turns for one of another project; 0: 1
+	RunsInFlight     int    `yaml:"runs_in_flight" min:"-1" max:"1000000"` // 0: as for all others, -1: no limit; so are the next two
+	RunsPerDay       int    `yaml:"runs_per_day" min:"-1" max:"10000000"`
+	CPUHoursPerMonth int    `yaml:"cpu_hours_per_month" min:"-1" max:"100000000"`
 }
 
 // CallerLimit is what one caller may have.
 type CallerLimit struct {
-	Caller           string `yaml:"caller"`         // as lists show it, e.g. user:alice, or the id of the principal, prn_…
-	RunsInFlight     int    `yaml:"runs_in_flight"` // 0: as for all others, -1: no limit; so are the next three
-	RunsPerDay       int    `yaml:"runs_per_day"`
-	CPUHoursPerMonth int    `yaml:"cpu_hours_per_month"`
-	QuotaMB          int    `yaml:"quota_mb"` // MiB, as caller_quota_mb
+	Caller           string `yaml:"caller"`                                // as lists show it, e.g. user:alice, or the id of the principal, prn_…
+	RunsInFlight     int    `yaml:"runs_in_flight" min:"-1" max:"1000000"` // 0: as for all others, -1: no limit; so are the next three
+	RunsPerDay       int    `yaml:"runs_per_day" min:"-1" max:"10000000"`
+	CPUHoursPerMonth int    `yaml:"cpu_hours_per_month" min:"-1" max:"100000000"`
+	QuotaMB          int    `yaml:"quota_mb" min:"-1" max:"1073741824"` // MiB, as caller_quota_mb
 }
 
 // Caps are the limits that projects and callers have in common.
@@ -69,77 +105,16 @@ func (p ProjectLimit) Caps() Caps { return Caps{p.RunsInFlight, p.RunsPerDay, p.
 // Caps are those of the caller's own.
 func (l CallerLimit) Caps() Caps { return Caps{l.RunsInFlight, l.RunsPerDay, l.CPUHoursPerMonth} }
 
-const (
-	mostQuota   = 1 << 30
-	mostImports = 100_000_000
-
-	mostInFlight = 1_000_000
-	mostPerDay   = 10_000_000
-	mostCPUHours = 100_000_000
-	mostWeight   = 1000
-)
-
-// limit is a field of Limits: where it is, its default, and the values it may have.
-type limit struct {
-	name           string
-	value          *int
-	def, low, high int
-}
-
-func (l *Limits) fields() []limit {
-	const most = 1 << 16
-	return []limit{
-		{"calls", &l.Calls, 256, 1, most},
-		{"calls_per_caller", &l.CallsPerCaller, 64, 1, most},
-		{"waits_per_caller", &l.WaitsPerCaller, 512, 1, most},
-		{"previews", &l.Previews, 8, 1, 1024},
-		{"previews_per_caller", &l.PreviewsPerCaller, 2, 1, 1024},
-		{"preview_seconds", &l.PreviewSeconds, 10, 1, 600},
-		{"hashes", &l.Hashes, 4, 1, 1024},
-		{"hashes_per_caller", &l.HashesPerCaller, 1, 1, 1024},
-		{"streams_per_caller", &l.StreamsPerCaller, 64, 1, most},
-		{"open_runs_per_project", &l.OpenRunsPerProject, 100_000, 1, 10_000_000},
-		{"socket_connections", &l.SocketConnections, 1024, 1, most},
-		{"connections_per_caller", &l.ConnectionsPerCaller, 512, 1, most},
-		{"connections_per_address", &l.ConnectionsPerAddress, 256, 1, most},
-		{"project_quota_mb", &l.ProjectQuotaMB, 0, 0, mostQuota},
-		{"project_imports", &l.ProjectImports, 200_000, 1, mostImports},
-		{"project_runs_in_flight", &l.ProjectRunsInFlight, 0, 0, mostInFlight},
-		{"project_runs_per_day", &l.ProjectRunsPerDay, 0, 0, mostPerDay},
-		{"project_cpu_hours_per_month", &l.ProjectCPUHoursPerMonth, 0, 0, mostCPUHours},
-		{"caller_runs_in_flight", &l.CallerRunsInFlight, 0, 0, mostInFlight},
-		{"caller_runs_per_day", &l.CallerRunsPerDay, 0, 0, mostPerDay},
-		{"caller_cpu_hours_per_month", &l.CallerCPUHoursPerMonth, 0, 0, mostCPUHours},
-		{"caller_quota_mb", &l.CallerQuotaMB, 0, 0, mostQuota},
-	}
-}
-
 func (c *checker) limits(l Limits) {
-	for _, f := range l.fields() {
-		c.bounds("limits."+f.name, int64(*f.value), int64(f.low), int64(f.high))
-	}
 	for i, p := range l.Projects {
-		at := fmt.Sprintf("limits.projects[%d]", i)
-		if msg := plan.CheckProject(p.Project); msg != "" {
-			c.add("SITE-PROJECT", at+".project", "a project's name or id", msg, "")
+		if msg := plan.CheckProjects(p.Project); msg != "" {
+			c.add("SITE-PROJECT", fmt.Sprintf("limits.projects[%d].project", i), "a project's name or id, or {user}", msg, "")
 		}
-		c.bounds(at+".quota_mb", int64(p.QuotaMB), 0, mostQuota)
-		c.bounds(at+".imports", int64(p.Imports), 0, mostImports)
-		c.bounds(at+".weight", int64(p.Weight), 0, mostWeight)
-		c.caps(at, p.Caps())
 	}
 	for i, l := range l.Callers {
-		at := fmt.Sprintf("limits.callers[%d]", i)
 		if l.Caller == "" {
-			c.add("SITE-CALLER", at+".caller", "a caller's name or id, as a list of runs shows it", "the caller is missing", "")
+			c.add("SITE-CALLER", fmt.Sprintf("limits.callers[%d].caller", i), "a caller's name or id, as a list of runs shows it",
+				"the caller is missing", "")
 		}
-		c.caps(at, l.Caps())
-		c.bounds(at+".quota_mb", int64(l.QuotaMB), -1, mostQuota)
 	}
-}
-
-func (c *checker) caps(at string, l Caps) {
-	c.bounds(at+".runs_in_flight", int64(l.RunsInFlight), -1, mostInFlight)
-	c.bounds(at+".runs_per_day", int64(l.RunsPerDay), -1, mostPerDay)
-	c.bounds(at+".cpu_hours_per_month", int64(l.CPUHoursPerMonth), -1, mostCPUHours)
 }

@@ -3,7 +3,6 @@ package site
 import (
 	"fmt"
 	"net/mail"
-	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,7 +11,9 @@ import (
 
 // Notify says who may be told that a run or a batch is over.
 type Notify struct {
-	Origins   []string         `yaml:"origins"`             // https://host[:port] or http://host[:port] that get webhooks; default none
+	// Origins that get webhooks: scheme, host and perhaps a port, for example https://hooks.example.org. A place is told nowhere else,
+	// and redirects are not followed. With http whoever is on the way can read that a run is over.
+	Origins   []string         `yaml:"origins" is:"webhook"`
 	Receivers []NotifyReceiver `yaml:"receivers,omitempty"` // webhooks whose URL is a secret; default none
 	Mail      NotifyMail       `yaml:"mail,omitempty"`      // how mail is sent; default not at all
 }
@@ -33,31 +34,21 @@ const (
 
 // NotifyMail says how mail is sent.
 type NotifyMail struct {
-	Domains  []string `yaml:"domains"`  // of addresses that get mail; default none
-	From     string   `yaml:"from"`     // address that mail is from; required with domains
-	Sendmail string   `yaml:"sendmail"` // absolute path of a program that takes sendmail's options; default /usr/sbin/sendmail
-	PerHour  int      `yaml:"per_hour"` // 1..100000 mails, further ones wait; default 100
+	// Domains of addresses that get mail, for example [example.org]; empty: no mail is sent.
+	Domains []string `yaml:"domains" is:"domain"`
+	// The address that mail is from; required with domains.
+	From string `yaml:"from"`
+	// A program that takes the options of sendmail(8) and a mail on its standard input.
+	Sendmail string `yaml:"sendmail" default:"/usr/sbin/sendmail"`
+	// Mails in an hour; further ones wait.
+	PerHour int `yaml:"per_hour" default:"100" min:"1" max:"100000"`
+	// Of these, mails for each caller; a quarter where it is not given.
+	PerCaller int `yaml:"per_caller"`
 }
-
-const (
-	defaultSendmail = "/usr/sbin/sendmail"
-	defaultMails    = 100
-)
 
 var receiverName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-var mailDomain = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
-
 func (c *checker) notify(n Notify) {
-	const rule = "https:// or http://, a host in lower case and perhaps a port, and nothing after it"
-	for i, text := range n.Origins {
-		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Scheme+"://"+u.Host != text || hasUpper(u.Host) ||
-			u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80" {
-			c.value("SITE-ORIGIN", fmt.Sprintf("notify.origins[%d]", i), text, rule,
-				"for example https://hooks.example.org; without the scheme's own port")
-		}
-	}
 	for i, r := range n.Receivers {
 		field := fmt.Sprintf("notify.receivers[%d]", i)
 		if !receiverName.MatchString(r.Name) || slices.ContainsFunc(n.Receivers[:i], func(o NotifyReceiver) bool { return o.Name == r.Name }) {
@@ -76,12 +67,7 @@ func (c *checker) notify(n Notify) {
 			c.value("SITE-BODY", field+".body", r.Body, "event or text", "")
 		}
 	}
-	for i, d := range n.Mail.Domains {
-		if !mailDomain.MatchString(d) {
-			c.value("SITE-DOMAIN", fmt.Sprintf("notify.mail.domains[%d]", i), d, "the part of a mail address after @", "for example example.org")
-		}
-	}
-	c.bounds("notify.mail.per_hour", int64(n.Mail.PerHour), 1, 100000)
+	c.bounds("notify.mail.per_caller", int64(n.Mail.PerCaller), 1, int64(n.Mail.PerHour))
 	if !filepath.IsAbs(n.Mail.Sendmail) {
 		c.value("SITE-PATH", "notify.mail.sendmail", n.Mail.Sendmail, "an absolute path", "")
 	}
@@ -89,8 +75,4 @@ func (c *checker) notify(n Notify) {
 		c.value("SITE-MAIL", "notify.mail.from", n.Mail.From, "a mail address, as notify.mail.domains is given",
 			"for example slurmgate@example.org")
 	}
-}
-
-func hasUpper(s string) bool {
-	return slices.ContainsFunc([]byte(s), func(b byte) bool { return b >= 'A' && b <= 'Z' })
 }

@@ -175,11 +175,10 @@ func (s *Site) jumps(at string, ssh *SSH) {
 // transports checks which fields the transports need, and which combinations there are.
 func (c *checker) transports(s Slurm, st Storage) {
 	known := []string{TransportCLI, TransportSSH, TransportREST}
-	c.oneOf("slurm.transport", s.Transport, known...)
-	c.oneOf("storage.transport", st.Transport, TransportShared, TransportSFTP)
 	only := func(field, transport string, given bool, hint string) { // field is of one transport of Slurm
 		if given && s.Transport != transport && slices.Contains(known, s.Transport) {
-			c.add("SITE-TRANSPORT", field, "only with slurm.transport: "+transport, "slurm.transport is "+s.Transport, hint)
+			c.add("SITE-TRANSPORT", field, "only with slurm.transport: "+transport,
+				"this has no effect: slurm.transport is "+s.Transport, hint)
 		}
 	}
 	missing := func(field, rule, hint string) { c.add("SITE-MISSING", field, rule, "the section is missing", hint) }
@@ -220,7 +219,8 @@ func (c *checker) transports(s Slurm, st Storage) {
 	case sftp && st.SFTP != nil:
 		c.sftp(*st.SFTP, ssh && s.SSH != nil, rest)
 	case st.SFTP != nil && st.Transport == TransportShared:
-		c.add("SITE-TRANSPORT", "storage.sftp", "only with storage.transport: sftp", "storage.transport is shared",
+		c.add("SITE-TRANSPORT", "storage.sftp", "only with storage.transport: sftp",
+			"the section has no effect: storage.transport is shared",
 			"set storage.transport to sftp, or remove storage.sftp")
 	}
 }
@@ -242,7 +242,8 @@ func (c *checker) ssh(at string, s SSH) {
 
 func (c *checker) jumps(at string, jump []Endpoint) {
 	if len(jump) > maxJumps {
-		c.add("SITE-RANGE", at+".jump", fmt.Sprintf("at most %d hosts", maxJumps), fmt.Sprintf("there are %d", len(jump)), "")
+		c.add("SITE-RANGE", at+".jump", fmt.Sprintf("at most %d hosts", maxJumps),
+			fmt.Sprintf("%d hosts are too many", len(jump)), "")
 	}
 	for i, j := range jump {
 		c.endpoint(fmt.Sprintf("%s.jump[%d]", at, i), j)

@@ -37,7 +37,7 @@ func (r REST) Where() string {
 func (s *Site) OverREST() bool { return s.Slurm.Transport == TransportREST }
 
 // restVersions are the versions of slurmrestd's API that the gateway speaks.
-var restVersions = []string{"v0.0.38", "v0.0.40", "v0.0.41", "v0.0.42", "v0.0.43", "v0.0.44", "v0.0.45"}
+var restVersions = []string{"v0.0.40", "v0.0.41", "v0.0.42", "v0.0.43", "v0.0.44", "v0.0.45"}
 
 const unixScheme = "unix:"
 
@@ -48,7 +48,7 @@ var tokenText = regexp.MustCompile(`^(SLURM_JWT=|eyJ[A-Za-z0-9_-]*\.)`)
 func (c *checker) rest(r REST) {
 	switch {
 	case r.URL == "" && len(r.Command) == 0:
-		c.add("SITE-MISSING", "slurm.rest.url", "url, or command", "neither says how slurmrestd is reached",
+		c.add("SITE-MISSING", "slurm.rest.url", "url, or command", "neither url nor command says how slurmrestd is reached",
 			"for example url: unix:/run/slurmrestd/slurmrestd.sock, or https://slurm.cluster.example:6820")
 	case r.URL != "" && len(r.Command) > 0:
 		c.add("SITE-TRANSPORT", "slurm.rest.command", "either url or command", "url and command are both given", "remove one of them")

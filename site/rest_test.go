@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"slurmgate/fault"
 )
 
 // overREST is a site file with slurm.rest and storage as given.
@@ -58,13 +56,7 @@ func TestSiteOverREST(t *testing.T) {
 		if x.shell && s.ShellHost() != &s.Storage.SFTP.SSH {
 			t.Errorf("%s: the shell is on %+v", name, s.ShellHost())
 		}
-		out, err := s.Effective()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(s, parse(t, string(out)), ignorePrivate); diff != "" {
-			t.Errorf("%s: %s\n%s", name, diff, out)
-		}
+		wantReadBack(t, name, s)
 	}
 	second := fmt.Sprintf(clusterPart, "second")
 	second = strings.Replace(second, "slurm: {", "slurm: {transport: rest, rest: {url: unix:/s}, ", 1)
@@ -121,16 +113,6 @@ func TestSiteOverRESTRefused(t *testing.T) {
 		"all at once": {of("url: 'ftp://h', user: root, token_file: t, version: v1"),
 			"8 SITE-URL slurm.rest.url, 8 SITE-USER slurm.rest.user, 8 SITE-PATH slurm.rest.token_file, 8 SITE-VALUE slurm.rest.version"},
 	} {
-		_, err := Parse("site.yaml", []byte(x.text))
-		var got []string
-		for _, p := range fault.ProblemsOf(err) {
-			got = append(got, fmt.Sprintf("%d %s %s", p.Line, p.Code, p.Field))
-			if p.Rule == "" || p.Msg == "" || strings.Contains(fmt.Sprintf("%+v", p), "c2VjcmV0") {
-				t.Errorf("%s: %+v", name, p)
-			}
-		}
-		if diff := cmp.Diff(x.want, strings.Join(got, ", ")); diff != "" {
-			t.Errorf("%s: %s\n%v", name, diff, err)
-		}
+		wantProblems(t, name, x.text, x.want)
 	}
 }

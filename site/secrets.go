@@ -27,13 +27,14 @@ const (
 
 func (c *checker) secrets(s Secrets) {
 	if n := len(s.Patterns); n > maxPatterns {
-		c.add("SITE-SECRETS", "secrets.patterns", fmt.Sprintf("at most %d patterns", maxPatterns), fmt.Sprintf("there are %d", n), "")
+		c.add("SITE-SECRETS", "secrets.patterns", fmt.Sprintf("at most %d patterns", maxPatterns),
+			fmt.Sprintf("%d patterns are too many", n), "")
 	}
 	names := map[string]bool{}
 	for i, p := range s.Patterns {
 		at := fmt.Sprintf("secrets.patterns[%d]", i)
 		if n := len([]rune(p.Name)); n == 0 || n > 64 || strings.ContainsFunc(p.Name, func(r rune) bool { return r < ' ' }) {
-			c.add("SITE-SECRETS", at+".name", "1 to 64 characters", fmt.Sprintf("it has %d", n), "")
+			c.add("SITE-SECRETS", at+".name", "1 to 64 characters", fmt.Sprintf("the name has %d characters", n), "")
 		} else if names[p.Name] {
 			c.add("SITE-SECRETS", at+".name", "each name once", fmt.Sprintf("%q appears twice", p.Name), "choose another name")
 		}
@@ -42,12 +43,13 @@ func (c *checker) secrets(s Secrets) {
 			c.add("SITE-SECRETS", at+".pattern", fmt.Sprintf("a regular expression (RE2) of 1 to %d bytes", maxPattern), msg, "")
 		}
 		if n := len(p.Keywords); n > maxKeywords {
-			c.add("SITE-SECRETS", at+".keywords", fmt.Sprintf("at most %d keywords", maxKeywords), fmt.Sprintf("there are %d", n), "")
+			c.add("SITE-SECRETS", at+".keywords", fmt.Sprintf("at most %d keywords", maxKeywords),
+				fmt.Sprintf("%d keywords are too many", n), "")
 		}
 		for k, word := range p.Keywords {
 			if len(word) < 3 || len(word) > maxKeywordBytes {
 				c.add("SITE-SECRETS", fmt.Sprintf("%s.keywords[%d]", at, k), fmt.Sprintf("3 to %d bytes", maxKeywordBytes),
-					fmt.Sprintf("%q has %d", word, len(word)), "")
+					fmt.Sprintf("%q has %d bytes", word, len(word)), "")
 			}
 		}
 	}

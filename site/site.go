@@ -52,38 +52,69 @@ type Site struct {
 
 // Gateway is what belongs to the gateway alone. Compute nodes need not see any of it.
 type Gateway struct {
-	StateDir       string `yaml:"state_dir"`       // absolute, on a local disk: ledger.db, locks/
-	ArtifactDir    string `yaml:"artifact_dir"`    // absolute; default state_dir/artifacts. Any disk of the gateway
-	Socket         string `yaml:"socket"`          // absolute, at most 107 bytes; default state_dir/gateway.sock
-	DefaultProject string `yaml:"default_project"` // project name used when a call names none; default "default"
-	ImageStore     string `yaml:"image_store"`     // absolute; images of jobs of this host, if the first cluster is reached by SFTP; default state_dir/images
+	StateDir    string `yaml:"state_dir"`    // absolute, on a local disk: ledger.db, locks/
+	ArtifactDir string `yaml:"artifact_dir"` // absolute; default state_dir/artifacts. Any disk of the gateway
+	Socket      string `yaml:"socket"`       // absolute, at most 107 bytes; default state_dir/gateway.sock
+	// Project of calls that name none, of callers who have no project of their own (access): root and the gateway's user, and tokens
+	// without {user}. It is part of a run's identity, so decide on it before the first run.
+	DefaultProject string `yaml:"default_project" default:"default"`
+	// Unit of systemd that runs the gateway. When set, no verb becomes the gateway: a verb that finds none says that the service is down.
+	// Remove it where no service runs the gateway. Default: none.
+	Service    string `yaml:"service" is:"unit?"`
+	ImageStore string `yaml:"image_store"` // absolute; images of jobs of this host, if the first cluster is reached by SFTP; default state_dir/images
 }
 
 // Slurm says how Slurm is reached.
 type Slurm struct {
-	Transport              string  `yaml:"transport"`                // "cli": the commands of Slurm on this machine; "ssh"; "rest"; default cli
-	SSH                    *SSH    `yaml:"ssh,omitempty"`            // the login node, only with transport ssh
-	REST                   *REST   `yaml:"rest,omitempty"`           // slurmrestd, only with transport rest
-	BinDir                 string  `yaml:"bin_dir"`                  // absolute folder of Slurm's commands; default /usr/bin; not with rest
-	Conf                   string  `yaml:"conf"`                     // absolute path of slurm.conf for SLURM_CONF; empty: Slurm's own default
-	Cluster                string  `yaml:"cluster"`                  // ClusterName of the only cluster that is sent to or asked; empty: any
-	RunAs                  string  `yaml:"run_as"`                   // "self": jobs belong to the gateway's user; "caller"; default self
-	Caller                 *Caller `yaml:"caller,omitempty"`         // the users' logins, only with run_as caller
-	DefaultPartition       string  `yaml:"default_partition"`        // for plans that name none
-	DefaultAccount         string  `yaml:"default_account"`          // for plans that name none
-	DefaultQOS             string  `yaml:"default_qos"`              // for plans that name none; empty: Slurm's own default
-	Accounts               string  `yaml:"accounts"`                 // "site": by this file and policy; "associations": by sacctmgr's too; default site
-	Accounting             string  `yaml:"accounting"`               // "auto" (use sacct where it works), "required" or "none"; default auto
-	VerifyAllowanceSeconds int     `yaml:"verify_allowance_seconds"` // 1..3600 more of time limit, to check image and inputs; default 120
-	GraceSeconds           int     `yaml:"grace_seconds"`            // 1..600 from TERM to KILL, below Slurm's KillWait; default 10
-	Scratch                string  `yaml:"scratch,omitempty"`        // folder on each node's own disk for /tmp of containers; empty: none
-	Arrays                 Arrays  `yaml:"arrays"`                   // when runs are sent together, as one job array
+	// How Slurm is reached. "cli": by sbatch, squeue, sacct, scancel and scontrol on this machine. "ssh": by the same commands on a
+	// login node, which needs nothing but sshd, bash and coreutils besides. bin_dir and conf are then paths of the login node, run_as
+	// self is the user of ssh.user. "rest": through slurmrestd, for a host without Slurm's commands; leave out bin_dir and conf;
+	// run_as self is the user of rest.user.
+	Transport string `yaml:"transport" default:"cli" enum:"cli,ssh,rest"`
+	SSH       *SSH   `yaml:"ssh,omitempty"`  // the login node, only with transport ssh
+	REST      *REST  `yaml:"rest,omitempty"` // slurmrestd, only with transport rest
+	BinDir    string `yaml:"bin_dir"`        // absolute folder of Slurm's commands; default /usr/bin; not with rest
+	// Path of slurm.conf, if Slurm's commands do not find it themselves; passed to them as SLURM_CONF. Not with transport: rest.
+	// Default: none.
+	Conf string `yaml:"conf"`
+	// Set this. ClusterName of slurm.conf. When set, nothing is sent to or asked of another cluster. Default: not checked.
+	Cluster string `yaml:"cluster" is:"slurm?"`
+	// Whom jobs and the files of runs belong to. "self": the user the gateway runs as (or ssh.user, rest.user). "caller": the user who
+	// asked for the run, with that user's quota, fair-share and accounting. The gateway then logs in as each user over SSH, with
+	// certificates of minutes that a process of its own signs (`slurmgate signer`), and needs {user} in storage.runs_dir. Not with
+	// transport: rest. docs/identity.md says how to set it up.
+	RunAs            string  `yaml:"run_as" default:"self" enum:"self,caller"`
+	Caller           *Caller `yaml:"caller,omitempty"`             // the users' logins, only with run_as caller
+	DefaultPartition string  `yaml:"default_partition" is:"slurm"` // for plans that name none
+	DefaultAccount   string  `yaml:"default_account" is:"slurm"`   // for plans that name none
+	// QOS for plans that name none. Default: none, so Slurm uses its own default.
+	DefaultQOS string `yaml:"default_qos" is:"slurm?"`
+	// What users of this host may charge, where access.peers names no account for them. "site": default_account, and any that
+	// policies.yaml allows. "associations": the accounts of their own associations in Slurm (sacctmgr show user NAME withassoc), and
+	// where a call names none their DefaultAccount. All users are asked for at once, at most every 5 minutes; it needs cluster, and
+	// sacctmgr in bin_dir. Tokens, OpenID callers, root and the gateway's own user are not affected. As all jobs belong to the
+	// gateway's user, it needs an association with each of these accounts too; doctor lists those it lacks.
+	Accounts string `yaml:"accounts" default:"site" enum:"site,associations"`
+	// Accounting (slurmdbd): "auto" uses sacct where it works, "required" makes its absence an error, "none" never uses it. Without
+	// accounting, a job that has left squeue is judged only by the files it wrote.
+	Accounting string `yaml:"accounting" default:"auto" enum:"auto,required,none"`
+	// Seconds added to the time limit of every job for checking image and inputs before the program starts: about 1 s for 2 GB on a
+	// fast filesystem.
+	VerifyAllowanceSeconds int `yaml:"verify_allowance_seconds" default:"120" min:"1" max:"3600"`
+	// Seconds between TERM and KILL for a program that reaches its time limit. Keep it below KillWait of slurm.conf (30 by default).
+	GraceSeconds int `yaml:"grace_seconds" default:"10" min:"1" max:"600"`
+	// A folder on each compute node's own disk, such as /scratch or /tmp. Each job makes a private folder in it for /tmp of its
+	// container and removes it at the end (only a job that is killed at once, without TERM, leaves it behind). Without it, /tmp lies
+	// in storage.runs_dir. No part of a run's identity. Default: none. Where it is missing on a node, runs end with scratch_missing;
+	// `slurmgate doctor` looks at each node.
+	Scratch string `yaml:"scratch,omitempty" is:"plain?"`
+	Arrays  Arrays `yaml:"arrays"` // when runs are sent together, as one job array
 }
 
 // Arrays says when runs that Slurm need be told the same about are sent as the tasks of one job array.
 type Arrays struct {
-	Min      int `yaml:"min"`       // 2..1000 that are ready leave at once; 0: every run is a job of its own; default 1000
-	LingerMS int `yaml:"linger_ms"` // 1..60000: how long a run waits for others of its caller at most; default 1000
+	Min      int `yaml:"min" default:"1000"`                           // 2..1000 that are ready leave at once; 0: every run is a job of its own
+	LingerMS int `yaml:"linger_ms" default:"1000" min:"1" max:"60000"` // 1..60000: how long a run waits for others of its caller at most
 }
 
 // Values of Slurm.Accounts: what a user of this host may charge, where access.peers does not say it.
@@ -105,63 +136,95 @@ func (s Slurm) AlsoNeeds() (programs []string) {
 
 // Storage is where the cluster's folders are. Paths are as jobs see them, unless a section says otherwise.
 type Storage struct {
-	Transport      string   `yaml:"transport"`        // "shared": this machine sees the folders under the same path; "sftp"; default shared
-	RunsDir        string   `yaml:"runs_dir"`         // absolute and plain: a folder for each run. With run_as caller it has {user} in it
-	ImageStore     string   `yaml:"image_store"`      // absolute and plain: images by digest
-	Login          *Folders `yaml:"login,omitempty"`  // the folders as the login node names them, where that differs
-	SFTP           *SFTP    `yaml:"sftp,omitempty"`   // the SFTP server, only with transport sftp
-	MaxOutputBytes int64    `yaml:"max_output_bytes"` // largest declared output collected, in bytes; default 100 GiB. A tool may set less
-	BindArtifacts  string   `yaml:"bind_artifacts"`   // absolute: gateway.artifact_dir as the nodes see it; inputs are then mounted, not copied
-	InPlace        []Root   `yaml:"in_place"`         // folders of the nodes whose files may be registered and read where they lie
-	ReserveMB      int      `yaml:"reserve_mb"`       // MiB, 0..1048576 that must be free on the disks to accept a run; default 256
+	// How the gateway reaches these folders. "shared": this machine sees them too, under the same path. "sftp": through an SFTP
+	// server, which needs slurm.transport: ssh or rest. runs_dir and image_store are always the paths that jobs see.
+	Transport  string   `yaml:"transport" default:"shared" enum:"shared,sftp"`
+	RunsDir    string   `yaml:"runs_dir"`               // absolute and plain: a folder for each run. With run_as caller it has {user} in it
+	ImageStore string   `yaml:"image_store" is:"plain"` // absolute and plain: images by digest
+	Login      *Folders `yaml:"login,omitempty"`        // the folders as the login node names them, where that differs
+	SFTP       *SFTP    `yaml:"sftp,omitempty"`         // the SFTP server, only with transport sftp
+	// Largest output file that is collected, in bytes; a run with a larger one fails. A tool's own maxOutputBytes may be lower, never
+	// higher. The default is 100 GiB.
+	MaxOutputBytes int64 `yaml:"max_output_bytes" default:"107374182400" min:"1" max:"9007199254740991"`
+	// gateway.artifact_dir as the compute nodes see it, if they do. Then a job gets an input of 1 MiB or more as a read-only mount of
+	// the stored file, not as a copy in its folder ("bound" in runs show); the job still hashes it first. Not with slurm.run_as:
+	// caller. `slurmgate doctor` looks for it on the nodes. Default: none, every input is copied.
+	BindArtifacts string    `yaml:"bind_artifacts" is:"path?"`
+	InPlace       []InPlace `yaml:"in_place"` // folders of the nodes whose files may be registered and read where they lie
+	// MiB. With less free space than this on the disk of state_dir, runs_dir or artifact_dir, new runs are refused; runs that have
+	// begun are still recorded and collected.
+	ReserveMB int `yaml:"reserve_mb" default:"256" min:"0" max:"1048576"`
 }
 
 // Apptainer says how containers are run. Path and Module exclude each other.
 type Apptainer struct {
-	Path             string   `yaml:"path"`              // absolute and plain, on the compute nodes; without module default /usr/bin/apptainer
-	Module           *Module  `yaml:"module,omitempty"`  // for sites where Apptainer comes as an environment module
-	Verify           string   `yaml:"verify"`            // "all": the job checks image and inputs before it starts; "image_only"; default all
-	Binds            []Bind   `yaml:"binds"`             // folders that tools may ask for by name, always read-only
-	NetworkIsolation string   `yaml:"network_isolation"` // "required": containers have no network
-	NoMount          []string `yaml:"no_mount"`          // further mounts to leave out: sys, devpts or absolute paths
-	GPU              string   `yaml:"gpu"`               // "nvidia" (--nv) or "amd" (--rocm), for plans that ask for GPUs; default nvidia
-	Seccomp          string   `yaml:"seccomp"`           // absolute and plain: a seccomp profile on the compute nodes; default none
+	Path   string  `yaml:"path"`             // absolute and plain, on the compute nodes; without module default /usr/bin/apptainer
+	Module *Module `yaml:"module,omitempty"` // for sites where Apptainer comes as an environment module
+	// What a job verifies against the pinned SHA-256 before it runs anything. "all": image and inputs. "image_only": for sites where
+	// reading large inputs twice costs too much; every run then carries a warning.
+	Verify string `yaml:"verify" default:"all" enum:"all,image_only"`
+	Binds  []Bind `yaml:"binds"` // folders that tools may ask for by name, always read-only
+	// "required": containers have no network at all (apptainer --net --network none).
+	NetworkIsolation string `yaml:"network_isolation" default:"required" enum:"required"`
+	// Further mounts that containers do not get: "sys" hides /sys (some programs, such as Java, read their memory limit there),
+	// "devpts" the terminals, an absolute path a "bind path" of apptainer.conf. Only old versions need the last: home folders, the
+	// host's root and all bind paths of apptainer.conf are left out in any case.
+	NoMount []string `yaml:"no_mount" is:"mount"`
+	// Vendor of the GPUs, for plans that request GPUs: "nvidia" adds --nv, "amd" --rocm.
+	GPU string `yaml:"gpu" default:"nvidia" enum:"nvidia,amd"`
+	// A seccomp profile, in the form that Apptainer reads, on the compute nodes. Plain. Programs in containers then cannot make the
+	// system calls it forbids. site-configs/seccomp.json forbids what a tool has no use for: namespaces of its own, mounts, tracing of
+	// other processes, kernel modules, BPF, io_uring and the like; copy it to a folder that all nodes see. Only root and the gateway's
+	// user may be able to write the file. It needs an Apptainer with libseccomp; doctor says whether the profile is in force. A node
+	// without the file starts no container. Not part of a run's identity. Default: none.
+	Seccomp string `yaml:"seccomp" is:"plain?"`
 }
+
+// The values of apptainer.verify.
+const (
+	VerifyAll    = "all"
+	VerifyImages = "image_only"
+)
 
 // Module is how the job loads Apptainer as an environment module.
 type Module struct {
-	Init string   `yaml:"init"` // absolute path of the file that defines the command "module"; default /etc/profile.d/modules.sh
-	Load []string `yaml:"load"` // modules to load, in this order
+	Init string   `yaml:"init" default:"/etc/profile.d/modules.sh" is:"plain"` // absolute path of the file that defines the command "module"
+	Load []string `yaml:"load" is:"module"`                                    // modules to load, in this order
 }
 
 // Bind is a folder of the compute nodes that a toolpack may ask for by name (binds). Its container sees it read-only; name
 // and version are part of the run's identity.
 type Bind struct {
-	Name    string `yaml:"name"`    // lower-case letters, digits and . _ -, at most 64
-	Version string `yaml:"version"` // one word, at most 128 bytes; changed with the folder's content
-	Source  string `yaml:"source"`  // absolute and plain, on the compute node
-	Target  string `yaml:"target"`  // absolute and plain, in the container
+	Name    string `yaml:"name"`              // lower-case letters, digits and . _ -, at most 64
+	Version string `yaml:"version"`           // one word, at most 128 bytes; changed with the folder's content
+	Source  string `yaml:"source" is:"plain"` // absolute and plain, on the compute node
+	Target  string `yaml:"target" is:"plain"` // absolute and plain, in the container
 }
 
 // Watch bounds the time between two queries of Slurm.
 type Watch struct {
-	FloorSeconds   int `yaml:"floor_seconds"`   // 1..3600, while something happens; default 2
-	CeilingSeconds int `yaml:"ceiling_seconds"` // floor..3600, while nothing happens; default 60
+	// Seconds between two queries while runs change.
+	FloorSeconds int `yaml:"floor_seconds" default:"2" min:"1" max:"3600"`
+	// Seconds between two queries while nothing changes; not below the floor.
+	CeilingSeconds int `yaml:"ceiling_seconds"`
 }
 
 // Budget bounds the gateway's rate of Slurm commands and its concurrent work.
 type Budget struct {
-	RPCPerMinute   int `yaml:"rpc_per_minute"`  // 1..6000 calls of Slurm commands; default 60
-	SendsInFlight  int `yaml:"sends_in_flight"` // 1..64 sbatch at once; default 2
-	StagingWorkers int `yaml:"staging_workers"` // 1..64 runs whose inputs are copied at once; default 2
+	// Calls of Slurm's commands per minute, in total.
+	RPCPerMinute int `yaml:"rpc_per_minute" default:"60" min:"1" max:"6000"`
+	// Concurrent sbatch commands.
+	SendsInFlight int `yaml:"sends_in_flight" default:"2" min:"1" max:"64"`
+	// Runs whose inputs are copied concurrently.
+	StagingWorkers int `yaml:"staging_workers" default:"2" min:"1" max:"64"`
 
 	Shared SharedBudget `yaml:"shared"` // of all gateways of this host that name the same file, besides
 }
 
 // SharedBudget bounds what several gateways of one host ask of a Slurm.
 type SharedBudget struct {
-	File         string `yaml:"file"`           // that each of them can write; empty: there is no shared budget
-	RPCPerMinute int    `yaml:"rpc_per_minute"` // 1..60000, of all of them together; required with file
+	File         string `yaml:"file" is:"path?"` // that each of them can write; empty: there is no shared budget
+	RPCPerMinute int    `yaml:"rpc_per_minute"`  // 1..60000, of all of them together; required with file
 }
 
 // text sets the default of a text that was not given.
@@ -178,7 +241,8 @@ func (s *Site) number(field string, v *int, def int) {
 	}
 }
 
-// fill sets every default. A zero in the file is left for Validate to refuse.
+// fill sets every default: those that depend on other settings here, the others by their tags. A zero in the file is left for Validate
+// to refuse.
 func (s *Site) fill() {
 	text, number := s.text, s.number
 	if dir := s.Gateway.StateDir; filepath.IsAbs(dir) {
@@ -186,66 +250,19 @@ func (s *Site) fill() {
 		text("gateway.socket", &s.Gateway.Socket, filepath.Join(dir, "gateway.sock"))
 		text("gateway.image_store", &s.Gateway.ImageStore, filepath.Join(dir, "images"))
 	}
-	text("gateway.default_project", &s.Gateway.DefaultProject, "default")
-	text("slurm.transport", &s.Slurm.Transport, TransportCLI)
+	s.fillRemote()
+	s.fillCaller()
+	s.setDefaults()
 	if !s.OverREST() {
 		text("slurm.bin_dir", &s.Slurm.BinDir, "/usr/bin")
 	} else if _, given := s.at["slurm.bin_dir"]; !given {
 		s.Slurm.BinDir = "" // of several clusters each begins with the site file's defaults
 	}
-	text("slurm.run_as", &s.Slurm.RunAs, RunAsSelf)
-	text("slurm.accounts", &s.Slurm.Accounts, AccountsBySite)
-	text("slurm.accounting", &s.Slurm.Accounting, "auto")
-	number("slurm.verify_allowance_seconds", &s.Slurm.VerifyAllowanceSeconds, 120)
-	number("slurm.grace_seconds", &s.Slurm.GraceSeconds, 10)
-	if _, given := s.at["slurm.arrays.min"]; !given { // 0 is a choice
-		s.Slurm.Arrays.Min = 1000
-	}
-	number("slurm.arrays.linger_ms", &s.Slurm.Arrays.LingerMS, 1000)
-	text("storage.transport", &s.Storage.Transport, TransportShared)
-	s.fillRemote()
-	s.fillCaller()
-	if _, given := s.at["storage.max_output_bytes"]; s.Storage.MaxOutputBytes == 0 && !given {
-		s.Storage.MaxOutputBytes = 100 << 30
-	}
-	number("storage.reserve_mb", &s.Storage.ReserveMB, 256)
-	if m := s.Apptainer.Module; m != nil {
-		text("apptainer.module.init", &m.Init, "/etc/profile.d/modules.sh")
-	} else {
+	if s.Apptainer.Module == nil {
 		text("apptainer.path", &s.Apptainer.Path, "/usr/bin/apptainer")
 	}
-	text("import.local", &s.Import.Local, LocalRoots)
-	text("apptainer.verify", &s.Apptainer.Verify, "all")
-	text("apptainer.network_isolation", &s.Apptainer.NetworkIsolation, "required")
-	text("apptainer.gpu", &s.Apptainer.GPU, "nvidia")
-	number("watch.floor_seconds", &s.Watch.FloorSeconds, 2)
 	number("watch.ceiling_seconds", &s.Watch.CeilingSeconds, max(60, s.Watch.FloorSeconds))
-	number("budget.rpc_per_minute", &s.Budget.RPCPerMinute, 60)
-	number("budget.sends_in_flight", &s.Budget.SendsInFlight, 2)
-	number("budget.staging_workers", &s.Budget.StagingWorkers, 2)
-	number("retention.workspace_days", &s.Retention.WorkspaceDays, defaultWorkspaceDays)
-	number("audit.look_days", &s.Audit.LookDays, defaultLookDays)
-	number("audit.looks", &s.Audit.Looks, defaultLooks)
-	number("audit.look_mb", &s.Audit.LookMB, defaultLookMB)
-	number("audit.refused_days", &s.Audit.RefusedDays, defaultRefusedDays)
-	number("audit.refused", &s.Audit.Refused, defaultRefused)
-	number("audit.refused_mb", &s.Audit.RefusedMB, defaultRefusedMB)
-	for i := range s.Access.OIDC {
-		o := &s.Access.OIDC[i]
-		if o.Algorithms == nil {
-			o.Algorithms = []string{"RS256", "ES256"}
-		}
-		if o.Types == nil {
-			o.Types = []string{"at+jwt"}
-		}
-	}
-	number("images.max_mb", &s.Images.MaxMB, defaultImageMB)
-	text("notify.mail.sendmail", &s.Notify.Mail.Sendmail, defaultSendmail)
-	number("notify.mail.per_hour", &s.Notify.Mail.PerHour, defaultMails)
-	number("http.max_connections", &s.HTTP.MaxConnections, defaultConnections)
-	for _, l := range s.Limits.fields() {
-		number("limits."+l.name, l.value, l.def)
-	}
+	number("notify.mail.per_caller", &s.Notify.Mail.PerCaller, max(1, s.Notify.Mail.PerHour/4))
 	if d := s.DomainDir; d != "" && !filepath.IsAbs(d) && s.base != "" {
 		s.DomainDir = filepath.Join(s.base, d)
 	}

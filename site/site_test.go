@@ -33,41 +33,21 @@ var ignorePrivate = cmp.Options{cmpopts.IgnoreUnexported(Site{}), cmpopts.Equate
 func parse(t *testing.T, text string) *Site {
 	t.Helper()
 	s, err := Parse("/etc/slurmgate/site.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
+// A site made in Go has the defaults of a file; the template shows them.
 func TestDefaults(t *testing.T) {
-	want := &Site{
-		Version: 1, Name: "tiny", DomainDir: "/etc/slurmgate/domains/x",
-		Gateway: Gateway{"/var/lib/sg", "/var/lib/sg/artifacts", "/var/lib/sg/gateway.sock", "default", "/var/lib/sg/images"},
-		Slurm: Slurm{"cli", nil, nil, "/usr/bin", "", "", "self", nil, "main", "research", "", "site", "auto", 120, 10, "",
-			Arrays{1000, 1000}},
-		Storage:   Storage{"shared", "/shared/runs", "/shared/images", nil, nil, 107374182400, "", nil, 256},
-		Apptainer: Apptainer{Path: "/usr/bin/apptainer", Verify: "all", NetworkIsolation: "required", GPU: "nvidia"},
-		Import:    Import{Local: "roots"},
-		Watch:     Watch{2, 60},
-		Budget:    Budget{RPCPerMinute: 60, SendsInFlight: 2, StagingWorkers: 2},
-		Retention: Retention{WorkspaceDays: 30},
-		Audit:     Audit{30, 200_000, 2048, 90, 200_000, 1024},
-		HTTP:      HTTP{MaxConnections: 1024},
-		Limits:    Limits{256, 64, 512, 8, 2, 10, 4, 1, 64, 100_000, 1024, 512, 256, 0, 200_000, 0, 0, 0, 0, 0, 0, 0, nil, nil},
-		Images:    Images{MaxMB: 16384},
-		Notify:    Notify{Mail: NotifyMail{Sendmail: "/usr/sbin/sendmail", PerHour: 100}},
-	}
-	if diff := cmp.Diff(want, parse(t, least), ignorePrivate); diff != "" {
-		t.Error(diff)
-	}
 	made, err := New(Site{Version: 1, Name: "tiny", Gateway: Gateway{StateDir: "/var/lib/sg"}, DomainDir: "/etc/slurmgate/domains/x",
 		Slurm: Slurm{DefaultPartition: "main", DefaultAccount: "research"}, Storage: Storage{RunsDir: "/shared/runs",
 			ImageStore: "/shared/images"}})
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+	if diff := cmp.Diff(made, parse(t, least), ignorePrivate); diff != "" {
+		t.Errorf("the site of a file with nothing but what has no default differs from one made in Go: %s", diff)
 	}
-	if diff := cmp.Diff(want, made, ignorePrivate); diff != "" {
-		t.Error(diff)
+	if got, want := made.Gateway.Socket, "/var/lib/sg/gateway.sock"; got != want {
+		t.Errorf("gateway.socket is %s without one in the file, want %s", got, want)
 	}
 }
 
@@ -76,9 +56,7 @@ func TestEffectiveReadsBack(t *testing.T) {
 		"/cvmfs, target: /cvmfs}]\n  no_mount: [sys]\nwatch: {floor_seconds: 90}\n"} {
 		s := parse(t, least+extra)
 		out, err := s.Effective()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(s, parse(t, string(out)), ignorePrivate); diff != "" {
 			t.Errorf("%s\n%s", diff, out)
 		}
@@ -106,7 +84,7 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// Every problem at once, each with code, line and field.
+// Every problem at once, in the order of the file, each with code, line and field.
 func TestAllProblemsAtOnce(t *testing.T) {
 	text := `version: 2
 site: My Cluster
@@ -157,32 +135,31 @@ budget: {rpc_per_minute: 100000, shared: {file: a/b, rpc_per_minute: 0}, sends_i
 		got = append(got, fmt.Sprintf("%d %s %s", p.Line, p.Code, p.Field))
 	}
 	want := strings.Split(strings.TrimSpace(`
-6 SITE-UNKNOWN-FIELD gateway.colour
-9 SITE-DUPLICATE-KEY domain_dir
-12 SITE-ANCHOR slurm.bin_dir
-13 SITE-ALIAS slurm.conf
-18 SITE-TYPE slurm.verify_allowance_seconds
-21 SITE-TYPE storage.max_output_bytes
-27 SITE-TYPE apptainer.no_mount[1]
-34 SITE-TYPE watch
 1 SITE-VERSION version
 2 SITE-NAME site
 4 SITE-PATH gateway.state_dir
 5 SITE-SOCKET gateway.socket
+6 SITE-UNKNOWN-FIELD gateway.colour
 7 SITE-PROJECT gateway.default_project
+9 SITE-DUPLICATE-KEY domain_dir
+11 SITE-VALUE slurm.transport
+12 SITE-ANCHOR slurm.bin_dir
+13 SITE-ALIAS slurm.conf
 14 SITE-SLURM-NAME slurm.default_partition
 15 SITE-SLURM-NAME slurm.default_account
 16 SITE-VALUE slurm.accounting
 17 SITE-RANGE slurm.grace_seconds
-20 SITE-PATH storage.runs_dir
+18 SITE-TYPE slurm.verify_allowance_seconds
 19 SITE-MISSING storage.image_store
-11 SITE-VALUE slurm.transport
+20 SITE-PATH storage.runs_dir
+21 SITE-TYPE storage.max_output_bytes
 23 SITE-APPTAINER apptainer.path
 24 SITE-MISSING apptainer.module.load
 25 SITE-VALUE apptainer.verify
 26 SITE-VALUE apptainer.network_isolation
-28 SITE-VALUE apptainer.gpu
 27 SITE-NO-MOUNT apptainer.no_mount[0]
+27 SITE-TYPE apptainer.no_mount[1]
+28 SITE-VALUE apptainer.gpu
 30 SITE-MISSING apptainer.binds[0].name
 30 SITE-MISSING apptainer.binds[0].version
 30 SITE-PATH apptainer.binds[0].source
@@ -191,6 +168,7 @@ budget: {rpc_per_minute: 100000, shared: {file: a/b, rpc_per_minute: 0}, sends_i
 32 SITE-BIND-NAME apptainer.binds[2].name
 32 SITE-BIND-TARGET apptainer.binds[2].target
 33 SITE-BIND-NAME apptainer.binds[3].name
+34 SITE-TYPE watch
 35 SITE-PATH import.roots[0]
 35 SITE-PATH import.roots[1]
 36 SITE-RANGE budget.rpc_per_minute
@@ -237,20 +215,14 @@ func TestLoad(t *testing.T) {
 		t.Error(err)
 	}
 	path := filepath.Join(dir, "site.yaml")
-	if err := os.WriteFile(path, []byte(least), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(least), 0o600))
 	s, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := filepath.Join(dir, "domains/x"); s.DomainDir != want {
 		t.Errorf("domain_dir is %s, want %s", s.DomainDir, want)
 	}
 	pipe := filepath.Join(dir, "pipe") // that nobody writes to
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(pipe, 0o600))
 	for _, no := range []string{dir, pipe} {
 		if _, err := Load(no); !fault.Is(err, fault.Validation) || !strings.Contains(err.Error(), "Next: ") {
 			t.Error(err)
@@ -275,9 +247,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		out, err := s.Effective()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		again, err := Parse("site.yaml", out)
 		if err != nil {
 			t.Fatalf("the effective file is refused: %v\n%s", err, out)
@@ -321,5 +291,40 @@ func TestPathsThatSplitOptions(t *testing.T) {
 		if c.plain("storage.image_store", dir); len(c.problems) != 1 {
 			t.Errorf("%q: %v", dir, c.problems)
 		}
+	}
+}
+
+// wantProblems reads a site file, and fails the test where its problems are others than these, each "LINE CODE FIELD", or where one has no
+// rule or no message, or shows a secret.
+func wantProblems(t *testing.T, name, text, want string) {
+	t.Helper()
+	_, err := Parse("site.yaml", []byte(text))
+	var got []string
+	for _, p := range fault.ProblemsOf(err) {
+		got = append(got, fmt.Sprintf("%d %s %s", p.Line, p.Code, p.Field))
+		if said := fmt.Sprintf("%+v", p); p.Rule == "" || p.Msg == "" || strings.Contains(said, "c2VjcmV0") || strings.Contains(said, "hunter2") {
+			t.Errorf("%s: the problem is %s, want one with rule and message, without a secret", name, said)
+		}
+	}
+	if diff := cmp.Diff(want, strings.Join(got, ", ")); diff != "" {
+		t.Errorf("%s: the problems differ (-want +got):\n%s\n%v\n%s", name, diff, err, text)
+	}
+}
+
+// wantReadBack fails the test where the file that is printed of a site is one of another site.
+func wantReadBack(t *testing.T, name string, s *Site) {
+	t.Helper()
+	out, err := s.Effective()
+	must(t, err)
+	if diff := cmp.Diff(s, parse(t, string(out)), ignorePrivate); diff != "" {
+		t.Errorf("%s: the printed file is of another site (-want +got):\n%s\n%s", name, diff, out)
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

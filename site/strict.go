@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"math"
 	"reflect"
 	"slices"
@@ -30,6 +31,9 @@ func (s *Site) parse(data []byte, more ...Check) (problems []fault.Problem, fata
 			problems = append(problems, p)
 		}
 	}
+	slices.SortStableFunc(problems, func(a, b fault.Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
 	return problems, false
 }
 
@@ -50,11 +54,17 @@ func (s *Site) put(v yamldoc.Value, to reflect.Value) {
 	s.at[v.Path()] = at
 	switch to.Kind() {
 	case reflect.Struct:
-		if root, ok := to.Addr().Interface().(*Root); ok && v.IsText() {
-			root.Path = v.Text()
-			return
+		if v.IsText() {
+			switch root := to.Addr().Interface().(type) {
+			case *Root:
+				root.Path = v.Text()
+				return
+			case *InPlace:
+				root.Path = v.Text()
+				return
+			}
 		}
-		known, order := keysOf(to.Type())
+		known, order := yamldoc.Fields(to.Type())
 		if v.Path() == "" {
 			known, order = s.topKeys()
 		}
@@ -82,17 +92,4 @@ func (s *Site) put(v yamldoc.Value, to reflect.Value) {
 	default:
 		to.SetInt(v.Int(math.MinInt64, math.MaxInt64))
 	}
-}
-
-// keysOf returns the keys of a section and their fields. The fields of an inlined section are its own.
-func keysOf(t reflect.Type) (known map[string][]int, order []string) {
-	known = map[string][]int{}
-	for _, f := range reflect.VisibleFields(t) {
-		if f.IsExported() && !f.Anonymous {
-			name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-			known[name] = f.Index
-			order = append(order, name)
-		}
-	}
-	return known, order
 }

@@ -9,54 +9,50 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"slurmgate/fault"
+	"slurmgate/run"
 )
 
 // asked is what sacctmgr of a real cluster says (24.11), with an association for two partitions.
-const askedAccounts = `alice|research|devcluster|research||normal,quick
-alice|research|devcluster|teaching||normal,quick
-alice|foreign|other|foreign||normal
-bob|research|devcluster|research||normal
-bob|research|devcluster|teaching|main|normal
-bob|research|devcluster|teaching|short|normal
-carol|||||
-lab|research|devcluster|research||normal,quick,tiny
+const askedAccounts = `alice|research|devcluster|research||normal,quick||
+alice|research|devcluster|teaching||normal,quick||
+alice|foreign|other|foreign||normal||
+bob|research|devcluster|research||normal||
+bob|research|devcluster|teaching|main|normal|7|
+bob|research|devcluster|teaching|short|normal|9|5
+carol|||||||
+lab|research|devcluster|research||normal,quick,tiny||
 `
 
 // Users have the accounts of this cluster alone; a line that cannot be read costs no other one.
 func TestUserAccounts(t *testing.T) {
-	users, odd, example := userAccounts(askedAccounts+"half a li\n", "DevCluster")
+	rows, odd, example := associations(askedAccounts+"half a li\n", "DevCluster")
+	users := run.ByUser(rows)
 	if odd != 1 || example != "half a li" || len(users) != 3 {
 		t.Errorf("%d odd lines (%q), users %v", odd, example, users)
 	}
-	for user, want := range map[string]string{"alice": "{research [{research true [] [normal quick]} {teaching false [] [normal quick]}]}",
-		"bob":   "{research [{research true [] [normal]} {teaching false [main short] [normal]}]}",
-		"carol": "{ []}"} {
-		if got := fmt.Sprint(users[user]); got != want {
-			t.Errorf("%s: %s", user, got)
+	own := func(accounts ...run.Account) run.UserAccounts {
+		accounts[0].Name = "research"
+		return run.UserAccounts{Default: "research", Accounts: accounts}
+	}
+	both, normal := []string{"normal", "quick"}, []string{"normal"}
+	for user, want := range map[string]run.UserAccounts{"alice": own(run.Account{QOS: both}, run.Account{Name: "teaching", QOS: both}),
+		"bob": own(run.Account{QOS: normal}, run.Account{Name: "teaching", Partitions: []string{"main", "short"}, QOS: normal, Submit: new(5)}),
+		"lab": own(run.Account{QOS: []string{"normal", "quick", "tiny"}})} {
+		if d := cmp.Diff(want, users[user]); d != "" {
+			t.Errorf("the accounts of %s differ (-want +got):\n%s", user, d)
 		}
 	}
-	if users, _, _ := userAccounts(askedAccounts, "other"); fmt.Sprint(users) != "map[alice:{foreign [{foreign true [] [normal]}]}]" {
-		t.Error(users)
+	rows, _, _ = associations(askedAccounts, "other")
+	if users := run.ByUser(rows); len(users) != 1 || users["alice"].Default != "foreign" || len(users["alice"].Accounts) != 1 {
+		t.Errorf("the accounts of the other cluster are %v, want one of alice", users)
 	}
-}
-
-func FuzzUserAccounts(f *testing.F) {
-	f.Add(askedAccounts, "devcluster")
-	f.Add("a|b|c|d|e|f|g\n||||||\n|||\n", "c")
-	f.Fuzz(func(t *testing.T, text, cluster string) {
-		users, _, _ := userAccounts(text, cluster)
-		for user, u := range users {
-			if user == "" || len(u.Accounts) == 0 {
-				t.Errorf("%q: %+v", user, u)
-			}
-			for _, a := range u.Accounts {
-				if a.Name == "" {
-					t.Errorf("%q: %+v", user, u)
-				}
-			}
-		}
-	})
+	rows, _, _ = associations("u|b|c|a|p|q|||\nu|b|c|a|p|q||\nu|b|c|b||q||\nu|b|c|a||r||\n", "c")
+	if u := run.ByUser(rows)["u"]; fmt.Sprint(u) != "{b [{b [] [q] <nil>} {a [] [q r] <nil>}]}" || u.Account("a").Partitions != nil {
+		t.Errorf("the accounts are %+v, want the default first, and one that holds for all partitions after all", u)
+	}
 }
 
 // One look-up serves all callers for five minutes. While slurmdbd does not answer, its last answer counts, but not for ever; a look-up that
@@ -79,13 +75,13 @@ func TestAccountsAreCached(t *testing.T) {
 			_, err := c.AccountsOf(t.Context(), "alice")
 			if fault.CodeOf(err) != "accounts_unknown" || !fault.Is(err, fault.Transport) || fault.RetryOf(err) == 0 ||
 				!strings.Contains(err.Error(), "Connection refused") || !strings.Contains(err.Error(), "try again") {
-				t.Errorf("%v", err)
+				t.Errorf("AccountsOf gives %v, want a retryable accounts_unknown with the cause and what to do", err)
 			}
 		}
 		known := func() {
 			t.Helper()
 			if u, err := c.AccountsOf(t.Context(), "alice"); err != nil || u.Default != "research" || len(u.Accounts) != 2 {
-				t.Errorf("%+v %v", u, err)
+				t.Errorf("the accounts of alice are %+v %v, want two, research by default", u, err)
 			}
 		}
 		r.answer("sacctmgr", down)
@@ -125,8 +121,8 @@ func TestAccountsAreCached(t *testing.T) {
 
 func TestAccountsOfASlowDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		answers := make(chan map[string]UserAccounts)
-		ask := func(ctx context.Context) (map[string]UserAccounts, error) {
+		answers := make(chan map[string]run.UserAccounts)
+		ask := func(ctx context.Context) (map[string]run.UserAccounts, error) {
 			select {
 			case a := <-answers:
 				return a, nil
@@ -141,7 +137,7 @@ func TestAccountsOfASlowDatabase(t *testing.T) {
 				t.Errorf("after %s: %v", time.Since(began), err)
 			}
 		}
-		answers <- map[string]UserAccounts{"alice": {Default: "a"}}
+		answers <- map[string]run.UserAccounts{"alice": {Default: "a"}}
 		synctest.Wait()
 		time.Sleep(accountsFresh)
 		began = time.Now()
@@ -153,12 +149,12 @@ func TestAccountsOfASlowDatabase(t *testing.T) {
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		if users, err := b.Get(gone, ask); users == nil || err != nil {
-			t.Error(users, err)
+			t.Errorf("Get for a caller that left gives %v %v, want the cached users", users, err)
 		}
-		answers <- map[string]UserAccounts{"alice": {Default: "b"}}
+		answers <- map[string]run.UserAccounts{"alice": {Default: "b"}}
 		synctest.Wait()
 		if users, err := b.Get(t.Context(), ask); users["alice"].Default != "b" || err != nil {
-			t.Error(users, err)
+			t.Errorf("Get after the answer gives %v %v, want b as alice's default", users, err)
 		}
 	})
 }
@@ -168,7 +164,7 @@ func TestNoAssociations(t *testing.T) {
 	c, r := fakeCLI(t)
 	c.cfg.Cluster = "devcluster"
 	r.answer("scontrol show config", config("devcluster"))
-	r.answer("sacctmgr", Output{Stdout: []byte("alice|||||\nbob|||||\n")})
+	r.answer("sacctmgr", Output{Stdout: []byte("alice|||||||\nbob|||||||\n")})
 	if _, err := c.AllAccounts(t.Context()); fault.CodeOf(err) != "no_associations" || !strings.Contains(err.Error(), "PrivateData") {
 		t.Error(err)
 	}

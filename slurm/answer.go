@@ -9,11 +9,11 @@ import (
 	"slurmgate/run"
 )
 
-// An answer of squeue or sacct in the format requested here: each field ends with sep, the job's name is the last but one, and each
-// record ends with the user whose jobs were requested. So no name can break a record in two or swallow the next, whatever
+// An answer of squeue or sacct in the format requested here: each field ends with sep, the job's working folder and its name come last, and
+// each record ends with the user whose jobs were requested. So no name can break a record in two or swallow the next, whatever
 // newlines and separators foreign jobs have in theirs.
 //
-//	1234␟RUNNING␟None␟…␟sg-run_…␟lab␟⏎
+//	1234␟RUNNING␟None␟…␟/runs/run_…/a1␟sg-run_…␟lab␟⏎
 //
 // What cannot be read concerns its own job only: see the package comment.
 const sep = "\x1f"
@@ -125,12 +125,12 @@ func (a *answer) cannotRead(why string, text []byte) {
 // record reads the fields before the user. The last of them, the name, takes what is left.
 func (a *answer) record(body []byte) {
 	a.split(body)
-	// A line feed belongs to a name. In another field it ends something else: a text that is no record, or a record that broke off.
+	// A line feed belongs to a name or to a folder. In another field it ends something else: a text that is no record, or a record that broke
+	// off.
 	for bytes.IndexByte(body, '\n') >= 0 {
-		last := len(a.cols) - 1
 		before := len(body)
-		if len(a.fields) > last {
-			before -= len(a.fields[last])
+		for i := len(a.cols) - 1; i < len(a.fields) && (a.cols[i] == colName || a.cols[i] == colDir); i-- {
+			before -= len(a.fields[i])
 		}
 		i := bytes.LastIndexByte(body[:before], '\n')
 		if i < 0 {
@@ -148,13 +148,14 @@ func (a *answer) record(body []byte) {
 	ours := bytes.HasPrefix(name, []byte(NamePrefix))
 	seps := bytes.Count(name, []byte(sep))
 	if ours && (seps > 0 || bytes.IndexByte(name, '\n') >= 0) || seps > 0 && bytes.Contains(name, []byte(sep+NamePrefix)) ||
-		seps >= len(a.cols)-1 {
+		seps >= len(a.cols)-1 || seps > 0 && bytes.IndexByte(a.workDir(), '\n') >= 0 {
 		a.loses("more than one record", body)
 		return
 	}
 	a.read++
 	id, tasks, cut := unfold(a.fields[0])
-	if !ours && (len(a.sought) == 0 || !a.sought[string(a.fields[0])] && !a.seeks(string(id), tasks)) {
+	dir := a.renamed(name)
+	if !ours && dir == "" && (len(a.sought) == 0 || !a.sought[string(a.fields[0])] && !a.seeks(string(id), tasks)) {
 		return
 	}
 	a.fields[0] = id
@@ -162,10 +163,11 @@ func (a *answer) record(body []byte) {
 		a.jobs = slices.Grow(a.jobs, max(64, len(a.jobs)))
 	}
 	job, err := a.job()
+	job.WorkDir = dir
 	switch {
 	case err != nil:
 		a.cannotRead(err.Error(), body)
-		a.jobs = append(a.jobs, run.Job{ID: job.ID, Task: job.Task, Name: string(name), Class: run.ClassUnread, Why: err.Error()})
+		a.jobs = append(a.jobs, run.Job{ID: job.ID, Task: job.Task, Name: string(name), WorkDir: dir, Class: run.ClassUnread, Why: err.Error()})
 	case cut:
 		if job = someTasks(job); job.Class == run.ClassUnread {
 			a.cannotRead(job.Why, body)
@@ -174,6 +176,22 @@ func (a *answer) record(body []byte) {
 	default:
 		a.jobs = append(a.jobs, split(job, tasks)...)
 	}
+}
+
+// renamed returns the working folder of a job that was sent under another name than this one, else nothing.
+func (a *answer) renamed(name []byte) string {
+	if dir := a.workDir(); run.Renamed(name, dir) {
+		return string(dir)
+	}
+	return ""
+}
+
+// workDir is the field of that column, nil without the column.
+func (a *answer) workDir() []byte {
+	if i := slices.Index(a.cols, colDir); i >= 0 {
+		return a.fields[i]
+	}
+	return nil
 }
 
 // seeks reports whether one of the tasks is sought.

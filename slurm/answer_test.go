@@ -3,6 +3,7 @@ package slurm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,22 +23,21 @@ func at(sec int64) *time.Time { t := time.Unix(sec, 0).UTC(); return &t }
 func golden(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(data)
 }
 
-const recordedName = "sg-run_0X8Z4D1X467KV94K4TXG0D9B"
+const (
+	recordedRun  = "run_0X8Z4D1X467KV94K4TXG0D9B"
+	recordedName = "sg-" + recordedRun
+)
 
 // A job that is sought by its id is found under any name, and no other one is.
 func TestParseQueueSought(t *testing.T) {
 	text := golden(t, "squeue-24.11.txt")
 	ours, err := parseAnswer(text, "lab", queueColumns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	renamed := strings.Replace(text, recordedName+"X3-a1-aabbccddee03", "foo", 1)
+	must(t, err)
+	renamed := strings.Replace(text, "/shared/runs/"+recordedRun+"X3/a1"+sep+recordedName+"X3-a1-aabbccddee03", "/tmp"+sep+"foo", 1)
 	for _, sought := range []bool{false, true} {
 		a := newAnswer("lab", queueColumns, 0)
 		if sought {
@@ -56,17 +56,58 @@ func TestParseQueueSought(t *testing.T) {
 	}
 }
 
+// A job that somebody has renamed is found by its working folder, whatever is in name and folder, and other jobs of the user are not.
+// These are answers of a real squeue and sacct: a waiting job, a folded array, one of its tasks renamed by itself, a job under another
+// one's name, and one that has ended.
+func TestRenamedJobs(t *testing.T) {
+	const runs = "/shared/runs/" + recordedRun
+	tasks := func(state string) (list []string) {
+		for n := range 10 {
+			if n != 4 {
+				list = append(list, fmt.Sprintf("50_%d %s site-array %sXC/a1/ctl", n, state, runs))
+			}
+		}
+		return list
+	}
+	array, named := "56_0 PENDING sg-array-0123456789abcdef0123456f ", recordedName+"XA-a1-aabbccddeeaa"
+	for name, c := range map[string]struct {
+		cols []column
+		text string
+		want []string
+	}{
+		"squeue": {queueColumns, "squeue-renamed-24.11.txt", slices.Concat([]string{array}, tasks("PENDING"),
+			[]string{"50_4 PENDING alone " + runs + "XC/a1/ctl", "57 CANCELLED ended " + runs + "XJ/a1",
+				"49 PENDING foo, bar|x /shared/my runs/" + recordedRun + "XB/a1", "48 PENDING " + named + " ",
+				"52 RUNNING " + named + " " + runs + "XE/a2"})},
+		"sacct": {[]column{colID, colAccounted, colReason, colRestarts, colNode, colExit, colSubmit, colStart, colEnd, colCluster, colSLUID,
+			colDir, colName}, "sacct-renamed-24.11.txt", slices.Concat([]string{"52 RUNNING " + named + " " + runs + "XE/a2",
+			"57 CANCELLED ended " + runs + "XJ/a1", "50_4 PENDING alone " + runs + "XC/a1/ctl"}, tasks("PENDING"), []string{array})},
+	} {
+		jobs, err := parseAnswer(golden(t, c.text), "lab", c.cols)
+		if err != nil {
+			t.Fatalf("parseAnswer of %s gives %v, want no error", name, err)
+		}
+		var got []string
+		for _, j := range jobs {
+			if j.Class != run.ClassUnread && !(run.IsArrayName(j.Name) && *j.Task > 0) {
+				got = append(got, strings.Join([]string{j.ID, j.State, j.Name, j.WorkDir}, " "))
+			}
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s shows (-want +got):\n%s", name, d)
+		}
+	}
+}
+
 // What a real squeue printed: ended, running, held, requeued and rejected jobs, arrays, and foreign ones with odd names.
 func TestParseQueue(t *testing.T) {
 	jobs, err := parseAnswer(golden(t, "squeue-24.11.txt"), "lab", queueColumns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	byName := map[string]run.Job{}
 	for _, j := range jobs {
 		if !strings.HasPrefix(j.Name, recordedName) || j.Class == run.ClassUnknown || j.Cluster != "devcluster" || j.Submitted == nil {
-			t.Errorf("%+v", j)
+			t.Errorf("the recorded job is %+v, want one of devcluster with its name, class and time", j)
 		}
 		key := strings.TrimPrefix(j.Name, recordedName)[:2]
 		names = append(names, key+"="+j.State)
@@ -77,7 +118,7 @@ func TestParseQueue(t *testing.T) {
 		"XF=FAILED", "XL=RUNNING",
 		"XP=PENDING", "XR=PENDING", "XS=RUNNING", "XT=PENDING"}
 	if d := cmp.Diff(want, names); d != "" {
-		t.Error(d)
+		t.Errorf("the names and states in the queue differ (-want +got):\n%s", d)
 	}
 	for _, want := range []run.Job{
 		{Cluster: "devcluster", ID: "3", Name: recordedName + "X3-a1-aabbccddee03", State: "FAILED", Why: "NonZeroExitCode",
@@ -97,8 +138,9 @@ func TestParseQueue(t *testing.T) {
 			Class:    run.ClassEnded,
 			ExitCode: ptr(0), Signal: 1, Submitted: at(1795248044), Started: at(1795248044), Ended: at(1795248044)},
 	} {
+		want.Partition, want.Account, want.Limit = "main", "research", 86400
 		if d := cmp.Diff(want, byName[strings.TrimPrefix(want.Name, recordedName)[:2]]); d != "" {
-			t.Errorf("%s: %s", want.ID, d)
+			t.Errorf("the job %s differs (-want +got):\n%s", want.ID, d)
 		}
 	}
 }
@@ -108,23 +150,21 @@ func TestParseAccounting(t *testing.T) {
 	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
 	r.answer("sacct --dup", Output{Stdout: []byte(golden(t, "sacct-24.11.txt"))})
 	jobs, err := c.Records(t.Context(), time.Date(2026, 11, 21, 7, 0, 0, 0, time.FixedZone("", 3600)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if args := r.last(); !slices.Contains(args.Args, "--starttime=2026-11-21T06:00:00") || !slices.Contains(args.Env, "TZ=UTC") ||
 		!slices.Contains(args.Env, "SLURM_TIME_FORMAT=%s") {
-		t.Errorf("%q %q", args.Args, args.Env)
+		t.Errorf("sacct was called with %q and the environment %q, want the start and all times in UTC", args.Args, args.Env)
 	}
 	states := map[string]int{}
 	for _, j := range jobs {
 		states[j.State]++
 		if j.Class == run.ClassUnknown || !strings.HasPrefix(j.SLUID, "s") || j.Restarts < 0 || strings.Contains(j.Node, "assigned") {
-			t.Errorf("%+v", j)
+			t.Errorf("the recorded job is %+v, want its class, SLUID, restarts and nodes", j)
 		}
 	}
 	// Held jobs are not in sacct's answer, and the requeued one is there with the start that was given up.
 	if d := cmp.Diff(map[string]int{"COMPLETED": 1, "FAILED": 5, "REQUEUED": 1, "CANCELLED": 1, "PENDING": 1, "RUNNING": 2}, states); d != "" {
-		t.Error(d)
+		t.Errorf("the numbers of records by state differ (-want +got):\n%s", d)
 	}
 }
 
@@ -135,10 +175,10 @@ func TestAccountingOfOlderSlurm(t *testing.T) {
 	r.answer("sacct --dup", Output{Stdout: []byte(strings.ReplaceAll("7|CANCELLED by 1001|None|n1|0:15|100|200|300|c|sg-x|lab|\n", "|", sep))})
 	jobs, err := c.Records(t.Context(), time.Now())
 	want := []run.Job{{Cluster: "c", ID: "7", Name: "sg-x", State: "CANCELLED", Class: run.ClassEnded, Restarts: -1, Node: "n1",
-		ExitCode: ptr(0), Signal: 15,
+		ExitCode: ptr(0), Signal: 15, By: "1001",
 		Submitted: at(100), Started: at(200), Ended: at(300)}}
 	if d := cmp.Diff(want, jobs); d != "" || err != nil {
-		t.Error(err, d)
+		t.Errorf("Records of an older Slurm gives the error %v and this difference (-want +got):\n%s", err, d)
 	}
 	r.answer("sacct --dup", Output{Stdout: []byte(strings.ReplaceAll("7|CANCELLED|None|n1|0:0|100|200|300|c|sg-x|lab|\n", "|", sep))})
 	if jobs, err := c.Records(t.Context(), time.Now()); err != nil || len(jobs) != 1 || !jobs[0].Closed {
@@ -168,7 +208,7 @@ func TestHalfAnswers(t *testing.T) {
 	for name, out := range map[string]Output{
 		"exit status":          {Stdout: []byte(full), Exit: 1},
 		"error on stderr only": {Stdout: []byte(full), Stderr: "slurm_load_jobs error: Socket timed out on send/recv operation\n"},
-		"error prefix":         {Stdout: []byte(full), Stderr: "squeue: error: something\n"},
+		"a failed call":        {Stdout: []byte(full), Stderr: "squeue: error: Unable to load the partitions\n"},
 		"a cut record":         {Stdout: []byte(full + "x")},
 		"text":                 {Stdout: []byte("slurm is down for maintenance\n")},
 	} {
@@ -179,7 +219,7 @@ func TestHalfAnswers(t *testing.T) {
 		}
 	}
 	c, r := fakeCLI(t)
-	r.answer("squeue", Output{Stderr: "squeue: a site's greeting\n"})
+	r.answer("squeue", Output{})
 	if jobs, err := c.Jobs(t.Context(), nil); err != nil || jobs == nil || len(jobs) != 0 {
 		t.Errorf("an empty queue: %v %v", jobs, err)
 	}
@@ -208,23 +248,26 @@ func TestProbe(t *testing.T) {
 	r.answer("scontrol ping", Output{Stdout: []byte("Slurmctld(primary) at login is UP\n")})
 	r.answer("scontrol show", Output{Stdout: []byte(golden(t, "config-24.11.txt"))})
 	p, err := c.Probe(t.Context())
-	want := Probe{Version: "slurm-wlm 24.11.5", Release: [2]int{24, 11}, ExportNIL: true,
-		ControllerText: "Slurmctld(primary) at login is UP",
-		ClusterName:    "devcluster", AccountingStorage: "accounting_storage/slurmdbd", MinJobAge: 300 * time.Second,
-		MessageTimeout: 10 * time.Second,
-		KillWait:       10 * time.Second, SlurmctldParameters: "(null)"}
+	v := p.Config.Value
+	said := fmt.Sprint(v.Name(), v.Database(), v.Enforces(), v.Seconds("MinJobAge"), v.Seconds("MessageTimeout"), v.Seconds("KillWait"),
+		v.Seconds("ClusterName"), v.Values["SlurmctldParameters"])
+	if want := "devclustertrue true 5m0s 10s 10s 0s(null)"; said != want {
+		t.Errorf("the configuration is %s, want %s", said, want)
+	}
+	want := Probe{Version: "slurm-wlm 24.11.5", Release: [2]int{24, 11}, ExportNIL: true, ControllerText: "Slurmctld(primary) at login is UP",
+		Config: p.Config}
 	if d := cmp.Diff(want, p); d != "" || err != nil {
-		t.Error(err, d)
+		t.Errorf("Probe gives the error %v and this difference (-want +got):\n%s", err, d)
 	}
 	for v, want := range map[string][2]int{"slurm 22.05.8": {22, 5}, "slurm-wlm 26.05.5": {26, 5}, "slurm 20.11.9-1": {20, 11}} {
 		if got, err := release(v); err != nil || got != want {
-			t.Errorf("%s: %v %v", v, got, err)
+			t.Errorf("release(%q) = %v, %v, want %v", v, got, err, want)
 		}
 	}
 	r.answer("scontrol show", Output{Stderr: "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n", Exit: 1})
 	r.answer("scontrol ping", Output{Stdout: []byte("Slurmctld(primary) at login is DOWN\n"), Exit: 1})
 	if p, err := c.Probe(t.Context()); err == nil || !strings.Contains(p.ControllerText, "DOWN") || p.Version == "" {
-		t.Errorf("%+v %v", p, err)
+		t.Errorf("of a controller that is down the probe says %+v %v, want an error with scontrol's words", p, err)
 	}
 }
 
@@ -234,10 +277,10 @@ func FuzzRelease(f *testing.F) {
 	f.Add("Welcome 1.2\nslurm 22.05.8\nbye\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		if r, err := release(text); err == nil && (r[0] < 0 || r[0] > 9999 || r[1] < 0 || r[1] > 9999) {
-			t.Error(r)
+			t.Errorf("release(%q) = %v, want numbers from 0 to 9999", text, r)
 		}
 		if r, err := release(strings.ReplaceAll(text, "slurm", "") + "\nslurm 22.05.8\n" + text); err != nil || r != [2]int{22, 5} {
-			t.Error(r, err)
+			t.Errorf("release of a text with the line slurm 22.05.8 gives %v %v, want 22 and 5", r, err)
 		}
 	})
 }
@@ -246,7 +289,7 @@ func TestStates(t *testing.T) {
 	for _, s := range strings.Fields(`PENDING RUNNING SUSPENDED COMPLETING COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY REVOKED
 		CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED RESV_DEL_HOLD LAUNCH_FAILED RECONFIG_FAIL EXPEDITING POWER_UP_NODE`) {
 		if state, class := stateOf(s); state != s || class == run.ClassUnknown {
-			t.Errorf("%s: %s %s", s, state, class)
+			t.Errorf("stateOf(%q) = %s, %s, want the same state and a known class", s, state, class)
 		}
 	}
 	for in, want := range map[string]struct {
@@ -257,7 +300,7 @@ func TestStates(t *testing.T) {
 			run.ClassUnknown}, "running": {"running", run.ClassUnknown},
 	} {
 		if state, class := stateOf(in); state != want.state || class != want.class {
-			t.Errorf("%s: %s %s", in, state, class)
+			t.Errorf("stateOf(%q) = %s, %s, want %s, %s", in, state, class, want.state, want.class)
 		}
 	}
 }
@@ -265,9 +308,7 @@ func TestStates(t *testing.T) {
 func FuzzParseAnswer(f *testing.F) {
 	for _, name := range []string{"squeue-24.11.txt", "sacct-24.11.txt"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(string(data))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -279,7 +320,7 @@ func FuzzParseAnswer(f *testing.F) {
 			unread := j.Class == run.ClassUnread && j.Why != "" && j.State == ""
 			if !unread && (!strings.HasPrefix(j.Name, NamePrefix) || !jobID.MatchString(j.ID) || j.State == "" || j.Class == "") ||
 				!utf8.ValidString(j.State+j.Why+j.Node+j.Cluster) {
-				t.Errorf("%+v", j)
+				t.Errorf("from a stray answer %+v is a job, want a whole record or one that is unread", j)
 			}
 		}
 	})
@@ -332,9 +373,7 @@ func (r *fakeRunner) Run(_ context.Context, c Command) (Output, error) {
 func fakeCLI(t *testing.T) (*CLI, *fakeRunner) {
 	t.Helper()
 	c, err := NewCLI(Config{BinDir: "/usr/bin", LocksDir: t.TempDir(), User: "lab", Script: runtimePath, RPCPerMinute: 1e6})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := &fakeRunner{answers: map[string]Output{}}
 	c.runner = r
 	return c, r
@@ -352,7 +391,7 @@ const slurmdbdKept = "AccountingStorageType = accounting_storage/slurmdbd\n"
 // allUsers is fakeCLI for the jobs of all users, on a cluster that shows them.
 func allUsers(t *testing.T) (*CLI, *fakeRunner) {
 	c, r := fakeCLI(t)
-	c.cfg.AllUsers = true
+	c.cfg.AllUsers, c.cfg.RunsDirOfAll = true, testRunsDir
 	r.answer("scontrol show config", Output{Stdout: []byte(slurmdbdKept + "PrivateData             = none\n")})
 	r.answer("sacctmgr show configuration", Output{Stdout: []byte("PrivateData = jobs\n\nSlurmDBD configuration:\nPrivateData = none\n")})
 	return c, r

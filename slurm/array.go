@@ -11,6 +11,7 @@ import (
 	"slurmgate/fault"
 	"slurmgate/plan"
 	"slurmgate/run"
+	"slurmgate/shell"
 )
 
 //go:embed array.tmpl.sh
@@ -27,7 +28,7 @@ func (r *Renderer) RenderArray(job run.JobSpec) ([]byte, error) {
 	type line struct{ SHA256, Attempt string }
 	var table []line
 	for _, t := range job.Array.Tasks {
-		table = append(table, line{t.ScriptSHA, Quote(t.AttemptDir)})
+		table = append(table, line{t.ScriptSHA, shell.Quote(t.AttemptDir)})
 	}
 	var b bytes.Buffer
 	err := arrayTemplate.Execute(&b, map[string]any{"Name": job.Array.Name, "Tasks": len(table), "Table": table, "Script": run.ScriptFile,
@@ -62,14 +63,16 @@ func scriptFile(job run.JobSpec) string {
 	return run.ScriptFile
 }
 
-// own are the options of sbatch that differ between jobs that may share an array. What an array's script itself prints has no place: it
-// hands over to the attempt's script at once, which writes to the attempt's folder.
+// own are the options of sbatch that differ between jobs that may share an array. By its working folder, which no other job has, a job is
+// found whose name was changed. What an array's script itself prints has no place: it hands over to the attempt's script at once, which
+// writes to the attempt's folder.
 func own(job run.JobSpec) []string {
 	if job.Array != nil {
-		return []string{"--array=0-" + strconv.Itoa(len(job.Array.Tasks)-1), "--chdir=/", "--output=/dev/null", "--error=/dev/null"}
+		tasks := "--array=0-" + strconv.Itoa(len(job.Array.Tasks)-1)
+		return []string{tasks, "--chdir=" + job.WorkDir(), "--output=/dev/null", "--error=/dev/null"}
 	}
 	log := job.ControlPath(run.JobLogFile)
-	return []string{"--chdir=" + job.AttemptDir(), "--output=" + log, "--error=" + log}
+	return []string{"--chdir=" + job.WorkDir(), "--output=" + log, "--error=" + log}
 }
 
 // maxTasks bounds the tasks in one record.
@@ -101,8 +104,8 @@ func TasksOf(list string) (tasks []int, ok bool) {
 	return tasks, true
 }
 
-// unfold reads an id like 4711_[1-3,7], as Slurm writes those tasks of an array that have no record of their own yet. Any other id it gives
-// back, as that of a job alone. cut: the list cannot be read.
+// unfold reads an id like 4711_[1-3,7], as Slurm writes those tasks of an array that have no record of their own yet. Any other id it
+// gives back, as that of a job alone. cut: the list cannot be read.
 func unfold(id []byte) (job []byte, tasks []int, cut bool) {
 	i := bytes.Index(id, []byte("_["))
 	if i < 0 {
@@ -137,5 +140,5 @@ func someTasks(j run.Job) run.Job {
 	if j.Class == run.ClassEnded {
 		return j
 	}
-	return run.Job{ID: j.ID, Name: j.Name, User: j.User, Class: run.ClassUnread, Why: noTasks}
+	return run.Job{ID: j.ID, Name: j.Name, WorkDir: j.WorkDir, User: j.User, Class: run.ClassUnread, Why: noTasks}
 }

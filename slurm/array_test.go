@@ -15,7 +15,8 @@ import (
 
 // A record of several tasks is one of each; a list that was cut is one record that cannot be read.
 func TestFoldedTasks(t *testing.T) {
-	const rest = "PENDING\x1fNone\x1f0\x1f\x1f0:0\x1f1\x1f2\x1fN/A\x1fc\x1fsg-array-000000000000000000000001\x1flab\x1f\n"
+	const rest = "PENDING\x1fNone\x1f0\x1f\x1f0:0\x1f1\x1f2\x1fN/A\x1fc" +
+		"\x1fmain\x1fresearch\x1f1:00:00\x1f/\x1fsg-array-000000000000000000000001\x1flab\x1f\n"
 	for list, want := range map[string]string{"[27-33:2]": "27 29 31 33", "[0-2,7%4]": "0 1 2 7", "[5]": "5", "[1,3,5...]": "unread",
 		"[": "unread", "[9-1]": "unread"} {
 		jobs, err := parseAnswer("8_"+list+"\x1f"+rest, "lab", queueColumns)
@@ -27,7 +28,7 @@ func TestFoldedTasks(t *testing.T) {
 			case j.Class == run.ClassPending && j.ID == run.TaskID("8", *j.Task):
 				got = append(got, fmt.Sprint(*j.Task))
 			default:
-				t.Errorf("%+v", j)
+				t.Errorf("a record of the folded array is %+v, want a task that waits", j)
 			}
 		}
 		if err != nil || strings.Join(got, " ") != want {
@@ -43,13 +44,9 @@ func TestArrayScript(t *testing.T) {
 	job.Array = &run.Array{Name: "sg-array-000000000000000000000001", K: 1}
 	for i := range 3 {
 		at := filepath.Join(dir, fmt.Sprint(i), "a1")
-		if err := os.MkdirAll(filepath.Join(at, "ctl"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(at, "ctl"), 0o700))
 		script := []byte(fmt.Sprintf("echo here is %d; pwd >where; exit %d\n", i, 7+i))
-		if err := os.WriteFile(filepath.Join(at, "ctl", "script"), script, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(at, "ctl", "script"), script, 0o600))
 		sum := fmt.Sprintf("%x", sha256.Sum256(script))
 		if i == 2 {
 			sum = strings.Repeat("0", 64)
@@ -59,15 +56,11 @@ func TestArrayScript(t *testing.T) {
 	job.Array.Tasks = append(job.Array.Tasks, run.Task{JobName: job.JobName, AttemptDir: dir + "/none", ScriptSHA: strings.Repeat("0", 64)})
 	r := NewRenderer(ScriptConfig{})
 	script, err := r.RenderArray(job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(dir, "array")
-	if err := os.WriteFile(file, script, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, script, 0o600))
 	if out, err := exec.Command("shellcheck", "--severity=style", file).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("shellcheck finds in the script of an array: %v\n%s", err, out)
 	}
 	for task, want := range map[string]int{"0": 7, "1": 8, "2": 98, "3": 95, "4": 90, "": 90} {
 		c := exec.Command("/bin/bash", file)
@@ -80,7 +73,7 @@ func TestArrayScript(t *testing.T) {
 	log, _ := os.ReadFile(filepath.Join(dir, "1/a1/ctl/job.log"))
 	where, _ := os.ReadFile(filepath.Join(dir, "1/a1/where"))
 	if string(log) != "here is 1\n" || strings.TrimSpace(string(where)) != filepath.Join(dir, "1/a1") {
-		t.Errorf("%q %q", log, where)
+		t.Errorf("the task logged %q in %q, want \"here is 1\" in %q", log, where, filepath.Join(dir, "1/a1"))
 	}
 	argv, err := r.Argv(job)
 	for _, want := range []string{"--array=0-3", "--job-name=" + job.Array.Name, "--output=/dev/null", job.ControlPath("array.1")} {

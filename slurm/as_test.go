@@ -11,6 +11,7 @@ import (
 	"slurmgate/remote"
 	"slurmgate/remote/sshtest"
 	"slurmgate/run"
+	"slurmgate/run/runtest"
 )
 
 // asUser is a user's transport beside that of the service.
@@ -19,14 +20,10 @@ func asUser(t *testing.T, service *CLI, user string) *CLI {
 	s := sshtest.Serve(t, "")
 	host, err := remote.New(remote.Config{Address: s.Address, User: user, KnownHosts: []string{s.Known}, Key: s.Key},
 		slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(host.Close)
 	c, err := service.As(host, "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -40,18 +37,12 @@ func TestAsUserCostsNoMore(t *testing.T) {
 	asked := func(name string) int { return strings.Count(string(value(os.ReadFile(work+"/asked"))), name) }
 	tool := func(name, answer string) {
 		text := "#!/bin/bash\necho " + name + " >>" + work + "/asked\n" + answer
-		if err := os.WriteFile(filepath.Join(work, "bin", name+".new"), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(filepath.Join(work, "bin", name+".new"), filepath.Join(work, "bin", name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(work, "bin", name+".new"), []byte(text), 0o700))
+		must(t, os.Rename(filepath.Join(work, "bin", name+".new"), filepath.Join(work, "bin", name)))
 	}
 	tool("scontrol", "echo 'ClusterName = ours'\necho 'MessageTimeout = 10 sec'\n")
 	tool("scancel", "echo slurm 24.11.5\n")
-	if err := service.CheckCluster(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, service.CheckCluster(t.Context()))
 	if _, err := service.cancelsByName(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -63,23 +54,17 @@ func TestAsUserCostsNoMore(t *testing.T) {
 	send := func(c *CLI) run.SendResult {
 		t.Helper()
 		k++
-		if err := c.Pace(t.Context(), true); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Pace(t.Context(), true))
 		return c.Send(t.Context(), job, k)
 	}
 	users := []*CLI{asUser(t, service, "alice"), asUser(t, service, "bob")}
 	for _, c := range users {
 		for range 2 {
 			before := service.Budget().Total
-			if res := send(c); res.Outcome != run.SendAccepted {
-				t.Fatalf("%+v", res)
-			}
+			runtest.WantSend(t, send(c), run.SendAccepted, "")
 			t.Logf("a send of %s costs %d RPC", c.cfg.User, service.Budget().Total-before)
 		}
-		if err := c.Cancel(t.Context(), "5", job.JobName); err != nil {
-			t.Error(err)
-		}
+		must(t, c.Cancel(t.Context(), "5", job.JobName, ""))
 	}
 	if n := service.Budget().Total - began; n != 4*rpcSend+2*rpcCancelCtld || asked("scontrol") != 1 {
 		t.Errorf("two users cost %d RPCs, and the cluster was asked %d times", n, asked("scontrol"))
@@ -87,21 +72,18 @@ func TestAsUserCostsNoMore(t *testing.T) {
 
 	// The service follows a change; a user's host follows it.
 	tool("scontrol", "echo 'ClusterName = Ours'\n")
-	if res := send(users[0]); res.Outcome != run.SendAccepted || asked("scontrol") != 2 {
-		t.Errorf("%+v, asked %d times", res, asked("scontrol"))
-	}
+	runtest.WantSend(t, send(users[0]), run.SendAccepted, "")
+	runtest.WantCount(t, "scontrol", asked("scontrol"), 2)
 	// A host with other files than the service's is asked by itself, once.
 	service.farState.text = "other files"
 	for range 2 {
-		if res := send(users[1]); res.Outcome != run.SendAccepted || asked("scontrol") != 3 {
-			t.Errorf("%+v, asked %d times", res, asked("scontrol"))
-		}
+		runtest.WantSend(t, send(users[1]), run.SendAccepted, "")
+		runtest.WantCount(t, "scontrol", asked("scontrol"), 3)
 	}
 	// Nothing is sent where the service's own commands talk to another cluster.
 	tool("scontrol", "echo 'ClusterName = theirs'\n")
-	if res := send(users[0]); res.Outcome != run.SendNotRun || res.Code != run.WrongCluster || starts(work) != 7 {
-		t.Errorf("%+v, %d starts", res, starts(work))
-	}
+	runtest.WantSend(t, send(users[0]), run.SendNotRun, run.WrongCluster)
+	runtest.WantCount(t, "sbatch", starts(work), 7)
 }
 
 // A user's answers reach nothing that the service or another user knows.
@@ -111,26 +93,20 @@ func TestAsUserTeachesNothing(t *testing.T) {
 	service, job, work := sender(t, "echo 5")
 	service.cfg.Cluster = "ours"
 	text := "#!/bin/bash\necho 'ClusterName = ours'\necho 'MessageTimeout = 10 sec'\n"
-	if err := os.WriteFile(filepath.Join(work, "bin/scontrol"), []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := service.CheckCluster(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(work, "bin/scontrol"), []byte(text), 0o700))
+	must(t, service.CheckCluster(t.Context()))
 	alice := asUser(t, service, "alice")
 	alice.moved(value(service.farProof(t.Context())))
 	alice.runner = &fakeRunner{answers: map[string]Output{}}
 	alice.runner.(*fakeRunner).answer("scontrol show config", Output{Stdout: []byte("ClusterName = theirs\nMessageTimeout = 999999 sec\n")})
 	if res := alice.Send(t.Context(), job, 1); res.Code != run.WrongCluster {
-		t.Errorf("%+v", res)
+		t.Errorf("with another cluster's name the send ended as %+v, want the wrong cluster", res)
 	}
 	if d, err := service.MessageTimeout(t.Context()); err != nil || d.Seconds() != 10 {
 		t.Errorf("MessageTimeout %v %v", d, err)
 	}
 	bob := asUser(t, service, "bob")
-	if res := bob.Send(t.Context(), job, 2); res.Outcome != run.SendAccepted {
-		t.Errorf("%+v", res)
-	}
+	runtest.WantSend(t, bob.Send(t.Context(), job, 2), run.SendAccepted, "")
 	if err := service.CheckCluster(t.Context()); fault.CodeOf(err) == run.WrongCluster {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/run"
+	"slurmgate/shell"
 )
 
 var (
@@ -16,19 +17,22 @@ var (
 	jobName = regexp.MustCompile(`^sg-[A-Za-z0-9_-]{1,200}$`)
 )
 
+// maxJobName bounds a job's name as slurmctld does, in bytes.
+const maxJobName = 1024
+
 // Cancel asks Slurm to cancel the job that has this id, this name and the user jobs are sent as; run.Canceller has the contract. A job of
 // that id with another name, or of another user, is never cancelled, even by a user who may cancel everybody's: from Slurm 24.05 on
 // slurmctld compares them itself (--ctld: one RPC, however many tasks), before that scancel reads each job first (three).
-func (c *CLI) Cancel(ctx context.Context, id, name string) error {
-	ids := run.JobIDs(id)
-	if slices.ContainsFunc(ids, func(id string) bool { return !jobID.MatchString(id) }) || !jobName.MatchString(name) {
-		return fault.New(fault.Internal, "job_id", "not a job of this gateway: "+Quote(id)+" "+Quote(name))
+func (c *CLI) Cancel(ctx context.Context, id, name, shown string) error {
+	ids, err := Cancelled(id, name, shown)
+	if err != nil {
+		return err
 	}
 	ctld, err := c.cancelsByName(ctx)
 	if err != nil {
 		return err
 	}
-	if args := []string{"--name=" + name, "--user=" + c.cfg.User}; ctld {
+	if args := []string{"--name=" + cmp.Or(shown, name), "--user=" + c.cfg.User}; ctld {
 		_, err = c.ask(ctx, rpcCancelCtld, cancelled, "scancel", slices.Concat([]string{"--ctld"}, args, ids)...)
 	} else {
 		for _, id := range ids {
@@ -42,13 +46,24 @@ func (c *CLI) Cancel(ctx context.Context, id, name string) error {
 	return err
 }
 
+// Cancelled are the jobs of a cancel, whose id, name and shown name are those of [run.Canceller].
+func Cancelled(id, name, shown string) ([]string, error) {
+	ids := run.JobIDs(id)
+	if slices.ContainsFunc(ids, func(id string) bool { return !jobID.MatchString(id) }) || !jobName.MatchString(name) ||
+		len(shown) > maxJobName || strings.Contains(shown, "\x00") {
+		return nil, fault.New(fault.Internal, "job_id", "not a job of this gateway: "+
+			shell.Quote(id)+" "+shell.Quote(name)+" "+shell.Quote(shown))
+	}
+	return ids, nil
+}
+
 // cancelsByName reports whether scancel can leave the comparison of names to slurmctld. It finds out once; no daemon is asked.
 func (c *CLI) cancelsByName(ctx context.Context) (bool, error) {
 	if c.service != nil {
 		return c.service.cancelsByName(ctx)
 	}
 	r, err := c.scancel.get(func() (r [2]int, err error) {
-		out, err := c.ask(ctx, 0, clean, "scancel", "--version")
+		out, err := c.ask(ctx, 0, answered, "scancel", "--version")
 		if err != nil {
 			return r, err
 		}
@@ -64,17 +79,21 @@ func (c *CLI) cancelsByName(ctx context.Context) (bool, error) {
 var nothingToCancel = []string{"Invalid job id specified", "Job/step already completing or completed", " != filter name ",
 	" != filter user id "}
 
-// cancelled accepts an answer after which no job is left to cancel: all that it complains of are jobs that are over or not meant.
+// aboutJob matches a complaint of scancel about a job, by whatever release.
+var aboutJob = regexp.MustCompile(`(?i)\b(job|step)`)
+
+// cancelled accepts an answer after which no job is left to cancel: all that it complains of are jobs that are over or not meant. A line
+// about no job does not matter where scancel exits with 0.
 func cancelled(out Output) bool {
-	if clean(out) {
-		return true
-	}
 	over := false
 	for line := range strings.Lines(out.Stderr) {
 		one := slices.ContainsFunc(nothingToCancel, func(text string) bool { return strings.Contains(line, text) })
-		if over = over || one; !one && strings.Contains(line, "error") {
+		over = over || one
+		switch {
+		case one:
+		case failedCall(strings.TrimSpace(line)), strings.Contains(line, "error") && (out.Exit != 0 || aboutJob.MatchString(line)):
 			return false
 		}
 	}
-	return over
+	return over || out.Exit == 0
 }

@@ -17,30 +17,29 @@ func TestCancelAnswers(t *testing.T) {
 	c, r := fakeCLI(t)
 	r.answer("scancel --version", Output{Stdout: []byte("slurm 24.11.5\n")})
 	for id, name := range map[string]string{"-1": "sg-a", "1 2": "sg-a", "": "sg-a", "1": "other", "2": "sg-a,b", "3": "sg-a b"} {
-		if err := c.Cancel(t.Context(), id, name); err == nil || len(r.calls) > 0 {
+		if err := c.Cancel(t.Context(), id, name, ""); err == nil || len(r.calls) > 0 {
 			t.Errorf("%q %q: %v, %d calls", id, name, err, len(r.calls))
 		}
 	}
 	// The version is asked once, and again after a failure: Slurm may have been replaced.
 	for range 3 {
-		if err := c.Cancel(t.Context(), "28", "sg-run_x-a1-aabb"); err != nil {
-			t.Error(err)
-		}
+		must(t, c.Cancel(t.Context(), "28", "sg-run_x-a1-aabb", ""))
 	}
 	if len(r.calls) != 4 {
 		t.Errorf("%d calls for 3 cancels", len(r.calls))
 	}
 	r.answer("scancel --version", Output{Stdout: []byte("slurm 23.02.1\n")})
 	r.answer("scancel --ctld", Output{Stderr: "scancel: unrecognized option '--ctld'\n", Exit: 1})
-	if err := c.Cancel(t.Context(), "28", "sg-run_x-a1-aabb"); !fault.Is(err, fault.Transport) {
+	if err := c.Cancel(t.Context(), "28", "sg-run_x-a1-aabb", ""); !fault.Is(err, fault.Transport) {
 		t.Error(err)
 	}
-	if err := c.Cancel(t.Context(), "28", "sg-run_x-a1-aabb"); err != nil || r.last().Args[0] == "--ctld" {
-		t.Error(err, r.last().Args)
+	if err := c.Cancel(t.Context(), "28", "sg-run_x-a1-aabb", ""); err != nil || r.last().Args[0] == "--ctld" {
+		t.Errorf("Cancel after scancel refused --ctld gives %v with the arguments %q, want no error and no --ctld",
+			err, r.last().Args)
 	}
 	c, r = fakeCLI(t)
 	r.answer("scancel --version", Output{Stdout: []byte("nonsense\n")})
-	if err := c.Cancel(t.Context(), "28", "sg-run_x-a1-aabb"); !fault.Is(err, fault.Transport) {
+	if err := c.Cancel(t.Context(), "28", "sg-run_x-a1-aabb", ""); !fault.Is(err, fault.Transport) {
 		t.Error(err)
 	}
 }
@@ -58,22 +57,23 @@ func TestCancelsTasks(t *testing.T) {
 		if stderr == "" {
 			r.answer("scancel --ctld", Output{})
 		}
-		if err := c.Cancel(t.Context(), "28_[0,2]", name); (err == nil) != fine {
-			t.Errorf("%q: %v", stderr, err)
+		if err := c.Cancel(t.Context(), "28_[0,2]", name, ""); (err == nil) != fine {
+			t.Errorf("Cancel with scancel's answer %q gives %v, want success: %v", stderr, err, fine)
 		}
 		if d := cmp.Diff([]string{"--ctld", "--name=" + name, "--user=lab", "28_0", "28_2"}, r.last().Args); d != "" || len(r.calls) != 2 {
-			t.Error(d, len(r.calls))
+			t.Errorf("scancel's arguments after %d calls, want 2 calls, differ (-want +got):\n%s", len(r.calls), d)
 		}
 	}
 	c, r := fakeCLI(t)
 	r.answer("scancel --version", Output{Stdout: []byte("slurm 23.11.1\n")})
-	if err := c.Cancel(t.Context(), "28_[0,2]", name); err != nil || len(r.calls) != 3 || r.last().Args[2] != "28_2" {
-		t.Error(err, r.last().Args)
+	if err := c.Cancel(t.Context(), "28_[0,2]", name, ""); err != nil || len(r.calls) != 3 || r.last().Args[2] != "28_2" {
+		t.Errorf("Cancel of two tasks gives %v, %d calls and at last %q, want 3 calls and at last 28_2",
+			err, len(r.calls), r.last().Args)
 	}
 	for _, id := range []string{"28_[]", "28_[1-3]", "28_[1", "28_[1,2", "_[1]", "28_[1,x]"} {
 		before := len(r.calls)
-		if err := c.Cancel(t.Context(), id, name); err == nil || len(r.calls) != before {
-			t.Errorf("%q: %v", id, err)
+		if err := c.Cancel(t.Context(), id, name, ""); err == nil || len(r.calls) != before {
+			t.Errorf("Cancel of the job %q gives %v and %d calls, want an error and no call", id, err, len(r.calls)-before)
 		}
 	}
 }
@@ -99,12 +99,12 @@ func cancelAnswers(t *testing.T, version string, ctld bool) {
 		}
 		r.answer("scancel "+args[0], Output{Stderr: stderr, Exit: exit})
 		r.answer("scancel --version", Output{Stdout: []byte(version + "\n")})
-		err := c.Cancel(t.Context(), "28", "sg-run_x-a1-aabb")
+		err := c.Cancel(t.Context(), "28", "sg-run_x-a1-aabb", "")
 		if want == "" && err != nil || want != "" && !fault.Is(err, want) {
-			t.Errorf("%q: %v", stderr, err)
+			t.Errorf("Cancel with scancel's answer %q gives %v, want the kind %q", stderr, err, want)
 		}
 		if d := cmp.Diff(args, r.last().Args); d != "" {
-			t.Error(d)
+			t.Errorf("scancel's arguments differ (-want +got):\n%s", d)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,10 +23,9 @@ type Row struct {
 	With    string // another message that must be there too
 }
 
-// Errors is the table. A text that is not in it leaves doubt, and so do these, which are raised when the
-// request is out and its answer is not in: "Socket timed out on send/recv operation", "Unable to contact slurm
-// controller (send failure)" and "(receive failure)", "Zero Bytes were transmitted or received", "Unspecified
-// error".
+// Errors is the table. A text that is not in it leaves doubt: these are raised when the request is out and its answer is not in: "Socket
+// timed out on send/recv operation", "Unable to contact slurm controller (send failure)" and "(receive failure)", "Zero Bytes were
+// transmitted or received"; and others are answers in a site's own words, see [run.RefusedInWords].
 func Errors() []Row {
 	const no, later = run.SendRejected, run.SendDeferred
 	return []Row{
@@ -157,9 +157,24 @@ func Classify(stdout, stderr string, exit *int) run.SendResult {
 		if row.Code == accountingPolicy {
 			res.Code, res.Outcome, res.Scope = refine(messages)
 		}
-		break
+		return res
+	}
+	for i, m := range slices.Backward(messages) {
+		if strings.HasPrefix(m, failed) {
+			res.Code = cmp.Or(InOwnWords(messages[i:]...), res.Code)
+			break
+		}
 	}
 	return res
+}
+
+// InOwnWords returns [run.RefusedInWords] if slurmctld answered a send with these lines, which are not in the table, as a site's job_submit
+// plugin has it do; else empty: one of them says that a call failed, so there may have been no answer.
+func InOwnWords(lines ...string) string {
+	if slices.ContainsFunc(lines, failedCall) {
+		return ""
+	}
+	return run.RefusedInWords
 }
 
 // ClassifyNumber is [Classify] for an answer of slurmctld's that has one of Slurm's error numbers instead of a text: number, and the lines
@@ -216,5 +231,5 @@ func whole(s string) string { return s[:strings.LastIndexByte(s, '\n')+1] }
 
 // complaint joins what sbatch printed, for people and for the ledger.
 func complaint(stdout, stderr string) string {
-	return cut(strings.TrimSpace(strings.TrimSpace(stderr)+"\n"+strings.TrimSpace(stdout)), 4<<10)
+	return Excerpt(strings.TrimSpace(strings.TrimSpace(stderr)+"\n"+strings.TrimSpace(stdout)), 4<<10)
 }

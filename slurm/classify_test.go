@@ -22,9 +22,7 @@ type record struct {
 func recorded(t *testing.T, file string) (records []record, render func([]record) string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	head, body, _ := strings.Cut(string(data), "\n")
 	for line := range strings.Lines(body) {
 		line = strings.TrimSuffix(line, "\n")
@@ -41,7 +39,7 @@ func recorded(t *testing.T, file string) (records []record, render func([]record
 			f := strings.Fields(line[2:])
 			r.exit, err = strconv.Atoi(f[0])
 			if err != nil || len(f) != 3 {
-				t.Fatalf("%s: %q", file, line)
+				t.Fatalf("%s has the line %q, want an exit status, a code and an outcome", file, line)
 			}
 			r.code, r.outcome = f[1], run.SendOutcome(f[2])
 		case '1':
@@ -49,7 +47,7 @@ func recorded(t *testing.T, file string) (records []record, render func([]record
 		case '2':
 			r.stderr += line[2:] + "\n"
 		default:
-			t.Fatalf("%s: %q", file, line)
+			t.Fatalf("%s has the line %q, want one that begins with $, =, 1 or 2", file, line)
 		}
 	}
 	return records, func(records []record) string {
@@ -106,9 +104,7 @@ func TestClassifyRecorded(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(render(records)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(render(records)), 0o644))
 		return
 	}
 	for _, row := range Errors() {
@@ -142,8 +138,15 @@ func TestClassify(t *testing.T) {
 		"timeout":                     {"", bad + "Socket timed out on send/recv operation\n", &one, run.SendDoubt, "", "", ""},
 		"send failure":                {"", bad + "Unable to contact slurm controller (send failure)\n", &one, run.SendDoubt, "", "", ""},
 		"receive failure":             {"", bad + "Unable to contact slurm controller (receive failure)\n", &one, run.SendDoubt, "", "", ""},
-		"a plugin's refusal":          {"", "sbatch: error: no jobs today\n" + bad + "Unspecified error\n", &one, run.SendDoubt, "", "", ""},
-		"unknown":                     {"", bad + "Something new\n", &one, run.SendDoubt, "", "", ""},
+		"a plugin's refusal": {"", "sbatch: error: Project alice-2 has used its hours for this month\n" + bad + "Unspecified error\n", &one,
+			run.SendDoubt, "", "", run.RefusedInWords},
+		"a plugin's refusal after a failed try": {"", "sbatch: error: Unable to contact slurm controller (connect failure), retrying\n" + bad +
+			"No jobs today\n", nil, run.SendDoubt, "", "", run.RefusedInWords},
+		"a failed call after the answer": {"", bad + "Unspecified error\nsbatch: error: slurm_receive_msg: Zero Bytes were transmitted or " +
+			"received\n", &one, run.SendDoubt, "", "", ""},
+		"a failed call in the answer": {"", bad + "Message receive failure\n", &one, run.SendDoubt, "", "", ""},
+		"no answer":                   {"", "sbatch: error: Project alice-2 has used its hours\n", &one, run.SendDoubt, "", "", ""},
+		"unknown":                     {"", bad + "Something new\n", &one, run.SendDoubt, "", "", run.RefusedInWords},
 		"a known text, but not the verdict": {"", "sbatch: error: Invalid qos specification\n" + bad + "Socket timed out on send/recv " +
 			"operation\n", &one,
 			run.SendDoubt, "", "", ""},
@@ -155,7 +158,8 @@ func TestClassify(t *testing.T) {
 	} {
 		res := Classify(c.stdout, c.stderr, c.exit)
 		if res.Outcome != c.outcome || res.JobID != c.job || res.Cluster != c.cluster || res.Code != c.code || res.ExitCode != c.exit {
-			t.Errorf("%s: %+v", name, res)
+			t.Errorf("Classify of %s gives %+v, want the outcome %s, job %q, cluster %q and code %q",
+				name, res, c.outcome, c.job, c.cluster, c.code)
 		}
 	}
 }
@@ -165,7 +169,7 @@ func TestErrorTable(t *testing.T) {
 	for _, r := range Errors() {
 		if r.Outcome != run.SendRejected && r.Outcome != run.SendDeferred || r.Code == "" || r.Text == "" || strings.TrimLeft(r.Text,
 			" ") != r.Text {
-			t.Errorf("%+v", r)
+			t.Errorf("the known error is %+v, want one that rejects or defers, with code and text", r)
 		}
 		texts = append(texts, fmt.Sprint(r.Text, r.Own))
 	}
@@ -181,10 +185,10 @@ func FuzzClassify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stdout, stderr string, exit int) {
 		res := Classify(stdout, stderr, &exit)
 		if (res.Outcome == run.SendAccepted) != (res.JobID != "") || len(res.Text) > 5<<10 {
-			t.Errorf("%+v", res)
+			t.Errorf("sbatch's answer is taken as %+v, want a job exactly where it was accepted, and a bounded text", res)
 		}
 		if res.Outcome == run.SendAccepted && !strings.Contains("\n"+stdout, "\n"+res.JobID) {
-			t.Errorf("an id that was not printed: %+v", res)
+			t.Errorf("sbatch's answer is taken as %+v, want an id that it printed", res)
 		}
 		if (res.Outcome == run.SendRejected || res.Outcome == run.SendDeferred) && exit == 0 {
 			t.Errorf("refused with exit 0: %+v", res)
@@ -195,9 +199,7 @@ func FuzzClassify(f *testing.F) {
 // The numbers of the table are those of its texts, in every release that has the text.
 func TestErrorNumbers(t *testing.T) {
 	data, err := os.ReadFile("testdata/errno.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	numbers := map[string]string{}
 	for line := range strings.Lines(string(data)) {
 		if f := strings.SplitN(strings.TrimSpace(line), " ", 3); f[0] != "#" {
@@ -219,9 +221,10 @@ func TestErrorNumbers(t *testing.T) {
 		case row.Number == 0 && outcome != run.SendDoubt:
 			t.Errorf("no number is %s", outcome)
 		case row.Code == accountingPolicy && (code != "QOSMaxSubmitJobPerUserLimit" || outcome != run.SendDeferred || scope != run.ScopeQOS):
-			t.Errorf("%s: %s %s %s", row.Code, code, outcome, scope)
+			t.Errorf("the number of %s gives %s, %s, %s, want the limit's name, %s, %s",
+				row.Code, code, outcome, scope, run.SendDeferred, run.ScopeQOS)
 		case row.Number != 0 && row.Code != accountingPolicy && (outcome != row.Outcome || scope != row.Scope):
-			t.Errorf("%s: %s %s", row.Code, outcome, scope)
+			t.Errorf("the number of %s gives %s, %s, want %s, %s", row.Code, outcome, scope, row.Outcome, row.Scope)
 		}
 	}
 	if code, outcome, scope := ClassifyNumber(2050, nil); code != accountingPolicy || outcome != run.SendDeferred || scope != run.ScopeRun {
@@ -229,7 +232,7 @@ func TestErrorNumbers(t *testing.T) {
 	}
 	for _, number := range []int{-1, 0, 1007, 5004, 5005, 9202, 4711} {
 		if _, outcome, _ := ClassifyNumber(number, nil); outcome != run.SendDoubt {
-			t.Errorf("%d: %s", number, outcome)
+			t.Errorf("the number %d gives %s, want %s", number, outcome, run.SendDoubt)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"slurmgate/fault"
 	"slurmgate/run"
@@ -26,10 +25,11 @@ type CLI struct {
 	accounts AccountBook // what users may charge
 
 	queued atomic.Int64 // jobs to expect in the next answer of squeue
+	beside beside
 
-	fields  known[[]string]      // the columns that sacct has
-	scancel known[[2]int]        // the release of scancel
-	timeout known[time.Duration] // MessageTimeout
+	fields  known[[]string] // the columns that sacct has
+	scancel known[[2]int]   // the release of scancel
+	config  lastConfig
 
 	farState struct {
 		mu       sync.Mutex
@@ -54,12 +54,6 @@ func (k *known[T]) get(ask func() (T, error)) (v T, err error) {
 		k.value = &v
 	}
 	return v, err
-}
-
-func (k *known[T]) set(v T) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.value = &v
 }
 
 func (k *known[T]) forget() {

@@ -15,6 +15,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/secrets"
+	"slurmgate/visible"
 )
 
 // Command is one start of one of Slurm's query programs. (sbatch is not started this way: nobody may kill it.)
@@ -209,22 +210,13 @@ func unanswered(program string, out Output, err error) error {
 	return fault.Wrap(fault.Transport, "slurm_unreachable", program+" did not answer: "+oneLine(out.Stderr), err)
 }
 
-// clean is the okay of a query that is only good without any complaint: squeue is known to print half an
-// answer and mention the failure on standard error alone.
-func clean(out Output) bool { return out.Exit == 0 && !complains(out.Stderr) }
-
-func complains(stderr string) bool {
-	s := strings.ToLower(stderr)
-	return strings.Contains(s, "error") || strings.Contains(s, "fatal") || strings.Contains(s, "timed out")
-}
-
 func oneLine(s string) string {
-	return cmp.Or(cut(strings.Join(strings.Fields(s), " "), 500), "nothing on standard error")
+	return cmp.Or(Excerpt(strings.Join(strings.Fields(s), " "), 500), "nothing on standard error")
 }
 
-// cut is what a program printed, as text of at most limit bytes of it, without secrets.
-func cut(s string, limit int) string {
-	s, more := secrets.Default().Head(s, limit)
+// Excerpt returns the first bytes of what another program said, at most limit, as text without secrets; what is left out is marked.
+func Excerpt(s string, limit int) string {
+	s, more := secrets.Default().Head(s, visible.Head(s, limit))
 	if more {
 		s += " …"
 	}

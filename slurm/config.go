@@ -9,7 +9,7 @@ import (
 )
 
 // Config is what a site says about its Slurm; package site has checked it and knows the defaults. Every field is required but Conf,
-// Cluster, Unread, and what is about SSH.
+// Cluster, Unread, Harmless, and what is about SSH.
 type Config struct {
 	BinDir   string // folder of sbatch, squeue, sacct, scancel, scontrol
 	Conf     string // SLURM_CONF for all of them; empty: Slurm's own default
@@ -17,6 +17,8 @@ type Config struct {
 	LocksDir string // folder on a disk of this machine alone, for the locks of sends; not used over SSH
 	User     string // whose jobs are asked about, and cancelled: the user sbatch submits as
 	AllUsers bool   // looks are at the jobs of all users; User is still the only one whose jobs are cancelled
+
+	RunsDirOfAll string // with AllUsers: the folder of a user's runs as jobs see it, with a mark in the place of the user's name
 
 	// Over is the login node with Slurm's commands; BinDir and Conf are paths there. nil: they are on this machine.
 	Over *remote.Host
@@ -32,6 +34,8 @@ type Config struct {
 	// Unread is called for each answer of a program with records that could not be read: how many, and for the first of them what is
 	// wrong and its text. May be nil.
 	Unread func(program string, records int, why, example string)
+	// Harmless is called once for each kind of line, with its program, that is known from then on to mean nothing. May be nil.
+	Harmless func(said string)
 }
 
 // ScriptConfig is what a site says about its compute nodes and about what is asked of Slurm for each job.

@@ -7,7 +7,9 @@
 // the gateway in RPCs.
 //
 // Every job that an answer does not show may be gone, so an answer proves more by what is not in it than by what is. Therefore:
-//   - A query that fails, complains, is killed, or whose answer breaks off within a line is no answer at all.
+//   - A query that fails, says that a call failed, is killed, or whose answer breaks off within a line is no answer at all.
+//   - Beside another line on standard error an answer shows what is there, and not what is absent, until the line has come with an answer
+//     that shows the jobs of all open runs; see stderr.go.
 //   - A record that cannot be read concerns one job. Where the number of fields and the name are right, that job is known to be there, in
 //     a state nobody knows ([run.ClassUnread]). All other records count.
 //   - Any other text – a banner, half a record, a record of too many or too few fields, one of a megabyte – may be, or may have swallowed,

@@ -30,7 +30,7 @@ plain() { [ -f "$1" ] && [ ! -L "$1" ] && [ -r "$1" ]; }
 
 # report AT: what the send with the files AT.* has left. The first line says it; what sbatch printed follows on the same streams.
 #   end STATUS      sbatch has ended
-#   running         it has not
+#   running PID HOST    it has not
 #   gone            its process has ended, and nobody knows how
 #   elsewhere AGE   it was started on another login node, AGE seconds ago
 #   none            nothing was started
@@ -52,7 +52,7 @@ report() {
     if [ -z "$born" ] || [ "$host $boot $space" != "$(here)" ]; then
       echo "elsewhere $(($(date +%s) - $(stat -c %Y "$1.out")))"
     elif [ "$(born "$pid")" = "$born" ]; then
-      echo running
+      echo "running $pid $host"
     elif plain "$1.end"; then
       report "$1"
     else

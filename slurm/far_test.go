@@ -16,6 +16,7 @@ import (
 	"slurmgate/remote"
 	"slurmgate/remote/sshtest"
 	"slurmgate/run"
+	"slurmgate/run/runtest"
 )
 
 // overSSH is sender over SSH: sbatch runs the given lines. address is the server's, or that of a proxy before it.
@@ -29,15 +30,12 @@ func overSSH(t *testing.T, lines string, proxy func(address string) string) (c *
 		s.Know(strings.ReplaceAll(string(value(os.ReadFile(s.Known))), port(s.Address), port(at.Address)))
 	}
 	host, err := remote.New(at, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(host.Close)
 	cfg := c.cfg
 	cfg.Over = host
-	if c, err = NewCLI(cfg); err != nil {
-		t.Fatal(err)
-	}
+	c, err = NewCLI(cfg)
+	must(t, err)
 	return c, job, work, s
 }
 
@@ -63,42 +61,15 @@ func untilFree(t *testing.T, c *CLI, job run.JobSpec, k int) run.SendResult {
 			return res
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the send is held for ever: %+v", res)
+			t.Fatalf("the send is still held, with %+v, want it free", res)
 		}
 	}
 }
 
 // proves SITE-02
 func TestFarSend(t *testing.T) {
-	c, job, work, _ := overSSH(t, `tr '\0' '\n' </proc/$$/environ >$W/env; cat >$W/stdin; ps -o sid= -p $$ >$W/sid; printf '%s\n' "$@" >$W/argv
-pwd >$W/cwd; echo banner; echo 77; echo "sbatch: warning" >&2; exit 3`, nil)
-	res := c.Send(t.Context(), job, 1)
-	if res.Outcome != run.SendAccepted || res.JobID != "77" || res.ExitCode == nil || *res.ExitCode != 3 || !strings.Contains(res.Text,
-		"warning") {
-		t.Fatalf("%+v", res)
-	}
-	for range 2 {
-		if again := c.Send(t.Context(), job, 1); again.Outcome != run.SendAccepted || again.JobID != "77" || starts(work) != 1 {
-			t.Errorf("%+v, %d starts", again, starts(work))
-		}
-	}
-	if got, held := c.Receipt(t.Context(), job, 1); held || got.JobID != "77" {
-		t.Errorf("%+v %v", got, held)
-	}
-	if got, held := c.Receipt(t.Context(), job, 2); held || got.Outcome != run.SendDoubt {
-		t.Errorf("a send that left nothing: %+v %v", got, held)
-	}
-	read := func(name string) string {
-		return strings.TrimSpace(string(value(os.ReadFile(filepath.Join(work, name)))))
-	}
-	home, _ := os.UserHomeDir()
-	if got, want := read("env"), "HOME="+home+"\nPATH=/usr/bin:/bin\nLANG=C\nLC_ALL=C\nSLURM_CONF=/etc/slurm/x.conf"; got != want {
-		t.Errorf("environment %q, want %q", got, want)
-	}
-	argv, _ := c.Argv(job)
-	if read("argv") != strings.Join(argv, "\n") || read("stdin") != "" || read("cwd") != "/" {
-		t.Errorf("argv %q, stdin %q, in %s", read("argv"), read("stdin"), read("cwd"))
-	}
+	c, job, work, _ := overSSH(t, surroundings, nil)
+	read := sendsOnce(t, c, job, work, "HOME=$HOME\nPATH=/usr/bin:/bin")
 	self := strings.TrimSpace(string(value(exec.Command("ps", "-o", "sid=", "-p", fmt.Sprint(os.Getpid())).Output())))
 	if sid := read("sid"); sid == "" || sid == self {
 		t.Errorf("session %s, ours is %s", sid, self)
@@ -121,21 +92,17 @@ func TestFarSendLeavesSbatchAlone(t *testing.T) {
 			go func() { done <- c.Send(ctx, job, 1) }()
 			awaitFile(t, filepath.Join(work, "up"))
 			leave(cancel, s)
-			if res := <-done; res.Outcome != run.SendDoubt || res.Code != sendHeld && res.Code != remote.Cut {
-				t.Errorf("%+v", res)
+			if res := <-done; res.Outcome != run.SendDoubt || res.Code != run.SendHeld && res.Code != remote.Cut {
+				t.Errorf("the send that was left ended as %+v, want doubt", res)
 			}
-			if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt {
-				t.Errorf("%+v %v", res, held)
+			if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt || !strings.Contains(res.Text, "process group ") {
+				t.Errorf("while sbatch runs, its receipt is %+v, held %v; want it held, with the process group", res, held)
 			}
-			if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendDoubt || res.Code != sendHeld || starts(work) != 1 {
-				t.Errorf("%+v, %d starts", res, starts(work))
-			}
-			if err := os.WriteFile(filepath.Join(work, "go"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if res := untilFree(t, c, job, 1); res.Outcome != run.SendAccepted || res.JobID != "78" || starts(work) != 1 {
-				t.Errorf("%+v, %d starts", res, starts(work))
-			}
+			runtest.WantSend(t, c.Send(t.Context(), job, 1), run.SendDoubt, run.SendHeld)
+			runtest.WantCount(t, "sbatch", starts(work), 1)
+			must(t, os.WriteFile(filepath.Join(work, "go"), nil, 0o600))
+			runtest.WantSend(t, untilFree(t, c, job, 1), run.SendAccepted, "78")
+			runtest.WantCount(t, "sbatch", starts(work), 1)
 		})
 	}
 }
@@ -144,28 +111,24 @@ func TestFarSendLeavesSbatchAlone(t *testing.T) {
 func TestFarReceipt(t *testing.T) {
 	c, job, work, s := overSSH(t, "printf 12; kill -KILL $PPID; kill -KILL $$", nil)
 	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendDoubt || res.ExitCode != nil {
-		t.Errorf("killed: %+v", res)
+		t.Errorf("a send whose sbatch was killed gives %+v, want doubt without an exit code", res)
 	}
 	at := strings.TrimSuffix(job.ControlPath(run.SendFile(1, "out")), "out")
 	if res, held := c.Receipt(t.Context(), job, 1); held || res.Outcome != run.SendDoubt {
-		t.Errorf("killed: %+v %v", res, held)
+		t.Errorf("the receipt of a killed send is %+v, held %v; want doubt, not held", res, held)
 	}
 	by := value(os.ReadFile(at + "by"))
 	for _, text := range []string{"otherhost" + string(by), "", "half"} {
-		if err := os.WriteFile(at+"by", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		c.timeout.set(10 * time.Second)
+		must(t, os.WriteFile(at+"by", []byte(text), 0o600))
+		c.config.keep(run.Asked[run.ClusterConfig]{At: time.Now(), Value: clusterConfig("MessageTimeout = 10 sec\n")})
 		if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt {
-			t.Errorf("on another login node, or not begun: %+v %v", res, held)
+			t.Errorf("begun by %q the receipt is %+v, held %v; want doubt, held", text, res, held)
 		}
 		for _, age := range []time.Duration{time.Hour, -time.Hour} {
 			when := time.Now().Add(-age)
-			if err := os.Chtimes(at+"out", when, when); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chtimes(at+"out", when, when))
 			if res, held := c.Receipt(t.Context(), job, 1); held || res.Outcome != run.SendDoubt {
-				t.Errorf("on another login node, %s ago: %+v %v", age, res, held)
+				t.Errorf("begun %s ago on another login node the receipt is %+v, held %v; want doubt, not held", age, res, held)
 			}
 		}
 		os.Chtimes(at+"out", time.Now(), time.Now())
@@ -177,15 +140,13 @@ func TestFarReceipt(t *testing.T) {
 	} {
 		for _, name := range []string{"end", "by", "out", "err"} {
 			os.RemoveAll(at + name)
-			if err := plant(at + name); err != nil {
-				t.Fatal(err)
-			}
+			must(t, plant(at+name))
 			if name == "out" || name == "err" {
 				os.RemoveAll(at + "end")
 				os.WriteFile(at+"end", []byte("0\n"), 0o600)
 			}
 			if res, _ := c.Receipt(t.Context(), job, 1); res.Outcome != run.SendDoubt {
-				t.Errorf("%s: %+v", name, res)
+				t.Errorf("with something planted at %s Receipt gives %+v, want %s", name, res, run.SendDoubt)
 			}
 			os.RemoveAll(at + name)
 			os.WriteFile(at+name, nil, 0o600)
@@ -198,10 +159,10 @@ func TestFarReceipt(t *testing.T) {
 	s.Deaf.Store(true)
 	s.Cut()
 	if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt {
-		t.Errorf("the login node is away: %+v %v", res, held)
+		t.Errorf("while the login node is away the receipt is %+v, held %v; want doubt, held", res, held)
 	}
 	if res := c.Send(t.Context(), job, 7); res.Outcome != run.SendNotRun || res.Code != remote.Unreachable || res.Scope != run.ScopeSite {
-		t.Errorf("the login node is away: %+v", res)
+		t.Errorf("while the login node is away a send gives %+v, want not run, for the whole site", res)
 	}
 }
 
@@ -212,11 +173,11 @@ func TestFarSendNotRun(t *testing.T) {
 	}
 	os.Remove(filepath.Join(work, "bin/sbatch"))
 	if res := c.Send(t.Context(), job, 2); res.Outcome == run.SendAccepted || res.Outcome == run.SendRejected {
-		t.Errorf("%+v", res)
+		t.Errorf("without sbatch the send ended as %+v, want neither accepted nor rejected", res)
 	}
 	os.RemoveAll(job.ControlPath(""))
 	if res := c.Send(t.Context(), job, 3); res.Outcome != run.SendNotRun || res.Code != "control_unwritable" || res.Text == "" {
-		t.Errorf("%+v", res)
+		t.Errorf("without its folder the send ended as %+v, want not run", res)
 	}
 	cfg := c.cfg
 	cfg.BinDir = "/opt/a=b"
@@ -230,13 +191,11 @@ func TestFarPaths(t *testing.T) {
 	c, job, work, _ := overSSH(t, `printf '%s\n' "$@" >$W/argv; echo 5`, nil)
 	job.RunDir = "/jobs/see/" + testRun
 	c.cfg.RunsDir, c.cfg.LoginRunsDir = "/jobs/see", work
-	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendAccepted {
-		t.Fatalf("%+v", res)
-	}
+	runtest.WantSend(t, c.Send(t.Context(), job, 1), run.SendAccepted, "")
 	argv := string(value(os.ReadFile(work + "/argv")))
 	if !strings.HasSuffix(argv, "\n"+work+"/"+testRun+"/a1/ctl/"+run.ScriptFile+"\n") ||
 		!strings.Contains(argv, "--output=/jobs/see/"+testRun+"/a1/ctl/") {
-		t.Error(argv)
+		t.Errorf("sbatch's arguments are %q, want the script below LoginRunsDir and the log below RunsDir", argv)
 	}
 }
 
@@ -247,35 +206,28 @@ func TestFarClusterIsChecked(t *testing.T) {
 		path := filepath.Join(work, "bin/scontrol")
 		text := "#!/bin/bash\necho asked >>" + work + "/asked\necho 'ClusterName = " + cluster + "'\necho 'MessageTimeout = 10 sec'\n"
 		os.Remove(path)
-		if err := os.WriteFile(path+".new", []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path+".new", []byte(text), 0o700))
+		must(t, os.Rename(path+".new", path))
 	}
 	asked := func() int { return strings.Count(string(value(os.ReadFile(work+"/asked"))), "asked") }
 	c.cfg.Cluster = "ours"
 	control("ours")
 	for k := range 3 {
-		if res := c.Send(t.Context(), job, k+1); res.Outcome != run.SendAccepted || asked() != 1 {
-			t.Fatalf("%+v, asked %d times", res, asked())
-		}
+		runtest.WantSend(t, c.Send(t.Context(), job, k+1), run.SendAccepted, "")
+		runtest.WantCount(t, "scontrol", asked(), 1)
 	}
 	control("Ours")
-	if res := c.Send(t.Context(), job, 4); res.Outcome != run.SendAccepted || asked() != 2 {
-		t.Errorf("%+v, asked %d times", res, asked())
-	}
+	runtest.WantSend(t, c.Send(t.Context(), job, 4), run.SendAccepted, "")
+	runtest.WantCount(t, "scontrol", asked(), 2)
 	control("theirs")
-	if res := c.Send(t.Context(), job, 5); res.Outcome != run.SendNotRun || res.Code != run.WrongCluster || starts(work) != 4 {
-		t.Errorf("%+v, %d starts", res, starts(work))
-	}
+	runtest.WantSend(t, c.Send(t.Context(), job, 5), run.SendNotRun, run.WrongCluster)
+	runtest.WantCount(t, "sbatch", starts(work), 4)
 	control("ours")
-	if _, err := c.ask(t.Context(), 1, clean, "scontrol", "ping"); err != nil {
+	if _, err := c.ask(t.Context(), 1, answered, "scontrol", "ping"); err != nil {
 		t.Error(err)
 	}
 	control("theirs")
-	if _, err := c.ask(t.Context(), 1, clean, "scontrol", "ping"); fault.CodeOf(err) != run.WrongCluster {
+	if _, err := c.ask(t.Context(), 1, answered, "scontrol", "ping"); fault.CodeOf(err) != run.WrongCluster {
 		t.Error(err)
 	}
 }
@@ -287,11 +239,11 @@ func TestFarRunner(t *testing.T) {
 		Env: []string{"X=1"}})
 	if err != nil || string(out.Stdout) != "out a b'\n" || !strings.Contains(out.Stderr, "X=1\n") || strings.Contains(out.Stderr, "LANG") ||
 		out.Exit != 4 {
-		t.Errorf("%+v %v", out, err)
+		t.Errorf("the command over SSH gave %+v %v, want its output, status and only the variable it was given", out, err)
 	}
 	if out, err := r.Run(t.Context(), Command{Path: "/bin/cat", Stdin: strings.NewReader("in"), Limit: 10}); err != nil ||
 		string(out.Stdout) != "in" {
-		t.Errorf("%+v %v", out, err)
+		t.Errorf("cat over SSH gave %+v %v, want its input", out, err)
 	}
 	for _, lines := range []string{"kill -TERM $$", "yes"} {
 		if _, err := r.Run(t.Context(), Command{Path: "/bin/sh", Args: []string{"-c", lines}, Limit: 100}); err == nil {
@@ -308,7 +260,7 @@ func TestFarRunner(t *testing.T) {
 	}
 	s.Deaf.Store(true)
 	s.Cut()
-	_, err = c.ask(t.Context(), 0, clean, "squeue")
+	_, err = c.ask(t.Context(), 0, answered, "squeue")
 	if !fault.Is(err, fault.Transport) || fault.CodeOf(err) != remote.Unreachable && fault.CodeOf(err) != remote.Cut {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"slurmgate/run"
+	"slurmgate/run/runtest"
 )
 
 // cutter is a proxy that ends a connection after so many bytes of a direction.
@@ -81,13 +82,9 @@ func TestFarSendCutAnywhere(t *testing.T) {
 		defer p.mu.Unlock()
 		p.up, p.down, p.passed = up, down, [2]int64{}
 	}
-	if res := send(1); res.Outcome != run.SendAccepted {
-		t.Fatalf("%+v", res)
-	}
+	runtest.WantSend(t, send(1), run.SendAccepted, "")
 	set(-1, -1)
-	if res := send(2); res.Outcome != run.SendAccepted {
-		t.Fatalf("%+v", res)
-	}
+	runtest.WantSend(t, send(2), run.SendAccepted, "")
 	p.mu.Lock()
 	whole := p.passed
 	p.mu.Unlock()
@@ -109,7 +106,8 @@ func TestFarSendCutAnywhere(t *testing.T) {
 			case n > 1, n == 0 && res.Outcome == run.SendAccepted, n == 1 && res.Outcome == run.SendNotRun,
 				res.Outcome == run.SendRejected || res.Outcome == run.SendDeferred,
 				n == 1 && left.Outcome != run.SendAccepted, n == 0 && left.Outcome != run.SendDoubt:
-				t.Errorf("cut after %d of %d bytes (direction %d): %+v, then %+v; sbatch was started %d times", at, total, way, res, left, n)
+				t.Errorf("cut after %d of %d bytes (direction %d) the send gives %+v, its receipt %+v, with %d starts of sbatch; want them to agree",
+					at, total, way, res, left, n)
 			}
 		}
 	}

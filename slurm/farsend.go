@@ -36,7 +36,7 @@ func (c *CLI) sendFar(ctx context.Context, job run.JobSpec, k int, argv []string
 			return run.SendResult{Outcome: run.SendNotRun, Code: fault.CodeOf(err), Scope: run.ScopeSite, Text: "sbatch was not started: " +
 				fault.Prose(err)}
 		case err != nil && ctx.Err() != nil:
-			return run.SendResult{Outcome: run.SendDoubt, Code: sendHeld, Text: "the gateway stopped waiting; sbatch continues"}
+			return run.SendResult{Outcome: run.SendDoubt, Code: run.SendHeld, Text: "the gateway stopped waiting; sbatch continues"}
 		case err != nil:
 			return run.SendResult{Outcome: run.SendDoubt, Code: fault.CodeOf(err), Text: fault.Prose(err)}
 		case out.Exit == exitMoved:
@@ -65,8 +65,6 @@ func (c *CLI) receiptFar(ctx context.Context, job run.JobSpec, k int) (res run.S
 	return c.left(ctx, job, printed(out))
 }
 
-const sendHeld = "send_held"
-
 // left reads a report of far.sh.
 func (c *CLI) left(ctx context.Context, job run.JobSpec, out Output) (res run.SendResult, held bool) {
 	doubt := func(code, text string) run.SendResult {
@@ -75,6 +73,9 @@ func (c *CLI) left(ctx context.Context, job run.JobSpec, out Output) (res run.Se
 	line, stdout, _ := bytes.Cut(out.Stdout, []byte("\n"))
 	word, rest, _ := strings.Cut(string(line), " ")
 	number, err := strconv.Atoi(rest)
+	if pid, host, ok := strings.Cut(rest, " "); word == "running" && ok {
+		rest = " (process group " + fault.Clip(pid) + " on " + fault.Clip(host) + ")"
+	}
 	switch {
 	case word == "end" && err == nil:
 		if len(stdout) > maxSendText || len(out.Stderr) > maxSendText {
@@ -86,9 +87,9 @@ func (c *CLI) left(ctx context.Context, job run.JobSpec, out Output) (res run.Se
 		}
 		return c.judge(job, string(stdout), out.Stderr, exit), false
 	case word == "running":
-		return doubt(sendHeld, "sbatch is still running"), true
+		return doubt(run.SendHeld, "sbatch has not ended"+rest), true
 	case word == "elsewhere" && err == nil && number > -60 && time.Duration(number)*time.Second < c.sendTime(ctx):
-		return doubt(sendHeld, "sbatch was started on another login node and may still be running"), true
+		return doubt(run.SendHeld, "sbatch was started on another login node and may not have ended"), true
 	case word == "elsewhere":
 		return doubt("no_receipt", "sbatch was started on another login node and left no receipt"), false
 	case word == "gone" || word == "end":
@@ -96,7 +97,7 @@ func (c *CLI) left(ctx context.Context, job run.JobSpec, out Output) (res run.Se
 	case word == "none":
 		return doubt("no_receipt", "sbatch left nothing"), false
 	case word == "unwritable":
-		return notRun("control_unwritable", run.ScopeRun, errors.New(cut(string(stdout), 500))), false
+		return notRun("control_unwritable", run.ScopeRun, errors.New(Excerpt(string(stdout), 500))), false
 	}
 	return doubt("no_receipt", "the login node's answer cannot be read: "+fault.Clip(string(out.Stdout)+out.Stderr)), true
 }

@@ -11,15 +11,11 @@ import (
 func TestCheckFiles(t *testing.T) {
 	bin := t.TempDir()
 	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o700))
 	}
 	conf := filepath.Join(bin, "slurm.conf")
 	fresh := func(text string) {
-		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(conf, []byte(text), 0o600))
 	}
 	good := Config{BinDir: bin, Conf: conf, Cluster: "alpha"}
 	for name, x := range map[string]struct {
@@ -45,10 +41,8 @@ func TestCheckFiles(t *testing.T) {
 		"not executable": {change: func(c *Config) {
 			c.BinDir = t.TempDir()
 			for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
-				if err := os.Symlink(map[bool]string{true: conf, false: filepath.Join(bin, name)}[name == "squeue"],
-					filepath.Join(c.BinDir, name)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Symlink(map[bool]string{true: conf, false: filepath.Join(bin, name)}[name == "squeue"],
+					filepath.Join(c.BinDir, name)))
 			}
 		}, want: "these cannot be executed: squeue"},
 	} {
@@ -60,9 +54,9 @@ func TestCheckFiles(t *testing.T) {
 		found := CheckFiles(c, x.more...)
 		switch {
 		case x.want == "" && len(found) > 0, x.want != "" && len(found) != 1:
-			t.Errorf("%s: %v", name, found)
+			t.Errorf("CheckFiles with %s finds %v, want the problem %q alone, or nothing if it is empty", name, found, x.want)
 		case x.want != "" && (!strings.Contains(found[0].String(), x.want) || found[0].Rule == "" || found[0].Hint == "" || found[0].Code == ""):
-			t.Errorf("%s: %s", name, found[0])
+			t.Errorf("CheckFiles with %s finds %s, want %q with its rule, hint and code", name, found[0], x.want)
 		}
 	}
 }
@@ -71,7 +65,7 @@ func FuzzConfCluster(f *testing.F) {
 	f.Add("ClusterName=alpha SlurmctldHost=x # ClusterName=b")
 	f.Fuzz(func(t *testing.T, line string) {
 		if name := cluster(line, ""); name != "" && (strings.ContainsAny(name, " \t\n#") || !strings.Contains(line, name)) {
-			t.Errorf("%q: %q", line, name)
+			t.Errorf("the cluster in the line %q is %q, want a word of the line without # or spaces", line, name)
 		}
 	})
 }

@@ -77,14 +77,12 @@ func (c *CLI) askIdentity(ctx context.Context) error {
 	if err := c.budget.Spend(ctx, rpcConfig); err != nil {
 		return err
 	}
-	out, err := c.run(ctx, nil, clean, "scontrol", "show", "config")
-	if err != nil {
-		return err
+	a, err := run.Ask(ctx, c.showConfig)
+	if err == nil {
+		err = c.compare(a.Value.Name())
 	}
-	values := configValues(string(out.Stdout))
-	err = c.compare(values["ClusterName"])
-	if d := seconds(values["MessageTimeout"]); err == nil && d > 0 {
-		c.timeout.set(d)
+	if err == nil {
+		c.config.keep(a)
 	}
 	return err
 }

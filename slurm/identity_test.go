@@ -34,9 +34,7 @@ func config(name string) Output {
 
 func writeConf(t *testing.T, c *CLI, text string) {
 	t.Helper()
-	if err := os.WriteFile(c.cfg.Conf, []byte(text+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(c.cfg.Conf, []byte(text+"\n"), 0o600))
 }
 
 // askAll makes every query once and returns the errors.
@@ -49,7 +47,7 @@ func askAll(t *testing.T, c *CLI) (errs []error) {
 	errs = append(errs, err)
 	_, err = c.Usage(ctx, time.Now())
 	errs = append(errs, err)
-	errs = append(errs, c.Cancel(ctx, "28", "sg-run_x-a1-aabb"))
+	errs = append(errs, c.Cancel(ctx, "28", "sg-run_x-a1-aabb", ""))
 	_, err = c.SubmitProbe(ctx, NodeProbe{Name: "sg-doctor", Script: "/tmp/x", Partitions: []string{"main"}, Account: "research"})
 	errs = append(errs, err)
 	_, err = c.JobName(ctx, "28")
@@ -62,9 +60,7 @@ func askAll(t *testing.T, c *CLI) (errs []error) {
 func TestClusterIsAskedOnce(t *testing.T) {
 	c, r := onCluster(t, "Alpha")
 	for range 3 {
-		if err := errors.Join(askAll(t, c)...); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(askAll(t, c)...))
 	}
 	if n := r.count("scontrol"); n != 1 {
 		t.Errorf("scontrol was called %d times", n)
@@ -98,9 +94,7 @@ func TestWrongCluster(t *testing.T) {
 			}
 		}
 		r.answer("scontrol show config", config("alpha")) // it comes right by itself
-		if err := errors.Join(askAll(t, c)...); err != nil {
-			t.Error(err)
-		}
+		must(t, errors.Join(askAll(t, c)...))
 	}
 }
 
@@ -121,7 +115,7 @@ func TestClusterIsAskedAgain(t *testing.T) {
 		"squeue shows another cluster's jobs": {func(c *CLI, r *fakeRunner) {
 			r.answer("squeue", Output{Stdout: []byte(rowOf(1, "c", "beta"))})
 			if jobs, err := c.Jobs(t.Context(), nil); jobs != nil || fault.CodeOf(err) != run.WrongCluster {
-				t.Error(jobs, err)
+				t.Errorf("Jobs of another cluster gives %v %v, want no jobs and the code %s", jobs, err, run.WrongCluster)
 			}
 		}, 2},
 		"sacct failed": {func(c *CLI, r *fakeRunner) {
@@ -157,16 +151,15 @@ func TestSendToTheRightCluster(t *testing.T) {
 		if name == "down" {
 			script = "echo 'slurm_load_ctl_conf error: connect failure' >&2; exit 1"
 		}
-		if err := os.WriteFile(filepath.Join(work, "bin/scontrol"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(work, "bin/scontrol"), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
 		res := c.Send(t.Context(), job, 1)
 		if res.Outcome != want.Outcome || res.JobID != want.JobID || res.Code != want.Code || res.Scope != want.Scope ||
 			(starts(work) == 1) != (want.JobID != "") || want.JobID == "" && res.Text == "" {
-			t.Errorf("%s: %+v, %d starts", name, res, starts(work))
+			t.Errorf("%s: the send gives %+v with %d starts of sbatch, want %+v, started only where it has a job",
+				name, res, starts(work), want)
 		}
 		if env, _ := os.ReadFile(filepath.Join(work, "env")); strings.Contains(string(env), "beta") {
-			t.Errorf("%s: %s", name, env)
+			t.Errorf("with %s sbatch has the environment %s, want no beta in it", name, env)
 		}
 	}
 }
@@ -176,13 +169,11 @@ func TestReceiptOfAnotherCluster(t *testing.T) {
 	for receipt, want := range map[string]run.SendOutcome{"5;beta": run.SendDoubt, "5;alpha": run.SendAccepted, "5": run.SendAccepted} {
 		c, job, work := sender(t, "echo '"+receipt+"'")
 		c.cfg.Cluster = "alpha"
-		if err := os.WriteFile(filepath.Join(work, "bin/scontrol"), []byte("#!/bin/sh\necho 'ClusterName = alpha'\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(work, "bin/scontrol"), []byte("#!/bin/sh\necho 'ClusterName = alpha'\n"), 0o700))
 		res := c.Send(t.Context(), job, 1)
 		again, held := c.Receipt(t.Context(), job, 1)
 		if res.Outcome != want || again.Outcome != want || held || (want == run.SendDoubt) != (res.Code == run.WrongCluster && res.JobID == "") {
-			t.Errorf("%s: %+v, later %+v", receipt, res, again)
+			t.Errorf("with the receipt %s the send gives %+v, later %+v; want %s twice, not held", receipt, res, again, want)
 		}
 	}
 }
@@ -227,7 +218,18 @@ func TestClusterDoesNotAnswer(t *testing.T) {
 	stop()
 	close(s.hang)
 	all.Wait()
+	s.mu.Lock() // the try of the one who gave up may come now
+	defer s.mu.Unlock()
 	if s.calls > 20 {
 		t.Errorf("%d tries", s.calls)
+	}
+}
+
+// The first question may be the one for MessageTimeout: the answer that shows the cluster's name shows it too.
+func TestMessageTimeoutIsTheFirstQuestion(t *testing.T) {
+	c, r := onCluster(t, "alpha")
+	if d, err := c.MessageTimeout(t.Context()); d != 10*time.Second || err != nil || r.count("scontrol") != 1 {
+		t.Errorf("MessageTimeout as the first question gives %s, %v after %d calls of scontrol, want 10s after one", d, err,
+			r.count("scontrol"))
 	}
 }

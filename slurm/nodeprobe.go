@@ -2,7 +2,6 @@ package slurm
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"slurmgate/fault"
+	"slurmgate/run"
 )
 
 // NodeProbe is a small job, or an array of them, by which doctor looks at compute nodes.
@@ -61,69 +61,6 @@ func (c *CLI) SubmitProbe(ctx context.Context, p NodeProbe) (id string, err erro
 	return res.JobID, nil
 }
 
-// NodeIn is a node, by way of a partition it is in.
-type NodeIn struct {
-	Node      string
-	Partition string
-	State     string // as sinfo has it in its long form, e.g. idle, mixed, drained*
-	Reason    string // why it is down or drained; "none"
-}
-
-// Takes reports whether the node takes jobs now, or will when there is room.
-func (n NodeIn) Takes() bool {
-	state := strings.TrimRight(n.State, "*~#!%$@^-+")
-	return !strings.HasSuffix(n.State, "*") && slices.Contains([]string{"idle", "mixed", "allocated", "completing", "planned"}, state)
-}
-
-// Nodes lists the nodes of all partitions, once for each partition they are in. It costs slurmctld two RPCs.
-func (c *CLI) Nodes(ctx context.Context) ([]NodeIn, error) {
-	out, err := c.ask(ctx, 2, clean, "sinfo", "--local", "--all", "--noheader", "--Node", "--format=%N|%R|%T|%E")
-	if err != nil {
-		return nil, err
-	}
-	return parseNodes(string(out.Stdout))
-}
-
-func parseNodes(text string) (list []NodeIn, err error) {
-	for line := range strings.Lines(text) {
-		f := strings.SplitN(strings.TrimSpace(line), "|", 4)
-		if len(f) < 4 || !nodeName.MatchString(f[0]) {
-			return nil, fault.New(fault.Transport, "half_answer", "sinfo printed a line that is not about a node: "+fault.Clip(line))
-		}
-		list = append(list, NodeIn{Node: f[0], Partition: f[1], State: f[2], Reason: f[3]})
-	}
-	return list, nil
-}
-
-// Archs are the architectures of the cluster's nodes in Go's spelling, e.g. amd64; one that Go does not know stays as Slurm writes it. A
-// node that never registered has none.
-func (c *CLI) Archs(ctx context.Context) ([]string, error) {
-	out, err := c.ask(ctx, 1, clean, "scontrol", "show", "node", "--oneliner")
-	return archs(string(out.Stdout)), err
-}
-
-func archs(text string) (list []string) {
-	for line := range strings.Lines(text) {
-		for word := range strings.FieldsSeq(line) {
-			name, is := strings.CutPrefix(word, "Arch=")
-			if !is || strings.HasPrefix(name, "(") {
-				continue
-			}
-			if name = Arch(name); !slices.Contains(list, name) {
-				list = append(list, name)
-			}
-			break // what follows may be an admin's words
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// Arch is an architecture as Slurm writes it, in Go's spelling.
-func Arch(name string) string {
-	return cmp.Or(map[string]string{"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}[name], name)
-}
-
 // hostlist is the form of what [CLI.Hostnames] expands: names, commas and ranges.
 var hostlist = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.,_\[\]-]*$`)
 
@@ -132,7 +69,7 @@ func (c *CLI) Hostnames(ctx context.Context, list string) ([]string, error) {
 	if len(list) > 4000 || !hostlist.MatchString(list) {
 		return nil, fault.New(fault.Validation, "NODE-LIST", fmt.Sprintf("%q is not a list of node names, such as n1,n[3-7]", list))
 	}
-	out, err := c.ask(ctx, 0, clean, "scontrol", "show", "hostnames", list)
+	out, err := c.ask(ctx, 0, answered, "scontrol", "show", "hostnames", list)
 	return strings.Fields(string(out.Stdout)), err
 }
 
@@ -142,12 +79,12 @@ const bindAtOnce = 50
 // BindTasks gives each task of a held array its node and releases the array. sbatch knows one list of nodes for a whole array, so each task
 // is updated: one small RPC for each, from a few processes. It returns what Slurm said of tasks that it did not bind, by number; they stay
 // held. These RPCs are not paid from the site's budget, which would spread those of 500 nodes over minutes.
-func (c *CLI) BindTasks(ctx context.Context, id string, at []NodeIn) (refused map[int]string, err error) {
+func (c *CLI) BindTasks(ctx context.Context, id string, at []run.Node) (refused map[int]string, err error) {
 	refused = map[int]string{}
 	for first := 0; first < len(at); first += bindAtOnce {
 		var in bytes.Buffer
 		for i, n := range at[first:min(first+bindAtOnce, len(at))] {
-			fmt.Fprintf(&in, "update jobid=%s_%d partition=%s reqnodelist=%s\nrelease %s_%d\n", id, first+i, n.Partition, n.Node, id, first+i)
+			fmt.Fprintf(&in, "update jobid=%s_%d partition=%s reqnodelist=%s\nrelease %s_%d\n", id, first+i, n.Partition, n.Name, id, first+i)
 		}
 		out, err := c.feed(ctx, &in, "scontrol", "--oneliner")
 		if err != nil {
@@ -169,7 +106,7 @@ var bindRefused = regexp.MustCompile(`^([0-9]+)_([0-9]+): (.+)$`)
 
 // JobName asks slurmctld for the name it keeps for a job: a plugin may have changed it, and the name is our key.
 func (c *CLI) JobName(ctx context.Context, id string) (string, error) {
-	out, err := c.ask(ctx, 1, clean, "squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%j")
+	out, err := c.ask(ctx, 1, answered, "squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%j")
 	name, _, _ := strings.Cut(string(out.Stdout), "\n")
 	return strings.TrimSpace(name), err
 }

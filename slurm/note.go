@@ -13,8 +13,6 @@ const maxNote = 160
 // note is the job's comment, for squeue and sacct: which tool it runs and for whom. Only people read it; a job is found again by its name.
 //
 //	slurmgate,tool=samtools.flagstat,by=user:alice,id=prn_0D6C7B2A49E1F35880A2C6D41B
-//
-// Runs of older ledgers do not know their principal: theirs ends with the tool.
 func note(job run.JobSpec) string {
 	text := "slurmgate,tool=" + noted(job.ToolID)
 	if job.Principal.Name != "" {

@@ -24,7 +24,7 @@ const noJob = "sg-none"
 
 // recordsOf is Records for all users.
 func (c *CLI) recordsOf(ctx context.Context, since time.Time, names []string, cols []column, of []run.JobKey) (all []run.Job, err error) {
-	l := accountingLayout(names, cols)
+	l := c.accountingLayout(names, cols)
 	if of = c.owned(of); len(of) == 0 {
 		of = []run.JobKey{{Name: noJob}}
 	}
@@ -59,11 +59,14 @@ func (c *CLI) recordsPart(ctx context.Context, since time.Time, l layout, of []r
 		for _, k := range of {
 			s.wanted[run.JobKey{Name: k.Name, User: k.User}] = 0
 		}
-		out, err := c.askUpTo(ctx, s, maxForeignBytes, rpcAccounting, clean, "sacct", append([]string{whose}, args...)...)
+		out, err := c.askUpTo(ctx, s, maxForeignBytes, rpcAccounting, answered, "sacct", append([]string{whose}, args...)...)
 		if err != nil {
 			return nil, out, err
 		}
 		jobs, err := c.parsed("sacct", s)
+		if err == nil {
+			jobs = append(jobs, c.unexplained("sacct", out)...)
+		}
 		return jobs, out, err
 	}
 	whose := "--user=" + strings.Join(users, ",")
@@ -132,7 +135,7 @@ func (c *CLI) usagePart(ctx context.Context, since time.Time, of []run.JobKey) (
 	for _, k := range of {
 		ids, wanted[run.JobKey{ID: k.ID, User: k.User}] = append(ids, k.ID), true
 	}
-	out, err := c.ask(ctx, rpcAccounting, clean, "sacct", "--allusers", "--duplicates", "--parsable2", "--noheader",
+	out, err := c.ask(ctx, rpcAccounting, answered, "sacct", "--allusers", "--duplicates", "--parsable2", "--noheader",
 		"--jobs="+strings.Join(ids, ","), "--starttime="+sacctTime(since), "--format="+usageFields+",User")
 	switch {
 	case tooMuch(err) && len(of) == 1:
@@ -156,6 +159,7 @@ func (c *CLI) usagePart(ctx context.Context, since time.Time, of []run.JobKey) (
 			all = append(all, u)
 		}
 	}
+	c.heardWith(out, all, of)
 	return all, nil
 }
 

@@ -18,18 +18,18 @@ import (
 // pipeRun is a run folder with a script of programs in a pipe, and a stand-in for Apptainer that starts the program where it is.
 func pipeRun(t *testing.T, limit int, stdin string, programs ...string) (job run.JobSpec, cmd *exec.Cmd) {
 	t.Helper()
+	return pipeRunOf(t, limit, stdin, func(*run.JobSpec) {}, programs...)
+}
+
+// pipeRunOf is pipeRun of a job that was changed.
+func pipeRunOf(t *testing.T, limit int, stdin string, change func(*run.JobSpec), programs ...string) (job run.JobSpec, cmd *exec.Cmd) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), testRun)
 	job = flagstat(dir)
 	for _, sub := range []string{"in", "a1/ctl"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(dir, sub), 0o755))
 	}
-	write := func(path, text string, mode os.FileMode) {
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(path, text string, mode os.FileMode) { mustWrite(t, path, text, mode) }
 	job.ImagePath = filepath.Join(dir, "image.sif")
 	fake := filepath.Join(dir, "apptainer")
 	write(fake, "#!/bin/bash\nshift\nls /proc/self/fd >>"+dir+"/descriptors\nexec \"$@\"\n", 0o755)
@@ -55,15 +55,14 @@ func pipeRun(t *testing.T, limit int, stdin string, programs ...string) (job run
 		}
 	}
 	job.ExecArgs = append([]string{job.ImagePath}, c.Argv...)
+	change(&job)
 	cfg := runtimePath
 	cfg.Runtime.Path, cfg.GraceSeconds = fake, 1
 	script, pinned, err := renderer(t, cfg).Render(job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(job.ControlPath("script"), string(script), 0o755)
 	write(job.ControlPath(run.PinnedFile), string(pinned), 0o644)
-	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(stop)
 	cmd = exec.CommandContext(ctx, "bash", job.ControlPath("script"))
 	cmd.Env = []string{"SLURM_JOB_ID=7", "PATH=/usr/bin:/bin"}
@@ -73,13 +72,9 @@ func pipeRun(t *testing.T, limit int, stdin string, programs ...string) (job run
 func exitOf(t *testing.T, job run.JobSpec) run.Exit {
 	t.Helper()
 	data, err := os.ReadFile(job.ControlPath(run.ExitFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	x, err := run.ParseExit(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return x
 }
 
@@ -87,9 +82,7 @@ func exitOf(t *testing.T, job run.JobSpec) run.Exit {
 func TestPipe(t *testing.T) {
 	const forever = "while echo y; do : ; done 2>/dev/null; exit 33" // as a program does that is told that nobody reads
 	ls, err := exec.Command("ls", "/proc/self/fd").Output()          // 3 is the folder that ls reads; a test may inherit more
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mine := append(strings.Fields(string(ls)), "255") // bash's own
 	for _, c := range []struct {
 		name     string
@@ -125,11 +118,11 @@ func TestPipe(t *testing.T) {
 			x := exitOf(t, job)
 			if x.Code != c.code || x.Reason != c.reason || x.Program != c.program && c.reason != "time_limit" {
 				stderr, _ := os.ReadFile(job.ControlPath(run.StderrFile))
-				t.Errorf("%+v %v\n%s%s", x, err, out, stderr)
+				t.Errorf("the exit record is %+v (%v), want code %d and %s\n%s%s", x, err, c.code, c.reason, out, stderr)
 			}
 			got, err := os.ReadFile(filepath.Join(job.AttemptDir(), "out/flagstat.json"))
 			if err != nil || string(got) != c.stdout {
-				t.Errorf("%q %v", got, err)
+				t.Errorf("the pipe's output is %q %v, want %q", got, err, c.stdout)
 			}
 			_, err = os.Stat(job.ControlPath(run.ManifestFile))
 			if (err == nil) != (c.reason == "ok") {
@@ -150,24 +143,13 @@ func TestPipe(t *testing.T) {
 func TestPipeTerminated(t *testing.T) {
 	job, cmd := pipeRun(t, 600, "", "echo a; exec sleep 600", "cat && exec sleep 600",
 		"trap 'echo got it >&2; exit 0' TERM; cat; sleep 600 & wait")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	out := filepath.Join(job.AttemptDir(), "out/flagstat.json")
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if b, _ := os.ReadFile(out); len(b) > 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nothing came through the pipe")
-		}
-	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	until(t, time.Minute, "output of the pipe", func() bool { b, _ := os.ReadFile(out); return len(b) > 0 })
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
 	err := cmd.Wait()
 	if x := exitOf(t, job); x.Code != 143 || x.Reason != "terminated" || x.Program != 0 {
-		t.Errorf("%+v %v", x, err)
+		t.Errorf("the exit of a pipe that got TERM is %+v %v, want terminated, of its first program", x, err)
 	}
 }
 

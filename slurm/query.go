@@ -14,8 +14,9 @@ import (
 // queueFields are the columns asked of squeue: queueColumns, and the user who ends a record. All are known to every squeue since 20.11.
 var (
 	queueFields = []string{"JobArrayID", "State", "Reason", "RestartCnt", "NodeList", "exit_code", "SubmitTime", "StartTime", "EndTime",
-		"Cluster", "Name", "UserName"}
-	queueColumns = []column{colID, colState, colReason, colRestarts, colNode, colExit, colSubmit, colStart, colEnd, colCluster, colName}
+		"Cluster", "Partition", "Account", "TimeLimit", "WorkDir", "Name", "UserName"}
+	queueColumns = []column{colID, colState, colReason, colRestarts, colNode, colExit, colSubmit, colStart, colEnd, colCluster,
+		colPartition, colAccount, colLimit, colDir, colName}
 )
 
 // Jobs is one answer of squeue about our jobs, ended ones that Slurm still remembers included; run.Queue has the
@@ -37,15 +38,17 @@ func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, erro
 	var s *sheet
 	limit := int64(maxQueryBytes)
 	if c.cfg.AllUsers {
-		s = newSheet(queueLayout, int(c.queued.Load()))
+		l := c.queueLayout()
+		s = newSheet(l, int(c.queued.Load()))
 		s.sought = sought
-		into, limit, args = s, maxForeignBytes, append(args, "--Format="+queueLayout.formatQueue())
+		into, limit, args = s, maxForeignBytes, append(args, "--Format="+l.formatQueue())
 	} else {
 		a := newAnswer(c.cfg.User, queueColumns, int(c.queued.Load()))
 		a.sought = sought
 		into, args = a, append(args, "--user="+c.cfg.User, "--Format="+strings.Join(queueFields, ":"+sep+",")+":"+sep)
 	}
-	if _, err := c.askUpTo(ctx, into, limit, rpcQueue, clean, "squeue", args...); err != nil {
+	out, err := c.askUpTo(ctx, into, limit, rpcQueue, answered, "squeue", args...)
+	if err != nil {
 		return nil, err
 	}
 	jobs, err := c.parsed("squeue", into)
@@ -53,6 +56,9 @@ func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, erro
 		jobs = append(jobs, c.listed(ctx, s.cut)...)
 	}
 	c.queued.Store(int64(len(jobs) + len(jobs)/16))
+	if err == nil {
+		jobs = append(jobs, c.unexplained("squeue", out)...)
+	}
 	return jobs, err
 }
 
@@ -67,7 +73,7 @@ func (c *CLI) listed(ctx context.Context, cut []run.Job) (jobs []run.Job) {
 		ids[i] = j.ID
 	}
 	tasks := map[string][]int{}
-	out, err := c.ask(ctx, rpcQueue, clean, "squeue", "--local", "--all", "--noheader", "--states=all", "--jobs="+strings.Join(ids, ","),
+	out, err := c.ask(ctx, rpcQueue, answered, "squeue", "--local", "--all", "--noheader", "--states=all", "--jobs="+strings.Join(ids, ","),
 		"--Format=JobArrayID:"+sep)
 	if err == nil {
 		for line := range strings.Lines(string(out.Stdout)) {
@@ -95,7 +101,7 @@ var accountingFields = []struct {
 	{"JobID", colID, true}, {"State", colAccounted, true}, {"Reason", colReason, false}, {"Restarts", colRestarts, false},
 	{"NodeList", colNode, true},
 	{"ExitCode", colExit, true}, {"Submit", colSubmit, true}, {"Start", colStart, true}, {"End", colEnd, true}, {"Cluster", colCluster, true},
-	{"SLUID", colSLUID, false}, {"JobName", colName, true},
+	{"SLUID", colSLUID, false}, {"WorkDir", colDir, false}, {"JobName", colName, true},
 }
 
 // listing takes an answer as it comes, and gives the jobs in it when it has come to its end.
@@ -116,13 +122,17 @@ func (c *CLI) Records(ctx context.Context, since time.Time, of ...run.JobKey) ([
 		return c.recordsOf(ctx, since, names, cols, of)
 	}
 	a := newAnswer(c.cfg.User, cols, 0)
-	out, err := c.askInto(ctx, a, rpcAccounting, clean, "sacct",
+	out, err := c.askInto(ctx, a, rpcAccounting, answered, "sacct",
 		"--duplicates", "--allocations", "--parsable", "--delimiter="+sep, "--noheader", "--user="+c.cfg.User,
 		"--starttime="+sacctTime(since), "--format="+strings.Join(names, ",")+",User")
 	if err != nil {
 		return nil, notKept(out, err)
 	}
-	return c.parsed("sacct", a)
+	jobs, err := c.parsed("sacct", a)
+	if err != nil {
+		return nil, err
+	}
+	return append(jobs, c.unexplained("sacct", out)...), nil
 }
 
 // notKept tells a cluster without accounting from accounting that does not answer.
@@ -136,7 +146,7 @@ func notKept(out Output, err error) error {
 // accountingColumns finds out once which of the columns this sacct knows. It asks sacct alone, no daemon.
 func (c *CLI) accountingColumns(ctx context.Context) (names []string, cols []column, err error) {
 	known, err := c.fields.get(func() ([]string, error) {
-		out, err := c.ask(ctx, 0, clean, "sacct", "--helpformat")
+		out, err := c.ask(ctx, 0, answered, "sacct", "--helpformat")
 		return strings.Fields(string(out.Stdout)), err
 	})
 	for _, f := range accountingFields {

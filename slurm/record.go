@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slurmgate/run"
+	"slurmgate/visible"
 )
 
 // columns are the fields of an answer in their order.
@@ -25,7 +26,11 @@ const (
 	colEnd
 	colCluster
 	colSLUID
+	colPartition
+	colAccount
+	colLimit
 	colUser
+	colDir
 	colName
 )
 
@@ -54,6 +59,9 @@ func (a *answer) job() (run.Job, error) {
 			// Accounting names who cancelled a job ("CANCELLED by 1001"). A controller that starts without its jobs has accounting end them
 			// too, and then nobody is named.
 			word := a.word(f)
+			if _, by, said := strings.Cut(word, " by "); c == colAccounted && said {
+				j.By = strings.TrimSpace(by)
+			}
 			j.Closed = c == colAccounted && strings.TrimSpace(word) == "CANCELLED"
 			if j.State, j.Class = stateOf(word); j.State == "" {
 				err = errors.New("no state")
@@ -83,8 +91,17 @@ func (a *answer) job() (run.Job, error) {
 			j.Cluster = a.word(f)
 		case colSLUID:
 			j.SLUID = string(f)
+		case colPartition:
+			j.Partition = a.word(f)
+		case colAccount:
+			if string(f) != "(null)" {
+				j.Account = a.word(f)
+			}
+		case colLimit:
+			j.Limit = limitOf(a.word(f))
 		case colUser:
 			j.User = a.word(f)
+		case colDir: // see renamed
 		case colName: // see colID
 		}
 		if err != nil {
@@ -115,7 +132,7 @@ func (a *answer) word(f []byte) string {
 	if w, ok := a.words[string(f)]; ok {
 		return w
 	}
-	w := strings.ToValidUTF8(string(f[:min(len(f), maxWord)]), "\uFFFD")
+	w := strings.ToValidUTF8(visible.Clip(string(f), maxWord), "\uFFFD")
 	if len(a.words) < manyWords {
 		a.words[string(f)] = w
 	}
@@ -130,6 +147,14 @@ func (a *answer) time(c column, f []byte) (*time.Time, error) {
 	at, err := parseTime(string(f))
 	a.times[c] = seen{string(f), at}
 	return at, err
+}
+
+// limitOf reads a limit in seconds; 0 for what is none.
+func limitOf(s string) int64 {
+	if s == "UNLIMITED" {
+		return run.Unlimited
+	}
+	return timeLimit(s)
 }
 
 // parseID reads 1234 and 1234_5.

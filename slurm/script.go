@@ -18,6 +18,7 @@ import (
 	"slurmgate/plan"
 	"slurmgate/plan/tree"
 	"slurmgate/run"
+	"slurmgate/shell"
 )
 
 // ScriptVersion is part of every run's identity (slurm_script_version): it is raised only when what runs
@@ -93,23 +94,27 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 	v := map[string]any{
 		"Version": ScriptVersion, "RunID": job.RunID, "N": job.N, "Image": job.Spec.ImageDigest(), "Ctl": job.ControlPath(""), "Sent": sent,
 		"Limit": job.Spec.Resources.TimeLimitSeconds, "Grace": r.cfg.GraceSeconds, "MaxOutputBytes": job.MaxOutputBytes,
-		"Run": Quote(job.RunDir), "Attempt": Quote(job.AttemptDir()), "Token": Quote(job.Token), "Stdout": Quote(stdout),
-		"PinnedFile": run.PinnedFile, "PinnedSHA256": hex.EncodeToString(sum[:]),
+		"Run": shell.Quote(job.RunDir), "Attempt": shell.Quote(job.AttemptDir()), "Token": shell.Quote(job.Token),
+		"Stdout": shell.Quote(stdout), "PinnedFile": run.PinnedFile, "PinnedSHA256": hex.EncodeToString(sum[:]),
 		"Container": words(job.ExecArgs[:len(job.ExecArgs)-len(cmd.Argv)]), "Program": words(cmd.Argv),
-		"Pipe": pipe, "Names": words(names), "Parts": len(names), "Stdin": Quote(stdin), "FromInput": cmd.Stdin != nil,
+		"Pipe": pipe, "Names": words(names), "Parts": len(names), "Stdin": shell.Quote(stdin), "FromInput": cmd.Stdin != nil,
 		"Env": words(environment), "Outputs": words(outputs),
 		"Folders": words(folders), "MaxFiles": tree.MaxFiles, "MaxDepth": tree.MaxDepth,
-		"Apptainer": Quote(r.cfg.Runtime.Path), "ModuleInit": Quote(r.cfg.Runtime.ModuleInit), "Modules": quoted(r.cfg.Runtime.Modules),
-		"Scripted":       false,
+		"Apptainer": shell.Quote(r.cfg.Runtime.Path), "ModuleInit": shell.Quote(r.cfg.Runtime.ModuleInit),
+		"Modules": quoted(r.cfg.Runtime.Modules), "Scripted": false,
 		"StdoutDeclared": cmd.Stdout != nil, "VerifyInputs": r.cfg.Verify != VerifyImageOnly, "GPUs": job.Spec.Resources.GPUs != nil,
-		"InPlace": words(inPlace(job)), "Trees": slices.ContainsFunc(job.Placed, func(in run.Placed) bool { return in.Files != nil }),
+		"InPlace": words(inPlace(job)), "Recheck": "",
+		"Trees":   slices.ContainsFunc(job.Placed, func(in run.Placed) bool { return in.Files != nil }),
 		"Scratch": "",
+	}
+	if r.cfg.Verify != VerifyImageOnly {
+		v["Recheck"] = words(recheck(job))
 	}
 	if job.Spec.Execution.Kind == plan.Scripted {
 		v["Apptainer"], v["Modules"], v["Scripted"] = "/bin/bash", []string(nil), true
 	}
 	if r.cfg.Scratch != "" {
-		v["Scratch"] = Quote(r.cfg.Scratch)
+		v["Scratch"] = shell.Quote(r.cfg.Scratch)
 	}
 	var b bytes.Buffer
 	b.Grow(len(scriptText) + 4<<10)
@@ -121,7 +126,7 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 
 func quoted(words []string) (list []string) {
 	for _, w := range words {
-		list = append(list, Quote(w))
+		list = append(list, shell.Quote(w))
 	}
 	return list
 }
@@ -154,6 +159,16 @@ func inPlace(job run.JobSpec) (words []string) {
 		}
 	}
 	return words
+}
+
+// recheck are those of them that the job hashes after the program, too.
+func recheck(job run.JobSpec) (paths []string) {
+	for _, in := range job.Placed {
+		if in.Recheck {
+			paths = append(paths, in.Path)
+		}
+	}
+	return paths
 }
 
 // sent is what the script's comment says of how it was started.

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	case err != nil:
 		return notRun("locks_dir", run.ScopeSite, err)
 	case held:
-		return run.SendResult{Outcome: run.SendDoubt, Code: sendHeld, Text: "an sbatch of this send is still running"}
+		return run.SendResult{Outcome: run.SendDoubt, Code: run.SendHeld, Text: "an sbatch of this send has not ended"}
 	}
 	started, result := c.start(job, k, argv, lock)
 	lock.Close() // sbatch has its own
@@ -63,7 +64,7 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 		}
 		return res
 	case <-ctx.Done():
-		return run.SendResult{Outcome: run.SendDoubt, Code: sendHeld, Text: "the gateway stopped waiting; sbatch continues"}
+		return run.SendResult{Outcome: run.SendDoubt, Code: run.SendHeld, Text: "the gateway stopped waiting; sbatch continues"}
 	}
 }
 
@@ -113,10 +114,28 @@ func (c *CLI) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.Send
 	case err != nil:
 		return run.SendResult{Outcome: run.SendDoubt, Code: "locks_dir", Text: err.Error()}, true
 	case held:
-		return run.SendResult{Outcome: run.SendDoubt, Code: sendHeld, Text: "sbatch is still running"}, true
+		return run.SendResult{Outcome: run.SendDoubt, Code: run.SendHeld, Text: "sbatch has not ended" + processOf(job)}, true
 	}
 	defer lock.Close()
 	return c.read(job, k, nil), false
+}
+
+// processOf names the process of the job's sbatch on this host; empty: it is not found.
+func processOf(job run.JobSpec) string {
+	name := job.JobName
+	if job.Array != nil {
+		name = job.Array.Name
+	}
+	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return ""
+	}
+	for _, path := range list {
+		if argv, err := os.ReadFile(path); err == nil && bytes.Contains(argv, []byte("\x00--job-name="+name+"\x00")) {
+			return " (process " + filepath.Base(filepath.Dir(path)) + " of the gateway's host)"
+		}
+	}
+	return ""
 }
 
 // lock takes the lock of a send, or tells that it is held. It lies on a disk of this machine: network

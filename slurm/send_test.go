@@ -14,6 +14,8 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/run"
+	"slurmgate/run/runtest"
+	"slurmgate/shell"
 )
 
 // These tests are about processes and files, so their sbatch is a shell script; what the real one prints is tested elsewhere.
@@ -25,19 +27,12 @@ func sender(t *testing.T, lines string) (c *CLI, job run.JobSpec, work string) {
 	bin := filepath.Join(work, "bin")
 	job = flagstat(filepath.Join(work, testRun))
 	for _, d := range []string{bin, job.ControlPath("")} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(d, 0o700))
 	}
-	if err := os.WriteFile(filepath.Join(bin, "sbatch"), []byte("#!/bin/bash\nW="+Quote(work)+"\necho started >>$W/starts\n"+lines+"\n"),
-		0o700); err != nil {
-		t.Fatal(err)
-	}
+	mustWrite(t, filepath.Join(bin, "sbatch"), "#!/bin/bash\nW="+shell.Quote(work)+"\necho started >>$W/starts\n"+lines+"\n", 0o700)
 	c, err := NewCLI(Config{BinDir: bin, LocksDir: filepath.Join(work, "locks"), User: "lab", Conf: "/etc/slurm/x.conf", Script: runtimePath,
 		RPCPerMinute: 1e6})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c, job, work
 }
 
@@ -48,112 +43,89 @@ func starts(work string) int {
 
 func awaitFile(t *testing.T, path string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s never came", path)
-		}
-	}
+	until(t, 2*time.Minute, path, func() bool { _, err := os.Stat(path); return err == nil })
 }
 
-func TestSendOnce(t *testing.T) {
-	c, job, work := sender(t, "echo banner; echo 77; echo warning >&2; exit 3")
+// surroundings is an sbatch that writes down how it was started, and accepts with a warning.
+const surroundings = `tr '\0' '\n' </proc/$$/environ >$W/env; cat >$W/stdin; ps -o sid= -p $$ >$W/sid; echo $$ >$W/pid; ls /proc/$$/fd >$W/fds
+printf '%s\n' "$@" >$W/argv; pwd >$W/cwd; echo banner; echo 77; echo "sbatch: warning" >&2; exit 3`
+
+// sendsOnce sends a job to that sbatch: it is started once, in the environment of the allow-list and nothing else, with an empty standard
+// input. It returns what sbatch wrote down.
+func sendsOnce(t *testing.T, c *CLI, job run.JobSpec, work, env string) (read func(name string) string) {
+	t.Helper()
 	res := c.Send(t.Context(), job, 1)
-	if res.Outcome != run.SendAccepted || res.JobID != "77" || res.ExitCode == nil || *res.ExitCode != 3 || !strings.Contains(res.Text,
-		"warning") {
-		t.Fatalf("%+v", res)
+	runtest.WantSend(t, res, run.SendAccepted, "77")
+	if res.ExitCode == nil || *res.ExitCode != 3 || !strings.Contains(res.Text, "warning") {
+		t.Fatalf("the send is %+v, want sbatch's exit status and words", res)
 	}
-	if again := c.Send(t.Context(), job, 1); again.Outcome != run.SendAccepted || again.JobID != "77" || again.ExitCode != nil ||
-		starts(work) != 1 {
-		t.Errorf("%+v, %d starts", again, starts(work))
+	for range 2 {
+		runtest.WantSend(t, c.Send(t.Context(), job, 1), run.SendAccepted, "77")
+		runtest.WantCount(t, "sbatch", starts(work), 1)
 	}
 	if got, held := c.Receipt(t.Context(), job, 1); held || got.JobID != "77" {
-		t.Errorf("%+v %v", got, held)
+		t.Errorf("the receipt is %+v, held %v; want job 77", got, held)
 	}
 	if got, held := c.Receipt(t.Context(), job, 2); held || got.Outcome != run.SendDoubt {
-		t.Errorf("a send that left nothing: %+v %v", got, held)
+		t.Errorf("the receipt of a send that left nothing is %+v, held %v; want doubt", got, held)
 	}
-	if res := c.Send(t.Context(), job, 2); res.Outcome != run.SendAccepted || starts(work) != 2 {
-		t.Errorf("%+v, %d starts", res, starts(work))
-	}
-}
-
-// The environment is the allow-list and nothing else; standard input is empty, the session is its own, and the
-// lock is passed on.
-func TestSendSurroundings(t *testing.T) {
-	for _, v := range []string{"SBATCH_TIMELIMIT", "SLURM_JOB_ID", "SLURM_CONF", "APPTAINER_BIND", "LD_PRELOAD_X", "BASH_ENV"} {
-		t.Setenv(v, "/dev/null")
-	}
-	c, job, work := sender(t, `tr '\0' '\n' </proc/$$/environ >$W/env; cat >$W/stdin; ps -o sid= -p $$ >$W/sid; echo $$ >$W/pid; ls /proc/$$/fd >$W/fds; printf '%s\n' "$@" >$W/argv; pwd >$W/cwd; echo 5`)
-	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendAccepted {
-		t.Fatalf("%+v", res)
-	}
-	read := func(name string) string {
+	read = func(name string) string {
 		data, err := os.ReadFile(filepath.Join(work, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return strings.TrimSpace(string(data))
 	}
 	home, _ := os.UserHomeDir()
-	if got, want := read("env"), "PATH=/usr/bin:/bin\nHOME="+home+"\nLANG=C\nLC_ALL=C\nSLURM_CONF=/etc/slurm/x.conf"; got != want {
+	want := strings.ReplaceAll(env, "$HOME", home) + "\nLANG=C\nLC_ALL=C\nSLURM_CONF=/etc/slurm/x.conf"
+	if got := read("env"); got != want {
 		t.Errorf("environment %q, want %q", got, want)
 	}
 	argv, _ := c.Argv(job)
-	if got := read("argv"); got != strings.Join(argv, "\n") {
-		t.Errorf("argv %q", got)
+	if read("argv") != strings.Join(argv, "\n") || read("stdin") != "" || read("cwd") != "/" {
+		t.Errorf("argv %q, stdin %q, in %s; want %q, none, in /", read("argv"), read("stdin"), read("cwd"), argv)
 	}
-	if read("stdin") != "" || read("sid") != read("pid") || read("cwd") != "/" {
-		t.Errorf("stdin %q, session %s of %s, in %s", read("stdin"), read("sid"), read("pid"), read("cwd"))
-	}
-	if fds := strings.Fields(read("fds")); !slices.Contains(fds, "3") {
-		t.Errorf("descriptors %s", fds)
-	}
+	return read
 }
 
-// When its context ends, Send leaves sbatch alone. The lock tells that it is there, and its receipt is found.
+// The session of sbatch is its own, and the lock is passed on.
+func TestSendOnce(t *testing.T) {
+	for _, v := range []string{"SBATCH_TIMELIMIT", "SLURM_JOB_ID", "SLURM_CONF", "APPTAINER_BIND", "LD_PRELOAD_X", "BASH_ENV"} {
+		t.Setenv(v, "/dev/null")
+	}
+	c, job, work := sender(t, surroundings)
+	read := sendsOnce(t, c, job, work, "PATH=/usr/bin:/bin\nHOME=$HOME")
+	if read("sid") != read("pid") || !slices.Contains(strings.Fields(read("fds")), "3") {
+		t.Errorf("session %s of process %s with the descriptors %s, want its own and the lock's",
+			read("sid"), read("pid"), read("fds"))
+	}
+	runtest.WantSend(t, c.Send(t.Context(), job, 2), run.SendAccepted, "")
+	runtest.WantCount(t, "sbatch", starts(work), 2)
+}
+
+// When its context ends, Send leaves sbatch alone. The lock tells that it is there, its process is named, and its receipt is found.
 func TestSendLeavesSbatchAlone(t *testing.T) {
-	c, job, work := sender(t, "touch $W/up; while [[ ! -e $W/go ]]; do sleep 0.01; done; echo 78")
+	c, job, work := sender(t, "echo $$ >$W/pid; mv $W/pid $W/up; while [[ ! -e $W/go ]]; do sleep 0.01; done; echo 78")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan run.SendResult)
 	go func() { done <- c.Send(ctx, job, 1) }()
 	awaitFile(t, filepath.Join(work, "up"))
 	cancel()
-	if res := <-done; res.Outcome != run.SendDoubt {
-		t.Errorf("%+v", res)
+	runtest.WantSend(t, <-done, run.SendDoubt, "")
+	pid, err := os.ReadFile(filepath.Join(work, "up"))
+	must(t, err)
+	if res, held := c.Receipt(t.Context(), job, 1); !held || res.Code != run.SendHeld ||
+		!strings.Contains(res.Text, "(process "+strings.TrimSpace(string(pid))+" ") {
+		t.Errorf("while sbatch (process %s) runs, its receipt is %+v, held %v; want it held, with the process", pid, res, held)
 	}
-	if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt {
-		t.Errorf("%+v %v", res, held)
-	}
-	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendDoubt || starts(work) != 1 {
-		t.Errorf("%+v, %d starts", res, starts(work))
-	}
+	runtest.WantSend(t, c.Send(t.Context(), job, 1), run.SendDoubt, "")
+	runtest.WantCount(t, "sbatch", starts(work), 1)
 	// Another gateway, with another lock folder's view of the same files, starts nothing either.
 	other, err := NewCLI(Config{BinDir: c.cfg.BinDir, LocksDir: filepath.Join(work, "other"), User: "lab", Script: runtimePath,
 		RPCPerMinute: 60})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res := other.Send(t.Context(), job, 1); res.Outcome != run.SendDoubt || starts(work) != 1 {
-		t.Errorf("%+v, %d starts", res, starts(work))
-	}
-	if err := os.WriteFile(filepath.Join(work, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		res, held := c.Receipt(t.Context(), job, 1)
-		if !held {
-			if res.Outcome != run.SendAccepted || res.JobID != "78" {
-				t.Errorf("%+v", res)
-			}
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the lock is never free")
-		}
-	}
+	must(t, err)
+	runtest.WantSend(t, other.Send(t.Context(), job, 1), run.SendDoubt, "")
+	runtest.WantCount(t, "sbatch", starts(work), 1)
+	must(t, os.WriteFile(filepath.Join(work, "go"), nil, 0o600))
+	runtest.WantSend(t, untilFree(t, c, job, 1), run.SendAccepted, "78")
 }
 
 // TestSendOutlivesTheGateway kills a process that waits in Send, as a crash would, and reads the receipt afterwards.
@@ -161,42 +133,29 @@ func TestSendOutlivesTheGateway(t *testing.T) {
 	if w := os.Getenv("SLURMGATE_SEND_FROM"); w != "" { // the gateway to be killed
 		c, err := NewCLI(Config{BinDir: filepath.Join(w, "bin"), LocksDir: filepath.Join(w, "locks"), User: "lab", Script: runtimePath,
 			RPCPerMinute: 60})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c.Send(t.Context(), flagstat(filepath.Join(w, testRun)), 1)
 		return
 	}
 	c, job, work := sender(t, "touch $W/up; while [[ ! -e $W/go ]]; do sleep 0.01; done; echo 79")
 	self := exec.Command(os.Args[0], "-test.run=^TestSendOutlivesTheGateway$")
 	self.Env = append(os.Environ(), "SLURMGATE_SEND_FROM="+work)
-	if err := self.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, self.Start())
 	awaitFile(t, filepath.Join(work, "up"))
 	self.Process.Kill()
 	self.Wait()
 	if res, held := c.Receipt(t.Context(), job, 1); !held {
-		t.Errorf("sbatch died with its gateway, or lost the lock: %+v", res)
+		t.Errorf("after the gateway was killed the receipt is %+v, not held; want sbatch alive, with its lock", res)
 	}
 	os.WriteFile(filepath.Join(work, "go"), nil, 0o600)
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if res, held := c.Receipt(t.Context(), job, 1); !held {
-			if res.Outcome != run.SendAccepted || res.JobID != "79" || starts(work) != 1 {
-				t.Errorf("%+v", res)
-			}
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("the lock is never free")
-		}
-	}
+	runtest.WantSend(t, untilFree(t, c, job, 1), run.SendAccepted, "79")
+	runtest.WantCount(t, "sbatch", starts(work), 1)
 }
 
 func TestSendKilledSbatch(t *testing.T) {
 	c, job, _ := sender(t, "printf 12; kill -KILL $$")
 	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendDoubt || res.ExitCode != nil {
-		t.Errorf("%+v", res)
+		t.Errorf("the send whose sbatch was killed ended as %+v, want doubt and no status", res)
 	}
 }
 
@@ -205,23 +164,17 @@ func TestSendNotRun(t *testing.T) {
 	os.Remove(filepath.Join(work, "bin/sbatch"))
 	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendNotRun || res.Code != "sbatch_not_started" || !strings.Contains(res.Text,
 		"no such file") {
-		t.Errorf("%+v", res)
+		t.Errorf("without sbatch the send ended as %+v, want not started", res)
 	}
 	bad := job
 	bad.Spec.Placement.Partition = "a b"
-	if res := c.Send(t.Context(), bad, 2); res.Outcome != run.SendNotRun {
-		t.Errorf("%+v", res)
-	}
+	runtest.WantSend(t, c.Send(t.Context(), bad, 2), run.SendNotRun, "")
 	os.RemoveAll(job.ControlPath(""))
-	if res := c.Send(t.Context(), job, 3); res.Outcome != run.SendNotRun || res.Code != "control_unwritable" {
-		t.Errorf("%+v", res)
-	}
+	runtest.WantSend(t, c.Send(t.Context(), job, 3), run.SendNotRun, "control_unwritable")
 	os.RemoveAll(filepath.Join(work, "locks"))
-	if res := c.Send(t.Context(), job, 4); res.Outcome != run.SendNotRun || res.Code != "locks_dir" {
-		t.Errorf("%+v", res)
-	}
+	runtest.WantSend(t, c.Send(t.Context(), job, 4), run.SendNotRun, "locks_dir")
 	if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt {
-		t.Errorf("without its lock nobody knows whether a send is over: %+v %v", res, held)
+		t.Errorf("without its lock the receipt is %+v, held %v; want doubt, held", res, held)
 	}
 }
 
@@ -237,9 +190,7 @@ func TestBudget(t *testing.T) {
 		b := NewBudget(60, Shared{})
 		start, n := time.Now(), 0
 		for time.Since(start) < 10*time.Minute {
-			if err := b.Spend(t.Context(), rpcQueue); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Spend(t.Context(), rpcQueue))
 			n += rpcQueue
 		}
 		if n < 600 || n > 600+22 {
@@ -251,11 +202,11 @@ func TestBudget(t *testing.T) {
 			t.Errorf("an RPC beyond the budget: %v", err)
 		}
 		if s := b.State(); s.PerMinute != 60 || s.Burst != 20 || s.Left > 1 || s.LastMinute < 58 || s.LastMinute > 62 || s.Total != int64(n) {
-			t.Errorf("%+v after %d RPCs", s, n)
+			t.Errorf("the budget is %+v after %d RPCs, want one minute's rate with nothing left", s, n)
 		}
 		time.Sleep(2 * time.Minute)
 		if s := b.State(); s.Left != 20 || s.LastMinute != 0 || s.Total != int64(n) {
-			t.Errorf("%+v", s)
+			t.Errorf("after two minutes of rest the budget is %+v, want its whole burst", s)
 		}
 		small := NewBudget(1, Shared{})
 		if err := small.Spend(t.Context(), rpcCancel); err != nil {
@@ -267,7 +218,7 @@ func TestBudget(t *testing.T) {
 func TestRunnerBounds(t *testing.T) {
 	out, err := processes{}.Run(t.Context(), Command{Path: "/bin/sh", Args: []string{"-c", "echo out; echo err >&2; exit 4"}, Limit: 100})
 	if err != nil || string(out.Stdout) != "out\n" || out.Stderr != "err\n" || out.Exit != 4 {
-		t.Errorf("%+v %v", out, err)
+		t.Errorf("the command gave %+v %v, want its output, words and status", out, err)
 	}
 	if out, err := (processes{}).Run(t.Context(), Command{Path: "/bin/sh", Args: []string{"-c", "yes"}, Limit: 1000,
 		Env: []string{"PATH=/usr/bin:/bin"}}); err == nil || len(out.Stdout) != 1000 {
@@ -296,6 +247,6 @@ func TestRefusedAccountIsExplained(t *testing.T) {
 	const want = "Jobs belong to the user lab, who must have an association with the account teaching that is valid in the partition main: " +
 		"sacctmgr add user lab account=teaching"
 	if res.Outcome != run.SendRejected || !strings.Contains(res.Text, want) || !strings.Contains(res.Text, "Invalid account") {
-		t.Errorf("%+v", res)
+		t.Errorf("the send ended as %+v, want rejected with what to do", res)
 	}
 }

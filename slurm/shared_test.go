@@ -20,9 +20,7 @@ import (
 
 func sharedFile(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "budget")
-	if err := os.WriteFile(path, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, nil, 0o666))
 	return path
 }
 
@@ -62,7 +60,7 @@ func TestSharedBudget(t *testing.T) {
 		}
 		if s := gateways[0].State(); s.Shared == nil || s.Shared.Problem != nil || s.Shared.PerMinute != 60 || s.Shared.Left > 1 ||
 			s.Left > s.Shared.Left {
-			t.Errorf("%+v %+v", s, s.Shared)
+			t.Errorf("the budget of the first gateway is %+v, shared %+v; want 60 a minute, used up", s, s.Shared)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
@@ -76,7 +74,7 @@ func TestSharedBudget(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second) // what was not made costs nothing
 		if s := gateways[2].State(); s.Shared.Left != 20 {
-			t.Errorf("%+v after 20 s", s.Shared)
+			t.Errorf("after 20 s of rest the shared budget is %+v, want what came in since", s.Shared)
 		}
 	})
 }
@@ -85,53 +83,43 @@ func TestSharedBudget(t *testing.T) {
 func TestSharedBudgetUnusable(t *testing.T) {
 	dir := t.TempDir()
 	good, link, pipe := sharedFile(t), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
-	if err := os.Symlink(good, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mkfifo(pipe, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(good, link))
+	must(t, unix.Mkfifo(pipe, 0o666))
 	for _, file := range []string{filepath.Join(dir, "absent"), link, pipe, dir} {
 		b := NewBudget(60, Shared{file, 1})
 		for range 5 { // more than the shared budget has
 			if err := b.Spend(t.Context(), 1); err != nil {
-				t.Errorf("%s: %v", file, err)
+				t.Errorf("Spend with the shared file %s gives %v, want no error", file, err)
 			}
 		}
 		if s := b.State(); s.Shared.Problem == nil || s.Left < 10 {
-			t.Errorf("%s: %+v", file, s)
+			t.Errorf("the budget with the shared file %s is %+v, want its problem and at least 10 left", file, s)
 		}
 		if err := CheckShared(file); fault.CodeOf(err) != "shared_budget" {
-			t.Errorf("%s: %v", file, err)
+			t.Errorf("CheckShared(%q) = %v, want the code shared_budget", file, err)
 		}
 	}
 	for _, text := range []string{"what", strings.Repeat("9", 20) + "\n", "-5", strconv.FormatInt(1<<62, 10), "\x00",
 		strings.Repeat("x", 9000)} {
-		if err := os.WriteFile(good, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(good, []byte(text), 0o666))
 		b := NewBudget(6000, Shared{good, 6000})
 		if err := b.Spend(t.Context(), 1); err != nil {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("Spend with the text %q in the shared file gives %v, want no error", text, err)
 		}
 		if s := b.State(); s.Shared.Problem != nil {
-			t.Errorf("%q: %s", text, *s.Shared.Problem)
+			t.Errorf("the text %q in the shared file gives the problem %s, want no problem", text, *s.Shared.Problem)
 		}
 	}
 	held, err := os.OpenFile(good, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer held.Close()
-	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Flock(int(held.Fd()), unix.LOCK_EX))
 	b := NewBudget(60, Shared{good, 60})
 	if err := b.Spend(t.Context(), 1); err != nil {
 		t.Errorf("with the file locked: %v", err)
 	}
 	if s := b.State(); s.Shared.Problem == nil || !strings.Contains(*s.Shared.Problem, "keeps") {
-		t.Errorf("%+v", s.Shared)
+		t.Errorf("the shared budget is %+v, want the problem of its file", s.Shared)
 	}
 }
 
@@ -146,26 +134,33 @@ func TestSharedBudgetOfProcesses(t *testing.T) {
 		}
 	}
 	file := sharedFile(t)
-	var outs [4]strings.Builder
-	var all sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const enough = 220 // two seconds' worth
+	var all sync.WaitGroup
+	var sum atomic.Int64
 	start := time.Now()
-	for i := range outs {
+	for range 4 {
 		c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSharedBudgetOfProcesses$")
-		c.Env, c.Stdout = append(os.Environ(), "SLURMGATE_TEST_SHARED="+file), &outs[i]
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		all.Go(func() { c.Wait() })
+		c.Env = append(os.Environ(), "SLURMGATE_TEST_SHARED="+file)
+		said, err := c.StdoutPipe()
+		must(t, err)
+		must(t, c.Start())
+		all.Go(func() {
+			for one := make([]byte, 1); ; {
+				if _, err := said.Read(one); err != nil {
+					break
+				}
+				if sum.Add(1) == enough {
+					cancel()
+				}
+			}
+			c.Wait()
+		})
 	}
-	time.Sleep(2 * time.Second)
-	cancel()
 	all.Wait()
-	took, sum := time.Since(start), 0
-	for i := range outs {
-		sum += outs[i].Len()
-	}
-	if most := int(took.Seconds()*100) + 20; sum > most || sum < 20 {
-		t.Errorf("%d RPCs in %s, at most %d", sum, took, most)
+	took, spent := time.Since(start), int(sum.Load())
+	if most := int(took.Seconds()*100) + 20; spent > most || spent < enough {
+		t.Errorf("%d RPCs in %s, at most %d", spent, took, most)
 	}
 }

@@ -16,11 +16,11 @@ import (
 //	1234    ␟RUNNING ␟…␟alice   ␟sg-run_…      ␟⏎       squeue: a gap behind each field
 //	1234     RUNNING  …  alice    sg-run_…      ⏎       sacct: its gap is a space
 //
-// Names of users and jobs that fill their field may have been cut. They are no user's and no run's.
+// Names of users and jobs, and folders, that fill their field may have been cut. They are no user's and no run's.
 //
 // Text that is not part of a record, as a banner, shifts what follows it. Then the next line that has a record's shape is looked for. What
-// follows a line feed in a name, or in a reason that a plugin wrote, never has it, because gaps and the end of the record then lie within
-// fields that no user can write (TestSheetShape).
+// follows a line feed in a text that a user or a plugin wrote never has it: these fields come last and have less than half of a record, so
+// where such a line feed is, a record that begins behind another one has a field without any (TestSheetShape).
 type sheet struct {
 	answer
 	layout layout
@@ -44,7 +44,7 @@ type field struct {
 	name  string // the program's word
 	width int    // bytes
 	col   column
-	text  bool // may have a line feed: of a name, or of a reason that a plugin wrote
+	text  bool // may have a line feed: a name, a folder, or a reason that a plugin wrote
 }
 
 type layout struct {
@@ -67,33 +67,59 @@ const (
 	nameWidth = 80 // names of a gateway's jobs have about fifty
 )
 
+// mayBeCut are the fields whose values count as none where they fill the width.
+var mayBeCut = []column{colDir, colPartition, colAccount}
+
+// folderWidth is that of the working folders of runs below RunsDirOfAll.
+func (c *CLI) folderWidth() int {
+	return len(c.cfg.RunsDirOfAll) + userWidth + len("/run_0X8Z4D1X467KV94K4TXG0D9BXT/a123456789/ctl") + 1
+}
+
 // queueLayout is asked of squeue for the jobs of all users. Every squeue since 20.11 knows it.
-var queueLayout = layout{gap: sep[0], fields: []field{
-	{"JobArrayID", 24, colID, false},
-	{"State", 24, colState, false},
-	{"Reason", 64, colReason, true},
-	{"RestartCnt", 8, colRestarts, false},
-	{"NodeList", 64, colNode, false},
-	{"exit_code", 10, colExit, false},
-	{"SubmitTime", 12, colSubmit, false},
-	{"StartTime", 12, colStart, false},
-	{"EndTime", 12, colEnd, false},
-	{"Cluster", 48, colCluster, false},
-	{"UserName", userWidth, colUser, false},
-	{"Name", nameWidth, colName, true},
-}}
+func (c *CLI) queueLayout() layout {
+	return layout{gap: sep[0], fields: []field{
+		{"JobArrayID", 24, colID, false},
+		{"State", 24, colState, false},
+		{"RestartCnt", 8, colRestarts, false},
+		{"NodeList", 64, colNode, false},
+		{"exit_code", 10, colExit, false},
+		{"SubmitTime", 12, colSubmit, false},
+		{"StartTime", 12, colStart, false},
+		{"EndTime", 12, colEnd, false},
+		{"Cluster", 48, colCluster, false},
+		{"Partition", 64, colPartition, false},
+		{"TimeLimit", 16, colLimit, false},
+		{"UserName", userWidth, colUser, false},
+		{"Reason", 64, colReason, true},
+		{"Account", 64, colAccount, true}, // any text, where Slurm does not enforce associations
+		{"WorkDir", c.folderWidth(), colDir, true},
+		{"Name", nameWidth, colName, true},
+	}}.balanced()
+}
 
 // accountingLayout has the same for sacct, as far as it knows the columns.
-func accountingLayout(names []string, cols []column) layout {
+func (c *CLI) accountingLayout(names []string, cols []column) layout {
 	widths := map[column]int{colID: 24, colAccounted: 32, colReason: 64, colRestarts: 8, colNode: 64, colExit: 10, colSubmit: 12, colStart: 12,
-		colEnd: 12, colCluster: 48, colSLUID: 24, colName: nameWidth}
+		colEnd: 12, colCluster: 48, colSLUID: 24, colDir: c.folderWidth(), colName: nameWidth}
 	l := layout{gap: ' '}
 	for i, col := range cols {
-		if col == colName {
-			l.fields = append(l.fields, field{"User", userWidth, colUser, false})
-		}
-		l.fields = append(l.fields, field{names[i], widths[col], col, col == colName})
+		l.fields = append(l.fields, field{names[i], widths[col], col, col == colDir || col == colName})
 	}
+	l.fields = slices.Insert(l.fields, 1, field{"User", userWidth, colUser, false})
+	return l.balanced()
+}
+
+// balanced makes the first field so wide that the texts have less than half of a record.
+func (l layout) balanced() layout {
+	texts, rest := 0, 0
+	for _, f := range l.fields {
+		if f.text {
+			texts += f.width + 1
+		} else {
+			rest += f.width + 1
+		}
+	}
+	l.fields[0].width += max(0, texts+1-rest)
 	return l
 }
 
@@ -183,13 +209,16 @@ func (s *sheet) record(text []byte) {
 	s.fields = s.fields[:0]
 	at := 0
 	for _, f := range s.layout.fields {
-		s.fields = append(s.fields, bytes.TrimRight(text[at:at+f.width], " "))
-		at += f.width + 1
+		value := bytes.TrimRight(text[at:at+f.width], " ")
+		if at += f.width + 1; slices.Contains(mayBeCut, f.col) && len(value) == f.width {
+			value = nil
+		}
+		s.fields = append(s.fields, value)
 	}
 	last := len(s.fields) - 1
 	name, owner := s.fields[last], s.fields[slices.Index(s.cols, colUser)]
-	sought := len(s.sought) > 0 && s.sought[string(s.fields[0])]
-	if len(owner) == 0 || len(owner) == userWidth || len(name) == nameWidth || !jobName.Match(name) && !sought {
+	sought, dir := len(s.sought) > 0 && s.sought[string(s.fields[0])], s.renamed(name)
+	if len(owner) == 0 || len(owner) == userWidth || dir == "" && (len(name) == nameWidth || !jobName.Match(name) && !sought) {
 		return
 	}
 	key := run.JobKey{Name: string(name), User: s.word(owner)}
@@ -199,10 +228,12 @@ func (s *sheet) record(text []byte) {
 		return
 	}
 	job, err := s.job()
+	job.WorkDir = dir
 	switch {
 	case err != nil:
 		s.cannotRead(err.Error(), text)
-		s.jobs = append(s.jobs, run.Job{ID: job.ID, Task: job.Task, Name: key.Name, User: key.User, Class: run.ClassUnread, Why: err.Error()})
+		s.jobs = append(s.jobs, run.Job{ID: job.ID, Task: job.Task, Name: key.Name, WorkDir: dir, User: key.User, Class: run.ClassUnread,
+			Why: err.Error()})
 	case !cut:
 		s.jobs = append(s.jobs, split(job, tasks)...)
 	case s.wanted == nil && len(s.cut) < maxLists:

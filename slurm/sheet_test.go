@@ -18,16 +18,26 @@ const forgedName = "sg-run_0X8Z4D1X467KV94K4TXG0D9BXA-a1-aabbccddeea1" // of ali
 
 // line is a record as squeue prints it.
 func line(id, state, user, name string) string {
-	values := []string{id, state, "None", "0", "n1", "0:0", "100", "200", "300", "c", user, name}
+	return lineOf(id, state, user, "/", name)
+}
+
+// lineOf is line with a working folder.
+func lineOf(id, state, user, workDir, name string) string {
+	values := []string{id, state, "0", "n1", "0:0", "100", "200", "300", "c", "main", "1:00", user, "None", "research", workDir, name}
 	var b strings.Builder
-	for i, f := range queueLayout.fields {
+	for i, f := range testLayout.fields {
 		b.WriteString(fmt.Sprintf("%-*s", f.width, values[i])[:f.width] + sep)
 	}
 	return b.String() + "\n"
 }
 
+// testRunsDir is where the runs of all users are in these tests.
+const testRunsDir = "/shared/scratch/{user}/runs"
+
+var testLayout = (&CLI{cfg: Config{RunsDirOfAll: testRunsDir}}).queueLayout()
+
 func readSheet(text string, chunk int) (*sheet, []run.Job, error) {
-	s := newSheet(queueLayout, 0)
+	s := newSheet(testLayout, 0)
 	for part := range slices.Chunk([]byte(text), chunk) {
 		s.Write(part)
 	}
@@ -37,32 +47,40 @@ func readSheet(text string, chunk int) (*sheet, []run.Job, error) {
 
 func keyOf(j run.Job) string { return j.ID + " " + j.User + " " + j.State + " " + j.Name }
 
-// What a real squeue printed while bob had jobs with alice's name, with whole forged records of hers in their names behind line feeds, with
-// names that are cut within one, and an array. Only what Slurm says of each is read.
+// What a real squeue printed while bob had jobs with alice's name, with whole forged records of hers in their names and folders behind
+// line feeds, with names that are cut within one, and arrays, and while jobs and an array of alice had been renamed. Only what Slurm says
+// of each is read.
 func TestSheetOfQueue(t *testing.T) {
-	for _, chunk := range []int{1, 7, 435, 436, 437, 1 << 20} {
+	size := testLayout.size()
+	for _, chunk := range []int{1, 7, size - 1, size, size + 1, 1 << 20} {
 		s, jobs, err := readSheet(golden(t, "squeue-all-24.11.txt"), chunk)
-		if err != nil || s.read != 14 || s.lost {
+		if err != nil || s.read != 23 || s.lost {
 			t.Fatalf("%d records, lost %v: %v", s.read, s.lost, err)
 		}
 		var got []string
 		for _, j := range jobs {
 			got = append(got, keyOf(j))
 		}
-		want := []string{"35 bob FAILED " + forgedName, "36 alice FAILED " + strings.Replace(forgedName, "XA-", "XB-", 1),
-			"33_1 bob PENDING " + forgedName, "33_2 bob PENDING " + forgedName, "33_3 bob PENDING " + forgedName,
-			"26 bob PENDING " + forgedName, "25 alice PENDING " + forgedName, "24 alice PENDING sg-run_X2-a1-aa",
-			"37 alice RUNNING " + strings.Replace(forgedName, "XA-", "XC-", 1)}
+		x := func(c string) string { return strings.Replace(forgedName, "XA-", "X"+c+"-", 1) }
+		want := []string{"19_0 alice PENDING theirs", "19_1 alice PENDING theirs", "19_2 alice PENDING theirs", "19_3 alice PENDING theirs",
+			"19_4 alice PENDING theirs", "19_5 alice PENDING theirs", "19_6 alice PENDING theirs", "19_7 alice PENDING theirs",
+			"19_8 alice PENDING theirs", "19_9 alice PENDING theirs", "16 bob PENDING " + x("B"), "15_1 bob PENDING " + forgedName,
+			"15_2 bob PENDING " + forgedName, "15_3 bob PENDING " + forgedName, "14 bob PENDING " + forgedName, "21 bob FAILED " + forgedName,
+			"22 alice FAILED " + x("B"), "18 alice PENDING theirs-" + strings.Repeat("z", nameWidth-7), "17 alice PENDING theirs",
+			"13 bob PENDING bobs", "10_1 bob PENDING " + forgedName, "10_2 bob PENDING " + forgedName, "10_3 bob PENDING " + forgedName,
+			"3 bob PENDING " + forgedName, "2 alice PENDING " + forgedName, "23 alice RUNNING " + x("C")}
 		if d := cmp.Diff(want, got); d != "" {
-			t.Error(d)
+			t.Errorf("the jobs of the sheet differ (-want +got):\n%s", d)
 		}
-		if j := jobs[3]; *j.Task != 2 || j.Class != run.ClassPending {
-			t.Errorf("a task of an array: %+v", j)
+		dir := "/shared/scratch/alice/runs/run_0X8Z4D1X467KV94K4TXG0D9BXF/a1/ctl"
+		if j := jobs[2]; *j.Task != 2 || j.Class != run.ClassPending || j.WorkDir != dir {
+			t.Errorf("the third job is %+v, want task 2 pending in %s", j, dir)
 		}
-		last := run.Job{ID: "36", User: "alice", Name: jobs[1].Name, Cluster: "devcluster", State: "FAILED", Why: "NonZeroExitCode",
-			Class: run.ClassEnded, Node: "n1", ExitCode: ptr(3), Submitted: at(1795398236), Started: at(1795398237), Ended: at(1795398237)}
-		if d := cmp.Diff(last, jobs[1]); d != "" {
-			t.Error(d)
+		last := run.Job{ID: "22", User: "alice", Name: x("B"), Cluster: "devcluster", Partition: "main", Account: "research", Limit: 86400,
+			State: "FAILED", Why: "NonZeroExitCode",
+			Class: run.ClassEnded, Node: "n1", ExitCode: ptr(3), Submitted: at(1795853859), Started: at(1795853859), Ended: at(1795853859)}
+		if d := cmp.Diff(last, jobs[16]); d != "" {
+			t.Errorf("the ended job 22 differs (-want +got):\n%s", d)
 		}
 	}
 }
@@ -74,13 +92,13 @@ func TestSheetOfAccounting(t *testing.T) {
 	r.answer("sacct --user", Output{Stdout: []byte(golden(t, "sacct-all-24.11.txt"))})
 	failed := strings.Replace(forgedName, "XA-", "XB-", 1)
 	jobs, err := c.Records(t.Context(), time.Unix(0, 0), run.JobKey{Name: forgedName, User: "alice"}, run.JobKey{Name: failed, User: "alice"})
-	if err != nil || len(jobs) != 1 || keyOf(jobs[0]) != "36 alice FAILED "+failed || jobs[0].ExitCode == nil || *jobs[0].ExitCode != 3 ||
+	if err != nil || len(jobs) != 1 || keyOf(jobs[0]) != "78 alice FAILED "+failed || jobs[0].ExitCode == nil || *jobs[0].ExitCode != 3 ||
 		!strings.HasPrefix(jobs[0].SLUID, "s") {
-		t.Errorf("%+v %v", jobs, err)
+		t.Errorf("the records of alice are %+v %v, want her job that failed", jobs, err)
 	}
-	if jobs, err = c.Records(t.Context(), time.Unix(0, 0), run.JobKey{Name: forgedName, User: "bob"}); err != nil || len(jobs) != 1 ||
-		keyOf(jobs[0]) != "35 bob FAILED "+forgedName {
-		t.Errorf("%+v %v", jobs, err)
+	if jobs, err = c.Records(t.Context(), time.Unix(0, 0), run.JobKey{Name: forgedName, User: "bob"}); err != nil || len(jobs) != 5 ||
+		keyOf(jobs[1]) != "77 bob FAILED "+forgedName {
+		t.Errorf("the records of bob are %+v %v, want his five", jobs, err)
 	}
 }
 
@@ -90,41 +108,46 @@ func TestSheetShape(t *testing.T) {
 	c, r := allUsers(t)
 	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
 	names, cols, err := c.accountingColumns(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+	for width := 0; width < 1100; width += 97 {
+		c.cfg.RunsDirOfAll = strings.Repeat("x", width)
+		checkShape(t, c.queueLayout())
+		checkShape(t, c.accountingLayout(names, cols))
 	}
-	for _, l := range []layout{queueLayout, accountingLayout(names, cols)} {
-		size := l.size()
-		// may says whether the byte at a position of a real record can be that one.
-		may := func(at int, b byte) bool {
-			at %= size
-			if at == size-1 {
-				return b == '\n'
-			}
-			for _, f := range l.fields {
-				if at < f.width {
-					return f.text || b != '\n' && (b != sep[0])
-				}
-				if at -= f.width + 1; at < 0 {
-					return b == l.gap
-				}
-			}
-			return false
+}
+
+func checkShape(t *testing.T, l layout) {
+	t.Helper()
+	size := l.size()
+	// may says whether the byte at a position of a real record can be that one.
+	may := func(at int, b byte) bool {
+		at %= size
+		if at == size-1 {
+			return b == '\n'
 		}
-		for shift := 1; shift < size; shift++ {
-			possible := may(shift+size-1, '\n')
-			at := 0
-			for _, f := range l.fields {
-				for i := at; i < at+f.width && !f.text; i++ {
-					possible = possible && (shift+i)%size != size-1 // there is a line feed for certain
-				}
-				if at += f.width + 1; !may(shift+at-1, l.gap) {
-					possible = false
-				}
+		for _, f := range l.fields {
+			if at < f.width {
+				return f.text || b != '\n' && (b != sep[0])
 			}
-			if possible {
-				t.Errorf("gap %q: a record that begins %d bytes late", l.gap, shift)
+			if at -= f.width + 1; at < 0 {
+				return b == l.gap
 			}
+		}
+		return false
+	}
+	for shift := 1; shift < size; shift++ {
+		possible := may(shift+size-1, '\n')
+		at := 0
+		for _, f := range l.fields {
+			for i := at; i < at+f.width && !f.text; i++ {
+				possible = possible && (shift+i)%size != size-1 // there is a line feed for certain
+			}
+			if at += f.width + 1; !may(shift+at-1, l.gap) {
+				possible = false
+			}
+		}
+		if possible {
+			t.Errorf("gap %q: a record of %d bytes can begin %d bytes late", l.gap, size, shift)
 		}
 	}
 }
@@ -161,7 +184,7 @@ func TestSheetWithStrayText(t *testing.T) {
 			if err == nil && (len(shown) != c.jobs || len(jobs) != c.jobs && !s.lost || slices.ContainsFunc(shown, func(j run.Job) bool {
 				return j.User != "alice"
 			})) {
-				t.Errorf("%s: %+v", name, jobs)
+				t.Errorf("the sheet with %s gives %+v, want %d jobs of alice", name, jobs, c.jobs)
 			}
 		}
 	}
@@ -173,7 +196,7 @@ func TestSheetCuts(t *testing.T) {
 	_, jobs, err := readSheet(line("1", "RUNNING", long, jobOf(1))+line("2", "RUNNING", "", jobOf(2))+
 		line("3", "RUNNING", "alice", "sg-run_"+strings.Repeat("A", 100))+line("4", "RUNNING", "alice@lab.example", jobOf(4)), 1000)
 	if err != nil || len(jobs) != 1 || jobs[0].User != "alice@lab.example" {
-		t.Errorf("%+v %v", jobs, err)
+		t.Errorf("the sheet with a long and a foreign line gives %+v %v, want the job of alice@lab.example", jobs, err)
 	}
 }
 
@@ -181,18 +204,20 @@ func TestSheetCuts(t *testing.T) {
 func TestSheetUnread(t *testing.T) {
 	s, jobs, err := readSheet(line("1", "RUNNING", "alice", jobOf(1))+line("x", "RUNNING", "bob", jobOf(1)), 1000)
 	if err != nil || len(jobs) != 2 || s.unread != 1 || s.lost {
-		t.Fatalf("%+v %v", jobs, err)
+		t.Fatalf("the sheet with a line without id gives %+v %v, want two jobs, one unread", jobs, err)
 	}
 	if d := cmp.Diff(run.Job{Name: jobOf(1), User: "bob", Class: run.ClassUnread, Why: "no job id"}, jobs[1]); d != "" {
-		t.Error(d)
+		t.Errorf("the job without id differs (-want +got):\n%s", d)
 	}
 }
 
 // What a user has too much of hides that user's jobs alone, and none of it is remembered. 100,000 jobs of other users cost no memory.
+//
+// no race: each of its millions of steps is like the one before
 func TestSheetFloods(t *testing.T) {
 	foreign := []byte(strings.Repeat(line("7", "PENDING", "bob", "analysis"), 1000))
 	own := []byte(strings.Repeat(line("7", "PENDING", "bob", jobOf(7)), 1000))
-	s := newSheet(queueLayout, 0)
+	s := newSheet(testLayout, 0)
 	s.Write([]byte(line("1", "RUNNING", "alice", jobOf(1))))
 	before := allocated()
 	for range 100 {
@@ -210,9 +235,9 @@ func TestSheetFloods(t *testing.T) {
 		t.Fatalf("%d jobs, %v", len(jobs), err)
 	}
 	if last := jobs[len(jobs)-1]; last.User != "bob" || last.Name != "" || last.Class != run.ClassUnread {
-		t.Errorf("%+v", last)
+		t.Errorf("the last job is %+v, want bob's without a name, unread", last)
 	}
-	s = newSheet(queueLayout, 0)
+	s = newSheet(testLayout, 0)
 	s.wanted = map[run.JobKey]int{{Name: jobOf(7), User: "bob"}: 0, {Name: jobOf(1), User: "alice"}: 0}
 	for range 3 {
 		s.Write(own)
@@ -222,7 +247,7 @@ func TestSheetFloods(t *testing.T) {
 		t.Fatalf("%d jobs, %v", len(jobs), err)
 	}
 	if flood := jobs[maxJobRecords]; flood.User != "bob" || flood.Name != jobOf(7) || flood.Class != run.ClassUnread {
-		t.Errorf("%+v", flood)
+		t.Errorf("the job past the most is %+v, want bob's, unread", flood)
 	}
 }
 
@@ -252,7 +277,7 @@ func FuzzSheetForgery(f *testing.F) {
 		}
 		hers := slices.DeleteFunc(jobs, func(j run.Job) bool { return j.User == "bob" })
 		if len(hers) != 2 || keyOf(hers[0]) != "1 alice RUNNING "+jobOf(1) || keyOf(hers[1]) != "3 alice PENDING "+jobOf(3) {
-			t.Errorf("%+v", hers)
+			t.Errorf("the jobs of alice are %+v, want her two", hers)
 		}
 	})
 }
@@ -269,7 +294,7 @@ func FuzzSheet(f *testing.F) {
 		}
 		for _, j := range jobs {
 			if (j.Name == "") != (j.User == "") || !bytes.Contains(text, []byte(j.Name)) {
-				t.Errorf("%+v", j)
+				t.Errorf("the sheet gives %+v, want a job with both user and name, from its text", j)
 			}
 		}
 	})

@@ -42,20 +42,20 @@ func (c *CLI) SeesAll(ctx context.Context) error {
 	if !c.cfg.AllUsers {
 		return nil
 	}
-	out, err := c.ask(ctx, rpcConfig, clean, "scontrol", "show", "config")
+	config, err := c.Config(ctx, 0)
 	if err != nil {
 		return err
 	}
-	v := configValues(string(out.Stdout))
+	v := config.Values
 	private, shown := v["PrivateData"]
 	switch {
 	case !shown:
 		return fault.New(fault.Transport, "config_unreadable", "scontrol show config does not show PrivateData")
 	case listed(private, "jobs"):
-		return c.unlessOperator(ctx, strings.HasSuffix(v["AccountingStorageType"], "/slurmdbd"), c.hidden(JobsHidden,
+		return c.unlessOperator(ctx, config.Database(), c.hidden(JobsHidden,
 			"PrivateData in slurm.conf has jobs, so squeue hides the jobs of other users from", "jobs", "slurm.conf"))
 	case listed(v["MCSParameters"], "privatedata") && !slices.Contains([]string{"", "(null)", "none", "mcs/none"}, v["MCSPlugin"]):
-		return c.unlessOperator(ctx, strings.HasSuffix(v["AccountingStorageType"], "/slurmdbd"), c.hidden(JobsHidden,
+		return c.unlessOperator(ctx, config.Database(), c.hidden(JobsHidden,
 			"MCSParameters in slurm.conf has privatedata, so squeue hides the jobs of other users from", "privatedata", "slurm.conf"))
 	}
 	return nil
@@ -82,7 +82,7 @@ func (c *CLI) database(ctx context.Context, word string, hidden *fault.Error) er
 	if !c.cfg.AllUsers {
 		return nil
 	}
-	out, err := c.ask(ctx, rpcDatabase, clean, "sacctmgr", "show", "configuration")
+	out, err := c.ask(ctx, rpcDatabase, answered, "sacctmgr", "show", "configuration")
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,8 @@ func (c *CLI) unlessOperator(ctx context.Context, database bool, hidden *fault.E
 	if !database {
 		return hidden
 	}
-	out, err := c.ask(ctx, rpcDatabase, clean, "sacctmgr", "--noheader", "--parsable2", "show", "user", c.cfg.User, "format=User,AdminLevel")
+	out, err := c.ask(ctx, rpcDatabase, answered, "sacctmgr", "--noheader", "--parsable2", "show", "user", c.cfg.User,
+		"format=User,AdminLevel")
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func TestSight(t *testing.T) {
 		err := cli.CheckSight(t.Context(), c.accounting)
 		if err == nil && c.code != "" || err != nil && (fault.CodeOf(err) != c.code || !fault.Is(err, fault.Transport)) ||
 			Hides(err) != strings.HasSuffix(c.code, "_hidden") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("CheckSight with %s gives %v, want the code %q", name, err, c.code)
 		}
 	}
 	cli, r := fakeCLI(t)
@@ -72,12 +72,12 @@ func TestHiddenAnswersAreNotBelieved(t *testing.T) {
 	c, r := allUsers(t)
 	r.answer("sacctmgr show configuration", Output{Stdout: []byte("SlurmDBD configuration:\nPrivateData = jobs,users\n")})
 	r.answer("sacctmgr --noheader --parsable2 show user lab", Output{Stdout: []byte("lab|None\n")})
-	r.answer("sacctmgr --noheader --parsable2 show user withassoc", Output{Stdout: []byte("lab|research|c|research||normal\n")})
+	r.answer("sacctmgr --noheader --parsable2 show user withassoc", Output{Stdout: []byte("lab|research|c|research||normal||\n")})
 	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
 	c.cfg.Cluster = ""
 	jobs, err := c.Records(t.Context(), time.Now(), run.JobKey{Name: forgedName, User: "alice"})
 	if fault.CodeOf(err) != RecordsHidden || jobs != nil {
-		t.Error(jobs, err)
+		t.Errorf("Records gives %v %v, want no jobs and the code %s", jobs, err, RecordsHidden)
 	}
 	c.cfg.Cluster = "c"
 	r.answer("scontrol show config", Output{Stdout: []byte("ClusterName = c\nPrivateData = none\n")})
@@ -93,14 +93,14 @@ func TestJobsOfAllUsers(t *testing.T) {
 		line("3", "RUNNING", "bob", "renamed"))})
 	jobs, err := c.Jobs(t.Context(), map[string]bool{"3": true})
 	if err != nil || len(jobs) != 2 || jobs[0].User != "alice" || jobs[1].Name != "renamed" {
-		t.Errorf("%+v %v", jobs, err)
+		t.Errorf("the jobs asked for are %+v %v, want alice's and the one that was renamed", jobs, err)
 	}
 	args := strings.Join(r.last().Args, " ")
 	if strings.Contains(args, "--user") || strings.Contains(args, "--array") || !strings.Contains(args, "--states=all") {
-		t.Error(args)
+		t.Errorf("squeue was called with %s, want --states=all and neither --user nor --array", args)
 	}
 	r.answer("scancel --version", Output{Stdout: []byte("slurm 24.11.5\n")})
-	if err := c.Cancel(t.Context(), "1", jobOf(1)); err != nil || !slices.Contains(r.last().Args, "--user=lab") {
+	if err := c.Cancel(t.Context(), "1", jobOf(1), ""); err != nil || !slices.Contains(r.last().Args, "--user=lab") {
 		t.Errorf("the user that looks at all jobs must cancel only its own: %v %v", r.last().Args, err)
 	}
 }
@@ -126,18 +126,16 @@ func TestTasksOfAllUsers(t *testing.T) {
 			r.answer("squeue --local --all --noheader --states=all --Format=", Output{Stdout: []byte(tt.squeue)})
 			r.answer("squeue --local --all --noheader --states=all --jobs=", Output{Stdout: []byte(tt.lists)})
 			jobs, err := c.Jobs(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var got []string
 			for _, j := range jobs {
 				if strings.Contains(j.ID, "_") != (j.Task != nil) || j.Name == name && j.User != "alice" {
-					t.Errorf("%+v", j)
+					t.Errorf("the task is %+v, want an id of a task and its owner", j)
 				}
 				got = append(got, j.ID+" "+cmp.Or(j.State, string(j.Class)))
 			}
 			if all := strings.Join(got, "|"); all != tt.want {
-				t.Errorf("%s", all)
+				t.Errorf("the tasks are %q, want %q", all, tt.want)
 			}
 			if asked := strings.Contains(strings.Join(r.last().Args, " "), "--jobs="); asked != strings.HasPrefix(tt.name, "long") {
 				t.Errorf("asked: %v", r.last().Args)
@@ -155,20 +153,20 @@ func TestRecordsOfAllUsers(t *testing.T) {
 	of := []run.JobKey{{Name: forgedName, User: "bob"}, {Name: jobOf(1), User: "carol"}, {Name: jobOf(2), User: "bob"},
 		{Name: "a,b", User: "x,y"}}
 	jobs, err := c.Records(t.Context(), time.Unix(0, 0), of...)
-	if err != nil || len(jobs) != 1 || jobs[0].User != "bob" || of[0].User != "bob" {
-		t.Errorf("%+v %v", jobs, err)
+	if err != nil || len(jobs) != 5 || jobs[0].User != "bob" || of[0].User != "bob" {
+		t.Errorf("the records of all users are %+v %v, want five, bob's first", jobs, err)
 	}
 	var asked []string
 	for _, call := range r.calls {
 		if strings.HasSuffix(call.Path, "sacct") && len(call.Args) > 2 {
 			asked = append(asked, call.Args[0])
 			if !slices.Contains(call.Args, "--name="+jobOf(1)+","+jobOf(2)+","+forgedName) {
-				t.Error(call.Args)
+				t.Errorf("sacct was called with %q, want the names of the three jobs", call.Args)
 			}
 		}
 	}
 	if !slices.Equal(asked, []string{"--user=bob,carol", "--allusers"}) {
-		t.Error(asked)
+		t.Errorf("sacct was called for %q, want --user=bob,carol and --allusers", asked)
 	}
 	r.calls = nil
 	if _, err := c.Records(t.Context(), time.Unix(0, 0)); err != nil || !slices.Contains(r.calls[0].Args, "--name="+noJob) {
@@ -187,7 +185,8 @@ func TestRecordsOfAllUsers(t *testing.T) {
 	r.calls = nil
 	r.answer("sacct --user", Output{})
 	if _, err := c.Records(t.Context(), time.Unix(0, 0), many...); err != nil || r.count("sacct --user") != 3 {
-		t.Error(r.count("sacct --user"), err)
+		t.Errorf("Records of many jobs calls sacct %d times and gives %v, want 3 calls and no error",
+			r.count("sacct --user"), err)
 	}
 }
 
@@ -208,7 +207,7 @@ func TestTooManyRecords(t *testing.T) {
 	}
 	jobs, err := c.Records(t.Context(), time.Unix(0, 0), of...)
 	if err != nil || len(jobs) != 1 || jobs[0].Name != jobOf(3) || jobs[0].User != "alice" || jobs[0].Class != run.ClassUnread {
-		t.Errorf("%+v %v", jobs, err)
+		t.Errorf("of too many records %+v %v is left, want alice's job, unread", jobs, err)
 	}
 }
 
@@ -220,10 +219,10 @@ func TestUsageOfAllUsers(t *testing.T) {
 	list, err := c.Usage(t.Context(), time.Unix(0, 0), run.JobKey{ID: "7", User: "alice"}, run.JobKey{ID: "8", User: "alice"},
 		run.JobKey{ID: "9", User: "alice"}, run.JobKey{ID: "1;2", User: "alice"})
 	if err != nil || len(list) != 1 || list[0].JobID != "7" || list[0].User != "alice" || list[0].MaxRSSBytes != 2048 {
-		t.Errorf("%+v %v", list, err)
+		t.Errorf("the usage of alice is %+v %v, want that of job 7", list, err)
 	}
 	if args := r.last().Args; !slices.Contains(args, "--jobs=7,8,9") {
-		t.Error(args)
+		t.Errorf("sacct was called with %q, want --jobs=7,8,9", args)
 	}
 	r.when = func(cmd Command) error {
 		if slices.ContainsFunc(cmd.Args, func(a string) bool { return strings.HasPrefix(a, "--jobs=") && strings.Contains(a, "8") }) {
@@ -233,10 +232,10 @@ func TestUsageOfAllUsers(t *testing.T) {
 	}
 	if list, err = c.Usage(t.Context(), time.Unix(0, 0), run.JobKey{ID: "7", User: "alice"}, run.JobKey{ID: "8", User: "bob"}); err != nil ||
 		len(list) != 1 {
-		t.Errorf("%+v %v", list, err)
+		t.Errorf("the usage of two users is %+v %v, want one job's", list, err)
 	}
 	r.calls = nil
 	if list, err = c.Usage(t.Context(), time.Unix(0, 0)); err != nil || list != nil || len(r.calls) > 0 {
-		t.Error(list, err)
+		t.Errorf("Usage of no jobs gives %v %v after %d calls, want nothing and no call", list, err, len(r.calls))
 	}
 }

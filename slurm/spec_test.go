@@ -1,8 +1,10 @@
 package slurm
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"slurmgate/plan"
@@ -14,6 +16,22 @@ const (
 	testToken = "0123456789abcdef0123456789abcdef"
 	testImage = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // of no bytes
 )
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustWrite writes a file. It may be executed at once: no process that a parallel test forks meanwhile has it open for writing (ETXTBSY).
+func mustWrite(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	must(t, os.WriteFile(path, []byte(text), mode))
+}
 
 func ptr[T any](v T) *T { return &v }
 
@@ -64,6 +82,18 @@ func awkward(runDir string) run.JobSpec {
 		ChecksumSHA256: strings.Repeat("6", 64), DestRelpath: "in/a b'$(id).fq"})
 	j.Spec.IO.Outputs = append(j.Spec.IO.Outputs, plan.Output{Role: "odd", SrcRelpath: "out/sub dir/it's $(id) é.txt", Type: "TEXT",
 		Label: "odd"})
+	return j
+}
+
+// inPlaced is a job that reads a file and a folder where they lie.
+func inPlaced(runDir string) run.JobSpec {
+	j := flagstat(runDir)
+	index := plan.Input{Role: "index", ChecksumSHA256: strings.Repeat("7", 64), DestRelpath: "in/index", Directory: true}
+	part := plan.Input{ChecksumSHA256: strings.Repeat("8", 64), DestRelpath: "in/index/part 1"}
+	j.Spec.IO.Inputs = append(j.Spec.IO.Inputs, index)
+	j.Placed = []run.Placed{
+		{Input: j.Spec.IO.Inputs[0], Strength: run.InPlace, Path: "/data/it's.bam", State: "12 3 4.000000000 5.000000000", Recheck: true},
+		{Input: index, Strength: run.InPlace, Path: "/data/index", State: "tree " + strings.Repeat("9", 64), Files: []plan.Input{part}}}
 	return j
 }
 

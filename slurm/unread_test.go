@@ -14,7 +14,8 @@ import (
 
 // rowOf is a record of squeue about a job of ours; change replaces some of its fields.
 func rowOf(id int, change ...string) string {
-	f := []string{fmt.Sprint(id), "FAILED", "None", "0", "n1", "3:0", "100", "200", "300", "c", jobOf(id), "lab", "\n"}
+	f := []string{fmt.Sprint(id), "FAILED", "None", "0", "n1", "3:0", "100", "200", "300", "c",
+		"main", "research", "1:00:00", "/", jobOf(id), "lab", "\n"}
 	for i := 0; i < len(change); i += 2 {
 		f[slices.Index(f, change[i])] = change[i+1]
 	}
@@ -28,7 +29,8 @@ func jobOf(id int) string {
 // One strange record is one unknown job: whatever it is, the records around it count. Where it may have been anybody's, the answer says
 // so with a job without a name.
 func TestUnreadRecords(t *testing.T) {
-	good := run.Job{Cluster: "c", State: "FAILED", Class: run.ClassEnded, Node: "n1", ExitCode: ptr(3), Submitted: at(100), Started: at(200),
+	good := run.Job{Cluster: "c", State: "FAILED", Class: run.ClassEnded, Node: "n1", ExitCode: ptr(3),
+		Partition: "main", Account: "research", Limit: 3600, Submitted: at(100), Started: at(200),
 		Ended: at(300)}
 	half := rowOf(2)
 	for name, c := range map[string]struct {
@@ -50,7 +52,7 @@ func TestUnreadRecords(t *testing.T) {
 		"a record without name": {strings.TrimSuffix(rowOf(2, jobOf(2), ""), sep+"lab"+sep+"\n") + "\n" + rowOf(8, jobOf(8), "foreign"),
 			"more than one record", ""},
 		"without its line feed": {half[:15], "", ""},
-		"too few fields":        {"2" + sep + "FAILED" + sep + jobOf(2) + sep + "lab" + sep + "\n", "3 fields instead of 11", ""},
+		"too few fields":        {"2" + sep + "FAILED" + sep + jobOf(2) + sep + "lab" + sep + "\n", "3 fields instead of 15", ""},
 		"one field more":        {rowOf(2, "n1", "n1"+sep+"x"), "more than one record", ""},
 		"of another user":       {rowOf(2, "lab", "eve"), "more than one record", ""},
 		"a very long record":    {rowOf(2, "n1", strings.Repeat("n", 2*maxRecord)), "longer than a record can be", ""},
@@ -69,17 +71,17 @@ func TestUnreadRecords(t *testing.T) {
 			}
 			jobs, err := a.whole()
 			if err != nil || a.unread != 1 || a.why == "" || a.example == "" || !strings.Contains(a.why, c.why) {
-				t.Fatalf("%v, %d unread: %s: %s", err, a.unread, a.why, a.example)
+				t.Fatalf("the answer has %d lines unread, %s: %s (%v); want one, for %q", a.unread, a.why, a.example, err, c.why)
 			}
 			if d := cmp.Diff(c1, jobs[0]); d != "" {
-				t.Error(d)
+				t.Errorf("the first job differs (-want +got):\n%s", d)
 			}
 			if !slices.ContainsFunc(jobs, func(j run.Job) bool { return cmp.Equal(j, c3) }) {
-				t.Errorf("the job behind it is missing: %+v", jobs)
+				t.Errorf("the jobs are %+v, want the one after the unread line among them", jobs)
 			}
 			i := slices.IndexFunc(jobs, func(j run.Job) bool { return j.Class == run.ClassUnread })
 			if i < 0 || jobs[i].Name != c.job || jobs[i].Why != a.why || c.job != "" && jobs[i].ID != "2" && c.why != "no job id" {
-				t.Errorf("%+v", jobs)
+				t.Errorf("the jobs are %+v, want one unread with its name and the reason", jobs)
 			}
 		})
 	}
@@ -102,15 +104,16 @@ func TestUnusualRecords(t *testing.T) {
 		}},
 		"not UTF-8": {rowOf(2, "None", "a\xffb"), func(j *run.Job) { j.Why = "a\uFFFDb" }},
 		"a long reason": {rowOf(2, "None", strings.Repeat("r", 4*maxWord)), func(j *run.Job) {
-			j.Why = strings.Repeat("r", maxWord)
+			j.Why = strings.Repeat("r", maxWord-len("…")) + "…"
 		}},
 	} {
 		want := run.Job{ID: "2", Name: jobOf(2), Cluster: "c", State: "FAILED", Class: run.ClassEnded, Node: "n1", ExitCode: ptr(3),
+			Partition: "main", Account: "research", Limit: 3600,
 			Submitted: at(100), Started: at(200), Ended: at(300)}
 		c.want(&want)
 		jobs, err := parseAnswer(c.text, "lab", queueColumns)
 		if d := cmp.Diff([]run.Job{want}, jobs); d != "" || err != nil {
-			t.Errorf("%s: %v %s", name, err, d)
+			t.Errorf("the record with %s gives the error %v and this difference (-want +got):\n%s", name, err, d)
 		}
 	}
 }
@@ -125,21 +128,22 @@ func TestUnreadIsReported(t *testing.T) {
 	r.answer("squeue", Output{Stdout: []byte(rowOf(1) + rowOf(2, "3:0", "x") + rowOf(3, "3:0", "y") + rowOf(4, jobOf(4), "foreign", "3:0",
 		"z"))})
 	if jobs, err := c.Jobs(t.Context(), nil); err != nil || len(jobs) != 3 {
-		t.Error(jobs, err)
+		t.Errorf("Jobs gives %+v %v, want three jobs", jobs, err)
 	}
 	r.answer("sacct --helpformat", Output{Stdout: []byte("JobID State NodeList ExitCode Submit Start End Cluster JobName")})
 	row := "7|FAILED|n1|0:15|100|200|300|c|sg-x|lab|\n"
 	r.answer("sacct --dup", Output{Stdout: []byte(strings.ReplaceAll("Hello\n"+row, "|", sep))})
 	if jobs, err := c.Records(t.Context(), time.Now()); err != nil || len(jobs) != 2 || jobs[1].Class != run.ClassUnread {
-		t.Error(jobs, err)
+		t.Errorf("Records gives %+v %v, want two records, the second unread", jobs, err)
 	}
 	r.answer("sacct --dup", Output{Stdout: []byte("1|1|7|00:00||1\nHello\n")})
 	if used, err := c.Usage(t.Context(), time.Now()); err != nil || len(used) != 1 {
-		t.Error(used, err)
+		t.Errorf("Usage gives %+v %v, want that of one job", used, err)
 	}
-	want := []string{"squeue 2 no exit status 2|FAILED|None|0|n1|x|100|200|300|c|" + jobOf(2), `sacct 1 no record Hello\n`,
+	want := []string{"squeue 2 no exit status 2|FAILED|None|0|n1|x|100|200|300|c|main|research|1:00:00|/|" +
+		strings.TrimSuffix(jobOf(2), "abbccddee00") + "…", `sacct 1 no record Hello\n`,
 		`sacct 1 1 fields instead of 6 Hello\n`}
 	if d := cmp.Diff(want, reports); d != "" {
-		t.Error(d)
+		t.Errorf("the reports of unread records differ (-want +got):\n%s", d)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,13 +23,28 @@ func (c *CLI) Usage(ctx context.Context, since time.Time, of ...run.JobKey) ([]r
 	if c.cfg.AllUsers {
 		return c.usageOf(ctx, since, of)
 	}
-	out, err := c.ask(ctx, rpcAccounting, clean, "sacct",
+	out, err := c.ask(ctx, rpcAccounting, answered, "sacct",
 		"--duplicates", "--array", "--parsable2", "--noheader", "--user="+c.cfg.User, "--starttime="+sacctTime(since),
 		"--format="+usageFields)
 	if err != nil {
 		return nil, notKept(out, err)
 	}
-	return c.usages(string(out.Stdout), false)
+	list, err := c.usages(string(out.Stdout), false)
+	c.heardWith(out, list, of)
+	return list, err
+}
+
+// heardWith learns what sacct prints beside an answer that has all the jobs it was asked for.
+func (c *CLI) heardWith(out Output, list []run.Usage, of []run.JobKey) {
+	has := func(k run.JobKey) bool {
+		return slices.ContainsFunc(list, func(u run.Usage) bool { return u.JobID == k.ID })
+	}
+	if len(of) == 0 || slices.ContainsFunc(of, func(k run.JobKey) bool { return !has(k) }) {
+		return
+	}
+	for _, j := range c.unexplained("sacct", out) {
+		c.Harmless(j.Why)
+	}
 }
 
 // usages reads an answer; owners: with the user as the last column.

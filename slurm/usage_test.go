@@ -17,9 +17,7 @@ func TestParseUsage(t *testing.T) {
 	got, err := parseUsage("1|1795248044|0|00:00.003||2\n1.batch|1795248044|0|00:00.003||2\n"+
 		"2|1795248050|3725|01:02:05||2\n2.batch|1795248050|3725|01:02:05|1536K|2\n2.extern|1795248050|3725|00:00:00|9G|2\n2.0|1795248050|10|00:01.500|2M|2\n"+
 		"2|1795250000|5|1-00:00:01|0|1\n3_4|1795248044|1|00:00:00||1\n7+0|Unknown|0|00:00:00||1\n", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []run.Usage{
 		{JobID: "1", Submitted: at(1795248044), CPUSeconds: 0.003, AllocCPUs: 2},
 		{JobID: "2", Submitted: at(1795248050), ElapsedSeconds: 3725, CPUSeconds: 3725, MaxRSSBytes: 2 << 20, AllocCPUs: 2},
@@ -28,13 +26,13 @@ func TestParseUsage(t *testing.T) {
 		{JobID: "7", AllocCPUs: 1},
 	}
 	if d := cmp.Diff(want, got.list); d != "" {
-		t.Error(d)
+		t.Errorf("the usage differs (-want +got):\n%s", d)
 	}
 	for _, bad := range []string{"1|1|1|00:00|", "1|1|1|00:00||1", "1|1|1|00:00||1|\n", "x|1|1|00:00||1\n", "1|1|x|00:00||1\n",
 		"1|1|1|0||1\n", "1|1|1|00:00|5X|1\n", "1|1|1|00:00|-5K|1\n",
 		"1|1|1|00:00||\n", "1|1|1|NaN:00||1\n", "1|1|-1|00:00||1\n", "1|1|1|00:00||-1\n", "1|1|1|00:00|NaN|1\n", "1|1|1|00:00|1e300P|1\n"} {
 		if got, err := parseUsage(bad, false); err == nil {
-			t.Errorf("%q gives %+v", bad, got)
+			t.Errorf("the usage line %q is read as %+v, want an error", bad, got)
 		}
 		if !strings.HasSuffix(bad, "\n") {
 			continue
@@ -44,13 +42,14 @@ func TestParseUsage(t *testing.T) {
 		want := []run.Usage{{JobID: "8", Submitted: at(1), ElapsedSeconds: 7, AllocCPUs: 1, MaxRSSBytes: 2048},
 			{JobID: "9", Submitted: at(1), ElapsedSeconds: 7, AllocCPUs: 1}}
 		if d := cmp.Diff(want, got.list); d != "" || err != nil || got.unread != 1 || got.why == "" || got.example == "" {
-			t.Errorf("%q: %+v %v %s", bad, got, err, d)
+			t.Errorf("the usage with the record %q is %+v %v, want one record unread and no difference (-want +got):\n%s",
+				bad, got, err, d)
 		}
 	}
 	// Without the figure of a step a job's own would be too small.
 	got, err = parseUsage("8|1|7|00:00||1\n8.batch|1|7|00:00|much|1\n9|1|7|00:00||1\n", false)
 	if err != nil || len(got.list) != 1 || got.list[0].JobID != "9" || got.unread != 1 {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf("the usage is %+v %v, want that of job 9 and one line unread", got, err)
 	}
 }
 
@@ -60,11 +59,12 @@ func TestUsageAsks(t *testing.T) {
 	r.answer("sacct --dup", Output{Stdout: []byte("1|1795248044|0|00:00.003||2\n")})
 	list, err := c.Usage(t.Context(), time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC))
 	if err != nil || len(list) != 1 {
-		t.Errorf("%+v %v", list, err)
+		t.Errorf("the usage since a day is %+v %v, want one job's", list, err)
 	}
 	if args := r.last(); !slices.Contains(args.Args, "--starttime=2026-11-21T06:00:00") || !slices.Contains(args.Args, "--user=lab") ||
 		!slices.Contains(args.Env, "TZ=UTC") {
-		t.Errorf("%q %q", args.Args, args.Env)
+		t.Errorf("sacct was called with %q and the environment %q, want the start in UTC and the user lab",
+			args.Args, args.Env)
 	}
 }
 
@@ -74,7 +74,7 @@ func FuzzParseUsage(f *testing.F) {
 		got, err := parseUsage(text, false)
 		for _, u := range got.list {
 			if err == nil && (u.ElapsedSeconds < 0 || u.CPUSeconds < 0 || u.MaxRSSBytes < 0 || u.AllocCPUs < 0) {
-				t.Errorf("%+v", u)
+				t.Errorf("from a stray answer the usage is %+v, want no number below zero", u)
 			}
 		}
 	})

@@ -93,7 +93,7 @@ func TestRemoveAll(t *testing.T) {
 			})
 			left, err := os.ReadDir(parent)
 			if err != nil || len(left) != 0 {
-				t.Error(left, err)
+				t.Errorf("after removeAll the parent directory has %v %v, want it empty", left, err)
 			}
 			must(t, os.Remove(parent))
 			if st, err := os.Stat(outside + "/kept"); err != nil || st.Mode().Perm() != 0o600 {

@@ -56,25 +56,26 @@ func holds(ctl dir, f run.ControlFile) error {
 	return err
 }
 
-// ReadControl reads at most limit bytes of a control file, the last ones when tail is set. A missing file is a NotFound fault with code
-// control_missing, a missing attempt folder one with code attempt_missing; anything but a regular file is a Conflict.
-func (s *Shared) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
+// ReadControlFrom reads at most limit bytes of a control file from a byte on; a negative from counts from its end. A missing file is a
+// NotFound fault with code control_missing, a missing attempt folder one with code attempt_missing; anything but a regular file is a
+// Conflict.
+func (s *Shared) ReadControlFrom(ctx context.Context, runID string, n int, name string, from, limit int64) (p run.Part, err error) {
 	if limit < 0 {
-		return nil, fault.New(fault.Internal, "limit", "a negative limit")
+		return p, fault.New(fault.Internal, "limit", "a negative limit")
 	}
 	ctl, err := s.control(ctx, runID, n, name)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	defer ctl.close()
 	if _, err := ctl.names(); err != nil {
-		return nil, fsFault("the control folder cannot be listed", err)
+		return p, fsFault("the control folder cannot be listed", err)
 	}
-	data, err := ctl.read(name, limit, tail)
+	p, err = ctl.readFrom(name, from, limit)
 	if errors.Is(err, unix.ENOENT) {
-		return nil, ControlMissing(runID, n, name, err)
+		return p, ControlMissing(runID, n, name, err)
 	}
-	return data, fsFault("control file "+name+" cannot be read", err)
+	return p, fsFault("control file "+name+" cannot be read", err)
 }
 
 // TakeClaim hard-links content into place as the claim unless there is one, and returns what the claim holds afterwards. The link decides:

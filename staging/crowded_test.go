@@ -13,24 +13,16 @@ import (
 func TestCrowdedFolder(t *testing.T) {
 	base := t.TempDir()
 	first := filepath.Join(base, "0")
-	if err := os.WriteFile(first, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(first, nil, 0o600))
 	for i := 1; i <= maxNames; i++ { // links: a hundred thousand inodes are dear
 		if i%30_000 == 0 {
 			first = filepath.Join(base, fmt.Sprint("f", i))
-			if err := os.WriteFile(first, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(first, nil, 0o600))
 		}
-		if err := os.Link(first, filepath.Join(base, fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Link(first, filepath.Join(base, fmt.Sprint(i))))
 	}
 	f, err := os.Open(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	d := dir{int(f.Fd())}
 	if names, err := d.names(); err == nil || !strings.Contains(err.Error(), "more than 100000 names") {

@@ -1,6 +1,7 @@
 package staging
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slurmgate/files"
+	"slurmgate/run"
 )
 
 // create creates a file for reading and writing. A umask can only remove permissions, and a file its owner cannot read fails when it is
@@ -81,12 +83,7 @@ func together(f ...func() error) error {
 		errs[0] = f[0]()
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // write makes a new durable file with this content.
@@ -107,22 +104,37 @@ func (d dir) write(name string, data []byte) error {
 
 // read reads at most limit bytes of a regular file, the last ones when tail is set.
 func (d dir) read(name string, limit int64, tail bool) ([]byte, error) {
+	from := int64(0)
+	if tail {
+		from = -limit
+	}
+	p, err := d.readFrom(name, from, limit)
+	return p.Data, err
+}
+
+// readFrom reads at most limit bytes from a byte on, which counts from the end if it is negative.
+func (d dir) readFrom(name string, from, limit int64) (p run.Part, err error) {
 	f, err := d.open(name)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	if !st.Mode().IsRegular() {
-		return nil, &os.PathError{Op: "read", Path: name, Err: errIrregular}
+		return p, &os.PathError{Op: "read", Path: name, Err: errIrregular}
 	}
-	if tail && st.Size() > limit {
-		if _, err := f.Seek(st.Size()-limit, io.SeekStart); err != nil {
-			return nil, err
-		}
+	p.From = Within(from, st.Size())
+	p.Data, err = io.ReadAll(io.NewSectionReader(f, p.From, limit))
+	return p, err
+}
+
+// Within is a place in a file of a size: a negative one counts from the end, and none is outside.
+func Within(from, size int64) int64 {
+	if from < 0 {
+		from += size
 	}
-	return io.ReadAll(io.LimitReader(f, limit))
+	return min(max(0, from), size)
 }

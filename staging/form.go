@@ -53,7 +53,7 @@ func CheckOpen(token string, files []run.ControlFile) error {
 	for _, f := range files {
 		if !controlName.MatchString(f.Name) || f.Name == run.ClaimFile || f.Name == TokenFile {
 			return fault.New(fault.Validation, "control_name",
-				fmt.Sprintf("%.80q is not the name of a control file that the gateway writes", f.Name))
+				fault.Quote(f.Name, 80)+" is not the name of a control file that the gateway writes")
 		}
 	}
 	return nil
@@ -62,7 +62,7 @@ func CheckOpen(token string, files []run.ControlFile) error {
 // CheckControl refuses what cannot be the name of a control file.
 func CheckControl(name string) error {
 	if !controlName.MatchString(name) {
-		return fault.New(fault.Validation, "control_name", fmt.Sprintf("%.80q is not the name of a control file", name))
+		return fault.New(fault.Validation, "control_name", fault.Quote(name, 80)+" is not the name of a control file")
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func CheckID(runsDir, gatewayID string, content []byte) error {
 		return nil
 	}
 	return fault.New(fault.Conflict, "runs_dir_of_another_gateway",
-		fmt.Sprintf("%s belongs to gateway %.80q; this gateway is %q", runsDir, got, gatewayID)).
+		fmt.Sprintf("%s belongs to gateway %s; this gateway is %q", runsDir, fault.Quote(string(got), 80), gatewayID)).
 		WithNext("give this gateway a runs_dir of its own, or the ledger that belongs to this one")
 }
 
@@ -126,7 +126,7 @@ func ControlMissing(runID string, n int, name string, err error) error {
 // Ahead is the fault about an attempt that exists with another token than the ledger's.
 func Ahead(name string, got []byte, token string, err error) error {
 	return fault.Wrap(fault.Conflict, "workspace_ahead_of_ledger",
-		fmt.Sprintf("%s exists with token %.40q, but the ledger has %q", name, bytes.TrimSpace(got), token), err).
+		fmt.Sprintf("%s exists with token %s, but the ledger has %q", name, fault.Quote(string(bytes.TrimSpace(got)), 40), token), err).
 		WithNext("find out which ledger opened this attempt: was a backup restored, or does a second gateway run? Nothing is sent until then")
 }
 

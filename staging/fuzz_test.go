@@ -19,22 +19,14 @@ func FuzzOutputPath(f *testing.F) {
 		f.Add(s)
 	}
 	dir := f.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		f.Fatal(err)
-	}
+	must(f, os.Chmod(dir, 0o700))
 	s, err := NewShared(Config{RunsDir: dir, GatewayID: "gw"})
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := s.OpenAttempt(f.Context(), runA, 1, tokenA); err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
+	must(f, s.OpenAttempt(f.Context(), runA, 1, tokenA))
 	out := filepath.Join(dir, runA, "a1/out")
 	for _, err := range []error{os.Mkdir(out, 0o700), os.WriteFile(out+"/x", []byte("fine"), 0o600), os.WriteFile(dir+"/secret",
 		[]byte("secret"), 0o600), os.Symlink(dir, out+"/l")} {
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 	}
 	f.Fuzz(func(t *testing.T, rel string) {
 		r, _, err := s.OpenOutput(t.Context(), runA, 1, rel)
@@ -45,7 +37,7 @@ func FuzzOutputPath(f *testing.F) {
 				t.Errorf("%q opened %q", rel, got)
 			}
 		} else if k := fault.KindOf(err); k != fault.Tool && k != fault.Validation {
-			t.Errorf("%q: %v", rel, err)
+			t.Errorf("OpenOutput of %q gives %v, want a tool or validation fault", rel, err)
 		}
 		p := Printable(rel)
 		if !utf8.ValidString(p) || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == '\u202e' || r == 0x7f }) {

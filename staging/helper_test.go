@@ -4,18 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
 	"slurmgate/plan"
@@ -76,7 +71,7 @@ func (o *objects) open(_ context.Context, sum string) (io.ReadCloser, int64, err
 	return f, st.Size(), nil
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -127,29 +122,7 @@ func soon(t *testing.T, f func()) {
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("it blocks")
 	}
-}
-
-// smallDisk gives a folder in which no more than about limit bytes can be written: a small filesystem for
-// root, elsewhere a limit on file sizes, which fails writes in the same place with another errno.
-func smallDisk(t *testing.T, limit int64) string {
-	t.Helper()
-	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o700))
-	err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("mode=0700,size=%d", limit))
-	if err == nil {
-		t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
-		return dir
-	}
-	if !errors.Is(err, unix.EPERM) {
-		t.Fatal(err)
-	}
-	signal.Ignore(unix.SIGXFSZ)
-	var old unix.Rlimit
-	must(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &old))
-	must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(limit), Max: old.Max}))
-	t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_FSIZE, &old) })
-	return dir
 }

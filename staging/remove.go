@@ -51,14 +51,42 @@ func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]s
 	if ok, err := still(); !ok || err != nil {
 		return 0, err
 	}
+	for n, token := range attempts { // what the job left may fill the disk: it makes room for what is written below
+		left, _ := emptied(ctx, runDir, n, token) // what cannot be removed yet is removed below, or said there
+		freed += left
+	}
 	for n, token := range attempts {
 		if err := retire(runDir, n, token); err != nil {
 			return freed, fsFault(fmt.Sprintf("attempt %d of %s cannot be removed", n, runID), err)
 		}
 	}
-	freed, err = removeBut(ctx, runDir, IsAttemptName)
-	return freed, fsFault("the workspace of "+runID+" cannot be removed", err)
+	rest, err := removeBut(ctx, runDir, IsAttemptName)
+	return freed + rest, fsFault("the workspace of "+runID+" cannot be removed", err)
 }
+
+// emptied removes what an ended attempt's folder has besides what says whose it is, once no job can execute it.
+func emptied(ctx context.Context, runDir dir, n int, token string) (freed int64, err error) {
+	if err := disarm(runDir, AttemptName(n), token); err != nil {
+		return 0, err
+	}
+	for _, folder := range []string{"", "/ctl"} {
+		d, err := runDir.sub(AttemptName(n) + folder)
+		if err != nil {
+			return freed, err
+		}
+		left, err := removeBut(ctx, d, Identifies)
+		d.close()
+		freed += left
+		if err != nil {
+			return freed, err
+		}
+	}
+	return freed, nil
+}
+
+// Identifies reports whether an entry of an attempt's folder, or of its control folder, is kept until a file takes the attempt's place: it
+// says whose the attempt is, and keeps its jobs out.
+func Identifies(name string) bool { return name == "ctl" || name == TokenFile || name == run.ClaimFile }
 
 // knownOnly checks that everything with an attempt's name belongs to one of these attempts, by its token.
 func knownOnly(runDir dir, attempts map[int]string) error {

@@ -7,9 +7,8 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"slurmgate/run"
@@ -103,14 +102,13 @@ func (d dir) syncFS() error {
 
 // parallel calls f for the numbers below n, a few at a time.
 func parallel(n int, f func(i int)) {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(n, 2*runtime.GOMAXPROCS(0)) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
+	var workers errgroup.Group
+	workers.SetLimit(2 * runtime.GOMAXPROCS(0))
+	for i := range n {
+		workers.Go(func() error {
+			f(i)
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = workers.Wait()
 }

@@ -2,7 +2,6 @@ package staging
 
 import (
 	"errors"
-	"fmt"
 	"path"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +21,7 @@ func NewTree(inputs []plan.Input) (Tree, error) {
 	t := Tree{Files: map[string]bool{}, Dirs: map[string]bool{"in": true}}
 	bad := func(code string, in plan.Input, msg string) (Tree, error) {
 		return t, fault.Invalid("the inputs cannot be staged",
-			fault.Problem{Code: code, Field: "io.inputs", Msg: fmt.Sprintf("%.80q: %s", in.DestRelpath, msg)})
+			fault.Problem{Code: code, Field: "io.inputs", Msg: fault.Quote(in.DestRelpath, 80) + ": " + msg})
 	}
 	for _, in := range inputs {
 		msg := plan.CheckRelPath(in.DestRelpath, "in")

@@ -18,9 +18,7 @@ import (
 func TestStarter(t *testing.T) {
 	for _, kind := range StarterKinds() {
 		text, err := Starter("lab.count.lines", kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, found := loadText(map[string]string{"x.tool.yaml": text}); found != nil {
 			t.Errorf("%s: %v", kind, found)
 		}
@@ -62,28 +60,18 @@ func formatCheck(t testing.TB, text string) error {
 func formatSchemaOf(t testing.TB) func(text string) error {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(FormatSchema()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
-	if err := c.AddResource("pack:///format", doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AddResource("pack:///format", doc))
 	schema, err := c.Compile("pack:///format")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return func(text string) error {
 		r := &yamldoc.Reader{File: "x", Prefix: "X"}
 		raw, err := yamldoc.Canonical(r.Parse([]byte(text)).JSON())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return schema.Validate(tree)
 	}
 }
@@ -99,7 +87,9 @@ var beyondSchema = []string{"PACK-DUPLICATE-KEY", "PACK-ANCHOR", "PACK-MERGE-KEY
 	"PACK-ENV env of the loader", "PACK-ENV variable set and passed through", "PACK-SCHEMA-KEYWORD",
 	"PACK-ROLE role of a docker output as a path",
 	"PACK-CHECK", "PACK-CHECK-EXPR", "PACK-RESOURCES", "PACK-DOWNLOAD-NAME",
-	"PACK-STDERR pattern that is none", "PACK-STDERR pattern of every line", "PACK-EXECUTION result is no output",
+	"PACK-STDERR pattern that is none", "PACK-STDERR pattern of every line", "PACK-STDERR stderr pattern with a line break",
+	"PACK-LINES", "PACK-REQUIRED lines of no file of a directory", "PACK-TEMPLATE lines of a template", "PACK-TEXT lines without message",
+	"PACK-EXECUTION result is no output",
 	"PACK-EXECUTION no output for the result", "PACK-REQUIRED no abi"}
 
 // The shipped schema agrees with the loader: it accepts what loads, and refuses what the loader refuses, but for the rules
@@ -117,9 +107,7 @@ func TestFormatSchema(t *testing.T) {
 	}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := check(string(text)); err != nil {
 			t.Errorf("%s: %v", f, err)
 		}

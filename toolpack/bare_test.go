@@ -42,24 +42,13 @@ func defaultsOf(t testing.TB, manifest string) *Defaults {
 
 func loadBare(t testing.TB, files map[string]string) (*Set, []fault.Problem) {
 	t.Helper()
-	fsys := fstest.MapFS{}
-	for name, text := range files {
-		fsys[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
-	}
-	set, _, found := loadAll(fsys, "dom", ".", []string{"JSON", "TEXT"}, options{defaults: defaultsOf(t, bareManifest)})
+	set, _, found := loadAll(packFiles(files), "dom", ".", []string{"JSON", "TEXT"}, options{defaults: defaultsOf(t, bareManifest)})
 	return set, found
 }
 
 func bareWith(t testing.TB, pairs ...string) string {
 	t.Helper()
-	s := bare
-	for i := 0; i < len(pairs); i += 2 {
-		if !strings.Contains(s, pairs[i]) {
-			t.Fatalf("bare has no %q", pairs[i])
-		}
-		s = strings.Replace(s, pairs[i], pairs[i+1], 1)
-	}
-	return s
+	return replaced(t, bare, pairs)
 }
 
 func barePack(t testing.TB, pairs ...string) *Pack {
@@ -80,9 +69,7 @@ func TestBarePack(t *testing.T) {
 		t.Errorf("%+v", p.def)
 	}
 	c, err := p.Canonicalize(json.RawMessage(`{"text":"hi"}`), testEnv())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Its function gets the arguments alone: they are the whole file.
 	if len(c.Made) != 1 || string(c.Made[0].Bytes) != `{"text":"hi"}` {
 		t.Errorf("%s", c.Made[0].Bytes)
@@ -111,13 +98,9 @@ func TestResultIsJudged(t *testing.T) {
 	p := barePack(t, "outputSchema: {type: object, properties: {text: {type: string}}, required: [text]}",
 		`outputSchema: {type: object, properties: {text: {$ref: "#/$defs/t"}}, required: [text], $defs: {t: {type: string}}}`)
 	def, err := p.Definition()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stored, err := ReadContract(def)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []*Contract{p.Contract(), stored} {
 		if !c.Asks("result") || c.Asks("other") || c.CheckOutput(json.RawMessage(`{"result":{"artifact_id":"x"}}`)) != nil {
 			t.Error("it judges something else")
@@ -139,9 +122,7 @@ func TestResultIsJudged(t *testing.T) {
 	for of, ok := range map[string]bool{`{"result":{"value":{"text":"x"}}}`: true, `{"result":{}}`: true,
 		`{"result":{"value":{"text":1}}}`: false, `{}`: false} {
 		var v any
-		if err := json.Unmarshal([]byte(of), &v); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(of), &v))
 		if got := run.validate(run.schema, v) == nil; got != ok {
 			t.Error(of, got)
 		}
@@ -150,9 +131,7 @@ func TestResultIsJudged(t *testing.T) {
 
 func decodedSchema(t testing.TB, raw json.RawMessage) (tree map[string]any) {
 	t.Helper()
-	if err := json.Unmarshal(raw, &tree); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(raw, &tree))
 	return tree
 }
 
@@ -234,9 +213,7 @@ func TestBareHTTP(t *testing.T) {
 		t.Fatalf("%+v", list)
 	}
 	stored, err := ReadContract(list[0].Definition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []*Contract{list[0].Contract(), stored} {
 		if c.CheckOutput(json.RawMessage(`{"text":"x"}`)) != nil || c.CheckOutput(json.RawMessage(`{"text":1}`)) == nil {
 			t.Error("the worker's answer is not judged by the output schema")

@@ -20,7 +20,8 @@ func (d *draft) binds(v yamldoc.Value) {
 	d.def.Binds = v.Words("BIND", rule, bindName.MatchString)
 	slices.Sort(d.def.Binds)
 	if len(d.def.Binds) > 0 && d.def.Execution.Kind == "http" {
-		v.Fail("BIND", "only tools that run in a container have binds", "a tool with execution.kind http cannot have binds", "remove binds")
+		v.Fail("BIND", "only for a tool that runs in a container", "a tool with execution.kind http cannot have binds",
+			"remove binds")
 	}
 }
 

@@ -21,9 +21,7 @@ import (
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -226,9 +224,7 @@ func TestOddDomains(t *testing.T) {
 	for _, name := range odd {
 		write(t, dir, filepath.Join(PacksDir, name), base)
 	}
-	if err := os.WriteFile(filepath.Join(dir, PacksDir, "latin\xe9.tool.yaml"), []byte(base), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, PacksDir, "latin\xe9.tool.yaml"), []byte(base), 0o644))
 	_, err := openDir(dir)
 	if n := len(fault.ProblemsOf(err)); n != 4 || strings.ContainsAny(strings.NewReplacer("\n  ", "", "\nNext: ", "").
 		Replace(err.Error()), "\x1b\a\n") {
@@ -236,9 +232,7 @@ func TestOddDomains(t *testing.T) {
 	}
 	for _, name := range []string{ManifestFile, PolicyFileName, LockFile, PacksDir + "/a.tool.yaml"} {
 		dir := domainDir(t, nil)
-		if err := os.Truncate(filepath.Join(dir, name), 100<<20); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Truncate(filepath.Join(dir, name), 100<<20))
 		within(t, name, func() {
 			if _, err := openDir(dir); !strings.Contains(err.Error(), "larger than") {
 				t.Errorf("%s: %v", name, err)
@@ -247,9 +241,7 @@ func TestOddDomains(t *testing.T) {
 	}
 	dir = domainDir(t, map[string]string{PacksDir + "/a.tool.yaml": with(t, "outputSchema: {type: object}", "outputSchema: {$ref: s.json}"),
 		PacksDir + "/s.json": "{}"})
-	if err := os.Truncate(filepath.Join(dir, PacksDir, "s.json"), 100<<20); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(filepath.Join(dir, PacksDir, "s.json"), 100<<20))
 	if _, err := openDir(dir); fault.CodeOf(err) != "PACK-REF" {
 		t.Error(err)
 	}
@@ -299,9 +291,7 @@ func TestLinkedPacks(t *testing.T) {
 		write(t, dir, "toolpacks/a.tool.yaml", base)
 		write(t, dir, "toolpacks/a.txt", "x")
 		write(t, dir, "elsewhere/c.tool.yaml", base)
-		if err := os.Symlink(c.to, filepath.Join(dir, c.link)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(c.to, filepath.Join(dir, c.link)))
 		_, _, found := loadAll(os.DirFS(dir), dir, PacksDir, []string{"TEXT", "JSON"}, options{})
 		if refused := len(found) == 1 && found[0].Code == "PACK-LINK" && found[0].File == filepath.Join(dir, c.link); refused != c.refused ||
 			!refused && found != nil {
@@ -310,9 +300,7 @@ func TestLinkedPacks(t *testing.T) {
 	}
 	dir := t.TempDir()
 	write(t, dir, "real/a.tool.yaml", base)
-	if err := os.Symlink("real", filepath.Join(dir, PacksDir)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("real", filepath.Join(dir, PacksDir)))
 	if _, _, found := loadAll(os.DirFS(dir), dir, PacksDir, nil, options{}); len(found) != 1 || found[0].Code != "PACK-LINK" {
 		t.Errorf("toolpacks/ itself: %v", found)
 	}

@@ -45,9 +45,7 @@ func packOf(t testing.TB, edit ...string) *Pack {
 // proves ABI-06 ABI-11 ABI-14
 func TestCanonicalize(t *testing.T) {
 	c, err := packOf(t).Canonicalize(json.RawMessage(`{"data":"`+artifact+`","n":7.0}`), testEnv())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stdout := "out/count.json"
 	want := Canonical{
 		Spec: plan.Spec{Version: 1, Resources: plan.Resources{TimeLimitSeconds: 60, CPUs: 1, MemMB: 100},
@@ -100,9 +98,7 @@ func TestOneElement(t *testing.T) {
 	p := packOf(t, `"--mode={{ params.mode }}", -n, "{{params.n}}"`,
 		`"{{ params.text }}", "{{ params.mode }}", "a{{params.n}}b{{ params.n }}"`)
 	c, err := p.Canonicalize(json.RawMessage(`{"data":"`+artifact+`","text":"a b\n'\"$x {{ params.n }}","mode":"-b","n":-0}`), testEnv())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d := cmp.Diff([]string{"count", "a b\n'\"$x {{ params.n }}", "-b", "a0b0", "/work/in/data"}, c.Spec.Execution.Command.Argv); d != "" {
 		t.Error(d)
 	}
@@ -119,9 +115,7 @@ func TestSameRun(t *testing.T) {
 			t.Fatal(args, err)
 		}
 		raw, err := c.Params("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "slurm_script_v1").Canonical()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if first == "" {
 			first = string(raw)
 		}
@@ -177,9 +171,7 @@ func TestPassthrough(t *testing.T) {
 	}
 	env.Passthrough = map[string]string{"LANG": "C.UTF-8", "TZ": "CET", "OTHER": "x"}
 	c, err := p.Canonicalize(args, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d := cmp.Diff(map[string]string{"LANG": "C.UTF-8", "TZ": "UTC"}, c.Spec.Execution.Command.Env); d != "" {
 		t.Error(d)
 	}
@@ -195,14 +187,10 @@ func TestDockerPlans(t *testing.T) {
 	params := func(p *Pack, env Env) (Canonical, string) {
 		t.Helper()
 		c, err := p.Canonicalize(args, env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		asked := c.Params("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "slurm_script_v1")
 		raw, err := asked.Canonical()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		back, err := plan.DecodeParams(raw)
 		if diff := cmp.Diff(asked.Stored(), back); diff != "" { // a submit passes on the one, a restart reads the other
 			t.Error(diff)
@@ -250,6 +238,11 @@ func TestDockerPlans(t *testing.T) {
 			!strings.HasPrefix(found[0].Field, "inputs") {
 			t.Errorf("%s: %v", name, found)
 		}
+	}
+	twice := []string{"inputs: [", "inputs: [{role: other, param: data, types: [FASTQ_GZ], destName: some data.txt}, "}
+	_, found := loadText(map[string]string{"a.tool.yaml": with(t, append(slices.Clone(docker), twice...)...)})
+	if !slices.ContainsFunc(found, func(p fault.Problem) bool { return p.Code == "PACK-DEST-DUPLICATE" && p.Field == "inputs[1].destName" }) {
+		t.Errorf("two inputs with one destName: found %v, want PACK-DEST-DUPLICATE at inputs[1].destName", found)
 	}
 }
 

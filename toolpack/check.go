@@ -46,7 +46,7 @@ func (d *draft) check() {
 		case was == f.Role:
 			d.Add("ROLE-DUPLICATE", at+"role", "each input role once", `the role "`+clip(f.Role)+`" appears twice`, "rename one of them")
 		default:
-			d.Add("ROLE-DUPLICATE", at+"role", "input roles differ in more than case",
+			d.Add("ROLE-DUPLICATE", at+"role", "input roles that differ in more than case",
 				`"`+clip(f.Role)+`" and "`+clip(was)+`" differ only in case`, "rename one of them")
 		}
 		params[f.Param], roles[plan.FoldRole(f.Role)] = true, f.Role
@@ -120,7 +120,8 @@ func (d *draft) checkInput(field string, in input) {
 		d.Add("INPUT-PARAM", field, "a property that is not required and has no default", "the input is optional, but "+name+" is always there",
 			"remove it from required in inputSchema, or optional here")
 	case !in.Optional && !p.required:
-		d.Add("INPUT-PARAM", field, "a required property", name+" may be left out", "add it to required in inputSchema")
+		d.Add("INPUT-PARAM", field, "a required property", "the input must be given, but "+name+" may be left out",
+			"add it to required in inputSchema")
 	}
 }
 
@@ -131,7 +132,7 @@ func (d *draft) checkCommand(p program, inputs map[string]bool) {
 	name := programs.Base(program)
 	switch {
 	case first.fragment, first.args[0] != nil && !first.args[0].Literal():
-		d.Add("PROGRAM", field, "the program is fixed", "the program cannot be a template", "")
+		d.Add("PROGRAM", field, "a fixed program", "the program cannot be a template", "")
 	case strings.ContainsFunc(program, unicode.IsSpace):
 		d.Add("PROGRAM", field, "one word: the program", `"`+clip(program)+`" is more than one word`,
 			"write each argument as an element of its own: ["+strings.Join(strings.Fields(clip(program)), ", ")+", …]")
@@ -144,7 +145,7 @@ func (d *draft) checkCommand(p program, inputs map[string]bool) {
 	}
 	takesCode := ""
 	if programs.Interprets(name) || programs.Codes(name) {
-		takesCode = "an interpreter may only be given numbers and values listed by enum"
+		takesCode = "for an interpreter only numbers and values listed by enum"
 	}
 	for _, e := range p.words {
 		guards := guardsOf(e.when)

@@ -89,7 +89,8 @@ func (d *draft) cli(o yamldoc.Object) {
 	if pipe := o.Opt("pipe"); pipe.Exists() {
 		list := pipe.List()
 		if n := len(list); list != nil && (n < 2 || n > plan.MaxPipe) {
-			pipe.Fail("EXECUTION", fmt.Sprintf("2 to %d programs, each a list as in cmd", plan.MaxPipe), fmt.Sprintf("there are %d", n),
+			pipe.Fail("EXECUTION", fmt.Sprintf("2 to %d programs, each a list as in cmd", plan.MaxPipe),
+				fmt.Sprintf("the pipe has %d programs", n),
 				"write a single program as cmd")
 		}
 		if o.Opt("cmd").Exists() {
@@ -119,7 +120,7 @@ func (d *draft) cli(o yamldoc.Object) {
 func (d *draft) command(v yamldoc.Value) (words []word, p program) {
 	list := v.List()
 	if list != nil && len(list) == 0 {
-		v.Fail("EXECUTION", "a list of strings: the program and its arguments", "it is empty", "")
+		v.Fail("EXECUTION", "a list of strings: the program and its arguments", "the list is empty", "")
 	}
 	p.field = v.Path()
 	for _, e := range list {
@@ -153,7 +154,8 @@ func (d *draft) element(v yamldoc.Value) (word, element) {
 	e.when = expression("when", f.When, "an expression, such as params.region is defined", jinja.ParseCondition)
 	e.each = expression("each", f.Each, "an expression whose value is a list, such as inputs.ROLE", jinja.ParseList)
 	if !o.Opt("when").Exists() && !o.Opt("each").Exists() {
-		o.Fail("EXECUTION", "a fragment has when, each, or both", "it has neither", "write its args as elements of the command")
+		o.Fail("EXECUTION", "when, each, or both", "the fragment has neither when nor each",
+			"write its args as elements of the command")
 	}
 	if o.Opt("each").Exists() {
 		if slices.Contains(names.Values, jinja.Item) {
@@ -165,12 +167,12 @@ func (d *draft) element(v yamldoc.Value) (word, element) {
 	args := o.Need("args")
 	list := args.List()
 	if list != nil && len(list) == 0 {
-		args.Fail("EXECUTION", "a list of strings: the arguments", "it is empty", "")
+		args.Fail("EXECUTION", "a list of strings: the arguments", "the list is empty", "")
 	}
 	for _, a := range list {
 		s := a.Text()
 		if a.Exists() && a.IsText() && s == "" {
-			a.Fail("EXECUTION", "a fragment adds whole words", "it is an empty word", "remove it")
+			a.Fail("EXECUTION", "a word that is not empty", "the word is empty", "remove it")
 		}
 		f.Args, e.texts = append(f.Args, s), append(e.texts, s)
 		e.args = append(e.args, d.templateOf(s, a.Path(), names))
@@ -210,7 +212,7 @@ func (e element) expand(vars map[string]any, problem func(field, msg string), li
 				problem(e.at(i), err.Error())
 				return argv
 			case e.fragment && s == "":
-				problem(e.at(i), "it renders to nothing, and a fragment adds whole words")
+				problem(e.at(i), "it renders to nothing, and a word of a fragment cannot be empty")
 				return argv
 			}
 			likeOption(t, s)

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"slurmgate/fault"
-	"slurmgate/plan"
+	"slurmgate/filetype"
 	"slurmgate/policy/yamldoc"
 )
 
@@ -91,7 +91,8 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 			if _, err := fs.Lstat(fsys, rel); errors.Is(err, fs.ErrNotExist) {
 				msg = "it is missing"
 			}
-			found = append(found, fault.Problem{Code: "DOMAIN-FILE", Rule: "a domain has " + rel, Msg: msg, Hint: hint, File: name(rel)})
+			found = append(found, fault.Problem{Code: "DOMAIN-FILE", Rule: "a domain with " + rel, Msg: msg,
+				Hint: hint, File: name(rel)})
 		}
 		return data
 	}
@@ -99,7 +100,7 @@ func openDomain(fsys fs.FS, dir string, parsePolicy func(string, []byte) error, 
 	if data := read(ManifestFile, "write one that names the domain and lists its tools"); data != nil {
 		d.manifest = parseManifest(r, data)
 	}
-	d.types = append(plan.Types(), d.manifest.ArtifactTypes...)
+	d.types = append(filetype.Names(), d.manifest.ArtifactTypes...)
 	d.manifest.Defaults.check(r, d.types)
 	o.defaults = d.manifest.Defaults
 	d.policy = read(PolicyFileName, "start with the line version: 1, which forbids only raw plans and imports by path")

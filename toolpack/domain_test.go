@@ -40,9 +40,7 @@ func domainDir(t testing.TB, change map[string]string) string {
 func TestDomain(t *testing.T) {
 	dir := domainDir(t, nil)
 	d, err := openDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file, pol := d.Policy()
 	img, ok := d.Lock().Lookup("counter")
 	got := fmt.Sprint(d.ID(), " ", d.Version(), " ", filepath.Base(file), " ", string(pol), len(d.Packs().List()), " ", img.Arch, " ",
@@ -53,10 +51,6 @@ func TestDomain(t *testing.T) {
 	again, err := openDir(dir)
 	if err != nil || again.CatalogVersion() != d.CatalogVersion() {
 		t.Error("the catalogue's version varies", err)
-	}
-	other, err := openDir(domainDir(t, map[string]string{PacksDir + "/a.tool.yaml": with(t, "Counts.", "Counts words.")}))
-	if err != nil || other.CatalogVersion() == d.CatalogVersion() {
-		t.Error("a change of a pack does not show in the catalogue's version", err)
 	}
 }
 
@@ -90,15 +84,14 @@ func TestCatalogVersion(t *testing.T) {
 	version := func(change map[string]string) string {
 		t.Helper()
 		d, err := openDir(domainDir(t, change))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return d.CatalogVersion()
 	}
 	seen := map[string]string{version(nil): "nothing"}
 	for name, change := range map[string]map[string]string{
 		"a pack's words":        {PacksDir + "/a.tool.yaml": with(t, "Counts.", "Counts words.")},
 		"a pack's capabilities": {PacksDir + "/a.tool.yaml": with(t, "deterministic:", "capabilities: [text.count]\ndeterministic:")},
+		"a pack's timeout":      {PacksDir + "/a.tool.yaml": with(t, "timeoutMs: 60000", "timeoutMs: 61000")},
 		"the manifest's words":  {ManifestFile: strings.Replace(manifestText, "tools:", "description: Others.\ntools:", 1)},
 		"an image":              {LockFile: strings.Replace(lockText, "sha256:0", "sha256:1", 1)},
 	} {
@@ -205,9 +198,7 @@ func TestOptionalImages(t *testing.T) {
 	none := "version: 1\nimages: []\n"
 	optional := strings.Replace(manifestText, "tools:", "optional_images: [counter]\ntools:", 1)
 	d, err := openDir(domainDir(t, map[string]string{LockFile: none, ManifestFile: optional}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if left := d.Left(); len(d.Packs().List()) != 0 || len(d.Tools()) != 0 || len(left) != 1 || left[0].ID() != "demo.count" {
 		t.Errorf("%d tools, %d left out", len(d.Packs().List()), len(left))
 	}
@@ -228,9 +219,7 @@ func TestOptionalImages(t *testing.T) {
 func genomics(t testing.TB) *Domain {
 	t.Helper()
 	d, err := openDir("../domains/genomics", AllowMissingImages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
@@ -251,9 +240,7 @@ func TestGenomics(t *testing.T) {
 	}
 	file, data := d.Policy()
 	pol, err := policy.Parse(file, data, func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range d.Packs().List() {
 		c := genomicsCall(t, d, p.ID())
 		c.Spec.Placement = c.Spec.Placement.Resolve(plan.Placement{Partition: "main", Account: "research"})
@@ -265,11 +252,7 @@ func TestGenomics(t *testing.T) {
 
 // Every shipped domain loads, and its policy with it. proves AX-02
 func TestShippedDomains(t *testing.T) {
-	dirs, err := filepath.Glob("../domains/*")
-	if err != nil || len(dirs) < 2 {
-		t.Fatal(dirs, err)
-	}
-	for _, dir := range dirs {
+	for _, dir := range shippedDomains(t) {
 		d, err := OpenDomain(dir, func(file string, data []byte) error {
 			_, err := policy.Parse(file, data, func(string) (string, bool) { return "", false })
 			return err
@@ -283,18 +266,14 @@ func TestShippedDomains(t *testing.T) {
 func genomicsCall(t testing.TB, d *Domain, id string) Canonical {
 	t.Helper()
 	p, err := d.Packs().Get(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return goldenCall(t, p, "art_", "sample")
 }
 
 // What samtools 1.21 writes satisfies the schema; what it never writes does not.
 func TestFlagstatOutput(t *testing.T) {
 	p, err := genomics(t).Packs().Get("samtools.flagstat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const head = `{"report":{"artifact_id":"art_183BZJHEYXMKZBB4A0X74BNFSS","type":"JSON","label":"flagstat","size_bytes":1,"checksum_sha256":"5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"`
 	for value, ok := range map[string]bool{
 		`}}`: true,

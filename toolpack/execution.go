@@ -41,7 +41,8 @@ func (d *draft) execution(v yamldoc.Value) {
 	}
 	for _, f := range executionFields[1:] {
 		if f := o.Opt(f); f.Exists() && !slices.ContainsFunc(own, func(name string) bool { return o.Opt(name).Path() == f.Path() }) {
-			f.Fail("EXECUTION", "kind "+x.Kind+" has only "+strings.Join(own, ", "), "this field belongs to another kind of execution", "remove it")
+			f.Fail("EXECUTION", "only "+strings.Join(own, ", ")+" for kind "+x.Kind,
+				"this field belongs to another kind of execution", "remove it")
 		}
 	}
 	switch x.Kind {
@@ -102,7 +103,7 @@ func (d *draft) nodeArgs(v yamldoc.Value) {
 	for _, e := range v.List() {
 		s := e.Text()
 		if s == "" || strings.ContainsFunc(s, unicode.IsControl) {
-			e.Fail("EXECUTION", "a text on one line", "it is empty or contains control characters", "")
+			e.Fail("EXECUTION", "a text on one line", "the text is empty or contains control characters", "")
 		}
 		d.noTemplate(s, e.Path())
 		x.Args = append(x.Args, s)

@@ -105,9 +105,7 @@ func formsArgs(t testing.TB, edit map[string]any) json.RawMessage {
 		}
 	}
 	b, err := json.Marshal(args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -184,13 +182,9 @@ func TestFormsOfFunctions(t *testing.T) {
 			args[c.given] = []string{}
 		}
 		got, err := p.Canonicalize(formsArgs(t, args), formsEnv())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var r struct{ Inputs map[string]any }
-		if err := json.Unmarshal(got.Made[0].Bytes, &r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(got.Made[0].Bytes, &r))
 		for role, v := range r.Inputs { // only the paths
 			switch v := v.(type) {
 			case []any:
@@ -212,13 +206,9 @@ func TestFormsIdentity(t *testing.T) {
 	p := formsPack(t)
 	of := func(edit map[string]any) string {
 		c, err := p.Canonicalize(formsArgs(t, edit), formsEnv())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b, err := c.Params(plan.ProjectID("demo"), "slurm_script_v1").Canonical()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.Contains(string(b), "art_") {
 			t.Errorf("an artifact id in %s", b)
 		}

@@ -1,13 +1,11 @@
 package toolpack
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
 
-	"slurmgate/plan"
+	"slurmgate/filetype"
 )
 
 // Whatever stands in a toolpack and its schema: it loads or is refused, and what loads canonicalises or refuses.
@@ -48,7 +46,7 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pack, schema, args []byte) {
 		fsys := fstest.MapFS{"a.tool.yaml": {Data: pack, Mode: 0o644}, "s.json": {Data: schema, Mode: 0o644},
 			"s.yaml": {Data: schema, Mode: 0o644}}
-		set, _, found := loadAll(fsys, "dom", ".", plan.Types(), options{defaults: defaults})
+		set, _, found := loadAll(fsys, "dom", ".", filetype.Names(), options{defaults: defaults})
 		if (set == nil) != (len(found) > 0) {
 			t.Fatal("neither loaded nor refused", found)
 		}
@@ -86,31 +84,4 @@ func FuzzManifest(f *testing.F) {
 			t.Fatal("neither opened nor refused", found)
 		}
 	})
-}
-
-// A thousand packs, each with schema files of its own and one shared.
-func BenchmarkLoad1000(b *testing.B) {
-	fsys := fstest.MapFS{"shared.json": {Data: []byte(`{"$defs":{"id":{"type":"string","pattern":"^art_"}}}`), Mode: 0o644}}
-	for i := range 1000 {
-		id := fmt.Sprintf("demo.count%d", i)
-		fsys[id+packSuffix] = &fstest.MapFile{Data: []byte(with(b, "demo.count", id, "outputSchema: {type: object}",
-			fmt.Sprintf("outputSchema: {$ref: s/%d.json}", i))), Mode: 0o644}
-		fsys[fmt.Sprintf("s/%d.json", i)] = &fstest.MapFile{Data: []byte(
-			`{"type":"object","properties":{"a":{"$ref":"../shared.json#/$defs/id"}}}`), Mode: 0o644}
-	}
-	for b.Loop() {
-		if _, _, found := loadAll(fsys, "dom", ".", plan.Types(), options{}); found != nil {
-			b.Fatal(found)
-		}
-	}
-}
-
-func BenchmarkCanonicalize(b *testing.B) {
-	p := packOf(b)
-	args := json.RawMessage(`{"data":"` + artifact + `"}`)
-	for b.Loop() {
-		if _, err := p.Canonicalize(args, testEnv()); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -85,7 +85,8 @@ func (in *input) shape(f yamldoc.Object, docker bool) {
 			in.List.Max = int(most.Int(1, maxList))
 		}
 		if in.List.Min > in.List.Max && in.List.Max > 0 {
-			v.Fail("INPUT-LIST", "min is at most max", fmt.Sprintf("min is %d and max is %d", in.List.Min, in.List.Max), "")
+			v.Fail("INPUT-LIST", "a min of at most max",
+				fmt.Sprintf("min, %d, is more than max, %d", in.List.Min, in.List.Max), "")
 		}
 		if at := map[bool]string{true: "destName", false: "destRelpath"}[docker]; !f.Opt(at).Exists() {
 			in.DestRelpath = "in/" + in.Role + "/{index}-{label}"
@@ -108,7 +109,8 @@ func (d *draft) checkShape(i int) {
 	used := placeholder.FindAllString(in.DestRelpath, -1)
 	switch {
 	case in.List != nil && len(used) == 0:
-		d.Add("INPUT-LIST", dest, "the destination of a list holds {index} or {label}", "all artifacts of the list would have one path",
+		d.Add("INPUT-LIST", dest, "{index} or {label} in the destination of a list",
+			"all artifacts of the list would have one path",
 			"write {index}, for example in/"+clip(in.Role)+"/{index}-{label}")
 	case in.List == nil && slices.Contains(used, "{index}"):
 		d.Add("INPUT-LIST", dest, rule, "the input is no list, so it has no {index}", "")
@@ -131,10 +133,11 @@ func (d *draft) checkShape(i int) {
 			continue
 		}
 		if (o.List == nil) != (in.List == nil) {
-			d.Add("INPUT-GROUP", at+"group", "all inputs of a group are lists, or none is", `"`+clip(o.Role)+`" is of the other kind`, "")
+			d.Add("INPUT-GROUP", at+"group", "only lists in a group, or none",
+				`one of "`+clip(o.Role)+`" and "`+clip(in.Role)+`" is a list, and the other is not`, "")
 		}
 		if path.Dir(o.DestRelpath) != path.Dir(in.DestRelpath) {
-			d.Add("INPUT-GROUP", dest, "all inputs of a group are in one folder",
+			d.Add("INPUT-GROUP", dest, "one folder for all inputs of a group",
 				`"`+clip(o.Role)+`" is in `+clip(path.Dir(o.DestRelpath)), "")
 		}
 		break
@@ -222,7 +225,8 @@ func (p *Pack) inputs(values map[string]any, env Env) (takes, error) {
 				return takes{}, fault.Wrap("", "", "cannot look up "+id, err)
 			case !slices.Contains(in.Types, a.Type):
 				found = append(found, fault.Problem{Code: "ARGS-ARTIFACT-TYPE", Field: one.field,
-					Rule: "an artifact of type " + strings.Join(in.Types, " or "), Msg: id + " has the type " + a.Type,
+					Rule: "an artifact of type " + strings.Join(in.Types, " or "),
+					Msg:  id + " has the type " + a.Type + ", which this input does not take",
 					Hint: "if its content is right, import it again with that type"})
 			}
 			if total += a.SizeBytes; a.SizeBytes < 0 || total < 0 {
@@ -259,7 +263,7 @@ func (in *input) handles(values map[string]any) ([]string, *fault.Problem) {
 	}
 	if n := len(ids); n < in.List.Min || n > in.List.Max {
 		return nil, &fault.Problem{Code: "ARGS-LIST", Field: in.Param, Rule: fmt.Sprintf("%d to %d artifacts", in.List.Min, in.List.Max),
-			Msg: fmt.Sprintf("there are %d", n)}
+			Msg: fmt.Sprintf("%d artifacts are given", n)}
 	}
 	return ids, nil
 }
@@ -298,14 +302,14 @@ func (p *Pack) settle(g *takes) (found []fault.Problem) {
 					`no artifact is given for "`+clip(role)+`"`, "give both, or neither")
 				return "x"
 			case !fileLabel.MatchString(of[j].info.Label):
-				report("ARGS-LABEL", of[j].field, labelRule, `the label of `+of[j].id+` is "`+clip(of[j].info.Label)+`"`,
+				report("ARGS-LABEL", of[j].field, labelRule, `the label of `+of[j].id+`, "`+clip(of[j].info.Label)+`", cannot be a file name`,
 					"import the file again with a label that can be a file name, such as "+fileName(of[j].info.Label))
 				return "x"
 			}
 			return of[j].info.Label
 		})
 		if was, twice := taken[one.dest]; twice && len(found) == 0 {
-			report("ARGS-DEST", one.field, "each artifact has a path of its own: "+one.in.DestRelpath,
+			report("ARGS-DEST", one.field, "one path for each artifact: "+one.in.DestRelpath,
 				fmt.Sprintf("%s and %s would both be %s", was, one.id, one.dest), "leave one out, or import one of them again with another label")
 		}
 		taken[one.dest] = one.id

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ const goldenFile = "testdata/runs.golden"
 
 // goldenArgs are the arguments of the golden runs, besides one artifact for each input.
 var goldenArgs = map[string]map[string]any{"qrencode.label": {"text": "sample 7"}, "seqkit.head": {"count": 5},
+	"bwa.mem": {"sample": "patient7"}, "minimap2.align": {"sample": "patient7"},
 	"values.mean": {"values": []any{1, 2.5}}, "values.order": {"values": []any{1, 2.5}}, "values.sum": {"values": []any{1, 2.5}}}
 
 // The run id of every shipped pack, and of a plan submitted as it is, under a fixed policy, with fixed arguments and checksums. The file
@@ -33,9 +33,7 @@ var goldenArgs = map[string]map[string]any{"qrencode.label": {"text": "sample 7"
 func TestGoldenRunIDs(t *testing.T) {
 	const policyText = `{"version":1,"tool_allowlist":["slurm_submit"],"slurm":{"partitions_allowlist":["short"]}}`
 	pol, err := policy.Parse("policies.yaml", []byte(policyText), func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now := map[string]string{} // by what it is a run of: its id, and its params
 	add := func(what, tool, contract string, p plan.Params) {
 		params, err := p.Canonical()
@@ -45,24 +43,16 @@ func TestGoldenRunIDs(t *testing.T) {
 		id := plan.Identity{ToolName: tool, ContractVersion: contract, PolicyHash: pol.Hash, ParamsHash: plan.Hash(params)}
 		now[what] = id.RunID() + "\n" + string(params)
 	}
-	dirs, err := filepath.Glob("../domains/*")
-	if err != nil || len(dirs) < 2 {
-		t.Fatal(dirs, err)
-	}
-	for _, dir := range dirs {
+	for _, dir := range shippedDomains(t) {
 		d, err := openDir(dir, AllowMissingImages)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, p := range d.Packs().List() {
 			c := goldenCall(t, p, "art_", "sample")
 			add(p.ID()+" "+p.Version(), p.ToolName(), p.ContractVersion(), c.Params(plan.ProjectID("demo"), "slurm_script_v1"))
 		}
 	}
 	spec, err := plan.DecodeSpec([]byte(rawPlan), plan.Rules{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	add("slurm.submit v1", "slurm_submit", "v1", plan.Params{ProjectID: plan.ProjectID("demo"), Script: "slurm_script_v1", Spec: spec})
 
 	golden := readGolden(t)
@@ -81,9 +71,7 @@ func TestGoldenRunIDs(t *testing.T) {
 		for _, what := range slices.Sorted(maps.Keys(now)) {
 			fmt.Fprintf(&b, "%s %s\n", what, now[what])
 		}
-		if err := os.WriteFile(goldenFile, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(goldenFile, []byte(b.String()), 0o644))
 		return
 	}
 	for what := range golden {
@@ -101,9 +89,7 @@ func TestNameOfAnInput(t *testing.T) {
 	kinds := map[string]int{}
 	for _, dir := range []string{"../domains/examples", "../domains/genomics"} {
 		d, err := openDir(dir, AllowMissingImages)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, p := range d.Packs().List() {
 			if len(p.Inputs()) == 0 {
 				continue
@@ -111,9 +97,7 @@ func TestNameOfAnInput(t *testing.T) {
 			params := func(id, label string) (string, []plan.Input) {
 				c := goldenCall(t, p, id, label)
 				b, err := c.Params(plan.ProjectID("demo"), "slurm_script_v1").Canonical()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return string(b), c.Spec.IO.Inputs
 			}
 			one, links := params("art_", "sample")
@@ -165,9 +149,7 @@ func goldenCall(t testing.TB, p *Pack, id, label string) Canonical {
 		sep = "-"
 	}
 	raw, err := json.Marshal(args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	env := testEnv()
 	env.Artifact = func(id string) (ArtifactInfo, error) {
 		return ArtifactInfo{SHA256: plan.Hash([]byte(id[29:]))[7:], Type: types[id], SizeBytes: 1, Label: label + sep + id[29:]}, nil

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"slurmgate/fault"
+	"slurmgate/filetype"
 	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
 )
@@ -42,7 +43,7 @@ func Load(dir string, list ...Option) (*Set, error) {
 		return nil, err
 	}
 	defer root.Close()
-	set, _, found := loadAll(root.FS(), dir, ".", plan.Types(), chosen(list))
+	set, _, found := loadAll(root.FS(), dir, ".", filetype.Names(), chosen(list))
 	if len(found) > 0 {
 		return nil, broken(dir, found)
 	}
@@ -108,7 +109,7 @@ func loadAll(fsys fs.FS, base, sub string, types []string, o options) (set *Set,
 				return fs.SkipDir
 			}
 		case !e.IsDir() && strings.HasSuffix(path.Base(rel), ".tool.yml"):
-			l.note("PACK-FILE", rel, "a toolpack's name ends in "+packSuffix, "it ends in .tool.yml", "rename it")
+			l.note("PACK-FILE", rel, "a name that ends in "+packSuffix, "it ends in .tool.yml", "rename it")
 		case e.IsDir() || !strings.HasSuffix(path.Base(rel), packSuffix):
 		case clip(rel) != rel && len(rel) <= 200:
 			l.note("PACK-FILE", rel, "a path of printable characters", "the file name contains control or invisible characters", "rename it")
@@ -156,7 +157,7 @@ func (l *loader) note(code, rel, rule, msg, hint string) {
 // refuseLink reports a symbolic link to a toolpack or a folder: its target could change without a change here, and skipping
 // it silently would leave tools out.
 func (l *loader) refuseLink(rel string) {
-	l.note("PACK-LINK", rel, "toolpacks are files of the domain itself", "it is a symbolic link, and links are not followed",
+	l.note("PACK-LINK", rel, "a file of the domain itself", "it is a symbolic link, and links are not followed",
 		"put the files themselves here, or bind-mount the folder")
 }
 

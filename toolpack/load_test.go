@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"slurmgate/fault"
-	"slurmgate/plan"
+	"slurmgate/filetype"
 )
 
 // base is a correct toolpack; the tests break one thing each.
@@ -48,25 +48,45 @@ execution:
 `
 
 func loadText(files map[string]string, list ...Option) (*Set, []fault.Problem) {
-	fsys := fstest.MapFS{}
-	for name, text := range files {
-		fsys[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
-	}
-	set, _, found := loadAll(fsys, "dom", ".", plan.Types(), chosen(list))
+	set, _, found := loadAll(packFiles(files), "dom", ".", filetype.Names(), chosen(list))
 	return set, found
 }
 
 // with replaces parts of base; each must be there.
 func with(t testing.TB, pairs ...string) string {
 	t.Helper()
-	s := base
+	return replaced(t, base, pairs)
+}
+
+// replaced returns a text with each first part of the pairs, which must be there, replaced by the second.
+func replaced(t testing.TB, s string, pairs []string) string {
+	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
 		if !strings.Contains(s, pairs[i]) {
-			t.Fatalf("base has no %q", pairs[i])
+			t.Fatalf("there is no %q in\n%s", pairs[i], s)
 		}
 		s = strings.Replace(s, pairs[i], pairs[i+1], 1)
 	}
 	return s
+}
+
+// shippedDomains returns the folders of the domains that ship.
+func shippedDomains(t testing.TB) []string {
+	t.Helper()
+	dirs, err := filepath.Glob("../domains/*")
+	if err != nil || len(dirs) < 2 {
+		t.Fatalf("the domains that ship are %q, %v; want two at least", dirs, err)
+	}
+	return dirs
+}
+
+// packFiles returns a file system with these files.
+func packFiles(files map[string]string) fstest.MapFS {
+	fsys := fstest.MapFS{}
+	for name, text := range files {
+		fsys[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
+	}
+	return fsys
 }
 
 func TestBaseLoads(t *testing.T) {
@@ -92,6 +112,9 @@ func ruleCases() []ruleCase {
 		out = "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]"
 	)
 	checked := func(more string) string { return strings.Replace(out, "count.json}", "count.json, "+more+"}", 1) }
+	lined := func(typ, rule string) string {
+		return strings.Replace(out, "}]", "}, {role: logs, type: "+typ+", label: logs, srcRelpath: out/logs, lines: [{"+rule+"}]}]", 1)
+	}
 	cmd := func(c string) []string { return []string{exec, "execution: {kind: cli, cmd: " + c + "}\n"} }
 	return []ruleCase{
 		// YAML
@@ -156,6 +179,38 @@ func ruleCases() []ruleCase {
 		{"pattern of another meaning", []string{out, out + "\nstderr: [{pattern: a, is: fatal, message: x}]"}, "PACK-STDERR", "stderr[0].is", 23},
 		{"pattern without message", []string{out, out + "\nstderr: [{pattern: a, is: failure, message: ''}]"}, "PACK-TEXT", "stderr[0].message",
 			23},
+		{"stderr pattern with a line break", []string{out, out + "\nstderr: [{pattern: 'a\\nb', is: failure, message: x}]"}, "PACK-STDERR",
+			"stderr[0].pattern", 23},
+		{"lines of a JSON output", []string{out, checked("lines: [{pattern: a, is: failure, message: x}]")}, "PACK-LINES",
+			"declaredOutputs[0].lines", 22},
+		{"lines of a compressed output", []string{out, lined("FASTQ_GZ", "pattern: a, is: failure, message: x")}, "PACK-LINES",
+			"declaredOutputs[1].lines", 22},
+		{"lines of a file of a file", []string{out, lined("TEXT", "file: x.log, pattern: a, is: failure, message: x")}, "PACK-LINES",
+			"declaredOutputs[1].lines[0].file", 22},
+		{"lines of no file of a directory", []string{out, lined("DIRECTORY", "pattern: a, is: failure, message: x")}, "PACK-REQUIRED",
+			"declaredOutputs[1].lines[0].file", 22},
+		{"lines of a file outside of a directory", []string{out, lined("DIRECTORY", "file: ../x.log, pattern: a, is: failure, message: x")},
+			"PACK-LINES", "declaredOutputs[1].lines[0].file", 22},
+		{"lines of several files", []string{out, lined("DIRECTORY", "file: '*.log', pattern: a, is: failure, message: x")}, "PACK-LINES",
+			"declaredOutputs[1].lines[0].file", 22},
+		{"lines of a template", []string{out, lined("DIRECTORY", "file: '{{ params.x }}', pattern: a, is: failure, message: x")}, "PACK-TEMPLATE",
+			"declaredOutputs[1].lines[0].file", 22},
+		{"lines by a pattern that is none", []string{out, lined("TEXT", "pattern: '(', is: failure, message: x")}, "PACK-LINES",
+			"declaredOutputs[1].lines[0].pattern", 22},
+		{"lines by a pattern with look-ahead", []string{out, lined("TEXT", "pattern: 'a(?=b)', is: failure, message: x")}, "PACK-LINES",
+			"declaredOutputs[1].lines[0].pattern", 22},
+		{"lines by a pattern of every line", []string{out, lined("TEXT", "pattern: 'a*', is: failure, message: x")}, "PACK-LINES",
+			"declaredOutputs[1].lines[0].pattern", 22},
+		{"lines by a pattern with a line break", []string{out, lined("TEXT", "pattern: '(a|b\\rc)', is: failure, message: x")}, "PACK-LINES",
+			"declaredOutputs[1].lines[0].pattern", 22},
+		{"lines of another meaning", []string{out, lined("TEXT", "pattern: a, is: error, message: x")}, "PACK-LINES",
+			"declaredOutputs[1].lines[0].is", 22},
+		{"lines without message", []string{out, lined("TEXT", "pattern: a, is: failure, message: ' '")}, "PACK-TEXT",
+			"declaredOutputs[1].lines[0].message", 22},
+		{"lines of an unknown field", []string{out, lined("TEXT", "pattern: a, is: failure, message: x, colour: red")}, "PACK-UNKNOWN-FIELD",
+			"declaredOutputs[1].lines[0].colour", 22},
+		{"too many patterns of lines", []string{out, lined("TEXT", strings.Repeat("pattern: a, is: failure, message: x}, {", 32)+
+			"pattern: a, is: failure, message: x")}, "PACK-LINES", "declaredOutputs[1].lines", 22},
 		// ABI-02, ABI-03, ABI-04
 		{"abi v2", []string{"abiVersion: v1", "abiVersion: v2"}, "PACK-ABI-VERSION", "abiVersion", 3},
 		{"no abi", []string{"abiVersion: v1\n", ""}, "PACK-REQUIRED", "abiVersion", 1},
@@ -433,6 +488,7 @@ func goodPacks(t testing.TB) map[string]string {
 		"arguments alone": {exec, "execution: {kind: php, script: a.php, phpBinary: /usr/bin/php8.4, payload: arguments}\n",
 			"outputSchema:", "outputSchemaOf: result\noutputSchema:"},
 		"node args":   {exec, "execution: {kind: node, script: a.js, payload: request, args: [--fast, \"a b\"]}\n"},
+		"lines":       {"declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]", linedOutputs},
 		"nulls":       {"container:", "caps: null\nenv: ~\ntemplating:\ncontainer:"},
 		"inner nulls": {"container:", "caps: {filesystem: null}\nenv: {set: null}\ntemplating: {context: null, cacheKey: x}\ncontainer:"},
 		"http timeout": {exec, "execution: {kind: http, url: \"http://h\", timeoutMs: 10, headers: null}\n", "container: {image: counter}\n", "",
@@ -543,23 +599,13 @@ func TestBadDefaults(t *testing.T) {
 func TestOddFiles(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	write(t, outside, "real.tool.yaml", base)
-	if err := os.Symlink(filepath.Join(outside, "real.tool.yaml"), filepath.Join(dir, "link.tool.yaml")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(outside, filepath.Join(dir, "folder")); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(filepath.Join(dir, "pipe.tool.yaml"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join(outside, "real.tool.yaml"), filepath.Join(dir, "link.tool.yaml")))
+	must(t, os.Symlink(outside, filepath.Join(dir, "folder")))
+	must(t, syscall.Mkfifo(filepath.Join(dir, "pipe.tool.yaml"), 0o600))
 	f, err := os.Create(filepath.Join(dir, "vast.tool.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
-	if err := f.Truncate(100 << 20); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Truncate(100<<20))
 	_, err = Load(dir)
 	var got []string
 	for _, p := range fault.ProblemsOf(err) {
@@ -629,23 +675,25 @@ func TestImmutable(t *testing.T) {
 func write(t testing.TB, dir, name, text string) {
 	t.Helper()
 	file := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
 // A file in a folder's place is a mistake of who named it, and a folder that is not there is not found.
 func TestNoFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.tool.yaml")
-	if err := os.WriteFile(file, []byte("id: x.y\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("id: x.y\n"), 0o600))
 	for dir, kind := range map[string]fault.Kind{file: fault.Validation, file + ".none": fault.NotFound} {
 		if _, err := Load(dir); !fault.Is(err, kind) || fault.CodeOf(err) != "domain_not_readable" {
 			t.Errorf("%s: %v", dir, err)
 		}
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

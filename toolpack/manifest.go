@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"slurmgate/fault"
+	"slurmgate/filetype"
 	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
 )
@@ -108,7 +109,7 @@ func parseManifest(r *yamldoc.Reader, data []byte) Manifest {
 		Version:     o.Need("version").Match(manifestVersion, "VERSION", "MAJOR.MINOR.PATCH or MAJOR.MINOR, without suffix"),
 		Description: prose(o.Opt("description"), 4096),
 		ArtifactTypes: o.Opt("artifact_types").Words("TYPE", "a new type: an upper-case letter, then upper-case letters, digits, _, at most 32",
-			func(s string) bool { return plan.IsTypeName(s) && !slices.Contains(plan.Types(), s) }),
+			func(s string) bool { return plan.IsTypeName(s) && !slices.Contains(filetype.Names(), s) }),
 	}
 	m.Optional = o.Opt("optional_images").Words("NAME", "lower-case letters, digits, . _ -", imageName.MatchString)
 	m.Defaults = readDefaults(o.Opt("defaults"))
@@ -167,7 +168,7 @@ func readTransport(e yamldoc.Object, kind string) *Transport {
 	v := e.Opt("transport")
 	switch {
 	case kind == ServiceWorker && !v.Exists():
-		e.Fail("TRANSPORT", "a service_worker has a transport", "transport is missing", "add it")
+		e.Fail("TRANSPORT", "a transport, for a service_worker", "transport is missing", "add it")
 		return nil
 	case kind == JobWorker && v.Exists():
 		v.Fail("TRANSPORT", "only for services: a job_worker runs as a Slurm job", "a job_worker cannot have one", "remove it")
@@ -215,7 +216,8 @@ func (m Manifest) match(r *yamldoc.Reader, packs []*Pack) (found []fault.Problem
 		t.checkTimeout(r, p)
 		for _, f := range ownFields {
 			if r.Has(t.path+"."+f) && !(f == "output_schema_ref" && t.Kind == Hybrid) {
-				r.Add("OWN-FIELD", t.path+"."+f, "only for a tool without a toolpack", "the toolpack of "+t.ToolID+" says this", "remove it here")
+				r.Add("OWN-FIELD", t.path+"."+f, "only for a tool without a toolpack",
+					"the toolpack of "+t.ToolID+" says this already", "remove it here")
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func (d *draft) checkDownloadNames(at string, o output) {
 		return
 	}
 	if rest := labelIn.ReplaceAllString(o.DownloadName, ""); !downloadForm.MatchString(rest) || len(o.DownloadName) > 128 {
-		d.Add("DOWNLOAD-NAME", at, downloadRule, `"`+clip(o.DownloadName)+`" has another form`, "")
+		d.Add("DOWNLOAD-NAME", at, downloadRule, `"`+clip(o.DownloadName)+`" does not have the right form`, "")
 		return
 	}
 	for _, m := range labelIn.FindAllStringSubmatch(o.DownloadName, -1) {

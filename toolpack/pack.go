@@ -63,7 +63,7 @@ type definition struct {
 	Inputs          []input             `json:"inputs"`
 	Outputs         []output            `json:"declaredOutputs"`
 	StrictOutputs   bool                `json:"strictOutputs"`
-	Stderr          []stderrRule        `json:"stderr,omitzero"`
+	Stderr          []lineRule          `json:"stderr,omitzero"`
 	Image           string              `json:"image"`
 	Resources       resources           `json:"resources"`
 	Placement       plan.AskedPlacement `json:"placement"`
@@ -88,6 +88,7 @@ type output struct {
 	MinBytes   int64       `json:"minBytes,omitzero"`
 	MinRows    int64       `json:"minRows,omitzero"`
 	Checks     []condition `json:"checks,omitzero"`
+	Lines      []lineRule  `json:"lines,omitzero"`
 
 	DownloadName string `json:"downloadName,omitzero"`
 }

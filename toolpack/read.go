@@ -141,7 +141,8 @@ func purposes(v yamldoc.Value) []string {
 	list := v.Words("CAPABILITY", "a lower-case letter, then lower-case letters, digits, _ . -, at most 64 characters, e.g. "+
 		"alignment.summary", capability.MatchString)
 	if len(list) > maxCapabilities {
-		v.Fail("CAPABILITY", fmt.Sprintf("at most %d capabilities", maxCapabilities), fmt.Sprintf("there are %d", len(list)), "")
+		v.Fail("CAPABILITY", fmt.Sprintf("at most %d capabilities", maxCapabilities),
+			fmt.Sprintf("%d capabilities are too many", len(list)), "")
 	}
 	slices.Sort(list)
 	return list
@@ -214,7 +215,7 @@ func (d *draft) files(o yamldoc.Object) {
 	outs := d.unlessBare(o, "declaredOutputs").List()
 	d.def.Outputs = make([]output, len(outs))
 	for i, v := range outs {
-		f := v.Object("role", "type", "label", "srcRelpath", "minBytes", "minRows", "checks", "downloadName")
+		f := v.Object("role", "type", "label", "srcRelpath", "minBytes", "minRows", "checks", "lines", "downloadName")
 		src := f.Opt("srcRelpath")
 		if d.def.PlanKind != KindDocker {
 			src = f.Need("srcRelpath")
@@ -229,7 +230,8 @@ func (d *draft) files(o yamldoc.Object) {
 				"declare each file, or have the program write one archive")
 		}
 		if role := f.Opt("role"); !src.Exists() && d.def.PlanKind == KindDocker && strings.Contains(role.Text(), "/") {
-			role.Fail("ROLE", "without a srcRelpath the role is the file's name in /work/out", `the role "`+clip(role.Text())+`" contains a /`,
+			role.Fail("ROLE", "a file name in /work/out, where there is no srcRelpath",
+				`the role "`+clip(role.Text())+`" contains a /`,
 				"give a srcRelpath, or rename the role")
 		}
 		if !src.Exists() && d.def.PlanKind == KindDocker {
@@ -290,7 +292,7 @@ func (d *draft) caps(v yamldoc.Value) {
 		return // it runs elsewhere
 	}
 	if n := o.Opt("network"); len(d.def.Caps.Network) > 0 {
-		n.Fail("CAPS", "a job has no network", "the tool asks for "+strings.Join(d.def.Caps.Network, ", ")+", but a job has no network",
+		n.Fail("CAPS", "no network", "the tool asks for "+strings.Join(d.def.Caps.Network, ", ")+", but a job has no network",
 			"put what the tool would fetch into its image or an input")
 	}
 	out := plan.Workdir + "/out"
@@ -331,7 +333,8 @@ func (d *draft) env(v yamldoc.Value) {
 			continue
 		}
 		if slices.Contains(d.def.Env.Passthrough, e.Key) {
-			e.Fail("ENV", "a variable is either set or passed through", `"`+e.Key+`" is also in env.passthrough`, "remove it from one of them")
+			e.Fail("ENV", "each variable once, in set or in passthrough", `"`+e.Key+`" is also in env.passthrough`,
+				"remove it from one of them")
 		}
 		value := e.Text()
 		d.def.Env.Set[e.Key] = value
@@ -347,7 +350,7 @@ func (d *draft) templating(v yamldoc.Value) {
 	d.def.Templating.Engine = "jinja2"
 	o.Opt("engine").OneOf("TEMPLATING", "jinja2")
 	if key := o.Opt("cacheKey"); key.Exists() && key.Text() == "" { // without effect: a run's identity covers all it depends on
-		key.Fail("TEMPLATING", "a text", "it is empty", "remove it")
+		key.Fail("TEMPLATING", "a text", "the name is empty", "remove it")
 	}
 	c := o.Opt("context").UnlessNull()
 	if !c.Exists() {
@@ -356,7 +359,7 @@ func (d *draft) templating(v yamldoc.Value) {
 	n := len(d.Problems())
 	tree, isMap := c.JSON().(map[string]any)
 	if !isMap && len(d.Problems()) == n {
-		c.Fail("TEMPLATING", "a mapping of JSON values", "it is not a mapping", "")
+		c.Fail("TEMPLATING", "a mapping of JSON values", "the context is not a mapping", "")
 	}
 	raw, err := yamldoc.Canonical(tree)
 	if err != nil && len(d.Problems()) == n {

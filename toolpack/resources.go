@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"strconv"
+	"strings"
 
 	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
@@ -93,6 +94,75 @@ func (g growth) capped(r *big.Rat) int {
 		most = min(most, n.Int64())
 	}
 	return int(most)
+}
+
+// ResourceInfo is what a run of a pack gets.
+type ResourceInfo struct {
+	CPUs             int        `json:"cpus"`
+	MemMB            AmountInfo `json:"mem_mb"`
+	TimeLimitSeconds AmountInfo `json:"time_limit_seconds"`
+	GPUs             int        `json:"gpus"`
+	GPUType          *string    `json:"gpu_type"`
+	Summary          string     `json:"summary"` // the same in words
+}
+
+// AmountInfo is a resource that may depend on the size of the inputs and on how the attempt before ended.
+type AmountInfo struct {
+	Base        int     `json:"base"`
+	PerInputMB  float64 `json:"per_input_mb"` // more for each MiB of all inputs together; 0: the size does not count
+	RetryFactor float64 `json:"retry_factor"` // of what an attempt had that ended for want of it; 0: a retry gets no more by itself
+	Max         int     `json:"max"`          // what neither of the two exceeds; 0: no bound of the pack
+}
+
+// Resources describes what a run of the pack gets; nil where a call of it starts no job.
+func (p *Pack) Resources() *ResourceInfo {
+	r := p.def.Resources
+	if r.CPUs == 0 {
+		return nil
+	}
+	out := &ResourceInfo{CPUs: r.CPUs, MemMB: amountInfo(r.MemMB, r.MemGrows), TimeLimitSeconds: amountInfo(r.TimeLimitSeconds, r.TimeGrows),
+		GPUType: clone(r.GPUType)}
+	if r.GPUs != nil {
+		out.GPUs = *r.GPUs
+	}
+	out.Summary = fmt.Sprintf("%s, memory %s, time %s", counted(out.CPUs, "CPU"), out.MemMB.text("MiB"), out.TimeLimitSeconds.text("s"))
+	if out.GPUs > 0 {
+		out.Summary += ", " + counted(out.GPUs, "GPU")
+	}
+	if out.GPUType != nil {
+		out.Summary += " of type " + *out.GPUType
+	}
+	return out
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func amountInfo(base int, g growth) AmountInfo {
+	return AmountInfo{Base: base, PerInputMB: g.PerInputMB, RetryFactor: g.RetryFactor, Max: g.Max}
+}
+
+// text writes an amount with its unit.
+func (a AmountInfo) text(unit string) string {
+	s := fmt.Sprintf("%d %s", a.Base, unit)
+	if a.PerInputMB > 0 {
+		s += fmt.Sprintf(" and %v %s for each MiB of inputs", a.PerInputMB, unit)
+	}
+	var more []string
+	if a.RetryFactor > 1 {
+		more = append(more, fmt.Sprintf("%v times as much in a retry after too little", a.RetryFactor))
+	}
+	if a.Max > 0 {
+		more = append(more, fmt.Sprintf("at most %d %s", a.Max, unit))
+	}
+	if len(more) > 0 {
+		s += " (" + strings.Join(more, ", ") + ")"
+	}
+	return s
 }
 
 // largestTime is the longest time limit that the pack itself gives a job; without a max it is not known, and base counts.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"slurmgate/fault"
 	"slurmgate/plan"
 )
 
@@ -60,13 +61,9 @@ func TestSizedResources(t *testing.T) {
 		env := testEnv()
 		env.Resources = more
 		c, err := p.Canonicalize(json.RawMessage(`{"data":"`+artifact+`"}`), env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		raw, err := c.Params("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "slurm_script_v1").Canonical()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return c.Spec, string(raw)
 	}
 	plain, raw := canonical(plan.MoreResources{})
@@ -89,9 +86,7 @@ func TestSizedResources(t *testing.T) {
 		t.Errorf("asking for what the pack gives is another run:\n%s\n%s", again, raw)
 	}
 	definition, err := p.Definition()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	contract, err := ReadContract(definition)
 	if err != nil || contract.AfterTimeLimit(60) != 60 || contract.AfterOutOfMemory(700) != 700 {
 		t.Error(contract.AfterTimeLimit(60), contract.AfterOutOfMemory(700), err)
@@ -115,9 +110,7 @@ func TestDownloadNames(t *testing.T) {
 			return a, err
 		}
 		c, err := p.Canonicalize(json.RawMessage(`{"data":"`+artifact+`"}`), env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if d := cmp.Diff(want, c.Names); d != "" {
 			t.Errorf("%q: %s", label, d)
 		}
@@ -126,5 +119,88 @@ func TestDownloadNames(t *testing.T) {
 			t.Errorf("%q is another run: %s %v", label, raw, err)
 		}
 		params = string(raw)
+	}
+}
+
+// What a run of a pack gets is told with its units, and how it grows, as the pack has it.
+func TestResourcesOfAPack(t *testing.T) {
+	const plainText = "resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}"
+	for text, want := range map[string]string{
+		plainText: "1 CPU, memory 100 MiB, time 60 s",
+		"resources: {cpus: 4, memMb: {base: 2048, perInputMb: 1.5, retryFactor: 2, max: 65536}, timeLimitSeconds: {base: 50, max: 60}}": "4 CPUs, " +
+			"memory 2048 MiB and 1.5 MiB for each MiB of inputs (2 times as much in a retry after too little, at most 65536 MiB), " +
+			"time 50 s (at most 60 s)",
+		"resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60, gpus: 2, gpuType: a100}": "1 CPU, memory 100 MiB, time 60 s, 2 GPUs of type a100",
+	} {
+		if got := packOf(t, plainText, text).Resources(); got == nil || got.Summary != want {
+			t.Errorf("the pack with %s gives a run %+v, want %s", text, got, want)
+		}
+	}
+}
+
+// A tool gets a folder of the site only by asking for it by name; name and the site's version are in its params, and nowhere else is a
+// trace.
+//
+// proves ABI-08 ABI-19
+func TestBinds(t *testing.T) {
+	args := json.RawMessage(`{"data":"` + artifact + `"}`)
+	versions := map[string]string{"ref": "2026-11", "soft": "3"}
+	env := testEnv()
+	env.Bind = func(name string) (string, bool) { v, ok := versions[name]; return v, ok }
+	params := func(edit ...string) string {
+		t.Helper()
+		c, err := packOf(t, edit...).Canonicalize(args, env)
+		must(t, err)
+		raw, err := c.Params("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", "slurm_script_v1").Canonical()
+		must(t, err)
+		return string(raw)
+	}
+	plain := params()
+	if strings.Contains(plain, "bind") {
+		t.Error(plain)
+	}
+	asks := []string{"container:", "binds: [soft, ref]\ncontainer:"}
+	want := strings.Replace(plain, `"tool":{`, `"tool":{"binds":[{"name":"ref","version":"2026-11"},{"name":"soft","version":"3"}],`, 1)
+	if d := cmp.Diff(want, params(asks...)); d != "" {
+		t.Error(d)
+	}
+	if back, err := plan.DecodeParams([]byte(want)); err != nil || len(back.Tool.Asked()) != 2 {
+		t.Error(err)
+	}
+	versions["ref"] = "2026-12"
+	if params(asks...) == want {
+		t.Error("another version, and it is the same run")
+	}
+	if packOf(t, asks...).Hash() == packOf(t).Hash() {
+		t.Error("binds are no part of the pack_hash")
+	}
+	delete(versions, "ref")
+	if _, err := packOf(t, asks...).Canonicalize(args, env); !fault.Is(err, fault.Policy) || fault.CodeOf(err) != "bind_not_offered" {
+		t.Error(err)
+	}
+	for _, text := range []string{"binds: ref", "binds: [Ref]", "binds: [a/b]", "binds: [\"\"]", "binds: [ref, ref]"} {
+		if _, found := loadText(map[string]string{"a.tool.yaml": with(t, "container:", text+"\ncontainer:")}); len(found) == 0 ||
+			!strings.HasPrefix(found[0].Field, "binds") {
+			t.Errorf("%s: %v", text, found)
+		}
+	}
+}
+
+// A pack that asks for what the site does not offer is named with its file and line, and with what to do.
+//
+// proves ABI-01 ABI-19
+func TestCheckBinds(t *testing.T) {
+	set, found := loadText(map[string]string{"a.tool.yaml": with(t, "container:", "binds: [ref, soft]\ncontainer:")})
+	if found != nil {
+		t.Fatal(found)
+	}
+	if err := set.CheckBinds(func(string) bool { return true }); err != nil {
+		t.Error(err)
+	}
+	err := set.CheckBinds(func(name string) bool { return name == "soft" })
+	p := fault.ProblemsOf(err)
+	if len(p) != 1 || p[0].Code != "PACK-BIND" || !strings.HasSuffix(p[0].File, "a.tool.yaml") || p[0].Line == 0 ||
+		!strings.Contains(p[0].Msg, `"ref"`) || !strings.Contains(p[0].Hint, "apptainer.binds") {
+		t.Errorf("%+v", p)
 	}
 }

@@ -5,16 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
+	"strings"
 
 	"slurmgate/fault"
+	"slurmgate/filetype"
+	"slurmgate/plan"
 	"slurmgate/policy/yamldoc"
 	"slurmgate/toolpack/jinja"
 )
 
 // What a pack requires of its outputs and of standard error in addition to the output schema: the minimum size and number
-// of lines of an output, conditions on the content of a JSON output, and lines of standard error that are a failure or a
-// warning.
+// of lines of an output, conditions on the content of a JSON output, and lines of an output or of standard error that are a
+// failure or a warning.
 
 // condition is an expression over the content of a JSON output that must be true.
 type condition struct {
@@ -22,24 +26,23 @@ type condition struct {
 	Message string `json:"message"`
 }
 
-// stderrRule says what it means when a line of standard error matches a pattern.
-type stderrRule struct {
-	Pattern string `json:"pattern"` // RE2, of one line
-	Is      string `json:"is"`      // failure or warning
+// lineRule says what it means when a line of an output, or of standard error, matches a pattern.
+type lineRule struct {
+	File    string `json:"file,omitzero"` // in an output that is a directory
+	Pattern string `json:"pattern"`       // RE2, of one line
+	Is      string `json:"is"`            // failure or warning
 	Message string `json:"message"`
 }
 
 const (
 	objValue       = "value" // the content, in an expression
 	maxConditions  = 32      // of an output
-	maxStderrRules = 32
-	maxRuleMessage = 300 // bytes
+	maxLineRules   = 32      // of an output, and of standard error
+	maxRuleMessage = 300     // bytes
 
-	verifyFull = "full" // of an input: all there is to check of its bytes
+	verifyFull = "full"   // of an input: all there is to check of its bytes
+	roleStderr = "stderr" // that no pack can declare
 )
-
-// unlined are the types that have no lines. The lines of a gzip file are those of its uncompressed content.
-var unlined = []string{"BAM", "BAI", "H5AD", "ZIP", "PDF", "PNG", "JSON"}
 
 // rulesOf reads the checks of an output.
 func (d *draft) rulesOf(f yamldoc.Object, o *output) {
@@ -52,18 +55,21 @@ func (d *draft) rulesOf(f yamldoc.Object, o *output) {
 	}
 	if v := f.Opt("minRows"); v.Exists() {
 		o.MinRows = v.Int(1, maxSafe)
-		if slices.Contains(unlined, o.Type) {
+		if filetype.Of(o.Type).NoLines {
 			v.Fail("CHECK", "an output of a type that has lines", "a "+o.Type+" file has no lines", "use minBytes, or checks for a JSON output")
 		}
 	}
+	d.linesOf(f.Opt("lines"), o)
 	checks := f.Opt("checks")
 	if checks.Exists() && o.Type != "" && o.Type != "JSON" {
-		checks.Fail("CHECK", "checks on the content of a JSON output", "the type of this output is "+clip(o.Type), "")
+		checks.Fail("CHECK", "only for an output of type JSON",
+			"the content of an output of type "+clip(o.Type)+" cannot be checked", "")
 		return
 	}
 	list := checks.List()
 	if len(list) > maxConditions {
-		checks.Fail("CHECK", fmt.Sprintf("at most %d checks", maxConditions), fmt.Sprintf("there are %d", len(list)), "")
+		checks.Fail("CHECK", fmt.Sprintf("at most %d checks", maxConditions),
+			fmt.Sprintf("%d checks are too many", len(list)), "")
 		return
 	}
 	for _, v := range list {
@@ -98,7 +104,7 @@ func parseCondition(expr string) (*jinja.Template, error) {
 func (d *draft) ruleMessage(v yamldoc.Value) string {
 	s := prose(v, maxRuleMessage)
 	if v.Exists() && s == "" {
-		v.Fail("TEXT", "a sentence that says what is wrong", "it is empty", "")
+		v.Fail("TEXT", "a sentence that says what is wrong", "the text is empty", "")
 	}
 	d.noTemplate(s, v.Path())
 	return s
@@ -106,24 +112,64 @@ func (d *draft) ruleMessage(v yamldoc.Value) string {
 
 // stderr reads the rules for lines of standard error.
 func (d *draft) stderr(v yamldoc.Value) {
-	list := v.List()
-	if len(list) > maxStderrRules {
-		v.Fail("STDERR", fmt.Sprintf("at most %d patterns", maxStderrRules), fmt.Sprintf("there are %d", len(list)), "")
-		return
-	}
-	for _, e := range list {
-		o := e.Object("pattern", "is", "message")
-		p := o.Need("pattern")
-		rule := stderrRule{Pattern: p.Text(), Is: o.Need("is").OneOf("STDERR", "failure", "warning"), Message: d.ruleMessage(o.Need("message"))}
-		if p.Exists() {
-			if msg := checkLinePattern(rule.Pattern); msg != "" {
-				p.Fail("STDERR", "a regular expression (RE2) for a line of standard error", msg, "")
-			}
-		}
-		d.def.Stderr = append(d.def.Stderr, rule)
+	for _, e := range lineRules(v, "STDERR") {
+		d.def.Stderr = append(d.def.Stderr, d.lineRule(e.Object("pattern", "is", "message"), "STDERR"))
 	}
 }
 
+// linesOf reads the rules for lines of an output: of a directory those of a file in it.
+func (d *draft) linesOf(v yamldoc.Value, o *output) {
+	if v.Exists() && !filetype.Of(o.Type).PlainLines() {
+		v.Fail("LINES", "lines of an output of plain text, or of a file in a directory",
+			"an output of type "+o.Type+" is not judged by lines",
+			"use checks for a JSON output; have the program write its log into an output of type LOG or TEXT")
+		return
+	}
+	for _, e := range lineRules(v, "LINES") {
+		fields := e.Object("file", "pattern", "is", "message")
+		file := fields.Opt("file")
+		if o.Type == plan.Directory {
+			file = fields.Need("file")
+		}
+		rule := d.lineRule(fields, "LINES")
+		rule.File = file.Text()
+		d.noTemplate(rule.File, file.Path())
+		switch msg := plan.CheckRelPath("out/"+rule.File, "out"); {
+		case !file.Exists():
+		case o.Type != plan.Directory:
+			file.Fail("LINES", "only for an output of type DIRECTORY",
+				"an output of type "+clip(o.Type)+" is one file", "leave file out")
+		case msg != "":
+			file.Fail("LINES", "the path of a file in the directory", msg, "")
+		case strings.ContainsAny(rule.File, "*?["):
+			file.Fail("LINES", "the path of one file in the directory", "it contains *, ? or [, but patterns are not supported", "")
+		}
+		o.Lines = append(o.Lines, rule)
+	}
+}
+
+// lineRules lists the rules in a field.
+func lineRules(v yamldoc.Value, code string) []yamldoc.Value {
+	list := v.List()
+	if len(list) > maxLineRules {
+		v.Fail(code, fmt.Sprintf("at most %d patterns", maxLineRules), fmt.Sprintf("%d patterns are too many", len(list)), "")
+		return nil
+	}
+	return list
+}
+
+func (d *draft) lineRule(o yamldoc.Object, code string) lineRule {
+	p := o.Need("pattern")
+	rule := lineRule{Pattern: p.Text(), Is: o.Need("is").OneOf(code, "failure", "warning"), Message: d.ruleMessage(o.Need("message"))}
+	if p.Exists() {
+		if msg := checkLinePattern(rule.Pattern); msg != "" {
+			p.Fail(code, "a regular expression (RE2) for one line", msg, "")
+		}
+	}
+	return rule
+}
+
+// checkLinePattern says what is wrong with a pattern of lines; "" when nothing.
 func checkLinePattern(pattern string) string {
 	if msg := checkPattern(pattern); msg != "" {
 		return msg
@@ -131,7 +177,16 @@ func checkLinePattern(pattern string) string {
 	if re, err := regexp.Compile(pattern); err != nil || re.MatchString("") {
 		return "the pattern matches every line"
 	}
+	if re, err := syntax.Parse(pattern, syntax.Perl); err != nil || breaksLine(re) {
+		return "the pattern has a line break, which no line contains"
+	}
 	return ""
+}
+
+// breaksLine reports whether an expression has a line break.
+func breaksLine(re *syntax.Regexp) bool {
+	return re.Op == syntax.OpLiteral && slices.ContainsFunc(re.Rune, func(r rune) bool { return r == '\n' || r == '\r' }) ||
+		slices.ContainsFunc(re.Sub, breaksLine)
 }
 
 // rules are a pack's checks, ready for use.
@@ -139,18 +194,25 @@ type rules struct {
 	inputs     map[string]input
 	outputs    map[string]output
 	conditions map[string][]*jinja.Template
-	stderr     []*regexp.Regexp
-	stderrOf   []stderrRule // the rule of each pattern
+	lines      map[string][]lineMatcher // by role; those of standard error under its own
+}
+
+// lineMatcher is a rule for lines, ready for use.
+type lineMatcher struct {
+	lineRule
+	re *regexp.Regexp
 }
 
 // readRules makes the rules of a definition ready for use. msg says what this version cannot use.
 func readRules(def definition) (r rules, msg string) {
-	r = rules{inputs: map[string]input{}, outputs: map[string]output{}, conditions: map[string][]*jinja.Template{}, stderrOf: def.Stderr}
+	r = rules{inputs: map[string]input{}, outputs: map[string]output{}, conditions: map[string][]*jinja.Template{},
+		lines: map[string][]lineMatcher{}}
+	linesOf := map[string][]lineRule{roleStderr: def.Stderr}
 	for _, in := range def.Inputs {
 		r.inputs[in.Role] = in
 	}
 	for _, o := range def.Outputs {
-		r.outputs[o.Role] = o
+		r.outputs[o.Role], linesOf[o.Role] = o, o.Lines
 		for _, c := range o.Checks {
 			parsed, err := parseCondition(c.Expr)
 			if err != nil {
@@ -159,12 +221,14 @@ func readRules(def definition) (r rules, msg string) {
 			r.conditions[o.Role] = append(r.conditions[o.Role], parsed)
 		}
 	}
-	for _, s := range def.Stderr {
-		re, err := regexp.Compile(s.Pattern)
-		if err != nil {
-			return r, "the pattern " + clip(s.Pattern) + ": " + clip(err.Error())
+	for role, list := range linesOf {
+		for _, rule := range list {
+			re, err := regexp.Compile(rule.Pattern)
+			if err != nil {
+				return r, "the pattern " + clip(rule.Pattern) + ": " + clip(err.Error())
+			}
+			r.lines[role] = append(r.lines[role], lineMatcher{rule, re})
 		}
-		r.stderr = append(r.stderr, re)
 	}
 	return r, ""
 }
@@ -212,12 +276,23 @@ func (c *Contract) CheckValue(role string, content json.RawMessage) error {
 	return nil
 }
 
-// Stderr says what a line of standard error means by the first pattern that matches it: a failure or a warning, with the
-// pack's message. Both are empty if no pattern matches.
-func (c *Contract) Stderr(line string) (is, message string) {
-	for i, re := range c.rules.stderr {
-		if re.MatchString(line) {
-			return c.rules.stderrOf[i].Is, c.rules.stderrOf[i].Message
+// LineFiles lists the files of an output that the pack has patterns of lines for: "" is the file of an output that is no directory, and
+// standard error is the file of the role stderr.
+func (c *Contract) LineFiles(role string) (paths []string) {
+	for _, m := range c.rules.lines[role] {
+		if !slices.Contains(paths, m.File) {
+			paths = append(paths, m.File)
+		}
+	}
+	return paths
+}
+
+// Line says what a line of such a file means by the first pattern that matches it: a failure or a warning, with the pack's
+// message. Both are empty if no pattern matches.
+func (c *Contract) Line(role, path, line string) (is, message string) {
+	for _, m := range c.rules.lines[role] {
+		if m.File == path && m.re.MatchString(line) {
+			return m.Is, m.Message
 		}
 	}
 	return "", ""

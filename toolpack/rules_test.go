@@ -2,6 +2,7 @@ package toolpack
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,16 +32,14 @@ func TestOutputRules(t *testing.T) {
 	}
 	def, err := plainPack.Definition()
 	if err != nil || strings.Contains(string(def), "checks") || strings.Contains(string(def), "stderr") || strings.Contains(string(def),
-		"minRows") {
+		"minRows") || strings.Contains(string(def), "lines") {
 		t.Errorf("fields that are not used are in the definition: %s, %v", def, err)
 	}
 	if def, err = checked.Definition(); err != nil {
 		t.Fatal(err)
 	}
 	stored, err := ReadContract(def)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, c := range map[string]*Contract{"loaded": checked.Contract(), "stored": stored} {
 		if bytes, rows := c.Least("count"); bytes != 7 || rows != 0 || !c.Asks("count") || c.Asks("other") {
 			t.Error(name, bytes, rows)
@@ -64,7 +63,7 @@ func TestOutputRules(t *testing.T) {
 			"[ERRO] x": "failure the reads are broken", "fine": " ", "Warn: late": "warning look at it",
 			"too late": "failure never said of a warning",
 		} {
-			is, message := c.Stderr(line)
+			is, message := c.Line("stderr", "", line)
 			if is+" "+message != want {
 				t.Errorf("%s: %s: %s %s", name, line, is, message)
 			}
@@ -73,6 +72,56 @@ func TestOutputRules(t *testing.T) {
 	bad := strings.Replace(string(def), `\\[ERRO\\]`, `(`, 1)
 	if _, err := ReadContract(json.RawMessage(bad)); !fault.Is(err, fault.Validation) || bad == string(def) {
 		t.Errorf("a stored pattern that cannot be used: %v", err)
+	}
+}
+
+const linedOutputs = `declaredOutputs:
+  - {role: count, type: JSON, label: the count, srcRelpath: out/count.json}
+  - role: logs
+    type: DIRECTORY
+    label: logs
+    srcRelpath: out/logs
+    lines:
+      - {file: run.log, pattern: 'harmless', is: warning, message: look at it}
+      - {file: run.log, pattern: 'Overwriting', is: failure, message: a sample is lost}
+      - {file: sub/other.log, pattern: '^E', is: failure, message: it failed}
+  - {role: text, type: LOG, label: log, srcRelpath: out/run.log, lines: [{pattern: '^E', is: failure, message: it failed}]}`
+
+// What a pack says of lines of its outputs is part of its hash, is read of the named files alone, and means the same when it is read back
+// from the ledger.
+func TestLinesOfOutputs(t *testing.T) {
+	const plainOutputs = "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]"
+	lined := packOf(t, plainOutputs, linedOutputs)
+	other := packOf(t, plainOutputs, strings.Replace(linedOutputs, "Overwriting", "overwriting", 1))
+	if lined.Hash() == other.Hash() {
+		t.Errorf("packs with other patterns have one pack_hash, %s", lined.Hash())
+	}
+	def, err := lined.Definition()
+	must(t, err)
+	stored, err := ReadContract(def)
+	must(t, err)
+	for name, c := range map[string]*Contract{"loaded": lined.Contract(), "stored": stored} {
+		for role, want := range map[string][]string{"logs": {"run.log", "sub/other.log"}, "text": {""}, "count": nil, "stderr": nil} {
+			if got := c.LineFiles(role); !slices.Equal(got, want) {
+				t.Errorf("the %s contract has patterns for the files %q of the role %s, want %q", name, got, role, want)
+			}
+		}
+		for _, x := range []struct{ role, path, line, want string }{
+			{"logs", "run.log", "Overwriting: reads", "failure a sample is lost"},
+			{"logs", "run.log", "harmless: Overwriting", "warning look at it"},
+			{"logs", "run.log", "Error", " "},
+			{"logs", "sub/other.log", "Error", "failure it failed"},
+			{"logs", "sub/other.log", "Overwriting", " "},
+			{"logs", "", "Overwriting", " "},
+			{"text", "", "Error", "failure it failed"},
+			{"stderr", "", "Error", " "},
+			{"count", "", "Error", " "},
+		} {
+			is, message := c.Line(x.role, x.path, x.line)
+			if got := is + " " + message; got != x.want {
+				t.Errorf("by the %s contract the line %q of %s %s is %q, want %q", name, x.line, x.role, x.path, got, x.want)
+			}
+		}
 	}
 }
 
@@ -107,9 +156,7 @@ func TestVerifiedInputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored, err := ReadContract(def)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []*Contract{stored, asking.Contract()} {
 		if !c.Verify("data") || c.Verify("other") {
 			t.Error("the input is not verified, or another one is")

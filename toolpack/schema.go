@@ -145,7 +145,7 @@ func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 		for _, k := range []string{"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$vocabulary"} {
 			// A document's own $id is a name: whoever refers to it does so by its file.
 			if id, ok := o[k]; ok && !(k == "$id" && ptr == "" && !strings.HasPrefix(fmt.Sprint(id), "#")) {
-				out = append(out, s.problem(d, "SCHEMA-ID", ptr+"/"+k, "schemas are addressed by their file and a JSON pointer",
+				out = append(out, s.problem(d, "SCHEMA-ID", ptr+"/"+k, "references by file and JSON pointer",
 					"the keyword "+k+" is not supported", "remove it"))
 			}
 		}

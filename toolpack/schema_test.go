@@ -26,9 +26,7 @@ func TestRefChain(t *testing.T) {
 	}
 	p := set.List()[0]
 	var got any
-	if err := json.Unmarshal(p.OutputSchema(), &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(p.OutputSchema(), &got))
 	var want any
 	if err := json.Unmarshal([]byte(`{"type":"object","properties":{"a":{"$ref":"#/$defs/shared_mid_2/$defs/x"},"self":{"$ref":"#"},"data":{"const":{"$ref":"not a reference"}}},
 		"$defs":{"shared_mid":true,"shared_mid_2":{"$defs":{"x":{"type":"array","items":{"$ref":"#/$defs/shared_deep_leaf"}}}},

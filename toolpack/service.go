@@ -177,7 +177,7 @@ func (r *serviceReader) aim(t *ManifestTool, p *Pack) {
 	case at == "" || base == "":
 		return
 	case p.def.Execution.Method != "POST":
-		r.Add("TRANSPORT", t.path, "a worker takes POST", "the toolpack has the method "+p.def.Execution.Method,
+		r.Add("TRANSPORT", t.path, "POST, for a worker", "the toolpack has the method "+p.def.Execution.Method,
 			"put a worker in front of the service and remove execution.method")
 	case !ok:
 		r.Add("TRANSPORT", t.path+".transport.base_url", "the beginning of the toolpack's execution.url",

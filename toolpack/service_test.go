@@ -20,9 +20,7 @@ func axManifest(t testing.TB, less ...string) map[string]string {
 	out := map[string]string{PacksDir + "/a.tool.yaml": "", LockFile: ""}
 	for _, name := range []string{ManifestFile, "schemas/firecrawl_crawl_input.json", "schemas/firecrawl_crawl_output.json"} {
 		data, err := os.ReadFile(filepath.Join("testdata/ax", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out[name] = string(data)
 	}
 	for _, part := range less {
@@ -100,14 +98,10 @@ func TestAXManifestsLoadAsPrinted(t *testing.T) {
 // Answers are judged by the entry's schema, also as it is stored.
 func TestServiceContract(t *testing.T) {
 	d, err := openDir(domainDir(t, axManifest(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := d.Services()[0]
 	stored, err := ReadContract(s.Definition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for answer, ok := range map[string]bool{
 		`{"source_url":"https://example.com","items":[{"url":"u","title":"t","content":"c","format":"markdown"}],"stats":{"pages":3}}`: true,
 		`{"source_url":"https://example.com","items":[],"stats":{"pages":0},"more":1}`:                                                 true,
@@ -175,9 +169,7 @@ func TestServiceOfHybrid(t *testing.T) {
 		ManifestFile: strings.Replace(manifestText, "kind: job_worker", `kind: hybrid, transport: {type: http, base_url: "http://h"}, `+
 			`output_schema_ref: out.json`, 1),
 		"out.json": `{"type":"object","required":["n"]}`}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, p := d.Services()[0], d.Packs().List()[0]
 	if s.Kind != Hybrid || s.URL != "http://h/run" || string(s.Input) != string(p.InputSchema()) ||
 		string(s.Output) != `{"required":["n"],"type":"object"}` {

@@ -44,7 +44,7 @@ func (d *draft) templateOf(s, field string, names jinja.Names) *jinja.Template {
 // noTemplate refuses template syntax in fields that are not rendered, where it would have no effect.
 func (d *draft) noTemplate(s, field string) {
 	if jinja.HasSyntax(s) {
-		d.Add("TEMPLATE", field, "templates are only allowed in execution.cmd and env.set", "it contains template syntax", "")
+		d.Add("TEMPLATE", field, "templates only in execution.cmd and env.set", "it contains template syntax", "")
 	}
 }
 
@@ -71,10 +71,11 @@ func (d *draft) checkTemplate(at string, t *jinja.Template, inputs map[string]bo
 			in := d.def.Inputs[i]
 			switch {
 			case in.Optional && !handled(objInputs, u.Name) && !handled(objParams, in.Param):
-				d.Add("TEMPLATE", at, "an input that is always there", `the input "`+clip(u.Name)+`" is optional`,
+				d.Add("TEMPLATE", at, "an input that is always there",
+					`the input "`+clip(u.Name)+`" may be absent, and then has no path`,
 					`write {when: "inputs.`+u.Name+` is defined", args: […]}`)
 			case in.List != nil && u.Bare:
-				d.Add("TEMPLATE", at, "one path", `the input "`+clip(u.Name)+`" is a list`,
+				d.Add("TEMPLATE", at, "one path", `the input "`+clip(u.Name)+`" is a list, which has no single path`,
 					"write {each: inputs."+u.Name+`, args: ["{{ item }}"]}`)
 			}
 		case objOutputs:
@@ -116,13 +117,14 @@ func (d *draft) checkParam(at string, u jinja.Use, inputs map[string]bool, takes
 		d.Add("TEMPLATE", at, "an argument that is not an artifact", name+" is an input, whose value is an artifact_id",
 			"write {{ inputs.ROLE }} for the path of its file")
 	case u.Bare && (len(p.types) != 1 || !slices.Contains([]string{"string", "integer", "number"}, p.types[0])):
-		d.Add("TEMPLATE", at, "an argument with one type: string, integer or number", name+" has another type",
+		d.Add("TEMPLATE", at, "an argument with one type: string, integer or number",
+			name+" is of another type, or of several",
 			"for a switch, write {{ 'this' if params."+u.Name+" else 'that' }} or use an enum of strings")
 	case !p.required && !p.hasDefault && !guarded:
-		d.Add("TEMPLATE", at, "an argument that is required or has a default", name+" may be absent",
+		d.Add("TEMPLATE", at, "an argument that is required or has a default", name+" may be absent, and then has no value",
 			"make it required, give it a default, or write {{ params."+u.Name+" | default('x') }}")
 	case takesCode != "" && p.free():
-		d.Add("TEMPLATE", at, takesCode, name+" is free text", "")
+		d.Add("TEMPLATE", at, takesCode, name+" is free text, which an interpreter would execute", "")
 	}
 }
 

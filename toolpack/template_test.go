@@ -22,9 +22,7 @@ execution: {kind: cli, cmd: [count, "{{ inputs.data }}", "{{ outputs.count }}", 
   "{{ params.free | default('none') }}", "{{ 'x y' ~ params.text }}"]}
 `)
 	c, err := p.Canonicalize(json.RawMessage(`{"data":"`+artifact+`","n":30,"mode":"-b","flag":true}`), testEnv())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := plan.Command{Argv: []string{"count", "/work/in/data", "/work/out/count.json", "34133", "42", "--flag", "none", "x yx"},
 		Workdir: "/work",
 		Env:     map[string]string{"OMP_NUM_THREADS": "1", "NOTE": "second", "PLAIN": "a {b}"}}

@@ -3,6 +3,7 @@ package toolpack
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/visible"
 )
 
 const maxViolations = 50
@@ -35,9 +37,6 @@ func violations(err error) []violation {
 	printer := message.NewPrinter(language.English)
 	var walk func(e *jsonschema.ValidationError)
 	walk = func(e *jsonschema.ValidationError) {
-		if len(out) >= maxViolations {
-			return
-		}
 		if len(e.Causes) > 0 {
 			first := len(out)
 			for _, c := range e.Causes {
@@ -54,12 +53,12 @@ func violations(err error) []violation {
 		}
 		switch k := e.ErrorKind.(type) {
 		case *kind.Required:
-			for _, name := range k.Missing[:min(len(k.Missing), maxViolations)] {
+			for _, name := range k.Missing {
 				out = append(out, violation{"REQUIRED", ptr + "/" + escape(name), "required", "it is missing"})
 			}
 		case *kind.AdditionalProperties:
 			slices.Sort(k.Properties)
-			for _, name := range k.Properties[:min(len(k.Properties), maxViolations)] {
+			for _, name := range k.Properties {
 				out = append(out, violation{"UNKNOWN", ptr + "/" + escape(name), "only what the schema declares", "the schema does not declare it"})
 			}
 		case *kind.FalseSchema:
@@ -76,6 +75,9 @@ func violations(err error) []violation {
 	slices.SortStableFunc(out, func(a, b violation) int {
 		return cmp.Or(cmp.Compare(a.ptr, b.ptr), cmp.Compare(a.code, b.code), cmp.Compare(a.msg, b.msg))
 	})
+	if more := len(out) - maxViolations; more > 0 {
+		out = append(out[:maxViolations], violation{"VALUE", "", "the schema", fmt.Sprintf("and %d more problems", more)})
+	}
 	return out
 }
 
@@ -104,11 +106,6 @@ func problems(prefix string, err error) []fault.Problem {
 // maxPlace bounds the name of a place in a document, in bytes: keys may be as long as the document.
 const maxPlace = 256
 
-func shortPlace(ptr string) string {
-	if len(ptr) > maxPlace {
-		ptr = strings.ToValidUTF8(ptr[:maxPlace], "") + "…"
-	}
-	return plan.Dotted(ptr)
-}
+func shortPlace(ptr string) string { return plan.Dotted(visible.Clip(ptr, maxPlace)) }
 
 func clip(s string) string { return fault.Clip(s) }

@@ -114,13 +114,3 @@ func FuzzJSON(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkText(b *testing.B) {
-	s := strings.Repeat("an honest line of a log, with a number 12345\n", 100)
-	b.SetBytes(int64(len(s)))
-	for b.Loop() {
-		if Text(s) != s {
-			b.Fatal("changed")
-		}
-	}
-}

@@ -25,14 +25,6 @@ const (
 	Unknown    = "outcome_unknown"   // the call was sent, and no whole answer came
 )
 
-// The codes of the contract.
-const (
-	upstreamError   = "UPSTREAM_ERROR"
-	validationError = "VALIDATION_ERROR"
-	timeoutError    = "TIMEOUT"
-	internalError   = "INTERNAL"
-)
-
 const detailBytes = 8 << 10 // of an error's details; more are left out
 
 // report is the error that a worker answered with.
@@ -58,14 +50,14 @@ func reportOf(err error) *report {
 func (r *report) fault(worker string) error {
 	kind, code := fault.Internal, Failed
 	switch r.code {
-	case upstreamError:
+	case fault.UpstreamError:
 		kind, code = fault.Tool, Upstream
 		if r.retryable {
 			kind = fault.Transport
 		}
-	case validationError:
+	case fault.ValidationError:
 		kind, code = fault.Validation, Validation
-	case timeoutError:
+	case fault.TimeoutError:
 		kind, code = fault.Timeout, TimedOut
 	}
 	return &fault.Error{Kind: kind, Code: code, Msg: "the worker at " + worker + " answered with an error", Err: r}
@@ -77,17 +69,11 @@ func Code(err error) (code string, retryable bool, details json.RawMessage) {
 	if r := reportOf(err); r != nil {
 		return r.code, r.retryable, r.details
 	}
-	switch fault.CodeOf(err) {
-	case Away:
-		return upstreamError, true, nil
-	case TimedOut:
-		return timeoutError, true, nil
-	case Unknown:
-		if errors.Is(err, context.DeadlineExceeded) {
-			return timeoutError, false, nil
-		}
+	if fault.CodeOf(err) == Unknown && errors.Is(err, context.DeadlineExceeded) {
+		return fault.TimeoutError, false, nil
 	}
-	return internalError, false, nil
+	kind := fault.KindOf(err)
+	return kind.ContractCode(), kind.Retryable(), nil
 }
 
 // broken is the fault of an answer that is not of the contract.
@@ -165,7 +151,7 @@ func readAnswer(data []byte, limit int, sent Meta) (Answer, error) {
 	}
 	r := &report{code: *e.Code, message: *e.Message, retryable: *e.Retryable}
 	switch r.code {
-	case upstreamError, validationError, timeoutError, internalError:
+	case fault.UpstreamError, fault.ValidationError, fault.TimeoutError, fault.InternalError:
 	default:
 		return wrong("error.code is " + fault.Clip(r.code) + ", not one of UPSTREAM_ERROR, VALIDATION_ERROR, TIMEOUT, INTERNAL")
 	}

@@ -34,9 +34,7 @@ func TestCredentials(t *testing.T) {
 	write := func(mode os.FileMode, text string) {
 		t.Helper()
 		_ = os.Remove(path)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), mode))
 	}
 	auth := func(host, password string) string {
 		return fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, host, base64.StdEncoding.EncodeToString([]byte("lab:"+password)))
@@ -122,7 +120,7 @@ func TestUntrustedCertificate(t *testing.T) {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	p := &Puller{Dir: filepath.Join(t.TempDir(), "cache"), Stall: 20 * time.Second, Pause: time.Millisecond}
+	p := &Puller{Dir: filepath.Join(t.TempDir(), "cache"), Stall: 2 * time.Minute, Pause: time.Millisecond}
 	_, _, err := pull(t.Context(), p, "docker://"+strings.TrimPrefix(s.URL, "https://")+"/lab/tool:1", "")
 	refused(t, "docker", err, "IMAGE-CERTIFICATE")
 	_, _, err = pull(t.Context(), p, s.URL+"/tool.sif", "sha256:"+strings.Repeat("a", 64))

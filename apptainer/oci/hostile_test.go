@@ -33,9 +33,7 @@ func bigImage(t *testing.T) (v1.Image, v1.Hash) {
 	data := pack(t, entryOf("usr/bin/tool", body.String()))
 	l := layerOf(t, data, zip(t, data), types.OCILayer)
 	d, err := l.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return image(t, v1.Config{}, l), d
 }
 
@@ -46,6 +44,10 @@ func TestHostileRegistry(t *testing.T) {
 	s := newServer(t)
 	img, big := bigImage(t)
 	digest := s.push(t, "lab/tool:1", img)
+	config, err := img.RawConfigFile()
+	must(t, err)
+	configured, err := img.ConfigName()
+	must(t, err)
 	other := s.push(t, "lab/other:1", plainImage(t, []tar.Header{entryOf("x", "evil")}))
 	blob, manifest := "/blobs/"+big.String(), "/manifests/"
 	answer := func(what, text string, header ...string) liar {
@@ -122,6 +124,7 @@ func TestHostileRegistry(t *testing.T) {
 		}, ":1", ""},
 		"other bytes of a layer":         {answer(blob, strings.Repeat("x", 300)), ":1", "IMAGE-LIE"},
 		"an empty layer":                 {answer(blob, ""), ":1", "IMAGE-LIE"},
+		"other bytes of a configuration": {answer("/blobs/"+configured.String(), string(config)+" "), ":1", "IMAGE-LIE"},
 		"a manifest that stalls":         {stall(manifest), ":1", "IMAGE-REGISTRY"},
 		"a manifest that is gone":        {status(manifest, 404), ":1", "IMAGE-NOT-THERE"},
 		"a layer that is gone":           {status(blob, 404), ":1", "IMAGE-NOT-THERE"},
@@ -243,9 +246,7 @@ func TestCutPullsGoOn(t *testing.T) {
 	if list, err := os.ReadDir(p.Dir); err != nil || len(list) != 1 || list[0].Name() != lockName {
 		t.Errorf("%v %v", list, err)
 	}
-	if err := os.WriteFile(left, bytes.Repeat([]byte("damaged "), 500), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(left, bytes.Repeat([]byte("damaged "), 500), 0o600))
 	if _, data := mustPull(t, p, source); !bytes.Equal(data, want) {
 		t.Error("a damaged part gave other bytes")
 	}
@@ -392,18 +393,12 @@ func TestTagIsResolvedOnce(t *testing.T) {
 	other := plainImage(t, []tar.Header{entryOf("x", "other")})
 	p := s.puller(t)
 	source, err := ParseSource("docker://"+s.host()+"/lab/tool:1", "", p.Insecure)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := p.Resolve(t.Context(), source, "amd64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.push(t, "lab/tool:1", other)
 	f, err := p.Fetch(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data, err := os.ReadFile(f.Path)
 	if f.Close(); err != nil || look(t, data)["usr/bin/tool"] == "" || !strings.HasSuffix(r.Source, "@"+digest) {
 		t.Errorf("%v %s", err, r.Source)

@@ -63,21 +63,17 @@ func TestRegistryProgram(t *testing.T) {
 			lab := remote.WithAuth(&authn.Basic{Username: "lab", Password: password})
 			err = remote.Write(at, img, lab, remote.WithTransport(trusting(t, dir)))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	push("lab/tool:1", img)
 	credentials := func(password string) string {
 		path := filepath.Join(t.TempDir(), "config.json")
 		auth := base64.StdEncoding.EncodeToString([]byte("lab:" + password))
-		if err := os.WriteFile(path, fmt.Appendf(nil, `{"auths": {%q: {"auth": %q}}}`, host, auth), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, fmt.Appendf(nil, `{"auths": {%q: {"auth": %q}}}`, host, auth), 0o600))
 		return path
 	}
 	puller := func(password string) *Puller {
-		p := &Puller{Dir: filepath.Join(t.TempDir(), "cache"), Stall: 20 * time.Second, Pause: time.Millisecond}
+		p := &Puller{Dir: filepath.Join(t.TempDir(), "cache"), Stall: 2 * time.Minute, Pause: time.Millisecond}
 		if password != "" {
 			p.Credentials = credentials(password)
 		}
@@ -86,9 +82,7 @@ func TestRegistryProgram(t *testing.T) {
 	_, want := mustPull(t, test.puller(t), "docker://"+test.host()+"/lab/tool@"+digest)
 	for _, ref := range []string{"/lab/tool:1", "/lab/tool@" + digest} {
 		r, data, err := pull(t.Context(), puller(password), "docker://"+host+ref, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !bytes.Equal(data, want) {
 			t.Errorf("%s: %d bytes instead of %d", ref, len(data), len(want))
 		}
@@ -98,9 +92,7 @@ func TestRegistryProgram(t *testing.T) {
 	body := bytes.Repeat([]byte("SIF "), 1_000_000)
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.sylabs.sif.config.v1+json")
 	art, err := mutate.AppendLayers(base, static.NewLayer(body, sifLayer))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	push("lab/sif:1", art)
 	r, data, err := pull(t.Context(), puller(password), "oras://"+host+"/lab/sif:1", "")
 	if err != nil || !bytes.Equal(data, body) {
@@ -124,16 +116,12 @@ func TestRegistryProgram(t *testing.T) {
 func start(t *testing.T, program, dir, password string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	host := l.Addr().String()
 	l.Close()
 	certify(t, dir)
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config := fmt.Sprintf(`version: 0.1
 log: {level: error, accesslog: {disabled: true}}
 storage: {filesystem: {rootdirectory: %q}}
@@ -141,16 +129,12 @@ http: {addr: %q, tls: {certificate: %q, key: %q}}
 auth: {htpasswd: {realm: lab, path: %q}}
 `, dir+"/data", host, dir+"/cert.pem", dir+"/key.pem", dir+"/users")
 	for name, text := range map[string]string{"config.yml": config, "users": "lab:" + string(hash) + "\n"} {
-		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(dir+"/"+name, []byte(text), 0o600))
 	}
 	var said bytes.Buffer
 	cmd := exec.Command(program, "serve", dir+"/config.yml")
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -175,25 +159,17 @@ auth: {htpasswd: {realm: lab, path: %q}}
 func certify(t *testing.T, dir string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: cert},
 		"key.pem": {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(dir+"/"+name, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(dir+"/"+name, pem.EncodeToMemory(block), 0o600))
 	}
 }
 
@@ -201,9 +177,7 @@ func certify(t *testing.T, dir string) {
 func trusting(t *testing.T, dir string) *http.Transport {
 	t.Helper()
 	text, err := os.ReadFile(dir + "/cert.pem")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(text)
 	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}

@@ -126,9 +126,7 @@ func TestFormsOfImages(t *testing.T) {
 	s := newServer(t)
 	data := func(body string) []byte { return pack(t, entryOf("f-"+body, body)) }
 	z, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	img := image(t, v1.Config{}, layerOf(t, data("zip"), zip(t, data("zip")), types.OCILayer),
 		layerOf(t, data("plain"), data("plain"), types.OCIUncompressedLayer),
 		layerOf(t, data("zstd"), z.EncodeAll(data("zstd"), nil), types.OCILayerZStd),
@@ -142,9 +140,7 @@ func TestFormsOfImages(t *testing.T) {
 	if err == nil {
 		err = remote.WriteIndex(at, index)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, sif := mustPull(t, s.puller(t), "docker://"+s.host()+"/xx:multi")
 	named, _ := index.Digest()
 	chosen, _ := img.Digest()
@@ -159,9 +155,7 @@ func TestFormsOfImages(t *testing.T) {
 	}
 	// Not for this architecture: neither in a list nor alone.
 	source, err := ParseSource("docker://"+s.host()+"/xx:multi", "", []string{s.host()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = s.puller(t).Resolve(t.Context(), source, "ppc64le")
 	refused(t, "a list", err, "IMAGE-ARCH")
 	if !strings.Contains(fmt.Sprint(err), "linux/arm64") {
@@ -181,9 +175,7 @@ func TestSIFFilesAreDownloaded(t *testing.T) {
 	digest := "sha256:" + hex.EncodeToString(sum[:])
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.sylabs.sif.config.v1+json")
 	art, err := mutate.AppendLayers(base, static.NewLayer(body, sifLayer))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	manifest := s.push(t, "lab/sif:1", art)
 	r, data := mustPull(t, s.puller(t), "oras://"+s.host()+"/lab/sif:1")
 	if !bytes.Equal(data, body) || r.Digest != manifest || r.Layered() || r.Source != "oras://"+s.host()+"/lab/sif:1@"+manifest {
@@ -201,18 +193,12 @@ func TestSIFFilesAreDownloaded(t *testing.T) {
 	t.Cleanup(web.Close)
 	p := s.puller(t)
 	source, err := ParseSource(web.URL+"/tool:1--0", digest, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err = p.Resolve(t.Context(), source, "amd64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.http.Transport.(*guard).inner.(*http.Transport).TLSClientConfig = web.Client().Transport.(*http.Transport).TLSClientConfig
 	f, err := p.Fetch(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if data, err = os.ReadFile(f.Path); err != nil || !bytes.Equal(data, body) {
 		t.Errorf("%v, %d bytes", err, len(data))
 	}

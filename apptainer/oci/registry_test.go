@@ -79,10 +79,18 @@ func (s *server) asks(text string) (n int) {
 	return n
 }
 
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // puller makes a puller for the server, with short times.
 func (s *server) puller(t *testing.T) *Puller {
 	t.Helper()
-	return &Puller{Dir: filepath.Join(t.TempDir(), "cache"), Insecure: []string{s.host()}, Stall: 20 * time.Second, Pause: time.Millisecond}
+	return &Puller{Dir: filepath.Join(t.TempDir(), "cache"), Insecure: []string{s.host()}, Stall: 2 * time.Minute, Pause: time.Millisecond}
 }
 
 // entryOf is a file of a layer. Its bytes are in Linkname, which files have no use for.
@@ -108,16 +116,12 @@ func pack(t *testing.T, list ...tar.Header) []byte {
 		if h.Typeflag == tar.TypeReg {
 			body, h.Linkname = h.Linkname, ""
 		}
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteHeader(&h))
 		if _, err := io.WriteString(w, body); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return b.Bytes()
 }
 
@@ -128,9 +132,7 @@ func zip(t *testing.T, data []byte) []byte {
 	if _, err := w.Write(data); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return b.Bytes()
 }
 
@@ -145,9 +147,7 @@ func (l layer) DiffID() (v1.Hash, error) { return l.diff, nil }
 func layerOf(t *testing.T, archive, compressed []byte, mediaType types.MediaType) v1.Layer {
 	t.Helper()
 	diff, _, err := v1.SHA256(bytes.NewReader(archive))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return layer{static.NewLayer(compressed, mediaType), diff}
 }
 
@@ -155,18 +155,13 @@ func layerOf(t *testing.T, archive, compressed []byte, mediaType types.MediaType
 func image(t *testing.T, config v1.Config, layers ...v1.Layer) v1.Image {
 	t.Helper()
 	img, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c = c.DeepCopy()
 	c.OS, c.Architecture, c.Config = "linux", "amd64", config
-	if img, err = mutate.ConfigFile(img, c); err != nil {
-		t.Fatal(err)
-	}
+	img, err = mutate.ConfigFile(img, c)
+	must(t, err)
 	return img
 }
 
@@ -188,13 +183,9 @@ func (s *server) push(t *testing.T, ref string, img v1.Image) string {
 	if err == nil {
 		err = remote.Write(at, img)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d, err := img.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d.String()
 }
 
@@ -220,9 +211,7 @@ func pull(ctx context.Context, p *Puller, text, digest string) (*Resolved, []byt
 func mustPull(t *testing.T, p *Puller, text string) (*Resolved, []byte) {
 	t.Helper()
 	r, data, err := pull(t.Context(), p, text, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r, data
 }
 
@@ -239,26 +228,16 @@ func look(t *testing.T, image []byte) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.sif")
-	if err := os.WriteFile(path, image, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, image, 0o600))
 	f, err := sif.LoadContainerFromPath(path, sif.OptLoadWithFlag(os.O_RDONLY))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.UnloadContainer()
 	part, err := f.GetDescriptor(sif.WithPartitionType(sif.PartPrimSys))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data, err := part.GetData()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	squashfs := filepath.Join(dir, "root.squashfs")
-	if err := os.WriteFile(squashfs, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(squashfs, data, 0o600))
 	root := filepath.Join(dir, "root")
 	if out, err := exec.Command("unsquashfs", "-no-progress", "-d", root, squashfs).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -294,8 +273,6 @@ func look(t *testing.T, image []byte) map[string]string {
 		found[rel] = line
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }

@@ -78,7 +78,7 @@ func (p *Puller) Resolve(ctx context.Context, s Source, arch string) (*Resolved,
 		case strings.HasPrefix(mediaType, schema1):
 			return nil, odd("it is in schema 1, which pins no layers", "push it again with a current program")
 		default:
-			return nil, odd(fmt.Sprintf("it is %.128q, and no image", mediaType), "")
+			return nil, odd(fmt.Sprintf("it is %s, and no image", fault.Quote(mediaType, 128)), "")
 		}
 	}
 }
@@ -119,7 +119,8 @@ func (r *Resolved) manifest(ctx context.Context, at string) (raw []byte, mediaTy
 		return nil, "", "", lie(fmt.Sprintf("the registry sent a manifest with %s for %s", digest, what))
 	}
 	if strings.HasPrefix(said, "sha256:") && said != digest {
-		return nil, "", "", lie(fmt.Sprintf("the registry says that %s is %.128q, but the manifest it sent is %s", what, said, digest))
+		return nil, "", "", lie(fmt.Sprintf("the registry says that %s is %s, but the manifest it sent is %s", what,
+			fault.Quote(said, 128), digest))
 	}
 	var head struct {
 		MediaType     string          `json:"mediaType"`
@@ -196,7 +197,7 @@ func choose(raw []byte, arch string, s Source) (string, error) {
 	}
 	if len(found) == 0 {
 		return "", fault.Invalid("the image cannot be used", fault.Problem{Code: "IMAGE-ARCH", Field: "source",
-			Rule: "an image for linux/" + arch, Msg: "its list has " + fault.Clip(strings.Join(others, ", ")),
+			Rule: "an image for linux/" + arch, Msg: "the image's list has only " + fault.Clip(strings.Join(others, ", ")),
 			Hint: "choose another tag of " + s.repo.Name() + ", or say with --arch which machines it is for"})
 	}
 	return found[0], nil
@@ -222,7 +223,7 @@ func (r *Resolved) read(ctx context.Context, raw []byte) error {
 			if t := string(l.MediaType); t == sifLayer || t == oldSIF {
 				hint = "it holds a SIF file: write oras:// instead of docker://"
 			}
-			return odd(fmt.Sprintf("one of its layers is %.128q", l.MediaType), hint)
+			return odd(fmt.Sprintf("one of its layers is %s", fault.Quote(string(l.MediaType), 128)), hint)
 		}
 		r.Bytes += l.Size
 	}
@@ -236,7 +237,7 @@ func (r *Resolved) read(ctx context.Context, raw []byte) error {
 	}
 	if c := r.config; c.OS != "linux" || c.Architecture != r.Arch {
 		return fault.Invalid("the image cannot be used", fault.Problem{Code: "IMAGE-ARCH", Field: "source",
-			Rule: "an image for linux/" + r.Arch, Msg: fmt.Sprintf("it is for %.64q", c.OS+"/"+c.Architecture),
+			Rule: "an image for linux/" + r.Arch, Msg: "the image is for " + fault.Quote(c.OS+"/"+c.Architecture, 64),
 			Hint: "choose an image of that architecture, or say with --arch which machines it is for"})
 	}
 	if len(r.config.RootFS.DiffIDs) != len(r.layers) {

@@ -47,7 +47,7 @@ func ParseSource(text, digest string, insecure []string) (Source, error) {
 		return Source{}, fault.Invalid("", fault.Problem{Code: "IMAGE-SOURCE", Field: field, Rule: rule, Msg: msg, Hint: hint, Next: next})
 	}
 	if digest != "" && !digestForm.MatchString(digest) {
-		return refuse("digest", "sha256:<64 hex digits>", fmt.Sprintf("got %.128q", digest), "")
+		return refuse("digest", "sha256:<64 hex digits>", fault.Quote(digest, 128)+" is not a digest", "")
 	}
 	if u, err := url.Parse(text); err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") && u.Host != "" {
 		return refuse("source", "no user, password, query or fragment", "a source is recorded, so it must hold no credentials",
@@ -56,7 +56,7 @@ func ParseSource(text, digest string, insecure []string) (Source, error) {
 	}
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || len(text) > maxSource || !plainSource.MatchString(text) {
-		return refuse("source", sourceRule, fmt.Sprintf("got %.128q", text), "")
+		return refuse("source", sourceRule, fault.Quote(text, 128)+" does not name an image", "")
 	}
 	s := Source{kind: kind(scheme), digest: digest}
 	switch s.kind {
@@ -72,12 +72,12 @@ func ParseSource(text, digest string, insecure []string) (Source, error) {
 		return s, nil
 	case layered, artifact:
 	default:
-		return refuse("source", sourceRule, fmt.Sprintf("%q is not one of them", scheme+"://"), "")
+		return refuse("source", sourceRule, fmt.Sprintf("images cannot come from %q", scheme+"://"), "")
 	}
 	rest, pinned, found := strings.Cut(rest, "@")
 	switch {
 	case found && !digestForm.MatchString(pinned):
-		return refuse("source", sourceRule, fmt.Sprintf("%.128q is not a digest", pinned), "")
+		return refuse("source", sourceRule, fault.Quote(pinned, 128)+" is not a digest", "")
 	case found && digest != "" && digest != pinned:
 		return refuse("digest", "the digest of the source", "source and --digest name different images", "give one of them")
 	case found:

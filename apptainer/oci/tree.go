@@ -66,7 +66,8 @@ func folder(layer int) *node {
 func bad(name, msg string) error {
 	return fault.Invalid("the image cannot be used", fault.Problem{Code: "IMAGE-LAYER", Field: "source",
 		Rule: "layers that only hold names below /",
-		Msg:  fmt.Sprintf("an entry of a layer, %.200q, %s", name, msg), Hint: "do not use this image: it is damaged, or made to do harm"})
+		Msg:  fmt.Sprintf("an entry of a layer, %s, %s", fault.Quote(name, 200), msg),
+		Hint: "do not use this image: it is damaged, or made to do harm"})
 }
 
 // parts splits a name of an archive; none for the root itself.

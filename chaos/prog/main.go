@@ -5,7 +5,7 @@
 //
 // One line is appended to /work/out/record and synced before anything else: the token, a random id of this execution and
 // the time. Then it works for WORK_MS milliseconds, writes /work/out/result, which package chaos can foretell from the
-// token and the input, and ends with EXIT_CODE.
+// token and the input, and ends with EXIT_CODE. With a negative WORK_MS it works until it is stopped.
 package main
 
 import (
@@ -25,6 +25,9 @@ func main() {
 	check(err)
 	check(record.Sync())
 	check(record.Close())
+	for work < 0 {
+		time.Sleep(time.Hour)
+	}
 	time.Sleep(time.Duration(work) * time.Millisecond)
 	seed, err := os.ReadFile("/work/in/seed")
 	check(err)

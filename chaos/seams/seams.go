@@ -132,6 +132,11 @@ func (p store) ApplyAll(ctx context.Context, list []run.Write) ([]run.View, erro
 	return result(p.s, "Store.ApplyAll."+list[0].Event.Type, func() ([]run.View, error) { return p.Store.ApplyAll(ctx, list) })
 }
 
+func (p store) Withdraw(ctx context.Context, w run.Write, by run.Withdrawal) (v run.View, held []run.Asker, err error) {
+	err = p.s.around("Store.Apply."+w.Event.Type, func() (err error) { v, held, err = p.Store.Withdraw(ctx, w, by); return err })
+	return v, held, err
+}
+
 type submitter struct {
 	run.Submitter
 	s *seams
@@ -178,8 +183,8 @@ type canceller struct {
 	s *seams
 }
 
-func (p canceller) Cancel(ctx context.Context, jobID, name string) error {
-	return p.s.around("Canceller.Cancel", func() error { return p.Canceller.Cancel(ctx, jobID, name) })
+func (p canceller) Cancel(ctx context.Context, jobID, name, shown string) error {
+	return p.s.around("Canceller.Cancel", func() error { return p.Canceller.Cancel(ctx, jobID, name, shown) })
 }
 
 type workspace struct {
@@ -203,9 +208,9 @@ func (p workspace) OpenTogether(ctx context.Context, list []run.Opening) (errs [
 	return errs
 }
 
-func (p workspace) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
-	return result(p.s, "Workspace.ReadControl."+name, func() ([]byte, error) {
-		return p.Workspace.ReadControl(ctx, runID, n, name, limit, tail)
+func (p workspace) ReadControlFrom(ctx context.Context, runID string, n int, name string, from, limit int64) (run.Part, error) {
+	return result(p.s, "Workspace.ReadControl."+name, func() (run.Part, error) {
+		return p.Workspace.ReadControlFrom(ctx, runID, n, name, from, limit)
 	})
 }
 

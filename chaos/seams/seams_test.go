@@ -28,14 +28,14 @@ func (s *site) Send(context.Context, run.JobSpec, int) run.SendResult {
 	return run.SendResult{Outcome: run.SendAccepted, JobID: "7"}
 }
 
-func (s *site) Cancel(context.Context, string, string) error { s.cancels++; return nil }
+func (s *site) Cancel(context.Context, string, string, string) error { s.cancels++; return nil }
 
 func (s *site) Apply(context.Context, run.Write) (run.View, error) {
 	return run.View{Sends: 1}, nil
 }
 
-func (s *site) ReadControl(_ context.Context, _ string, _ int, name string, _ int64, _ bool) ([]byte, error) {
-	return []byte(name), nil
+func (s *site) ReadControlFrom(_ context.Context, _ string, _ int, name string, _, _ int64) (run.Part, error) {
+	return run.Part{Data: []byte(name)}, nil
 }
 
 func wrapped(s *site) run.Parts {
@@ -54,7 +54,7 @@ func TestSeamsPassed(t *testing.T) {
 	if v, err := p.Store.Apply(t.Context(), run.Write{Event: run.Event{Type: "run.intent"}}); err != nil || v.Sends != 1 {
 		t.Errorf("%+v %v", v, err)
 	}
-	if data, err := p.Workspace.ReadControl(t.Context(), "r", 1, "exit", 10, false); err != nil || string(data) != "exit" {
+	if data, err := run.ReadControl(t.Context(), p.Workspace, "r", 1, "exit", 10, false); err != nil || string(data) != "exit" {
 		t.Errorf("%q %v", data, err)
 	}
 	got, err := os.ReadFile(list)
@@ -72,7 +72,7 @@ func TestFailsAfterTheEffect(t *testing.T) {
 	p := wrapped(s)
 	var errs []error
 	for range 3 {
-		errs = append(errs, p.Canceller.Cancel(t.Context(), "1", "n"))
+		errs = append(errs, p.Canceller.Cancel(t.Context(), "1", "n", ""))
 	}
 	if s.cancels != 3 || errs[0] != nil || !fault.Is(errs[1], fault.Transport) || errs[2] != nil {
 		t.Errorf("%d cancels, %v", s.cancels, errs)

@@ -29,12 +29,12 @@ func openAccess(ctx context.Context, s *site.Site, l *ledger.Ledger) (*access.Ac
 		return nil, fault.Invalid("the site file's access section cannot be used", problems...).
 			WithNext("find the lines to correct").WithSteps(fault.Do("config check"))
 	}
-	c.Tokens = l
+	c.Tokens, c.Projects = l, l
 	a := access.New(c)
 	if err := a.Enroll(ctx, l); err != nil {
 		return nil, err
 	}
-	return a, l.CloseNames(ctx)
+	return a, nil
 }
 
 // loadSite reads a site file and checks its access section too. If the directory of users and groups does not answer, the error is
@@ -97,13 +97,13 @@ func readAccess(ctx context.Context, s *site.Site) (access.Config, []fault.Probl
 		for _, a := range o.Algorithms {
 			if !slices.Contains(access.Algorithms(), a) {
 				problems = append(problems, fault.Problem{Code: "SITE-ALGORITHM", Field: field + ".algorithms",
-					Rule: strings.Join(access.Algorithms(), ", "), Msg: "got " + strconv.Quote(a)})
+					Rule: strings.Join(access.Algorithms(), ", "), Msg: strconv.Quote(a) + " is not supported"})
 			}
 		}
 		for _, typ := range o.Types {
 			if !slices.Contains(access.Types(), typ) {
 				problems = append(problems, fault.Problem{Code: "SITE-TOKEN-TYPE", Field: field + ".types",
-					Rule: strings.Join(access.Types(), ", "), Msg: "got " + strconv.Quote(typ)})
+					Rule: strings.Join(access.Types(), ", "), Msg: strconv.Quote(typ) + " is not supported"})
 			}
 		}
 		issuer := access.Issuer{URL: o.Issuer, Audience: o.Audience, Algorithms: o.Algorithms, Types: o.Types}
@@ -125,17 +125,25 @@ func readAccess(ctx context.Context, s *site.Site) (access.Config, []fault.Probl
 
 // unixUserOf is [app.Gateway.UnixUser] for a site file; nil where no cluster runs jobs as their callers.
 func unixUserOf(s *site.Site) func(context.Context, string, gate.Principal) (string, error) {
-	if !s.AnyAsCaller() {
+	if !slices.ContainsFunc(s.Clusters(), func(c *site.Site) bool { return c.Slurm.Caller != nil }) {
 		return nil
 	}
 	users := access.NewUnixUsers(nil, os.Geteuid(), time.Now)
 	return func(ctx context.Context, name string, p gate.Principal) (string, error) {
 		cluster := s.Cluster(name)
-		if cluster == nil || !cluster.AsCaller() {
+		if cluster == nil || cluster.Slurm.Caller == nil {
 			return "", nil
 		}
 		c := cluster.Slurm.Caller
 		return users.Of(ctx, p, access.UnixRules{MinUID: c.MinUID, MaxUID: c.MaxUID, RefuseUsers: c.RefuseUsers, RefuseGroups: c.RefuseGroups})
+	}
+}
+
+// revoked hears of a token that was revoked.
+func (g *gateway) revoked(p gate.Principal) {
+	g.access.Revoked(p)
+	if p.UnixUser != "" {
+		g.sites.Revoked(p.UnixUser)
 	}
 }
 

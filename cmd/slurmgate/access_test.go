@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,9 +13,7 @@ import (
 // proves CARD-01
 func TestAccessIsChecked(t *testing.T) {
 	text, err := os.ReadFile("../../site-configs/template.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	good := strings.Replace(string(text), "\n  peers: []\n", `
   peers:
     - user: root
@@ -41,12 +40,11 @@ func TestAccessIsChecked(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "site.yaml")
 	for content, want := range map[string][]string{good: nil,
-		broken: {": site: ", ": access.peers[0].capabilities: got \"raed\"", ": access.peers[0].projects: ", ": access.peers[0].accounts",
+		broken: {": site: ", ": access.peers[0].capabilities: there is no capability \"raed\"",
+			": access.peers[0].projects: ", ": access.peers[0].accounts",
 			": access.peers[1].user: this host has no user no-such-user", ": access.peers[3].group: this host has no group no-such-group",
-			": access.oidc[0].types: got \"id_token\""}} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+			": access.oidc[0].types: \"id_token\" is not supported"}} {
+		must(t, os.WriteFile(file, []byte(content), 0o600))
 		code, out, said := verb(t, "config", "check", "--site", file)
 		if (code != 0) != (want != nil) || strings.Contains(said, "yaml: ") || strings.Count(said, "--uid") > 1 {
 			t.Errorf("%d %s%s", code, out, said)
@@ -62,9 +60,7 @@ func TestAccessIsChecked(t *testing.T) {
 // An entry names a user or a group, in a form that can be looked up.
 func TestPeerEntries(t *testing.T) {
 	text, err := os.ReadFile("../../site-configs/template.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "site.yaml")
 	for entry, want := range map[string]string{"": "access.peers[0]: neither is set",
 		"user: root, group: daemon,": "access.peers[0]: both are set",
@@ -73,9 +69,7 @@ func TestPeerEntries(t *testing.T) {
 		`user: "a\nb",`:              "access.peers[0].user: it has a colon, a comma or a control character", "groups: daemon,": "groups",
 		"group: [daemon],": "group", "group: daemon,": ""} {
 		peers := "\n  peers: [{" + entry + " capabilities: [gateway], projects: [demo]}]\n"
-		if err := os.WriteFile(file, []byte(strings.Replace(string(text), "\n  peers: []\n", peers, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(strings.Replace(string(text), "\n  peers: []\n", peers, 1)), 0o600))
 		code, _, said := verb(t, "config", "check", "--site", file)
 		if (code == 0) != (want == "") || !strings.Contains(said, want) {
 			t.Errorf("%s: %d %s", entry, code, said)
@@ -89,18 +83,12 @@ func TestPeerEntries(t *testing.T) {
 // proves SITE-08
 func TestUnixUserTables(t *testing.T) {
 	text, err := os.ReadFile("../../site-configs/template.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	users := func(name, content string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(content), 0o600))
+		must(t, os.Chmod(path, mode))
 		return path
 	}
 	good := users("good", "a.smith: alice\n'17': bob@lab.example\n", 0o644)
@@ -124,12 +112,21 @@ func TestUnixUserTables(t *testing.T) {
 	} {
 		file := filepath.Join(dir, "site.yaml")
 		oidc := "\n  oidc: [{issuer: https://login.example.org, audience: x, unix_user: " + table + "}]\n"
-		if err := os.WriteFile(file, []byte(strings.Replace(string(text), "\n  oidc: []\n", oidc, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(strings.Replace(string(text), "\n  oidc: []\n", oidc, 1)), 0o600))
 		code, _, said := verb(t, "config", "check", "--site", file)
 		if (code == 0) != (want == "") || !strings.Contains(said, want) {
 			t.Errorf("%s: %d %s", table, code, said)
 		}
+	}
+}
+
+// A token in the environment of whoever starts the program reaches none of the processes that it starts.
+func TestNoTokenForChildren(t *testing.T) {
+	t.Setenv("SLURM_JWT", "of the caller")
+	if status := realMain(t.Context(), []string{"version"}, io.Discard, io.Discard); status != 0 {
+		t.Errorf("status %d", status)
+	}
+	if token, there := os.LookupEnv("SLURM_JWT"); there {
+		t.Errorf("SLURM_JWT is still %q", token)
 	}
 }

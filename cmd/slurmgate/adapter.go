@@ -11,6 +11,7 @@ import (
 	"slurmgate/adapter"
 	"slurmgate/cli"
 	"slurmgate/fault"
+	"slurmgate/visible"
 )
 
 type adapterCmd struct {
@@ -59,7 +60,7 @@ func (c adapterCmd) show(ctx context.Context, a *cli.Shell, config adapter.Confi
 	if c.List {
 		for _, name := range adapter.Names(tools) {
 			about, _, _ := strings.Cut(tools[name].Description, "\n")
-			if _, err := fmt.Fprintf(a.Out, "%s  %s  %s\n", tools[name].Digest[:12], name, fault.Clip(about)); err != nil {
+			if _, err := fmt.Fprintf(a.Out, "%s  %s  %s\n", tools[name].Digest[:12], visible.Line(name), fault.Clip(about)); err != nil {
 				return err
 			}
 		}

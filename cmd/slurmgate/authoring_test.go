@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"slurmgate/app"
 	"slurmgate/toolpack"
@@ -23,9 +28,7 @@ func verb(t *testing.T, args ...string) (code int, out, said string) {
 func copyDomain(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
-	if err := os.CopyFS(dir, os.DirFS("../../domains/"+name)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, os.DirFS("../../domains/"+name)))
 	return dir
 }
 
@@ -35,9 +38,7 @@ func edit(t *testing.T, file, old, with string) {
 	if err != nil || !strings.Contains(string(data), old) {
 		t.Fatalf("%s has no %q: %v", file, old, err)
 	}
-	if err := os.WriteFile(file, []byte(strings.Replace(string(data), old, with, 1)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(strings.Replace(string(data), old, with, 1)), 0o644))
 }
 
 // A first pack of each kind passes the check as it is, once the manifest lists it as told; nothing is overwritten.
@@ -80,9 +81,7 @@ func TestToolInit(t *testing.T) {
 // The domain package of the AX documents passes, with what policy does not allow as a warning. proves SRC-01
 func TestDomainCheckOfAX(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../../toolpack/testdata/ax")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, os.DirFS("../../toolpack/testdata/ax")))
 	code, out, said := verb(t, "domain", "check", dir, "--json")
 	var got app.DomainAnswer
 	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.DomainID != "example_domain" || len(got.Warnings) != 0 ||
@@ -260,9 +259,7 @@ func TestToolConvert(t *testing.T) {
 		t.Error(code, said)
 	}
 	bad, nowhere := t.TempDir(), filepath.Join(t.TempDir(), "none")
-	if err := os.WriteFile(filepath.Join(bad, "a.tool.yaml"), []byte("id: Bad\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(bad, "a.tool.yaml"), []byte("id: Bad\n"), 0o644))
 	for _, args := range [][]string{{"--from", "ragx", bad}, {"--from", "word", from}, {"--from", "ragx", from, bad}} {
 		if code, out, said := verb(t, append(append([]string{"tool", "convert"}, args...), "--to", nowhere)...); code != 2 || out != "" {
 			t.Error(args, code, out, said)
@@ -270,5 +267,48 @@ func TestToolConvert(t *testing.T) {
 	}
 	if _, err := os.Stat(nowhere); !os.IsNotExist(err) {
 		t.Error("something was written", err)
+	}
+}
+
+// The verb lists an upstream's tools, and writes entries with which a domain passes its check. proves ARC-10
+func TestAdapter(t *testing.T) {
+	up := sdk.NewServer(&sdk.Implementation{Name: "up", Version: "1"}, nil)
+	up.AddTool(&sdk.Tool{Name: "get-sum", Description: "Adds.\nSlowly.", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{}, nil
+		})
+	up.AddTool(&sdk.Tool{Name: "clear\x1b[2J", Description: "Clears\x1b[2J the screen.", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{}, nil
+		})
+	s := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return up }, nil))
+	defer s.Close()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "adapter.yaml")
+	put := func(name, text string) {
+		t.Helper()
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	put("adapter.yaml", "upstream: {url: \""+s.URL+"\"}\ntools: [{tool: get-sum, tool_id: up.sum}]\n")
+	if code, out, said := verb(t, "adapter", "--config", config, "--list"); code != 0 || !strings.HasSuffix(out, "  get-sum  Adds.\n") ||
+		strings.Contains(out, "\x1b") || !strings.Contains(out, `  clear\x1b[2J  Clears`) {
+		t.Errorf("adapter --list exits with %d, prints %q and says %q, want 0, get-sum and clear with its escapes escaped", code, out, said)
+	}
+	code, out, said := verb(t, "adapter", "--config", config, "--entries", dir)
+	if code != 0 {
+		t.Fatal(code, out, said)
+	}
+	put("manifest.yaml", "domain_id: up\nversion: 1.0.0\ntools:\n"+out)
+	put("policies.yaml", "version: 1\n")
+	if code, out, said := verb(t, "domain", "check", dir); code != 0 || !strings.Contains(out, "up.sum") {
+		t.Error(code, out, said)
+	}
+	put("adapter.yaml", "upstream: {url: \""+s.URL+"\"}\ntools: [{tool: get-sums, tool_id: up.sum}]\n")
+	if code, _, said := verb(t, "adapter", "--config", config, "--entries", dir); code != 3 || !strings.Contains(said, "get-sum") {
+		t.Error(code, said)
+	}
+	put("adapter.yaml", "upstream: {}\n")
+	if code, _, said := verb(t, "adapter", "--config", config); code != 78 || !strings.Contains(said, "adapter.yaml:1:1: upstream") {
+		t.Error(code, said)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"slurmgate/nss"
 	"slurmgate/site"
 	"slurmgate/staging"
+	"slurmgate/transport"
 )
 
 // backupMark is the file of state_dir that says when the last backup was made; the metrics show it.
@@ -63,16 +64,14 @@ func backUp(ctx context.Context, a app.BackupArgs, progress func(done, of, bytes
 	if err != nil || m.Folder == "" {
 		return m, err
 	}
-	return m, markBackup(s.Gateway.StateDir, lastBackup{m.CreatedAt, m.Folder, len(m.Damaged)})
+	return m, markBackup(s.Gateway.StateDir, lastBackup{m.CreatedAt, m.Folder, m.DamagedCount})
 }
 
 // apart refuses a folder for backups that is inside what is backed up, or that gc and runs change.
 func apart(s *site.Site, dir string) error {
 	inside := map[string]string{s.Gateway.StateDir: "gateway.state_dir", s.Gateway.ArtifactDir: "gateway.artifact_dir"}
-	for _, c := range s.All() {
-		if !c.FarFiles() && !c.AsCaller() {
-			inside[c.Storage.RunsDir] = "storage.runs_dir"
-		}
+	for _, runs := range transport.RunsDirs(s) {
+		inside[runs] = "storage.runs_dir"
 	}
 	for folder, field := range inside {
 		if rel, err := filepath.Rel(folder, dir); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
@@ -180,7 +179,7 @@ func restoreBackup(ctx context.Context, a app.RestoreArgs, progress func(done, o
 		return sum, err
 	}
 	t.Adopt = func(ctx context.Context, path string, at time.Time, source string) error {
-		l, err := ledger.Open(ctx, path, ledger.Options{Filesystem: staging.Filesystem, FirstSite: s.Names()[0], LocalSite: site.Local})
+		l, err := ledger.Open(ctx, path, ledger.Options{Filesystem: staging.Filesystem})
 		if err != nil {
 			return err
 		}
@@ -199,24 +198,8 @@ func restoreBackup(ctx context.Context, a app.RestoreArgs, progress func(done, o
 }
 
 // afterRestore is what an admin does before the gateway is started.
-func afterRestore(s *site.Site, r backup.Restored) (advice []string) {
-	for _, c := range s.Clusters() {
-		if c.AsCaller() {
-			advice = append(advice, fmt.Sprintf("make sure that the users' folders %s are the former ones: their workspaces are what keeps runs "+
-				"made after the backup from being executed again", c.Storage.RunsDir))
-			continue
-		}
-		if c.FarFiles() {
-			advice = append(advice, fmt.Sprintf("make sure that the runs_dir %s on %s is the former one: its workspaces are what keeps runs made "+
-				"after the backup from being executed again", c.Storage.SFTP.RunsDir, c.Storage.SFTP.Host))
-			continue
-		}
-		if id, err := staging.Mark(c.Storage.RunsDir); err == nil && id == "" {
-			advice = append(advice, "mount the runs_dir "+c.Storage.RunsDir+", or put the former one there: it has no workspaces now, and they are "+
-				"what keeps runs made after the backup from being executed again")
-		}
-	}
-	return append(advice, "make sure that the gateway this backup is of no longer runs anywhere",
+func afterRestore(s *site.Site, r backup.Restored) []string {
+	return append(transport.FormerFolders(s), "make sure that the gateway this backup is of no longer runs anywhere",
 		"compare the configuration with "+filepath.Join(r.Folder, "config"), "start the gateway: systemctl start slurmgate")
 }
 

@@ -43,8 +43,7 @@ func readConfiguration(s *site.Site) (configuration, error) {
 	case binds != nil:
 		return c, binds
 	}
-	c.roots = app.ImportRoots(s, c.policy)
-	c.policy.Import.Roots = nil
+	c.roots = s.Import.Roots
 	for _, r := range c.roots {
 		c.policy.Import.Roots = append(c.policy.Import.Roots, r.Path)
 	}

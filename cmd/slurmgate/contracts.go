@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
-	"slurmgate/artifact"
 	"slurmgate/fault"
+	"slurmgate/filetype"
 	"slurmgate/run"
 	"slurmgate/toolpack"
 )
@@ -37,10 +37,10 @@ type formats struct{}
 
 // Check implements [run.Formats].
 func (formats) Check(typ string, rows bool) run.FormatCheck {
-	return artifact.NewChecker(typ, artifact.Checks{Full: true, Rows: rows})
+	return filetype.NewChecker(typ, filetype.Checks{Full: true, Rows: rows})
 }
 
 // CheckInput implements [run.Formats].
 func (formats) CheckInput(typ string) run.FormatCheck {
-	return artifact.NewChecker(typ, artifact.Checks{Full: true, Blocks: true})
+	return filetype.NewChecker(typ, filetype.Checks{Full: true, Blocks: true})
 }

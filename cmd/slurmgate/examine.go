@@ -22,27 +22,18 @@ import (
 	"slurmgate/ledger"
 	"slurmgate/nss"
 	"slurmgate/run"
-	"slurmgate/signer"
 	"slurmgate/site"
+	"slurmgate/transport"
 )
 
 // doctorConfig is what the checks use of the rest of the program.
-func doctorConfig() doctor.Config { return doctorOver(quietHosts()) }
+func doctorConfig() doctor.Config { return doctorOver(transport.QuietHosts()) }
 
-func doctorOver(h *hosts) doctor.Config {
-	return doctor.Config{Version: built().Version, LoadSite: loadSite, Images: siteImages{},
-		OpenSlurm: func(s *site.Site) (doctor.Slurm, error) { return h.slurm(s, nil, nil) },
-		VerifyImages: func(s *site.Site) (func(context.Context, string) (string, error), error) {
-			store, err := h.store(s)
-			if err != nil {
-				return nil, err
-			}
-			return store.Verify, nil
-		},
-		NodeFaults: nodeFaults, AbsenceGap: absenceGap, OpenBooks: openBooks, Registered: h.asRegistered, MemoryLimit: memoryLimit,
+func doctorOver(h *transport.Hosts) doctor.Config {
+	return doctor.Config{Version: built().Version, LoadSite: loadSite, Images: transport.Images{},
+		NodeFaults: nodeFaults, AbsenceGap: absenceGap, OpenBooks: openBooks, MemoryLimit: memoryLimit, Reach: h.Ways, Close: h.Close,
 		MayStart: func(ctx context.Context, s *site.Site) error { return mayCreate(ctx, s, toChange) },
-		Login:    h.login, Data: h.data, Shell: h.shell, RESTFiles: restFiles, Files: h.farFiles, Close: h.close,
-		SignerAt: func(socket string) doctor.Signer { return signer.Client{Socket: socket} }, As: asUser}
+		As:       asUser}
 }
 
 // examination is what a process that looks as the service's user gets on standard input.

@@ -3,15 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 
-	"slurmgate/artifact"
 	"slurmgate/doctor"
 	"slurmgate/fault"
 	"slurmgate/ledger"
 	"slurmgate/plan"
 	"slurmgate/plan/tree"
-	"slurmgate/site"
 )
 
 // References implements doctor.Books.
@@ -23,7 +20,7 @@ func (b books) References(ctx context.Context) (out []doctor.Reference, err erro
 			return nil, err
 		}
 		if r.Site != "" {
-			at, ok, err := b.PlaceAt(ctx, r.Site, r.Path)
+			at, ok, err := b.ReferencePlace(ctx, r.Site, r.Path)
 			switch {
 			case err != nil:
 				return nil, err
@@ -72,21 +69,4 @@ func (b books) lacks(ctx context.Context, r ledger.Reference) (missing string, e
 		return "the list of its files is damaged", nil
 	}
 	return missing, err
-}
-
-// asRegistered is [doctor.Config.Registered].
-func (h *hosts) asRegistered(ctx context.Context, s *site.Site, path, state string) error {
-	if s.FarFiles() {
-		states, err := h.States(ctx, s, []string{path})
-		if err == nil && states[0] != state {
-			err = artifact.Changed(path, state, states[0])
-		}
-		return err
-	}
-	im, err := artifact.NewImporter(&artifact.Store{}, artifact.ImportPolicy{MaxBytes: 1 << 62,
-		Roots: existing(s.Storage.InPlace, slog.New(slog.DiscardHandler))})
-	if err != nil {
-		return err
-	}
-	return im.StillRegistered(ctx, path, state)
 }

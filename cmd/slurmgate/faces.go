@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"slurmgate/access"
 	"slurmgate/app"
+	"slurmgate/cli"
 	"slurmgate/doctor"
 	"slurmgate/fault"
 	"slurmgate/gate"
@@ -114,10 +116,21 @@ func (g *gateway) turnedAway(uid, n int) {
 		uid)}, err)
 }
 
+// contents are [httpapi.Contents].
+type contents struct{ *app.Gateway }
+
+// Open implements [httpapi.Contents].
+func (c contents) Open(sha256 string) (*os.File, error) { return c.Store.Open(sha256) }
+
+// words are how the faces write what to do next.
+func words() gate.Words {
+	return gate.Words{gate.Local: cli.Words, gate.MCP: mcp.Words(cli.FromChat), gate.Other: httpapi.Words(cli.CommandLine)}
+}
+
 func (g *gateway) faceConfig() httpapi.Config {
-	chat := mcp.New(mcp.Config{Gateway: chatGate{g.app.Gate}, Name: g.app.Domain.ID(), Version: g.app.Domain.CatalogVersion(), Log: g.app.Log})
-	return httpapi.Config{Gate: g.app.Gate, Auth: g.access, Admit: g.access.Admit, While: g.access.While, Contents: g.app.Store,
-		Lies:      g.app.Lies,
+	chat := mcp.New(mcp.Config{Gateway: chatGate{g.app.Gate}, Name: g.app.Domain.ID(), Version: g.app.Domain.CatalogVersion(),
+		Reach: cli.FromChat, Log: g.app.Log})
+	return httpapi.Config{Gate: g.app.Gate, Auth: g.access, Admit: g.access.Admit, While: g.access.While, Contents: contents{&g.app},
 		DomainID:  g.app.Domain.ID(),
 		Version:   g.app.CatalogVersion,
 		PublicURL: g.app.Site.HTTP.PublicURL, Issuers: g.access.Issuers(),
@@ -140,14 +153,15 @@ func (g *gateway) moving(ctx context.Context, runID string) json.RawMessage {
 
 // export makes the archive of a run or a batch for a caller whom the gate has allowed it.
 func (g *gateway) export(ctx context.Context, a httpapi.ExportArgs) (httpapi.Archive, error) {
+	bounds := app.ExportBounds{ByReference: a.ByReference, MaxMB: a.MaxMB}
 	if a.Batch != "" {
-		x, err := g.app.ExportBatch(ctx, app.BatchExportArgs{Batch: a.Batch, ByReference: a.ByReference, MaxMB: a.MaxMB})
+		x, err := g.app.ExportBatch(ctx, app.BatchExportArgs{BatchArgs: app.BatchArgs{Batch: a.Batch}, ExportBounds: bounds})
 		if err != nil {
 			return nil, err
 		}
 		return x, nil
 	}
-	x, err := g.app.Export(ctx, app.ExportArgs{RunID: a.RunID, ByReference: a.ByReference, MaxMB: a.MaxMB})
+	x, err := g.app.Export(ctx, app.ExportArgs{RunID: a.RunID, ExportBounds: bounds})
 	if err != nil {
 		return nil, err
 	}
@@ -166,8 +180,11 @@ func (g *gateway) eventsAfter(ctx context.Context, runID string, after int64) (e
 
 // ready reports what the gateway cannot do at the moment. Reads and replays still work, and new submissions too unless the ledger's disk
 // failed.
-func (g *gateway) ready(context.Context) error {
+func (g *gateway) ready(ctx context.Context) error {
 	if err := g.app.Ledger.Stopped(); err != nil {
+		return err
+	}
+	if err := g.app.Ledger.DiskAnswers(ctx); err != nil {
 		return err
 	}
 	return g.app.Sites.Ready()

@@ -57,16 +57,12 @@ func TestFail2ban(t *testing.T) {
 		var log syncBuffer
 		out := openLog(&log, format)
 		registry, err := gate.NewRegistry()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stopping := make(chan struct{})
 		p, err := httpapi.Serve(httpapi.PortConfig{Listen: "127.0.0.1:0", Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
 			httpapi.Handler(httpapi.Config{Gate: gate.New(gate.Config{Registry: registry}), Auth: doorman{}, MCP: http.NotFoundHandler(),
 				Log: out.log}, stopping), func() { close(stopping) }, out.log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, c := range []struct{ path, token, from string }{
 			{"/v1/runs", "guess", "203.0.113.1"}, {"/mcp", "guess", "2001:db8::7"}, {"/v1/runs", evil, "203.0.113.2"},
 			{"/v1/runs", `x"} {"level":"WARN","msg":"login refused","address":"198.51.100.66"`, "203.0.113.3"},
@@ -75,9 +71,7 @@ func TestFail2ban(t *testing.T) {
 			{"/v1/runs", "away", "203.0.113.8"},
 		} {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.Addr()+c.path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if c.token != "" {
 				req.Header.Set("Authorization", "Bearer "+c.token)
 			}
@@ -113,13 +107,9 @@ func TestFail2ban(t *testing.T) {
 func banned(t *testing.T, log string) (out []string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(log), 0o600))
 	text, err := exec.Command("../../scripts/fail2ban-regex", file).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, matched, found := strings.Cut(string(text), "Matched line(s):")
 	if !found {
 		t.Fatalf("%s", text)

@@ -30,28 +30,20 @@ func TestMain(m *testing.M) {
 func writeSite(t *testing.T, s *site.Site) string {
 	t.Helper()
 	text, err := s.Effective()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	name := filepath.Join(t.TempDir(), "site.yaml")
-	if err := os.WriteFile(name, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, text, 0o600))
 	return name
 }
 
 // What is not a regular file is refused at once, wherever a verb takes a file or a folder.
 func TestNoRegularFile(t *testing.T) {
 	dir, err := os.MkdirTemp("", "sg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	fifo, socket, file := filepath.Join(dir, "fifo"), filepath.Join(dir, "socket"), filepath.Join(dir, "file")
 	l, err := net.Listen("unix", socket)
-	if err := errors.Join(err, syscall.Mkfifo(fifo, 0o600), os.WriteFile(file, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, syscall.Mkfifo(fifo, 0o600), os.WriteFile(file, nil, 0o600)))
 	t.Cleanup(func() { l.Close() })
 	conf := writeSite(t, shellSite(t))
 	for path, want := range map[string]string{fifo: "a named pipe", socket: "a socket or a device", "/dev/zero": "a device",
@@ -83,9 +75,7 @@ func TestNoRegularFile(t *testing.T) {
 // Words and names that JSON cannot carry are refused by name.
 func TestNamesThatAreNoText(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "caf\xe9")
-	if err := os.Mkdir(bad, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(bad, 0o700))
 	for _, args := range [][]string{
 		{"tool", "check", bad}, {"submit", bad}, {"artifact", "import", bad}, {"run", "a.b", "-i", "reads=" + bad},
 		{"run", "a.b", "-p", "x=\xff"}, {"--site", bad, "config", "check"},
@@ -100,9 +90,7 @@ func TestNamesThatAreNoText(t *testing.T) {
 		}
 	}
 	control := filepath.Join(t.TempDir(), "a\nb")
-	if err := os.WriteFile(control, []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(control, []byte("{}"), 0o600))
 	for _, args := range [][]string{{"submit", control}, {"artifact", "import", control}, {"tool", "check", control},
 		{"image", "add", "x", control}, {"--site", control, "config", "show"}, {"wait", "run_1", "--to", control}} {
 		if code, _, said := verb(t, args...); code != 2 || !strings.Contains(said, `a\nb" contains control characters`) ||
@@ -126,9 +114,7 @@ func TestSignalsEndReading(t *testing.T) {
 		Auth: access.New(access.Config{}),
 		Log:  g.Log}, nil),
 		func() {}, g.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { server.Shutdown(context.Background()) })
 	conf := writeSite(t, s)
 	for _, words := range [][]string{{"submit", "-"}, {"artifact", "import", "-"}} {
@@ -142,9 +128,7 @@ func TestSignalsEndReading(t *testing.T) {
 			if err == nil {
 				err = cmd.Start()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			// More than a pipe holds: when it is written, the program is reading.
 			if _, err := in.Write(bytes.Repeat([]byte(" "), 512<<10)); err != nil {
 				t.Error(words, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"slurmgate/metrics"
 	"slurmgate/site"
 	"slurmgate/slurm"
+	"slurmgate/transport"
 )
 
 // How long this program waits.
@@ -38,10 +38,7 @@ type gateway struct {
 	app     app.Gateway
 	metrics *metrics.Metrics
 	access  *access.Access
-	slurms  sync.Map // name of a cluster that is open → its transport
-	hosts   *hosts   // login nodes and data hosts
-	callers sync.Map // name of a cluster that is open and runs jobs as their callers → *callers
-	free    freeSpace
+	sites   *transport.Sites
 
 	lock   *ledger.Lock
 	server *httpapi.Server
@@ -75,8 +72,9 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	s := set.site
 	g = &gateway{config: set, how: how, app: app.Gateway{Site: s, Domain: set.domain, Policy: set.policy, Log: log, Secrets: app.Scanner(s),
 		Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
-	g.app.Associations, g.app.UnixUser, g.app.ReadAs, g.app.FindAs = g.associations, unixUserOf(s), g.readAs, g.findAs
+	g.app.UnixUser = unixUserOf(s)
 	g.app.LastBackup = func() *time.Time { return lastBackupAt(s) }
+	g.app.Words = words()
 	g.app.Entry = func(from *gate.Gate, t gate.Tool) any { return httpapi.EntryOf(from, t) }
 	defer func() {
 		if err != nil {
@@ -104,19 +102,13 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	}
 	g.app.Ledger.CheckBytes(g.app.Store.Has)
 	g.app.Store.Consult(g.app.Ledger)
-	own := []string{s.Gateway.StateDir, s.Gateway.ArtifactDir}
-	for _, c := range s.All() {
-		if !c.FarFiles() && !c.AsCaller() {
-			own = append(own, c.Storage.RunsDir)
-		}
-	}
-	if g.app.Importer, err = artifact.NewImporter(g.app.Store, artifact.ImportPolicy{Roots: existing(set.roots, log),
+	own := append(transport.RunsDirs(s), s.Gateway.StateDir, s.Gateway.ArtifactDir)
+	if g.app.Importer, err = artifact.NewImporter(g.app.Store, artifact.ImportPolicy{Roots: transport.Existing(set.roots, log),
 		MaxBytes: g.app.Policy.Import.MaxBytes, Types: g.app.Domain.Types(),
 		Full: s.Import.FullCheck, Own: own, Room: importRoom(s)}); err != nil {
 		return g, err
 	}
-	inPlace := func(roots []site.Root) []artifact.Root { return existing(roots, log) }
-	if err = g.app.OpenPlaces(own, inPlace); err != nil {
+	if err = g.app.OpenPlaces(own, func(s *site.Site) *artifact.ImportPolicy { return transport.PlacesHere(s, log) }); err != nil {
 		return g, err
 	}
 	g.openMetrics()
@@ -127,7 +119,7 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	if g.access, err = openAccess(ctx, s, g.app.Ledger); err != nil {
 		return g, err
 	}
-	g.app.Revoked, g.app.Aside = g.revoked, s.Gateway.StateDir
+	g.app.Revoked, g.app.Aside, g.app.ProjectUser, g.app.Person = g.revoked, s.Gateway.StateDir, g.access.ProjectUser, g.access.Person
 	if err = g.app.OpenGate(ctx); err != nil {
 		return g, err
 	}
@@ -139,11 +131,10 @@ func startGateway(ctx context.Context, set configuration, how start, log *slog.L
 	if g.wait, err = g.app.Sites.Start(running); err != nil {
 		return g, err
 	}
-	g.app.RunBatches(running)
-	g.app.StartWaitingRuns(running)
+	g.app.StartLoop(running)
 	go g.app.Tend(running)
 	go g.app.SendNotices(running)
-	go g.app.ResumeErasures(running)
+	go g.app.ResumeDeletions(running)
 	return g, g.serve(before)
 }
 
@@ -156,22 +147,6 @@ func importRoom(s *site.Site) *artifact.Room {
 	}
 	return artifact.NewRoom(int64(reserve)<<20, artifact.Disk{Field: "gateway.artifact_dir", Folder: s.Gateway.ArtifactDir},
 		artifact.Disk{Field: "gateway.state_dir", Folder: s.Gateway.StateDir})
-}
-
-// existing drops import roots that are not there: an unmounted filesystem is no reason not to start.
-func existing(roots []site.Root, log *slog.Logger) []artifact.Root {
-	var out []artifact.Root
-	for _, r := range roots {
-		if st, err := os.Stat(r.Path); err != nil || !st.IsDir() {
-			log.Warn("an import root is not a folder here; nothing is imported from it", "root", r.Path)
-			continue
-		}
-		if r.Projects == nil {
-			log.Warn("an import root has no projects", "what", site.PlainRoot(r.Path))
-		}
-		out = append(out, artifact.Root{Folder: r.Path, Projects: r.ProjectIDs()})
-	}
-	return out
 }
 
 // FinishWork waits until everything accepted has been sent to Slurm, deferred, or ended. When ctx ends, the next gateway does the rest.
@@ -199,6 +174,9 @@ func (g *gateway) abandon(before *gateway) {
 	if g.app.Sites != nil {
 		g.app.Sites.EndWaits()
 	}
+	if g.app.Gate != nil {
+		g.app.Gate.EndChecks()
+	}
 	if err := errors.Join(g.leaveFaces(ctx, before), g.endWork(ctx), g.leaveLock(before)); err != nil {
 		g.app.Log.Error("the gateway did not close cleanly", "err", err)
 	}
@@ -207,20 +185,14 @@ func (g *gateway) abandon(before *gateway) {
 // makeRoom ends the gateway's work, and leaves its lock and its addresses to the gateway that follows; new requests wait there. The error
 // says that this failed, and no other gateway can be opened in this process.
 func (g *gateway) makeRoom() error {
+	g.atFaces((*httpapi.Server).AwaitTransfers)
 	g.app.Sites.EndWaits()
-	ctx, stop := context.WithTimeout(context.Background(), requestTime)
-	defer stop()
-	var faces sync.WaitGroup
-	for _, face := range []*httpapi.Server{g.server, g.port} {
-		if face != nil {
-			faces.Go(func() {
-				if err := face.Hold(ctx); err != nil {
-					g.app.Log.Warn("requests in progress did not end in time", "err", err)
-				}
-			})
+	g.app.Gate.EndChecks()
+	g.atFaces(func(face *httpapi.Server, ctx context.Context) {
+		if err := face.Hold(ctx); err != nil {
+			g.app.Log.Warn("requests in progress did not end in time", "err", err)
 		}
-	}
-	faces.Wait()
+	})
 	ended := make(chan error, 1)
 	go func() {
 		ctx, stop := context.WithTimeout(context.Background(), stagingTime)
@@ -238,10 +210,22 @@ func (g *gateway) makeRoom() error {
 	}
 }
 
+// atFaces calls f for the socket and the port, in parallel, and returns when both have returned. ctx ends after requestTime.
+func (g *gateway) atFaces(f func(face *httpapi.Server, ctx context.Context)) {
+	ctx, stop := context.WithTimeout(context.Background(), requestTime)
+	defer stop()
+	var faces sync.WaitGroup
+	for _, face := range []*httpapi.Server{g.server, g.port} {
+		if face != nil {
+			faces.Go(func() { f(face, ctx) })
+		}
+	}
+	faces.Wait()
+}
+
 // endWork ends everything behind the faces. Work in progress is finished until ctx ends, then it is left to the next gateway.
 func (g *gateway) endWork(ctx context.Context) error {
-	g.app.StopBatches() // its calls pass the gate
-	g.app.StopWaitingRuns()
+	g.app.StopLoop() // its calls pass the gate
 	if g.app.Sites != nil {
 		g.app.Sites.StopWorkers()
 	}
@@ -257,12 +241,8 @@ func (g *gateway) endWork(ctx context.Context) error {
 	if g.wait != nil {
 		g.wait()
 	}
-	g.callers.Range(func(_, c any) bool {
-		c.(*callers).Users.Close()
-		return true
-	})
-	if g.hosts != nil {
-		g.hosts.close()
+	if g.sites != nil {
+		g.sites.Close()
 	}
 	var errs []error
 	if g.app.Store != nil {

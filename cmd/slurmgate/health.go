@@ -68,15 +68,10 @@ func (g *gateway) siteHealth(name string, runs map[run.Phase]int64) metrics.Site
 
 func (g *gateway) disks(ctx context.Context, s *site.Site) (out []metrics.Disk) {
 	reserve := int64(s.Storage.ReserveMB) << 20
-	local := map[string]string{"state_dir": s.Gateway.StateDir, "artifact_dir": s.Gateway.ArtifactDir}
-	if s.AsCaller() {
-		// each user has a folder of his own, perhaps with a quota
-	} else if !s.FarFiles() {
-		local["runs_dir"] = s.Storage.RunsDir
-	} else if free, ok := g.spaceOf(ctx, s); ok {
-		out = append(out, metrics.Disk{Site: s.Name, Folder: "runs_dir", Free: free.Bytes, Reserve: reserve})
+	if free, known := g.sites.FreeForRuns(ctx, s); known {
+		out = append(out, metrics.Disk{Site: s.Name, Folder: "runs_dir", Free: free, Reserve: reserve})
 	}
-	for folder, path := range local {
+	for folder, path := range map[string]string{"state_dir": s.Gateway.StateDir, "artifact_dir": s.Gateway.ArtifactDir} {
 		if free, err := staging.Free(path); err == nil {
 			out = append(out, metrics.Disk{Site: s.Name, Folder: folder, Free: free, Reserve: reserve})
 		}

@@ -47,12 +47,6 @@ func openLog(w io.Writer, format string) *output {
 	return o
 }
 
-// newLog is a log as text, and its level.
-func newLog(w io.Writer) (*slog.Logger, *slog.LevelVar) {
-	o := openLog(w, "text")
-	return o.log, &o.level
-}
-
 // sayer is where sentences for people go. In a log of JSON they are records too, so that every line can be read by a program.
 func (o *output) sayer(level slog.Level) io.Writer {
 	if o.json {

@@ -62,7 +62,7 @@ func openToLook(ctx context.Context, s *site.Site, log *slog.Logger) (l *lookout
 	if l.dir, err = os.MkdirTemp("", "slurmgate"); err != nil {
 		return l, fault.Wrap(fault.Internal, "", "cannot make a folder for the socket", err)
 	}
-	face := httpapi.Config{Gate: g.app.Gate, Auth: g.access, Contents: g.app.Store, Lies: g.app.Lies, DomainID: g.app.Domain.ID(),
+	face := httpapi.Config{Gate: g.app.Gate, Auth: g.access, Contents: contents{&g.app}, DomainID: g.app.Domain.ID(),
 		Version: g.app.CatalogVersion,
 		Events:  g.eventsAfter, Export: g.export, Log: log}
 	g.server, err = httpapi.Listen(httpapi.SocketConfig{Path: l.Socket(), Mode: 0o600}, httpapi.Handler(face, nil), func() {}, log)
@@ -77,7 +77,7 @@ func (g *gateway) closedSites(ctx context.Context) error {
 	}
 	var sites []run.Site
 	for _, s := range append(g.app.Site.Clusters(), g.app.Site.LocalSite()) {
-		x := g.site(s, nil)
+		x := g.site(s)
 		x.Open = closed
 		sites = append(sites, x)
 	}

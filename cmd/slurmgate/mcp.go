@@ -19,7 +19,8 @@ func (mcpCmd) Run(ctx context.Context, a *cli.Shell) error {
 		}
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
-		server := mcp.New(mcp.Config{Gateway: gateway, Name: reg.DomainID, Version: reg.Version, Changed: gateway.Watch(watching), Log: a.Log})
+		server := mcp.New(mcp.Config{Gateway: gateway, Name: reg.DomainID, Version: reg.Version, Reach: cli.FromChat,
+			Changed: gateway.Watch(watching), Log: a.Log})
 		return mcp.Serve(ctx, server, os.Stdin, os.Stdout)
 	})
 }

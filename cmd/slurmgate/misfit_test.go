@@ -23,9 +23,7 @@ func siteFile(t *testing.T, domain, more string) (file, store string) {
 	file, store = filepath.Join(dir, "site.yaml"), filepath.Join(dir, "images")
 	text := fmt.Sprintf("version: 1\nsite: x\ngateway: {state_dir: %s/state%s}\ndomain_dir: %s\nslurm: {default_partition: a, "+
 		"default_account: b}\nstorage: {runs_dir: %s/runs, image_store: %s}\n", dir, more, domain, dir, store)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	return file, store
 }
 
@@ -43,13 +41,9 @@ func TestLockAgainstStore(t *testing.T) {
 	}
 	lock := filepath.Join(domain, "images.lock.yaml")
 	data, err := os.ReadFile(lock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bad := strings.Replace(string(data), "size_bytes: ", "size_bytes: 1", 1)
-	if err := os.WriteFile(lock, []byte(bad), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(lock, []byte(bad), 0o600))
 	if code, _, said := verb(t, "--site", file, "domain", "check", domain); code != 2 || !strings.Contains(said,
 		"images[0].size_bytes: samtools has ") || !strings.Contains(said, "the lock says 1") {
 		t.Error(code, said)
@@ -133,14 +127,8 @@ func writeTestSIF(t *testing.T, path string) {
 	t.Helper()
 	in, err := sif.NewDescriptorInput(sif.DataPartition, strings.NewReader("x"), sif.OptPartitionMetadata(sif.FsSquash, sif.PartPrimSys,
 		runtime.GOARCH), sif.OptObjectAlignment(4096))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	img, err := sif.CreateContainerAtPath(path, sif.OptCreateDeterministic(), sif.OptCreateWithDescriptors(in))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := img.UnloadContainer(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, img.UnloadContainer())
 }

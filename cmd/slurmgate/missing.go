@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 
+	"slurmgate/cli"
 	"slurmgate/doctor"
 	"slurmgate/fault"
 	"slurmgate/site"
-	"slurmgate/staging"
+	"slurmgate/transport"
 )
 
 // start says what a process may do where a site has no ledger.
@@ -25,6 +23,17 @@ const (
 	toChange start = "change" // create one in a place where there never was one
 	anew     start = "anew"   // create one although there was one: serve --new-ledger
 )
+
+// serviceDown refuses a verb that finds no gateway where the site is a service; nil where it is none.
+func serviceDown(s *site.Site) error {
+	unit := s.Gateway.Service
+	if unit == "" {
+		return nil
+	}
+	return fault.New(fault.Transport, cli.ServiceDown,
+		"no gateway that you may use is running at "+s.Gateway.Socket+": the service "+unit+" is down, or not open to you").
+		WithNext("have an admin start it (systemctl start " + unit + "), or list you under access in the site file")
+}
 
 func ledgerFile(s *site.Site) string { return filepath.Join(s.Gateway.StateDir, "ledger.db") }
 
@@ -41,7 +50,7 @@ func mayCreate(ctx context.Context, s *site.Site, how start) error {
 	case errors.Is(err, fs.ErrPermission):
 		return nil // somebody else's folder, which ownFolder refuses with its owner's name
 	}
-	found, err := traces(ctx, s)
+	found, err := transport.Traces(ctx, s)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return fault.Wrap(fault.Auth, "ledger_missing", "there is no ledger at "+ledgerFile(s)+
@@ -62,111 +71,4 @@ func mayCreate(ctx context.Context, s *site.Site, how start) error {
 			WithNext("check gateway.state_dir in the site file, or start the gateway: slurmgate serve")
 	}
 	return nil
-}
-
-// trace is what shows that a cluster's runs_dir was used before; mark and runID are empty for a new one.
-type trace struct {
-	where string // the folder, for messages
-	mark  string // the gateway that it belongs to
-	runID string // a run in it
-	err   error
-}
-
-// found says what shows that there was a ledger; empty if nothing does.
-func (t trace) found() string {
-	switch {
-	case t.mark != "":
-		return t.where + " belongs to gateway " + t.mark
-	case t.runID != "":
-		return t.where + " contains runs (" + t.runID + ")"
-	}
-	return ""
-}
-
-// away reports whether the cluster's host could not be asked, so that nothing is known of its folder.
-func (t trace) away() bool { return t.err != nil && strings.HasPrefix(fault.CodeOf(t.err), "ssh_") }
-
-// trace looks into the runs_dir of one cluster.
-func (h *hosts) trace(ctx context.Context, c *site.Site) (t trace) {
-	if c.AsCaller() {
-		return t // the folders are the users', whose names are unknown without the ledger: userLogin.ownRuns looks at each user's first login
-	}
-	if c.FarFiles() {
-		t.where = fmt.Sprintf("the runs_dir %s of %s", c.Storage.SFTP.RunsDir, c.Storage.SFTP.Host)
-		if t.mark, t.runID, t.err = h.farTraces(ctx, c); t.err != nil {
-			t.err = fmt.Errorf("%s: %w", t.where, t.err)
-		}
-		return t
-	}
-	t.where = "the runs_dir " + c.Storage.RunsDir
-	if t.mark, t.err = staging.Mark(c.Storage.RunsDir); t.err == nil && t.mark == "" {
-		t.runID, t.err = first(c.Storage.RunsDir, func(name string) bool { return strings.HasPrefix(name, "run_") })
-	}
-	return t
-}
-
-// allTraces looks into the runs_dir of every cluster at once: one that is away costs its time only once.
-func allTraces(ctx context.Context, s *site.Site) []trace {
-	h := quietHosts()
-	defer h.close()
-	list := make([]trace, len(s.Clusters()))
-	var looks sync.WaitGroup
-	for i, c := range s.Clusters() {
-		looks.Go(func() { list[i] = h.trace(ctx, c) })
-	}
-	looks.Wait()
-	return list
-}
-
-// traces says what shows that the site had a ledger before; empty if nothing does. A cluster that is away is no obstacle while another one
-// answers: before its first use, [workspaces.open] makes the same check.
-func traces(ctx context.Context, s *site.Site) (string, error) {
-	var failed error
-	answered := false
-	for _, t := range allTraces(ctx, s) {
-		switch {
-		case t.found() != "":
-			return t.found(), nil
-		case t.err == nil:
-			answered = true
-		case !t.away():
-			return "", t.err
-		case failed == nil:
-			failed = t.err
-		}
-	}
-	if !answered {
-		return "", failed
-	}
-	objects := filepath.Join(s.Gateway.ArtifactDir, "objects")
-	if name, err := first(objects, func(string) bool { return true }); name != "" || err != nil {
-		return "the artifact_dir " + s.Gateway.ArtifactDir + " contains artifacts", err
-	}
-	return "", nil
-}
-
-// first is a name in a folder that fits; empty if there is none, or no folder.
-func first(dir string, fits func(name string) bool) (string, error) {
-	f, err := os.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	for {
-		names, err := f.Readdirnames(256)
-		for _, name := range names {
-			if fits(name) {
-				return name, nil
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return "", nil
-		}
-		if err != nil {
-			return "", err
-		}
-	}
 }

@@ -44,7 +44,7 @@ func siteGate(ctx context.Context, a *cli.Shell, s *site.Site, t gate.Tool) (*ga
 	if err := j.Record(ctx, nil); err != nil {
 		return nil, who, fault.Wrap("", "not_recordable", t.ID+" cannot be recorded, so it was not called", err)
 	}
-	g, err := app.NewGate(gate.Config{Policy: app.Rules(p), Journal: j, Secrets: app.Scanner(j.site), Log: a.Log}, t)
+	g, err := app.NewGate(gate.Config{Policy: app.Rules(p), Journal: j, Secrets: app.Scanner(j.site), Words: words(), Log: a.Log}, t)
 	return g, who, err
 }
 
@@ -57,11 +57,15 @@ type siteJournal struct {
 
 // Record implements gate.Journal. Without records it finds out whether they could be written.
 func (j siteJournal) Record(ctx context.Context, records []gate.Record) error {
-	c, err := j.shell.Reach(ctx, j.site.Gateway.Socket, func() error { return j.recordAlone(ctx, records, os.Geteuid()) })
-	if c == nil || err != nil {
-		return err
+	for {
+		c, err := j.shell.Reach(ctx, j.site.Gateway.Socket, func() error { return j.recordAlone(ctx, records, os.Geteuid()) })
+		if c == nil || err != nil {
+			return err
+		}
+		if err = j.send(ctx, c, records); !cli.Gone(err) || ctx.Err() != nil {
+			return err
+		}
 	}
-	return j.send(ctx, c, records)
 }
 
 // send has the gateway write the records, as those of the user at this end of its socket.

@@ -25,17 +25,13 @@ import (
 func shellSite(t *testing.T) *site.Site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sg") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s, err := site.New(site.Site{Version: 1, Name: "shell", Gateway: site.Gateway{StateDir: filepath.Join(dir, "state"),
 		Socket: filepath.Join(dir, "s")}, DomainDir: copyDomain(t, "genomics"),
 		Slurm: site.Slurm{DefaultPartition: "main", DefaultAccount: "research"}, Storage: site.Storage{RunsDir: filepath.Join(dir, "runs"),
 			ImageStore: filepath.Join(dir, "images")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -86,36 +82,26 @@ func wantRecord(t *testing.T, calls []ledger.CallEvent, principal string) {
 // proves HTC-06 HTC-08
 func TestShellCallsAreRecorded(t *testing.T) {
 	me, err := access.New(access.Config{}).Peer(os.Geteuid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, n := shellSite(t), 0
 	if err := onSite(t, s, &n); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
 	l, err := ledger.Open(t.Context(), filepath.Join(s.Gateway.StateDir, "ledger.db"),
 		ledger.Options{NewID: func() string { return "gw-other" }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page, err := l.Calls(t.Context(), ledger.CallFilter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantRecord(t, page.Calls, me.Name)
 	l.Close()
 
 	g := operations(t)
 	callers := access.New(access.Config{})
-	if err := callers.Enroll(t.Context(), g.Ledger); err != nil {
-		t.Fatal(err)
-	}
+	must(t, callers.Enroll(t.Context(), g.Ledger))
 	server, err := httpapi.Listen(httpapi.SocketConfig{Path: s.Gateway.Socket, Mode: 0o600}, httpapi.Handler(httpapi.Config{Gate: g.Gate,
 		Auth: callers}, nil), func() {},
 		slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := onSite(t, s, &n); err != nil || n != 2 {
 		t.Error(n, err)
 	}
@@ -143,12 +129,8 @@ func TestShellCallsPassPolicy(t *testing.T) {
 	s, n := shellSite(t), 0
 	file := filepath.Join(s.DomainDir, "policies.yaml")
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(string(text)+"\ntool_allowlist: [run_list]\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(file, []byte(string(text)+"\ntool_allowlist: [run_list]\n"), 0o644))
 	if err := onSite(t, s, &n); !fault.Is(err, fault.Policy) || n != 0 {
 		t.Error(n, err)
 	}
@@ -173,9 +155,7 @@ func operations(t *testing.T) *app.Gateway {
 	if g.Importer, err = artifact.NewImporter(g.Store, artifact.ImportPolicy{MaxBytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.OpenGate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.OpenGate(t.Context()))
 	t.Cleanup(func() {
 		g.Gate.Close()
 		g.Store.Close()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"slurmgate/nss"
 	"slurmgate/site"
 	"slurmgate/staging"
+	"slurmgate/transport"
 )
 
 // lockState creates the state folder if need be and takes the gateway's lock: one process at a time has the ledger open.
@@ -39,15 +41,10 @@ func openLedger(ctx context.Context, s *site.Site, how start) (*ledger.Ledger, e
 	_, missing := os.Stat(ledgerFile(s))
 	id := "gw-" + uuid.NewString()
 	if how == anew {
-		for _, t := range allTraces(ctx, s) { // a folder that cannot be read is reported when it is opened
-			if t.mark != "" {
-				id = t.mark
-				break
-			}
-		}
+		id = cmp.Or(transport.Mark(ctx, s), id)
 	}
 	l, err := ledger.Open(ctx, ledgerFile(s), ledger.Options{Filesystem: staging.Filesystem,
-		NewID: func() string { return id }, FirstSite: s.Names()[0], LocalSite: site.Local})
+		NewID: func() string { return id }})
 	if err != nil || missing == nil || how != anew {
 		return l, err
 	}

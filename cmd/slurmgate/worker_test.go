@@ -155,7 +155,8 @@ func TestKilledWhileAWorkerHasTheCall(t *testing.T) {
 	next := serveProgram(t, s, conf)
 	again, status, err := next.run("web.scrape", "once", `{"hold":true}`)
 	must(t, err)
-	if again.OK || again.ToolRunID != id || again.Error.Details["code"] != "outcome_unknown" || again.Error.Retryable || status != 500 {
+	if again.OK || again.ToolRunID != id || again.Error.Details["code"] != "outcome_unknown" || again.Error.Code != "INTERNAL" ||
+		again.Error.Retryable || status != 500 {
 		t.Errorf("%d %+v %+v", status, again, again.Error)
 	}
 	if n := seen.Load(); n != 1 {

@@ -115,24 +115,14 @@ func run(mode string, args []string) error {
 			}
 		}
 		return nil
-	case "unreadable": // FILE: valid content, but unreadable even for its owner
-		return errors.Join(put(args[0], "x"), os.Chmod(args[0], 0))
 	case "symlink":
 		return os.Symlink(args[0], args[1])
-	case "symlinkdir": // a folder on the path is a symlink; the file behind it is valid
-		return errors.Join(put("out/real/result", "x"), os.Symlink("real", "out/sub"))
 	case "fifo":
 		return syscall.Mkfifo(args[0], 0o600)
 	case "copytree": // FROM TO: a folder with all files in it
 		return os.CopyFS(args[1], os.DirFS(args[0]))
-	case "mkdir":
-		return os.Mkdir(args[0], 0o755)
 	case "hardlink":
 		return errors.Join(put("out/other", "x"), os.Link("out/other", args[0]))
-	case "socket":
-		_, err := net.Listen("unix", args[0])
-		os.Exit(map[bool]int{true: 0, false: 1}[err == nil]) // without unlinking it
-		return nil
 	case "sums": // FILE FOLDER: writes "sha256 path, writable" of each file below the folder
 		return sums(args[0], args[1])
 	case "big": // FILE BYTES
@@ -152,24 +142,33 @@ func run(mode string, args []string) error {
 	case "stubborn": // SECONDS: ignores TERM
 		return sleep(args[0], true)
 	case "await": // FILE [RESULT]: waits for FILE, writes RESULT, exits 0
-		if err := put("out/started", "x"); err != nil {
+		if err := await(args[0]); err != nil || len(args) == 1 {
 			return err
 		}
-		for range 2400 {
-			if _, err := os.Lstat(args[0]); err != nil {
-				time.Sleep(50 * time.Millisecond)
-				continue
-			}
-			if len(args) == 1 {
-				return nil
-			}
-			return put(args[1], "went on\n")
+		return put(args[1], "went on\n")
+	case "sums-later": // AFTER FILE FOLDER: sums once AFTER is there
+		if err := await(args[0]); err != nil {
+			return err
 		}
-		return errors.New("nobody created " + args[0])
+		return sums(args[1], args[2])
 	default:
 		os.Exit(64)
 	}
 	return nil
+}
+
+// await says that it has started, and waits for a file.
+func await(name string) error {
+	if err := put("out/started", "x"); err != nil {
+		return err
+	}
+	for range 2400 {
+		if _, err := os.Lstat(name); err == nil {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return errors.New("nothing created " + name)
 }
 
 func put(name, content string) error {

@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
@@ -93,6 +94,8 @@ type Verified struct {
 	Statement Statement
 	Bytes     []byte // the statement as it was signed
 	KeyIDs    []string
+	// Exact: the envelope is byte for byte as [Wrap] writes it, so that no byte of it is free.
+	Exact bool
 }
 
 // The bounds of what is read. A statement has some 300 bytes for each input and output.
@@ -105,6 +108,15 @@ const (
 // object of exactly DSSE's fields, each once; canonical base64 of either alphabet; no signature twice. A signature by another key is
 // ignored, as DSSE has it; one that names one of the keys and does not verify is an error, since then something was changed.
 func VerifyEnvelope(envelope []byte, keys []Key) (v Verified, err error) {
+	if v, err = open(envelope, keys); err != nil {
+		return v, err
+	}
+	v.Statement, err = ParseStatement(v.Bytes)
+	return v, err
+}
+
+// open checks an envelope and at least one of its signatures, and returns what was signed. The statement is not read.
+func open(envelope []byte, keys []Key) (v Verified, err error) {
 	if len(envelope) > maxEnvelope {
 		return v, broken(fmt.Sprintf("the envelope has %d bytes; the limit is %d", len(envelope), maxEnvelope))
 	}
@@ -113,17 +125,20 @@ func VerifyEnvelope(envelope []byte, keys []Key) (v Verified, err error) {
 		return v, fault.Wrap(fault.Validation, "receipt_form", "the envelope is not a DSSE envelope", err)
 	}
 	if e.PayloadType != PayloadType {
-		return v, broken(fmt.Sprintf("the payload is of type %q; a receipt is of type %s", fault.Clip(e.PayloadType), PayloadType))
+		return v, broken(fmt.Sprintf("the payload is of type %q; a statement is of type %s", fault.Clip(e.PayloadType), PayloadType))
 	}
-	body, err := unbase64(e.Payload)
-	if err != nil {
+	if v.Bytes, err = unbase64(e.Payload); err != nil {
 		return v, broken("the payload is not base64")
 	}
-	if v.KeyIDs, err = signers(e.Signatures, PAE(e.PayloadType, body), keys); err != nil {
+	if v.KeyIDs, err = signers(e.Signatures, PAE(e.PayloadType, v.Bytes), keys); err != nil {
 		return v, err
 	}
-	v.Statement, err = ParseStatement(body)
-	v.Bytes = body
+	sig, err := unbase64(e.Signatures[0].Sig)
+	if err != nil {
+		return v, broken("a signature is not base64")
+	}
+	exact, err := Wrap(v.Bytes, v.KeyIDs[0], sig)
+	v.Exact = bytes.Equal(exact, envelope)
 	return v, err
 }
 
@@ -189,6 +204,9 @@ func ParseStatement(body []byte) (s Statement, err error) {
 	switch {
 	case s.Type != StatementType:
 		return s, broken(fmt.Sprintf("the statement is of type %q; a receipt is of type %s", fault.Clip(s.Type), StatementType))
+	case s.PredicateType != PredicateType && strings.HasPrefix(s.PredicateType, PredicateTypes):
+		return s, fault.New(fault.Validation, UnknownPredicate, fmt.Sprintf("the receipt is of type %q, and this slurmgate knows %s alone",
+			fault.Clip(s.PredicateType), PredicateType)).WithNext("use the slurmgate of the gateway that made it")
 	case s.PredicateType != PredicateType:
 		return s, broken(fmt.Sprintf("the predicate is of type %q; a receipt's is %s", fault.Clip(s.PredicateType), PredicateType))
 	case len(s.Subject) == 0:
@@ -204,5 +222,8 @@ func ParseStatement(body []byte) (s Statement, err error) {
 	}
 	return s, nil
 }
+
+// UnknownPredicate is the code of the fault for a receipt of another version than this program knows.
+const UnknownPredicate = "receipt_predicate"
 
 func broken(msg string) error { return fault.New(fault.Validation, "receipt_form", msg) }

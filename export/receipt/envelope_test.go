@@ -25,18 +25,14 @@ func statement(t testing.TB, outputs ...Resource) []byte {
 	b, err := Encode(outputs, Predicate{RunID: "run_4892C8PXMRCH3ZCVXQYKTVJ9DG", Attempt: 1,
 		End: End{State: "succeeded", RunEnded: true}, Execution: Execution{CreatedAt: Time(&at), RecordedAt: Time(&at)},
 		ResolvedDependencies: []Resource{Hashed(Params, "sha256:"+strings.Repeat("a", 64)), Hashed(Pack, "")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
 func envelope(t testing.TB, body []byte, k Key, secret ed25519.PrivateKey) string {
 	t.Helper()
 	e, err := Wrap(body, k.ID, Sign(secret, body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(e)
 }
 
@@ -92,9 +88,7 @@ func TestDSSEVectors(t *testing.T) {
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 

@@ -30,24 +30,16 @@ func TestOpenSSLVerifiesReceipts(t *testing.T) {
 		Payload, PayloadType string
 		Signatures           []struct{ Sig string }
 	}
-	if err := json.Unmarshal([]byte(envelope(t, statement(t), k, secret)), &e); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(envelope(t, statement(t), k, secret)), &e))
 	body, err := base64.StdEncoding.DecodeString(e.Payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sig, err := base64.StdEncoding.DecodeString(e.Signatures[0].Sig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	signed := "DSSEv1 " + strconv.Itoa(len(e.PayloadType)) + " " + e.PayloadType + " " + strconv.Itoa(len(body)) + " " + string(body)
 	for name, data := range map[string]string{"key.pem": k.PEM(), "signed": signed, "sig": string(sig),
 		"changed": strings.Replace(signed, "succeeded", "cancelled", 1)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600))
 	}
 	verify := []string{"pkeyutl", "-verify", "-pubin", "-inkey", "key.pem", "-rawin", "-sigfile", "sig", "-in"}
 	if out, err := openssl(t, dir, append(verify, "signed")...); err != nil || !strings.Contains(out, "Verified Successfully") {
@@ -62,5 +54,13 @@ func TestOpenSSLVerifiesReceipts(t *testing.T) {
 	out, err := openssl(t, dir, "dgst", "-sha256", "-r", "key.der")
 	if err != nil || !strings.HasPrefix(out, k.ID+" ") {
 		t.Errorf("%v %s, want %s", err, out, k.ID)
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

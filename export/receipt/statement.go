@@ -7,17 +7,23 @@ package receipt
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 )
 
 // The types that a receipt names.
 const (
-	StatementType = "https://in-toto.io/Statement/v1"
-	PredicateType = "urn:slurmgate:receipt:v1"
-	PayloadType   = "application/vnd.in-toto+json"
+	StatementType  = "https://in-toto.io/Statement/v1"
+	PredicateType  = PredicateTypes + "v2"
+	PredicateTypes = "urn:slurmgate:receipt:"   // what the types of all versions begin with
+	ArchiveType    = "urn:slurmgate:archive:v1" // predicate type of the statement about an archive
+	PayloadType    = "application/vnd.in-toto+json"
 )
 
 // Statement is what is signed.
@@ -50,6 +56,31 @@ type Annotations struct {
 	ArtifactID string `json:"artifactId,omitempty"`
 	Reference  string `json:"reference,omitempty"`  // the site's name for an input's bytes, where they had one
 	ExecutedAs string `json:"executedAs,omitempty"` // the user that the run was executed as that made it
+	// InPlace is of an input that the job read where it lies: what its bytes rest on.
+	InPlace *InPlace `json:"inPlace,omitempty"`
+}
+
+// InPlace says what the bytes of an input rest on that was not copied: how the job compared them with the digest, and
+// whose registration they are of.
+type InPlace struct {
+	RestsOn      string `json:"restsOn"` // "hash": before and after the program; "hash_before"; "state": inode, size and times alone
+	RegisteredBy string `json:"registeredBy"`
+	RegisteredAs string `json:"registeredAs,omitempty"` // the Unix user whose login hashed it then
+	RegisteredAt string `json:"registeredAt"`
+}
+
+// String is all that is said of the artifact.
+func (a Annotations) String() string {
+	size := int64(-1)
+	if a.SizeBytes != nil {
+		size = *a.SizeBytes
+	}
+	text := fmt.Sprintf("artifact %s of type %s and %d bytes, role %q, label %q, path %q, reference %q, executed as %q", a.ArtifactID,
+		a.Type, size, a.Role, a.Label, a.Path, a.Reference, a.ExecutedAs)
+	if x := a.InPlace; x != nil {
+		text += fmt.Sprintf(", in place by %s, registered by %q as %q at %s", x.RestsOn, x.RegisteredBy, x.RegisteredAs, x.RegisteredAt)
+	}
+	return text
 }
 
 // Predicate says how one attempt of a run ended.
@@ -64,12 +95,76 @@ type Predicate struct {
 	SubjectIs string    `json:"subjectIs"`
 	End       End       `json:"end"`
 	Execution Execution `json:"execution"`
+	Caller    Caller    `json:"caller"`
+	History   History   `json:"history"`
+	Exit      Exit      `json:"exit"`
+	// Rows are the rows of batches whose run this was when it ended. A row that finds the run later is not here.
+	Rows []Row `json:"rows"`
 	// ForgeableBy are Unix users who could have forged the end or the outputs: whom the run was executed as, and those of the runs that made
 	// what it was made of. Empty: only who controls the gateway's own account, the cluster or the key.
 	ForgeableBy          []string   `json:"forgeableBy"`
 	Note                 string     `json:"note,omitempty"` // ForgeableBy in a sentence
 	ResolvedDependencies []Resource `json:"resolvedDependencies"`
 	Byproducts           []Resource `json:"byproducts"` // the gateway's own: log, script
+}
+
+// Caller is whose call made the run, and when.
+type Caller struct {
+	Name   string `json:"name,omitempty"` // empty: not recorded
+	ID     string `json:"id,omitempty"`
+	MadeAt string `json:"madeAt"` // when the run was made
+}
+
+// Event is what a receipt signs of an event: all but its data, whose hash is in its own.
+type Event struct {
+	Seq, At              int64
+	Type, PrevHash, Hash string
+}
+
+// History is the run's events up to this end, the end's own event included.
+type History struct {
+	Events int64 `json:"events"` // how many there are
+	// Digest is of a line for each event, in their order: number, time, type, hash of the event before it in the gateway's history, hash.
+	Digest Digest `json:"digest"`
+}
+
+// HistoryOf describes events.
+func HistoryOf(events []Event) History {
+	sum := sha256.New()
+	for _, e := range events {
+		fmt.Fprintf(sum, "%d %d %s %s %s\n", e.Seq, e.At, e.Type, e.PrevHash, e.Hash) // a hash never fails
+	}
+	return History{int64(len(events)), Digest{hex.EncodeToString(sum.Sum(nil))}}
+}
+
+// Exit is how the attempts of a run ended, this one last. It is exit.json of the run's archive, with that file's names of members.
+type Exit struct {
+	Attempts []Attempt `json:"attempts"`
+}
+
+// Attempt is one intended execution.
+type Attempt struct {
+	Attempt  int    `json:"attempt"`
+	Ending   string `json:"ending"`
+	ExitCode *int   `json:"exit_code"`
+	JobName  string `json:"job_name"`
+	JobID    string `json:"job_id"`
+	Cluster  string `json:"cluster"`
+	// what it had, where a retry gave it more than the plan says; absent: what the plan says
+	Resources  json.RawMessage `json:"resources,omitempty"`
+	SlurmState string          `json:"slurm_state"`
+	Node       string          `json:"node"`
+	CreatedAt  time.Time       `json:"created_at"`
+	StartedAt  *time.Time      `json:"started_at"`
+	EndedAt    *time.Time      `json:"ended_at"`
+	Usage      json.RawMessage `json:"usage"` // as the job itself recorded it; null: nothing
+}
+
+// Row is a row of a batch.
+type Row struct {
+	BatchID string `json:"batchId"`
+	Row     int    `json:"row"` // line of the sheet
+	Sample  string `json:"sample"`
 }
 
 // Resources are those of a job.
@@ -99,6 +194,7 @@ type End struct {
 	Ending   string `json:"ending,omitempty"` // of the attempt, where it has one
 	ExitCode *int   `json:"exitCode"`         // of the program; null: it has none
 	RunEnded bool   `json:"runEnded"`         // false: policy opened another attempt
+	At       string `json:"at,omitempty"`     // when the run ended; absent: it did not
 }
 
 // Execution says where and when.
@@ -164,8 +260,9 @@ func Encode(outputs []Resource, p Predicate) ([]byte, error) {
 		outputs, p.SubjectIs = []Resource{params}, "params"
 	}
 	p.ForgeableBy, p.Byproducts = append([]string{}, p.ForgeableBy...), append([]Resource{}, p.Byproducts...)
+	p.Rows = append([]Row{}, p.Rows...)
 	p.Note = note(p)
-	return json.Marshal(Statement{StatementType, outputs, PredicateType, p})
+	return jsonv2.Marshal(Statement{StatementType, outputs, PredicateType, p})
 }
 
 // note says in a sentence what ForgeableBy means.

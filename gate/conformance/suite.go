@@ -6,23 +6,42 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"slurmgate/gate"
 )
 
 // Run runs the suite over an entry point whose calls come by a transport.
 func Run(t *testing.T, by gate.Transport, open Open) {
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, *World)
-	}{
+	RunFace(t, by, open)
+	runAll(t, by, open, []check{{"Secrets", secrets}})
+	// These wait for seconds, in a time of their own.
+	for _, c := range []check{{"KeyAfterCrash", keyAfterCrash}, {"ConsentCovers", consentCovers}, {"Limits", limits}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.test(t, NewWorld(t, by, open)) })
+		})
+	}
+}
+
+// RunFace runs the part of the suite in which a face takes part: how it makes envelopes of its calls, and calls' answers its own. The rest,
+// which takes most of the time, is the gate's alone.
+func RunFace(t *testing.T, by gate.Transport, open Open) {
+	runAll(t, by, open, []check{
 		{"Envelope", envelope}, {"NoEnvelope", noEnvelope}, {"DeniedByDefault", deniedByDefault}, {"Registry", registry}, {"Sizes", sizes},
 		{"Keys", keys}, {"KeysAndRights", keysAndRights}, {"ReadsNeedNoKeys", readsNeedNoKeys}, {"OneKeyManyCalls", oneKeyManyCalls},
-		{"KeyAfterCrash", keyAfterCrash}, {"Consent", consent}, {"ConsentCovers", consentCovers}, {"ConsentAndRights", consentAndRights},
-		{"OneEventForEachCall", oneEventForEachCall}, {"Secrets", secrets}, {"Sensitive", sensitive},
-		{"Projects", projects}, {"DryRun", dryRun}, {"NextSteps", nextSteps}, {"Limits", limits},
-	} {
+		{"Consent", consent}, {"ConsentAndRights", consentAndRights}, {"OneEventForEachCall", oneEventForEachCall},
+		{"Sensitive", sensitive}, {"Projects", projects}, {"DryRun", dryRun}, {"NextSteps", nextSteps},
+	})
+}
+
+// check is one test of the suite.
+type check struct {
+	name string
+	test func(*testing.T, *World)
+}
+
+func runAll(t *testing.T, by gate.Transport, open Open, checks []check) {
+	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) { c.test(t, NewWorld(t, by, open)) })
 	}
 }
@@ -175,19 +194,21 @@ func sizes(t *testing.T, w *World) {
 	if small.ResultRef != nil || len(small.Result) != gate.MaxInline {
 		t.Errorf("%d bytes, %v", len(small.Result), small.ResultRef)
 	}
-	large := w.call(e, request("test.large", fmt.Sprintf(`{"n":%d}`, gate.MaxInline)))
+	over := gate.MaxInline - len(`{"data":""}`) + 1 // one byte more than fits
+	large := w.call(e, request("test.large", fmt.Sprintf(`{"n":%d}`, over)))
 	w.want(large, "", "")
 	if large.ResultRef == nil || !strings.HasPrefix(*large.ResultRef, "artifact://art_") || string(large.Result) != "null" &&
 		large.Result != nil {
-		t.Fatalf("%+v", large)
+		t.Fatalf("a result of %d bytes has the reference %v and %d bytes, want a reference alone", gate.MaxInline+1, large.ResultRef,
+			len(large.Result))
 	}
 	// It is the caller's alone, not its project's.
 	ask := `{"text":"` + *large.ResultRef + `"}`
 	w.want(w.call(e, request("test.read", ask)), "", "")
 	w.want(w.call(w.as(everyone("another of the project")), request("test.read", ask)), "validation", "artifact_not_found")
 	got, err := w.Read(t.Context(), strings.TrimPrefix(*large.ResultRef, "artifact://"), 1<<20)
-	if err != nil || string(got) != `{"data":"`+strings.Repeat("x", gate.MaxInline)+`"}` {
-		t.Error(len(got), err)
+	if err != nil || string(got) != `{"data":"`+strings.Repeat("x", over)+`"}` {
+		t.Errorf("the artifact of a result of %d bytes has %d: %v", gate.MaxInline+1, len(got), err)
 	}
 }
 
@@ -205,7 +226,7 @@ func (w *World) references(e Entry, text func(int) string) {
 	own := "artifact:0190a5c0-7d5e-7000-8000-000000000001:data/flight_recorder/tool_payloads/0190a5c0-7d5e-7000-8000-000000000001/args.json"
 	w.want(w.call(e, request("test.write", `{"n":2}`, byRef(own))), "", "")
 	w.want(w.call(e, request("test.write", `{}`, byRef(own))), "validation", "ARGS-REF")
-	w.want(w.call(e, request("test.write", `{}`, byRef(gate.PayloadRef("0190a5c0-7d5e-7000-8000-000000000001", "args")))), "validation", "ARGS-REF")
+	w.want(w.call(e, request("test.write", `{}`, byRef(gate.PayloadRef("0190a5c0-7d5e-7000-8000-000000000001", "args", strings.Repeat("0", 64))))), "validation", "ARGS-REF")
 	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://"+w.artifact(theirs, text(100))))), "validation", "artifact_not_found")
 	w.want(w.call(e, request("test.write", `{}`, byRef("artifact://art_00000000000000000000000000"))), "validation", "artifact_not_found")
 	w.want(w.call(e, request("test.write", `{}`, byRef("artifact:///etc/passwd"))), "validation", "ARGS-REF")
@@ -278,7 +299,7 @@ func oneEventForEachCall(t *testing.T, w *World) {
 		}
 		refs := map[string]string{"args": e.ArgsRef, "result": e.ResultRef}
 		for _, p := range payloads {
-			if p.Kind == "args" && p.SHA256 != e.ArgsHash || refs[p.Kind] != gate.PayloadRef(e.ToolCallID, p.Kind) {
+			if p.Kind == "args" && p.SHA256 != e.ArgsHash || refs[p.Kind] != gate.PayloadRef(e.ToolCallID, p.Kind, p.SHA256) {
 				t.Errorf("%+v, %s", p, r.Event)
 			}
 			delete(refs, p.Kind)
@@ -329,14 +350,10 @@ func dryRun(t *testing.T, w *World) {
 	w.want(w.call(e, request("test.read", `{"n":1}`, dry)), "", "")
 }
 
-// nextSteps: an error ends with what the caller can do by the way it came.
+// nextSteps: an error ends with what the caller can do, as the words of its face have it.
 func nextSteps(t *testing.T, w *World) {
 	e := w.as(everyone("a"))
-	words := map[gate.Transport][3]string{
-		gate.Local: {"Next: slurmgate runs list", "slurmgate tool show test.read", "slurmgate approve apr_"},
-		gate.MCP:   {"Next: run_list", "tool_show", "ask an administrator to run `slurmgate approve apr_"},
-		gate.Other: {"Next: GET /v1/runs", "GET /v1/registry", "POST /v1/approvals/apr_"},
-	}[w.Transport]
+	words := []string{"Next: do run.list", "do tool.show tool_id=test.read", "do approval.answer approval_id=apr_"}
 	for i, req := range []gate.Request{request("test.read", `{"run_id":"run_00000000000000000000000000"}`), request("test.read", `{"x":1}`),
 		request("test.asked", `{}`)} {
 		if res := w.call(e, req); res.Error == nil || !strings.Contains(res.Error.Message, words[i]) {
@@ -356,9 +373,7 @@ func limits(t *testing.T, w *World) {
 		}
 		done <- res
 	}()
-	for w.count("test.wait") == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	synctest.Wait()
 	second := make(chan gate.Response, 1)
 	go func() {
 		res, err := w.as(everyone("b")).Call(t.Context(), request("test.wait", `{}`))

@@ -395,5 +395,6 @@ func (w *World) gateWith(j gate.Journal) *gate.Gate {
 		w.T.Fatal(err)
 	}
 	return gate.New(gate.Config{Registry: registry, Policy: rules{}, Journal: j, Promises: w.Ledger, Owners: w.Ledger, Artifacts: w,
-		Key: key, Log: slog.New(slog.NewTextHandler(w.Log, nil)), Now: w.now})
+		Words: gate.Words{w.Transport: fault.Words(func(s fault.Step) string { return "do " + s.String() })},
+		Key:   key, Log: slog.New(slog.NewTextHandler(w.Log, nil)), Now: w.now})
 }

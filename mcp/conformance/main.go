@@ -206,7 +206,7 @@ func artifactTools() []gate.Tool {
 	doc := map[string]any{"artifact_id": id, "type": "TEXT", "label": "a text", "size_bytes": 6}
 	make := func(name, input string, result any) gate.Tool {
 		t := toolOf(name, "An operation of the gateway.", input)
-		t.Capabilities = []string{gate.CapGateway, gate.CapRead}
+		t.Capabilities, t.Chat.Has = []string{gate.CapGateway, gate.CapRead}, true
 		t.Handle = func(_ context.Context, c gate.Call) (any, error) {
 			if input != "" && !strings.Contains(string(c.Args), id) {
 				return nil, fault.New(fault.NotFound, "artifact_not_found", "there is no such artifact").

@@ -113,7 +113,7 @@ func notTar(err error) error {
 func Entry(name, why string) error {
 	return fault.Invalid("", fault.Problem{Code: "IMPORT-ENTRY", Field: "path",
 		Rule: "folders and plain files, with names of visible characters without backslashes and doubled blanks",
-		Msg:  fmt.Sprintf("%.200q %s", name, why), Hint: "rename or remove it, or pack the directory into one file"})
+		Msg:  fault.Quote(name, 200) + " " + why, Hint: "rename or remove it, or pack the directory into one file"})
 }
 
 // TooMany is the fault about a directory with more files than an artifact has.

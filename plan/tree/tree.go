@@ -91,7 +91,7 @@ func (o *order) add(f File) error {
 	msg := CheckPath(f.Path)
 	switch {
 	case msg != "":
-		return fmt.Errorf("the path %.200q: %s", f.Path, msg)
+		return fmt.Errorf("the path %s: %s", fault.Quote(f.Path, 200), msg)
 	case !plan.IsSHA256(f.SHA256):
 		return errors.New("a checksum is 64 lower-case hex digits")
 	case f.Size < 0:
@@ -101,11 +101,11 @@ func (o *order) add(f File) error {
 	case f.Size > math.MaxInt64-o.sum.Bytes:
 		return errors.New("its files are larger than any disk")
 	case o.sum.Files > 0 && o.last == f.Path:
-		return fmt.Errorf("the path %.200q appears twice", f.Path)
+		return fmt.Errorf("the path %s appears twice", fault.Quote(f.Path, 200))
 	case o.sum.Files > 0 && Compare(o.last, f.Path) > 0:
-		return fmt.Errorf("the path %.200q is not in order", f.Path)
+		return fmt.Errorf("the path %s is not in order", fault.Quote(f.Path, 200))
 	case o.sum.Files > 0 && strings.HasPrefix(f.Path, o.last+"/"):
-		return fmt.Errorf("the path %.200q is below a file", f.Path)
+		return fmt.Errorf("the path %s is below a file", fault.Quote(f.Path, 200))
 	}
 	o.last = f.Path
 	o.sum.Files++
@@ -237,8 +237,8 @@ func Inputs(in plan.Input, manifest io.Reader) (list []plan.Input, err error) {
 	_, err = Each(manifest, func(f File) error {
 		at := in.DestRelpath + "/" + f.Path
 		if len(at) > plan.MaxRelPath {
-			return fault.New(fault.Validation, Code, fmt.Sprintf("the file %.200q of input %s would have a path longer than %d bytes", f.Path,
-				in.Role, plan.MaxRelPath)).WithNext("give the directory a shorter place, or shorten the names in it")
+			return fault.New(fault.Validation, Code, fmt.Sprintf("the file %s of input %s would have a path longer than %d bytes",
+				fault.Quote(f.Path, 200), in.Role, plan.MaxRelPath)).WithNext("give the directory a shorter place, or shorten the names in it")
 		}
 		list = append(list, plan.Input{Role: in.Role, ArtifactID: in.ArtifactID, ChecksumSHA256: f.SHA256, DestRelpath: at})
 		return nil

@@ -53,7 +53,7 @@ func (r *Reader) Parse(data []byte) Value {
 	r.silent = map[*yaml.Node]bool{}
 	nothing := Value{r: r, at: top}
 	if len(data) > MaxBytes {
-		r.add("SIZE", "", fmt.Sprintf("at most %d bytes", MaxBytes), "the file is larger", "", place{})
+		r.add("SIZE", "", fmt.Sprintf("at most %d bytes", MaxBytes), "the file is too large", "", place{})
 		return nothing
 	}
 	var doc, more yaml.Node
@@ -137,7 +137,8 @@ func (r *Reader) checkKeys(n *yaml.Node, path string) {
 		case k.Anchor != "":
 			r.add("ANCHOR", at, "no anchors", "the anchor &"+clip(k.Anchor)+" is not supported", "remove it", of(k))
 		case k.Kind != yaml.ScalarNode:
-			r.add("KEY", path, "keys are plain strings", "a key is not a string", `put a text that begins with { in quotes: "{{ … }}"`, of(k))
+			r.add("KEY", path, "plain strings as keys", "a key is not a string",
+				`put a text that begins with { in quotes: "{{ … }}"`, of(k))
 			r.silent[k] = true
 		case k.ShortTag() == "!!merge":
 			r.add("MERGE-KEY", path, "no merge keys", "the merge key << is not supported", "write the fields out", of(k))
@@ -145,7 +146,7 @@ func (r *Reader) checkKeys(n *yaml.Node, path string) {
 		case k.Style&yaml.TaggedStyle != 0:
 			r.add("TAG", at, "no tags", "the tag "+clip(k.Tag)+" is not supported", "remove it", of(k))
 		case k.ShortTag() != "!!str":
-			r.add("KEY", path, "keys are strings", "the key "+clip(k.Value)+" reads as another type", "put it in quotes", of(k))
+			r.add("KEY", path, "strings as keys", "the key "+clip(k.Value)+" reads as another type", "put it in quotes", of(k))
 			r.silent[k] = true
 		case seen[k.Value] > 0:
 			r.add("DUPLICATE-KEY", at, "each key once", fmt.Sprintf("the key %q is already in line %d", clip(k.Value), seen[k.Value]),

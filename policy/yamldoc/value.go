@@ -2,6 +2,7 @@ package yamldoc
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,12 +25,20 @@ type Value struct {
 // Exists reports whether the document has the value.
 func (v Value) Exists() bool { return v.n != nil }
 
+// Field returns a field of a mapping without checking the others; it does not exist if the value is not a mapping.
+func (v Value) Field(key string) Value {
+	for i := 0; v.IsMap() && i+1 < len(v.n.Content); i += 2 {
+		if k := v.n.Content[i]; k.Value == key {
+			return Value{v.r, v.n.Content[i+1], join(v.path, key), of(k)}
+		}
+	}
+	return Value{r: v.r, path: join(v.path, key), at: v.at}
+}
+
 // Peek returns the text of a field without recording anything; empty when there is none.
 func (v Value) Peek(key string) string {
-	for i := 0; v.n != nil && v.n.Kind == yaml.MappingNode && i+1 < len(v.n.Content); i += 2 {
-		if c := v.n.Content[i+1]; v.n.Content[i].Value == key && c.Kind == yaml.ScalarNode && c.ShortTag() == "!!str" {
-			return c.Value
-		}
+	if f := v.Field(key); f.IsText() && f.n.ShortTag() == "!!str" {
+		return f.n.Value
 	}
 	return ""
 }
@@ -49,14 +58,7 @@ func (v Value) UnlessNull() Value {
 func (v Value) IsMap() bool { return v.n != nil && v.n.Kind == yaml.MappingNode }
 
 // Has reports whether the value is a mapping with the key.
-func (v Value) Has(key string) bool {
-	for i := 0; v.IsMap() && i+1 < len(v.n.Content); i += 2 {
-		if v.n.Content[i].Value == key {
-			return true
-		}
-	}
-	return false
-}
+func (v Value) Has(key string) bool { return v.Field(key).Exists() }
 
 // Path is the value's place, e.g. inputs[0].role.
 func (v Value) Path() string { return v.path }
@@ -75,7 +77,7 @@ func (v Value) wrongType(want, hint string) {
 	if v.n.Kind == yaml.ScalarNode && v.n.Value != "" {
 		got += " (" + clip(v.n.Value) + ")"
 	}
-	v.Fail("TYPE", want, "it is "+strings.TrimSpace(got), hint)
+	v.Fail("TYPE", want, "it is "+strings.TrimSpace(got)+", not "+want, hint)
 	v.r.silent[v.n] = true
 }
 
@@ -259,7 +261,7 @@ func (v Value) Object(known ...string) Object {
 		case i < 0:
 			e.Fail("UNKNOWN-FIELD", "only "+strings.Join(known, ", "), "there is no such field", plan.DidYouMean(e.Key, known))
 		case v.r.Case == Camel && strings.ContainsAny(e.Key, "_-"):
-			e.Fail("SNAKE-CASE", "field names are camelCase", "the name is not in camelCase", "write "+known[i])
+			e.Fail("SNAKE-CASE", "a name in camelCase", "the name is not in camelCase", "write "+known[i])
 		default:
 			e.Fail("UNKNOWN-FIELD", "only "+strings.Join(known, ", "), "there is no such field", "write "+known[i])
 		}
@@ -288,4 +290,17 @@ func (o Object) NeedOr(name, hint string) Value {
 		f.Fail("REQUIRED", "required", "the field is missing", hint)
 	}
 	return f
+}
+
+// Fields returns the keys of a section that a struct describes by its tags yaml, in order, and the field of each. The fields of an
+// embedded struct are the section's own.
+func Fields(t reflect.Type) (known map[string][]int, order []string) {
+	known = map[string][]int{}
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); f.IsExported() && !f.Anonymous && name != "-" {
+			known[name] = f.Index
+			order = append(order, name)
+		}
+	}
+	return known, order
 }

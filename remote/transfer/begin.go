@@ -186,7 +186,8 @@ func (u *upload) prefix(ctx context.Context) error {
 	if !u.file.ReadBack {
 		return nil
 	}
-	left := File{Path: u.temp, Size: u.from, SHA256: hex.EncodeToString(u.sum.Sum(nil))}
+	// It may grow: the server of the earlier upload may still write what had come to it.
+	left := File{Path: u.temp, Size: u.from, SHA256: hex.EncodeToString(u.sum.Sum(nil)), Grows: true}
 	_, err := u.pool.Get(ctx, left, 0, nil, io.Discard)
 	if !fault.Is(err, fault.Tool) {
 		return err

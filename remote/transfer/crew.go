@@ -21,6 +21,7 @@ type lane struct {
 	conn *conn // nil: none, or lost
 	file *sftp.File
 	i    int
+	seen bool // the file was examined just now: it is regular
 
 	syncing sync.Mutex
 	mark    int64 // how far the file had come at the last sync
@@ -90,7 +91,20 @@ func (w *crew) openFile(ctx context.Context, l *lane) error {
 	if err != nil {
 		return err
 	}
-	f, err := ask(ctx, l.slot, c, func() (*sftp.File, error) { return c.OpenFile(w.name, w.flags) })
+	examine := w.reads && !l.seen
+	l.seen = false
+	f, err := ask(ctx, l.slot, c, func() (*sftp.File, error) {
+		if examine {
+			st, err := c.Lstat(w.name)
+			switch {
+			case err != nil:
+				return nil, err
+			case !st.Mode().IsRegular():
+				return nil, notRegular()
+			}
+		}
+		return c.OpenFile(w.name, w.flags)
+	})
 	if err != nil {
 		if mayReturn(err) {
 			l.slot.drop(c)

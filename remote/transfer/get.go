@@ -49,7 +49,10 @@ func (p *Pool) Get(ctx context.Context, f File, from int64, h hash.Hash, dst io.
 	return n, explain(ctx, "read", f.name(), err)
 }
 
-// begin looks at the file before it opens it: opening a pipe would hang, and a wrong size need not be read.
+// notRegular is the error of a file that is none when it is examined, which precedes each opening: opening a pipe would hang.
+func notRegular() error { return fault.New(fault.Tool, CodeKind, "it is not a regular file") }
+
+// begin examines the file before it opens it: a wrong size need not be read.
 func (d *download) begin(ctx context.Context) error {
 	w, first := d.crew, d.crew.lanes[0]
 	type found struct {
@@ -64,11 +67,12 @@ func (d *download) begin(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !st.Mode().IsRegular():
-		return fault.New(fault.Tool, CodeKind, "it is not a regular file")
+		return notRegular()
 	case st.Size() < d.file.Size || st.Size() > d.file.Size && !d.file.Grows:
 		return fault.New(fault.Tool, CodeSize, fmt.Sprintf("it has %d bytes instead of %d", st.Size(), d.file.Size))
 	}
 	w.name, w.flags, w.chunk, w.reads = d.file.Path, os.O_RDONLY, st.conn.chunk, true
+	first.seen = true
 	w.setDepth(d.pool.tune.window, d.file.Size-d.from)
 	w.request = func(c *conn, f *sftp.File, off int64, buf []byte) error { return readFull(f, off, buf, d.file.Size) }
 	w.done = func(_ *lane, s *span) { d.slot[d.place(s.off)] <- s }

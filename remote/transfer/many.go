@@ -5,6 +5,8 @@ import (
 	"io"
 	"iter"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -15,24 +17,20 @@ const (
 // PutMany puts each file as [Pool.Put] does, many at a time. It ends with the first error; files that it has put by then remain. The source
 // of a file is opened when its turn comes, and closed when it is an [io.Closer].
 func (p *Pool) PutMany(ctx context.Context, files iter.Seq2[File, func() (io.ReaderAt, error)]) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var wg sync.WaitGroup
+	transfers, ctx := errgroup.WithContext(ctx)
 	budget := newBudget(manyFiles, manyBytes)
 	for f, open := range files {
 		need := min(f.Size, int64(p.tune.window*len(p.slots)))
 		if budget.take(ctx, need) != nil {
+			transfers.Go(func() error { return context.Cause(ctx) })
 			break
 		}
-		wg.Go(func() {
+		transfers.Go(func() error {
 			defer budget.give(need)
-			if err := p.putOpened(ctx, f, open); err != nil {
-				stop(err) // the first one counts
-			}
+			return p.putOpened(ctx, f, open)
 		})
 	}
-	wg.Wait()
-	return context.Cause(ctx)
+	return transfers.Wait()
 }
 
 func (p *Pool) putOpened(ctx context.Context, f File, open func() (io.ReaderAt, error)) error {

@@ -20,6 +20,7 @@ import (
 	"sync"
 
 	"github.com/pkg/sftp"
+	"golang.org/x/sync/errgroup"
 
 	"slurmgate/fault"
 )
@@ -347,21 +348,21 @@ func (u *upload) syncAll(ctx context.Context) error {
 	if u.file.Unsynced {
 		return nil
 	}
-	errs := make([]error, len(u.crew.lanes))
-	var wg sync.WaitGroup
-	for i, l := range u.crew.lanes {
+	var syncs errgroup.Group
+	for _, l := range u.crew.lanes {
 		if l.file == nil || !l.conn.syncs {
 			continue
 		}
-		wg.Go(func() {
-			if errs[i] = u.sync(ctx, l, l.file.Sync); mayReturn(errs[i]) {
+		syncs.Go(func() error {
+			err := u.sync(ctx, l, l.file.Sync)
+			if mayReturn(err) {
 				u.crew.lose(l)
-				errs[i] = nil
+				return nil
 			}
+			return err
 		})
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return syncs.Wait()
 }
 
 // durable is how many bytes from the start the server has synced.

@@ -29,6 +29,7 @@ type server struct {
 	most       int   // connections at a time
 	now        int
 	synced     int
+	written    int // bytes that writes brought
 }
 
 type memFile struct {
@@ -288,6 +289,7 @@ func (s *server) answer(n int, kind byte, id uint32, p *packet, handles map[stri
 		if s.room >= 0 && int64(end) > s.room {
 			return status(id, failure)
 		}
+		s.written += len(data)
 		f.data = patch(f.data, int(off), []byte(data))
 		f.dirty[n] = append(f.dirty[n], memWrite{int(off), []byte(data)})
 		return status(id, ok)

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +23,14 @@ import (
 // small makes a few kilobytes behave as gigabytes do.
 var small = tuning{chunk: 1 << 10, window: 4 << 10, lane: 4 << 10, sync: 8 << 10, resume: 16 << 10,
 	pause: time.Millisecond}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 func randomBytes(seed uint64, n int) []byte {
 	b := make([]byte, n)
@@ -111,6 +118,8 @@ func cuts(s *server, crash bool, in bool, after ...int) {
 }
 
 // A connection that is cut at any byte of either direction, whether the host behind it crashes or not, costs time only.
+//
+// slow: cuts a transfer at every byte
 func TestCutAtEveryByte(t *testing.T) {
 	data := randomBytes(7, 1100)
 	f := File{Path: "/d/f", Size: 1100, SHA256: sumOf(data), Mode: 0o400}
@@ -147,15 +156,6 @@ func TestCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// far is a server that the tests cut: the one in memory, and OpenSSH's.
-type far interface {
-	Dialer
-	content(name string) ([]byte, bool)
-	names() []string
-	cut(rng *rand.Rand, after ...int) // connections, after so many bytes each
-	mend()
-}
-
 func (s *server) cut(rng *rand.Rand, after ...int) {
 	cuts(s, rng.IntN(2) == 0, rng.IntN(2) == 0, after...)
 	bad := rng.IntN(9)
@@ -175,7 +175,7 @@ func (s *server) mend() {
 
 // manyCuts puts a file into a folder that has an older one of its name. Whatever is cut, crashes, or cannot connect: a file under its name
 // is whole, an error leaves what was there, and another try ends well. It returns how many tries failed.
-func manyCuts(t *testing.T, s far, dir string, rng *rand.Rand, seed uint64) (failed int) {
+func manyCuts(t *testing.T, s *server, dir string, rng *rand.Rand, seed uint64) (failed int) {
 	size := 1 + rng.IntN(200_000)
 	data := randomBytes(seed, size)
 	f := File{Path: dir + "/f", Size: int64(size), SHA256: sumOf(data)}
@@ -212,6 +212,7 @@ func manyCuts(t *testing.T, s far, dir string, rng *rand.Rand, seed uint64) (fai
 	return failed
 }
 
+// slow: cuts a transfer hundreds of times
 func TestManyCuts(t *testing.T) {
 	failed := 0
 	for seed := range uint64(300) {
@@ -272,10 +273,15 @@ func TestGetContinues(t *testing.T) {
 }
 
 // An upload that a restart of the gateway ended is continued behind what is durable, holes and crashes notwithstanding.
-func TestPutContinuesAfterRestart(t *testing.T) {
+func TestPutContinuesAfterRestart(t *testing.T) { putContinues(t, false) }
+
+// It is continued while the server still writes what had come to it from the earlier gateway, so that the file grows as it is read back.
+func TestPutContinuesWhileTheFileGrows(t *testing.T) { putContinues(t, true) }
+
+func putContinues(t *testing.T, grows bool) {
 	synctest.Test(t, func(t *testing.T) {
 		data := randomBytes(3, 1_000_000)
-		f := File{Path: "/d/f", Size: 1_000_000, SHA256: sumOf(data)}
+		f := File{Path: "/d/f", Size: 1_000_000, SHA256: sumOf(data), ReadBack: grows}
 		s := newServer()
 		ctx, stop := context.WithCancel(t.Context())
 		p := newPool(s, Config{Connections: 4, Stall: time.Minute}, small)
@@ -294,16 +300,21 @@ func TestPutContinuesAfterRestart(t *testing.T) {
 		if durable < 100_000 {
 			t.Fatalf("the record says %d, files %v", durable, s.names())
 		}
+		s.size = func(name string, size int64) int64 {
+			if grows && !strings.HasSuffix(name, recordSuffix) {
+				return min(f.Size, size+1000)
+			}
+			return size
+		}
 		p = pool(t, s, 4)
-		var sent atomic.Int64
-		s.wire = func(_ int, c net.Conn) net.Conn { return &meter{c, &sent} }
+		before := s.written
 		if _, err := p.Put(t.Context(), f, bytes.NewReader(data)); err != nil {
 			t.Fatal(err)
 		}
 		if got, _ := s.content("/d/f"); !bytes.Equal(got, data) || len(s.names()) != 1 {
 			t.Errorf("other bytes, or files %v", s.names())
 		}
-		written := int(sent.Load())
+		written := s.written - before
 		if left := 1_000_000 - durable; written < left || written > left+left/4 {
 			t.Errorf("%d bytes were sent of the %d that were left", written, left)
 		}
@@ -322,18 +333,6 @@ func (w *tripwire) ReadAt(b []byte, off int64) (int, error) {
 		w.trip()
 	}
 	return bytes.NewReader(w.data).ReadAt(b, off)
-}
-
-// meter counts what the server reads.
-type meter struct {
-	net.Conn
-	n *atomic.Int64
-}
-
-func (m *meter) Read(b []byte) (int, error) {
-	n, err := m.Conn.Read(b)
-	m.n.Add(int64(n))
-	return n, err
 }
 
 func TestPutRefusals(t *testing.T) {
@@ -472,16 +471,14 @@ func TestPutMany(t *testing.T) {
 		}
 		cuts(s, true, true, 10_000, 100_000, 5_000)
 		p := pool(t, s, 4)
-		if err := p.PutMany(t.Context(), func(yield func(File, func() (io.ReaderAt, error)) bool) {
+		must(t, p.PutMany(t.Context(), func(yield func(File, func() (io.ReaderAt, error)) bool) {
 			for name, data := range want {
 				if !yield(File{Path: name, Size: int64(len(data)), SHA256: sumOf(data)},
 					func() (io.ReaderAt, error) { return bytes.NewReader(data), nil }) {
 					return
 				}
 			}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if len(s.names()) != len(want) {
 			t.Errorf("%d files of %d", len(s.names()), len(want))
 		}

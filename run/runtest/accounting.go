@@ -33,7 +33,7 @@ func recorded(t *testing.T, x *Transport) {
 		return i >= 0 && j.Class == run.ClassEnded
 	})
 	if j.ID != id || j.Closed || j.Submitted == nil || j.Started == nil || j.Ended == nil {
-		t.Errorf("%+v", j)
+		t.Errorf("accounting shows %+v, want the job with its times", j)
 	}
 	x.Until(t, "usage", func() bool {
 		list, err := x.Usage(t.Context(), since, key)

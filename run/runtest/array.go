@@ -24,7 +24,7 @@ func (x *Transport) array(t *testing.T, jobs ...run.JobSpec) run.JobSpec {
 	leader := jobs[0]
 	leader.Array = &run.Array{Name: "sg-array-" + leader.Token[8:], K: 1}
 	for _, j := range jobs {
-		script, err := x.ReadControl(t.Context(), j.RunID, j.N, run.ScriptFile, 1<<20, false)
+		script, err := run.ReadControl(t.Context(), x, j.RunID, j.N, run.ScriptFile, 1<<20, false)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func (x *Transport) findTask(t *testing.T, array run.JobSpec, id string) (found 
 		return run.Job{}, false
 	}
 	if jobs[i].Task == nil || id != run.TaskID(id[:len(id)-2], *jobs[i].Task) {
-		t.Fatalf("%+v", jobs[i])
+		t.Fatalf("the task is %+v, want that of its id", jobs[i])
 	}
 	return jobs[i], true
 }
@@ -74,7 +74,7 @@ func (x *Transport) sentArray(t *testing.T, array run.JobSpec) (id string) {
 	t.Helper()
 	res := x.Send(t.Context(), array, 1)
 	if res.Outcome != run.SendAccepted || res.JobID == "" {
-		t.Fatalf("%+v", res)
+		t.Fatalf("the send of the array ended as %+v, want accepted", res)
 	}
 	if again := x.receipt(t, array, 1); again.Outcome != run.SendAccepted || again.JobID != res.JobID {
 		t.Errorf("the receipt says %+v", again)
@@ -93,7 +93,7 @@ func tasksEnd(t *testing.T, x *Transport) {
 		if n, e := x.Executions(job), x.exit(t, job); n != 1 || e.Reason != "ok" || e.Holder.Job != at || e.Holder.Task != fmt.Sprint(i) {
 			t.Errorf("task %s: executed %d times, %+v", at, n, e)
 		}
-		got, err := x.ReadControl(t.Context(), job.RunID, job.N, run.ClaimFile, 4096, false)
+		got, err := run.ReadControl(t.Context(), x, job.RunID, job.N, run.ClaimFile, 4096, false)
 		if c, perr := run.ParseClaim(got); err != nil || perr != nil || c.Holder.Job != at || c.Token != job.Token {
 			t.Errorf("task %s: %q %v %v", at, got, err, perr)
 		}
@@ -107,7 +107,7 @@ func tasksCancelled(t *testing.T, x *Transport) {
 	id := x.sentArray(t, array)
 	cancel := func(task int, name string) {
 		t.Helper()
-		if err := x.Cancel(t.Context(), run.TaskID(id, task), name); err != nil {
+		if err := x.Cancel(t.Context(), run.TaskID(id, task), name, ""); err != nil {
 			t.Error(err)
 		}
 	}
@@ -140,7 +140,7 @@ func tasksCancelledTogether(t *testing.T, x *Transport) {
 	}
 	cancel := func(name string, ids ...string) {
 		t.Helper()
-		if err := x.Cancel(t.Context(), run.TaskIDs(ids), name); err != nil {
+		if err := x.Cancel(t.Context(), run.TaskIDs(ids), name, ""); err != nil {
 			t.Error(err)
 		}
 	}
@@ -169,7 +169,7 @@ func refusedWhole(t *testing.T, x *Transport) {
 	jobs := []run.JobSpec{x.Job(t, NoRoom), x.Job(t, NoRoom), x.Job(t, NoRoom)}
 	array := x.array(t, jobs...)
 	if res := x.Send(t.Context(), array, 1); res.Outcome != run.SendDeferred || res.Code == "" {
-		t.Errorf("%+v", res)
+		t.Errorf("the send of an array that has no room ended as %+v, want deferred", res)
 	}
 	list, err := x.Jobs(t.Context(), nil)
 	if err != nil || slices.ContainsFunc(list, func(j run.Job) bool { return j.Name == array.Array.Name && j.Class != run.ClassEnded }) {

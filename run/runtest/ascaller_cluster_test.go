@@ -42,11 +42,7 @@ func TestClusterConformanceAsCaller(t *testing.T) {
 	must(t, os.WriteFile(dir+"/image.sif", []byte("image"), 0o644))
 	jobs := runtest.Setup{Test: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) },
 		Open: func(t *testing.T) *runtest.Transport { return openCaller(t, dir, authority, logins) }}
-	t.Run("submitter", func(t *testing.T) { runtest.Submitter(t, jobs) })
-	t.Run("queue", func(t *testing.T) { runtest.Queue(t, jobs) })
-	t.Run("accounting", func(t *testing.T) { runtest.Accounting(t, jobs) })
-	t.Run("canceller", func(t *testing.T) { runtest.Canceller(t, jobs) })
-	t.Run("arrays", func(t *testing.T) { runtest.Arrays(t, jobs) })
+	runtest.Jobs(t, jobs)
 }
 
 // oneUser is the way in as alice.
@@ -72,6 +68,7 @@ func openCaller(t *testing.T, programs string, authority ssh.Signer, logins chan
 	me, err := user.Current()
 	must(t, err)
 	service, err := slurm.NewCLI(slurm.Config{BinDir: bin, LocksDir: filepath.Join(t.TempDir(), "locks"), User: me.Username, AllUsers: true,
+		RunsDirOfAll: "/shared/scratch/{user}/" + filepath.Base(bin),
 		RPCPerMinute: 1e6, Script: slurm.ScriptConfig{Runtime: slurm.Runtime{Path: programs + "/apptainer"}, Verify: slurm.VerifyAll,
 			GraceSeconds: 2, VerifyAllowanceSeconds: 300}})
 	must(t, err)
@@ -112,6 +109,10 @@ func openCaller(t *testing.T, programs string, authority ssh.Signer, logins chan
 	s := &site{Workspace: users, renderer: service.Renderer, image: programs + "/image.sif"}
 	x := s.transport()
 	x.RenderArray = service.RenderArray
+	x.Rename = func(t *testing.T, id, name string) {
+		_, err := as(`scontrol update jobid="$1" jobname="$2"`, id, name)
+		must(t, err)
+	}
 	x.Submitter, x.Queue, x.Accounting, x.Canceller, x.Room = users, alices{service, t}, service, users, run.ScopeQOS
 	hold := filepath.Join(bin, "hold")
 	x.Slow = func(t *testing.T) func() {
@@ -132,7 +133,7 @@ func openCaller(t *testing.T, programs string, authority ssh.Signer, logins chan
 				if res.Outcome != run.SendAccepted { // an array asks for several jobs that find no room: there is none left
 					continue
 				}
-				t.Cleanup(func() { must(t, users.Cancel(context.Background(), res.JobID, first.JobName)) })
+				t.Cleanup(func() { must(t, users.Cancel(context.Background(), res.JobID, first.JobName, "")) })
 			}
 		}
 		return s.prepare(t, place, program(k, runtest.Sleeps))

@@ -12,19 +12,19 @@ func cancelled(t *testing.T, x *Transport) {
 	job, other := x.Job(t, Waits), x.Job(t, Waits)
 	id, otherID := x.sent(t, job, 1), x.sent(t, other, 1)
 	for _, c := range []struct{ id, name string }{{id, other.JobName}, {otherID, job.JobName}, {"2147483", job.JobName}} {
-		if err := x.Cancel(t.Context(), c.id, c.name); err != nil {
+		if err := x.Cancel(t.Context(), c.id, c.name, ""); err != nil {
 			t.Errorf("cancel %s %s: %v", c.id, c.name, err)
 		}
 	}
 	x.alive(t, job)
 	x.alive(t, other)
 	for range 2 {
-		if err := x.Cancel(t.Context(), id, job.JobName); err != nil {
+		if err := x.Cancel(t.Context(), id, job.JobName, ""); err != nil {
 			t.Error(err)
 		}
 	}
 	if j := x.over(t, job); x.queued && (j.State != "CANCELLED" || x.Executions(job) != 0) {
-		t.Errorf("%+v", j)
+		t.Errorf("the cancelled job is %+v, want cancelled and never executed", j)
 	}
 	x.alive(t, other)
 }
@@ -35,13 +35,13 @@ func cancelledRunning(t *testing.T, x *Transport) {
 	id := x.sent(t, job, 1)
 	x.started(t, job)
 	x.Until(t, "start of the program", func() bool { return x.Executions(job) == 1 })
-	if err := x.Cancel(t.Context(), id, job.JobName); err != nil {
+	if err := x.Cancel(t.Context(), id, job.JobName, ""); err != nil {
 		t.Error(err)
 	}
 	if j := x.over(t, job); x.queued && j.State != "CANCELLED" {
-		t.Errorf("%+v", j)
+		t.Errorf("the cancelled job is %+v, want cancelled", j)
 	}
 	if e := x.exit(t, job); e.Code == 0 || e.Reason != "terminated" || e.Holder.Job != id {
-		t.Errorf("%+v", e)
+		t.Errorf("the exit of the cancelled job is %+v, want terminated", e)
 	}
 }

@@ -49,11 +49,7 @@ func conform(t *testing.T, over *remote.Host) {
 	must(t, os.WriteFile(dir+"/apptainer", []byte(runtimeScript), 0o700))
 	jobs := runtest.Setup{Test: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) },
 		Open: func(t *testing.T) *runtest.Transport { return openCluster(t, dir, over) }}
-	t.Run("submitter", func(t *testing.T) { runtest.Submitter(t, jobs) })
-	t.Run("queue", func(t *testing.T) { runtest.Queue(t, jobs) })
-	t.Run("accounting", func(t *testing.T) { runtest.Accounting(t, jobs) })
-	t.Run("canceller", func(t *testing.T) { runtest.Canceller(t, jobs) })
-	t.Run("arrays", func(t *testing.T) { runtest.Arrays(t, jobs) })
+	runtest.Jobs(t, jobs)
 }
 
 func openCluster(t *testing.T, programs string, over *remote.Host) *runtest.Transport {
@@ -77,13 +73,20 @@ func openCluster(t *testing.T, programs string, over *remote.Host) *runtest.Tran
 	hold := filepath.Join(bin, "hold")
 	x := s.transport()
 	x.Submitter, x.Queue, x.Accounting, x.Canceller, x.Room = cli, cli, cli, cli, run.ScopeQOS
-	x.RenderArray = cli.RenderArray
+	x.RenderArray, x.Rename = cli.RenderArray, rename
 	x.Slow = func(t *testing.T) func() {
 		must(t, os.WriteFile(hold, nil, 0o600))
 		return func() { must(t, os.Remove(hold)) }
 	}
 	x.Job = func(t *testing.T, k runtest.Kind) run.JobSpec { return s.job(t, cli, k) }
 	return x
+}
+
+// rename gives a job another name, as its user may.
+func rename(t *testing.T, id, name string) {
+	if out, err := exec.Command("scontrol", "update", "jobid="+id, "jobname="+name).CombinedOutput(); err != nil {
+		t.Fatalf("scontrol update jobid=%s: %v: %s", id, err, out)
+	}
 }
 
 // job prepares an attempt that becomes what the kind says on the dev cluster.

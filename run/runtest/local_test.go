@@ -47,7 +47,7 @@ func openHost(t *testing.T, runtime string) *runtest.Transport {
 			jobs, err := b.Jobs(context.Background(), nil)
 			must(t, err)
 			for _, j := range jobs { // a script that was about to start its program when it was cancelled may start it
-				must(t, b.Cancel(context.Background(), j.ID, j.Name))
+				must(t, b.Cancel(context.Background(), j.ID, j.Name, ""))
 			}
 			return len(jobs) == 0
 		})
@@ -60,7 +60,7 @@ func openHost(t *testing.T, runtime string) *runtest.Transport {
 			}
 			other := job(t, runtest.Sleeps)
 			res := b.Send(t.Context(), other, 1)
-			t.Cleanup(func() { must(t, b.Cancel(context.Background(), res.JobID, other.JobName)) })
+			t.Cleanup(func() { must(t, b.Cancel(context.Background(), res.JobID, other.JobName, "")) })
 		}
 		return job(t, k)
 	}

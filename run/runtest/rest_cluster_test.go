@@ -22,16 +22,13 @@ import (
 // The same over slurmrestd, by a unix socket.
 //
 // proves SITE-06
+// slurmrestd: all of it
 func TestClusterConformanceOverREST(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(dir+"/apptainer", []byte(runtimeScript), 0o700))
 	jobs := runtest.Setup{Posted: true, Test: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) },
 		Open: func(t *testing.T) *runtest.Transport { return openREST(t, dir) }}
-	t.Run("submitter", func(t *testing.T) { runtest.Submitter(t, jobs) })
-	t.Run("queue", func(t *testing.T) { runtest.Queue(t, jobs) })
-	t.Run("accounting", func(t *testing.T) { runtest.Accounting(t, jobs) })
-	t.Run("canceller", func(t *testing.T) { runtest.Canceller(t, jobs) })
-	t.Run("arrays", func(t *testing.T) { runtest.Arrays(t, jobs) })
+	runtest.Jobs(t, jobs)
 }
 
 func openREST(t *testing.T, programs string) *runtest.Transport {
@@ -45,14 +42,14 @@ func openREST(t *testing.T, programs string) *runtest.Transport {
 	script := scripts(filepath.Join(root, "apptainer"))
 	socket, daemon := slurmrestd(t)
 	over, err := rest.New(rest.Config{URL: "unix:" + socket, User: me.Username, Cluster: "devcluster", RPCPerMinute: 1e6, Script: script,
-		Control: s.ReadControl})
+		Control: s.ReadControlFrom})
 	must(t, err)
 	t.Cleanup(over.Close)
 	cli := commands(t, filepath.Join(root, "apptainer"))
 	s.renderer = over.Renderer
 	x := s.transport()
 	x.Submitter, x.Canceller, x.Queue, x.Accounting = over, over, over, over
-	x.RenderArray = over.RenderArray
+	x.RenderArray, x.Rename = over.RenderArray, rename
 	x.Room = run.ScopeRun // slurmrestd does not name the limit
 	x.Slow = func(t *testing.T) func() {
 		must(t, daemon.Signal(syscall.SIGSTOP))
@@ -94,7 +91,7 @@ func slurmrestd(t *testing.T) (socket string, daemon *os.Process) {
 			t.Logf("slurmrestd printed:\n%s", text)
 		}
 	})
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		c, err := net.Dial("unix", socket)
 		if err == nil {
 			c.Close()

@@ -44,9 +44,9 @@ func (s *site) transport() *runtest.Transport {
 	return &runtest.Transport{Workspace: s.Workspace,
 		Until: func(t *testing.T, what string, ok func() bool) {
 			t.Helper()
-			for end := time.Now().Add(time.Minute); !ok(); time.Sleep(100 * time.Millisecond) {
+			for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(100 * time.Millisecond) {
 				if time.Now().After(end) {
-					t.Fatalf("no %s after a minute", what)
+					t.Fatalf("no %s after 5 minutes", what)
 				}
 			}
 		},

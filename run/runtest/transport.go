@@ -44,6 +44,8 @@ type Transport struct {
 	Job func(t *testing.T, k Kind) run.JobSpec
 	// Slow makes every sbatch from now on take until release is called. Not needed where there is no queue.
 	Slow func(t *testing.T) (release func())
+	// Rename gives a job, or a task, another name in Slurm. Not needed where there is no queue.
+	Rename func(t *testing.T, id, name string)
 	// Until lets time pass until ok, and fails the test when that does not happen.
 	Until func(t *testing.T, what string, ok func() bool)
 	// Executions is how often the program of the job was started.
@@ -117,7 +119,7 @@ func (x *Transport) sent(t *testing.T, job run.JobSpec, k int) string {
 		t.Fatalf("send %d: %+v", k, res)
 	}
 	t.Cleanup(func() {
-		if err := x.Cancel(context.Background(), res.JobID, job.JobName); err != nil {
+		if err := x.Cancel(context.Background(), res.JobID, job.JobName, ""); err != nil {
 			t.Errorf("scancel: %v", err)
 		}
 	})
@@ -179,7 +181,7 @@ func (x *Transport) alive(t *testing.T, job run.JobSpec) {
 
 func (x *Transport) exit(t *testing.T, job run.JobSpec) run.Exit {
 	t.Helper()
-	data, err := x.ReadControl(t.Context(), job.RunID, job.N, run.ExitFile, 4096, false)
+	data, err := run.ReadControl(t.Context(), x, job.RunID, job.N, run.ExitFile, 4096, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func controlWhole(t *testing.T, x *Files) {
 				}
 				continue
 			}
-			got, err := x.ReadControl(t.Context(), runID, 1, run.ScriptFile, 2*size, false)
+			got, err := run.ReadControl(t.Context(), x, runID, 1, run.ScriptFile, 2*size, false)
 			if err != nil || len(got) != size || bytes.Count(got, got[:1]) != size {
 				t.Errorf("%d bytes, %.5q…, %v", len(got), got, err)
 			}
@@ -137,7 +137,7 @@ func controlRefused(t *testing.T, x *Files) {
 	for _, name := range []string{"", ".", "..", "a/b", "../x", ".hidden", "a\nb", run.ClaimFile, "token", strings.Repeat("x", 200)} {
 		wantFault(t, x.OpenAttempt(t.Context(), runID, 1, token, run.ControlFile{Name: name}), fault.Validation, "control_name")
 	}
-	_, err := x.ReadControl(t.Context(), runID, 1, "../token", 10, false)
+	_, err := run.ReadControl(t.Context(), x, runID, 1, "../token", 10, false)
 	wantFault(t, err, fault.Validation, "control_name")
 }
 
@@ -149,9 +149,21 @@ func readControl(t *testing.T, x *Files) {
 		tail  bool
 		want  string
 	}{{100, false, "0123456789"}, {100, true, "0123456789"}, {4, false, "0123"}, {4, true, "6789"}, {0, false, ""}, {0, true, ""}} {
-		got, err := x.ReadControl(t.Context(), runID, 1, "stdout", c.limit, c.tail)
+		got, err := run.ReadControl(t.Context(), x, runID, 1, "stdout", c.limit, c.tail)
 		if err != nil || string(got) != c.want {
 			t.Errorf("%+v: %q, %v", c, got, err)
+		}
+	}
+	for _, c := range []struct {
+		from, limit int64
+		want        string
+		at          int64
+	}{{0, 4, "0123", 0}, {3, 4, "3456", 3}, {8, 4, "89", 8}, {10, 4, "", 10}, {99, 4, "", 10}, {-3, 100, "789", 7}, {-99, 4, "0123", 0},
+		{-4, 2, "67", 6}} {
+		got, err := x.ReadControlFrom(t.Context(), runID, 1, "stdout", c.from, c.limit)
+		if err != nil || string(got.Data) != c.want || got.From != c.at {
+			t.Errorf("ReadControlFrom(%d, %d) of 0123456789 = %q from %d, %v; want %q from %d", c.from, c.limit, got.Data, got.From, err, c.want,
+				c.at)
 		}
 	}
 	x.Leave(t, runID, "a1/ctl/link", Entry{Kind: Symlink})
@@ -167,9 +179,12 @@ func readControl(t *testing.T, x *Files) {
 		{1, "link", fault.Conflict, "workspace_foreign_entry"}, {1, "pipe", fault.Conflict, "workspace_foreign_entry"},
 		{1, "folder", fault.Conflict, "workspace_foreign_entry"}, {0, "exit", fault.Validation, "attempt_number"},
 	} {
-		_, err := x.ReadControl(t.Context(), runID, c.n, c.name, 10, false)
+		_, err := run.ReadControl(t.Context(), x, runID, c.n, c.name, 10, false)
 		if fault.KindOf(err) != c.kind || fault.CodeOf(err) != c.code {
 			t.Errorf("%+v: %v", c, err)
+		}
+		if _, from := x.ReadControlFrom(t.Context(), runID, c.n, c.name, 3, 10); fault.CodeOf(from) != c.code {
+			t.Errorf("ReadControlFrom(%s) of attempt %d gave %v, want %s", c.name, c.n, from, c.code)
 		}
 	}
 }

@@ -155,7 +155,7 @@ func removalKeepsOut(t *testing.T, x *Files) {
 	wantFault(t, x.OpenAttempt(t.Context(), runID, 1, token), fault.Conflict, "workspace_ahead_of_ledger")
 	_, err = x.TakeClaim(t.Context(), runID, 1, run.VoidClaim(token))
 	wantFault(t, err, fault.NotFound, "attempt_missing")
-	_, err = x.ReadControl(t.Context(), runID, 1, run.ExitFile, 100, false)
+	_, err = run.ReadControl(t.Context(), x, runID, 1, run.ExitFile, 100, false)
 	wantFault(t, err, fault.NotFound, "attempt_missing")
 	must(t, x.OpenAttempt(t.Context(), runID, 2, token2))
 	x.has(t, "a2/ctl/token", token2+"\n")

@@ -26,6 +26,7 @@ var rows = map[string]string{
 	"app":           "cmd app cli",
 	"cli":           "cmd app cli",
 	"doctor":        "cmd app cli",
+	"transport":     "cmd app cli",
 }
 
 // besides are folders that are not part of the product.

@@ -21,6 +21,8 @@ func (j *jobs) accountingMember(name string) (err error) {
 		err = j.nameMember()
 	case "user":
 		f.user, err = j.word()
+	case "working_directory":
+		err = j.workDirMember()
 	case "cluster":
 		f.job.Cluster, err = j.word()
 	case "nodes":

@@ -15,9 +15,10 @@ import (
 // answer is what every answer of slurmrestd has beside the members that its request asks for.
 type answer struct {
 	status   int
-	cluster  string // meta.slurm.cluster; empty before v0.0.40
+	cluster  string // meta.slurm.cluster
 	release  string // meta.slurm.release, e.g. "24.11.5"
-	storage  string // meta.plugin.accounting_storage, e.g. "accounting_storage/slurmdbd"; empty before v0.0.40
+	storage  string // meta.plugin.accounting_storage, e.g. "accounting_storage/slurmdbd"
+	user     string // meta.client.user: whom slurmrestd takes the client for
 	errors   []problem
 	warnings []problem
 
@@ -26,8 +27,7 @@ type answer struct {
 
 // problem is one error or warning of an answer.
 type problem struct {
-	Number      int    `json:"error_number"` // of slurm_errno.h
-	Code        int    `json:"error_code"`   // the same, up to v0.0.38; either of the two may be missing or -1
+	Number      int    `json:"error_number"` // of slurm_errno.h; missing or -1: it has none
 	Text        string `json:"error"`        // Slurm's text for the number
 	Description string `json:"description"`
 	Source      string `json:"source"` // the function that met it
@@ -43,6 +43,9 @@ func (p problem) String() string {
 	}
 	return text
 }
+
+// answered reports whether the number is of slurmctld's own errors, and not of the way to it.
+func (p problem) answered() bool { return p.Number >= 2000 && p.Number < 5000 }
 
 // complaints joins the errors, for people.
 func (a answer) complaints() string {
@@ -105,9 +108,6 @@ func readProblems(d *jsontext.Decoder, to *[]problem) error {
 	return each(d, func(d *jsontext.Decoder) error {
 		var p problem
 		err := json.UnmarshalDecode(d, &p)
-		if p.Number == 0 || p.Number == -1 {
-			p.Number = cmp.Or(p.Code, p.Number)
-		}
 		if len(*to) < maxProblems {
 			*to = append(*to, p)
 		}
@@ -116,20 +116,20 @@ func readProblems(d *jsontext.Decoder, to *[]problem) error {
 }
 
 func (a *answer) readMeta(d *jsontext.Decoder) error {
-	type about struct {
-		Release string `json:"release"`
-		Cluster string `json:"cluster"`
-	}
 	var meta struct {
+		Client struct {
+			User string `json:"user"`
+		} `json:"client"`
 		Plugin struct {
 			Storage string `json:"accounting_storage"`
 		} `json:"plugin"`
-		Slurm about `json:"slurm"`
-		Old   about `json:"Slurm"` // up to v0.0.39
+		Slurm struct {
+			Release string `json:"release"`
+			Cluster string `json:"cluster"`
+		} `json:"slurm"`
 	}
 	err := json.UnmarshalDecode(d, &meta)
-	a.release, a.cluster = cmp.Or(meta.Slurm.Release, meta.Old.Release), cmp.Or(meta.Slurm.Cluster, meta.Old.Cluster)
-	a.storage = meta.Plugin.Storage
+	a.release, a.cluster, a.storage, a.user = meta.Slurm.Release, meta.Slurm.Cluster, meta.Plugin.Storage, meta.Client.User
 	return err
 }
 

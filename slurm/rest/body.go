@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// optional is how an API from v0.0.40 on writes a number that may be missing.
+// optional is how slurmrestd writes a number that may be missing.
 type optional struct {
 	Set      bool  `json:"set"`
 	Infinite bool  `json:"infinite"`
@@ -18,108 +18,83 @@ type optional struct {
 
 // environment is everything that slurmrestd is given for the job's environment. sbatch --export=NIL gives the same, but for words that only
 // MPI starters read. Slurm takes the umask from there; limits of processes are not given, as with --propagate=NONE.
-func (v version) environment(cpus string) []string {
-	list := []string{"SLURM_EXPORT_ENV=NIL", "SLURM_UMASK=0077", "SLURM_PRIO_PROCESS=0", "SLURM_SUBMIT_DIR=/", "SLURM_CPUS_PER_TASK=" + cpus}
-	if v.nested {
-		list = append(list, "SLURM_TRES_PER_TASK=cpu="+cpus)
-	}
-	return list
+func environment(cpus string) []string {
+	return []string{"SLURM_EXPORT_ENV=NIL", "SLURM_UMASK=0077", "SLURM_PRIO_PROCESS=0", "SLURM_SUBMIT_DIR=/", "SLURM_CPUS_PER_TASK=" + cpus,
+		"SLURM_TRES_PER_TASK=cpu=" + cpus}
 }
 
 // options sets the members of a job for each option of sbatch that the renderer uses. The ones that are empty are what slurmrestd does
 // anyway.
-var options = map[string]func(v version, j map[string]any, value string) error{
+var options = map[string]func(j map[string]any, value string) error{
 	"--parsable":       nil,
 	"--export=NIL":     nil, // see environment
 	"--propagate=NONE": nil,
-	"--no-requeue": func(v version, j map[string]any, _ string) error {
-		if v.nested {
-			j["requeue"] = false
-		} else {
-			j["no_requeue"] = true // slurmrestd 22.05 takes any value of requeue for true
-		}
+	"--no-requeue": func(j map[string]any, _ string) error {
+		j["requeue"] = false
 		return nil
 	},
-	"--nodes": func(v version, j map[string]any, s string) error {
+	"--nodes": func(j map[string]any, s string) error {
 		n, err := strconv.Atoi(s)
-		if v.nested {
-			j["minimum_nodes"], j["maximum_nodes"] = n, n
-		} else {
-			j["nodes"] = n
-		}
+		j["minimum_nodes"], j["maximum_nodes"] = n, n
 		return err
 	},
 	"--ntasks": whole("tasks"),
-	"--cpus-per-task": func(v version, j map[string]any, s string) (err error) {
+	"--cpus-per-task": func(j map[string]any, s string) (err error) {
 		j["cpus_per_task"], err = strconv.Atoi(s)
-		if v.nested {
-			j["tres_per_task"] = "cpu=" + s
-		}
+		j["tres_per_task"] = "cpu=" + s
 		return err
 	},
-	"--mem": func(v version, j map[string]any, s string) error {
-		return v.number(j, "memory_per_node", strings.TrimSuffix(s, "M"))
+	"--mem": func(j map[string]any, s string) error {
+		return setNumber(j, "memory_per_node", strings.TrimSuffix(s, "M"))
 	},
-	"--time":       func(v version, j map[string]any, s string) error { return v.number(j, "time_limit", s) },
+	"--time":       func(j map[string]any, s string) error { return setNumber(j, "time_limit", s) },
 	"--job-name":   text("name"),
 	"--comment":    text("comment"),
 	"--partition":  text("partition"),
 	"--account":    text("account"),
 	"--qos":        text("qos"),
 	"--constraint": text("constraints"),
-	"--exclude": func(v version, j map[string]any, s string) error {
-		if v.nested {
-			j["excluded_nodes"] = strings.Split(s, ",")
-		} else {
-			j["exclude_nodes"] = s
-		}
-		return nil
-	},
-	"--nodelist": func(_ version, j map[string]any, s string) error {
-		j["required_nodes"] = strings.Split(s, ",")
-		return nil
-	},
-	"--gres": func(v version, j map[string]any, s string) error {
-		if v.nested {
-			j["tres_per_node"] = "gres/" + s
-		} else {
-			j["gres"] = s
-		}
+	"--exclude":    list("excluded_nodes"),
+	"--nodelist":   list("required_nodes"),
+	"--gres": func(j map[string]any, s string) error {
+		j["tres_per_node"] = "gres/" + s
 		return nil
 	},
 	"--array":  text("array"),
 	"--chdir":  text("current_working_directory"),
 	"--output": text("standard_output"),
 	"--error":  text("standard_error"),
-	"--open-mode": func(v version, j map[string]any, s string) error {
-		j["open_mode"] = s
-		if v.nested {
-			j["open_mode"] = []string{strings.ToUpper(s)}
-		}
+	"--open-mode": func(j map[string]any, s string) error {
+		j["open_mode"] = []string{strings.ToUpper(s)}
 		return nil
 	},
 }
 
-func text(member string) func(version, map[string]any, string) error {
-	return func(_ version, j map[string]any, s string) error {
+func text(member string) func(map[string]any, string) error {
+	return func(j map[string]any, s string) error {
 		j[member] = s
 		return nil
 	}
 }
 
-func whole(member string) func(version, map[string]any, string) error {
-	return func(_ version, j map[string]any, s string) (err error) {
+func list(member string) func(map[string]any, string) error {
+	return func(j map[string]any, s string) error {
+		j[member] = strings.Split(s, ",")
+		return nil
+	}
+}
+
+func whole(member string) func(map[string]any, string) error {
+	return func(j map[string]any, s string) (err error) {
 		j[member], err = strconv.Atoi(s)
 		return err
 	}
 }
 
-// number sets a member that may be missing.
-func (v version) number(j map[string]any, member, s string) error {
+// setNumber sets a member that may be missing.
+func setNumber(j map[string]any, member, s string) error {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if j[member] = n; v.nested {
-		j[member] = optional{Set: true, Number: n}
-	}
+	j[member] = optional{Set: true, Number: n}
 	return err
 }
 
@@ -127,10 +102,7 @@ func (v version) number(j map[string]any, member, s string) error {
 // not known here is an error: no property of a job is ever left out.
 func (v version) body(argv []string, script []byte) ([]byte, error) {
 	last := len(argv) - 1
-	j := map[string]any{"standard_input": "/dev/null"}
-	if v.nested { // slurmrestd 22.05 frees argv twice and dies
-		j["argv"] = []string{argv[last]}
-	}
+	j := map[string]any{"standard_input": "/dev/null", "argv": []string{argv[last]}}
 	for _, arg := range argv[:last] {
 		name, value, _ := strings.Cut(arg, "=")
 		set, known := options[arg]
@@ -143,21 +115,13 @@ func (v version) body(argv []string, script []byte) ([]byte, error) {
 		if set == nil {
 			continue
 		}
-		if err := set(v, j, value); err != nil {
+		if err := set(j, value); err != nil {
 			return nil, fmt.Errorf("option %s: %w", name, err)
 		}
 	}
 	if v.oomKill {
 		j["oom_kill_step"] = 0xfffe // not set; what is left out counts as 0
 	}
-	list := v.environment(fmt.Sprint(j["cpus_per_task"]))
-	if j["environment"] = list; !v.nested {
-		object := map[string]string{}
-		for _, e := range list {
-			name, value, _ := strings.Cut(e, "=")
-			object[name] = value
-		}
-		j["environment"] = object
-	}
+	j["environment"] = environment(fmt.Sprint(j["cpus_per_task"]))
 	return json.Marshal(map[string]any{"job": j, "script": string(script)}, json.Deterministic(true), jsontext.EscapeForHTML(false))
 }

@@ -4,21 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"slurmgate/fault"
-	"slurmgate/run"
 	"slurmgate/slurm"
-)
-
-var (
-	jobID   = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
-	jobName = regexp.MustCompile(`^sg-[A-Za-z0-9_-]{1,200}$`)
 )
 
 // Slurm's numbers for a job that cannot be cancelled because there is nothing to cancel.
@@ -30,11 +22,12 @@ const (
 
 // Cancel asks Slurm to cancel the job that has both this id and this name; run.Canceller has the contract. From Slurm 24.05 on slurmctld
 // compares id, name and user itself; before that the job is read first, so a job that has its id by then is not cancelled.
-func (s *Slurm) Cancel(ctx context.Context, id, name string) error {
-	ids := run.JobIDs(id)
-	if slices.ContainsFunc(ids, func(id string) bool { return !jobID.MatchString(id) }) || !jobName.MatchString(name) {
-		return fault.New(fault.Internal, "job_id", "not a job of this gateway: "+slurm.Quote(id)+" "+slurm.Quote(name))
+func (s *Slurm) Cancel(ctx context.Context, id, name, shown string) error {
+	ids, err := slurm.Cancelled(id, name, shown)
+	if err != nil {
+		return err
 	}
+	name = cmp.Or(shown, name)
 	v, err := s.client.negotiated(ctx)
 	if err != nil {
 		return err

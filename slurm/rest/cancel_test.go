@@ -37,16 +37,16 @@ func TestAnswersOfACancel(t *testing.T) {
 				sent = r.Method + " " + r.URL.Path + " " + string(body)
 				return c.answer
 			})
-			err := f.client(t).Cancel(t.Context(), "7", "sg-x")
+			err := f.client(t).Cancel(t.Context(), "7", "sg-x", "")
 			if (err == nil) != c.fine || err != nil && !fault.Is(err, fault.Transport) {
 				t.Error(err)
 			}
 			if sent != `DELETE /slurm/v0.0.42/jobs/ {"job_name":"sg-x","jobs":["7"],"signal":"KILL","user_name":"lab"}` {
-				t.Error(sent)
+				t.Errorf("the request is %s, want a DELETE of the job 7 with its name and user", sent)
 			}
 		})
 	}
-	if err := newFake(t, "v0.0.42", nil).client(t).Cancel(t.Context(), "7", "other"); !fault.Is(err, fault.Internal) {
+	if err := newFake(t, "v0.0.42", nil).client(t).Cancel(t.Context(), "7", "other", ""); !fault.Is(err, fault.Internal) {
 		t.Error(err)
 	}
 }
@@ -55,15 +55,15 @@ func TestAnswersOfACancel(t *testing.T) {
 func TestCancelsTasks(t *testing.T) {
 	for version, want := range map[string]string{
 		"v0.0.42": `DELETE /slurm/v0.0.42/jobs/ {"job_name":"sg-x","jobs":["7_0","7_2"],"signal":"KILL","user_name":"lab"}`,
-		"v0.0.38": "GET /slurm/v0.0.38/job/7_0 ,GET /slurm/v0.0.38/job/7_2 "} {
+		"v0.0.40": "GET /slurm/v0.0.40/job/7_0 ,GET /slurm/v0.0.40/job/7_2 "} {
 		var sent []string
 		f := newFake(t, version, func(r *http.Request, body []byte) []byte {
 			sent = append(sent, r.Method+" "+r.URL.Path+" "+string(body))
 			return said(200, `{"status":[],"jobs":[],"errors":[]}`)
 		})
-		err := f.client(t, func(c *Config) { c.Cluster = "" }).Cancel(t.Context(), "7_[0,2]", "sg-x")
+		err := f.client(t).Cancel(t.Context(), "7_[0,2]", "sg-x", "")
 		if got := strings.Join(sent, ","); err != nil || got != want {
-			t.Errorf("%s: %s %v", version, got, err)
+			t.Errorf("Cancel of two tasks by %s sends %s %v, want %s", version, got, err, want)
 		}
 	}
 }
@@ -71,21 +71,21 @@ func TestCancelsTasks(t *testing.T) {
 // Before Slurm 24.05 the job is looked at first, and only ours is cancelled.
 func TestOldCancel(t *testing.T) {
 	for job, want := range map[string]string{
-		`{"name":"sg-x","user_name":"lab"}`: "GET /slurm/v0.0.38/job/7,DELETE /slurm/v0.0.38/job/7",
-		`{"name":"sg-y","user_name":"lab"}`: "GET /slurm/v0.0.38/job/7", `{"name":"sg-x","user_name":"bob"}`: "GET /slurm/v0.0.38/job/7",
-		``: "GET /slurm/v0.0.38/job/7",
+		`{"name":"sg-x","user_name":"lab"}`: "GET /slurm/v0.0.40/job/7,DELETE /slurm/v0.0.40/job/7",
+		`{"name":"sg-y","user_name":"lab"}`: "GET /slurm/v0.0.40/job/7", `{"name":"sg-x","user_name":"bob"}`: "GET /slurm/v0.0.40/job/7",
+		``: "GET /slurm/v0.0.40/job/7",
 	} {
 		var sent []string
-		f := newFake(t, "v0.0.38", func(r *http.Request, _ []byte) []byte {
+		f := newFake(t, "v0.0.40", func(r *http.Request, _ []byte) []byte {
 			sent = append(sent, r.Method+" "+r.URL.Path)
 			if r.Method == "GET" {
 				return said(200, `{"jobs":[`+job+`]}`)
 			}
 			return said(200, `{"errors":[]}`)
 		})
-		err := f.client(t, func(c *Config) { c.Cluster = "" }).Cancel(t.Context(), "7", "sg-x")
+		err := f.client(t).Cancel(t.Context(), "7", "sg-x", "")
 		if got := strings.Join(sent, ","); err != nil || got != want {
-			t.Errorf("%s: %s %v", job, got, err)
+			t.Errorf("Cancel of the job %s sends %s %v, want %s", job, got, err, want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/run"
-	"slurmgate/secrets"
+	"slurmgate/slurm"
 )
 
 // Bounds of one call.
@@ -135,7 +135,7 @@ func (c *client) once(ctx context.Context, r request, token string) (answer, err
 func answered(err error) bool {
 	problems := problemsOf(err)
 	for _, p := range problems {
-		if p.Number < 2000 || p.Number >= 5000 {
+		if !p.answered() {
 			return false
 		}
 	}
@@ -215,11 +215,7 @@ func (c *client) misread(ctx context.Context, k *conn, r request, resp *http.Res
 		r.what(), resp.StatusCode), err)
 }
 
-// shown is what another program said, as text for people.
+// shown returns what another program said, on one line.
 func shown(s string) string {
-	s, more := secrets.Default().Head(strings.Join(strings.Fields(s), " "), maxText)
-	if more {
-		s += " …"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	return slurm.Excerpt(strings.Join(strings.Fields(s), " "), maxText)
 }

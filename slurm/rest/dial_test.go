@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"slurmgate/run"
+	"slurmgate/run/runtest"
 )
 
 // Only a server whose certificate is signed by the site's authority, for the name in the address, gets a request.
@@ -34,9 +35,7 @@ func TestTLS(t *testing.T) {
 	write(t, empty, "nothing")
 	send := func(url, ca string) run.SendResult {
 		s, err := New(Config{URL: url, CA: ca, User: "lab", Cluster: "alpha", RPCPerMinute: 1e6, Script: testScript, Control: oneScript})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(s.Close)
 		return s.Send(t.Context(), testJob(), 1)
 	}
@@ -44,19 +43,16 @@ func TestTLS(t *testing.T) {
 	for name, c := range map[string][2]string{"the system's authorities": {server.URL, ""}, "another name": {byName, ca},
 		"no authority": {server.URL, empty}, "no file": {server.URL, empty + "x"}} {
 		if res := send(c[0], c[1]); res.Outcome != run.SendNotRun || res.Code != run.Unreachable || !strings.Contains(res.Text, "slurm.rest.ca") {
-			t.Errorf("%s: %+v", name, res)
+			t.Errorf("Send with %s gives %+v, want %s, %s and slurm.rest.ca in the text",
+				name, res, run.SendNotRun, run.Unreachable)
 		}
 	}
 	if requests > 0 {
 		t.Errorf("%d requests went to a server that was not proven", requests)
 	}
-	if res := send(server.URL, ca); res.Outcome != run.SendAccepted {
-		t.Errorf("%+v", res)
-	}
+	runtest.WantSend(t, send(server.URL, ca), run.SendAccepted, "")
 	plain := strings.Replace(server.URL, "https", "http", 1)
-	if res := send(plain, ""); res.Outcome != run.SendNotRun {
-		t.Errorf("%+v", res)
-	}
+	runtest.WantSend(t, send(plain, ""), run.SendNotRun, "")
 }
 
 // A token never crosses a network in the clear, and nothing but an address is one.
@@ -68,7 +64,7 @@ func TestURLs(t *testing.T) {
 		"": false, "h:1": false, "%": false,
 	} {
 		if _, err := New(Config{URL: url, User: "lab", RPCPerMinute: 60}); (err == nil) != fine {
-			t.Errorf("%q: %v", url, err)
+			t.Errorf("New with the URL %q gives %v, want it accepted: %v", url, err, fine)
 		}
 	}
 }

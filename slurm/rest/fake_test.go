@@ -45,14 +45,10 @@ func (f *fake) requests(method string) (n int) {
 func newFake(t testing.TB, version string, says func(*http.Request, []byte) []byte) *fake {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rest") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := &fake{socket: filepath.Join(dir, "s"), version: version, says: says}
 	l, err := net.Listen("unix", f.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		l.Close()
 		os.RemoveAll(dir)
@@ -99,6 +95,14 @@ func (f *fake) serve(c net.Conn) {
 	}
 }
 
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // said is an answer as slurmrestd writes it.
 func said(status int, body string) []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Length: %d\r\nContent-Type: application/json\r\n\r\n%s", status,
@@ -117,9 +121,7 @@ func (f *fake) client(t testing.TB, change ...func(*Config)) *Slurm {
 		f(&c)
 	}
 	s, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.Close)
 	return s
 }

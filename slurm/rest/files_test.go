@@ -18,9 +18,7 @@ func TestCheckFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), mode))
 		return path
 	}
 	token := func(user string, ends int) string {
@@ -54,9 +52,9 @@ func TestCheckFiles(t *testing.T) {
 		found := CheckFiles(c.config, "me")
 		switch {
 		case c.field == "" && len(found) > 0, c.field != "" && (len(found) == 0 || found[0].Field != c.field):
-			t.Errorf("%s: %+v", name, found)
+			t.Errorf("CheckFiles with %s finds %+v, want the field %q first, or nothing if it is empty", name, found, c.field)
 		case c.field != "" && (found[0].Msg == "" || found[0].Rule == "" || found[0].Hint == ""):
-			t.Errorf("%s: %+v", name, found)
+			t.Errorf("CheckFiles with %s finds %+v, want a message, rule and hint", name, found)
 		}
 	}
 }
@@ -69,15 +67,13 @@ func TestChildrenHaveNoToken(t *testing.T) {
 	t.Setenv("SLURM_CONF", "/elsewhere")
 	printed, _, err := newTokens(Config{TokenCommand: []string{"/usr/bin/env"}}).source(t.Context())
 	if err != nil || strings.Contains(printed, "SLURM") || !strings.Contains(printed, "LC_ALL=C") {
-		t.Errorf("%q %v", printed, err)
+		t.Errorf("the token command's environment is %q %v, want LC_ALL=C and no variable of Slurm", printed, err)
 	}
 	k, err := startChild([]string{"/usr/bin/env"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer k.Close()
 	text, err := io.ReadAll(k)
 	if err != nil || strings.Contains(string(text), "SLURM") || !strings.Contains(string(text), "LC_ALL=C") {
-		t.Errorf("%q %v", text, err)
+		t.Errorf("the child's environment is %q %v, want LC_ALL=C and no variable of Slurm", text, err)
 	}
 }

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"net"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
@@ -31,25 +29,13 @@ const protocolAuth = 1007
 // Greet asks slurmrestd who it is, with a request that slurmctld authenticates: a ping is answered to anybody. It costs one RPC.
 func (s *Slurm) Greet(ctx context.Context) (g Greeting, err error) {
 	g.Process = -1
-	type about struct {
-		Release string `json:"release"`
-		Cluster string `json:"cluster"`
-	}
-	var meta struct {
-		Client struct {
-			User string `json:"user"`
-		} `json:"client"`
-		Slurm about `json:"slurm"`
-		Old   about `json:"Slurm"` // up to v0.0.39
-	}
-	_, err = s.client.call(ctx, request{method: "GET", path: "/slurm/{v}/licenses/", members: members{
-		"meta": func(d *jsontext.Decoder) error { return json.UnmarshalDecode(d, &meta) }}})
+	a, err := s.client.call(ctx, request{method: "GET", path: "/slurm/{v}/licenses/"})
 	if err := accepted(err); err != nil {
 		return g, err
 	}
-	g.Release, g.Cluster = cmp.Or(meta.Slurm.Release, meta.Old.Release), cmp.Or(meta.Slurm.Cluster, meta.Old.Cluster)
+	g.Release, g.Cluster = a.release, a.cluster
 	if s.local() {
-		g.User = meta.Client.User // over TCP it is slurmrestd's own
+		g.User = a.user // over TCP it is slurmrestd's own
 	}
 	if v := s.client.version.known(); v != nil {
 		g.Version = v.name
@@ -77,7 +63,7 @@ func accepted(err error) error {
 }
 
 // ActsForOthers reports whether the gateway's token lets it act for other users, as one of SlurmUser or root does: such a token is the
-// whole cluster. It costs one RPC, with Slurm 22.05 two.
+// whole cluster. It costs one RPC.
 func (s *Slurm) ActsForOthers(ctx context.Context) (bool, error) {
 	if s.local() {
 		return false, nil // no name is sent
@@ -88,15 +74,9 @@ func (s *Slurm) ActsForOthers(ctx context.Context) (bool, error) {
 	}
 	defer other.pool.close()
 	other.tokens, other.user = s.client.tokens, "nobody"
-	question := request{method: "GET", path: "/slurm/{v}/licenses/"}
-	_, err = other.call(ctx, question)
+	_, err = other.call(ctx, request{method: "GET", path: "/slurm/{v}/licenses/"})
 	if fault.CodeOf(accepted(err)) == AuthFault {
 		return false, nil
-	}
-	if len(problemsOf(err)) > 0 { // Slurm 22.05 refuses credentials without a word about them: what only the other user is refused is that
-		if _, own := s.client.call(ctx, question); own == nil {
-			return false, nil
-		}
 	}
 	return err == nil, err
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"slurmgate/fault"
 	"slurmgate/run"
 	"slurmgate/slurm"
@@ -30,10 +27,6 @@ func (c *client) prove(ctx context.Context, k *conn, v *version, token string) e
 		return err
 	}
 	a, err := c.exchange(ctx, k, request{method: "GET", path: "/slurm/" + v.name + "/licenses"}, token)
-	name := a.cluster
-	if err == nil && !v.cluster && c.cluster != "" {
-		name, err = c.clusterOf(ctx, k, *v, token)
-	}
 	switch {
 	case refusedWith(err, protocolAuth):
 		return fault.Wrap(fault.Transport, AuthFault, fmt.Sprintf("slurmctld does not accept the gateway as %s", c.user), err).WithNext(
@@ -47,7 +40,7 @@ func (c *client) prove(ctx context.Context, k *conn, v *version, token string) e
 			"let the proxy in front of it keep connections open")
 	}
 	if c.cluster != "" {
-		if err := c.compare(name); err != nil {
+		if err := c.compare(a.cluster); err != nil {
 			return err
 		}
 	}
@@ -63,39 +56,6 @@ func refusedWith(err error, number int) bool {
 		}
 	}
 	return false
-}
-
-// clusterOf is the cluster of an older slurmrestd, whose answers do not name it: that of its jobs, or the only one that slurmdbd has. It is
-// empty when neither shows.
-func (c *client) clusterOf(ctx context.Context, k *conn, v version, token string) (string, error) {
-	names := map[string]bool{}
-	collect := func(member string) func(*jsontext.Decoder) error {
-		return func(d *jsontext.Decoder) error {
-			return each(d, func(d *jsontext.Decoder) error {
-				return object(d, members{member: func(d *jsontext.Decoder) error {
-					var name *string
-					err := json.UnmarshalDecode(d, &name)
-					if name != nil && *name != "" && len(names) < 100 {
-						names[*name] = true
-					}
-					return err
-				}})
-			})
-		}
-	}
-	_, err := c.exchange(ctx, k, request{method: "GET", path: "/slurm/" + v.name + "/jobs", limit: maxDocument,
-		members: members{"jobs": collect("cluster")}}, token)
-	if err == nil && len(names) == 0 {
-		_, err = c.exchange(ctx, k, request{method: "GET", path: "/slurmdb/" + v.name + "/clusters", limit: maxDocument,
-			members: members{"clusters": collect("name")}}, token)
-	}
-	if err != nil || len(names) != 1 {
-		return "", err
-	}
-	for name := range names {
-		return name, nil
-	}
-	return "", nil
 }
 
 // compare holds the name of a cluster against the site file.

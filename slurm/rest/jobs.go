@@ -69,18 +69,10 @@ func (s *Slurm) Records(ctx context.Context, since time.Time, _ ...run.JobKey) (
 
 // accounted asks slurmdbd for this user's jobs since a time, with their steps for what they used.
 func (s *Slurm) accounted(ctx context.Context, since time.Time, list *jobs) error {
-	v, err := s.client.negotiated(ctx)
-	if err != nil {
-		return err
-	}
-	list.of.mute = !v.exits
 	// The time in seconds: any other form is in the time zone of slurmrestd.
-	q := url.Values{"start_time": {fmt.Sprintf("uts%d", since.Unix())}}
+	q := url.Values{"start_time": {fmt.Sprintf("uts%d", since.Unix())}, "users": {s.cfg.User}}
 	if !list.of.usage {
 		q.Set("skip_steps", "true")
-	}
-	if v.byUser {
-		q.Set("users", s.cfg.User)
 	}
 	a, err := s.list(ctx, rpcAccounting, "/slurmdb/{v}/jobs/", q, list)
 	switch p := problemsOf(err); {

@@ -37,7 +37,6 @@ func TestNoAnswer(t *testing.T) {
 		"no list to dump": {200, `{"jobs":[],"last_update":{"set":true,"number":0},"errors":[],"warnings":[{"description":"Zero jobs to dump"}]}`,
 			false},
 		"no list":                  {200, `{"meta":{},"errors":[],"warnings":[]}`, false},
-		"no list but null":         {200, `{"jobs":null,"errors":[]}`, false},
 		"another kind of list":     {200, `{"jobs":{},"errors":[]}`, false},
 		"two lists":                {200, `{"jobs":[` + aJob + `],"jobs":[],"errors":[]}`, false},
 		"an error with status 200": {200, `{"jobs":[` + aJob + `],"errors":[{"error_number":1007,"error":"Protocol authentication error"}]}`, false},
@@ -45,8 +44,6 @@ func TestNoAnswer(t *testing.T) {
 		"an error with status 500": {500, `{"jobs":[],"errors":[{"error_number":2,"description":"Unable to contact slurm controller"}]}`, false},
 		"status 500 alone":         {500, queue(), false},
 		"text after the answer":    {200, whole + "{}", false},
-		"no answer":                {200, "", false},
-		"a page":                   {200, "<html>", false},
 		"another answer":           {200, "[]", false},
 		"only what is no record":   {200, queue("1", "null", `"sg-a"`), false},
 		"records of no name":       {200, queue(`{"job_id":7}`, `{"name":{},"job_id":8}`), false},
@@ -55,10 +52,10 @@ func TestNoAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			jobs, err := says(t, "v0.0.42", c.status, c.body).Jobs(t.Context(), nil)
 			if c.empty && (err != nil || len(jobs) > 0) || !c.empty && !fault.Is(err, fault.Transport) {
-				t.Errorf("%v, %v", jobs, err)
+				t.Errorf("Jobs gives %v %v, want no jobs and no error: %v, else a transport fault", jobs, err, c.empty)
 			}
 			if !c.empty && jobs != nil {
-				t.Errorf("%v beside the error", jobs)
+				t.Errorf("Jobs gives %v beside the error, want none", jobs)
 			}
 		})
 	}
@@ -72,20 +69,19 @@ func TestNoAnswer(t *testing.T) {
 // slurmdbd has no record of the user: that is an answer. It is none with any other warning or error.
 func TestNoRecords(t *testing.T) {
 	for name, c := range map[string]struct {
-		version string
-		status  int
-		body    string
-		answer  bool
+		status int
+		body   string
+		answer bool
 	}{
-		"v0.0.42": {"v0.0.42", 200, `{"jobs":[],"errors":[],"warnings":[{"description":"slurmdb_jobs_get() found nothing","source":"_dump_jobs"}]}`,
+		"a warning": {200, `{"jobs":[],"errors":[],"warnings":[{"description":"slurmdb_jobs_get() found nothing","source":"_dump_jobs"}]}`,
 			true},
-		"v0.0.38":         {"v0.0.38", 200, `{"errors":[{"description":"Nothing found","error_number":9003,"source":"slurmdb_jobs_get"}],"jobs":[]}`, true},
-		"another warning": {"v0.0.42", 200, `{"jobs":[],"errors":[],"warnings":[{"description":"slurmdbd is slow"}]}`, false},
-		"two errors":      {"v0.0.38", 200, `{"errors":[{"error_number":9003},{"error_number":7000}],"jobs":[]}`, false},
-		"no slurmdbd":     {"v0.0.42", 500, `{"jobs":[],"errors":[{"error_number":7000,"error":"Unable to connect to database"}]}`, false},
+		"an error":        {200, `{"errors":[{"description":"Nothing found","error_number":9003,"source":"slurmdb_jobs_get"}],"jobs":[]}`, true},
+		"another warning": {200, `{"jobs":[],"errors":[],"warnings":[{"description":"slurmdbd is slow"}]}`, false},
+		"two errors":      {200, `{"errors":[{"error_number":9003},{"error_number":7000}],"jobs":[]}`, false},
+		"no slurmdbd":     {500, `{"jobs":[],"errors":[{"error_number":7000,"error":"Unable to connect to database"}]}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := says(t, c.version, c.status, c.body)
+			s := says(t, "v0.0.42", c.status, c.body)
 			jobs, err := s.Records(t.Context(), time.Unix(0, 0))
 			used, err2 := s.Usage(t.Context(), time.Unix(0, 0))
 			for _, err := range []error{err, err2} {
@@ -94,7 +90,7 @@ func TestNoRecords(t *testing.T) {
 				}
 			}
 			if len(jobs)+len(used) > 0 {
-				t.Errorf("%v %v", jobs, used)
+				t.Errorf("the records are %v and the usage is %v, want nothing", jobs, used)
 			}
 		})
 	}
@@ -126,17 +122,14 @@ func TestOddRecords(t *testing.T) {
 		"another user's":                {`{"job_id":8,"name":"sg-b","user_name":"alice","job_state":["PENDING"]}`, false, false},
 		"another user's without a name": {`{"job_id":8,"user_name":"alice"}`, false, false},
 		"no name":                       {`{"job_id":8,"user_name":"lab","job_state":["PENDING"]}`, false, true},
-		"a name that is a list":         {`{"job_id":8,"name":["sg-b"],"user_name":"lab","job_state":["PENDING"]}`, false, true},
 		"no record":                     {`"sg-b"`, false, true},
 		"no state":                      {`{"job_id":8,"name":"sg-b","user_name":"lab","job_state":[]}`, true, false},
-		"a state that is a number":      {`{"job_id":8,"name":"sg-b","user_name":"lab","job_state":3}`, true, false},
 		"no id":                         {`{"name":"sg-b","user_name":"lab","job_state":["PENDING"]}`, true, false},
 		"an id that is text":            {`{"job_id":"8","name":"sg-b","user_name":"lab","job_state":["PENDING"]}`, true, false},
 		"a huge id":                     {`{"job_id":1e99,"name":"sg-b","user_name":"lab","job_state":["PENDING"]}`, true, false},
 		"an id below zero":              {`{"job_id":-8,"name":"sg-b","user_name":"lab","job_state":["PENDING"]}`, true, false},
 		"an id twice":                   {`{"job_id":8,"job_id":9,"name":"sg-b","user_name":"lab","job_state":["PENDING"]}`, true, false},
 		"a name twice":                  {`{"job_id":8,"name":"x","name":"sg-b","user_name":"lab","job_state":["PENDING"]}`, true, false},
-		"a time that is text":           {`{"job_id":8,"name":"sg-b","user_name":"lab","job_state":["PENDING"],"start_time":"now"}`, true, false},
 		"a time without its number":     {`{"job_id":8,"name":"sg-b","user_name":"lab","job_state":["PENDING"],"start_time":{"set":true}}`, true, false},
 		"a time before 1970":            {`{"job_id":8,"name":"sg-b","user_name":"lab","job_state":["PENDING"],"start_time":-5}`, true, false},
 		"an exit status of nobody":      {`{"job_id":8,"name":"sg-b","user_name":"lab","job_state":["FAILED"],"exit_code":70000}`, true, false},
@@ -148,9 +141,7 @@ func TestOddRecords(t *testing.T) {
 			unread := 0
 			s.cfg.Unread = func(_ string, records int, _, _ string) { unread += records }
 			jobs, err := s.Jobs(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var odd, lost, ours int
 			for _, j := range jobs {
 				switch {
@@ -163,7 +154,8 @@ func TestOddRecords(t *testing.T) {
 				}
 			}
 			if ours != 1 || (odd == 1) != c.unread || (lost == 1) != c.lost || odd+lost+ours != len(jobs) || unread != odd+lost {
-				t.Errorf("%+v; %d unread", jobs, unread)
+				t.Errorf("the answer is read as %+v, %d of them unread; want our job once, odd one: %v, lost one: %v",
+					jobs, unread, c.unread, c.lost)
 			}
 		})
 	}
@@ -181,14 +173,14 @@ func TestTasks(t *testing.T) {
 		}
 	}
 	if got := strings.Join(tasks, " "); err != nil || got != "1 2 7 20 24 28" {
-		t.Errorf("%s %v", got, err)
+		t.Errorf("the pending tasks are %q %v, want 1 2 7 20 24 28", got, err)
 	}
 	// What ended without a list that can be read says nothing of any of them.
 	s = says(t, "v0.0.42", 200, queue(`{"job_id":8,"array_job_id":{"set":true,"number":8},"name":"sg-b","user_name":"lab",`+
 		`"job_state":["CANCELLED"],"array_task_string":"1,3,..."}`))
 	if jobs, err = s.Jobs(t.Context(), nil); err != nil || len(jobs) != 1 || jobs[0].Task != nil || jobs[0].ID != "8" ||
 		jobs[0].Class != run.ClassEnded {
-		t.Errorf("%+v %v", jobs, err)
+		t.Errorf("of a shortened list of tasks the jobs are %+v %v, want the array as one that ended", jobs, err)
 	}
 }
 
@@ -198,7 +190,6 @@ func TestStates(t *testing.T) {
 		state string
 		class run.Class
 	}{
-		`"RUNNING"`:                       {"RUNNING", run.ClassRunning},
 		`["RUNNING"]`:                     {"RUNNING", run.ClassRunning},
 		`["RUNNING","COMPLETING"]`:        {"COMPLETING", run.ClassCompleting},
 		`["COMPLETED","COMPLETING"]`:      {"COMPLETING", run.ClassCompleting},
@@ -220,7 +211,7 @@ func TestStates(t *testing.T) {
 		body := queue(`{"job_id":8,"name":"sg-b","user_name":"lab","job_state":` + words + `}`)
 		jobs, err := says(t, "v0.0.42", 200, body).Jobs(t.Context(), nil)
 		if err != nil || len(jobs) != 1 || jobs[0].State != want.state || jobs[0].Class != want.class {
-			t.Errorf("%s: %+v %v", words, jobs, err)
+			t.Errorf("the job in %s is %+v %v, want the state %s and the class %s", words, jobs, err, want.state, want.class)
 		}
 	}
 }
@@ -260,6 +251,8 @@ func aRealRecord(t testing.TB) []byte {
 }
 
 // The memory for an answer is bounded by one record, not by the list.
+//
+// no race: each of its millions of steps is like the one before
 func TestManyJobs(t *testing.T) {
 	record := aRealRecord(t)
 	var peak []uint64
@@ -308,6 +301,8 @@ func watchHeap() (most *uint64, stop func()) {
 }
 
 // A server that lies costs no memory: nothing without an end is held.
+//
+// no race: each of its millions of steps is like the one before
 func TestLyingServer(t *testing.T) {
 	endless := func(start, repeated string) func(io.Writer) {
 		return func(w io.Writer) {
@@ -339,7 +334,7 @@ func TestLyingServer(t *testing.T) {
 			jobs, err := s.Jobs(t.Context(), nil)
 			stop()
 			if !fault.Is(err, fault.Transport) || jobs != nil {
-				t.Errorf("%v %v", len(jobs), err)
+				t.Errorf("Jobs gives %d jobs, %v, want no jobs and a transport fault", len(jobs), err)
 			}
 			if *most > 32<<20 {
 				t.Errorf("%d KB in use", *most>>10)

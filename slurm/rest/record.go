@@ -48,6 +48,7 @@ type fields struct {
 	seen            []string // members
 	name            []byte
 	named           bool
+	workDir         []byte
 	user            string
 	id, array, task number
 	tasks           string // of an array: those without a record of their own
@@ -70,13 +71,12 @@ type source struct {
 	name   string // of the daemon, in messages
 	member func(*jobs, string) error
 	usage  bool
-	mute   bool // it shows 0 for any exit status
 }
 
 var (
-	queued    = source{"slurmctld", (*jobs).queueMember, false, false}
-	accounted = source{"slurmdbd", (*jobs).accountingMember, false, false}
-	measured  = source{"slurmdbd", (*jobs).usageMember, true, false}
+	queued    = source{"slurmctld", (*jobs).queueMember, false}
+	accounted = source{"slurmdbd", (*jobs).accountingMember, false}
+	measured  = source{"slurmdbd", (*jobs).usageMember, true}
 )
 
 func newJobs(of source, user string, sought map[string]bool, about int) *jobs {
@@ -100,7 +100,7 @@ func (j *jobs) read(d *jsontext.Decoder) error {
 	}
 	return each(d, func(*jsontext.Decoder) error {
 		f := &j.now
-		*f = fields{seen: f.seen[:0], name: f.name[:0], state: f.state[:0], job: run.Job{Restarts: -1}}
+		*f = fields{seen: f.seen[:0], name: f.name[:0], workDir: f.workDir[:0], state: f.state[:0], job: run.Job{Restarts: -1}}
 		j.records++
 		j.why = ""
 		err := j.members(func(name string) error {
@@ -147,8 +147,16 @@ func (j *jobs) queueMember(name string) (err error) {
 		err = j.nameMember()
 	case "user_name":
 		f.user, err = j.word()
+	case "current_working_directory":
+		err = j.workDirMember()
 	case "cluster":
 		f.job.Cluster, err = j.word()
+	case "partition":
+		f.job.Partition, err = j.word()
+	case "account":
+		f.job.Account, err = j.word()
+	case "time_limit":
+		f.job.Limit, err = j.limit()
 	case "nodes":
 		f.job.Node, err = j.word()
 	case "job_state":
@@ -199,6 +207,12 @@ func (j *jobs) nameMember() error {
 	return err
 }
 
+func (j *jobs) workDirMember() error {
+	text, err := j.text(maxWord)
+	j.now.workDir = append(j.now.workDir[:0], text...)
+	return err
+}
+
 // word reads a text that is the same in many records.
 func (j *jobs) word() (string, error) {
 	text, err := j.text(maxWord)
@@ -212,19 +226,15 @@ func (j *jobs) word() (string, error) {
 	return w, err
 }
 
-// stateMember reads a state: one word up to v0.0.39, then the base state and flags.
+// stateMember reads a state: the base state and flags.
 func (j *jobs) stateMember() error {
-	add := func() error {
+	return j.elements(func() error {
 		w, err := j.word()
 		if len(j.now.state) < 64 {
 			j.now.state = append(j.now.state, w)
 		}
 		return err
-	}
-	if j.PeekKind() == '"' {
-		return add()
-	}
-	return j.elements(add)
+	})
 }
 
 func (j *jobs) restarts() error {
@@ -233,6 +243,15 @@ func (j *jobs) restarts() error {
 		j.now.job.Restarts = int(min(max(n.n, -1), 1<<31-1))
 	}
 	return err
+}
+
+// limit reads minutes.
+func (j *jobs) limit() (int64, error) {
+	n, err := j.number()
+	if n.infinite {
+		return run.Unlimited, err
+	}
+	return 60 * max(0, min(n.n, run.Unlimited/60)), err
 }
 
 // time reads seconds since 1970; 0 is none.
@@ -249,24 +268,16 @@ func (j *jobs) time() (*time.Time, error) {
 	return &at, err
 }
 
-// exitMember reads an exit status: that of wait(2) as one number in slurmctld's records of v0.0.38, else code and signal.
+// exitMember reads an exit status: code and signal.
 func (j *jobs) exitMember() (e exit, err error) {
-	if j.PeekKind() != '{' {
-		n, err := j.number()
-		if n.n < 0 || n.n > 1<<16-1 {
-			j.odd("exit_code is no exit status")
-			return e, err
-		}
-		return exit{int(n.n >> 8), int(n.n & 0x7f), n.set}, err // 0x80 says that there is a core file
-	}
 	var code, signal number
-	err = j.members(func(name string) (err error) {
+	err = j.nested(func(name string) (err error) {
 		switch name {
 		case "return_code":
 			code, err = j.number()
 		case "signal":
 			err = j.nested(func(name string) (err error) {
-				if name == "id" || name == "signal_id" { // the latter up to v0.0.39
+				if name == "id" {
 					signal, err = j.number()
 					return err
 				}
@@ -297,7 +308,11 @@ func (j *jobs) take() {
 	if job.Task != nil {
 		job.ID = run.TaskID(array, *job.Task)
 	}
-	switch ours := j.of.usage || bytes.HasPrefix(f.name, []byte(slurm.NamePrefix)) || j.sought[job.ID] || j.sought[array]; {
+	if run.Renamed(f.name, f.workDir) {
+		job.WorkDir = string(f.workDir)
+	}
+	switch ours := j.of.usage || bytes.HasPrefix(f.name, []byte(slurm.NamePrefix)) || job.WorkDir != "" || j.sought[job.ID] ||
+		j.sought[array]; {
 	case !f.named || !ours && job.ID == "" && len(j.sought) > 0:
 		j.lost = true
 		j.odd("no name, or no id")
@@ -332,7 +347,7 @@ func (j *jobs) take() {
 	case j.of.usage:
 		return
 	case j.why != "":
-		j.found = append(j.found, run.Job{ID: job.ID, Task: job.Task, Name: job.Name, Class: run.ClassUnread, Why: j.why})
+		j.found = append(j.found, run.Job{ID: job.ID, Task: job.Task, Name: job.Name, WorkDir: job.WorkDir, Class: run.ClassUnread, Why: j.why})
 		return
 	}
 	for _, n := range tasks {
@@ -352,6 +367,9 @@ func (j *jobs) finish() {
 	if job.State == "" {
 		j.odd("no state")
 	}
+	if j.of.name == accounted.name {
+		job.By = f.ender
+	}
 	job.Closed = j.of.name == accounted.name && job.State == "CANCELLED" && f.ender == ""
 	if job.Why = f.said; f.said == "" && f.why != "None" {
 		job.Why = f.why
@@ -363,7 +381,7 @@ func (j *jobs) finish() {
 	switch {
 	case job.Class != run.ClassEnded:
 		job.Ended = nil
-	case f.exit.shown && (job.State == "COMPLETED" || f.exit.signal != 0 || !j.of.mute):
+	case f.exit.shown:
 		job.ExitCode, job.Signal = new(f.exit.code), f.exit.signal
 	}
 	if job.Class == run.ClassPending {

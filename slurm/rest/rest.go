@@ -38,8 +38,8 @@ type Config struct {
 	RPCPerMinute int          // to slurmctld and slurmdbd together, on average
 	Shared       slurm.Shared // a budget of all gateways of this host, besides
 
-	// Control reads a control file of an attempt: [run.Workspace.ReadControl]. A send posts the script that is there.
-	Control func(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error)
+	// Control reads a control file of an attempt: [run.Workspace.ReadControlFrom]. A send posts the script that is there.
+	Control func(ctx context.Context, runID string, n int, name string, from, limit int64) (run.Part, error)
 
 	// Unread is called for each answer with records that could not be read, as slurm.Config.Unread is. May be nil.
 	Unread func(program string, records int, why, example string)

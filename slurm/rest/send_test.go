@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,15 +19,16 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/run"
+	"slurmgate/run/runtest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func oneScript(_ context.Context, _ string, _ int, name string, _ int64, _ bool) ([]byte, error) {
+func oneScript(_ context.Context, _ string, _ int, name string, _, _ int64) (run.Part, error) {
 	if name != run.ScriptFile {
-		return nil, fault.New(fault.NotFound, "", "no "+name)
+		return run.Part{}, fault.New(fault.NotFound, "", "no "+name)
 	}
-	return []byte("#!/bin/bash\necho \"$1\" >&2 # <&> ü\n"), nil
+	return run.Part{Data: []byte("#!/bin/bash\necho \"$1\" >&2 # <&> ü\n")}, nil
 }
 
 // The body of a post, for each version: the properties are those of sbatch's arguments.
@@ -41,30 +43,18 @@ func TestBodies(t *testing.T) {
 				got = body
 				return said(200, `{"job_id":7,`+testMeta+`}`)
 			})
-			s := f.client(t, func(c *Config) {
-				if !v.cluster {
-					c.Cluster = ""
-				}
-			})
-			if res := s.Send(t.Context(), testJob(), 1); res.Outcome != run.SendAccepted || res.JobID != "7" {
-				t.Fatalf("%+v", res)
-			}
+			s := f.client(t)
+			runtest.WantSend(t, s.Send(t.Context(), testJob(), 1), run.SendAccepted, "7")
 			value := jsontext.Value(got)
-			if err := value.Indent(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, value.Indent())
 			golden := filepath.Join("testdata", "submit-"+v.name+".json")
 			if *update {
-				if err := os.WriteFile(golden, append(value, '\n'), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(golden, append(value, '\n'), 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if d := cmp.Diff(string(want), string(value)+"\n"); d != "" {
-				t.Error(d)
+				t.Errorf("the body differs from %s (-want +got):\n%s", golden, d)
 			}
 		})
 	}
@@ -74,7 +64,7 @@ func TestBodies(t *testing.T) {
 func TestUnknownOption(t *testing.T) {
 	for _, v := range versions {
 		if _, err := v.body([]string{"--cpus-per-task=1", "--nice=5", "/script"}, nil); err == nil || !strings.Contains(err.Error(), "--nice") {
-			t.Errorf("%s: %v", v.name, err)
+			t.Errorf("the body of %s with an unknown option gives %v, want an error about --nice", v.name, err)
 		}
 	}
 }
@@ -95,7 +85,6 @@ func TestAnswersOfAPost(t *testing.T) {
 		code    string
 	}{
 		"a job":                      {said(200, `{"job_id":7,`+testMeta+`,"errors":[],"warnings":[]}`), accepted, ""},
-		"a job with warnings":        {said(200, `{"job_id":7,"warnings":[{"description":"non-zero return code"}]}`), accepted, ""},
 		"a job with errors":          {said(200, `{"job_id":7,"errors":[{"error_code":2068}]}`), accepted, ""},
 		"a job with a refusal":       {said(500, `{"job_id":7,"errors":[{"error_number":2000}]}`), accepted, ""},
 		"a job with a bad status":    {said(500, `{"job_id":7}`), accepted, ""},
@@ -106,31 +95,31 @@ func TestAnswersOfAPost(t *testing.T) {
 		"a job that is text":         {said(200, `{"job_id":"7"}`), doubt, Unread},
 		"a job of another cluster":   {said(200, `{"job_id":7,"meta":{"slurm":{"cluster":"beta"}}}`), doubt, run.WrongCluster},
 		"refused with 500":           {said(500, refusal(2000)), no, "ESLURM_INVALID_PARTITION_NAME"},
-		"refused with 422":           {said(422, refusal(2045)), no, "ESLURM_INVALID_ACCOUNT"},
 		"refused with 200":           {said(200, refusal(2066)), no, "ESLURM_INVALID_QOS"},
-		"refused as v0.0.38 does":    {said(500, `{"errors":[{"error_code":2051,"error":"x"},{"error_code":-1}]}`), doubt, noReceipt},
-		"refused, number and code":   {said(500, `{"errors":[{"error_number":-1,"error_code":2051}]}`), no, "ESLURM_INVALID_TIME_LIMIT"},
 		"refused for a limit":        {said(500, refusal(2050)), later, "ESLURM_ACCOUNTING_POLICY"},
 		"no connection to slurmctld": {said(502, refusal(1800)), later, run.Unreachable},
 		"too many jobs":              {said(500, refusal(11)), later, "EAGAIN"},
 		"slurmctld did not answer":   {said(504, refusal(5004)), doubt, noReceipt},
 		"authentication":             {said(511, refusal(1007)), doubt, noReceipt},
-		"an unknown number":          {said(500, refusal(4711)), doubt, noReceipt},
-		"no number":                  {said(500, `{"errors":[{"description":"x"}]}`), doubt, noReceipt},
-		"a refusal and an unknown":   {said(500, `{"errors":[{"error_number":2000},{"error_number":5004}]}`), doubt, noReceipt},
-		"nothing":                    {said(200, `{}`), doubt, noReceipt},
-		"nothing with 500":           {said(500, `{}`), doubt, noReceipt},
-		"an empty body":              {said(200, ``), doubt, Unread},
-		"no content":                 {[]byte("HTTP/1.1 204 NO CONTENT\r\n\r\n"), doubt, Unread},
-		"HTML":                       {plainly(502, "<html>Bad Gateway</html>"), doubt, Unread},
-		"an array":                   {said(200, `[{"job_id":7}]`), doubt, Unread},
-		"text after the answer":      {said(200, `{"job_id":7}{}`), doubt, Unread},
-		"the job and another":        {said(200, `{"job_id":7,"job_id":8}`), doubt, "several_receipts"},
-		"no HTTP":                    {[]byte("SSH-2.0-OpenSSH\r\n"), doubt, run.Unreachable},
-		"an endless header":          {endless("HTTP/1.1 200 OK\r\nX: x"), doubt, run.Unreachable},
-		"an endless answer":          {endless("HTTP/1.1 200 OK\r\n\r\n{ "), doubt, Unread},
-		"a longer length":            {bytes.Replace(said(200, `{"job_id":7}`), []byte("Length: 12"), []byte("Length: 13"), 1), doubt, Unread},
-		"a redirect":                 {[]byte("HTTP/1.1 307 TEMPORARY REDIRECT\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"), doubt, Unread},
+		"an unknown number":          {said(500, refusal(4711)), doubt, run.RefusedInWords},
+		"a plugin's refusal":         {said(500, refusal(-1)), doubt, run.RefusedInWords},
+		"a plugin's refusal in words": {said(500, `{"job_submit_user_msg":"no","errors":[{"error_number":-1,"error":"Unspecified error"}]}`),
+			doubt, run.RefusedInWords},
+		"no answer, by its text": {said(500, `{"errors":[{"error_number":-1,"error":"Zero Bytes were transmitted or received"}]}`), doubt,
+			noReceipt},
+		"no number":                {said(500, `{"errors":[{"description":"x"}]}`), doubt, noReceipt},
+		"a refusal and an unknown": {said(500, `{"errors":[{"error_number":2000},{"error_number":5004}]}`), doubt, noReceipt},
+		"nothing":                  {said(200, `{}`), doubt, noReceipt},
+		"an empty body":            {said(200, ``), doubt, Unread},
+		"no content":               {[]byte("HTTP/1.1 204 NO CONTENT\r\n\r\n"), doubt, Unread},
+		"an array":                 {said(200, `[{"job_id":7}]`), doubt, Unread},
+		"text after the answer":    {said(200, `{"job_id":7}{}`), doubt, Unread},
+		"the job and another":      {said(200, `{"job_id":7,"job_id":8}`), doubt, "several_receipts"},
+		"no HTTP":                  {[]byte("SSH-2.0-OpenSSH\r\n"), doubt, run.Unreachable},
+		"an endless header":        {endless("HTTP/1.1 200 OK\r\nX: x"), doubt, run.Unreachable},
+		"an endless answer":        {endless("HTTP/1.1 200 OK\r\n\r\n{ "), doubt, Unread},
+		"a longer length":          {bytes.Replace(said(200, `{"job_id":7}`), []byte("Length: 12"), []byte("Length: 13"), 1), doubt, Unread},
+		"a redirect":               {[]byte("HTTP/1.1 307 TEMPORARY REDIRECT\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"), doubt, Unread},
 		"compressed": {append([]byte(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", packed.Len())),
 			packed.Bytes()...), doubt, Unread},
 		"continue":          {[]byte("HTTP/1.1 100 CONTINUE\r\n\r\n"), doubt, Unread},
@@ -143,7 +132,7 @@ func TestAnswersOfAPost(t *testing.T) {
 			f := newFake(t, "v0.0.42", func(*http.Request, []byte) []byte { return c.answer })
 			res := f.client(t).Send(t.Context(), testJob(), 1)
 			if res.Outcome != c.outcome || res.Code != c.code || (res.JobID == "7") != (c.outcome == accepted) || res.ExitCode != nil {
-				t.Errorf("%+v", res)
+				t.Errorf("the send ended as %+v, want as its row says", res)
 			}
 			if n := f.requests("POST"); n != 1 {
 				t.Errorf("%d posts", n)
@@ -175,9 +164,8 @@ func TestCutAnswers(t *testing.T) {
 	whole := said(200, `{"job_id":7,`+testMeta+`,"errors":[],"warnings":[]}`)
 	for n := range whole {
 		f := newFake(t, "v0.0.42", func(*http.Request, []byte) []byte { return whole[:n] })
-		if res := f.client(t).Send(t.Context(), testJob(), 1); res.Outcome != run.SendDoubt || res.JobID != "" || f.requests("POST") != 1 {
-			t.Errorf("cut at %d: %+v, %d posts", n, res, f.requests("POST"))
-		}
+		runtest.WantSend(t, f.client(t).Send(t.Context(), testJob(), 1), run.SendDoubt, "")
+		runtest.WantCount(t, "POST", f.requests("POST"), 1)
 	}
 }
 
@@ -185,19 +173,17 @@ func TestCutAnswers(t *testing.T) {
 func TestNotSent(t *testing.T) {
 	f := newFake(t, "v0.0.42", nil)
 	s := f.client(t)
-	if err := os.Remove(f.socket); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(f.socket))
 	if res := s.Send(t.Context(), testJob(), 1); res.Outcome != run.SendNotRun || res.Code != run.Unreachable || res.Scope != run.ScopeSite {
-		t.Errorf("%+v", res)
+		t.Errorf("without a server the send ended as %+v, want not run, of the site", res)
 	}
 	unread := f.client(t, func(c *Config) {
-		c.Control = func(context.Context, string, int, string, int64, bool) ([]byte, error) {
-			return nil, io.ErrUnexpectedEOF
+		c.Control = func(context.Context, string, int, string, int64, int64) (run.Part, error) {
+			return run.Part{}, io.ErrUnexpectedEOF
 		}
 	})
 	if res := unread.Send(t.Context(), testJob(), 1); res.Outcome != run.SendNotRun || res.Scope != run.ScopeRun {
-		t.Errorf("%+v", res)
+		t.Errorf("without its script the send ended as %+v, want not run, of the run", res)
 	}
 }
 
@@ -207,32 +193,35 @@ func TestOtherCluster(t *testing.T) {
 	f := newFake(t, "v0.0.42", func(*http.Request, []byte) []byte { return said(200, `{"job_id":7}`) })
 	f.proof = func(*http.Request) []byte { return said(200, `{"meta":{"slurm":{"cluster":"`+cluster+`"}}}`) }
 	s := f.client(t)
-	if res := s.Send(t.Context(), testJob(), 1); res.Outcome != run.SendAccepted {
-		t.Fatalf("%+v", res)
-	}
+	runtest.WantSend(t, s.Send(t.Context(), testJob(), 1), run.SendAccepted, "")
 	cluster = "beta" // the fake ends its connections
-	if res := s.Send(t.Context(), testJob(), 2); res.Outcome != run.SendNotRun || res.Code != run.WrongCluster || f.requests("POST") != 1 {
-		t.Errorf("%+v", res)
-	}
+	runtest.WantSend(t, s.Send(t.Context(), testJob(), 2), run.SendNotRun, run.WrongCluster)
+	runtest.WantCount(t, "POST", f.requests("POST"), 1)
 	cluster = ""
-	if res := s.Send(t.Context(), testJob(), 3); res.Outcome != run.SendNotRun || f.requests("POST") != 1 {
-		t.Errorf("%+v", res)
-	}
+	runtest.WantSend(t, s.Send(t.Context(), testJob(), 3), run.SendNotRun, "")
+	runtest.WantCount(t, "POST", f.requests("POST"), 1)
 }
 
-// Both lists are in the message when there is no common version.
+// Both lists are in the message when there is no common version, and the next step names what is too old.
 func TestNoCommonVersion(t *testing.T) {
-	f := newFake(t, "v0.0.37", nil)
-	res := f.client(t).Send(t.Context(), testJob(), 1)
-	if res.Outcome != run.SendNotRun || res.Code != NoVersion || !strings.Contains(res.Text, "v0.0.37") ||
-		!strings.Contains(res.Text, "v0.0.45") {
-		t.Errorf("%+v", res)
-	}
-	f = newFake(t, "v0.0.42", nil)
-	res = f.client(t, func(c *Config) { c.Version = "v0.0.41" }).Send(t.Context(), testJob(), 1)
-	if res.Outcome != run.SendNotRun || !strings.Contains(res.Text, "v0.0.42") ||
-		!strings.Contains(res.Text, "slurm.rest.version is v0.0.41") {
-		t.Errorf("%+v", res)
+	for _, c := range []struct {
+		served, wanted string
+		text, next     string // in the result, in the fault
+	}{
+		{"v0.0.39", "", "it serves v0.0.39, and slurmgate speaks v0.0.40, ", "23.11 or later, or set slurm.transport to cli or ssh"},
+		{"v0.0.39", "v0.0.41", "it serves v0.0.39, and slurm.rest.version is v0.0.41", "upgrade Slurm to 23.11"},
+		{"v0.0.42", "v0.0.41", "it serves v0.0.42, and slurm.rest.version is v0.0.41", "a version that slurmrestd serves"},
+		{"v0.0.100", "", "it serves v0.0.100, and slurmgate speaks v0.0.40, ", "upgrade slurmgate"},
+	} {
+		s := newFake(t, c.served, nil).client(t, func(cfg *Config) { cfg.Version = c.wanted })
+		res := s.Send(t.Context(), testJob(), 1)
+		if res.Outcome != run.SendNotRun || res.Code != NoVersion || !strings.Contains(res.Text, c.text) {
+			t.Errorf("the send to a slurmrestd of %s ended as %+v, want not run with %q", c.served, res, c.text)
+		}
+		_, err := s.Greet(t.Context())
+		if f, is := errors.AsType[*fault.Error](err); !is || f.Code != NoVersion || !strings.Contains(f.Next, c.next) {
+			t.Errorf("Greet of a slurmrestd of %s fails with %#v, want %s and %q", c.served, err, NoVersion, c.next)
+		}
 	}
 }
 
@@ -251,7 +240,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		res := s.judge(a, made, err)
 		if res.Outcome == run.SendAccepted && (err != nil || !jsontext.Value(body).IsValid(jsontext.AllowInvalidUTF8(true))) {
-			t.Errorf("%q is %+v", body, res)
+			t.Errorf("the answer %q (%v) is taken as %+v, want accepted only for valid JSON without an error", body, err, res)
 		}
 	})
 }

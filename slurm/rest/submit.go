@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	sendHeld  = "send_held"
 	noReceipt = "no_receipt"
 
 	maxScript = 16 << 20 // bytes; slurmctld takes 4 MiB unless it is told otherwise
@@ -89,7 +88,7 @@ func (s *Slurm) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult
 	case <-n.done:
 		return n.res
 	case <-ctx.Done():
-		return run.SendResult{Outcome: run.SendDoubt, Code: sendHeld, Text: "the gateway stopped waiting; the request continues"}
+		return run.SendResult{Outcome: run.SendDoubt, Code: run.SendHeld, Text: "the gateway stopped waiting; the request continues"}
 	}
 }
 
@@ -103,7 +102,7 @@ func (s *Slurm) Receipt(_ context.Context, job run.JobSpec, k int) (res run.Send
 	case <-n.done:
 		return n.res, false
 	default:
-		return run.SendResult{Outcome: run.SendDoubt, Code: sendHeld, Text: "slurmrestd has not answered yet"}, true
+		return run.SendResult{Outcome: run.SendDoubt, Code: run.SendHeld, Text: "slurmrestd has not answered yet"}, true
 	}
 }
 
@@ -111,7 +110,8 @@ func (s *Slurm) Receipt(_ context.Context, job run.JobSpec, k int) (res run.Send
 func (s *Slurm) post(ctx context.Context, job run.JobSpec, argv []string) run.SendResult {
 	ctx, cancel := context.WithTimeout(ctx, s.sendTime(ctx))
 	defer cancel()
-	script, err := s.cfg.Control(ctx, job.RunID, job.N, path.Base(argv[len(argv)-1]), maxScript+1, false)
+	file, err := s.cfg.Control(ctx, job.RunID, job.N, path.Base(argv[len(argv)-1]), 0, maxScript+1)
+	script := file.Data
 	if err == nil && len(script) > maxScript {
 		err = fmt.Errorf("the script is larger than %d bytes", maxScript)
 	}
@@ -190,7 +190,7 @@ func (s *Slurm) judge(a answer, made submitted, err error) run.SendResult {
 	for i, p := range a.errors {
 		code, outcome, scope := slurm.ClassifyNumber(p.Number, strings.Split(made.message, "\n"))
 		if outcome == run.SendDoubt {
-			return run.SendResult{Outcome: run.SendDoubt, Code: noReceipt, Text: res.Text}
+			return run.SendResult{Outcome: run.SendDoubt, Code: inDoubt(a.errors), Text: res.Text}
 		}
 		if i == 0 {
 			res.Code, res.Outcome, res.Scope = code, outcome, scope
@@ -198,6 +198,19 @@ func (s *Slurm) judge(a answer, made submitted, err error) run.SendResult {
 	}
 	return res
 }
+
+// inDoubt is why errors leave doubt: all of them are answers of slurmctld's, in a site's own words, or there may have been no answer.
+func inDoubt(errors []problem) string {
+	for _, p := range errors {
+		if !p.answered() && p.Number != unspecifiedError || slurm.InOwnWords(p.Text, p.Description) == "" {
+			return noReceipt
+		}
+	}
+	return run.RefusedInWords
+}
+
+// unspecifiedError is the number of what a site's job_submit plugin refuses without one of Slurm's.
+const unspecifiedError = -1
 
 // complaint is what the answer, or its lack, says, for people and for the ledger.
 func complaint(a answer, made submitted, err error) string {

@@ -36,7 +36,7 @@ func notShown(what, instead string) error {
 	return fault.New(fault.NotFound, NotShown, "slurmrestd does not show "+what).WithNext(instead)
 }
 
-// value is a number in any of the versions' forms.
+// value is a number in either form: plain, or an object.
 type value number
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -58,71 +58,36 @@ func (v value) limit() *int {
 	return new(int(v.n))
 }
 
-// words are several words; up to v0.0.39 often one.
-type words []string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (w *words) UnmarshalJSON(text []byte) error {
-	*w = nil
-	if text[0] != '"' {
-		return json.Unmarshal(text, (*[]string)(w))
-	}
-	var one string
-	err := json.Unmarshal(text, &one)
-	if one != "" {
-		*w = strings.Split(one, ",")
-	}
-	return err
-}
-
-// partition is what the versions show of a partition, the first form of each the one since v0.0.40.
+// partition is what slurmrestd shows of a partition.
 type partition struct {
-	Name      string         `json:"name"`
-	Flags     words          `json:"flags"` // v0.0.38 and since v0.0.45
-	Nodes     jsontext.Value `json:"nodes"` // an object; before, the names
+	Name      string   `json:"name"`
+	Flags     []string `json:"flags"` // since v0.0.45
 	Partition struct {
-		State words `json:"state"`
+		State []string `json:"state"`
 	} `json:"partition"`
 	Maximums struct {
 		Time   value `json:"time"` // minutes
 		Memory value `json:"partition_memory_per_node"`
 	} `json:"maximums"`
-
-	OldState  words `json:"state"`
-	OldNodes  value `json:"total_nodes"`
-	OldTime   value `json:"max_time_limit"`
-	OldMemory value `json:"maximum_memory_per_node"`
 }
 
-func (p partition) state() string { return strings.Join(append(p.Partition.State, p.OldState...), "+") }
-
-func (p partition) nodes() int {
-	var of struct {
-		Total value `json:"total"`
-	}
-	if p.Nodes.Kind() == '{' && json.Unmarshal(p.Nodes, &of) == nil {
-		return int(of.Total.n)
-	}
-	return int(p.OldNodes.n)
-}
-
-// node is what the versions show of a node.
+// node is what slurmrestd shows of a node.
 type node struct {
-	Name       string `json:"name"`
-	Partitions words  `json:"partitions"`
-	State      words  `json:"state"`
-	Flags      words  `json:"state_flags"` // up to v0.0.39
-	Reason     string `json:"reason"`
-	Arch       string `json:"architecture"`
-	CPUs       value  `json:"cpus"`
-	Memory     value  `json:"real_memory"` // MiB
-	Gres       string `json:"gres"`
+	Name       string   `json:"name"`
+	Partitions []string `json:"partitions"`
+	State      []string `json:"state"`
+	Reason     string   `json:"reason"`
+	Since      value    `json:"reason_changed_at"`
+	Arch       string   `json:"architecture"`
+	CPUs       value    `json:"cpus"`
+	Memory     value    `json:"real_memory"` // MiB
+	Gres       string   `json:"gres"`
 }
 
 // sinfo is the node's state as sinfo writes it in its long form.
 func (n node) sinfo() string {
 	base, flags := "unknown", map[string]bool{}
-	for _, w := range append(slices.Clone(n.State), n.Flags...) {
+	for _, w := range n.State {
 		switch w = strings.ToLower(w); w {
 		case "unknown", "down", "idle", "allocated", "error", "mixed", "future":
 			base = w
@@ -161,6 +126,14 @@ func (n node) sinfo() string {
 	return base
 }
 
+// since returns when the reason was given; nil: never.
+func (n node) since() *time.Time {
+	if n.Since.n <= 0 {
+		return nil
+	}
+	return new(time.Unix(n.Since.n, 0).UTC())
+}
+
 // look asks slurmctld or slurmdbd for a list, which it decodes into to.
 func look[T any](ctx context.Context, s *Slurm, rpcs int, path, member string, to *[]T) (answer, error) {
 	if err := s.budget.Spend(ctx, rpcs); err != nil {
@@ -187,121 +160,90 @@ func into[T any](to *[]T) func(*jsontext.Decoder) error {
 	}
 }
 
-func (s *Slurm) partitionsAndNodes(ctx context.Context) (parts []partition, nodes []node, err error) {
-	if _, err = look(ctx, s, rpcLook, "/slurm/{v}/partitions/", "partitions", &parts); err == nil {
-		_, err = look(ctx, s, rpcNodes, "/slurm/{v}/nodes/", "nodes", &nodes)
-	}
-	return parts, nodes, err
-}
-
-// Partitions asks for what a run must fit: three RPCs. Up to v0.0.44 slurmrestd does not show which partition is the default.
-func (s *Slurm) Partitions(ctx context.Context) ([]run.Partition, error) {
-	parts, nodes, err := s.partitionsAndNodes(ctx)
-	list := []run.Partition{}
-	for _, p := range parts {
-		one := run.Partition{Name: p.Name, Default: slices.ContainsFunc(p.Flags, func(f string) bool { return strings.EqualFold(f, "default") }),
-			Up: p.state() == "UP", MaxSeconds: 60 * max(0, p.Maximums.Time.n+p.OldTime.n)} // -1: no limit, up to v0.0.39
-		most := int(p.Maximums.Memory.n + p.OldMemory.n)
-		for _, n := range nodes {
-			if !slices.Contains(n.Partitions, p.Name) {
-				continue
-			}
-			mem := int(n.Memory.n)
-			if most > 0 {
-				mem = min(mem, most)
-			}
-			gpus, kinds := slurm.GPUs(n.Gres)
-			one.CPUs, one.MemMB, one.GPUs = max(one.CPUs, int(n.CPUs.n)), max(one.MemMB, mem), max(one.GPUs, gpus)
-			for _, kind := range kinds {
-				if !slices.Contains(one.GPUTypes, kind) {
-					one.GPUTypes = append(one.GPUTypes, kind)
-				}
-			}
-		}
-		list = append(list, one)
-	}
-	if err != nil {
+// ShowPartitions implements [slurm.Source]. Up to v0.0.44 slurmrestd does not show which partition is the default, and in no version which
+// are hidden, nor who may use them.
+func (s *Slurm) ShowPartitions(ctx context.Context) (list []run.Partition, err error) {
+	var parts []partition
+	if _, err := look(ctx, s, rpcLook, "/slurm/{v}/partitions/", "partitions", &parts); err != nil {
 		return nil, err
+	}
+	for _, p := range parts {
+		list = append(list, run.Partition{Name: p.Name, State: strings.Join(p.Partition.State, "+"),
+			Default:    slices.ContainsFunc(p.Flags, func(f string) bool { return strings.EqualFold(f, "default") }),
+			MaxSeconds: 60 * max(0, p.Maximums.Time.n), MaxMemMB: int(p.Maximums.Memory.n)})
 	}
 	return list, nil
 }
 
-// Nodes lists the nodes of all partitions, once for each partition they are in. It costs two RPCs.
-func (s *Slurm) Nodes(ctx context.Context) (list []slurm.NodeIn, err error) {
+// Nodes implements [slurm.Source].
+func (s *Slurm) Nodes(ctx context.Context) (list []run.Node, err error) {
 	var nodes []node
 	if _, err := look(ctx, s, rpcNodes, "/slurm/{v}/nodes/", "nodes", &nodes); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
-		for _, p := range n.Partitions {
-			list = append(list, slurm.NodeIn{Node: n.Name, Partition: p, State: n.sinfo(), Reason: cmp.Or(n.Reason, "none")})
+		one := run.Node{Name: n.Name, State: n.sinfo(), Reason: cmp.Or(n.Reason, "none"), Since: n.since(), CPUs: int(n.CPUs.n),
+			MemMB: int(n.Memory.n), Arch: slurm.Arch(n.Arch)}
+		one.GPUs, one.GPUTypes = slurm.GPUs(n.Gres)
+		for _, one.Partition = range n.Partitions {
+			list = append(list, one)
 		}
 	}
 	return list, nil
+}
+
+// Unusable returns those of them that take no jobs; run.Queue has the contract.
+func (s *Slurm) Unusable(ctx context.Context) (map[string]run.Unusable, error) {
+	list, err := s.Nodes(ctx)
+	return run.UnusableNodes(list), err
 }
 
 // Archs are the architectures of the cluster's nodes, as [slurm.CLI.Archs] has them. It costs two RPCs.
 func (s *Slurm) Archs(ctx context.Context) (list []string, err error) {
-	var nodes []node
-	if _, err := look(ctx, s, rpcNodes, "/slurm/{v}/nodes/", "nodes", &nodes); err != nil {
-		return nil, err
-	}
+	nodes, err := s.Nodes(ctx)
 	for _, n := range nodes {
-		if arch := slurm.Arch(n.Arch); arch != "" && !slices.Contains(list, arch) {
-			list = append(list, arch)
+		if n.Arch != "" && !slices.Contains(list, n.Arch) {
+			list = append(list, n.Arch)
 		}
 	}
 	slices.Sort(list)
-	return list, nil
+	return list, err
 }
 
-// Condition asks for slurmctld's clock, the partitions and the nodes. Of the configuration slurmrestd shows next to nothing, so most values
-// are missing.
-func (s *Slurm) Condition(ctx context.Context) (c slurm.Condition, err error) {
-	at, a, err := s.clock(ctx)
-	if err != nil {
-		return c, err
-	}
-	c.At, c.Values = at, map[string]string{}
-	if a.storage != "" {
-		c.Values["AccountingStorageType"] = a.storage
-	}
-	parts, nodes, err := s.partitionsAndNodes(ctx)
-	for _, p := range parts {
-		one := slurm.PartitionState{Name: p.Name, State: p.state(), Nodes: p.nodes(), States: map[string]int{}}
-		for _, n := range nodes {
-			if slices.Contains(n.Partitions, p.Name) {
-				one.States[strings.TrimRight(n.sinfo(), "*~#!%$@^-+")]++
-			}
-		}
-		c.Partitions = append(c.Partitions, one)
-	}
-	return c, err
-}
-
-// clock asks slurmctld for its time.
-func (s *Slurm) clock(ctx context.Context) (time.Time, answer, error) {
+// Config asks slurmctld for its clock. Of the configuration slurmrestd shows next to nothing.
+func (s *Slurm) Config(ctx context.Context, _ time.Duration) (c run.ClusterConfig, err error) {
 	if err := s.budget.Spend(ctx, rpcLook); err != nil {
-		return time.Time{}, answer{}, err
+		return c, err
 	}
 	var of struct {
 		At value `json:"req_time"`
 	}
 	a, err := s.client.call(ctx, request{method: "GET", path: "/slurm/{v}/diag/", members: members{
 		"statistics": func(d *jsontext.Decoder) error { return json.UnmarshalDecode(d, &of) }}})
-	if !of.At.set || of.At.n <= 0 {
-		return time.Time{}, a, err
+	if of.At.set && of.At.n > 0 {
+		c.Clock = time.Unix(of.At.n, 0)
 	}
-	return time.Unix(of.At.n, 0), a, err
+	c.Values = map[string]string{"ClusterName": cmp.Or(a.cluster, s.cfg.Cluster)} // each connection was proven to lead there
+	if a.storage != "" {
+		c.Values["AccountingStorageType"] = a.storage
+	}
+	return c, err
 }
 
-// Probe is what slurmrestd says about itself and slurmctld. What it does not show is zero: MinJobAge, MessageTimeout, KillWait, and whether
-// slurmctld limits RPCs.
+// Probe asks slurmrestd about itself and slurmctld.
 func (s *Slurm) Probe(ctx context.Context) (p slurm.Probe, err error) {
+	if p, err = s.ping(ctx); err != nil {
+		return p, err
+	}
+	p.Config, err = run.Ask(ctx, func(ctx context.Context) (run.ClusterConfig, error) { return s.Config(ctx, 0) })
+	return p, err
+}
+
+// ping asks slurmrestd whether a slurmctld answers.
+func (s *Slurm) ping(ctx context.Context) (p slurm.Probe, err error) {
 	var pings []struct {
 		Host       string `json:"hostname"`
 		Pinged     string `json:"pinged"`
-		Old        string `json:"ping"` // up to v0.0.39
 		Responding bool   `json:"responding"`
 		Mode       string `json:"mode"`
 	}
@@ -309,7 +251,7 @@ func (s *Slurm) Probe(ctx context.Context) (p slurm.Probe, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.Version, p.ClusterName, p.AccountingStorage, p.ExportNIL = "slurm "+a.release, a.cluster, a.storage, true
+	p.Version, p.ExportNIL = "slurm "+a.release, true
 	major, rest, _ := strings.Cut(a.release, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	for i, text := range []string{major, minor} {
@@ -320,7 +262,7 @@ func (s *Slurm) Probe(ctx context.Context) (p slurm.Probe, err error) {
 	var texts []string
 	up := false
 	for _, c := range pings {
-		state := cmp.Or(c.Pinged, c.Old, map[bool]string{true: "UP", false: "DOWN"}[c.Responding])
+		state := cmp.Or(c.Pinged, map[bool]string{true: "UP", false: "DOWN"}[c.Responding])
 		up = up || state == "UP"
 		texts = append(texts, fmt.Sprintf("slurmctld at %s is %s", c.Host, state))
 	}
@@ -328,11 +270,11 @@ func (s *Slurm) Probe(ctx context.Context) (p slurm.Probe, err error) {
 	if !up {
 		return p, fault.New(fault.Transport, run.Unreachable, "no slurmctld answers slurmrestd: "+p.ControllerText)
 	}
-	if p.ClusterName == "" {
-		p.ClusterName = s.cfg.Cluster // each connection was proven to lead there
-	}
 	return p, nil
 }
+
+// Harmless has nothing to learn: slurmrestd's answer is all there is.
+func (s *Slurm) Harmless(string) {}
 
 // SeesAll is nil: only the jobs of the token's user are looked at.
 func (s *Slurm) SeesAll(context.Context) error { return nil }
@@ -367,6 +309,6 @@ func (s *Slurm) JobName(ctx context.Context, id string) (string, error) {
 
 // CheckCluster makes sure that slurmrestd is one of the cluster of the site file, as [slurm.CLI.CheckCluster] does.
 func (s *Slurm) CheckCluster(ctx context.Context) error {
-	_, err := s.Probe(ctx)
+	_, err := s.ping(ctx)
 	return err
 }

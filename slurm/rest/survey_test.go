@@ -6,53 +6,72 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"slurmgate/fault"
 	"slurmgate/plan"
+	"slurmgate/run"
 	"slurmgate/slurm"
 )
 
 // The recorded answers of every version show one cluster.
 func TestSurvey(t *testing.T) {
 	onEach(t, func(t *testing.T, s *Slurm, _ *slurm.CLI, _, version string) {
-		parts, err := s.Partitions(t.Context())
+		parts, err := slurm.Partitions(t.Context(), s)
 		if err != nil || len(parts) != 3 {
-			t.Fatalf("%+v %v", parts, err)
+			t.Fatalf("the partitions are %+v %v, want three", parts, err)
 		}
 		for _, p := range parts {
 			want := fmt.Sprint(map[string][]any{"main": {true, 86400, 8, 8000, 0}, "short": {true, 600, 8, 8000, 0},
 				"big": {true, 0, 256, 2200000, 16}}[p.Name])
-			if got := fmt.Sprint([]any{p.Up, p.MaxSeconds, p.CPUs, p.MemMB, p.GPUs}); got != want {
+			if got := fmt.Sprint([]any{p.Up(), p.MaxSeconds, p.CPUs, p.MemMB, p.GPUs}); got != want {
 				t.Errorf("%s: %s, want %s", p.Name, got, want)
 			}
-			if shown := version == "v0.0.38" || version == "v0.0.45"; p.Default != (shown && p.Name == "main") {
+			if shown := version == "v0.0.45"; p.Default != (shown && p.Name == "main") {
 				t.Errorf("%s is default: %v", p.Name, p.Default)
 			}
 		}
 		nodes, err := s.Nodes(t.Context())
-		big := slices.IndexFunc(nodes, func(n slurm.NodeIn) bool { return n.Node == "big1" })
-		if err != nil || len(nodes) != 5 || big < 0 || nodes[big] != (slurm.NodeIn{Node: "big1", Partition: "big", State: "down*",
-			Reason: "has no slurmd by design"}) {
-			t.Errorf("%+v %v", nodes, err)
+		big := slices.IndexFunc(nodes, func(n run.Node) bool { return n.Name == "big1" })
+		if err != nil || len(nodes) != 5 || big < 0 || !cmp.Equal(nodes[big], run.Node{Name: "big1", Partition: "big", State: "down*",
+			Reason: "has no slurmd by design", CPUs: 256, MemMB: 2200000, GPUs: 16, GPUTypes: []string{"a100"}}) {
+			t.Errorf("the nodes are %+v %v, want five with big1 down", nodes, err)
 		}
 		if archs, err := s.Archs(t.Context()); err != nil || strings.Join(archs, " ") != "amd64" {
-			t.Errorf("%v %v", archs, err)
+			t.Errorf("Archs gives %q %v, want amd64", archs, err)
 		}
-		c, err := s.Condition(t.Context())
-		if err != nil || c.At.Unix() < 1795000000 || len(c.Partitions) != 3 || c.Partitions[0].Nodes == 0 || c.Partitions[0].State != "UP" {
-			t.Errorf("%+v %v", c, err)
+		if c, err := s.Config(t.Context(), 0); err != nil || c.Clock.Unix() < 1795000000 || !c.Database() {
+			t.Errorf("the configuration is %+v %v, want slurmctld's clock and slurmdbd", c, err)
 		}
 		users, err := s.AllAccounts(t.Context())
 		lab := users["lab"]
-		if err != nil || lab.Default != "research" || len(lab.Accounts) != 2 || lab.Accounts[0].Name != "research" || !lab.Accounts[0].Default ||
+		if err != nil || lab.Default != "research" || len(lab.Accounts) != 2 || lab.Accounts[0].Name != "research" ||
 			len(lab.Accounts[0].QOS) != 3 || users["bob"].Default == "" {
-			t.Errorf("%+v %v", users, err)
+			t.Errorf("the accounts are %+v %v, want lab's and bob's", users, err)
 		}
-		list, qos, err := s.Associations(t.Context(), "devcluster")
-		tiny := slices.IndexFunc(qos, func(q slurm.QOS) bool { return q.Name == "tiny" })
-		if err != nil || len(list) != 2 || list[0].Submit != nil || tiny < 0 || qos[tiny].Submit == nil || *qos[tiny].Submit != 2 {
-			t.Errorf("%+v %+v %v", list, qos, err)
+		if own, err := s.Accounts(t.Context(), "devcluster", "lab"); err != nil || len(own) != 1 || !cmp.Equal(own["lab"], lab) {
+			t.Errorf("the accounts of lab alone are %+v %v, want %+v", own, err, lab)
+		}
+		qos, err := s.QOS(t.Context())
+		tiny := slices.IndexFunc(qos, func(q run.QOS) bool { return q.Name == "tiny" })
+		if err != nil || lab.Accounts[0].Submit != nil || tiny < 0 || qos[tiny].Submit == nil || *qos[tiny].Submit != 2 {
+			t.Errorf("the limits are %+v and %+v %v, want no limit of lab and the QOS tiny with two jobs", lab, qos, err)
 		}
 	})
+}
+
+// The nodes that take no jobs, with why and since when, in both forms of a time.
+func TestUnusable(t *testing.T) {
+	for _, since := range []string{`1795843601`, `{"set":true,"infinite":false,"number":1795843601}`} {
+		s := says(t, "v0.0.42", 200, `{"nodes":[{"name":"n1","partitions":["main"],"state":["IDLE","DRAIN"],"reason":"Prolog error",`+
+			`"reason_changed_at":`+since+`},{"name":"n2","partitions":["main"],"state":["IDLE"],"reason":""}],"errors":[],`+testMeta+`}`)
+		got, err := s.Unusable(t.Context())
+		if n1 := got["n1"]; err != nil || len(got) != 1 || n1.State != "drained" || n1.Why != "Prolog error" || n1.Since == nil ||
+			n1.Since.Unix() != 1795843601 {
+			t.Errorf("with the time %s Unusable gives %+v %v, want n1 alone, drained for \"Prolog error\" since then",
+				since, got, err)
+		}
+	}
 }
 
 // What slurmrestd does not show is said to be so, never made up.
@@ -64,7 +83,7 @@ func TestNotShown(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if parts, err := s.Partitions(t.Context()); !fault.Is(err, fault.Transport) {
+	if parts, err := slurm.Partitions(t.Context(), s); !fault.Is(err, fault.Transport) {
 		t.Errorf("an answer without partitions: %v %v", parts, err)
 	}
 }
@@ -89,7 +108,7 @@ func TestHostnames(t *testing.T) {
 	} {
 		names, err := (&Slurm{}).Hostnames(t.Context(), list)
 		if got := strings.Join(names, " "); got != want || (err == nil) != (want != "") || err != nil && !fault.Is(err, fault.Validation) {
-			t.Errorf("%q: %q %v", list, got, err)
+			t.Errorf("Hostnames(%q) = %q, %v, want %q, or a validation fault if that is empty", list, got, err, want)
 		}
 	}
 }

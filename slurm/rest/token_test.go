@@ -13,6 +13,7 @@ import (
 
 	"slurmgate/fault"
 	"slurmgate/run"
+	"slurmgate/run/runtest"
 )
 
 // jwt is what scontrol token prints for a user; n makes it another one.
@@ -26,9 +27,7 @@ func ofLab(n int, ends time.Time) string {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // tokensSeen are the tokens of the posts, in order.
@@ -54,13 +53,11 @@ func TestTokenFile(t *testing.T) {
 	send := func(k int, want run.SendOutcome) run.SendResult {
 		t.Helper()
 		res := s.Send(t.Context(), testJob(), k)
-		if res.Outcome != want {
-			t.Errorf("%+v", res)
-		}
+		runtest.WantSend(t, res, want, "")
 		return res
 	}
 	if res := send(1, run.SendNotRun); res.Code != TokenFault || res.Scope != run.ScopeSite {
-		t.Errorf("%+v", res)
+		t.Errorf("the send without a token ended as %+v, want the fault of the token, of the site", res)
 	}
 	write(t, path, "SLURM_JWT="+ofLab(1, now.Add(time.Hour))+"\n")
 	send(2, run.SendAccepted)
@@ -73,7 +70,7 @@ func TestTokenFile(t *testing.T) {
 		t.Errorf("a token is shown: %s", res.Text)
 	}
 	if got := f.tokensSeen(); !slices.Equal(got, []string{"sig1", "sig22", "sig22"}) {
-		t.Error(got)
+		t.Errorf("slurmrestd saw the tokens %q, want sig1 and twice sig22", got)
 	}
 }
 
@@ -90,15 +87,13 @@ func TestTokenCommand(t *testing.T) {
 	s.client.tokens.now = func() time.Time { return now }
 	for k, ahead := range []time.Duration{0, 40 * time.Minute, 10 * time.Minute, 0} {
 		now = now.Add(ahead)
-		if res := s.Send(t.Context(), testJob(), k+1); res.Outcome != run.SendAccepted {
-			t.Errorf("%+v", res)
-		}
+		runtest.WantSend(t, s.Send(t.Context(), testJob(), k+1), run.SendAccepted, "")
 	}
 	if got := f.tokensSeen(); !slices.Equal(got, []string{"sig1", "sig1", "sig2", "sig2"}) {
-		t.Error(got)
+		t.Errorf("slurmrestd saw the tokens %q, want twice sig1 and twice sig2", got)
 	}
 	if env, err := os.ReadFile(dir + "/env"); err != nil || strings.Contains(string(env), "SLURM_JWT") {
-		t.Errorf("%s %v", env, err)
+		t.Errorf("the token command's environment is %q %v, want no SLURM_JWT", env, err)
 	}
 }
 
@@ -114,14 +109,12 @@ func TestRefusedToken(t *testing.T) {
 		return said(200, `{"job_id":7}`)
 	})
 	s := f.client(t, func(c *Config) { c.TokenFile = path })
-	if res := s.Send(t.Context(), testJob(), 1); res.Outcome != run.SendAccepted || f.requests("POST") != 2 {
-		t.Errorf("%+v %d", res, f.requests("POST"))
-	}
+	runtest.WantSend(t, s.Send(t.Context(), testJob(), 1), run.SendAccepted, "")
+	runtest.WantCount(t, "POST", f.requests("POST"), 2)
 	f = newFake(t, "v0.0.42", func(*http.Request, []byte) []byte { return plainly(401, "") })
 	s = f.client(t, func(c *Config) { c.TokenFile = path })
-	if res := s.Send(t.Context(), testJob(), 1); res.Outcome != run.SendNotRun || res.Code != AuthFault || f.requests("POST") != 1 {
-		t.Errorf("%+v %d", res, f.requests("POST"))
-	}
+	runtest.WantSend(t, s.Send(t.Context(), testJob(), 1), run.SendNotRun, AuthFault)
+	runtest.WantCount(t, "POST", f.requests("POST"), 1)
 }
 
 // slurmrestd takes any token; one that slurmctld does not accept is found before anything is posted. On a post the same number is doubt.
@@ -131,14 +124,11 @@ func TestTokenOfNoUse(t *testing.T) {
 	write(t, path, ofLab(1, time.Now().Add(time.Hour)))
 	f := newFake(t, "v0.0.42", func(*http.Request, []byte) []byte { return said(511, refusal) })
 	s := f.client(t, func(c *Config) { c.TokenFile = path })
-	if res := s.Send(t.Context(), testJob(), 1); res.Outcome != run.SendDoubt {
-		t.Errorf("%+v", res)
-	}
+	runtest.WantSend(t, s.Send(t.Context(), testJob(), 1), run.SendDoubt, "")
 	f.proof = func(*http.Request) []byte { return said(511, refusal) }
 	for k := range 2 {
-		if res := s.Send(t.Context(), testJob(), k+2); res.Outcome != run.SendNotRun || res.Code != AuthFault || f.requests("POST") != 1 {
-			t.Errorf("%+v %d", res, f.requests("POST"))
-		}
+		runtest.WantSend(t, s.Send(t.Context(), testJob(), k+2), run.SendNotRun, AuthFault)
+		runtest.WantCount(t, "POST", f.requests("POST"), 1)
 	}
 }
 
@@ -154,7 +144,7 @@ func TestTokensOfOthers(t *testing.T) {
 		f := newFake(t, "v0.0.42", accepts)
 		_, err := f.client(t, func(c *Config) { c.TokenFile = path }).client.tokens.get(t.Context())
 		if fault.CodeOf(err) != TokenFault || !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: %v", claims, err)
+			t.Errorf("a token with the claims %s gives %v, want %s with %q", claims, err, TokenFault, why)
 		}
 	}
 	if _, err := New(Config{URL: "unix:/s", User: "root"}); err == nil {

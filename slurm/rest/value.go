@@ -105,8 +105,9 @@ func (r *record) key() (string, error) {
 var names = func() map[string]string {
 	m := map[string]string{}
 	for _, name := range strings.Fields(`job_id array_job_id array_task_id array_task_string job_state state_reason state_description restart_cnt
-		nodes exit_code submit_time start_time end_time cluster name user_name step_id sluid set infinite number return_code signal id
-		signal_id array task_id task state current reason time submission start end elapsed total user seconds microseconds
+		nodes partition account time_limit exit_code current_working_directory working_directory submit_time start_time end_time cluster name user_name step_id sluid
+		set infinite number return_code signal id array task_id task state current reason time submission start end elapsed total
+		user seconds microseconds
 		kill_request_user steps step tres requested allocated max type count`) {
 		m[name] = name
 	}

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -17,25 +18,18 @@ import (
 type version struct {
 	name string // as in paths
 
-	cluster bool // answers name the cluster (meta.slurm.cluster)
 	kills   bool // DELETE /jobs/ takes jobs, job_name and user_name together
-	state   bool // GET /jobs/state/
-	byName  bool // GET /slurmdb/…/jobs/ filters by job_name
-	byUser  bool // and by users
-	exits   bool // records of slurmdbd show exit statuses; before, each is 0
 	oomKill bool // jobs have oom_kill_step
-	nested  bool // times, limits and the like are objects {set, infinite, number}; before they are numbers, and other things differ in form
 }
 
-// versions is every version that this program speaks, oldest first.
+// versions is every version that this program speaks, oldest first. The first came with Slurm 23.11.
 var versions = []version{
-	{name: "v0.0.38"},
-	{name: "v0.0.40", cluster: true, byName: true, byUser: true, exits: true, nested: true},
-	{name: "v0.0.41", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true},
-	{name: "v0.0.42", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, oomKill: true},
-	{name: "v0.0.43", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, oomKill: true},
-	{name: "v0.0.44", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, oomKill: true},
-	{name: "v0.0.45", cluster: true, kills: true, state: true, byName: true, byUser: true, exits: true, nested: true, oomKill: true},
+	{name: "v0.0.40"},
+	{name: "v0.0.41", kills: true},
+	{name: "v0.0.42", kills: true, oomKill: true},
+	{name: "v0.0.43", kills: true, oomKill: true},
+	{name: "v0.0.44", kills: true, oomKill: true},
+	{name: "v0.0.45", kills: true, oomKill: true},
 }
 
 // Versions lists the names of the versions that this program speaks, oldest first.
@@ -81,7 +75,7 @@ func (c *client) negotiated(ctx context.Context) (version, error) {
 	v, err := newest(c.version.wanted, served)
 	if err != nil {
 		return v, fault.Wrap(fault.Transport, NoVersion, "slurmrestd at "+c.pool.name+" cannot be used", err).WithNext(
-			"set slurm.rest.version to a version that both speak, or upgrade the older of the two")
+			remedy(c.version.wanted, served))
 	}
 	c.version.last.Store(&v)
 	return v, nil
@@ -108,6 +102,22 @@ func pathVersions(d *jsontext.Decoder, served map[string]bool) error {
 	return expect(d, '}')
 }
 
+// remedy says what to do about a slurmrestd that serves none of the versions that are wanted.
+func remedy(wanted string, served map[string]bool) string {
+	first := versions[0].name
+	newer := false
+	for name := range served {
+		newer = newer || len(name) > len(first) || len(name) == len(first) && name >= first
+	}
+	switch {
+	case len(served) > 0 && !newer:
+		return "upgrade Slurm to 23.11 or later, or set slurm.transport to cli or ssh, which support Slurm 22.05"
+	case wanted != "":
+		return "set slurm.rest.version to a version that slurmrestd serves, or leave it out"
+	}
+	return "upgrade slurmgate to a version that knows this slurmrestd"
+}
+
 // newest picks the version to use.
 func newest(wanted string, served map[string]bool) (version, error) {
 	for _, v := range slices.Backward(versions) {
@@ -115,11 +125,7 @@ func newest(wanted string, served map[string]bool) (version, error) {
 			return v, nil
 		}
 	}
-	var names []string
-	for name := range served {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(served))
 	here, what := Versions(), "slurmgate speaks"
 	if wanted != "" {
 		here, what = []string{wanted}, "slurm.rest.version is"

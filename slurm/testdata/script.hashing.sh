@@ -40,7 +40,8 @@ node=${SLURMD_NODENAME:-$HOSTNAME}
 execution="job=$job task=$task restart=$restart"
 suffix=$job${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}.$restart
 hash=(openssl dgst -sha256 -r) && "${hash[@]}" </dev/null >/dev/null 2>&1 || hash=(sha256sum)
-children=() terminated='' interrupted='' failed='' ran=0 used=(0 0)
+children=() terminated='' expired='' interrupted='' failed='' ran=0 used=(0 0)
+cgroups=/sys/fs/cgroup own_cgroup=/proc/self/cgroup
 
 say() { TZ=UTC printf '%(%FT%TZ)T %s\n' -1 "$*"; }
 digest() { "${hash[@]}" <"$1" | cut -c 1-64; }
@@ -53,6 +54,15 @@ now() { local up && read -r up _ </proc/uptime && printf '%s' "${up/./}"; } # 1/
 ticks() { # CPU time of the children that ended: user, system
   local stat && read -r stat </proc/$$/stat && read -ra stat <<<"${stat##*) }" && printf '%d %d' "${stat[13]}" "${stat[14]}"
 }
+oom_kills() { # how often the kernel killed a process of this job for its memory, by the job's own cgroup (v2); nothing where it has none
+  local line dir='' key count
+  while IFS= read -r line; do
+    [[ $line != 0::*"/job_$SLURM_JOB_ID/"* ]] || dir=$cgroups${line#0::}
+  done <"$own_cgroup"
+  [[ -z $dir ]] || while read -r key count; do
+    [[ $key != oom_kill || $count == *[!0-9]* ]] || printf '%s' "$count"
+  done <"${dir%%"/job_$SLURM_JOB_ID/"*}/job_$SLURM_JOB_ID/memory.events"
+} 2>/dev/null
 leave() { # NAME CONTENT: a control file appears whole or not at all, and on disk
   local part="$ctl/.$1.$suffix"
   printf '%s\n' "$2" >"$part" && sync -- "$part" && mv -fT -- "$part" "$ctl/$1" && { sync -- "$ctl" || true; }
@@ -65,11 +75,12 @@ unwritable() { # the end, where control files cannot be written
 }
 finish() { # CODE REASON: the exit file; then the end, unless there is success to describe
   trap '' TERM # the commands below inherit it
-  local code=$1 reason=$2 hz && hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
+  local code=$1 reason=$2 oom hz && hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
+  oom=$(oom_kills)
   [[ -z $terminated || $code == 0 ]] || reason=terminated
   leave exit "$(printf 'slurmgate-exit 1 %s code=%d reason=%s elapsed=%d.%02d user=%d.%02d sys=%d.%02d node=%s%s' \
     "$execution" "$code" "$reason" $((ran / 100)) $((ran % 100)) $((used[0] / hz)) $((used[0] % hz * 100 / hz)) \
-    $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node" "${failed:+ program=$failed}")" || { say "the exit file cannot be written"; unwritable; }
+    $((used[1] / hz)) $((used[1] % hz * 100 / hz)) "$node" "${failed:+ program=$failed}${oom:+ oom=$oom}")" || { say "the exit file cannot be written"; unwritable; }
   say "$reason, code $code"
   ((code == 0)) || exit "$code"
   trap - TERM
@@ -97,8 +108,21 @@ blame() { # Names what failed if it was not the program. FATAL, ERROR and such s
   esac
   say "Apptainer makes no container on this node: $said"
 }
-stop() { terminated=yes interrupted=yes; ((${#children[@]} == 0)) || kill -TERM "${children[@]}" 2>/dev/null; }
-trap stop TERM
+end() { interrupted=yes; ((${#children[@]} == 0)) || kill -TERM "${children[@]}" 2>/dev/null; }
+trap 'terminated=yes; end' TERM; trap 'expired=yes; end' RTMIN+7 # none of CONT: bash loses a TERM that comes while it runs
+timer() { # sends RTMIN+7 when the program has run for its limit. While Slurm suspends the job this is stopped, too: of such a pause a second counts
+  local left=$((limit * 100)) step up last nothing # 1/100 s
+  trap 'exit 0' TERM; exec {nothing}<> <(:); read -r last _ </proc/uptime
+  while ((left > 0)) || longer; do
+    read -r -t 1 -u "$nothing"; kill -0 $$ && read -r up _ </proc/uptime || exit
+    step=$((${up/./} - ${last/./})) last=$up && left=$((left - (step > 200 ? 100 : step)))
+  done
+  kill -RTMIN+7 $$
+}
+longer() { # an administrator has raised Slurm's limit: the gateway left it here, and Slurm enforces it
+  [[ $(cat -- "$ctl/limit" 2>/dev/null) =~ ^"slurmgate-limit 1 token=$token seconds="([1-9][0-9]{0,8})$ ]] &&
+    ((BASH_REMATCH[1] > limit)) && left=$(((BASH_REMATCH[1] - limit) * 100)) limit=${BASH_REMATCH[1]}
+}
 await() { # PID: its status is in code
   while :; do
     interrupted='' && wait "$1"
@@ -106,9 +130,9 @@ await() { # PID: its status is in code
     [[ -n $interrupted ]] || break # else the trap ended the wait, perhaps before the process ended
   done
 }
-carry() { # WORD...: runs a program in a container, with its own time limit; its status is in code
-  timeout -k "$grace" "$limit" "${launch[@]}" "${container[@]}" "$@" <&0 &
-  children=("$!"); [[ -z $terminated ]] || stop # it came just now
+carry() { # WORD...: runs a program in a container; its status is in code. What is left of it $grace seconds after TERM is killed
+  timeout -k "$grace" 0 "${launch[@]}" "${container[@]}" "$@" <&0 &
+  children=("$!"); [[ -z $terminated$expired ]] || end # it came just now
   await "$!"
 }
 
@@ -143,9 +167,9 @@ check() { # LINE of the list: the end, unless its file is there and has those by
   say "the $what is not the pinned one, $reason: $file"
   finish "$code" "${what}_$reason"
 }
-{
-  IFS= read -r line && check "$line"
-  code=92 what=input skip=$(printf '%66s' '') && skip=${skip// /?} # a checksum and two blanks
+skip=$(printf '%66s' '') && skip=${skip// /?} # a checksum and two blanks
+check_inputs() { # check of each of the lines on standard input
+  code=92 what=input
   while mapfile -t -n 256 lines && ((${#lines[@]} > 0)); do # 256 files are hashed by one process
     for line in "${lines[@]}"; do
       file=${line:66} && [[ $file == /* ]] || file=$run/$file
@@ -157,6 +181,10 @@ check() { # LINE of the list: the end, unless its file is there and has those by
       [[ ${sums[i]-} == "${lines[i]:0:64} "* ]] || check "${lines[i]}"
     done
   done
+}
+{
+  IFS= read -r line && check "$line"
+  check_inputs
 } <"$ctl/pinned.sha256"
 
 # 3. Apptainer.
@@ -168,21 +196,23 @@ apptainer=/bin/bash # what is called the image here is a script of the gateway's
   finish 94 control_unwritable
 [[ -z $terminated ]] || finish 143 terminated
 started=$(now) && read -ra before <<<"$(ticks)"
+timer & timer=$!
 launch=(env -i PATH="$PATH" HOME="$attempt/tmp" LC_ALL=C "${environment[@]}" "$apptainer")
 carry "${program[@]}" </dev/null >"$stdout" 2>"$ctl/stderr"
 children=() ran=$(($(now) - started)) && read -ra used <<<"$(ticks)"
+kill "$timer" 2>/dev/null; wait "$timer"
 used=($((${used[0]:-0} - ${before[0]:-0})) $((${used[1]:-0} - ${before[1]:-0})))
 
-# 5. How it ended. A program may exit with 124 or 137 too, but not after its time is up.
-reason=tool_failed
+# 5. How it ended. TERM goes to all processes of the job, and may come to this one last. Whatever the program makes of it, its time was up.
+((code == 0)) || [[ -n $terminated$expired ]] || sleep 1
+reason=tool_failed; ((code != 137)) || reason=killed
+((code != 146)) || reason=status_lost # Apptainer's 128 + CONT, when CONT comes just after the program's end: nothing dies of CONT
 if [[ -n $terminated ]]; then
   reason=terminated code=143 failed='' # whatever the program made of it
+elif [[ -n $expired ]]; then
+  reason=time_limit && ((code == 137)) || code=124
 elif ((code == 0)); then
   reason=ok
-elif ((code == 124 && ran >= limit * 100 || code == 137 && ran >= (limit + grace) * 100)); then
-  reason=time_limit
-elif ((code == 137)); then
-  reason=killed
 else
   blame
 fi

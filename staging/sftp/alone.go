@@ -48,7 +48,7 @@ func (a *alone) path(parts ...string) string {
 // do carries out one operation in the gateway's own runs_dir. f must be safe to repeat.
 func (a *alone) do(ctx context.Context, msg string, f func(*sftp.Client) error) error {
 	return a.channels.do(ctx, msg, func(c *sftp.Client) error {
-		id, err := a.readFile(c, a.path(staging.GatewayIDFile), 4<<10, false)
+		id, err := a.readFile(c, a.path(staging.GatewayIDFile), 4<<10)
 		if err == nil {
 			err = staging.CheckID(a.cfg.DataRunsDir, a.cfg.GatewayID, id)
 		}
@@ -113,7 +113,7 @@ func (a *alone) mark(ctx context.Context) (id []byte, err error) {
 		if owner(dir) != a.self {
 			return unusable(fmt.Sprintf("belongs to user %d, its mark to user %d", owner(dir), a.self), "chown it, or name another folder")
 		}
-		id, err = a.readFile(c, name, 4<<10, false)
+		id, err = a.readFile(c, name, 4<<10)
 		return err
 	})
 	return id, err
@@ -175,28 +175,34 @@ func (a *alone) write(c *sftp.Client, name string, data []byte) error {
 
 // readFile reads at most limit bytes of a regular file, the last ones when tail is set. A pipe is never opened: that would block the
 // server.
-func (a *alone) readFile(c *sftp.Client, name string, limit int64, tail bool) ([]byte, error) {
+func (a *alone) readFile(c *sftp.Client, name string, limit int64) ([]byte, error) {
+	p, err := a.readPart(c, name, 0, limit)
+	return p.Data, err
+}
+
+// readPart reads at most limit bytes from a byte on, which counts from the end if it is negative.
+func (a *alone) readPart(c *sftp.Client, name string, from, limit int64) (p run.Part, err error) {
 	st, err := c.Lstat(name)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	if st.Mode()&fs.ModeSymlink != 0 {
-		return nil, fmt.Errorf("%s: %w", path.Base(name), errLink)
+		return p, fmt.Errorf("%s: %w", path.Base(name), errLink)
 	}
 	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: %w", path.Base(name), errIrregular)
+		return p, fmt.Errorf("%s: %w", path.Base(name), errIrregular)
 	}
 	f, err := c.OpenFile(name, os.O_RDONLY)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	defer f.Close()
-	if tail && st.Size() > limit {
-		if _, err := f.Seek(st.Size()-limit, io.SeekStart); err != nil {
-			return nil, err
-		}
+	p.From = staging.Within(from, st.Size())
+	if _, err := f.Seek(p.From, io.SeekStart); err != nil {
+		return p, err
 	}
-	return io.ReadAll(io.LimitReader(f, limit))
+	p.Data, err = io.ReadAll(io.LimitReader(f, limit))
+	return p, err
 }
 
 // folder makes a folder, or takes one of the gateway's.
@@ -227,7 +233,7 @@ func (a *alone) carries(c *sftp.Client, runID, name, token string) (bool, error)
 	got := []byte("none")
 	err := a.walk(c, path.Join(runID, name, "ctl"))
 	if err == nil {
-		got, err = a.readFile(c, a.path(runID, name, "ctl", staging.TokenFile), 256, false)
+		got, err = a.readFile(c, a.path(runID, name, "ctl", staging.TokenFile), 256)
 	}
 	switch {
 	case err == nil && string(got) == token+"\n":
@@ -257,7 +263,7 @@ func (a *alone) open(ctx context.Context, runID string, n int, token string, fil
 			return err
 		}
 		err = atOnce(files, func(f run.ControlFile) error {
-			got, err := a.readFile(c, a.path(runID, name, "ctl", f.Name), int64(len(f.Data))+1, false)
+			got, err := a.readFile(c, a.path(runID, name, "ctl", f.Name), int64(len(f.Data))+1)
 			if err == nil && !bytes.Equal(got, f.Data) {
 				err = fault.New(fault.Transport, "filesystem", f.Name+" reads back differently")
 			}
@@ -317,18 +323,18 @@ func (a *alone) rewrite(c *sftp.Client, ctl string, files []run.ControlFile) err
 	return err
 }
 
-func (a *alone) read(ctx context.Context, runID string, n int, name string, limit int64, tail bool) (data []byte, err error) {
+func (a *alone) read(ctx context.Context, runID string, n int, name string, from, limit int64) (p run.Part, err error) {
 	err = a.do(ctx, "control file "+name+" cannot be read", func(c *sftp.Client) error {
 		if err := a.attempt(c, runID, n); err != nil {
 			return err
 		}
-		data, err = a.readFile(c, a.path(runID, staging.AttemptName(n), "ctl", name), limit, tail)
+		p, err = a.readPart(c, a.path(runID, staging.AttemptName(n), "ctl", name), from, limit)
 		if errors.Is(err, fs.ErrNotExist) {
 			return staging.ControlMissing(runID, n, name, err)
 		}
 		return err
 	})
-	return data, err
+	return p, err
 }
 
 // claim links the file of the gateway's own claim, which is there since the attempt was opened. A lost answer is settled by repeating: the
@@ -340,7 +346,7 @@ func (a *alone) claim(ctx context.Context, runID string, n int, content []byte) 
 		}
 		ctl := a.path(runID, staging.AttemptName(n), "ctl")
 		if !a.cfg.SyncsFolders {
-			got, err = a.readFile(c, path.Join(ctl, run.ClaimFile), staging.MaxClaim, false)
+			got, err = a.readFile(c, path.Join(ctl, run.ClaimFile), staging.MaxClaim)
 			if err == nil && !bytes.Equal(got, content) || err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err // a job has it
 			}
@@ -350,7 +356,7 @@ func (a *alone) claim(ctx context.Context, runID string, n int, content []byte) 
 					"with sync or dirsync), storage.sftp.syncs_folders: true")
 		}
 		mine := path.Join(ctl, voidFile)
-		if there, err := a.readFile(c, mine, staging.MaxClaim, false); err != nil || !bytes.Equal(there, content) {
+		if there, err := a.readFile(c, mine, staging.MaxClaim); err != nil || !bytes.Equal(there, content) {
 			mine = path.Join(ctl, ".claim.gateway."+random())
 			if err := a.write(c, mine, content); err != nil {
 				return err
@@ -358,7 +364,7 @@ func (a *alone) claim(ctx context.Context, runID string, n int, content []byte) 
 			defer c.Remove(mine)
 		}
 		linked := c.Link(mine, path.Join(ctl, run.ClaimFile))
-		got, err = a.readFile(c, path.Join(ctl, run.ClaimFile), staging.MaxClaim, false)
+		got, err = a.readFile(c, path.Join(ctl, run.ClaimFile), staging.MaxClaim)
 		if errors.Is(err, fs.ErrNotExist) && linked != nil {
 			return linked
 		}

@@ -279,7 +279,7 @@ func (a *alone) known(c *sftp.Client, runID string, attempts map[int]string) err
 
 // gone reports whether the attempt was removed before.
 func (a *alone) gone(c *sftp.Client, name, token string) (bool, error) {
-	got, err := a.readFile(c, name, 256, false)
+	got, err := a.readFile(c, name, 256)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errLink) || errors.Is(err, errIrregular) {
 		return false, nil
 	}
@@ -291,32 +291,60 @@ func (a *alone) remove(ctx context.Context, runID string, attempts map[int]strin
 		if err := a.known(c, runID, attempts); err != nil {
 			return err
 		}
+		for n := range attempts { // what the job left may fill the disk: it makes room for what is written below
+			name := staging.AttemptName(n)
+			if a.disarm(c, runID, name) == nil {
+				left, _ := a.removeBut(ctx, c, a.path(runID, name), staging.Identifies)
+				said, _ := a.removeBut(ctx, c, a.path(runID, name, "ctl"), staging.Identifies)
+				freed += left + said
+			}
+		}
 		for n, token := range attempts {
 			if err := a.retire(c, runID, staging.AttemptName(n), token); err != nil {
 				return err
 			}
 		}
-		list, err := c.ReadDir(a.path(runID))
-		if err != nil {
-			return err
-		}
-		for _, e := range list {
-			if staging.IsAttemptName(e.Name()) {
-				continue
-			}
-			name := a.path(runID, e.Name())
-			n, err := a.sizeOf(ctx, c, name)
-			if err == nil {
-				err = a.removeAll(c, name)
-			}
-			if err != nil {
-				return err
-			}
-			freed += n
-		}
-		return nil
+		rest, err := a.removeBut(ctx, c, a.path(runID), staging.IsAttemptName)
+		freed += rest
+		return err
 	})
 	return freed, err
+}
+
+// removeBut removes everything in a folder except the given names.
+func (a *alone) removeBut(ctx context.Context, c *sftp.Client, dir string, keep func(string) bool) (freed int64, err error) {
+	list, err := c.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range list {
+		if keep(e.Name()) {
+			continue
+		}
+		name := path.Join(dir, e.Name())
+		n, err := a.sizeOf(ctx, c, name)
+		if err == nil {
+			err = a.removeAll(c, name)
+		}
+		if err != nil {
+			return freed, err
+		}
+		freed += n
+	}
+	return freed, nil
+}
+
+// disarm makes sure that no job executes an ended attempt, if it has a folder: its claim is taken, and nothing is pinned.
+func (a *alone) disarm(c *sftp.Client, runID, name string) error {
+	if err := a.walk(c, path.Join(runID, name, "ctl")); err != nil {
+		return err
+	}
+	ctl := a.path(runID, name, "ctl")
+	_ = c.Link(path.Join(ctl, voidFile), path.Join(ctl, run.ClaimFile))
+	if err := c.Remove(path.Join(ctl, run.PinnedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // retire replaces an ended attempt's folder by a file, so that no job of it can start; see [staging.Shared.RemoveRun].
@@ -325,10 +353,8 @@ func (a *alone) retire(c *sftp.Client, runID, name, token string) error {
 	if gone, err := a.gone(c, at, token); gone || err != nil {
 		return err
 	}
-	if a.walk(c, path.Join(runID, name, "ctl")) == nil { // no job executes it: its claim is taken, and nothing is pinned
-		ctl := path.Join(at, "ctl")
-		_ = c.Link(path.Join(ctl, voidFile), path.Join(ctl, run.ClaimFile))
-		if err := c.Remove(path.Join(ctl, run.PinnedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if a.walk(c, path.Join(runID, name, "ctl")) == nil {
+		if err := a.disarm(c, runID, name); err != nil {
 			return err
 		}
 	}

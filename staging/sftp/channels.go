@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pkg/sftp"
+	"golang.org/x/sync/errgroup"
 
 	"slurmgate/fault"
 	"slurmgate/staging"
@@ -103,22 +104,16 @@ func (c *channels) end(client *sftp.Client) {
 // so many elements cost the round trips of one; there are at most [requestsAtOnce] of them.
 func atOnce[T any](list []T, f func(T) error) error {
 	errs := make([]error, len(list))
-	room := make(chan struct{}, requestsAtOnce)
-	var wg sync.WaitGroup
+	var requests errgroup.Group
+	requests.SetLimit(requestsAtOnce)
 	for i, e := range list {
-		room <- struct{}{}
-		wg.Go(func() {
+		requests.Go(func() error {
 			errs[i] = f(e)
-			<-room
+			return nil
 		})
 	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	_ = requests.Wait() // its error is the first in time
+	return cmp.Or(errs...)
 }
 
 const requestsAtOnce = 256

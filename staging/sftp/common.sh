@@ -93,15 +93,18 @@ put() {
   [[ $(digest "$1") == "$3" ]] || fail 75 "$1 came incomplete"
 }
 
-# show NAME LIMIT TAIL CODE: bytes of a regular file; CODE where there is none. A pipe or a link that takes its place meanwhile is not read.
+# show NAME LIMIT FROM CODE [place]: bytes of a regular file from FROM on, which counts from the end if it is negative, behind a line with
+# their place; CODE where there is no file. A pipe or a link that takes its place meanwhile is not read.
 show() {
-  local is size skip=0
+  local is size skip=$3
   is=$(kind "$1") || fail 75 "$1 cannot be examined"
   case $is in none) fail "$4" "there is no $1" ;; regular*) ;; *) fail 73 "$1 is a $is" ;; esac
-  if (($3)); then
+  if ((skip)); then
     size=$(stat -c %s -- "$1") || fail 75 "$1 cannot be examined"
-    skip=$((size > $2 ? size - $2 : 0))
+    ((skip >= 0)) || skip=$((size + skip > 0 ? size + skip : 0))
+    ((skip <= size)) || skip=$size
   fi
+  [[ -z ${5-} ]] || printf '%s\n' "$skip"
   dd if="./$1" bs=65536 count="$2" skip="$skip" iflag=count_bytes,skip_bytes,fullblock,nofollow,nonblock status=none ||
     fail 75 "$1 cannot be read"
   is=$(kind "$1") || fail 75 "$1 cannot be examined"

@@ -32,18 +32,18 @@ func (w *Workspace) OpenTogether(ctx context.Context, list []run.Opening) []erro
 	return run.OpenEach(ctx, w, list)
 }
 
-// ReadControl reads at most limit bytes of a control file, the last ones when tail is set. See [staging.Shared.ReadControl].
-func (w *Workspace) ReadControl(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
+// ReadControlFrom reads at most limit bytes of a control file from a byte on. See [staging.Shared.ReadControlFrom].
+func (w *Workspace) ReadControlFrom(ctx context.Context, runID string, n int, name string, from, limit int64) (p run.Part, err error) {
 	if limit < 0 {
-		return nil, fault.New(fault.Internal, "limit", "a negative limit")
+		return p, fault.New(fault.Internal, "limit", "a negative limit")
 	}
 	if err := staging.CheckControl(name); err != nil {
-		return nil, err
+		return p, err
 	}
 	if err := check(ctx, runID, n); err != nil {
-		return nil, err
+		return p, err
 	}
-	return w.far.read(ctx, runID, n, name, limit, tail)
+	return w.far.read(ctx, runID, n, name, from, limit)
 }
 
 // TakeClaim hard-links content into place as the claim unless there is one, and returns what the claim holds afterwards. The link decides,
@@ -69,14 +69,18 @@ func (s *shelled) open(ctx context.Context, runID string, n int, token string, f
 	return s.fault("attempt "+strconv.Itoa(n)+" of "+runID+" cannot be opened", runID, n, "", err)
 }
 
-func (s *shelled) read(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error) {
-	last := "0"
-	if tail {
-		last = "1"
+// maxPlace bounds the line that says where the bytes of a part begin.
+const maxPlace = 32
+
+func (s *shelled) read(ctx context.Context, runID string, n int, name string, from, limit int64) (p run.Part, err error) {
+	out, err := s.run(ctx, call{script: controlScript, name: "read", limit: limit + maxPlace,
+		args: []string{runID, strconv.Itoa(n), name, strconv.FormatInt(limit, 10), strconv.FormatInt(from, 10)}})
+	if err == nil {
+		place, data, _ := bytes.Cut(out, []byte("\n"))
+		p.Data = data
+		p.From, err = strconv.ParseInt(string(place), 10, 64)
 	}
-	out, err := s.run(ctx, call{script: controlScript, name: "read", limit: limit,
-		args: []string{runID, strconv.Itoa(n), name, strconv.FormatInt(limit, 10), last}})
-	return out, s.fault("control file "+name+" cannot be read", runID, n, name, err)
+	return p, s.fault("control file "+name+" cannot be read", runID, n, name, err)
 }
 
 func (s *shelled) claim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {

@@ -52,11 +52,11 @@ rewrite() {
   durable .
 }
 
-# read RUN N NAME LIMIT TAIL
+# read RUN N NAME LIMIT FROM: a line that says where the bytes begin, and the bytes.
 op_read() {
   attempt "$1/a$2/ctl"
   ls -f >/dev/null || fail 75 "the control folder cannot be listed"
-  show "$3" "$4" "$5" 72
+  show "$3" "$4" "$5" 72 place
 }
 
 # claim RUN N VOID SIZE SHA256: links the content into place as the claim, unless there is one, and shows who has it. The file of the

@@ -173,7 +173,7 @@ func TestManySmallFiles(t *testing.T) {
 		files = append(files, run.ControlFile{Name: fmt.Sprintf("file%02d", i), Data: []byte("small")})
 	}
 	eachForm(t, func(t *testing.T, far *farSide) {
-		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second) // whoever waits for an answer fails
+		ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute) // who waits for an answer fails
 		defer stop()
 		holds := []*hold{newHold("/.stage/.put-", inputs)}
 		if far.config.Shell == nil {
@@ -190,7 +190,7 @@ func TestManySmallFiles(t *testing.T) {
 		}
 		for i := range inputs {
 			if got := content(t, far.path(runA, list[i].DestRelpath)); got != "small" {
-				t.Errorf("%s: %q", list[i].DestRelpath, got)
+				t.Errorf("the input %s is %q, want \"small\"", list[i].DestRelpath, got)
 			}
 		}
 	})

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -20,6 +19,7 @@ import (
 	"slurmgate/plan"
 	"slurmgate/remote"
 	"slurmgate/run"
+	"slurmgate/run/runtest"
 )
 
 func onlySFTP(c *Config) { c.Shell, c.SyncsFolders = nil, true }
@@ -103,7 +103,7 @@ func TestFilesystemAway(t *testing.T) {
 			}
 			for name, err := range far.everything(t, w) {
 				if fault.KindOf(err) != fault.Transport || fault.CodeOf(err) != "runs_dir_unavailable" {
-					t.Errorf("%s, %s: %v", away, name, err)
+					t.Errorf("with %s the call %s gives %v, want the transport fault runs_dir_unavailable", away, name, err)
 				}
 			}
 		}
@@ -115,7 +115,7 @@ func (f *farSide) everything(t *testing.T, w *Workspace) map[string]error {
 	in, open := anInput("x", "in/x")
 	errs := map[string]error{"stage": w.StageInputs(t.Context(), runA, []plan.Input{in}, open),
 		"open": w.OpenAttempt(t.Context(), runA, 1, tokenA)}
-	_, errs["read"] = w.ReadControl(t.Context(), runA, 1, run.ExitFile, 10, false)
+	_, errs["read"] = run.ReadControl(t.Context(), w, runA, 1, run.ExitFile, 10, false)
 	_, errs["claim"] = w.TakeClaim(t.Context(), runA, 1, run.VoidClaim(tokenA))
 	_, _, errs["output"] = w.OpenOutput(t.Context(), runA, 1, "out/x")
 	_, errs["undeclared"] = w.Undeclared(t.Context(), runA, 1, nil, 5)
@@ -149,7 +149,7 @@ func TestNoAnswerIsNoAbsence(t *testing.T) {
 	w.far = newShelled(Config{Shell: lost{}})
 	for name, err := range far.everything(t, w) {
 		if fault.CodeOf(err) != remote.Unreachable {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("without an answer the call %s gives %v, want the code %s", name, err, remote.Unreachable)
 		}
 	}
 	c := w.cfg
@@ -160,7 +160,7 @@ func TestNoAnswerIsNoAbsence(t *testing.T) {
 	errs := far.everything(t, w)
 	for _, name := range []string{"stage", "output", "undeclared"} {
 		if fault.KindOf(errs[name]) != fault.Transport || fault.CodeOf(errs[name]) != "far_shell" {
-			t.Errorf("%s: %v", name, errs[name])
+			t.Errorf("with half an answer the call %s gives %v, want the transport fault far_shell", name, errs[name])
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestLostAnswers(t *testing.T) {
 			t.Errorf("%s: nothing was cut", word)
 		}
 		if got := content(t, far.path(runA, "a1/ctl", run.ScriptFile)) + content(t, far.path(runA, "a1/ctl/token")); got != "script"+tokenA+"\n" {
-			t.Errorf("%s: %q", word, got)
+			t.Errorf("with a lost answer to %s the script and the token are %q, want both whole", word, got)
 		}
 		if left, err := filepath.Glob(far.path(runA, ".*")); err != nil || len(left) > 0 {
 			t.Errorf("%s: left %q %v", word, left, err)
@@ -225,7 +225,7 @@ func TestClaimThatIsNotDurable(t *testing.T) {
 	job := "slurmgate-claim 1 job=7 task=- restart=0 token=" + tokenA + " node=n1\n"
 	must(t, os.WriteFile(far.path(runA, "a1/ctl/claim"), []byte(job), 0o600))
 	if got, err := w.TakeClaim(t.Context(), runA, 1, run.VoidClaim(tokenA)); err != nil || string(got) != job {
-		t.Errorf("%q %v", got, err)
+		t.Errorf("TakeClaim gives %q %v, want the job's claim", got, err)
 	}
 }
 
@@ -252,12 +252,12 @@ func TestReplacedFolders(t *testing.T) {
 			if strings.HasPrefix(what, "a1/c") || what == "a1" {
 				for _, name := range []string{"open", "read", "claim", "remove"} {
 					if !fault.Is(errs[name], fault.Conflict) {
-						t.Errorf("%s: %s: %v", what, name, errs[name])
+						t.Errorf("with %s replaced the call %s gives %v, want a conflict", what, name, errs[name])
 					}
 				}
 			}
 			if what == "a1/out" && fault.CodeOf(errs["output"]) != run.OutputSymlink {
-				t.Errorf("%v", errs["output"])
+				t.Errorf("the output below a symlink gives %v, want the code %s", errs["output"], run.OutputSymlink)
 			}
 		}
 	})
@@ -279,7 +279,7 @@ func TestHostileOutputs(t *testing.T) {
 		}
 		got, err := w.Undeclared(t.Context(), runA, 1, nil, 10)
 		if err != nil || len(got) != 10 {
-			t.Errorf("%q %v", got, err)
+			t.Errorf("Undeclared gives %q %v, want 10 names", got, err)
 		}
 		all, err := w.Undeclared(t.Context(), runA, 1, []string{"out/f0000"}, 1_000_000)
 		text := "\n" + strings.Join(all, "\n") + "\n"
@@ -294,7 +294,7 @@ func TestHostileOutputs(t *testing.T) {
 			t.Error(err)
 		}
 		if left, err := os.ReadDir(far.path(runA)); err != nil || len(left) != 1 || left[0].IsDir() {
-			t.Error(left, err)
+			t.Errorf("the removed run's directory has %v %v, want one file", left, err)
 		}
 	})
 }
@@ -331,7 +331,7 @@ func TestLyingSizes(t *testing.T) {
 		must(t, os.Truncate(name, 1<<40))
 		got, err := io.ReadAll(r)
 		if err != nil || string(got) != "result" || size != 6 {
-			t.Errorf("%q %d %v", got, size, err)
+			t.Errorf("the output is %q of %d bytes, %v, want \"result\" of 6 bytes", got, size, err)
 		}
 		must(t, os.Truncate(name, 64<<20)) // more than what is read ahead
 		r, _, err = w.OpenOutput(t.Context(), runA, 1, "out/x")
@@ -348,7 +348,7 @@ func TestDiskFull(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			small := func() (*farSide, *Workspace) {
 				far := newFar(t, change)
-				far.dir = smallDisk(t, 1<<20)
+				far.dir = runtest.SmallDisk(t, 1<<20)
 				far.config.LoginRunsDir, far.config.DataRunsDir = far.dir, far.dir
 				w := far.open(t, nil)
 				must(t, w.OpenAttempt(t.Context(), runA, 1, tokenA))
@@ -358,7 +358,7 @@ func TestDiskFull(t *testing.T) {
 			in, open := anInput(strings.Repeat("x", 2<<20), "in/x")
 			err := w.StageInputs(t.Context(), runA, []plan.Input{in}, open)
 			if fault.CodeOf(err) != "disk_full" {
-				t.Errorf("%v", err)
+				t.Errorf("StageInputs on a full disk gives %v, want the code disk_full", err)
 			}
 			if _, err := os.Lstat(far.path(runA, "in/x")); !errors.Is(err, os.ErrNotExist) {
 				t.Error("a part of the input is there:", err)
@@ -366,7 +366,7 @@ func TestDiskFull(t *testing.T) {
 			far, w = small() // the server may hold the room of the input for a while
 			fill(t, far.path("filler"))
 			if got, err := w.TakeClaim(t.Context(), runA, 1, run.VoidClaim(tokenA)); err != nil || string(got) != string(run.VoidClaim(tokenA)) {
-				t.Errorf("%q %v", got, err)
+				t.Errorf("TakeClaim on a full disk gives %q %v, want the void claim", got, err)
 			}
 			if name != "shell" {
 				return
@@ -375,7 +375,7 @@ func TestDiskFull(t *testing.T) {
 			text := fmt.Sprint(err) // without the long path that dd names before the reason
 			told := strings.Contains(text, "says: No space left on device") || strings.Contains(text, "says: File too large")
 			if fault.CodeOf(err) != "disk_full" || !told {
-				t.Errorf("%v", err)
+				t.Errorf("OpenAttempt on a full disk gives %v, want the code disk_full and the reason", err)
 			}
 		})
 	}
@@ -393,27 +393,6 @@ func fill(t *testing.T, name string) {
 	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EFBIG) {
 		t.Fatal(err)
 	}
-}
-
-// smallDisk gives a folder in which no more than limit bytes can be written: a small filesystem for root, elsewhere a limit on file sizes.
-func smallDisk(t *testing.T, limit int64) string {
-	t.Helper()
-	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o700))
-	err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("mode=0700,size=%d", limit))
-	if err == nil {
-		t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
-		return dir
-	}
-	if !errors.Is(err, unix.EPERM) {
-		t.Fatal(err)
-	}
-	signal.Ignore(unix.SIGXFSZ)
-	var old unix.Rlimit
-	must(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &old))
-	must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(limit), Max: old.Max}))
-	t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_FSIZE, &old) })
-	return dir
 }
 
 // counting counts the scripts that are run.
@@ -444,7 +423,7 @@ func TestOneScriptAnOperation(t *testing.T) {
 			return ignoreMissing(err)
 		}},
 		"read": {1, func() error {
-			_, err := w.ReadControl(t.Context(), runA, 1, run.ExitFile, 10, false)
+			_, err := run.ReadControl(t.Context(), w, runA, 1, run.ExitFile, 10, false)
 			return ignoreMissing(err)
 		}},
 		"undeclared": {1, func() error { _, err := w.Undeclared(t.Context(), runA, 1, nil, 10); return ignoreMissing(err) }},
@@ -464,7 +443,7 @@ func TestOneScriptAnOperation(t *testing.T) {
 	}
 	must(t, w.StageInputs(t.Context(), runA, many, open))
 	if left, err := os.ReadDir(far.path(runA, "in", strings.Repeat("long", 10))); err != nil || len(left) != len(many) {
-		t.Error(len(left), err)
+		t.Errorf("the directory with the long name has %d inputs, %v, want %d", len(left), err, len(many))
 	}
 }
 

@@ -3,32 +3,29 @@ package sftp
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/pkg/sftp"
-	"golang.org/x/sys/unix"
 
 	"slurmgate/fault"
 	"slurmgate/remote"
 	"slurmgate/remote/transfer"
 	"slurmgate/run"
 	"slurmgate/run/runtest"
-	"slurmgate/staging"
 )
 
 const (
 	runA   = "run_0X8Z4D1X467KV94K4TXG0D9BXT"
 	tokenA = "0123456789abcdef0123456789abcdef"
+	tokenB = "fedcba9876543210fedcba9876543210"
 )
 
 // shell runs scripts as the far side of package remote does, on this host.
@@ -243,43 +240,13 @@ func (f *farSide) path(rel ...string) string {
 // suite is what the conformance suite needs of the far side.
 func (f *farSide) suite(t *testing.T) *runtest.Files {
 	other := os.Geteuid() + 1
-	return &runtest.Files{Workspace: f.open(t, nil),
+	x := &runtest.Files{Workspace: f.open(t, nil),
 		Again:   func(t *testing.T) run.Workspace { return f.open(t, func(c *Config) { c.Marked = true }) },
-		Foreign: func(t *testing.T) run.Workspace { return f.open(t, func(c *Config) { c.JobUID = &other }) },
-		Leave: func(t *testing.T, runID, rel string, e runtest.Entry) {
-			name := f.path(runID, rel)
-			must(t, os.MkdirAll(filepath.Dir(name), 0o700))
-			must(t, os.RemoveAll(name))
-			must(t, map[runtest.Entries]func() error{
-				runtest.File:     func() error { return os.WriteFile(name, []byte(e.Data), 0o600) },
-				runtest.Symlink:  func() error { return os.Symlink(f.secret, name) },
-				runtest.Hardlink: func() error { return os.Link(f.secret, name) },
-				runtest.Pipe:     func() error { return unix.Mkfifo(name, 0o600) },
-				runtest.Folder:   func() error { return os.Mkdir(name, 0o700) },
-			}[e.Kind]())
-			t.Cleanup(func() {
-				if got := content(t, f.secret); got != "secret" {
-					t.Errorf("a file outside was written: %q", got)
-				}
-			})
-		},
-		Read: func(t *testing.T, runID, rel string) (string, bool) {
-			name := f.path(runID, rel)
-			if st, err := os.Lstat(name); err != nil || !st.Mode().IsRegular() {
-				return "", false
-			}
-			return content(t, name), true
-		},
-		Claim: func(t *testing.T, runID string, n int, mine string) string {
-			ctl := f.path(runID, staging.AttemptName(n), "ctl")
-			own := filepath.Join(ctl, ".claim."+strings.ToLower(rand.Text()))
-			must(t, os.WriteFile(own, []byte(mine), 0o600))
-			_ = os.Link(own, filepath.Join(ctl, run.ClaimFile)) // the content decides, whatever link says
-			return content(t, filepath.Join(ctl, run.ClaimFile))
-		}}
+		Foreign: func(t *testing.T) run.Workspace { return f.open(t, func(c *Config) { c.JobUID = &other }) }}
+	return x.In(t, f.dir, f.secret)
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

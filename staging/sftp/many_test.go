@@ -46,12 +46,12 @@ func TestFolderOfManyFiles(t *testing.T) {
 		for _, in := range list {
 			name := far.path(runA, in.DestRelpath)
 			if st, err := os.Lstat(name); err != nil || st.Mode() != 0o400 || content(t, name) != "small" {
-				t.Fatal(in.DestRelpath, st, err)
+				t.Fatalf("the input %s staged again is %v %v, want \"small\" with the mode 0400", in.DestRelpath, st, err)
 			}
 		}
 		for _, name := range []string{stray, far.path(runA, stageDir)} {
 			if _, err := os.Lstat(name); err == nil {
-				t.Error(name, "was left")
+				t.Errorf("%s is left after the inputs were staged again, want it removed", name)
 			}
 		}
 	})
@@ -108,7 +108,7 @@ func TestOutputsOfManyFiles(t *testing.T) {
 			got = append(got, what)
 		}
 		if slices.Sort(got); !slices.Equal(got, []string{"link " + run.OutputSymlink, "none " + run.OutputMissing}) {
-			t.Error(got)
+			t.Errorf("the refused outputs are %q, want the link and the missing one", got)
 		}
 		t.Logf("%d channels were opened for %d files", opened.Load(), files)
 		if far.config.Shell != nil && opened.Load() > maxChannels {
@@ -125,7 +125,7 @@ func TestOutputsOfManyFiles(t *testing.T) {
 		extra, err := w.Undeclared(t.Context(), runA, 1, []string{"out/none", folder}, 10)
 		want := []string{`"out/it's b "`, "out/it's [a-z]* ?b", "out/it's a b", "out/x/" + folder + "/y"}
 		if slices.Sort(want); err != nil || !slices.Equal(extra, want) {
-			t.Errorf("%q %v", extra, err)
+			t.Errorf("Undeclared gives %q %v, want %q", extra, err, want)
 		}
 	})
 }

@@ -7,7 +7,8 @@
 #   from N STATE OP ROOT …      the same, without the first N files, if the file or folder has that state; says on the way how far it is
 #   look ROOT PATH              prints the state of a file or folder below ROOT, and about how many bytes it has
 #   job STATE OP ROOT PATH …    what hash or tree prints, if the file or folder has that state
-#   states PATH…                prints the state of each file or folder, or a line that begins with "stat: " or "bash: "
+#   states PATH…                prints the state of each file or folder, or a line that begins with "stat: " or "bash: ", or "exposed " and a
+#                               folder on the way in which another user than root and this one can put something else in the place of what follows
 set -u
 export LC_ALL=C PATH=/usr/bin:/bin
 
@@ -25,12 +26,17 @@ below() { # ROOT PATH: no link is on the way
   [[ -e $path || -L $path ]] || exit 3
   [[ $(realpath -e -- "$path") == "$root/${path#"$1"/}" ]] || exit 4
 }
+settle() { # PATH: all that was written to it is on the disk. Only from then on does a write through a mapped page change its times
+  if [[ -d $1 ]]; then sync -f -- "$1"; else sync -- "$1"; fi 2>/dev/null
+  return 0 # a filesystem that cannot sync cannot be written to
+}
 told='' skip=0
 op_hash() {
   local path=$2 before sum='' after in out at
   below "$1" "$path"
   [[ -f $path ]] || exit 5
   [[ -r $path ]] || exit 6
+  settle "$path"
   before=$(state "$path") && exec {in}<"$path" || exit 6
   exec {out}< <(exec "${hash[@]}" <&"$in")
   until read -r -t 1 -u "$out" sum; do
@@ -46,6 +52,7 @@ op_tree() {
   local path=$2 most=$3 depth=$4 before odd list files sums i j n bytes
   below "$1" "$path"
   [[ -d $path ]] || exit 5
+  settle "$path"
   before=$(state "$path") && cd -- "$path" || exit 6
   odd=$(find . -mindepth 1 \( -name '*[[:cntrl:]\]*' -o ! -type f ! -type d \) -print -quit && find . -mindepth "$depth" ! -type f -print -quit) || exit 6
   [[ -z $odd ]] || { printf '%q\n' "$odd"; exit 8; }
@@ -72,6 +79,7 @@ op_look() {
   local path=$2 is bytes
   below "$1" "$path"
   [[ -f $path || -d $path ]] || exit 5
+  settle "$path"
   [[ -r $path ]] && is=$(state "$path") && bytes=$(du -sb -- "$path") || exit 6
   printf '%s\n%s\n' "$is" "${bytes%%[!0-9]*}"
 }
@@ -80,10 +88,24 @@ op_job() {
   [[ $(state "$4") == "$1" ]] || exit 7
   "op_$2" "${@:3}"
 }
+exposed() { # PATH
+  local way in it owner mode
+  for way in "$1" "$(realpath -e -- "$1")"; do
+    while [[ $way == /?* ]]; do
+      in=${way%/*} && in=${in:-/}
+      it=$(stat -c %u -- "$way") && read -r owner mode < <(stat -L -c '%u %a' -- "$in") || return
+      ((owner == 0 || owner == EUID)) || break
+      ((!(8#$mode & 8#022) || 8#$mode & 8#1000 && (it == 0 || it == EUID))) || break
+      way=$in
+    done
+    [[ $way != /?* ]] || { printf 'exposed %s' "$in"; return; }
+  done
+}
 op_states() {
   local path is
   for path; do
-    is=$(state "$path" 2>&1)
+    is=$(exposed "$path" 2>/dev/null)
+    [[ -n $is ]] || is=$(state "$path" 2>&1)
     printf '%s\n' "${is//$'\n'/ }"
   done
 }

@@ -48,9 +48,12 @@ op_examine() {
 
 # remove RUN {N TOKEN VOID}…: puts a file in the place of each attempt's folder and removes the rest. Shows how many bytes that freed.
 op_remove() {
-  local run=$1 name freed=0
+  local run=$1 name freed=0 left i
   op_examine "$@"
   shift
+  for ((i = 1; i < $#; i += 3)); do # what the job left may fill the disk: it makes room for what is written below
+    left=$(empty "$run" "a${*:i:1}" "${*:i+2:1}") && freed=$((freed + left))
+  done
   while (($# > 0)); do
     enter "$run" || fail 75 "$run cannot be entered"
     gone "a$1" "$2" || retire "$run" "a$1" "$2" "$3"
@@ -66,18 +69,38 @@ op_remove() {
   durable .
   echo "$freed"
 }
-retire() { # RUN NAME TOKEN VOID
-  local temp is
+# disarm RUN NAME VOID: no job executes an attempt, if it has a folder: its claim is taken, and nothing is pinned.
+disarm() {
+  local is
   is=$(kind "$2/ctl") || fail 75 "$2 cannot be examined"
-  if [[ $is == directory ]] && enter "$1/$2/ctl"; then # no job executes it: its claim is taken, and nothing is pinned
-    if [[ $(kind claim) == none ]]; then
-      new .claim.gateway
-      printf '%s\n' "$4" >"$fresh" && durable "$fresh" && ln -PT -- "$fresh" claim 2>/dev/null
-    fi
-    rm -f -- pinned.sha256
-    durable .
-    enter "$1" || fail 75 "$1 cannot be entered"
+  [[ $is == directory ]] && enter "$1/$2/ctl" || return 0
+  if [[ $(kind claim) == none ]]; then
+    new .claim.gateway
+    printf '%s\n' "$3" >"$fresh" && durable "$fresh" && ln -PT -- "$fresh" claim 2>/dev/null
   fi
+  rm -f -- pinned.sha256
+  durable .
+  enter "$1" || fail 75 "$1 cannot be entered"
+}
+# empty RUN NAME VOID: removes what an attempt's folder has besides what says whose it is, and shows how many bytes that were.
+empty() {
+  local at name freed=0
+  enter "$1" || exit
+  disarm "$@"
+  for at in "$1/$2" "$1/$2/ctl"; do
+    enter "$at" || exit
+    for name in *; do
+      [[ $name != @(ctl|token|claim) ]] || continue
+      is=$(bytes "$name") || exit
+      freed=$((freed + is))
+      clear "$name"
+    done
+  done
+  echo "$freed"
+} 2>/dev/null
+retire() { # RUN NAME TOKEN VOID
+  local temp
+  disarm "$1" "$2" "$4"
   new ".gone.$2"
   temp=$fresh
   printf 'slurmgate-removed 1 token=%s\n' "$3" >"$temp" || fail 75 "$2 cannot be replaced"

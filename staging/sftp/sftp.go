@@ -73,7 +73,7 @@ type far interface {
 	// place gives files that lie complete in .stage their names.
 	place(ctx context.Context, runID string, t staging.Tree, files []input) error
 	open(ctx context.Context, runID string, n int, token string, files []run.ControlFile) error
-	read(ctx context.Context, runID string, n int, name string, limit int64, tail bool) ([]byte, error)
+	read(ctx context.Context, runID string, n int, name string, from, limit int64) (run.Part, error)
 	claim(ctx context.Context, runID string, n int, content []byte) ([]byte, error)
 	// output examines a declared output.
 	output(ctx context.Context, runID string, n int, rel string) (entry, error)
@@ -94,6 +94,9 @@ type entry struct {
 	size  int64
 	self  int // who the gateway is there
 }
+
+// Shell runs scripts on the far side with the workspace's login; nil: SFTP alone.
+func (w *Workspace) Shell() Shell { return w.cfg.Shell }
 
 // New connects, checks the folder and marks it as this gateway's. A folder that another gateway marked is a Conflict fault with code
 // runs_dir_of_another_gateway; one that should be marked and is not is a Transport fault with code runs_dir_unavailable.

@@ -45,7 +45,8 @@ const exitKernelFile = 83
 // import of a file on the gateway's host.
 func (w *Workspace) OpenFile(ctx context.Context, name string, limit int64) (*UserFile, error) {
 	if !path.IsAbs(name) || path.Clean(name) != name {
-		return nil, noImport("IMPORT-PATH", "an absolute path in its plain spelling", fault.Clip(name)+" is not one", "give the file's full path")
+		return nil, noImport("IMPORT-PATH", "an absolute path in its plain spelling",
+			fault.Clip(name)+" is not a plain absolute path", "give the file's full path")
 	}
 	is, err := w.examineFile(ctx, name)
 	switch {

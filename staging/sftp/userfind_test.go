@@ -29,7 +29,7 @@ func TestFindFiles(t *testing.T) {
 			must(t, rerr)
 			got = append(got, rel)
 			if f.SizeBytes != 1 || f.ModifiedAt.IsZero() {
-				t.Errorf("%+v", f)
+				t.Errorf("the found file is %+v, want one byte and a time", f)
 			}
 		}
 		slices.Sort(got)
@@ -47,7 +47,7 @@ func FuzzFound(f *testing.F) {
 		found, _ := readFound(text)
 		for _, x := range found {
 			if !filepath.IsAbs(x.Path) || x.SizeBytes < 0 {
-				t.Errorf("%+v", x)
+				t.Errorf("from a stray answer the file is %+v, want an absolute path and a size", x)
 			}
 		}
 	})

@@ -11,10 +11,17 @@ type Layers struct {
 	Synced bool // a void claim counts only when it is synced
 	Own    bool // a job syncs its claim before it executes
 	Cancel bool // a cancel or a failed staging takes the claim of an attempt that has a folder, even if the ledger knows of no send
+	Folder bool // a job in Slurm's answer is the attempt's by its working folder, whatever its name is; else by its name alone
+	Row    bool // the transaction that makes the run of a row looks at the row again; else what was read before counts
+	Wait   bool // the transaction that starts a run whose inputs are there looks at it again; else what was read before counts
+	Alias  bool // the same transaction looks for the run of its content; else what was read before counts
+	Mark   bool // the cancel of a batch records that of each run; else it is recorded when the gateway comes to the row
 }
 
 // All is the protocol as it is.
-func All() Layers { return Layers{true, true, true, true, true, true, true} }
+func All() Layers {
+	return Layers{true, true, true, true, true, true, true, true, true, true, true, true}
+}
 
 var layers = []struct {
 	name  string
@@ -23,7 +30,10 @@ var layers = []struct {
 	{"file", func(l *Layers) *bool { return &l.File }}, {"read", func(l *Layers) *bool { return &l.Read }},
 	{"intent", func(l *Layers) *bool { return &l.Intent }}, {"once", func(l *Layers) *bool { return &l.Once }},
 	{"synced", func(l *Layers) *bool { return &l.Synced }}, {"own", func(l *Layers) *bool { return &l.Own }},
-	{"cancel", func(l *Layers) *bool { return &l.Cancel }},
+	{"cancel", func(l *Layers) *bool { return &l.Cancel }}, {"folder", func(l *Layers) *bool { return &l.Folder }},
+	{"row", func(l *Layers) *bool { return &l.Row }},
+	{"wait", func(l *Layers) *bool { return &l.Wait }}, {"alias", func(l *Layers) *bool { return &l.Alias }},
+	{"mark", func(l *Layers) *bool { return &l.Mark }},
 }
 
 // LayerNames are the names that Remove knows.
@@ -44,14 +54,14 @@ func (l *Layers) Remove(name string) bool {
 }
 
 // Bound is how often faults may happen: in all, and of each kind. The run has at most two attempts, three sends and three jobs.
-type Bound struct{ All, Crashes, Forgets, Losses, Restores, Lies, Restarts, Cuts, Twins, Hidden uint8 }
+type Bound struct{ All, Crashes, Forgets, Losses, Restores, Lies, Restarts, Cuts, Twins, Hidden, Renames uint8 }
 
 // Full is what make model visits, Quick what the tests do.
 func Full() Bound {
-	return Bound{All: 3, Crashes: 2, Forgets: 1, Losses: 1, Restores: 1, Lies: 1, Restarts: 1, Cuts: 2, Twins: 1, Hidden: 1}
+	return Bound{All: 3, Crashes: 2, Forgets: 1, Losses: 1, Restores: 1, Lies: 1, Restarts: 1, Cuts: 2, Twins: 1, Hidden: 1, Renames: 1}
 }
 
 // Quick has two faults of any kinds.
 func Quick() Bound {
-	return Bound{All: 2, Crashes: 1, Forgets: 1, Losses: 1, Restores: 1, Lies: 1, Restarts: 1, Cuts: 1, Twins: 1, Hidden: 1}
+	return Bound{All: 2, Crashes: 1, Forgets: 1, Losses: 1, Restores: 1, Lies: 1, Restarts: 1, Cuts: 1, Twins: 1, Hidden: 1, Renames: 1}
 }

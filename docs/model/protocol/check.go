@@ -11,7 +11,7 @@ type Result struct {
 
 // Check visits every state within the bound, breadth first.
 func Check(l Layers, b Bound) Result {
-	first := state{Left: b}
+	first := state{Left: b, Led: ledger{Row: toSubmit}}
 	seen := map[state]uint32{first: 0}
 	list := []state{first}
 	type origin struct {
@@ -59,7 +59,7 @@ func Check(l Layers, b Bound) Result {
 	ends := make([]bool, len(list))
 	var queue []uint32
 	for i, s := range list {
-		if s.Led.Phase == done || bounded[uint32(i)] {
+		if s.ended() || bounded[uint32(i)] {
 			ends[i] = true
 			queue = append(queue, uint32(i))
 		}

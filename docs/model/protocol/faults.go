@@ -5,8 +5,18 @@ import "slices"
 // faults are what may go wrong, as often as the bound says. That somebody cancels the run is none, but no run needs it to end.
 func (w *world) faults() {
 	s := &w.from
-	if s.Led.Phase != done && !s.Led.Cancel && s.Led.Phase != unknown && s.Led.Phase != ahead {
-		w.push("a cancel is asked for", true, ok(func(s *state) { s.Led.Cancel = true }))
+	if s.Led.Phase == unknown && s.Led.Row == toSubmit {
+		w.push("the batch is cancelled before the run of the row is made", true, ok(func(s *state) { s.Led.Row, s.Stopped = withdrawn, true }))
+	}
+	if s.Led.Phase == waits {
+		w.push("the run or its batch is cancelled while the run waits", true, ok(func(s *state) { s.Led.Phase, s.Stopped = done, true }))
+	}
+	if s.Led.Phase != done && !s.Led.Cancel && s.Led.Phase > waits && s.Led.Phase != ahead {
+		if s.Stopped && !w.layers.Mark {
+			w.push("the gateway comes to the row of the batch that was cancelled", true, ok(func(s *state) { s.Led.Cancel = true }))
+		} else {
+			w.push("the run or its batch is cancelled", true, ok(func(s *state) { s.Led.Cancel, s.Stopped = w.layers.Mark, true }))
+		}
 	}
 	if s.PC != idle {
 		w.fault(func(s *state) *uint8 { return &s.Left.Crashes }, "the gateway dies", func(s *state) { s.PC, s.K, s.Said = idle, 0, false })
@@ -46,7 +56,7 @@ func (w *world) faults() {
 	if s.Saved && s.Bak != s.Led {
 		w.fault(func(s *state) *uint8 { return &s.Left.Restores }, "the ledger is restored", func(s *state) {
 			s.Led, s.Bak, s.Saved, s.Restored = s.Bak, ledger{}, false, true
-			s.PC, s.K, s.Said = idle, 0, false
+			s.PC, s.K, s.Said, s.RowRead, s.Seen = idle, 0, false, false, false
 		})
 	}
 }
@@ -61,6 +71,9 @@ func (w *world) trouble(j int, it job) {
 				s.Jobs[j].over()
 			}
 		})
+	}
+	if it.Known && !it.Renamed { // before the answer to the send arrives, or later
+		w.fault(func(s *state) *uint8 { return &s.Left.Renames }, "the site renames the job", func(s *state) { s.Jobs[j].Renamed = true })
 	}
 	if it.Known && it.PC > pending {
 		w.fault(again, "the node fails", func(s *state) { s.Jobs[j].over() })

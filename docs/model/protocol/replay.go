@@ -50,9 +50,9 @@ type replayer struct {
 
 // Replay holds the record of an attempt against the model. It keeps all states of the model that the record allows so far; when none is
 // left, the error names the first thing that does not fit. What the record does not show may have happened at any time. Of the faults,
-// those of the campaign are free: the gateway dies, connections are cut, jobs are started again, submitted twice or hidden.
+// those of the campaign are free: the gateway dies, connections are cut, jobs are started again, submitted twice, renamed or hidden.
 func Replay(r Record) error {
-	first := state{Left: Bound{All: 1, Crashes: 1, Cuts: 1, Restarts: 1, Hidden: 1, Twins: 1}}
+	first := state{Left: Bound{All: 1, Crashes: 1, Cuts: 1, Restarts: 1, Hidden: 1, Twins: 1, Renames: 1}}
 	if r.Foreign {
 		first.Folder[0] = 2
 	}
@@ -190,7 +190,7 @@ func (p *replayer) moves(e Event, s state, to ledger) bool {
 	from := s.Led
 	switch e.Type {
 	case "run.created":
-		return from.Phase == unknown
+		return from.Phase == unknown && to.Phase == staging
 	case "run.intent":
 		return to.Phase == submitting
 	case "run.receipt", "run.pending", "run.running", "run.completing", "run.adopted":
@@ -212,10 +212,10 @@ func (p *replayer) moves(e Event, s state, to ledger) bool {
 // ends reports whether an attempt that the ledger ends so can have ended like that in the model.
 func (p *replayer) ends(e Event, from state, how ending) bool {
 	switch e.Ending {
-	case "absent", "boot_fail":
+	case "absent", "boot_fail", "prolog_failed":
 		return how == never && from.PC == toRead
-	case "rejected":
-		return how == never && from.PC != toRead
+	case "rejected": // by its answer alone, or in a site's own words, once the gateway has the claim
+		return how == never
 	case "ok", "tool_failed":
 		return how == executed
 	}

@@ -45,9 +45,11 @@ func TestReplay(t *testing.T) {
 		r.Executions = nil
 	})
 	for name, r := range map[string]Record{
-		"plain":                         plain(),
-		"refused":                       refused,
-		"rejected":                      {Events: history("run.created", "run.intent", "run.failed rejected"), Sends: []time.Time{at(1.5)}},
+		"plain":    plain(),
+		"refused":  refused,
+		"rejected": {Events: history("run.created", "run.intent", "run.failed rejected"), Sends: []time.Time{at(1.5)}},
+		"refused in a site's words": {Events: history("run.created", "run.intent", "run.unconfirmed", "run.failed rejected"),
+			Sends: []time.Time{at(1.5)}, Void: true},
 		"absent":                        absentRecord(),
 		"absent, and the job came late": with(absentRecord(), func(r *Record) { r.Jobs = 1 }),
 		"adopted": with(plain(), func(r *Record) {

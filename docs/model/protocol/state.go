@@ -11,6 +11,7 @@ type phase uint8
 
 const (
 	unknown phase = iota // the ledger has no row
+	waits                // for outputs of other runs: it is not staged
 	staging
 	submitting
 	deferred
@@ -28,6 +29,16 @@ const (
 	never           // it was not executed, and cannot be
 	executed        // there is an exit file
 	maybe           // lost, or given up
+)
+
+// rowState is how far the gateway is with the row of a batch that the run is for.
+type rowState uint8
+
+const (
+	noRow     rowState = iota // the run is asked for by itself
+	toSubmit                  // its run is not made yet
+	withdrawn                 // the batch was cancelled before
+	submitted
 )
 
 // holder is who has a claim: nobody, the gateway, or a start of a job.
@@ -48,6 +59,8 @@ type ledger struct {
 	Token   [attempts]uint8
 	Sends   uint8 // of the whole run
 	Cancel  bool
+	Row     rowState
+	Content bool // while the run waits: a run with what it waits for was asked for, and is there
 	Ended   [attempts]ending
 }
 
@@ -100,6 +113,7 @@ type job struct {
 	Token   uint8
 	Restart uint8
 	Known   bool // to the controller
+	Renamed bool // it has another name in Slurm than it was sent with
 	Said    bool // what ln said
 }
 
@@ -114,6 +128,9 @@ type state struct {
 	Saved    bool // there is a backup
 	Restored bool
 	PC       pc
+	RowRead  bool // the gateway has read the row, or that of a run whose inputs are there, and is about to make its run
+	Seen     bool // and the run of the content was there then
+	Stopped  bool // a cancel was acknowledged
 	Said     bool // what link said to the gateway
 	K        uint8
 	Req      [sends]request
@@ -133,6 +150,14 @@ func (s *state) forget() {
 	if s.Left.Restores == 0 || s.Left.All == 0 {
 		s.Bak, s.Saved = ledger{}, false
 	}
+	if s.Restored { // an older ledger does not know
+		s.Stopped = false
+	}
+}
+
+// ended reports whether nothing more happens to the run.
+func (s *state) ended() bool {
+	return s.Led.Phase == done || s.Led.Phase == unknown && s.Led.Row == withdrawn
 }
 
 func (s *state) at() int { return int(s.Led.Attempt) - 1 }
@@ -158,6 +183,11 @@ func (s *state) putOff(k uint8) {
 		s.Req[k] = request{}
 		s.Led.Sends = k
 	}
+}
+
+// created makes the run, which is staged from now on.
+func (s *state) created() {
+	s.Led.Phase, s.Led.Attempt, s.Led.Token[0], s.Led.Content = staging, 1, s.token(), false
 }
 
 // mine reports whether send k was one of the submission that the ledger has.

@@ -173,9 +173,13 @@ func (w *world) idle(a int) {
 	s := &w.from
 	switch s.Led.Phase {
 	case unknown:
-		w.add("the run is asked for", ok(func(s *state) {
-			s.Led.Phase, s.Led.Attempt, s.Led.Token[0] = staging, 1, s.token()
-		}))
+		w.unknown()
+	case waits:
+		w.inputs()
+	case done:
+		if s.RowRead {
+			w.start()
+		}
 	case staging, deferred:
 		if s.Led.Cancel { // an attempt that cannot be staged any more ends in the same way
 			w.add("the cancel takes effect before a send", func(s *state) string {
@@ -196,7 +200,10 @@ func (w *world) idle(a int) {
 			return
 		}
 		if s.Led.Sends < sends {
-			w.add("the intent is recorded", ok(func(s *state) {
+			w.add("the intent is recorded", func(s *state) (bad string) {
+				if s.Stopped {
+					bad = "the run is sent after its cancel was acknowledged"
+				}
 				s.K, s.PC = s.Led.Sends, toSend
 				for s.K < sends-1 && s.Req[s.K].State != unsent && !(w.layers.Once && s.mine(s.K)) {
 					s.K++ // a restored ledger counts its sends anew
@@ -204,7 +211,8 @@ func (w *world) idle(a int) {
 				if w.layers.Intent {
 					s.Led.Sends, s.Led.Phase = s.K+1, submitting
 				}
-			}))
+				return bad
+			})
 		}
 	case submitting:
 		w.receipt()
@@ -219,13 +227,43 @@ func (w *world) idle(a int) {
 	}
 }
 
+// unknown is the way to a run: by itself, or as the row of a batch, which the gateway reads some time before it makes the run.
+func (w *world) unknown() {
+	row := func(made func(*state)) func(*state) string {
+		return func(s *state) (bad string) {
+			s.RowRead = false
+			if w.layers.Row && s.Led.Row == withdrawn {
+				return ""
+			}
+			if s.Stopped {
+				bad = "the run of a row is made after the cancel of its batch was acknowledged"
+			}
+			s.Led.Row = submitted
+			made(s)
+			return bad
+		}
+	}
+	switch s := &w.from; {
+	case s.Led.Row == noRow:
+		w.add("the run is asked for", ok((*state).created))
+	case s.RowRead:
+		w.add("the run of the row is made", row((*state).created))
+		w.add("the run of the row is made and waits for inputs", row(func(s *state) { s.Led.Phase = waits }))
+	case s.Led.Row == toSubmit:
+		w.add("the gateway reads the row", ok(func(s *state) { s.RowRead = true }))
+	}
+}
+
 // look is a full answer of Slurm's, and what follows from it.
 func (w *world) look(a int) {
 	s := &w.from
-	seen := false
+	seen, runs := false, false
 	for _, j := range s.Jobs {
 		live := j.PC == pending || j.PC == linking || j.PC == reading || j.PC == executing
-		seen = seen || j.Known && live && int(j.Attempt) == a+1 && j.Token == s.Led.Token[a]
+		if !j.Known || !live || int(j.Attempt) != a+1 || j.Token != s.Led.Token[a] {
+			continue
+		}
+		seen, runs = seen || !j.Renamed || w.layers.Folder, runs || j.PC == executing
 	}
 	by := s.Claim[a].By
 	switch {
@@ -243,7 +281,12 @@ func (w *world) look(a int) {
 	case by == void:
 		w.add("the claim is the gateway's", ok(func(s *state) { s.PC = toLink }))
 	default:
-		w.add("the job has the claim, left no exit file, and is gone: lost", ok(func(s *state) { s.end(maybe) }))
+		w.add("the job has the claim, left no exit file, and is gone: lost", func(s *state) (bad string) {
+			if s.end(maybe); runs {
+				bad = fmt.Sprintf("attempt %d is given up as lost while it is executed and Slurm shows its job", a+1)
+			}
+			return bad
+		})
 	}
 }
 

@@ -2,6 +2,7 @@
 arguments <- commandArgs(trailingOnly = TRUE)
 counts <- as.matrix(read.delim(arguments[1], row.names = 1, check.names = FALSE))
 if (!is.numeric(counts) || ncol(counts) < 2 || nrow(counts) < 2) stop("a table of counts has two samples and two genes at least")
+if (any(colnames(counts) == "") || anyDuplicated(colnames(counts))) stop("each sample has a name, and no two have the same")
 if (any(is.na(counts)) || any(counts < 0) || any(colSums(counts) == 0)) stop("counts are numbers from 0 on, and no sample is all zero")
 
 expression <- log2(t(t(counts) / colSums(counts)) * 1e6 + 1)

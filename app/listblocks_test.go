@@ -1,0 +1,28 @@
+package app
+
+import (
+	"slices"
+	"testing"
+)
+
+// A connection that is down while nothing needs it is no outage, and the line says so.
+func TestConnectionsOfSites(t *testing.T) {
+	got := SiteRow{Links: []SiteLink{{To: "slurm", Up: true}, {To: "files", Losses: 1}}}.about()
+	want := []any{"connection to slurm is up, lost 0 times",
+		"connection to files is down (it is made again when it is needed), lost 1 time"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// An answer that has nothing says so, whatever it is.
+func TestEmptyAnswersSay(t *testing.T) {
+	for _, o := range new(Gateway).Operations() {
+		if o.Does.says == nil {
+			continue
+		}
+		if _, err := o.Does.says([]byte("{}")); err != nil {
+			t.Errorf("what an empty answer of %s says cannot be read: %v", o.ID, err)
+		}
+	}
+}
