@@ -171,8 +171,6 @@ func TestSendOutcomes(t *testing.T) {
 	} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
 			w.send = func(n int) sendKind { return c.sends[n-1] }
-			silent := true // until the answer is read: the queue would move the run on
-			w.fault = failingWhile(&silent, errTransient, "Queue")
 			_, a := w.submitted()
 			reason := ""
 			if a.Reason != nil {
@@ -181,7 +179,7 @@ func TestSendOutcomes(t *testing.T) {
 			if a.Phase != c.phase || !strings.HasPrefix(reason, c.reason) {
 				t.Errorf("the order is answered with phase %s and reason %q, want %s and %q", a.Phase, reason, c.phase, c.reason)
 			}
-			w.with(func() { silent, w.auto = false, true })
+			w.with(func() { w.auto = true })
 			w.want(w.until(a.RunID, done), c.state, c.ended)
 			if len(w.jobs) != c.jobs || w.count("Send") != len(c.sends) {
 				t.Errorf("the run had %d jobs by %d sends, want %d by %d", len(w.jobs), w.count("Send"), c.jobs, len(c.sends))

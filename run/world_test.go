@@ -304,6 +304,7 @@ func (w *world) life() *life {
 	}
 	l.wait = wait
 	w.t.Cleanup(l.stop)
+	synctest.Wait() // for the first cycle: the next is a floor later, so what a test does now comes before it
 	return l
 }
 
