@@ -42,13 +42,24 @@ func specials() []special {
 // operations lists what the operations of every gateway declare, once for all steps.
 var operations = sync.OnceValue(func() []app.Operation { return new(app.Gateway).Operations() })
 
+// operationOf finds the operation of a step by its id or its verb; nil: there is none.
+func operationOf(verb string) *app.Operation {
+	all := operations()
+	for i := range all {
+		if o := &all[i]; o.ID == verb || o.Verb == verb {
+			return o
+		}
+	}
+	return nil
+}
+
 // CommandLine writes a step as a command line. It is empty for a verb that is neither an operation's nor the shell's, as the id of a
 // toolpack.
 func CommandLine(s fault.Step) string {
 	command, args := s.Verb, s.Args
-	i := slices.IndexFunc(operations(), func(o app.Operation) bool { return o.ID == s.Verb || o.Verb == s.Verb })
-	if i >= 0 {
-		command = operations()[i].Verb
+	o := operationOf(s.Verb)
+	if o != nil {
+		command = o.Verb
 	}
 	for _, x := range specials() {
 		if _, has := args[x.with]; x.verb == s.Verb && (x.with == "" || has) {
@@ -64,7 +75,7 @@ func CommandLine(s fault.Step) string {
 	line := "slurmgate " + command
 	for _, p := range node.Positional {
 		name := argumentOf(p)
-		if _, has := args[name+"_id"]; has || i >= 0 && takesID(operations()[i], name) {
+		if _, has := args[name+"_id"]; has || o != nil && takesID(*o, name) {
 			name += "_id"
 		}
 		if v, has := args[name]; has {
@@ -130,11 +141,10 @@ func takesID(o app.Operation, name string) bool {
 // FromChat says how a step is made from a chat: as the call in, or where a chat has no tool for it by a command line, as [CommandLine]
 // writes it. own: any user of the gateway may do it.
 func FromChat(s fault.Step) (in fault.Step, line string, own bool) {
-	i := slices.IndexFunc(operations(), func(o app.Operation) bool { return o.ID == s.Verb || o.Verb == s.Verb })
-	if i < 0 { // a command that calls several operations, or a tool of the domain
+	o := operationOf(s.Verb)
+	if o == nil { // a command that calls several operations, or a tool of the domain
 		return s, CommandLine(s), true
 	}
-	o := operations()[i]
 	if o.ID == s.Verb && (o.Chat.Has || o.Chat.Instead != "") {
 		return fault.Step{Verb: cmp.Or(o.Chat.Instead, o.ID), Args: s.Args}, "", true
 	}
