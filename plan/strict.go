@@ -31,13 +31,13 @@ func Check(data []byte) error {
 }
 
 // parse is [Check]; twins tells whether keys that differ only in case are refused. Nobody may send them, but what the gateway itself
-// writes can hold them: the roles of a run from the time when a plan could name its outputs so. With keep it returns the value, as
-// [Doc] has it.
+// writes can hold them: the roles of a run from the time when a plan could name its outputs so. The encoder of that has refused equal
+// keys already. With keep it returns the value, as [Doc] has it.
 func parse(data []byte, limit int, twins, keep bool) (any, error) {
 	if len(data) > limit {
 		return nil, bad("JSON-SIZE", "", fmt.Sprintf("at most %d bytes", limit), fmt.Sprintf("the document has %d bytes", len(data)))
 	}
-	d := jsontext.NewDecoder(bytes.NewBuffer(data)) // a Buffer is read in place
+	d := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(!twins)) // a Buffer is read in place
 	var open []level
 	for {
 		tok, err := d.ReadToken()
