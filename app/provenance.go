@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -35,25 +34,33 @@ type runAnswer interface{ CallRun() *run.CallRunID }
 // identify gives an answer the run id of its call (ARC-11): the same call under the same policy with the same canonical params. Those are
 // [run.CallRunID.Params], or else the arguments and the hash of the answer. The identity is recorded with the call of ctx.
 func (g *Gateway) identify(ctx context.Context, c gate.Call, answer runAnswer) error {
+	var encoded plan.Doc
 	params := answer.CallRun().Params
 	if params == nil {
-		snapshot, err := snapshotOf(answer)
+		var err error
+		if encoded, err = plan.Of(answer); err != nil {
+			return err
+		}
+		snapshot, err := plan.Marshal(lasting(encoded.Value))
 		if err != nil {
 			return err
 		}
-		params = map[string]any{"args": argsOf(c), "snapshot": snapshot}
+		params = map[string]any{"args": argsOf(c), "snapshot": plan.Hash(snapshot)}
 	}
 	canonical, err := plan.Marshal(params)
 	if err != nil {
 		return err
 	}
 	doc := identityDoc{strings.ReplaceAll(c.Request.ToolID, ".", "_"), builtinContract, g.Policy.Hash, canonical}
-	identity, err := plan.Marshal(doc)
+	// The members of doc, as a map: that is written at once, where a struct is encoded, read and written.
+	identity, err := plan.Marshal(map[string]any{"tool_name": doc.ToolName, "contract_version": doc.ContractVersion,
+		"policy_hash": doc.PolicyHash, "params": params})
 	if err != nil {
 		return err
 	}
-	answer.CallRun().ProvenanceRunID = doc.runID()
-	gate.Note(ctx, gate.Provenance{RunID: doc.runID(), Identity: identity})
+	id := doc.runID()
+	answer.CallRun().ProvenanceRunID = id
+	gate.Note(ctx, gate.Provenance{RunID: id, Identity: identity}, encoded.With("provenance_run_id", id))
 	return nil
 }
 
@@ -71,27 +78,23 @@ func argsOf(c gate.Call) any {
 // fleeting are the fields of answers that change although nothing else does.
 var fleeting = []string{"observed_at", "slurm_answered_at", "poll_after_seconds"}
 
-// snapshotOf returns the hash of an answer that has no run id yet, without what is fleeting.
-func snapshotOf(answer any) (string, error) {
-	doc, err := plan.Of(answer)
-	if err == nil && slices.ContainsFunc(fleeting, func(name string) bool { return bytes.Contains(doc.Bytes, []byte(name)) }) {
-		doc.Bytes, err = plan.Marshal(lasting(doc.Value))
-	}
-	return plan.Hash(doc.Bytes), err
-}
-
-// lasting removes what is fleeting from a part of an answer, and returns the part.
+// lasting returns a part of an answer without what is fleeting. It does not change the part itself.
 func lasting(part any) any {
 	switch v := part.(type) {
 	case map[string]any:
-		maps.DeleteFunc(v, func(name string, _ any) bool { return slices.Contains(fleeting, name) })
-		for _, x := range v {
-			lasting(x)
+		kept := make(map[string]any, len(v))
+		for name, x := range v {
+			if !slices.Contains(fleeting, name) {
+				kept[name] = lasting(x)
+			}
 		}
+		return kept
 	case []any:
-		for _, x := range v {
-			lasting(x)
+		kept := make([]any, len(v))
+		for i, x := range v {
+			kept[i] = lasting(x)
 		}
+		return kept
 	}
 	return part
 }

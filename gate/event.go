@@ -38,6 +38,7 @@ type trail struct {
 	final    bool     // the outcome is recorded under the key for ever
 	counted  bool     // by [records]
 	leave    func()   // ends the flight of the key, once the outcome is kept
+	encoded  plan.Doc // the result as its tool encoded it; zero: it did not
 	result   document // of a tool that answered, also where it went into an artifact
 
 	resultHash string // of a result that is in an artifact; 64 hex
@@ -259,16 +260,7 @@ const shownOnce = "This call was made before with the same idempotency key. Its 
 	"If that answer is lost, revoke what was made and make another with a new key."
 
 // noted adds the note to a result whose secret is concealed.
-func noted(result plan.Doc) plan.Doc {
-	value, ok := result.Value.(map[string]any)
-	if !ok {
-		return result
-	}
-	value = maps.Clone(value)
-	value["note"] = shownOnce
-	doc, _ := plan.Of(value) // it was JSON just now
-	return doc
-}
+func noted(result plan.Doc) plan.Doc { return result.With("note", shownOnce) }
 
 // scrubbed gives a caller's text without secrets, no longer than the event's schema allows: what stands for a secret may be longer than it.
 func (g *Gate) scrubbed(s *string) *string {

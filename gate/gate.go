@@ -255,7 +255,10 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 		addNew(&res.Resources.Artifacts, ref)
 		return nil
 	}
-	doc, err := plan.Of(result)
+	doc, err := t.encoded, error(nil)
+	if doc.Value == nil {
+		doc, err = plan.Of(result)
+	}
 	if err != nil {
 		return fault.Wrap(fault.Internal, "result_not_json", "the tool's answer cannot be encoded", err)
 	}

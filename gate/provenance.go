@@ -16,10 +16,11 @@ type Provenance struct {
 type provenanceKey struct{}
 
 // Note says which run the call of ctx is; a handler does it once it knows. It is recorded with the call, so that the id can be looked up.
-// Outside a call it does nothing.
-func Note(ctx context.Context, p Provenance) {
+// encoded is the document of the result that the handler returns, if it has made one; zero: the gate makes it. Outside a call Note does
+// nothing.
+func Note(ctx context.Context, p Provenance, encoded plan.Doc) {
 	if t, ok := ctx.Value(provenanceKey{}).(*trail); ok {
-		t.provenance = &p
+		t.provenance, t.encoded = &p, encoded
 	}
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -40,6 +41,18 @@ func Of(v any) (Doc, error) {
 		return Doc{}, fault.Wrap(fault.Internal, "", "cannot encode", err)
 	}
 	return read(raw, MaxDocumentBytes, false)
+}
+
+// With returns the document with another value of a member, which is a string; what is no object is returned unchanged.
+func (d Doc) With(name, value string) Doc {
+	members, ok := d.Value.(map[string]any)
+	if !ok {
+		return d
+	}
+	members = maps.Clone(members)
+	members[name] = value
+	canonical, _ := appendCanonical(make([]byte, 0, len(d.Bytes)+len(name)+len(value)+4), members, 0) // as in [read]
+	return Doc{canonical, members}
 }
 
 // Into decodes the document, which is known to be sound, refusing unknown fields and null for a string.
