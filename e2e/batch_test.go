@@ -152,7 +152,7 @@ abiVersion: v1
 contractVersion: v1
 planKind: slurm
 deterministic: true
-timeoutMs: 60000
+timeoutMs: 600000
 limits: {maxInputBytes: 1048576, maxOutputBytes: 1048576}
 `
 
@@ -161,6 +161,6 @@ outputSchema: {type: object}
 inputs: [{role: reads, param: reads, types: [TEXT], destRelpath: in/reads}]
 declaredOutputs: [{role: result, type: JSON, label: result, srcRelpath: out/result.json}]
 container: {image: probe}
-resources: {cpus: 1, memMb: 100, timeLimitSeconds: 30}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 600}
 execution: {kind: cli, cmd: [testprog, report, out/result.json, "{{ inputs.reads }}"]}
 `

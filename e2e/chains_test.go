@@ -19,7 +19,7 @@ outputSchema: {type: object}
 inputs: [{role: text, param: text, types: [TEXT], destRelpath: in/text}]
 declaredOutputs: [{role: NAME, type: TEXT, label: NAME.txt, srcRelpath: out/NAME.txt}]
 container: {image: probe}
-resources: {cpus: 1, memMb: 100, timeLimitSeconds: 30}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 600}
 execution: {kind: cli, cmd: [testprog, "{{ params.how }}", "NAME\n"], stdin: in/text, stdout: out/NAME.txt}
 `, "NAME", name)
 }

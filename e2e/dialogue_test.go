@@ -245,7 +245,7 @@ outputSchema: {type: object}
 inputs: [{role: reads, param: reads, types: [FASTQ_GZ], destRelpath: in/reads.fastq.gz}]
 declaredOutputs: [{role: result, type: TEXT, label: result, srcRelpath: out/result}]
 container: {image: probe}
-resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 600}
 execution: {kind: cli, cmd: [testprog, MODE, "{{ params.size }}"]}
 `
 
@@ -253,7 +253,7 @@ execution: {kind: cli, cmd: [testprog, MODE, "{{ params.size }}"]}
 const (
 	partsPack = "\n" + packHead + `outputSchema: {type: object}
 container: {image: probe}
-resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 600}
 `
 	splitPack = partsPack + `description: Splits reads into lanes.
 inputSchema:

@@ -39,7 +39,7 @@ func TestBinds(t *testing.T) {
 outputSchema: {type: object}
 declaredOutputs: [{role: result, type: JSON, label: result, srcRelpath: out/result}]
 container: {image: probe}
-resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 600}
 binds: [ref]
 execution: {kind: cli, cmd: [testprog, report, out/result]}
 `

@@ -15,7 +15,7 @@ contractVersion: v1
 planKind: KIND
 description: Does what it is asked to, at once, where the gateway is.
 deterministic: true
-timeoutMs: 60000
+timeoutMs: 600000
 limits: {maxInputBytes: 1048576, maxOutputBytes: 1048576}
 inputSchema:
   type: object
@@ -29,7 +29,7 @@ outputSchema: {type: object}
 inputs: [{role: note, param: note, types: [TEXT], DEST}]
 declaredOutputs: [{role: result, type: TEXT, label: result, srcRelpath: out/result}]
 container: {image: probe}
-resources: {cpus: 1, memMb: 100, timeLimitSeconds: 30}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 600}
 execution: {kind: cli, cmd: [testprog, "{{ params.mode }}", "{{ params.a }}", "{{ params.b }}"]}
 `
 

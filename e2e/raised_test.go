@@ -48,12 +48,12 @@ func TestMoreMemory(t *testing.T) {
 		submitted
 		Warnings []string `json:"warnings"`
 	}
-	more := []string{"retry", a.RunID, "--time", "2m"} // the memory by the pack's factor
+	more := []string{"retry", a.RunID, "--time", "20m"} // the memory by the pack's factor
 	if !world.memory {
 		more = append(more, "--mem", "600M")
 	}
 	s.ok(&again, more...)
-	if again.RunID != a.RunID || !strings.Contains(fmt.Sprint(again.Warnings), "memory from 100 to 600 MiB, time limit from 60 to 120 s") {
+	if again.RunID != a.RunID || !strings.Contains(fmt.Sprint(again.Warnings), "memory from 100 to 600 MiB, time limit from 600 to 1200 s") {
 		t.Errorf("retry with more says run %s and the warnings %q, want run %s and what was raised", again.RunID,
 			again.Warnings, a.RunID)
 	}
@@ -64,7 +64,7 @@ func TestMoreMemory(t *testing.T) {
 		Attempts []struct{ Resources plan.Resources }
 	}
 	s.ok(&shown, "runs", "show", a.RunID)
-	want := plan.Resources{CPUs: 1, MemMB: 600, TimeLimitSeconds: 120}
+	want := plan.Resources{CPUs: 1, MemMB: 600, TimeLimitSeconds: 1200}
 	if len(shown.Attempts) != 2 || shown.Attempts[0].Resources.MemMB != 100 || shown.Attempts[1].Resources != want {
 		t.Errorf("runs show has the attempts %+v, want one with 100 MiB and one with %+v", shown.Attempts, want)
 	}

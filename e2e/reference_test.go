@@ -75,14 +75,14 @@ contractVersion: v1
 planKind: slurm
 description: Hashes its input.
 deterministic: true
-timeoutMs: 60000
+timeoutMs: 600000
 limits: {maxInputBytes: 2097152, maxOutputBytes: 1048576}
 inputSchema: {type: object, required: [data], properties: {data: {type: string, pattern: "^art_[0-9A-HJKMNP-TV-Z]{26}$"}}}
 outputSchema: {$ref: schemas/probe.small.json}
 inputs: [{role: data, param: data, types: [TEXT, DIRECTORY], destRelpath: in/data}]
 declaredOutputs: [{role: result, type: TEXT, label: result, srcRelpath: out/result}]
 container: {image: probe}
-resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 600}
 execution: {kind: cli, cmd: [testprog, sums, out/result, in]}
 `
 

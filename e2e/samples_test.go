@@ -24,7 +24,7 @@ declaredOutputs:
     srcRelpath: out/logs
     lines: [{file: run.log, pattern: 'Overwriting', is: failure, message: two samples have one name}]
 container: {image: probe}
-resources: {cpus: 1, memMb: 100, timeLimitSeconds: 30}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 600}
 execution: {kind: cli, cmd: [testprog, write, out/result.txt, "SM:{{ params.sample }}", out/logs/run.log, "started\n{{ params.log }}\n"]}
 `
 )

@@ -499,7 +499,7 @@ type tree = map[string]any
 func probePlan(argv ...string) tree {
 	return tree{
 		"version":   1,
-		"resources": tree{"time_limit_seconds": 60, "cpus": 1, "mem_mb": 100, "gpus": nil, "gpu_type": nil},
+		"resources": tree{"time_limit_seconds": 600, "cpus": 1, "mem_mb": 100, "gpus": nil, "gpu_type": nil},
 		"placement": tree{"partition": "main", "account": "research"},
 		"execution": tree{"kind": "container",
 			"container": tree{"engine": "apptainer", "image": world.probe, "network_mode": "none", "readonly_rootfs": true},

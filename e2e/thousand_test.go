@@ -121,6 +121,6 @@ const manyPack = "id: probe.many\n" + packHead + `inputSchema: {type: object, re
 outputSchema: {type: object}
 declaredOutputs: [{role: result, type: TEXT, label: result, srcRelpath: out/result}]
 container: {image: probe}
-resources: {cpus: 1, memMb: 100, timeLimitSeconds: 30}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 600}
 execution: {kind: cli, cmd: [testprog, write, out/result, "{{ params.n }}"]}
 `
