@@ -11,14 +11,14 @@ import (
 	"slurmgate/run"
 )
 
-// What users may charge is asked of slurmdbd for all users at once, whoever calls, and the answer is cached. While slurmdbd does not
-// answer, its last answer counts for some hours: slurmctld goes on with what it knows then, too.
+// One query asks slurmdbd what all users may charge, and the answer is cached. While slurmdbd does not answer, the last
+// answer counts for some hours, as slurmctld also continues with what it last knew.
 const (
 	accountsFresh = 5 * time.Minute  // an answer
 	accountsKept  = 12 * time.Hour   // an answer, while no newer one comes
-	accountsRetry = 30 * time.Second // after a look-up
-	accountsWait  = 10 * time.Second // callers, for a look-up in progress
-	accountsLimit = 2 * time.Minute  // a look-up, its wait for the RPC budget included
+	accountsRetry = 30 * time.Second // between two queries
+	accountsWait  = 10 * time.Second // for callers, while a query is in progress
+	accountsLimit = 2 * time.Minute  // for a query, including its wait for the RPC budget
 )
 
 // AccountBook is the cached answer about all users.
@@ -51,15 +51,15 @@ func (b *AccountBook) Get(ctx context.Context, ask AskAccounts) (map[string]run.
 }
 
 func unknownAccounts(err error) error {
-	if Hides(err) { // which no second try mends
+	if Hides(err) { // a retry does not help
 		return err
 	}
 	return fault.Wrap(fault.Transport, "accounts_unknown", "the accounts of users cannot be looked up now", err).
 		WithNext("try again in 30 seconds; the administrator checks that slurmdbd runs").WithRetry(int(accountsRetry / time.Second))
 }
 
-// AllAccounts asks the accounting database what every user may charge on the cluster of the site file. It costs one RPC, and another where
-// runs are executed as several users: their accounts may be hidden.
+// AllAccounts asks the accounting database what every user may charge on the cluster of the site file. It costs one
+// RPC, and a second one where runs are executed as several users, to check that their accounts are not hidden.
 func (c *CLI) AllAccounts(ctx context.Context) (map[string]run.UserAccounts, error) {
 	users, err := c.Accounts(ctx, c.cfg.Cluster, "")
 	if err == nil {
@@ -68,7 +68,8 @@ func (c *CLI) AllAccounts(ctx context.Context) (map[string]run.UserAccounts, err
 	return RequireAccounts(users, c.cfg.Cluster, err)
 }
 
-// RequireAccounts holds that a cluster has associations: an answer without one is no answer.
+// RequireAccounts returns a Transport fault for an answer without associations, as every cluster has some, and
+// otherwise users and err.
 func RequireAccounts(users map[string]run.UserAccounts, cluster string, err error) (map[string]run.UserAccounts, error) {
 	if err == nil && len(users) == 0 {
 		err = fault.New(fault.Transport, "no_associations", "slurmdbd lists no association of the cluster "+cluster).

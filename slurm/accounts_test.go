@@ -15,7 +15,7 @@ import (
 	"slurmgate/run"
 )
 
-// asked is what sacctmgr of a real cluster says (24.11), with an association for two partitions.
+// asked is the output of sacctmgr on a real cluster (24.11), with an association for two partitions.
 const askedAccounts = `alice|research|devcluster|research||normal,quick||
 alice|research|devcluster|teaching||normal,quick||
 alice|foreign|other|foreign||normal||
@@ -26,7 +26,7 @@ carol|||||||
 lab|research|devcluster|research||normal,quick,tiny||
 `
 
-// Users have the accounts of this cluster alone; a line that cannot be read costs no other one.
+// Users have the accounts of this cluster only; an unreadable line loses no other line.
 func TestUserAccounts(t *testing.T) {
 	rows, odd, example := associations(askedAccounts+"half a li\n", "DevCluster")
 	users := run.ByUser(rows)
@@ -51,12 +51,12 @@ func TestUserAccounts(t *testing.T) {
 	}
 	rows, _, _ = associations("u|b|c|a|p|q|||\nu|b|c|a|p|q||\nu|b|c|b||q||\nu|b|c|a||r||\n", "c")
 	if u := run.ByUser(rows)["u"]; fmt.Sprint(u) != "{b [{b [] [q] <nil>} {a [] [q r] <nil>}]}" || u.Account("a").Partitions != nil {
-		t.Errorf("the accounts are %+v, want the default first, and one that holds for all partitions after all", u)
+		t.Errorf("the default account is %q and the accounts are %v; want b and [b a], a without partitions", u.Default, u.Accounts)
 	}
 }
 
-// One look-up serves all callers for five minutes. While slurmdbd does not answer, its last answer counts, but not for ever; a look-up that
-// fails is not repeated at once, and callers do not wait long for one that hangs.
+// One query serves all callers for five minutes. While slurmdbd does not answer, its last answer counts for a limited
+// time; a failed query is not repeated immediately, and callers do not wait long for one that hangs.
 func TestAccountsAreCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, r := fakeCLI(t)
@@ -81,7 +81,7 @@ func TestAccountsAreCached(t *testing.T) {
 		known := func() {
 			t.Helper()
 			if u, err := c.AccountsOf(t.Context(), "alice"); err != nil || u.Default != "research" || len(u.Accounts) != 2 {
-				t.Errorf("the accounts of alice are %+v %v, want two, research by default", u, err)
+				t.Errorf("AccountsOf(alice) gives the default %q of %d accounts, %v; want research of two", u.Default, len(u.Accounts), err)
 			}
 		}
 		r.answer("sacctmgr", down)
@@ -111,7 +111,7 @@ func TestAccountsAreCached(t *testing.T) {
 		unknown()
 		asked(5)
 		if r.count("scontrol") != 1 {
-			t.Errorf("slurmctld was asked %d times for its name: what fails is slurmdbd", r.count("scontrol"))
+			t.Errorf("slurmctld was asked %d times for its name after slurmdbd failed", r.count("scontrol"))
 		}
 		time.Sleep(accountsRetry)
 		r.answer("sacctmgr", up)
@@ -159,7 +159,7 @@ func TestAccountsOfASlowDatabase(t *testing.T) {
 	})
 }
 
-// An answer that names no association of the cluster is no answer: slurmdbd may hide them, or slurm.cluster is wrong.
+// An answer without an association of the cluster is an error: slurmdbd may hide them, or slurm.cluster is wrong.
 func TestNoAssociations(t *testing.T) {
 	c, r := fakeCLI(t)
 	c.cfg.Cluster = "devcluster"

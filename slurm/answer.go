@@ -15,10 +15,10 @@ import (
 //
 //	1234␟RUNNING␟None␟…␟/runs/run_…/a1␟sg-run_…␟lab␟⏎
 //
-// What cannot be read concerns its own job only: see the package comment.
+// A record that cannot be read concerns its own job only: see the package comment.
 const sep = "\x1f"
 
-// NamePrefix is what the names of our jobs start with; the user's other jobs are none of our business, unless one is ours renamed.
+// NamePrefix starts the names of our jobs. The user's other jobs are ignored, unless one is a renamed job of ours.
 const NamePrefix = "sg-"
 
 // maxRecord bounds a record, in bytes. Real ones have a few hundred; the names of foreign jobs may have some thousands.
@@ -28,8 +28,8 @@ const maxRecord = 1 << 20
 type answer struct {
 	cols []column
 	end  []byte // of each record
-	rest []byte // the record that has begun
-	long bool   // rest is only the end of it: it is longer than maxRecord
+	rest []byte // the incomplete record
+	long bool   // the record is longer than maxRecord, and rest is only its end
 	read int    // records that could be read, foreign ones too
 	jobs []run.Job
 
@@ -41,11 +41,12 @@ type answer struct {
 	sought  map[string]bool // ids, in the first column, whose records count under any name
 	fields  [][]byte
 	scratch []byte
-	words   map[string]string // states, reasons, nodes: few, and in every record
-	times   [colName + 1]seen // the last of each column: neighbours have the same
+	words   map[string]string // interned values: states, reasons and nodes repeat in every record
+	times   [colName + 1]seen // the last time of each column, as successive records often share it
 }
 
-// newAnswer expects an answer about a user's jobs, about so many; cols are the fields before the user.
+// newAnswer prepares to read an answer about one user's jobs. cols are the fields before the user; about estimates the
+// number of jobs.
 func newAnswer(user string, cols []column, about int) *answer {
 	return &answer{cols: cols, end: []byte(sep + user + sep + "\n"), jobs: make([]run.Job, 0, about), words: map[string]string{}}
 }
@@ -80,7 +81,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// keep adds to the record that has begun. Of one that is too long only the end is kept, by which it is recognised.
+// keep appends to the incomplete record. Of a record that is too long it keeps only the end, which identifies it.
 func (a *answer) keep(p []byte) {
 	a.rest = append(a.rest, p...)
 	if len(a.rest) > maxRecord {
@@ -89,8 +90,8 @@ func (a *answer) keep(p []byte) {
 	}
 }
 
-// whole returns the jobs when the answer has come to its end. An answer that breaks off within a line, or of which nothing could be read,
-// is none.
+// whole returns the jobs of a complete answer. An answer that breaks off within a line, or of which nothing could be
+// read, is an error.
 func (a *answer) whole() ([]run.Job, error) {
 	if n := len(a.rest); n > 0 {
 		if a.rest[n-1] != '\n' {
@@ -110,7 +111,7 @@ func (a *answer) whole() ([]run.Job, error) {
 
 func (a *answer) report() (records int, why, example string) { return a.unread, a.why, a.example }
 
-// loses counts a text that may be, or may have swallowed, the record of any job.
+// loses counts an unreadable text that may be, or may contain, the record of any job.
 func (a *answer) loses(why string, text []byte) {
 	a.lost = true
 	a.cannotRead(why, text)
@@ -186,7 +187,7 @@ func (a *answer) renamed(name []byte) string {
 	return ""
 }
 
-// workDir is the field of that column, nil without the column.
+// workDir returns the working folder of the record, or nil if the answer has no such column.
 func (a *answer) workDir() []byte {
 	if i := slices.Index(a.cols, colDir); i >= 0 {
 		return a.fields[i]
@@ -199,7 +200,7 @@ func (a *answer) seeks(array string, tasks []int) bool {
 	return slices.ContainsFunc(tasks, func(n int) bool { return a.sought[run.TaskID(array, n)] })
 }
 
-// split sets the fields.
+// split cuts a record into a.fields.
 func (a *answer) split(body []byte) {
 	a.fields = a.fields[:0]
 	for rest := body; ; {

@@ -32,7 +32,7 @@ const (
 	recordedName = "sg-" + recordedRun
 )
 
-// A job that is sought by its id is found under any name, and no other one is.
+// A job that is sought by its id is found under any name, and no other job is.
 func TestParseQueueSought(t *testing.T) {
 	text := golden(t, "squeue-24.11.txt")
 	ours, err := parseAnswer(text, "lab", queueColumns)
@@ -56,9 +56,9 @@ func TestParseQueueSought(t *testing.T) {
 	}
 }
 
-// A job that somebody has renamed is found by its working folder, whatever is in name and folder, and other jobs of the user are not.
-// These are answers of a real squeue and sacct: a waiting job, a folded array, one of its tasks renamed by itself, a job under another
-// one's name, and one that has ended.
+// A renamed job is found by its working folder, for any characters in name and folder, and other jobs of the user are
+// not found. The answers are from a real squeue and sacct: a waiting job, a folded array, one of its tasks renamed
+// separately, a job with the name of another one, and one that has ended.
 func TestRenamedJobs(t *testing.T) {
 	const runs = "/shared/runs/" + recordedRun
 	tasks := func(state string) (list []string) {
@@ -99,7 +99,8 @@ func TestRenamedJobs(t *testing.T) {
 	}
 }
 
-// What a real squeue printed: ended, running, held, requeued and rejected jobs, arrays, and foreign ones with odd names.
+// The answer is from a real squeue: ended, running, held, requeued and rejected jobs, arrays, and foreign jobs with odd
+// names.
 func TestParseQueue(t *testing.T) {
 	jobs, err := parseAnswer(golden(t, "squeue-24.11.txt"), "lab", queueColumns)
 	must(t, err)
@@ -107,7 +108,8 @@ func TestParseQueue(t *testing.T) {
 	byName := map[string]run.Job{}
 	for _, j := range jobs {
 		if !strings.HasPrefix(j.Name, recordedName) || j.Class == run.ClassUnknown || j.Cluster != "devcluster" || j.Submitted == nil {
-			t.Errorf("the recorded job is %+v, want one of devcluster with its name, class and time", j)
+			t.Errorf("the recorded job is %s of %q submitted at %v, want one of devcluster with its name, class and time",
+				jobsText(j), j.Cluster, j.Submitted)
 		}
 		key := strings.TrimPrefix(j.Name, recordedName)[:2]
 		names = append(names, key+"="+j.State)
@@ -159,7 +161,8 @@ func TestParseAccounting(t *testing.T) {
 	for _, j := range jobs {
 		states[j.State]++
 		if j.Class == run.ClassUnknown || !strings.HasPrefix(j.SLUID, "s") || j.Restarts < 0 || strings.Contains(j.Node, "assigned") {
-			t.Errorf("the recorded job is %+v, want its class, SLUID, restarts and nodes", j)
+			t.Errorf("the recorded job is %s with SLUID %q, %d restarts and node %q, want them all and no \"None assigned\"",
+				jobsText(j), j.SLUID, j.Restarts, j.Node)
 		}
 	}
 	// Held jobs are not in sacct's answer, and the requeued one is there with the start that was given up.
@@ -182,17 +185,18 @@ func TestAccountingOfOlderSlurm(t *testing.T) {
 	}
 	r.answer("sacct --dup", Output{Stdout: []byte(strings.ReplaceAll("7|CANCELLED|None|n1|0:0|100|200|300|c|sg-x|lab|\n", "|", sep))})
 	if jobs, err := c.Records(t.Context(), time.Now()); err != nil || len(jobs) != 1 || !jobs[0].Closed {
-		t.Error("cancelled by nobody, so lost by the controller:", jobs, err)
+		t.Error("Records of a job CANCELLED without a user gives", jobs, err, "want it Closed and By empty")
 	}
 	if n := r.count("sacct --helpformat"); n != 1 {
-		t.Errorf("asked %d times for the columns", n)
+		t.Errorf("sacct was asked for its columns %d times", n)
 	}
 }
 
-// An answer that breaks off is no answer. One that breaks off after a line feed, which may be part of a name, has an unread record.
+// An answer that breaks off is an error. One that breaks off after a line feed, which may be part of a name, has an
+// unread record.
 func TestHalfAnswers(t *testing.T) {
 	full := golden(t, "squeue-24.11.txt")
-	ends := map[int]bool{0: true} // a cut between records cannot be told from a shorter queue; see the two queries of rule 8
+	ends := map[int]bool{0: true} // a cut between records looks like a shorter queue; see the two queries of rule 8
 	for i := range full {
 		if strings.HasSuffix(full[:i], sep+"lab"+sep+"\n") {
 			ends[i] = true
@@ -267,11 +271,11 @@ func TestProbe(t *testing.T) {
 	r.answer("scontrol show", Output{Stderr: "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n", Exit: 1})
 	r.answer("scontrol ping", Output{Stdout: []byte("Slurmctld(primary) at login is DOWN\n"), Exit: 1})
 	if p, err := c.Probe(t.Context()); err == nil || !strings.Contains(p.ControllerText, "DOWN") || p.Version == "" {
-		t.Errorf("of a controller that is down the probe says %+v %v, want an error with scontrol's words", p, err)
+		t.Errorf("with the controller down Probe gives version %q, text %q, %v; want both and an error", p.Version, p.ControllerText, err)
 	}
 }
 
-// A banner before the version, or behind it, changes nothing.
+// A banner before or after the version changes nothing.
 func FuzzRelease(f *testing.F) {
 	f.Add("slurm-wlm 24.11.5\n")
 	f.Add("Welcome 1.2\nslurm 22.05.8\nbye\n")
@@ -314,13 +318,13 @@ func FuzzParseAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		jobs, err := parseAnswer(text, "lab", queueColumns)
 		if err != nil && jobs != nil {
-			t.Error("an error and jobs")
+			t.Error("parseAnswer returned both jobs and an error")
 		}
 		for _, j := range jobs {
 			unread := j.Class == run.ClassUnread && j.Why != "" && j.State == ""
 			if !unread && (!strings.HasPrefix(j.Name, NamePrefix) || !jobID.MatchString(j.ID) || j.State == "" || j.Class == "") ||
 				!utf8.ValidString(j.State+j.Why+j.Node+j.Cluster) {
-				t.Errorf("from a stray answer %+v is a job, want a whole record or one that is unread", j)
+				t.Errorf("parseAnswer gives the job %s, want a whole record or one that is unread", jobsText(j))
 			}
 		}
 	})
@@ -331,7 +335,7 @@ type fakeRunner struct {
 	answers map[string]Output
 	calls   []Command
 	fail    error
-	when    func(Command) error // asked before; nil: no failure
+	when    func(Command) error // called first; nil: no failure
 }
 
 func (r *fakeRunner) answer(begin string, out Output) { r.answers[begin] = out }
@@ -356,7 +360,7 @@ func (r *fakeRunner) Run(_ context.Context, c Command) (Output, error) {
 	}
 	for begin, out := range r.answers {
 		if strings.HasPrefix(filepath.Base(c.Path)+" "+strings.Join(c.Args, " "), begin) {
-			if c.Sink != nil { // in parts, as a pipe gives it
+			if c.Sink != nil { // in parts, as from a pipe
 				for part := range slices.Chunk(out.Stdout, 7) {
 					if _, err := c.Sink.Write(part); err != nil {
 						return Output{}, err
@@ -379,7 +383,7 @@ func fakeCLI(t *testing.T) (*CLI, *fakeRunner) {
 	return c, r
 }
 
-// parseAnswer reads a whole answer.
+// parseAnswer parses a whole answer.
 func parseAnswer(text, user string, cols []column) ([]run.Job, error) {
 	a := newAnswer(user, cols, 0)
 	a.Write([]byte(text))

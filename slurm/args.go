@@ -9,22 +9,22 @@ import (
 	"slurmgate/run"
 )
 
-// minutes is the time asked of Slurm: the program's own limit and the allowance for hashing, rounded up to
+// minutes returns the time limit to request: the program's own limit plus the allowance for hashing, rounded up to
 // Slurm's unit. sbatch would round up too, but reads 0 as "no limit".
 func (r *Renderer) minutes(limitSeconds int) int {
 	return (limitSeconds + r.cfg.VerifyAllowanceSeconds + 59) / 60
 }
 
-// fixed are the options of every sbatch.
+// fixed holds the options of every sbatch.
 var fixed = []string{"--parsable",
 	"--export=NIL",     // nothing of the gateway's environment reaches the job
-	"--propagate=NONE", // nor its limits
+	"--propagate=NONE", // and none of its limits
 	"--no-requeue",     // a second start would find the claim taken
 	"--nodes=1", "--ntasks=1"}
 
-// Argv returns the arguments of sbatch for the job, script last. They are complete: the script holds no
-// #SBATCH line, and on the command line every option wins over SBATCH_ variables, which the environment of a
-// send does not have anyway. What is not set here is the site's default, and no plan can set it.
+// Argv returns the arguments of sbatch for the job, script last. They are complete: the script holds no #SBATCH line,
+// and on the command line every option wins over SBATCH_ variables, which the environment of a send does not contain
+// anyway. Every option not set here keeps the site's default, and no plan can set it.
 func (r *Renderer) Argv(job run.JobSpec) ([]string, error) {
 	if err := r.checkJob(job); err != nil {
 		return nil, err

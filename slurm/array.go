@@ -19,8 +19,8 @@ var arrayText string
 
 var arrayTemplate = template.Must(template.New("array").Option("missingkey=error").Parse(arrayText))
 
-// RenderArray makes the script of an array; run.Renderer has the contract. It is kept by Slurm, once for all tasks, so what it says of an
-// attempt's script nobody changes afterwards.
+// RenderArray renders the script of an array; run.Renderer has the contract. Slurm stores the script once for all
+// tasks, so the checksums in it cannot be changed afterwards.
 func (r *Renderer) RenderArray(job run.JobSpec) ([]byte, error) {
 	if err := r.checkJob(job); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (r *Renderer) RenderArray(job run.JobSpec) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// checkArray is what is wrong with the array of a job; empty: nothing, or it has none.
+// checkArray returns what is wrong with the array of a job, or "" if it is valid or nil.
 func checkArray(a *run.Array) string {
 	switch {
 	case a == nil:
@@ -55,7 +55,7 @@ func checkArray(a *run.Array) string {
 	return ""
 }
 
-// scriptFile is the control file that sbatch reads.
+// scriptFile returns the name of the control file that sbatch reads.
 func scriptFile(job run.JobSpec) string {
 	if job.Array != nil {
 		return run.ArrayFile(job.Array.K)
@@ -63,9 +63,9 @@ func scriptFile(job run.JobSpec) string {
 	return run.ScriptFile
 }
 
-// own are the options of sbatch that differ between jobs that may share an array. By its working folder, which no other job has, a job is
-// found whose name was changed. What an array's script itself prints has no place: it hands over to the attempt's script at once, which
-// writes to the attempt's folder.
+// own returns the options of sbatch that differ between jobs that may share an array. Each job has a unique working
+// folder, by which it is found after its name was changed. The output of the array's script is discarded: it executes
+// the attempt's script at once, which writes to the attempt's folder.
 func own(job run.JobSpec) []string {
 	if job.Array != nil {
 		tasks := "--array=0-" + strconv.Itoa(len(job.Array.Tasks)-1)
@@ -78,8 +78,8 @@ func own(job run.JobSpec) []string {
 // maxTasks bounds the tasks in one record.
 const maxTasks = 10_000
 
-// TasksOf reads the tasks of an array that have no record of their own: 1-3,7,20-40:5%2. Slurm ends a list
-// that is too long with "..."; that cannot be read.
+// TasksOf parses a list of array tasks that share one record: 1-3,7,20-40:5%2. Slurm ends a list that is too long with
+// "..."; then ok is false.
 func TasksOf(list string) (tasks []int, ok bool) {
 	list, _, _ = strings.Cut(list, "%")
 	for part := range strings.SplitSeq(list, ",") {
@@ -104,8 +104,8 @@ func TasksOf(list string) (tasks []int, ok bool) {
 	return tasks, true
 }
 
-// unfold reads an id like 4711_[1-3,7], as Slurm writes those tasks of an array that have no record of their own yet. Any other id it
-// gives back, as that of a job alone. cut: the list cannot be read.
+// unfold parses an id such as 4711_[1-3,7], which Slurm writes for the tasks of an array that still share one record.
+// Any other id is returned unchanged with the single task alone. cut reports that the list cannot be read.
 func unfold(id []byte) (job []byte, tasks []int, cut bool) {
 	i := bytes.Index(id, []byte("_["))
 	if i < 0 {
@@ -118,10 +118,10 @@ func unfold(id []byte) (job []byte, tasks []int, cut bool) {
 	return id[:i], []int{alone}, true
 }
 
-// alone is no task.
+// alone is the task number of a job that is not an array task.
 const alone = -1
 
-// split takes a record of several tasks apart, which has their array's id.
+// split returns one job for each task of a record that has their array's id.
 func split(j run.Job, tasks []int) (jobs []run.Job) {
 	for _, n := range tasks {
 		one := j
@@ -135,7 +135,8 @@ func split(j run.Job, tasks []int) (jobs []run.Job) {
 
 const noTasks = "the tasks of the array cannot be told"
 
-// someTasks is the record of tasks of an array that cannot be told. One that has ended says nothing of any of them, and hides none.
+// someTasks returns the record to use for an array whose task list cannot be read. A record of ended tasks is returned
+// as it is: it hides no open task.
 func someTasks(j run.Job) run.Job {
 	if j.Class == run.ClassEnded {
 		return j

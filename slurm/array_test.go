@@ -13,7 +13,7 @@ import (
 	"slurmgate/run"
 )
 
-// A record of several tasks is one of each; a list that was cut is one record that cannot be read.
+// A record of several tasks gives one job for each task; a list that was cut gives one unread record.
 func TestFoldedTasks(t *testing.T) {
 	const rest = "PENDING\x1fNone\x1f0\x1f\x1f0:0\x1f1\x1f2\x1fN/A\x1fc" +
 		"\x1fmain\x1fresearch\x1f1:00:00\x1f/\x1fsg-array-000000000000000000000001\x1flab\x1f\n"
@@ -28,7 +28,7 @@ func TestFoldedTasks(t *testing.T) {
 			case j.Class == run.ClassPending && j.ID == run.TaskID("8", *j.Task):
 				got = append(got, fmt.Sprint(*j.Task))
 			default:
-				t.Errorf("a record of the folded array is %+v, want a task that waits", j)
+				t.Errorf("a record of the folded array is %s, want a pending task", jobsText(j))
 			}
 		}
 		if err != nil || strings.Join(got, " ") != want {
@@ -37,7 +37,8 @@ func TestFoldedTasks(t *testing.T) {
 	}
 }
 
-// The script of an array hands over to the script of its task's attempt, in the attempt's folder, and only to the one that was sent.
+// The script of an array executes the script of its task's attempt, in the attempt's folder, and only if it is the one
+// that was sent.
 func TestArrayScript(t *testing.T) {
 	dir := t.TempDir()
 	job := flagstat("/shared/runs/" + testRun)

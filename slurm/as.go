@@ -10,10 +10,10 @@ import (
 	"slurmgate/remote"
 )
 
-// As makes the transport of one user, over a login as that user: it sends, reads receipts and cancels, and asks nothing else. What it costs
-// comes from the budget of the service, and what the service knows of Slurm is not asked again: which cluster the commands talk to, by the
-// state of the files that decide it, the release of scancel, and MessageTimeout. A user's host whose files differ is asked once by itself.
-// runsDir and loginRunsDir are the user's, as in [Config].
+// As returns the transport of one user, over a login as that user: it sends, reads receipts and cancels, and makes no
+// other query. Its RPCs come from the budget of the service c. It reuses what c knows of Slurm: which cluster the
+// commands talk to (by the state of the files that decide it), the release of scancel, and MessageTimeout. If those
+// files differ on the user's host, it asks there once. runsDir and loginRunsDir are the user's, as in [Config].
 func (c *CLI) As(login *remote.Host, runsDir, loginRunsDir string) (*CLI, error) {
 	cfg := c.cfg
 	cfg.Over, cfg.User, cfg.AllUsers, cfg.LocksDir, cfg.RunsDir, cfg.LoginRunsDir = login, login.User(), false, "", runsDir, loginRunsDir
@@ -25,7 +25,7 @@ func (c *CLI) As(login *remote.Host, runsDir, loginRunsDir string) (*CLI, error)
 	return user, nil
 }
 
-// farProof is what proved the service's cluster, as far.sh prints it on the service's host.
+// farProof returns the state of the files that proved the service's cluster, as far.sh prints it on the service's host.
 func (c *CLI) farProof(ctx context.Context) (string, error) {
 	now, err := c.prove(ctx)
 	if err != nil || now == "" || c.cfg.Over != nil {
@@ -37,7 +37,7 @@ func (c *CLI) farProof(ctx context.Context) (string, error) {
 		return c.farState.text, nil
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", farScript, "sh", farState, strings.Join(decidingFiles(c.cfg), "\n"))
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "LANG=C", "LC_ALL=C"} // that of remote.Call
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LANG=C", "LC_ALL=C"} // the environment of remote.Call
 	out, err := cmd.Output()
 	if err != nil && len(out) == 0 {
 		return "", fault.Wrap(fault.Transport, "slurm_unreachable", "the files that decide which cluster is talked to cannot be examined", err)
@@ -46,7 +46,7 @@ func (c *CLI) farProof(ctx context.Context) (string, error) {
 	return c.farState.text, nil
 }
 
-// provenByService is the service's proof, unless the user's host has other files than those.
+// provenByService returns the service's proof. ok is false if the files on the user's host are known to differ from it.
 func (c *CLI) provenByService(ctx context.Context) (proof string, ok bool, err error) {
 	proof, err = c.service.farProof(ctx)
 	c.identity.mu.Lock()
@@ -54,7 +54,7 @@ func (c *CLI) provenByService(ctx context.Context) (proof string, ok bool, err e
 	return proof, err != nil || proof != c.identity.differs, err
 }
 
-// moved notes that the login node has other files than the proof says.
+// moved records that the files on the login node differ from the proof.
 func (c *CLI) moved(proof string) {
 	c.identity.mu.Lock()
 	c.identity.differs = proof

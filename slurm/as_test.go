@@ -14,7 +14,7 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// asUser is a user's transport beside that of the service.
+// asUser returns a user's transport that shares the state of the service.
 func asUser(t *testing.T, service *CLI, user string) *CLI {
 	t.Helper()
 	s := sshtest.Serve(t, "")
@@ -27,8 +27,8 @@ func asUser(t *testing.T, service *CLI, user string) *CLI {
 	return c
 }
 
-// The first send of a new user costs what any send costs: what the service knows of Slurm is not asked again, and all users spend from the
-// service's budget.
+// The first send of a new user costs no more than any other: the service's knowledge of Slurm is reused, and all users
+// spend from the service's budget.
 //
 // proves SITE-08
 func TestAsUserCostsNoMore(t *testing.T) {
@@ -70,11 +70,11 @@ func TestAsUserCostsNoMore(t *testing.T) {
 		t.Errorf("two users cost %d RPCs, and the cluster was asked %d times", n, asked("scontrol"))
 	}
 
-	// The service follows a change; a user's host follows it.
+	// The service detects a change, and so does a user's host.
 	tool("scontrol", "echo 'ClusterName = Ours'\n")
 	runtest.WantSend(t, send(users[0]), run.SendAccepted, "")
 	runtest.WantCount(t, "scontrol", asked("scontrol"), 2)
-	// A host with other files than the service's is asked by itself, once.
+	// A host whose files differ from the service's is asked separately, once.
 	service.farState.text = "other files"
 	for range 2 {
 		runtest.WantSend(t, send(users[1]), run.SendAccepted, "")
@@ -86,7 +86,7 @@ func TestAsUserCostsNoMore(t *testing.T) {
 	runtest.WantCount(t, "sbatch", starts(work), 7)
 }
 
-// A user's answers reach nothing that the service or another user knows.
+// A user's answers do not change what the service or another user knows.
 //
 // proves SITE-08
 func TestAsUserTeachesNothing(t *testing.T) {
@@ -100,7 +100,7 @@ func TestAsUserTeachesNothing(t *testing.T) {
 	alice.runner = &fakeRunner{answers: map[string]Output{}}
 	alice.runner.(*fakeRunner).answer("scontrol show config", Output{Stdout: []byte("ClusterName = theirs\nMessageTimeout = 999999 sec\n")})
 	if res := alice.Send(t.Context(), job, 1); res.Code != run.WrongCluster {
-		t.Errorf("with another cluster's name the send ended as %+v, want the wrong cluster", res)
+		t.Errorf("with another cluster's name the send ended as %s, want the wrong cluster", sendText(res))
 	}
 	if d, err := service.MessageTimeout(t.Context()); err != nil || d.Seconds() != 10 {
 		t.Errorf("MessageTimeout %v %v", d, err)

@@ -12,31 +12,31 @@ import (
 	"slurmgate/run"
 )
 
-// What the commands cost in RPCs: at most what sdiag counted on Slurm 24.11.
+// Costs of the commands in RPCs, at most what sdiag counted on Slurm 24.11.
 const (
 	rpcSend       = 1
 	rpcQueue      = 2 // jobs of the user, partitions
 	rpcAccounting = 1 // to slurmdbd
 	rpcCancel     = 3 // federation, jobs, kill
 	rpcCancelCtld = 1 // kill
-	rpcConfig     = 2 // it pings as well
+	rpcConfig     = 2 // config, ping
 )
 
 const outOfBudget = "rpc_budget"
 
-// Budget is a token bucket over everything asked of Slurm. Slurm's own
-// limiter (rl_enable) has a bucket of 30 by default; the burst stays below it.
+// Budget is a token bucket for all RPCs to Slurm. Slurm's own limiter (rl_enable) has a bucket of 30 by default; the
+// burst stays below it.
 //
-// Sends by the hundred leave a little in the bucket, so that a look at the queue, and the send of a caller who sends nothing else, need not
-// wait for it to fill. While sends wait, looks at the queue take at most half of the budget.
+// Bulk sends leave a few RPCs in the bucket, so that a query of the queue, and the only send of a caller, need not wait
+// for it to fill. While sends wait, queries of the queue take at most half of the budget.
 type Budget struct {
 	*rate.Limiter
-	spare  int           // RPCs that sends leave
-	shared *sharedBucket // with the other gateways of this host; nil: there is none
+	spare  int           // RPCs that bulk sends leave in the bucket
+	shared *sharedBucket // shared by the gateways of this host; nil: none
 
 	mu     sync.Mutex
-	pacing int       // sends that wait
-	looked time.Time // at the queue, the last time
+	pacing int       // sends that are waiting
+	looked time.Time // when the queue was last queried
 	total  int64     // RPCs spent
 	spent  [60]struct {
 		second int64 // Unix time
@@ -44,14 +44,14 @@ type Budget struct {
 	} // of the last minute, by second
 }
 
-// NewBudget makes a full bucket that gains this many RPCs a minute, and draws on a shared one as well.
+// NewBudget returns a full bucket that gains rpcPerMinute RPCs a minute, and that also draws on the shared one.
 func NewBudget(rpcPerMinute int, shared Shared) *Budget {
 	burst := burstOf(rpcPerMinute)
 	return &Budget{Limiter: rate.NewLimiter(rate.Limit(float64(rpcPerMinute)/time.Minute.Seconds()), burst),
 		spare: min(2*rpcQueue, burst-rpcSend), shared: newSharedBucket(shared)}
 }
 
-// burstOf is how many RPCs may be made without a wait after a while without any.
+// burstOf returns the size of the bucket: how many RPCs may be made without a wait once it is full.
 func burstOf(perMinute int) int { return min(max(perMinute, rpcCancel), 20) }
 
 // Spend waits until n RPCs may be made. Its error is a Transport fault: nothing was asked.
@@ -76,7 +76,7 @@ func (b *Budget) Spend(ctx context.Context, n int) error {
 	return nil
 }
 
-// State is how much of the budget is used.
+// State returns how much of the budget is used.
 func (b *Budget) State() run.Budget {
 	s := run.Budget{PerMinute: int(math.Round(float64(b.Limit()) * time.Minute.Seconds())), Left: max(0, int(b.Tokens())), Burst: b.Burst(),
 		Shared: b.shared.state()}
@@ -94,12 +94,13 @@ func (b *Budget) State() run.Budget {
 	return s
 }
 
-// time is how long the bucket takes to fill by n RPCs.
+// time returns how long the bucket takes to gain n RPCs.
 func (b *Budget) time(n float64) time.Duration {
 	return time.Duration(n / float64(b.Limit()) * float64(time.Second))
 }
 
-// Pace is Spend for a send. All but first ones wait until the bucket has the spare RPCs too, but not for ever: others may keep it empty.
+// Pace spends the RPC of a send. Unless first is set it also waits until the bucket has the spare RPCs, for a limited
+// time, because other callers may keep it empty.
 func (b *Budget) Pace(ctx context.Context, first bool) error {
 	b.mu.Lock()
 	b.pacing++
@@ -124,7 +125,7 @@ func (b *Budget) Pace(ctx context.Context, first bool) error {
 	return b.Spend(ctx, rpcSend)
 }
 
-// Look waits before a look at the queue that would take more than half of a budget that sends wait for.
+// Look waits before a query of the queue while sends wait, so that such queries take at most half of the budget.
 func (b *Budget) Look(ctx context.Context) error {
 	b.mu.Lock()
 	wait := time.Until(b.looked.Add(b.time(2 * rpcQueue)))

@@ -20,9 +20,10 @@ var (
 // maxJobName bounds a job's name as slurmctld does, in bytes.
 const maxJobName = 1024
 
-// Cancel asks Slurm to cancel the job that has this id, this name and the user jobs are sent as; run.Canceller has the contract. A job of
-// that id with another name, or of another user, is never cancelled, even by a user who may cancel everybody's: from Slurm 24.05 on
-// slurmctld compares them itself (--ctld: one RPC, however many tasks), before that scancel reads each job first (three).
+// Cancel asks Slurm to cancel the job that has this id, this name and the user jobs are sent as; run.Canceller has the
+// contract. A job with that id with another name, or of another user, is never cancelled, even if the user may cancel
+// all jobs: from Slurm 24.05 on slurmctld compares them itself (--ctld: one RPC, however many tasks), before 24.05
+// scancel reads each job first (three RPCs).
 func (c *CLI) Cancel(ctx context.Context, id, name, shown string) error {
 	ids, err := Cancelled(id, name, shown)
 	if err != nil {
@@ -46,7 +47,8 @@ func (c *CLI) Cancel(ctx context.Context, id, name, shown string) error {
 	return err
 }
 
-// Cancelled are the jobs of a cancel, whose id, name and shown name are those of [run.Canceller].
+// Cancelled returns the ids of the jobs to cancel, after it has checked id, name and shown name, which are those of
+// [run.Canceller].
 func Cancelled(id, name, shown string) ([]string, error) {
 	ids := run.JobIDs(id)
 	if slices.ContainsFunc(ids, func(id string) bool { return !jobID.MatchString(id) }) || !jobName.MatchString(name) ||
@@ -75,15 +77,16 @@ func (c *CLI) cancelsByName(ctx context.Context) (bool, error) {
 	return r[0] > 24 || r[0] == 24 && r[1] >= 5, err
 }
 
-// nothingToCancel are the complaints of scancel, on its standard error, about a job that is over, or that is not the one meant.
+// nothingToCancel holds the messages of scancel, on its standard error, about a job that has ended or that does not
+// match.
 var nothingToCancel = []string{"Invalid job id specified", "Job/step already completing or completed", " != filter name ",
 	" != filter user id "}
 
-// aboutJob matches a complaint of scancel about a job, by whatever release.
+// aboutJob matches a message of scancel about a job, in every release.
 var aboutJob = regexp.MustCompile(`(?i)\b(job|step)`)
 
-// cancelled accepts an answer after which no job is left to cancel: all that it complains of are jobs that are over or not meant. A line
-// about no job does not matter where scancel exits with 0.
+// cancelled reports whether no job is left to cancel: every error is about a job that has ended or that does not match.
+// Where scancel exits with 0, lines that concern no job are ignored.
 func cancelled(out Output) bool {
 	over := false
 	for line := range strings.Lines(out.Stderr) {

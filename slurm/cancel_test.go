@@ -8,7 +8,7 @@ import (
 	"slurmgate/fault"
 )
 
-// The same words mean the same with and without --ctld, which is used from 24.05 on.
+// Messages have the same meaning with and without --ctld, which is used from 24.05 on.
 func TestCancelAnswers(t *testing.T) {
 	for version, ctld := range map[string]bool{"slurm 22.05.8": false, "slurm-wlm 23.11.10": false, "slurm 24.02.1": false,
 		"slurm 24.05.0": true, "slurm-wlm 24.11.5": true, "slurm 26.05.5": true} {
@@ -26,7 +26,7 @@ func TestCancelAnswers(t *testing.T) {
 		must(t, c.Cancel(t.Context(), "28", "sg-run_x-a1-aabb", ""))
 	}
 	if len(r.calls) != 4 {
-		t.Errorf("%d calls for 3 cancels", len(r.calls))
+		t.Errorf("3 cancels made %d calls of scancel", len(r.calls))
 	}
 	r.answer("scancel --version", Output{Stdout: []byte("slurm 23.02.1\n")})
 	r.answer("scancel --ctld", Output{Stderr: "scancel: unrecognized option '--ctld'\n", Exit: 1})
@@ -44,7 +44,8 @@ func TestCancelAnswers(t *testing.T) {
 	}
 }
 
-// Tasks of an array are one call, which has failed if any of them could have been cancelled and was not. Before 24.05 they are one each.
+// Tasks of an array are cancelled in one call, which has failed if any of them could have been cancelled and was not.
+// Before 24.05 each takes one call.
 func TestCancelsTasks(t *testing.T) {
 	const name = "sg-array-000000000000000000000001"
 	over := "scancel: error: Kill job error on job id 28_0: Job/step already completing or completed\n"

@@ -9,23 +9,24 @@ import (
 	"slurmgate/run"
 )
 
-// Row says what one of Slurm's error texts proves about a send. Rejected and deferred both mean that this
-// sbatch made no job that can run: the text is slurmctld's answer to the request, or the request never left. (slurmctld may
-// still keep a FAILED record of a rejected job, with reason BadConstraints and no start time.)
+// Row states what one of Slurm's error texts proves about a send. Rejected and deferred both mean that this sbatch
+// created no job that can run: the text is slurmctld's answer to the request, or the request was never sent. (slurmctld
+// may still keep a FAILED record of a rejected job, with reason BadConstraints and no start time.)
 type Row struct {
 	Code    string // Slurm's own name of the reason
-	Number  int    // Slurm's own number of it, which slurmrestd shows; 0: the number alone proves nothing
-	Text    string // slurmctld's answer: what follows "Batch job submission failed: "; one that ends with a blank is a beginning
+	Number  int    // Slurm's error number, which slurmrestd shows; 0: the number alone proves nothing
+	Text    string // slurmctld's answer: the text after "Batch job submission failed: "; a prefix if it ends with a blank
 	Outcome run.SendOutcome
 	Tested  bool // provoked on a real cluster; otherwise from slurm_errno.c of 22.05 to 26.05
 	Scope   run.Scope
-	Own     bool   // sbatch gave up by itself: Text is its last message, and there is no answer
-	With    string // another message that must be there too
+	Own     bool   // sbatch itself gave up: Text is its last message, and slurmctld did not answer
+	With    string // another message that is required too
 }
 
-// Errors is the table. A text that is not in it leaves doubt: these are raised when the request is out and its answer is not in: "Socket
-// timed out on send/recv operation", "Unable to contact slurm controller (send failure)" and "(receive failure)", "Zero Bytes were
-// transmitted or received"; and others are answers in a site's own words, see [run.RefusedInWords].
+// Errors returns the table. A text that is not in it leaves doubt. Some texts are raised after the request was sent and
+// before its answer arrived: "Socket timed out on send/recv operation", "Unable to contact slurm controller (send
+// failure)" and "(receive failure)", "Zero Bytes were transmitted or received"; others are answers in a site's own
+// words, see [run.RefusedInWords].
 func Errors() []Row {
 	const no, later = run.SendRejected, run.SendDeferred
 	return []Row{
@@ -76,8 +77,8 @@ func Errors() []Row {
 		{Code: "SLURMCTLD_COMMUNICATIONS_HARD_DROP", Number: 1805, Text: "Rate limit exceeded, please retry later",
 			Outcome: later, Scope: run.ScopeSite},
 
-		// Never sent: sbatch reports this only when it could not connect; whatever was refused before that (standby,
-		// rate limit) had its answer. A failure after connecting has other texts.
+		// Never sent: sbatch reports this only when it could not connect; a request refused before that (standby, rate
+		// limit) had its own answer. A failure after connecting has other texts.
 		{Code: Unreachable, Number: 1800, Text: "Unable to contact slurm controller (connect failure)",
 			Outcome: later, Scope: run.ScopeSite, Tested: true},
 		// Never sent: without munge the request cannot even be packed. The same error about a reply looks different.
@@ -97,7 +98,8 @@ const (
 	invalidAccount   = "ESLURM_INVALID_ACCOUNT"
 )
 
-// Explained adds to Slurm's refusal of an account whose association is missing: it is that of user, whose jobs they are, not the caller's.
+// Explained adds to Slurm's refusal of an account that the association of user is missing. user is the owner of the
+// jobs, not the caller.
 func Explained(res run.SendResult, job run.JobSpec, user string) run.SendResult {
 	if at := job.Spec.Placement; res.Code == invalidAccount {
 		res.Text += "\nJobs belong to the user " + user + ", who must have an association with the account " + at.Account +
@@ -106,12 +108,12 @@ func Explained(res run.SendResult, job run.JobSpec, user string) run.SendResult 
 	return res
 }
 
-// limitName is how slurmctld names the limit that was hit, on a line of its own: QOSMaxWallDurationPerJobLimit,
-// AssocGrpSubmitJobsLimit, MaxSubmitJobsPerAccount, MaxCpuPerAccount, …
+// limitName matches the name of the limit that was hit, which slurmctld prints on a separate line:
+// QOSMaxWallDurationPerJobLimit, AssocGrpSubmitJobsLimit, MaxSubmitJobsPerAccount, MaxCpuPerAccount, …
 var limitName = regexp.MustCompile(`^(QOS|Assoc|Max|Min|Grp)[A-Za-z]+$`)
 
-// refine names the limit behind ESLURM_ACCOUNTING_POLICY: limits on how many jobs may be submitted pass with
-// time, limits on what one job may ask for do not.
+// refine returns the limit behind ESLURM_ACCOUNTING_POLICY. A refusal by a limit on the number of submitted jobs is
+// temporary, one by a limit on what a single job may request is final.
 func refine(messages []string) (code string, outcome run.SendOutcome, scope run.Scope) {
 	for _, m := range messages {
 		switch {
@@ -127,12 +129,12 @@ func refine(messages []string) (code string, outcome run.SendOutcome, scope run.
 	return accountingPolicy, run.SendRejected, run.ScopeRun
 }
 
-// receipt is the line sbatch --parsable prints: a job id, and the cluster where there may be several.
+// receipt matches the line that sbatch --parsable prints: a job id, and the cluster where there may be several.
 var receipt = regexp.MustCompile(`(?m)^[0-9]+(;[^ ;\n]+)?$`)
 
-// Classify says what an ended sbatch proved, from what it printed and, where it was seen, its exit status.
-// One receipt line among whatever else a site prints is an accepted job, whatever the exit status. Without one
-// a known text on standard error decides, unless sbatch claims success. All else is doubt.
+// Classify returns what an ended sbatch proved, from its output and its exit status (nil: unknown). One receipt line,
+// among any other lines that a site prints, means an accepted job for every exit status. Without one a known text on
+// standard error decides, unless sbatch exited with 0. All else is doubt.
 func Classify(stdout, stderr string, exit *int) run.SendResult {
 	res := run.SendResult{Outcome: run.SendDoubt, ExitCode: exit, Text: complaint(stdout, stderr)}
 	found := receipt.FindAllString(whole(stdout), -1)
@@ -168,8 +170,9 @@ func Classify(stdout, stderr string, exit *int) run.SendResult {
 	return res
 }
 
-// InOwnWords returns [run.RefusedInWords] if slurmctld answered a send with these lines, which are not in the table, as a site's job_submit
-// plugin has it do; else empty: one of them says that a call failed, so there may have been no answer.
+// InOwnWords returns [run.RefusedInWords] if slurmctld answered a send with these lines, which are not in the table; a
+// site's job_submit plugin may write them. It returns "" if a line reports a failed call, because then there may have
+// been no answer.
 func InOwnWords(lines ...string) string {
 	if slices.ContainsFunc(lines, failedCall) {
 		return ""
@@ -177,9 +180,10 @@ func InOwnWords(lines ...string) string {
 	return run.RefusedInWords
 }
 
-// ClassifyNumber is [Classify] for an answer of slurmctld's that has one of Slurm's error numbers instead of a text: number, and the lines
-// beside it. A number that is not in the table leaves doubt. Where no line names the limit that was hit, it may pass: nearly all that
-// slurmctld refuses are limits on how many jobs there are, as jobs that ask for too much wait, unless the QOS has DenyOnLimit.
+// ClassifyNumber is [Classify] for an answer of slurmctld with an error number instead of a text; lines are the
+// messages that came with it. A number that is not in the table leaves doubt. Where no line names the limit that was
+// hit, the refusal counts as temporary: nearly all refusals come from limits on the number of jobs, as jobs that
+// request too much wait, unless the QOS has DenyOnLimit.
 func ClassifyNumber(number int, lines []string) (code string, outcome run.SendOutcome, scope run.Scope) {
 	for _, row := range Errors() {
 		if row.Number != number || number == 0 {
@@ -198,7 +202,7 @@ func ClassifyNumber(number int, lines []string) (code string, outcome run.SendOu
 
 const failed = "Batch job submission failed: "
 
-// errorMessages returns the messages of sbatch's complete lines, without its name and level.
+// errorMessages returns the messages in the complete lines of sbatch, without its name and the level.
 func errorMessages(stderr string) []string {
 	var out []string
 	for line := range strings.Lines(whole(stderr)) {
@@ -226,10 +230,10 @@ func (r Row) fits(messages []string) bool {
 	return same && (r.With == "" || slices.Contains(messages, r.With))
 }
 
-// whole cuts off a last line that is not complete: half a job id is another job's id.
+// whole cuts off an incomplete last line: half a job id is another job's id.
 func whole(s string) string { return s[:strings.LastIndexByte(s, '\n')+1] }
 
-// complaint joins what sbatch printed, for people and for the ledger.
+// complaint joins the output of sbatch, for people and for the ledger.
 func complaint(stdout, stderr string) string {
 	return Excerpt(strings.TrimSpace(strings.TrimSpace(stderr)+"\n"+strings.TrimSpace(stdout)), 4<<10)
 }

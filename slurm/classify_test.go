@@ -11,7 +11,7 @@ import (
 	"slurmgate/run"
 )
 
-// recorded reads a file of what sbatch printed; its first line draws the format.
+// recorded reads a file of recorded sbatch output; its first line shows the format.
 type record struct {
 	argv, code     string
 	outcome        run.SendOutcome
@@ -73,7 +73,7 @@ func orDash(s string) string {
 	return s
 }
 
-// Everything a real sbatch was seen to say, with what it proves.
+// All recorded texts of a real sbatch, with what they prove.
 func TestClassifyRecorded(t *testing.T) {
 	const file = "testdata/sbatch-24.11.txt"
 	records, render := recorded(t, file)
@@ -91,7 +91,7 @@ func TestClassifyRecorded(t *testing.T) {
 		if blind := Classify(r.stdout, r.stderr, nil); blind.Outcome != res.Outcome || blind.Code != res.Code {
 			t.Errorf("%s: without the exit status %s %s", r.argv, blind.Code, blind.Outcome)
 		}
-		// Nor may half of it prove something else: only less.
+		// A part of the text must not prove another outcome, only less.
 		for cut := range len(r.stderr) {
 			if half := Classify("", r.stderr[:cut], nil); half.Outcome != run.SendDoubt && half.Outcome != res.Outcome {
 				t.Errorf("%s: %d bytes of its error prove %s", r.argv, cut, half.Outcome)
@@ -158,8 +158,8 @@ func TestClassify(t *testing.T) {
 	} {
 		res := Classify(c.stdout, c.stderr, c.exit)
 		if res.Outcome != c.outcome || res.JobID != c.job || res.Cluster != c.cluster || res.Code != c.code || res.ExitCode != c.exit {
-			t.Errorf("Classify of %s gives %+v, want the outcome %s, job %q, cluster %q and code %q",
-				name, res, c.outcome, c.job, c.cluster, c.code)
+			t.Errorf("Classify of %s gives %s, want the outcome %s, job %q, cluster %q and code %q",
+				name, sendText(res), c.outcome, c.job, c.cluster, c.code)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func TestErrorTable(t *testing.T) {
 	for _, r := range Errors() {
 		if r.Outcome != run.SendRejected && r.Outcome != run.SendDeferred || r.Code == "" || r.Text == "" || strings.TrimLeft(r.Text,
 			" ") != r.Text {
-			t.Errorf("the known error is %+v, want one that rejects or defers, with code and text", r)
+			t.Errorf("the row %q %q has the outcome %s, want a rejection or deferral with code and text", r.Code, r.Text, r.Outcome)
 		}
 		texts = append(texts, fmt.Sprint(r.Text, r.Own))
 	}
@@ -185,18 +185,18 @@ func FuzzClassify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stdout, stderr string, exit int) {
 		res := Classify(stdout, stderr, &exit)
 		if (res.Outcome == run.SendAccepted) != (res.JobID != "") || len(res.Text) > 5<<10 {
-			t.Errorf("sbatch's answer is taken as %+v, want a job exactly where it was accepted, and a bounded text", res)
+			t.Errorf("sbatch's answer is taken as %s, want a job exactly where it was accepted, and a bounded text", sendText(res))
 		}
 		if res.Outcome == run.SendAccepted && !strings.Contains("\n"+stdout, "\n"+res.JobID) {
-			t.Errorf("sbatch's answer is taken as %+v, want an id that it printed", res)
+			t.Errorf("sbatch's answer is taken as %s, want an id that it printed", sendText(res))
 		}
 		if (res.Outcome == run.SendRejected || res.Outcome == run.SendDeferred) && exit == 0 {
-			t.Errorf("refused with exit 0: %+v", res)
+			t.Errorf("refused with exit 0: %s", sendText(res))
 		}
 	})
 }
 
-// The numbers of the table are those of its texts, in every release that has the text.
+// The numbers of the table match its texts, in every release that has the text.
 func TestErrorNumbers(t *testing.T) {
 	data, err := os.ReadFile("testdata/errno.txt")
 	must(t, err)

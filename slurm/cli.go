@@ -19,10 +19,10 @@ type CLI struct {
 	runner Runner
 	budget *Budget
 
-	service *CLI // that knows the cluster, where this is a user's; see As
+	service *CLI // the service's transport where this is a user's, nil otherwise; see As
 
 	identity identity
-	accounts AccountBook // what users may charge
+	accounts AccountBook // cache of what users may charge
 
 	queued atomic.Int64 // jobs to expect in the next answer of squeue
 	beside beside
@@ -33,17 +33,17 @@ type CLI struct {
 
 	farState struct {
 		mu       sync.Mutex
-		of, text string // the state of the deciding files here, and the same as far.sh prints it
+		of, text string // the state of the deciding files on this host, and that state as far.sh prints it
 	}
 }
 
-// known is what is asked of Slurm once.
+// known caches a value that Slurm is asked for once.
 type known[T any] struct {
 	mu    sync.Mutex
 	value *T
 }
 
-// get asks unless the answer is known.
+// get returns the cached value, or asks for it. Errors are not cached.
 func (k *known[T]) get(ask func() (T, error)) (v T, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -70,8 +70,8 @@ var (
 	_ run.Canceller  = (*CLI)(nil)
 )
 
-// NewCLI makes the transport and, for commands on this machine, the folder for its locks. Without LocksDir these can
-// only ask. Nothing is asked of Slurm yet.
+// NewCLI returns the transport and, for commands on this machine, creates the folder for its locks. Without LocksDir
+// they can only query. NewCLI itself asks Slurm nothing.
 func NewCLI(c Config) (*CLI, error) {
 	if c.Over != nil {
 		return newFar(c)
@@ -86,5 +86,5 @@ func NewCLI(c Config) (*CLI, error) {
 	return &CLI{Renderer: NewRenderer(c.Script), cfg: c, home: home, runner: processes{}, budget: NewBudget(c.RPCPerMinute, c.Shared)}, nil
 }
 
-// Budget is how much of the site's budget of RPCs is used.
+// Budget returns how much of the site's budget of RPCs is used.
 func (c *CLI) Budget() run.Budget { return c.budget.State() }

@@ -18,16 +18,16 @@ import (
 	"slurmgate/visible"
 )
 
-// Command is one start of one of Slurm's query programs. (sbatch is not started this way: nobody may kill it.)
+// Command is one start of one of Slurm's query programs. (sbatch is not started this way: it must never be killed.)
 type Command struct {
 	Path  string
 	Args  []string
 	Env   []string
 	Stdin io.Reader // nil: /dev/null
-	Limit int64     // bytes of standard output; standard error is kept to 64 KiB
-	Sink  io.Writer // takes standard output as it comes, instead of Output; nil: it is kept
+	Limit int64     // bytes of standard output; standard error is cut to 64 KiB
+	Sink  io.Writer // receives standard output while it arrives; nil: it is stored in Output
 
-	While string // what proved which cluster is talked to; over SSH nothing is started when that has changed. Empty: whatever it is
+	While string // proof of the cluster; over SSH nothing is started if it has changed. Empty: any cluster
 }
 
 // Output is what a program printed and how it ended.
@@ -45,7 +45,7 @@ type Runner interface {
 
 var errLimit = errors.New("it printed more than")
 
-// processes is the Runner of real life.
+// processes is the [Runner] that starts programs on this host.
 type processes struct{}
 
 // Run implements Runner.
@@ -71,8 +71,8 @@ func (processes) Run(ctx context.Context, c Command) (Output, error) {
 	return out, err
 }
 
-// capped keeps at most limit bytes, or passes them on. Past that a strict one fails the program's write, the other drops. (The buffer is
-// not embedded: io.Copy would find its ReadFrom and go round Write.)
+// capped stores at most limit bytes, or passes them to sink. Past the limit a strict one fails the program's write, any
+// other drops the bytes. (The buffer is not embedded: io.Copy would find its ReadFrom and bypass Write.)
 type capped struct {
 	buf    bytes.Buffer
 	sink   io.Writer
@@ -109,8 +109,8 @@ const (
 	maxQueryBytes = 64 << 20
 )
 
-// environ is everything Slurm's programs find in their environment: no SBATCH_ or SLURM_ variable of the
-// gateway's caller changes what is asked.
+// environ returns the whole environment of Slurm's programs: no SBATCH_ or SLURM_ variable of the gateway's caller
+// changes a query.
 func (c *CLI) environ(more ...string) []string {
 	env := []string{"PATH=/usr/bin:/bin", "HOME=" + c.home, "LANG=C", "LC_ALL=C"}
 	if c.cfg.Over != nil {
@@ -122,23 +122,23 @@ func (c *CLI) environ(more ...string) []string {
 	return append(env, more...)
 }
 
-// asking is the environment of a query besides: times in seconds, and lists of an array's tasks in full.
+// asking holds the additional environment of a query: times in seconds, and lists of an array's tasks in full.
 var asking = []string{"TZ=UTC", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"}
 
-// ask runs one query within its time, at a price in RPCs. An error is a Transport fault that carries what the
-// program said; so is a non-zero exit status unless okay accepts the output.
+// ask runs one query within queryTime, and spends rpcs of the budget. An error is a Transport fault with what the
+// program printed; so is a non-zero exit status unless okay accepts the output.
 func (c *CLI) ask(ctx context.Context, rpcs int, okay func(Output) bool, program string, args ...string) (Output, error) {
 	return c.askInto(ctx, nil, rpcs, okay, program, args...)
 }
 
-// askInto is ask with the answer passed on as it comes. What the sink has got by an error is worth nothing. What goes to a daemon goes to
-// the site file's cluster alone.
+// askInto is ask with the output written to sink while it arrives. After an error the content of the sink is invalid. A
+// query that costs RPCs goes only to the site file's cluster.
 func (c *CLI) askInto(ctx context.Context, sink io.Writer, rpcs int, okay func(Output) bool, program string,
 	args ...string) (Output, error) {
 	return c.askUpTo(ctx, sink, maxQueryBytes, rpcs, okay, program, args...)
 }
 
-// askUpTo is askInto with another bound of what the program may print.
+// askUpTo is askInto with a limit, in bytes, of what the program may print.
 func (c *CLI) askUpTo(ctx context.Context, sink io.Writer, limit int64, rpcs int, okay func(Output) bool, program string,
 	args ...string) (Output, error) {
 	if rpcs == 0 {
@@ -157,7 +157,7 @@ func (c *CLI) askUpTo(ctx context.Context, sink io.Writer, limit int64, rpcs int
 		if moved {
 			c.moved(proof)
 		}
-		if err != nil && (moved || program != "sacct" && program != "sacctmgr") { // these ask slurmdbd, which says nothing about slurmctld
+		if err != nil && (moved || program != "sacct" && program != "sacctmgr") { // these ask slurmdbd, so their failure proves nothing about slurmctld
 			c.distrust()
 		}
 		if !moved || again {
@@ -166,7 +166,7 @@ func (c *CLI) askUpTo(ctx context.Context, sink io.Writer, limit int64, rpcs int
 	}
 }
 
-// run runs one query of whatever cluster there is.
+// run runs one query without a check of the cluster.
 func (c *CLI) run(ctx context.Context, sink io.Writer, okay func(Output) bool, program string, args ...string) (Output, error) {
 	return c.runWhile(ctx, "", sink, maxQueryBytes, okay, program, args...)
 }
@@ -177,7 +177,7 @@ func (c *CLI) runWhile(ctx context.Context, proof string, sink io.Writer, limit 
 	defer cancel()
 	out, err := c.runner.Run(ctx, Command{
 		Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: limit, Sink: sink, While: proof,
-		// Times as seconds since 1970, whatever the site's or the node's taste.
+		// Times are seconds since 1970, whatever the site or the node has configured.
 		Env: c.environ(asking...),
 	})
 	if err != nil {
@@ -202,7 +202,7 @@ func (c *CLI) feed(ctx context.Context, in io.Reader, program string, args ...st
 	return out, err
 }
 
-// unanswered is the fault of a program that did not run to its end. One of the connection keeps its own code.
+// unanswered returns the fault of a program that did not run to its end. A fault of the connection keeps its code.
 func unanswered(program string, out Output, err error) error {
 	if _, known := errors.AsType[*fault.Error](err); known {
 		return fault.Wrap(fault.Transport, "", program+" did not answer", err)
@@ -214,7 +214,8 @@ func oneLine(s string) string {
 	return cmp.Or(Excerpt(strings.Join(strings.Fields(s), " "), 500), "nothing on standard error")
 }
 
-// Excerpt returns the first bytes of what another program said, at most limit, as text without secrets; what is left out is marked.
+// Excerpt returns at most the first limit bytes of another program's output, as valid text without secrets. A cut is
+// marked with an ellipsis.
 func Excerpt(s string, limit int) string {
 	s, more := secrets.Default().Head(s, visible.Head(s, limit))
 	if more {

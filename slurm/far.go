@@ -9,7 +9,7 @@ import (
 	"slurmgate/remote"
 )
 
-// lookFar prints a line for each thing that is wrong with the commands in $1 and with the file $2, and "sacct" if there is that one.
+// lookFar prints a line for each fault of the commands in $1 and of the file $2, and "sacct" if that command exists.
 const lookFar = `[ -d "$1" ] || { echo folder; exit 0; }
 for name in sbatch squeue scancel scontrol $3; do
   if [ ! -e "$1/$name" ]; then echo "missing $name"; elif [ ! -f "$1/$name" ] || [ ! -x "$1/$name" ]; then echo "unfit $name"; fi
@@ -17,7 +17,8 @@ done
 [ -z "$2" ] || [ -r "$2" ] || echo conf
 [ ! -x "$1/sacct" ] || echo sacct`
 
-// CheckFar is CheckFiles for the login node, and says whether it has sacct. The error says that the login node did not answer.
+// CheckFar is [CheckFiles] for the login node, and reports whether the node has sacct. An error means that the login
+// node did not answer.
 func CheckFar(ctx context.Context, login *remote.Host, c Config, also ...string) (found []fault.Problem, sacct bool, err error) {
 	out, err := login.Run(ctx, remote.Call{Script: lookFar, Args: []string{c.BinDir, c.Conf, strings.Join(also, " ")}, Limit: 4 << 10})
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// overSSH is sender over SSH: sbatch runs the given lines. address is the server's, or that of a proxy before it.
+// overSSH is sender over SSH: sbatch runs the given lines. A proxy, if given, returns the address to connect to instead
+// of the server's.
 func overSSH(t *testing.T, lines string, proxy func(address string) string) (c *CLI, job run.JobSpec, work string, s *sshtest.Server) {
 	t.Helper()
 	c, job, work = sender(t, lines)
@@ -51,8 +52,8 @@ func value[T any](v T, err error) T {
 	return v
 }
 
-// untilFree waits for the end of a send. One whose session ended after its files were made and before its process was there counts as
-// running for as long as sbatch may run: rarely, a cut meets that moment.
+// untilFree waits for the end of a send. A send whose session ended after its files were created and before its process
+// started counts as running for as long as sbatch may run; a cut rarely hits that moment.
 func untilFree(t *testing.T, c *CLI, job run.JobSpec, k int) run.SendResult {
 	t.Helper()
 	for end := time.Now().Add(c.sendTime(t.Context()) + time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -61,7 +62,7 @@ func untilFree(t *testing.T, c *CLI, job run.JobSpec, k int) run.SendResult {
 			return res
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the send is still held, with %+v, want it free", res)
+			t.Fatalf("the send is still held, with %s, want it free", sendText(res))
 		}
 	}
 }
@@ -76,7 +77,8 @@ func TestFarSend(t *testing.T) {
 	}
 }
 
-// Who stops waiting, and a connection that is lost, leave sbatch alone: it is held, and its receipt is found.
+// Neither the end of the caller's context nor a lost connection ends sbatch: the send is held, and its receipt is
+// found.
 //
 // proves SITE-04
 func TestFarSendLeavesSbatchAlone(t *testing.T) {
@@ -93,10 +95,10 @@ func TestFarSendLeavesSbatchAlone(t *testing.T) {
 			awaitFile(t, filepath.Join(work, "up"))
 			leave(cancel, s)
 			if res := <-done; res.Outcome != run.SendDoubt || res.Code != run.SendHeld && res.Code != remote.Cut {
-				t.Errorf("the send that was left ended as %+v, want doubt", res)
+				t.Errorf("the send that was left ended as %s, want doubt", sendText(res))
 			}
 			if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt || !strings.Contains(res.Text, "process group ") {
-				t.Errorf("while sbatch runs, its receipt is %+v, held %v; want it held, with the process group", res, held)
+				t.Errorf("while sbatch runs, its receipt is %s, held %v; want it held, with the process group", sendText(res), held)
 			}
 			runtest.WantSend(t, c.Send(t.Context(), job, 1), run.SendDoubt, run.SendHeld)
 			runtest.WantCount(t, "sbatch", starts(work), 1)
@@ -107,28 +109,28 @@ func TestFarSendLeavesSbatchAlone(t *testing.T) {
 	}
 }
 
-// What cannot be known is doubt, and nothing is held for ever.
+// An unknown outcome is doubt, and no send is held for ever.
 func TestFarReceipt(t *testing.T) {
 	c, job, work, s := overSSH(t, "printf 12; kill -KILL $PPID; kill -KILL $$", nil)
 	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendDoubt || res.ExitCode != nil {
-		t.Errorf("a send whose sbatch was killed gives %+v, want doubt without an exit code", res)
+		t.Errorf("a send whose sbatch was killed gives %s, want doubt without an exit code", sendText(res))
 	}
 	at := strings.TrimSuffix(job.ControlPath(run.SendFile(1, "out")), "out")
 	if res, held := c.Receipt(t.Context(), job, 1); held || res.Outcome != run.SendDoubt {
-		t.Errorf("the receipt of a killed send is %+v, held %v; want doubt, not held", res, held)
+		t.Errorf("the receipt of a killed send is %s, held %v; want doubt, not held", sendText(res), held)
 	}
 	by := value(os.ReadFile(at + "by"))
 	for _, text := range []string{"otherhost" + string(by), "", "half"} {
 		must(t, os.WriteFile(at+"by", []byte(text), 0o600))
 		c.config.keep(run.Asked[run.ClusterConfig]{At: time.Now(), Value: clusterConfig("MessageTimeout = 10 sec\n")})
 		if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt {
-			t.Errorf("begun by %q the receipt is %+v, held %v; want doubt, held", text, res, held)
+			t.Errorf("begun by %q the receipt is %s, held %v; want doubt, held", text, sendText(res), held)
 		}
 		for _, age := range []time.Duration{time.Hour, -time.Hour} {
 			when := time.Now().Add(-age)
 			must(t, os.Chtimes(at+"out", when, when))
 			if res, held := c.Receipt(t.Context(), job, 1); held || res.Outcome != run.SendDoubt {
-				t.Errorf("begun %s ago on another login node the receipt is %+v, held %v; want doubt, not held", age, res, held)
+				t.Errorf("begun %s ago on another login node the receipt is %s, held %v; want doubt, not held", age, sendText(res), held)
 			}
 		}
 		os.Chtimes(at+"out", time.Now(), time.Now())
@@ -146,7 +148,7 @@ func TestFarReceipt(t *testing.T) {
 				os.WriteFile(at+"end", []byte("0\n"), 0o600)
 			}
 			if res, _ := c.Receipt(t.Context(), job, 1); res.Outcome != run.SendDoubt {
-				t.Errorf("with something planted at %s Receipt gives %+v, want %s", name, res, run.SendDoubt)
+				t.Errorf("with something planted at %s Receipt gives %s, want %s", name, sendText(res), run.SendDoubt)
 			}
 			os.RemoveAll(at + name)
 			os.WriteFile(at+name, nil, 0o600)
@@ -159,10 +161,10 @@ func TestFarReceipt(t *testing.T) {
 	s.Deaf.Store(true)
 	s.Cut()
 	if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt {
-		t.Errorf("while the login node is away the receipt is %+v, held %v; want doubt, held", res, held)
+		t.Errorf("while the login node is away the receipt is %s, held %v; want doubt, held", sendText(res), held)
 	}
 	if res := c.Send(t.Context(), job, 7); res.Outcome != run.SendNotRun || res.Code != remote.Unreachable || res.Scope != run.ScopeSite {
-		t.Errorf("while the login node is away a send gives %+v, want not run, for the whole site", res)
+		t.Errorf("while the login node is away a send gives %s, want not run, for the whole site", sendText(res))
 	}
 }
 
@@ -173,11 +175,11 @@ func TestFarSendNotRun(t *testing.T) {
 	}
 	os.Remove(filepath.Join(work, "bin/sbatch"))
 	if res := c.Send(t.Context(), job, 2); res.Outcome == run.SendAccepted || res.Outcome == run.SendRejected {
-		t.Errorf("without sbatch the send ended as %+v, want neither accepted nor rejected", res)
+		t.Errorf("without sbatch the send ended as %s, want neither accepted nor rejected", sendText(res))
 	}
 	os.RemoveAll(job.ControlPath(""))
 	if res := c.Send(t.Context(), job, 3); res.Outcome != run.SendNotRun || res.Code != "control_unwritable" || res.Text == "" {
-		t.Errorf("without its folder the send ended as %+v, want not run", res)
+		t.Errorf("without its folder the send ended as %s, want not run", sendText(res))
 	}
 	cfg := c.cfg
 	cfg.BinDir = "/opt/a=b"
@@ -186,7 +188,7 @@ func TestFarSendNotRun(t *testing.T) {
 	}
 }
 
-// Paths of jobs are those of the login node in what it is asked to do, and those of jobs in what sbatch gets.
+// Commands for the login node have paths as the login node sees them; sbatch gets paths as jobs see them.
 func TestFarPaths(t *testing.T) {
 	c, job, work, _ := overSSH(t, `printf '%s\n' "$@" >$W/argv; echo 5`, nil)
 	job.RunDir = "/jobs/see/" + testRun
@@ -199,7 +201,7 @@ func TestFarPaths(t *testing.T) {
 	}
 }
 
-// Nothing is sent once the Slurm of the login node has changed, before the cluster has said its name again.
+// After the Slurm of the login node has changed, nothing is sent before the cluster's name was checked again.
 func TestFarClusterIsChecked(t *testing.T) {
 	c, job, work, _ := overSSH(t, "echo 5", nil)
 	control := func(cluster string) {
@@ -239,11 +241,12 @@ func TestFarRunner(t *testing.T) {
 		Env: []string{"X=1"}})
 	if err != nil || string(out.Stdout) != "out a b'\n" || !strings.Contains(out.Stderr, "X=1\n") || strings.Contains(out.Stderr, "LANG") ||
 		out.Exit != 4 {
-		t.Errorf("the command over SSH gave %+v %v, want its output, status and only the variable it was given", out, err)
+		t.Errorf("the command over SSH gave %q, %q, status %d, %v; want its output, status 4 and only the variable X",
+			out.Stdout, out.Stderr, out.Exit, err)
 	}
 	if out, err := r.Run(t.Context(), Command{Path: "/bin/cat", Stdin: strings.NewReader("in"), Limit: 10}); err != nil ||
 		string(out.Stdout) != "in" {
-		t.Errorf("cat over SSH gave %+v %v, want its input", out, err)
+		t.Errorf("cat over SSH gave %q, %v, want its input", out.Stdout, err)
 	}
 	for _, lines := range []string{"kill -TERM $$", "yes"} {
 		if _, err := r.Run(t.Context(), Command{Path: "/bin/sh", Args: []string{"-c", lines}, Limit: 100}); err == nil {

@@ -12,7 +12,7 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// cutter is a proxy that ends a connection after so many bytes of a direction.
+// cutter is a proxy that ends a connection after a number of bytes in one direction.
 type cutter struct {
 	to       string
 	mu       sync.Mutex
@@ -63,7 +63,8 @@ func (p *cutter) copy(to io.Writer, from io.Reader, left *int64, way int, end fu
 	}
 }
 
-// A connection that is cut at any byte of a send, in either direction, never makes a second sbatch, and what is said of the send is true.
+// A connection that is cut at any byte of a send, in either direction, never starts a second sbatch, and the result of
+// the send is true.
 //
 // proves SITE-04
 func TestFarSendCutAnywhere(t *testing.T) {
@@ -106,8 +107,8 @@ func TestFarSendCutAnywhere(t *testing.T) {
 			case n > 1, n == 0 && res.Outcome == run.SendAccepted, n == 1 && res.Outcome == run.SendNotRun,
 				res.Outcome == run.SendRejected || res.Outcome == run.SendDeferred,
 				n == 1 && left.Outcome != run.SendAccepted, n == 0 && left.Outcome != run.SendDoubt:
-				t.Errorf("cut after %d of %d bytes (direction %d) the send gives %+v, its receipt %+v, with %d starts of sbatch; want them to agree",
-					at, total, way, res, left, n)
+				t.Errorf("cut after %d of %d bytes (direction %d) the send gives %s, its receipt %s, with %d starts of sbatch; want them to agree",
+					at, total, way, sendText(res), sendText(left), n)
 			}
 		}
 	}

@@ -15,10 +15,11 @@ import (
 	"slurmgate/run"
 )
 
-// sendFar is Send on a login node. There is no lock that this machine could hold there; what keeps a send from being made twice is the
-// same: its two files are made exclusively, by far.sh. sbatch belongs to a process with a session of its own, which survives the connection
-// and leaves send.<k>.end last. A node that ends processes with their session (KillUserProcesses) ends this one too when the connection is
-// lost: then there is no end, which is doubt, and the claim decides. KillExcludeUsers prevents that, lingering does not.
+// sendFar is Send on a login node. This machine can hold no lock there; as in Send, the exclusive creation of its two
+// files, here by far.sh, keeps a send from being made twice. sbatch runs under a process in a separate session, which
+// survives the connection and writes send.<k>.end last. A node that ends processes with their session
+// (KillUserProcesses) ends this one too when the connection is lost: then that file is missing, which is doubt, and the
+// claim decides. KillExcludeUsers prevents that, lingering does not.
 func (c *CLI) sendFar(ctx context.Context, job run.JobSpec, k int, argv []string) run.SendResult {
 	argv[len(argv)-1] = c.atLogin(argv[len(argv)-1]) // sbatch reads the script on the login node
 	for again := false; ; again = true {
@@ -54,7 +55,7 @@ func (c *CLI) sendFar(ctx context.Context, job run.JobSpec, k int, argv []string
 	}
 }
 
-// receiptFar is Receipt on a login node. While the node cannot be asked, sbatch counts as running: it may be.
+// receiptFar is Receipt on a login node. While the node cannot be asked, sbatch counts as running, because it may be.
 func (c *CLI) receiptFar(ctx context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
@@ -65,7 +66,7 @@ func (c *CLI) receiptFar(ctx context.Context, job run.JobSpec, k int) (res run.S
 	return c.left(ctx, job, printed(out))
 }
 
-// left reads a report of far.sh.
+// left parses a report of far.sh.
 func (c *CLI) left(ctx context.Context, job run.JobSpec, out Output) (res run.SendResult, held bool) {
 	doubt := func(code, text string) run.SendResult {
 		return run.SendResult{Outcome: run.SendDoubt, Code: code, Text: text}
@@ -102,10 +103,11 @@ func (c *CLI) left(ctx context.Context, job run.JobSpec, out Output) (res run.Se
 	return doubt("no_receipt", "the login node's answer cannot be read: "+fault.Clip(string(out.Stdout)+out.Stderr)), true
 }
 
-// sbatchPatience is how long sbatch itself tries again when slurmctld has no room, beside its time limits for single messages.
+// sbatchPatience is how long sbatch itself retries when slurmctld has no room, in addition to its time limits for
+// single messages.
 const sbatchPatience = 2 * time.Minute
 
-// sendTime is how long an sbatch may run that nobody can see.
+// sendTime returns how long an sbatch may run, for one that cannot be observed.
 func (c *CLI) sendTime(ctx context.Context) time.Duration {
 	d, err := c.MessageTimeout(ctx)
 	if err != nil {
@@ -114,12 +116,12 @@ func (c *CLI) sendTime(ctx context.Context) time.Duration {
 	return sbatchPatience + 3*d
 }
 
-// sendPath is what the names of a send's files begin with, on the login node.
+// sendPath returns the prefix of a send's files on the login node.
 func (c *CLI) sendPath(job run.JobSpec, k int) string {
 	return c.atLogin(strings.TrimSuffix(job.ControlPath(run.SendFile(k, "out")), ".out"))
 }
 
-// atLogin is the path on the login node of a path that jobs see.
+// atLogin converts a path as jobs see it to the path on the login node.
 func (c *CLI) atLogin(path string) string {
 	if below, ok := strings.CutPrefix(path, c.cfg.RunsDir+"/"); ok && c.cfg.LoginRunsDir != "" {
 		return c.cfg.LoginRunsDir + "/" + below

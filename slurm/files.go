@@ -12,8 +12,8 @@ import (
 	"slurmgate/fault"
 )
 
-// CheckFiles says what of Slurm is missing on this host: the commands that every site needs, more commands that this one needs, and
-// slurm.conf, which must be that of the site file's cluster. It asks no daemon.
+// CheckFiles returns what is wrong with Slurm's files on this host: the commands that every site needs, more commands
+// that this one needs, and slurm.conf, which must be that of the site file's cluster. It asks no daemon.
 func CheckFiles(c Config, more ...string) []fault.Problem {
 	found := checkPrograms(c.BinDir, more)
 	if c.Conf == "" {
@@ -69,7 +69,7 @@ func checkPrograms(dir string, more []string) []fault.Problem {
 	return found
 }
 
-// reason is an error of a file without its name, which the message has.
+// reason returns the text of a file error without the file's name, which the message already has.
 func reason(err error) string {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err.Error()
@@ -80,7 +80,8 @@ func reason(err error) string {
 // maxConfLine bounds a line of slurm.conf.
 const maxConfLine = 1 << 20
 
-// confCluster reads the ClusterName of a slurm.conf; empty if it has none, as where an included file has it.
+// confCluster reads the ClusterName of a slurm.conf. It is empty if the file has none, for instance because an included
+// file has it.
 func confCluster(path string) (name string, err error) {
 	st, err := os.Stat(path)
 	switch {
@@ -102,7 +103,7 @@ func confCluster(path string) (name string, err error) {
 	return name, lines.Err()
 }
 
-// cluster is the ClusterName of a line, which may have other settings too; before is that of the lines before.
+// cluster returns the ClusterName in a line, which may have other settings too, or before, the name from earlier lines.
 func cluster(line, before string) string {
 	line, _, _ = strings.Cut(line, "#")
 	for word := range strings.FieldsSeq(line) {

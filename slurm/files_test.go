@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What of Slurm is missing on this host is named with its field, the rule and what to do.
+// Each problem of Slurm's files on this host is reported with its field, the rule and a remedy.
 func TestCheckFiles(t *testing.T) {
 	bin := t.TempDir()
 	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
@@ -22,7 +22,7 @@ func TestCheckFiles(t *testing.T) {
 		change func(*Config)
 		conf   string
 		more   []string
-		want   string // empty: nothing is wrong
+		want   string // empty: no problem
 	}{
 		"right":               {conf: "# ClusterName=beta\nclustername=Alpha SlurmctldHost=x # ClusterName=gamma\n"},
 		"no name in the file": {conf: "include other.conf\n"},

@@ -16,28 +16,31 @@ import (
 	"slurmgate/run"
 )
 
-// identity is what is known of the cluster that Slurm's commands talk to. Nothing is sent to it or asked of it before it is known to be
-// that of the site file, slurm.cluster.
+// identity is the checked identity of the cluster that Slurm's commands talk to. Nothing is sent to the cluster or
+// asked of it before it is known to be that of the site file, slurm.cluster.
 //
-// It is asked once (scontrol show config), and again when one of the files changes that decide whom the commands talk to, or when a command
-// failed: then the name of a controller's host may have moved to another cluster. So it costs no RPC in an ordinary cycle.
+// It is asked once (scontrol show config), and again when one of the files changes that decide which cluster the
+// commands talk to, or when a command failed: the name of a controller's host may have moved to another cluster. So it
+// costs no RPC in an ordinary cycle.
 type identity struct {
 	mu    sync.Mutex
-	proof string // the state of the files when the cluster was found to be the right one; empty: not known now
-	err   error  // of the last try that failed, and
+	proof string // the state of the files when the cluster was last proved to be the right one; empty: not proved
+	err   error  // the error of the last check, nil if it succeeded
 	ended time.Time
 
-	differs string // a proof of the service's that does not hold on the user's host
+	differs string // a proof of the service that does not match the user's host
 }
 
-// CheckCluster makes sure that Slurm's commands talk to the cluster of the site file. Otherwise it is a Transport fault: with code
-// [run.WrongCluster] if they talk to another one, with another code if none answers. A site file that names no cluster has any.
+// CheckCluster makes sure that Slurm's commands talk to the cluster of the site file. Otherwise it returns a Transport
+// fault: with code [run.WrongCluster] if they talk to another one, with another code if none answers. A site file that
+// names no cluster accepts any.
 func (c *CLI) CheckCluster(ctx context.Context) error {
 	_, err := c.prove(ctx)
 	return err
 }
 
-// prove is CheckCluster and returns what proved it: over SSH, the far script compares it before it starts anything.
+// prove is CheckCluster and returns the proof, the state of the deciding files: over SSH, the far script compares it
+// before it starts anything.
 func (c *CLI) prove(ctx context.Context) (proof string, err error) {
 	if c.cfg.Cluster == "" {
 		return "", nil
@@ -51,7 +54,7 @@ func (c *CLI) prove(ctx context.Context) (proof string, err error) {
 	c.identity.mu.Lock()
 	defer c.identity.mu.Unlock()
 	if c.identity.err != nil && c.identity.ended.After(came) {
-		return "", c.identity.err // somebody else has just tried
+		return "", c.identity.err // another call has just tried
 	}
 	now := c.identity.proof
 	if c.cfg.Over == nil || now == "" {
@@ -68,7 +71,7 @@ func (c *CLI) prove(ctx context.Context) (proof string, err error) {
 		c.identity.proof = now
 	}
 	if c.identity.err, c.identity.ended = err, time.Now(); ctx.Err() != nil {
-		c.identity.err = nil // it says nothing to anybody else
+		c.identity.err = nil // it was this call's context that ended, so other calls try again
 	}
 	return now, err
 }
@@ -87,7 +90,7 @@ func (c *CLI) askIdentity(ctx context.Context) error {
 	return err
 }
 
-// compare holds the name of a cluster against the site file.
+// compare returns a Transport fault unless name is the cluster of the site file.
 func (c *CLI) compare(name string) error {
 	switch {
 	case name == "":
@@ -101,10 +104,10 @@ func (c *CLI) compare(name string) error {
 	return nil
 }
 
-// SameCluster compares names of clusters as Slurm does.
+// SameCluster compares names of clusters as Slurm does, without regard to case.
 func SameCluster(a, b string) bool { return strings.EqualFold(a, b) }
 
-// distrust has the cluster asked for its name before the next command.
+// distrust discards the proof, so that the cluster is asked for its name before the next command.
 func (c *CLI) distrust() {
 	if c.cfg.Cluster == "" {
 		return
@@ -114,7 +117,7 @@ func (c *CLI) distrust() {
 	c.identity.proof = ""
 }
 
-// decidingFiles are the files that decide which cluster Slurm's commands talk to.
+// decidingFiles returns the files that decide which cluster Slurm's commands talk to.
 func decidingFiles(c Config) []string {
 	files := []string{filepath.Join(c.BinDir, "scontrol"), filepath.Join(c.BinDir, "sbatch")}
 	if c.Conf != "" {
@@ -123,7 +126,7 @@ func decidingFiles(c Config) []string {
 	return append(files, defaultConfs(c.BinDir)...)
 }
 
-// deciding is the state of those files.
+// deciding returns the state of the files that decide the cluster.
 func (c *CLI) deciding(ctx context.Context) (string, error) {
 	if c.cfg.Over != nil {
 		return c.decidingFar(ctx)
@@ -144,8 +147,8 @@ func (c *CLI) deciding(ctx context.Context) (string, error) {
 	return all.String(), nil
 }
 
-// defaultConfs are the places of slurm.conf where the site file names none: those of packages, of a folder of its own, and of a cluster
-// that hands it out (configless).
+// defaultConfs returns the places of slurm.conf where the site file names none: those of packages, of an installation
+// in a separate folder, and of a cluster that distributes it (configless).
 func defaultConfs(binDir string) []string {
 	return []string{"/etc/slurm/slurm.conf", filepath.Join(filepath.Dir(binDir), "etc/slurm.conf"), "/run/slurm/conf/slurm.conf"}
 }

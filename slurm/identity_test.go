@@ -15,7 +15,8 @@ import (
 	"slurmgate/run"
 )
 
-// onCluster is a transport for the cluster alpha, whose commands talk to the named one. Its slurm.conf is a file of the test's.
+// onCluster returns a transport for the cluster alpha whose commands talk to the named one. Its slurm.conf is a
+// temporary file.
 func onCluster(t *testing.T, name string) (*CLI, *fakeRunner) {
 	t.Helper()
 	c, r := fakeCLI(t)
@@ -56,7 +57,7 @@ func askAll(t *testing.T, c *CLI) (errs []error) {
 	return append(errs, err)
 }
 
-// The cluster is asked for its name once, whatever is asked of it then.
+// The cluster is asked for its name once, for all later queries.
 func TestClusterIsAskedOnce(t *testing.T) {
 	c, r := onCluster(t, "Alpha")
 	for range 3 {
@@ -71,7 +72,7 @@ func TestClusterIsAskedOnce(t *testing.T) {
 	}
 }
 
-// Nothing reaches a cluster that is not the site file's, nor one that does not say its name.
+// No command reaches a cluster other than the site file's, or one that does not show its name.
 func TestWrongCluster(t *testing.T) {
 	for name, answer := range map[string]Output{"another": config("beta"), "none": {Stdout: []byte("Welcome\n")},
 		"down": {Stderr: "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n", Exit: 1}} {
@@ -93,13 +94,13 @@ func TestWrongCluster(t *testing.T) {
 				t.Errorf("%s: %s %s was started", name, program, call.Args)
 			}
 		}
-		r.answer("scontrol show config", config("alpha")) // it comes right by itself
+		r.answer("scontrol show config", config("alpha")) // the cluster is right again
 		must(t, errors.Join(askAll(t, c)...))
 	}
 }
 
-// What may have changed the cluster has it asked again: another slurm.conf, a command that failed, an answer about another cluster. What
-// sacct says is slurmdbd's.
+// The cluster is asked for its name again when it may have changed: another slurm.conf, a failed command, an answer
+// about another cluster. Answers of sacct do not count, because they come from slurmdbd.
 func TestClusterIsAskedAgain(t *testing.T) {
 	for name, x := range map[string]struct {
 		happens func(c *CLI, r *fakeRunner)
@@ -135,7 +136,7 @@ func TestClusterIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A send is the last that goes to a cluster, and asks first. Variables that choose a cluster do not reach sbatch.
+// A send checks the cluster first. Variables that choose a cluster do not reach sbatch.
 func TestSendToTheRightCluster(t *testing.T) {
 	for _, name := range []string{"SLURM_CLUSTERS", "SBATCH_CLUSTERS", "SLURM_CONF", "SLURM_CLUSTER_NAME"} {
 		t.Setenv(name, "beta")
@@ -155,8 +156,8 @@ func TestSendToTheRightCluster(t *testing.T) {
 		res := c.Send(t.Context(), job, 1)
 		if res.Outcome != want.Outcome || res.JobID != want.JobID || res.Code != want.Code || res.Scope != want.Scope ||
 			(starts(work) == 1) != (want.JobID != "") || want.JobID == "" && res.Text == "" {
-			t.Errorf("%s: the send gives %+v with %d starts of sbatch, want %+v, started only where it has a job",
-				name, res, starts(work), want)
+			t.Errorf("%s: the send gives %s with %d starts of sbatch, want %s, started only where it has a job",
+				name, sendText(res), starts(work), sendText(want))
 		}
 		if env, _ := os.ReadFile(filepath.Join(work, "env")); strings.Contains(string(env), "beta") {
 			t.Errorf("with %s sbatch has the environment %s, want no beta in it", name, env)
@@ -164,7 +165,8 @@ func TestSendToTheRightCluster(t *testing.T) {
 	}
 }
 
-// A job that another cluster accepted is not the run's: doubt, which the claim resolves. So it is for who reads the receipt later.
+// A job that another cluster accepted is not the run's: the result is doubt, which the claim resolves, also when the
+// receipt is read later.
 func TestReceiptOfAnotherCluster(t *testing.T) {
 	for receipt, want := range map[string]run.SendOutcome{"5;beta": run.SendDoubt, "5;alpha": run.SendAccepted, "5": run.SendAccepted} {
 		c, job, work := sender(t, "echo '"+receipt+"'")
@@ -173,7 +175,7 @@ func TestReceiptOfAnotherCluster(t *testing.T) {
 		res := c.Send(t.Context(), job, 1)
 		again, held := c.Receipt(t.Context(), job, 1)
 		if res.Outcome != want || again.Outcome != want || held || (want == run.SendDoubt) != (res.Code == run.WrongCluster && res.JobID == "") {
-			t.Errorf("with the receipt %s the send gives %+v, later %+v; want %s twice, not held", receipt, res, again, want)
+			t.Errorf("with the receipt %s the send gives %s, later %s; want %s twice, not held", receipt, sendText(res), sendText(again), want)
 		}
 	}
 }
@@ -197,7 +199,8 @@ func (s *slow) Run(ctx context.Context, _ Command) (Output, error) {
 	}
 }
 
-// While the cluster does not answer, those who wait for its name share one try; one who gives up spoils it for nobody.
+// While the cluster does not answer, concurrent callers share one check of its name; a caller that gives up does not
+// fail the others.
 func TestClusterDoesNotAnswer(t *testing.T) {
 	c, _ := onCluster(t, "alpha")
 	s := &slow{hang: make(chan struct{})}
@@ -218,14 +221,14 @@ func TestClusterDoesNotAnswer(t *testing.T) {
 	stop()
 	close(s.hang)
 	all.Wait()
-	s.mu.Lock() // the try of the one who gave up may come now
+	s.mu.Lock() // the check of the caller that gave up may run now
 	defer s.mu.Unlock()
 	if s.calls > 20 {
 		t.Errorf("%d tries", s.calls)
 	}
 }
 
-// The first question may be the one for MessageTimeout: the answer that shows the cluster's name shows it too.
+// MessageTimeout may be the first query: the answer that shows the cluster's name shows it too.
 func TestMessageTimeoutIsTheFirstQuestion(t *testing.T) {
 	c, r := onCluster(t, "alpha")
 	if d, err := c.MessageTimeout(t.Context()); d != 10*time.Second || err != nil || r.count("scontrol") != 1 {

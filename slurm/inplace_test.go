@@ -14,7 +14,7 @@ import (
 	"slurmgate/run"
 )
 
-// registered is the state of a file in place, as package artifact writes it.
+// registered returns the state of a file in place, as package artifact writes it.
 func registered(t *testing.T, path string) string {
 	t.Helper()
 	out, err := exec.Command("stat", "-c", "%i %s %.Y %.Z", path).Output()
@@ -22,8 +22,8 @@ func registered(t *testing.T, path string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// inPlaceRun is a run whose program copies an input that is read where it lies. meanwhile is called once the program
-// runs, before it reads.
+// inPlaceRun runs a program that copies an input in place, and returns the exit record. meanwhile is called once the
+// program runs, before it reads.
 func inPlaceRun(t *testing.T, in run.Placed, meanwhile func()) run.Exit {
 	t.Helper()
 	data, err := os.ReadFile(in.Path)
@@ -48,7 +48,7 @@ func inPlaceRun(t *testing.T, in run.Placed, meanwhile func()) run.Exit {
 	return exitOf(t, job)
 }
 
-// onDisk is a new folder on a disk: a file in memory (tmpfs) has no times of writes through mapped pages.
+// onDisk creates a folder on a disk: a file in memory (tmpfs) has no times of writes through mapped pages.
 func onDisk(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "slurmgate-")
@@ -57,7 +57,8 @@ func onDisk(t *testing.T) string {
 	return dir
 }
 
-// mapped is a file whose first page was written to through memory, with the byte that it has, and is not on the disk.
+// mapped creates a file whose first page was written to through a mapping, with the byte that it already has, and is
+// not yet on the disk.
 func mapped(t *testing.T, file string, content []byte) []byte {
 	t.Helper()
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o644)
@@ -73,9 +74,9 @@ func mapped(t *testing.T, file string, content []byte) []byte {
 	return page
 }
 
-// A job succeeds on no bytes that were swapped in while its program runs: not through a page that was written to
-// before the job began, whose later writes change no time as long as it is not on the disk, and not on a filesystem
-// that has no such times at all.
+// A job must not succeed on bytes that were changed while its program ran: neither through a page that was written to
+// before the job began (later writes to it change no time until it is on the disk), nor on a filesystem that has no
+// such times at all.
 //
 // proves DATA-05
 func TestInPlaceSwappedUnderTheProgram(t *testing.T) {

@@ -23,8 +23,8 @@ const (
 	farReceipt = "receipt"
 )
 
-// errMoved: the files that decide which cluster Slurm's commands talk to have changed on the login node, or it is another login node.
-// Nothing was started.
+// errMoved reports that the files that decide which cluster Slurm's commands talk to have changed on the login node, or
+// that it is another login node. Nothing was started.
 var errMoved = errors.New("the login node's Slurm has changed")
 
 const exitMoved = 198 // of far.sh
@@ -44,10 +44,11 @@ func newFar(c Config) (*CLI, error) {
 // far is the Runner on a login node.
 type far struct {
 	host  *remote.Host
-	files string // those that decide which cluster is talked to, one on each line
+	files string // those that decide the cluster, one on each line
 }
 
-// Run implements Runner. When ctx ends first the program continues for a few seconds: nobody is there to kill it but timeout(1).
+// Run implements Runner. When ctx ends first the program continues for a few seconds: only timeout(1) can kill it
+// there.
 func (f far) Run(ctx context.Context, c Command) (Output, error) {
 	limit := queryTime
 	if end, ok := ctx.Deadline(); ok {
@@ -67,7 +68,7 @@ func (f far) Run(ctx context.Context, c Command) (Output, error) {
 	return printed(out), nil
 }
 
-// decidingFar is the state of the deciding files on the login node.
+// decidingFar returns the state of the deciding files on the login node.
 func (c *CLI) decidingFar(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()

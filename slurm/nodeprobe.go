@@ -13,11 +13,11 @@ import (
 	"slurmgate/run"
 )
 
-// NodeProbe is a small job, or an array of them, by which doctor looks at compute nodes.
+// NodeProbe is a small job, or an array of them, with which doctor checks compute nodes.
 type NodeProbe struct {
 	Name       string // job name
 	Script     string // path of the script, as the host of sbatch sees it
-	Text       string // of the script, for a transport that sends it
+	Text       string // text of the script, for a transport that sends it
 	Partitions []string
 	Account    string
 	QOS        string   // may be empty
@@ -26,7 +26,7 @@ type NodeProbe struct {
 	Tasks      int      // of an array that is held until [CLI.BindTasks] has given each its node; 0: a single job
 }
 
-// ProbeArgs are the options of sbatch for a probe.
+// ProbeArgs returns the options of sbatch for a probe.
 func ProbeArgs(p NodeProbe) []string {
 	args := append(slices.Clone(fixed), "--cpus-per-task=1", "--mem=100M", "--time=2", "--job-name="+p.Name,
 		"--partition="+strings.Join(p.Partitions, ","), "--account="+p.Account, "--chdir=/", "--output=/dev/null", "--error=/dev/null")
@@ -45,9 +45,9 @@ func ProbeArgs(p NodeProbe) []string {
 	return args
 }
 
-// SubmitProbe sends a probe: one CPU and 100 MB for two minutes, nothing of the caller's environment, and no output file, so that the
-// script starts even where the shared folders are missing. Unlike a run it may be sent twice without harm, so a plain query's rules do. It
-// returns the job id.
+// SubmitProbe sends a probe: one CPU and 100 MB for two minutes, nothing of the caller's environment, and no output
+// file, so that the script starts even where the shared folders are missing. Unlike a run it may be sent twice without
+// harm, so the rules of a plain query suffice. It returns the job id.
 func (c *CLI) SubmitProbe(ctx context.Context, p NodeProbe) (id string, err error) {
 	anyExit := func(Output) bool { return true }
 	out, err := c.ask(ctx, 1, anyExit, "sbatch", append(ProbeArgs(p), p.Script)...)
@@ -61,7 +61,7 @@ func (c *CLI) SubmitProbe(ctx context.Context, p NodeProbe) (id string, err erro
 	return res.JobID, nil
 }
 
-// hostlist is the form of what [CLI.Hostnames] expands: names, commas and ranges.
+// hostlist matches what [CLI.Hostnames] expands: names, commas and ranges.
 var hostlist = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.,_\[\]-]*$`)
 
 // Hostnames expands a list of node names as Slurm writes it, e.g. n[1-3,7]. No daemon is asked.
@@ -73,12 +73,13 @@ func (c *CLI) Hostnames(ctx context.Context, list string) ([]string, error) {
 	return strings.Fields(string(out.Stdout)), err
 }
 
-// bindAtOnce is how many tasks one scontrol binds.
+// bindAtOnce is the number of tasks that one scontrol binds.
 const bindAtOnce = 50
 
-// BindTasks gives each task of a held array its node and releases the array. sbatch knows one list of nodes for a whole array, so each task
-// is updated: one small RPC for each, from a few processes. It returns what Slurm said of tasks that it did not bind, by number; they stay
-// held. These RPCs are not paid from the site's budget, which would spread those of 500 nodes over minutes.
+// BindTasks gives each task of a held array its node and releases the array. sbatch accepts one list of nodes for a
+// whole array, so each task is updated separately: one small RPC for each, from a few processes. It returns Slurm's
+// messages about tasks that it did not bind, by number; they stay held. These RPCs do not count against the site's
+// budget, which would spread those of 500 nodes over minutes.
 func (c *CLI) BindTasks(ctx context.Context, id string, at []run.Node) (refused map[int]string, err error) {
 	refused = map[int]string{}
 	for first := 0; first < len(at); first += bindAtOnce {
@@ -101,10 +102,10 @@ func (c *CLI) BindTasks(ctx context.Context, id string, at []run.Node) (refused 
 	return refused, nil
 }
 
-// bindRefused matches a complaint of scontrol about a task: "8_2: Invalid node name specified".
+// bindRefused matches a message of scontrol about a task: "8_2: Invalid node name specified".
 var bindRefused = regexp.MustCompile(`^([0-9]+)_([0-9]+): (.+)$`)
 
-// JobName asks slurmctld for the name it keeps for a job: a plugin may have changed it, and the name is our key.
+// JobName asks slurmctld for the name of a job: a plugin may have changed it, and the name is our key.
 func (c *CLI) JobName(ctx context.Context, id string) (string, error) {
 	out, err := c.ask(ctx, 1, answered, "squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%j")
 	name, _, _ := strings.Cut(string(out.Stdout), "\n")

@@ -10,7 +10,8 @@ import (
 // maxNote bounds each word of a job's comment, in bytes after escaping. The id of the principal is always whole.
 const maxNote = 160
 
-// note is the job's comment, for squeue and sacct: which tool it runs and for whom. Only people read it; a job is found again by its name.
+// note returns the job's comment, for squeue and sacct: which tool it runs and for whom. Only people read it; a job is
+// found again by its name.
 //
 //	slurmgate,tool=samtools.flagstat,by=user:alice,id=prn_0D6C7B2A49E1F35880A2C6D41B
 func note(job run.JobSpec) string {
@@ -24,7 +25,8 @@ func note(job run.JobSpec) string {
 	return text
 }
 
-// noted writes a word so that it is one: every byte but ASCII letters, digits and a few signs as %XX. A longer one ends with ~.
+// noted escapes a word: every byte but ASCII letters, digits and a few signs becomes %XX. A word cut at maxNote ends
+// with ~.
 func noted(word string) string {
 	var b strings.Builder
 	for _, c := range []byte(word) {

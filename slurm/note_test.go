@@ -8,8 +8,8 @@ import (
 	"slurmgate/run"
 )
 
-// A job's comment is one word of plain signs, bounded, whatever the names in it: nobody can add a field, an option or a line. The id of the
-// principal is whole. Nothing is made up for a run that does not know its principal.
+// A job's comment is one word of plain signs, bounded, for any names in it: no name can add a field, an option or a
+// line. The id of the principal is whole. A run without a known principal has no such fields.
 //
 // proves OPS-03
 func TestNote(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"slurmgate/run"
 )
 
-// planted runs the script of a job whose runtime executes the program itself, with a cgroup of the test's making: proc is what
-// /proc/self/cgroup says, and files are below /sys/fs/cgroup. It returns what the exit record says. (A machine with cgroup v1 has no such
-// files.)
+// planted runs the script of a job whose runtime executes the program itself, in a simulated cgroup: proc is the
+// content of /proc/self/cgroup, and files are below /sys/fs/cgroup. It returns the exit record. (A machine with cgroup
+// v1 has no such files.)
 func planted(t *testing.T, program, proc string, files map[string]string) run.Exit {
 	t.Helper()
 	root := t.TempDir()

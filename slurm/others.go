@@ -12,14 +12,15 @@ import (
 	"slurmgate/run"
 )
 
-// A look at accounting for all users names the jobs it is about, so that slurmdbd does not read everybody's history: names and users of
-// those that squeue no longer shows, ids of those whose usage is measured. (slurmdbd has an index of users and times, and none of names.)
+// A query of accounting for all users names its jobs, so that slurmdbd does not read the history of all users: names
+// and users of jobs that squeue no longer shows, ids of jobs whose usage is measured. (slurmdbd has an index of users
+// and times, and none of names.)
 const (
 	keysAtOnce      = 500       // in one command line
-	maxForeignBytes = 512 << 20 // of an answer that may have jobs of others; it is read as it comes, and theirs are not kept
+	maxForeignBytes = 512 << 20 // of an answer that may have jobs of others, which are dropped while it is read
 )
 
-// noJob is the name of no job. A look at the records of none asks for it, to see that slurmdbd answers.
+// noJob is a name that no job has. A query about no job asks for it, to check that slurmdbd answers.
 const noJob = "sg-none"
 
 // recordsOf is Records for all users.
@@ -38,7 +39,7 @@ func (c *CLI) recordsOf(ctx context.Context, since time.Time, names []string, co
 	return all, c.seesRecords(ctx)
 }
 
-// owned are the same keys, each with its user's name.
+// owned returns a copy of the keys in which each has its user's name.
 func (c *CLI) owned(of []run.JobKey) []run.JobKey {
 	of = slices.Clone(of)
 	for i := range of {
@@ -47,8 +48,8 @@ func (c *CLI) owned(of []run.JobKey) []run.JobKey {
 	return of
 }
 
-// recordsPart asks for as many jobs as one command line names. If that answer has too much, somebody has made very many jobs under one of
-// the names: halves are asked for, until only the runs of that name wait.
+// recordsPart asks for the jobs of one command line. If the answer is too large, a user has created very many jobs
+// under one of the names: then it asks for halves, until only the runs of that name wait.
 func (c *CLI) recordsPart(ctx context.Context, since time.Time, l layout, of []run.JobKey) ([]run.Job, error) {
 	names, users := namesAndUsers(of)
 	args := []string{"--duplicates", "--allocations", "--noheader", "--starttime=" + sacctTime(since),
@@ -74,7 +75,7 @@ func (c *CLI) recordsPart(ctx context.Context, since time.Time, l layout, of []r
 		whose = "--allusers"
 	}
 	jobs, out, err := ask(whose)
-	if err != nil && len(users) > 0 && strings.Contains(out.Stderr, "Invalid user") { // the account of one of them is gone
+	if err != nil && len(users) > 0 && strings.Contains(out.Stderr, "Invalid user") { // one of the users no longer has an account
 		jobs, out, err = ask("--allusers")
 	}
 	switch {
@@ -94,7 +95,8 @@ func (c *CLI) recordsPart(ctx context.Context, since time.Time, l layout, of []r
 	return append(first, second...), err
 }
 
-// namesAndUsers lists them, each once. Names that no job of a gateway's has would be words of sacct's own.
+// namesAndUsers returns the sorted names and users, each once. It drops names that no gateway's job can have, because
+// sacct may read them as syntax.
 func namesAndUsers(of []run.JobKey) (names, users []string) {
 	for _, k := range of {
 		if jobName.MatchString(k.Name) {
@@ -114,7 +116,7 @@ func namesAndUsers(of []run.JobKey) (names, users []string) {
 
 func sacctTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05") }
 
-// usageOf is Usage for all users: only of the jobs with these ids, and only those of the users they belong to.
+// usageOf is Usage for all users: only for jobs whose id and user match one of the keys.
 func (c *CLI) usageOf(ctx context.Context, since time.Time, of []run.JobKey) (all []run.Usage, err error) {
 	of = slices.DeleteFunc(c.owned(of), func(k run.JobKey) bool { return !jobID.MatchString(k.ID) })
 	for part := range slices.Chunk(of, keysAtOnce) {
@@ -127,8 +129,8 @@ func (c *CLI) usageOf(ctx context.Context, since time.Time, of []run.JobKey) (al
 	return all, nil
 }
 
-// usagePart asks for as many jobs as one command line names. Someone's job may have so many steps that the answer is too long: then halves
-// are asked for, until that job alone is left out.
+// usagePart asks for the jobs of one command line. A job may have so many steps that the answer is too long: then it
+// asks for halves, until only that job is left out.
 func (c *CLI) usagePart(ctx context.Context, since time.Time, of []run.JobKey) (all []run.Usage, err error) {
 	var ids []string
 	wanted := map[run.JobKey]bool{}

@@ -15,13 +15,14 @@ import (
 	"slurmgate/run"
 )
 
-// pipeRun is a run folder with a script of programs in a pipe, and a stand-in for Apptainer that starts the program where it is.
+// pipeRun creates a run folder with a script of programs in a pipe, and a fake Apptainer that starts each program
+// directly.
 func pipeRun(t *testing.T, limit int, stdin string, programs ...string) (job run.JobSpec, cmd *exec.Cmd) {
 	t.Helper()
 	return pipeRunOf(t, limit, stdin, func(*run.JobSpec) {}, programs...)
 }
 
-// pipeRunOf is pipeRun of a job that was changed.
+// pipeRunOf is pipeRun for a job after change.
 func pipeRunOf(t *testing.T, limit int, stdin string, change func(*run.JobSpec), programs ...string) (job run.JobSpec, cmd *exec.Cmd) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), testRun)
@@ -80,7 +81,7 @@ func exitOf(t *testing.T, job run.JobSpec) run.Exit {
 
 // A pipe succeeds only if all of its programs do, and the one that failed first is the cause, wherever it is. proves DATA-03
 func TestPipe(t *testing.T) {
-	const forever = "while echo y; do : ; done 2>/dev/null; exit 33" // as a program does that is told that nobody reads
+	const forever = "while echo y; do : ; done 2>/dev/null; exit 33" // as a program does after EPIPE
 	ls, err := exec.Command("ls", "/proc/self/fd").Output()          // 3 is the folder that ls reads; a test may inherit more
 	must(t, err)
 	mine := append(strings.Fields(string(ls)), "255") // bash's own
@@ -118,7 +119,8 @@ func TestPipe(t *testing.T) {
 			x := exitOf(t, job)
 			if x.Code != c.code || x.Reason != c.reason || x.Program != c.program && c.reason != "time_limit" {
 				stderr, _ := os.ReadFile(job.ControlPath(run.StderrFile))
-				t.Errorf("the exit record is %+v (%v), want code %d and %s\n%s%s", x, err, c.code, c.reason, out, stderr)
+				t.Errorf("the exit record says %s, code %d, program %d (%v), want %s, code %d, program %d\n%s%s",
+					x.Reason, x.Code, x.Program, err, c.reason, c.code, c.program, out, stderr)
 			}
 			got, err := os.ReadFile(filepath.Join(job.AttemptDir(), "out/flagstat.json"))
 			if err != nil || string(got) != c.stdout {
@@ -128,7 +130,7 @@ func TestPipe(t *testing.T) {
 			if (err == nil) != (c.reason == "ok") {
 				t.Error("manifest", err)
 			}
-			// No program has another's end of the pipe, or the script's own descriptors.
+			// No program has another program's end of the pipe, or a descriptor of the script.
 			seen, _ := os.ReadFile(filepath.Join(job.RunDir, "descriptors"))
 			for n := range strings.FieldsSeq(string(seen)) {
 				if !slices.Contains(mine, n) {
@@ -149,11 +151,12 @@ func TestPipeTerminated(t *testing.T) {
 	must(t, cmd.Process.Signal(syscall.SIGTERM))
 	err := cmd.Wait()
 	if x := exitOf(t, job); x.Code != 143 || x.Reason != "terminated" || x.Program != 0 {
-		t.Errorf("the exit of a pipe that got TERM is %+v %v, want terminated, of its first program", x, err)
+		t.Errorf("after TERM the exit record says %s, code %d, program %d (%v), want terminated, code 143, program 0",
+			x.Reason, x.Code, x.Program, err)
 	}
 }
 
-// Standard input of a file that is not copied is read where the file lies: the workspace has only an empty placeholder. proves DATA-03
+// An input in place is opened in place as standard input: the workspace has only an empty placeholder. proves DATA-03
 func TestStdinWhereTheFileLies(t *testing.T) {
 	job := piped("/shared/runs/" + testRun)
 	for path, want := range map[string]string{"": "exec {from}</shared/runs/" + testRun + "/in/input.bam ",

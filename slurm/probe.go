@@ -11,7 +11,7 @@ import (
 	"slurmgate/run"
 )
 
-// Probe is what a site's Slurm says about itself.
+// Probe holds what a site's Slurm reports about itself.
 type Probe struct {
 	Version        string // of sbatch, e.g. "slurm-wlm 24.11.5"
 	Release        [2]int // 24, 11
@@ -26,8 +26,8 @@ func (c *CLI) Version(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out.Stdout)), err
 }
 
-// Probe asks Slurm about itself, for doctor, whatever cluster it is. With the controller down it gives what it has together with a
-// Transport fault.
+// Probe asks Slurm about itself, for doctor, without a check of the cluster. With the controller down it returns what
+// it has together with a Transport fault.
 func (c *CLI) Probe(ctx context.Context) (p Probe, err error) {
 	if p.Version, err = c.Version(ctx); err != nil {
 		return p, err
@@ -49,10 +49,10 @@ func (c *CLI) Probe(ctx context.Context) (p Probe, err error) {
 	return p, err
 }
 
-// versionLine is the line with the version among whatever else a program prints.
+// versionLine matches the line with the version among all lines that a program prints.
 var versionLine = regexp.MustCompile(`(?m)^slurm(?:-wlm)? ([0-9]{1,4})\.([0-9]{1,4})\b`)
 
-// release reads the two numbers of "slurm 22.05.8" or "slurm-wlm 24.11.5".
+// release parses the two numbers of "slurm 22.05.8" or "slurm-wlm 24.11.5".
 func release(version string) (r [2]int, err error) {
 	found := versionLine.FindStringSubmatch(version)
 	if found == nil {

@@ -10,8 +10,8 @@ import (
 	"slurmgate/run"
 )
 
-// countedRun is a run whose program notes each time that it starts. starts gives how often it did, start executes the script as a job with
-// these variables and gives its exit code.
+// countedRun creates a run whose program counts its starts. starts returns that number; start executes the script as a
+// job with these variables and returns its exit code.
 func countedRun(t *testing.T) (job run.JobSpec, start func(env ...string) int, starts func() int) {
 	t.Helper()
 	note := filepath.Join(t.TempDir(), "starts")
@@ -35,8 +35,8 @@ func countedRun(t *testing.T) (job run.JobSpec, start func(env ...string) int, s
 	return job, start, starts
 }
 
-// Of all jobs that are started for an attempt one executes it, and the others end with code 90: another job, the same start again, and a
-// later start of a job that was requeued.
+// Of all jobs that are started for an attempt one executes it. The others end with code 90: another job, the same start
+// again, and a later start of a requeued job.
 //
 // proves ABI-18
 func TestScriptExecutesOnce(t *testing.T) {
@@ -55,8 +55,8 @@ func TestScriptExecutesOnce(t *testing.T) {
 	}
 }
 
-// The program starts on the bytes that were pinned and on no others: of the list, the image and an input, unless the site verifies images
-// only; and on a node that has a runtime and a place for its outputs.
+// The program starts only if the list, the image and an input have the pinned bytes (only the image where the site
+// verifies images only), and only on a node that has a runtime and a place for its outputs.
 //
 // proves ARC-07
 func TestScriptStartsOnPinnedBytesAlone(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 	"slurmgate/run"
 )
 
-// queueFields are the columns asked of squeue: queueColumns, and the user who ends a record. All are known to every squeue since 20.11.
+// queueFields holds squeue's names of queueColumns, and of the user, who ends a record. Every squeue since 20.11 knows
+// them.
 var (
 	queueFields = []string{"JobArrayID", "State", "Reason", "RestartCnt", "NodeList", "exit_code", "SubmitTime", "StartTime", "EndTime",
 		"Cluster", "Partition", "Account", "TimeLimit", "WorkDir", "Name", "UserName"}
@@ -19,16 +20,16 @@ var (
 		colPartition, colAccount, colLimit, colDir, colName}
 )
 
-// Jobs is one answer of squeue about our jobs, ended ones that Slurm still remembers included; run.Queue has the
-// contract. It costs slurmctld two RPCs (jobs of this user, partitions) whatever the number of jobs: --local saves the
-// one about federations, and without --all jobs in hidden partitions would be missing.
+// Jobs asks squeue once for our jobs, including ended ones that Slurm still remembers; run.Queue has the contract. It
+// costs slurmctld two RPCs (jobs of this user, partitions) for any number of jobs: --local saves the one about
+// federations, and without --all jobs in hidden partitions would be missing.
 //
-// A look at the jobs of all users is one such answer too. squeue's own filters do not help it: with several users or with names slurmctld
-// sends all jobs all the same, and one user whose account is gone makes squeue refuse them all.
+// The jobs of all users are asked for with one such query too, without squeue's filters: with several users or with
+// names slurmctld still sends all jobs, and one user whose account is gone makes squeue refuse them all.
 //
-// Arrays stay folded: of 24.11 squeue --array was seen to leave out the last task of a list with steps ([27-47:2]), and other users' could
-// have a million lines. Such a record is taken apart here. In a look at all users a long list does not fit its field: it is asked for
-// once more, of the arrays concerned.
+// Arrays stay folded: squeue --array of 24.11 left out the last task of a list with steps ([27-47:2]), and the arrays
+// of other users could have a million lines. Such a record is split here. In an answer about all users a long list does
+// not fit its field: then a second query asks for these arrays.
 func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
 	if err := c.budget.Look(ctx); err != nil {
 		return nil, fault.Wrap(fault.Transport, "rpc_budget", "the look at the queue was stopped while it waited for its share", err)
@@ -62,8 +63,9 @@ func (c *CLI) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, erro
 	return jobs, err
 }
 
-// listed takes apart records of tasks whose lists were cut, by a look at these arrays alone. It asks for nothing that a user can write, so
-// the lists need no width. What it does not show, because Slurm does not answer or the array has moved on, cannot be told for now.
+// listed splits records of array tasks whose lists were cut, after a second query about these arrays. The query asks
+// for no text that a user can write, so the lists need no width. An array that it does not show, because Slurm does not
+// answer or the array has changed, gets the record of [someTasks].
 func (c *CLI) listed(ctx context.Context, cut []run.Job) (jobs []run.Job) {
 	if len(cut) == 0 {
 		return nil
@@ -92,7 +94,7 @@ func (c *CLI) listed(ctx context.Context, cut []run.Job) (jobs []run.Job) {
 	return jobs
 }
 
-// accountingFields are the columns of sacct; those a version does not know are left out.
+// accountingFields holds the columns of sacct; an optional one that this sacct does not know is left out.
 var accountingFields = []struct {
 	name string
 	col  column
@@ -104,15 +106,15 @@ var accountingFields = []struct {
 	{"SLUID", colSLUID, false}, {"WorkDir", colDir, false}, {"JobName", colName, true},
 }
 
-// listing takes an answer as it comes, and gives the jobs in it when it has come to its end.
+// listing reads an answer while it arrives, and returns its jobs when it is complete.
 type listing interface {
 	io.Writer
 	whole() ([]run.Job, error)
 	report() (records int, why, example string)
 }
 
-// Records is one answer of sacct; run.Accounting has the contract. Every record of a reused or requeued
-// id is in it (--duplicates). A job that was never eligible to start, as a held one, is not.
+// Records asks sacct once; run.Accounting has the contract. The answer has every record of a reused or requeued id
+// (--duplicates). It lacks jobs that were never eligible to start, such as held ones.
 func (c *CLI) Records(ctx context.Context, since time.Time, of ...run.JobKey) ([]run.Job, error) {
 	names, cols, err := c.accountingColumns(ctx)
 	if err != nil {
@@ -135,7 +137,7 @@ func (c *CLI) Records(ctx context.Context, since time.Time, of ...run.JobKey) ([
 	return append(jobs, c.unexplained("sacct", out)...), nil
 }
 
-// notKept tells a cluster without accounting from accounting that does not answer.
+// notKept returns the fault AccountingDisabled if the cluster has no accounting, and err otherwise.
 func notKept(out Output, err error) error {
 	if strings.Contains(out.Stderr, "accounting storage is disabled") {
 		return fault.New(fault.NotFound, run.AccountingDisabled, "this cluster has no accounting")
@@ -143,7 +145,7 @@ func notKept(out Output, err error) error {
 	return err
 }
 
-// accountingColumns finds out once which of the columns this sacct knows. It asks sacct alone, no daemon.
+// accountingColumns returns the columns that this sacct knows. It asks sacct once, and no daemon.
 func (c *CLI) accountingColumns(ctx context.Context) (names []string, cols []column, err error) {
 	known, err := c.fields.get(func() ([]string, error) {
 		out, err := c.ask(ctx, 0, answered, "sacct", "--helpformat")
@@ -157,7 +159,7 @@ func (c *CLI) accountingColumns(ctx context.Context) (names []string, cols []col
 	return names, cols, err
 }
 
-// parsed returns the jobs of an answer, and reports what of it could not be read.
+// parsed returns the jobs of an answer, and reports its unreadable records. Jobs of another cluster are a fault.
 func (c *CLI) parsed(program string, a listing) ([]run.Job, error) {
 	jobs, err := a.whole()
 	if err != nil {

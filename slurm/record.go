@@ -10,7 +10,7 @@ import (
 	"slurmgate/visible"
 )
 
-// columns are the fields of an answer in their order.
+// column identifies a field of a record.
 type column int
 
 const (
@@ -34,13 +34,13 @@ const (
 	colName
 )
 
-// seen is a time and how it was written.
+// seen is a time with its text.
 type seen struct {
 	text string
 	at   *time.Time
 }
 
-// job makes a job of the fields.
+// job builds a job from the fields of the record.
 func (a *answer) job() (run.Job, error) {
 	j := run.Job{Restarts: -1}
 	var exit, signal int
@@ -56,8 +56,8 @@ func (a *answer) job() (run.Job, error) {
 				j.ID = both[:len(f)]
 			}
 		case colState, colAccounted:
-			// Accounting names who cancelled a job ("CANCELLED by 1001"). A controller that starts without its jobs has accounting end them
-			// too, and then nobody is named.
+			// Accounting names who cancelled a job ("CANCELLED by 1001"). A controller that starts without its jobs
+			// ends them in accounting too, and then names no user.
 			word := a.word(f)
 			if _, by, said := strings.Cut(word, " by "); c == colAccounted && said {
 				j.By = strings.TrimSpace(by)
@@ -108,7 +108,8 @@ func (a *answer) job() (run.Job, error) {
 			return run.Job{ID: j.ID, Task: j.Task}, err
 		}
 	}
-	// Slurm shows some things before they are so: expected start and end, and the exit status of a job that has not ended.
+	// Slurm shows some values before they hold: expected start and end, and the exit status of a job that has not
+	// ended.
 	switch {
 	case j.Class != run.ClassEnded:
 		j.Ended = nil
@@ -121,13 +122,14 @@ func (a *answer) job() (run.Job, error) {
 	return j, nil
 }
 
-// manyWords is more than there are states, reasons and names of clusters; nodes may be more.
+// manyWords bounds the number of interned texts. It exceeds the number of states, reasons and clusters; there may be
+// more nodes.
 const manyWords = 10_000
 
 // maxWord bounds a state, a reason or a list of nodes, in bytes.
 const maxWord = 2 << 10
 
-// word is a field that has the same value in many records, as valid text.
+// word returns a field as valid text, interned because many records have the same value.
 func (a *answer) word(f []byte) string {
 	if w, ok := a.words[string(f)]; ok {
 		return w
@@ -139,7 +141,7 @@ func (a *answer) word(f []byte) string {
 	return w
 }
 
-// time reads a time, or takes the one of the record before.
+// time parses a time, or reuses the last one of the column if the text is the same.
 func (a *answer) time(c column, f []byte) (*time.Time, error) {
 	if last := a.times[c]; last.text != "" && last.text == string(f) {
 		return last.at, nil
@@ -149,7 +151,7 @@ func (a *answer) time(c column, f []byte) (*time.Time, error) {
 	return at, err
 }
 
-// limitOf reads a limit in seconds; 0 for what is none.
+// limitOf parses a time limit and returns it in seconds, 0 for a text that is no limit.
 func limitOf(s string) int64 {
 	if s == "UNLIMITED" {
 		return run.Unlimited
@@ -157,7 +159,7 @@ func limitOf(s string) int64 {
 	return timeLimit(s)
 }
 
-// parseID reads 1234 and 1234_5.
+// parseID parses 1234 and 1234_5.
 func parseID(s string) (id string, task *int, err error) {
 	id, sub, array := strings.Cut(s, "_")
 	if !allDigits(id) {
@@ -177,7 +179,7 @@ func allDigits(s string) bool {
 	return s != "" && len(s) <= 10 && strings.Trim(s, "0123456789") == ""
 }
 
-// parseExit reads code:signal, or the status of wait(2) as one number, as squeue prints it in 22.05 (768 is 3:0).
+// parseExit parses code:signal, or the status of wait(2) as one number, as squeue prints it in 22.05 (768 is 3:0).
 func parseExit(s string) (code, signal int, err error) {
 	a, b, pair := strings.Cut(s, ":")
 	if !pair {
@@ -185,7 +187,7 @@ func parseExit(s string) (code, signal int, err error) {
 		if err != nil {
 			return 0, 0, errors.New("no exit status")
 		}
-		return int(status >> 8), int(status & 0x7f), nil // 0x80 says that there is a core file
+		return int(status >> 8), int(status & 0x7f), nil // 0x80 means that there is a core file
 	}
 	code, err1 := strconv.Atoi(a)
 	signal, err2 := strconv.Atoi(b)
@@ -195,7 +197,7 @@ func parseExit(s string) (code, signal int, err error) {
 	return code, signal, nil
 }
 
-// parseTime reads seconds since 1970, or one of Slurm's words for no time.
+// parseTime parses seconds since 1970. One of Slurm's words for no time gives nil.
 func parseTime(s string) (*time.Time, error) {
 	switch s {
 	case "", "N/A", "None", "Unknown", "NONE", "INVALID":

@@ -30,10 +30,10 @@ var scriptText string
 
 var scriptTemplate = template.Must(template.New("script").Option("missingkey=error").Parse(scriptText))
 
-// Renderer makes job scripts and the sbatch command line.
+// Renderer renders job scripts and the sbatch command line.
 type Renderer struct{ cfg ScriptConfig }
 
-// NewRenderer makes a renderer; fields left zero get their defaults.
+// NewRenderer returns a renderer with the settings c.
 func NewRenderer(c ScriptConfig) *Renderer { return &Renderer{cfg: c} }
 
 // Render returns the job script and the list of pinned files (formats: run/control.go); run.Renderer has the contract.
@@ -56,7 +56,7 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 	stdin := "/dev/null"
 	if cmd.Stdin != nil {
 		stdin = filepath.Join(job.RunDir, *cmd.Stdin)
-		for _, in := range job.Inputs() { // one that is not copied has only an empty placeholder there
+		for _, in := range job.Inputs() { // an input that is not copied has only an empty placeholder there
 			if in.DestRelpath == *cmd.Stdin && in.Path != "" {
 				stdin = in.Path
 			}
@@ -90,7 +90,7 @@ func (r *Renderer) Render(job run.JobSpec) (script, pinned []byte, err error) {
 	}
 	pinned = pinnedList(job)
 	sum := sha256.Sum256(pinned)
-	// All but the plain words of the header is quoted.
+	// All values are quoted but the plain words of the header.
 	v := map[string]any{
 		"Version": ScriptVersion, "RunID": job.RunID, "N": job.N, "Image": job.Spec.ImageDigest(), "Ctl": job.ControlPath(""), "Sent": sent,
 		"Limit": job.Spec.Resources.TimeLimitSeconds, "Grace": r.cfg.GraceSeconds, "MaxOutputBytes": job.MaxOutputBytes,
@@ -136,7 +136,7 @@ func unlisted(path string) bool {
 	return !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsFunc(path, unicode.IsControl)
 }
 
-// pinnedList is the content of pinned.sha256: the image, then the inputs.
+// pinnedList returns the content of pinned.sha256: the image, then the inputs.
 func pinnedList(job run.JobSpec) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s  %s\n", job.Spec.ImageDigest(), job.ImagePath)
@@ -151,7 +151,8 @@ func pinnedList(job run.JobSpec) []byte {
 	return b.Bytes()
 }
 
-// inPlace are the files and directories that the job reads where their owners have them, each with its state when it was registered.
+// inPlace returns the paths of the inputs that the job reads in place, each followed by its state when it was
+// registered.
 func inPlace(job run.JobSpec) (words []string) {
 	for _, in := range job.Placed {
 		if in.State != "" {
@@ -161,7 +162,7 @@ func inPlace(job run.JobSpec) (words []string) {
 	return words
 }
 
-// recheck are those of them that the job hashes after the program, too.
+// recheck returns the paths of the inputs in place that the job hashes again after the program.
 func recheck(job run.JobSpec) (paths []string) {
 	for _, in := range job.Placed {
 		if in.Recheck {
@@ -171,7 +172,7 @@ func recheck(job run.JobSpec) (paths []string) {
 	return paths
 }
 
-// sent is what the script's comment says of how it was started.
+// sent returns the script's comment about how it was started.
 func (r *Renderer) sent(job run.JobSpec) (string, error) {
 	if r.cfg.Local {
 		return "#   nothing: it runs on the gateway's own host, without Slurm", r.checkJob(job)
@@ -180,15 +181,15 @@ func (r *Renderer) sent(job run.JobSpec) (string, error) {
 	return comment(argv), err
 }
 
-// comment shows the command line as comment lines of a readable width.
+// comment formats the command line as comment lines of a readable width.
 func comment(argv []string) string {
 	return "#   " + strings.Join(lines(append([]string{"sbatch"}, quoted(argv)...)), " \\\n#     ")
 }
 
-// words are those of a bash array.
+// words formats a list as the words of a bash array.
 func words(list []string) string { return strings.Join(lines(quoted(list)), "\n  ") }
 
-// lines joins words to lines of a readable width.
+// lines joins words into lines of a readable width.
 func lines(words []string) (out []string) {
 	for _, w := range words {
 		if last := len(out) - 1; last < 0 || len(out[last])+len(w) > 124 {
@@ -200,8 +201,8 @@ func lines(words []string) (out []string) {
 	return out
 }
 
-// checkJob makes sure that what goes unquoted into names, comments and options is what it must be. The plan was
-// validated long ago; here its words are checked once more where they become Slurm's.
+// checkJob returns a fault unless all values that go unquoted into names, comments and options have their form. The
+// plan was validated when it was stored; its words are checked again here, where Slurm receives them.
 func (r *Renderer) checkJob(job run.JobSpec) error {
 	bad := func(what string) error {
 		return fault.New(fault.Internal, "job_spec", "the job cannot be rendered: "+what)
@@ -222,7 +223,7 @@ func (r *Renderer) checkJob(job run.JobSpec) error {
 	return s.Validate(plan.Rules{Docker: r.cfg.Local, Stored: true})
 }
 
-// nodeName is the name of one node: no list, no range, no option.
+// nodeName matches the name of one node: no list, no range, no option.
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 var token = regexp.MustCompile(`^[0-9a-f]{32}$`)

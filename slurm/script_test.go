@@ -54,13 +54,13 @@ func TestScriptGolden(t *testing.T) {
 			}
 			again, _, _ := r.Render(c.job)
 			if !bytes.Equal(got, again) {
-				t.Error("the same job gives other bytes")
+				t.Error("two renderings of the same job differ")
 			}
 		})
 	}
 }
 
-// A script that shellcheck has nothing to say about, whatever is filled in. Shellcheck is required, not optional.
+// Shellcheck finds no fault in a script, for any values in it. Shellcheck is required, not optional.
 func TestScriptShellcheck(t *testing.T) {
 	for name, c := range scripts {
 		script, _, err := renderer(t, c.cfg).Render(c.job)
@@ -73,7 +73,7 @@ func TestScriptShellcheck(t *testing.T) {
 	}
 }
 
-// No line may look like a directive: sbatch would obey it. What is filled in cannot start a line.
+// No line may look like a directive: sbatch would obey it. No value can start a line.
 func TestScriptHasNoDirectives(t *testing.T) {
 	for name, c := range scripts {
 		script, _, _ := renderer(t, c.cfg).Render(c.job)
@@ -147,7 +147,7 @@ func TestMinutes(t *testing.T) {
 	}
 }
 
-// The plan of a toolpack is read back from params that do not name artifacts; what is pinned is their bytes.
+// The plan of a toolpack is read back from params that do not name artifacts; the script pins their bytes.
 func TestRenderWithoutArtifactIDs(t *testing.T) {
 	job := flagstat("/shared/runs/" + testRun)
 	named, _, err := renderer(t, runtimePath).Render(job)

@@ -13,7 +13,8 @@ import (
 	"slurmgate/run"
 )
 
-// fakeApptainer says what the real one says (1.4.5) of a program that is not there and of an image that it cannot mount.
+// fakeApptainer prints the messages of the real one (1.4.5) for a missing program and for an image that it cannot
+// mount.
 const fakeApptainer = `#!/bin/bash
 fatal() { printf 'FATAL:   %s\n' "$1" >&2; exit 255; }
 [[ ! -e ${0%/*}/broken ]] || fatal "container creation failed: image driver mount failure"
@@ -22,13 +23,13 @@ shift
 exec "$@"
 `
 
-// left reads a control file, "" when it is not there.
+// left reads a control file; it returns "" if the file does not exist.
 func left(job run.JobSpec, name string) string {
 	data, _ := os.ReadFile(job.ControlPath(name))
 	return string(data)
 }
 
-// How a script describes the end of its program, whatever the program printed, and that only success has a manifest.
+// A script records how its program ended, for any output of the program, and writes a manifest only after success.
 func TestScriptEndings(t *testing.T) {
 	for name, c := range map[string]struct {
 		program string
@@ -48,7 +49,7 @@ func TestScriptEndings(t *testing.T) {
 		"segfault":         {"kill -SEGV $$", 60, "tool_failed", 139},
 		"own limit":        {"sleep 60; true", 1, "time_limit", 124},
 		"own limit, exit0": {"trap 'exit 0' TERM; sleep 60 & wait", 1, "time_limit", 124},
-		"deaf":             {"trap '' TERM; while :; do sleep 1; done", 8, "time_limit", 137}, // in that time a busy machine sets the trap
+		"deaf":             {"trap '' TERM; while :; do sleep 1; done", 8, "time_limit", 137}, // enough time for a busy machine to set the trap
 		"orphans":          {"sleep 20 & disown; exit 0", 60, "ok", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +74,8 @@ func TestScriptEndings(t *testing.T) {
 	}
 }
 
-// TERM ends a program, kills one that is deaf to it, and the attempt has no manifest even if the program exits with 0.
+// After TERM the script ends the program, with KILL if it ignores TERM, and writes no manifest even if the program
+// exits with 0.
 func TestScriptTerminated(t *testing.T) {
 	for name, program := range map[string]string{
 		"obedient": "echo up >&2; exec sleep 300",
@@ -94,7 +96,7 @@ func TestScriptTerminated(t *testing.T) {
 	}
 }
 
-// A digest that is killed says nothing about its file: it is made once more, unless the script was told to end too.
+// A killed digest proves nothing about its file: it is computed again, unless the script got TERM too.
 func TestDigestCutShort(t *testing.T) {
 	for whom, c := range map[string]struct {
 		reason string
@@ -102,7 +104,7 @@ func TestDigestCutShort(t *testing.T) {
 	}{"$$": {"ok", 0}, "0": {"terminated", 143}} { // the digest alone, or all processes of the job as Slurm does
 		job, cmd := pipeRun(t, 60, "", "echo a b")
 		bin := t.TempDir()
-		// The first call only looks whether there is an openssl.
+		// The first call only checks that openssl exists.
 		mustWrite(t, bin+"/openssl", "#!/bin/bash\necho call >>"+bin+"/calls\n[[ $(wc -l <"+bin+"/calls) != 2 ]] || kill -TERM "+whom+
 			"\nexec /usr/bin/openssl \"$@\"\n", 0o755)
 		script := strings.Replace(left(job, run.ScriptFile), "PATH=/usr/bin:/bin", "PATH="+bin+":/usr/bin:/bin", 1)
@@ -132,7 +134,7 @@ func TestUnwritableControl(t *testing.T) {
 	}
 }
 
-// The manifest describes what is there of each declared output: only a plain file with one name, reached without a symlink, is one.
+// The manifest lists a declared output as a file only if it is a regular file with one name, reached without a symlink.
 func TestScriptManifest(t *testing.T) {
 	paths := []string{"file", "sub dir/it's $(id) é.txt", "link", "way/through", "two", "three", "pipe", "folder", "missing", "no/where",
 		"dangling", "empty"}
@@ -164,7 +166,7 @@ func TestScriptManifest(t *testing.T) {
 	}
 }
 
-// The program finds nothing of the gateway and nothing of Slurm around it.
+// The program's environment contains nothing of the gateway and nothing of Slurm.
 func TestScriptEnvironment(t *testing.T) {
 	job, cmd := pipeRunOf(t, 60, "", func(j *run.JobSpec) {
 		j.Spec.Execution.Command.Env = map[string]string{"A": "$(id)\n'`\"\\ é,\u202e=x"}
@@ -179,7 +181,7 @@ func TestScriptEnvironment(t *testing.T) {
 	}
 }
 
-// A claim that is not this very job's keeps the script from everything: it starts no program and leaves no other file.
+// With a claim of another job the script does nothing: it starts no program and creates no file.
 func TestScriptTakesNoOthersClaim(t *testing.T) {
 	const other = "slurmgate-claim 1 job=1 task=- restart=0 token=%s node=n1\n"
 	for name, claim := range map[string]string{

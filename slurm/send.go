@@ -18,21 +18,21 @@ import (
 	"slurmgate/run"
 )
 
-// Pace waits until the budget has the RPCs of a send left, and takes them; run.Parts has the contract.
+// Pace waits until the budget has the RPCs of a send left, and spends them; run.Parts has the contract.
 func (c *CLI) Pace(ctx context.Context, first bool) error { return c.budget.Pace(ctx, first) }
 
 // Send starts sbatch for the k-th send of the job and waits for it; run.Submitter has the contract.
 //
-// What makes it safe to die at any point: the lock is taken first and goes to sbatch as an open descriptor,
-// so that it is free only when no sbatch of this send is left; the two files are made exclusively, so that a
-// second Send of the same number, from whatever gateway, starts nothing; and sbatch writes the receipt itself.
+// The gateway may die at any point. The lock is taken first and passed to sbatch as an open descriptor, so that it is
+// free only when no sbatch of this send is left. The two files are created exclusively, so that a second Send with the
+// same number, from any gateway, starts nothing. And sbatch writes the receipt itself.
 func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	argv, err := c.Argv(job)
 	if err != nil {
 		return notRun("job_spec", run.ScopeRun, err)
 	}
 	if err := ctx.Err(); err != nil {
-		return notRun(outOfBudget, run.ScopeRun, err) // whoever waits for it is gone: nothing is started any more
+		return notRun(outOfBudget, run.ScopeRun, err) // the caller no longer waits, so nothing is started
 	}
 	if c.cfg.Over != nil {
 		return c.sendFar(ctx, job, k, argv)
@@ -54,7 +54,7 @@ func (c *CLI) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	}
 	ended := make(chan run.SendResult, 1)
 	go func() {
-		_ = started.Wait() // its state says the same
+		_ = started.Wait() // its state has the same result
 		ended <- c.read(job, k, exitStatus(started))
 	}()
 	select {
@@ -77,7 +77,7 @@ func unchecked(err error) run.SendResult {
 	return run.SendResult{Outcome: run.SendNotRun, Code: fault.CodeOf(err), Scope: scope, Text: fault.Prose(err)}
 }
 
-// start makes the send's files and starts sbatch. A nil command comes with the result.
+// start creates the send's files and starts sbatch. If it returns nil, nothing was started and the result is valid.
 func (c *CLI) start(job run.JobSpec, k int, argv []string, lock *os.File) (*exec.Cmd, run.SendResult) {
 	var files [2]*os.File
 	for i, stream := range []string{"out", "err"} {
@@ -96,15 +96,15 @@ func (c *CLI) start(job run.JobSpec, k int, argv []string, lock *os.File) (*exec
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = files[0], files[1] // standard input is /dev/null
 	cmd.ExtraFiles = []*os.File{lock}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal's or service manager's signal by group
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no signal that a terminal or a service manager sends to the process group
 	if err := cmd.Start(); err != nil {
 		return nil, notRun("sbatch_not_started", run.ScopeSite, err)
 	}
 	return cmd, run.SendResult{}
 }
 
-// Receipt looks at what an earlier send left; run.Submitter has the contract. A send may look held for a moment after its
-// sbatch ended: a child this process forked meanwhile has the descriptor until its exec.
+// Receipt reads the output that an earlier send left; run.Submitter has the contract. A send may appear held for a
+// moment after its sbatch ended: a child that this process forked meanwhile has the descriptor until its exec.
 func (c *CLI) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
 	if c.cfg.Over != nil {
 		return c.receiptFar(ctx, job, k)
@@ -120,7 +120,7 @@ func (c *CLI) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.Send
 	return c.read(job, k, nil), false
 }
 
-// processOf names the process of the job's sbatch on this host; empty: it is not found.
+// processOf returns the process of the job's sbatch on this host, for a message, or "" if there is none.
 func processOf(job run.JobSpec) string {
 	name := job.JobName
 	if job.Array != nil {
@@ -138,10 +138,10 @@ func processOf(job run.JobSpec) string {
 	return ""
 }
 
-// lock takes the lock of a send, or tells that it is held. It lies on a disk of this machine: network
-// filesystems keep locks of dead clients. All sends share one file, each with a byte of its own, so that nothing is left of a
-// million of them. An open file description holds the lock (F_OFD_SETLK): like one of flock it goes with an inherited descriptor and is
-// free when the last of them is closed.
+// lock takes the lock of a send, or reports that it is held. The file is on a disk of this machine: network filesystems
+// keep locks of dead clients. All sends share one file, and each locks a different byte, so that sends leave no files
+// behind. An open file description holds the lock (F_OFD_SETLK): as with flock, inherited descriptors share it, and it
+// is free when the last of them is closed.
 func (c *CLI) lock(job run.JobSpec, k int) (f *os.File, held bool, err error) {
 	at, err := lockByte(job.Token, k)
 	if err != nil {
@@ -167,8 +167,8 @@ func (c *CLI) lock(job run.JobSpec, k int) (f *os.File, held bool, err error) {
 	return nil, false, os.NewSyscallError("fcntl", err)
 }
 
-// lockByte is the place of a send's lock: 56 bits of the token, and the send's number. Two sends that had the same would wait for each
-// other, no more.
+// lockByte returns the offset of a send's lock: 56 bits of the token, and the send's number. Two sends with the same
+// offset would only wait for each other.
 func lockByte(token string, k int) (int64, error) {
 	n, err := strconv.ParseUint(token[:min(14, len(token))], 16, 56)
 	return int64(n)<<6 | int64(k&63), err
@@ -177,7 +177,7 @@ func lockByte(token string, k int) (int64, error) {
 // maxSendText bounds what an sbatch may print, in bytes for each of its streams.
 const maxSendText = 256 << 10
 
-// read classifies what a send's sbatch printed. Only call it when that sbatch is gone.
+// read classifies the output of a send's sbatch. Call it only after that sbatch has ended.
 func (c *CLI) read(job run.JobSpec, k int, exit *int) run.SendResult {
 	var text [2]string
 	for i, stream := range []string{"out", "err"} {
@@ -191,18 +191,18 @@ func (c *CLI) read(job run.JobSpec, k int, exit *int) run.SendResult {
 	return c.judge(job, text[0], text[1], exit)
 }
 
-// judge classifies what a send's sbatch printed, and refuses the receipt of another cluster.
+// judge classifies the output of a send's sbatch, and refuses a receipt from another cluster.
 func (c *CLI) judge(job run.JobSpec, stdout, stderr string, exit *int) run.SendResult {
 	res := Classify(stdout, stderr, exit)
 	if res.Cluster != "" && c.cfg.Cluster != "" && !SameCluster(res.Cluster, c.cfg.Cluster) {
-		// No job of ours can be there: whoever resolves the doubt takes the claim.
+		// No job of ours can run there: resolving the doubt takes the claim.
 		return run.SendResult{Outcome: run.SendDoubt, Code: run.WrongCluster, ExitCode: exit,
 			Text: "job " + res.JobID + " was accepted by the cluster " + res.Cluster + ", but slurm.cluster is " + c.cfg.Cluster}
 	}
 	return Explained(res, job, c.cfg.User)
 }
 
-// readUpTo reads a file that is to be small. A larger one is an error: the end might hold what matters.
+// readUpTo reads a file of at most limit bytes. A larger file is an error, because its end may be needed.
 func readUpTo(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -216,7 +216,7 @@ func readUpTo(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// exitStatus is nil when sbatch was killed, or when nobody knows.
+// exitStatus returns the exit status of sbatch, or nil if sbatch was killed or its status is unknown.
 func exitStatus(cmd *exec.Cmd) *int {
 	if cmd.ProcessState == nil || !cmd.ProcessState.Exited() {
 		return nil
@@ -225,7 +225,7 @@ func exitStatus(cmd *exec.Cmd) *int {
 	return &code
 }
 
-// notRun is the result of a send whose sbatch was never started.
+// notRun returns the result of a send whose sbatch was never started.
 func notRun(code string, scope run.Scope, err error) run.SendResult {
 	return run.SendResult{Outcome: run.SendNotRun, Code: code, Scope: scope, Text: "sbatch was not started: " + err.Error()}
 }

@@ -20,7 +20,7 @@ import (
 
 // These tests are about processes and files, so their sbatch is a shell script; what the real one prints is tested elsewhere.
 
-// sender is a workspace and a transport whose sbatch runs the given lines. The work folder is $W.
+// sender creates a workspace and a transport whose sbatch runs the given lines. The work folder is $W.
 func sender(t *testing.T, lines string) (c *CLI, job run.JobSpec, work string) {
 	t.Helper()
 	work = t.TempDir()
@@ -46,28 +46,28 @@ func awaitFile(t *testing.T, path string) {
 	until(t, 2*time.Minute, path, func() bool { _, err := os.Stat(path); return err == nil })
 }
 
-// surroundings is an sbatch that writes down how it was started, and accepts with a warning.
+// surroundings is an sbatch that records how it was started, and accepts with a warning.
 const surroundings = `tr '\0' '\n' </proc/$$/environ >$W/env; cat >$W/stdin; ps -o sid= -p $$ >$W/sid; echo $$ >$W/pid; ls /proc/$$/fd >$W/fds
 printf '%s\n' "$@" >$W/argv; pwd >$W/cwd; echo banner; echo 77; echo "sbatch: warning" >&2; exit 3`
 
-// sendsOnce sends a job to that sbatch: it is started once, in the environment of the allow-list and nothing else, with an empty standard
-// input. It returns what sbatch wrote down.
+// sendsOnce sends a job to the sbatch of surroundings and checks that it starts once, in exactly the allowed
+// environment, with an empty standard input. It returns a reader of what sbatch recorded.
 func sendsOnce(t *testing.T, c *CLI, job run.JobSpec, work, env string) (read func(name string) string) {
 	t.Helper()
 	res := c.Send(t.Context(), job, 1)
 	runtest.WantSend(t, res, run.SendAccepted, "77")
 	if res.ExitCode == nil || *res.ExitCode != 3 || !strings.Contains(res.Text, "warning") {
-		t.Fatalf("the send is %+v, want sbatch's exit status and words", res)
+		t.Fatalf("the send is %s, want sbatch's exit status and words", sendText(res))
 	}
 	for range 2 {
 		runtest.WantSend(t, c.Send(t.Context(), job, 1), run.SendAccepted, "77")
 		runtest.WantCount(t, "sbatch", starts(work), 1)
 	}
 	if got, held := c.Receipt(t.Context(), job, 1); held || got.JobID != "77" {
-		t.Errorf("the receipt is %+v, held %v; want job 77", got, held)
+		t.Errorf("the receipt is %s, held %v; want job 77", sendText(got), held)
 	}
 	if got, held := c.Receipt(t.Context(), job, 2); held || got.Outcome != run.SendDoubt {
-		t.Errorf("the receipt of a send that left nothing is %+v, held %v; want doubt", got, held)
+		t.Errorf("the receipt of a send that left nothing is %s, held %v; want doubt", sendText(got), held)
 	}
 	read = func(name string) string {
 		data, err := os.ReadFile(filepath.Join(work, name))
@@ -86,7 +86,7 @@ func sendsOnce(t *testing.T, c *CLI, job run.JobSpec, work, env string) (read fu
 	return read
 }
 
-// The session of sbatch is its own, and the lock is passed on.
+// sbatch has a separate session and inherits the lock.
 func TestSendOnce(t *testing.T) {
 	for _, v := range []string{"SBATCH_TIMELIMIT", "SLURM_JOB_ID", "SLURM_CONF", "APPTAINER_BIND", "LD_PRELOAD_X", "BASH_ENV"} {
 		t.Setenv(v, "/dev/null")
@@ -101,7 +101,8 @@ func TestSendOnce(t *testing.T) {
 	runtest.WantCount(t, "sbatch", starts(work), 2)
 }
 
-// When its context ends, Send leaves sbatch alone. The lock tells that it is there, its process is named, and its receipt is found.
+// When its context ends, Send leaves sbatch alone. The lock shows that it runs, its process is named, and its receipt
+// is found.
 func TestSendLeavesSbatchAlone(t *testing.T) {
 	c, job, work := sender(t, "echo $$ >$W/pid; mv $W/pid $W/up; while [[ ! -e $W/go ]]; do sleep 0.01; done; echo 78")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,11 +115,11 @@ func TestSendLeavesSbatchAlone(t *testing.T) {
 	must(t, err)
 	if res, held := c.Receipt(t.Context(), job, 1); !held || res.Code != run.SendHeld ||
 		!strings.Contains(res.Text, "(process "+strings.TrimSpace(string(pid))+" ") {
-		t.Errorf("while sbatch (process %s) runs, its receipt is %+v, held %v; want it held, with the process", pid, res, held)
+		t.Errorf("while sbatch (process %s) runs, its receipt is %s, held %v; want it held, with the process", pid, sendText(res), held)
 	}
 	runtest.WantSend(t, c.Send(t.Context(), job, 1), run.SendDoubt, "")
 	runtest.WantCount(t, "sbatch", starts(work), 1)
-	// Another gateway, with another lock folder's view of the same files, starts nothing either.
+	// Another gateway, with another lock folder and the same files, starts nothing either.
 	other, err := NewCLI(Config{BinDir: c.cfg.BinDir, LocksDir: filepath.Join(work, "other"), User: "lab", Script: runtimePath,
 		RPCPerMinute: 60})
 	must(t, err)
@@ -128,7 +129,7 @@ func TestSendLeavesSbatchAlone(t *testing.T) {
 	runtest.WantSend(t, untilFree(t, c, job, 1), run.SendAccepted, "78")
 }
 
-// TestSendOutlivesTheGateway kills a process that waits in Send, as a crash would, and reads the receipt afterwards.
+// TestSendOutlivesTheGateway kills a process that waits in Send, as in a crash, and reads the receipt afterwards.
 func TestSendOutlivesTheGateway(t *testing.T) {
 	if w := os.Getenv("SLURMGATE_SEND_FROM"); w != "" { // the gateway to be killed
 		c, err := NewCLI(Config{BinDir: filepath.Join(w, "bin"), LocksDir: filepath.Join(w, "locks"), User: "lab", Script: runtimePath,
@@ -145,7 +146,7 @@ func TestSendOutlivesTheGateway(t *testing.T) {
 	self.Process.Kill()
 	self.Wait()
 	if res, held := c.Receipt(t.Context(), job, 1); !held {
-		t.Errorf("after the gateway was killed the receipt is %+v, not held; want sbatch alive, with its lock", res)
+		t.Errorf("after the gateway was killed the receipt is %s, not held; want sbatch alive, with its lock", sendText(res))
 	}
 	os.WriteFile(filepath.Join(work, "go"), nil, 0o600)
 	runtest.WantSend(t, untilFree(t, c, job, 1), run.SendAccepted, "79")
@@ -155,7 +156,7 @@ func TestSendOutlivesTheGateway(t *testing.T) {
 func TestSendKilledSbatch(t *testing.T) {
 	c, job, _ := sender(t, "printf 12; kill -KILL $$")
 	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendDoubt || res.ExitCode != nil {
-		t.Errorf("the send whose sbatch was killed ended as %+v, want doubt and no status", res)
+		t.Errorf("the send whose sbatch was killed ended as %s, want doubt and no status", sendText(res))
 	}
 }
 
@@ -164,7 +165,7 @@ func TestSendNotRun(t *testing.T) {
 	os.Remove(filepath.Join(work, "bin/sbatch"))
 	if res := c.Send(t.Context(), job, 1); res.Outcome != run.SendNotRun || res.Code != "sbatch_not_started" || !strings.Contains(res.Text,
 		"no such file") {
-		t.Errorf("without sbatch the send ended as %+v, want not started", res)
+		t.Errorf("without sbatch the send ended as %s, want not started", sendText(res))
 	}
 	bad := job
 	bad.Spec.Placement.Partition = "a b"
@@ -174,7 +175,7 @@ func TestSendNotRun(t *testing.T) {
 	os.RemoveAll(filepath.Join(work, "locks"))
 	runtest.WantSend(t, c.Send(t.Context(), job, 4), run.SendNotRun, "locks_dir")
 	if res, held := c.Receipt(t.Context(), job, 1); !held || res.Outcome != run.SendDoubt {
-		t.Errorf("without its lock the receipt is %+v, held %v; want doubt, held", res, held)
+		t.Errorf("without its lock the receipt is %s, held %v; want doubt, held", sendText(res), held)
 	}
 }
 
@@ -202,15 +203,17 @@ func TestBudget(t *testing.T) {
 			t.Errorf("an RPC beyond the budget: %v", err)
 		}
 		if s := b.State(); s.PerMinute != 60 || s.Burst != 20 || s.Left > 1 || s.LastMinute < 58 || s.LastMinute > 62 || s.Total != int64(n) {
-			t.Errorf("the budget is %+v after %d RPCs, want one minute's rate with nothing left", s, n)
+			t.Errorf("after %d RPCs the rate is %d, the burst %d, %d are left, %d were made in a minute, %d in all; want one minute's rate, none left",
+				n, s.PerMinute, s.Burst, s.Left, s.LastMinute, s.Total)
 		}
 		time.Sleep(2 * time.Minute)
 		if s := b.State(); s.Left != 20 || s.LastMinute != 0 || s.Total != int64(n) {
-			t.Errorf("after two minutes of rest the budget is %+v, want its whole burst", s)
+			t.Errorf("after two minutes of rest %d are left, %d were made in a minute, %d in all; want 20, 0 and %d",
+				s.Left, s.LastMinute, s.Total, n)
 		}
 		small := NewBudget(1, Shared{})
 		if err := small.Spend(t.Context(), rpcCancel); err != nil {
-			t.Errorf("the dearest command never fits: %v", err)
+			t.Errorf("Spend for the most expensive command gives %v, want no error", err)
 		}
 	})
 }
@@ -218,14 +221,14 @@ func TestBudget(t *testing.T) {
 func TestRunnerBounds(t *testing.T) {
 	out, err := processes{}.Run(t.Context(), Command{Path: "/bin/sh", Args: []string{"-c", "echo out; echo err >&2; exit 4"}, Limit: 100})
 	if err != nil || string(out.Stdout) != "out\n" || out.Stderr != "err\n" || out.Exit != 4 {
-		t.Errorf("the command gave %+v %v, want its output, words and status", out, err)
+		t.Errorf("the command gave %q, %q, status %d, %v; want out, err and status 4", out.Stdout, out.Stderr, out.Exit, err)
 	}
 	if out, err := (processes{}).Run(t.Context(), Command{Path: "/bin/sh", Args: []string{"-c", "yes"}, Limit: 1000,
 		Env: []string{"PATH=/usr/bin:/bin"}}); err == nil || len(out.Stdout) != 1000 {
 		t.Errorf("%d bytes, %v", len(out.Stdout), err)
 	}
 	if _, err := (processes{}).Run(t.Context(), Command{Path: "/bin/sh", Args: []string{"-c", "kill -TERM $$"}, Limit: 1}); err == nil {
-		t.Error("a killed program is an answer")
+		t.Error("the runner returned no error for a killed program")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -238,7 +241,7 @@ func TestRunnerBounds(t *testing.T) {
 	}
 }
 
-// A refused account says whose association is missing: not the caller's, but that of the user to whom jobs belong.
+// The refusal of an account names the user whose association is missing: the owner of the jobs, not the caller.
 func TestRefusedAccountIsExplained(t *testing.T) {
 	c, job, _ := sender(t, "echo 'sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified' "+
 		">&2; exit 1")
@@ -247,6 +250,6 @@ func TestRefusedAccountIsExplained(t *testing.T) {
 	const want = "Jobs belong to the user lab, who must have an association with the account teaching that is valid in the partition main: " +
 		"sacctmgr add user lab account=teaching"
 	if res.Outcome != run.SendRejected || !strings.Contains(res.Text, want) || !strings.Contains(res.Text, "Invalid account") {
-		t.Errorf("the send ended as %+v, want rejected with what to do", res)
+		t.Errorf("the send ended as %s, want rejected with what to do", sendText(res))
 	}
 }

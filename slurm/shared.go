@@ -15,17 +15,18 @@ import (
 	"slurmgate/run"
 )
 
-// Shared is a budget that all gateways of this host draw on, beside their own. Its File holds one number: the time, in nanoseconds since
-// the host started, at which the bucket will be full again (the generic cell rate algorithm of ATM). The file is locked while it is
-// read and written, never while a gateway waits. It must exist; every gateway must be allowed to write it.
+// Shared is a budget that all gateways of this host share, in addition to their own budgets. Its File holds one number:
+// the time, in nanoseconds since the host started, at which the bucket will be full again (the generic cell rate
+// algorithm of ATM). The file is locked while it is read and written, never while a gateway waits. The file must exist
+// and be writable for every gateway.
 type Shared struct {
 	File      string // empty: there is none
 	PerMinute int    // RPCs of all gateways together
 }
 
 const (
-	sharedLock = time.Second      // to wait for the lock of the file, which is held for microseconds
-	sharedWait = 10 * time.Minute // a longer wait is not one that gateways made: the number is not theirs
+	sharedLock = time.Second      // limit of the wait for the file's lock, which is held for microseconds
+	sharedWait = 10 * time.Minute // a number that means a longer wait was not written by a gateway
 	sharedText = 21               // bytes: 20 digits and a line break
 )
 
@@ -36,7 +37,7 @@ type sharedBucket struct {
 	now   func() time.Duration // since the host started
 
 	mu      sync.Mutex
-	problem error // of the last time the file was used
+	problem error // error of the last use of the file, or nil
 }
 
 func newSharedBucket(s Shared) *sharedBucket {
@@ -56,8 +57,8 @@ func (b *sharedBucket) cost(n int) time.Duration {
 	return time.Duration(n) * time.Minute / time.Duration(b.PerMinute)
 }
 
-// spend waits until the gateways of this host may make n more RPCs. A file that cannot be used is no reason to wait: what this gateway may
-// do by itself is bounded by its own budget.
+// spend waits until the gateways of this host may make n more RPCs. If the file cannot be used it does not wait: this
+// gateway's own budget still limits it.
 func (b *sharedBucket) spend(ctx context.Context, n int) error {
 	var wait time.Duration
 	b.use(func(full, now time.Duration) time.Duration {
@@ -69,13 +70,13 @@ func (b *sharedBucket) spend(ctx context.Context, n int) error {
 		return full
 	})
 	if err := sleep(ctx, wait); err != nil {
-		b.use(func(full, _ time.Duration) time.Duration { return full - b.cost(n) }) // nobody made those RPCs
+		b.use(func(full, _ time.Duration) time.Duration { return full - b.cost(n) }) // those RPCs were not made
 		return err
 	}
 	return nil
 }
 
-// use reads the number, and writes what next makes of it unless that is negative. b.problem says why it could not.
+// use reads the number, and writes the result of next unless that is negative. An error is stored in b.problem.
 func (b *sharedBucket) use(next func(full, now time.Duration) time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +108,8 @@ func (b *sharedBucket) change(next func(full, now time.Duration) time.Duration) 
 	return err
 }
 
-// read is the number in the file; one that cannot be a gateway's counts as an empty bucket, an empty file as a full one.
+// read returns the number in the file. A number that no gateway can have written counts as an empty bucket, an empty
+// file as a full one.
 func (b *sharedBucket) read(f *os.File, now time.Duration) time.Duration {
 	text := make([]byte, sharedText)
 	n, _ := f.ReadAt(text, 0)
@@ -121,7 +123,7 @@ func (b *sharedBucket) read(f *os.File, now time.Duration) time.Duration {
 	return time.Duration(full)
 }
 
-// state is how much is left for all gateways of this host.
+// state returns how much is left for all gateways of this host, or nil without a shared budget.
 func (b *sharedBucket) state() *run.SharedBudget {
 	if b == nil {
 		return nil
@@ -140,7 +142,7 @@ func (b *sharedBucket) state() *run.SharedBudget {
 	return s
 }
 
-// openShared opens the file of a shared budget: a regular one, and never through a link.
+// openShared opens the file of a shared budget. It refuses symbolic links and files that are not regular.
 func openShared(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -153,7 +155,8 @@ func openShared(path string) (*os.File, error) {
 	return f, nil
 }
 
-// CheckShared returns a Validation fault if the file of a shared budget cannot be used by this process; an empty name is none.
+// CheckShared returns a Validation fault if this process cannot use the file of a shared budget. It accepts an empty
+// name.
 func CheckShared(file string) error {
 	if file == "" {
 		return nil

@@ -24,7 +24,8 @@ func sharedFile(t *testing.T) string {
 	return path
 }
 
-// proves OPS-03: three gateways with budgets of their own make together what the shared one allows, and each gets its part.
+// proves OPS-03: three gateways with separate budgets together make as many RPCs as the shared one allows, and each
+// gets its part.
 func TestSharedBudget(t *testing.T) {
 	file := sharedFile(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestSharedBudget(t *testing.T) {
 		}
 		if s := gateways[0].State(); s.Shared == nil || s.Shared.Problem != nil || s.Shared.PerMinute != 60 || s.Shared.Left > 1 ||
 			s.Left > s.Shared.Left {
-			t.Errorf("the budget of the first gateway is %+v, shared %+v; want 60 a minute, used up", s, s.Shared)
+			t.Errorf("the first gateway has %d RPCs left and the shared budget differs from 60 a minute, used up: %+v", s.Left, s.Shared)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
@@ -72,14 +73,14 @@ func TestSharedBudget(t *testing.T) {
 		if err := gateways[1].Spend(given, rpcCancel); fault.CodeOf(err) != outOfBudget {
 			t.Errorf("given up: %v", err)
 		}
-		time.Sleep(20 * time.Second) // what was not made costs nothing
+		time.Sleep(20 * time.Second) // RPCs that were not made cost nothing
 		if s := gateways[2].State(); s.Shared.Left != 20 {
-			t.Errorf("after 20 s of rest the shared budget is %+v, want what came in since", s.Shared)
+			t.Errorf("after 20 s of rest the shared budget has %d RPCs left, want 20", s.Shared.Left)
 		}
 	})
 }
 
-// proves OPS-03: a shared budget that cannot be used, or that somebody tampers with, never stops a gateway.
+// proves OPS-03: a shared budget that cannot be used, or that was tampered with, never stops a gateway.
 func TestSharedBudgetUnusable(t *testing.T) {
 	dir := t.TempDir()
 	good, link, pipe := sharedFile(t), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
@@ -87,13 +88,14 @@ func TestSharedBudgetUnusable(t *testing.T) {
 	must(t, unix.Mkfifo(pipe, 0o666))
 	for _, file := range []string{filepath.Join(dir, "absent"), link, pipe, dir} {
 		b := NewBudget(60, Shared{file, 1})
-		for range 5 { // more than the shared budget has
+		for range 5 { // more than are left in the shared budget
 			if err := b.Spend(t.Context(), 1); err != nil {
 				t.Errorf("Spend with the shared file %s gives %v, want no error", file, err)
 			}
 		}
 		if s := b.State(); s.Shared.Problem == nil || s.Left < 10 {
-			t.Errorf("the budget with the shared file %s is %+v, want its problem and at least 10 left", file, s)
+			t.Errorf("with the shared file %s the problem is %v and %d RPCs are left, want a problem and at least 10",
+				file, s.Shared.Problem, s.Left)
 		}
 		if err := CheckShared(file); fault.CodeOf(err) != "shared_budget" {
 			t.Errorf("CheckShared(%q) = %v, want the code shared_budget", file, err)
@@ -119,11 +121,11 @@ func TestSharedBudgetUnusable(t *testing.T) {
 		t.Errorf("with the file locked: %v", err)
 	}
 	if s := b.State(); s.Shared.Problem == nil || !strings.Contains(*s.Shared.Problem, "keeps") {
-		t.Errorf("the shared budget is %+v, want the problem of its file", s.Shared)
+		t.Errorf("the problem of the locked shared file is %v, want one with the word keeps", s.Shared.Problem)
 	}
 }
 
-// TestSharedBudgetOfProcesses: processes draw on one file, one of which is killed at any time.
+// Processes share one file, and one of them is killed at any time.
 func TestSharedBudgetOfProcesses(t *testing.T) {
 	if file := os.Getenv("SLURMGATE_TEST_SHARED"); file != "" {
 		b := NewBudget(60000, Shared{file, 6000})

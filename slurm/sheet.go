@@ -9,39 +9,40 @@ import (
 	"slurmgate/run"
 )
 
-// An answer about the jobs of all users is a sheet: every record has the same number of bytes, because squeue and sacct pad and cut each
-// field to the width that is asked for. Where a field begins depends on nothing that a user can choose, so no name of a job can make or
-// hide a record, whatever it contains: not even one that is chosen by someone who has read the command line of this very look.
+// An answer about the jobs of all users is a sheet: every record has the same number of bytes, because squeue and sacct
+// pad and cut each field to the requested width. The position of a field depends on nothing that a user can choose, so
+// no job name can forge or hide a record, even if the user has read the command line of this query.
 //
 //	1234    ␟RUNNING ␟…␟alice   ␟sg-run_…      ␟⏎       squeue: a gap behind each field
 //	1234     RUNNING  …  alice    sg-run_…      ⏎       sacct: its gap is a space
 //
-// Names of users and jobs, and folders, that fill their field may have been cut. They are no user's and no run's.
+// Names of users and jobs, and folders, that fill their field may have been cut. They match no user and no run.
 //
-// Text that is not part of a record, as a banner, shifts what follows it. Then the next line that has a record's shape is looked for. What
-// follows a line feed in a text that a user or a plugin wrote never has it: these fields come last and have less than half of a record, so
-// where such a line feed is, a record that begins behind another one has a field without any (TestSheetShape).
+// Text that is not part of a record, such as a banner, shifts what follows it. Then the reader searches for the next
+// line with a record's shape. The text after a line feed that a user or a plugin wrote never has that shape: these
+// fields come last and take less than half of a record, so at the position of that line feed such a record would need a
+// field that has none (TestSheetShape).
 type sheet struct {
 	answer
 	layout layout
-	stray  bool // up to the next line feed nothing is a record
+	stray  bool // text up to the next line feed is skipped
 
-	cut []run.Job // records of tasks of an array, by its id, whose list does not fit its field
+	cut []run.Job // records of array tasks whose list does not fit its field, with the array's id
 
-	wanted  map[run.JobKey]int // records so far of each job that is wanted, by name and user; nil: all with names of a gateway's jobs are
-	perUser map[string]int     // jobs so far of each user
-	floods  []string           // users with too many of them, as they are found
+	wanted  map[run.JobKey]int // number of records of each wanted job, by name and user; nil: all jobs with names of a gateway's jobs are wanted
+	perUser map[string]int     // number of jobs of each user
+	floods  []string           // users with more than maxUserJobs jobs
 }
 
-// Bounds of what users can make the gateway remember of one answer.
+// Bounds of what users can make the gateway store from one answer.
 const (
 	maxUserJobs   = 50_000 // of one user, with names of a gateway's jobs
-	maxJobRecords = 1000   // of one name, in accounting, where each requeue adds one; of an array's name maxTasks
+	maxJobRecords = 1000   // of one name, in accounting, where each requeue adds one; maxTasks for the name of an array
 )
 
-// field is one of a sheet.
+// field is a column of a sheet.
 type field struct {
-	name  string // the program's word
+	name  string // as squeue or sacct calls it
 	width int    // bytes
 	col   column
 	text  bool // may have a line feed: a name, a folder, or a reason that a plugin wrote
@@ -52,7 +53,7 @@ type layout struct {
 	gap    byte // behind each field
 }
 
-// size is the length of a record with its line feed.
+// size returns the length of a record with its line feed, in bytes.
 func (l layout) size() int {
 	n := 1
 	for _, f := range l.fields {
@@ -64,18 +65,18 @@ func (l layout) size() int {
 // The widths of texts that users choose.
 const (
 	userWidth = 65
-	nameWidth = 80 // names of a gateway's jobs have about fifty
+	nameWidth = 80 // names of a gateway's jobs have about 50 bytes
 )
 
-// mayBeCut are the fields whose values count as none where they fill the width.
+// mayBeCut holds the columns whose value is dropped where it fills the width.
 var mayBeCut = []column{colDir, colPartition, colAccount}
 
-// folderWidth is that of the working folders of runs below RunsDirOfAll.
+// folderWidth returns the width of the working folders of runs below RunsDirOfAll.
 func (c *CLI) folderWidth() int {
 	return len(c.cfg.RunsDirOfAll) + userWidth + len("/run_0X8Z4D1X467KV94K4TXG0D9BXT/a123456789/ctl") + 1
 }
 
-// queueLayout is asked of squeue for the jobs of all users. Every squeue since 20.11 knows it.
+// queueLayout returns the layout for squeue and the jobs of all users. Every squeue since 20.11 knows these fields.
 func (c *CLI) queueLayout() layout {
 	return layout{gap: sep[0], fields: []field{
 		{"JobArrayID", 24, colID, false},
@@ -97,7 +98,7 @@ func (c *CLI) queueLayout() layout {
 	}}.balanced()
 }
 
-// accountingLayout has the same for sacct, as far as it knows the columns.
+// accountingLayout returns the layout for sacct, with the columns that this sacct knows.
 func (c *CLI) accountingLayout(names []string, cols []column) layout {
 	widths := map[column]int{colID: 24, colAccounted: 32, colReason: 64, colRestarts: 8, colNode: 64, colExit: 10, colSubmit: 12, colStart: 12,
 		colEnd: 12, colCluster: 48, colSLUID: 24, colDir: c.folderWidth(), colName: nameWidth}
@@ -109,7 +110,7 @@ func (c *CLI) accountingLayout(names []string, cols []column) layout {
 	return l.balanced()
 }
 
-// balanced makes the first field so wide that the texts have less than half of a record.
+// balanced widens the first field until the texts take less than half of a record.
 func (l layout) balanced() layout {
 	texts, rest := 0, 0
 	for _, f := range l.fields {
@@ -123,7 +124,7 @@ func (l layout) balanced() layout {
 	return l
 }
 
-// formatQueue is the value of squeue's --Format.
+// formatQueue returns the value of squeue's --Format.
 func (l layout) formatQueue() string {
 	var words []string
 	for _, f := range l.fields {
@@ -132,7 +133,7 @@ func (l layout) formatQueue() string {
 	return strings.Join(words, ",")
 }
 
-// formatAccounting is the value of sacct's --format. A negative width aligns to the left.
+// formatAccounting returns the value of sacct's --format. A negative width aligns to the left.
 func (l layout) formatAccounting() string {
 	var words []string
 	for _, f := range l.fields {
@@ -170,7 +171,7 @@ func (s *sheet) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// take reads the record that rest is, or drops what is no part of one.
+// take reads the record in rest, or drops from rest what is not part of a record.
 func (s *sheet) take() {
 	if s.fits(s.rest) {
 		s.record(s.rest)
@@ -203,7 +204,7 @@ func (s *sheet) fits(text []byte) bool {
 	return text[at] == '\n'
 }
 
-// record reads one of the right shape.
+// record reads a record of the right shape.
 func (s *sheet) record(text []byte) {
 	s.read++
 	s.fields = s.fields[:0]
@@ -247,7 +248,8 @@ func (s *sheet) record(text []byte) {
 // maxLists is how many arrays Slurm is asked about once more, because the lists of their tasks do not fit the sheet.
 const maxLists = 100
 
-// room reports whether the job is one that is wanted, and n more jobs of it are kept. What is too much concerns those it is too much of.
+// room reports whether the job is wanted and n more jobs of it may be stored. Above a bound only the user or the name
+// concerned is affected.
 func (s *sheet) room(key run.JobKey, n int) bool {
 	if s.wanted == nil {
 		before := s.perUser[key.User]
@@ -271,7 +273,8 @@ func (s *sheet) room(key run.JobKey, n int) bool {
 	return before+n <= most
 }
 
-// whole is answer's. What is too much of one user hides that user's jobs and no others.
+// whole returns the jobs of a complete answer, as answer.whole does. A user with too many jobs makes only that user's
+// jobs unreadable.
 func (s *sheet) whole() ([]run.Job, error) {
 	if s.stray {
 		return nil, fmt.Errorf("the answer breaks off: %s", s.example)

@@ -14,9 +14,9 @@ import (
 	"slurmgate/run"
 )
 
-const forgedName = "sg-run_0X8Z4D1X467KV94K4TXG0D9BXA-a1-aabbccddeea1" // of alice in the recorded answers; bob has a job of it, too
+const forgedName = "sg-run_0X8Z4D1X467KV94K4TXG0D9BXA-a1-aabbccddeea1" // alice's in the recorded answers; bob has a job with that name too
 
-// line is a record as squeue prints it.
+// line formats a record as squeue prints it.
 func line(id, state, user, name string) string {
 	return lineOf(id, state, user, "/", name)
 }
@@ -47,9 +47,9 @@ func readSheet(text string, chunk int) (*sheet, []run.Job, error) {
 
 func keyOf(j run.Job) string { return j.ID + " " + j.User + " " + j.State + " " + j.Name }
 
-// What a real squeue printed while bob had jobs with alice's name, with whole forged records of hers in their names and folders behind
-// line feeds, with names that are cut within one, and arrays, and while jobs and an array of alice had been renamed. Only what Slurm says
-// of each is read.
+// The answer is from a real squeue while bob had jobs with the name of alice's, with whole forged records of hers after
+// line feeds in their names and folders, with names that are cut within such a record, and arrays, and while jobs and
+// an array of alice had been renamed. Only Slurm's own fields are read.
 func TestSheetOfQueue(t *testing.T) {
 	size := testLayout.size()
 	for _, chunk := range []int{1, 7, size - 1, size, size + 1, 1 << 20} {
@@ -74,7 +74,7 @@ func TestSheetOfQueue(t *testing.T) {
 		}
 		dir := "/shared/scratch/alice/runs/run_0X8Z4D1X467KV94K4TXG0D9BXF/a1/ctl"
 		if j := jobs[2]; *j.Task != 2 || j.Class != run.ClassPending || j.WorkDir != dir {
-			t.Errorf("the third job is %+v, want task 2 pending in %s", j, dir)
+			t.Errorf("the third job is %s in %s, want task 2 pending in %s", jobsText(j), j.WorkDir, dir)
 		}
 		last := run.Job{ID: "22", User: "alice", Name: x("B"), Cluster: "devcluster", Partition: "main", Account: "research", Limit: 86400,
 			State: "FAILED", Why: "NonZeroExitCode",
@@ -85,7 +85,7 @@ func TestSheetOfQueue(t *testing.T) {
 	}
 }
 
-// The same of sacct, which has only the records that were wanted, by name and user.
+// The same for sacct: only the wanted records are returned, by name and user.
 func TestSheetOfAccounting(t *testing.T) {
 	c, r := allUsers(t)
 	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
@@ -94,16 +94,16 @@ func TestSheetOfAccounting(t *testing.T) {
 	jobs, err := c.Records(t.Context(), time.Unix(0, 0), run.JobKey{Name: forgedName, User: "alice"}, run.JobKey{Name: failed, User: "alice"})
 	if err != nil || len(jobs) != 1 || keyOf(jobs[0]) != "78 alice FAILED "+failed || jobs[0].ExitCode == nil || *jobs[0].ExitCode != 3 ||
 		!strings.HasPrefix(jobs[0].SLUID, "s") {
-		t.Errorf("the records of alice are %+v %v, want her job that failed", jobs, err)
+		t.Errorf("Records of alice gives %s, %v, want her job that failed", jobsText(jobs...), err)
 	}
 	if jobs, err = c.Records(t.Context(), time.Unix(0, 0), run.JobKey{Name: forgedName, User: "bob"}); err != nil || len(jobs) != 5 ||
 		keyOf(jobs[1]) != "77 bob FAILED "+forgedName {
-		t.Errorf("the records of bob are %+v %v, want his five", jobs, err)
+		t.Errorf("Records of bob gives %s, %v, want five jobs", jobsText(jobs...), err)
 	}
 }
 
-// Wherever text begins that users choose, what follows it does not have the shape of a record: of a record that begins anywhere else than
-// a real one, some byte is another than it must be, and no user writes that byte.
+// No text that users choose can begin a record: at every offset but that of a real record, some byte differs from the
+// required one, and no user can write that byte.
 func TestSheetShape(t *testing.T) {
 	c, r := allUsers(t)
 	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
@@ -119,7 +119,7 @@ func TestSheetShape(t *testing.T) {
 func checkShape(t *testing.T, l layout) {
 	t.Helper()
 	size := l.size()
-	// may says whether the byte at a position of a real record can be that one.
+	// may reports whether the byte at a position of a real record can have that value.
 	may := func(at int, b byte) bool {
 		at %= size
 		if at == size-1 {
@@ -140,7 +140,7 @@ func checkShape(t *testing.T, l layout) {
 		at := 0
 		for _, f := range l.fields {
 			for i := at; i < at+f.width && !f.text; i++ {
-				possible = possible && (shift+i)%size != size-1 // there is a line feed for certain
+				possible = possible && (shift+i)%size != size-1 // this byte is always a line feed
 			}
 			if at += f.width + 1; !may(shift+at-1, l.gap) {
 				possible = false
@@ -152,7 +152,7 @@ func checkShape(t *testing.T, l layout) {
 	}
 }
 
-// Stray text costs no record but those it is in the middle of, and hides all jobs that are not shown.
+// Stray text destroys only the records that it interrupts, and makes every job that is not shown unknown.
 func TestSheetWithStrayText(t *testing.T) {
 	a, b := line("1", "RUNNING", "alice", jobOf(1)), line("2", "RUNNING", "alice", jobOf(2))
 	evil := line("9", "RUNNING", "bob", "x\n"+strings.Repeat("9"+sep, 39))
@@ -184,34 +184,35 @@ func TestSheetWithStrayText(t *testing.T) {
 			if err == nil && (len(shown) != c.jobs || len(jobs) != c.jobs && !s.lost || slices.ContainsFunc(shown, func(j run.Job) bool {
 				return j.User != "alice"
 			})) {
-				t.Errorf("the sheet with %s gives %+v, want %d jobs of alice", name, jobs, c.jobs)
+				t.Errorf("the sheet with %s gives %s, want %d jobs of alice", name, jobsText(jobs...), c.jobs)
 			}
 		}
 	}
 }
 
-// Users and names that may have been cut are nobody's.
+// Users and names that may have been cut match no job.
 func TestSheetCuts(t *testing.T) {
 	long := "alice" + strings.Repeat("x", 100)
 	_, jobs, err := readSheet(line("1", "RUNNING", long, jobOf(1))+line("2", "RUNNING", "", jobOf(2))+
 		line("3", "RUNNING", "alice", "sg-run_"+strings.Repeat("A", 100))+line("4", "RUNNING", "alice@lab.example", jobOf(4)), 1000)
 	if err != nil || len(jobs) != 1 || jobs[0].User != "alice@lab.example" {
-		t.Errorf("the sheet with a long and a foreign line gives %+v %v, want the job of alice@lab.example", jobs, err)
+		t.Errorf("the sheet with a long and a foreign line gives %s, %v, want the job of alice@lab.example", jobsText(jobs...), err)
 	}
 }
 
-// A record that cannot be read is its owner's: no other user's job looks unread by it.
+// A record that cannot be read concerns its owner only: it makes no other user's job unread.
 func TestSheetUnread(t *testing.T) {
 	s, jobs, err := readSheet(line("1", "RUNNING", "alice", jobOf(1))+line("x", "RUNNING", "bob", jobOf(1)), 1000)
 	if err != nil || len(jobs) != 2 || s.unread != 1 || s.lost {
-		t.Fatalf("the sheet with a line without id gives %+v %v, want two jobs, one unread", jobs, err)
+		t.Fatalf("the sheet with a line without id gives %s, %v, want two jobs, one unread", jobsText(jobs...), err)
 	}
 	if d := cmp.Diff(run.Job{Name: jobOf(1), User: "bob", Class: run.ClassUnread, Why: "no job id"}, jobs[1]); d != "" {
 		t.Errorf("the job without id differs (-want +got):\n%s", d)
 	}
 }
 
-// What a user has too much of hides that user's jobs alone, and none of it is remembered. 100,000 jobs of other users cost no memory.
+// A user with too many jobs makes only that user's jobs unknown, and the excess is not stored. 100,000 jobs of other
+// users cost no memory.
 //
 // no race: each of its millions of steps is like the one before
 func TestSheetFloods(t *testing.T) {
@@ -235,7 +236,7 @@ func TestSheetFloods(t *testing.T) {
 		t.Fatalf("%d jobs, %v", len(jobs), err)
 	}
 	if last := jobs[len(jobs)-1]; last.User != "bob" || last.Name != "" || last.Class != run.ClassUnread {
-		t.Errorf("the last job is %+v, want bob's without a name, unread", last)
+		t.Errorf("the last job is %s, want bob's without a name, unread", jobsText(last))
 	}
 	s = newSheet(testLayout, 0)
 	s.wanted = map[run.JobKey]int{{Name: jobOf(7), User: "bob"}: 0, {Name: jobOf(1), User: "alice"}: 0}
@@ -247,18 +248,19 @@ func TestSheetFloods(t *testing.T) {
 		t.Fatalf("%d jobs, %v", len(jobs), err)
 	}
 	if flood := jobs[maxJobRecords]; flood.User != "bob" || flood.Name != jobOf(7) || flood.Class != run.ClassUnread {
-		t.Errorf("the job past the most is %+v, want bob's, unread", flood)
+		t.Errorf("the job after maxJobRecords is %s, want bob's, unread", jobsText(flood))
 	}
 }
 
-// allocated is how many bytes were ever allocated.
+// allocated returns the number of bytes allocated since the start of the process.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.TotalAlloc
 }
 
-// Whatever bob calls his jobs, and however the answer comes, alice's are those that Slurm shows, and nothing is hidden.
+// For any job names of bob, and for any chunks of the answer, alice's jobs are those that Slurm shows, and nothing is
+// hidden.
 func FuzzSheetForgery(f *testing.F) {
 	rec := line("1", "COMPLETED", "alice", forgedName)
 	f.Add("x\n"+rec+rec, uint16(435))
@@ -277,12 +279,12 @@ func FuzzSheetForgery(f *testing.F) {
 		}
 		hers := slices.DeleteFunc(jobs, func(j run.Job) bool { return j.User == "bob" })
 		if len(hers) != 2 || keyOf(hers[0]) != "1 alice RUNNING "+jobOf(1) || keyOf(hers[1]) != "3 alice PENDING "+jobOf(3) {
-			t.Errorf("the jobs of alice are %+v, want her two", hers)
+			t.Errorf("the jobs of alice are %s, want 1 running and 3 pending", jobsText(hers...))
 		}
 	})
 }
 
-// Any text at all: no panic, and a job only with a user and in the shape of a record.
+// For any text: no panic, and every job has a user and comes from text in the shape of a record.
 func FuzzSheet(f *testing.F) {
 	f.Add([]byte(line("1", "COMPLETED", "alice", forgedName)), uint16(3))
 	f.Add([]byte("x\n"+line("1", "COMPLETED", "alice", forgedName)+"y"), uint16(100))
@@ -290,11 +292,11 @@ func FuzzSheet(f *testing.F) {
 		_, jobs, err := readSheet(string(text), int(chunk)+1)
 		_, again, err2 := readSheet(string(text), 1<<20)
 		if (err == nil) != (err2 == nil) || !cmp.Equal(jobs, again) {
-			t.Errorf("it matters how the answer comes: %v %v", err, err2)
+			t.Errorf("the same answer in other chunks gives %v, want %v", err, err2)
 		}
 		for _, j := range jobs {
 			if (j.Name == "") != (j.User == "") || !bytes.Contains(text, []byte(j.Name)) {
-				t.Errorf("the sheet gives %+v, want a job with both user and name, from its text", j)
+				t.Errorf("the sheet gives the job %s, want user and name, from the text", jobsText(j))
 			}
 		}
 	})

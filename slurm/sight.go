@@ -9,8 +9,8 @@ import (
 	"slurmgate/fault"
 )
 
-// Codes of the faults of a cluster that hides from the gateway's user what belongs to others. Its answers are clean and empty then, so a
-// gateway that looks for all users must not believe what they do not show.
+// Fault codes for a cluster that hides the data of other users from the gateway's user. Its answers are clean and empty
+// then, so a gateway that queries for all users must not conclude that a job is absent.
 const (
 	JobsHidden    = "jobs_hidden"    // squeue's
 	RecordsHidden = "records_hidden" // sacct's
@@ -19,8 +19,9 @@ const (
 
 const rpcDatabase = 1 // sacctmgr, to slurmdbd
 
-// CheckSight makes sure that Slurm shows the gateway's user the jobs of all users, and with accounting their records and associations too.
-// A gateway that looks for its own user alone needs no more than it is always shown. It costs two RPCs to slurmctld and two to slurmdbd.
+// CheckSight makes sure that Slurm shows the gateway's user the jobs of all users, and with accounting their records
+// and associations too. A gateway that queries for its own user alone always passes. It costs two RPCs to slurmctld and
+// two to slurmdbd.
 func (c *CLI) CheckSight(ctx context.Context, accounting bool) error {
 	err := c.SeesAll(ctx)
 	if err == nil && accounting {
@@ -31,7 +32,8 @@ func (c *CLI) CheckSight(ctx context.Context, accounting bool) error {
 	return err
 }
 
-// Hides reports whether an error says that Slurm hides something from the gateway's user, and not that it did not answer.
+// Hides reports whether err is the fault of a cluster that hides data from the gateway's user, and not of one that did
+// not answer.
 func Hides(err error) bool {
 	return slices.Contains([]string{JobsHidden, RecordsHidden, UsersHidden}, fault.CodeOf(err))
 }
@@ -96,14 +98,14 @@ func (c *CLI) database(ctx context.Context, word string, hidden *fault.Error) er
 	return nil
 }
 
-// databaseValues are those of slurmdbd itself: sacctmgr prints the ones of this host's slurm.conf first.
+// databaseValues parses the configuration of slurmdbd itself: sacctmgr prints that of this host's slurm.conf first.
 func databaseValues(text string) map[string]string {
 	_, own, _ := strings.Cut(text, "SlurmDBD configuration:")
 	return configValues(own)
 }
 
-// unlessOperator gives the fault, unless the database gives this user a level that sees everything. A coordinator sees the jobs of some
-// accounts: not enough.
+// unlessOperator returns the fault hidden, unless the database gives this user an admin level that sees all data. A
+// coordinator sees only the jobs of some accounts.
 func (c *CLI) unlessOperator(ctx context.Context, database bool, hidden *fault.Error) error {
 	if !database {
 		return hidden
@@ -122,7 +124,7 @@ func (c *CLI) unlessOperator(ctx context.Context, database bool, hidden *fault.E
 	return hidden
 }
 
-// listed reports whether a value of slurm.conf such as "accounts,jobs" has the word.
+// listed reports whether a value of slurm.conf such as "accounts,jobs" contains the word.
 func listed(value, word string) bool {
 	return slices.ContainsFunc(strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' || r == ';' }),
 		func(w string) bool { return strings.EqualFold(w, word) })

@@ -11,8 +11,8 @@ import (
 	"slurmgate/run"
 )
 
-// A cluster may hide the jobs, records and accounts of other users behind clean, empty answers. A gateway that looks for all users asks
-// what is hidden, and from whom it is not.
+// A cluster may hide the jobs, records and accounts of other users behind clean, empty answers. A gateway that queries
+// for all users checks what is hidden, and whether its level shows it.
 //
 // proves SITE-08
 func TestSight(t *testing.T) {
@@ -56,18 +56,18 @@ func TestSight(t *testing.T) {
 	cli.cfg.AllUsers = true
 	r.answer("scontrol show config", Output{Stdout: []byte("PrivateData = jobs\nAccountingStorageType = accounting_storage/none\n")})
 	if err := cli.SeesAll(t.Context()); fault.CodeOf(err) != JobsHidden {
-		t.Errorf("nobody has a level without slurmdbd: %v", err)
+		t.Errorf("CheckSight without slurmdbd gives %v, want the jobs hidden", err)
 	}
 	r.answer("scontrol show config", Output{Stderr: "slurm_load_ctl_conf error: Unable to contact slurm controller\n", Exit: 1})
 	if err := cli.SeesAll(t.Context()); !fault.Is(err, fault.Transport) || Hides(err) {
 		t.Error(err)
 	}
 	if cli, r = fakeCLI(t); cli.CheckSight(t.Context(), true) != nil || len(r.calls) > 0 {
-		t.Errorf("a gateway that looks for its own user is asked nothing: %v", r.calls)
+		t.Errorf("CheckSight for one user alone calls %v, want no call", r.calls)
 	}
 }
 
-// Records and accounts are not believed when slurmdbd hides those of others, however clean the answer is.
+// A clean answer about records or accounts is refused when slurmdbd hides those of other users.
 func TestHiddenAnswersAreNotBelieved(t *testing.T) {
 	c, r := allUsers(t)
 	r.answer("sacctmgr show configuration", Output{Stdout: []byte("SlurmDBD configuration:\nPrivateData = jobs,users\n")})
@@ -86,14 +86,14 @@ func TestHiddenAnswersAreNotBelieved(t *testing.T) {
 	}
 }
 
-// One squeue is about all users, without a filter that slurmctld does not know or that an account that is gone would break.
+// One squeue asks for all users, without filters, which slurmctld ignores or which fail for a deleted account.
 func TestJobsOfAllUsers(t *testing.T) {
 	c, r := allUsers(t)
 	r.answer("squeue", Output{Stdout: []byte(line("1", "RUNNING", "alice", jobOf(1)) + line("2", "RUNNING", "bob", "other") +
 		line("3", "RUNNING", "bob", "renamed"))})
 	jobs, err := c.Jobs(t.Context(), map[string]bool{"3": true})
 	if err != nil || len(jobs) != 2 || jobs[0].User != "alice" || jobs[1].Name != "renamed" {
-		t.Errorf("the jobs asked for are %+v %v, want alice's and the one that was renamed", jobs, err)
+		t.Errorf("Jobs gives %s, %v, want alice's job and the renamed one", jobsText(jobs...), err)
 	}
 	args := strings.Join(r.last().Args, " ")
 	if strings.Contains(args, "--user") || strings.Contains(args, "--array") || !strings.Contains(args, "--states=all") {
@@ -101,12 +101,13 @@ func TestJobsOfAllUsers(t *testing.T) {
 	}
 	r.answer("scancel --version", Output{Stdout: []byte("slurm 24.11.5\n")})
 	if err := c.Cancel(t.Context(), "1", jobOf(1), ""); err != nil || !slices.Contains(r.last().Args, "--user=lab") {
-		t.Errorf("the user that looks at all jobs must cancel only its own: %v %v", r.last().Args, err)
+		t.Errorf("a user who sees all jobs must cancel only its own: scancel %v gives %v", r.last().Args, err)
 	}
 }
 
-// Tasks of arrays that wait are one record, whose list is asked for once more where it does not fit: of these arrays alone, and without
-// anything that a user can write. What Slurm does not show then hides the tasks; what has ended without a list hides none.
+// Waiting tasks of an array share one record, whose list is asked for again where it does not fit: for these arrays
+// alone, and without text that a user can write. If Slurm then does not show the list, the tasks are unknown; an ended
+// record without a list hides none.
 func TestTasksOfAllUsers(t *testing.T) {
 	const name, other = "sg-array-0123456789abcdef01234567", "sg-array-0123456789abcdef01234568"
 	long := "0-3,5,7,9,11,13,15,17,19,21"
@@ -130,7 +131,7 @@ func TestTasksOfAllUsers(t *testing.T) {
 			var got []string
 			for _, j := range jobs {
 				if strings.Contains(j.ID, "_") != (j.Task != nil) || j.Name == name && j.User != "alice" {
-					t.Errorf("the task is %+v, want an id of a task and its owner", j)
+					t.Errorf("the task is %s, want an id of a task and its owner", jobsText(j))
 				}
 				got = append(got, j.ID+" "+cmp.Or(j.State, string(j.Class)))
 			}
@@ -144,7 +145,8 @@ func TestTasksOfAllUsers(t *testing.T) {
 	}
 }
 
-// Accounting is asked about the jobs by name and by user; users whose accounts are gone do not hide the jobs of the others.
+// Accounting is asked about the jobs by name and by user; users without an account any more do not hide the jobs of
+// others.
 func TestRecordsOfAllUsers(t *testing.T) {
 	c, r := allUsers(t)
 	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
@@ -154,7 +156,7 @@ func TestRecordsOfAllUsers(t *testing.T) {
 		{Name: "a,b", User: "x,y"}}
 	jobs, err := c.Records(t.Context(), time.Unix(0, 0), of...)
 	if err != nil || len(jobs) != 5 || jobs[0].User != "bob" || of[0].User != "bob" {
-		t.Errorf("the records of all users are %+v %v, want five, bob's first", jobs, err)
+		t.Errorf("Records gives %s, %v, want five jobs, bob's first", jobsText(jobs...), err)
 	}
 	var asked []string
 	for _, call := range r.calls {
@@ -170,7 +172,7 @@ func TestRecordsOfAllUsers(t *testing.T) {
 	}
 	r.calls = nil
 	if _, err := c.Records(t.Context(), time.Unix(0, 0)); err != nil || !slices.Contains(r.calls[0].Args, "--name="+noJob) {
-		t.Errorf("nothing in particular: %v %v", r.calls, err)
+		t.Errorf("Records of no jobs calls %v and gives %v", r.calls, err)
 	}
 	r.calls = nil
 	r.answer("sacct --user", Output{})
@@ -190,7 +192,7 @@ func TestRecordsOfAllUsers(t *testing.T) {
 	}
 }
 
-// Where somebody has made very many jobs under the name of one run, only that run waits.
+// Where a user has created very many jobs under the name of one run, only that run waits.
 func TestTooManyRecords(t *testing.T) {
 	c, r := allUsers(t)
 	r.answer("sacct --helpformat", Output{Stdout: []byte(golden(t, "sacct-helpformat-24.11.txt"))})
@@ -207,11 +209,12 @@ func TestTooManyRecords(t *testing.T) {
 	}
 	jobs, err := c.Records(t.Context(), time.Unix(0, 0), of...)
 	if err != nil || len(jobs) != 1 || jobs[0].Name != jobOf(3) || jobs[0].User != "alice" || jobs[0].Class != run.ClassUnread {
-		t.Errorf("of too many records %+v %v is left, want alice's job, unread", jobs, err)
+		t.Errorf("Records with too many jobs gives %s, %v, want alice's job, unread", jobsText(jobs...), err)
 	}
 }
 
-// Usage is that of the runs' own jobs: an id that is another user's job by now, or that was never the run's, has none.
+// Usage covers only the runs' own jobs: an id that now belongs to another user's job, or that was never the run's, has
+// none.
 func TestUsageOfAllUsers(t *testing.T) {
 	c, r := allUsers(t)
 	r.answer("sacct --allusers", Output{Stdout: []byte(
@@ -219,7 +222,7 @@ func TestUsageOfAllUsers(t *testing.T) {
 	list, err := c.Usage(t.Context(), time.Unix(0, 0), run.JobKey{ID: "7", User: "alice"}, run.JobKey{ID: "8", User: "alice"},
 		run.JobKey{ID: "9", User: "alice"}, run.JobKey{ID: "1;2", User: "alice"})
 	if err != nil || len(list) != 1 || list[0].JobID != "7" || list[0].User != "alice" || list[0].MaxRSSBytes != 2048 {
-		t.Errorf("the usage of alice is %+v %v, want that of job 7", list, err)
+		t.Errorf("Usage of alice gives %d jobs, %v, want job 7 alone with 2048 bytes", len(list), err)
 	}
 	if args := r.last().Args; !slices.Contains(args, "--jobs=7,8,9") {
 		t.Errorf("sacct was called with %q, want --jobs=7,8,9", args)
@@ -232,7 +235,7 @@ func TestUsageOfAllUsers(t *testing.T) {
 	}
 	if list, err = c.Usage(t.Context(), time.Unix(0, 0), run.JobKey{ID: "7", User: "alice"}, run.JobKey{ID: "8", User: "bob"}); err != nil ||
 		len(list) != 1 {
-		t.Errorf("the usage of two users is %+v %v, want one job's", list, err)
+		t.Errorf("Usage of two users gives %d jobs, %v, want one", len(list), err)
 	}
 	r.calls = nil
 	if list, err = c.Usage(t.Context(), time.Unix(0, 0)); err != nil || list != nil || len(r.calls) > 0 {

@@ -14,23 +14,23 @@ import (
 	"slurmgate/run"
 )
 
-// Source asks a cluster's Slurm for the parts of a [run.Snapshot], each with one question.
+// Source asks a cluster's Slurm for the parts of a [run.Snapshot], each with one query.
 type Source interface {
 	Config(ctx context.Context, age time.Duration) (run.ClusterConfig, error) // no older than an age
-	ShowPartitions(context.Context) ([]run.Partition, error)                  // without what nodes have
+	ShowPartitions(context.Context) ([]run.Partition, error)                  // without the resources of nodes
 	Nodes(context.Context) ([]run.Node, error)                                // once for each partition they are in
 	QOS(context.Context) ([]run.QOS, error)
-	// Accounts is what one user may charge on a cluster, or where user is empty each user.
+	// Accounts returns what one user may charge on a cluster, or each user if user is empty.
 	Accounts(ctx context.Context, cluster, user string) (map[string]run.UserAccounts, error)
 }
 
-// What the questions cost.
+// Costs of the queries in RPCs.
 const (
 	rpcPartitions = 1
 	rpcNodes      = 2
 )
 
-// Partitions asks for what a run must fit: three RPCs.
+// Partitions returns the partitions with the resources of their nodes. It costs three RPCs.
 func Partitions(ctx context.Context, s Source) ([]run.Partition, error) {
 	list, err := s.ShowPartitions(ctx)
 	if err != nil {
@@ -43,7 +43,8 @@ func Partitions(ctx context.Context, s Source) ([]run.Partition, error) {
 	return run.AddNodes(list, nodes), nil
 }
 
-// Describe asks for all but QOS: five RPCs to slurmctld, and one to slurmdbd for what a user may charge where there is slurmdbd.
+// Describe returns a snapshot without QOS. It costs five RPCs to slurmctld, and one to slurmdbd for what a user may
+// charge where there is slurmdbd.
 func Describe(ctx context.Context, s Source, user string) (d run.Snapshot, err error) {
 	d.Config, err = run.Ask(ctx, func(ctx context.Context) (run.ClusterConfig, error) { return s.Config(ctx, 0) })
 	if err == nil {
@@ -61,9 +62,9 @@ func Describe(ctx context.Context, s Source, user string) (d run.Snapshot, err e
 	return d, err
 }
 
-// lastConfig is the last answer about the configuration, of the cluster of the site file.
+// lastConfig is the last known configuration of the site file's cluster.
 type lastConfig struct {
-	mu   sync.Mutex // never held during a question
+	mu   sync.Mutex // never held during a query
 	last run.Asked[run.ClusterConfig]
 }
 
@@ -79,10 +80,10 @@ func (c *lastConfig) keep(a run.Asked[run.ClusterConfig]) {
 	c.last = a
 }
 
-// ever is the age of an answer that counts as long as there is one.
+// ever is an age that accepts every earlier answer.
 const ever = time.Duration(math.MaxInt64)
 
-// Config returns slurmctld's configuration, no older than an age. The answer that shows the cluster's name counts too.
+// Config returns slurmctld's configuration, no older than age. The answer that proved the cluster's name counts too.
 func (c *CLI) Config(ctx context.Context, age time.Duration) (run.ClusterConfig, error) {
 	began := time.Now()
 	if err := c.CheckCluster(ctx); err != nil {
@@ -101,14 +102,14 @@ func (c *CLI) Config(ctx context.Context, age time.Duration) (run.ClusterConfig,
 	return a.Value, err
 }
 
-// showConfig asks whatever cluster it is.
+// showConfig asks for the configuration without a check of the cluster.
 func (c *CLI) showConfig(ctx context.Context) (run.ClusterConfig, error) {
 	out, err := c.run(ctx, nil, answered, "scontrol", "show", "config")
 	return clusterConfig(string(out.Stdout)), err
 }
 
-// clusterConfig reads what scontrol show config prints: "Configuration data as of 1795361949", by slurmctld's clock, and lines
-// "Key = value".
+// clusterConfig parses the output of scontrol show config: "Configuration data as of 1795361949", by slurmctld's clock,
+// and lines "Key = value".
 func clusterConfig(text string) run.ClusterConfig {
 	c := run.ClusterConfig{Values: configValues(text)}
 	line, _, _ := strings.Cut(text, "\n")
@@ -119,7 +120,7 @@ func clusterConfig(text string) run.ClusterConfig {
 	return c
 }
 
-// configValues reads lines "Key = value".
+// configValues parses lines "Key = value".
 func configValues(text string) map[string]string {
 	v := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -130,7 +131,7 @@ func configValues(text string) map[string]string {
 	return v
 }
 
-// MessageTimeout returns slurm.conf's; run.Queue has the contract. It is asked for once.
+// MessageTimeout returns slurm.conf's MessageTimeout; run.Queue has the contract. It is asked for once.
 func (c *CLI) MessageTimeout(ctx context.Context) (time.Duration, error) {
 	if c.service != nil {
 		return c.service.MessageTimeout(ctx)
@@ -150,7 +151,7 @@ func (c *CLI) ShowPartitions(ctx context.Context) ([]run.Partition, error) {
 	return partitions(string(out.Stdout)), err
 }
 
-// partitions reads lines of words Key=value.
+// partitions parses lines of words Key=value.
 func partitions(text string) (list []run.Partition) {
 	for line := range strings.Lines(text) {
 		v := map[string]string{}
@@ -171,7 +172,7 @@ func partitions(text string) (list []run.Partition) {
 	return list
 }
 
-// named gives the words of a list; nil is ALL.
+// named returns the words of a list; nil means ALL.
 func named(s string) []string {
 	switch s {
 	case "", "ALL":
@@ -182,7 +183,7 @@ func named(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// timeLimit reads [days-]hours:minutes:seconds; 0 for UNLIMITED.
+// timeLimit parses [days-]hours:minutes:seconds; it returns 0 for UNLIMITED and for a text that is no time.
 func timeLimit(s string) (seconds int64) {
 	days, clock, ok := strings.Cut(s, "-")
 	if !ok {
@@ -214,7 +215,7 @@ func (c *CLI) Unusable(ctx context.Context) (map[string]run.Unusable, error) {
 	return run.UnusableNodes(list), err
 }
 
-// parseNodes reads a line for each partition that a node is in.
+// parseNodes parses the output of sinfo, with a line for each partition that a node is in.
 func parseNodes(text string) (list []run.Node, err error) {
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSpace(line), "|", 8)
@@ -233,7 +234,7 @@ func parseNodes(text string) (list []run.Node, err error) {
 	return list, nil
 }
 
-// GPUs counts those of a node's generic resources, such as gpu:a100:4(S:0-1),gpu:2,shard:8.
+// GPUs returns the number and types of the GPUs in a node's generic resources, such as gpu:a100:4(S:0-1),gpu:2,shard:8.
 func GPUs(gres string) (n int, types []string) {
 	for word := range strings.SplitSeq(gres, ",") {
 		word, _, _ = strings.Cut(word, "(")
@@ -264,7 +265,7 @@ func archs(text string) (list []string) {
 			if name = Arch(name); !slices.Contains(list, name) {
 				list = append(list, name)
 			}
-			break // what follows may be an admin's words
+			break // the rest may be text that an admin wrote
 		}
 	}
 	slices.Sort(list)
@@ -317,8 +318,8 @@ func (c *CLI) Accounts(ctx context.Context, cluster, user string) (map[string]ru
 	return run.ByUser(rows), nil
 }
 
-// associations reads User|DefaultAccount|Cluster|Account|Partition|QOS|MaxSubmitJobs|GrpSubmitJobs, a line for each association; users
-// without one have a line with empty fields. Lines in another form are counted and skipped.
+// associations parses User|DefaultAccount|Cluster|Account|Partition|QOS|MaxSubmitJobs|GrpSubmitJobs, a line for each
+// association; users without one have a line with empty fields. Lines in another form are counted and skipped.
 func associations(text, cluster string) (rows []run.Association, odd int, example string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)

@@ -11,7 +11,7 @@ import (
 	"slurmgate/run"
 )
 
-// FuzzSnapshot: no answer of Slurm's commands panics, and none makes a partition, a node or an account without a name.
+// No answer of Slurm's commands causes a panic or gives a partition, a node or an account without a name.
 func FuzzSnapshot(f *testing.F) {
 	f.Add("Configuration data as of 1\nKillWait = 30 sec\n", "PartitionName=a MaxTime=1-02:03:04 State=UP AllowAccounts=x,y MaxMemPerNode=5\n",
 		"n1|a|4|10|gpu:a:2(S:0),gpu:1|idle|Unknown|none\n", "x|a|c|q|r|s,t|1|\ny||||||||\n")
@@ -20,29 +20,29 @@ func FuzzSnapshot(f *testing.F) {
 		named, err := parseNodes(nodes)
 		for _, n := range named {
 			if n.Name == "" {
-				t.Errorf("from a stray answer the node is %+v, %v, want a name", n, err)
+				t.Errorf("parseNodes gives a node of partition %q without a name (%v)", n.Partition, err)
 			}
 		}
 		for _, p := range run.AddNodes(partitions(parts), named) {
 			if p.Name == "" || p.Usable() > p.Nodes {
-				t.Errorf("from a stray answer the partition is %+v, want a name and no more usable nodes than there are", p)
+				t.Errorf("the partition %q has %d usable nodes of %d, want a name and at most all nodes", p.Name, p.Usable(), p.Nodes)
 			}
 		}
 		rows, _, _ := associations(assoc, "c")
 		for user, u := range run.ByUser(rows) {
 			if user == "" || len(u.Accounts) == 0 {
-				t.Errorf("the user %q has %+v, want a user's name and at least one account", user, u)
+				t.Errorf("ByUser gives the user %q with %d accounts, want a name and at least one account", user, len(u.Accounts))
 			}
 			for _, a := range u.Accounts {
 				if a.Name == "" {
-					t.Errorf("the user %q has %+v, want no account without a name", user, u)
+					t.Errorf("ByUser gives the user %q an account without a name", user)
 				}
 			}
 		}
 	})
 }
 
-// What a run must fit is asked with two commands, and a failure of either is no answer. A partition without nodes has no line of sinfo.
+// Partitions takes two commands, and a failure of either is an error. A partition without nodes has no line in sinfo.
 //
 // proves SITE-07
 func TestPartitions(t *testing.T) {
@@ -76,8 +76,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// The nodes that take no jobs, as sinfo of 24.11 prints them after a Prolog has failed, with an administrator's reason, and one that is
-// down.
+// Nodes that take no jobs, as sinfo of 24.11 prints them: after a failed Prolog, with an administrator's reason, and
+// one that is down.
 func TestUnusable(t *testing.T) {
 	c, r := fakeCLI(t)
 	r.answer("sinfo", Output{Stdout: []byte("big1|big|256|2200000|gpu:a100:16|down*|Unknown|has no slurmd by design\n" +
@@ -98,7 +98,7 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// Slurm's forms of a time limit, of generic resources and of slurmctld's clock. (sinfo(1), slurm.conf(5))
+// Slurm's formats of a time limit, of generic resources and of slurmctld's clock. (sinfo(1), slurm.conf(5))
 func TestForms(t *testing.T) {
 	for text, want := range map[string]int64{"UNLIMITED": 0, "": 0, "00:10:00": 600, "1-00:00:00": 86400, "30-12:00:01": 30*86400 + 43201} {
 		if got := timeLimit(text); got != want {
@@ -126,7 +126,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// A snapshot is asked for with one question for each part; a cluster without slurmdbd is not asked for accounts.
+// A snapshot takes one query for each part; a cluster without slurmdbd is not asked for accounts.
 func TestDescribe(t *testing.T) {
 	for storage, want := range map[string]int{"accounting_storage/slurmdbd": 1, "(null)": 0} {
 		c, r := fakeCLI(t)
@@ -139,7 +139,8 @@ func TestDescribe(t *testing.T) {
 		s, err := Describe(t.Context(), c, "lab")
 		if err != nil || s.Config.Value.Name() != "devcluster" || s.Partitions.Value[0].CPUs != 4 || len(s.Nodes.Value) != 1 ||
 			len(s.Accounts.Value["lab"].Accounts) != want {
-			t.Errorf("with %s Describe gives %+v, %v, want a cluster with a partition and %d account of lab", storage, s, err, want)
+			t.Errorf("with %s Describe gives the cluster %q, %d nodes and %d accounts of lab, %v; want devcluster, 1 and %d",
+				storage, s.Config.Value.Name(), len(s.Nodes.Value), len(s.Accounts.Value["lab"].Accounts), err, want)
 		}
 		for what, at := range map[string]time.Time{"configuration": s.Config.At, "partitions": s.Partitions.At, "nodes": s.Nodes.At} {
 			if at.Before(began) || at.After(time.Now()) {
@@ -153,7 +154,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// The configuration is asked for again only when it is older than the caller accepts, and never twice for the cluster's name.
+// The configuration is asked for again only when it is older than the caller accepts, and never a second time for the
+// cluster's name.
 func TestConfigIsAskedOnce(t *testing.T) {
 	c, r := onCluster(t, "alpha")
 	for _, step := range []struct {

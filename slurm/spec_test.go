@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,7 +36,7 @@ func mustWrite(t *testing.T, path, text string, mode os.FileMode) {
 
 func ptr[T any](v T) *T { return &v }
 
-// flagstat is a job as the lifecycle makes it.
+// flagstat returns a job as the lifecycle creates it.
 func flagstat(runDir string) run.JobSpec {
 	attempt := filepath.Join(runDir, "a1")
 	return run.JobSpec{
@@ -61,7 +62,7 @@ func flagstat(runDir string) run.JobSpec {
 	}
 }
 
-// piped is a job of three programs, of which the first reads an input from standard input.
+// piped returns a job of three programs, of which the first reads an input from standard input.
 func piped(runDir string) run.JobSpec {
 	j := flagstat(runDir)
 	j.Spec.Execution.Command.Pipe = [][]string{{"sort", "-k", "it's\n$(id)"}, {"/usr/bin/uniq", "-c"}}
@@ -69,7 +70,7 @@ func piped(runDir string) run.JobSpec {
 	return j
 }
 
-// awkward is a job full of what the plan allows and a shell or Slurm could take for something else.
+// awkward returns a job full of text that a plan allows and that a shell or Slurm could misread.
 func awkward(runDir string) run.JobSpec {
 	j := flagstat(runDir)
 	j.ToolID, j.Principal = "t.x", run.Principal{Name: "a --x=,é\n"}
@@ -85,7 +86,7 @@ func awkward(runDir string) run.JobSpec {
 	return j
 }
 
-// inPlaced is a job that reads a file and a folder where they lie.
+// inPlaced returns a job that reads a file and a folder in place.
 func inPlaced(runDir string) run.JobSpec {
 	j := flagstat(runDir)
 	index := plan.Input{Role: "index", ChecksumSHA256: strings.Repeat("7", 64), DestRelpath: "in/index", Directory: true}
@@ -97,7 +98,7 @@ func inPlaced(runDir string) run.JobSpec {
 	return j
 }
 
-// foldered is a job with two folders among its outputs.
+// foldered returns a job with two folders among its outputs.
 func foldered(runDir string) run.JobSpec {
 	j := flagstat(runDir)
 	j.Spec.IO.Outputs = append(j.Spec.IO.Outputs, plan.Output{Role: "index", SrcRelpath: "out/index", Type: plan.Directory, Label: "index"},
@@ -110,7 +111,7 @@ func renderer(t *testing.T, c ScriptConfig) *Renderer {
 	return NewRenderer(c)
 }
 
-// hashing is a job that executes the gateway's own script.
+// hashing returns a job that executes the gateway's own script.
 func hashing(runDir string) run.JobSpec {
 	j := flagstat(runDir)
 	j.ToolID, j.ImagePath = "reference.add", j.ControlPath(run.ProgramFile)
@@ -122,4 +123,23 @@ func hashing(runDir string) run.JobSpec {
 		Outputs: []plan.Output{{Role: "list", SrcRelpath: "out/list", Type: "UNKNOWN", Label: "checksums"}}}
 	j.ExecArgs = append([]string{j.ImagePath}, j.Spec.Execution.Command.Argv...)
 	return j
+}
+
+// sendText formats the result of a send for a failure text.
+func sendText(r run.SendResult) string {
+	exit := "unknown"
+	if r.ExitCode != nil {
+		exit = fmt.Sprint(*r.ExitCode)
+	}
+	return fmt.Sprintf("{%s, code %q, scope %q, job %q, cluster %q, exit %s: %q}",
+		r.Outcome, r.Code, r.Scope, r.JobID, r.Cluster, exit, r.Text)
+}
+
+// jobsText formats jobs for a failure text.
+func jobsText(jobs ...run.Job) string {
+	var list []string
+	for _, j := range jobs {
+		list = append(list, fmt.Sprintf("{%s %q of %q: %s %s %q}", j.ID, j.Name, j.User, j.State, j.Class, j.Why))
+	}
+	return strings.Join(list, ", ")
 }

@@ -7,8 +7,8 @@ import (
 	"slurmgate/run"
 )
 
-// states is what each of Slurm's states means to a run: every base state and every flag that squeue or
-// sacct may show in its place (Slurm 22.05 to 26.05).
+// states maps Slurm's states to classes: every base state and every flag that squeue or sacct may show in its place
+// (Slurm 22.05 to 26.05).
 //
 // A job with a flag has not ended. REQUEUED and the like wait for a new start (it will find the claim taken);
 // sacct shows REQUEUED for the record of the start that was given up, which is not the job's end either.
@@ -32,8 +32,8 @@ func classes(states map[run.Class]string) map[string]run.Class {
 	return of
 }
 
-// stateOf reads a state as squeue and sacct print it: "CANCELLED by 1001" and a cut "COMPLETED+" lose
-// what is behind the word. A word that is not in the table is kept and sorted as unknown.
+// stateOf parses a state as squeue and sacct print it: "CANCELLED by 1001" and a cut "COMPLETED+" are reduced to the
+// word. A word that is not in the table is returned with ClassUnknown.
 func stateOf(s string) (state string, class run.Class) {
 	state, _, _ = strings.Cut(strings.TrimSpace(s), " ")
 	state = strings.TrimSuffix(state, "+")
@@ -43,15 +43,15 @@ func stateOf(s string) (state string, class run.Class) {
 	return state, run.ClassUnknown
 }
 
-// flags are the states that squeue shows in place of the base state, the first of a job's that is in the list. (job_state_string)
+// flags lists the states that squeue shows in place of the base state, in order of precedence. (job_state_string)
 var flags = strings.Fields("COMPLETING STAGE_OUT CONFIGURING RESIZING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT STOPPED REVOKED " +
 	"RESV_DEL_HOLD SIGNALING EXPEDITING")
 
-// hidden are flags that squeue does not show beside a base state.
+// hidden lists the flags that squeue does not show if there is a base state.
 var hidden = strings.Fields("LAUNCH_FAILED RECONFIG_FAIL POWER_UP_NODE UPDATE_DB")
 
-// StateOf sorts a state as slurmrestd shows it: the base state and flags, or the one word that squeue prints. A word that is not known is
-// kept and sorted as unknown, whatever the others are. No word is no state.
+// StateOf returns the state for words as slurmrestd shows them: the base state and flags, or the one word that squeue
+// prints. If any word is unknown, it returns that word with ClassUnknown. Without words the state is empty.
 func StateOf(words []string) (state string, class run.Class) {
 	first := len(flags)
 	for _, word := range words {

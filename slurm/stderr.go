@@ -8,18 +8,19 @@ import (
 	"slurmgate/run"
 )
 
-// beside has the lines on standard error that are known to mean nothing: of a deprecated key in slurm.conf, of a library that cannot be
-// preloaded, of Kerberos. An answer with other lines beside it shows what is there, and not what is absent.
+// beside records lines on standard error that are known to be harmless: of a deprecated key in slurm.conf, of a library
+// that cannot be preloaded, of Kerberos. An answer that comes with other lines proves which jobs exist, and not which
+// are absent.
 type beside struct {
 	mu    sync.Mutex
-	noise map[string]bool // each with its program, without figures
+	noise map[string]bool // each with its program and with its numbers replaced by 0
 }
 
-// maxBeside bounds the lines that are remembered, and those of one answer that are told of.
+// maxBeside bounds the lines that are remembered, and those of one answer that are reported.
 const maxBeside = 100
 
-// callFailed matches a line that names a call, a connection or a time-out that failed, whoever prints it; ownFailed one of Slurm's own
-// programs about anything that failed.
+// callFailed matches a line about a failed call, a failed connection or a time-out, from any program. ownFailed matches
+// a line of Slurm's own programs about any failure.
 var (
 	callFailed = regexp.MustCompile(`(?i)\b(slurm|dbd|auth|cred)_[a-z]+|\bpersistinit\b|\brpc\b|\bmunge|\bzero bytes\b|` +
 		`\bcommunication\b|\b(connection|shutdown) failure\b|\binsane message\b|\bheader lengths\b|\binterrupted system call\b|` +
@@ -34,15 +35,15 @@ var (
 	figures   = regexp.MustCompile(`[0-9]+`)
 )
 
-// failedCall reports whether the line says that the program may have got only a part of the answer, or nothing. A path may have any words
-// in it.
+// failedCall reports whether the line means that the program may have received only a part of the answer, or nothing.
+// Paths are ignored, because they may contain any words.
 func failedCall(line string) bool {
 	plain := pathWord.ReplaceAllString(line, "$1")
 	return callFailed.MatchString(plain) || ownFailed.MatchString(plain)
 }
 
-// answered is the okay of a query that is only good if no call of its program failed: squeue is known to print half an answer and mention
-// the failure on standard error alone.
+// answered accepts the output of a query only if no call of its program failed: squeue is known to print half an answer
+// and to report the failure only on standard error.
 func answered(out Output) bool {
 	for line := range strings.Lines(out.Stderr) {
 		if failedCall(strings.TrimSpace(line)) {
@@ -52,7 +53,8 @@ func answered(out Output) bool {
 	return out.Exit == 0
 }
 
-// unexplained gives a record that may be any job's for each line beside an answer that is not known to be harmless.
+// unexplained returns a record of ClassUnread, which may be any job's, for each line on standard error that is not
+// known to be harmless.
 func (c *CLI) unexplained(program string, out Output) (jobs []run.Job) {
 	told := map[string]bool{}
 	for line := range strings.Lines(out.Stderr) {
@@ -77,7 +79,7 @@ func (c *CLI) unexplained(program string, out Output) (jobs []run.Job) {
 
 func kindOf(said string) string { return figures.ReplaceAllString(said, "0") }
 
-// Harmless learns that a line means nothing; run.Queue has the contract.
+// Harmless records that a line, with its program, means nothing; run.Queue has the contract.
 func (c *CLI) Harmless(said string) {
 	c.beside.mu.Lock()
 	defer c.beside.mu.Unlock()
@@ -85,7 +87,7 @@ func (c *CLI) Harmless(said string) {
 	if c.beside.noise[kind] {
 		return
 	}
-	if len(c.beside.noise) >= maxBeside { // of words that differ each time: the oldest cannot be told from the newest
+	if len(c.beside.noise) >= maxBeside { // the lines differ each time, and their order is not stored
 		clear(c.beside.noise)
 	}
 	if c.beside.noise == nil {

@@ -9,7 +9,7 @@ import (
 	"slurmgate/run"
 )
 
-// harmlessLines say nothing of an answer, failedCalls that it may be any part of one.
+// harmlessLines do not affect an answer; failedCalls mean that it may be incomplete.
 var (
 	harmlessLines = []string{
 		"PROGRAM: error: Ignoring obsolete SlurmctldTimeout=120 option. Please update your configuration.",
@@ -43,8 +43,9 @@ func printedBy(program, line string) string {
 	return strings.ReplaceAll(line, "PROGRAM", program) + "\n"
 }
 
-// A line of a failed call makes an answer none. Any other line leaves what is shown, but nothing counts as absent until the line has come
-// with the jobs of all open runs: then it is harmless for that command, whatever its figures, and is noted once.
+// A line of a failed call makes an answer an error. With any other line the shown jobs count, but none counts as absent
+// until the line has come with the jobs of all open runs: then it is harmless for that command, for any numbers in it,
+// and is reported once.
 func TestLinesBesideAnswers(t *testing.T) {
 	queue, fields := golden(t, "squeue-24.11.txt"), golden(t, "sacct-helpformat-24.11.txt")
 	var noted []string
@@ -76,7 +77,7 @@ func TestLinesBesideAnswers(t *testing.T) {
 			}
 			noted = nil
 			c.Harmless(why)
-			c.Harmless(strings.ReplaceAll(why, "1", "2")) // the same but for its figures
+			c.Harmless(strings.ReplaceAll(why, "1", "2")) // the same but for its numbers
 			if jobs, err := look(); err != nil || beside(jobs) != "" || len(jobs) != len(first)-1 || len(noted) != 1 || noted[0] != why {
 				t.Errorf("%s with %q, known as harmless: %d jobs, %q, %v, noted %q", program, line, len(jobs), beside(jobs), err, noted)
 			}
@@ -94,7 +95,7 @@ func TestLinesBesideAnswers(t *testing.T) {
 	}
 }
 
-// What is printed beside the use of all the jobs that were asked for is harmless too.
+// A line printed with the usage of all requested jobs is harmless too.
 func TestLineBesideUsage(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		c, r := fakeCLI(t)
@@ -114,7 +115,7 @@ func TestLineBesideUsage(t *testing.T) {
 	}
 }
 
-// No other command is held up by such a line, and none has answered that names a failed call.
+// Such a line does not fail other commands, and a line about a failed call fails all of them.
 func TestLinesBesideOtherAnswers(t *testing.T) {
 	type command struct {
 		name string

@@ -6,7 +6,8 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// The renderer of job scripts, held to the suite of all renderers; what runs the jobs is held to its suites in run/runtest.
+// The renderer of job scripts passes the conformance suite of all renderers; the suites in run/runtest check what runs
+// the jobs.
 func TestRendererConformance(t *testing.T) {
 	runtest.Renderer(t, renderer(t, runtimePath), flagstat("/shared/runs/"+testRun))
 }

@@ -13,8 +13,9 @@ import (
 	"slurmgate/run"
 )
 
-// Time in which Slurm has stopped all processes of a job does not count against the program's limit, and a limit that was raised in Slurm
-// after the job was sent counts in place of the program's own. After a pause 146 is what Apptainer says when it lost the program's status.
+// Time in which Slurm has stopped all processes of a job does not count against the program's limit, and a limit that
+// was raised in Slurm after the job was sent replaces the program's own. After a pause Apptainer exits with 146 when it
+// lost the program's status.
 func TestProgramLimit(t *testing.T) {
 	limitOf := func(job run.JobSpec, token string) {
 		text := fmt.Sprintf("slurmgate-limit 1 token=%s seconds=60\n", token)
@@ -61,7 +62,7 @@ func TestProgramLimit(t *testing.T) {
 	}
 }
 
-// A busy node delivers TERM to the program first and to the script only when the program has ended of it.
+// A busy node may deliver TERM to the program first, and to the script only after it has ended the program.
 func TestTermEndsTheProgramFirst(t *testing.T) {
 	for name, program := range map[string]string{"signal": "kill -TERM $$", "status": "exit 3; true"} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,8 @@ func TestTermEndsTheProgramFirst(t *testing.T) {
 	}
 }
 
-// Slurm sends CONT and at once TERM to every process of a job that is cancelled. bash loses a TERM that comes while a trap of CONT runs.
+// Slurm sends CONT and immediately TERM to every process of a cancelled job. bash loses a TERM that comes while a trap
+// of CONT runs.
 func TestTermRightAfterCont(t *testing.T) {
 	for i := range 30 {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
@@ -103,7 +105,7 @@ func TestTermRightAfterCont(t *testing.T) {
 	}
 }
 
-// whenBegun waits until the program of the job has said something.
+// whenBegun waits until the program of the job has printed something.
 func whenBegun(t *testing.T, job run.JobSpec) {
 	t.Helper()
 	until(t, time.Minute, "output of the program", func() bool {
@@ -112,7 +114,7 @@ func whenBegun(t *testing.T, job run.JobSpec) {
 	})
 }
 
-// until waits, at most for the limit, for what has happened when ok.
+// until waits, at most for limit, until ok returns true.
 func until(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !ok(); time.Sleep(10 * time.Millisecond) {
@@ -122,7 +124,7 @@ func until(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	}
 }
 
-// session signals all processes of a session, as Slurm does with those of a job.
+// session signals all processes of a session, as Slurm does for a job.
 func session(t *testing.T, id int, signals ...syscall.Signal) {
 	out, err := exec.Command("ps", "-o", "pid=", "-s", strconv.Itoa(id)).Output()
 	must(t, err)

@@ -12,7 +12,7 @@ import (
 	"slurmgate/run"
 )
 
-// rowOf is a record of squeue about a job of ours; change replaces some of its fields.
+// rowOf formats a record of squeue about a job of ours; change replaces some of its fields.
 func rowOf(id int, change ...string) string {
 	f := []string{fmt.Sprint(id), "FAILED", "None", "0", "n1", "3:0", "100", "200", "300", "c",
 		"main", "research", "1:00:00", "/", jobOf(id), "lab", "\n"}
@@ -26,8 +26,8 @@ func jobOf(id int) string {
 	return fmt.Sprintf("sg-run_0X8Z4D1X467KV94K4TXG0D9BX%d-a1-aabbccddee00", id)
 }
 
-// One strange record is one unknown job: whatever it is, the records around it count. Where it may have been anybody's, the answer says
-// so with a job without a name.
+// One unreadable record is one unknown job, and the records around it count. Where it may be any job's, the answer has
+// an unread job without a name.
 func TestUnreadRecords(t *testing.T) {
 	good := run.Job{Cluster: "c", State: "FAILED", Class: run.ClassEnded, Node: "n1", ExitCode: ptr(3),
 		Partition: "main", Account: "research", Limit: 3600, Submitted: at(100), Started: at(200),
@@ -36,7 +36,7 @@ func TestUnreadRecords(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		why  string
-		job  string // the name it is known by; empty: none
+		job  string // the name of the unread job; empty: none
 	}{
 		"another exit status":      {rowOf(2, "3:0", "3;0"), "no exit status", jobOf(2)},
 		"too large an exit status": {rowOf(2, "3:0", "65536"), "no exit status", jobOf(2)},
@@ -64,7 +64,7 @@ func TestUnreadRecords(t *testing.T) {
 			c3.ID, c3.Name = "3", jobOf(3)
 			c1 := good
 			c1.ID, c1.Name = "1", jobOf(1)
-			// The record behind what breaks off may be lost with it; the one after that is not.
+			// The record after one that breaks off may be lost with it; the next one is not.
 			a := newAnswer("lab", queueColumns, 0)
 			for part := range slices.Chunk([]byte(rowOf(1)+c.text+rowOf(9)+rowOf(3)), 1<<12) {
 				a.Write(part)
@@ -77,17 +77,17 @@ func TestUnreadRecords(t *testing.T) {
 				t.Errorf("the first job differs (-want +got):\n%s", d)
 			}
 			if !slices.ContainsFunc(jobs, func(j run.Job) bool { return cmp.Equal(j, c3) }) {
-				t.Errorf("the jobs are %+v, want the one after the unread line among them", jobs)
+				t.Errorf("the jobs are %s, want job 3, after the unread line, among them", jobsText(jobs...))
 			}
 			i := slices.IndexFunc(jobs, func(j run.Job) bool { return j.Class == run.ClassUnread })
 			if i < 0 || jobs[i].Name != c.job || jobs[i].Why != a.why || c.job != "" && jobs[i].ID != "2" && c.why != "no job id" {
-				t.Errorf("the jobs are %+v, want one unread with its name and the reason", jobs)
+				t.Errorf("the jobs are %s, want an unread one with the name %q and the reason %q", jobsText(jobs...), c.job, a.why)
 			}
 		})
 	}
 }
 
-// What is only unusual is read: a raw wait status as 22.05 prints it, states and texts that nobody expected, a status of a job that runs.
+// Unusual records are read: a raw wait status as 22.05 prints it, unknown states and texts, a status of a running job.
 func TestUnusualRecords(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -118,7 +118,7 @@ func TestUnusualRecords(t *testing.T) {
 	}
 }
 
-// Both programs report what they could not read, and foreign records are not looked into.
+// The unreadable records of both programs are reported, and foreign records are not examined.
 func TestUnreadIsReported(t *testing.T) {
 	c, r := fakeCLI(t)
 	var reports []string
@@ -128,17 +128,17 @@ func TestUnreadIsReported(t *testing.T) {
 	r.answer("squeue", Output{Stdout: []byte(rowOf(1) + rowOf(2, "3:0", "x") + rowOf(3, "3:0", "y") + rowOf(4, jobOf(4), "foreign", "3:0",
 		"z"))})
 	if jobs, err := c.Jobs(t.Context(), nil); err != nil || len(jobs) != 3 {
-		t.Errorf("Jobs gives %+v %v, want three jobs", jobs, err)
+		t.Errorf("Jobs gives %s, %v, want three jobs", jobsText(jobs...), err)
 	}
 	r.answer("sacct --helpformat", Output{Stdout: []byte("JobID State NodeList ExitCode Submit Start End Cluster JobName")})
 	row := "7|FAILED|n1|0:15|100|200|300|c|sg-x|lab|\n"
 	r.answer("sacct --dup", Output{Stdout: []byte(strings.ReplaceAll("Hello\n"+row, "|", sep))})
 	if jobs, err := c.Records(t.Context(), time.Now()); err != nil || len(jobs) != 2 || jobs[1].Class != run.ClassUnread {
-		t.Errorf("Records gives %+v %v, want two records, the second unread", jobs, err)
+		t.Errorf("Records gives %s, %v, want two records, the second unread", jobsText(jobs...), err)
 	}
 	r.answer("sacct --dup", Output{Stdout: []byte("1|1|7|00:00||1\nHello\n")})
 	if used, err := c.Usage(t.Context(), time.Now()); err != nil || len(used) != 1 {
-		t.Errorf("Usage gives %+v %v, want that of one job", used, err)
+		t.Errorf("Usage gives %d jobs, %v, want one", len(used), err)
 	}
 	want := []string{"squeue 2 no exit status 2|FAILED|None|0|n1|x|100|200|300|c|main|research|1:00:00|/|" +
 		strings.TrimSuffix(jobOf(2), "abbccddee00") + "…", `sacct 1 no record Hello\n`,

@@ -13,12 +13,12 @@ import (
 	"slurmgate/run"
 )
 
-// usageFields are what accounting knows of what a job used. Memory is in the records of its steps, which have the job's id with a
-// suffix; there is no text of anybody's among the fields, so lines can be taken one by one.
+// usageFields lists sacct's fields of what a job used. Memory is in the records of its steps, which have the job's id
+// with a suffix. No field holds a text that a user wrote, so the answer can be read line by line.
 const usageFields = "JobID,Submit,ElapsedRaw,TotalCPU,MaxRSS,AllocCPUS"
 
-// Usage is what ended jobs of this user used, those that were submitted since; run.Accounting has the contract. One RPC to slurmdbd
-// whatever the number of jobs.
+// Usage returns what ended jobs of this user, submitted since a time, used; run.Accounting has the contract. It costs one RPC
+// to slurmdbd for any number of jobs.
 func (c *CLI) Usage(ctx context.Context, since time.Time, of ...run.JobKey) ([]run.Usage, error) {
 	if c.cfg.AllUsers {
 		return c.usageOf(ctx, since, of)
@@ -34,7 +34,7 @@ func (c *CLI) Usage(ctx context.Context, since time.Time, of ...run.JobKey) ([]r
 	return list, err
 }
 
-// heardWith learns what sacct prints beside an answer that has all the jobs it was asked for.
+// heardWith records as harmless what sacct prints on standard error if its answer has all the requested jobs.
 func (c *CLI) heardWith(out Output, list []run.Usage, of []run.JobKey) {
 	has := func(k run.JobKey) bool {
 		return slices.ContainsFunc(list, func(u run.Usage) bool { return u.JobID == k.ID })
@@ -47,7 +47,7 @@ func (c *CLI) heardWith(out Output, list []run.Usage, of []run.JobKey) {
 	}
 }
 
-// usages reads an answer; owners: with the user as the last column.
+// usages parses an answer; owners means that the user is the last column.
 func (c *CLI) usages(text string, owners bool) ([]run.Usage, error) {
 	u, err := parseUsage(text, owners)
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *CLI) usages(text string, owners bool) ([]run.Usage, error) {
 	return u.list, nil
 }
 
-// usages are read from an answer line by line: a job's own record, then those of its steps.
+// usages collects the usage of jobs from an answer, line by line: a job's own record, then those of its steps.
 type usages struct {
 	list    []run.Usage
 	unread  int    // lines that could not be read
@@ -66,7 +66,7 @@ type usages struct {
 	owners  bool   // the user is the last column
 }
 
-// parseUsage reads the lines. A job is left out when its own line or one of its steps' cannot be read.
+// parseUsage parses the lines. It leaves out a job if its own line or one of its steps' cannot be read.
 func parseUsage(text string, owners bool) (u usages, err error) {
 	u.owners = owners
 	if text != "" && !strings.HasSuffix(text, "\n") {
@@ -86,7 +86,7 @@ func parseUsage(text string, owners bool) (u usages, err error) {
 	return u, nil
 }
 
-// drop takes back a job with a step that cannot be read: its figures would be too small.
+// drop removes the last job if line is one of its steps that cannot be read: its figures would be too small.
 func (u *usages) drop(line string) {
 	id, _, _ := strings.Cut(line, "|")
 	id, _, step := strings.Cut(id, ".")
@@ -145,7 +145,7 @@ func parseJobUsage(id string, f []string) (u run.Usage, err error) {
 	return u, nil
 }
 
-// parseBytes reads 12345K, 1.5G, 0 and nothing (sacct(1): K, M, G, T, P are powers of 1024).
+// parseBytes parses 12345K, 1.5G, 0 and an empty text (sacct(1): K, M, G, T, P are powers of 1024).
 func parseBytes(s string) (int64, error) {
 	if s == "" {
 		return 0, nil
@@ -161,7 +161,7 @@ func parseBytes(s string) (int64, error) {
 	return int64(n * float64(unit)), nil
 }
 
-// parseCPUTime reads [days-][hours:]minutes:seconds[.milliseconds] (sacct(1), TotalCPU).
+// parseCPUTime parses [days-][hours:]minutes:seconds[.milliseconds] (sacct(1), TotalCPU).
 func parseCPUTime(s string) (sum float64, err error) {
 	if s == "" {
 		return 0, nil

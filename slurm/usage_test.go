@@ -11,8 +11,8 @@ import (
 	"slurmgate/run"
 )
 
-// As sacct prints it: a job that ended before the first sample, one with steps, one whose id was used before, an array task, a
-// heterogeneous component.
+// Records as sacct prints them: a job that ended before the first sample, one with steps, one whose id was used before,
+// an array task, a heterogeneous component.
 func TestParseUsage(t *testing.T) {
 	got, err := parseUsage("1|1795248044|0|00:00.003||2\n1.batch|1795248044|0|00:00.003||2\n"+
 		"2|1795248050|3725|01:02:05||2\n2.batch|1795248050|3725|01:02:05|1536K|2\n2.extern|1795248050|3725|00:00:00|9G|2\n2.0|1795248050|10|00:01.500|2M|2\n"+
@@ -32,24 +32,24 @@ func TestParseUsage(t *testing.T) {
 		"1|1|1|0||1\n", "1|1|1|00:00|5X|1\n", "1|1|1|00:00|-5K|1\n",
 		"1|1|1|00:00||\n", "1|1|1|NaN:00||1\n", "1|1|-1|00:00||1\n", "1|1|1|00:00||-1\n", "1|1|1|00:00|NaN|1\n", "1|1|1|00:00|1e300P|1\n"} {
 		if got, err := parseUsage(bad, false); err == nil {
-			t.Errorf("the usage line %q is read as %+v, want an error", bad, got)
+			t.Errorf("parseUsage(%q) gives %d jobs, want an error", bad, len(got.list))
 		}
 		if !strings.HasSuffix(bad, "\n") {
 			continue
 		}
-		// Among others it concerns one job.
+		// With other records around it, an unreadable one concerns one job.
 		got, err := parseUsage("8|1|7|00:00||1\n8.batch|1|7|00:00|2K|1\n"+bad+"9|1|7|00:00||1\n", false)
 		want := []run.Usage{{JobID: "8", Submitted: at(1), ElapsedSeconds: 7, AllocCPUs: 1, MaxRSSBytes: 2048},
 			{JobID: "9", Submitted: at(1), ElapsedSeconds: 7, AllocCPUs: 1}}
 		if d := cmp.Diff(want, got.list); d != "" || err != nil || got.unread != 1 || got.why == "" || got.example == "" {
-			t.Errorf("the usage with the record %q is %+v %v, want one record unread and no difference (-want +got):\n%s",
-				bad, got, err, d)
+			t.Errorf("parseUsage with the record %q has %d lines unread (%q), error %v; want one with its reason, and no difference (-want +got):\n%s",
+				bad, got.unread, got.why, err, d)
 		}
 	}
-	// Without the figure of a step a job's own would be too small.
+	// Without the figure of a step the job's own figure would be too small.
 	got, err = parseUsage("8|1|7|00:00||1\n8.batch|1|7|00:00|much|1\n9|1|7|00:00||1\n", false)
 	if err != nil || len(got.list) != 1 || got.list[0].JobID != "9" || got.unread != 1 {
-		t.Errorf("the usage is %+v %v, want that of job 9 and one line unread", got, err)
+		t.Errorf("parseUsage gives %d jobs and %d lines unread, %v; want job 9 alone and one line unread", len(got.list), got.unread, err)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestUsageAsks(t *testing.T) {
 	r.answer("sacct --dup", Output{Stdout: []byte("1|1795248044|0|00:00.003||2\n")})
 	list, err := c.Usage(t.Context(), time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC))
 	if err != nil || len(list) != 1 {
-		t.Errorf("the usage since a day is %+v %v, want one job's", list, err)
+		t.Errorf("Usage gives %d jobs, %v, want one", len(list), err)
 	}
 	if args := r.last(); !slices.Contains(args.Args, "--starttime=2026-11-21T06:00:00") || !slices.Contains(args.Args, "--user=lab") ||
 		!slices.Contains(args.Env, "TZ=UTC") {
@@ -74,7 +74,8 @@ func FuzzParseUsage(f *testing.F) {
 		got, err := parseUsage(text, false)
 		for _, u := range got.list {
 			if err == nil && (u.ElapsedSeconds < 0 || u.CPUSeconds < 0 || u.MaxRSSBytes < 0 || u.AllocCPUs < 0) {
-				t.Errorf("from a stray answer the usage is %+v, want no number below zero", u)
+				t.Errorf("parseUsage gives %d s, %g CPU s, %d bytes and %d CPUs, want no negative number",
+					u.ElapsedSeconds, u.CPUSeconds, u.MaxRSSBytes, u.AllocCPUs)
 			}
 		}
 	})
