@@ -9,7 +9,7 @@ import (
 	"slurmgate/run"
 )
 
-// accountingMember reads a member of a record of slurmdbd.
+// accountingMember reads a member of a record from slurmdbd.
 func (j *jobs) accountingMember(name string) (err error) {
 	f := &j.now
 	switch name {
@@ -114,17 +114,17 @@ func (j *jobs) cpuMember() (sum float64, err error) {
 	return sum, err
 }
 
-// used is what a job used, by its own record and those of its steps.
+// used holds what a job used, from its own record and those of its steps.
 type used struct {
 	elapsed number
-	cpu     float64 // by the job's own record
-	steps   float64 // by those of its steps
+	cpu     float64 // from the job's own record
+	steps   float64 // from the records of its steps
 	rss     int64
 	cpus    int64
 }
 
-// Usage is what ended jobs of this user used, those that were submitted since; run.Accounting has the contract. It costs one RPC to
-// slurmdbd whatever the number of jobs.
+// Usage returns what ended jobs of this user, submitted since a time, used; run.Accounting has the contract. It costs
+// one RPC to slurmdbd for any number of jobs.
 func (s *Slurm) Usage(ctx context.Context, since time.Time, _ ...run.JobKey) ([]run.Usage, error) {
 	list := newJobs(measured, s.cfg.User, nil, 0)
 	if err := s.accounted(ctx, since, list); err != nil {
@@ -134,7 +134,7 @@ func (s *Slurm) Usage(ctx context.Context, since time.Time, _ ...run.JobKey) ([]
 	return list.usage, err
 }
 
-// usageMember is accountingMember with what the job used.
+// usageMember reads the members of accountingMember and those about what the job used.
 func (j *jobs) usageMember(name string) error {
 	f := &j.now
 	switch name {
@@ -151,7 +151,7 @@ func (j *jobs) usageMember(name string) error {
 	return j.accountingMember(name)
 }
 
-// step adds what one step used. Slurm's own step for the outside of a job ("extern") says nothing about memory.
+// step adds what one step used. The memory of Slurm's own step for the outside of a job ("extern") is ignored.
 func (j *jobs) step() error {
 	var rss int64
 	var cpu float64
@@ -176,7 +176,7 @@ func (j *jobs) step() error {
 			})
 		case "tres":
 			return j.nested(func(member string) error {
-				if member != "requested" { // of the step: what it asked for and what it used
+				if member != "requested" { // the member requested of a step also has its usage
 					return j.SkipValue()
 				}
 				return j.nested(func(member string) error {
@@ -219,7 +219,7 @@ func (j *jobs) resource(kind string, to *int64) error {
 	})
 }
 
-// measure adds what the record's job used.
+// measure appends what the record's job used.
 func (j *jobs) measure() {
 	f := &j.now
 	u := run.Usage{JobID: f.job.ID, Submitted: f.job.Submitted, ElapsedSeconds: f.used.elapsed.n, MaxRSSBytes: f.used.rss,
@@ -232,8 +232,8 @@ func foundNothing(warnings []problem) bool {
 	return len(warnings) == 1 && strings.Contains(warnings[0].Description, "found nothing")
 }
 
-// noAccounting tells a slurmrestd that serves no accounting from accounting that does not answer. On a cluster without slurmdbd slurmrestd
-// starts only without the calls for it.
+// noAccounting returns the fault AccountingDisabled if slurmrestd serves no accounting, and err otherwise. On a cluster
+// without slurmdbd slurmrestd starts only without the calls for it.
 func noAccounting(err error) error {
 	if fault.CodeOf(err) == NoPath {
 		return fault.New(fault.NotFound, run.AccountingDisabled, "slurmrestd serves no accounting").WithNext(

@@ -7,7 +7,7 @@ import (
 	"slurmgate/slurm"
 )
 
-// association is what slurmrestd shows of an association.
+// association decodes an association from slurmrestd.
 type association struct {
 	Account   string   `json:"account"`
 	Cluster   string   `json:"cluster"`
@@ -53,7 +53,7 @@ func (s *Slurm) Accounts(ctx context.Context, cluster, user string) (map[string]
 	return run.ByUser(rows), nil
 }
 
-// quality is what the versions show of a QOS. Only since v0.0.41 they show GrpSubmitJobs.
+// quality decodes a QOS from slurmrestd. GrpSubmitJobs is shown since v0.0.41.
 type quality struct {
 	Name   string `json:"name"`
 	Limits struct {

@@ -12,13 +12,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// answer is what every answer of slurmrestd has beside the members that its request asks for.
+// answer holds the common members of every answer of slurmrestd, without those that its request asks for.
 type answer struct {
 	status   int
 	cluster  string // meta.slurm.cluster
 	release  string // meta.slurm.release, e.g. "24.11.5"
 	storage  string // meta.plugin.accounting_storage, e.g. "accounting_storage/slurmdbd"
-	user     string // meta.client.user: whom slurmrestd takes the client for
+	user     string // meta.client.user: the user as whom slurmrestd acts for the client
 	errors   []problem
 	warnings []problem
 
@@ -30,13 +30,13 @@ type problem struct {
 	Number      int    `json:"error_number"` // of slurm_errno.h; missing or -1: it has none
 	Text        string `json:"error"`        // Slurm's text for the number
 	Description string `json:"description"`
-	Source      string `json:"source"` // the function that met it
+	Source      string `json:"source"` // the function that reported it
 }
 
 func (p problem) String() string {
 	text := cmp.Or(p.Description, p.Text, p.Source)
 	if p.Text != "" && !strings.Contains(text, p.Text) {
-		text += ": " + p.Text // the description is often only what was tried
+		text += ": " + p.Text // the description often names only the attempt
 	}
 	if p.Number != 0 {
 		text = strings.TrimSpace(fmt.Sprintf("%s (error %d)", text, p.Number))
@@ -44,10 +44,10 @@ func (p problem) String() string {
 	return text
 }
 
-// answered reports whether the number is of slurmctld's own errors, and not of the way to it.
+// answered reports whether the number is one of slurmctld's own errors, and not one of the connection to it.
 func (p problem) answered() bool { return p.Number >= 2000 && p.Number < 5000 }
 
-// complaints joins the errors, for people.
+// complaints joins the errors into a text for people.
 func (a answer) complaints() string {
 	var texts []string
 	for _, p := range a.errors {
@@ -58,7 +58,7 @@ func (a answer) complaints() string {
 
 var errTrailing = errors.New("there is text after the answer")
 
-// read reads one answer to its end: exactly one JSON object. Members without a decoder are skipped.
+// read decodes one whole answer: exactly one JSON object. Members without a decoder in want are skipped.
 func read(r io.Reader, want members) (a answer, err error) {
 	d := newDecoder(r)
 	all := members{
@@ -76,7 +76,7 @@ func read(r io.Reader, want members) (a answer, err error) {
 	return a, nil
 }
 
-// object decodes an object, as far as its members have a decoder.
+// object decodes the members of an object that have a decoder in want, and skips the others.
 func object(d *jsontext.Decoder, want members) error {
 	if err := expect(d, '{'); err != nil {
 		return err
@@ -101,7 +101,7 @@ func object(d *jsontext.Decoder, want members) error {
 	return expect(d, '}')
 }
 
-// maxProblems is how many errors, and how many warnings, of one answer are held.
+// maxProblems bounds the errors, and the warnings, that are stored from one answer.
 const maxProblems = 100
 
 func readProblems(d *jsontext.Decoder, to *[]problem) error {
@@ -133,7 +133,7 @@ func (a *answer) readMeta(d *jsontext.Decoder) error {
 	return err
 }
 
-// expect reads the token of a delimiter.
+// expect reads a delimiter and returns an error for any other token.
 func expect(d *jsontext.Decoder, kind jsontext.Kind) error {
 	token, err := d.ReadToken()
 	if err == io.EOF {

@@ -9,22 +9,23 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// optional is how slurmrestd writes a number that may be missing.
+// optional encodes a number that may be missing, as slurmrestd does.
 type optional struct {
 	Set      bool  `json:"set"`
 	Infinite bool  `json:"infinite"`
 	Number   int64 `json:"number"`
 }
 
-// environment is everything that slurmrestd is given for the job's environment. sbatch --export=NIL gives the same, but for words that only
-// MPI starters read. Slurm takes the umask from there; limits of processes are not given, as with --propagate=NONE.
+// environment returns the whole environment of the job in the request. It is that of sbatch --export=NIL without the
+// variables that only MPI starters read. Slurm takes the umask from it; it has no limits of processes, as with
+// --propagate=NONE.
 func environment(cpus string) []string {
 	return []string{"SLURM_EXPORT_ENV=NIL", "SLURM_UMASK=0077", "SLURM_PRIO_PROCESS=0", "SLURM_SUBMIT_DIR=/", "SLURM_CPUS_PER_TASK=" + cpus,
 		"SLURM_TRES_PER_TASK=cpu=" + cpus}
 }
 
-// options sets the members of a job for each option of sbatch that the renderer uses. The ones that are empty are what slurmrestd does
-// anyway.
+// options maps each option of sbatch that the renderer uses to a function that sets the members of a job. nil means
+// that slurmrestd does so by default.
 var options = map[string]func(j map[string]any, value string) error{
 	"--parsable":       nil,
 	"--export=NIL":     nil, // see environment
@@ -91,15 +92,15 @@ func whole(member string) func(map[string]any, string) error {
 	}
 }
 
-// setNumber sets a member that may be missing.
+// setNumber sets a member of the type optional.
 func setNumber(j map[string]any, member, s string) error {
 	n, err := strconv.ParseInt(s, 10, 64)
 	j[member] = optional{Set: true, Number: n}
 	return err
 }
 
-// body is what is posted for the job that sbatch would make of these arguments, of which the last is the script's path. An option that is
-// not known here is an error: no property of a job is ever left out.
+// body encodes the request for the job that sbatch would create from these arguments, the last of which is the script's
+// path. An unknown option is an error: no property of a job is ever left out.
 func (v version) body(argv []string, script []byte) ([]byte, error) {
 	last := len(argv) - 1
 	j := map[string]any{"standard_input": "/dev/null", "argv": []string{argv[last]}}
@@ -120,7 +121,7 @@ func (v version) body(argv []string, script []byte) ([]byte, error) {
 		}
 	}
 	if v.oomKill {
-		j["oom_kill_step"] = 0xfffe // not set; what is left out counts as 0
+		j["oom_kill_step"] = 0xfffe // NO_VAL16; an omitted member would count as 0
 	}
 	j["environment"] = environment(fmt.Sprint(j["cpus_per_task"]))
 	return json.Marshal(map[string]any{"job": j, "script": string(script)}, json.Deterministic(true), jsontext.EscapeForHTML(false))

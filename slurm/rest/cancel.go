@@ -17,11 +17,12 @@ import (
 const (
 	invalidJobID = 2017 // ESLURM_INVALID_JOB_ID
 	alreadyDone  = 2021 // ESLURM_ALREADY_DONE
-	signalFailed = 2172 // ESLURM_JOB_SIGNAL_FAILED: among others, the job is not the one meant
+	signalFailed = 2172 // ESLURM_JOB_SIGNAL_FAILED: for example, the name or user does not match
 )
 
-// Cancel asks Slurm to cancel the job that has both this id and this name; run.Canceller has the contract. From Slurm 24.05 on slurmctld
-// compares id, name and user itself; before that the job is read first, so a job that has its id by then is not cancelled.
+// Cancel asks Slurm to cancel the job that has both this id and this name; run.Canceller has the contract. From Slurm
+// 24.05 on slurmctld compares id, name and user itself. Before 24.05 the job is read first, so another job that has the
+// id by then is not cancelled.
 func (s *Slurm) Cancel(ctx context.Context, id, name, shown string) error {
 	ids, err := slurm.Cancelled(id, name, shown)
 	if err != nil {
@@ -41,7 +42,8 @@ func (s *Slurm) Cancel(ctx context.Context, id, name, shown string) error {
 	return err
 }
 
-// cancelByName leaves the comparison to slurmctld: one RPC, however many tasks.
+// cancelByName cancels the jobs and lets slurmctld compare their name and user. It costs one RPC for any number of
+// tasks.
 func (s *Slurm) cancelByName(ctx context.Context, v version, ids []string, name string) error {
 	if err := s.budget.Spend(ctx, 1); err != nil {
 		return err
@@ -72,7 +74,7 @@ func (s *Slurm) cancelByName(ctx context.Context, v version, ids []string, name 
 	return cancelled(append(left, problemsOf(err)...), err)
 }
 
-// cancelByID looks whether the job is the one meant, then cancels whatever has the id.
+// cancelByID checks the job's name and user, then cancels the job by its id. It costs two RPCs.
 func (s *Slurm) cancelByID(ctx context.Context, v version, id, name string) error {
 	if err := s.budget.Spend(ctx, 2); err != nil {
 		return err
@@ -97,7 +99,7 @@ func (s *Slurm) cancelByID(ctx context.Context, v version, id, name string) erro
 	return cancelled(problemsOf(err), err)
 }
 
-// cancelled accepts an answer after which no job is left to cancel.
+// cancelled returns nil if no job is left to cancel, else the fault.
 func cancelled(problems []problem, err error) error {
 	for _, p := range problems {
 		gone := p.Number == invalidJobID || p.Number == alreadyDone

@@ -8,7 +8,7 @@ import (
 	"slurmgate/fault"
 )
 
-// Only an answer after which there is nothing left to cancel is no error.
+// Cancel succeeds only if the answer proves that nothing is left to cancel.
 func TestAnswersOfACancel(t *testing.T) {
 	status := func(code, message string) string {
 		return `{"status":[{"error":{"code":` + code + `,"string":"x","message":"` + message + `"}}],` + testMeta + `,"errors":[]}`
@@ -51,7 +51,7 @@ func TestAnswersOfACancel(t *testing.T) {
 	}
 }
 
-// Tasks of an array are one request; before Slurm 24.05 they are looked at one by one.
+// Tasks of an array take one request; before Slurm 24.05 each task is read and cancelled separately.
 func TestCancelsTasks(t *testing.T) {
 	for version, want := range map[string]string{
 		"v0.0.42": `DELETE /slurm/v0.0.42/jobs/ {"job_name":"sg-x","jobs":["7_0","7_2"],"signal":"KILL","user_name":"lab"}`,
@@ -68,7 +68,7 @@ func TestCancelsTasks(t *testing.T) {
 	}
 }
 
-// Before Slurm 24.05 the job is looked at first, and only ours is cancelled.
+// Before Slurm 24.05 the job is read first, and only a job of ours is cancelled.
 func TestOldCancel(t *testing.T) {
 	for job, want := range map[string]string{
 		`{"name":"sg-x","user_name":"lab"}`: "GET /slurm/v0.0.40/job/7,DELETE /slurm/v0.0.40/job/7",

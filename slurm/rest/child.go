@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// environ is everything a child of this package finds in its environment. Nothing is passed on: least of all SLURM_JWT, which makes Slurm's
-// own commands fail.
+// environ returns the whole environment of a child of this package. No variable of the gateway is passed on, in
+// particular not SLURM_JWT, which makes Slurm's own commands fail.
 func environ() []string {
 	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C", "LC_ALL=C"}
 	if home, err := os.UserHomeDir(); err == nil {
@@ -31,7 +31,7 @@ type child struct {
 	once    sync.Once
 }
 
-const childPatience = 5 * time.Second // for a child to end by itself
+const childPatience = 5 * time.Second // time for a child to end by itself
 
 func startChild(argv []string) (*conn, error) {
 	c := &child{cmd: exec.Command(argv[0], argv[1:]...), ended: make(chan struct{})}
@@ -64,7 +64,7 @@ func startChild(argv []string) (*conn, error) {
 	}()
 	k := newConn(c, out)
 	k.says = func() string {
-		select { // one that is about to end says why
+		select { // a child that is about to end prints the reason
 		case <-c.ended:
 		case <-time.After(time.Second):
 		}
@@ -76,7 +76,7 @@ func startChild(argv []string) (*conn, error) {
 func (c *child) Read(p []byte) (int, error)  { return c.out.Read(p) }
 func (c *child) Write(p []byte) (int, error) { return c.in.Write(p) }
 
-// Close ends its input, and kills a child that does not end by itself.
+// Close closes the child's pipes, and kills it if it does not end by itself.
 func (c *child) Close() error {
 	c.once.Do(func() {
 		c.in.Close()

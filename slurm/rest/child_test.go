@@ -15,7 +15,7 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// TestMain is also a slurmrestd on its pipes.
+// TestMain runs the tests, or a fake slurmrestd on its pipes.
 func TestMain(m *testing.M) {
 	if os.Args[len(os.Args)-1] != "inetd" {
 		os.Exit(m.Run())
@@ -44,7 +44,7 @@ func ofChild(t *testing.T, argv ...string) *Slurm {
 	return s
 }
 
-// One child serves call after call.
+// One child serves several calls.
 func TestChild(t *testing.T) {
 	t.Setenv("SLURM_JWT", "of the gateway's caller")
 	self, err := os.Executable()
@@ -58,7 +58,7 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// A child that is not there, dies, or prints something else made no job; what it said is in the message.
+// A child that is missing, dies, or prints something else submits no job; its output is in the message.
 func TestUselessChildren(t *testing.T) {
 	for name, c := range map[string]struct {
 		argv []string
@@ -72,16 +72,16 @@ func TestUselessChildren(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			res := ofChild(t, c.argv...).Send(t.Context(), testJob(), 1)
 			if res.Outcome != run.SendNotRun || res.Scope != run.ScopeSite || !strings.Contains(res.Text, c.says) {
-				t.Errorf("the send through a useless child ended as %+v, want not run, with what it says", res)
+				t.Errorf("the send through a useless child ended as %s, want not run, with what it says", sendText(res))
 			}
 		})
 	}
 }
 
-// A child that never answers costs the time of the call.
+// A call to a child that never answers ends with its context.
 func TestSilentChild(t *testing.T) {
 	s := ofChild(t, "/bin/sh", "-c", "exec cat >/dev/null")
-	for within := 100 * time.Millisecond; ; within *= 2 { // until the child is there in that time
+	for within := 100 * time.Millisecond; ; within *= 2 { // until the child starts within that time
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		_, err := s.client.call(ctx, request{method: "GET", path: "/openapi/v3"})
 		if cancel(); wasNotSent(err) && within < time.Minute {

@@ -27,11 +27,11 @@ const (
 	callTime  = time.Minute
 )
 
-// Codes of the faults of a call. A slurmrestd that cannot be reached has [run.Unreachable].
+// Fault codes of a call. If slurmrestd cannot be reached the code is [run.Unreachable].
 const (
 	Refused   = "rest_refused"    // Slurm answered with an error number; see [problemsOf]
-	Unread    = "rest_unreadable" // what came is no whole answer
-	Status    = "rest_status"     // a whole answer without an error, of which only the status says that there is one
+	Unread    = "rest_unreadable" // the answer is not whole
+	Status    = "rest_status"     // a whole answer without an error member, but with a status of failure
 	AuthFault = "rest_auth"       // slurmrestd does not accept the token, or the user of the socket
 	NoPath    = "rest_no_path"    // slurmrestd does not serve this call in this version
 )
@@ -44,14 +44,14 @@ type request struct {
 	body   []byte
 	limit  int64 // of the answer in bytes; 0: maxAnswer
 
-	// members decode the members of the answer that are needed, as they come. Each must consume exactly one value. What they made of an
-	// answer is worth nothing until call has returned without an error.
+	// members decodes the required members of the answer while it arrives. Each function must consume exactly one
+	// value. Their results are invalid until call has returned without an error.
 	members members
 }
 
 type members = map[string]func(*jsontext.Decoder) error
 
-// unsent is in the chain of the error of a call whose request certainly did not reach slurmrestd.
+// unsent marks the error of a call whose request certainly did not reach slurmrestd.
 type unsent struct{ error }
 
 func (u unsent) Unwrap() error { return u.error }
@@ -68,7 +68,7 @@ type refusal struct{ problems []problem }
 
 func (r *refusal) Error() string { return fmt.Sprint(r.problems) }
 
-// problemsOf lists what Slurm refused a call with; none: there was no answer, or none with an error.
+// problemsOf returns the errors with which Slurm refused a call, or nil if there was no answer or none with errors.
 func problemsOf(err error) []problem {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.problems
@@ -76,12 +76,12 @@ func problemsOf(err error) []problem {
 	return nil
 }
 
-// call sends one request and reads its answer. An answer is whole when it is one JSON object to its end, whatever its status. The error is
-// a Transport fault:
-//   - for which wasNotSent holds when the request certainly did not arrive;
+// call sends one request and reads its answer. An answer is whole if it is exactly one JSON object, for any status. The
+// error is a Transport fault:
+//   - for which wasNotSent returns true if the request certainly did not arrive;
 //   - with code [Refused] when the whole answer has errors: problemsOf lists them, and the answer is returned too;
-//   - with codes [AuthFault] and [NoPath] when slurmrestd refused before it looked at the request;
-//   - otherwise nobody knows what became of the request.
+//   - with codes [AuthFault] and [NoPath] when slurmrestd refused the request before it processed it;
+//   - otherwise the effect of the request is unknown.
 //
 // Without a deadline in ctx a call has a minute.
 func (c *client) call(ctx context.Context, r request) (answer, error) {
@@ -105,8 +105,8 @@ func (c *client) call(ctx context.Context, r request) (answer, error) {
 		a, err := c.once(ctx, r, token)
 		switch {
 		case fault.CodeOf(err) == AuthFault && !again && c.tokens.replace(ctx, token):
-			continue // refused before it was looked at, and there is another token now
-		case fault.CodeOf(err) == NoPath && !strings.HasPrefix(r.path, "/slurmdb/"): // these are served where there is accounting
+			continue // refused before it was processed, and there is a new token
+		case fault.CodeOf(err) == NoPath && !strings.HasPrefix(r.path, "/slurmdb/"): // slurmdb paths exist only with accounting
 			c.version.forget() // it may be another slurmrestd by now
 		}
 		return a, err
@@ -131,7 +131,8 @@ func (c *client) once(ctx context.Context, r request, token string) (answer, err
 	return a, err
 }
 
-// answered reports whether slurmctld itself refused a call: all numbers are of its own errors, none of the way to it.
+// answered reports whether slurmctld itself refused a call: all numbers are its own errors, none is of the connection
+// to it.
 func answered(err error) bool {
 	problems := problemsOf(err)
 	for _, p := range problems {
@@ -169,7 +170,7 @@ func (c *client) exchange(ctx context.Context, k *conn, r request, token string)
 	return a, nil
 }
 
-// header is the request for net/http, which only writes it.
+// header builds the request for net/http, which only writes it.
 func (c *client) header(r request, token string) *http.Request {
 	u := url.URL{Scheme: "http", Host: c.host, Path: r.path, RawQuery: r.query.Encode()}
 	h := &http.Request{Method: r.method, URL: &u, Host: c.host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{
@@ -185,10 +186,10 @@ func (c *client) header(r request, token string) *http.Request {
 	return h
 }
 
-// what names the request in messages.
+// what returns the name of the request in messages.
 func (r request) what() string { return r.method + " " + r.path }
 
-// unanswered is the fault of a call without an answer.
+// unanswered returns the fault of a call without an answer.
 func (c *client) unanswered(ctx context.Context, k *conn, r request, err error) error {
 	said := ""
 	if ctx.Err() != nil {
@@ -199,7 +200,7 @@ func (c *client) unanswered(ctx context.Context, k *conn, r request, err error) 
 	return fault.Wrap(fault.Transport, run.Unreachable, fmt.Sprintf("slurmrestd at %s did not answer %s%s", c.pool.name, r.what(), said), err)
 }
 
-// misread is the fault of a call whose answer is not a whole JSON object.
+// misread returns the fault of a call whose answer is not a whole JSON object.
 func (c *client) misread(ctx context.Context, k *conn, r request, resp *http.Response, err error) error {
 	plain := !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json")
 	switch {
@@ -215,7 +216,7 @@ func (c *client) misread(ctx context.Context, k *conn, r request, resp *http.Res
 		r.what(), resp.StatusCode), err)
 }
 
-// shown returns what another program said, on one line.
+// shown returns another program's output as one line, bounded and without secrets.
 func shown(s string) string {
 	return slurm.Excerpt(strings.Join(strings.Fields(s), " "), maxText)
 }

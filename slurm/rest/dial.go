@@ -21,16 +21,17 @@ import (
 const (
 	dialTime = 10 * time.Second // for a connection and its TLS handshake
 
-	// connections to a socket: those of the sends that are concurrent by default, and some for what is asked meanwhile.
+	// connections bounds the connections to a socket: enough for the default number of concurrent sends, and for
+	// queries at the same time.
 	connections = 8
 )
 
-// unreached is the fault of a slurmrestd that no connection could be made to.
+// unreached returns the fault of a slurmrestd to which no connection could be made.
 func unreached(name string, err error) error {
 	return fault.Wrap(fault.Transport, run.Unreachable, "slurmrestd at "+name+" cannot be reached", err)
 }
 
-// newClient makes the client of what the site file names; nothing is connected yet.
+// newClient returns a client for the slurmrestd of the site file. It does not connect yet.
 func newClient(c Config) (*client, error) {
 	k := &client{user: c.User, cluster: c.Cluster, host: "localhost", tokens: newTokens(c), budget: slurm.NewBudget(c.RPCPerMinute, c.Shared)}
 	k.version.wanted = c.Version
@@ -71,7 +72,8 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// trust is how the server's certificate is checked: by the authorities in a file, read again for each connection, or by the system's.
+// trust returns the TLS configuration that checks the server's certificate: with the authorities in a file, read again
+// for each connection, or with the system's.
 func trust(host, ca string) (*tls.Config, error) {
 	c := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if ca == "" {
@@ -88,7 +90,7 @@ func trust(host, ca string) (*tls.Config, error) {
 	return c, nil
 }
 
-// socket connects, with TLS where secure is not nil.
+// socket returns a function that connects, with TLS if secure is not nil.
 func socket(network, address string, secure func() (*tls.Config, error)) func(context.Context) (*conn, error) {
 	return func(ctx context.Context) (*conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTime)

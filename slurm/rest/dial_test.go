@@ -39,23 +39,23 @@ func TestTLS(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s.Send(t.Context(), testJob(), 1)
 	}
-	byName := strings.Replace(server.URL, "127.0.0.1", "localhost", 1) // which the certificate does not have
+	byName := strings.Replace(server.URL, "127.0.0.1", "localhost", 1) // a name that the certificate does not have
 	for name, c := range map[string][2]string{"the system's authorities": {server.URL, ""}, "another name": {byName, ca},
 		"no authority": {server.URL, empty}, "no file": {server.URL, empty + "x"}} {
 		if res := send(c[0], c[1]); res.Outcome != run.SendNotRun || res.Code != run.Unreachable || !strings.Contains(res.Text, "slurm.rest.ca") {
-			t.Errorf("Send with %s gives %+v, want %s, %s and slurm.rest.ca in the text",
-				name, res, run.SendNotRun, run.Unreachable)
+			t.Errorf("Send with %s gives %s, want %s, %s and slurm.rest.ca in the text",
+				name, sendText(res), run.SendNotRun, run.Unreachable)
 		}
 	}
 	if requests > 0 {
-		t.Errorf("%d requests went to a server that was not proven", requests)
+		t.Errorf("%d requests went to a server that was not proved", requests)
 	}
 	runtest.WantSend(t, send(server.URL, ca), run.SendAccepted, "")
 	plain := strings.Replace(server.URL, "https", "http", 1)
 	runtest.WantSend(t, send(plain, ""), run.SendNotRun, "")
 }
 
-// A token never crosses a network in the clear, and nothing but an address is one.
+// A URL that would send the token unencrypted over a network, or that is not an address, is refused.
 func TestURLs(t *testing.T) {
 	for url, fine := range map[string]bool{
 		"unix:/run/s": true, "unix:///run/s": true, "https://h:6820": true, "https://h:6820/": true, "http://127.0.0.1:6820": true,

@@ -20,15 +20,15 @@ import (
 
 const testMeta = `"meta":{"slurm":{"release":"24.11.5","cluster":"alpha"}}`
 
-// fake is a slurmrestd that answers byte for byte what a test says, so that any answer may be wrong in any way.
+// fake is a slurmrestd that answers with exactly the bytes of a test, so that an answer may be wrong in any way.
 type fake struct {
 	socket  string
 	version string
-	says    func(r *http.Request, body []byte) []byte // to all but questions about versions and tokens; the connection ends after it
-	proof   func(r *http.Request) []byte              // to the question about a token; nil: it is fine
+	says    func(r *http.Request, body []byte) []byte // the answer to all requests but those for versions and licenses; the connection ends after it
+	proof   func(r *http.Request) []byte              // the answer to the request that checks the token; nil: accepted
 
 	mu   sync.Mutex
-	seen []string // method, path and token of each request that was whole
+	seen []string // method, path and token of each whole request
 }
 
 func (f *fake) requests(method string) (n int) {
@@ -88,7 +88,7 @@ func (f *fake) serve(c net.Conn) {
 		case strings.HasSuffix(r.URL.Path, "/licenses"):
 			c.Write(f.proof(r))
 		default:
-			// Said, or a client may send its next request while this connection closes.
+			// Announced, or a client may send its next request while this connection closes.
 			c.Write(bytes.Replace(f.says(r, body), []byte("\r\n"), []byte("\r\nConnection: close\r\n"), 1))
 			return
 		}
@@ -103,7 +103,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// said is an answer as slurmrestd writes it.
+// said formats an answer as slurmrestd writes it.
 func said(status int, body string) []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Length: %d\r\nContent-Type: application/json\r\n\r\n%s", status,
 		strings.ToUpper(http.StatusText(status)), len(body), body)
@@ -113,7 +113,7 @@ func plainly(status int, body string) []byte {
 	return bytes.Replace(said(status, body), []byte("application/json"), []byte("text/plain"), 1)
 }
 
-// client is a transport to the fake.
+// client returns a transport to the fake.
 func (f *fake) client(t testing.TB, change ...func(*Config)) *Slurm {
 	t.Helper()
 	c := Config{URL: "unix:" + f.socket, User: "lab", Cluster: "alpha", RPCPerMinute: 1e6, Script: testScript, Control: oneScript}
@@ -128,7 +128,7 @@ func (f *fake) client(t testing.TB, change ...func(*Config)) *Slurm {
 
 var testScript = slurm.ScriptConfig{Runtime: slurm.Runtime{Path: "/usr/bin/apptainer"}, GraceSeconds: 10, VerifyAllowanceSeconds: 300}
 
-// testJob is a job with every property that a plan can ask for.
+// testJob returns a job with every property that a plan can request.
 func testJob() run.JobSpec {
 	id, token := "run_5ZVRBH60FCDGR2V2G5X0Z8NVV1", strings.Repeat("0123456789abcdef", 2)
 	gpus, kind, qos, constraint := 2, "a100", "normal", "intel&avx2"
@@ -141,4 +141,9 @@ func testJob() run.JobSpec {
 	spec.Fill()
 	return run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), ToolID: "samtools.flagstat",
 		Principal: run.Principal{ID: "prn_1", Name: "user:alice"}, Spec: spec, RunDir: "/shared/runs/" + id, Exclude: []string{"n1", "n2"}}
+}
+
+// sendText formats the result of a send for a failure text.
+func sendText(r run.SendResult) string {
+	return fmt.Sprintf("{%s, code %q, scope %q, job %q, cluster %q: %q}", r.Outcome, r.Code, r.Scope, r.JobID, r.Cluster, r.Text)
 }

@@ -11,9 +11,9 @@ import (
 	"slurmgate/fault"
 )
 
-// CheckFiles says what of slurm.rest cannot be used on this host, whatever slurmrestd says: a token of another user, files that cannot be
-// read, and commands that cannot be executed. self is the user of this process. Nothing is executed, and slurmrestd is not asked. A token
-// or a socket that is not there yet is no such problem: it may come.
+// CheckFiles returns what is wrong with slurm.rest on this host: a token of another user, files that cannot be read,
+// and commands that cannot be executed. self is the user of this process. It executes nothing and does not contact
+// slurmrestd. A missing token or socket is no problem, because it may be created later.
 func CheckFiles(c Config, self string) (found []fault.Problem) {
 	problem := func(code, field, rule, msg, hint string) {
 		found = append(found, fault.Problem{Code: code, Field: "slurm.rest." + field, Rule: rule, Msg: msg, Hint: hint})
@@ -63,7 +63,8 @@ func CheckFiles(c Config, self string) (found []fault.Problem) {
 	return found
 }
 
-// badTokenFile says what is wrong with the file of a token for good; one that has ended or is missing may be replaced.
+// badTokenFile returns what is permanently wrong with a token file, and the remedy. An expired or missing token is
+// accepted, because it may be replaced.
 func badTokenFile(path, user string) (msg, hint string) {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,10 +82,10 @@ func badTokenFile(path, user string) (msg, hint string) {
 		return fmt.Sprintf("%s is a token of %s, and slurm.rest.user is %s", path, fault.Clip(whose), user),
 			"make one of that user: scontrol token username=" + user + " lifespan=SECONDS"
 	}
-	return "", "" // what is no token yet may become one
+	return "", "" // a text that is not a token yet may be replaced by one
 }
 
-// reason is an error of a file without its name, which the message has.
+// reason returns the text of a file error without the file's name, which the message already has.
 func reason(err error) string {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err.Error()

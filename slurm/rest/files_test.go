@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What the site file names is looked at before slurmrestd is asked: tokens of others, files that cannot be used, programs that are missing.
-// A token that is missing or has ended is no problem of the site file: it may be renewed.
+// CheckFiles reports tokens of other users, unusable files and missing programs, without a call of slurmrestd. A
+// missing or expired token is no problem of the site file: it may be renewed.
 //
 // proves SITE-06
 func TestCheckFiles(t *testing.T) {

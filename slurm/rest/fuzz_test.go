@@ -8,8 +8,8 @@ import (
 	"slurmgate/run"
 )
 
-// FuzzJobs: no bytes make the decoders of the queue and of accounting panic, hang, or take part of an answer for a whole one;
-// and a job that they find is one that the ports may return.
+// No bytes make the decoders of the queue and of accounting panic, hang, or accept a part of an answer as whole. Every
+// job that they return satisfies the ports.
 func FuzzJobs(f *testing.F) {
 	f.Add([]byte(queue(aJob)), uint16(0), byte('x'))
 	for _, name := range []string{"jobs-24.11-v0.0.40.json.gz", "jobs-26.05-v0.0.45.json.gz", "slurmdb-jobs-24.11-v0.0.40.json.gz",
@@ -18,7 +18,7 @@ func FuzzJobs(f *testing.F) {
 		f.Add(body[:min(len(body), 6_000)], uint16(500), byte('"'))
 	}
 	f.Add([]byte(`{"jobs":[{"job_id":{"set":true,"number":1e400},"job_id":[[[[]]]],"name":"sg-\ud800","job_state":[null]}]}`), uint16(1), byte(0))
-	f.Add([]byte(`{"jobs":[{"job_id":7,"name":""}]}`), uint16(98), byte('/')) // sought, and without a name any job
+	f.Add([]byte(`{"jobs":[{"job_id":7,"name":""}]}`), uint16(98), byte('/')) // a job without a name may be the sought one
 	f.Fuzz(func(t *testing.T, text []byte, at uint16, with byte) {
 		if n := int(at); n < len(text) {
 			text = bytes.Clone(text)
@@ -31,7 +31,7 @@ func FuzzJobs(f *testing.F) {
 				continue
 			}
 			if len(a.errors) > maxProblems || len(a.warnings) > maxProblems || len(list.found) > maxJobs {
-				t.Fatal("more than is held")
+				t.Fatal("a stored value exceeds its bound")
 			}
 			for _, j := range list.found {
 				unread := j.Class == run.ClassUnread
@@ -42,13 +42,13 @@ func FuzzJobs(f *testing.F) {
 			cut := newJobs(of, "lab", nil, 0)
 			body := bytes.TrimRight(text, " \t\r\n")
 			if _, err := read(io.LimitReader(bytes.NewReader(body), int64(len(body)-1)), members{"jobs": cut.read}); err == nil {
-				t.Fatal("an answer without its last byte is whole")
+				t.Fatal("an answer without its last byte was accepted")
 			}
 		}
 	})
 }
 
-// FuzzSurvey: no bytes make the decoders of what slurmrestd shows of a cluster panic.
+// No bytes make the decoders of partitions, nodes and accounts panic.
 func FuzzSurvey(f *testing.F) {
 	for _, name := range []string{"partitions-24.11-v0.0.40.json.gz", "nodes-26.05-v0.0.45.json.gz",
 		"slurmdb-associations-24.11-v0.0.42.json.gz",

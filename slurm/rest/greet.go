@@ -13,20 +13,22 @@ import (
 	"slurmgate/fault"
 )
 
-// Greeting is what slurmrestd says about itself and the gateway, for doctor. What its version does not say is empty.
+// Greeting holds what slurmrestd reports about itself and the gateway, for doctor. What its version does not report is
+// empty.
 type Greeting struct {
 	Version string // of the API in use
 	Release string // of Slurm, such as 24.11.5
 	Cluster string
-	User    string // as whom it acts for the gateway
-	Process int    // the user id of the process that made the socket; -1: not known
+	User    string // the user as whom it acts for the gateway
+	Process int    // the user id of the process that listens on the socket; -1: not known
 }
 
-// protocolAuth is SLURM_PROTOCOL_AUTHENTICATION_ERROR: a daemon did not accept the credentials of a request, which then had no effect, or
-// slurmrestd those of the answer, which says nothing about the effect.
+// protocolAuth is SLURM_PROTOCOL_AUTHENTICATION_ERROR: a daemon did not accept the credentials of a request, which then
+// had no effect, or slurmrestd did not accept those of the answer, which proves nothing about the effect.
 const protocolAuth = 1007
 
-// Greet asks slurmrestd who it is, with a request that slurmctld authenticates: a ping is answered to anybody. It costs one RPC.
+// Greet asks slurmrestd for its release, cluster and user, with a request that slurmctld authenticates: a ping is
+// answered without credentials. It costs one RPC.
 func (s *Slurm) Greet(ctx context.Context) (g Greeting, err error) {
 	g.Process = -1
 	a, err := s.client.call(ctx, request{method: "GET", path: "/slurm/{v}/licenses/"})
@@ -46,12 +48,12 @@ func (s *Slurm) Greet(ctx context.Context) (g Greeting, err error) {
 	return g, nil
 }
 
-// local reports whether slurmrestd knows the gateway by its socket or pipes.
+// local reports whether slurmrestd identifies the gateway by its socket or pipes.
 func (s *Slurm) local() bool {
 	return s.cfg.TokenFile == "" && len(s.cfg.TokenCommand) == 0
 }
 
-// accepted gives a refusal of the credentials its code, whoever refused.
+// accepted returns err, with the code AuthFault if the credentials were refused.
 func accepted(err error) error {
 	for _, p := range problemsOf(err) {
 		if p.Number == protocolAuth {
@@ -62,8 +64,8 @@ func accepted(err error) error {
 	return err
 }
 
-// ActsForOthers reports whether the gateway's token lets it act for other users, as one of SlurmUser or root does: such a token is the
-// whole cluster. It costs one RPC.
+// ActsForOthers reports whether the gateway's token lets it act for other users, as a token of SlurmUser or root does:
+// such a token gives full control of the cluster. It costs one RPC.
 func (s *Slurm) ActsForOthers(ctx context.Context) (bool, error) {
 	if s.local() {
 		return false, nil // no name is sent
@@ -81,7 +83,7 @@ func (s *Slurm) ActsForOthers(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// madeBy is the user of the process that listens on a socket.
+// madeBy returns the user id of the process that listens on a socket, or -1.
 func madeBy(path string) int {
 	c, err := net.DialTimeout("unix", path, dialTime)
 	if err != nil {
@@ -103,10 +105,10 @@ func madeBy(path string) int {
 	return uid
 }
 
-// Life is how long a token holds. Without an end it holds for ever.
+// Life is the validity of a token. A zero Ends means for ever.
 type Life struct{ Issued, Ends time.Time }
 
-// Token makes sure that there is a token of the site's user, or that none is needed: then life is nil.
+// Token returns how long the token of the site's user is valid, or nil if no token is needed.
 func (s *Slurm) Token(ctx context.Context) (life *Life, err error) {
 	token, err := s.client.tokens.get(ctx)
 	if err != nil || token == "" {

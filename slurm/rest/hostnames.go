@@ -9,10 +9,11 @@ import (
 	"slurmgate/fault"
 )
 
-// maxHostnames is how many names a list may stand for.
+// maxHostnames bounds the names in an expanded list.
 const maxHostnames = 100_000
 
-// Hostnames expands a list of node names as Slurm writes it, e.g. n[1-3,7]. Nobody is asked. Several brackets in a name are not expanded.
+// Hostnames expands a list of node names as Slurm writes it, e.g. n[1-3,7]. It asks no daemon. A name with more than
+// one bracket is refused.
 func (s *Slurm) Hostnames(_ context.Context, list string) (names []string, err error) {
 	bad := fault.New(fault.Validation, "NODE-LIST", fmt.Sprintf("%q is not a list of node names, such as n1,n[3-7]", fault.Clip(list)))
 	for list != "" {
@@ -43,7 +44,7 @@ func (s *Slurm) Hostnames(_ context.Context, list string) (names []string, err e
 	return names, nil
 }
 
-// hosts expands one name with a bracket at its end, or none.
+// hosts expands one name, with or without a bracket at its end.
 func hosts(name string) (names []string, ok bool) {
 	prefix, ranges, bracket := strings.Cut(name, "[")
 	if strings.Trim(prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" || prefix == "" {

@@ -9,18 +9,20 @@ import (
 	"slurmgate/slurm"
 )
 
-// proof is what was shown on a connection: that slurmctld accepts the token and belongs to the site's cluster. It ends with the token, and
-// when any call is refused or has no answer: then the name of a controller's host may have moved to another cluster.
+// proof marks a connection on which slurmctld accepted the token and was of the site's cluster. It is void after a
+// change of the token, and after any call was refused or had no answer: the name of a controller's host may then have
+// moved to another cluster.
 type proof struct {
 	token string
 	epoch int64
 }
 
-// prove makes sure that a connection may be used for requests that change something, with a request that does not, on that connection:
-// whatever answers at the same address later does so on another one. slurmrestd itself does not look at tokens, only slurmctld does.
+// prove makes sure that a connection may be used for requests that change something. It sends a read-only request on
+// that connection: another server at the same address would answer on another connection. Only slurmctld checks tokens,
+// slurmrestd does not.
 func (c *client) prove(ctx context.Context, k *conn, v *version, token string) error {
-	now := proof{token, 1 + c.epoch.Load()} // never that of a new connection
-	if v == nil || k.proven == now {        // nothing but the versions is asked before there is one
+	now := proof{token, 1 + c.epoch.Load()} // never equals the zero epoch of a new connection
+	if v == nil || k.proven == now {        // without a version only the versions are asked for
 		return nil
 	}
 	if err := c.budget.Spend(ctx, 1); err != nil {
@@ -58,7 +60,7 @@ func refusedWith(err error, number int) bool {
 	return false
 }
 
-// compare holds the name of a cluster against the site file.
+// compare returns a Transport fault unless name is the cluster of the site file.
 func (c *client) compare(name string) error {
 	switch {
 	case name == "":

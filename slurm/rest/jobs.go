@@ -12,7 +12,7 @@ import (
 	"slurmgate/slurm"
 )
 
-// What the calls cost in RPCs: at most what sdiag counted.
+// Costs of the calls in RPCs, at most what sdiag counted.
 const (
 	rpcQueue      = 1
 	rpcAccounting = 1 // to slurmdbd
@@ -22,7 +22,7 @@ const (
 // some MB.
 const maxList = 16 << 30
 
-// listTime is for an answer with all jobs of a cluster.
+// listTime bounds an answer with all jobs of a cluster.
 const listTime = 3 * time.Minute
 
 // halfAnswer is the code of an answer that does not show all jobs.
@@ -31,9 +31,9 @@ const halfAnswer = "half_answer"
 // nothingFound is ESLURM_REST_EMPTY_RESULT: slurmdbd has no such record.
 const nothingFound = 9003
 
-// Jobs is one answer of slurmctld about our jobs, ended ones that Slurm still remembers included; run.Queue has the contract. slurmctld
-// sends the jobs of all users: there is no filter. Those of others pass by without being held. It costs one RPC whatever the number of
-// jobs.
+// Jobs asks slurmctld once for our jobs, including ended ones that Slurm still remembers; run.Queue has the contract.
+// There is no filter: slurmctld sends the jobs of all users, and those of others are dropped while the answer is read.
+// It costs one RPC for any number of jobs.
 func (s *Slurm) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, error) {
 	if err := s.budget.Look(ctx); err != nil {
 		return nil, fault.Wrap(fault.Transport, "rpc_budget", "the look at the queue was stopped while it waited for its share", err)
@@ -52,13 +52,13 @@ func (s *Slurm) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, er
 	return found, err
 }
 
-// idle reports whether slurmctld has no job at all. slurmrestd warns of that too; it then shows when slurmctld's list last changed, which
-// it does not when it has no list.
+// idle reports whether slurmctld has no job at all. slurmrestd warns then too, but it shows when slurmctld's list last
+// changed, which it does not if it got no list.
 func (j *jobs) idle(warnings []problem) bool {
 	return len(warnings) == 1 && warnings[0].Description == "Zero jobs to dump" && j.updated.set && j.updated.n > 0
 }
 
-// Records is one answer of slurmdbd; run.Accounting has the contract. Every record of a reused or requeued id is in it.
+// Records asks slurmdbd once; run.Accounting has the contract. The answer has every record of a reused or requeued id.
 func (s *Slurm) Records(ctx context.Context, since time.Time, _ ...run.JobKey) ([]run.Job, error) {
 	list := newJobs(accounted, s.cfg.User, nil, 0)
 	if err := s.accounted(ctx, since, list); err != nil {
@@ -67,7 +67,7 @@ func (s *Slurm) Records(ctx context.Context, since time.Time, _ ...run.JobKey) (
 	return s.whole(list)
 }
 
-// accounted asks slurmdbd for this user's jobs since a time, with their steps for what they used.
+// accounted asks slurmdbd for this user's jobs since a time, with their steps if list measures usage.
 func (s *Slurm) accounted(ctx context.Context, since time.Time, list *jobs) error {
 	// The time in seconds: any other form is in the time zone of slurmrestd.
 	q := url.Values{"start_time": {fmt.Sprintf("uts%d", since.Unix())}, "users": {s.cfg.User}}
@@ -84,7 +84,7 @@ func (s *Slurm) accounted(ctx context.Context, since time.Time, list *jobs) erro
 	return noAccounting(err)
 }
 
-// list asks for jobs. What it made of an answer counts only without an error.
+// list asks for jobs and reads them into list. After an error the content of list is invalid.
 func (s *Slurm) list(ctx context.Context, rpcs int, path string, q url.Values, list *jobs) (answer, error) {
 	if err := s.budget.Spend(ctx, rpcs); err != nil {
 		return answer{}, err
@@ -101,7 +101,7 @@ func (s *Slurm) list(ctx context.Context, rpcs int, path string, q url.Values, l
 	return a, err
 }
 
-// whole returns the jobs of a whole answer, and reports what of it could not be read.
+// whole returns the jobs of a whole answer, and reports its unreadable records. Jobs of another cluster are a fault.
 func (s *Slurm) whole(list *jobs) ([]run.Job, error) {
 	if list.unread > 0 && s.cfg.Unread != nil {
 		s.cfg.Unread(list.of.name, list.unread, list.firstWhy, list.example)

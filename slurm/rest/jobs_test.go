@@ -20,13 +20,15 @@ import (
 	"slurmgate/slurm"
 )
 
-// Real answers, recorded at one moment with what squeue and sacct printed (testdata). Each version shows the same jobs.
+// The answers in testdata were recorded at the same time as the output of squeue and sacct. Each version shows the same
+// jobs.
 var recorded = []struct{ release, version string }{
 	{"24.11", "v0.0.40"}, {"24.11", "v0.0.41"}, {"24.11", "v0.0.42"}, {"26.05", "v0.0.42"}, {"26.05", "v0.0.43"},
 	{"26.05", "v0.0.44"}, {"26.05", "v0.0.45"},
 }
 
-// onEach runs a test on the recorded answers of each version, and gives what Slurm's commands printed there to a CLI.
+// onEach runs f for each version, with a client of its recorded answers and a CLI with the recorded output of Slurm's
+// commands.
 func onEach(t *testing.T, f func(t *testing.T, s *Slurm, cli *slurm.CLI, release, version string)) {
 	for _, c := range recorded {
 		t.Run(c.release+" "+c.version, func(t *testing.T) {
@@ -53,7 +55,8 @@ func recording(t testing.TB, name string) []byte {
 	return body
 }
 
-// serve starts a slurmrestd of one version whose other answers are the handler's, and a client of it.
+// serve starts a fake slurmrestd of one version and returns its client. handler answers all but the requests for
+// versions and licenses.
 func serve(t *testing.T, version string, handler http.HandlerFunc) *Slurm {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rest")
@@ -66,7 +69,7 @@ func serve(t *testing.T, version string, handler http.HandlerFunc) *Slurm {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"paths":{"/slurm/%s/ping/":{}}}`, version)
 	})
-	mux.HandleFunc("/slurm/"+version+"/licenses", func(w http.ResponseWriter, _ *http.Request) { // each connection is proven with it
+	mux.HandleFunc("/slurm/"+version+"/licenses", func(w http.ResponseWriter, _ *http.Request) { // the request that checks a connection
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"licenses":[]}`)
 	})
@@ -83,7 +86,7 @@ func serve(t *testing.T, version string, handler http.HandlerFunc) *Slurm {
 	return s
 }
 
-// says serves one answer to every call.
+// says returns the client of a slurmrestd that gives one answer to every call.
 func says(t *testing.T, version string, status int, body string) *Slurm {
 	return serve(t, version, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
@@ -92,7 +95,7 @@ func says(t *testing.T, version string, status int, body string) *Slurm {
 	})
 }
 
-// printed is a CLI whose commands print what those of a release printed.
+// printed returns a CLI whose commands print the recorded output of a release.
 func printed(t *testing.T, release string) *slurm.CLI {
 	t.Helper()
 	bin := t.TempDir()
@@ -125,7 +128,7 @@ func sorted(jobs []run.Job) []run.Job {
 	return jobs
 }
 
-// What every version shows of the queue is what squeue shows.
+// Every version shows the same queue as squeue.
 //
 // proves SITE-06
 func TestJobsAsSqueue(t *testing.T) {
@@ -156,7 +159,7 @@ func TestJobsAsSqueue(t *testing.T) {
 	})
 }
 
-// What every version shows of accounting is what sacct shows, requeued starts and the record that accounting closed included.
+// Every version shows the same accounting as sacct, including requeued starts and the record that accounting closed.
 func TestRecordsAsSacct(t *testing.T) {
 	onEach(t, func(t *testing.T, s *Slurm, cli *slurm.CLI, release, version string) {
 		since := time.Unix(1795000000, 0)
@@ -164,7 +167,8 @@ func TestRecordsAsSacct(t *testing.T) {
 		must(t, err)
 		got, err := s.Records(t.Context(), since)
 		must(t, err)
-		// Tasks of an array that never had a record of their own: "11_[1-3]", which is taken apart, and a bitmap, which cannot be read.
+		// Tasks of an array that never had separate records: "11_[1-3]", which is split, and a bitmap, which cannot be
+		// read.
 		folded := func(j run.Job) bool { return j.Name == "sg-array" && (j.Class == run.ClassUnread || j.Started == nil) }
 		want, got = slices.DeleteFunc(want, folded), slices.DeleteFunc(got, folded)
 		for _, list := range [][]run.Job{want, got} {
@@ -177,7 +181,7 @@ func TestRecordsAsSacct(t *testing.T) {
 				if version < "v0.0.45" {
 					j.SLUID = ""
 				}
-				j.By = cmp.Or(map[string]string{"lab": "1001", "root": "0"}[j.By], j.By) // sacct gives the number
+				j.By = cmp.Or(map[string]string{"lab": "1001", "root": "0"}[j.By], j.By) // sacct prints the number
 			}
 		}
 		if diff := gocmp.Diff(sorted(want), sorted(got)); diff != "" {
@@ -190,7 +194,7 @@ func TestRecordsAsSacct(t *testing.T) {
 	})
 }
 
-// What ended jobs used is what sacct adds up.
+// The usage of ended jobs equals the sums of sacct.
 func TestUsageAsSacct(t *testing.T) {
 	onEach(t, func(t *testing.T, s *Slurm, cli *slurm.CLI, release, _ string) {
 		since := time.Unix(1795000000, 0)

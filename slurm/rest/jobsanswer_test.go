@@ -15,14 +15,14 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// aJob is a record of slurmctld in few words.
+// aJob is a short record of slurmctld.
 const aJob = `{"job_id":7,"name":"sg-a","user_name":"lab","job_state":["RUNNING"],"nodes":"n1","submit_time":{"set":true,"number":5}}`
 
 func queue(records ...string) string {
 	return `{"jobs":[` + strings.Join(records, ",") + `],"meta":{},"errors":[],"warnings":[]}`
 }
 
-// What is not an answer about all jobs is none, whatever its status.
+// An answer that does not cover all jobs is an error, for any HTTP status.
 func TestNoAnswer(t *testing.T) {
 	whole := queue(aJob)
 	for name, c := range map[string]struct {
@@ -55,18 +55,18 @@ func TestNoAnswer(t *testing.T) {
 				t.Errorf("Jobs gives %v %v, want no jobs and no error: %v, else a transport fault", jobs, err, c.empty)
 			}
 			if !c.empty && jobs != nil {
-				t.Errorf("Jobs gives %v beside the error, want none", jobs)
+				t.Errorf("Jobs gives %v with the error, want no jobs", jobs)
 			}
 		})
 	}
 	for n := range len(whole) {
 		if jobs, err := says(t, "v0.0.42", 200, whole[:n]).Jobs(t.Context(), nil); !fault.Is(err, fault.Transport) {
-			t.Errorf("the first %d bytes are an answer: %v", n, jobs)
+			t.Errorf("the first %d bytes were accepted as an answer: %v", n, jobs)
 		}
 	}
 }
 
-// slurmdbd has no record of the user: that is an answer. It is none with any other warning or error.
+// An empty answer is accepted if slurmdbd has no record of the user, and refused with any other warning or error.
 func TestNoRecords(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -96,7 +96,7 @@ func TestNoRecords(t *testing.T) {
 	}
 }
 
-// A slurmrestd without the calls for slurmdbd is that of a cluster without accounting.
+// A slurmrestd without the calls for slurmdbd means a cluster without accounting.
 func TestNoAccountingServed(t *testing.T) {
 	s := serve(t, "v0.0.45", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
@@ -112,7 +112,7 @@ func TestNoAccountingServed(t *testing.T) {
 	}
 }
 
-// A record that cannot be read is a job in a state that nobody knows. One without a name may be any job.
+// A record that cannot be read is a job in an unknown state. One without a name may be any job.
 func TestOddRecords(t *testing.T) {
 	for name, c := range map[string]struct {
 		record string
@@ -161,7 +161,7 @@ func TestOddRecords(t *testing.T) {
 	}
 }
 
-// Tasks of an array that have no record of their own are jobs like the others.
+// Tasks of an array that share one record are returned as separate jobs.
 func TestTasks(t *testing.T) {
 	s := says(t, "v0.0.42", 200, queue(`{"job_id":8,"array_job_id":{"set":true,"number":8},"name":"sg-b","user_name":"lab","job_state":["PENDING"],`+
 		`"array_task_string":"1-2,7,20-29:4%2"}`))
@@ -175,7 +175,7 @@ func TestTasks(t *testing.T) {
 	if got := strings.Join(tasks, " "); err != nil || got != "1 2 7 20 24 28" {
 		t.Errorf("the pending tasks are %q %v, want 1 2 7 20 24 28", got, err)
 	}
-	// What ended without a list that can be read says nothing of any of them.
+	// An ended record with an unreadable list of tasks is one job.
 	s = says(t, "v0.0.42", 200, queue(`{"job_id":8,"array_job_id":{"set":true,"number":8},"name":"sg-b","user_name":"lab",`+
 		`"job_state":["CANCELLED"],"array_task_string":"1,3,..."}`))
 	if jobs, err = s.Jobs(t.Context(), nil); err != nil || len(jobs) != 1 || jobs[0].Task != nil || jobs[0].ID != "8" ||
@@ -184,7 +184,7 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// The states of the versions, and how squeue prints them.
+// The states that the versions show, and how squeue prints them.
 func TestStates(t *testing.T) {
 	for words, want := range map[string]struct {
 		state string
@@ -216,7 +216,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// bigAnswer streams an answer with so many jobs of others, each as long as a real one, and one of ours in a thousand.
+// bigAnswer streams an answer with a number of jobs of others, each as long as a real one; one in a thousand is ours.
 func bigAnswer(w io.Writer, record []byte, jobs int) error {
 	other := bytes.Replace(record, []byte(`"user_name": "lab"`), []byte(`"user_name": "alice"`), 1)
 	if _, err := io.WriteString(w, `{"jobs":[`); err != nil {
@@ -238,14 +238,14 @@ func bigAnswer(w io.Writer, record []byte, jobs int) error {
 	return err
 }
 
-// aRealRecord is one of the recorded answers' records of a job of ours, as it came.
+// aRealRecord returns the bytes of a recorded record of a job of ours.
 func aRealRecord(t testing.TB) []byte {
 	body := recording(t, "jobs-24.11-v0.0.42.json.gz")
 	at := bytes.Index(body, []byte(`"name": "sg-ok"`))
 	start := bytes.LastIndex(body[:at], []byte("\n    {\n"))
 	end := bytes.Index(body[at:], []byte("\n    }"))
 	if at < 0 || start < 0 || end < 0 {
-		t.Fatal("no such record")
+		t.Fatal("the recorded answer has no record of a job of ours")
 	}
 	return body[start : at+end+6]
 }
@@ -273,7 +273,7 @@ func TestManyJobs(t *testing.T) {
 	}
 }
 
-// watchHeap follows how much more memory is in use than before.
+// watchHeap measures the highest growth of the heap, in bytes, until stop.
 func watchHeap() (most *uint64, stop func()) {
 	most = new(uint64)
 	var m runtime.MemStats
@@ -300,7 +300,7 @@ func watchHeap() (most *uint64, stop func()) {
 	return most, func() { close(end); <-ended }
 }
 
-// A server that lies costs no memory: nothing without an end is held.
+// A malicious server cannot exhaust memory: no endless value is stored.
 //
 // no race: each of its millions of steps is like the one before
 func TestLyingServer(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pool keeps a bounded number of connections, each with one request at a time. No request is ever sent twice.
+// pool holds a bounded number of connections, each with one request at a time. No request is ever sent twice.
 type pool struct {
 	name string // of the server, in messages
 	dial func(context.Context) (*conn, error)
@@ -30,7 +30,7 @@ func newPool(name string, size int, dial func(context.Context) (*conn, error)) *
 	return &pool{name: name, dial: dial, free: make(chan struct{}, size)}
 }
 
-// take waits for a connection that nobody uses, or opens one.
+// take waits until a connection is free, or opens one.
 func (p *pool) take(ctx context.Context) (*conn, error) {
 	select {
 	case p.free <- struct{}{}:
@@ -66,7 +66,7 @@ func (p *pool) newest() (k *conn, over bool) {
 	return k, p.over
 }
 
-// put gives a connection back.
+// put returns a connection to the pool, or closes it unless it is reusable.
 func (p *pool) put(k *conn, reusable bool) {
 	p.mu.Lock()
 	if reusable && !p.over {
@@ -82,7 +82,7 @@ func (p *pool) put(k *conn, reusable bool) {
 
 func (p *pool) drop(k *conn) { p.put(k, false) }
 
-// close ends the idle connections, and each other one once its call is over.
+// close closes the idle connections, and each other one when its call ends.
 func (p *pool) close() {
 	p.mu.Lock()
 	idle := p.idle
@@ -93,10 +93,10 @@ func (p *pool) close() {
 	}
 }
 
-// conn is one connection, or one child.
+// conn is a connection to a server, or to a child process.
 type conn struct {
 	net.Conn
-	raw  syscall.Conn  // what is polled: the socket, or the pipe
+	raw  syscall.Conn  // the socket or pipe to poll
 	says func() string // what the child printed on standard error; nil: there is no child
 
 	proven proof
@@ -110,7 +110,7 @@ func newConn(rw net.Conn, raw syscall.Conn) *conn {
 	return k
 }
 
-// obey ends reads and writes with ctx. stop reports whether it has not.
+// obey ends reads and writes when ctx ends. stop reports whether ctx had no effect.
 func (k *conn) obey(ctx context.Context) (stop func() bool) {
 	end, _ := ctx.Deadline()
 	k.SetDeadline(end)
@@ -122,8 +122,8 @@ func (k *conn) obey(ctx context.Context) (stop func() bool) {
 	}
 }
 
-// roundTrip writes the request and reads the header of its answer, of which at most limit bytes can be read. arrived: the server may have
-// all of the request; without its last byte it does nothing.
+// roundTrip writes the request and reads the header of its answer, of which at most limit bytes can be read. arrived
+// reports that the server may have the whole request; without its last byte it does nothing.
 func (k *conn) roundTrip(r *http.Request, limit int64) (resp *http.Response, arrived bool, err error) {
 	var whole bytes.Buffer
 	if err := r.Write(&whole); err != nil {
@@ -140,7 +140,7 @@ func (k *conn) roundTrip(r *http.Request, limit int64) (resp *http.Response, arr
 // finished reports whether the answer has been read to its end and nothing follows.
 func (k *conn) finished() bool { return k.buf.Buffered() == 0 && k.from.N > 0 }
 
-// complaint is what the child printed, as the end of a message.
+// complaint returns what the child printed, as the end of a message.
 func (k *conn) complaint() string {
 	if k.says == nil {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"slurmgate/slurm"
 )
 
-// SubmitProbe posts a probe job, as sbatch submits it by [slurm.CLI.SubmitProbe]. It costs one RPC.
+// SubmitProbe posts a probe job, as [slurm.CLI.SubmitProbe] does with sbatch. It costs one RPC.
 func (s *Slurm) SubmitProbe(ctx context.Context, p slurm.NodeProbe) (id string, err error) {
 	if err := s.budget.Spend(ctx, 1); err != nil {
 		return "", err

@@ -14,14 +14,14 @@ import (
 	"slurmgate/slurm"
 )
 
-// Bounds of what is held of an answer, whatever it has.
+// Bounds of what is stored from any answer.
 const (
 	maxWord  = 2 << 10 // bytes of a name, a reason or a list of nodes
 	maxWords = 10_000  // more than there are states, reasons and users; lists of nodes may be more
-	maxJobs  = 1 << 20 // of ours in one answer, each task of an array one
+	maxJobs  = 1 << 20 // jobs of ours in one answer; each task of an array counts
 )
 
-// jobs collects our jobs of an answer, a record at a time. Jobs of others are not held.
+// jobs collects our jobs from an answer, record by record. Jobs of others are not stored.
 type jobs struct {
 	record
 	of     source
@@ -29,21 +29,21 @@ type jobs struct {
 	sought map[string]bool // ids whose records count under any name
 
 	found    []run.Job
-	usage    []run.Usage // in place of found, of whichever jobs of the user
-	came     bool        // the list of jobs
+	usage    []run.Usage // instead of found, for all jobs of the user
+	came     bool        // the list of jobs was read
 	updated  number      // when the list of slurmctld last changed
 	records  int
-	readable int  // of these, whoever's they are
+	readable int  // of these, for any user
 	unread   int  // records that could not be read
-	lost     bool // one of them may be any job
+	lost     bool // one of the unread may be any job
 	firstWhy string
 	example  string
 
 	now   fields
-	words map[string]string // states, reasons, users and nodes: few, and in every record
+	words map[string]string // interned values: states, reasons, users and nodes repeat in every record
 }
 
-// fields are what one record says.
+// fields holds the values of one record.
 type fields struct {
 	seen            []string // members
 	name            []byte
@@ -51,11 +51,11 @@ type fields struct {
 	workDir         []byte
 	user            string
 	id, array, task number
-	tasks           string // of an array: those without a record of their own
+	tasks           string // of an array: the tasks that share this record
 	state           []string
 	why, said       string // Slurm's reason as a word, and as a sentence
 	exit            exit
-	ender           string // who cancelled the job; accounting alone says it
+	ender           string // the user who cancelled the job; only accounting shows it
 	job             run.Job
 	used            used
 }
@@ -66,7 +66,7 @@ type exit struct {
 	shown        bool
 }
 
-// source is whose records an answer has, and what is read of them.
+// source describes the daemon whose records an answer has, and which members are read.
 type source struct {
 	name   string // of the daemon, in messages
 	member func(*jobs, string) error
@@ -89,7 +89,7 @@ var (
 	errTooMany = errors.New("more jobs than a cluster can have")
 )
 
-// read reads the list.
+// read reads the list of jobs.
 func (j *jobs) read(d *jsontext.Decoder) error {
 	if j.came {
 		return errTwice
@@ -131,7 +131,7 @@ func (j *jobs) readUpdate(d *jsontext.Decoder) (err error) {
 	return err
 }
 
-// queueMember reads a member of a record of slurmctld.
+// queueMember reads a member of a record from slurmctld.
 func (j *jobs) queueMember(name string) (err error) {
 	f := &j.now
 	switch name {
@@ -189,7 +189,7 @@ func (j *jobs) queueMember(name string) (err error) {
 	return err
 }
 
-// nested is members for an object that may be null.
+// nested calls members for an object that may be null.
 func (j *jobs) nested(f func(name string) error) error {
 	if j.PeekKind() == 'n' {
 		return j.SkipValue()
@@ -213,7 +213,7 @@ func (j *jobs) workDirMember() error {
 	return err
 }
 
-// word reads a text that is the same in many records.
+// word reads a text and interns it, because many records have the same.
 func (j *jobs) word() (string, error) {
 	text, err := j.text(maxWord)
 	if w, ok := j.words[string(text)]; ok || len(text) == 0 {
@@ -245,7 +245,7 @@ func (j *jobs) restarts() error {
 	return err
 }
 
-// limit reads minutes.
+// limit reads minutes and returns seconds.
 func (j *jobs) limit() (int64, error) {
 	n, err := j.number()
 	if n.infinite {
@@ -254,7 +254,7 @@ func (j *jobs) limit() (int64, error) {
 	return 60 * max(0, min(n.n, run.Unlimited/60)), err
 }
 
-// time reads seconds since 1970; 0 is none.
+// time reads seconds since 1970; 0 gives nil.
 func (j *jobs) time() (*time.Time, error) {
 	n, err := j.number()
 	switch {
@@ -295,7 +295,7 @@ func (j *jobs) exitMember() (e exit, err error) {
 	return exit{int(code.n), int(signal.n), code.set || signal.set}, err
 }
 
-// take adds the record's job if it is ours.
+// take appends the record's job if it is ours.
 func (j *jobs) take() {
 	f := &j.now
 	if f.user != "" && f.user != j.user {
@@ -332,7 +332,7 @@ func (j *jobs) take() {
 	switch {
 	case job.ID == "":
 		j.odd("no job id")
-	case !ok && job.Class == run.ClassEnded: // it says nothing of any of them, and hides none
+	case !ok && job.Class == run.ClassEnded: // an ended record hides no open task
 		tasks = []int{-1}
 	case !ok || len(j.found)+len(tasks) > maxJobs:
 		j.odd("the tasks of the array cannot be told: %s", fault.Clip(f.tasks))
@@ -359,7 +359,7 @@ func (j *jobs) take() {
 	}
 }
 
-// finish sorts out what the record says by what its state means.
+// finish derives state, class and reason of the job, and drops values that do not hold in its state.
 func (j *jobs) finish() {
 	f := &j.now
 	job := &f.job
@@ -377,7 +377,8 @@ func (j *jobs) finish() {
 	if job.Node == "None assigned" || job.Node == "(null)" {
 		job.Node = ""
 	}
-	// Slurm shows some things before they are so: expected start and end, and the exit status of a job that has not ended.
+	// Slurm shows some values before they hold: expected start and end, and the exit status of a job that has not
+	// ended.
 	switch {
 	case job.Class != run.ClassEnded:
 		job.Ended = nil

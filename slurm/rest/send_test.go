@@ -31,7 +31,7 @@ func oneScript(_ context.Context, _ string, _ int, name string, _, _ int64) (run
 	return run.Part{Data: []byte("#!/bin/bash\necho \"$1\" >&2 # <&> ü\n")}, nil
 }
 
-// The body of a post, for each version: the properties are those of sbatch's arguments.
+// The body of a post has the properties of sbatch's arguments, in each version.
 func TestBodies(t *testing.T) {
 	for _, v := range versions {
 		t.Run(v.name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestUnknownOption(t *testing.T) {
 	}
 }
 
-// What each answer proves.
+// Send returns what each answer proves.
 func TestAnswersOfAPost(t *testing.T) {
 	const accepted, no, later, doubt, notRun = run.SendAccepted, run.SendRejected, run.SendDeferred, run.SendDoubt, run.SendNotRun
 	refusal := func(number int) string {
@@ -132,7 +132,7 @@ func TestAnswersOfAPost(t *testing.T) {
 			f := newFake(t, "v0.0.42", func(*http.Request, []byte) []byte { return c.answer })
 			res := f.client(t).Send(t.Context(), testJob(), 1)
 			if res.Outcome != c.outcome || res.Code != c.code || (res.JobID == "7") != (c.outcome == accepted) || res.ExitCode != nil {
-				t.Errorf("the send ended as %+v, want as its row says", res)
+				t.Errorf("the send ended as %s, want as its row says", sendText(res))
 			}
 			if n := f.requests("POST"); n != 1 {
 				t.Errorf("%d posts", n)
@@ -141,12 +141,12 @@ func TestAnswersOfAPost(t *testing.T) {
 	}
 }
 
-// endless is a text whose last character is repeated beyond every limit.
+// endless returns a text whose last character is repeated beyond every limit.
 func endless(s string) []byte {
 	return append([]byte(s), bytes.Repeat([]byte(s[len(s)-1:]), maxAnswer+maxHeader+1)...)
 }
 
-// What Slurm refused a job for is in the result, for whoever asked for the job.
+// The result has Slurm's reason for a refusal, for the caller.
 func TestRefusalIsShown(t *testing.T) {
 	f := newFake(t, "v0.0.42", func(*http.Request, []byte) []byte {
 		return said(500, `{"errors":[{"error_number":2045,"error":"Invalid account","description":"Batch job submission failed"}]}`)
@@ -169,13 +169,13 @@ func TestCutAnswers(t *testing.T) {
 	}
 }
 
-// Without a server, or one that ends each connection before it reads, nothing was sent.
+// Without a server, or with one that ends each connection before it reads, nothing is sent.
 func TestNotSent(t *testing.T) {
 	f := newFake(t, "v0.0.42", nil)
 	s := f.client(t)
 	must(t, os.Remove(f.socket))
 	if res := s.Send(t.Context(), testJob(), 1); res.Outcome != run.SendNotRun || res.Code != run.Unreachable || res.Scope != run.ScopeSite {
-		t.Errorf("without a server the send ended as %+v, want not run, of the site", res)
+		t.Errorf("without a server the send ended as %s, want not run, of the site", sendText(res))
 	}
 	unread := f.client(t, func(c *Config) {
 		c.Control = func(context.Context, string, int, string, int64, int64) (run.Part, error) {
@@ -183,18 +183,18 @@ func TestNotSent(t *testing.T) {
 		}
 	})
 	if res := unread.Send(t.Context(), testJob(), 1); res.Outcome != run.SendNotRun || res.Scope != run.ScopeRun {
-		t.Errorf("without its script the send ended as %+v, want not run, of the run", res)
+		t.Errorf("without its script the send ended as %s, want not run, of the run", sendText(res))
 	}
 }
 
-// A slurmrestd of another cluster gets no job: not on the first connection, and not on one that is made later.
+// A slurmrestd of another cluster gets no job: neither on the first connection nor on a later one.
 func TestOtherCluster(t *testing.T) {
 	cluster := "alpha"
 	f := newFake(t, "v0.0.42", func(*http.Request, []byte) []byte { return said(200, `{"job_id":7}`) })
 	f.proof = func(*http.Request) []byte { return said(200, `{"meta":{"slurm":{"cluster":"`+cluster+`"}}}`) }
 	s := f.client(t)
 	runtest.WantSend(t, s.Send(t.Context(), testJob(), 1), run.SendAccepted, "")
-	cluster = "beta" // the fake ends its connections
+	cluster = "beta" // then the fake ends its connections
 	runtest.WantSend(t, s.Send(t.Context(), testJob(), 2), run.SendNotRun, run.WrongCluster)
 	runtest.WantCount(t, "POST", f.requests("POST"), 1)
 	cluster = ""
@@ -206,7 +206,7 @@ func TestOtherCluster(t *testing.T) {
 func TestNoCommonVersion(t *testing.T) {
 	for _, c := range []struct {
 		served, wanted string
-		text, next     string // in the result, in the fault
+		text, next     string // in the result; in the fault
 	}{
 		{"v0.0.39", "", "it serves v0.0.39, and slurmgate speaks v0.0.40, ", "23.11 or later, or set slurm.transport to cli or ssh"},
 		{"v0.0.39", "v0.0.41", "it serves v0.0.39, and slurm.rest.version is v0.0.41", "upgrade Slurm to 23.11"},
@@ -216,7 +216,7 @@ func TestNoCommonVersion(t *testing.T) {
 		s := newFake(t, c.served, nil).client(t, func(cfg *Config) { cfg.Version = c.wanted })
 		res := s.Send(t.Context(), testJob(), 1)
 		if res.Outcome != run.SendNotRun || res.Code != NoVersion || !strings.Contains(res.Text, c.text) {
-			t.Errorf("the send to a slurmrestd of %s ended as %+v, want not run with %q", c.served, res, c.text)
+			t.Errorf("the send to a slurmrestd of %s ended as %s, want not run with %q", c.served, sendText(res), c.text)
 		}
 		_, err := s.Greet(t.Context())
 		if f, is := errors.AsType[*fault.Error](err); !is || f.Code != NoVersion || !strings.Contains(f.Next, c.next) {
@@ -225,7 +225,7 @@ func TestNoCommonVersion(t *testing.T) {
 	}
 }
 
-// Whatever an answer is, reading it ends, and a job is accepted only when the answer is whole.
+// Reading any answer ends, and a job is accepted only if the answer is whole.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{`{"job_id":7,` + testMeta + `,"errors":[],"warnings":[]}`, `{"result":{"job_id":7}}`,
 		`{"errors":[{"error_number":2000}]}`, `{"job_id":`, `{"errors":null,"meta":null}`, "{}", "", "[", `{"job_id":9223372036854775807}`} {
@@ -240,7 +240,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		res := s.judge(a, made, err)
 		if res.Outcome == run.SendAccepted && (err != nil || !jsontext.Value(body).IsValid(jsontext.AllowInvalidUTF8(true))) {
-			t.Errorf("the answer %q (%v) is taken as %+v, want accepted only for valid JSON without an error", body, err, res)
+			t.Errorf("the answer %q (%v) is taken as %s, want accepted only for valid JSON without an error", body, err, sendText(res))
 		}
 	})
 }

@@ -21,11 +21,11 @@ import (
 const (
 	noReceipt = "no_receipt"
 
-	maxScript = 16 << 20 // bytes; slurmctld takes 4 MiB unless it is told otherwise
+	maxScript = 16 << 20 // bytes; slurmctld accepts 4 MiB by default
 )
 
-// sends are the posts of this process that have begun, by token and number. A restarted gateway knows none: what it did not record is in
-// doubt, and is settled by the job's name and the claim.
+// sends holds the posts that this process has begun, by token and number. A restarted gateway has none: a send whose
+// result it did not record is in doubt, and is settled by the job's name and the claim.
 type sends struct {
 	mu    sync.Mutex
 	known map[string]*send
@@ -39,7 +39,7 @@ type send struct {
 
 const maxSends = 4096
 
-// begin returns the send of that name, and whether it was begun just now.
+// begin returns the send of that name, and whether it is new.
 func (s *sends) begin(name string) (*send, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,14 +66,14 @@ func (s *sends) find(name string) *send {
 
 func sendName(job run.JobSpec, k int) string { return job.Token + "." + strconv.Itoa(k) }
 
-// Send posts the job; run.Submitter has the contract. A post goes on when ctx ends: what it says is then for Receipt.
+// Send posts the job; run.Submitter has the contract. The post continues when ctx ends, and Receipt returns its result.
 func (s *Slurm) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult {
 	argv, err := s.Argv(job)
 	if err != nil {
 		return notRun("job_spec", run.ScopeRun, err)
 	}
 	if err := ctx.Err(); err != nil {
-		return notRun("rpc_budget", run.ScopeRun, err) // whoever waits for it is gone
+		return notRun("rpc_budget", run.ScopeRun, err) // the caller no longer waits
 	}
 	n, first := s.sends.begin(sendName(job, k))
 	if !first {
@@ -92,7 +92,7 @@ func (s *Slurm) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult
 	}
 }
 
-// Receipt says what an earlier send of this process proved; run.Submitter has the contract.
+// Receipt returns what an earlier send of this process proved; run.Submitter has the contract.
 func (s *Slurm) Receipt(_ context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
 	n := s.sends.find(sendName(job, k))
 	if n == nil {
@@ -131,7 +131,7 @@ func (s *Slurm) post(ctx context.Context, job run.JobSpec, argv []string) run.Se
 	return slurm.Explained(s.judge(a, made, err), job, s.cfg.User)
 }
 
-// submitted is what an answer says about the job that was made.
+// submitted holds an answer's members about the new job.
 type submitted struct {
 	ids     []int64 // above 0
 	message string  // of the site's job_submit plugin
@@ -159,14 +159,15 @@ func (m *submitted) members() members {
 	}}
 }
 
-// judge says what the answer to a post proves. A job id in a whole answer is an accepted job, whatever else the answer says. Without one,
-// an error number of the table decides. All else is doubt, unless the request certainly had no effect.
+// judge returns what the answer to a post proves. A job id in a whole answer means an accepted job, for any other
+// content. Without one, an error number of the table decides. All else is doubt, unless the request certainly had no
+// effect.
 func (s *Slurm) judge(a answer, made submitted, err error) run.SendResult {
 	res := run.SendResult{Outcome: run.SendDoubt, Code: noReceipt, Text: complaint(a, made, err)}
 	code := fault.CodeOf(err)
 	switch {
 	case err != nil && (wasNotSent(err) || code == AuthFault || code == NoPath):
-		return notRun(code, run.ScopeSite, err) // slurmrestd refused it before it looked at it, or never had it
+		return notRun(code, run.ScopeSite, err) // slurmrestd refused it before it processed it, or never received it
 	case err != nil && code != Refused && code != Status: // no whole answer
 		res.Code = code
 		return res
@@ -179,7 +180,7 @@ func (s *Slurm) judge(a answer, made submitted, err error) run.SendResult {
 	}
 	switch {
 	case len(made.ids) > 0 && a.cluster != "" && s.cfg.Cluster != "" && !slurm.SameCluster(a.cluster, s.cfg.Cluster):
-		// No job of ours can be there: whoever resolves the doubt takes the claim.
+		// No job of ours can run there: resolving the doubt takes the claim.
 		res.Code = run.WrongCluster
 		res.Text = fmt.Sprintf("job %d was accepted by the cluster %s, but slurm.cluster is %s", made.ids[0], fault.Clip(a.cluster),
 			s.cfg.Cluster)
@@ -199,7 +200,8 @@ func (s *Slurm) judge(a answer, made submitted, err error) run.SendResult {
 	return res
 }
 
-// inDoubt is why errors leave doubt: all of them are answers of slurmctld's, in a site's own words, or there may have been no answer.
+// inDoubt returns the code of errors that leave doubt: RefusedInWords if all of them are answers of slurmctld in a
+// site's own words, else noReceipt, because there may have been no answer.
 func inDoubt(errors []problem) string {
 	for _, p := range errors {
 		if !p.answered() && p.Number != unspecifiedError || slurm.InOwnWords(p.Text, p.Description) == "" {
@@ -209,10 +211,10 @@ func inDoubt(errors []problem) string {
 	return run.RefusedInWords
 }
 
-// unspecifiedError is the number of what a site's job_submit plugin refuses without one of Slurm's.
+// unspecifiedError is the number if a site's job_submit plugin refuses a job without one of Slurm's numbers.
 const unspecifiedError = -1
 
-// complaint is what the answer, or its lack, says, for people and for the ledger.
+// complaint returns the errors and messages of an answer, or why there is none, for people and for the ledger.
 func complaint(a answer, made submitted, err error) string {
 	var texts []string
 	if err != nil && len(a.errors) == 0 {
@@ -224,7 +226,7 @@ func complaint(a answer, made submitted, err error) string {
 	return shown(strings.Join(append(texts, made.message), "\n"))
 }
 
-// notRun is the result of a send that certainly made no job, and of which Slurm has said nothing.
+// notRun returns the result of a send that certainly created no job and that Slurm did not answer.
 func notRun(code string, scope run.Scope, err error) run.SendResult {
 	if code == "rpc_budget" || errors.Is(err, context.Canceled) {
 		scope = run.ScopeRun
@@ -232,7 +234,8 @@ func notRun(code string, scope run.Scope, err error) run.SendResult {
 	return run.SendResult{Outcome: run.SendNotRun, Code: code, Scope: scope, Text: "nothing was submitted: " + fault.Prose(err)}
 }
 
-// sendTime is how long an answer to a post is waited for: slurmrestd asks slurmctld, and its backup, with Slurm's own time limit.
+// sendTime returns how long a post waits for its answer: slurmrestd asks slurmctld, and its backup, with Slurm's own
+// time limit.
 func (s *Slurm) sendTime(ctx context.Context) time.Duration {
 	return time.Minute
 }

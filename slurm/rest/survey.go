@@ -20,7 +20,7 @@ import (
 	"slurmgate/slurm"
 )
 
-// What the calls of a survey cost in RPCs: at most what sdiag counted.
+// Costs of the calls of a survey in RPCs, at most what sdiag counted.
 const (
 	rpcLook  = 1
 	rpcNodes = 2 // slurmrestd asks for the partitions too
@@ -29,7 +29,7 @@ const (
 // maxSurvey bounds an answer about all partitions, nodes or associations, in bytes.
 const maxSurvey = 1 << 30
 
-// NotShown is the code of the NotFound fault for what slurmrestd shows in no version.
+// NotShown is the code of the NotFound fault for data that slurmrestd shows in no version.
 const NotShown = "rest_not_shown"
 
 func notShown(what, instead string) error {
@@ -50,7 +50,7 @@ func (v *value) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// limit is the number, nil for none.
+// limit returns the number, or nil if it is not set or no possible limit.
 func (v value) limit() *int {
 	if !v.set || v.n < 0 || v.n > 1<<31 {
 		return nil
@@ -58,7 +58,7 @@ func (v value) limit() *int {
 	return new(int(v.n))
 }
 
-// partition is what slurmrestd shows of a partition.
+// partition decodes a partition from slurmrestd.
 type partition struct {
 	Name      string   `json:"name"`
 	Flags     []string `json:"flags"` // since v0.0.45
@@ -71,7 +71,7 @@ type partition struct {
 	} `json:"maximums"`
 }
 
-// node is what slurmrestd shows of a node.
+// node decodes a node from slurmrestd.
 type node struct {
 	Name       string   `json:"name"`
 	Partitions []string `json:"partitions"`
@@ -84,7 +84,7 @@ type node struct {
 	Gres       string   `json:"gres"`
 }
 
-// sinfo is the node's state as sinfo writes it in its long form.
+// sinfo returns the node's state in the long form of sinfo.
 func (n node) sinfo() string {
 	base, flags := "unknown", map[string]bool{}
 	for _, w := range n.State {
@@ -134,7 +134,7 @@ func (n node) since() *time.Time {
 	return new(time.Unix(n.Since.n, 0).UTC())
 }
 
-// look asks slurmctld or slurmdbd for a list, which it decodes into to.
+// look asks slurmctld or slurmdbd for a list, and decodes it into to.
 func look[T any](ctx context.Context, s *Slurm, rpcs int, path, member string, to *[]T) (answer, error) {
 	if err := s.budget.Spend(ctx, rpcs); err != nil {
 		return answer{}, err
@@ -147,7 +147,7 @@ func look[T any](ctx context.Context, s *Slurm, rpcs int, path, member string, t
 	return a, err
 }
 
-// into decodes a list. Without one it leaves nil.
+// into returns a decoder of a list. If the answer has no list, to stays nil.
 func into[T any](to *[]T) func(*jsontext.Decoder) error {
 	return func(d *jsontext.Decoder) error {
 		*to = []T{}
@@ -160,8 +160,8 @@ func into[T any](to *[]T) func(*jsontext.Decoder) error {
 	}
 }
 
-// ShowPartitions implements [slurm.Source]. Up to v0.0.44 slurmrestd does not show which partition is the default, and in no version which
-// are hidden, nor who may use them.
+// ShowPartitions implements [slurm.Source]. Up to v0.0.44 slurmrestd does not show which partition is the default. No
+// version shows which are hidden or who may use them.
 func (s *Slurm) ShowPartitions(ctx context.Context) (list []run.Partition, err error) {
 	var parts []partition
 	if _, err := look(ctx, s, rpcLook, "/slurm/{v}/partitions/", "partitions", &parts); err != nil {
@@ -192,13 +192,13 @@ func (s *Slurm) Nodes(ctx context.Context) (list []run.Node, err error) {
 	return list, nil
 }
 
-// Unusable returns those of them that take no jobs; run.Queue has the contract.
+// Unusable returns the nodes that take no jobs; run.Queue has the contract.
 func (s *Slurm) Unusable(ctx context.Context) (map[string]run.Unusable, error) {
 	list, err := s.Nodes(ctx)
 	return run.UnusableNodes(list), err
 }
 
-// Archs are the architectures of the cluster's nodes, as [slurm.CLI.Archs] has them. It costs two RPCs.
+// Archs returns the architectures of the cluster's nodes, as [slurm.CLI.Archs] does. It costs two RPCs.
 func (s *Slurm) Archs(ctx context.Context) (list []string, err error) {
 	nodes, err := s.Nodes(ctx)
 	for _, n := range nodes {
@@ -210,7 +210,8 @@ func (s *Slurm) Archs(ctx context.Context) (list []string, err error) {
 	return list, err
 }
 
-// Config asks slurmctld for its clock. Of the configuration slurmrestd shows next to nothing.
+// Config asks slurmctld for its clock. Of the configuration slurmrestd shows only the names of the cluster and of its
+// accounting storage.
 func (s *Slurm) Config(ctx context.Context, _ time.Duration) (c run.ClusterConfig, err error) {
 	if err := s.budget.Spend(ctx, rpcLook); err != nil {
 		return c, err
@@ -223,7 +224,7 @@ func (s *Slurm) Config(ctx context.Context, _ time.Duration) (c run.ClusterConfi
 	if of.At.set && of.At.n > 0 {
 		c.Clock = time.Unix(of.At.n, 0)
 	}
-	c.Values = map[string]string{"ClusterName": cmp.Or(a.cluster, s.cfg.Cluster)} // each connection was proven to lead there
+	c.Values = map[string]string{"ClusterName": cmp.Or(a.cluster, s.cfg.Cluster)} // each connection was proved to lead there
 	if a.storage != "" {
 		c.Values["AccountingStorageType"] = a.storage
 	}
@@ -273,23 +274,23 @@ func (s *Slurm) ping(ctx context.Context) (p slurm.Probe, err error) {
 	return p, nil
 }
 
-// Harmless has nothing to learn: slurmrestd's answer is all there is.
+// Harmless does nothing: slurmrestd prints no lines beyond its answer.
 func (s *Slurm) Harmless(string) {}
 
-// SeesAll is nil: only the jobs of the token's user are looked at.
+// SeesAll returns nil: only the jobs of the token's user are queried.
 func (s *Slurm) SeesAll(context.Context) error { return nil }
 
-// MessageTimeout is not shown; run.Queue has the contract.
+// MessageTimeout returns a NotFound fault; run.Queue has the contract.
 func (s *Slurm) MessageTimeout(context.Context) (time.Duration, error) {
 	return 0, notShown("MessageTimeout", "see it with: scontrol show config")
 }
 
-// Accepts cannot be asked: a job is posted or not.
+// Accepts returns a NotFound fault: slurmrestd has no dry run of a job.
 func (s *Slurm) Accepts(context.Context, plan.Resources, plan.Placement) error {
 	return notShown("whether Slurm would take a job", "try it on a host with Slurm's commands: sbatch --test-only")
 }
 
-// JobName asks slurmctld for the name it keeps for a job.
+// JobName asks slurmctld for the name of a job.
 func (s *Slurm) JobName(ctx context.Context, id string) (string, error) {
 	var found []struct {
 		Name string `json:"name"`

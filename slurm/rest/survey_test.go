@@ -14,7 +14,7 @@ import (
 	"slurmgate/slurm"
 )
 
-// The recorded answers of every version show one cluster.
+// The recorded answers of all versions show the same cluster.
 func TestSurvey(t *testing.T) {
 	onEach(t, func(t *testing.T, s *Slurm, _ *slurm.CLI, _, version string) {
 		parts, err := slurm.Partitions(t.Context(), s)
@@ -60,7 +60,7 @@ func TestSurvey(t *testing.T) {
 	})
 }
 
-// The nodes that take no jobs, with why and since when, in both forms of a time.
+// The nodes that take no jobs, with the reason and its time, in both forms of a time.
 func TestUnusable(t *testing.T) {
 	for _, since := range []string{`1795843601`, `{"set":true,"infinite":false,"number":1795843601}`} {
 		s := says(t, "v0.0.42", 200, `{"nodes":[{"name":"n1","partitions":["main"],"state":["IDLE","DRAIN"],"reason":"Prolog error",`+
@@ -74,7 +74,7 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// What slurmrestd does not show is said to be so, never made up.
+// Data that slurmrestd does not show is a fault, never made up.
 func TestNotShown(t *testing.T) {
 	s := says(t, "v0.0.42", 200, queue())
 	_, err := s.MessageTimeout(t.Context())
@@ -88,7 +88,7 @@ func TestNotShown(t *testing.T) {
 	}
 }
 
-// A node's state is written as sinfo writes it.
+// A node's state has the form of sinfo.
 func TestNodeStates(t *testing.T) {
 	for states, want := range map[string]string{
 		"IDLE": "idle", "MIXED": "mixed", "ALLOCATED COMPLETING": "completing", "IDLE DRAIN": "drained", "MIXED DRAIN": "draining",

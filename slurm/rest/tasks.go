@@ -2,7 +2,7 @@ package rest
 
 import "strconv"
 
-// identity is the id that Slurm's commands show: that of the array, with the task, for a task.
+// identity returns the id that Slurm's commands show: for a task that of its array, with the task's number.
 func identity(id, array, task number) (string, *int) {
 	var at *int
 	if array.set && array.n > 0 {

@@ -19,16 +19,17 @@ import (
 	"slurmgate/fault"
 )
 
-// TokenFault is the code of a token that cannot be had or must not be used.
+// TokenFault is the code of a token that cannot be read or must not be used.
 const TokenFault = "rest_token"
 
 const (
 	maxToken      = 16 << 10         // bytes
-	tokenTime     = 30 * time.Second // for the command that prints one
+	tokenTime     = 30 * time.Second // time limit of the token command
 	leastLifetime = 30 * time.Second // a token that ends sooner is replaced
 )
 
-// tokens has the token of the calls: none, that of a file, or what a command prints. A new one is looked for before the old one ends.
+// tokens holds the token for the calls: none, one from a file, or the output of a command. A new token is read before
+// the old one ends.
 type tokens struct {
 	file    string
 	command []string
@@ -38,15 +39,16 @@ type tokens struct {
 	mu    sync.Mutex
 	token string
 	ends  time.Time // zero: never
-	renew time.Time // when a new one is looked for; zero: never
-	stamp string    // the state of the file that it was read from
+	renew time.Time // when a new one is read; zero: never
+	stamp string    // the state of its file when it was read
 }
 
 func newTokens(c Config) *tokens {
 	return &tokens{file: c.TokenFile, command: c.TokenCommand, user: c.User, now: time.Now}
 }
 
-// get is the token to send; empty: none is needed. Its error is a Transport fault: nothing is sent without a token.
+// get returns the token to send, or "" if none is needed. An error is a Transport fault: nothing is sent without a
+// token.
 func (t *tokens) get(ctx context.Context) (string, error) {
 	if t.file == "" && len(t.command) == 0 {
 		return "", nil
@@ -67,7 +69,7 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 
 func (t *tokens) ended() bool { return !t.ends.IsZero() && !t.now().Before(t.ends) }
 
-// replace looks for another token than the one that slurmrestd did not accept, and reports whether there is one.
+// replace reads a new token after slurmrestd refused bad, and reports whether there is another one.
 func (t *tokens) replace(ctx context.Context, bad string) bool {
 	if t.file == "" && len(t.command) == 0 {
 		return false
@@ -80,7 +82,7 @@ func (t *tokens) replace(ctx context.Context, bad string) bool {
 	return t.read(ctx) == nil && t.token != bad
 }
 
-// read takes the token that there is now, if the gateway may use it.
+// read reads the current token and stores it if the gateway may use it.
 func (t *tokens) read(ctx context.Context) error {
 	text, stamp, err := t.source(ctx)
 	if err != nil {
@@ -122,7 +124,7 @@ func (t *tokens) source(ctx context.Context) (text, stamp string, err error) {
 	return out.String(), "", nil
 }
 
-// fault says where the token is from; the token itself is in no message.
+// fault wraps err with the source of the token. The token itself is in no message.
 func (t *tokens) fault(err error) error {
 	from := "slurm.rest.token_file (" + t.file + ")"
 	if t.file == "" {
@@ -132,7 +134,7 @@ func (t *tokens) fault(err error) error {
 		"make a new one for the user " + t.user + ": scontrol token username=" + t.user + " lifespan=SECONDS")
 }
 
-// claims reads whose a JWT is, and when it ends (zero: never). Its signature is slurmrestd's business.
+// claims returns the user of a JWT, and when it ends (zero: never). It does not check the signature.
 func claims(token string) (user string, ends time.Time, err error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -163,7 +165,7 @@ func claims(token string) (user string, ends time.Time, err error) {
 	return c.Sun + strings.TrimPrefix(c.Username, c.Sun), ends, nil
 }
 
-// stampOf changes when the file does.
+// stampOf returns a text that changes when the file does.
 func stampOf(path string) string {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -176,7 +178,7 @@ func stampOf(path string) string {
 	return fmt.Sprint(st.ModTime().UnixNano(), st.Size(), sys.Ino)
 }
 
-// readUpTo reads a small file.
+// readUpTo reads a file of at most limit bytes, without surrounding space. A larger file is an error.
 func readUpTo(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

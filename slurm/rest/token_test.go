@@ -16,7 +16,7 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// jwt is what scontrol token prints for a user; n makes it another one.
+// jwt returns the output of scontrol token for a user; n makes tokens differ.
 func jwt(claims string, n int) string {
 	return fmt.Sprintf("e30.%s.sig%d", base64.RawURLEncoding.EncodeToString([]byte(claims)), n)
 }
@@ -30,7 +30,7 @@ func write(t *testing.T, path, text string) {
 	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// tokensSeen are the tokens of the posts, in order.
+// tokensSeen returns the tokens of the posts, in order.
 func (f *fake) tokensSeen() (list []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,7 +44,7 @@ func (f *fake) tokensSeen() (list []string) {
 
 func accepts(*http.Request, []byte) []byte { return said(200, `{"job_id":7}`) }
 
-// A token is read again when its file changes, and before it ends; the old one is used while there is no new one.
+// A token is read again when its file changes, and before it ends; the old one is used until there is a new one.
 func TestTokenFile(t *testing.T) {
 	path, now := filepath.Join(t.TempDir(), "token"), time.Now()
 	f := newFake(t, "v0.0.42", accepts)
@@ -57,7 +57,7 @@ func TestTokenFile(t *testing.T) {
 		return res
 	}
 	if res := send(1, run.SendNotRun); res.Code != TokenFault || res.Scope != run.ScopeSite {
-		t.Errorf("the send without a token ended as %+v, want the fault of the token, of the site", res)
+		t.Errorf("the send without a token ended as %s, want the fault of the token, of the site", sendText(res))
 	}
 	write(t, path, "SLURM_JWT="+ofLab(1, now.Add(time.Hour))+"\n")
 	send(2, run.SendAccepted)
@@ -67,7 +67,7 @@ func TestTokenFile(t *testing.T) {
 	send(4, run.SendAccepted)
 	now = now.Add(3 * time.Hour)
 	if res := send(5, run.SendNotRun); strings.Contains(res.Text, "sig22") {
-		t.Errorf("a token is shown: %s", res.Text)
+		t.Errorf("the result contains a token: %s", res.Text)
 	}
 	if got := f.tokensSeen(); !slices.Equal(got, []string{"sig1", "sig22", "sig22"}) {
 		t.Errorf("slurmrestd saw the tokens %q, want sig1 and twice sig22", got)
@@ -117,7 +117,8 @@ func TestRefusedToken(t *testing.T) {
 	runtest.WantCount(t, "POST", f.requests("POST"), 1)
 }
 
-// slurmrestd takes any token; one that slurmctld does not accept is found before anything is posted. On a post the same number is doubt.
+// slurmrestd accepts any token; one that slurmctld does not accept is detected before a post. On a post the same error
+// number is doubt.
 func TestTokenOfNoUse(t *testing.T) {
 	const refusal = `{"errors":[{"error_number":1007,"error":"Protocol authentication error"}]}`
 	path := filepath.Join(t.TempDir(), "token")
@@ -132,7 +133,7 @@ func TestTokenOfNoUse(t *testing.T) {
 	}
 }
 
-// Tokens of others are not used, and what is no token neither.
+// Tokens of other users, and texts that are no token, are not used.
 func TestTokensOfOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	for claims, why := range map[string]string{
@@ -148,17 +149,17 @@ func TestTokensOfOthers(t *testing.T) {
 		}
 	}
 	if _, err := New(Config{URL: "unix:/s", User: "root"}); err == nil {
-		t.Error("root's jobs")
+		t.Error("New accepted the user root")
 	}
 }
 
-// Whatever a token is, reading its claims ends.
+// Reading the claims of any token ends.
 func FuzzClaims(f *testing.F) {
 	f.Add(jwt(`{"sun":"lab","exp":1}`, 1))
 	f.Add("a.b.c")
 	f.Fuzz(func(t *testing.T, token string) {
 		if user, _, err := claims(token); err == nil && user == "" {
-			t.Errorf("%q is a token of nobody", token)
+			t.Errorf("claims(%q) accepted a token without a user", token)
 		}
 	})
 }

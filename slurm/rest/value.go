@@ -11,20 +11,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// What a record holds is read by these: each consumes exactly one value. A value of another type than it should have is skipped and noted;
-// it concerns its record alone. Only an answer that is no JSON, or breaks off, is an error.
+// The methods of record read its values; each consumes exactly one. A value of the wrong type is skipped and makes the
+// record odd; it concerns that record alone. Only an answer that is not JSON, or breaks off, is an error.
 
-// maxValue bounds what is held of an answer at a time: one string, with the buffer it is read through.
+// maxValue bounds the memory for an answer, in bytes: one string and its buffer.
 const maxValue = 1 << 20
 
-// errLong is an answer with a single string or number of more than maxValue bytes.
+// errLong reports a single string or number of more than maxValue bytes.
 var errLong = errors.New("a value is longer than any of Slurm's")
 
-// bounded is the source of a decoder. It ends an answer rather than have the decoder hold more than maxValue bytes of it.
+// bounded is the source of a decoder. It fails before the decoder would buffer more than maxValue bytes.
 type bounded struct {
 	io.Reader
 	read int64
-	past func() int64 // how much the decoder has consumed
+	past func() int64 // bytes that the decoder has consumed
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
@@ -36,8 +36,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// newDecoder decodes within bounded memory. Names that appear twice are the business of who reads the object: remembering all names of an
-// object has no bound.
+// newDecoder returns a decoder with bounded memory. The reader of an object must check for names that appear twice: a
+// decoder that remembers all names would have no bound.
 func newDecoder(r io.Reader) *jsontext.Decoder {
 	b := &bounded{Reader: r}
 	d := jsontext.NewDecoder(b, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
@@ -45,12 +45,12 @@ func newDecoder(r io.Reader) *jsontext.Decoder {
 	return d
 }
 
-// record notes what is wrong with what is read.
+// record reads the values of one record and remembers what is wrong with it.
 type record struct {
 	*jsontext.Decoder
 	name    []byte // of the member being read
 	scratch []byte
-	why     string // the first thing that is wrong; empty: nothing
+	why     string // the first fault; empty: none
 }
 
 func (r *record) odd(format string, args ...any) {
@@ -59,13 +59,14 @@ func (r *record) odd(format string, args ...any) {
 	}
 }
 
-// skipOdd skips a value that is not what is wanted.
+// skipOdd skips a value of the wrong type and makes the record odd.
 func (r *record) skipOdd(wanted string) error {
 	r.odd("%s is no %s", r.name, wanted)
 	return r.SkipValue()
 }
 
-// members calls f with the name of each member of an object. f consumes the member's value. What is no object is skipped and odd.
+// members calls f with the name of each member of an object. f must consume the member's value. Any other value is
+// skipped and makes the record odd.
 func (r *record) members(f func(name string) error) error {
 	if r.PeekKind() != '{' {
 		return r.skipOdd("object")
@@ -85,7 +86,7 @@ func (r *record) members(f func(name string) error) error {
 	return expect(r.Decoder, '}')
 }
 
-// key reads the name of a member. It costs no memory for names that are few.
+// key reads the name of a member. It returns a name from names without an allocation, and "" for any other.
 func (r *record) key() (string, error) {
 	v, err := r.ReadValue()
 	if err != nil {
@@ -101,7 +102,7 @@ func (r *record) key() (string, error) {
 	return "", nil
 }
 
-// names are the members that anything here reads. All others are skipped without being held.
+// names lists the members that this package reads. All others are skipped and not stored.
 var names = func() map[string]string {
 	m := map[string]string{}
 	for _, name := range strings.Fields(`job_id array_job_id array_task_id array_task_string job_state state_reason state_description restart_cnt
@@ -114,7 +115,7 @@ var names = func() map[string]string {
 	return m
 }()
 
-// text reads a string, at most limit bytes of it. null is an empty one.
+// text reads a string and returns at most limit bytes of it. null is an empty string.
 func (r *record) text(limit int) (text []byte, err error) {
 	switch r.PeekKind() {
 	case 'n':
@@ -125,7 +126,7 @@ func (r *record) text(limit int) (text []byte, err error) {
 			return nil, err
 		}
 		r.scratch, err = jsontext.AppendUnquote(r.scratch[:0], v)
-		if err != nil && len(r.scratch) == 0 && len(v) > 2 { // invalid UTF-8 is replaced, and an error
+		if err != nil && len(r.scratch) == 0 && len(v) > 2 { // invalid UTF-8 is replaced and returns an error
 			r.odd("%s cannot be read", r.name)
 		}
 		return r.scratch[:min(len(r.scratch), limit)], nil
@@ -133,14 +134,14 @@ func (r *record) text(limit int) (text []byte, err error) {
 	return nil, r.skipOdd("text")
 }
 
-// number is a number as the versions show it: plain, or an object with set, infinite and number. Slurm's numbers for none are not
-// set.
+// number is a number in a form of any version: plain, or an object with set, infinite and number. set is false for
+// Slurm's NO_VAL numbers.
 type number struct {
 	n             int64
 	set, infinite bool
 }
 
-// number reads one.
+// number reads a number.
 func (r *record) number() (n number, err error) {
 	switch r.PeekKind() {
 	case 'n':
@@ -195,7 +196,7 @@ func (r *record) numberObject() (n number, err error) {
 	return number{n: value.n, set: n.set && value.set, infinite: n.infinite || value.infinite}, err
 }
 
-// plain sorts out Slurm's numbers for none (NO_VAL, with or without a sign) and for no limit (INFINITE).
+// plain converts a plain number; NO_VAL, with or without a sign, and INFINITE have no value.
 func plain(n int64) number {
 	switch n {
 	case 1<<32 - 2, -2:
@@ -215,7 +216,7 @@ func (r *record) flag(to *bool) error {
 	return r.skipOdd("truth value")
 }
 
-// integer reads 12 and 12.0.
+// integer parses 12 and 12.0.
 func integer(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err == nil {
@@ -228,7 +229,8 @@ func integer(text string) (int64, error) {
 	return int64(f), nil
 }
 
-// elements calls f for each element of an array, which it consumes. null has none; what is no array is skipped and odd.
+// elements calls f for each element of an array; f must consume it. null has no elements. Any other value is skipped
+// and makes the record odd.
 func (r *record) elements(f func() error) error {
 	switch r.PeekKind() {
 	case '[':

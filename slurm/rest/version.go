@@ -14,7 +14,8 @@ import (
 	"slurmgate/fault"
 )
 
-// version is what differs between the versions of slurmrestd's API, as data. [versions] is the whole of it.
+// version describes a version of slurmrestd's API: what differs between the versions, as data. [versions] lists them
+// all.
 type version struct {
 	name string // as in paths
 
@@ -22,7 +23,7 @@ type version struct {
 	oomKill bool // jobs have oom_kill_step
 }
 
-// versions is every version that this program speaks, oldest first. The first came with Slurm 23.11.
+// versions lists the versions that this program speaks, oldest first. The first came with Slurm 23.11.
 var versions = []version{
 	{name: "v0.0.40"},
 	{name: "v0.0.41", kills: true},
@@ -40,26 +41,27 @@ func Versions() (names []string) {
 	return names
 }
 
-// negotiation is the version that both sides speak, once it is known.
+// negotiation holds the version that both sides speak, once it is known.
 type negotiation struct {
 	wanted string // by the site file; empty: the newest
 
-	asking sync.Mutex // one at a time
+	asking sync.Mutex // one negotiation at a time
 	last   atomic.Pointer[version]
 }
 
-// known is the version in use; nil: it is not negotiated.
+// known returns the version in use, or nil if it is not negotiated.
 func (n *negotiation) known() *version { return n.last.Load() }
 
 func (n *negotiation) forget() { n.last.Store(nil) }
 
-// maxDocument bounds slurmrestd's OpenAPI document; that of 24.11 has 1.6 MB.
+// maxDocument bounds slurmrestd's OpenAPI document; in bytes. That of 24.11 has 1.6 MB.
 const maxDocument = 64 << 20
 
-// NoVersion is the code of a slurmrestd that speaks no version that this program, or the site file, wants.
+// NoVersion is the fault code if slurmrestd serves no version that this program speaks, or not the one of the site
+// file.
 const NoVersion = "rest_version"
 
-// negotiated is the newest version that both sides speak. slurmrestd is asked once; its document is read as it comes.
+// negotiated returns the newest version that both sides speak. slurmrestd is asked once.
 func (c *client) negotiated(ctx context.Context) (version, error) {
 	c.version.asking.Lock()
 	defer c.version.asking.Unlock()
@@ -81,7 +83,7 @@ func (c *client) negotiated(ctx context.Context) (version, error) {
 	return v, nil
 }
 
-// pathVersions collects the versions in the names of the calls about slurmctld: /slurm/v0.0.42/ping/.
+// pathVersions collects the versions in the paths of the calls about slurmctld: /slurm/v0.0.42/ping/.
 func pathVersions(d *jsontext.Decoder, served map[string]bool) error {
 	if err := expect(d, '{'); err != nil {
 		return err
@@ -102,7 +104,7 @@ func pathVersions(d *jsontext.Decoder, served map[string]bool) error {
 	return expect(d, '}')
 }
 
-// remedy says what to do about a slurmrestd that serves none of the versions that are wanted.
+// remedy returns what to do about a slurmrestd that serves none of the wanted versions.
 func remedy(wanted string, served map[string]bool) string {
 	first := versions[0].name
 	newer := false
@@ -118,7 +120,7 @@ func remedy(wanted string, served map[string]bool) string {
 	return "upgrade slurmgate to a version that knows this slurmrestd"
 }
 
-// newest picks the version to use.
+// newest returns the version to use: the newest that is served and wanted.
 func newest(wanted string, served map[string]bool) (version, error) {
 	for _, v := range slices.Backward(versions) {
 		if served[v.name] && (wanted == "" || v.name == wanted) {
