@@ -13,13 +13,13 @@ import (
 	"slurmgate/run"
 )
 
-// OpenAttempt creates <run_id>/a<n>/ctl with the token in ctl/token and the control files beside it. The job creates the folders of its
-// program itself, after it has taken the claim.
+// OpenAttempt creates <run_id>/a<n>/ctl with the token in ctl/token and the control files. The job creates the folders
+// of its program itself, after it has taken the claim.
 //
-// The attempt folder is built under a temporary name, synced, moved into place in one exclusive step, and read back there. So nobody
-// ever sees an attempt folder without its token, and a crash on the way leaves no doubt. Calling it again with the same token succeeds
-// and rewrites the control files. A folder with another token, or with none, is a Conflict fault with code workspace_ahead_of_ledger:
-// somebody opened this attempt, and the ledger does not know about it.
+// The attempt folder is built under a temporary name, synced, moved into place in one exclusive step, and read back
+// there. So an attempt folder is never visible without its token, and a crash leaves no doubtful state. Calling it
+// again with the same token succeeds and rewrites the control files. A folder with another token, or with none, is a
+// Conflict fault with code workspace_ahead_of_ledger: the attempt was opened, and the ledger does not know about it.
 func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
 	if err := CheckOpen(token, files); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *Shared) OpenAttempt(ctx context.Context, runID string, n int, token str
 	return nil
 }
 
-// openAttempt makes the folder unless it is there; fresh: the inputs are made durable with it.
+// openAttempt creates the folder unless it exists. With fresh it also makes the inputs durable.
 func openAttempt(runDir dir, n int, token string, files []run.ControlFile, fresh bool) error {
 	name, temp := AttemptName(n), tempName(n, token)
 	files = withToken(token, files)
@@ -62,8 +62,8 @@ func openAttempt(runDir dir, n int, token string, files []run.ControlFile, fresh
 			return eachControl(runDir, name, files, holds)
 		}
 	}
-	// What counts is what the folder holds now: it may have existed before, another call with the same token may have been first, and
-	// on a network filesystem a move that succeeded can report an error.
+	// Only the folder's present content decides: it may have existed before, another call with the same token may have
+	// been first, and on a network filesystem a successful move can report an error.
 	ours, verdict := carries(runDir, name, token)
 	rest := runDir.removeAll(temp)
 	switch {
@@ -75,7 +75,8 @@ func openAttempt(runDir dir, n int, token string, files []run.ControlFile, fresh
 	return errors.Join(err, rest, fmt.Errorf("%s did not appear", name))
 }
 
-// tempName is unique to a call, so a folder that another call has half built is never the one that is moved.
+// tempName returns a name that is unique to a call, so that a folder half built by another call is never moved into
+// place.
 func tempName(n int, token string) string {
 	return "." + AttemptName(n) + "." + token + "." + randomName()
 }
@@ -84,7 +85,7 @@ func withToken(token string, files []run.ControlFile) []run.ControlFile {
 	return append([]run.ControlFile{{Name: TokenFile, Data: []byte(token + "\n")}}, files...)
 }
 
-// eachControl does something with every control file of an attempt folder.
+// eachControl calls do for every control file of an attempt folder, until it fails.
 func eachControl(runDir dir, name string, files []run.ControlFile, do func(ctl dir, f run.ControlFile) error) error {
 	ctl, err := runDir.sub(name + "/ctl")
 	if err != nil {
@@ -101,7 +102,7 @@ func eachControl(runDir dir, name string, files []run.ControlFile, do func(ctl d
 
 // carries reports whether the attempt folder exists with this token. A folder with another token, or without one, is a Conflict.
 func carries(runDir dir, name, token string) (bool, error) {
-	if _, err := runDir.names(); err != nil { // look past the cache
+	if _, err := runDir.names(); err != nil { // listing bypasses a network filesystem's cache
 		return false, err
 	}
 	if _, err := runDir.stat(name); err != nil {
@@ -125,8 +126,8 @@ func carries(runDir dir, name, token string) (bool, error) {
 	return false, err
 }
 
-// build writes the whole attempt folder under a temporary name and settles it: makes it durable, unless all is synced later. Everything is
-// written before anything is synced.
+// build writes the whole attempt folder under a temporary name, and then calls settle, which makes it durable or leaves
+// that to a later sync. Everything is written before anything is synced.
 func build(runDir dir, temp string, files []run.ControlFile, settle func(w *written, folders ...dir) error) error {
 	if err := unix.Mkdirat(runDir.fd, temp, 0o700); err != nil {
 		return &os.PathError{Op: "mkdir", Path: temp, Err: err}
@@ -174,8 +175,8 @@ func movePlain(d dir, from, to string) error {
 	return d.rename(from, d, to)
 }
 
-// dropUnfinished removes what crashed calls for this attempt left under other names. The attempt folder
-// exists by now, so nobody can move one of these into its place any more.
+// dropUnfinished removes what crashed calls for this attempt left under temporary names. The attempt folder exists
+// already, so none of them can be moved into its place any more.
 func dropUnfinished(runDir dir, n int) error {
 	names, err := runDir.names()
 	if err != nil {

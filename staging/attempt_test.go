@@ -16,7 +16,8 @@ var attemptTree = []string{
 	"drwx------ a1", "drwx------ a1/ctl", "-rw------- a1/ctl/token",
 }
 
-// A second call replaces control files whatever has their names, writes through no link, and removes what a crash of the first one left.
+// A second call replaces control files and whatever else has their names, writes through no link, and removes what a
+// crashed call left.
 func TestOpenAttemptControlFiles(t *testing.T) {
 	s, dir := newShared(t)
 	a, outside := filepath.Join(dir, runA, "a1"), filepath.Join(t.TempDir(), "f")
@@ -35,7 +36,7 @@ func TestOpenAttemptControlFiles(t *testing.T) {
 	}
 }
 
-// A crash after any step of an earlier call leaves a state from which the next call goes on.
+// After a crash at any step of an earlier call the next call succeeds.
 func TestOpenAttemptAfterCrash(t *testing.T) {
 	temp := ".a1." + tokenA
 	for name, arrange := range map[string]func(run string){
@@ -59,7 +60,7 @@ func TestOpenAttemptAfterCrash(t *testing.T) {
 	}
 }
 
-// A folder that is not provably ours blocks, and is left as it is.
+// A folder that is not provably ours is refused, and left unchanged.
 func TestOpenAttemptForeign(t *testing.T) {
 	for name, arrange := range map[string]func(a string){
 		"empty folder": func(a string) { must(t, os.MkdirAll(a, 0o700)) },
@@ -88,7 +89,7 @@ func TestOpenAttemptForeign(t *testing.T) {
 	}
 }
 
-// The move without RENAME_NOREPLACE is as exclusive.
+// The move without RENAME_NOREPLACE is exclusive too.
 func TestMovePlain(t *testing.T) {
 	for name, arrange := range map[string]func(base string) bool{
 		"free":      func(base string) bool { return true },

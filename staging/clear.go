@@ -13,16 +13,16 @@ import (
 // folder. Removing them takes no more descriptors and memory than removing anything else.
 
 const (
-	clearDepth = 64   // folders open at a time; what lies deeper is moved up first
+	clearDepth = 64   // folders open at a time; deeper ones are moved up first
 	clearNames = 1024 // names in memory at a time, for each of them
-	clearTries = 5    // for a folder that something refills meanwhile
+	clearTries = 5    // for a folder that is refilled during the removal
 )
 
 // removeAll removes a file, or a folder with everything in it. Symlinks are removed, not followed. A folder of ours that denies us access
 // gets its permissions changed first.
 func (d dir) removeAll(name string) error { return clearing{}.remove(d, name, 0) }
 
-// clearing is the removal of one folder. When interrupted, it leaves nothing outside that folder.
+// clearing removes one folder. If it is interrupted it leaves nothing outside that folder.
 type clearing struct {
 	top dir // the folder itself, once it is open
 }
@@ -94,8 +94,8 @@ func (d dir) someNames(limit int) ([]string, error) {
 	return names, err
 }
 
-// enter opens a folder to remove what is in it and gives its owner all permissions if necessary. The permissions are changed on the open
-// descriptor, so it does not matter what has the name by then.
+// enter opens a folder to remove its content, and gives its owner all permissions if necessary. The permissions are
+// changed on the open descriptor, so a later change of the name has no effect.
 func (d dir) enter(name string) (dir, error) {
 	sub, err := d.sub(name)
 	if errors.Is(err, unix.EACCES) {

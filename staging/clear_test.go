@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asJobUser runs f with the rights of an ordinary user on files: root's would hide that a folder denies entry.
+// asJobUser runs f with the file rights of an ordinary user: root may enter every folder.
 func asJobUser(t *testing.T, f func(uid int)) {
 	t.Helper()
 	uid := os.Geteuid()
@@ -19,7 +19,7 @@ func asJobUser(t *testing.T, f func(uid int)) {
 		uid = 65534
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		must(t, unix.Setfsuid(uid)) // of this thread alone
+		must(t, unix.Setfsuid(uid)) // of this thread only
 		defer func() { must(t, unix.Setfsuid(0)) }()
 	}
 	f(uid)
@@ -34,11 +34,11 @@ func open(t *testing.T, path string) dir {
 	return d
 }
 
-// A folder that resists is removed like any other, and nothing outside it.
+// A folder that resists removal is removed, and nothing outside it.
 func TestRemoveAll(t *testing.T) {
 	const deep = 3000
 	base := t.TempDir()
-	must(t, os.Chmod(filepath.Dir(base), 0o755)) // made for its owner alone
+	must(t, os.Chmod(filepath.Dir(base), 0o755)) // created for its owner alone
 	outside := filepath.Join(base, "outside")
 	must(t, os.Mkdir(outside, 0o777))
 	must(t, os.WriteFile(filepath.Join(outside, "kept"), nil, 0o600))
@@ -97,13 +97,13 @@ func TestRemoveAll(t *testing.T) {
 			}
 			must(t, os.Remove(parent))
 			if st, err := os.Stat(outside + "/kept"); err != nil || st.Mode().Perm() != 0o600 {
-				t.Error("what is outside was touched:", st, err)
+				t.Error("a file outside was changed:", st, err)
 			}
 		})
 	}
 }
 
-// Removal takes few descriptors, whatever the depth.
+// Removal takes few descriptors for any depth.
 func TestRemoveAllDescriptors(t *testing.T) {
 	base := t.TempDir()
 	at := base + "/x"

@@ -47,7 +47,7 @@ func writeControl(ctl dir, f run.ControlFile) error {
 	return holds(ctl, f)
 }
 
-// holds reads a control file back.
+// holds reads a control file back, and returns an error unless it has f.Data.
 func holds(ctl dir, f run.ControlFile) error {
 	got, err := ctl.read(f.Name, int64(len(f.Data))+1, false)
 	if err == nil && !bytes.Equal(got, f.Data) {
@@ -56,9 +56,9 @@ func holds(ctl dir, f run.ControlFile) error {
 	return err
 }
 
-// ReadControlFrom reads at most limit bytes of a control file from a byte on; a negative from counts from its end. A missing file is a
-// NotFound fault with code control_missing, a missing attempt folder one with code attempt_missing; anything but a regular file is a
-// Conflict.
+// ReadControlFrom reads at most limit bytes of a control file, starting at byte from; a negative from counts from the
+// end. A missing file is a NotFound fault with code control_missing, a missing attempt folder one with code
+// attempt_missing; anything but a regular file is a Conflict.
 func (s *Shared) ReadControlFrom(ctx context.Context, runID string, n int, name string, from, limit int64) (p run.Part, err error) {
 	if limit < 0 {
 		return p, fault.New(fault.Internal, "limit", "a negative limit")

@@ -14,7 +14,7 @@ import (
 	"slurmgate/run"
 )
 
-// A claim has content, and taking one leaves nothing else behind, whoever gets it.
+// A claim must have content, and taking it leaves no other file, for the winner and for later calls.
 func TestTakeClaimLeavesNothing(t *testing.T) {
 	s, a := opened(t)
 	_, err := s.TakeClaim(t.Context(), runA, 1, nil)
@@ -55,10 +55,11 @@ func TestNewShared(t *testing.T) {
 	}
 }
 
-// A folder that should hold workspaces and is not marked is another one, or was emptied: it is neither made nor marked.
+// A folder that should hold workspaces and has no mark is another one, or was emptied: it is neither created nor
+// marked.
 func TestNewSharedUnmounted(t *testing.T) {
 	dir := t.TempDir() + "/runs"
-	for range 2 { // not there, then empty
+	for range 2 { // missing, then empty
 		_, err := NewShared(Config{RunsDir: dir, GatewayID: "gw-1", Marked: true})
 		wantFault(t, err, fault.Transport, "runs_dir_unavailable")
 		if !strings.Contains(err.Error(), "write gw-1 into "+dir+"/.gateway-id") {
@@ -82,7 +83,7 @@ func TestNewSharedUnmounted(t *testing.T) {
 	}
 }
 
-// Many gateways that find the same new folder: one gets it.
+// Of many gateways that find the same new folder only one gets it.
 func TestNewSharedRace(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Chmod(dir, 0o700))
@@ -105,7 +106,7 @@ func TestNewSharedRace(t *testing.T) {
 	}
 }
 
-// An unmounted or exchanged runs_dir is not mistaken for one in which nothing was left.
+// An unmounted or exchanged runs_dir does not count as one without files.
 func TestRunsDirGone(t *testing.T) {
 	s, a := opened(t)
 	put(t, a+"/ctl/exit", "x")

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// A folder that somebody filled with names is not listed whole, and whoever asks for its size can give up.
+// A folder with too many names is not listed whole, and a caller that measures its size can give up.
 func TestCrowdedFolder(t *testing.T) {
 	base := t.TempDir()
 	first := filepath.Join(base, "0")
 	must(t, os.WriteFile(first, nil, 0o600))
-	for i := 1; i <= maxNames; i++ { // links: a hundred thousand inodes are dear
+	for i := 1; i <= maxNames; i++ { // links: a hundred thousand inodes are expensive
 		if i%30_000 == 0 {
 			first = filepath.Join(base, fmt.Sprint("f", i))
 			must(t, os.WriteFile(first, nil, 0o600))

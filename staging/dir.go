@@ -17,7 +17,7 @@ import (
 // dir is an open folder. Paths are resolved below its descriptor and never through a symlink; methods
 // that take a name take one part, on which mkdir, rename, link and unlink do not follow symlinks either.
 //
-// It is a bare descriptor: an os.File costs three more system calls each, and staging a run opens thirty.
+// It holds a plain descriptor: an os.File costs three more system calls each, and staging a run opens thirty.
 type dir struct{ fd int }
 
 const openDirFlags = unix.O_RDONLY | unix.O_DIRECTORY
@@ -32,7 +32,7 @@ func (d dir) close() {
 func (d dir) sync() error {
 	err := fsync(d.fd)
 	if err == unix.EINVAL || err == unix.ENOTSUP {
-		return nil // some network filesystems have no fsync for folders: theirs are synchronous
+		return nil // some network filesystems have no fsync for folders, as their changes are synchronous
 	}
 	if err != nil {
 		return &os.PathError{Op: "fsync", Path: "folder", Err: err}
@@ -67,7 +67,7 @@ func (d dir) mkdir(name string) (dir, error) {
 	return sub, err
 }
 
-// mkdirNew is mkdir that also reports whether it created the folder.
+// mkdirNew is mkdir and also reports whether it created the folder.
 func (d dir) mkdirNew(name string) (sub dir, made bool, err error) {
 	err = unix.Mkdirat(d.fd, name, 0o700)
 	if err != nil && err != unix.EEXIST {
@@ -134,8 +134,8 @@ func (d dir) unlink(name string) error {
 	return nil
 }
 
-// maxNames bounds the folders that are listed whole: those of a run, which only the gateway and the job script write. One with more names
-// was filled by somebody else.
+// maxNames bounds the folders that are listed whole: those of a run, which only the gateway and the job script write. A
+// folder with more names was filled by another program.
 const maxNames = 100_000
 
 var errCrowded = fmt.Errorf("the folder has more than %d names", maxNames)
@@ -167,8 +167,9 @@ func (d dir) listing() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "."), nil
 }
 
-// linked writes content to the temp name, hard-links it to name if that is free, and returns what name holds then. Only the content
-// shows who won: on a network filesystem a link that succeeded may still report an error, and the other way round.
+// linked writes content to the temp name, hard-links it to name if that is free, and returns what name holds then. Only
+// the content shows which call won: on a network filesystem a successful link may report an error, and a failed one
+// success.
 func (d dir) linked(temp, name string, content []byte, limit int64) ([]byte, error) {
 	if err := d.write(temp, content); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ var (
 	errIrregular = errors.New("it is not a regular file")
 )
 
-// fsFault turns an error of the filesystem into a fault that can be retried; faults pass unchanged.
+// fsFault converts an error of the filesystem to a fault that can be retried. It returns faults and nil unchanged.
 func fsFault(msg string, err error) error {
 	switch {
 	case err == nil:

@@ -13,8 +13,8 @@ import (
 	"slurmgate/run"
 )
 
-// create creates a file for reading and writing. A umask can only remove permissions, and a file its owner cannot read fails when it is
-// read back.
+// create creates a file for reading and writing. A umask can only remove permissions, and a file that its owner cannot
+// read fails at the read back.
 func (d dir) create(name string, mode uint32) (*os.File, error) {
 	fd, err := files.OpenBeneath(d.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, mode)
 	if err != nil {
@@ -50,7 +50,7 @@ func (w *written) add(d dir, name string, data []byte) error {
 func (w *written) sync(folders ...dir) error {
 	var syncs []func() error
 	for _, f := range *w {
-		if len(*w) > 1 { // a hint to start writing: what has started before the first sync reaches the disk with it, names included
+		if len(*w) > 1 { // a hint: what is being written at the first sync reaches the disk with it, names included
 			_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 		}
 		syncs = append(syncs, f.Sync)
@@ -86,7 +86,7 @@ func together(f ...func() error) error {
 	return cmp.Or(errs...)
 }
 
-// write makes a new durable file with this content.
+// write creates a new durable file with this content.
 func (d dir) write(name string, data []byte) error {
 	var w written
 	err := w.add(d, name, data)
@@ -112,7 +112,7 @@ func (d dir) read(name string, limit int64, tail bool) ([]byte, error) {
 	return p.Data, err
 }
 
-// readFrom reads at most limit bytes from a byte on, which counts from the end if it is negative.
+// readFrom reads at most limit bytes, starting at byte from; a negative from counts from the end.
 func (d dir) readFrom(name string, from, limit int64) (p run.Part, err error) {
 	f, err := d.open(name)
 	if err != nil {
@@ -131,7 +131,8 @@ func (d dir) readFrom(name string, from, limit int64) (p run.Part, err error) {
 	return p, err
 }
 
-// Within is a place in a file of a size: a negative one counts from the end, and none is outside.
+// Within returns an offset in a file of size bytes: a negative from counts from the end, and the result is clamped to
+// the file.
 func Within(from, size int64) int64 {
 	if from < 0 {
 		from += size

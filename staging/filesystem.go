@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesystems names the types by the magic number of statfs(2); network is true where other machines may share the filesystem. That
-// includes fuse, behind which anything may be.
+// filesystems names the types by the magic number of statfs(2); network is true where other machines may share the
+// filesystem. That includes fuse, which may serve any filesystem.
 var filesystems = map[uint32]struct {
 	name    string
 	network bool
@@ -55,8 +55,8 @@ func Free(path string) (int64, error) {
 	return int64(min(st.Bavail, math.MaxInt64/uint64(st.Bsize))) * st.Bsize, nil
 }
 
-// FreeInodes is how many files and folders can still be made on the filesystem of path by its ordinary users; limited is false for one that
-// makes inodes as it needs them.
+// FreeInodes returns how many files and folders ordinary users can still create on the filesystem of path. limited is
+// false for a filesystem that creates inodes on demand.
 func FreeInodes(path string) (n int64, limited bool, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -18,7 +18,7 @@ import (
 	"slurmgate/run"
 )
 
-// What every workspace has in common, wherever its files are: names, forms and faults.
+// Names, forms and faults that all workspaces share, on every kind of storage.
 
 // Names of files that the gateway writes.
 const (
@@ -34,7 +34,7 @@ var (
 	controlName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 )
 
-// CheckAttempt refuses what cannot be the id of a run or the number of an attempt.
+// CheckAttempt returns a Validation fault unless runID and n can be a run's id and an attempt's number.
 func CheckAttempt(runID string, n int) error {
 	switch {
 	case !plan.IsRunID(runID):
@@ -45,7 +45,8 @@ func CheckAttempt(runID string, n int) error {
 	return nil
 }
 
-// CheckOpen refuses a token that has no token's form, and control files that the gateway does not write.
+// CheckOpen returns a Validation fault for a token of the wrong form, and for control files that the gateway does not
+// write.
 func CheckOpen(token string, files []run.ControlFile) error {
 	if !tokenForm.MatchString(token) {
 		return fault.New(fault.Validation, "token", "a token is 32 lower-case hex digits")
@@ -59,7 +60,7 @@ func CheckOpen(token string, files []run.ControlFile) error {
 	return nil
 }
 
-// CheckControl refuses what cannot be the name of a control file.
+// CheckControl returns a Validation fault for a text that cannot be the name of a control file.
 func CheckControl(name string) error {
 	if !controlName.MatchString(name) {
 		return fault.New(fault.Validation, "control_name", fault.Quote(name, 80)+" is not the name of a control file")
@@ -67,7 +68,7 @@ func CheckControl(name string) error {
 	return nil
 }
 
-// CheckClaim refuses a claim without content, and one that is too long.
+// CheckClaim returns an Internal fault for a claim that is empty or longer than MaxClaim.
 func CheckClaim(content []byte) error {
 	if len(content) == 0 || len(content) > MaxClaim {
 		return fault.New(fault.Internal, "claim_content", fmt.Sprintf("a claim of %d bytes", len(content)))
@@ -75,7 +76,7 @@ func CheckClaim(content []byte) error {
 	return nil
 }
 
-// CheckSource refuses what cannot be the path of an output.
+// CheckSource returns a Validation fault for a text that cannot be the path of an output.
 func CheckSource(srcRelpath string) error {
 	if msg := plan.CheckRelPath(srcRelpath, "out"); msg != "" {
 		return fault.Invalid("", fault.Problem{Code: "PLAN-SRC-PATH", Field: "src_relpath", Msg: msg})
@@ -83,7 +84,7 @@ func CheckSource(srcRelpath string) error {
 	return nil
 }
 
-// AttemptName is the name of an attempt's folder.
+// AttemptName returns the name of an attempt's folder.
 func AttemptName(n int) string { return fmt.Sprintf("a%d", n) }
 
 // IsAttemptName reports whether a name is that of an attempt's folder.
@@ -92,10 +93,10 @@ func IsAttemptName(name string) bool {
 	return err == nil && n > 0 && name == AttemptName(n)
 }
 
-// GoneFile is the content of the file that replaces an attempt's folder.
+// GoneFile returns the content of the file that replaces a removed attempt's folder.
 func GoneFile(token string) []byte { return []byte("slurmgate-removed 1 token=" + token + "\n") }
 
-// CheckID compares what a runs_dir says with the gateway that uses it.
+// CheckID returns a Conflict fault unless content, the mark of runsDir, is that of the gateway.
 func CheckID(runsDir, gatewayID string, content []byte) error {
 	got := strings.TrimSuffix(string(content), "\n")
 	if got == gatewayID {
@@ -106,71 +107,72 @@ func CheckID(runsDir, gatewayID string, content []byte) error {
 		WithNext("give this gateway a runs_dir of its own, or the ledger that belongs to this one")
 }
 
-// Unmarked is the fault about a runs_dir without its mark that workspaces were made in.
+// Unmarked returns the fault of a runs_dir that has workspaces and lacks its mark.
 func Unmarked(runsDir, gatewayID string) error {
 	return fault.New(fault.Transport, "runs_dir_unavailable", "unfinished runs have their workspaces in runs_dir "+runsDir+
 		", but it has no file "+GatewayIDFile+": its filesystem is not mounted, or it was emptied").
 		WithNext(fmt.Sprintf("mount it; if it was emptied, write %s into %s/%s and cancel those runs", gatewayID, runsDir, GatewayIDFile))
 }
 
-// AttemptMissing is the fault about an attempt without a folder.
+// AttemptMissing returns the fault of an attempt without a folder.
 func AttemptMissing(runID string, n int, err error) error {
 	return fault.Wrap(fault.NotFound, "attempt_missing", fmt.Sprintf("attempt %d of %s has no folder", n, runID), err)
 }
 
-// ControlMissing is the fault about a control file that is not there.
+// ControlMissing returns the fault of a missing control file.
 func ControlMissing(runID string, n int, name string, err error) error {
 	return fault.Wrap(fault.NotFound, "control_missing", fmt.Sprintf("attempt %d of %s has no %s", n, runID, name), err)
 }
 
-// Ahead is the fault about an attempt that exists with another token than the ledger's.
+// Ahead returns the fault of an attempt whose token differs from the ledger's.
 func Ahead(name string, got []byte, token string, err error) error {
 	return fault.Wrap(fault.Conflict, "workspace_ahead_of_ledger",
 		fmt.Sprintf("%s exists with token %s, but the ledger has %q", name, fault.Quote(string(bytes.TrimSpace(got)), 40), token), err).
 		WithNext("find out which ledger opened this attempt: was a backup restored, or does a second gateway run? Nothing is sent until then")
 }
 
-// Unknown is the fault about an attempt that the ledger does not have at all.
+// Unknown returns the fault of an attempt that is not in the ledger.
 func Unknown(name string) error {
 	return fault.New(fault.Conflict, "workspace_ahead_of_ledger", "the ledger does not know attempt "+name).
 		WithNext("find out which ledger opened this attempt; nothing was removed")
 }
 
-// DiskFull is the fault about a filesystem without room.
+// DiskFull returns the fault of a full filesystem.
 func DiskFull(msg string, err error) error {
 	return fault.Wrap(fault.Transport, "disk_full", msg, err).WithNext("free space, or raise the quota, of the filesystem of runs_dir")
 }
 
-// ForeignEntry is the fault about something in a run's folder that is not the gateway's.
+// ForeignEntry returns the fault of an entry in a run's folder that the gateway did not create.
 func ForeignEntry(msg string, err error) error {
 	return fault.Wrap(fault.Conflict, "workspace_foreign_entry",
 		msg+": the run's folder contains something that the gateway did not create", err).
 		WithNext("look into the run's folder below runs_dir and remove what does not belong there")
 }
 
-// Opened is the fault about an input whose bytes cannot be opened.
+// Opened returns the fault of an input whose bytes cannot be opened.
 func Opened(in plan.Input, err error) error {
 	return fault.Wrap("", fault.CodeOf(err), "the bytes of input "+in.DestRelpath+" cannot be opened", err)
 }
 
-// WrongInput is the fault about an input whose bytes are not the pinned ones.
+// WrongInput returns the fault of an input whose bytes are not the pinned ones.
 func WrongInput(in plan.Input, got string) error {
 	return Damaged(fmt.Sprintf("the stored bytes of input %s have checksum %s instead of the pinned %s", in.DestRelpath, got,
 		in.ChecksumSHA256), nil)
 }
 
-// Damaged is the fault about stored bytes that are not those of their checksum.
+// Damaged returns the fault of stored bytes that do not match their checksum.
 func Damaged(msg string, err error) error {
 	return fault.Wrap(fault.Validation, "input_checksum", msg, err).
 		WithNext("repair the artifact store, then retry the run").WithSteps(fault.Do("artifact.verify", "all", true))
 }
 
-// OutputFault is the fault about a declared output that is rejected.
+// OutputFault returns the fault of a rejected declared output.
 func OutputFault(code, rel, why string) error {
 	return fault.New(fault.Tool, code, "declared output "+rel+" "+why)
 }
 
-// Acceptable says what is wrong with a file as a declared output: mode as stat(2) has it, how many names it has, and whose it is.
+// Acceptable returns a Tool fault unless a file may be collected as a declared output. mode and nlink are those of
+// stat(2).
 func Acceptable(rel string, mode uint32, nlink uint64, uid, jobUID int) error {
 	switch {
 	case mode&unix.S_IFMT != unix.S_IFREG:
@@ -185,7 +187,8 @@ func Acceptable(rel string, mode uint32, nlink uint64, uid, jobUID int) error {
 	return nil
 }
 
-// Failed turns an error of a filesystem, or of the caller's context, into a fault that can be retried; faults pass unchanged.
+// Failed converts an error of a filesystem, or of the caller's context, to a fault that can be retried. It returns
+// faults and nil unchanged.
 func Failed(msg string, err error) error {
 	switch {
 	case err == nil:
@@ -205,13 +208,13 @@ func isFault(err error) bool {
 	return ok
 }
 
-// Locks lets only one call at a time work on a run. The zero value is ready.
+// Locks holds a lock for each run. The zero value is ready.
 type Locks struct {
 	mu   sync.Mutex
 	busy map[string]chan struct{} // by run; closed when free
 }
 
-// Lock waits for the run to be free.
+// Lock waits until the run is free and locks it.
 func (l *Locks) Lock(ctx context.Context, runID string) (unlock func(), err error) {
 	for {
 		l.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"slurmgate/run"
 )
 
-// A run that filled its disk to the last byte is removed, although there is no room for the file that is left in its place.
+// A run that filled its disk to the last byte is removed, although there is no room for the file that replaces it.
 func TestRemovalFromAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", 1<<20)); err != nil {
@@ -21,7 +21,7 @@ func TestRemovalFromAFullDisk(t *testing.T) {
 	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	s, err := NewShared(Config{RunsDir: dir, GatewayID: "gw-1"})
 	must(t, err)
-	attempts := map[int]string{1: tokenA, 2: tokenB} // no job of the first came so far as to claim it
+	attempts := map[int]string{1: tokenA, 2: tokenB} // no job claimed the first
 	for n, token := range attempts {
 		must(t, s.OpenAttempt(t.Context(), runA, n, token))
 	}
@@ -31,7 +31,7 @@ func TestRemovalFromAFullDisk(t *testing.T) {
 	put(t, out+"/half", strings.Repeat("x", 1<<19))
 	const rest = 1 << 18 // at least
 	if err := os.WriteFile(filepath.Join(dir, runA, "a2/ctl/stdout"), make([]byte, 1<<20), 0o600); err == nil {
-		t.Fatal("more was written than the disk has room for")
+		t.Fatal("the write succeeded, want a full disk")
 	}
 	freed, err := s.RemoveRun(t.Context(), runA, attempts, func() (bool, error) { return true, nil })
 	if err != nil || freed < 1<<19+rest {

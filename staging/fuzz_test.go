@@ -12,7 +12,7 @@ import (
 	"slurmgate/plan"
 )
 
-// No path, however spelled, opens anything outside out/, and no name reaches a warning raw.
+// No path, in any spelling, opens a file outside out/, and every name in a warning is escaped.
 func FuzzOutputPath(f *testing.F) {
 	for _, s := range []string{"out/x", "out/../../secret", "/etc/passwd", "out/\x00", "out/l/secret", "out/\u202e", "out/a b/", "../out/x",
 		"out/x\n", "out/" + strings.Repeat("a/", 600)} {

@@ -31,7 +31,7 @@ func newShared(t *testing.T) (*Shared, string) {
 	return s, dir
 }
 
-// opened gives a workspace with attempt 1 as a job makes it, and its folder.
+// opened returns a workspace with attempt 1 as a job makes it, and its folder.
 func opened(t *testing.T) (*Shared, string) {
 	t.Helper()
 	s, dir := newShared(t)
@@ -98,7 +98,7 @@ func wantFault(t *testing.T, err error, kind fault.Kind, code string) {
 	}
 }
 
-// list gives every path below dir with kind and permissions.
+// list returns every path below dir with kind and permissions.
 func list(t *testing.T, dir string) []string {
 	t.Helper()
 	var got []string

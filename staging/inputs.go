@@ -18,12 +18,12 @@ import (
 
 const stageDir = ".stage"
 
-// StageInputs creates <run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs and nothing else. Each copy
-// is a reflink where the filesystem supports it (its bytes are then read back and hashed); otherwise the bytes are hashed while they are
-// written. A new run folder is filled in place. In an existing one a file gets its name only when it has the input's checksum and is
-// durable; a file that is already there is hashed again, and replaced if it is wrong.
-// What was filled in place becomes durable with [Shared.OpenAttempt], which comes before anything is sent: with its own files, in one round
-// of syncs. After a crash before it the files are hashed again.
+// StageInputs creates <run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs and
+// nothing else. Each copy is a reflink where the filesystem supports it (its bytes are then read back and hashed);
+// otherwise the bytes are hashed while they are written. A new run folder is filled in place. In an existing one a file
+// gets its name only when it has the input's checksum and is durable; an existing file is hashed again, and replaced if
+// it is wrong. Files written in place become durable with [Shared.OpenAttempt], which syncs them with the control files
+// before anything is sent. After a crash before that they are hashed again.
 //
 // A full disk is a Transport fault with code disk_full; an object whose bytes do not match the checksum is a
 // Validation fault with code input_checksum; neither leaves a part of the file behind.
@@ -56,7 +56,7 @@ func (s *Shared) StageInputs(ctx context.Context, runID string, inputs []plan.In
 	return fsFault("the inputs of "+runID+" cannot be staged", err)
 }
 
-// fillNew fills a run folder that nobody else has seen yet: nothing has to be searched for or replaced.
+// fillNew fills a run folder that this call created: nothing has to be searched for or replaced.
 func (t Tree) fillNew(ctx context.Context, runDir dir, inputs []plan.Input, open run.Opener) error {
 	if err := t.mkdirs(runDir); err != nil {
 		return err
@@ -92,7 +92,7 @@ func syncInputs(runDir dir) error {
 // syncedAtOnce bounds how many files are open before they are synced.
 const syncedAtOnce = 16
 
-// syncAll makes the folder durable with all that is in it.
+// syncAll makes the folder and all its content durable.
 func (d dir) syncAll() error {
 	list, err := d.listing()
 	if err != nil {
@@ -187,7 +187,7 @@ func (t Tree) mkdirs(runDir dir) error {
 	return nil
 }
 
-// sync makes the names in in/ durable.
+// sync makes the names in the folders of the tree durable.
 func (t Tree) sync(runDir dir) error {
 	for d := range t.Dirs {
 		sub, err := runDir.sub(d)
@@ -203,7 +203,7 @@ func (t Tree) sync(runDir dir) error {
 	return nil
 }
 
-// withInput opens the bytes of an input, and the folder they belong in.
+// withInput opens the bytes of an input and its target folder, and calls put with them.
 func withInput(ctx context.Context, runDir dir, in plan.Input, open run.Opener,
 	put func(parent dir, name string, src io.Reader, size int64) error) error {
 	src, size, err := open(ctx, in.ChecksumSHA256)
@@ -219,7 +219,7 @@ func withInput(ctx context.Context, runDir dir, in plan.Input, open run.Opener,
 	return put(parent, path.Base(in.DestRelpath), src, size)
 }
 
-// copyInput makes a copy that has the input's checksum; nothing is left of another.
+// copyInput creates a copy that has the input's checksum. A copy with another checksum is removed.
 func copyInput(ctx context.Context, at dir, name string, src io.Reader, size int64, in plan.Input) (*os.File, error) {
 	dst, err := at.create(name, 0o400)
 	if err != nil {
@@ -233,7 +233,8 @@ func copyInput(ctx context.Context, at dir, name string, src io.Reader, size int
 	return dst, nil
 }
 
-// alreadyThere reports whether an earlier call staged the file: it is ours, has no other name, and its bytes match the checksum.
+// alreadyThere reports whether an earlier call staged the file: it belongs to our user, has no other name, and its
+// bytes match the checksum.
 func alreadyThere(ctx context.Context, parent dir, name, sum string, size int64) (bool, error) {
 	f, err := parent.open(name)
 	if err != nil {
@@ -259,33 +260,33 @@ func alreadyThere(ctx context.Context, parent dir, name, sum string, size int64)
 	return true, f.Sync() // the call that wrote it may not have synced it
 }
 
-// early makes the filesystem write a file out while it is still being copied, so that the sync at the end has less to do.
-type early struct {
+// writeback is a writer that starts the write-out of a file while it is copied, so that the final sync has less to do.
+type writeback struct {
 	f       *os.File
-	started int64 // bytes before this one have been started
+	started int64 // the write-out of the bytes before this offset was started
 	size    int64
 }
 
-const earlyBytes = 8 << 20
+const writebackBytes = 8 << 20
 
-func (e *early) Write(b []byte) (int, error) {
+func (e *writeback) Write(b []byte) (int, error) {
 	n, err := e.f.Write(b)
 	e.size += int64(n)
-	if part := e.size - e.started; err == nil && part >= earlyBytes {
+	if part := e.size - e.started; err == nil && part >= writebackBytes {
 		_ = unix.SyncFileRange(int(e.f.Fd()), e.started, part, unix.SYNC_FILE_RANGE_WRITE) // a hint
 		e.started = e.size
 	}
 	return n, err
 }
 
-// copyVerified makes dst a copy of src that has the input's checksum. A source that is a file of this host is reflinked where the
-// filesystem can do that; any other is read.
+// copyVerified copies src to dst and checks the input's checksum. A source that is a file of this host is reflinked
+// where the filesystem supports it; any other is read.
 func copyVerified(ctx context.Context, dst *os.File, src io.Reader, size int64, in plan.Input) (err error) {
 	var got string
 	if f, here := src.(*os.File); here && unix.IoctlFileClone(int(dst.Fd()), int(f.Fd())) == nil {
 		got, _, err = files.CopyHash(ctx, io.Discard, dst, size)
 	} else {
-		got, _, err = files.CopyHash(ctx, &early{f: dst}, src, size)
+		got, _, err = files.CopyHash(ctx, &writeback{f: dst}, src, size)
 	}
 	if err != nil {
 		return err

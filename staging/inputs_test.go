@@ -46,7 +46,7 @@ func TestStageInputs(t *testing.T) {
 	}
 }
 
-// A file that is right is kept: its inode does not change.
+// A correct file is kept: its inode does not change.
 func TestStageInputsKeepsWhatIsThere(t *testing.T) {
 	s, dir := newShared(t)
 	o := newObjects(t)
@@ -68,7 +68,7 @@ func TestStageInputsKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-// What an earlier call, or anybody, left behind ends as the same bytes, and nothing outside is touched.
+// StageInputs repairs whatever an earlier call or another program left, and changes nothing outside.
 //
 // proves ABI-19
 func TestStageInputsResumes(t *testing.T) {
@@ -108,7 +108,7 @@ func TestStageInputsResumes(t *testing.T) {
 	}
 }
 
-// A run folder that leads elsewhere is not followed.
+// A run folder that is a symlink is not followed.
 func TestStageInputsSymlinkedRun(t *testing.T) {
 	s, dir := newShared(t)
 	o := newObjects(t)
@@ -122,7 +122,7 @@ func TestStageInputsSymlinkedRun(t *testing.T) {
 	}
 }
 
-// The context is looked at between chunks: a cancel in the middle of a file leaves nothing of it.
+// The context is checked between chunks: a cancel in the middle of a file leaves no part of it.
 func TestStageInputsCancelledMidway(t *testing.T) {
 	s, dir := newShared(t)
 	o := newObjects(t)
@@ -134,7 +134,7 @@ func TestStageInputsCancelledMidway(t *testing.T) {
 	}
 }
 
-// countdown is cancelled at its left-th look.
+// countdown is a context that is cancelled at the left-th call of Err.
 type countdown struct {
 	context.Context
 	left int
@@ -153,7 +153,7 @@ func TestStageInputsDiskFull(t *testing.T) {
 	dir := runtest.SmallDisk(t, 1<<20)
 	s, err := NewShared(Config{RunsDir: dir, GatewayID: "gw-1"})
 	must(t, err)
-	for range 3 { // and again: nothing piles up
+	for range 3 { // repeated: no files accumulate
 		err = s.StageInputs(t.Context(), runA, []plan.Input{small, big}, o.open)
 		wantFault(t, err, fault.Transport, "disk_full")
 		if diff := cmp.Diff([]string{"drwx------ in", "-r-------- in/a.bam"}, list(t, filepath.Join(dir, runA))); diff != "" {

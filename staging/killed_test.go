@@ -17,7 +17,7 @@ import (
 	"slurmgate/run"
 )
 
-// stageWhole is what a gateway does of a run before it sends it.
+// stageWhole does what a gateway does for a run before it sends it.
 func stageWhole(t *testing.T, s *Shared, runID string, o *objects, inputs []plan.Input) {
 	t.Helper()
 	must(t, s.StageInputs(t.Context(), runID, inputs, o.open))
@@ -25,8 +25,9 @@ func stageWhole(t *testing.T, s *Shared, runID string, o *objects, inputs []plan
 		run.ControlFile{Name: "script", Data: []byte("script\n")}))
 }
 
-// A gateway killed anywhere while it stages leaves what the next one brings to the same end; what was finished stays as it is. The test
-// starts itself as that gateway, which stages one run after another and says when it begins with each.
+// If a gateway is killed at any point of staging, the next one brings the run to the same state, and leaves finished
+// runs unchanged. The test starts itself as that gateway, which stages one run after another and prints when it begins
+// each.
 func TestStagingKilled(t *testing.T) {
 	large := strings.Repeat("bam!", 300_000)
 	if dir := os.Getenv("STAGING_TEST_KILLED"); dir != "" {

@@ -19,7 +19,7 @@ import (
 	"slurmgate/run"
 )
 
-// Nothing but a file of one name, written in place, is collected; opening never waits.
+// Only a regular file with one name, below out/, is collected; opening never waits.
 func TestOpenOutputRefuses(t *testing.T) {
 	s, a := opened(t)
 	outside := t.TempDir()
@@ -58,7 +58,7 @@ func TestOpenOutputUnreadable(t *testing.T) {
 	wantFault(t, openFault("out/x", unix.EIO), fault.Transport, "filesystem")
 }
 
-// A job that exchanges its output for a link while it is opened never gets the link's target collected.
+// If a job exchanges its output for a link while it is opened, the link's target is never collected.
 func TestOpenOutputSwapped(t *testing.T) {
 	s, a := opened(t)
 	outside := t.TempDir()
@@ -96,7 +96,7 @@ func TestOpenOutputSwapped(t *testing.T) {
 		got, _ := io.ReadAll(f)
 		f.Close()
 		if strings.Contains(string(got), "secret") {
-			t.Fatal("a symlink was followed")
+			t.Fatal("OpenOutput followed a symlink")
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestUndeclared(t *testing.T) {
 	})
 }
 
-// Deep and wide trees end the walk; what was not looked through is named.
+// Deep and wide trees end the walk; folders that were not searched are listed.
 func TestUndeclaredBounded(t *testing.T) {
 	s, a := opened(t)
 	deep := filepath.Join(a, "out", strings.Repeat("d/", walkDepth+5))

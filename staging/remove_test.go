@@ -29,7 +29,7 @@ func left(t *testing.T, dir string) []string {
 	return out
 }
 
-// Whoever removed a workspace by hand left no file; the sweep makes up for it.
+// A workspace that was removed by hand has no file in its place; the sweep creates it.
 func TestRemoveRunByHand(t *testing.T) {
 	s, a1 := opened(t)
 	must(t, os.RemoveAll(filepath.Dir(a1)))
@@ -40,7 +40,7 @@ func TestRemoveRunByHand(t *testing.T) {
 	}
 }
 
-// Cut short anywhere, a removal leaves an attempt that can execute nothing, and goes on.
+// A removal that is interrupted anywhere leaves an attempt that can execute nothing, and can be completed later.
 func TestRemoveRunCutShort(t *testing.T) {
 	s, a1 := opened(t)
 	runDir := filepath.Dir(a1)
@@ -63,7 +63,7 @@ func TestRemoveRunCutShort(t *testing.T) {
 	}
 }
 
-// A run's folder that leads elsewhere is not removed.
+// A run's folder that is a symlink is not removed.
 func TestRemoveRunThatIsALink(t *testing.T) {
 	s, a1 := opened(t)
 	runDir := filepath.Dir(a1)
@@ -73,7 +73,7 @@ func TestRemoveRunThatIsALink(t *testing.T) {
 	wantFault(t, err, fault.Conflict, "workspace_foreign_entry")
 }
 
-// While a workspace is being removed nobody stages it: the inputs of a new attempt come after.
+// While a workspace is being removed it cannot be staged: the inputs of a new attempt come after.
 func TestRemoveKeepsStagingOut(t *testing.T) {
 	s, a1 := opened(t)
 	o := newObjects(t)

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EachFile calls f with every regular file of a run's workspace, those that a job made among them, until f fails or returns false. What
-// vanishes meanwhile is passed over; a folder that cannot be read is an error. A run without a workspace has no files.
+// EachFile calls f with every regular file of a run's workspace, including a job's, until f fails or returns false.
+// Files that vanish meanwhile are skipped; a folder that cannot be read is an error. A run without a workspace has no
+// files.
 func (s *Shared) EachFile(ctx context.Context, runID string, f func(open func() (io.ReadCloser, error)) (more bool, err error)) error {
 	root, err := s.root(ctx, runID, 1)
 	if err != nil {

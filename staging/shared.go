@@ -6,9 +6,9 @@
 //	<runs_dir>/<run_id>/a<n>/{out,meta,tmp}  bound into the container; the job makes them
 //	<runs_dir>/<run_id>/a<n>/ctl/            token, claim, script, exit, manifest, logs; never bound
 //
-// Folders have mode 0700, files 0600. A job may leave anything below its folders, so every path is resolved below an open descriptor and
-// never through a symlink, and the properties of an entry are read from its open descriptor. What a call writes is durable when the call
-// returns, except for new inputs, see [Shared.StageInputs].
+// Folders have mode 0700, files 0600. A job may leave any entry below its folders, so every path is resolved below an
+// open descriptor and never through a symlink, and the properties of an entry are read from its open descriptor. What a
+// call writes is durable when the call returns, except for new inputs, see [Shared.StageInputs].
 package staging
 
 import (
@@ -34,7 +34,7 @@ var _ run.Workspace = (*Shared)(nil)
 type Config struct {
 	RunsDir   string // absolute; an existing folder of ours, not writable by others, the same path on every node
 	GatewayID string // the id in the ledger
-	Marked    bool   // workspaces exist already, so a folder without the mark is the wrong one
+	Marked    bool   // workspaces exist already, so a folder without the mark is refused
 	JobUID    *int   // owner of what jobs write; nil: our own user
 }
 
@@ -46,8 +46,9 @@ type Shared struct {
 	fresh  sync.Map // the runs whose inputs are not durable yet
 }
 
-// NewShared checks the folder and marks it as this gateway's. A folder that another gateway marked is a Conflict fault with code
-// runs_dir_of_another_gateway; one that should be marked and is not is a Transport fault with code runs_dir_unavailable.
+// NewShared checks the folder and marks it as this gateway's. A folder that another gateway marked is a Conflict fault
+// with code runs_dir_of_another_gateway; a missing mark in a folder with Marked set is a Transport fault with code
+// runs_dir_unavailable.
 func NewShared(cfg Config) (*Shared, error) {
 	if !filepath.IsAbs(cfg.RunsDir) || filepath.Clean(cfg.RunsDir) != cfg.RunsDir || cfg.RunsDir == "/" {
 		return nil, fault.New(fault.Validation, "runs_dir", fmt.Sprintf("runs_dir %q is not a clean absolute path", cfg.RunsDir))
@@ -134,14 +135,14 @@ func (s *Shared) attempt(ctx context.Context, runID string, n int, rel string) (
 	return a, fsFault("the attempt's folder cannot be opened", err)
 }
 
-// runsDir opens runs_dir. The mark is read every time: an unmounted filesystem would otherwise look like a folder in which no run
-// has left anything. The problem may go away, so it is a Transport fault, code runs_dir_unavailable.
+// runsDir opens runs_dir. The mark is read every time: an unmounted filesystem would otherwise look like a folder in
+// which no run has left anything. The problem may be temporary, so it is a Transport fault, code runs_dir_unavailable.
 func (s *Shared) runsDir(ctx context.Context) (dir, error) {
 	if err := done(ctx); err != nil {
 		return dir{}, err
 	}
 	gone := func(err error) error {
-		if isFault(err) { // another gateway's folder: the fault already says what to do
+		if isFault(err) { // another gateway's folder: the fault already has the next step
 			return fault.Wrap(fault.Transport, "runs_dir_unavailable", "runs_dir is no longer the same folder", err)
 		}
 		return fault.Wrap(fault.Transport, "runs_dir_unavailable", "runs_dir "+s.cfg.RunsDir+" is missing or no longer the same folder", err).
@@ -163,10 +164,10 @@ func (s *Shared) runsDir(ctx context.Context) (dir, error) {
 	return d, nil
 }
 
-// RunDir is the absolute path of a run's folder as jobs see it.
+// RunDir returns the absolute path of a run's folder as jobs see it.
 func (s *Shared) RunDir(runID string) string { return filepath.Join(s.cfg.RunsDir, runID) }
 
-// Mark is the id of the gateway that a runs_dir belongs to; empty where it has none, or where there is no such folder.
+// Mark returns the id of the gateway that a runs_dir belongs to, or "" if it has no mark or does not exist.
 func Mark(runsDir string) (gatewayID string, err error) {
 	fd, err := unix.Open(runsDir, openDirFlags|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {

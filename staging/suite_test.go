@@ -9,8 +9,8 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// The workspaces on a shared filesystem, held to the suite of all workspaces. The fake of package run's tests is held to it too
-// (run.TestFakeConformance).
+// Workspaces on a shared filesystem pass the conformance suite of all workspaces. The fake in the tests of package run
+// passes it too (run.TestFakeConformance).
 func TestWorkspaceConformance(t *testing.T) {
 	runtest.Workspace(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Files {
 		s, dir := newShared(t)

@@ -14,17 +14,18 @@ import (
 	"slurmgate/run"
 )
 
-// syncsWhole are the filesystems of which syncfs(2) makes everything durable that was written before, by whichever descriptor: those of
-// this machine, and those whose client writes out and commits all it has. Behind fuse and the like it reaches the local kernel alone.
+// syncsWhole lists the filesystems where syncfs(2) makes everything durable that was written before, by any descriptor:
+// those of this machine, and those whose client writes out and commits all its data. For fuse and similar ones it
+// reaches the local kernel alone.
 var syncsWhole = map[string]bool{"ext": true, "xfs": true, "btrfs": true, "tmpfs": true, "overlay": true, "nfs": true, "ceph": true}
 
-// fewAttempts are opened each by itself.
+// fewAttempts is the number of attempts below which each is opened separately.
 const fewAttempts = 4
 
-// OpenTogether is [Shared.OpenAttempt] for attempts of several runs. All folders get temporary names, the filesystem is synced,
-// all are moved into place, and it is synced once more. A folder with the name of an attempt is therefore complete, as if it was opened by
-// itself, and the inputs are durable too. On a filesystem that other machines may share, the files are read back. A folder that is there
-// already is opened by itself.
+// OpenTogether is [Shared.OpenAttempt] for attempts of several runs. All folders get temporary names, the filesystem is
+// synced, all are moved into place, and it is synced once more. A folder with the name of an attempt is therefore
+// complete, as after OpenAttempt, and the inputs are durable too. On a filesystem that other machines may share, the
+// files are read back. An existing folder is opened with OpenAttempt.
 func (s *Shared) OpenTogether(ctx context.Context, list []run.Opening) []error {
 	name, network, err := Filesystem(s.cfg.RunsDir)
 	if len(list) < fewAttempts || err != nil || !syncsWhole[name] {
@@ -58,7 +59,7 @@ func (s *Shared) OpenTogether(ctx context.Context, list []run.Opening) []error {
 	return errs
 }
 
-// buildUnsynced writes an attempt's folder under a temporary name; temp is empty where the folder is there.
+// buildUnsynced writes an attempt's folder under a temporary name. temp is empty if the attempt's folder exists.
 func buildUnsynced(root dir, o run.Opening) (temp string, err error) {
 	if err := errors.Join(CheckAttempt(o.RunID, o.N), CheckOpen(o.Token, o.Files)); err != nil {
 		return "", err
@@ -69,14 +70,14 @@ func buildUnsynced(root dir, o run.Opening) (temp string, err error) {
 	}
 	defer runDir.close()
 	if _, err := runDir.stat(AttemptName(o.N)); !errors.Is(err, unix.ENOENT) {
-		return "", nil // or what is wrong with it is found out when it is opened by itself
+		return "", nil // OpenAttempt opens it, or reports what is wrong
 	}
 	temp = tempName(o.N, o.Token)
 	err = build(runDir, temp, withToken(o.Token, o.Files), func(w *written, _ ...dir) error { return w.close() })
 	return temp, fsFault(fmt.Sprintf("attempt %d of %s cannot be opened", o.N, o.RunID), err)
 }
 
-// moveUnsynced moves a folder into place that is durable under its temporary name.
+// moveUnsynced moves a folder into place. The folder must be durable under its temporary name.
 func moveUnsynced(root dir, o run.Opening, temp string, readBack bool) error {
 	runDir, err := root.sub(o.RunID)
 	if err != nil {
@@ -86,13 +87,13 @@ func moveUnsynced(root dir, o run.Opening, temp string, readBack bool) error {
 	switch err = moveExclusive(runDir, temp, AttemptName(o.N)); {
 	case err == nil && readBack:
 		err = eachControl(runDir, AttemptName(o.N), withToken(o.Token, o.Files), holds)
-	case err != nil: // somebody was first, or a network filesystem reports an error for a move that succeeded
+	case err != nil: // another call was first, or a network filesystem reports an error for a successful move
 		err = openAttempt(runDir, o.N, o.Token, o.Files, true)
 	}
 	return fsFault(fmt.Sprintf("attempt %d of %s cannot be opened", o.N, o.RunID), errors.Join(err, dropUnfinished(runDir, o.N)))
 }
 
-// syncFS makes all durable that was written to the folder's filesystem before.
+// syncFS makes everything durable that was written to the folder's filesystem before.
 func (d dir) syncFS() error {
 	if err := unix.Syncfs(d.fd); err != nil {
 		return &os.PathError{Op: "syncfs", Path: "folder", Err: err}

@@ -10,13 +10,13 @@ import (
 	"slurmgate/plan"
 )
 
-// Tree is what in/ consists of: checked, workspace-relative paths.
+// Tree holds the checked, workspace-relative paths of in/.
 type Tree struct {
 	Files map[string]bool // in/...
 	Dirs  map[string]bool // in, in/...
 }
 
-// NewTree checks where the inputs belong.
+// NewTree returns the tree of the inputs, after it has checked their paths and checksums.
 func NewTree(inputs []plan.Input) (Tree, error) {
 	t := Tree{Files: map[string]bool{}, Dirs: map[string]bool{"in": true}}
 	bad := func(code string, in plan.Input, msg string) (Tree, error) {

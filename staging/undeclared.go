@@ -48,7 +48,7 @@ func (s *Shared) Undeclared(ctx context.Context, runID string, n int, declared [
 type walk struct {
 	ctx      context.Context
 	limit    int // of found
-	left     int // entries that may still be looked at
+	left     int // entries that may still be examined
 	until    time.Time
 	declared map[string]bool
 	found    []string
@@ -62,7 +62,7 @@ func (w *walk) add(rel string) {
 	}
 }
 
-// folder looks through one folder; name is its name in parent, rel its path for people.
+// folder searches one folder; name is its name in parent, rel its path for people.
 func (w *walk) folder(parent dir, name, rel string, depth int) {
 	sub, err := parent.sub(name)
 	if err != nil || depth == 0 {
@@ -110,7 +110,7 @@ func (w *walk) entry(parent dir, name, rel string, depth int) {
 		return
 	}
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		if w.declared[rel] { // with all that is in it
+		if w.declared[rel] { // with all its content
 			return
 		}
 		w.folder(parent, name, rel, depth-1)
