@@ -13,9 +13,9 @@ import (
 	"slurmgate/run"
 )
 
-// A finished run's workspace is removed in such a way that no late job of the run executes anything, whenever that job comes:
+// A finished run's workspace is removed so that no late job of the run executes anything, at whatever time it starts:
 //
-//	before    the claim is somebody else's, or the gateway's own: exit 90
+//	before    the claim is another job's, or the gateway's: exit 90
 //	during    the list of pinned files is removed first: exit 91
 //	after     a file has the name of the attempt's folder: Slurm cannot create the folder of the job's output, and never starts the script
 //
@@ -23,10 +23,11 @@ import (
 //
 //	<run_id>/a<n>   slurmgate-removed 1 token=<32 hex>
 
-// RemoveRun removes a finished run's workspace except for one small file per attempt. attempts are the tokens of all its attempts, all of
-// which have ended. still is called once nobody can stage the run any more; unless it returns true, nothing happens. A workspace with an
-// attempt that the ledger does not know is a Conflict with code workspace_ahead_of_ledger and is left alone. Called again after it was cut
-// short, it continues. freed is the total size of the removed files.
+// RemoveRun removes a finished run's workspace except for one small file per attempt. attempts are the tokens of all
+// its attempts, all of which have ended. still is called once the run can no longer be staged; unless it returns true,
+// nothing happens. A workspace with an attempt that the ledger does not know is a Conflict with code
+// workspace_ahead_of_ledger and is not changed. Called again after an interruption, it continues. freed is the total
+// size of the removed files.
 func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64,
 	err error) {
 	unlock, err := s.locks.Lock(ctx, runID)
@@ -40,7 +41,7 @@ func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]s
 		return 0, err
 	}
 	defer root.close()
-	runDir, err := root.mkdir(runID) // even if somebody else removed it: the files below keep late jobs out
+	runDir, err := root.mkdir(runID) // even if it was removed: the files below keep late jobs out
 	if err != nil {
 		return 0, fsFault("the run's folder cannot be opened", err)
 	}
@@ -51,8 +52,8 @@ func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]s
 	if ok, err := still(); !ok || err != nil {
 		return 0, err
 	}
-	for n, token := range attempts { // what the job left may fill the disk: it makes room for what is written below
-		left, _ := emptied(ctx, runDir, n, token) // what cannot be removed yet is removed below, or said there
+	for n, token := range attempts { // the job's files may fill the disk: make room for the files written below
+		left, _ := emptied(ctx, runDir, n, token) // what cannot be removed yet is removed or reported below
 		freed += left
 	}
 	for n, token := range attempts {
@@ -64,7 +65,8 @@ func (s *Shared) RemoveRun(ctx context.Context, runID string, attempts map[int]s
 	return freed + rest, fsFault("the workspace of "+runID+" cannot be removed", err)
 }
 
-// emptied removes what an ended attempt's folder has besides what says whose it is, once no job can execute it.
+// emptied disarms an ended attempt and removes the content of its folder, without the entries that identify the
+// attempt.
 func emptied(ctx context.Context, runDir dir, n int, token string) (freed int64, err error) {
 	if err := disarm(runDir, AttemptName(n), token); err != nil {
 		return 0, err
@@ -84,8 +86,8 @@ func emptied(ctx context.Context, runDir dir, n int, token string) (freed int64,
 	return freed, nil
 }
 
-// Identifies reports whether an entry of an attempt's folder, or of its control folder, is kept until a file takes the attempt's place: it
-// says whose the attempt is, and keeps its jobs out.
+// Identifies reports whether an entry of an attempt's folder, or of its control folder, is kept until a file replaces
+// the folder: it identifies the attempt, and keeps its jobs out.
 func Identifies(name string) bool { return name == "ctl" || name == TokenFile || name == run.ClaimFile }
 
 // knownOnly checks that everything with an attempt's name belongs to one of these attempts, by its token.
@@ -129,7 +131,8 @@ func isGone(runDir dir, name, token string) (bool, error) {
 	return err == nil && string(got) == string(GoneFile(token)), err
 }
 
-// retire replaces an ended attempt's folder by a file, atomically where the filesystem can. The folder gets another name, to be removed.
+// retire replaces an ended attempt's folder by a file, atomically where the filesystem supports it. The folder gets
+// another name, to be removed.
 func retire(runDir dir, n int, token string) error {
 	name := AttemptName(n)
 	if gone, err := isGone(runDir, name, token); gone || err != nil {
@@ -169,7 +172,7 @@ func retire(runDir dir, n int, token string) error {
 func disarm(runDir dir, name, token string) error {
 	ctl, err := runDir.sub(name + "/ctl")
 	if errors.Is(err, unix.ENOENT) {
-		return nil // never opened, or already removed by somebody else
+		return nil // never opened, or already removed
 	}
 	if err != nil {
 		return err
@@ -210,10 +213,10 @@ func removeBut(ctx context.Context, d dir, keep func(string) bool) (freed int64,
 	return freed, d.sync()
 }
 
-// maxDepth is how deep folders are measured; only a hostile job nests them deeper.
+// maxDepth bounds the depth of measured folders; only a hostile job nests them deeper.
 const maxDepth = 200
 
-// size adds up the bytes of files at and below a name. What vanishes meanwhile, and what cannot be read, counts as nothing.
+// size adds up the bytes of files at and below a name. Entries that vanish meanwhile or cannot be read count as 0.
 func (d dir) size(ctx context.Context, name string, depth int) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -19,18 +19,18 @@ import (
 	"slurmgate/staging"
 )
 
-// alone is the far side where there is SFTP and no shell. It is weaker in these points:
+// alone is the far side with SFTP and without a shell. It is weaker in these points:
 //
 //   - A folder cannot be synced. The gateway takes no claim unless the admin has stated that the server makes names durable: a claim that
 //     the server loses in a crash would let a job execute an attempt that was given up.
-//   - How many names a file has is not shown. The job looks at that itself before it lists an output in its manifest.
-//   - Links are looked for before a path is used, not while it is resolved. Whoever can put one there in between is the user of the jobs,
-//     who can read and write what the gateway can; and outputs must have the checksums of the manifest.
+//   - The number of a file's names is not shown. The job itself checks it before it lists an output in its manifest.
+//   - Links are detected before a path is used, not while it is resolved. Only the user of the jobs can create one in
+//     between, who can read and write what the gateway can; and outputs must have the checksums of the manifest.
 //   - Every step is a round trip.
 type alone struct {
 	cfg      Config
 	channels *channels
-	self     int // owner of the mark: who the gateway is there
+	self     int // owner of the mark: the gateway's user id there
 }
 
 var (
@@ -38,7 +38,7 @@ var (
 	errIrregular = errors.New("it is not what the gateway made there")
 )
 
-// needed are the extensions without which nothing here can be exclusive, durable or whole.
+// needed lists the extensions without which operations cannot be exclusive, durable or whole.
 var needed = []string{"hardlink@openssh.com", "fsync@openssh.com", "posix-rename@openssh.com"}
 
 func (a *alone) path(parts ...string) string {
@@ -123,7 +123,8 @@ func owner(st fs.FileInfo) int { return int(st.Sys().(*sftp.FileStat).UID) }
 
 func random() string { return strings.ToLower(rand.Text()) }
 
-// walk looks at every folder on the way, all in one round trip. A link is errLink, anything else that is no folder errIrregular.
+// walk checks every folder of rel, in one round trip. For a link it returns errLink, for any other entry that is no
+// folder errIrregular.
 func (a *alone) walk(c *sftp.Client, rel string) error {
 	parts := strings.Split(rel, "/")
 	type seen struct {
@@ -145,7 +146,7 @@ func (a *alone) walk(c *sftp.Client, rel string) error {
 			return s.err
 		case s.st.Mode()&fs.ModeSymlink != 0:
 			return fmt.Errorf("%s: %w", strings.Join(parts[:i+1], "/"), errLink)
-		case s.st.Mode().IsRegular(): // what replaces a removed attempt
+		case s.st.Mode().IsRegular(): // the file that replaces a removed attempt
 			return fmt.Errorf("%s is a file: %w", strings.Join(parts[:i+1], "/"), fs.ErrNotExist)
 		case !s.st.IsDir():
 			return fmt.Errorf("%s: %w", strings.Join(parts[:i+1], "/"), errIrregular)
@@ -163,7 +164,7 @@ func (a *alone) attempt(c *sftp.Client, runID string, n int) error {
 	return err
 }
 
-// write makes a new durable file.
+// write creates a new durable file.
 func (a *alone) write(c *sftp.Client, name string, data []byte) error {
 	f, err := c.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
@@ -173,14 +174,13 @@ func (a *alone) write(c *sftp.Client, name string, data []byte) error {
 	return finish(c, f, err)
 }
 
-// readFile reads at most limit bytes of a regular file, the last ones when tail is set. A pipe is never opened: that would block the
-// server.
+// readFile reads at most limit bytes of a regular file. A pipe is never opened: that would block the server.
 func (a *alone) readFile(c *sftp.Client, name string, limit int64) ([]byte, error) {
 	p, err := a.readPart(c, name, 0, limit)
 	return p.Data, err
 }
 
-// readPart reads at most limit bytes from a byte on, which counts from the end if it is negative.
+// readPart reads at most limit bytes, starting at byte from; a negative from counts from the end.
 func (a *alone) readPart(c *sftp.Client, name string, from, limit int64) (p run.Part, err error) {
 	st, err := c.Lstat(name)
 	if err != nil {
@@ -205,7 +205,7 @@ func (a *alone) readPart(c *sftp.Client, name string, from, limit int64) (p run.
 	return p, err
 }
 
-// folder makes a folder, or takes one of the gateway's.
+// folder creates a folder, or accepts an existing one of the gateway's user. Its mode is 0700 afterwards.
 func (a *alone) folder(c *sftp.Client, name string) error {
 	made := c.Mkdir(name)
 	st, err := c.Lstat(name)
@@ -282,8 +282,8 @@ func (a *alone) open(ctx context.Context, runID string, n int, token string, fil
 	})
 }
 
-// build makes the whole folder under another name and moves it into place. OpenSSH's rename never replaces anything but an empty folder,
-// which an attempt's never is; whether it was moved, only the token there says.
+// build creates the whole folder under another name and moves it into place. OpenSSH's rename replaces at most an empty
+// folder, which an attempt's never is; only the token there shows whether it was moved.
 func (a *alone) build(c *sftp.Client, runID, name, token string, files []run.ControlFile) error {
 	temp := a.path(runID, "."+name+"."+token+"."+random())
 	for _, dir := range []string{temp, temp + "/ctl"} {
@@ -337,8 +337,8 @@ func (a *alone) read(ctx context.Context, runID string, n int, name string, from
 	return p, err
 }
 
-// claim links the file of the gateway's own claim, which is there since the attempt was opened. A lost answer is settled by repeating: the
-// link is refused then, and the content says who has the claim.
+// claim links the file with the gateway's own claim, which was written when the attempt was opened. A lost answer is
+// settled by a repetition: the link is refused then, and the content shows who has the claim.
 func (a *alone) claim(ctx context.Context, runID string, n int, content []byte) (got []byte, err error) {
 	err = a.do(ctx, "the claim cannot be taken or read", func(c *sftp.Client) error {
 		if err := a.attempt(c, runID, n); err != nil {

@@ -20,7 +20,7 @@ import (
 	"slurmgate/staging"
 )
 
-// stage prepares in/. Nothing can be hashed there, so what has its name already is sent again.
+// stage prepares in/. Files cannot be hashed there, so those that have their name already are sent again.
 func (a *alone) stage(ctx context.Context, runID string, t staging.Tree, files []input) ([]stageState, error) {
 	states := slices.Repeat([]stageState{missing}, len(files))
 	err := a.do(ctx, "the inputs cannot be staged", func(c *sftp.Client) error {
@@ -40,7 +40,7 @@ func (a *alone) stage(ctx context.Context, runID string, t staging.Tree, files [
 	return states, err
 }
 
-// staged leaves in .stage only what a cut left of these files, and notes which of them are there whole.
+// staged removes all but parts of these files from .stage, and sets the states of those that are complete.
 func (a *alone) staged(c *sftp.Client, runID string, files []input, states []stageState) error {
 	dir := a.path(runID, stageDir)
 	switch st, err := c.Lstat(dir); {
@@ -92,7 +92,8 @@ func (a *alone) prune(c *sftp.Client, t staging.Tree, runID, rel string) error {
 	return err
 }
 
-// place gives files their names. Their bytes were hashed as they were sent; the job hashes them again before anything runs.
+// place gives files their names. Their bytes were hashed while they were sent; the job hashes them again before the
+// program starts.
 func (a *alone) place(ctx context.Context, runID string, t staging.Tree, files []input) error {
 	return a.do(ctx, "the inputs cannot be staged", func(c *sftp.Client) error {
 		for dir := range t.Dirs {
@@ -152,7 +153,8 @@ func (a *alone) output(ctx context.Context, runID string, n int, rel string) (e 
 	return e, err
 }
 
-// each calls f with everything below a folder, which says what to go into. A folder that cannot be read is reported as closed.
+// each calls f with every entry below a folder; f returns whether to descend into it. A folder that cannot be read is
+// reported as closed.
 func (a *alone) each(ctx context.Context, c *sftp.Client, dir, rel string, depth int,
 	f func(rel string, st fs.FileInfo, closed bool) (into bool)) error {
 	list, err := c.ReadDirContext(ctx, path.Join(dir, rel))
@@ -291,7 +293,7 @@ func (a *alone) remove(ctx context.Context, runID string, attempts map[int]strin
 		if err := a.known(c, runID, attempts); err != nil {
 			return err
 		}
-		for n := range attempts { // what the job left may fill the disk: it makes room for what is written below
+		for n := range attempts { // the job's files may fill the disk: make room for the files written below
 			name := staging.AttemptName(n)
 			if a.disarm(c, runID, name) == nil {
 				left, _ := a.removeBut(ctx, c, a.path(runID, name), staging.Identifies)
@@ -334,7 +336,7 @@ func (a *alone) removeBut(ctx context.Context, c *sftp.Client, dir string, keep 
 	return freed, nil
 }
 
-// disarm makes sure that no job executes an ended attempt, if it has a folder: its claim is taken, and nothing is pinned.
+// disarm makes sure that no job executes an ended attempt that has a folder: its claim is taken, and nothing is pinned.
 func (a *alone) disarm(c *sftp.Client, runID, name string) error {
 	if err := a.walk(c, path.Join(runID, name, "ctl")); err != nil {
 		return err
@@ -376,8 +378,8 @@ func (a *alone) retire(c *sftp.Client, runID, name, token string) error {
 }
 
 const (
-	removeDepth = 64 // what lies deeper is moved up first: paths have a greatest length
-	removeTries = 5  // for a folder that something refills meanwhile
+	removeDepth = 64 // deeper entries are moved up first, because the length of paths is limited
+	removeTries = 5  // for a folder that is refilled during the removal
 )
 
 // removeAll removes a file, or a folder with everything in it. Symlinks are removed, not followed.

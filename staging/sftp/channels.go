@@ -20,22 +20,23 @@ import (
 )
 
 const (
-	maxChannels = 3                // of one connection, of whose sessions (MaxSessions, usually 10) scripts need some too
-	idleTime    = 15 * time.Second // then a channel that nobody uses is closed: the session may be needed
-	patience    = 2 * time.Minute  // for the requests of one operation; a pipe that somebody put in a file's place blocks its channel for ever
+	maxChannels = 3                // of one connection; scripts need some of its sessions too (MaxSessions, usually 10)
+	idleTime    = 15 * time.Second // after which an idle channel is closed: its session may be needed
+	patience    = 2 * time.Minute  // for the requests of one operation; a pipe in place of a file blocks its channel for ever
 )
 
-// channels are SFTP channels. Each is used by one operation at a time, so that one that blocks stops no other, and ends with its channel.
+// channels is a pool of SFTP channels. Each is used by one operation at a time, so that an operation that blocks delays
+// no other, and ends when its channel is closed.
 type channels struct {
 	data Data
 	free chan struct{} // holds a token for each channel that may still be used
 
 	mu   sync.Mutex
-	idle []resting // of the last operations: many small files at a time would else open one for most of them
+	idle []resting // reused: many small files at a time would otherwise open a channel each
 	shut bool
 }
 
-// resting is a channel that nobody uses.
+// resting is an idle channel.
 type resting struct {
 	client *sftp.Client
 	ends   *time.Timer // closes it
@@ -49,7 +50,7 @@ func newChannels(d Data) *channels {
 	return c
 }
 
-// take returns a channel for one operation, which gives it back with give.
+// take returns a channel for one operation, which must return it with give.
 func (c *channels) take(ctx context.Context) (*sftp.Client, error) {
 	select {
 	case <-c.free:
@@ -73,7 +74,7 @@ func (c *channels) take(ctx context.Context) (*sftp.Client, error) {
 	return client, nil
 }
 
-// give takes a channel back, or closes it after an error that was no answer of the server.
+// give returns a channel to the pool, or closes it after an error that was not an answer of the server.
 func (c *channels) give(client *sftp.Client, err error) {
 	c.mu.Lock()
 	keep := !c.shut && (err == nil || answered(err))
@@ -87,7 +88,7 @@ func (c *channels) give(client *sftp.Client, err error) {
 	c.free <- struct{}{}
 }
 
-// end closes a channel that nobody uses any more.
+// end closes a channel if it is idle.
 func (c *channels) end(client *sftp.Client) {
 	c.mu.Lock()
 	i := slices.IndexFunc(c.idle, func(r resting) bool { return r.client == client })
@@ -100,8 +101,8 @@ func (c *channels) end(client *sftp.Client) {
 	}
 }
 
-// atOnce calls f for each element and returns the first error in the list's order. The requests of different calls are under way together,
-// so many elements cost the round trips of one; there are at most [requestsAtOnce] of them.
+// atOnce calls f for each element and returns the first error in the list's order. The calls run concurrently, at most
+// [requestsAtOnce] at a time, so many elements cost the round trips of one.
 func atOnce[T any](list []T, f func(T) error) error {
 	errs := make([]error, len(list))
 	var requests errgroup.Group
@@ -118,7 +119,7 @@ func atOnce[T any](list []T, f func(T) error) error {
 
 const requestsAtOnce = 256
 
-// do carries an operation out on a channel. A channel that was lost while it was idle is tried once more: f must be safe to repeat.
+// do calls f with a channel. If the channel was lost while it was idle it tries again: f must be safe to repeat.
 func (c *channels) do(ctx context.Context, msg string, f func(*sftp.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -153,7 +154,7 @@ func (c *channels) close() {
 	}
 }
 
-// answered reports whether an error is the server's answer, or nothing that a new channel would mend.
+// answered reports whether an error is the server's answer, or one that a new channel would not solve.
 func answered(err error) bool {
 	if _, ok := errors.AsType[*sftp.StatusError](err); ok {
 		return true
@@ -164,7 +165,7 @@ func answered(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrExist)
 }
 
-// explain turns an error of SFTP into a fault.
+// explain converts an error of SFTP to a fault.
 func explain(msg string, err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok || err == nil || errors.Is(err, context.Canceled) {
 		return staging.Failed(msg, err)
@@ -188,7 +189,7 @@ func readFile(c *sftp.Client, name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// finish closes a file that was written, durable where the server can make it so. err is that of the writing.
+// finish closes a written file, after a sync where the server supports it. err is the error of the write.
 func finish(c *sftp.Client, f *sftp.File, err error) error {
 	if _, syncs := c.HasExtension("fsync@openssh.com"); syncs && err == nil {
 		err = f.Sync()

@@ -11,10 +11,12 @@ import (
 	"slurmgate/staging"
 )
 
-// voidFile has the gateway's own claim, written when the attempt is opened. Taking the claim needs no room on the disk then, only a link.
+// voidFile is the file with the gateway's own claim, written when the attempt is opened. So taking the claim needs only
+// a link, and no room on the disk.
 const voidFile = ".claim.void"
 
-// OpenAttempt creates <run_id>/a<n>/ctl with the token in ctl/token and the control files beside it. See [staging.Shared.OpenAttempt].
+// OpenAttempt creates <run_id>/a<n>/ctl with the token in ctl/token and the control files. See
+// [staging.Shared.OpenAttempt].
 func (w *Workspace) OpenAttempt(ctx context.Context, runID string, n int, token string, files ...run.ControlFile) error {
 	if err := staging.CheckOpen(token, files); err != nil {
 		return err
@@ -27,12 +29,13 @@ func (w *Workspace) OpenAttempt(ctx context.Context, runID string, n int, token 
 	return w.far.open(ctx, runID, n, token, files)
 }
 
-// OpenTogether opens each attempt by itself. See [run.Workspace].
+// OpenTogether opens each attempt separately. See [run.Workspace].
 func (w *Workspace) OpenTogether(ctx context.Context, list []run.Opening) []error {
 	return run.OpenEach(ctx, w, list)
 }
 
-// ReadControlFrom reads at most limit bytes of a control file from a byte on. See [staging.Shared.ReadControlFrom].
+// ReadControlFrom reads at most limit bytes of a control file, starting at byte from. See
+// [staging.Shared.ReadControlFrom].
 func (w *Workspace) ReadControlFrom(ctx context.Context, runID string, n int, name string, from, limit int64) (p run.Part, err error) {
 	if limit < 0 {
 		return p, fault.New(fault.Internal, "limit", "a negative limit")
@@ -46,8 +49,9 @@ func (w *Workspace) ReadControlFrom(ctx context.Context, runID string, n int, na
 	return w.far.read(ctx, runID, n, name, from, limit)
 }
 
-// TakeClaim hard-links content into place as the claim unless there is one, and returns what the claim holds afterwards. The link decides,
-// and only the content that is read afterwards says who won. After an error the outcome is unknown; calling again is safe.
+// TakeClaim hard-links content into place as the claim unless there is one, and returns what the claim holds
+// afterwards. The link decides, and only the content that is read afterwards shows who won. After an error the outcome
+// is unknown; calling again is safe.
 func (w *Workspace) TakeClaim(ctx context.Context, runID string, n int, content []byte) ([]byte, error) {
 	if err := staging.CheckClaim(content); err != nil {
 		return nil, err
@@ -69,7 +73,7 @@ func (s *shelled) open(ctx context.Context, runID string, n int, token string, f
 	return s.fault("attempt "+strconv.Itoa(n)+" of "+runID+" cannot be opened", runID, n, "", err)
 }
 
-// maxPlace bounds the line that says where the bytes of a part begin.
+// maxPlace bounds the line with the offset of a part.
 const maxPlace = 32
 
 func (s *shelled) read(ctx context.Context, runID string, n int, name string, from, limit int64) (p run.Part, err error) {

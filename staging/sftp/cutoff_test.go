@@ -35,7 +35,7 @@ func newLarge(size int) large {
 	return l
 }
 
-// opener gives the bytes, and calls trip when a byte from at on is asked for.
+// opener returns an opener of the bytes that calls trip when a byte at or after at is read.
 func (l large) opener(at int64, trip func()) run.Opener {
 	return func(context.Context, string) (io.ReadCloser, int64, error) {
 		return &tripwire{bytes.NewReader(l.data), at, trip}, int64(len(l.data)), nil
@@ -57,7 +57,7 @@ func (w *tripwire) ReadAt(p []byte, off int64) (int, error) {
 
 func (*tripwire) Close() error { return nil }
 
-// gateway is a process of a gateway that stages an input, and what it sends is counted.
+// gateway simulates a process of a gateway that stages an input, and counts the bytes that it sends.
 func (f *farSide) gateway(t *testing.T, sent *atomic.Int64, change func(*Config)) (w *Workspace, end func()) {
 	t.Helper()
 	data := server{sent: sent}
@@ -75,12 +75,12 @@ func (f *farSide) gateway(t *testing.T, sent *atomic.Int64, change func(*Config)
 	}
 }
 
-// An input whose sending ended with the gateway is continued by the next one: what was durable is not sent again. What is there is not
-// believed: if other bytes have taken its place, it is sent again.
+// A transfer that ended with the gateway is continued by the next one: durable bytes are not sent again. Existing bytes
+// are verified: if they were replaced, the input is sent again.
 //
 // proves SITE-05
 func TestInputContinuesAfterRestart(t *testing.T) {
-	const again = 40 << 20 // at most: what lies between two syncs, and what was under way
+	const again = 40 << 20 // at most: the bytes between two syncs, and those in flight
 	l := newLarge(96 << 20)
 	size := int64(len(l.data))
 	eachForm(t, func(t *testing.T, far *farSide) {
@@ -109,7 +109,7 @@ func TestInputContinuesAfterRestart(t *testing.T) {
 			}
 			w, end = far.gateway(t, &sent, func(c *Config) { c.Marked = true })
 			err := w.StageInputs(t.Context(), runA, []plan.Input{l.in}, l.opener(size, nil))
-			if c.damaged && far.config.Shell != nil { // its place is refused where it is hashed
+			if c.damaged && far.config.Shell != nil { // the far side refuses it when it hashes it
 				wantFault(t, err, fault.Transport, "filesystem")
 				err = w.StageInputs(t.Context(), runA, []plan.Input{l.in}, l.opener(size, nil))
 			}
@@ -128,7 +128,7 @@ func TestInputContinuesAfterRestart(t *testing.T) {
 	})
 }
 
-// placeless is a login node that is lost when files are to get their names.
+// placeless is a login node that is lost when place is called.
 type placeless struct{ shell }
 
 func (p placeless) Run(ctx context.Context, c remote.Call) (remote.Output, error) {
@@ -140,7 +140,7 @@ func (p placeless) Run(ctx context.Context, c remote.Call) (remote.Output, error
 	return p.shell.Run(ctx, c)
 }
 
-// An input that was sent whole when the gateway ended is not sent again.
+// An input that was completely sent when the gateway ended is not sent again.
 //
 // proves SITE-05
 func TestInputThatWasSentIsPlaced(t *testing.T) {
@@ -159,7 +159,8 @@ func TestInputThatWasSentIsPlaced(t *testing.T) {
 	}
 }
 
-// Many small files are under way together, so that they cost the round trips of a few: no answer comes before the requests for all of them.
+// Many small files are sent concurrently, so that they cost the round trips of a few: the server holds its answers
+// until all requests have come.
 func TestManySmallFiles(t *testing.T) {
 	const inputs, controls = 200, 20
 	var list []plan.Input
@@ -173,7 +174,7 @@ func TestManySmallFiles(t *testing.T) {
 		files = append(files, run.ControlFile{Name: fmt.Sprintf("file%02d", i), Data: []byte("small")})
 	}
 	eachForm(t, func(t *testing.T, far *farSide) {
-		ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute) // who waits for an answer fails
+		ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute) // a client that waits for an answer fails
 		defer stop()
 		holds := []*hold{newHold("/.stage/.put-", inputs)}
 		if far.config.Shell == nil {

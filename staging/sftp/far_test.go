@@ -38,7 +38,8 @@ func anInput(content, dest string) (plan.Input, run.Opener) {
 		}
 }
 
-// Without links that are exclusive, or files that can be made durable, a server used alone is refused. With a shell it needs neither.
+// A server without exclusive links, or without durable files, is refused if it is used alone. With a shell it needs
+// neither.
 //
 // proves SITE-01
 func TestServersThatAreRefused(t *testing.T) {
@@ -57,8 +58,8 @@ func TestServersThatAreRefused(t *testing.T) {
 	}
 }
 
-// A runs_dir is marked once. One of another gateway is refused, and so is one without its mark where there should be one, and a data host
-// that shows another folder.
+// A runs_dir is marked once. A runs_dir of another gateway is refused, and so are one that lost its mark and a data
+// host that shows another folder.
 func TestRunsDirMark(t *testing.T) {
 	eachForm(t, func(t *testing.T, far *farSide) {
 		far.open(t, nil)
@@ -89,7 +90,7 @@ func TestRunsDirMark(t *testing.T) {
 	})
 }
 
-// While the filesystem is away, nothing is taken for absent: every answer is a fault that can be retried.
+// While the filesystem is away, no file counts as absent: every call returns a fault that can be retried.
 //
 // proves SITE-04
 func TestFilesystemAway(t *testing.T) {
@@ -110,7 +111,7 @@ func TestFilesystemAway(t *testing.T) {
 	})
 }
 
-// everything calls all operations.
+// everything calls all operations and returns their errors.
 func (f *farSide) everything(t *testing.T, w *Workspace) map[string]error {
 	in, open := anInput("x", "in/x")
 	errs := map[string]error{"stage": w.StageInputs(t.Context(), runA, []plan.Input{in}, open),
@@ -125,7 +126,7 @@ func (f *farSide) everything(t *testing.T, w *Workspace) map[string]error {
 	return errs
 }
 
-// lost is a connection that is not there.
+// lost is a host without a connection.
 type lost struct{ Shell }
 
 func (lost) Run(context.Context, remote.Call) (remote.Output, error) {
@@ -141,7 +142,7 @@ func (h half) Run(ctx context.Context, c remote.Call) (remote.Output, error) {
 	return out, err
 }
 
-// A connection that is away, and half an answer, are no answers.
+// A lost connection, and half an answer, are faults and prove no absence.
 func TestNoAnswerIsNoAbsence(t *testing.T) {
 	far := newFar(t, nil)
 	w := far.open(t, nil)
@@ -165,7 +166,8 @@ func TestNoAnswerIsNoAbsence(t *testing.T) {
 	}
 }
 
-// The answer to a link is lost: the next one says only that the name exists, and the content says who has the claim.
+// If the answer to a link is lost, the next one shows only that the name exists, and the content shows who has the
+// claim.
 //
 // proves SITE-04
 func TestLostAnswerToLink(t *testing.T) {
@@ -184,7 +186,7 @@ func TestLostAnswerToLink(t *testing.T) {
 	}
 }
 
-// Each step of opening an attempt and of staging may be the one whose answer is lost.
+// The answer to any step of opening an attempt and of staging may be lost.
 //
 // proves SITE-04
 func TestLostAnswers(t *testing.T) {
@@ -210,7 +212,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// With SFTP alone the gateway takes no claim that a crash of the server could lose. A job's claim is a fact all the same.
+// With SFTP alone the gateway takes no claim that a crash of the server could lose. A job's claim still counts.
 func TestClaimThatIsNotDurable(t *testing.T) {
 	far := newFar(t, func(c *Config) { c.Shell = nil })
 	w := far.open(t, nil)
@@ -220,7 +222,7 @@ func TestClaimThatIsNotDurable(t *testing.T) {
 		wantFault(t, err, fault.Transport, "claim_not_durable")
 	}
 	if _, err := os.Lstat(far.path(runA, "a1/ctl/claim")); !errors.Is(err, os.ErrNotExist) {
-		t.Error("there is a claim:", err)
+		t.Error("TakeClaim left a claim:", err)
 	}
 	job := "slurmgate-claim 1 job=7 task=- restart=0 token=" + tokenA + " node=n1\n"
 	must(t, os.WriteFile(far.path(runA, "a1/ctl/claim"), []byte(job), 0o600))
@@ -229,7 +231,8 @@ func TestClaimThatIsNotDurable(t *testing.T) {
 	}
 }
 
-// A ctl, an attempt or an out that was replaced by a link is noticed, and nothing behind it is read, written or removed.
+// A ctl, an attempt or an out that was replaced by a link is detected, and nothing behind it is read, written or
+// removed.
 func TestReplacedFolders(t *testing.T) {
 	eachForm(t, func(t *testing.T, far *farSide) {
 		for _, what := range []string{"a1/ctl", "a1", "a1/out", "in"} {
@@ -240,7 +243,7 @@ func TestReplacedFolders(t *testing.T) {
 			must(t, w.OpenAttempt(t.Context(), runA, 1, tokenA))
 			must(t, os.Mkdir(far.path(runA, "a1/out"), 0o700))
 			elsewhere := filepath.Join(t.TempDir(), "elsewhere")
-			must(t, os.Rename(far.path(runA, what), elsewhere)) // as it was: even the token is right
+			must(t, os.Rename(far.path(runA, what), elsewhere)) // with its content: even the token is right
 			must(t, os.WriteFile(elsewhere+"/x", []byte("secret"), 0o600))
 			must(t, os.Symlink(elsewhere, far.path(runA, what)))
 			errs := far.everything(t, w)
@@ -263,7 +266,7 @@ func TestReplacedFolders(t *testing.T) {
 	})
 }
 
-// What a job leaves may be crowded, deep, closed or a loop: listing it is bounded, and it can be removed.
+// A job may leave huge, deep or unreadable folders, or loops: the listing is bounded, and they can be removed.
 func TestHostileOutputs(t *testing.T) {
 	eachForm(t, func(t *testing.T, far *farSide) {
 		w := far.open(t, nil)
@@ -299,7 +302,7 @@ func TestHostileOutputs(t *testing.T) {
 	})
 }
 
-// liar shows files larger than they are.
+// liar reports files larger than they are.
 type liar struct {
 	far
 	more int64
@@ -311,7 +314,8 @@ func (l liar) output(ctx context.Context, runID string, n int, rel string) (entr
 	return e, err
 }
 
-// A server whose sizes are wrong gives a fault, not wrong bytes; a file that grows for ever is read as far as it reached when opened.
+// Wrong sizes from a server cause a fault, not wrong bytes; a file that keeps growing is read up to its size when it
+// was opened.
 func TestLyingSizes(t *testing.T) {
 	eachForm(t, func(t *testing.T, far *farSide) {
 		w := far.open(t, nil)
@@ -333,7 +337,7 @@ func TestLyingSizes(t *testing.T) {
 		if err != nil || string(got) != "result" || size != 6 {
 			t.Errorf("the output is %q of %d bytes, %v, want \"result\" of 6 bytes", got, size, err)
 		}
-		must(t, os.Truncate(name, 64<<20)) // more than what is read ahead
+		must(t, os.Truncate(name, 64<<20)) // more than is read ahead
 		r, _, err = w.OpenOutput(t.Context(), runA, 1, "out/x")
 		must(t, err)
 		must(t, os.Truncate(name, 3))
@@ -342,7 +346,8 @@ func TestLyingSizes(t *testing.T) {
 	})
 }
 
-// A full disk is named, and leaves nothing half-done. The gateway's claim needs no room: its file is there since the attempt was opened.
+// A full disk is reported, and leaves no partial file. The gateway's claim needs no room: its file was written when the
+// attempt was opened.
 func TestDiskFull(t *testing.T) {
 	for name, change := range map[string]func(*Config){"shell": func(*Config) {}, "SFTP alone": onlySFTP} {
 		t.Run(name, func(t *testing.T) {
@@ -363,7 +368,7 @@ func TestDiskFull(t *testing.T) {
 			if _, err := os.Lstat(far.path(runA, "in/x")); !errors.Is(err, os.ErrNotExist) {
 				t.Error("a part of the input is there:", err)
 			}
-			far, w = small() // the server may hold the room of the input for a while
+			far, w = small() // the server may keep the input's space for a while
 			fill(t, far.path("filler"))
 			if got, err := w.TakeClaim(t.Context(), runA, 1, run.VoidClaim(tokenA)); err != nil || string(got) != string(run.VoidClaim(tokenA)) {
 				t.Errorf("TakeClaim on a full disk gives %q %v, want the void claim", got, err)
@@ -381,7 +386,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// fill takes what room is left, a page at a time.
+// fill uses up the free space, a page at a time.
 func fill(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.Create(name)
@@ -406,7 +411,7 @@ func (c counting) Run(ctx context.Context, call remote.Call) (remote.Output, err
 	return c.shell.Run(ctx, call)
 }
 
-// Where there is a shell an operation is one script, whatever it does: a round trip may take 200 ms.
+// With a shell every operation is one script: a round trip may take 200 ms.
 func TestOneScriptAnOperation(t *testing.T) {
 	var n atomic.Int64
 	far := newFar(t, func(c *Config) { c.Shell = counting{n: &n} })

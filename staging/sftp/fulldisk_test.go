@@ -12,7 +12,7 @@ import (
 	"slurmgate/staging"
 )
 
-// A run that filled its disk to the last byte is removed, although there is no room for the file that is left in its place.
+// A run that filled its disk to the last byte is removed, although there is no room for the file that replaces it.
 func TestRemovalFromAFullDisk(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"shell":      nil,
@@ -25,7 +25,7 @@ func TestRemovalFromAFullDisk(t *testing.T) {
 			}
 			t.Cleanup(func() { must(t, unix.Unmount(far.dir, unix.MNT_DETACH)) })
 			w := far.open(t, nil)
-			attempts := map[int]string{1: tokenA, 2: tokenB} // no job of the first came so far as to claim it
+			attempts := map[int]string{1: tokenA, 2: tokenB} // no job claimed the first
 			for n, token := range attempts {
 				must(t, w.OpenAttempt(t.Context(), runA, n, token))
 			}
@@ -34,7 +34,7 @@ func TestRemovalFromAFullDisk(t *testing.T) {
 			must(t, os.WriteFile(far.path(runA, "a2/out/half"), bytes.Repeat([]byte("x"), 1<<19), 0o600))
 			const rest = 1 << 18 // at least
 			if err := os.WriteFile(far.path(runA, "a2/ctl/stdout"), make([]byte, 1<<20), 0o600); err == nil {
-				t.Fatal("more was written than the disk has room for")
+				t.Fatal("the write succeeded, want a full disk")
 			}
 			freed, err := w.RemoveRun(t.Context(), runA, attempts, func() (bool, error) { return true, nil })
 			if err != nil || freed < 1<<19+rest {

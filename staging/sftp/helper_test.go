@@ -28,7 +28,7 @@ const (
 	tokenB = "fedcba9876543210fedcba9876543210"
 )
 
-// shell runs scripts as the far side of package remote does, on this host.
+// shell runs scripts on this host, as the far side of package remote does.
 type shell struct{}
 
 func (shell) Run(ctx context.Context, c remote.Call) (remote.Output, error) {
@@ -54,16 +54,16 @@ func (shell) Run(ctx context.Context, c remote.Call) (remote.Output, error) {
 type server struct {
 	args []string
 	cut  *cut          // nil: the connection lasts
-	hold *hold         // nil: answers come at once
+	hold *hold         // nil: answers come immediately
 	sent *atomic.Int64 // bytes to the server; nil: not counted
 }
 
-// hold keeps back the answers to requests with this word until there have been so many of them on all channels: whoever sends them one
-// after another gets no answer.
+// hold delays the answers to requests with this word until the wanted number of them has come on all channels: a client
+// that sends them one after another gets no answer.
 type hold struct {
 	word string
 	want int
-	all  chan struct{} // closed when there have been enough
+	all  chan struct{} // closed when enough have come
 
 	mu   sync.Mutex
 	seen int
@@ -77,7 +77,7 @@ func newHold(word string, want int) *hold {
 type watched struct {
 	io.WriteCloser
 	s    server
-	held *sync.Map // ids of requests whose answers wait
+	held *sync.Map // ids of requests with held answers
 }
 
 func (w watched) Write(p []byte) (int, error) {
@@ -95,7 +95,7 @@ func (w watched) Write(p []byte) (int, error) {
 	return w.WriteCloser.Write(p)
 }
 
-// answers passes on what the server sends.
+// answers forwards what the server sends.
 func (w watched) answers(from io.Reader) io.Reader {
 	if w.s.hold == nil {
 		return from
@@ -181,12 +181,12 @@ func (s server) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Clie
 	return c, err
 }
 
-// More opens a channel as a further connection would.
+// More opens a channel as on another connection.
 func (s server) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) {
 	return s.SFTP(ctx, opts...)
 }
 
-// poolOf is a pool of few connections to a server.
+// poolOf returns a pool of a few connections to a server.
 func poolOf(t *testing.T, d transfer.Dialer) *transfer.Pool {
 	t.Helper()
 	p, err := transfer.New(d, transfer.Config{Connections: 2})
@@ -195,7 +195,7 @@ func poolOf(t *testing.T, d transfer.Dialer) *transfer.Pool {
 	return p
 }
 
-// farSide is a folder as the far side has it: jobs, login node and SFTP server know it under different names.
+// farSide is a folder of the far side, which jobs, login node and SFTP server see under different names.
 type farSide struct {
 	dir    string // runs_dir here
 	secret string // a file outside
@@ -237,7 +237,7 @@ func (f *farSide) path(rel ...string) string {
 	return filepath.Join(append([]string{f.dir}, rel...)...)
 }
 
-// suite is what the conformance suite needs of the far side.
+// suite returns what the conformance suite needs of the far side.
 func (f *farSide) suite(t *testing.T) *runtest.Files {
 	other := os.Geteuid() + 1
 	x := &runtest.Files{Workspace: f.open(t, nil),

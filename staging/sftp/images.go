@@ -27,8 +27,8 @@ type Folder struct {
 	pool     *transfer.Pool
 }
 
-// NewFolder opens the folder that a shell sees as login and an SFTP server as data. Without a shell, login is not used. pool carries the
-// images to the server; whoever made it closes it.
+// NewFolder opens the folder that a shell sees as login and an SFTP server as data. Without a shell, login is not used.
+// pool carries the images to the server; the caller closes it.
 func NewFolder(shell Shell, login string, server Data, data string, pool *transfer.Pool) *Folder {
 	f := &Folder{data: data, channels: newChannels(server), pool: pool}
 	if shell != nil {
@@ -40,8 +40,8 @@ func NewFolder(shell Shell, login string, server Data, data string, pool *transf
 // Close closes the SFTP channels.
 func (f *Folder) Close() { f.channels.close() }
 
-// Check returns the SHA-256 of a file, and the state that it has; an empty state is one that cannot be trusted to show a change. Where the
-// file has the known state, it is not read, and sum is empty. A file that is not there is a NotFound fault.
+// Check returns the SHA-256 of a file and its state. An empty state means that a state could not be trusted to show a
+// change. If the file has the known state it is not read, and sum is empty. A missing file is a NotFound fault.
 func (f *Folder) Check(ctx context.Context, name, known string) (sum, state string, err error) {
 	if f.shell == nil {
 		return f.readAll(ctx, name, known)
@@ -64,11 +64,11 @@ func (f *Folder) Check(ctx context.Context, name, known string) (sum, state stri
 	return sum, strings.TrimPrefix(state, "-"), nil
 }
 
-// addingPrefix begins the name of an image that was sent and has not got its name yet.
+// addingPrefix begins the temporary name of an image that is being sent.
 const addingPrefix = ".adding-"
 
-// Put sends a file and gives it its name when all of it is there, with these bytes, and durable. The next try continues where one that was
-// cut off ended.
+// Put sends a file and gives it its name when it is complete, has the checksum, and is durable. A later call continues
+// an interrupted transfer.
 func (f *Folder) Put(ctx context.Context, name string, src io.ReaderAt, size int64, sum string) error {
 	msg := name + " cannot be sent"
 	temp := addingPrefix + name
@@ -98,7 +98,7 @@ func (f *Folder) Put(ctx context.Context, name string, src io.ReaderAt, size int
 	return f.fault(msg, err)
 }
 
-// Names are the images there, with their sizes in bytes. A folder that is not there has none.
+// Names returns the names of the images with their sizes in bytes. A missing folder has none.
 func (f *Folder) Names(ctx context.Context) (map[string]int64, error) {
 	if f.shell == nil {
 		return f.namesAlone(ctx)
@@ -135,7 +135,7 @@ func (f *Folder) Head(ctx context.Context, name string, limit int) (head []byte,
 	return head, err
 }
 
-// fault turns what a script or SFTP said into a fault.
+// fault converts an error of a script or of SFTP to a fault.
 func (f *Folder) fault(msg string, err error) error {
 	r, is := err.(*refusal)
 	switch {

@@ -17,8 +17,9 @@ import (
 	"slurmgate/remote/transfer"
 )
 
-// A folder of images with SFTP alone: hashing means reading all bytes, and a state is size and time of the last change, which the file's
-// owner can set back. The job hashes its image before anything runs, so a change that this misses is found there.
+// A folder of images with SFTP alone: hashing means reading all bytes, and a state is size and time of the last change,
+// which the file's owner can set back. The job hashes its image before the program starts, so it detects a change that
+// this misses.
 
 // readAll hashes a file by reading it, unless it has the known state.
 func (f *Folder) readAll(ctx context.Context, name, known string) (sum, state string, err error) {
@@ -45,7 +46,7 @@ func (f *Folder) readAll(ctx context.Context, name, known string) (sum, state st
 	return hex.EncodeToString(h.Sum(nil)), state, err
 }
 
-// placeAlone gives a file that was sent its name.
+// placeAlone gives a sent file its name.
 func (f *Folder) placeAlone(ctx context.Context, temp, name string) error {
 	return f.channels.do(ctx, name+" cannot be put in its place", func(c *sftp.Client) error {
 		from, to := path.Join(f.data, temp), path.Join(f.data, name)

@@ -19,15 +19,15 @@ import (
 	"slurmgate/staging"
 )
 
-// stageDir has the files that are being sent.
+// stageDir holds the files that are being sent.
 const stageDir = ".stage"
 
-// stageState is how far the staging of an input has come, in the words of inputs.sh.
+// stageState is the progress of an input's staging, as inputs.sh prints it.
 type stageState string
 
 const (
 	inPlace stageState = "have" // it has its name, and its bytes are right
-	sent    stageState = "sent" // all of it lies in .stage
+	sent    stageState = "sent" // it is complete in .stage
 	missing stageState = "need"
 )
 
@@ -38,16 +38,17 @@ type input struct {
 	temp string // its name in .stage
 }
 
-// tempName is the name of an input in .stage. The input determines it, so a gateway that was started anew finds what is there.
+// tempName returns the name of an input in .stage. The input determines it, so a restarted gateway finds the file
+// again.
 func tempName(in plan.Input) string {
 	sum := sha256.Sum256([]byte(in.ChecksumSHA256 + "\n" + in.DestRelpath))
 	return hex.EncodeToString(sum[:16])
 }
 
-// StageInputs creates <run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs and nothing else. What is
-// there already is hashed on the far side and not sent again. The rest is sent under another name, hashed on both sides, and gets
-// its own name when its bytes are right and durable. A large file whose sending was cut off, also by a restart of the gateway, is continued
-// where it ended.
+// StageInputs creates <run_id>/in and fills it with private, verified copies; afterwards in/ holds the inputs and
+// nothing else. Existing files are hashed on the far side and not sent again if they are right. The others are sent
+// under another name, hashed on both sides, and get their own name when their bytes are right and durable. An
+// interrupted transfer of a large file is continued, also after a restart of the gateway.
 //
 // A full disk is a Transport fault with code disk_full; an object whose bytes do not match the checksum is a Validation fault with code
 // input_checksum.
@@ -96,8 +97,8 @@ func (w *Workspace) StageInputs(ctx context.Context, runID string, inputs []plan
 	return w.far.place(ctx, runID, tree, unplaced)
 }
 
-// send sends the bytes of inputs to .stage, many at a time. What is left after an error belongs to the next try, also to that of a gateway
-// that was started anew.
+// send sends the bytes of inputs to .stage, many at a time. After an error the next call continues, also in a restarted
+// gateway.
 func (w *Workspace) send(ctx context.Context, runID string, list []input, open run.Opener) error {
 	err := w.cfg.Pool.PutMany(ctx, func(yield func(transfer.File, func() (io.ReaderAt, error)) bool) {
 		for _, f := range list {
@@ -118,12 +119,12 @@ func (w *Workspace) send(ctx context.Context, runID string, list []input, open r
 	return staging.Failed("the inputs of "+runID+" cannot be staged", err)
 }
 
-// folders and their number, as the scripts take them.
+// folders returns the number and names of a tree's folders, as arguments of the scripts.
 func folders(t staging.Tree) []string {
 	return append([]string{strconv.Itoa(len(t.Dirs))}, slices.Sorted(maps.Keys(t.Dirs))...)
 }
 
-// sized are the size and the checksum of bytes, as the scripts take them.
+// sized returns the size and the checksum of data, as arguments of the scripts.
 func sized(data []byte) []string {
 	sum := sha256.Sum256(data)
 	return []string{strconv.Itoa(len(data)), hex.EncodeToString(sum[:])}
@@ -150,7 +151,8 @@ func (s *shelled) stage(ctx context.Context, runID string, t staging.Tree, files
 	return states, nil
 }
 
-// placedAtOnce is how many files get their names in one call of the script, which costs more for each the more it knows of.
+// placedAtOnce bounds the files that get their names in one call of the script, whose cost for each file grows with
+// their number.
 const placedAtOnce = 500
 
 func (s *shelled) place(ctx context.Context, runID string, t staging.Tree, files []input) error {

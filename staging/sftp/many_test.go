@@ -18,7 +18,7 @@ import (
 	"slurmgate/run"
 )
 
-// A directory of many files is staged, found in place, and mended where it was changed.
+// A directory of many files is staged, found in place, and repaired where it was changed.
 //
 // proves DATA-02
 func TestFolderOfManyFiles(t *testing.T) {
@@ -57,8 +57,8 @@ func TestFolderOfManyFiles(t *testing.T) {
 	})
 }
 
-// The files of an output that is a folder are examined many at a time, and one that is not as it should be is still named for what it is.
-// What else is in out/ is found however many files a declared folder has, and whatever its name is.
+// The files of an output folder are examined many at a time, and a bad file is still reported with its own fault.
+// Undeclared entries of out/ are found, for any number of files in a declared folder and any name of it.
 //
 // proves DATA-02
 func TestOutputsOfManyFiles(t *testing.T) {

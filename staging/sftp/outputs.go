@@ -20,9 +20,10 @@ import (
 	"slurmgate/staging"
 )
 
-// OpenOutput opens a declared output and returns its size in bytes. What it is, is examined on the far side: a regular file below out/,
-// reached without a symlink, with a single name, owned by the job's user. Anything else is a Tool fault with a code of package run. The
-// reader gives as many bytes as it was then, or an error; whether they are the right ones, their checksum says.
+// OpenOutput opens a declared output and returns its size in bytes. The far side checks it: a regular file below out/,
+// reached without a symlink, with a single name, owned by the job's user. Anything else is a Tool fault with a code of
+// package run. The reader returns exactly that many bytes, or an error; only their checksum shows whether they are the
+// right ones.
 func (w *Workspace) OpenOutput(ctx context.Context, runID string, n int, srcRelpath string) (io.ReadCloser, int64, error) {
 	if err := staging.CheckSource(srcRelpath); err != nil {
 		return nil, 0, err
@@ -48,7 +49,8 @@ func (w *Workspace) OpenOutput(ctx context.Context, runID string, n int, srcRelp
 	return r, e.size, nil
 }
 
-// fetch opens a file that was found to be a regular one of this size. A data host that does not show it so has not noticed it yet.
+// fetch opens a file that was examined as a regular one of this size. If the data host shows another size or kind, its
+// view is stale.
 func (w *Workspace) fetch(ctx context.Context, what, name string, size int64) (io.ReadCloser, error) {
 	err := w.channels.do(ctx, what+" cannot be opened", func(c *sftp.Client) error {
 		st, err := c.Lstat(name)
@@ -65,7 +67,7 @@ func (w *Workspace) fetch(ctx context.Context, what, name string, size int64) (i
 	out, in := io.Pipe()
 	go func() {
 		_, err := w.cfg.Pool.Get(ctx, transfer.File{Path: name, Size: size, Name: what, Grows: true}, 0, nil, in)
-		if fault.Is(err, fault.Tool) { // it was as it should be when it was examined
+		if fault.Is(err, fault.Tool) { // it was correct when it was examined
 			err = fault.Wrap(fault.Transport, "output_short", "the SFTP server no longer shows all of "+what, err)
 		}
 		in.CloseWithError(err)
@@ -73,7 +75,7 @@ func (w *Workspace) fetch(ctx context.Context, what, name string, size int64) (i
 	return output{out, stop}, nil
 }
 
-// output is a file that is on its way. Closing it ends the transfer.
+// output is a file in transfer. Close ends the transfer.
 type output struct {
 	*io.PipeReader
 	stop context.CancelFunc
@@ -84,22 +86,23 @@ func (o output) Close() error {
 	return o.PipeReader.Close()
 }
 
-// examining is the outputs of one attempt that are asked for in one call.
+// examining holds the outputs of one attempt that one call examines.
 type examining struct {
 	rels    []string
-	entries []entry // nil: each must be asked for alone
+	entries []entry // nil: each must be examined separately
 	done    chan struct{}
 }
 
-// examinations are the calls about outputs that are under way, and those that wait for them, by attempt. What is asked for while a script
-// runs is asked for by the next one, all of it: an output may be a folder of 200,000 files, and a round trip takes a while.
+// examinations batches the calls about outputs: the running and the waiting one of each attempt. Requests that arrive
+// while a script runs go into the next call together: an output may be a folder of 200,000 files, and each call costs a
+// round trip.
 type examinations struct {
 	mu      sync.Mutex
 	running map[string]*examining
 	waiting map[string]*examining
 }
 
-// examine asks for an output together with others. It reports whether there is an answer.
+// examine examines an output in one call with others. It reports whether there is an answer.
 func (x *examinations) examine(ctx context.Context, attempt, rel string, ask func(rels []string) []entry) (entry, bool) {
 	x.mu.Lock()
 	e, before, first := x.waiting[attempt], x.running[attempt], false
@@ -137,7 +140,7 @@ func (x *examinations) examine(ctx context.Context, attempt, rel string, ask fun
 	return e.entries[at], true
 }
 
-// outputs examines several declared outputs. It has no answer if anything is odd about one of them.
+// outputs examines several declared outputs. It returns nil if one of them is not a regular file or cannot be examined.
 func (s *shelled) outputs(ctx context.Context, runID string, n int, rels []string) []entry {
 	out, err := s.run(ctx, call{script: outputScript, name: "outputs", args: append([]string{runID, strconv.Itoa(n)}, rels...),
 		limit: int64(64 * (len(rels) + 1))})
@@ -199,10 +202,10 @@ const (
 	walkDepth   = 32
 	walkEntries = 100_000
 	walkSeconds = 10
-	walkNames   = 2_000_000 // in an answer of the script, which stops long before
+	walkNames   = 2_000_000 // in an answer of the script, which stops far below that
 )
 
-// listing is what a walk found: paths that begin with out.
+// listing holds what a walk found: paths that begin with out.
 type listing struct {
 	folders  map[string]bool
 	closed   []string // folders that cannot be read
@@ -250,7 +253,7 @@ func isDeclared(rel string, declared []string) bool {
 	return slices.ContainsFunc(declared, func(d string) bool { return rel == d || strings.HasPrefix(rel, d+"/") })
 }
 
-// deeper is the folder on the way to an entry below which nothing is listed.
+// deeper returns the ancestor of an entry below which nothing is listed, or "" if the entry is not too deep.
 func deeper(rel string) string {
 	for i, depth := 0, 0; i < len(rel); i++ {
 		if rel[i] != '/' {
@@ -277,7 +280,7 @@ func (s *shelled) list(ctx context.Context, runID string, n int, declared []stri
 	return l, nil
 }
 
-// parseListing reads the answer of the script: see op_list in outputs.sh.
+// parseListing parses the answer of the script: see op_list in outputs.sh.
 func parseListing(out []byte) (l listing, ok bool) {
 	if bytes.Count(out, []byte{0}) > walkNames {
 		return l, false
@@ -304,7 +307,7 @@ func parseListing(out []byte) (l listing, ok bool) {
 		return l, false
 	}
 	status, err := strconv.Atoi(words[len(words)-1])
-	l.complete = status == 0 || status == 1 // du has said 1 where it could not read a folder
+	l.complete = status == 0 || status == 1 // du exits with 1 if it could not read a folder
 	words = words[:len(words)-1]
 	if !l.complete && len(words) > 0 {
 		words = words[:len(words)-1] // cut in the middle of a name

@@ -18,20 +18,20 @@ import (
 //go:embed place.sh
 var placeScript string
 
-// PlaceScript is the script that hashes files and directories where they lie. Jobs that do so execute it, too.
+// PlaceScript returns the script that hashes files and directories in place. Jobs that do so execute it too.
 func PlaceScript() []byte { return []byte(placeScript) }
 
 func runPlace(ctx context.Context, shell Shell, limit int64, args ...string) (remote.Output, error) {
 	return shell.Run(ctx, remote.Call{Script: inBash, Args: append([]string{placeScript, "slurmgate"}, args...), Limit: limit})
 }
 
-// told takes what the script prints while it hashes, line by line: how far it is, and the files that it has hashed.
+// told reads the output of the script line by line while it hashes: its progress, and the files that it has hashed.
 type told struct {
 	progress *files.Progress
-	file     func(tree.File) // nil: it hashes one
-	at       int64           // bytes of that one
-	rest     []byte          // of a line
-	text     bytes.Buffer    // all but how far it is
+	file     func(tree.File) // nil: the script hashes one file
+	at       int64           // bytes hashed of that file
+	rest     []byte          // of an incomplete line
+	text     bytes.Buffer    // all but the progress
 }
 
 func (t *told) Write(p []byte) (int, error) {
@@ -56,15 +56,16 @@ func (t *told) Write(p []byte) (int, error) {
 	}
 }
 
-// hashPlace carries out hash or tree on a path that has a state, without its first files, and tells the caller's progress how far it is.
+// hashPlace runs hash or tree for a path in the given state, without its first skip files, and reports to the progress
+// of ctx.
 func hashPlace(ctx context.Context, shell Shell, t *told, state string, skip int, args ...string) (remote.Output, error) {
 	t.progress = files.Watcher(ctx)
 	args = append([]string{placeScript, "slurmgate", "from", strconv.Itoa(skip), state}, args...)
 	return shell.Run(ctx, remote.Call{Script: inBash, Args: args, Limit: 128 << 20, Sink: t})
 }
 
-// HashInPlace hashes a file below root on a host with a shell, where it lies: a regular file with no link on the way, which has the state
-// before and after. The state is what `stat -c '%i %s %.Y %.Z'` prints of it.
+// HashInPlace hashes a file below root in place, on a host with a shell: a regular file, reached without a symlink,
+// which must have the state before and after. The state is what `stat -c '%i %s %.Y %.Z'` prints of it.
 func HashInPlace(ctx context.Context, shell Shell, root, path, state string) (sha256 string, size int64, err error) {
 	var t told
 	out, err := hashPlace(ctx, shell, &t, state, 0, "hash", root, path)
@@ -81,7 +82,7 @@ func HashInPlace(ctx context.Context, shell Shell, root, path, state string) (sh
 	return sha256, size, err
 }
 
-// placeFault is what an exit status of the script says about a path.
+// placeFault returns the fault for an exit status of the script, nil for 0.
 func placeFault(out remote.Output, said, path, kind string) error {
 	denied := func(code, rule, msg string) error {
 		return &fault.Error{Kind: fault.Policy, Problems: []fault.Problem{{Code: code, Field: "path", Rule: rule, Msg: path + " " + msg}}}
@@ -111,9 +112,9 @@ func placeFault(out remote.Output, said, path, kind string) error {
 		fault.Clip(out.Stderr)))
 }
 
-// HashTreeInPlace hashes the files of a directory below root on a host with a shell, where they lie, in the order of their paths; those of
-// before were hashed by an earlier call, and each is told of every further one. The directory has the state, that of [StatesInPlace],
-// before and after.
+// HashTreeInPlace hashes the files of a directory below root in place, on a host with a shell, in the order of their
+// paths. It skips those in before, which an earlier call hashed, and calls each with every other one. The directory
+// must have the state, that of [StatesInPlace], before and after.
 func HashTreeInPlace(ctx context.Context, shell Shell, root, path, state string, before []tree.File, each func(tree.File)) ([]tree.File,
 	error) {
 	t := told{file: each}
@@ -134,7 +135,7 @@ func HashTreeInPlace(ctx context.Context, shell Shell, root, path, state string,
 	return append(slices.Clip(before), list...), err
 }
 
-// LookInPlace is the state of a file or directory below root, and about how many bytes it has.
+// LookInPlace returns the state of a file or directory below root, and about how many bytes it has.
 func LookInPlace(ctx context.Context, shell Shell, root, path string) (state string, bytes int64, err error) {
 	out, err := runPlace(ctx, shell, 4<<10, "look", root, path)
 	if err == nil {
@@ -150,8 +151,8 @@ func LookInPlace(ctx context.Context, shell Shell, root, path string) (state str
 	return state, bytes, nil
 }
 
-// StatesInPlace are the states of files and directories on a host with a shell, in their order; of one that cannot be read it is
-// what the shell says.
+// StatesInPlace returns the states of files and directories on a host with a shell, in their order. If one cannot be
+// read, its state is the shell's error.
 func StatesInPlace(ctx context.Context, shell Shell, paths []string) ([]string, error) {
 	out, err := runPlace(ctx, shell, 16<<20, append([]string{"states"}, paths...)...)
 	if err != nil {

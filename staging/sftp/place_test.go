@@ -17,8 +17,8 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// What is hashed where it lies tells how far it is, file by file and within a large one, and goes on behind the files that an earlier call
-// hashed. What has another state by then is not hashed.
+// Hashing in place reports its progress, by file and within a large file, and continues after the files that an earlier
+// call hashed. A path whose state has changed is not hashed.
 //
 // proves DATA-05
 func TestHashingInPlace(t *testing.T) {
@@ -27,7 +27,7 @@ func TestHashingInPlace(t *testing.T) {
 	dir := filepath.Join(root, "it's [a] folder")
 	must(t, os.MkdirAll(dir+"/sub", 0o755))
 	total := int64(0)
-	for i := range 600 { // more than one process hashes
+	for i := range 600 { // more than one process is given
 		text := strings.Repeat("x", i)
 		must(t, os.WriteFile(fmt.Sprintf("%s/sub/file %03d", dir, i), []byte(text), 0o644))
 		total += int64(len(text))
@@ -45,7 +45,7 @@ func TestHashingInPlace(t *testing.T) {
 	}
 	all, told, p, err := hash(nil)
 	if done, _ := p.Bytes(); err != nil || len(all) != 601 || len(told) != 601 || done != total || p.Skipped() != 0 {
-		t.Fatalf("%d files, %d told, %d bytes of %d, %v", len(all), len(told), done, total, err)
+		t.Fatalf("%d files, %d reported, %d bytes of %d, %v", len(all), len(told), done, total, err)
 	}
 	for i, f := range all[1:] {
 		sum := sha256.Sum256([]byte(strings.Repeat("x", i)))
@@ -55,11 +55,11 @@ func TestHashingInPlace(t *testing.T) {
 	}
 	rest, told, p, err := hash(all[:400])
 	if done, _ := p.Bytes(); err != nil || len(rest) != 601 || rest[600] != all[600] || len(told) != 201 || done != total || p.Skipped() == 0 {
-		t.Errorf("%d files, %d told, %d bytes of %d, %v", len(rest), len(told), done, total, err)
+		t.Errorf("%d files, %d reported, %d bytes of %d, %v", len(rest), len(told), done, total, err)
 	}
 	must(t, os.WriteFile(dir+"/sub/file 000", []byte("other"), 0o644))
 	if _, told, _, err := hash(all[:400]); fault.CodeOf(err) != "import_changed" || told != nil {
-		t.Errorf("%d told, %v", len(told), err)
+		t.Errorf("%d files reported, %v", len(told), err)
 	}
 
 	big := filepath.Join(root, "big")
@@ -74,12 +74,12 @@ func TestHashingInPlace(t *testing.T) {
 		t.Errorf("HashInPlace gives %d bytes, %v, want 3 GiB and no error", size, err)
 	}
 	if done, _ := p.Bytes(); done == 0 {
-		t.Error("nothing was told of a large file")
+		t.Error("no progress was reported for a large file")
 	}
 }
 
-// What is hashed where it lies is on the disk by then, so a later write through a page of memory that was written to
-// before shows.
+// Hashing in place syncs the file first, so a later write through a memory page that was written to before shows in its
+// state.
 //
 // proves DATA-05
 func TestHashedInPlaceShowsEveryChange(t *testing.T) {
@@ -107,11 +107,11 @@ func TestHashedInPlaceShowsEveryChange(t *testing.T) {
 	}
 }
 
-// A file or folder on the way to which another user can put something else in its place is no state.
+// A file or folder that another user could replace has no state.
 //
 // proves DATA-05
 func TestExposedInPlace(t *testing.T) {
-	root, err := os.MkdirTemp("/var/tmp", "slurmgate-") // what is above it belongs to root
+	root, err := os.MkdirTemp("/var/tmp", "slurmgate-") // the folders above it belong to root
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(root) })
 	must(t, os.MkdirAll(root+"/it's/deep", 0o755))

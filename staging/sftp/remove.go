@@ -47,16 +47,17 @@ func (w *Workspace) RunSize(ctx context.Context, runID string) (int64, error) {
 	return w.far.size(ctx, runID)
 }
 
-// maxDepth is how deep folders are searched; only a hostile job nests them deeper.
+// maxDepth bounds the depth of searched folders; only a hostile job nests them deeper.
 const maxDepth = 200
 
-// EachFile calls f with every regular file of a run's workspace, those that a job made among them, until f fails or returns false. What
-// vanishes meanwhile is passed over; a folder that cannot be read is an error. A run without a workspace has no files.
+// EachFile calls f with every regular file of a run's workspace, including a job's, until f fails or returns false.
+// Files that vanish meanwhile are skipped; a folder that cannot be read is an error. A run without a workspace has no
+// files.
 func (w *Workspace) EachFile(ctx context.Context, runID string, f func(open func() (io.ReadCloser, error)) (more bool, err error)) error {
 	if err := check(ctx, runID, 1); err != nil {
 		return err
 	}
-	if _, err := w.far.size(ctx, runID); err != nil { // runs_dir is there, and is the gateway's
+	if _, err := w.far.size(ctx, runID); err != nil { // checks that runs_dir exists and is the gateway's
 		return err
 	}
 	_, err := w.eachFile(ctx, runID, maxDepth, f)
@@ -127,7 +128,7 @@ func (s *shelled) size(ctx context.Context, runID string) (int64, error) {
 		call{script: removalScript, name: "size", args: []string{runID}})
 }
 
-// number runs a script that prints a number of bytes.
+// number runs a script and returns the number of bytes that it prints.
 func (s *shelled) number(ctx context.Context, msg, runID string, c call) (int64, error) {
 	out, err := s.run(ctx, c)
 	if err != nil {

@@ -1,12 +1,12 @@
-// Package sftp manages the workspaces of runs on a filesystem that the cluster has and the gateway has not. The layout is that of package
-// staging, and so is what every call promises.
+// Package sftp manages the workspaces of runs on a filesystem of the cluster that the gateway does not mount. The
+// layout and the contract of every call are those of package staging.
 //
-// Where the cluster offers a shell, all that decides anything is done by constant scripts there, each of which is one round trip: exclusive
-// folders, claims by link(2), syncing of files and folders, reading back and hashing. SFTP carries the bytes, to the same host or to
-// another (dtn) that sees the same filesystem, perhaps under another path.
+// Where the cluster offers a shell, constant scripts there take all decisive steps, each in one round trip: exclusive
+// folders, claims by link(2), syncing of files and folders, reading back and hashing. SFTP carries the bytes, to the
+// same host or to another (dtn) that sees the same filesystem, perhaps under another path.
 //
-// With SFTP alone the same is done by requests one at a time, and less of it is certain: a folder cannot be synced over SFTP, and how many
-// names a file has is not shown. See alone.go.
+// With SFTP alone each step is a request, and less is certain: a folder cannot be synced over SFTP, and the number of a
+// file's names is not shown. See alone.go.
 package sftp
 
 import (
@@ -45,13 +45,13 @@ type Config struct {
 	LoginRunsDir string // as the shell sees it; empty: RunsDir
 	DataRunsDir  string // as the SFTP server sees it; empty: RunsDir
 	GatewayID    string // the id in the ledger
-	Marked       bool   // workspaces exist already, so a folder without the mark is the wrong one
-	JobUID       *int   // owner of what jobs write; nil: the user whom the gateway is on the far side
+	Marked       bool   // workspaces exist already, so a folder without the mark is refused
+	JobUID       *int   // owner of what jobs write; nil: the gateway's user on the far side
 
 	Shell Shell // nil: SFTP alone
 	Data  Data
-	Pool  *transfer.Pool // carries the bytes of inputs and outputs to and from Data; whoever made it closes it
-	// SyncsFolders is what the admin says of a server used alone: a name that it has confirmed survives its crash.
+	Pool  *transfer.Pool // carries the bytes of inputs and outputs to and from Data; the caller closes it
+	// SyncsFolders is the admin's statement about a server used alone: a name that it has confirmed survives its crash.
 	SyncsFolders bool
 }
 
@@ -77,7 +77,7 @@ type far interface {
 	claim(ctx context.Context, runID string, n int, content []byte) ([]byte, error)
 	// output examines a declared output.
 	output(ctx context.Context, runID string, n int, rel string) (entry, error)
-	// list lists what is below out/, without what is declared.
+	// list lists the entries below out/ that are not declared.
 	list(ctx context.Context, runID string, n int, declared []string) (listing, error)
 	size(ctx context.Context, runID string) (int64, error)
 	examine(ctx context.Context, runID string, attempts map[int]string) error
@@ -86,20 +86,21 @@ type far interface {
 	sweep(ctx context.Context) error
 }
 
-// entry is what the far side says of a file.
+// entry is what the far side reports about a file.
 type entry struct {
 	mode  uint32 // as stat(2) has it
 	nlink uint64
 	uid   int
 	size  int64
-	self  int // who the gateway is there
+	self  int // the gateway's user id there
 }
 
-// Shell runs scripts on the far side with the workspace's login; nil: SFTP alone.
+// Shell returns the shell of the workspace's login, or nil with SFTP alone.
 func (w *Workspace) Shell() Shell { return w.cfg.Shell }
 
-// New connects, checks the folder and marks it as this gateway's. A folder that another gateway marked is a Conflict fault with code
-// runs_dir_of_another_gateway; one that should be marked and is not is a Transport fault with code runs_dir_unavailable.
+// New connects, checks the folder and marks it as this gateway's. A folder that another gateway marked is a Conflict
+// fault with code runs_dir_of_another_gateway; a missing mark in a folder with Marked set is a Transport fault with
+// code runs_dir_unavailable.
 func New(ctx context.Context, cfg Config) (*Workspace, error) {
 	for _, dir := range []*string{&cfg.LoginRunsDir, &cfg.DataRunsDir} {
 		if *dir == "" {
@@ -152,21 +153,21 @@ func (w *Workspace) mark(ctx context.Context) error {
 // Close closes the SFTP channels. The hosts and the pool stay open.
 func (w *Workspace) Close() { w.channels.close() }
 
-// RunDir is the absolute path of a run's folder as jobs see it.
+// RunDir returns the absolute path of a run's folder as jobs see it.
 func (w *Workspace) RunDir(runID string) string { return path.Join(w.cfg.RunsDir, runID) }
 
-// onData is a path as the SFTP server sees it.
+// onData returns a path below runs_dir as the SFTP server sees it.
 func (w *Workspace) onData(parts ...string) string {
 	return path.Join(append([]string{w.cfg.DataRunsDir}, parts...)...)
 }
 
-// Free is how much this user can still write to the filesystem of runs_dir, and how many files can still be made there; limited is false
-// where the filesystem makes inodes as it needs them.
+// Free returns how many bytes this user can still write to the filesystem of runs_dir, and how many files can still be
+// created there. limited is false where the filesystem creates inodes on demand.
 func (w *Workspace) Free(ctx context.Context) (bytes, inodes int64, limited bool, err error) {
 	return Free(ctx, w.cfg.Data, w.cfg.DataRunsDir)
 }
 
-// check refuses a call that is not about an attempt, and one whose caller has given up.
+// check returns a fault if runID and n cannot be an attempt's, or if the caller has given up.
 func check(ctx context.Context, runID string, n int) error {
 	if err := staging.CheckAttempt(runID, n); err != nil {
 		return err

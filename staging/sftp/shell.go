@@ -15,7 +15,7 @@ import (
 	"slurmgate/staging"
 )
 
-// The scripts are constant. What they are about comes as arguments, or on standard input.
+// The scripts are constant. Their parameters are arguments, or come on standard input.
 var (
 	//go:embed common.sh
 	common string
@@ -29,7 +29,7 @@ var (
 	removalScript string
 )
 
-// inBash is what the far /bin/sh runs: bash, with the script of an operation as its first argument.
+// inBash is the script for the far /bin/sh: it starts bash with the script of an operation as the first argument.
 const inBash = `exec /bin/bash -c "$@"`
 
 const (
@@ -37,7 +37,7 @@ const (
 	maxAnswer = 16 << 20
 )
 
-// shelled is the far side where there is a shell.
+// shelled is the far side with a shell.
 type shelled struct {
 	cfg   Config
 	asked examinations
@@ -79,7 +79,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// run carries out one operation. An error is a fault, or a refusal; there is never half an answer.
+// run executes one operation. An error is a fault or a refusal. An answer is always whole.
 func (s *shelled) run(ctx context.Context, c call) ([]byte, error) {
 	args := append([]string{common + c.script + "\nstart \"$@\"\n", "slurmgate", s.cfg.LoginRunsDir, s.cfg.GatewayID,
 		strings.ToLower(rand.Text()), c.name}, c.args...)
@@ -103,7 +103,7 @@ func (s *shelled) run(ctx context.Context, c call) ([]byte, error) {
 	return out.Stdout, nil
 }
 
-// fault turns what run returned into a fault about an attempt.
+// fault converts an error of run to a fault about an attempt.
 func (s *shelled) fault(msg, runID string, n int, name string, err error) error {
 	r, is := err.(*refusal)
 	if !is {

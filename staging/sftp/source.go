@@ -11,7 +11,8 @@ import (
 	"slurmgate/staging"
 )
 
-// source reads an input at any byte. One that can only be read in order is opened again to go back. It is for one goroutine.
+// source reads an input at any offset. An input that can only be read in order is opened again to go back. A source is
+// for one goroutine.
 type source struct {
 	ctx  context.Context
 	in   plan.Input

@@ -6,8 +6,8 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// Workspaces far away, held to the suite of all workspaces: here with scripts in this host's bash and OpenSSH's SFTP server without a
-// connection between. cluster_test.go does the same over a real sshd.
+// Remote workspaces pass the conformance suite of all workspaces: here with scripts in this host's bash and OpenSSH's
+// SFTP server without a connection. cluster_test.go does the same over a real sshd.
 func TestWorkspaceConformance(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"shell":      nil,

@@ -15,18 +15,19 @@ import (
 )
 
 const (
-	// leftoverAge is how long the part of a file stays that nobody continues. A transfer that is under way writes to its part all the time.
+	// leftoverAge is how long an incomplete file stays that is not continued. A running transfer writes to its part all
+	// the time.
 	leftoverAge = 7 * 24 * time.Hour
 	// sweepPause is the time between two sweeps of one process.
 	sweepPause = 24 * time.Hour
-	// sweepTime bounds a sweep. What it does not reach, a later one does.
+	// sweepTime bounds a sweep. A later sweep continues.
 	sweepTime = 10 * time.Second
 )
 
 var leftoverSeconds = strconv.Itoa(int(leftoverAge.Seconds()))
 
-// tidy removes what cut-off transfers left in the workspaces and nobody has continued for [leftoverAge]. It runs at the start,
-// and then with gc, once a day. It does what it can: a failure hinders nobody, and the next sweep tries again.
+// tidy removes parts of interrupted transfers from the workspaces that were not continued for [leftoverAge]. It runs at
+// the start, and then with gc, once a day. A failure is ignored: the next sweep tries again.
 func (w *Workspace) tidy(ctx context.Context) {
 	now := time.Now()
 	if last := w.swept.Load(); last != nil && now.Sub(*last) < sweepPause {

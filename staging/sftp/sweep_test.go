@@ -13,7 +13,7 @@ import (
 	"slurmgate/remote/transfer"
 )
 
-// left leaves a file that was last written so long ago.
+// left creates a file that was last written age ago.
 func left(t *testing.T, name string, age time.Duration) string {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(name), 0o700))
@@ -29,8 +29,8 @@ func remains(t *testing.T, name string, want bool) {
 	}
 }
 
-// What cut-off transfers left is removed a week after the last byte, at the start and with gc; what may be under way, what has another
-// name and what is behind a link stays.
+// Parts of interrupted transfers are removed a week after the last byte, at the start and with gc. Parts that may be in
+// transfer, files with other names and files behind a link stay.
 func TestSweep(t *testing.T) {
 	const other = "run_1X8Z4D1X467KV94K4TXG0D9BXT"
 	part, record := transfer.TempPrefix+"0123456789abcdef0123456789abcdef", transfer.TempPrefix+"0123456789abcdef0123456789abcdef.at"
@@ -73,7 +73,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// The next image that is added removes what is left of others.
+// Adding an image removes old parts of other images.
 func TestSweepOfImages(t *testing.T) {
 	for name, shell := range map[string]Shell{"shell": shell{}, "SFTP alone": nil} {
 		t.Run(name, func(t *testing.T) {

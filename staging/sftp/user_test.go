@@ -9,7 +9,7 @@ import (
 	"slurmgate/remote"
 )
 
-// forger is a far side whose answers are of a user's making.
+// forger is a far side with answers forged by a user.
 type forger struct {
 	stdout []byte
 }
@@ -18,7 +18,7 @@ func (f forger) Run(context.Context, remote.Call) (remote.Output, error) {
 	return remote.Output{Stdout: f.stdout}, nil
 }
 
-// Answers that a user forges are refused or believed about that user's run alone; none of them costs much memory.
+// Forged answers are refused, or affect only that user's run; none of them costs much memory.
 //
 // proves SITE-08
 func TestForgedAnswers(t *testing.T) {
@@ -45,7 +45,8 @@ func TestForgedAnswers(t *testing.T) {
 	if before > 1000 {
 		t.Errorf("%.0f allocations for a list of empty names", before)
 	}
-	// A fake that says everything is there: what is then read over SFTP is what the user may read, and the manifest judges it.
+	// A forged answer may claim that every file exists: only files that the user may read are then read over SFTP, and
+	// checked against the manifest.
 	w.far = forged("81a4 1 0 6 0\n", 1)
 	_, _, err := w.OpenOutput(t.Context(), runA, 1, "out/../../../secret")
 	if !fault.Is(err, fault.Internal) && !fault.Is(err, fault.Validation) {

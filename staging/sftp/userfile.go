@@ -19,7 +19,7 @@ import (
 //go:embed userfile.sh
 var userFileScript string
 
-// UserFile is a regular file of the far side that is being read with the rights of the user who is logged in there.
+// UserFile is a regular file of the far side that is read with the rights of the logged-in user.
 type UserFile struct {
 	io.Reader // its Size bytes, or an error
 	Size      int64
@@ -30,7 +30,7 @@ type UserFile struct {
 	stop context.CancelFunc
 }
 
-// identity is what does not change while nobody writes to a file.
+// identity holds the properties of a file that change only when it is written or replaced.
 type identity struct {
 	mode              uint32
 	device, inode     uint64
@@ -40,9 +40,9 @@ type identity struct {
 
 const exitKernelFile = 83
 
-// OpenFile opens a file for an import: a regular one of at most limit bytes, under its real name, that the user who is logged in may read.
-// The user's own side says what it is, so nothing is certain but that the bytes came through that user's login. Faults are those of an
-// import of a file on the gateway's host.
+// OpenFile opens a file for an import: a regular one of at most limit bytes, under its real name, that the user who is
+// logged in may read. The user's side reports what it is, so it is only certain that the bytes came through that user's
+// login. Faults are those of an import of a file on the gateway's host.
 func (w *Workspace) OpenFile(ctx context.Context, name string, limit int64) (*UserFile, error) {
 	if !path.IsAbs(name) || path.Clean(name) != name {
 		return nil, noImport("IMPORT-PATH", "an absolute path in its plain spelling",
@@ -62,7 +62,7 @@ func (w *Workspace) OpenFile(ctx context.Context, name string, limit int64) (*Us
 	out, in := io.Pipe()
 	go func() {
 		_, err := w.cfg.Pool.Get(ctx, transfer.File{Path: name, Size: is.size, Name: name}, 0, nil, in)
-		if fault.Is(err, fault.Tool) || fault.CodeOf(err) == transfer.CodeMissing { // it was as it should be when it was examined
+		if fault.Is(err, fault.Tool) || fault.CodeOf(err) == transfer.CodeMissing { // it was correct when it was examined
 			err = changedFile(name)
 		}
 		in.CloseWithError(err)
@@ -70,7 +70,7 @@ func (w *Workspace) OpenFile(ctx context.Context, name string, limit int64) (*Us
 	return &UserFile{Reader: out, Size: is.size, w: w, path: name, seen: is, stop: func() { stop(); out.Close() }}, nil
 }
 
-// Unchanged reports a file that changed since it was opened. It is called after the last byte.
+// Unchanged returns a fault if the file has changed since it was opened. Call it after the last byte.
 func (f *UserFile) Unchanged(ctx context.Context) error {
 	is, err := f.w.examineFile(ctx, f.path)
 	if err == nil && is != f.seen {
@@ -79,7 +79,7 @@ func (f *UserFile) Unchanged(ctx context.Context) error {
 	return err
 }
 
-// Close ends the reading.
+// Close ends the transfer.
 func (f *UserFile) Close() error {
 	f.stop()
 	return nil
@@ -107,7 +107,7 @@ func (w *Workspace) examineFile(ctx context.Context, name string) (is identity, 
 			WithNext("check the spelling of the path")
 	case exitOutputSymlink:
 		next := "give the path of the file itself"
-		if to := strings.TrimSpace(out.Stderr); to != "" { // else the user may not look there
+		if to := strings.TrimSpace(out.Stderr); to != "" { // otherwise the user may not read the target
 			next += ", which is " + fault.ClipEnd(to, 200)
 		}
 		return is, noImport("IMPORT-SYMLINK", "no symlink", name+" is a symlink or lies behind one", next)

@@ -13,7 +13,7 @@ import (
 	"slurmgate/fault"
 )
 
-// A file that is imported as its user must be a regular one under its real name, and the same one after its last byte as before.
+// A file imported as its user must be a regular one under its real name, and unchanged after its last byte.
 //
 // proves SITE-08
 func TestOpenFile(t *testing.T) {

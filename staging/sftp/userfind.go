@@ -16,7 +16,7 @@ import (
 //go:embed userfind.sh
 var userFindScript string
 
-// FoundFile is a file of the far side that a look found.
+// FoundFile is a file of the far side that a search found.
 type FoundFile struct {
 	Path       string
 	SizeBytes  int64
@@ -30,8 +30,9 @@ const (
 	findBytes   = 4 << 20
 )
 
-// FindFiles looks for regular files below folders whose name contains a text, in upper or lower case, as the user who is logged in
-// sees them. Symlinks are not followed. whole is false if not everything was seen. The user's own side says what there is.
+// FindFiles returns the regular files below folders that the logged-in user can see and whose name contains part, in
+// upper or lower case. Symlinks are not followed. whole is false if the search was incomplete. The result is as
+// reported by the user's side.
 func (w *Workspace) FindFiles(ctx context.Context, folders []string, part string) (found []FoundFile, whole bool, err error) {
 	if w.cfg.Shell == nil {
 		return nil, false, fault.New(fault.Internal, "import_shell", "files cannot be listed over SFTP alone")
@@ -52,7 +53,7 @@ func (w *Workspace) FindFiles(ctx context.Context, folders []string, part string
 	return found, whole, nil
 }
 
-// readFound reads what the script prints. What is no file's line is left out.
+// readFound parses the output of the script. It skips lines that are no file.
 func readFound(text string) (found []FoundFile, whole bool) {
 	for line := range strings.SplitSeq(text, "\x00") {
 		if line == "end" {

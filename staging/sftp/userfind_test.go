@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A look finds regular files by a part of their name, whatever characters a shell or find takes for its own, and follows no symlink.
+// FindFiles finds regular files by a part of their name, also with characters that are special to a shell or to find,
+// and follows no symlink.
 //
 // proves SITE-08
 func TestFindFiles(t *testing.T) {
