@@ -7,8 +7,8 @@ package apptainer
 //	CGO_ENABLED=0 go test -c -tags cluster -o SHARE/apptainer.test ./apptainer
 //	SLURMGATE_TEST_DIR=SHARE/scratch SHARE/apptainer.test -test.run '^TestCluster' -test.v
 //
-// The program in the test image is this test binary itself, under the name "probe"; it must be static, hence
-// CGO_ENABLED=0. The image is made with mksquashfs.
+// The program in the test image is this test binary, under the name "probe"; it must be static, hence CGO_ENABLED=0.
+// The image is built with mksquashfs.
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bench is one run's folders, the image in a store, and the runtime.
+// bench holds one run's folders, the image in a store, and the runtime.
 type bench struct {
 	images           Images
 	image            string
@@ -47,7 +47,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	// Descriptors the harness left open would reach the container.
+	// Descriptors that the harness left open would reach the container.
 	must(t, unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC))
 	base := os.Getenv("SLURMGATE_TEST_DIR")
 	if base == "" {
@@ -79,8 +79,8 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// probeImage makes a SIF of this binary and the least Apptainer needs: without /dev, /proc, /sys, /tmp and /var/tmp it
-// fails, without passwd and group it writes warnings. There is no shell and no library.
+// probeImage builds a SIF of this binary and the minimum that Apptainer needs: without /dev, /proc, /sys, /tmp and
+// /var/tmp it fails, without passwd and group it writes warnings. There is no shell and no library.
 func probeImage(t *testing.T, dir string) string {
 	t.Helper()
 	self, err := elf.Open("/proc/self/exe")
@@ -113,7 +113,7 @@ func probeImage(t *testing.T, dir string) string {
 	return path
 }
 
-// start runs the probe in the container as the job script does: an empty environment but for what it sets.
+// start runs the probe in the container as the job script does: the environment has only what it sets.
 func (b *bench) start(t *testing.T, env map[string]string, argv ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	spec := plan.Spec{Execution: plan.Execution{Command: plan.Command{Argv: append([]string{"probe"}, argv...), Workdir: plan.Workdir}}}
@@ -185,7 +185,7 @@ func TestClusterIsolation(t *testing.T) {
 			t.Errorf("%s: %s", c.what, diff)
 		}
 	}
-	// The complete list of what is mounted. What is new in a later Apptainer must be looked at.
+	// The complete list of mounts. A mount that is new in a later Apptainer must be reviewed.
 	own := []string{"/", "/dev", "/etc/group", "/etc/passwd", "/etc/resolv.conf", "/proc", "/ref", "/sys", "/tmp", "/var/tmp", "/work/in",
 		"/work/meta", "/work/out"}
 	for _, m := range r.Mounts {

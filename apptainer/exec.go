@@ -10,7 +10,7 @@ import (
 	"slurmgate/run"
 )
 
-// Bind is a folder of the site that the containers of those tools see that ask for it by name, read-only.
+// Bind is a folder of the site that a tool can request by name. Its containers see the folder read-only.
 type Bind struct {
 	Name   string
 	Source string // absolute path on the compute node
@@ -20,7 +20,7 @@ type Bind struct {
 // GPU selects Apptainer's option --nv or --rocm for plans that request GPUs.
 type GPU string
 
-// The GPU makers Apptainer knows.
+// The GPU makers that Apptainer supports.
 const (
 	NVIDIA GPU = "nvidia"
 	AMD    GPU = "amd"
@@ -42,10 +42,10 @@ type Runtime struct {
 	seccomp string
 }
 
-// neverMounted is what apptainer.conf of a site may mount into every container and a plan did not ask for.
+// neverMounted lists what a site's apptainer.conf may mount into every container without a request of the plan.
 var neverMounted = []string{"hostfs", "bind-paths", "home", "cwd"}
 
-// NewRuntime makes the writer of exec lines for a site; package site has checked the settings.
+// NewRuntime returns the runtime of a site; package site has checked the settings.
 func NewRuntime(c Config) *Runtime {
 	r := &Runtime{noMount: strings.Join(slices.Concat(neverMounted, c.NoMount), ","), binds: map[string]string{}, gpuFlag: "--nv",
 		seccomp: c.Seccomp}
@@ -58,30 +58,30 @@ func NewRuntime(c Config) *Runtime {
 	return r
 }
 
-// mount is the value of --mount for a file or folder that the program sees read-only.
+// mount returns the value of --mount for a file or folder that the program sees read-only.
 func mount(source, target string) string {
 	quote := strings.NewReplacer(`"`, `""`)
 	return `type=bind,"source=` + quote.Replace(source) + `","destination=` + quote.Replace(target) + `",ro`
 }
 
-// ExecArgs returns the arguments after "apptainer" for a plan: options, the image and the program. The paths are absolute and
-// plain, as the site file demands of runs_dir and image_store; attemptDir has the folders out, meta and tmp. The site offers the binds:
-// the caller has checked that.
+// ExecArgs returns the arguments after "apptainer" for a plan: options, the image and the program. The paths are
+// absolute and plain, as the site file demands of runs_dir and image_store; attemptDir has the folders out, meta and
+// tmp. The caller has checked that the site offers the binds.
 //
 // Measured on Apptainer 1.4.5, as a plain user:
-//   - --quiet: without it two INFO lines about missing helpers land in the program's stderr.
-//   - --containall gives the program its own pid and ipc namespaces, /dev and /tmp; --no-mount takes away
-//     what apptainer.conf adds to that (/etc/hosts, /etc/localtime, bind paths of the site).
+//   - --quiet: without it two INFO lines about missing helpers appear on the program's stderr.
+//   - --containall gives the program separate pid and ipc namespaces, /dev and /tmp; --no-mount removes what
+//     apptainer.conf adds (/etc/hosts, /etc/localtime, bind paths of the site).
 //   - --no-eval: without it the value of an APPTAINERENV_ variable is evaluated by a shell: `$(id)` runs.
 //   - --no-home --home /tmp: no home folder is mounted and $HOME is a folder that exists and can be written.
-//   - --workdir: /tmp and /var/tmp lie in the attempt's tmp folder, not on 64 MiB of memory.
-//   - The umask of the caller holds inside (no --no-umask): what the program writes is as private as the job's.
-//   - --security seccomp:FILE works without root. Without it a program can make user namespaces, in which it has every capability over
-//     what it made itself. Apptainer ends with FATAL before the program if it cannot read the file.
+//   - --workdir: /tmp and /var/tmp are in the attempt's tmp folder, not in 64 MiB of memory.
+//   - The umask of the caller applies inside (no --no-umask): the program's files are as private as the job's.
+//   - --security seccomp:FILE works without root. Without it a program can create user namespaces, in which it has
+//     every capability over its own resources. Apptainer ends with FATAL before the program if it cannot read the file.
 //   - No --no-init: as process 1 a program that does not handle SIGTERM would ignore it.
 //
-// What the job script owes besides: an empty environment, HOME set to the attempt's tmp (Apptainer makes a folder
-// .apptainer in it), and no open descriptors but 0 to 2: all others are inherited by the program.
+// The job script must also provide an empty environment, HOME set to the attempt's tmp (Apptainer creates a folder
+// .apptainer in it), and no open descriptors but 0 to 2: the program inherits all others.
 //   - --mount reads its value as a line of CSV, so a path may have commas, colons and quotes; --bind has no such form.
 func (r *Runtime) ExecArgs(spec plan.Spec, binds []plan.Bind, inputs []run.Placed, imagePath, runDir, attemptDir string) []string {
 	args := []string{

@@ -11,7 +11,7 @@ import (
 	"slurmgate/run"
 )
 
-// A container sees the folders of the site that its tool asked for, and no other.
+// A container sees the folders of the site that its tool requested, and no others.
 //
 // proves ABI-19
 func TestExecArgs(t *testing.T) {
@@ -35,7 +35,7 @@ func TestExecArgs(t *testing.T) {
 	}
 }
 
-// A site's seccomp profile is on every command line, and on none where a site has none: what ran before runs unchanged.
+// A site's seccomp profile is on every command line. Without a profile command lines are unchanged.
 func TestSeccompFlag(t *testing.T) {
 	spec := plan.Spec{Execution: plan.Execution{Command: plan.Command{Argv: []string{"x", "--security"}, Workdir: plan.Workdir}}}
 	args := strings.Join(NewRuntime(Config{Seccomp: "/shared/seccomp.json"}).ExecArgs(spec, nil, nil, "/i.sif", "/r", "/r/a1"), " ")
@@ -60,7 +60,7 @@ func TestGPUFlag(t *testing.T) {
 	}
 }
 
-// An input that is not copied is mounted over its place, alone and read-only, whatever characters its path has.
+// An input that is not copied is mounted at its place, alone and read-only, for any characters in its path.
 func TestMountedInputs(t *testing.T) {
 	in := []run.Placed{{Input: plan.Input{DestRelpath: "in/a.bam"}, Strength: run.InPlace, Path: `/refs/a, "b": c.bam`},
 		{Input: plan.Input{DestRelpath: "in/b.bam"}, Strength: run.Copied}}

@@ -20,12 +20,13 @@ import (
 
 // Place is a folder of images that only the cluster sees.
 type Place interface {
-	// Check returns the SHA-256 of a file and the state it has. Where it still has the known state it is not read, and sum is empty. An empty
-	// state is one that would not show a change. NotFound when there is no such file.
+	// Check returns the SHA-256 of a file and its state. If the file still has the known state it is not read, and sum
+	// is empty. An empty state is one that would not show a change. A missing file is a NotFound fault.
 	Check(ctx context.Context, name, known string) (sum, state string, err error)
-	// Put sends a file; it appears under its name whole, with these bytes, and durable, or not at all. It replaces one of that name.
+	// Put sends a file. It appears under its name complete, with these bytes and durable, or not at all. It replaces a
+	// file of that name.
 	Put(ctx context.Context, name string, src io.ReaderAt, size int64, sum string) error
-	// Names are the files there that end with .sif, with their sizes in bytes.
+	// Names returns the names that end with .sif, with their sizes in bytes.
 	Names(ctx context.Context) (map[string]int64, error)
 	// Head reads the first bytes of a file, at most limit.
 	Head(ctx context.Context, name string, limit int) ([]byte, error)
@@ -37,18 +38,18 @@ type FarStore struct {
 
 	place Place
 	dir   string // as jobs see it
-	// Progress, when it is set, is called with the bytes that were sent of an image, and its size.
+	// Progress, if set, is called with the bytes of an image that were sent, and its size.
 	Progress func(sent, of int64)
 
 	verdicts verdicts[string]
 }
 
-// NewFarStore makes the store of a folder; dir is its path as jobs see it.
+// NewFarStore returns the store in the folder p; dir is its path as jobs see it.
 func NewFarStore(p Place, dir string) *FarStore {
 	return &FarStore{place: p, dir: dir}
 }
 
-// FarImages is the store and the runtime of a site whose images only the cluster sees.
+// FarImages combines the store and the runtime of a site whose images only the cluster sees.
 type FarImages struct {
 	*FarStore
 	*Runtime
@@ -56,7 +57,8 @@ type FarImages struct {
 
 var _ run.Images = FarImages{}
 
-// Verify has the image with this digest (64 hex) hashed where it is, and returns its path as jobs see it. See [Store.Verify].
+// Verify has the image with this digest (64 hex) hashed in place, and returns its path as jobs see it. See
+// [Store.Verify].
 func (s *FarStore) Verify(ctx context.Context, digest string) (string, error) {
 	if !plan.IsSHA256(digest) {
 		return "", fault.New(fault.Validation, "IMAGE-REF", fmt.Sprintf("%q is not a digest of 64 hex digits", digest))
@@ -75,7 +77,7 @@ func (s *FarStore) Verify(ctx context.Context, digest string) (string, error) {
 			WithSteps(fault.Do("image add"))
 	case err != nil:
 		return "", fault.Wrap("", "", "cannot read the image "+file+" on the cluster", err)
-	case sum == "": // still in the state in which it was good
+	case sum == "": // still in the verified state
 		return file, nil
 	case sum != digest:
 		v.good = ""
@@ -87,8 +89,8 @@ func (s *FarStore) Verify(ctx context.Context, digest string) (string, error) {
 	return file, nil
 }
 
-// Add checks the SIF file at path and sends it to the store. Adding the same bytes again changes nothing; a stored file that went bad is
-// replaced. See [Store.Add].
+// Add checks the SIF file at path and sends it to the store. Adding the same bytes again changes nothing; a damaged
+// stored file is replaced. See [Store.Add].
 func (s *FarStore) Add(ctx context.Context, path string) (Image, error) {
 	src, size, err := openRegular(path)
 	if err != nil {
@@ -119,7 +121,7 @@ func (s *FarStore) Add(ctx context.Context, path string) (Image, error) {
 	return img, nil
 }
 
-// counted reports how much of a file was read.
+// counted is a reader that reports how much of a file was read.
 type counted struct {
 	io.ReaderAt
 	progress func(sent, of int64)
@@ -158,7 +160,7 @@ func (s *FarStore) List(ctx context.Context) ([]Image, error) {
 			return nil, err
 		}
 		if err != nil {
-			continue // gone since, or nothing that Add made
+			continue // removed since, or not made by Add
 		}
 		img := Image{Digest: digest, SizeBytes: size}
 		if img.Arch, err = checkSIF(sif.NewBuffer(head), path.Join(s.dir, name), size, s.Archs); err != nil {

@@ -16,7 +16,8 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// elsewhere is a folder of this host as [Place]; that of package staging/sftp passes the same suite on a real sshd (e2e.TestFarImages).
+// elsewhere is a [Place] in a folder of this host. That of package staging/sftp passes the same suite on a real sshd
+// (e2e.TestFarImages).
 type elsewhere struct {
 	dir    string
 	hashed int
@@ -68,7 +69,7 @@ func (p *elsewhere) Head(_ context.Context, name string, limit int) ([]byte, err
 	return data[:min(limit, len(data))], err
 }
 
-// A store elsewhere, held to the suite of all image stores.
+// A remote store passes the conformance suite of all image stores.
 func TestFarImagesConformance(t *testing.T) {
 	runtest.Images(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Store {
 		p := &elsewhere{dir: t.TempDir()}
@@ -86,7 +87,8 @@ func TestFarImagesConformance(t *testing.T) {
 	})
 }
 
-// An image is hashed where it is once, and again when its state has changed; what is there is not sent again; a damaged one is replaced.
+// An image is hashed in place once, and again when its state has changed. An existing image is not sent again; a
+// damaged one is replaced.
 func TestFarStoreAddsOnce(t *testing.T) {
 	p := &elsewhere{dir: t.TempDir()}
 	s := NewFarStore(p, "/images/there")

@@ -6,7 +6,7 @@ import (
 	"slurmgate/fault"
 )
 
-// Named is an image as the domain's image lock has it.
+// Named is an entry of the domain's image lock.
 type Named struct {
 	Name      string
 	Digest    string // sha256:<64 hex>
@@ -17,8 +17,8 @@ type Named struct {
 // CodeNotStored is the code of an image that has an entry in the lock and is not in the store.
 const CodeNotStored = "IMAGE-NOT-STORED"
 
-// Misfits returns what a lock says that the store does not confirm: images the store does not have, and sizes or architectures that are not
-// the file's. file is the lock file's name in the problems.
+// Misfits returns the mismatches of a lock and the store: images that the store lacks, and sizes or architectures that
+// differ from the file's. file is the lock file's name in the problems.
 func Misfits(file string, locked []Named, stored []Image) (found []fault.Problem) {
 	byRef := map[string]Image{}
 	for _, i := range stored {

@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// report is what the probe finds out about the container it runs in.
+// report holds what the probe finds out about its container.
 type report struct {
 	Cwd, Home  string
 	Umask      string
 	CapEff     string
 	NoNewPrivs string
 	Input      string            // content of /work/in/data
-	Connect    string            // what opening a TCP connection says; empty: it opened
+	Connect    string            // error of opening a TCP connection; empty: none
 	Interfaces []string          // of the network
 	Mounts     []string          // mount points
 	Env        []string          // names
@@ -32,7 +32,7 @@ type report struct {
 	Sees       map[string]bool   // path → it exists
 }
 
-// probe is the program in the container: it reports. It does not return.
+// probe is the program in the container: it prints its report and exits.
 func probe(args []string) {
 	if err := json.NewEncoder(os.Stdout).Encode(look(args)); err != nil {
 		panic(err)
@@ -115,7 +115,7 @@ func read(path string) string {
 	return string(data)
 }
 
-// bare is the errno's text without operation and path.
+// bare returns the errno's text without operation and path.
 func bare(err error) string {
 	var no syscall.Errno
 	switch {

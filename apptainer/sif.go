@@ -28,9 +28,9 @@ const (
 	maxDescriptors  = 4096
 )
 
-// checkSIF reads the header of an image and returns its architecture in Go's spelling. It accepts what Apptainer can run:
-// one primary system partition, a plain squashfs, of one of archs (none: of any architecture), with every object inside
-// the file. It does not read the partition: that the bytes are the right ones only the digest tells.
+// checkSIF reads the header of an image and returns its architecture in Go's spelling. It accepts what Apptainer can
+// run: one primary system partition, a plain squashfs, of one of archs (none: of any architecture), with every object
+// inside the file. It does not read the partition: only the digest shows that the bytes are right.
 func checkSIF(f sif.ReadWriter, name string, size int64, archs []string) (arch string, err error) {
 	refuse := func(code, rule, msg, hint string) error {
 		return fault.Invalid("this file cannot be used as an image", fault.Problem{Code: code, Field: "image", Rule: rule, Msg: msg,
@@ -90,7 +90,8 @@ func checkSIF(f sif.ReadWriter, name string, size int64, archs []string) (arch s
 	return arch, nil
 }
 
-// checkHeader refuses numbers that the library would take at their word when it allocates memory.
+// checkHeader returns what is wrong with the header, "" if nothing: the library trusts its numbers when it allocates
+// memory.
 func checkHeader(r io.ReaderAt, size int64) string {
 	var h [headerBytes]byte
 	if _, err := r.ReadAt(h[:], 0); err != nil {

@@ -32,10 +32,10 @@ type Image struct {
 	Digest    string // SHA-256 of the SIF file, 64 hex digits
 	Arch      string // architecture of its programs in Go's spelling; empty in List when the header is unreadable
 	SizeBytes int64  // size of the SIF file
-	Bad       string // in List: the code of what makes it unusable, e.g. IMAGE-ARCH; empty when nothing does
+	Bad       string // in List: the code of the fault that makes it unusable, e.g. IMAGE-ARCH; empty if usable
 }
 
-// Ref is the digest as plans and the lock file write it: "sha256:" and 64 hex digits.
+// Ref returns the digest as plans and the lock file write it: "sha256:" and 64 hex digits.
 func (i Image) Ref() string { return "sha256:" + i.Digest }
 
 const (
@@ -43,8 +43,8 @@ const (
 	tempPrefix = ".adding-"
 )
 
-// OpenStore opens the store in dir and makes the folder where it is missing. Its path becomes part of options of Apptainer and Slurm:
-// package site has checked that it is plain.
+// OpenStore opens the store in dir and creates the folder if it is missing. Its path becomes part of options of
+// Apptainer and Slurm: package site has checked that it is plain.
 func OpenStore(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fault.Wrap(fault.Transport, "IMAGE-STORE", "cannot open the image store", err).
@@ -55,9 +55,9 @@ func OpenStore(dir string) (*Store, error) {
 
 func (s *Store) path(digest string) string { return filepath.Join(s.dir, digest+".sif") }
 
-// Add checks the SIF file at path and copies it into the store. What is checked is the copy, so a source that
-// changes meanwhile does no harm. The file must be a regular one, not a symlink. Adding the same bytes again
-// changes nothing; a stored file that went bad is replaced.
+// Add checks the SIF file at path and copies it into the store. The copy is checked, so a source that changes meanwhile
+// does no harm. The file must be a regular one, not a symlink. Adding the same bytes again changes nothing; a damaged
+// stored file is replaced.
 func (s *Store) Add(ctx context.Context, path string) (Image, error) {
 	src, size, err := openRegular(path)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Store) Add(ctx context.Context, path string) (Image, error) {
 	if err != nil {
 		return Image{}, s.broken(err)
 	}
-	defer os.Remove(tmp.Name()) // after the rename there is nothing of this name
+	defer os.Remove(tmp.Name()) // no file has this name after the rename
 	defer tmp.Close()
 
 	sum, n, err := files.CopyHash(ctx, tmp, src, 0)
@@ -112,7 +112,7 @@ func (s *Store) List() ([]Image, error) {
 		}
 		f, size, err := openRegular(s.path(digest))
 		if err != nil {
-			continue // gone since, or nothing Add made
+			continue // removed since, or not made by Add
 		}
 		img := Image{Digest: digest, SizeBytes: size}
 		if img.Arch, err = checkSIF(f, f.Name(), size, s.Archs); err != nil {

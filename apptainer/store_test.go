@@ -19,7 +19,7 @@ import (
 	"slurmgate/fault"
 )
 
-// writeSIF writes a SIF around content, which the store never looks into.
+// writeSIF writes a SIF around content, which the store never examines.
 func writeSIF(t *testing.T, path string, content []byte, fs sif.FSType, part sif.PartType, arch string) {
 	t.Helper()
 	in, err := sif.NewDescriptorInput(sif.DataPartition, bytes.NewReader(content), sif.OptPartitionMetadata(fs, part, arch),
@@ -38,7 +38,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// archAt is where the header of a SIF has its architecture: two digits and a NUL, before the id of 16 bytes.
+// archAt is the offset of the architecture in the header of a SIF: two digits and a NUL, before the id of 16 bytes.
 const archAt = 45
 
 func patchedArch(t *testing.T, file func(string, []byte) string, data []byte, at int) string {
@@ -51,7 +51,7 @@ func patchedArch(t *testing.T, file func(string, []byte) string, data []byte, at
 	return file("header-arch", d)
 }
 
-// Where the architecture of the machines is unknown, images of any are accepted, listed with theirs, and used.
+// If the architecture of the machines is unknown, images of any architecture are accepted, listed and used.
 func TestUnknownMachines(t *testing.T) {
 	s := openStore(t)
 	for _, arch := range []string{"amd64", "arm64", "riscv64"} {
@@ -71,8 +71,8 @@ func TestUnknownMachines(t *testing.T) {
 	}
 }
 
-// An image that got into the store past Add, with an architecture of its own in the header, is not used and shows in the list; a lock that
-// is wrong about a file says so.
+// An image that was put into the store without Add, with another architecture in its header, is not used and is marked
+// in the list; errors of a lock about a file are reported.
 func TestArchitectures(t *testing.T) {
 	path, digest := goodSIF(t, "x")
 	s := openStore(t)
@@ -162,7 +162,7 @@ func TestAddAndVerify(t *testing.T) {
 	st, err := os.Stat(path)
 	must(t, err)
 	want := Image{Digest: digest, Arch: runtime.GOARCH, SizeBytes: st.Size()}
-	for range 2 { // the second time nothing happens
+	for range 2 { // the second call changes nothing
 		img, err := s.Add(t.Context(), path)
 		must(t, err)
 		if diff := cmp.Diff(want, img); diff != "" {
@@ -325,7 +325,7 @@ func TestVerdictIsRememberedOnlyWhenSettled(t *testing.T) {
 	if s.verdicts.byDigest[digest].good == (stamp{}) {
 		t.Error("the verdict was not remembered")
 	}
-	// A symlink in its place is not followed, remembered or not.
+	// A symlink in its place is not followed, with or without a recorded verdict.
 	stored := s.path(digest)
 	must(t, os.Rename(stored, stored+".moved"))
 	must(t, os.Symlink(stored+".moved", stored))

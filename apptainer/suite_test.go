@@ -9,7 +9,7 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// adding gives a store one new image after another.
+// adding returns a function that adds a new image to a store with each call.
 func adding(add func(ctx context.Context, path string) (Image, error)) func(t *testing.T) string {
 	n := 0
 	return func(t *testing.T) string {
@@ -22,7 +22,7 @@ func adding(add func(ctx context.Context, path string) (Image, error)) func(t *t
 	}
 }
 
-// The image store and the exec line, held to the suite of all image stores.
+// The image store and the exec line pass the conformance suite of all image stores.
 func TestImagesConformance(t *testing.T) {
 	runtest.Images(t, func(t *testing.T, f func(*testing.T)) { f(t) }, func(t *testing.T) *runtest.Store {
 		rt := NewRuntime(Config{Binds: []Bind{{Name: "refs", Source: "/shared/refs", Target: "/refs"}}})

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// verdicts remember, by the digest of an image, the state of its file in which it was last found good.
+// verdicts records, by the digest of an image, the state of its file when it was last verified.
 type verdicts[State any] struct {
 	mu       sync.Mutex
 	byDigest map[string]*verdict[State]
@@ -13,7 +13,7 @@ type verdicts[State any] struct {
 
 type verdict[State any] struct {
 	lock chan struct{} // full while the image is checked
-	good State         // zero: nothing known
+	good State         // zero: not verified
 }
 
 // lock returns the verdict on an image, which stays locked until the caller calls unlock: it is held while the image is hashed, so that a

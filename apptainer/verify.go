@@ -14,15 +14,15 @@ import (
 	"slurmgate/plan"
 )
 
-// stamp tells one state of one file from another without reading it. The change time cannot be set back by
-// the file's owner, so a rewritten file has another stamp.
+// stamp identifies a state of a file without reading its content. The change time cannot be set back by the file's
+// owner, so a rewritten file has another stamp.
 type stamp struct {
 	dev, ino, size, mtimeNs, ctimeNs int64
 }
 
-// Verify hashes the image with this digest (64 hex) and returns its absolute path. A verdict on the same state of the same
-// file is remembered. An image that is not in the store is a NotFound fault, a file with other bytes a Tool fault with code
-// IMAGE-DIGEST, and one that cannot run here a Validation fault.
+// Verify hashes the image with this digest (64 hex) and returns its absolute path. A file whose state was verified
+// before is not hashed again. An image that is not in the store is a NotFound fault, a file with other bytes a Tool
+// fault with code IMAGE-DIGEST, and one that cannot run here a Validation fault.
 func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 	if !plan.IsSHA256(digest) {
 		return "", fault.New(fault.Validation, "IMAGE-REF", fmt.Sprintf("%q is not a digest of 64 hex digits", digest))
@@ -75,8 +75,9 @@ func (s *Store) Verify(ctx context.Context, digest string) (string, error) {
 	return path, nil
 }
 
-// settled returns the stamp of a file that was found good where it can be trusted: the file did not change while it was read, and was
-// last changed long enough before that a write in the same tick of the filesystem's clock would show. Else it is zero.
+// settled returns the stamp of a verified file if it can be trusted: the file did not change while it was read, and its
+// last change was early enough that a write in the same tick of the filesystem's clock would show. Otherwise it returns
+// the zero stamp.
 func settled(before, after stamp, start time.Time, settle time.Duration) stamp {
 	if before == after && start.Sub(time.Unix(0, before.ctimeNs)) >= settle {
 		return before

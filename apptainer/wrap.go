@@ -15,9 +15,9 @@ import (
 // building machine.
 const partitionAlign = 4096
 
-// Wrap writes a SIF image whose bytes depend on nothing but the root filesystem, a squashfs, and the architecture, in Go's spelling: its
-// UUID is zero, it has no time, and it holds one object, the primary system partition. It is written to a temporary name beside out, synced
-// and renamed: on an error out is left as it was.
+// Wrap writes a SIF image whose bytes depend only on the root filesystem, a squashfs, and the architecture, in Go's
+// spelling: its UUID is zero, it has no time, and it holds one object, the primary system partition. It is written to a
+// temporary name in the folder of out, synced and renamed: after an error out is unchanged.
 func Wrap(out, squashfs, arch string) (err error) {
 	root, err := os.Open(squashfs)
 	if err != nil {
@@ -46,7 +46,7 @@ func Wrap(out, squashfs, arch string) (err error) {
 	return os.Rename(tmp.Name(), out)
 }
 
-// writeImage puts the image on f, readable by everyone, and syncs it.
+// writeImage writes the image to f, makes it readable by everyone, and syncs it.
 func writeImage(f *os.File, root io.Reader, arch string) error {
 	part, err := sif.NewDescriptorInput(sif.DataPartition, root, sif.OptPartitionMetadata(sif.FsSquash, sif.PartPrimSys, arch),
 		sif.OptObjectAlignment(partitionAlign))
@@ -60,8 +60,8 @@ func writeImage(f *os.File, root io.Reader, arch string) error {
 	return errors.Join(img.UnloadContainer(), f.Chmod(0o644), f.Sync())
 }
 
-// checkSquashfs refuses anything that does not begin like a little-endian squashfs, the only kind the kernel mounts, and leaves r at its
-// start.
+// checkSquashfs returns an error unless r begins like a little-endian squashfs, the only kind that the kernel mounts,
+// and leaves r at its start.
 func checkSquashfs(r io.ReadSeeker) error {
 	magic := make([]byte, 4)
 	if _, err := io.ReadFull(r, magic); err != nil || !bytes.Equal(magic, []byte("hsqs")) {

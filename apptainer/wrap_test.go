@@ -10,7 +10,8 @@ import (
 	"github.com/sylabs/sif/v2/pkg/sif"
 )
 
-// rootFS writes a file that passes for a squashfs: only its first bytes are looked at. Its odd length shows whether padding is handled.
+// rootFS writes a file that is accepted as a squashfs: only its first bytes are examined. Its odd length tests the
+// padding.
 func rootFS(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "root.squashfs")
@@ -22,7 +23,7 @@ func rootFS(t *testing.T) string {
 }
 
 func TestTwoBuildsAreIdentical(t *testing.T) {
-	// Input and output differ in folder and name, so that no path can slip in.
+	// Input and output differ in folder and name, so that no path can get into the image.
 	a := filepath.Join(t.TempDir(), "a.sif")
 	b := filepath.Join(t.TempDir(), "other-name.sif")
 	for _, out := range []string{a, b} {

@@ -17,11 +17,12 @@ import (
 // maxCredentials bounds a file of credentials; a real one has a few hundred bytes.
 const maxCredentials = 1 << 20
 
-// credentials finds what a file in the form of docker's config.json has for a registry:
+// credentials returns a registry's credentials from a file in the form of docker's config.json:
 //
 //	{"auths": {"registry.example:5000": {"auth": "<base64 of USER:PASSWORD>"}}}
 //
-// Programs that such a file may name (credsStore, credHelpers) are not run. No message has a word of the file's content.
+// Programs that such a file may name (credsStore, credHelpers) are not run. No message contains any of the file's
+// content.
 func credentials(path, host string) (authn.Authenticator, error) {
 	if path == "" {
 		return authn.Anonymous, nil
@@ -64,7 +65,7 @@ func credentials(path, host string) (authn.Authenticator, error) {
 	return authn.Anonymous, nil
 }
 
-// hostOf is the host of a key of auths, which may be a URL. Docker Hub has several names.
+// hostOf returns the host in a key of auths, which may be a URL. Docker Hub has several names.
 func hostOf(key string) string {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
 	key, _, _ = strings.Cut(key, "/")

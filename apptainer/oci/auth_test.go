@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Credentials come from a file that nobody else can read, reach the registry alone, and are in no message.
+// Credentials come from a file that only its owner can read, reach only the registry, and are in no message.
 //
 // proves DATA-06
 func TestCredentials(t *testing.T) {
@@ -71,7 +71,7 @@ func TestCredentials(t *testing.T) {
 	refused(t, "no file", err, "IMAGE-CREDENTIALS")
 }
 
-// Sources that cannot be pulled, or would record credentials, are refused before anything is asked.
+// Sources that cannot be pulled, or would record credentials, are refused before any request.
 func TestSources(t *testing.T) {
 	good := "sha256:" + strings.Repeat("a", 64)
 	for _, c := range []struct{ source, digest string }{
@@ -101,7 +101,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// Variables of an image are written so that Apptainer's shell reads what they are.
+// Variables of an image are written so that Apptainer's shell reads their exact values.
 func TestEnvironment(t *testing.T) {
 	script, left := environment([]string{"PATH=/opt/bin:/bin", "A=it's \"x\" `y` $(id) \\", "EMPTY=", "NOTHING", "HOME=/root",
 		"bad-name=1", "IFS=x", "APPTAINER_BIND=/", "B=two\nlines"})
@@ -112,7 +112,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// A certificate that nobody vouches for is named as that, though a host with a private address is then asked without TLS, which is refused.
+// An untrusted certificate is reported as such, although the library then tries plain HTTP for a host with a private
+// address, which is refused.
 //
 // proves DATA-06
 func TestUntrustedCertificate(t *testing.T) {

@@ -25,13 +25,14 @@ import (
 type blob struct {
 	digest string // 64 hex
 	size   int64  // -1: unknown
-	most   int64  // bytes it may have
+	most   int64  // greatest allowed size in bytes
 	url    string // empty: of the registry
 }
 
-const tries = 6 // in a row without a byte, each after a longer pause
+const tries = 6 // attempts in a row without a byte, each after a longer pause
 
-// fetch has a blob in the cache, whole and verified, and returns its path. What came of it before is kept and continued.
+// fetch downloads a blob to the cache, whole and verified, and returns its path. It continues an earlier incomplete
+// download.
 func (p *Puller) fetch(ctx context.Context, r *Resolved, cache string, b blob, step func(int64)) (string, error) {
 	whole, part := filepath.Join(cache, b.digest), filepath.Join(cache, b.digest+".part")
 	if f, err := open(whole, unix.O_RDONLY); err == nil {
@@ -59,7 +60,7 @@ func (p *Puller) fetch(ctx context.Context, r *Resolved, cache string, b blob, s
 	return whole, nil
 }
 
-// open opens a file of the cache, which nobody else may have made a link of.
+// open opens a file of the cache, and refuses symbolic links.
 func open(path string, flags int) (*os.File, error) {
 	return os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 }
@@ -73,7 +74,7 @@ func cacheFault(err error) error {
 		WithNext("check that this user may write to gateway.state_dir, and that its disk has free space")
 }
 
-// download is a blob on its way.
+// download is the transfer of one blob.
 type download struct {
 	*Puller
 	r    *Resolved
@@ -103,7 +104,7 @@ func (d *download) run(ctx context.Context) error {
 			if err := d.again(); err != nil {
 				return err
 			}
-			if continued { // the first part may be what is wrong
+			if continued { // the earlier part may be wrong
 				continued = false
 				continue
 			}
@@ -126,7 +127,7 @@ func (d *download) run(ctx context.Context) error {
 	}
 }
 
-// again begins from the first byte.
+// again restarts the download at the first byte.
 func (d *download) again() error {
 	d.step(-d.got)
 	d.hash.Reset()
@@ -145,7 +146,7 @@ func (d *download) what() string {
 	return "the layer sha256:" + d.blob.digest
 }
 
-// attempt asks for what is missing.
+// attempt requests the missing bytes.
 func (d *download) attempt(ctx context.Context) error {
 	if d.blob.size >= 0 && d.got > d.blob.size {
 		if err := d.again(); err != nil {
@@ -181,12 +182,12 @@ func (d *download) attempt(ctx context.Context) error {
 	return d.copy(res, most)
 }
 
-// begin decides by an answer's head where its bytes belong.
+// begin decides by an answer's header where its bytes belong.
 func (d *download) begin(res *http.Response) error {
 	switch {
 	case res.StatusCode == http.StatusRequestedRangeNotSatisfiable && d.got > 0:
 		if d.blob.size < 0 && strings.HasSuffix(res.Header.Get("Content-Range"), "*/"+strconv.FormatInt(d.got, 10)) {
-			res.Body = http.NoBody // all of it had come before
+			res.Body = http.NoBody // the file was already complete
 			return nil
 		}
 		if err := d.again(); err != nil {
@@ -200,7 +201,7 @@ func (d *download) begin(res *http.Response) error {
 			}
 			return fault.New(fault.Transport, "IMAGE-REGISTRY", "the registry sent another part of "+d.what()+" than it was asked for")
 		}
-	case res.StatusCode == http.StatusOK && d.got > 0: // it knows no ranges
+	case res.StatusCode == http.StatusOK && d.got > 0: // the server does not support ranges
 		return d.again()
 	}
 	return answered(res, d.what())
@@ -248,7 +249,7 @@ func tooLarge(msg string) error {
 	return fault.New(fault.Policy, "IMAGE-SIZE", msg).WithNext("raise images.max_mb in the site file if this image is wanted")
 }
 
-// clean removes what earlier pulls left and nobody continued for a week.
+// clean removes parts of earlier pulls that were not continued for a week.
 func clean(cache string, now time.Time) {
 	entries, _ := os.ReadDir(cache)
 	for _, e := range entries {

@@ -24,17 +24,17 @@ const (
 	maxAnswer    = 4 << 20 // bytes of a manifest, a configuration, a token: of everything but layers
 )
 
-// limitKey is the key of a request's context for the most bytes of its answer's body.
+// limitKey is the context key for the greatest size of an answer's body.
 type limitKey struct{}
 
-// withLimit lets the answer to a request have so many bytes.
+// withLimit returns a context that allows n bytes in an answer's body.
 func withLimit(ctx context.Context, n int64) context.Context {
 	return context.WithValue(ctx, limitKey{}, n)
 }
 
-// guard is the way to registries. It decides what a registry cannot be trusted with: it sends nothing without TLS but to registries that
-// the site names, connects to no private address that a redirect or a name server chose, and bounds the bytes of answers and the time
-// without any.
+// guard is the transport to registries. It protects against a malicious registry: it uses plain HTTP only for
+// registries that the site names, connects to no private address that a redirect or a name server chose, and bounds the
+// bytes of answers and the time without any.
 type guard struct {
 	inner    http.RoundTripper
 	insecure []string // host:port that are reached without TLS
@@ -46,7 +46,8 @@ func listed(list []string, host string) bool {
 	return slices.ContainsFunc(list, func(e string) bool { return strings.EqualFold(e, host) })
 }
 
-// newGuard makes the guard of a source. Its own host, which the admin named, may have a private address, as may those of private.
+// newGuard returns the guard of a source. The source's host, which the admin named, and the hosts in private may have
+// private addresses.
 func newGuard(own string, insecure, private []string, stall time.Duration) *guard {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	open := []string{}
@@ -79,7 +80,7 @@ var errPrivate = errors.New("a private address, which the registry's redirect mu
 // carrierNAT is shared address space (RFC 6598), which netip does not count as private.
 var carrierNAT = netip.MustParsePrefix("100.64.0.0/10")
 
-// publicOnly refuses a connection to an address that is not of the public network, after names were resolved.
+// publicOnly refuses a connection to an address outside the public network. It runs after names were resolved.
 func publicOnly(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -119,7 +120,7 @@ var (
 	errTooLarge = errors.New("the answer is larger than it may be")
 )
 
-// body is an answer's body, bounded in bytes and in the time without any.
+// body is an answer's body, bounded in size and in the time without a byte.
 type body struct {
 	io.ReadCloser
 	ctx    context.Context
@@ -148,7 +149,7 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// redirects bounds how often an answer may send elsewhere.
+// redirects bounds the number of redirects.
 func redirects(_ *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return errors.New("too many redirects")
@@ -156,7 +157,7 @@ func redirects(_ *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// client makes the client of a source, logged in where the site has credentials.
+// client returns the HTTP client of a source, logged in if the site has credentials.
 func (p *Puller) client(ctx context.Context, s Source) (*http.Client, error) {
 	g := newGuard(s.host(), p.Insecure, p.Private, p.stall())
 	if s.kind == file {
@@ -173,13 +174,13 @@ func (p *Puller) client(ctx context.Context, s Source) (*http.Client, error) {
 	return &http.Client{Transport: t, CheckRedirect: redirects}, nil
 }
 
-// failure makes a fault of what went wrong with a registry.
+// failure converts an error of a registry to a fault.
 func failure(msg string, err error) error {
 	var own *fault.Error
 	var refused *transport.Error
 	var untrusted *tls.CertificateVerificationError
 	switch {
-	case errors.As(err, &untrusted): // first: of a host with a private address the library then asks without TLS, which is refused too
+	case errors.As(err, &untrusted): // checked first: for a host with a private address the library then tries plain HTTP, which is refused too
 		return fault.New(fault.Policy, "IMAGE-CERTIFICATE", msg+": its certificate is not trusted: "+fault.Clip(untrusted.Err.Error())).
 			WithNext("add the authority that signed it to the trusted ones of this host (on Debian: update-ca-certificates)")
 	case errors.As(err, &own):

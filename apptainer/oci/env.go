@@ -8,10 +8,12 @@ import (
 
 // What Apptainer needs of an image, measured on 1.4.5 with the options of apptainer.ExecArgs (--cleanenv --containall --no-eval):
 //
-//   - It reads /.singularity.d/env/*.sh in the container, in order, with a shell of its own, and clears the environment before.
-//   - 10-docker2singularity.sh sets what the image's configuration has (Env). Afterwards Apptainer appends the standard folders to PATH.
-//   - After 99-base.sh, and only then, it sets what the job gives (APPTAINERENV_…). Without that file a plan's environment would be lost;
-//     with it, it counts more than the image's.
+//   - It reads /.singularity.d/env/*.sh in the container, in order, with a built-in shell, and clears the environment
+//     before.
+//   - 10-docker2singularity.sh sets the variables of the image's configuration (Env). Afterwards Apptainer appends the
+//     standard folders to PATH.
+//   - After 99-base.sh, and only then, it sets the job's variables (APPTAINERENV_…). Without that file a plan's
+//     environment would be lost; with it, the plan's variables override the image's.
 //   - In its shell an escaped quote between two quoted texts leaves a backslash in the value, so values are written in double quotes. The
 //     quoting of Apptainer's own build breaks on a value with quotes, back quotes or $(…) in it: no program of such an image starts.
 //   - HOME is the job's, as Apptainer's own build leaves it.
@@ -23,13 +25,14 @@ const (
 
 var (
 	envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// kept are the names that the image may not set: the job's, and those by which a shell reads its words.
+	// kept lists the names that the image may not set: the job's, and those that control a shell.
 	kept = []string{"HOME", "PWD", "OLDPWD", "IFS", "OPTIND", "OPTARG", "UID", "EUID", "GID", "PPID", "PS1", "PS2", "PS4", "PROMPT_COMMAND",
 		"ENV", "BASH_ENV", "SHELLOPTS", "USER", "LOGNAME"}
 	quote = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`")
 )
 
-// environment writes the script that sets the variables of an image's configuration. left are the names that are not set.
+// environment returns the script that sets the variables of an image's configuration. left lists the names that are not
+// set.
 func environment(env []string) (script string, left []string) {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\n")
@@ -52,7 +55,7 @@ var (
 	mountFiles   = []string{"etc/hosts", "etc/localtime", "etc/resolv.conf"}
 )
 
-// furnish adds what Apptainer needs, where the image does not have it: its environment, the places it mounts on, and users.
+// furnish adds what Apptainer needs and the image lacks: the environment, mount points, and users.
 func (t *tree) furnish(env []string) (left []string) {
 	script, left := environment(env)
 	t.layer++

@@ -37,7 +37,7 @@ func bigImage(t *testing.T) (v1.Image, v1.Hash) {
 	return image(t, v1.Config{}, l), d
 }
 
-// A registry that lies or fails is found out: nothing it sends is used but the bytes that a digest names.
+// A registry that lies or fails is detected: only bytes that match a digest are used.
 //
 // proves DATA-06
 func TestHostileRegistry(t *testing.T) {
@@ -154,11 +154,11 @@ func TestHostileRegistry(t *testing.T) {
 	}
 	s.lies(nil)
 	if _, data := mustPull(t, s.puller(t), "docker://"+s.host()+"/lab/tool:1"); len(data) == 0 {
-		t.Error("an honest registry is of no use")
+		t.Error("a pull from an honest registry gives no bytes")
 	}
 }
 
-// The size of an answer's head is judged, too: a layer of another length is refused before its bytes are read.
+// The size in an answer's header is checked too: a layer of another length is refused before its bytes are read.
 func TestWrongSize(t *testing.T) {
 	s := newServer(t)
 	img, big := bigImage(t)
@@ -177,7 +177,8 @@ func TestWrongSize(t *testing.T) {
 	}
 }
 
-// A pull that was cut goes on where it was, in the same call and in a later one, also where the part on disk was damaged.
+// An interrupted pull continues where it ended, in the same call and in a later one, also if the part on disk was
+// damaged.
 func TestCutPullsGoOn(t *testing.T) {
 	s := newServer(t)
 	img, big := bigImage(t)
@@ -208,7 +209,7 @@ func TestCutPullsGoOn(t *testing.T) {
 				w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
 			}
 			_, _ = w.Write(all[from:min(len(all), from+bytes)])
-			return true // the connection ends with bytes missing
+			return true // the connection ends before all bytes have come
 		}
 	}
 	p := s.puller(t)
@@ -219,7 +220,7 @@ func TestCutPullsGoOn(t *testing.T) {
 	if part < 19 {
 		t.Errorf("it went on %d times", part)
 	}
-	// The registry is away for longer than a pull waits; the next one goes on.
+	// The registry is down for longer than a pull waits; the next pull continues.
 	s.lies(cut(5000, 3))
 	lie := s.lie
 	s.lies(func(w http.ResponseWriter, req *http.Request) bool {
@@ -263,7 +264,7 @@ func TestCutPullsGoOn(t *testing.T) {
 	}
 }
 
-// Layers that are made to do harm: nothing is written outside, nothing grows without end.
+// Malicious layers: nothing is written outside, and nothing grows without bound.
 func TestHostileLayers(t *testing.T) {
 	s := newServer(t)
 	outside := filepath.Join(t.TempDir(), "outside")
@@ -305,7 +306,7 @@ func TestHostileLayers(t *testing.T) {
 			}
 		})
 	}
-	// A symbolic link out of the root is only a link: what is written through it lands inside.
+	// A symbolic link out of the root stays inside: writes through it end inside the root.
 	s.push(t, "lab/link:1", plainImage(t, []tar.Header{linkOf("way", outside), linkOf("up", "../../../../../../../../../.."+outside)},
 		[]tar.Header{entryOf("way/one", "1"), entryOf("up/two", "2")}))
 	for _, b := range []string{streamed, unpacked} {
@@ -326,7 +327,8 @@ func TestHostileLayers(t *testing.T) {
 	s.push(t, "lab/sparse:1", image(t, v1.Config{}, layerOf(t, data, zip(t, data), types.OCILayer)))
 	_, _, err := pull(t.Context(), s.puller(t), "docker://"+s.host()+"/lab/sparse:1", "")
 	refused(t, "sparse", err, "IMAGE-SIZE")
-	// The sum over layers counts, the declared bytes are refused before any is read, and a layer that unpacks to something else is refused.
+	// The sum of all layers is limited, too many declared bytes are refused before any is read, and a layer with
+	// another uncompressed digest is refused.
 	img, big := bigImage(t)
 	s.push(t, "lab/tool:1", img)
 	p := s.puller(t)
@@ -334,7 +336,7 @@ func TestHostileLayers(t *testing.T) {
 	s.lies(nil)
 	_, _, err = pull(t.Context(), p, "docker://"+s.host()+"/lab/tool:1", "")
 	if refused(t, "declared", err, "IMAGE-SIZE"); s.asks(big.String()) != 0 {
-		t.Error("a layer was asked for")
+		t.Error("a layer was requested")
 	}
 	wrong := pack(t, entryOf("x", "x"))
 	s.push(t, "lab/wrong:1", image(t, v1.Config{}, layerOf(t, []byte("not that"), zip(t, wrong), types.OCILayer)))
@@ -346,7 +348,7 @@ func TestHostileLayers(t *testing.T) {
 	refused(t, "a cut layer", err, "IMAGE-FORMAT")
 }
 
-// pax makes an archive with one sparse file, by hand: Go's writer makes none.
+// pax builds an archive with one sparse file by hand: Go's writer cannot.
 func pax(t *testing.T, name string, records ...string) []byte {
 	t.Helper()
 	var body strings.Builder
@@ -385,7 +387,7 @@ func pax(t *testing.T, name string, records ...string) []byte {
 	return append(out, make([]byte, 1024)...)
 }
 
-// A registry's tag is asked for once; what it names later does not matter to a pull, and its digest is what is recorded.
+// A tag is resolved once: later changes of the tag do not affect a pull, and the digest is recorded.
 func TestTagIsResolvedOnce(t *testing.T) {
 	s := newServer(t)
 	img, _ := bigImage(t)

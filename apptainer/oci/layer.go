@@ -18,10 +18,11 @@ import (
 	"slurmgate/fault"
 )
 
-// zstdWindow is the most memory that a layer compressed with zstd may ask for: that of zstd --long=27.
+// zstdWindow bounds the memory that a layer compressed with zstd may request: that of zstd --long=27.
 const zstdWindow = 128 << 20
 
-// archive reads a layer's archive: uncompressed, or compressed with gzip or zstd, as its first bytes say.
+// archive returns a reader of a layer's archive: uncompressed, or compressed with gzip or zstd, as its first bytes
+// show.
 func archive(r io.Reader) (io.Reader, func(), error) {
 	b := bufio.NewReaderSize(r, 256<<10)
 	head, err := b.Peek(4)
@@ -42,7 +43,7 @@ func archive(r io.Reader) (io.Reader, func(), error) {
 	return b, func() {}, nil
 }
 
-// bounded counts what comes out of a layer.
+// bounded reads an uncompressed layer and enforces its limit.
 type bounded struct {
 	io.Reader
 	ctx  context.Context
@@ -64,8 +65,8 @@ func (b bounded) Read(p []byte) (int, error) {
 // A visit is called for an entry of a layer's archive, the index-th.
 type visit func(h *tar.Header, index int, body io.Reader) error
 
-// entries visits every entry of a layer's archive and returns the SHA-256 of the uncompressed archive, 64 hex. left is how many bytes may
-// still come out of layers, of most.
+// entries visits every entry of a layer's archive and returns the SHA-256 of the uncompressed archive, 64 hex. left is
+// how many of most uncompressed bytes are still allowed.
 func entries(ctx context.Context, path string, left *int64, most int64, each visit) (string, error) {
 	f, err := open(path, unix.O_RDONLY)
 	if err != nil {
@@ -92,13 +93,13 @@ func entries(ctx context.Context, path string, left *int64, most int64, each vis
 			return "", unreadable(err)
 		}
 	}
-	if _, err := io.Copy(io.Discard, all); err != nil { // what follows the archive's end belongs to its digest
+	if _, err := io.Copy(io.Discard, all); err != nil { // the bytes after the archive's end are part of its digest
 		return "", unreadable(err)
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// unreadable makes a fault of what went wrong while a layer was read.
+// unreadable converts an error of reading a layer to a fault.
 func unreadable(err error) error {
 	var own *fault.Error
 	switch {

@@ -37,9 +37,10 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// The registry that most sites run, Debian's docker-registry (CNCF Distribution), with TLS and a password: an image of layers and a SIF
-// file that was pushed to it are pulled, by tag and by digest, with the right credentials and a certificate that is trusted, and in no
-// other way. The image is the bytes that the registry of the other tests gives. It is beside `make test`: see make registry.
+// The registry that most sites run, Debian's docker-registry (CNCF Distribution), with TLS and a password: an image of
+// layers and a SIF file that was pushed to it are pulled, by tag and by digest, only with the right credentials and a
+// trusted certificate. The image has the bytes that the registry of the other tests gives. It is not part of `make
+// test`: see make registry.
 //
 // proves DATA-06
 func TestRegistryProgram(t *testing.T) {
@@ -112,7 +113,7 @@ func TestRegistryProgram(t *testing.T) {
 	refused(t, "no such digest", err, "IMAGE-NOT-THERE")
 }
 
-// start starts the program with TLS and one user, and gives its host:port.
+// start starts the program with TLS and one user, and returns its host:port.
 func start(t *testing.T, program, dir, password string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -155,7 +156,7 @@ auth: {htpasswd: {realm: lab, path: %q}}
 	return ""
 }
 
-// certify makes a certificate for this host that is its own authority.
+// certify creates a self-signed certificate for this host.
 func certify(t *testing.T, dir string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -173,7 +174,7 @@ func certify(t *testing.T, dir string) {
 	}
 }
 
-// trusting is a transport that trusts that certificate.
+// trusting returns a transport that trusts the certificate of certify.
 func trusting(t *testing.T, dir string) *http.Transport {
 	t.Helper()
 	text, err := os.ReadFile(dir + "/cert.pem")

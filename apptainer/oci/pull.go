@@ -1,7 +1,8 @@
-// Package oci makes SIF files of images that registries have: it asks a registry, downloads by digest, flattens the layers, packs them into
-// a squashfs and wraps that. It also downloads SIF files, which registries keep as artifacts or web servers as files.
+// Package oci builds SIF files from images of registries: it asks a registry, downloads by digest, flattens the layers,
+// packs them into a squashfs and wraps that. It also downloads SIF files from registries (as artifacts) and from web
+// servers.
 //
-// A registry is not trusted with anything but the bytes that a digest names. Nothing of an image is run here.
+// A registry is trusted only for bytes that match a digest. This package runs nothing of an image.
 package oci
 
 import (
@@ -31,16 +32,16 @@ type Limits struct {
 
 // Puller pulls images. Its zero value has no credentials and the default limits.
 type Puller struct {
-	Dir         string   // where downloads are kept until the image is made: a folder of this user alone, on a disk with room for them
+	Dir         string   // folder of downloads until the image is built: private to this user, on a disk with room for them
 	Credentials string   // a file in the form of docker's config.json; none when empty
 	Insecure    []string // host:port of registries that are reached without TLS
 	Private     []string // host:port with private addresses that a registry may send to
 	Limits      Limits   // zero: the defaults
 	Stall       time.Duration
 	Pause       time.Duration // after a failed attempt, doubled each time
-	Builder     string        // sqfstar or mksquashfs; empty: the first that is there
+	Builder     string        // sqfstar or mksquashfs; empty: the first one found
 
-	// Progress, when it is set, is called with what is done of a stage; of is 0 when nobody knows.
+	// Progress, if set, is called with the progress of a stage; of is 0 if the total is unknown.
 	Progress func(stage string, done, of int64)
 }
 
@@ -69,20 +70,20 @@ func (p *Puller) report(stage string, done, of int64) {
 	}
 }
 
-// File is a SIF file that was made or downloaded. It is in the puller's folder until Close.
+// File is a built or downloaded SIF file. It is in the puller's folder until Close.
 type File struct {
 	Path     string
-	Made     string   // by which program; empty for a SIF file that was downloaded as it is
-	Warnings []string // what of the image is not in the file
+	Made     string   // the program that built it; empty for a downloaded SIF file
+	Warnings []string // what the file lacks of the image
 
 	close func()
 }
 
-// Close removes the file, and gives others the folder.
+// Close removes the file, and releases the folder to other pulls.
 func (f *File) Close() { f.close() }
 
-// Fetch downloads a resolved image, and builds the SIF file where it has layers. The same image, built by the same program, gives the same
-// bytes.
+// Fetch downloads a resolved image, and builds the SIF file if it has layers. The same image and the same builder give
+// the same bytes.
 func (p *Puller) Fetch(ctx context.Context, r *Resolved) (_ *File, err error) {
 	var b builder
 	if r.Layered() { // before bytes are read
@@ -128,7 +129,7 @@ func (p *Puller) Fetch(ctx context.Context, r *Resolved) (_ *File, err error) {
 	return out, nil
 }
 
-// download has every blob of an image in the cache.
+// download downloads every blob of an image to the cache and returns their paths.
 func (p *Puller) download(ctx context.Context, r *Resolved, cache string) (paths []string, err error) {
 	var got int64
 	step := func(n int64) {
@@ -155,7 +156,7 @@ func (p *Puller) download(ctx context.Context, r *Resolved, cache string) (paths
 
 func blobOf(d v1.Descriptor) blob { return blob{digest: d.Digest.Hex, size: d.Size} }
 
-// build makes the SIF file.
+// build builds the SIF file from the layers.
 func (p *Puller) build(ctx context.Context, b builder, r *Resolved, layers []string, out string) (warnings []string, err error) {
 	t, err := p.flatten(ctx, r, layers)
 	if err != nil {
@@ -181,8 +182,8 @@ func (p *Puller) build(ctx context.Context, b builder, r *Resolved, layers []str
 	return warnings, nil
 }
 
-// cache opens the folder of downloads, alone: a second pull waits. Paths below it go through an open descriptor, so that whoever owns a
-// folder above it cannot put another one in its place.
+// cache opens and locks the folder of downloads: a second pull waits. Paths below it go through an open descriptor, so
+// that the owner of a folder above cannot replace it.
 func (p *Puller) cache(ctx context.Context) (at string, release func(), err error) {
 	if err := os.MkdirAll(p.Dir, 0o700); err != nil {
 		return "", nil, cacheFault(err)
@@ -227,7 +228,7 @@ func (p *Puller) cache(ctx context.Context) (at string, release func(), err erro
 	return at, release, nil
 }
 
-// room refuses a download that the disk cannot hold.
+// room returns a fault if the disk has no room for a download.
 func room(dir string, bytes int64) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {

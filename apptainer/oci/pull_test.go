@@ -24,7 +24,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// layersOfEverything are layers with all that layers can say.
+// layersOfEverything returns layers with all kinds of entries.
 func layersOfEverything() [][]tar.Header {
 	setuid := entryOf("usr/bin/su", "su")
 	setuid.Mode = 0o4755
@@ -45,7 +45,8 @@ func layersOfEverything() [][]tar.Header {
 	}}
 }
 
-// What layers say is what the file has: whiteouts, opaque folders, hard links to bytes that are replaced later, entries through links.
+// The file has the root that the layers describe: whiteouts, opaque folders, hard links to bytes that are replaced
+// later, entries through links.
 func TestLayersBecomeOneRoot(t *testing.T) {
 	s := newServer(t)
 	layers := layersOfEverything()
@@ -121,7 +122,7 @@ func TestPulledTwiceIsTheSame(t *testing.T) {
 	}
 }
 
-// Layers come with gzip, zstd or as they are; the image for the machine is chosen among several.
+// Layers may be compressed with gzip or zstd or uncompressed; the image for the machine is chosen from a list.
 func TestFormsOfImages(t *testing.T) {
 	s := newServer(t)
 	data := func(body string) []byte { return pack(t, entryOf("f-"+body, body)) }
@@ -153,7 +154,7 @@ func TestFormsOfImages(t *testing.T) {
 			t.Errorf("%s: %q", name, got["f-"+name])
 		}
 	}
-	// Not for this architecture: neither in a list nor alone.
+	// An image for another architecture is refused, in a list and alone.
 	source, err := ParseSource("docker://"+s.host()+"/xx:multi", "", []string{s.host()})
 	must(t, err)
 	_, err = s.puller(t).Resolve(t.Context(), source, "ppc64le")
@@ -167,7 +168,7 @@ func TestFormsOfImages(t *testing.T) {
 	refused(t, "alone", err, "IMAGE-ARCH")
 }
 
-// A SIF file comes from a registry or a URL as it is.
+// A SIF file is downloaded unchanged from a registry or a URL.
 func TestSIFFilesAreDownloaded(t *testing.T) {
 	s := newServer(t)
 	body := bytes.Repeat([]byte("SIF "), 100_000)

@@ -31,10 +31,10 @@ import (
 	"slurmgate/fault"
 )
 
-// A liar answers a request itself, or not.
+// A liar answers a request itself, or returns false.
 type liar func(w http.ResponseWriter, req *http.Request) (answered bool)
 
-// server is a registry behind a proxy that lies when it is told to.
+// server is a registry behind a proxy that runs a liar if one is set.
 type server struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -67,7 +67,7 @@ func (s *server) lies(l liar) {
 	s.lie, s.asked = l, nil
 }
 
-// asks counts the requests since the last lie whose line has a text.
+// asks counts the requests since the last call of lies whose line contains text.
 func (s *server) asks(text string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,13 +87,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// puller makes a puller for the server, with short times.
+// puller returns a puller for the server, with short times.
 func (s *server) puller(t *testing.T) *Puller {
 	t.Helper()
 	return &Puller{Dir: filepath.Join(t.TempDir(), "cache"), Insecure: []string{s.host()}, Stall: 2 * time.Minute, Pause: time.Millisecond}
 }
 
-// entryOf is a file of a layer. Its bytes are in Linkname, which files have no use for.
+// entryOf returns a file of a layer. Its bytes are in Linkname, which files do not use.
 func entryOf(name, body string) tar.Header {
 	return tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(body)), Linkname: body}
 }
@@ -106,7 +106,7 @@ func hardOf(name, to string) tar.Header {
 	return tar.Header{Name: name, Typeflag: tar.TypeLink, Linkname: to}
 }
 
-// pack makes the archive of a layer.
+// pack builds the archive of a layer.
 func pack(t *testing.T, list ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -136,7 +136,7 @@ func zip(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-// layer is a layer of given bytes, compressed as they are.
+// layer is a layer with given compressed bytes.
 type layer struct {
 	v1.Layer
 	diff v1.Hash
@@ -151,7 +151,7 @@ func layerOf(t *testing.T, archive, compressed []byte, mediaType types.MediaType
 	return layer{static.NewLayer(compressed, mediaType), diff}
 }
 
-// image makes an image of layers, lowest first.
+// image builds an image of layers, lowest first.
 func image(t *testing.T, config v1.Config, layers ...v1.Layer) v1.Image {
 	t.Helper()
 	img, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
@@ -165,7 +165,7 @@ func image(t *testing.T, config v1.Config, layers ...v1.Layer) v1.Image {
 	return img
 }
 
-// plainImage has layers with gzip.
+// plainImage builds an image of layers compressed with gzip.
 func plainImage(t *testing.T, layers ...[]tar.Header) v1.Image {
 	t.Helper()
 	var list []v1.Layer
@@ -189,7 +189,7 @@ func (s *server) push(t *testing.T, ref string, img v1.Image) string {
 	return d.String()
 }
 
-// pull pulls a source, and gives the SIF file's bytes.
+// pull pulls a source, and returns the SIF file's bytes.
 func pull(ctx context.Context, p *Puller, text, digest string) (*Resolved, []byte, error) {
 	s, err := ParseSource(text, digest, p.Insecure)
 	if err != nil {
@@ -223,7 +223,8 @@ func refused(t *testing.T, what string, err error, code string) {
 	}
 }
 
-// look lists a SIF file's root: a line for each name with mode, type and size or target, and a file's bytes.
+// look returns a listing of a SIF file's root: a line for each name with mode, type and size or target, and a file's
+// bytes.
 func look(t *testing.T, image []byte) map[string]string {
 	t.Helper()
 	dir := t.TempDir()

@@ -19,13 +19,13 @@ import (
 	"slurmgate/fault"
 )
 
-// Resolved is a source whose image is known to the last byte.
+// Resolved is a source whose image is identified by digest.
 type Resolved struct {
 	Source string // as the lock records it, with the digest that the source's tag meant
-	Named  string // sha256:<64 hex>: what the source names; of a file the file
-	Digest string // sha256:<64 hex>: the manifest of the image for Arch, which Named may list among others; of a file the file
-	Arch   string // in Go's spelling; empty for a file that is a SIF already, whose own header says it
-	Bytes  int64  // that will be downloaded; -1: unknown
+	Named  string // sha256:<64 hex>: what the source refers to; for a file the file itself
+	Digest string // sha256:<64 hex>: the manifest of the image for Arch, which Named may list among others; for a file the file itself
+	Arch   string // in Go's spelling; empty for a SIF file, whose header has it
+	Bytes  int64  // to download; -1: unknown
 
 	source Source
 	http   *http.Client
@@ -47,7 +47,8 @@ const (
 var manifestTypes = []string{string(types.OCIManifestSchema1), string(types.DockerManifestSchema2), string(types.OCIImageIndex),
 	string(types.DockerManifestList)}
 
-// Resolve asks what a source is now, for an architecture in Go's spelling. A tag is asked for once: what follows goes by digests.
+// Resolve asks the registry for the current image of a source, for an architecture in Go's spelling. A tag is resolved
+// once: later requests use digests.
 func (p *Puller) Resolve(ctx context.Context, s Source, arch string) (*Resolved, error) {
 	if s.kind == file {
 		c, err := p.client(ctx, s)
@@ -83,19 +84,19 @@ func (p *Puller) Resolve(ctx context.Context, s Source, arch string) (*Resolved,
 	}
 }
 
-// odd refuses an image as it is.
+// odd returns the fault of an image in an unsupported form.
 func odd(msg, hint string) error {
 	return fault.Invalid("the image cannot be used", fault.Problem{Code: "IMAGE-FORMAT", Field: "source",
 		Rule: "an image in the form of OCI or Docker schema 2", Msg: msg, Hint: hint})
 }
 
-// lie is the fault of a registry that answers with something else than it was asked for.
+// lie returns the fault of a registry whose answer does not match the request.
 func lie(msg string) error {
 	return fault.New(fault.Tool, "IMAGE-LIE", msg).
 		WithNext("pull again; if it stays, the registry or a proxy on the way is broken or changes what it serves: ask those who run it")
 }
 
-// manifest reads a manifest by tag or digest. Its digest is that of the bytes that came, and must be the one asked for.
+// manifest reads a manifest by tag or digest. digest is that of the received bytes, and must be the requested one.
 func (r *Resolved) manifest(ctx context.Context, at string) (raw []byte, mediaType, digest string, err error) {
 	what := r.source.repo.Name() + ":" + at
 	if digestForm.MatchString(at) {
@@ -134,7 +135,7 @@ func (r *Resolved) manifest(ctx context.Context, at string) (raw []byte, mediaTy
 	switch {
 	case head.SchemaVersion == 1:
 		mediaType = schema1
-	case head.MediaType != "": // what the digest covers counts more than a header
+	case head.MediaType != "": // the content, which the digest covers, overrides a header
 		mediaType = head.MediaType
 	case head.Manifests != nil:
 		mediaType = string(types.OCIImageIndex)
@@ -155,7 +156,7 @@ func (r *Resolved) ask(ctx context.Context, path string, accept []string, limit 
 	return r.http.Do(req)
 }
 
-// answered makes a fault of a status that is no success.
+// answered returns the fault of a status that is no success.
 func answered(res *http.Response, what string) error {
 	switch code := res.StatusCode; {
 	case code == http.StatusOK || code == http.StatusPartialContent:
@@ -174,7 +175,7 @@ func answered(res *http.Response, what string) error {
 	}
 }
 
-// choose gives the digest of the image for an architecture among those of a list.
+// choose returns the digest of the image for an architecture in a list of manifests.
 func choose(raw []byte, arch string, s Source) (string, error) {
 	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
 	if err != nil {
@@ -189,7 +190,7 @@ func choose(raw []byte, arch string, s Source) (string, error) {
 			others = append(others, m.Platform.OS+"/"+m.Platform.Architecture)
 			continue
 		}
-		if m.Platform.Variant == "" { // the one that every machine of the architecture runs
+		if m.Platform.Variant == "" { // the variant that every machine of the architecture runs
 			found = slices.Insert(found, 0, m.Digest.String())
 			continue
 		}
@@ -246,7 +247,7 @@ func (r *Resolved) read(ctx context.Context, raw []byte) error {
 	return nil
 }
 
-// readArtifact finds the SIF file among what an artifact holds.
+// readArtifact finds the SIF file in an artifact.
 func (r *Resolved) readArtifact(m *v1.Manifest) error {
 	if len(m.Layers) != 1 || string(m.Layers[0].MediaType) != sifLayer && string(m.Layers[0].MediaType) != oldSIF {
 		return odd("it does not hold one SIF file", "an image of layers is pulled with docker://")
@@ -255,7 +256,7 @@ func (r *Resolved) readArtifact(m *v1.Manifest) error {
 	return nil
 }
 
-// small reads a blob that fits into memory.
+// small reads a blob of at most maxAnswer bytes into memory.
 func (r *Resolved) small(ctx context.Context, d v1.Descriptor) ([]byte, error) {
 	what := "the configuration " + d.Digest.String()
 	res, err := r.ask(ctx, "/blobs/"+d.Digest.String(), nil, maxAnswer)

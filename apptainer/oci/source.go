@@ -11,20 +11,20 @@ import (
 	"slurmgate/fault"
 )
 
-// kind says how the image of a source is stored.
+// kind is the form in which a source's image is stored.
 type kind string
 
 const (
-	layered  kind = "docker" // layers of an OCI image, which a SIF file is built from
-	artifact kind = "oras"   // a SIF file that a registry keeps as an artifact
+	layered  kind = "docker" // layers of an OCI image, from which a SIF file is built
+	artifact kind = "oras"   // a SIF file that a registry stores as an artifact
 	file     kind = "https"  // a SIF file at a URL
 )
 
-// Source says where an image comes from.
+// Source is the origin of an image.
 type Source struct {
 	kind   kind
 	repo   name.Repository // of a registry
-	tag    string          // empty: it is named by its digest alone
+	tag    string          // empty: named by its digest alone
 	digest string          // sha256:<64 hex>; empty: the tag decides
 	url    string          // of a file
 }
@@ -40,8 +40,8 @@ var (
 	plainSource = regexp.MustCompile(`^[A-Za-z0-9._~:/@%+=,()\[\]-]+$`)
 )
 
-// ParseSource reads a source. digest, sha256:<64 hex>, is required for a file, and may be given for a tag to say what it must resolve to.
-// insecure lists the registries, host:port, that are reached without TLS.
+// ParseSource parses a source. digest, sha256:<64 hex>, is required for a file. For a tag it is optional, and the tag
+// must resolve to it. insecure lists the registries, host:port, that are reached without TLS.
 func ParseSource(text, digest string, insecure []string) (Source, error) {
 	refuse := func(field, rule, msg, hint string, next ...fault.Step) (Source, error) {
 		return Source{}, fault.Invalid("", fault.Problem{Code: "IMAGE-SOURCE", Field: field, Rule: rule, Msg: msg, Hint: hint, Next: next})
@@ -104,7 +104,7 @@ func ParseSource(text, digest string, insecure []string) (Source, error) {
 	return s, nil
 }
 
-// Text is the source with what it was resolved to.
+// text returns the source with the digest that it was resolved to.
 func (s Source) text(digest string) string {
 	if s.kind == file {
 		return s.url
@@ -115,7 +115,7 @@ func (s Source) text(digest string) string {
 	return string(s.kind) + "://" + s.repo.Name() + "@" + digest
 }
 
-// host is where the source is, host or host:port.
+// host returns the source's host, with the port if it has one.
 func (s Source) host() string {
 	if s.kind == file {
 		u, err := url.Parse(s.url)

@@ -20,25 +20,25 @@ import (
 	"slurmgate/fault"
 )
 
-// The two ways to a squashfs. They give different bytes, because they see files in different order, and so may two versions of one program;
-// the lock says which was used.
+// The programs that build a squashfs. They give different bytes, because they read files in different order, and so may
+// two versions of one program; the lock records which was used.
 const (
 	streamed = "sqfstar"    // reads an archive; squashfs-tools 4.5 and later
 	unpacked = "mksquashfs" // reads a tree on disk; squashfs-tools 4.4 and later
 )
 
-// options make the bytes depend on names, modes and contents alone. gzip is what every Apptainer can mount.
+// options makes the bytes depend only on names, modes and contents. Every Apptainer can mount gzip.
 var options = []string{"-comp", "gzip", "-b", "131072", "-mkfs-time", "0", "-all-time", "0", "-all-root", "-no-xattrs", "-no-progress"}
 
-// builder is the program that makes squashfs here.
+// builder is the program that builds a squashfs on this host.
 type builder struct{ path, name, version string }
 
-// text is what the lock says about how an image was made.
+// text returns what the lock records about how an image was built.
 func (b builder) text() string { return b.name + " " + b.version + ", gzip" }
 
 var versionForm = regexp.MustCompile(`version ((\d+)\.(\d+)[0-9A-Za-z.+-]*)`)
 
-// findBuilder finds the program; name asks for one of the two.
+// findBuilder returns the first program found, or the one called name.
 func findBuilder(ctx context.Context, name string) (builder, error) {
 	for _, b := range []builder{{name: streamed}, {name: unpacked}} {
 		if name != "" && name != b.name {
@@ -65,7 +65,7 @@ func findBuilder(ctx context.Context, name string) (builder, error) {
 		WithNext("install the package squashfs-tools, or build the image on another machine and add it").WithSteps(fault.Do("image add"))
 }
 
-// command starts nothing but the program: without a shell, with an empty environment.
+// command returns a command that runs without a shell, in a minimal environment.
 func command(ctx context.Context, path string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, path, args...)
 	c.Env = []string{"LC_ALL=C", "PATH=/usr/bin:/bin"}
@@ -73,7 +73,7 @@ func command(ctx context.Context, path string, args ...string) *exec.Cmd {
 	return c
 }
 
-// squash makes a squashfs of a tree in the folder work. layers are the files that the contents come from.
+// squash builds a squashfs of a tree in the folder work. layers are the files with the contents.
 func (p *Puller) squash(ctx context.Context, b builder, t *tree, layers []string, work string) (out string, err error) {
 	out = filepath.Join(work, "root.squashfs")
 	list := t.list()
@@ -97,7 +97,7 @@ func (p *Puller) squash(ctx context.Context, b builder, t *tree, layers []string
 	return out, run(c, func(w io.Writer) error { return s.stream(ctx, list, w) })
 }
 
-// run carries out the program and says what it said when it failed.
+// run runs the program. An error has the end of its output.
 func run(c *exec.Cmd, feed func(io.Writer) error) error {
 	said := &tail{}
 	c.Stdout, c.Stderr = said, said
@@ -144,7 +144,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// source gives the contents of files.
+// source reads the contents of files from the layers.
 type source struct {
 	*Puller
 	layers   []string
@@ -179,7 +179,7 @@ func (s *source) contents(ctx context.Context, each func(c *content, body io.Rea
 	return nil
 }
 
-// stream writes the tree as an archive: folders, files as the layers have them, files that no layer has, links.
+// stream writes the tree as an archive: folders, files in the order of the layers, files that no layer has, links.
 func (s *source) stream(ctx context.Context, list []entry, w io.Writer) error {
 	a := tar.NewWriter(w)
 	head := func(h tar.Header) error {
@@ -220,8 +220,8 @@ func (s *source) stream(ctx context.Context, list []entry, w io.Writer) error {
 	return a.Close()
 }
 
-// unpack makes the tree on disk, below a folder that nothing in it leads out of: names were judged, and [os.Root] follows no link outside.
-// Files are made before symbolic links, so that none is on the way of any.
+// unpack creates the tree on disk. Nothing leads out of its folder: names were checked, and [os.Root] follows no link
+// outside. Files are created before symbolic links, so that no link is in the path of a file.
 func (s *source) unpack(ctx context.Context, list []entry, dir string) error {
 	if err := errors.Join(os.Mkdir(dir, folderMode), os.Chmod(dir, folderMode)); err != nil {
 		return cacheFault(err)
@@ -269,7 +269,7 @@ func (s *source) unpack(ctx context.Context, list []entry, dir string) error {
 	return nil
 }
 
-// mode is a mode of an archive as Go has it.
+// mode converts a mode of an archive to Go's.
 func mode(m int64) fs.FileMode {
 	out := fs.FileMode(m & 0o777)
 	if m&0o1000 != 0 {

@@ -10,35 +10,36 @@ import (
 	"slurmgate/fault"
 )
 
-// A tree is the root filesystem that the layers of an image make: names, modes and links, without the bytes of files. It is built in
-// memory from the headers of the layers' archives, so that no name in them ever reaches this machine's filesystem before it was judged.
+// A tree is the root filesystem of an image's layers: names, modes and links, without the bytes of files. It is built
+// in memory from the headers of the layers' archives, so that no name reaches this machine's filesystem before it was
+// checked.
 //
-// The rules are those of the OCI image specification, as containerd carries them out: a later layer replaces; ".wh.NAME" removes NAME of
-// the layers below; ".wh..wh..opq" removes all that layers below have in its folder; a symbolic link in the path of an entry is followed,
-// inside the root. go-containerregistry's mutate.Extract is not used: it ignores opaque folders, and a hard link whose target a later layer
-// replaced gets the new bytes.
+// The rules are those of the OCI image specification, as containerd implements them: a later layer replaces; ".wh.NAME"
+// removes NAME of the layers below; ".wh..wh..opq" removes everything of the layers below in its folder; a symbolic
+// link in the path of an entry is followed, inside the root. go-containerregistry's mutate.Extract is not used: it
+// ignores opaque folders, and a hard link whose target a later layer replaced gets the new bytes.
 type tree struct {
 	root    *node
 	limits  Limits
 	entries int
 	bytes   int64 // of all files in all layers
 	names   int64 // bytes of all names in all layers
-	layer   int   // that is read now
-	skipped int   // devices, pipes and sockets, which an image for jobs has no use for
+	layer   int   // being read
+	skipped int   // devices, pipes and sockets, which jobs do not need
 }
 
 // node is a folder, a file or a symbolic link.
 type node struct {
-	layer    int // that it comes from
+	layer    int // that has it
 	mode     int64
 	children map[string]*node // of a folder, never nil
 	link     string           // of a symbolic link
 	file     *content         // of a file; hard links share it
 }
 
-// content says where a file's bytes are.
+// content is the location of a file's bytes.
 type content struct {
-	layer, index int // the layer, and which of its archive's entries
+	layer, index int // the layer, and the index of the entry in its archive
 	size         int64
 	mode         int64
 	data         []byte   // of a file that no layer has; layer is then -1
@@ -62,7 +63,7 @@ func folder(layer int) *node {
 	return &node{layer: layer, mode: folderMode, children: map[string]*node{}}
 }
 
-// bad refuses an entry of a layer.
+// bad returns the fault of an entry of a layer.
 func bad(name, msg string) error {
 	return fault.Invalid("the image cannot be used", fault.Problem{Code: "IMAGE-LAYER", Field: "source",
 		Rule: "layers that only hold names below /",
@@ -70,7 +71,7 @@ func bad(name, msg string) error {
 		Hint: "do not use this image: it is damaged, or made to do harm"})
 }
 
-// parts splits a name of an archive; none for the root itself.
+// parts splits a name of an archive; the root itself has no parts.
 func parts(name string) ([]string, error) {
 	if len(name) > maxPath || strings.ContainsRune(name, 0) {
 		return nil, bad(name, "has a name that no file can have")
@@ -90,8 +91,8 @@ func parts(name string) ([]string, error) {
 	return list, nil
 }
 
-// folderOf finds the folder that a path leads to, following symbolic links inside the root. Missing folders are made if make is set; else
-// nil is returned.
+// folderOf returns the folder of a path, following symbolic links inside the root. If the folder is missing it is
+// created if create is set; otherwise nil is returned.
 func (t *tree) folderOf(way []string, create bool) (*node, error) {
 	stack, hops := []*node{t.root}, 0
 	for len(way) > 0 {
@@ -129,12 +130,12 @@ func (t *tree) folderOf(way []string, create bool) (*node, error) {
 	return stack[len(stack)-1], nil
 }
 
-// steps are the words of a link's target; .. stays.
+// steps splits a link's target into its parts; .. remains.
 func steps(target string) []string {
 	return slices.DeleteFunc(strings.Split(target, "/"), func(p string) bool { return p == "" || p == "." })
 }
 
-// add takes an entry of the layer's archive, the index-th.
+// add adds an entry of the layer's archive, the index-th, to the tree.
 func (t *tree) add(h *tar.Header, index int) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
@@ -166,7 +167,7 @@ func (t *tree) add(h *tar.Header, index int) error {
 	return t.put(in, name, h, index)
 }
 
-// remove carries out a whiteout in a folder, which is nil where no layer has it.
+// remove applies a whiteout in a folder, which is nil if no layer has it.
 func (t *tree) remove(in *node, name, full string) error {
 	switch hidden := strings.TrimPrefix(name, whiteout); {
 	case hidden == "" || hidden == "." || hidden == "..":
@@ -174,14 +175,14 @@ func (t *tree) remove(in *node, name, full string) error {
 	case in == nil:
 	case name == opaque:
 		t.prune(in)
-	case strings.HasPrefix(name, aufs): // what an old storage driver kept for itself
+	case strings.HasPrefix(name, aufs): // internal files of an old storage driver
 	default:
 		t.hide(in, hidden)
 	}
 	return nil
 }
 
-// hide removes what the layers below have under a name, and reports whether something of this layer is left.
+// hide removes the entry of the layers below under a name, and reports whether something of this layer is left.
 func (t *tree) hide(in *node, name string) bool {
 	n := in.children[name]
 	if n == nil {
@@ -197,7 +198,7 @@ func (t *tree) hide(in *node, name string) bool {
 	return left
 }
 
-// prune removes what the layers below have in a folder.
+// prune removes the entries of the layers below from a folder, and reports whether something of this layer is left.
 func (t *tree) prune(in *node) (left bool) {
 	for name := range in.children {
 		if t.hide(in, name) {
@@ -207,7 +208,7 @@ func (t *tree) prune(in *node) (left bool) {
 	return left
 }
 
-// put enters a folder, a file or a link.
+// put adds a folder, a file or a link.
 func (t *tree) put(in *node, name string, h *tar.Header, index int) error {
 	old := in.children[name]
 	switch h.Typeflag {
@@ -241,7 +242,7 @@ func (t *tree) put(in *node, name string, h *tar.Header, index int) error {
 	return nil
 }
 
-// target finds what a hard link names.
+// target returns the node that a hard link names.
 func (t *tree) target(h *tar.Header) (*node, error) {
 	way, err := parts(h.Linkname)
 	if err != nil {
@@ -261,7 +262,8 @@ func (t *tree) target(h *tar.Header) (*node, error) {
 	return nil, bad(h.Name, "is a hard link to something that is not there")
 }
 
-// plainMode is a mode as the image has it: everybody may read what the owner may, as jobs are no root, and nothing is setuid or setgid.
+// plainMode returns the mode for the image: everyone may read what the owner may, as jobs are not root, and nothing is
+// setuid or setgid.
 func plainMode(mode int64) int64 {
 	mode = mode&0o1777 | 0o644
 	if mode&0o111 != 0 {
@@ -270,8 +272,8 @@ func plainMode(mode int64) int64 {
 	return mode
 }
 
-// write enters a file that no layer has, if there is nothing yet under that name or replace is set. Where a file is in the way of its
-// folder, nothing happens.
+// write adds a file that no layer has, if the name is free or replace is set. If a file has the name of its folder,
+// write does nothing.
 func (t *tree) write(name string, mode int64, data []byte, replace bool) {
 	in, err := t.folderOf(steps(path.Dir(name)), true)
 	if err != nil || in.children[path.Base(name)] != nil && !replace {
@@ -281,7 +283,7 @@ func (t *tree) write(name string, mode int64, data []byte, replace bool) {
 	in.children[path.Base(name)] = &node{layer: t.layer, file: c}
 }
 
-// mkdir makes a folder, if there is nothing yet under that name.
+// mkdir adds a folder, if the name is free.
 func (t *tree) mkdir(name string, mode int64) {
 	in, err := t.folderOf(steps(path.Dir(name)), true)
 	if err == nil && in.children[path.Base(name)] == nil {
@@ -297,7 +299,7 @@ type entry struct {
 	*node
 }
 
-// list gives everything below the root: folders before what they hold, names in order. Files learn their names.
+// list returns all entries below the root: folders before their content, names in order. It sets the names of files.
 func (t *tree) list() (all []entry) {
 	var walk func(at *node, below string)
 	walk = func(at *node, below string) {
