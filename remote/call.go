@@ -20,14 +20,15 @@ import (
 
 // Call is one run of a script.
 type Call struct {
-	Script string    // for /bin/sh -c; constant text, never made of what somebody else has written
+	Script string    // for /bin/sh -c; constant text, never built from untrusted text
 	Args   []string  // $1 …; any bytes but NUL
-	Stdin  io.Reader // nil: /dev/null. It is sent once the script was started; reading it must not block for long
-	Limit  int64     // bytes of standard output; standard error is kept to 512 KiB
-	Sink   io.Writer // takes standard output as it comes, instead of Output; nil: it is kept
+	Stdin  io.Reader // nil: /dev/null. It is sent after the script has started; reading it must not block for long
+	Limit  int64     // bytes of standard output; standard error is cut to 512 KiB
+	Sink   io.Writer // receives standard output while it arrives; nil: it is stored in Output
 
-	// Once: the script starts only after the far shell has answered, at the price of one round trip. Every error before that proves that the
-	// script will never be started. Without it a script may start after its caller has given up, as when a login shell hangs for a while.
+	// Once makes the script start only after the far shell has answered, at the cost of one round trip. Every error
+	// before that proves that the script will never be started. Without Once a script may start after its caller has
+	// given up, for instance when a login shell hangs for a while.
 	Once bool
 }
 
@@ -36,12 +37,12 @@ type Output struct {
 	Stdout []byte
 	Stderr string
 	Exit   int
-	Noise  string // the end of what the login shell's start-up files printed before the script started
+	Noise  string // the end of the output of the login shell's start-up files, before the script started
 }
 
 const (
 	maxStderr     = 512 << 10
-	maxComplaints = 64 << 20 // then whoever prints has no end in mind
+	maxComplaints = 64 << 20 // more is taken for endless output
 )
 
 // command is all that is ever requested of a login shell.
@@ -51,14 +52,14 @@ const command = "/bin/sh -s"
 type exchange struct {
 	h    *Host
 	call Call
-	wait bool // for the answer, before the script starts
+	wait bool // the script starts only after the answer
 
 	ch       ssh.Channel
 	out, err *answer
 	begun    chan struct{}
-	told     atomic.Bool // the word to start was sent, or may have been
+	told     atomic.Bool // the start line was sent, or may have been
 	left     chan struct{}
-	status   atomic.Bool // the host said how the login shell ended
+	status   atomic.Bool // the host reported how the login shell ended
 
 	sink, stdin gate
 	kept        bytes.Buffer
@@ -95,10 +96,10 @@ var (
 	errLoud    = errors.New("the script printed more than 64 MiB on standard error")
 )
 
-// Run runs a script and waits for it. A script that ran to its end is no error, whatever its exit status. Every other end is a Transport
-// fault, and [NotStarted] says what it proves; the script may continue then. When ctx ends, Run returns at once. Without a
-// deadline in ctx, the wait for a session and for the far shell's first answer is bounded all the same; the script itself may
-// take as long as it needs.
+// Run runs a script and waits for it. A script that ran to its end is no error, whatever its exit status. Every other
+// end is a Transport fault, and [NotStarted] says what it proves; the script may continue then. When ctx ends, Run
+// returns immediately. Without a deadline in ctx, the wait for a session and for the far shell's first answer is still
+// bounded; the script itself may run for any time.
 func (h *Host) Run(ctx context.Context, c Call) (Output, error) {
 	random := make([]byte, 16)
 	rand.Read(random) // never fails
@@ -122,7 +123,7 @@ func (h *Host) Run(ctx context.Context, c Call) (Output, error) {
 	}
 	defer on.leave()
 	x.ch = ch
-	go func() { // until both sides have closed the channel
+	go func() { // runs until both sides have closed the channel
 		for r := range requests {
 			if r.Type == "exit-status" || r.Type == "exit-signal" {
 				x.status.Store(true)
@@ -173,10 +174,10 @@ func (x *exchange) run(ctx context.Context, text []byte) (Output, error) {
 	}
 }
 
-// code is the code of a failure: the given one where it is certain that the script never starts.
+// code returns the code of a failure: certain if the script certainly never starts, else Cut.
 func (x *exchange) code(certain string) string {
 	if x.wait && !x.told.Load() {
-		// Nobody gives the word any more.
+		// After this the start line is never sent.
 		x.stdin.close()
 		if !x.told.Load() {
 			return certain
@@ -185,7 +186,7 @@ func (x *exchange) code(certain string) string {
 	return Cut
 }
 
-// heard is what the login shell printed before /bin/sh started, on both streams.
+// heard returns what the login shell printed before /bin/sh started, on both streams.
 func (x *exchange) heard() []byte {
 	return bytes.Join([][]byte{x.err.heard(), x.out.heard()}, []byte("\n"))
 }
@@ -202,7 +203,7 @@ func (x *exchange) talk(text []byte) error {
 	complaints := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(x.err, x.ch.Stderr())
-		complaints <- err // first: the end of the other stream, which Close brings, is read by it
+		complaints <- err // sent first, before Close ends the other stream
 		if errors.Is(err, errLoud) || errors.Is(err, errNoise) {
 			x.ch.Close()
 		}
@@ -222,7 +223,7 @@ func (x *exchange) talk(text []byte) error {
 		err = <-complaints
 	} else if err == nil {
 		select {
-		case c := <-complaints: // may be why the channel was closed
+		case c := <-complaints: // possibly the reason why the channel was closed
 			if !errors.Is(c, errEnded) {
 				err = c
 			}
@@ -238,7 +239,7 @@ func (x *exchange) talk(text []byte) error {
 	return nil
 }
 
-// feed sends the text, the word to start and the standard input. What fails here shows in the answer.
+// feed sends the text, the start line and the standard input. A failure here shows in the answer.
 func (x *exchange) feed(text []byte) {
 	defer x.ch.CloseWrite()
 	if _, err := x.ch.Write(text); err != nil || !x.wait {
@@ -275,7 +276,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// take passes on what the script printed.
+// take passes on the script's output, up to the limit.
 func (x *exchange) take(p []byte) error {
 	return x.sink.do(func() error {
 		room := x.call.Limit - x.taken
@@ -297,7 +298,7 @@ func (x *exchange) take(p []byte) error {
 	})
 }
 
-// broken says what an answer without an end proves. err is nil where a stream just ended.
+// broken returns the fault of an answer without an end. err is nil if a stream just ended.
 func (x *exchange) broken(err error) error {
 	if err == nil {
 		select { // the exit status follows the streams

@@ -26,7 +26,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%q %q %d %v", out.Stdout, out.Stderr, out.Exit, err)
 		}
 	}
-	in := bytes.Repeat([]byte("exit 3\n"), 100<<10) // what the script does not read is no command
+	in := bytes.Repeat([]byte("exit 3\n"), 100<<10) // input that the script does not read is not executed
 	out, err := h.Run(t.Context(), Call{Script: "head -c 700000 | md5sum; exit 4", Stdin: bytes.NewReader(in), Limit: 100})
 	if err != nil || out.Exit != 4 || !strings.HasPrefix(string(out.Stdout), fmt.Sprintf("%x", md5.Sum(in[:700000]))) {
 		t.Errorf("%q %d %v", out.Stdout, out.Exit, err)
@@ -73,7 +73,8 @@ func TestRunTogether(t *testing.T) {
 	}
 }
 
-// A profile may print, ask a few times, or echo what it reads; one that takes the input or never ends is named as the cause.
+// A profile may print, read a few lines, or echo its input; one that consumes the input or never ends is reported as
+// the cause.
 func TestProfiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		profile string
@@ -101,7 +102,7 @@ func TestProfiles(t *testing.T) {
 			_, config := serve(t, c.profile)
 			h := open(t, config)
 			if c.code != "" {
-				h.timing.hello = 4 * time.Second // enough for what the profile prints
+				h.timing.hello = 4 * time.Second // enough for the profile's output
 			}
 			for _, once := range []bool{true, false} {
 				ran := filepath.Join(t.TempDir(), "ran")
@@ -113,7 +114,7 @@ func TestProfiles(t *testing.T) {
 					continue
 				}
 				if _, there := os.Stat(ran); there == nil {
-					t.Error("it was executed")
+					t.Error("the script was executed")
 				}
 				_, said, _ := strings.Cut(err.Error(), "it printed: ")
 				if !strings.Contains(err.Error(), c.says) || len(said) > 900 || strings.Contains(said, "\033") {
@@ -127,7 +128,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// A script that was never given its word does not start, however late its login shell is.
+// A script without its start line does not start, however late its login shell is.
 func TestNeverLate(t *testing.T) {
 	dir := t.TempDir()
 	late := "touch " + dir + "/up; while [ -e " + dir + "/up ] && [ ! -e " + dir + "/go ]; do sleep 0.02; done"
@@ -147,7 +148,7 @@ func TestNeverLate(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
-		t.Error("the script was started after its caller had been told that it was not")
+		t.Error("the script started after Run had reported that it was not started")
 	}
 }
 
@@ -160,7 +161,7 @@ func await(t *testing.T, path string) {
 	t.Errorf("%s did not appear within 2 minutes", path)
 }
 
-// The end of a call's time is no end of the script, and nothing is written to the sink any more.
+// The end of a call's context does not end the script, and nothing is written to the sink afterwards.
 func TestGivenUp(t *testing.T) {
 	_, c := serve(t, "")
 	h := open(t, c)
@@ -227,7 +228,7 @@ func TestSFTP(t *testing.T) {
 	if n := s.Accepted.Load(); n != 2 {
 		t.Errorf("%d connections", n)
 	}
-	for range 3 * MaxConnections { // what is closed is free again
+	for range 3 * MaxConnections { // a closed connection can be opened again
 		more.Close()
 		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			if more, err = h.More(t.Context()); fault.CodeOf(err) != Busy || time.Now().After(end) {

@@ -13,29 +13,30 @@ import (
 	"slurmgate/fault"
 )
 
-// Config says how a host is reached. All paths are of this machine.
+// Config describes how to reach a host. All paths are of this machine.
 type Config struct {
 	Address     string   // host:port; without a port, 22
-	User        string   // whom to log in as
-	KnownHosts  []string // known_hosts files; a host key that is not in them is refused
-	Key         string   // private key file, which nobody else may read; or Agent, or Credentials
+	User        string   // the user to log in as
+	KnownHosts  []string // known_hosts files; other host keys are refused
+	Key         string   // private key file, readable only for its owner; or Agent, or Credentials
 	Certificate string   // user certificate of the key; may be empty
 	Agent       string   // socket of an SSH agent that has the key
-	Jump        []Config // hosts to go through, the first one first; theirs are ignored
+	Jump        []Config // hosts to go through, in order; their own Jump is ignored
 
-	// Credentials gives a key with a user certificate, and when the certificate ends. It is called for each connection, which ends with
-	// its certificate. Its errors reach the caller as they are, and prove that nothing was started.
+	// Credentials returns a key with a user certificate, and when the certificate ends. It is called for each
+	// connection, which ends with its certificate. Its errors reach the caller unchanged, and prove that nothing was
+	// started.
 	Credentials func(ctx context.Context) (ssh.Signer, time.Time, error)
 	// Idle is how long a connection without a call stays open; 0: until it is lost or its certificate ends.
 	Idle time.Duration
-	// Logins bounds how many connections of all hosts that share it are being made at a time: its capacity. nil: no bound.
+	// Logins bounds, by its capacity, the concurrent logins of all hosts that share it. nil: no bound.
 	Logins chan struct{}
 }
 
-// name is how messages call the host.
+// name returns the host's name in messages.
 func (c Config) name() string { return c.User + "@" + c.Address }
 
-// normal fills in the port.
+// normal returns the configuration with a port.
 func (c Config) normal() Config {
 	if _, _, err := net.SplitHostPort(c.Address); err != nil {
 		c.Address = net.JoinHostPort(strings.Trim(c.Address, "[]"), "22")
@@ -48,7 +49,7 @@ func (c Config) normal() Config {
 	return c
 }
 
-// check reads all files once, so that a wrong one is found at the start.
+// check reads all files once, so that a faulty one is found at the start.
 func (c Config) check() error {
 	for _, hop := range append(c.Jump, c) {
 		if hop.Address == "" || hop.User == "" {
@@ -80,7 +81,8 @@ func invalid(code, msg string) *fault.Error {
 	return fault.New(fault.Validation, code, msg)
 }
 
-// private refuses a key file that others can use. A group may read a file of another owner: so a package lets a service read root's file.
+// private returns a fault for a key file that others can use. A group may read a file of another owner: this is how a
+// package lets a service read root's file.
 func private(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {

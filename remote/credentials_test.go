@@ -20,7 +20,7 @@ import (
 	"slurmgate/remote/sshtest"
 )
 
-// caller is a server that trusts an authority, and what that authority does.
+// caller is a host whose server trusts an authority, with counters of the authority.
 type caller struct {
 	server *sshtest.Server
 	config Config
@@ -47,7 +47,7 @@ func asCaller(t *testing.T, life time.Duration) *caller {
 	return c
 }
 
-// now is the connection for new calls.
+// now returns the connection for new calls.
 func (h *Host) now(t *testing.T) *link {
 	t.Helper()
 	h.mu.Lock()
@@ -58,7 +58,7 @@ func (h *Host) now(t *testing.T) *link {
 	return h.link
 }
 
-// Each connection has a certificate and a key of its own, and calls share it.
+// Each connection has a separate key and certificate, and calls share the connection.
 //
 // proves SITE-08
 func TestCredentials(t *testing.T) {
@@ -85,8 +85,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// What the signer says reaches the caller with its own code, and proves that nothing was started; so does a host that refuses the login,
-// which is then left alone for minutes.
+// An error of the signer reaches the caller with its own code, and proves that nothing was started. So does a refused
+// login, after which the host is not contacted for minutes.
 //
 // proves SITE-08
 func TestCredentialsRefused(t *testing.T) {
@@ -129,14 +129,14 @@ func TestCredentialsRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	ok(t, h) // over the connection that is there
+	ok(t, h) // over the existing connection
 	if n := c.server.Accepted.Load(); n != 2 {
 		t.Errorf("%d connections: a refused login was tried again for each transfer", n)
 	}
 }
 
-// New calls go over a new connection before the certificate ends. Calls under way finish on the old one, which then closes. None of this
-// is a loss.
+// New calls use a new connection before the certificate ends. Running calls finish on the old one, which then closes.
+// Neither counts as a loss.
 //
 // proves SITE-08
 func TestConnectionEndsWithItsCertificate(t *testing.T) {
@@ -161,14 +161,14 @@ func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	}
 	must(t, <-done)
 	<-old.gone
-	<-h.now(t).gone // which no call uses
+	<-h.now(t).gone // the connection without calls
 	ok(t, h)
 	if _, lost := h.State(); lost != 0 {
 		t.Errorf("%d connections count as lost", lost)
 	}
 }
 
-// untilTime waits for a time.
+// untilTime waits until a time.
 func untilTime(ctx context.Context, at time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, at)
 	defer cancel()
@@ -183,7 +183,7 @@ func untilTime(ctx context.Context, at time.Time) error {
 //
 // proves SITE-08
 func TestCallEndsWithItsCertificate(t *testing.T) {
-	for life := 200 * time.Millisecond; ; life *= 2 { // until the script starts in that time
+	for life := 200 * time.Millisecond; ; life *= 2 { // until the script starts within that time
 		h := open(t, asCaller(t, life).config)
 		h.timing.grace = 100 * time.Millisecond
 		_, err := h.Run(t.Context(), Call{Script: "sleep 600", Limit: 1, Once: true})
@@ -200,7 +200,7 @@ func TestCallEndsWithItsCertificate(t *testing.T) {
 	}
 }
 
-// A connection that nothing uses is closed. An open SFTP channel is no use; a request on it is.
+// An idle connection is closed. An open SFTP channel does not count as use; a request on it does.
 //
 // proves SITE-08
 func TestIdle(t *testing.T) {
@@ -224,7 +224,7 @@ func TestIdle(t *testing.T) {
 	}
 	client, err := h.More(t.Context())
 	must(t, err)
-	if err := client.Wait(); err == nil { // a further connection closes too
+	if err := client.Wait(); err == nil { // an additional connection closes too
 		t.Error("no error at the end of a connection")
 	}
 	ok(t, h)
@@ -233,7 +233,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// When a connection is due to end: pure arithmetic, beside the tests on real connections.
+// review decides when a connection ends. This is pure arithmetic; other tests use real connections.
 func TestReview(t *testing.T) {
 	base := time.Unix(1_000_000, 0)
 	at := func(s float64) time.Time { return base.Add(time.Duration(s * float64(time.Second))) }
@@ -269,7 +269,7 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// Drop ends what is under way and what is being made. The next call logs in anew.
+// Drop ends running calls and attempts to connect. The next call logs in again.
 //
 // proves SITE-08
 func TestDrop(t *testing.T) {
@@ -301,7 +301,7 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// Hosts that share a bound make no more connections at a time than it allows.
+// Hosts that share Logins make at most that many logins at a time.
 func TestLogins(t *testing.T) {
 	c := asCaller(t, time.Hour)
 	c.config.Logins = make(chan struct{}, 2)
@@ -337,7 +337,7 @@ func TestLogins(t *testing.T) {
 	}
 }
 
-// An SFTP server that a user has put in the place of the host's cannot keep a request busy for ever, or fill the memory with names.
+// An SFTP server that a user has substituted cannot keep a request running for ever, or fill the memory with names.
 //
 // proves SITE-08
 func TestServerOfTheUser(t *testing.T) {
@@ -401,7 +401,7 @@ func TestServerOfTheUser(t *testing.T) {
 	}
 }
 
-// packets sees the packets of a stream however it is cut.
+// packets counts the packets of a stream for any division into parts.
 func TestPackets(t *testing.T) {
 	stream := []byte("\x00\x00\x00\x01a\x00\x00\x00\x00\x00\x00\x00\x05hello\x00\x00\x00\x02x")
 	for size := 1; size <= len(stream); size++ {

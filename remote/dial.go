@@ -17,8 +17,8 @@ const hopTime = 20 * time.Second
 // dialed is a connection through jump hosts.
 type dialed struct {
 	*ssh.Client
-	closeAll func()    // closes it and those of the jump hosts
-	until    time.Time // when its certificate ends; zero: it has none that ends
+	closeAll func()    // closes it and the connections to the jump hosts
+	until    time.Time // when its certificate ends; zero: never
 }
 
 // dial connects to the host, through its jump hosts.
@@ -33,7 +33,7 @@ func (c Config) dial(ctx context.Context) (d dialed, err error) {
 	}
 	var open []*ssh.Client
 	end := func() {
-		for _, client := range open { // the outermost first: what goes through it ends with it, and closing it never blocks
+		for _, client := range open { // the outermost first: the connections through it end with it, and closing it never blocks
 			client.Close()
 		}
 	}
@@ -57,7 +57,7 @@ func (c Config) dial(ctx context.Context) (d dialed, err error) {
 	return d, nil
 }
 
-// dialFrom connects to one host: from here, or from another one.
+// dialFrom connects to one host, from this machine (nil) or from another host.
 func (c Config) dialFrom(ctx context.Context, from *ssh.Client) (client *ssh.Client, until time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hopTime)
 	defer cancel()

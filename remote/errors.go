@@ -16,10 +16,10 @@ const (
 	Unreachable = "ssh_unreachable" // no connection: nothing was started
 	BadHostKey  = "ssh_host_key"    // the host key is unknown, changed or revoked; nothing was sent, no login was tried
 	BadLogin    = "ssh_auth"        // the host does not accept user and key
-	Refused     = "login_refused"   // the host does not accept the certificate that was made for this user
+	Refused     = "login_refused"   // the host does not accept the certificate for this user
 	Busy        = "ssh_busy"        // the host allows no further session (MaxSessions): nothing was started
-	NoShell     = "ssh_shell"       // the login shell did not come to /bin/sh: nothing was started
-	Cut         = "ssh_cut"         // the connection was lost, or the time was over: it is unknown whether the script ran to its end
+	NoShell     = "ssh_shell"       // the login shell did not start /bin/sh: nothing was started
+	Cut         = "ssh_cut"         // the connection was lost, or time ran out: it is unknown whether the script ran to its end
 )
 
 // NotStarted reports whether an error proves that the script was not started, and never will be.
@@ -32,7 +32,7 @@ func NotStarted(err error) bool {
 	return none
 }
 
-// notStarted is an error of [Config.Credentials].
+// notStarted marks an error of [Config.Credentials].
 type notStarted struct{ error }
 
 func (n notStarted) Unwrap() error { return n.error }
@@ -41,10 +41,10 @@ func (h *Host) fault(code, msg string, err error) *fault.Error {
 	return fault.Wrap(fault.Transport, code, h.cfg.name()+": "+msg, err)
 }
 
-// maxSaid bounds how much of a profile's text an error has, in bytes.
+// maxSaid bounds a profile's text in an error, in bytes.
 const maxSaid = 200
 
-// profile describes a login shell from which no sign of /bin/sh came.
+// profile returns the fault of a login shell that did not start /bin/sh.
 func (h *Host) profile(code, what string, noise []byte) *fault.Error {
 	said := ""
 	if text := strings.TrimSpace(strings.ToValidUTF8(string(noise), "?")); text != "" {
@@ -54,7 +54,7 @@ func (h *Host) profile(code, what string, noise []byte) *fault.Error {
 		"config.fish, .zshenv) must not ask, wait, read standard input or exit when no terminal is there")
 }
 
-// refused describes why a host accepts no login.
+// refused returns the fault of a host that refuses the login.
 func refused(hop Config, err error) *fault.Error {
 	text := err.Error()
 	if strings.Contains(text, "unable to authenticate") || strings.Contains(text, "oo many authentication failures") {
@@ -99,7 +99,7 @@ func (c Config) credential() string {
 	return "key " + c.Key
 }
 
-// fingerprint names a host key as ssh-keygen -l does.
+// fingerprint formats a host key as ssh-keygen -l does.
 func fingerprint(key ssh.PublicKey) string {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		return fmt.Sprintf("a %s signed by %s", cert.Type(), cmp.Or(ssh.FingerprintSHA256(cert.SignatureKey), "nobody"))

@@ -11,35 +11,37 @@ import (
 	"slurmgate/shell"
 )
 
-// What goes to the standard input of /bin/sh -s, M being the mark of the call, a random word:
+// The standard input of /bin/sh -s, where M is the mark of the call, a random word:
 //
-//	⏎⏎…                                             for a profile that reads a line or two: it gets empty ones
+//	⏎⏎…                                             for a profile that reads a line or two: it reads empty ones
 //	sg_M=<base64 of the text below>⏎
 //	eval "$(PATH=/usr/bin:/bin; export PATH; printf %s "$sg_M" | command base64 -d)"⏎
 //
-// and the text, which the shell runs whole or not at all: where a profile took the beginning of the input, or the connection was cut,
-// sg_M is not set or the second line is not complete.
+// and the text, which the shell runs whole or not at all: if a profile read the beginning of the input, or the
+// connection was cut, sg_M is not set or the second line is incomplete.
 //
-//	print "⏎M begin⏎" on both streams                M in two halves, so that an echo of the input is no mark
+//	print "⏎M begin⏎" on both streams                M in two parts, so that an echo of the input is no mark
 //	read one line, which must be go                  with Call.Once or Stdin
 //	run the script by a new /bin/sh with a clean environment and umask, its arguments as quoted words
 //	print "⏎M end <exit status>⏎" on both streams
 //
-// The commands are the host's, whatever PATH, functions and umask the user's start-up files have set. That keeps an unlucky user out of
-// trouble. It does not stop a user who wants to forge: what runs as the user may say anything (LD_PRELOAD in ~/.ssh/environment is enough).
+// The commands are the host's, for any PATH, functions and umask of the user's start-up files. This protects against
+// accidents, not against a user who forges output: a program of the user may print anything (LD_PRELOAD in
+// ~/.ssh/environment is enough).
 //
-// Nothing that a shell has read ahead is missing then: what follows the text, go and Call.Stdin, is sent after the answer has begun.
+// A shell that reads ahead loses nothing: go and Call.Stdin, which follow the text, are sent after the answer has
+// begun.
 
-// askable is how many lines a profile may read before it reaches ours.
+// askable is the number of empty lines that a profile may read.
 const askable = 32
 
-// Bounds of what a call carries in its line: an argument of a Linux process has 128 KiB at most.
+// Bounds of the line of a call: an argument of a Linux process has at most 128 KiB.
 const (
 	maxWord = 96 << 10
 	maxText = 512 << 10
 )
 
-// frame makes the input of a call.
+// frame returns the input of a call.
 func frame(mark, script string, args []string, wait, stdin bool) ([]byte, error) {
 	half := len(mark) / 2
 	var b strings.Builder
@@ -67,17 +69,17 @@ func frame(mark, script string, args []string, wait, stdin bool) ([]byte, error)
 		"\neval \"$(PATH=/usr/bin:/bin; export PATH; printf %s \"$sg_" + mark + "\" | command base64 -d)\"\n"), nil
 }
 
-// answer takes apart one stream of a call: what comes before the mark, what the script printed, and the end.
+// answer splits one stream of a call: the text before the mark, the script's output, and the end.
 type answer struct {
 	begin, end []byte
-	to         func([]byte) error // takes what the script printed
+	to         func([]byte) error // receives the script's output
 	begun      func()             // called once at the mark
 
-	mu    sync.Mutex // holds while the mark has not come: heard is called meanwhile
+	mu    sync.Mutex // used until the mark comes, because heard is called concurrently
 	state state
-	rest  []byte // what may be the beginning of a mark
-	noise []byte // the last of what came before
-	loud  int    // bytes that came before
+	rest  []byte // possibly the beginning of a mark
+	noise []byte // the end of the text before the mark
+	loud  int    // bytes before the mark
 	exit  int
 }
 
@@ -89,7 +91,7 @@ const (
 	ended
 )
 
-// maxNoise is how much a profile may print.
+// maxNoise bounds the output of a profile, in bytes.
 const maxNoise = 1 << 20
 
 var (
@@ -102,7 +104,7 @@ func newAnswer(mark string, to func([]byte) error, begun func()) *answer {
 	return &answer{begin: []byte("\n" + mark + " begin\n"), end: []byte("\n" + mark + " end "), to: to, begun: begun}
 }
 
-// Write takes the next part, until its error is errEnded.
+// Write reads the next part of the stream. It returns errEnded after the end.
 func (a *answer) Write(p []byte) (int, error) {
 	if a.state == before {
 		if err := a.listen(p); err != nil || a.state == before {
@@ -137,7 +139,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return len(p), errEnded
 }
 
-// listen takes the next part while the mark has not come.
+// listen reads the next part while the mark has not come.
 func (a *answer) listen(p []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,7 +156,7 @@ func (a *answer) listen(p []byte) error {
 	return nil
 }
 
-// drop forgets n bytes of what came before the mark.
+// drop moves n bytes of rest to the text before the mark.
 func (a *answer) drop(n int) error {
 	a.loud += n
 	a.noise = append(a.noise, a.rest[:n]...)
@@ -166,7 +168,7 @@ func (a *answer) drop(n int) error {
 	return nil
 }
 
-// pass hands n bytes on.
+// pass passes n bytes of rest to the receiver.
 func (a *answer) pass(n int) error {
 	if n == 0 {
 		return nil
@@ -176,7 +178,7 @@ func (a *answer) pass(n int) error {
 	return err
 }
 
-// heard is the last of what was printed before the mark.
+// heard returns the end of the text before the mark.
 func (a *answer) heard() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 const aMark = "00112233445566778899aabbccddeeff"
 
-// parse gives an answer to the parser in parts of n bytes.
+// parse passes an answer to the parser in parts of n bytes.
 func parse(text []byte, n int) (body []byte, a *answer, err error) {
 	a = newAnswer(aMark, func(p []byte) error { body = append(body, p...); return nil }, func() {})
 	for len(text) > 0 && err == nil {
@@ -56,7 +56,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// The parser says of any bytes in any parts the same as a search of the whole.
+// For any bytes in any parts the parser agrees with a search in the whole.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("noise\n"+aMark+" begin\nbody\n"+aMark+" end 3\nrest"), 3)
 	f.Add([]byte("\n"+aMark+" begin\n\n"+aMark+" end \n"), 1)
@@ -64,7 +64,7 @@ func FuzzAnswer(f *testing.F) {
 		if len(text) > maxNoise {
 			return
 		}
-		// The mark is random, so what is fuzzed cannot know it.
+		// The mark is random, so the fuzzed bytes cannot contain it.
 		text = bytes.ReplaceAll(text, []byte("MARK"), []byte(aMark))
 		body, a, err := parse(text, max(1, min(n, 1<<20)))
 		_, rest, begun := bytes.Cut(text, []byte("\n"+aMark+" begin\n"))
@@ -87,7 +87,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// shells are those of this machine that may be /bin/sh somewhere.
+// shells returns the shells of this machine that may be /bin/sh on a host.
 func shells(t *testing.T) (list []string) {
 	for _, s := range []string{"dash", "bash", "ksh93", "mksh", "busybox"} {
 		if path, err := exec.LookPath(s); err == nil {
@@ -153,7 +153,8 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// Whatever part of the input a profile takes from its beginning, and wherever the connection is cut, the script runs whole or not at all.
+// For any part of the input that a profile reads, and for any cut of the connection, the script runs whole or not at
+// all.
 //
 // slow: starts a session for every byte of a command
 func TestPartOfTheInputRunsNothing(t *testing.T) {

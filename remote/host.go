@@ -12,8 +12,9 @@ import (
 	"slurmgate/fault"
 )
 
-// Host is a login node or a data host, with one connection that all calls share. It is made when it is needed, and made again after it was
-// lost, was closed because nothing used it, or has come to the end of its certificate. A Host is safe for concurrent use.
+// Host is a login node or a data host, with one connection that all calls share. The connection is opened when it is
+// needed, and again after it was lost, was closed because it was idle, or reached the end of its certificate. A Host is
+// safe for concurrent use.
 type Host struct {
 	cfg    Config
 	log    *slog.Logger
@@ -24,39 +25,39 @@ type Host struct {
 	mu      sync.Mutex
 	link    *link // for new calls; nil: not connected
 	made    int   // connections so far
-	lost    int   // of them: those that ended and were not ended here
+	lost    int   // connections that ended and were not closed by this Host
 	links   map[*link]bool
 	dropped int // calls of Drop
 	reason  string
 	dialing *attempt
 	failure error // of the last attempt
 	wait    time.Duration
-	until   time.Time // when the next attempt may be made
-	extra   int       // connections made by More
+	until   time.Time // when the next attempt may start
+	extra   int       // connections opened by More
 }
 
-// timing has the times that tests shorten.
+// timing holds the times that tests shorten.
 type timing struct {
 	first, longest time.Duration // back-off
-	patience       time.Duration // a call waits for a back-off that ends within it
+	patience       time.Duration // a call waits for a back-off that ends within this time
 	alive          time.Duration // between two keep-alives, and the wait for the answer to one
-	hello          time.Duration // for a login shell to come to /bin/sh
+	hello          time.Duration // for a login shell to start /bin/sh
 	busy           time.Duration // for a further session
-	session        time.Duration // for a session to open, with everything before it
-	quiet          time.Duration // without a call; then a connection is closed whose certificate ends
+	session        time.Duration // for a session to open, including connection and login
+	quiet          time.Duration // idle time after which a connection with an ending certificate is closed
 	refused        time.Duration // after a refused certificate
-	grace          time.Duration // after the certificate's end, for calls under way
+	grace          time.Duration // after the certificate's end, for running calls
 }
 
 var usual = timing{first: time.Second, longest: time.Minute, patience: 3 * time.Second, alive: 15 * time.Second, hello: 30 * time.Second,
 	busy: 20 * time.Second, session: 90 * time.Second, quiet: 2 * time.Second, grace: time.Minute,
 	refused: refusedPause}
 
-// refusedPause is how long a host that refused a certificate is left alone: some sshd hold refused logins against the whole address they
-// come from (PerSourcePenalties), and so against all other users.
+// refusedPause is the pause after a host refused a certificate: some sshd penalise the whole source address for refused
+// logins (PerSourcePenalties), and so all other users.
 const refusedPause = 5 * time.Minute
 
-// attempt is a connection that is being made; done is closed at its end.
+// attempt is an attempt to connect; done is closed when it ends.
 type attempt struct {
 	done    chan struct{}
 	link    *link
@@ -64,7 +65,8 @@ type attempt struct {
 	dropped int // calls of Drop before it
 }
 
-// New checks the configuration and the files it names. The host is connected to when it is first needed.
+// New returns a host after it has checked the configuration and its files. It connects when the connection is first
+// needed.
 func New(c Config, log *slog.Logger) (*Host, error) {
 	c = c.normal()
 	if err := c.check(); err != nil {
@@ -75,13 +77,14 @@ func New(c Config, log *slog.Logger) (*Host, error) {
 		links: map[*link]bool{}}, nil
 }
 
-// Name is user@address, for messages.
+// Name returns user@address, for messages.
 func (h *Host) Name() string { return h.cfg.name() }
 
-// User is whom calls run as.
+// User returns the user whom calls run as.
 func (h *Host) User() string { return h.cfg.User }
 
-// State says whether the host is connected now, and how many connections to it were lost. It asks nobody.
+// State returns whether the host is connected now, and how many connections to it were lost. It does not contact the
+// host.
 func (h *Host) State() (up bool, lost int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,20 +97,20 @@ func (h *Host) Close() {
 	h.Drop("the host was closed")
 }
 
-// Drop ends all connections at once, and with them all calls under way. The next call logs in anew.
+// Drop ends all connections immediately, and with them all running calls. The next call logs in again.
 func (h *Host) Drop(reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.link = nil
-	h.dropped++ // so that a connection that is being made ends too
+	h.dropped++ // so that an attempt in progress ends too
 	h.reason = reason
 	for l := range h.links {
 		l.end(reason)
 	}
 }
 
-// Connection returns the number of the kept connection, and connects first where there is none. What is known of the host behind a name
-// holds for one connection: the next one may lead to another login node.
+// Connection returns the number of the kept connection, and connects first if there is none. Facts about the host
+// behind a name hold for one connection: the next one may lead to another login node.
 func (h *Host) Connection(ctx context.Context) (int, error) {
 	l, err := h.connect(ctx)
 	if err != nil {
@@ -117,8 +120,8 @@ func (h *Host) Connection(ctx context.Context) (int, error) {
 	return l.number, nil
 }
 
-// connect returns the kept connection; whoever gets it calls its leave after use. Whoever comes while it is being made waits for the same
-// attempt; an attempt does not end with the call that began it.
+// connect returns the kept connection; the caller must call its leave after use. Concurrent calls wait for the same
+// attempt to connect, which does not end with the call that began it.
 func (h *Host) connect(ctx context.Context) (*link, error) {
 	for {
 		h.mu.Lock()
@@ -161,8 +164,8 @@ func (h *Host) connect(ctx context.Context) (*link, error) {
 	}
 }
 
-// attempt connects once. After a failure the next attempt has to wait, longer each time, by an amount with jitter, so that several gateways
-// do not come back in step.
+// attempt connects once. After a failure the next attempt has to wait, longer each time, by an amount with jitter, so
+// that several gateways do not retry in step.
 func (h *Host) attempt(a *attempt) {
 	d, err := h.cfg.dial(h.ctx)
 	h.mu.Lock()
@@ -187,7 +190,7 @@ func (h *Host) attempt(a *attempt) {
 	close(a.done)
 }
 
-// fails notes a failed attempt. Under mu.
+// fails records a failed attempt. The caller holds mu.
 func (h *Host) fails(err error) {
 	h.failure = err
 	h.wait = min(max(h.timing.first, 2*h.wait), h.timing.longest)
@@ -199,7 +202,8 @@ func (h *Host) fails(err error) {
 	h.log.Warn("no connection over SSH", "error", err, "next_try_in", d.Round(time.Millisecond))
 }
 
-// keepAlive asks the host for a sign of life, and ends the connection when none comes. It returns when the connection is gone.
+// keepAlive sends keep-alives, and closes the connection if the host does not answer. It returns when the connection
+// has ended.
 func (h *Host) keepAlive(l *link) {
 	since := time.Now()
 	tick := time.NewTicker(h.timing.alive)
@@ -235,7 +239,7 @@ func (h *Host) keepAlive(l *link) {
 	h.log.Warn("the SSH connection was lost", "connection", l.number, "after", time.Since(since).Round(time.Second), "error", l.err)
 	if l.used.Load() {
 		h.wait = 0
-	} else { // a host that drops each connection is not asked again at once
+	} else { // a host that drops each connection gets a back-off
 		h.fails(h.fault(Unreachable, "the host ended the connection soon after the login", l.err))
 	}
 }

@@ -19,7 +19,7 @@ func ok(t *testing.T, h *Host) {
 	}
 }
 
-// A host that refuses connections is not flooded: calls share an attempt, and the attempts become rarer.
+// A host that refuses connections is not flooded: calls share an attempt, and attempts become less frequent.
 //
 // proves SITE-04
 func TestBackOff(t *testing.T) {
@@ -49,7 +49,7 @@ func TestBackOff(t *testing.T) {
 		t.Errorf("%d attempts in %s, want at most %d", n, took, most)
 	}
 	var err error
-	for !strings.Contains(fmt.Sprint(err), "the next try is in") { // a slow machine meets the end of a back-off; the next one is longer
+	for !strings.Contains(fmt.Sprint(err), "the next try is in") { // a slow machine may hit the end of a back-off; the next one is longer
 		if _, err = h.Run(t.Context(), Call{Script: "true", Limit: 1}); !NotStarted(err) {
 			t.Fatalf("Run on a host that refuses connections = %v", err)
 		}
@@ -64,7 +64,7 @@ func TestBackOff(t *testing.T) {
 	ok(t, h)
 }
 
-// A lost connection fails the calls under way, says what it proves, and is made again.
+// A lost connection fails the running calls with an error that shows what it proves, and is opened again.
 //
 // proves SITE-04
 func TestConnectionLost(t *testing.T) {
@@ -94,7 +94,7 @@ func TestConnectionLost(t *testing.T) {
 	}
 }
 
-// Beyond MaxSessions calls wait for each other; where nothing ends, the error proves that nothing was started.
+// Beyond MaxSessions calls wait for each other; if no session ends, the error proves that nothing was started.
 //
 // proves SITE-04
 func TestMaxSessions(t *testing.T) {
@@ -129,7 +129,7 @@ func TestMaxSessions(t *testing.T) {
 	ok(t, h)
 }
 
-// A closed host starts nothing any more.
+// A closed host starts nothing.
 func TestClosed(t *testing.T) {
 	_, c := serve(t, "")
 	h := open(t, c)
@@ -140,7 +140,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// A host is asked how many sessions it allows, and all of them are given back.
+// Sessions returns how many sessions a host allows, and closes all of them.
 func TestSessions(t *testing.T) {
 	for _, x := range []struct{ allowed, wanted, got int }{{10, 4, 4}, {3, 4, 3}, {1, 4, 1}, {0, 4, 0}, {10, 10, 10}, {10, 0, 0}} {
 		s, c := serve(t, "")

@@ -14,7 +14,7 @@ import (
 	"slurmgate/fault"
 )
 
-// UnknownKey is the cause of a fault with code [BadHostKey] about a host of which no known_hosts file has a key.
+// UnknownKey is the cause of a fault with code [BadHostKey] if no known_hosts file has a key of the host.
 type UnknownKey struct {
 	Address     string
 	Fingerprint string // SHA256:…
@@ -24,7 +24,8 @@ type UnknownKey struct {
 
 func (u *UnknownKey) Error() string { return u.err.Error() }
 
-// knownHosts reads the files. They are read anew for each connection, so a corrected line needs no restart.
+// knownHosts reads the known_hosts files. They are read again for each connection, so a corrected line needs no
+// restart.
 func (c Config) knownHosts() (*knownhosts.HostKeyDB, error) {
 	if len(c.KnownHosts) == 0 {
 		return nil, invalid("ssh_known_hosts", "no known_hosts file for "+c.Address+", so no host key could be accepted").
@@ -39,8 +40,8 @@ func (c Config) knownHosts() (*knownhosts.HostKeyDB, error) {
 	return db, nil
 }
 
-// hostKeys returns the algorithms of the keys that are known, so that a host with several keys shows one of those, and the check of the
-// key, which leaves what it found in bad.
+// hostKeys returns the algorithms of the known keys, so that a host with several keys shows one of those, and the check
+// of the key, which stores its fault in bad.
 func (c Config) hostKeys(bad *error) ([]string, ssh.HostKeyCallback, error) {
 	db, err := c.knownHosts()
 	if err != nil {
@@ -48,7 +49,7 @@ func (c Config) hostKeys(bad *error) ([]string, ssh.HostKeyCallback, error) {
 	}
 	check := db.HostKeyCallback()
 	algorithms := db.HostKeyAlgorithms(c.Address)
-	if len(algorithms) == 0 { // for an unknown host: the key that people compare first
+	if len(algorithms) == 0 { // for an unknown host: prefer the key that people compare first
 		algorithms = []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512,
 			ssh.KeyAlgoRSASHA256}
 	}

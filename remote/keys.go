@@ -22,7 +22,8 @@ func owned(st fs.FileInfo) bool {
 	return !ok || int(sys.Uid) == os.Geteuid()
 }
 
-// keyFile reads the private key and its certificate. They are read anew for each connection, so a renewed certificate needs no restart.
+// keyFile reads the private key and its certificate. They are read again for each connection, so a renewed certificate
+// needs no restart.
 func (c Config) keyFile() (ssh.Signer, error) {
 	if err := private(c.Key); err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func (c Config) certificate() (*ssh.Certificate, error) {
 	return cert, nil
 }
 
-// fresh says what is wrong with the time of the certificate.
+// fresh returns a fault if the certificate is not valid at the time now.
 func fresh(path string, cert *ssh.Certificate, now time.Time) error {
 	at := uint64(max(0, now.Unix()))
 	utc := func(t uint64) string { return time.Unix(int64(t), 0).UTC().Format(time.RFC3339) }
@@ -87,7 +88,7 @@ func fresh(path string, cert *ssh.Certificate, now time.Time) error {
 	return nil
 }
 
-// signers gives what to log in with, and when that ends, if it ends at all; done ends the use of an agent.
+// signers returns the keys for the login, and when they end (zero: never); done ends the use of an agent.
 func (c Config) signers(ctx context.Context) (list []ssh.Signer, until time.Time, done func(), err error) {
 	done = func() {}
 	if c.Credentials == nil {
@@ -103,7 +104,7 @@ func (c Config) signers(ctx context.Context) (list []ssh.Signer, until time.Time
 	return []ssh.Signer{one}, until, done, nil
 }
 
-// configured gives the keys of the files or of the agent.
+// configured returns the keys of the files or of the agent.
 func (c Config) configured() (list []ssh.Signer, done func(), err error) {
 	done = func() {}
 	var cert *ssh.Certificate

@@ -10,27 +10,27 @@ import (
 
 // link is one connection.
 type link struct {
-	number   int // 0: one of More
+	number   int // 0: a connection of More
 	client   *ssh.Client
 	closeAll func()
 	slots    *slots
 	used     atomic.Bool   // a call has had its answer
 	gone     chan struct{} // closed when the connection has ended
-	err      error         // why; after gone
+	err      error         // reason of the end; valid after gone
 
-	renew time.Time // then new calls need another connection; zero: never
-	until time.Time // then its certificate ends
+	renew time.Time // from then on new calls need another connection; zero: never
+	until time.Time // end of its certificate
 
 	mu    sync.Mutex
-	calls int       // under way: scripts, requests over SFTP, channels that are being opened
+	calls int       // running: scripts, requests over SFTP, openings of channels
 	last  time.Time // when the last one ended
-	why   string    // it was ended here; "": it was not
+	why   string    // reason why this side closed it; "": it did not
 }
 
-// renewal is how long before the end of its certificate a connection takes no further calls, at most.
+// renewal is the longest time before the end of its certificate in which a connection accepts no further calls.
 const renewal = 30 * time.Second
 
-// adopt notes a connection that was made. Under mu.
+// adopt records a new connection. The caller holds mu.
 func (h *Host) adopt(d dialed) *link {
 	now := time.Now()
 	l := &link{client: d.Client, closeAll: d.closeAll, slots: newSlots(sessions), gone: make(chan struct{}), last: now, until: d.until}
@@ -51,7 +51,7 @@ func (h *Host) adopt(d dialed) *link {
 	return l
 }
 
-// tend closes a connection that nothing uses, and one whose certificate ends.
+// tend closes the connection when it is idle, or when its certificate ends.
 func (h *Host) tend(l *link) {
 	for {
 		wait := l.review(time.Now(), h.cfg.Idle, h.timing)
@@ -68,11 +68,11 @@ func (h *Host) tend(l *link) {
 	}
 }
 
-// review ends the connection when it is time to, or says how long it may be left alone. 0: it has ended.
+// review closes the connection if it is due, or returns the time until the next review. 0: the connection has ended.
 func (l *link) review(now time.Time, idle time.Duration, t timing) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	after := func(last time.Duration) time.Duration { // a call that is under way may end at any time
+	after := func(last time.Duration) time.Duration { // a running call may end at any time
 		if l.calls > 0 {
 			return last
 		}
@@ -100,7 +100,7 @@ func (l *link) review(now time.Time, idle time.Duration, t timing) time.Duration
 	return max(time.Millisecond, min(wait, l.renew.Sub(now)))
 }
 
-// enter begins a call on a connection that takes new ones.
+// enter begins a call if the connection accepts new ones, and reports whether it does.
 func (l *link) enter(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *link) enter(now time.Time) bool {
 	return true
 }
 
-// hold begins a call on whatever connection this is, or a part of one.
+// hold begins a call, or a part of one, even if the connection accepts no new ones.
 func (l *link) hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,14 +126,14 @@ func (l *link) leave() {
 	l.last = time.Now()
 }
 
-// end closes the connection with all that uses it, which is no loss.
+// end closes the connection with all its calls. It does not count as lost.
 func (l *link) end(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endNow(why)
 }
 
-// endNow is end under mu.
+// endNow is end for a caller that holds mu.
 func (l *link) endNow(why string) {
 	if l.why == "" {
 		l.why = why
@@ -141,7 +141,7 @@ func (l *link) endNow(why string) {
 	go l.closeAll()
 }
 
-// ended says why the connection was ended here; "": it was not.
+// ended returns why this side closed the connection, or "" if it did not.
 func (l *link) ended() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,5 +157,6 @@ func (l *link) works() bool {
 	}
 }
 
-// close never blocks for long: the outermost connection is closed as well, and with it all that go through it. It counts as a loss.
+// close closes the connection, which counts as lost. It never blocks for long: the outermost connection is closed too,
+// and with it all connections through it.
 func (l *link) close() { l.closeAll() }

@@ -29,7 +29,7 @@ func try(t *testing.T, c Config) error {
 	return err
 }
 
-// sign makes a certificate of a key.
+// sign creates a certificate of a key.
 func sign(t *testing.T, key ssh.PublicKey, by ssh.Signer, kind uint32, principal string, until time.Time) *ssh.Certificate {
 	t.Helper()
 	cert := &ssh.Certificate{Key: key, CertType: kind, KeyId: "test", ValidPrincipals: []string{principal},
@@ -38,7 +38,7 @@ func sign(t *testing.T, key ssh.PublicKey, by ssh.Signer, kind uint32, principal
 	return cert
 }
 
-// Only a host key that known_hosts has is accepted. Otherwise no login is tried.
+// Only a host key in known_hosts is accepted. Otherwise no login is tried.
 //
 // proves SITE-03
 func TestHostKeys(t *testing.T) {
@@ -93,7 +93,7 @@ func TestHostKeys(t *testing.T) {
 	}
 }
 
-// What known_hosts says is read for each connection.
+// known_hosts is read for each connection.
 func TestHostKeyIsCorrected(t *testing.T) {
 	s, c := serve(t, "")
 	lines, err := os.ReadFile(s.Known)

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// open opens a session channel on the kept connection. free gives its slot back; whoever has the channel calls it when the requests end,
-// and leave of the connection when it is done with the channel.
-// Its errors all prove that nothing was started.
+// open opens a session channel on the kept connection. The caller must call free, which returns the slot, when the
+// requests end, and leave of the connection when it is done with the channel. Every error proves that nothing was
+// started.
 func (h *Host) open(ctx context.Context) (on *link, ch ssh.Channel, requests <-chan *ssh.Request, free func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timing.session)
 	defer cancel()
@@ -35,7 +35,7 @@ func (h *Host) open(ctx context.Context) (on *link, ch ssh.Channel, requests <-c
 		l.leave()
 		full, isRefusal := errors.AsType[*ssh.OpenChannelError](err)
 		switch {
-		case ctx.Err() != nil: // the slot is given back when the host answers
+		case ctx.Err() != nil: // the slot is returned when the host answers
 			return nil, nil, nil, nil, h.fault(Unreachable, "no session within the time allowed", ctx.Err())
 		case !isRefusal:
 			free()
@@ -44,7 +44,7 @@ func (h *Host) open(ctx context.Context) (on *link, ch ssh.Channel, requests <-c
 				return nil, nil, nil, nil, h.fault(Unreachable, "the connection was lost before a session was open", err)
 			}
 			<-l.gone
-		case !l.slots.refused(free): // the next one waits for another of ours to end
+		case !l.slots.refused(free): // the next attempt waits until another channel of ours ends
 		case time.Since(began) > h.timing.busy:
 			l.close() // all its sessions belong to processes that have not ended; a new connection has new ones
 			return nil, nil, nil, nil, h.fault(Busy, fmt.Sprintf("the host allows no further session (%s)", full.Message), err).
@@ -55,7 +55,7 @@ func (h *Host) open(ctx context.Context) (on *link, ch ssh.Channel, requests <-c
 	}
 }
 
-// openOn is OpenChannel with an end. A channel that comes too late is closed, and its slot given back.
+// openOn is OpenChannel with a time limit. A channel that comes too late is closed, and its slot returned.
 func openOn(ctx context.Context, client *ssh.Client, free func()) (ssh.Channel, <-chan *ssh.Request, error) {
 	type opened struct {
 		ch       ssh.Channel
@@ -82,8 +82,8 @@ func openOn(ctx context.Context, client *ssh.Client, free func()) (ssh.Channel, 
 	}
 }
 
-// Sessions opens as many sessions at once as are wanted, on the kept connection, and returns how many of them the host allowed
-// (MaxSessions).
+// Sessions opens the wanted number of concurrent sessions on the kept connection, and returns how many of them the host
+// allowed (MaxSessions).
 func (h *Host) Sessions(ctx context.Context, wanted int) (allowed int, err error) {
 	l, err := h.connect(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (h *Host) Sessions(ctx context.Context, wanted int) (allowed int, err error
 	return allowed, nil
 }
 
-// closer closes with a function.
+// closer is a writer whose Close calls a function.
 type closer struct {
 	io.Writer
 	close func() error

@@ -8,7 +8,7 @@ import (
 	"slurmgate/remote/sshtest"
 )
 
-// serve starts a server and says how it is reached.
+// serve starts a server and returns the configuration to reach it.
 func serve(t *testing.T, profile string) (*sshtest.Server, Config) {
 	s := sshtest.Serve(t, profile)
 	return s, Config{Address: s.Address, User: "lab", KnownHosts: []string{s.Known}, Key: s.Key}
@@ -21,7 +21,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// open makes a Host with short back-offs. Whatever else has a time here has one that a busy machine keeps.
+// open returns a Host with short back-offs. All other times are long enough for a busy machine.
 func open(t *testing.T, c Config) *Host {
 	t.Helper()
 	h, err := New(c, slog.New(slog.DiscardHandler))

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// requestCount counts the requests of an SFTP channel that have no answer yet, as calls of the connection: a connection on which one is
-// under way is not idle. Each packet of a client has one answer, the first one included (draft-ietf-secsh-filexfer-02, 3).
+// requestCount counts the unanswered requests of an SFTP channel as calls of the connection: a connection with one is
+// not idle. Each packet of a client has one answer, the first one included (draft-ietf-secsh-filexfer-02, 3).
 type requestCount struct {
 	on *link
 
@@ -29,7 +29,7 @@ func (r *requestCount) ask(packets int) {
 	}
 }
 
-// answer ends requests; more answers than requests are no calls.
+// answer ends requests. Answers without a request are ignored.
 func (r *requestCount) answer(packets int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,7 +39,7 @@ func (r *requestCount) answer(packets int) {
 	}
 }
 
-// end says that no answer comes any more.
+// end ends all requests: no further answer will come.
 func (r *requestCount) end() {
 	r.mu.Lock()
 	r.closed = true
@@ -50,17 +50,17 @@ func (r *requestCount) end() {
 
 // packets counts the packets of a stream.
 type packets struct {
-	head  []byte // of a packet that has begun
+	head  []byte // of an incomplete packet
 	rest  uint32 // bytes until the next one
 	first []byte // of the packet after its head
 	judge func(first []byte) error
 	bad   error // of the first packet that judge refused
 }
 
-// maxFirst is how much of a packet judge sees: its type, its id, and the number after that.
+// maxFirst bounds the part of a packet that judge gets: its type, its id, and the number after that.
 const maxFirst = 9
 
-// pass takes the next bytes and says how many packets are complete with them.
+// pass reads the next bytes and returns how many packets they complete.
 func (p *packets) pass(b []byte) (complete int) {
 	for len(b) > 0 {
 		if p.rest > 0 {
@@ -95,10 +95,11 @@ const (
 	sftpName = 104
 )
 
-// maxNames is how many names of files a user's server may send on one channel.
+// maxNames bounds the file names that a user's server may send on one channel.
 const maxNames = 500_000
 
-// strict refuses answers of a server that its user may have replaced: those by which a request would never end.
+// strict returns a judge that refuses answers with which a request would never end: a user may have replaced the
+// server.
 func strict() func(first []byte) error {
 	names := uint64(0)
 	return func(first []byte) error {

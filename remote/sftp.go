@@ -15,7 +15,7 @@ import (
 	"slurmgate/fault"
 )
 
-// MaxConnections bounds the further connections of a host.
+// MaxConnections bounds the additional connections of a host.
 const MaxConnections = 8
 
 // SFTP opens an SFTP channel on the kept connection. It takes one of the connection's few sessions until the client is closed.
@@ -32,11 +32,12 @@ func (h *Host) SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Clien
 	return client, err
 }
 
-// More opens an SFTP channel on a further connection, which ends with the client. There are at most [MaxConnections] of them.
+// More opens an SFTP channel on an additional connection, which ends with the client. There are at most
+// [MaxConnections] of them.
 func (h *Host) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timing.session)
 	defer cancel()
-	kept, err := h.connect(ctx) // a host that is away is asked by one connection alone
+	kept, err := h.connect(ctx) // an unreachable host gets only one attempt to connect
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func (h *Host) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Clien
 	d, err := h.cfg.dial(ctx)
 	if err != nil {
 		free()
-		if fault.CodeOf(err) == Refused { // it is not asked again for each transfer
+		if fault.CodeOf(err) == Refused { // no new attempt for each transfer
 			h.mu.Lock()
 			h.fails(err)
 			h.mu.Unlock()
@@ -91,7 +92,7 @@ func (h *Host) More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Clien
 	return h.subsystem(ctx, l, ch, requests, func() {}, func() error { l.close(); return nil }, opts)
 }
 
-// subsystem starts the SFTP server on a channel. What a profile prints before the server's first packet is skipped.
+// subsystem starts the SFTP server on a channel. A profile's output before the server's first packet is skipped.
 func (h *Host) subsystem(ctx context.Context, on *link, ch ssh.Channel, requests <-chan *ssh.Request, free func(), end func() error,
 	opts []sftp.ClientOption) (*sftp.Client, error) {
 	go func() {
@@ -147,17 +148,17 @@ func (h *Host) startSFTP(ch ssh.Channel, noise *quiet, asked *requestCount, end 
 	return client, nil
 }
 
-// quiet leaves out what comes before the first packet of an SFTP server: a packet begins with a zero byte, and text has none.
+// quiet skips the text before the first packet of an SFTP server: a packet begins with a zero byte, and text has none.
 type quiet struct {
 	from  io.Reader
 	begun bool
 
 	mu    sync.Mutex
 	count int
-	text  []byte // the first of it
+	text  []byte // the beginning of the skipped text
 }
 
-// heard is what came before the first packet.
+// heard returns the text before the first packet.
 func (q *quiet) heard() []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()

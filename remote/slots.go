@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// sessions is how many channels we open on one connection at most. sshd allows 10 (MaxSessions), and counts one whose process still runs
-// after we closed it.
+// sessions bounds the channels on one connection. sshd allows 10 (MaxSessions), and still counts a closed channel whose
+// process runs.
 const sessions = 8
 
 // slots bounds the channels of one connection.
@@ -15,17 +15,17 @@ type slots struct {
 	mu    sync.Mutex
 	used  int
 	limit int
-	less  time.Time     // when the host last allowed less than the limit
-	freed chan struct{} // closed when a slot is given back
+	less  time.Time     // when the host last refused a channel within the limit
+	freed chan struct{} // closed when a slot is returned
 }
 
 func newSlots(limit int) *slots { return &slots{limit: limit, freed: make(chan struct{})} }
 
-// take waits for a slot; free gives it back.
+// take waits for a slot; free returns it.
 func (s *slots) take(ctx context.Context) (free func(), err error) {
 	for {
 		s.mu.Lock()
-		if s.used >= s.limit && s.limit < sessions && time.Since(s.less) > time.Minute { // what filled the host may be over
+		if s.used >= s.limit && s.limit < sessions && time.Since(s.less) > time.Minute { // the host may have room again
 			s.limit, s.less = s.limit+1, time.Now()
 		}
 		if s.used < s.limit {
@@ -51,7 +51,7 @@ func (s *slots) free() {
 	s.freed = make(chan struct{})
 }
 
-// refused notes that the host did not allow the channel of a slot, and gives the slot back. alone: there was no other.
+// refused records that the host refused the channel of a slot, and returns the slot. alone: no other slot is in use.
 func (s *slots) refused(free func()) (alone bool) {
 	s.mu.Lock()
 	alone = s.used == 1

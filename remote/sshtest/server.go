@@ -1,5 +1,5 @@
-// Package sshtest is an SSH server for tests: x/crypto's, in the process of the test, with a real /bin/sh and a profile of the test's
-// choice. What passes with it has to pass with OpenSSH on the dev cluster too.
+// Package sshtest is an SSH server for tests: that of x/crypto, in the process of the test, with a real /bin/sh and a
+// given profile. Tests must also pass with OpenSSH on the dev cluster.
 package sshtest
 
 import (
@@ -25,12 +25,12 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// Server is a server and what it counts.
+// Server is an SSH server with its counters.
 type Server struct {
 	Address string
 	Dir     string // of what follows
 	Known   string // known_hosts, with the server's key
-	Key     string // the private key of the only user, who may have any name
+	Key     string // the private key of the only user, under any name
 	HostKey ssh.Signer
 	UserKey ssh.Signer
 
@@ -39,7 +39,7 @@ type Server struct {
 	Accepted atomic.Int64 // connections
 	Deaf     atomic.Bool  // connections are closed at once
 	Frozen   atomic.Bool  // keep-alives are not answered any more
-	Mute     atomic.Bool  // the SFTP server says its welcome and nothing else
+	Mute     atomic.Bool  // the SFTP server answers only the init packet
 
 	t        *testing.T
 	profile  string // run before the command, with its standard input
@@ -52,7 +52,7 @@ type Server struct {
 	conns  []net.Conn
 }
 
-// NewKey makes a key, and its file.
+// NewKey creates a key, and returns it with its file.
 func NewKey(t *testing.T) (ssh.Signer, []byte) {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -71,7 +71,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Serve starts a server. profile is what its login shell runs before a command, with the command's standard input.
+// Serve starts a server. Its login shell runs profile before a command, with the command's standard input.
 func Serve(t *testing.T, profile string) *Server {
 	t.Helper()
 	s := &Server{t: t, Dir: t.TempDir(), profile: profile}
@@ -126,14 +126,14 @@ func (s *Server) accept(l net.Listener) {
 	}
 }
 
-// Configure changes what the server does with further connections.
+// Configure changes the server's configuration for later connections.
 func (s *Server) Configure(change func(*ssh.ServerConfig)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(s.config)
 }
 
-// Trust lets users log in with certificates of an authority, and with nothing else.
+// Trust lets users log in only with certificates of an authority.
 func (s *Server) Trust(authority ssh.PublicKey) {
 	check := &ssh.CertChecker{IsUserAuthority: func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), authority.Marshal()) }}
 	s.Configure(func(c *ssh.ServerConfig) {
@@ -147,7 +147,7 @@ func (s *Server) Trust(authority ssh.PublicKey) {
 	})
 }
 
-// Credentials makes what [remote.Config.Credentials] is: a new key, and a certificate of it.
+// Credentials returns a function for [remote.Config.Credentials]: it creates a new key with a certificate.
 func Credentials(authority ssh.Signer, user string, life time.Duration) func(context.Context) (ssh.Signer, time.Time, error) {
 	return func(context.Context) (ssh.Signer, time.Time, error) {
 		until := time.Now().Add(life)
@@ -169,7 +169,7 @@ func Credentials(authority ssh.Signer, user string, life time.Duration) func(con
 	}
 }
 
-// SFTP has the SFTP channels served by something else than a real server.
+// SFTP sets a function that serves the SFTP channels instead of a real server.
 func (s *Server) SFTP(serve func(ch io.ReadWriteCloser)) { s.sftp.Store(&serve) }
 
 // Cut ends all connections.

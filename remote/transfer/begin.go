@@ -17,21 +17,21 @@ import (
 	"slurmgate/fault"
 )
 
-// The record of an upload that may be continued lies beside its temporary file. It is written after a sync, and says up to which byte
-// everything is durable:
+// The record of a resumable upload is a file next to its temporary file. It is written after a sync, and holds the
+// number of bytes that are durable:
 //
 //	<20 digits>\n
 //
-// What is behind that byte may have holes, and is sent again.
+// The bytes after that offset may have holes, and are sent again.
 const (
 	recordSuffix = ".at"
 	recordLen    = 21
 )
 
-// resumable says whether a later upload of the same bytes may find this one's.
+// resumable reports whether a later upload of the same bytes may continue this one.
 func (u *upload) resumable() bool { return u.file.SHA256 != "" && u.file.Size >= u.pool.tune.resume }
 
-// reserve waits until no other upload of this pool uses a temporary name.
+// reserve waits until no other upload of this pool uses the temporary name, and reserves it.
 func (p *Pool) reserve(ctx context.Context, name string) (release func(), err error) {
 	for {
 		p.mu.Lock()
@@ -56,7 +56,7 @@ func (p *Pool) reserve(ctx context.Context, name string) (release func(), err er
 	}
 }
 
-// opened is a file and the connection it is open on.
+// opened is an open file with its connection.
 type opened struct {
 	conn *conn
 	file *sftp.File
@@ -71,7 +71,7 @@ func (o opened) Close() error {
 	return o.file.Close()
 }
 
-// begin opens the temporary file on the first lane: the one an earlier upload left, or a new one.
+// begin opens the temporary file on the first lane: that of an earlier upload, or a new one.
 func (u *upload) begin(ctx context.Context) error {
 	w, first := u.crew, u.crew.lanes[0]
 	o, err := steady(ctx, first.slot, func(c *conn, _ bool) (opened, error) {
@@ -80,7 +80,7 @@ func (u *upload) begin(ctx context.Context) error {
 				return o, err
 			}
 			if err := c.Remove(u.temp + recordSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return opened{}, err // it would speak of a file that is not there any more
+				return opened{}, err // it would describe a file that no longer exists
 			}
 		}
 		f, err := create(c, u.temp)
@@ -98,7 +98,7 @@ func (u *upload) begin(ctx context.Context) error {
 		return err
 	}
 	first.conn, first.file, u.from = o.conn, o.file, o.from
-	for i, l := range w.lanes { // they take turns, so that one syncs while the others send
+	for i, l := range w.lanes { // staggered, so that one syncs while the others send
 		l.mark = u.from - int64(len(w.lanes)-1-i)*u.pool.tune.sync
 	}
 	w.name, w.flags, w.chunk = u.temp, os.O_WRONLY, o.conn.chunk
@@ -118,10 +118,10 @@ func (u *upload) begin(ctx context.Context) error {
 	return nil
 }
 
-// ownerWrites is a permission the temporary file needs, since each connection opens it.
+// ownerWrites is the permission that the temporary file needs, because each connection opens it.
 const ownerWrites = 0o200
 
-// create makes a new file. One of this name is a rest of ours.
+// create creates a new file. An existing file with this name is left from an earlier upload of ours.
 func create(c *conn, name string) (*sftp.File, error) {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	f, err := c.OpenFile(name, flags)
@@ -136,7 +136,7 @@ func create(c *conn, name string) (*sftp.File, error) {
 	return c.OpenFile(name, flags)
 }
 
-// found opens what an earlier upload left, when its record can be read and the file is as long as the record says.
+// found opens the file of an earlier upload, if its record can be read and the file has at least the recorded length.
 func (u *upload) found(c *conn) (o opened, ok bool, err error) {
 	st, err := c.Lstat(u.temp)
 	if err != nil || !st.Mode().IsRegular() {
@@ -186,7 +186,7 @@ func (u *upload) prefix(ctx context.Context) error {
 	if !u.file.ReadBack {
 		return nil
 	}
-	// It may grow: the server of the earlier upload may still write what had come to it.
+	// It may grow: the server of the earlier upload may still be writing.
 	left := File{Path: u.temp, Size: u.from, SHA256: hex.EncodeToString(u.sum.Sum(nil)), Grows: true}
 	_, err := u.pool.Get(ctx, left, 0, nil, io.Discard)
 	if !fault.Is(err, fault.Tool) {
@@ -208,7 +208,7 @@ func (u *upload) prefix(ctx context.Context) error {
 	return u.begin(ctx)
 }
 
-// note writes the record.
+// note writes the record of what is durable.
 func (u *upload) note(ctx context.Context, l *lane) error {
 	if !u.resumable() {
 		return nil
@@ -237,7 +237,7 @@ func (u *upload) note(ctx context.Context, l *lane) error {
 	return err
 }
 
-// publish looks at the file's size, sets its mode and gives it its name.
+// publish checks the file's size, sets its mode and gives it its name.
 func (u *upload) publish(ctx context.Context) error {
 	first := u.crew.lanes[0]
 	st, err := steady(ctx, first.slot, func(c *conn, _ bool) (fs.FileInfo, error) {
@@ -257,15 +257,15 @@ func (u *upload) publish(ctx context.Context) error {
 		return err
 	}
 	if !st.Mode().IsRegular() || st.Size() != u.file.Size {
-		return fault.New(fault.Transport, CodeSize, // a server that is wrong about this now may be right later
+		return fault.New(fault.Transport, CodeSize, // the server may show the right size later
 			fmt.Sprintf("the server says that it has %d bytes after %d were written", st.Size(), u.file.Size))
 	}
 	_, err = steady(ctx, first.slot, func(c *conn, again bool) (struct{}, error) { return struct{}{}, u.rename(c, again) })
 	return err
 }
 
-// rename gives the file its name. When the answer to an earlier try was lost, and the temporary name is gone, that one succeeded: nobody
-// else uses the temporary name.
+// rename gives the file its name. If the answer to an earlier try was lost and the temporary name is gone, that try
+// succeeded: no other upload uses the name.
 func (u *upload) rename(c *conn, again bool) error {
 	var err error
 	if _, posix := c.HasExtension("posix-rename@openssh.com"); posix {
@@ -286,10 +286,10 @@ func (u *upload) rename(c *conn, again bool) error {
 	return nil
 }
 
-// removalTime bounds what is done about a file that is given up.
+// removalTime bounds the removal of an abandoned file.
 const removalTime = 10 * time.Second
 
-// discard removes what a later upload cannot continue. It does what one short try can.
+// discard removes what a later upload cannot continue, in one short try.
 func (u *upload) discard(ctx context.Context, err error) {
 	keep := u.resumable() && !fault.Is(err, fault.Validation) && fault.CodeOf(err) != CodeSize
 	c := u.crew.lanes[0].slot.current()
@@ -298,7 +298,7 @@ func (u *upload) discard(ctx context.Context, err error) {
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), removalTime)
 	defer stop()
-	_ = u.crew.lanes[0].slot.call(ctx, c, func() error { // what is left has a name that says what it is
+	_ = u.crew.lanes[0].slot.call(ctx, c, func() error { // a leftover file is recognizable by its name
 		if u.resumable() {
 			_ = c.Remove(u.temp + recordSuffix)
 		}

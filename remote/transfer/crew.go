@@ -21,29 +21,29 @@ type lane struct {
 	conn *conn // nil: none, or lost
 	file *sftp.File
 	i    int
-	seen bool // the file was examined just now: it is regular
+	seen bool // the file was just examined and is regular
 
 	syncing sync.Mutex
-	mark    int64 // how far the file had come at the last sync
+	mark    int64 // progress of the file at the last sync
 }
 
-// crew carries the spans of one file over several connections.
+// crew transfers the spans of one file over several connections.
 type crew struct {
 	lanes   []*lane
 	chunk   int        // bytes of a request
-	depth   int        // requests under way on each
+	depth   int        // concurrent requests on each
 	name    string     // of the file
-	flags   int        // of opening it
+	flags   int        // for opening it
 	reads   bool       // spans are filled, not sent
-	todo    chan *span // has room for all spans that there are at a time
+	todo    chan *span // has room for all spans that exist at a time
 	request func(c *conn, f *sftp.File, off int64, buf []byte) error
 	done    func(l *lane, s *span) // a span was confirmed
 	after   func(ctx context.Context, l *lane) error
 	closed  chan struct{} // with todo
-	gone    func(l *lane) // the lane's connection is lost: what is confirmed and not synced is in doubt
+	gone    func(l *lane) // called when the lane's connection is lost: spans that are confirmed and not synced are in doubt
 }
 
-// newCrew takes slots of [Pool.choose].
+// newCrew returns a crew with a lane for each slot; the slots come from [Pool.choose].
 func newCrew(slots []*slot) *crew {
 	w := &crew{}
 	for i, s := range slots {
@@ -52,7 +52,7 @@ func newCrew(slots []*slot) *crew {
 	return w
 }
 
-// setDepth chooses how many requests are under way on each lane, for a transfer of so many bytes.
+// setDepth sets the number of concurrent requests on each lane, for a transfer of bytes bytes.
 func (w *crew) setDepth(window int, bytes int64) {
 	chunks := (bytes + int64(w.chunk) - 1) / int64(w.chunk)
 	w.depth = int(max(1, min(int64(window/w.chunk), maxDepth, chunks)))
@@ -60,13 +60,13 @@ func (w *crew) setDepth(window int, bytes int64) {
 
 const maxDepth = 64
 
-// start makes room for the spans of a round.
+// start begins a round with room for its spans.
 func (w *crew) start(spans int) {
 	w.todo = make(chan *span, spans)
 	w.closed = make(chan struct{})
 }
 
-// finish ends a round in which nothing is under way any more; lanes that are without a connection stop making one.
+// finish ends a round in which all requests have ended; lanes without a connection stop connecting.
 func (w *crew) finish() {
 	close(w.todo)
 	close(w.closed)
@@ -115,7 +115,7 @@ func (w *crew) openFile(ctx context.Context, l *lane) error {
 	return nil
 }
 
-// lose gives the lane's connection up.
+// lose closes the lane's connection.
 func (w *crew) lose(l *lane) {
 	if l.conn != nil {
 		l.slot.drop(l.conn)
@@ -124,7 +124,7 @@ func (w *crew) lose(l *lane) {
 	}
 }
 
-// work carries spans until todo is closed. It fails when the server refuses something, or when no connection is left.
+// work transfers spans until todo is closed. It fails if the server refuses a request, or if no connection is left.
 func (w *crew) work(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -155,7 +155,7 @@ func (w *crew) work(ctx context.Context) error {
 	return last
 }
 
-// drive works on one lane and makes its connection again when it is lost.
+// drive works on one lane and reconnects it when its connection is lost.
 func (w *crew) drive(ctx context.Context, l *lane) error {
 	var losses backOff
 	connecting, stop := context.WithCancel(ctx)
@@ -195,7 +195,8 @@ func (w *crew) drive(ctx context.Context, l *lane) error {
 	}
 }
 
-// pump has several spans under way on the lane's connection, until todo is closed or something fails. A span without an answer goes back.
+// pump transfers several spans concurrently on the lane's connection, until todo is closed or a request fails. A span
+// without an answer returns to todo.
 func (w *crew) pump(ctx context.Context, l *lane) (moved bool, err error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -245,7 +246,7 @@ func (w *crew) pump(ctx context.Context, l *lane) (moved bool, err error) {
 	return moved, err
 }
 
-// carry makes the request for a span.
+// carry sends the request for a span.
 func (w *crew) carry(ctx context.Context, l *lane, s *span) error {
 	c, f, off, buf := l.conn, l.file, s.off, s.buf
 	err := l.slot.call(ctx, c, func() error { return w.request(c, f, off, buf) })

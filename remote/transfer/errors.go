@@ -15,27 +15,28 @@ import (
 
 // Codes of this package's faults.
 const (
-	CodeLost     = "sftp_lost"          // Transport: the connection was lost more often than it was made again
+	CodeLost     = "sftp_lost"          // Transport: the connection was lost too often
 	CodeDiskFull = "disk_full"          // Transport
 	CodeRefused  = "sftp_refused"       // Transport: the server refused a request and gave no reason
-	CodeMissing  = "sftp_missing"       // NotFound: the file, or the folder it belongs in
-	CodeSize     = "transfer_size"      // Tool for what was fetched, Transport for what was sent: another size than expected
-	CodeSum      = "transfer_checksum"  // Tool for what was fetched, Validation for what was to be sent: other bytes than expected
+	CodeMissing  = "sftp_missing"       // NotFound: the file, or its folder
+	CodeSize     = "transfer_size"      // Tool for a download, Transport for an upload: another size than expected
+	CodeSum      = "transfer_checksum"  // Tool for a download, Validation for an upload: other bytes than expected
 	CodeKind     = "transfer_irregular" // Tool: not a regular file
-	CodeChanged  = "transfer_changed"   // Validation: the source changed while it was sent
+	CodeChanged  = "transfer_changed"   // Validation: the source changed during the upload
 )
 
 var (
 	errStalled = errors.New("the server did not answer in time")
 )
 
-// dialError is an error of making a connection.
+// dialError marks an error of connecting.
 type dialError struct{ error }
 
 func (e dialError) Unwrap() error { return e.error }
 
-// mayReturn says that an error came from the connection, or from making it, so that another connection may do better. Any other is the
-// server's answer. A closed channel of x/crypto/ssh gives io.EOF for a write, so a file's end is recognized where it is read.
+// mayReturn reports whether an error came from the connection, or from connecting, so that another connection may
+// succeed. Any other error is the server's answer. A closed channel of x/crypto/ssh gives io.EOF for a write, so a
+// file's end is recognized where it is read.
 func mayReturn(err error) bool {
 	if d, ok := errors.AsType[dialError](err); ok {
 		f, isFault := errors.AsType[*fault.Error](d.error)
@@ -55,7 +56,7 @@ func mayReturn(err error) bool {
 	return err != nil
 }
 
-// explain turns an error into a fault.
+// explain converts an error to a fault.
 func explain(ctx context.Context, what, name string, err error) error {
 	msg := fmt.Sprintf("%s cannot be %s over SFTP", fault.Clip(name), what)
 	if f, ok := errors.AsType[*fault.Error](err); ok {
@@ -83,7 +84,8 @@ func explain(ctx context.Context, what, name string, err error) error {
 	return fault.Wrap(fault.Transport, CodeLost, msg+": the connection was lost again and again", err)
 }
 
-// fullDisk looks why a write was refused: OpenSSH says only "failure". need is how many bytes were still to be written.
+// fullDisk finds out whether a write was refused because the disk is full: OpenSSH reports only "failure". need is the
+// number of bytes not yet written.
 func fullDisk(ctx context.Context, s *slot, name string, need int64, err error) error {
 	if _, refused := errors.AsType[*sftp.StatusError](err); !refused || ctx.Err() != nil {
 		return err
@@ -100,7 +102,7 @@ func fullDisk(ctx context.Context, s *slot, name string, need int64, err error) 
 		st, err := c.StatVFS(path.Dir(name))
 		if err == nil {
 			free, nodes = st.Bavail*st.Frsize, st.Favail
-			if st.Files == 0 { // a filesystem that does not count them
+			if st.Files == 0 { // the filesystem does not count inodes
 				nodes = 1
 			}
 		}

@@ -16,19 +16,19 @@ import (
 	"slurmgate/fault"
 )
 
-// download is one file on its way from the server.
+// download is the transfer of one file from the server.
 type download struct {
 	pool *Pool
 	file File
 	from int64
 	crew *crew
-	free chan []byte  // buffers of spans that are not under way
-	slot []chan *span // what has arrived, at its place in the window
+	free chan []byte  // unused buffers of spans
+	slot []chan *span // the received spans, by their place in the window
 }
 
-// Get writes the bytes of f from the byte from on to dst, in order, and returns how many it wrote. They are the file's: after an error a
-// caller may continue behind them. h hashes them too; its owner has hashed the bytes before from. When h is nil, a new SHA-256 is used. At
-// the end the sum must be f.SHA256, unless that is empty.
+// Get writes the bytes of f, starting at byte from, to dst in order, and returns how many it wrote. After an error a
+// caller may continue after them. They are also written to h, which must have the bytes before from; if h is nil, a new
+// SHA-256 is used. At the end the sum must be f.SHA256, unless that is empty.
 //
 // A file of another size is a Tool fault with code transfer_size, other bytes are one with code transfer_checksum, and anything but a
 // regular file is one with code transfer_irregular.
@@ -49,7 +49,8 @@ func (p *Pool) Get(ctx context.Context, f File, from int64, h hash.Hash, dst io.
 	return n, explain(ctx, "read", f.name(), err)
 }
 
-// notRegular is the error of a file that is none when it is examined, which precedes each opening: opening a pipe would hang.
+// notRegular returns the fault of a file that is not regular. A file is examined before each opening, because opening a
+// pipe would hang.
 func notRegular() error { return fault.New(fault.Tool, CodeKind, "it is not a regular file") }
 
 // begin examines the file before it opens it: a wrong size need not be read.
@@ -92,7 +93,8 @@ func (d *download) place(off int64) int {
 	return int((off - d.from) / int64(d.crew.chunk) % int64(len(d.slot)))
 }
 
-// readFull fills buf. A closed channel of x/crypto/ssh reads like a file's end, so the end is believed when the server confirms it.
+// readFull fills buf. A closed channel of x/crypto/ssh reads like a file's end, so an end counts only if the server
+// confirms it.
 func readFull(f *sftp.File, off int64, buf []byte, size int64) error {
 	n, err := f.ReadAt(buf, off)
 	if n == len(buf) {
@@ -133,7 +135,7 @@ func (d *download) run(ctx context.Context, dst io.Writer) (written int64, err e
 			err = inner.Err()
 		}
 	}
-	if err == nil { // nothing is under way
+	if err == nil { // all requests have ended
 		<-fed
 		d.crew.finish()
 	} else {
@@ -150,7 +152,7 @@ func (d *download) run(ctx context.Context, dst io.Writer) (written int64, err e
 	return written, err
 }
 
-// feed asks for the spans in order, each as soon as there is a buffer and the bandwidth limit allows it.
+// feed requests the spans in order, each as soon as there is a buffer and the bandwidth limit allows it.
 func (d *download) feed(ctx context.Context) {
 	for off := d.from; off < d.file.Size; {
 		n := int(min(int64(d.crew.chunk), d.file.Size-off))

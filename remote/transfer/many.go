@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	manyFiles = 512      // of PutMany under way at a time, at most
+	manyFiles = 512      // greatest number of concurrent files of PutMany
 	manyBytes = 32 << 20 // of memory for them
 )
 
-// PutMany puts each file as [Pool.Put] does, many at a time. It ends with the first error; files that it has put by then remain. The source
-// of a file is opened when its turn comes, and closed when it is an [io.Closer].
+// PutMany puts each file as [Pool.Put] does, many at a time. It ends with the first error; files that were put before
+// remain. The source of a file is opened when its turn comes, and closed if it is an [io.Closer].
 func (p *Pool) PutMany(ctx context.Context, files iter.Seq2[File, func() (io.ReaderAt, error)]) error {
 	transfers, ctx := errgroup.WithContext(ctx)
 	budget := newBudget(manyFiles, manyBytes)
@@ -45,10 +45,10 @@ func (p *Pool) putOpened(ctx context.Context, f File, open func() (io.ReaderAt, 
 	return err
 }
 
-// budget bounds how many transfers run at a time and how much memory they take.
+// budget bounds the number of concurrent transfers and their memory.
 type budget struct {
 	mu           sync.Mutex
-	freed        chan struct{} // one is in it after something was given back
+	freed        chan struct{} // holds a token after something was returned
 	files, bytes int64
 }
 
@@ -56,7 +56,8 @@ func newBudget(files, bytes int64) *budget {
 	return &budget{files: files, bytes: bytes, freed: make(chan struct{}, 1)}
 }
 
-// take waits until there is room for a transfer of so many bytes. One that is larger than all there is comes when it is alone.
+// take waits until there is room for a transfer of so many bytes. A transfer larger than the whole budget waits until
+// it is alone.
 func (b *budget) take(ctx context.Context, bytes int64) error {
 	for {
 		b.mu.Lock()

@@ -29,13 +29,14 @@ import (
 type File struct {
 	Path   string // absolute
 	Size   int64
-	SHA256 string      // of its bytes, in hex; empty: not known before
-	Mode   fs.FileMode // of a file that is put; 0: what the server makes it
-	Name   string      // what messages call it; empty: the path
-	// ReadBack is for a file that is put and that nobody hashes afterwards: what an earlier upload left of it is read back before it is used.
+	SHA256 string      // of its bytes, in hex; empty: unknown
+	Mode   fs.FileMode // of a file that is put; 0: the server's default
+	Name   string      // its name in messages; empty: the path
+	// ReadBack is for a file that is put and not hashed afterwards: the part from an earlier upload is read back before
+	// it is continued.
 	ReadBack bool
-	// Unsynced is for a file that is put, of at most [ChunkBytes], and that the caller makes durable, with others at once. It may lack bytes
-	// after a crash, so the caller checks them too.
+	// Unsynced is for a file of at most [ChunkBytes] that is put and that the caller makes durable, together with
+	// others. It may lack bytes after a crash, so the caller checks its content too.
 	Unsynced bool
 	// Grows allows a file that is read to be longer than Size. Only the first Size bytes are read.
 	Grows bool
@@ -43,40 +44,41 @@ type File struct {
 
 func (f File) name() string { return cmp.Or(f.Name, f.Path) }
 
-// upload is one file on its way to the server.
+// upload is the transfer of one file to the server.
 type upload struct {
 	pool *Pool
 	file File
 	src  io.ReaderAt
 	crew *crew
 	temp string
-	from int64       // what an earlier upload left is as long as this
-	free chan []byte // buffers; all of them are here when nothing is under way
+	from int64       // length of the part from an earlier upload
+	free chan []byte // unused buffers; all of them if no request is running
 	sum  hash.Hash   // of the bytes read in order
 	seed maphash.Seed
 
 	mu      sync.Mutex
 	pending map[int64]*sent // read and not yet durable
-	next    int64           // nothing has been read from here on
+	next    int64           // offset of the next byte to read
 
 	noting sync.Mutex
-	noted  int64 // what the record says
+	noted  int64 // bytes that the record states
 }
 
 // sent is a span that has been read from the source.
 type sent struct {
 	n     int
-	print uint64 // of its bytes, to see that a second reading gives the same
-	lane  int    // whose server confirmed it; unconfirmed: none
+	print uint64 // of its bytes, to check that a second reading gives the same bytes
+	lane  int    // the lane that confirmed it; unconfirmed: none
 }
 
 const unconfirmed = -1
 
-// Put sends f.Size bytes of src to f.Path and returns their SHA-256, computed as they are read. The file appears under its name when all of
-// it is durable there, and replaces one that has the name. The name itself is durable when the caller has synced the folder.
+// Put sends f.Size bytes of src to f.Path and returns their SHA-256, computed as they are read. The file appears under
+// its name when it is complete and durable, and replaces an existing file. The name itself is durable after the caller
+// has synced the folder.
 //
-// A file whose SHA-256 is known and that is large is continued where an earlier Put of the same bytes to the same path ended, also one of
-// an earlier process.
+// A large file with a known SHA-256 is continued where an earlier Put of the same bytes to the same path ended, also
+// one of an earlier process.
 //
 // A source with other bytes than f.SHA256, or fewer than f.Size, is a Validation fault. A full disk is a Transport fault with code
 // disk_full.
@@ -99,7 +101,7 @@ func (p *Pool) Put(ctx context.Context, f File, src io.ReaderAt) (sum string, er
 	return sum, nil
 }
 
-// name chooses the temporary name, and keeps it for this upload.
+// name chooses the temporary name, and reserves it for this upload.
 func (u *upload) name(ctx context.Context) (unlock func(), err error) {
 	dir, base := path.Split(u.file.Path)
 	if !u.resumable() {
@@ -111,7 +113,8 @@ func (u *upload) name(ctx context.Context) (unlock func(), err error) {
 	return u.pool.reserve(ctx, u.temp)
 }
 
-// TempPrefix begins the temporary names of files that are being put. What is left of them after a crash may be removed, or is continued.
+// TempPrefix begins the temporary names of files that are being put. Those left after a crash may be removed, or are
+// continued.
 const TempPrefix = ".put-"
 
 var part = regexp.MustCompile(`^\.put-[0-9a-f]{32}(\.at)?$`)
@@ -155,7 +158,7 @@ func (u *upload) run(ctx context.Context) (string, error) {
 	return sum, u.publish(ctx)
 }
 
-// round sends what feed reads, until the server has confirmed all of it.
+// round sends the spans that feed reads, until the server has confirmed all of them.
 func (u *upload) round(ctx context.Context, feed func(ctx context.Context) error) error {
 	w := u.crew
 	w.start(cap(u.free))
@@ -180,12 +183,12 @@ func (u *upload) round(ctx context.Context, feed func(ctx context.Context) error
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil && !errors.Is(err, context.Canceled):
-		return err // which is why feeding ended
+		return err // the reason why feeding ended
 	}
 	return fed
 }
 
-// settle waits until nothing is under way.
+// settle waits until all requests have ended.
 func (u *upload) settle(ctx context.Context) error {
 	back := make([][]byte, 0, cap(u.free))
 	for len(back) < cap(u.free) {
@@ -221,7 +224,7 @@ func (u *upload) first(ctx context.Context) error {
 	return nil
 }
 
-// again reads what may have been lost.
+// again reads the spans again that may have been lost.
 func (u *upload) again(ctx context.Context) error {
 	u.mu.Lock()
 	offsets := slices.Sorted(maps.Keys(u.pending))
@@ -267,7 +270,7 @@ func (u *upload) read(ctx context.Context, off int64, n int) ([]byte, error) {
 	return nil, err
 }
 
-// sourceFault describes why the source gave no more bytes.
+// sourceFault returns the fault of a source that gave no more bytes.
 func (u *upload) sourceFault(err error, at int64) error {
 	if errors.Is(err, io.EOF) {
 		return fault.New(fault.Validation, CodeSum, fmt.Sprintf("the source ends at byte %d of %d", at, u.file.Size))
@@ -275,19 +278,19 @@ func (u *upload) sourceFault(err error, at int64) error {
 	return err
 }
 
-// done notes that the server has confirmed a span.
+// done records that the server has confirmed a span.
 func (u *upload) done(l *lane, s *span) {
 	u.mu.Lock()
 	if l.conn.syncs && !u.file.Unsynced {
 		u.pending[s.off].lane = l.i
-	} else { // nothing better is to be had, or wanted
+	} else { // a sync is not possible, or not wanted
 		delete(u.pending, s.off)
 	}
 	u.mu.Unlock()
 	u.free <- s.buf
 }
 
-// gone notes that what was confirmed over a lane and not synced is to be sent again.
+// gone marks the spans that a lane has confirmed and not synced, to be sent again.
 func (u *upload) gone(l *lane) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -298,7 +301,7 @@ func (u *upload) gone(l *lane) {
 	}
 }
 
-// after syncs what a lane has sent, whenever the file has advanced far enough.
+// after syncs what a lane has sent, if the file has advanced far enough since the last sync.
 func (u *upload) after(ctx context.Context, l *lane) error {
 	if !l.conn.syncs || !l.syncing.TryLock() {
 		return nil
@@ -312,7 +315,7 @@ func (u *upload) after(ctx context.Context, l *lane) error {
 	}
 	l.mark = next
 	c := l.conn
-	return u.sync(ctx, l, func() error { // by a handle of its own: Sync locks the one that writes
+	return u.sync(ctx, l, func() error { // with a separate handle: Sync locks the one that writes
 		f, err := c.OpenFile(u.temp, os.O_WRONLY)
 		if err != nil {
 			return err
@@ -322,7 +325,7 @@ func (u *upload) after(ctx context.Context, l *lane) error {
 	})
 }
 
-// sync makes durable what a lane's server has confirmed.
+// sync makes the spans durable that a lane has confirmed.
 func (u *upload) sync(ctx context.Context, l *lane, fsync func() error) error {
 	var confirmed []int64
 	u.mu.Lock()
@@ -365,7 +368,7 @@ func (u *upload) syncAll(ctx context.Context) error {
 	return syncs.Wait()
 }
 
-// durable is how many bytes from the start the server has synced.
+// durable returns how many bytes from the start the server has synced.
 func (u *upload) durable() int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()

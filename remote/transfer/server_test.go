@@ -13,8 +13,8 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// server is an SFTP server whose files are in memory, and whose hosts may crash: a file then has only what was synced, and holes where the
-// rest was. Each connection leads to another host, so it syncs only what was written over it.
+// server is an SFTP server with files in memory, whose hosts may crash: a file then has only the synced bytes, and
+// holes elsewhere. Each connection leads to another host, so a sync covers only what was written over that connection.
 type server struct {
 	mu         sync.Mutex
 	files      map[string]*memFile
@@ -22,14 +22,14 @@ type server struct {
 	dials      int
 	refuse     func(dial int) error // of a connection
 	wire       func(dial int, c net.Conn) net.Conn
-	size       func(name string, size int64) int64 // what it says
+	size       func(name string, size int64) int64 // the size that it reports
 	read       func(data []byte, off uint64, n uint32) ([]byte, bool)
 	room       int64 // bytes; negative: unlimited
 	silent     bool  // answers nothing
 	most       int   // connections at a time
 	now        int
 	synced     int
-	written    int // bytes that writes brought
+	written    int // bytes written
 }
 
 type memFile struct {
@@ -85,7 +85,7 @@ func (s *server) More(_ context.Context, opts ...sftp.ClientOption) (*sftp.Clien
 	return c, err
 }
 
-// crash loses what a host, or each one, was given and has not synced. Connections are to be cut by whoever calls it.
+// crash loses the unsynced writes of the given hosts, or of all. The caller must cut the connections.
 func (s *server) crash(hosts ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ const (
 	ok, eof, noFile, failure, unsupported                                            = 0, 1, 2, 4, 8
 )
 
-// packet is read from the front and written at the end.
+// packet is a buffer that is read from the front and written at the end.
 type packet struct{ b []byte }
 
 func (p *packet) u32() uint32 {
@@ -209,7 +209,7 @@ func (s *server) serve(n int, c net.Conn) {
 	if send(c, version) != nil {
 		return
 	}
-	answers := make(chan *packet, 1000) // a pipe has no buffer, so the server would wait for a client that waits for it
+	answers := make(chan *packet, 1000) // a pipe has no buffer, so server and client would wait for each other
 	defer close(answers)
 	go func() {
 		for p := range answers {
@@ -362,7 +362,7 @@ func (s *server) extended(n int, id uint32, p *packet, handles map[string]*memFi
 	return status(id, unsupported)
 }
 
-// cutter ends a connection after so many bytes of a direction.
+// cutter ends a connection after a number of bytes in one direction.
 type cutter struct {
 	net.Conn
 	mu       *sync.Mutex

@@ -12,13 +12,13 @@ import (
 	"slurmgate/fault"
 )
 
-// slot is a place for one connection, made when it is first needed and again after a loss.
+// slot holds one connection, which is opened when it is first needed and again after a loss.
 type slot struct {
 	open  func(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error)
 	stall time.Duration
 	pause time.Duration // after a loss
 	chunk int           // bytes a request may carry when the server is OpenSSH
-	busy  chan struct{} // held while the connection is made
+	busy  chan struct{} // held while the connection is opened
 	users atomic.Int64  // transfers that use it
 
 	kept bool // it stays open without a transfer
@@ -34,7 +34,7 @@ type conn struct {
 	chunk    int  // bytes a request may carry
 	syncs    bool // fsync@openssh.com is offered
 	waiting  atomic.Int64
-	answered atomic.Int64 // when the last answer came, or the first request after a pause was sent; Unix nanoseconds
+	answered atomic.Int64 // time of the last answer, or of the first request after a pause; Unix nanoseconds
 }
 
 // current returns the connection, or nil when there is none.
@@ -44,7 +44,7 @@ func (s *slot) current() *conn {
 	return s.conn
 }
 
-// get returns the connection, and makes it when there is none.
+// get returns the connection, and opens it if there is none.
 func (s *slot) get(ctx context.Context) (*conn, error) {
 	if c := s.current(); c != nil {
 		return c, nil
@@ -55,7 +55,7 @@ func (s *slot) get(ctx context.Context) (*conn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if c := s.current(); c != nil { // made meanwhile
+	if c := s.current(); c != nil { // opened meanwhile
 		return c, nil
 	}
 	client, err := s.open(ctx, sftp.MaxPacketUnchecked(ChunkBytes))
@@ -82,10 +82,10 @@ func (s *slot) get(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// idleTime is how long a further connection waits for the next transfer.
+// idleTime is how long an additional connection stays open without a transfer.
 const idleTime = time.Minute
 
-// rest closes a further connection when no transfer has come after a while.
+// rest closes an additional connection that has been idle for idleTime.
 func (s *slot) rest() {
 	if c := s.current(); c != nil && !s.kept && s.users.Load() == 0 {
 		time.AfterFunc(idleTime, func() {
@@ -96,7 +96,7 @@ func (s *slot) rest() {
 	}
 }
 
-// leave ends a transfer's use.
+// leave ends a transfer's use of the slot.
 func (s *slot) leave() {
 	if s.users.Add(-1) == 0 {
 		s.rest()
@@ -111,7 +111,7 @@ func (s *slot) close() {
 	s.drop(s.current())
 }
 
-// drop closes a connection that failed, so that the next get makes another.
+// drop closes a failed connection, so that the next get opens another.
 func (s *slot) drop(c *conn) {
 	s.mu.Lock()
 	current := c != nil && s.conn == c
@@ -124,11 +124,12 @@ func (s *slot) drop(c *conn) {
 	}
 }
 
-// background closes something of whose end nothing more is to be learned.
+// background closes c without waiting, and ignores the error.
 func background(c io.Closer) { go func() { _ = c.Close() }() }
 
-// ask waits for f, which makes requests on the connection. When ctx ends it returns at once and f goes on by itself: what f uses must not
-// be used again. The same holds when it returns errStalled: the connection answered nothing at all for too long and has been closed.
+// ask waits for f, which makes requests on the connection. When ctx ends it returns immediately and f continues: the
+// caller must not reuse what f uses. The same holds if it returns errStalled: the connection did not answer for too
+// long and was closed.
 func ask[T any](ctx context.Context, s *slot, c *conn, f func() (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -152,7 +153,7 @@ func ask[T any](ctx context.Context, s *slot, c *conn, f func() (T, error)) (T, 
 		case a := <-done:
 			return a.value, a.err
 		case <-ctx.Done():
-			go func() { // a handle that nobody takes is closed
+			go func() { // close a handle that is no longer wanted
 				a := <-done
 				if c, ok := any(a.value).(io.Closer); ok && a.err == nil {
 					_ = c.Close()
@@ -170,21 +171,21 @@ func ask[T any](ctx context.Context, s *slot, c *conn, f func() (T, error)) (T, 
 	}
 }
 
-// call is ask for requests whose answer is only whether they succeeded.
+// call is ask for requests without a result.
 func (s *slot) call(ctx context.Context, c *conn, f func() error) error {
 	_, err := ask(ctx, s, c, func() (struct{}, error) { return struct{}{}, f() })
 	return err
 }
 
 const (
-	tries     = 6 // connections in a row that bring a transfer no further
+	tries     = 6 // connections in a row without progress of a transfer
 	longPause = 3 * time.Second
 )
 
 // backOff counts losses in a row.
 type backOff int
 
-// wait pauses before the next try, first for so long. False: there is none.
+// wait pauses before the next try, for first after the first loss. It returns false if there is no further try.
 func (b *backOff) wait(ctx context.Context, first time.Duration) bool {
 	if *b++; *b >= tries {
 		return false
@@ -199,8 +200,8 @@ func (b *backOff) wait(ctx context.Context, first time.Duration) bool {
 	}
 }
 
-// steady calls f until it has an answer of the server. f must be safe to repeat: the answer to an earlier call may be what was lost; again
-// says that there was one.
+// steady calls f until it has an answer of the server. f must be safe to repeat, because the answer to an earlier call
+// may have been lost; again reports that there was an earlier call.
 func steady[T any](ctx context.Context, s *slot, f func(c *conn, again bool) (T, error)) (T, error) {
 	var losses backOff
 	for again := false; ; {

@@ -1,15 +1,16 @@
 // Package transfer moves files over SFTP: pipelined, over several connections, verified by size and SHA-256 (SITE-05).
 //
-// A file is cut into chunks. Each connection has several chunks under way, so that neither the round-trip time nor one TCP stream, nor
-// the cipher of one connection, limits the rate. The memory a transfer needs is that of the chunks under way, whatever the file's size.
+// A file is cut into chunks. Each connection transfers several chunks concurrently, so that neither the round-trip time
+// nor one TCP stream, nor the cipher of one connection, limits the rate. A transfer needs memory only for these chunks,
+// for any file size.
 //
-// A connection that is lost is made again and the transfer continues: what was received in order stays received, and what was sent counts
-// only when the server has confirmed and synced it. Everything else is sent again, so a hole that concurrent writes left is never
-// taken for data.
+// A lost connection is opened again and the transfer continues: bytes that were received in order remain, and sent
+// bytes count only when the server has confirmed and synced them. Everything else is sent again, so a hole from
+// concurrent writes never counts as data.
 //
-// A file that is put appears under its name whole or not at all: it is written under a temporary name beside it, synced over every
-// connection that wrote to it (each may have led to another host), and renamed. Syncing the folder is not possible over SFTP; that is the
-// caller's part.
+// A file that is put appears under its name whole or not at all: it is written under a temporary name in the same
+// folder, synced over every connection that wrote to it (each may have led to another host), and renamed. SFTP cannot
+// sync the folder; the caller must.
 package transfer
 
 import (
@@ -24,33 +25,33 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Dialer opens SFTP channels to one server. remote.Host is one.
+// Dialer opens SFTP channels to one server. remote.Host implements it.
 type Dialer interface {
-	// SFTP opens a channel on the connection that is kept anyway.
+	// SFTP opens a channel on the kept connection.
 	SFTP(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error)
-	// More opens a channel on a further connection. Closing the client closes that connection.
+	// More opens a channel on an additional connection. Closing the client closes that connection.
 	More(ctx context.Context, opts ...sftp.ClientOption) (*sftp.Client, error)
 }
 
 const (
-	// ChunkBytes is how much one request reads or writes: the most that OpenSSH accepts.
+	// ChunkBytes is the size of one request: the most that OpenSSH accepts.
 	ChunkBytes = 255 << 10
-	// otherChunkBytes is what every server accepts (draft-ietf-secsh-filexfer-02, 3).
+	// otherChunkBytes is the size that every server accepts (draft-ietf-secsh-filexfer-02, 3).
 	otherChunkBytes = 32 << 10
 	// MaxConnections bounds [Config.Connections]: sshd's MaxStartups drops connections at random from the eleventh on.
 	MaxConnections = 8
 )
 
-// Config is how much a [Pool] may use.
+// Config bounds the resources of a [Pool].
 type Config struct {
 	Connections    int   // 1 to [MaxConnections]; 0: 4
 	BytesPerSecond int64 // in each direction; 0: unlimited
-	// Stall is how long a connection may leave requests unanswered before it is taken for lost; 0: a minute.
+	// Stall is how long a connection may leave requests unanswered before it counts as lost; 0: a minute.
 	Stall time.Duration
 }
 
-// Pool transfers files to and from one server. It opens connections when a transfer needs them, and closes further ones when they have been
-// idle for a minute. Its methods may be called concurrently.
+// Pool transfers files to and from one server. It opens connections when a transfer needs them, and closes additional
+// ones after a minute without use. Its methods may be called concurrently.
 type Pool struct {
 	config   Config
 	up, down *rate.Limiter
@@ -61,7 +62,7 @@ type Pool struct {
 	names map[string]chan struct{} // temporary names in use
 }
 
-// New returns a pool that has no connection yet.
+// New returns a pool. It does not connect yet.
 func New(d Dialer, c Config) (*Pool, error) {
 	if c.Connections == 0 {
 		c.Connections = 4
@@ -72,11 +73,11 @@ func New(d Dialer, c Config) (*Pool, error) {
 	return newPool(d, c, tuned), nil
 }
 
-// tuning is what measurements have shown to be good. Tests have smaller ones.
+// tuning holds sizes that measurements have shown to be good. Tests use smaller ones.
 type tuning struct {
-	chunk  int           // of a server that says it is OpenSSH
-	window int           // bytes under way on one connection
-	lane   int64         // how large a part of a file is worth a further connection
+	chunk  int           // of a server that identifies itself as OpenSSH
+	window int           // unanswered bytes on one connection
+	lane   int64         // size of a part of a file that is worth an additional connection
 	sync   int64         // bytes for each connection that a file advances between two syncs, and so about what a loss costs
 	pause  time.Duration // after the first loss in a row; it doubles with each
 	resume int64         // the smallest file whose upload leaves a record to be continued by

@@ -20,7 +20,7 @@ import (
 	"slurmgate/fault"
 )
 
-// small makes a few kilobytes behave as gigabytes do.
+// small is a tuning with which a few kilobytes behave like gigabytes.
 var small = tuning{chunk: 1 << 10, window: 4 << 10, lane: 4 << 10, sync: 8 << 10, resume: 16 << 10,
 	pause: time.Millisecond}
 
@@ -71,7 +71,7 @@ func TestPutAndGet(t *testing.T) {
 					}
 					s.crash()
 					if got, _ := s.content("/d/f"); !bytes.Equal(got, data) {
-						t.Error("the file has its name and is not durable")
+						t.Error("the file appeared under its name before it was durable")
 					}
 					var out bytes.Buffer
 					if n, err := p.Get(t.Context(), f, 0, nil, &out); err != nil || n != int64(size) || !bytes.Equal(out.Bytes(), data) {
@@ -86,7 +86,8 @@ func TestPutAndGet(t *testing.T) {
 	}
 }
 
-// cuts makes the server's connections end after the numbers of bytes given, one after another, each counted from the cut before.
+// cuts makes the server's connections end after the given numbers of bytes, one after another, each counted from the
+// previous cut.
 func cuts(s *server, crash bool, in bool, after ...int) {
 	var mu sync.Mutex
 	never := -1
@@ -117,7 +118,7 @@ func cuts(s *server, crash bool, in bool, after ...int) {
 	}
 }
 
-// A connection that is cut at any byte of either direction, whether the host behind it crashes or not, costs time only.
+// A cut of the connection at any byte in either direction, with or without a crash of the host, costs only time.
 //
 // slow: cuts a transfer at every byte
 func TestCutAtEveryByte(t *testing.T) {
@@ -173,8 +174,9 @@ func (s *server) mend() {
 	s.refuse = nil
 }
 
-// manyCuts puts a file into a folder that has an older one of its name. Whatever is cut, crashes, or cannot connect: a file under its name
-// is whole, an error leaves what was there, and another try ends well. It returns how many tries failed.
+// manyCuts puts a file into a folder that has an older one of its name. After any cut, crash or failed connection a
+// file under its name is whole, an error leaves the old file, and another try succeeds. It returns how many tries
+// failed.
 func manyCuts(t *testing.T, s *server, dir string, rng *rand.Rand, seed uint64) (failed int) {
 	size := 1 + rng.IntN(200_000)
 	data := randomBytes(seed, size)
@@ -224,11 +226,11 @@ func TestManyCuts(t *testing.T) {
 		})
 	}
 	if failed == 0 {
-		t.Error("no try failed: the test cuts too little")
+		t.Error("no try failed, want some")
 	}
 }
 
-// What a download delivered is the file's, in order, and a caller continues behind it.
+// A download delivers the file's bytes in order, and a caller can continue after them.
 func TestGetContinues(t *testing.T) {
 	failed := 0
 	for seed := range uint64(200) {
@@ -268,14 +270,15 @@ func TestGetContinues(t *testing.T) {
 		})
 	}
 	if failed == 0 {
-		t.Error("no try failed: the test cuts too little")
+		t.Error("no try failed, want some")
 	}
 }
 
-// An upload that a restart of the gateway ended is continued behind what is durable, holes and crashes notwithstanding.
+// An upload that a restart of the gateway ended is continued after the durable bytes, despite holes and crashes.
 func TestPutContinuesAfterRestart(t *testing.T) { putContinues(t, false) }
 
-// It is continued while the server still writes what had come to it from the earlier gateway, so that the file grows as it is read back.
+// It is continued while the server still writes bytes from the earlier gateway, so that the file grows while it is read
+// back.
 func TestPutContinuesWhileTheFileGrows(t *testing.T) { putContinues(t, true) }
 
 func putContinues(t *testing.T, grows bool) {
@@ -321,7 +324,7 @@ func putContinues(t *testing.T, grows bool) {
 	})
 }
 
-// tripwire calls trip when it is read beyond a byte.
+// tripwire calls trip when it is read beyond an offset.
 type tripwire struct {
 	data []byte
 	at   int64
@@ -371,14 +374,14 @@ func TestPutRefusals(t *testing.T) {
 					t.Errorf("kind %s, code %s: %v", fault.KindOf(err), fault.CodeOf(err), err)
 				}
 				if _, there := s.content(c.f.Path); there {
-					t.Error("there is a file under the name")
+					t.Error("Put left a file under its name")
 				}
 			})
 		})
 	}
 }
 
-// silentAfter makes the server answer nothing any more once it has read so many bytes.
+// silentAfter makes the server stop answering after it has read n bytes.
 func silentAfter(s *server, n int) func(int, net.Conn) net.Conn {
 	return func(_ int, c net.Conn) net.Conn { return &mute{c, s, n} }
 }
@@ -441,7 +444,7 @@ func TestGetRefusals(t *testing.T) {
 	}
 }
 
-// A server that gives few bytes for each request is slow, and no more.
+// A server that returns few bytes for each request is only slow.
 func TestShortReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data := randomBytes(1, 50_000)
@@ -490,7 +493,7 @@ func TestPutMany(t *testing.T) {
 	})
 }
 
-// Small files that their caller makes durable, many at once, cost no sync each.
+// Unsynced small files, which the caller makes durable together, cost no sync each.
 func TestUnsynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -509,7 +512,7 @@ func TestUnsynced(t *testing.T) {
 	})
 }
 
-// Further connections end when they have been idle; the kept one stays.
+// Additional connections close when they are idle; the kept one stays.
 func TestIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
