@@ -29,17 +29,18 @@ import (
 	far "slurmgate/staging/sftp"
 )
 
-// Where slurm.run_as is caller, what a run does on the cluster is done by its user: package asuser hands each call to the parts of that
-// user, which are made here. They log in over SSH with a certificate of minutes, which the signer makes for a key that lives as long.
+// Where slurm.run_as is caller, a run acts on the cluster as its user: package asuser passes each call to the parts of
+// that user, which are opened here. They log in over SSH with a certificate that is valid for minutes, which the signer
+// issues for a new key.
 
 // callers are the users of one cluster.
 type callers struct {
 	sites  *Sites
 	site   *site.Site
 	me     nss.User
-	slurm  *slurm.CLI // the service's, which knows the cluster
+	slurm  *slurm.CLI // the service's transport, which knows the cluster
 	logins chan struct{}
-	signs  atomic.Bool // the signer answered when it was last asked
+	signs  atomic.Bool // whether the signer answered the last request
 	*asuser.Users
 }
 
@@ -48,7 +49,7 @@ const (
 	userTransfers = 2 // connections for the bytes of one user's files
 )
 
-// openCallers makes the users of a cluster. Nobody is logged in before a run needs it.
+// openCallers returns the users of a cluster. It logs no user in.
 func (x *Sites) openCallers(ctx context.Context, s *site.Site, service *slurm.CLI) (*callers, error) {
 	me, err := nss.Host{}.UserOf(ctx, os.Geteuid())
 	if err != nil {
@@ -73,7 +74,7 @@ func (x *Sites) openCallers(ctx context.Context, s *site.Site, service *slurm.CL
 	return c, nil
 }
 
-// OwnUser names the user that submitted a cluster's runs before it ran them as their callers; empty on any other cluster.
+// OwnUser returns the user that submitted a cluster's runs before run_as was caller, or "" on any other cluster.
 func (x *Sites) OwnUser(s *site.Site) (string, error) {
 	if !s.AsCaller() {
 		return "", nil
@@ -82,7 +83,8 @@ func (x *Sites) OwnUser(s *site.Site) (string, error) {
 	return c.User, err
 }
 
-// Links says how the connections to a site are, those of its users in one line; nil for a site that is here.
+// Links returns a function that reports the connections to a site, those of its users in one line. It returns nil for a
+// site on this host.
 func (x *Sites) Links(s *site.Site) func() []run.Connection {
 	if !s.FarSlurm() && !s.FarFiles() && !s.AsCaller() {
 		return nil
@@ -102,7 +104,7 @@ func (x *Sites) Links(s *site.Site) func() []run.Connection {
 	}
 }
 
-// appendLink adds how the connection to a host is.
+// appendLink appends the state of the connection to a host.
 func appendLink(list []run.Connection, to string, open func(*site.Site) (*remote.Host, error), s *site.Site) []run.Connection {
 	host, err := open(s)
 	if err != nil {
@@ -148,13 +150,13 @@ func (x *Sites) FindAs(ctx context.Context, cluster, user string, folders []stri
 	return found, whole, err
 }
 
-// reading is a user's file that is being imported.
+// reading is a user's file during an import.
 type reading struct{ *far.UserFile }
 
 // Bytes implements [artifact.Reading].
 func (r reading) Bytes() int64 { return r.Size }
 
-// userLogin is the way in as one user.
+// userLogin logs in as one user; it implements [asuser.Login].
 type userLogin struct {
 	*callers
 	user  string
@@ -162,11 +164,11 @@ type userLogin struct {
 	pool  *transfer.Pool
 	cli   *slurm.CLI
 	jobs  string // the folder of the user's runs as jobs see it
-	at    string // as the host has it where the user is logged in
+	at    string // the same folder as the login host sees it
 	files *far.Workspace
 }
 
-// Login makes a user's connection, which nothing has used yet.
+// login returns a user's login. It does not connect yet.
 func (c *callers) login(user string, latest func() string) (asuser.Login, error) {
 	l := &userLogin{callers: c, user: user}
 	var err error
@@ -201,7 +203,7 @@ func (c *callers) certificate(ctx context.Context, user, runID string) (ssh.Sign
 	return key, until, err
 }
 
-// certificateOf is a new key with the signer's certificate for a user, and when that ends.
+// certificateOf returns a new key with the signer's certificate for a user, and when the certificate ends.
 func certificateOf(ctx context.Context, s *site.Site, user, runID, caller string) (with ssh.Signer, until time.Time, err error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -251,8 +253,8 @@ func (l *userLogin) Open(ctx context.Context) (p asuser.Parts, err error) {
 	return asuser.Parts{Submitter: l.cli, Canceller: l.cli, Workspace: l.files}, nil
 }
 
-// unexposed refuses a user's folder on the way to which another user than root can put something else in its place. Slurm opens the output
-// of a job there with the rights of the job's user, and follows links.
+// unexposed returns a fault for a user's folder that a user other than root could replace. Slurm opens the output of a
+// job there with the rights of the job's user, and follows links.
 func (l *userLogin) unexposed(ctx context.Context) error {
 	states, err := far.StatesInPlace(ctx, l.host, []string{path.Join(l.at, staging.GatewayIDFile)})
 	if err != nil {
@@ -267,8 +269,8 @@ func (l *userLogin) unexposed(ctx context.Context) error {
 		WithNext("let " + folder + " belong to root or " + l.user + ", and let nobody else write there, or set its sticky bit (chmod +t)")
 }
 
-// makeFolder makes the folder of a user's runs, as the user. What the site gives each user must be there: /scratch/alice of
-// /scratch/{user}/slurmgate.
+// makeFolder creates the folder of a user's runs, as the user. The part that the site provides for each user must
+// exist: /scratch/alice of /scratch/{user}/slurmgate.
 func (l *userLogin) makeFolder(ctx context.Context) error {
 	client, err := l.host.SFTP(ctx)
 	if err != nil {
@@ -301,13 +303,14 @@ func (l *userLogin) noFolder(msg string, err error) *fault.Error {
 	return fault.Wrap(fault.Transport, "runs_dir_unavailable", msg, err)
 }
 
-// ownRuns refuses a folder without a mark that has runs of another ledger, as [Sites.ownRuns] does for the folder of all runs.
+// ownRuns returns a fault for a folder without a mark that has runs of another ledger, as [Sites.ownRuns] does for the
+// folder of all runs.
 func (l *userLogin) ownRuns(ctx context.Context, client *sftp.Client) error {
 	if l.sites.Anew {
 		return nil
 	}
 	if _, err := client.Lstat(path.Join(l.at, staging.GatewayIDFile)); err == nil {
-		return nil // whose it is, is checked with the mark
+		return nil // its owner is checked with the mark
 	}
 	entries, err := client.ReadDirContext(ctx, l.at)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	far "slurmgate/staging/sftp"
 )
 
-// farWorkspace opens the runs_dir of a cluster whose files are reached by SFTP, and makes one that is not used yet.
+// farWorkspace opens the runs_dir of a cluster whose files are reached by SFTP. Unless it is used already, it creates a
+// missing one.
 func (h *Hosts) farWorkspace(ctx context.Context, s *site.Site, gatewayID string, used bool) (run.Workspace, error) {
 	f := s.Storage.SFTP
 	data, err := h.data(s)
@@ -52,7 +53,7 @@ func (h *Hosts) farWorkspace(ctx context.Context, s *site.Site, gatewayID string
 	return w, nil
 }
 
-// farFolder makes a folder with those above it, where it is missing.
+// farFolder creates a missing folder and its parents.
 func (h *Hosts) farFolder(ctx context.Context, s *site.Site, dir string, mode fs.FileMode) error {
 	return h.farFiles(ctx, s, func(c *sftp.Client) error {
 		if _, err := c.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +84,7 @@ func (h *Hosts) farFiles(ctx context.Context, s *site.Site, f func(*sftp.Client)
 	return errors.Join(err, c.Close())
 }
 
-// farTraces says whose a site's runs_dir is, by its mark, or names a run in it; both are empty for a new folder.
+// farTraces returns the mark of a site's runs_dir, or a run in it; both are empty for a new folder.
 func (h *Hosts) farTraces(ctx context.Context, s *site.Site) (mark, runID string, err error) {
 	ctx, stop := context.WithTimeout(ctx, farLook)
 	defer stop()
@@ -106,7 +107,7 @@ func (h *Hosts) farTraces(ctx context.Context, s *site.Site) (mark, runID string
 	return mark, runID, err
 }
 
-// farSpace is what is free on the disk of a site's runs_dir.
+// farSpace returns the free space on the disk of a site's runs_dir.
 func (h *Hosts) farSpace(ctx context.Context, s *site.Site) (free doctor.Space, err error) {
 	err = h.farFiles(ctx, s, func(c *sftp.Client) (err error) {
 		free, err = doctor.FarSpace(c, s.Storage.SFTP.RunsDir)
@@ -116,11 +117,12 @@ func (h *Hosts) farSpace(ctx context.Context, s *site.Site) (free doctor.Space, 
 }
 
 const (
-	spaceAge  = 30 * time.Second // how old a figure may be before it is asked for again
+	spaceAge  = 30 * time.Second // age at which a figure is queried again
 	spaceWait = 5 * time.Second
 )
 
-// Room refuses a new run while a disk of its site has no room for it. A disk that cannot be examined refuses nothing.
+// Room returns a fault while a disk of the site has no room for a new run. A disk that cannot be examined counts as
+// free.
 func (x *Sites) Room(ctx context.Context, s *site.Site) error {
 	if err := doctor.Room(s, ownRunsDir(s)); err != nil || !s.FarFiles() || s.AsCaller() {
 		return err
@@ -131,8 +133,8 @@ func (x *Sites) Room(ctx context.Context, s *site.Site) error {
 	return nil
 }
 
-// FreeForRuns returns the free bytes where the runs of a site are. They are not known where each user has an own folder, perhaps with a
-// quota.
+// FreeForRuns returns the free bytes where the runs of a site are. They are unknown if each user has a separate folder,
+// perhaps with a quota.
 func (x *Sites) FreeForRuns(ctx context.Context, s *site.Site) (bytes int64, known bool) {
 	if s.FarFiles() && !s.AsCaller() {
 		free, ok := x.space(ctx, s)
@@ -164,7 +166,7 @@ func RunsDirs(s *site.Site) (dirs []string) {
 	return dirs
 }
 
-// space returns what was free on the disk of a far site when it was last asked. The first caller waits for the answer.
+// space returns the last known free space on the disk of a far site. The first caller waits for the answer.
 func (x *Sites) space(ctx context.Context, s *site.Site) (doctor.Space, bool) {
 	known, _ := x.free.LoadOrStore(s.Name, &cached.Value[doctor.Space]{})
 	look := func() cached.State[doctor.Space] {
@@ -178,7 +180,7 @@ func (x *Sites) space(ctx context.Context, s *site.Site) (doctor.Space, bool) {
 	return free.Value, free.Err == nil && !free.At.IsZero()
 }
 
-// farStore is the image store of a cluster whose files are reached by SFTP.
+// farStore returns the image store of a cluster whose files are reached by SFTP.
 func (h *Hosts) farStore(s *site.Site) (*apptainer.FarStore, error) {
 	folder, err := h.farImages(s)
 	if err != nil {
@@ -187,7 +189,7 @@ func (h *Hosts) farStore(s *site.Site) (*apptainer.FarStore, error) {
 	return apptainer.NewFarStore(folder, s.Storage.ImageStore), nil
 }
 
-// farImages is the folder of that store.
+// farImages returns the folder of the image store of farStore.
 func (h *Hosts) farImages(s *site.Site) (*far.Folder, error) {
 	data, err := h.data(s)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"slurmgate/slurm/rest"
 )
 
-// Hosts are the connections to login nodes, data hosts and slurmrestd, one for each host and user.
-// Slurm's commands and the files of a site share it.
+// Hosts holds the connections to login nodes, data hosts and slurmrestd, one for each host and user. Slurm's commands
+// and the files of a site share a connection.
 type Hosts struct {
 	log *slog.Logger
 
@@ -30,7 +30,7 @@ type Hosts struct {
 	users map[string]nss.User // this process's
 	rests []*rest.Slurm
 
-	// certified makes the credentials of hosts, except of jump hosts; nil: they are those of the site file.
+	// certified returns the credentials for hosts, except for jump hosts; nil: those of the site file are used.
 	certified func(context.Context) (ssh.Signer, time.Time, error)
 }
 
@@ -38,10 +38,10 @@ func newHosts(log *slog.Logger) *Hosts {
 	return &Hosts{log: log, open: map[string]*remote.Host{}, pools: map[string]*transfer.Pool{}, users: map[string]nss.User{}}
 }
 
-// QuietHosts makes hosts that log nothing, for checks: what they find is in the answer.
+// QuietHosts returns hosts that log nothing, for checks, whose answers have the findings.
 func QuietHosts() *Hosts { return newHosts(slog.New(slog.DiscardHandler)) }
 
-// HostsOf makes hosts for checks as one user of a cluster, with certificates of the signer.
+// HostsOf returns hosts for checks as one user of a cluster, with certificates of the signer.
 func HostsOf(s *site.Site, user string) *Hosts {
 	h := QuietHosts()
 	h.certified = func(ctx context.Context) (ssh.Signer, time.Time, error) {
@@ -50,13 +50,13 @@ func HostsOf(s *site.Site, user string) *Hosts {
 	return h
 }
 
-// Certify gets a certificate of that user.
+// Certify requests a certificate of the hosts' user.
 func (h *Hosts) Certify(ctx context.Context) error {
 	_, _, err := h.certified(ctx)
 	return err
 }
 
-// login is the login node of a site; nil if Slurm's commands are on this host.
+// login returns the login node of a site, or nil if Slurm's commands are on this host.
 func (h *Hosts) login(s *site.Site) (*remote.Host, error) {
 	if !s.FarSlurm() {
 		return nil, nil
@@ -64,7 +64,7 @@ func (h *Hosts) login(s *site.Site) (*remote.Host, error) {
 	return h.host(*s.Slurm.SSH)
 }
 
-// shell is the host whose shell works on a site's far files; nil if there is none.
+// shell returns the host whose shell works on a site's far files, or nil if there is none.
 func (h *Hosts) shell(s *site.Site) (*remote.Host, error) {
 	if to := s.ShellHost(); to != nil {
 		return h.host(*to)
@@ -72,10 +72,10 @@ func (h *Hosts) shell(s *site.Site) (*remote.Host, error) {
 	return nil, nil
 }
 
-// data is the host whose SFTP server has a site's files.
+// data returns the host whose SFTP server has a site's files.
 func (h *Hosts) data(s *site.Site) (*remote.Host, error) { return h.host(s.Storage.SFTP.SSH) }
 
-// host checks the files of keys. Nothing is sent to the host before it is needed.
+// host returns a host, after a check of its key files. It does not connect.
 func (h *Hosts) host(to site.SSH) (*remote.Host, error) {
 	me, err := once(h, h.users, "me", func() (nss.User, error) { return nss.Host{}.UserOf(context.Background(), os.Geteuid()) })
 	if err != nil {
@@ -89,7 +89,7 @@ func (h *Hosts) host(to site.SSH) (*remote.Host, error) {
 	return once(h, h.open, fmt.Sprintf("%+v", c), func() (*remote.Host, error) { return remote.New(c, h.log) })
 }
 
-// once returns what was built under a name before, or builds it.
+// once returns the value stored under a name, or builds and stores it.
 func once[T any](h *Hosts, made map[string]T, name string, build func() (T, error)) (T, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,8 +103,8 @@ func once[T any](h *Hosts, made map[string]T, name string, build func() (T, erro
 	return one, err
 }
 
-// pool carries all bytes between a site's data host and this one, workspaces and images alike, so that storage.sftp.connections and
-// bandwidth_mb bound them together.
+// pool returns the pool for all transfers with a site's data host, of workspaces and of images, so that
+// storage.sftp.connections and bandwidth_mb bound them together.
 func (h *Hosts) pool(s *site.Site) (*transfer.Pool, error) {
 	data, err := h.data(s)
 	if err != nil {
@@ -115,7 +115,7 @@ func (h *Hosts) pool(s *site.Site) (*transfer.Pool, error) {
 	return once(h, h.pools, fmt.Sprintf("%s %p %+v", s.Name, data, c), func() (*transfer.Pool, error) { return transfer.New(data, c) })
 }
 
-// Close ends all connections, and with them the calls that are under way.
+// Close ends all connections, and with them the running calls.
 func (h *Hosts) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,12 +19,12 @@ import (
 	"slurmgate/toolpack"
 )
 
-// Images gives the operations the image stores of a site.
+// Images implements [app.Images] with the image stores of a site.
 type Images struct {
-	Progress func(stage string, done, of int64) // nil: nobody waits for it
+	Progress func(stage string, done, of int64) // nil: not reported
 }
 
-// imageStore is what the operations use of the image store of a cluster, on this host or elsewhere.
+// imageStore is the image store of a cluster, on this host or elsewhere, as the operations use it.
 type imageStore interface {
 	List(ctx context.Context) ([]apptainer.Image, error)
 	Verify(ctx context.Context, digest string) (path string, err error)
@@ -36,7 +36,7 @@ type sharedStore struct{ *apptainer.Store }
 
 func (s sharedStore) List(context.Context) ([]apptainer.Image, error) { return s.Store.List() }
 
-// storeOf names an image store among those of all sites.
+// storeOf returns a key that identifies a site's image store among those of all sites.
 func storeOf(s *site.Site) string {
 	if s.FarFiles() {
 		return s.Storage.SFTP.Address() + s.Storage.SFTP.ImageStore
@@ -44,7 +44,8 @@ func storeOf(s *site.Site) string {
 	return s.Storage.ImageStore
 }
 
-// stores are the clusters of a site, one for each image store; with a name that cluster alone, or the gateway's own host.
+// stores returns the clusters of a site, one for each image store, or with a name only that cluster, or the gateway's
+// own host.
 func stores(s *site.Site, name string) (list []*site.Site, err error) {
 	if name != "" {
 		for _, c := range s.All() {
@@ -71,9 +72,9 @@ func (h *Hosts) store(s *site.Site) (imageStore, error) {
 	return sharedStore{store}, err
 }
 
-// Misfits implements [app.Images]. It looks at the stores that this host sees.
+// Misfits implements [app.Images]. It checks the stores that this host sees.
 func (Images) Misfits(s *site.Site) (all []fault.Problem, err error) {
-	list, _ := stores(s, "") // there is no name to be wrong
+	list, _ := stores(s, "") // cannot fail without a name
 	for _, c := range list {
 		if c.FarFiles() {
 			continue
@@ -186,7 +187,7 @@ func (i Images) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (app.
 			err = fault.Wrap("", "", "site "+c.Name, err)
 		}
 		if err != nil && !fault.Is(err, fault.Transport) {
-			return app.ImageAddAnswer{}, err // the file itself, or what the admin wrote
+			return app.ImageAddAnswer{}, err // an error of the file, or of the arguments
 		}
 		if err != nil {
 			failed = append(failed, err)
@@ -205,10 +206,10 @@ func (i Images) Add(ctx context.Context, s *site.Site, a app.ImageAddArgs) (app.
 	return app.ImageAddAnswer{ImageDoc: doc, Changed: changed, Lock: lock, Note: note}, err
 }
 
-// archLook bounds the question for the architecture of a cluster's nodes.
+// archLook bounds the query for the architectures of a cluster's nodes.
 const archLook = 15 * time.Second
 
-// archs are the architectures of the machines that run a site's images.
+// archs returns the architectures of the machines that run a site's images.
 func (h *Hosts) archs(ctx context.Context, s *site.Site) ([]string, error) {
 	if s.Name == site.Local {
 		return []string{runtime.GOARCH}, nil
@@ -226,7 +227,7 @@ func (h *Hosts) archs(ctx context.Context, s *site.Site) ([]string, error) {
 	return found, err
 }
 
-// notEverywhere says which stores did not get an image. Its name is not recorded then.
+// notEverywhere returns the fault of an image that was not added to every store. Its name is not recorded then.
 func notEverywhere(a app.ImageAddArgs, reached []string, failed []error) error {
 	if len(reached) == 0 && len(failed) == 1 {
 		return failed[0]
@@ -261,7 +262,7 @@ func (Images) List(ctx context.Context, s *site.Site, cluster string, hash bool)
 		if err != nil && (len(list) == 1 || !fault.Is(err, fault.Transport)) {
 			return all, err
 		}
-		if err != nil { // the other sites are listed all the same
+		if err != nil { // the other sites are still listed
 			one = app.ImageListAnswer{Total: 1, Bad: 1, Images: []app.ImageDoc{{State: "the image store cannot be read: " + fault.Prose(err)}}}
 		}
 		for _, doc := range one.Images {

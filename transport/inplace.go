@@ -33,7 +33,7 @@ func (h *Hosts) States(ctx context.Context, s *site.Site, paths []string) ([]str
 	return far.StatesInPlace(ctx, shell, paths)
 }
 
-// Places are [app.FarPlaces].
+// Places implements [app.FarPlaces].
 type Places struct{ *Sites }
 
 // States implements [app.FarPlaces].
@@ -99,7 +99,7 @@ func (h *Hosts) registered(ctx context.Context, s *site.Site, path, state string
 	return im.StillRegistered(ctx, path, state)
 }
 
-// PlacesHere returns the folders of a site in which files stay in place; nil where this host does not see them.
+// PlacesHere returns the folders of a site in which files stay in place, or nil if this host does not see them.
 func PlacesHere(s *site.Site, log *slog.Logger) *artifact.ImportPolicy {
 	if s.FarFiles() {
 		return nil
@@ -111,7 +111,7 @@ func PlacesHere(s *site.Site, log *slog.Logger) *artifact.ImportPolicy {
 	return &artifact.ImportPolicy{Roots: Existing(folders, log), OthersMount: s.AsCaller()}
 }
 
-// Existing drops import roots that are not there: an unmounted filesystem is no reason not to start.
+// Existing returns the import roots that exist. An unmounted filesystem does not keep the gateway from starting.
 func Existing(roots []site.Root, log *slog.Logger) []artifact.Root {
 	var out []artifact.Root
 	for _, r := range roots {

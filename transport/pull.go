@@ -20,8 +20,8 @@ import (
 	"slurmgate/toolpack"
 )
 
-// Pull implements [app.Images]. An image is built once: where the lock has an entry that was made of it, its bytes are used, and a build
-// that gives others is refused.
+// Pull implements [app.Images]. An image is built once: if the lock has an entry that was built from it, those bytes
+// are used, and a build with other bytes is refused.
 func (i Images) Pull(ctx context.Context, s *site.Site, a app.ImagePullArgs) (out app.ImagePullAnswer, err error) {
 	if a.Rebuild && a.Replace {
 		return out, fault.New(fault.Validation, "IMAGE-ARGS", "rebuild and replace exclude each other").
@@ -83,7 +83,7 @@ func (i Images) Pull(ctx context.Context, s *site.Site, a app.ImagePullArgs) (ou
 	return out, err
 }
 
-// nameTaken refuses a name that means another image. It says so before anything is downloaded.
+// nameTaken returns the fault of a name that means another image. It is called before any download.
 func nameTaken(named toolpack.LockedImage, r *oci.Resolved) error {
 	msg := fmt.Sprintf("the name %s already means %s of %s, and not %s", named.Name, named.Digest, named.Source, r.Source)
 	if repo, _, _ := strings.Cut(named.Source, "@"); strings.HasPrefix(r.Source, repo+"@") && named.SourceDigest != "" {
@@ -94,7 +94,8 @@ func nameTaken(named toolpack.LockedImage, r *oci.Resolved) error {
 		WithNext("choose another name, or add --replace: tools that use the name will then run the new image, with new run ids")
 }
 
-// again records a name for an image that was pulled before. at is its file, if a store that this host sees has it, for those that do not.
+// again records a name for an image that was pulled before. at is its file, if a store that this host sees has it, and
+// is added to the stores that lack it.
 func (i Images) again(ctx context.Context, s *site.Site, a app.ImagePullArgs, r *oci.Resolved, known toolpack.LockedImage,
 	at, note string) (out app.ImagePullAnswer, err error) {
 	if at != "" {
@@ -113,7 +114,7 @@ func docOf(n toolpack.LockedImage) app.ImageDoc {
 		SourceDigest: n.SourceDigest, MadeBy: n.MadeBy}
 }
 
-// sameBytes refuses a file that is not the one that the lock has for an image.
+// sameBytes reports whether a file has the bytes that the lock records for an image.
 func sameBytes(ctx context.Context, f *oci.File, known toolpack.LockedImage, r *oci.Resolved) (bool, error) {
 	src, err := os.Open(f.Path)
 	if err != nil {
@@ -134,7 +135,8 @@ func sameBytes(ctx context.Context, f *oci.File, known toolpack.LockedImage, r *
 			"or replace the entry under its own name, " + known.Name + ", with --replace").WithSteps(fault.Do("image add", "name", known.Name))
 }
 
-// oneArch is the architecture of all machines that would run an image; wanted, if given, is taken at its word. note says what is not known.
+// oneArch returns the architecture of all machines that would run an image. If wanted is given it is returned
+// unchecked. note describes what is unknown.
 func (h *Hosts) oneArch(ctx context.Context, list []*site.Site, wanted string) (arch, note string, err error) {
 	if wanted != "" {
 		return wanted, "", nil
@@ -159,7 +161,7 @@ func (h *Hosts) oneArch(ctx context.Context, list []*site.Site, wanted string) (
 		WithNext("pull one image for each, under a name of its own, with --arch and --site-name")
 }
 
-// haveImage looks for an image in the stores. everywhere: all have it; at is its path in one that this host sees.
+// haveImage searches the stores for an image. everywhere: all have it; at is its path in one that this host sees.
 func (h *Hosts) haveImage(ctx context.Context, list []*site.Site, digest string) (at string, everywhere bool) {
 	everywhere = true
 	for _, c := range list {

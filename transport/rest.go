@@ -13,7 +13,7 @@ import (
 	"slurmgate/slurm/rest"
 )
 
-// restConfig is what a site says about its slurmrestd, and the user of this process.
+// restConfig returns a site's settings of slurmrestd, and the user of this process.
 func restConfig(s *site.Site) (c rest.Config, self string, err error) {
 	r := s.Slurm.REST
 	c = rest.Config{URL: r.URL, Command: r.Command, User: r.User, TokenFile: r.TokenFile, TokenCommand: r.TokenCommand, CA: r.CA,
@@ -28,7 +28,7 @@ func restConfig(s *site.Site) (c rest.Config, self string, err error) {
 	return c, self, nil
 }
 
-// rest is a site's Slurm through slurmrestd. scripts reads the scripts of attempts; a look needs none.
+// rest returns a site's Slurm through slurmrestd. scripts reads the scripts of attempts; queries need none.
 func (h *Hosts) rest(s *site.Site, told heard, scripts readScript) (*rest.Slurm, error) {
 	c, _, err := restConfig(s)
 	if err != nil {
@@ -45,7 +45,7 @@ func (h *Hosts) rest(s *site.Site, told heard, scripts readScript) (*rest.Slurm,
 	return made, nil
 }
 
-// leave ends the connections of a site's Slurm that is not used.
+// leave ends the connections of an unused site's Slurm.
 func (h *Hosts) leave(cli Slurm) {
 	if r, is := cli.(*rest.Slurm); is {
 		r.Close()
@@ -55,7 +55,8 @@ func (h *Hosts) leave(cli Slurm) {
 	}
 }
 
-// fitREST is fit for slurmrestd: the files of slurm.rest, the cluster that answers, and that its token is no other user's.
+// fitREST is fit for slurmrestd: it checks the files of slurm.rest, the cluster that answers, and that the token does
+// not act for other users.
 func fitREST(ctx context.Context, s *site.Site, r *rest.Slurm) (found []fault.Problem, err error) {
 	if found = restFiles(s); len(found) > 0 {
 		return found, nil
@@ -72,13 +73,13 @@ func fitREST(ctx context.Context, s *site.Site, r *rest.Slurm) (found []fault.Pr
 	return found, err
 }
 
-// restFault reports whether an error is of the way to slurmrestd, and not of what is behind it.
+// restFault reports whether an error is of slurmrestd or of the connection to it, and not of Slurm.
 func restFault(err error) bool {
 	code := fault.CodeOf(err)
 	return code == run.Unreachable || strings.HasPrefix(code, "rest_") && code != rest.Refused
 }
 
-// restFiles says what of slurm.rest cannot be used on this host.
+// restFiles returns the problems of slurm.rest on this host.
 func restFiles(s *site.Site) []fault.Problem {
 	c, self, err := restConfig(s)
 	if err != nil {

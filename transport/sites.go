@@ -1,5 +1,6 @@
-// Package transport opens sites. It alone asks by what a cluster is reached: Slurm by its commands here, on a login node, or through
-// slurmrestd; the folders on a shared filesystem or by SFTP; runs as the gateway or as their callers. Everything else holds what it opens.
+// Package transport opens sites. Only this package decides how a cluster is reached: Slurm by its commands on this
+// host, on a login node, or through slurmrestd; the folders on a shared filesystem or by SFTP; runs as the gateway or
+// as their callers. Other packages use what it opens.
 package transport
 
 import (
@@ -20,18 +21,18 @@ import (
 	"slurmgate/staging"
 )
 
-// Config is what the sites of a gateway have from it.
+// Config holds what a gateway provides for its sites.
 type Config struct {
 	Site      *site.Site
 	Ledger    *ledger.Ledger
 	Log       *slog.Logger
-	Anew      bool                                       // the ledger is new, in the place of one that is lost
-	LocalRuns int                                        // how many runs may be running on this host
-	Ended     func(runID string)                         // hears that a process of this host ended
-	Unread    func(cluster, program string, records int) // hears of records of Slurm's answers that could not be read
+	Anew      bool                                       // the ledger is new, and replaces a lost one
+	LocalRuns int                                        // greatest number of concurrent runs on this host
+	Ended     func(runID string)                         // called when a process of this host has ended
+	Unread    func(cluster, program string, records int) // called for records of Slurm's answers that could not be read
 }
 
-// Sites are the sites of one gateway.
+// Sites holds the sites of one gateway.
 type Sites struct {
 	Config
 	Hosts *Hosts // login nodes, data hosts and slurmrestd
@@ -44,7 +45,7 @@ type Sites struct {
 	byDir map[string]*workspace
 }
 
-// New opens nothing yet. The caller closes it.
+// New returns sites, none of which is open yet. The caller must close it.
 func New(c Config) *Sites {
 	return &Sites{Config: c, Hosts: newHosts(c.Log), byDir: map[string]*workspace{}}
 }
@@ -58,7 +59,7 @@ func (x *Sites) Close() {
 	x.Hosts.Close()
 }
 
-// Revoked ends the logins that a revoked token made as a Unix user; they are made again where that is still allowed.
+// Revoked ends the logins as a Unix user whose token was revoked; they are opened again if that is still allowed.
 func (x *Sites) Revoked(user string) {
 	x.callers.Range(func(_, c any) bool {
 		c.(*callers).Drop(user, "a token that acts as "+user+" was revoked")
@@ -66,7 +67,7 @@ func (x *Sites) Revoked(user string) {
 	})
 }
 
-// staged are the phases in which a run depends on its workspace.
+// staged lists the phases in which a run depends on its workspace.
 var staged = []run.Phase{run.Deferred, run.Submitting, run.Unconfirmed, run.Pending, run.InJob, run.Completing, run.Collecting,
 	run.NeedsOperator, run.AheadOfLedger, run.OutputsLate}
 
@@ -124,7 +125,7 @@ func (x *Sites) OpenCluster(ctx context.Context, s *site.Site) (p run.Parts, err
 	return p, nil
 }
 
-// OpenHost opens the ports of this host: processes in place of jobs, with the folders of the first cluster.
+// OpenHost opens the ports of this host: processes instead of jobs, with the folders of the first cluster.
 func (x *Sites) OpenHost(ctx context.Context) (p run.Parts, err error) {
 	s := x.Site.LocalSite()
 	if p.Workspace, err = x.workspace(ctx, s); err != nil {
@@ -147,7 +148,7 @@ type workspace struct {
 	open run.Workspace
 }
 
-// runsDirOf names a runs_dir among those of all sites.
+// runsDirOf returns a key that identifies a site's runs_dir among those of all sites.
 func runsDirOf(s *site.Site) string {
 	if s.FarFiles() {
 		return s.Storage.SFTP.Address() + s.Storage.SFTP.RunsDir
@@ -194,8 +195,9 @@ func (x *Sites) workspace(ctx context.Context, s *site.Site) (run.Workspace, err
 	return one.open, err
 }
 
-// ownRuns refuses a runs_dir without a mark that has runs of another ledger. At the first start it is part of what says whether there was a
-// ledger before; a cluster that was away then is checked here, before its folder is marked.
+// ownRuns returns a fault for a runs_dir without a mark that has runs of another ledger. At the first start the same
+// check shows whether there was a ledger before; a cluster that was unreachable then is checked here, before its folder
+// is marked.
 func (x *Sites) ownRuns(ctx context.Context, s *site.Site, used bool) error {
 	if used || x.Anew {
 		return nil
@@ -207,7 +209,8 @@ func (x *Sites) ownRuns(ctx context.Context, s *site.Site, used bool) error {
 	return x.knows(ctx, t.runID, t.where, "give this gateway a runs_dir of its own")
 }
 
-// knows refuses a folder with a run that the ledger does not know; otherwise is what to do if that ledger is not lost.
+// knows returns a fault for a folder with a run that the ledger does not know; otherwise is the next step if that
+// ledger is not lost.
 func (x *Sites) knows(ctx context.Context, runID, where, otherwise string) error {
 	if _, err := x.Ledger.View(ctx, runID); fault.KindOf(err) != fault.NotFound {
 		return err
@@ -217,7 +220,7 @@ func (x *Sites) knows(ctx context.Context, runID, where, otherwise string) error
 		WithNext("if the ledger is lost, restore a backup (slurmgate restore); otherwise " + otherwise)
 }
 
-// openShared opens a runs_dir that this host sees, and makes one that is not used yet.
+// openShared opens a runs_dir that this host sees. Unless it is used already, it creates a missing one.
 func openShared(_ context.Context, s *site.Site, gatewayID string, used bool) (run.Workspace, error) {
 	dir := s.Storage.RunsDir
 	if !used {
@@ -233,8 +236,8 @@ func openShared(_ context.Context, s *site.Site, gatewayID string, used bool) (r
 	return shared, nil
 }
 
-// sameArtifacts refuses a storage.bind_artifacts that is another folder on this host. One that is not here may be on the nodes: doctor
-// looks there.
+// sameArtifacts returns a fault for a storage.bind_artifacts that is another folder on this host. One that is missing
+// here may be on the nodes: doctor checks there.
 func sameArtifacts(s *site.Site) error {
 	if s.FarFiles() || s.Storage.BindArtifacts == "" {
 		return nil

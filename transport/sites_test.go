@@ -25,8 +25,8 @@ import (
 	"slurmgate/site"
 )
 
-// Images and workspaces of a site share the connections of storage.sftp: while both carry files that could use all of them, there are no
-// more than its bound.
+// Images and workspaces of a site share the connections of storage.sftp: while both transfer files that could use all
+// of them, their number stays within its bound.
 //
 // proves SITE-05
 func TestImagesAndWorkspacesShareConnections(t *testing.T) {
@@ -74,12 +74,13 @@ func TestImagesAndWorkspacesShareConnections(t *testing.T) {
 	}
 }
 
-// At start a wrong folder of commands, a wrong slurm.conf and another cluster are errors that name field, rule and remedy; a slurmctld
-// that is down, hangs or does not say its name is a warning. config check says the same and leaves nothing behind.
+// At start a wrong folder of commands, a wrong slurm.conf and another cluster are errors that name field, rule and
+// remedy; a slurmctld that is down, hangs or does not say its name is a warning. config check reports the same and
+// creates nothing.
 func TestStartLooksAtSlurm(t *testing.T) {
 	for name, c := range map[string]struct {
 		scontrol string // what it does
-		conf     string // the content of slurm.conf; empty: it is not there
+		conf     string // the content of slurm.conf; empty: it is missing
 		field    string // of the error; empty: it starts
 		warns    bool
 	}{
@@ -104,7 +105,7 @@ func TestStartLooksAtSlurm(t *testing.T) {
 				if text == "" {
 					continue
 				}
-				syscall.ForkLock.RLock() // no process of a test beside this one has it open when it is executed
+				syscall.ForkLock.RLock() // no process of a parallel test has it open when it is executed
 				err := os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"+text+"\n"), 0o700)
 				syscall.ForkLock.RUnlock()
 				must(t, err)
@@ -114,7 +115,7 @@ func TestStartLooksAtSlurm(t *testing.T) {
 			cli, err := hosts.Slurm(s)
 			must(t, err)
 			if _, err := os.Stat(s.Gateway.StateDir); err == nil {
-				t.Error("a look made the state folder, as whoever looked")
+				t.Error("config check created the state folder")
 			}
 			var log bytes.Buffer
 			x := &Sites{Config: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, Hosts: hosts}

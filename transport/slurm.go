@@ -20,7 +20,7 @@ import (
 	"slurmgate/slurm/rest"
 )
 
-// Slurm drives a cluster's Slurm and asks it, by its commands or through slurmrestd.
+// Slurm submits to a cluster's Slurm and queries it, by its commands or through slurmrestd.
 type Slurm interface {
 	doctor.Slurm
 	run.Renderer
@@ -35,7 +35,8 @@ type Slurm interface {
 	AccountsOf(ctx context.Context, user string) (run.UserAccounts, error)
 }
 
-// heard is told what was wrong with an answer of Slurm's: of records that could not be read, and of a line that is harmless from now on.
+// heard has the callbacks about answers of Slurm: for records that could not be read, and for a line that is harmless
+// from now on.
 type heard struct {
 	unread   func(program string, records int, why, example string)
 	harmless func(said string)
@@ -44,8 +45,8 @@ type heard struct {
 // readScript is [run.Workspace.ReadControlFrom].
 type readScript = func(ctx context.Context, runID string, n int, name string, from, limit int64) (run.Part, error)
 
-// slurm is a site's Slurm, on this host, through its login node, or through slurmrestd. Without scripts it can only be asked, and nothing
-// is created: whoever looks may be another user than the gateway.
+// slurm opens a site's Slurm, on this host, through its login node, or through slurmrestd. Without scripts it can only
+// be queried, and nothing is created: the caller may be another user than the gateway.
 func (h *Hosts) slurm(s *site.Site, told heard, scripts readScript) (Slurm, error) {
 	if s.OverREST() {
 		return h.rest(s, told, scripts)
@@ -61,10 +62,11 @@ func (h *Hosts) slurm(s *site.Site, told heard, scripts readScript) (Slurm, erro
 	return slurm.NewCLI(c)
 }
 
-// Slurm opens a site's Slurm for questions alone.
+// Slurm opens a site's Slurm for queries only.
 func (h *Hosts) Slurm(s *site.Site) (Slurm, error) { return h.slurm(s, heard{}, nil) }
 
-// slurmConfig names the user whose jobs are asked about: the one that sbatch runs as.
+// slurmConfig returns the configuration of a site's Slurm with the user whose jobs are queried, the one that sbatch
+// runs as.
 func (h *Hosts) slurmConfig(s *site.Site) (slurm.Config, error) {
 	c := slurmConfig(s)
 	login, err := h.login(s)
@@ -73,7 +75,7 @@ func (h *Hosts) slurmConfig(s *site.Site) (slurm.Config, error) {
 	}
 	if login != nil {
 		c.Over, c.User = login, login.User()
-		if !s.AsCaller() { // else nothing of a run is done here
+		if !s.AsCaller() { // otherwise runs do not use this transport
 			c.RunsDir, c.LoginRunsDir = s.Storage.RunsDir, s.LoginFolders().RunsDir
 		}
 		return c, nil
@@ -95,15 +97,16 @@ func sharedBudget(s *site.Site) slurm.Shared {
 	return slurm.Shared{File: s.Budget.Shared.File, PerMinute: s.Budget.Shared.RPCPerMinute}
 }
 
-// firstLook is how long a cluster is given to say its name before the gateway goes on without.
+// firstLook bounds the wait for a cluster's name before the gateway continues without it.
 const firstLook = 3 * time.Second
 
-// farLook is how long a login node is given to be reached and to say what it has.
+// farLook bounds the connection to a login node and the check of its files.
 const farLook = 30 * time.Second
 
-// fitSlurm holds the site file against the cluster's Slurm: its commands, its slurm.conf, and the cluster that answers. What does not fit
-// is a Validation fault, with which a site is not opened. A slurmctld that does not answer is not one: its name is asked for again
-// before anything is sent to it. A login node that does not answer is a Transport fault. sacct says whether there is one.
+// fitSlurm compares the site file with the cluster's Slurm: its commands, its slurm.conf, and the cluster that answers.
+// A mismatch is a Validation fault, with which a site is not opened. A slurmctld that does not answer is no mismatch:
+// its name is asked for again before anything is sent to it. A login node that does not answer is a Transport fault.
+// sacct reports whether the command exists.
 func (x *Sites) fitSlurm(ctx context.Context, s *site.Site, cli Slurm) (sacct bool, err error) {
 	problems, sacct, err := x.Hosts.fit(ctx, s, cli)
 	if len(problems) > 0 {
@@ -119,16 +122,17 @@ func (x *Sites) fitSlurm(ctx context.Context, s *site.Site, cli Slurm) (sacct bo
 	return sacct, nil
 }
 
-// OutOfReach reports whether a site could not be opened only because the network to its Slurm is away: the gateway starts and waits for it.
+// OutOfReach reports whether a site could not be opened only because its Slurm cannot be reached over the network: the
+// gateway starts and waits for it.
 func OutOfReach(s *site.Site, err error) bool {
 	return wayOf(s).away.Code != "" && fault.Is(err, fault.Transport)
 }
 
-// slurmWay says how the Slurm of a site is reached.
+// slurmWay describes how the Slurm of a site is reached.
 type slurmWay struct {
 	host   string           // for messages
-	broken func(error) bool // whether an error is of the way, and not of Slurm
-	away   fault.Problem    // of a host that does not answer; empty on this host
+	broken func(error) bool // reports an error of the connection, not of Slurm
+	away   fault.Problem    // the problem of a host that does not answer; empty on this host
 }
 
 func wayOf(s *site.Site) slurmWay {
@@ -143,10 +147,11 @@ func wayOf(s *site.Site) slurmWay {
 	return slurmWay{"this host", func(error) bool { return false }, fault.Problem{}}
 }
 
-// remoteFault reports whether an error is of the way to the login node, and not of Slurm.
+// remoteFault reports whether an error is of the connection to the login node, and not of Slurm.
 func remoteFault(err error) bool { return remote.NotStarted(err) || fault.CodeOf(err) == remote.Cut }
 
-// fit says what of the site file does not fit the cluster's Slurm, whether there is sacct, and why the cluster could not be asked.
+// fit returns the mismatches of the site file and the cluster's Slurm, whether there is sacct, and why the cluster
+// could not be asked.
 func (h *Hosts) fit(ctx context.Context, s *site.Site, cli Slurm) (found []fault.Problem, sacct bool, err error) {
 	wait := firstLook
 	c := slurmConfig(s)
@@ -183,7 +188,8 @@ func (h *Hosts) fit(ctx context.Context, s *site.Site, cli Slurm) (found []fault
 	return otherCluster(nil, sacct, err)
 }
 
-// otherCluster makes a problem of the site file of an error that says that another cluster answered, or that it hides the jobs of others.
+// otherCluster adds a problem of the site file if err means that another cluster answered, or that it hides the jobs of
+// others.
 func otherCluster(found []fault.Problem, sacct bool, err error) ([]fault.Problem, bool, error) {
 	p := fault.Problem{Code: "SITE-CLUSTER", Field: "slurm.cluster", Rule: "the ClusterName of the cluster that answers"}
 	switch {
@@ -199,7 +205,7 @@ func otherCluster(found []fault.Problem, sacct bool, err error) ([]fault.Problem
 	return append(found, p), sacct, nil
 }
 
-// Misfits lists what does not fit of all clusters, for config check. A login node that cannot be reached is named too.
+// Misfits returns the mismatches of all clusters, for config check, including login nodes that cannot be reached.
 func Misfits(ctx context.Context, s *site.Site) (all []fault.Problem) {
 	h := QuietHosts()
 	defer h.Close()
@@ -241,7 +247,7 @@ func (x *Sites) Associations(ctx context.Context, cluster, user string) (a run.U
 	return cli.(Slurm).AccountsOf(ctx, user)
 }
 
-// harmless logs a line that Slurm's commands print besides, once the gateway knows that it means nothing.
+// harmless returns a function that logs a line of Slurm's commands once the gateway knows that it is harmless.
 func (x *Sites) harmless(site string) func(said string) {
 	return func(said string) {
 		x.Log.Info("Slurm's command prints a line beside answers that are whole; from now on it is taken for harmless", "site", site,
@@ -249,7 +255,7 @@ func (x *Sites) harmless(site string) func(said string) {
 	}
 }
 
-// unread counts what of a cluster's answers could not be read, and logs each kind of it once.
+// unread returns a function that counts the unreadable records of a cluster's answers, and logs each kind once.
 func (x *Sites) unread(cluster string) func(program string, records int, why, example string) {
 	var mu sync.Mutex
 	logged := map[string]bool{}

@@ -16,7 +16,7 @@ import (
 	"slurmgate/staging"
 )
 
-// trace is what shows that a cluster's runs_dir was used before; mark and runID are empty for a new one.
+// trace is evidence that a cluster's runs_dir was used before; mark and runID are empty for a new one.
 type trace struct {
 	where string // the folder, for messages
 	mark  string // the gateway that it belongs to
@@ -24,7 +24,7 @@ type trace struct {
 	err   error
 }
 
-// found says what shows that there was a ledger; empty if nothing does.
+// found returns the evidence that there was a ledger, for a message, or "" if there is none.
 func (t trace) found() string {
 	switch {
 	case t.mark != "":
@@ -35,13 +35,13 @@ func (t trace) found() string {
 	return ""
 }
 
-// away reports whether the cluster's host could not be asked, so that nothing is known of its folder.
+// away reports whether the cluster's host could not be asked, so that its folder is unknown.
 func (t trace) away() bool { return t.err != nil && strings.HasPrefix(fault.CodeOf(t.err), "ssh_") }
 
-// trace looks into the runs_dir of one cluster.
+// trace examines the runs_dir of one cluster.
 func (h *Hosts) trace(ctx context.Context, c *site.Site) (t trace) {
 	if c.AsCaller() {
-		return t // the folders are the users', whose names are unknown without the ledger: userLogin.ownRuns looks at each user's first login
+		return t // the folders are the users', whose names are unknown without the ledger: userLogin.ownRuns checks at each user's first login
 	}
 	if c.FarFiles() {
 		t.where = fmt.Sprintf("the runs_dir %s of %s", c.Storage.SFTP.RunsDir, c.Storage.SFTP.Host)
@@ -57,7 +57,7 @@ func (h *Hosts) trace(ctx context.Context, c *site.Site) (t trace) {
 	return t
 }
 
-// allTraces looks into the runs_dir of every cluster at once: one that is away costs its time only once.
+// allTraces examines the runs_dir of every cluster concurrently, so that several unreachable ones cost one time limit.
 func allTraces(ctx context.Context, s *site.Site) []trace {
 	h := QuietHosts()
 	defer h.Close()
@@ -81,8 +81,8 @@ func Mark(ctx context.Context, s *site.Site) string {
 	return ""
 }
 
-// Traces says what shows that the site had a ledger before; empty if nothing does. A cluster that is away is no obstacle while another one
-// answers: before its first use, [Sites.workspace] makes the same check.
+// Traces returns the evidence that the site had a ledger before, or "" if there is none. An unreachable cluster is
+// ignored while another one answers: before its first use, [Sites.workspace] makes the same check.
 func Traces(ctx context.Context, s *site.Site) (string, error) {
 	var failed error
 	answered := false
@@ -108,7 +108,7 @@ func Traces(ctx context.Context, s *site.Site) (string, error) {
 	return "", nil
 }
 
-// first finds a name in a folder that fits; empty: no name fits, or there is no folder.
+// first returns a name in a folder for which fits returns true, or "" if there is none or no folder.
 func first(dir string, fits func(name string) bool) (string, error) {
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +134,8 @@ func first(dir string, fits func(name string) bool) (string, error) {
 	}
 }
 
-// FormerFolders says what an admin has to make sure of, cluster by cluster, before a gateway starts with a ledger from a backup.
+// FormerFolders returns what an admin has to check, for each cluster, before a gateway starts with a ledger from a
+// backup.
 func FormerFolders(s *site.Site) (advice []string) {
 	for _, c := range s.Clusters() {
 		if c.AsCaller() {

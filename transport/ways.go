@@ -12,7 +12,7 @@ import (
 	"slurmgate/site"
 )
 
-// Ways says how a cluster is reached.
+// Ways returns how doctor reaches a cluster.
 func (h *Hosts) Ways(s *site.Site) doctor.Ways {
 	w := doctor.Ways{Users: s.AsCaller(), RunsDir: ownRunsDir(s),
 		OpenSlurm: func() (doctor.Slurm, error) { return h.Slurm(s) },
