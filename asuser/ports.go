@@ -26,7 +26,7 @@ func (u *Users) Send(ctx context.Context, job run.JobSpec, k int) run.SendResult
 	return p.Send(ctx, job, k)
 }
 
-// Receipt implements [run.Submitter]. Without a login sbatch counts as running: it may be.
+// Receipt implements [run.Submitter]. Without a login sbatch counts as running, because it may be.
 func (u *Users) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
 	p, leave, err := u.of(ctx, job.RunID)
 	if err != nil {
@@ -36,7 +36,8 @@ func (u *Users) Receipt(ctx context.Context, job run.JobSpec, k int) (res run.Se
 	return p.Receipt(ctx, job, k)
 }
 
-// Cancel implements [run.Canceller], as the user of the run that the name has in it, or that leads the array of that name.
+// Cancel implements [run.Canceller], as the user of the run in the name, or of the run that leads the array of that
+// name.
 func (u *Users) Cancel(ctx context.Context, jobID, name, shown string) (err error) {
 	runID := run.RunOf(name)
 	if run.IsArrayName(name) {
@@ -60,7 +61,7 @@ func (u *Users) with(ctx context.Context, runID string, f func(Parts) error) err
 	return f(p)
 }
 
-// get is with for a call that returns something.
+// get is with for a call that returns a value.
 func get[T any](ctx context.Context, u *Users, runID string, f func(Parts) (T, error)) (v T, err error) {
 	err = u.with(ctx, runID, func(p Parts) (err error) {
 		v, err = f(p)
@@ -69,7 +70,7 @@ func get[T any](ctx context.Context, u *Users, runID string, f func(Parts) (T, e
 	return v, err
 }
 
-// StageInputs implements [run.Workspace], as all methods below.
+// StageInputs implements [run.Workspace], as do all methods below.
 func (u *Users) StageInputs(ctx context.Context, runID string, inputs []plan.Input, open run.Opener) error {
 	return u.with(ctx, runID, func(p Parts) error { return p.StageInputs(ctx, runID, inputs, open) })
 }
@@ -104,7 +105,7 @@ func (u *Users) OpenOutput(ctx context.Context, runID string, n int, srcRelpath 
 	return output{r, leave}, size, nil
 }
 
-// output is a user's file that is being read.
+// output is a user's output; the user stays logged in until Close.
 type output struct {
 	io.ReadCloser
 	leave func()
@@ -131,7 +132,7 @@ func (u *Users) EachFile(ctx context.Context, runID string, f func(open func() (
 	return u.with(ctx, runID, func(p Parts) error { return p.EachFile(ctx, runID, f) })
 }
 
-// RunDir is the same whether or not the user can be logged in.
+// RunDir returns the same path whether or not the user can be logged in.
 func (u *Users) RunDir(runID string) string {
 	user, err := u.userOf(context.Background(), runID)
 	if err != nil {

@@ -18,46 +18,46 @@ type Parts struct {
 	run.Workspace
 }
 
-// Login is the way in as one user. It is safe for concurrent use.
+// Login logs in as one user. It is safe for concurrent use.
 type Login interface {
-	// Open connects where that is needed, and returns the parts. It is called again while it fails.
+	// Open connects if necessary, and returns the parts. It is called again after a failure.
 	Open(ctx context.Context) (Parts, error)
-	// Drop ends all connections at once, and with them the calls under way. The next call logs in anew, if it may.
+	// Drop ends all connections immediately, and with them the running calls. The next call logs in again, if it may.
 	Drop(reason string)
 	// Up reports whether there is a connection now.
 	Up() bool
-	// Close ends everything. Nothing is under way then, unless the gateway ends.
+	// Close ends all connections. No call is running then, unless the gateway ends.
 	Close()
 }
 
-// Config says how users' parts are made. Every field is needed.
+// Config provides users' logins and their bounds. Every field is required.
 type Config struct {
-	// UserOf is the user that a run is executed as; empty: the gateway's own. It never changes.
+	// UserOf returns the user that a run is executed as; empty: the gateway's own. It never changes.
 	UserOf func(ctx context.Context, runID string) (string, error)
-	// LeaderOf is a run that was sent in the array of this name. All of them have one user.
+	// LeaderOf returns a run that was sent in the array of this name. All its runs have the same user.
 	LeaderOf func(ctx context.Context, array string) (runID string, err error)
-	// Login makes the way in as a user, without a connection yet. latest is the run that needed it last; empty: none did.
+	// Login returns the login of a user, without connecting. latest returns the last run that needed it; empty: none.
 	Login func(user string, latest func() string) (Login, error)
-	// RunDir is the folder of a user's run as jobs see it; with an empty user, one that names no user.
+	// RunDir returns the folder of a user's run as jobs see it; with an empty user, a path that names no user.
 	RunDir func(user, runID string) string
-	// Limit is how many users may be logged in at a time.
+	// Limit bounds the number of logged-in users.
 	Limit int
-	// Idle is how long a user's parts are left open when nothing uses them.
+	// Idle is how long a user's parts stay open without use.
 	Idle time.Duration
 }
 
-// The codes of what this package refuses.
+// Fault codes of this package.
 const (
 	// NoUser is a Conflict: the run was executed as the gateway's own user, whose files are not here.
 	NoUser = "run_of_the_gateway"
-	// Busy is a Transport fault: as many users as may be are logged in, and all of them are in use.
+	// Busy is a Transport fault: the greatest number of users is logged in, and all of them are in use.
 	Busy = "users_busy"
 )
 
-// openTime bounds a try to open a user's parts, which does not end with the call that began it.
+// openTime bounds an attempt to open a user's parts, which does not end with the call that began it.
 const openTime = 2 * time.Minute
 
-// Users are the parts of all users. All methods are safe for concurrent use.
+// Users holds the parts of all users. All methods are safe for concurrent use.
 type Users struct {
 	cfg Config
 	ctx context.Context // ends with Close
@@ -65,38 +65,38 @@ type Users struct {
 
 	mu     sync.Mutex
 	in     map[string]*login // by user
-	freed  chan struct{}     // closed and made anew when a place may be free
-	known  map[string]string // run → user, of runs that were asked about
+	freed  chan struct{}     // closed and replaced when a place may be free
+	known  map[string]string // cache: run → user
 	closed bool
 }
 
-// login is one user's way in.
+// login is a user's login with its calls.
 type login struct {
 	Login
 	user    string
-	calls   int // under way
+	calls   int // running
 	latest  string
-	since   time.Time // when nothing was left to do
+	since   time.Time // idle since
 	timer   *time.Timer
 	parts   *Parts // nil: not open
 	opening *opening
-	refused bool // the last try to open
+	refused bool // the last attempt to open was refused
 }
 
-// opening is a try to open a user's parts; done is closed at its end.
+// opening is an attempt to open a user's parts; done is closed when it ends.
 type opening struct {
 	done  chan struct{}
 	parts *Parts
 	err   error
 }
 
-// New makes the parts of no user yet.
+// New returns Users without any login.
 func New(c Config) *Users {
 	ctx, end := context.WithCancel(context.Background())
 	return &Users{cfg: c, ctx: ctx, end: end, in: map[string]*login{}, freed: make(chan struct{}), known: map[string]string{}}
 }
 
-// Close ends all connections, and with them the calls under way.
+// Close ends all connections, and with them the running calls.
 func (u *Users) Close() {
 	u.end()
 	u.mu.Lock()
@@ -105,14 +105,14 @@ func (u *Users) Close() {
 		return
 	}
 	u.closed = true
-	close(u.freed) // whoever waits for a place
+	close(u.freed) // wakes those who wait for a place
 	for _, l := range u.in {
 		u.forget(l)
 		l.Close()
 	}
 }
 
-// Drop ends the connections of a user, whose right to be logged in has ended.
+// Drop ends the connections of a user who may no longer be logged in.
 func (u *Users) Drop(user, reason string) {
 	u.mu.Lock()
 	l := u.in[user]
@@ -122,7 +122,7 @@ func (u *Users) Drop(user, reason string) {
 	}
 }
 
-// DropUnless ends the connections of all users that may not be logged in any more.
+// DropUnless ends the connections of all users for whom may returns false.
 func (u *Users) DropUnless(may func(user string) bool, reason string) {
 	u.mu.Lock()
 	var gone []*login
@@ -137,7 +137,7 @@ func (u *Users) DropUnless(may func(user string) bool, reason string) {
 	}
 }
 
-// State is how many users are connected now, and how many were refused at their last login.
+// State returns how many users are connected now, and how many were refused at their last login.
 func (u *Users) State() (connected, refused int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -151,7 +151,7 @@ func (u *Users) State() (connected, refused int) {
 	return connected, refused
 }
 
-// As calls f with a user's parts, for what belongs to no run.
+// As calls f with a user's parts, for a call that belongs to no run.
 func (u *Users) As(ctx context.Context, user string, f func(Parts) error) error {
 	p, leave, err := u.enter(ctx, user, "")
 	if err != nil {
@@ -161,7 +161,7 @@ func (u *Users) As(ctx context.Context, user string, f func(Parts) error) error 
 	return f(p)
 }
 
-// userOf is the user of a run.
+// userOf returns the user of a run.
 func (u *Users) userOf(ctx context.Context, runID string) (string, error) {
 	u.mu.Lock()
 	user := u.known[runID]
@@ -190,7 +190,7 @@ func (u *Users) userOf(ctx context.Context, runID string) (string, error) {
 // maxKnown bounds the memory for users of runs; the ledger has all of them.
 const maxKnown = 100_000
 
-// of returns the parts of a run's user, for a call that ends with leave.
+// of returns the parts of a run's user. The caller must call leave when its call ends.
 func (u *Users) of(ctx context.Context, runID string) (p Parts, leave func(), err error) {
 	user, err := u.userOf(ctx, runID)
 	if err != nil {
@@ -199,7 +199,7 @@ func (u *Users) of(ctx context.Context, runID string) (p Parts, leave func(), er
 	return u.enter(ctx, user, runID)
 }
 
-// enter returns a user's parts, for a call that ends with leave.
+// enter returns a user's parts. The caller must call leave when its call ends.
 func (u *Users) enter(ctx context.Context, user, runID string) (p Parts, leave func(), err error) {
 	l, err := u.place(ctx, user, runID)
 	if err != nil {
@@ -214,7 +214,8 @@ func (u *Users) enter(ctx context.Context, user, runID string) (p Parts, leave f
 	return *opened, leave, nil
 }
 
-// place returns a user's way in, and counts a call on it. Where all places are taken, whoever has been idle longest makes room.
+// place returns a user's login, and counts a call on it. If all places are taken, the user who has been idle longest is
+// logged out.
 func (u *Users) place(ctx context.Context, user, runID string) (*login, error) {
 	for {
 		u.mu.Lock()
@@ -240,7 +241,7 @@ func (u *Users) place(ctx context.Context, user, runID string) (*login, error) {
 	}
 }
 
-// taken is a user's place, made where there is room; nil if there is none. Under mu.
+// taken returns a user's login, created if there is room, or nil if there is none. The caller holds mu.
 func (u *Users) taken(user string) (*login, error) {
 	if u.closed {
 		return nil, fault.New(fault.Transport, "closing", "the gateway is closing").WithRetry(5)
@@ -274,7 +275,7 @@ func (u *Users) taken(user string) (*login, error) {
 	return l, nil
 }
 
-// left ends a call. A user that nothing uses any more may make room for another one, and is logged out after a while.
+// left ends a call. A user without calls may be replaced by another one, and is logged out after a while.
 func (u *Users) left(l *login) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -299,7 +300,7 @@ func (u *Users) left(l *login) {
 	})
 }
 
-// leave logs a user out. Under mu.
+// leave logs a user out. The caller holds mu.
 func (u *Users) leave(l *login) {
 	u.forget(l)
 	go l.Close() // may wait for a connection that is stuck
@@ -312,7 +313,7 @@ func (u *Users) forget(l *login) {
 	}
 }
 
-// open opens a user's parts. Whoever comes while that is under way waits for the same try.
+// open opens a user's parts. Concurrent calls wait for the same attempt.
 func (u *Users) open(ctx context.Context, l *login) (*Parts, error) {
 	u.mu.Lock()
 	if p := l.parts; p != nil {
@@ -323,7 +324,7 @@ func (u *Users) open(ctx context.Context, l *login) (*Parts, error) {
 	if o == nil {
 		o = &opening{done: make(chan struct{})}
 		l.opening = o
-		l.calls++ // of the try itself, which outlives the call that began it
+		l.calls++ // for the attempt itself, which outlives the call that began it
 		go u.try(l, o)
 	}
 	u.mu.Unlock()

@@ -27,11 +27,11 @@ const (
 
 var owners = map[string]string{runOfAlice: "alice", runOfBob: "bob", runOfCarol: "carol", runOfSelf: ""}
 
-// world is the far side: each user's parts note what they are asked for.
+// world is the far side: each user's parts record their calls.
 type world struct {
 	mu     sync.Mutex
 	calls  map[string][]string // user → "method run"
-	events []string            // logins and what became of them
+	events []string            // logins and their ends
 	open   map[string]func(ctx context.Context) error
 	hold   chan struct{} // nil: calls return at once
 	asked  int           // UserOf
@@ -63,7 +63,7 @@ func newWorld(limit int) (*world, *asuser.Users) {
 // The hex digits make a name that RunOf alone would misread.
 const arrayOfBob = "sg-array-a23456789abcdef012345678"
 
-// A task is cancelled as the user whose runs are in the array. What is no array of this gateway's is nobody's.
+// A task is cancelled as the user whose runs are in the array. Another array has no user.
 func TestCancelTasks(t *testing.T) {
 	w, u := newWorld(2)
 	defer u.Close()
@@ -123,7 +123,7 @@ func (l *way) Drop(reason string) { l.note("drop %s: %s", l.user, reason) }
 func (l *way) Up() bool           { return true }
 func (l *way) Close()             { l.note("out %s", l.user) }
 
-// parts note each call with its run.
+// parts records each call with its run.
 type parts struct{ *way }
 
 func (p parts) did(method, runID string) {
@@ -218,7 +218,7 @@ func everything(u *asuser.Users, runID string) error {
 	return errors.Join(append(errs, err, u.EachFile(ctx, runID, nil))...)
 }
 
-// Every call about a run reaches the parts of its user, and nobody else's, whoever is served at the same time.
+// Every call about a run reaches only the parts of its user, while other users are served at the same time.
 func TestRunsStayWithTheirUsers(t *testing.T) {
 	w, u := newWorld(2)
 	defer u.Close()
@@ -253,7 +253,7 @@ func TestRunsStayWithTheirUsers(t *testing.T) {
 	}
 }
 
-// A run of nobody, of the gateway's own user or of an unknown name reaches no parts.
+// A run without a user, of the gateway's own user or of an unknown name reaches no parts.
 func TestRunsOfNobody(t *testing.T) {
 	w, u := newWorld(2)
 	defer u.Close()
@@ -277,7 +277,7 @@ func TestRunsOfNobody(t *testing.T) {
 	}
 }
 
-// The number of users has a bound: the one that has been idle longest makes room, one that is in use never does.
+// The number of users has a bound: the user who has been idle longest is logged out, a user in use never is.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, u := newWorld(2)
@@ -298,7 +298,7 @@ func TestLimit(t *testing.T) {
 		if up, refused := u.State(); up != 2 || refused != 0 {
 			t.Error(up, refused)
 		}
-		// Alice's output is being read and carol has a call under way: bob waits.
+		// Alice's output is being read and carol has a running call: bob waits.
 		r, _, err := u.OpenOutput(t.Context(), runOfAlice, 1, "out/x")
 		must(t, err)
 		w.hold = make(chan struct{})
@@ -320,7 +320,7 @@ func TestLimit(t *testing.T) {
 		if got := w.seen(); !strings.Contains(got, "out alice") || !strings.Contains(got, "in bob") || strings.Contains(got, "carol") {
 			t.Error(got)
 		}
-		// Whoever is idle is logged out after a while.
+		// An idle user is logged out after a while.
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if got := w.seen(); !strings.Contains(got, "out bob") || !strings.Contains(got, "out carol") {
@@ -337,7 +337,7 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// A refused login is one user's trouble; a try outlives the call that began it, and all who come meanwhile share it.
+// A refused login affects one user only. An attempt outlives the call that began it, and concurrent calls share it.
 func TestLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, u := newWorld(4)
@@ -388,7 +388,7 @@ func TestLogins(t *testing.T) {
 		if up, no := u.State(); up != 3 || no != 0 {
 			t.Error(up, no)
 		}
-		// A run's user is asked of the ledger once.
+		// The ledger is asked for a run's user once.
 		if asked := w.asked; asked != 3 {
 			t.Error(asked)
 		}
