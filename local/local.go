@@ -1,11 +1,13 @@
-// Package local runs short plans immediately on the gateway's own host, with Apptainer and without Slurm: the same job script that
-// Slurm would start, in a session of its own, under limits.
+// Package local runs short plans immediately on the gateway's own host, with Apptainer and without Slurm: it starts the
+// job script that Slurm would start, in a separate session, under limits.
 //
-// It keeps what the lifecycle relies on. A send leaves a record, made exclusively and synced before anything starts, so
-// that it happens once; the process holds a lock on that record, so that it can be told from one that is gone whoever
-// asks, a new gateway too; claim, exit file and manifest are the script's own. A process outlives the gateway.
+// It gives the guarantees that the lifecycle relies on. A send creates a record exclusively, and syncs it before
+// anything starts, so that it happens once. The process holds a lock on that record, so that any gateway, also a new
+// one, can see whether it still runs. Claim, exit file and manifest are written by the script. A process outlives the
+// gateway.
 //
-// Nouns: record (one send: its job id, and the process once there is one), place (of those that may run at a time).
+// Nouns: record (one send: its job id, and its process once it has started), place (one of the processes that may run
+// at a time).
 package local
 
 import (
@@ -30,19 +32,19 @@ import (
 	"slurmgate/run"
 )
 
-// Cluster is what the submission of a local run names as its cluster.
+// Cluster is the name of the cluster in the submission of a local run.
 const Cluster = "local"
 
 const (
-	keepRecords = 24 * time.Hour // of processes that are gone; the ledger knows the runs
+	keepRecords = 24 * time.Hour // of ended processes; the ledger knows the runs
 	maxRecord   = 4096           // bytes
-	dataFloor   = 256            // MiB a program needs besides the plan's memory: the script, Apptainer
+	dataFloor   = 256            // MiB in addition to the plan's memory, for the script and Apptainer
 )
 
-// Config is what a backend needs.
+// Config holds the settings of a backend.
 type Config struct {
 	Dir    string             // of the records, on a local disk, mode 0700
-	Places int                // how many may run at one time
+	Places int                // greatest number of concurrent processes
 	Ended  func(runID string) // called when a process of this gateway has ended; may be nil
 	Log    *slog.Logger
 }
@@ -50,19 +52,19 @@ type Config struct {
 // Backend starts local runs. It is safe for concurrent use.
 type Backend struct {
 	cfg Config
-	mu  sync.Mutex // one start at a time: places are counted and taken together
+	mu  sync.Mutex // held while places are counted and one is taken
 }
 
-// record is a send, as its file has it.
+// record is the content of the file of a send.
 type record struct {
 	RunID     string    `json:"run_id"`
 	Token     string    `json:"token"`
 	JobID     string    `json:"job_id"`
 	StartedAt time.Time `json:"started_at"`
-	PID       int       `json:"pid"` // of the session's leader; 0: nothing was started yet
+	PID       int       `json:"pid"` // of the session's leader; 0: not started yet
 }
 
-// New makes a backend and removes the records of processes that are long gone.
+// New returns a backend, and removes old records of ended processes.
 func New(c Config) (*Backend, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fault.Wrap(fault.Transport, "local_dir", "the folder of local runs cannot be created", err)
@@ -76,7 +78,7 @@ func New(c Config) (*Backend, error) {
 	return b, nil
 }
 
-// Send starts the k-th send of a job, unless all places are taken. It does not wait for the end.
+// Send starts the script for the k-th send of a job, unless all places are taken. It does not wait for its end.
 func (b *Backend) Send(_ context.Context, job run.JobSpec, k int) run.SendResult {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,11 +100,11 @@ func (b *Backend) Send(_ context.Context, job run.JobSpec, k int) run.SendResult
 	if err != nil {
 		return notRun(err)
 	}
-	defer f.Close() // the process has its own
+	defer f.Close() // the process has its own descriptor
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return notRun(err)
 	}
-	// Unique on this host, and nothing a Slurm would give out soon.
+	// Unique on this host, and larger than the job ids of any Slurm.
 	r := record{RunID: job.RunID, Token: job.Token, JobID: strconv.FormatInt(time.Now().UnixMicro(), 10), StartedAt: time.Now().UTC()}
 	if err := write(f, r); err != nil {
 		return notRun(errors.Join(err, os.Remove(f.Name())))
@@ -127,8 +129,8 @@ func (b *Backend) Send(_ context.Context, job run.JobSpec, k int) run.SendResult
 	return run.SendResult{Outcome: run.SendAccepted, JobID: r.JobID, Cluster: Cluster}
 }
 
-// start starts the script: its own session, an empty environment, the lock as an open descriptor, lower priority, limits on
-// CPU time and memory. Its own time limit is in the script.
+// start starts the script in a separate session, with an empty environment, the lock as an open descriptor, lower
+// priority, and limits on CPU time and memory. The script itself has the time limit.
 func (b *Backend) start(job run.JobSpec, r record, lock *os.File) (*exec.Cmd, error) {
 	log, err := os.OpenFile(job.ControlPath(run.JobLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -151,14 +153,15 @@ func (b *Backend) start(job run.JobSpec, r record, lock *os.File) (*exec.Cmd, er
 	return cmd, cmd.Start()
 }
 
-// Receipt tells what an earlier send left. Without a record nothing was started: a record comes first.
+// Receipt reads the record of an earlier send. Without a record nothing was started, because the record is written
+// first.
 func (b *Backend) Receipt(_ context.Context, job run.JobSpec, k int) (res run.SendResult, held bool) {
 	r, _, err := read(b.file(job, k))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return notRun(errors.New("no process was started")), false
 	case err != nil:
-		// Made and not written: the gateway died in between, before any process.
+		// Created and not written: the gateway died in between, before it started a process.
 		return run.SendResult{Outcome: run.SendDoubt, Code: "no_receipt", Text: err.Error()}, false
 	}
 	return run.SendResult{Outcome: run.SendAccepted, JobID: r.JobID, Cluster: Cluster}, false
@@ -170,19 +173,19 @@ var (
 	_ run.Canceller = (*Backend)(nil)
 )
 
-// Harmless has nothing to learn: nothing is printed beside the records.
+// Harmless does nothing: there are no programs that print lines.
 func (b *Backend) Harmless(string) {}
 
-// Unusable returns none: the host is the only node.
+// Unusable returns nil: this host is the only node.
 func (b *Backend) Unusable(context.Context) (map[string]run.Unusable, error) { return nil, nil }
 
-// SeesAll is nil: the records here are all there are.
+// SeesAll returns nil: all records are here.
 func (b *Backend) SeesAll(context.Context) error { return nil }
 
-// MessageTimeout is none: nobody has to be waited for.
+// MessageTimeout returns 0: no daemon has to answer.
 func (b *Backend) MessageTimeout(context.Context) (time.Duration, error) { return 0, nil }
 
-// Jobs are the processes that are there.
+// Jobs returns the running processes.
 func (b *Backend) Jobs(context.Context, map[string]bool) ([]run.Job, error) {
 	var out []run.Job
 	host, _ := os.Hostname() // for people
@@ -195,8 +198,8 @@ func (b *Backend) Jobs(context.Context, map[string]bool) ([]run.Job, error) {
 	return out, nil
 }
 
-// Cancel asks the process of the job to end; one that is gone is no error. The lock tells that the session is still the one of
-// the record. Where the script is gone and something that it started has the lock, that is killed.
+// Cancel sends TERM to the process of the job; an ended one is no error. The lock proves that the session is still that
+// of the record. If the script has ended and a process that it started has the lock, the session is killed.
 func (b *Backend) Cancel(_ context.Context, jobID, name, _ string) error {
 	var err error
 	b.each(func(file string, r record, alive bool) {
@@ -213,8 +216,8 @@ func (b *Backend) Cancel(_ context.Context, jobID, name, _ string) error {
 	return err
 }
 
-// killSession kills all processes of a session whose leader has ended (proc_pid_stat(5)). The id of a session is no new process's while one
-// of its processes is there.
+// killSession kills all processes of a session whose leader has ended (proc_pid_stat(5)). The id of a session is not
+// reused while one of its processes exists.
 func killSession(id int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -234,7 +237,7 @@ func (b *Backend) file(job run.JobSpec, k int) string {
 
 func jobName(file string) string { return file[:strings.LastIndexByte(file, '.')] }
 
-// each hands over every record that can be read.
+// each calls f with every record that can be read.
 func (b *Backend) each(f func(name string, r record, alive bool)) {
 	entries, err := os.ReadDir(b.cfg.Dir)
 	if err != nil {
@@ -250,7 +253,7 @@ func (b *Backend) each(f func(name string, r record, alive bool)) {
 	}
 }
 
-// read reads a record and tells whether its process is there: somebody has the lock.
+// read reads a record, and reports whether its process runs, that is, whether the lock is held.
 func read(file string) (r record, alive bool, err error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -272,7 +275,7 @@ func write(f *os.File, r record) error {
 	if err != nil {
 		return err
 	}
-	// Of constant length: what was there before is written over in full.
+	// The length is constant, so that the earlier content is overwritten completely.
 	if _, err := f.WriteAt(fmt.Appendf(nil, "%-512s\n", data), 0); err != nil {
 		return err
 	}

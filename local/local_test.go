@@ -15,7 +15,7 @@ import (
 	"slurmgate/run"
 )
 
-// world is a folder of runs and of records, with job scripts of a few lines; the processes are real.
+// world holds folders of runs and of records, with job scripts of a few lines; the processes are real.
 type world struct {
 	t     *testing.T
 	runs  string
@@ -34,14 +34,14 @@ func (w *world) backend(places int) *Backend {
 	return b
 }
 
-// spec names a run.
+// spec returns the job of the i-th run.
 func (w *world) spec(i int) run.JobSpec {
 	id, token := fmt.Sprintf("run_%026d", i), strings.Repeat(fmt.Sprint(i), 32)
 	return run.JobSpec{RunID: id, N: 1, Token: token, JobName: run.JobName(id, 1, token), RunDir: filepath.Join(w.runs, id),
 		Spec: plan.Spec{Resources: plan.Resources{CPUs: 1, MemMB: 64, TimeLimitSeconds: 60}}}
 }
 
-// job makes a run whose script is given.
+// job creates a run with the given script.
 func (w *world) job(i int, script string) run.JobSpec {
 	w.t.Helper()
 	j := w.spec(i)
@@ -72,7 +72,7 @@ func (w *world) jobs(b *Backend) []run.Job {
 	return jobs
 }
 
-// empty waits until nobody has a lock: a child of an ended script may have it a moment longer.
+// empty waits until no lock is held: a child of an ended script may hold it a moment longer.
 func (w *world) empty(b *Backend) {
 	w.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); len(w.jobs(b)) > 0; time.Sleep(5 * time.Millisecond) {
@@ -88,7 +88,7 @@ func (w *world) file(j run.JobSpec, name string) string {
 	return string(data)
 }
 
-// A send starts its script once, with an environment of its own and limits, and the receipt stays.
+// A send starts its script once, with a clean environment and limits, and the receipt remains.
 func TestSend(t *testing.T) {
 	t.Setenv("SECRET", "x")
 	w := newWorld(t)
@@ -120,14 +120,14 @@ func TestSend(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if w.empty(b); len(w.ended) > 0 {
-		t.Error("it ran again")
+		t.Error("the script ran again")
 	}
 }
 
 func niceness(t *testing.T) int {
 	p, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
 	must(t, err)
-	return 20 - p // as the system call gives it
+	return 20 - p // as the system call returns it
 }
 
 func hostname(t *testing.T) string {
@@ -136,7 +136,8 @@ func hostname(t *testing.T) string {
 	return h
 }
 
-// No more than the places there are; whoever asks sees who runs; cancelling ends the whole session, and only with id and name.
+// At most as many scripts run as there are places; every gateway sees what runs; a cancel ends the whole session, and
+// only with the right id and name.
 func TestPlacesAndCancel(t *testing.T) {
 	w := newWorld(t)
 	b := w.backend(2)
@@ -193,7 +194,8 @@ func TestPlacesAndCancel(t *testing.T) {
 	w.waitEnded(third.RunID)
 }
 
-// What cannot start leaves nothing; a gateway that died between record and process leaves doubt at most, never a second start.
+// A send that cannot start leaves no record; a gateway that died between record and process leaves at most doubt, never
+// a second start.
 func TestNotStarted(t *testing.T) {
 	w := newWorld(t)
 	b := w.backend(1)
@@ -228,11 +230,11 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// What a program left behind when its script had ended has the lock; a cancel ends it.
+// A process that is left after its script has ended holds the lock; a cancel ends it.
 func TestCancelOfWhatIsLeft(t *testing.T) {
 	w := newWorld(t)
 	b := w.backend(1)
-	j := w.job(1, `timeout 60 sleep 60 & kill -KILL $$`) // timeout has a process group of its own
+	j := w.job(1, `timeout 60 sleep 60 & kill -KILL $$`) // timeout has a separate process group
 	res := b.Send(t.Context(), j, 1)
 	w.waitEnded(j.RunID)
 	if n := len(w.jobs(b)); n != 1 {
