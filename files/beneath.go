@@ -1,5 +1,5 @@
-// Package files opens and copies files that somebody else may be changing: nothing outside a folder is reached, and what is known of the
-// bytes is known of those that were copied.
+// Package files opens and copies files that may change concurrently: nothing outside a folder is reached, and the size
+// and the checksum are those of the copied bytes.
 package files
 
 import (
@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenBeneath opens rel, a clean relative path, below the folder fd. A symlink anywhere on the way, the
-// last part included, gives ELOOP; nothing outside the folder is ever reached. The kernel does it in one
-// step (openat2, Linux 5.6); elsewhere, or under a seccomp filter that does not know openat2, the parts
-// are opened one after another, each below the descriptor of the one before, which is as strict.
+// OpenBeneath opens rel, a clean relative path, below the folder fd. A symlink in any part of rel, including the last,
+// returns ELOOP; nothing outside the folder is ever reached. The kernel does it in one step (openat2, Linux 5.6);
+// elsewhere, or under a seccomp filter that does not know openat2, the parts are opened one after another, each below
+// the descriptor of the previous one, which is as strict.
 func OpenBeneath(fd int, rel string, flags int, mode uint32) (int, error) {
 	got, err := openat2(fd, rel, flags, mode)
 	switch err {

@@ -10,12 +10,12 @@ import (
 
 const (
 	smallChunk = 32 << 10 // the first chunk; most files are not larger
-	chunk      = 1 << 20  // how much is copied between two checks of the context
-	chunks     = 4        // that a copy has in flight: read and written, and not yet hashed
+	chunk      = 1 << 20  // bytes copied between two checks of the context
+	chunks     = 4        // chunks of a copy that are read and written, and not yet hashed
 )
 
-// CopyHash copies all of src to dst and returns the SHA-256 of the bytes in hex, and how many they were. about is how many to expect, for
-// the buffer; 0: unknown.
+// CopyHash copies all of src to dst and returns the SHA-256 of the bytes in hex, and their number. about is the
+// expected number, for the buffer; 0: unknown.
 func CopyHash(ctx context.Context, dst io.Writer, src io.Reader, about int64) (sum string, size int64, err error) {
 	h := sha256.New()
 	size, err = CopyInto(ctx, h, dst, src, about)
@@ -25,8 +25,8 @@ func CopyHash(ctx context.Context, dst io.Writer, src io.Reader, about int64) (s
 	return hex.EncodeToString(h.Sum(nil)), size, nil
 }
 
-// CopyInto is CopyHash with a hash of the caller's. A large file is hashed while the next bytes are read and written. Without an error the
-// hash has all the bytes copied; with one it has those too, and size says how many.
+// CopyInto is CopyHash with the caller's hash. A large file is hashed while the next bytes are read and written. The
+// hash has all copied bytes, also after an error, and size is their number.
 func CopyInto(ctx context.Context, h hash.Hash, dst io.Writer, src io.Reader, about int64) (size int64, err error) {
 	if about == 0 {
 		about = smallChunk
@@ -47,7 +47,7 @@ func CopyInto(ctx context.Context, h hash.Hash, dst io.Writer, src io.Reader, ab
 	}
 }
 
-// copyOne reads, writes and hashes once.
+// copyOne reads, writes and hashes one chunk.
 func copyOne(ctx context.Context, h hash.Hash, dst io.Writer, src io.Reader, buf []byte) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -61,7 +61,7 @@ func copyOne(ctx context.Context, h hash.Hash, dst io.Writer, src io.Reader, buf
 	return n, err
 }
 
-// copyLarge hashes in a goroutine of its own.
+// copyLarge hashes in a separate goroutine.
 func copyLarge(ctx context.Context, h hash.Hash, dst io.Writer, src io.Reader) (size int64, err error) {
 	free, full, hashed := make(chan []byte, chunks), make(chan []byte, chunks), make(chan struct{})
 	for range chunks {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel's way and the step-by-step way of opening agree, and neither leads out of the folder.
+// Opening with openat2 and step by step agree, and neither leads out of the folder.
 func TestOpenBeneath(t *testing.T) {
 	base := t.TempDir()
 	err := errors.Join(os.MkdirAll(filepath.Join(base, "d/e"), 0o700), os.WriteFile(filepath.Join(base, "d/e/f"), []byte("x"), 0o600),
@@ -73,7 +73,7 @@ func TestCopyHash(t *testing.T) {
 	}
 }
 
-// Neither end may fail unnoticed, and whoever gives up is heard between two chunks.
+// An error of either end is returned, and the context is checked between two chunks.
 func TestCopyHashFails(t *testing.T) {
 	down := errors.New("down")
 	if sum, _, err := CopyHash(t.Context(), io.Discard, io.MultiReader(strings.NewReader("x"), iotest.ErrReader(down)), 0); err != down ||

@@ -2,7 +2,7 @@ package files
 
 import "golang.org/x/sys/unix"
 
-// Kind names what a mode of stat(2) is of.
+// Kind returns the kind of entry for a mode of stat(2), with an article, for messages.
 func Kind(mode uint32) string {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:

@@ -5,14 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// Progress is how many bytes of how many were copied or hashed. It is safe for concurrent use.
+// Progress counts the bytes that were copied or hashed, and their total. It is safe for concurrent use. Methods that
+// change it accept a nil receiver.
 type Progress struct {
 	done, of, skipped atomic.Int64
 
 	instead atomic.Pointer[Progress]
 }
 
-// Bytes are those done, and those there are in all; of is 0 where that is not known.
+// Bytes returns the bytes done, and the total; of is 0 if that is unknown.
 func (p *Progress) Bytes() (done, of int64) {
 	if other := p.instead.Load(); other != nil {
 		return other.Bytes()
@@ -20,7 +21,7 @@ func (p *Progress) Bytes() (done, of int64) {
 	return p.done.Load(), p.of.Load()
 }
 
-// Skipped are those of the bytes done that had been done before, by a copy that was cut.
+// Skipped returns how many of the bytes done were done before, by an interrupted copy.
 func (p *Progress) Skipped() int64 {
 	if other := p.instead.Load(); other != nil {
 		return other.Skipped()
@@ -43,14 +44,14 @@ func (p *Progress) Count(n int64) {
 	}
 }
 
-// Expect says how many bytes there are in all.
+// Expect sets the total number of bytes.
 func (p *Progress) Expect(of int64) {
 	if p != nil {
 		p.of.Store(of)
 	}
 }
 
-// Follow makes p show another's progress: of the copy that this one waits for.
+// Follow makes p show the progress of other, the copy that this one waits for.
 func (p *Progress) Follow(other *Progress) {
 	if p != nil && p != other {
 		p.instead.Store(other)
@@ -59,18 +60,18 @@ func (p *Progress) Follow(other *Progress) {
 
 type progressKey struct{}
 
-// Watched is a context in which every byte that is copied or hashed is counted.
+// Watched returns a context in which p counts every byte that is copied or hashed.
 func Watched(ctx context.Context, p *Progress) context.Context {
 	return context.WithValue(ctx, progressKey{}, p)
 }
 
-// Watcher is the progress that a context counts for; nil: none.
+// Watcher returns the progress of a context, or nil if it has none.
 func Watcher(ctx context.Context) *Progress {
 	p, _ := ctx.Value(progressKey{}).(*Progress)
 	return p
 }
 
-// Count counts bytes, where somebody watches.
+// Count counts bytes if the context has a progress.
 func Count(ctx context.Context, n int) {
 	if p := Watcher(ctx); p != nil && n != 0 {
 		p.done.Add(int64(n))
