@@ -1,5 +1,6 @@
-// Package nss looks users and groups up in this host's user database: whatever nsswitch.conf names, such as /etc/passwd, LDAP or SSSD. It
-// runs getent and id, because a static binary reads /etc/passwd and nothing else. Each look-up has a time limit; nothing is cached here.
+// Package nss looks users and groups up in this host's user database: whatever nsswitch.conf names, such as
+// /etc/passwd, LDAP or SSSD. It runs getent and id, because a static binary reads only /etc/passwd. Each look-up has a
+// time limit; nothing is cached here.
 //
 // Nouns: user, group, record (a line of getent).
 package nss
@@ -44,8 +45,9 @@ type User struct {
 	Shell    string // login shell; "" is /bin/sh
 }
 
-// CheckName says why a text is not accepted as the name of a user or group, "" if it is. Directories have names such as
-// "EXAMPLE\domain users" and "alice@example.org". A name begins with a letter or an underscore, so that it is neither an id nor an option.
+// CheckName returns why a text is not accepted as the name of a user or group, or "" if it is. Directories have names
+// such as "EXAMPLE\domain users" and "alice@example.org". A name begins with a letter or an underscore, so that it is
+// neither an id nor an option.
 func CheckName(name string) string {
 	first := func(c byte) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80 }
 	switch {
@@ -123,13 +125,13 @@ func (h Host) UserOf(ctx context.Context, uid int) (User, error) {
 	return u, nil
 }
 
-// NameOf is the login name of a user id.
+// NameOf returns the login name of a user id.
 func (h Host) NameOf(ctx context.Context, uid int) (string, error) {
 	u, err := h.UserOf(ctx, uid)
 	return u.Name, err
 }
 
-// GroupID is the id of a group.
+// GroupID returns the id of a group.
 func (h Host) GroupID(ctx context.Context, name string) (int, error) {
 	if msg := CheckName(name); msg != "" {
 		return -1, fault.New(fault.Validation, "group_name", strconv.Quote(name)+" is not a group name: "+msg)
@@ -145,7 +147,7 @@ func (h Host) GroupID(ctx context.Context, name string) (int, error) {
 	return gid, nil
 }
 
-// GroupsOf lists the ids of a user's groups, the primary group among them.
+// GroupsOf returns the ids of a user's groups, including the primary group.
 func (h Host) GroupsOf(ctx context.Context, user string) ([]int, error) {
 	if msg := CheckName(user); msg != "" {
 		return nil, fault.New(fault.NotFound, "no_user", "the name of user "+strconv.Quote(user)+" cannot be looked up: "+msg)
@@ -167,7 +169,7 @@ func (h Host) GroupsOf(ctx context.Context, user string) ([]int, error) {
 // notFound is getent's exit status if there is no such record (getent(1)).
 const notFound = 2
 
-// record is the one line that getent prints for a key.
+// record returns the one line that getent prints for a key.
 func (h Host) record(ctx context.Context, database, key, what string) (string, error) {
 	out, exit, err := h.run(ctx, "getent", database, "--", key)
 	switch {
@@ -184,7 +186,8 @@ func (h Host) record(ctx context.Context, database, key, what string) (string, e
 	return string(out), nil
 }
 
-// run runs a program and waits for it, at most until the time limit. A program that ended has its exit status.
+// run runs a program and waits for it, at most until the time limit. If the program ended by itself, err is nil and
+// exit is its status.
 func (h Host) run(ctx context.Context, program string, args ...string) (out []byte, exit int, err error) {
 	dir, limit := h.Dir, h.Limit
 	if dir == "" {
@@ -217,7 +220,7 @@ func (h Host) run(ctx context.Context, program string, args ...string) (out []by
 	return printed.bytes, 0, nil
 }
 
-// bounded keeps at most maxOutput bytes; a program that prints more fails.
+// bounded stores at most maxOutput bytes; a program that prints more fails.
 type bounded struct {
 	bytes []byte
 	over  bool
@@ -241,7 +244,7 @@ func unreachable(program string, err error) error {
 
 const retrySeconds = 5
 
-// parseUser reads a line of passwd(5): name:password:uid:gid:comment:home:shell.
+// parseUser parses a line of passwd(5): name:password:uid:gid:comment:home:shell.
 func parseUser(line string) (User, error) {
 	f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
 	if len(f) != 7 || f[0] == "" {
@@ -255,7 +258,7 @@ func parseUser(line string) (User, error) {
 	return User{f[0], uid, gid, f[5], f[6]}, err
 }
 
-// parseGroup reads the id in a line of group(5): name:password:gid:members.
+// parseGroup returns the id in a line of group(5): name:password:gid:members.
 func parseGroup(line string) (int, error) {
 	f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
 	if len(f) != 4 || f[0] == "" {
@@ -264,7 +267,7 @@ func parseGroup(line string) (int, error) {
 	return parseID(f[2])
 }
 
-// parseIDs reads the line that id -G prints.
+// parseIDs parses the line that id -G prints.
 func parseIDs(out string) (ids []int, err error) {
 	line, rest, ended := strings.Cut(out, "\n")
 	if !ended || rest != "" {
@@ -280,7 +283,7 @@ func parseIDs(out string) (ids []int, err error) {
 	return ids, nil
 }
 
-// parseID reads a user or group id. 4294967295 is -1, which is nobody's.
+// parseID parses a user or group id. It refuses 4294967295, which is -1 and no valid id.
 func parseID(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || n == 1<<32-1 || strconv.FormatUint(n, 10) != s {

@@ -16,7 +16,7 @@ import (
 	"slurmgate/fault"
 )
 
-// programs are fake getent and id in a folder of their own. Both write their arguments to the file calls.
+// programs creates a fake getent and id in a temporary folder. Both write their arguments to the file calls.
 func programs(t *testing.T, getent, id string) Host {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func programs(t *testing.T, getent, id string) Host {
 	return Host{Dir: dir, Limit: 2 * time.Minute}
 }
 
-// What this host's own getent and id say is read.
+// The output of this host's getent and id can be read.
 func TestThisHost(t *testing.T) {
 	h := Host{}
 	u, err := h.User(t.Context(), "daemon")
@@ -61,7 +61,7 @@ func TestThisHost(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// What is not an answer is an unknown answer, never a user and never a group.
+// An unexpected output is a Transport fault, never a user or a group.
 func TestStrangeAnswers(t *testing.T) {
 	for what, c := range map[string]struct{ getent, id string }{
 		"nothing":         {"true", "true"},
@@ -99,7 +99,7 @@ func TestStrangeAnswers(t *testing.T) {
 	}
 }
 
-// A program that hangs, or whose children do, costs its time limit and not more.
+// A program that hangs, or whose children hang, is ended at its time limit.
 func TestHangingDirectory(t *testing.T) {
 	for what, script := range map[string]string{"itself": "exec sleep 600", "a child": "sleep 600",
 		"a child in the background": "sleep 600 & echo lab:x:7:", "a child beyond the process group": "setsid sleep 90 & wait"} {
@@ -145,7 +145,7 @@ func TestManyGroups(t *testing.T) {
 	}
 }
 
-// Names are arguments of their own, whatever they contain; what could be an option, an id or a second field is not asked.
+// A name is a single argument, for any characters; a text that could be an option, an id or a second field is refused.
 func TestNames(t *testing.T) {
 	for _, name := range []string{"lab", "_x", "EXAMPLE\\domain users", "alice@example.org", "Zoë", "$(touch x)", "a;b", "a'b\"c", "a*",
 		"svc$"} {
@@ -177,7 +177,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzRecords: whatever the programs print, an id is one that the kernel has.
+// For any output of the programs, an id is one that the kernel can have.
 func FuzzRecords(f *testing.F) {
 	out, err := exec.Command("getent", "passwd", "root").Output()
 	if err != nil {
