@@ -95,29 +95,30 @@ func TestSend(t *testing.T) {
 	b := w.backend(2)
 	j := w.job(1, `{ env | sort; ulimit -c; ulimit -d; ulimit -t; nice; pwd; } >ctl/seen; echo hello`)
 	if res, held := b.Receipt(t.Context(), j, 1); held || res.Outcome != run.SendNotRun {
-		t.Errorf("before anything was sent: %+v", res)
+		t.Errorf("Receipt before a send = %s, held %t, want %s, not held", res.Outcome, held, run.SendNotRun)
 	}
 	res := b.Send(t.Context(), j, 1)
 	if res.Outcome != run.SendAccepted || res.Cluster != Cluster || res.JobID == "" {
-		t.Fatalf("%+v", res)
+		t.Fatalf("Send = %s, job %q of cluster %q, want %s with a job of %q",
+			res.Outcome, res.JobID, res.Cluster, run.SendAccepted, Cluster)
 	}
 	w.waitEnded(j.RunID)
 	want := fmt.Sprintf("LC_ALL=C\nPATH=/usr/bin:/bin\nPWD=%[1]s\nSHLVL=0\nSLURMD_NODENAME=%[2]s\nSLURM_JOB_ID=%[3]s\n"+
 		"SLURM_RESTART_COUNT=0\n_=/usr/bin/env\n0\n%[4]d\n120\n%[5]d\n%[1]s\n",
 		filepath.Join(j.RunDir, "a1"), hostname(t), res.JobID, (64+dataFloor)<<10, min(19, niceness(t)+10))
 	if got := strings.ReplaceAll(w.file(j, "seen"), "SHLVL=1", "SHLVL=0"); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+		t.Errorf("the script saw\n%s\nwant\n%s", got, want)
 	}
 	if got := w.file(j, run.JobLogFile); got != "hello\n" {
-		t.Errorf("%q", got)
+		t.Errorf("the job's log is %q, want hello", got)
 	}
 	for _, again := range []run.SendResult{b.Send(t.Context(), j, 1), w.backend(2).Send(t.Context(), j, 1)} {
 		if again.Outcome != run.SendAccepted || again.JobID != res.JobID {
-			t.Errorf("sent again: %+v", again)
+			t.Errorf("a second Send = %s, job %q, want %s, job %q", again.Outcome, again.JobID, run.SendAccepted, res.JobID)
 		}
 	}
 	if got, held := w.backend(2).Receipt(t.Context(), j, 1); held || got.JobID != res.JobID {
-		t.Errorf("%+v", got)
+		t.Errorf("Receipt of a new backend = job %q, held %t, want job %q, not held", got.JobID, held, res.JobID)
 	}
 	if w.empty(b); len(w.ended) > 0 {
 		t.Error("the script ran again")
@@ -145,27 +146,28 @@ func TestPlacesAndCancel(t *testing.T) {
 	for i := 1; i <= 2; i++ {
 		res := b.Send(t.Context(), w.job(i, "trap 'echo stopped >ctl/said; kill $!; exit 1' TERM; touch ctl/up; sleep 60 & wait"), 1)
 		if res.Outcome != run.SendAccepted {
-			t.Fatalf("%+v", res)
+			t.Fatalf("Send = %s (%s), want %s", res.Outcome, res.Text, run.SendAccepted)
 		}
 		ids = append(ids, res.JobID)
 	}
 	third := w.job(3, "true")
 	if res := b.Send(t.Context(), third, 1); res.Outcome != run.SendDeferred || res.Code != "local_places" || !strings.Contains(res.Text,
 		"allows 2") {
-		t.Errorf("%+v", res)
+		t.Errorf("Send beyond the places = %s, code %q, text %q, want %s, local_places, allows 2",
+			res.Outcome, res.Code, res.Text, run.SendDeferred)
 	}
 	if res, _ := b.Receipt(t.Context(), third, 1); res.Outcome != run.SendNotRun {
-		t.Errorf("a deferred send left %+v", res)
+		t.Errorf("Receipt of a deferred send = %s, want %s", res.Outcome, run.SendNotRun)
 	}
 	other := w.backend(2) // the next gateway
 	jobs := w.jobs(other)
 	if len(jobs) != 2 || jobs[0].Class != run.ClassRunning || jobs[0].Cluster != Cluster || jobs[0].Started == nil {
-		t.Fatalf("%+v", jobs)
+		t.Fatalf("Jobs gives %d jobs: %v, want two running ones with their start", len(jobs), jobs)
 	}
 	first := w.spec(1)
 	for _, wrong := range [][2]string{{ids[0], "another"}, {ids[1], first.JobName}, {"1", first.JobName}} {
 		if err := other.Cancel(t.Context(), wrong[0], wrong[1], ""); err != nil || len(w.jobs(other)) != 2 {
-			t.Error(wrong, err)
+			t.Errorf("Cancel(%q) gives %v, want no error and both jobs running", wrong, err)
 		}
 	}
 	for i := range ids {
@@ -175,21 +177,21 @@ func TestPlacesAndCancel(t *testing.T) {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatal("it does not start")
+				t.Fatalf("the script of %s did not start within 2 minutes", j.RunID)
 			}
 		}
 		must(t, other.Cancel(t.Context(), ids[i], j.JobName, ""))
 		w.waitEnded(j.RunID)
 		if got := w.file(j, "said"); got != "stopped\n" {
-			t.Errorf("%q", got)
+			t.Errorf("the cancelled script wrote %q, want stopped", got)
 		}
 	}
 	w.empty(b)
 	if err := b.Cancel(t.Context(), ids[0], first.JobName, ""); err != nil {
-		t.Error(err)
+		t.Errorf("Cancel of an ended job = %v, want no error", err)
 	}
 	if res := b.Send(t.Context(), third, 2); res.Outcome != run.SendAccepted {
-		t.Errorf("%+v", res)
+		t.Errorf("Send with a free place = %s (%s), want %s", res.Outcome, res.Text, run.SendAccepted)
 	}
 	w.waitEnded(third.RunID)
 }
@@ -202,19 +204,19 @@ func TestNotStarted(t *testing.T) {
 	j := w.job(1, "true")
 	must(t, os.RemoveAll(j.RunDir))
 	if res := b.Send(t.Context(), j, 1); res.Outcome != run.SendNotRun {
-		t.Errorf("%+v", res)
+		t.Errorf("Send without the run's folder = %s, want %s", res.Outcome, run.SendNotRun)
 	}
 	if res, _ := b.Receipt(t.Context(), j, 1); res.Outcome != run.SendNotRun {
-		t.Errorf("%+v", res)
+		t.Errorf("Receipt after a failed start = %s, want %s", res.Outcome, run.SendNotRun)
 	}
 	for content, want := range map[string]run.SendOutcome{"": run.SendDoubt, "{": run.SendDoubt, `{"job_id":"7"}`: run.SendAccepted} {
 		j := w.job(2, "touch ctl/ran")
 		must(t, os.WriteFile(b.file(j, 1), []byte(content), 0o600))
 		if res := b.Send(t.Context(), j, 1); res.Outcome != want {
-			t.Errorf("%q: %+v", content, res)
+			t.Errorf("Send with the record %q = %s, want %s", content, res.Outcome, want)
 		}
 		if _, err := os.Stat(filepath.Join(j.RunDir, "a1/ctl/ran")); err == nil {
-			t.Errorf("%q: it was started again", content)
+			t.Errorf("with the record %q the script was started again", content)
 		}
 	}
 	if _, err := New(Config{Dir: filepath.Join(w.dir, "sg-nothing", "x"), Log: slog.New(slog.DiscardHandler)}); err != nil {
@@ -226,7 +228,7 @@ func TestNotStarted(t *testing.T) {
 	must(t, errors.Join(write(f, old), f.Close()))
 	w.backend(1)
 	if _, err := os.Stat(f.Name()); !errors.Is(err, os.ErrNotExist) {
-		t.Error("an old record stays")
+		t.Error("New did not remove an old record")
 	}
 }
 
