@@ -1,4 +1,4 @@
-// Package nss looks users and groups up in this host's user database: whatever nsswitch.conf names, such as
+// Package nss looks up users and groups in this host's user database: the sources in nsswitch.conf, such as
 // /etc/passwd, LDAP or SSSD. It runs getent and id, because a static binary reads only /etc/passwd. Each look-up has a
 // time limit; nothing is cached here.
 //
@@ -93,7 +93,8 @@ func (h Host) Users(ctx context.Context, names ...string) (map[string]User, erro
 	return found, nil
 }
 
-// User looks a user up by name. Some directories answer with another spelling of the name; the answer has that.
+// User looks a user up by name. Some directories answer with another spelling of the name; the result has that
+// spelling.
 func (h Host) User(ctx context.Context, name string) (User, error) {
 	if msg := CheckName(name); msg != "" {
 		return User{}, fault.New(fault.Validation, "user_name", strconv.Quote(name)+" is not a user name: "+msg)

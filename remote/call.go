@@ -96,10 +96,10 @@ var (
 	errLoud    = errors.New("the script printed more than 64 MiB on standard error")
 )
 
-// Run runs a script and waits for it. A script that ran to its end is no error, whatever its exit status. Every other
-// end is a Transport fault, and [NotStarted] says what it proves; the script may continue then. When ctx ends, Run
-// returns immediately. Without a deadline in ctx, the wait for a session and for the far shell's first answer is still
-// bounded; the script itself may run for any time.
+// Run runs a script and waits for it. A script that ran to its end is no error, for any exit status. Every other end is
+// a Transport fault, and [NotStarted] says what it proves; the script may continue then. When ctx ends, Run returns
+// immediately. Without a deadline in ctx, the wait for a session and for the far shell's first answer is still bounded;
+// the script itself may run for any time.
 func (h *Host) Run(ctx context.Context, c Call) (Output, error) {
 	random := make([]byte, 16)
 	rand.Read(random) // never fails

@@ -9,9 +9,9 @@ import (
 	"slurmgate/run"
 )
 
-// An answer of squeue or sacct in the format requested here: each field ends with sep, the job's working folder and its name come last, and
-// each record ends with the user whose jobs were requested. So no name can break a record in two or swallow the next, whatever
-// newlines and separators foreign jobs have in theirs.
+// The format of an answer of squeue or sacct: each field ends with sep, the job's working folder and its name come
+// last, and each record ends with the user whose jobs were requested. So no name of a foreign job can split a record or
+// hide the next one, with any newlines and separators.
 //
 //	1234␟RUNNING␟None␟…␟/runs/run_…/a1␟sg-run_…␟lab␟⏎
 //

@@ -37,8 +37,8 @@ type Output struct {
 	Exit   int
 }
 
-// Runner starts a program and waits for it. A program that ran to its end is no error, whatever its exit
-// status; one that could not be started, was killed, was stopped by ctx or printed more than its limit is.
+// Runner starts a program and waits for it. A program that ran to its end is no error, for any exit status. One that
+// could not be started, was killed, was stopped by ctx or printed more than its limit is an error.
 type Runner interface {
 	Run(ctx context.Context, c Command) (Output, error)
 }
@@ -177,7 +177,7 @@ func (c *CLI) runWhile(ctx context.Context, proof string, sink io.Writer, limit 
 	defer cancel()
 	out, err := c.runner.Run(ctx, Command{
 		Path: filepath.Join(c.cfg.BinDir, program), Args: args, Limit: limit, Sink: sink, While: proof,
-		// Times are seconds since 1970, whatever the site or the node has configured.
+		// Times are seconds since 1970, independent of the configuration of the site and the node.
 		Env: c.environ(asking...),
 	})
 	if err != nil {
@@ -190,7 +190,7 @@ func (c *CLI) runWhile(ctx context.Context, proof string, sink io.Writer, limit 
 		fmt.Sprintf("%s exited with status %d: %s", program, out.Exit, oneLine(out.Stderr)))
 }
 
-// feed runs a program that reads commands from standard input, whatever its exit status.
+// feed runs a program that reads commands from standard input, and accepts any exit status.
 func (c *CLI) feed(ctx context.Context, in io.Reader, program string, args ...string) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()

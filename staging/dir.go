@@ -140,7 +140,8 @@ const maxNames = 100_000
 
 var errCrowded = fmt.Errorf("the folder has more than %d names", maxNames)
 
-// names lists the folder, sorted. It opens the folder anew, which makes a network filesystem bypass its cache of missing names.
+// names lists the folder, sorted. It opens the folder again, which makes a network filesystem bypass its cache of
+// missing names.
 func (d dir) names() ([]string, error) {
 	f, err := d.listing()
 	if err != nil {
@@ -158,7 +159,7 @@ func (d dir) names() ([]string, error) {
 	return names, err
 }
 
-// listing opens the folder anew, to be listed in batches.
+// listing opens the folder again, to be listed in batches.
 func (d dir) listing() (*os.File, error) {
 	fd, err := files.OpenBeneath(d.fd, ".", openDirFlags, 0)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"slurmgate/run"
 )
 
-// A finished run's workspace is removed so that no late job of the run executes anything, at whatever time it starts:
+// A finished run's workspace is removed so that no late job of the run executes anything, whenever it starts:
 //
 //	before    the claim is another job's, or the gateway's: exit 90
 //	during    the list of pinned files is removed first: exit 91

@@ -166,8 +166,8 @@ func (u *upload) found(c *conn) (o opened, ok bool, err error) {
 	return opened{c, f, from}, true, nil
 }
 
-// prefix hashes the part of the source that an earlier upload has sent. With [File.ReadBack] that part is read back from the server; if its
-// bytes differ, the upload begins anew.
+// prefix hashes the part of the source that an earlier upload has sent. With [File.ReadBack] that part is read back
+// from the server; if its bytes differ, the upload starts again.
 func (u *upload) prefix(ctx context.Context) error {
 	if u.from == 0 {
 		return nil

@@ -105,17 +105,18 @@ func newPool(d Dialer, c Config, t tuning) *Pool {
 	return p
 }
 
-// Close closes the pool's channels and further connections. Transfers under way fail.
+// Close closes the pool's channels and additional connections. Running transfers fail.
 func (p *Pool) Close() {
 	for _, s := range p.slots {
 		s.close()
 	}
 }
 
-// crowd is how many transfers share a connection before a further one is made.
+// crowd is the number of transfers that share a connection before another one is opened.
 const crowd = 128
 
-// choose gives the slots for a transfer of size bytes, the least used first. A small one takes a connection that is there.
+// choose returns the slots for a transfer of size bytes, the least used first. A small transfer uses an existing
+// connection.
 func (p *Pool) choose(size int64) []*slot {
 	n := int(min(int64(len(p.slots)), max(1, size/p.tune.lane)))
 	weight := func(s *slot) int64 {

@@ -113,7 +113,7 @@ func (c *client) call(ctx context.Context, r request) (answer, error) {
 	}
 }
 
-// once makes the call on one connection.
+// once sends the request on one connection and reads its answer.
 func (c *client) once(ctx context.Context, r request, token string) (answer, error) {
 	k, err := c.pool.take(ctx)
 	if err != nil {
