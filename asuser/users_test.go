@@ -71,12 +71,12 @@ func TestCancelTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := u.Cancel(t.Context(), "7_0", "sg-array-b23456789abcdef012345678", ""); !fault.Is(err, fault.NotFound) {
-		t.Error(err)
+		t.Errorf("Cancel of an unknown array = %v, want not found", err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.calls["bob"]) != 1 || len(w.calls) != 1 || w.latest["bob"]() != runOfBob {
-		t.Errorf("%v, %s", w.calls, w.latest["bob"]())
+		t.Errorf("the calls are %v and the last run of bob is %q, want one call as bob for %s", w.calls, w.latest["bob"](), runOfBob)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestRunsStayWithTheirUsers(t *testing.T) {
 		for _, runID := range []string{runOfAlice, runOfBob, runOfCarol} {
 			all.Go(func() {
 				if err := everything(u, runID); err != nil {
-					t.Error(err)
+					t.Errorf("a call about %s: %v", runID, err)
 				}
 			})
 		}
@@ -244,11 +244,11 @@ func TestRunsStayWithTheirUsers(t *testing.T) {
 		}
 	}
 	if len(w.calls) != 3 {
-		t.Errorf("calls as %d users", len(w.calls))
+		t.Errorf("calls were made as %d users, want 3", len(w.calls))
 	}
 	for runID, dir := range map[string]string{runOfAlice: "/scratch/alice/", runOfBob: "/scratch/bob/", runOfSelf: "/scratch//"} {
 		if got := u.RunDir(runID); got != dir+runID {
-			t.Error(got)
+			t.Errorf("RunDir(%s) = %s, want %s", runID, got, dir+runID)
 		}
 	}
 }
@@ -259,21 +259,22 @@ func TestRunsOfNobody(t *testing.T) {
 	defer u.Close()
 	for runID, code := range map[string]string{runOfSelf: asuser.NoUser, "run_UNKNOWN": "run_not_found"} {
 		if err := u.StageInputs(t.Context(), runID, nil, nil); fault.CodeOf(err) != code {
-			t.Error(err)
+			t.Errorf("StageInputs(%s) = %v, want the code %s", runID, err, code)
 		}
 		res := u.Send(t.Context(), run.JobSpec{RunID: runID}, 1)
 		if res.Outcome != run.SendNotRun || res.Code != code || res.Scope != run.ScopeRun {
-			t.Errorf("%+v", res)
+			t.Errorf("Send(%s) = %s, code %q, scope %q, want %s, %s, %s",
+				runID, res.Outcome, res.Code, res.Scope, run.SendNotRun, code, run.ScopeRun)
 		}
 		if res, held := u.Receipt(t.Context(), run.JobSpec{RunID: runID}, 1); !held || res.Outcome != run.SendDoubt || res.Code != code {
-			t.Errorf("%+v %v", res, held)
+			t.Errorf("Receipt(%s) = %s, code %q, held %t, want %s, %s, held", runID, res.Outcome, res.Code, held, run.SendDoubt, code)
 		}
 	}
 	if err := u.Cancel(t.Context(), "7", "mine", ""); !fault.Is(err, fault.Internal) {
-		t.Error(err)
+		t.Errorf("Cancel with a foreign name = %v, want an internal fault", err)
 	}
 	if len(w.calls) > 0 || w.seen() != "" {
-		t.Error(w.calls, w.events)
+		t.Errorf("the calls are %v and the logins %v, want none", w.calls, w.events)
 	}
 }
 
@@ -293,10 +294,10 @@ func TestLimit(t *testing.T) {
 		must(t, read(runOfCarol))
 		synctest.Wait()
 		if got := w.seen(); got != "in alice, in bob, in carol, out bob" && got != "in alice, in bob, out bob, in carol" {
-			t.Error(got)
+			t.Errorf("the logins are %q, want alice, bob and carol in and bob out", got)
 		}
 		if up, refused := u.State(); up != 2 || refused != 0 {
-			t.Error(up, refused)
+			t.Errorf("State = %d connected, %d refused, want 2 and 0", up, refused)
 		}
 		// Alice's output is being read and carol has a running call: bob waits.
 		r, _, err := u.OpenOutput(t.Context(), runOfAlice, 1, "out/x")
@@ -307,7 +308,7 @@ func TestLimit(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		if _, err := u.RunSize(ctx, runOfBob); fault.CodeOf(err) != asuser.Busy || !fault.Is(err, fault.Transport) {
-			t.Error(err)
+			t.Errorf("a call for a third user while two are in use = %v, want the code %s", err, asuser.Busy)
 		}
 		done := make(chan error)
 		go func() { done <- read(runOfBob) }()
@@ -318,20 +319,20 @@ func TestLimit(t *testing.T) {
 		must(t, <-done)
 		synctest.Wait()
 		if got := w.seen(); !strings.Contains(got, "out alice") || !strings.Contains(got, "in bob") || strings.Contains(got, "carol") {
-			t.Error(got)
+			t.Errorf("the logins are %q, want alice out and bob in, and none of carol", got)
 		}
 		// An idle user is logged out after a while.
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if got := w.seen(); !strings.Contains(got, "out bob") || !strings.Contains(got, "out carol") {
-			t.Error(got)
+			t.Errorf("after the idle time the logins are %q, want bob and carol out", got)
 		}
 		if up, _ := u.State(); up != 0 {
-			t.Error(up)
+			t.Errorf("after the idle time %d users are connected, want 0", up)
 		}
 		u.Close()
 		if err := read(runOfAlice); !fault.Is(err, fault.Transport) {
-			t.Error(err)
+			t.Errorf("a call after Close = %v, want a transport fault", err)
 		}
 		synctest.Wait()
 	})
@@ -355,42 +356,42 @@ func TestLogins(t *testing.T) {
 			}
 		}
 		if _, err := u.RunSize(t.Context(), runOfAlice); !errors.Is(err, refused) {
-			t.Error(err)
+			t.Errorf("RunSize with a refused login = %v, want %v", err, refused)
 		}
 		must(t, u.EachFile(t.Context(), runOfCarol, nil))
 		if up, no := u.State(); up != 1 || no != 1 {
-			t.Error(up, no)
+			t.Errorf("State = %d connected, %d refused, want 1 and 1", up, no)
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		if _, err := u.RunSize(ctx, runOfBob); fault.CodeOf(err) != "login_slow" {
-			t.Error(err)
+			t.Errorf("RunSize during a slow login = %v, want the code login_slow", err)
 		}
 		var all sync.WaitGroup
 		for range 5 {
 			all.Go(func() {
 				if _, err := u.RunSize(t.Context(), runOfBob); err != nil {
-					t.Error(err)
+					t.Errorf("RunSize after the login = %v, want no error", err)
 				}
 			})
 		}
 		synctest.Wait()
 		if w.latest["bob"]() != runOfBob {
-			t.Error(w.latest["bob"]())
+			t.Errorf("the last run of bob is %q, want %q", w.latest["bob"](), runOfBob)
 		}
 		close(go1)
 		all.Wait()
 		if tries != 1 {
-			t.Error(tries)
+			t.Errorf("%d attempts to log bob in, want 1", tries)
 		}
 		w.open["alice"] = nil
 		must(t, u.EachFile(t.Context(), runOfAlice, nil))
 		if up, no := u.State(); up != 3 || no != 0 {
-			t.Error(up, no)
+			t.Errorf("State = %d connected, %d refused, want 3 and 0", up, no)
 		}
 		// The ledger is asked for a run's user once.
 		if asked := w.asked; asked != 3 {
-			t.Error(asked)
+			t.Errorf("the ledger was asked for a user %d times, want 3", asked)
 		}
 		w.seen()
 		u.Drop("bob", "revoked")
@@ -399,7 +400,7 @@ func TestLogins(t *testing.T) {
 		got := strings.Split(w.seen(), ", ")
 		slices.Sort(got)
 		if fmt.Sprint(got) != "[drop alice: reload drop bob: revoked drop carol: reload]" {
-			t.Error(got)
+			t.Errorf("the logins are %q, want alice and carol dropped by reload and bob as revoked", got)
 		}
 	})
 }
