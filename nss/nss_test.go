@@ -34,27 +34,27 @@ func TestThisHost(t *testing.T) {
 	h := Host{}
 	u, err := h.User(t.Context(), "daemon")
 	if err != nil || u.Name != "daemon" || u.UID != 1 || u.Shell != "/usr/sbin/nologin" {
-		t.Fatal(u, err)
+		t.Fatalf("User(daemon) = %v, %v, want uid 1 with /usr/sbin/nologin", u, err)
 	}
 	if again, err := h.UserOf(t.Context(), u.UID); err != nil || again != u {
-		t.Error(again, err)
+		t.Errorf("UserOf(%d) = %v, %v, want %v", u.UID, again, err, u)
 	}
 	if name, err := h.NameOf(t.Context(), 0); err != nil || name != "root" {
-		t.Error(name, err)
+		t.Errorf("NameOf(0) = %q, %v, want root", name, err)
 	}
 	gid, err := h.GroupID(t.Context(), "daemon")
 	ids, idErr := h.GroupsOf(t.Context(), "daemon")
 	if err != nil || idErr != nil || gid != u.GID || !slices.Contains(ids, gid) {
-		t.Error(gid, ids, err, idErr)
+		t.Errorf("GroupID(daemon) = %d, %v and GroupsOf(daemon) = %v, %v, want %d in both", gid, err, ids, idErr, u.GID)
 	}
 	all, err := h.Users(t.Context(), "root", "no-such-user", "daemon")
 	if err != nil || len(all) != 2 || all["daemon"] != u {
-		t.Error(all, err)
+		t.Errorf("Users = %v, %v, want root and daemon", all, err)
 	}
 	for what, err := range map[string]error{"user": second(h.User(t.Context(), "no-such-user")),
 		"id": second(h.UserOf(t.Context(), 3999999999)), "group": second(h.GroupID(t.Context(), "no-such-group"))} {
 		if !fault.Is(err, fault.NotFound) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("the look-up of an unknown %s = %v, want not found", what, err)
 		}
 	}
 }
@@ -92,10 +92,10 @@ func TestStrangeAnswers(t *testing.T) {
 	}
 	h := programs(t, "echo bob:x:8:8:::", "exit 2")
 	if u, err := h.UserOf(t.Context(), 7); !fault.Is(err, fault.Transport) {
-		t.Error("the answer about another user counts:", u, err)
+		t.Errorf("UserOf(7) with a record of uid 8 = %v, %v, want a transport fault", u, err)
 	}
 	if _, err := (Host{Dir: t.TempDir()}).GroupID(t.Context(), "lab"); !fault.Is(err, fault.Transport) {
-		t.Error("without getent:", err)
+		t.Errorf("GroupID without getent = %v, want a transport fault", err)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestHangingDirectory(t *testing.T) {
 		h.Limit = 300 * time.Millisecond
 		start := time.Now()
 		if gid, err := h.GroupID(t.Context(), "lab"); !fault.Is(err, fault.Transport) {
-			t.Errorf("%s: %d %v", what, gid, err)
+			t.Errorf("GroupID of a directory that hangs by %s = %d, %v, want a transport fault", what, gid, err)
 		}
 		if d := time.Since(start); d > time.Minute {
 			t.Errorf("a directory that hangs by %s took %s, want the limit of %s", what, d, h.Limit)
@@ -116,7 +116,7 @@ func TestHangingDirectory(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if _, err := programs(t, "sleep 600", "").GroupID(ctx, "lab"); !fault.Is(err, fault.Transport) {
-		t.Error(err)
+		t.Errorf("GroupID with an ended context = %v, want a transport fault", err)
 	}
 }
 
@@ -125,10 +125,10 @@ func TestManyGroups(t *testing.T) {
 	h := programs(t, `printf 'lab:x:7:'; seq -s, 1 60000`, `seq -s' ' 1 20000`)
 	ids, err := h.GroupsOf(t.Context(), "alice")
 	if err != nil || len(ids) != 20000 || ids[19999] != 20000 {
-		t.Error(len(ids), err)
+		t.Errorf("GroupsOf gives %d groups, %v, want 20000", len(ids), err)
 	}
 	if gid, err := h.GroupID(t.Context(), "lab"); err != nil || gid != 7 {
-		t.Error(gid, err)
+		t.Errorf("GroupID of a group with 60000 members = %d, %v, want 7", gid, err)
 	}
 	var names []string
 	for n := range 1000 {
@@ -137,11 +137,11 @@ func TestManyGroups(t *testing.T) {
 	h = programs(t, `shift 2; for u; do echo "$u:x:${u#u}:1:::"; done`, "")
 	all, err := h.Users(t.Context(), names...)
 	if err != nil || len(all) != 1000 || all["u999"].UID != 999 {
-		t.Error(len(all), err)
+		t.Errorf("Users gives %d users, %v, want 1000", len(all), err)
 	}
 	calls, err := os.ReadFile(filepath.Join(h.Dir, "calls"))
 	if n := strings.Count(string(calls), "\n"); err != nil || n != 10 {
-		t.Errorf("%d processes for 1000 users: %v", n, err)
+		t.Errorf("1000 users took %d processes, %v, want 10", n, err)
 	}
 }
 
@@ -189,15 +189,15 @@ func FuzzRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, out string) {
 		ok := func(id int) bool { return id >= 0 && id < 1<<32-1 }
 		if u, err := parseUser(out); err == nil && (!ok(u.UID) || !ok(u.GID) || u.Name == "" || strings.Contains(u.Name, ":")) {
-			t.Errorf("%q: %+v", out, u)
+			t.Errorf("parseUser(%q) = name %q, uid %d, gid %d, want a name without a colon and valid ids", out, u.Name, u.UID, u.GID)
 		}
 		if gid, err := parseGroup(out); err == nil && !ok(gid) {
-			t.Errorf("%q: %d", out, gid)
+			t.Errorf("parseGroup(%q) = %d, want a valid id", out, gid)
 		}
 		ids, err := parseIDs(out)
 		if err == nil && (slices.ContainsFunc(ids, func(id int) bool { return !ok(id) }) ||
 			!cmp.Equal(strings.Trim(fmt.Sprint(ids), "[]")+"\n", out)) {
-			t.Errorf("%q: %v", out, ids)
+			t.Errorf("parseIDs(%q) = %v, want the valid ids in it", out, ids)
 		}
 	})
 }
