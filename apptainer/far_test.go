@@ -98,28 +98,28 @@ func TestFarStoreAddsOnce(t *testing.T) {
 	last = -1
 	img, err := s.Add(t.Context(), path)
 	if err != nil || img.Digest != digest || last != 0 {
-		t.Fatalf("the image is %+v, %d bytes left, %v", img, last, err)
+		t.Fatalf("Add = digest %s with %d bytes left to send, %v, want digest %s and 0", img.Digest, last, err, digest)
 	}
 	for range 3 {
 		if file, err := s.Verify(t.Context(), digest); err != nil || file != "/images/there/"+digest+".sif" {
-			t.Fatal(file, err)
+			t.Fatalf("Verify = %s, %v, want the path below /images/there", file, err)
 		}
 	}
 	if p.hashed != 1 {
-		t.Errorf("hashed %d times", p.hashed)
+		t.Errorf("three calls of Verify hashed the image %d times, want once", p.hashed)
 	}
 	last = -1
 	if _, err := s.Add(t.Context(), path); err != nil || last != -1 {
-		t.Errorf("sent again, or %v", err)
+		t.Errorf("Add of a stored image = %v with %d bytes left to send, want nothing sent", err, last)
 	}
 	must(t, os.WriteFile(filepath.Join(p.dir, digest+".sif"), []byte("damaged"), 0o600))
 	if list, err := s.List(t.Context()); err != nil || len(list) != 1 || list[0].Bad != "IMAGE-FORMAT" {
-		t.Errorf("the far store lists %+v, %v", list, err)
+		t.Errorf("List with a damaged image = %v, %v, want it with IMAGE-FORMAT", list, err)
 	}
 	if _, err := s.Add(t.Context(), path); err != nil || last != 0 {
-		t.Errorf("not replaced: %v", err)
+		t.Errorf("Add over a damaged image = %v with %d bytes left to send, want it replaced", err, last)
 	}
 	if list, err := s.List(t.Context()); err != nil || len(list) != 1 || list[0] != img {
-		t.Errorf("the far store lists %+v, %v", list, err)
+		t.Errorf("List = %v, %v, want the image of %s", list, err, digest)
 	}
 }

@@ -60,10 +60,10 @@ func TestUnknownMachines(t *testing.T) {
 		s.Archs = nil
 		img, err := s.Add(t.Context(), path)
 		if err != nil || img.Arch != arch {
-			t.Errorf("the added image is %+v %v, want its architecture", img, err)
+			t.Errorf("Add = architecture %q, %v, want %s", img.Arch, err, arch)
 		}
 		if _, err := s.Verify(t.Context(), img.Digest); err != nil {
-			t.Error(err)
+			t.Errorf("Verify of an image for %s = %v, want no error", arch, err)
 		}
 		s.Archs = []string{"ppc64le", "s390x"}
 		_, err = s.Add(t.Context(), path)
@@ -92,11 +92,11 @@ func TestArchitectures(t *testing.T) {
 	wantFault(t, err, fault.Validation, "IMAGE-ARCH")
 	list, err := s.List()
 	if err != nil || len(list) != 2 {
-		t.Fatal(list, err)
+		t.Fatalf("List = %v, %v, want two images", list, err)
 	}
 	for _, i := range list {
 		if want := map[string]string{digest: "", badDigest: "IMAGE-ARCH"}[i.Digest]; i.Bad != want {
-			t.Errorf("the image %+v is listed, want the damaged one marked alone", i)
+			t.Errorf("List marks the image %s as %q, want %q", i.Digest, i.Bad, want)
 		}
 	}
 	size := int64(len(data))
@@ -316,14 +316,14 @@ func TestVerdictIsRememberedOnlyWhenSettled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.verdicts.byDigest[digest].good != (stamp{}) {
-		t.Error("a verdict on a file changed just now was remembered")
+		t.Error("a verdict on a just changed file was recorded, want none")
 	}
 	s.settle = 0
 	if _, err := s.Verify(t.Context(), digest); err != nil {
 		t.Fatal(err)
 	}
 	if s.verdicts.byDigest[digest].good == (stamp{}) {
-		t.Error("the verdict was not remembered")
+		t.Error("the verdict on a settled file was not recorded")
 	}
 	// A symlink in its place is not followed, with or without a recorded verdict.
 	stored := s.path(digest)
