@@ -157,7 +157,8 @@ func (c *CLI) askUpTo(ctx context.Context, sink io.Writer, limit int64, rpcs int
 		if moved {
 			c.moved(proof)
 		}
-		if err != nil && (moved || program != "sacct" && program != "sacctmgr") { // these ask slurmdbd, so their failure proves nothing about slurmctld
+		// sacct and sacctmgr ask slurmdbd, so their failure proves nothing about slurmctld.
+		if err != nil && (moved || program != "sacct" && program != "sacctmgr") {
 			c.distrust()
 		}
 		if !moved || again {

@@ -203,7 +203,7 @@ func TestBudget(t *testing.T) {
 			t.Errorf("an RPC beyond the budget: %v", err)
 		}
 		if s := b.State(); s.PerMinute != 60 || s.Burst != 20 || s.Left > 1 || s.LastMinute < 58 || s.LastMinute > 62 || s.Total != int64(n) {
-			t.Errorf("after %d RPCs the rate is %d, the burst %d, %d are left, %d were made in a minute, %d in all; want one minute's rate, none left",
+			t.Errorf("after %d RPCs the rate is %d, the burst %d, %d are left, %d in the last minute, %d in all; want a minute's rate, none left",
 				n, s.PerMinute, s.Burst, s.Left, s.LastMinute, s.Total)
 		}
 		time.Sleep(2 * time.Minute)

@@ -29,7 +29,7 @@ type sheet struct {
 
 	cut []run.Job // records of array tasks whose list does not fit its field, with the array's id
 
-	wanted  map[run.JobKey]int // number of records of each wanted job, by name and user; nil: all jobs with names of a gateway's jobs are wanted
+	wanted  map[run.JobKey]int // number of records of each wanted job; nil: all jobs with names of a gateway's jobs are wanted
 	perUser map[string]int     // number of jobs of each user
 	floods  []string           // users with more than maxUserJobs jobs
 }

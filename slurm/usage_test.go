@@ -42,7 +42,7 @@ func TestParseUsage(t *testing.T) {
 		want := []run.Usage{{JobID: "8", Submitted: at(1), ElapsedSeconds: 7, AllocCPUs: 1, MaxRSSBytes: 2048},
 			{JobID: "9", Submitted: at(1), ElapsedSeconds: 7, AllocCPUs: 1}}
 		if d := cmp.Diff(want, got.list); d != "" || err != nil || got.unread != 1 || got.why == "" || got.example == "" {
-			t.Errorf("parseUsage with the record %q has %d lines unread (%q), error %v; want one with its reason, and no difference (-want +got):\n%s",
+			t.Errorf("parseUsage with %q has %d lines unread (%q), error %v; want one with its reason and no difference (-want +got):\n%s",
 				bad, got.unread, got.why, err, d)
 		}
 	}

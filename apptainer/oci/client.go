@@ -180,7 +180,8 @@ func failure(msg string, err error) error {
 	var refused *transport.Error
 	var untrusted *tls.CertificateVerificationError
 	switch {
-	case errors.As(err, &untrusted): // checked first: for a host with a private address the library then tries plain HTTP, which is refused too
+	// Checked first: for a host with a private address the library then tries plain HTTP, which is refused too.
+	case errors.As(err, &untrusted):
 		return fault.New(fault.Policy, "IMAGE-CERTIFICATE", msg+": its certificate is not trusted: "+fault.Clip(untrusted.Err.Error())).
 			WithNext("add the authority that signed it to the trusted ones of this host (on Debian: update-ca-certificates)")
 	case errors.As(err, &own):

@@ -24,8 +24,8 @@ const testMeta = `"meta":{"slurm":{"release":"24.11.5","cluster":"alpha"}}`
 type fake struct {
 	socket  string
 	version string
-	says    func(r *http.Request, body []byte) []byte // the answer to all requests but those for versions and licenses; the connection ends after it
-	proof   func(r *http.Request) []byte              // the answer to the request that checks the token; nil: accepted
+	says    func(r *http.Request, body []byte) []byte // answers all requests but those for versions and licenses; then the connection ends
+	proof   func(r *http.Request) []byte              // answers the request that checks the token; nil: accepted
 
 	mu   sync.Mutex
 	seen []string // method, path and token of each whole request
