@@ -15,7 +15,7 @@ import (
 	"slurmgate/plan"
 )
 
-// What the answers about tokens, keys, approvals and records of calls say.
+// This file renders the answers about tokens, keys, approvals and records of calls.
 
 // Says implements [blocks.Answer].
 func (l TokenList) Says() blocks.Document {
@@ -88,7 +88,8 @@ func (a ApprovalAnswered) Says() blocks.Document {
 	return append(d, blocks.Lines{blocks.Say("%v may make this call of %v %v until %v.", a.Principal, a.ToolID, often, a.ExpiresAt)})
 }
 
-// approvalBlocks says what call and what effects an approval covers. A list has less of it than one approval's answer.
+// approvalBlocks describes the call and the effects that an approval covers. A list has fewer of these facts than one
+// approval's answer.
 func approvalBlocks(p gate.Approval) blocks.Document {
 	by, starts, job, resources := p.Principal+" ("+p.PrincipalID+")", "", "", ""
 	if p.MadeBy != nil {

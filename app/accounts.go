@@ -14,12 +14,13 @@ import (
 	"slurmgate/site"
 )
 
-// Which Slurm account a job charges: the one that a caller's grant names for the project. A caller without one charges the site's default,
-// or any that policy allows. But where slurm.accounts is associations, users of this host charge what their own associations in Slurm let
-// them; and where jobs are their callers', so does everybody, by the associations of the Unix user whom the job runs as.
-// A run's account is part of its attempts and not of its identity, like the site's defaults.
+// A job charges the Slurm account that its caller's grant names for the project. A caller without one charges the
+// site's default, or any account that policy allows. Two settings change that: where slurm.accounts is associations,
+// users of this host charge what their own associations in Slurm allow; and where jobs run as their callers, every
+// caller charges by the associations of the Unix user whom the job runs as. A run's account is part of its attempts
+// and not of its identity, like the site's defaults.
 
-// charge is what a caller's jobs of a project may charge on a site.
+// charge describes what a caller's jobs of a project may charge on a site.
 type charge struct {
 	own  string            // the account of the caller's grant; empty: it names none
 	site *site.Site        // where
@@ -27,8 +28,8 @@ type charge struct {
 	has  *run.UserAccounts // of that user
 }
 
-// chargeOf finds out what the caller's jobs may charge that run as a user; empty: as the gateway's own. It may wait for Slurm's accounting
-// database.
+// chargeOf returns what the caller's jobs may charge if they run as user; an empty user is the gateway's own. It may
+// wait for Slurm's accounting database.
 func (g *Gateway) chargeOf(ctx context.Context, c gate.Call, s *site.Site, project, user string) (charge, error) {
 	ch := charge{own: c.Caller.Account(project), site: s, user: user}
 	if s.Slurm.Accounts != site.AccountsByAssociations {
@@ -54,7 +55,8 @@ func (ch charge) denied(code, msg, command string) error {
 		Next: "ask the cluster's administrator (" + command + "); a change takes effect within 5 minutes"}
 }
 
-// place adds to a placement what it leaves to the site and to the caller: that is where the run goes, and what policy judges.
+// place completes a placement with the defaults of the site and the caller. The run goes to the result, and policy
+// judges it.
 func (ch charge) place(asked plan.Placement) (plan.Placement, error) {
 	defaults := SiteDefaults(ch.site)
 	switch {
@@ -100,8 +102,8 @@ func (ch charge) allows(at plan.Placement) error {
 	return nil
 }
 
-// offers reports whether the association has a QOS. A list that only adds to another one or takes from it ("+a", "-b") does not say so, and
-// Slurm decides.
+// offers reports whether the association has a QOS. A list of changes to another list ("+a", "-b") does not show
+// that: offers returns true, and Slurm decides.
 func offers(a *run.Account, qos string) bool {
 	return slices.Contains(a.QOS, qos) || slices.ContainsFunc(a.QOS, func(q string) bool {
 		return strings.HasPrefix(q, "+") ||
@@ -117,7 +119,8 @@ func (ch charge) names() string {
 	return strings.Join(list, " or ")
 }
 
-// charged is where a job of the caller goes that asks for a placement, if the caller may charge its account.
+// charged returns the placement of a caller's job that asks for a placement. It fails if the caller may not charge
+// the account.
 func (g *Gateway) charged(ctx context.Context, c gate.Call, s *site.Site, project, user string, asked plan.Placement) (*plan.Placement,
 	error) {
 	ch, err := g.chargeOf(ctx, c, s, project, user)
@@ -160,7 +163,7 @@ func (g *Gateway) mayRetry(ctx context.Context, c gate.Call, runID string) error
 	return ch.allows(at)
 }
 
-// placementOf is where the current attempt of a run goes.
+// placementOf returns the placement of a run's current attempt.
 func (g *Gateway) placementOf(ctx context.Context, v run.View) (plan.Placement, error) {
 	if v.Attempt.Placement != nil {
 		return *v.Attempt.Placement, nil

@@ -13,7 +13,8 @@ import (
 // aliasKey is the context's key of the run_id of a call, if that is an alias of the run that the call is about.
 type aliasKey struct{}
 
-// resolving makes an operation find runs by the ids under which they waited for their inputs: its handlers see only ids of runs.
+// resolving makes an operation accept the ids under which runs waited for their inputs: its handlers see only ids of
+// runs.
 func (g *Gateway) resolving(o Operation) Operation {
 	wrap := func(h gate.Handler) gate.Handler {
 		if h == nil {
@@ -49,7 +50,7 @@ func (g *Gateway) resolving(o Operation) Operation {
 	return o
 }
 
-// resolve puts runs in the place of their aliases among the arguments of a call.
+// resolve replaces aliases among the arguments of a call by the ids of their runs.
 func (g *Gateway) resolve(ctx context.Context, c gate.Call) (context.Context, gate.Call, error) {
 	args, _ := c.Value.(map[string]any)
 	other := map[string]any{}
@@ -94,7 +95,7 @@ func (g *Gateway) resolve(ctx context.Context, c gate.Call) (context.Context, ga
 	return ctx, c, err
 }
 
-// aliasOf returns the id by which a call asks for a run, if it is an alias of the run; empty: it is the id of the run.
+// aliasOf returns the id by which a call asks for a run, if it is an alias of the run, else an empty text.
 func aliasOf(ctx context.Context, asked, runID string) string {
 	if alias, is := ctx.Value(aliasKey{}).(string); is {
 		return alias

@@ -1,5 +1,5 @@
-// Package app has the gateway's own operations: the tools of the registry that are not made of a toolpack, and the tools of toolpacks over
-// the lifecycle. Each is called through the gate only.
+// Package app has the gateway's own operations: the tools of the registry that come from no toolpack, and the tools
+// of toolpacks over the lifecycle. Each is called through the gate only.
 package app
 
 import (
@@ -19,7 +19,8 @@ import (
 	"slurmgate/worker"
 )
 
-// Gateway is what the operations work on. The command fills it in while it opens the parts, then calls [Gateway.OpenGate].
+// Gateway holds what the operations work on. The command fills it in while it opens the parts, then calls
+// [Gateway.OpenGate].
 type Gateway struct {
 	Site     *site.Site
 	Domain   *toolpack.Domain
@@ -32,45 +33,49 @@ type Gateway struct {
 	Workers  *worker.Client
 	Log      *slog.Logger
 	Secrets  *secrets.Scanner // with the site's own patterns; nil: without
-	Host     Host             // what the operations on files need; a gateway needs none of it
+	Host     Host             // what the operations on files need; a gateway does not need it
 
 	Script  string                                                               // version of the job script that plans are for
 	Journal func(next gate.Journal, known func(toolID string) bool) gate.Journal // between the gate and the ledger; nil: nothing
-	Aside   string                                                               // folder of records that the ledger has not yet; "": none
+	Aside   string                                                               // folder of records that the ledger has not yet; "": no folder
 	Words   gate.Words                                                           // of the gate
-	Entry   func(*gate.Gate, gate.Tool) any                                      // what lists of tools show of one
+	Entry   func(*gate.Gate, gate.Tool) any                                      // what lists of tools show of one tool
 
-	// Associations is what a user of this host may charge on a cluster by the associations in Slurm; only asked where slurm.accounts is
-	// associations. If that is not known it is a retryable Transport fault.
+	// Associations returns what a user of this host may charge on a cluster by the associations in Slurm. It is
+	// called only where slurm.accounts is associations. If Slurm's answer is not known the error is a retryable
+	// Transport fault.
 	Associations func(ctx context.Context, site, user string) (run.UserAccounts, error)
 
-	// UnixUser is the Unix user whom the principal's jobs run as on a cluster; empty where they run as the gateway's own user. nil: nowhere
-	// else. Errors: those of [access.UnixUsers.Of].
+	// UnixUser returns the Unix user whom the principal's jobs run as on a cluster; empty where they run as the
+	// gateway's own user. A nil UnixUser: jobs run as the gateway's own user everywhere. Errors: those of
+	// [access.UnixUsers.Of].
 	UnixUser func(ctx context.Context, site string, p gate.Principal) (string, error)
 
-	// ReadAs opens files with the rights of a Unix user on a cluster, over that user's login, while f is under way. Only called where
-	// UnixUser names one.
+	// ReadAs opens files with the rights of a Unix user on a cluster, over that user's login, until f returns. It is
+	// called only where UnixUser names a user.
 	ReadAs func(ctx context.Context, site, user string, f func(artifact.OpenAs) error) error
 
-	// FindAs looks for files below folders whose name contains a text, as [artifact.Importer.Find] does, with the rights of a Unix user on a
-	// cluster, over that user's login. Only called where UnixUser names one.
+	// FindAs searches folders for files whose name contains a text, as [artifact.Importer.Find] does, with the rights
+	// of a Unix user on a cluster, over that user's login. It is called only where UnixUser names a user.
 	FindAs func(ctx context.Context, site, user string, folders []string, part string) (found []artifact.Found, whole bool, err error)
 
-	LastBackup func() *time.Time // when the last backup was made; nil where none is known
+	LastBackup func() *time.Time // returns the time of the last backup; nil: not known
 
-	PlaceScript []byte    // hashes files and directories where they lie, in jobs
-	FarPlaces   FarPlaces // looks at files in place on clusters whose filesystem is not here
+	PlaceScript []byte    // hashes files and directories in place, in jobs
+	FarPlaces   FarPlaces // reads files in place on clusters whose filesystem is not here
 
-	// ProjectUser looks up a user of this host whom a project of its own belongs to. Errors: those of [access.Access.ProjectUser].
+	// ProjectUser finds a user of this host who has a project for that user alone. Errors: those of
+	// [access.Access.ProjectUser].
 	ProjectUser func(ctx context.Context, name string) (gate.ProjectUser, error)
 
-	// Person returns the Unix user to whom a principal is mapped, empty without one; nil: none is mapped. Errors: as [access.Access.Person].
+	// Person returns the Unix user to whom a principal is mapped, or an empty text. A nil Person maps none. Errors:
+	// as [access.Access.Person].
 	Person func(ctx context.Context, p gate.Principal) (string, error)
 
-	Revoked func(gate.Principal) // hears of a token that was revoked; nil: nobody does
+	Revoked func(gate.Principal) // is called with the principal of a revoked token; may be nil
 
-	// Again is a principal with the rights that it has now, for rows of a batch that it asked for earlier; nil: those that it had. Errors:
-	// those of [access.Access.Again].
+	// Again returns a principal with its current rights, for rows of a batch that it asked for earlier. A nil Again:
+	// the rights that it had then. Errors: those of [access.Access.Again].
 	Again func(ctx context.Context, p gate.Principal) (gate.Principal, error)
 
 	Gate *gate.Gate // set by OpenGate

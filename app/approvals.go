@@ -13,7 +13,7 @@ import (
 	"slurmgate/ledger"
 )
 
-// approvalsAsked begins an answer about approvals.
+// approvalsAsked is the first part of an answer about approvals.
 type approvalsAsked struct {
 	CallRunID
 	Snapshot *ledger.ApprovalSnapshot `json:"snapshot"` // null for an answer about one approval, which needs none
@@ -47,7 +47,7 @@ type ApprovalAnswerArgs struct {
 	Seen             string `json:"seen,omitzero" max:"64" about:"the code of approval.show, where a list does not show everything"`
 }
 
-// approvals are the operations on approvals.
+// approvals returns the operations on approvals.
 func (g *Gateway) approvals() []Operation {
 	return []Operation{{
 		ID: "approval.list", Title: "List approvals", Verb: "approvals list",
@@ -86,7 +86,7 @@ func (g *Gateway) visibleApproval(ctx context.Context, c gate.Call, id string) (
 	return was, err
 }
 
-// answerApproval records a person's decision. A decision that was made already is confirmed to the one who made it.
+// answerApproval records a person's decision. It confirms a decision that the same person made before.
 func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAnswerArgs) (out ApprovalAnswered, err error) {
 	was, err := g.visibleApproval(ctx, c, a.ApprovalID)
 	if err == nil && a.Approve && was.Status == gate.Pending {
@@ -117,9 +117,9 @@ func (g *Gateway) answerApproval(ctx context.Context, c gate.Call, a ApprovalAns
 	return out, err
 }
 
-// unchanged refuses an approval of a call that would do something else by now: of another version of the tool, with another image, or with
-// reference data whose name stands for other content. The account, the partition and the site depend on who asks, and are compared when the
-// call is repeated.
+// unchanged refuses to approve a call that would now do something else: with another version of the tool, another
+// image, or reference data whose name now means other content. The account, the partition and the site depend on who
+// asks, and are compared when the call is repeated.
 func (g *Gateway) unchanged(ctx context.Context, was gate.Approval) error {
 	now, is := was.Covers, was.ToolVersion
 	if t, err := g.Gate.Registry().Find(was.ToolID); err == nil {
@@ -148,14 +148,14 @@ func (g *Gateway) unchanged(ctx context.Context, was gate.Approval) error {
 		WithNext("whoever requested it must make the call again, which requests a new approval")
 }
 
-// mayApprove refuses an approval by the one who asks, whether in person or through tokens: nobody can create a token that approves what he
-// could not approve himself. A principal and those who created it, directly or through other tokens, count as one, and so do principals
-// that act as one Unix user where jobs are their callers'. So two tokens with a creator in common cannot approve for each other, and nobody
-// approves what his own token asks. A person who is not among those behind the request can, and so can the gateway's own user and root, who
-// may do everything.
+// mayApprove refuses an approval by the principal that asks, whether in person or through tokens: otherwise a token
+// could approve what its creator cannot. A principal and those who created it, directly or through other tokens,
+// count as one, and so do principals that act as one Unix user where jobs run as their callers. So two tokens with a
+// common creator cannot approve for each other, and a token's creator cannot approve what the token asks. Anyone else
+// who may approve can, and so can the gateway's own user and root, who may do everything.
 func (g *Gateway) mayApprove(ctx context.Context, by gate.Principal, was gate.Approval) error {
 	asking, err := g.Ledger.Identity(ctx, was.PrincipalID)
-	user := was.Covers.ExecutedAs // of who asks, as far as an OpenID principal's is known
+	user := was.Covers.ExecutedAs // of the principal that asks, if an OpenID principal's is known
 	if _, name, ok := strings.Cut(asking.Subject, " "); ok && asking.Method == gate.ByPeer {
 		user = name
 	}

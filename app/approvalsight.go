@@ -13,11 +13,11 @@ import (
 	"slurmgate/run"
 )
 
-// A person who approves a call must have been shown all of it: its arguments, and what they only name, such as the run that is retried
-// or the sheet of a batch. A list shows that where it is short. Where it is longer, [Gateway.showApproval] does, with a code that only
-// it gives, and that the approval needs.
+// A person who approves a call must have been shown all of it: its arguments, and what they refer to, such as the run
+// that is retried or the sheet of a batch. A list shows that where it is short. Where it is longer,
+// [Gateway.showApproval] shows it with a code that only its answer has, and the approval needs that code.
 
-// shownAtOnce is how many bytes of a request a list shows.
+// shownAtOnce is the largest request, in bytes, that a list shows.
 const shownAtOnce = 4096
 
 // ApprovalShowArgs are the arguments of approval.show.
@@ -39,10 +39,10 @@ func (g *Gateway) showApproval(ctx context.Context, c gate.Call, a ApprovalShowA
 	return out, err
 }
 
-// showing adds to d what an approval is about beside its arguments. It may end early when that is more than most bytes.
+// showing adds to d what an approval covers besides its arguments. It may stop early once that exceeds most bytes.
 type showing func(ctx context.Context, d *gate.Shows, of gate.Approval, most int) error
 
-// shows makes a showing of a function that gets the arguments of the approved call decoded.
+// shows turns a function that takes the decoded arguments of the approved call into a showing.
 func shows[A any](f func(ctx context.Context, d *gate.Shows, of gate.Approval, a A, most int) error) showing {
 	return func(ctx context.Context, d *gate.Shows, of gate.Approval, most int) error {
 		var a A
@@ -53,8 +53,8 @@ func shows[A any](f func(ctx context.Context, d *gate.Shows, of gate.Approval, a
 	}
 }
 
-// showsOf is all that an approval is about beside its arguments. Where that and the arguments are more than most bytes, it is left out,
-// with the code, and Bytes is at least what there is.
+// showsOf returns all that an approval covers besides its arguments. Where that and the arguments exceed most bytes,
+// the result has neither it nor the code, and Bytes is a lower bound of the size.
 func (g *Gateway) showsOf(ctx context.Context, a gate.Approval, most int) (*gate.Shows, error) {
 	d := &gate.Shows{Retries: []gate.Retried{}, Bytes: len(a.Payload)}
 	var err error
@@ -84,7 +84,8 @@ func (g *Gateway) addRetry(ctx context.Context, d *gate.Shows, of gate.Approval,
 	return g.addRetried(ctx, d, gate.Retried{RunID: a.RunID, Attempt: of.Covers.Attempt - 1}, of.Covers.ParamsHash)
 }
 
-// addRows adds the rows that a request of batch.retry is about. Others than those that were asked for are a Conflict: the request is void.
+// addRows adds the rows that a request of batch.retry covers. If they differ from those that were asked for it fails
+// with a Conflict: the request is void.
 func (g *Gateway) addRows(ctx context.Context, d *gate.Shows, of gate.Approval, a BatchRetryArgs, most int) error {
 	rows, hash, err := g.rowsToRetry(ctx, of.Covers.Batches, a.Cancelled)
 	if err == nil && hash != of.Covers.ParamsHash {
@@ -123,7 +124,7 @@ func (g *Gateway) addSheet(ctx context.Context, d *gate.Shows, _ gate.Approval, 
 	return err
 }
 
-// listed adds to approvals what a list shows of them. What one names may be gone, and then it cannot be approved.
+// listed adds to approvals what a list shows of them. If what one refers to is gone, it cannot be approved.
 func (g *Gateway) listed(ctx context.Context, list []gate.Approval) error {
 	for i, a := range list {
 		if a.Status != gate.Pending {
@@ -138,7 +139,7 @@ func (g *Gateway) listed(ctx context.Context, list []gate.Approval) error {
 	return nil
 }
 
-// seen refuses an approval by a person who was not shown all of it.
+// seen refuses an approval by a person who was not shown all of it. code is that of approval.show.
 func (g *Gateway) seen(ctx context.Context, was gate.Approval, code string) error {
 	d, err := g.showsOf(ctx, was, math.MaxInt)
 	if err != nil || d.Bytes <= shownAtOnce && code == "" || code == plan.OrBlank(d.Code) {

@@ -10,8 +10,8 @@ import (
 	"slurmgate/plan"
 )
 
-// An operation's arguments are a struct, from whose tags come their JSON Schema, and with it what HTTP, OpenAPI and MCP take, and the
-// options of the shell's verb where it has the same arguments. What a value must be:
+// The arguments of an operation are a struct. Its tags give their JSON Schema, and with it what HTTP, OpenAPI and MCP
+// accept, and the options of the shell's verb where that has the same arguments. The tags:
 //
 //	json     its name; without omitzero it is required
 //	kind     one of [kinds]; the tag ids, by which the shell takes shortened ids, is one too
@@ -101,7 +101,7 @@ func valueSchema(t reflect.Type, tag reflect.StructTag) map[string]any {
 	case tag.Get("const") != "":
 		schema["const"] = json.RawMessage(tag.Get("const"))
 	case tag.Get("enum") != "":
-		schema["enum"] = strings.Split(strings.TrimPrefix(tag.Get("enum"), ","), ",") // the shell's empty default is no value
+		schema["enum"] = strings.Split(strings.TrimPrefix(tag.Get("enum"), ","), ",") // the shell's empty default is not a value
 	case t.Kind() == reflect.Struct:
 		return objectSchema(t)
 	case t.Kind() == reflect.String:
@@ -153,7 +153,7 @@ func kinds() map[string]string {
 	}
 }
 
-// addBounds adds what the tags min and max, or one tag with both, say.
+// addBounds adds the bounds in the tags min and max, or in one tag with both.
 func addBounds(schema map[string]any, tag reflect.StructTag, both, least, most string) {
 	low, high := tag.Get("min"), tag.Get("max")
 	if both != "" {

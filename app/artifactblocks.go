@@ -13,9 +13,9 @@ import (
 	"slurmgate/plan"
 )
 
-// What the answers about artifacts say.
+// This file renders the answers about artifacts.
 
-// lookSteps returns the ways to see what is in an artifact: a part of it here, or all of it as a file.
+// lookSteps returns the steps that show what is in an artifact: a part of it here, or all of it as a file.
 func lookSteps(id, kind string) blocks.Next {
 	step := fault.Do("artifact.preview.text", "artifact_id", id)
 	switch t := filetype.Of(kind); {
@@ -84,7 +84,7 @@ func (l FoundList) Says() blocks.Document {
 	return d
 }
 
-// foundText says how many things have the name.
+// foundText counts the things that have the name, in words.
 func foundText(artifacts, files blocks.Table, sample bool) blocks.Sentence {
 	var parts []string
 	if artifacts.Total > 0 {
@@ -106,7 +106,7 @@ func foundText(artifacts, files blocks.Table, sample bool) blocks.Sentence {
 	return blocks.Say("%v %v this in the name%v.", strings.Join(parts, " and "), have, or)
 }
 
-// Says implements [blocks.Answer]: a line for each artifact, the one that was asked for first.
+// Says implements [blocks.Answer] with a line for each artifact, the one that was asked for first.
 func (a TraceAnswer) Says() blocks.Document {
 	var lines blocks.Lines
 	for _, x := range a.Traced {
@@ -124,7 +124,7 @@ func (a TraceAnswer) Says() blocks.Document {
 	return d
 }
 
-// origin says where an artifact came from.
+// origin describes where an artifact came from.
 func (x Traced) origin() blocks.Sentence {
 	by := x.MadeBy
 	switch {
@@ -233,7 +233,7 @@ func (a TableAnswer) Says() blocks.Document {
 	return append(d, blocks.Warnings(a.Warnings))
 }
 
-// allOf says how to get all of an artifact.
+// allOf advises how to get all of an artifact.
 func allOf(id string) blocks.Advice {
 	return blocks.Advise("For all of it, %v.", blocks.Next{fault.Do("artifact save", "artifact_id", id)})
 }
@@ -262,7 +262,8 @@ func (a PreviewAnswer) Says() blocks.Document {
 	return d
 }
 
-// listed says what is in a directory: the first line of the text says how many files there are, each other one is a file's.
+// listed describes the content of a directory. The first line of the text has the number of files, each other line
+// one file.
 func (a PreviewAnswer) listed() blocks.Document {
 	head, list, _ := strings.Cut(a.Text, "\n")
 	var lines []string

@@ -10,7 +10,7 @@ import (
 	"slurmgate/run"
 )
 
-// ArtifactDoc is an artifact as every face shows it: metadata, no path.
+// ArtifactDoc is an artifact as every face shows it: metadata without a path.
 type ArtifactDoc struct {
 	ArtifactID     string    `json:"artifact_id"`
 	ProjectID      string    `json:"project_id"`
@@ -48,7 +48,7 @@ func linkedDocs(list []run.Output) []ArtifactDoc {
 	return out
 }
 
-// artifacts are the operations on artifacts, but for the previews of tables and pictures.
+// artifacts returns the operations on artifacts, except the previews of tables and pictures.
 func (g *Gateway) artifacts() []Operation {
 	return []Operation{{
 		ID: "artifact.import", Title: "Import an artifact", Verb: "artifact import",
@@ -117,9 +117,9 @@ type ArtifactList struct {
 	Cursor    *string       `json:"cursor"`
 }
 
-// listParams are the canonical params of a list: the filter, the snapshot, and the page.
+// listParams is the canonical form of a list's params: the filter, the snapshot and the page.
 type listParams struct {
-	Projects []string   `json:"project_ids"` // null: every one
+	Projects []string   `json:"project_ids"` // null: all
 	Type     string     `json:"type"`
 	IDPrefix string     `json:"id_prefix,omitzero"`
 	Checksum string     `json:"checksum_sha256,omitzero"`
@@ -129,7 +129,7 @@ type listParams struct {
 	Limit    int        `json:"limit"`
 }
 
-const listLimit = 50 // page size when the call gives none
+const listLimit = 50 // page size where the call sets none
 
 func (g *Gateway) listArtifacts(ctx context.Context, c gate.Call, a ArtifactListArgs) (out ArtifactList, err error) {
 	f := ledger.ArtifactFilter{Type: a.Type, IDPrefix: a.IDPrefix, SHA256: a.Checksum, Cursor: a.Cursor, Limit: a.Limit}

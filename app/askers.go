@@ -11,16 +11,15 @@ import (
 	"slurmgate/run"
 )
 
-// Who may see the names: callers who may read a run see who asked for it. All of them had a right on the run's
-// project when they asked.
+// Callers who may read a run see who asked for it: all who asked had a right on the run's project at the time.
 
 // AskerDoc describes a principal that asked for a run, and how.
 type AskerDoc struct {
 	Principal   string     `json:"principal"`
 	PrincipalID string     `json:"principal_id"`
-	BatchID     *string    `json:"batch_id"` // the batch by which it asks; null: by calls of its own
+	BatchID     *string    `json:"batch_id"` // the batch by which it asks; null: by direct calls
 	AskedAt     time.Time  `json:"asked_at"`
-	WithdrawnAt *time.Time `json:"withdrawn_at"` // null: it asks for the run still
+	WithdrawnAt *time.Time `json:"withdrawn_at"` // null: it still asks for the run
 }
 
 func askerDocs(list []run.Asker) []AskerDoc {
@@ -33,8 +32,8 @@ func askerDocs(list []run.Asker) []AskerDoc {
 
 func askerOf(c gate.Call) run.Principal { return run.Principal{Name: c.Caller.Name, ID: c.Caller.ID} }
 
-// asking records that the caller wants what a call makes or finds, by the batch that the call is made for. While the user
-// database does not answer, no Unix user is recorded.
+// asking returns the record that the caller wants what a call creates or finds, with the batch that the call is made
+// for. While the user database does not answer, the record has no Unix user.
 func (g *Gateway) asking(ctx context.Context, c gate.Call) run.Asking {
 	a, _ := g.askingOf(ctx, c)
 	return a
@@ -49,9 +48,9 @@ func (g *Gateway) askingOf(ctx context.Context, c gate.Call) (a run.Asking, err 
 	return a, err
 }
 
-// personOf returns the Unix user to whom a principal is mapped: that of a user of this host, and where jobs are their
-// callers' or projects are users' own, that of a token or a subject. What one person asks by several credentials is
-// that person's.
+// personOf returns the Unix user to whom a principal is mapped: always for a user of this host, and for a token or a
+// subject where jobs run as their callers or users have projects for themselves. What one person asks for with
+// several credentials counts as that person's.
 func (g *Gateway) personOf(ctx context.Context, p gate.Principal) (string, error) {
 	if g.Person == nil || p.Method != gate.ByPeer && g.UnixUser == nil && p.UserProject == "" {
 		return "", nil
@@ -64,14 +63,15 @@ func operates(c gate.Call, project string) bool {
 	return c.Caller.Can(gate.CapOperate, project) || c.Caller.Can(gate.CapAdmin, gate.All)
 }
 
-// Whose says for whom a call ends or removes a thing that several asked for. Empty: the caller.
+// Whose selects for whom a call ends or removes a thing that several principals asked for. Empty: for the caller.
 type Whose struct {
 	ForPrincipal string `json:"for_principal,omitzero" min:"1" max:"1024" about:"for this principal who asked for it, by name or id, instead of for you (needs operate)" name:"principal" xor:"whose" help:"Take back what this principal asked for, instead of what you did: its name (user:alice, token:ci), its id, or a login name. Needs operate." placeholder:"NAME"` // see [principalAsked]
 	ForAll       bool   `json:"for_all,omitzero" about:"also for all others who asked for it (needs operate)" name:"everyone" xor:"whose" help:"End it for everyone who asked for it. Needs operate."`
 }
 
-// withdrawal is the right with which a caller ends or removes a thing: as one who asked for it, or for others, as who
-// may operate on its project can. Who did not ask and names no one acts for everyone or not at all.
+// withdrawal returns the right with which a caller ends or removes a thing: as one who asked for it, or for others,
+// as a caller who may operate on its project. A caller who did not ask and names no principal acts for everyone or is
+// refused.
 func (g *Gateway) withdrawal(ctx context.Context, c gate.Call, thing, project string, whose Whose) (w run.Withdrawal, err error) {
 	has, who := g.Ledger.HasAsked, g.Ledger.Askings
 	if plan.IsArtifactID(thing) {
@@ -113,8 +113,8 @@ func (g *Gateway) withdrawal(ctx context.Context, c gate.Call, thing, project st
 	return w, run.NotAsked(thing, list)
 }
 
-// cancels is the withdrawal with which a caller cancels a run or a batch of a tool. A model acts on ids that it has read: a chat says so
-// when it acts for others.
+// cancels returns the withdrawal with which a caller cancels a run or a batch of a tool. A model acts on ids that it
+// has read, so a chat must state that it acts for others.
 func (g *Gateway) cancels(ctx context.Context, c gate.Call, thing, tool, project string, whose Whose) (w run.Withdrawal, err error) {
 	w, err = g.withdrawal(ctx, c, thing, project, whose)
 	if err != nil || !w.All || whose.ForAll || c.Caller.Transport != gate.MCP {
@@ -128,7 +128,7 @@ func (g *Gateway) cancels(ctx context.Context, c gate.Call, thing, tool, project
 		WithNext("if a person wants it ended for all who asked for it, repeat the call with for_all")
 }
 
-// names are the principals of askings.
+// names returns the principals of askings.
 func names(list []run.Asker) []string {
 	names, _ := run.NamesOf(list)
 	return names
@@ -140,8 +140,8 @@ func (g *Gateway) mayChange(ctx context.Context, c gate.Call, runID, project str
 	return err
 }
 
-// retries is in whose name the caller has a run repeated: its own, if it asked for the run or no one does, else that
-// of those who ask.
+// retries returns in whose name the caller repeats a run: as the caller, if it asked for the run or nothing else asks
+// for it, else as those who ask for it now.
 func (g *Gateway) retries(ctx context.Context, c gate.Call, runID, project string) (own *run.Asking, by string, err error) {
 	w, err := g.withdrawal(ctx, c, runID, project, Whose{})
 	if err != nil || !w.All {
@@ -161,11 +161,11 @@ type CancelPreview struct {
 	run.GetState
 	ToolID  string   `json:"tool_id"`
 	Askers  []string `json:"askers"` // who asks for the run now
-	Ends    bool     `json:"ends"`   // the run would end; false: it would go on for others, or is over
+	Ends    bool     `json:"ends"`   // whether the run would end; false: others still want it, or it has ended
 	Message string   `json:"message"`
 }
 
-// previewCancel says whose run of which tool a cancel is about, and what it would do.
+// previewCancel describes a run, its tool and what a cancel would do.
 func (g *Gateway) previewCancel(ctx context.Context, state run.GetState, toolID string, by run.Withdrawal) (p CancelPreview, err error) {
 	all, left, err := g.askersLeft(ctx, state.RunID, by)
 	if err != nil {
@@ -185,7 +185,7 @@ func (g *Gateway) previewCancel(ctx context.Context, state run.GetState, toolID 
 	return p, nil
 }
 
-// askersLeft lists who asks for a thing, and who would after a withdrawal.
+// askersLeft lists who asks for a thing now, and who would after a withdrawal.
 func (g *Gateway) askersLeft(ctx context.Context, thing string, by run.Withdrawal) (all, left []run.Asker, err error) {
 	list, err := g.Ledger.Askings(ctx, thing)
 	for _, a := range list {
@@ -199,14 +199,14 @@ func (g *Gateway) askersLeft(ctx context.Context, thing string, by run.Withdrawa
 	return all, left, err
 }
 
-// submitted is the answer to a submit.
+// submitted returns the answer to a submit.
 func (g *Gateway) submitted(c gate.Call, r run.SubmitAnswer, err error) (run.SubmitAnswer, error) {
 	r.Reason = g.hide(c, r.Reason)
 	return r, err
 }
 
-// named records what the call names the outputs of a run that was there already, for its caller. It must not cost the
-// caller its answer.
+// named records the names that a call gives the outputs of a run that existed before it, for its caller. A failure is
+// only logged: the caller must still get its answer.
 func (g *Gateway) named(ctx context.Context, c gate.Call, runID string, names map[string]string) {
 	if err := g.Ledger.NameOutputs(ctx, runID, askerOf(c), names); err != nil {
 		g.Log.Warn("the names of a run's outputs are not recorded", "run_id", runID, "principal", c.Caller.Name, "err", err)
@@ -222,8 +222,8 @@ func (g *Gateway) withNames(ctx context.Context, c gate.Call, runID string, outp
 	return err
 }
 
-// principalAsked is the principal that a filter names: by name or id, "me" for the caller, and without a kind for a
-// user of this host.
+// principalAsked returns the principal that a filter names: by name or id, "me" for the caller, and a name without a
+// kind for a user of this host.
 func principalAsked(c gate.Call, named string) string {
 	switch {
 	case named == "me":
@@ -234,7 +234,7 @@ func principalAsked(c gate.Call, named string) string {
 	return "user:" + named
 }
 
-// known returns nil for an empty text: it is not recorded.
+// known returns nil for an empty text, so that it is not recorded.
 func known(s string) *string {
 	if s == "" {
 		return nil

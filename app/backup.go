@@ -9,8 +9,8 @@ import (
 	"slurmgate/gate"
 )
 
-// backups are the operations that copy all that a gateway keeps, and put it back. They work on its files in the shell's process, whether
-// the gateway runs or not.
+// backups returns the operations that copy all that a gateway stores, and restore it. They work on its files in the
+// shell's process, whether the gateway runs or not.
 func (h Host) backups() []Operation {
 	return []Operation{{
 		ID: "gateway.backup", Title: "Back up", Verb: "backup",

@@ -17,7 +17,8 @@ import (
 
 const batchName = `^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$`
 
-// CheckBatchName returns the fault of a name that no batch can have, for those who want to know before they import files.
+// CheckBatchName returns the fault of a name that no batch can have, for callers that check it before they import
+// files.
 func CheckBatchName(name string) error {
 	if regexp.MustCompile(batchName).MatchString(name) && !strings.HasPrefix(name, "batch_") {
 		return nil
@@ -27,7 +28,7 @@ func CheckBatchName(name string) error {
 		Rule: "up to 100 letters, digits and ._+-, not beginning with batch_ or a sign"})
 }
 
-// batches are the operations on groups of runs.
+// batches returns the operations on groups of runs.
 func (g *Gateway) batches() []Operation {
 	return []Operation{{
 		ID: "batch.run", Title: "Run a tool over a sample sheet", Verb: "batch run",
@@ -101,13 +102,13 @@ type BatchRunArgs struct {
 // BatchStarted is the answer of batch.run.
 type BatchStarted struct {
 	CallRunID
-	BatchID string        `json:"batch_id"` // of several steps their common name
+	BatchID string        `json:"batch_id"` // of several steps, their common name
 	Name    string        `json:"name"`
 	Rows    int64         `json:"rows"`
-	Existed bool          `json:"replayed"` // the same was asked for before
+	Existed bool          `json:"replayed"` // the same batch was started before
 	Steps   []StepStarted `json:"steps,omitempty" help:"the batch of each step; absent: there are none"`
 	Samples int           `json:"samples"`
-	// Warnings say what the rows probably do not mean.
+	// Warnings list what the rows probably do not mean.
 	Warnings []string `json:"warnings"`
 }
 
@@ -120,33 +121,33 @@ type StepStarted struct {
 	Rows    int64  `json:"rows"`
 }
 
-// Unchanged reports whether nothing was started.
+// Unchanged reports whether the call started nothing.
 func (a BatchStarted) Unchanged() bool { return a.Existed }
 
-// BatchPlan is what batch.run would do.
+// BatchPlan describes what batch.run would do.
 type BatchPlan struct {
 	Rows     int     `json:"rows"`
 	New      int     `json:"new_runs"`
-	Replays  int     `json:"replayed_runs"` // that are there already, in whatever state
+	Replays  int     `json:"replayed_runs"` // runs that exist already, in any state
 	Shared   int     `json:"shared_rows"`   // rows that ask for the run of another row
-	CPUHours float64 `json:"cpu_hours"`     // that the new runs reserve at most
+	CPUHours float64 `json:"cpu_hours"`     // upper bound of what the new runs reserve
 	GPUHours float64 `json:"gpu_hours"`
 	MemGiBH  float64 `json:"mem_gib_hours"`
 	Samples  int     `json:"samples"`
-	// Warnings say what the rows probably do not mean.
+	// Warnings list what the rows probably do not mean.
 	Warnings []string `json:"warnings"`
 }
 
-// asked is a request for a batch, checked.
+// batchAsked is a checked request for a batch.
 type batchAsked struct {
 	batch ledger.Batch
 	rows  []ledger.BatchRow
 	plan  BatchPlan
-	seen  map[string]bool // runs that plan counts
-	kinds []gate.Coverage // what runs of it are, once each, where policy wants an approval
+	seen  map[string]bool // the runs that plan counts
+	kinds []gate.Coverage // the coverage of its runs, each distinct one once, where policy wants an approval
 }
 
-// batchPack is the toolpack of a batch, and what its callers are shown of it.
+// batchPack returns the toolpack of a batch and the description of its tool that its callers see.
 func (g *Gateway) batchPack(c gate.Call, id string) (*toolpack.Pack, ToolDoc, error) {
 	doc, err := g.showTool(context.Background(), c, ToolArgs{ToolID: id})
 	if err != nil {
@@ -191,7 +192,7 @@ func (g *Gateway) sheet(ctx context.Context, a BatchRunArgs) (s Sheet, err error
 	return ReadSheet(ctx, text)
 }
 
-// SheetTooLarge is the error of a sheet that is longer than [MaxSheetBytes].
+// SheetTooLarge returns the error of a sheet that is longer than [MaxSheetBytes].
 func SheetTooLarge(name string) error {
 	return fault.New(fault.Validation, "sheet_too_large", fmt.Sprintf("%s has more than %d MiB, the most that a sheet may have", name,
 		MaxSheetBytes>>20)).WithNext("split it into several batches")
@@ -208,7 +209,7 @@ func (g *Gateway) rehearseBatch(ctx context.Context, c gate.Call, a BatchRunArgs
 	return sum, err
 }
 
-// runBatch records the rows of a batch; the gateway makes runs of them, see [Gateway.StartLoop].
+// runBatch records the rows of a batch; the gateway turns them into runs later, see [Gateway.StartLoop].
 func (g *Gateway) runBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (out BatchStarted, err error) {
 	asked, err := g.askBatch(ctx, c, a, false)
 	if err != nil {
@@ -257,7 +258,7 @@ func nameTaken(b ledger.Batch) error {
 		WithNext("choose another name; rows that ask for the same find the same runs")
 }
 
-// Add counts another part of the same request.
+// Add adds the counts of another part of the same request.
 func (b *BatchPlan) Add(p BatchPlan) {
 	b.Rows, b.New, b.Replays, b.Shared = b.Rows+p.Rows, b.New+p.New, b.Replays+p.Replays, b.Shared+p.Shared
 	b.CPUHours, b.GPUHours, b.MemGiBH = b.CPUHours+p.CPUHours, b.GPUHours+p.GPUHours, b.MemGiBH+p.MemGiBH

@@ -51,7 +51,8 @@ func (g *Gateway) newAsked(c gate.Call, name string, doc ToolDoc) batchAsked {
 		seen: map[string]bool{}}
 }
 
-// askRows checks the rows of a batch, and adds their mistakes to wrong. Rows behind as many as one answer lists are not checked.
+// askRows checks the rows of a batch, and adds their mistakes to wrong. It stops once wrong has as many as one answer
+// lists.
 func (g *Gateway) askRows(ctx context.Context, c gate.Call, p *toolpack.Pack, rows []sheetArgs, refs *batchRefs, inProject string, dry bool,
 	out *batchAsked, wrong *mistakes) (err error) {
 	if inProject != "" {
@@ -141,7 +142,7 @@ func (g *Gateway) askSteps(ctx context.Context, c gate.Call, a BatchRunArgs, she
 		if err := g.askRows(ctx, c, packs[i], rows, refs, project, dry, &one, &wrong); err != nil {
 			return nil, err
 		}
-		if wrong.n > 0 { // what follows would only repeat them
+		if wrong.n > 0 { // the checks below would only repeat them
 			for k := range wrong.list {
 				wrong.list[k].Field += " (step " + s.Name + ")"
 			}
@@ -151,7 +152,7 @@ func (g *Gateway) askSteps(ctx context.Context, c gate.Call, a BatchRunArgs, she
 		if err := g.identifyBatch(ctx, c, &one); err != nil {
 			return nil, err
 		}
-		// The id follows from what is asked for, because rows of later steps have it.
+		// The id is derived from the request, because rows of later steps contain it.
 		hash := plan.Hash([]byte(one.batch.ProjectID + "|" + one.batch.Name + "|" + one.batch.RowsHash))
 		one.batch.ID = "batch_" + strings.TrimPrefix(hash, "sha256:")[:16]
 		ids[s.Name] = one.batch.ID
@@ -161,7 +162,7 @@ func (g *Gateway) askSteps(ctx context.Context, c gate.Call, a BatchRunArgs, she
 	return out, nil
 }
 
-// value is the argument of a step's input, given the batches of the steps before it.
+// value returns the argument of a step's input, given the batches of the earlier steps.
 func (in StepInput) value(ids map[string]string) json.RawMessage {
 	var list []string
 	for _, of := range in.Of {
@@ -171,11 +172,11 @@ func (in StepInput) value(ids map[string]string) json.RawMessage {
 	if !in.List {
 		v = list[0]
 	}
-	raw, _ := json.Marshal(v) // texts
+	raw, _ := json.Marshal(v) // texts: cannot fail
 	return raw
 }
 
-// askRow checks one row, and makes the order of it.
+// askRow checks one row and returns its order.
 func (g *Gateway) askRow(ctx context.Context, c gate.Call, p *toolpack.Pack, r sheetArgs, refs *batchRefs, dry bool) (run.Order, error) {
 	if err := g.noSecretIn(r); err != nil {
 		return run.Order{}, err
@@ -194,7 +195,7 @@ func (g *Gateway) askRow(ctx context.Context, c gate.Call, p *toolpack.Pack, r s
 	return order, err
 }
 
-// noSecretIn refuses a row whose sample, label or tags hold a secret. The gate looks for one in its arguments.
+// noSecretIn refuses a row whose sample, label or tags hold a secret. The gate checks its arguments.
 func (g *Gateway) noSecretIn(r sheetArgs) error {
 	for column, text := range map[string]string{sampleColumn: r.sample, labelColumn: r.label, tagsColumn: strings.Join(r.tags, "\n")} {
 		if kind := g.Secrets.Kind(text); kind != "" {
@@ -205,7 +206,7 @@ func (g *Gateway) noSecretIn(r sheetArgs) error {
 	return nil
 }
 
-// rowProblems are the problems of a row with its place in the sheet.
+// rowProblems returns the problems of a row with its place in the sheet.
 func rowProblems(line int, err error) []fault.Problem {
 	found := fault.ProblemsOf(err)
 	if len(found) == 0 {
@@ -246,7 +247,7 @@ func (b *BatchPlan) add(ctx context.Context, sites *run.Sites, o run.Order, seen
 	return nil
 }
 
-// identifyBatch gives a batch its id, the hash of what was asked for, and the caller whose rights its rows are submitted with.
+// identifyBatch sets the id of a batch, the hash of its request, and the caller whose rights submit its rows.
 func (g *Gateway) identifyBatch(ctx context.Context, c gate.Call, b *batchAsked) (err error) {
 	var rows []any
 	for _, r := range b.rows {

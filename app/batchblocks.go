@@ -8,9 +8,9 @@ import (
 	"slurmgate/fault"
 )
 
-// What the answers about batches say.
+// This file renders the answers about batches.
 
-// CountsText says how many rows are in which state.
+// CountsText lists the number of rows in each state.
 func (d BatchDoc) CountsText() string {
 	var parts []string
 	for _, state := range []string{"succeeded", "running", "queued", "waiting", "blocked", "failed", "refused", "cancelled"} {
@@ -25,7 +25,7 @@ func (d BatchDoc) sentence() blocks.Sentence {
 	return blocks.Say("Batch %v has %v rows: %v.", d.Name, d.Rows, d.CountsText())
 }
 
-// statusStep reads a batch again, after a while where a chat makes the call.
+// statusStep returns the step that reads a batch again; a chat waits up to 30 seconds.
 func statusStep(name string) blocks.Next {
 	return blocks.Next{fault.Do("batch.status", "batch", name, "wait_seconds", 30)}
 }
@@ -126,7 +126,7 @@ func (a BatchStarted) Says() blocks.Document {
 	if a.Existed {
 		d = blocks.Document{blocks.Say("The same was requested before: batch %v with %v rows. Nothing was submitted again.", a.Name, a.Rows)}
 	}
-	if a.BatchID != a.Name { // several steps have but the name
+	if a.BatchID != a.Name { // several steps have only the name
 		d = append(d, blocks.Details("batch", a.BatchID))
 	}
 	for _, x := range a.Steps {

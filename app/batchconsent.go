@@ -12,26 +12,28 @@ import (
 	"slurmgate/plan"
 )
 
-// Where policy wants a person's approval for each run of a tool, a batch of it needs one for all: the call that starts it asks for it, and
-// it is bound to the rows. The rows' own calls ask for none, as long as they start what was shown: see [gate.UnderApproval].
+// Where policy wants a person's approval for each run of a tool, a batch of that tool needs one approval for all
+// rows: the call that starts the batch asks for it, and it is bound to the rows. The rows' own calls need none as
+// long as they start what was shown, see [gate.UnderApproval].
 
-// maxKinds bounds what differs between the runs of a batch beside their arguments: nobody could read more.
+// maxKinds is the number of distinct coverages, besides the arguments, that the runs of a batch may have: a person
+// cannot read more.
 const maxKinds = 20
 
-// startsBatch are the tools of a call of batch.run.
+// startsBatch returns the tools that a call of batch.run starts.
 func (g *Gateway) startsBatch(_ context.Context, c gate.Call) (names []string, err error) {
 	var a BatchRunArgs
 	if err := c.Into(&a); err != nil {
 		return nil, err
 	}
-	steps, _ := ReadSteps("steps", []byte(a.Steps)) // the handler says what is wrong
+	steps, _ := ReadSteps("steps", []byte(a.Steps)) // the handler reports what is wrong
 	for _, s := range steps {
 		names = append(names, g.toolName(s.Tool))
 	}
 	return append(names, g.toolName(a.ToolID)), nil
 }
 
-// isOfKind notes what a run of the batch is.
+// isOfKind records the coverage of a run of the batch.
 func (b *batchAsked) isOfKind(c gate.Coverage, err error) error {
 	if err != nil {
 		return err
@@ -47,7 +49,7 @@ func (b *batchAsked) isOfKind(c gate.Coverage, err error) error {
 	return nil
 }
 
-// coversBatch is that of a call that starts a batch.
+// coversBatch returns the coverage of a call that starts a batch.
 func (g *Gateway) coversBatch(ctx context.Context, c gate.Call) (out gate.Coverage, err error) {
 	var a BatchRunArgs
 	if err := c.Into(&a); err != nil {
@@ -58,7 +60,7 @@ func (g *Gateway) coversBatch(ctx context.Context, c gate.Call) (out gate.Covera
 		return out, err
 	}
 	if there, err := g.batchesThere(ctx, asked); err != nil || there {
-		return gate.Coverage{Waits: true}, err // the same again starts nothing
+		return gate.Coverage{Waits: true}, err // the same request again starts nothing
 	}
 	var rows []string
 	var kinds []gate.Coverage
@@ -70,7 +72,8 @@ func (g *Gateway) coversBatch(ctx context.Context, c gate.Call) (out gate.Covera
 	return out, nil
 }
 
-// coversKinds is that of a call that starts many runs: what they have in common, and the most of each resource.
+// coversKinds returns the coverage of a call that starts many runs: what they have in common, and the most of each
+// resource.
 func coversKinds(kinds []gate.Coverage) (out gate.Coverage) {
 	all := func(of func(gate.Coverage) string) string {
 		var list []string
@@ -113,7 +116,7 @@ func batchIDs(list []ledger.Batch) (ids []string) {
 	return ids
 }
 
-// startsBatchRetry are the tools of a call of batch.retry.
+// startsBatchRetry returns the tools that a call of batch.retry starts.
 func (g *Gateway) startsBatchRetry(ctx context.Context, c gate.Call) (names []string, err error) {
 	var a BatchRetryArgs
 	if err := c.Into(&a); err != nil {
@@ -126,8 +129,8 @@ func (g *Gateway) startsBatchRetry(ctx context.Context, c gate.Call) (names []st
 	return names, err
 }
 
-// coversBatchRetry is that of a call that retries the runs of a batch. Rows that never became a run are submitted as the batch was
-// approved.
+// coversBatchRetry returns the coverage of a call that retries the runs of a batch. Rows that never became a run are
+// submitted under the approval of the batch.
 func (g *Gateway) coversBatchRetry(ctx context.Context, c gate.Call) (out gate.Coverage, err error) {
 	var a BatchRetryArgs
 	if err := c.Into(&a); err != nil {
@@ -156,7 +159,7 @@ func (g *Gateway) coversBatchRetry(ctx context.Context, c gate.Call) (out gate.C
 	return out, nil
 }
 
-// rowsToRetry are the rows with a run that a retry of batches would take, and a hash of them.
+// rowsToRetry returns the rows with a run that a retry of batches would repeat, and a hash of them.
 func (g *Gateway) rowsToRetry(ctx context.Context, batches []string, cancelled bool) (rows []ledger.RetryRow, hash string, err error) {
 	if rows, err = g.Ledger.RetryRows(ctx, batches, cancelled); err != nil {
 		return nil, "", err
@@ -165,10 +168,10 @@ func (g *Gateway) rowsToRetry(ctx context.Context, batches []string, cancelled b
 	return rows, plan.Hash(doc), err
 }
 
-// retryApproval is the approval that a call of batch.retry uses up; nil: it needs none.
+// retryApproval returns the approval that a call of batch.retry uses up; nil: it needs none.
 func (g *Gateway) retryApproval(ctx context.Context, c gate.Call, list []ledger.Batch, cancelled bool) (*ledger.RetryApproval, error) {
 	if c.Covered == nil {
-		if c.Unapproved { // no run was to be retried, and the ledger sees to it that none is
+		if c.Unapproved { // there was no run to retry, and the ledger refuses any
 			return &ledger.RetryApproval{}, nil
 		}
 		return nil, nil
@@ -180,7 +183,7 @@ func (g *Gateway) retryApproval(ctx context.Context, c gate.Call, list []ledger.
 	return &ledger.RetryApproval{ID: c.ApprovalID, Rows: rows}, err
 }
 
-// batchesThere reports whether all batches that are asked for are there. Another batch of the same name is an error.
+// batchesThere reports whether all requested batches exist already. Another batch of the same name is an error.
 func (g *Gateway) batchesThere(ctx context.Context, asked []batchAsked) (bool, error) {
 	for _, x := range asked {
 		switch b, err := g.Ledger.BatchNamed(ctx, []string{x.batch.ProjectID}, x.batch.Name); {

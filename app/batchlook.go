@@ -27,7 +27,8 @@ type BatchStatusArgs struct {
 	WaitSeconds int `json:"wait_seconds,omitzero" min:"0" max:"30" about:"seconds to wait for the batch to finish"`
 }
 
-// batchOf finds a batch that the caller may act on with the tool's capabilities. Those of projects it does not see do not exist.
+// batchOf finds a batch that the caller may act on with the tool's capabilities. A batch of a project that it cannot
+// see is not found.
 func (g *Gateway) batchOf(ctx context.Context, c gate.Call, a BatchArgs) (b ledger.Batch, err error) {
 	if !strings.HasPrefix(a.Batch, "batch_") {
 		list, err := g.batchesOf(ctx, c, a)
@@ -48,13 +49,13 @@ func (g *Gateway) batchOf(ctx context.Context, c gate.Call, a BatchArgs) (b ledg
 		return b, err
 	}
 	if c.Caller.Sees(b.ProjectID) {
-		_, err = g.projectOf(c, b.ProjectID) // says what is lacking
+		_, err = g.projectOf(c, b.ProjectID) // the error names what is missing
 		return b, err
 	}
 	return b, fault.New(fault.NotFound, "batch_not_found", "there is no batch "+a.Batch).WithSteps(fault.Do("batch.list"))
 }
 
-// batchesOf finds a batch, or those of the steps that have a name in common.
+// batchesOf finds a batch, or the batches of all steps with a common name.
 func (g *Gateway) batchesOf(ctx context.Context, c gate.Call, a BatchArgs) ([]ledger.Batch, error) {
 	if strings.HasPrefix(a.Batch, "batch_") {
 		b, err := g.batchOf(ctx, c, a)
@@ -86,11 +87,11 @@ type BatchDoc struct {
 	Rows      int64            `json:"rows"`
 	Counts    map[string]int64 `json:"counts"`         // rows by state; states without rows are absent
 	Todo      int64            `json:"todo"`           // rows that the gateway is still submitting, retrying or cancelling
-	Over      bool             `json:"over"`           // nothing of it goes on
-	Step      string           `json:"step,omitempty"` // of several steps; absent: it is none
+	Over      bool             `json:"over"`           // all its rows have ended
+	Step      string           `json:"step,omitempty"` // of a batch with several steps; absent: it has no steps
 }
 
-// stepsDoc is a batch, or all steps that have a name in common as one.
+// stepsDoc describes a batch, or the batches of all steps with a common name as one.
 func stepsDoc(list []ledger.Batch) BatchDoc {
 	sum := batchDoc(list[0])
 	if len(list) == 1 {
@@ -119,13 +120,13 @@ func batchDoc(b ledger.Batch) BatchDoc {
 	return d
 }
 
-// BatchCauseDoc is why rows did not succeed.
+// BatchCauseDoc is one reason why rows did not succeed.
 type BatchCauseDoc struct {
 	State   string   `json:"state"`
 	Cause   string   `json:"cause"`
 	Reason  string   `json:"reason"`
 	Rows    int64    `json:"rows"`
-	Samples []string `json:"samples"` // up to five of them
+	Samples []string `json:"samples"` // up to five of the rows' samples
 	Step    string   `json:"step,omitempty"`
 }
 
@@ -135,7 +136,7 @@ type BatchStatusAnswer struct {
 	BatchDoc
 	Steps            []BatchDoc      `json:"steps,omitempty"` // of a batch with steps, in their order
 	Causes           []BatchCauseDoc `json:"causes"`
-	Waits            *BatchWait      `json:"waits"` // why rows are not submitted for now; null: nothing holds them back
+	Waits            *BatchWait      `json:"waits"` // why no rows are submitted for now; null: nothing prevents it
 	PollAfterSeconds *int            `json:"poll_after_seconds"`
 	NextSteps        []fault.Step    `json:"next_steps"`
 }
@@ -178,7 +179,8 @@ func (g *Gateway) batchStatus(ctx context.Context, c gate.Call, a BatchStatusArg
 	return out, nil
 }
 
-// afterBatches is what to do once batches are over: look why something failed, retry it, compare the outputs or fetch them.
+// afterBatches returns the steps to take once batches have ended: find why something failed, retry it, compare the
+// outputs or fetch them.
 func (g *Gateway) afterBatches(ctx context.Context, list []ledger.Batch, sum BatchDoc) ([]fault.Step, error) {
 	steps := []fault.Step{}
 	one := func(b ledger.Batch, s run.State) ([]ledger.BatchRow, error) {
@@ -230,7 +232,7 @@ func (g *Gateway) afterBatches(ctx context.Context, list []ledger.Batch, sum Bat
 	return append(steps, fetch...), nil
 }
 
-// awaitBatches waits until batches are over, at most for a while.
+// awaitBatches waits until batches have ended, for most at the longest, and returns their latest state.
 func (g *Gateway) awaitBatches(ctx context.Context, list []ledger.Batch, most time.Duration) ([]ledger.Batch, error) {
 	resume, ok := gate.Wait(ctx)
 	if !ok {
@@ -244,7 +246,7 @@ func (g *Gateway) awaitBatches(ctx context.Context, list []ledger.Batch, most ti
 		}
 		select {
 		case <-ctx.Done():
-			return list, nil // what is known is an answer
+			return list, nil // the latest known state is an answer
 		case <-time.After(500 * time.Millisecond):
 		}
 		for i := range list {

@@ -13,19 +13,20 @@ import (
 	"slurmgate/run"
 )
 
-// Rows of a batch are recorded first, and become runs here: each by a call of its own through the gate, made for whoever asked for the
-// batch, with the rights that it has by then. So each row passes capability, policy and quotas, and is recorded, as a submit of its own is;
-// and because the same call finds the same run, a gateway that dies in the middle leaves nothing but rows for the next one.
+// Rows of a batch are recorded first, and become runs here: each by its own call through the gate, made for the
+// principal that asked for the batch, with the rights that it has at that time. So each row passes capability, policy
+// and quotas, and is recorded, as a single submit is. Because the same call finds the same run, a gateway that dies
+// in the middle leaves only rows for the next one.
 
 const (
-	batchTurn      = 32                     // rows of one batch before the others have their turn
-	batchPause     = 5 * time.Second        // before a row is tried again that could not be submitted for now
-	batchLongPause = time.Minute            // where a quota is used up
-	batchRowsWait  = 500 * time.Millisecond // where rows of another batch are submitted first
-	batchTries     = 20                     // with errors that nobody expects; then the row is refused
+	batchTurn      = 32                     // rows of one batch before other batches have their turn
+	batchPause     = 5 * time.Second        // before the next try of a row that could not be submitted for now
+	batchLongPause = time.Minute            // the same, where a quota is used up
+	batchRowsWait  = 500 * time.Millisecond // the same, where rows of another batch are submitted first
+	batchTries     = 20                     // with unexpected errors; then the row is refused
 )
 
-// batchCaller is whoever asked for a batch, as the ledger keeps it.
+// batchCaller is the caller that asked for a batch, as the ledger stores it.
 type batchCaller struct {
 	gate.Principal
 	Owner     bool           `json:"owner,omitzero"`
@@ -52,16 +53,17 @@ func (b batchCaller) caller() gate.Caller {
 // rowKey is the context's key of the row that a call is made for.
 type rowKey struct{}
 
-// rowFor returns the row of a batch that a call is made for; nil: none.
+// rowFor returns the row of a batch that a call is made for, or nil.
 func rowFor(ctx context.Context) *run.RowRef {
 	r, _ := ctx.Value(rowKey{}).(*run.RowRef)
 	return r
 }
 
-// byItself reports whether the gateway makes a call by itself, for a row or for a run that waited: its answer is not waited for.
+// byItself reports whether the gateway makes a call without a client, for a row or for a run that waited: no caller
+// waits for the answer.
 func byItself(ctx context.Context) bool { return rowFor(ctx) != nil || waitedAs(ctx) != nil }
 
-// rowsTodo lists rows with which something is left to do, some of each batch that is not paused, and their batches.
+// rowsTodo lists rows that need work, some of each batch that is not paused, and their batches.
 func (g *Gateway) rowsTodo(ctx context.Context) (rows []ledger.BatchRow, batches map[string]ledger.Batch, err error) {
 	rows, err = g.Ledger.BatchTodo(ctx, batchTurn, slices.Collect(maps.Keys(g.loop.pauses())))
 	batches = map[string]ledger.Batch{}
@@ -73,8 +75,8 @@ func (g *Gateway) rowsTodo(ctx context.Context) (rows []ledger.BatchRow, batches
 	return rows, batches, err
 }
 
-// batchRow carries out what is left to do with a row, and records what became of it. A row whose batch is cancelled or
-// paused meanwhile is left alone.
+// batchRow does the work that a row needs and records the result. It does nothing if the row's batch was cancelled or
+// paused meanwhile.
 func (g *Gateway) batchRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow) {
 	if _, paused := g.loop.pauses()[b.ID]; paused {
 		return
@@ -99,15 +101,15 @@ func (g *Gateway) batchRow(ctx context.Context, b ledger.Batch, r ledger.BatchRo
 	default:
 		err = g.Ledger.RowRefused(ctx, r, fault.CodeOf(err), fault.Prose(err))
 	}
-	if err != nil { // the disk is full, or failed: the same call finds the same run later
+	if err != nil { // the disk is full or failed: the same call finds the same run later
 		g.Log.Warn("what became of a row of a batch cannot be recorded for now", "batch", b.ID, "row", r.N, "err", err)
 		g.loop.pause(b.ID, BatchWait{fault.CodeOf(err), fault.Prose(err), time.Now().Add(batchPause)})
 	}
 }
 
-// carryOut does what is left to do with a row. The run of one that is submitted is returned.
+// carryOut does the work that a row needs. For a row that it submits it returns the run.
 func (g *Gateway) carryOut(ctx context.Context, b ledger.Batch, r ledger.BatchRow) (runID string, err error) {
-	if r.Todo == ledger.TodoCancel { // asked for in the transaction that cancelled the batch
+	if r.Todo == ledger.TodoCancel { // recorded by the transaction that cancelled the batch
 		return "", g.Sites.CarryOutCancel(ctx, r.RunID)
 	}
 	return g.callRow(ctx, b, r)
@@ -147,7 +149,7 @@ func (g *Gateway) callRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow
 	if err = json.Unmarshal(result, &made); err != nil || r.Todo != ledger.TodoSubmit || made.RunID != r.WaitingID || !made.State.Terminal() {
 		return made.RunID, err
 	}
-	// Asked again, it is the run that waited in vain: a row that is submitted again has it wait again.
+	// The same call finds the run whose wait failed: a row that is submitted again has it wait again.
 	again := gate.NewRequest("slurm.job.retry", BuiltinVersion, nil)
 	if again.Args, err = json.Marshal(retryOf(made.RunID, made.Attempt, why)); err == nil {
 		again.ParentSpanID = b.ID
@@ -156,7 +158,7 @@ func (g *Gateway) callRow(ctx context.Context, b ledger.Batch, r ledger.BatchRow
 	return made.RunID, err
 }
 
-// notRevoked refuses what is left of something whose token was revoked since.
+// notRevoked refuses to continue work for a token that was revoked.
 func (g *Gateway) notRevoked(ctx context.Context, who gate.Principal, what string) error {
 	if who.Method != gate.ByToken {
 		return nil
@@ -172,7 +174,7 @@ func (g *Gateway) notRevoked(ctx context.Context, who gate.Principal, what strin
 	return err
 }
 
-// putOff is how long to wait before a row is tried again; 0: its error is for good.
+// putOff returns how long to wait before the next try of a row; 0: its error is final.
 func putOff(err error) time.Duration {
 	switch code := fault.CodeOf(err); {
 	case err == nil:
@@ -187,12 +189,13 @@ func putOff(err error) time.Duration {
 	return 0
 }
 
-// unexpected reports whether an error says nothing about the row.
+// unexpected reports whether an error has a cause other than the row.
 func unexpected(err error) bool {
 	return slices.Contains([]fault.Kind{fault.Internal, fault.Unknown, fault.Canceled}, fault.KindOf(err))
 }
 
-// BatchesSettled waits until every row of a batch became a run, was refused, or waits for something that takes longer.
+// BatchesSettled waits until every row of a batch became a run, was refused, or waits for something that takes
+// longer.
 func (g *Gateway) BatchesSettled(ctx context.Context) error {
 	for g.loop.stop != nil {
 		rows, err := g.Ledger.BatchTodo(ctx, 1, slices.Collect(maps.Keys(g.loop.pauses())))

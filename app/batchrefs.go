@@ -15,21 +15,22 @@ import (
 	"slurmgate/toolpack"
 )
 
-// A row of a batch may take an output of the row of the same sample in another batch: batch_…:role. It stays so in the row until the row
-// is submitted, because only then the other row is a run.
+// A row of a batch may use an output of the row with the same sample in another batch: batch_…:role. The row keeps
+// that text until it is submitted, because only then is the other row a run.
 
 var batchRef = regexp.MustCompile(`^(batch_[a-z0-9]{1,40}):([A-Za-z0-9][A-Za-z0-9._-]{0,63})$`)
 
-// IsInput reports whether a text has the form of what an input takes: an artifact, a reference, an output of a run or of a batch.
+// IsInput reports whether a text has the form of an input: an artifact, a reference, or an output of a run or of a
+// batch.
 func IsInput(s string) bool {
 	_, later := plan.ParsePromise(s)
 	return later || plan.IsArtifactID(s) || strings.HasPrefix(s, "ref:") || batchRef.MatchString(s)
 }
 
-// rowsWait is the code of a row that is submitted after a row of another batch.
+// rowsWait is the error code of a row that must be submitted after a row of another batch.
 const rowsWait = "rows_of_batch_wait"
 
-// supposedRun is a run that does not exist yet, to a check of what it will feed.
+// supposedRun stands in for a run that does not exist yet, in a check of the runs that use its outputs.
 type supposedRun struct {
 	project string
 	outputs []plan.Output
@@ -42,7 +43,7 @@ func supposedRuns(ctx context.Context) map[string]supposedRun {
 	return m
 }
 
-// owners says whose things are, those that a check supposes included.
+// owners finds the projects of things, including those that a check supposes.
 type owners struct{ *ledger.Ledger }
 
 // Owner implements [gate.Owners].
@@ -61,10 +62,10 @@ type batchRefs struct {
 	runs    map[string]supposedRun
 }
 
-// sampled are the rows of a batch by sample.
+// sampled indexes the rows of a batch by sample.
 type sampled struct {
 	name, project string
-	outputs       []plan.Output // of the tool, of rows that are no runs yet
+	outputs       []plan.Output // of the tool, for rows that are not runs yet
 	rows          map[string][]ledger.BatchRow
 }
 
@@ -72,7 +73,7 @@ func (g *Gateway) newBatchRefs(c gate.Call) *batchRefs {
 	return &batchRefs{g: g, c: c, batches: map[string]sampled{}, runs: map[string]supposedRun{}}
 }
 
-// add makes known a batch that is not stored yet: a step of the same request.
+// add adds a batch that is not stored yet: a step of the same request.
 func (b *batchRefs) add(x ledger.Batch, p *toolpack.Pack, rows []ledger.BatchRow) {
 	s := sampled{x.Name, x.ProjectID, p.Outline("").IO.Outputs, map[string][]ledger.BatchRow{}}
 	for _, r := range rows {
@@ -105,7 +106,8 @@ func (b *batchRefs) batch(ctx context.Context, id string) (sampled, error) {
 	return s, nil
 }
 
-// supposed are the arguments of a row with runs in the place of rows of other batches. One that is no run yet is a supposed one.
+// supposed returns the arguments of a row with runs in place of rows of other batches. For a row that is not a run
+// yet it adds a supposedRun.
 func (b *batchRefs) supposed(ctx context.Context, p *toolpack.Pack, r sheetArgs) (args json.RawMessage, err error) {
 	var found []fault.Problem
 	args, _ = replaceInputs(r.args, p, func(field, value string) string {
@@ -138,7 +140,7 @@ func (b *batchRefs) supposed(ctx context.Context, p *toolpack.Pack, r sheetArgs)
 	return args, err
 }
 
-// row is the one row of a sample.
+// row returns the only row of a sample, or the problem if there is not exactly one.
 func (s sampled) row(sample string) (r ledger.BatchRow, problem string) {
 	switch rows := s.rows[sample]; len(rows) {
 	case 0:
@@ -155,7 +157,7 @@ func (s sampled) unmade(sample string) bool {
 	return problem == "" && r.RunID == "" && r.WaitingID == ""
 }
 
-// run is the run of a sample, or the id of a supposed one.
+// run returns the run of a sample, or the id of a supposed one.
 func (s sampled) run(batchID, sample string) (id, problem string) {
 	r, problem := s.row(sample)
 	if problem != "" {
@@ -170,7 +172,7 @@ func (s sampled) run(batchID, sample string) (id, problem string) {
 	return plan.Identity{ToolName: "row", ParamsHash: fmt.Sprintf("%s %d", batchID, r.N)}.RunID(), ""
 }
 
-// rowRun is the run of a row by the name that it keeps: the one under which it waited.
+// rowRun returns the run of a row by its permanent id: the one under which it waited, if it did.
 func rowRun(r ledger.BatchRow) string {
 	if r.WaitingID != "" {
 		return r.WaitingID
@@ -178,11 +180,11 @@ func rowRun(r ledger.BatchRow) string {
 	return r.RunID
 }
 
-// actual are the arguments of a row as it is submitted, with the runs of other batches' rows.
+// actual returns the arguments of a row as it is submitted, with the runs of other batches' rows.
 func (g *Gateway) actual(ctx context.Context, b ledger.Batch, r ledger.BatchRow) (args json.RawMessage, err error) {
 	p, err1 := g.Domain.Packs().Get(b.ToolID)
 	if err1 != nil {
-		return r.Args, nil // the gate says so
+		return r.Args, nil // the gate reports that
 	}
 	args, _ = replaceInputs(r.Args, p, func(_, value string) string {
 		m := batchRef.FindStringSubmatch(value)

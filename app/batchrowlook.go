@@ -28,7 +28,7 @@ type BatchOutput struct {
 	Type       string `json:"type"`
 	SizeBytes  int64  `json:"size_bytes"`
 	SHA256     string `json:"checksum_sha256"`
-	Name       string `json:"name"`          // what it is called where it is downloaded: begins with the row's label or sample
+	Name       string `json:"name"`          // the file name for downloads: begins with the row's label or sample
 	Gone       bool   `json:"gone,omitzero"` // its bytes were removed
 }
 
@@ -52,7 +52,7 @@ type BatchRowsAnswer struct {
 	ToolID   string        `json:"tool_id"`
 	Total    int64         `json:"total"` // rows of the batch
 	Rows     []BatchRowDoc `json:"rows"`
-	AfterRow *int          `json:"after_row"` // for the next page; null: there is none
+	AfterRow *int          `json:"after_row"` // for the next page; null: this is the last
 }
 
 func (g *Gateway) batchRows(ctx context.Context, c gate.Call, a BatchRowsArgs) (out BatchRowsAnswer, err error) {
@@ -89,7 +89,7 @@ func (g *Gateway) batchRows(ctx context.Context, c gate.Call, a BatchRowsArgs) (
 	return out, nil
 }
 
-// outputsOf are the declared outputs of the rows that succeeded, by run.
+// outputsOf returns the declared outputs of the rows that succeeded, by run.
 func (g *Gateway) outputsOf(ctx context.Context, rows []ledger.BatchRow) (map[string][]run.Output, error) {
 	var ids []string
 	for _, r := range rows {
@@ -116,7 +116,7 @@ func (g *Gateway) describeRow(ctx context.Context, c gate.Call, outputs []run.Ou
 	return nil
 }
 
-// rowName is what an output is called where it is downloaded.
+// rowName returns the file name of an output for downloads.
 func rowName(sample, relpath string) string {
 	base := path.Base(relpath)
 	if strings.HasPrefix(base, sample) {

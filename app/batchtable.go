@@ -20,11 +20,11 @@ import (
 
 const (
 	maxTableFile  = 256 << 10 // bytes of one output
-	maxTableAll   = 64 << 20  // of all
+	maxTableAll   = 64 << 20  // bytes of all outputs
 	maxFields     = 200       // of one output
 	shownFields   = 12
 	maxTableValue = 80 // bytes of a cell
-	tableReaders  = 4  // outputs that are read at a time
+	tableReaders  = 4  // outputs that are read in parallel
 )
 
 // BatchTableAnswer is a table across the samples of a batch.
@@ -33,10 +33,10 @@ type BatchTableAnswer struct {
 	BatchID  string          `json:"batch_id"`
 	Name     string          `json:"name"`
 	Role     string          `json:"role"`
-	Roles    []string        `json:"roles"`  // the outputs that can be read like this
+	Roles    []string        `json:"roles"`  // the outputs that can be shown as a table
 	Fields   []string        `json:"fields"` // of the rows' values, in this order
 	Others   []string        `json:"other_fields"`
-	AllOf    int             `json:"fields_total"` // that the outputs have, those that are not shown included
+	AllOf    int             `json:"fields_total"` // fields of the outputs, including those not shown
 	Total    int             `json:"total"`        // samples with this output
 	Rows     []BatchTableRow `json:"rows"`
 	Unread   int             `json:"unread"` // samples whose output is too large or has another form
@@ -45,14 +45,14 @@ type BatchTableAnswer struct {
 	Warnings []string        `json:"warnings"`
 }
 
-// BatchTableRow is one sample. A value that its output does not have is empty.
+// BatchTableRow is the row of one sample. A value that its output does not have is empty.
 type BatchTableRow struct {
 	Sample string   `json:"sample"`
 	RunID  string   `json:"run_id"`
 	Values []string `json:"values"`
 }
 
-// field is a value of an output by its name.
+// tableField is a named value of an output.
 type tableField struct{ name, value string }
 
 // BatchTableArgs are the arguments of batch.table.
@@ -84,7 +84,7 @@ func (g *Gateway) batchTable(ctx context.Context, c gate.Call, a BatchTableArgs)
 	return out, t.shape(a)
 }
 
-// noRole is the error about a batch without the output that is asked for.
+// noRole returns the error about a batch without the requested output.
 func (t *tableOf) noRole(batch string) error {
 	if len(t.out.Roles) == 0 {
 		return fault.New(fault.Validation, "batch_without_table", "no output of "+batch+" is JSON, TSV or CSV, so there is nothing to compare").
@@ -94,13 +94,13 @@ func (t *tableOf) noRole(batch string) error {
 		Msg: fmt.Sprintf("no output of %s that is JSON, TSV or CSV has the role %q", batch, t.out.Role)})
 }
 
-// tableOf is a table while it is made.
+// tableOf builds a table.
 type tableOf struct {
 	g      *Gateway
 	out    *BatchTableAnswer
 	rows   []BatchTableRow
-	values [][]string     // of each row, by column; one that is shorter has none of the rest
-	names  []string       // fields in the order in which they were first seen
+	values [][]string     // of each row, by column; a short row has no values in the remaining columns
+	names  []string       // fields in the order of first appearance
 	column map[string]int // of each name
 	bytes  int64
 	more   bool // there are fields beyond maxFields
@@ -126,7 +126,7 @@ func (t *tableOf) read(ctx context.Context, b ledger.Batch) error {
 	}
 }
 
-// page reads the outputs of some rows, several at a time: each is a small file, and most of the time goes by with opening it.
+// page reads the outputs of some rows in parallel: each is a small file, and opening it takes most of the time.
 func (t *tableOf) page(ctx context.Context, rows []ledger.BatchRow, outputs map[string][]run.Output) error {
 	var of []BatchTableRow
 	var files []run.Artifact
@@ -173,7 +173,7 @@ func (t *tableOf) page(ctx context.Context, rows []ledger.BatchRow, outputs map[
 	return nil
 }
 
-// takes reports whether an output is to be read, and counts it.
+// takes reports whether to read an output, and counts it.
 func (t *tableOf) takes(o run.Output) bool {
 	if !inTable(o) {
 		return false
@@ -196,12 +196,12 @@ func (t *tableOf) takes(o run.Output) bool {
 	return true
 }
 
-// inTable reports whether an output has a type that is read.
+// inTable reports whether an output has a type that tables can show.
 func inTable(o run.Output) bool {
 	return slices.Contains([]string{"JSON", "TSV", "CSV"}, o.Artifact.Type)
 }
 
-// tableFields reads the fields of an output; more: it has others.
+// tableFields reads the fields of an output. more reports that it has others.
 func (g *Gateway) tableFields(a run.Artifact) (list []tableField, more bool, err error) {
 	f, err := g.Store.Open(a.SHA256)
 	if err != nil {
@@ -219,7 +219,7 @@ func (g *Gateway) tableFields(a run.Artifact) (list []tableField, more bool, err
 	return list, false, nil
 }
 
-// value is a field of a row; empty: it has none.
+// value returns a field of a row; empty: the row does not have it.
 func (t *tableOf) value(row int, name string) string {
 	if at, known := t.column[name]; known && at < len(t.values[row]) {
 		return t.values[row][at]
@@ -227,7 +227,7 @@ func (t *tableOf) value(row int, name string) string {
 	return ""
 }
 
-// shape sorts, and takes the fields and rows that are asked for.
+// shape sorts the rows, and selects the requested fields and rows.
 func (t *tableOf) shape(a BatchTableArgs) error {
 	known := func(name, field string) error {
 		if slices.Contains(t.names, name) || len(t.rows) == 0 {
@@ -287,7 +287,7 @@ func (t *tableOf) shape(a BatchTableArgs) error {
 	return nil
 }
 
-// compareValues compares numbers as numbers; what is no number comes behind them, what is missing last.
+// compareValues compares numbers as numbers, sorts other texts after them, and missing values last.
 func compareValues(a, b string) int {
 	x, errX := strconv.ParseFloat(strings.TrimSuffix(a, "%"), 64)
 	y, errY := strconv.ParseFloat(strings.TrimSuffix(b, "%"), 64)

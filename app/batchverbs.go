@@ -14,18 +14,18 @@ import (
 type BatchChanged struct {
 	CallRunID
 	BatchDoc
-	Changed int64 `json:"changed"` // rows that something is done with now
-	// Withdrawn: askings were taken back by a cancel, and the batch goes on for Askers.
+	Changed int64 `json:"changed"` // rows that this call changes
+	// Withdrawn: a cancel withdrew askings, and the batch continues for Askers.
 	Withdrawn bool     `json:"withdrawn,omitempty"`
 	Askers    []string `json:"askers,omitempty"`
 	Message   string   `json:"message"`
 }
 
-// Unchanged reports whether nothing was done.
+// Unchanged reports whether the call changed nothing.
 func (a BatchChanged) Unchanged() bool { return a.Changed == 0 && !a.Withdrawn }
 
-// ownBatches finds batches that the caller asked for, or may operate on: what is done with their rows is done with the rights of those who
-// asked.
+// ownBatches finds batches that the caller asked for or may operate on: what is done with their rows is done with the
+// rights of those who asked.
 func (g *Gateway) ownBatches(ctx context.Context, c gate.Call, a BatchArgs) ([]ledger.Batch, error) {
 	list, err := g.batchesOf(ctx, c, a)
 	if err == nil {
@@ -74,7 +74,7 @@ type BatchCancelArgs struct {
 	Whose
 }
 
-// cancelsBatches finds batches that the caller cancels.
+// cancelsBatches finds the batches that the caller cancels.
 func (g *Gateway) cancelsBatches(ctx context.Context, c gate.Call, a BatchCancelArgs) (list []ledger.Batch, by run.Withdrawal, err error) {
 	if list, err = g.batchesOf(ctx, c, a.BatchArgs); err == nil {
 		by, err = g.cancels(ctx, c, list[0].ID, list[0].ToolID, list[0].ProjectID, a.Whose)
@@ -88,7 +88,7 @@ func (g *Gateway) cancelBatch(ctx context.Context, c gate.Call, a BatchCancelArg
 		return out, err
 	}
 	var sum ledger.BatchCancelled
-	for _, b := range slices.Backward(list) { // what waits first: it does not fail then
+	for _, b := range slices.Backward(list) { // later steps first, so that they do not fail
 		done, err := g.Ledger.CancelBatch(ctx, b.ID, "batch "+b.Name+" was cancelled", by, a.ForAll)
 		if err != nil {
 			return out, err
@@ -121,7 +121,7 @@ func (g *Gateway) changedBatches(ctx context.Context, list []ledger.Batch, out B
 	return out, nil
 }
 
-// rehearseBatchRetry returns how the batch stands that a retry would change.
+// rehearseBatchRetry returns the current state of the batch that a retry would change.
 func (g *Gateway) rehearseBatchRetry(ctx context.Context, c gate.Call, a BatchRetryArgs) (out BatchChanged, err error) {
 	list, err := g.ownBatches(ctx, c, a.BatchArgs)
 	if err != nil {
@@ -131,7 +131,7 @@ func (g *Gateway) rehearseBatchRetry(ctx context.Context, c gate.Call, a BatchRe
 	return out, nil
 }
 
-// rehearseBatchCancel says whose batch of which tool it is, and what a cancel would do.
+// rehearseBatchCancel describes a batch, its tool and what a cancel would do.
 func (g *Gateway) rehearseBatchCancel(ctx context.Context, c gate.Call, a BatchCancelArgs) (out BatchChanged, err error) {
 	list, by, err := g.cancelsBatches(ctx, c, a)
 	if err != nil {

@@ -12,16 +12,17 @@ import (
 	"slurmgate/toolpack"
 )
 
-// What a caller may ask of the gateway in a call of a toolpack's tool, beside the tool's own arguments. A pack knows nothing of these; one
-// that has an argument of such a name keeps its own.
+// A call of a toolpack's tool may have arguments for the gateway besides the tool's own. A pack does not know them; a
+// pack that has an argument of the same name keeps its own.
 
-// callAsks is what a call asks for.
+// callAsks holds what a call asks of the gateway.
 type callAsks struct {
 	Site      string             `json:"site"`      // the site to run on; empty: policy picks one
-	Resources plan.MoreResources `json:"resources"` // instead of what the tool gives its jobs
+	Resources plan.MoreResources `json:"resources"` // replace the tool's own for the job
 }
 
-// moreSchema is the schema of resources that are asked for; cpus: CPUs among them. Policy has lower bounds, which its refusals name.
+// moreSchema returns the schema of requested resources; cpus adds CPUs. Policy has lower bounds, which its refusals
+// name.
 func moreSchema(about string, cpus bool) json.RawMessage {
 	properties := fmt.Sprintf(`"mem_mb":{"type":"integer","minimum":1,"maximum":%d,"examples":[8192],"description":"MiB"},`+
 		`"time_limit_seconds":{"type":"integer","minimum":1,"maximum":%d,"examples":[3600]}`, plan.MaxMemMB, plan.MaxTimeLimitSeconds)
@@ -31,7 +32,8 @@ func moreSchema(about string, cpus bool) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"type":"object","additionalProperties":false,"description":%q,"properties":{%s}}`, about, properties))
 }
 
-// asksOf are the schemas of what a call of the pack may ask for: a site where there is a choice of clusters, and resources.
+// asksOf returns the schemas of the arguments that calls of a pack may add: a site where there are several clusters,
+// and resources.
 func (g *Gateway) asksOf() map[string]any {
 	asks := map[string]any{"resources": moreSchema("what the job gets instead of what the tool gives it, within policy's bounds; "+
 		"part of the run's identity. Leave it out unless the tool's own are too little", true)}
@@ -42,7 +44,7 @@ func (g *Gateway) asksOf() map[string]any {
 	return asks
 }
 
-// inputOf is the input schema of a pack's tool with what its callers may ask for, and the names of that.
+// inputOf returns the input schema of a pack's tool with the arguments that calls may add, and the names of these.
 func (g *Gateway) inputOf(p *toolpack.Pack) (schema json.RawMessage, offered []string) {
 	schema = p.InputSchema()
 	var doc map[string]any
@@ -73,12 +75,12 @@ func (g *Gateway) inputOf(p *toolpack.Pack) (schema json.RawMessage, offered []s
 	return with, offered
 }
 
-// takeAsks takes what a call asks for out of its arguments.
+// takeAsks separates the arguments for the gateway from the others.
 func (g *Gateway) takeAsks(p *toolpack.Pack, args json.RawMessage) (rest json.RawMessage, asks callAsks, err error) {
 	_, offered := g.inputOf(p)
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(args, &doc) != nil {
-		return args, asks, nil // the pack says what is wrong with them
+		return args, asks, nil // the pack reports what is wrong with them
 	}
 	taken := map[string]json.RawMessage{}
 	for _, name := range offered {
@@ -100,7 +102,8 @@ func (g *Gateway) takeAsks(p *toolpack.Pack, args json.RawMessage) (rest json.Ra
 	return rest, asks, err
 }
 
-// Most is the most memory and time that a job of the plan can have: by policy, and by its partition as far as Slurm showed that lately.
+// Most returns the most memory and time that a job of the plan can have: by policy, and by its partition as Slurm
+// last reported it.
 func (g *Gateway) Most(ctx context.Context, s *site.Site, p plan.Params) (mem, time run.Ceiling) {
 	if p.Docker {
 		return run.Ceiling{Most: g.Policy.Local.MaxMemMB, Why: "policy local.max_mem_mb"},

@@ -15,7 +15,8 @@ import (
 	"slurmgate/visible"
 )
 
-// CallRun is what a provenance_run_id means when it is not a job's run: a call, and the state it was answered from.
+// CallRun explains a provenance_run_id that is not a job's run: it is a call, and the state that it was answered
+// from.
 type CallRun struct {
 	CallRunID
 	RunID           string          `json:"run_id"`
@@ -24,7 +25,7 @@ type CallRun struct {
 	PolicyHash      string          `json:"policy_hash"`
 	ParamsHash      string          `json:"params_hash"`
 	Params          json.RawMessage `json:"params" help:"canonical parameters, with the snapshot"`
-	Calls           int64           `json:"calls"` // recorded calls that are this run: the caller's own, or an admin's view of all
+	Calls           int64           `json:"calls"` // recorded calls with this id: the caller's own, or for an admin all
 	FirstAskedAt    time.Time       `json:"first_asked_at"`
 	LastAskedAt     time.Time       `json:"last_asked_at"`
 	ToolCallIDs     []string        `json:"tool_call_ids"` // the newest 20
@@ -41,7 +42,8 @@ func (g *Gateway) lookUpCall(ctx context.Context, c gate.Call, a RunArgs) (r Cal
 	return r, err
 }
 
-// callRun finds the recorded calls that are a run. An admin sees everybody's, as in the list of calls; others see their own.
+// callRun finds the recorded calls that have a provenance run id. An admin sees those of all callers, as in the list
+// of calls; others see their own.
 func (g *Gateway) callRun(ctx context.Context, c gate.Call, runID string) (CallRun, error) {
 	whose := &c.Caller.Principal
 	if c.Caller.Can(gate.CapAdmin, gate.All) {
@@ -69,7 +71,8 @@ func callRunOf(r ledger.CallRun) (CallRun, error) {
 		Calls: r.Calls, FirstAskedAt: r.First, LastAskedAt: r.Last, ToolCallIDs: r.CallIDs}, nil
 }
 
-// ofRun is work that takes a run: an id that is a call's is explained, where others answer that there is no such run.
+// ofRun wraps work that takes a run: for an id that is a call's it explains that, instead of answering that there is
+// no such run.
 func ofRun(g *Gateway, w work) work {
 	next := w.handle
 	w.handle = func(ctx context.Context, c gate.Call) (any, error) {

@@ -13,16 +13,16 @@ import (
 	"slurmgate/site"
 )
 
-// Caps are what projects and callers may have of the site, by the site file (limits). They are there and not in policies.yaml because they
-// are no part of a run's identity: who raises a cap wants no run made again.
+// Caps holds the limits of projects and callers in the site file (limits). They are there and not in policies.yaml
+// because they are not part of a run's identity: raising a cap must not repeat any run.
 type Caps struct {
-	name func(principalID string) string // of a caller, "" where it is unknown
+	name func(principalID string) string // of a caller; "" where it is not known
 	now  func() time.Time
 
-	projects, callers     map[string]capsOf // those with values of their own: projects by id, callers by name or id
+	projects, callers     map[string]capsOf // those with their own values: projects by id, callers by name or id
 	anyProject, anyCaller capsOf
 	weights               map[string]int
-	names                 sync.Map // by id, of callers that were asked about
+	names                 sync.Map // by id, of callers that were looked up
 }
 
 // bound is a cap and the field of the site file that sets it.
@@ -58,7 +58,7 @@ func NewCaps(l site.Limits, name func(id string) string) *Caps {
 	return c
 }
 
-// with replaces what one project or caller has of its own.
+// with returns c with the values that one project or caller has in place of the defaults.
 func (c capsOf) with(own site.Caps, at string) capsOf {
 	for _, f := range []struct {
 		b    *bound
@@ -71,7 +71,7 @@ func (c capsOf) with(own site.Caps, at string) capsOf {
 	return c
 }
 
-// with is the cap for one project or caller, whose own value is 0 if it has none and negative for no limit.
+// with returns the cap for one project or caller, whose own value is 0 if it has none and negative for no limit.
 func (b bound) with(own int, field string) bound {
 	if own == 0 {
 		return b
@@ -79,7 +79,7 @@ func (b bound) with(own int, field string) bound {
 	return bound{max(0, own), field}
 }
 
-// Caps are the gateway's.
+// Caps returns the gateway's caps. It reads them once.
 func (g *Gateway) Caps() *Caps {
 	g.capsRead.Do(func() {
 		g.caps = NewCaps(g.Site.Limits, func(id string) string {
@@ -100,7 +100,7 @@ func (c *Caps) project(id string) capsOf {
 	return c.anyProject
 }
 
-// limitsOf is the project by which the limits of a project are listed: those of users have theirs in common.
+// limitsOf returns the project whose limits apply to a project: all projects of single users have common limits.
 func limitsOf(id string) string {
 	if plan.IsUserProject(id) {
 		return plan.UserProject
@@ -135,19 +135,22 @@ func (c *Caps) nameOf(id string) string {
 	return n
 }
 
-// ProjectInFlight is how many runs of a project may be in flight; 0: any number. It is [run.Config.ProjectInFlight].
+// ProjectInFlight returns how many runs of a project may be in flight; 0: any number. It is
+// [run.Config.ProjectInFlight].
 func (c *Caps) ProjectInFlight(id string) int { return c.project(id).inFlight.most }
 
-// CallerInFlight is how many runs of a caller may be in flight; 0: any number. It is [run.Config.CallerInFlight].
+// CallerInFlight returns how many runs of a caller may be in flight; 0: any number. It is
+// [run.Config.CallerInFlight].
 func (c *Caps) CallerInFlight(id string) int { return c.caller(id).inFlight.most }
 
-// callerQuota is how many MiB a caller may keep; 0: any number.
+// callerQuota returns how many MiB a caller may store; 0: any number.
 func (c *Caps) callerQuota(id string) bound { return c.caller(id).quotaMB }
 
-// Weight is how many turns a project has for one of another. It is [run.Config.Weight].
+// Weight returns how many turns a project has for one of another. It is [run.Config.Weight].
 func (c *Caps) Weight(id string) int { return max(1, c.weights[limitsOf(id)]) }
 
-// Admit refuses an attempt that exceeds what its project or its caller may have on a day, or in a month. It is [run.Parts.Admit].
+// Admit refuses an attempt that exceeds what its project or its caller may use on a day or in a month. It is
+// [run.Parts.Admit].
 func (c *Caps) Admit(s run.Share, project, caller run.Spent) error {
 	if err := c.exceeds("the project", c.project(s.Project), project); err != nil || s.Caller == "" {
 		return err

@@ -18,7 +18,7 @@ import (
 	"slurmgate/visible"
 )
 
-// catalogue are the operations that show the tools.
+// catalogue returns the operations that show the tools.
 func (g *Gateway) catalogue() []Operation {
 	return []Operation{{
 		ID: "tool.list", Title: "List tools", Verb: "tool list",
@@ -84,10 +84,11 @@ type ToolList struct {
 	Version  string    `json:"version"`
 	Total    int       `json:"total"`
 	Tools    []ToolRow `json:"tools"`
-	After    *string   `json:"after"` // of the next page; null: there is none
+	After    *string   `json:"after"` // of the next page; null: this is the last
 }
 
-// hashCatalogue hashes everything that lists of tools show: the domain's files, the policy, and all that the registry says.
+// hashCatalogue hashes everything that lists of tools show: the domain's files, the policy and the registry's
+// entries.
 func (g *Gateway) hashCatalogue() (string, error) {
 	var entries []any
 	workers := map[string]*gate.Worker{}
@@ -100,8 +101,8 @@ func (g *Gateway) hashCatalogue() (string, error) {
 	return plan.Hash(doc), err
 }
 
-// CatalogVersion is the version of the catalogue as a caller sees it (AX-03): the manifest's, with a hash of the whole catalogue and of
-// which tools the caller may call, e.g. 1.0.0+3f9a0c51d2e4.
+// CatalogVersion returns the version of the catalogue as a caller sees it (AX-03): the manifest's, with a hash of the
+// whole catalogue and of the ids of the tools that the caller may call, e.g. 1.0.0+3f9a0c51d2e4.
 func (g *Gateway) CatalogVersion(who gate.Caller) string {
 	sum := sha256.New()
 	io.WriteString(sum, g.offered)
@@ -189,7 +190,7 @@ func (g *Gateway) showTool(_ context.Context, c gate.Call, a ToolArgs) (ToolDoc,
 		OutputSchema: orNull(t.Output), RunOutputSchema: orNull(t.RunOutput), Inputs: []PackInput{}, Outputs: []toolpack.OutputInfo{}}
 	if p, err := g.Domain.Packs().Get(t.ID); err == nil {
 		d.Inputs, d.Outputs, d.MaxInputBytes = p.Inputs(), p.Outputs(), p.MaxInputBytes()
-		if !t.OfService() { // as policy decides of a hybrid tool
+		if !t.OfService() { // policy decides so about a hybrid tool too
 			d.Resources = p.Resources()
 		}
 		if img := p.Image(); img != "" {

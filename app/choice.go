@@ -16,10 +16,10 @@ import (
 	"slurmgate/toolpack"
 )
 
-// How policy's rule (sites.pick) picks the site of a new run. Nothing here is part of a run's identity.
+// This file picks the site of a new run by policy's rule (sites.pick). Nothing here is part of a run's identity.
 
-// candidates are the sites that a new run may go to, and why: one that the caller names, or that policy picks without a rule; with a rule,
-// all that it chooses from.
+// candidates returns the sites that a new run may go to, and why. That is one site if the caller names it or policy
+// has no rule, else all sites that the rule chooses from.
 func (g *Gateway) candidates(named string) (list []*site.Site, why string, err error) {
 	if named != "" || g.Policy.Sites.Pick == "" {
 		s, err := g.cluster(named)
@@ -44,8 +44,9 @@ func (g *Gateway) candidates(named string) (list []*site.Site, why string, err e
 	return list, "the only site that policy allows", err
 }
 
-// bindVersion gives the version of a bind in the identity of a run of the pack: that of the first candidate that offers all binds of the
-// pack, whatever state the sites are in. The other candidates fit if they have the same.
+// bindVersion returns the version of a bind for the identity of a run of the pack: that of the first candidate that
+// offers all binds of the pack, whatever the state of the sites. Other candidates fit only if they have the same
+// version.
 func bindVersion(list []*site.Site, p *toolpack.Pack) func(name string) (string, bool) {
 	for _, s := range list {
 		if !slices.ContainsFunc(p.Binds(), func(name string) bool { _, ok := s.BindVersion(name); return !ok }) {
@@ -58,15 +59,15 @@ func bindVersion(list []*site.Site, p *toolpack.Pack) func(name string) (string,
 // option is a site that a new run may go to.
 type option struct {
 	site   *site.Site
-	at     *plan.Placement // where the job goes there; nil: the plan names it all
+	at     *plan.Placement // the job's placement there; nil: the plan has all of it
 	denied error           // policy forbids the run there
 }
 
-// judgeTime is how long one of several sites may take to say what a caller may charge there.
+// judgeTime limits the wait for one of several sites to report what a caller may charge there.
 const judgeTime = 2 * time.Second
 
-// optionsOn makes an option of each site, with what judge says of it: where the job goes there, and whether that is forbidden. Of several
-// sites none is waited for longer than a moment.
+// optionsOn returns an option for each site, with the result of judge: the job's placement there, and whether policy
+// forbids it. With several sites, all are judged within judgeTime.
 func optionsOn(ctx context.Context, sites []*site.Site, judge func(context.Context, *site.Site) (*plan.Placement, error)) []option {
 	if len(sites) > 1 {
 		var stop context.CancelFunc
@@ -85,8 +86,8 @@ func optionsOn(ctx context.Context, sites []*site.Site, judge func(context.Conte
 	return out
 }
 
-// aim gives an order its site: the one option, or that which policy's rule picks once it turns out that the run is new. It fails if policy
-// forbids the run everywhere.
+// aim sets the site of an order: the only option, or the one that policy's rule picks once the run is known to be
+// new. It fails if policy forbids the run everywhere.
 func (g *Gateway) aim(o run.Order, why string, options []option) (run.Order, error) {
 	first := options[0]
 	if !slices.ContainsFunc(options, func(x option) bool { return x.denied == nil }) {
@@ -107,19 +108,19 @@ func (g *Gateway) aim(o run.Order, why string, options []option) (run.Order, err
 	return o, nil
 }
 
-// seen is what is known of an option.
+// seen is the observed state of an option.
 type seen struct {
 	policy.Candidate
 	misfits []string
 	wait    string
-	missing error // the image is not there
+	missing error // the error if the image is not there
 }
 
 // pick picks one of several sites for a new run.
 func (g *Gateway) pick(ctx context.Context, o run.Order, options []option) (run.Picked, error) {
 	list := make([]seen, len(options))
 	var looks sync.WaitGroup
-	for i, x := range options { // at once: what one site does not say delays nothing of the others
+	for i, x := range options { // in parallel: a slow site does not delay the checks of the others
 		looks.Go(func() { list[i] = g.see(ctx, o, x) })
 	}
 	looks.Wait()
@@ -142,7 +143,7 @@ func (g *Gateway) pick(ctx context.Context, o run.Order, options []option) (run.
 	return out, nil
 }
 
-// why says what speaks for a site, or against it.
+// why gives the reason for a site, or against it.
 func (s seen) why(rule string) string {
 	switch {
 	case len(s.misfits) > 0:
@@ -157,7 +158,7 @@ func (s seen) why(rule string) string {
 	return "the run fits"
 }
 
-// see looks whether a run fits a site, and whether it would wait there.
+// see checks whether a run fits a site, and whether it would wait there.
 func (g *Gateway) see(ctx context.Context, o run.Order, x option) (s seen) {
 	not := func(format string, args ...any) { s.misfits = append(s.misfits, fmt.Sprintf(format, args...)) }
 	switch {
@@ -176,7 +177,7 @@ func (g *Gateway) see(ctx context.Context, o run.Order, x option) (s seen) {
 	}
 	state, _ := g.Sites.State(x.site.Name)
 	if s.wait = waitsFor(state); state.Away {
-		return s // nobody is there to ask
+		return s // there is no Slurm to ask
 	}
 	at := o.Params.Spec.Placement
 	if x.at != nil {
@@ -202,7 +203,8 @@ func (g *Gateway) see(ctx context.Context, o run.Order, x option) (s seen) {
 	return s
 }
 
-// waitsFor says in a few words why a new run would wait at a site; empty: it would not. Callers read it, so it names no host and no folder.
+// waitsFor returns the reason why a new run would wait at a site; empty: it would not. Callers read it, so it names
+// no host and no folder.
 func waitsFor(s run.SiteState) string {
 	switch s.Condition {
 	case run.SiteDrained:
@@ -215,7 +217,7 @@ func waitsFor(s run.SiteState) string {
 	return ""
 }
 
-// problemsOf are the rules that a denial names, in one line.
+// problemsOf lists the rules that a denial names, in one line.
 func problemsOf(err error) string {
 	var out []string
 	for _, p := range fault.ProblemsOf(err) {
@@ -227,7 +229,7 @@ func problemsOf(err error) string {
 	return strings.Join(out, "; ")
 }
 
-// misfits says why a job does not fit a partition, which may be Slurm's default.
+// misfits returns the reasons why a job does not fit a partition; an empty name is Slurm's default.
 func misfits(list []run.Partition, name string, r plan.Resources, allowance int) (out []string) {
 	i := slices.IndexFunc(list, func(p run.Partition) bool { return p.Name == name || name == "" && p.Default })
 	if i < 0 {
@@ -260,7 +262,7 @@ func misfits(list []run.Partition, name string, r plan.Resources, allowance int)
 	return out
 }
 
-// weigh adds what the rule compares.
+// weigh adds the figures that the rule compares.
 func (g *Gateway) weigh(ctx context.Context, o run.Order, options []option, list []seen) error {
 	switch g.Policy.Sites.Pick {
 	case policy.MostFreeBudget:
@@ -296,7 +298,8 @@ func (g *Gateway) weigh(ctx context.Context, o run.Order, options []option, list
 	return nil
 }
 
-// noSiteFits refuses a run that fits no site. Where only the image is missing everywhere, the error is about that.
+// noSiteFits returns the refusal of a run that fits no site. Where the only reason everywhere is the missing image,
+// it is the error about the image.
 func noSiteFits(list []seen, considered []run.Considered) error {
 	if !slices.ContainsFunc(list, func(s seen) bool { return s.missing == nil }) {
 		return list[0].missing

@@ -38,7 +38,7 @@ type ConvertArgs struct {
 // ConvertAnswer is the answer of tool.convert.
 type ConvertAnswer struct {
 	To      string         `json:"to"`
-	Files   []string       `json:"files"` // written, relative to it
+	Files   []string       `json:"files"` // written, relative to To
 	Kept    []convert.Note `json:"kept"`
 	Changed []convert.Note `json:"changed"`
 }
@@ -48,10 +48,10 @@ const (
 	maxConvertedBytes = 1 << 20 // of each
 )
 
-// convertible are the ends of names that other systems' files have.
+// convertible lists the file name suffixes of other systems' files.
 var convertible = []string{".yaml", ".yml", ".json"}
 
-// convertTools writes the converted files if all of what was given can be converted, and nothing otherwise.
+// convertTools writes the converted files if all given files can be converted, and nothing otherwise.
 func convertTools(_ context.Context, _ gate.Call, a ConvertArgs) (out ConvertAnswer, err error) {
 	in, err := given(a.Files)
 	if err != nil {
@@ -82,7 +82,7 @@ func convertTools(_ context.Context, _ gate.Call, a ConvertArgs) (out ConvertAns
 	return out, writeConverted(a.To, files, a.Force)
 }
 
-// given reads the files that are named, and those of the folders.
+// given reads the files with the given names, and the files in folders with these names.
 func given(names []string) (in []convert.File, err error) {
 	for _, name := range names {
 		info, err := os.Stat(name)
@@ -102,7 +102,7 @@ func given(names []string) (in []convert.File, err error) {
 	return in, nil
 }
 
-// readGiven reads one file of a folder, or all its files that can be converted; those in hidden folders are left out.
+// readGiven reads one file of a folder, or all convertible files in it except those in hidden folders.
 func readGiven(dir, only string) (in []convert.File, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -149,7 +149,7 @@ func readBounded(root *os.Root, rel string) ([]byte, error) {
 	return data, nil
 }
 
-// writeConverted writes files below a folder. One that is there with other content stays, and none is written, unless force is given.
+// writeConverted writes files below a folder. If one exists with other content it writes none, unless force is set.
 func writeConverted(to string, files []convert.File, force bool) error {
 	failed := func(what string, err error) error {
 		return fault.Wrap(fault.Transport, "", "cannot write "+filepath.Join(to, what), err)

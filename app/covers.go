@@ -12,16 +12,16 @@ import (
 	"slurmgate/run"
 )
 
-// What an approval covers beyond the arguments of a call, see [gate.Coverage].
+// This file finds what an approval covers beyond the arguments of a call, see [gate.Coverage].
 
-// coversOrder is that of a call that submits an order.
+// coversOrder returns the coverage of a call that submits an order.
 func (g *Gateway) coversOrder(o run.Order) (gate.Coverage, error) {
 	canonical, err := o.Params.Canonical()
 	if err != nil {
 		return gate.Coverage{}, err
 	}
 	c := g.coversJob(o.Params, o.Placement, o.Site)
-	if o.Pick != nil { // the approval holds for each of the sites: which of them it will be may change before the run is made
+	if o.Pick != nil { // the approval holds for each site: the choice may change before the run is created
 		all := func(of func(run.Option) string) string {
 			var list []string
 			for _, x := range o.Options {
@@ -40,7 +40,8 @@ func (g *Gateway) coversOrder(o run.Order) (gate.Coverage, error) {
 	return c, nil
 }
 
-// coversJob is that of a job with these params. at is where it goes, nil where the params name it all.
+// coversJob returns the coverage of a job with these params. at is its placement, nil where the params have all of
+// it.
 func (g *Gateway) coversJob(p plan.Params, at *plan.Placement, site string) gate.Coverage {
 	where := p.Spec.Placement
 	if at != nil {
@@ -55,7 +56,7 @@ func (g *Gateway) coversJob(p plan.Params, at *plan.Placement, site string) gate
 	return c
 }
 
-// coversSubmit is that of a plan submitted as it is.
+// coversSubmit returns the coverage of a submitted plan.
 func (g *Gateway) coversSubmit(ctx context.Context, c gate.Call) (gate.Coverage, error) {
 	var a SubmitArgs
 	if err := c.Into(&a); err != nil {
@@ -68,7 +69,7 @@ func (g *Gateway) coversSubmit(ctx context.Context, c gate.Call) (gate.Coverage,
 	return g.coversOrder(o)
 }
 
-// startsRetry is the tool of a call that starts another attempt of a run.
+// startsRetry returns the tool of a call that starts another attempt of a run.
 func (g *Gateway) startsRetry(ctx context.Context, c gate.Call) ([]string, error) {
 	var a RetryArgs
 	if err := c.Into(&a); err != nil {
@@ -76,15 +77,15 @@ func (g *Gateway) startsRetry(ctx context.Context, c gate.Call) ([]string, error
 	}
 	v, err := g.Ledger.View(ctx, a.RunID)
 	if fault.Is(err, fault.NotFound) {
-		return nil, nil // the run of a call; the handler says so
+		return nil, nil // the run of a call; the handler reports it
 	}
-	if v.Waiting != nil { // it asks for itself when it can start
+	if v.Waiting != nil { // its own call asks for the approval when the run can start
 		return nil, err
 	}
 	return []string{v.Run.ToolName}, err
 }
 
-// coversRetry is that of a call that starts another attempt of a run.
+// coversRetry returns the coverage of a call that starts another attempt of a run.
 func (g *Gateway) coversRetry(ctx context.Context, c gate.Call) (gate.Coverage, error) {
 	var a RetryArgs
 	if err := c.Into(&a); err != nil {
@@ -98,12 +99,12 @@ func (g *Gateway) coversRetry(ctx context.Context, c gate.Call) (gate.Coverage, 
 		return gate.Coverage{ProjectID: v.Run.ProjectID, ExecutedAs: v.Run.ExecutedAs, ParamsHash: v.Run.ParamsHash}, nil
 	}
 	if !run.Retryable(v, a.After) {
-		return gate.Coverage{Waits: true}, nil // it opens nothing; the handler says why
+		return gate.Coverage{Waits: true}, nil // it opens no attempt; the handler reports why
 	}
 	return g.coversAttempt(ctx, v, a.Resources)
 }
 
-// coversAttempt is that of the attempt that a retry of a run opens.
+// coversAttempt returns the coverage of the attempt that a retry of a run opens.
 func (g *Gateway) coversAttempt(ctx context.Context, v run.View, more plan.MoreResources) (gate.Coverage, error) {
 	canonical, err := g.Ledger.Params(ctx, v.Run.ParamsHash)
 	if err != nil {
@@ -129,7 +130,7 @@ func (g *Gateway) coversAttempt(ctx context.Context, v run.View, more plan.MoreR
 	return out, nil
 }
 
-// coversProject is that of any other call: the project it concerns.
+// coversProject returns the coverage of any other call: the project that it concerns.
 func (g *Gateway) coversProject(ctx context.Context, c gate.Call, o Operation) (out gate.Coverage, err error) {
 	args, _ := c.Value.(map[string]any)
 	for _, name := range []string{"run_id", "artifact_id"} {

@@ -89,7 +89,7 @@ func (h Host) checkDomain(_ context.Context, _ gate.Call, a DomainCheckArgs) (ou
 	return out, nil
 }
 
-// bareServices are a domain's tools without a toolpack.
+// bareServices returns a domain's tools without a toolpack.
 func bareServices(d *toolpack.Domain) []toolpack.Service {
 	return slices.DeleteFunc(d.Services(), func(s toolpack.Service) bool {
 		_, err := d.Packs().Get(s.ID)
@@ -97,8 +97,8 @@ func bareServices(d *toolpack.Domain) []toolpack.Service {
 	})
 }
 
-// checkLock compares the domain's image lock with the store of the site it belongs to. What the lock says wrongly is refused; an image
-// that is not stored yet is a warning.
+// checkLock compares the domain's image lock with the store of its site. A wrong entry is an error; an image that is
+// not stored yet is a warning.
 func (h Host) checkLock(a DomainCheckArgs) (warnings []string, err error) {
 	if a.Site == "" {
 		return nil, nil
@@ -122,7 +122,8 @@ func (h Host) checkLock(a DomainCheckArgs) (warnings []string, err error) {
 	return warnings, err
 }
 
-// Fits lists where a domain and its policy do not fit together. None of it breaks a rule: the tool loads, but calls of it are denied.
+// Fits lists conflicts between a domain and its policy. None of them breaks a rule: the tool loads, but calls of it
+// are denied.
 func Fits(d *toolpack.Domain, p *policy.Policy) []string {
 	out := append([]string{}, p.Notes()...)
 	for _, t := range d.Packs().List() {
@@ -215,7 +216,7 @@ type InitAnswer struct {
 	Image    string `json:"image"`
 }
 
-// startTool writes a first pack, never over an existing file.
+// startTool writes a first pack. It never overwrites a file.
 func startTool(_ context.Context, _ gate.Call, a InitArgs) (out InitAnswer, err error) {
 	text, err := toolpack.Starter(a.ToolID, a.Kind)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"slurmgate/run"
 )
 
-// drains are the operations with which an admin stops and starts new runs, and looks at the gateway as a whole.
+// drains returns the operations with which an admin stops and starts new runs and reads the state of the gateway.
 func (g *Gateway) drains() []Operation {
 	return []Operation{{
 		ID: "gateway.drain", Title: "Drain", Verb: "drain",
@@ -50,7 +50,7 @@ type DrainArgs struct {
 // DrainAnswer is the answer of gateway.drain and gateway.resume.
 type DrainAnswer struct {
 	CallRunID
-	Drains  []run.Drain      `json:"drains"`  // that last now
+	Drains  []run.Drain      `json:"drains"`  // the current ones
 	Changed []string         `json:"changed"` // sites that this call drained or resumed
 	Runs    map[string]int64 `json:"runs"`    // by state
 }
@@ -65,7 +65,8 @@ func (g *Gateway) resume(ctx context.Context, c gate.Call, a ResumeArgs) (DrainA
 	return g.changeDrains(ctx, a, func(site string) (bool, error) { return g.Ledger.Undrain(ctx, site, c.Caller.Name) })
 }
 
-// changeDrains changes the drains in the ledger and then in the engines. One call at a time: the engines get what the ledger has last.
+// changeDrains changes the drains in the ledger and then in the engines. The lock gives the engines the ledger's
+// newest drains.
 func (g *Gateway) changeDrains(ctx context.Context, a ResumeArgs, change func(site string) (bool, error)) (out DrainAnswer, err error) {
 	g.draining.Lock()
 	defer g.draining.Unlock()
@@ -99,7 +100,7 @@ func (g *Gateway) changeDrains(ctx context.Context, a ResumeArgs, change func(si
 	return out, err
 }
 
-// LoadDrains makes the sites drained that the ledger says are.
+// LoadDrains drains the sites that are drained in the ledger.
 func (g *Gateway) LoadDrains(ctx context.Context) error {
 	drains, err := g.Ledger.Drains(ctx)
 	if err == nil {
@@ -108,7 +109,7 @@ func (g *Gateway) LoadDrains(ctx context.Context) error {
 	return err
 }
 
-// SiteStatus is a site in the answer of gateway.status.
+// SiteStatus is the state of a site in the answer of gateway.status.
 type SiteStatus struct {
 	Site     string     `json:"site"`
 	Answered *time.Time `json:"slurm_answered_at"` // last complete answer since the gateway started
@@ -122,7 +123,7 @@ type StatusAnswer struct {
 	Gateway  string           `json:"gateway_id"`
 	Ledger   string           `json:"ledger"`
 	Schema   int              `json:"ledger_schema"`
-	Restored *time.Time       `json:"restored_at"` // the ledger, from a backup
+	Restored *time.Time       `json:"restored_at"` // when the ledger was restored from a backup
 	Backup   *time.Time       `json:"backup_at"`
 	Runs     map[string]int64 `json:"runs"`
 	Sites    []SiteStatus     `json:"sites"`
@@ -165,7 +166,7 @@ func (g *Gateway) status(ctx context.Context, _ gate.Call, _ struct{}) (out Stat
 	return out, nil
 }
 
-// RemovedSites lists the sites that the site file no longer has, although they have runs that are not over.
+// RemovedSites lists the sites with unfinished runs that the site file no longer has.
 func (g *Gateway) RemovedSites(ctx context.Context) (list []SiteStatus, err error) {
 	open, err := g.Ledger.OpenBySite(ctx, nil)
 	known := append(g.Sites.Names(), run.WorkerSite)

@@ -8,7 +8,7 @@ import (
 	"slurmgate/blocks"
 )
 
-// What dry runs say.
+// This file renders the answers of dry runs.
 
 // Says implements [blocks.Answer].
 func (p CancelPreview) Says() blocks.Document {

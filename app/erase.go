@@ -16,7 +16,8 @@ import (
 	"slurmgate/retention"
 )
 
-// erasing are the operations on leaked secrets. The secret itself is the body of a request: it is in no argument and in no record.
+// erasing returns the operations on leaked secrets. The secret itself is the body of a request: it is in no argument
+// and in no record.
 func (g *Gateway) erasing() []Operation {
 	return []Operation{{
 		ID: "secret.erase", Title: "Erase a leaked secret", Verb: "erase",
@@ -43,10 +44,10 @@ type EraseArgs struct {
 type EraseAnswer struct {
 	CallRunID
 	retention.EraseReport
-	SecretHMAC string `json:"secret_hmac"` // with the ledger's key: the same secret has the same one
+	SecretHMAC string `json:"secret_hmac"` // with the ledger's key: equal for equal secrets
 }
 
-// Unchanged reports whether nothing was erased.
+// Unchanged reports whether the call erased nothing.
 func (a EraseAnswer) Unchanged() bool { return a.ID == "" }
 
 func (g *Gateway) deleter() retention.Deleter {
@@ -96,7 +97,7 @@ func (g *Gateway) rehearseErase(ctx context.Context, c gate.Call, a EraseArgs) (
 	return g.erase(ctx, c, a)
 }
 
-// outside says where copies of the secret may be that the gateway does not reach.
+// outside lists where copies of the secret may be that the gateway does not reach.
 func (g *Gateway) outside(now time.Time) []string {
 	before := now.UTC().Format(time.RFC3339)
 	return []string{
@@ -112,8 +113,8 @@ func (g *Gateway) outside(now time.Time) []string {
 	}
 }
 
-// ResumeDeletions finishes erasures and removals that an earlier gateway could not finish. Where there are none, a gc called meanwhile is
-// not refused.
+// ResumeDeletions finishes erasures and removals that an earlier gateway could not finish. If there are none it takes
+// no lock, so that a concurrent gc is not refused.
 func (g *Gateway) ResumeDeletions(ctx context.Context) {
 	if ids, err := g.Ledger.Unfinished(ctx); err == nil && len(ids) == 0 {
 		return

@@ -8,17 +8,18 @@ import (
 	"slurmgate/ledger"
 )
 
-// callsAsked begins an answer about recorded calls.
+// callsAsked is the first part of an answer about recorded calls.
 type callsAsked struct {
 	CallRunID
 	Snapshot callSnapshot `json:"snapshot"`
 }
 
-// callSnapshot is the newest and the oldest record that an answer covers, by hash. Records are chained and never change.
+// callSnapshot names the newest and the oldest record that an answer covers, by hash. Records are chained and never
+// change.
 type callSnapshot struct {
-	Newest string `json:"newest"` // empty: none
+	Newest string `json:"newest"` // empty: no record
 	Oldest string `json:"oldest"`
-	Total  int64  `json:"total"` // as the answer says
+	Total  int64  `json:"total"` // as in the answer
 }
 
 // CallEvent is a recorded call.
@@ -29,7 +30,7 @@ type EventListArgs struct {
 	ToolID    string    `json:"tool_id,omitzero" max:"256" name:"tool" help:"Only calls of this tool." placeholder:"ID"`
 	Principal string    `json:"principal,omitzero" kind:"principal" help:"Only calls of this principal: its name (user:alice, token:ci), its id, a login name, or me." placeholder:"NAME"`
 	Run       string    `json:"run_id,omitzero" ids:"run" help:"Only calls about this run: that made it, asked for it, looked at it or changed it; or that answered with it as provenance_run_id." placeholder:"RUN"`
-	RunID     string    `json:"provenance_run_id,omitzero" kind:"run" kong:"-"` // calls that are it
+	RunID     string    `json:"provenance_run_id,omitzero" kind:"run" kong:"-"` // calls with this provenance_run_id
 	Since     time.Time `json:"since,omitzero" kong:"-"`
 	Until     time.Time `json:"until,omitzero" kong:"-"`
 	Face      gate.Face `json:"face,omitzero" enum:",shell,socket,http,mcp" default:"" help:"Only calls that came by this interface: shell, socket (other programs of this host), http or mcp." placeholder:"FACE"`
@@ -67,10 +68,10 @@ type EventsVerified struct {
 	OK      bool                `json:"ok"` // always true: a failed check is an error
 	Calls   []ledger.ChainState `json:"calls"`
 	History int64               `json:"history"` // events of runs and artifacts, checked too
-	Erased  []ledger.Erasure    `json:"erased"`  // of secrets: records that they changed are as they left them
+	Erased  []ledger.Erasure    `json:"erased"`  // of secrets: the records that they changed are checked in the changed form
 }
 
-// events are the operations on the records of calls.
+// events returns the operations on the records of calls.
 func (g *Gateway) events() []Operation {
 	return []Operation{{
 		ID: "event.record", Title: "Record a call",
@@ -126,10 +127,10 @@ func (g *Gateway) verifyCalls(ctx context.Context, c gate.Call, _ struct{}) (out
 	return out, err
 }
 
-// RunEvents lists at most limit events of a run with a number above after, oldest first, and reports whether no others will come by
-// themselves. By the id under which a run waited they are those of the wait too.
+// RunEvents lists at most limit events of a run with a number above after, oldest first, and reports whether the run
+// can get no others by itself. For the id under which a run waited it lists those of the wait too.
 func (g *Gateway) RunEvents(ctx context.Context, id string, after int64, limit int) (events []ledger.Entry, over bool, err error) {
-	v, err := g.Ledger.View(ctx, id) // before its events: none that follow are missed
+	v, err := g.Ledger.View(ctx, id) // read before the events, so that none is missed
 	if err != nil {
 		return nil, false, err
 	}

@@ -15,10 +15,11 @@ import (
 	"slurmgate/run"
 )
 
-// exportMaxMB is the size in MiB above which an artifact goes into an archive by reference, unless the caller names another.
+// exportMaxMB is the size in MiB above which an archive has an artifact only by reference, unless the caller sets
+// another.
 const exportMaxMB = 1024
 
-// exporting are the operations on archives of runs.
+// exporting returns the operations on archives of runs.
 func (g *Gateway) exporting() []Operation {
 	return []Operation{{
 		ID: "run.export", Title: "Export a run", Verb: "export",
@@ -30,7 +31,7 @@ func (g *Gateway) exporting() []Operation {
 	}, g.batchExporting()}
 }
 
-// ExportBounds say which artifacts an archive has only by reference.
+// ExportBounds select the artifacts that an archive has only by reference.
 type ExportBounds struct {
 	ByReference bool  `json:"by_reference,omitzero" name:"by-reference" help:"Name the artifacts, with their checksums, instead of including them."`
 	MaxMB       int64 `json:"max_size_mb,omitzero" min:"1" max:"1073741824" name:"max-size-mb" help:"Name artifacts larger than this many MiB instead of including them. Default: 1024." placeholder:"N"`
@@ -81,7 +82,7 @@ func (g *Gateway) describeExport(ctx context.Context, _ gate.Call, a ExportArgs)
 	return out, nil
 }
 
-// query are the arguments in a path.
+// query encodes the bounds as the query of a path.
 func (a ExportBounds) query() string {
 	var query []string
 	if a.ByReference {
@@ -96,8 +97,8 @@ func (a ExportBounds) query() string {
 	return "?" + strings.Join(query, "&")
 }
 
-// Export makes the archive of a run, for a caller whom the gate has allowed run.export. It holds what was recorded up to the run's end and
-// nothing later.
+// Export builds the archive of a run, for a caller whom the gate has allowed run.export. It holds what was recorded
+// up to the run's end and nothing later.
 func (g *Gateway) Export(ctx context.Context, a ExportArgs) (*export.Archive, error) {
 	signer, err := g.Ledger.Signer(ctx)
 	if err != nil {
@@ -106,7 +107,7 @@ func (g *Gateway) Export(ctx context.Context, a ExportArgs) (*export.Archive, er
 	return g.exportRun(ctx, a, signer, nil)
 }
 
-// exportRun makes the archive of a run; shared are the inputs, by checksum, that are in the archive of a batch instead.
+// exportRun builds the archive of a run. shared are the inputs, by checksum, that the archive of a batch has instead.
 func (g *Gateway) exportRun(ctx context.Context, a ExportArgs, signer receipt.Signer, shared map[string]bool) (*export.Archive, error) {
 	r, err := g.Ledger.RunRecord(ctx, a.RunID)
 	switch {

@@ -57,7 +57,8 @@ func batchNotOver(d BatchDoc) error {
 		WithSteps(fault.Do("batch.status", "batch", d.Name))
 }
 
-// ExportBatch makes the archive of a batch, for a caller whom the gate has allowed batch.export of it. a.Batch is its id.
+// ExportBatch builds the archive of a batch, for a caller whom the gate has allowed batch.export of it. a.Batch is
+// its id.
 func (g *Gateway) ExportBatch(ctx context.Context, a BatchExportArgs) (*export.BatchArchive, error) {
 	b, err := g.Ledger.Batch(ctx, a.Batch)
 	if err != nil {
@@ -94,7 +95,8 @@ func (g *Gateway) ExportBatch(ctx context.Context, a BatchExportArgs) (*export.B
 	}, g.exported)
 }
 
-// sharedInputs are the checksums of the files that several runs of a batch take, and that belong in its archive.
+// sharedInputs returns the checksums of the files that several runs of a batch use, and that belong in the batch's
+// archive.
 func (g *Gateway) sharedInputs(ctx context.Context, rows []ledger.BatchRow, most int64) (map[string]bool, error) {
 	shared, takenBy, seen := map[string]bool{}, map[string]string{}, map[string]bool{}
 	for _, w := range rows {

@@ -10,8 +10,8 @@ import (
 	"slurmgate/run"
 )
 
-// references says which inputs had a name of the site when the run ended, and what those in place rest on: the receipt
-// has both.
+// references adds which inputs had a site's name when the run ended, and what the bytes of those in place rest on.
+// The receipt has both.
 func (x *exporter) references(ctx context.Context) error {
 	for i, in := range x.rec.Run.Inputs {
 		for _, d := range x.signed.Predicate.ResolvedDependencies {
@@ -30,7 +30,7 @@ func (x *exporter) references(ctx context.Context) error {
 	return nil
 }
 
-// unfold reads the list of a directory, or says why its files are not in the archive.
+// unfold reads the file list of a directory, or records why its files are not in the archive.
 func (x *exporter) unfold(ctx context.Context, a *export.Artifact) error {
 	const inPlace = "it lies in place on the site, and the gateway has no copy"
 	if a.Type != plan.Directory {

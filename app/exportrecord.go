@@ -21,10 +21,10 @@ type exporter struct {
 	*Gateway
 	of   ledger.RunRecord
 	p    plan.Params
-	hide func(string) string // names for the site's folders
+	hide func(string) string // replaces the site's folders by names
 	rec  export.Record
 
-	signed receipt.Statement // what the receipt says
+	signed receipt.Statement // the statement of the receipt
 }
 
 func (x *exporter) collect(ctx context.Context) (err error) {
@@ -60,14 +60,14 @@ func (x *exporter) collect(ctx context.Context) (err error) {
 	return nil
 }
 
-// clean is a text without secrets and without the site's folders.
+// clean removes secrets and the site's folders from a text.
 func (x *exporter) clean(s string) string { return x.hide(x.scanner().Redact(s)) }
 
-// runFolder is where a job script has the run's folder, as the shell word that it is there.
+// runFolder matches the line of a job script that sets the run's folder, as a shell word.
 var runFolder = regexp.MustCompile(`(?m)^run='?(/.+)/run_[0-9A-Z]{26}'?$`)
 
-// script takes the job script, in which names stand for folders. The runs folder is read from it: where it ends with {user} the site file
-// does not have it as it is.
+// script adds the job script, with names in place of folders. It reads the runs folder from the script: where that
+// ends with {user} the site file has only the pattern.
 func (x *exporter) script(ctx context.Context) error {
 	if x.of.Run.ScriptArtifactID == "" {
 		return nil
@@ -105,15 +105,16 @@ func (x *exporter) bytesOf(sha256 string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// missing notes a document that the gateway no longer has.
+// missing records a document that the gateway no longer has.
 func (x *exporter) missing(file string, err error) {
 	x.rec.Run.Missing = append(x.rec.Run.Missing, file+" is not in the archive: "+x.hide(fault.Prose(err)))
 }
 
-// lost reports whether the gateway no longer has what was asked for: it was removed, or erased because a secret was in it.
+// lost reports whether an error means that the gateway no longer has the data: removed, or erased because it held a
+// secret.
 func lost(err error) bool { return fault.Is(err, fault.NotFound) || fault.CodeOf(err) == "erased" }
 
-// documents takes policy and pack.
+// documents adds policy and pack.
 func (x *exporter) documents(ctx context.Context) error {
 	for _, d := range []struct {
 		file, hash string
@@ -136,7 +137,7 @@ func (x *exporter) documents(ctx context.Context) error {
 	return nil
 }
 
-// artifacts takes the inputs, the declared outputs and the logs.
+// artifacts adds the inputs, the declared outputs and the logs.
 func (x *exporter) artifacts(ctx context.Context) error {
 	for _, in := range x.of.Inputs {
 		x.rec.Run.Inputs = append(x.rec.Run.Inputs, x.artifact(in))
@@ -171,7 +172,7 @@ func (x *exporter) artifact(o run.Output) export.Artifact {
 	return a
 }
 
-// log takes a log, without secrets and paths.
+// log adds a log, without secrets and paths.
 func (x *exporter) log(o run.Output) error {
 	data, err := x.bytesOf(o.Artifact.SHA256)
 	if o.Artifact.Erased != "" || fault.Is(err, fault.NotFound) {
@@ -190,7 +191,7 @@ func (x *exporter) log(o run.Output) error {
 	return nil
 }
 
-// receipt takes the receipt of the run's end, the key that it names, and what it says of attempts and rows.
+// receipt adds the receipt of the run's end, the key that it names, and its facts about attempts and rows.
 func (x *exporter) receipt(ctx context.Context) (err error) {
 	if x.rec.Exit, err = x.Ledger.Exit(ctx, x.of.Run.ID, x.of.Run.AttemptN); err != nil {
 		return err
@@ -212,14 +213,14 @@ func (x *exporter) receipt(ctx context.Context) (err error) {
 	}
 	x.rec.Receipt = r.Envelope
 	x.signed, err = receipt.ParseStatement(r.Statement)
-	if fault.CodeOf(err) == receipt.UnknownPredicate { // of an older slurmgate: verify says that it cannot judge it
+	if fault.CodeOf(err) == receipt.UnknownPredicate { // of an older slurmgate: verify reports that it cannot judge it
 		return nil
 	}
 	x.rec.Exit, x.rec.Run.Rows = x.signed.Predicate.Exit, export.RowsOf(x.signed.Predicate.Rows)
 	return err
 }
 
-// events takes the history up to the run's end.
+// events adds the history up to the run's end.
 func (x *exporter) events(ctx context.Context) error {
 	var end int64
 	for _, e := range x.of.Events {

@@ -15,7 +15,7 @@ import (
 	"slurmgate/toolpack"
 )
 
-// Host is what the operations on files use of the program.
+// Host has the functions of the program that the operations on files use.
 type Host struct {
 	LoadSite func(file string) (*site.Site, error) // with the access section checked
 	Images   Images
@@ -23,15 +23,15 @@ type Host struct {
 	Setup    func(context.Context, SetupArgs) (SetupAnswer, error)
 	Backup   func(context.Context, BackupArgs) (backup.Made, error)
 	Restore  func(context.Context, RestoreArgs) (RestoreAnswer, error)
-	// Slurm says what of a site file does not fit the Slurm of this host.
+	// Slurm returns what in a site file does not fit the Slurm of this host.
 	Slurm func(context.Context, *site.Site) []fault.Problem
-	Early func(context.Context, *site.Site) []Finding // makes the checks that start-up makes
+	Early func(context.Context, *site.Site) []Finding // makes the checks of start-up
 }
 
-// codeNotStored is the code of a misfit: an image of the lock that is not in the store.
+// codeNotStored is the code of the problem that an image of the lock is not in the store.
 const codeNotStored = "IMAGE-NOT-STORED"
 
-// files are the operations on files that may belong to no site: they are used while there is no gateway yet.
+// files returns the operations on files that may belong to no site: they are used before there is a gateway.
 func (h Host) files() []Operation {
 	return []Operation{h.setup(), {
 		ID: "config.check", Title: "Site file", Verb: "config check",
@@ -87,8 +87,8 @@ type ConfigAnswer struct {
 	File      string   `json:"file"`
 	Site      string   `json:"site"`
 	Effective string   `json:"effective"` // YAML
-	Warnings  []string `json:"warnings"`  // what start-up would say of this site, for people
-	// Findings are the results of start-up's checks, with their codes; those that are ok are left out.
+	Warnings  []string `json:"warnings"`  // what start-up would report about this site, for people
+	// Findings are the results of start-up's checks, with their codes, except those that are ok.
 	Findings []Finding `json:"findings"`
 }
 
@@ -145,7 +145,7 @@ type CheckAnswer struct {
 	Domain  string   `json:"domain_id"` // empty for a plain folder of packs
 	Tools   []string `json:"tools"`
 	Missing []string `json:"missing_images"` // named by packs, not in images.lock.yaml
-	Notes   []string `json:"warnings"`       // what a pack lets a caller's text do
+	Notes   []string `json:"warnings"`       // what a pack allows a caller's text to do
 }
 
 // checkTools checks a domain if the folder has a manifest, else the toolpacks below it.
@@ -154,7 +154,7 @@ func checkTools(_ context.Context, _ gate.Call, a CheckArgs) (CheckAnswer, error
 	var packs *toolpack.Set
 	domain := a.Dir
 	if !isDomain(domain) && filepath.Base(a.Dir) == toolpack.PacksDir {
-		domain = filepath.Dir(a.Dir) // whose manifest names the types and images of its packs
+		domain = filepath.Dir(a.Dir) // the domain's manifest names the types and images of its packs
 	}
 	if !isDomain(domain) {
 		var err error
@@ -177,7 +177,7 @@ func checkTools(_ context.Context, _ gate.Call, a CheckArgs) (CheckAnswer, error
 		out.Notes = append(out.Notes, p.Notes()...)
 	}
 	slices.Sort(out.Tools)
-	out.Tools = slices.Compact(out.Tools) // a toolpack's tool may be a service's as well
+	out.Tools = slices.Compact(out.Tools) // a toolpack's tool may be a service's too
 	return out, nil
 }
 
@@ -186,7 +186,7 @@ func isDomain(dir string) bool {
 	return err == nil
 }
 
-// missingImages are the images that packs name and the domain's lock does not have, though it must.
+// missingImages returns the images that packs name and the domain's lock lacks, except optional ones.
 func missingImages(d *toolpack.Domain) []string {
 	out := []string{}
 	for _, p := range d.Packs().List() {

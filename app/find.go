@@ -21,10 +21,11 @@ import (
 	"slurmgate/plan"
 )
 
-// A file that nobody has imported has no id, and its path is not for a chat. So a look for files gives each a handle: an id that the caller
-// alone can use, and that says nothing. It is a keyed hash of caller and path, so the same file has the same one tomorrow.
+// A file that has not been imported has no id, and a chat must not see its path. So artifact.find gives each file a
+// handle: an id that only that caller can use, and that reveals nothing. It is a keyed hash of caller and path, so
+// the same file always has the same handle.
 
-// FileHandle is the handle of a file for a caller.
+// FileHandle returns the handle of a file for a caller.
 func FileHandle(key []byte, caller, path string) string {
 	m := hmac.New(sha256.New, key)
 	fmt.Fprintf(m, "file-handle|%s|%s", caller, path)
@@ -47,7 +48,7 @@ type FoundFile struct {
 	ModifiedAt time.Time `json:"modified_at"`
 }
 
-// FoundArtifact is an artifact that was found by its name, or by the row of a batch whose run it belongs to.
+// FoundArtifact is an artifact found by its name, or by the row of a batch whose run it belongs to.
 type FoundArtifact struct {
 	ArtifactDoc
 	Sample string `json:"sample,omitempty"` // of that row; "S1 and others" where several have it
@@ -57,22 +58,22 @@ type FoundArtifact struct {
 type FoundList struct {
 	CallRunID
 	ArtifactsTotal int64           `json:"artifacts_total"`
-	FilesTotal     int             `json:"files_total"` // that were found
+	FilesTotal     int             `json:"files_total"` // all found, not only those listed
 	Artifacts      []FoundArtifact `json:"artifacts"`
 	Files          []FoundFile     `json:"files"`
-	Note           string          `json:"note"` // why files may be missing; empty: none is
+	Note           string          `json:"note"` // why files may be missing; empty: the list is complete
 	Cursor         *string         `json:"cursor"`
 }
 
-// findPage is where a page begins.
+// findPage is the start of a page.
 type findPage struct {
 	Artifacts string `json:"a,omitzero"` // the ledger's cursor
 	Done      bool   `json:"d,omitzero"` // no more artifacts
-	Total     int64  `json:"n,omitzero"` // of artifacts
-	Files     int    `json:"f,omitzero"` // files shown before
+	Total     int64  `json:"n,omitzero"` // number of artifacts
+	Files     int    `json:"f,omitzero"` // files shown on earlier pages
 }
 
-// put is the page as a cursor.
+// put encodes the page as a cursor.
 func (p findPage) put() *string {
 	raw, err := json.Marshal(p)
 	if err != nil {
@@ -97,7 +98,7 @@ func readFindPage(cursor string) (p findPage, err error) {
 	return p, nil
 }
 
-// finding is the operation that finds things by name.
+// finding returns the operation that finds things by name.
 func (g *Gateway) finding() Operation {
 	return Operation{
 		ID: "artifact.find", Title: "Find files and artifacts by name", Verb: "artifact find",
@@ -159,11 +160,12 @@ func (g *Gateway) find(ctx context.Context, c gate.Call, a FindArgs) (out FoundL
 	return out, nil
 }
 
-// ownRights is the note of an answer to a user of this host: his own process looks, as it opens what he imports.
+// ownRights is the note of an answer to a user of this host: that user's own process searches for files and opens
+// those it imports.
 const ownRights = "files are listed by slurmgate's own command and chat, which read with your rights"
 
-// filesBelow are files below the import roots of the caller whose name contains part and whose path is as wanted, read with the caller's
-// rights, and why some may be missing.
+// filesBelow returns the files below the caller's import roots whose name contains part and whose path passes is,
+// read with the caller's rights, and the reason why some may be missing.
 func (g *Gateway) filesBelow(ctx context.Context, c gate.Call, projectID, part string, is func(path string) bool) (found []artifact.Found,
 	note string, err error) {
 	if !c.Caller.CanSomewhere(gate.CapGateway, gate.CapImport) {
@@ -201,7 +203,7 @@ func (g *Gateway) filesBelow(ctx context.Context, c gate.Call, projectID, part s
 	return found, note, nil
 }
 
-// findAs looks as the caller's Unix user on the first cluster that runs jobs as their callers.
+// findAs searches as the caller's Unix user on the first cluster that runs jobs as their callers.
 func (g *Gateway) findAs(ctx context.Context, c gate.Call, scope artifact.Scope, part string) ([]artifact.Found, bool, error) {
 	folders := g.Importer.Folders(scope)
 	if len(folders) == 0 {
@@ -224,12 +226,12 @@ func (g *Gateway) handleOf(c gate.Call, path string) string {
 	return FileHandle(g.fileKey, c.Caller.Key(), path)
 }
 
-// fileOf is the path of a handle that the caller was given.
+// fileOf returns the path of a handle that the caller received.
 func (g *Gateway) fileOf(ctx context.Context, c gate.Call, id, project string) (string, error) {
 	if path, ok := g.handles.path(id); ok && g.handleOf(c, path) == id {
 		return path, nil
 	}
-	// A gateway before this one gave it.
+	// The handle may come from an earlier process of the gateway.
 	found, _, err := g.filesBelow(ctx, c, project, "", func(path string) bool { return g.handleOf(c, path) == id })
 	if err != nil {
 		return "", err
@@ -241,7 +243,7 @@ func (g *Gateway) fileOf(ctx context.Context, c gate.Call, id, project string) (
 		WithSteps(fault.Do("artifact.find", "name", "…"))
 }
 
-// importFound imports a file by its handle: as by its path, which nobody is told.
+// importFound imports a file by its handle, as by its path, but reveals the path to no caller.
 func (g *Gateway) importFound(ctx context.Context, c gate.Call, a ImportArgs, do func(ImportArgs) error) error {
 	if a.Path != nil || a.Text != nil || a.Upload || a.Source != nil || a.InPlace || c.Caller.Body != nil {
 		return fault.Invalid("", fault.Problem{Code: "IMPORT-SOURCE", Field: "file_id", Rule: "exactly one of path, text, upload and file_id",
@@ -259,7 +261,7 @@ func (g *Gateway) importFound(ctx context.Context, c gate.Call, a ImportArgs, do
 	return WithoutPath(do(a), path)
 }
 
-// WithoutPath says a file's name in place of its path: a caller who has a handle is not told where the file lies.
+// WithoutPath replaces a file's path in an error by its name: a caller with a handle must not see the path.
 func WithoutPath(err error, path string) error {
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok || path == "" {
@@ -286,10 +288,10 @@ func HidePath(e *gate.ErrorBody, path string) {
 		return
 	}
 	e.Message = hiding(path).Replace(e.Message)
-	delete(e.Details, "problems") // the message says them all
+	delete(e.Details, "problems") // the message has them all
 }
 
-// handles are the paths of handles that were given out lately. Those of a gateway before are found by looking again.
+// handles holds the paths of recent handles. Those of an earlier process of the gateway are found by another search.
 type handles struct {
 	mu    sync.Mutex
 	paths map[string]string

@@ -17,7 +17,7 @@ import (
 	"slurmgate/site"
 )
 
-// NewGate makes a gate of the tools: the gateway's, or that of a shell's process for an operation on files.
+// NewGate returns a gate of the tools: the gateway's, or that of a shell's process for an operation on files.
 func NewGate(c gate.Config, tools ...gate.Tool) (_ *gate.Gate, err error) {
 	if c.Registry, err = gate.NewRegistry(tools...); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (g *Gateway) OpenGate(ctx context.Context) (err error) {
 	g.fileKey = key
 	journal := gate.Journal(g.Ledger)
 	if g.Journal != nil {
-		known := map[string]bool{} // not the registry: records that a killed gateway left are written before it is there
+		known := map[string]bool{} // not the registry: records that a killed gateway left are written before the registry exists
 		for _, t := range tools {
 			known[t.ID] = true
 		}
@@ -82,10 +82,12 @@ func gateLimits(l site.Limits, w policy.Workers) gate.Limits {
 		Memory:  min(callMemory, debug.SetMemoryLimit(-1)/4)}
 }
 
-// callMemory is how many bytes of memory calls may hold by the size of what they are given, where the process has four times as much.
+// callMemory is how many bytes of memory all calls may reserve together by the size of their input, where the process
+// has four times as much.
 const callMemory = 512 << 20
 
-// RunLimits are the limits of concurrency.per_tool that bound runs, by tool name: those of toolpacks. The engine enforces them.
+// RunLimits returns the limits of concurrency.per_tool that apply to runs, by tool name: those of toolpacks. The
+// engine enforces them.
 func (g *Gateway) RunLimits() map[string]int {
 	limits := map[string]int{}
 	for _, p := range g.jobPacks() {
@@ -96,13 +98,13 @@ func (g *Gateway) RunLimits() map[string]int {
 	return limits
 }
 
-// Rules is a policy as a gate asks it that limits no runs.
+// Rules returns a policy in the form that a gate uses, without limits of runs.
 func Rules(p *policy.Policy) gate.Policy { return rulesOf{Policy: p} }
 
-// rulesOf is the policy as the gate asks it.
+// rulesOf is the policy in the form that the gate uses.
 type rulesOf struct {
 	*policy.Policy
-	runs map[string]int // limits that bound runs, not calls
+	runs map[string]int // limits of runs, not of calls
 }
 
 // Rules returns the limits of a tool's calls.
@@ -118,7 +120,7 @@ func (p rulesOf) Rules(toolName string) gate.Rules {
 	return r
 }
 
-// artifacts gives the gate access to artifacts, for what is too large for an envelope.
+// artifacts gives the gate access to artifacts, for data that is too large for an envelope.
 type artifacts struct{ *Gateway }
 
 // Read implements [gate.Artifacts].
@@ -141,7 +143,7 @@ func (k artifacts) Keep(ctx context.Context, who gate.Principal, label string, d
 	return a.ID, err
 }
 
-// addBytes stores what the gateway itself made as an artifact.
+// addBytes stores data of the gateway itself as an artifact.
 func (g *Gateway) addBytes(ctx context.Context, a run.Artifact, data []byte) (stored run.Artifact, err error) {
 	if g.Importer == nil {
 		return a, fault.New(fault.Conflict, "answer_too_large",
@@ -157,7 +159,7 @@ func (g *Gateway) addBytes(ctx context.Context, a run.Artifact, data []byte) (st
 	return stored, err
 }
 
-// Tend drops old records of calls that changed nothing, often enough that a flood of calls cannot fill the disk.
+// Tend deletes old records of calls that changed nothing, often enough that a flood of calls cannot fill the disk.
 func (g *Gateway) Tend(ctx context.Context) {
 	every := time.NewTicker(time.Minute)
 	defer every.Stop()

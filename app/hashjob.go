@@ -20,9 +20,9 @@ import (
 	"slurmgate/site"
 )
 
-// Reference data that is hashed by a job: an ordinary run, whose program is the gateway's own script instead of a container. The state of
-// what is hashed is in its params. So a call that is made again finds the run, whatever became of the first call or of the gateway, and
-// what was changed meanwhile is hashed by another one.
+// A job can hash reference data: an ordinary run, whose program is the gateway's own script instead of a container.
+// Its params contain the state of the hashed files. So a repeated call finds the run, even if the first call or the
+// gateway died, and another run hashes what has changed meanwhile.
 
 const (
 	hashRole    = "list" // of the run's output
@@ -34,7 +34,7 @@ const (
 	hashPoll    = 30 * time.Second
 )
 
-// hashedByJob hashes by a job of the site for a call, and waits for it.
+// hashedByJob returns a hasher that runs a job of the site for a call, and waits for it.
 func (g *Gateway) hashedByJob(c gate.Call) hasher {
 	return func(ctx context.Context, s *site.Site, _ opener, root site.InPlace, a ImportArgs, scope artifact.Scope) (
 		got artifact.Registered, err error) {
@@ -74,7 +74,7 @@ func (g *Gateway) hashedByJob(c gate.Call) hasher {
 	}
 }
 
-// lookAt is the state of a file or directory on a site, and about how many bytes it has.
+// lookAt returns the state of a file or directory on a site, and its approximate size in bytes.
 func (g *Gateway) lookAt(ctx context.Context, s *site.Site, root site.InPlace, path string, scope artifact.Scope) (string, int64, error) {
 	if im := g.inPlace[s.Name]; im != nil {
 		return im.Look(ctx, path, scope)
@@ -82,7 +82,7 @@ func (g *Gateway) lookAt(ctx context.Context, s *site.Site, root site.InPlace, p
 	return g.FarPlaces.Look(ctx, s, "", root.Path, path)
 }
 
-// hashPlan is the plan of a job that hashes a file or a directory below root.
+// hashPlan returns the plan of a job that hashes a file or a directory below root.
 func (g *Gateway) hashPlan(s *site.Site, root, path string, folder bool, state string, size int64) plan.Spec {
 	argv := []string{"job", state, "hash", root, path}
 	if folder {
@@ -100,8 +100,8 @@ func (g *Gateway) hashPlan(s *site.Site, root, path string, folder bool, state s
 	return spec
 }
 
-// hashOrder is the order of a run of such a plan. It is never a user's: who can forge the end of his own runs must not vouch for what
-// others use.
+// hashOrder returns the order of a run of such a plan. It never runs as a user: users can forge the end of their own
+// runs and must not vouch for what others use.
 func (g *Gateway) hashOrder(ctx context.Context, c gate.Call, s *site.Site, project string, spec plan.Spec) (o run.Order, err error) {
 	user, err := g.executedAs(ctx, c, []*site.Site{s})
 	if err == nil && user != "" {
@@ -129,7 +129,7 @@ func (g *Gateway) hashOrder(ctx context.Context, c gate.Call, s *site.Site, proj
 		Asking: g.asking(ctx, c)}, nil
 }
 
-// hashInRun submits the order, or finds its run, waits for the end, and reads what it printed.
+// hashInRun submits the order, or finds its run, waits for the end, and returns what the run printed.
 func (g *Gateway) hashInRun(ctx context.Context, c gate.Call, o run.Order, path string) (string, error) {
 	if err := c.MayStart(o.ToolName); err != nil {
 		return "", err
@@ -167,7 +167,7 @@ func (g *Gateway) hashInRun(ctx context.Context, c gate.Call, o run.Order, path 
 	return string(text), err
 }
 
-// notHashed says why a job gave no checksums.
+// notHashed returns the error of a job that gave no checksums.
 func notHashed(v run.View, path string) error {
 	e := fault.New(fault.Tool, "hash_job_failed", fmt.Sprintf("the run %s, which was to hash %s, is %s", v.Run.ID, path, v.Run.State))
 	switch {

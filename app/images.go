@@ -14,18 +14,19 @@ import (
 
 // Images is the image store of a site, with the image lock of its domain.
 type Images interface {
-	// Misfits says where lock and store do not agree; nothing while the store is not there yet.
+	// Misfits lists differences between lock and store; none while the store does not exist yet.
 	Misfits(s *site.Site) ([]fault.Problem, error)
 	// Add checks a SIF file, copies it into the store and records it in the lock.
 	Add(ctx context.Context, s *site.Site, a ImageAddArgs) (ImageAddAnswer, error)
-	// Pull downloads an image of a registry, makes a SIF file of it where it is none, and adds that.
+	// Pull downloads an image of a registry, converts it to a SIF file unless it is one, and adds that.
 	Pull(ctx context.Context, s *site.Site, a ImagePullArgs) (ImagePullAnswer, error)
-	// List lists the named images and those that are only in the store; with hash it reads every byte.
-	// cluster is the only one to look at; empty: all of them.
+	// List lists the named images and those that are only in the store; with hash it reads every byte. cluster
+	// selects one cluster; empty: all of them.
 	List(ctx context.Context, s *site.Site, cluster string, hash bool) (ImageListAnswer, error)
 }
 
-// images are the operations on a site's files. They work in the shell's process: there may be no gateway yet, or none that starts.
+// images returns the operations on a site's files. They work in the shell's process: there may be no gateway yet, or
+// one that does not start.
 func (h Host) images() []Operation {
 	return []Operation{{
 		ID: "image.add", Title: "Add an image", Verb: "image add",
@@ -75,7 +76,7 @@ func (h Host) addImage(ctx context.Context, _ gate.Call, a ImageAddArgs) (ImageA
 	if err != nil {
 		return ImageAddAnswer{}, err
 	}
-	// A broken domain is not added to; missing images are what this operation is for.
+	// Refuse a broken domain; missing images are allowed because this operation adds them.
 	if _, _, err := ReadDomain(s.DomainDir, toolpack.AllowMissingImages); err != nil {
 		return ImageAddAnswer{}, err
 	}
@@ -105,7 +106,7 @@ func (h Host) listImages(ctx context.Context, _ gate.Call, a ImageListArgs) (Ima
 	return h.Images.List(ctx, s, a.Cluster, a.Hash)
 }
 
-// ImageStoreArgs choose the image stores of a site.
+// ImageStoreArgs select the image stores of a site.
 type ImageStoreArgs struct {
 	Site    string `json:"site" kind:"path" kong:"-"`
 	Cluster string `json:"cluster,omitzero" max:"64" name:"site-name" placeholder:"NAME" help:"Only the image store of this cluster, where the site file has several."`
@@ -137,14 +138,14 @@ type ImagePullArgs struct {
 // ImagePullAnswer is the answer of image.pull.
 type ImagePullAnswer struct {
 	ImageAddAnswer
-	Pulled   bool     `json:"pulled"`            // false: the image was there already
-	Same     bool     `json:"same,omitzero"`     // with rebuild: it gave the bytes that the lock names
-	Warnings []string `json:"warnings,omitzero"` // what of the image is not in the SIF file
+	Pulled   bool     `json:"pulled"`            // false: the image existed already
+	Same     bool     `json:"same,omitzero"`     // with rebuild: the result has the bytes that the lock names
+	Warnings []string `json:"warnings,omitzero"` // parts of the image that are not in the SIF file
 }
 
 // ImageDoc is an image: named by the lock, in the store, or both.
 type ImageDoc struct {
-	Site      string `json:"site,omitempty"` // whose store it is, where there are several
+	Site      string `json:"site,omitempty"` // the site of the store, where there are several
 	Name      string `json:"name"`
 	Digest    string `json:"digest"`
 	Arch      string `json:"arch"`
@@ -153,7 +154,7 @@ type ImageDoc struct {
 	State     string `json:"state"` // stored, missing, ok, or what is wrong
 
 	SourceDigest string `json:"source_digest,omitzero"` // of a pulled image: its manifest, or the SIF file
-	MadeBy       string `json:"made_by,omitzero"`       // the program that made the SIF file of its layers
+	MadeBy       string `json:"made_by,omitzero"`       // the program that built the SIF file from its layers
 }
 
 // ImageAddAnswer is the answer of image.add.
@@ -184,30 +185,30 @@ type CheckStatus string
 const (
 	CheckOK      CheckStatus = "ok"
 	CheckWarning CheckStatus = "warning" // it works, but not as it should
-	CheckUnknown CheckStatus = "unknown" // the check could not look
+	CheckUnknown CheckStatus = "unknown" // the check could not run
 	CheckFault   CheckStatus = "fault"   // something does not work
 )
 
-// Worse reports whether a result is worse than another one; any is worse than none.
+// Worse reports whether a result is worse than another; any result is worse than an empty one.
 func (s CheckStatus) Worse(than CheckStatus) bool {
 	order := []CheckStatus{"", CheckOK, CheckWarning, CheckUnknown, CheckFault}
 	return slices.Index(order, s) > slices.Index(order, than)
 }
 
-// Finding is one thing that a check found.
+// Finding is one result of a check.
 type Finding struct {
 	Site   string      `json:"site,omitempty"` // the cluster, where there are several
-	User   string      `json:"user,omitempty"` // as whom it was found, where that is not the service's user
+	User   string      `json:"user,omitempty"` // the user who makes it true, if not the service's user
 	Code   string      `json:"code"`           // of the check; stable
 	Where  string      `json:"where"`          // gateway, slurmctld, node
 	Node   string      `json:"node,omitempty"` // on which it was found
 	Status CheckStatus `json:"status"`
 	Found  string      `json:"found"`
 	Remedy string      `json:"remedy,omitempty"`
-	Stops  bool        `json:"stops,omitempty"` // a fault with which the gateway does not start
+	Stops  bool        `json:"stops,omitempty"` // a fault that prevents the gateway from starting
 }
 
-// Text is a finding of start-up in a line.
+// Text returns a finding of start-up in one line.
 func (f Finding) Text() string {
 	text := f.Code + ": " + f.Found
 	if f.Site != "" {
@@ -227,11 +228,11 @@ type DoctorAnswer struct {
 	Site     string    `json:"site"`
 	Findings []Finding `json:"findings"`
 	Faults   int       `json:"faults"`
-	Unknown  int       `json:"unknown"` // checks that could not look
+	Unknown  int       `json:"unknown"` // checks that could not run
 	Warnings int       `json:"warnings"`
 }
 
-// Count counts a result.
+// Count adds a result to the counts.
 func (a *DoctorAnswer) Count(s CheckStatus) {
 	switch s {
 	case CheckFault:
@@ -249,7 +250,7 @@ type CheckDoc struct {
 	Where  string `json:"where"`
 	Proves string `json:"proves"`
 	Remedy string `json:"remedy"`
-	Early  bool   `json:"early"` // start-up and config check make it, too
+	Early  bool   `json:"early"` // start-up and config check make it too
 }
 
 // DoctorArgs are the arguments of site.doctor.
@@ -257,7 +258,7 @@ type DoctorArgs struct {
 	Site    string `json:"site" kind:"path"`
 	NoJobs  bool   `json:"no_jobs,omitzero"`
 	Cluster string `json:"cluster,omitzero" max:"64"`       // only this cluster; empty: all
-	User    string `json:"user,omitzero" min:"1" max:"256"` // look as this user too, where jobs belong to their callers
+	User    string `json:"user,omitzero" min:"1" max:"256"` // check as this user too, where jobs belong to their callers
 
 	Nodes    string `json:"nodes,omitzero" max:"4000"` // only these nodes, as Slurm writes lists of them; empty: one in each partition
 	AllNodes bool   `json:"all_nodes,omitzero"`        // all nodes of the partitions that policy allows

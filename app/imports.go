@@ -32,7 +32,7 @@ type ImportArgs struct {
 	Site      string        `json:"site,omitzero" max:"64" about:"with in_place: the site whose folder it is; default: the first that has it"`
 }
 
-// ImportSource is what is imported, in HelixMCP's form.
+// ImportSource is the source of an import in HelixMCP's form.
 type ImportSource struct {
 	Kind string  `json:"kind" enum:"local_path,inline_text"`
 	Path *string `json:"path,omitzero" kind:"path"`
@@ -77,8 +77,8 @@ type ImportAnswer struct {
 // Unchanged reports whether the artifact existed already.
 func (a ImportAnswer) Unchanged() bool { return !a.Created }
 
-// importArtifact imports an artifact and stores it. Where there is no room for more, one that exists already is still found: nothing of the
-// bytes has been read then.
+// importArtifact imports an artifact and stores it. If there is no room for more, it still finds an artifact that
+// exists already, and has then read none of its bytes.
 func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs) (out ImportAnswer, err error) {
 	if a.FileID != "" {
 		err = g.importFound(ctx, c, a, func(a ImportArgs) (err error) {
@@ -124,7 +124,7 @@ func (g *Gateway) importArtifact(ctx context.Context, c gate.Call, a ImportArgs)
 	return out, err
 }
 
-// countingReader counts what is read.
+// countingReader counts the bytes read.
 type countingReader struct {
 	io.Reader
 	n int64
@@ -137,7 +137,7 @@ func (r *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// directoryBounds are policy's limits of an imported directory.
+// directoryBounds returns policy's limits of an imported directory.
 func (g *Gateway) directoryBounds() (b artifact.Bounds) {
 	if l := g.Policy.Import.Directory; l != nil {
 		b = artifact.Bounds{Files: l.MaxFiles, Depth: l.MaxDepth, Bytes: l.MaxBytes}
@@ -145,7 +145,7 @@ func (g *Gateway) directoryBounds() (b artifact.Bounds) {
 	return b
 }
 
-// bringIn reads the source of an import within policy's limits, through an importer that stores the bytes or does not.
+// bringIn reads the source of an import within policy's limits. The importer decides whether the bytes are stored.
 func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, importer *artifact.Importer) (doc run.Artifact, err error) {
 	if a, err = a.Plain(); err != nil {
 		return doc, err
@@ -257,7 +257,7 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	return doc, err
 }
 
-// partOf is which part of an upload the bytes beside the call are; nil: all of it.
+// partOf returns which part of an upload the body of the call is; nil: all of it.
 func (g *Gateway) partOf(c gate.Call, project string) *artifact.Part {
 	up := c.Caller.Upload
 	if up == nil {

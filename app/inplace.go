@@ -20,22 +20,22 @@ import (
 	"slurmgate/site"
 )
 
-// FarPlaces looks at files on a cluster whose filesystem is not here, through a shell of it: of the gateway's own
-// login, or of user where that is not empty. A site without one is a Validation fault.
+// FarPlaces reads files on a cluster whose filesystem is not here, through a shell there: of the gateway's own login,
+// or of user where that is not empty. A site without a shell is a Validation fault.
 type FarPlaces interface {
-	// Look is the state of a file or directory below root, and about how many bytes it has.
+	// Look returns the state of a file or directory below root, and its approximate size in bytes.
 	Look(ctx context.Context, s *site.Site, user, root, path string) (state string, bytes int64, err error)
-	// Hash hashes a regular file below root where it lies, if it has the state, which is that of [artifact.StateOf].
+	// Hash hashes a regular file below root in place, if it has the state, which is that of [artifact.StateOf].
 	Hash(ctx context.Context, s *site.Site, user, root, path, state string) (sha256 string, size int64, err error)
-	// HashTree hashes the files of a directory below root where they lie, if it has the state, in the order of their paths. before are the
-	// first ones, which an earlier call hashed; each is told of every further one.
+	// HashTree hashes the files of a directory below root in place, if it has the state, in the order of their paths.
+	// before holds the first files, which an earlier call hashed; each is called with every further file.
 	HashTree(ctx context.Context, s *site.Site, user, root, path, state string, before []tree.File, each func(tree.File)) ([]tree.File, error)
-	// States are the states of files and directories, in their order; of one that cannot be read, why.
+	// States returns the states of files and directories, in their order; for one that cannot be read, the reason.
 	States(ctx context.Context, s *site.Site, paths []string) ([]string, error)
 }
 
-// OpenPlaces makes the importers of the folders in which files are registered in place. here says which those are, nil for a site whose
-// filesystem is elsewhere.
+// OpenPlaces opens the importers of the folders in which files are registered in place. here returns these folders,
+// or nil for a site whose filesystem is elsewhere.
 func (g *Gateway) OpenPlaces(own []string, here func(*site.Site) *artifact.ImportPolicy) error {
 	g.inPlace = map[string]*artifact.Importer{}
 	for _, s := range g.Site.All() {
@@ -53,7 +53,7 @@ func (g *Gateway) OpenPlaces(own []string, here func(*site.Site) *artifact.Impor
 	return nil
 }
 
-// below finds the folder of a site in which a path lies: of several the innermost.
+// below returns the innermost folder of a site that contains a path.
 func below(s *site.Site, file string) (in site.InPlace, ok bool) {
 	for _, f := range s.Storage.InPlace {
 		if strings.HasPrefix(file, f.Path+"/") && len(f.Path) > len(in.Path) {
@@ -63,7 +63,7 @@ func below(s *site.Site, file string) (in site.InPlace, ok bool) {
 	return in, ok
 }
 
-// shared reports whether the site offers what lies at a place to a project.
+// shared reports whether the site offers the file at a place to a project.
 func (g *Gateway) shared(at ledger.Place, project string) bool {
 	s := g.Site.Cluster(at.Site)
 	if s == nil || at.OpenedAs != "" {
@@ -73,8 +73,8 @@ func (g *Gateway) shared(at ledger.Place, project string) bool {
 	return ok && f.Shared && plan.InProjects(f.ProjectIDs(), project)
 }
 
-// placesOf lists where the bytes of an artifact lie: where the artifact was registered, and in the folders that a
-// site shares with its project.
+// placesOf lists the places of an artifact's bytes: where the artifact was registered, and in the folders that a site
+// shares with its project.
 func (g *Gateway) placesOf(ctx context.Context, a run.Artifact) ([]ledger.Place, error) {
 	all, err := g.Ledger.Places(ctx, a.SHA256)
 	return slices.DeleteFunc(all, func(at ledger.Place) bool { return !of(at, a) && !g.shared(at, a.ProjectID) }), err
@@ -83,8 +83,8 @@ func (g *Gateway) placesOf(ctx context.Context, a run.Artifact) ([]ledger.Place,
 // of reports whether a place was registered for an artifact.
 func of(at ledger.Place, a run.Artifact) bool { return at.ArtifactID != "" && at.ArtifactID == a.ID }
 
-// registeredFor keeps the places that a caller's run may read: shared ones, and those of one who registered the
-// artifact: the caller, else who did so first. So nobody can put another file in the place of the one that a run
+// registeredFor returns the places that a caller's run may read: shared ones, and those of one principal that
+// registered the artifact: the caller, or else the first. So no other principal can substitute the file that a run
 // reads.
 func (g *Gateway) registeredFor(list []ledger.Place, a run.Artifact, caller string) []ledger.Place {
 	by := slices.IndexFunc(list, func(at ledger.Place) bool { return of(at, a) && at.Caller == caller })
@@ -113,7 +113,7 @@ func (g *Gateway) usable(s *site.Site, at ledger.Place, project string) bool {
 }
 
 // placed finds where the job of a run may read an input in place; ok is false if nowhere. The fault of a changed
-// file, or of one that cannot be mounted safely, counts only where there are no other bytes, or none that can be
+// file, or of one that cannot be mounted safely, is returned only where there are no other bytes, or none that can be
 // copied.
 func (g *Gateway) placed(ctx context.Context, s *site.Site, r run.Run, in plan.Input, a run.Artifact) (p run.Placed, ok bool, err error) {
 	places, err := g.placesOf(ctx, a)
@@ -126,7 +126,7 @@ func (g *Gateway) placed(ctx context.Context, s *site.Site, r run.Run, in plan.I
 			continue
 		}
 		err := g.asRegistered(ctx, s, at)
-		if im := g.inPlace[s.Name]; err == nil && im != nil { // on a site that is elsewhere asRegistered says so
+		if im := g.inPlace[s.Name]; err == nil && im != nil { // on a site that is elsewhere asRegistered reports that
 			err = im.SafeToMount(at.Path)
 		}
 		switch {
@@ -144,7 +144,7 @@ func (g *Gateway) placed(ctx context.Context, s *site.Site, r run.Run, in plan.I
 	return p, false, nil
 }
 
-// mounted is an input that is read where it lies.
+// mounted describes an input that is read in place.
 func (g *Gateway) mounted(s *site.Site, at ledger.Place, in plan.Input, shared bool) run.Placed {
 	rests := run.Rests{On: run.OnHash, RegisteredBy: at.Principal, RegisteredAs: at.OpenedAs, RegisteredAt: at.At.UTC()}
 	switch {
@@ -156,8 +156,8 @@ func (g *Gateway) mounted(s *site.Site, at ledger.Place, in plan.Input, shared b
 	return run.Placed{Input: in, Strength: run.InPlace, Path: at.Path, State: at.State, Recheck: rests.On == run.OnHash, Rests: &rests}
 }
 
-// asRegistered is a fault if a file or directory is not what was registered. What a Unix user's login hashed is left
-// to the job: the gateway may not be able to look at it.
+// asRegistered returns a fault if a file or directory differs from what was registered. It does not check what a Unix
+// user's login hashed, as the gateway may be unable to read it: the job does.
 func (g *Gateway) asRegistered(ctx context.Context, s *site.Site, at ledger.Place) error {
 	if at.OpenedAs != "" {
 		return nil
@@ -172,8 +172,8 @@ func (g *Gateway) asRegistered(ctx context.Context, s *site.Site, at ledger.Plac
 	return err
 }
 
-// readInPlace opens the bytes of an artifact at one of the places where they lie, if it is on a filesystem of this
-// host and was not changed since it was registered. NotFound where there is no place.
+// readInPlace opens the bytes of an artifact at one of its places, if that is on a filesystem of this host and was
+// not changed since it was registered. Without a place it returns NotFound.
 func (g *Gateway) readInPlace(a run.Artifact, places []ledger.Place) (f *os.File, at ledger.Place, err error) {
 	err = fault.New(fault.NotFound, "artifact_bytes_missing", "the bytes of "+a.ID+" are neither stored nor registered in place").
 		WithNext("import or register the same file again")
@@ -191,8 +191,8 @@ func (g *Gateway) readInPlace(a run.Artifact, places []ledger.Place) (f *os.File
 	return nil, at, err
 }
 
-// openBytes opens the bytes of an artifact for reading: what is stored as it is, what lies in place compared while it
-// is read.
+// openBytes opens the bytes of an artifact for reading: stored bytes directly, bytes in place so that they are
+// compared while they are read.
 func (g *Gateway) openBytes(ctx context.Context, a run.Artifact) (Bytes, error) {
 	f, err := g.Store.Open(a.SHA256)
 	if err == nil {
@@ -218,13 +218,13 @@ func (g *Gateway) openBytes(ctx context.Context, a run.Artifact) (Bytes, error) 
 	return nil, err
 }
 
-// Bytes are those of an artifact, open for reading.
+// Bytes are the bytes of an artifact, open for reading.
 type Bytes interface {
 	io.ReadSeekCloser
 	io.ReaderAt
 }
 
-// registers finds the site and the folder for a path that is to be registered in place.
+// registers finds the site and the folder for a path to register in place.
 func (g *Gateway) registers(name, file string, scope artifact.Scope) (*site.Site, site.InPlace, error) {
 	var offered []string
 	for _, s := range g.Site.All() {
@@ -250,11 +250,11 @@ func (g *Gateway) registers(name, file string, scope artifact.Scope) (*site.Site
 		Hint: "import a copy, or ask the administrator to list the folder in storage.in_place"}}}
 }
 
-// hasher hashes a file or a directory where it lies on a site, as the opener says.
+// hasher hashes a file or a directory in place on a site, with the rights of the opener.
 type hasher func(ctx context.Context, s *site.Site, o opener, root site.InPlace, a ImportArgs, scope artifact.Scope) (artifact.Registered,
 	error)
 
-// register hashes a file where it lies, and records where that is for the artifact that it makes. dry: it records
+// register hashes a file in place, and records the place for the artifact that it creates. With dry it records
 // nothing.
 func (g *Gateway) register(ctx context.Context, c gate.Call, a ImportArgs, dry bool) (doc run.Artifact, err error) {
 	doc, at, _, err := g.hashInPlace(ctx, c, a, nil, g.hashed)
@@ -268,8 +268,8 @@ func (g *Gateway) register(ctx context.Context, c gate.Call, a ImportArgs, dry b
 	return doc, g.Ledger.AddPlace(ctx, at)
 }
 
-// hashInPlace hashes a file or directory where it lies, and stores the list of a directory's files. may refuses a
-// folder; nil: it does not.
+// hashInPlace hashes a file or directory in place, and stores the list of a directory's files. may refuses a folder
+// with an error; a nil may allows all.
 func (g *Gateway) hashInPlace(ctx context.Context, c gate.Call, a ImportArgs, may func(site.InPlace) error, hash hasher) (doc run.Artifact,
 	at ledger.Place, in site.InPlace, err error) {
 	invalid := func(code, field, rule, msg string) (run.Artifact, ledger.Place, site.InPlace, error) {

@@ -15,10 +15,10 @@ import (
 	"slurmgate/site"
 )
 
-// A directory in place is a list of its files, which is stored, and a place with the digest of its listing: what tells that a file in it
-// was changed, added or removed without reading them all.
+// A directory in place is a stored list of its files, and a place with the digest of its listing: that shows whether
+// a file in it was changed, added or removed without reading all of them.
 
-// hashed hashes a file or a directory where it lies on a site.
+// hashed hashes a file or a directory in place on a site.
 func (g *Gateway) hashed(ctx context.Context, s *site.Site, o opener, root site.InPlace, a ImportArgs, scope artifact.Scope) (
 	got artifact.Registered, err error) {
 	im := g.inPlace[s.Name]
@@ -101,8 +101,8 @@ func elsewhere(s *site.Site, in plan.Input) error {
 		WithNext("run on the site where they lie, or import a copy")
 }
 
-// Artifact opens the bytes of an artifact, of a directory the list of its files. Where the gateway has no copy of
-// those it says where they lie.
+// Artifact opens the bytes of an artifact; for a directory, the list of its files. If the gateway has no copy of
+// these files the error names their places.
 func (g *Gateway) Artifact(ctx context.Context, artifactID string) (io.ReadSeekCloser, error) {
 	a, err := g.Ledger.Artifact(ctx, artifactID)
 	if err == nil && a.Type == plan.Directory {
@@ -114,7 +114,7 @@ func (g *Gateway) Artifact(ctx context.Context, artifactID string) (io.ReadSeekC
 	return g.openBytes(ctx, a)
 }
 
-// filesHere is a fault that says where the files of a directory lie if the gateway has no copy of them.
+// filesHere returns a fault with the places of a directory's files if the gateway has no copy of them.
 func (g *Gateway) filesHere(ctx context.Context, a run.Artifact) error {
 	only, err := g.Ledger.FilesInPlace(ctx, a.SHA256)
 	if err != nil || !only {
@@ -135,7 +135,7 @@ func (g *Gateway) filesHere(ctx context.Context, a run.Artifact) error {
 		WithSteps(fault.Do("artifact.import", "path", at.Path))
 }
 
-// stillThere is a fault if what was registered at a place is no longer there.
+// stillThere returns a fault if the files registered at a place are no longer there.
 func (g *Gateway) stillThere(ctx context.Context, at ledger.Place) error {
 	s := g.Site.Cluster(at.Site)
 	if s == nil {
@@ -144,7 +144,7 @@ func (g *Gateway) stillThere(ctx context.Context, at ledger.Place) error {
 	return g.asRegistered(ctx, s, at)
 }
 
-// verifyInPlace hashes bytes that lie in place again, wherever they lie. nowhere is the fault if that is nowhere.
+// verifyInPlace hashes bytes in place again, at all their places. It returns nowhere if there is no place.
 func (g *Gateway) verifyInPlace(ctx context.Context, a run.Artifact, nowhere error) error {
 	places, err := g.placesOf(ctx, a)
 	if err == nil {

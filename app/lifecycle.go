@@ -16,7 +16,8 @@ import (
 
 const maxTailBytes = 256 << 10
 
-// MinFromByte is the least from_byte of slurm.job.logs: the whole end of a stream that one answer may have.
+// MinFromByte is the least from_byte of slurm.job.logs: minus the most bytes from the end of a stream that one answer
+// may have.
 const MinFromByte = -maxTailBytes
 
 // RunArgs are the arguments of operations on one run.
@@ -70,7 +71,7 @@ type AdoptArgs struct {
 	JobID string `json:"job_id" pattern:"^[0-9]{1,10}$" arg:"" name:"job" help:"Slurm job id; the job must have the run's job name."`
 }
 
-// lifecycle are the operations on one run.
+// lifecycle returns the operations on one run.
 func (g *Gateway) lifecycle() []Operation {
 	return []Operation{{
 		ID: "slurm.submit", Title: "Submit a plan", Verb: "submit",
@@ -175,7 +176,7 @@ type CancelAnswer struct {
 	run.CancelAnswer
 	ToolID      string   `json:"tool_id"`
 	Waiters     int64    `json:"waiters,omitempty"`      // runs that wait for outputs of this one; absent: none
-	WaitingRuns []string `json:"waiting_runs,omitempty"` // some of them
+	WaitingRuns []string `json:"waiting_runs,omitempty"` // some of these runs
 }
 
 // RecollectAnswer is the answer of slurm.job.recollect.
@@ -211,17 +212,17 @@ func (g *Gateway) cancel(ctx context.Context, c gate.Call, a CancelArgs) (out Ca
 	}
 	out.ToolID = v.Run.ToolID
 	out.CancelAnswer, err = g.Sites.Cancel(ctx, a.RunID, a.Reason, by)
-	if fault.CodeOf(err) == run.Started { // others may have asked for the run that it became
+	if fault.CodeOf(err) == run.Started { // others may have asked for the run that started
 		return g.cancel(ctx, c, a)
 	}
-	g.loop.poke() // of a run that waits the call may be made for another now
+	g.loop.poke() // the call of a waiting run may be made for another caller now
 	if err == nil && out.State != run.Succeeded && !out.Withdrawn {
 		on.tell(&out)
 	}
 	return out, err
 }
 
-// rehearseCancel says whose run of which tool it is, and what a cancel of it would do.
+// rehearseCancel describes a run, its tool and what a cancel would do.
 func (g *Gateway) rehearseCancel(ctx context.Context, c gate.Call, a CancelArgs) (p CancelPreview, err error) {
 	v, err := g.Ledger.View(ctx, a.RunID)
 	if err != nil {
@@ -244,7 +245,7 @@ func (g *Gateway) adopt(ctx context.Context, _ gate.Call, a AdoptArgs) (out Stat
 	return out, err
 }
 
-// hide returns what a run waits for, or how it ended, without the gateway's folders where the caller is a chat.
+// hide returns what a run waits for, or how it ended, without the gateway's folders if the caller is a chat.
 func (g *Gateway) hide(c gate.Call, reason *string) *string {
 	if reason == nil {
 		return nil
@@ -281,7 +282,7 @@ func (g *Gateway) retryRun(ctx context.Context, c gate.Call, a RetryArgs) (_ run
 				a.After+1)).WithNext("repeat the call, which requests another approval")
 		}}
 	r, err := g.Sites.Retry(ctx, a.RunID, order)
-	if fault.CodeOf(err) == run.Started { // others may have asked for the run that it became
+	if fault.CodeOf(err) == run.Started { // others may have asked for the run that started
 		return g.retryRun(ctx, c, a)
 	}
 	g.loop.poke() // it may wait for its inputs
@@ -295,7 +296,7 @@ func (g *Gateway) rehearseVerb(ctx context.Context, _ gate.Call, a RunReasonArgs
 	return run.Outline(v), err
 }
 
-// RetryPreview is what a retry would do.
+// RetryPreview describes what a retry would do.
 type RetryPreview struct {
 	run.GetState      // the run as it is
 	*NextAttempt      // nil: none would be opened
@@ -306,15 +307,15 @@ type RetryPreview struct {
 type NextAttempt struct {
 	Next      int            `json:"next_attempt"`
 	Resources plan.Resources `json:"resources"`
-	Raised    string         `json:"raised"` // which of them are more than those of the attempt before; empty: none
+	Raised    string         `json:"raised"` // the resources that exceed those of the previous attempt; empty: none
 }
 
-// rehearseRetry returns what the attempt that a retry opens would have.
+// rehearseRetry returns the properties of the attempt that a retry would open.
 func (g *Gateway) rehearseRetry(ctx context.Context, c gate.Call, a RetryArgs) (out RetryPreview, err error) {
 	v, err := g.Ledger.View(ctx, a.RunID)
 	out.GetState = run.Outline(v)
 	if err != nil || v.Run.State != run.Failed && v.Run.State != run.Cancelled {
-		return out, err // nothing would be opened
+		return out, err // no attempt would be opened
 	}
 	if err := g.mayRetry(ctx, c, a.RunID); err != nil {
 		return out, err
@@ -364,7 +365,7 @@ func (g *Gateway) logs(ctx context.Context, c gate.Call, a LogsArgs) (run.LogsAn
 	return answer, nil
 }
 
-// lastLines gives at most the last n lines of a text.
+// lastLines returns at most the last n lines of a text.
 func lastLines(text string, n int) string {
 	lines := strings.SplitAfter(text, "\n")
 	if last := len(lines) - 1; last >= 0 && lines[last] == "" {

@@ -12,7 +12,7 @@ import (
 	"slurmgate/run"
 )
 
-// What lists of runs, projects and sites say.
+// This file renders the lists of runs, projects and sites.
 
 // Says implements [blocks.Answer].
 func (l RunList) Says() (d blocks.Document) {
@@ -33,7 +33,7 @@ func (l RunList) Says() (d blocks.Document) {
 	t := l.table("runs", "newest first", "run", "tool", "state", "phase", "site*", "job*", "created", "by", "reason")
 	for _, r := range l.Runs {
 		reason := r.Reason
-		if r.Waits != nil { // in words where it waits for its turn
+		if r.Waits != nil { // as a sentence where it waits for its turn
 			reason = r.Waits.Text
 		}
 		t.Rows = append(t.Rows, []any{r.RunID, r.ToolID, r.State, r.Phase, r.Site, r.SlurmJobID, r.CreatedAt, r.By(), blocks.Reason(reason)})
@@ -43,7 +43,8 @@ func (l RunList) Says() (d blocks.Document) {
 		blocks.Next{fault.Do("slurm.job.collect", "run_id", l.Runs[0].RunID)}))
 }
 
-// By names who asked for a run, and the user it is executed as where that is not the gateway's own.
+// By names the principal that asked for a run, and the user whom it is executed as where that is not the gateway's
+// own.
 func (r RunRow) By() string {
 	who := "unknown"
 	if r.Principal != nil {
@@ -77,7 +78,7 @@ func (l ProjectList) Says() blocks.Document {
 	return append(d, continues("project.list", l.Cursor)...)
 }
 
-// title returns a project's name, or of a user's own project who the user is.
+// title returns a project's name, or for a user's own project the user.
 func (p ProjectRow) title() any {
 	switch {
 	case p.User == nil:
@@ -127,7 +128,7 @@ func (l SiteList) Says() blocks.Document {
 		"Runs of a site that is away wait there."))
 }
 
-// condition describes a site's state, with since when or until when.
+// condition describes a site's state, and since when or until when it holds.
 func (s SiteRow) condition() blocks.Sentence {
 	state := blocks.Say("%v", string(s.State))
 	switch {
@@ -142,7 +143,7 @@ func (s SiteRow) condition() blocks.Sentence {
 	return state
 }
 
-// countsText says how many runs are in which state or phase.
+// countsText lists the number of runs in each state or phase.
 func countsText[K ~string](runs map[K]int64) string {
 	var out []string
 	for _, state := range slices.Sorted(maps.Keys(runs)) {
@@ -151,7 +152,7 @@ func countsText[K ~string](runs map[K]int64) string {
 	return cmp.Or(strings.Join(out, ", "), "none")
 }
 
-// drainText says that a site is drained, and what becomes of new runs.
+// drainText describes the drain of a site and its effect on new runs.
 func drainText(d run.Drain) string {
 	if d.Queue {
 		return d.String() + "; new runs wait"
@@ -195,7 +196,8 @@ func (a StatusAnswer) Says() blocks.Document {
 	return blocks.Document{f}
 }
 
-// about returns what the table has no room for: why the site is not ready, what to do, and what its connections are like.
+// about returns what the table has no room for: why the site is not ready, what to do, and the state of its
+// connections.
 func (s SiteRow) about() (lines []any) {
 	if s.Drain != nil {
 		lines = append(lines, drainText(*s.Drain))

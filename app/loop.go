@@ -16,21 +16,22 @@ const (
 	loopIdle    = 30 * time.Second // between turns when there is nothing to do
 )
 
-// loop makes the calls that the gateway makes later for those who asked: of rows of batches, and of runs whose inputs have come.
+// loop makes the calls that the gateway makes later for its callers: for rows of batches, and for runs whose inputs
+// have arrived.
 type loop struct {
 	once   sync.Once
 	wake   chan struct{}
 	mu     sync.Mutex
-	paused map[string]BatchWait // by batch
-	stop   context.CancelFunc   // nil: it does not run
+	paused map[string]BatchWait // by batch id
+	stop   context.CancelFunc   // nil: not running
 	done   chan struct{}
 }
 
-// BatchWait is why rows of a batch are not submitted for now.
+// BatchWait is the reason why rows of a batch are not submitted for now.
 type BatchWait struct {
 	Code    string    `json:"code"`
 	Message string    `json:"message"`
-	Until   time.Time `json:"until"` // then it is tried again
+	Until   time.Time `json:"until"` // time of the next try
 }
 
 func (l *loop) made() {
@@ -62,7 +63,7 @@ func (l *loop) pauses() map[string]BatchWait {
 	return maps.Clone(l.paused)
 }
 
-// StartLoop makes runs of the rows of batches, and starts runs whose inputs have come, until [Gateway.StopLoop].
+// StartLoop submits the rows of batches, and starts runs whose inputs have arrived, until [Gateway.StopLoop].
 func (g *Gateway) StartLoop(ctx context.Context) {
 	l := &g.loop
 	l.made()
@@ -95,7 +96,7 @@ func (g *Gateway) StopLoop() {
 	}
 }
 
-// turn carries out some rows of each batch, looks after the waiting runs of whose sources one has changed, and says how long there is
+// turn processes some rows of each batch and the waiting runs with a changed source, and returns how long there is
 // nothing more to do.
 func (g *Gateway) turn(ctx context.Context) (idle time.Duration, err error) {
 	rows, batches, err := g.rowsTodo(ctx)

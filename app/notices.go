@@ -14,10 +14,11 @@ import (
 	"slurmgate/site"
 )
 
-// noticesPerRun is how many notices of one run a principal may ask for, and how many of one batch may wait at a time.
+// noticesPerRun is how many notices of one run a principal may ask for, and how many of one batch may wait at the
+// same time.
 const noticesPerRun = 8
 
-// notices are the operations of being told.
+// notices returns the operations on notices.
 func (g *Gateway) notices() []Operation {
 	return []Operation{{
 		ID: "run.notify", Title: "Tell when a run or a batch is over", Verb: "notify",
@@ -43,11 +44,11 @@ type NotifyArgs struct {
 type NoticeDoc struct {
 	NoticeID  string     `json:"notice_id"`
 	URL       string     `json:"url"`
-	State     string     `json:"state" enum:"waiting,due,delivered,given_up"` // waiting: it is not over
+	State     string     `json:"state" enum:"waiting,due,delivered,given_up"` // waiting: the run or batch has not ended
 	AskedAt   time.Time  `json:"asked_at"`
 	Tries     int        `json:"tries"`
-	Result    string     `json:"result"`      // of the newest try
-	NextAt    *time.Time `json:"next_try_at"` // null: there is none
+	Result    string     `json:"result"`      // of the latest try
+	NextAt    *time.Time `json:"next_try_at"` // null: there will be no other try
 	SettledAt *time.Time `json:"settled_at"`
 }
 
@@ -71,7 +72,7 @@ type NotifyAnswer struct {
 	RunID   string      `json:"run_id,omitzero"`
 	BatchID string      `json:"batch_id,omitzero"`
 	Added   bool        `json:"added"`   // by this call
-	Notices []NoticeDoc `json:"notices"` // the caller's own of this run or batch, oldest first
+	Notices []NoticeDoc `json:"notices"` // the caller's own for this run or batch, oldest first
 }
 
 // Unchanged reports whether the call recorded nothing new.
@@ -120,7 +121,7 @@ func (g *Gateway) notify(ctx context.Context, c gate.Call, a NotifyArgs) (out No
 	return out, err
 }
 
-// noticeOf is the notice that a call asks for, of a run or a batch that is there.
+// noticeOf returns the notice that a call asks for. The run or batch must exist.
 func (g *Gateway) noticeOf(ctx context.Context, c gate.Call, a NotifyArgs) (n notify.Notice, err error) {
 	if (a.RunID == "") == (a.Batch == "") {
 		return n, fault.Invalid("", fault.Problem{Code: "NOTICE-OF", Field: "run_id", Rule: "either run_id or batch",
@@ -136,7 +137,7 @@ func (g *Gateway) noticeOf(ctx context.Context, c gate.Call, a NotifyArgs) (n no
 	return n, err
 }
 
-// Places is what the site file allows to be told.
+// Places returns the places to which the site file allows notices.
 func (g *Gateway) Places() notify.Places {
 	p := notify.Places{Origins: g.Site.Notify.Origins, Domains: g.Site.Notify.Mail.Domains, Receivers: map[string]notify.Receiver{}}
 	for _, r := range g.Site.Notify.Receivers {
@@ -145,7 +146,7 @@ func (g *Gateway) Places() notify.Places {
 	return p
 }
 
-// SendNotices tells places until ctx ends.
+// SendNotices sends notices until ctx ends.
 func (g *Gateway) SendNotices(ctx context.Context) {
 	m := g.Site.Notify.Mail
 	notify.NewSender(g.Ledger, notify.Config{Places: g.Places(), MailsPerHour: m.PerHour, MailsPerCaller: m.PerCaller,

@@ -10,16 +10,16 @@ import (
 	"slurmgate/site"
 )
 
-// opener is by whose rights a path that a call names is opened. Without a file and a user they are the gateway's own.
+// opener is whose rights open a path that a call names. Without a file and a user they are the gateway's own.
 type opener struct {
-	file *os.File // the caller's own process has opened it and handed it over
+	file *os.File // opened and passed on by the caller's own process
 	site string   // the cluster on which user is logged in
 	user string   // the caller's Unix user, over that user's login
 }
 
-// opensPath decides by whose rights a path is opened that a call names. Every operation that takes one asks it, on
-// every face. s is the site on which the file stays in place, nil for one that is copied; shared: the site offers
-// what is in its folder to the caller's project.
+// opensPath decides whose rights open a path that a call names. Every operation with such a path calls it, on every
+// face. s is the site on which the file stays in place, nil for a file that is copied; shared reports that the site
+// offers the content of its folder to the caller's project.
 //
 // A caller who has rights on files is held to them: a user of this host to those of the process that opens the file,
 // and where jobs run as their callers a Unix user to those of that user's login. The gateway's own rights are for
@@ -55,8 +55,8 @@ func (g *Gateway) opensPath(ctx context.Context, c gate.Call, s *site.Site, shar
 	return o, &fault.Error{Kind: fault.Validation, Problems: []fault.Problem{p}}
 }
 
-// loginOf is the caller's Unix user on a site, or on the first cluster that runs jobs as their callers, and that
-// cluster; no user where there is none that does.
+// loginOf returns the caller's Unix user on a site, or if s is nil on the first cluster that runs jobs as their
+// callers, and that cluster. user is empty where there is none.
 func (g *Gateway) loginOf(ctx context.Context, c gate.Call, s *site.Site) (cluster, user string, err error) {
 	if g.UnixUser == nil {
 		return "", "", nil
@@ -76,7 +76,7 @@ func (g *Gateway) loginOf(ctx context.Context, c gate.Call, s *site.Site) (clust
 	return "", "", err
 }
 
-// way is how a file comes in by its path, as policy names it.
+// way returns how a file is imported by its path, in the terms of policy.
 func (o opener) way() string {
 	if o.file != nil || o.user != "" {
 		return policy.ImportHanded // the caller's own rights open it

@@ -12,42 +12,42 @@ import (
 	"slurmgate/run"
 )
 
-// Operation is a tool of the gateway's own. Its literal says everything about it.
+// Operation is a tool of the gateway itself. One literal declares all of it.
 type Operation struct {
 	ID          string
 	Title       string
 	Description string
 	Effect      gate.SideEffect
-	Repeat      string // what the same call again does, e.g. [gate.Idempotent]
-	Outcome     string // whether the same call gives the same answer; empty: [gate.BestEffort]
-	Capability  string // that the caller must have beside [gate.CapGateway], on the project that the call is about
+	Repeat      string // the effect of a repeated call, e.g. [gate.Idempotent]
+	Outcome     string // whether a repeated call gives the same answer; empty: [gate.BestEffort]
+	Capability  string // that the caller needs besides [gate.CapGateway], on the project that the call is about
 	Needs       Needs
 	Acts        Acting
 	Faces       []gate.Transport
-	Verb        string        // of the shell that makes the call and prints the answer, e.g. "runs list"; empty: none
+	Verb        string        // of the shell that makes the call and prints the answer, e.g. "runs list"; empty: the shell has none
 	Limit       time.Duration // of a call; 0: policy's default_timeout_sec
-	Work        gate.Work     // what its calls share a limit for; empty: nothing
+	Work        gate.Work     // the kind of work whose limit its calls share; empty: no limit
 	Chat        gate.Chat     // see [gate.Tool], as the next two
 	Destructive bool
 	Moves       bool
-	Checks      bool     // it reads much before it has an effect: see [gate.Tool]
+	Checks      bool     // it reads much before its effect: see [gate.Tool]
 	Reveals     []string // see [gate.Tool]
 	Body        int64    // see [gate.Tool]
 	Each        string   // see [gate.Tool]
 	Does        work
-	DryRun      work                                                        // without any effect; zero: there is nothing to show
+	DryRun      work                                                        // has no effect; zero: the operation has no dry run
 	Starts      func(context.Context, gate.Call) ([]string, error)          // see [gate.Tool]
 	Covers      func(context.Context, gate.Call) (gate.Coverage, error)     // see [gate.Tool]; nil: the project that the arguments name
 	Names       func(context.Context, gate.Call) (map[string]string, error) // see [gate.Tool]
-	Shows       showing                                                     // what an approval is about beside its arguments; nil: nothing
+	Shows       showing                                                     // what an approval covers besides its arguments; nil: nothing
 }
 
 // Needs is what must be open for an operation.
 type Needs string
 
-// From little to much: each includes those before it.
+// In increasing order: each includes those before it.
 const (
-	Files  Needs = "files"  // nothing: it works on the caller's files, in the shell's process, and leaves no record
+	Files  Needs = "files"  // nothing: the operation works on the caller's files, in the shell's process, and leaves no record
 	Site   Needs = "site"   // a site's files: it works in the shell's process, under the site's policy, and is recorded in its ledger
 	Ledger Needs = "ledger" // the gateway, with its ledger and store
 	Engine Needs = "engine" // the gateway and a site's engine
@@ -56,7 +56,7 @@ const (
 // The faces an operation may have.
 var (
 	everywhere = []gate.Transport{gate.Local, gate.MCP, gate.Other}
-	noChat     = []gate.Transport{gate.Local, gate.Other} // what decides over others is no chat's
+	noChat     = []gate.Transport{gate.Local, gate.Other} // decisions over others are not for chats
 	shellOnly  = []gate.Transport{gate.Local}
 )
 
@@ -77,18 +77,20 @@ func (o Operation) Tool() gate.Tool {
 		Reveals: o.Reveals, Body: o.Body, Names: o.Names, Starts: o.Starts, Each: o.Each, Handle: o.Does.handle, DryRun: o.DryRun.handle}
 }
 
-// siteWide reports whether a call is about no project but about all: the caller must have its capabilities on project [gate.All].
+// siteWide reports whether a call is about the whole site and not about one project: the caller needs its
+// capabilities on project [gate.All].
 func (o Operation) siteWide() bool {
 	return o.Capability == gate.CapAdmin || o.Capability == gate.CapMetrics
 }
 
-// UsersOwn reports whether it needs no other rights than those of a user of the gateway: neither files of the site nor a right over others.
+// UsersOwn reports whether a user's own rights suffice for the operation: it needs neither files of the site nor a
+// right over others.
 func (o Operation) UsersOwn() bool {
 	users := []string{gate.CapRead, gate.CapImport, gate.CapSlurm}
 	return (o.Needs == Ledger || o.Needs == Engine) && slices.Contains(users, o.Capability)
 }
 
-// Operations returns all of them. Those that need more than files work only with what their gateway has open.
+// Operations returns all operations. Those that need more than files work only with what their gateway has open.
 func (g *Gateway) Operations() []Operation {
 	return slices.Concat(g.lifecycle(), g.runs(), g.batches(), g.artifacts(), g.previews(), g.catalogue(), g.tokens(), g.approvals(),
 		g.events(), g.retention(), g.exporting(), g.drains(), g.siteList(), g.projects(), g.erasing(), g.removals(), g.usage(),
@@ -106,7 +108,8 @@ func (g *Gateway) Find(id string) (o Operation, ok bool) {
 	return list[i], true
 }
 
-// WithFacts gives tools that came from a gateway what the wire does not carry: the documents of their results, and how a chat has them.
+// WithFacts adds to tools that came from a gateway what the wire does not carry: the documents of their results, and
+// how chats show them.
 func WithFacts(tools []gate.Tool) []gate.Tool {
 	operations := map[string]Operation{}
 	for _, o := range new(Gateway).Operations() {
@@ -119,7 +122,7 @@ func WithFacts(tools []gate.Tool) []gate.Tool {
 		case o.ID != "":
 		case t.OfService():
 			t.SaysDryRun = blocks.Reader[ServicePreview]()
-		default: // a tool of the domain, which makes runs
+		default: // a tool of the domain, which starts runs
 			t.Says, t.SaysDryRun = blocks.Reader[run.SubmitAnswer](), blocks.Reader[run.Preview]()
 		}
 	}
@@ -146,8 +149,8 @@ type work struct {
 	says      func(result json.RawMessage) (blocks.Document, error)
 }
 
-// does makes work of a function: the operation's input schema is that of its arguments' type, which it gets decoded, and the schema of its
-// answer is that of its type.
+// does returns work that calls f with decoded arguments. The operation's input schema is that of their type A, and
+// the schema of its answer that of R.
 func does[A, R any](f func(ctx context.Context, c gate.Call, a A) (R, error)) work {
 	handle := func(ctx context.Context, c gate.Call) (any, error) {
 		var a A
@@ -163,7 +166,7 @@ func does[A, R any](f func(ctx context.Context, c gate.Call, a A) (R, error)) wo
 	return work{handle, argumentsOf[A], gate.SchemaOf[R], gate.DescribedSchemaOf[R], blocks.Reader[R]()}
 }
 
-// look makes work of a function whose call is a run that its answer names, see [Gateway.identify].
+// look returns work whose answer names the call's own provenance run, see [Gateway.identify].
 func look[A, R any, P interface {
 	*R
 	runAnswer

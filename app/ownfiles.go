@@ -9,20 +9,21 @@ import (
 	"slurmgate/site"
 )
 
-// OwnFiles looks for files below a site's import roots in the process of the user who asks, with that user's rights. The gateway takes such
-// a file only from the process that has it open, so it lists none for users of this host.
+// OwnFiles searches for files below a site's import roots in the process of the user who asks, with that user's
+// rights. The gateway accepts such a file only from the process that has it open, so it lists none for users of this
+// host.
 type OwnFiles struct {
 	importer *artifact.Importer
 	key      []byte
 	handles  handles
 }
 
-// NewOwnFiles makes one. A root that cannot be used here is left out.
+// NewOwnFiles returns the files of the current user. It omits a root that cannot be used here.
 func NewOwnFiles(s *site.Site) *OwnFiles {
 	o := &OwnFiles{key: []byte(rand.Text())}
 	var roots []artifact.Root
 	for _, r := range s.Import.Roots {
-		one := artifact.Root{Folder: r.Path, Projects: []string{artifact.Every}} // the gateway decides into which project
+		one := artifact.Root{Folder: r.Path, Projects: []string{artifact.Every}} // the gateway decides on the project
 		if _, err := artifact.NewImporter(nil, artifact.ImportPolicy{Roots: []artifact.Root{one}, MaxBytes: 1}); err == nil {
 			roots = append(roots, one)
 		}
@@ -31,11 +32,11 @@ func NewOwnFiles(s *site.Site) *OwnFiles {
 	for _, c := range s.All() {
 		own = append(own, c.Storage.RunsDir)
 	}
-	o.importer, _ = artifact.NewImporter(nil, artifact.ImportPolicy{Roots: roots, MaxBytes: 1, Own: own}) // each root was tried
+	o.importer, _ = artifact.NewImporter(nil, artifact.ImportPolicy{Roots: roots, MaxBytes: 1, Own: own}) // each root was tried above
 	return o
 }
 
-// Fill adds to an answer of artifact.find the files that the gateway leaves to the user's own process, at most limit of them.
+// Fill adds to an answer of artifact.find at most limit files that the gateway leaves to the user's own process.
 func (o *OwnFiles) Fill(ctx context.Context, out *FoundList, name string, limit int) {
 	if out.Note != ownRights {
 		return
@@ -56,5 +57,5 @@ func (o *OwnFiles) Fill(ctx context.Context, out *FoundList, name string, limit 
 	}
 }
 
-// Path is the path of a file that was found before.
+// Path returns the path of a file that was found before.
 func (o *OwnFiles) Path(fileID string) (string, bool) { return o.handles.path(fileID) }

@@ -16,7 +16,7 @@ import (
 	"slurmgate/toolpack"
 )
 
-// jobPacks are the toolpacks whose calls become jobs.
+// jobPacks returns the toolpacks whose calls become jobs.
 func (g *Gateway) jobPacks() []*toolpack.Pack {
 	services := g.services()
 	return slices.DeleteFunc(g.Domain.Packs().List(), func(p *toolpack.Pack) bool {
@@ -24,7 +24,7 @@ func (g *Gateway) jobPacks() []*toolpack.Pack {
 	})
 }
 
-// packTools makes one tool of each toolpack whose calls become jobs.
+// packTools returns a tool for each toolpack whose calls become jobs.
 func (g *Gateway) packTools() []gate.Tool {
 	var out []gate.Tool
 	Listed := map[string]toolpack.ManifestTool{}
@@ -63,9 +63,9 @@ func (g *Gateway) packTools() []gate.Tool {
 	return out
 }
 
-// packOrder turns a call of a pack into a canonical plan and has policy check it. The run belongs to the project of its inputs.
-// A call that takes outputs of runs is looked up as it was asked, before the states of those runs are: a repeat is the same run, whatever
-// those have become.
+// packOrder turns a call of a pack into a canonical plan and has policy check it. The run belongs to the project of
+// its inputs. A call that takes outputs of runs is first matched with earlier calls by its arguments, before the
+// states of those runs are read: a repeated call is the same run in any case.
 func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) (order run.Order, first before, err error) {
 	project, err := g.inputProject(ctx, c, paramsOf(p))
 	if err != nil {
@@ -97,7 +97,7 @@ func (g *Gateway) packOrder(ctx context.Context, c gate.Call, p *toolpack.Pack) 
 	return g.orderOf(ctx, c, p, project, args, first)
 }
 
-// orderOf makes the order of a call all of whose inputs are artifacts, or stand for ones that will be there.
+// orderOf returns the order of a call whose inputs are all artifacts, or stand for future ones.
 func (g *Gateway) orderOf(ctx context.Context, c gate.Call, p *toolpack.Pack, project string, args json.RawMessage, first before) (
 	order run.Order, _ before, err error) {
 	look := func(id string) (toolpack.ArtifactInfo, error) {
@@ -134,7 +134,7 @@ func (g *Gateway) orderOf(ctx context.Context, c gate.Call, p *toolpack.Pack, pr
 		canonical.Spec.Placement.Site = &asks.Site
 	}
 	user := ""
-	if !canonical.Docker { // those run on the gateway's own host, as the gateway
+	if !canonical.Docker { // hybrid tools run on the gateway's own host, as the gateway
 		if user, err = g.executedAs(ctx, c, sites); err != nil {
 			return run.Order{}, first, err
 		}
@@ -159,7 +159,7 @@ func (g *Gateway) orderOf(ctx context.Context, c gate.Call, p *toolpack.Pack, pr
 	return order, first, err
 }
 
-// options are the sites that the run of a pack may go to, each with its placement and what policy says to that.
+// options returns the sites that the run of a pack may go to, each with its placement and policy's decision.
 func (g *Gateway) options(ctx context.Context, c gate.Call, p *toolpack.Pack, project string, canonical toolpack.Canonical,
 	sites []*site.Site, user string) ([]option, error) {
 	spec := canonical.Spec
@@ -207,7 +207,7 @@ func (g *Gateway) packHandler(p *toolpack.Pack) gate.Handler {
 		}
 		order.Prompt, order.Waited, order.Row = byItself(ctx), waitedAs(ctx), rowFor(ctx)
 		r, err := g.Sites.Submit(ctx, order)
-		if err == nil && order.Waited != nil { // the run may have been there already
+		if err == nil && order.Waited != nil { // the run may have existed already
 			err = g.Ledger.StartWaiting(ctx, *order.Waited, r.RunID)
 		}
 		if err == nil && r.Replayed {
@@ -249,7 +249,7 @@ func (g *Gateway) StillAllowed(s *site.Site, toolID string, p plan.Params) error
 	return g.Policy.AllowPlan(p.Spec, p.Tool == nil, g.Domain.Lock().NameOf(p.Spec.Execution.Container.Image))
 }
 
-// toolName is the name of a tool by its id. The tool of an old run may be gone.
+// toolName returns the name of a tool by its id. The domain may no longer have the tool of an old run.
 func (g *Gateway) toolName(id string) string {
 	if p, err := g.Domain.Packs().Get(id); err == nil {
 		return p.ToolName()
@@ -257,14 +257,14 @@ func (g *Gateway) toolName(id string) string {
 	return strings.ReplaceAll(id, ".", "_")
 }
 
-// before is what a run needs to be there before it is stored.
+// before holds what must be stored before a run.
 type before struct {
 	made       []toolpack.Made
 	references map[string]run.Artifact // that the call names, as artifacts of the run's project
-	promised   map[string]promised     // outputs of runs that are not over, by the id that stands for each in the plan
+	promised   map[string]promised     // outputs of unfinished runs, by the id that stands for each in the plan
 }
 
-// keep stores the artifacts that a call itself creates, or takes from the site, before the run that has them as inputs.
+// keep stores the artifacts that a call itself creates, or takes from the site, before the run with these inputs.
 func (g *Gateway) keep(ctx context.Context, c gate.Call, tool, project string, first before) error {
 	for _, a := range first.references {
 		if _, _, err := g.Ledger.AddArtifact(ctx, a); err != nil {
@@ -281,7 +281,7 @@ func (g *Gateway) keep(ctx context.Context, c gate.Call, tool, project string, f
 	return nil
 }
 
-// allowOrder checks with policy whether a plan made by a tool is allowed, wherever it is to run.
+// allowOrder asks policy whether a plan made by a tool is allowed, wherever it will run.
 func (g *Gateway) allowOrder(docker bool, spec plan.Spec, tool, image string, inputBytes int64) error {
 	if docker {
 		return g.Policy.AllowLocal(spec, tool, image, inputBytes)
@@ -289,7 +289,7 @@ func (g *Gateway) allowOrder(docker bool, spec plan.Spec, tool, image string, in
 	return g.Policy.AllowPlan(spec, false, image)
 }
 
-// pickLocal decides where a hybrid tool runs: here if policy has room for it, else in Slurm.
+// pickLocal returns a function that decides where a hybrid tool runs: here if policy allows it, else in Slurm.
 func (g *Gateway) pickLocal(tool, image string) func(plan.Spec, int64) bool {
 	return func(spec plan.Spec, inputBytes int64) bool {
 		return !fault.Is(g.Policy.AllowLocal(spec, tool, image, inputBytes), fault.Policy)

@@ -9,10 +9,10 @@ import (
 	"slurmgate/site"
 )
 
-// What a site decides about runs and their identity does not contain: where jobs go by default, where files come from, which folders
-// tools may ask for.
+// This file has the site's decisions about runs that are not part of their identity: default placements, and which
+// folders tools may use.
 
-// SiteDefaults is where a job goes that asks for nothing.
+// SiteDefaults returns the placement of a job that asks for none.
 func SiteDefaults(s *site.Site) plan.Placement {
 	p := plan.Placement{Partition: s.Slurm.DefaultPartition, Account: s.Slurm.DefaultAccount}
 	if q := s.Slurm.DefaultQOS; q != "" {
@@ -21,14 +21,14 @@ func SiteDefaults(s *site.Site) plan.Placement {
 	return p
 }
 
-// Offers reports whether a site has a bind of a name.
+// Offers returns a function that reports whether a cluster of a site has a bind of a name.
 func Offers(s *site.Site) func(string) bool {
 	return func(name string) bool {
 		return slices.ContainsFunc(s.Clusters(), func(c *site.Site) bool { _, ok := c.BindVersion(name); return ok })
 	}
 }
 
-// bindWarnings says what a run saw that nothing verifies.
+// bindWarnings warns of the folders that a run reads and that are not verified.
 func bindWarnings(binds []plan.Bind) []string {
 	var out []string
 	for _, b := range binds {
@@ -38,7 +38,7 @@ func bindWarnings(binds []plan.Bind) []string {
 	return out
 }
 
-// sameBinds refuses a run whose folders the site no longer has as they are in its identity.
+// sameBinds refuses a run if the site's folders no longer match those in its identity.
 func sameBinds(s *site.Site, binds []plan.Bind) error {
 	for _, b := range binds {
 		switch v, ok := s.BindVersion(b.Name); {

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	pictureEdge  = 512      // pixels, when the call gives none
+	pictureEdge  = 512      // pixels, where the call sets none
 	pictureBytes = 20 << 10 // of a picture in an answer; encoded, it fits into an envelope
 )
 
-// previews are the operations that show a part of an artifact.
+// previews returns the operations that show a part of an artifact.
 func (g *Gateway) previews() []Operation {
 	limit := g.previewTime()
 	return []Operation{{
@@ -53,7 +53,7 @@ func (g *Gateway) previews() []Operation {
 	}}
 }
 
-// previewTime is how long a preview may take; 0 without a site.
+// previewTime returns how long a preview may take; 0 without a site.
 func (g *Gateway) previewTime() time.Duration {
 	if g.Site == nil {
 		return 0
@@ -146,7 +146,7 @@ func (g *Gateway) previewImage(ctx context.Context, _ gate.Call, a ImageArgs) (o
 		MimeType: "image/png", Width: p.Width, Height: p.Height, Data: base64.StdEncoding.EncodeToString(p.PNG)}, err
 }
 
-// atMost is what a call asks for, within policy's limit; 0 asks for as much as that.
+// atMost returns what a call asks for, up to policy's limit; 0 asks for the limit.
 func atMost(asked int, limit int64) int {
 	if asked > 0 {
 		return min(asked, int(limit))
@@ -163,9 +163,9 @@ type PreviewAnswer struct {
 	Text       string `json:"text,omitzero"`
 	Truncated  bool   `json:"truncated"`
 	Binary     bool   `json:"binary"`
-	Path       string `json:"path,omitzero"`        // of the file in a directory that is shown; then size_bytes is the file's
-	FirstFile  int64  `json:"first_file,omitzero"`  // of the list of a directory
-	FilesTotal int64  `json:"files_total,omitzero"` // likewise
+	Path       string `json:"path,omitzero"`        // of the shown file of a directory; then size_bytes is the file's
+	FirstFile  int64  `json:"first_file,omitzero"`  // the first file listed of a directory
+	FilesTotal int64  `json:"files_total,omitzero"` // in the directory
 }
 
 func (g *Gateway) previewText(ctx context.Context, c gate.Call, a PreviewTextArgs) (out PreviewAnswer, err error) {
@@ -213,13 +213,13 @@ func (g *Gateway) previewText(ctx context.Context, c gate.Call, a PreviewTextArg
 	return out, err
 }
 
-// member is a file in a directory.
+// member is an open file of a directory.
 type member struct {
 	*os.File
 	size int64
 }
 
-// member opens a file in a directory, whose list is given.
+// member opens a file of a directory, given the list of its files.
 func (g *Gateway) member(ctx context.Context, x run.Artifact, list io.Reader, path string) (m member, err error) {
 	if only, err := g.Ledger.FilesInPlace(ctx, x.SHA256); err != nil || only {
 		if only {
@@ -246,10 +246,11 @@ func (g *Gateway) member(ctx context.Context, x run.Artifact, list io.Reader, pa
 	return m, err
 }
 
-// listedFiles is how many files of a directory a preview has at most; policy's limits of lines and bytes come after it.
+// listedFiles limits the files of a directory in a preview; policy's limits of lines and bytes apply after it.
 const listedFiles = 1000
 
-// listing shows what is in a directory: how many files in all, then those after the first ones with their sizes.
+// listing shows the content of a directory: the number of all files, then the files after the first ones with their
+// sizes.
 func listing(list io.Reader, x run.Artifact, first int64) (text string, files int64, err error) {
 	var b strings.Builder
 	var at int64

@@ -10,7 +10,7 @@ import (
 	"slurmgate/run"
 )
 
-// transfers are the calls that are copying or hashing bytes now, by their tool_call_id.
+// transfers holds the calls that copy or hash bytes now, by their tool_call_id.
 type transfers struct {
 	mu  sync.Mutex
 	all map[string]*transfer
@@ -22,7 +22,7 @@ type transfer struct {
 	progress     artifact.Progress
 }
 
-// begin watches a call. The context counts the bytes it copies; end ends it.
+// begin records the progress of a call. The returned context counts the copied bytes; end removes the record.
 func (t *transfers) begin(ctx context.Context, c gate.Call, what string) (_ context.Context, end func()) {
 	one := &transfer{caller: c.Caller.Key(), what: what, began: time.Now()}
 	id := c.Request.ToolCallID
@@ -41,7 +41,7 @@ func (t *transfers) begin(ctx context.Context, c gate.Call, what string) (_ cont
 	}
 }
 
-// find is how far a caller's own call is; nil: it is not copying or hashing anything.
+// find returns the progress of a caller's own call; nil: the call is not copying or hashing bytes.
 func (t *transfers) find(caller, id string) *run.Moving {
 	t.mu.Lock()
 	one, ok := t.all[id]

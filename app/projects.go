@@ -14,7 +14,7 @@ import (
 	"slurmgate/plan"
 )
 
-// projects are the operations on projects: who shares which, and whose a user's own is.
+// projects returns the operations on projects: those that callers share, and those of single users.
 func (g *Gateway) projects() []Operation {
 	return []Operation{{
 		ID: "project.list", Title: "List projects", Verb: "projects list",
@@ -32,7 +32,7 @@ func (g *Gateway) projects() []Operation {
 	}}
 }
 
-// ProjectMember is who has rights on a project.
+// ProjectMember is one that has rights on a project.
 type ProjectMember struct {
 	Who          string   `json:"who" help:"user:NAME, group:NAME, token:NAME, or a claim of an OpenID provider"`
 	Capabilities []string `json:"capabilities"`
@@ -50,8 +50,8 @@ type ProjectRow struct {
 	Artifacts int64           `json:"artifacts"`
 	Bytes     int64           `json:"bytes"`
 	OpenRuns  int64           `json:"open_runs"`
-	BegunAt   *time.Time      `json:"begun_at"` // of a user's own
-	EndedAt   *time.Time      `json:"ended_at"` // when the user's name became another person's
+	BegunAt   *time.Time      `json:"begun_at"` // of a user's project
+	EndedAt   *time.Time      `json:"ended_at"` // when another person got the user's name
 }
 
 // ProjectList is the answer of project.list.
@@ -69,10 +69,10 @@ type ProjectListArgs struct {
 	Cursor string `json:"cursor,omitzero" max:"256" help:"Continue after an earlier page." placeholder:"CURSOR"`
 }
 
-// maxMembers bounds the members that a list names of a project.
+// maxMembers bounds the members of one project that a list names.
 const maxMembers = 50
 
-// listProjects lists shared projects, which the site file and tokens name, on the first page, and then those of
+// listProjects lists shared projects, which the site file and tokens name, on the first page, and after them those of
 // users.
 func (g *Gateway) listProjects(ctx context.Context, c gate.Call, a ProjectListArgs) (out ProjectList, err error) {
 	of, err := g.membership(ctx)
@@ -109,7 +109,7 @@ func (g *Gateway) listProjects(ctx context.Context, c gate.Call, a ProjectListAr
 	return out, err
 }
 
-// describe adds to a row what the project keeps and who has it.
+// describe adds to a row what the project stores and its members.
 func (g *Gateway) describe(ctx context.Context, row *ProjectRow, of membership, first string) error {
 	row.Default = row.ProjectID == first
 	row.Members = append([]ProjectMember{}, of.members[row.ProjectID]...)
@@ -127,10 +127,10 @@ func (g *Gateway) describe(ctx context.Context, row *ProjectRow, of membership, 
 	return err
 }
 
-// membership is who has rights on which projects, by the site file and by tokens that are valid.
+// membership maps projects to those that have rights on them, by the site file and by valid tokens.
 type membership struct {
 	names   map[string]string          // of projects, by id
-	members map[string][]ProjectMember // by project id; of every project under *
+	members map[string][]ProjectMember // by project id; * is every project
 	tokens  map[string][]ProjectMember // on the projects of users, by Unix user
 }
 
@@ -166,7 +166,7 @@ func (g *Gateway) membership(ctx context.Context) (of membership, err error) {
 	return of, err
 }
 
-// name remembers the name of a shared project.
+// name stores the name of a shared project.
 func (of membership) name(project string) {
 	if project == gate.All || project == plan.UserProject {
 		return
@@ -180,7 +180,7 @@ func (of membership) name(project string) {
 	}
 }
 
-// add makes a member of projects, which are named as in the site file.
+// add adds a member to projects, which are named as in the site file.
 func (of membership) add(projects []string, who ProjectMember) {
 	for _, p := range projects {
 		of.name(p)
@@ -194,7 +194,7 @@ func (of membership) add(projects []string, who ProjectMember) {
 	}
 }
 
-// shared lists the ids of the projects that callers share and that are among those seen (nil: all), by name.
+// shared lists the ids of shared projects, sorted by name, only those in seen unless that is nil.
 func (of membership) shared(seen []string) []string {
 	ids := slices.DeleteFunc(slices.Collect(maps.Keys(of.members)), func(id string) bool {
 		return id == gate.All || seen != nil && !slices.Contains(seen, id)
@@ -213,7 +213,7 @@ type RebindArgs struct {
 // Rebound is the answer of project.rebind.
 type Rebound struct {
 	CallRunID
-	ProjectID string `json:"project_id"` // that the user has from now on
+	ProjectID string `json:"project_id"` // the project that the user has from now on
 	User      string `json:"user"`
 	UID       int    `json:"uid"`
 	Message   string `json:"message"`
@@ -221,7 +221,7 @@ type Rebound struct {
 
 func (g *Gateway) rebindProject(ctx context.Context, c gate.Call, a RebindArgs) (out Rebound, err error) {
 	u, err := g.ProjectUser(ctx, a.User)
-	if fault.Is(err, fault.Auth) { // it is not the caller who has no such user
+	if fault.Is(err, fault.Auth) { // not the caller: the given user does not exist
 		err = fault.New(fault.NotFound, "no_user", "this host has no user "+a.User).WithNext("check the login name").
 			WithSteps(fault.Do("project.list"))
 	}
@@ -240,7 +240,8 @@ func (g *Gateway) rebindProject(ctx context.Context, c gate.Call, a RebindArgs) 
 	return out, nil
 }
 
-// userGrant is a grant as a token of a user has it now: with the id of the user's own project in the place of {user}.
+// userGrant returns a grant as a token of a user has it now: with the id of the user's own project in place of
+// {user}.
 func (g *Gateway) userGrant(ctx context.Context, c gate.Call, grant access.Grant, user string) (access.Grant, error) {
 	if !slices.Contains(grant.Projects, plan.UserProject) {
 		return grant, nil

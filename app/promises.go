@@ -16,15 +16,16 @@ import (
 	"slurmgate/toolpack"
 )
 
-// promised is an input that a run makes which is not over.
+// promised is an input that an unfinished run will produce.
 type promised struct {
 	plan.Promise
-	info toolpack.ArtifactInfo // as far as it is known before: no checksum, no size
+	info toolpack.ArtifactInfo // what is known in advance: no checksum, no size
 }
 
-// promises replaces the outputs of runs among the inputs of a call. One that is there is its artifact. One that will be there is an id that
-// stands for it in the plan, and is in later. The error lists all outputs that will never be there. As asked, the state of no run counts,
-// and each output has the id that stands for it.
+// promises replaces the outputs of runs among the inputs of a call. An existing output is replaced by its artifact, a
+// future one by an id that stands for it in the plan and is a key of later. The error lists all outputs that will
+// never exist. With asAsked the states of the runs are ignored, and each output is replaced by the id that stands for
+// it.
 func (g *Gateway) promises(ctx context.Context, args json.RawMessage, p *toolpack.Pack, project string, asAsked bool) (out json.RawMessage,
 	later map[string]promised, err error) {
 	var found []fault.Problem
@@ -58,14 +59,14 @@ func (g *Gateway) promises(ctx context.Context, args json.RawMessage, p *toolpac
 	return out, later, nil
 }
 
-// inputPattern is what an input of a toolpack takes: an artifact, a reference, an output of a run.
+// inputPattern matches an input of a toolpack: an artifact, a reference, an output of a run.
 var inputPattern = strings.TrimSuffix(referencePattern, ")$") + "|" + plan.PromisePattern + ")$"
 
-// allowOutputs lets a schema that takes the names of references take outputs of runs too.
+// allowOutputs makes a schema that accepts the names of references accept outputs of runs too.
 func allowOutputs(schema any) { repattern(schema, referencePattern, inputPattern) }
 
-// replaceInputs puts other values in the places of a call's inputs: field says where one stands. Arguments that are no JSON object are left
-// as they are; the pack says what is wrong with them.
+// replaceInputs replaces a call's inputs by other values; field names the place of one. It does not change arguments
+// that are not a JSON object: the pack reports what is wrong with them.
 func replaceInputs(args json.RawMessage, p *toolpack.Pack, with func(field, value string) string) (out json.RawMessage, changed bool) {
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(args, &doc) != nil {
@@ -93,7 +94,7 @@ func replaceInputs(args json.RawMessage, p *toolpack.Pack, with func(field, valu
 		default:
 			continue
 		}
-		if raw, err := json.Marshal(value); err == nil { // what was JSON is JSON
+		if raw, err := json.Marshal(value); err == nil { // it was JSON before
 			doc[name] = raw
 		}
 	}
@@ -104,11 +105,11 @@ func replaceInputs(args json.RawMessage, p *toolpack.Pack, with func(field, valu
 	return raw, true
 }
 
-// noOutput is the code of an output that is not there and will not be.
+// noOutput is the error code of an output that does not exist and never will.
 const noOutput = "no_such_output"
 
-// outputOf finds an output of a run: its artifact or, with info, the id that stands for it while the run is not over. As asked, the latter
-// always.
+// outputOf finds an output of a run: its artifact or, with info, the id that stands for it while the run has not
+// ended. With asAsked it always returns the latter.
 func (g *Gateway) outputOf(ctx context.Context, x plan.Promise, project string, asAsked bool) (id string, info *toolpack.ArtifactInfo,
 	err error) {
 	asked := x.String()
@@ -147,8 +148,8 @@ func (g *Gateway) outputOf(ctx context.Context, x plan.Promise, project string, 
 	return "", nil, err
 }
 
-// madeBy lists the declared outputs of a run that makes an input, and reports whether it is over. broken is why what it made is not there
-// and will not be; nil while that is not so. A run that waited becomes the run that it is.
+// madeBy lists the declared outputs of a run that produces an input, and reports whether it has ended. broken is the
+// reason why its outputs will never exist, or nil. It replaces a run that waited by the run that it became.
 func (g *Gateway) madeBy(ctx context.Context, x *plan.Promise, project string) (outputs []plan.Output, over bool, broken, err error) {
 	if s, ok := supposedRuns(ctx)[x.RunID]; ok && s.project == project {
 		return s.outputs, false, nil, nil
@@ -178,8 +179,8 @@ func (g *Gateway) madeBy(ctx context.Context, x *plan.Promise, project string) (
 	return p.Spec.IO.Outputs, v.Run.State == run.Succeeded, broken, err
 }
 
-// notMade is that a run ended without its outputs. One that was collected although the run failed is asked for by its
-// own name, so that its caller knows.
+// notMade returns the fault of a run that ended without its outputs. If an output of a failed run was collected the
+// fault names it, so that the caller can ask for it by its artifact id.
 func (g *Gateway) notMade(ctx context.Context, v run.View, role string) error {
 	list, err := g.Ledger.Outputs(ctx, v.Run.ID)
 	if err != nil {
@@ -201,7 +202,7 @@ func orNone(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// promise names the inputs in a plan whose bytes are not known: by them the run that waits is the same.
+// promise names the inputs in a plan whose bytes are not known: these names identify the run that waits.
 func promise(c *toolpack.Canonical, later map[string]promised) {
 	for _, in := range c.Spec.IO.Inputs {
 		if x, ok := later[in.ArtifactID]; ok {
@@ -212,13 +213,15 @@ func promise(c *toolpack.Canonical, later map[string]promised) {
 
 type waitedKey struct{}
 
-// waitedAs returns the run that waited, in the context of the call that is made for it when its inputs are there; nil: none.
+// waitedAs returns the run that waited, in the context of the call that is made for it when its inputs are there,
+// else nil.
 func waitedAs(ctx context.Context) *run.WaitRef {
 	w, _ := ctx.Value(waitedKey{}).(*run.WaitRef)
 	return w
 }
 
-// askedBefore reports whether a run that waits, or did, has the identity of an order. For the call that is made for that run it does not.
+// askedBefore reports whether a run that waits, or did, has the identity of an order. For that run's own call it
+// returns false.
 func (g *Gateway) askedBefore(ctx context.Context, o run.Order) (bool, error) {
 	if waitedAs(ctx) != nil {
 		return false, nil
@@ -234,7 +237,7 @@ func (g *Gateway) askedBefore(ctx context.Context, o run.Order) (bool, error) {
 	return v.Waiting != nil || v.Run.ID != id.RunID(), err
 }
 
-// waitForInputs records the run of an order some of whose inputs are not there yet, or finds it.
+// waitForInputs records the run of an order with some future inputs, or finds it.
 func (g *Gateway) waitForInputs(ctx context.Context, c gate.Call, p *toolpack.Pack, o run.Order, first before) (run.SubmitAnswer, error) {
 	args, err := g.pinReferences(ctx, o.Params.ProjectID, p, c.Stored)
 	if err != nil {
@@ -256,7 +259,7 @@ func (g *Gateway) waitForInputs(ctx context.Context, c gate.Call, p *toolpack.Pa
 	var beside []string
 	for _, in := range o.Params.Spec.IO.Inputs {
 		_, later := first.promised[in.ArtifactID]
-		_, site := first.references[in.ArtifactID] // the site keeps those
+		_, site := first.references[in.ArtifactID] // the site stores those
 		made := slices.ContainsFunc(first.made, func(m toolpack.Made) bool { return m.ID == in.ArtifactID })
 		if !later && !site && !made {
 			beside = append(beside, in.ArtifactID)
@@ -284,7 +287,7 @@ func (g *Gateway) waitForInputs(ctx context.Context, c gate.Call, p *toolpack.Pa
 	return g.submitted(c, r, err)
 }
 
-// rehearseWaiting is what a dry run shows of a run that would wait: it has no script yet.
+// rehearseWaiting returns the dry run of a run that would wait: it has no script yet.
 func (g *Gateway) rehearseWaiting(ctx context.Context, o run.Order) (run.Preview, error) {
 	canonical, id, err := o.Identity()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"slurmgate/run"
 )
 
-// identityDoc is what a provenance_run_id is made of. Its hash, with the params hashed alone, is the id.
+// identityDoc is what a provenance_run_id identifies. The id is its hash, with the params replaced by their own hash.
 type identityDoc struct {
 	ToolName        string          `json:"tool_name"`
 	ContractVersion string          `json:"contract_version"`
@@ -25,14 +25,15 @@ func (d identityDoc) runID() string {
 		ParamsHash: plan.Hash(d.Params)}.RunID()
 }
 
-// CallRunID begins an answer, see [run.CallRunID].
+// CallRunID is the first part of an answer, see [run.CallRunID].
 type CallRunID = run.CallRunID
 
-// runAnswer is an answer that begins with a [CallRunID].
+// runAnswer is an answer that has a [CallRunID].
 type runAnswer interface{ CallRun() *run.CallRunID }
 
-// identify gives an answer the run id of its call (ARC-11): the same call under the same policy with the same canonical params. Those are
-// [run.CallRunID.Params], or else the arguments and the hash of the answer. The identity is recorded with the call of ctx.
+// identify sets the run id of an answer's call (ARC-11): the same call under the same policy with the same canonical
+// params has the same id. The params are [run.CallRunID.Params], or else the arguments and the hash of the answer.
+// The identity is recorded with the call of ctx.
 func (g *Gateway) identify(ctx context.Context, c gate.Call, answer runAnswer) error {
 	var encoded plan.Doc
 	params := answer.CallRun().Params
@@ -64,7 +65,7 @@ func (g *Gateway) identify(ctx context.Context, c gate.Call, answer runAnswer) e
 	return nil
 }
 
-// argsOf returns the arguments of a call without how long it may wait for its answer.
+// argsOf returns the arguments of a call without its waiting time.
 func argsOf(c gate.Call) any {
 	args, ok := c.Value.(map[string]any)
 	if _, waits := args["wait_seconds"]; !ok || !waits {
@@ -75,10 +76,10 @@ func argsOf(c gate.Call) any {
 	return args
 }
 
-// fleeting are the fields of answers that change although nothing else does.
+// fleeting lists the fields of answers that change although nothing else does.
 var fleeting = []string{"observed_at", "slurm_answered_at", "poll_after_seconds"}
 
-// lasting returns a part of an answer without what is fleeting. It does not change the part itself.
+// lasting returns a part of an answer without its fleeting fields. It does not change the part itself.
 func lasting(part any) any {
 	switch v := part.(type) {
 	case map[string]any:

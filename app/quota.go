@@ -13,27 +13,27 @@ import (
 	"slurmgate/site"
 )
 
-// Quotas bound what projects and callers keep. What a job makes counts and is always kept; a project or caller over its quota gets no new
-// imports and no new runs.
+// Quotas limit what projects and callers store. The outputs of jobs count and are always stored; a project or caller
+// over its quota gets no new imports and no new runs.
 type Quotas struct {
 	limits    site.Limits
 	use       func(ctx context.Context, projectID string) (ledger.Use, error)
-	caller    func(id string) bound // MiB that a caller may keep
+	caller    func(id string) bound // MiB that a caller may store
 	callerUse func(ctx context.Context, id string) (ledger.CallerUse, error)
 
 	mu      sync.Mutex
 	imports map[run.Share]*imports // in progress: of each project, and of each caller in all projects
 }
 
-// imports are those in progress of a project or a caller.
+// imports counts the imports of a project or a caller that are in progress.
 type imports struct {
 	number  int // of them
 	mu      sync.Mutex
-	bytes   int64 // that they have taken
-	counted int64 // artifacts that they have taken
+	bytes   int64 // reserved by them
+	counted int64 // artifacts reserved by them
 }
 
-// Quotas are the gateway's.
+// Quotas returns the gateway's quotas.
 func (g *Gateway) Quotas() *Quotas {
 	g.ready.Do(func() {
 		g.quotas.limits, g.quotas.use = g.Site.Limits, g.Ledger.Use
@@ -42,7 +42,7 @@ func (g *Gateway) Quotas() *Quotas {
 	return &g.quotas
 }
 
-// quotaOf are the limits of a project; 0: none.
+// quotaOf returns the limits of a project; 0: no limit.
 func (q *Quotas) quotaOf(projectID string) (bytes, imports int64) {
 	bytes, imports = int64(q.limits.ProjectQuotaMB)<<20, int64(q.limits.ProjectImports)
 	for _, p := range q.limits.Projects {
@@ -84,10 +84,10 @@ func (q *Quotas) callerQuota(id string) bound {
 	return q.caller(id)
 }
 
-// bytes are those of a bound in MiB.
+// bytes returns a bound in MiB as bytes.
 func (b bound) bytes() int64 { return int64(b.most) << 20 }
 
-// importing begins an import; end ends it, when its artifact is recorded or given up.
+// importing begins an import; end ends it, when its artifact is recorded or the import has failed.
 func (q *Quotas) importing(of run.Share) (a *allowance, end func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,17 +123,17 @@ func (q *Quotas) leave(of run.Share, one *imports, a *allowance) {
 	}
 }
 
-// allowance is what one import may take: an [artifact.Allowance].
+// allowance limits the bytes of one import: an [artifact.Allowance].
 type allowance struct {
 	quotas          *Quotas
 	of              run.Share
 	project, caller *imports
-	bytes, counted  int64 // taken
+	bytes, counted  int64 // reserved
 }
 
 // Take implements [artifact.Allowance].
 func (a *allowance) Take(ctx context.Context, least, want int64) (int64, error) {
-	a.project.mu.Lock() // before that of the caller, always
+	a.project.mu.Lock() // always before the caller's
 	defer a.project.mu.Unlock()
 	a.caller.mu.Lock()
 	defer a.caller.mu.Unlock()
@@ -155,7 +155,7 @@ func (a *allowance) Take(ctx context.Context, least, want int64) (int64, error) 
 	return want, nil
 }
 
-// ofProject is how much of what an import wants the project's quota leaves.
+// ofProject returns how much of what an import wants the project's quota allows.
 func (a *allowance) ofProject(ctx context.Context, least, want int64) (int64, error) {
 	use, err := a.quotas.use(ctx, a.of.Project)
 	if err != nil {
@@ -176,7 +176,7 @@ func (a *allowance) ofProject(ctx context.Context, least, want int64) (int64, er
 	return 0, overQuota(used, limit, more(least))
 }
 
-// ofCaller is how much of that the caller's quota leaves.
+// ofCaller returns how much of that the caller's quota allows.
 func (a *allowance) ofCaller(ctx context.Context, least, want int64) (int64, error) {
 	quota := a.quotas.callerQuota(a.of.Caller)
 	if quota.most == 0 {

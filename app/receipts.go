@@ -10,7 +10,7 @@ import (
 	"slurmgate/gate"
 )
 
-// receipts are the operations on the receipts of runs and their keys.
+// receipts returns the operations on the receipts of runs and their keys.
 func (g *Gateway) receipts() []Operation {
 	return []Operation{{
 		ID: "run.receipt", Title: "Get the receipt of a run", Verb: "receipt",

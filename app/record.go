@@ -30,10 +30,10 @@ type shellRecorded struct {
 	Recorded int `json:"recorded"`
 }
 
-// Unchanged makes the call of event.record itself a look: what it records has a record of its own.
+// Unchanged makes the record of event.record's own call one of the looks: the recorded call has its own record.
 func (shellRecorded) Unchanged() bool { return true }
 
-// recordShell takes the record of a call from a shell.
+// recordShell stores the record of a call from a shell.
 func (g *Gateway) recordShell(ctx context.Context, c gate.Call, a ShellRecord) (out shellRecorded, err error) {
 	if len(a.Event) > 0 {
 		r, err := a.record(c.Caller)
@@ -48,7 +48,7 @@ func (g *Gateway) recordShell(ctx context.Context, c gate.Call, a ShellRecord) (
 	return out, nil
 }
 
-// record checks what a shell sent: an event of one of the shell's tools, and payloads that have its hashes.
+// record checks the record from a shell: an event of one of the shell's tools, and payloads that match its hashes.
 func (a ShellRecord) record(who gate.Caller) (gate.Record, error) {
 	bad := func(field, msg string) error {
 		return fault.Invalid("", fault.Problem{Code: "SHELL-RECORD", Field: field,
@@ -94,7 +94,7 @@ func (a ShellRecord) record(who gate.Caller) (gate.Record, error) {
 	return r, err
 }
 
-// isShells reports whether a tool's calls are carried out and recorded by a shell.
+// isShells reports whether a shell executes and records a tool's calls.
 func isShells(id string) bool {
 	o, ok := new(Gateway).Find(id)
 	return ok && o.Needs == Site

@@ -17,8 +17,8 @@ import (
 	"slurmgate/site"
 )
 
-// A reference is a name that the site gives to bytes. It is resolved before a call is canonicalised, so a run has their checksum in its
-// identity and never the name.
+// A reference is a name that the site gives to bytes. It is resolved before a call is canonicalised, so a run's
+// identity has their checksum and never the name.
 
 func (g *Gateway) references() []Operation {
 	return []Operation{{
@@ -84,12 +84,12 @@ type ReferenceDoc struct {
 	SHA256      string     `json:"checksum_sha256"`
 	Description string     `json:"description"`
 	Site        *string    `json:"site" help:"whose nodes read it where it lies; null: there is a copy for every site"`
-	Path        string     `json:"path,omitempty"` // there; for administrators
-	ProjectIDs  []string   `json:"project_ids"`    // it is offered to; null: all
+	Path        string     `json:"path,omitempty"` // on that site; for administrators
+	ProjectIDs  []string   `json:"project_ids"`    // that may use it; null: all
 	AddedBy     string     `json:"added_by"`
 	AddedAt     time.Time  `json:"added_at"`
 	ReplacedAt  *time.Time `json:"replaced_at,omitempty"`
-	Problem     *string    `json:"problem,omitempty"` // what lies in place is no longer what was registered, or cannot be looked at; of reference.show
+	Problem     *string    `json:"problem,omitempty"` // the file in place differs from what was registered, or cannot be read; of reference.show
 }
 
 func referenceDoc(c gate.Call, r ledger.Reference) ReferenceDoc {
@@ -98,7 +98,7 @@ func referenceDoc(c gate.Call, r ledger.Reference) ReferenceDoc {
 		AddedAt: r.At, ReplacedAt: r.Ended}
 	if c.Caller.Can(gate.CapAdmin, gate.All) {
 		d.Path = r.Path
-	} else if r.Projects != nil { // other projects do not exist for the caller
+	} else if r.Projects != nil { // the caller must not learn of other projects
 		d.ProjectIDs = slices.DeleteFunc(slices.Clone(r.Projects), func(id string) bool { return !c.Caller.Sees(id) })
 	}
 	return d
@@ -127,7 +127,7 @@ func (g *Gateway) listReferences(ctx context.Context, c gate.Call, a ReferenceLi
 	return out, err
 }
 
-// offered reports whether a reference is offered to one of the projects; nil are all.
+// offered reports whether a reference is offered to one of the projects; nil means all projects.
 func offered(r ledger.Reference, projects []string) bool {
 	return projects == nil || r.Projects == nil || slices.ContainsFunc(projects, r.OfferedTo)
 }
@@ -137,7 +137,7 @@ type ReferenceAnswer struct {
 	CallRunID
 	ReferenceDoc
 	Changed  bool           `json:"changed"`  // by this call
-	Versions []ReferenceDoc `json:"versions"` // that were replaced and can still be named with their digest, the newest first
+	Versions []ReferenceDoc `json:"versions"` // that were replaced and can still be named with their digest, newest first
 }
 
 // Unchanged reports whether the call changed nothing.
@@ -169,7 +169,7 @@ func (g *Gateway) showReference(ctx context.Context, c gate.Call, a ReferenceArg
 	return out, nil
 }
 
-// versionsOf are the versions of a name that is offered to one of the projects, the current one first.
+// versionsOf returns the versions of a name that is offered to one of the projects, the current one first.
 func (g *Gateway) versionsOf(ctx context.Context, name string, projects []string) ([]ledger.Reference, error) {
 	versions, err := g.Ledger.ReferenceVersions(ctx, name)
 	if err != nil || len(versions) > 0 && offered(versions[0], projects) {
@@ -192,7 +192,7 @@ func (g *Gateway) versionsOf(ctx context.Context, name string, projects []string
 func (g *Gateway) addReference(ctx context.Context, c gate.Call, a AddReferenceArgs) (out ReferenceAnswer, err error) {
 	r := ledger.Reference{Name: a.Name, Description: a.Description, By: c.Caller.Name}
 	var doc run.Artifact
-	var offer []string // to at most these
+	var offer []string // the projects that may be offered it
 	switch {
 	case (a.Path == "") == (a.ArtifactID == ""), a.ArtifactID != "" && (a.Site != "" || a.Type != "" || a.ByJob):
 		return out, fault.Invalid("", fault.Problem{Code: "REFERENCE-WHAT", Field: "args",
@@ -259,7 +259,7 @@ func sharedFolder(in site.InPlace) error {
 		Hint: "set shared: true for " + in.Path + " in storage.in_place, if only administrators write there; or add a copy"}}}
 }
 
-// referable refuses an artifact that a user's job made, since nobody else vouches for its bytes, and one that others
+// referable refuses an artifact made by a user's job, since only that user vouches for its bytes, and one that others
 // cannot read.
 func (g *Gateway) referable(ctx context.Context, a run.Artifact) error {
 	if a.ExecutedAs != "" {
@@ -288,7 +288,7 @@ func (g *Gateway) removeReference(ctx context.Context, c gate.Call, a ReferenceA
 	return out, err
 }
 
-// nameReferences says of each input which reference has its bytes, or had them.
+// nameReferences sets the reference of each input that has, or had, the same bytes.
 func (g *Gateway) nameReferences(ctx context.Context, inputs []ArtifactDoc, project string) error {
 	for i, in := range inputs {
 		names, err := g.Ledger.NamesOf(ctx, in.ChecksumSHA256, in.Type)
@@ -300,14 +300,14 @@ func (g *Gateway) nameReferences(ctx context.Context, inputs []ArtifactDoc, proj
 	return nil
 }
 
-// inProject is the artifact that stands for a reference in a project.
+// inProject returns the artifact that stands for a reference in a project.
 func inProject(r ledger.Reference, project string) (a run.Artifact, err error) {
 	a = run.Artifact{ProjectID: project, SHA256: r.SHA256, Type: r.Type, Label: r.Label, SizeBytes: r.SizeBytes, Source: r.Source()}
 	a.ID, err = plan.ArtifactID(a.ProjectID, a.SHA256, a.Type, a.Label)
 	return a, err
 }
 
-// standsFor finds what ref:NAME or ref:NAME@sha256:DIGEST stands for in a project.
+// standsFor returns the artifact for which ref:NAME or ref:NAME@sha256:DIGEST stands in a project.
 func (g *Gateway) standsFor(ctx context.Context, value, project string) (a run.Artifact, err error) {
 	name, pin, pinned := strings.Cut(strings.TrimPrefix(value, "ref:"), "@")
 	versions, err := g.versionsOf(ctx, name, []string{project})

@@ -11,7 +11,8 @@ import (
 	"slurmgate/retention"
 )
 
-// removals are the operations that take away what somebody names: bytes that are no longer wanted, or may no longer be kept.
+// removals returns the operations that remove named data: bytes that are no longer wanted, or may no longer be
+// stored.
 func (g *Gateway) removals() []Operation {
 	return []Operation{{
 		ID: "artifact.remove", Title: "Remove artifacts", Verb: "artifact rm",
@@ -62,7 +63,7 @@ type RemovalAnswer struct {
 	retention.RemovalReport
 }
 
-// Unchanged reports whether nothing was removed or taken back.
+// Unchanged reports whether the call removed and withdrew nothing.
 func (a RemovalAnswer) Unchanged() bool { return a.ID == "" && (a.DryRun || len(a.Withdrawn) == 0) }
 
 func (g *Gateway) removeArtifacts(ctx context.Context, c gate.Call, a RemoveArtifactsArgs) (RemovalAnswer, error) {

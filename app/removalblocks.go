@@ -8,7 +8,7 @@ import (
 	"slurmgate/retention"
 )
 
-// What the answers about removed data say.
+// This file renders the answers about removed data.
 
 // Says implements [blocks.Answer].
 func (a GCAnswer) Says() blocks.Document {
@@ -46,7 +46,7 @@ func addSkipped(l *blocks.Lines, what string, items []retention.Skipped) {
 	}
 }
 
-// addLeft says what is pending still, and where a gateway cannot reach.
+// addLeft lists what is still pending, and where a gateway cannot reach.
 func addLeft(l *blocks.Lines, pending []retention.Skipped, outside []string) {
 	if addSkipped(l, "still there", pending); len(pending) > 0 {
 		l.Add("what is still there is tried again when the gateway starts")

@@ -20,10 +20,10 @@ const (
 	referencePattern = `^(art_[0-9A-HJKMNP-TV-Z]{26}|ref:[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@sha256:[0-9a-f]{64})?)$`
 )
 
-// allowReferences lets a schema that wants the id of an artifact take the name of a reference too.
+// allowReferences makes a schema that requires the id of an artifact accept the name of a reference too.
 func allowReferences(schema any) { repattern(schema, artifactPattern, referencePattern) }
 
-// repattern puts one pattern of a schema in the place of another, wherever that stands.
+// repattern replaces one pattern by another everywhere in a schema.
 func repattern(schema any, was, now string) {
 	switch s := schema.(type) {
 	case map[string]any:
@@ -40,7 +40,8 @@ func repattern(schema any, was, now string) {
 	}
 }
 
-// servesReferences is the schema of a service's arguments with the names of references, and the arguments that may be such names.
+// servesReferences returns the schema of a service's arguments that accepts the names of references, and the
+// arguments that may have one.
 func servesReferences(s toolpack.Service) (schema json.RawMessage, params []string) {
 	var doc map[string]any
 	if json.Unmarshal(s.Input, &doc) != nil {
@@ -69,7 +70,7 @@ func servesReferences(s toolpack.Service) (schema json.RawMessage, params []stri
 	return schema, params
 }
 
-// paramsOf are the arguments of a pack that are inputs.
+// paramsOf returns the arguments of a pack that are inputs.
 func paramsOf(p *toolpack.Pack) (params []string) {
 	for _, in := range p.Inputs() {
 		params = append(params, in.Param)
@@ -77,25 +78,26 @@ func paramsOf(p *toolpack.Pack) (params []string) {
 	return params
 }
 
-// resolver replaces the names of references by the ids of the artifacts that stand for them in a project. Nothing is stored.
+// resolver replaces the names of references by the ids of the artifacts that stand for them in a project. It stores
+// nothing.
 type resolver struct {
 	*Gateway
 	ctx     context.Context
 	project string
-	bound   map[string]string // what names stand for in this call, by the gate; other names stand for what they stand for now
+	bound   map[string]string // what names stand for in this call, set by the gate; other names have their current meaning
 	found   []fault.Problem
 	err     error
 
-	artifacts map[string]run.Artifact // that stand for references, by id
+	artifacts map[string]run.Artifact // those that stand for references, by id
 	names     map[string]string       // what names without a digest stand for: ref:NAME → sha256:<hex>
-	pins      bool                    // write the digest to the names instead of replacing them
+	pins      bool                    // add the digest to the names instead of replacing them
 }
 
 func (g *Gateway) resolver(ctx context.Context, project string, bound map[string]string) *resolver {
 	return &resolver{Gateway: g, ctx: ctx, project: project, bound: bound, artifacts: map[string]run.Artifact{}, names: map[string]string{}}
 }
 
-// artifact is what a reference stands for; ok is false where there is none, which is noted.
+// artifact returns what a reference stands for. If that does not exist it records a problem and ok is false.
 func (r *resolver) artifact(field, value string) (a run.Artifact, ok bool) {
 	if r.err != nil {
 		return a, false
@@ -121,7 +123,7 @@ func (r *resolver) artifact(field, value string) (a run.Artifact, ok bool) {
 	return a, true
 }
 
-// id is the id of the artifact that a value names.
+// id returns the id of the artifact that a value names.
 func (r *resolver) id(field, value string) string {
 	if strings.HasPrefix(value, "ref:") {
 		a, ok := r.artifact(field, value)
@@ -135,7 +137,7 @@ func (r *resolver) id(field, value string) string {
 	return value
 }
 
-// done says what is wrong with the arguments of a tool.
+// done returns the error about the problems found in the arguments of a tool.
 func (r *resolver) done(tool string) error {
 	if r.err == nil && len(r.found) > 0 {
 		r.err = &fault.Error{Kind: fault.Validation, Code: r.found[0].Code, Msg: "the arguments of " + tool + " are not accepted",
@@ -148,7 +150,7 @@ func (r *resolver) done(tool string) error {
 func (r *resolver) arguments(args json.RawMessage, tool string, params []string) (json.RawMessage, error) {
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(args, &doc) != nil {
-		return args, nil // the tool says what is wrong with them
+		return args, nil // the tool reports what is wrong with them
 	}
 	for _, name := range params {
 		var value any
@@ -179,14 +181,14 @@ func (r *resolver) arguments(args json.RawMessage, tool string, params []string)
 	return plan.Marshal(doc)
 }
 
-// plan replaces the references among the inputs of a plan that was given by hand, with the checksum where the plan has none.
+// plan replaces the references among the inputs of a user's plan, and adds the checksum where the plan has none.
 func (r *resolver) plan(spec json.RawMessage) (json.RawMessage, error) {
 	if !bytes.Contains(spec, []byte(`"ref:`)) {
 		return spec, nil
 	}
 	doc, err := plan.Read(spec)
 	if err != nil {
-		return spec, nil // decoding it says what is wrong
+		return spec, nil // decoding it reports what is wrong
 	}
 	top, _ := doc.Value.(map[string]any)
 	io, _ := top["io"].(map[string]any)
@@ -215,15 +217,15 @@ func (r *resolver) plan(spec json.RawMessage) (json.RawMessage, error) {
 	return plan.Marshal(top)
 }
 
-// pinReferences gives the names of references in arguments their digests: the rows of a batch are submitted later, and all with the same
-// content.
+// pinReferences adds their digests to the names of references in arguments: the rows of a batch are submitted later,
+// and all with the same content.
 func (g *Gateway) pinReferences(ctx context.Context, project string, p *toolpack.Pack, args json.RawMessage) (json.RawMessage, error) {
 	r := g.resolver(ctx, project, nil)
 	r.pins = true
 	return r.arguments(args, p.ID(), paramsOf(p))
 }
 
-// namesIn is [gate.Tool.Names] of a tool whose arguments with these names may be references.
+// namesIn returns the [gate.Tool.Names] of a tool whose arguments with these names may be references.
 func (g *Gateway) namesIn(tool string, params []string, project func(context.Context, gate.Call) (string, error)) func(context.Context,
 	gate.Call) (map[string]string, error) {
 	if len(params) == 0 {
@@ -243,7 +245,7 @@ func (g *Gateway) namesIn(tool string, params []string, project func(context.Con
 	}
 }
 
-// namesInPlan is [gate.Tool.Names] of a plan given by hand.
+// namesInPlan is the [gate.Tool.Names] of a user's plan.
 func (g *Gateway) namesInPlan(ctx context.Context, c gate.Call) (map[string]string, error) {
 	var a SubmitArgs
 	if err := c.Into(&a); err != nil || !bytes.Contains(a.JobSpec, []byte(`"ref:`)) {

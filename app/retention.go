@@ -10,7 +10,8 @@ import (
 	"slurmgate/retention"
 )
 
-// retention are the operations that maintain what the gateway stores. They cost as much as the whole store is large and see every project.
+// retention returns the operations that maintain what the gateway stores. They read the whole store and see every
+// project.
 func (g *Gateway) retention() []Operation {
 	return []Operation{{
 		ID: "gateway.gc", Title: "Remove what is no longer needed", Verb: "gc",
@@ -40,14 +41,15 @@ type GCAnswer struct {
 	retention.Report
 }
 
-// gcSnapshot is the state a sweep met: the ledger up to its newest event, the settings, and what was due by then.
+// gcSnapshot is the state in which a sweep ran: the ledger up to its newest event, the settings, and what was due
+// then.
 type gcSnapshot struct {
 	LedgerSeq     int64   `json:"ledger_seq"`
 	WorkspaceDays int     `json:"workspace_days"` // 0: for ever
-	ImportDays    int     `json:"import_days"`    // likewise
+	ImportDays    int     `json:"import_days"`    // 0: for ever
 	Workspaces    gcFound `json:"workspaces"`
 	Imports       gcFound `json:"imports"`
-	Objects       gcFound `json:"objects"` // that no artifact has
+	Objects       gcFound `json:"objects"` // without an artifact
 	Kept          int     `json:"kept"`    // due, but could not be removed
 }
 
@@ -58,7 +60,7 @@ type gcFound struct {
 
 func foundOf(t retention.Tally) gcFound { return gcFound{t.Count, t.Bytes} }
 
-// gc sweeps once. Only one runs at a time: a second one would only interfere.
+// gc sweeps once. Only one sweep runs at a time: a second one would only interfere.
 func (g *Gateway) gc(ctx context.Context, c gate.Call, a GCArgs) (out GCAnswer, err error) {
 	if !g.sweeping.TryLock() {
 		return out, fault.New(fault.Conflict, "gc_running", "another gc is already running").
@@ -96,7 +98,7 @@ func (g *Gateway) gc(ctx context.Context, c gate.Call, a GCArgs) (out GCAnswer, 
 	return out, nil
 }
 
-// Discard removes the workspace of a run that is over, as gc does, without waiting until it is due.
+// Discard removes the workspace of a run that has ended, as gc does, without waiting until it is due.
 func (g *Gateway) Discard(ctx context.Context, runID string) error {
 	list, err := g.Ledger.Workspace(ctx, runID)
 	if err != nil || len(list) == 0 {
@@ -106,13 +108,13 @@ func (g *Gateway) Discard(ctx context.Context, runID string) error {
 	return err
 }
 
-// rehearseGC is gc as a dry run.
+// rehearseGC runs gc as a dry run.
 func (g *Gateway) rehearseGC(ctx context.Context, c gate.Call, a GCArgs) (GCAnswer, error) {
 	a.DryRun = true
 	return g.gc(ctx, c, a)
 }
 
-// keepDays is how long things are kept; nil means for ever.
+// keepDays returns n days as a duration; nil, for n = 0, means for ever.
 func keepDays(n int) *time.Duration {
 	if n == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"slurmgate/run"
 )
 
-// runs are the operations that read runs from the ledger.
+// runs returns the operations that read runs from the ledger.
 func (g *Gateway) runs() []Operation {
 	return []Operation{{
 		ID: "run.provenance", Title: "Look up a provenance_run_id", Verb: "runs show",
@@ -46,13 +46,13 @@ type RunRow struct {
 	ToolID     string     `json:"tool_id"`
 	ProjectID  string     `json:"project_id"`
 	Site       string     `json:"site"`
-	ExecutedAs string     `json:"executed_as,omitempty"` // the cluster's Unix user whose job it is; absent: the gateway's own
+	ExecutedAs string     `json:"executed_as,omitempty"` // the cluster's Unix user who owns the job; absent: the gateway's own
 	Principal  *string    `json:"principal" help:"whose call made the run; null: made before this was recorded"`
 	State      run.State  `json:"state"`
 	Phase      run.Phase  `json:"phase"`
 	Reason     string     `json:"reason"`
 	SlurmJobID string     `json:"slurm_job_id"`
-	Waits      *run.Wait  `json:"waits"` // in the gateway, and behind whom; null: for nothing there
+	Waits      *run.Wait  `json:"waits"` // what it waits for in the gateway, and behind which runs; null: nothing
 	CreatedAt  time.Time  `json:"created_at"`
 	FinishedAt *time.Time `json:"finished_at"`
 }
@@ -78,8 +78,9 @@ type RunList struct {
 	Listed
 	Runs   []RunRow `json:"runs"`
 	Cursor *string  `json:"cursor"`
-	// Waiting are the runs that wait for outputs of others, or ended before they started, newest first, and by the beginning of an id those
-	// that have started under it; on the first page alone, and not among Total. Absent: there are none.
+	// Waiting lists the runs that wait for outputs of others, or ended before they started, newest first; where a
+	// prefix of an id is given also those that have started under such an id. It is on the first page only, and not
+	// included in Total. Absent: there are none.
 	Waiting      []RunRow `json:"waiting,omitempty"`
 	WaitingTotal int64    `json:"waiting_total,omitempty"`
 }
@@ -127,15 +128,15 @@ func (g *Gateway) listRuns(ctx context.Context, c gate.Call, a RunListArgs) (out
 	return out, err
 }
 
-// runRow shows a run in a list.
+// runRow describes a run in a list.
 func (g *Gateway) runRow(r ledger.Row) RunRow {
 	return RunRow{r.ID, r.ToolID, r.ProjectID, r.Site, r.ExecutedAs, known(r.Principal.Name), r.State, r.Phase, r.Reason, r.JobID,
 		g.waits(r), r.CreatedAt, r.FinishedAt}
 }
 
-// waits says what a run of a list waits for in the gateway.
+// waits describes what a run of a list waits for in the gateway.
 func (g *Gateway) waits(r ledger.Row) *run.Wait {
-	if g.Sites == nil { // a list without the engines: nothing moves
+	if g.Sites == nil { // a list without the engines: no run progresses
 		return nil
 	}
 	return g.Sites.Waits(run.Run{ID: r.ID, Site: r.Site, ExecutedAs: r.ExecutedAs, ProjectID: r.ProjectID, Principal: r.Principal,
@@ -143,7 +144,8 @@ func (g *Gateway) waits(r ledger.Row) *run.Wait {
 		ToolName: g.toolName(r.ToolID), PackHash: "any"})
 }
 
-// nameBusiest adds the name of the caller who has most waiting in the project of a run: whoever may read the run may read that.
+// nameBusiest adds the name of the caller with the most waiting runs in the project of a run: callers who may read
+// the run may see that.
 func (g *Gateway) nameBusiest(w *run.Wait) {
 	if w == nil || w.Busiest == nil {
 		return
@@ -160,7 +162,7 @@ type DiffArgs struct {
 	B string `json:"b" arg:"" ids:"run" help:"Another run id, or the beginning of one."`
 }
 
-// RunDiff says why two runs are not the same.
+// RunDiff is the difference between the identities of two runs.
 type RunDiff struct {
 	CallRunID
 	Same    bool          `json:"same"`

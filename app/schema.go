@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// ArgSchema is a place in a tool's input schema.
+// ArgSchema is a node of a tool's input schema.
 type ArgSchema struct {
 	root  map[string]any
-	value any // nil: nothing is said of it
+	value any // nil: the schema does not describe it
 }
 
-// SchemaOfArgs is the place that stands for all arguments.
+// SchemaOfArgs returns the node of all arguments. Its schema is empty if schema is not JSON.
 func SchemaOfArgs(schema []byte) ArgSchema {
 	var root map[string]any
 	if json.Unmarshal(schema, &root) != nil {
@@ -22,7 +22,7 @@ func SchemaOfArgs(schema []byte) ArgSchema {
 	return ArgSchema{root, root}
 }
 
-// resolved is the schema itself, where it is a reference to one.
+// resolved returns the schema of the node, after following references.
 func (n ArgSchema) resolved() map[string]any {
 	for range 100 {
 		s, ok := n.value.(map[string]any)
@@ -35,7 +35,7 @@ func (n ArgSchema) resolved() map[string]any {
 	return nil
 }
 
-// Property is the schema of a property; ok is false where the schema does not name it.
+// Property returns the schema of a property; ok is false where the schema does not name it.
 func (n ArgSchema) Property(name string) (p ArgSchema, ok bool) {
 	s := n.resolved()
 	properties, _ := s["properties"].(map[string]any)
@@ -48,7 +48,7 @@ func (n ArgSchema) Property(name string) (p ArgSchema, ok bool) {
 	return ArgSchema{}, false
 }
 
-// Names are the properties that the schema names, sorted.
+// Names returns the properties that the schema names, sorted.
 func (n ArgSchema) Names() []string {
 	properties, _ := n.resolved()["properties"].(map[string]any)
 	return slices.Sorted(maps.Keys(properties))
@@ -57,7 +57,7 @@ func (n ArgSchema) Names() []string {
 // Closed reports whether the schema allows no other properties.
 func (n ArgSchema) Closed() bool { return n.resolved()["additionalProperties"] == false }
 
-// Items is the schema of the elements of a list; ok is false where they may be anything.
+// Items returns the schema of the elements of a list; ok is false where they may be anything.
 func (n ArgSchema) Items() (element ArgSchema, ok bool) {
 	for _, s := range append([]any{n.value}, n.branches()...) {
 		if v, ok := (ArgSchema{n.root, s}).resolved()["items"]; ok {
@@ -67,7 +67,7 @@ func (n ArgSchema) Items() (element ArgSchema, ok bool) {
 	return ArgSchema{n.root, true}, false
 }
 
-// branches are the schemas of which one must hold.
+// branches returns the schemas of which one must hold.
 func (n ArgSchema) branches() []any {
 	s := n.resolved()
 	one, _ := s["oneOf"].([]any)
@@ -75,13 +75,13 @@ func (n ArgSchema) branches() []any {
 	return slices.Concat(one, anyOf)
 }
 
-// Types are the types that the schema allows.
+// Types returns the types that the schema allows.
 func (n ArgSchema) Types() []string {
 	most := 1000
 	return typesOf(n.root, n.value, &most)
 }
 
-// IsArtifact reports whether the schema wants the id of an artifact.
+// IsArtifact reports whether the schema requires the id of an artifact.
 func (n ArgSchema) IsArtifact() bool {
 	for _, s := range append([]any{n.value}, n.branches()...) {
 		pattern, _ := (ArgSchema{n.root, s}).resolved()["pattern"].(string)
@@ -92,5 +92,5 @@ func (n ArgSchema) IsArtifact() bool {
 	return false
 }
 
-// Unsaid reports whether the schema says nothing of the place.
+// Unsaid reports whether the schema does not describe the node.
 func (n ArgSchema) Unsaid() bool { return n.value == nil }

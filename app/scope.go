@@ -9,13 +9,14 @@ import (
 	"slurmgate/plan"
 )
 
-// projectOf is the project of a call: the one it names, else the caller's own default. The caller has the tool's capabilities there.
+// projectOf returns the project of a call: the one it names, else the caller's own default. The caller has the tool's
+// capabilities there.
 func (g *Gateway) projectOf(c gate.Call, named string) (string, error) {
 	return c.Project(named, g.Site.Gateway.DefaultProject)
 }
 
-// projectsListed narrows a list to what the caller may list: the project it names, else every one where it has the tool's capabilities.
-// nil means every project.
+// projectsListed returns the projects that the caller may list: the project it names, else all projects where it has
+// the tool's capabilities. nil means every project.
 func (g *Gateway) projectsListed(c gate.Call, named string) ([]string, error) {
 	if named == "" {
 		return c.Projects(), nil
@@ -24,8 +25,9 @@ func (g *Gateway) projectsListed(c gate.Call, named string) ([]string, error) {
 	return []string{id}, err
 }
 
-// inputProject is the project of the first artifact, or output of a run, among a call's inputs, or the caller's own if there is none.
-// params are the arguments that are inputs, in the order in which they count: a text in any other names none.
+// inputProject returns the project of the first artifact, or output of a run, among a call's inputs, or the caller's
+// own if there is none. params are the arguments that are inputs, in their order; texts in other arguments are
+// ignored.
 func (g *Gateway) inputProject(ctx context.Context, c gate.Call, params []string) (string, error) {
 	args, _ := c.Value.(map[string]any)
 	for _, name := range params {
@@ -41,7 +43,8 @@ func (g *Gateway) inputProject(ctx context.Context, c gate.Call, params []string
 	return g.projectOf(c, "")
 }
 
-// firstInput is the first artifact or output of a run in the value of an argument, in the order of lists and of the names of members.
+// firstInput returns the first artifact or output of a run in the value of an argument, in the order of lists and of
+// the names of members.
 func firstInput(v any) string {
 	var parts []any
 	switch v := v.(type) {

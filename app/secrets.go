@@ -12,7 +12,7 @@ import (
 	"slurmgate/visible"
 )
 
-// Scanner finds secrets with a site's own patterns.
+// Scanner returns a scanner for secrets with a site's own patterns.
 func Scanner(s *site.Site) *secrets.Scanner {
 	if s == nil || len(s.Secrets.Patterns) == 0 {
 		return secrets.Default()
@@ -31,10 +31,10 @@ func (g *Gateway) scanner() *secrets.Scanner {
 	return g.Secrets
 }
 
-// leadRows are the rows and lines around a preview that are searched with it: more than a private key has.
+// leadRows is the number of rows and lines around a preview that are searched with it: more than a private key has.
 const leadRows = 200
 
-// cutText gives the first bytes and lines of a text without secrets; more: there is more of it.
+// cutText returns the first bytes and lines of a text without secrets; more reports that the text continues.
 func cutText(s *secrets.Scanner, text string, most, lines int) (cut string, more bool) {
 	end := visible.Head(text, most)
 	for at, n := 0, 0; at < end; n++ {
@@ -51,7 +51,8 @@ func cutText(s *secrets.Scanner, text string, most, lines int) (cut string, more
 	return s.Part(text, 0, end), end < len(text)
 }
 
-// cleanCell takes secrets out of a cell. The first and last line of a private key are none by themselves, and cleanTable needs them.
+// cleanCell removes secrets from a cell. It keeps the first and last line of a private key: alone they are no secret,
+// and cleanTable needs them.
 func (g *Gateway) cleanCell(cell string) string {
 	if len(cell) < 80 && strings.HasPrefix(cell, "-----") {
 		return cell
@@ -59,8 +60,8 @@ func (g *Gateway) cleanCell(cell string) string {
 	return g.scanner().Redact(cell)
 }
 
-// cleanTable takes secrets out of a table that only its columns and rows together show: a column of passwords, a name and a value in two
-// cells, a private key that goes over rows, some of which may be before the first.
+// cleanTable removes secrets that only the columns and rows of a table together reveal: a column of passwords, a name
+// and a value in two cells, a private key across rows, some of which may be before the first.
 func (g *Gateway) cleanTable(ctx context.Context, f io.ReaderAt, size int64, q artifact.TableQuery, t *artifact.Table) error {
 	for _, row := range t.Rows {
 		for i, cell := range row {
@@ -87,7 +88,7 @@ func (g *Gateway) cleanTable(ctx context.Context, f io.ReaderAt, size int64, q a
 			text.WriteString(c.Name + "\n")
 		}
 	}
-	at := make([]int, len(rows)) // where the first cell of a row begins
+	at := make([]int, len(rows)) // start of the first cell of each row
 	for i, row := range rows {
 		if at[i] = text.Len(); len(row) > 0 {
 			text.WriteString(row[0])

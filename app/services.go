@@ -18,19 +18,21 @@ import (
 	"slurmgate/worker"
 )
 
-// Tools that a service worker carries out. A call is a run (package run has how), and its answer is the worker's output itself.
+// This file has the tools that a service worker executes. A call is a run (see package run), and its answer is the
+// worker's output itself.
 
-// serviceGrace is what a call has beyond its deadline: to wait for a slot, and to store what came.
+// serviceGrace is the time that a call has after its deadline: to wait for a slot, and to store the answer.
 const serviceGrace = 15 * time.Second
 
-// services are the tools whose calls go to a service worker: all of that kind, and the hybrid ones that policy sends there.
+// services returns the tools whose calls go to a service worker: all service tools, and the hybrid ones that policy
+// sends there.
 func (g *Gateway) services() []toolpack.Service {
 	return slices.DeleteFunc(g.Domain.Services(), func(s toolpack.Service) bool {
 		return s.Kind == toolpack.Hybrid && !slices.Contains(g.Policy.Workers.Hybrid, s.Name)
 	})
 }
 
-// ServiceURLs are the only addresses that the gateway's client of workers may call.
+// ServiceURLs returns the only addresses that the gateway's client of workers may call.
 func ServiceURLs(d *toolpack.Domain) (urls []string) {
 	for _, s := range d.Services() {
 		urls = append(urls, s.URL)
@@ -38,7 +40,7 @@ func ServiceURLs(d *toolpack.Domain) (urls []string) {
 	return urls
 }
 
-// serviceTools makes one tool of each service.
+// serviceTools returns a tool for each service.
 func (g *Gateway) serviceTools() (out []gate.Tool) {
 	listed := map[string]toolpack.ManifestTool{}
 	for _, m := range g.Domain.Tools() {
@@ -65,7 +67,7 @@ func (g *Gateway) serviceTools() (out []gate.Tool) {
 	return out
 }
 
-// serviceTimeout is how long the gateway waits for a worker's answer.
+// serviceTimeout returns how long the gateway waits for a worker's answer.
 func (g *Gateway) serviceTimeout(s toolpack.Service) time.Duration {
 	if s.TimeoutSec > 0 {
 		return time.Duration(s.TimeoutSec) * time.Second
@@ -73,8 +75,8 @@ func (g *Gateway) serviceTimeout(s toolpack.Service) time.Duration {
 	return time.Duration(g.Policy.DefaultTimeoutSec) * time.Second
 }
 
-// serviceArgs are the arguments of a call with the schema's defaults: as the worker is given them, and as they may be stored. A dry run has
-// no sensitive values, and what stands for them need not satisfy the schema.
+// serviceArgs returns the arguments of a call with the schema's defaults: as the worker gets them, and as they may be
+// stored. A dry run has no sensitive values, and their placeholders need not satisfy the schema.
 func serviceArgs(c gate.Call, s toolpack.Service) (sent, stored json.RawMessage, err error) {
 	if c.Hidden != nil && c.Request.DryRun {
 		return nil, c.Stored, nil
@@ -96,8 +98,8 @@ func serviceArgs(c gate.Call, s toolpack.Service) (sent, stored json.RawMessage,
 	return sent, stored, err
 }
 
-// serviceOrder makes a run's order of a call. The run belongs to the project that its arguments name, where the tool has an argument
-// project_id, else to that of the first artifact among them.
+// serviceOrder returns the run's order for a call. If the tool has an argument project_id the run belongs to the
+// project there, else to that of the first artifact among the arguments.
 func (g *Gateway) serviceOrder(ctx context.Context, c gate.Call, s toolpack.Service) (o run.Order, sent json.RawMessage, first before,
 	err error) {
 	_, params := servesReferences(s)
@@ -162,10 +164,10 @@ func (g *Gateway) serviceHandler(s toolpack.Service) gate.Handler {
 // found is the output of an earlier call.
 type found struct{ json.RawMessage }
 
-// Unchanged reports that nothing was sent.
+// Unchanged returns true: no call was sent.
 func (found) Unchanged() bool { return true }
 
-// serviceAnswer is how a call ended, as its caller is answered.
+// serviceAnswer returns the answer for the end of a call.
 func (g *Gateway) serviceAnswer(ctx context.Context, v run.View, replayed bool) (any, error) {
 	if !v.Run.State.Terminal() {
 		return nil, fault.New(fault.Timeout, "still_running", "the worker has not answered an earlier call yet, which is the same run "+v.Run.ID).
@@ -182,7 +184,7 @@ func (g *Gateway) serviceAnswer(ctx context.Context, v run.View, replayed bool) 
 	case end.OutputRef != "":
 		id := strings.TrimPrefix(end.OutputRef, gate.RefPrefix)
 		a, err := g.Ledger.Artifact(ctx, id)
-		if err != nil && !fault.Is(err, fault.NotFound) { // it may have been removed since
+		if err != nil && !fault.Is(err, fault.NotFound) { // the artifact may have been removed since
 			return nil, err
 		}
 		return gate.Stored{ArtifactID: id, SHA256: a.SHA256, Again: replayed}, nil
@@ -192,7 +194,8 @@ func (g *Gateway) serviceAnswer(ctx context.Context, v run.View, replayed bool) 
 	return end.Output, nil
 }
 
-// callWorker sends a call, and says how it ended. Everything a worker says is judged, bounded and freed from secrets before it is kept.
+// callWorker sends a call, and returns how it ended. The worker's answer is checked, bounded and cleaned of secrets
+// before it is stored.
 func (g *Gateway) callWorker(ctx context.Context, hidden *gate.Hidden, s toolpack.Service, v run.View, r worker.Request) run.CallEnd {
 	a, err := g.Workers.Call(ctx, s.URL, s.Headers, r)
 	if err != nil {
@@ -225,7 +228,7 @@ func (g *Gateway) callWorker(ctx context.Context, hidden *gate.Hidden, s toolpac
 	return run.CallEnd{OutputRef: gate.RefPrefix + art.ID, Artifact: &art}
 }
 
-// outputArtifact stores the bytes of a large output. Its row comes with the run's end.
+// outputArtifact stores the bytes of a large output. The run's end adds its row.
 func (g *Gateway) outputArtifact(ctx context.Context, s toolpack.Service, v run.View, data []byte) (a run.Artifact, err error) {
 	a = run.Artifact{ProjectID: v.Run.ProjectID, Type: "JSON", Label: "output of " + s.ID, Source: v.Run.ID}
 	if a.SHA256, a.SizeBytes, err = g.Importer.Keep(ctx, data); err != nil {
@@ -235,7 +238,7 @@ func (g *Gateway) outputArtifact(ctx context.Context, s toolpack.Service, v run.
 	return a, err
 }
 
-// callError is a failed call as its run has it.
+// callError converts the error of a call to the form that its run stores.
 func (g *Gateway) callError(hidden *gate.Hidden, err error) *run.CallError {
 	code, retryable, details := worker.Code(err)
 	e := &run.CallError{Kind: fault.KindOf(err), Code: fault.CodeOf(err), Message: hidden.Text(fault.Said(err)), Retryable: retryable,
@@ -244,7 +247,7 @@ func (g *Gateway) callError(hidden *gate.Hidden, err error) *run.CallError {
 		e.Next = said.Next
 	}
 	switch {
-	case e.Kind == fault.Canceled: // a cancelled run has ended already; else the gateway stops
+	case e.Kind == fault.Canceled: // a cancelled run has ended already; otherwise the gateway is stopping
 		e.Kind, e.Code, e.Message, e.Retryable, e.Sent = fault.Transport, worker.Away, "the gateway stopped before the call was sent", true, false
 	case e.Code == worker.Away:
 		e.Sent = false
@@ -262,9 +265,9 @@ func (g *Gateway) callError(hidden *gate.Hidden, err error) *run.CallError {
 	return e
 }
 
-// ServicePreview is what a call of a service worker would be.
+// ServicePreview describes what a call of a service worker would be.
 type ServicePreview struct {
-	RunID      *string         `json:"run_id"` // null: every call is a run of its own
+	RunID      *string         `json:"run_id"` // null: every call is a new run
 	Exists     bool            `json:"exists"` // the run exists: the call would return it
 	State      *run.State      `json:"state"`  // of that run
 	Endpoint   string          `json:"endpoint"`
@@ -297,8 +300,8 @@ func (g *Gateway) serviceRehearsal(s toolpack.Service) gate.Handler {
 	}
 }
 
-// coversService is what an approval of a call covers: what the worker is given, and the tool's definition. The call's own id is not part
-// of it: the same call with another id is the one that was approved.
+// coversService returns the coverage of a call: what the worker gets, and the tool's definition. The call's own id is
+// not part of it: the approval holds for the same call with another id.
 func (g *Gateway) coversService(s toolpack.Service) func(context.Context, gate.Call) (gate.Coverage, error) {
 	return func(ctx context.Context, c gate.Call) (gate.Coverage, error) {
 		order, _, _, err := g.serviceOrder(ctx, c, s)

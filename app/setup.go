@@ -6,7 +6,7 @@ import (
 	"slurmgate/gate"
 )
 
-// SetupArgs are the arguments of site.init. What is empty is found out.
+// SetupArgs are the arguments of site.init. Setup finds the values of empty ones.
 type SetupArgs struct {
 	File     string `json:"file" kind:"path" kong:"-"` // the site file to write
 	Shared   string `json:"shared,omitzero" kind:"path" help:"Folder on a filesystem that all nodes see under the same path." placeholder:"DIR" type:"path"`
@@ -19,7 +19,7 @@ type SetupArgs struct {
 	Conf     string `json:"conf,omitzero" kind:"path" help:"Path of slurm.conf, if Slurm's commands do not find it." placeholder:"FILE" type:"path"`
 	Print    bool   `json:"print,omitzero" help:"Print both files and write nothing."`
 
-	// For a cluster elsewhere.
+	// For a remote cluster.
 	SSH        string   `json:"ssh,omitzero" max:"255" name:"ssh" help:"Login node of a cluster elsewhere." placeholder:"[USER@]HOST[:PORT]"`
 	Jump       []string `json:"jump,omitempty" max:"255" count:"-16" help:"Host to go through; several in their order." placeholder:"[USER@]HOST[:PORT]"`
 	Key        string   `json:"key,omitzero" kind:"path" help:"Private key that the gateway logs in with." placeholder:"FILE" type:"path"`
@@ -36,11 +36,11 @@ type SetupAnswer struct {
 	Written  bool     `json:"written"`
 	Site     string   `json:"site"`     // text of the site file
 	Policy   string   `json:"policy"`   // text of the domain's policies.yaml
-	Commands []string `json:"commands"` // that make the folders, for root
-	Open     []string `json:"open"`     // what is still to be decided
+	Commands []string `json:"commands"` // commands for root that make the folders
+	Open     []string `json:"open"`     // decisions that the admin still has to make
 }
 
-// setup is the operation that writes the first site file of a cluster.
+// setup returns the operation that writes the first site file of a cluster.
 func (h Host) setup() Operation {
 	return Operation{
 		ID: "site.init", Title: "Write a site file", Verb: "site init",

@@ -22,14 +22,14 @@ const (
 	MaxSheetRows   = 10_000
 	MaxSheetBytes  = 16 << 20
 	maxArgsBytes   = 4 * MaxSheetBytes
-	sheetFactor    = 8 // bytes of memory that a byte of a sheet may take while it is checked
+	sheetFactor    = 8 // bytes of memory that a byte of a sheet may need while it is checked
 	maxColumns     = 200
 	maxSampleBytes = 128
 	maxTags        = 20
-	maxProblems    = 100 // that one answer lists
+	maxProblems    = 100 // listed in one answer
 )
 
-// Columns of a sheet that describe the row. They reach the tool too, where it has a parameter of that name.
+// Columns of a sheet that describe the row. The tool gets them too, where it has a parameter of that name.
 const (
 	sampleColumn = "sample"
 	tagsColumn   = "tags"
@@ -49,7 +49,7 @@ type SheetRow struct {
 	Cells []string
 }
 
-// sheetProblem is a mistake in a sheet: its field names row and column as a spreadsheet shows them.
+// sheetProblem returns a mistake in a sheet: its field names row and column as a spreadsheet shows them.
 func sheetProblem(code string, line int, column, rule, msg string) fault.Problem {
 	field := fmt.Sprintf("row %d", line)
 	if column != "" {
@@ -58,15 +58,16 @@ func sheetProblem(code string, line int, column, rule, msg string) fault.Problem
 	return fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg}
 }
 
-// BadSheet is the error of a sheet with mistakes: all of them, as far as one answer holds them.
+// BadSheet returns the error of a sheet with mistakes; it lists as many as one answer holds.
 func BadSheet(problems []fault.Problem) error {
 	var m mistakes
 	m.add(problems...)
 	return m.err()
 }
 
-// ReadSheet reads a sheet as spreadsheets write it: with commas or tabs, or what a first line sep= names, in UTF-8 or with a mark in
-// UTF-16, any end of line, blank lines. It holds no more of a sheet than the bounds allow, and ends with ctx.
+// ReadSheet reads a sheet as spreadsheets write it: separated by commas, tabs or the separator in a first line sep=,
+// in UTF-8 or UTF-16 with a byte order mark, with any line ends, and with blank lines. It uses memory only within the
+// bounds, and stops with ctx.
 func ReadSheet(ctx context.Context, text []byte) (s Sheet, err error) {
 	text, separator, err := sheetText(text)
 	if err != nil {
@@ -129,8 +130,8 @@ func ReadSheet(ctx context.Context, text []byte) (s Sheet, err error) {
 	return s, wrong.err()
 }
 
-// trimmed are the cells of a row without the space around them, and without empty ones at its end: spreadsheets write columns that once had
-// something.
+// trimmed returns the cells of a row without surrounding space, and without empty cells at its end: spreadsheets
+// still write columns that were cleared.
 func trimmed(cells []string) []string {
 	for i := range cells {
 		cells[i] = strings.TrimSpace(cells[i])
@@ -141,7 +142,7 @@ func trimmed(cells []string) []string {
 	return cells
 }
 
-// badColumns are the mistakes of the line that names the columns.
+// badColumns returns the mistakes of the line that names the columns.
 func (s Sheet) badColumns() (problems []fault.Problem) {
 	bad := func(code, column, rule, msg string) {
 		problems = append(problems, sheetProblem(code, s.Line, column, rule, msg))
@@ -160,7 +161,7 @@ func (s Sheet) badColumns() (problems []fault.Problem) {
 	return problems
 }
 
-// Text writes the sheet as CSV, each row on the line where it was.
+// Text returns the sheet as CSV, each row on its original line.
 func (s Sheet) Text() string {
 	var b strings.Builder
 	line := 1
@@ -179,18 +180,19 @@ func (s Sheet) Text() string {
 	return b.String()
 }
 
-// ColumnPlace is what a column of a sheet is to a tool.
+// ColumnPlace describes how a tool uses a column of a sheet.
 type ColumnPlace struct {
 	Name     string // the tool's parameter; empty where it has none
 	Own      string // sample, tags or label: its cells describe the row
 	Schema   ArgSchema
-	Artifact bool   // its cells name artifacts
-	List     bool   // a cell has several, separated by semicolons
-	Type     string // that the files of an input have; empty: it takes several types
+	Artifact bool   // its cells have ids of artifacts
+	List     bool   // a cell may have several, separated by semicolons
+	Type     string // of the files of an input; empty: several types are accepted
 }
 
-// Place finds what a column is to a tool: one of its parameters, an input by its role, a description of the row, or both. An input named
-// sample, tags or label is a file, which describes no row. Place returns the problem of a column that is nothing to the tool.
+// Place finds how a tool uses a column: as one of its parameters, as an input by its role, as a description of the
+// row, or both. An input named sample, tags or label is a file and does not describe the row. If the tool does not
+// use the column it returns a problem.
 func (t ToolDoc) Place(column string) (p ColumnPlace, problem *fault.Problem) {
 	root := SchemaOfArgs(t.InputSchema)
 	name := column
@@ -232,7 +234,7 @@ func describesRow(column string) bool {
 	return column == sampleColumn || column == tagsColumn || column == labelColumn
 }
 
-// Elements are the values of a cell.
+// Elements returns the values of a cell.
 func (p ColumnPlace) Elements(cell string) []string {
 	if !p.List {
 		return []string{cell}
@@ -246,7 +248,7 @@ func (p ColumnPlace) Elements(cell string) []string {
 	return out
 }
 
-// value reads a cell as the tool's schema has it.
+// value converts a cell to the type in the tool's schema.
 func (p ColumnPlace) value(field, cell string) (any, error) {
 	if p.List && strings.HasPrefix(cell, "[") {
 		return TypedAs([]string{"array"}, field, cell)
@@ -287,7 +289,7 @@ type sheetArgs struct {
 	args          json.RawMessage // canonical
 }
 
-// Places finds what each column is to a tool, and returns the problems of those that are nothing to it.
+// Places finds how a tool uses each column, and returns the problems of those that it does not use.
 func (s Sheet) Places(place func(column string) (ColumnPlace, *fault.Problem)) (places []ColumnPlace, problems []fault.Problem) {
 	for _, column := range s.Columns {
 		p, problem := place(column)
@@ -299,8 +301,8 @@ func (s Sheet) Places(place func(column string) (ColumnPlace, *fault.Problem)) (
 	return places, problems
 }
 
-// requests makes a request of each row, and returns every mistake on the way. place finds what a column is to the tool. set are arguments
-// of all rows; a cell comes before them.
+// requests returns a request for each row, and all mistakes. place finds how the tool uses a column. set has
+// arguments for all rows; a cell takes precedence.
 func (s Sheet) requests(place func(column string) (ColumnPlace, *fault.Problem), set map[string]json.RawMessage) (out []sheetArgs,
 	wrong mistakes) {
 	places, problems := s.Places(place)
@@ -333,7 +335,7 @@ func (s Sheet) requests(place func(column string) (ColumnPlace, *fault.Problem),
 		if err != nil {
 			wrong.add(sheetProblem("SHEET-CELL", r.Line, "", "values that JSON holds", err.Error()))
 		}
-		if row.args = args; wrong.n == before { // of one with a mistake no more can be said
+		if row.args = args; wrong.n == before { // a row with a mistake gives no request
 			out = append(out, row)
 		}
 		if total += len(args); wrong.tooMuch(r.Line, total) {

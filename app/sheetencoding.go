@@ -11,11 +11,11 @@ import (
 	"slurmgate/fault"
 )
 
-// saveAs is how a sheet gets a form that is read.
+// saveAs advises how to save a sheet in a form that ReadSheet accepts.
 const saveAs = "in the spreadsheet program choose Save As, type \"CSV UTF-8 (Comma delimited)\", and give that file"
 
-// sheetText is the text of a sheet as UTF-8 with line feeds, and the separator that its first line names; 0: none does. Encodings that the
-// bytes themselves prove are decoded. What they do not prove is refused, with how to save the sheet.
+// sheetText returns the text of a sheet as UTF-8 with line feeds, and the separator in its first line or 0. It
+// decodes encodings that the bytes prove, and refuses others with advice how to save the sheet.
 func sheetText(data []byte) (text []byte, separator rune, err error) {
 	refuse := func(code, msg string) ([]byte, rune, error) {
 		return nil, 0, BadSheet([]fault.Problem{{Code: code, Field: "sheet", Rule: "CSV or TSV in UTF-8", Msg: msg, Hint: saveAs}})
@@ -41,7 +41,7 @@ func sheetText(data []byte) (text []byte, separator rune, err error) {
 			"Windows-1252, is not guessed", 1+bytes.Count(text[:at], []byte("\n")), text[at]))
 	case bytes.IndexByte(text, 0) >= 0:
 		return refuse("SHEET-TEXT", "the file has NUL bytes: it is UTF-16 without its mark, or no text")
-	case bytes.IndexByte(text, '\n') < 0: // as old programs of the Macintosh end lines
+	case bytes.IndexByte(text, '\n') < 0: // old Macintosh programs end lines with a carriage return
 		text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
 	}
 	first, _, _ := bytes.Cut(text, []byte("\n"))
@@ -51,12 +51,12 @@ func sheetText(data []byte) (text []byte, separator rune, err error) {
 			return nil, 0, BadSheet([]fault.Problem{sheetProblem("SHEET-SEPARATOR", 1, "", "sep= with a comma, semicolon, tab or |",
 				fmt.Sprintf("the line names the separator %q", fault.Clip(named)))})
 		}
-		text = text[len(first):] // the line end stays: lines are counted
+		text = text[len(first):] // keep the line end: lines are counted
 	}
 	return text, separator, nil
 }
 
-// fromUTF16 decodes UTF-16. What is no UTF-16 becomes a byte that no UTF-8 has.
+// fromUTF16 decodes UTF-16. It replaces invalid UTF-16 by a byte that is not valid UTF-8.
 func fromUTF16(data []byte, order binary.ByteOrder) []byte {
 	units := make([]uint16, 0, len(data)/2)
 	for ; len(data) >= 2; data = data[2:] {

@@ -12,10 +12,11 @@ import (
 	"slurmgate/plan"
 )
 
-// Row is a row of a batch in the call itself: the tool's arguments by name or by role, and sample, tags and label as in a sheet.
+// Row is a row of a batch in the call itself: the tool's arguments by name or by role, and sample, tags and label as
+// in a sheet.
 type Row = map[string]json.RawMessage
 
-// batchRequests makes a request of each row that a call has, and returns every mistake on the way.
+// batchRequests returns a request for each row of a call, and all mistakes.
 func (g *Gateway) batchRequests(ctx context.Context, a BatchRunArgs, doc ToolDoc) ([]sheetArgs, mistakes, error) {
 	if a.Rows != nil && a.Sheet == "" && a.SheetID == "" {
 		rows, wrong := rowRequests(doc, a.Rows, a.Set)
@@ -29,7 +30,7 @@ func (g *Gateway) batchRequests(ctx context.Context, a BatchRunArgs, doc ToolDoc
 	return rows, wrong, nil
 }
 
-// rowRequests is [Sheet.requests] of rows whose values are JSON already. The first row is number 1.
+// rowRequests is [Sheet.requests] for rows whose values are JSON already. The first row is number 1.
 func rowRequests(t ToolDoc, rows []Row, set Row) (out []sheetArgs, wrong mistakes) {
 	places := map[string]ColumnPlace{}
 	for i, r := range rows {
@@ -43,7 +44,7 @@ func rowRequests(t ToolDoc, rows []Row, set Row) (out []sheetArgs, wrong mistake
 				return nil, wrong
 			}
 			p, problem := t.Place(column)
-			if places[column] = p; problem != nil { // once, however many rows have it
+			if places[column] = p; problem != nil { // only once, even if many rows have it
 				problem.Field = sheetProblem("", i+1, column, "", "").Field
 				wrong.add(*problem)
 			}
@@ -77,7 +78,7 @@ func rowRequests(t ToolDoc, rows []Row, set Row) (out []sheetArgs, wrong mistake
 		if err != nil {
 			wrong.add(sheetProblem("SHEET-CELL", row.line, "", "values that JSON holds", err.Error()))
 		}
-		if row.args = args; wrong.n == before { // of one with a mistake no more can be said
+		if row.args = args; wrong.n == before { // a row with a mistake gives no request
 			out = append(out, row)
 		}
 		if total += len(args); wrong.tooMuch(row.line, total) {
@@ -87,8 +88,8 @@ func rowRequests(t ToolDoc, rows []Row, set Row) (out []sheetArgs, wrong mistake
 	return out, wrong
 }
 
-// describeJSON is [sheetArgs.describe] of a JSON value. Where the tool has a parameter of that name, a number describes the row as it is
-// written, and a value of another kind is the parameter's alone.
+// describeJSON is [sheetArgs.describe] for a JSON value. Where the tool has a parameter of that name, a number
+// describes the row as it is written, and a value of another kind is only the parameter's.
 func (r *sheetArgs) describeJSON(p ColumnPlace, raw json.RawMessage) []fault.Problem {
 	text, ok := words(raw)
 	var number json.Number
@@ -104,7 +105,7 @@ func (r *sheetArgs) describeJSON(p ColumnPlace, raw json.RawMessage) []fault.Pro
 	return r.describe(p.Own, text)
 }
 
-// words is a text, or a list of texts as a cell of a sheet has them.
+// words returns a text, or the texts of a list in the form of a sheet's cell.
 func words(raw json.RawMessage) (text string, ok bool) {
 	var list []string
 	if json.Unmarshal(raw, &text) == nil {
@@ -116,8 +117,8 @@ func words(raw json.RawMessage) (text string, ok bool) {
 	return strings.Join(list, ";"), true
 }
 
-// element is a value of a row: JSON as the tool takes it. Where the tool takes a list, a text is read as a cell of a sheet. What is wrong
-// with other values the tool's schema says.
+// element returns a value of a row as JSON for the tool. Where the tool takes a list, a text is read like a cell of a
+// sheet. The tool's schema checks other values.
 func (p ColumnPlace) element(field string, raw json.RawMessage) (any, []fault.Problem) {
 	var text string
 	if json.Unmarshal(raw, &text) != nil || !p.List && !p.Artifact {

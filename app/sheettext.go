@@ -8,18 +8,18 @@ import (
 	"slurmgate/fault"
 )
 
-// maxRowBytes bounds a row of a sheet as text. The arguments of a run are shorter.
+// maxRowBytes bounds the text of a sheet's row. The arguments of a run are shorter.
 const maxRowBytes = 64 << 10
 
-// rowText hands a sheet's text to a reader of rows, and ends with an error as soon as one row is longer than a row may be: what is held of
-// a sheet beyond its text is bounded by that, whatever quotes and separators it has.
+// rowText passes a sheet's text to a reader of rows, and fails as soon as one row is longer than maxRowBytes. That
+// bounds the memory beyond the text itself, whatever quotes and separators the sheet has.
 type rowText struct {
 	ctx    context.Context
 	text   []byte
-	quoted bool // within quotes, where a line end is part of the cell
+	quoted bool // inside quotes, where a line end is part of the cell
 	length int  // of the row so far
-	line   int  // that the text is at, from 1
-	first  int  // line of the row
+	line   int  // current line of the text, from 1
+	first  int  // first line of the row
 }
 
 func newRowText(ctx context.Context, text []byte) *rowText {
@@ -61,11 +61,11 @@ func (r *rowText) tooLong() error {
 	return BadSheet([]fault.Problem{sheetProblem("SHEET-ROW", r.first, "", fmt.Sprintf("at most %d bytes a row", maxRowBytes), msg)})
 }
 
-// mistakes counts the mistakes of a sheet, and keeps as many as one answer lists.
+// mistakes counts the mistakes of a sheet, and stores as many as one answer lists.
 type mistakes struct {
 	n         int
 	list      []fault.Problem
-	unchecked int // rows that were not looked at any more
+	unchecked int // rows that were not checked
 }
 
 func (m *mistakes) add(list ...fault.Problem) {
@@ -75,8 +75,8 @@ func (m *mistakes) add(list ...fault.Problem) {
 	}
 }
 
-// tooMuch adds a mistake if the arguments of all rows so far have more bytes than a sheet may have, and reports it. They are stored with
-// each row, those that all rows have in common too.
+// tooMuch adds a mistake if the arguments of all rows so far have more bytes than allowed, and reports that. They are
+// stored with each row, including arguments common to all rows.
 func (m *mistakes) tooMuch(line, bytes int) bool {
 	if bytes <= maxArgsBytes {
 		return false
@@ -86,7 +86,7 @@ func (m *mistakes) tooMuch(line, bytes int) bool {
 	return true
 }
 
-// err is the error of a sheet with these mistakes; nil: there are none.
+// err returns the error of a sheet with these mistakes, or nil.
 func (m *mistakes) err() error {
 	if m.n == 0 {
 		return nil

@@ -10,18 +10,18 @@ import (
 	"slurmgate/toolpack"
 )
 
-// maxNamed is how many of several things a warning names.
+// maxNamed is how many things of a list a warning names.
 const maxNamed = 5
 
-// fileUse is that a row of a sheet has a file as an input.
+// fileUse is the use of a file as an input in a row of a sheet.
 type fileUse struct {
 	line          int
 	sample, input string
 }
 
-// rowWarnings says what rows of a sheet probably do not mean: a sample in several rows, which are several runs; one file for several
-// samples, where most rows have one of their own or the rows ask for the same; one file twice in a row, as both mates. samples is how many
-// there are.
+// rowWarnings warns of probable mistakes in the rows of a sheet: a sample in several rows, which become several runs;
+// one file for several samples, where most rows have a file that no other row has or the rows ask for the same run;
+// one file twice in a row, as both mates. samples is the number of samples.
 func rowWarnings(rows []sheetArgs, inputs []toolpack.InputInfo) (samples int, warnings []string) {
 	lines, uses, own := map[string][]int{}, map[string][]fileUse{}, map[string]int{}
 	var order, files []string
@@ -79,14 +79,14 @@ func rowWarnings(rows []sheetArgs, inputs []toolpack.InputInfo) (samples int, wa
 	return len(order), warnings
 }
 
-// Warnings says what [rowWarnings] says of a sheet whose cells name artifacts.
+// Warnings returns the warnings of [rowWarnings] for a sheet whose cells name artifacts.
 func (s Sheet) Warnings(place func(column string) (ColumnPlace, *fault.Problem), inputs []toolpack.InputInfo) (samples int,
 	warnings []string) {
 	rows, _ := s.requests(place, nil)
 	return rowWarnings(rows, inputs)
 }
 
-// gather says how the files of a sample's lanes become the input of one run.
+// gather advises how the files of a sample's lanes become the input of one run.
 func gather(inputs []toolpack.InputInfo) string {
 	for _, in := range inputs {
 		if in.List != nil && (in.List.Max == 0 || in.List.Max > 1) {
@@ -96,7 +96,8 @@ func gather(inputs []toolpack.InputInfo) string {
 	return "join their files first (cat L001.fastq.gz L002.fastq.gz > all.fastq.gz) and give the sample one row"
 }
 
-// twinLines are the lines of rows that ask for the same as a row of another sample. What names a row does not count.
+// twinLines returns the lines of rows that ask for the same as a row of another sample. Arguments that only name the
+// row are ignored.
 func twinLines(rows []sheetArgs) map[int]bool {
 	first, lines := map[string]sheetArgs{}, map[int]bool{}
 	for _, r := range rows {
@@ -107,7 +108,7 @@ func twinLines(rows []sheetArgs) map[int]bool {
 		for _, own := range []string{sampleColumn, labelColumn, tagsColumn} {
 			delete(doc, own)
 		}
-		key, _ := json.Marshal(doc) // it was JSON
+		key, _ := json.Marshal(doc) // decoded above
 		if o, ok := first[string(key)]; !ok {
 			first[string(key)] = r
 		} else if o.sample != r.sample {
@@ -117,7 +118,7 @@ func twinLines(rows []sheetArgs) map[int]bool {
 	return lines
 }
 
-// filesIn lists the artifacts that an argument names. References and outputs of runs are for several rows by their nature.
+// filesIn lists the artifacts that an argument names. References and outputs of runs are meant for several rows.
 func filesIn(args json.RawMessage, param string) (ids []string) {
 	var doc map[string]json.RawMessage
 	var one string
@@ -133,7 +134,7 @@ func filesIn(args json.RawMessage, param string) (ids []string) {
 	return slices.DeleteFunc(list, func(id string) bool { return !strings.HasPrefix(id, "art_") })
 }
 
-// some names the first few of a list, and says how many more there are.
+// some names the first few of a list and the number of others.
 func some[T any](list []T) string {
 	var parts []string
 	for _, x := range list[:min(len(list), maxNamed)] {

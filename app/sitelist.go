@@ -10,7 +10,7 @@ import (
 	"slurmgate/site"
 )
 
-// siteList is the operation that shows the sites. A chat has it where there is a choice.
+// siteList returns the operation that lists the sites. A chat has it where there are several.
 func (g *Gateway) siteList() []Operation {
 	faces := noChat
 	if g.Site != nil && g.several() {
@@ -46,17 +46,17 @@ type SiteRow struct {
 	Budget     *run.Budget         `json:"budget"`
 	Partition  *string             `json:"default_partition"`
 	Accounting *bool               `json:"accounting"`
-	Links      []SiteLink          `json:"connections"` // to a site that is elsewhere
+	Links      []SiteLink          `json:"connections"` // to a remote site
 	NextSteps  []fault.Step        `json:"next_steps"`
 }
 
-// SiteLink is a kept connection to a site.
+// SiteLink is a permanent connection to a site.
 type SiteLink struct {
 	To     string `json:"to"`     // slurm or files; users: all connections as users together
-	Up     bool   `json:"up"`     // of users: the signer answered when it was last asked
+	Up     bool   `json:"up"`     // for users: the signer's latest answer was a success
 	Losses int64  `json:"losses"` // since the gateway started
 
-	Users   int `json:"users,omitempty"`   // that are connected now
+	Users   int `json:"users,omitempty"`   // connected now
 	Refused int `json:"refused,omitempty"` // users that were refused at their last login
 }
 
@@ -90,7 +90,8 @@ func (g *Gateway) listSites(ctx context.Context, c gate.Call, _ struct{}) (out S
 	return out, nil
 }
 
-// siteRow says what a caller may know of a site. What Slurm, a filesystem or a connection said names hosts and folders.
+// siteRow describes a site within what a caller may know: messages of Slurm, a filesystem or a connection name hosts
+// and folders.
 func (g *Gateway) siteRow(name string, st run.SiteState, admin bool) SiteRow {
 	row := SiteRow{Site: name, Transport: site.Local, Files: "shared", State: st.Condition, Since: st.Since, Until: st.Until, Drain: st.Drain,
 		Pauses: []run.SitePause{}, Allowed: g.Policy.Local.Allowed, Answered: st.Answered, Budget: st.Budget, Accounting: st.Accounting,

@@ -7,10 +7,10 @@ import (
 	"slurmgate/toolpack"
 )
 
-// several reports whether a caller has a choice between clusters.
+// several reports whether a caller can choose between clusters.
 func (g *Gateway) several() bool { return len(g.Site.Clusters()) > 1 }
 
-// cluster is where a new run goes: the cluster that the caller names, or the one that policy picks.
+// cluster returns the cluster for a new run: the one that the caller names, or the one that policy picks.
 func (g *Gateway) cluster(named string) (*site.Site, error) {
 	if named == "" {
 		name, err := g.Policy.PickSite(g.Site.Names(), func(name string) bool { return g.Sites.Away(name) != nil })
@@ -36,7 +36,8 @@ func badSite(code, rule, msg, hint string) error {
 		fault.Problem{Code: code, Field: "site", Rule: rule, Msg: msg, Hint: hint})
 }
 
-// packEnv is what a call of a pack is turned into a plan with, and the sites that the run may go to, with the reason why these.
+// packEnv returns the environment that turns a call of a pack into a plan, and the sites that the run may go to, with
+// the reason for them.
 func (g *Gateway) packEnv(p *toolpack.Pack, asks callAsks) (env toolpack.Env, list []*site.Site, why string, err error) {
 	named := asks.Site
 	env = toolpack.Env{Resources: asks.Resources, Image: g.Domain.Lock().Digest, Passthrough: g.Policy.Env,

@@ -22,11 +22,11 @@ type Step struct {
 	Name string
 	Tool string
 	Set  map[string]json.RawMessage // arguments for all rows
-	From []StepInput                // inputs that steps before it make, by the row's sample
+	From []StepInput                // inputs from earlier steps, matched by the row's sample
 	Line int
 }
 
-// StepInput is an input of a step, and the outputs it takes: one, or the elements of a list.
+// StepInput is an input of a step, and the outputs that it takes: one, or the elements of a list.
 type StepInput struct {
 	Param string
 	Of    []StepOutput
@@ -41,8 +41,8 @@ var (
 	stepOutput = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,31})\.([A-Za-z0-9][A-Za-z0-9._-]{0,63})$`)
 )
 
-// ReadSteps reads a steps file: strict YAML with steps, each with name, tool, set and from. A step takes outputs of steps above it. Every
-// mistake is told at once, with its line.
+// ReadSteps reads a steps file: strict YAML with steps, each with name, tool, set and from. A step takes outputs of
+// earlier steps. It reports all mistakes together, with their lines.
 func ReadSteps(file string, text []byte) ([]Step, error) {
 	r := &yamldoc.Reader{File: file, Prefix: "STEPS"}
 	doc := r.Parse(text).Object("steps")
@@ -85,7 +85,7 @@ func ReadSteps(file string, text []byte) ([]Step, error) {
 	return steps, nil
 }
 
-// stepInput reads an input of a step, given the steps before it.
+// stepInput reads an input of a step, given the earlier steps.
 func stepInput(e yamldoc.Entry, s Step, before []Step) StepInput {
 	in := StepInput{Param: e.Key}
 	values := []yamldoc.Value{e.Value}
@@ -118,13 +118,13 @@ func stepInput(e yamldoc.Entry, s Step, before []Step) StepInput {
 	return in
 }
 
-// StepTools are the tools of steps as callers see them, in the order of the steps.
+// StepTools pairs steps with their tools as callers see them, in the order of the steps.
 type StepTools struct {
 	Steps []Step
 	Tools []ToolDoc
 }
 
-// fed reports whether a parameter of a step is made by another one.
+// fed reports whether an earlier step sets a parameter of a step.
 func (t StepTools) fed(i int, param string) bool {
 	return slices.ContainsFunc(t.Steps[i].From, func(in StepInput) bool {
 		p, problem := t.Tools[i].Place(in.Param)
@@ -132,8 +132,8 @@ func (t StepTools) fed(i int, param string) bool {
 	})
 }
 
-// place finds what a column is to one step; ok is false if it is nothing to it. STEP.NAME is an argument of that step, and describes no
-// row.
+// place finds how one step uses a column; ok is false if it does not. STEP.NAME is an argument of that step, and does
+// not describe the row.
 func (t StepTools) place(i int, column string) (p ColumnPlace, ok bool) {
 	name, alone := strings.CutPrefix(column, t.Steps[i].Name+".")
 	p, problem := t.Tools[i].Place(name)
@@ -148,7 +148,7 @@ func (t StepTools) place(i int, column string) (p ColumnPlace, ok bool) {
 	return p, p.Name+p.Own != ""
 }
 
-// Place finds what a column of the sheet is to the steps that take it. It returns the problem of one that none takes.
+// Place finds how the steps use a column of the sheet. If none uses it it returns a problem.
 func (t StepTools) Place(column string) (p ColumnPlace, problem *fault.Problem) {
 	var known []string
 	for i := range t.Steps {
@@ -167,7 +167,7 @@ func (t StepTools) Place(column string) (p ColumnPlace, problem *fault.Problem) 
 	return p, &x
 }
 
-// Problems are the mistakes of steps that only the tools show.
+// Problems returns the mistakes of steps that only the tools show.
 func (t StepTools) Problems() (found []fault.Problem) {
 	for i, s := range t.Steps {
 		field := fmt.Sprintf("steps[%d]", i)
@@ -199,7 +199,7 @@ func (t StepTools) Problems() (found []fault.Problem) {
 	return found
 }
 
-// requests makes a request to one step of each row, of the columns that the step takes.
+// requests returns a request to one step for each row, from the columns that the step takes.
 func (t StepTools) requests(i int, s Sheet, set map[string]json.RawMessage) ([]sheetArgs, mistakes) {
 	return t.sheet(i, s).requests(func(column string) (ColumnPlace, *fault.Problem) {
 		p, _ := t.place(i, column)
@@ -207,7 +207,8 @@ func (t StepTools) requests(i int, s Sheet, set map[string]json.RawMessage) ([]s
 	}, set)
 }
 
-// sheet is the part of a sheet that a step takes. What is for this step alone comes last, because a later cell replaces an earlier one.
+// sheet returns the part of a sheet that a step takes. Columns for this step alone come last, because a later cell
+// replaces an earlier one.
 func (t StepTools) sheet(i int, s Sheet) (out Sheet) {
 	out.Line = s.Line
 	var takes []int

@@ -23,11 +23,11 @@ type RunStory struct {
 	ContractVersion string          `json:"contract_version"`
 	ProjectID       string          `json:"project_id"`
 	Site            string          `json:"site"`
-	ExecutedAs      string          `json:"executed_as,omitempty"` // the cluster's Unix user whose job it is; absent: the gateway's own
-	Principal       *string         `json:"principal"`             // whose call made it; null: made before this was recorded
+	ExecutedAs      string          `json:"executed_as,omitempty"` // the cluster's Unix user who owns the job; absent: the gateway's own
+	Principal       *string         `json:"principal"`             // whose call created it; null: created before this was recorded
 	PrincipalID     *string         `json:"principal_id"`
-	AskedAlso       []AskerDoc      `json:"asked_also"` // who else asked for it, or retried it; also those who do no longer
-	Askings         []AskerDoc      `json:"askings"`    // all of them, those first who asked first
+	AskedAlso       []AskerDoc      `json:"asked_also"` // who else asked for it, or retried it, including those who withdrew
+	Askings         []AskerDoc      `json:"askings"`    // all of them, in the order of asking
 	PolicyHash      string          `json:"policy_hash"`
 	ParamsHash      string          `json:"params_hash"`
 	PlanHash        string          `json:"plan_hash"`
@@ -35,7 +35,7 @@ type RunStory struct {
 	Phase           run.Phase       `json:"phase"`
 	Reason          string          `json:"reason"`
 	Detail          string          `json:"detail"`
-	Waits           *run.Wait       `json:"waits"`               // in the gateway, and behind whom; null: for nothing there
+	Waits           *run.Wait       `json:"waits"`               // what it waits for in the gateway, and behind which runs; null: nothing
 	WaitsFor        []run.WaitsFor  `json:"waits_for,omitempty"` // outputs of other runs; absent: none
 	Attempt         int             `json:"attempt"`
 	JobName         string          `json:"job_name"`
@@ -44,9 +44,9 @@ type RunStory struct {
 	SlurmState      string          `json:"slurm_state"`
 	Node            string          `json:"node"`
 	ExitCode        *int            `json:"exit_code"`
-	Usage           json.RawMessage `json:"usage"` // as the job itself recorded it
-	Image           string          `json:"image"` // name in images.lock.yaml, if it has one now, and digest
-	Binds           []plan.Bind     `json:"binds"` // folders of the site the run reads; nothing verifies their content
+	Usage           json.RawMessage `json:"usage"` // as recorded by the job itself
+	Image           string          `json:"image"` // its current name in images.lock.yaml, if it has one, and digest
+	Binds           []plan.Bind     `json:"binds"` // folders of the site that the run reads; their content is not verified
 	Attempts        []AttemptDoc    `json:"attempts"`
 	CreatedAt       time.Time       `json:"created_at"`
 	StartedAt       *time.Time      `json:"started_at"`
@@ -67,11 +67,11 @@ type RunStory struct {
 type AttemptDoc struct {
 	Attempt        int             `json:"attempt"`
 	Ending         run.Ending      `json:"ending"`
-	Placement      *plan.Placement `json:"placement"` // where Slurm shows it, else where it was sent; null on the gateway's own host
+	Placement      *plan.Placement `json:"placement"` // as reported by Slurm, else as sent; null on the gateway's own host
 	Resources      plan.Resources  `json:"resources"` // the plan's, or what a retry raised them to; zero for a worker's call
 	SlurmState     string          `json:"slurm_state"`
 	Node           string          `json:"node"`
-	Avoids         []run.Avoided   `json:"avoids"` // nodes it does not use, because earlier attempts failed by their fault
+	Avoids         []run.Avoided   `json:"avoids"` // nodes excluded because earlier attempts failed there by the node's fault
 	ExitCode       *int            `json:"exit_code"`
 	StartedAt      *time.Time      `json:"started_at"`
 	EndedAt        *time.Time      `json:"ended_at"`
@@ -86,7 +86,7 @@ type AttemptDoc struct {
 func attemptDocs(r ledger.RunRecord, p plan.Params) []AttemptDoc {
 	out := []AttemptDoc{}
 	for _, a := range r.Attempts {
-		if a.Placement == nil && !p.Docker && p.Worker == nil { // the params name it all
+		if a.Placement == nil && !p.Docker && p.Worker == nil { // the params have all of it
 			a.Placement = &p.Spec.Placement
 		}
 		if a.Placement != nil && a.Partition != "" { // a plugin of the site or an administrator may have changed it
@@ -108,7 +108,7 @@ func attemptDocs(r ledger.RunRecord, p plan.Params) []AttemptDoc {
 	return out
 }
 
-// use fills in what the job used. Slurm records whole seconds, the job itself hundredths.
+// use adds what the job used. Slurm records whole seconds, the job itself hundredths.
 func (d *AttemptDoc) use(accounted *run.Usage, own json.RawMessage, asked plan.Resources) {
 	var job struct {
 		Elapsed float64 `json:"elapsed_seconds"`
@@ -205,7 +205,8 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 	return s, g.nameReferences(ctx, s.Inputs, r.Run.ProjectID)
 }
 
-// forgeable are the run's warnings, with whose word its outputs rest on where jobs belong to users.
+// forgeable returns the run's warnings, and where jobs belong to users a warning of who could have forged its
+// outputs.
 func forgeable(r ledger.RunRecord) []string {
 	list := r.Warnings()
 	if r.Run.ExecutedAs != "" && r.Waiting == nil {

@@ -13,7 +13,7 @@ import (
 	"slurmgate/visible"
 )
 
-// What the answers about the record of a run say.
+// This file renders the answers about the record of a run.
 
 // Says implements [blocks.Answer].
 func (r CallRun) Says() blocks.Document {
@@ -100,7 +100,7 @@ func (r RunStory) Says() blocks.Document {
 	return append(d, t, blocks.Warnings(r.Warnings), blocks.Next(r.NextSteps))
 }
 
-// addJob says what a run is as a job, and how its attempts went.
+// addJob adds the facts of a run as a job, and the course of its attempts.
 func (r RunStory) addJob(f *blocks.Facts, p plan.Params) {
 	f.Add("image", r.Image)
 	if x := p.Spec.Resources; x.CPUs > 0 { // the params could be read
@@ -131,7 +131,7 @@ func (r RunStory) addJob(f *blocks.Facts, p plan.Params) {
 	}
 }
 
-// addCall says what a call of a service worker was given and what it answered.
+// addCall adds the arguments of a call of a service worker and its answer.
 func (r RunStory) addCall(f *blocks.Facts, c plan.Call) {
 	f.Add("arguments", visible.Cell(string(c.Input), 200))
 	if r.Call != nil && r.Call.Error == nil {
@@ -139,7 +139,7 @@ func (r RunStory) addCall(f *blocks.Facts, c plan.Call) {
 	}
 }
 
-// used says what an attempt's job used.
+// used describes what an attempt's job used.
 func (t AttemptDoc) used() blocks.Sentence {
 	if t.ElapsedSeconds == nil {
 		return blocks.Say("nothing measured")
@@ -158,7 +158,7 @@ func secondsText(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(10 * time.Millisecond).String()
 }
 
-// joined joins texts, without those that are empty.
+// joined joins texts, without the empty ones.
 func joined(between string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), between)
 }

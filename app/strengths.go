@@ -18,8 +18,8 @@ const (
 	mostMounted  = 512     // of one job: each is a mount in its container
 )
 
-// Placing says how jobs of a site get their inputs: from the gateway's store where the nodes see it and the job belongs to the gateway's
-// user, else from where they were registered in place, else from private copies.
+// Placing decides how jobs of a site get their inputs: from the gateway's store where the nodes see it and the job
+// belongs to the gateway's user, else from the place where they were registered, else from private copies.
 func (g *Gateway) Placing(s *site.Site) run.Placing {
 	lie := func(s *site.Site) bool { return len(s.Storage.InPlace) > 0 }
 	if s.Storage.BindArtifacts == "" && !slices.ContainsFunc(g.Site.All(), lie) {
@@ -47,7 +47,7 @@ func (g *Gateway) Placing(s *site.Site) run.Placing {
 	}
 }
 
-// place says how the job of a run gets one input. mount: a file may be mounted.
+// place decides how the job of a run gets one input. mount allows it to mount a file.
 func (g *Gateway) place(ctx context.Context, s *site.Site, r run.Run, in plan.Input, a run.Artifact, mount bool) (p run.Placed, err error) {
 	p = run.Placed{Input: in, Strength: run.Copied}
 	if in.Directory {
@@ -74,7 +74,7 @@ func (g *Gateway) place(ctx context.Context, s *site.Site, r run.Run, in plan.In
 	return p, nil
 }
 
-// copyInPlace opens bytes that lie in place for a copy of them, whose checksum is compared where it is made.
+// copyInPlace opens bytes in place for a copy. The copying side compares their checksum.
 func (g *Gateway) copyInPlace(ctx context.Context, r run.Run, a run.Artifact) (io.ReadCloser, int64, error) {
 	places, err := g.placesOf(ctx, a)
 	if err != nil {
@@ -95,7 +95,7 @@ func (g *Gateway) copyInPlace(ctx context.Context, r run.Run, a run.Artifact) (i
 	return f, size, nil
 }
 
-// tellStrengths says of each input of a run how its latest attempt gets it.
+// tellStrengths sets, for each input of a run, how its latest attempt gets it.
 func tellStrengths(inputs []ArtifactDoc, by map[string]run.Got) {
 	for i := range inputs {
 		got := by[inputs[i].Relpath]

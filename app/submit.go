@@ -18,7 +18,8 @@ type SubmitArgs struct {
 	JobSpec   json.RawMessage `json:"job_spec" kind:"object"`
 }
 
-// planOrder accepts a plan unchanged but for the names of references: strictly decoded, allowed by policy, with known inputs.
+// planOrder accepts a plan unchanged except for the names of references: strictly decoded, allowed by policy, with
+// known inputs.
 func (g *Gateway) planOrder(ctx context.Context, c gate.Call, a SubmitArgs) (order run.Order, first before, err error) {
 	project, err := g.projectOf(c, a.ProjectID)
 	if err != nil {
@@ -121,7 +122,7 @@ func (g *Gateway) checkInputs(ctx context.Context, c gate.Call, project string, 
 	return fault.Invalid("the plan's inputs do not match the ledger", problems...)
 }
 
-// artifactOf reads an artifact as seen from a project: artifacts of other projects do not exist.
+// artifactOf reads an artifact as seen from a project: it does not find artifacts of other projects.
 func (g *Gateway) artifactOf(ctx context.Context, c gate.Call, project, id string) (run.Artifact, error) {
 	a, err := g.artifactFor(ctx, c, id)
 	if err == nil && a.ProjectID != project {

@@ -12,13 +12,13 @@ import (
 	"slurmgate/run"
 )
 
-// A dry run of an import stores nothing, and the dry run of a tool that takes the file as an input follows as a separate call. In between,
-// the gateway remembers what the import would have created: for the calling principal only, for a limited time, in memory. Only dry runs
-// see it.
+// A dry run of an import stores nothing, and a dry run of a tool that takes the file as an input is a separate later
+// call. In between, the gateway stores what the import would have created: only for the calling principal, for a
+// limited time, in memory. Only dry runs see it.
 
 const (
 	supposeTime = 10 * time.Minute
-	supposeMost = 4096 // for all principals together; beyond that all are forgotten
+	supposeMost = 4096 // for all principals together; beyond that all are deleted
 )
 
 type supposed struct {
@@ -31,7 +31,7 @@ type supposition struct {
 	at       time.Time
 }
 
-// add remembers an artifact for a principal.
+// add stores an artifact for a principal.
 func (s *supposed) add(principal string, a run.Artifact, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *supposed) add(principal string, a run.Artifact, now time.Time) {
 	s.known[[2]string{principal, a.ID}] = supposition{a, now}
 }
 
-// find returns the remembered artifact.
+// find returns a stored artifact.
 func (s *supposed) find(principal, id string, now time.Time) (run.Artifact, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

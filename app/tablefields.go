@@ -12,7 +12,7 @@ import (
 	"slurmgate/visible"
 )
 
-// valueText is a value as a table shows it: a number is whole.
+// valueText returns a value as a table shows it: numbers are not cut.
 func valueText(s string) string {
 	if cell := visible.Cell(s, maxTableValue); cell == s {
 		return fault.ClipTo(s, len(s))
@@ -20,7 +20,7 @@ func valueText(s string) string {
 	return fault.ClipTo(s, maxTableValue)
 }
 
-// someOf lists names, at most 40 of them, and says how many there are.
+// someOf lists at most 40 names and the number of others.
 func someOf(names []string) string {
 	const most = 40
 	if len(names) <= most {
@@ -29,8 +29,8 @@ func someOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// fieldsOf are the fields of an output, one more than the most if there are more: the leaves of a JSON object, a table of one row,
-// or a table of names and values.
+// fieldsOf returns the fields of an output: the leaves of a JSON object, a table of one row, or a table of names and
+// values. If there are more than maxFields it returns one more than that.
 func fieldsOf(typ string, text []byte) (out []tableField) {
 	if typ == "JSON" {
 		d := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
@@ -71,8 +71,8 @@ func fieldsOf(typ string, text []byte) (out []tableField) {
 	return out
 }
 
-// leaves adds the numbers, texts and truth values of the JSON value that comes next, in its order, by their path. A list of several has
-// none.
+// leaves adds the numbers, texts and truth values of the next JSON value, in its order, by their path. It skips lists
+// with several elements.
 func leaves(at string, d *jsontext.Decoder, out []tableField) ([]tableField, error) {
 	tok, err := d.ReadToken()
 	if err != nil {

@@ -21,8 +21,8 @@ type TokenDoc struct {
 	Capabilities []string          `json:"capabilities"`
 	Projects     []string          `json:"projects"`
 	Accounts     map[string]string `json:"accounts"`
-	Tools        []string          `json:"tools"`     // that its chats list first
-	UnixUser     string            `json:"unix_user"` // whom jobs run as where slurm.run_as is caller; empty: the token starts none there
+	Tools        []string          `json:"tools"`     // listed first in its chats
+	UnixUser     string            `json:"unix_user"` // user of its jobs where slurm.run_as is caller; empty: the token starts none there
 	State        string            `json:"state"`     // valid, expired, revoked
 	CreatedBy    string            `json:"created_by"`
 	CreatedAt    time.Time         `json:"created_at"`
@@ -41,7 +41,7 @@ func tokenDocOf(t gate.Token, state string) TokenDoc {
 type TokenCreateArgs struct {
 	Name             string            `json:"name" pattern:"^[a-z0-9][a-z0-9._-]{0,63}$"`
 	Capabilities     []string          `json:"capabilities" count:"1-64" min:"1" max:"128"`
-	Projects         []string          `json:"projects" count:"1-64" min:"1" max:"128"` // {user}: the project of the Unix user's own
+	Projects         []string          `json:"projects" count:"1-64" min:"1" max:"128"` // {user}: the Unix user's own project
 	Accounts         map[string]string `json:"accounts,omitzero" count:"-64" pattern:"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"`
 	UnixUser         string            `json:"unix_user,omitzero" min:"1" max:"256" about:"whom its jobs run as (run_as: caller)"`
 	Tools            []string          `json:"tools,omitzero" count:"-64" max:"128" pattern:"^[a-z0-9_]+(\\.[a-z0-9_]+)+$" about:"ids of tools that its chats list first"`
@@ -57,11 +57,11 @@ type TokenAnswer struct {
 // TokenCreated is the answer of token.create.
 type TokenCreated struct {
 	TokenAnswer
-	Token string `json:"token"`         // shown this once; "[redacted]" in the answer to a repeated call
+	Token string `json:"token"`         // only in this answer; "[redacted]" in the answer to a repeated call
 	Note  string `json:"note,omitzero"` // of a repeated call: see [gate.Tool.Reveals]
 }
 
-// tokensAsked begins an answer about tokens.
+// tokensAsked is the first part of an answer about tokens.
 type tokensAsked struct {
 	CallRunID
 	Snapshot *ledger.TokenSnapshot `json:"snapshot"` // null for an answer about one token, which needs none
@@ -88,7 +88,7 @@ type TokenList struct {
 
 const maxTokenSeconds = 366 * 24 * 3600
 
-// tokens are the operations on bearer tokens.
+// tokens returns the operations on bearer tokens.
 func (g *Gateway) tokens() []Operation {
 	return []Operation{{
 		ID: "token.create", Title: "Create a token", Verb: "token create",
@@ -141,7 +141,8 @@ func (g *Gateway) revokeToken(ctx context.Context, c gate.Call, a TokenRevokeArg
 	return out, err
 }
 
-// checkTokenUser refuses a Unix user whom no job could run as. Where jobs run as the gateway's user on every cluster, it can be any.
+// checkTokenUser refuses a Unix user who could run no job. Where jobs run as the gateway's user on every cluster, any
+// name is valid.
 func (g *Gateway) checkTokenUser(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
@@ -167,7 +168,7 @@ func (g *Gateway) createToken(ctx context.Context, c gate.Call, a TokenCreateArg
 	if err != nil {
 		return out, err
 	}
-	named := grant.Projects // with {user}, whose project is looked up at each call
+	named := grant.Projects // with {user}, whose project is resolved at each call
 	if grant, err = g.userGrant(ctx, c, grant, a.UnixUser); err == nil {
 		grant, err = grant.Within(c.Caller.Principal)
 	}

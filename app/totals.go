@@ -11,7 +11,7 @@ import (
 	"slurmgate/plan"
 )
 
-// Listed is how many there are in all, on every page.
+// Listed is the total of a list, on every page.
 type Listed struct {
 	Total      int64 `json:"total" help:"how many there are in all pages"`
 	TotalExact bool  `json:"total_exact" help:"false: there are at least total"`
@@ -22,7 +22,7 @@ func (l Listed) table(noun, order string, columns ...string) blocks.Table {
 	return blocks.Table{Noun: noun, Order: order, Total: l.Total, AtLeast: !l.TotalExact, Columns: blocks.Columns(columns...)}
 }
 
-// continues says that the list of an operation continues; nothing if it does not.
+// continues adds the call for the next page; without a cursor it adds nothing.
 func continues(id string, cursor *string) (d blocks.Document) {
 	if cursor != nil {
 		d = append(d, blocks.More{Verb: id, Argument: "cursor", Value: *cursor})
@@ -32,13 +32,13 @@ func continues(id string, cursor *string) (d blocks.Document) {
 
 func listedOf(t ledger.Total) Listed { return Listed{t.N, t.Exact} }
 
-// noSuchTool refuses a filter by a tool that is not there and has no runs: the id is misspelt.
+// noSuchTool refuses a filter by a tool that is not registered and has no runs: its id is misspelt.
 func (g *Gateway) noSuchTool(ctx context.Context, c gate.Call, id string, projects []string) error {
 	if _, err := g.Gate.Registry().Find(id); err == nil {
 		return nil
 	}
 	own, err := g.Ledger.List(ctx, ledger.Filter{Projects: projects, ToolID: id, Limit: 1})
-	if err != nil || own.Total.N > 0 { // the other filters leave none of its runs
+	if err != nil || own.Total.N > 0 { // the tool has runs, but the other filters exclude them
 		return err
 	}
 	other, err := g.Ledger.List(ctx, ledger.Filter{Projects: projects, Limit: 1})

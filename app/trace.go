@@ -13,10 +13,10 @@ import (
 	"slurmgate/run"
 )
 
-// maxTraced bounds the artifacts of a trace, unless a call asks for fewer: it is read by people and models.
+// maxTraced bounds the artifacts of a trace, because people and models read it. A call may ask for fewer.
 const maxTraced = 200
 
-// traces is the operation that shows where something came from.
+// traces returns the operation that shows where an artifact came from.
 func (g *Gateway) traces() Operation {
 	return Operation{
 		ID: "artifact.trace", Title: "Show where an artifact came from", Verb: "trace",
@@ -35,7 +35,7 @@ type TraceArgs struct {
 	Limit int `json:"limit,omitzero" min:"1" max:"200" kong:"-"` // 0: maxTraced
 }
 
-// Traced is an artifact and what made it.
+// Traced is an artifact and its origin.
 type Traced struct {
 	ArtifactID string     `json:"artifact_id"`
 	Type       string     `json:"type"`
@@ -43,10 +43,10 @@ type Traced struct {
 	SizeBytes  int64      `json:"size_bytes"`
 	SHA256     string     `json:"checksum_sha256"`
 	Origin     string     `json:"origin" enum:"run,import,reference,arguments"`
-	Reference  string     `json:"reference,omitempty"` // the site's name of it
-	Removed    string     `json:"removed,omitempty"`   // the removal that took its bytes
+	Reference  string     `json:"reference,omitempty"` // the site's name for it
+	Removed    string     `json:"removed,omitempty"`   // the removal that deleted its bytes
 	MadeBy     *TracedRun `json:"made_by,omitempty" help:"absent: no run made it"`
-	CutOff     bool       `json:"cut_off,omitempty"` // a run made it, and that is left out: there is too much
+	CutOff     bool       `json:"cut_off,omitempty"` // made by a run that is left out because of the limit
 }
 
 // TracedRun is the run that made an artifact.
@@ -61,11 +61,11 @@ type TracedRun struct {
 	Site        string        `json:"site"`
 	ExecutedAs  string        `json:"executed_as,omitempty"`
 	FinishedAt  *time.Time    `json:"finished_at"`
-	Inputs      []TracedInput `json:"inputs"` // not more than the call's limit
+	Inputs      []TracedInput `json:"inputs"` // at most the call's limit
 	InputsTotal int           `json:"inputs_total"`
 }
 
-// TracedInput is an input of a run; the artifact is among the others, if it was followed.
+// TracedInput is an input of a run. Its artifact is among the traced ones, unless the trace was cut off.
 type TracedInput struct {
 	Role       string `json:"role"`
 	ArtifactID string `json:"artifact_id"`
@@ -75,8 +75,8 @@ type TracedInput struct {
 type TraceAnswer struct {
 	CallRunID
 	Of       string   `json:"traced_artifact_id"`
-	Traced   []Traced `json:"traced"`   // each artifact once, the one that was asked for first
-	Complete bool     `json:"complete"` // nothing is cut off
+	Traced   []Traced `json:"traced"`   // each artifact once, the requested one first
+	Complete bool     `json:"complete"` // no artifact is cut off
 }
 
 func (g *Gateway) trace(ctx context.Context, _ gate.Call, a TraceArgs) (out TraceAnswer, err error) {
@@ -122,7 +122,7 @@ func (g *Gateway) trace(ctx context.Context, _ gate.Call, a TraceArgs) (out Trac
 	return out, nil
 }
 
-// tracedRun says which run made an artifact, and returns the run's inputs.
+// tracedRun adds the run that made an artifact, and returns the run's inputs.
 func (g *Gateway) tracedRun(ctx context.Context, a run.Artifact, n *Traced) (inputs []run.Output, err error) {
 	of, err := g.Ledger.RunRecord(ctx, a.Source)
 	if err != nil {
@@ -147,7 +147,7 @@ func (g *Gateway) tracedRun(ctx context.Context, a run.Artifact, n *Traced) (inp
 	return of.Inputs, nil
 }
 
-// origin is where an artifact came from, in a word.
+// origin returns the kind of an artifact's origin.
 func origin(source string) string {
 	switch {
 	case plan.IsRunID(source):

@@ -11,14 +11,14 @@ import (
 	"slurmgate/plan"
 )
 
-// jsonTypes are the types a schema can name, with what a person types for each.
+// jsonTypes lists the types a schema can name, with what a person types for each.
 var jsonTypes = []struct{ name, rule string }{
 	{"integer", "an integer within ±(2^53-1)"}, {"number", "a number as in JSON, within ±(2^53-1)"}, {"boolean", "true or false"},
 	{"string", "text"},
 	{"array", "a JSON array, for example [1,2]"}, {"object", `a JSON object, for example {"a":1}`}, {"null", "null"},
 }
 
-// TypedAs reads a value of one of some types; of none it is text.
+// TypedAs reads a value of one of some types; without types it is text.
 func TypedAs(types []string, field, value string) (any, error) {
 	text := slices.Contains(types, "string")
 	if len(types) == 0 || text && len(types) == 1 {
@@ -74,8 +74,8 @@ func typeOf(v any) string {
 	return "object"
 }
 
-// typesOf are the types that a schema allows, all of them if it does not restrict them. It looks at *most schemas: references may form a
-// circle.
+// typesOf returns the types that a schema allows, all of them if it does not restrict them. It reads at most *most
+// schemas, because references may form a cycle.
 func typesOf(root map[string]any, schema any, most *int) (types []string) {
 	for _, t := range jsonTypes {
 		types = append(types, t.name)
@@ -100,7 +100,7 @@ func typesOf(root map[string]any, schema any, most *int) (types []string) {
 				allowed = append(allowed, name)
 			case "const", "enum":
 				allowed = append(allowed, typeOf(one))
-				if typeOf(one) == "number" { // it may be an integer
+				if typeOf(one) == "number" { // an integer is a number too
 					allowed = append(allowed, "integer")
 				}
 			case "anyOf", "oneOf":
@@ -119,7 +119,7 @@ func typesOf(root map[string]any, schema any, most *int) (types []string) {
 	return types
 }
 
-// referred is the schema a reference within the document names; nil allows everything.
+// referred returns the schema that a reference within the document names; nil allows everything.
 func referred(root map[string]any, ref string) any {
 	path, ok := strings.CutPrefix(ref, "#/")
 	if !ok {

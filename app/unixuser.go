@@ -11,23 +11,24 @@ import (
 	"slurmgate/site"
 )
 
-// Where slurm.run_as is caller, jobs and their files belong to the Unix user of whoever made the call. What an operation does as such a
-// user, and who may have it done, is its field Acts; the tools of toolpacks act as their callers.
+// Where slurm.run_as is caller, jobs and their files belong to the caller's Unix user. What an operation does as such
+// a user, and for which callers, is its field Acts; the tools of toolpacks act as their callers.
 
 // Acting is what an operation does as a Unix user of the cluster.
 type Acting string
 
 // The kinds of operations.
 const (
-	ActsAsGateway    Acting = ""             // reads or changes what is the gateway's own, or only makes calls of other tools
+	ActsAsGateway    Acting = ""             // reads or changes data of the gateway itself, or only calls other tools
 	ActsAsCaller     Acting = "caller"       // acts as the caller's Unix user, so the caller must have one
-	ActsForAskers    Acting = "askers"       // acts as the run's user: for those who asked for the run, and for whoever has operate or admin
-	ActsOnOwnRun     Acting = "own run"      // acts as the run's user: for that user, and for whoever has operate or admin
-	ActsOnOwnLiveRun Acting = "own live run" // the same while the run has not ended; afterwards it reads what is the gateway's own
-	ActsOnAnyRun     Acting = "any run"      // acts as the run's user, for those with operate or admin, which it needs anyway
+	ActsForAskers    Acting = "askers"       // acts as the run's user, for callers who asked for the run or have operate or admin
+	ActsOnOwnRun     Acting = "own run"      // acts as the run's user, for that user and for callers with operate or admin
+	ActsOnOwnLiveRun Acting = "own live run" // the same while the run has not ended; afterwards it reads data of the gateway itself
+	ActsOnAnyRun     Acting = "any run"      // acts as the run's user, for callers with operate or admin, which the operation requires anyway
 )
 
-// unixUser is the Unix user whom the principal's jobs run as on a cluster; empty where they run as the gateway's own user.
+// unixUser returns the Unix user whom the principal's jobs run as on a cluster; empty where they run as the gateway's
+// own user.
 func (g *Gateway) unixUser(ctx context.Context, site string, p gate.Principal) (string, error) {
 	if g.UnixUser == nil {
 		return "", nil
@@ -35,8 +36,8 @@ func (g *Gateway) unixUser(ctx context.Context, site string, p gate.Principal) (
 	return g.UnixUser(ctx, site, p)
 }
 
-// countsAs is the caller by whom shares, caps and quotas count: where jobs are their callers', a Unix user is one person, by whatever
-// credentials he comes.
+// countsAs returns the caller for shares, caps and quotas: where jobs run as their callers, a Unix user counts as one
+// person with any credentials.
 func (g *Gateway) countsAs(p gate.Principal) string {
 	if g.UnixUser != nil && p.UnixUser != "" {
 		return run.UnixCaller(p.UnixUser)
@@ -44,8 +45,8 @@ func (g *Gateway) countsAs(p gate.Principal) string {
 	return p.Key()
 }
 
-// executedAs is the user whom a new run of the caller would run as: that of the first of the sites which takes the caller. It is part of
-// the run's identity, so an answer that is merely unknown is an error.
+// executedAs returns the user whom a new run of the caller would run as: that of the first site that accepts the
+// caller. It is part of the run's identity, so if it cannot be determined now that is an error.
 func (g *Gateway) executedAs(ctx context.Context, c gate.Call, sites []*site.Site) (user string, err error) {
 	for i, s := range sites {
 		as, refused := g.unixUser(ctx, s.Name, c.Caller.Principal)
@@ -69,7 +70,8 @@ func (g *Gateway) runsAs(ctx context.Context, c gate.Call, s *site.Site, user st
 	return err
 }
 
-// mayActOn refuses an effect on a run that is another Unix user's. Whoever has operate on the run's project, or admin, may act on it.
+// mayActOn refuses an effect on another Unix user's run, unless the caller has operate on the run's project, or
+// admin.
 func (g *Gateway) mayActOn(ctx context.Context, c gate.Call, r run.Run) error {
 	if r.ExecutedAs == "" || c.Caller.Can(gate.CapOperate, r.ProjectID) || c.Caller.Can(gate.CapAdmin, gate.All) {
 		return nil
@@ -90,7 +92,8 @@ func orNobody(user string) string {
 	return user
 }
 
-// guarded is an operation whose calls, dry runs and requests for approval are refused for runs on which the caller may not act.
+// guarded returns an operation that refuses calls, dry runs and requests for approval for runs on which the caller
+// may not act.
 func (g *Gateway) guarded(o Operation) Operation {
 	acts := o.Acts
 	if acts != ActsOnOwnRun && acts != ActsOnOwnLiveRun && o.ID != "slurm.job.retry" {
@@ -101,7 +104,7 @@ func (g *Gateway) guarded(o Operation) Operation {
 		id, _ := args["run_id"].(string)
 		v, err := g.Ledger.View(ctx, id)
 		if fault.Is(err, fault.NotFound) || err == nil && acts == ActsOnOwnLiveRun && v.Run.State.Terminal() {
-			return nil // the operation answers
+			return nil // the operation reports that
 		}
 		if err == nil && acts == ActsForAskers {
 			err = g.mayChange(ctx, c, id, v.Run.ProjectID)

@@ -12,7 +12,7 @@ import (
 	"slurmgate/ledger"
 )
 
-// usage is the operation that adds up what jobs used.
+// usage returns the operation that sums what jobs used.
 func (g *Gateway) usage() []Operation {
 	return []Operation{{
 		ID: "usage.month", Title: "Add up a month", Verb: "usage",
@@ -38,30 +38,29 @@ type UsageMonth struct {
 	Month string     `json:"month"`
 	Zone  string     `json:"zone"`
 	From  time.Time  `json:"from"`
-	To    time.Time  `json:"to"` // the first moment that is not part of it
+	To    time.Time  `json:"to"` // end of the month, exclusive
 	By    []string   `json:"by"`
 	Rows  []UsageRow `json:"rows"`
 
 	Stored StoredUse `json:"stored"`
 }
 
-// StoredUse is what the caller keeps now, in all projects.
+// StoredUse is what the caller stores now, in all projects.
 type StoredUse struct {
 	Artifacts int64  `json:"artifacts"`
 	Bytes     int64  `json:"bytes"`
 	MaxBytes  *int64 `json:"max_bytes"` // limits.caller_quota_mb; null: no limit
 }
 
-// UsageRow is what was used by one project, account, caller and tool. Those are null where not asked for; null is also what is not known:
-// the account of jobs outside Slurm, figures that neither Slurm's accounting nor the jobs
-// recorded.
+// UsageRow is what one project, account, caller and tool used. A column is null if not asked for; null is also an
+// unknown value: the account of jobs outside Slurm, or figures that neither Slurm's accounting nor the jobs recorded.
 type UsageRow struct {
 	Project           *string  `json:"project" help:"null: not asked for"`
 	Account           *string  `json:"account" help:"null: not asked for, or not known"`
 	Caller            *string  `json:"caller" help:"null: not asked for, or not known"`
 	Tool              *string  `json:"tool" help:"null: not asked for"`
 	Runs              int64    `json:"runs"`
-	Attempts          int64    `json:"attempts"` // that ended in the month: jobs, with a few that never became one
+	Attempts          int64    `json:"attempts"` // that ended in the month: jobs, and a few attempts without a job
 	Succeeded         int64    `json:"succeeded"`
 	Failed            int64    `json:"failed"`
 	Cancelled         int64    `json:"cancelled"`
@@ -115,7 +114,7 @@ func (g *Gateway) addUpMonth(ctx context.Context, c gate.Call, a UsageArgs) (out
 	return out, err
 }
 
-// storedBy is what a caller keeps and may keep.
+// storedBy returns what a caller stores and may store.
 func (g *Gateway) storedBy(ctx context.Context, caller string) (StoredUse, error) {
 	use, err := g.Ledger.CallerUse(ctx, caller)
 	s := StoredUse{Artifacts: use.Artifacts, Bytes: use.Bytes}

@@ -33,7 +33,7 @@ type VerifyArgs struct {
 // Damage is an artifact whose bytes have changed or are missing.
 type Damage struct {
 	ArtifactDoc
-	Code    string `json:"code"` // artifact_corrupt, artifact_bytes_missing, or why the bytes could not be read
+	Code    string `json:"code"` // artifact_corrupt, artifact_bytes_missing, or the reason why the bytes could not be read
 	Message string `json:"message"`
 }
 
@@ -45,12 +45,12 @@ type Verified struct {
 	ArtifactCount int64      `json:"artifact_count"`
 	Checked       int        `json:"checked"`       // artifacts
 	Objects       int        `json:"objects"`       // distinct contents among them; each is read once
-	BytesRead     int64      `json:"bytes_read"`    // of those that are intact
+	BytesRead     int64      `json:"bytes_read"`    // without damaged ones
 	DamagedCount  int        `json:"damaged_count"` // total number; damaged lists the first 100
 	Damaged       []Damage   `json:"damaged"`
 }
 
-// bytesFound is the state of the store that an answer is about: what was read, and what was found.
+// bytesFound is the state of the store that an answer covers: what was read, and the result.
 type bytesFound struct {
 	ArtifactsSHA256 string `json:"artifacts_sha256"` // of a line for each artifact: its id, its checksum, and the code of its damage
 	Checked         int    `json:"checked"`
@@ -98,7 +98,8 @@ func (g *Gateway) verifyOne(ctx context.Context, id string) (Verified, error) {
 	return v.answer(), nil
 }
 
-// verifyAll goes through the artifacts of one snapshot, newest first. Artifacts that retention removes meanwhile are skipped.
+// verifyAll checks the artifacts of one snapshot, newest first. Artifacts that retention removes meanwhile are
+// skipped.
 func (g *Gateway) verifyAll(ctx context.Context, projects []string) (Verified, error) {
 	v := newVerifier(g)
 	f := ledger.ArtifactFilter{Projects: projects, Limit: verifyPage}
@@ -117,7 +118,7 @@ func (g *Gateway) verifyAll(ctx context.Context, projects []string) (Verified, e
 			if err := v.check(ctx, x); err != nil {
 				return v.out, err
 			}
-			f.AsOf = x.CreatedAt.Add(-time.Microsecond) // no cursor: a cursor is only valid as long as nothing is removed
+			f.AsOf = x.CreatedAt.Add(-time.Microsecond) // no cursor: it would be invalid once an artifact is removed
 		}
 		if len(page.Artifacts) < verifyPage {
 			return v.answer(), nil
@@ -125,10 +126,10 @@ func (g *Gateway) verifyAll(ctx context.Context, projects []string) (Verified, e
 	}
 }
 
-// verifier collects the findings.
+// verifier collects the results.
 type verifier struct {
 	g     *Gateway
-	known map[string]error // checksum → its finding
+	known map[string]error // checksum → its error
 	seen  hash.Hash        // of bytesFound.ArtifactsSHA256
 	out   Verified
 }
@@ -137,7 +138,7 @@ func newVerifier(g *Gateway) *verifier {
 	return &verifier{g: g, known: map[string]error{}, seen: sha256.New(), out: Verified{Damaged: []Damage{}}}
 }
 
-// check verifies one artifact. It returns an error only if the caller gave up.
+// check verifies one artifact. It returns an error only if the caller cancelled.
 func (v *verifier) check(ctx context.Context, x run.Artifact) error {
 	found, seen := v.known[x.SHA256]
 	if !seen {
@@ -172,7 +173,7 @@ func (v *verifier) answer() Verified {
 	return v.out
 }
 
-// verifyBytes hashes the bytes of an artifact, of a directory those of its files too, wherever they lie.
+// verifyBytes hashes the bytes of an artifact, and of a directory those of its files, at all their places.
 func (g *Gateway) verifyBytes(ctx context.Context, x run.Artifact) error {
 	err := g.Store.Verify(ctx, x.SHA256)
 	if fault.Is(err, fault.NotFound) {

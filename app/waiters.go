@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// waiters are runs that wait for outputs of another: how many, and some of them.
+// waiters lists runs that wait for outputs of another: their number, and some of them.
 type waiters struct {
 	n   int64
 	ids []string
 }
 
-// waitersOf is read before the cancel of a run: they end with it.
+// waitersOf finds the runs that wait for a run. It must be called before a cancel, which ends them too.
 func (g *Gateway) waitersOf(ctx context.Context, runID string) (w waiters, err error) {
 	w.ids, w.n, err = g.Ledger.WaitersOf(ctx, runID, 5)
 	return w, err
 }
 
-// tell adds them to the answer of a cancel.
+// tell adds the waiting runs to the answer of a cancel.
 func (w waiters) tell(out *CancelAnswer) {
 	if w.n == 0 {
 		return

@@ -12,20 +12,20 @@ import (
 	"slurmgate/run"
 )
 
-// A run that waits for outputs of others becomes an ordinary run here: the call that asked for it is made again through the gate, for
-// whoever made it, and finds the outputs as artifacts. So policy, quotas and rights hold as they are then, the call is recorded, and what
-// it makes has the identity of its content. Which run that is is recorded in the transaction that makes it. A gateway that dies before
-// that repeats the call.
+// A run that waits for outputs of others becomes an ordinary run here: its call is made again through the gate, for
+// the same caller, and finds the outputs as artifacts. So the policy, quotas and rights of that time apply, the call
+// is recorded, and the new run has the identity of its content. The transaction that creates the new run records it
+// as the successor. A gateway that dies before that repeats the call.
 
 const (
-	waitTurn     = 500 * time.Millisecond // between looks while runs wait
+	waitTurn     = 500 * time.Millisecond // between checks while runs wait
 	waitAtOnce   = 64                     // runs of one turn
-	waitTries    = 20                     // with errors that nobody expects; then the run fails
-	approvalTurn = ledger.LongestPutBack  // before a request for approval is made again, which may have expired; an answer is heard of at once
+	waitTries    = 20                     // with unexpected errors; then the run fails
+	approvalTurn = ledger.LongestPutBack  // before a request for approval that may have expired is repeated; an answer takes effect immediately
 )
 
-// lookAfter starts a waiting run whose inputs are there, and ends one whose inputs will not come. One that cannot start for now goes behind
-// the others. An error is the ledger's.
+// lookAfter starts a waiting run whose inputs are there, and ends one whose inputs will never come. A run that cannot
+// start for now goes to the end of the queue. The error is one of the ledger.
 func (g *Gateway) lookAfter(ctx context.Context, v run.View) error {
 	ready, err := g.Ledger.SettleWaiting(ctx, v.WaitRef(), func(s run.Source) (code, message string) {
 		x := s.Fault()
@@ -36,7 +36,7 @@ func (g *Gateway) lookAfter(ctx context.Context, v run.View) error {
 	}
 	err = g.startWaiting(ctx, v)
 	code := fault.CodeOf(err)
-	if err == nil || code == "not_waiting" { // cancelled at this moment
+	if err == nil || code == "not_waiting" { // a concurrent cancel ended it
 		return nil
 	}
 	wait, why := putOff(err), fault.Prose(err)
@@ -59,7 +59,7 @@ func (g *Gateway) endWaiting(ctx context.Context, v run.View, code, message stri
 	return g.Ledger.EndWaiting(ctx, v.WaitRef(), code, fault.ClipTo(message, 2000))
 }
 
-// answered has the runs looked after at once that wait for an approval.
+// answered makes the runs that wait for an approval due now.
 func (g *Gateway) answered(ctx context.Context, approvalID string) {
 	if err := g.Ledger.BringForward(ctx, approvalID); err != nil {
 		g.Log.Warn("the runs that wait for an approval start later", "approval", approvalID, "err", err)
@@ -77,7 +77,7 @@ func (g *Gateway) startWaiting(ctx context.Context, v run.View) error {
 	return err
 }
 
-// callFor makes a call with the rights of whoever asked for something before, as far as they still hold.
+// callFor makes a call with the current rights of the caller that asked for something earlier.
 func (g *Gateway) callFor(ctx context.Context, caller json.RawMessage, what string, req gate.Request) (json.RawMessage, error) {
 	var who batchCaller
 	if err := json.Unmarshal(caller, &who); err != nil {
