@@ -15,7 +15,7 @@ import (
 	"slurmgate/site"
 )
 
-// What a grant names must be charged; a caller without such a grant charges what policy allows.
+// An account named by a grant must be charged; a caller without such a grant charges what policy allows.
 func TestChargedAccount(t *testing.T) {
 	g := &Gateway{Site: &site.Site{Name: "table"}}
 	c := gate.Call{Caller: gate.Caller{Principal: gate.Principal{Accounts: map[string]string{"*": "mine"}}}}
@@ -30,7 +30,7 @@ func TestChargedAccount(t *testing.T) {
 	}
 }
 
-// fromSlurm are associations of three users.
+// fromSlurm returns associations of three users.
 func fromSlurm(_ context.Context, cluster, user string) (run.UserAccounts, error) {
 	if cluster == "away" {
 		return run.UserAccounts{}, fault.New(fault.Transport, "accounts_unknown", "slurmdbd does not answer").WithRetry(30)
@@ -43,8 +43,8 @@ func fromSlurm(_ context.Context, cluster, user string) (run.UserAccounts, error
 	}[user], nil
 }
 
-// With slurm.accounts: associations a user of this host charges what Slurm lets it charge; whoever has an account by a grant, a token, an
-// OpenID token, root and the gateway's own user do as without.
+// With slurm.accounts: associations a user of this host charges what its associations allow. Callers with an account
+// by a grant, tokens, OpenID tokens, root and the gateway's own user are not affected.
 func TestAccountsOfAssociations(t *testing.T) {
 	s := &site.Site{Name: "table", Slurm: site.Slurm{DefaultPartition: "main", DefaultAccount: "research", DefaultQOS: "site",
 		Accounts: site.AccountsByAssociations, Cluster: "alpha"}}
@@ -119,8 +119,8 @@ func TestAccountsOfAssociations(t *testing.T) {
 	}
 }
 
-// The account is not part of a run's identity: it goes onto the attempt. Another caller finds the run, and may retry it only where it may
-// charge the account too.
+// The account is not part of a run's identity: the attempt has it. Another caller finds the run, and may retry it
+// only if it may charge the account too.
 func TestAssociationsChangeNoIdentity(t *testing.T) {
 	var ids []string
 	for _, accounts := range []string{site.AccountsBySite, site.AccountsByAssociations} {
@@ -166,7 +166,7 @@ func TestAssociationsChangeNoIdentity(t *testing.T) {
 	}
 }
 
-// asCallers makes the gateway one whose jobs run as their callers: as the Unix user of the principal, if it is one of those named.
+// asCallers makes jobs of the gateway run as their callers: as the Unix user of the principal, if it is in users.
 func (g *Gateway) asCallers(users ...string) {
 	g.UnixUser = func(_ context.Context, _ string, p gate.Principal) (string, error) {
 		for _, u := range users {
@@ -181,8 +181,8 @@ func (g *Gateway) asCallers(users ...string) {
 	}
 }
 
-// A token has the Unix user that its administrator gives it, and none by default; lists show it. Only who may create tokens at all can do
-// that, and where jobs are their callers' the user must be one whom jobs may run as.
+// A token has the Unix user that its administrator gives it, and none by default; lists show it. Only callers who may
+// create tokens can do that, and where jobs run as their callers the user must be one whom jobs may run as.
 //
 // proves SITE-08
 func TestTokenForAUnixUser(t *testing.T) {

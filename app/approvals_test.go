@@ -14,7 +14,7 @@ import (
 	"slurmgate/site"
 )
 
-// enrolled is a principal of the ledger with every right.
+// enrolled returns a principal of the ledger with every right.
 func (g *Gateway) enrolled(t *testing.T, method, subject, name string) gate.Principal {
 	t.Helper()
 	got, err := g.Ledger.Principals(t.Context(), gate.Identity{Method: method, Subject: subject, Name: name})
@@ -22,7 +22,7 @@ func (g *Gateway) enrolled(t *testing.T, method, subject, name string) gate.Prin
 	return gate.Principal{ID: got[0].ID, Name: name, Method: method, Rights: gate.Everything()}
 }
 
-// tokenOf is a token that somebody created, with every right.
+// tokenOf returns the principal of a new token, created by another principal, with every right.
 func (g *Gateway) tokenOf(t *testing.T, id, name string, by gate.Principal, life time.Duration) gate.Principal {
 	t.Helper()
 	if err := g.Ledger.AddToken(t.Context(), gate.Token{ID: "tok_" + strings.Repeat(id, 16), Name: name,
@@ -55,7 +55,8 @@ func (g *Gateway) answers(t *testing.T, who gate.Principal, a gate.Approval, app
 	return ""
 }
 
-// Nobody approves through a token of his own making: a person and all tokens made by that person, directly or through tokens, are one.
+// A person cannot approve through tokens: that person and all tokens created by that person, directly or through
+// tokens, count as one.
 func TestNobodyApprovesThroughTokens(t *testing.T) {
 	g := tableGateway(t)
 	alice, bob := g.enrolled(t, gate.ByPeer, "1001 alice", "user:alice"), g.enrolled(t, gate.ByPeer, "1002 bob", "user:bob")
@@ -86,7 +87,7 @@ func TestNobodyApprovesThroughTokens(t *testing.T) {
 		if code := g.answers(t, c.who, g.question(t, c.asks, ""), true); code != c.code {
 			t.Errorf("%s: got %q, want %q", c.what, code, c.code)
 		}
-		if code := g.answers(t, c.who, g.question(t, c.asks, ""), false); code != "" { // anyone may take back or refuse
+		if code := g.answers(t, c.who, g.question(t, c.asks, ""), false); code != "" { // anyone may withdraw or refuse
 			t.Errorf("%s denies: %s", c.what, code)
 		}
 	}
@@ -112,7 +113,7 @@ func TestApprovalOfARevokedToken(t *testing.T) {
 	}
 }
 
-// Approvals are of a project: those who may not approve there neither see them nor answer them.
+// Approvals belong to a project: callers who may not approve there neither see them nor answer them.
 func TestApprovalsOfAProject(t *testing.T) {
 	g := tableGateway(t)
 	asks := g.enrolled(t, gate.ByPeer, "1001 alice", "user:alice")
@@ -138,8 +139,9 @@ func TestApprovalsOfAProject(t *testing.T) {
 	}
 }
 
-// Whoever approves is shown what will run, where, for whom and at whose expense, and the approval is good for nothing else: after a change
-// of the image, the account, the partition, the site's QOS or the toolpack the call needs another one.
+// The approver is shown what will run, where, for whom and at whose expense, and the approval holds for nothing else:
+// after a change of the image, the account, the partition, the site's QOS or the toolpack the call needs another
+// approval.
 func TestApprovalIsBoundToWhatRuns(t *testing.T) {
 	type world struct {
 		digest, account, partition, qos, version string
@@ -222,13 +224,13 @@ func TestApprovalIsBoundToWhatRuns(t *testing.T) {
 				*last.Replaces != before.ID || last.ID == before.ID {
 				t.Errorf("%s, %+v", message, last)
 			}
-			if runs := g.runIDs(t); len(runs) != 1 { // the one of the fixture
+			if runs := g.runIDs(t); len(runs) != 1 { // the run of the fixture
 				t.Error(runs)
 			}
 		})
-		in(name+" back", was, func(t *testing.T, g *Gateway) { // what is void stays so
+		in(name+" back", was, func(t *testing.T, g *Gateway) { // a void approval stays void
 			changed := last
-			if x.now.digest+x.now.version != was.digest+was.version { // who approves would not get what is shown
+			if x.now.digest+x.now.version != was.digest+was.version { // the approver would not get what is shown
 				if code := g.answers(t, gate.Process().Principal, changed, true); code != "approval_void" {
 					t.Error(code)
 				}

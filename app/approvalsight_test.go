@@ -11,8 +11,8 @@ import (
 	"slurmgate/run"
 )
 
-// The rows of a batch that are retried are attempts of its tool: batch.retry needs an approval for exactly those, and each may have
-// what was shown: what each run executes, and which rows are retried.
+// The rows of a batch that are retried are attempts of its tool: batch.retry needs an approval for exactly those rows
+// and for what each run executes.
 //
 // proves HTC-07 MANY-01
 func TestBatchRetryNeedsTheToolsApproval(t *testing.T) {
@@ -62,7 +62,7 @@ func TestBatchRetryNeedsTheToolsApproval(t *testing.T) {
 			t.Errorf("the request of %s shows %+v; want attempt 1 of %s with its command line", d.ToolID, r, ids[0])
 		}
 	}
-	g.isOver(t, ids[1], run.Failed) // after it was asked for
+	g.isOver(t, ids[1], run.Failed) // after the approval was asked for
 	if code := g.answers(t, gate.Process().Principal, first, true); code != "approval_void" {
 		t.Errorf("approved, although another row failed since the request: %q", code)
 	}
@@ -90,8 +90,8 @@ func TestBatchRetryNeedsTheToolsApproval(t *testing.T) {
 	}
 }
 
-// Who approves is shown all of it: what a list has no room for, and what the arguments only name, comes with a code, without which it
-// cannot be approved.
+// The approver is shown all of a call: what a list has no room for, and what the arguments only refer to, comes with
+// a code that the approval needs.
 //
 // proves HTC-07
 func TestApproverSeesAll(t *testing.T) {

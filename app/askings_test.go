@@ -15,8 +15,8 @@ import (
 	"slurmgate/run"
 )
 
-// sharers are callers who share the project demo by choice: alice, bob and carol, and op, who may operate on it. ci
-// is a token of alice's.
+// sharers are callers who share the project demo: alice, bob and carol, and op, who may operate on it. ci is a token
+// of alice's.
 type sharers struct{ alice, bob, carol, op, ci gate.Caller }
 
 func sharersOf(g *Gateway) sharers {
@@ -34,7 +34,7 @@ func sharersOf(g *Gateway) sharers {
 		who("user:op", "prn_O", "op", gate.CapOperate), ci}
 }
 
-// askedFor has callers ask for the same run of a.one, and gives its id.
+// askedFor has callers ask for the same run of a.one, and returns its id.
 func (g *Gateway) askedFor(t *testing.T, artifact string, callers ...gate.Caller) (runID string) {
 	t.Helper()
 	for _, who := range callers {
@@ -48,7 +48,7 @@ func (g *Gateway) askedFor(t *testing.T, artifact string, callers ...gate.Caller
 	return runID
 }
 
-// cancelled reports whether a run was asked to end.
+// cancelled reports whether the end of a run was requested.
 func (g *Gateway) cancelled(t *testing.T, runID string) bool {
 	t.Helper()
 	v, err := g.Ledger.View(t.Context(), runID)
@@ -56,8 +56,8 @@ func (g *Gateway) cancelled(t *testing.T, runID string) bool {
 	return v.Run.CancelAt != nil || v.Run.State == run.Cancelled
 }
 
-// A cancel takes back what its caller asked for; the run ends with the last one who asks for it. Who did not ask is
-// told who did, who may operate ends it for all, and the history says who it was.
+// A cancel withdraws what its caller asked for; the run ends with the last caller that wants it. A caller that did
+// not ask gets the names of those who did, one who may operate ends it for all, and the history records who it was.
 //
 // proves OPS-04
 func TestCancelTakesBackOnesOwn(t *testing.T) {
@@ -116,9 +116,9 @@ func TestCancelTakesBackOnesOwn(t *testing.T) {
 	}
 }
 
-// An operator takes back what one principal asked for, and the others' run goes on. An operator in a chat, which acts on
-// ids that a model has read, is told of what tool and whose a run is and says that it means all. A run that its caller
-// took back is no run of the caller's.
+// An operator withdraws for one principal, and the others' run continues. An operator in a chat, which acts on ids
+// that a model has read, is shown the tool and the askers of a run and must confirm to act for all. After a caller's
+// withdrawal the run is no longer the caller's.
 func TestCancelForOthers(t *testing.T) {
 	g := chainGateway(t)
 	s := sharersOf(g)
@@ -162,13 +162,13 @@ func TestCancelForOthers(t *testing.T) {
 	lists(s.bob, true)
 }
 
-// What a person asks by several credentials is that person's: a token that stands for a user cancels what the user
-// asked for.
+// What a person asks for with several credentials counts as that person's: a token that stands for a user cancels
+// what the user asked for.
 func TestAskingsOfOnePerson(t *testing.T) {
 	g := chainGateway(t)
 	s := sharersOf(g)
 	id := g.askedFor(t, g.reads(t, 1)[0], s.alice)
-	s.ci.UserProject = "" // as a token for the shared project alone: it is a principal by itself
+	s.ci.UserProject = "" // like a token for the shared project only: it counts as a principal apart
 	g.says(t, s.ci, "slurm.job.cancel", map[string]any{"run_id": id}, "not_your_run", nil)
 	s.ci.UserProject = plan.UserProjectID("alice", 1)
 	var out CancelAnswer
@@ -177,8 +177,8 @@ func TestAskingsOfOnePerson(t *testing.T) {
 	}
 }
 
-// A run is repeated by those who asked for it, and by whoever may operate on the project for them. Who asks for a
-// retry asks for the run again.
+// Those who asked for a run may retry it, and callers who may operate on the project may do so for them. A retry asks
+// for the run again.
 func TestRetryIsForAskers(t *testing.T) {
 	g := chainGateway(t)
 	s := sharersOf(g)
@@ -212,7 +212,7 @@ func TestRetryIsForAskers(t *testing.T) {
 	}
 }
 
-// endRun sees to it that a run is over.
+// endRun ends a run unless it has ended.
 func (g *Gateway) endRun(t *testing.T, id string) {
 	t.Helper()
 	if v, err := g.Ledger.View(t.Context(), id); err != nil {
@@ -222,8 +222,8 @@ func (g *Gateway) endRun(t *testing.T, id string) {
 	}
 }
 
-// A batch's asking is an asking apart: who asked singly and by a batch keeps the run when the batch is cancelled, and
-// another batch keeps it too. A batch that two asked for goes on for the other.
+// A batch's asking is separate: a caller who asked both singly and by a batch keeps the run when the batch is
+// cancelled, and another batch keeps it too. A batch that two asked for continues for the other.
 func TestBatchAskings(t *testing.T) {
 	g := chainGateway(t)
 	s, reads := sharersOf(g), g.reads(t, 3)
@@ -282,8 +282,8 @@ func TestBatchAskings(t *testing.T) {
 	}
 }
 
-// A run that waits goes on for the others who asked for it, with the rights of one of them, and its askings are those
-// of the run that it becomes.
+// A waiting run continues for the others who asked for it, with the rights of one of them, and the run that it
+// becomes has its askings.
 func TestAskingsOfWaitingRuns(t *testing.T) {
 	g := chainGateway(t)
 	s, reads := sharersOf(g), g.reads(t, 2)
@@ -322,8 +322,8 @@ func TestAskingsOfWaitingRuns(t *testing.T) {
 	}
 }
 
-// Bytes that several imported, and what a run made that several asked for, go with the last one; who may operate
-// removes them for all.
+// Bytes that several imported, and the outputs of a run that several asked for, are removed with the last withdrawal;
+// callers who may operate remove them for all.
 func TestRemovalTakesBackOnesOwn(t *testing.T) {
 	g := chainGateway(t)
 	s := sharersOf(g)
@@ -386,7 +386,7 @@ func TestRemovalTakesBackOnesOwn(t *testing.T) {
 	}
 }
 
-// An asking that cannot be stored is not answered; one that is stored already needs no further write.
+// If an asking cannot be stored the call fails; one that is stored already needs no further write.
 func TestAskingIsStoredWithTheAnswer(t *testing.T) {
 	g := chainGateway(t)
 	s, reads := sharersOf(g), g.reads(t, 1)

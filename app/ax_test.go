@@ -32,7 +32,7 @@ func (v visitor) post(path, body string) *httptest.ResponseRecorder {
 	return res
 }
 
-// visitServices is a running gateway over a folder with a domain, visited by somebody who may do everything.
+// visitServices starts a gateway over a folder with a domain, for a visitor who may do everything.
 func visitServices(t *testing.T, domain string) (*Gateway, visitor) {
 	t.Helper()
 	policy, err := os.ReadFile(filepath.Join(domain, "policies.yaml"))
@@ -104,8 +104,8 @@ func TestAXDomainAnswers(t *testing.T) {
 	}
 }
 
-// The tools of somebody else's MCP server are called through the gate under our names; one whose schemas have changed is refused, with a
-// code.
+// The tools of a third-party MCP server are called through the gate under our names; one whose schemas have changed
+// is refused, with a code.
 //
 // proves ARC-10
 func TestAdapterThroughTheGate(t *testing.T) {

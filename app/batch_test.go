@@ -17,7 +17,7 @@ import (
 	"slurmgate/site"
 )
 
-// sheetTool is a tool as sheets see it.
+// sheetTool returns a tool as sheets see it.
 func sheetTool() ToolDoc {
 	schema := `{"type":"object","required":["reads"],"additionalProperties":false,"properties":{"reads":{"type":"string"},"more":{"type":"array","items":{"type":"integer"}},
  "level":{"type":"integer"},"on":{"type":"boolean"}}}`
@@ -26,7 +26,7 @@ func sheetTool() ToolDoc {
 	return d
 }
 
-// Spreadsheets write sheets in many ways; all of these are the same two rows.
+// Spreadsheets write sheets in many ways; all of these have the same two rows.
 func TestSheetForms(t *testing.T) {
 	const a, b = "art_00000000000000000000000000", "art_11111111111111111111111111"
 	want := fmt.Sprintf(`S 1 [x y] {"level":3,"more":[1,2],"reads":"%s"}; row-3  [] {"on":true,"reads":"%s"}`, a, b)
@@ -57,7 +57,7 @@ func TestSheetForms(t *testing.T) {
 	}
 }
 
-// Every mistake is told at once, each with its row and column, and with what was meant.
+// All mistakes are reported together, each with its row and column and with a suggestion.
 //
 // proves MANY-01
 func TestSheetMistakes(t *testing.T) {
@@ -144,8 +144,8 @@ func (g *Gateway) settle(t *testing.T) {
 	})
 }
 
-// Rows become runs, equal bytes one run; the batch can be asked for again, its failures retried and the rest cancelled, and what another
-// batch has goes on.
+// Rows become runs, equal bytes one run. The batch can be started again, its failures retried and the rest cancelled;
+// runs that another batch shares continue.
 //
 // proves MANY-01
 func TestBatch(t *testing.T) {
@@ -197,7 +197,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// A row that the gate refuses has its reason, and the others go on; a retry tries it again.
+// A row that the gate refuses has the reason, and the other rows continue; a retry submits it again.
 //
 // proves MANY-01
 func TestBatchRows(t *testing.T) {
@@ -236,8 +236,8 @@ func TestBatchRows(t *testing.T) {
 	}
 }
 
-// Rights are asked for again when a row is submitted: who has lost them since gets no further runs, and while that is unknown the rows
-// wait.
+// Rights are checked again when a row is submitted: a principal that has lost them gets no further runs, and while
+// they are unknown the rows wait.
 //
 // proves MANY-01
 func TestBatchRightsAreAskedAgain(t *testing.T) {
@@ -287,7 +287,7 @@ func TestBatchRightsAreAskedAgain(t *testing.T) {
 	}
 }
 
-// Ten thousand rows are one call; how they stand is read from counts that are kept.
+// Ten thousand rows are one call; their states are read from stored counts.
 //
 // proves MANY-01
 func TestLargeBatch(t *testing.T) {
@@ -312,7 +312,7 @@ func TestLargeBatch(t *testing.T) {
 	t.Logf("batch.status of %d rows took %s", MaxSheetRows, time.Since(began).Round(time.Millisecond/10))
 }
 
-// batchGateway is a gateway whose tools have their images.
+// batchGateway returns a gateway whose tools have their images.
 func batchGateway(t *testing.T) *Gateway {
 	t.Helper()
 	return gatewayOver(t, t.TempDir(), "testdata/demo/domain", "version: 1\n", func(s *site.Site) { s.Slurm.DefaultQOS = "normal" })

@@ -33,7 +33,7 @@ func holdCalls(g *Gateway, first int) (held <-chan struct{}, release func()) {
 	return one, func() { close(free) }
 }
 
-// sheetOf is a sheet with a row for each artifact.
+// sheetOf returns a sheet with a row for each artifact.
 func sheetOf(ids []string) string {
 	var b strings.Builder
 	b.WriteString("sample,reads\n")
@@ -51,8 +51,8 @@ func (g *Gateway) rowsByState(t *testing.T, batch string) map[string]int64 {
 	return b.Counts
 }
 
-// A cancel that is acknowledged while rows are being submitted is the last word: no further row becomes a run, those read before the cancel
-// and those whose call is in progress neither, and each run that there is has been asked to end.
+// A cancel that is acknowledged while rows are being submitted is final: no further row becomes a run, including rows
+// read before the cancel and rows whose call is in progress, and the end of each existing run has been requested.
 //
 // proves MANY-01
 func TestCancelWhileRowsAreSubmitted(t *testing.T) {
@@ -91,7 +91,7 @@ func TestCancelWhileRowsAreSubmitted(t *testing.T) {
 	}
 }
 
-// A retry of a batch that is cancelled while its rows are taken up opens no attempt.
+// A retry of a batch that is cancelled while the gateway processes its rows opens no attempt.
 func TestCancelWhileRowsAreRetried(t *testing.T) {
 	g := batchGateway(t)
 	var began BatchStarted
@@ -120,8 +120,8 @@ func TestCancelWhileRowsAreRetried(t *testing.T) {
 	}
 }
 
-// Rows of a later step that are being recorded as waiting when their chain is cancelled do not wait, so that nothing starts when the step
-// before ends.
+// Rows of a later step that are being recorded as waiting when their chain is cancelled do not wait, so that no run
+// starts when the earlier step ends.
 func TestCancelWhileStepsAreSubmitted(t *testing.T) {
 	g := chainGateway(t)
 	const steps = "steps:\n  - {name: a, tool: a.one}\n  - {name: b, tool: b.two, from: {x: a.out}}\n"
@@ -141,8 +141,8 @@ func TestCancelWhileStepsAreSubmitted(t *testing.T) {
 	}
 }
 
-// A batch's cancel is about the attempts that were open then: one that another caller opens later is left alone, although the gateway had
-// not come to the row by then.
+// A batch's cancel concerns the attempts open at that time: it leaves alone an attempt that another caller opens
+// later, even if the gateway had not processed the row by then.
 func TestCancelSparesALaterAttempt(t *testing.T) {
 	g := batchGateway(t)
 	var began BatchStarted
@@ -165,8 +165,8 @@ func TestCancelSparesALaterAttempt(t *testing.T) {
 	}
 }
 
-// What was cancelled can be submitted after all, also before the gateway has come to its rows; of a run that is still being cancelled the
-// answer says so.
+// Cancelled rows can be submitted again, even before the gateway has processed the cancel; for a run whose cancel is
+// in progress the answer reports that.
 func TestRetryRightAfterCancel(t *testing.T) {
 	g := batchGateway(t)
 	var began BatchStarted

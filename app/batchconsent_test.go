@@ -10,8 +10,8 @@ import (
 	"slurmgate/run"
 )
 
-// A batch, or a chain, of a tool that needs approval asks for one, bound to its rows and to what they start, and its runs need no other:
-// neither those of its rows nor those that wait. What has changed by the time a row starts is not covered, and nothing else is either.
+// A batch, or a chain, of a tool that needs approval asks for one, bound to its rows and to what they start, and its
+// runs need no other, including runs that wait. A change before a row starts is not covered, nor is any other call.
 //
 // proves MANY-01 HTC-07
 func TestBatchApproval(t *testing.T) {
@@ -77,10 +77,10 @@ func TestBatchApproval(t *testing.T) {
 	g.until(t, "all", func(s BatchStatusAnswer) bool { return s.Counts["queued"] == 2 && s.Counts["succeeded"] == 1 })
 	pending(0)
 	x := g.isOver(t, *rows("all.s2")[0].RunID, run.Succeeded)
-	refused("b.two", map[string]any{"x": x, "n": 7}, gate.ConsentRequired) // no run of the batch
+	refused("b.two", map[string]any{"x": x, "n": 7}, gate.ConsentRequired) // not a run of the batch
 	refused("b.two", map[string]any{"x": x, "n": 8}, gate.ConsentRequired)
 
-	// What the approval showed has changed when the row starts.
+	// The site has changed what the approval showed when the row starts.
 	g.Site.Slurm.DefaultQOS = "long"
 	g.isOver(t, *rows("all.s1")[1].RunID, run.Succeeded)
 	g.until(t, "all", func(s BatchStatusAnswer) bool { return s.Counts["failed"] == 1 })
@@ -89,7 +89,7 @@ func TestBatchApproval(t *testing.T) {
 	}
 	pending(2)
 
-	// A batch of the one tool, whose rows differ in resources; with too many ways to differ it is refused.
+	// A batch of one tool, whose rows differ in resources; too many distinct coverages are refused.
 	sheet := "sample,x,n,resources\n"
 	for i := range 3 {
 		sheet += fmt.Sprintf("S%d,%s,%d,\"{\"\"cpus\"\":%d}\"\n", i, x, 20+i, 1+i)
@@ -111,7 +111,7 @@ func TestBatchApproval(t *testing.T) {
 	}
 	refused("batch.run", map[string]any{"tool_id": "b.two", "name": "many", "sheet": sheet}, "batch_consent")
 
-	// A tool that needs none needs none, and a dry run says what a call needs.
+	// A tool without consent needs no approval for a batch, and a dry run shows whether a call needs one.
 	g.does(t, "batch.run", map[string]any{"tool_id": "a.one", "name": "free", "sheet": "sample,x\nA," + ids[0] + "\n"}, &began)
 	req := request(t, g.toolOf(t, "batch.run"), args, true)
 	var dry gate.Rehearsal

@@ -14,13 +14,13 @@ import (
 	"slurmgate/run"
 )
 
-// The fields of an output are in its own order: what a program writes first is what its users look for.
+// The fields of an output keep its order: programs write first what their users want to see.
 func TestTableFields(t *testing.T) {
 	for _, c := range []struct{ typ, text, want string }{
 		{"JSON", `{"passed":{"total":3,"mapped %":98.30},"failed":{"mapped":0},"ok":true,"none":null,"note":"a\tb"}`,
 			"passed.total=3 passed.mapped %=98.30 failed.mapped=0 ok=true note=a\\tb"},
 		{"JSON", `{"one":[{"x":1}],"two":[1,2],"deep":[[[{"y":[5]}]]],"empty":[],"after":0}`, "one.x=1 deep.y=5 after=0"},
-		{"JSON", `{"x":1,"x":2}`, "x=1 x=2"}, // the last counts
+		{"JSON", `{"x":1,"x":2}`, "x=1 x=2"}, // the last one counts
 		{"JSON", `{"x":1} rubbish`, "x=1"},
 		{"JSON", `{"x":1,"y":`, ""}, {"JSON", "", ""}, {"JSON", "5", ""}, {"JSON", "\xff", ""}, {"JSON", strings.Repeat("[", 20000), ""},
 		{"TSV", "b\ta\n1\t2\n", "b=1 a=2"},
@@ -40,7 +40,8 @@ func TestTableFields(t *testing.T) {
 	}
 }
 
-// What to do once a batch is over: see why a run failed, retry, and compare outputs, or fetch those that cannot be compared.
+// The steps after the end of a batch: find why a run failed, retry, and compare outputs, or fetch those that cannot
+// be compared.
 func TestAfterBatch(t *testing.T) {
 	g := chainGateway(t)
 	ids := g.reads(t, 2)
@@ -83,8 +84,8 @@ func TestAfterBatch(t *testing.T) {
 	}
 }
 
-// refused ends a run as an engine would whose program exited 0 and whose outputs were refused, though one of them is
-// whole.
+// refused ends a run as an engine does whose program exited 0 and whose outputs were refused, although one of them is
+// complete.
 func (g *Gateway) refused(t *testing.T, runID, reason string) (artifactID string) {
 	t.Helper()
 	v, err := g.Ledger.View(t.Context(), runID)
@@ -103,7 +104,7 @@ func (g *Gateway) refused(t *testing.T, runID, reason string) (artifactID string
 	return a.ID
 }
 
-// The archive of a run that failed has the outputs that are whole, and says which were refused, as its receipt does.
+// The archive of a failed run has the complete outputs, and lists the refused ones, as its receipt does.
 func TestExportOfRefusedOutputs(t *testing.T) {
 	g := chainGateway(t)
 	var one run.SubmitAnswer
@@ -122,8 +123,8 @@ func TestExportOfRefusedOutputs(t *testing.T) {
 	}
 }
 
-// Nothing advises a retry that can only fail as the last attempt did: not of the run, of one that waited for it, of a
-// call that names its output, of its batch. What was collected is named.
+// No step advises a retry that can only fail like the last attempt: for the run, for a run that waited for it, for a
+// call that names its output, for its batch. The advice names the collected output.
 func TestNoAdviceToFailAgain(t *testing.T) {
 	for _, c := range []struct {
 		reason string

@@ -19,7 +19,7 @@ import (
 	"slurmgate/run"
 )
 
-// mapped is a principal of one project that acts as a Unix user.
+// mapped returns a principal with rights on one project that acts as a Unix user.
 func mapped(user, project string, capabilities ...string) gate.Principal {
 	return gate.Principal{ID: "prn_" + user, Name: "token:" + user, Method: gate.ByToken, UnixUser: user,
 		Rights: gate.RightsOf(append([]string{gate.CapGateway, gate.CapRead}, capabilities...), []string{project})}
@@ -36,8 +36,9 @@ func (g *Gateway) codeOf(t *testing.T, who gate.Principal, x gate.Tool, args map
 	return "", res.Result
 }
 
-// Where jobs are their callers', every tool of the registry does for a run's own user what it did before, and refuses whoever acts as
-// another one, also for a dry run, unless it reads what is the gateway's own. Operators may act on any run of their project.
+// Where jobs run as their callers, every tool of the registry works for a run's own user as before, and refuses
+// callers that act as another user, also for a dry run, unless it reads data of the gateway itself. Operators may act
+// on any run of their project.
 //
 // proves SITE-08
 func TestEveryToolKnowsWhoseRunItIs(t *testing.T) {
@@ -54,7 +55,7 @@ func TestEveryToolKnowsWhoseRunItIs(t *testing.T) {
 			acts = o.Acts
 		}
 		if x.SiteWide || x.Body > 0 || acts == ActsAsGateway && x.SideEffect == gate.Read {
-			continue // about no run, or reads what is the gateway's own: TestEveryOperationHoldsPairs
+			continue // not about a run, or reads data of the gateway itself: TestEveryOperationHoldsPairs
 		}
 		for _, who := range []string{"alice", "bob", "nobody", "carol", "operator"} {
 			b := g.fillAs(t, x.ID+" "+who, "alice")
@@ -70,7 +71,7 @@ func TestEveryToolKnowsWhoseRunItIs(t *testing.T) {
 					code, _ := g.codeOf(t, p, x, args, dry)
 					want := refusalOf(acts, x, args, who)
 					mine := slices.Contains([]string{"no_unix_user", "unix_user_refused", "not_your_run"}, code)
-					// A plan or a toolpack that policy or the image lock refuses is not looked at further.
+					// The call of a plan or a toolpack that policy or the image lock refuses ends there.
 					elsewhere := acts == ActsAsCaller && x.ID != "artifact.import" && (code == "image_not_locked" ||
 						strings.HasPrefix(code, "PLAN-") || code == "ARGS-ARTIFACT-TYPE")
 					if dry && x.DryRun == nil {
@@ -91,7 +92,8 @@ func TestEveryToolKnowsWhoseRunItIs(t *testing.T) {
 	}
 }
 
-// refusalOf is the code with which a tool refuses somebody for alice's run, or as somebody without a Unix user; empty: for no such reason.
+// refusalOf returns the code with which a tool refuses a caller for alice's run, or for want of a Unix user; empty:
+// it does not refuse.
 func refusalOf(acts Acting, x gate.Tool, args map[string]any, who string) string {
 	_, path := args["path"]
 	switch {
@@ -115,7 +117,7 @@ func refusalOf(acts Acting, x gate.Tool, args map[string]any, who string) string
 	return ""
 }
 
-// What a run's user may not have done by others anyone may do again once the run has ended: its log is the gateway's then.
+// Once a run has ended anyone with rights on its project may read its log again: the log is the gateway's then.
 func TestLogsOfAnotherUser(t *testing.T) {
 	g := tableGateway(t)
 	b := g.fillAs(t, "shared", "alice")
@@ -136,8 +138,9 @@ func TestLogsOfAnotherUser(t *testing.T) {
 	}
 }
 
-// The user whom a run is executed as is part of the run: raw plans and toolpacks alike, dry runs too. The same request of another user is
-// another run; the same user finds it by any credentials; where jobs are the gateway's own nothing changes.
+// The user whom a run is executed as is part of the run's identity: for raw plans and toolpacks, and in dry runs too.
+// The same request of another user is another run; the same user finds it with any credentials; where jobs are the
+// gateway's own nothing changes.
 //
 // proves SITE-08 ABI-18
 func TestRunsAreTheirCallers(t *testing.T) {
@@ -194,8 +197,8 @@ func areTheirCallers(t *testing.T, g *Gateway, tool string, args map[string]any)
 	}
 }
 
-// An approval says whom the job runs as and is for nobody else's job: the call runs as whoever asked, never as who approves, and a person
-// does not approve what he asked for by other credentials.
+// An approval names whom the job runs as and holds for that user's job only: the call runs as the asking user, never
+// as the approver, and a person cannot approve what that person asked for with other credentials.
 //
 // proves SITE-08 HTC-07
 func TestApprovalsNameTheUnixUser(t *testing.T) {
@@ -237,13 +240,13 @@ func TestApprovalsNameTheUnixUser(t *testing.T) {
 		t.Errorf("%q %s", code, answer)
 	}
 	moved := alice
-	moved.UnixUser = "bob" // her token is another user's by now
+	moved.UnixUser = "bob" // her token now has another user
 	if code, _ := g.codeOf(t, moved, x, args, false); code != "consent_required" {
 		t.Errorf("an approval of a job of another user: %q", code)
 	}
 }
 
-// A key is good for the Unix user whom it was used for.
+// A key holds for the Unix user whom it was used for.
 func TestKeysAreAUnixUsers(t *testing.T) {
 	g := demoGateway(t, "version: 1\n")
 	g.asCallers("alice", "bob")
@@ -266,7 +269,7 @@ func TestKeysAreAUnixUsers(t *testing.T) {
 	}
 }
 
-// opened is a file of a user.
+// opened is an open file of a user.
 type opened struct {
 	io.Reader
 	size    int64
@@ -283,8 +286,8 @@ func (o opened) Unchanged(context.Context) error {
 	return nil
 }
 
-// A path is read with the rights of the caller's Unix user, over that user's login, and in no other way: what the gateway may read itself
-// does not count. Bytes that changed while they were read are not stored.
+// A path is read with the rights of the caller's Unix user, over that user's login, and in no other way: the
+// gateway's own rights are not used. Bytes that changed while they were read are not stored.
 //
 // proves SITE-08 ARC-02
 func TestImportWithTheCallersRights(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 	"slurmgate/httpapi"
 )
 
-// shelfDomain is the genomics domain with a tool behind a service, and with its files changed: name → from, to.
+// shelfDomain returns a copy of the genomics domain with a tool of a service, and with changed files: name → from,
+// to.
 func shelfDomain(t *testing.T, change map[string][2]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,7 +51,7 @@ func edit(t *testing.T, file, old, with string) {
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(data), old, with, 1)), 0o644))
 }
 
-// visitor asks the HTTP interface of a gateway as a caller.
+// visitor calls the HTTP interface of a gateway.
 type visitor struct {
 	t *testing.T
 	h http.Handler
@@ -70,7 +71,7 @@ func (v visitor) get(path string, into any) *httptest.ResponseRecorder {
 	return res
 }
 
-// shelf is what /v1/tools lists.
+// shelf is the answer of /v1/tools.
 type shelf struct {
 	Version string
 	Total   int
@@ -93,7 +94,7 @@ func (s shelf) ids() (ids []string) {
 	return ids
 }
 
-// guest is who everybody is: somebody with these capabilities.
+// guest authenticates every caller as one with these capabilities.
 type guest []string
 
 func (c guest) Peer(int) (gate.Principal, error) { return c.Bearer(context.Background(), "") }
@@ -102,7 +103,7 @@ func (c guest) Bearer(context.Context, string) (gate.Principal, error) {
 	return gate.Principal{Name: "token:guest", Method: gate.ByToken, Rights: gate.RightsOf(c, []string{gate.All})}, nil
 }
 
-// visit is a gateway over a domain and a policy, visited by somebody with these capabilities.
+// visit returns a gateway over a domain and a policy, and a visitor with these capabilities.
 func visit(t *testing.T, domain, policyText string, capabilities ...string) (*Gateway, visitor) {
 	t.Helper()
 	g := gatewayOver(t, t.TempDir(), domain, policyText)
@@ -112,8 +113,8 @@ func visit(t *testing.T, domain, policyText string, capabilities ...string) (*Ga
 
 const shelfPolicy = "version: 1\negress_allowlist: [\"b.example.org:443\"]\n"
 
-// The catalogue says of each tool what it is for, how long its runs may take and where its schemas are; the schemas are those of its
-// arguments and of its finished run's output.
+// The catalogue shows for each tool what it is for, how long its runs may take and where its schemas are; the schemas
+// are those of its arguments and of its finished run's output.
 //
 // proves AX-03 AX-09
 func TestCatalogue(t *testing.T) {
@@ -146,7 +147,7 @@ func TestCatalogue(t *testing.T) {
 				t.Errorf("%s: %v", ref, err)
 			}
 		}
-		job := x.ToolID != "test.ask" // what a worker answers is the answer of the call
+		job := x.ToolID != "test.ask" // the worker's answer is the answer of the call
 		if job == (string(tool.Output) == string(tool.Result())) {
 			t.Errorf("%s: output %s", x.ToolID, tool.Output)
 		}
@@ -173,7 +174,7 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// A tool that policy refuses, or that the caller may not call, is offered nowhere.
+// No list offers a tool that policy refuses, or that the caller may not call.
 //
 // proves AX-03
 func TestRefusedToolsAreNotOffered(t *testing.T) {
@@ -228,7 +229,7 @@ func TestCatalogueVersion(t *testing.T) {
 			}
 			res := v.get(path, into)
 			if res.Code == http.StatusNotFound {
-				continue // for who may not call it
+				continue // for a caller who may not call it
 			}
 			tag = res.Header().Get("ETag")
 			if tag != `"genomics@`+doc.Version+`"` || !strings.HasPrefix(doc.Version, "1.4.0+") && name != "the version" {
@@ -278,7 +279,7 @@ func TestCatalogueVersion(t *testing.T) {
 	}
 }
 
-// tool.show says what a run of the tool gets; an operation of the gateway starts none.
+// tool.show returns the resources of the tool's runs; an operation of the gateway starts no run.
 func TestToolShowsResources(t *testing.T) {
 	g := batchGateway(t)
 	var pack, operation ToolDoc

@@ -16,10 +16,10 @@ import (
 	"slurmgate/site"
 )
 
-// clusterOf is what a cluster of a test is like; a change counts for the next choice.
+// clusterOf is the state of a cluster of a test; a change applies to the next choice.
 type clusterOf struct {
 	partitions []run.Partition
-	image      error // why its image store does not have the image
+	image      error // the error of its image store, if that lacks the image
 	budget     run.Budget
 	closed     error
 }
@@ -34,7 +34,7 @@ func (*clusterOf) ExecArgs(plan.Spec, []plan.Bind, []run.Placed, string, string,
 	return nil
 }
 
-// choosing is a gateway with the clusters alpha and beta, which are as the test says.
+// choosing returns a gateway with the clusters alpha and beta, in the states that change sets.
 func choosing(t *testing.T, policyText string, change func(alpha, beta *clusterOf)) *Gateway {
 	t.Helper()
 	g := twoSites(t, policyText)
@@ -60,7 +60,7 @@ func choosing(t *testing.T, policyText string, change func(alpha, beta *clusterO
 	return g
 }
 
-// flagstat is the order of a run of samtools.flagstat, which asks for 2 CPUs, 2048 MiB and 900 s.
+// flagstat returns the order of a run of samtools.flagstat, which asks for 2 CPUs, 2048 MiB and 900 s.
 func (g *Gateway) flagstat(t *testing.T, extra string) (run.Order, error) {
 	t.Helper()
 	p, err := g.Domain.Packs().Get("samtools.flagstat")
@@ -71,7 +71,7 @@ func (g *Gateway) flagstat(t *testing.T, extra string) (run.Order, error) {
 	return o, err
 }
 
-// The first site that a run fits gets it, and a dry run says of each other site what is in the way.
+// The first site that a run fits gets it, and a dry run shows for each other site the reason against it.
 //
 // proves SITE-07
 func TestFirstThatFits(t *testing.T) {
@@ -150,8 +150,8 @@ func TestFirstThatFits(t *testing.T) {
 	}
 }
 
-// A run that fits no site is refused with what is in the way at each; where only the image is missing everywhere, the error is about the
-// image. A run that is there is found all the same.
+// A run that fits no site is refused with the reason for each; where only the image is missing everywhere, the error
+// is about the image. A run that exists is found all the same.
 //
 // proves SITE-07 ABI-18
 func TestFitsNowhere(t *testing.T) {
@@ -170,7 +170,7 @@ func TestFitsNowhere(t *testing.T) {
 	if err != nil || named.Pick != nil || named.SiteWhy != "the caller named it" {
 		t.Fatalf("%+v %v", named, err)
 	}
-	if a, err := g.Sites.Submit(t.Context(), named); err != nil || a.Site != "beta" { // the caller knows better: Slurm decides
+	if a, err := g.Sites.Submit(t.Context(), named); err != nil || a.Site != "beta" { // a named site is not checked: Slurm decides
 		t.Errorf("%+v %v", a, err)
 	}
 	missing := fault.New(fault.NotFound, "image_missing", "no such image")
@@ -201,7 +201,8 @@ func TestFitsNowhere(t *testing.T) {
 	}
 }
 
-// The site with the most free budget for each open run gets the run; one whose budget is spent or that has many runs does not.
+// The site with the most free budget for each open run gets the run; a site with a spent budget or many runs does
+// not.
 //
 // proves SITE-07
 func TestMostFreeBudget(t *testing.T) {
@@ -233,13 +234,13 @@ func TestMostFreeBudget(t *testing.T) {
 	if err != nil || open["alpha"][run.Staging] == 0 {
 		t.Fatal(open, err)
 	}
-	g.Site.Cluster("alpha").Budget.RPCPerMinute = 60 // with its open run it is the busier one now
+	g.Site.Cluster("alpha").Budget.RPCPerMinute = 60 // with its open run it is now the busier one
 	if got := pick(g); got != "beta" {
 		t.Error(got)
 	}
 }
 
-// A run goes where its inputs lie, as long as that site carries out runs.
+// A run goes where its inputs are, if that site executes runs.
 //
 // proves SITE-07
 func TestWhereTheDataIs(t *testing.T) {

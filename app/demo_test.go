@@ -17,7 +17,7 @@ const (
 	demoReads = "art_45G7QPW5RFS0CCAGQR83T82KBN"
 )
 
-// demoGateway is a gateway whose project demo has a BAM file and a file of reads.
+// demoGateway returns a gateway whose project demo has a BAM file and a file of reads.
 func demoGateway(t *testing.T, policyText string) *Gateway {
 	t.Helper()
 	g := gatewayOver(t, t.TempDir(), "testdata/demo/domain", policyText, func(s *site.Site) { s.Slurm.DefaultQOS = "normal" })
@@ -41,7 +41,7 @@ func withDemoFiles(t *testing.T, g *Gateway) *Gateway {
 	return g
 }
 
-// answerOf is what a call that submits, or would, says of its run.
+// answerOf has the fields about the run in the answer to a submit or its dry run.
 type answerOf struct {
 	RunID      string   `json:"run_id"`
 	Replayed   bool     `json:"replayed"`

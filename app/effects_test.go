@@ -17,10 +17,10 @@ import (
 	"slurmgate/run"
 )
 
-// The tables that a look may change: the records of the call itself.
+// The tables that a read call may change: the records of the call itself.
 var recordTables = []string{"call_chains", "tool_call_events", "tool_payloads", "call_runs", "call_about"}
 
-// tables is what the ledger holds beside records of calls, one text for each table.
+// tables returns the content of the ledger except the records of calls, one text for each table.
 func (g *Gateway) tables(t *testing.T) map[string]string {
 	t.Helper()
 	db, err := sql.Open("sqlite3", "file:"+filepath.Join(g.Site.Gateway.StateDir, "ledger.db")+"?mode=ro")
@@ -77,8 +77,8 @@ func (g *Gateway) late(t *testing.T, b belongings, n int) string {
 	return runID
 }
 
-// What each tool declares is held against what the ledger saw: a READ tool, called with every set of its arguments, changes no table but
-// the records of calls; a WRITE tool changes one. A tool without a case fails.
+// Each tool's declared effect is compared with the changes in the ledger: a READ tool, called with every set of its
+// arguments, changes no table but the records of calls; a WRITE tool changes one. A tool without a case fails.
 //
 // proves HTC-12
 func TestEffectsAreAsDeclared(t *testing.T) {
@@ -136,7 +136,7 @@ func TestEffectsAreAsDeclared(t *testing.T) {
 		}
 		for _, things := range []belongings{b, late} {
 			for _, args := range g.argsOf(t, x, things) {
-				delete(args, "wait_seconds") // an open wait shows nothing more
+				delete(args, "wait_seconds") // a waiting call shows nothing more
 				res, changed := call(x, args)
 				if res.ResultRef != nil { // an answer too large for an envelope is stored as an artifact, with its event
 					changed = slices.DeleteFunc(changed, func(table string) bool {

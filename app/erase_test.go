@@ -29,8 +29,8 @@ func (g *Gateway) eraseCall(t *testing.T, who gate.Caller, args map[string]any, 
 	return g.Gate.Call(t.Context(), who, req)
 }
 
-// The secret of an erasure is in no record, not even that of a refused one; what was recorded of it before is erased, and the chains
-// verify.
+// The secret of an erasure is in no record, including that of a refused one; earlier records of it are erased, and
+// the chains verify.
 //
 // proves HTC-09
 func TestErase(t *testing.T) {
@@ -97,7 +97,7 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// An approval of an erasure is for one secret: the person approves a call whose secret nobody can exchange.
+// An approval of an erasure holds for one secret: the secret of the call cannot be exchanged after it.
 func TestEraseWithConsent(t *testing.T) {
 	g := gatewayOver(t, t.TempDir(), "../domains/genomics", "version: 1\nconsent: {tools: [secret_erase]}\n")
 	admin := everything("user:boss", gate.All)
@@ -129,7 +129,8 @@ func TestEraseWithConsent(t *testing.T) {
 	asked("another secret 42") // the approval is not for it
 }
 
-// A gateway that starts with no erasure to finish keeps no gc out: the shell's gc runs in the process that has just started.
+// A gateway that starts with no erasure to finish does not block a gc: the shell's gc runs in the process that has
+// just started.
 func TestNoErasureLeft(t *testing.T) {
 	t.Parallel()
 	g := tableGateway(t)

@@ -13,8 +13,8 @@ import (
 	"slurmgate/plan"
 )
 
-// A part of a name finds artifacts and files, with the rights of who asks, and of a file nothing but its name. Its handle imports it, for
-// whoever was given it and after a restart too, and for nobody else.
+// A part of a name finds artifacts and files, with the caller's rights, and shows only the name of a file. A file's
+// handle imports it, for the caller that received it, after a restart too, and for no other caller.
 //
 // proves MANY-01 ARC-01
 func TestFind(t *testing.T) {
@@ -66,13 +66,14 @@ func TestFind(t *testing.T) {
 	}
 	other := l.Files[0].FileID
 	g.says(t, ours, "artifact.import", ImportArgs{FileID: other}, "file_not_found", nil)
-	// What went wrong with a file is said without its path.
+	// An error about a file does not show its path.
 	must(t, os.Remove(dir+"/theirs/S7_secret.txt"))
 	if res := g.says(t, theirs, "artifact.import", ImportArgs{FileID: other}, "import_missing", nil); strings.Contains(
 		fmt.Sprint(res.Error.Message, res.Error.Details), dir) {
 		t.Errorf("%+v", res.Error)
 	}
-	// Who may not import sees artifacts alone; a user of this host looks with his own process.
+	// A caller without the right to import sees only artifacts; a user of this host searches with that user's own
+	// process.
 	g.says(t, token("token:c", "demo"), "artifact.find", FindArgs{Name: "s7"}, "", &l)
 	if l.ArtifactsTotal != 1 || len(l.Files) != 0 || !strings.Contains(l.Note, "capability import") {
 		t.Errorf("%+v", l)
@@ -114,7 +115,8 @@ func TestFind(t *testing.T) {
 	g.says(t, ours, "artifact.find", FindArgs{Name: "s7", Cursor: "x"}, "LIST-CURSOR", nil)
 }
 
-// The sample, or a tag, of a row of a batch finds the inputs and outputs of its run, whatever they are called, in the projects of who asks.
+// The sample, or a tag, of a batch's row finds the inputs and outputs of its run, whatever their names, in the
+// caller's projects.
 //
 // proves MANY-01
 func TestFindBySample(t *testing.T) {
@@ -153,7 +155,7 @@ func TestFindBySample(t *testing.T) {
 	if byLabel := find("o1.json"); len(byLabel.Artifacts) == 0 || byLabel.Artifacts[0].Sample != "" {
 		t.Errorf("%+v", byLabel)
 	}
-	if none := find("lot"); none.ArtifactsTotal != 0 { // a part of a tag is none
+	if none := find("lot"); none.ArtifactsTotal != 0 { // a part of a tag does not match
 		t.Errorf("%+v", none)
 	}
 	stranger := gate.Caller{Transport: gate.MCP, Principal: gate.Principal{Name: "token:b", Method: gate.ByToken,

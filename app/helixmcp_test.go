@@ -15,7 +15,7 @@ import (
 	"slurmgate/toolpack"
 )
 
-// An import in HelixMCP's form is the import in ours: the same artifact.
+// An import in HelixMCP's form gives the same artifact as one in ours.
 //
 // proves SRC-01
 func TestImportInHelixMCPsForm(t *testing.T) {
@@ -91,7 +91,8 @@ func TestPreviewBytes(t *testing.T) {
 	}
 }
 
-// HelixMCP's example tools and policy open as a domain; its policy allows what it allowed, and nothing where a list was absent.
+// HelixMCP's example tools and policy open as a domain; its policy allows the same as before, and nothing where a
+// list was absent.
 //
 // proves SRC-01 SRC-02
 func TestConvertedFromHelixMCP(t *testing.T) {
@@ -154,8 +155,8 @@ func TestConvertedFromHelixMCP(t *testing.T) {
 	}
 }
 
-// What Handshake's gate answers to tools/list becomes a domain that opens as it is; converted again, even by force, it has the policy that
-// its administrator wrote meanwhile.
+// The answer of Handshake's gate to tools/list becomes a domain that opens unchanged; a repeated conversion, even
+// with force, keeps the policy that its administrator wrote meanwhile.
 //
 // proves SRC-02
 func TestConvertedFromHandshake(t *testing.T) {
@@ -186,7 +187,8 @@ func TestConvertedFromHandshake(t *testing.T) {
 	}
 }
 
-// Tools of HelixMCP without its policy are a domain that opens, too, and the conversion says what its policy allows.
+// Tools of HelixMCP without its policy become a domain that opens too, and the conversion reports what its policy
+// allows.
 //
 // proves SRC-02
 func TestConvertedWithoutPolicy(t *testing.T) {

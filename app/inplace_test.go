@@ -20,8 +20,8 @@ import (
 	"slurmgate/site"
 )
 
-// placesUnderTest is a gateway whose site has two folders for files in place: own is of all projects, refs is shared
-// with them.
+// placesUnderTest is a gateway whose site has two folders for files in place: own is open to all projects, refs is
+// shared with them.
 type placesUnderTest struct {
 	*Gateway
 	t         *testing.T
@@ -55,7 +55,7 @@ func newPlaces(t *testing.T, edit ...func(*site.Site)) placesUnderTest {
 	return p
 }
 
-// member is a caller with a token of a project.
+// memberOf returns a caller with a token for a project.
 func memberOf(project, name string) gate.Caller {
 	return gate.Caller{Transport: gate.Local, Principal: gate.Principal{ID: "prn_" + name, Name: "token:" + name, Method: gate.ByToken,
 		Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead, gate.CapImport, gate.CapSlurm}, []string{plan.ProjectID(project)})}}
@@ -66,7 +66,7 @@ func (p placesUnderTest) write(path, text string) {
 	must(p.t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-// registered is the artifact of a file that a caller registers where it lies.
+// registered returns the artifact of a file that a caller registers in place.
 func (p placesUnderTest) registered(who gate.Caller, path string) ArtifactDoc {
 	p.t.Helper()
 	var a ImportAnswer
@@ -74,7 +74,7 @@ func (p placesUnderTest) registered(who gate.Caller, path string) ArtifactDoc {
 	return a.ArtifactDoc
 }
 
-// input says where the job of a run by a caller reads an artifact. Runs with other numbers are other runs.
+// input returns where the job of a run by a caller reads an artifact. Different numbers give different runs.
 func (p placesUnderTest) input(who gate.Caller, a ArtifactDoc, number int) (run.Placed, error) {
 	p.t.Helper()
 	image, ok := p.Domain.Lock().Digest("samtools")
@@ -99,9 +99,9 @@ func (p placesUnderTest) input(who gate.Caller, a ArtifactDoc, number int) (run.
 	return list[0], nil
 }
 
-// What lies in place belongs to who registered it: the runs of another project, and of a caller who registered the
-// same artifact, read their own file and never that of others, whichever was registered last. In a folder that the
-// site shares one registration serves all.
+// A registered file belongs to the caller that registered it: the runs of another project, and of a caller who
+// registered the same artifact, read their own file and never another's, in any order of registration. In a folder
+// that the site shares one registration serves all.
 //
 // proves DATA-05 ARC-02
 func TestInPlaceBelongsToItsRegistration(t *testing.T) {
@@ -130,12 +130,12 @@ func TestInPlaceBelongsToItsRegistration(t *testing.T) {
 			t.Errorf("an input of %s rests on %+v, want %s by %s", c.who.Name, *in.Rests, run.OnHash, by)
 		}
 	}
-	// one's own that was changed is not replaced by another's
+	// a changed file of the caller is not replaced by another's
 	p.write(p.own+"/bob", "other bytes")
 	if in, err := p.input(bob, ofBob, 10); fault.CodeOf(err) != "input_mismatch" {
 		t.Errorf("a run whose file was changed reads %q, %v; want input_mismatch", in.Path, err)
 	}
-	// what is shared serves everybody, and is not hashed again
+	// a shared file serves all, and is not hashed again
 	p.write(p.refs+"/genome", "reference bytes")
 	genome := p.registered(alice, p.refs+"/genome")
 	p.write(p.own+"/copy", "reference bytes")
@@ -153,8 +153,8 @@ func TestInPlaceBelongsToItsRegistration(t *testing.T) {
 	}
 }
 
-// What lies in place is compared while it is read: a preview, a download, arguments and a verification give nothing
-// of bytes that were changed without a change of the file's times.
+// Bytes in place are compared while they are read: a preview, a download, arguments and a verification return no
+// bytes that were changed without a change of the file's times.
 //
 // proves DATA-05
 func TestInPlaceIsComparedWhileItIsRead(t *testing.T) {
@@ -179,7 +179,7 @@ func TestInPlaceIsComparedWhileItIsRead(t *testing.T) {
 	if got, err := io.ReadAll(whole); err != nil || string(got) != text {
 		t.Errorf("a download of unchanged bytes gives %d bytes, %v; want %d", len(got), err, len(text))
 	}
-	memory[2<<20+5] = 'X' // on this filesystem no time shows it
+	memory[2<<20+5] = 'X' // no time on this filesystem shows the change
 	if _, err := whole.Seek(0, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestInPlaceIsComparedWhileItIsRead(t *testing.T) {
 	p.says(t, alice, "artifact.preview.table", about, "input_mismatch", nil)
 }
 
-// asUsers are files on a cluster that are looked at with the rights of a user's login.
+// asUsers holds files on a cluster that are read with the rights of a user's login.
 type asUsers struct {
 	FarPlaces
 	readable map[string]string // by user and path: the bytes
@@ -216,9 +216,9 @@ func (x asUsers) Hash(_ context.Context, _ *site.Site, user, _, path, _ string) 
 	return strings.TrimPrefix(plan.Hash([]byte(text)), "sha256:"), int64(len(text)), nil
 }
 
-// A path that a call names is opened with the rights of its caller, whatever the operation: a local user passes an
-// open file, and where jobs run as their callers the caller's own login opens it. What the gateway can read itself
-// counts in folders that the site shares, and for callers without a user of their own.
+// A path that a call names is opened with the rights of its caller, in every operation: a local user passes an open
+// file, and where jobs run as their callers the caller's own login opens it. The gateway's own rights are used in
+// folders that the site shares, and for callers without a Unix user.
 //
 // proves ARC-02 SITE-08
 func TestPathsAreOpenedWithTheCallersRights(t *testing.T) {

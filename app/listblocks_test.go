@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A connection that is down while nothing needs it is no outage, and the line says so.
+// A connection that is down while it is not needed is no outage, and the line reports that.
 func TestConnectionsOfSites(t *testing.T) {
 	got := SiteRow{Links: []SiteLink{{To: "slurm", Up: true}, {To: "files", Losses: 1}}}.about()
 	want := []any{"connection to slurm is up, lost 0 times",
@@ -15,7 +15,7 @@ func TestConnectionsOfSites(t *testing.T) {
 	}
 }
 
-// An answer that has nothing says so, whatever it is.
+// Every empty answer has a text.
 func TestEmptyAnswersSay(t *testing.T) {
 	for _, o := range new(Gateway).Operations() {
 		if o.Does.says == nil {

@@ -19,14 +19,14 @@ import (
 	"slurmgate/run"
 )
 
-// make bench-lists has a million runs and judges the times; in the tests there are few, and only the answers count.
+// make bench-lists has a million runs and checks the times; the tests have few, and check only the answers.
 var (
 	listRuns  = flag.Int("lists.runs", 2000, "runs in the ledger of TestLists")
 	listJudge = flag.Bool("lists.judge", false, "fail if a list misses its target")
 )
 
-// listed is a ledger of many runs. Run i of n was created i seconds after the first one. Nearly all are of project demo and succeeded.
-// Batch k has the runs from k*perBatch on, with a tag of its own and one that all batches have.
+// listed is a ledger of many runs. Run i of n was created i seconds after the first one. Nearly all are of project
+// demo and succeeded. Batch k has the runs from k*perBatch on, with its own tag and one that all batches have.
 type listed struct {
 	g        *Gateway
 	n        int
@@ -41,7 +41,7 @@ const (
 	listSmall     = "i % 2000 = 5" // another project
 )
 
-// seedList makes the ledger.
+// seedList fills the ledger.
 func seedList(t *testing.T, n int) *listed {
 	t.Helper()
 	g := batchGateway(t)
@@ -65,7 +65,7 @@ func seedList(t *testing.T, n int) *listed {
 			t.Fatalf("%v: %s", err, q)
 		}
 	}
-	copied := func(table string, changed map[string]string) string { // of the one run that is there
+	copied := func(table string, changed map[string]string) string { // from the one existing run
 		rows, err := db.Query("SELECT name FROM pragma_table_info(?)", table)
 		must(t, err)
 		defer rows.Close()
@@ -125,7 +125,7 @@ func seedList(t *testing.T, n int) *listed {
 	return l
 }
 
-// one is how many of the runs with a condition there are below n.
+// one returns how many runs below n meet a condition.
 func (l *listed) one(is func(i int) bool) (n int) {
 	for i := range l.n {
 		if is(i) {
@@ -220,7 +220,7 @@ func TestLists(t *testing.T) {
 	t.Logf("name=lists_peak_memory runs=%d value=%d unit=MB", l.n, peakMB(t))
 }
 
-// timed makes a call some times, prints how long it took, and leaves the last answer.
+// timed repeats a call, prints how long it took, and decodes the last answer.
 func (l *listed) timed(t *testing.T, tool, name string, target float64, args func() map[string]any, into any) {
 	t.Helper()
 	calls := 3
@@ -258,7 +258,8 @@ func (l *listed) timed(t *testing.T, tool, name string, target float64, args fun
 	}
 }
 
-// processorTime is what the process has used on all processors: what a call costs, whatever else the machine does.
+// processorTime returns the time that the process has used on all processors: the cost of a call, independent of
+// other load.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

@@ -11,7 +11,7 @@ import (
 	"slurmgate/plan"
 )
 
-// says makes a call as a principal and decodes its answer; code is the error expected, "" for none.
+// says makes a call as a principal and decodes its answer; code is the expected error, "" for none.
 func (g *Gateway) says(t *testing.T, who gate.Caller, tool string, args any, code string, into any) gate.Response {
 	t.Helper()
 	req := request(t, g.toolOf(t, tool), args, false)
@@ -25,7 +25,8 @@ func (g *Gateway) says(t *testing.T, who gate.Caller, tool string, args any, cod
 	return res
 }
 
-// recorded waits until all calls so far are recorded: an effect is answered when its record is durable, and records are written in order.
+// recorded waits until all calls so far are recorded: an effect is answered when its record is durable, and records
+// are written in order.
 func (g *Gateway) recorded(t *testing.T, admin gate.Caller) {
 	t.Helper()
 	g.says(t, admin, "artifact.import", map[string]any{"text": fmt.Sprint("at ", time.Now().UnixNano()), "label": "mark"}, "", nil)
@@ -40,8 +41,9 @@ type lookAnswer struct {
 	Run string `json:"provenance_run_id"`
 }
 
-// A look's provenance_run_id can be looked up: its tool, its canonical params with the snapshot, who may know when it was asked; by
-// whoever asked and by an admin. To others it is not there, and every verb that takes a run says what such an id is.
+// The provenance_run_id of a read call can be looked up by its caller and by an admin: its tool, its canonical params
+// with the snapshot, and when it was asked. Others do not find it, and every verb that takes a run explains such an
+// id.
 //
 // proves ARC-11
 func TestProvenanceIsFound(t *testing.T) {
@@ -91,8 +93,8 @@ func TestProvenanceIsFound(t *testing.T) {
 	g.says(t, admin, "run.provenance", map[string]any{"run_id": "run_" + strings.Repeat("7", 26)}, "run_not_found", nil)
 }
 
-// Answers about tokens, approvals and calls have a snapshot: asked again about the same state they are the same run, and another as soon
-// as, and only when, the answer is another; also when it is the time that changes it.
+// Answers about tokens, approvals and calls have a snapshot: two calls about the same state are the same run, and
+// they are different runs if and only if the answer differs, also if only the time has changed it.
 //
 // proves ARC-11
 func TestSnapshotsOfAccess(t *testing.T) {
@@ -158,7 +160,7 @@ func TestSnapshotsOfAccess(t *testing.T) {
 			}
 		}
 	}
-	// Of calls: a page of what is past stays the same run; the newest page is another with each call.
+	// Of calls: a page of past calls stays the same run; the newest page is another with each call.
 	g.recorded(t, admin)
 	past := map[string]any{"chain": "effects"}
 	if first, again := ask("event.list", past), ask("event.list", past); first != again {

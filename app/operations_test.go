@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// chatOf is how a chat has an operation.
+// chatOf describes how a chat has an operation.
 func chatOf(c gate.Chat) string {
 	switch {
 	case c.First:
@@ -32,8 +32,8 @@ func chatOf(c gate.Chat) string {
 	return "-"
 }
 
-// What the operations are, what they do, who may call them and what they take is held against a file, so that no change of it goes unseen:
-// callers rely on it.
+// The operations, their effects, their callers and their arguments are compared with a file, so that each change is
+// noticed: callers rely on them.
 //
 // proves HTC-05
 func TestOperations(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"slurmgate/site"
 )
 
-// What policies.yaml says of calls is what the gate goes by.
+// The gate follows the settings of policies.yaml about calls.
 //
 // proves AX-08
 func TestPolicyReachesTheGate(t *testing.T) {
@@ -46,7 +46,7 @@ func TestPolicyReachesTheGate(t *testing.T) {
 	}
 }
 
-// The account a principal's jobs charge is its own, not the one it names.
+// A principal's jobs charge its own account, not the one that it names.
 func TestCharged(t *testing.T) {
 	for _, c := range []struct {
 		accounts      map[string]string
@@ -88,8 +88,8 @@ func TestDefaultTimeout(t *testing.T) {
 	}
 }
 
-// A cap that is reached names its code, the field of the site file, the rule, what was used and when it is possible again. What a project
-// or a caller has of its own goes before what all have; -1 lifts a cap.
+// The error about a reached cap has its code, the field of the site file, the rule, what was used and when it is
+// possible again. The values of one project or caller take precedence over the common ones; -1 lifts a cap.
 //
 // proves OPS-03
 func TestCapTexts(t *testing.T) {
@@ -199,7 +199,7 @@ func TestPlacementIsTheSites(t *testing.T) {
 	}
 }
 
-// A run goes on only while the site has the folders of its identity at the versions of its identity.
+// A run continues only while the site has the folders of its identity at the versions of its identity.
 //
 // proves ABI-19
 func TestSameBinds(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"slurmgate/site"
 )
 
-// sharing is a gateway whose users have projects of their own, and share one by choice.
+// sharing returns a gateway whose users have their own projects, and share one.
 func sharing(t *testing.T) *Gateway {
 	t.Helper()
 	g := gatewayOver(t, t.TempDir(), "../domains/genomics", "version: 1\n", func(s *site.Site) {
@@ -36,7 +36,7 @@ func sharing(t *testing.T) *Gateway {
 	return g
 }
 
-// userOf is a user of this host as the site of sharing has it.
+// userOf returns a user of this host with rights as at the site of sharing.
 func (g *Gateway) userOf(t *testing.T, user string, shared ...string) gate.Caller {
 	t.Helper()
 	u, err := g.ProjectUser(t.Context(), user)
@@ -55,8 +55,8 @@ func (g *Gateway) userOf(t *testing.T, user string, shared ...string) gate.Calle
 	return gate.Caller{Transport: gate.Local, Principal: p}
 }
 
-// A token has the project of its Unix user's own, and of no one else: it names the user, who exists, and its maker
-// has the rights there.
+// A token has the project of its Unix user, and of no one else. The user must exist, and the token's creator must
+// have the rights there.
 func TestTokensOnUserProjects(t *testing.T) {
 	g := sharing(t)
 	boss := everything("user:boss", gate.All)
@@ -69,7 +69,7 @@ func TestTokensOnUserProjects(t *testing.T) {
 		return a
 	}
 	for _, x := range []struct{ project, user, code string }{
-		{plan.UserProject, "", "TOKEN-USER-PROJECT"}, // of whom?
+		{plan.UserProject, "", "TOKEN-USER-PROJECT"}, // the user is not known
 		{plan.UserProject, "carol", "TOKEN-USER-PROJECT"},
 		{plan.UserProjectID("alice", 1), "alice", "GRANT-PROJECT"},
 		{"{user:alice}", "alice", "GRANT-PROJECT"},
@@ -87,7 +87,7 @@ func TestTokensOnUserProjects(t *testing.T) {
 	g.says(t, maker, "token.create", args(plan.UserProject, "bob"), "", nil)
 }
 
-// Members of a shared project and administrators see who shares it; a user's own project is its user's alone.
+// Members of a shared project and administrators see who shares it; only its user sees a user's own project.
 //
 // proves OPS-04
 func TestProjectsAreListedWithTheirMembers(t *testing.T) {
@@ -133,7 +133,7 @@ func cmpText(s *string) string {
 	return *s
 }
 
-// An administrator decides whose project it is; others cannot.
+// Only an administrator can decide who the owner of a project is.
 func TestProjectIsReboundByAnAdministrator(t *testing.T) {
 	g := sharing(t)
 	alice := g.userOf(t, "alice")
@@ -159,7 +159,7 @@ func TestProjectIsReboundByAnAdministrator(t *testing.T) {
 	g.says(t, everything("user:boss", gate.All), "project.rebind", args, "user_project_bound", nil)
 }
 
-// The limits of {user} are those of each user's own project, and folders of {user} are open to it.
+// The limits of {user} apply to each user's own project, and folders of {user} are open to it.
 func TestSettingsAboutUserProjects(t *testing.T) {
 	l := site.Limits{ProjectQuotaMB: 7, Projects: []site.ProjectLimit{{Project: plan.UserProject, QuotaMB: 3, Weight: 2, RunsInFlight: 5}}}
 	own, demo := plan.UserProjectID("alice", 1), plan.ProjectID("demo")
@@ -172,8 +172,8 @@ func TestSettingsAboutUserProjects(t *testing.T) {
 	}
 }
 
-// The project of a call is that of its declared inputs, in the order of their names: the order of a map's keys, which differs from call
-// to call, decides nothing, and an id in a text neither.
+// The project of a call is that of its declared inputs, in the order of their names. The order of a map's keys, which
+// differs from call to call, does not matter, nor does an id in a text.
 //
 // proves ARC-11
 func TestProjectOfACall(t *testing.T) {
@@ -203,8 +203,8 @@ func TestProjectOfACall(t *testing.T) {
 	}
 }
 
-// The files of a directory are listed from any of them on, and each is read by its path in the list. A path that the list has not, wherever
-// it leads, is no file of it; what is one file has no list.
+// The files of a directory can be listed from any of them, and each is read by its path in the list. A path that is
+// not in the list, wherever it leads, is refused; a single file has no list.
 //
 // proves ARC-01
 func TestFilesOfADirectory(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"slurmgate/site"
 )
 
-// importer is a caller who may import into every project.
+// importer may import into every project.
 var importer = gate.Caller{Principal: gate.Principal{Name: "user:lab", Method: gate.ByPeer, Rights: gate.Everything()},
 	Transport: gate.Local}
 
@@ -37,8 +37,8 @@ func imported(t *testing.T, g *Gateway, who gate.Caller, project, text string) (
 	return got.ArtifactDoc, nil
 }
 
-// A project keeps what its quota allows: imports and new runs beyond it are refused with what is used, what exists is still found, and
-// other projects are not concerned.
+// A project stores what its quota allows: imports and new runs beyond it are refused with the amount used, existing
+// artifacts are still found, and other projects are not affected.
 func TestProjectQuota(t *testing.T) {
 	g := gatewayOver(t, t.TempDir(), "../domains/genomics", "version: 1\n", func(s *site.Site) {
 		s.Limits.Projects = []site.ProjectLimit{{Project: "small", QuotaMB: 1}, {Project: "few", QuotaMB: 0, Imports: 2}}
@@ -69,7 +69,7 @@ func TestProjectQuota(t *testing.T) {
 	if err := g.Quotas().Room(t.Context(), run.Share{Project: small}); err != nil {
 		t.Error("a run is refused below the quota:", err)
 	}
-	// What a job makes is kept whatever the quota says, and counts.
+	// The outputs of a job are stored above the quota too, and count.
 	out := run.Artifact{ProjectID: small, Type: "TEXT", Label: "out", Source: "run_x"}
 	if _, err := g.addBytes(t.Context(), out, []byte(strings.Repeat("o", 600<<10))); err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestProjectQuota(t *testing.T) {
 	}
 }
 
-// What policy refuses once it is known, by its size or its detected type, leaves no bytes in the store.
+// An import that policy refuses only once its size or detected type is known leaves no bytes in the store.
 func TestRefusedImportsLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	g := gatewayOver(t, dir, "../domains/genomics", "version: 1\nimport: {max_bytes: 1000, types_allowlist: [JSON]}\n")
@@ -113,7 +113,7 @@ func TestRefusedImportsLeaveNothing(t *testing.T) {
 	}
 }
 
-// Imports at the same time never take more than the quota together, and give back what they do not keep.
+// Concurrent imports together never exceed the quota, and release what they do not store.
 func TestQuotaIsExact(t *testing.T) {
 	var mu sync.Mutex
 	kept := ledger.Use{}
@@ -161,9 +161,9 @@ func TestQuotaIsExact(t *testing.T) {
 	}
 }
 
-// What a caller keeps, in all projects, is bounded by limits.caller_quota_mb: imports, arguments and large answers, and outputs of its
-// runs count. Beyond it imports and new runs are refused with what is used and allowed; what exists is still found, and others are not
-// concerned.
+// limits.caller_quota_mb bounds what a caller stores in all projects: imports, arguments and large answers, and
+// outputs of its runs count. Beyond it imports and new runs are refused with the amounts used and allowed; existing
+// artifacts are still found, and others are not affected.
 //
 // proves OPS-03
 func TestCallerQuota(t *testing.T) {
@@ -211,7 +211,7 @@ func TestCallerQuota(t *testing.T) {
 	if err := g.Quotas().Room(t.Context(), one); err != nil {
 		t.Error("a run is refused below the quota:", err)
 	}
-	// Large answers are the caller's, too; they are kept whatever the quota says, as what a job makes is.
+	// Large answers count as the caller's too; they are stored above the quota, like the outputs of jobs.
 	answer := []byte(`"` + strings.Repeat("x", 600<<10) + `"`)
 	if _, err := (artifacts{g}).Keep(t.Context(), gate.Principal{Name: "user:one"}, "answer", answer); err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestCallerQuota(t *testing.T) {
 	}
 }
 
-// Imports of one caller into many projects at the same time never take more than its quota together.
+// Concurrent imports of one caller into many projects together never exceed its quota.
 func TestCallerQuotaIsExact(t *testing.T) {
 	var mu sync.Mutex
 	kept := map[string]int64{}

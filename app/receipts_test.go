@@ -96,7 +96,7 @@ func TestReceiptsThroughTheGate(t *testing.T) {
 	}
 }
 
-// archived is the archive of a run, as bytes and as verify judges it.
+// archived returns the archive of a run as bytes, and the result of its verification.
 func archived(t *testing.T, g *Gateway, runID string) ([]byte, export.Report) {
 	t.Helper()
 	a, err := g.Export(t.Context(), ExportArgs{RunID: runID})
@@ -112,8 +112,8 @@ func archived(t *testing.T, g *Gateway, runID string) ([]byte, export.Report) {
 	return out.Bytes(), report
 }
 
-// Calls of service workers can be taken away as jobs can: a short answer, one that is an artifact, and a failure. A look changes no byte, a
-// new key only the signature, the keys, and the lists of files that have the keys.
+// Calls of service workers can be exported as jobs can: a short answer, one that is an artifact, and a failure. A
+// read call changes no byte, a new key only the signature, the keys, and the lists of files that have the keys.
 //
 // proves EXP-01 AX-05
 func TestExportOfWorkerCalls(t *testing.T) {
@@ -159,7 +159,8 @@ func TestExportOfWorkerCalls(t *testing.T) {
 	}
 }
 
-// A run whose receipt was erased, because a secret was in it, can still be taken away: the archive says what is missing, and is signed.
+// A run whose receipt was erased, because it held a secret, can still be exported: the archive lists what is missing,
+// and is signed.
 //
 // proves EXP-01
 func TestExportAfterAnErasure(t *testing.T) {
@@ -177,7 +178,7 @@ func TestExportAfterAnErasure(t *testing.T) {
 	}
 }
 
-// without are the files of an archive but those of some names.
+// without returns the files of an archive except those with some names.
 func without(t *testing.T, data []byte, names []string) map[string][]byte {
 	t.Helper()
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))

@@ -13,8 +13,8 @@ import (
 	"slurmgate/plan"
 )
 
-// Records have the client's address and how it came, and are found by run, time, principal, address and face. A run's records are those of
-// the calls that made it, found it again, looked at it or changed it.
+// Records have the client's address and face, and are found by run, time, principal, address and face. The records of
+// a run are those of the calls that created it, found it again, read it or changed it.
 //
 // proves OPS-03
 func TestRecordsAreFound(t *testing.T) {
@@ -37,7 +37,7 @@ func TestRecordsAreFound(t *testing.T) {
 	tools := func(args map[string]any) (tools []string) {
 		var l EventList
 		g.says(t, admin, "event.list", args, "", &l)
-		looks := 0 // of this test's own that are in the ledger by now
+		looks := 0 // of this test that are in the ledger by now
 		for _, e := range l.Events {
 			if e.Principal == "user:boss" {
 				looks++
@@ -73,7 +73,7 @@ func TestRecordsAreFound(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	g.says(t, admin, "event.list", map[string]any{"principal": "user:boss", "limit": 1}, "", &l)
-	if e := l.Events[0]; e.Face != nil || e.Address != nil { // what is not known is not made up
+	if e := l.Events[0]; e.Face != nil || e.Address != nil { // unknown values stay empty
 		t.Errorf("%+v", e)
 	}
 	if _, err := g.Ledger.VerifyCalls(t.Context()); err != nil {
@@ -90,7 +90,7 @@ func toolOf(t *testing.T, e CallEvent) string {
 	return d.ToolID
 }
 
-// The gateway takes records of the shell's own tools only, with payloads that are the event's.
+// The gateway stores records of the shell's own tools only, with payloads that match the event.
 func TestForgedShellRecords(t *testing.T) {
 	g := tableGateway(t)
 	boss := gate.Process().Principal
@@ -125,8 +125,8 @@ func TestForgedShellRecords(t *testing.T) {
 	}
 }
 
-// A run says whose call made it and who asked for it later, to everyone who may read it; lists show and filter it. A project that a caller
-// does not see shows no names.
+// A run shows whose call created it and who asked for it later, to everyone who may read it; lists show and filter
+// it. A project that a caller does not see shows no names.
 //
 // proves OPS-03
 func TestRunsSayWhoAsked(t *testing.T) {
@@ -179,7 +179,7 @@ func TestRunsSayWhoAsked(t *testing.T) {
 	}
 }
 
-// The table of a month is of the projects that the caller may read, and refuses what it would have to guess.
+// The table of a month covers the projects that the caller may read; a request that is ambiguous is refused.
 //
 // proves OPS-03
 func TestUsageOfAMonth(t *testing.T) {

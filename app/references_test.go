@@ -15,7 +15,7 @@ import (
 	"slurmgate/worker"
 )
 
-// point lets the reference genome stand for the bytes of a digit.
+// point binds the reference genome to content with the checksum digit repeated.
 func (g *Gateway) point(t *testing.T, digit string) (digest string) {
 	t.Helper()
 	sum := strings.Repeat(digit, 64)
@@ -26,8 +26,8 @@ func (g *Gateway) point(t *testing.T, digit string) (digest string) {
 	return "sha256:" + sum
 }
 
-// What a person approves is the content behind a reference: one that stands for something else by the time of the answer or of the call
-// needs another approval. An idempotency key covers the content too.
+// A person approves the content behind a reference: if the reference stands for other content when the approval is
+// answered or the call is made, the call needs another approval. An idempotency key covers the content too.
 //
 // proves DATA-07 HTC-07 HTC-10
 func TestApprovalCoversReferences(t *testing.T) {
@@ -80,7 +80,7 @@ func TestApprovalCoversReferences(t *testing.T) {
 	g.point(t, "c") // between approving and calling
 	refused(call(""), "consent_required")
 	g.point(t, "b")
-	refused(call(""), "consent_required") // the request about c took the place of the approval
+	refused(call(""), "consent_required") // the request about c replaced the approval
 	if code := g.answers(t, gate.Process().Principal, waiting(), true); code != "" {
 		t.Fatal(code)
 	}
@@ -103,7 +103,7 @@ func TestApprovalCoversReferences(t *testing.T) {
 	}
 }
 
-// A plan given by hand may name references, and is the same run as with what they stand for.
+// A user's plan may name references, and is the same run as with what they stand for.
 //
 // proves DATA-07
 func TestReferencesInPlans(t *testing.T) {
@@ -146,7 +146,7 @@ func TestReferencesInPlans(t *testing.T) {
 	}
 	p, err := g.Domain.Packs().Get("samtools.flagstat")
 	must(t, err)
-	row, err := g.pinReferences(t.Context(), plan.ProjectID("demo"), p, json.RawMessage(`{"bam":"ref:genome"}`)) // of a batch
+	row, err := g.pinReferences(t.Context(), plan.ProjectID("demo"), p, json.RawMessage(`{"bam":"ref:genome"}`)) // for a batch
 	if err != nil || string(row) != `{"bam":"ref:genome@sha256:`+strings.Repeat("b", 64)+`"}` {
 		t.Errorf("%s %v", row, err)
 	}
@@ -168,7 +168,7 @@ func TestReferencesOfWorkers(t *testing.T) {
 	b := workerGateway(t, t.TempDir(), "")
 	b.point(t, "a")
 	b.answers(func(w http.ResponseWriter, r worker.Request, _ int) { says(w, r, true, `"output":{"text":"x"}`) })
-	if res := b.call(scrape("ref:genome")); !res.OK { // an argument that is no artifact stays as it is
+	if res := b.call(scrape("ref:genome")); !res.OK { // an argument that is not an artifact is not changed
 		t.Fatalf("%+v", res.Error)
 	}
 	if got := string(b.sent()[0].Input); !strings.Contains(got, `"ref:genome"`) {

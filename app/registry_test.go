@@ -28,15 +28,15 @@ import (
 	"slurmgate/worker"
 )
 
-// tableGateway is a gateway with the shipped domain, a real ledger and a real store, but no Slurm: enough for every tool to decide whether
-// it will do something.
+// tableGateway returns a gateway with the shipped domain, a real ledger and a real store, but no Slurm: enough for
+// every tool to decide whether it accepts a call.
 func tableGateway(t *testing.T) *Gateway {
 	t.Helper()
 	return gatewayOver(t, t.TempDir(), "../domains/genomics",
 		"version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {x: [samtools]}}}\n")
 }
 
-// gatewayOver is such a gateway with another domain, another policy, and the ledger that lies in dir, if one does.
+// gatewayOver returns such a gateway with another domain, another policy, and the ledger in dir, if there is one.
 func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*site.Site)) *Gateway {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -101,7 +101,7 @@ func (anyImage) ExecArgs(spec plan.Spec, binds []plan.Bind, _ []run.Placed, _, _
 	return append([]string{fmt.Sprint(binds)}, spec.Execution.Command.Argv...)
 }
 
-// placement renders as much of a job as a test looks at.
+// placement renders the parts of a job that a test reads.
 type placement struct{}
 
 func (placement) RenderArray(run.JobSpec) ([]byte, error) { return nil, nil }
@@ -123,7 +123,7 @@ func (noWorkspace) RemoveRun(context.Context, string, map[int]string, func() (bo
 	return 0, nil
 }
 
-// Every tool says all that the faces and an auditor need, and the gateway's own operations are marked as such.
+// Every tool declares all that the faces and an auditor need, and the gateway's own operations are marked as such.
 //
 // proves HTC-05 AX-01
 func TestRegistryIsComplete(t *testing.T) {
@@ -190,10 +190,10 @@ func (g *Gateway) fill(t *testing.T, name string) belongings {
 	return g.fillAs(t, name, "")
 }
 
-// personOf are the users of this host for whom callers of the tests stand.
+// personOf maps callers of the tests to users of this host.
 var personOf = map[string]string{"alice": "1001 alice", "bob": "1002 bob"}
 
-// fillAs is fill with a run that a Unix user asked for and is executed as.
+// fillAs is fill with a run that a Unix user asked for and that is executed as that user.
 func (g *Gateway) fillAs(t *testing.T, name, user string) belongings {
 	t.Helper()
 	b := belongings{project: plan.ProjectOf(name), name: name}
@@ -223,7 +223,7 @@ func (g *Gateway) fillAs(t *testing.T, name, user string) belongings {
 	return b
 }
 
-// schemaDoc is as much of an input schema as values can be made from.
+// schemaDoc has the parts of an input schema from which values can be generated.
 type schemaDoc struct {
 	Type       any
 	Pattern    string
@@ -237,7 +237,7 @@ type schemaDoc struct {
 	Items      *schemaDoc
 }
 
-// value makes a value of a schema about the given things.
+// value generates a value of a schema about the given things.
 func (s schemaDoc) value(name string, b belongings) any {
 	switch {
 	case s.Type == "array" && s.Items != nil:
@@ -303,7 +303,7 @@ func (s schemaDoc) value(name string, b belongings) any {
 	return "x"
 }
 
-// argsOf gives sets of arguments of a tool: the required ones, then with each optional one, then with all.
+// argsOf returns sets of arguments of a tool: the required ones, then with each optional one, then with all.
 func (g *Gateway) argsOf(t *testing.T, x gate.Tool, b belongings) (out []map[string]any) {
 	t.Helper()
 	var s schemaDoc
@@ -354,9 +354,9 @@ func (g *Gateway) argsOf(t *testing.T, x gate.Tool, b belongings) (out []map[str
 
 var volatile = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|"(tool_call_id|trace_id)":"[^"]*"|"duration_ms":[0-9]+`)
 
-// What belongs to another project does not exist, whichever way the call comes, and so it is with projects of users'
-// own, which are asked for by id: over every tool of the registry with every argument, an answer about another's run,
-// artifact or project is, but for the id asked with, the answer about things that never were; and no list shows any of
+// Things of another project do not exist for a caller on any face, and neither do those in users' own projects, which
+// are named by id. For every tool of the registry with every argument, an answer about another's run, artifact or
+// project equals, except for the id in the call, the answer about things that never existed; and no list shows any of
 // it.
 //
 // proves OPS-04
@@ -402,7 +402,7 @@ func anotherDoesNotExist(t *testing.T, by gate.Transport, theirName, ownName, ne
 		for i := range foreign {
 			for _, dry := range []bool{false, true} {
 				calls++
-				ask(x, nothing[i], dry) // what the caller itself may make by it is there now for both
+				ask(x, nothing[i], dry) // what the caller itself may create by it now exists for both
 				a, b := ask(x, foreign[i], dry), ask(x, nothing[i], dry)
 				if normal(a, theirs) != normal(b, never) {
 					t.Errorf("%s %v: another's\n%s\nis not as nothing\n%s", x.ID, foreign[i], a, b)
@@ -418,7 +418,7 @@ func anotherDoesNotExist(t *testing.T, by gate.Transport, theirName, ownName, ne
 	if calls < 60 {
 		t.Errorf("only %d calls: does the table see the tools?", calls)
 	}
-	// The table sees what there is to see.
+	// The caller sees its own things.
 	for _, id := range []string{"run.list", "artifact.list"} {
 		got := ask(g.toolOf(t, id), map[string]any{}, false)
 		if !strings.Contains(got, own.run) && !strings.Contains(got, own.artifact) || strings.Contains(got, theirs.run) || strings.Contains(got,

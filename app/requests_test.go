@@ -17,8 +17,8 @@ import (
 	"slurmgate/run"
 )
 
-// Every tool of a pack takes the resources of its job beside its own arguments, and the pack sees none of that; what is not given changes
-// nothing.
+// Every tool of a pack accepts the resources of its job besides its own arguments, and the pack does not see them;
+// absent ones change nothing.
 func TestCallAsks(t *testing.T) {
 	g := tableGateway(t)
 	p, err := g.Domain.Packs().Get("samtools.flagstat")
@@ -44,7 +44,7 @@ func TestCallAsks(t *testing.T) {
 	}
 }
 
-// The name before a digest is the lock's name of just that digest.
+// The name before a digest is the lock's name of exactly that digest.
 func TestRawPlanNamesItsImage(t *testing.T) {
 	g := tableGateway(t)
 	b := g.fill(t, "own")
@@ -66,7 +66,7 @@ func TestRawPlanNamesItsImage(t *testing.T) {
 	}
 }
 
-// What a dry run supposed is the principal's own, for a while, and bounded.
+// What a dry run supposes is visible to its principal only, for a limited time, and bounded.
 func TestSupposed(t *testing.T) {
 	var s supposed
 	now := time.Now()
@@ -145,7 +145,7 @@ func FuzzTyped(f *testing.F) {
 	})
 }
 
-// Files with other content stay as they are, and then nothing at all is written; the same files again are no conflict.
+// If files with other content exist nothing is written; writing the same files again is no conflict.
 func TestWriteConverted(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "new", "domain")
 	files := []convert.File{{Path: "manifest.yaml", Data: []byte("a")}, {Path: "toolpacks/x.tool.yaml", Data: []byte("b")}}
@@ -171,7 +171,7 @@ func TestWriteConverted(t *testing.T) {
 	}
 }
 
-// Of a folder the files that tools are made of are read, none of a hidden folder, none behind a link.
+// Of a folder the files that define tools are read, none in a hidden folder, none behind a link.
 func TestGivenFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, data := range map[string]string{"a/x.tool.yaml": "x", "a/s.json": "{}", "a/code.py": "p", ".git/y.yaml": "y", "big.json": ""} {
@@ -194,8 +194,9 @@ func TestGivenFiles(t *testing.T) {
 	}
 }
 
-// typed reads a parameter as the tool's schema declares it: a string as it is typed, anything else as JSON. Where the schema allows strings
-// beside other types, JSON of another allowed type, or a string in quotes, is read as JSON; any other text is the string.
+// typed reads a parameter as the tool's schema declares it: a string literally, anything else as JSON. Where the
+// schema allows strings among other types, JSON of another allowed type, or a quoted string, is read as JSON; any
+// other text is the string.
 func typed(schema []byte, name, value string) (any, error) {
 	var types []string
 	s, found := SchemaOfArgs(schema).Property(name)

@@ -8,7 +8,7 @@ import (
 	"slurmgate/run"
 )
 
-// faces are callers with every right on the project, by the ways a call can come.
+// faces returns callers with every right on the project, by face.
 func faces() map[gate.Transport]gate.Caller {
 	out := map[gate.Transport]gate.Caller{}
 	for _, by := range []gate.Transport{gate.Local, gate.MCP, gate.Other} {
@@ -19,7 +19,7 @@ func faces() map[gate.Transport]gate.Caller {
 	return out
 }
 
-// outcome is the code of the error that a call ends with; empty: it succeeded.
+// outcome returns the code of the error that a call ends with; empty: it succeeded.
 func (g *Gateway) outcome(t *testing.T, who gate.Caller, tool string, args map[string]any, into any) string {
 	t.Helper()
 	res := g.Gate.Call(t.Context(), who, request(t, g.toolOf(t, tool), args, false))
@@ -32,7 +32,7 @@ func (g *Gateway) outcome(t *testing.T, who gate.Caller, tool string, args map[s
 	return ""
 }
 
-// asks are the requests that wait for an answer, newest first.
+// asks returns the requests that wait for an answer, newest first.
 func (g *Gateway) asks(t *testing.T) []gate.Approval {
 	t.Helper()
 	list, _, _, err := g.Ledger.Approvals(t.Context(), nil, false)
@@ -60,8 +60,9 @@ func (g *Gateway) newestAttempt(t *testing.T, runID string) int {
 	return v.Run.AttemptN
 }
 
-// A retry starts a job of the run's tool, so where policy wants an approval for that tool, it wants one for each retry, by whichever
-// way it comes: for the attempt that follows the named one, and for the resources that were shown. What starts nothing asks nobody.
+// A retry starts a job of the run's tool, so where policy wants an approval for that tool, it wants one for each
+// retry, on every face: for the attempt after the named one, and for the resources that were shown. A call that
+// starts nothing needs no approval.
 //
 // proves HTC-07
 func TestRetryNeedsTheToolsApproval(t *testing.T) {
@@ -126,7 +127,7 @@ func TestRetryNeedsTheToolsApproval(t *testing.T) {
 	}
 }
 
-// made is the output of a run of a.one, which needs no approval.
+// made returns the output of a run of a.one, which needs no approval.
 func (g *Gateway) made(t *testing.T) (artifactID string) {
 	t.Helper()
 	var first run.SubmitAnswer

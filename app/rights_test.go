@@ -12,7 +12,7 @@ import (
 	"slurmgate/gate"
 )
 
-// about are the rows of the ledger, but for records of calls, that are about the belongings.
+// about returns the rows of the ledger, except records of calls, that are about the belongings.
 func (g *Gateway) about(t *testing.T, b belongings) (rows []string) {
 	t.Helper()
 	for table, text := range g.tables(t) {
@@ -26,9 +26,9 @@ func (g *Gateway) about(t *testing.T, b belongings) (rows []string) {
 	return rows
 }
 
-// Rights are pairs. Every operation and tool of the registry is called with every set of its arguments about a project's things, for
-// callers who may do it elsewhere: the call is refused, nothing of the project changes, and no answer shows anything of it. The registry is
-// walked, so that no new operation is left out.
+// Rights are pairs. Every operation and tool of the registry is called with every set of its arguments about a
+// project's things, for callers who may do it elsewhere: the call is refused, nothing of the project changes, and no
+// answer shows anything of it. Taking the tools from the registry covers new operations.
 func TestEveryOperationHoldsPairs(t *testing.T) {
 	g := tableGateway(t)
 	a, b := g.fill(t, "first"), g.fill(t, "other one")
@@ -91,7 +91,7 @@ func TestEveryOperationHoldsPairs(t *testing.T) {
 	}
 }
 
-// The table above would also be satisfied by a gateway that refuses everything: with the pair, the same calls pass the gate.
+// A gateway that refuses everything would also pass the test above: with the pair, the same calls pass the gate.
 func TestEveryOperationIsOpenToItsPair(t *testing.T) {
 	g := tableGateway(t)
 	a, b := g.fill(t, "first"), g.fill(t, "other one")
@@ -113,7 +113,7 @@ func TestEveryOperationIsOpenToItsPair(t *testing.T) {
 	}
 }
 
-// Verifying all artifacts needs operate beside read, and is about the projects that have both.
+// Verifying all artifacts needs operate besides read, and covers the projects that have both.
 func TestVerifyAllHoldsPairs(t *testing.T) {
 	g := tableGateway(t)
 	a, b := g.fill(t, "first"), g.fill(t, "other one")

@@ -16,7 +16,7 @@ import (
 	"slurmgate/site"
 )
 
-// A run with an output LOG beside the gateway's own log can be read.
+// A run with an output LOG besides the gateway's own log can be read.
 func TestRunWithRolesThatDifferOnlyInCase(t *testing.T) {
 	g := tableGateway(t)
 	b := g.fill(t, "own")
@@ -42,7 +42,7 @@ func TestRunWithRolesThatDifferOnlyInCase(t *testing.T) {
 	}
 }
 
-// A caller sees how far the own import is, while it lasts; others see nothing of it.
+// A caller sees the progress of its own import while it lasts; others see nothing of it.
 //
 // proves DATA-05
 func TestProgressOfACall(t *testing.T) {
@@ -100,7 +100,8 @@ func TestProgressOfACall(t *testing.T) {
 	}
 }
 
-// A batch is told of by its name or id to places that the site allows; a receiver by its name, so that no call has its URL.
+// A notice of a batch, by its name or id, goes to places that the site allows; a receiver is named, so that no call
+// has its URL.
 //
 // proves MANY-05
 func TestNotifyBatch(t *testing.T) {
@@ -137,7 +138,7 @@ func TestNotifyBatch(t *testing.T) {
 			t.Errorf("%s: %+v", want, err)
 		}
 	}
-	// The row is dropped: the batch is over, and the notice is due in that transaction.
+	// The row is dropped: the batch has ended, and the notice becomes due in the same transaction.
 	var changed BatchChanged
 	if err := g.callBatch(t, "batch.cancel", map[string]any{"batch": "b"}, &changed); err != nil || changed.Changed != 1 || !changed.Over {
 		t.Errorf("%+v %+v", err, changed)

@@ -13,7 +13,7 @@ import (
 	"slurmgate/site"
 )
 
-// stored is an artifact with a content that no call has looked at, as a job's output is.
+// stored adds an artifact without a call that checks its content, like a job's output.
 func (g *Gateway) stored(t *testing.T, content, typ string) string {
 	t.Helper()
 	sum, size, err := g.Store.Put(t.Context(), strings.NewReader(content), int64(len(content)))
@@ -28,8 +28,8 @@ func (g *Gateway) stored(t *testing.T, content, typ string) string {
 	return a.ID
 }
 
-// Of the planted kinds at most five survive on the way through the gateway: as an argument, in an environment, a label, an error, a
-// preview of text and one of a table. What laboratories write passes.
+// At most five of the planted kinds of secrets pass the gateway: as an argument, in an environment, a label, an
+// error, a preview of text and one of a table. Typical texts of laboratories pass.
 func TestSecretsThroughTheGateway(t *testing.T) {
 	g := tableGateway(t)
 	who := everything("a", plan.ProjectID("mine"))
@@ -87,7 +87,7 @@ func TestSecretsThroughTheGateway(t *testing.T) {
 	}
 }
 
-// said is what an answer says, without JSON's escapes.
+// said returns the text of an answer, without JSON's escapes.
 func said(res gate.Response) string {
 	var v any
 	if json.Unmarshal(res.Result, &v) != nil {
@@ -96,7 +96,8 @@ func said(res gate.Response) string {
 	return fmt.Sprint(v)
 }
 
-// A preview is cut after it was searched: neither half of a secret at its edges is shown, whatever row or line it begins with.
+// A preview is cut after the search for secrets: neither half of a secret at its edges is shown, whatever row or line
+// it begins with.
 func TestPreviewsAreCutOutsideSecrets(t *testing.T) {
 	g := tableGateway(t)
 	who := everything("a", plan.ProjectID("mine"))
@@ -151,7 +152,7 @@ func TestPreviewsAreCutOutsideSecrets(t *testing.T) {
 	}
 }
 
-// A site's own patterns hold in arguments and in previews.
+// A site's own patterns apply to arguments and previews.
 func TestPatternsOfTheSite(t *testing.T) {
 	g := gatewayOver(t, t.TempDir(), "../domains/genomics", "version: 1\n", func(s *site.Site) {
 		s.Secrets.Patterns = []site.SecretPattern{{Name: "key of the LIMS", Pattern: `\bLIMS-([0-9]{6})\b`, Keywords: []string{"LIMS-"}},

@@ -31,7 +31,7 @@ tools:
     sensitive: [api_token, login]
 `
 
-// leaks is where a value was found: any file below dir that holds it, as it is or as JSON and URLs would have it.
+// leaks lists where a value was found: any file below dir that contains it, plain or encoded as in JSON and URLs.
 func leaks(t *testing.T, dir string, values []string) (found []string) {
 	t.Helper()
 	files := 0
@@ -61,8 +61,9 @@ func leaks(t *testing.T, dir string, values []string) (found []string) {
 	return found
 }
 
-// The value of a sensitive argument reaches the worker. It is in no file of the gateway, neither while the worker has the call, which is
-// what a gateway that is killed leaves behind, nor after the call succeeded, failed, was refused, rehearsed, or got no answer.
+// The value of a sensitive argument reaches the worker. It is in no file of the gateway: neither while the worker has
+// the call, which is the state that a killed gateway leaves, nor after the call succeeded, failed, was refused,
+// rehearsed, or got no answer.
 func TestSensitiveArguments(t *testing.T) {
 	t.Parallel() // it waits for seconds
 	values := []string{"ghp_0123456789abcdefghijABCDEFGHIJ012345", `it's a "quiet" day/7`, "31415926"}
@@ -88,7 +89,8 @@ func TestSensitiveArguments(t *testing.T) {
 		if in := string(r.Input); !strings.Contains(in, token) || !strings.Contains(in, pin) || strings.Contains(in, gate.Redacted) {
 			t.Errorf("the worker was given %s", in)
 		}
-		// What to do is read from the request: one that its caller gave up may be read while the next is being made.
+		// The request itself selects the answer: one that its caller gave up may be read while the next is being
+		// made.
 		var in struct {
 			URL string `json:"url"`
 		}

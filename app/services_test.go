@@ -24,7 +24,7 @@ import (
 	"slurmgate/worker"
 )
 
-// bench is a gateway whose tools are carried out by a worker of the test.
+// bench is a gateway whose tools are executed by a worker of the test.
 type bench struct {
 	*Gateway
 	t      *testing.T
@@ -49,7 +49,8 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, req, n)
 }
 
-// answers sets what the worker does with further requests, which n counts from 1. One whose caller gave up may still come.
+// answers sets how the worker answers further requests, which n counts from 1. A request whose caller gave up may
+// still come.
 func (b *bench) answers(f func(w http.ResponseWriter, r worker.Request, n int)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,7 +91,7 @@ tools:
     timeout_sec: 20
 `
 
-// workerGateway is a gateway over the ledger in dir, whose tools web.scrape and web.hash the bench carries out.
+// workerGateway returns a gateway over the ledger in dir, whose tools web.scrape and web.hash the bench executes.
 func workerGateway(t *testing.T, dir, policy string) *bench {
 	t.Helper()
 	b := &bench{t: t, answer: func(w http.ResponseWriter, r worker.Request, n int) {
@@ -115,7 +116,7 @@ func workerGateway(t *testing.T, dir, policy string) *bench {
 	return b
 }
 
-// scrape is the envelope of a call of web.scrape.
+// scrape returns the envelope of a call of web.scrape.
 func scrape(url string) gate.Request {
 	return gate.NewRequest("web.scrape", "0.1.0", json.RawMessage(`{"url":"`+url+`"}`))
 }
@@ -135,8 +136,8 @@ func (b *bench) run(id string) run.View {
 	return v
 }
 
-// A call of a service worker is a run. It is stored as running before the worker has a byte of it, the worker is told its id and an
-// absolute deadline, and its answer is the worker's output and nothing else.
+// A call of a service worker is a run. It is stored as running before the worker has a byte of it, the worker gets
+// its id and an absolute deadline, and its answer is the worker's output and nothing else.
 //
 // proves AX-05 AX-04 ARC-11
 func TestWorkerCallIsARun(t *testing.T) {
@@ -179,8 +180,9 @@ func TestWorkerCallIsARun(t *testing.T) {
 	}
 }
 
-// The same call is the same run: an envelope that comes twice, and one that comes while the first is under way, send nothing. A call of
-// its own is a run of its own. A deterministic tool answers from the run that succeeded, and tries again after a failure.
+// The same call is the same run: a repeated envelope, and one that comes while the first is in progress, send
+// nothing. Another call is another run. A deterministic tool answers from the run that succeeded, and tries again
+// after a failure.
 //
 // proves ARC-11 AX-05
 func TestSameWorkerCallIsTheSameRun(t *testing.T) {
@@ -226,8 +228,8 @@ func TestSameWorkerCallIsTheSameRun(t *testing.T) {
 	}
 }
 
-// What a worker reports, and what the gateway reports about it, is the run's end and the caller's answer: code, kind, whether to try again,
-// and the worker's own details.
+// The error of a worker, and what the gateway reports about it, is the run's end and the caller's answer: code, kind,
+// whether to try again, and the worker's own details.
 //
 // proves AX-06
 func TestWorkerErrors(t *testing.T) {
@@ -320,8 +322,9 @@ func TestCodesAtRun(t *testing.T) {
 	}
 }
 
-// A call whose gateway died is failed, outcome_unknown, with the next one's start. The same idempotency key gives that outcome, and nothing
-// is sent again, whether the tool is deterministic or not; no retry sends it either.
+// A call whose gateway died has failed with outcome_unknown once the next one starts. The same idempotency key gives
+// that outcome, and no request is sent again, whether the tool is deterministic or not; a retry does not send it
+// either.
 //
 // proves AX-05
 func TestWorkerCallInDoubt(t *testing.T) {
@@ -364,7 +367,8 @@ func TestWorkerCallInDoubt(t *testing.T) {
 	close(hold)
 }
 
-// A cancel ends the gateway's wait at once, and says that it is unknown what the worker did. What the worker answers later changes nothing.
+// A cancel ends the gateway's wait immediately, with an unknown outcome. A later answer of the worker changes
+// nothing.
 func TestCancelWorkerCall(t *testing.T) {
 	b := workerGateway(t, t.TempDir(), "")
 	entered, left := make(chan string, 1), make(chan struct{})
@@ -391,8 +395,8 @@ func TestCancelWorkerCall(t *testing.T) {
 	}
 }
 
-// An answer beyond 32 KiB is an artifact of the run's project and an output of the run; a repeated call names the same one. A secret in an
-// answer is nowhere.
+// An answer beyond 32 KiB is an artifact of the run's project and an output of the run; a repeated call names the
+// same one. A secret in an answer is stored nowhere.
 //
 // proves ARC-01 HTC-04
 func TestLargeWorkerAnswer(t *testing.T) {
@@ -436,7 +440,7 @@ func TestLargeWorkerAnswer(t *testing.T) {
 	}
 }
 
-// What a worker's answer names is only text: neither the answer nor its record is about the run of another.
+// Ids in a worker's answer are only text: neither the answer nor its record is about another's run.
 func TestWorkerNamesAnothersRun(t *testing.T) {
 	b := workerGateway(t, t.TempDir(), "")
 	other := b.call(scrape("https://example.org/other")).RunID
@@ -449,7 +453,8 @@ func TestWorkerNamesAnothersRun(t *testing.T) {
 	}
 }
 
-// Calls of workers have slots of their own: those of a tool that are all in use refuse one more, with what to do, and delay no other call.
+// Calls of workers have separate slots: when all slots of a tool are in use one more call is refused, with advice,
+// and no other call is delayed.
 //
 // proves AX-08
 func TestWorkerCallsHaveTheirOwnSlots(t *testing.T) {
@@ -480,7 +485,7 @@ func TestWorkerCallsHaveTheirOwnSlots(t *testing.T) {
 	}
 }
 
-// Service workers need a capability of their own: who may submit jobs may not therefore send data into a network.
+// Service workers need a separate capability: the right to submit jobs is not the right to send data into a network.
 func TestWorkerCapability(t *testing.T) {
 	b := workerGateway(t, t.TempDir(), "")
 	may := func(capability string) gate.Caller {
@@ -496,7 +501,8 @@ func TestWorkerCapability(t *testing.T) {
 	}
 }
 
-// A hybrid tool is a job's, unless policy sends its calls to its worker; a policy that names another tool there is refused.
+// A hybrid tool starts jobs, unless policy sends its calls to its worker; a policy that names another tool there is
+// refused.
 //
 // proves AX-07
 func TestHybridByPolicy(t *testing.T) {
@@ -527,7 +533,8 @@ func TestHybridByPolicy(t *testing.T) {
 	}
 }
 
-// The gateway waits no longer than the deadline. The run then says that it is unknown what the worker did, in the caller's words a timeout.
+// The gateway waits no longer than the deadline. The run then ends with an unknown outcome, and the caller gets a
+// timeout.
 func TestWorkerAnswersLate(t *testing.T) {
 	t.Parallel() // it waits for seconds
 	b := workerGateway(t, t.TempDir(), "")
@@ -551,7 +558,8 @@ func TestWorkerAnswersLate(t *testing.T) {
 	}
 }
 
-// Calls of workers are no jobs: nobody's share of a cluster, no workspace to remove, and no row of a month's usage.
+// Calls of workers are not jobs: they count in no share of a cluster, and have no workspace to remove and no row in a
+// month's usage.
 func TestWorkerCallsAreNoJobs(t *testing.T) {
 	b := workerGateway(t, t.TempDir(), "")
 	res := b.call(scrape("https://example.org"))
@@ -578,7 +586,8 @@ func TestWorkerCallsAreNoJobs(t *testing.T) {
 	}
 }
 
-// The event of a call whose answer is an artifact has the answer's hash and handle, and so has that of a call that repeats it.
+// The event of a call whose answer is an artifact has the answer's hash and handle, and so has that of a repeated
+// call.
 //
 // proves HTC-08 HTC-09
 func TestLargeAnswerOfAWorkerIsRecorded(t *testing.T) {

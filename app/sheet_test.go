@@ -13,7 +13,7 @@ import (
 	"slurmgate/toolpack"
 )
 
-// Rows in the call are what the same sheet is: the same requests under the same name are the same batch.
+// Rows in the call equal the same sheet: the same requests under the same name are the same batch.
 //
 // proves MANY-01
 func TestRowsAreASheet(t *testing.T) {
@@ -38,7 +38,7 @@ func TestRowsAreASheet(t *testing.T) {
 	}
 }
 
-// Every mistake of all rows is told at once, each with its row, also an artifact that is not there.
+// All mistakes of all rows are reported together, each with its row, including an artifact that does not exist.
 //
 // proves MANY-01
 func TestRowMistakes(t *testing.T) {
@@ -92,7 +92,7 @@ func TestRowMistakes(t *testing.T) {
 	}
 }
 
-// asUTF16 writes a text as spreadsheets do when asked for "Unicode text".
+// asUTF16 encodes a text as spreadsheets do for "Unicode text".
 func asUTF16(text string, big bool) string {
 	var b strings.Builder
 	for _, u := range utf16.Encode([]rune("\ufeff" + text)) {
@@ -137,7 +137,7 @@ func TestSheetEncodings(t *testing.T) {
 	}
 }
 
-// A sheet whose bytes do not prove what they are is refused, with what they are and how to save it.
+// A sheet whose bytes do not prove their form is refused, with the form that they seem to have and how to save it.
 func TestSheetEncodingsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, code, msg, hint string }{
 		"a workbook":      {"PK\x03\x04\x14\x00", "SHEET-WORKBOOK", "workbook", "CSV UTF-8"},
@@ -156,7 +156,7 @@ func TestSheetEncodingsRefused(t *testing.T) {
 	}
 }
 
-// What a sheet says twice is warned of, and its samples are counted, whatever the number of rows.
+// Repetitions in a sheet cause warnings, and its samples are counted, whatever the number of rows.
 func TestRowWarnings(t *testing.T) {
 	ids := strings.NewReplacer("$1", readsA, "$2", readsB, "$3", "art_22222222222222222222222222", "$4", "art_33333333333333333333333333")
 	const lanes, shared, twice = "samples in several rows", "one file for several samples", "one file for two inputs of a row"
@@ -201,7 +201,8 @@ func TestRowWarnings(t *testing.T) {
 	}
 }
 
-// ownTool is a tool with a parameter named as each column of a row itself; sample is the schema of that parameter.
+// ownTool returns a tool with parameters named like the columns of a row; sample is the schema of the parameter
+// sample.
 func ownTool(sample string) ToolDoc {
 	schema := `{"type":"object","additionalProperties":false,"properties":{"reads":{"type":"string"},"sample":` + sample + `,
  "label":{"type":"string"},"tags":{"type":"array","items":{"type":"string"}}}}`
@@ -216,7 +217,7 @@ const (
 	textType = `{"type":"string"}`
 )
 
-// shownRows writes rows and mistakes of a sheet as a test compares them.
+// shownRows formats rows and mistakes of a sheet for comparison.
 func shownRows(rows []sheetArgs, problems any) string {
 	text := ""
 	for _, r := range rows {
@@ -250,7 +251,8 @@ func TestOwnColumnsReachParameters(t *testing.T) {
 	}
 }
 
-// A sample that cannot name a row is refused although the tool would take it; a row without a sample gives the parameter nothing.
+// A sample that cannot name a row is refused although the tool would accept it; a row without a sample does not set
+// the parameter.
 func TestSampleThatNamesNoRow(t *testing.T) {
 	sheet, err := ReadSheet(context.Background(), []byte("sample,reads\na/b,"+readsA+"\n,"+readsB+"\n"))
 	must(t, err)
@@ -264,7 +266,7 @@ func TestSampleThatNamesNoRow(t *testing.T) {
 	}
 }
 
-// An input named sample is a file: its column is that file alone, and names no row.
+// An input named sample is a file: its column is only that file, and does not name the row.
 func TestInputNamedSample(t *testing.T) {
 	tool := ownTool(textType)
 	tool.Inputs = append(tool.Inputs, PackInput{Param: "sample", Role: "sample"})
@@ -276,8 +278,9 @@ func TestInputNamedSample(t *testing.T) {
 	}
 }
 
-// In a sheet of several steps the column sample names the rows of all of them and reaches each parameter of that name; STEP.sample is an
-// argument of that step alone, and where another step makes the argument the column only names the row.
+// In a sheet of several steps the column sample names the rows of all of them and sets each parameter of that name;
+// STEP.sample is an argument of that step only, and where another step makes the argument the column only names the
+// row.
 func TestSampleOfSteps(t *testing.T) {
 	plain := ownTool(textType)
 	fed := ownTool(textType)

@@ -12,7 +12,7 @@ import (
 	"slurmgate/gate"
 )
 
-// hostileSheets are sheets of about n bytes that once took gigabytes of memory or hours of processor time.
+// hostileSheets returns sheets of about n bytes that once took gigabytes of memory or hours of processor time.
 func hostileSheets(n int) map[string]string {
 	repeat := func(head, unit, tail string) string {
 		return head + strings.Repeat(unit, (n-len(head)-len(tail))/len(unit)) + tail
@@ -49,7 +49,7 @@ func hostileSheets(n int) map[string]string {
 	}
 }
 
-// A sheet of any shape costs no more memory than a few times its size, and is read as far as its first bound.
+// A sheet of any shape takes no more memory than a few times its size, and is read only up to its first bound.
 //
 // proves MANY-01
 func TestHostileSheets(t *testing.T) {
@@ -64,7 +64,7 @@ func TestHostileSheets(t *testing.T) {
 			err = wrong.err()
 		}
 		runtime.ReadMemStats(&after)
-		const most = 4*size + 16*MaxSheetRows*maxColumns // of each cell its place
+		const most = 4*size + 16*MaxSheetRows*maxColumns // the size, and a header for each cell
 		if took := after.TotalAlloc - before.TotalAlloc; took > most {
 			t.Errorf("a sheet of %d MiB (%s) took %d MiB of memory, want at most %d", size>>20, name, took>>20, most>>20)
 		}
@@ -75,7 +75,7 @@ func TestHostileSheets(t *testing.T) {
 	}
 }
 
-// A sheet is read no further once its caller has left.
+// Reading a sheet stops when its caller has left.
 func TestReadSheetEnds(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
@@ -84,7 +84,7 @@ func TestReadSheetEnds(t *testing.T) {
 	}
 }
 
-// What all rows have together is bounded, too: arguments for all rows would be stored with each.
+// The size of all rows together is bounded too: arguments for all rows would be stored with each.
 func TestRowsTogetherAreBounded(t *testing.T) {
 	set := Row{"note": []byte(`"` + strings.Repeat("x", 20<<10) + `"`)}
 	doc := sheetTool()
@@ -101,7 +101,8 @@ func TestRowsTogetherAreBounded(t *testing.T) {
 	}
 }
 
-// A batch whose caller leaves while its rows are checked is not recorded, and one that the gateway ends is told to ask again.
+// A batch whose caller leaves while its rows are checked is not recorded; if the gateway stops, the caller is advised
+// to repeat the call.
 //
 // proves MANY-01
 func TestBatchEndsWithItsCaller(t *testing.T) {
@@ -118,7 +119,7 @@ func TestBatchEndsWithItsCaller(t *testing.T) {
 			g.UnixUser = func(ctx context.Context, _ string, _ gate.Principal) (string, error) { // asked for each row
 				if checks++; checks == 3 {
 					end(g, leave)
-					<-ctx.Done() // the call is told by a goroutine
+					<-ctx.Done() // a goroutine cancels the call
 				}
 				return "", nil
 			}

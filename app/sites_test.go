@@ -17,7 +17,7 @@ import (
 	"slurmgate/site"
 )
 
-// twoSites is a gateway with the clusters alpha and beta.
+// twoSites returns a gateway with the clusters alpha and beta.
 func twoSites(t *testing.T, policyText string) *Gateway {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,8 +35,8 @@ func twoSites(t *testing.T, policyText string) *Gateway {
 	return withDemoFiles(t, gatewayOver(t, dir, "testdata/demo/domain", policyText, func(made *site.Site) { *made = *s }))
 }
 
-// The caller of a tool may name a site where there is a choice; it is no argument of the tool itself, and decides where the run goes and
-// what the site adds to its placement.
+// The caller of a tool may name a site where there are several; that is not an argument of the tool itself. It
+// decides where the run goes and what the site adds to its placement.
 //
 // proves SITE-07
 func TestSiteArgument(t *testing.T) {
@@ -83,7 +83,8 @@ func TestSiteArgument(t *testing.T) {
 	}
 }
 
-// Where the first of several sites is not allowed, an unnamed run goes to the next, and naming it is a policy fault.
+// Where the first of several sites is not allowed, a run without a site goes to the next, and naming the first is a
+// policy fault.
 func TestSiteNotAllowed(t *testing.T) {
 	g := twoSites(t, "version: 1\nsites: {allowlist: [beta]}\n")
 	if s, err := g.cluster(""); err != nil || s.Name != "beta" {
@@ -97,8 +98,8 @@ func TestSiteNotAllowed(t *testing.T) {
 	}
 }
 
-// The list of sites says of each whether it carries out runs and why not; what a site said, which names hosts and folders, is for
-// administrators, and runs are those of the caller's projects.
+// The list of sites shows for each whether it executes runs and why not. Only administrators see a site's own
+// messages, which name hosts and folders, and runs are those of the caller's projects.
 //
 // proves SITE-07
 func TestSiteList(t *testing.T) {
@@ -155,7 +156,7 @@ func TestSiteList(t *testing.T) {
 		"capability_denied", nil)
 }
 
-// The status names a site that the site file no longer has while runs there have not ended, and says what to do.
+// The status names a site that the site file no longer has while runs there have not ended, with advice.
 //
 // proves SITE-07
 func TestStatusNamesRemovedSites(t *testing.T) {

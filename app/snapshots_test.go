@@ -12,8 +12,8 @@ import (
 	"slurmgate/run"
 )
 
-// What a sweep or a verification answers depends on what it met, and so does its run: the same state is the same run at any time, another
-// state is another one.
+// The answer of a sweep or a verification depends on the state that it found, and so does its run: the same state is
+// the same run at any time, another state is another run.
 //
 // proves ARC-11
 func TestSnapshotsOfTheStore(t *testing.T) {
@@ -62,7 +62,7 @@ func TestSnapshotsOfTheStore(t *testing.T) {
 	}
 }
 
-// damageObject changes stored bytes behind the store's back, or removes them.
+// damageObject changes or removes stored bytes without the store.
 func damageObject(g *Gateway, sum string, bytes []byte) error {
 	dir := filepath.Join(g.Site.Gateway.StateDir, "artifacts")
 	return filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -76,7 +76,8 @@ func damageObject(g *Gateway, sum string, bytes []byte) error {
 	})
 }
 
-// The same read of an unchanged ledger is the same run, whenever it is made; the answers of those left out change with every recorded call.
+// The same read of an unchanged ledger is the same run at any time; the answers of those left out change with every
+// recorded call.
 //
 // proves ARC-11
 func TestTheSameReadIsTheSameRun(t *testing.T) {
@@ -102,7 +103,7 @@ func TestTheSameReadIsTheSameRun(t *testing.T) {
 	named := map[string]any{"batch": started.BatchID, "approval_id": g.question(t, lab().Principal, gate.All).ID, "tool_id": "a.one",
 		"tool_call_id": call}
 	aboutCalls := []string{"event.list", "event.verify", "run.provenance"}
-	elsewhere := []string{"slurm.job.logs", "batch.table", "artifact.preview.image"} // they need files that this gateway has not
+	elsewhere := []string{"slurm.job.logs", "batch.table", "artifact.preview.image"} // they need files that this gateway does not have
 	answered := map[string]bool{}
 	round := func() map[string]string {
 		ids := map[string]string{}

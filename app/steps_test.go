@@ -12,7 +12,7 @@ import (
 	"slurmgate/run"
 )
 
-// A sheet takes outputs of another batch by sample, and every mistake is told at once.
+// A sheet takes outputs of another batch by sample, and all mistakes are reported together.
 //
 // proves MANY-04
 func TestBatchBySample(t *testing.T) {
@@ -128,7 +128,7 @@ func (g *Gateway) until(t *testing.T, batch string, ok func(BatchStatusAnswer) b
 	})
 }
 
-// Every mistake of a steps file is told at once, with its line.
+// All mistakes of a steps file are reported together, with their lines.
 func TestReadSteps(t *testing.T) {
 	for text, want := range map[string][]string{
 		"steps: []\n": {"1 steps"},

@@ -21,7 +21,7 @@ func (g *Gateway) calls(t *testing.T, who gate.Principal, tool, args string, key
 	return g.Gate.Call(t.Context(), gate.Caller{Principal: who, Transport: gate.Local}, req)
 }
 
-// A token grants no more than its maker has, and no longer than the maker's own credentials last.
+// A token grants no more than its creator has, and for no longer than the creator's credentials last.
 func TestTokenWithinItsMaker(t *testing.T) {
 	g := tableGateway(t)
 	demo := []string{plan.ProjectID("demo")}
@@ -51,7 +51,8 @@ func TestTokenWithinItsMaker(t *testing.T) {
 	}
 }
 
-// The same call under the same key makes no second token, and its answer says that the text is gone and what to do.
+// The same call with the same key creates no second token, and its answer states that the text is gone and what to
+// do.
 func TestTokenUnderOneKey(t *testing.T) {
 	g := tableGateway(t)
 	boss := gate.Process().Principal
@@ -100,7 +101,8 @@ func TestApprovalAnsweredAgain(t *testing.T) {
 	}
 }
 
-// A revoked token does not live on in the tokens that were created with it: the answer names them, and they can be revoked with it.
+// Revoking a token need not leave the tokens created with it valid: the answer names them, and they can be revoked
+// with it.
 func TestRevokedWithItsDescendants(t *testing.T) {
 	g := tableGateway(t)
 	boss := gate.Process().Principal

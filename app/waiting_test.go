@@ -17,8 +17,8 @@ import (
 	"slurmgate/site"
 )
 
-// chainGateway is a gateway with tools that feed each other: a.one makes a text of reads, b.two and c.three a text of a text, d.pair one of
-// two.
+// chainGateway returns a gateway with tools that feed each other: a.one makes a text from reads, b.two and c.three a
+// text from a text, d.pair one from two.
 func chainGateway(t *testing.T, rules ...string) *Gateway {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,7 +69,7 @@ func (g *Gateway) does(t *testing.T, tool string, args map[string]any, into any)
 	}
 }
 
-// isOver ends a run as an engine would, with bytes of its own as its output.
+// isOver ends a run as an engine does; its output has unique bytes.
 func (g *Gateway) isOver(t *testing.T, runID string, s run.State) (artifactID string) {
 	t.Helper()
 	v, err := g.Ledger.View(t.Context(), runID)
@@ -93,7 +93,7 @@ func (g *Gateway) isOver(t *testing.T, runID string, s run.State) (artifactID st
 	return artifactID
 }
 
-// became waits until a run that waited is another, and returns that one's id.
+// became waits until a run that waited has become another, and returns the id of that run.
 func (g *Gateway) became(t *testing.T, id string) (runID string) {
 	t.Helper()
 	await(t, func() (bool, string) {
@@ -130,7 +130,7 @@ func (g *Gateway) waiting(t *testing.T, id string) run.View {
 	return v
 }
 
-// await waits until ok; the test's failure says what it reported last.
+// await waits until ok returns true; on failure the test reports ok's last report.
 func await(t *testing.T, ok func() (done bool, report string)) {
 	t.Helper()
 	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -144,8 +144,8 @@ func await(t *testing.T, ok func() (done bool, report string)) {
 	}
 }
 
-// A chain of three: the second and third wait, and become ordinary runs one after the other, with the ids that requests with the artifacts
-// have. Every look by the id under which a run waited finds the run.
+// A chain of three: the second and third wait, and become ordinary runs one after the other, with the ids that
+// requests with the artifacts have. Every read by the id under which a run waited finds the run.
 //
 // proves MANY-04
 func TestChainOfRuns(t *testing.T) {
@@ -178,7 +178,7 @@ func TestChainOfRuns(t *testing.T) {
 	var first, w, second string
 	var ending sync.WaitGroup
 	ending.Go(func() {
-		time.Sleep(300 * time.Millisecond) // the look below has begun
+		time.Sleep(300 * time.Millisecond) // the read below has begun
 		first = g.isOver(t, one.RunID, run.Succeeded)
 		w = g.became(t, two.RunID)
 		second = g.isOver(t, w, run.Succeeded)
@@ -224,7 +224,8 @@ func TestChainOfRuns(t *testing.T) {
 	}
 }
 
-// The artifact was asked for first, then the run that makes it: the same run answers. Two promises of one thing are one run.
+// A request names first the artifact, then the run that makes it: the same run answers. Two promises of one thing are
+// one run.
 //
 // proves MANY-04
 func TestPromiseAfterArtifact(t *testing.T) {
@@ -236,13 +237,13 @@ func TestPromiseAfterArtifact(t *testing.T) {
 	g.does(t, "b.two", map[string]any{"x": x.RunID + ":out"}, &p)
 	g.does(t, "c.three", map[string]any{"x": p.RunID + ":out"}, &q)
 	out := g.isOver(t, x.RunID, run.Succeeded)
-	g.does(t, "b.two", map[string]any{"x": out}, &a) // before the gateway looks after the one that waits
+	g.does(t, "b.two", map[string]any{"x": out}, &a) // before the gateway processes the one that waits
 	g.StartLoop(t.Context())
 	defer g.StopLoop()
 	if w := g.became(t, p.RunID); w != a.RunID {
 		t.Errorf("%+v, want %s", w, a.RunID)
 	}
-	var also run.SubmitAnswer // by the other name of what it waits for
+	var also run.SubmitAnswer // by the other name of its input
 	g.does(t, "c.three", map[string]any{"x": a.RunID + ":out"}, &also)
 	if also.RunID == q.RunID {
 		t.Error("two promises have one id")
@@ -254,8 +255,9 @@ func TestPromiseAfterArtifact(t *testing.T) {
 	}
 }
 
-// What will never be there ends what waits for it, along the whole chain, with a reason; after the cause is mended a retry has it wait
-// again. A cancel tells what waits. What a caller may no longer do is not done for it.
+// An input that will never exist ends the runs that wait for it, along the whole chain, with a reason; once the cause
+// is mended a retry has them wait again. A cancel reports what waits. A caller that has lost a right gets nothing
+// done with it.
 //
 // proves MANY-04
 func TestBrokenPromises(t *testing.T) {
@@ -299,7 +301,7 @@ func TestBrokenPromises(t *testing.T) {
 	}
 	g.endedWaiting(t, q.RunID)
 
-	// A run that is over and failed, a role that is not there, a run of nobody.
+	// A run that has failed, a role that does not exist, a run that does not exist.
 	var y run.SubmitAnswer
 	g.does(t, "a.one", map[string]any{"x": id[1]}, &y)
 	for in, want := range map[string]string{y.RunID + ":oot": "did you mean out?", "run_00000000000000000000000000:out": "run_not_found",
@@ -309,7 +311,7 @@ func TestBrokenPromises(t *testing.T) {
 		}
 	}
 
-	// Whoever asked may not any more when the input is there.
+	// The caller has lost the right by the time the input is there.
 	var z run.SubmitAnswer
 	g.does(t, "b.two", map[string]any{"x": y.RunID + ":out"}, &z)
 	w := g.waiting(t, z.RunID)
@@ -323,15 +325,15 @@ func TestBrokenPromises(t *testing.T) {
 		Asking: &run.Asking{Principal: w.Waiting.Principal}}); err != nil {
 		t.Fatal(err)
 	}
-	g.loop.poke() // as a retry does: the loop may have seen that none waits
+	g.loop.poke() // as a retry does: the loop may have found no waiting run
 	g.isOver(t, y.RunID, run.Succeeded)
 	if w := g.endedWaiting(t, z.RunID); w.Reason != "capability_denied" {
 		t.Errorf("%+v", w)
 	}
 }
 
-// A request with outputs of runs that is repeated is the run that it was, whatever has become of that run and of those: one that was
-// cancelled does not start, and one whose input failed is no error.
+// A repeated request with outputs of runs is the same run, whatever the state of that run and of those: a cancelled
+// one does not start, and one whose input failed is no error.
 func TestChainedRequestRepeated(t *testing.T) {
 	g := chainGateway(t)
 	g.StartLoop(t.Context())
@@ -345,7 +347,7 @@ func TestChainedRequestRepeated(t *testing.T) {
 	g.does(t, "b.two", map[string]any{"x": y.RunID + ":out"}, &failed)
 	g.does(t, "slurm.job.cancel", map[string]any{"run_id": cancelled.RunID}, new(CancelAnswer))
 	g.isOver(t, x.RunID, run.Succeeded)
-	g.does(t, "d.pair", map[string]any{"x": x.RunID + ":out", "y": z.RunID + ":out"}, &pair) // one of two is there
+	g.does(t, "d.pair", map[string]any{"x": x.RunID + ":out", "y": z.RunID + ":out"}, &pair) // one of two exists
 	g.isOver(t, y.RunID, run.Failed)
 	g.endedWaiting(t, failed.RunID)
 	g.isOver(t, z.RunID, run.Succeeded)
@@ -370,8 +372,8 @@ func TestChainedRequestRepeated(t *testing.T) {
 	}
 }
 
-// A gateway that dies between the run that a waiting one becomes and whatever follows finds the run again: the next one makes the same
-// call.
+// A gateway that dies between the creation of the run that a waiting one becomes and the step after it finds the run
+// again: the next gateway makes the same call.
 //
 // proves MANY-04
 func TestWaitingSurvives(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"slurmgate/run"
 )
 
-// asked waits until a run waits for a person's approval, and returns what was asked for.
+// asked waits until a run waits for a person's approval, and returns the run and the request.
 func (g *Gateway) asked(t *testing.T, runID string) (run.GetAnswer, gate.Approval) {
 	t.Helper()
 	await(t, func() (bool, string) {
@@ -32,8 +32,8 @@ func (g *Gateway) asked(t *testing.T, runID string) (run.GetAnswer, gate.Approva
 	return got, a
 }
 
-// A tool that needs a person's approval waits for its input first, and asks when that is there, for the call with the artifact. The answer
-// starts it at once, or ends it; nothing starts without.
+// A tool that needs a person's approval waits for its input first, and then asks, for the call with the artifact. The
+// answer starts the run immediately, or ends it; no run starts without an answer.
 //
 // proves MANY-04
 func TestApprovalOfAWaitingRun(t *testing.T) {
@@ -65,7 +65,7 @@ func TestApprovalOfAWaitingRun(t *testing.T) {
 	if code := g.answers(t, boss, a, true); code != "" {
 		t.Fatal(code)
 	}
-	w := g.became(t, two.RunID) // long before the request would be made again
+	w := g.became(t, two.RunID) // long before the request would be repeated
 	_, b := g.asked(t, other.RunID)
 	if code := g.answers(t, boss, b, false); code != "" {
 		t.Fatal(code)
@@ -76,7 +76,7 @@ func TestApprovalOfAWaitingRun(t *testing.T) {
 	g.isOver(t, w, run.Succeeded)
 	g.became(t, three.RunID)
 
-	// The input arrives between the question whether an approval is needed and the call.
+	// The input arrives between the check whether an approval is needed and the call.
 	tool := g.toolOf(t, "b.two")
 	raw, err := plan.Marshal(map[string]any{"x": first})
 	must(t, err)
@@ -88,7 +88,8 @@ func TestApprovalOfAWaitingRun(t *testing.T) {
 	}
 }
 
-// Runs that cannot start hide none that can, although they came first and are more than one look takes.
+// Runs that cannot start do not hide one that can, although they came first and exceed the number that one query
+// returns.
 //
 // proves MANY-04
 func TestNobodyWaitsBehindThePutBack(t *testing.T) {
@@ -106,8 +107,8 @@ func TestNobodyWaitsBehindThePutBack(t *testing.T) {
 	g.became(t, last.RunID)
 }
 
-// Who asks to be told of a run that waits is told of the run that it becomes, or that there will be none; its events and its archive are
-// found by both names.
+// A notice for a waiting run reports the run that it becomes, or that there will be none; its events and its archive
+// are found by both ids.
 //
 // proves MANY-04 MANY-05
 func TestNamesOfARunThatWaited(t *testing.T) {
