@@ -21,15 +21,15 @@ import (
 	"slurmgate/plan"
 )
 
-// Grant is what the site file or a token gives: rights, and the accounts that jobs charge.
+// Grant is what the site file or a token grants: rights, and the accounts that jobs charge.
 type Grant struct {
 	gate.Grant
 	Accounts map[string]string // project id or "*" → Slurm account
 	Tools    []string          // see [gate.Principal]
 }
 
-// NewGrant checks a grant as it is configured: known capabilities, projects by name, id or {user}, accounts by the same.
-// It reports every mistake.
+// NewGrant checks a configured grant: known capabilities, projects by name, id or {user}, accounts by the same. It
+// reports all mistakes together.
 func NewGrant(capabilities, projects []string, accounts map[string]string) (Grant, error) {
 	g := Grant{Grant: gate.Grant{Capabilities: capabilities}, Accounts: map[string]string{}}
 	var problems []fault.Problem
@@ -98,8 +98,8 @@ func (g Grant) Within(giver gate.Principal) (Grant, error) {
 	return g, nil
 }
 
-// principal has the rights of every one of the grants. A grant's accounts are for its own projects. Where several grants name an account of
-// one project the first one counts, those that allow jobs before others.
+// principal returns a principal with the rights of all the grants. A grant's accounts are for its own projects. If
+// several grants name an account of one project the first one is used, and grants that allow jobs come before others.
 func principal(name, method string, grants ...Grant) gate.Principal {
 	p := gate.Principal{Name: name, Method: method, Accounts: map[string]string{}}
 	for _, jobs := range []bool{true, false} {
@@ -115,7 +115,7 @@ func principal(name, method string, grants ...Grant) gate.Principal {
 	return p
 }
 
-// charge adds the accounts of the grant's projects that have none yet.
+// charge adds the accounts of the grant's projects that have no account yet.
 func (g Grant) charge(accounts map[string]string) {
 	for project, account := range g.Accounts {
 		projects := []string{project}
@@ -132,8 +132,8 @@ func (g Grant) charge(accounts map[string]string) {
 
 // Access identifies the principals of a gateway. It implements gate.Authenticator.
 type Access struct {
-	peers    map[int]gate.Principal // with an entry of their own, and the owner
-	grants   map[int][]Grant        // of their own entries
+	peers    map[int]gate.Principal // those with an entry, and the owner
+	grants   map[int][]Grant        // of these entries
 	members  *members
 	sessions sessions
 	tokens   gate.Tokens
@@ -141,30 +141,30 @@ type Access struct {
 	now      func() time.Time
 	ids      identities
 	nameOf   func(uid int) (string, error)
-	names    map[int]*login // of peers that are not the owner
-	unnamed  error          // why a name could not be looked up at the start
+	names    map[int]*login // of peers except the owner
+	unnamed  error          // the error of the first name look-up that failed at the start
 	projects gate.UserProjects
-	users    *UnixUsers // user ids of whom tokens and claims name
+	users    *UnixUsers // looks up the users that tokens and claims name
 }
 
 var _ gate.Authenticator = (*Access)(nil)
 
-// Config says who may use a gateway.
+// Config configures who may use a gateway.
 type Config struct {
 	Peers  map[int][]Grant // by user id; the gateway's own user and root need none
 	Groups []GroupGrant    // for users of this host too
-	// Directory is asked for members of groups and for user ids; nil: this host's getent and id
+	// Directory finds members of groups and user ids; nil: this host's getent and id
 	Directory Accounts
 	Projects  gate.UserProjects // nil: no grant names {user}
-	Tokens    gate.Tokens       // nil: this gateway makes none
+	Tokens    gate.Tokens       // nil: this gateway creates none
 	Issuers   []Issuer
-	Client    *http.Client // asks the issuers for their keys; one of its own when nil
-	// NameOf is the login name of a user id; what this host says when nil
+	Client    *http.Client // fetches the issuers' keys; nil: a default client
+	// NameOf returns the login name of a user id; nil: this host's user database
 	NameOf func(uid int) (string, error)
 	Now    func() time.Time // time.Now when nil
 }
 
-// New makes an Access.
+// New returns the Access of a configuration.
 func New(c Config) *Access {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -193,14 +193,15 @@ func New(c Config) *Access {
 	return a
 }
 
-// peerWith is the principal of a user of this host who is not the gateway's own: jobs run as that user.
+// peerWith returns the principal of a user of this host other than the gateway's own: jobs run as that user.
 func peerWith(uid int, login, called string, grants ...Grant) gate.Principal {
 	p := principal(called, gate.ByPeer, grants...)
 	p.UnixUser, p.PeerUID = login, uid
 	return p
 }
 
-// nameAtStart is the name of a user id, "" for one without a name. [Access.Enroll] returns the error of a look-up that failed.
+// nameAtStart returns the name of a user id, "" for one without a name. [Access.Enroll] returns the error of a
+// look-up that failed.
 func (a *Access) nameAtStart(uid int) string {
 	if l := a.names[uid]; l != nil {
 		return l.name
@@ -212,8 +213,8 @@ func (a *Access) nameAtStart(uid int) string {
 	return name
 }
 
-// Knows reports whether a user of this host may connect: it has an entry, or may have one through a group, which [Access.Admit] finds
-// out. Knows never waits.
+// Knows reports whether a user of this host may connect: it has an entry, or may have one through a group, which
+// [Access.Admit] checks. Knows never waits.
 func (a *Access) Knows(uid int) bool {
 	_, ok := a.peers[uid]
 	return ok || !a.members.excludes(uid)
@@ -228,7 +229,7 @@ func (a *Access) Admit(ctx context.Context, uid int) error {
 	return err
 }
 
-// Peer is the principal of a user of this host.
+// Peer returns the principal of a user of this host.
 func (a *Access) Peer(uid int) (gate.Principal, error) { return a.peer(context.Background(), uid) }
 
 func (a *Access) peer(ctx context.Context, uid int) (gate.Principal, error) {
@@ -239,7 +240,7 @@ func (a *Access) peer(ctx context.Context, uid int) (gate.Principal, error) {
 	return a.withUserProject(ctx, p, uid)
 }
 
-// grantedTo is the principal of a user of this host as the site file has it.
+// grantedTo returns the principal of a user of this host with the grants of the site file.
 func (a *Access) grantedTo(ctx context.Context, uid int) (gate.Principal, error) {
 	p, ok := a.peers[uid]
 	switch {
@@ -260,14 +261,14 @@ func (a *Access) grantedTo(ctx context.Context, uid int) (gate.Principal, error)
 	return gate.Principal{}, Stranger(uid)
 }
 
-// Stranger is the error for a user of this host without a grant.
+// Stranger returns the error for a user of this host without a grant.
 func Stranger(uid int) error {
 	return fault.New(fault.Auth, "unauthenticated",
 		fmt.Sprintf("this gateway does not know user id %d, neither the user nor one of its groups", uid)).
 		WithNext("ask the gateway's administrator for an entry in access.peers of the site file, or for a token")
 }
 
-// Bearer is the principal of an access token.
+// Bearer returns the principal of an access token.
 func (a *Access) Bearer(ctx context.Context, text string) (gate.Principal, error) {
 	if isOwn(text) {
 		return a.token(ctx, text)
@@ -284,7 +285,7 @@ func (a *Access) Issuers() []string {
 	return out
 }
 
-// unknownToken reveals nothing about tokens that exist.
+// unknownToken returns an error that reveals nothing about tokens that exist.
 func unknownToken() error {
 	return fault.New(fault.Auth, "unauthenticated", "the access token is not valid for this gateway").
 		WithNext("ask the gateway's administrator for a token").WithSteps(fault.Do("token.create"))

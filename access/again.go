@@ -9,10 +9,10 @@ import (
 	"slurmgate/gate"
 )
 
-// Again is a principal with the rights that it has now, for what a request of it left to do: an Auth fault if it has none any more. Of a
-// user of this host the site file and the groups are asked anew. What a provider's token said of its subject holds until the token ends,
-// while the site accepts tokens of that provider. Tokens of the gateway change only by being revoked, which the ledger knows. A project of
-// the principal's own must still be its own.
+// Again returns a principal with its current rights, for the remaining work of an earlier request: an Auth fault if
+// it has none. For a user of this host the site file and the groups are read again. The claims of a provider's token
+// hold until the token ends, while the site accepts tokens of that provider. Tokens of the gateway change only by
+// being revoked, which the ledger knows. The principal's own project must still belong to it.
 func (a *Access) Again(ctx context.Context, p gate.Principal) (gate.Principal, error) {
 	switch {
 	case p.Owner:

@@ -12,11 +12,11 @@ import (
 	"slurmgate/fault"
 )
 
-// answers caches what a directory service says. Concurrent callers with the same key share one look-up, which runs apart from them: one
-// that leaves does not end it for the others. Few look-ups run at a time.
+// answers caches the answers of a directory service. Concurrent callers with the same key share one look-up, which
+// runs independently of them: a caller that leaves does not end it for the others. Few look-ups run at a time.
 type answers[V any] struct {
 	now     func() time.Time
-	absent  time.Duration // how long NotFound counts; another error counts for memberRetry
+	absent  time.Duration // how long NotFound is cached; another error is cached for memberRetry
 	slots   chan struct{} // one for each look-up in progress
 	flights singleflight.Group
 
@@ -88,7 +88,7 @@ func (a *answers[V]) lookUp(key string, lookUp func(context.Context) (V, error))
 	return value, err
 }
 
-// makeRoom drops answers when there are too many: expired ones first.
+// makeRoom drops answers when there are too many, expired ones first.
 func (a *answers[V]) makeRoom() {
 	if len(a.known) >= maxMembers {
 		now := a.now()

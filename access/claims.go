@@ -17,16 +17,17 @@ import (
 // maxName bounds an issuer, a subject and an audience, in bytes.
 const maxName = 256
 
-// claims are what a token says.
+// claims holds the claims of a token.
 type claims struct {
 	issuer, subject            string
 	audience                   []string
-	expires, notBefore, issued time.Time      // the latter two are zero where the token does not say
+	expires, notBefore, issued time.Time      // the latter two are zero where the token has none
 	all                        map[string]any // for the grants
 }
 
-// readClaims decodes the payload of a token. Names count exactly as the standard writes them; a key twice, or two that differ only in
-// case, and a claim of another type than the standard's are refused. iss and sub become a name in records: they are printable.
+// readClaims decodes the payload of a token. Names must match the standard exactly; it refuses a repeated key, two
+// keys that differ only in case, and a claim of another type than the standard's. iss and sub become a name in
+// records: they are printable.
 func readClaims(payload []byte) (c claims, err error) {
 	doc, err := plan.Read(payload)
 	if err != nil {
@@ -91,17 +92,17 @@ func (c claims) valid(audience string, now time.Time) bool {
 		!c.issued.After(early)
 }
 
-// The types of tokens, as typ of their header says them without "application/".
+// The types of tokens: the typ of their header without "application/".
 const (
 	typeAccess = "at+jwt" // RFC 9068
 	typePlain  = "jwt"    // RFC 7519: any kind of token
 )
 
-// Types are those that a site may accept of a provider's access tokens.
+// Types returns the types that a site may accept for a provider's access tokens.
 func Types() []string { return []string{typeAccess, "JWT"} }
 
-// ofType refuses a token that does not say it is an access token. Some providers call all their tokens JWT, or say nothing: where the site
-// accepts that, a token that shows another purpose is still refused.
+// ofType refuses a token whose type is not that of an access token. Some providers use JWT for all their tokens, or
+// no type: where the site accepts that, a token that shows another purpose is still refused.
 func (i *issuer) ofType(header jose.Header, c claims) error {
 	typ, isText := header.ExtraHeaders["typ"].(string)
 	if _, given := header.ExtraHeaders["typ"]; !given {
@@ -121,8 +122,8 @@ func (i *issuer) ofType(header jose.Header, c claims) error {
 	return nil
 }
 
-// isAccess reports whether a token without a telling type can be an access token: ID tokens have hashes, logout tokens have events, and
-// some providers say the purpose in a claim.
+// isAccess reports whether a token without a specific type can be an access token: ID tokens have hashes, logout
+// tokens have events, and some providers have the purpose in a claim.
 func (c claims) isAccess() bool {
 	for _, name := range []string{"at_hash", "c_hash", "s_hash", "events"} {
 		if _, has := c.all[name]; has {

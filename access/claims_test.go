@@ -13,7 +13,7 @@ import (
 	"slurmgate/fault"
 )
 
-// signed is a token of the provider with exactly this header and this payload.
+// signed returns a token of the provider with exactly this header and this payload.
 func (p *provider) signed(t *testing.T, header map[string]any, payload string) string {
 	t.Helper()
 	all := map[jose.HeaderKey]any{"typ": "at+jwt"}
@@ -33,7 +33,7 @@ func (p *provider) signed(t *testing.T, header map[string]any, payload string) s
 	return text
 }
 
-// payload is the good claims as JSON with some replaced; a replacement is JSON and is not escaped.
+// payload returns the good claims as JSON with some replaced; a replacement is JSON and is not escaped.
 func (p *provider) payload(change map[string]string) string {
 	c := map[string]string{`"iss"`: fmt.Sprintf("%q", p.URL), `"aud"`: fmt.Sprintf("%q", audience), `"sub"`: `"alice"`,
 		`"iat"`: fmt.Sprint(noon.Unix()), `"exp"`: fmt.Sprint(noon.Add(time.Hour).Unix()), `"groups"`: `["lab"]`}
@@ -47,7 +47,7 @@ func (p *provider) payload(change map[string]string) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-// Names of claims count exactly as they are written, and once; what becomes a name in records has no characters that nobody sees.
+// Names of claims must match exactly and be unique; values that become names in records have no invisible characters.
 func TestClaimsAreExact(t *testing.T) {
 	p, now := newProvider(t), noon
 	a := p.access(t, &now, "RS256")
@@ -110,7 +110,8 @@ func TestClaimsAreExact(t *testing.T) {
 	}
 }
 
-// An access token says that it is one; what else a provider signs for the same user and the same audience opens nothing.
+// An access token must declare its type; other tokens that a provider signs for the same user and audience are
+// refused.
 func TestTypeOfAToken(t *testing.T) {
 	p, now := newProvider(t), noon
 	strict := p.access(t, &now, "RS256")
@@ -151,7 +152,7 @@ func TestTypeOfAToken(t *testing.T) {
 	}
 }
 
-// scope is words with single spaces between them (RFC 6749); another space is part of a word.
+// The words of scope have single spaces between them (RFC 6749); another space is part of a word.
 func TestScopeIsWords(t *testing.T) {
 	for claim, want := range map[string]bool{"submit": true, "openid submit": true, "submit openid": true, "submitted": false,
 		"openid\u00a0submit": false, "openid\nsubmit": false, "openid\tsubmit x": false, "openid,submit": false, "": false} {
@@ -167,7 +168,7 @@ func TestScopeIsWords(t *testing.T) {
 	}
 }
 
-// FuzzClaims holds the decoder of claims to what it promises for any bytes.
+// FuzzClaims checks the guarantees of the claims decoder for any bytes.
 func FuzzClaims(f *testing.F) {
 	for _, seed := range []string{`{"iss":"https://a","sub":"b","aud":["c"],"exp":1,"iat":1.5,"nbf":0}`, `{"ISS":1}`, `{"sub":"\u202e"}`,
 		`[]`, `{"aud":[1]}`,

@@ -13,14 +13,14 @@ import (
 	"slurmgate/gate"
 )
 
-// Users of this host may get their rights through Unix groups. Who is in a group is looked up when a user calls, never while a connection
-// is accepted, and the answer is cached: a directory service that hangs delays only callers whose rights depend on it, and those are
-// refused with a retryable error.
+// Users of this host may get rights through Unix groups. Membership is looked up when a user calls, never while a
+// connection is accepted, and the answer is cached: a directory service that hangs delays only callers whose rights
+// depend on it, and those are refused with a retryable error.
 const (
-	memberFresh = time.Minute      // an answer, whether it found a group or not
+	memberFresh = time.Minute      // after an answer, whether it found a group or not
 	memberRetry = 5 * time.Second  // after a look-up that failed
 	groupFresh  = 10 * time.Minute // the id of a group; one that does not exist is looked up again after memberFresh
-	memberWait  = 5 * time.Second  // a caller, for a look-up; then it is refused
+	memberWait  = 5 * time.Second  // the wait of a caller for a look-up; then it is refused
 	maxMembers  = 4096             // users in the cache
 	maxLookups  = 8                // at a time
 )
@@ -40,20 +40,20 @@ type GroupGrant struct {
 	Grant
 }
 
-// members finds out what users of this host may do as members of groups.
+// members determines the rights that users of this host have as members of groups.
 type members struct {
 	from   Directory
 	now    func() time.Time
 	grants []GroupGrant
-	users  *answers[gate.Principal] // NotFound: without an entry, and a member of no group that has one
+	users  *answers[gate.Principal] // NotFound: without an entry, and in no group that has one
 
 	mu     sync.Mutex // never held during a look-up
 	groups map[string]groupID
-	uids   map[string]int // of users that had rights, by key of the principal
+	uids   map[string]int // of users that have had rights, by key of the principal
 }
 
 type groupID struct {
-	gid     int // -1: there is no such group
+	gid     int // -1: the group does not exist
 	checked time.Time
 }
 
@@ -66,7 +66,7 @@ func newMembers(from Directory, now func() time.Time, grants []GroupGrant) *memb
 	return m
 }
 
-// excludes reports whether it is known that no group gives the user anything. It does not wait.
+// excludes reports whether it is known that no group gives the user rights. It does not wait.
 func (m *members) excludes(uid int) bool {
 	if len(m.grants) == 0 {
 		return true
@@ -75,10 +75,10 @@ func (m *members) excludes(uid int) bool {
 	return known && fault.Is(err, fault.NotFound)
 }
 
-// finder makes the principal of a user with this name from the grants of its groups; NotFound if it has none at all.
+// finder returns the principal of a user with this name from the grants of its groups; NotFound if it has no grant.
 type finder func(ctx context.Context, name string, groups []Grant) (gate.Principal, error)
 
-// principal is the user with the rights of its own entries and of its groups.
+// principal returns the user with the rights of its own entries and of its groups.
 func (m *members) principal(ctx context.Context, uid int, find finder) (gate.Principal, error) {
 	who, err := m.users.get(ctx, strconv.Itoa(uid), func(ctx context.Context) (who gate.Principal, err error) {
 		name, grants, err := m.grantsOf(ctx, uid)
@@ -98,7 +98,7 @@ func (m *members) principal(ctx context.Context, uid int, find finder) (gate.Pri
 	return who, err
 }
 
-// grantsOf are the name of a user and the grants of all its groups. One without a name is in no group.
+// grantsOf returns the name of a user and the grants of all its groups. A user without a name is in no group.
 func (m *members) grantsOf(ctx context.Context, uid int) (name string, out []Grant, err error) {
 	name, err = m.from.NameOf(ctx, uid)
 	var ids []int
@@ -119,7 +119,8 @@ func (m *members) grantsOf(ctx context.Context, uid int) (name string, out []Gra
 	return name, out, nil
 }
 
-// groupID is the id of a group, -1 if there is no such group. While its directory does not answer, the id of before counts.
+// groupID returns the id of a group, -1 if it does not exist. While its directory does not answer, the last known id
+// is returned.
 func (m *members) groupID(ctx context.Context, group string) int {
 	m.mu.Lock()
 	g := m.groups[group]
@@ -145,7 +146,7 @@ func (m *members) groupID(ctx context.Context, group string) int {
 	return g.gid
 }
 
-// uidOf is the user whose principal has the key, if its rights depend on groups.
+// uidOf returns the user whose principal has the key, if its rights depend on groups.
 func (m *members) uidOf(key string) (int, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,7 +160,7 @@ func unknownGroups(uid int, err error) error {
 		WithNext("try again in a few seconds").WithRetry(cmp.Or(fault.RetryOf(err), int(memberRetry/time.Second)))
 }
 
-// peerOf makes the principal of a user from the grants of its own entries and, after them, those of its groups.
+// peerOf returns a finder that combines the grants of a user's own entries with, after them, those of its groups.
 func (a *Access) peerOf(uid int) finder {
 	return func(ctx context.Context, name string, groups []Grant) (gate.Principal, error) {
 		own, listed := a.grants[uid]
@@ -168,7 +169,7 @@ func (a *Access) peerOf(uid int) finder {
 			return gate.Principal{}, fault.New(fault.NotFound, "no_grant", "neither the user nor one of its groups has a grant")
 		}
 		who := identityOf(uid, name)
-		if listed { // its identity is that of the start
+		if listed { // the identity is that of the start
 			p := a.peers[uid]
 			who.ID, who.Name = p.ID, p.Name
 		} else {
@@ -183,8 +184,8 @@ func (a *Access) peerOf(uid int) finder {
 	}
 }
 
-// whileMember returns a context for a request of a user whose rights depend on groups. It ends once the user has lost one of them; while
-// the answer is unknown the request goes on.
+// whileMember returns a context for a request of a user whose rights depend on groups. It ends once the user has lost
+// one of them; while the directory does not answer the request continues.
 func (a *Access) whileMember(ctx context.Context, uid int, p gate.Principal) (_ context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	ticks := make(chan *time.Timer, 1)
@@ -207,7 +208,7 @@ func (a *Access) whileMember(ctx context.Context, uid int, p gate.Principal) (_ 
 	}
 }
 
-// covers reports whether the rights have every pair of a capability and a project that others have.
+// covers reports whether rights include every pair of a capability and a project in others.
 func covers(rights, others gate.Rights) bool {
 	for _, g := range others {
 		for _, project := range g.Projects {

@@ -23,8 +23,8 @@ type directory struct {
 	groups map[string]int
 	in     map[string][]int
 	err    error
-	hang   chan struct{} // look-ups wait until it is closed; nil: they do not
-	asked  atomic.Int64  // for the groups of a user
+	hang   chan struct{} // look-ups wait until it is closed; nil: they do not wait
+	asked  atomic.Int64  // requests for the groups of a user
 	busy   atomic.Int64
 	most   atomic.Int64
 }
@@ -40,7 +40,7 @@ func (d *directory) answer() error {
 	hang, err := d.hang, d.err
 	d.mu.Unlock()
 	if hang != nil {
-		<-hang // whatever the context says: a process may hang in the kernel
+		<-hang // ignores the context: a process may hang in the kernel
 	}
 	return err
 }
@@ -96,7 +96,7 @@ func (d *directory) GroupID(_ context.Context, group string) (int, error) {
 	return gid, nil
 }
 
-// campus has alice and carol in lab, alice in gpu, carol with an entry of her own, and bob in neither.
+// campus has alice and carol in lab, alice in gpu, an entry for carol, and bob in neither group.
 func campus(t *testing.T) (*Access, *directory) {
 	t.Helper()
 	d := &directory{users: map[int]string{1001: "alice", 1002: "bob", 1003: "carol"}, groups: map[string]int{"lab": 500, "gpu": 600},
@@ -112,7 +112,7 @@ func campus(t *testing.T) (*Access, *directory) {
 	return a, d
 }
 
-// A member of several groups has the pairs of each grant and no others, and is the user, not the group.
+// A member of several groups has the pairs of each grant and no others; the principal is the user, not the group.
 func TestGroupGrantsDoNotMultiply(t *testing.T) {
 	a, _ := campus(t)
 	for uid, want := range map[int]map[string][]string{
@@ -137,7 +137,7 @@ func TestGroupGrantsDoNotMultiply(t *testing.T) {
 	if alice.Name != "user:alice" || alice.Account("proj_lab") != "labs" || carol.Name != "user:carol" || carol.Account("proj_lab") != "hers" {
 		t.Error(alice, carol)
 	}
-	for _, uid := range []int{1002, 4444} { // in no group that counts, and without a name
+	for _, uid := range []int{1002, 4444} { // in no group with a grant, and without a name
 		if !a.Knows(uid) {
 			t.Error("turned away before its groups are known:", uid)
 		}
@@ -150,7 +150,7 @@ func TestGroupGrantsDoNotMultiply(t *testing.T) {
 	}
 }
 
-// A group that a user gets or loses counts within a minute, and one look-up serves all calls until then.
+// A group that a user gets or loses takes effect within a minute, and one look-up serves all calls until then.
 func TestGroupsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, d := campus(t)
@@ -177,13 +177,13 @@ func TestGroupsChange(t *testing.T) {
 		if err != nil || bob.Name != "user:bob" || bob.ID == alice.ID || !bob.Can(gate.CapRead, "proj_lab") {
 			t.Error(bob, err)
 		}
-		// The user id goes to somebody else, who is another principal.
+		// The user id is given to another user, who is another principal.
 		d.set(func() { d.users[1002] = "dora"; d.in["dora"] = []int{500} })
 		time.Sleep(memberFresh)
 		if dora, err := a.Peer(1002); err != nil || dora.Name != "user:dora" || dora.ID == bob.ID {
 			t.Error(dora, err)
 		}
-		// The group is deleted, and its id goes to another group.
+		// The group is deleted, and its id is given to another group.
 		d.set(func() { delete(d.groups, "lab") })
 		time.Sleep(groupFresh)
 		_, err = a.Peer(1002)
@@ -196,7 +196,7 @@ func TestGroupsChange(t *testing.T) {
 	})
 }
 
-// While the directory fails nobody gets anything through a group, and everybody hears that it is worth trying again.
+// While the directory fails users get no rights through groups, and all errors are retryable.
 func TestDirectoryFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, d := campus(t)
@@ -229,7 +229,7 @@ func TestDirectoryFails(t *testing.T) {
 	})
 }
 
-// A directory that hangs holds up nobody who does not need it, and callers who do for a few seconds; it costs few processes.
+// A directory that hangs delays only the callers who need it, and them by a few seconds; it needs few processes.
 func TestDirectoryHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, d := campus(t)
@@ -260,7 +260,7 @@ func TestDirectoryHangs(t *testing.T) {
 		if d := time.Since(begin); d != memberWait {
 			t.Error("callers waited", d)
 		}
-		// Who leaves does not wait.
+		// A caller that leaves does not wait.
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		begin = time.Now()
@@ -275,7 +275,7 @@ func TestDirectoryHangs(t *testing.T) {
 	})
 }
 
-// A request in progress ends when its caller has lost a right with a group; it goes on while the directory fails.
+// A request in progress ends when its caller has lost a right with a group; it continues while the directory fails.
 func TestRequestsEndWithGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, d := campus(t)
@@ -306,7 +306,7 @@ func TestRequestsEndWithGroups(t *testing.T) {
 	})
 }
 
-// The cache has an end, however many users call.
+// The cache is bounded for any number of users.
 func TestMembersAreBounded(t *testing.T) {
 	a, d := campus(t)
 	for uid := range maxMembers + 500 {

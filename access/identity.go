@@ -15,8 +15,9 @@ import (
 	"slurmgate/nss"
 )
 
-// Who a principal is: a user of this host is a user id together with its name, a token is its id, and an OpenID subject is issuer and
-// subject. The ledger gives each of these one opaque id, which is read once and then kept in memory.
+// The identity of a user of this host is a user id together with its name, of a token its id, and of an OpenID
+// subject issuer and subject. The ledger gives each of these one opaque id, which is read once and then stored in
+// memory.
 
 // Enroll gives the users of this host their ids. It is called once, before the first call.
 func (a *Access) Enroll(ctx context.Context, ids gate.Principals) error {
@@ -42,7 +43,7 @@ func (a *Access) Enroll(ctx context.Context, ids gate.Principals) error {
 	return nil
 }
 
-// PeerIdentity is who a user of this host is.
+// PeerIdentity returns the identity of a user of this host.
 func PeerIdentity(ctx context.Context, uid int) (gate.Identity, error) {
 	return peerIdentity(uid, func(uid int) (string, error) { return nss.Host{}.NameOf(ctx, uid) })
 }
@@ -55,7 +56,7 @@ func peerIdentity(uid int, nameOf func(int) (string, error)) (gate.Identity, err
 	return identityOf(uid, name), nil
 }
 
-// identityOf is the user with an id and a name, "" if it has none.
+// identityOf returns the identity of the user with an id and a name, "" for a user without a name.
 func identityOf(uid int, name string) gate.Identity {
 	called := cmp.Or(name, "#"+strconv.Itoa(uid))
 	return gate.Identity{Method: gate.ByPeer, Subject: fmt.Sprint(uid, " ", name), Name: "user:" + shown(called)}
@@ -64,14 +65,14 @@ func identityOf(uid int, name string) gate.Identity {
 // maxRemembered bounds the ids in memory. Beyond it all are read again.
 const maxRemembered = 1 << 14
 
-// identities remembers the ids of OpenID subjects.
+// identities caches the ids of OpenID subjects.
 type identities struct {
-	from gate.Principals // nil: nobody gets an id
+	from gate.Principals // nil: subjects get no ids
 	mu   sync.RWMutex
 	of   map[string]gate.Identity // by subject
 }
 
-// subject is the identity of an OpenID subject.
+// subject returns the identity of an OpenID subject with its id.
 func (m *identities) subject(ctx context.Context, i gate.Identity) (gate.Identity, error) {
 	if m.from == nil {
 		return i, nil
@@ -95,11 +96,11 @@ func (m *identities) subject(ctx context.Context, i gate.Identity) (gate.Identit
 	return found[0], nil
 }
 
-// nameCheck is how long the name of a user id is taken for granted.
+// nameCheck is how long the name of a user id is trusted without a new look-up.
 const nameCheck = time.Minute
 
-// login is the name that a user id had when the gateway started. While the gateway runs, the user may be deleted and the id given to
-// another.
+// login holds the name that a user id had when the gateway started. While the gateway runs, the user may be deleted
+// and the id given to another.
 type login struct {
 	name    string
 	mu      sync.Mutex
@@ -107,7 +108,8 @@ type login struct {
 	other   bool
 }
 
-// same reports whether the user id still has the name. Who has no name at the moment, or cannot be looked up, is taken for the same.
+// same reports whether the user id still has the name. A user id without a name now, or a failed look-up, counts as
+// the same.
 func (l *login) same(now time.Time, lookup func() (string, error)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +122,7 @@ func (l *login) same(now time.Time, lookup func() (string, error)) bool {
 	return !l.other
 }
 
-// shown writes a name so that no two names look alike: everything but printable ASCII, and the backslash, as \u{…}.
+// shown escapes a name so that no two names look alike: everything but printable ASCII, and the backslash, as \u{…}.
 func shown(name string) string {
 	var out strings.Builder
 	for _, r := range name {

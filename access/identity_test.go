@@ -18,7 +18,7 @@ import (
 	"slurmgate/plan"
 )
 
-// register gives ids as the ledger does, and counts how often it is asked.
+// register gives ids as the ledger does, and counts the requests.
 type register struct {
 	ids   map[string]string
 	asked int
@@ -37,7 +37,7 @@ func (r *register) Principals(_ context.Context, who ...gate.Identity) (out []ga
 	return out, nil
 }
 
-// A caller has the id of exactly one subject, and finding it again asks nobody.
+// A caller has the id of exactly one subject, and finding it again needs no request.
 func TestIdentities(t *testing.T) {
 	issuer, now, book := newProvider(t), noon, &register{ids: map[string]string{}}
 	a := issuer.access(t, &now, "RS256")
@@ -57,10 +57,10 @@ func TestIdentities(t *testing.T) {
 			ids[p.ID] = sub
 		}
 	}
-	if book.asked != 4 { // the users of this host, and three subjects
+	if book.asked != 4 { // the users of this host and three subjects
 		t.Errorf("asked %d times", book.asked)
 	}
-	// Someone whom nothing is granted leaves nothing behind.
+	// A subject without a grant is not stored.
 	p, err := a.Bearer(t.Context(), issuer.token(t, jose.RS256, "r", issuer.rsa, issuer.claims(set("sub", "bob"), set("groups", "none"),
 		set("scope", "none"))))
 	if err != nil || p.ID != "" || book.asked != 4 {
@@ -75,7 +75,8 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// A user id that belongs to another user by now is turned away, from the first call on; the gateway's own user and root are who they are.
+// A user id that now belongs to another user is refused, from the first call on; the gateway's own user and root are
+// not checked.
 func TestAUserIDChangesHands(t *testing.T) {
 	now, names := noon, map[int]string{1001: "alice", os.Geteuid(): "me", 0: "me"}
 	a := New(Config{Peers: map[int][]Grant{1001: {grantOf([]string{gate.CapRead}, []string{"proj_a"}, nil)}},
@@ -106,7 +107,8 @@ func TestAUserIDChangesHands(t *testing.T) {
 	}
 }
 
-// Names in lists and records show every character that is not plain, so that none looks like another and none steers a terminal.
+// Names in lists and records show every character that is not plain, so that no name looks like another and none
+// controls a terminal.
 func TestShownNames(t *testing.T) {
 	for name, want := range map[string]string{"alice": "alice", "a b": `a\u{20}b`, "\x1b[2J": `\u{1b}[2J`, "\u0430lice": `\u{430}lice`,
 		"a\u202eb": `a\u{202e}b`, `a\u{20}b`: `a\u{5c}u{20}b`, "a\x7f": `a\u{7f}`, "user@example.org#1": "user@example.org#1", "": ""} {
@@ -116,7 +118,7 @@ func TestShownNames(t *testing.T) {
 	}
 }
 
-// shelf keeps tokens.
+// shelf stores tokens.
 type shelf map[string]gate.Token
 
 func (s shelf) Token(_ context.Context, id string) (gate.Token, error) {
@@ -144,7 +146,7 @@ func TestPeers(t *testing.T) {
 		Accounts: map[string]string{demo: "research"}, PeerUID: 12345}); err != nil || !cmp.Equal(want, p) {
 		t.Error(cmp.Diff(want, p), err)
 	}
-	for _, uid := range []int{0, os.Geteuid()} { // no grant takes anything from them
+	for _, uid := range []int{0, os.Geteuid()} { // they keep all rights, whatever the grants
 		if p, err := a.Peer(uid); err != nil || !p.Can(gate.CapAdmin, gate.All) || !p.Sees("proj_x") || !strings.HasPrefix(p.Name, "user:") {
 			t.Error(uid, p, err)
 		}
@@ -181,7 +183,7 @@ func TestTokens(t *testing.T) {
 		t.Error(p, err)
 	}
 	other, otherText := NewToken("other", g, gate.Principal{Name: "user:lab"}, now.Add(time.Hour))
-	_ = other // never kept
+	_ = other // never stored
 	for what, bad := range map[string]string{"another's secret": text[:21] + otherText[21:], "unknown": otherText,
 		"short": text[:len(text)-1], "long": text + "A", "lower case": strings.ToLower(text), "empty": "", "id only": text[:20],
 		"spaces": " " + text, "id of another": otherText[:21] + text[21:]} {

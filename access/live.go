@@ -8,8 +8,8 @@ import (
 	"slurmgate/gate"
 )
 
-// sessions are the requests in progress of callers whose credentials can end meanwhile, by token. Only this process revokes tokens of its
-// ledger, so its memory is enough.
+// sessions holds the requests in progress of callers whose credentials can end meanwhile, by token. Only this process
+// revokes tokens of its ledger, so its memory is enough.
 type sessions struct {
 	mu      sync.Mutex
 	open    map[string]map[*context.CancelCauseFunc]struct{} // by key of the principal

@@ -12,8 +12,8 @@ import (
 	"slurmgate/gate"
 )
 
-// A request in progress ends when its caller's credentials do: a token at its expiry or when it is revoked, an OpenID token at its expiry
-// and the leeway, a user of this host never. Another's requests go on.
+// A request in progress ends when its caller's credentials do: a token at its expiry or when it is revoked, an OpenID
+// token at its expiry plus the leeway, a user of this host never. Other callers' requests continue.
 func TestRequestsEndWithTheirCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(Config{})
@@ -32,7 +32,7 @@ func TestRequestsEndWithTheirCredentials(t *testing.T) {
 		done, stop := a.While(t.Context(), one)
 		stop()
 		a.Revoked(one)
-		late := hold(one) // it was found valid a moment before
+		late := hold(one) // its token was found valid a moment before
 		for _, ctx := range []context.Context{first, second, late} {
 			wantUnauthenticated(t, "revoked", context.Cause(ctx), "unauthenticated")
 		}
@@ -59,8 +59,8 @@ func TestRequestsEndWithTheirCredentials(t *testing.T) {
 	})
 }
 
-// What a principal may do is asked for again long after its request: a group that was left, an entry that was narrowed, a user id that
-// changed hands, a provider that is no longer trusted.
+// A principal's rights are checked again long after its request: a group that the user left, a narrowed entry, a user
+// id with another user, a provider that is no longer trusted.
 func TestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, d := campus(t)
@@ -110,7 +110,8 @@ func grantOf(capabilities, projects []string, accounts map[string]string) Grant 
 	return Grant{Grant: gate.Grant{Capabilities: capabilities, Projects: projects}, Accounts: accounts}
 }
 
-// Nobody grants what they do not have themselves: a capability, a project, or another Slurm account than their own jobs charge.
+// A grant cannot exceed its giver's rights: no other capability or project, and no other Slurm account than the
+// giver's jobs charge.
 func TestWithin(t *testing.T) {
 	lab := gate.Principal{Name: "token:lab", Rights: gate.RightsOf([]string{"gateway", "read", "admin"}, []string{"proj_a", "proj_b"}),
 		Accounts: map[string]string{"proj_a": "research"}}

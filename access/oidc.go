@@ -16,10 +16,10 @@ import (
 
 // Issuer is an OpenID provider whose access tokens are accepted: JSON web tokens that it signed for this gateway (RFC 9068).
 type Issuer struct {
-	URL        string   // the iss of its tokens, exactly; its configuration is found below it
+	URL        string   // the iss of its tokens, exactly; base of its configuration's URL
 	Audience   string   // what aud must name: this gateway
 	Algorithms []string // of signatures; only asymmetric ones can be listed, see [Algorithms]
-	Types      []string // that its access tokens have, see [Types]; at+jwt when empty
+	Types      []string // accepted types of its access tokens, see [Types]; at+jwt when empty
 	Grants     []ClaimGrant
 	UnixUsers  ClaimUsers
 }
@@ -31,7 +31,7 @@ type ClaimGrant struct {
 	Grant
 }
 
-// Algorithms are those a site may allow. "none" and those with a shared secret are not among them.
+// Algorithms returns those that a site may allow. "none" and those with a shared secret are not included.
 func Algorithms() []string {
 	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 }
@@ -42,13 +42,13 @@ const (
 	maxLifetime   = 24 * time.Hour   // access tokens with a longer lifetime are refused
 )
 
-// CheckIssuerURL says what is wrong with an issuer's URL, "" when nothing: https, or http on this host.
+// CheckIssuerURL returns what is wrong with an issuer's URL, or "". Valid are https, and http on this host.
 func CheckIssuerURL(s string) string {
 	u, err := url.Parse(s)
 	switch {
 	case len(s) > maxName:
 		return fmt.Sprintf("it is longer than %d bytes", maxName)
-	case err != nil || u.Host == "" || u.User != nil || strings.ContainsAny(s, "?# "): // a space ends it in the ledger
+	case err != nil || u.Host == "" || u.User != nil || strings.ContainsAny(s, "?# "): // in the ledger a space ends the URL
 		return "it is not a plain URL"
 	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
 		return ""
@@ -94,7 +94,7 @@ func (a *Access) accessToken(ctx context.Context, text string) (gate.Principal, 
 	return gate.Principal{}, unknownToken()
 }
 
-// principal verifies the signature of a token that says these claims, and then the claims.
+// principal verifies the signature of a token with these claims, and then the claims.
 func (i *issuer) principal(ctx context.Context, token *jose.JSONWebSignature, c claims, now time.Time, ids *identities) (gate.Principal,
 	error) {
 	header := token.Signatures[0].Protected
@@ -123,14 +123,15 @@ func (i *issuer) principal(ctx context.Context, token *jose.JSONWebSignature, c 
 	p := principal("oidc:"+i.URL+"#"+shown(c.subject), gate.ByOIDC, grants...)
 	p.Expires, p.UnixUser = c.expires, i.UnixUsers.of(c)
 	if len(p.Rights) == 0 {
-		return p, nil // it can leave nothing behind that would need an id
+		return p, nil // it can store nothing that would need an id
 	}
 	known, err := ids.subject(ctx, gate.Identity{Method: gate.ByOIDC, Subject: i.URL + " " + c.subject, Name: p.Name})
 	p.ID = known.ID
 	return p, err
 }
 
-// has reports whether a claim is a value, or has it in its list. scope is words with single spaces between them (RFC 6749).
+// has reports whether a claim is a value, or has it in its list. The words of scope have single spaces between them
+// (RFC 6749).
 func has(claim any, name, value string) bool {
 	switch v := claim.(type) {
 	case string:

@@ -27,12 +27,12 @@ import (
 // provider is an OpenID provider on this host.
 type provider struct {
 	*httptest.Server
-	asked   atomic.Int64 // for keys
+	asked   atomic.Int64 // requests for keys
 	down    atomic.Bool
 	keys    atomic.Pointer[[]byte]
 	rsa     *rsa.PrivateKey
 	ec      *ecdsa.PrivateKey
-	issuer  string // what its configuration says; its own URL when empty
+	issuer  string // the issuer in its configuration; its own URL when empty
 	keysURI string
 }
 
@@ -137,7 +137,7 @@ func TestAccessToken(t *testing.T) {
 	if n := p.asked.Load(); n != 1 {
 		t.Errorf("the keys were fetched %d times", n)
 	}
-	// Known, and with nothing: the gate denies it.
+	// The caller is known, but has no rights: the gate denies the call.
 	got, err := a.Bearer(t.Context(), p.token(t, jose.RS256, "r", p.rsa, p.claims(set("sub", "bob"), set("groups", "none"),
 		set("scope", "submitted"))))
 	if err != nil || len(got.Rights) != 0 {
@@ -152,7 +152,7 @@ func TestAccessToken(t *testing.T) {
 	}
 }
 
-// Two grants give what each of them says: read on one project and submit on another are not submit on both.
+// Two grants add up but do not multiply: read on one project and submit on another are not submit on both.
 func TestGrantsDoNotMultiply(t *testing.T) {
 	p, now := newProvider(t), noon
 	got, err := p.access(t, &now, "RS256").Bearer(t.Context(), p.token(t, jose.RS256, "r", p.rsa, p.claims()))
@@ -183,7 +183,7 @@ func TestBadAccessTokens(t *testing.T) {
 	}
 	good := rs()
 	parts := strings.Split(good, ".")
-	// The public key taken as a shared secret: the classic confusion.
+	// The public key used as a shared secret: algorithm confusion.
 	confused := p.token(t, jose.HS256, "r", secret, p.claims())
 	for what, c := range map[string]struct{ text, code string }{
 		"not a token": {"abc", "unauthenticated"}, "empty": {"", "unauthenticated"}, "none": {none(), "unauthenticated"},
@@ -211,12 +211,12 @@ func TestBadAccessTokens(t *testing.T) {
 	if _, err := a.Bearer(t.Context(), good); err != nil {
 		t.Error(err)
 	}
-	// An ID token for the same user is for another audience, so it is refused; and with no issuer configured all are.
+	// An ID token for the same user has another audience and is refused; without a configured issuer all tokens are.
 	_, err := New(Config{}).Bearer(t.Context(), good)
 	wantUnauthenticated(t, "no issuers", err, "unauthenticated")
 }
 
-// Keys are fetched seldom, whatever callers send, and a change of keys is noticed.
+// Keys are fetched rarely, whatever callers send, and a change of keys is noticed.
 func TestKeysOfAnIssuer(t *testing.T) {
 	p, now := newProvider(t), noon
 	a := p.access(t, &now, "RS256")
@@ -235,7 +235,7 @@ func TestKeysOfAnIssuer(t *testing.T) {
 	if _, err := a.Bearer(t.Context(), rs("new")); err != nil || p.asked.Load() != 2 {
 		t.Error(err, p.asked.Load())
 	}
-	// The provider is away: what is known serves for a day.
+	// The provider is down: known keys are valid for a day.
 	p.down.Store(true)
 	now = now.Add(keysFresh)
 	if _, err := a.Bearer(t.Context(), rs("new")); err != nil {

@@ -22,14 +22,14 @@ import (
 	"slurmgate/gate"
 )
 
-// settle waits until no fetch is under way.
+// settle waits until no fetch is in progress.
 func (i *issuer) settle() {
 	if fetch := i.keys.Look(i.now, cached.Rule{Fresh: keysGood * 100}, false, i.fetch); fetch.Busy != nil {
 		<-fetch.Busy
 	}
 }
 
-// network answers for issuers, and not at all for the one that is stalled.
+// network answers for all issuers except the stalled one.
 type network struct {
 	keys    []byte
 	stalled atomic.Value // host
@@ -49,8 +49,8 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Body: io.NopCloser(bytes.NewReader(body)), Header: http.Header{}, Request: r}, nil
 }
 
-// An issuer that does not answer delays neither the tokens of another issuer nor those of its own whose key is known. A token whose key is
-// not known waits for a few seconds, however many come, and the issuer is asked once.
+// An issuer that does not answer delays neither tokens of another issuer nor its own tokens whose key is known. A
+// token with an unknown key waits for a few seconds, and many such tokens cause one request to the issuer.
 func TestStalledIssuer(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	must(t, err)
@@ -105,7 +105,7 @@ func TestStalledIssuer(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if d := time.Since(start); d > keysWait || n.asked.Load()-before > 3 { // one of the slow issuer, two of the good one
+		if d := time.Since(start); d > keysWait || n.asked.Load()-before > 3 { // one request to the slow issuer, two to the good one
 			t.Error(d, n.asked.Load()-before)
 		}
 		a.issuers[0].settle()

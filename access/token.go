@@ -14,15 +14,15 @@ import (
 	"slurmgate/gate"
 )
 
-// A bearer token reads sgt_<16 characters>_<52 characters>: its id (tok_<the 16>) and its secret, 260 random bits in base32. Of
-// the secret only the SHA-256 is kept: with so many random bits no slower hash is needed.
+// A bearer token has the form sgt_<16 characters>_<52 characters>: its id (tok_<the 16>) and its secret, 260 random
+// bits in base32. Only the secret's SHA-256 is stored: with so many random bits no slower hash is needed.
 
 var tokenForm = regexp.MustCompile(`^sgt_([A-Z2-7]{16})_([A-Z2-7]{52})$`)
 
-// TokenPrincipal is how lists show the principal that a token of this name is.
+// TokenPrincipal returns the name, as lists show it, of the principal of a token with this name.
 func TokenPrincipal(name string) string { return "token:" + name }
 
-// NewToken makes a token and its text, which is shown once.
+// NewToken returns a new token and its text, which is shown once.
 func NewToken(name string, g Grant, by gate.Principal, expires time.Time) (t gate.Token, text string) {
 	id, secret := rand.Text()[:16], rand.Text()+rand.Text()
 	return gate.Token{ID: "tok_" + id, Name: name, SecretSHA256: digest(secret), Capabilities: g.Capabilities, Projects: g.Projects,

@@ -15,15 +15,16 @@ import (
 	"slurmgate/plan"
 )
 
-// Where slurm.run_as is caller, jobs and their files belong to the Unix user that the caller is mapped to. The mapping is part of the
-// principal (a peer is its own user, a token names one, an OpenID claim goes through a table). Whether jobs may run as that user is
-// looked up at each call that acts, with answers cached for a minute, and fails closed.
+// Where slurm.run_as is caller, jobs and their files belong to the Unix user that the caller is mapped to. The
+// mapping is part of the principal (a peer is its own user, a token names one, an OpenID claim is looked up in a
+// table). Whether jobs may run as that user is checked at each call that acts, with answers cached for a minute, and
+// fails closed.
 
-// UnixRules say as which users of this host jobs may run.
+// UnixRules restrict the users of this host whom jobs may run as.
 type UnixRules struct {
 	MinUID, MaxUID int
 	RefuseUsers    []string
-	RefuseGroups   []string // by name, also as the primary group; a group that does not exist refuses nobody
+	RefuseGroups   []string // by name, also as the primary group; a group that does not exist has no effect
 }
 
 // Accounts is the user database that [UnixUsers] asks, as nss.Host does. A user or group that does not exist is a NotFound fault; after any
@@ -33,7 +34,7 @@ type Accounts interface {
 	User(ctx context.Context, name string) (nss.User, error)
 }
 
-// UnixUsers checks as whom jobs may run. It may be used concurrently.
+// UnixUsers checks which users jobs may run as. It may be used concurrently.
 type UnixUsers struct {
 	from   Accounts
 	own    int // user id of the gateway
@@ -41,17 +42,18 @@ type UnixUsers struct {
 	groups *answers[int]
 }
 
-// CheckUnixUser says why jobs may not run as a user of this name, "" if they may. It must be a name that both a plan and getent accept.
+// CheckUnixUser returns why jobs may not run as a user of this name, or "". It must be a name that both a plan and
+// getent accept.
 func CheckUnixUser(name string) string { return cmp.Or(nss.CheckName(name), plan.CheckUnixUser(name)) }
 
-// unixUser is what the user database says of one name.
+// unixUser is the entry of the user database for one name.
 type unixUser struct {
 	user   nss.User
 	byUID  string // name of its user id
 	groups []int
 }
 
-// NewUnixUsers asks a user database (nil: this host's) on behalf of a gateway with a user id.
+// NewUnixUsers returns the checks of a gateway with a user id against a user database (nil: this host's).
 func NewUnixUsers(from Accounts, own int, now func() time.Time) *UnixUsers {
 	if from == nil {
 		from = nss.Host{}
@@ -59,8 +61,9 @@ func NewUnixUsers(from Accounts, own int, now func() time.Time) *UnixUsers {
 	return &UnixUsers{from: from, own: own, users: newAnswers[unixUser](now, memberRetry), groups: newAnswers[int](now, memberRetry)}
 }
 
-// Of is the user whom the principal's jobs run as, in the user database's spelling. Errors: no_unix_user (the principal is mapped to none),
-// unix_user_refused (the rules refuse the user, or it no longer exists), users_unknown (retryable).
+// Of returns the user whom the principal's jobs run as, in the user database's spelling. Errors: no_unix_user (the
+// principal is mapped to no user), unix_user_refused (the rules refuse the user, or it no longer exists),
+// users_unknown (retryable).
 func (u *UnixUsers) Of(ctx context.Context, p gate.Principal, rules UnixRules) (string, error) {
 	if p.UnixUser == "" {
 		return "", noUnixUser(p)
@@ -93,7 +96,8 @@ func (u *UnixUsers) Of(ctx context.Context, p gate.Principal, rules UnixRules) (
 	return is.user.Name, nil
 }
 
-// groupID is the id of a group, -1 if there is no such group. Unlike for grants, an old answer does not count while the directory is away.
+// groupID returns the id of a group, -1 if it does not exist. Unlike for grants, an old answer is not used while the
+// directory is away.
 func (u *UnixUsers) groupID(ctx context.Context, group string) (int, error) {
 	return u.groups.get(ctx, group, func(ctx context.Context) (int, error) {
 		gid, err := u.from.GroupID(ctx, group)
@@ -104,7 +108,7 @@ func (u *UnixUsers) groupID(ctx context.Context, group string) (int, error) {
 	})
 }
 
-// refusal says why jobs may not run as a user, "" if its groups alone decide.
+// refusal returns why jobs may not run as a user, "" if only its groups decide.
 func (r UnixRules) refusal(is unixUser, own int) string {
 	name := is.user.Name
 	switch shell := filepath.Base(is.user.Shell); {
@@ -128,7 +132,7 @@ func (r UnixRules) refusal(is unixUser, own int) string {
 	return ""
 }
 
-// find returns what the user database says of a name.
+// find returns the entry of the user database for a name.
 func (u *UnixUsers) find(ctx context.Context, name string) (is unixUser, err error) {
 	if is.user, err = u.from.User(ctx, name); err == nil {
 		is.byUID, err = u.from.NameOf(ctx, is.user.UID)
@@ -139,7 +143,7 @@ func (u *UnixUsers) find(ctx context.Context, name string) (is unixUser, err err
 	return is, err
 }
 
-// noUnixUser says why a principal is mapped to no user, and what to do about it.
+// noUnixUser returns the error of a principal that is mapped to no user, with advice.
 func noUnixUser(p gate.Principal) error {
 	why, next := "", "ask the gateway's administrator"
 	switch {

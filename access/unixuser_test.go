@@ -13,10 +13,10 @@ import (
 	"slurmgate/nss"
 )
 
-// accounts is a user database with whole records.
+// accounts is a user database with complete entries.
 type accounts struct {
 	directory
-	records map[string]nss.User // by the name that is asked for
+	records map[string]nss.User // by the requested name
 }
 
 func (d *accounts) User(_ context.Context, name string) (nss.User, error) {
@@ -32,7 +32,7 @@ func (d *accounts) User(_ context.Context, name string) (nss.User, error) {
 	return u, nil
 }
 
-// people is a host with users of every kind.
+// people returns a host with users of every kind.
 func people() *accounts {
 	d := &accounts{records: map[string]nss.User{}}
 	d.users, d.in = map[int]string{}, map[string][]int{}
@@ -60,7 +60,7 @@ func people() *accounts {
 	add("listed", 1007, 100, "/bin/bash")
 	add("nobody", 65534, 65534, "/bin/sh")
 	add("weird/name", 1008, 100, "/bin/bash")
-	d.records["Alice"] = d.records["alice"] // another spelling, which the database takes for the same
+	d.records["Alice"] = d.records["alice"] // another spelling, which the database treats as the same
 	return d
 }
 
@@ -75,8 +75,8 @@ func asPeer(name string, uid int) gate.Principal {
 	return gate.Principal{Name: "user:" + name, Method: gate.ByPeer, UnixUser: name, PeerUID: uid}
 }
 
-// Jobs run as a person of this host and as nobody else: not as root by any name, system users, the gateway itself, those whom the site
-// refuses by name or by group, those who share a user id, cannot log in, or are gone.
+// Jobs run only as a person of this host: not as root under any name, system users, the gateway itself, users whom
+// the site refuses by name or by group, users who share a user id or cannot log in, or deleted users.
 //
 // proves SITE-08
 func TestUnixUsers(t *testing.T) {
@@ -131,7 +131,7 @@ func TestUnixUsers(t *testing.T) {
 	}
 }
 
-// While users cannot be looked up nobody acts, and the error says to try again; a change counts after a minute.
+// While users cannot be looked up calls are refused with a retryable error; a change takes effect after a minute.
 //
 // proves SITE-08
 func TestUnixUsersChange(t *testing.T) {
@@ -153,7 +153,7 @@ func TestUnixUsersChange(t *testing.T) {
 			{func() { from.err = errors.New("away") }, 0, "users_unknown"},
 			{func() { from.err = nil }, memberRetry, "alice"},
 			{func() { from.err = errors.New("away") }, memberFresh / 2, "alice"},
-			{func() {}, memberFresh / 2, "users_unknown"}, // no right comes from an old answer
+			{func() {}, memberFresh / 2, "users_unknown"}, // an old answer gives no right
 			{func() { from.err = nil }, memberRetry, "alice"},
 			{func() { from.in["alice"] = []int{100, 27} }, memberFresh, "unix_user_refused"},
 			{func() { from.in["alice"] = []int{100} }, memberFresh, "alice"},
@@ -179,7 +179,7 @@ func TestUnixUsersChange(t *testing.T) {
 	})
 }
 
-// Calls at the same time share one look-up of a user.
+// Concurrent calls share one look-up of a user.
 func TestUnixUsersShareLookUps(t *testing.T) {
 	from := people()
 	users := NewUnixUsers(from, 1500, time.Now)
@@ -200,7 +200,7 @@ func TestUnixUsersShareLookUps(t *testing.T) {
 	}
 }
 
-// A claim is mapped through the table and in no other way.
+// A claim is mapped only through the table.
 //
 // proves SITE-08
 func TestClaimUsers(t *testing.T) {

@@ -11,13 +11,13 @@ import (
 	"slurmgate/plan"
 )
 
-// A grant that names {user} is about the project of each user's own. Whose it is depends on the principal: a user of
-// this host has one by login name and user id, and so has a token or a subject that is mapped to that user; a subject
-// that is mapped to none has one by itself. The project is looked up at each request, so what an administrator
-// decides counts at once.
+// A grant that names {user} applies to each user's own project. Whose project that is depends on the principal: a
+// user of this host has one by login name and user id, and so has a token or a subject that is mapped to that user; a
+// subject without a user has a separate one. The project is looked up at each request, so an administrator's decision
+// takes effect immediately.
 
-// withUserProject puts the principal's own project in the place of {user}. uid is that of its Unix user, negative
-// where the user database has to be asked.
+// withUserProject replaces {user} by the principal's own project. uid is that of its Unix user, or negative if the
+// user database must be asked.
 func (a *Access) withUserProject(ctx context.Context, p gate.Principal, uid int) (gate.Principal, error) {
 	if !slices.ContainsFunc(p.Rights, func(g gate.Grant) bool { return slices.Contains(g.Projects, plan.UserProject) }) {
 		return p, nil
@@ -33,7 +33,7 @@ func (a *Access) withUserProject(ctx context.Context, p gate.Principal, uid int)
 	return p, nil
 }
 
-// ForUser is the grant with the id of a user's own project in the place of {user}.
+// ForUser returns the grant with the id of a user's own project in place of {user}.
 func (g Grant) ForUser(id string) Grant {
 	g.Projects, g.Accounts = withProject(g.Projects, id), withAccount(g.Accounts, id)
 	return g
@@ -60,7 +60,7 @@ func withAccount(accounts map[string]string, id string) map[string]string {
 	return out
 }
 
-// userProjectOf is the id of the project of the principal's own.
+// userProjectOf returns the id of the principal's own project.
 func (a *Access) userProjectOf(ctx context.Context, p gate.Principal, uid int) (string, error) {
 	owner := gate.ProjectUser{Name: p.UnixUser, UID: uid, PrincipalID: p.ID}
 	switch {
@@ -81,8 +81,8 @@ func (a *Access) userProjectOf(ctx context.Context, p gate.Principal, uid int) (
 	return a.projects.UserProject(ctx, owner)
 }
 
-// ProjectUser looks up a user of this host whom a project of its own belongs to. A user that does not exist is an
-// Auth fault; while the user database does not answer, the fault is retryable.
+// ProjectUser looks up a user of this host who can have an own project. A user that does not exist is an Auth fault;
+// while the user database does not answer, the fault is retryable.
 func (a *Access) ProjectUser(ctx context.Context, name string) (gate.ProjectUser, error) {
 	is, err := a.users.find(ctx, name)
 	switch {
@@ -115,7 +115,7 @@ func (a *Access) Person(ctx context.Context, p gate.Principal) (string, error) {
 	return fmt.Sprint(u.UID, " ", u.Name), nil
 }
 
-// sameUserProject is an Auth fault if the project of the principal's own is another one by now, or somebody else's.
+// sameUserProject returns an Auth fault if the principal's own project is now another one, or another principal's.
 func (a *Access) sameUserProject(ctx context.Context, p gate.Principal) error {
 	if p.UserProject == "" {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"slurmgate/plan"
 )
 
-// books bind the names of users to user ids, and subjects to their principals, as the ledger does.
+// books binds the names of users to user ids, and subjects to their principals, as the ledger does.
 type books map[string]gate.ProjectUser
 
 func (b books) UserProject(_ context.Context, u gate.ProjectUser) (string, error) {
@@ -26,7 +26,7 @@ func (b books) UserProject(_ context.Context, u gate.ProjectUser) (string, error
 	return plan.UserProjectID(u.Name, 1), nil
 }
 
-// owning is a grant on a project of each user's own, which charges an account, and on a shared project.
+// owning returns a grant on each user's own project, which charges an account, and on a shared project.
 func owning(t *testing.T) Grant {
 	t.Helper()
 	g, err := NewGrant([]string{gate.CapGateway, gate.CapRead, gate.CapSlurm}, []string{plan.UserProject, "demo"},
@@ -35,7 +35,7 @@ func owning(t *testing.T) Grant {
 	return g
 }
 
-// wantsOwn fails unless the principal has the user's own project, and nothing of another user's.
+// wantsOwn fails unless the principal has the user's own project, and no other user's.
 func wantsOwn(t *testing.T, p gate.Principal, err error, user string) {
 	t.Helper()
 	if err != nil {
@@ -58,7 +58,7 @@ func wantsOwn(t *testing.T, p gate.Principal, err error, user string) {
 	}
 }
 
-// Each user of this host has a project of its own, by an entry and by a group, and so has a token or a subject that
+// Each user of this host has its own project, through an entry or a group, and so has a token or a subject that
 // stands for the user.
 //
 // proves OPS-04
@@ -84,7 +84,7 @@ func TestUserProjects(t *testing.T) {
 			t.Errorf("Again(%s) = %+v, %v", p.Name, again, err)
 		}
 
-		// alice is deleted; later another person gets the name, with another user id, and is in the group.
+		// alice is deleted; later another person in the group gets the name, with another user id.
 		d.set(func() { delete(d.users, 1001); d.users[2002] = "alice"; d.in["alice"] = []int{500} })
 		time.Sleep(memberFresh)
 		_, err = a.Peer(2002)
@@ -106,8 +106,8 @@ func TestUserProjects(t *testing.T) {
 	})
 }
 
-// A subject has the project of the Unix user that it is mapped to; one that is mapped to none has a project by
-// itself.
+// A subject has the project of the Unix user that it is mapped to; a subject without a Unix user has a separate
+// project.
 func TestUserProjectsOfSubjects(t *testing.T) {
 	issuer, now, book := newProvider(t), noon, books{}
 	a := issuer.access(t, &now, "RS256")
@@ -130,7 +130,7 @@ func TestUserProjectsOfSubjects(t *testing.T) {
 	wantUnauthenticated(t, "a subject whose Unix user does not exist", err, "unix_user_gone")
 }
 
-// A grant names no user's own project but by {user}.
+// A grant can name users' own projects only as {user}.
 func TestGrantsOnUserProjects(t *testing.T) {
 	for _, name := range []string{"{user:alice}", "{account}", plan.UserProjectID("alice", 1)} {
 		if _, err := NewGrant([]string{gate.CapRead}, []string{name}, nil); !fault.Is(err, fault.Validation) {

@@ -14,8 +14,8 @@ import (
 	"slurmgate/retention"
 )
 
-// Backups that are made while others import, submit, retry and sweep are each consistent: restored, the ledger is whole and has every
-// artifact it names.
+// Each backup made during concurrent imports, submits, retries and sweeps is consistent: the restored ledger is
+// complete and has every artifact that it names.
 //
 // proves OPS-01
 func TestBackupsWhileBusy(t *testing.T) {
@@ -65,8 +65,8 @@ func TestBackupsWhileBusy(t *testing.T) {
 	}
 }
 
-// After a restore, gc leaves bytes alone that were stored before and that the ledger does not know; without one, and when it is told to, it
-// removes them.
+// After a restore, gc keeps bytes that were stored before and that the ledger does not know; without a restore, and
+// with the option to do so, it removes them.
 //
 // proves OPS-01
 func TestSweepAfterRestore(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 	"slurmgate/fault"
 )
 
-// Deleter carries out deletions: erasures of secrets and removals of what somebody names. One transaction of the ledger changes the records
-// and says what is left to do outside of it. The rest is done after that; a gateway that is killed meanwhile continues when it starts.
+// Deleter executes deletions: erasures of secrets and removals on request. One transaction of the ledger changes the
+// records and lists what remains to be done outside of it. That follows; if a gateway is killed meanwhile, the next
+// one continues at its start.
 type Deleter struct {
 	Ledger     DeletionLedger
 	Workspaces DeletionWorkspaces
@@ -26,44 +27,45 @@ type DeletionLedger interface {
 	Leaks(ctx context.Context, s *Secret) (rows []Row, documents []string, err error)
 	// LeakedArtifacts lists the artifacts with these bytes.
 	LeakedArtifacts(ctx context.Context, sums []string) ([]LeakedArtifact, error)
-	// InFlight lists the runs that are not over and that are about something of the leak.
+	// InFlight lists the unfinished runs that involve a part of the leak.
 	InFlight(ctx context.Context, l Leak) (runIDs []string, err error)
-	// OpenRuns lists the runs that are not over.
+	// OpenRuns lists the unfinished runs.
 	OpenRuns(ctx context.Context) ([]string, error)
 	// Erase is the transaction of an erasure. A run in flight is a Conflict with code secret_in_flight, and nothing changes.
 	Erase(ctx context.Context, e Erasure, s *Secret, l Leak, copies []Copy) error
-	// Remove is the transaction of a removal; a dry run finds out what that would do. NotFound for what there is not; a Conflict for a
-	// run that is not over, and for an artifact that such a run needs; a Policy fault for what the principal did not ask for. Then
-	// nothing changes.
+	// Remove is the transaction of a removal; a dry run reports what it would do. It fails with NotFound for things
+	// that do not exist; with Conflict for an unfinished run, and for an artifact that such a run needs; with Policy
+	// for things that the principal did not ask for. After an error nothing has changed.
 	Remove(ctx context.Context, r Removal, dry bool) (RemovalReport, error)
-	// EachUnheld calls remove with those of some bytes that no artifact has, and prevents any from getting them meanwhile.
+	// EachUnheld calls remove with those of some bytes that no artifact has, and prevents new artifacts with them
+	// meanwhile.
 	EachUnheld(ctx context.Context, sums []string, remove func(free []string)) error
-	// Unfinished lists deletions of which something is left to do.
+	// Unfinished lists deletions that are not complete.
 	Unfinished(ctx context.Context) (ids []string, err error)
 	Rest(ctx context.Context, id string) (Rest, error)
-	// Done records that parts were carried out; with the last one the deletion has ended.
+	// Done records that parts were done; the last one completes the deletion.
 	Done(ctx context.Context, id, kind string, names ...string) error
-	// Compact rewrites the ledger's file, so that nothing of what was deleted is left in it.
+	// Compact rewrites the ledger's file, so that no deleted data is left in it.
 	Compact(ctx context.Context) error
 }
 
-// DeletionWorkspaces are the runs' folders.
+// DeletionWorkspaces accesses the runs' folders.
 type DeletionWorkspaces interface {
 	RunRemover
 	// EachFile calls f with every regular file of a run's workspace until f fails or returns false.
 	EachFile(ctx context.Context, runID string, f func(open func() (io.ReadCloser, error)) (more bool, err error)) error
 }
 
-// DeletionStore has the bytes of artifacts.
+// DeletionStore accesses the bytes of artifacts.
 type DeletionStore interface {
 	Objects(ctx context.Context, f func(sha256 string, size int64, stored time.Time) error) error
 	Reader(ctx context.Context, sha256 string) (io.ReadCloser, int64, error)
 	Put(ctx context.Context, r io.Reader, limit int64) (sha256 string, size int64, err error)
-	// Erase removes objects, whenever they were stored. failed says which may still be there, and why.
+	// Erase removes objects of any age. failed has the objects that may still exist, and why.
 	Erase(ctx context.Context, sums ...string) (failed map[string]error)
 }
 
-// Rest is what is left to do of a deletion after the ledger's transaction.
+// Rest lists the parts of a deletion that remain after the ledger's transaction.
 type Rest struct {
 	Objects    []string
 	Workspaces []Workspace
@@ -77,10 +79,10 @@ const (
 	ItemLedger    = "ledger"
 )
 
-// RemovalPrefix begins the ids of removals; other deletions are erasures.
+// RemovalPrefix starts the ids of removals; other deletions are erasures.
 const RemovalPrefix = "rmv_"
 
-// Resume finishes deletions that were cut short. What cannot be removed now is reported.
+// Resume finishes interrupted deletions. It reports what cannot be removed now.
 func (p Deleter) Resume(ctx context.Context) (pending []Skipped, err error) {
 	ids, err := p.Ledger.Unfinished(ctx)
 	for _, id := range ids {
@@ -93,7 +95,7 @@ func (p Deleter) Resume(ctx context.Context) (pending []Skipped, err error) {
 	return pending, err
 }
 
-// finish does what is left of a deletion.
+// finish does the remaining parts of a deletion.
 func (p Deleter) finish(ctx context.Context, id string) (pending []Skipped, err error) {
 	rest, err := p.Ledger.Rest(ctx, id)
 	if err != nil {
@@ -134,7 +136,7 @@ func (p Deleter) finish(ctx context.Context, id string) (pending []Skipped, err 
 	return pending, err
 }
 
-// deletedTogether is how many objects share a transaction and the syncs of their folders.
+// deletedTogether is the number of objects that share a transaction and the syncs of their folders.
 const deletedTogether = 256
 
 // deleteObjects deletes objects: of an erasure all of them, of a removal those that no artifact has.

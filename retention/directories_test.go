@@ -54,8 +54,8 @@ func (w *world) stored(sums []string) (n int) {
 	return n
 }
 
-// A directory is kept and removed as a whole: gc leaves its files alone while it has its artifact and takes them when it has none, a backup
-// has them all, and an erased secret in one of its files takes the artifact with it.
+// A directory is kept and removed as a whole: gc leaves its files alone while an artifact has them and removes them
+// otherwise, a backup has all of them, and an erased secret in one of its files removes the artifact too.
 //
 // proves DATA-02 OPS-01
 func TestDirectoriesAreWhole(t *testing.T) {
@@ -97,7 +97,7 @@ func TestDirectoriesAreWhole(t *testing.T) {
 		}
 	}
 
-	for range 2 { // the first marks what is unused, the second finds its bytes
+	for range 2 { // the first sweep marks what is unused, the second finds its bytes
 		if _, err := w.parts().Sweep(ctx, retention.Policy{Imports: &month}, false); err != nil {
 			t.Fatal(err)
 		}

@@ -11,19 +11,19 @@ import (
 	"slurmgate/fault"
 )
 
-// An erasure removes a leaked secret from everything that the gateway stores. It is carried out in this order:
+// An erasure removes a leaked secret from everything that the gateway stores. The order is:
 //
-//  1. everything is searched, and redacted copies of logs and scripts are stored: nothing is lost if it ends here;
-//  2. one transaction of the ledger redacts its rows, marks artifacts, records what is still to be removed, and appends the events that say
-//     which records changed and which hash each had; from then on the secret is not needed any more;
-//  3. objects and workspaces are removed, and the ledger's file is rewritten, as for every deletion (see [Deleter]).
+//   1. everything is searched, and redacted copies of logs and scripts are stored: nothing is lost if it stops here;
+//   2. one transaction of the ledger redacts its rows, marks artifacts, records what remains to be removed, and appends the events
+//      with the changed records and the hash that each had; from then on the secret is not needed any more;
+//   3. objects and workspaces are removed, and the ledger's file is rewritten, as for every deletion (see [Deleter]).
 
 // Erasure is one removal of a secret.
 type Erasure struct {
 	ID     string // ers_…
 	By     string // principal's name
 	Reason string
-	HMAC   string // of the secret, with the ledger's own key: tells whether the same secret was erased before, and nothing about it
+	HMAC   string // of the secret, with the ledger's own key: equal for equal secrets, and reveals nothing else
 }
 
 // Row is a row of the ledger that holds the secret, by its table and its key, e.g. tool_call_events looks/12.
@@ -37,10 +37,10 @@ type LeakedArtifact struct {
 	ID        string
 	SHA256    string
 	SizeBytes int64
-	Log       bool // a log or a script of the gateway's own making: a redacted copy takes its place
+	Log       bool // a log or a script of the gateway itself: a redacted copy replaces it
 }
 
-// Leak is all that holds a secret.
+// Leak lists all that holds a secret.
 type Leak struct {
 	Rows       []Row
 	Documents  []string // payloads of the ledger, by checksum
@@ -48,21 +48,21 @@ type Leak struct {
 	Workspaces []string // runs
 }
 
-// Copy is a redacted log or script that takes the place of an artifact.
+// Copy is a redacted log or script that replaces an artifact.
 type Copy struct {
 	Of        string // artifact id
 	SHA256    string
 	SizeBytes int64
 }
 
-// ErasedCount is how many of one kind hold, or held, the secret.
+// ErasedCount is the number of things of one kind that hold, or held, the secret.
 type ErasedCount struct {
 	What  string   `json:"what"`  // a table of the ledger, documents, objects, artifacts, logs redacted, workspaces
 	Count int      `json:"count"` // in all
 	Named []string `json:"named"` // the first of them
 }
 
-// EraseReport is what an erasure did, or would do.
+// EraseReport is the result of an erasure, or of its dry run.
 type EraseReport struct {
 	DryRun   bool          `json:"dry_run"`
 	ID       string        `json:"erasure_id"` // "" for a dry run, and when nothing was found
@@ -81,8 +81,8 @@ func (r *EraseReport) add(what string, names []string) {
 	r.Found = append(r.Found, ErasedCount{what, len(names), names[:min(len(names), namedMost)]})
 }
 
-// Erase erases a secret, or only looks for it. Where runs in flight hold it, that is a Conflict fault with code secret_in_flight. The
-// report says what was found, also with an error.
+// Erase erases a secret, or with dry only searches for it. If runs in flight hold it, Erase fails with Conflict and
+// code secret_in_flight. The report has what was found, also with an error.
 func (p Deleter) Erase(ctx context.Context, e Erasure, s *Secret, dry bool) (r EraseReport, err error) {
 	r = EraseReport{DryRun: dry, Found: []ErasedCount{}, InFlight: []string{}, Skipped: []Skipped{}, Pending: []Skipped{},
 		Outside: []string{}}
@@ -120,13 +120,13 @@ func (p Deleter) Erase(ctx context.Context, e Erasure, s *Secret, dry bool) (r E
 	again := EraseReport{}
 	left, err := p.search(ctx, s, &again)
 	r.Left = len(left.Rows) + len(left.Documents) + len(left.Objects) + len(left.Workspaces)
-	if len(r.Pending) > 0 { // it is known that these are there
+	if len(r.Pending) > 0 { // those in Pending are known to exist
 		r.Left = len(left.Rows) + len(left.Documents)
 	}
 	return r, err
 }
 
-// InFlightFault refuses an erasure.
+// InFlightFault returns the refusal of an erasure because of runs in flight.
 func InFlightFault(runs []string) error {
 	return fault.New(fault.Conflict, "secret_in_flight",
 		fmt.Sprintf("%d runs in flight hold the secret, so nothing was erased: %s",
@@ -161,7 +161,7 @@ func (r *EraseReport) tell(l Leak, artifacts []LeakedArtifact) {
 	r.add("workspaces", l.Workspaces)
 }
 
-// search looks everywhere.
+// search searches the ledger, the store and the workspaces for a secret.
 func (p Deleter) search(ctx context.Context, s *Secret, r *EraseReport) (l Leak, err error) {
 	if l.Rows, l.Documents, err = p.Ledger.Leaks(ctx, s); err != nil {
 		return l, err
@@ -172,7 +172,7 @@ func (p Deleter) search(ctx context.Context, s *Secret, r *EraseReport) (l Leak,
 		case ctx.Err() != nil:
 			return err
 		case err != nil && fault.Is(err, fault.NotFound):
-			return nil // gone meanwhile
+			return nil // removed meanwhile
 		case err != nil:
 			r.skip(sum, fault.Prose(err))
 		case found:
@@ -229,10 +229,10 @@ func (p Deleter) searchRun(ctx context.Context, s *Secret, runID string, l *Leak
 	return err
 }
 
-// maxLog bounds a log that is redacted, in memory.
+// maxLog bounds a log that is redacted, in bytes: it is held in memory.
 const maxLog = 64 << 20
 
-// copies stores redacted logs and scripts. What is too large for it is not replaced.
+// copies stores redacted logs and scripts. It does not replace those larger than maxLog.
 func (p Deleter) copies(ctx context.Context, s *Secret, artifacts []LeakedArtifact) (out []Copy, err error) {
 	for _, a := range artifacts {
 		if !a.Log || a.SizeBytes > maxLog {
@@ -240,7 +240,7 @@ func (p Deleter) copies(ctx context.Context, s *Secret, artifacts []LeakedArtifa
 		}
 		r, size, err := p.Store.Reader(ctx, a.SHA256)
 		if err != nil {
-			continue // damaged or gone: it is marked as erased all the same
+			continue // damaged or gone: it is marked as erased anyway
 		}
 		data, err := io.ReadAll(io.LimitReader(r, size))
 		r.Close()

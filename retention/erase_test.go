@@ -41,7 +41,7 @@ func packed(t *testing.T, text string) string {
 	return b.String()
 }
 
-// Every form in which programs write a secret down is found and redacted; what is none stays.
+// Every form in which programs write a secret is found and redacted; other text is kept.
 func TestSecretForms(t *testing.T) {
 	s := secret(t)
 	quoted, err := json.Marshal(leaked)
@@ -76,7 +76,7 @@ func TestSecretForms(t *testing.T) {
 	}
 }
 
-// A file is searched across the pieces it is read in, and gzip in what it inflates to.
+// A secret in a file is found across the pieces in which the file is read, and in the content of gzip.
 func TestSecretSearch(t *testing.T) {
 	s := secret(t)
 	for _, c := range []struct {
@@ -116,8 +116,8 @@ func FuzzSecret(f *testing.F) {
 	})
 }
 
-// leak plants the secret: an input in gzip, an output, a log, a script, params, and the workspace of a finished run. Beside it there is a
-// run without it.
+// leak plants the secret: an input in gzip, an output, a log, a script, params, and the workspace of a finished run.
+// It also creates a run without it.
 func (w *world) leak() (input run.Artifact, id, clean string) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -168,7 +168,7 @@ func (w *world) left(s *retention.Secret) (names []string) {
 	return names
 }
 
-// erased holds the world against what an erasure leaves.
+// erased checks the world after an erasure.
 func (w *world) erased(input run.Artifact, id, clean string) {
 	w.t.Helper()
 	s, ctx := secret(w.t), context.Background()
@@ -213,7 +213,8 @@ func (w *world) erased(input run.Artifact, id, clean string) {
 	}
 }
 
-// A secret is erased from the ledger, the store and the workspaces, and nothing else is; a dry run tells where it is and changes nothing.
+// A secret is erased from the ledger, the store and the workspaces, and nothing else is; a dry run reports where it
+// is and changes nothing.
 func TestErase(t *testing.T) {
 	w := newWorld(t)
 	input, id, clean := w.leak()
@@ -296,8 +297,8 @@ func (d dyingStore) Put(ctx context.Context, r io.Reader, limit int64) (string, 
 	return d.DeletionStore.Put(ctx, r, limit)
 }
 
-// Killed at whatever step, an erasure has either not begun, so that nothing has changed, or is finished by the next gateway without the
-// secret.
+// An erasure killed at any step has either not begun, so that nothing has changed, or is finished by the next gateway
+// without the secret.
 func TestEraseKilled(t *testing.T) {
 	for at := 0; ; at++ {
 		w := newWorld(t)

@@ -24,13 +24,14 @@ func (brokenStore) Erase(_ context.Context, sums ...string) map[string]error {
 	return failed
 }
 
-// What somebody removes is in no object and no workspace afterwards, and nothing else is gone; a dry run changes nothing. What could not be
-// removed is removed by the next gateway. The run stays as it ended, marked as removed, and the same bytes can be imported again.
+// Removed data is in no object and no workspace afterwards, and nothing else is gone; a dry run changes nothing. The
+// next gateway removes what could not be removed. The run keeps its end and is marked as removed, and the same bytes
+// can be imported again.
 func TestRemove(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	input, id, clean := w.leak()
-	files := func() []string { // the run's detail stays in the ledger: it is what the history proves
+	files := func() []string { // the run's detail stays in the ledger, as the history proves it
 		return slices.DeleteFunc(w.left(secret(t)), func(name string) bool { return strings.HasPrefix(filepath.Base(name), "ledger.db") })
 	}
 	p := w.deleter()

@@ -1,8 +1,8 @@
-// Package retention removes what is no longer needed: workspaces of finished runs, imported artifacts no run refers to, and bytes nobody
-// owns.
+// Package retention removes data that is no longer needed: workspaces of finished runs, imported artifacts that no
+// run refers to, and bytes without an artifact.
 //
-// Nouns: a policy says how long each kind is kept; a sweep looks at all kinds once, and removes what is due unless it is a dry run.
-// Whatever the policy says, these rules hold:
+// Nouns: a policy sets how long each kind is kept; a sweep checks all kinds once, and removes what is due unless it
+// is a dry run. These rules hold under every policy:
 //
 //   - what a run refers to is never removed: its inputs, outputs, logs and scripts, its row and its history;
 //   - the workspace of an unfinished run is not touched, and a late job of a run whose workspace is gone executes nothing;
@@ -18,19 +18,19 @@ import (
 	"slurmgate/fault"
 )
 
-// Policy says how long things are kept. Nil means for ever.
+// Policy sets how long things are kept. Nil means for ever.
 type Policy struct {
 	Workspaces *time.Duration // of finished runs, since the end
 	Imports    *time.Duration // imported artifacts that no run refers to, since their last import; at least [LeastImports]
-	// Restored is when the ledger was restored from a backup. Bytes that were stored earlier and that no artifact has are left alone: they
-	// may be outputs of runs that this ledger does not know. Zero: never.
+	// Restored is when the ledger was restored from a backup. Bytes stored earlier that no artifact has are kept:
+	// they may be outputs of runs that this ledger does not know. Zero: never.
 	Restored time.Time
 }
 
 const (
 	// LeastImports is the shortest time for which an import waits for its run.
 	LeastImports = 24 * time.Hour
-	// Orphans is how old unreferenced bytes must be before they are removed: outputs enter the store before their run is over.
+	// Orphans is the age at which unreferenced bytes are removed: outputs enter the store before their run ends.
 	Orphans = 24 * time.Hour
 
 	batch     = 200
@@ -43,7 +43,7 @@ type Workspace struct {
 	AttemptN   int
 	FinishedAt time.Time
 	Tokens     map[int]string // of all its attempts
-	Site, User string         // whose folder it is; without a user the gateway's own
+	Site, User string         // the owner of the folder; without a user the gateway's own
 }
 
 // Artifact is an imported artifact that no run refers to.
@@ -53,7 +53,7 @@ type Artifact struct {
 	SizeBytes int64
 }
 
-// Ledger knows what is needed. Marks are durable and exclude anything that would refer to the item afterwards.
+// Ledger decides what is needed. Marks are durable and prevent any later reference to the item.
 type Ledger interface {
 	Removals
 	// Unused lists artifacts that no run refers to and that were not imported since; MarkUnused marks them as removed.
@@ -61,21 +61,21 @@ type Ledger interface {
 	MarkUnused(ctx context.Context, since time.Time, limit int) ([]Artifact, error)
 	// Holds reports whether an artifact that is not removed has these bytes.
 	Holds(ctx context.Context, sha256 string) (bool, error)
-	// Unheld calls remove if no artifact has these bytes, and prevents any from getting them meanwhile.
+	// Unheld calls remove if no artifact has these bytes, and prevents new artifacts with them meanwhile.
 	Unheld(ctx context.Context, sha256 string, remove func() error) (held bool, err error)
 	// DropPayloads removes the documents in the ledger that no artifact has, and calls f for each; a dry run only calls f.
 	DropPayloads(ctx context.Context, dry bool, f func(sha256 string, sizeBytes int64)) error
 }
 
-// Workspaces are the runs' folders.
+// Workspaces accesses the runs' folders.
 type Workspaces interface {
 	RunRemover
 	RunSize(ctx context.Context, runID string) (int64, error)
 }
 
-// Removals are the workspaces that are to be removed, and what was recorded of it.
+// Removals records the removal of workspaces.
 type Removals interface {
-	// Workspaces lists finished runs whose workspace is still there.
+	// Workspaces lists finished runs whose workspace still exists.
 	Workspaces(ctx context.Context, before time.Time, after Workspace, limit int) ([]Workspace, error)
 	// BeginRemoval records that the run's workspace is being removed, and reports whether it did: false if the run is no longer finished.
 	BeginRemoval(ctx context.Context, w Workspace, before time.Time) (bool, error)
@@ -101,11 +101,12 @@ func Remove(ctx context.Context, l Removals, r RunRemover, w Workspace, before t
 	return freed, begun, err
 }
 
-// Store has the bytes of artifacts.
+// Store accesses the bytes of artifacts.
 type Store interface {
 	// Objects calls f for every object.
 	Objects(ctx context.Context, f func(sha256 string, size int64, stored time.Time) error) error
-	// Remove removes an object last stored before a time if alone calls the function it is given; nobody can store the object meanwhile.
+	// Remove removes an object last stored before a time if alone calls its argument; the object cannot be stored
+	// meanwhile.
 	Remove(ctx context.Context, sha256 string, before time.Time, alone func(remove func() error) error) (gone bool, err error)
 }
 
@@ -114,7 +115,7 @@ type Tally struct {
 	Count     int64    `json:"count"`
 	Bytes     int64    `json:"bytes"`
 	Named     []string `json:"named"`      // the first of them
-	KeptSince string   `json:"kept_since"` // what is younger is kept; "" for ever
+	KeptSince string   `json:"kept_since"` // younger things are kept; "" for ever
 }
 
 func (t *Tally) add(name string, bytes int64) {
@@ -131,7 +132,7 @@ type Skipped struct {
 	Why  string `json:"why"`
 }
 
-// Report is what a sweep did, or what it would do.
+// Report is the result of a sweep, or of its dry run.
 type Report struct {
 	DryRun     bool      `json:"dry_run"`
 	AsOf       time.Time `json:"as_of"`
@@ -141,7 +142,7 @@ type Report struct {
 	Kept       []Skipped `json:"kept"`
 }
 
-// Parts are what a sweep works with.
+// Parts holds what a sweep works with.
 type Parts struct {
 	Ledger     Ledger
 	Workspaces Workspaces
@@ -149,8 +150,9 @@ type Parts struct {
 	Now        func() time.Time
 }
 
-// Sweep removes everything that is due, once. What cannot be removed is reported and left for the next sweep; an error means that the
-// ledger or a whole filesystem failed, or that the caller gave up. The report says what was done until then.
+// Sweep removes everything that is due, once. It reports what cannot be removed and leaves that for the next sweep;
+// an error means that the ledger or a whole filesystem failed, or that the caller cancelled. The report covers the
+// work until then.
 func (p Parts) Sweep(ctx context.Context, policy Policy, dry bool) (Report, error) {
 	s := &sweep{Parts: p, policy: policy, dry: dry, now: p.Now(), r: Report{DryRun: dry, AsOf: p.Now().UTC(), Kept: []Skipped{}}}
 	for _, t := range []*Tally{&s.r.Workspaces, &s.r.Imports, &s.r.Bytes} {

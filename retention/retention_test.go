@@ -20,8 +20,9 @@ import (
 
 var policy = retention.Policy{Workspaces: days(3), Imports: days(5)}
 
-// Whatever is imported, submitted, finished and retried at the same time, and wherever sweeps are killed: nothing that a run refers to
-// goes, no artifact is left without its bytes, no workspace that is needed is touched, and no emptied attempt is without a claim.
+// Under concurrent imports, submits, ends and retries, and with sweeps killed at any point: nothing that a run refers
+// to is removed, no artifact is without its bytes, no needed workspace is touched, and no emptied attempt is without
+// a claim.
 func TestNothingNeededGoes(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -39,7 +40,7 @@ func TestNothingNeededGoes(t *testing.T) {
 	}
 }
 
-// bustle lets everybody do something for a while.
+// bustle runs all kinds of work concurrently for a while.
 func (w *world) bustle(seed, round uint64) {
 	var busy sync.WaitGroup
 	for n := range uint64(3) {
@@ -122,7 +123,7 @@ func (d *dying) spend() bool {
 func (d *dying) BeginRemoval(ctx context.Context, w retention.Workspace, before time.Time) (bool, error) {
 	ok, err := d.Ledger.BeginRemoval(ctx, w, before)
 	if d.spend() {
-		return false, errKilled // noted, and nothing done
+		return false, errKilled // recorded, but not done
 	}
 	return ok, err
 }
@@ -137,7 +138,7 @@ func (d *dying) EndRemoval(ctx context.Context, w retention.Workspace, bytes int
 func (d *dying) MarkUnused(ctx context.Context, since time.Time, limit int) ([]retention.Artifact, error) {
 	list, err := d.Ledger.MarkUnused(ctx, since, 2)
 	if d.spend() {
-		return nil, errKilled // marked, and the bytes stay for now
+		return nil, errKilled // marked, but the bytes stay for now
 	}
 	return list, err
 }
@@ -149,7 +150,7 @@ func (d *dying) Holds(ctx context.Context, sum string) (bool, error) {
 	return d.Ledger.Holds(ctx, sum)
 }
 
-// wind lets everything end and a year pass: then exactly what runs refer to is left.
+// wind ends all runs and advances the clock by a year: then exactly what runs refer to is left.
 func (w *world) wind() {
 	r := rand.New(rand.NewPCG(1, 1))
 	for id := range w.runs {
@@ -193,7 +194,7 @@ func (w *world) wind() {
 		w.refused.Load(), objects)
 }
 
-// A dry sweep says what the next one does, and does nothing.
+// A dry sweep reports what the next sweep does, and does nothing.
 func TestDryRun(t *testing.T) {
 	w := newWorld(t)
 	r := rand.New(rand.NewPCG(3, 3))
@@ -230,7 +231,7 @@ func TestDryRun(t *testing.T) {
 	if fault.CodeOf(err) != "artifact_removed" || w.submit(unused) != "" {
 		t.Errorf("a removed artifact can be used: %v", err)
 	}
-	if back := w.add("unused", "b"); back.ID != unused.ID || w.submit(back) == "" { // imported again, it is back
+	if back := w.add("unused", "b"); back.ID != unused.ID || w.submit(back) == "" { // imported again, it exists again
 		t.Error("it did not come back")
 	}
 	w.check()
@@ -257,7 +258,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// deserted are workspaces of which some users' cannot be reached.
+// deserted has workspaces of some users who cannot be reached.
 type deserted struct {
 	retention.Workspaces
 	users  func(runID string) string
@@ -283,8 +284,9 @@ func (d *deserted) RunSize(ctx context.Context, runID string) (int64, error) {
 	return d.Workspaces.RunSize(ctx, runID)
 }
 
-// A user who has left, or whose folder is away, holds up nobody's workspaces: a sweep tries once, says of each of that user's runs why
-// it was left, and goes on. What the runs made stays. Once the user is back the next sweep removes them.
+// A user who has left, or whose folder is away, delays no other user's workspaces: a sweep tries once, reports for
+// each of that user's runs why it was left, and continues. The outputs of the runs stay. Once the user is back the
+// next sweep removes the workspaces.
 func TestUsersWhoLeft(t *testing.T) {
 	w := newWorld(t)
 	r := rand.New(rand.NewPCG(5, 5))
@@ -328,7 +330,7 @@ func TestUsersWhoLeft(t *testing.T) {
 	w.check()
 }
 
-// The ledger itself refuses what would take something from a run, whoever asks.
+// The ledger itself refuses to mark what a run needs, for every caller.
 func TestLedgerRefuses(t *testing.T) {
 	w := newWorld(t)
 	a := w.add("x", "a")

@@ -16,24 +16,24 @@ import (
 	"slurmgate/fault"
 )
 
-// Secret is a text that is to be found and erased, in every form in which programs write it down. It is in memory only, and is never part
+// Secret is a text to find and erase, in every form in which programs write it. It is in memory only, and never part
 // of a message, a record or an argument.
 type Secret struct {
 	forms   [][]byte // the longest first
-	base64s [][]byte // what is certain of it in base64, whatever is before and after it
+	base64s [][]byte // its certain part in base64, whatever is before and after it
 	mark    []byte   // what replaces it
 }
 
-// Bounds of a secret, in bytes: a shorter one would be found in what is none, a longer one is a document.
+// Bounds of a secret, in bytes: a shorter one would match other text, a longer one is a document.
 const (
 	SecretLeast = 8
 	SecretMost  = 16 << 10
 )
 
-// Mark begins what replaces a secret in texts; the id of the erasure and "]" follow.
+// Mark starts the replacement of a secret in texts; the id of the erasure and "]" follow.
 const Mark = "[erased:"
 
-// NewSecret prepares the search for a text. A line end after it is not part of it. id is that of the erasure.
+// NewSecret prepares the search for a text. A line end after it is not part of it. id is the erasure's.
 func NewSecret(text []byte, id string) (*Secret, error) {
 	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
 	if n := len(text); n < SecretLeast || n > SecretMost {
@@ -58,7 +58,7 @@ func NewSecret(text []byte, id string) (*Secret, error) {
 		single = append(single, strings.ReplaceAll(plain, "'", quote))
 	}
 	single = append(single, escaped(plain, "\\\"$`"), escaped(plain, " \\\"$`'|&;()<>*?[]#~=%!{}"))
-	for _, f := range single { // what a shell has may be in JSON, and that in JSON again
+	for _, f := range single { // a shell's form may be in JSON, and that in JSON again
 		once := jsonForms(f)
 		add(f)
 		add(once...)
@@ -75,7 +75,7 @@ func NewSecret(text []byte, id string) (*Secret, error) {
 		for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			whole := e.EncodeToString(append(make([]byte, before), text...))
 			first := (before*8 + 5) / 6          // characters that depend on what is before
-			last := (before + len(text)) * 8 / 6 // those after depend on what is behind
+			last := (before + len(text)) * 8 / 6 // those after depend on the bytes that follow
 			core := []byte(whole[first:min(last, len(whole))])
 			if len(core) >= SecretLeast && !slices.ContainsFunc(s.base64s, func(g []byte) bool { return bytes.Equal(g, core) }) {
 				s.base64s = append(s.base64s, core)
@@ -97,7 +97,8 @@ func escaped(s, chars string) string {
 	return b.String()
 }
 
-// jsonForms are a text inside a JSON string, as encoders write it: as it is, with the characters of HTML escaped, and in ASCII.
+// jsonForms returns a text inside a JSON string, as encoders write it: plain, with the characters of HTML escaped,
+// and in ASCII.
 func jsonForms(s string) (out []string) {
 	for _, html := range []bool{false, true} {
 		var b bytes.Buffer
@@ -161,7 +162,7 @@ func (s *Secret) In(b []byte) bool {
 	return false
 }
 
-// Redact returns a text without the secret, and how often it was there.
+// Redact returns a text without the secret, and how often it occurred.
 func (s *Secret) Redact(b []byte) (out []byte, n int) {
 	out = b
 	for _, f := range s.forms {
@@ -193,7 +194,7 @@ const (
 	inflatedMost = 8 << 30 // of one gzip file
 )
 
-// Search reports whether a file has the secret, in its bytes or, for gzip, in what it inflates to. whole is false where a part of that
+// Search reports whether a file has the secret, in its bytes or, for gzip, in its content. whole is false if a part
 // could not be searched. open is called once or twice.
 func (s *Secret) Search(ctx context.Context, open func() (io.ReadCloser, error)) (found, whole bool, err error) {
 	r, err := open()
@@ -214,7 +215,7 @@ func (s *Secret) Search(ctx context.Context, open func() (io.ReadCloser, error))
 	defer again.Close()
 	z, err := gzip.NewReader(again)
 	if err != nil {
-		return false, true, nil // it only begins like one
+		return false, true, nil // it only begins like gzip
 	}
 	limited := &io.LimitedReader{R: z, N: inflatedMost}
 	found, err = s.searchStream(ctx, limited)

@@ -16,7 +16,7 @@ type sweep struct {
 	dry    bool
 	now    time.Time
 	r      Report
-	away   map[owner]string // why the files of a user cannot be reached now
+	away   map[owner]string // why a user's files cannot be reached now
 }
 
 // owner is a user of a cluster.
@@ -38,9 +38,9 @@ func (s *sweep) skip(name, why string) {
 	}
 }
 
-// here reports whether an error concerns one workspace, or one user's, and not the whole sweep. If no file of a user's can be reached
-// – the account is gone, the folder or the host is away – that user's other workspaces wait for the next sweep, so that they hold up
-// nobody else's.
+// here reports whether an error concerns only one workspace, or one user's, and not the whole sweep. If a user's
+// files cannot be reached – the account is gone, the folder or the host is away – that user's other workspaces wait
+// for the next sweep, so that they do not delay others'.
 func (s *sweep) here(ctx context.Context, w Workspace, err error) bool {
 	if ctx.Err() == nil && w.User != "" {
 		if f, ok := errors.AsType[*fault.Error](err); ok && (f.Kind == fault.Policy || f.Kind == fault.Transport) {

@@ -30,8 +30,8 @@ import (
 
 const project = "proj_01HZZZZZZZZZZZZZZZZZZZZZZZ"
 
-// world is the real ledger, store and workspaces, with a clock of its own that starts a year ago. What is stored is made as old as
-// that clock says.
+// world holds the real ledger, store and workspaces, with a clock that starts a year ago. Stored data gets the age of
+// that clock.
 type world struct {
 	t      *testing.T
 	ledger *ledger.Ledger
@@ -41,11 +41,11 @@ type world struct {
 	clock  atomic.Int64 // microseconds
 
 	mu        sync.Mutex
-	artifacts map[string]run.Artifact // every one that was ever imported
-	runs      map[string]*sync.Mutex  // held by who works on it: the engine has one worker for a run
+	artifacts map[string]run.Artifact // all that were ever imported
+	runs      map[string]*sync.Mutex  // held while one works on the run: the engine has one worker for a run
 	tokens    atomic.Int64
 	refused   atomic.Int64 // submits that came after the removal
-	user      string       // whom runs are executed as from now on
+	user      string       // the user of later runs
 }
 
 func newWorld(t *testing.T) *world {
@@ -113,7 +113,7 @@ func (w *world) named(sum, content, label, source string) run.Artifact {
 	return run.Artifact{ID: id, ProjectID: project, SHA256: sum, Type: "TEXT", Label: label, SizeBytes: int64(len(content)), Source: source}
 }
 
-// add imports, as the tool does: bytes first, then the row.
+// add imports like the tool: bytes first, then the row.
 func (w *world) add(content, label string) run.Artifact {
 	a, _, err := w.ledger.AddArtifact(context.Background(), w.artifact(content, label, "import"))
 	for frozen(err) {
@@ -128,13 +128,13 @@ func (w *world) add(content, label string) run.Artifact {
 	return a
 }
 
-// frozen tells whether so much time passed between storing bytes and writing their row that a sweep took them for nobody's. The row is
-// refused, and whoever wrote it begins again.
+// frozen reports whether an import took so long between storing bytes and writing their row that a sweep removed the
+// bytes. The row is refused, and the import starts again.
 func frozen(err error) bool { return fault.CodeOf(err) == "artifact_bytes_missing" }
 
 func (w *world) token() string { return fmt.Sprintf("%032x", w.tokens.Add(1)) }
 
-// submit makes a run of an artifact and stages it; "" when the artifact was removed before.
+// submit creates a run with an artifact and stages it; it returns "" if the artifact was removed before.
 func (w *world) submit(a run.Artifact) string {
 	ctx := context.Background()
 	token := w.token()
@@ -165,7 +165,7 @@ func (w *world) submit(a run.Artifact) string {
 	return r.ID
 }
 
-// stage puts a workspace in place, as the engine does.
+// stage creates a workspace, as the engine does.
 func (w *world) stage(id string, n int, token string, a run.Artifact) {
 	in := []plan.Input{{Role: "r", ArtifactID: a.ID, ChecksumSHA256: a.SHA256, DestRelpath: "in/f"}}
 	err := errors.Join(w.shared.StageInputs(context.Background(), id, in, w.store.Reader),
@@ -176,7 +176,7 @@ func (w *world) stage(id string, n int, token string, a run.Artifact) {
 	}
 }
 
-// alone makes the caller the run's worker.
+// alone locks a run for the caller, which acts as its worker.
 func (w *world) alone(id string) (done func()) {
 	w.mu.Lock()
 	own := w.runs[id]
@@ -251,7 +251,7 @@ func (w *world) parts() retention.Parts {
 	return retention.Parts{Ledger: w.ledger, Workspaces: w.shared, Store: w.store, Now: w.now}
 }
 
-// checksums are those of all artifacts that are not removed, each once.
+// checksums returns those of all artifacts that are not removed, each once.
 func (w *world) checksums() []string {
 	w.t.Helper()
 	sums := map[string]bool{}
@@ -267,7 +267,7 @@ func (w *world) checksums() []string {
 	}
 }
 
-// check holds the world against what must always be so.
+// check fails the test if an invariant of the world is broken.
 func (w *world) check() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -310,7 +310,7 @@ func (w *world) checkWorkspace(v run.View) {
 			}
 		}
 	}
-	// Where an attempt was there is a file, or the attempt's own folder: with what is pinned, or with a claim.
+	// Each attempt has left a file, or a folder with pinned files or with a claim.
 	for n := 1; n <= v.Run.AttemptN; n++ {
 		at := filepath.Join(dir, fmt.Sprintf("a%d", n))
 		info, err := os.Lstat(at)
