@@ -8,19 +8,19 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
-// A policies.yaml may be written as AX Tool Framework writes it (v0.1 specification, section 4):
+// A policies.yaml may also have the form of AX Tool Framework (v0.1 specification, section 4):
 //
 //	concurrency: {max_inflight: 8, per_tool_max_inflight: {firecrawl.crawl: 2}}
 //	timeouts: {default_tool_timeout_sec: 60}
 //	network: {default_egress_policy: deny}
 //	logging: {level: INFO, include_request_body: false}
 //
-// It means concurrency.global and concurrency.per_tool (by tool name), default_timeout_sec, network: none and logging.level. The hash
-// covers what is written, as ever.
+// It means concurrency.global and concurrency.per_tool (by tool name), default_timeout_sec, network: none and
+// logging.level. The hash covers the document as written.
 
-const maxConcurrency = 10000 // as the tags of Concurrency say
+const maxConcurrency = 10000 // equals the tags of Concurrency
 
-// toolID is a tool id that has a tool name: the id with _ for each dot.
+// toolID matches a tool id that has a tool name: the id with _ for each dot.
 var toolID = regexp.MustCompile(`^[a-z0-9_]+(\.[a-z0-9_]+)*$`)
 
 // isAX reports whether a policy has AX's form: such a file has no version.
@@ -37,7 +37,7 @@ func twice(ax, ours yamldoc.Value) {
 	}
 }
 
-// readAX reads what AX writes in another place or another form.
+// readAX reads the settings that AX has in another place or another form.
 func (p *Policy) readAX(doc yamldoc.Value) {
 	con := doc.Field("concurrency")
 	if all := con.Field("max_inflight"); all.Exists() {

@@ -9,7 +9,7 @@ import (
 	"slurmgate/plan"
 )
 
-// What may run on the gateway's own host, by tool, size and time; nothing where policy does not speak of it. proves ARC-06
+// What may run on the gateway's own host, by tool, size and time; without a section nothing. proves ARC-06
 func TestAllowLocal(t *testing.T) {
 	for _, c := range []struct {
 		policy, tool string
@@ -47,7 +47,7 @@ func TestAllowLocal(t *testing.T) {
 	}
 }
 
-// The policies of the AX documents load as printed and mean what ours mean. proves SRC-01 AX-08
+// The policies of the AX documents load as printed and have the same meaning as ours. proves SRC-01 AX-08
 func TestAXPolicies(t *testing.T) {
 	data, err := os.ReadFile("../toolpack/testdata/ax/policies.yaml")
 	if err != nil {
@@ -83,7 +83,7 @@ func TestAXPolicies(t *testing.T) {
 	}
 }
 
-// What AX's policies say and this gateway cannot do is refused with the reason and what to write instead.
+// Settings of AX's policies that this gateway does not support are refused with the reason and the replacement.
 func TestAXPoliciesRefused(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"timeouts: {default_tool_timeout_sec: 0}\n", "POLICY-RANGE timeouts.default_tool_timeout_sec:1"},

@@ -2,7 +2,8 @@ package policy
 
 import "slices"
 
-// Consent says which calls need a person's approval of exactly that payload, and how long requests and approvals are valid.
+// Consent selects the calls that need a person's approval of exactly that payload, and how long requests and
+// approvals are valid.
 type Consent struct {
 	Tools []string `yaml:"tools" is:"tool" example:"photo_search"`
 	// Seconds that an unanswered request is valid.

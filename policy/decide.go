@@ -26,7 +26,7 @@ func (p *Policy) AllowTool(name string) error {
 // The ways in which data from outside becomes an artifact.
 const (
 	ImportPath   = "path"   // a file of the gateway's host
-	ImportHanded = "handed" // a file opened with its caller's own rights, or one that stays in place: the kind path, and no root is needed
+	ImportHanded = "handed" // a file opened with its caller's own rights, or one that stays in place: kind path, but without a root
 	ImportText   = "text"   // text in the call
 	ImportUpload = "upload" // a stream
 )
@@ -34,8 +34,8 @@ const (
 // ImportKinds lists the ways of importing.
 func ImportKinds() []string { return []string{ImportPath, ImportText, ImportUpload} }
 
-// AllowImport decides whether an artifact of a type and size may be imported in a way. An empty type or a negative size is
-// not known yet. A denial is a Policy fault.
+// AllowImport decides whether an artifact of a type and size may be imported in a way. An empty type or a negative
+// size is not known yet. A denial is a Policy fault.
 func (p *Policy) AllowImport(kind, typ string, size int64) error {
 	var d decision
 	handed := kind == ImportHanded
@@ -70,7 +70,7 @@ func (p *Policy) AllowPlan(spec plan.Spec, raw bool, imageName string) error {
 	var d decision
 	d.placement(p.Slurm, spec.Placement)
 	d.resources(p.Slurm, spec.Resources)
-	if spec.Execution.Kind != plan.Scripted { // whose program is the gateway's own
+	if spec.Execution.Kind != plan.Scripted { // a scripted run has the gateway's own program
 		d.container(p, spec.Execution.Container, imageName)
 		if raw {
 			d.raw(p.Slurm.RawPlans, spec.Execution, imageName)
@@ -190,8 +190,8 @@ func (d *decision) raw(r RawPlans, e plan.Execution, imageName string) {
 	}
 }
 
-// entry decides on the programs. A name counts only if the image determines the program: by a bare name or an absolute
-// path, but never by a path below the workspace, whose files come from a caller.
+// entry decides on the programs. A name is accepted only if the image determines the program: a bare name or an
+// absolute path, but never a path below the workspace, whose files come from a caller.
 func (d *decision) entry(r RawPlans, e plan.Execution, imageName string) {
 	const code = "POLICY-ENTRY-PROGRAM"
 	var allowed []string
@@ -225,7 +225,7 @@ func (d *decision) entry(r RawPlans, e plan.Execution, imageName string) {
 	}
 }
 
-// inImage reports whether a path is a clean absolute one of a place that the image alone fills.
+// inImage reports whether a path is clean and absolute, and in a place that only the image fills.
 func inImage(s string) bool {
 	return strings.HasPrefix(s, "/") && path.Clean(s) == s &&
 		!below(s, plan.Workdir) && !below(s, "/tmp") && !below(s, "/var/tmp") && !below(s, "/proc") && !below(s, "/dev")
@@ -233,7 +233,7 @@ func inImage(s string) bool {
 
 func below(s, dir string) bool { return s == dir || strings.HasPrefix(s, dir+"/") }
 
-// bare is the digest of an image reference, without the name before it.
+// bare returns the digest of an image reference, without the name before it.
 func bare(image string) string {
 	if i := strings.LastIndexByte(image, '@'); i >= 0 {
 		return image[i+1:]

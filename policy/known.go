@@ -11,7 +11,7 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
-// Known lists what a policy may name.
+// Known lists the names that a policy may contain.
 type Known struct {
 	Tools []string // names of its tools (the id with _ for .): the domain's and its own
 	Types []string // artifact types of the domain
@@ -19,8 +19,8 @@ type Known struct {
 	Hybrid []string
 }
 
-// CheckNames refuses a policy that names a tool or a type the gateway does not have: a misspelt name in a list protects nothing, and
-// allows nothing. Every such name is reported, in one Validation fault.
+// CheckNames refuses a policy that names a tool or a type the gateway does not have: a misspelt name in a list
+// neither protects nor allows anything. It reports all such names in one Validation fault.
 func (p *Policy) CheckNames(known Known) error {
 	u := unknown{Policy: p}
 	u.list("tool_allowlist", "tool", p.ToolAllowlist, known.Tools)
@@ -42,7 +42,7 @@ func (p *Policy) CheckSites(names []string) error {
 	return u.fault("the site file")
 }
 
-// unknown collects the names of a policy that stand for nothing.
+// unknown collects the unknown names of a policy.
 type unknown struct {
 	*Policy
 	found []fault.Problem

@@ -8,7 +8,7 @@ import (
 	"slurmgate/policy/programs"
 )
 
-// Notes says what the file should not have, for whoever maintains it.
+// Notes lists what the policy should not have, for its maintainer.
 func (p *Policy) Notes() (notes []string) {
 	raw := p.Slurm.RawPlans
 	if !raw.Allowed {

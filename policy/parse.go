@@ -52,18 +52,18 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Policy, 
 	return p, nil
 }
 
-// maxExpanded bounds the texts of a policy in bytes, all together: a short file may name a long variable many times.
+// maxExpanded bounds the total size of a policy's texts in bytes: a short file may name a long variable many times.
 const maxExpanded = yamldoc.MaxBytes
 
-// tooLong is the error about a text that is longer than it may be.
+// tooLong is the error about a text that exceeds its bound.
 type tooLong string
 
 func (t tooLong) Error() string { return string(t) + " makes the policy too long" }
 
 var variable = regexp.MustCompile(`\$\$\{|\$\{([^}]*)\}?`)
 
-// expand replaces each ${NAME} by its value, which is not expanded again. $${ stands for ${. A result of more than most bytes is never
-// built: the error is then [tooLong].
+// expand replaces each ${NAME} by its value, which is not expanded again. $${ stands for ${. It never builds a result
+// of more than most bytes: it then fails with [tooLong].
 func expand(s string, most int, env func(string) (string, bool)) (string, error) {
 	var b strings.Builder
 	for at := variable.FindStringSubmatchIndex(s); at != nil; at = variable.FindStringSubmatchIndex(s) {

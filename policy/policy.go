@@ -1,9 +1,9 @@
-// Package policy is the policy snapshot of a domain: the content of policies.yaml, expanded once, hashed, and checked before
-// every execution.
+// Package policy has the policy snapshot of a domain: the content of policies.yaml, expanded once, hashed, and
+// checked before every execution.
 //
-// [Parse] reads the bytes of a policies.yaml; the package itself touches no file and no environment. The hash
-// covers the expanded document as it was given, without the defaults filled in here, so that a default changed
-// by a newer gateway does not change the identity of runs.
+// [Parse] reads the bytes of a policies.yaml; the package itself touches no file and no environment. The hash covers
+// the expanded document as written, without the defaults filled in here, so that a changed default of a newer gateway
+// does not change the identity of runs.
 //
 // Nouns: policy, snapshot, policy_hash, rule.
 package policy
@@ -17,8 +17,8 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
-// Policy is a policies.yaml. Allow-lists that are absent allow everything the plan's own rules do; an
-// empty list allows nothing.
+// Policy is a policies.yaml. An absent allow-list allows everything within the plan's own rules; an empty list allows
+// nothing.
 type Policy struct {
 	// Of this format. A file in AX's form has none.
 	Version int `yaml:"version" default:"1" min:"1" max:"1"`
@@ -63,13 +63,13 @@ type Policy struct {
 	// Snapshot is the canonical JSON of the expanded document.
 	Snapshot json.RawMessage `yaml:"-"`
 
-	file string          // it was read from
+	file string          // the file it was read from
 	doc  *yamldoc.Reader // of the file, for the places of its fields
 
 	axTools map[string]yamldoc.Value // where the limits of tools in AX's form are, by tool name
 }
 
-// Slurm limits what jobs may ask for. Maxima that are absent are those of the plan.
+// Slurm limits what jobs may ask for. Absent maxima are those of the plan.
 type Slurm struct {
 	Partitions *[]string `yaml:"partitions_allowlist" is:"slurm" example:"main, short"`
 	// The accounts that jobs may charge.
@@ -89,7 +89,7 @@ type Slurm struct {
 	RawPlans RawPlans `yaml:"raw_plans"`
 }
 
-// RawPlans says whether a complete plan may be submitted without a toolpack.
+// RawPlans configures whether a complete plan may be submitted without a toolpack.
 type RawPlans struct {
 	Allowed bool `yaml:"allowed"`
 	// The programs that a raw plan may start, for each image by its name in images.lock.yaml or its digest. Shells and programs that
@@ -118,12 +118,12 @@ func DefaultRawEnv() []string {
 		"RAYON_NUM_THREADS GOMAXPROCS POLARS_MAX_THREADS")
 }
 
-// Local limits what runs on the gateway's own host without Slurm: docker plans, and hybrid tools that fit on the host.
-// Without it nothing runs there.
+// Local limits what runs on the gateway's own host without Slurm: docker plans, and hybrid tools that fit on the
+// host. Without the section nothing runs there.
 type Local struct {
 	Allowed             bool      `yaml:"-"` // the section local exists
 	Tools               *[]string `yaml:"tools_allowlist" is:"tool" example:"text_count"`
-	MaxRunning          int       `yaml:"max_running" default:"1" min:"1" max:"64"` // at one time
+	MaxRunning          int       `yaml:"max_running" default:"1" min:"1" max:"64"` // concurrent runs
 	MaxCPUs             int       `yaml:"max_cpus" default:"1" min:"1" max:"256"`
 	MaxMemMB            int       `yaml:"max_mem_mb" default:"1024" min:"1" max:"2097152"`
 	MaxTimeLimitSeconds int       `yaml:"max_time_limit_seconds" default:"60" min:"1" max:"3600"`
@@ -133,7 +133,7 @@ type Local struct {
 
 // Import limits what may be imported.
 type Import struct {
-	Roots []string `yaml:"-"` // absolute folders, of the site file; none: no import by path
+	Roots []string `yaml:"-"` // absolute folders, from the site file; none: no import by path
 	// Bytes of one file.
 	MaxBytes int64 `yaml:"max_bytes" default:"1099511627776" min:"0" max:"9007199254740991"`
 	// The ways of importing. Absent: all of these.
@@ -163,7 +163,7 @@ type Limits struct {
 	LogBytes int64 `yaml:"log_bytes" default:"1048576" min:"1" max:"67108864"`
 }
 
-// ExecutedAs is about runs that are executed as the user who asked (run_as: caller in the site file).
+// ExecutedAs configures runs that are executed as the user who asked (run_as: caller in the site file).
 type ExecutedAs struct {
 	// With run_as: caller in the site file: names or ids of projects in which a request is answered with an equivalent run of another
 	// user, who could have forged its outputs. In all others no caller gets another's run, or learns of it.
@@ -175,13 +175,13 @@ func (x ExecutedAs) Shares(projectID string) bool {
 	return slices.ContainsFunc(x.SharedProjects, func(p string) bool { return plan.ProjectOf(p) == projectID })
 }
 
-// Retry says what the gateway does by itself when the infrastructure, not the tool, ended an attempt.
+// Retry configures what the gateway does automatically when the infrastructure, not the tool, ended an attempt.
 type Retry struct {
 	// Further attempts after node failures and preemption. A tool's own failure is never repeated.
 	InfrastructureAttempts int `yaml:"infrastructure_attempts" default:"1" min:"0" max:"10"`
 }
 
-// Workers is about tools that service workers carry out.
+// Workers configures tools that service workers execute.
 type Workers struct {
 	// Concurrent calls of service workers, which are not among concurrency.global. Absent: as many as that.
 	MaxCalls int `yaml:"max_calls" min:"1" max:"10000" example:"16"`
@@ -197,7 +197,7 @@ type Concurrency struct {
 	PerTool map[string]int `yaml:"per_tool" key:"tool" min:"1" max:"10000" example:"samtools_flagstat: 8"`
 }
 
-// Logging is how much the gateway logs.
+// Logging configures how much the gateway logs.
 type Logging struct {
 	// debug, info, warn or error.
 	Level string `yaml:"level" default:"info" enum:"info,debug,warn,error,INFO,DEBUG,WARN,WARNING,ERROR" code:"LOG-LEVEL"`

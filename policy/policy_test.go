@@ -27,7 +27,7 @@ func parse(t testing.TB, text string) *Policy {
 	return p
 }
 
-// defaults is the policy of a document with nothing but its version.
+// defaults returns the policy of a document with nothing but its version.
 func defaults() *Policy {
 	p, err := Parse("defaults", []byte("version: 1\n"), env)
 	if err != nil {
@@ -38,7 +38,7 @@ func defaults() *Policy {
 
 const vector = "sha256:a18ff4a4f48b3eb517a3294efe36835d5b783e7a2fe68985091bfff88643023d"
 
-// The hash is that of the expanded document as given, however it is written. proves ABI-07 ARC-03
+// The hash covers the expanded document as given, in any notation. proves ABI-07 ARC-03
 func TestHash(t *testing.T) {
 	for name, text := range map[string]string{
 		"JSON":      `{"version":1,"tool_allowlist":["slurm_submit"],"slurm":{"partitions_allowlist":["short"]}}`,
@@ -72,7 +72,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// A short file that names a long variable many times is refused before it is large.
+// A short file that names a long variable many times is refused before the result is large.
 func TestExpandIsBounded(t *testing.T) {
 	value := strings.Repeat("x", 20_000)
 	text := "version: 1\nenv: {X: \"" + strings.Repeat("${B}", 100_000) + "\", Y: \"${B}\"}\n"
@@ -179,7 +179,7 @@ func TestAllowTool(t *testing.T) {
 	}
 }
 
-// What may enter, in which way, and how large; a denial names the rule and what it allows. proves ARC-02 ARC-06
+// What may be imported, in which way, and how large; a denial names the rule and what it allows. proves ARC-02 ARC-06
 func TestAllowImport(t *testing.T) {
 	for _, c := range []struct {
 		policy, kind, typ string
@@ -205,7 +205,8 @@ func TestAllowImport(t *testing.T) {
 	}
 }
 
-// wantRefused reads a policy, and fails the test where its problems are others than these, each "CODE FIELD:LINE", or not explained.
+// wantRefused reads a policy, and fails the test unless it has exactly these problems, each "CODE FIELD:LINE", with
+// an explanation.
 func wantRefused(t *testing.T, text, want string) {
 	t.Helper()
 	_, err := Parse("policies.yaml", []byte(text), env)
@@ -221,7 +222,7 @@ func wantRefused(t *testing.T, text, want string) {
 	}
 }
 
-// denials are the problems of what a policy does not allow, each with the rule that it breaks.
+// denials lists the problems of a denial, each with the rule that it breaks.
 func denials(err error) string {
 	var list []string
 	for _, p := range fault.ProblemsOf(err) {
@@ -238,7 +239,7 @@ func spec() plan.Spec {
 			Command: plan.Command{Argv: []string{"samtools", "view"}, Env: map[string]string{}}}}
 }
 
-// Every rule that forbids a plan is named, with what it allows. proves ARC-06
+// A denial names every rule that forbids a plan, with what it allows. proves ARC-06
 func TestAllowPlan(t *testing.T) {
 	if err := defaults().AllowPlan(spec(), false, "samtools"); err != nil {
 		t.Error(err)
@@ -269,7 +270,8 @@ func TestAllowPlan(t *testing.T) {
 	}
 }
 
-// Raw plans start only what is listed for the image, never a shell, never inline code, never a caller's file. proves ABI-20
+// Raw plans start only the programs listed for the image, never a shell, inline code, or a caller's file. proves
+// ABI-20
 func TestRawPlans(t *testing.T) {
 	open := parse(t, "version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {samtools: [samtools, python3, perl, node, Rscript], "+
 		"\"sha256:"+strings.Repeat("a", 64)+"\": [bcftools]}}}\n")
@@ -345,8 +347,8 @@ func TestRawPlans(t *testing.T) {
 	}
 }
 
-// An interpreter that an administrator lists is allowed, and named where the policy is checked. What raw plans may set by default is no
-// part of the hash.
+// An interpreter that an administrator lists is allowed, and reported when the policy is checked. The default
+// variables of raw plans are not part of the hash.
 func TestRawPlanNotes(t *testing.T) {
 	const list = "version: 1\nslurm: {raw_plans: {allowed: true, entry_programs: {b: [python3.12, samtools], a: [java, tar]}}}\n"
 	var got []string
@@ -365,7 +367,7 @@ func TestRawPlanNotes(t *testing.T) {
 	}
 }
 
-// Whatever the bytes: a policy with a hash, or problems.
+// Any bytes give a policy with a hash, or problems.
 func FuzzPolicy(f *testing.F) {
 	for _, s := range []string{"version: 1\n", "version: 1\nslurm: {max_cpus: 1}\ntool_allowlist: [\"${PART}\"]\n", "a: &a [*a]", "<<: *x",
 		"? {a: b}\n: c", "!!map {}", "\"\\x00\": 1", "version: 1\nVersion: 1\n", strings.Repeat("[", 3000)} {
@@ -389,7 +391,7 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// Users of a project share runs only where policy names the project, and a policy that does not say so has the hash it always had.
+// Users of a project share runs only where policy names the project, and a policy without such a list keeps its hash.
 //
 // proves SITE-08
 func TestSharedProjects(t *testing.T) {
@@ -413,7 +415,7 @@ func TestSharedProjects(t *testing.T) {
 	}
 }
 
-// The limits of directories are part of the policy's hash only where it has some.
+// The limits of directories are part of the policy's hash only if it has some.
 func TestDirectoryLimits(t *testing.T) {
 	plain, bounded := parse(t, "version: 1\nimport: {max_bytes: 9}\n"), parse(t,
 		"version: 1\nimport: {max_bytes: 9, directory: {max_files: 10, max_depth: 2, max_bytes: 100}}\n")

@@ -13,24 +13,25 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
-// The tags of a field say what there is to say about a setting. The comment above the field is its comment in
+// The tags of a field describe a setting. The comment above the field is its comment in
 // site-configs/policies.yaml.template, which a test of package site writes.
 //
+// default   its value where the file leaves it out; absent: the presence of the section has a meaning
 //	default   its value where the file leaves it out; absent: the section means something by being there
 //	min, max  the bounds of a number
-//	enum      the words it may be, separated by commas; code is that of the problem of another one
+// enum      the allowed words, separated by commas; code is that of the problem of another one
 //	is        the name of the form of each item of a list
 //	key       the name of the form of each key of a mapping
 //	ax        keys of the section in AX's form, see [Policy.readAX]
-//	example   what the template shows for a setting that has no default
+// example   the value that the template shows for a setting without a default
 
-// form is what a text may look like, and what is said of one that does not.
+// form is the allowed form of a text, and the problem of a text without it.
 type form struct {
 	code, rule string
 	ok         func(string) bool
 }
 
-// forms are those that the tags is and key name.
+// forms has the forms that the tags is and key name.
 var forms = map[string]form{
 	"tool":   {"TOOL-NAME", "tool names such as samtools_flagstat: the id with _ for each dot", toolName.MatchString},
 	"digest": {"IMAGE", "sha256:<64 hex digits>", digest.MatchString},
@@ -77,7 +78,7 @@ func (p *Policy) read(doc yamldoc.Value) {
 
 const mostListed = 1024 // items of a list
 
-// fill sets a field to a value of the document, or to what holds where the document has none.
+// fill sets a field to a value of the document, or to its default where the document has none.
 func fill(v yamldoc.Value, tag reflect.StructTag, to reflect.Value) {
 	switch to.Kind() {
 	case reflect.Struct:
@@ -139,7 +140,7 @@ func fillText(v yamldoc.Value, tag reflect.StructTag, to reflect.Value) {
 	}
 }
 
-// number reads a number of a tag; a test holds that it is one.
+// number parses a number of a tag; a test checks that it is one.
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n

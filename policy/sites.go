@@ -6,7 +6,8 @@ import (
 	"slurmgate/fault"
 )
 
-// Sites says on which clusters runs may execute, and where those go whose callers name no site. The gateway's own host is under [Local].
+// Sites configures the clusters on which runs may execute, and where runs go whose callers name no site. The
+// gateway's own host is in [Local].
 type Sites struct {
 	// Absent: every site of the site file.
 	Allowlist *[]string `yaml:"allowlist" is:"site" example:"alpha, beta"`
@@ -17,8 +18,8 @@ type Sites struct {
 	Pick string `yaml:"pick" enum:"first_that_fits,most_free_budget,where_the_data_is" code:"SITE-PICK" example:"first_that_fits"`
 }
 
-// The rules of sites.pick. Each picks among the sites of sites.prefer, or else among all allowed sites, in this order; sites where the run
-// would wait come last, and sites that it does not fit are left out.
+// The rules of sites.pick. Each picks among the sites of sites.prefer, or else among all allowed sites, in this
+// order; sites where the run would wait come last, and sites that do not fit it are left out.
 const (
 	FirstThatFits  = "first_that_fits"
 	MostFreeBudget = "most_free_budget"
@@ -35,7 +36,8 @@ func (p *Policy) AllowSite(name string) error {
 	return nil
 }
 
-// Candidates are the sites that a run may go to whose caller names none, in policy's order. A Policy fault when no site is allowed.
+// Candidates returns the sites for a run whose caller names none, in policy's order. It is a Policy fault if no site
+// is allowed.
 func (p *Policy) Candidates(sites []string) ([]string, error) {
 	if len(p.Sites.Prefer) > 0 {
 		return p.Sites.Prefer, nil
@@ -48,9 +50,9 @@ func (p *Policy) Candidates(sites []string) ([]string, error) {
 	return allowed, nil
 }
 
-// PickSite picks the cluster of a new run whose caller names none, where policy has no rule (sites.pick): of the preferred sites, or else
-// of the first one allowed, the first that is not away. If all are away, the run waits for the first. A Policy fault when no site is
-// allowed.
+// PickSite picks the cluster of a new run whose caller names none, where policy has no rule (sites.pick): of the
+// preferred sites, or else of the first one allowed, the first that is not away. If all are away, the run waits for
+// the first. It is a Policy fault if no site is allowed.
 func (p *Policy) PickSite(sites []string, away func(string) bool) (string, error) {
 	choice, err := p.Candidates(sites)
 	if err != nil {
@@ -67,15 +69,15 @@ func (p *Policy) PickSite(sites []string, away func(string) bool) (string, error
 	return choice[0], nil
 }
 
-// Candidate is a site that a new run may go to, as far as the gateway knows it without asking the site.
+// Candidate is a site for a new run, with what the gateway knows of it without a request to the site.
 type Candidate struct {
 	Fits       bool
 	Waits      bool    // the run would wait there: the site is away, drained or paused
 	Free       float64 // RPCs a minute of the site's budget that are free, for each of its open runs and the new one
-	InputBytes int64   // bytes of the run's inputs that lie in workspaces of the site
+	InputBytes int64   // bytes of the run's inputs in workspaces of the site
 }
 
-// Pick picks a candidate by the rule of sites.pick; -1 when the run fits none. Of equal candidates it is the first.
+// Pick picks a candidate by the rule of sites.pick, the first of equal ones; -1 if the run fits none.
 func (p *Policy) Pick(list []Candidate) int {
 	best := -1
 	for i, c := range list {

@@ -26,7 +26,7 @@ func TestPickSite(t *testing.T) {
 		away         []string
 	}{
 		{"", "a", nil},
-		{"", "a", []string{"a"}}, // nobody said that another would do
+		{"", "a", []string{"a"}}, // no other site is preferred
 		{"sites: {allowlist: [b, c]}", "b", nil},
 		{"sites: {prefer: [c, a]}", "c", nil},
 		{"sites: {prefer: [c, a]}", "a", []string{"c"}},
@@ -68,8 +68,8 @@ func TestSitesOfAPolicy(t *testing.T) {
 	}
 }
 
-// Each rule leaves out what the run does not fit, puts sites where it would wait last, and goes by policy's order where it makes no
-// difference.
+// Each rule leaves out the sites that do not fit the run, puts sites where it would wait last, and follows policy's
+// order among equal ones.
 //
 // proves SITE-07
 func TestPickByRule(t *testing.T) {
@@ -104,7 +104,8 @@ func TestPickByRule(t *testing.T) {
 	}
 }
 
-// A misspelt rule is named with its line, and a policy without a rule has the hash that it had before there were rules.
+// A misspelt rule is reported with its line, and a policy without a rule keeps the hash it had before there were
+// rules.
 func TestPickOfAPolicy(t *testing.T) {
 	_, err := Parse("policies.yaml", []byte("version: 1\nsites:\n  prefer: [a]\n  pick: first\n"),
 		func(string) (string, bool) { return "", false })

@@ -12,21 +12,22 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
-// Access says who may use the gateway besides the user it runs as and root. Package access checks what it grants.
+// Access configures who may use the gateway besides root and the user it runs as. Package access checks the grants.
 type Access struct {
-	Peers []Peer `yaml:"peers"` // users of this host, through the socket; with any, every user reaches it
+	Peers []Peer `yaml:"peers"` // users of this host, through the socket; if there are any, every user can connect to it
 	OIDC  []OIDC `yaml:"oidc"`  // OpenID providers whose access tokens are accepted
 }
 
-// Peer gives a user of this host, or every member of a Unix group, its capabilities on its projects. A user with several entries has what
-// each gives; where two name an account of one project, the first one counts, those of the user before those of groups.
+// Peer gives a user of this host, or every member of a Unix group, its capabilities on its projects. A user with
+// several entries has the rights of each; where two name an account of one project the first one is used, those of
+// the user before those of groups.
 type Peer struct {
 	User         string    `yaml:"user"`                      // login name; either this or group
 	Group        string    `yaml:"group"`                     // name of a Unix group
 	Capabilities []string  `yaml:"capabilities"`              // gateway, read, import, slurm, operate, admin, approve, metrics, or *
-	Projects     []string  `yaml:"projects"`                  // names or ids, {user} for a project of each user's own, or *
+	Projects     []string  `yaml:"projects"`                  // names or ids, {user} for each user's own project, or *
 	Accounts     []Account `yaml:"accounts"`                  // Slurm accounts of the projects' jobs
-	Tools        []string  `yaml:"tools,omitempty" is:"tool"` // ids of tools that a chat's list has before others; no right
+	Tools        []string  `yaml:"tools,omitempty" is:"tool"` // ids of tools that a chat's list has first; gives no right
 }
 
 // Account is the Slurm account that the jobs of a project charge.
@@ -41,14 +42,14 @@ type OIDC struct {
 	Audience   string   `yaml:"audience"`                         // what its tokens must name in aud: this gateway
 	Algorithms []string `yaml:"algorithms" default:"RS256,ES256"` // of signatures
 	Types      []string `yaml:"types" default:"at+jwt"`           // of its access tokens (typ): at+jwt, JWT
-	Grants     []Claim  `yaml:"grants"`                           // who of its users may do what
+	Grants     []Claim  `yaml:"grants"`                           // rights of its users
 
-	UnixUser *ClaimUsers `yaml:"unix_user,omitempty"` // whom its users' jobs run as where slurm.run_as is caller; none: they start no jobs there
+	UnixUser *ClaimUsers `yaml:"unix_user,omitempty"` // user of its users' jobs where slurm.run_as is caller; none: they start no jobs there
 }
 
 // ClaimUsers is a table from a claim of access tokens to Unix users.
 type ClaimUsers struct {
-	Claim     string            `yaml:"claim"`                // whose value identifies a person and cannot be chosen by him, e.g. sub
+	Claim     string            `yaml:"claim"`                // whose value identifies a person and cannot be chosen by that person, e.g. sub
 	Users     map[string]string `yaml:"users,omitempty"`      // Unix users by value of the claim; either this or users_file
 	UsersFile string            `yaml:"users_file,omitempty"` // absolute path of a YAML file with such a mapping; read at the start and by a reload
 }
@@ -63,7 +64,8 @@ type Claim struct {
 	Tools        []string  `yaml:"tools,omitempty" is:"tool"` // see [Peer]
 }
 
-// Audit says how long records of calls that changed nothing are kept: until the first of three limits. All other records are kept forever.
+// Audit configures how long records of calls that changed nothing are kept: until the first of three limits. All
+// other records are kept forever.
 type Audit struct {
 	// Keep records of read-only calls for this many days.
 	LookDays int `yaml:"look_days" default:"30" min:"1" max:"3650"`
@@ -130,8 +132,8 @@ func (c *checker) claimUsers(field string, u ClaimUsers) {
 	}
 }
 
-// All are the users of the table, from the site file or from the users file. The error is a
-// Validation fault with all problems of that file.
+// All returns the users of the table, from the site file or from the users file. The error is a Validation fault with
+// all problems of that file.
 func (u ClaimUsers) All() (map[string]string, error) {
 	if u.UsersFile == "" {
 		return u.Users, nil

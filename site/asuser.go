@@ -1,7 +1,8 @@
 package site
 
-// As is a cluster where jobs belong to their callers as one user has it: the user's Slurm and files are those of a login node, and the
-// gateway's login there is the user's. Its credentials are the signer's certificates, so it names no key.
+// As returns a cluster where jobs belong to their callers as one user sees it: the user's Slurm and files are those
+// of a login node, and the gateway's login there is the user's. Its credentials are the signer's certificates, so it
+// names no key.
 func (s *Site) As(user string) (*Site, error) {
 	jobs, login, err := s.UserFolders(user)
 	if err != nil {

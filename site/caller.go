@@ -18,18 +18,18 @@ const (
 // UserMark stands for the user's name in storage.runs_dir.
 const UserMark = "{user}"
 
-// Caller says how the gateway logs in as the users whose jobs it sends, and which users those may be.
+// Caller configures how the gateway logs in as the users whose jobs it sends, and which users those may be.
 type Caller struct {
 	SSH                CallerSSH `yaml:"ssh"`                                                          // the host where users are logged in
 	Signer             string    `yaml:"signer" default:"/run/slurmgate-signer/signer.sock" is:"path"` // absolute path of the signer's socket
 	CertificateMinutes int       `yaml:"certificate_minutes" default:"5" min:"1" max:"60"`
 	SourceAddresses    []string  `yaml:"source_addresses"`                             // of the gateway, as sshd sees it; default 127.0.0.1 and ::1 for a loopback host
 	Connections        int       `yaml:"connections" default:"32" min:"1" max:"1000"`  // users connected at a time
-	IdleSeconds        int       `yaml:"idle_seconds" default:"60" min:"5" max:"3600"` // seconds: a connection that nothing used for so long is closed
+	IdleSeconds        int       `yaml:"idle_seconds" default:"60" min:"5" max:"3600"` // seconds until an unused connection is closed
 	MinUID             int       `yaml:"min_uid" default:"1000" min:"1" max:"4294967294"`
 	MaxUID             int       `yaml:"max_uid" default:"59999"`
-	RefuseUsers        []string  `yaml:"refuse_users" is:"user"`                                                                      // users that nothing runs as
-	RefuseGroups       []string  `yaml:"refuse_groups" default:"sudo,wheel,admin,root,adm,docker,lxd,libvirt,disk,shadow" is:"group"` // nor as members of these: root, or can become root
+	RefuseUsers        []string  `yaml:"refuse_users" is:"user"`                                                                      // users whom no job runs as
+	RefuseGroups       []string  `yaml:"refuse_groups" default:"sudo,wheel,admin,root,adm,docker,lxd,libvirt,disk,shadow" is:"group"` // groups whose members no job runs as: root, or able to become root
 }
 
 // CallerSSH is the SSH server where users are logged in, with certificates of the signer. Jump hosts are entered as the gateway itself.
@@ -42,14 +42,14 @@ type CallerSSH struct {
 
 const (
 	maxUID    = 1<<32 - 2
-	plainUser = "user" // stands for a user's name where a path is checked
+	plainUser = "user" // stands for a user's name in checks of paths
 )
 
 // AsCaller reports whether jobs and files of a run belong to the user who asked for it.
 func (s *Site) AsCaller() bool { return s.Slurm.RunAs == RunAsCaller }
 
-// UserFolders are the folders of a user's runs: as jobs see them, and as the host names them where the user is logged in. A user whose name
-// cannot be a folder, or whose folders would lie in others of the site, is refused.
+// UserFolders returns the folders of a user's runs: as jobs see them, and as the host names them where the user is
+// logged in. It refuses a user whose name cannot be a folder, or whose folders would be inside others of the site.
 func (s *Site) UserFolders(user string) (jobs, login string, err error) {
 	refuse := func(why string) error {
 		return fault.New(fault.Policy, "user_refused", fmt.Sprintf("no runs as %q: %s", user, why)).
@@ -73,7 +73,7 @@ func (s *Site) UserFolders(user string) (jobs, login string, err error) {
 	return jobs, login, nil
 }
 
-// OwnFolder is what storage.runs_dir has for a user alone, as the login node names it: its part up to the name.
+// OwnFolder returns the part of storage.runs_dir for one user, as the login node names it: the path up to the name.
 func (s *Site) OwnFolder(user string) string {
 	before, _, _ := strings.Cut(s.LoginFolders().RunsDir, UserMark)
 	return before + user
@@ -117,5 +117,5 @@ func (h CallerSSH) isLoopback() bool {
 	return (h.Host == "localhost" || loopback(h.Host)) && len(h.Jump) == 0
 }
 
-// Address is host:port.
+// Address returns host:port.
 func (h CallerSSH) Address() string { return Endpoint{Host: h.Host, Port: h.Port}.Address() }

@@ -10,14 +10,14 @@ import (
 	"slurmgate/fault"
 )
 
-// caller is a site file with run_as: caller, further lines of slurm, and a folder for each user.
+// caller returns a site file with run_as: caller, further lines of slurm, and a folder for each user.
 func caller(slurm, storage string) string {
 	text := strings.Replace(least, "slurm:\n", "slurm:\n  run_as: caller\n"+slurm, 1)
 	text = strings.Replace(text, "storage:\n", "storage:\n"+storage, 1)
 	return strings.Replace(text, "/shared/runs", "/shared/{user}/slurmgate", 1)
 }
 
-// What is left out of slurm.caller has a default; the host is the login node, or this machine.
+// Omitted settings of slurm.caller have defaults; the host is the login node, or this machine.
 //
 // proves SITE-08
 func TestCallerDefaults(t *testing.T) {
@@ -63,7 +63,7 @@ func TestCallerDefaults(t *testing.T) {
 	}
 }
 
-// What run_as allows, each refusal with its line.
+// The refused settings of run_as, each with its line.
 func TestCallerRefused(t *testing.T) {
 	self := strings.Replace(least, "slurm:\n", "slurm:\n  run_as: self\n", 1)
 	in := func(text string) string { return caller("  caller: {"+text+"}\n", "") }
@@ -102,7 +102,7 @@ func TestCallerRefused(t *testing.T) {
 	}
 }
 
-// A user's name becomes a folder only where it is one, and nobody's folder lies in another of the site.
+// A user's name becomes a folder only if it can be one, and no user's folder is inside another of the site.
 func TestUserFolders(t *testing.T) {
 	s := parse(t, caller("", ""))
 	for user, ok := range map[string]bool{"alice": true, "alice@lab.example": true, "alice1": true, "a.b_c-d": true,

@@ -98,7 +98,7 @@ func (c *checker) caller(a Caller) {
 	c.bounds(at+".max_uid", int64(a.MaxUID), int64(max(1, a.MinUID)), maxUID)
 }
 
-// callerNotes are what a site with run_as: caller allows that weakens it.
+// callerNotes lists the settings with which a site with run_as: caller weakens its protection.
 func (s *Site) callerNotes() (notes []fault.Problem) {
 	if !s.AsCaller() {
 		return nil

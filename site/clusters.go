@@ -16,10 +16,12 @@ import (
 // Local is the name of the site that is the gateway's own host. It needs no entry: policy says what may run there.
 const Local = "local"
 
-// clusterKeys are the keys that describe a cluster. The site file has them if there is one cluster; of several each has them in its file.
+// clusterKeys are the keys that describe a cluster. The site file has them if there is one cluster; otherwise each
+// cluster's file has them.
 var clusterKeys = []string{"site", "slurm", "storage", "apptainer", "watch", "budget"}
 
-// Clusters are the sites that have a Slurm, in the order of the site file. Each has the gateway's part of the site file too.
+// Clusters returns the sites that have a Slurm, in the order of the site file. Each has the gateway's part of the
+// site file too.
 func (s *Site) Clusters() []*Site {
 	if len(s.clusters) == 0 {
 		return []*Site{s}
@@ -27,10 +29,10 @@ func (s *Site) Clusters() []*Site {
 	return s.clusters
 }
 
-// All are the clusters and the gateway's own host.
+// All returns the clusters and the gateway's own host.
 func (s *Site) All() []*Site { return append(slices.Clone(s.Clusters()), s.LocalSite()) }
 
-// Cluster is the cluster of a name, nil if there is none.
+// Cluster returns the cluster with a name, or nil.
 func (s *Site) Cluster(name string) *Site {
 	for _, c := range s.Clusters() {
 		if c.Name == name {
@@ -40,7 +42,7 @@ func (s *Site) Cluster(name string) *Site {
 	return nil
 }
 
-// Names are the names of the clusters, in the order of the site file.
+// Names returns the names of the clusters, in the order of the site file.
 func (s *Site) Names() (names []string) {
 	for _, c := range s.Clusters() {
 		names = append(names, c.Name)
@@ -48,8 +50,9 @@ func (s *Site) Names() (names []string) {
 	return names
 }
 
-// LocalSite is the gateway's own host as a site: it uses the folders and the Apptainer of the first cluster, or folders of the gateway if
-// those are out of reach or belong to users. Its processes always belong to the gateway's user.
+// LocalSite returns the gateway's own host as a site: it uses the folders and the Apptainer of the first cluster, or
+// folders of the gateway if those are out of reach or belong to users. Its processes always belong to the gateway's
+// user.
 func (s *Site) LocalSite() *Site {
 	local := *s.Clusters()[0]
 	if local.FarFiles() || local.AsCaller() {
@@ -67,10 +70,10 @@ func (s *Site) LocalSite() *Site {
 	return &local
 }
 
-// File is the file that describes the cluster; empty for a Site made in Go.
+// File returns the name of the file that describes the cluster; empty for a Site created in Go.
 func (s *Site) File() string { return s.file }
 
-// readClusters reads the files that the site file names, and returns what is wrong with them.
+// readClusters reads the files that the site file names, and returns the problems in them.
 func (s *Site) readClusters() (problems []fault.Problem) {
 	if len(s.Sites) == 0 {
 		return nil
@@ -120,7 +123,7 @@ func (s *Site) foreign(key string) bool {
 	return key != "version" && (s.cluster != slices.Contains(clusterKeys, key))
 }
 
-// ownPart removes from a printed site what other files say.
+// ownPart removes from a printed site the settings of other files.
 func (s *Site) ownPart(doc *yaml.Node) *yaml.Node {
 	if !s.cluster && len(s.Sites) == 0 {
 		return doc
@@ -135,7 +138,7 @@ func (s *Site) ownPart(doc *yaml.Node) *yaml.Node {
 	return doc
 }
 
-// topKeys are the keys that a file may have: all of them, or those of a cluster.
+// topKeys returns the keys that a file may have: all of them, or those of a cluster.
 func (s *Site) topKeys() (known map[string][]int, order []string) {
 	known, order = yamldoc.Fields(reflect.TypeFor[Site]())
 	if s.cluster {
@@ -149,5 +152,5 @@ func (s *Site) topKeys() (known map[string][]int, order []string) {
 	return known, order
 }
 
-// Title names the clusters, for people.
+// Title returns the names of the clusters, for people.
 func (s *Site) Title() string { return strings.Join(s.Names(), ", ") }

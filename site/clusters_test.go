@@ -29,7 +29,7 @@ func several(t *testing.T, main, a, b string) (*Site, error) {
 	return Load(filepath.Join(dir, "site.yaml"))
 }
 
-// Clusters may have files of their own; each has the gateway's part of the site file, and prints what is its own.
+// Each cluster may have its own file; each has the gateway's part of the site file, and prints only its own settings.
 //
 // proves SITE-07
 func TestSeveralClusters(t *testing.T) {
@@ -64,7 +64,7 @@ func TestSeveralClusters(t *testing.T) {
 	}
 }
 
-// One file describes one cluster, as ever.
+// One file describes one cluster, as before.
 func TestOneCluster(t *testing.T) {
 	s := parse(t, least)
 	if len(s.Clusters()) != 1 || s.Clusters()[0] != s || s.Cluster("tiny") != s || s.Title() != "tiny" {
@@ -72,7 +72,7 @@ func TestOneCluster(t *testing.T) {
 	}
 }
 
-// All problems of all files come at once, each with its file and line.
+// All problems of all files are reported together, each with its file and line.
 func TestProblemsOfSeveralFiles(t *testing.T) {
 	alpha, beta := fmt.Sprintf(clusterPart, "alpha"), fmt.Sprintf(clusterPart, "beta")
 	for name, x := range map[string]struct {

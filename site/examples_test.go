@@ -62,7 +62,7 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	must(t, err)
 	live, err := Load(examples + "/template.yaml")
 	must(t, err)
-	// With the commented-out examples in place of what they replace, the file is valid too.
+	// With the commented-out examples in place of their alternatives, the file is valid too.
 	text := string(data)
 	text = strings.Replace(text, "  path: /usr/bin/apptainer\n", "", 1)
 	text = strings.Replace(text, "  transport: cli\n", "  transport: ssh\n", 1)
@@ -112,7 +112,7 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	if got, want := len(fields()), 100; got < want {
 		t.Errorf("%d fields found, at least %d expected: is the list complete?", got, want)
 	}
-	// What it calls defaults are the defaults.
+	// The values described as defaults are the defaults.
 	made, err := New(Site{Version: live.Version, Name: live.Name, DomainDir: live.DomainDir,
 		Gateway: Gateway{StateDir: live.Gateway.StateDir, Service: live.Gateway.Service},
 		Slurm:   Slurm{DefaultPartition: live.Slurm.DefaultPartition, DefaultAccount: live.Slurm.DefaultAccount},
@@ -123,13 +123,13 @@ func TestTemplateNamesEveryField(t *testing.T) {
 	}
 }
 
-// uncommented is a text with its commented-out sections of these names.
+// uncommented returns a text with its commented-out sections of these names.
 func uncommented(text, names string) string {
 	return regexp.MustCompile(`(?m)^  # ((?:`+names+`):\n)((?:  #   .*\n)+)`).
 		ReplaceAllStringFunc(text, func(s string) string { return strings.ReplaceAll("\n"+s, "\n  # ", "\n  ")[1:] })
 }
 
-// explainedAt is slurm.ssh for the fields of other SSH servers.
+// explainedAt returns the field of slurm.ssh that explains a field of another SSH server.
 func explainedAt(field string) string {
 	other := regexp.MustCompile(`^(storage\.sftp|(slurm\.ssh|storage\.sftp|slurm\.caller\.ssh)\.jump\[\])\.(port|user|known_hosts|known_hosts\[\]|key|certificate|agent|jump|host)$`)
 	return other.ReplaceAllString(field, "slurm.ssh.$3")

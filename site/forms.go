@@ -12,13 +12,13 @@ import (
 	"slurmgate/plan"
 )
 
-// form is what a text of the site file may look like, and what is said of one that does not.
+// form is the allowed form of a text in the site file, and the problem of a text without it.
 type form struct {
 	code, rule, hint string
 	ok               func(string) bool
 }
 
-// forms are those that the tag is names.
+// forms has the forms that the tag is names.
 var forms = map[string]form{
 	"path": {"SITE-PATH", "an absolute path without . or .. or double slashes", "", isPath},
 	"plain": {"SITE-PATH", "an absolute path of letters, digits and _ . + @ ~ = -, without . or .. or double slashes",
@@ -53,7 +53,7 @@ var (
 	mailDomain = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
 )
 
-// is refuses a text that has not the form.
+// is refuses a text that does not have the form.
 func (c *checker) is(name, field, got string) {
 	if f := forms[name]; !f.ok(got) {
 		c.value(f.code, field, got, f.rule, f.hint)

@@ -38,7 +38,8 @@ func (c *checker) http(h HTTP) {
 	}
 }
 
-// ParseNetwork reads an address, which is a network of one, or a network. Bits behind the prefix are refused: they are a slip.
+// ParseNetwork reads an address, which is a network of one, or a network. Bits beyond the prefix are refused: they
+// are a mistake.
 func ParseNetwork(s string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil

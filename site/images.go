@@ -1,6 +1,6 @@
 package site
 
-// Images says how images come from registries.
+// Images configures how images are fetched from registries.
 type Images struct {
 	// Absolute path of a file like docker's config.json: {"auths": {"registry.example.org": {"auth": "<base64 of USER:PASSWORD>"}}}.
 	// It belongs to the user who pulls, or to root, and has mode 0600. Programs that it names (credHelpers) are not run.

@@ -8,7 +8,7 @@ import (
 	"slurmgate/plan"
 )
 
-// Import says which files may be imported and how they are checked.
+// Import configures which files may be imported and how they are checked.
 type Import struct {
 	Roots []Root `yaml:"roots"` // folders that the gateway itself reads when a call names a path
 
@@ -28,11 +28,11 @@ const (
 	LocalRoots = "roots"
 )
 
-// Root is a folder that files may be imported from. In the file it may be the path alone, which is a root of no project: only callers who
-// may import into every project read it through the gateway.
+// Root is a folder that files may be imported from. In the file it may be only the path, which is a root of no
+// project: only callers who may import into every project read it through the gateway.
 type Root struct {
 	Path     string   `yaml:"path"`     // absolute, never /
-	Projects []string `yaml:"projects"` // names or ids of the projects it belongs to, {user} for every user's own, or *
+	Projects []string `yaml:"projects"` // names or ids of its projects, {user} for every user's own, or *
 }
 
 // MarshalYAML writes a root of no project as its path.
@@ -44,8 +44,8 @@ func (r Root) MarshalYAML() (any, error) {
 	return root(r), nil
 }
 
-// InPlace is a folder of the nodes whose files may be registered and read where they lie. In the file it may be the
-// path alone, like a [Root].
+// InPlace is a folder of the nodes whose files may be registered and read in place. In the file it may be only the
+// path, like a [Root].
 type InPlace struct {
 	Root `yaml:",inline"`
 	// Shared: administrators offer what is in the folder to its projects. The gateway reads it for all of them, by
@@ -66,7 +66,7 @@ func (p InPlace) MarshalYAML() (any, error) {
 	}{root(p.Root), p.Shared}, nil
 }
 
-// ProjectIDs are the ids of the root's projects; * and {user} stay as they are.
+// ProjectIDs returns the ids of the root's projects; * and {user} are unchanged.
 func (r Root) ProjectIDs() []string {
 	var ids []string
 	for _, p := range r.Projects {
@@ -117,7 +117,7 @@ func (c *checker) roots(list string, roots []Root) {
 	}
 }
 
-// Notes says what of a valid site file an admin should change.
+// Notes lists what an admin should change in a valid site file.
 func (s *Site) Notes() (notes []fault.Problem) {
 	for i, r := range s.Import.Roots {
 		if r.Projects == nil {
@@ -137,7 +137,7 @@ func (s *Site) Notes() (notes []fault.Problem) {
 	return notes
 }
 
-// PlainRoot says what a root of no project is good for.
+// PlainRoot describes the limits of a root of no project.
 func PlainRoot(path string) string {
 	return path + " belongs to no project: only callers who may import into every project can name a path below it; everybody else uploads"
 }

@@ -6,7 +6,7 @@ import (
 	"slurmgate/plan"
 )
 
-// Limits bound what callers do at the same time, so that nobody holds up the others.
+// Limits bound the concurrent work of callers, so that no caller delays the others.
 type Limits struct {
 	// Calls carried out at once; further ones queue for up to 5 s. concurrency.global in policies.yaml may lower it. Callers in the
 	// queue get their turn one after another, however many calls each of them has.
@@ -76,21 +76,21 @@ type Limits struct {
 	Callers  []CallerLimit  `yaml:"callers"`  // and for some callers
 }
 
-// ProjectLimit is what one project may have.
+// ProjectLimit sets the limits of one project.
 type ProjectLimit struct {
 	Project          string `yaml:"project"`                               // name or id, or {user}: each user's own
 	QuotaMB          int    `yaml:"quota_mb" min:"0" max:"1073741824"`     // MiB, as project_quota_mb
-	Imports          int    `yaml:"imports" min:"0" max:"100000000"`       // as project_imports; 0: that
+	Imports          int    `yaml:"imports" min:"0" max:"100000000"`       // as project_imports; 0: its value
 	Weight           int    `yaml:"weight" min:"0" max:"1000"`             // turns for one of another project; 0: 1
-	RunsInFlight     int    `yaml:"runs_in_flight" min:"-1" max:"1000000"` // 0: as for all others, -1: no limit; so are the next two
+	RunsInFlight     int    `yaml:"runs_in_flight" min:"-1" max:"1000000"` // 0: as for all others, -1: no limit; the same holds for the next two
 	RunsPerDay       int    `yaml:"runs_per_day" min:"-1" max:"10000000"`
 	CPUHoursPerMonth int    `yaml:"cpu_hours_per_month" min:"-1" max:"100000000"`
 }
 
-// CallerLimit is what one caller may have.
+// CallerLimit sets the limits of one caller.
 type CallerLimit struct {
 	Caller           string `yaml:"caller"`                                // as lists show it, e.g. user:alice, or the id of the principal, prn_…
-	RunsInFlight     int    `yaml:"runs_in_flight" min:"-1" max:"1000000"` // 0: as for all others, -1: no limit; so are the next three
+	RunsInFlight     int    `yaml:"runs_in_flight" min:"-1" max:"1000000"` // 0: as for all others, -1: no limit; the same holds for the next three
 	RunsPerDay       int    `yaml:"runs_per_day" min:"-1" max:"10000000"`
 	CPUHoursPerMonth int    `yaml:"cpu_hours_per_month" min:"-1" max:"100000000"`
 	QuotaMB          int    `yaml:"quota_mb" min:"-1" max:"1073741824"` // MiB, as caller_quota_mb
@@ -99,10 +99,10 @@ type CallerLimit struct {
 // Caps are the limits that projects and callers have in common.
 type Caps struct{ RunsInFlight, RunsPerDay, CPUHoursPerMonth int }
 
-// Caps are those of the project's own.
+// Caps returns the project's own limits.
 func (p ProjectLimit) Caps() Caps { return Caps{p.RunsInFlight, p.RunsPerDay, p.CPUHoursPerMonth} }
 
-// Caps are those of the caller's own.
+// Caps returns the caller's own limits.
 func (l CallerLimit) Caps() Caps { return Caps{l.RunsInFlight, l.RunsPerDay, l.CPUHoursPerMonth} }
 
 func (c *checker) limits(l Limits) {

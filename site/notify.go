@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// Notify says who may be told that a run or a batch is over.
+// Notify configures who may be notified that a run or a batch has ended.
 type Notify struct {
 	// Origins that get webhooks: scheme, host and perhaps a port, for example https://hooks.example.org. A place is told nowhere else,
 	// and redirects are not followed. With http whoever is on the way can read that a run is over.
 	Origins   []string         `yaml:"origins" is:"webhook"`
-	Receivers []NotifyReceiver `yaml:"receivers,omitempty"` // webhooks whose URL is a secret; default none
-	Mail      NotifyMail       `yaml:"mail,omitempty"`      // how mail is sent; default not at all
+	Receivers []NotifyReceiver `yaml:"receivers,omitempty"` // webhooks whose URL is a secret; default: none
+	Mail      NotifyMail       `yaml:"mail,omitempty"`      // how mail is sent; default: no mail
 }
 
-// NotifyReceiver is a webhook that callers know by its name only.
+// NotifyReceiver is a webhook that callers know only by its name.
 type NotifyReceiver struct {
-	Name       string `yaml:"name"`                  // by which callers name it: lower case letters, digits, - and _
-	URLFile    string `yaml:"url_file"`              // absolute path of a file with the URL, which others than its user and group cannot read
-	SecretFile string `yaml:"secret_file,omitempty"` // absolute path of a file with whsec_BASE64: requests are signed with it too; default not
-	Body       string `yaml:"body,omitempty"`        // event or text: {"text":"…"}, as Slack, Mattermost and others take it; default event
+	Name       string `yaml:"name"`                  // for callers: lower case letters, digits, - and _
+	URLFile    string `yaml:"url_file"`              // absolute path of a file with the URL, readable only for its user and group
+	SecretFile string `yaml:"secret_file,omitempty"` // absolute path of a file with whsec_BASE64 that also signs requests; default: none
+	Body       string `yaml:"body,omitempty"`        // event or text: {"text":"…"}, for Slack, Mattermost and others; default event
 }
 
 // Bodies that a receiver gets.
@@ -32,7 +32,7 @@ const (
 	TextBody  = "text"
 )
 
-// NotifyMail says how mail is sent.
+// NotifyMail configures how mail is sent.
 type NotifyMail struct {
 	// Domains of addresses that get mail, for example [example.org]; empty: no mail is sent.
 	Domains []string `yaml:"domains" is:"domain"`

@@ -21,7 +21,7 @@ const (
 	TransportSFTP   = "sftp"   // the cluster's filesystem, through an SFTP server
 )
 
-// Endpoint is an SSH server and how the gateway logs in there. It names files of keys; no key is ever in the site file.
+// Endpoint is an SSH server with the gateway's login there. It names files of keys; the site file never has a key.
 type Endpoint struct {
 	Host        string   `yaml:"host"`        // name or address
 	Port        int      `yaml:"port"`        // 1..65535; default 22
@@ -32,18 +32,18 @@ type Endpoint struct {
 	Agent       string   `yaml:"agent"`       // absolute path of the socket of an SSH agent
 }
 
-// SSH is an SSH server, and the servers on the way to it.
+// SSH is an SSH server with its jump hosts.
 type SSH struct {
 	Endpoint `yaml:",inline"`
 	Jump     []Endpoint `yaml:"jump"` // the first one is reached from this machine; default none
 }
 
-// SFTP is the SFTP server that carries the files of a cluster. Its fields that are left out are those of slurm.ssh, if there is one.
+// SFTP is the SFTP server for the files of a cluster. Omitted fields are those of slurm.ssh, if there is one.
 type SFTP struct {
 	SSH          `yaml:",inline"`
 	RunsDir      string `yaml:"runs_dir"`      // absolute: storage.runs_dir as this server names it
 	ImageStore   string `yaml:"image_store"`   // absolute: storage.image_store as this server names it
-	Connections  int    `yaml:"connections"`   // 1..8 at a time; default 4
+	Connections  int    `yaml:"connections"`   // 1..8 in parallel; default 4
 	BandwidthMB  int    `yaml:"bandwidth_mb"`  // 0..1048576 MiB a second in each direction; default 0: no limit
 	Shell        *bool  `yaml:"shell"`         // false: no commands on [Site.ShellHost] for files, SFTP alone; default true
 	SyncsFolders bool   `yaml:"syncs_folders"` // the admin states that this server makes new names durable; only without shell
@@ -55,7 +55,7 @@ type Folders struct {
 	ImageStore string `yaml:"image_store"` // absolute
 }
 
-// Address is host:port.
+// Address returns host:port.
 func (e Endpoint) Address() string {
 	host := e.Host
 	if strings.Contains(host, ":") {
@@ -73,8 +73,8 @@ func (s *Site) FarSlurm() bool { return s.Slurm.Transport == TransportSSH }
 // FarFiles reports whether the cluster's folders are out of this machine's reach, except by SFTP.
 func (s *Site) FarFiles() bool { return s.Storage.Transport == TransportSFTP }
 
-// ShellHost is the host whose shell works on the far folders of a cluster: the login node, or without one the SFTP server. It is nil where
-// the folders are within reach, or there is no shell.
+// ShellHost returns the host whose shell works on the far folders of a cluster: the login node, or without one the
+// SFTP server. It is nil where the folders are within reach, or there is no shell.
 func (s *Site) ShellHost() *SSH {
 	switch {
 	case !s.FarFiles() || !s.Storage.SFTP.HasShell():
@@ -85,7 +85,8 @@ func (s *Site) ShellHost() *SSH {
 	return &s.Storage.SFTP.SSH
 }
 
-// LoginFolders are the cluster's folders as the host that runs Slurm's commands names them, or without one the host of [Site.ShellHost].
+// LoginFolders returns the cluster's folders as the host that runs Slurm's commands names them, or without one the
+// host of [Site.ShellHost].
 func (s *Site) LoginFolders() Folders {
 	switch {
 	case s.Storage.Login != nil:
@@ -135,7 +136,7 @@ func (s *Site) fillRemote() {
 		s.inherit("storage.sftp", &f.Endpoint, from)
 		s.jumps("storage.sftp", &f.SSH)
 	}
-	if !s.AsCaller() { // else the files of runs go over slurm.caller.ssh
+	if !s.AsCaller() { // else the files of runs use slurm.caller.ssh
 		s.text("storage.sftp.runs_dir", &f.RunsDir, names.RunsDir)
 	}
 	s.text("storage.sftp.image_store", &f.ImageStore, names.ImageStore)
@@ -148,7 +149,7 @@ func (s *Site) fillRemote() {
 
 const defaultConnectionsSFTP = 4
 
-// inherit sets what was left out of an endpoint to what from has. Key, certificate and agent come together.
+// inherit sets the omitted fields of an endpoint to those of from. Key, certificate and agent are taken together.
 func (s *Site) inherit(at string, e *Endpoint, from Endpoint) {
 	s.text(at+".host", &e.Host, from.Host)
 	s.number(at+".port", &e.Port, from.Port)
@@ -172,10 +173,10 @@ func (s *Site) jumps(at string, ssh *SSH) {
 	}
 }
 
-// transports checks which fields the transports need, and which combinations there are.
+// transports checks which fields the transports need, and which combinations exist.
 func (c *checker) transports(s Slurm, st Storage) {
 	known := []string{TransportCLI, TransportSSH, TransportREST}
-	only := func(field, transport string, given bool, hint string) { // field is of one transport of Slurm
+	only := func(field, transport string, given bool, hint string) { // field belongs to one transport of Slurm
 		if given && s.Transport != transport && slices.Contains(known, s.Transport) {
 			c.add("SITE-TRANSPORT", field, "only with slurm.transport: "+transport,
 				"this has no effect: slurm.transport is "+s.Transport, hint)
@@ -225,7 +226,7 @@ func (c *checker) transports(s Slurm, st Storage) {
 	}
 }
 
-// noCommands refuses what is about Slurm's commands where slurmrestd takes their place.
+// noCommands refuses settings of Slurm's commands where slurmrestd replaces them.
 func (c *checker) noCommands(s Slurm) {
 	for _, x := range []struct{ field, got string }{{"slurm.bin_dir", s.BinDir}, {"slurm.conf", s.Conf}} {
 		if x.got != "" {
@@ -250,7 +251,8 @@ func (c *checker) jumps(at string, jump []Endpoint) {
 	}
 }
 
-// sftp checks the SFTP server. What it has from slurm.ssh and storage.login is reported there; one that is alone has nothing from there.
+// sftp checks the SFTP server. Settings from slurm.ssh and storage.login are reported there; alone means that there
+// are none.
 func (c *checker) sftp(f SFTP, hasLogin, alone bool) {
 	before := slices.Clone(c.problems)
 	defer func() {
@@ -358,7 +360,7 @@ func (s *Site) ownHost() []fault.Problem {
 	return c.problems
 }
 
-// sameFolder reports whether two clusters would use one runs_dir, as far as the site file tells.
+// sameFolder reports whether two clusters would use one runs_dir, as far as the site file shows.
 func sameFolder(a, b *Site) (pathA, pathB string, same bool) {
 	pathA, pathB = a.Storage.RunsDir, b.Storage.RunsDir
 	switch {

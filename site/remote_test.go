@@ -11,7 +11,7 @@ import (
 	"slurmgate/fault"
 )
 
-// far is a site file with slurm.ssh and storage.sftp as given.
+// far returns a site file with the given slurm.ssh and storage.sftp.
 func far(ssh, sftp string) string {
 	text := strings.Replace(least, "slurm:\n", "slurm:\n  transport: ssh\n"+ssh, 1)
 	return strings.Replace(text, "storage:\n", "storage:\n  transport: sftp\n"+sftp, 1)
@@ -20,7 +20,7 @@ func far(ssh, sftp string) string {
 const login = "  ssh: {host: login.example, user: svc, key: /k, known_hosts: [/kh], " +
 	"jump: [{host: gate.example, port: 2222, user: me}, {host: inner}]}\n"
 
-// The SFTP server is the login node unless a host is given, and has from slurm.ssh what is left out.
+// The SFTP server is the login node unless a host is given, and omitted settings are those of slurm.ssh.
 //
 // proves SITE-01
 func TestFarDefaults(t *testing.T) {
@@ -107,7 +107,8 @@ func TestFarRefused(t *testing.T) {
 	}
 }
 
-// Paths of another machine do not collide with those of this one, and jobs of this machine have folders of the gateway's own.
+// Paths of another machine do not collide with those of this one, and jobs of this machine have folders of the
+// gateway itself.
 func TestFarFolders(t *testing.T) {
 	text := strings.Replace(far(login, ""), "/shared/runs", "/var/lib/sg/runs", 1)
 	local := parse(t, text).LocalSite()
@@ -128,7 +129,7 @@ func TestFarFolders(t *testing.T) {
 	}
 }
 
-// A site with SFTP alone is allowed, and config check says what it lacks.
+// A site with SFTP alone is allowed, and config check names what it lacks.
 func TestSFTPAloneIsNamedWeaker(t *testing.T) {
 	for sftp, weak := range map[string]bool{"": false, "  sftp: {shell: false}\n": true,
 		"  sftp: {shell: false, syncs_folders: true}\n": false} {

@@ -11,15 +11,16 @@ import (
 	"unicode"
 )
 
-// REST says how slurmrestd is reached, and as whom. It names files and commands; no token is ever in the site file.
+// REST configures how slurmrestd is reached, and as which user. It names files and commands; the site file never has
+// a token.
 type REST struct {
 	URL          string   `yaml:"url"`           // unix:/absolute/path, https://host:port, or http:// to a loopback address; or command
 	Command      []string `yaml:"command"`       // argv of a slurmrestd that is started as a child and speaks HTTP on its pipes
-	User         string   `yaml:"user"`          // whose jobs they are, X-SLURM-USER-NAME; default: the name of the gateway's own user
+	User         string   `yaml:"user"`          // owner of the jobs, X-SLURM-USER-NAME; default: the name of the gateway's own user
 	TokenFile    string   `yaml:"token_file"`    // absolute path of a file with a JWT. At most one of token_file and token_command
 	TokenCommand []string `yaml:"token_command"` // argv of a command that prints a JWT
 	CA           string   `yaml:"ca"`            // absolute path of a PEM file with the authorities of an https server; default: the system's
-	Version      string   `yaml:"version"`       // of slurmrestd's API, such as v0.0.42; default: the newest that both sides know
+	Version      string   `yaml:"version"`       // of slurmrestd's API, such as v0.0.42; default: the newest that both sides support
 }
 
 // Local reports whether slurmrestd knows the caller by the socket or the pipes, so that no token is needed.
@@ -33,7 +34,7 @@ func (r REST) Where() string {
 	return r.URL
 }
 
-// OverREST reports whether Slurm is asked through slurmrestd, without Slurm's commands.
+// OverREST reports whether Slurm is reached through slurmrestd, without Slurm's commands.
 func (s *Site) OverREST() bool { return s.Slurm.Transport == TransportREST }
 
 // restVersions are the versions of slurmrestd's API that the gateway speaks.
@@ -41,7 +42,7 @@ var restVersions = []string{"v0.0.40", "v0.0.41", "v0.0.42", "v0.0.43", "v0.0.44
 
 const unixScheme = "unix:"
 
-// tokenText is the beginning of a JWT, alone or as scontrol token prints it.
+// tokenText matches the start of a JWT, alone or as scontrol token prints it.
 var tokenText = regexp.MustCompile(`^(SLURM_JWT=|eyJ[A-Za-z0-9_-]*\.)`)
 
 // rest checks slurm.rest.

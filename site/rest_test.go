@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// overREST is a site file with slurm.rest and storage as given.
+// overREST returns a site file with the given slurm.rest and storage.
 func overREST(rest, storage string) string {
 	text := strings.Replace(least, "slurm:\n", "slurm:\n  transport: rest\n"+rest, 1)
 	return strings.Replace(text, "storage:\n", "storage:\n"+storage, 1)
@@ -68,7 +68,8 @@ func TestSiteOverREST(t *testing.T) {
 	}
 }
 
-// What does not fit slurmrestd is refused, all of it at once and each with its line. No token and no password is in a message.
+// Settings that do not fit slurmrestd are refused, all together and each with its line. No message has a token or a
+// password.
 func TestSiteOverRESTRefused(t *testing.T) {
 	const token = "eyJhbGciOiJIUzI1NiJ9.eyJzdW4iOiJzdmMifQ.c2VjcmV0"
 	of := func(rest string) string { return overREST("  rest: {"+rest+"}\n", "") }

@@ -1,7 +1,7 @@
 package site
 
-// Retention says how long `slurmgate gc` keeps files that are no longer needed. The inputs, outputs, logs, script and history
-// of a run are never removed.
+// Retention configures how long `slurmgate gc` keeps files that are no longer needed. The inputs, outputs, logs,
+// script and history of a run are never removed.
 type Retention struct {
 	// Keep the workspace of a finished run for this many days after its end. 0: for ever.
 	WorkspaceDays int `yaml:"workspace_days" default:"30" min:"0" max:"36500"`

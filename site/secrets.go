@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Secrets are what this site takes for secrets, beside what the gateway knows.
+// Secrets configures patterns of secrets besides the gateway's own.
 type Secrets struct {
 	Patterns []SecretPattern `yaml:"patterns"` // at most 64
 }
@@ -14,8 +14,8 @@ type Secrets struct {
 // SecretPattern finds one kind of secret.
 type SecretPattern struct {
 	Name     string   `yaml:"name"`               // of the kind, for messages: 1 to 64 characters
-	Pattern  string   `yaml:"pattern"`            // a regular expression (RE2), at most 500 bytes; a group in it is the secret, else all of it
-	Keywords []string `yaml:"keywords,omitempty"` // at most 8, of 3 to 64 bytes: the pattern is only looked for near one of them
+	Pattern  string   `yaml:"pattern"`            // a regular expression (RE2), at most 500 bytes; the secret is a group in it, else the match
+	Keywords []string `yaml:"keywords,omitempty"` // at most 8, of 3 to 64 bytes: the pattern must be near one of them
 }
 
 const (
@@ -55,7 +55,7 @@ func (c *checker) secrets(s Secrets) {
 	}
 }
 
-// badPattern says what is wrong with a pattern, "" when nothing.
+// badPattern returns what is wrong with a pattern, or "".
 func badPattern(pattern string) string {
 	if len(pattern) == 0 || len(pattern) > maxPattern {
 		return fmt.Sprintf("it has %d bytes", len(pattern))

@@ -9,12 +9,12 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
-// The tags of a field say what there is to say about a setting. The comment above the field is its comment in site-configs/template.yaml,
+// The tags of a field describe a setting. The comment above the field is its comment in site-configs/template.yaml,
 // which a test writes.
 //
-//	default   its value where the file leaves it out; of a list its items, separated by commas
+// default   its value where the file leaves it out; for a list its items, separated by commas
 //	min, max  the bounds of a number
-//	enum      the words it may be, separated by commas
+// enum      the allowed words, separated by commas
 //	is        the name of a form, which the text, or each item of the list, has; with ? the text may be empty
 
 // each visits every setting below v, which is at a field of the site file.
@@ -82,7 +82,7 @@ func (c *checker) settings() {
 	})
 }
 
-// number reads a number of a tag; a test holds that it is one.
+// number parses a number of a tag; a test checks that it is one.
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n

@@ -15,7 +15,7 @@ import (
 	"slurmgate/policy"
 )
 
-// A runs_dir may end with the user's name, and have that name in it twice.
+// A runs_dir may end with the user's name, and may contain that name twice.
 func TestOwnFolder(t *testing.T) {
 	for dir, want := range map[string]string{"/scratch/{user}/slurmgate": "/scratch/alice", "/scratch/{user}": "/scratch/alice",
 		"/alice/runs/{user}/sg": "/alice/runs/alice"} {
@@ -64,7 +64,7 @@ func testBounds(t *testing.T, of any, atLeast int, least string, parse func([]by
 	}
 }
 
-// A receiver has a name of its own and files; a secret in the place of a file's path is refused, and not repeated.
+// A receiver has a unique name and files; a secret in place of a file's path is refused, and not repeated.
 func TestReceivers(t *testing.T) {
 	for entry, want := range map[string]string{
 		"{name: lab-slack, url_file: /etc/x.url, body: text, secret_file: /etc/x.secret}": "",
@@ -86,7 +86,7 @@ func TestReceivers(t *testing.T) {
 	}
 }
 
-// A site's own patterns are checked when the file is read, all of them at once.
+// A site's own patterns are checked when the file is read, all of them together.
 func TestSecrets(t *testing.T) {
 	s := parse(t, least+"secrets: {patterns: [{name: LIMS, pattern: '\\bLIMS-[0-9A-F]{24}\\b', keywords: [lims-]}, {name: b, pattern: "+
 		"'x+'}]}\n")
@@ -120,7 +120,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// A root is a path, or a path with its projects; the effective file says the same.
+// A root is a path, or a path with its projects; the effective file has the same form.
 func TestImportRoots(t *testing.T) {
 	s := parse(t, least+`import:
   roots:
@@ -164,7 +164,7 @@ func TestImportRoots(t *testing.T) {
 	}
 }
 
-// A folder in place may be shared with its projects; the effective file says so.
+// A folder in place may be shared with its projects; the effective file has that too.
 func TestSharedFolders(t *testing.T) {
 	const folders = "/data/p, projects: [p]}, {path: /data/refs, projects: [\"*\"], shared: true}"
 	s := parse(t, strings.Replace(least, "storage:\n", "storage:\n  in_place: [{path: "+folders+"]\n", 1))

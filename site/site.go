@@ -1,7 +1,7 @@
-// Package site is the configuration of one gateway: one strict YAML file, written by the admin, that describes the gateway's folders and
-// one cluster. Where there are several clusters, each has a file of its own, which the site file names.
+// Package site has the configuration of one gateway: one strict YAML file, written by the admin, that describes the
+// gateway's folders and one cluster. With several clusters, each has a separate file that the site file names.
 //
-// [Load] reads it, fills the defaults and checks everything; all problems come in one Validation fault, with
+// [Load] reads it, fills the defaults and checks everything; it returns all problems in one Validation fault, with
 // line, field, rule and hint. The file site-configs/template.yaml explains every field for an admin.
 package site
 
@@ -19,12 +19,11 @@ import (
 	"slurmgate/fault"
 )
 
-// Site is the site file. Lists and texts that were left out are empty; everything that has a default is
-// filled.
+// Site is the site file. Omitted lists and texts are empty; everything that has a default is filled.
 type Site struct {
 	Version   int       `yaml:"version"`         // of this format: 1
 	Name      string    `yaml:"site"`            // name of the cluster: lower-case letters, digits and . _ -, not "local"
-	Sites     []string  `yaml:"sites,omitempty"` // files that describe a cluster each, relative to the site file's folder; none: it is here
+	Sites     []string  `yaml:"sites,omitempty"` // files that describe a cluster each, relative to the site file's folder; none: this file has the cluster
 	Gateway   Gateway   `yaml:"gateway"`         // the gateway's own folders
 	DomainDir string    `yaml:"domain_dir"`      // folder of the domain package, relative to that of the site file; Parse makes it absolute
 	Slurm     Slurm     `yaml:"slurm"`           // how Slurm is reached and what jobs ask for by default
@@ -38,19 +37,19 @@ type Site struct {
 	Audit     Audit     `yaml:"audit"`           // how long records of calls are kept
 	HTTP      HTTP      `yaml:"http"`            // the port for programs and chats
 	Limits    Limits    `yaml:"limits"`          // what callers may do at the same time
-	Secrets   Secrets   `yaml:"secrets"`         // what is a secret here
+	Secrets   Secrets   `yaml:"secrets"`         // the patterns of secrets of this site
 	Images    Images    `yaml:"images"`          // how images come from registries
-	Notify    Notify    `yaml:"notify"`          // who may be told that a run or a batch is over
+	Notify    Notify    `yaml:"notify"`          // who may be notified that a run or a batch has ended
 
-	file string           // the file it was read from; empty for one made in Go
-	at   map[string]place // field → where its value is, for the fields that were given
-	base string           // folder DomainDir is relative to
+	file string           // the file it was read from; empty for one created in Go
+	at   map[string]place // field → place of its value, for the given fields
+	base string           // the folder that DomainDir is relative to
 
-	clusters []*Site // of Sites, each with the gateway's part of this one
-	cluster  bool    // this is one of them
+	clusters []*Site // of Sites, each with the gateway's part of this file
+	cluster  bool    // this is one of the clusters
 }
 
-// Gateway is what belongs to the gateway alone. Compute nodes need not see any of it.
+// Gateway has the settings of the gateway alone. Compute nodes need not see any of these files.
 type Gateway struct {
 	StateDir    string `yaml:"state_dir"`    // absolute, on a local disk: ledger.db, locks/
 	ArtifactDir string `yaml:"artifact_dir"` // absolute; default state_dir/artifacts. Any disk of the gateway
@@ -64,7 +63,7 @@ type Gateway struct {
 	ImageStore string `yaml:"image_store"` // absolute; images of jobs of this host, if the first cluster is reached by SFTP; default state_dir/images
 }
 
-// Slurm says how Slurm is reached.
+// Slurm configures how Slurm is reached.
 type Slurm struct {
 	// How Slurm is reached. "cli": by sbatch, squeue, sacct, scancel and scontrol on this machine. "ssh": by the same commands on a
 	// login node, which needs nothing but sshd, bash and coreutils besides. bin_dir and conf are then paths of the login node, run_as
@@ -111,19 +110,19 @@ type Slurm struct {
 	Arrays  Arrays `yaml:"arrays"` // when runs are sent together, as one job array
 }
 
-// Arrays says when runs that Slurm need be told the same about are sent as the tasks of one job array.
+// Arrays configures when similar runs are sent together as the tasks of one job array.
 type Arrays struct {
-	Min      int `yaml:"min" default:"1000"`                           // 2..1000 that are ready leave at once; 0: every run is a job of its own
-	LingerMS int `yaml:"linger_ms" default:"1000" min:"1" max:"60000"` // 1..60000: how long a run waits for others of its caller at most
+	Min      int `yaml:"min" default:"1000"`                           // 2..1000: number of ready runs that are sent immediately; 0: every run is a separate job
+	LingerMS int `yaml:"linger_ms" default:"1000" min:"1" max:"60000"` // 1..60000: the longest wait of a run for others of its caller
 }
 
-// Values of Slurm.Accounts: what a user of this host may charge, where access.peers does not say it.
+// Values of Slurm.Accounts: what a user of this host may charge, unless access.peers names an account.
 const (
 	AccountsBySite         = "site"         // slurm.default_account, and any that policy allows
 	AccountsByAssociations = "associations" // the accounts of the user's own associations in slurmdbd
 )
 
-// AlsoNeeds are the commands of Slurm that this site needs besides those of every site.
+// AlsoNeeds returns the commands of Slurm that this site needs besides those of every site.
 func (s Slurm) AlsoNeeds() (programs []string) {
 	if s.Accounting == "required" {
 		programs = append(programs, "sacct")
@@ -134,12 +133,12 @@ func (s Slurm) AlsoNeeds() (programs []string) {
 	return programs
 }
 
-// Storage is where the cluster's folders are. Paths are as jobs see them, unless a section says otherwise.
+// Storage names the cluster's folders. Paths are as jobs see them, unless a section states otherwise.
 type Storage struct {
 	// How the gateway reaches these folders. "shared": this machine sees them too, under the same path. "sftp": through an SFTP
 	// server, which needs slurm.transport: ssh or rest. runs_dir and image_store are always the paths that jobs see.
 	Transport  string   `yaml:"transport" default:"shared" enum:"shared,sftp"`
-	RunsDir    string   `yaml:"runs_dir"`               // absolute and plain: a folder for each run. With run_as caller it has {user} in it
+	RunsDir    string   `yaml:"runs_dir"`               // absolute and plain: a folder for each run; contains {user} with run_as caller
 	ImageStore string   `yaml:"image_store" is:"plain"` // absolute and plain: images by digest
 	Login      *Folders `yaml:"login,omitempty"`        // the folders as the login node names them, where that differs
 	SFTP       *SFTP    `yaml:"sftp,omitempty"`         // the SFTP server, only with transport sftp
@@ -150,13 +149,13 @@ type Storage struct {
 	// the stored file, not as a copy in its folder ("bound" in runs show); the job still hashes it first. Not with slurm.run_as:
 	// caller. `slurmgate doctor` looks for it on the nodes. Default: none, every input is copied.
 	BindArtifacts string    `yaml:"bind_artifacts" is:"path?"`
-	InPlace       []InPlace `yaml:"in_place"` // folders of the nodes whose files may be registered and read where they lie
+	InPlace       []InPlace `yaml:"in_place"` // folders of the nodes whose files may be registered and read in place
 	// MiB. With less free space than this on the disk of state_dir, runs_dir or artifact_dir, new runs are refused; runs that have
 	// begun are still recorded and collected.
 	ReserveMB int `yaml:"reserve_mb" default:"256" min:"0" max:"1048576"`
 }
 
-// Apptainer says how containers are run. Path and Module exclude each other.
+// Apptainer configures how containers are run. Path and Module exclude each other.
 type Apptainer struct {
 	Path   string  `yaml:"path"`             // absolute and plain, on the compute nodes; without module default /usr/bin/apptainer
 	Module *Module `yaml:"module,omitempty"` // for sites where Apptainer comes as an environment module
@@ -186,7 +185,7 @@ const (
 	VerifyImages = "image_only"
 )
 
-// Module is how the job loads Apptainer as an environment module.
+// Module configures how the job loads Apptainer as an environment module.
 type Module struct {
 	Init string   `yaml:"init" default:"/etc/profile.d/modules.sh" is:"plain"` // absolute path of the file that defines the command "module"
 	Load []string `yaml:"load" is:"module"`                                    // modules to load, in this order
@@ -223,7 +222,7 @@ type Budget struct {
 
 // SharedBudget bounds what several gateways of one host ask of a Slurm.
 type SharedBudget struct {
-	File         string `yaml:"file" is:"path?"` // that each of them can write; empty: there is no shared budget
+	File         string `yaml:"file" is:"path?"` // writable for each of them; empty: there is no shared budget
 	RPCPerMinute int    `yaml:"rpc_per_minute"`  // 1..60000, of all of them together; required with file
 }
 
@@ -281,7 +280,8 @@ func (s *Site) BindVersion(name string) (version string, ok bool) {
 // maxFile bounds a site file; a real one has a few kilobytes.
 const maxFile = 1 << 20
 
-// A Check returns problems of a filled site that this package cannot find. It names the field; file and line are added.
+// A Check returns problems of a filled site that this package cannot find. It sets the field; the caller adds file
+// and line.
 type Check func(*Site) []fault.Problem
 
 // Load reads, fills and checks the site file at path. A missing file is a NotFound fault; one that breaks a rule of this
@@ -320,7 +320,8 @@ func read(abs string) ([]byte, error) {
 
 const readable = "name a file that this user may read, with --site or SLURMGATE_SITE"
 
-// Parse is Load for bytes already read. Problems name file, and a relative domain_dir is relative to its folder.
+// Parse is Load for bytes that were read before. Problems name file, and a relative domain_dir is relative to its
+// folder.
 func Parse(file string, data []byte, more ...Check) (*Site, error) {
 	s := &Site{file: file, at: map[string]place{}}
 	abs, err := filepath.Abs(file)
@@ -351,7 +352,7 @@ func (s *Site) Validate() error {
 	return nil
 }
 
-// New fills the defaults of a Site made in Go and checks it.
+// New fills the defaults of a Site created in Go and checks it.
 func New(s Site) (*Site, error) {
 	s.fill()
 	if err := s.Validate(); err != nil {
@@ -360,7 +361,7 @@ func New(s Site) (*Site, error) {
 	return &s, nil
 }
 
-// Effective prints the effective file, defaults included. Reading it back gives the same site.
+// Effective prints the effective file, including defaults. Reading it back gives the same site.
 func (s *Site) Effective() ([]byte, error) {
 	var buf bytes.Buffer
 	var doc yaml.Node

@@ -14,7 +14,7 @@ import (
 	"slurmgate/fault"
 )
 
-// least is a site file with nothing but what has no default.
+// least is a site file with only the settings that have no default.
 const least = `version: 1
 site: tiny
 gateway:
@@ -37,7 +37,7 @@ func parse(t *testing.T, text string) *Site {
 	return s
 }
 
-// A site made in Go has the defaults of a file; the template shows them.
+// A site created in Go has the defaults of a file; the template shows them.
 func TestDefaults(t *testing.T) {
 	made, err := New(Site{Version: 1, Name: "tiny", Gateway: Gateway{StateDir: "/var/lib/sg"}, DomainDir: "/etc/slurmgate/domains/x",
 		Slurm: Slurm{DefaultPartition: "main", DefaultAccount: "research"}, Storage: Storage{RunsDir: "/shared/runs",
@@ -68,7 +68,7 @@ func TestEffectiveReadsBack(t *testing.T) {
 	}
 }
 
-// Accounts of Slurm's associations are those of one cluster, which the site file names.
+// Accounts of Slurm's associations belong to one cluster, which the site file names.
 func TestAccounts(t *testing.T) {
 	for text, want := range map[string]string{"": "", "accounts: site": "", "accounts: associations, cluster: c": "",
 		"accounts: associations": "SITE-ACCOUNTS", "accounts: slurm": "SITE-VALUE"} {
@@ -84,7 +84,7 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// Every problem at once, in the order of the file, each with code, line and field.
+// All problems are reported together, in the order of the file, each with code, line and field.
 func TestAllProblemsAtOnce(t *testing.T) {
 	text := `version: 2
 site: My Cluster
@@ -221,7 +221,7 @@ func TestLoad(t *testing.T) {
 	if want := filepath.Join(dir, "domains/x"); s.DomainDir != want {
 		t.Errorf("domain_dir is %s, want %s", s.DomainDir, want)
 	}
-	pipe := filepath.Join(dir, "pipe") // that nobody writes to
+	pipe := filepath.Join(dir, "pipe") // without a writer
 	must(t, syscall.Mkfifo(pipe, 0o600))
 	for _, no := range []string{dir, pipe} {
 		if _, err := Load(no); !fault.Is(err, fault.Validation) || !strings.Contains(err.Error(), "Next: ") {
@@ -294,8 +294,8 @@ func TestPathsThatSplitOptions(t *testing.T) {
 	}
 }
 
-// wantProblems reads a site file, and fails the test where its problems are others than these, each "LINE CODE FIELD", or where one has no
-// rule or no message, or shows a secret.
+// wantProblems reads a site file, and fails the test unless it has exactly these problems, each "LINE CODE FIELD",
+// all with a rule and a message, and without a secret.
 func wantProblems(t *testing.T, name, text, want string) {
 	t.Helper()
 	_, err := Parse("site.yaml", []byte(text))
@@ -311,7 +311,7 @@ func wantProblems(t *testing.T, name, text, want string) {
 	}
 }
 
-// wantReadBack fails the test where the file that is printed of a site is one of another site.
+// wantReadBack fails the test if the printed file of a site does not give the same site.
 func wantReadBack(t *testing.T, name string, s *Site) {
 	t.Helper()
 	out, err := s.Effective()

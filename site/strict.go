@@ -14,7 +14,7 @@ import (
 // place is a line and a column, both from 1; 0 when unknown.
 type place struct{ line, column int }
 
-// parse fills the site from a file and checks it. It is fatal if there are not even keys and values.
+// parse fills the site from a file and checks it. fatal reports that the file has not even keys and values.
 func (s *Site) parse(data []byte, more ...Check) (problems []fault.Problem, fatal bool) {
 	r := &yamldoc.Reader{File: s.file, Prefix: "SITE"}
 	doc := r.Parse(data)
@@ -25,7 +25,7 @@ func (s *Site) parse(data []byte, more ...Check) (problems []fault.Problem, fata
 	}
 	s.fill()
 	problems = slices.Clone(read)
-	// A value of the wrong type is already reported; problems of the default in its place mean nothing.
+	// A value of the wrong type is already reported; problems of the default in its place would mislead.
 	for _, p := range s.check(more...) {
 		if !reported(read, p.Field) {
 			problems = append(problems, p)
@@ -47,7 +47,7 @@ func reported(problems []fault.Problem, field string) bool {
 	return false
 }
 
-// put reads a value of the file into one of the site's.
+// put reads a value of the file into a value of the site.
 func (s *Site) put(v yamldoc.Value, to reflect.Value) {
 	var at place
 	at.line, at.column = v.Place()

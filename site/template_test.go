@@ -203,7 +203,7 @@ func fieldComments(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// linesOf are the lines, from 0, of the fields of the template, those of its commented-out sections too.
+// linesOf returns the lines, from 0, of the fields of the template, including those of its commented-out sections.
 func linesOf(t *testing.T, lines []string) map[string]int {
 	var doc yaml.Node
 	must(t, yaml.Unmarshal([]byte(uncommented(strings.Join(lines, "\n"), "caller|module")), &doc))

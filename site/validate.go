@@ -24,7 +24,7 @@ type checker struct {
 	problems []fault.Problem
 }
 
-// check returns every broken rule, those of single settings first, and those of more last.
+// check returns every broken rule: first those of single settings, last those in more.
 func (s *Site) check(more ...Check) []fault.Problem {
 	c := &checker{site: s}
 	switch {
@@ -202,7 +202,7 @@ func (c *checker) apart() {
 		}
 	}
 	apart(images, runs)
-	own := []place{runs} // of what jobs could reach
+	own := []place{runs} // folders that jobs could reach
 	if !s.FarFiles() {   // else the cluster's paths are on other machines
 		apart(state, runs)
 		apart(artifacts, runs)

@@ -1,7 +1,7 @@
 // Package programs knows which programs make an allow-list of programs meaningless: shells, programs that start
 // others, and interpreters that take code from an argument or a file. The tables are a safety net behind the lists an
-// administrator writes, not a sandbox; the container is that. A program is known by its name: what a name in the image links to, cannot be
-// seen from outside of the image.
+// administrator writes, not a sandbox; the container is the sandbox. A program is known by its name: the target of a
+// link in the image cannot be seen from outside the image.
 package programs
 
 import (
@@ -21,8 +21,8 @@ var starters = strings.Fields(`
 // coders are programs whose ordinary arguments can be code, or name a program to run.
 var coders = strings.Fields(`awk gawk mawk nawk original-awk ed ex vi vim nvim emacs find make ninja git mlr`)
 
-// loaders are further programs that run code from a file, a module or a plug-in that is named to them, or that start other programs. A
-// policy may list them for raw plans, as it may list interpreters.
+// loaders are other programs that run code from a file, a module or a plug-in that an argument names, or that start
+// other programs. A policy may list them for raw plans, like interpreters.
 var loaders = strings.Fields(`
 	pythonw ipython jupyter jupyter-lab jupyter-notebook jupyter-nbconvert papermill pytest marimo streamlit pip conda mamba micromamba uv poetry
 	java javaw jshell jruby jython scala kotlin groovy clojure gradle mvn ant littler irb rake gem bundle npm npx yarn pnpm ts-node tsx
@@ -34,10 +34,10 @@ var loaders = strings.Fields(`
 	duckdb psql mysql mongosh redis-cli lldb rr perf bpftrace stap qemu qemu-user qemu-x86_64 qemu-aarch64 wine
 	ffmpeg convert magick gs latex pdflatex xelatex lualatex tex luatex hg svn svnadmin cvs ctags pandoc`)
 
-// versionSuffix is what follows the name in python3.12, perl5.38-x86_64-linux-gnu, python3.13t and ksh93.
+// versionSuffix matches what follows the name in python3.12, perl5.38-x86_64-linux-gnu, python3.13t and ksh93.
 var versionSuffix = regexp.MustCompile(`-?[0-9]+(\.[0-9]+)*[a-z]?(-[a-z0-9_.-]+)?$`)
 
-// family is the name of a program without the version in it.
+// family returns the name of a program without its version.
 func family(name string) string {
 	name = strings.TrimSuffix(name, ".exe")
 	if at := versionSuffix.FindStringIndex(name); at != nil && at[0] > 0 {
@@ -95,29 +95,29 @@ func Interprets(name string) bool {
 	return ok
 }
 
-// RunsFiles reports whether a program runs code from a file, a module or a plug-in named in its ordinary arguments, or starts other
-// programs: whoever chooses the arguments chooses what runs.
+// RunsFiles reports whether a program runs code from a file, a module or a plug-in named in its ordinary arguments,
+// or starts other programs: the arguments then select what runs.
 func RunsFiles(name string) bool {
 	return Interprets(name) || has(loaders, name) || Starts(name) || Codes(name)
 }
 
-// scripted are the programs that run their first argument that is no option.
+// scripted lists the programs that run their first argument that is not an option.
 var scripted = strings.Fields(`python pythonw pypy ipython perl ruby jruby node nodejs deno bun php lua luajit R Rscript littler julia octave octave-cli
 	guile java jython groovy scala kotlin tclsh wish sbcl clisp racket scheme ocaml runghc runhaskell escript elixir iex matlab scilab
 	snakemake nextflow cwltool miniwdl papermill m4 dc bc gnuplot`)
 
-// RunsFirst reports whether a program runs its first argument that is no option as code.
+// RunsFirst reports whether a program runs its first argument that is not an option as code.
 func RunsFirst(name string) bool { return has(scripted, name) }
 
-// Plugin reports whether an argument makes a program load a library from a path, as "bcftools +/work/in/x.so" and "bcftools plugin x.so"
-// do, or a script, as bcftools' filters do that begin with perl:.
+// Plugin reports whether an argument makes a program load a library from a path, as in "bcftools +/work/in/x.so" and
+// "bcftools plugin x.so", or a script, as bcftools' filters that begin with perl: do.
 func Plugin(name, arg string) bool {
 	return family(name) == "bcftools" && (strings.HasPrefix(arg, "+") && strings.Contains(arg, "/") || arg == "plugin" ||
 		strings.Contains(arg, "perl:"))
 }
 
-// InlineCode reports whether an argument gives an interpreter code to run. Check every argument, also
-// those the script would get: refusing too much is the safe side.
+// InlineCode reports whether an argument is code for an interpreter. Check every argument, including those for the
+// script: refusing too much is safe.
 func InlineCode(name, arg string) bool {
 	in, ok := interpreters[name]
 	if !ok {
@@ -148,8 +148,8 @@ func ChangesCode(name string) bool {
 	return false
 }
 
-// FindsCode reports whether an environment variable names places or options of one program by which it finds further code. An
-// administrator may set it to a value of his own in a policy; a caller may not choose it.
+// FindsCode reports whether an environment variable sets where, or with which options, one program finds further
+// code. An administrator may set it in a policy; a caller may not.
 func FindsCode(name string) bool {
 	switch name {
 	case "TCLLIBPATH", "AWKPATH", "AWKLIBPATH", "FPATH", "ZDOTDIR", "INPUTRC", "LESSOPEN", "LESSCLOSE", "MANPAGER", "TAR_OPTIONS", "TAPE",
@@ -179,5 +179,5 @@ func Reserved(name string) bool {
 	return slices.Contains([]string{"TMPDIR", "TMP", "TEMP", "TEMPDIR", "PWD", "OLDPWD", "USER", "LOGNAME"}, name)
 }
 
-// Base is the last part of a path.
+// Base returns the last part of a path.
 func Base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -1,9 +1,9 @@
 // Package yamldoc reads one strict YAML document, the form of every file a person writes for the gateway.
 //
-// YAML that a reviewer would misread is refused, with its line: aliases and anchors, merge keys,
-// tags, duplicate keys, several documents, deep nesting, and values whose type depends on their spelling
-// (an unquoted 010 or 2026-01-01 is neither a number nor a string here). A [Value] then reads fields one by
-// one and records every broken rule instead of stopping at the first, so that an author learns everything at once.
+// YAML that a reviewer would misread is refused, with its line: aliases and anchors, merge keys, tags, duplicate
+// keys, several documents, deep nesting, and values whose type depends on their spelling (an unquoted 010 or
+// 2026-01-01 is neither a number nor a string here). A [Value] then reads fields one by one and records every broken
+// rule instead of stopping at the first, so that an author sees all problems together.
 package yamldoc
 
 import (
@@ -88,7 +88,7 @@ func (r *Reader) Problems() []fault.Problem {
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
 
 func (r *Reader) syntax(err error) {
-	msg, line := err.Error(), 1 // a message without a line is about the first
+	msg, line := err.Error(), 1 // a message without a line is about the first one
 	if m := yamlLine.FindStringSubmatch(msg); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		msg = msg[len(m[0]):]
@@ -99,7 +99,7 @@ func (r *Reader) syntax(err error) {
 // check walks the tree once and refuses anything that can be read in more than one way.
 func (r *Reader) check(n *yaml.Node, path string, depth int) {
 	if len(r.problems) > maxSaid {
-		return // nothing of the document will be used
+		return // the document is refused anyway
 	}
 	if n.Anchor != "" {
 		r.add("ANCHOR", path, "no anchors", "the anchor &"+clip(n.Anchor)+" is not supported", "write the value out where it is used", of(n))
@@ -176,7 +176,8 @@ func (r *Reader) Add(code, field, rule, msg, hint string) {
 	r.add(code, field, rule, msg, hint, at)
 }
 
-// Place is the line and column of a field such as execution.cmd[2], or of the nearest thing around it that exists.
+// Place returns the line and column of a field such as execution.cmd[2], or of the nearest existing section around
+// it.
 func (r *Reader) Place(field string) (line, column int) {
 	at, _ := r.find(field)
 	return at.line, at.column
@@ -232,7 +233,7 @@ func join(path, key string) string {
 
 func clip(s string) string { return fault.Clip(s) }
 
-// yamlHint is what an author most likely did who got this message of the YAML library.
+// yamlHint returns advice for the most likely cause of a message of the YAML library.
 func yamlHint(msg string) string {
 	switch {
 	case strings.Contains(msg, "expected key"), strings.Contains(msg, "not allowed in this context"),

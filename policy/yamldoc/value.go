@@ -35,7 +35,7 @@ func (v Value) Field(key string) Value {
 	return Value{r: v.r, path: join(v.path, key), at: v.at}
 }
 
-// Peek returns the text of a field without recording anything; empty when there is none.
+// Peek returns the text of a field without recording anything; empty if there is none.
 func (v Value) Peek(key string) string {
 	if f := v.Field(key); f.IsText() && f.n.ShortTag() == "!!str" {
 		return f.n.Value
@@ -46,7 +46,7 @@ func (v Value) Peek(key string) string {
 // IsText reports whether the value is a string, a number or the like: neither a mapping nor a list.
 func (v Value) IsText() bool { return v.n != nil && v.n.Kind == yaml.ScalarNode }
 
-// UnlessNull is the value, or none where the document says null.
+// UnlessNull returns the value, or an absent one where the document has null.
 func (v Value) UnlessNull() Value {
 	if v.n != nil && v.n.Kind == yaml.ScalarNode && v.n.ShortTag() == "!!null" && v.n.Style&yaml.TaggedStyle == 0 {
 		v.n = nil
@@ -60,10 +60,10 @@ func (v Value) IsMap() bool { return v.n != nil && v.n.Kind == yaml.MappingNode 
 // Has reports whether the value is a mapping with the key.
 func (v Value) Has(key string) bool { return v.Field(key).Exists() }
 
-// Path is the value's place, e.g. inputs[0].role.
+// Path returns the value's place, e.g. inputs[0].role.
 func (v Value) Path() string { return v.path }
 
-// Place is the value's line and column, those of its key where it has one; 0 when it is absent.
+// Place returns the value's line and column, those of its key where it has one; 0 when it is absent.
 func (v Value) Place() (line, column int) { return v.at.line, v.at.column }
 
 // Fail records a problem with this value.
@@ -81,7 +81,7 @@ func (v Value) wrongType(want, hint string) {
 	v.r.silent[v.n] = true
 }
 
-// Text reads a string. Unquoted text that YAML takes for a number, a date, a boolean or null is refused.
+// Text reads a string. Unquoted text that YAML reads as a number, a date, a boolean or null is refused.
 func (v Value) Text() string {
 	if !v.usable() {
 		return ""
@@ -194,7 +194,7 @@ func (v Value) Words(code, rule string, ok func(string) bool) []string {
 	return v.WordsOr(code, rule, "", ok)
 }
 
-// WordsOr is Words with what to do about a string that does not pass.
+// WordsOr is Words with advice for a string that does not pass.
 func (v Value) WordsOr(code, rule, hint string, ok func(string) bool) []string {
 	list := v.List()
 	if list == nil {
@@ -248,7 +248,7 @@ type Object struct {
 	misput map[string]bool // fields that are present in another spelling
 }
 
-// Object reads a mapping and refuses every key that is not among known.
+// Object reads a mapping and refuses every key that is not in known.
 func (v Value) Object(known ...string) Object {
 	o := Object{Value: v, fields: map[string]Value{}, misput: map[string]bool{}}
 	for _, e := range v.Entries() {
@@ -283,7 +283,7 @@ func (o Object) Opt(name string) Value {
 // Need returns a field and records its absence, unless the object itself is absent or the field is misspelt.
 func (o Object) Need(name string) Value { return o.NeedOr(name, "") }
 
-// NeedOr is Need with what to do where the field is missing.
+// NeedOr is Need with advice where the field is missing.
 func (o Object) NeedOr(name, hint string) Value {
 	f := o.Opt(name)
 	if !f.Exists() && o.usable() && o.n.Kind == yaml.MappingNode && !o.misput[name] {
@@ -292,8 +292,8 @@ func (o Object) NeedOr(name, hint string) Value {
 	return f
 }
 
-// Fields returns the keys of a section that a struct describes by its tags yaml, in order, and the field of each. The fields of an
-// embedded struct are the section's own.
+// Fields returns the keys of a section that a struct describes by its tags yaml, in order, and the field of each. The
+// fields of an embedded struct belong to the section itself.
 func Fields(t reflect.Type) (known map[string][]int, order []string) {
 	known = map[string][]int{}
 	for _, f := range reflect.VisibleFields(t) {

@@ -45,7 +45,7 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// A value has one type, whatever YAML version a reader has in mind.
+// A value has one type, under any version of YAML.
 func TestImplicitTypes(t *testing.T) {
 	for _, s := range []string{"12", "1.0", "0o7", "0x1f", "true", "null", "~", "2026-01-31", ".inf", "1e3", "", "[a]", "{a: b}"} {
 		if got := read("k: "+s, Snake, func(v Value) { v.Object("k").Opt("k").Text() }); !strings.HasPrefix(got, "T-TYPE k:1") {
