@@ -6,10 +6,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Health is what alerts are about besides runs and Slurm. A zero time is not known.
+// Health has the values for alerts besides runs and Slurm. A zero time is not known.
 type Health struct {
 	Oldest  []Oldest
-	Drained map[string]bool // by site, the gateway's own host too
+	Drained map[string]bool // by site, including the gateway's own host
 	Sites   []Site
 	Budget  map[string]int // by site: RPCs per minute
 	Disks   []Disk
@@ -19,31 +19,31 @@ type Health struct {
 	Damaged int // artifacts that the last backup could not copy
 }
 
-// Site is what is known of a site, the gateway's own host too.
+// Site is the state of a site, or of the gateway's own host.
 type Site struct {
 	Name   string
-	Up     bool             // it is open, and its files can be reached; its Slurm has a figure of its own
+	Up     bool             // it is open, and its files can be reached; a separate figure is for its Slurm
 	Opened bool             // since the gateway started
 	Runs   map[string]int64 // unfinished ones, by phase
 	Budget *Budget          // nil where there is none, and before the site is open
 	Links  []Link
 }
 
-// Budget is how much of a site's budget of requests to Slurm is used.
+// Budget is the use of a site's budget of requests to Slurm.
 type Budget struct {
 	Left  int   // RPCs that may be made now
 	Total int64 // RPCs made since the site was opened
 
-	SharedLeft *int // of the budget that it shares with other gateways; nil where there is none, or it cannot be used
+	SharedLeft *int // of the budget shared with other gateways; nil without one, or if it cannot be used
 }
 
-// Link is a kept connection to a site that is elsewhere.
+// Link is a permanent connection to a remote site.
 type Link struct {
 	To     string // slurm or files; users: all connections as users together
-	Up     bool   // of users: the signer answered when it was last asked
+	Up     bool   // for users: the signer's latest answer was a success
 	Losses int64  // since the gateway started
 
-	Users   int // that are connected now
+	Users   int // connected now
 	Refused int // users that were refused at their last login
 }
 
@@ -54,7 +54,7 @@ type Oldest struct {
 	Since       time.Time
 }
 
-// Disk is a filesystem that the gateway fills.
+// Disk is a filesystem that the gateway writes to.
 type Disk struct {
 	Site, Folder  string // Folder: state_dir, artifact_dir or runs_dir
 	Free, Reserve int64  // bytes

@@ -18,7 +18,7 @@ import (
 	"slurmgate/gate"
 )
 
-// Metrics are the figures of one gateway.
+// Metrics holds the figures of one gateway.
 type Metrics struct {
 	registry *prometheus.Registry
 	asked    *prometheus.CounterVec // by command and outcome
@@ -29,15 +29,15 @@ type Metrics struct {
 	took     *prometheus.HistogramVec
 }
 
-// Sources are read at each scrape.
+// Sources has the functions that each scrape calls.
 type Sources struct {
 	// Runs counts the runs in each state.
 	Runs func(ctx context.Context) (map[string]int64, error)
 	// Sites are the names of the clusters.
 	Sites []string
-	// Watched says when a cluster's Slurm last answered in full, and why it does not answer now.
+	// Watched returns when a cluster's Slurm last answered completely, and why it does not answer now.
 	Watched func(site string) (time.Time, error)
-	// Health is the rest; nil: not shown.
+	// Health returns all other values; nil: not shown.
 	Health func(ctx context.Context) Health
 	Now    func() time.Time
 }
@@ -77,12 +77,12 @@ func (m *Metrics) Unread(site, command string, records int) {
 	m.unread.WithLabelValues(site, command).Add(float64(records))
 }
 
-// Handler serves the metrics.
+// Handler returns the handler that serves the metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
 }
 
-// Journal counts what passes through the gate's journal, which records every call, denied ones too.
+// Journal counts the records that pass through the gate's journal: every call, including denied ones.
 func (m *Metrics) Journal(next gate.Journal, known func(toolID string) bool) gate.Journal {
 	return journal{next, m, known}
 }

@@ -51,12 +51,12 @@ func TestState(t *testing.T) {
 	}
 }
 
-// disk is a journal that fails when told.
+// disk is a journal that fails if err is set.
 type disk struct{ err error }
 
 func (d *disk) Record(context.Context, []gate.Record) error { return d.err }
 
-// Each recorded call counts once, by tool, way and outcome; a name no tool has makes no series of its own.
+// Each recorded call counts once, by tool, face and outcome; a name of no tool does not create a series.
 func TestCalls(t *testing.T) {
 	m := newMetrics(func() (time.Time, error) { return time.Time{}, nil })
 	d := &disk{errors.New("full")}
@@ -80,7 +80,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// parts are outside systems that do next to nothing.
+// parts are outside systems with minimal behaviour.
 type parts struct {
 	run.Submitter
 	run.Queue
@@ -148,7 +148,7 @@ type ends struct {
 
 func (e ends) Apply(context.Context, run.Write) (run.View, error) { return run.View{}, e.err }
 
-// An attempt that ended by its node's fault counts for the node, once it is recorded; other endings do not.
+// An attempt that ended because of its node counts for the node, once it is recorded; other ends do not.
 func TestNodeFaults(t *testing.T) {
 	m := newMetrics(func() (time.Time, error) { return time.Time{}, nil })
 	write := func(err error, ending run.Ending, node string) {
@@ -167,7 +167,7 @@ func TestNodeFaults(t *testing.T) {
 	}
 }
 
-// What alerts are about has series of its own, also what a gateway says only now and then; a backup that is not known is at 0.
+// Each value for alerts has a series, including events that are rare; an unknown backup has the value 0.
 //
 // proves OPS-03
 func TestHealth(t *testing.T) {
@@ -195,7 +195,7 @@ func TestHealth(t *testing.T) {
 	expect(t, m.page(t), `slurmgate_last_backup_timestamp_seconds 500`)
 }
 
-// Whoever scrapes learns nothing of who uses the gateway: no metric has a person among its labels.
+// A scrape reveals nothing about the users of the gateway: no metric has a person among its labels.
 //
 // proves SITE-08
 func TestNoMetricNamesPeople(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"slurmgate/run"
 )
 
-// Wrap puts counters around the parts of a site that reach Slurm and copy bytes.
+// Wrap adds counters to the parts of a site that reach Slurm and copy bytes.
 func (m *Metrics) Wrap(name string, p run.Parts) run.Parts {
 	s := counters{m, name}
 	p.Submitter = submitter{p.Submitter, s}
@@ -21,7 +21,7 @@ func (m *Metrics) Wrap(name string, p run.Parts) run.Parts {
 	return p
 }
 
-// counters are those of a site.
+// counters holds the counters of a site.
 type counters struct {
 	*Metrics
 	site string
@@ -40,7 +40,7 @@ type store struct {
 	m counters
 }
 
-// Apply counts an attempt that ended by a node's fault. The node's name is Slurm's.
+// Apply counts an attempt that ended because of a node. The node's name is Slurm's.
 func (s store) Apply(ctx context.Context, w run.Write) (run.View, error) {
 	v, err := s.Store.Apply(ctx, w)
 	for _, a := range w.Attempts {

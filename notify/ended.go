@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// Event is what a place is told. It names no file, no host and no user.
+// Event is the message to a place. It names no file, no host and no user.
 type Event struct {
 	Type      string    `json:"type"` // run.over or batch.over
 	Timestamp time.Time `json:"timestamp"`
 	Data      Ended     `json:"data"`
 }
 
-// Ended is a run or a batch as it ended: [EventData] or [BatchData].
+// Ended is a run or a batch that has ended: [EventData] or [BatchData].
 type Ended interface {
 	eventType() string
-	sentence() string     // of it, for chats
+	sentence() string     // about the end, for chats
 	subject() string      // of a mail
 	details() [][2]string // of a mail
 }
 
-// EventData is the run as it ended.
+// EventData describes a run that has ended.
 type EventData struct {
 	NoticeID   string    `json:"notice_id"`
 	GatewayID  string    `json:"gateway_id"`
 	RunID      string    `json:"run_id"`
-	WaitedAs   string    `json:"alias,omitempty"` // the run's other name, which it had while it waited for its inputs
+	WaitedAs   string    `json:"alias,omitempty"` // the id under which the run waited for its inputs
 	ToolID     string    `json:"tool_id"`
 	ProjectID  string    `json:"project_id"`
 	State      string    `json:"state"` // succeeded, failed, cancelled
@@ -50,7 +50,7 @@ func (d EventData) details() [][2]string {
 		{"attempt", strconv.Itoa(d.Attempt)}, {"Slurm job", d.SlurmJobID}, {"finished", d.FinishedAt.Format(time.RFC3339)}}
 }
 
-// BatchData is the batch as it ended.
+// BatchData describes a batch that has ended.
 type BatchData struct {
 	NoticeID   string           `json:"notice_id"`
 	GatewayID  string           `json:"gateway_id"`
@@ -73,7 +73,7 @@ func (d BatchData) subject() string {
 	return fmt.Sprintf("batch %s of %s: %s", d.Name, d.ToolID, d.counted())
 }
 
-// counted is how many rows ended how, as in "30 succeeded, 2 failed".
+// counted lists the number of rows for each end, as in "30 succeeded, 2 failed".
 func (d BatchData) counted() string {
 	var words []string
 	for _, state := range []string{"succeeded", "failed", "refused", "cancelled"} {

@@ -1,8 +1,9 @@
-// Package notify tells those who asked that a run or a batch is over. A notice is one such wish: a run or batch, and a place that is told.
-// A place is a URL at an origin that the site file lists, which gets a signed POST, a mail address of a domain that it lists, or a receiver
-// that it names. An attempt to tell it is a try. Tries are repeated with growing pauses until one is answered well, or a day has passed.
+// Package notify sends a notice to those who asked for it when a run or a batch has ended. A notice is one such
+// request: a run or batch, and a place to notify. A place is a URL at an origin that the site file lists, which gets
+// a signed POST, a mail address of a listed domain, or a named receiver of the site file. An attempt to notify it is
+// a try. Tries are repeated with growing pauses until one succeeds, or a day has passed.
 //
-// A POST is what https://www.standardwebhooks.com describes, with the asymmetric signature v1a (Ed25519, RFC 8032):
+// A POST has the form of https://www.standardwebhooks.com, with the asymmetric signature v1a (Ed25519, RFC 8032):
 //
 //	webhook-id         the notice's id, the same in every try
 //	webhook-timestamp  seconds since the Unix epoch, of the try
@@ -30,40 +31,42 @@ const Mail = "mailto:"
 // MaxURL is the longest URL of a place, in bytes.
 const MaxURL = 2048
 
-// LongestPause is the longest time between two tries of a notice. One whose next try is later was tried while the clock was ahead.
+// LongestPause is the longest time between two tries of a notice. A later next try means that the last try happened
+// while the clock was ahead.
 const LongestPause = time.Hour
 
-// Notice is the wish of a principal to be told when a run, or a batch, is over.
+// Notice is a principal's request to be notified when a run, or a batch, has ended.
 type Notice struct {
 	ID        string
 	RunID     string // empty: of a batch
-	WaitedAs  string // the run's other name, under which it was asked for while it waited for its inputs; empty: none
+	WaitedAs  string // the id under which the run waited for its inputs; empty: it did not
 	BatchID   string // empty: of a run
 	URL       string // https://…, http://…, mailto:ADDRESS or receiver:NAME
 	Origin    string // scheme, host and port of the URL, [Mail], or receiver:NAME
 	By, ByID  string // the principal
 	AskedAt   time.Time
-	DueAt     *time.Time       // when it was over; nil: it is not
-	Counts    map[string]int64 // of a batch that was over: its rows by state
-	NextAt    *time.Time       // of the next try; nil: there is none
+	DueAt     *time.Time       // end of the run or batch; nil: it has not ended
+	Counts    map[string]int64 // of a batch that has ended: its rows by state
+	NextAt    *time.Time       // time of the next try; nil: none
 	Tries     int
-	Result    string     // of the newest try, in words
+	Result    string     // of the latest try, as text
 	SettledAt *time.Time // delivered or given up
 	Delivered bool
 }
 
-// Places is what a site allows.
+// Places lists the places that a site allows.
 type Places struct {
 	Origins   []string            // https://host, https://host:port, http://host:port
 	Domains   []string            // of mail addresses
 	Receivers map[string]Receiver // by name
 }
 
-// plainAddress is an address that goes to its own domain and nowhere else: mail programs read % and ! before the @ as a way to another
-// host, | as a program and a leading - as an option.
+// plainAddress matches an address that reaches only its own domain: mail programs read % and ! before the @ as a
+// route to another host, | as a program and a leading - as an option.
 var plainAddress = regexp.MustCompile(`^[A-Za-z0-9._+='][A-Za-z0-9._+='-]*@[A-Za-z0-9.-]+$`)
 
-// Check returns the origin of a URL that the site allows. The fault is Validation for what is no URL of a place, else Policy.
+// Check returns the origin of a URL that the site allows. The fault is Validation for a text that is not the URL of a
+// place, else Policy.
 func (p Places) Check(raw string) (origin string, err error) {
 	bad := func(rule, msg string) error {
 		return fault.Invalid("", fault.Problem{Code: "NOTICE-URL", Field: "url", Rule: rule, Msg: msg})
@@ -118,7 +121,8 @@ func (p Places) denied(what string) error {
 		WithNext("name a place that it allows (" + rule + "), or ask the administrator to add this one")
 }
 
-// Origin is scheme, host and port of a URL, as RFC 6454 has them: in lower case, without the scheme's own port.
+// Origin returns scheme, host and port of a URL in the form of RFC 6454: in lower case, without the scheme's default
+// port.
 func Origin(u *url.URL) string {
 	host := strings.ToLower(u.Host)
 	if port := u.Port(); port == "443" && u.Scheme == "https" || port == "80" && u.Scheme == "http" {
@@ -127,21 +131,23 @@ func Origin(u *url.URL) string {
 	return u.Scheme + "://" + host
 }
 
-// Store keeps the notices.
+// Store stores the notices.
 type Store interface {
-	// DueNotices are those whose next try is due, or later than [LongestPause], of each caller at an origin at most so many, the oldest first.
+	// DueNotices returns notices whose next try is due, or later than [LongestPause]: at most perCaller of each
+	// caller at an origin, oldest first.
 	DueNotices(ctx context.Context, now time.Time, perCaller int) ([]Notice, error)
-	// NoticeEvent returns what a notice tells; nil: it was settled since it was read, or what it tells of is open again.
+	// NoticeEvent returns the event of a notice; nil: it was settled since it was read, or its run or batch is open
+	// again.
 	NoticeEvent(ctx context.Context, n Notice) (Ended, error)
 	// SignNotice signs with the gateway's key.
 	SignNotice(ctx context.Context, data []byte) (keyID string, signature []byte, err error)
-	// NoticeTried records a try to tell of the end at n.DueAt. next is that of the next one; nil: the notice is settled. A notice that was
-	// settled since, or is due for another end, is left as it is.
+	// NoticeTried records a try to report the end at n.DueAt. next is the time of the next try; nil: the notice is
+	// settled. It does not change a notice that was settled since, or that is due for another end.
 	NoticeTried(ctx context.Context, n Notice, result string, delivered bool, next *time.Time) error
-	// HoldPlace puts off what is due for the notice's URL.
+	// HoldPlace defers the due notices to n's URL.
 	HoldPlace(ctx context.Context, n Notice, now, until time.Time) error
-	// HoldCaller puts off what is due for the notice's caller at its origin.
+	// HoldCaller defers the due notices of n's caller at n's origin.
 	HoldCaller(ctx context.Context, n Notice, now, until time.Time) error
-	// NoticesDelivered counts those delivered at the notice's origin since a time, of its caller and of all.
+	// NoticesDelivered counts the notices delivered at n's origin since a time, of n's caller and of all.
 	NoticesDelivered(ctx context.Context, n Notice, since time.Time) (caller, all int, err error)
 }

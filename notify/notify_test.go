@@ -25,7 +25,7 @@ import (
 	"slurmgate/fault"
 )
 
-// What a site allows is told, and nothing else.
+// Only places that a site allows are accepted.
 func TestCheck(t *testing.T) {
 	p := Places{Origins: []string{"https://hooks.example.org", "http://127.0.0.1:9000"}, Domains: []string{"example.org"}}
 	for url, want := range map[string]string{
@@ -73,7 +73,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// shelf keeps notices as the ledger does.
+// shelf stores notices as the ledger does.
 type shelf struct {
 	mu     sync.Mutex
 	list   []Notice
@@ -159,7 +159,7 @@ func (s *shelf) NoticesDelivered(_ context.Context, n Notice, _ time.Time) (call
 	return caller, all, nil
 }
 
-// stage is a sender over a shelf, with a clock of its own.
+// stage is a sender over a shelf, with a fake clock.
 type stage struct {
 	*Sender
 	*shelf
@@ -192,8 +192,8 @@ func (s *stage) round(t *testing.T) {
 	s.Round(t.Context())
 }
 
-// A place gets a signed POST that says how the run ended; one that fails is told again later, and another one of its origin does not wait
-// for it.
+// A place gets a signed POST with the end of the run; after a failure it gets another one later, and another place of
+// its origin does not wait for it.
 //
 // proves MANY-05
 func TestPosts(t *testing.T) {
@@ -254,7 +254,7 @@ func TestPosts(t *testing.T) {
 	}
 }
 
-// A notice of what was over long before somebody asked is tried for as long as any other.
+// A notice that was asked for long after the end is tried for as long as any other.
 func TestAskedLate(t *testing.T) {
 	away := httptest.NewServer(nil)
 	away.Close()
@@ -273,7 +273,7 @@ func TestAskedLate(t *testing.T) {
 	}
 }
 
-// A redirect is no answer, and leads nowhere; 410 ends a notice; a place that the site no longer allows is not told.
+// A redirect is a failure and is not followed; 410 ends a notice; a place that the site no longer allows gets none.
 func TestEndsOfNotices(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
 	defer other.Close()
@@ -296,8 +296,8 @@ func TestEndsOfNotices(t *testing.T) {
 	}
 }
 
-// A place that does not answer delays its caller alone: neither another caller at its origin nor another origin waits for it. Where it has
-// failed, each further pause is twice as long, whichever of its notices is tried.
+// A place that does not answer delays only its caller: neither another caller at its origin nor another origin waits
+// for it. After a failure each further pause is twice as long, whichever of its notices is tried.
 //
 // proves MANY-05
 func TestSlowPlaceDelaysItsCallerAlone(t *testing.T) {
@@ -338,7 +338,7 @@ func TestSlowPlaceDelaysItsCallerAlone(t *testing.T) {
 	}
 }
 
-// Of more callers than an origin is told of at a time, those come next whose last turn was longest ago. proves MANY-05
+// If an origin has more callers than workers, those with the oldest last turn come next. proves MANY-05
 func TestCallersTakeTurns(t *testing.T) {
 	var mu sync.Mutex
 	told := map[string]int{}
@@ -364,7 +364,7 @@ func TestCallersTakeTurns(t *testing.T) {
 	}
 }
 
-// One caller's mails do not use up the hour of all. proves MANY-05
+// One caller's mails do not use up the hourly limit of all. proves MANY-05
 func TestMailsOfOneCaller(t *testing.T) {
 	s := newStage(t, Config{Places: Places{Domains: []string{"example.org"}}, Sendmail: "/bin/true", From: "gate@example.org",
 		MailsPerHour: 4, MailsPerCaller: 2}, "mailto:a@example.org", "mailto:b@example.org", "mailto:c@example.org", "mailto:d@example.org")
@@ -380,7 +380,7 @@ func TestMailsOfOneCaller(t *testing.T) {
 	}
 }
 
-// A mail goes to the program that the site names, as one message for one address; more than the site allows in an hour wait.
+// A mail goes to the site's program, as one message for one address; mails beyond the hourly limit wait.
 func TestMails(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "sendmail")
@@ -410,8 +410,8 @@ func TestMails(t *testing.T) {
 	}
 }
 
-// A receiver is told by its name alone: the URL is read from the site's file for each try, and is in no result. It gets the event, or a
-// sentence as chats take it.
+// A receiver is named by callers: the URL is read from the site's file for each try, and is in no result. It gets the
+// event, or a sentence for chats.
 //
 // proves MANY-05
 func TestReceivers(t *testing.T) {

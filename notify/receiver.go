@@ -12,18 +12,18 @@ import (
 	"strings"
 )
 
-// ReceiverPrefix begins the URL, and the origin, of a place that the site has a name for.
+// ReceiverPrefix starts the URL, and the origin, of a named receiver of the site.
 const ReceiverPrefix = "receiver:"
 
-// Receiver is a place with a name. Its URL is a secret, as that of an incoming webhook of Slack or Teams: it is in a file of the site, and
-// in no record, answer or log.
+// Receiver is a named place. Its URL is a secret, like that of an incoming webhook of Slack or Teams: it is in a file
+// of the site, and in no record, answer or log.
 type Receiver struct {
 	File   string // with the URL in its first line; read again for each try
-	Secret string // file with a shared secret, whsec_BASE64: requests have a signature v1 too; empty: none
-	Text   bool   // it gets {"text":"…"}, as chats take it, and not an event
+	Secret string // file with a shared secret, whsec_BASE64: requests also have a signature v1; empty: no secret
+	Text   bool   // it gets {"text":"…"}, for chats, instead of an event
 }
 
-// address reads the URL. The error names no part of it.
+// address reads the URL. Its error contains no part of the URL.
 func (r Receiver) address() (string, error) {
 	text, err := line(r.File)
 	if err != nil {
@@ -37,7 +37,8 @@ func (r Receiver) address() (string, error) {
 	return text, nil
 }
 
-// shared is the signature v1 (HMAC-SHA256) of what is signed, with a space before it; empty where no secret is shared.
+// shared returns the signature v1 (HMAC-SHA256) of the signed bytes, with a space before it; empty without a shared
+// secret.
 func (r Receiver) shared(signed []byte) (string, error) {
 	if r.Secret == "" {
 		return "", nil
@@ -55,7 +56,7 @@ func (r Receiver) shared(signed []byte) (string, error) {
 	return " v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// line is a file of one line that not everybody may read.
+// line reads a file of one line. It refuses a file that is readable for all users.
 func line(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {

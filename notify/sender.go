@@ -24,17 +24,17 @@ import (
 
 // Bounds of tries.
 const (
-	every       = time.Second      // between two looks at the store
-	tryTime     = 10 * time.Second // for a place to answer
-	firstPause  = 5 * time.Second  // after a failed try; each further pause is twice as long
+	every       = time.Second      // between two reads of the store
+	tryTime     = 10 * time.Second // limit for a place's answer
+	firstPause  = 5 * time.Second  // after a failed try; each later pause is twice as long
 	patience    = 24 * time.Hour   // from the end; then a notice is given up
-	answerBytes = 4 << 10          // that are read of an answer
-	perOrigin   = 4                // callers whose notices an origin is told at the same time
+	answerBytes = 4 << 10          // read of an answer
+	perOrigin   = 4                // callers whose notices are sent to an origin at the same time
 	perTurn     = 32               // notices of a caller at an origin, one after the other
 	headerBytes = 16 << 10
 )
 
-// Config is what a sender needs. The zero times are this package's own.
+// Config configures a sender. Zero durations mean this package's defaults.
 type Config struct {
 	Places         Places
 	MailsPerHour   int            // of all callers; then mails wait
@@ -48,8 +48,9 @@ type Config struct {
 	Now            func() time.Time
 }
 
-// Sender tells places that runs and batches are over. A caller at an origin has a worker of its own, which tells one place after the other
-// and ends its turn at the first that fails: no caller and no origin waits for another one's places.
+// Sender notifies places of the ends of runs and batches. Each caller at an origin has a separate worker, which sends
+// one notice after the other and ends its turn at the first failure: no caller and no origin waits for another's
+// places.
 type Sender struct {
 	Config
 	store  Store
@@ -57,14 +58,14 @@ type Sender struct {
 
 	workers sync.WaitGroup
 	mu      sync.Mutex
-	at      map[string]int  // workers of an origin
-	busy    map[turn]bool   // those at work
-	last    map[turn]uint64 // the count of turns when it began its last one
+	at      map[string]int  // number of workers, by origin
+	busy    map[turn]bool   // turns in progress
+	last    map[turn]uint64 // number of the latest turn, counted over all turns
 	turns   uint64
-	failed  map[string]int // failures of a place in a row
+	failed  map[string]int // consecutive failures of a place
 }
 
-// turn is whose notices are told, and at which origin.
+// turn identifies the caller whose notices are sent, and the origin.
 type turn struct{ origin, by, byID string }
 
 // NewSender returns a sender over a store.
@@ -84,8 +85,8 @@ func newClient(c Config) *http.Client {
 	}
 }
 
-// Run tells what is due until ctx ends. What a gateway was telling when it ended is told again by the next one: a place may hear of an end
-// twice, with the same id.
+// Run sends due notices until ctx ends. The next gateway repeats the tries that were in progress: a place may get an
+// event twice, with the same id.
 func (s *Sender) Run(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -100,14 +101,14 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// Round tells what is due, and waits until it is told.
+// Round sends the due notices, and waits for the results.
 func (s *Sender) Round(ctx context.Context) {
 	s.begin(ctx)
 	s.workers.Wait()
 }
 
-// begin starts workers for what is due and waits for none. Where an origin has more callers than workers, those begin whose last turn was
-// longest ago.
+// begin starts workers for due notices and does not wait for them. Where an origin has more callers than workers,
+// those with the oldest last turn begin.
 func (s *Sender) begin(ctx context.Context) {
 	due, err := s.store.DueNotices(ctx, s.Now(), perTurn)
 	if err != nil {
@@ -127,7 +128,7 @@ func (s *Sender) begin(ctx context.Context) {
 	slices.SortStableFunc(order, func(a, b turn) int { return cmp.Compare(s.last[a], s.last[b]) })
 	for _, t := range order {
 		most := perOrigin
-		if t.origin == Mail { // one program takes all mails, and their number in an hour is counted
+		if t.origin == Mail { // one program sends all mails, and their number in an hour is limited
 			most = 1
 		}
 		if s.busy[t] || s.at[t.origin] >= most {
@@ -140,7 +141,7 @@ func (s *Sender) begin(ctx context.Context) {
 	}
 }
 
-// work is a turn of a caller at an origin.
+// work executes a turn of a caller at an origin.
 func (s *Sender) work(ctx context.Context, t turn, list []Notice) {
 	defer func() {
 		s.mu.Lock()
@@ -162,7 +163,8 @@ func (s *Sender) logError(ctx context.Context, err error) {
 	}
 }
 
-// try tells one place; goOn: another notice of the caller may be tried. A failure of the place is a result; an error is the store's.
+// try notifies one place. goOn reports whether to try another notice of the caller. A failure of the place is a
+// result; an error is the store's.
 func (s *Sender) try(ctx context.Context, n Notice) (goOn bool, err error) {
 	now := s.Now()
 	if _, err := s.Places.Check(n.URL); err != nil { // the site file has changed since
@@ -189,10 +191,10 @@ func (s *Sender) try(ctx context.Context, n Notice) (goOn bool, err error) {
 		return false, err
 	}
 	if ctx.Err() != nil {
-		return false, nil // the gateway ends; the next one tries again
+		return false, nil // the gateway is stopping; the next one tries again
 	}
 	since := *n.DueAt
-	if n.AskedAt.After(since) { // it was over before somebody asked
+	if n.AskedAt.After(since) { // asked for after the end
 		since = n.AskedAt
 	}
 	settled := good || final || now.Sub(since) >= s.Patience
@@ -210,7 +212,7 @@ func (s *Sender) try(ctx context.Context, n Notice) (goOn bool, err error) {
 	return false, s.store.HoldPlace(ctx, n, s.Now(), next)
 }
 
-// failures counts how often in a row a place has failed, from the last notice of it that was settled.
+// failures counts the consecutive failures of a place since its last settled notice.
 func (s *Sender) failures(url string, settled bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +224,7 @@ func (s *Sender) failures(url string, settled bool) int {
 	return s.failed[url]
 }
 
-// post sends a notice. good: it was answered with 2xx; final: the place wants to hear no more of it.
+// post sends a notice. good: the answer was 2xx; final: the place refuses further tries.
 func (s *Sender) post(ctx context.Context, n Notice, d Ended) (result string, good, final bool, err error) {
 	now, to, r := s.Now(), n.URL, Receiver{}
 	var said any = Event{Type: d.eventType(), Timestamp: now.UTC(), Data: d}
@@ -269,12 +271,12 @@ func (s *Sender) post(ctx context.Context, n Notice, d Ended) (result string, go
 	return fmt.Sprintf("answered with status %d", resp.StatusCode), resp.StatusCode/100 == 2, resp.StatusCode == http.StatusGone, nil
 }
 
-// Signed is what the signature of a notice covers.
+// Signed returns the bytes that the signature of a notice covers.
 func Signed(id, timestamp string, body []byte) []byte {
 	return append([]byte(id+"."+timestamp+"."), body...)
 }
 
-// why is an error of net/http without the URL, which is known, and without addresses.
+// why returns the text of an error of net/http without the URL, which is known, and without addresses.
 func why(err error) string {
 	var refused *net.OpError
 	var timeout interface{ Timeout() bool }

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Change is one place in which two JSON documents differ. A side that has nothing there is nil.
+// Change is one place in which two JSON documents differ. A side without a value there is nil.
 type Change struct {
 	Path string          `json:"path"` // slurm.io.inputs[0].role; "" for the whole document
 	A    json.RawMessage `json:"a"`
 	B    json.RawMessage `json:"b"`
 }
 
-// Diff lists where two canonical documents differ, in order of their paths, at most limit places. Objects are compared by member and
-// lists by position; of what only one side has, the outermost value is listed.
+// Diff lists where two canonical documents differ, in order of their paths, at most limit places. Objects are
+// compared by member and lists by position; for a value on one side only, the outermost one is listed.
 func Diff(a, b json.RawMessage, limit int) ([]Change, error) {
 	if !json.Valid(a) || !json.Valid(b) {
 		return nil, errors.New("a document to compare is not JSON")

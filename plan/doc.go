@@ -13,7 +13,7 @@ import (
 	"slurmgate/fault"
 )
 
-// Doc is a JSON document that was read once: its canonical bytes (RFC 8785) and its value. Neither is ever changed.
+// Doc is a parsed JSON document: its canonical bytes (RFC 8785) and its value. Neither is ever changed.
 type Doc struct {
 	Bytes []byte
 	Value any // map[string]any, []any, string, float64, bool or nil
@@ -34,7 +34,7 @@ func read(data []byte, limit int, twins bool) (Doc, error) {
 	return Doc{canonical, v}, nil
 }
 
-// Of is the document of a Go value. Unlike one from outside, it may have keys that differ only in case.
+// Of returns the document of a Go value. Unlike one from outside, it may have keys that differ only in case.
 func Of(v any) (Doc, error) {
 	raw, err := json.Marshal(v, json.FormatNilSliceAsNull(false), json.FormatNilMapAsNull(false))
 	if err != nil {
@@ -43,7 +43,7 @@ func Of(v any) (Doc, error) {
 	return read(raw, MaxDocumentBytes, false)
 }
 
-// With returns the document with another value of a member, which is a string; what is no object is returned unchanged.
+// With returns the document with another value of a member, which is a string; a document that is not an object is returned unchanged.
 func (d Doc) With(name, value string) Doc {
 	members, ok := d.Value.(map[string]any)
 	if !ok {
@@ -55,7 +55,7 @@ func (d Doc) With(name, value string) Doc {
 	return Doc{canonical, members}
 }
 
-// Into decodes the document, which is known to be sound, refusing unknown fields and null for a string.
+// Into decodes the document, which was checked before, refusing unknown fields and null for a string.
 func (d Doc) Into(v any) error {
 	if err := json.Unmarshal(d.Bytes, v, strict); err != nil {
 		return semantic(err)
@@ -71,7 +71,7 @@ func Canonical(data []byte) ([]byte, error) {
 
 // Marshal returns the RFC 8785 bytes of a Go value.
 func Marshal(v any) ([]byte, error) {
-	if m, ok := v.(map[string]any); ok { // most of what is recorded: it needs no encoder and no second look
+	if m, ok := v.(map[string]any); ok { // most records are such maps: no encoder and no second pass
 		if b, ok := appendCanonical(nil, m, 0); ok && len(b) <= MaxDocumentBytes {
 			return b, nil
 		}
@@ -80,8 +80,8 @@ func Marshal(v any) ([]byte, error) {
 	return d.Bytes, err
 }
 
-// appendCanonical appends a value of which the types are those of [Doc], or integers. ok is false for everything else, and for what
-// [Check] would refuse.
+// appendCanonical appends a value with the types of [Doc], or integers. ok is false for everything else, and for
+// values that [Check] would refuse.
 func appendCanonical(b []byte, v any, depth int) (_ []byte, ok bool) {
 	if depth > maxDepth {
 		return b, false
@@ -144,8 +144,9 @@ func appendFloat(b []byte, f float64) ([]byte, bool) {
 	return append(b, jsontext.Float(f).String()...), true
 }
 
-// compareUTF16 is the order of names in canonical JSON. It is that of their bytes but where a rune beyond U+FFFF meets one from U+E000 on,
-// whose first bytes are from 0xEE on: UTF-16 has the former as surrogates, which come before.
+// compareUTF16 orders names as in canonical JSON. The order is that of their bytes except where a rune beyond U+FFFF
+// meets one from U+E000 on, whose first bytes are from 0xEE on: UTF-16 has the former as surrogates, which come
+// before.
 func compareUTF16(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		if x, y := a[i], b[i]; x != y {

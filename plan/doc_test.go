@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What is written directly is what reading the encoder's text gives, or is left to the encoder.
+// A value written directly equals the reading of the encoder's text, or is left to the encoder.
 func FuzzMarshal(f *testing.F) {
 	f.Add("run_id", "run_00XYZ", "send", int64(1), 0.5)
 	f.Add("é", "a\"b", "b", int64(math.MaxInt64), -0.0)
@@ -58,7 +58,7 @@ func TestMarshal(t *testing.T) {
 	}
 }
 
-// A document that was read has its value beside its bytes, and is decoded without another look.
+// A document that was read has its value besides its bytes, and is decoded without another check.
 func TestDoc(t *testing.T) {
 	d, err := Read([]byte(` {"n": 1e0, "list": [true, null, "x", []], "o": {}} `))
 	must(t, err)
@@ -86,7 +86,7 @@ func TestDoc(t *testing.T) {
 	}
 }
 
-// Names are in the order of their UTF-16 code units, whatever runes differ.
+// Names are in the order of their UTF-16 code units, for any pair of runes.
 func TestOrderOfNames(t *testing.T) {
 	var names []string
 	runes := []rune{0, 'a', 'b', 0x7f, 0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xe001, 0xefff, 0xf000, 0xfffd, 0xffff, 0x10000,

@@ -10,8 +10,8 @@ import (
 
 const helixDigest = "sha256:bf80e07e650becfd084db1abde0fe932b50f990a07fa56421ea647b552b5a406"
 
-// helixPlan is HelixMCP's example plan (contracts/slurm_job_spec.v1.schema.json and its tests), with an image and a checksum as given and
-// more of a placement.
+// helixPlan returns HelixMCP's example plan (contracts/slurm_job_spec.v1.schema.json and its tests), with the given
+// image and checksum and more of a placement.
 func helixPlan(image, checksum, placement string) []byte {
 	return []byte(`{"version":1,"resources":{"time_limit_seconds":60,"cpus":1,"mem_mb":512,"gpus":null,"gpu_type":null},
  "placement":{"partition":"short","account":"bio"` + placement + `},
@@ -30,8 +30,8 @@ func helixID(spec Spec) string {
 		ParamsHash: Hash(params)}.RunID()
 }
 
-// A plan in HelixMCP's spelling, with a registry's image and a checksum that names its algorithm, is the same run as the plan in ours: the
-// vector whose id HelixMCP's own code gives.
+// A plan in HelixMCP's spelling, with a registry's image and a checksum that names its algorithm, is the same run as
+// the plan in ours: the vector with the id that HelixMCP's own code computes.
 //
 // proves SRC-01 ABI-07
 func TestHelixMCPSpelling(t *testing.T) {
@@ -87,7 +87,7 @@ func TestImagesOfRegistries(t *testing.T) {
 			t.Errorf("%s: %v", image, fault.ProblemsOf(err))
 		}
 	}
-	// Without a lock there is nothing such an image could be found in.
+	// Without a lock there is no file for such an image.
 	if _, err := DecodeSpec(helixPlan("docker://quay.io/a/b@sha256:"+a64, a64, ""), Rules{}); fault.CodeOf(err) != "PLAN-IMAGE" {
 		t.Error(err)
 	}
@@ -99,8 +99,9 @@ func TestImagesOfRegistries(t *testing.T) {
 	}
 }
 
-// What HelixMCP's own code (src/core/canonicalJson.ts, src/runs/runIdentity.ts, run with Node 20) makes of canonical params: the same
-// bytes, hashes and run ids. It differs where an object key is a whole number, which JavaScript moves to the front; no plan has such a key.
+// The result of HelixMCP's own code (src/core/canonicalJson.ts, src/runs/runIdentity.ts, run with Node 20) for
+// canonical params: the same bytes, hashes and run ids. It differs where an object key is a whole number, which
+// JavaScript moves to the front; no plan has such a key.
 //
 // proves SRC-01 ABI-07 ABI-08
 func TestHelixMCPIdentity(t *testing.T) {
@@ -128,8 +129,8 @@ func TestHelixMCPIdentity(t *testing.T) {
 	}
 }
 
-// Plans at the bounds of HelixMCP's schema of a SlurmJobSpec: whether it takes them, and the code of what our decoder says; empty where it
-// takes them, too. docs/coming-from.md lists where the two differ.
+// Plans at the bounds of HelixMCP's schema of a SlurmJobSpec: whether it accepts them, and the code of our decoder's
+// problem; empty where ours accepts them too. docs/coming-from.md lists the differences.
 //
 // proves SRC-01
 func TestHelixMCPPlans(t *testing.T) {
@@ -141,7 +142,7 @@ func TestHelixMCPPlans(t *testing.T) {
 		theirs         bool
 		ours           string
 	}{
-		// What both take.
+		// Accepted by both.
 		{"the plan", "", "", true, ""},
 		{"qos null", `"account":"bio"`, `"account":"bio","qos":null`, true, ""},
 		{"no gpus", `,"gpus":null,"gpu_type":null`, "", true, ""},
@@ -150,7 +151,7 @@ func TestHelixMCPPlans(t *testing.T) {
 		{"an env in lower case", `"env":{}`, `"env":{"lower":"x"}`, true, ""},
 		{"a week", `"time_limit_seconds":60`, `"time_limit_seconds":604800`, true, ""},
 		{"no inputs", inputs, `"inputs":[]`, true, ""},
-		// What neither takes.
+		// Accepted by neither.
 		{"more than a week", `"time_limit_seconds":60`, `"time_limit_seconds":604801`, false, "PLAN-TIME-LIMIT"},
 		{"a network", `"network_mode":"none"`, `"network_mode":"host"`, false, "PLAN-NETWORK"},
 		{"an unknown key", `"version":1`, `"version":1,"x":1`, false, "JSON-UNKNOWN-FIELD"},
@@ -159,7 +160,7 @@ func TestHelixMCPPlans(t *testing.T) {
 		{"17 GPUs", `"gpus":null`, `"gpus":17`, false, "PLAN-GPUS"},
 		{"no partition", `"partition":"short",`, "", false, "PLAN-PARTITION"},
 		{"partition null", `"partition":"short"`, `"partition":null`, false, "JSON-TYPE"},
-		// Stricter here: the schema of HelixMCP takes them, its code refuses some of them later.
+		// Stricter here: the schema of HelixMCP accepts them, its code refuses some of them later.
 		{"no readonly_rootfs", `,"readonly_rootfs":true`, "", true, "PLAN-ROOTFS"},
 		{"another workdir", `"workdir":"/work"`, `"workdir":"/data"`, true, "PLAN-WORKDIR"},
 		{"an image by tag", helixDigest, `docker://quay.io/a/b:1`, true, "PLAN-IMAGE"},

@@ -7,8 +7,7 @@ import (
 	"encoding/hex"
 )
 
-// Hash is "sha256:" and the hex SHA-256 of canonical bytes: the form of policy_hash, params_hash and
-// pack_hash.
+// Hash returns "sha256:" and the hex SHA-256 of canonical bytes: the form of policy_hash, params_hash and pack_hash.
 func Hash(canonical []byte) string {
 	sum := sha256.Sum256(canonical)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -23,12 +22,13 @@ type Identity struct {
 	AnyonesHash     string // of [Params.Anyones]; empty: the same as ParamsHash
 }
 
-// RunID is "run_" and the first 16 bytes of the identity's SHA-256 in base32.
+// RunID returns "run_" and the first 16 bytes of the identity's SHA-256 in base32.
 func (i Identity) RunID() string {
 	return id("run_", "tool="+i.ToolName+"|contract="+i.ContractVersion+"|policy="+i.PolicyHash+"|params="+i.ParamsHash+"|")
 }
 
-// PlanHash is the identity without policy, site and user: equal for the same request under two policies, on two sites or for two users.
+// PlanHash returns the hash of the identity without policy, site and user: equal for the same request under two
+// policies, on two sites or for two users.
 func (i Identity) PlanHash() string {
 	return Hash([]byte("tool=" + i.ToolName + "|contract=" + i.ContractVersion + "|params=" + cmp.Or(i.AnyonesHash, i.ParamsHash) + "|"))
 }
@@ -53,12 +53,12 @@ func id(prefix, text string) string {
 	return prefix + base32c(sum[:16])
 }
 
-// Handle is a prefix and the first 16 bytes of a hash in base32.
+// Handle returns a prefix and the first 16 bytes of a hash in base32.
 func Handle(prefix string, sum []byte) string { return prefix + base32c(sum[:16]) }
 
 // base32c writes 16 bytes as a big-endian number in Crockford's alphabet: 26 characters.
 func base32c(b []byte) string {
-	return crockford.EncodeToString(append(make([]byte, 4), b...))[6:] // 20 bytes are 32 characters; the first 6 are of the zeros
+	return crockford.EncodeToString(append(make([]byte, 4), b...))[6:] // 20 bytes are 32 characters; the first 6 encode only zeros
 }
 
 const crockfordDigits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -59,7 +59,8 @@ func TestHelixMCPPlanHasItsRunID(t *testing.T) {
 	}
 }
 
-// The site is part of the identity only where the caller names one, the user only where jobs are the caller's; the plan's hash has neither.
+// The site is part of the identity only where the caller names one, the user only where jobs are the caller's; the
+// plan's hash contains neither.
 //
 // proves SITE-07 SITE-08
 func TestSiteInTheIdentity(t *testing.T) {
@@ -101,7 +102,7 @@ func TestSiteInTheIdentity(t *testing.T) {
 	}
 }
 
-// A name that a path, a command of Slurm's or a certificate could read as something else is no user.
+// A name that a path, a command of Slurm or a certificate could interpret differently is refused as a Unix user.
 //
 // proves SITE-08
 func TestUnixUsers(t *testing.T) {
@@ -118,7 +119,7 @@ func TestUnixUsers(t *testing.T) {
 	}
 }
 
-// A promise is a run id and a role, and nothing that is nearly one.
+// A promise is exactly a run id and a role.
 func TestParsePromise(t *testing.T) {
 	const id = "run_00000000000000000000000000"
 	if p, ok := ParsePromise(id + ":sorted"); !ok || p.RunID != id || p.Role != "sorted" || p.String() != id+":sorted" {
@@ -132,7 +133,7 @@ func TestParsePromise(t *testing.T) {
 	}
 }
 
-// A plan without promises has the bytes that it had before there were any.
+// A plan without promises has the same bytes as before promises existed.
 //
 // proves MANY-04
 func TestPromisesChangeNothingElse(t *testing.T) {
@@ -150,8 +151,8 @@ func TestPromisesChangeNothingElse(t *testing.T) {
 	}
 }
 
-// No name and no id that a site file, a token or a call can give leads to a project of a user's own: the names are
-// reserved, and the ids have a form that no name gives.
+// No name and no id in a site file, a token or a call leads to a user's own project: the names are reserved, and the
+// ids have a form that no name gives.
 //
 // proves OPS-04
 func TestUserProjectsAreOutOfReach(t *testing.T) {
@@ -185,7 +186,7 @@ func TestUserProjectsAreOutOfReach(t *testing.T) {
 	}
 }
 
-// A setting is about a project that it lists, about every one with *, and about every user's own with {user}.
+// A setting applies to a project that it lists, to all with *, and to every user's own with {user}.
 func TestInProjects(t *testing.T) {
 	demo, own := ProjectID("demo"), UserProjectID("alice", 1)
 	for _, x := range []struct {
@@ -214,8 +215,8 @@ func TestConstraints(t *testing.T) {
 	}
 }
 
-// Whatever is taken for a constraint is one value of --constraint wherever it is written: it has nothing in it that ends a word or a
-// quotation, begins an option or means something to a shell's double quotes, and every feature in it is a name.
+// An accepted constraint is one value of --constraint in every context: it contains nothing that ends a word or a
+// quotation, begins an option or has a meaning in a shell's double quotes, and every feature in it is a name.
 func FuzzConstraint(f *testing.F) {
 	for _, s := range []string{"a&b", "[a|b]", "(a&b)*2", "a*3", "--time=1", "a b", "[(a)]", "a\n#SBATCH"} {
 		f.Add(s)
@@ -235,7 +236,7 @@ func FuzzConstraint(f *testing.F) {
 	})
 }
 
-// HelixMCP's lengths: 64 characters of a role, 256 of a label and of a path, whatever they are made of.
+// HelixMCP's lengths: 64 characters of a role, 256 of a label and of a path, in any characters.
 //
 // proves SRC-01 ABI-10
 func TestLengths(t *testing.T) {

@@ -2,7 +2,7 @@ package plan
 
 import "strings"
 
-// DidYouMean returns the hint for a misspelt word, or nothing when no known word is near.
+// DidYouMean returns the hint for a misspelt word, or "" when no known word is near.
 func DidYouMean(word string, known []string) string {
 	if near := Nearest(word, known); near != "" {
 		return `did you mean "` + near + `"?`
@@ -18,8 +18,8 @@ func Suggestion(near string) string {
 	return "; did you mean " + near + "?"
 }
 
-// Nearest returns the known word that a misspelt one most likely stands for, empty if none is near: at most one edit away for
-// a short word, two for a long one. Case, _ and - do not count.
+// Nearest returns the known word that a misspelt one most likely stands for, empty if none is near: at most one edit
+// away for a short word, two for a long one. Case, _ and - are ignored.
 func Nearest(word string, known []string) (nearest string) {
 	if len(word) > 64 {
 		return ""
@@ -38,7 +38,7 @@ func Nearest(word string, known []string) (nearest string) {
 
 var separators = strings.NewReplacer("_", "", "-", "")
 
-// Fold is what two spellings of one name have in common.
+// Fold returns the common form of the spellings of one name.
 func Fold(s string) string { return strings.ToLower(separators.Replace(s)) }
 
 // edits counts the letters to insert, remove, replace or swap with their neighbour to turn a into b.

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// ToolExtra is what a toolpack adds to the canonical params: what else decides how its runs are judged, and what they see besides the
-// plan. A field added after version 1 is absent from the bytes when the pack does not use it.
+// ToolExtra holds what a toolpack adds to the canonical params: how its runs are judged, and what they see besides
+// the plan. A field added after version 1 is absent from the bytes when the pack does not use it.
 type ToolExtra struct {
 	Version        string `json:"version"`
 	MaxOutputBytes int64  `json:"max_output_bytes"`
 	StrictOutputs  bool   `json:"strict_outputs"`
 	Binds          []Bind `json:"binds,omitempty"` // folders of the site, in the order of their names
-	// Promises are the inputs whose bytes are not known yet: those of a run that waits. No plan that is executed has any.
+	// Promises are the inputs of a waiting run whose bytes are not known yet. A plan that is executed has none.
 	Promises []Promised `json:"promises,omitempty"`
 }
 
@@ -23,7 +23,7 @@ type Bind struct {
 	Version string `json:"version"`
 }
 
-// Asked are the folders of the site that the plan asks for; a plan submitted as it is has no extra and gets none.
+// Asked returns the folders of the site that the plan asks for; a plan without a toolpack has none.
 func (x *ToolExtra) Asked() []Bind {
 	if x == nil {
 		return nil
@@ -31,37 +31,40 @@ func (x *ToolExtra) Asked() []Bind {
 	return x.Binds
 }
 
-// Params are the canonical params of a run: of a Slurm plan, of a docker plan, which runs on the gateway's own host, or of a call of a
-// service worker. They hold what the program sees and what the caller asked for, and nothing that a site decides.
+// Params are the canonical params of a run: of a Slurm plan, of a docker plan, which runs on the gateway's own host,
+// or of a call of a service worker. They contain what the program sees and what the caller asked for, and no decision
+// of a site.
 type Params struct {
 	ProjectID  string
 	Script     string     // slurm_script_version
-	Spec       Spec       // of a docker plan: with no placement, and inputs below in/
-	Tool       *ToolExtra // nil for a plan submitted as it is
+	Spec       Spec       // of a docker plan: without placement, and with inputs below in/
+	Tool       *ToolExtra // nil for a plan without a toolpack
 	Docker     bool       // a docker plan, which runs on the gateway's own host; false: a plan for Slurm
-	ExecutedAs string     // the cluster's Unix user whose job it is; empty: the gateway's own. Never of a docker plan
-	Worker     *Call      // a call of a service worker, which has no plan: of the rest only ProjectID counts. nil: a plan
+	ExecutedAs string     // the cluster's Unix user who owns the job; empty: the gateway's own, as for every docker plan
+	Worker     *Call      // a call of a service worker, without a plan: of the other fields only ProjectID is used. nil: a plan
 }
 
-// Call is a call of a service worker: what its run is made of.
+// Call is a call of a service worker: the input of its run's identity.
 type Call struct {
-	Input json.RawMessage `json:"input"` // what the worker is given, without the values of sensitive arguments
-	// ID is the call's own id, the snapshot boundary of an answer that may be another one tomorrow (ARC-11). It is absent where the tool is
-	// deterministic: the same input is the same run.
+	Input json.RawMessage `json:"input"` // input of the worker, without the values of sensitive arguments
+	// ID is the call's own id, the snapshot boundary of an answer that may change later (ARC-11). It is absent where
+	// the tool is deterministic: the same input is the same run.
 	ID          string `json:"call,omitempty"`
 	ToolVersion string `json:"tool_version"`
 }
 
-// Site is the site that the caller named, empty where policy picks one. A docker plan names none: it can only run in one place.
+// Site returns the site that the caller named, empty where policy picks one. A docker plan names none: it can only
+// run in one place.
 func (p Params) Site() string { return OrBlank(p.Spec.Placement.Site) }
 
-// Anyones returns the params of the same request without site and user. Its runs on every site, for every user, have their plan_hash.
+// Anyones returns the params of the same request without site and user. Its runs on all sites and for all users share
+// this plan_hash.
 func (p Params) Anyones() Params {
 	p.Spec.Placement.Site, p.ExecutedAs = nil, ""
 	return p
 }
 
-// dockerParams is a docker plan: an input has a name in in/, and there is nothing about Slurm.
+// dockerParams is the canonical form of a docker plan: inputs have names in in/, and there is nothing about Slurm.
 type dockerParams struct {
 	SpecVersion   int           `json:"spec_version"`
 	ScriptVersion string        `json:"script_version"`
@@ -105,20 +108,20 @@ type slurmParams struct {
 	ExecutedAs    string         `json:"executed_as,omitempty"`
 }
 
-// AskedPlacement is a placement as it was asked for: null is what nobody asked for.
+// AskedPlacement is a placement as requested: null where the request has no value.
 type AskedPlacement struct {
 	Partition  *string `json:"partition"`
 	Account    *string `json:"account"`
 	QOS        *string `json:"qos"`
 	Constraint *string `json:"constraint"`
-	Site       *string `json:"site,omitzero"` // absent, not null, where the caller named none: a further site changes no identity
+	Site       *string `json:"site,omitzero"` // absent, not null, where the caller named none: so the field changes no older identity
 }
 
 func asked(p Placement) AskedPlacement {
 	return AskedPlacement{OrNil(p.Partition), OrNil(p.Account), p.QOS, p.Constraint, p.Site}
 }
 
-// Placement is the placement with what nobody asked for left empty.
+// Placement returns the placement, with fields empty where the request has no value.
 func (a AskedPlacement) Placement() Placement {
 	return Placement{OrBlank(a.Partition), OrBlank(a.Account), a.QOS, a.Constraint, a.Site}
 }
@@ -131,9 +134,9 @@ type wireParams struct {
 	Worker    *Call         `json:"worker,omitempty"`
 }
 
-// Canonical returns the bytes that are hashed and stored once in param_sets. A toolpack's inputs stand there without artifact_id: their
-// bytes are what the program sees. What a template or a runner's arguments show of an artifact is in argv, in env or in an input of its
-// own.
+// Canonical returns the bytes that are hashed and stored once in param_sets. They contain a toolpack's inputs without
+// artifact_id: the program sees only their bytes. If a template or a runner's arguments show a part of an artifact,
+// that is in argv, in env or in a separate input.
 func (p Params) Canonical() ([]byte, error) {
 	return Marshal(p.Stored().wire())
 }
@@ -151,7 +154,7 @@ func (p Params) wire() wireParams {
 	return w
 }
 
-// Stored is what the canonical params say: what [DecodeParams] makes of them.
+// Stored returns the content of the canonical params: the result of [DecodeParams].
 func (p Params) Stored() Params {
 	if p.Tool == nil {
 		return p
@@ -163,8 +166,8 @@ func (p Params) Stored() Params {
 	return p
 }
 
-// DecodeParams reads canonical params back. Everything downstream of a submit executes from these
-// bytes, or from the [Params.Stored] that they were written from.
+// DecodeParams reads canonical params back. Everything after a submit executes from these bytes, or from the
+// [Params.Stored] that they were written from.
 func DecodeParams(canonical []byte) (Params, error) {
 	var w wireParams
 	if err := (Doc{Bytes: canonical}).Into(&w); err != nil {
@@ -201,7 +204,7 @@ func OrNil(s string) *string {
 	return &s
 }
 
-// OrBlank returns the text that a pointer points to, an empty one for nil.
+// OrBlank returns the text that a pointer points to, or "" for nil.
 func OrBlank(s *string) string {
 	if s == nil {
 		return ""

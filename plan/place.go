@@ -15,7 +15,7 @@ import (
 	"slurmgate/fault"
 )
 
-// InFile adds to every problem of err the file it is about, and the line and column of its field in data, the file's JSON text.
+// InFile adds to every problem of err its file, and the line and column of its field in data, the file's JSON text.
 func InFile(err error, file string, data []byte) error {
 	problems := fault.ProblemsOf(err)
 	for i := range problems {
@@ -27,8 +27,8 @@ func InFile(err error, file string, data []byte) error {
 	return err
 }
 
-// Position returns the line and column (in characters, both from 1) of a field such as io.inputs[0].role in a JSON text, or of the nearest
-// thing around it that exists.
+// Position returns the line and column (in characters, both from 1) of a field such as io.inputs[0].role in a JSON
+// text, or of the nearest existing object or list around it.
 func Position(data []byte, field string) (line, column int) {
 	d := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowDuplicateNames(true))
 	best, at := -1, int64(0)
@@ -56,21 +56,21 @@ func lineAndColumn(data []byte, offset int64) (line, column int) {
 	return 1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCount(before[start:])
 }
 
-// here makes a problem with the token just read.
+// here returns a problem at the token just read.
 func here(data []byte, d *jsontext.Decoder, p fault.Problem) error {
 	p.Field = pointer(d)
 	p.Line, p.Column = Position(data, p.Field)
 	return fault.Invalid("", p)
 }
 
-// placed makes a problem with what follows an offset, after white space.
+// placed returns a problem at the text that follows an offset, after white space.
 func placed(data []byte, offset int64, p fault.Problem) error {
 	offset = max(0, min(offset, int64(len(data))))
 	p.Line, p.Column = lineAndColumn(data, offset+int64(len(data[offset:])-len(bytes.TrimLeft(data[offset:], " \t\r\n"))))
 	return fault.Invalid("", p)
 }
 
-// syntax says why the next token cannot be read.
+// syntax returns the problem of a token that cannot be read.
 func syntax(data []byte, d *jsontext.Decoder, err error) error {
 	p := fault.Problem{Code: "JSON-SYNTAX", Field: pointer(d), Rule: "valid JSON"} // the field is the last that could be read
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -104,7 +104,7 @@ func syntax(data []byte, d *jsontext.Decoder, err error) error {
 	return placed(data, offset, p)
 }
 
-// semantic says why valid JSON does not fit a Go type.
+// semantic returns the problem of valid JSON that does not fit a Go type.
 func semantic(err error) error {
 	p := fault.Problem{Code: "JSON-TYPE", Rule: "the schema's types", Msg: "the value has another type"}
 	var sem *json.SemanticError
@@ -132,7 +132,7 @@ func semantic(err error) error {
 		p.Msg = "it is an array"
 	case '"':
 		p.Msg = "it is a string"
-	case 'n', 0: // [noNull] gives no kind
+	case 'n', 0: // [noNull] sets no kind
 		p.Msg = "it is null"
 	case 't', 'f':
 		p.Msg = "it is " + sem.JSONKind.String()

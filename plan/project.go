@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// UserProject names the project of a user's own in site files, tokens and calls: whose it is depends on the user.
-// Names that begin with { are reserved for such projects, so no other project can have one.
+// UserProject names the own project of a user in site files, tokens and calls: which one depends on the user. Names
+// that begin with { are reserved for such projects, so no other project can have one.
 const UserProject = "{user}"
 
 // ProjectID derives the id of a project from its name.
 func ProjectID(name string) string { return id("proj_", "project="+name+"|") }
 
 // userMark is the first character of the ids of users' own projects. An id that is derived from a name begins with 0
-// to 7, because its 26 characters hold 128 bits, and so does a ULID. So an id tells by itself which kind of project
-// it is.
+// to 7, because its 26 characters hold 128 bits, and so does a ULID. So an id shows which kind of project it is.
 const userMark = "Z"
 
 // UserProjectID derives the id of a user's own project from the user's name. n is 1 for the first user of the name, 2
@@ -24,7 +23,7 @@ func UserProjectID(user string, n int) string {
 	return "proj_" + userMark + id("", "user="+user+"|n="+strconv.Itoa(n)+"|")[1:]
 }
 
-// IsUserProject reports whether an id is that of a project of a user's own.
+// IsUserProject reports whether an id is that of a user's own project.
 func IsUserProject(id string) bool { return strings.HasPrefix(id, "proj_"+userMark) && IsProjectID(id) }
 
 // CheckProject reports what is wrong with the name or id of a project that several callers may have; "" if nothing.
@@ -46,8 +45,7 @@ func CheckProject(s string) string {
 	return CheckWord(s)
 }
 
-// CheckProjects is [CheckProject] where {user} may be named too: for settings that are about the projects of all
-// users.
+// CheckProjects is [CheckProject], but also accepts {user}: for settings about the projects of all users.
 func CheckProjects(s string) string {
 	if s == UserProject {
 		return ""
@@ -55,7 +53,7 @@ func CheckProjects(s string) string {
 	return CheckProject(s)
 }
 
-// ProjectOf is the id of a project named as [CheckProject] allows; {user} stays as it is.
+// ProjectOf returns the id of a project named as [CheckProject] allows; {user} is returned unchanged.
 func ProjectOf(s string) string {
 	if s == UserProject || IsProjectID(s) {
 		return s

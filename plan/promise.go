@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Promise is an output of a run that may not be over, as an input of another: run_…:role.
+// Promise is an output of a run that may be unfinished, as an input of another: run_…:role.
 type Promise struct {
 	RunID string
 	Role  string
@@ -16,7 +16,7 @@ const PromisePattern = `run_[0-9A-HJKMNP-TV-Z]{26}:[A-Za-z0-9][A-Za-z0-9._-]{0,6
 
 var promise = regexp.MustCompile(`^` + PromisePattern + `$`)
 
-// ParsePromise reads a promise; ok is false if the text is none.
+// ParsePromise reads a promise; ok is false if the text is not one.
 func ParsePromise(s string) (p Promise, ok bool) {
 	if !strings.HasPrefix(s, "run_") || !promise.MatchString(s) {
 		return p, false
@@ -25,7 +25,7 @@ func ParsePromise(s string) (p Promise, ok bool) {
 	return p, true
 }
 
-// String is the promise as a call names it.
+// String returns the promise as a call names it.
 func (p Promise) String() string { return p.RunID + ":" + p.Role }
 
 // Promised is an input of a plan whose bytes are not known yet. Such a plan is the identity of a run that waits; it is never executed.

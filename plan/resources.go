@@ -8,17 +8,17 @@ import (
 	"slurmgate/fault"
 )
 
-// MoreResources is what a call, or a retry, asks for instead of what a tool gives its jobs; null: as the tool says.
+// MoreResources are the resources that a call, or a retry, asks for in place of the tool's own; null: the tool's.
 type MoreResources struct {
 	CPUs             *int `json:"cpus,omitzero"`
 	MemMB            *int `json:"mem_mb,omitzero"`             // MiB
 	TimeLimitSeconds *int `json:"time_limit_seconds,omitzero"` // seconds
 }
 
-// None reports whether nothing is asked for.
+// None reports whether no resource is asked for.
 func (m MoreResources) None() bool { return m == MoreResources{} }
 
-// On returns the resources with what is asked for in their place.
+// On returns r with the values of m where m has them.
 func (m MoreResources) On(r Resources) Resources {
 	r.CPUs = *cmp.Or(m.CPUs, &r.CPUs)
 	r.MemMB = *cmp.Or(m.MemMB, &r.MemMB)
@@ -39,7 +39,7 @@ func (r Resources) Validate(field string) error {
 	return fault.Invalid("a job cannot have these resources", v.problems...)
 }
 
-// Raised says what is more in r than in was, for example "memory from 2048 to 4096 MiB"; empty where nothing is.
+// Raised lists what is more in r than in was, for example "memory from 2048 to 4096 MiB"; empty if nothing is.
 func (r Resources) Raised(was Resources) string {
 	var parts []string
 	add := func(what, unit string, from, to int) {

@@ -1,8 +1,8 @@
-// Package plan is the canonical plan of one Slurm job, SlurmJobSpec v1: its rules, its only byte form (RFC 8785) and the
-// identities derived from that.
+// Package plan has the canonical plan of one Slurm job, SlurmJobSpec v1: its rules, its only byte form (RFC 8785) and
+// the identities derived from that.
 //
-// A [Spec] comes from [Decode], which reads JSON once and strictly, and [Spec.Validate]; everything
-// downstream works from the canonical bytes. The package knows no filesystem, no Slurm and no clock.
+// A [Spec] comes from [Decode], which reads JSON once and strictly, and [Spec.Validate]; all later steps work from
+// the canonical bytes. The package knows no filesystem, no Slurm and no clock.
 //
 // Nouns: spec (the plan), canonical params (what a run's identity is made of), run_id, plan_hash.
 package plan
@@ -25,7 +25,7 @@ type Spec struct {
 	IO        IO        `json:"io"`
 }
 
-// Resources is what the job may use.
+// Resources are the resources that the job may use.
 type Resources struct {
 	TimeLimitSeconds int     `json:"time_limit_seconds"` // 1..604800 seconds
 	CPUs             int     `json:"cpus"`               // 1..256
@@ -34,8 +34,8 @@ type Resources struct {
 	GPUType          *string `json:"gpu_type"`           // null or a GRES type, only with gpus
 }
 
-// Placement is where the job goes, in Slurm's words. In a toolpack's plan it is what the pack asks for: an empty partition or account, or a
-// null QOS, leaves that to the site.
+// Placement is where the job goes, in Slurm's terms. In a toolpack's plan it is the pack's request: an empty
+// partition or account, or a null QOS, leaves that to the site.
 type Placement struct {
 	Partition  string  `json:"partition"`
 	Account    string  `json:"account"`
@@ -44,7 +44,7 @@ type Placement struct {
 	Site       *string `json:"site,omitzero"` // null: policy picks one
 }
 
-// Text names a placement; what is left to others is left out.
+// Text names a placement, without the parts that are left to others.
 func (p Placement) Text() string {
 	var parts []string
 	for _, x := range []struct {
@@ -61,19 +61,19 @@ func (p Placement) Text() string {
 // Kinds of execution.
 const (
 	Contained = "container" // a program in a container
-	// Scripted: a script of the gateway's own, which bash runs without a container. The digest of its image is that of the script. No caller
-	// can ask for one.
+	// Scripted: a script of the gateway itself, which bash runs without a container. The digest of its image is that
+	// of the script. No caller can ask for one.
 	Scripted = "script"
 )
 
-// Execution is what runs.
+// Execution is the program to run, with its container.
 type Execution struct {
 	Kind      string    `json:"kind"` // [Contained] or [Scripted]
 	Container Container `json:"container"`
 	Command   Command   `json:"command"`
 }
 
-// Resolve fills what the placement leaves to the site with the site's defaults.
+// Resolve returns the placement with the site's defaults for the parts that it leaves to the site.
 func (p Placement) Resolve(site Placement) Placement {
 	if p.Partition == "" {
 		p.Partition = site.Partition
@@ -95,23 +95,24 @@ type Container struct {
 	ReadonlyRootfs bool   `json:"readonly_rootfs"`
 }
 
-// Command is the program. Argv is passed as it is; no shell sees it.
+// Command is the program. Argv is passed unchanged; no shell sees it.
 type Command struct {
 	Argv    []string          `json:"argv"`
 	Workdir string            `json:"workdir"`
 	Env     map[string]string `json:"env"`
 	// the src_relpath of the declared output that receives standard output; absent when none does
 	Stdout *string `json:"stdout,omitzero"`
-	// Pipe are the programs that follow Argv in a pipe: each reads what the one before it writes. Stdout is what the last one writes.
+	// Pipe lists the programs that follow Argv in a pipe: each reads the output of the previous one. Stdout is the
+	// output of the last one.
 	Pipe [][]string `json:"pipe,omitempty"`
 	// the dest_relpath of the input that the first program reads from standard input; absent when there is nothing to read
 	Stdin *string `json:"stdin,omitzero"`
 }
 
-// Programs are the command lines of all programs, in the order of the pipe.
+// Programs returns the command lines of all programs, in the order of the pipe.
 func (c Command) Programs() [][]string { return append([][]string{c.Argv}, c.Pipe...) }
 
-// IO is what goes in and what comes out.
+// IO lists the inputs and the outputs.
 type IO struct {
 	Inputs  []Input  `json:"inputs"`
 	Outputs []Output `json:"outputs"`
@@ -135,7 +136,7 @@ type Output struct {
 	Label      string `json:"label"`
 }
 
-// ImageDigest is the 64 hex digits of the pinned image. The spec must be valid.
+// ImageDigest returns the 64 hex digits of the pinned image. The spec must be valid.
 func (s Spec) ImageDigest() string {
 	return s.Execution.Container.Image[len(s.Execution.Container.Image)-64:]
 }

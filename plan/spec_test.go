@@ -45,7 +45,7 @@ func mustDecode(t testing.TB, doc string) Spec {
 	return s
 }
 
-// edited is the complete plan with the values at dotted paths replaced; nil deletes.
+// edited returns the complete plan with the values at dotted paths replaced; nil deletes.
 func edited(t testing.TB, changes map[string]any) []byte {
 	t.Helper()
 	var doc any
@@ -115,7 +115,8 @@ func TestFilled(t *testing.T) {
 	}
 }
 
-// A pipe, standard input and a directory are in the canonical bytes where they are used, come back from them, and are absent elsewhere.
+// A pipe, standard input and a directory are in the canonical bytes where they are used, are decoded from them, and
+// are absent elsewhere.
 func TestLaterFields(t *testing.T) {
 	canonical := func(changes map[string]any, docker bool) []byte {
 		s, err := DecodeSpec(edited(t, changes), Rules{})
@@ -313,7 +314,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// badPaths are paths that no folder dir takes.
+// badPaths returns paths that are invalid below any folder dir.
 func badPaths(dir string) []string {
 	bad := []string{"", dir, dir + "/", "/" + dir + "/x", "//" + dir + "/x", "/etc/passwd", dir + "/../x", dir + "/..", dir + "/x/..",
 		"../" + dir + "/x", "..", dir + "//x", dir + "/./x", "./" + dir + "/x",
@@ -337,7 +338,7 @@ func TestRelPathAccepts(t *testing.T) {
 	}
 }
 
-// A plan that breaks many rules is told all of them at once.
+// All broken rules of a plan are reported together.
 func TestAllProblemsAtOnce(t *testing.T) {
 	_, err := DecodeSpec([]byte(`{}`), Rules{})
 	got := map[string]bool{}
@@ -375,8 +376,8 @@ func canonicalOf(t testing.TB, p Params) string {
 	return string(b)
 }
 
-// What is stored and hashed gives the same params back, and the same bytes again: of a plan submitted as it is everything, of a toolpack's
-// plan all but the artifact ids, which its program does not see. proves ABI-09
+// The stored and hashed bytes decode to the same params, and encode to the same bytes: complete for a plan without a
+// toolpack, without artifact ids, which the program does not see, for a toolpack's plan. proves ABI-09
 func TestParamsRoundTrip(t *testing.T) {
 	for _, p := range []Params{paramsOf(mustDecode(t, complete)), {ProjectID: "p", Script: "s", Spec: mustDecode(t, complete)}} {
 		first := canonicalOf(t, p)
@@ -469,7 +470,7 @@ func TestIDForms(t *testing.T) {
 	}
 }
 
-// A plan of the gateway's own script is valid where the gateway made it, and never one that came from a caller.
+// A plan of the gateway's own script is valid if the gateway made it, and refused from a caller.
 func TestScriptedPlans(t *testing.T) {
 	scripted := map[string]any{"execution.kind": Scripted, "execution.container.engine": "bash", "execution.container.network_mode": "host",
 		"execution.container.readonly_rootfs": false}

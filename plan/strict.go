@@ -22,17 +22,17 @@ const (
 	maxSafeInteger   = 1<<53 - 1 // RFC 8785 section 3.2.2.3, I-JSON (RFC 7493 section 2.2)
 )
 
-// Check reads one JSON document and refuses what has no single meaning: duplicate keys, keys that differ
-// only in case, numbers a double cannot hold exactly as integers, lone surrogates, invalid UTF-8, deep
-// nesting and trailing data (ABI-08). It returns a Validation fault naming the place.
+// Check reads one JSON document and refuses ambiguous ones: duplicate keys, keys that differ only in case, numbers a
+// double cannot hold exactly as integers, lone surrogates, invalid UTF-8, deep nesting and trailing data (ABI-08). It
+// returns a Validation fault naming the place.
 func Check(data []byte) error {
 	_, err := parse(data, MaxDocumentBytes, true, false)
 	return err
 }
 
-// parse is [Check]; twins tells whether keys that differ only in case are refused. Nobody may send them, but what the gateway itself
-// writes can hold them: the roles of a run from the time when a plan could name its outputs so. The encoder of that has refused equal
-// keys already. With keep it returns the value, as [Doc] has it.
+// parse is [Check]; twins makes it refuse keys that differ only in case. Callers may not send them, but documents of
+// the gateway itself can have them: the roles of a run from the time when a plan could name its outputs so. Their
+// encoder has refused equal keys already. With keep it returns the value in the form of [Doc].
 func parse(data []byte, limit int, twins, keep bool) (any, error) {
 	if len(data) > limit {
 		return nil, bad("JSON-SIZE", "", fmt.Sprintf("at most %d bytes", limit), fmt.Sprintf("the document has %d bytes", len(data)))
@@ -80,7 +80,7 @@ func parse(data []byte, limit int, twins, keep bool) (any, error) {
 			open[n-1].put(v)
 			continue
 		}
-		// One value; anything but white space behind it is refused.
+		// One value; anything but white space after it is refused.
 		end := d.InputOffset()
 		if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
 			return nil, placed(data, end, fault.Problem{Code: "JSON-TRAILING", Rule: "one JSON value and nothing after it",
@@ -114,9 +114,9 @@ func number(lit string) (float64, error) {
 // level is an open object or array. The decoder itself finds equal keys; those that differ only in case are found here.
 type level struct {
 	object, keep bool
-	keyed        bool              // a key was read, and its value comes
+	keyed        bool              // a key was read, and its value follows
 	key          string            // the last key
-	few          []string          // keys as they stand
+	few          []string          // keys as written
 	many         map[string]string // keys by their lower-case form, when there are more than a few
 	members      map[string]any
 	items        []any
@@ -193,8 +193,8 @@ func Decode(data []byte, v any) error {
 
 var strict = json.JoinOptions(json.RejectUnknownMembers(true), json.WithUnmarshalers(noNull))
 
-// noNull refuses null where a string is expected: read as "" it would be an argument nobody wrote. What is
-// optional is a pointer, and null there stays nil.
+// noNull refuses null where a string is expected: read as "" it would be an argument that was not written. Optional
+// values are pointers, and null there stays nil.
 var noNull = json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *string) error {
 	if d.PeekKind() == 'n' {
 		return errors.New("null is not a string")

@@ -13,7 +13,7 @@ import (
 	"slurmgate/fault"
 )
 
-// A document that could be read in two ways is read in none. proves ABI-08
+// A document that could be read in two ways is refused. proves ABI-08
 func TestStrictDecoding(t *testing.T) {
 	in := func(old, new string) string {
 		t.Helper()
@@ -90,7 +90,7 @@ func TestStrictDecoding(t *testing.T) {
 	}
 }
 
-// What the gateway wrote itself may have keys that differ only in case: it must stay readable.
+// Documents that the gateway wrote itself may have keys that differ only in case: they must stay readable.
 func TestMarshalTwins(t *testing.T) {
 	b, err := Marshal(map[string]string{"log": "a", "LOG": "b"})
 	if err != nil || string(b) != `{"LOG":"b","log":"a"}` {
@@ -98,7 +98,7 @@ func TestMarshalTwins(t *testing.T) {
 	}
 }
 
-// An error of decoding says where, what and what to do, in words that stand alone.
+// A decoding error gives the place, the problem and the remedy, in a text that is complete by itself.
 func TestDecodingMessages(t *testing.T) {
 	for _, c := range []struct{ doc, want string }{
 		{"{\n  \"version\": 1,\n  \"version\": 1\n}",
@@ -130,7 +130,7 @@ func TestDecodingMessages(t *testing.T) {
 	}
 }
 
-// Whatever the text, looking for a place in it ends, inside it.
+// For any text, Position terminates and returns a place inside it.
 func FuzzPosition(f *testing.F) {
 	f.Add(complete, "io.outputs[0].role")
 	f.Add("{\"a\":[1,{\"b\":", "a[1].b")
@@ -142,7 +142,7 @@ func FuzzPosition(f *testing.F) {
 	})
 }
 
-// A foreign text in a message can neither be long nor move the cursor.
+// A foreign text in a message is short and cannot move the cursor.
 func TestMessagesArePlain(t *testing.T) {
 	for _, name := range []string{"\x1b[2J", strings.Repeat("é", 500), "a\nb", "\u202e"} {
 		key, _ := json.Marshal(name)
@@ -153,7 +153,7 @@ func TestMessagesArePlain(t *testing.T) {
 	}
 }
 
-// An independent implementation of RFC 8785 agrees on the bytes wherever both take the document.
+// An independent implementation of RFC 8785 gives the same bytes wherever both accept the document.
 func FuzzCanonicalOracle(f *testing.F) {
 	for _, s := range []string{`{"b":1,"a":[true,null,"\u0041\u00e9\n\u2028"]}`, `1e21`, `1E-7`, `-0`, `0.1`, `123456789012345.6`,
 		`{"\ud83d\ude00":1,"\ufb33":2,"é":3}`, `"\u001f\u007f\/\""`, `[1.0,1e2,5e-324,4.35]`, complete} {

@@ -27,24 +27,26 @@ const (
 	MaxPipe             = 16   // programs of a pipe
 )
 
-// Rules is what a gateway adds to the fixed rules of a plan.
+// Rules are the rules that a gateway adds to the fixed rules of a plan.
 type Rules struct {
 	Types []string // artifact types allowed for outputs; [Types] when nil
 	// Docker: the plan runs on the gateway's own host, so it has no placement.
 	Docker bool
 
-	// Image reports why a name is not that of the image with a digest (sha256:<64 hex>), "" if it is; nil: names are not checked.
+	// Image reports why a name is not that of the image with a digest (sha256:<64 hex>), "" if it is; nil: names are
+	// not checked.
 	Image func(name, digest string) string
-	// Pulled gives the digest (sha256:<64 hex>) of the SIF file made from an image of a registry, which is named by REPO@sha256:<64 hex>, or
-	// reports why there is none; nil: a plan cannot name such an image.
+	// Pulled returns the digest (sha256:<64 hex>) of the SIF file made from an image of a registry, which is named by
+	// REPO@sha256:<64 hex>, or the reason why there is none; nil: a plan cannot name such an image.
 	Pulled func(ref string) (digest, msg string)
-	// Stored: the plan was read back from canonical params, where a toolpack's inputs have no artifact_id. Its types are those of its time.
+	// Stored: the plan was read back from canonical params, where a toolpack's inputs have no artifact_id. Types that
+	// were valid then are accepted.
 	Stored bool
-	Asked  bool // the placement is as asked: partition and account may be left to the site
+	Asked  bool // the placement is a request: partition and account may be left to the site
 }
 
-// DecodeSpec reads, fills, validates and orders a plan: the only way to get a Spec from outside. Every
-// broken rule is reported, in one Validation fault.
+// DecodeSpec reads, fills, validates and orders a plan: the only way to get a Spec from outside. It reports all
+// broken rules in one Validation fault.
 func DecodeSpec(data []byte, rules Rules) (Spec, error) {
 	var s Spec
 	if err := Decode(data, &s); err != nil {
@@ -57,7 +59,7 @@ func DecodeSpec(data []byte, rules Rules) (Spec, error) {
 			pulled = append(pulled, fault.Problem{Code: "PLAN-IMAGE", Field: "execution.container.image",
 				Rule: "the source of an image in images.lock.yaml", Msg: msg,
 				Next: []fault.Step{fault.Do("image add", "name", "NAME", "file", "FILE", "source", "docker://"+ref)}})
-			digest = "sha256:" + strings.Repeat("0", 64) // it is reported already
+			digest = "sha256:" + strings.Repeat("0", 64) // reported already
 		}
 		s.Execution.Container.Image = digest
 	}
@@ -81,8 +83,8 @@ func DecodeSpec(data []byte, rules Rules) (Spec, error) {
 	return s, nil
 }
 
-// Fill sets what may be left out (workdir, env, inputs) and brings the lists and the image into their canonical
-// form. It never changes what a valid plan means.
+// Fill sets omitted fields (workdir, env, inputs) and converts the lists and the image to their canonical form. It
+// never changes the meaning of a valid plan.
 func (s *Spec) Fill() {
 	c := &s.Execution.Command
 	if c.Workdir == "" {
@@ -152,14 +154,14 @@ func (v *validator) add(code, field, rule, msg string) {
 	v.problems = append(v.problems, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg})
 }
 
-// form reports a value that has not the form of its rule.
+// form reports a value that does not have the form of its rule.
 func (v *validator) form(ok bool, code, field, rule, value string) {
 	if !ok {
 		v.add(code, field, rule, quoted(value)+" is not allowed here")
 	}
 }
 
-// sound reports what a check found wrong, if anything.
+// sound reports the problem that a check found, if any.
 func (v *validator) sound(msg, code, field, rule string) {
 	if msg != "" {
 		v.add(code, field, rule, msg)
@@ -220,7 +222,7 @@ func (v *validator) placement(p Placement) {
 
 func (v *validator) execution(e Execution) {
 	kind, engine, network := Contained, "apptainer", "none"
-	if e.Kind == Scripted && v.Stored && !v.Docker { // the gateway made the plan, no caller
+	if e.Kind == Scripted && v.Stored && !v.Docker { // the gateway made the plan, not a caller
 		kind, engine, network = Scripted, "bash", "host"
 	}
 	for _, c := range [][4]string{
@@ -241,7 +243,7 @@ func (v *validator) execution(e Execution) {
 	v.command(e.Command)
 }
 
-// textRule is what [checkText] holds a value to.
+// textRule is the rule of [checkText].
 const textRule = "UTF-8 text without control characters except tab and newline"
 
 func (v *validator) command(c Command) {

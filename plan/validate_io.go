@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What [CheckRole] and [CheckLabel] hold a word to.
+// The rules of [CheckRole] and [CheckLabel].
 const (
 	roleRule  = "whitespace-strict, at most 64 characters or 128 bytes"
 	labelRule = "whitespace-strict, at most 256 characters"
@@ -52,7 +52,7 @@ func (v *validator) outputs(outputs []Output, stdout *string) {
 		v.sound(CheckRole(out.Role), "PLAN-ROLE", at+"role", roleRule)
 		folded := FoldRole(out.Role)
 		if v.Stored {
-			folded = out.Role // an older gateway took roles that differ only in case
+			folded = out.Role // an older gateway accepted roles that differ only in case
 		}
 		v.form(!MadeByGateway(folded) || v.Stored && WasRejected(folded), "PLAN-ROLE-RESERVED", at+"role", reserved, out.Role)
 		switch was, twin := roles[folded]; {

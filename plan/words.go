@@ -54,7 +54,7 @@ func CheckLabel(s string) string {
 	return checkShown(s)
 }
 
-// checkShown is checkBlanks, and refuses every other character that a reader does not see.
+// checkShown is checkBlanks, and also refuses invisible characters.
 func checkShown(s string) string {
 	msg := checkBlanks(s)
 	if msg == "" && strings.ContainsFunc(s, visible.Hidden) {
@@ -89,8 +89,8 @@ func checkBlanks(s string) string {
 
 var unixUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]*$`)
 
-// CheckUnixUser reports what is wrong with the name of a Unix user; "" if nothing. The name becomes a component of paths, an argument of
-// Slurm's commands and the principal of a certificate; digits alone would be read as a uid.
+// CheckUnixUser reports what is wrong with the name of a Unix user; "" if nothing. The name becomes a component of
+// paths, an argument of Slurm's commands and the principal of a certificate; digits alone would be read as a uid.
 func CheckUnixUser(s string) string {
 	switch {
 	case s == "":
@@ -105,9 +105,8 @@ func CheckUnixUser(s string) string {
 	return ""
 }
 
-// CheckRelPath reports what is wrong with a workspace-relative path; "" if nothing. The path must start
-// with dir + "/" and name something below it, in the one spelling that path cleaning leaves alone
-// (ABI-12).
+// CheckRelPath reports what is wrong with a workspace-relative path; "" if nothing. The path must start with dir +
+// "/" and name something below it, in the one spelling that path cleaning does not change (ABI-12).
 func CheckRelPath(s, dir string) string {
 	if s == "" {
 		return "it is empty"
@@ -164,7 +163,7 @@ func IsProjectID(s string) bool { return isID("proj_", s) }
 // IsRunID reports whether s has the form of a run id.
 func IsRunID(s string) bool { return isID("run_", s) }
 
-// isID is asked about every text of every call.
+// isID checks a prefix and 26 digits. It uses no regular expression, as it runs for every text of every call.
 func isID(prefix, s string) bool {
 	digits, ok := strings.CutPrefix(s, prefix)
 	return ok && len(digits) == 26 && strings.Trim(digits, crockfordDigits) == ""
@@ -173,7 +172,7 @@ func isID(prefix, s string) bool {
 // IsSHA256 reports whether s is 64 lower-case hex digits.
 func IsSHA256(s string) bool { return hex64.MatchString(s) }
 
-// SiteNameRule says what [IsSiteName] accepts.
+// SiteNameRule describes what [IsSiteName] accepts.
 const SiteNameRule = "lower-case letters, digits and . _ -, at most 64"
 
 var siteName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
@@ -215,26 +214,26 @@ func IsPort(s string) bool {
 // Directory is the type of an artifact that is a folder: its object is a manifest that names the files and their digests.
 const Directory = filetype.Directory
 
-// UnknownType is the type of bytes of which nothing is claimed.
+// UnknownType is the type of bytes with unknown content.
 const UnknownType = filetype.Unknown
 
-// FoldRole is what two roles have in common that differ only in case. Roles become keys of JSON objects, and many readers of JSON take such
-// keys for one.
+// FoldRole returns the common form of roles that differ only in case. Roles become keys of JSON objects, and many
+// readers of JSON treat such keys as equal.
 func FoldRole(role string) string { return strings.ToLower(strings.ToUpper(role)) }
 
-// rejectedPrefix begins the roles of outputs that were refused, of which the gateway keeps the bytes.
+// rejectedPrefix starts the roles of refused outputs, whose bytes the gateway stores.
 const rejectedPrefix = "rejected:"
 
-// Rejected is the role of an output that was refused.
+// Rejected returns the role of a refused output.
 func Rejected(role string) string { return rejectedPrefix + role }
 
-// WasRejected reports whether a role is that of an output that was refused.
+// WasRejected reports whether a role is that of a refused output.
 func WasRejected(role string) bool { return strings.HasPrefix(role, rejectedPrefix) }
 
-// MadeByGateway reports whether the gateway produces what has the role: no pack may declare one.
+// MadeByGateway reports whether the gateway produces the artifact with a role: no pack may declare such a role.
 func MadeByGateway(role string) bool {
 	return slices.Contains(ReservedRoles(), role) || WasRejected(role)
 }
 
-// ReservedRoles are produced by the gateway and may not be declared (ABI-16).
+// ReservedRoles returns the roles that the gateway produces and that may not be declared (ABI-16).
 func ReservedRoles() []string { return []string{"log", "stdout", "stderr", "slurm_script"} }

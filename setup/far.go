@@ -18,7 +18,7 @@ import (
 	"slurmgate/slurm"
 )
 
-// Login is how the login node is reached.
+// Login is the connection to the login node.
 type Login struct {
 	Host, User string
 	Port       int // 0: 22
@@ -28,10 +28,10 @@ type Login struct {
 	New        []string // lines with the host keys that the admin has compared
 
 	host *remote.Host
-	temp string // a folder
+	temp string // a temporary folder
 }
 
-// Hop is a host on the way.
+// Hop is a host on the way to the login node.
 type Hop struct {
 	Host, User string
 	Port       int
@@ -44,7 +44,7 @@ func (l *Login) close() {
 	if l.host != nil {
 		l.host.Close()
 	}
-	_ = os.RemoveAll(l.temp) // known_hosts of this look
+	_ = os.RemoveAll(l.temp) // known_hosts of this connection
 }
 
 // parseHop reads [user@]host[:port].
@@ -68,7 +68,7 @@ func parseHop(s string) (h Hop, ok bool) {
 
 func (h Hop) address() string { return net.JoinHostPort(h.Host, strconv.Itoa(cmp.Or(h.Port, 22))) }
 
-// lookTime bounds each question to the login node.
+// lookTime limits each command on the login node.
 const lookTime = 40 * time.Second
 
 // connect logs in to the login node. A host key that no known_hosts file has is only accepted with its fingerprint in Asked.Trust.
@@ -79,7 +79,7 @@ func (f *Found) connect(ctx context.Context) error {
 	}
 	l := &Login{Host: to.Host, Port: to.Port, User: cmp.Or(to.User, f.User), File: filepath.Join(filepath.Dir(f.Site), "known_hosts")}
 	if l.User == "" {
-		return nil // that is a problem already
+		return nil // reported as a problem already
 	}
 	var jumps []remote.Config
 	for _, text := range f.Jump {
@@ -102,7 +102,7 @@ func (f *Found) connect(ctx context.Context) error {
 	return f.logIn(ctx, remote.Config{Address: to.address(), User: l.User, Key: f.Key, Agent: f.Agent, Jump: jumps})
 }
 
-// logIn connects with the host keys that are known, and adds those that the admin trusts.
+// logIn connects with the known host keys, and adds those that the admin trusts.
 func (f *Found) logIn(ctx context.Context, c remote.Config) error {
 	l := f.Login
 	for _, file := range append([]string{l.File, "/etc/ssh/ssh_known_hosts"}, f.KnownHosts...) {
@@ -154,13 +154,13 @@ func (f *Found) run(ctx context.Context, script string, args ...string) (string,
 	return string(out.Stdout), err
 }
 
-// commandDirs are where Slurm's commands may be.
+// commandDirs lists folders where Slurm's commands may be.
 var commandDirs = []string{"/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/usr/local/slurm/bin", "/cm/shared/apps/slurm/current/bin"}
 
-// farCluster finds Slurm's commands on the login node and asks them.
+// farCluster finds Slurm's commands on the login node and reads the cluster with them.
 func (f *Found) farCluster(ctx context.Context) error {
 	if f.Login == nil || f.Login.host == nil {
-		return nil // that is a problem already
+		return nil // reported as a problem already
 	}
 	f.Charger = f.Login.User
 	if f.BinDir == "" {
@@ -176,7 +176,7 @@ func (f *Found) farCluster(ctx context.Context) error {
 	return f.survey(ctx, slurm.Config{BinDir: f.BinDir, Conf: f.Conf, User: f.Login.User, Over: f.Login.host, RPCPerMinute: 60}, f.Login.Host)
 }
 
-// farDisks chooses the folder that all nodes see, which the user of the login has to be able to write to.
+// farDisks chooses the folder that all nodes see and that the user of the login can write to.
 func (f *Found) farDisks(ctx context.Context) error {
 	if f.Login == nil || f.Login.host == nil {
 		return nil
@@ -223,7 +223,7 @@ for file in /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/mod
   [ -z "$found" ] || { echo "module $file $found"; exit; }
 done`
 
-// farRuntime finds Apptainer on the login node, which says where it may be on the nodes.
+// farRuntime finds Apptainer on the login node: the nodes may have it in the same place.
 func (f *Found) farRuntime(ctx context.Context) error {
 	if f.Login == nil || f.Login.host == nil {
 		return nil
@@ -255,13 +255,13 @@ func (l *Login) trust() error {
 	}
 	text := strings.Join(l.New, "\n") + "\n"
 	if st, err := file.Stat(); err == nil && st.Size() > 0 {
-		text = "\n" + text // its last line may have no end
+		text = "\n" + text // its last line may lack a newline
 	}
 	_, err = file.WriteString(text)
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// command is the beginning of an ssh command to the login node.
+// command returns the start of an ssh command to the login node.
 func (l *Login) command(key string) string {
 	words := []string{"ssh", "-o", fmt.Sprintf("UserKnownHostsFile=%q", strings.Join(l.KnownHosts, " "))}
 	if key != "" {

@@ -16,7 +16,8 @@ import (
 	"slurmgate/site"
 )
 
-// asked is what an admin says about a cluster behind an SSH server. The first look is refused: its host key is unknown.
+// asked returns an admin's options for a cluster behind an SSH server. The first Find with them is refused: the host
+// key is unknown.
 func asked(t *testing.T, s *sshtest.Server, bin string) setup.Asked {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,8 +34,8 @@ func codes(err error) (list []string) {
 	return list
 }
 
-// A login node is asked for what this host is asked for otherwise. Its host key is shown and not trusted before the admin gives the
-// fingerprint back; then known_hosts has it, and the site file names that. Nothing is overwritten.
+// With SSH the login node is read instead of this host. Its host key is shown and not trusted until the admin
+// confirms the fingerprint; then known_hosts has it, and the site file names that file. No file is overwritten.
 //
 // proves OPS-01 SITE-03
 func TestClusterOverSSH(t *testing.T) {
@@ -92,7 +93,7 @@ func TestClusterOverSSH(t *testing.T) {
 	}
 }
 
-// What the admin has to say about a cluster elsewhere is named at once, each with an option.
+// All missing options for a remote cluster are reported together, each by its name.
 func TestWhatIsMissingOverSSH(t *testing.T) {
 	s := sshtest.Serve(t, "")
 	bin := ordinary().install(t)

@@ -49,7 +49,7 @@ func (f *Found) people(ctx context.Context) error {
 	return nil
 }
 
-// cluster finds Slurm's commands and asks them.
+// cluster finds Slurm's commands and reads the cluster with them.
 func (f *Found) cluster(ctx context.Context) error {
 	if f.BinDir == "" {
 		dirs := commandDirs
@@ -67,7 +67,7 @@ func (f *Found) cluster(ctx context.Context) error {
 	return f.survey(ctx, slurm.Config{BinDir: f.BinDir, Conf: f.Conf, User: f.User, RPCPerMinute: 60}, "this host")
 }
 
-// survey asks Slurm.
+// survey reads Slurm's configuration, partitions and accounts.
 func (f *Found) survey(ctx context.Context, c slurm.Config, host string) error {
 	cli, err := slurm.NewCLI(c)
 	if err != nil {
@@ -87,10 +87,10 @@ func (f *Found) survey(ctx context.Context, c slurm.Config, host string) error {
 	return nil
 }
 
-// account chooses whom jobs charge: the account that was asked for, the user's default, or his only one.
+// account chooses the account that jobs charge: the requested one, the user's default, or the user's only one.
 func (f *Found) account(context.Context) error {
 	if f.Release == "" || f.Charger == "" {
-		return nil // that is a problem already
+		return nil // reported as a problem already
 	}
 	own, enforced := f.own(), f.Config().Enforces()
 	list := own.Accounts
@@ -165,7 +165,7 @@ func (f *Found) choose(context.Context) error {
 	return nil
 }
 
-// size describes a partition in a few words, its time limit in Slurm's form: days-hours:minutes:seconds.
+// size describes a partition briefly, with its time limit in Slurm's form: days-hours:minutes:seconds.
 func size(p run.Partition) string {
 	limit := "no time limit"
 	if s := p.MaxSeconds; s > 0 {
@@ -215,7 +215,7 @@ func (f *Found) disks(context.Context) (err error) {
 	return err
 }
 
-// existing is the nearest folder above a path that is there.
+// existing returns the nearest existing folder of a path.
 func existing(path string) string {
 	for {
 		if _, err := os.Stat(path); err == nil || path == "/" {
@@ -225,7 +225,7 @@ func existing(path string) string {
 	}
 }
 
-// networkMounts lists where network filesystems are mounted that this user can look at. (proc(5), /proc/pid/mountinfo)
+// networkMounts lists the mount points of network filesystems that this user can read. (proc(5), /proc/pid/mountinfo)
 func networkMounts() (list []string, err error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -252,12 +252,12 @@ func networkMountsIn(mountinfo io.Reader) (list []string, err error) {
 	return list, lines.Err()
 }
 
-// shared are types of filesystems that clusters share, as mountinfo names them. (NFS has several.)
+// shared lists the types of filesystems that clusters share, as mountinfo names them. (NFS has several.)
 var shared = []string{"lustre", "gpfs", "beegfs", "ceph", "glusterfs", "mfs", "moosefs", "orangefs", "pvfs2", "weka", "wekafs", "panfs",
 	"gfs2", "ocfs2", "juicefs",
 	"cephfs", "ceph-fuse", "s3ql"}
 
-// runtime finds Apptainer on this host, which says where it may be on the nodes.
+// runtime finds Apptainer on this host: the nodes may have it in the same place.
 func (f *Found) runtime(ctx context.Context) error {
 	path, err := exec.LookPath("apptainer")
 	for _, try := range []string{"/usr/bin/apptainer", "/usr/local/bin/apptainer", "/opt/apptainer/bin/apptainer"} {
@@ -281,10 +281,10 @@ func (f *Found) runtime(ctx context.Context) error {
 			return nil
 		}
 	}
-	return nil // nodes may have what this host has not; the file says so and doctor looks
+	return nil // nodes may have what this host lacks; the file notes that and doctor checks it
 }
 
-// apptainerModules are the names of Apptainer's modules in what "module -t avail" prints.
+// apptainerModules returns the names of Apptainer's modules in the output of "module -t avail".
 func apptainerModules(text string) (found []string) {
 	for word := range strings.FieldsSeq(text) {
 		name, _, _ := strings.Cut(word, "(")
@@ -295,7 +295,7 @@ func apptainerModules(text string) (found []string) {
 	return found
 }
 
-// ask runs a program of this host and returns what it printed, without spaces around it.
+// ask runs a program of this host and returns its output, without surrounding spaces.
 func (f *Found) ask(ctx context.Context, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, searchWithin)
 	defer cancel()
@@ -312,7 +312,7 @@ func isFile(path string) bool {
 
 func orNone(list []string) string { return cmp.Or(strings.Join(list, ", "), "none") }
 
-// missing is a fault about an option that the admin has to give.
+// missing returns the fault about an option that the admin must set.
 func missing(option, msg, next string) error {
 	return fault.Invalid("", fault.Problem{Code: "SETUP-" + strings.ToUpper(option), Field: "--" + option, Msg: msg, Hint: next})
 }

@@ -24,16 +24,16 @@ var siteText string
 //go:embed policies.tmpl.yaml
 var policyText string
 
-// page is what the templates read: what was found, and what follows from it.
+// page is the input of the templates: what was found, and what follows from it.
 type page struct {
 	Found
 	Day string // of writing, UTC
 }
 
-// Domain folders are below this one, beside the site file.
+// domainsDir is the parent of domain folders, in the site file's folder.
 const domainsDir = "domains"
 
-// DomainDir is the folder of the domain, relative to that of the site file.
+// DomainDir returns the folder of the domain, relative to that of the site file.
 func (p page) DomainDir() string {
 	if p.Domain != "" {
 		return filepath.Join(domainsDir, filepath.Base(p.Domain))
@@ -41,16 +41,16 @@ func (p page) DomainDir() string {
 	return filepath.Join(domainsDir, p.Name)
 }
 
-// RunsDir and ImageStore are on the filesystem that the nodes share.
+// RunsDir returns the folder of runs, on the filesystem that the nodes share.
 func (p page) RunsDir() string { return filepath.Join(p.Shared, "slurmgate", "runs") }
 
-// ImageStore is for the images, by digest.
+// ImageStore returns the folder of images, by digest, on the same filesystem.
 func (p page) ImageStore() string { return filepath.Join(p.Shared, "slurmgate", "images") }
 
 // OverSFTP reports whether files go by SFTP.
 func (p page) OverSFTP() bool { return p.Login != nil && p.Files == "sftp" }
 
-// Where names the host that was looked at.
+// Where names the host that was read.
 func (p page) Where() string {
 	if p.Login != nil {
 		return visible.Line(p.Login.Host)
@@ -58,7 +58,7 @@ func (p page) Where() string {
 	return "this host"
 }
 
-// There is where its mounts are.
+// There returns "there" if the mounts are on a login node, else "here".
 func (p page) There() string {
 	if p.Login != nil {
 		return "there"
@@ -66,7 +66,7 @@ func (p page) There() string {
 	return "here"
 }
 
-// folders are the commands that make the folders.
+// folders returns the commands that make the folders.
 func (p page) folders() []string {
 	state := fmt.Sprintf("install -d -m 700 -o %s %s", p.User, p.StateDir)
 	if !p.OverSFTP() {
@@ -76,7 +76,7 @@ func (p page) folders() []string {
 	return []string{state, p.Login.command(p.Key) + fmt.Sprintf(" install -d -m 700 %s %s", p.RunsDir(), p.ImageStore())}
 }
 
-// Socket is in the service's own folder, if that is there.
+// Socket returns the socket's path in the service's own folder, if that exists.
 func (p page) Socket() string {
 	if fi, err := os.Stat("/run/slurmgate"); err == nil && fi.IsDir() {
 		return "/run/slurmgate/gateway.sock"
@@ -84,7 +84,8 @@ func (p page) Socket() string {
 	return ""
 }
 
-// Service is the unit of the package, if this gateway's user is the package's user or that of the unit on this host.
+// Service returns the unit of the package, if this gateway's user is the package's user or that of the unit on this
+// host.
 func (p page) Service() string {
 	const unit = "slurmgate.service"
 	if p.User == serviceUser {
@@ -99,7 +100,7 @@ func (p page) Service() string {
 	return ""
 }
 
-// Grace is the time from TERM to KILL in seconds, less than Slurm gives.
+// Grace returns the time from TERM to KILL in seconds, shorter than Slurm's own.
 func (p page) Grace() int {
 	wait := p.Config().Seconds("KillWait")
 	if wait == 0 {
@@ -114,7 +115,7 @@ func (f Found) Config() run.ClusterConfig { return f.Slurm.Config.Value }
 // HasAccounts reports whether the user of the jobs may charge accounts by associations.
 func (p page) HasAccounts() bool { return len(p.own().Accounts) > 0 }
 
-// ChargesDefault reports whether the account of plans that name none is Slurm's default.
+// ChargesDefault reports whether plans without an account charge Slurm's default.
 func (p page) ChargesDefault() bool { return p.Charged.Name == p.own().Default }
 
 // RPCRate returns the RPCs a minute that slurmctld allows each user, by rl_enable, rl_refill_rate (2) and rl_refill_period (1 s); 0: it
@@ -135,16 +136,16 @@ func (p page) RPCRate() int {
 	return max(1, v["rl_refill_rate"]*60/v["rl_refill_period"])
 }
 
-// Rate is the budget of RPCs a minute where slurmctld limits them.
+// Rate returns the budget of RPCs a minute where slurmctld limits them.
 func (p page) Rate() int { return min(6000, max(1, p.RPCRate()*95/100)) }
 
-// Floor and Ceiling are the seconds between two queries there; a query costs two RPCs.
+// Floor returns the shortest time between two queries there, in seconds; a query costs two RPCs.
 func (p page) Floor() int { return min(3600, max(10, 240/p.Rate())) }
 
-// Ceiling is not below Floor.
+// Ceiling returns the longest time between two queries in seconds, at least Floor.
 func (p page) Ceiling() int { return max(60, p.Floor()) }
 
-// AllowedNames are the partitions that the policy lists.
+// AllowedNames returns the partitions that the policy lists.
 func (p page) AllowedNames() (names []string) {
 	for _, part := range p.allowed() {
 		names = append(names, part.Name)
@@ -152,7 +153,7 @@ func (p page) AllowedNames() (names []string) {
 	return names
 }
 
-// Accounts are those that the policy lists.
+// Accounts returns the accounts that the policy lists.
 func (p page) Accounts() []string {
 	names := []string{p.Charged.Name}
 	for _, a := range p.own().Accounts {
@@ -173,7 +174,8 @@ func (p page) Limited() bool {
 	return true
 }
 
-// MaxSeconds is the longest time limit of a program. The job's own is longer, by what it takes to verify image and inputs.
+// MaxSeconds returns the longest time limit of a program. The job's own limit is longer by the time to verify image
+// and inputs.
 func (p page) MaxSeconds() int {
 	if !p.Limited() {
 		return 7 * 24 * 3600
@@ -181,20 +183,20 @@ func (p page) MaxSeconds() int {
 	return max(60, p.most(func(c Choice) int { return int(c.MaxSeconds) })-allowance)
 }
 
-// allowance is the default of slurm.verify_allowance_seconds, and of the grace time beside it, rounded up.
+// allowance is the default of slurm.verify_allowance_seconds plus that of the grace time, rounded up.
 const allowance = 180
 
-// MaxCPUs, MaxMemMB and MaxGPUs are what the largest of the listed partitions' nodes have.
+// MaxCPUs returns the most CPUs of a node in the listed partitions.
 func (p page) MaxCPUs() int {
 	return min(plan.MaxCPUs, max(1, p.most(func(c Choice) int { return c.CPUs })))
 }
 
-// MaxMemMB is in MiB.
+// MaxMemMB returns the most memory of such a node in MiB.
 func (p page) MaxMemMB() int {
 	return min(plan.MaxMemMB, max(1, p.most(func(c Choice) int { return c.MemMB })))
 }
 
-// MaxGPUs is 0 where there are none.
+// MaxGPUs returns the most GPUs of such a node, 0 without GPUs.
 func (p page) MaxGPUs() int { return min(plan.MaxGPUs, p.most(func(c Choice) int { return c.GPUs })) }
 
 func (p page) most(of func(Choice) int) (n int) {
@@ -206,7 +208,8 @@ func (p page) most(of func(Choice) int) (n int) {
 	return n
 }
 
-// render fills a template. Words of Slurm's go into comments without line breaks, and into values quoted unless they are plain.
+// render fills a template. Slurm's texts become comments without line breaks, and values that are quoted unless they
+// are plain.
 func (p page) render(text string) (string, error) {
 	var b strings.Builder
 	t, err := template.New("").Funcs(template.FuncMap{"yaml": scalar, "comment": visible.Line, "list": func(words []string) string {
@@ -227,7 +230,8 @@ func (p page) render(text string) (string, error) {
 
 var plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9/_.+-]*$`)
 
-// scalar is a word as YAML. no, on and the like are quoted with everything else that YAML may read as something other than a text.
+// scalar writes a word as YAML. It quotes no, on and the like, and everything else that YAML may read as something
+// other than a text.
 func scalar(s string) string {
 	switch strings.ToLower(s) {
 	case "y", "n", "yes", "no", "on", "off", "true", "false", "null":
@@ -241,8 +245,8 @@ func scalar(s string) string {
 
 var topLevel = regexp.MustCompile(`(?m)^[A-Za-z_]+:`)
 
-// replaceSection puts a section of one YAML text into the place of the same section of another, and leaves the rest as it is, comments too.
-// Without one it goes to the end.
+// replaceSection replaces a section of one YAML text by the same section of another, and keeps the rest, including
+// comments. If the section is missing it is appended.
 func replaceSection(into, from, key string) string {
 	section := func(s string) (start, end int) {
 		start, end = len(s), len(s)

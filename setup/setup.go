@@ -1,11 +1,11 @@
-// Package setup writes the first site file and the first policy of a cluster, from what the cluster says about itself.
+// Package setup writes the first site file and the first policy of a cluster, from what it finds on the cluster.
 //
-// [Find] looks: at Slurm's partitions and the user's accounts, at the mounts of this host, and for Apptainer; with Asked.SSH it asks a
-// login node for all of that. [Files] makes the text of both files from that, each choice with a comment that says where it comes from,
-// and [Write] writes them and a copy of the domain, never over a file that exists. Both files are read by the packages that will read
-// them later before one of them is written.
+// [Find] reads Slurm's partitions and the user's accounts and the mounts of this host, and searches for Apptainer;
+// with Asked.SSH it does that on a login node. [Files] is the text of both files, each choice with a comment that
+// gives its source, and [Write] writes them and a copy of the domain, never over a file that exists. Before either
+// file is written, both are parsed by the packages that will read them later.
 //
-// Nouns: asked (what the admin said), found (what the host and Slurm say), choice.
+// Nouns: asked (the admin's options), found (the state of the host and of Slurm), choice.
 package setup
 
 import (
@@ -17,7 +17,7 @@ import (
 	"slurmgate/run"
 )
 
-// Asked is what the admin said. Empty fields are found out.
+// Asked holds the admin's options. Find determines the values of empty fields.
 type Asked struct {
 	Site     string // the site file to write
 	Shared   string // a folder on a filesystem that all nodes see under the same path
@@ -27,45 +27,46 @@ type Asked struct {
 	BinDir   string // of Slurm's commands
 	Conf     string // slurm.conf
 	Data     string // a folder that files are imported from
-	Domain   string // a domain's folder, to be copied beside the site file
+	Domain   string // a domain's folder, to be copied into the site file's folder
 
 	SSH        string   // [user@]host[:port] of a login node; empty: Slurm's commands are on this host
 	Jump       []string // hosts on the way to it, likewise
 	Key        string   // private key file
-	Agent      string   // socket of an SSH agent, instead of a key
+	Agent      string   // files; none: the one in the site file's folder, and this host's
 	KnownHosts []string // files; none: the one beside the site file, and this host's
 	Trust      []string // fingerprints of host keys that the admin has compared
 	Files      string   // with SSH: sftp (the default), or shared where this host mounts the cluster's filesystem
 }
 
-// Found is what the host and Slurm say, with what the admin said in its place.
+// Found is the state of the host and of Slurm, completed by the admin's options.
 type Found struct {
 	Asked
 	Name       string       // of the site
 	Release    string       // of sbatch, as printed, e.g. "slurm-wlm 24.11.5"
-	Slurm      run.Snapshot // what Slurm says of itself
+	Slurm      run.Snapshot // Slurm's configuration, partitions and accounts
 	Charged    run.Account  // the account of plans that name none
 	QOS        []string     // of the user's accounts
 	Filesystem string       // of Shared
 	Mounts     []string     // of network filesystems
 	State      string       // filesystem of StateDir
 	Apptainer  string       // path, or
-	Module     string       // the environment module it comes with
+	Module     string       // the environment module that provides it
 	ModuleInit string       // the file that defines "module"
 	Version    string       // of Apptainer, as printed
 	Partitions []Choice     // each with the reason to list it or not
-	Charger    string       // the user whose jobs they are
+	Charger    string       // the user who owns the jobs
 	Login      *Login       // the login node; nil: this host
 }
 
-// Choice is a partition and why the policy allows it or not.
+// Choice is a partition and the reason why the policy lists it or not.
 type Choice struct {
 	run.Partition
 	Allowed bool
 	Why     string
 }
 
-// Default is the partition of plans that name none: Slurm's own default where it may be used, else the first that may.
+// Default returns the partition of plans that name none: Slurm's default if it is allowed, else the first allowed
+// one.
 func (f Found) Default() run.Partition {
 	allowed := f.allowed()
 	if i := slices.IndexFunc(allowed, func(p run.Partition) bool { return p.Default }); i >= 0 {
@@ -83,7 +84,8 @@ func (f Found) allowed() (list []run.Partition) {
 	return list
 }
 
-// Find looks. What cannot be found out, and the admin has to say, is a Validation fault with a problem for each option.
+// Find reads the host and the cluster. If the admin must set options it returns a Validation fault with a problem for
+// each.
 func Find(ctx context.Context, a Asked) (f Found, err error) {
 	f.Asked = a
 	var problems []fault.Problem

@@ -14,7 +14,7 @@ import (
 	"slurmgate/site"
 )
 
-// cluster is what the commands of a Slurm print.
+// cluster is the output of a Slurm's commands.
 type cluster struct {
 	config     []string // beside ClusterName
 	partitions []string
@@ -44,11 +44,11 @@ func (c cluster) install(t *testing.T) string {
 	write("sbatch", say("slurm 24.11.5"))
 	write("scontrol", "case \"$*\" in *config*)\n"+say(append(c.config, "ClusterName = Alpha")...)+";;\n*)\n"+say(c.partitions...)+";; esac\n")
 	write("sinfo", say(c.nodes...))
-	write("sacctmgr", "sed \"s/^/$5|/\""+strings.TrimPrefix(say(c.assoc...), "cat")) // of the user that is asked about
+	write("sacctmgr", "sed \"s/^/$5|/\""+strings.TrimPrefix(say(c.assoc...), "cat")) // of the requested user
 	return dir
 }
 
-// compose looks at the cluster and makes the files.
+// compose reads the cluster and returns the files.
 func compose(t *testing.T, c cluster, change func(*setup.Asked)) (setup.Found, setup.Files, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,7 +86,7 @@ func read(t *testing.T, c cluster, change func(*setup.Asked)) (*site.Site, *poli
 	return s, p
 }
 
-// What the cluster says is in the files, and the files load. proves OPS-01
+// The files contain the cluster's values, and they load. proves OPS-01
 func TestFilesOfClusters(t *testing.T) {
 	part := func(name, more string) string {
 		return "PartitionName=" + name + " AllowGroups=ALL AllowAccounts=ALL Default=NO Hidden=NO MaxTime=01:00:00 RootOnly=NO State=UP " + more
@@ -154,7 +154,7 @@ func TestFilesOfClusters(t *testing.T) {
 	}
 }
 
-// A domain is copied, and its policy is its own but for what concerns Slurm.
+// A domain is copied, and keeps its policy except for what concerns Slurm.
 func TestDomainIsCopied(t *testing.T) {
 	_, p := read(t, ordinary(), func(a *setup.Asked) { a.Domain = "../domains/genomics" })
 	if got := fmt.Sprint(*p.Slurm.Partitions, p.Limits.PreviewLines, p.EquivalentRuns); got != "[batch] 200submit" {
@@ -162,7 +162,7 @@ func TestDomainIsCopied(t *testing.T) {
 	}
 }
 
-// Everything that the admin has to say is named at once, and nothing is written.
+// All missing options are reported together, and nothing is written.
 func TestWhatIsMissing(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -201,7 +201,7 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Nothing is overwritten, and what cannot be finished leaves nothing.
+// No file is overwritten, and a failed write leaves nothing.
 func TestWriteReplacesNothing(t *testing.T) {
 	found, files, err := compose(t, ordinary(), nil)
 	must(t, err)

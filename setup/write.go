@@ -14,17 +14,17 @@ import (
 	"slurmgate/site"
 )
 
-// Files are what [Write] writes.
+// Files holds what [Write] writes.
 type Files struct {
 	Site     string   // text of the site file
 	Policy   string   // text of the domain's policies.yaml
 	Manifest string   // text of the manifest of a new domain; empty: the domain is copied
 	Domain   string   // the domain's folder, absolute
-	Commands []string // that make the folders
-	Open     []string // what the admin still has to decide
+	Commands []string // commands that make the folders
+	Open     []string // decisions that the admin still has to make
 }
 
-// Compose makes the files, and has them read by those who will read them.
+// Compose returns the files, after parsing them with the packages that will read them.
 func Compose(f Found, now time.Time) (out Files, err error) {
 	p := page{f, now.UTC().Format(time.DateOnly)}
 	if out.Site, err = p.render(siteText); err != nil {
@@ -57,7 +57,7 @@ func Compose(f Found, now time.Time) (out Files, err error) {
 	return out, nil
 }
 
-// domainID is the site's name in the form of a domain's id.
+// domainID returns the site's name in the form of a domain's id.
 func domainID(name string) string {
 	if name[0] < 'a' {
 		return "site-" + name
@@ -65,7 +65,7 @@ func domainID(name string) string {
 	return name
 }
 
-// Write writes the files, or nothing. It never replaces one.
+// Write writes all files, or nothing. It never replaces a file.
 func Write(f Found, files Files) (err error) {
 	for _, path := range []string{f.Site, files.Domain} {
 		if _, err := os.Lstat(path); err == nil {

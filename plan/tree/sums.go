@@ -8,11 +8,12 @@ import (
 	"slurmgate/plan"
 )
 
-// StatePrefix begins the state of a directory that lies in place; a SHA-256 of its listing follows.
+// StatePrefix starts the state of a directory in place; a SHA-256 of its listing follows.
 const StatePrefix = "tree "
 
-// ParseSums reads what the script that hashes a folder where it lies prints: a line of SHA-256, size and path for each file, and then the
-// folder's state. A path that a directory artifact cannot have is a fault that names it below folder.
+// ParseSums reads the output of the script that hashes a folder in place: a line of SHA-256, size and path for each
+// file, and then the folder's state. A path that a directory artifact cannot have is a fault that names it below
+// folder.
 func ParseSums(text, folder string) (list []File, state string, err error) {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if state = lines[len(lines)-1]; !strings.HasPrefix(state, StatePrefix) || !plan.IsSHA256(state[len(StatePrefix):]) {
@@ -31,7 +32,7 @@ func ParseSums(text, folder string) (list []File, state string, err error) {
 	return list, state, nil
 }
 
-// ParseSum1 reads the line of one file, whatever its path is.
+// ParseSum1 reads the line of one file. It does not check the path.
 func ParseSum1(line string) (f File, ok bool) {
 	words := strings.SplitN(line, " ", 3)
 	if len(words) != 3 || !plan.IsSHA256(words[0]) {
@@ -41,12 +42,12 @@ func ParseSum1(line string) (f File, ok bool) {
 	return File{SHA256: words[0], Size: size, Path: words[2]}, err == nil && size >= 0 && words[2] != ""
 }
 
-// SumLine is the line of one file.
+// SumLine returns the line of one file.
 func SumLine(f File) string {
 	return f.SHA256 + " " + strconv.FormatInt(f.Size, 10) + " " + f.Path + "\n"
 }
 
-// ParseSum reads what that script prints of one file: its SHA-256 and its state, which has its size in bytes.
+// ParseSum reads the output of that script for one file: its SHA-256 and its state, which contains its size in bytes.
 func ParseSum(text, path string) (sha256, state string, size int64, err error) {
 	lines := strings.Split(text, "\n")
 	if len(lines) != 3 || !plan.IsSHA256(lines[0]) || lines[2] != "" {
@@ -63,7 +64,7 @@ func ParseSum(text, path string) (sha256, state string, size int64, err error) {
 	return lines[0], lines[1], size, nil
 }
 
-// HalfSums is the fault of an answer about files in place that was cut.
+// HalfSums returns the fault of a truncated answer about files in place.
 func HalfSums(path string) error {
 	return fault.New(fault.Transport, "far_shell", "hashing "+path+" on the cluster gave half an answer")
 }

@@ -13,13 +13,13 @@ import (
 	"slurmgate/fault"
 )
 
-// A directory artifact travels as a tar file: regular files and nothing else, in the order of the manifest, without owner and time. So the
-// same artifact gives the same tar file.
+// A directory artifact is transferred as a tar file: only regular files, in the order of the manifest, without owner
+// and time. So the same artifact gives the same tar file.
 
 // TarWriter writes a directory as a tar file.
 type TarWriter struct{ w *tar.Writer }
 
-// NewTarWriter begins a tar file.
+// NewTarWriter starts a tar file.
 func NewTarWriter(w io.Writer) *TarWriter { return &TarWriter{tar.NewWriter(w)} }
 
 // Add writes a file of size bytes.
@@ -51,8 +51,8 @@ func WriteTar(w io.Writer, manifest io.Reader, open func(sha256 string) (io.Read
 	return t.Close()
 }
 
-// ReadTar calls f with every file of a tar file, which may have its own order, and folders. Anything that is neither a file nor a folder is
-// a Validation fault with code directory_entry, and so is a name that a directory artifact cannot have.
+// ReadTar calls f with every file of a tar file, in its own order; folders are skipped. Any other entry, and a name
+// that a directory artifact cannot have, is a Validation fault with code directory_entry.
 func ReadTar(r io.Reader, f func(path string, size int64, r io.Reader) error) error {
 	end := &ending{Reader: r}
 	t := tar.NewReader(end)
@@ -84,13 +84,13 @@ func ReadTar(r io.Reader, f func(path string, size int64, r io.Reader) error) er
 	}
 }
 
-// ending remembers the last bytes that were read: a tar file that was cut between two files has no end mark.
+// ending stores the last bytes read: a tar file that was cut between two files has no end mark.
 type ending struct {
 	io.Reader
 	tail []byte
 }
 
-const endMark = 2 * 512 // bytes, all of them zero
+const endMark = 2 * 512 // zero bytes
 
 func (e *ending) Read(p []byte) (int, error) {
 	n, err := e.Reader.Read(p)
@@ -109,14 +109,14 @@ func notTar(err error) error {
 		WithNext("send it again, as a tar file that is not compressed")
 }
 
-// Entry is the fault about something that cannot be in a directory artifact.
+// Entry returns the fault about something that cannot be in a directory artifact.
 func Entry(name, why string) error {
 	return fault.Invalid("", fault.Problem{Code: "IMPORT-ENTRY", Field: "path",
 		Rule: "folders and plain files, with names of visible characters without backslashes and doubled blanks",
 		Msg:  fault.Quote(name, 200) + " " + why, Hint: "rename or remove it, or pack the directory into one file"})
 }
 
-// TooMany is the fault about a directory with more files than an artifact has.
+// TooMany returns the fault about a directory with more files than an artifact may have.
 func TooMany() error {
 	return fault.Invalid("", fault.Problem{Code: "IMPORT-FILES", Field: "path", Rule: fmt.Sprintf("at most %d files", MaxFiles),
 		Msg: "the directory has more files", Hint: "import parts of it, or pack it into one file"})

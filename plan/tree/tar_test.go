@@ -13,7 +13,7 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// A directory is the same tar file each time, and comes back from it.
+// A directory gives the same tar file each time, and can be restored from it.
 func TestTar(t *testing.T) {
 	files, objects := map[string]string{"a": "one", "b/c": "", "b/d e": "three"}, map[string]string{}
 	var list bytes.Buffer
@@ -73,7 +73,7 @@ func TestTar(t *testing.T) {
 	}
 }
 
-// Whatever a tar file says, its files have paths that a directory artifact can have, and as many bytes as are there.
+// The files read from any tar file have paths that a directory artifact can have, and their stated number of bytes.
 func FuzzReadTar(f *testing.F) {
 	for _, h := range []tar.Header{
 		{Name: "a/b", Typeflag: tar.TypeReg, Size: 3}, {Name: "../x", Typeflag: tar.TypeReg}, {Name: "./a", Typeflag: tar.TypeReg},

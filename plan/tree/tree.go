@@ -4,9 +4,9 @@
 //	slurmgate-directory 1
 //	<64 hex> <bytes> <path>        one line for each file, each path once
 //
-// Paths are relative and of the characters a plan's paths have. They are in the order of a walk that takes the names in each folder sorted
-// by their bytes, so the same files give the same manifest. Folders are there by their files: an empty one leaves no line. A manifest is
-// read as a stream, and one that breaks any of this is refused.
+// Paths are relative and have the characters of a plan's paths. They are in the order of a walk that takes the names
+// in each folder sorted by their bytes, so the same files give the same manifest. Folders appear only through their
+// files: an empty one has no line. A manifest is read as a stream, and one that breaks any of these rules is refused.
 package tree
 
 import (
@@ -34,7 +34,7 @@ const header = "slurmgate-directory 1\n"
 // maxLine bounds a line in bytes: checksum, size, path, two blanks and the newline.
 const maxLine = 64 + 1 + 19 + 1 + plan.MaxRelPath + 1
 
-// Code is that of the fault about a manifest that is none.
+// Code is the code of the fault about an invalid manifest.
 const Code = "directory_manifest"
 
 // File is one file of a directory.
@@ -44,14 +44,14 @@ type File struct {
 	Path   string // relative
 }
 
-// Sum is what a directory has in all.
+// Sum is the total of a directory.
 type Sum struct {
 	Files int
 	Bytes int64 // of the files
 }
 
-// CheckPath reports what is wrong with the path of a file in a directory; "" if nothing. It is what a path of a plan is, at most MaxDepth
-// parts deep.
+// CheckPath reports what is wrong with the path of a file in a directory; "" if nothing. The rules are those of a
+// plan's paths, with at most MaxDepth parts.
 func CheckPath(path string) string {
 	const below = "in"
 	if msg := plan.CheckRelPath(below+"/"+path, below); msg != "" {
@@ -63,7 +63,8 @@ func CheckPath(path string) string {
 	return ""
 }
 
-// Compare is the order of paths in a manifest: part by part. A folder's files directly follow the place of a file of its name.
+// Compare orders paths as in a manifest: part by part. A folder's files directly follow the place of a file with its
+// name.
 func Compare(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		switch x, y := a[i], b[i]; {
@@ -81,7 +82,7 @@ func Compare(a, b string) int {
 	return len(a) - len(b)
 }
 
-// order checks each file against the one before it.
+// order checks each file against the previous one.
 type order struct {
 	last string
 	sum  Sum
@@ -119,7 +120,7 @@ type Writer struct {
 	order order
 }
 
-// NewWriter begins a manifest.
+// NewWriter starts a manifest.
 func NewWriter(w io.Writer) *Writer {
 	b := bufio.NewWriterSize(w, 64<<10)
 	_, _ = b.WriteString(header) // its error comes again with the next write
@@ -138,7 +139,7 @@ func (w *Writer) Add(f File) error {
 	return err
 }
 
-// Close ends the manifest and returns what the directory has in all. A directory without a file has none.
+// Close ends the manifest and returns the total. A directory without a file is an error.
 func (w *Writer) Close() (Sum, error) {
 	if w.order.sum.Files == 0 {
 		return Sum{}, broken(errNoFile)
@@ -158,7 +159,8 @@ type Reader struct {
 // NewReader reads a manifest from the start of r.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// Next returns the next file; io.EOF after the last. A Validation fault with [Code]: it is not a manifest. Errors of the reader pass.
+// Next returns the next file; io.EOF after the last. A Validation fault with [Code] means that the text is not a
+// manifest. Errors of the reader are returned unchanged.
 func (r *Reader) Next() (File, error) {
 	if !r.begun {
 		line, err := r.line()
@@ -187,10 +189,10 @@ func (r *Reader) Next() (File, error) {
 	return f, nil
 }
 
-// Sum is what was read so far.
+// Sum returns the total of what was read so far.
 func (r *Reader) Sum() Sum { return r.order.sum }
 
-// line is the next line without its newline, valid until the next call.
+// line returns the next line without its newline, valid until the next call.
 func (r *Reader) line() ([]byte, error) {
 	line, err := r.r.ReadSlice('\n')
 	switch {
@@ -215,7 +217,7 @@ func parse(line []byte) (f File, err error) {
 	return f, nil
 }
 
-// Each calls f with every file of a manifest, and returns what it has in all.
+// Each calls f with every file of a manifest, and returns the total.
 func Each(r io.Reader, f func(File) error) (Sum, error) {
 	read := NewReader(r)
 	for {
@@ -232,7 +234,8 @@ func Each(r io.Reader, f func(File) error) (Sum, error) {
 	}
 }
 
-// Inputs are the files of an input that is a directory, as inputs of their own below its place: what is staged, pinned and verified.
+// Inputs returns the files of an input that is a directory, as separate inputs below its place: what is staged,
+// pinned and verified.
 func Inputs(in plan.Input, manifest io.Reader) (list []plan.Input, err error) {
 	_, err = Each(manifest, func(f File) error {
 		at := in.DestRelpath + "/" + f.Path

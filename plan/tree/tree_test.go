@@ -52,7 +52,7 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// A hostile manifest is refused, whatever is wrong with it.
+// A hostile manifest of any kind is refused.
 //
 // proves DATA-02
 func TestHostileManifests(t *testing.T) {
@@ -100,7 +100,7 @@ func TestHostileManifests(t *testing.T) {
 	}
 }
 
-// What is read is written again as it was, and safe to join to a folder.
+// A manifest that was read is written again unchanged, and its paths are safe to join to a folder.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(head + line("1", "a") + line("2", "b/c")))
 	f.Add([]byte(head + line("1", "../a")))
