@@ -64,14 +64,14 @@ func TestIdentities(t *testing.T) {
 	p, err := a.Bearer(t.Context(), issuer.token(t, jose.RS256, "r", issuer.rsa, issuer.claims(set("sub", "bob"), set("groups", "none"),
 		set("scope", "none"))))
 	if err != nil || p.ID != "" || book.asked != 4 {
-		t.Errorf("%+v %v, asked %d times", p, err, book.asked)
+		t.Errorf("Bearer of a subject without a grant: id %q, %v, after %d requests for ids; want no id and 4 requests", p.ID, err, book.asked)
 	}
 	tok, text := NewToken("bot", Grant{}, me, now.Add(time.Hour))
 	tok.PrincipalID = "prn_T"
 	b := New(Config{Tokens: shelf{tok.ID: tok}, Now: func() time.Time { return now }})
 	if p, err := b.Bearer(t.Context(), text); err != nil || p.ID != "prn_T" || tok.MadeBy != me.ID ||
 		tok.CreatedBy != me.Name {
-		t.Errorf("%+v of %+v: %v", p, tok, err)
+		t.Errorf("Bearer of a token: id %q, %v; created by %s %s, want prn_T by %s %s", p.ID, err, tok.MadeBy, tok.CreatedBy, me.ID, me.Name)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestAUserIDChangesHands(t *testing.T) {
 		{nameCheck, "", true}, {nameCheck, "Alice", false}} {
 		now, names[1001] = now.Add(step.after), step.name
 		if _, err := a.Peer(1001); (err == nil) != step.ok || err != nil && !fault.Is(err, fault.Auth) {
-			t.Errorf("%+v: %v", step, err)
+			t.Errorf("Peer(1001) %v later, as %q: %v, want success: %t", step.after, step.name, err, step.ok)
 		}
 		names[os.Geteuid()], names[0] = "other", "other"
 		for _, uid := range []int{os.Geteuid(), 0} {
@@ -175,7 +175,8 @@ func TestTokens(t *testing.T) {
 	s[tok.ID] = tok
 	if strings.Contains(fmt.Sprintf("%+v", tok), text[21:]) || len(tok.SecretSHA256) != 64 || !tokenForm.MatchString(text) ||
 		gate.Scrub("x "+text+" y") != "x "+gate.Redacted+" y" {
-		t.Errorf("%+v of %s", tok, text)
+		t.Errorf("NewToken: a hash of %d characters, want 64; the text must match %v, be scrubbed, and not be in the token",
+			len(tok.SecretSHA256), tokenForm)
 	}
 	p, err := a.Bearer(t.Context(), text)
 	if err != nil || p.Name != "token:bot" || p.Method != gate.ByToken || !p.CanSomewhere(gate.CapRead) || p.CanSomewhere(gate.CapSlurm) ||

@@ -72,15 +72,15 @@ func TestAgain(t *testing.T) {
 		}
 		alice, carol := was(1001), was(1003)
 		if p, err := a.Again(t.Context(), alice); err != nil || p.ID != alice.ID || !p.Can(gate.CapSlurm, "proj_gpu") {
-			t.Errorf("%+v %v", p, err)
+			t.Errorf("Again(alice): id %s, rights %v, %v; want %s with slurm on proj_gpu", p.ID, p.Rights, err, alice.ID)
 		}
 		d.set(func() { d.in["alice"], d.in["carol"] = []int{500}, nil })
 		time.Sleep(memberFresh)
 		if p, err := a.Again(t.Context(), alice); err != nil || p.Can(gate.CapSlurm, "proj_gpu") || !p.Can(gate.CapRead, "proj_lab") {
-			t.Errorf("%+v %v", p, err)
+			t.Errorf("Again(alice) after she left the group: rights %v, %v; want read on proj_lab and no slurm on proj_gpu", p.Rights, err)
 		}
 		if p, err := a.Again(t.Context(), carol); err != nil || p.Can(gate.CapRead, "proj_lab") || !p.Can(gate.CapImport, "proj_own") {
-			t.Errorf("%+v %v", p, err)
+			t.Errorf("Again(carol) after she left the group: rights %v, %v; want import on proj_own and no read on proj_lab", p.Rights, err)
 		}
 		d.set(func() { d.in["alice"] = nil })
 		time.Sleep(memberFresh)
@@ -101,7 +101,7 @@ func TestAgain(t *testing.T) {
 	}
 	for _, p := range []gate.Principal{{Name: "token:ci", Method: gate.ByToken}, {Name: "user:svc", Method: gate.ByPeer, Owner: true}} {
 		if got, err := a.Again(t.Context(), p); err != nil || got.Name != p.Name {
-			t.Errorf("%+v %v", got, err)
+			t.Errorf("Again(%s): %s, %v; want the same principal", p.Name, got.Name, err)
 		}
 	}
 }

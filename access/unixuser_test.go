@@ -122,11 +122,11 @@ func TestUnixUsers(t *testing.T) {
 			got = fault.CodeOf(err)
 			e, _ := errors.AsType[*fault.Error](err)
 			if e == nil || e.Kind != fault.Policy || !strings.Contains(e.Msg+e.Next, x.part) {
-				t.Errorf("%+v: %v, want %q in it", x.who, err, x.part)
+				t.Errorf("Of(%s) with Unix user %q: %v, want %q in the message", x.who.Name, x.who.UnixUser, err, x.part)
 			}
 		}
 		if got != x.want {
-			t.Errorf("%+v: %s, want %s (%v)", x.who, got, x.want, err)
+			t.Errorf("Of(%s) with Unix user %q = %s (%v), want %s", x.who.Name, x.who.UnixUser, got, err, x.want)
 		}
 	}
 }

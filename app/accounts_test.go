@@ -158,11 +158,11 @@ func TestAssociationsChangeNoIdentity(t *testing.T) {
 		call.Rights = gate.RightsOf([]string{gate.CapGateway, gate.CapSlurm}, []string{plan.ProjectID("demo")})
 		res := g.Gate.Call(t.Context(), call, request(t, x, map[string]any{"run_id": a.RunID, "after_attempt": 1}, false))
 		if denied := res.Error != nil && res.Error.Code == "account_denied"; denied != (accounts == site.AccountsByAssociations) {
-			t.Errorf("%s: %+v", accounts, res.Error)
+			t.Errorf("slurm.accounts %s: bob's retry ended with %+v", accounts, res.Error)
 		}
 	}
 	if len(slices.Compact(ids)) != 1 {
-		t.Errorf("the runs %v", ids)
+		t.Errorf("the runs are %v, want one", ids)
 	}
 }
 
@@ -230,6 +230,6 @@ func TestTokenForAUnixUser(t *testing.T) {
 		}
 	}
 	if res := g.calls(t, boss, "token.list", `{}`, ""); strings.Count(string(res.Result), `"unix_user":"alice"`) != 1 {
-		t.Errorf("%s", res.Result)
+		t.Errorf("token.list returned %s, want one token of alice", res.Result)
 	}
 }

@@ -105,10 +105,10 @@ func TestApprovalOfARevokedToken(t *testing.T) {
 	}
 	for _, a := range []gate.Approval{first, second} {
 		if code := g.answers(t, boss, a, true); code != "requester_gone" {
-			t.Error(code)
+			t.Errorf("approving the request of %s ended with %q, want requester_gone", a.Principal, code)
 		}
 		if code := g.answers(t, boss, a, false); code != "" {
-			t.Error(code)
+			t.Errorf("denying the request of %s ended with %q, want success", a.Principal, code)
 		}
 	}
 }
@@ -125,17 +125,17 @@ func TestApprovalsOfAProject(t *testing.T) {
 	var list ApprovalList
 	g.says(t, gate.Caller{Principal: bob, Transport: gate.Local}, "approval.list", map[string]any{"all": true}, "", &list)
 	if list.Total != 1 || len(list.Approvals) != 1 || list.Approvals[0].ID != mine.ID || list.Snapshot.Approvals != 1 {
-		t.Errorf("%+v", list)
+		t.Errorf("approval.list of bob: %d approvals, %d in the snapshot; want only %s", list.Total, list.Snapshot.Approvals, mine.ID)
 	}
 	for _, a := range []gate.Approval{theirs, all, {ID: "apr_" + strings.Repeat("A", 26)}} {
 		for _, approve := range []bool{true, false} {
 			if code := g.answers(t, bob, a, approve); code != "approval_not_found" {
-				t.Errorf("%+v: %q", a, code)
+				t.Errorf("answering %s (approve %t) ended with %q, want approval_not_found", a.ID, approve, code)
 			}
 		}
 	}
 	if code := g.answers(t, bob, mine, true); code != "" {
-		t.Error(code)
+		t.Errorf("approving %s ended with %q, want success", mine.ID, code)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestApprovalIsBoundToWhatRuns(t *testing.T) {
 		var list ApprovalList
 		g.says(t, gate.Caller{Principal: gate.Process().Principal, Transport: gate.Local}, "approval.list", map[string]any{}, "", &list)
 		if res.OK || res.Error.Code != "consent_required" || len(list.Approvals) != 1 {
-			t.Fatalf("%+v %s, waiting: %+v", res.Error, res.Result, list.Approvals)
+			t.Fatalf("the call ended with %+v and %s, and %d requests; want consent_required and one", res.Error, res.Result, len(list.Approvals))
 		}
 		last = list.Approvals[0]
 		return res.Error.Message
@@ -222,27 +222,27 @@ func TestApprovalIsBoundToWhatRuns(t *testing.T) {
 			before = last
 			if message := asked(t, g); !strings.Contains(message, x.says) || !strings.Contains(message, before.ID) || last.Replaces == nil ||
 				*last.Replaces != before.ID || last.ID == before.ID {
-				t.Errorf("%s, %+v", message, last)
+				t.Errorf("%q for request %s, which replaces %v; want %q and a new request for %s", message, last.ID, last.Replaces, x.says, before.ID)
 			}
 			if runs := g.runIDs(t); len(runs) != 1 { // the run of the fixture
-				t.Error(runs)
+				t.Errorf("the runs are %v, want only that of the fixture", runs)
 			}
 		})
 		in(name+" back", was, func(t *testing.T, g *Gateway) { // a void approval stays void
 			changed := last
 			if x.now.digest+x.now.version != was.digest+was.version { // the approver would not get what is shown
 				if code := g.answers(t, gate.Process().Principal, changed, true); code != "approval_void" {
-					t.Error(code)
+					t.Errorf("approving a changed call ended with %q, want approval_void", code)
 				}
 			}
 			asked(t, g)
 			for _, void := range []gate.Approval{before, changed} {
 				if a, err := g.Ledger.Approval(t.Context(), void.ID); err != nil || a.UsesLeft != 0 || last.ID == void.ID {
-					t.Errorf("%+v %v", a, err)
+					t.Errorf("the void approval %s has %d uses left (%v), the last one is %s", void.ID, a.UsesLeft, err, last.ID)
 				}
 			}
 			if code := g.answers(t, gate.Process().Principal, changed, true); code != "approval_answered" && code != "approval_void" {
-				t.Error(code)
+				t.Errorf("answering the replaced request ended with %q", code)
 			}
 			approved(t, g)
 		})
@@ -252,7 +252,7 @@ func TestApprovalIsBoundToWhatRuns(t *testing.T) {
 			t.Errorf("the call ended with %+v, want success", res.Error)
 		}
 		if res := call(t, g); res.OK { // once
-			t.Errorf("%s", res.Result)
+			t.Errorf("a second call under one approval returned %s, want a refusal", res.Result)
 		}
 	})
 }

@@ -85,7 +85,7 @@ func TestSheetMistakes(t *testing.T) {
 			got = append(got, p.Field+": "+p.Msg)
 		}
 		if len(got) != len(want) {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("the problems of %q are %v, want %d", text, got, len(want))
 			continue
 		}
 		for i := range want {
@@ -106,7 +106,7 @@ func FuzzSheet(f *testing.F) {
 		}
 		rows, problems := s.requests(sheetTool().Place, nil)
 		if len(rows) == 0 && problems.n == 0 {
-			t.Error("neither rows nor problems")
+			t.Error("a sheet gives neither rows nor problems")
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestBatch(t *testing.T) {
 	args := map[string]any{"tool_id": "seqkit.stats", "name": "b1", "sheet": sheet}
 	var first, again BatchStarted
 	if err := g.callBatch(t, "batch.run", args, &first); err != nil || first.Rows != 4 || first.Existed {
-		t.Fatalf("%+v %+v", err, first)
+		t.Fatalf("batch.run: %d rows, replayed %t, %+v; want 4 new rows", first.Rows, first.Existed, err)
 	}
 	if n := len(g.runIDs(t)); n != 0 {
 		t.Errorf("%d runs before the gateway takes the rows up", n)
@@ -164,24 +164,24 @@ func TestBatch(t *testing.T) {
 	defer g.StopLoop()
 	g.settle(t)
 	if n := len(g.runIDs(t)); n != 3 {
-		t.Errorf("%d runs", n)
+		t.Errorf("%d runs after the rows are submitted, want 3", n)
 	}
 	if err := g.callBatch(t, "batch.run", args, &again); err != nil || !again.Existed || again.BatchID != first.BatchID {
-		t.Errorf("%+v %+v", err, again)
+		t.Errorf("the same batch.run: batch %s, replayed %t, %+v; want %s again", again.BatchID, again.Existed, err, first.BatchID)
 	}
 	args["sheet"] = sheet + "E," + ids[3] + ",\n"
 	if err := g.callBatch(t, "batch.run", args, &again); err == nil || err.Code != "batch_name_taken" {
-		t.Errorf("%+v", err)
+		t.Errorf("batch.run of another sheet with the name ended with %+v, want batch_name_taken", err)
 	}
 	if err := g.callBatch(t, "batch.run", map[string]any{"tool_id": "seqkit.stats", "name": "b2",
 		"sheet": "sample,reads\nZ," + ids[2] + "\n"}, &again); err != nil {
-		t.Fatalf("%+v", err)
+		t.Fatalf("batch.run of b2 ended with %+v", err)
 	}
 	g.settle(t)
 	var status BatchStatusAnswer
 	if err := g.callBatch(t, "batch.status", map[string]any{"batch": "b1"}, &status); err != nil || status.Counts["queued"] != 4 ||
 		status.Over {
-		t.Errorf("%+v %+v", err, status)
+		t.Errorf("batch.status of b1: rows %v, ended %t, %+v; want 4 queued", status.Counts, status.Over, err)
 	}
 	for want, f := range map[string]map[string]any{"1": {"sample": "A"}, "2": {"tag": "x"}, "3": {"batch": "b1"},
 		"1 ": {"batch": "b1", "tag": "y", "sample": "B"}, "0": {"sample": "E"}} {
@@ -193,7 +193,7 @@ func TestBatch(t *testing.T) {
 	var changed BatchChanged
 	if err := g.callBatch(t, "batch.cancel", map[string]any{"batch": "b1"}, &changed); err != nil || changed.Changed != 3 ||
 		!strings.Contains(changed.Message, "those of 1 rows go on") {
-		t.Errorf("%+v %+v", err, changed)
+		t.Errorf("batch.cancel of b1: %d rows changed, %q, %+v; want 3 and a row that continues", changed.Changed, changed.Message, err)
 	}
 }
 
@@ -207,32 +207,32 @@ func TestBatchRows(t *testing.T) {
 	if err := g.callBatch(t, "batch.run", map[string]any{"tool_id": "seqkit.stats", "name": "b",
 		"sheet": "sample,reads\nA," + ids[0] + "\nB," + ids[1] +
 			"\n"}, &began); err != nil {
-		t.Fatalf("%+v", err)
+		t.Fatalf("batch.run ended with %+v", err)
 	}
 	rows, err := g.Ledger.BatchTodo(t.Context(), 10, nil)
 	if err != nil || len(rows) != 2 {
-		t.Fatalf("%v %v", rows, err)
+		t.Fatalf("%d rows to submit, %v; want 2", len(rows), err)
 	}
 	must(t, g.Ledger.RowRefused(t.Context(), rows[0], "capability_denied", "no"))
 	var status BatchStatusAnswer
 	if err := g.callBatch(t, "batch.status", map[string]any{"batch": began.BatchID}, &status); err != nil || status.Counts["refused"] != 1 ||
 		len(status.Causes) != 1 || status.Causes[0].Cause != "capability_denied" || !slices.Equal(status.Causes[0].Samples, []string{"A"}) {
-		t.Errorf("%+v %+v", err, status)
+		t.Errorf("batch.status: rows %v, causes %+v, %+v; want one refused for capability_denied", status.Counts, status.Causes, err)
 	}
 	var changed BatchChanged
 	if err := g.callBatch(t, "batch.retry", map[string]any{"batch": "b"}, &changed); err != nil || changed.Changed != 1 {
-		t.Errorf("%+v %+v", err, changed)
+		t.Errorf("batch.retry: %d rows changed, %+v; want 1", changed.Changed, err)
 	}
 	g.StartLoop(t.Context())
 	defer g.StopLoop()
 	g.settle(t)
 	if n := len(g.runIDs(t)); n != 2 {
-		t.Errorf("%d runs", n)
+		t.Errorf("%d runs after the retry, want 2", n)
 	}
 	if err := g.callBatch(t, "batch.run", map[string]any{"tool_id": "seqkit.stats", "name": "c",
 		"sheet": "sample,reads\nA,art_00000000000000000000000000\nB," + ids[0] + "\nC,art_00000000000000000000000001\n"}, &began); err == nil ||
 		strings.Count(fmt.Sprint(err.Details["problems"]), "row ") < 2 {
-		t.Errorf("%+v", err)
+		t.Errorf("batch.run with two unknown artifacts ended with %+v, want both rows in the problems", err)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestBatchRightsAreAskedAgain(t *testing.T) {
 		t.Helper()
 		if err := g.callBatch(t, "batch.run", map[string]any{"tool_id": "seqkit.stats", "name": name, "sheet": "sample,reads\nA," + id + "\n"},
 			&began); err != nil {
-			t.Fatalf("%+v", err)
+			t.Fatalf("batch.run of %s ended with %+v", name, err)
 		}
 		if _, err := g.turn(t.Context()); err != nil {
 			t.Fatal(err)
@@ -267,23 +267,24 @@ func TestBatchRightsAreAskedAgain(t *testing.T) {
 		return rows[0]
 	}
 	if r := row(start("narrowed", ids[0])); r.State != "refused" || r.Code != "capability_denied" || r.RunID != "" {
-		t.Errorf("%+v", r)
+		t.Errorf("a row after rights were lost: state %s, code %s, run %q; want refused, capability_denied, no run", r.State, r.Code, r.RunID)
 	}
 	g.Again = func(context.Context, gate.Principal) (gate.Principal, error) {
 		return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", "this gateway does not know user id 7")
 	}
 	if r := row(start("left", ids[1])); r.State != "refused" || r.Code != "unauthenticated" {
-		t.Errorf("%+v", r)
+		t.Errorf("a row of an unknown user: state %s, code %s; want refused, unauthenticated", r.State, r.Code)
 	}
 	g.Again = func(context.Context, gate.Principal) (gate.Principal, error) {
 		return gate.Principal{}, fault.New(fault.Transport, "groups_unknown", "the directory does not answer").WithRetry(5)
 	}
 	waiting := start("unknown", ids[2])
 	if r := row(waiting); r.State != "waiting" || r.Tries != 1 || g.loop.pauses()[waiting.BatchID].Code != "groups_unknown" {
-		t.Errorf("%+v %+v", r, g.loop.pauses())
+		t.Errorf("a row while groups are unknown: state %s, %d tries, pauses %v; want waiting, 1, groups_unknown", r.State, r.Tries,
+			g.loop.pauses())
 	}
 	if n := len(g.runIDs(t)); n != 0 {
-		t.Errorf("%d runs", n)
+		t.Errorf("%d runs of rows without rights, want none", n)
 	}
 }
 
@@ -302,12 +303,12 @@ func TestLargeBatch(t *testing.T) {
 		ToolID:      "seqkit.stats",
 		ToolVersion: "1.0.0", RowsHash: "h", Caller: caller}, rows)
 	if err != nil || b.Counts["waiting"] != MaxSheetRows {
-		t.Fatalf("%+v %v", b, err)
+		t.Fatalf("NewBatch: rows %v, %v; want %d waiting", b.Counts, err, MaxSheetRows)
 	}
 	began := time.Now()
 	var status BatchStatusAnswer
 	if err := g.callBatch(t, "batch.status", map[string]any{"batch": "large"}, &status); err != nil || status.Rows != MaxSheetRows {
-		t.Errorf("%+v %+v", err, status)
+		t.Errorf("batch.status: %d rows, %+v; want %d", status.Rows, err, MaxSheetRows)
 	}
 	t.Logf("batch.status of %d rows took %s", MaxSheetRows, time.Since(began).Round(time.Millisecond/10))
 }

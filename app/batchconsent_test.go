@@ -29,7 +29,7 @@ func TestBatchApproval(t *testing.T) {
 		t.Helper()
 		var none any
 		if e := g.callBatch(t, tool, args, &none); e == nil || e.Code != code {
-			t.Fatalf("%+v, want %s", e, code)
+			t.Fatalf("%s ended with %+v, want %s", tool, e, code)
 		}
 	}
 	ids := g.reads(t, 2)
@@ -40,10 +40,10 @@ func TestBatchApproval(t *testing.T) {
 	a := pending(1)[0]
 	if a.ToolID != "batch.run" || !strings.Contains(string(a.Payload), ids[1]) || len(a.Covers.Kinds) != 1 || a.Covers.Image != "seqkit" ||
 		a.Covers.Resources.CPUs != 1 || a.Covers.ParamsHash == "" {
-		t.Errorf("%+v", a)
+		t.Errorf("the request is for %s and covers %+v; want one kind of batch.run with 1 CPU of seqkit", a.ToolID, a.Covers)
 	}
 	if list := new(BatchList); len(g.batchNames(t, list)) != 0 {
-		t.Errorf("stored before it was approved: %+v", list)
+		t.Errorf("a batch is stored before its approval: %v", list.Batches)
 	}
 	other := map[string]any{"steps": steps, "name": "all", "sheet": "sample,x,s2.n\nA," + ids[0] + ",6\nB," + ids[1] + ",\n"}
 	if code := g.answers(t, boss, a, true); code != "" {
@@ -97,7 +97,7 @@ func TestBatchApproval(t *testing.T) {
 	args = map[string]any{"tool_id": "b.two", "name": "sizes", "sheet": sheet}
 	refused("batch.run", args, gate.ConsentRequired)
 	if a = pending(3)[0]; len(a.Covers.Kinds) != 3 || a.Covers.Resources.CPUs != 3 {
-		t.Errorf("%+v", a.Covers)
+		t.Errorf("the request covers %d kinds and %v; want 3 with up to 3 CPUs", len(a.Covers.Kinds), a.Covers.Resources)
 	}
 	if code := g.answers(t, boss, a, true); code != "" {
 		t.Fatal(code)
@@ -116,7 +116,7 @@ func TestBatchApproval(t *testing.T) {
 	req := request(t, g.toolOf(t, "batch.run"), args, true)
 	var dry gate.Rehearsal
 	if res := g.Gate.Call(t.Context(), lab(), req); res.Error != nil || json.Unmarshal(res.Result, &dry) != nil || !dry.ConsentRequired {
-		t.Errorf("%+v %+v", res.Error, dry)
+		t.Errorf("the dry run: consent required %t, %+v; want true", dry.ConsentRequired, res.Error)
 	}
 }
 

@@ -68,14 +68,14 @@ func TestAfterBatch(t *testing.T) {
 		next = append(next, step.Verb)
 	}
 	if !slices.Equal(next, []string{"slurm.job.logs", "batch.retry", "batch.rows"}) || s.NextSteps[0].Args["run_id"] != bad {
-		t.Errorf("%v", s.NextSteps)
+		t.Errorf("the next steps are %v, want logs of %s, retry and rows", s.NextSteps, bad)
 	}
 	if len(s.Causes) != 1 || s.Causes[0].Reason != "the program exited with status 1: truncated file" {
-		t.Errorf("%+v", s.Causes)
+		t.Errorf("the causes are %+v, want the truncated file", s.Causes)
 	}
 	g.does(t, "batch.rows", map[string]any{"batch": "b", "state": "failed"}, &rows)
 	if len(rows.Rows) != 1 || rows.Rows[0].Reason != "ended: the program exited with status 1: truncated file" {
-		t.Errorf("%+v", rows.Rows)
+		t.Errorf("the failed rows are %+v, want one with the truncated file", rows.Rows)
 	}
 	var none any
 	e := g.callBatch(t, "batch.table", map[string]any{"batch": "b"}, &none)

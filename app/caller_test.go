@@ -185,7 +185,7 @@ func areTheirCallers(t *testing.T, g *Gateway, tool string, args map[string]any)
 			ids[name] = a.RunID
 		}
 		if v, err := g.Ledger.View(t.Context(), ids[name]); err != nil || v.Run.ExecutedAs != who.UnixUser {
-			t.Errorf("%s: %+v %v", name, v.Run, err)
+			t.Errorf("%s: executed as %q, %v; want %q", name, v.Run.ExecutedAs, err, who.UnixUser)
 		}
 	}
 	if ids["alice"] == ids["bob"] || ids["alice"] != ids["the peer"] {
@@ -221,7 +221,7 @@ func TestApprovalsNameTheUnixUser(t *testing.T) {
 	}
 	list, _, _, err := g.Ledger.Approvals(t.Context(), nil, false)
 	if err != nil || len(list) != 1 || list[0].Covers.ExecutedAs != "alice" {
-		t.Fatalf("%+v %v", list, err)
+		t.Fatalf("%d requests, %v; want one for a job of alice", len(list), err)
 	}
 	peer := g.enrolled(t, gate.ByPeer, "1001 alice", "user:alice")
 	peer.UnixUser = "alice"
@@ -342,6 +342,6 @@ func TestImportWithTheCallersRights(t *testing.T) {
 	}
 	page, err := g.Ledger.Artifacts(t.Context(), ledger.ArtifactFilter{Projects: []string{project}, Limit: 50})
 	if err != nil || len(page.Artifacts) != 1 {
-		t.Errorf("%+v %v", page.Artifacts, err)
+		t.Errorf("%d artifacts, %v; want one", len(page.Artifacts), err)
 	}
 }

@@ -152,11 +152,12 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("%s: output %s", x.ToolID, tool.Output)
 		}
 		if job && (len(x.Egress) > 0 || x.Type != "" || len(x.Capabilities) == 0) {
-			t.Errorf("a job: %+v", x)
+			t.Errorf("%s: egress %v, type %q, capabilities %v; want only capabilities for a job", x.ToolID, x.Egress, x.Type, x.Capabilities)
 		}
 		if !job && (!slices.Equal(x.Egress, []string{"api.example.org:443", "b.example.org:443"}) || x.Type != "http" || x.Endpoint != "/ask" ||
 			x.Capabilities == nil || len(x.Capabilities) > 0) {
-			t.Errorf("a service: %+v", x)
+			t.Errorf("%s: egress %v, type %q, endpoint %q, capabilities %v of a service", x.ToolID, x.Egress, x.Type, x.Endpoint,
+				x.Capabilities)
 		}
 		want := map[string]int64{"minimap2.map": 3600, "samtools.flagstat": 900, "seqkit.stats": 900, "test.ask": 90}
 		if sec, ok := want[x.ToolID]; ok && x.TimeoutSec != sec {
@@ -191,7 +192,7 @@ func TestRefusedToolsAreNotOffered(t *testing.T) {
 	var list ToolList
 	g.says(t, boss, "tool.list", map[string]any{}, "", &list)
 	if list.Total != 1 || list.Tools[0].ToolID != "samtools.flagstat" || list.Version != g.CatalogVersion(boss) {
-		t.Errorf("%+v", list)
+		t.Errorf("tool.list: %d tools, version %s; want samtools.flagstat only, %s", list.Total, list.Version, g.CatalogVersion(boss))
 	}
 	g.says(t, boss, "tool.show", map[string]any{"tool_id": "seqkit.stats"}, "POLICY-TOOL", nil)
 	g, _ = visit(t, domain, shelfPolicy, gate.All)

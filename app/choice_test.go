@@ -134,13 +134,13 @@ func TestFirstThatFits(t *testing.T) {
 			must(t, err)
 			p, err := o.Pick(t.Context())
 			if err != nil || p.Site != x.site || p.Placement.Partition != "of-"+x.site || !strings.HasPrefix(p.Why, "policy first_that_fits: ") {
-				t.Errorf("%+v %v", p, err)
+				t.Errorf("Pick: site %q because %q, %v; want %s", p.Site, p.Why, err, x.site)
 			}
 			got := map[string]string{}
 			for _, c := range p.Sites {
 				got[c.Site] = c.Why
 				if c.Fits != strings.HasPrefix(c.Why, fits) {
-					t.Errorf("%+v", c)
+					t.Errorf("%s fits: %t, but the reason is %q", c.Site, c.Fits, c.Why)
 				}
 			}
 			if want := map[string]string{"alpha": x.alpha, "beta": x.beta}; !maps.Equal(got, want) {
@@ -168,10 +168,10 @@ func TestFitsNowhere(t *testing.T) {
 	}
 	named, err := g.flagstat(t, `,"site":"beta"`)
 	if err != nil || named.Pick != nil || named.SiteWhy != "the caller named it" {
-		t.Fatalf("%+v %v", named, err)
+		t.Fatalf("a run for beta: reason %q, %v; want no pick", named.SiteWhy, err)
 	}
 	if a, err := g.Sites.Submit(t.Context(), named); err != nil || a.Site != "beta" { // a named site is not checked: Slurm decides
-		t.Errorf("%+v %v", a, err)
+		t.Errorf("Submit for beta: site %q, %v", a.Site, err)
 	}
 	missing := fault.New(fault.NotFound, "image_missing", "no such image")
 	g = choosing(t, rule, func(alpha, beta *clusterOf) { alpha.image, beta.image = missing, missing })
@@ -197,7 +197,7 @@ func TestFitsNowhere(t *testing.T) {
 	g.Sites.SetDrains([]run.Drain{{Site: "alpha"}, {Site: "beta"}})
 	clusters["alpha"].image, clusters["beta"].image = missing, missing
 	if again, err := g.Sites.Submit(t.Context(), o); err != nil || again.RunID != first.RunID || !again.Replayed {
-		t.Errorf("%+v %v", again, err)
+		t.Errorf("Submit of an existing run: %s, replayed %t, %v; want %s again", again.RunID, again.Replayed, err, first.RunID)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestMostFreeBudget(t *testing.T) {
 		must(t, err)
 		p, err := o.Pick(t.Context())
 		if err != nil || !strings.Contains(p.Sites[0].Why, "free RPCs a minute for each open run") {
-			t.Fatalf("%+v %v", p, err)
+			t.Fatalf("Pick: %v, %v; want the free RPCs as the reason", p.Sites, err)
 		}
 		return p.Site
 	}
@@ -254,11 +254,11 @@ func TestWhereTheDataIs(t *testing.T) {
 	must(t, err)
 	p, err := o.Pick(t.Context())
 	if err != nil || p.Site != "beta" || !strings.Contains(p.Why, "bytes of its inputs lie there") {
-		t.Errorf("%+v %v", p, err)
+		t.Errorf("Pick: site %q because %q, %v; want beta for its inputs", p.Site, p.Why, err)
 	}
 	g.Sites.SetDrains([]run.Drain{{Site: "beta"}})
 	if p, err := o.Pick(t.Context()); err != nil || p.Site != "alpha" {
-		t.Errorf("%+v %v", p, err)
+		t.Errorf("Pick with beta drained: site %q, %v; want alpha", p.Site, err)
 	}
 }
 
@@ -275,7 +275,7 @@ func TestApprovalOfAPick(t *testing.T) {
 		o, err := g.flagstat(t, "")
 		must(t, err)
 		if c, err := g.coversOrder(o); err != nil || c.Site != want[0] || c.Partition != want[1] || c.Account != "research" {
-			t.Errorf("%+v %v", c, err)
+			t.Errorf("coversOrder: site %q, partition %q, account %q, %v; want %v", c.Site, c.Partition, c.Account, err, want)
 		}
 	}
 }
@@ -303,13 +303,13 @@ func TestBindsOfSeveralSites(t *testing.T) {
 	}
 	why := func(p run.Picked, i int) string { return p.Sites[i].Why }
 	if p := asks(plan.Bind{Name: "ref", Version: "1"}); p.Site != "" || why(p, 0) != "it does not offer the folder ref" {
-		t.Errorf("%+v", p)
+		t.Errorf("Pick without the folder: site %q, reasons %v", p.Site, p.Sites)
 	}
 	for name, version := range map[string]string{"alpha": "2", "beta": "1"} {
 		g.Site.Cluster(name).Apptainer.Binds = []site.Bind{{Name: "ref", Version: version}}
 	}
 	p := asks(plan.Bind{Name: "ref", Version: "1"})
 	if why(p, 0) != "it offers version 2 of the folder ref, and the run reads version 1" {
-		t.Errorf("%+v", p)
+		t.Errorf("Pick with version 2 on the first site: %q", why(p, 0))
 	}
 }

@@ -51,7 +51,7 @@ func TestErase(t *testing.T) {
 		"no reason":     {map[string]any{}, leaked, "ARGS-SCHEMA"},
 	} {
 		if res := g.eraseCall(t, admin, c.args, c.body, nil); res.Error == nil || res.Error.Code != c.code {
-			t.Errorf("%s: %+v", what, res.Error)
+			t.Errorf("secret.erase %s ended with %+v, want %s", what, res.Error, c.code)
 		}
 	}
 	weak := everything("user:weak", "proj_x")
@@ -62,7 +62,7 @@ func TestErase(t *testing.T) {
 	res := g.eraseCall(t, admin, reason, leaked+"\n", &key)
 	var out EraseAnswer
 	if err := json.Unmarshal(res.Result, &out); err != nil || out.ID == "" || out.Left != 0 || len(out.Pending) != 0 || len(out.Outside) == 0 {
-		t.Fatalf("%+v %s %v", res.Error, res.Result, err)
+		t.Fatalf("secret.erase: %+v, %s, %v; want an id, nothing left or pending, and places outside", res.Error, res.Result, err)
 	}
 	if again := g.eraseCall(t, admin, reason, leaked+"\n", &key); string(again.Result) != string(res.Result) {
 		t.Errorf("a repeated call: %s", again.Result)
@@ -76,7 +76,7 @@ func TestErase(t *testing.T) {
 	var verified EventsVerified
 	g.says(t, admin, "event.verify", map[string]any{}, "", &verified)
 	if len(verified.Erased) != 1 || verified.Erased[0].Records < 2 || verified.Erased[0].Reason != "it leaked" {
-		t.Errorf("%+v", verified.Erased)
+		t.Errorf("event.verify lists the erasures %+v, want one with at least 2 records", verified.Erased)
 	}
 	g.Gate.Close()
 	s, err := retention.NewSecret([]byte(leaked), "ers_x")
@@ -106,7 +106,7 @@ func TestEraseWithConsent(t *testing.T) {
 		t.Helper()
 		res := g.eraseCall(t, admin, reason, body, nil)
 		if res.Error == nil || res.Error.Code != "consent_required" {
-			t.Fatalf("%+v", res)
+			t.Fatalf("secret.erase ended with %+v, want consent_required", res.Error)
 		}
 		list, _, _, err := g.Ledger.Approvals(t.Context(), nil, true)
 		if err != nil || bytes.Contains(list[0].Payload, []byte(body)) {

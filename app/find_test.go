@@ -46,23 +46,23 @@ func TestFind(t *testing.T) {
 	var a ImportAnswer
 	g.says(t, ours, "artifact.import", ImportArgs{FileID: handle}, "", &a)
 	if a.Label != "S7_reads.txt" || a.SizeBytes != int64(len("ours/deep/S7_reads.txt\n")) || !a.Created {
-		t.Errorf("%+v", a)
+		t.Errorf("the import by handle: %q, %d bytes, created %t; want S7_reads.txt as new", a.Label, a.SizeBytes, a.Created)
 	}
 	g.says(t, ours, "artifact.find", FindArgs{Name: "S7"}, "", &l)
 	if l.ArtifactsTotal != 1 || l.Artifacts[0].ArtifactID != a.ArtifactID || l.FilesTotal != 2 || l.Files[0].FileID != handle {
-		t.Errorf("%+v", l)
+		t.Errorf("artifact.find: %d artifacts, %d files %v; want %s and 2 files", l.ArtifactsTotal, l.FilesTotal, l.Files, a.ArtifactID)
 	}
 	g.handles = handles{} // as after a restart
 	g.says(t, ours, "artifact.import", ImportArgs{FileID: handle}, "", &a)
 	if a.Created {
-		t.Errorf("%+v", a)
+		t.Errorf("the same import after a restart created %s", a.ArtifactID)
 	}
 	g.says(t, theirs, "artifact.import", ImportArgs{FileID: handle}, "file_not_found", nil)
 	text := "x"
 	g.says(t, ours, "artifact.import", ImportArgs{FileID: handle, Text: &text}, "IMPORT-SOURCE", nil)
 	g.says(t, theirs, "artifact.find", FindArgs{Name: "S7"}, "", &l)
 	if l.ArtifactsTotal != 0 || l.FilesTotal != 1 || l.Files[0].Name != "S7_secret.txt" {
-		t.Errorf("%+v", l)
+		t.Errorf("artifact.find of the others: %d artifacts, files %v; want only S7_secret.txt", l.ArtifactsTotal, l.Files)
 	}
 	other := l.Files[0].FileID
 	g.says(t, ours, "artifact.import", ImportArgs{FileID: other}, "file_not_found", nil)
@@ -70,17 +70,17 @@ func TestFind(t *testing.T) {
 	must(t, os.Remove(dir+"/theirs/S7_secret.txt"))
 	if res := g.says(t, theirs, "artifact.import", ImportArgs{FileID: other}, "import_missing", nil); strings.Contains(
 		fmt.Sprint(res.Error.Message, res.Error.Details), dir) {
-		t.Errorf("%+v", res.Error)
+		t.Errorf("the error %q, %v shows the folder %s", res.Error.Message, res.Error.Details, dir)
 	}
 	// A caller without the right to import sees only artifacts; a user of this host searches with that user's own
 	// process.
 	g.says(t, token("token:c", "demo"), "artifact.find", FindArgs{Name: "s7"}, "", &l)
 	if l.ArtifactsTotal != 1 || len(l.Files) != 0 || !strings.Contains(l.Note, "capability import") {
-		t.Errorf("%+v", l)
+		t.Errorf("artifact.find without import: %d artifacts, %d files, note %q", l.ArtifactsTotal, len(l.Files), l.Note)
 	}
 	g.says(t, everything("user:lab", gate.All), "artifact.find", FindArgs{Name: "s7"}, "", &l)
 	if len(l.Files) != 0 || l.Note != ownRights {
-		t.Errorf("%+v", l)
+		t.Errorf("artifact.find of a local user: %d files, note %q; want %q", len(l.Files), l.Note, ownRights)
 	}
 	// Pages: artifacts first, then files, each once.
 	for i := range 5 {
@@ -98,7 +98,7 @@ func TestFind(t *testing.T) {
 			seen[x.FileID]++
 		}
 		if len(l.Artifacts)+len(l.Files) > 2 || len(seen) > 8 {
-			t.Fatalf("%+v", l)
+			t.Fatalf("a page of %d artifacts and %d files, %d seen in all; want at most 2, and 8", len(l.Artifacts), len(l.Files), len(seen))
 		}
 		if l.Cursor == nil {
 			break
@@ -133,12 +133,13 @@ func TestFindBySample(t *testing.T) {
 	var ids []string
 	for _, a := range got.Artifacts {
 		if a.Sample != row.Sample {
-			t.Errorf("%+v", a)
+			t.Errorf("%s is of sample %q, want %q", a.ArtifactID, a.Sample, row.Sample)
 		}
 		ids = append(ids, a.ArtifactID)
 	}
 	if !slices.Contains(ids, row.Outputs[0].ArtifactID) || int(got.ArtifactsTotal) != len(ids) || len(ids) > 5 {
-		t.Errorf("%+v %q", row, ids)
+		t.Errorf("the artifacts of sample %s are %q of %d, want %s among at most 5", row.Sample, ids, got.ArtifactsTotal,
+			row.Outputs[0].ArtifactID)
 	}
 	tagged := find("lot0")
 	shared := 0
@@ -146,21 +147,21 @@ func TestFindBySample(t *testing.T) {
 		if strings.HasSuffix(a.Sample, " and others") {
 			shared++
 		} else if a.Sample == "" {
-			t.Errorf("%+v", a)
+			t.Errorf("%s was found by a tag and has no sample", a.ArtifactID)
 		}
 	}
 	if tagged.ArtifactsTotal <= got.ArtifactsTotal || shared == 0 || shared == len(tagged.Artifacts) {
 		t.Errorf("%d in all, %d of %d shared", tagged.ArtifactsTotal, shared, len(tagged.Artifacts))
 	}
 	if byLabel := find("o1.json"); len(byLabel.Artifacts) == 0 || byLabel.Artifacts[0].Sample != "" {
-		t.Errorf("%+v", byLabel)
+		t.Errorf("%d artifacts with the label o1.json; want some, without a sample", len(byLabel.Artifacts))
 	}
 	if none := find("lot"); none.ArtifactsTotal != 0 { // a part of a tag does not match
-		t.Errorf("%+v", none)
+		t.Errorf("a part of a tag finds %d artifacts, want none", none.ArtifactsTotal)
 	}
 	stranger := gate.Caller{Transport: gate.MCP, Principal: gate.Principal{Name: "token:b", Method: gate.ByToken,
 		Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead}, []string{plan.ProjectID("other")})}}
 	if l.g.says(t, stranger, "artifact.find", FindArgs{Name: "lot0"}, "", &tagged); tagged.ArtifactsTotal != 0 || len(tagged.Artifacts) != 0 {
-		t.Errorf("%+v", tagged)
+		t.Errorf("another project's caller finds %d artifacts, want none", tagged.ArtifactsTotal)
 	}
 }

@@ -149,7 +149,7 @@ func TestLists(t *testing.T) {
 	when := func() time.Time { return l.first.Add(time.Duration(rand.IntN(l.n)) * time.Second) }
 	var deep RunList
 	if err := g.callBatch(t, "run.list", map[string]any{"until": l.first.Add(time.Duration(l.n/2) * time.Second)}, &deep); err != nil {
-		t.Fatalf("%+v", err)
+		t.Fatalf("run.list ended with %+v", err)
 	}
 	total := func(is func(i int) bool) int { return l.one(func(i int) bool { return is(i) && !small(i) }) }
 	all := total(func(int) bool { return true })
@@ -215,7 +215,8 @@ func TestLists(t *testing.T) {
 	var table BatchTableAnswer
 	l.timed(t, "batch.table", "batch.table", 0, func() map[string]any { return map[string]any{"batch": "b0", "sort_by": "reads"} }, &table)
 	if status.Rows != int64(l.perBatch) || len(rows.Rows) == 0 || len(batches.Batches) == 0 || table.Total == 0 || len(table.Rows) == 0 {
-		t.Errorf("%+v, %d rows, %d batches, table of %d", status, len(rows.Rows), len(batches.Batches), table.Total)
+		t.Errorf("%d rows in the status, %d rows, %d batches, table of %d; want %d rows and none empty", status.Rows, len(rows.Rows),
+			len(batches.Batches), table.Total, l.perBatch)
 	}
 	t.Logf("name=lists_peak_memory runs=%d value=%d unit=MB", l.n, peakMB(t))
 }

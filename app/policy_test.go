@@ -29,11 +29,11 @@ func TestPolicyReachesTheGate(t *testing.T) {
 	g.Policy = p
 	r := rulesOf{p, g.RunLimits()}
 	if got := r.Rules("samtools_flagstat"); got.Together != 0 || got.Timeout != 30*time.Second || got.Consent != nil {
-		t.Errorf("%+v", got)
+		t.Errorf("rules of samtools_flagstat: %d together, timeout %v, consent %v; want 0, 30 s, nil", got.Together, got.Timeout, got.Consent)
 	}
 	if got := r.Rules("slurm_submit"); got.Together != 3 || got.Consent == nil || *got.Consent != (gate.ConsentRule{Ask: 2 * time.Minute,
 		Answer: time.Minute}) {
-		t.Errorf("%+v", got)
+		t.Errorf("rules of slurm_submit: %d together, consent %v; want 3, 2 min to ask and 1 min to answer", got.Together, got.Consent)
 	}
 	if got := g.RunLimits(); len(got) != 1 || got["samtools_flagstat"] != 2 { // the engine bounds these, run.TestRunsOfOneTool
 		t.Errorf("%v", got)
@@ -183,16 +183,17 @@ func TestPlacementIsTheSites(t *testing.T) {
 			shown, err := g.Sites.Preview(t.Context(), o)
 			if err != nil || shown.Placement.Partition != c.partition || !strings.Contains(string(shown.Params), `"partition":null`) ||
 				shown.Script != "partition "+c.partition+" account "+c.account {
-				t.Errorf("%+v %v", shown, err)
+				t.Errorf("Preview: placement %v, params %s, script %q, %v; want partition %s, account %s", shown.Placement, shown.Params,
+					shown.Script, err, c.partition, c.account)
 			}
 			if name != "allowed" {
 				a := g.ask(t, "samtools.flagstat", args, false)
 				if ids = append(ids, a.RunID); ids[0] != a.RunID || a.Replayed {
-					t.Errorf("%+v, the runs %v", a, ids)
+					t.Errorf("the call returned %s, replayed %t; the runs are %v", a.RunID, a.Replayed, ids)
 				}
 				v, err := g.Ledger.View(t.Context(), a.RunID)
 				if err != nil || v.Attempt.Placement.Partition != c.partition {
-					t.Errorf("%+v %v", v.Attempt, err)
+					t.Errorf("the attempt's placement is %v, %v; want partition %s", v.Attempt.Placement, err, c.partition)
 				}
 			}
 		})
@@ -209,7 +210,7 @@ func TestSameBinds(t *testing.T) {
 	}
 	for code, b := range map[string]plan.Bind{"bind_changed": {Name: "ref", Version: "1"}, "bind_not_offered": {Name: "soft", Version: "1"}} {
 		if err := sameBinds(s, []plan.Bind{b}); fault.CodeOf(err) != code || !fault.Is(err, fault.Policy) {
-			t.Errorf("%+v: %v", b, err)
+			t.Errorf("sameBinds(%s version %s): %v, want %s", b.Name, b.Version, err, code)
 		}
 	}
 	g := tableGateway(t)

@@ -238,20 +238,20 @@ func TestFilesOfADirectory(t *testing.T) {
 	}
 	if show(map[string]any{"max_lines": 4}, ""); p.FilesTotal != 30 || !p.Truncated || strings.Count(p.Text, "\n") != 4 ||
 		!strings.Contains(p.Text, "  logs/lane02.txt\n") {
-		t.Errorf("%+v", p)
+		t.Errorf("4 lines of the list: %d files, truncated %t, text:\n%s", p.FilesTotal, p.Truncated, p.Text)
 	}
 	if show(map[string]any{"first_file": 28}, ""); p.FirstFile != 28 || strings.Contains(p.Text, "lane27") ||
 		!strings.HasSuffix(p.Text, "  logs/lane28.txt\n         150  logs/lane29.txt\n") {
-		t.Errorf("%+v", p)
+		t.Errorf("the list from file 28 begins at %d, text:\n%s", p.FirstFile, p.Text)
 	}
 	if show(map[string]any{"first_file": 30}, ""); p.FilesTotal != 30 || strings.Count(p.Text, "\n") != 1 {
-		t.Errorf("%+v", p)
+		t.Errorf("the list from file 30: %d files, text:\n%s", p.FilesTotal, p.Text)
 	}
 	if show(map[string]any{"path": "logs/lane01.txt"}, ""); p.Text != "line\nline\n" || p.SizeBytes != 10 || p.Path != "logs/lane01.txt" {
-		t.Errorf("%+v", p)
+		t.Errorf("the file %s: %d bytes, text %q", p.Path, p.SizeBytes, p.Text)
 	}
 	if show(map[string]any{"path": "logs/lane29.txt", "max_bytes": 20}, ""); len(p.Text) > 20 || !p.Truncated {
-		t.Errorf("%+v", p)
+		t.Errorf("20 bytes of a file: %d bytes, truncated %t", len(p.Text), p.Truncated)
 	}
 	for _, none := range []string{"logs", "lane01.txt", "../secret", "logs/../../secret", dir + "/secret", "logs//lane01.txt"} {
 		show(map[string]any{"path": none}, "file_not_found")

@@ -91,7 +91,7 @@ func TestProjectQuota(t *testing.T) {
 	}
 	use, err := g.Ledger.Use(t.Context(), small)
 	if want := (ledger.Use{ProjectID: small, Artifacts: 2, Imports: 1, Bytes: 1200 << 10}); err != nil || use != want {
-		t.Errorf("%+v, %v", use, err)
+		t.Errorf("Use = %+v, %v; want %+v", use, err, want)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestQuotaIsExact(t *testing.T) {
 			over := kept.Bytes > 1<<20 || kept.Imports > 100
 			mu.Unlock()
 			if over {
-				t.Errorf("%+v", kept)
+				t.Errorf("%d bytes and %d imports are stored, more than the quota", kept.Bytes, kept.Imports)
 			}
 		})
 	}
@@ -225,7 +225,8 @@ func TestCallerQuota(t *testing.T) {
 	var u UsageMonth
 	g.says(t, everything("user:one", gate.All), "usage.month", map[string]any{}, "", &u)
 	if u.Stored.Artifacts != 2 || u.Stored.Bytes <= 1200<<10 || u.Stored.MaxBytes == nil || *u.Stored.MaxBytes != 1<<20 {
-		t.Errorf("%+v", u.Stored)
+		t.Errorf("stored: %d artifacts, %d bytes, at most %v; want 2 artifacts above the quota", u.Stored.Artifacts, u.Stored.Bytes,
+			u.Stored.MaxBytes)
 	}
 }
 

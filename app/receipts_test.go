@@ -135,7 +135,8 @@ func TestExportOfWorkerCalls(t *testing.T) {
 		data, report := archived(t, b.Gateway, id)
 		hasAnswer := i < 2
 		if !report.OK || !report.Signature.Signed || report.RunID != id || hasAnswer != bytes.Contains(data, []byte("output.json")) {
-			t.Errorf("call %d: %+v", i, report)
+			t.Errorf("the archive of call %d: run %s, problems %v, signed %t; want output.json: %t", i, report.RunID, report.Problems,
+				report.Signature.Signed, hasAnswer)
 		}
 		before = append(before, data)
 	}

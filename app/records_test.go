@@ -146,14 +146,14 @@ func TestRunsSayWhoAsked(t *testing.T) {
 	for _, who := range []gate.Caller{bob, bob, alice} {
 		g.says(t, who, "samtools.flagstat", args, "", &again)
 		if again.RunID != made.RunID || !again.Replayed {
-			t.Fatalf("%+v, first %+v", again, made)
+			t.Fatalf("the call of %s returned %s, replayed %t; want %s again", who.Name, again.RunID, again.Replayed, made.RunID)
 		}
 	}
 	var s RunStory
 	g.says(t, bob, "run.show", map[string]any{"run_id": made.RunID}, "", &s)
 	if s.Principal == nil || *s.Principal != "user:alice" || *s.PrincipalID != "prn_A" || len(s.AskedAlso) != 1 ||
 		s.AskedAlso[0].Principal != "token:bob" || s.AskedAlso[0].PrincipalID != "prn_B" {
-		t.Errorf("%+v", s)
+		t.Errorf("run.show: principal %v, asked also %+v; want user:alice and token:bob", s.Principal, s.AskedAlso)
 	}
 	for _, c := range []struct {
 		who       gate.Caller
@@ -173,7 +173,7 @@ func TestRunsSayWhoAsked(t *testing.T) {
 		}
 		for _, r := range l.Runs {
 			if (r.RunID == made.RunID) != (r.Principal != nil && *r.Principal == "user:alice") {
-				t.Errorf("%+v", r)
+				t.Errorf("the principal of %s is %v", r.RunID, r.Principal)
 			}
 		}
 	}
@@ -190,14 +190,14 @@ func TestUsageOfAMonth(t *testing.T) {
 	g.says(t, boss, "usage.month", map[string]any{"month": "2026-11", "zone": "Europe/Berlin", "by": "caller,tool"}, "", &u)
 	if u.From.Format("2006-01-02T15:04Z07:00") != "2026-10-31T23:00Z" || u.To.Format("2006-01-02T15:04Z07:00") != "2026-11-30T23:00Z" ||
 		u.Zone != "Europe/Berlin" || len(u.By) != 2 || u.Rows == nil {
-		t.Errorf("%+v", u)
+		t.Errorf("usage.month: %v to %v in %s by %v, want November in Berlin by caller and tool", u.From, u.To, u.Zone, u.By)
 	}
 	g.says(t, boss, "usage.month", map[string]any{}, "", &u)
 	if u.Zone != "UTC" || len(u.By) != 4 || u.Month == "" {
-		t.Errorf("%+v", u)
+		t.Errorf("usage.month without arguments: month %q in %s by %v", u.Month, u.Zone, u.By)
 	}
 	if u.Stored != (StoredUse{}) {
-		t.Errorf("%+v", u.Stored)
+		t.Errorf("stored: %+v, want nothing", u.Stored)
 	}
 	for code, args := range map[string]map[string]any{"USAGE-ZONE": {"zone": "Mars/Olympus"}, "USAGE-BY": {"by": "caller,caller"}} {
 		g.says(t, boss, "usage.month", args, code, nil)

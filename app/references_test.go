@@ -49,20 +49,20 @@ func TestApprovalCoversReferences(t *testing.T) {
 		var list ApprovalList
 		g.says(t, gate.Process(), "approval.list", map[string]any{}, "", &list)
 		if len(list.Approvals) != 1 {
-			t.Fatalf("%+v", list.Approvals)
+			t.Fatalf("%d requests, want one", len(list.Approvals))
 		}
 		return list.Approvals[0]
 	}
 	refused := func(res gate.Response, code string) {
 		t.Helper()
 		if res.OK || res.Error.Code != code {
-			t.Fatalf("%+v %s", res.Error, res.Result)
+			t.Fatalf("the call ended with %+v and %s, want %s", res.Error, res.Result, code)
 		}
 	}
 	refused(call(""), "consent_required")
 	a := waiting()
 	if !maps.Equal(a.Covers.References, map[string]string{"ref:genome": first}) {
-		t.Errorf("%+v", a.Covers)
+		t.Errorf("the request covers the references %v, want genome as %s", a.Covers.References, first)
 	}
 
 	second := g.point(t, "b") // between asking and approving
@@ -126,11 +126,11 @@ func TestReferencesInPlans(t *testing.T) {
 	made := g.ask(t, "slurm.submit", spec(`"artifact_id":"ref:genome"`), false)
 	v, err := g.Ledger.Inputs(t.Context(), made.RunID)
 	if err != nil || len(v) != 1 || v[0].Artifact.SHA256 != strings.Repeat("a", 64) || v[0].Artifact.Source != "reference genome" {
-		t.Fatalf("%+v %v", v, err)
+		t.Fatalf("the inputs are %v, %v; want one with the bytes of the reference genome", v, err)
 	}
 	same := g.ask(t, "slurm.submit", spec(`"artifact_id":"`+v[0].ArtifactID+`","checksum_sha256":"`+strings.Repeat("a", 64)+`"`), false)
 	if !same.Replayed || same.RunID != made.RunID {
-		t.Errorf("%+v, not %+v", same, made)
+		t.Errorf("the plan with the artifact: %s, replayed %t; want %s again", same.RunID, same.Replayed, made.RunID)
 	}
 	g.point(t, "b")
 	if other := g.ask(t, "slurm.submit", spec(`"artifact_id":"ref:genome"`), true); other.RunID == made.RunID {
@@ -138,11 +138,11 @@ func TestReferencesInPlans(t *testing.T) {
 	}
 	pinned := g.ask(t, "slurm.submit", spec(`"artifact_id":"ref:genome@sha256:`+strings.Repeat("a", 64)+`"`), false)
 	if !pinned.Replayed || pinned.RunID != made.RunID {
-		t.Errorf("%+v, not %+v", pinned, made)
+		t.Errorf("the plan with the pinned name: %s, replayed %t; want %s again", pinned.RunID, pinned.Replayed, made.RunID)
 	}
 	res := g.says(t, gate.Process(), "slurm.submit", spec(`"artifact_id":"ref:genone"`), "ARGS-REFERENCE", nil)
 	if !strings.Contains(res.Error.Message+string(mustJSON(t, res.Error)), "did you mean genome?") {
-		t.Errorf("%+v", res.Error)
+		t.Errorf("a misspelt name ended with %+v, want a suggestion", res.Error)
 	}
 	p, err := g.Domain.Packs().Get("samtools.flagstat")
 	must(t, err)
@@ -169,7 +169,7 @@ func TestReferencesOfWorkers(t *testing.T) {
 	b.point(t, "a")
 	b.answers(func(w http.ResponseWriter, r worker.Request, _ int) { says(w, r, true, `"output":{"text":"x"}`) })
 	if res := b.call(scrape("ref:genome")); !res.OK { // an argument that is not an artifact is not changed
-		t.Fatalf("%+v", res.Error)
+		t.Fatalf("the call with ref: in a text ended with %+v, want success", res.Error)
 	}
 	if got := string(b.sent()[0].Input); !strings.Contains(got, `"ref:genome"`) {
 		t.Error(got)
@@ -187,10 +187,10 @@ func TestReferencesOfWorkers(t *testing.T) {
 		t.Fatalf("%s %v", b.sent()[1].Input, err)
 	}
 	if a, err := b.Ledger.Artifact(t.Context(), got.Data); err != nil || a.SHA256 != strings.Repeat("a", 64) {
-		t.Errorf("%+v %v", a, err)
+		t.Errorf("the artifact %s has SHA-256 %s, %v", got.Data, a.SHA256, err)
 	}
 	req = gate.NewRequest("web.count", "0.1.0", json.RawMessage(`{"data":"ref:none"}`))
 	if res := b.call(req); res.OK || res.Error.Code != "ARGS-REFERENCE" {
-		t.Errorf("%+v", res.Error)
+		t.Errorf("the call with an unknown reference ended with %+v, want ARGS-REFERENCE", res.Error)
 	}
 }

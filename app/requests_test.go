@@ -36,7 +36,7 @@ func TestCallAsks(t *testing.T) {
 			t.Errorf("%s: %s %v", given, rest, err)
 		}
 		if got, wanted := asks.Resources.On(plan.Resources{}), want.On(plan.Resources{}); got != wanted || asks.Resources.None() != want.None() {
-			t.Errorf("%s: %+v", given, got)
+			t.Errorf("the resources of %s are %+v, want %+v", given, got, wanted)
 		}
 	}
 	if rest, _, err := g.takeAsks(p, json.RawMessage(`[]`)); string(rest) != `[]` || err != nil {
@@ -54,7 +54,7 @@ func TestRawPlanNamesItsImage(t *testing.T) {
 	res := g.Gate.Call(t.Context(), gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "me",
 		Rights: gate.RightsOf([]string{gate.All}, []string{gate.All})}}, req)
 	if res.OK || !strings.Contains(fmt.Sprint(res.Error), `images.lock.yaml has no image "samtools"`) {
-		t.Errorf("%+v", res.Error)
+		t.Errorf("slurm.submit with another image's name ended with %+v", res.Error)
 	}
 	spec := []byte(strings.Replace(string(req.Args[len(`{"job_spec":`):len(req.Args)-1]), `"outputs":[]`,
 		`"outputs":[{"role":"r","src_relpath":"out/x","type":"TEXT","label":"x"}]`, 1))

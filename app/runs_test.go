@@ -115,16 +115,17 @@ func TestNotifyBatch(t *testing.T) {
 	var began BatchStarted
 	if err := g.callBatch(t, "batch.run", map[string]any{"tool_id": "seqkit.stats", "name": "b", "sheet": "sample,reads\nA," + ids[0] + "\n"},
 		&began); err != nil {
-		t.Fatalf("%+v", err)
+		t.Fatalf("batch.run ended with %+v", err)
 	}
 	var told NotifyAnswer
 	if err := g.callBatch(t, "run.notify", map[string]any{"batch": "b", "url": "receiver:lab-slack"}, &told); err != nil || !told.Added ||
 		told.BatchID != began.BatchID || told.RunID != "" || len(told.Notices) != 1 || told.Notices[0].State != "waiting" {
-		t.Errorf("%+v %+v", err, told)
+		t.Errorf("run.notify: added %t, batch %q, run %q, notices %v, %+v; want one that waits", told.Added, told.BatchID, told.RunID,
+			told.Notices, err)
 	}
 	if err := g.callBatch(t, "run.notify", map[string]any{"batch": began.BatchID}, &told); err != nil || told.Added ||
 		len(told.Notices) != 1 || told.Notices[0].URL != "receiver:lab-slack" {
-		t.Errorf("%+v %+v", err, told)
+		t.Errorf("run.notify without a url: added %t, notices %v, %+v; want only the list", told.Added, told.Notices, err)
 	}
 	for want, args := range map[string]map[string]any{
 		"notice_denied":    {"batch": "b", "url": "receiver:other"},
@@ -135,15 +136,15 @@ func TestNotifyBatch(t *testing.T) {
 		want, _, _ = strings.Cut(want, ":")
 		err := g.callBatch(t, "run.notify", args, &told)
 		if err == nil || err.Code != want && !strings.Contains(err.Message, "either run_id or batch") && err.Code != "run_not_found" {
-			t.Errorf("%s: %+v", want, err)
+			t.Errorf("run.notify with %v ended with %+v, want %s", args, err, want)
 		}
 	}
 	// The row is dropped: the batch has ended, and the notice becomes due in the same transaction.
 	var changed BatchChanged
 	if err := g.callBatch(t, "batch.cancel", map[string]any{"batch": "b"}, &changed); err != nil || changed.Changed != 1 || !changed.Over {
-		t.Errorf("%+v %+v", err, changed)
+		t.Errorf("batch.cancel: %d rows changed, ended %t, %+v; want 1 and the end", changed.Changed, changed.Over, err)
 	}
 	if err := g.callBatch(t, "run.notify", map[string]any{"batch": "b"}, &told); err != nil || told.Notices[0].State != "due" {
-		t.Errorf("%+v %+v", err, told)
+		t.Errorf("run.notify after the end: notices %v, %+v; want one that is due", told.Notices, err)
 	}
 }

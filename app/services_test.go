@@ -151,12 +151,12 @@ func TestWorkerCallIsARun(t *testing.T) {
 	req := scrape("https://example.org")
 	res := b.call(req)
 	if string(res.Result) != `{"text":"hello"}` || !res.OK || res.RunID == "" {
-		t.Fatalf("%+v %+v", res, res.Error)
+		t.Fatalf("the call returned run %q, %s, %+v", res.RunID, res.Result, res.Error)
 	}
 	got := b.sent()[0]
 	if got.Meta.TraceID != req.TraceID || got.Meta.ToolRunID != res.RunID || got.Meta.DomainID != "web" ||
 		string(got.Input) != `{"depth":1,"url":"https://example.org"}` {
-		t.Errorf("%+v %s", got.Meta, got.Input)
+		t.Errorf("the worker got %+v with %s", got.Meta, got.Input)
 	}
 	if d := time.UnixMilli(got.Meta.DeadlineMS).Sub(began); d < 19*time.Second || d > 20*time.Second+time.Since(began) {
 		t.Errorf("the deadline is %s away, want the tool's 20 s", d)
@@ -166,7 +166,7 @@ func TestWorkerCallIsARun(t *testing.T) {
 	}
 	v := b.run(res.RunID)
 	if v.Run.State != run.Succeeded || v.Attempt.Ending != run.EndedOK || v.Submission.Token != "" || v.Run.PackHash == "" {
-		t.Errorf("%+v", v)
+		t.Errorf("the run: state %s, ending %s, token %q, pack hash %q", v.Run.State, v.Attempt.Ending, v.Submission.Token, v.Run.PackHash)
 	}
 	params, err := b.Ledger.Params(t.Context(), v.Run.ParamsHash)
 	if want := `"worker":{"call":"` + req.ToolCallID + `","input":{"depth":1,"url":"https://example.org"},"tool_version":"0.1.0"}}`; err != nil ||
@@ -176,7 +176,8 @@ func TestWorkerCallIsARun(t *testing.T) {
 	var story RunStory
 	b.says(t, gate.Process(), "run.show", map[string]any{"run_id": res.RunID}, "", &story)
 	if len(story.Events) != 2 || story.Image != "" || len(story.Attempts) != 1 || story.Attempts[0].Placement != nil {
-		t.Errorf("%+v", story)
+		t.Errorf("run.show: %d events, image %q, %d attempts; want 2 events, no image, 1 attempt without placement", len(story.Events),
+			story.Image, len(story.Attempts))
 	}
 }
 
@@ -202,7 +203,7 @@ func TestSameWorkerCallIsTheSameRun(t *testing.T) {
 	third, other := b.call(req), b.call(scrape("https://example.org"))
 	for _, r := range []gate.Response{second, third} {
 		if string(r.Result) != `{"text":"page 1"}` || r.RunID != first.RunID {
-			t.Errorf("%s %s %+v", r.RunID, r.Result, r.Error)
+			t.Errorf("the repeated call returned run %s, %s, %+v; want page 1 of %s", r.RunID, r.Result, r.Error, first.RunID)
 		}
 	}
 	if string(first.Result) != `{"text":"page 1"}` || string(other.Result) != `{"text":"page 2"}` || other.RunID == first.RunID ||
@@ -221,10 +222,11 @@ func TestSameWorkerCallIsTheSameRun(t *testing.T) {
 	const sum = `{"sum":"abc"}`
 	if failed.Error == nil || failed.Error.Code != worker.Failed || string(ok.Result) != sum || string(again.Result) != sum ||
 		failed.RunID != again.RunID || ok.RunID != again.RunID || len(b.sent()) != 4 {
-		t.Errorf("%+v %s %s; sent %d", failed.Error, ok.Result, again.Result, len(b.sent()))
+		t.Errorf("hash calls: %+v, then %s, then %s; %d requests, want a failure, two answers, 4", failed.Error, ok.Result, again.Result,
+			len(b.sent()))
 	}
 	if v := b.run(ok.RunID); v.Run.AttemptN != 2 || v.Run.State != run.Succeeded {
-		t.Errorf("%+v", v.Run)
+		t.Errorf("the run has %d attempts and is %s, want 2 and succeeded", v.Run.AttemptN, v.Run.State)
 	}
 }
 
@@ -268,14 +270,15 @@ func TestWorkerErrors(t *testing.T) {
 		e := res.Error
 		if e == nil || e.Code != c.code || e.Details["kind"] != c.kind || e.Retryable != c.retryable ||
 			(e.Details["worker"] != nil) != c.details {
-			t.Errorf("%s: %+v", c.name, e)
+			t.Errorf("%s: the call ended with %+v, want %s, %s, retryable %t", c.name, e, c.code, c.kind, c.retryable)
 			continue
 		}
 		if c.details && e.Details["worker"].(map[string]any)["status"] != 401.0 || c.details && !strings.Contains(e.Message, "it said no") {
-			t.Errorf("%s: %+v", c.name, e)
+			t.Errorf("%s: the worker's details are %v in %q", c.name, e.Details["worker"], e.Message)
 		}
 		if v := b.run(res.RunID); v.Run.State != run.Failed || v.Run.Reason != c.code || v.Run.ExitCode != nil {
-			t.Errorf("%s: %+v", c.name, v.Run)
+			t.Errorf("%s: the run is %s because of %s, exit code %v; want failed, %s, none", c.name, v.Run.State, v.Run.Reason, v.Run.ExitCode,
+				c.code)
 		}
 	}
 }
@@ -350,13 +353,13 @@ func TestWorkerCallInDoubt(t *testing.T) {
 	for i, id := range ids {
 		v := b2.run(id)
 		if v.Run.State != run.Failed || v.Run.Reason != run.OutcomeUnknown || v.Attempt.Ending != run.EndedUnanswered {
-			t.Errorf("%+v", v.Run)
+			t.Errorf("the run %s is %s because of %s, ending %s; want an unknown outcome", id, v.Run.State, v.Run.Reason, v.Attempt.Ending)
 		}
 		again := asked[i]
 		again.ToolCallID = gate.NewRequest("a.b", "1.0.0", nil).ToolCallID
 		res := b2.call(again)
 		if res.Error == nil || res.Error.Code != run.OutcomeUnknown || res.Error.Retryable || res.RunID != id {
-			t.Errorf("%s %+v", res.RunID, res.Error)
+			t.Errorf("the repeated call returned run %s with %+v; want %s, outcome_unknown", res.RunID, res.Error, id)
 		}
 		b2.says(t, gate.Process(), "slurm.job.retry", map[string]any{"run_id": id, "after_attempt": 1}, "worker_call", nil)
 		b2.says(t, gate.Process(), "slurm.job.logs", map[string]any{"run_id": id}, "no_log", nil)
@@ -383,7 +386,7 @@ func TestCancelWorkerCall(t *testing.T) {
 	var got CancelAnswer
 	b.says(t, gate.Process(), "slurm.job.cancel", map[string]any{"run_id": id, "reason": "enough"}, "", &got)
 	if got.State != run.Cancelled || got.Executed != "maybe" || !strings.Contains(got.Message, "unknown whether the worker finished") {
-		t.Errorf("%+v", got)
+		t.Errorf("the cancel: state %s, executed %s, %q; want cancelled, maybe", got.State, got.Executed, got.Message)
 	}
 	res := <-answers
 	close(left)
@@ -391,7 +394,7 @@ func TestCancelWorkerCall(t *testing.T) {
 		t.Errorf("the call ended with %+v, want the code cancelled", res.Error)
 	}
 	if v := b.run(id); v.Run.State != run.Cancelled || strings.Contains(string(v.Run.ResultJSON), "late") {
-		t.Errorf("%+v", v.Run)
+		t.Errorf("the run is %s with the result %s, want cancelled and no late answer", v.Run.State, v.Run.ResultJSON)
 	}
 }
 
@@ -412,13 +415,13 @@ func TestLargeWorkerAnswer(t *testing.T) {
 	req := scrape("https://example.org")
 	first, again, small := b.call(req), b.call(req), b.call(scrape("https://example.org/small"))
 	if first.ResultRef == nil || again.ResultRef == nil || *first.ResultRef != *again.ResultRef || first.RunID != again.RunID || !small.OK {
-		t.Fatalf("%+v %+v %+v", first.Error, again.Error, small.Error)
+		t.Fatalf("the calls ended with %+v, %+v, %+v; want one artifact for both large ones", first.Error, again.Error, small.Error)
 	}
 	v := b.run(first.RunID)
 	outputs, err := b.Ledger.Outputs(t.Context(), first.RunID)
 	if err != nil || len(outputs) != 1 || outputs[0].Role != run.OutputRole || outputs[0].Artifact.ProjectID != v.Run.ProjectID ||
 		gate.RefPrefix+outputs[0].ArtifactID != *first.ResultRef || outputs[0].Artifact.Source != first.RunID {
-		t.Fatalf("%+v %v", outputs, err)
+		t.Fatalf("the outputs are %v, %v; want the answer of %s", outputs, err, first.RunID)
 	}
 	stored, err := artifacts{b.Gateway}.Read(t.Context(), outputs[0].ArtifactID, 1<<20)
 	if err != nil || strings.Contains(string(stored), secret) || len(stored) < 50000 {
@@ -432,7 +435,7 @@ func TestLargeWorkerAnswer(t *testing.T) {
 	var collected run.CollectAnswer
 	b.says(t, gate.Process(), "slurm.job.collect", map[string]any{"run_id": small.RunID}, "", &collected)
 	if !collected.Ready || string(collected.Output) != string(small.Result) {
-		t.Errorf("%+v", collected)
+		t.Errorf("collect: ready %t, output %s; want %s", collected.Ready, collected.Output, small.Result)
 	}
 	refused := b.call(scrape("https://example.org/?token=" + secret))
 	if refused.Error == nil || refused.Error.Code != "secret_in_args" || len(b.sent()) != 2 {
@@ -449,7 +452,7 @@ func TestWorkerNamesAnothersRun(t *testing.T) {
 	})
 	res := b.call(scrape("https://example.org"))
 	if res.RunID == other || len(res.Resources.WorkspaceIDs) != 1 || res.Resources.WorkspaceIDs[0] != res.RunID {
-		t.Errorf("%s %+v", res.RunID, res.Resources)
+		t.Errorf("the call of run %s names the workspaces %v, want its own run", res.RunID, res.Resources.WorkspaceIDs)
 	}
 }
 
@@ -554,7 +557,7 @@ func TestWorkerAnswersLate(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if v := b.run(b.sent()[0].Meta.ToolRunID); v.Run.Reason != run.OutcomeUnknown || v.Run.State != run.Failed {
-		t.Errorf("%+v", v.Run)
+		t.Errorf("the run is %s because of %s, want failed, outcome_unknown", v.Run.State, v.Run.Reason)
 	}
 }
 
@@ -567,22 +570,22 @@ func TestWorkerCallsAreNoJobs(t *testing.T) {
 	var usage UsageMonth
 	b.says(t, gate.Process(), "usage.month", map[string]any{}, "", &usage)
 	if len(usage.Rows) != 0 {
-		t.Errorf("%+v", usage.Rows)
+		t.Errorf("%d rows of usage, want none", len(usage.Rows))
 	}
 	left, err := b.Ledger.Workspaces(t.Context(), time.Now().Add(time.Hour), retention.Workspace{}, 10)
 	if err != nil || len(left) != 0 {
-		t.Errorf("%+v %v", left, err)
+		t.Errorf("%d workspaces, %v; want none", len(left), err)
 	}
 	other := b.call(scrape("https://example.com"))
 	var diff RunDiff
 	b.says(t, gate.Process(), "run.diff", map[string]any{"a": res.RunID, "b": other.RunID}, "", &diff)
 	if diff.Same || len(diff.Parts) != 1 || len(diff.Changes) != 2 {
-		t.Errorf("%+v", diff)
+		t.Errorf("run.diff: same %t, parts %v, changes %v; want 1 part and 2 changes", diff.Same, diff.Parts, diff.Changes)
 	}
 	var list RunList
 	b.says(t, gate.Process(), "run.list", map[string]any{"tool_id": "web.scrape"}, "", &list)
 	if list.Total != 2 || list.Runs[0].Site != run.WorkerSite || list.Runs[0].ProjectID != v.Run.ProjectID {
-		t.Errorf("%+v", list)
+		t.Errorf("run.list: %d runs %v; want 2 of the workers' site and project %s", list.Total, list.Runs, v.Run.ProjectID)
 	}
 }
 

@@ -28,12 +28,13 @@ func TestRowsAreASheet(t *testing.T) {
 	}
 	if err := g.callBatch(t, "batch.run", map[string]any{"tool_id": "seqkit.stats", "name": "b", "rows": rows}, &asRows); err != nil ||
 		asRows.BatchID != asSheet.BatchID || !asRows.Existed || asRows.Rows != 3 {
-		t.Errorf("%+v %+v", err, asRows)
+		t.Errorf("batch.run with rows: batch %s, replayed %t, %d rows, %+v; want %s again", asRows.BatchID, asRows.Existed, asRows.Rows,
+			err, asSheet.BatchID)
 	}
 	for _, args := range []map[string]any{{"rows": rows, "sheet": sheet}, {"rows": rows, "sheet_artifact_id": ids[0]}, {}} {
 		args["tool_id"], args["name"] = "seqkit.stats", "c"
 		if err := g.callBatch(t, "batch.run", args, nil); err == nil || !strings.Contains(err.Message, "rows, sheet and sheet_artifact_id") {
-			t.Errorf("%+v", err)
+			t.Errorf("batch.run with %v ended with %+v, want exactly one of rows, sheet and sheet_artifact_id", args, err)
 		}
 	}
 }
@@ -71,7 +72,7 @@ func TestRowMistakes(t *testing.T) {
 		"more": json.RawMessage(`[1,2]`), "on": json.RawMessage(`null`)}}, Row{"level": json.RawMessage(`3`)})
 	if problems.n > 0 || len(rows) != 1 || rows[0].sample != "row-1" ||
 		string(rows[0].args) != `{"level":3,"more":[1,2],"reads":"art_00000000000000000000000000"}` {
-		t.Errorf("%+v %v", rows, problems)
+		t.Errorf("rowRequests: %v, %d problems; want row-1 with reads by role", rows, problems.n)
 	}
 
 	g := batchGateway(t)
@@ -82,13 +83,13 @@ func TestRowMistakes(t *testing.T) {
 		{"reads": ids[0], "nothing": 1}}}
 	err := g.callBatch(t, "batch.run", args, nil)
 	if err == nil || !strings.Contains(err.Message, "row 4, column nothing") {
-		t.Errorf("%+v", err)
+		t.Errorf("batch.run with an unknown column ended with %+v, want row 4", err)
 	}
 	args["rows"] = []map[string]any{{"reads": ids[0]}, {"reads": none}, {"sample": "x"}}
 	err = g.callBatch(t, "batch.run", args, nil)
 	if err == nil || fmt.Sprint(err.Details["kind"]) != string(fault.Validation) || !strings.Contains(err.Message, "2 mistakes") ||
 		!strings.Contains(err.Message, "row 2") || !strings.Contains(err.Message, "row 3") {
-		t.Errorf("%+v", err)
+		t.Errorf("batch.run with two bad rows ended with %+v, want both", err)
 	}
 }
 

@@ -129,7 +129,7 @@ func TestSiteList(t *testing.T) {
 	var l SiteList
 	g.says(t, admin, "site.list", map[string]any{}, "", &l)
 	if l.Total != 2 || *l.Pick != "most_free_budget" || l.ProvenanceRunID == "" {
-		t.Fatalf("%+v", l)
+		t.Fatalf("site.list: %d sites, pick %v, provenance_run_id %q", l.Total, l.Pick, l.ProvenanceRunID)
 	}
 	alpha, beta := l.Sites[0], l.Sites[1]
 	if alpha.Site != "alpha" || alpha.State != run.SiteReady || alpha.Transport != "cli" || alpha.Files != "shared" || !alpha.Allowed ||

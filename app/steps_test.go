@@ -26,11 +26,11 @@ func TestBatchBySample(t *testing.T) {
 		"sheet": "sample,n\nA,1\nX,2\nT,3\n"}, &none)
 	if e == nil || !strings.Contains(fmt.Sprint(e.Details), `no sample "X"`) || !strings.Contains(fmt.Sprint(e.Details), `the sample "T" 2 times`) ||
 		strings.Contains(fmt.Sprint(e.Details), "row 2") {
-		t.Errorf("%+v", e)
+		t.Errorf("batch.run ended with %+v, want problems of the samples X and T only", e)
 	}
 	e = g.callBatch(t, "batch.run", map[string]any{"tool_id": "b.two", "name": "c", "sheet": "sample,x\nA," + b.BatchID + ":oot\n"}, &none)
 	if e == nil || !strings.Contains(fmt.Sprint(e.Details), "did you mean out?") {
-		t.Errorf("%+v", e)
+		t.Errorf("batch.run with a misspelt role ended with %+v, want a suggestion", e)
 	}
 	g.does(t, "batch.run", map[string]any{"tool_id": "b.two", "name": "c", "sheet": "sample,x\nA," + b.BatchID + ":out\nB," + b.BatchID +
 		":out\n"}, &second)
@@ -49,7 +49,7 @@ func TestBatchBySample(t *testing.T) {
 	})
 	var status BatchStatusAnswer
 	if g.does(t, "batch.status", map[string]any{"batch": "c"}, &status); len(status.Causes) != 1 || status.Causes[0].Cause != "input_failed" {
-		t.Errorf("%+v", status)
+		t.Errorf("the causes of batch c are %+v, want input_failed", status.Causes)
 	}
 }
 
@@ -68,12 +68,13 @@ func TestSteps(t *testing.T) {
 	var dry gate.Rehearsal
 	if res := g.Gate.Call(t.Context(), who, req); res.Error != nil || json.Unmarshal(res.Result, &dry) != nil ||
 		json.Unmarshal(dry.Would, &plan) != nil || plan.Rows != 6 || plan.New != 6 {
-		t.Errorf("%+v %+v", res.Error, plan)
+		t.Errorf("the dry run: %d rows, %d new runs, %+v; want 6 and 6", plan.Rows, plan.New, res.Error)
 	}
 	var began, again BatchStarted
 	g.does(t, "batch.run", args, &began)
 	if g.does(t, "batch.run", args, &again); began.Rows != 6 || len(began.Steps) != 3 || !again.Existed || began.Existed {
-		t.Errorf("%+v %+v", began, again)
+		t.Errorf("batch.run: %d rows, %d steps, replayed %t then %t; want 6, 3, false, true", began.Rows, len(began.Steps), began.Existed,
+			again.Existed)
 	}
 	g.StartLoop(t.Context())
 	defer g.StopLoop()
@@ -81,7 +82,8 @@ func TestSteps(t *testing.T) {
 	var status BatchStatusAnswer
 	if g.does(t, "batch.status", map[string]any{"batch": "all"}, &status); len(status.Steps) != 3 || status.Rows != 6 ||
 		status.Counts["waiting"] != 4 || status.Counts["queued"] != 2 || status.Over {
-		t.Errorf("%+v", status)
+		t.Errorf("batch.status: %d steps, %d rows %v, ended %t; want 3, 6, 4 waiting and 2 queued", len(status.Steps), status.Rows,
+			status.Counts, status.Over)
 	}
 	var none any
 	if e := g.callBatch(t, "batch.rows", map[string]any{"batch": "all"}, &none); e == nil || e.Code != "batch_has_steps" {
@@ -93,7 +95,7 @@ func TestSteps(t *testing.T) {
 	g.until(t, "all", func(s BatchStatusAnswer) bool { return s.Counts["failed"] == 3 })
 	var changed BatchChanged
 	if g.does(t, "batch.retry", map[string]any{"batch": "all"}, &changed); changed.Changed != 3 {
-		t.Errorf("%+v", changed)
+		t.Errorf("batch.retry changed %d rows, want 3", changed.Changed)
 	}
 	g.until(t, "all", func(s BatchStatusAnswer) bool {
 		return s.Counts["waiting"] == 4 && s.Counts["queued"] == 2 && s.Todo == 0
@@ -101,7 +103,7 @@ func TestSteps(t *testing.T) {
 	g.isOver(t, *rows.Rows[0].RunID, run.Succeeded)
 	g.until(t, "all", func(s BatchStatusAnswer) bool { return s.Counts["waiting"] == 3 && s.Counts["queued"] == 2 })
 	if g.does(t, "batch.cancel", map[string]any{"batch": "all"}, &changed); changed.Changed == 0 {
-		t.Errorf("%+v", changed)
+		t.Error("batch.cancel changed no row")
 	}
 	if some, err := g.Ledger.AnyWaiting(t.Context()); some || err != nil {
 		t.Error("a run still waits", err)
@@ -109,10 +111,10 @@ func TestSteps(t *testing.T) {
 	g.until(t, "all", func(s BatchStatusAnswer) bool { return s.Counts["cancelled"] == 5 && s.Over })
 	if g.does(t, "batch.retry", map[string]any{"batch": "all"}, &changed); changed.Changed != 0 ||
 		!strings.Contains(changed.Message, "5 that were cancelled stay so") {
-		t.Errorf("%+v", changed)
+		t.Errorf("batch.retry of a cancelled batch changed %d rows: %q", changed.Changed, changed.Message)
 	}
 	if g.does(t, "batch.retry", map[string]any{"batch": "all", "cancelled": true}, &changed); changed.Changed != 5 {
-		t.Errorf("%+v", changed)
+		t.Errorf("batch.retry with cancelled changed %d rows, want 5", changed.Changed)
 	}
 	g.until(t, "all", func(s BatchStatusAnswer) bool {
 		return s.Counts["succeeded"] == 1 && s.Counts["waiting"] == 3 && s.Counts["queued"] == 2 && s.Todo == 0
@@ -152,6 +154,6 @@ func TestReadSteps(t *testing.T) {
 			"  - {name: b, tool: t.y, from: {x: a.out, l: [a.o, a.p]}}\n"))
 	if err != nil || len(steps) != 2 || string(steps[0].Set["n"]) != "3" || string(steps[0].Set["s"]) != `"y"` || !steps[1].From[1].List ||
 		len(steps[1].From[1].Of) != 2 {
-		t.Errorf("%+v %v", steps, err)
+		t.Errorf("ReadSteps: %+v, %v; want two steps with their arguments and inputs", steps, err)
 	}
 }

@@ -66,7 +66,7 @@ func TestTokenUnderOneKey(t *testing.T) {
 	}
 	if !strings.HasPrefix(first.Token, "sgt_") || first.Note != "" || again.TokenID != first.TokenID || again.Token != gate.Redacted ||
 		!strings.Contains(again.Note, "revoke") {
-		t.Errorf("%+v, then %+v", first, again)
+		t.Errorf("token.create: %s, then %s with the note %q; want the token only once", first.TokenID, again.TokenID, again.Note)
 	}
 	if list, _, err := g.Ledger.Tokens(t.Context()); err != nil || len(list) != 1 {
 		t.Error(list, err)
@@ -96,7 +96,7 @@ func TestApprovalAnsweredAgain(t *testing.T) {
 	}{{boss, true, ""}, {boss, true, ""}, {boss, false, "approval_answered"}, {other, true, "approval_answered"}} {
 		res := g.calls(t, c.who, "approval.answer", fmt.Sprintf(`{"approval_id":%q,"approve":%t}`, a.ID, c.approve), "")
 		if res.OK != (c.code == "") || !res.OK && res.Error.Code != c.code {
-			t.Errorf("%+v: %+v", c, res.Error)
+			t.Errorf("approval.answer (approve %t) ended with %+v, want %q", c.approve, res.Error, c.code)
 		}
 	}
 }

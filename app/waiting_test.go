@@ -65,7 +65,7 @@ func lab() gate.Caller {
 func (g *Gateway) does(t *testing.T, tool string, args map[string]any, into any) {
 	t.Helper()
 	if e := g.callBatch(t, tool, args, into); e != nil {
-		t.Fatalf("%s %v: %+v", tool, args, e)
+		t.Fatalf("%s with %v ended with %+v, want success", tool, args, e)
 	}
 }
 
@@ -160,20 +160,21 @@ func TestChainOfRuns(t *testing.T) {
 	g.does(t, "c.three", map[string]any{"x": two.RunID + ":out", "n": 3}, &again)
 	if two.Phase != run.WaitingForInputs || two.State != run.Queued || len(two.WaitsFor) != 1 || two.WaitsFor[0].RunID != one.RunID ||
 		again.RunID != three.RunID || !again.Replayed || three.Replayed {
-		t.Fatalf("%+v %+v %+v", two, three, again)
+		t.Fatalf("b.two: phase %s, waits for %v; c.three: %s, replayed %t, then %s, replayed %t", two.Phase, two.WaitsFor, three.RunID,
+			three.Replayed, again.RunID, again.Replayed)
 	}
 	var got run.GetAnswer
 	if g.does(t, "slurm.job.get", map[string]any{"run_id": three.RunID}, &got); got.Phase != run.WaitingForInputs || got.Reason == nil ||
 		!strings.Contains(*got.Reason, two.RunID+" (waits itself)") {
-		t.Errorf("%+v", got)
+		t.Errorf("slurm.job.get of c.three: phase %s, reason %v; want that %s waits itself", got.Phase, got.Reason, two.RunID)
 	}
 	var list RunList
 	if g.does(t, "run.list", map[string]any{}, &list); list.Total != 1 || list.WaitingTotal != 2 || list.Waiting[0].RunID != three.RunID {
-		t.Errorf("%+v", list)
+		t.Errorf("run.list: %d runs, %d waiting, %v; want 1 and 2, %s first", list.Total, list.WaitingTotal, list.Waiting, three.RunID)
 	}
 	var story RunStory
 	if g.does(t, "run.show", map[string]any{"run_id": three.RunID}, &story); story.Phase != run.WaitingForInputs || len(story.Events) != 1 {
-		t.Errorf("%+v", story)
+		t.Errorf("run.show: phase %s, %d events; want it waiting with 1", story.Phase, len(story.Events))
 	}
 	var first, w, second string
 	var ending sync.WaitGroup
@@ -192,7 +193,7 @@ func TestChainOfRuns(t *testing.T) {
 		t.Errorf("asked with the artifact: %+v, want %s", asked, w)
 	}
 	if g.does(t, "slurm.job.get", map[string]any{"run_id": two.RunID}, &got); got.TargetRunID != w || got.Alias != two.RunID {
-		t.Errorf("%+v", got)
+		t.Errorf("slurm.job.get by the former id: run %s, alias %s; want %s, %s", got.TargetRunID, got.Alias, w, two.RunID)
 	}
 	list = RunList{}
 	g.does(t, "run.list", map[string]any{"id_prefix": two.RunID[:20]}, &list)
@@ -201,7 +202,7 @@ func TestChainOfRuns(t *testing.T) {
 	}
 	last := g.became(t, three.RunID)
 	if g.does(t, "c.three", map[string]any{"x": two.RunID + ":out", "n": 3}, &asked); asked.RunID != last {
-		t.Errorf("%+v", asked)
+		t.Errorf("the same call of c.three returned %s, want %s", asked.RunID, last)
 	}
 	third := g.isOver(t, last, run.Succeeded)
 	var tree TraceAnswer
@@ -211,12 +212,13 @@ func TestChainOfRuns(t *testing.T) {
 		ids = append(ids, x.ArtifactID)
 	}
 	if !slices.Equal(ids, []string{third, second, first, id}) || !tree.Complete || tree.Traced[2].MadeBy.Inputs[0].ArtifactID != id {
-		t.Errorf("%v %+v", ids, tree)
+		t.Errorf("artifact.trace: %v, complete %t; want the chain of 4", ids, tree.Complete)
 	}
 	for limit, cut := range map[int]bool{1: false, 2: true} { // the first is never cut off
 		g.does(t, "artifact.trace", map[string]any{"artifact_id": third, "limit": limit}, &tree)
 		if len(tree.Traced) != limit || tree.Complete || tree.Traced[0].MadeBy == nil || tree.Traced[limit-1].CutOff != cut {
-			t.Errorf("limit %d: %+v", limit, tree)
+			t.Errorf("artifact.trace of at most %d: %d artifacts, complete %t, the last cut off: want %t", limit, len(tree.Traced), tree.Complete,
+				cut)
 		}
 	}
 	if n := len(g.runIDs(t)); n != 3 {
@@ -241,7 +243,7 @@ func TestPromiseAfterArtifact(t *testing.T) {
 	g.StartLoop(t.Context())
 	defer g.StopLoop()
 	if w := g.became(t, p.RunID); w != a.RunID {
-		t.Errorf("%+v, want %s", w, a.RunID)
+		t.Errorf("the run that waited became %s, want %s", w, a.RunID)
 	}
 	var also run.SubmitAnswer // by the other name of its input
 	g.does(t, "c.three", map[string]any{"x": a.RunID + ":out"}, &also)
@@ -272,17 +274,17 @@ func TestBrokenPromises(t *testing.T) {
 	g.isOver(t, x.RunID, run.Failed)
 	g.endedWaiting(t, p.RunID)
 	if w := g.endedWaiting(t, q.RunID); w.Reason != "input_failed" || !strings.Contains(w.Detail, p.RunID+" is failed") {
-		t.Errorf("%+v", w)
+		t.Errorf("the last run of the chain ended because of %s (%s), want input_failed by %s", w.Reason, w.Detail, p.RunID)
 	}
 	var got run.CollectAnswer
 	if g.does(t, "slurm.job.collect", map[string]any{"run_id": p.RunID}, &got); !got.Ready || got.State != run.Failed ||
 		len(got.NextSteps) != 2 {
-		t.Errorf("%+v", got)
+		t.Errorf("collect: ready %t, state %s, steps %v; want failed and two steps", got.Ready, got.State, got.NextSteps)
 	}
 	var none any
 	if e := g.callBatch(t, "slurm.job.retry", map[string]any{"run_id": p.RunID, "after_attempt": 1}, &none); e == nil ||
 		e.Code != "input_failed" {
-		t.Errorf("%+v", e)
+		t.Errorf("the retry ended with %+v, want input_failed", e)
 	}
 	if e := g.callBatch(t, "slurm.job.logs", map[string]any{"run_id": p.RunID}, &none); e == nil || e.Code != "never_started" {
 		t.Errorf("the call ended with %+v, want the code never_started", e)
@@ -291,13 +293,14 @@ func TestBrokenPromises(t *testing.T) {
 	g.does(t, "slurm.job.retry", map[string]any{"run_id": p.RunID, "after_attempt": 1}, &p)
 	g.does(t, "slurm.job.retry", map[string]any{"run_id": q.RunID, "after_attempt": 1}, &q)
 	if p.Phase != run.WaitingForInputs || p.Attempt != 2 || q.Phase != run.WaitingForInputs {
-		t.Errorf("%+v %+v", p, q)
+		t.Errorf("after the retries: phase %s in attempt %d, and phase %s; want both waiting", p.Phase, p.Attempt, q.Phase)
 	}
 	var c CancelAnswer
 	if g.does(t, "slurm.job.cancel", map[string]any{"run_id": p.RunID}, &c); c.State != run.Cancelled || c.Executed != "never" ||
 		c.Waiters != 1 ||
 		!slices.Equal(c.WaitingRuns, []string{q.RunID}) {
-		t.Errorf("%+v", c)
+		t.Errorf("the cancel: state %s, executed %s, %d waiters %v; want cancelled, never, %s", c.State, c.Executed, c.Waiters,
+			c.WaitingRuns, q.RunID)
 	}
 	g.endedWaiting(t, q.RunID)
 
@@ -307,7 +310,7 @@ func TestBrokenPromises(t *testing.T) {
 	for in, want := range map[string]string{y.RunID + ":oot": "did you mean out?", "run_00000000000000000000000000:out": "run_not_found",
 		p.RunID + ":out": "is cancelled"} {
 		if e := g.callBatch(t, "b.two", map[string]any{"x": in}, &none); e == nil || !strings.Contains(e.Code+fmt.Sprint(e.Details), want) {
-			t.Errorf("%s: %+v", in, e)
+			t.Errorf("b.two with %s ended with %+v, want %q", in, e, want)
 		}
 	}
 
@@ -328,7 +331,7 @@ func TestBrokenPromises(t *testing.T) {
 	g.loop.poke() // as a retry does: the loop may have found no waiting run
 	g.isOver(t, y.RunID, run.Succeeded)
 	if w := g.endedWaiting(t, z.RunID); w.Reason != "capability_denied" {
-		t.Errorf("%+v", w)
+		t.Errorf("the run ended because of %s, want capability_denied", w.Reason)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestApprovalOfAWaitingRun(t *testing.T) {
 	g.does(t, "b.two", map[string]any{"x": one.RunID + ":out", "n": 2}, &other)
 	g.does(t, "c.three", map[string]any{"x": two.RunID + ":out"}, &three)
 	if two.Phase != run.WaitingForInputs || len(two.Warnings) != 1 || !strings.Contains(two.Warnings[0], "needs a person's approval") {
-		t.Fatalf("%+v", two)
+		t.Fatalf("b.two: phase %s, warnings %q; want it waiting with a warning of the approval", two.Phase, two.Warnings)
 	}
 	if list, total, _, err := g.Ledger.Approvals(t.Context(), nil, false); err != nil || total != 0 {
 		t.Errorf("asked before the input is there: %+v %v", list, err)
@@ -56,7 +56,7 @@ func TestApprovalOfAWaitingRun(t *testing.T) {
 	got, a := g.asked(t, two.RunID)
 	if !strings.Contains(string(a.Payload), one.RunID+":out") || a.ToolID != "b.two" || a.Covers.ParamsHash == "" || len(got.NextSteps) == 0 ||
 		got.NextSteps[0].Verb != "approval.answer" || got.NextSteps[0].Args["approval_id"] != a.ID {
-		t.Errorf("%+v %+v", a, got)
+		t.Errorf("the request %s is for %s, the next steps are %v; want b.two and approval.answer", a.ID, a.ToolID, got.NextSteps)
 	}
 	if !strings.Contains(*got.Reason, "the inputs are there, and the run cannot start for now: this call of b.two needs a person's approval") {
 		t.Error(*got.Reason)
@@ -71,7 +71,7 @@ func TestApprovalOfAWaitingRun(t *testing.T) {
 		t.Fatal(code)
 	}
 	if w := g.endedWaiting(t, other.RunID); w.Reason != "consent_denied" {
-		t.Errorf("%+v", w)
+		t.Errorf("the run ended because of %s, want consent_denied", w.Reason)
 	}
 	g.isOver(t, w, run.Succeeded)
 	g.became(t, three.RunID)
@@ -126,7 +126,7 @@ func TestNamesOfARunThatWaited(t *testing.T) {
 		t.Helper()
 		g.does(t, "run.notify", map[string]any{"run_id": runID}, &told)
 		if len(told.Notices) != 1 || told.Notices[0].State != state {
-			t.Errorf("%s: %+v", runID, told)
+			t.Errorf("the notices of %s are %v, want one that is %s", runID, told.Notices, state)
 		}
 	}
 	for _, r := range []string{two.RunID, never.RunID} {
@@ -149,7 +149,7 @@ func TestNamesOfARunThatWaited(t *testing.T) {
 	}
 	for _, tool := range []string{"run.export", "run.receipt", "slurm.job.logs"} {
 		if e := g.callBatch(t, tool, map[string]any{"run_id": two.RunID}, new(any)); e == nil || e.Code != "waiting_for_inputs" {
-			t.Errorf("%s: %+v", tool, e)
+			t.Errorf("%s ended with %+v, want waiting_for_inputs", tool, e)
 		}
 	}
 	if e := g.callBatch(t, "run.diff", map[string]any{"a": one.RunID, "b": two.RunID}, new(any)); e == nil || e.Code != "waiting_for_inputs" {
@@ -168,7 +168,7 @@ func TestNamesOfARunThatWaited(t *testing.T) {
 	}
 	list, over, err := g.RunEvents(t.Context(), two.RunID, 0, 2)
 	if err != nil || over || len(list) != 2 {
-		t.Errorf("%+v %v %v", list, over, err)
+		t.Errorf("RunEvents: %d events, ended %t, %v; want 2 and more to come", len(list), over, err)
 	}
 	var receipts [2]ReceiptAnswer
 	for i, r := range []string{two.RunID, w} {
@@ -178,7 +178,7 @@ func TestNamesOfARunThatWaited(t *testing.T) {
 		}
 	}
 	if receipts[0].RunID != w || string(receipts[0].Envelope) != string(receipts[1].Envelope) {
-		t.Errorf("%+v", receipts)
+		t.Errorf("the receipts are of %s and %s, want the same one of %s", receipts[0].RunID, receipts[1].RunID, w)
 	}
 
 	g.isOver(t, lost.RunID, run.Failed)
@@ -189,7 +189,7 @@ func TestNamesOfARunThatWaited(t *testing.T) {
 	}
 	for _, tool := range []string{"run.export", "run.receipt"} {
 		if e := g.callBatch(t, tool, map[string]any{"run_id": never.RunID}, new(any)); e == nil || e.Code != "never_started" {
-			t.Errorf("%s: %+v", tool, e)
+			t.Errorf("%s ended with %+v, want never_started", tool, e)
 		}
 	}
 }

@@ -250,7 +250,8 @@ func TestPosts(t *testing.T) {
 		s.round(t)
 	}
 	if n := s.list[2]; n.SettledAt == nil || n.Delivered || !strings.HasPrefix(n.Result, "given up: no answer") || n.Tries > 40 {
-		t.Errorf("%+v", n)
+		t.Errorf("after a day of failures: settled %v, delivered %t, result %q, %d tries; want given up in at most 40", n.SettledAt,
+			n.Delivered, n.Result, n.Tries)
 	}
 }
 
@@ -262,14 +263,14 @@ func TestAskedLate(t *testing.T) {
 	over := s.now.Add(-30 * 24 * time.Hour)
 	s.list[0].DueAt, s.list[0].AskedAt = &over, s.now
 	if s.round(t); s.list[0].SettledAt != nil || s.list[0].Tries != 1 {
-		t.Errorf("%+v", s.list[0])
+		t.Errorf("first try of a late notice: settled %v, %d tries; want 1 and not settled", s.list[0].SettledAt, s.list[0].Tries)
 	}
 	for range 60 {
 		s.now = s.now.Add(LongestPause)
 		s.round(t)
 	}
 	if s.list[0].SettledAt == nil {
-		t.Errorf("%+v", s.list[0])
+		t.Errorf("a day after a late notice was asked for it is not settled, after %d tries", s.list[0].Tries)
 	}
 }
 
@@ -292,7 +293,7 @@ func TestEndsOfNotices(t *testing.T) {
 	s.round(t)
 	if a, b, c := s.list[0], s.list[1], s.list[2]; a.SettledAt == nil || a.Result != "given up: answered with status 410" ||
 		b.SettledAt != nil || b.Result != "answered with status 307" || c.SettledAt == nil || !strings.Contains(c.Result, "no longer allows") {
-		t.Errorf("%+v", s.list)
+		t.Errorf("results of 410, a redirect, a forbidden place: %q, %q, %q", a.Result, b.Result, c.Result)
 	}
 }
 
@@ -401,12 +402,14 @@ func TestMails(t *testing.T) {
 		t.Errorf("%s\n%s", args, mails)
 	}
 	if !s.list[0].Delivered || s.list[1].Tries != 0 || !s.list[1].NextAt.After(s.now) {
-		t.Errorf("%+v", s.list)
+		t.Errorf("first mail delivered %t; second: %d tries, next %v; want a delivery and a wait", s.list[0].Delivered, s.list[1].Tries,
+			s.list[1].NextAt)
 	}
 	s = newStage(t, Config{Places: Places{Domains: []string{"example.org"}}, Sendmail: dir + "/none", From: "gate@example.org",
 		MailsPerHour: 9, MailsPerCaller: 9}, "mailto:ana@example.org")
 	if s.round(t); s.list[0].Delivered || s.list[0].Result == "" || s.list[0].NextAt == nil {
-		t.Errorf("%+v", s.list[0])
+		t.Errorf("without sendmail: delivered %t, result %q, next %v; want another try", s.list[0].Delivered, s.list[0].Result,
+			s.list[0].NextAt)
 	}
 }
 
@@ -470,12 +473,13 @@ func TestReceivers(t *testing.T) {
 	}
 	for _, n := range s.list {
 		if !n.Delivered || strings.Contains(n.Result, "secret") {
-			t.Errorf("%+v", n)
+			t.Errorf("the notice to %s: delivered %t, result %q; want a delivery without the secret", n.URL, n.Delivered, n.Result)
 		}
 	}
 	write("http://127.0.0.1:1/secret", 0o600)
 	s = newStage(t, Config{Places: p}, "receiver:lims")
 	if s.round(t); s.list[0].Delivered || s.list[0].Tries != 1 || strings.Contains(s.list[0].Result, "secret") {
-		t.Errorf("%+v", s.list[0])
+		t.Errorf("a receiver that does not answer: delivered %t, %d tries, result %q; want 1 failure without the secret",
+			s.list[0].Delivered, s.list[0].Tries, s.list[0].Result)
 	}
 }

@@ -75,7 +75,7 @@ func TestDoc(t *testing.T) {
 		O    map[string]any `json:"o"`
 	}
 	if err := d.Into(&a); err != nil || a.N != 1 || len(a.List) != 4 {
-		t.Errorf("%+v %v", a, err)
+		t.Errorf("Into: n = %v, %d items in list, %v; want 1 and 4", a.N, len(a.List), err)
 	}
 	if err := d.Into(&struct{}{}); err == nil {
 		t.Error("an unknown field was accepted")

@@ -123,7 +123,7 @@ func TestUnixUsers(t *testing.T) {
 func TestParsePromise(t *testing.T) {
 	const id = "run_00000000000000000000000000"
 	if p, ok := ParsePromise(id + ":sorted"); !ok || p.RunID != id || p.Role != "sorted" || p.String() != id+":sorted" {
-		t.Errorf("%+v %v", p, ok)
+		t.Errorf("ParsePromise(%s:sorted) = %s, %t", id, p, ok)
 	}
 	for _, s := range []string{"", id, id + ":", id + ":-x", id + ":a b", id + ":a:b", "run_0:a", " " + id + ":a", id + ":a\n",
 		"ART" + id + ":a"} {

@@ -193,7 +193,7 @@ func FuzzDecodeSpec(f *testing.F) {
 		back, err := DecodeParams([]byte(first))
 		must(t, err)
 		if stored := paramsOf(s).Stored(); !reflect.DeepEqual(back, stored) {
-			t.Errorf("%+v\n%+v", back, stored)
+			t.Errorf("DecodeParams gives\n%+v\nwant\n%+v", back, stored)
 		}
 		if again := canonicalOf(t, back); again != first {
 			t.Errorf("%s\n%s", first, again)

@@ -31,7 +31,7 @@ func TestAllowLocal(t *testing.T) {
 		s.Resources.GPUs, s.Resources.GPUType = nil, nil
 		err := parse(t, "version: 1\n"+c.policy+"\n").AllowLocal(s, c.tool, "samtools", c.bytes)
 		if s := denials(err); s != c.want || err != nil && !fault.Is(err, fault.Policy) {
-			t.Errorf("%+v:\ngot  %s", c, s)
+			t.Errorf("AllowLocal(%s, %d bytes) under %q:\ngot  %s\nwant %s", c.tool, c.bytes, c.policy, s, c.want)
 		}
 	}
 	if err := parse(t, "version: 1\nlocal: {max_cpus: 9, max_time_limit_seconds: 999}\n").
@@ -71,7 +71,7 @@ func TestAXPolicies(t *testing.T) {
 	}
 	err = ax.CheckNames(Known{Tools: []string{"firecrawl_scrape"}})
 	if p := fault.ProblemsOf(err); len(p) != 1 || p[0].Field != "concurrency.per_tool_max_inflight.firecrawl.crawl" || p[0].Line != 5 {
-		t.Errorf("%+v", p)
+		t.Errorf("CheckNames reports %v, want one problem of firecrawl.crawl in line 5", p)
 	}
 	for level, want := range map[string]string{"DEBUG": "debug", "INFO": "info", "WARN": "warn", "WARNING": "warn", "ERROR": "error"} {
 		if got := parse(t, "timeouts: {}\nlogging: {level: "+level+"}\n").Logging.Level; got != want {

@@ -200,7 +200,7 @@ func TestAllowImport(t *testing.T) {
 	} {
 		err := parse(t, "version: 1\nimport: {"+c.policy+"}\n").AllowImport(c.kind, c.typ, c.size)
 		if s := denials(err); s != c.want || err != nil && !fault.Is(err, fault.Policy) {
-			t.Errorf("%+v:\ngot  %s", c, s)
+			t.Errorf("AllowImport(%s, %q, %d) under %q:\ngot  %s\nwant %s", c.kind, c.typ, c.size, c.policy, s, c.want)
 		}
 	}
 }
@@ -335,7 +335,7 @@ func TestRawPlans(t *testing.T) {
 		for _, problem := range fault.ProblemsOf(p.AllowPlan(s, true, "samtools")) {
 			got = append(got, strings.TrimPrefix(problem.Field, "execution.command.env."))
 			if problem.Code != "POLICY-ENV" || !strings.HasPrefix(problem.Rule, "policy slurm.raw_plans.env: ") {
-				t.Errorf("%+v", problem)
+				t.Errorf("AllowPlan reports %s with rule %q, want POLICY-ENV with slurm.raw_plans.env", problem.Code, problem.Rule)
 			}
 		}
 		if d := cmp.Diff(strings.Fields(want), got); d != "" {
@@ -420,7 +420,7 @@ func TestDirectoryLimits(t *testing.T) {
 	plain, bounded := parse(t, "version: 1\nimport: {max_bytes: 9}\n"), parse(t,
 		"version: 1\nimport: {max_bytes: 9, directory: {max_files: 10, max_depth: 2, max_bytes: 100}}\n")
 	if l := bounded.Import.Directory; l == nil || *l != (DirectoryLimits{10, 2, 100}) {
-		t.Errorf("%+v", l)
+		t.Errorf("import.directory = %v, want 10 files, depth 2 and 100 bytes", l)
 	}
 	if plain.Hash == bounded.Hash || strings.Contains(string(plain.Snapshot), "directory") {
 		t.Errorf("%s", plain.Snapshot)

@@ -112,7 +112,7 @@ func TestPickOfAPolicy(t *testing.T) {
 	p := fault.ProblemsOf(err)
 	if len(p) != 1 || p[0].Line != 4 || p[0].Field != "sites.pick" || p[0].File != "policies.yaml" ||
 		p[0].Rule != "one of first_that_fits, most_free_budget, where_the_data_is" {
-		t.Errorf("%+v", p)
+		t.Errorf("Parse of an unknown rule reports %v, want one problem of sites.pick in policies.yaml:4 with the rules", p)
 	}
 	const before = "sha256:50e1e5c4757a2fbde84df3efcbf45568c439066c74d6334d70ae6820f7334b24"
 	if p := sitesPolicy(t, "sites: {prefer: [a]}\n"); p.Hash != before || p.Sites.Pick != "" {

@@ -69,7 +69,8 @@ func TestClusterOverSSH(t *testing.T) {
 	to := c.Slurm.SSH
 	if !c.FarSlurm() || !c.FarFiles() || to.Address() != s.Address || to.User != "svc" || to.Key != s.Key ||
 		!slices.Equal(to.KnownHosts, []string{known}) || c.Slurm.Cluster != "Alpha" || c.Slurm.DefaultAccount != "lab-a" {
-		t.Errorf("%+v\n%s", to, files.Site)
+		t.Errorf("slurm.ssh: %s@%s with key %s and %v; want svc@%s with %s and %s; the site file:\n%s", to.User, to.Address(), to.Key,
+			to.KnownHosts, s.Address, s.Key, known, files.Site)
 	}
 	if !strings.Contains(files.Commands[len(files.Commands)-1], "svc@127.0.0.1 install -d -m 700 "+c.Storage.RunsDir) {
 		t.Error(files.Commands)

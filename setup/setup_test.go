@@ -187,7 +187,7 @@ func TestWhatIsMissing(t *testing.T) {
 			var codes []string
 			for _, p := range fault.ProblemsOf(err) {
 				if p.Hint == "" || p.Msg == "" {
-					t.Errorf("%+v says too little", p)
+					t.Errorf("the problem %s of %s has message %q and hint %q, want both", p.Code, p.Field, p.Msg, p.Hint)
 				}
 				codes = append(codes, p.Code)
 			}

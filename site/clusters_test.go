@@ -42,10 +42,11 @@ func TestSeveralClusters(t *testing.T) {
 	if b.Gateway.Socket != "/var/lib/sg/gateway.sock" || b.DomainDir != s.DomainDir || b.Budget.RPCPerMinute != 10 ||
 		b.Watch.FloorSeconds != 2 ||
 		s.Cluster("alpha").Budget.RPCPerMinute != 60 || filepath.Base(b.File()) != "b.yaml" {
-		t.Errorf("%+v", b)
+		t.Errorf("beta: socket %s, domain %s, budget %d, floor %d, file %s", b.Gateway.Socket, b.DomainDir, b.Budget.RPCPerMinute,
+			b.Watch.FloorSeconds, b.File())
 	}
 	if l := s.LocalSite(); l.Name != "local" || l.Storage.RunsDir != "/shared/alpha" || s.Clusters()[0].Name != "alpha" {
-		t.Errorf("%+v", l)
+		t.Errorf("LocalSite: name %s, runs_dir %s; want local, /shared/alpha", l.Name, l.Storage.RunsDir)
 	}
 	for of, without := range map[*Site]string{s: "slurm:", b: "gateway:"} {
 		text, err := of.Effective()

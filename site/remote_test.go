@@ -56,7 +56,8 @@ func TestFarDefaults(t *testing.T) {
 	}
 	both := parse(t, strings.Replace(least, "slurm:\n", "slurm:\n  transport: ssh\n"+login, 1))
 	if !both.FarSlurm() || both.FarFiles() || both.Storage.SFTP != nil || both.LocalSite().Storage.RunsDir != "/shared/runs" {
-		t.Errorf("%+v", both.Storage)
+		t.Errorf("with ssh and shared files: FarSlurm %t, FarFiles %t, sftp %v; want true, false, nil", both.FarSlurm(), both.FarFiles(),
+			both.Storage.SFTP)
 	}
 	if a := (Endpoint{Host: "2001:db8::1", Port: 22}).Address(); a != "[2001:db8::1]:22" {
 		t.Error(a)
@@ -113,7 +114,8 @@ func TestFarFolders(t *testing.T) {
 	text := strings.Replace(far(login, ""), "/shared/runs", "/var/lib/sg/runs", 1)
 	local := parse(t, text).LocalSite()
 	if local.Storage.RunsDir != "/var/lib/sg/local-runs" || local.Storage.ImageStore != "/var/lib/sg/images" || local.FarFiles() {
-		t.Errorf("%+v", local.Storage)
+		t.Errorf("LocalSite: runs_dir %s, image_store %s, FarFiles %t; want folders of /var/lib/sg", local.Storage.RunsDir,
+			local.Storage.ImageStore, local.FarFiles())
 	}
 	cluster := func(name, host string) string {
 		return fmt.Sprintf(clusterPart, name)[:len("version: 1\nsite: ")+len(name)+1] +

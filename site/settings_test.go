@@ -104,7 +104,7 @@ func TestSecrets(t *testing.T) {
 	for _, p := range fault.ProblemsOf(err) {
 		fields = append(fields, strings.TrimPrefix(p.Field, "secrets.patterns"))
 		if p.Line == 0 || p.Rule == "" {
-			t.Errorf("%+v", p)
+			t.Errorf("the problem of %s has line %d and rule %q, want both", p.Field, p.Line, p.Rule)
 		}
 	}
 	if got := strings.Join(fields, " "); got != "[0].name [0].pattern [1].pattern [2].name [2].pattern [2].keywords[0] [3].pattern "+
