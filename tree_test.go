@@ -347,8 +347,8 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		// As the ledger has them: at the start, and after drain and resume.
 		"run.Sites.SetDrains":     {"LoadDrains"},
 		"run.Sites.NextResources": {"coversAttempt", "rehearseRetry"}, // of a run that the gate found to be its caller's
-		"run.Sites.Partitions":    {"see", "Most"},                    // asks the site's Slurm, once in a while
-		"run.Sites.HasImage":      {"see"},
+		"run.Sites.Partitions":    {"checkSite", "Most"},              // asks the site's Slurm, once in a while
+		"run.Sites.HasImage":      {"checkSite"},
 		"run.Sites.Logs":          {"logs"},
 		"run.Sites.Retry":         {"retryRun"},
 

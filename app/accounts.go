@@ -150,7 +150,7 @@ func (g *Gateway) mayRetry(ctx context.Context, c gate.Call, runID string) error
 	}
 	s := g.Site.Cluster(v.Run.Site)
 	if s == nil {
-		return nil // this host, where nobody is charged
+		return nil // this host, where no account is charged
 	}
 	ch, err := g.chargeOf(ctx, c, s, v.Run.ProjectID, v.Run.ExecutedAs)
 	if err != nil || ch.has == nil {

@@ -53,19 +53,19 @@ func (g *Gateway) approvals() []Operation {
 		ID: "approval.list", Title: "List approvals", Verb: "approvals list",
 		Description: "Lists the calls that are waiting for a person's approval; with all=true also those answered or expired.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
-		Does: look(g, g.listApprovals),
+		Does: withProvenance(g, g.listApprovals),
 	}, {
 		ID: "approval.show", Title: "Show a request for approval", Verb: "approvals show",
 		Description: "Returns everything that a request for approval is about: its arguments, the sheet that they name, and the plan of each " +
 			"run that is retried. Its code shows that all of it was seen.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
-		Does: look(g, g.showApproval),
+		Does: withProvenance(g, g.showApproval),
 	}, {
 		ID: "approval.answer", Title: "Answer a request for approval", Verb: "approve",
 		Description: "Approves or denies a call that needs a person's approval. An approval is valid only for this caller and these " +
 			"arguments, for the given number of calls and time.",
 		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapApprove, Needs: Ledger, Faces: noChat,
-		Does: look(g, g.answerApproval),
+		Does: withProvenance(g, g.answerApproval),
 	}}
 }
 

@@ -59,27 +59,27 @@ func (g *Gateway) artifacts() []Operation {
 		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapImport, Needs: Ledger, Faces: everywhere,
 		Acts:  ActsAsCaller,
 		Limit: 6 * time.Hour, // a large file is hashed and copied while the call is open
-		Does:  look(g, g.importArtifact), DryRun: look(g, g.rehearseImport),
+		Does:  withProvenance(g, g.importArtifact), DryRun: withProvenance(g, g.rehearseImport),
 	}, {
 		ID: "artifact.list", Title: "List artifacts", Verb: "artifact list",
 		Description: "Lists artifacts, newest first, from one snapshot: those created up to as_of_created_at (default: now). Pages fetched " +
 			"with cursor are from the same snapshot; artifact_count is the number on all pages.",
 		Chat:   gate.Chat{Has: true, Bound: "limit", Most: 6},
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.listArtifacts),
+		Does: withProvenance(g, g.listArtifacts),
 	}, {
 		ID: "artifact.verify", Title: "Verify artifacts", Verb: "artifact verify",
 		Description: "Hashes the stored bytes of one artifact, or of all you can see, and compares them with their checksums. Reads every byte.",
 		Moves:       true,
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Limit: 24 * time.Hour, Work: gate.Hash,
-		Does: look(g, g.verify),
+		Does: withProvenance(g, g.verify),
 	}, {
 		ID: "artifact.get", Title: "Show an artifact", Verb: "artifact get",
 		Description: "Returns the metadata of an artifact: type, label, size, checksum.",
 		Chat:        gate.Chat{Has: true},
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.getArtifact),
+		Does: withProvenance(g, g.getArtifact),
 	}}
 }
 

@@ -308,7 +308,7 @@ func TestAskingsOfWaitingRuns(t *testing.T) {
 	g.StartLoop(t.Context())
 	defer g.StopLoop()
 	g.isOver(t, source, run.Succeeded)
-	g.loop.poke()
+	g.loop.wakeUp()
 	became := g.became(t, id)
 	list, err := g.Ledger.Askings(t.Context(), became)
 	if held, _ := run.NamesOf(slices.DeleteFunc(list, func(a run.Asker) bool { return a.WithdrawnAt != nil })); err != nil ||

@@ -41,7 +41,7 @@ func visitServices(t *testing.T, domain string) (*Gateway, visitor) {
 	if _, err := g.Sites.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return g, visitor{t, httpapi.Handler(httpapi.Config{Gate: g.Gate, Auth: guest{gate.All}, DomainID: g.Domain.ID(),
+	return g, visitor{t, httpapi.Handler(httpapi.Config{Gate: g.Gate, Auth: fixedCaller{gate.All}, DomainID: g.Domain.ID(),
 		Version: g.CatalogVersion}, nil)}
 }
 

@@ -40,20 +40,20 @@ func (g *Gateway) batches() []Operation {
 		Effect: gate.Execute, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
 		Limit: 10 * time.Minute, Checks: true,
 		Each: "rows",
-		Does: look(g, g.runBatch), DryRun: does(g.rehearseBatch), Starts: g.startsBatch, Covers: g.coversBatch,
+		Does: withProvenance(g, g.runBatch), DryRun: does(g.rehearseBatch), Starts: g.startsBatch, Covers: g.coversBatch,
 		Shows: shows(g.addSheet),
 	}, {
 		ID: "batch.status", Title: "Show how a batch stands", Verb: "batch status",
 		Description: "Returns how a batch stands: rows by state, and the failures grouped by cause, the most frequent first.",
 		Chat:        gate.Chat{Has: true, First: true},
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.batchStatus),
+		Does: withProvenance(g, g.batchStatus),
 	}, {
 		ID: "batch.rows", Title: "List the rows of a batch", Verb: "batch status",
 		Description: "Lists rows of a batch in the order of its sheet: sample, run, state, why it failed; with outputs, its outputs too.",
 		Chat:        gate.Chat{Has: true, Bound: "limit", Most: 12},
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.batchRows),
+		Does: withProvenance(g, g.batchRows),
 	}, {
 		ID: "batch.table", Title: "Compare the samples of a batch", Verb: "batch table",
 		Description: "Returns one table across the samples of a batch from their JSON or TSV outputs: a row for each sample, a column for each " +
@@ -61,13 +61,13 @@ func (g *Gateway) batches() []Operation {
 		Chat:   gate.Chat{Has: true, First: true, Bound: "limit", Most: 12, Seldom: []string{"role"}},
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Limit: time.Minute,
-		Does:  look(g, g.batchTable),
+		Does:  withProvenance(g, g.batchTable),
 	}, {
 		ID: "batch.list", Title: "List batches", Verb: "batch list",
 		Description: "Lists batches, newest first, with their rows by state.",
 		Chat:        gate.Chat{Has: true, Bound: "limit", Most: 6},
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.listBatches),
+		Does: withProvenance(g, g.listBatches),
 	}, {
 		ID: "batch.retry", Title: "Retry what failed in a batch", Verb: "batch retry",
 		Description: "Opens a new attempt of each run of a batch that failed, and submits rows again that were refused; with cancelled also " +
@@ -75,7 +75,7 @@ func (g *Gateway) batches() []Operation {
 		Chat:   gate.Chat{Has: true},
 		Effect: gate.Execute, Repeat: gate.IdempotentWithKey, Capability: gate.CapSlurm, Needs: Engine,
 		Faces: everywhere,
-		Does:  look(g, g.retryBatch), DryRun: look(g, g.rehearseBatchRetry),
+		Does:  withProvenance(g, g.retryBatch), DryRun: withProvenance(g, g.rehearseBatchRetry),
 		Starts: g.startsBatchRetry, Covers: g.coversBatchRetry, Shows: shows(g.addRows),
 	}, {
 		ID: "batch.cancel", Title: "Cancel a batch", Verb: "batch cancel",
@@ -83,7 +83,7 @@ func (g *Gateway) batches() []Operation {
 			"that were asked for in another way too. A batch that others asked for too goes on for them. What is finished is left unchanged.",
 		Chat: gate.Chat{Has: true, Seldom: []string{"for_all", "for_principal"}}, Destructive: true,
 		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
-		Does: look(g, g.cancelBatch), DryRun: look(g, g.rehearseBatchCancel),
+		Does: withProvenance(g, g.cancelBatch), DryRun: withProvenance(g, g.rehearseBatchCancel),
 	}}
 }
 
@@ -244,7 +244,7 @@ func (g *Gateway) runBatch(ctx context.Context, c gate.Call, a BatchRunArgs) (ou
 			out.BatchID, out.Steps = a.Name, append(out.Steps, StepStarted{b.Step, b.ID, b.Name, b.ToolID, b.Rows})
 		}
 	}
-	g.loop.poke()
+	g.loop.wakeUp()
 	out.Params = map[string]any{"batch_id": out.BatchID, "rows_hash": hashes[0]}
 	if len(hashes) > 1 {
 		out.Params = map[string]any{"batch_id": out.BatchID, "rows_hashes": hashes}

@@ -86,7 +86,7 @@ func (g *Gateway) batchRow(ctx context.Context, b ledger.Batch, r ledger.BatchRo
 	if err == nil && still {
 		runID, err = g.carryOut(ctx, b, r)
 	}
-	switch wait := putOff(err); {
+	switch wait := retryDelay(err); {
 	case err == nil && !still, fault.CodeOf(err) == run.RowWithdrawn:
 		return
 	case err == nil && r.Todo == ledger.TodoSubmit:
@@ -174,8 +174,8 @@ func (g *Gateway) notRevoked(ctx context.Context, who gate.Principal, what strin
 	return err
 }
 
-// putOff returns how long to wait before the next try of a row; 0: its error is final.
-func putOff(err error) time.Duration {
+// retryDelay returns how long to wait before the next try of a row; 0: its error is final.
+func retryDelay(err error) time.Duration {
 	switch code := fault.CodeOf(err); {
 	case err == nil:
 		return 0

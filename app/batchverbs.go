@@ -53,7 +53,7 @@ func (g *Gateway) retryBatch(ctx context.Context, c gate.Call, a BatchRetryArgs)
 	if err != nil {
 		return out, err
 	}
-	g.loop.poke()
+	g.loop.wakeUp()
 	out.Message = fmt.Sprintf("%d rows that failed or were refused are submitted again", out.Changed)
 	if a.Cancelled {
 		out.Message = fmt.Sprintf("%d rows that failed, were refused or cancelled are submitted again", out.Changed)
@@ -96,7 +96,7 @@ func (g *Gateway) cancelBatch(ctx context.Context, c gate.Call, a BatchCancelArg
 		sum.Dropped, sum.Cancelling, sum.Spared = sum.Dropped+done.Dropped, sum.Cancelling+done.Cancelling, sum.Spared+done.Spared
 		sum.Held = done.Held
 	}
-	g.loop.poke()
+	g.loop.wakeUp()
 	out.Changed = sum.Dropped + sum.Cancelling
 	out.Message = fmt.Sprintf("%d rows will not be submitted, the runs of %d rows are being cancelled", sum.Dropped, sum.Cancelling)
 	switch {

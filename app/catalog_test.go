@@ -94,12 +94,12 @@ func (s shelf) ids() (ids []string) {
 	return ids
 }
 
-// guest authenticates every caller as one with these capabilities.
-type guest []string
+// fixedCaller authenticates every caller as one with these capabilities.
+type fixedCaller []string
 
-func (c guest) Peer(int) (gate.Principal, error) { return c.Bearer(context.Background(), "") }
+func (c fixedCaller) Peer(int) (gate.Principal, error) { return c.Bearer(context.Background(), "") }
 
-func (c guest) Bearer(context.Context, string) (gate.Principal, error) {
+func (c fixedCaller) Bearer(context.Context, string) (gate.Principal, error) {
 	return gate.Principal{Name: "token:guest", Method: gate.ByToken, Rights: gate.RightsOf(c, []string{gate.All})}, nil
 }
 
@@ -107,7 +107,7 @@ func (c guest) Bearer(context.Context, string) (gate.Principal, error) {
 func visit(t *testing.T, domain, policyText string, capabilities ...string) (*Gateway, visitor) {
 	t.Helper()
 	g := gatewayOver(t, t.TempDir(), domain, policyText)
-	return g, visitor{t, httpapi.Handler(httpapi.Config{Gate: g.Gate, Auth: guest(capabilities), DomainID: g.Domain.ID(),
+	return g, visitor{t, httpapi.Handler(httpapi.Config{Gate: g.Gate, Auth: fixedCaller(capabilities), DomainID: g.Domain.ID(),
 		Version: g.CatalogVersion}, nil)}
 }
 

@@ -25,13 +25,13 @@ func (g *Gateway) catalogue() []Operation {
 		Description: "Lists the tools of this gateway that you may call, a line for each, in the order of their ids.",
 		Chat:        gate.Chat{Has: true, First: true, Bound: "limit", Most: 40, TextAlone: true},
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.listTools),
+		Does: withProvenance(g, g.listTools),
 	}, {
 		ID: "tool.show", Title: "Show a tool", Verb: "tool show",
 		Description: "Describes a tool: its arguments as JSON Schema, inputs, outputs and the resources of a run.",
 		Chat:        gate.Chat{Has: true, First: true, TextAlone: true},
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.showTool),
+		Does: withProvenance(g, g.showTool),
 	}}
 }
 

@@ -108,29 +108,29 @@ func (g *Gateway) aim(o run.Order, why string, options []option) (run.Order, err
 	return o, nil
 }
 
-// seen is the observed state of an option.
-type seen struct {
+// siteReport is the observed state of an option.
+type siteReport struct {
 	policy.Candidate
-	misfits []string
-	wait    string
-	missing error // the error if the image is not there
+	mismatches []string
+	wait       string
+	missing    error // the error if the image is not there
 }
 
 // pick picks one of several sites for a new run.
 func (g *Gateway) pick(ctx context.Context, o run.Order, options []option) (run.Picked, error) {
-	list := make([]seen, len(options))
-	var looks sync.WaitGroup
+	list := make([]siteReport, len(options))
+	var checks sync.WaitGroup
 	for i, x := range options { // in parallel: a slow site does not delay the checks of the others
-		looks.Go(func() { list[i] = g.see(ctx, o, x) })
+		checks.Go(func() { list[i] = g.checkSite(ctx, o, x) })
 	}
-	looks.Wait()
-	if err := g.weigh(ctx, o, options, list); err != nil {
+	checks.Wait()
+	if err := g.addFigures(ctx, o, options, list); err != nil {
 		return run.Picked{}, err
 	}
 	var candidates []policy.Candidate
 	var out run.Picked
 	for i, x := range options {
-		list[i].Fits, list[i].Waits = len(list[i].misfits) == 0, list[i].wait != ""
+		list[i].Fits, list[i].Waits = len(list[i].mismatches) == 0, list[i].wait != ""
 		candidates = append(candidates, list[i].Candidate)
 		out.Sites = append(out.Sites, run.Considered{Site: x.site.Name, Fits: list[i].Fits, Why: list[i].why(g.Policy.Sites.Pick)})
 	}
@@ -144,10 +144,10 @@ func (g *Gateway) pick(ctx context.Context, o run.Order, options []option) (run.
 }
 
 // why gives the reason for a site, or against it.
-func (s seen) why(rule string) string {
+func (s siteReport) why(rule string) string {
 	switch {
-	case len(s.misfits) > 0:
-		return strings.Join(s.misfits, "; ")
+	case len(s.mismatches) > 0:
+		return strings.Join(s.mismatches, "; ")
 	case s.wait != "":
 		return "the run fits and would wait: " + s.wait
 	case rule == policy.MostFreeBudget:
@@ -158,9 +158,9 @@ func (s seen) why(rule string) string {
 	return "the run fits"
 }
 
-// see checks whether a run fits a site, and whether it would wait there.
-func (g *Gateway) see(ctx context.Context, o run.Order, x option) (s seen) {
-	not := func(format string, args ...any) { s.misfits = append(s.misfits, fmt.Sprintf(format, args...)) }
+// checkSite checks whether a run fits a site, and whether it would wait there.
+func (g *Gateway) checkSite(ctx context.Context, o run.Order, x option) (s siteReport) {
+	not := func(format string, args ...any) { s.mismatches = append(s.mismatches, fmt.Sprintf(format, args...)) }
 	switch {
 	case fault.Is(x.denied, fault.Policy):
 		not("policy forbids it: %s", problemsOf(x.denied))
@@ -184,9 +184,9 @@ func (g *Gateway) see(ctx context.Context, o run.Order, x option) (s seen) {
 		at = *x.at
 	}
 	if list := g.Sites.Partitions(ctx, x.site.Name); list != nil {
-		s.misfits = append(s.misfits, misfits(list, at.Partition, o.Params.Spec.Resources, x.site.Slurm.VerifyAllowanceSeconds)...)
+		s.mismatches = append(s.mismatches, mismatches(list, at.Partition, o.Params.Spec.Resources, x.site.Slurm.VerifyAllowanceSeconds)...)
 	}
-	if len(s.misfits) > 0 {
+	if len(s.mismatches) > 0 {
 		return s
 	}
 	switch err := g.Sites.HasImage(ctx, x.site.Name, o.Params.Spec.ImageDigest()); {
@@ -229,8 +229,8 @@ func problemsOf(err error) string {
 	return strings.Join(out, "; ")
 }
 
-// misfits returns the reasons why a job does not fit a partition; an empty name is Slurm's default.
-func misfits(list []run.Partition, name string, r plan.Resources, allowance int) (out []string) {
+// mismatches returns the reasons why a job does not fit a partition; an empty name is Slurm's default.
+func mismatches(list []run.Partition, name string, r plan.Resources, allowance int) (out []string) {
 	i := slices.IndexFunc(list, func(p run.Partition) bool { return p.Name == name || name == "" && p.Default })
 	if i < 0 {
 		return []string{fmt.Sprintf("it has no partition %s", name)}
@@ -262,8 +262,8 @@ func misfits(list []run.Partition, name string, r plan.Resources, allowance int)
 	return out
 }
 
-// weigh adds the figures that the rule compares.
-func (g *Gateway) weigh(ctx context.Context, o run.Order, options []option, list []seen) error {
+// addFigures adds the figures that the rule compares.
+func (g *Gateway) addFigures(ctx context.Context, o run.Order, options []option, list []siteReport) error {
 	switch g.Policy.Sites.Pick {
 	case policy.MostFreeBudget:
 		open, err := g.Ledger.OpenBySite(ctx, nil)
@@ -300,8 +300,8 @@ func (g *Gateway) weigh(ctx context.Context, o run.Order, options []option, list
 
 // noSiteFits returns the refusal of a run that fits no site. Where the only reason everywhere is the missing image,
 // it is the error about the image.
-func noSiteFits(list []seen, considered []run.Considered) error {
-	if !slices.ContainsFunc(list, func(s seen) bool { return s.missing == nil }) {
+func noSiteFits(list []siteReport, considered []run.Considered) error {
+	if !slices.ContainsFunc(list, func(s siteReport) bool { return s.missing == nil }) {
 		return list[0].missing
 	}
 	var problems []fault.Problem

@@ -20,18 +20,18 @@ func (g *Gateway) drains() []Operation {
 		Description: "Starts no new runs until the site is resumed, also after a restart of the gateway. New runs are refused, or wait with " +
 			"queue=true; runs that were accepted and not yet sent wait. Jobs that Slurm has go on and are collected.",
 		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Engine, Faces: noChat,
-		Does: look(g, g.drain),
+		Does: withProvenance(g, g.drain),
 	}, {
 		ID: "gateway.resume", Title: "Resume", Verb: "resume",
 		Description: "Ends a drain: runs that waited are sent, and new runs are accepted.",
 		Effect:      gate.Write, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Engine, Faces: noChat,
-		Does: look(g, g.resume),
+		Does: withProvenance(g, g.resume),
 	}, {
 		ID: "gateway.status", Title: "Status", Verb: "status",
 		Description: "Shows the gateway as a whole: its runs by state, which sites are drained or away, and when Slurm last answered.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapAdmin, Needs: Engine,
 		Faces: noChat,
-		Does:  look(g, g.status),
+		Does:  withProvenance(g, g.status),
 	}}
 }
 

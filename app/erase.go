@@ -30,7 +30,7 @@ func (g *Gateway) erasing() []Operation {
 		Needs: Engine,
 		Acts:  ActsOnAnyRun,
 		Faces: noChat, Limit: 12 * time.Hour, Body: retention.SecretMost + 2,
-		Does: look(g, g.erase), DryRun: look(g, g.rehearseErase),
+		Does: withProvenance(g, g.erase), DryRun: withProvenance(g, g.rehearseErase),
 	}}
 }
 

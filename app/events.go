@@ -78,23 +78,23 @@ func (g *Gateway) events() []Operation {
 		Description: "Records a call of image or doctor that a shell carried out in its own process, as the caller's. Without an event it only " +
 			"checks whether the caller may.",
 		Effect: gate.Write, Repeat: gate.IdempotentWithKey, Capability: gate.CapAdmin, Needs: Ledger, Faces: shellOnly,
-		Does: look(g, g.recordShell),
+		Does: withProvenance(g, g.recordShell),
 	}, {
 		ID: "event.list", Title: "List calls", Verb: "events list",
 		Description: "Lists the recorded tool calls, newest first: who called what, by which interface and from which address, and the outcome.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
-		Does: look(g, g.listCalls),
+		Does: withProvenance(g, g.listCalls),
 	}, {
 		ID: "event.show", Title: "Show a call", Verb: "events show",
 		Description: "Returns one recorded call with its redacted arguments and result, or just the one that a handle of its event names " +
 			"(args_ref, result_ref). Of several calls with one id it is the first, and others names the records of the rest.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
-		Does: look(g, g.showCall),
+		Does: withProvenance(g, g.showCall),
 	}, {
 		ID: "event.verify", Title: "Verify the records", Verb: "events verify",
 		Description: "Checks the hash chains of all recorded calls and of the history of runs.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
-		Does: look(g, g.verifyCalls),
+		Does: withProvenance(g, g.verifyCalls),
 	}}
 }
 

@@ -27,7 +27,7 @@ func (g *Gateway) exporting() []Operation {
 			"signed receipt, and a Nextflow module that repeats it. The bytes come over HTTP (path), or with `slurmgate export`. Artifacts larger than " +
 			"max_size_mb (default 1024), or all with by_reference, are named and not included.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: ofRun(g, look(g, g.describeExport)),
+		Does: ofRun(g, withProvenance(g, g.describeExport)),
 	}, g.batchExporting()}
 }
 

@@ -18,7 +18,7 @@ func (g *Gateway) batchExporting() Operation {
 			"come over HTTP (path), or with `slurmgate export`. Artifacts larger than max_size_mb (default 1024), or all with by_reference, are " +
 			"named and not included; an input of several runs is included once.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.describeBatchExport),
+		Does: withProvenance(g, g.describeBatchExport),
 	}
 }
 

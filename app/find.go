@@ -107,7 +107,7 @@ func (g *Gateway) finding() Operation {
 		Chat:   gate.Chat{Has: true, First: true, Bound: "limit", Most: 40, TextAlone: true},
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview,
-		Does: look(g, g.find),
+		Does: withProvenance(g, g.find),
 	}
 }
 

@@ -87,14 +87,14 @@ func (g *Gateway) lifecycle() []Operation {
 		Description: "Returns the state of a run. \"Not ready\" is a normal answer: call again after poll_after_seconds, or set wait_seconds.",
 		Chat:        gate.Chat{Has: true},
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
-		Does: ofRun(g, look(g, g.getRun)),
+		Does: ofRun(g, withProvenance(g, g.getRun)),
 	}, {
 		ID: "slurm.job.collect", Title: "Collect a run", Verb: "collect",
 		Description: "Returns whether a run is finished and its artifacts by role. The gateway collects the outputs itself when the job " +
 			"ends; this call changes nothing.",
 		Chat:   gate.Chat{Has: true, First: true},
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
-		Does: ofRun(g, look(g, g.collectRun)),
+		Does: ofRun(g, withProvenance(g, g.collectRun)),
 	}, {
 		ID: "slurm.job.recollect", Title: "Collect late outputs again", Verb: "recollect",
 		Description: "Collects the outputs of a run that is blocked as outputs_late again, now. The gateway does this itself when the " +
@@ -102,7 +102,7 @@ func (g *Gateway) lifecycle() []Operation {
 		Chat:   gate.Chat{Has: true},
 		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
 		Acts: ActsOnOwnRun,
-		Does: ofRun(g, look(g, g.recollect)), DryRun: does(g.rehearseVerb),
+		Does: ofRun(g, withProvenance(g, g.recollect)), DryRun: does(g.rehearseVerb),
 	}, {
 		ID: "slurm.job.cancel", Title: "Cancel a run", Verb: "cancel",
 		Description: "Cancels a run that you asked for; it goes on for others who did. If the job has not started it ends at once; otherwise " +
@@ -110,7 +110,7 @@ func (g *Gateway) lifecycle() []Operation {
 		Chat: gate.Chat{Has: true, First: true, Seldom: []string{"for_all", "for_principal"}}, Destructive: true,
 		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
 		Acts:   ActsForAskers,
-		Does:   ofRun(g, look(g, g.cancel)),
+		Does:   ofRun(g, withProvenance(g, g.cancel)),
 		DryRun: does(g.rehearseCancel),
 	}, {
 		ID: "slurm.job.retry", Title: "Retry a run", Verb: "retry",
@@ -126,13 +126,13 @@ func (g *Gateway) lifecycle() []Operation {
 		Description: "Ends the attempt of a run whose job cannot be found: from then on no job of this attempt can execute.",
 		Effect:      gate.Write, Repeat: gate.Idempotent, Capability: gate.CapOperate, Needs: Engine, Faces: everywhere,
 		Acts: ActsOnAnyRun,
-		Does: ofRun(g, look(g, g.declareAbsent)), DryRun: does(g.rehearseVerb),
+		Does: ofRun(g, withProvenance(g, g.declareAbsent)), DryRun: does(g.rehearseVerb),
 	}, {
 		ID: "slurm.job.adopt", Title: "Adopt a job", Verb: "adopt",
 		Description: "Assigns a Slurm job with the run's job name to a run in doubt.",
 		Effect:      gate.Write, Repeat: gate.Idempotent, Capability: gate.CapOperate, Needs: Engine, Faces: everywhere,
 		Acts: ActsOnAnyRun,
-		Does: ofRun(g, look(g, g.adopt)),
+		Does: ofRun(g, withProvenance(g, g.adopt)),
 	}, {
 		ID: "slurm.job.logs", Title: "Read a run's log", Verb: "logs",
 		Description: "Returns the end of a run's log, standard output or standard error.",
@@ -140,7 +140,7 @@ func (g *Gateway) lifecycle() []Operation {
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
 		Acts: ActsOnOwnLiveRun,
 		Work: gate.Preview, Limit: g.previewTime(),
-		Does: ofRun(g, look(g, g.logs)),
+		Does: ofRun(g, withProvenance(g, g.logs)),
 	}}
 }
 
@@ -215,9 +215,9 @@ func (g *Gateway) cancel(ctx context.Context, c gate.Call, a CancelArgs) (out Ca
 	if fault.CodeOf(err) == run.Started { // others may have asked for the run that started
 		return g.cancel(ctx, c, a)
 	}
-	g.loop.poke() // the call of a waiting run may be made for another caller now
+	g.loop.wakeUp() // the call of a waiting run may be made for another caller now
 	if err == nil && out.State != run.Succeeded && !out.Withdrawn {
-		on.tell(&out)
+		on.addTo(&out)
 	}
 	return out, err
 }
@@ -285,7 +285,7 @@ func (g *Gateway) retryRun(ctx context.Context, c gate.Call, a RetryArgs) (_ run
 	if fault.CodeOf(err) == run.Started { // others may have asked for the run that started
 		return g.retryRun(ctx, c, a)
 	}
-	g.loop.poke() // it may wait for its inputs
+	g.loop.wakeUp() // it may wait for its inputs
 	r.Reason = g.hide(c, r.Reason)
 	return r, err
 }

@@ -38,8 +38,8 @@ func (l *loop) made() {
 	l.once.Do(func() { l.wake, l.paused = make(chan struct{}, 1), map[string]BatchWait{} })
 }
 
-// poke wakes the loop.
-func (l *loop) poke() {
+// wakeUp wakes the loop.
+func (l *loop) wakeUp() {
 	l.made()
 	select {
 	case l.wake <- struct{}{}:
@@ -122,7 +122,7 @@ func (g *Gateway) turn(ctx context.Context) (idle time.Duration, err error) {
 		})
 	}
 	for _, v := range due {
-		unlessStopped(func(ctx context.Context) error { return g.lookAfter(ctx, v) })
+		unlessStopped(func(ctx context.Context) error { return g.advanceWaiting(ctx, v) })
 	}
 	for _, r := range rows {
 		unlessStopped(func(ctx context.Context) error {

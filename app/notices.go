@@ -28,7 +28,7 @@ func (g *Gateway) notices() []Operation {
 			"does that.",
 		Chat:   gate.Chat{Has: true},
 		Effect: gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapSlurm, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.notify),
+		Does: withProvenance(g, g.notify),
 	}}
 }
 

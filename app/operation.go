@@ -166,8 +166,8 @@ func does[A, R any](f func(ctx context.Context, c gate.Call, a A) (R, error)) wo
 	return work{handle, argumentsOf[A], gate.SchemaOf[R], gate.DescribedSchemaOf[R], blocks.Reader[R]()}
 }
 
-// look returns work whose answer names the call's own provenance run, see [Gateway.identify].
-func look[A, R any, P interface {
+// withProvenance returns work whose answer names the call's own provenance run, see [Gateway.identify].
+func withProvenance[A, R any, P interface {
 	*R
 	runAnswer
 }](g *Gateway, f func(ctx context.Context, c gate.Call, a A) (R, error)) work {

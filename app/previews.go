@@ -34,7 +34,7 @@ func (g *Gateway) previews() []Operation {
 		Chat:   gate.Chat{Has: true, First: true, Bound: "max_lines", Most: 60, Seldom: []string{"max_bytes", "path", "first_file"}},
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview, Limit: limit,
-		Does: look(g, g.previewText),
+		Does: withProvenance(g, g.previewText),
 	}, {
 		ID: "artifact.preview.table", Title: "Preview a table", Verb: "artifact preview",
 		Description: "Returns rows of a comma- or tab-separated artifact, with column names and types guessed from the rows read. Rows and " +
@@ -42,14 +42,14 @@ func (g *Gateway) previews() []Operation {
 		Chat:   gate.Chat{Has: true, First: true, Bound: "max_rows", Most: 20},
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview, Limit: limit,
-		Does: look(g, g.previewTable),
+		Does: withProvenance(g, g.previewTable),
 	}, {
 		ID: "artifact.preview.image", Title: "Preview a picture", Verb: "artifact preview",
 		Description: "Returns a PNG artifact as a small PNG in base64, without metadata.",
 		Chat:        gate.Chat{Has: true, Picture: "data_base64"},
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Work: gate.Preview, Limit: limit,
-		Does: look(g, g.previewImage),
+		Does: withProvenance(g, g.previewImage),
 	}}
 }
 

@@ -72,7 +72,7 @@ func (g *Gateway) progress() Operation {
 		Description: "Shows how many bytes of how many one of your own calls has imported or hashed so far, with rate and time left. " +
 			"tool_call_id is the one that the call was made with. moving is null once it has ended.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.showProgress),
+		Does: withProvenance(g, g.showProgress),
 	}
 }
 

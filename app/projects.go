@@ -22,13 +22,13 @@ func (g *Gateway) projects() []Operation {
 			"with its members and what it keeps. Whoever may read a project reads everything in it.",
 		Chat:   gate.Chat{Has: true},
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.listProjects),
+		Does: withProvenance(g, g.listProjects),
 	}, {
 		ID: "project.rebind", Title: "Decide whose project it is", Verb: "projects rebind",
 		Description: "Decides whose the project of a user's own is, after the user's name came back with another user id: the same person's, " +
 			"who keeps it, or another person's, who gets an empty one. Until then the user is refused.",
 		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
-		Does: look(g, g.rebindProject),
+		Does: withProvenance(g, g.rebindProject),
 	}}
 }
 

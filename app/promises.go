@@ -279,7 +279,7 @@ func (g *Gateway) waitForInputs(ctx context.Context, c gate.Call, p *toolpack.Pa
 	if err != nil {
 		return run.SubmitAnswer{}, err
 	}
-	g.loop.poke()
+	g.loop.wakeUp()
 	r, err := g.Sites.Answer(ctx, v.Run.ID, !created)
 	if err == nil && v.Waiting == nil {
 		g.named(ctx, c, r.RunID, o.Names)

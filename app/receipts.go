@@ -19,18 +19,18 @@ func (g *Gateway) receipts() []Operation {
 			"its own.",
 		Chat:   gate.Chat{Has: true},
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: ofRun(g, look(g, g.showReceipt)),
+		Does: ofRun(g, withProvenance(g, g.showReceipt)),
 	}, {
 		ID: "key.list", Title: "List the keys of receipts", Verb: "keys list",
 		Description: "Lists the public keys that receipts are signed with, as PEM. The last one signs; receipts of retired keys still verify.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: noChat,
-		Does: look(g, g.listKeys),
+		Does: withProvenance(g, g.listKeys),
 	}, {
 		ID: "key.rotate", Title: "Rotate the key of receipts", Verb: "keys rotate",
 		Description: "Makes a new key that signs receipts from now on, and deletes the secret of the old one. What the old key signed still " +
 			"verifies with its public key.",
 		Effect: gate.Write, Repeat: gate.NonIdempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
-		Does: look(g, g.rotateKey),
+		Does: withProvenance(g, g.rotateKey),
 	}}
 }
 

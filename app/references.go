@@ -27,13 +27,13 @@ func (g *Gateway) references() []Operation {
 			"place of an artifact id: ref:NAME. pinned names these very bytes, whatever the name stands for later.",
 		Chat:   gate.Chat{Has: true},
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.listReferences),
+		Does: withProvenance(g, g.listReferences),
 	}, {
 		ID: "reference.show", Title: "Show reference data", Verb: "reference show",
 		Description: "Shows one reference of this site: its description, type, size, digest, and the contents that the name stood for earlier.",
 		Chat:        gate.Chat{Has: true},
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.showReference),
+		Does: withProvenance(g, g.showReference),
 	}, {
 		ID: "reference.add", Title: "Add reference data", Verb: "reference add",
 		Description: "Gives a name to an artifact (artifact_id), or to a file or directory that stays where it is (path), so that runs of " +
@@ -41,12 +41,12 @@ func (g *Gateway) references() []Operation {
 		Moves:  true,
 		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger,
 		Faces: noChat, Limit: 6 * time.Hour,
-		Does: look(g, g.addReference),
+		Does: withProvenance(g, g.addReference),
 	}, {
 		ID: "reference.remove", Title: "Remove reference data", Verb: "reference rm",
 		Description: "Withdraws a name with all of its versions. Runs keep their inputs; the bytes stay until their artifacts are removed.",
 		Effect:      gate.Write, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger,
-		Faces: noChat, Does: look(g, g.removeReference),
+		Faces: noChat, Does: withProvenance(g, g.removeReference),
 	}}
 }
 

@@ -23,7 +23,7 @@ func (g *Gateway) removals() []Operation {
 		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapRead, Needs: Engine,
 		Acts:  ActsForAskers,
 		Faces: noChat, Limit: time.Hour,
-		Does: look(g, g.removeArtifacts), DryRun: look(g, g.rehearseArtifacts),
+		Does: withProvenance(g, g.removeArtifacts), DryRun: withProvenance(g, g.rehearseArtifacts),
 	}, {
 		ID: "run.remove", Title: "Remove runs", Verb: "runs rm",
 		Description: "Removes what finished runs made that you asked for: outputs and logs that no other run uses, scripts, workspaces. A run " +
@@ -33,7 +33,7 @@ func (g *Gateway) removals() []Operation {
 		Effect:      gate.Write, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapRead, Needs: Engine,
 		Acts:  ActsForAskers,
 		Faces: noChat, Limit: time.Hour,
-		Does: look(g, g.removeRuns), DryRun: look(g, g.rehearseRuns),
+		Does: withProvenance(g, g.removeRuns), DryRun: withProvenance(g, g.rehearseRuns),
 	}}
 }
 

@@ -23,7 +23,7 @@ func (g *Gateway) retention() []Operation {
 		Acts:  ActsOnAnyRun,
 		Faces: noChat,
 		Limit: 12 * time.Hour,
-		Does:  look(g, g.gc), DryRun: look(g, g.rehearseGC),
+		Does:  withProvenance(g, g.gc), DryRun: withProvenance(g, g.rehearseGC),
 	}}
 }
 

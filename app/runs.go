@@ -19,24 +19,24 @@ func (g *Gateway) runs() []Operation {
 		Description: "Returns which call answered with this provenance_run_id: its tool, canonical parameters and snapshot, and when it was " +
 			"made. Works as long as the record of the call is retained.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.lookUpCall),
+		Does: withProvenance(g, g.lookUpCall),
 	}, {
 		ID: "run.list", Title: "List runs", Verb: "runs list",
 		Description: "Lists runs, newest first.",
 		Chat:        gate.Chat{Has: true, First: true, Bound: "limit", Most: 6, Seldom: []string{"id_prefix"}},
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.listRuns),
+		Does: withProvenance(g, g.listRuns),
 	}, {
 		ID: "run.show", Title: "Show a run", Verb: "runs show",
 		Description: "Returns everything about a run: identity, plan, policy, inputs, attempts, sends, events, outputs, resource usage.",
 		Chat:        gate.Chat{Instead: "slurm.job.get"},
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Engine, Faces: everywhere,
-		Does: ofRun(g, look(g, g.showRun)),
+		Does: ofRun(g, withProvenance(g, g.showRun)),
 	}, {
 		ID: "run.diff", Title: "Compare two runs", Verb: "runs diff",
 		Description: "Returns why two runs are not the same run: which parts of their identities differ, and where.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.diffRuns),
+		Does: withProvenance(g, g.diffRuns),
 	}}
 }
 

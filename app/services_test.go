@@ -289,7 +289,7 @@ func TestWorkerErrors(t *testing.T) {
 // proves AX-06
 func TestCodesAtRun(t *testing.T) {
 	b := workerGateway(t, t.TempDir(), "")
-	v := visitor{t, httpapi.Handler(httpapi.Config{Gate: b.Gate, Auth: guest{gate.All}, DomainID: b.Domain.ID(),
+	v := visitor{t, httpapi.Handler(httpapi.Config{Gate: b.Gate, Auth: fixedCaller{gate.All}, DomainID: b.Domain.ID(),
 		Version: b.CatalogVersion}, nil)}
 	for _, c := range []struct {
 		rest      string

@@ -23,7 +23,7 @@ func (g *Gateway) siteList() []Operation {
 			"those of the caller's projects.",
 		Chat:   gate.Chat{Has: true},
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapRead, Needs: Engine, Faces: faces,
-		Does: look(g, g.listSites),
+		Does: withProvenance(g, g.listSites),
 	}}
 }
 

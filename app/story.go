@@ -197,7 +197,7 @@ func (g *Gateway) story(ctx context.Context, runID string) (RunStory, error) {
 		s.Image = name + "@" + s.Image
 	}
 	if r.Submission.ScriptSHA != "" {
-		tellStrengths(s.Inputs, r.Attempt.Inputs)
+		setStrengths(s.Inputs, r.Attempt.Inputs)
 	}
 	for _, k := range r.Sends {
 		s.Sends = append(s.Sends, SendDoc{k.K, k.StartedAt, k.EndedAt, k.Outcome, k.Text})

@@ -95,8 +95,8 @@ func (g *Gateway) copyInPlace(ctx context.Context, r run.Run, a run.Artifact) (i
 	return f, size, nil
 }
 
-// tellStrengths sets, for each input of a run, how its latest attempt gets it.
-func tellStrengths(inputs []ArtifactDoc, by map[string]run.Got) {
+// setStrengths sets, for each input of a run, how its latest attempt gets it.
+func setStrengths(inputs []ArtifactDoc, by map[string]run.Got) {
 	for i := range inputs {
 		got := by[inputs[i].Relpath]
 		inputs[i].Strength, inputs[i].InPlace = cmp.Or(got.Strength, run.Copied), got.Rests

@@ -96,18 +96,18 @@ func (g *Gateway) tokens() []Operation {
 			"is returned only once; the gateway stores only its hash.",
 		Effect: gate.Write, Repeat: gate.NonIdempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
 		Reveals: []string{"token"},
-		Does:    look(g, g.createToken),
+		Does:    withProvenance(g, g.createToken),
 	}, {
 		ID: "token.list", Title: "List tokens", Verb: "token list",
 		Description: "Lists the bearer tokens of this gateway, without their secrets.",
 		Effect:      gate.Read, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
-		Does: look(g, g.listTokens),
+		Does: withProvenance(g, g.listTokens),
 	}, {
 		ID: "token.revoke", Title: "Revoke a token", Verb: "token revoke",
 		Description: "Revokes a bearer token permanently, effective immediately. Tokens that were created with it stay valid and are listed; " +
 			"with descendants=true they are revoked too.",
 		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapAdmin, Needs: Ledger, Faces: noChat,
-		Does: look(g, g.revokeToken),
+		Does: withProvenance(g, g.revokeToken),
 	}}
 }
 

@@ -25,7 +25,7 @@ func (g *Gateway) traces() Operation {
 			"each artifact once, the one asked for first, at most limit of them (default 200).",
 		Chat:   gate.Chat{Has: true, Bound: "limit", Most: 4},
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
-		Does: look(g, g.trace),
+		Does: withProvenance(g, g.trace),
 	}
 }
 

@@ -20,7 +20,7 @@ func (g *Gateway) usage() []Operation {
 			"failures. Covers the projects that the caller may read. What is not known is null. stored is what the caller's own artifacts take up " +
 			"now, and may take up.",
 		Effect: gate.Read, Repeat: gate.Idempotent, Capability: gate.CapRead, Needs: Ledger, Faces: noChat,
-		Does: look(g, g.addUpMonth),
+		Does: withProvenance(g, g.addUpMonth),
 	}}
 }
 

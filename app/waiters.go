@@ -18,8 +18,8 @@ func (g *Gateway) waitersOf(ctx context.Context, runID string) (w waiters, err e
 	return w, err
 }
 
-// tell adds the waiting runs to the answer of a cancel.
-func (w waiters) tell(out *CancelAnswer) {
+// addTo adds the waiting runs to the answer of a cancel.
+func (w waiters) addTo(out *CancelAnswer) {
 	if w.n == 0 {
 		return
 	}

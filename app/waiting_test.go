@@ -69,7 +69,7 @@ func (g *Gateway) does(t *testing.T, tool string, args map[string]any, into any)
 	}
 }
 
-// isOver ends a run as an engine does; its output has unique bytes.
+// isOver ends a run as an engine does, with unique bytes as its output.
 func (g *Gateway) isOver(t *testing.T, runID string, s run.State) (artifactID string) {
 	t.Helper()
 	v, err := g.Ledger.View(t.Context(), runID)
@@ -89,7 +89,7 @@ func (g *Gateway) isOver(t *testing.T, runID string, s run.State) (artifactID st
 	if _, err := g.Ledger.Apply(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	g.loop.poke()
+	g.loop.wakeUp()
 	return artifactID
 }
 
@@ -328,7 +328,7 @@ func TestBrokenPromises(t *testing.T) {
 		Asking: &run.Asking{Principal: w.Waiting.Principal}}); err != nil {
 		t.Fatal(err)
 	}
-	g.loop.poke() // as a retry does: the loop may have found no waiting run
+	g.loop.wakeUp() // as a retry does: the loop may have found no waiting run
 	g.isOver(t, y.RunID, run.Succeeded)
 	if w := g.endedWaiting(t, z.RunID); w.Reason != "capability_denied" {
 		t.Errorf("the run ended because of %s, want capability_denied", w.Reason)

@@ -21,12 +21,12 @@ const (
 	waitTurn     = 500 * time.Millisecond // between checks while runs wait
 	waitAtOnce   = 64                     // runs of one turn
 	waitTries    = 20                     // with unexpected errors; then the run fails
-	approvalTurn = ledger.LongestPutBack  // before a request for approval that may have expired is repeated; an answer takes effect immediately
+	approvalTurn = ledger.LongestPutBack  // before a request for approval that may have expired is repeated; an answer takes effect at once
 )
 
-// lookAfter starts a waiting run whose inputs are there, and ends one whose inputs will never come. A run that cannot
+// advanceWaiting starts a waiting run whose inputs are there, and ends one whose inputs will never come. A run that cannot
 // start for now goes to the end of the queue. The error is one of the ledger.
-func (g *Gateway) lookAfter(ctx context.Context, v run.View) error {
+func (g *Gateway) advanceWaiting(ctx context.Context, v run.View) error {
 	ready, err := g.Ledger.SettleWaiting(ctx, v.WaitRef(), func(s run.Source) (code, message string) {
 		x := s.Fault()
 		return x.Code, fault.ClipTo(fault.Prose(x), 2000)
@@ -39,7 +39,7 @@ func (g *Gateway) lookAfter(ctx context.Context, v run.View) error {
 	if err == nil || code == "not_waiting" { // a concurrent cancel ended it
 		return nil
 	}
-	wait, why := putOff(err), fault.Prose(err)
+	wait, why := retryDelay(err), fault.Prose(err)
 	switch code {
 	case gate.ConsentRequired:
 		wait, why = approvalTurn, fault.Said(err)
@@ -64,7 +64,7 @@ func (g *Gateway) answered(ctx context.Context, approvalID string) {
 	if err := g.Ledger.BringForward(ctx, approvalID); err != nil {
 		g.Log.Warn("the runs that wait for an approval start later", "approval", approvalID, "err", err)
 	}
-	g.loop.poke()
+	g.loop.wakeUp()
 }
 
 // startWaiting makes the call of a run whose inputs are there.

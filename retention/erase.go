@@ -94,7 +94,7 @@ func (p Deleter) Erase(ctx context.Context, e Erasure, s *Secret, dry bool) (r E
 	if err != nil {
 		return r, err
 	}
-	r.tell(l, artifacts)
+	r.addFound(l, artifacts)
 	flights, err := p.Ledger.InFlight(ctx, l)
 	if err != nil {
 		return r, err
@@ -134,7 +134,7 @@ func InFlightFault(runs []string) error {
 		WithNext("cancel them, or wait until they end, then repeat the call").WithSteps(fault.Do("slurm.job.cancel", "run_id", runs[0]))
 }
 
-func (r *EraseReport) tell(l Leak, artifacts []LeakedArtifact) {
+func (r *EraseReport) addFound(l Leak, artifacts []LeakedArtifact) {
 	byTable := map[string][]string{}
 	var tables []string
 	for _, row := range l.Rows {

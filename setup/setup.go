@@ -33,7 +33,7 @@ type Asked struct {
 	Jump       []string // hosts on the way to it, likewise
 	Key        string   // private key file
 	Agent      string   // files; none: the one in the site file's folder, and this host's
-	KnownHosts []string // files; none: the one beside the site file, and this host's
+	KnownHosts []string // files; none: the one in the site file's folder, and this host's
 	Trust      []string // fingerprints of host keys that the admin has compared
 	Files      string   // with SSH: sftp (the default), or shared where this host mounts the cluster's filesystem
 }

@@ -16,7 +16,7 @@ import (
 
 // cluster is the output of a Slurm's commands.
 type cluster struct {
-	config     []string // beside ClusterName
+	config     []string // besides ClusterName
 	partitions []string
 	nodes      []string
 	assoc      []string
