@@ -47,8 +47,8 @@ func (g *Gate) arguments(ctx context.Context, who Caller, req Request, given pla
 	return args, err
 }
 
-// artifactOf is the id of the artifact that a handle names, "" if it is not one of this gateway's. What follows the id, as in
-// artifact:art_…:/args.json, is a name for people.
+// artifactOf returns the id of the artifact that a handle names, "" for one of another gateway. What follows the id,
+// as in artifact:art_…:/args.json, is a name for people.
 func artifactOf(ref string) string {
 	id, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(ref, "artifact:"), "//"), ":")
 	if !plan.IsArtifactID(id) {
@@ -115,8 +115,9 @@ func (e entry) checkArgs(args any) error {
 		WithNext("correct them; see the schema").WithSteps(fault.Do("tool.show", "tool_id", e.tool.ID))
 }
 
-// binding identifies a payload without revealing it: the same tool with the same arguments has the same one on this ledger, and nobody
-// without the ledger can test guesses. Keys and approvals are bound to it. names are what [Tool.Names] gave.
+// binding identifies a payload without revealing it. The same tool with the same arguments has the same binding on
+// this ledger, and guesses cannot be tested without the ledger. Keys and approvals are bound to it. names is the
+// result of [Tool.Names].
 func (g *Gate) binding(t Tool, args json.RawMessage, body []byte, names map[string]string) string {
 	m := hmac.New(sha256.New, g.key)
 	fmt.Fprintf(m, "tool=%s|version=%s|contract=%s|args=", t.ID, t.Version, t.ContractVersion)
@@ -130,7 +131,7 @@ func (g *Gate) binding(t Tool, args json.RawMessage, body []byte, names map[stri
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// keyHash is how a caller's idempotency key is stored.
+// keyHash returns the form in which a caller's idempotency key is stored.
 func (g *Gate) keyHash(key string) string {
 	m := hmac.New(sha256.New, g.key)
 	m.Write([]byte("idempotency-key=" + key))

@@ -14,20 +14,22 @@ import (
 	"sync"
 )
 
-// Aside is where records that nobody waits for are kept until the journal has them, so that they outlive the gateway's process.
+// Aside says where records of calls that do not wait for the journal are stored until it has them, so that they
+// survive the end of the gateway's process.
 type Aside struct {
 	Dir string // of the files; "": records that are not written yet end with the process
 	// Written reports whether the journal has the record. It is asked at start-up, about the records that an earlier process left.
 	Written func(context.Context, Record) (bool, error)
 }
 
-// aside keeps the records of calls that are answered before their record is in the journal. Each is appended to one of two files before
-// the answer, without a sync: it survives the end of the process, not that of the machine. A file is emptied when the journal has all its
-// records; while calls never pause, the other takes over from asideMost bytes on. The next process gives the journal what one has left.
+// aside stores the records of calls that are answered before their record is in the journal. Each record is appended
+// to one of two files before the answer, without a sync: it survives the end of the process, not that of the machine.
+// A file is emptied when the journal has all its records; while calls never pause, the other takes over from
+// asideMost bytes on. The next process passes the remaining records to the journal.
 //
 //	looks-1.waiting, looks-2.waiting: one line of JSON for each record
 //
-// A write that fails is logged once and holds up no call.
+// A write that fails is logged once and delays no call.
 type aside struct {
 	log *slog.Logger
 	on  bool
@@ -41,7 +43,7 @@ type aside struct {
 }
 
 type asideFile struct {
-	f       *os.File // nil: there is none
+	f       *os.File // nil: no file
 	size    int64
 	waiting int // its records that the journal does not have
 }
@@ -91,7 +93,7 @@ func openAside(c Aside, log *slog.Logger) (a *aside, left []queued) {
 	return a, left
 }
 
-// open reads what is in the file. The last line may be torn; what comes next takes its place.
+// open reads the records in the file. The last line may be torn; the next record takes its place.
 func (f *asideFile) open(path string) (records []Record, err error) {
 	if f.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
@@ -141,7 +143,7 @@ func (a *aside) put(r Record) *asideFile {
 	return f
 }
 
-// line is the record as JSON. Its documents are canonical already: an encoder would read all of them again.
+// line returns the record as JSON. Its documents are canonical already: an encoder would read all of them again.
 func (r Record) line() ([]byte, error) {
 	rest := r
 	rest.Event, rest.Payloads, rest.Provenance = nil, nil, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// asideGate is a gate with a look and files of its own; written says which records the journal has.
+// asideGate returns a gate with a read-only tool and files in dir; written reports which records the journal has.
 func asideGate(t testing.TB, j *stuck, dir string, log io.Writer) *Gate {
 	t.Helper()
 	look := tool("test.look", func(context.Context, Call) (any, error) { return map[string]any{"text": "<a & b>"}, nil })
@@ -43,7 +43,7 @@ func waitingBytes(t testing.TB, dir string) (total int64) {
 	return total
 }
 
-// copied is what a process that is killed now would leave.
+// copied returns a folder with what a process killed now would leave.
 func copied(t testing.TB, dir string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -51,8 +51,9 @@ func copied(t testing.TB, dir string) string {
 	return to
 }
 
-// What a process leaves is recorded by the next one, once, whatever the journal has of it already: looks with what they answered, and
-// refused calls by their number. A torn line is nothing. While the journal takes records, next to nothing is left behind.
+// What a process leaves is recorded by the next one, once, whatever part of it the journal has already: read-only
+// calls with their answers, and refused calls with their number. A torn line is ignored. While the journal takes
+// records, next to nothing is left behind.
 //
 // proves HTC-08
 func TestLeftByAKilledProcess(t *testing.T) {
@@ -130,7 +131,8 @@ func TestLeftByAKilledProcess(t *testing.T) {
 	})
 }
 
-// What the journal cannot take before the gateway stops is left to the next one. The counts of refused calls that have a record are gone.
+// What the journal cannot take before the gateway stops is left to the next one. The counts of refused calls that
+// have a record are cleared.
 func TestAsideAfterAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -176,7 +178,7 @@ func TestAsideStaysSmall(t *testing.T) {
 	}
 }
 
-// Where nothing can be kept, calls are answered and recorded, and the log says it once.
+// Where nothing can be stored, calls are answered and recorded, and the failure is logged once.
 func TestAsideThatCannotBeWritten(t *testing.T) {
 	var log bytes.Buffer
 	j := &stuck{}
@@ -220,7 +222,7 @@ func unwritable(t *testing.T) error {
 	return nil
 }
 
-// A slot that says something impossible is nothing.
+// An impossible slot is read as empty.
 func FuzzSlot(f *testing.F) {
 	f.Add(make([]byte, tallySlot))
 	f.Fuzz(func(t *testing.T, slot []byte) {
@@ -228,7 +230,7 @@ func FuzzSlot(f *testing.F) {
 			return
 		}
 		if r, ok := readSlot(append(slot, make([]byte, tallySlot)...)[:tallySlot]); ok && (r.Count < 1 || len(r.Event) == 0) {
-			t.Errorf("%+v", r)
+			t.Errorf("readSlot(%x) gave %d calls and an event of %d bytes, want at least 1 of each", slot, r.Count, len(r.Event))
 		}
 	})
 }

@@ -7,9 +7,10 @@ import (
 	"slurmgate/plan"
 )
 
-// Check decides about a call that somebody would make, as [Gate.Call] does before the tool is reached: whether the caller may make it, its
-// arguments without secrets and as the tool's schema wants them, and what they name. It returns what the tool would be given. With dry,
-// what an earlier dry run of an import would have stored counts as there. Nothing is recorded; consent and limits are left to the call.
+// Check decides about a call as [Gate.Call] does before the tool is reached: whether the caller may make it, its
+// arguments without secrets and valid for the tool's schema, and the things that they name. It returns the call as
+// the tool would get it. With dry, what an earlier dry run of an import would have stored counts as stored. Check
+// records nothing and leaves consent and limits to the call.
 func (g *Gate) Check(ctx context.Context, who Caller, toolID string, args json.RawMessage, dry bool) (c Call, err error) {
 	e, err := g.registry.reach(toolID, who.Transport)
 	if err == nil {

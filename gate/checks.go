@@ -6,9 +6,9 @@ import (
 	"slurmgate/fault"
 )
 
-// Most calls that may start a run do not hang on their client: once begun they are carried out. A tool that reads much before it has an
-// effect ([Tool.Checks]) would go on for long after its client has left, and keep a stop waiting. Its calls end with their client, and with
-// the gateway, until the handler says that the effect begins.
+// Most calls that may start a run do not depend on their client: once begun they are carried out. A tool that reads
+// much before it has an effect ([Tool.Checks]) would continue long after its client has left, and delay a stop. Its
+// calls end with their client, and with the gateway, until the handler reports that the effect begins.
 
 // Detached reports whether a call of a tool is carried out although its client leaves.
 func (r *Registry) Detached(toolID string, dryRun bool) bool {

@@ -25,7 +25,7 @@ type Coverage struct {
 	Attempt         int             `json:"attempt,omitzero" help:"of the run, that a retry opens"`
 	Batches         []string        `json:"batches,omitzero" help:"whose runs are retried"`
 	ProjectID       string          `json:"project_id" help:"empty where the call concerns the whole site"`
-	Site            string          `json:"site,omitzero"` // where the job goes; this and the rest only of a call that starts one
+	Site            string          `json:"site,omitzero"` // where the job runs; this and the rest only of a call that starts one
 	Partition       string          `json:"partition,omitzero"`
 	Account         string          `json:"account,omitzero"` // that the job charges
 	QOS             string          `json:"qos,omitzero"`
@@ -36,13 +36,13 @@ type Coverage struct {
 	Resources       *plan.Resources `json:"resources,omitzero"`
 	PackHash        string          `json:"pack_hash,omitzero"`   // of the toolpack's definition
 	ParamsHash      string          `json:"params_hash,omitzero"` // of all that the program sees
-	// what names of reference data in the arguments stand for: ref:NAME → sha256:<hex>
+	// names of reference data in the arguments, resolved: ref:NAME → sha256:<hex>
 	References map[string]string `json:"references,omitzero"`
 
 	// Of a call that starts many runs: [Coverage.Kind] of each of them, once. The rest has what they have in common
 	Kinds []string `json:"kinds,omitzero"`
 
-	// Waits: the call starts nothing. What it asks for is asked for again by another call when it can start, and that one needs the
+	// Waits: the call starts nothing. Another call asks for the same when it can start, and that one needs the
 	// approval.
 	Waits bool `json:"-"`
 }
@@ -61,7 +61,7 @@ func (c Coverage) Kind() string {
 // Equal reports whether two approvals cover the same.
 func (c Coverage) Equal(o Coverage) bool { return reflect.DeepEqual(c, o) }
 
-// references are the names of reference data with what they stand for, as a text.
+// references returns the names of reference data with their contents, as a text.
 func (c Coverage) references() string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(c.References)) {
@@ -82,7 +82,7 @@ func (c Coverage) resources() string {
 	return fmt.Sprintf("%d CPUs, %d MiB%s, %d s", r.CPUs, r.MemMB, gpus, r.TimeLimitSeconds)
 }
 
-// Changes says what is not as it was when the approval was requested.
+// Changes lists what has changed since the approval was requested.
 func (a Approval) Changes(toolVersion string, later Coverage) string {
 	c, out := a.Covers, []string{}
 	for _, x := range []struct{ what, was, is string }{
@@ -102,10 +102,10 @@ func (a Approval) Changes(toolVersion string, later Coverage) string {
 	return orText(strings.Join(out, ", "), "another job or other sensitive arguments")
 }
 
-// consent checks whether somebody has approved exactly this call, if policy requires that (HTC-07): the arguments, and all that
-// [Coverage] has. It says so in the call, and returns the approval to be used up, "" if none is needed. If there is none it creates a
-// request; a person answers it, never over the transport of the call. used is the approval that an interrupted call with the same key
-// used up.
+// consent checks whether a person has approved exactly this call, if policy requires that (HTC-07): the arguments,
+// and all that [Coverage] has. It notes the result in the call and returns the approval to be used up, "" if none is
+// needed. Without an approval it creates a request; a person answers it, never over the transport of the call. used
+// is the approval that an interrupted call with the same key used up.
 func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c *Call, tr *trail, used string) (approvalID string, err error) {
 	rule, judged, err := g.consentRule(ctx, t, c.withoutSensitive(tr))
 	if c.judged = judged; err != nil || rule == nil {
@@ -160,8 +160,8 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c *Call, tr *tra
 		WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
 }
 
-// consentRule is the rule of approvals that holds for a call, nil: none. It is that of its tool, or of a tool whose jobs it may start;
-// judged are the names of all of these.
+// consentRule returns the approval rule of a call: that of its tool, or of a tool whose jobs it may start. nil: no
+// rule. judged has the names of all of these tools.
 func (g *Gate) consentRule(ctx context.Context, t Tool, c Call) (rule *ConsentRule, judged []string, err error) {
 	judged = []string{t.Name()}
 	if t.Starts != nil {
@@ -187,14 +187,14 @@ type under struct {
 
 type underKey struct{}
 
-// UnderApproval marks a call as one of the many that a call started which used up an approval: it needs none of its own, as long as it
-// starts what that covers. asker is the principal whose call used it up; empty: the one that this call is made for. Only the gateway itself
-// makes such calls.
+// UnderApproval marks a call as one of many that a call with a used approval starts: it needs no other approval, as
+// long as it starts what that one covers. asker is the principal whose call used the approval; empty: the principal
+// of this call. Only the gateway itself makes such calls.
 func UnderApproval(ctx context.Context, approvalID, asker string) context.Context {
 	return context.WithValue(ctx, underKey{}, under{approvalID, asker})
 }
 
-// ApprovalOf is the approval under which a call is made, see [UnderApproval]; empty: none.
+// ApprovalOf returns the approval under which a call is made, see [UnderApproval]; "": none.
 func ApprovalOf(ctx context.Context) string { return approvalOf(ctx).id }
 
 func approvalOf(ctx context.Context) under {
@@ -213,7 +213,7 @@ func (g *Gate) covered(ctx context.Context, who Caller, t Tool, u under, covers 
 		WithNext("ask for what is left anew, which requests another approval")
 }
 
-// asked says that a call waits for an approval, and why an earlier one is not good for it.
+// asked returns the message that a call waits for an approval, and why an earlier one does not cover it.
 func (g *Gate) asked(ctx context.Context, t Tool, a Approval) string {
 	expires := a.ExpiresAt.UTC().Format(time.RFC3339)
 	if a.Replaces != nil {
@@ -238,7 +238,7 @@ func (g *Gate) approvalBinding(t Tool, args plan.Doc, body []byte, covers Covera
 	return hex.EncodeToString(m.Sum(nil)), nil
 }
 
-// withoutSensitive is the call as an approval covers it and shows it.
+// withoutSensitive returns the call as an approval covers it and shows it.
 func (c Call) withoutSensitive(tr *trail) Call {
 	c.Args, c.Value = tr.args.Bytes, tr.args.Value
 	return c

@@ -57,7 +57,7 @@ func (g *Gate) dispatch(ctx context.Context, who Caller, req Request, res *Respo
 		result, err = g.perform(ctx, who, e.tool, req, t)
 	}
 	if ended := who.ended(); ended != nil && (!t.effect || errors.Is(err, context.Canceled)) {
-		return nil, ended // an answer that came too late for its caller; what had an effect is answered with it
+		return nil, ended // return nil, ended // the answer came too late for its caller; a call that had an effect still gets it
 	}
 	return result, timedOut(ctx, err, req.ToolID, timeout)
 }
@@ -182,7 +182,7 @@ type Rehearsal struct {
 	LeftOut         []string        `json:"left_out"` // parts that were too large and are null, as args or would.params
 }
 
-// Says returns what a dry run of the tool says.
+// Says describes the dry run as a document.
 func (d Rehearsal) Says(t Tool) blocks.Document {
 	doc := blocks.Document{blocks.Say("%v would be called with %v.", d.ToolID, blocks.Data(d.Args))}
 	if t.SaysDryRun != nil && !bytes.Equal(d.Would, null) {
@@ -322,6 +322,6 @@ func (g *Gate) perform(ctx context.Context, who Caller, t Tool, req Request, tr 
 	return result, err
 }
 
-// Unchanged is a result that can report that the call changed nothing: a submit that found its run. Such a call is recorded
-// as a look, so that ten thousand repeated requests do not fill the permanent record.
+// Unchanged is a result that can report that the call changed nothing: a submit that found its run. Such a call is
+// recorded as read-only, so that ten thousand repeated requests do not fill the permanent record.
 type Unchanged interface{ Unchanged() bool }

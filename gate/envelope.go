@@ -31,12 +31,12 @@ type Request struct {
 	IdempotencyKey *string         `json:"idempotency_key,omitempty"`
 	DryRun         bool            `json:"dry_run"`
 
-	// ParentSpanID is the span of the caller's that the call is part of, "" for none. The envelope has no member for it: it comes in MCP's
-	// _meta.handshake and in the header traceparent or Slurmgate-Parent-Span.
+	// ParentSpanID is the caller's span that contains the call, "" for none. The envelope has no member for it: it
+	// comes in MCP's _meta.handshake and in the header traceparent or Slurmgate-Parent-Span.
 	ParentSpanID string `json:"-"`
 }
 
-// document is the request as the schema sees it.
+// document returns the request in the form that the schema checks.
 func (r Request) document(args any) map[string]any {
 	actor := map[string]any{"kind": r.Actor.Kind}
 	doc := map[string]any{"schema_version": r.SchemaVersion, "tool_call_id": r.ToolCallID, "trace_id": r.TraceID, "actor": actor,
@@ -55,7 +55,7 @@ func addTexts(doc map[string]any, members map[string]*string) {
 	}
 }
 
-// texts is a list of strings as the schema sees it.
+// texts returns a list of strings in the form that the schema checks.
 func texts(list []string) []any {
 	out := make([]any, len(list))
 	for i, s := range list {
@@ -88,7 +88,8 @@ type Response struct {
 	resultHash string // of a result that is in an artifact, in the outcome of an idempotency key
 }
 
-// document is the response as the schema sees it. Of a result it shows whether there is one: what it holds is for the tool's own schema.
+// document returns the response in the form that the schema checks. It shows only whether there is a result: the
+// tool's schema checks what is in it.
 func (r Response) document() map[string]any {
 	doc := map[string]any{"schema_version": r.SchemaVersion, "tool_call_id": r.ToolCallID, "trace_id": r.TraceID, "ok": r.OK,
 		"result": nil, "result_ref": nil, "error": nil, "timing": r.Timing.document(), "resources": r.Resources.document()}
@@ -103,7 +104,7 @@ func (r Response) document() map[string]any {
 	return doc
 }
 
-// ErrorBody is the error, null if there is none.
+// ErrorBody is the error of an envelope, null for a call without one.
 type ErrorBody struct {
 	Code      string         `json:"code"`
 	Kind      string         `json:"kind"` // validation auth capability timeout tool transport canceled policy
@@ -112,7 +113,7 @@ type ErrorBody struct {
 	Details   map[string]any `json:"details"`
 }
 
-// Timing is when the call was handled.
+// Timing says when the call started and ended.
 type Timing struct {
 	StartedAt  time.Time `json:"started_at"`
 	EndedAt    time.Time `json:"ended_at"`
@@ -150,7 +151,8 @@ func envelopeKind(k fault.Kind) string {
 	return string(k)
 }
 
-// Words are how the faces write what to do next, by the transport of a call. A face that is missing writes verbs and arguments.
+// Words has, by the transport of a call, the function that writes next steps for that face. A missing face gets verbs
+// and arguments.
 type Words map[Transport]func([]fault.Step) string
 
 // Of returns how a face writes steps.
@@ -187,8 +189,8 @@ func BodyOf(words func([]fault.Step) string, err error) *ErrorBody {
 	return b
 }
 
-// decision is what the gate decided of a call that it did not let pass, in the words of Handshake's gate: a call is denied, or escalated to
-// a person whose approval it waits for. "" for every other error.
+// decision returns the gate's decision about a rejected call, in the terms of Handshake's gate: deny, or escalate for
+// a call that waits for a person's approval. "" for every other error.
 func decision(kind fault.Kind, code string) string {
 	switch {
 	case code == ConsentRequired:

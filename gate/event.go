@@ -19,23 +19,23 @@ const (
 	UnknownTool = "gateway.unknown" // an envelope that names a tool in a way that cannot be repeated
 )
 
-// ReservedIDs are the ids that no tool can have.
+// ReservedIDs returns the ids that no tool can have.
 func ReservedIDs() []string { return []string{InvalidCall, LoginCall, UnknownTool} }
 
 // trail collects what is known about a call in progress, for its record.
 type trail struct {
 	tool     Tool     // zero while none is found
-	given    plan.Doc // the arguments as they came
+	given    plan.Doc // the arguments as the caller sent them
 	args     document // those of records: the tool gets them too, unless there are sensitive ones
 	full     plan.Doc // with the values of sensitive arguments; only the tool gets them
 	hidden   *Hidden  // those values; nil: there are none
-	body     []byte   // beside them; it is in no record
+	body     []byte   // sent with the arguments; it is in no record
 	instead  string   // the tool id of the record of what is no call; "" for calls
 	reached  bool     // the tool was called
 	effect   bool     // a tool that may change something was called
 	reported bool     // the error is a service worker's
 	key      *Key     // the idempotency key bound to this call
-	final    bool     // the outcome is recorded under the key for ever
+	final    bool     // the outcome is recorded under the key permanently
 	counted  bool     // by [records]
 	leave    func()   // ends the flight of the key, once the outcome is kept
 	encoded  plan.Doc // the result as its tool encoded it; zero: it did not
@@ -48,7 +48,7 @@ type trail struct {
 	runID      string      // that the call made or found, where the handler said so: see [Made]
 }
 
-// input is what the tool gets.
+// input returns the arguments for the tool.
 func (t trail) input() plan.Doc {
 	if t.hidden != nil {
 		return t.full
@@ -60,7 +60,7 @@ func (t trail) input() plan.Doc {
 // repeat does nothing more.
 func (t trail) repeatable() bool { return !t.effect || t.tool.Idempotency == Idempotent }
 
-// recordedID is the tool id for the record of a call.
+// recordedID returns the tool id for the record of a call.
 func (t trail) recordedID(req Request) string {
 	switch id := Scrub(req.ToolID); {
 	case t.instead != "":
@@ -74,7 +74,7 @@ func (t trail) recordedID(req Request) string {
 	}
 }
 
-// chainOf is the chain of a call's record.
+// chainOf returns the chain of a call's record.
 func chainOf(res Response, t trail) string {
 	switch {
 	case t.effect:
@@ -143,7 +143,7 @@ func addNew(ids *[]string, id string) {
 	}
 }
 
-// record makes what is kept of a call: its ToolCallEvent (HTC-08), and who the principal was beside it. Everything a caller wrote is
+// record builds the record of a call: its ToolCallEvent (HTC-08) and its principal. Everything a caller wrote is
 // redacted in it.
 func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record, err error) {
 	r = Record{Chain: chainOf(res, t), Principal: who.Name, PrincipalID: who.ID, Face: who.Face, Address: who.Address,
@@ -173,9 +173,9 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record,
 		e["error"] = map[string]any{"code": x.Code, "kind": x.Kind, "message": x.Message, "retryable": x.Retryable}
 	}
 	args, known := t.args, true
-	if args.Bytes == nil { // refused before they were looked at
+	if args.Bytes == nil { // refused before they were read
 		args.Doc, _ = t.tool.masked(t.given)
-		known = t.tool.ID != "" // else nobody can say which of them are sensitive
+		known = t.tool.ID != "" // otherwise it is unknown which of them are sensitive
 	}
 	if len(args.Bytes) > 0 {
 		kept := ""
@@ -223,7 +223,7 @@ func (g *Gate) record(who Caller, req Request, res Response, t trail) (r Record,
 	return r, nil
 }
 
-// bareRecord is the record of a call without anything a caller wrote: who, which tool, how it ended.
+// bareRecord returns the record of a call without anything a caller wrote: the principal, the tool and the outcome.
 func (g *Gate) bareRecord(who Caller, res Response, t trail) (Record, error) {
 	res.Result, res.ResultRef, res.Resources = nil, nil, touched()
 	if res.Error != nil {
@@ -232,7 +232,7 @@ func (g *Gate) bareRecord(who Caller, res Response, t trail) (Record, error) {
 	return g.record(who, Request{ToolID: t.tool.ID}, res, trail{tool: t.tool, effect: t.effect, reached: t.reached, instead: t.instead})
 }
 
-// hash is the SHA-256 of the document (64 hex).
+// hash returns the SHA-256 of the document (64 hex).
 func (d document) hash() string {
 	sum := sha256.Sum256(d.Bytes)
 	return hex.EncodeToString(sum[:])
@@ -262,7 +262,8 @@ const shownOnce = "This call was made before with the same idempotency key. Its 
 // noted adds the note to a result whose secret is concealed.
 func noted(result plan.Doc) plan.Doc { return result.With("note", shownOnce) }
 
-// scrubbed gives a caller's text without secrets, no longer than the event's schema allows: what stands for a secret may be longer than it.
+// scrubbed returns a caller's text without secrets, no longer than the event's schema allows: a marker may be longer
+// than the secret that it replaces.
 func (g *Gate) scrubbed(s *string) *string {
 	if s == nil || *s == "" {
 		return nil

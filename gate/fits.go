@@ -11,23 +11,23 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// compiled is a schema. Every call is checked against four, and nearly all obey them: [fits] says so in a fraction of the time that
-// the library takes, which prepares to list what breaks them.
+// compiled is a schema. Every call is checked against four, and nearly all are valid: [fits] finds that out in a
+// fraction of the time that the library takes, which prepares to list violations.
 type compiled struct {
 	*jsonschema.Schema
-	quick bool // fits knows all its keywords
+	quick bool // fits supports all its keywords
 }
 
 // obeyed reports whether a document certainly obeys the schema.
 func (s *compiled) obeyed(doc any) bool { return s.quick && fits(s.Schema, doc) }
 
-// quickKeywords are those that [fits] knows, and those that say nothing of a value.
+// quickKeywords lists the keywords that [fits] supports, and those that do not restrict a value.
 var quickKeywords = []string{"DraftVersion", "Location", "ID", "Anchor", "Bool", "Ref", "Types", "Enum", "Const", "AllOf", "AnyOf", "If",
 	"Then", "Else", "Format", "Required", "Properties", "AdditionalProperties", "MinItems", "MaxItems", "Items2020", "MinLength", "MaxLength",
 	"Pattern", "Minimum", "Maximum", "Title", "Description", "Default", "Comment", "ReadOnly", "WriteOnly", "Examples", "Deprecated"}
 
-// isQuick reports whether [fits] knows all keywords of a schema and of those in it. One that contains itself is for the library, which
-// finds endless references.
+// isQuick reports whether [fits] supports all keywords of a schema and of those in it. A schema that contains itself
+// is left to the library, which detects endless references.
 func isQuick(s *jsonschema.Schema, around ...*jsonschema.Schema) bool {
 	if s == nil {
 		return true
@@ -72,7 +72,7 @@ func isSmall(bound *big.Rat) bool {
 	return bound == nil || bound.IsInt() && bound.Num().IsInt64() && math.Abs(float64(bound.Num().Int64())) < 1<<53
 }
 
-// fits reports whether a value, as [plan.Read] gives it, obeys a schema that is quick.
+// fits reports whether a value, as [plan.Read] returns it, is valid for a quick schema.
 func fits(s *jsonschema.Schema, v any) bool {
 	switch {
 	case s.Bool != nil:
@@ -143,7 +143,7 @@ func typeNamed(name string) (t jsonschema.Types) {
 	return t
 }
 
-// typesOf are the types that a value has: a whole number has two.
+// typesOf returns the types of a value: a whole number has two.
 func typesOf(v any) jsonschema.Types {
 	switch v := v.(type) {
 	case nil:

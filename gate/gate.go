@@ -19,8 +19,8 @@ import (
 	"slurmgate/visible"
 )
 
-// Config is what a gate is made of. Parts may be nil: tools that work only on files have no policy and
-// no memory.
+// Config holds the parts of a gate. Parts may be nil: a gate of tools that work only on files has no policy and no
+// memory.
 type Config struct {
 	Registry  *Registry
 	Policy    Policy
@@ -117,8 +117,9 @@ func NewRequest(toolID, version string, args json.RawMessage) Request {
 		Actor: Actor{Kind: "human"}, ToolID: toolID, ToolVersion: version, Args: args}
 }
 
-// Call is the one way to a tool: envelope, registry, capability, policy, arguments, whose things they name, idempotency, consent,
-// limits, handler, answer, record. It always answers; a handler that panics is an internal error of this call alone.
+// Call is the only way to a tool: envelope, registry, capability, policy, arguments, owners of what they name,
+// idempotency, consent, limits, handler, answer, record. It always answers; a handler that panics is an internal
+// error of this call alone.
 func (g *Gate) Call(ctx context.Context, who Caller, req Request) Response {
 	if len(req.Args) == 0 {
 		req.Args = json.RawMessage("null") // said, not guessed
@@ -137,7 +138,8 @@ func (g *Gate) Call(ctx context.Context, who Caller, req Request) Response {
 	return g.call(ctx, who, req, args, nil)
 }
 
-// CallRaw is Call for the bytes of an envelope as they came. What is none is answered and recorded too (HTC-01).
+// CallRaw is Call for the bytes of an envelope. Bytes that are not an envelope are answered and recorded too
+// (HTC-01).
 func (g *Gate) CallRaw(ctx context.Context, who Caller, body []byte) Response {
 	doc, err := plan.Read(body)
 	if err == nil {
@@ -161,7 +163,7 @@ func (g *Gate) Invalid(ctx context.Context, who Caller, err error) Response {
 	return g.call(ctx, who, Request{}, plan.Doc{}, noEnvelope(err))
 }
 
-// noEnvelope gives an error the code for invalid envelopes.
+// noEnvelope returns an error with the code for invalid envelopes.
 func noEnvelope(err error) error {
 	e := &fault.Error{Kind: fault.Validation, Code: badEnvelope, Msg: "the request is not an envelope (HTC 1.0)",
 		Problems: fault.ProblemsOf(err)}
@@ -238,7 +240,7 @@ func (g *Gate) carryOut(ctx context.Context, who Caller, req Request, res *Respo
 // it is large.
 func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response, t *trail, result any) error {
 	t.final = true
-	if first, again := result.(*Response); again { // what an idempotency key stands for
+	if first, again := result.(*Response); again { // the outcome under an idempotency key
 		t.reached, t.runID, t.resultHash = true, first.RunID, first.resultHash // by the first call
 		res.ResultRef, res.Error, res.Resources = first.ResultRef, first.Error, first.Resources
 		doc, err := plan.Of(first.Result)
@@ -262,7 +264,7 @@ func (g *Gate) fill(ctx context.Context, who Caller, req Request, res *Response,
 	if err != nil {
 		return fault.Wrap(fault.Internal, "result_not_json", "the tool's answer cannot be encoded", err)
 	}
-	if t.tool.Work != Service && !(req.DryRun && t.tool.SideEffect != Read) { // a worker's answer was checked when it came
+	if t.tool.Work != Service && !(req.DryRun && t.tool.SideEffect != Read) { // a worker's answer was checked on arrival
 		if found := g.registry.CheckOutput(t.tool.ID, doc); len(found) > 0 {
 			g.log.ErrorContext(ctx, "a tool's answer breaks its own schema", "tool_id", t.tool.ID, "tool_call_id", req.ToolCallID, "problems",
 				t.hidden.Text(fmt.Sprint(found)))
@@ -342,8 +344,9 @@ func (g *Gate) seal(res *Response, t Tool) {
 	}
 }
 
-// remember records the call. What may have changed something is answered when its record is on the disk. If the record cannot be written,
-// the caller gets that error in place of the tool's answer, because nobody could prove the answer later.
+// remember records the call. A call that may have changed something is answered when its record is on the disk. If
+// the record cannot be written, the caller gets that error in place of the tool's answer, because the answer could
+// not be proved later.
 func (g *Gate) remember(who Caller, req Request, res *Response, t trail) {
 	r, err := g.record(who, req, *res, t)
 	if err != nil {
@@ -395,7 +398,8 @@ func guard(ctx context.Context, log *slog.Logger, h Handler, c Call) (result any
 	return h(ctx, c)
 }
 
-// timedOut gives an error of the call's context its kind. A deadline set by the handler itself is left to the handler.
+// timedOut gives an error of the call's context its kind. A deadline set by the handler itself is left to the
+// handler.
 func timedOut(ctx context.Context, err error, toolID string, timeout time.Duration) error {
 	switch {
 	case err == nil, ctx.Err() == nil:

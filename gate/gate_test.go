@@ -84,7 +84,8 @@ func TestCallAnswers(t *testing.T) {
 	res := g.Call(t.Context(), Process(), req)
 	if !res.OK || res.Error != nil || string(res.Result) != `{"n":1,"s":"a"}` || res.ToolCallID != req.ToolCallID ||
 		res.TraceID != req.TraceID || res.SchemaVersion != SchemaVersion {
-		t.Errorf("%+v", res)
+		t.Errorf("Call returned ok %t, error %+v, result %s, schema %s, ids %s and %s; want result %s and the ids %s and %s of the request",
+			res.OK, res.Error, res.Result, res.SchemaVersion, res.ToolCallID, res.TraceID, `{"n":1,"s":"a"}`, req.ToolCallID, req.TraceID)
 	}
 	if res.Timing.EndedAt.Before(res.Timing.StartedAt) || res.Timing.StartedAt.IsZero() || res.Timing.StartedAt.Location() != time.UTC {
 		t.Error(res.Timing)
@@ -179,7 +180,7 @@ func TestPanicIsContained(t *testing.T) {
 	wantError(t, res, "tool", "internal")
 	if res.Error.Details["kind"] != "internal" || strings.Contains(res.Error.Message, "secret") || strings.Contains(res.Error.Message,
 		".go:") {
-		t.Errorf("%+v", res.Error)
+		t.Errorf("the error has the message %q and the details %v, want kind internal and no cause", res.Error.Message, res.Error.Details)
 	}
 	if res := call(g, "test.echo", `{"n":0}`); res.Error.Code != "ARGS-SCHEMA" {
 		t.Error("the gate is gone")
@@ -235,7 +236,7 @@ func TestResults(t *testing.T) {
 		if c.code != "" {
 			wantError(t, res, "tool", c.code)
 		} else if !res.OK || string(res.Result) != c.want {
-			t.Errorf("%s %+v, want %s", res.Result, res.Error, c.want)
+			t.Errorf("the call returned %s, error %+v; want %s", res.Result, res.Error, c.want)
 		}
 	}
 }
@@ -256,7 +257,8 @@ func TestKindsInTheEnvelope(t *testing.T) {
 		e := back.Error
 		if !slices.Contains(allowed, e.Kind) || e.Retryable != k.Retryable() || e.Fault().Kind != k || fault.CodeOf(e.Fault()) != "some_code" ||
 			!strings.Contains(e.Fault().Error(), "do this") {
-			t.Errorf("%s: %+v", k, e)
+			t.Errorf("kind %s came back from the envelope as %s, code %s, retryable %t: %v", k, e.Fault().Kind, fault.CodeOf(e.Fault()),
+				e.Retryable, e.Fault())
 		}
 	}
 	plain, _ := newGate(t, nil, func(context.Context, Call) (any, error) { return nil, errors.New("plain") })
@@ -326,8 +328,8 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// The arguments are read once: a handler gets them canonical and as the value that the schema was checked with. A call is cheap enough to
-// be made for every look.
+// The arguments are read once: a handler gets them canonical and as the value that the schema was checked with. A
+// call is cheap enough for frequent reads.
 func TestReadOnce(t *testing.T) {
 	r, err := NewRegistry(tool("test.echo", func(_ context.Context, c Call) (any, error) {
 		again, err := plan.Read(c.Args)
@@ -347,7 +349,7 @@ func TestReadOnce(t *testing.T) {
 	must(t, err)
 	for _, res := range []Response{g.Call(t.Context(), Process(), req), g.CallRaw(t.Context(), Process(), raw)} {
 		if !res.OK || string(res.Result) != `{"n":1}` {
-			t.Errorf("%s %+v", res.Result, res.Error)
+			t.Errorf("the call returned %s, error %+v; want %s", res.Result, res.Error, `{"n":1}`)
 		}
 	}
 	const most = 340 // it took 373 when the arguments were read seven times
@@ -359,7 +361,8 @@ func TestReadOnce(t *testing.T) {
 	}
 }
 
-// All calls together have so many places; one that finds none within a while is told to come again, and nothing was done.
+// The number of concurrent calls is limited; a call that finds no place within a while has no effect, and its caller
+// is asked to repeat it.
 //
 // proves AX-08
 func TestTogether(t *testing.T) {
@@ -412,8 +415,8 @@ func (s *stuck) Record(ctx context.Context, records []Record) error {
 	return s.book.Record(ctx, records)
 }
 
-// While records cannot be written, looks go on as long as there is room for theirs; an effect is answered as one that could not be
-// recorded; with no room left nothing is done. Afterwards every one of them is in the record, once.
+// While records cannot be written, read-only calls continue as long as there is room for their records; an effect is
+// answered as not recorded; without room no call is made. Afterwards each of them is in the record, once.
 func TestFullJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reached := 0
@@ -534,7 +537,7 @@ type done bool
 
 func (d done) Unchanged() bool { return bool(d) }
 
-// What was done already is a look: a request repeated for ever does not fill the record that is kept for ever.
+// A repeated call that changes nothing counts as read-only: repeated requests do not fill the permanent record.
 func TestUnchanged(t *testing.T) {
 	was := false
 	g, b := newGate(t, nil, func(context.Context, Call) (any, error) { defer func() { was = true }(); return done(was), nil })
@@ -553,7 +556,7 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// A rehearsal too large for an envelope loses its largest parts, and says which: a dry run keeps no artifact.
+// A dry run's answer too large for an envelope loses its largest parts and names them: a dry run stores no artifact.
 func TestLargeRehearsal(t *testing.T) {
 	big := func(n int) string { return strings.Repeat("x", n) }
 	for name, c := range map[string]struct {
@@ -576,7 +579,8 @@ func TestLargeRehearsal(t *testing.T) {
 		res := New(Config{Registry: r, Artifacts: nothingKept{t}}).Call(t.Context(), Process(), req)
 		var got Rehearsal
 		if res.Error != nil || len(res.Result) > MaxInline || json.Unmarshal(res.Result, &got) != nil || !slices.Equal(got.LeftOut, c.left) {
-			t.Errorf("%s: %+v %v, %d bytes", name, res.Error, got.LeftOut, len(res.Result))
+			t.Errorf("%s: error %+v, parts left out %v, %d bytes; want success, %v, at most %d bytes", name, res.Error, got.LeftOut,
+				len(res.Result), c.left, MaxInline)
 		}
 	}
 }
@@ -646,7 +650,7 @@ func TestScopeFromMemory(t *testing.T) {
 		who := Caller{Principal: Principal{Name: "a", Rights: RightsOf([]string{All}, []string{plan.ProjectID(c.project)})}, Transport: Local}
 		res := g.Call(t.Context(), who, NewRequest("test.read", "1.2.3", json.RawMessage(`{"in":"`+c.id+`"}`)))
 		if res.OK != c.there || m.asked != c.asked {
-			t.Errorf("%+v: asked %d times, %+v", c, m.asked, res.Error)
+			t.Errorf("%+v: ok %t with error %+v, owner asked %d times", c, res.OK, res.Error, m.asked)
 		}
 	}
 }
@@ -675,7 +679,7 @@ func TestSupposedScope(t *testing.T) {
 		req := NewRequest(c.tool, "1.0.0", json.RawMessage(`{"deep":[{"in":"`+c.id+`"}]}`))
 		req.DryRun = c.dry
 		if res := New(Config{Registry: r, Owners: o, Supposer: o}).Call(t.Context(), who, req); res.OK != c.there {
-			t.Errorf("%+v: %+v", c, res.Error)
+			t.Errorf("%+v: ok %t with error %+v", c, res.OK, res.Error)
 		}
 	}
 }

@@ -34,7 +34,8 @@ func accepts(t *testing.T, s *jsonschema.Schema, raw []byte) error {
 	return s.Validate(doc)
 }
 
-// Envelopes as Handshake's gate sends them, and others: we answer what it would, but for what the last column says.
+// The gate answers envelopes from Handshake's gate, and others, as Handshake would, except for the differences in the
+// last column.
 func TestHandshakeEnvelopes(t *testing.T) {
 	w := conformance.NewWorld(t, gate.Local, func(*testing.T, *gate.Gate, gate.Principal) conformance.Entry { return nil })
 	who := gate.Process()
@@ -87,10 +88,10 @@ func TestHandshakeEnvelopes(t *testing.T) {
 			}
 			res := w.Gate.CallRaw(t.Context(), who, []byte(body))
 			if refused := res.Error != nil && res.Error.Code == "VAL-HTC-001"; refused == c.we {
-				t.Errorf("we: %+v", res.Error)
+				t.Errorf("our answer has the error %+v, accepted by us: %t", res.Error, c.we)
 			}
 			if res.Error != nil && res.Error.Code == "VAL-HTC-001" && res.Error.Kind != "validation" {
-				t.Errorf("%+v", res.Error)
+				t.Errorf("the error has kind %s, want validation", res.Error.Kind)
 			}
 			if (c.they != c.we) != (c.why != "") {
 				t.Error("a difference has a reason, and nothing else has one")
@@ -99,8 +100,8 @@ func TestHandshakeEnvelopes(t *testing.T) {
 	}
 }
 
-// An event with a session, or with a key of other characters than Handshake's own, is one that its recorder refuses, for nothing else:
-// without that member it takes it. docs/coming-from.md says so.
+// Handshake's recorder refuses an event with a session, or with a key of other characters than its own keys, for that
+// reason alone: without that member it accepts it. docs/coming-from.md documents this.
 func TestEventsHandshakeRefuses(t *testing.T) {
 	event := theirs(t, "event")
 	all := gate.RightsOf([]string{gate.All}, []string{gate.All})
@@ -180,10 +181,10 @@ func TestHandshakeSuite(t *testing.T) {
 			}
 			decision := map[string]any{"consent_required": "escalate", "capability_denied": "deny", "tool_denied": "deny"}[c.code]
 			if res.Error != nil && res.Error.Details["decision"] != decision {
-				t.Errorf("%+v", res.Error.Details)
+				t.Errorf("the details have the decision %v, want %v", res.Error.Details["decision"], decision)
 			}
 			if c.code == "" && res.Error != nil || c.code != "" && (res.Error == nil || res.Error.Code != c.code || res.Error.Kind != c.kind) {
-				t.Errorf("%+v", res.Error)
+				t.Errorf("the call ended with %+v, want code %q and kind %q", res.Error, c.code, c.kind)
 			}
 		})
 	}
@@ -191,7 +192,7 @@ func TestHandshakeSuite(t *testing.T) {
 	for _, r := range w.Records() {
 		var e map[string]any
 		must(t, json.Unmarshal(r.Event, &e))
-		delete(e, "session_id") // HTC-08 has it in the event; Handshake has it beside the event
+		delete(e, "session_id") // delete(e, "session_id") // HTC-08 has it inside the event; Handshake has it next to the event
 		if err := event.Validate(any(e)); err != nil {
 			t.Errorf("%v\n%s", err, r.Event)
 		}

@@ -10,7 +10,7 @@ import (
 
 // A chat sees no path of the gateway's host but those it has named itself.
 
-// concealedError gives an error's body as the face of its call may show it.
+// concealedError returns an error's body without what the face of its call may not show.
 func (r *Registry) concealedError(by Transport, e *ErrorBody) *ErrorBody {
 	e.Message = r.Hide(by, e.Message)
 	if steps, _ := e.Details["next"].([]fault.Step); len(steps) > 0 {
@@ -52,8 +52,8 @@ func (r *Registry) Conceal(folders map[string]string) {
 	r.hidden = strings.NewReplacer(pairs...)
 }
 
-// Hide gives a text that is shown, of a program or of a run's script, without the gateway's folders to a chat, and as it is to the other
-// faces.
+// Hide returns the text of a program or of a run's script for display: without the gateway's folders to a chat,
+// unchanged to the other faces.
 func (r *Registry) Hide(by Transport, text string) string {
 	if by != MCP {
 		return text

@@ -2,8 +2,8 @@ package gate
 
 import "context"
 
-// Identity is who a principal is. The ledger gives each subject one id, and no id to two subjects. What belongs to a principal alone is
-// bound to the id; the name is for people.
+// Identity identifies a principal. The ledger gives each subject one id, and no id to two subjects. What belongs to a
+// principal alone is bound to the id; the name is for people.
 type Identity struct {
 	ID      string // prn_…
 	Method  string // peer, token or oidc
@@ -25,9 +25,10 @@ type ProjectUser struct {
 	PrincipalID string // of the principal that asks
 }
 
-// UserProjects gives users the projects of their own.
+// UserProjects returns the personal projects of users.
 type UserProjects interface {
-	// UserProject is the id of a user's own project, which is begun when the name has none yet. A project whose user had another user id is
-	// an Auth fault with code user_project_taken, until an administrator has decided whose it is.
+	// UserProject returns the id of a user's own project and creates it where the name has none yet. A project whose
+	// user had another user id is an Auth fault with code user_project_taken, until an administrator has decided
+	// whose it is.
 	UserProject(ctx context.Context, u ProjectUser) (projectID string, err error)
 }

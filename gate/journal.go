@@ -10,16 +10,17 @@ import (
 	"slurmgate/fault"
 )
 
-// The journal writes records in the background, many at a time. A call that may have changed something waits until its record is on
-// the disk; a look is answered at once, and its record follows within [linger]. Until then it is in a file beside the ledger ([aside]),
-// which outlives a SIGKILL; a machine that goes down can lose the records of the looks of that time, and of nothing else. A record that
-// cannot be written is tried again, also for a few seconds when the gateway stops; when there is no more room for records, calls are
-// refused until there is. A record the ledger refuses is dropped, and its call is answered as one that is not recorded.
+// The journal writes records in the background, many at a time. A call that may have changed something waits until
+// its record is on the disk; a read-only call is answered at once, and its record follows within [linger]. Until then
+// it is in a file next to the ledger ([aside]), which survives a SIGKILL; a machine that fails can lose the records
+// of the read-only calls of that time, and no others. A record that cannot be written is tried again, also for a few
+// seconds when the gateway stops; while there is no room for records, calls are refused. A record the ledger refuses
+// is dropped, and its call is answered as not recorded.
 
 const (
 	linger      = 50 * time.Millisecond
 	maxQueued   = 4096            // records waiting
-	maxBatch    = 64              // records in one transaction: a submit that comes meanwhile waits for them
+	maxBatch    = 64              // records in one transaction: a concurrent submit waits for them
 	journalWait = 2 * time.Second // for room
 	retryPause  = time.Second
 	lastTries   = 3 // for the records behind when the gateway stops
@@ -41,7 +42,7 @@ type queued struct {
 	record Record
 	inRoom bool       // it has a token
 	in     *asideFile // it is kept there too; nil: nowhere
-	done   chan error // gets the outcome; nil: nobody waits
+	done   chan error // gets the outcome; nil: the caller does not wait
 }
 
 // newJournal begins with what an earlier process left.
@@ -52,9 +53,9 @@ func newJournal(store Journal, a *aside, left []queued, log *slog.Logger) *journ
 	return j
 }
 
-// admit waits for room, before the call is carried out: while the ledger takes no records, no calls are made. Nothing is held for the call,
-// which may take long; its record comes in however many there are by then. So there are never more records than maxQueued and the calls
-// that are carried out at one time.
+// admit waits for room before the call is carried out: while the ledger takes no records, no calls are made. It
+// reserves nothing for the call, which may take long; its record is added even to a full queue. So there are never
+// more records than maxQueued plus the concurrent calls.
 func (j *journal) admit(ctx context.Context) error {
 	if j.hasRoom() {
 		return nil
@@ -72,7 +73,7 @@ func (j *journal) admit(ctx context.Context) error {
 
 func (j *journal) hasRoom() bool { return len(j.room) < cap(j.room) }
 
-// keep hands a record over; with wait it returns when the record is durable, or could not be made so.
+// keep passes a record to the writer; with wait it returns when the record is durable, or could not be made so.
 func (j *journal) keep(r Record, wait bool) error {
 	k := queued{record: r}
 	if wait {
@@ -100,7 +101,7 @@ func (j *journal) keep(r Record, wait bool) error {
 	return <-k.done
 }
 
-// close writes the records that wait and ends the writer. A record that comes later is written at once, by its own call.
+// close writes the waiting records and ends the writer. A later record is written at once, by its own call.
 func (j *journal) close() {
 	j.mu.Lock()
 	if !j.closed {
@@ -114,7 +115,7 @@ func (j *journal) close() {
 func (j *journal) write(left []queued) {
 	defer close(j.done)
 	defer j.aside.close()
-	var behind []queued // could not be written yet; nobody waits for them any more
+	var behind []queued // not yet written; their callers no longer wait
 	for batch := range slices.Chunk(left, maxBatch) {
 		behind = append(behind, j.commit(batch)...)
 	}
@@ -136,8 +137,8 @@ func (j *journal) write(left []queued) {
 	}
 }
 
-// gather takes what is there; while nobody waits for it, a little longer. With records behind it returns after a while even
-// with nothing. open is false when no more will come.
+// gather takes the queued records; while no caller waits for them, it waits a little longer for more. With records
+// behind it returns after a while even without any. open is false when no more will come.
 func (j *journal) gather(behind bool) (batch []queued, open bool) {
 	var enough <-chan time.Time
 	if behind {
@@ -160,8 +161,9 @@ func (j *journal) gather(behind bool) (batch []queued, open bool) {
 	return batch, true
 }
 
-// commit writes records, answers those who wait for them, and returns the records that could not be written yet. A refused record must not
-// hold up the others: then each is written alone, and one that is refused alone is dropped, with an error to whoever waits for it.
+// commit writes records, answers the callers that wait for them, and returns the records that could not be written
+// yet. A refused record must not delay the others: then each is written alone, and one that is refused alone is
+// dropped, with an error to the caller that waits for it.
 func (j *journal) commit(batch []queued) (behind []queued) {
 	if len(batch) == 0 {
 		return nil
@@ -204,7 +206,7 @@ func (j *journal) commit(batch []queued) (behind []queued) {
 // recordRefused is the code of a ledger that takes changes, but not this one.
 const recordRefused = "ledger_refused"
 
-// names are what the log says of a record.
+// names returns the log attributes of a record.
 func (r Record) names() []any {
 	return []any{"chain", r.Chain, "tool_call_id", r.ToolCallID, "tool_id", r.ToolID, "principal", r.Principal}
 }

@@ -43,7 +43,8 @@ func callAs(g *Gate, name string, req Request) Response {
 	return g.Call(context.Background(), who, req)
 }
 
-// The caller of an effect whose record the ledger refuses learns that there is none, though it was written together with others that are.
+// The caller of an effect whose record the ledger refuses gets that error, though the record was written together
+// with accepted ones.
 //
 // proves HTC-08
 func TestRefusedRecord(t *testing.T) {
@@ -68,7 +69,7 @@ func TestRefusedRecord(t *testing.T) {
 		res := <-answers["bad"]
 		wantError(t, res, "transport", "not_recorded")
 		if res.Error.Retryable || !strings.Contains(res.Error.Message, "no record of this call will be written") {
-			t.Errorf("%+v", res.Error)
+			t.Errorf("the error is retryable: %t, message %q; want a final error without a record", res.Error.Retryable, res.Error.Message)
 		}
 		g.Close()
 		if len(p.calls) != 2 {
@@ -137,7 +138,8 @@ func TestLongTextsInTheRecord(t *testing.T) {
 	}
 }
 
-// An event that breaks the schema is replaced by a bare one: no effect goes unrecorded for what somebody wrote.
+// An event that breaks the schema is replaced by a bare one: no text of a caller prevents an effect from being
+// recorded.
 func TestBareRecord(t *testing.T) {
 	bad := tool("test.echo", echo)
 	bad.Capabilities = []string{CapSlurm}
@@ -150,7 +152,7 @@ func TestBareRecord(t *testing.T) {
 		plan.Doc{Bytes: req.Args, Value: map[string]any{"n": 1.0}}, nil) // as no face could send it
 	g.Close()
 	if !res.OK || len(p.calls) != 1 || p.calls[0].Chain != Effects || CheckEvent(p.calls[0].Event) != nil {
-		t.Errorf("%+v, %d records", res.Error, len(p.calls))
+		t.Errorf("ok %t with error %+v, %d records; want success and one valid record in %s", res.OK, res.Error, len(p.calls), Effects)
 	}
 }
 
@@ -172,7 +174,7 @@ func TestRetryable(t *testing.T) {
 		x.Idempotency = c.repeat
 		g := journalGate(t, &picky{}, io.Discard, x)
 		if res := call(g, "test.echo", `{"n":1}`); res.Error == nil || res.Error.Retryable != c.want {
-			t.Errorf("%+v: %+v", c, res.Error)
+			t.Errorf("%+v: the call ended with %+v", c, res.Error)
 		}
 		g.Close()
 	}

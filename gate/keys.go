@@ -11,15 +11,16 @@ import (
 	"slurmgate/fault"
 )
 
-// Idempotency keys (HTC-10). A key belongs to a principal, is bound to one payload, and never expires. What counts is the first final
-// outcome: a call that failed in a way that may be tried again leaves the key bound and open. A call that only reads needs no key: it is
-// answered anew each time, and a key given with it is recorded but bound to nothing.
+// Idempotency keys (HTC-10). A key belongs to a principal, is bound to one payload, and never expires. The first
+// final outcome counts: a call that failed in a way that may be tried again leaves the key bound and open. A call
+// that only reads needs no key: it is answered anew each time, and its key is recorded but bound to nothing.
 //
-// Each repeated call passes the gate like the first one. In addition, the principal must have every right that it had then, because the
-// outcome may say what only those rights let it see.
+// Each repeated call passes the gate like the first one. In addition, the principal must have every right that it had
+// then, because the outcome may contain what only those rights allow it to see.
 //
-// A gateway that dies between binding a key and settling it leaves it open too. A tool that is idempotent by itself – a submit finds
-// its run – is then simply carried out again; for another it is unknown whether it had its effect, and the answer says so.
+// A gateway that ends between binding a key and settling it leaves it open too. A tool that is idempotent by itself –
+// a submit finds its run – is then carried out again; for any other tool it is unknown whether it had its effect, and
+// the answer reports that.
 
 // flights prevents concurrent calls with the same key: the second waits and finds the first one's outcome. One
 // gateway owns the ledger, so its memory is enough.
@@ -51,7 +52,7 @@ func (f *flights) enter(ctx context.Context, who Caller, key string, waits *Coun
 	}
 }
 
-// known looks up a key. For a settled key it returns the outcome, for an open one that may be used the key.
+// known finds a key. For a settled key it returns the outcome, for an open one that may be used the key.
 func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding string, names map[string]string) (k *Key, first *Response,
 	err error) {
 	got, err := g.promises.Key(ctx, who.Principal, keyHash)
@@ -84,7 +85,7 @@ func (g *Gate) known(ctx context.Context, who Caller, t Tool, keyHash, binding s
 	return &got, nil, nil
 }
 
-// outcome is what an idempotency key stands for.
+// outcome is the answer stored under an idempotency key.
 type outcome struct {
 	Response
 	Run        string `json:"run_id,omitempty"`      // see [Response.RunID]

@@ -27,10 +27,10 @@ type Limits struct {
 	Services int // calls of service workers, of all callers, which are not among Calls; 0: as many as Calls
 }
 
-// Work is what calls of several tools do that costs more than others, and share a limit for.
+// Work is a kind of costly work that calls of several tools do and share a limit for.
 type Work string
 
-// The kinds of such work, on bytes that somebody else made.
+// The kinds of such work, on untrusted bytes.
 const (
 	Preview Work = "preview" // reads a part of a file and shows it
 	Hash    Work = "hash"    // reads all of a file
@@ -51,8 +51,8 @@ const (
 	codeManyCalls = "too_many_calls"
 )
 
-// limiter bounds concurrent calls (AX-08): of a tool, of a caller, and in total. A call that waits for something else gives its slots back
-// meanwhile.
+// limiter bounds concurrent calls (AX-08): of a tool, of a caller, and in total. A call that waits for something else
+// releases its slots meanwhile.
 type limiter struct {
 	all      *Turns
 	services *Turns              // in place of all, for tools whose work is [Service]
@@ -134,7 +134,7 @@ func (s *slot) release() {
 	s.taken = s.taken[:0]
 }
 
-// wait gives the slot back until resume is called. ok is false if the caller has too many calls that wait.
+// wait releases the slot until resume is called. ok is false if the caller has too many waiting calls.
 func (s *slot) wait(ctx context.Context) (resume func(), ok bool) {
 	if !s.limiter.waits.Add(s.caller) {
 		return nil, false
@@ -146,8 +146,8 @@ func (s *slot) wait(ctx context.Context) (resume func(), ok bool) {
 	}, true
 }
 
-// Wait is called by a handler before it waits: until resume is called the call holds no slot. ok is false if its caller has as many waiting
-// calls as the limits allow. Outside of a call it does nothing.
+// Wait releases the call's slot while its handler waits; resume takes it again. ok is false if the caller has as many
+// waiting calls as the limits allow. Outside of a call it does nothing.
 func Wait(ctx context.Context) (resume func(), ok bool) {
 	t, _ := ctx.Value(provenanceKey{}).(*trail)
 	if t == nil || t.slot == nil {
@@ -247,7 +247,7 @@ func (t *Turns) refusal(why string) error {
 		WithNext("call again in a few seconds").WithRetry(retryIn)
 }
 
-// Release gives the caller's slot back.
+// Release returns the caller's slot.
 func (t *Turns) Release(caller string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -255,8 +255,8 @@ func (t *Turns) Release(caller string) {
 	t.rested(caller)
 }
 
-// rest gives the slot back to others at once, and to the caller after a while: one who asks for costly work without end keeps a part of a
-// processor busy, and not all of it.
+// rest returns the slot to others at once, and to the caller after a while: a caller of costly work without end uses
+// a part of a processor, not all of it.
 func (t *Turns) rest(caller string, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -277,7 +277,7 @@ func (t *Turns) rested(caller string) {
 	t.forget(caller, q)
 }
 
-// grant gives free slots to the callers whose turn it is.
+// grant passes free slots to the callers whose turn it is.
 func (t *Turns) grant() {
 	for t.used < t.n {
 		at := slices.IndexFunc(t.order, func(q *queue) bool { return q.used < t.share })

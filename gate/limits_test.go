@@ -44,7 +44,8 @@ func calls(g *Gate, n int, who, tool string) chan Response {
 	return answers
 }
 
-// A call that waits holds no place in the journal and no slot: twice as many waits as the journal has places delay nobody.
+// A call that waits holds no place in the journal and no slot: twice as many waits as the journal has places delay no
+// call.
 func TestWaitsHoldNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -154,7 +155,7 @@ func TestSlotsPerCaller(t *testing.T) {
 				res := <-a
 				wantError(t, res, "transport", "too_many_calls")
 				if s, _ := res.Error.Details["retry_after_seconds"].(int); !res.Error.Retryable || s == 0 {
-					t.Errorf("%+v", res.Error)
+					t.Errorf("the error is retryable: %t, after %d s; want true and a time", res.Error.Retryable, s)
 				}
 				b := calls(g, 1, "b", "test.work")
 				synctest.Wait()
@@ -232,8 +233,8 @@ func TestGivingUpInTheQueue(t *testing.T) {
 	}
 }
 
-// Previews have a limit of their own, in total and per caller, which several tools share: one caller's previews delay neither another's nor
-// any other call, and an end of the client's gives the slot back.
+// Previews have a separate limit, in total and per caller, which several tools share: one caller's previews delay
+// neither another's nor any other call, and a client that disconnects releases its slot.
 func TestPreviewsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -260,7 +261,7 @@ func TestPreviewsAreLimited(t *testing.T) {
 			t.Errorf("%d previews of one caller at once", at.Load())
 		}
 		if res := <-calls(g, 1, "a", "test.echo"); res.Error != nil {
-			t.Errorf("another call of the caller: %+v", res.Error)
+			t.Errorf("another call of the caller ended with %+v, want success", res.Error)
 		}
 		other, third := calls(g, 1, "b", "test.table"), calls(g, 5, "c", "test.text")
 		synctest.Wait()
@@ -271,7 +272,7 @@ func TestPreviewsAreLimited(t *testing.T) {
 		for _, answers := range append(mine, other, third) {
 			for range cap(answers) {
 				if res := <-answers; res.Error != nil {
-					t.Errorf("%+v", res.Error)
+					t.Errorf("a preview ended with %+v, want success", res.Error)
 				}
 			}
 		}

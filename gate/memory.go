@@ -24,14 +24,14 @@ type memory struct {
 	mu    sync.Mutex
 	used  int64
 	of    map[string]int64
-	freed chan struct{} // closed and replaced when some is given back
+	freed chan struct{} // closed and replaced when memory is released
 }
 
 func newMemory(most int64) *memory {
 	return &memory{most: most, of: map[string]int64{}, freed: make(chan struct{})}
 }
 
-// held is what one call holds.
+// held is the memory of one call.
 type held struct {
 	*memory
 	caller string
@@ -46,17 +46,19 @@ func (g *Gate) Holding(ctx context.Context, who Caller) (_ context.Context, rele
 	return g.memory.hold(ctx, who.Key())
 }
 
-// HoldJSON is [Hold] for what reading so many bytes of JSON may take. The bytes themselves may be there already.
+// HoldJSON is [Hold] for the memory that n bytes of JSON may take when they are read. The bytes themselves may be in
+// memory already.
 func HoldJSON(ctx context.Context, n int) error { return Hold(ctx, jsonFactor*int64(n)) }
 
-// hold returns a context for a call, in which [Hold] counts; release gives back what it holds in the end.
+// hold returns a context for a call, in which [Hold] counts; release returns all memory of the call.
 func (m *memory) hold(ctx context.Context, caller string) (_ context.Context, release func()) {
 	h := &held{memory: m, caller: caller}
 	return context.WithValue(ctx, heldKey{}, h), func() { h.memory.give(h.caller, h.bytes) }
 }
 
-// Hold is called by a handler before it reads something that takes so many bytes of memory: the call then holds at least as many until it
-// ends. It waits a few seconds for them; then it is a Transport fault with code too_much_memory. Outside of a call it does nothing.
+// Hold reserves memory for a call: its handler calls Hold before it reads so many bytes, and the call then has at
+// least as many until it ends. Hold waits a few seconds for them; then it is a Transport fault with code
+// too_much_memory. Outside of a call it does nothing.
 func Hold(ctx context.Context, bytes int64) error {
 	h, _ := ctx.Value(heldKey{}).(*held)
 	if h == nil || h.most == 0 {

@@ -10,9 +10,9 @@ import (
 	"slurmgate/plan"
 )
 
-// WithoutNulls returns arguments without those that are null, are optional, and may not be null by the schema: models write null for an
-// argument that they do not give. Objects and lists within are treated alike. Arguments that are no valid JSON, and those of a schema that
-// does not compile, are returned unchanged.
+// WithoutNulls returns arguments without those that are null and optional and may not be null by the schema: models
+// write null for an argument that they omit. Objects and lists within are treated alike. Invalid JSON, and arguments
+// whose schema does not compile, are returned unchanged.
 func WithoutNulls(schema, args json.RawMessage) json.RawMessage {
 	doc, err := plan.Read(args)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // maxRefusedArgs bounds the arguments in the record of a refused call, in bytes: of larger ones it has the hash.
 const maxRefusedArgs = 4 << 10
 
-// keep adds a payload, redacted, and gives its hash and the handle it is read by. What is too large for an envelope is in an artifact
-// already, and what must not be stored is left out: then there is no handle.
+// keep adds a payload, redacted, and returns its hash and the handle it is read by. There is no handle for a payload
+// that must not be stored; one too large for an envelope is in an artifact already.
 func (g *Gate) keep(r *Record, kind string, d document, store bool) (hash, ref string, err error) {
 	if d, _, err = g.redact(d, true); err != nil {
 		return "", "", err
@@ -41,7 +41,7 @@ func ParsePayloadRef(ref string) (toolCallID, kind, hash string, ok bool) {
 	return toolCallID, kind, hash, is && isUUID(toolCallID) && (kind == "args" || kind == "result") && plan.IsSHA256(hash)
 }
 
-// WithoutPayloads is an event whose payloads are not stored: their hashes stay, and the handles go.
+// WithoutPayloads returns an event whose payloads are not stored: it keeps their hashes and loses the handles.
 func WithoutPayloads(event json.RawMessage) (json.RawMessage, error) {
 	doc, err := plan.Read(event)
 	if err != nil {
@@ -56,7 +56,7 @@ func WithoutPayloads(event json.RawMessage) (json.RawMessage, error) {
 	return plan.Marshal(e)
 }
 
-// firstRef is the handle of a payload, or else another.
+// firstRef returns the handle of a payload, or other where there is none.
 func firstRef(kept string, other *string) *string {
 	if kept != "" {
 		return &kept
@@ -64,7 +64,7 @@ func firstRef(kept string, other *string) *string {
 	return other
 }
 
-// argsRef is the reference where it names an artifact of this gateway; any other text is not repeated.
+// argsRef returns the reference where it names an artifact of this gateway; any other text is not repeated.
 func argsRef(s *string) *string {
 	if s == nil || artifactOf(*s) == "" {
 		return nil

@@ -10,24 +10,25 @@ import (
 type Policy interface {
 	// AllowTool returns a Policy fault for a tool that may not be called. toolName is the name with underscores.
 	AllowTool(toolName string) error
-	// Rules are the bounds of a tool's calls.
+	// Rules returns the bounds of a tool's calls.
 	Rules(toolName string) Rules
 }
 
-// Rules are what policy says about the calls of one tool.
+// Rules are the bounds that policy sets for the calls of one tool.
 type Rules struct {
 	Together int           // calls under way at one time; 0: no bound
 	Timeout  time.Duration // of a call to a tool that names none itself
 	Consent  *ConsentRule  // nil: no approval is needed
 }
 
-// ConsentRule says for how long a question and its answer are good.
+// ConsentRule limits how long a request for approval and its answer are valid.
 type ConsentRule struct {
 	Ask    time.Duration // an unanswered request
-	Answer time.Duration // an answer, unless it says otherwise
+	Answer time.Duration // an answer, unless the answer sets another time
 }
 
-// The chains of records. What may have changed something is kept for ever, the others for a while, each with limits of its own.
+// The chains of records. Records of calls that may have changed something are permanent; the others expire, each with
+// separate limits.
 const (
 	Effects = "effects" // a tool that writes or executes was reached, and did not say that there was nothing to do
 	Looks   = "looks"   // everything else: reads, dry runs, what was done already
@@ -46,14 +47,14 @@ type Record struct {
 	ToolID      string
 	OK          bool
 	At          time.Time
-	Count       int64           // of the refused calls it stands for; 0 and 1: one
+	Count       int64           // of the refused calls in this record; 0 and 1: one
 	Event       json.RawMessage `json:",omitempty"` // the ToolCallEvent, canonical
 	Payloads    []Payload       `json:",omitempty"`
-	Outcome     *Outcome        // what an idempotency key now stands for
-	Provenance  *Provenance     `json:",omitempty"` // the run that the call is; nil for one that failed, and for one that has no identity of its own
+	Outcome     *Outcome        // the outcome to store under the idempotency key
+	Provenance  *Provenance     `json:",omitempty"` // the run of the call; nil for a failed one, and for one without an identity
 }
 
-// Payload is what went in or out, redacted (HTC-09).
+// Payload is the arguments or the result of a call, redacted (HTC-09).
 type Payload struct {
 	Kind   string // args or result
 	JSON   json.RawMessage
@@ -86,7 +87,7 @@ type Key struct {
 	CreatedAt  time.Time
 }
 
-// Question asks for somebody's consent to one call.
+// Question is a request for a person's consent to one call.
 type Question struct {
 	Who         Principal
 	ToolID      string
@@ -101,7 +102,7 @@ type Question struct {
 // Approval is a question and what became of it.
 type Approval struct {
 	ID           string          `json:"approval_id"` // apr_…
-	Principal    string          `json:"principal"`   // who asks, by name
+	Principal    string          `json:"principal"`   // the requester, by name
 	PrincipalID  string          `json:"principal_id" help:"who asks; a name may belong to several principals, an id to one"`
 	MadeBy       *string         `json:"made_by" help:"who created the token that asks, by name; null for other principals"`
 	ToolID       string          `json:"tool_id"`
@@ -111,7 +112,7 @@ type Approval struct {
 	ArgsHash     string          `json:"args_hash"`
 	Payload      json.RawMessage `json:"payload"`
 	Replaces     *string         `json:"replaces" help:"an earlier request of the same call, which is void"`
-	Status       string          `json:"status" enum:"pending,approved,denied,expired,used"` // expired and used up are told by the next two
+	Status       string          `json:"status" enum:"pending,approved,denied,expired,used"` // Expires and Used date the last two
 	RequestedAt  time.Time       `json:"requested_at"`
 	ExpiresAt    time.Time       `json:"expires_at"`
 	UsesLeft     int             `json:"uses_left"`
@@ -122,7 +123,7 @@ type Approval struct {
 	Shows        *Shows          `json:"shows,omitempty" help:"what the request is about beside its arguments; absent once it is answered"`
 }
 
-// Shows is what a request for approval is about beside its own arguments, as it is shown to the person who answers.
+// Shows has what the person who answers a request for approval sees in addition to its arguments.
 type Shows struct {
 	Retries []Retried `json:"retries" help:"the runs of which it opens another attempt; empty: none"`
 	Sheet   *string   `json:"sheet" help:"text of the artifact that the arguments name as the sheet; null: none"`
@@ -159,16 +160,16 @@ type Token struct {
 	Tools        []string // see [Principal]
 	PrincipalID  string   // prn_…, of this token alone
 	CreatedBy    string   // name
-	MadeBy       string   // id of the principal that created it, "" where no ledger gives ids
+	MadeBy       string   // id of the principal that created it, "" without a ledger
 	CreatedAt    time.Time
 	ExpiresAt    time.Time
 	RevokedAt    *time.Time
 	RevokedBy    *string
 }
 
-// Tokens looks tokens up.
+// Tokens finds tokens by id.
 type Tokens interface {
-	// Token reads a token by id. NotFound when there is none.
+	// Token returns a token by id; NotFound for an unknown one.
 	Token(ctx context.Context, id string) (Token, error)
 }
 
@@ -176,10 +177,10 @@ type Tokens interface {
 type Promises interface {
 	// Key finds a key of a principal; NotFound when it was never used.
 	Key(ctx context.Context, who Principal, keyHash string) (Key, error)
-	// Ask finds the live question about the same binding by the same principal, or asks it: never two. A new one makes void what the
-	// principal asked, or was granted, for the same tool and arguments with another binding.
+	// Ask finds the live question about the same binding by the same principal, or asks it: never two. A new one
+	// voids what the principal asked, or was granted, for the same tool and arguments with another binding.
 	Ask(ctx context.Context, q Question) (Approval, error)
-	// Approval reads an approval. NotFound when there is none.
+	// Approval returns an approval; NotFound for an unknown id.
 	Approval(ctx context.Context, id string) (Approval, error)
 	// Begin binds the key (nil: none) and uses the approval up by one ("": none), both or neither, before the tool is reached. A
 	// key that is bound already stays as it is. An approval that is used up or expired meanwhile is a Policy fault with code
@@ -187,19 +188,20 @@ type Promises interface {
 	Begin(ctx context.Context, k *Key, approvalID string) error
 }
 
-// Owners tells whose things are.
+// Owners finds the projects of runs and artifacts.
 type Owners interface {
-	// Owner is the project of a run or an artifact. NotFound when there is no such thing.
+	// Owner returns the project of a run or an artifact; NotFound for an unknown id.
 	Owner(ctx context.Context, id string) (projectID string, err error)
-	// OwnerSeen is what Owner has answered about the thing, "" where that is not remembered. It never changes.
+	// OwnerSeen returns an earlier answer of Owner for the id, "" where it is not remembered. It never changes.
 	OwnerSeen(id string) (projectID string)
 	// Asked reports whether a recorded call of the principal is the run.
 	Asked(ctx context.Context, who Principal, runID string) (bool, error)
 }
 
-// Supposer knows what dry runs have supposed: an import that was only rehearsed leaves nothing, and yet the next rehearsal is about it.
+// Supposer finds what dry runs would have stored: a dry run of an import stores nothing, yet the next dry run is
+// about its artifact.
 type Supposer interface {
-	// Supposed returns the project of an artifact that a dry run of the principal's has shown and nobody has stored.
+	// Supposed returns the project of an artifact that a dry run of the principal has shown and that is not stored.
 	Supposed(who Principal, id string) (projectID string, ok bool)
 }
 
@@ -207,6 +209,6 @@ type Supposer interface {
 type Artifacts interface {
 	// Read returns the bytes of an artifact of at most limit bytes; a larger one is a Validation fault.
 	Read(ctx context.Context, artifactID string, limit int64) ([]byte, error)
-	// Keep stores a result of a caller's as an artifact of its own project.
+	// Keep stores a caller's result as an artifact of the caller's own project.
 	Keep(ctx context.Context, who Principal, label string, data []byte) (artifactID string, err error)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Transport is the way a call came (HTC-08). A tool is reachable by the transports it is bound to.
+// Transport is how a call reached the gateway (HTC-08). A tool is reachable by the transports it is bound to.
 type Transport string
 
 // The transports of the envelope.
@@ -39,11 +39,12 @@ const (
 	ByProcess = "process" // it is this process itself
 )
 
-// All stands for every capability, or every project.
+// All means every capability, or every project.
 const All = "*"
 
-// The capabilities of the gateway's own operations. A tool that runs as a job needs [CapSlurm], one that a service worker carries out
-// [CapWorker]: who may spend a project's share of a cluster may not therefore have data sent into a network, and the other way round.
+// The capabilities of the gateway's own operations. A tool that runs as a job needs [CapSlurm], one that a service
+// worker carries out [CapWorker]: the right to spend a project's share of a cluster is not the right to have data
+// sent into a network, and the other way round.
 const (
 	CapGateway = "gateway" // an operation of the gateway itself, not of a tool (AX-01); every built-in needs it
 	CapRead    = "read"    // read runs, artifacts and tools
@@ -61,9 +62,9 @@ func Capabilities() []string {
 	return []string{CapGateway, CapRead, CapImport, CapSlurm, CapWorker, CapOperate, CapAdmin, CapApprove, CapMetrics}
 }
 
-// Principal is who a call is made for, as an [Authenticator] found out. The zero Principal may do nothing.
+// Principal is the authenticated identity of a call, see [Authenticator]. The zero Principal may do nothing.
 type Principal struct {
-	ID      string    `json:"principal_id"` // prn_…, see [Identity]; "" where no ledger gives one
+	ID      string    `json:"principal_id"` // prn_…, see [Identity]; "" without a ledger
 	Name    string    `json:"name"`         // for people, e.g. user:lab, token:ci, oidc:https://issuer#subject; others may have the same
 	Owner   bool      `json:"-"`            // the gateway's own user, or root
 	Method  string    `json:"method"`       // peer, token, oidc or process
@@ -78,7 +79,8 @@ type Principal struct {
 	// UserProject is the project of the principal's own, by id, where one of its grants names plan.UserProject; empty: it has none. Calls
 	// that name no project are about it.
 	UserProject string `json:"user_project,omitzero"`
-	// Tools are those that the credentials name, by id: a chat's list has them before the other tools of the domain. They are no right.
+	// Tools are those that the credentials name, by id: a chat's list has them before the other tools of the domain.
+	// They grant no right.
 	Tools   []string `json:"-"`
 	PeerUID int      `json:"-"` // user id that the kernel reported, of a peer that is not root; else 0
 }
@@ -89,52 +91,52 @@ type Caller struct {
 	Transport Transport
 	Face      Face      // "": unknown
 	Address   string    // the client's IP address, or "uid:1001 pid:4711" of a process of this host; "": unknown
-	Body      io.Reader // bytes sent beside the envelope, for a tool that takes them; nil for none. They are not recorded
+	Body      io.Reader // bytes sent with the envelope, for a tool that takes them; nil for none. They are not recorded
 	BodyBytes int64     // how many they are; negative: not known before they are read
 	Upload    *Upload   // which part of an upload they are; nil: all of it
-	// span of the caller's that the call is part of, where it came beside the envelope; "" for none. See [Request]
+	// the caller's span that contains the call, where it was sent outside the envelope; "" for none. See [Request]
 	ParentSpanID string
 	File         *os.File     // an open file handed over with the envelope by a process of this host; nil for none. Closed after the call
 	Continues    bool         // the gateway makes the call itself, of what one of the caller's asked for
 	Ended        func() error // an Auth fault once the caller's credentials have expired or are revoked; nil: they do not end during the call
 }
 
-// Upload is an upload that may come in several requests, each of which goes on where the one before was cut.
+// Upload is an upload that may take several requests, each of which continues where the one before was cut.
 type Upload struct {
 	Key    string // the caller's name for it
-	Offset int64  // how many bytes of it came before this request
+	Offset int64  // bytes of it received before this request
 
 	// Where the call is refused because of the offset: how many are stored, and their SHA-256 in hex.
 	Stored int64
 	SHA256 string
 }
 
-// Process is this program acting for itself, with every right: for the tools that work on files alone, which can do no
-// more than whoever started the program.
+// Process returns this program as a caller, with every right: for tools that work on files alone, which have no more
+// access than the user who started the program.
 func Process() Caller {
 	return Caller{Principal: Principal{Name: "process", Method: ByProcess, Rights: Everything(), Owner: true}, Transport: Local,
 		Face:    FaceShell,
 		Address: Here()}
 }
 
-// Here is the address of this process.
+// Here returns the address of this process.
 func Here() string { return ProcessAt(os.Geteuid(), os.Getpid()) }
 
-// ProcessAt is the address of a process of this host. A pid of 0 is that of a process in another PID namespace.
+// ProcessAt returns the address of a process of this host. A pid of 0 means a process in another PID namespace.
 func ProcessAt(uid, pid int) string { return fmt.Sprintf("uid:%d pid:%d", uid, pid) }
 
 // Authenticator turns what a connection or a request proves into a principal. A caller it does not know is an Auth fault.
 type Authenticator interface {
-	// Peer is the principal of the process with this user id on this host, as the kernel told it.
+	// Peer returns the principal of the process with this user id on this host, as the kernel reported it.
 	Peer(uid int) (Principal, error)
-	// Bearer is the principal of an access token: one of this gateway's own, or an OpenID provider's.
+	// Bearer returns the principal of an access token: one of this gateway's own, or an OpenID provider's.
 	Bearer(ctx context.Context, token string) (Principal, error)
 }
 
-// Key is what a principal's own things are bound to, and what limits count by: its id, or its name where no ledger gives ids.
+// Key identifies the principal to its own things and to limits: its id, or its name where no ledger gives ids.
 func (p Principal) Key() string { return orText(p.ID, p.Name) }
 
-// Account is the Slurm account the principal's jobs of a project charge; empty when nothing is said.
+// Account returns the Slurm account that the principal's jobs of a project charge; "" where none is set.
 func (p Principal) Account(projectID string) string {
 	if a, ok := p.Accounts[projectID]; ok {
 		return a

@@ -15,16 +15,16 @@ type Provenance struct {
 
 type provenanceKey struct{}
 
-// Note says which run the call of ctx is; a handler does it once it knows. It is recorded with the call, so that the id can be looked up.
-// encoded is the document of the result that the handler returns, if it has made one; zero: the gate makes it. Outside a call Note does
-// nothing.
+// Note records which run the call of ctx is, so that the id can be found; a handler calls it when it has the run. encoded is the
+// document of the handler's result, if it has made one; zero: the gate makes it. Outside a call Note does nothing.
 func Note(ctx context.Context, p Provenance, encoded plan.Doc) {
 	if t, ok := ctx.Value(provenanceKey{}).(*trail); ok {
 		t.provenance, t.encoded = &p, encoded
 	}
 }
 
-// noted is the provenance as it may be recorded: nil for a call that has none, and for one whose identity holds what looks like a secret.
+// noted returns the provenance that may be recorded: nil for a call without one, and for an identity that seems to
+// hold a secret.
 func (g *Gate) noted(t trail) *Provenance {
 	if t.provenance == nil {
 		return nil

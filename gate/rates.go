@@ -10,8 +10,8 @@ import (
 	"slurmgate/fault"
 )
 
-// Allowance bounds how many calls of a caller may leave something in the ledger for ever: the record of an effect, or an idempotency key.
-// 0 is no bound.
+// Allowance bounds how many calls of a caller may leave permanent data in the ledger: the record of an effect, or an
+// idempotency key. 0 is no bound.
 type Allowance struct {
 	PerMinute int // at once, and as many again in a minute
 	PerDay    int // as PerMinute, in a day

@@ -18,8 +18,8 @@ type unchanged struct{}
 
 func (unchanged) Unchanged() bool { return true }
 
-// A caller's calls that are recorded for ever are bounded in a minute and in a day, and no other caller's; calls that change nothing, calls
-// that only read and those that the gateway makes itself do not count.
+// A caller's permanently recorded calls are bounded in a minute and in a day, independently of other callers; calls
+// that change nothing, calls that only read and those that the gateway makes itself do not count.
 func TestRecordsOfACaller(t *testing.T) {
 	read := tool("test.read", echo)
 	read.SideEffect, read.Bindings = Read, []Transport{Local}
@@ -161,7 +161,7 @@ func TestBodyHasSteps(t *testing.T) {
 	}
 }
 
-// fitSchema has every keyword that a quick check knows.
+// fitSchema has every keyword that a quick check supports.
 const fitSchema = `{"type":"object","required":["a"],"additionalProperties":false,"$defs":{"id":{"type":"string","minLength":2,"maxLength":4,"pattern":"^[a-z]+$"}},
  "properties":{"a":{"$ref":"#/$defs/id"},"n":{"type":"integer","minimum":-3,"maximum":5},"f":{"type":["number","null"],"minimum":0},
  "l":{"type":"array","minItems":1,"maxItems":2,"items":{"enum":["x",null,true]}},"c":{"const":"k"},"at":{"type":"string","format":"date-time"},"no":false,
@@ -195,7 +195,7 @@ func FuzzFits(f *testing.F) {
 		}
 		for i, s := range all {
 			if err := s.Validate(doc.Value); s.obeyed(doc.Value) != (err == nil) {
-				t.Errorf("schema %d, %s: the quick check says %t, the library %v", i, raw, s.obeyed(doc.Value), err)
+				t.Errorf("schema %d, %s: the quick check returned %t, the library %v", i, raw, s.obeyed(doc.Value), err)
 			}
 		}
 	})

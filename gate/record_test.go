@@ -14,7 +14,7 @@ import (
 	"slurmgate/secrets"
 )
 
-// told is what the record of one call says of its arguments and its result.
+// told has the members of one call's record about its arguments and its result.
 type told struct {
 	ArgsHash   string `json:"args_hash"`
 	ArgsRef    string `json:"args_ref"`
@@ -23,7 +23,7 @@ type told struct {
 	Actor      Actor
 }
 
-// recorded makes a call of a gate with these tools, and returns its record and what the record's event says.
+// recorded makes a call of a gate with these tools, and returns its record and those members of the record's event.
 func recorded(t *testing.T, p Policy, who Caller, req Request, tools ...Tool) (Record, told) {
 	t.Helper()
 	r, err := NewRegistry(tools...)
@@ -104,7 +104,7 @@ func TestStoredResultIsRecorded(t *testing.T) {
 	}
 }
 
-// A handle leads to the arguments of its own event, although another call had the same id.
+// A handle resolves to the arguments of its own event, although another call had the same id.
 //
 // proves HTC-09
 func TestHandlesOfCallsWithOneID(t *testing.T) {
@@ -123,7 +123,7 @@ func TestHandlesOfCallsWithOneID(t *testing.T) {
 	}
 }
 
-// A secret that a caller puts into what it says of itself reaches no handler and no record.
+// A secret in a caller's description of itself reaches no handler and no record.
 //
 // proves HTC-09
 func TestSecretInTheActor(t *testing.T) {
@@ -271,7 +271,7 @@ func TestDocumentWithoutSecretsIsNotCopied(t *testing.T) {
 	must(t, err)
 	g := &Gate{secrets: secrets.Default()}
 	if !g.secrets.Suspicious(doc.Bytes) {
-		t.Error("the document is not worth a look, so this tests nothing")
+		t.Error("the document is not suspicious, so this tests nothing")
 	}
 	clean, found, err := g.redact(document{Doc: doc}, false)
 	if err != nil || len(found) > 0 || !clean.harmless {
@@ -283,12 +283,13 @@ func TestDocumentWithoutSecretsIsNotCopied(t *testing.T) {
 	}
 }
 
-// What is a principal's own is nobody else's: not of a principal with the same name, nor of a project that is named like it.
+// A principal's own data is private: another principal with the same name does not see it, nor does a project of a
+// similar name.
 func TestOwnIsOnesOwn(t *testing.T) {
 	read := RightsOf([]string{CapGateway, CapRead}, []string{"proj_x"})
 	old := Principal{ID: "prn_1", Name: "token:ci", Rights: read}
 	young := Principal{ID: "prn_2", Name: "token:ci", Rights: read}
-	before := Principal{Name: "token:ci"}.Own() // where no ledger gives ids
+	before := Principal{Name: "token:ci"}.Own() // without a ledger
 	for _, c := range []struct {
 		what    string
 		who     Principal

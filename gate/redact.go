@@ -13,7 +13,7 @@ import (
 	"slurmgate/secrets"
 )
 
-// Redacted stands where a secret stood.
+// Redacted replaces a secret.
 const Redacted = secrets.Redacted
 
 // Scrub takes secrets out of a text, as a gate without patterns of a site does.
@@ -43,7 +43,7 @@ func scrubMessage(by *secrets.Scanner, message string, problems []fault.Problem)
 	return strings.ReplaceAll(by.Redact(message), colon, ":")
 }
 
-// reasonAfter finds what the system says of a path; it is no value of that name.
+// reasonAfter finds the system's error about a path; it is not a value of that name.
 var reasonAfter = regexp.MustCompile(`:( (?:permission denied|no such file or directory|not a directory|is a directory|file exists|no such device or address|` +
 	`read-only file system|input/output error|too many levels of symbolic links|file name too long|operation not permitted|stale NFS file handle))`)
 
@@ -179,8 +179,8 @@ func (m *knownKeys) of(by *secrets.Scanner, key string) knownKey {
 	return k
 }
 
-// named reports whether a value is a secret by the key it stands under. In arguments everything is. An answer describes things too, such as
-// a schema with a password in it: there a text is.
+// named reports whether a value is a secret because of its key. In arguments every such value is. An answer describes
+// things too, such as a schema with a password in it: there only a text is.
 func (r *redactor) named(name secrets.Strength, key string, value any) bool {
 	text, isText := value.(string)
 	if name == secrets.NoName {
@@ -227,7 +227,7 @@ type document struct {
 	harmless bool // it holds no secret, neither by form nor by name
 }
 
-// redact takes the secrets out of a document. One that holds none is given back as it is.
+// redact removes the secrets from a document. A document without secrets is returned unchanged.
 func (g *Gate) redact(d document, byName bool) (document, []finding, error) {
 	if d.harmless = d.harmless || !g.secrets.Suspicious(d.Bytes); d.harmless {
 		return d, nil, nil

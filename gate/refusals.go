@@ -12,15 +12,17 @@ import (
 	"slurmgate/plan"
 )
 
-// Refused calls and callers who could not be identified are recorded in a chain of their own. A flood of them must neither fill the disk
-// nor push the records of others out of that chain, so each source gets only so many records and the rest are counted:
+// Refused calls and callers who could not be identified have a separate chain of records. A flood of them must
+// neither fill the disk nor push the records of others out of that chain, so each source gets only so many records
+// and the rest are counted:
 //
-//   - a caller without known credentials is his address or user id: the first request with an error code has a record, those that
-//     follow are one record with their number at the end of a window;
-//   - a known principal has a record for each refused call while his allowance lasts, then one for each tool and error code and window.
+//   - a caller without known credentials is identified by address or user id: the first request with an error code has a record, the
+//     following ones share one record with their number at the end of a window;
+//   - a known principal has a record for each refused call while its allowance lasts, then one for each tool and error code and window.
 //
-// A window is a minute; while a source keeps going, each is twice as long as the one before, up to a quarter of an hour. Sources beyond a
-// fixed number are counted together. What is counted is in a file beside the ledger too ([tally]), before the call is answered.
+// A window is a minute; while a source continues, each is twice as long as the one before, up to a quarter of an
+// hour. Sources beyond a fixed number are counted together. The counts are in a file next to the ledger too
+// ([tally]), before the call is answered.
 
 // unknownCaller begins the principal of a request whose caller could not be identified; "@" and the source follow.
 const unknownCaller = "unauthenticated@"
@@ -35,7 +37,7 @@ const (
 	elsewhere      = "elsewhere"
 )
 
-// Source is where a request of a caller who could not be identified came from.
+// Source is the origin of a request whose caller could not be identified.
 type Source struct {
 	Transport Transport
 	From      string // "uid:1001", or an address; what is counted together
@@ -43,7 +45,7 @@ type Source struct {
 	Address   string // see [Caller]
 }
 
-// refusalKey is what is counted together.
+// refusalKey identifies refused calls that are counted together.
 type refusalKey struct {
 	principal string // as in the record
 	transport Transport
@@ -69,7 +71,7 @@ type refusal struct {
 	end    *time.Timer
 }
 
-// spare is what a principal has left of his allowance.
+// spare is what remains of a principal's allowance.
 type spare struct {
 	left int
 	at   time.Time // of the last refill
@@ -92,7 +94,7 @@ func newRefusals(now func() time.Time, record func(refused, int64) bool, t *tall
 	return &refusals{open: map[refusalKey]*refusal{}, spares: map[string]*spare{}, now: now, record: record, tally: t, bare: bare}
 }
 
-// own takes one of the records that a principal may have for himself; false when there are none left.
+// own takes one of the records in the principal's allowance; false when the allowance is used up.
 func (r *refusals) own(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +161,7 @@ func (r *refusals) count(k refusalKey, one *refusal, c refused) {
 	}
 }
 
-// of is a call as the record of all that are counted with it has it.
+// of returns a call as it is in the record of all calls counted with it.
 func (k refusalKey) of(c refused) refused {
 	if k.principal == elsewhere { // from many places
 		c.who.Name, c.who.Face, c.who.Address = elsewhere, "", ""
@@ -202,7 +204,7 @@ func (r *refusals) flush(k refusalKey) (done bool) {
 		return true
 	}
 	n, c := one.more, one.last
-	if n == 0 && one.taken == 0 { // it is over
+	if n == 0 && one.taken == 0 { // the series has ended
 		r.tally.end(one.slot)
 		delete(r.open, k)
 		r.mu.Unlock()
@@ -307,11 +309,11 @@ func (g *Gate) recordRefused(c refused, count int64) bool {
 	return g.journal.keep(r, false) == nil
 }
 
-// bareRefused is the record of a refused call without anything its caller wrote.
+// bareRefused returns the record of a refused call without anything its caller wrote.
 func (g *Gate) bareRefused(c refused) (Record, error) { return g.bareRecord(c.who, c.res, c.t) }
 
-// Malformed answers and records a call that a face could not make sense of: of a known caller, and of a known tool where the face knows
-// which.
+// Malformed answers and records a call that a face could not parse: of a known caller, and of a known tool where the
+// face has it.
 func (g *Gate) Malformed(ctx context.Context, who Caller, toolID string, err error) Response {
 	return g.call(ctx, who, Request{ToolID: toolID}, plan.Doc{}, orMalformed(err))
 }

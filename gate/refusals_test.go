@@ -21,8 +21,8 @@ func stranger() error {
 	return fault.New(fault.Auth, "unauthenticated", "no credentials in the request")
 }
 
-// A request of a caller who could not be identified is recorded as refused, with ids of the gateway's own and a principal and a tool that
-// nobody and nothing can have. So is what is no envelope.
+// A request of a caller who could not be identified is recorded as refused, with new ids of the gateway and with a
+// principal and a tool that cannot exist. So is a body that is not an envelope.
 //
 // proves HTC-08
 func TestRefuse(t *testing.T) {
@@ -30,7 +30,7 @@ func TestRefuse(t *testing.T) {
 	res := g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
 	wantError(t, res, "auth", "unauthenticated")
 	if uuid.Validate(res.ToolCallID) != nil || res.ToolCallID == uuid.Nil.String() || res.Resources.Artifacts == nil {
-		t.Errorf("%+v", res)
+		t.Errorf("Refuse returned the call id %q and the artifacts %v, want a new id and a list", res.ToolCallID, res.Resources.Artifacts)
 	}
 	g.Malformed(t.Context(), Process(), "test.echo", fault.Invalid("", fault.Problem{Code: "QUERY", Field: "x", Msg: "unknown"}))
 	raw := g.CallRaw(t.Context(), Process(), []byte("not JSON"))
@@ -48,7 +48,8 @@ func TestRefuse(t *testing.T) {
 		r := b.calls[i]
 		if r.Chain != Refused || r.OK || r.Principal != want.Principal || r.ToolID != want.ToolID || r.ToolCallID == uuid.Nil.String() ||
 			want.ToolCallID != "" && r.ToolCallID != want.ToolCallID || CheckEvent(r.Event) != nil {
-			t.Errorf("%+v, want %+v", r, want)
+			t.Errorf("record %d: chain %s, ok %t, principal %s, tool %s, call %s; want chain %s, principal %s, tool %s, call %q", i, r.Chain,
+				r.OK, r.Principal, r.ToolID, r.ToolCallID, Refused, want.Principal, want.ToolID, want.ToolCallID)
 		}
 	}
 }
@@ -104,11 +105,11 @@ func strangersAndAFullJournal(t *testing.T) {
 	}
 	g.Close()
 	if len(b.calls) != 1 || b.calls[0].Count != 1 {
-		t.Errorf("%+v", b.calls)
+		t.Errorf("%d records after the close, want one of one call", len(b.calls))
 	}
 }
 
-// envelope is a valid one for a tool.
+// envelope returns a valid envelope for a tool.
 func envelope(t *testing.T, toolID string) []byte {
 	t.Helper()
 	b, err := json.Marshal(NewRequest(toolID, "1.2.3", json.RawMessage("{}")))
@@ -126,10 +127,11 @@ func TestInvalidCallsChooseNoIDs(t *testing.T) {
 	bad := g.CallRaw(t.Context(), Process(), []byte(body))
 	g.Close()
 	if bad.OK || bad.ToolCallID == good.ToolCallID || bad.TraceID == good.TraceID || uuid.Validate(bad.ToolCallID) != nil {
-		t.Errorf("%+v", bad)
+		t.Errorf("a bad envelope was answered with ok %t and the ids %q and %q, want an error and new ids", bad.OK, bad.ToolCallID, bad.TraceID)
 	}
 	if r := b.calls[1]; r.ToolCallID != bad.ToolCallID || r.ToolID != InvalidCall || strings.Contains(string(r.Event), good.ToolCallID) {
-		t.Errorf("%+v", r)
+		t.Errorf("the record has the call id %q and the tool %q, want %q and %q, and %q nowhere", r.ToolCallID, r.ToolID, bad.ToolCallID,
+			InvalidCall, good.ToolCallID)
 	}
 }
 
@@ -142,8 +144,9 @@ func TestReservedIDs(t *testing.T) {
 	}
 }
 
-// A principal whose calls are refused again and again has some records of his own, and then a few with numbers; another's refused call has
-// its own meanwhile. No refusal is lost from the count, and those that follow later have records of their own again.
+// A principal whose calls are refused again and again gets some single records and then a few with counts; another's
+// refused call gets its own record meanwhile. No refusal is lost from the count, and later ones get single records
+// again.
 //
 // proves HTC-08
 // no race: each of its millions of steps is like the one before
@@ -173,7 +176,8 @@ func TestFloodOfRefusedCalls(t *testing.T) {
 			}
 		}
 		if n := records["token:hostile"]; n > allowance+maxOwnRefusals+2 || counted["token:hostile"] != flood+1 {
-			t.Error(n, "records stand for", counted["token:hostile"])
+			t.Errorf("%d records count %d refused calls, want at most %d records of %d calls", n, counted["token:hostile"],
+				allowance+maxOwnRefusals+2, flood+1)
 		}
 		if records["token:honest"] != 1 {
 			t.Error(records)
@@ -181,7 +185,7 @@ func TestFloodOfRefusedCalls(t *testing.T) {
 	})
 }
 
-// A flood without an end costs a source a hundred records a day, whoever it is.
+// An endless flood costs any source a hundred records a day.
 func TestFloodWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, b := newGate(t, nil, echo)
@@ -196,7 +200,7 @@ func TestFloodWithoutEnd(t *testing.T) {
 			counted += r.Count
 		}
 		if len(b.calls) > 110 || counted != seconds/10 {
-			t.Error(len(b.calls), "records stand for", counted)
+			t.Errorf("%d records count %d refused calls, want at most 110 records of %d calls", len(b.calls), counted, seconds/10)
 		}
 	})
 }
@@ -210,11 +214,11 @@ func TestRefusedArgumentsAreBounded(t *testing.T) {
 	}
 	g.Close()
 	if len(b.calls) != 2 || len(b.calls[1].Payloads) != 0 || b.calls[1].Chain != Refused {
-		t.Errorf("%+v", b.calls)
+		t.Errorf("%d records, want 2, the second refused and without payloads", len(b.calls))
 	}
 }
 
-// consenting is a policy that wants an approval for some tools.
+// consenting is a policy that requires an approval for some tools.
 type consenting map[string]bool
 
 func (consenting) AllowTool(string) error { return nil }
@@ -226,15 +230,15 @@ func (c consenting) Rules(name string) Rules {
 	return Rules{}
 }
 
-// A handler starts jobs of no tool whose rule of approvals the gate did not look at: one that forgets to name a tool fails, and asks
-// nobody. A tool that is named needs what its rule says.
+// A handler starts no job of a tool whose approval rule the gate has not checked: a handler that forgets to name a
+// tool fails, and no approval is requested. A tool that is named needs what its rule requires.
 //
 // proves HTC-07
 func TestStartIsJudged(t *testing.T) {
 	for _, c := range []struct {
 		what         string
 		policy       consenting
-		names        []string // that the tool says it starts jobs of
+		names        []string // tools whose jobs the tool may start
 		starts, code string
 	}{
 		{"its own", nil, nil, "test_echo", ""},
@@ -255,7 +259,7 @@ func TestStartIsJudged(t *testing.T) {
 		x.Starts = func(context.Context, Call) ([]string, error) { return c.names, nil }
 		r, err := NewRegistry(x)
 		must(t, err)
-		g := New(Config{Registry: r, Policy: c.policy, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}) // nobody can be asked
+		g := New(Config{Registry: r, Policy: c.policy, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}) // no approval can be requested
 		code := ""
 		if res := call(g, "test.echo", `{"n":1}`); res.Error != nil {
 			code = res.Error.Code

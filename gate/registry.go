@@ -16,7 +16,7 @@ import (
 	"slurmgate/plan"
 )
 
-// SideEffect is what a tool does to the world.
+// SideEffect is a tool's effect outside the gateway.
 type SideEffect string
 
 // The side effects.
@@ -72,11 +72,11 @@ type Tool struct {
 	Output    json.RawMessage `json:"output_schema"`
 	RunOutput json.RawMessage `json:"run_output_schema"`
 
-	// Described is Output with what people want to know, see [DescribedSchemaOf]; nil: there is no more
+	// Described is Output with descriptions for people, see [DescribedSchemaOf]; nil: Output has all there is
 	Described func() json.RawMessage `json:"-"`
-	// Says returns what a result says, in blocks that every face shows; nil: the results of the tool say nothing but themselves
+	// Says describes a result in blocks that every face shows; nil: the tool's results are shown as they are
 	Says func(result json.RawMessage) (blocks.Document, error) `json:"-"`
-	// SaysDryRun is Says for what DryRun returns
+	// SaysDryRun does the same for the result of DryRun
 	SaysDryRun    func(would json.RawMessage) (blocks.Document, error) `json:"-"`
 	Timeout       time.Duration                                        `json:"-"` // of the call; 0: the gate's default
 	Grace         time.Duration                                        `json:"-"` // that the call has beyond it, for a handler that keeps the time itself
@@ -84,15 +84,15 @@ type Tool struct {
 	RunTimeoutSec int64                                                `json:"-"` // of the run that a call submits, without its time in the queue; 0: none
 	Kind          string                                               `json:"-"` // of a domain's tool: job_worker, service_worker or hybrid
 	Worker        *Worker                                              `json:"-"` // the service that carries out the calls; nil for jobs and operations
-	Sensitive     []string                                             `json:"-"` // arguments whose values reach the worker and nothing else, see [Hidden]
+	Sensitive     []string                                             `json:"-"` // arguments whose values only the worker gets, see [Hidden]
 	Chat          Chat                                                 `json:"-"` // how a chat has an operation
 	Destructive   bool                                                 `json:"-"` // it may end or remove what others need
-	// Moves: a call may take long because of the bytes that it copies or hashes; call.progress says how far it is
+	// Moves: a call may take long because of the bytes that it copies or hashes; call.progress reports how far it is
 	Moves bool `json:"-"`
 	// Resumes: the handler finds by [Call.ID] what an interrupted call with the same idempotency key did, and does nothing a second time
 	Resumes bool `json:"-"`
-	// keys of the result that hold a secret the caller is meant to see, once; never recorded. A repeated call's answer has a "note"
-	// that says so
+	// keys of the result that hold a secret the caller sees once; never recorded. A repeated call's answer has a
+	// "note" about that
 	Reveals []string `json:"-"`
 	// most bytes of the body that its calls come with: what an argument must not hold. Keys and approvals are bound to it. 0: no such body
 	Body int64 `json:"-"`
@@ -102,18 +102,19 @@ type Tool struct {
 	// Checks: the handler reads much before it has an effect, and calls [Effect] then. Until that a call ends with its client and the gateway
 	Checks bool    `json:"-"`
 	Handle Handler `json:"-"`
-	// Names says what names of reference data among the arguments stand for now, as sha256:<hex>, by the name as it is given. Keys and
-	// approvals are bound to it, and the handler gets it. nil: no argument can be such a name
+	// Names resolves names of reference data among the arguments, as sha256:<hex>, by the name as it is written. Keys
+	// and approvals are bound to them, and the handler gets them. nil: no argument can be such a name
 	Names func(ctx context.Context, c Call) (map[string]string, error) `json:"-"`
-	// Covers says what an approval of the call covers beyond its arguments; nil where they say it all
+	// Covers returns what an approval of the call covers beyond its arguments; nil: the arguments are all
 	Covers func(ctx context.Context, c Call) (Coverage, error) `json:"-"`
-	// Starts gives the names (not the ids) of other tools whose jobs the call may start. Where policy wants an approval for one of them, it
-	// wants one for this call, and the handler can start no other's: see [Call.MayStart]. nil: it starts at most jobs of the tool itself
+	// Starts returns the names (not the ids) of other tools whose jobs the call may start. Where policy requires an
+	// approval for one of them, it requires one for this call, and the handler can start no other's: see
+	// [Call.MayStart]. nil: it starts at most jobs of the tool itself
 	Starts func(ctx context.Context, c Call) ([]string, error) `json:"-"`
 	DryRun Handler                                             `json:"-"` // shows what Handle would do, without any effect; nil where there is nothing to show
 }
 
-// Chat is how a chat has an operation. It has every tool of a domain.
+// Chat says how a chat offers an operation. It offers every tool of a domain.
 type Chat struct {
 	Has    bool
 	First  bool     // a list of tools has it before others, where there is room for a part of them
@@ -122,7 +123,7 @@ type Chat struct {
 	Most   int
 
 	TextAlone bool    // an answer is a text without structured content: what a model reads twice it pays for twice
-	Instead   string  // the operation whose call a chat is told to make where a step names this one; empty: this one
+	Instead   string  // the operation that a chat calls where a step names this one; empty: this one
 	Correct   string  // how to put a wrong call right; empty: an example of a call shows it
 	Handles   Handles // where a call that executes may name files that are not imported yet
 	Picture   string  // the key of the result with a picture's bytes, which a chat sends as a picture; empty: none
@@ -138,13 +139,14 @@ const (
 	NoHandles       Handles = "none"  // nowhere
 )
 
-// Worker is where a service carries out the calls of a tool.
+// Worker is the endpoint of a service that carries out the calls of a tool.
 type Worker struct {
 	Type     string // http
 	Endpoint string // a path, e.g. /run
 }
 
-// Result is the JSON Schema of what the tool gives in the end: the finished run's output, or the answer of a tool that submits no run.
+// Result returns the JSON Schema of the tool's final result: the finished run's output, or the answer of a tool that
+// submits no run.
 func (t Tool) Result() json.RawMessage {
 	if len(t.RunOutput) > 0 {
 		return t.RunOutput
@@ -161,7 +163,7 @@ func (t Tool) Reachable(by Transport) bool { return slices.Contains(t.Bindings, 
 // Handler carries out a call whose arguments satisfy the tool's schema. The result is marshalled to JSON.
 type Handler func(ctx context.Context, c Call) (any, error)
 
-// Call is what a handler is given.
+// Call is the input of a handler.
 type Call struct {
 	Caller  Caller
 	Needs   []string // the tool's capabilities
@@ -169,21 +171,21 @@ type Call struct {
 	Args    json.RawMessage // canonical JSON
 	Value   any             // what Args say, as [plan.Doc] has it
 	Stored  json.RawMessage // Args as they may be stored: without the values of sensitive arguments
-	Hidden  *Hidden         // those values, for what the handler itself stores or says; nil: there are none
+	Hidden  *Hidden         // those values, for what the handler itself stores or writes; nil: there are none
 
 	ID          string // the call's own: tool_call_id, of the first call with its idempotency key where it has one
 	Interrupted bool   // a call with the same idempotency key was made before, and has no recorded outcome
 
 	Names map[string]string // as [Tool.Names] gave it: what the call's key and approval are bound to. Nil in a dry run
 
-	Unapproved bool      // policy wants an approval, and the tool's coverage said that the call starts nothing: see [Coverage.Waits]
+	Unapproved bool      // policy requires an approval, but the tool's coverage is of a call that starts nothing: see [Coverage.Waits]
 	ApprovalID string    // the approval that the call uses up; empty: it needs none
 	Covered    *Coverage // what was approved of the call; nil: it needs no approval
-	judged     []string  // names of the tools whose rules of approvals the gate has looked at
+	judged     []string  // names of the tools whose approval rules the gate has checked
 }
 
-// MayStart refuses to start a job of a tool whose rule of approvals was not looked at for this call, or for which an approval is wanted
-// that the call does not have. A handler asks before each start, by the tool's name.
+// MayStart refuses to start a job of a tool whose approval rule was not checked for this call, or that needs an
+// approval which the call does not have. A handler calls it before each start, with the tool's name.
 func (c Call) MayStart(toolName string) error {
 	switch {
 	case c.Unapproved:
@@ -199,7 +201,7 @@ func (c Call) MayStart(toolName string) error {
 // Into decodes the arguments, refusing unknown keys.
 func (c Call) Into(v any) error { return plan.Doc{Bytes: c.Args}.Into(v) }
 
-// Name is the tool's name where dots are not allowed (MCP, run identity).
+// Name returns the tool's name where dots are not allowed (MCP, run identity).
 func (t Tool) Name() string { return cmp.Or(t.ToolName, strings.ReplaceAll(t.ID, ".", "_")) }
 
 type entry struct {
@@ -245,8 +247,9 @@ const maxToolID = 128
 // IsToolID reports whether a text has the form of a tool's id: at least two parts with dots between them.
 func IsToolID(s string) bool { return len(s) <= maxToolID && toolID.MatchString(s) }
 
-// IDOf is the tool id for a name that a caller gave outside an envelope, such as in a path or in a chat: the name itself if it has the
-// form of an id. Any other names no tool; the id says so, and has the name where it may be repeated.
+// IDOf returns the tool id for a name outside an envelope, such as in a path or in a chat: the name itself if it has
+// the form of an id. Any other name is of no tool: the id is [UnknownTool], with the name after it where it may be
+// repeated.
 func IDOf(name string) string {
 	switch id := UnknownTool + "." + name; {
 	case IsToolID(name):
@@ -283,7 +286,7 @@ func (r *Registry) add(t Tool) error {
 	return nil
 }
 
-// incomplete says what is wrong with what a tool says about itself, "" when nothing.
+// incomplete returns what is wrong with a tool's declaration, "" for a complete one.
 func (t Tool) incomplete() string {
 	one := func(v string, of ...string) bool { return slices.Contains(of, v) }
 	switch {
@@ -332,7 +335,7 @@ func compile(what string, raw json.RawMessage) (*compiled, error) {
 // List returns all tools in order of id.
 func (r *Registry) List() []Tool { return slices.Clone(r.tools) }
 
-// Find looks a tool up by id.
+// Find returns the tool with an id.
 func (r *Registry) Find(id string) (Tool, error) {
 	e, err := r.find(id)
 	return e.tool, err
@@ -346,7 +349,8 @@ func (r *Registry) find(id string) (entry, error) {
 	return e, nil
 }
 
-// sayable is an unknown tool's id that may be repeated in an answer and in a record: a slip of the pen, not any text.
+// sayable matches an unknown tool's id that may be repeated in an answer and in a record: a misspelt id, not any
+// text.
 var sayable = regexp.MustCompile(`^[a-z][a-z0-9]{0,23}([._][a-z0-9]{1,24}){0,5}$`)
 
 // Sayable reports whether the name of an unknown tool may be repeated in an answer.
@@ -361,7 +365,7 @@ func noTool(id string) error {
 	return fault.New(fault.NotFound, "tool_not_found", what).WithSteps(fault.Do("tool.list"))
 }
 
-// reach is find for a caller that came by a transport.
+// reach finds a tool for a caller by its transport.
 func (r *Registry) reach(id string, by Transport) (entry, error) {
 	e, err := r.find(id)
 	if err == nil && !e.tool.Reachable(by) {

@@ -18,7 +18,7 @@ const RefPrefix = refPrefix
 type Reported struct {
 	Err       *fault.Error
 	Retryable bool
-	Details   map[string]any // the worker's own, bounded and cleaned by whoever made it
+	Details   map[string]any // the worker's own, bounded and cleaned by the code that made it
 }
 
 func (r *Reported) Error() string { return r.Err.Error() }
@@ -36,15 +36,15 @@ type Stored struct {
 // Unchanged reports that the call changed nothing.
 func (s Stored) Unchanged() bool { return s.Again }
 
-// Made says which run the call of ctx has made or found, for a tool whose answer does not say it: what a worker answers names no run.
-// Outside a call it does nothing.
+// Made records which run the call of ctx has created or found, for a tool whose answer does not name it: a worker's
+// answer names no run. Outside a call it does nothing.
 func Made(ctx context.Context, runID string) {
 	if t, ok := ctx.Value(provenanceKey{}).(*trail); ok {
 		t.runID = runID
 	}
 }
 
-// resources are what the call touched. What a worker's answer names counts as little as any text.
+// resources returns what the call touched. The ids in a worker's answer do not count, as in any text.
 func (t trail) resources() Resources {
 	if t.runID == "" {
 		return touched(t.args.Bytes, t.result.Bytes)

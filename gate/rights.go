@@ -9,8 +9,8 @@ import (
 	"slurmgate/plan"
 )
 
-// Rights are pairs of a capability and a project. A grant stands for the pairs of each of its capabilities with each of its projects;
-// what one grant has and what another has never combine.
+// Rights are pairs of a capability and a project. A grant means the pairs of each of its capabilities with each of
+// its projects; the capabilities of one grant and the projects of another never combine.
 type Rights []Grant
 
 // Grant gives each of its capabilities on each of its projects.
@@ -19,10 +19,10 @@ type Grant struct {
 	Projects     []string `json:"projects"`     // ids; [All] for every one, and for the site as a whole
 }
 
-// Everything is every capability on every project.
+// Everything returns every capability on every project.
 func Everything() Rights { return RightsOf([]string{All}, []string{All}) }
 
-// RightsOf are those of one grant.
+// RightsOf returns the rights of one grant.
 func RightsOf(capabilities, projects []string) Rights { return Rights{{capabilities, projects}} }
 
 func (g Grant) gives(capability string) bool {
@@ -74,14 +74,16 @@ func (p Principal) Sees(projectID string) bool {
 	return slices.ContainsFunc(p.Rights, func(g Grant) bool { return len(g.Capabilities) > 0 && g.covers(projectID) }) || p.owns(projectID)
 }
 
-// Own is the project of what is the principal's alone: answers too large for an envelope. They may be about any project the principal
-// sees, or about none, so they must not lie in one that others see. No project's name gives this id: a name does not begin with a space.
+// Own returns the project of the principal's private data: answers too large for an envelope. They may be about any
+// project the principal sees, or about none, so they must not be in one that others see. No project's name gives this
+// id: a name does not begin with a space.
 func (p Principal) Own() string { return plan.ProjectID(" answers to " + p.Key()) }
 
 // owns reports whether a project is the principal's own.
 func (p Principal) owns(projectID string) bool { return p.Key() != "" && projectID == p.Own() }
 
-// Projects are those on which the principal has every one of the capabilities, in the order of its grants; nil for every project.
+// Projects returns the projects on which the principal has every one of the capabilities, in the order of its grants;
+// nil for every project.
 func (p Principal) Projects(capabilities []string) []string {
 	if p.CanAll(capabilities, All) {
 		return nil
@@ -97,9 +99,9 @@ func (p Principal) Projects(capabilities []string) []string {
 	return out
 }
 
-// Project resolves the project that a call names, which needs the capabilities there: an id, a name, {user} for the project of its own, or
-// nothing. Nothing stands for the project of its own where the principal has them there, then for fallback (a name), else for its first
-// project where it has them. A project that the principal does not see is NotFound.
+// Project resolves the project that a call names, which needs the capabilities there: an id, a name, {user} for the
+// principal's own project, or "". "" means the principal's own project where it has them there, then fallback (a
+// name), else its first project where it has them. A project that the principal does not see is NotFound.
 func (p Principal) Project(capabilities []string, named, fallback string) (string, error) {
 	id := named
 	switch msg := plan.CheckProject(named); {
@@ -127,7 +129,7 @@ func (p Principal) Project(capabilities []string, named, fallback string) (strin
 		WithNext("name one of your own projects, or leave the project out")
 }
 
-// defaultProject is the project of a call that names none.
+// defaultProject returns the project of a call that names none.
 func (p Principal) defaultProject(capabilities []string, fallback string) string {
 	if p.UserProject != "" && p.CanAll(capabilities, p.UserProject) {
 		return p.UserProject
@@ -138,7 +140,7 @@ func (p Principal) defaultProject(capabilities []string, fallback string) string
 	return fallback
 }
 
-// lacks is the error for a principal that sees the project and does not have every capability there.
+// lacks returns the error for a principal that sees the project and does not have every capability there.
 func (p Principal) lacks(capabilities []string, projectID, what string) error {
 	var missing []string
 	for _, c := range capabilities {
@@ -159,10 +161,12 @@ func (p Principal) lacks(capabilities []string, projectID, what string) error {
 		WithNext("ask the administrator for a token or a grant with this right")
 }
 
-// Project is the project of a call: the one it names, else the caller's default. The caller has the tool's capabilities there.
+// Project returns the project of a call: the one it names, else the caller's default. The caller has the tool's
+// capabilities there.
 func (c Call) Project(named, fallback string) (string, error) {
 	return c.Caller.Project(c.Needs, named, fallback)
 }
 
-// Projects are those a list is narrowed to: where the caller has the tool's capabilities. nil is every project.
+// Projects returns the projects that a list may show: where the caller has the tool's capabilities. nil is every
+// project.
 func (c Call) Projects() []string { return c.Caller.Projects(c.Needs) }

@@ -74,7 +74,7 @@ const (
 	maxField      = 256 // bytes of the name of a place
 )
 
-// violations lists what a document breaks, nil for nothing. at stands before each field.
+// violations lists what in a document breaks the schema, nil for nothing. at is the prefix of each field.
 func violations(s *compiled, doc any, code, at, rule string) (out []fault.Problem) {
 	if s.obeyed(doc) {
 		return nil
@@ -118,7 +118,7 @@ func violations(s *compiled, doc any, code, at, rule string) (out []fault.Proble
 	return out
 }
 
-// violation says what is wrong without repeating the value: the caller knows it, and the record must not.
+// violation describes one violation without repeating the value: the caller has it, and the record must not.
 func violation(v *jsonschema.ValidationError, s *jsonschema.Schema, p *message.Printer) string {
 	switch k := v.ErrorKind.(type) {
 	case *kind.AdditionalProperties:
@@ -153,7 +153,7 @@ func violation(v *jsonschema.ValidationError, s *jsonschema.Schema, p *message.P
 	return v.ErrorKind.LocalizedString(p)
 }
 
-// misfit is a fault for what a document breaks of a schema of the envelope.
+// misfit returns a fault for a document that breaks a schema of the envelope.
 func misfit(s *compiled, doc any, what string) error {
 	if found := violations(s, doc, badEnvelope, "", "the envelope, gate/schema/htc_v1.json"); len(found) > 0 {
 		return fault.Invalid(what+" violates its schema", found...)

@@ -9,11 +9,11 @@ import (
 	"slurmgate/plan"
 )
 
-// scope refuses arguments that name a run or an artifact of a project on which the caller does not have what the tool needs, wherever in
-// them the name stands. To a caller without any right there, there is no such thing, and the words are those for a thing that never was. It
-// also refuses such a project. What a handler lists it narrows itself, by [Call.Projects].
+// scope refuses arguments that name a run or an artifact of a project on which the caller does not have what the tool
+// needs, at any depth. To a caller without any right there, the thing does not exist, and the message is that for an
+// unknown id. It also refuses such a project. What a handler lists it narrows itself, by [Call.Projects].
 //
-// To a dry run that exists too which a dry run has supposed for the same principal.
+// For a dry run, a thing that an earlier dry run of the same principal would have stored exists too.
 func (g *Gate) scope(ctx context.Context, who Caller, t Tool, args any, dry bool) error {
 	if g.owners == nil || who.CanAll(t.Capabilities, All) {
 		return nil
@@ -31,7 +31,7 @@ func (g *Gate) scope(ctx context.Context, who Caller, t Tool, args any, dry bool
 	return look{g, who, t, dry && g.supposer != nil}.all(ctx, doc)
 }
 
-// look goes through the arguments of a call.
+// look checks the arguments of one call for ids.
 type look struct {
 	*Gate
 	who  Caller
@@ -70,7 +70,7 @@ func (l look) one(ctx context.Context, s string) error {
 	if !plan.IsRunID(id) && !plan.IsArtifactID(id) {
 		return nil
 	}
-	// Only what the caller has a right on is answered from memory, so that time tells nobody which other ids there are.
+	// Only what the caller has a right on is answered from memory, so that timing does not reveal other ids.
 	if seen := l.owners.OwnerSeen(id); seen != "" && l.who.CanAll(l.tool.Capabilities, seen) {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (l look) one(ctx context.Context, s string) error {
 	case err == nil && l.who.Sees(project):
 		return l.who.lacks(l.tool.Capabilities, project, l.tool.ID)
 	}
-	// What does not exist and what is another's take the same way from here, so that time does not tell them apart.
+	// An unknown id and another's take the same path from here, so that timing does not distinguish them.
 	if plan.IsRunID(id) {
 		asked, err := l.owners.Asked(ctx, l.who.Principal, id)
 		if err != nil || asked {
@@ -98,7 +98,7 @@ func (l look) one(ctx context.Context, s string) error {
 	return notThere(id)
 }
 
-// notThere is the one answer for what does not exist and for what is another's.
+// notThere returns the one error for an unknown id and for another's.
 func notThere(id string) error {
 	if plan.IsRunID(id) {
 		return fault.New(fault.NotFound, "run_not_found", "there is no run "+id).WithSteps(fault.Do("run.list"))

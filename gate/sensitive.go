@@ -13,17 +13,18 @@ import (
 	"slurmgate/plan"
 )
 
-// Sensitive arguments are those that a tool of a service worker declares: a password or a token that the worker needs. Their values reach
-// the worker and nothing else. In records, payloads, runs, approvals and dry runs a marker stands in their place; keys and approvals are
-// bound to them by an HMAC with the ledger's key; and where an answer, an error or a log line repeats one, it is replaced.
+// Sensitive arguments are those that a tool of a service worker declares: a password or a token that the worker
+// needs. Only the worker gets their values. In records, payloads, runs, approvals and dry runs a marker replaces
+// them; keys and approvals are bound to them by an HMAC with the ledger's key; and where an answer, an error or a log
+// line repeats one, it is replaced.
 
 // Hidden are the values of a call's sensitive arguments. The nil Hidden hides nothing.
 type Hidden struct {
-	exact  map[string]bool // too short to be looked for within a text
+	exact  map[string]bool // too short to be searched for within a text
 	within *strings.Replacer
 }
 
-// Lengths of what is looked for, in bytes.
+// Lengths of the values that are searched for, in bytes.
 const (
 	shortValue = 4 // a shorter value is replaced where it is a whole text
 	wordOfOne  = 8 // a word of a value counts by itself
@@ -94,7 +95,7 @@ func hide(values []any) *Hidden {
 	return h
 }
 
-// Text is a text without the values.
+// Text returns a text without the values.
 func (h *Hidden) Text(s string) string {
 	switch {
 	case h == nil:
@@ -105,7 +106,7 @@ func (h *Hidden) Text(s string) string {
 	return h.within.Replace(s)
 }
 
-// Doc is a document without the values.
+// Doc returns a document without the values.
 func (h *Hidden) Doc(d plan.Doc) (plan.Doc, error) {
 	if h == nil {
 		return d, nil
@@ -137,7 +138,7 @@ func (h *Hidden) value(v any) any {
 	return v
 }
 
-// body is an error without the values.
+// body returns an error without the values.
 func (h *Hidden) body(e *ErrorBody) *ErrorBody {
 	if h == nil || e == nil {
 		return e
@@ -152,7 +153,7 @@ func (h *Hidden) body(e *ErrorBody) *ErrorBody {
 	return &out
 }
 
-// unsaid are the violations of a schema, without what they say of sensitive arguments: how long one is, or how large.
+// unsaid returns the violations of a schema without details of sensitive arguments, such as their length or size.
 func (t Tool) unsaid(found []fault.Problem) []fault.Problem {
 	for i, p := range found {
 		for _, name := range t.Sensitive {

@@ -2,7 +2,7 @@ package gate
 
 import "slurmgate/plan"
 
-// standing is what the principal can do, as text to compare a later one with.
+// standing returns the principal's rights as text, to compare a later one with.
 func (p Principal) standing() string {
 	doc, _ := plan.Of(standing{p.Rights, p.Accounts, p.UnixUser}) // lists and maps of texts
 	return string(doc.Bytes)
@@ -14,7 +14,8 @@ type standing struct {
 	UnixUser string            `json:"unix_user,omitzero"`
 }
 
-// has reports whether the principal can do all that a principal with this earlier standing could. "" was never recorded and says nothing.
+// has reports whether the principal has all rights of an earlier standing. "" was never recorded and requires
+// nothing.
 func (p Principal) has(earlier string) bool {
 	if earlier == "" || earlier == p.standing() {
 		return true

@@ -14,16 +14,16 @@ import (
 	"slurmgate/plan"
 )
 
-// tally keeps the counts of refused calls that have no record yet, so that they outlive the gateway's process: a file of slots of a fixed
-// size, so that a flood of refused calls fills no disk. Nothing is synced. A slot has the record of the first call without anything its
-// caller wrote, and how many calls it stands for:
+// tally stores the counts of refused calls that have no record yet, so that they survive the end of the gateway's
+// process: a file of slots of a fixed size, so that a flood of refused calls fills no disk. Nothing is synced. A slot
+// has the record of the first call without anything its caller wrote, and the number of calls:
 //
 //	refused.waiting: tallySlots slots of [count uint64][checksum uint32][length uint32][record, JSON], little-endian
 //
-// A slot whose count is 0 says nothing. What a process leaves becomes records of the next. Killed between writing a record and clearing
-// its count, the next process counts those calls again: rather twice than not at all.
+// A slot whose count is 0 is empty. The next process records what one leaves. After a kill between writing a record
+// and clearing its count, the next process counts those calls again: rather twice than not at all.
 type tally struct {
-	f      *os.File // nil: there is none
+	f      *os.File // nil: no file
 	used   [tallySlots]bool
 	failed func(error)
 }
@@ -110,14 +110,14 @@ func (t *tally) take(r Record, err error) int {
 	return i
 }
 
-// count sets how many calls a slot stands for.
+// count sets the number of calls in a slot.
 func (t *tally) count(i int, n int64) {
 	if i >= 0 {
 		t.write(binary.LittleEndian.AppendUint64(nil, uint64(n)), i)
 	}
 }
 
-// end gives a slot back.
+// end frees a slot.
 func (t *tally) end(i int) {
 	if i >= 0 {
 		t.count(i, 0)

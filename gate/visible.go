@@ -10,14 +10,14 @@ import (
 	"slurmgate/plan"
 )
 
-// Visible reports whether a tool exists for a caller: it is bound to the caller's transport, the caller has every capability it asks
-// for, and policy allows it. Lists show what is visible; a call is decided anew.
+// Visible reports whether a tool exists for a caller: it is bound to the caller's transport, the caller has every
+// capability it needs, and policy allows it. Lists show the visible tools; a call is decided anew.
 func (g *Gate) Visible(who Caller, t Tool) bool {
 	may := who.CanSomewhere(t.Capabilities...) && (!t.SiteWide || who.CanAll(t.Capabilities, All)) // else it would only make an error
 	return may && t.Reachable(who.Transport) && g.allowed(who, t) == nil
 }
 
-// Offered are the tools that are visible to a caller, in order of id.
+// Offered returns the tools that are visible to a caller, in order of id.
 func (g *Gate) Offered(who Caller) []Tool {
 	var out []Tool
 	for _, t := range g.registry.tools {
@@ -28,7 +28,7 @@ func (g *Gate) Offered(who Caller) []Tool {
 	return out
 }
 
-// Offer finds a tool by id. For one that the caller may not call it is the error that the call would get.
+// Offer finds a tool by id. For a tool that the caller may not call it returns the error that the call would get.
 func (g *Gate) Offer(who Caller, id string) (Tool, error) {
 	e, err := g.registry.reach(id, who.Transport)
 	if err == nil {
@@ -42,8 +42,8 @@ func (g *Gate) Offer(who Caller, id string) (Tool, error) {
 	return e.tool, err
 }
 
-// NearTool is the tool that a misspelt id most likely stands for: one of nearly its spelling, or the only one that has it as a part of its
-// id, such as flagstat. Empty: none is near.
+// NearTool returns the id of the tool that a misspelt id most likely means: one of nearly its spelling, or the only
+// one that has it as a part of its id, such as flagstat. "": no tool is near.
 func NearTool(id string, tools []Tool) string {
 	var ids []string
 	var parts []string
@@ -68,5 +68,5 @@ func NearTool(id string, tools []Tool) string {
 	return ""
 }
 
-// Timeout is how long a call of the tool may take.
+// Timeout returns how long a call of the tool may take.
 func (g *Gate) Timeout(t Tool) time.Duration { return g.timeout(t) }
