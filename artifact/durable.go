@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropStale removes temporary files that nobody has locked, but for partial copies that an import may go on with.
+// dropStale removes temporary files without a lock, except partial copies that an import may continue.
 func (s *Store) dropStale() error {
 	entries, err := fs.ReadDir(s.root.FS(), "tmp")
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *Store) dropStale() error {
 		}
 		f, err := s.root.OpenFile("tmp/"+e.Name(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if err != nil {
-			continue // gone, or not one of ours
+			continue // removed meanwhile, or not one of ours
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && e.Type().IsRegular() {
 			err = s.root.Remove("tmp/" + e.Name())

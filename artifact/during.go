@@ -6,8 +6,8 @@ import (
 	"runtime"
 )
 
-// during is f until ctx ends: whatever is made of its bytes ends with its caller. Between two reads others have their turn, so that a look
-// at a run does not wait for a whole preview.
+// during returns f, readable until ctx ends: work on its bytes ends with its caller. Between two reads other
+// goroutines run, so that reading a run does not wait for a whole preview.
 func during(ctx context.Context, f io.ReaderAt) io.ReaderAt { return readerDuring{ctx, f} }
 
 type readerDuring struct {

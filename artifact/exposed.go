@@ -10,11 +10,10 @@ import (
 	"slurmgate/fault"
 )
 
-// Exposed names the first folder on the way to a path in which another user than root and uid can put something else
-// in the place of what follows on that way: the folder is another user's, or others may write to it and it is not
-// sticky; "" if there is none. A job opens what it mounts by its path and with its user's rights. Where such a folder
-// is on the way, somebody else decides at that moment what the job's user opens: a link to whatever that user can
-// read.
+// Exposed returns the first folder on the way to a path in which another user than root and uid can replace what
+// follows on that way: the folder is another user's, or others may write to it and it is not sticky; "" if there is
+// none. A job opens what it mounts by its path and with its user's rights. With such a folder on the way, another
+// user could make the job's user open a link to any file that the job's user can read.
 func Exposed(path string, uid int) (folder string, err error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -55,15 +54,15 @@ func (im *Importer) SafeToMount(path string) error {
 // ExposedCode is the code of [ExposedFault].
 const ExposedCode = "in_place_exposed"
 
-// ExposedFault is the fault of a path that a job cannot mount because of such a folder.
+// ExposedFault returns the fault of a path that a job cannot mount because of such a folder.
 func ExposedFault(path, folder string) error {
 	return fault.New(fault.Validation, ExposedCode, path+" cannot be mounted: another user can put something else in its place, in the "+
 		"folder "+folder).
 		WithNext("let the folder belong to root or the user whom jobs run as, with no write permission for others; or import a copy")
 }
 
-// CompareState is a fault unless a file or folder on another host has the state with which it was registered; is is
-// what that host says of it.
+// CompareState returns a fault unless a file or folder on another host has the state with which it was registered; is
+// is that host's report.
 func CompareState(path, state, is string) error {
 	if folder, exposed := strings.CutPrefix(is, "exposed "); exposed {
 		return ExposedFault(path, folder)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Bounds of a look for files by name.
+// Bounds of a search for files by name.
 const (
-	MaxLooked   = 100_000 // files and folders that one look goes through
+	MaxLooked   = 100_000 // files and folders that one search reads
 	MaxFound    = 1000    // files that it finds
 	maxLookDeep = 16      // folders below a root
 	lookTime    = 10 * time.Second
@@ -25,15 +25,15 @@ type Found struct {
 	ModifiedAt time.Time
 }
 
-// Named is the condition that a file's name contains a text, in upper or lower case.
+// Named returns the condition that a file's name contains a text, in upper or lower case.
 func Named(part string) func(path string) bool {
 	part = strings.ToLower(part)
 	return func(path string) bool { return strings.Contains(strings.ToLower(filepath.Base(path)), part) }
 }
 
-// Find looks for regular files below the roots that scope reads, with this process's rights, by their paths. What cannot be read, symlinks,
-// and the gateway's own folders are passed over. Files are in the order of their names. whole is false if a bound was reached before
-// everything was seen.
+// Find searches for regular files below the roots that scope reads, with this process's rights, by their paths.
+// Unreadable files, symlinks, and the gateway's own folders are skipped. Files are in the order of their names. whole
+// is false if a bound was reached before everything was searched.
 func (im *Importer) Find(ctx context.Context, scope Scope, is func(path string) bool) (found []Found, whole bool) {
 	ctx, stop := context.WithTimeout(ctx, lookTime)
 	defer stop()
@@ -65,7 +65,7 @@ func (im *Importer) Find(ctx context.Context, scope Scope, is func(path string) 
 	return l.found, l.whole
 }
 
-// Folders are the roots that scope reads, for a look with the rights of another user.
+// Folders returns the roots that scope reads, for a search with the rights of another user.
 func (im *Importer) Folders(scope Scope) (out []string) {
 	for _, r := range im.roots {
 		if im.reads(scope, r.resolved) && !slices.Contains(out, r.resolved) {
@@ -75,23 +75,23 @@ func (im *Importer) Folders(scope Scope) (out []string) {
 	return out
 }
 
-// Takes reports whether a path lies below a root that scope reads, outside of the gateway's own folders.
+// Takes reports whether a path is below a root that scope reads, outside of the gateway's own folders.
 func (im *Importer) Takes(path string, scope Scope) bool {
 	_, _, err := im.locate(path, scope)
 	return err == nil && !im.isOwn(path)
 }
 
-// lookup is a look under way.
+// lookup is a search under way.
 type lookup struct {
 	ctx           context.Context
 	is            func(path string) bool
-	roots, closed []os.FileInfo // folders that are looked through on their own, or not at all
+	roots, closed []os.FileInfo // folders that are searched separately, or not at all
 	found         []Found
 	left          int
 	whole         bool
 }
 
-// walk goes through one root.
+// walk searches one root.
 func (l *lookup) walk(r importRoot) {
 	folder, err := os.OpenRoot(r.resolved)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// A look finds the files that an import would take, and no others: below the roots of the scope, whatever root lies within another, not
-// behind a symlink, and not in a folder of the gateway.
+// A search finds only the files that an import would take: below the roots of the scope, whatever root is within
+// another, not behind a symlink, and not in a folder of the gateway.
 func TestFind(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
@@ -56,7 +56,7 @@ func TestFind(t *testing.T) {
 			}
 		}
 		if !whole || !slices.Equal(got, c.want) {
-			t.Errorf("%+v: %v, want %v", c.scope, got, c.want)
+			t.Errorf("Find for %+v = %q, whole %t; want %q, true", c.scope, got, whole, c.want)
 		}
 	}
 }
@@ -76,7 +76,8 @@ func TestImportDirectory(t *testing.T) {
 	got, err := im.ImportFolder(t.Context(), dir+"/index", Scope{})
 	if err != nil || got.Type != "DIRECTORY" || got.SizeBytes != 1<<20+3 || got.Label != "index" || len(got.List.Files) != 3 ||
 		!im.IsFolder(dir+"/index", Scope{}) || im.IsFolder(dir+"/index/a", Scope{}) {
-		t.Fatalf("%+v %v", got, err)
+		t.Fatalf("ImportFolder = %s %q of %d bytes, %d files, %v; want DIRECTORY index, %d bytes, 3 files", got.Type, got.Label, got.SizeBytes,
+			len(got.List.Files), err, 1<<20+3)
 	}
 	var b bytes.Buffer
 	w := tree.NewTarWriter(&b)
@@ -84,7 +85,7 @@ func TestImportDirectory(t *testing.T) {
 		w.Add("a", 3, strings.NewReader("one")), w.Close()))
 	sent, err := im.ImportTar(t.Context(), &b)
 	if err != nil || sent.SHA256 != got.SHA256 || sent.SizeBytes != got.SizeBytes {
-		t.Errorf("%+v %v", sent, err)
+		t.Errorf("ImportTar = %s of %d bytes, %v; want %s of %d", sent.SHA256, sent.SizeBytes, err, got.SHA256, got.SizeBytes)
 	}
 	for _, f := range got.List.Files {
 		must(t, store.Verify(t.Context(), f.SHA256))
@@ -95,8 +96,8 @@ func TestImportDirectory(t *testing.T) {
 	}
 }
 
-// A path is read for the projects of the innermost root around it, by whatever name that root is reached. To everybody else it lies below
-// no root, whether there is such a file or not.
+// A path is read for the projects of the innermost root around it, by any name of that root. For all others it is
+// below no root, whether there is such a file or not.
 func TestRootsOfProjects(t *testing.T) {
 	s, _ := newStore(t)
 	base := t.TempDir()
@@ -123,14 +124,14 @@ func TestRootsOfProjects(t *testing.T) {
 				continue // no caller has an empty project
 			}
 			if may != (err == nil) || !may && fault.CodeOf(err) != ImportRoot {
-				t.Errorf("%s for %+v: %v", path, who, err)
+				t.Errorf("ImportFile(%s) for %+v: %v, allowed %t", path, who, err, may)
 			}
 			if may {
 				continue
 			}
 			_, missing := im.ImportFile(t.Context(), base+strings.TrimSuffix(path, "f")+"none", who)
 			if strings.ReplaceAll(missing.Error(), "/none", "/f") != err.Error() {
-				t.Errorf("the answer says whether the file exists:\n%v\n%v", err, missing)
+				t.Errorf("the answer reveals whether the file exists:\n%v\n%v", err, missing)
 			}
 			if strings.Contains(err.Error(), "plain,") || strings.Contains(err.Error(), "inner)") && who == p {
 				t.Errorf("the answer names the root of another: %v", err)

@@ -15,10 +15,10 @@ type flights struct {
 }
 
 type flight struct {
-	done     chan struct{} // closed when it is over
+	done     chan struct{} // closed at its end
 	got      Imported
 	err      error
-	progress *files.Progress // nil: nobody watches
+	progress *files.Progress // nil: no caller watches
 }
 
 // once carries out f, or waits for one with the same key that is under way. One whose caller gave up is carried out again by one who has

@@ -40,7 +40,7 @@ type gathered struct {
 	files []tree.File
 }
 
-// gather imports a directory, whose files each gives to add in any order.
+// gather imports a directory; each passes its files to add in any order.
 func (im *Importer) gather(ctx context.Context, name string, each func(add func(path string, size int64, r io.Reader,
 	check func(size int64) error) error) error) (got Imported, err error) {
 	g := &gathered{im: im}
@@ -81,7 +81,7 @@ func (im *Importer) gather(ctx context.Context, name string, each func(add func(
 	return got, nil
 }
 
-// outOfBounds says which limit of policy a directory is beyond.
+// outOfBounds returns the fault of a directory beyond a limit of policy.
 func outOfBounds(field string, most int64, msg string) error {
 	return denied("POLICY-DIRECTORY", fmt.Sprintf("policy import.directory.%s: at most %d", field, most), msg,
 		"import a part of it, or pack it into one file")
@@ -200,7 +200,8 @@ func (im *Importer) ImportTar(ctx context.Context, r io.Reader) (Imported, error
 	})
 }
 
-// IsFolder reports whether a path is a folder below a root that scope may read. What cannot be examined is none.
+// IsFolder reports whether a path is a folder below a root that scope may read. It is false for what cannot be
+// examined.
 func (im *Importer) IsFolder(path string, scope Scope) bool {
 	root, rel, err := im.locate(path, scope)
 	if err != nil {
@@ -233,7 +234,7 @@ func (im *Importer) holdsOwn(path string) bool {
 	return slices.ContainsFunc(im.own, func(own string) bool { return strings.HasPrefix(own, path+"/") })
 }
 
-// folderWalk goes through a folder.
+// folderWalk walks one folder.
 type folderWalk struct {
 	im      *Importer
 	ctx     context.Context

@@ -23,7 +23,8 @@ var gz, bgzf, block, noise, longRead = filetypetest.Gzip, filetypetest.BGZF, fil
 
 var bam = block("BAM\x01"+noise(60_000)) + block(noise(50_000)) + bgzfEnd
 
-// Every way in refuses a file that is not what it says, stores nothing, and says what is wrong and what to do.
+// Every kind of import refuses a file that is not valid for its type, stores nothing, and names the problem and the
+// next step.
 func TestImportFormat(t *testing.T) {
 	im, root, dir := newImporter(t, 1<<20)
 	cut := string(gz(strings.Repeat(record, 300)))
@@ -58,11 +59,11 @@ func TestImportFormat(t *testing.T) {
 			got, err := do(im.As(c.as))
 			if fault.CodeOf(err) != ImportFormat || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(),
 				"import the whole file again") {
-				t.Errorf("%s as %q by %s: %+v, %v", c.file, c.as, way, got, err)
+				t.Errorf("%s as %q by %s: %s %s, %v; want %s with %q", c.file, c.as, way, got.Type, got.SHA256, err, ImportFormat, c.want)
 			}
 		}
 		if got, err := im.As("UNKNOWN").ImportFile(t.Context(), root+"/"+c.file, inP); err != nil || got.Type != "UNKNOWN" {
-			t.Errorf("%s as it is: %+v, %v", c.file, got, err)
+			t.Errorf("%s as UNKNOWN: type %s, %v; want UNKNOWN", c.file, got.Type, err)
 		}
 	}
 	if _, err := im.As("JSON").ImportText(t.Context(), "{"); fault.CodeOf(err) != ImportFormat || !strings.Contains(err.Error(),
@@ -76,7 +77,7 @@ func TestImportFormat(t *testing.T) {
 	}
 }
 
-// A gateway that asks for full checks inflates large files too.
+// A gateway with full checks inflates large files too.
 func TestImportFull(t *testing.T) {
 	im, root, _ := newImporter(t, 100<<20)
 	large := stored(longRead(filetype.MaxInflated + 1<<20))
@@ -90,7 +91,7 @@ func TestImportFull(t *testing.T) {
 	}
 }
 
-// stored is gzip that does not compress.
+// stored returns gzip data without compression.
 func stored(text string) string {
 	var out bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&out, gzip.NoCompression)

@@ -22,9 +22,10 @@ const uploadIt = "upload the file"
 
 func upload() fault.Step { return fault.Do("artifact.import", "text", "…") }
 
-// ImportHanded stores the bytes of a file that its caller opened and handed over: that he has it open proves that he may read it. path is
-// its name as the caller sees it. The file must be open for reading only, regular, still have that name, and lie outside the gateway's own
-// folders. With inRoots it must also be a file below a root that scope reads, or below one of no project.
+// ImportHanded stores the bytes of a file that its caller opened and handed over: the open file proves that the
+// caller may read it. path is its name as the caller sees it. The file must be open for reading only, regular, still
+// have that name, and be outside the gateway's own folders. With inRoots it must also be a file below a root that
+// scope reads, or below one of no project.
 func (im *Importer) ImportHanded(ctx context.Context, f *os.File, path string, inRoots bool, scope Scope) (Imported, error) {
 	if err := plainName(path); err != nil {
 		return Imported{}, err
@@ -63,7 +64,8 @@ func (im *Importer) handed(f *os.File, path string) (st unix.Stat_t, err error) 
 	if err := unix.Fstatfs(fd, &on); err != nil {
 		return st, fsFault("the file cannot be examined", err)
 	}
-	// First, since of a user's FUSE filesystem the kernel says no more without its daemon, which may never answer.
+	// First, since for a user's FUSE filesystem the kernel reports nothing more without its daemon, which may never
+	// answer.
 	if on.Type == unix.FUSE_SUPER_MAGIC && !im.shared(fd) {
 		return no("is on a filesystem that a user may have mounted (FUSE), and no import root is on it")
 	}
@@ -86,8 +88,8 @@ func (im *Importer) handed(f *os.File, path string) (st unix.Stat_t, err error) 
 	return st, nil
 }
 
-// shared reports whether a root is on the filesystem of an open file: then its administrator knows it. It asks the kernel for the device
-// alone, which it knows without the filesystem's help.
+// shared reports whether a root is on the filesystem of an open file: then its administrator knows it. It asks the
+// kernel only for the device, which needs no help from the filesystem.
 func (im *Importer) shared(fd int) bool {
 	const flags = unix.AT_STATX_DONT_SYNC
 	var file unix.Statx_t
@@ -106,13 +108,13 @@ func (im *Importer) isBelowOwn(path string) bool {
 	return slices.ContainsFunc(im.own, func(own string) bool { return path == own || strings.HasPrefix(path, own+"/") })
 }
 
-// named refuses a file that does not have its name below a root. The caller may see other mounts than the gateway, so the name is looked up
-// here.
+// named refuses a file that does not have its name below a root. The caller may see other mounts than the gateway, so
+// the name is resolved here.
 func (im *Importer) named(handed unix.Stat_t, path string, scope Scope) error {
 	local := *im
 	local.roots = slices.Clone(im.roots)
 	for i, r := range local.roots {
-		if len(r.Projects) == 0 { // where a user may import from, not what he may read
+		if len(r.Projects) == 0 { // where a user may import from, not what the user may read
 			local.roots[i].Projects = []string{Every}
 		}
 	}

@@ -81,7 +81,7 @@ func TestImportHanded(t *testing.T) {
 		t.Error("stored:", after)
 	}
 
-	// Where a site wants its roots, the file must be the one that the gateway finds under that name.
+	// Where a site requires its roots, the file must be the one that the gateway finds under that name.
 	put(t, root+"/p/f", "in a root")
 	put(t, root+"/q/f", "in a root of another project")
 	im, err = NewImporter(s, ImportPolicy{MaxBytes: 100, Roots: []Root{{root + "/p", []string{"proj_P"}}, {root + "/q", []string{"proj_Q"}},

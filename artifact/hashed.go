@@ -15,13 +15,14 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// Hashed are the files of a folder in place that have been hashed so far. They are written down, so that hashing that was cut goes on with
-// the next file:
+// Hashed has the files of a folder in place that have been hashed so far. They are stored, so that interrupted
+// hashing continues with the next file:
 //
-//	tmp/part-l<key>   the state of the folder, and a line of SHA-256, size and path for each file; key is of where the folder is
+//	tmp/part-l<key>   the state of the folder, and a line of SHA-256, size and path for each file; key is of the folder's place
 //
-// The state covers each file in the folder, so what was hashed under it holds as long as the folder has it. Nothing is synced: what a crash
-// of the machine takes is hashed again, and a line that is not whole ends what is believed. Like any partial copy it goes after PartialAge.
+// The state covers each file in the folder, so what was hashed under it holds as long as the folder has it. Nothing
+// is synced: what a crash of the machine loses is hashed again, and reading stops at a line that is not whole. Like
+// any partial copy it is removed after PartialAge.
 type Hashed struct {
 	Files []tree.File // that were there already, in their order
 
@@ -93,7 +94,7 @@ func (h *Hashed) Add(f tree.File) {
 	}
 }
 
-// find is the checksum of a file that was hashed before.
+// find returns the checksum of a file that was hashed before.
 func (h *Hashed) find(path string, size int64) (sum string, ok bool) {
 	if h == nil {
 		return "", false

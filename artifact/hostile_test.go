@@ -37,7 +37,7 @@ func (e endless) ReadAt(p []byte, at int64) (n int, err error) {
 	return n, err
 }
 
-// allocated is how much memory f asks for in all, in bytes. What it holds at any one time is less.
+// allocated returns the total memory that f allocates, in bytes. What it holds at any one time is less.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -96,7 +96,8 @@ func TestTableOfOneLine(t *testing.T) {
 	got, err := PreviewTable(t.Context(), endless{",", size}, size, TableQuery{MaxRows: 10, MaxBytes: 1 << 14})
 	if err != nil || !got.Truncated || len(got.Rows) != 1 || got.ColumnsTotal != maxTableScan+1 ||
 		!strings.Contains(fmt.Sprint(got.Warnings), "33554432 bytes were read") {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("PreviewTable = %d rows, %d columns, truncated %t, warnings %q, %v; want 1 row, %d columns, truncated", len(got.Rows),
+			got.ColumnsTotal, got.Truncated, got.Warnings, err, maxTableScan+1)
 	}
 	line := strings.Repeat("cell,", 100_000) + strings.Repeat("x", 3<<20) + "\n1,2\n"
 	got, err = PreviewTable(t.Context(), strings.NewReader(line), int64(len(line)), TableQuery{MaxRows: 10, MaxBytes: 1 << 14})
@@ -139,7 +140,7 @@ func TestPreviewsEndWithTheirCaller(t *testing.T) {
 	}
 }
 
-// hostilePNG is a PNG that says it is so large and has the given data.
+// hostilePNG returns a PNG with this size in its header and the given data.
 func hostilePNG(width, height uint32, chunks ...[]byte) []byte {
 	out := []byte("\x89PNG\r\n\x1a\n")
 	head := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte("IHDR"), width), height)
@@ -151,7 +152,8 @@ func hostilePNG(width, height uint32, chunks ...[]byte) []byte {
 	return out
 }
 
-// A picture that says it is huge is refused before anything is drawn, and so is one whose data are not what it says.
+// A picture with a huge size in its header is refused before anything is drawn, and so is one whose data do not match
+// its header.
 func TestHostilePictures(t *testing.T) {
 	for name, c := range map[string]struct {
 		data []byte

@@ -17,7 +17,7 @@ const (
 	maxImageBytes  = 32 << 20 // of the file
 	maxImagePoints = 10 << 20 // width × height
 	maxImageEdge   = 20_000
-	manyPoints     = 1 << 20 // of a picture whose memory is given back at once
+	manyPoints     = 1 << 20 // of a picture whose memory is released at once
 	leastEdge      = 16      // a smaller picture shows nothing
 )
 
@@ -102,8 +102,8 @@ func (p *Pictures) PreviewImage(ctx context.Context, f io.ReaderAt, size int64, 
 	}
 }
 
-// shrink draws m so that neither side has more than edge points; each new point is the mean of those it stands for. When ctx ends, the rest
-// stays empty.
+// shrink draws m so that neither side has more than edge points; each new point is the mean of the old ones in its
+// place. When ctx ends, the rest stays empty.
 func shrink(ctx context.Context, m image.Image, edge int) *image.NRGBA {
 	b := m.Bounds()
 	w, h := b.Dx(), b.Dy()

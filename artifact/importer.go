@@ -43,7 +43,7 @@ const MaxText = 1 << 20
 type ImportPolicy struct {
 	Roots    []Root   // none: no file may be imported by its path
 	MaxBytes int64    // of one file, text or stream
-	Types    []string // artifact types of the domain in addition to those every gateway knows, to be detected by content
+	Types    []string // artifact types of the domain in addition to those of every gateway, to be detected by content
 
 	Room *Room // keeps the disk's reserve free; nil: nothing does
 
@@ -67,9 +67,9 @@ type Importer struct {
 	full      bool
 	dry       bool                 // it stores nothing
 	listed    bool                 // dry: what it would have stored of a directory is listed all the same
-	resumes   bool                 // dry: hashing that is cut goes on in the next call
+	resumes   bool                 // dry: interrupted hashing continues in the next call
 	hashed    *Hashed              // of a folder, then; else nil
-	room      *Room                // nil: the disk is not looked at
+	room      *Room                // nil: no check of the disk
 	allowance Allowance            // nil: without limit
 	accept    func(Imported) error // refuses what was read before it is stored; may be nil
 	as        string               // the type callers say; empty: it is detected
@@ -79,17 +79,17 @@ type Importer struct {
 	othersMount bool // see ImportPolicy
 }
 
-// Bounds are limits of a directory beside those that every directory artifact has; 0: none.
+// Bounds are limits of a directory in addition to those of every directory artifact; 0: none.
 type Bounds struct{ Files, Depth, Bytes int64 }
 
-// Bounded is the importer with limits for directories.
+// Bounded returns the importer with limits for directories.
 func (im *Importer) Bounded(b Bounds) *Importer {
 	other := *im
 	other.bounds = b
 	return &other
 }
 
-// Imported is what an import stored. Label is a suggestion that satisfies the rule for labels.
+// Imported describes what an import stored. Label is a suggestion that satisfies the rule for labels.
 type Imported struct {
 	SHA256    string
 	SizeBytes int64
@@ -133,15 +133,15 @@ func NewImporter(store *Store, p ImportPolicy) (*Importer, error) {
 	return im, nil
 }
 
-// Rehearsal is an importer with the same boundary that stores nothing: it reports the result an import would have. It reads
-// every byte.
+// Rehearsal returns an importer with the same boundary that stores nothing: it reports the result an import would
+// have. It reads every byte.
 func (im *Importer) Rehearsal() *Importer {
 	dry := *im
 	dry.put, dry.room, dry.allowance, dry.flights, dry.dry = measure, nil, nil, nil, true
 	return &dry
 }
 
-// Accepting is an importer that stores only what accept does not refuse.
+// Accepting returns an importer that stores only what accept does not refuse.
 func (im *Importer) Accepting(accept func(Imported) error) *Importer {
 	other := *im
 	other.accept = accept
@@ -177,8 +177,9 @@ func (im *Importer) regular(f *os.File, path string) (st unix.Stat_t, err error)
 	return st, nil
 }
 
-// copy stores the bytes of an open file that was examined before. It reads by offset: whoever handed the file over may move its position.
-// A large file goes on where an earlier import of the same state of it was cut, and identical imports at one time are one.
+// copy stores the bytes of an open file that was examined before. It reads by offset: the process that handed the
+// file over may move its position. A large file continues where an earlier import of the same state of it was cut,
+// and identical concurrent imports are one.
 func (im *Importer) copy(ctx context.Context, f *os.File, path string, before unix.Stat_t) (Imported, error) {
 	name, key := filepath.Base(path), ""
 	files.Watcher(ctx).Expect(before.Size)
@@ -211,7 +212,7 @@ func (im *Importer) copy(ctx context.Context, f *os.File, path string, before un
 	return got, err
 }
 
-// source is what an import reads: at most limit bytes, and size where that is known before.
+// source is the input of an import: at most limit bytes, and size where that is known before.
 type source struct {
 	io.Reader
 	look        *inspector
@@ -222,8 +223,8 @@ type source struct {
 	part        *Part                  // of an upload with a key; else nil
 }
 
-// take stores what a source gives, unless it has no room, its check or the inspector refuses it, or the importer does not accept the
-// result.
+// take stores the bytes of a source, unless there is no room, its check or the inspector refuses it, or the importer
+// does not accept the result.
 func (im *Importer) take(ctx context.Context, s source) (got Imported, err error) {
 	defer s.look.Close()
 	m, err := im.meter(ctx, s.Reader, s.size)
@@ -260,7 +261,7 @@ func (im *Importer) take(ctx context.Context, s source) (got Imported, err error
 	return got, nil
 }
 
-// from is what remains of a source whose first bytes are stored already. The inspector sees those too.
+// from returns the rest of a source whose first bytes are stored already. The inspector sees those too.
 func (s source) from(m *metered, p *partial) (io.Reader, error) {
 	if s.part != nil {
 		if err := s.part.begin(p); err != nil {
@@ -302,9 +303,9 @@ func (im *Importer) ImportText(ctx context.Context, text string) (Imported, erro
 		func(int64) error { return nil }, "", nil})
 }
 
-// ImportStream stores an upload, with the same size limit as a file. size is how many bytes r will give, negative where that is not known;
-// name is only a hint for the type; no file of that name is opened. With a part, r goes on where the upload was cut, and what it gives is
-// kept when it is cut; nil: r is all of it.
+// ImportStream stores an upload, with the same size limit as a file. size is the number of bytes of r, negative where
+// that is not known; name is only a hint for the type; no file of that name is opened. With a part, r continues where
+// the upload was cut, and its bytes are kept when it is cut; nil: r is all of it.
 func (im *Importer) ImportStream(ctx context.Context, r io.Reader, size int64, name string, part *Part) (Imported, error) {
 	key := ""
 	if part != nil && !im.dry {

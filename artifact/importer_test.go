@@ -14,7 +14,7 @@ import (
 	"slurmgate/fault"
 )
 
-// rootsOf are roots of the project [inP] imports into.
+// rootsOf returns roots of the project that [inP] imports into.
 func rootsOf(folders ...string) (roots []Root) {
 	for _, f := range folders {
 		roots = append(roots, Root{f, []string{inP.Project}})
@@ -47,7 +47,7 @@ func TestImportFile(t *testing.T) {
 	for path, label := range map[string]string{"/deep/er/greeting.txt": "greeting.txt", "/other name.txt": "other name.txt"} {
 		got, err := im.ImportFile(t.Context(), root+path, inP)
 		if want := (Imported{sum, 6, "TEXT", label, nil}); err != nil || got != want {
-			t.Errorf("%s: %+v, %v", path, got, err)
+			t.Errorf("ImportFile(%s) = %+v, %v; want %+v", path, got, err, want)
 		}
 	}
 	must(t, im.store.Verify(t.Context(), sum))
@@ -133,7 +133,7 @@ func soon(t *testing.T, f func()) {
 	}
 }
 
-// Root may read everything, so the errno is given by hand.
+// Root may read everything, so the test passes the errno itself.
 func TestImportUnreadable(t *testing.T) {
 	im, _, _ := newImporter(t, 1)
 	wantFault(t, im.openFault("/x", &os.PathError{Op: "open", Path: "x", Err: unix.EACCES}), fault.Policy, ImportAccess)
@@ -175,8 +175,8 @@ func TestImportRoots(t *testing.T) {
 	wantFault(t, err, fault.Policy, ImportRoot)
 }
 
-// Nothing comes in from the gateway's own folders, which hold what belongs to all projects: not below a root that is around them or in
-// them, not by another spelling, and the answer is the same for a file that is not there.
+// Nothing is imported from the gateway's own folders, which have the data of all projects: not below a root that is
+// around them or in them, not by another spelling, and the answer is the same for a file that does not exist.
 //
 // proves ARC-02
 func TestImportOwnFolders(t *testing.T) {
@@ -269,7 +269,7 @@ func TestImportFileChanged(t *testing.T) {
 	}
 }
 
-// hook does something at the at-th look at the context, which is between two chunks.
+// hook calls a function at the at-th check of the context, which is between two chunks.
 type hook struct {
 	context.Context
 	at int
@@ -322,6 +322,6 @@ func TestRehearsal(t *testing.T) {
 	}
 	real, errs := each(im)
 	if dry != real || refused != errs || errs[3] != "artifact_too_large" || dry[0].Type != "TSV" || dry[0].SizeBytes != 8 {
-		t.Errorf("%+v %v\n%+v %v", dry, refused, real, errs)
+		t.Errorf("dry run %+v, refused %q\nimport %+v, refused %q; want the same", dry, refused, real, errs)
 	}
 }

@@ -17,14 +17,15 @@ type Registered struct {
 	State string
 }
 
-// StateOf writes what tells a changed file: inode, size in bytes, and the times of the last change of content and of anything, in seconds.
-// It is what `stat -c '%i %s %.Y %.Z'` prints. The number of the device is not in it: each host has its own for a network filesystem.
+// StateOf returns the values that show a change of a file: inode, size in bytes, and the times of the last change of
+// content and of anything, in seconds. They are what `stat -c '%i %s %.Y %.Z'` prints. The number of the device is
+// not in it: each host numbers a network filesystem itself.
 func StateOf(st unix.Stat_t) string {
 	return fmt.Sprintf("%d %d %d.%09d %d.%09d", st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec, st.Ctim.Sec, st.Ctim.Nsec)
 }
 
-// Register hashes a file that the gateway opens and stores nothing but how far it has come, for a call that goes on
-// where this one is cut. The rules are those of [Importer.ImportFile].
+// Register hashes a file that the gateway opens. It stores nothing but its progress, for a call that continues where
+// this one is cut. The rules are those of [Importer.ImportFile].
 func (im *Importer) Register(ctx context.Context, path string, scope Scope) (r Registered, err error) {
 	f, _, err := im.openPlain(path, scope)
 	if err != nil {
@@ -74,7 +75,7 @@ func settle(f *os.File) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// Look is the state of a file or folder that could be registered, and how many bytes it has.
+// Look returns the state of a file or folder that could be registered, and its number of bytes.
 func (im *Importer) Look(ctx context.Context, path string, scope Scope) (state string, bytes int64, err error) {
 	if im.IsFolder(path, scope) {
 		return im.treeStateOf(ctx, path, scope)
@@ -99,7 +100,7 @@ func (im *Importer) OpenRegistered(path, state string) (*os.File, error) {
 	return f, nil
 }
 
-// Changed is the fault of a file that is no longer what was registered.
+// Changed returns the fault of a file that differs from what was registered.
 func Changed(path, registered, now string) error {
 	return fault.New(fault.Validation, "input_mismatch", fmt.Sprintf("%s was changed: registered with inode, size, mtime and ctime %s; now %s",
 		path, registered, now)).WithNext("register it again: the same content keeps its artifact, other content becomes a new one").
@@ -111,7 +112,7 @@ func (im *Importer) Reads(path, project string) bool {
 	open := *im
 	open.roots = nil
 	for _, r := range im.roots {
-		if len(r.Projects) == 0 { // only somebody who may import into every project registered its files, for this one
+		if len(r.Projects) == 0 { // only a caller who may import into every project registered its files, for this one
 			r.Projects = []string{Every}
 		}
 		open.roots = append(open.roots, r)

@@ -144,7 +144,7 @@ func TestFolderInPlace(t *testing.T) {
 	}
 	r, err := im.RegisterFolder(t.Context(), top, all)
 	if err != nil || r.State != listed() || len(r.List.Files) != 6 || r.SizeBytes != 28 {
-		t.Fatalf("%+v %v; find says %s", r, err, listed())
+		t.Fatalf("RegisterFolder = state %s, %d files, %d bytes, %v; want %s, 6 and 28", r.State, len(r.List.Files), r.SizeBytes, err, listed())
 	}
 	stored, err := im.ImportFolder(t.Context(), top, all)
 	if err != nil || stored.SHA256 != r.SHA256 {
@@ -176,8 +176,8 @@ func TestFolderInPlace(t *testing.T) {
 	}
 }
 
-// Policy's limits of a directory hold for a copy, for one in place and for a list that another host made; what is beyond them is refused
-// before the file is read. In place, somebody who watches sees how many bytes of how many are hashed.
+// Policy's limits of a directory hold for a copy, for one in place and for a list that another host made; what is
+// beyond them is refused before the file is read. In place, a watcher sees how many bytes of how many are hashed.
 //
 // proves DATA-02 DATA-05
 func TestDirectoryBounds(t *testing.T) {
@@ -201,7 +201,7 @@ func TestDirectoryBounds(t *testing.T) {
 		for how, err := range map[string]error{"copied": copied, "in place": placed, "far": b.Allow(list)} {
 			p := fault.ProblemsOf(err)
 			if want == "" && err != nil || want != "" && (len(p) != 1 || p[0].Code != "POLICY-DIRECTORY" || !strings.Contains(p[0].Rule, want)) {
-				t.Errorf("%s, %+v: %v %+v", how, b, err, p)
+				t.Errorf("%s with %+v: %v, %d problems; want a rule with %q", how, b, err, len(p), want)
 			}
 		}
 	}

@@ -21,8 +21,8 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// RegisterFolder hashes the files of a folder and stores nothing but how far it has come, for a call that goes on where this one is cut.
-// The rules are those of [Importer.ImportFolder].
+// RegisterFolder hashes the files of a folder. It stores nothing but its progress, for a call that continues where
+// this one is cut. The rules are those of [Importer.ImportFolder].
 func (im *Importer) RegisterFolder(ctx context.Context, path string, scope Scope) (r Registered, err error) {
 	if err := im.settleFolder(path, scope); err != nil {
 		return r, err
@@ -45,7 +45,7 @@ func (im *Importer) RegisterFolder(ctx context.Context, path string, scope Scope
 	return r, err
 }
 
-// ListOf is what an import of a directory with these files would have stored.
+// ListOf returns what an import of a directory with these files would have stored.
 func ListOf(name string, list []tree.File) (in Imported, err error) {
 	slices.SortFunc(list, func(a, b tree.File) int { return tree.Compare(a.Path, b.Path) })
 	var text bytes.Buffer
@@ -65,7 +65,8 @@ func ListOf(name string, list []tree.File) (in Imported, err error) {
 	return in, nil
 }
 
-// StillRegistered is a Validation fault with code input_mismatch if a file or directory has another state than it was registered with.
+// StillRegistered returns a Validation fault with code input_mismatch if a file or directory has another state than
+// it was registered with.
 func (im *Importer) StillRegistered(ctx context.Context, path, state string) error {
 	if !strings.HasPrefix(state, tree.StatePrefix) {
 		f, err := im.OpenRegistered(path, state)
@@ -110,9 +111,9 @@ func (im *Importer) settleFolder(path string, scope Scope) error {
 	return nil
 }
 
-// treeStateOf is the state of a folder, and how many bytes its files have. After its prefix the state has the SHA-256
-// of the folder's listing: a line for the folder itself and for each entry in it, sorted by path, of what `find .
-// -print0 | sort -z | xargs -0 stat -c '%f %i %s %.Y %.Z %n'` prints.
+// treeStateOf returns the state of a folder, and the number of bytes of its files. After its prefix the state has the
+// SHA-256 of the folder's listing: a line for the folder itself and for each entry in it, sorted by path, as printed
+// by `find . -print0 | sort -z | xargs -0 stat -c '%f %i %s %.Y %.Z %n'`.
 func (im *Importer) treeStateOf(ctx context.Context, path string, scope Scope) (state string, bytes int64, err error) {
 	top, err := im.openFolder(path, scope)
 	if err != nil {

@@ -37,8 +37,8 @@ func (im *Importer) inspect(name, field string, size int64) *inspector {
 	return i
 }
 
-// wayOut says what to do about a file that is not a whole one of a type. Stored as another type it is refused where a
-// tool wants this one, so that is no way to run a tool on it.
+// wayOut returns the next step for a file that is not a whole one of a type. A tool that wants this type refuses a
+// file stored as another type, so that does not help.
 func wayOut(typ string, detected bool, err error) string {
 	instead := plan.UnknownType
 	if detected && typ == "JSON" {
@@ -51,8 +51,8 @@ func wayOut(typ string, detected bool, err error) string {
 	return way + ". With type " + instead + " its bytes are stored as they are, which tools that take " + typ + " refuse"
 }
 
-// As is the importer for files that a caller says are of a type: it is not detected, and files that are not of it are refused. An empty
-// type changes nothing.
+// As returns the importer for files of a type that the caller gives: it is not detected, and other files are refused.
+// An empty type changes nothing.
 func (im *Importer) As(typ string) *Importer {
 	as := *im
 	as.as = typ

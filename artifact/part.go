@@ -14,7 +14,8 @@ import (
 	"slurmgate/fault"
 )
 
-// Part is one request of an upload that may come in several: what the caller calls the upload, and how many bytes of it came before.
+// Part is one request of an upload that may take several: the caller's name of the upload, and the number of bytes
+// received before.
 type Part struct {
 	Owner  string // whose uploads have names of their own, such as a project and a caller
 	Key    string
@@ -30,7 +31,7 @@ type OffsetError struct {
 // Error implements error.
 func (e *OffsetError) Error() string { return fmt.Sprintf("%d bytes are stored", e.Stored) }
 
-// uploadsOfOne bounds how many cut uploads of one owner are kept; the oldest goes.
+// uploadsOfOne bounds how many cut uploads of one owner are kept; the oldest is removed.
 const uploadsOfOne = 16
 
 // uploaded begins the keys of uploads.
@@ -69,14 +70,15 @@ func (p *partial) keeps(err error) bool {
 	return strings.HasPrefix(p.name, "tmp/"+partPrefix+uploaded) && (code == ImportFormat || code == "POLICY-IMPORT-TYPE")
 }
 
-// kept is a refusal after which the whole upload is still there.
+// kept returns a refusal after which the whole upload is still stored.
 func (p *partial) kept(err error) error {
 	return fault.Wrap("", fault.CodeOf(err), "the upload is kept, but not as an artifact",
 		errors.Join(err, &OffsetError{p.done, hex.EncodeToString(p.sum.Sum(nil))})).
 		WithNext(fmt.Sprintf("repeat the request with offset=%d, an empty body and the right type, to import the same bytes", p.done))
 }
 
-// boundUploads removes the oldest cut upload of an owner who has as many beside a new one as are kept. What is being sent stays.
+// boundUploads removes the oldest cut upload of an owner who has as many in addition to a new one as are kept. What
+// is being sent stays.
 func (s *Store) boundUploads(owner, begun string) {
 	names, err := fs.Glob(s.root.FS(), "tmp/"+partPrefix+owner+"*")
 	if err != nil {

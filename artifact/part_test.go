@@ -15,8 +15,8 @@ import (
 	"slurmgate/fault"
 )
 
-// A part of an upload that is cut is kept; the next goes on there, in another process too, and nowhere else. What is stored in the end is
-// checked as a whole.
+// A part of an upload that is cut is kept; the next part must continue there, in another process too. The whole
+// upload is checked in the end.
 //
 // proves DATA-05
 func TestUploadGoesOn(t *testing.T) {
@@ -51,20 +51,20 @@ func TestUploadGoesOn(t *testing.T) {
 	}
 	_, err := send("p alice", half+1, len(data), -1)
 	wantOffset(err, half)
-	_, err = send("p bob", half, len(data), -1) // his upload of the name has no bytes
+	_, err = send("p bob", half, len(data), -1) // bob's upload of the name has no bytes
 	wantOffset(err, 0)
 	got, err := send("p alice", half, len(data), -1)
 	if err != nil || got.SHA256 != sumOf(data) || got.SizeBytes != int64(len(data)) || got.Type != "TEXT" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("the whole upload is %s %s of %d bytes, %v; want TEXT %s of %d", got.Type, got.SHA256, got.SizeBytes, err, sumOf(data), len(data))
 	}
 	if left := parts(t, dir); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
-	_, err = send("p alice", half, len(data), int64(len(data)-half)) // it is over
+	_, err = send("p alice", half, len(data), int64(len(data)-half)) // the upload has ended
 	wantOffset(err, 0)
 	got, err = send("p alice", 0, len(data), int64(len(data)))
 	if err != nil || got.SHA256 != sumOf(data) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("a new upload is %s, %v; want %s", got.SHA256, err, sumOf(data))
 	}
 }
 
@@ -87,7 +87,7 @@ func TestUploadRefused(t *testing.T) {
 	}
 	got, err := im.As("TEXT").ImportStream(t.Context(), strings.NewReader(""), 0, "", part(6))
 	if err != nil || got.SHA256 != sumOf([]byte(`{"a":]`)) || got.Type != "TEXT" || len(parts(t, dir)) != 0 {
-		t.Errorf("the same upload as TEXT, without its bytes: %+v, %v, left %v", got, err, parts(t, dir))
+		t.Errorf("the same upload as TEXT, without its bytes: %s %s, %v, left %q; want the stored bytes", got.Type, got.SHA256, err, parts(t, dir))
 	}
 	must(t, os.RemoveAll(dir+"/objects"))
 	_, err = im.ImportStream(t.Context(), iotest.ErrReader(io.ErrUnexpectedEOF), 100, "", part(1))
@@ -99,7 +99,8 @@ func TestUploadRefused(t *testing.T) {
 	}
 }
 
-// One request at a time sends an upload, and one owner has at most so many that were cut: the oldest goes, and nobody else's.
+// One request at a time sends an upload, and the number of cut uploads of one owner is bounded: the owner's oldest is
+// removed.
 func TestUploadsOfOne(t *testing.T) {
 	store, dir := newStore(t)
 	im, err := NewImporter(store, ImportPolicy{MaxBytes: 1 << 20})
@@ -125,7 +126,7 @@ func TestUploadsOfOne(t *testing.T) {
 		_, err := im.ImportStream(t.Context(), strings.NewReader("x"), -1, "", key)
 		var off *OffsetError
 		if !errors.As(err, &off) || off.Stored != stored {
-			t.Errorf("%+v: %v, want %d stored", key, err, stored)
+			t.Errorf("%s's upload %s at byte 99: %v, want an error with %d bytes stored", key.Owner, key.Key, err, stored)
 		}
 	}
 	slow := &paused{Reader: strings.NewReader("slow"), begun: make(chan struct{}), on: make(chan struct{})}

@@ -23,15 +23,16 @@ import (
 	"slurmgate/files"
 )
 
-// A large file's import that is cut – by its caller, by a signal, by a crash – leaves what it has, and the next import of the same file
-// goes on there:
+// A large file's import that is cut – by its caller, by a signal, by a crash – leaves what it has, and the next
+// import of the same file continues there:
 //
-//	tmp/part-<key>         the bytes so far; key is of the source's device, inode, size, mtime and ctime
-//	tmp/part-<key>.state   JSON: how many of them are on the disk, and the state of the SHA-256 after those
+// 	tmp/part-<key>         the bytes so far; key is of the source's device, inode, size, mtime and ctime
+// 	tmp/part-<key>.state   JSON: how many of them are on the disk, and the state of the SHA-256 after those
 //
-// A state is written only after the bytes it speaks of are durable, and a state that cannot be read is as good as none. A source that
-// changed has another key. Where a file stays in its place and is only hashed, the first of the two is empty. What nobody
-// came back for is removed after PartialAge. An upload for which its caller has a key is such a source too, see [Part].
+// A state is written only after its bytes are durable, and a state that cannot be read is ignored. A source that
+// changed has another key. Where a file stays in its place and is only hashed, the first of the two is empty. A copy
+// that is not continued is removed after PartialAge. An upload for which its caller has a key is such a source too,
+// see [Part].
 
 const (
 	partPrefix  = "part-"
@@ -41,7 +42,7 @@ const (
 	writeEvery  = 8 << 20   // bytes after which the kernel is asked to write
 )
 
-// PartialAge is how long what a cut import left is kept.
+// PartialAge is how long the files of a cut import are kept.
 const PartialAge = 7 * 24 * time.Hour
 
 // sourceKey names the state of an open file.
@@ -137,7 +138,7 @@ func (p *partial) recall(size int64) {
 	p.sum, p.done, p.begun = h, was.Done, was.Done
 }
 
-// Write implements io.Writer, and has the filesystem write while the copy goes on.
+// Write implements io.Writer, and has the filesystem write during the copy.
 func (p *partial) Write(b []byte) (int, error) {
 	if p.only {
 		p.done += int64(len(b))
@@ -170,7 +171,7 @@ func (p *partial) copy(ctx context.Context, r io.Reader, limit int64) error {
 	}
 }
 
-// save writes the state, in the background where the copy goes on: it first waits for the state before.
+// save writes the state, in the background during the copy: it first waits for the state before.
 func (p *partial) save(last bool) {
 	state, err := p.sum.(encoding.BinaryMarshaler).MarshalBinary()
 	if err != nil {
@@ -219,9 +220,8 @@ func (p *partial) drop() {
 	_ = p.store.root.Remove(p.name)
 }
 
-// putPartial is put, or only hashing, for a large file, which goes on where an earlier one of the same state was cut. from is the rest of
-// the source.
-// ok is false while another import copies the same file.
+// putPartial is put, or only hashing, for a large file, and continues where an earlier one of the same state was cut.
+// from returns the rest of the source. ok is false while another import copies the same file.
 func (s *Store) putPartial(ctx context.Context, key string, limit int64, from func(*partial) (io.Reader, error),
 	check func(size int64) error) (sum string, size int64, ok bool, err error) {
 	p, ok, err := s.partial(key)
@@ -290,7 +290,7 @@ func (s *Store) DropPartials(before time.Time) (n int, bytes int64, err error) {
 	return n, bytes, nil
 }
 
-// dropOne removes a partial copy that nobody writes and that is older than a time.
+// dropOne removes a partial copy that is older than a time and not being written.
 func (s *Store) dropOne(name string, before time.Time) (size int64, gone bool) {
 	f, err := s.root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

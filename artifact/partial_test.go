@@ -68,8 +68,8 @@ func parts(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// An import that was cut goes on where it was, also in another process, and reads nothing twice that it has hashed. A file that changed
-// begins again, and so does one whose state cannot be read.
+// An import that was cut continues where it was, also in another process, and reads nothing twice that it has hashed.
+// A file that changed begins again, and so does one whose state cannot be read.
 //
 // proves DATA-05
 func TestImportGoesOn(t *testing.T) {
@@ -150,7 +150,7 @@ func TestImportGoesOn(t *testing.T) {
 	}
 }
 
-// Identical imports at one time read and hash the file once; one whose caller gives up is carried on by another.
+// Identical concurrent imports read and hash the file once; if the caller of one cancels, another continues it.
 //
 // proves DATA-05
 func TestImportsOfOneFileAreOne(t *testing.T) {
@@ -185,8 +185,8 @@ func TestImportsOfOneFileAreOne(t *testing.T) {
 	}
 }
 
-// Hashing in place that was cut goes on where it was, in another process, too: within a large file, and with the next file of a folder.
-// What changed meanwhile is hashed from its beginning, and nothing is left in the end.
+// Interrupted hashing in place continues where it was, in another process, too: within a large file, and with the
+// next file of a folder. What changed meanwhile is hashed from its beginning, and nothing is left in the end.
 //
 // proves DATA-05
 func TestHashingGoesOn(t *testing.T) {
@@ -236,10 +236,10 @@ func TestHashingGoesOn(t *testing.T) {
 		}
 		again, _, skipped, err := hash(c.path, 0)
 		if err != nil || again.SHA256 != r.SHA256 || skipped != 0 || len(parts(t, dir)) != 0 {
-			t.Errorf("again: %+v, %d bytes before, %v, %v", again, skipped, err, parts(t, dir))
+			t.Errorf("again: %s, %d bytes before, %v, left %q; want %s and nothing else", again.SHA256, skipped, err, parts(t, dir), r.SHA256)
 		}
 		if c.path == folder && again.List.Files[0].SHA256 != inFolder {
-			t.Errorf("%+v", again.List.Files[0])
+			t.Errorf("the large file in the folder is %s, want %s", again.List.Files[0].SHA256, inFolder)
 		}
 	}
 	// a file that changed: another state of the folder
@@ -253,7 +253,7 @@ func TestHashingGoesOn(t *testing.T) {
 	}
 	changed := sha256.Sum256([]byte("changed"))
 	if got := r.List.Files[1]; got.SHA256 != hex.EncodeToString(changed[:]) {
-		t.Errorf("%+v", got)
+		t.Errorf("the changed file is %s, want %s", got.SHA256, hex.EncodeToString(changed[:]))
 	}
 	// what is written down and torn is not believed
 	if _, _, _, err := hash(folder, 100<<20); !fault.Is(err, fault.Canceled) {

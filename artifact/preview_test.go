@@ -48,7 +48,7 @@ func TestPreviewText(t *testing.T) {
 	} {
 		got, err := PreviewText(strings.NewReader(c.in), int64(len(c.in)), c.maxBytes, c.lines)
 		if err != nil || got != c.want {
-			t.Errorf("%q %d %d:\n got %+v %v\nwant %+v", c.in, c.maxBytes, c.lines, got, err, c.want)
+			t.Errorf("PreviewText(%q, %d bytes, %d lines):\n got %+v %v\nwant %+v", c.in, c.maxBytes, c.lines, got, err, c.want)
 		}
 	}
 	if _, err := PreviewText(strings.NewReader("short"), 10, 10, 10); err == nil {
@@ -80,7 +80,7 @@ func FuzzPreviewText(f *testing.F) {
 		case !p.Binary && (lines != p.Lines || lines > max(maxLines, 0)):
 			t.Errorf("%d lines, %d said, %d allowed", lines, p.Lines, maxLines)
 		case p.Bytes > int64(len(data)), !p.Binary && p.Truncated != (p.Bytes < int64(len(data))):
-			t.Errorf("%+v of %d bytes", p, len(data))
+			t.Errorf("the preview has %d of %d bytes, truncated %t", p.Bytes, len(data), p.Truncated)
 		}
 	})
 }

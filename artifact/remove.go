@@ -46,8 +46,9 @@ func (s *Store) Objects(ctx context.Context, f func(sha256 string, sizeBytes int
 	return nil
 }
 
-// Remove removes an object that was last stored before a time. alone gets the function that removes it and may call it or not, so that the
-// caller can make sure that nothing needs the object meanwhile. Remove reports whether the object is gone, also when it did not exist.
+// Remove removes an object that was last stored before a time. alone gets the function that removes it and may call
+// it or not, so that the caller can make sure that nothing needs the object meanwhile. Remove reports whether the
+// object no longer exists.
 func (s *Store) Remove(ctx context.Context, sha256 string, before time.Time, alone func(remove func() error) error) (gone bool, err error) {
 	if !plan.IsSHA256(sha256) {
 		return false, fault.New(fault.Validation, "checksum", "a checksum is 64 lower-case hex digits")
@@ -86,8 +87,9 @@ func (s *Store) Remove(ctx context.Context, sha256 string, before time.Time, alo
 	return gone, nil
 }
 
-// Erase removes objects whenever they were stored: their bytes must not be kept. One that does not exist is no error. failed says which may
-// still be there. Neighbours in a sorted list have a folder in common, which is locked and synced once for them.
+// Erase removes objects of any age: their bytes must not be kept. An object that does not exist is no error. failed
+// has those that may still exist, with the reason. Neighbours in a sorted list have a folder in common, which is
+// locked and synced once for them.
 func (s *Store) Erase(_ context.Context, sums ...string) (failed map[string]error) {
 	failed = map[string]error{}
 	_, _, _ = s.DropPartials(time.Now()) // cut imports may have them too

@@ -28,7 +28,7 @@ type Room struct {
 // Disk is a folder whose disk must have the reserve free, and the setting that names it.
 type Disk struct{ Field, Folder string }
 
-// leastFiles is how many more files a disk must be able to hold, where it has a limit.
+// leastFiles is how many more files a disk must have room for, where it has a limit.
 const leastFiles = 1000
 
 // NewRoom makes a room of a reserve in bytes on the store's disk and others.
@@ -59,7 +59,7 @@ func (h *hold) Take(_ context.Context, least, want int64) (int64, error) {
 	return want, nil
 }
 
-// wrote says that some of what was promised is on the disk now, and checks whether there is still room for the rest.
+// wrote moves n promised bytes to the written ones, and checks whether there is still room for the rest.
 func (h *hold) wrote(n int64, check bool) error {
 	if h.room == nil {
 		return nil
@@ -75,7 +75,7 @@ func (h *hold) wrote(n int64, check bool) error {
 	return h.room.check(0)
 }
 
-// end gives back what was promised and not written.
+// end releases what was promised and not written.
 func (h *hold) end() { _ = h.wrote(math.MaxInt64, false) }
 
 // check refuses so many more bytes when they would not leave the reserve free. A disk that cannot be examined refuses nothing.
@@ -121,13 +121,13 @@ func (im *Importer) Keep(ctx context.Context, data []byte) (sum string, size int
 	return im.store.Put(ctx, bytes.NewReader(data), size)
 }
 
-// Allowance is what an import takes bytes from before it stores them.
+// Allowance is a number of bytes from which an import takes before it stores them.
 type Allowance interface {
-	// Take gives at least least bytes and at most want, or says why there are none.
+	// Take returns at least least bytes and at most want, or why there are none.
 	Take(ctx context.Context, least, want int64) (int64, error)
 }
 
-// Within is an importer that also takes what it stores from an allowance.
+// Within returns an importer that also takes what it stores from an allowance.
 func (im *Importer) Within(a Allowance) *Importer {
 	other := *im
 	other.allowance = a
@@ -137,10 +137,11 @@ func (im *Importer) Within(a Allowance) *Importer {
 const (
 	unknownSize = -1
 	piece       = 1 << 20  // of an import of unknown size, taken at a time
-	checkEvery  = 16 << 20 // bytes between two looks at the disk
+	checkEvery  = 16 << 20 // bytes between two checks of the disk
 )
 
-// metered reads what an import has taken, and takes more as it goes where the size is not known before.
+// metered reads within what an import has reserved, and reserves more during the copy where the size is not known
+// before.
 type metered struct {
 	io.Reader
 	ctx    context.Context
@@ -148,7 +149,7 @@ type metered struct {
 	from   []Allowance
 	known  bool
 	left   int64 // taken and not yet read
-	unseen int64 // read since the last look at the disk
+	unseen int64 // read since the last check of the disk
 }
 
 // meter takes the size of an import from the room and the allowance, or a first piece.

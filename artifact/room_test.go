@@ -13,7 +13,7 @@ import (
 	"slurmgate/fault"
 )
 
-// tinyDisk is what a disk says of itself.
+// tinyDisk is a disk with this much room.
 type tinyDisk struct {
 	mu          sync.Mutex
 	free, files uint64
@@ -32,7 +32,7 @@ func (d *tinyDisk) shrinkTo(free uint64) {
 	d.free = free
 }
 
-// withRoom is an importer on a disk that has so much free, 1000 bytes of it in reserve.
+// withRoom returns an importer on a disk with so much free, 1000 bytes of it in reserve.
 func withRoom(t *testing.T, free uint64) (im *Importer, d *tinyDisk, storeDir, root string) {
 	t.Helper()
 	s, storeDir := newStore(t)
@@ -45,7 +45,7 @@ func withRoom(t *testing.T, free uint64) (im *Importer, d *tinyDisk, storeDir, r
 	return im, d, storeDir, root
 }
 
-// paused gives its bytes when it is told to.
+// paused returns its bytes when on is closed.
 type paused struct {
 	io.Reader
 	begun, on chan struct{}
@@ -58,7 +58,8 @@ func (p *paused) Read(b []byte) (int, error) {
 	return p.Reader.Read(b)
 }
 
-// An import begins only where it leaves the reserve free, whatever way it comes, and counts with what others in progress will still write.
+// An import begins only where it leaves the reserve free, by every way in, and counts what others in progress will
+// still write.
 func TestImportsLeaveTheReserve(t *testing.T) {
 	im, d, storeDir, root := withRoom(t, 1500)
 	put(t, root+"/f", strings.Repeat("x", 600))
@@ -108,11 +109,11 @@ func TestImportsLeaveTheReserve(t *testing.T) {
 	d.shrinkTo(0)
 	must(t, ways["answer"](im)) // it is stored already
 	if im.room.promised != 0 {
-		t.Error(im.room.promised, "bytes are promised to nobody")
+		t.Errorf("%d bytes are promised without an import, want 0", im.room.promised)
 	}
 }
 
-// filling gives bytes and says how many were read.
+// filling returns bytes and reports how many were read.
 type filling struct {
 	d    *tinyDisk
 	read int64
@@ -144,7 +145,7 @@ func TestImportsStopAtTheReserve(t *testing.T) {
 			t.Error(what, "left", got)
 		}
 		if im.room.promised != 0 {
-			t.Error(what, im.room.promised, "bytes are promised to nobody")
+			t.Errorf("%s: %d bytes are promised without an import, want 0", what, im.room.promised)
 		}
 	}
 }

@@ -23,7 +23,7 @@ type Root struct {
 	Projects []string // ids of the projects it belongs to, {user} or [Every]; none: only a caller who may import into every project reads it
 }
 
-// Scope says for whom a path is read.
+// Scope is the project or the right for which a path is read.
 type Scope struct {
 	Project string // that the artifact will belong to
 	Every   bool   // the caller may import into every project
@@ -75,8 +75,8 @@ func plainName(path string) error {
 	return nil
 }
 
-// locate finds the root a path lies below. A path below a root that scope does not read gets the answer of one that lies below none, before
-// anything is said about the file.
+// locate finds the root that a path is below. A path below a root that scope does not read gets the answer of one
+// that is below none, before anything about the file is checked.
 func (im *Importer) locate(path string, scope Scope) (importRoot, string, error) {
 	if err := plainName(path); err != nil {
 		return importRoot{}, "", err
@@ -109,8 +109,8 @@ func (im *Importer) locate(path string, scope Scope) (importRoot, string, error)
 		fault.Quote(path, 200)+" is not where files may be imported from", hint, upload())
 }
 
-// reads decides by the innermost root that the resolved path lies below, by whatever name: a root may lie inside another, or be mounted
-// there. Roots that are the same folder add up.
+// reads decides by the innermost root around the resolved path, by any name: a root may be inside another, or be
+// mounted there. Roots that are the same folder add up.
 func (im *Importer) reads(scope Scope, path string) bool {
 	folders := make([]os.FileInfo, len(im.roots))
 	for i, r := range im.roots {
@@ -137,8 +137,9 @@ func (im *Importer) reads(scope Scope, path string) bool {
 	return false
 }
 
-// isOwn says whether a path is, or lies in, a folder of the gateway, by whatever name: a filesystem may be mounted in two places. It is
-// asked before anything else of the path, so that the answer does not tell which workspaces there are.
+// isOwn reports whether a path is, or is in, a folder of the gateway, by any name: a filesystem may be mounted in two
+// places. It is checked before anything else about the path, so that the answer does not reveal which workspaces
+// exist.
 func (im *Importer) isOwn(path string) bool {
 	var own []os.FileInfo
 	for _, name := range im.own {

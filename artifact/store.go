@@ -43,10 +43,11 @@ type Payloads interface {
 	Payload(ctx context.Context, sha256 string) ([]byte, error)
 }
 
-// Consult makes the store look for missing objects among payloads. It is called once, before the store is used.
+// Consult makes the store search payloads for missing objects. It is called once, before the store is used.
 func (s *Store) Consult(p Payloads) { s.payloads = p }
 
-// Open opens the store, creates its folders where they are missing, and removes temporary files whose writer is gone.
+// Open opens the store, creates its folders where they are missing, and removes temporary files whose writer has
+// ended.
 func Open(dir string) (*Store, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fault.New(fault.Validation, "artifact_store", fmt.Sprintf("the artifact store %q is not an absolute path", dir))
@@ -285,7 +286,7 @@ func (s *Store) object(sha256 string) (*os.File, error) {
 	return f, nil
 }
 
-// inMemory makes an anonymous file of a payload, for callers that need a file. It is gone once it is closed.
+// inMemory makes an anonymous file of a payload, for callers that need a file. It disappears when it is closed.
 func inMemory(name string, data []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -335,7 +336,8 @@ func (s *Store) Verify(ctx context.Context, sha256 string) error {
 	return nil
 }
 
-// Located is where an object is below the store's folder, and its size; ok is false if the store has no such object.
+// Located returns the path of an object below the store's folder, and its size; ok is false if the store has no such
+// object.
 func (s *Store) Located(sha256 string) (rel string, size int64, ok bool) {
 	if !plan.IsSHA256(sha256) {
 		return "", 0, false

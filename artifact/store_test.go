@@ -187,7 +187,7 @@ func TestStoreDamage(t *testing.T) {
 	wantFault(t, err, fault.Internal, "artifact_corrupt")
 }
 
-// A temp file whose writer is gone is removed at the next start; one being written is not.
+// A temp file whose writer has ended is removed at the next start; one being written is not.
 func TestStoreStaleTemp(t *testing.T) {
 	s, dir := newStore(t)
 	must(t, os.WriteFile(dir+"/tmp/crashed", []byte("half"), 0o600))
@@ -250,8 +250,8 @@ func TestStoreDiskFull(t *testing.T) {
 	must(t, err)
 }
 
-// smallDisk gives a folder in which no more than about limit bytes can be written: a small filesystem for
-// root, elsewhere a limit on file sizes, which fails writes in the same place with another errno.
+// smallDisk returns a folder in which no more than about limit bytes can be written: a small filesystem for root,
+// elsewhere a limit on file sizes, which fails writes in the same place with another errno.
 func smallDisk(t *testing.T, limit int64) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -285,7 +285,8 @@ func (l ledgered) Payload(_ context.Context, sum string) ([]byte, error) {
 	return b, nil
 }
 
-// What lies elsewhere is opened, read in parts and verified like an object, and does not become one. proves ARC-08
+// A payload outside the store is opened, read in parts and verified like an object, and does not become one.
+// proves ARC-08
 func TestPayloads(t *testing.T) {
 	s, dir := newStore(t)
 	here, there, bad := sumOf([]byte("here")), sumOf([]byte("not here")), sumOf([]byte("damaged"))

@@ -26,7 +26,7 @@ func TestImportStream(t *testing.T) {
 	} {
 		got, err := im.ImportStream(t.Context(), strings.NewReader(c.content), -1, c.name, nil)
 		if err != nil || got != (Imported{sumOf([]byte(c.content)), int64(len(c.content)), c.want, "upload", nil}) {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: ImportStream = %+v, %v; want type %s", name, got, err, c.want)
 		}
 	}
 	before := listed(t, dir)
@@ -102,7 +102,7 @@ func FuzzImportPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, rel string) {
 		got, err := im.ImportFile(t.Context(), root+"/"+rel, inP)
 		if err == nil && got.SHA256 != sumOf([]byte("fine")) {
-			t.Errorf("%q imported %+v", rel, got)
+			t.Errorf("ImportFile(%q) = %s, want an error or the file within the root", rel, got.SHA256)
 		}
 		if k := fault.KindOf(err); err != nil && k != fault.Policy && k != fault.Validation && k != fault.NotFound && len(rel) < 255 {
 			t.Errorf("%q: %v", rel, err)
@@ -113,7 +113,7 @@ func FuzzImportPath(f *testing.F) {
 	})
 }
 
-// age makes an object look as if it had been stored so long ago.
+// age makes an object appear stored so long ago.
 func age(t *testing.T, dir, sum string, d time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-d)
@@ -140,7 +140,7 @@ func TestRemove(t *testing.T) {
 		t.Error("a kept object was removed")
 	}
 	if gone, err := s.Remove(t.Context(), sum, cutoff, func(func() error) error { return os.ErrClosed }); gone || err == nil || !s.Has(sum) {
-		t.Error("removed though nobody knows whether to keep it")
+		t.Error("Remove removed an object while it was unknown whether to keep it")
 	}
 	_, _, err = s.Put(t.Context(), bytes.NewReader([]byte("x")), 10) // stored again: young again
 	must(t, err)
@@ -166,7 +166,7 @@ func TestRemove(t *testing.T) {
 	wantFault(t, err, fault.Validation, "checksum")
 }
 
-// Whatever is stored is there afterwards, though somebody removes it at the same moment for its age.
+// A stored object exists afterwards, though another process removes old objects at the same moment.
 func TestRemoveWhileStoring(t *testing.T) {
 	s, dir := newStore(t)
 	other, err := Open(dir) // as another process has it

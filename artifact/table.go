@@ -14,7 +14,7 @@ const (
 	maxTableScan = 32 << 20 // bytes of the file read to reach the first requested row
 	maxColumns   = 256      // columns shown
 	maxCell      = 256      // bytes shown of one cell
-	typedRows    = 1000     // rows from which column types are guessed, beside those shown
+	typedRows    = 1000     // rows from which column types are guessed, in addition to those shown
 )
 
 // TableQuery selects a part of a table.
@@ -22,7 +22,7 @@ type TableQuery struct {
 	Delimiter rune                     // ',' or '\t'; 0: detected from the first line
 	FirstRow  int64                    // rows to skip; the header does not count as a row
 	MaxRows   int                      // most rows to show
-	Clean     func(cell string) string // takes out of a cell what nobody may see, before it is shortened; nil: nothing
+	Clean     func(cell string) string // removes hidden texts from a cell before it is shortened; nil: none
 	MaxBytes  int                      // most bytes of cells and names to show, in total
 }
 

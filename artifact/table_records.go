@@ -12,7 +12,7 @@ type records struct {
 	in        *bufio.Reader
 	delimiter byte
 	quotes    bool
-	more      bool // the file goes on after what may be read
+	more      bool // the file is longer than what may be read
 	rec       tableRecord
 }
 
@@ -130,7 +130,7 @@ func (in *records) next() (*tableRecord, error) {
 				continue
 			case in.delimiter, '\n': // the end of the cell
 				at = inCell
-			default: // a quotation mark that stands alone
+			default: // a single quotation mark
 				rec.add('"')
 				at = inQuotes
 			}

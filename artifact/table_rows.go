@@ -160,8 +160,8 @@ func (t *tableReader) finish() Table {
 	return t.table
 }
 
-// kindOf is the type of a cell: empty also for a missing value. A number with a leading zero is an identifier, and an integer has at most
-// 15 digits, so that reading it as a float loses none.
+// kindOf returns the type of a cell: empty also for a missing value. A number with a leading zero is an identifier,
+// and an integer has at most 15 digits, so that reading it as a float loses none.
 func kindOf(cell string) string {
 	cell = strings.TrimSpace(cell)
 	switch strings.ToLower(cell) {
@@ -186,7 +186,7 @@ func kindOf(cell string) string {
 	return "text"
 }
 
-// both is the type of a column with cells of two types.
+// both returns the type of a column with cells of two types.
 func both(a, b string) string {
 	switch {
 	case a == b, b == "empty":

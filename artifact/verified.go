@@ -13,10 +13,10 @@ import (
 	"slurmgate/files"
 )
 
-// Bytes that lie in place can change at any time, also while they are read, and without a change of the file's times.
-// So whatever is read of them is compared before it is given to anybody: block by block, with the checksums that the
-// blocks had when all of them together had the checksum of the artifact. Those are kept in memory, by that checksum;
-// they are true whatever becomes of the file.
+// Bytes in place can change at any time, also while they are read, and without a change of the file's times. So all
+// that is read of them is compared before it is passed on: block by block, with the checksums that the blocks had
+// when all of them together had the checksum of the artifact. Those are kept in memory, by that checksum; they stay
+// true whatever happens to the file.
 
 const (
 	blockBytes = 1 << 20
@@ -110,14 +110,14 @@ func (s *Store) sumBlocks(ctx context.Context, f *os.File, path, sum string) (of
 	return of, nil
 }
 
-// OtherBytes is the fault of a file whose bytes are not those that were registered, whatever its times say.
+// OtherBytes returns the fault of a file whose bytes are not the registered ones, whatever its times.
 func OtherBytes(path string) error {
 	return fault.New(fault.Validation, "input_mismatch", path+" has other bytes than were registered").
 		WithNext("register it again: the same content keeps its artifact, other content becomes a new one").
 		WithSteps(fault.Do("artifact.import", "path", path, "in_place", true))
 }
 
-// checkedBlocks reads a file block by block and gives none that differs.
+// checkedBlocks reads a file block by block and returns none that differs.
 type checkedBlocks struct {
 	blocks
 	f    *os.File
