@@ -99,7 +99,7 @@ type Question struct {
 	Expires     time.Time
 }
 
-// Approval is a question and what became of it.
+// Approval is a question and its answer.
 type Approval struct {
 	ID           string          `json:"approval_id"` // apr_…
 	Principal    string          `json:"principal"`   // the requester, by name
@@ -112,7 +112,7 @@ type Approval struct {
 	ArgsHash     string          `json:"args_hash"`
 	Payload      json.RawMessage `json:"payload"`
 	Replaces     *string         `json:"replaces" help:"an earlier request of the same call, which is void"`
-	Status       string          `json:"status" enum:"pending,approved,denied,expired,used"` // Expires and Used date the last two
+	Status       string          `json:"status" enum:"pending,approved,denied,expired,used"` // expired and used follow from ExpiresAt and UsesLeft
 	RequestedAt  time.Time       `json:"requested_at"`
 	ExpiresAt    time.Time       `json:"expires_at"`
 	UsesLeft     int             `json:"uses_left"`

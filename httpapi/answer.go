@@ -26,7 +26,7 @@ func writeJSON(w http.ResponseWriter, status int, typ string, v any) {
 	w.WriteHeader(status)
 	if raw, ok := v.(json.RawMessage); ok && len(raw) > 0 { // canonical already
 		clean := visible.JSON(raw)
-		_, _ = w.Write(append(clean[:len(clean):len(clean)], '\n')) // the peer is gone if this fails
+		_, _ = w.Write(append(clean[:len(clean):len(clean)], '\n')) // this fails when the peer has closed the connection
 		return
 	}
 	var b bytes.Buffer
@@ -72,17 +72,17 @@ func writeProblem(w http.ResponseWriter, p problemDoc) {
 // problem answers what did not become a call.
 func problem(w http.ResponseWriter, err error) { refuse(w, fault.KindOf(err).HTTPStatus(), err) }
 
-// refuse is problem with a status of HTTP's own.
+// refuse writes a problem with one of HTTP's own statuses.
 func refuse(w http.ResponseWriter, status int, err error) {
 	writeProblem(w, describe(Words(fault.Step.String), status, err))
 }
 
-// problem answers an error that came from beyond the gate.
+// problem writes an error from behind the gate.
 func (f *face) problem(w http.ResponseWriter, err error) {
 	writeProblem(w, describe(f.Gate.Words().Of(gate.Other), fault.KindOf(err).HTTPStatus(), err))
 }
 
-// advise sets Retry-After where an error says when the same request may succeed.
+// advise sets Retry-After where an error has the time until a retry.
 func advise(h http.Header, details map[string]any) {
 	if s, ok := details["retry_after_seconds"].(int); ok {
 		h.Set("Retry-After", strconv.Itoa(s))
@@ -92,7 +92,7 @@ func advise(h http.Header, details map[string]any) {
 func describe(words func([]fault.Step) string, status int, err error) problemDoc {
 	p := failure(gate.Response{Error: gate.BodyOf(words, err)})
 	p.Status = status
-	delete(p.Details, "kind") // the title says it
+	delete(p.Details, "kind") // the title has it
 	return p
 }
 
@@ -158,7 +158,7 @@ func writeRun(w http.ResponseWriter, toolID string, status int, res gate.Respons
 	writeJSON(w, status, "application/json", out)
 }
 
-// output is the result, or where it is to be had when it is too large to be sent along.
+// output returns the result, or its reference when it is too large for the answer.
 func output(res gate.Response) json.RawMessage {
 	if res.ResultRef == nil {
 		return res.Result

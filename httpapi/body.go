@@ -24,7 +24,8 @@ const (
 	maxHeaderBytes  = 32 << 10
 )
 
-// readBody reads the JSON of a request: of that type, unpacked, bounded in bytes and time. The status goes with the error.
+// readBody reads the JSON of a request: of that type, uncompressed, bounded in bytes and time. status belongs to the
+// error.
 func readBody(w http.ResponseWriter, req *http.Request) (body []byte, status int, err error) {
 	if err := isJSON(req); err != nil {
 		return nil, http.StatusUnsupportedMediaType, err
@@ -63,8 +64,8 @@ func uncompressed(req *http.Request) error {
 	return nil
 }
 
-// object reads a body that is one JSON object with no keys but these; an empty body is an empty object where may says so. Values
-// stay as they came, numbers and all: the tool's schema judges them.
+// object reads a body that is one JSON object with only these keys; with may, an empty body is an empty object.
+// Values stay as sent, numbers included: the tool's schema judges them.
 func object(w http.ResponseWriter, req *http.Request, may bool, keys ...string) (map[string]json.RawMessage, int, error) {
 	if may && req.ContentLength == 0 {
 		return map[string]json.RawMessage{}, http.StatusOK, nil
@@ -91,7 +92,7 @@ func object(w http.ResponseWriter, req *http.Request, may bool, keys ...string) 
 	return doc, http.StatusOK, nil
 }
 
-// unencoded refuses compressed bodies where somebody else reads them.
+// unencoded refuses compressed bodies for a handler that reads bodies itself.
 func unencoded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if err := uncompressed(req); err != nil {

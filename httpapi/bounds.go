@@ -16,10 +16,11 @@ const (
 	largeBodies  = 128      // in memory at a time
 	largePerUser = 16       // of these, of one caller
 	largeWait    = 5 * time.Second
-	drainTime    = time.Second // for the rest of a body that nobody reads
+	drainTime    = time.Second // for the rest of a body that is not read
 )
 
-// timed gives the body of each request its time. When it has arrived, the connection has no deadline any more: a call may take longer.
+// timed limits the time for the body of each request. When it has arrived, the connection has no deadline any more: a
+// call may take longer.
 func timed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.ContentLength != 0 {
@@ -45,8 +46,9 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// leaveBody is for a request that is refused before its body is read: the client gets no time to send it. For one without a body the
-// server waits already for the connection's next request; a limit of its own would end the contexts of all requests that follow.
+// leaveBody leaves the client of a request that is refused before its body is read only a moment to send the body.
+// For a request without a body the server waits already for the connection's next request; a deadline would end the
+// contexts of all requests that follow.
 func leaveBody(w http.ResponseWriter, req *http.Request) {
 	if req.ContentLength == 0 {
 		return

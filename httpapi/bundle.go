@@ -17,14 +17,15 @@ import (
 	"slurmgate/plan"
 )
 
-// BundledAtMost is the size in bytes of the largest output that comes with others; a larger one is fetched on its own.
+// BundledAtMost is the size in bytes of the largest output that comes with others; a larger one is fetched
+// separately.
 const BundledAtMost = 1 << 20
 
 const tarType = "application/x-tar"
 
-// bundle sends the outputs of a page of a batch's rows as one tar file, each under the id of its artifact: one call of the gate, that for
-// the list of the same rows, stands for all of them. Directories, large outputs, and what is not there, are left out: whoever misses one
-// asks for it alone, and is told why it cannot have it.
+// bundle sends the outputs of a page of a batch's rows as one tar file, each under the id of its artifact: one call
+// of the gate, for the list of the same rows, allows all of them. Directories, large outputs and missing ones are
+// left out: a client fetches such an output alone, and gets the reason if that fails.
 func (f *face) bundle(w http.ResponseWriter, req *http.Request, e endpoint) {
 	end, ok := f.streaming(w, req)
 	if !ok {
@@ -70,7 +71,7 @@ type packed struct {
 	Gone       bool   `json:"gone"`
 }
 
-// bundled are the outputs of a page that belong in a bundle, each artifact once.
+// bundled returns the outputs of a page that belong in a bundle, each artifact once.
 func bundled(res gate.Response) (list []packed, err error) {
 	if res.ResultRef != nil {
 		return nil, fault.New(fault.Validation, "page_too_large", "the rows have too many outputs for one bundle").

@@ -23,8 +23,8 @@ type callerKey struct{}
 
 type heldKey struct{} // the context that ends with the caller's credentials
 
-// authenticate finds the caller of a request, or refuses it in the form of the path. A failed login is answered the later the more of them
-// came from its address; credentials that are good are never delayed.
+// authenticate finds the caller of a request, or refuses it in the form of the path. A failed login is answered the
+// later the more of them came from its address; good credentials are never delayed.
 func (f *face) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		who, err := f.whois(req)
@@ -74,7 +74,8 @@ func Held(ctx context.Context) (_ context.Context, stop func()) {
 	return ctx, func() { leave(); cancel() }
 }
 
-// ended is why the context of a request ended, if that was because the caller's credentials did, or because he sends the same upload again.
+// ended returns why the context of a request ended, if its caller's credentials ended or its caller sends the same
+// upload again.
 func ended(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -105,8 +106,8 @@ func (f *face) malformed(w http.ResponseWriter, req *http.Request, toolID string
 	writeProblem(w, p)
 }
 
-// sourceOf says where a request came from: the user at the other end of the socket, or an address. The addresses of an IPv6 network of 64
-// bits are one source, since whoever has one of them has all.
+// sourceOf returns the origin of a request: the user at the other end of the socket, or an address. The addresses of
+// an IPv6 network of 64 bits are one source, since a client with one of them has all.
 func sourceOf(req *http.Request) string {
 	if uid, isPeer := req.Context().Value(peerKey{}).(int); isPeer {
 		return userSource(uid)
@@ -134,8 +135,9 @@ func RefuseAtTheDoor(g *gate.Gate) func(*http.Request, error) {
 	}
 }
 
-// FaceHeader is set by the shell, and by the chat face on standard input and output, whose calls come through the socket: they are recorded
-// as what they are. It is believed of peers only, and gives no right.
+// FaceHeader is the header in which the shell, and the chat face on standard input and output, name themselves: their
+// calls come through the socket and are recorded under their own face. It is accepted only from peers, and gives no
+// right.
 const FaceHeader = "Slurmgate-Face"
 
 // SpanHeader names the span of the caller's that a call is part of. Without it the parent of the W3C header traceparent counts.
@@ -190,7 +192,7 @@ func CallerOf(ctx context.Context) gate.Caller {
 	return who
 }
 
-// peer is the user and the process at the other end of a unix socket.
+// peer returns the user and the process at the other end of a unix socket.
 func peer(c syscall.Conn) (uid, pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -22,7 +22,7 @@ type domainDoc struct {
 // toolDoc is a tool of the catalogue (AX-03).
 type toolDoc struct {
 	ToolID            string   `json:"tool_id"`
-	Kind              string   `json:"kind,omitzero"` // job_worker, service_worker or hybrid, as the manifest says
+	Kind              string   `json:"kind,omitzero"` // job_worker, service_worker or hybrid, from the manifest
 	DisplayName       string   `json:"display_name"`
 	Description       string   `json:"description"`
 	Capabilities      []string `json:"capabilities"` // what it is for
@@ -40,7 +40,7 @@ type toolsDoc struct {
 	Tools []toolDoc `json:"tools"`
 }
 
-// Entry is all that the registry says of a tool (HTC-05).
+// Entry is a tool in the registry with all its properties (HTC-05).
 type Entry struct {
 	gate.Tool
 	TimeoutSec    int64  `json:"timeout_sec"`     // of the call
@@ -54,7 +54,7 @@ type registryDoc struct {
 	Named []string `json:"named,omitzero"` // those that the caller's credentials name
 }
 
-// offered are the tools that the caller may call by the transport it came by; others do not exist for it.
+// offered returns the tools that the caller may call by its transport; others do not exist for it.
 func (f *face) offered(req *http.Request) []gate.Tool { return f.Gate.Offered(CallerOf(req.Context())) }
 
 // listed answers a part of the catalogue, or that the client's own copy is current. What is listed depends on the caller, and so does the
@@ -130,7 +130,7 @@ func (f *face) registry(w http.ResponseWriter, req *http.Request) {
 	})
 }
 
-// EntryOf is the registry's entry of a tool.
+// EntryOf returns the registry's entry of a tool.
 func EntryOf(g *gate.Gate, t gate.Tool) Entry {
 	e := Entry{Tool: t, TimeoutSec: seconds(g.Timeout(t))}
 	e.Purposes, e.Egress, e.Bindings = orEmpty(t.Purposes), orEmpty(t.Egress), orEmpty(t.Bindings)
@@ -140,7 +140,7 @@ func EntryOf(g *gate.Gate, t gate.Tool) Entry {
 	return e
 }
 
-// tool is the entry's tool, without its handler.
+// tool returns the entry's tool, without its handler.
 func (e Entry) tool() gate.Tool {
 	t := e.Tool
 	t.Timeout = time.Duration(e.TimeoutSec) * time.Second
@@ -165,7 +165,7 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-// run is POST /v1/tools/{tool_id}:run {input} (AX-04).
+// run serves POST /v1/tools/{tool_id}:run {input} (AX-04).
 func (f *face) run(w http.ResponseWriter, req *http.Request) {
 	id := chi.URLParam(req, "tool_id")
 	doc, status, err := object(w, req, false, "input")
@@ -181,7 +181,7 @@ func (f *face) run(w http.ResponseWriter, req *http.Request) {
 	writeRun(w, id, statusOf(res), res)
 }
 
-// toolCall is POST /v1/tool-calls: the raw envelope.
+// toolCall serves POST /v1/tool-calls: the raw envelope.
 func (f *face) toolCall(w http.ResponseWriter, req *http.Request) {
 	body, file, status, err := readHanded(w, req)
 	who := CallerOf(req.Context())
@@ -204,10 +204,10 @@ func (f *face) toolCall(w http.ResponseWriter, req *http.Request) {
 // idempotencyHeader carries HTC-10's key where there is no envelope.
 const idempotencyHeader = "Idempotency-Key"
 
-// request makes the envelope of a call that came without one.
+// request makes the envelope of a call without one.
 func (f *face) request(req *http.Request, toolID string, args json.RawMessage) gate.Request {
 	toolID = gate.IDOf(toolID)
-	version := "0.0.0" // of a tool that is not there; the gate says so
+	version := "0.0.0" // of an unknown tool; the gate refuses it
 	if t, err := f.Gate.Registry().Find(toolID); err == nil {
 		version = t.Version
 	}

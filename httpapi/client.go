@@ -25,7 +25,7 @@ type Client struct {
 	token string // of the calls; empty: they are the user's own
 	span  string // that the calls are part of, see [gate.Request]; empty: none
 
-	hand func(body io.Reader) io.Reader // the body's reader when a file goes with it; nil: none does
+	hand func(body io.Reader) io.Reader // the body's reader when a file is sent with it; nil: no file
 }
 
 // As returns a client whose calls are recorded as those of another face on this host.
@@ -96,7 +96,7 @@ func (c *Client) read(ctx context.Context, method, path, typ string, body io.Rea
 	return nil
 }
 
-// Registry is what a gateway serves to a caller.
+// Registry is the catalogue that a gateway serves to a caller.
 type Registry struct {
 	DomainID string
 	Version  string // of the catalogue
@@ -104,7 +104,7 @@ type Registry struct {
 	Named    []string // those that the caller's credentials name
 }
 
-// CatalogVersion is the version of the catalogue as the caller sees it.
+// CatalogVersion returns the version of the catalogue that the caller sees.
 func (c *Client) CatalogVersion(ctx context.Context) (string, error) {
 	var doc domainDoc
 	err := c.read(ctx, http.MethodGet, "/v1/domain", "", nil, &doc)
@@ -124,7 +124,7 @@ func (c *Client) Registry(ctx context.Context) (Registry, error) {
 	return out, nil
 }
 
-// Dial looks for a gateway at the socket. NotFound when nobody listens there.
+// Dial connects to the gateway at the socket; NotFound when no process listens there.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	c := &Client{path: path, face: gate.FaceShell, http: &http.Client{Transport: &http.Transport{MaxIdleConns: 8, MaxIdleConnsPerHost: 8,
 		IdleConnTimeout: 10 * time.Second,
@@ -149,7 +149,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	return c, nil
 }
 
-// problemOf is the error that an answer is; nil if it is none.
+// problemOf returns the error in an answer; nil for any other answer.
 func problemOf(res *http.Response) error {
 	if res.Header.Get("Content-Type") != problemType {
 		return nil
@@ -161,8 +161,8 @@ func problemOf(res *http.Response) error {
 	return fault.New(fault.Kind(p.Title), p.Code, p.Detail)
 }
 
-// refusedAt is why a gateway turns connections away before it reads anything; nil if it does not. Such an answer may come before the
-// request is sent, which an HTTP client does not expect.
+// refusedAt returns why a gateway refuses connections before it reads anything; nil if it does not. Such an answer
+// may come before the request is sent, which an HTTP client does not expect.
 func refusedAt(ctx context.Context, path string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	if err != nil {
@@ -207,7 +207,7 @@ func (c *Client) Content(ctx context.Context, artifactID string, w io.Writer) er
 	return err
 }
 
-// Upload imports what r gives as an artifact; empty words are left to the gateway.
+// Upload imports the bytes of r as an artifact; the gateway chooses empty arguments.
 func (c *Client) Upload(ctx context.Context, r io.Reader, label, typ, project string) (gate.Response, error) {
 	q := url.Values{}
 	for name, v := range map[string]string{"label": label, "type": typ, "project_id": project} {

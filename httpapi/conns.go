@@ -22,9 +22,9 @@ type Limits struct {
 	PerAddress  int // of these, from one address or user, as long as no request has said whose they are
 }
 
-// conns are the open connections of a listener. A connection belongs to the caller of its latest request; before the first, it belongs to
-// the address or user it came from. When places run short, one that nobody would miss is closed: of the owner with the most of them, the
-// oldest. So whoever holds many connections open loses them, and a new connection is let in.
+// conns are the open connections of a listener. A connection belongs to the caller of its latest request; before the
+// first, to its address or user. When places run short, an idle one is closed: of the owner with the most of them,
+// the oldest. So a client with many open connections loses them, and a new connection is accepted.
 type conns struct {
 	Limits
 	mu     sync.Mutex
@@ -56,10 +56,10 @@ type conn struct {
 
 func newConns(l Limits) *conns { return &conns{Limits: l, owners: map[string]*holder{}} }
 
-// stranger is the name of the owner of a connection that has not said whose it is. No caller's key begins like this.
+// stranger returns the name of the owner of a connection before its first request. No caller's key begins like this.
 func stranger(source string) string { return "?" + source }
 
-// enter makes room for a connection and adds it. It returns nil if there is none: every connection is at work for a caller.
+// enter makes room for a connection and adds it. It returns nil if there is none: every connection serves a request.
 func (t *conns) enter(c net.Conn, source string, uid int) *conn {
 	n := &conn{Conn: c, table: t, source: source, uid: uid}
 	t.mu.Lock()
@@ -86,7 +86,7 @@ func (t *conns) enter(c net.Conn, source string, uid int) *conn {
 	return n
 }
 
-// oldest is the connection to close if one of the owner's is to be closed; nil: none can be.
+// oldest returns the connection to close if one of the owner's is to be closed; nil: none can be.
 func (o *holder) oldest() *conn {
 	if e := o.spare.Front(); e != nil {
 		return e.Value.(*conn)
@@ -153,7 +153,8 @@ func (c *conn) Close() error {
 // SyscallConn implements [syscall.Conn].
 func (c *conn) SyscallConn() (syscall.RawConn, error) { return c.Conn.(syscall.Conn).SyscallConn() }
 
-// belongs gives the connection to the caller of a request. If the caller has as many connections at work as it may, it is refused.
+// belongs assigns the connection to the caller of a request. If the caller has as many connections at work as it may,
+// it is refused.
 func (c *conn) belongs(caller string) error {
 	t := c.table
 	t.mu.Lock()
@@ -179,8 +180,8 @@ func (c *conn) belongs(caller string) error {
 
 const retryIn = 2 // seconds
 
-// state follows what the server says of a connection: between two requests it can be closed. One that has not said whose it is can be
-// closed at any time.
+// state follows the server's states of a connection: between two requests it can be closed. One without a caller can
+// be closed at any time.
 func (t *conns) state(c net.Conn, s http.ConnState) {
 	n, ok := c.(*conn)
 	if !ok {
@@ -232,7 +233,7 @@ func (d *door) Accept() (net.Conn, error) {
 		source, uid, pid := addressOf(client(c.RemoteAddr().String(), nil, nil)), -1, 0
 		if s, ok := c.(syscall.Conn); ok && c.LocalAddr().Network() == "unix" {
 			if uid, pid, err = peer(s); err != nil {
-				_ = c.Close() // the peer is gone
+				_ = c.Close() // the peer has closed the connection
 				continue
 			}
 			source = userSource(uid)
@@ -262,15 +263,15 @@ func lastWords(c syscall.Conn, answer []byte) {
 	}
 }
 
-// noRoom is what a connection is answered that finds no room.
+// noRoom is the answer on a connection for which there is no room.
 var noRoom = closing(http.StatusServiceUnavailable, fault.New(fault.Transport, "too_many_connections",
 	"all connections of this gateway are at work").WithNext("repeat the request in a few seconds").WithRetry(retryIn))
 
-// unknownUser is what a user without a grant is answered.
+// unknownUser is the answer to a user without a grant.
 var unknownUser = closing(http.StatusUnauthorized, fault.New(fault.Auth, "unauthenticated",
 	"this gateway does not know your user").WithNext("ask the gateway's administrator for an entry in access.peers of the site file"))
 
-// closing is a whole answer of a connection that is then closed.
+// closing returns the whole answer on a connection that is then closed.
 func closing(status int, err error) []byte {
 	body, _ := json.Marshal(describe(Words(fault.Step.String), status, err)) // it can be encoded
 	h := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n", status, http.StatusText(status),
@@ -281,7 +282,7 @@ func closing(status int, err error) []byte {
 	return append([]byte(h+"\r\n"), body...)
 }
 
-// turnedAway counts the users who were turned away, and tells of each at most once a second.
+// turnedAway counts the rejected users, and reports each at most once a second.
 type turnedAway struct {
 	tell func(uid, n int)
 	mu   sync.Mutex
@@ -289,7 +290,7 @@ type turnedAway struct {
 }
 
 type turns struct {
-	n    int // not told yet
+	n    int // not reported yet
 	told time.Time
 }
 
@@ -322,7 +323,7 @@ func (t *turnedAway) add(uid int) {
 	}
 }
 
-// rest tells of the connections that followed within a second.
+// rest reports the connections that followed within a second.
 func (t *turnedAway) rest(uid int) {
 	t.mu.Lock()
 	n := t.seen[uid].n

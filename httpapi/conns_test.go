@@ -33,7 +33,7 @@ func (d *desk) quick(what, body string, headers ...string) {
 	}
 }
 
-// Idle connections, twenty times as many as there is room for, delay nobody: the oldest of them are closed.
+// Idle connections, twenty times as many as there is room for, delay no request: the oldest of them are closed.
 func TestIdleConnectionsDelayNobody(t *testing.T) {
 	for name, l := range map[string]Limits{"full": {Connections: 64}, "of one address": {Connections: 4096, PerAddress: 64}} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func as(t *testing.T, uid int, path string, n int, request string) string {
 	t.Helper()
 	out := make(chan string)
 	go func() {
-		runtime.LockOSThread() // for ever: the thread ends with this goroutine
+		runtime.LockOSThread() // permanently: the thread ends with this goroutine
 		last := ""
 		defer func() { out <- last }()
 		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); e != 0 {
@@ -217,7 +217,8 @@ func as(t *testing.T, uid int, path string, n int, request string) string {
 	return <-out
 }
 
-// Thousands of connections of a user without a grant are turned away before anything is read, each with a short answer, and delay nobody.
+// Thousands of connections of a user without a grant are rejected before anything is read, each with a short answer,
+// and delay no other connection.
 func TestUnknownUsersAreTurnedAway(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("only root can be another user")
@@ -243,7 +244,7 @@ func TestUnknownUsersAreTurnedAway(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}}}
 	answer, open, began := "", true, time.Now()
-	for answer == "" && open { // the flood's connections stay open until its end: another user has room beside them
+	for answer == "" && open { // the flood's connections stay open until its end: another user still has room
 		res, err := client.Get("http://gateway/")
 		must(t, err)
 		res.Body.Close()
@@ -257,7 +258,7 @@ func TestUnknownUsersAreTurnedAway(t *testing.T) {
 		t.Error(answer)
 	}
 	for deadline := time.Now().Add(time.Minute); connections.Load() < 3000 && time.Now().Before(deadline); {
-		runtime.Gosched() // what came within a second is told together, at its end
+		runtime.Gosched() // connections within a second are reported together, at its end
 	}
 	most := int64(time.Since(began)/time.Second) + 2
 	if n := told.Load(); n == 0 || n > most || connections.Load() != 3000 {

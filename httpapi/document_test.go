@@ -15,8 +15,8 @@ import (
 	"slurmgate/gate"
 )
 
-// resolved is a schema with everything it refers to in its place, and without what changes nothing of what it allows: words, the order of
-// required, and the type of a constant text.
+// resolved returns a schema with every reference resolved, and without what does not change the allowed values:
+// texts, the order of required, and the type of a constant text.
 func resolved(t *testing.T, doc any, node any) any {
 	t.Helper()
 	switch n := node.(type) {
@@ -61,7 +61,7 @@ func parsed(t *testing.T, raw []byte) (doc map[string]any) {
 	return doc
 }
 
-// The OpenAPI document says of the envelope exactly what the schema says that the gate checks.
+// The OpenAPI document describes the envelope exactly as the schema that the gate checks.
 //
 // proves AX-03 HTC-01
 func TestDocumentIsTheEnvelope(t *testing.T) {
@@ -88,7 +88,7 @@ func TestDocumentIsTheRoutes(t *testing.T) {
 	h := Handler(Config{Gate: gate.New(gate.Config{Registry: r}), Auth: tokens{}, Metrics: nothing, MCP: nothing}, nil)
 	var routes, documented []string
 	err = chi.Walk(h.(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-		if route != "/mcp" || method == http.MethodPost { // MCP answers every method itself, and says what it is for
+		if route != "/mcp" || method == http.MethodPost { // MCP answers every method itself, with its own errors
 			routes = append(routes, method+" "+route)
 		}
 		return nil

@@ -13,7 +13,8 @@ import (
 
 const eraseID = "secret.erase"
 
-// erase is POST /v1/secrets:erase: the body is the secret, reason and dry_run are in the query. The answer is an envelope.
+// erase serves POST /v1/secrets:erase: the body is the secret, reason and dry_run are in the query. The answer is an
+// envelope.
 func (f *face) erase(w http.ResponseWriter, req *http.Request, e endpoint) {
 	given, err := arguments(req.URL, e.types)
 	if err == nil && req.Header.Get("Content-Type") != uploadType {
@@ -34,7 +35,7 @@ func (f *face) erase(w http.ResponseWriter, req *http.Request, e endpoint) {
 	answer(w, f.Gate.Call(f.effect(req, eraseID, false), who, f.request(req, eraseID, args)))
 }
 
-// Erase has a secret erased, or looked for.
+// Erase has a secret erased, or with dry only searched for.
 func (c *Client) Erase(ctx context.Context, secret io.Reader, reason string, dry bool) (gate.Response, error) {
 	q := url.Values{"reason": {reason}}
 	if dry {

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	eventsEvery = time.Second      // between two looks at the ledger for one stream
+	eventsEvery = time.Second      // between two reads of the ledger for one stream
 	keepAlive   = 15 * time.Second // a comment, so that proxies keep a quiet stream
-	streamTime  = 30 * time.Minute // then a client comes again with Last-Event-ID
+	streamTime  = 30 * time.Minute // then a client connects again with Last-Event-ID
 )
 
-// events is GET /v1/runs/{run_id}/events: the history of a run, as JSON, or as a stream of server-sent events that goes on until
-// the run is over. The gate allows the look once; what follows is part of it. While a run's files are staged or collected, the stream also
-// has events named progress, without a number, that are kept nowhere.
+// events serves GET /v1/runs/{run_id}/events: the history of a run, as JSON, or as a stream of server-sent events
+// until the run has ended. The gate allows the read once; the rest of the stream is part of it. While a run's files
+// are staged or collected, the stream also has events named progress, without a number, that are stored nowhere.
 func (f *face) events(w http.ResponseWriter, req *http.Request, _ endpoint) {
 	id := chi.URLParam(req, "run_id")
 	after, err := lastSeen(req)
@@ -51,7 +51,8 @@ func (f *face) events(w http.ResponseWriter, req *http.Request, _ endpoint) {
 	}
 }
 
-// lastSeen is the number of the last event the client has: of the header a browser sends when it comes again, or of the query.
+// lastSeen returns the number of the last event the client has: from the header a browser sends when it connects
+// again, or from the query.
 func lastSeen(req *http.Request) (int64, error) {
 	args, err := arguments(req.URL, map[string]string{"after": textType})
 	if err != nil {
@@ -76,7 +77,7 @@ func (f *face) stream(w http.ResponseWriter, req *http.Request, id string, after
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // tells a proxy to pass on each event
+	h.Set("X-Accel-Buffering", "no") // makes a proxy pass on each event
 	w.WriteHeader(http.StatusOK)
 	out := http.NewResponseController(w)
 	tick, quiet, end := time.NewTicker(eventsEvery), time.Now(), time.NewTimer(streamTime)
@@ -85,7 +86,7 @@ func (f *face) stream(w http.ResponseWriter, req *http.Request, id string, after
 	for {
 		list, over, err := f.Events(req.Context(), id, after)
 		if err != nil {
-			return // the client comes again
+			return // the client connects again
 		}
 		for _, e := range list {
 			data, err := json.Marshal(e)

@@ -19,7 +19,7 @@ type Archive interface {
 	WriteTo(ctx context.Context, w io.Writer) error
 }
 
-// ExportArgs say what goes into an archive.
+// ExportArgs selects what is in an archive.
 type ExportArgs struct {
 	RunID       string `json:"run_id,omitzero"`
 	Batch       string `json:"batch,omitzero"` // instead of a run: a batch's id, or for a client its name
@@ -79,8 +79,8 @@ func (f *face) export(w http.ResponseWriter, req *http.Request, e endpoint) {
 	}
 }
 
-// Export copies the archive of a run or a batch to w. begin hears how many bytes it has, before the first of them. A copy that broke off
-// is a Transport fault.
+// Export copies the archive of a run or a batch to w. It calls begin with the number of bytes, before the first of
+// them. A copy that broke off is a Transport fault.
 func (c *Client) Export(ctx context.Context, a ExportArgs, w io.Writer, begin func(size int64)) error {
 	q := url.Values{}
 	if a.ByReference {

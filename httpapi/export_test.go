@@ -32,7 +32,8 @@ func (b boxed) WriteTo(_ context.Context, w io.Writer) error {
 	return b.err
 }
 
-// An archive comes with its name and its length; one that breaks off is shorter than that, so nobody takes it for whole.
+// An archive comes with its name and its length; one that breaks off is shorter than that, so no client accepts it as
+// whole.
 //
 // proves EXP-01
 func TestExport(t *testing.T) {
@@ -49,11 +50,11 @@ func TestExport(t *testing.T) {
 	}
 	r = d.send("GET /v1/runs/"+runA+"/export?by_reference=true&max_size_mb=7", "")
 	if r.status != 409 || got != (ExportArgs{RunID: runA, ByReference: true, MaxMB: 7}) {
-		t.Errorf("%d %s %+v", r.status, r.body, got)
+		t.Errorf("the export of a run was answered with %d %s and called with %+v, want 409, by reference, 7 MB", r.status, r.body, got)
 	}
 	r = d.send("GET /v1/batches/qc/export?max_size_mb=7", "")
 	if r.status != 409 || got != (ExportArgs{Batch: "batch_x", MaxMB: 7}) {
-		t.Errorf("the batch that the gate found: %d %s %+v", r.status, r.body, got)
+		t.Errorf("the batch that the gate found: %d %s, called with %+v; want 409, batch_x, 7 MB", r.status, r.body, got)
 	}
 	for _, q := range []string{"?by_reference=maybe", "?max_size_mb=x", "?other=1", "?by_reference=true&by_reference=true"} {
 		if r := d.send("GET /v1/runs/"+runA+"/export"+q, ""); r.status != 400 {
@@ -81,7 +82,7 @@ func (d *desk) get(path string) (*http.Response, error) {
 	return http.DefaultClient.Do(req)
 }
 
-// A client says whether an archive arrived whole, broke off, was refused, or could not be written.
+// A client reports whether an archive arrived whole, broke off, was refused, or could not be written.
 func TestClientExport(t *testing.T) {
 	answers := http.NewServeMux()
 	answers.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})

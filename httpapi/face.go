@@ -1,14 +1,14 @@
-// Package httpapi is the HTTP face over the gate: on the gateway's own unix socket, whose peers the kernel names, and, where the
-// site says so, on a port. Every request becomes one call of the gate, made for the caller that the connection or the bearer
+// Package httpapi is the HTTP face over the gate: on the gateway's own unix socket, whose peers the kernel names, and, if
+// configured, on a port. Every request becomes one call of the gate, made for the caller that the connection or the bearer
 // token names.
 //
 //	GET  /v1/domain  /v1/tools  /v1/registry     what this gateway serves, as the caller sees it
-//	GET  /v1/tools/{tool_id}/input_schema        and output_schema: what a tool takes, and what its run gives
+//	GET  /v1/tools/{tool_id}/input_schema        and output_schema: the arguments of a tool, and the output of its run
 //	POST /v1/tools/{tool_id}:run                 one call in the form of programs that know no envelope
 //	POST /v1/tool-calls                          one envelope in, one envelope out (HTC-02, HTC-03)
 //	…    /v1/runs…  /v1/batches…  /v1/artifacts…  the gateway's operations as resources; events of a run as a stream
 //	POST /mcp                                    the face for chats
-//	GET  /healthz  /readyz  /metrics             for whoever looks after the gateway
+//	GET  /healthz  /readyz  /metrics             for operators
 //	GET  /openapi.json                           all this, as OpenAPI 3.1
 //
 // Errors are problem documents (RFC 9457), but for :run and /v1/tool-calls, which answer in their own form with the same status.
@@ -32,8 +32,8 @@ import (
 
 // Contents opens the bytes of artifacts that the gate has already allowed.
 type Contents interface {
-	// Artifact opens the bytes of an artifact, of a directory the list of its files. Where the gateway cannot send
-	// all of them it is a fault that says so.
+	// Artifact opens the bytes of an artifact, for a directory the list of its files. It returns a fault where the
+	// gateway cannot send all of them.
 	Artifact(ctx context.Context, artifactID string) (io.ReadSeekCloser, error)
 	// Open opens an object: a file of a directory, or an output of a run.
 	Open(sha256 string) (*os.File, error)
@@ -47,7 +47,7 @@ type Event struct {
 	RunID string    `json:"run_id"`
 }
 
-// Config is what the face is made of. Parts that are nil are not served.
+// Config has the parts of the face. Parts that are nil are not served.
 type Config struct {
 	Gate *gate.Gate
 	Auth gate.Authenticator
@@ -58,22 +58,26 @@ type Config struct {
 	While    func(context.Context, gate.Principal) (_ context.Context, stop func())
 	Contents Contents
 	DomainID string
-	// Version is of the catalogue as a caller sees it; it changes with everything that the lists show. nil: 0.0.0.
+	// Version returns the version of the catalogue that a caller sees; it changes with everything that the lists
+	// show. nil: 0.0.0.
 	Version func(who gate.Caller) string
-	// Events reads the events of a run after a number, oldest first, and whether the run is over. The gate has allowed the look.
+	// Events returns the events of a run after a number, oldest first, and whether the run has ended. The gate has
+	// allowed the read.
 	Events func(ctx context.Context, runID string, after int64) (events []Event, over bool, err error)
-	// Moving is how far the files of a run are that are staged or collected now, as JSON; nil: none are. The gate has allowed the look.
+	// Moving returns the progress of a run's files that are staged or collected now, as JSON; nil: none are. The gate
+	// has allowed the read.
 	Moving func(ctx context.Context, runID string) json.RawMessage
 	// Export makes the archive of a run or a batch. The gate has allowed it.
 	Export func(ctx context.Context, a ExportArgs) (Archive, error)
-	// Ready tells why the gateway cannot do all that it is for; nil when it can.
+	// Ready returns why the gateway cannot do all its work; nil when it can.
 	Ready   func(ctx context.Context) error
 	Metrics http.Handler
 	MCP     http.Handler
 	Log     *slog.Logger
 	Streams int // event streams, uploads and downloads that one caller may have open; 0: no bound
-	// PublicURL is where clients find the port, without a slash at its end; empty: where it listens. Issuers are the OpenID providers whose
-	// access tokens are taken. Both stand in the protected-resource metadata (RFC 9728).
+	// PublicURL is the port's address for clients, without a slash at its end; empty: the one it listens at. Issuers
+	// are the OpenID providers whose access tokens are accepted. Both are in the protected-resource metadata (RFC
+	// 9728).
 	PublicURL string
 	Issuers   []string
 }
@@ -89,7 +93,7 @@ type face struct {
 	document func() ([]byte, error) // the OpenAPI document, written once
 }
 
-// Handler is the face. Streams end when stopping is closed; nil: when their clients go.
+// Handler returns the face. Streams end when stopping is closed; nil: when their clients disconnect.
 func Handler(c Config, stopping chan struct{}) http.Handler {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -149,7 +153,7 @@ func (f *face) routes(r chi.Router) {
 	}
 }
 
-// ready says whether the gateway can do all that it is for. Reads, replays and new runs are served all the same.
+// ready answers whether the gateway can do all its work. Reads, replays and new runs are served all the same.
 func (f *face) ready(w http.ResponseWriter, req *http.Request) {
 	if f.Ready != nil {
 		if err := f.Ready(req.Context()); err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// failures slow failed logins down, by the address or user they come from. Whoever has good credentials is not concerned: they are looked
-// at first.
+// failures slows failed logins down, by their address or user. It does not affect good credentials: they are checked
+// first.
 type failures struct {
 	mu sync.Mutex
 	by map[string]*loginFailures

@@ -49,7 +49,8 @@ type handConn struct {
 	awaited atomic.Pointer[handedOver]
 }
 
-// oneDescriptor is the room for a control message with one descriptor; the kernel closes what does not fit, and says so.
+// oneDescriptor is the room for a control message with one descriptor; the kernel closes what does not fit, and sets
+// MSG_CTRUNC.
 var oneDescriptor = unix.CmsgLen(4)
 
 // Read implements net.Conn.
@@ -67,10 +68,10 @@ func (c *handConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// handedOver is what came as ancillary data. A read may end after the request has stopped waiting for it.
+// handedOver has the descriptors of the ancillary data. A read may end after the request has stopped waiting for it.
 type handedOver struct {
 	mu   sync.Mutex
-	over bool // nobody waits any more
+	over bool // the request waits no more
 	file *os.File
 	more bool // more than the one that is accepted
 }
@@ -90,7 +91,7 @@ func (h *handedOver) add(oob []byte, flags int) {
 	}
 }
 
-// take ends the wait; nil unless exactly one came.
+// take ends the wait and returns the file; nil unless exactly one came.
 func (h *handedOver) take() *os.File {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,7 +103,7 @@ func (h *handedOver) take() *os.File {
 	return h.file
 }
 
-// descriptors are those in a control message.
+// descriptors returns the descriptors in a control message.
 func descriptors(oob []byte) (fds []int) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -151,7 +152,7 @@ func readHanded(w http.ResponseWriter, req *http.Request) (body []byte, f *os.Fi
 	return body, f, status, err
 }
 
-// handing is an HTTP client of the socket for one request with a descriptor.
+// handing returns an HTTP client of the socket for one request with a descriptor.
 func handing(path string, f *os.File) (client *http.Client, body func(io.Reader) io.Reader) {
 	var arm atomic.Bool
 	t := &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Minute,

@@ -34,12 +34,12 @@ func TestHandedFile(t *testing.T) {
 		}
 		res, err := c.CallWith(t.Context(), gate.NewRequest("test.file", "1.0.0", args), f)
 		if err != nil || string(res.Result) != `{"text":"what only its owner reads"}` {
-			t.Errorf("%s %+v, %v", res.Result, res.Error, err)
+			t.Errorf("the call with a file returned %s, error %+v, %v; want the file's text", res.Result, res.Error, err)
 		}
 	}
 	res, err := c.CallWith(t.Context(), gate.NewRequest("test.file", "1.0.0", json.RawMessage(`{}`)), nil)
 	if err != nil || res.Error == nil || res.Error.Code != "no_file" {
-		t.Errorf("%s %+v, %v", res.Result, res.Error, err)
+		t.Errorf("the call without a file returned %s, error %+v, %v; want no_file", res.Result, res.Error, err)
 	}
 }
 

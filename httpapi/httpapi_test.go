@@ -236,11 +236,11 @@ func TestCallRoundTrip(t *testing.T) {
 	req := gate.NewRequest("test.echo", "1.0.0", json.RawMessage(`{"é":[1,null]}`))
 	res, err := c.Call(t.Context(), req)
 	if err != nil || !res.OK || string(res.Result) != `{"é":[1,null]}` || res.ToolCallID != req.ToolCallID {
-		t.Errorf("%+v %v", res, err)
+		t.Errorf("Call returned %s for %s, error %+v, %v; want the arguments for %s", res.Result, res.ToolCallID, res.Error, err, req.ToolCallID)
 	}
 	res, err = c.Call(t.Context(), gate.NewRequest("test.none", "1.0.0", json.RawMessage(`{}`)))
 	if err != nil || res.OK || res.Error.Fault().Kind != fault.NotFound {
-		t.Errorf("%+v %v", res, err)
+		t.Errorf("a call of an unknown tool returned ok %t, error %+v, %v; want NotFound", res.OK, res.Error, err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
@@ -249,7 +249,7 @@ func TestCallRoundTrip(t *testing.T) {
 	}
 }
 
-// A gateway that goes away in the middle is a transport fault that says what to do.
+// A gateway that stops in the middle of a call causes a transport fault with a next step.
 func TestGatewayGone(t *testing.T) {
 	path, s := serve(t)
 	c := dial(t, path)
@@ -289,7 +289,8 @@ func TestShutdownDrains(t *testing.T) {
 	})
 }
 
-// The status of an envelope that is none is 400, and 413 of one that is too large; what is answered is the gate's suite's.
+// The status of an invalid envelope is 400, and 413 of one that is too large; the suite of the gate checks the
+// answers.
 func TestBadEnvelopes(t *testing.T) {
 	path, _ := serve(t)
 	c := dial(t, path)

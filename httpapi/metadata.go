@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// metadataPath is where a client that was refused learns who issues access tokens (RFC 9728; MCP's authorization asks for it).
+// metadataPath is where a refused client finds the issuers of access tokens (RFC 9728; MCP's authorization asks for
+// it).
 const metadataPath = "/.well-known/oauth-protected-resource"
 
 type metadataDoc struct {
@@ -24,7 +25,7 @@ func (f *face) metadata(w http.ResponseWriter, req *http.Request) {
 	writeJSON(w, http.StatusOK, "application/json", metadataDoc{resource, "slurmgate " + f.DomainID, orEmpty(f.Issuers), []string{"header"}})
 }
 
-// base is the port as its client knows it. The Host header has passed the doors of the port.
+// base returns the port's address as its client knows it. The port has checked the Host header.
 func (f *face) base(req *http.Request) string {
 	if f.PublicURL != "" {
 		return f.PublicURL
@@ -32,7 +33,7 @@ func (f *face) base(req *http.Request) string {
 	return "http://" + req.Host
 }
 
-// challenge is the WWW-Authenticate header of a refused caller.
+// challenge returns the WWW-Authenticate header for a refused caller.
 func (f *face) challenge(req *http.Request) string {
 	if len(f.Issuers) == 0 {
 		return "Bearer"

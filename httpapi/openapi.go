@@ -13,8 +13,9 @@ import (
 	"slurmgate/gate"
 )
 
-// openAPIFixed is the part of the document that comes from no operation: paths that are no calls of one, and what some routes have beside
-// JSON. x-errors are the statuses of errors of an operation, x-problem is their form if it is not Problem; neither is in the document.
+// openAPIFixed is the part of the document that comes from no operation: other paths, and what some routes have in addition
+// to JSON. x-errors are the statuses of errors of an operation, x-problem is their form if it is not Problem; neither is in
+// the document.
 //
 //go:embed openapi_fixed.json
 var openAPIFixed []byte
@@ -100,7 +101,7 @@ func (e endpoint) document(t gate.Tool) doc {
 	return op
 }
 
-// answers are the responses of a route that are no errors.
+// answers returns the responses of a route without its errors.
 func (e endpoint) answers() doc {
 	if e.Answer == "" {
 		return doc{"200": doc{"description": "the answer"}}
@@ -117,7 +118,7 @@ func (e endpoint) answers() doc {
 	return out
 }
 
-// tag is the group of a route in the document.
+// tag returns the group of a route in the document.
 func (e endpoint) tag() string {
 	switch group := strings.Split(e.Path, "/")[2]; group {
 	case "runs", "batches", "artifacts":
@@ -140,7 +141,7 @@ func parameterOf(in, name string, schema doc, required bool) doc {
 	return out
 }
 
-// callErrors are the statuses of the errors of a call.
+// callErrors returns the statuses of the errors of a call.
 func callErrors() []any {
 	var out []any
 	for _, k := range fault.Kinds() {
@@ -222,7 +223,7 @@ func typed(schema doc) doc {
 	return schema
 }
 
-// merged is a document with another over it: objects are joined, lists follow each other.
+// merged returns a document with another over it: objects are joined, lists are appended.
 func merged(one, other any) any {
 	a, isDoc := one.(doc)
 	b, both := other.(doc)
@@ -252,5 +253,5 @@ func (f *face) openAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "public, max-age=300")
-	_, _ = w.Write(text) // the peer is gone if this fails
+	_, _ = w.Write(text) // this fails when the peer has closed the connection
 }

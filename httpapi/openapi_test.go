@@ -82,7 +82,7 @@ func newContract(t testing.TB, next http.RoundTripper) *contract {
 	return c
 }
 
-// documentOf is the document of the gateway's operations.
+// documentOf returns the document of the gateway's operations.
 func documentOf(t testing.TB) []byte {
 	t.Helper()
 	var list []gate.Tool
@@ -209,11 +209,11 @@ func (c *contract) check(ref, what string, body []byte) {
 		err = schema.Validate(doc)
 	}
 	if err != nil {
-		c.t.Errorf("%s is not what the document says: %v\n%.600s", what, err, body)
+		c.t.Errorf("%s does not match the document: %v\n%.600s", what, err, body)
 	}
 }
 
-// unseen are the operations that nothing was sent to.
+// unseen returns the operations that got no request.
 func (c *contract) unseen() (out []string) {
 	for _, ops := range c.doc.Paths {
 		for _, op := range ops {
@@ -229,7 +229,7 @@ func (c *contract) unseen() (out []string) {
 	return out
 }
 
-// The requests that steps stand for beside routes are in the document; routes are in it anyway.
+// The requests in steps that are not routes are in the document; routes are in it anyway.
 func TestRequestsAreThere(t *testing.T) {
 	c := newContract(t, nil)
 	for _, r := range requests() {

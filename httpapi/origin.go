@@ -10,16 +10,17 @@ import (
 	"slurmgate/gate"
 )
 
-// Where a request came from: the process at the other end of the socket, or the client's address. Behind a proxy that the site trusts it is
-// the address that the proxy says (X-Forwarded-For); what others write into that header counts for nothing.
+// The origin of a request: the process at the other end of the socket, or the client's address. Behind a trusted
+// proxy it is the address in the proxy's X-Forwarded-For; what others write into that header is ignored.
 
 type clientKey struct{}
 
-// maxHops bounds the addresses of X-Forwarded-For that are looked at.
+// maxHops bounds the addresses of X-Forwarded-For that are checked.
 const maxHops = 32
 
-// client is the address that a request came from. Each proxy adds the address of whoever connected to it at the end, so the list is read
-// from there, as long as who added an entry is trusted. An entry that is no address ends it: what stands before it may be anything.
+// client returns the address of a request's client. Each proxy appends the address of the host that connected to it,
+// so the list is read from its end, as long as the host that added an entry is trusted. An entry that is no address
+// ends it: what is before it may be anything.
 func client(remote string, forwarded []string, trusted []netip.Prefix) netip.Addr {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -52,7 +53,7 @@ func forwarded(trusted []netip.Prefix, next http.Handler) http.Handler {
 	})
 }
 
-// clientOf is the address of a request's client; invalid for a request through the socket.
+// clientOf returns the address of a request's client; invalid for a request through the socket.
 func clientOf(req *http.Request) netip.Addr {
 	if from, ok := req.Context().Value(clientKey{}).(netip.Addr); ok {
 		return from
@@ -60,7 +61,7 @@ func clientOf(req *http.Request) netip.Addr {
 	return client(req.RemoteAddr, nil, nil)
 }
 
-// originOf says for the records how and from where a request came.
+// originOf returns the face and the address of a request, for records.
 func originOf(req *http.Request) (gate.Face, string) {
 	n, isConn := req.Context().Value(connKey{}).(*conn)
 	_, isPeer := req.Context().Value(peerKey{}).(int)

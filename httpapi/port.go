@@ -15,12 +15,12 @@ import (
 // PortConfig is a site's configuration of the port.
 type PortConfig struct {
 	Listen  string   // host:port
-	Hosts   []string // names (host or host:port) that requests may be for, beside loopback's and Listen itself
-	Origins []string // origins of pages that may call, as https://host[:port]; none beside the hosts' own
+	Hosts   []string // names (host or host:port) that requests may be for, in addition to loopback's and Listen itself
+	Origins []string // origins of pages that may call, as https://host[:port]; none but the hosts' own
 	Limits  Limits
 	Proxies []netip.Prefix // whose X-Forwarded-For is believed
 
-	Refused func(*http.Request, error) // hears of each request that is not meant for this gateway; may be nil
+	Refused func(*http.Request, error) // called for each request that is not for this gateway; may be nil
 }
 
 // Serve serves h on TCP, without TLS: for loopback, or for behind something that has it. endStreams ends the face's event streams; it is

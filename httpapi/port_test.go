@@ -33,7 +33,7 @@ const (
 	artA      = "art_45G7QPW5RFS0CCAGQR83T82KBN"
 )
 
-// tokens know callers by what they may do, and one nobody knows.
+// tokens accepts the tokens of callers with different rights, and rejects one.
 type tokens struct{}
 
 func (tokens) Peer(int) (gate.Principal, error) {
@@ -89,7 +89,7 @@ func (d *desk) tool(id string, effect gate.SideEffect, capability, input string,
 		}}
 }
 
-// own is an operation of the gateway, with this answer.
+// own returns an operation of the gateway, with this answer.
 func (d *desk) own(id string, result any) gate.Tool {
 	d.t.Helper()
 	o, ok := new(app.Gateway).Find(id)
@@ -97,7 +97,7 @@ func (d *desk) own(id string, result any) gate.Tool {
 		d.t.Fatalf("the gateway has no operation %s", id)
 	}
 	own := o.Tool()
-	if fields, ok := result.(obj); ok { // what the test says, over an answer without anything
+	if fields, ok := result.(obj); ok { // the test's fields, over an answer without anything
 		var schema obj
 		must(d.t, json.Unmarshal(own.Described(), &schema))
 		result = filled(schema, asJSON(d.t, fields))
@@ -109,7 +109,7 @@ func (d *desk) own(id string, result any) gate.Tool {
 
 type obj = map[string]any
 
-// asJSON is a value as a program reads it from JSON.
+// asJSON returns a value as a program reads it from JSON.
 func asJSON(t testing.TB, v any) (out any) {
 	t.Helper()
 	b, err := json.Marshal(v)
@@ -118,7 +118,7 @@ func asJSON(t testing.TB, v any) (out any) {
 	return out
 }
 
-// filled is a value with all that a schema requires; what the value lacks is empty.
+// filled returns a value with all that a schema requires; what the value lacks is empty.
 func filled(schema obj, given any) any {
 	if either, ok := schema["anyOf"].([]any); ok { // or null
 		if given == nil {
@@ -225,13 +225,14 @@ func limitedDesk(t *testing.T, l Limits, streams int) *desk {
 	return deskOver(t, nil, l, streams)
 }
 
-// pipedDesk is a desk whose connections keep the time of the test, which runs in a bubble: there, what is not delayed takes no time.
+// pipedDesk returns a desk whose connections use the test's clock, in a bubble: there, a step without a delay takes
+// no time.
 func pipedDesk(t *testing.T, l Limits, streams int) *desk {
 	t.Helper()
 	return deskOver(t, newPipes(), l, streams)
 }
 
-// deskOver is a desk that is reached over pipes, or over TCP where there are none.
+// deskOver returns a desk that is reached over pipes, or with nil over TCP.
 func deskOver(t *testing.T, p *pipes, l Limits, streams int) *desk {
 	t.Helper()
 	d := &desk{t: t, began: make(chan bool, 4), effect: make(chan error, 4)}
@@ -306,7 +307,8 @@ func (r reply) doc(t testing.TB) (m obj) {
 	return m
 }
 
-// send makes a request: "METHOD /path", a body, and headers as "Name: value"; with the token "all" unless a header says else.
+// send makes a request: "METHOD /path", a body, and headers as "Name: value"; with the token "all" unless a header
+// sets another.
 func (d *desk) send(what, body string, headers ...string) reply {
 	d.t.Helper()
 	method, path, _ := strings.Cut(what, " ")
@@ -338,7 +340,7 @@ func (d *desk) send(what, body string, headers ...string) reply {
 	return reply{res.StatusCode, res.Header, b}
 }
 
-// Every operation of the document is served, and request and answer are what the document says.
+// Every operation of the document is served, and request and answer match the document.
 //
 // proves AX-03
 func TestEveryOperation(t *testing.T) {
@@ -413,7 +415,7 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// What a caller may not call it does not see; what it may not do is refused.
+// A caller does not see what it may not call; what it may not do is refused.
 //
 // proves HTC-07
 func TestViews(t *testing.T) {
@@ -571,11 +573,11 @@ func TestBadRequests(t *testing.T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.calls) != 0 {
-		t.Errorf("%d of them reached a tool: %+v", len(d.calls), d.calls)
+		t.Errorf("%d of the refused requests reached a tool, want none: %+v", len(d.calls), d.calls)
 	}
 }
 
-// raw writes bytes on a connection and reads what comes.
+// raw writes bytes on a connection and returns the answer.
 func (d *desk) raw(t *testing.T, limit time.Duration, write func(net.Conn)) string {
 	t.Helper()
 	c := d.dial()
@@ -757,7 +759,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// Whoever is refused learns who issues tokens, where somebody does.
+// A refused client gets the issuers of tokens, where there are any.
 func TestMetadata(t *testing.T) {
 	d := newDesk(t)
 	m := d.send("GET /.well-known/oauth-protected-resource/mcp", "", "Authorization: ", "Host: gw.example.org").doc(t)
@@ -789,7 +791,7 @@ func TestIdempotencyHeader(t *testing.T) {
 	defer d.mu.Unlock()
 	if len(d.calls) == 1 && (d.calls[0].IdempotencyKey == nil || *d.calls[0].IdempotencyKey != "k1") || len(d.calls) == 0 &&
 		!strings.Contains(string(r.body), "idempotency_key") {
-		t.Errorf("%+v %s", d.calls, r.body)
+		t.Errorf("%d calls reached a tool: %+v, answered with %s; want the key k1 or a refusal", len(d.calls), d.calls, r.body)
 	}
 }
 
@@ -811,7 +813,7 @@ func TestSpanHeader(t *testing.T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.calls) != 1 || d.calls[0].ParentSpanID != "span:8" {
-		t.Errorf("%+v", d.calls)
+		t.Errorf("%d calls reached a tool: %+v; want one with span:8", len(d.calls), d.calls)
 	}
 }
 

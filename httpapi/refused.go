@@ -13,8 +13,8 @@ import (
 //
 //	time=… level=WARN msg="login refused" address=203.0.113.9 face=http reason=bad_credentials
 
-// Why a login was refused. Only the first is somebody who tries credentials: chats ask without any to find out where to log in, and an
-// expired token was good once.
+// Reasons for a refused login. Only the first is an attempt with false credentials: chats ask without any to find out
+// where to log in, and an expired token was good once.
 const (
 	badCredentials = "bad_credentials"
 	expiredToken   = "expired"
@@ -34,7 +34,8 @@ func reasonOf(req *http.Request, err error) string {
 // worthALine bounds the lines of a flood from one source: the first twenty in a row, then each hundredth.
 func worthALine(n int) bool { return n <= 20 || n%100 == 0 }
 
-// logRefused writes the line. What is no fault of the credentials, as a provider that cannot be reached, is none of fail2ban's business.
+// logRefused writes the line. Failures that are not the credentials', as of a provider that cannot be reached, must
+// not reach fail2ban.
 func logRefused(log *slog.Logger, who gate.Caller, reason string, err error) {
 	address := []any{"address", who.Address, "face", who.Face, "reason", reason}
 	switch {

@@ -20,7 +20,7 @@ import (
 	"slurmgate/gate"
 )
 
-// strict knows one token.
+// strict accepts one token.
 type strict struct{}
 
 func (strict) Peer(int) (gate.Principal, error) {
@@ -112,7 +112,7 @@ func TestRefusedRequestsAreRecorded(t *testing.T) {
 				r.Chain == gate.Refused
 		}
 		if !found {
-			t.Errorf("%+v is not in the record", c)
+			t.Errorf("the record has no refused call of %s to %s by %s with %s", c.principal, c.tool, c.transport, c.code)
 		}
 	}
 	if t.Failed() {
@@ -122,8 +122,8 @@ func TestRefusedRequestsAreRecorded(t *testing.T) {
 	}
 }
 
-// The address of a client is what the connection says, and behind a trusted proxy what that proxy says. Nobody chooses his own address by
-// writing a header.
+// The address of a client is the connection's, and behind a trusted proxy the one in the proxy's header. A client
+// cannot choose its address by writing a header.
 //
 // proves OPS-03
 func TestClientAddress(t *testing.T) {
@@ -154,7 +154,7 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// oneToken knows one token, and tells the context of each request that has it.
+// oneToken accepts one token, and sends the end of the context of each request with it.
 type oneToken struct{ seen chan error }
 
 func (oneToken) Peer(int) (gate.Principal, error) {

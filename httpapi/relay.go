@@ -81,7 +81,7 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h.ServeHTTP(w, req)
 }
 
-// enter waits until a gateway takes requests. It returns nil if none will, or if the client has gone.
+// enter waits until a gateway takes requests. It returns nil if none will, or if the client has disconnected.
 func (r *relay) enter(ctx context.Context, p *passage) http.Handler {
 	for {
 		r.mu.Lock()
@@ -169,7 +169,7 @@ func (r *relay) each(such func(*passage) bool, f func(*passage)) {
 	}
 }
 
-// pass gives the held requests and all that follow to h.
+// pass sends the held requests and all that follow to h.
 func (r *relay) pass(h http.Handler) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,8 +198,9 @@ const (
 // AwaitTransfers waits for uploads and downloads in progress until ctx ends. New requests are served meanwhile.
 func (s *Server) AwaitTransfers(ctx context.Context) { s.relay.empty(ctx, pacedRequest) }
 
-// Hold lets new requests wait for the gateway that follows, ends streams, and waits for the requests in progress. Those that still wait for
-// their clients after a second are cut, and all others when ctx ends; the error says how many.
+// Hold makes new requests wait for the gateway that follows, ends streams, and waits for the requests in progress.
+// Those that still wait for their clients after a second are cut, and all others when ctx ends; the error has their
+// number.
 func (s *Server) Hold(ctx context.Context) error {
 	s.relay.hold()
 	s.mu.Lock()
@@ -226,7 +227,7 @@ func (s *Server) Hold(ctx context.Context) error {
 		fmt.Sprintf("%d requests at %s were cut off, %d of which have not ended yet", n, s.addr, left))
 }
 
-// pass gives the held requests, and all that follow, to the next gateway.
+// pass sends the held requests, and all that follow, to the next gateway.
 func (s *Server) pass(h http.Handler, endStreams func(), l Limits) {
 	s.door.limit(l)
 	s.mu.Lock()
@@ -235,14 +236,14 @@ func (s *Server) pass(h http.Handler, endStreams func(), l Limits) {
 	s.relay.pass(h)
 }
 
-// PassSocket gives the socket's requests, held ones first, to the gateway that follows. c.Path is that of the socket.
+// PassSocket sends the socket's requests, held ones first, to the gateway that follows. c.Path is that of the socket.
 func (s *Server) PassSocket(c SocketConfig, h http.Handler, endStreams func()) error {
 	s.door.admit(c)
 	s.pass(h, endStreams, c.Limits)
 	return setMode(c)
 }
 
-// PassPort gives the port's requests, held ones first, to the gateway that follows. c.Listen is that of the port.
+// PassPort sends the port's requests, held ones first, to the gateway that follows. c.Listen is that of the port.
 func (s *Server) PassPort(c PortConfig, h http.Handler, endStreams func()) {
 	s.pass(doors(c, s.addr)(h), endStreams, c.Limits)
 }

@@ -17,7 +17,7 @@ import (
 	"slurmgate/fault"
 )
 
-// relayed is a socket whose first gateway answers "old", and whose requests to /slow come to their end when it is told so.
+// relayed is a socket whose first gateway answers "old", and whose requests to /slow end on the test's signal.
 type relayed struct {
 	*Server
 	path   string
@@ -112,7 +112,7 @@ func TestRequestsWaitForTheNextGateway(t *testing.T) {
 	waiting := r.start("/")
 	select {
 	case got := <-waiting:
-		t.Fatalf("a request was answered while none was to be: %+v", got)
+		t.Fatalf("a request during Hold was answered with %q, %v; want no answer yet", got.body, got.err)
 	case err := <-held:
 		t.Fatalf("a request is in progress, and Hold returned: %v", err)
 	case <-time.After(100 * time.Millisecond):
@@ -133,7 +133,7 @@ func TestRequestsWaitForTheNextGateway(t *testing.T) {
 		t.Error(got)
 	}
 	if got := r.get("/"); got.body != "new" || !got.again {
-		t.Errorf("%+v, want the new gateway's answer on the same connection", got)
+		t.Errorf("the answer is %q, on the same connection %t; want the new gateway's answer on the same connection", got.body, got.again)
 	}
 	if st, err := os.Stat(r.path); err != nil || st.Mode().Perm() != 0o666 {
 		t.Error(st, err)
@@ -159,8 +159,8 @@ func (r *relayed) upload(t *testing.T) (body *io.PipeWriter, ended <-chan error)
 	return body, done
 }
 
-// An upload may end before the next gateway comes, and meanwhile all others are served. One that is too slow is cut, and delays
-// no others for longer than a moment. proves OPS-01
+// An upload may end before the next gateway starts, and meanwhile all others are served. One that is too slow is cut,
+// and delays no others for longer than a moment. proves OPS-01
 func TestSlowUploadHoldsNoOthers(t *testing.T) {
 	r := newRelayed(t)
 	body, ended := r.upload(t)
@@ -168,7 +168,7 @@ func TestSlowUploadHoldsNoOthers(t *testing.T) {
 	go func() { r.AwaitTransfers(t.Context()); close(ready) }()
 	for range 10 {
 		if got := r.get("/"); got.body != "old" {
-			t.Errorf("while an upload is awaited a request is answered %+v, want the old gateway's answer", got)
+			t.Errorf("while an upload is awaited a request is answered with %q, %v; want the old gateway's answer", got.body, got.err)
 		}
 	}
 	select {
@@ -190,14 +190,14 @@ func TestSlowUploadHoldsNoOthers(t *testing.T) {
 	if err := r.Hold(ctx); fault.CodeOf(err) != "requests_cut" || ctx.Err() != nil {
 		t.Errorf("with an upload that does not end Hold returned %v, its context %v; want that the upload was cut before", err, ctx.Err())
 	}
-	body.Close() // the client does not look at its connection before
+	body.Close() // the client did not check its connection before
 	if err := <-ended; err == nil {
 		t.Error("an upload that was cut has an answer")
 	}
 }
 
-// A request that does not come to its end is cut: its context ends. One that waits for a gateway that never comes is told to come again.
-// proves OPS-01
+// A request that does not end is cut: its context ends. One that waits for a gateway that never comes gets an error
+// to repeat it. proves OPS-01
 func TestRequestsThatDoNotEnd(t *testing.T) {
 	r := newRelayed(t)
 	slow := r.start("/slow")
@@ -209,7 +209,7 @@ func TestRequestsThatDoNotEnd(t *testing.T) {
 		t.Error(err)
 	}
 	if got := <-slow; got.err == nil {
-		t.Errorf("a request that was cut has an answer: %+v", got)
+		t.Errorf("a request that was cut has the answer %q", got.body)
 	}
 	waiting := make(chan *httptest.ResponseRecorder)
 	go func() {

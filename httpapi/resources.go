@@ -15,7 +15,8 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// effect is the context of a call: one that makes a run does not hang on its client, who may come back and ask for the same.
+// effect returns the context of a call: one that makes a run does not depend on its client, which may reconnect and
+// ask for the same.
 func (f *face) effect(req *http.Request, toolID string, dryRun bool) context.Context {
 	if f.Gate.Registry().Detached(toolID, dryRun) {
 		return context.WithoutCancel(req.Context())
@@ -89,7 +90,7 @@ func isUpload(req *http.Request) bool {
 		req.URL.Path == "/v1/artifacts"
 }
 
-// create is POST /v1/artifacts: bytes as they are, or the arguments of artifact.import.
+// create serves POST /v1/artifacts: bytes as they are, or the arguments of artifact.import.
 func (f *face) create(w http.ResponseWriter, req *http.Request, e endpoint) {
 	if isUpload(req) {
 		f.upload(w, req)
@@ -98,8 +99,8 @@ func (f *face) create(w http.ResponseWriter, req *http.Request, e endpoint) {
 	f.operation(w, req, e, made)
 }
 
-// picture is GET …/preview/image: a small picture of a large one, as the tool describes it, or as the picture itself to whom that is what
-// it accepts.
+// picture serves GET …/preview/image: a small picture of a large one, as the tool describes it, or as the picture
+// itself for a client that accepts that.
 func (f *face) picture(w http.ResponseWriter, req *http.Request, e endpoint) {
 	write := writeOutput
 	if typ, _, err := mime.ParseMediaType(req.Header.Get("Accept")); err == nil && typ == pictureType {
@@ -120,10 +121,10 @@ func writePicture(w http.ResponseWriter, res gate.Response) {
 	harmless(h, pictureType)
 	h.Set("Cache-Control", "private, max-age=3600")
 	h.Set("Vary", "Accept, Authorization")
-	_, _ = w.Write(p.Data) // the peer is gone if this fails
+	_, _ = w.Write(p.Data) // this fails when the peer has closed the connection
 }
 
-// harmless keeps a browser from running what somebody made.
+// harmless keeps a browser from running a caller's file.
 func harmless(h http.Header, typ string) {
 	h.Set("Content-Type", typ)
 	h.Set("X-Content-Type-Options", "nosniff")

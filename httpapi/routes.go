@@ -142,7 +142,8 @@ const (
 	listType    = "array"
 )
 
-// dryRun is the argument that makes a call with an effect a dry run. It goes into the envelope of an operation that has no such argument.
+// dryRun is the argument that makes a call with an effect a dry run. It moves into the envelope of an operation
+// without such an argument.
 const dryRun = "dry_run"
 
 // endpoint is a route with what its operation takes.
@@ -153,7 +154,7 @@ type endpoint struct {
 	types     map[string]string // the types of the other arguments, by name
 	schemas   map[string]doc    // of all
 	required  []string          // of those that are not in the path
-	rehearsed bool              // [dryRun] goes into the envelope
+	rehearsed bool              // [dryRun] moves into the envelope
 }
 
 var pathArgument = regexp.MustCompile(`\{([a-z_]+)\}`)
@@ -199,7 +200,7 @@ func endpointOf(r Route, t gate.Tool) (endpoint, error) {
 // inQuery reports whether the arguments that are not in the path are in the query.
 func (e endpoint) inQuery() bool { return e.Method != http.MethodPost || e.Bytes }
 
-// read reads the arguments of a request. The status goes with the error.
+// read returns the arguments of a request. status belongs to the error.
 func (e endpoint) read(w http.ResponseWriter, req *http.Request) (args map[string]json.RawMessage, status int, err error) {
 	if !e.inQuery() {
 		args, status, err = object(w, req, e.named != "", slices.Sorted(maps.Keys(e.types))...)
@@ -242,7 +243,8 @@ func (f *face) operation(w http.ResponseWriter, req *http.Request, e endpoint, w
 	}
 }
 
-// routeHandler is the handler of a route. An operation that is not in the registry takes nothing, and the gate says that it is not there.
+// routeHandler returns the handler of a route. An operation that is not in the registry takes nothing, and the gate
+// answers that it does not exist.
 func (f *face) routeHandler(r Route) http.HandlerFunc {
 	t, _ := f.Gate.Registry().Find(r.Operation)
 	e, _ := endpointOf(r, t) // the registry has compiled its schema

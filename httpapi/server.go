@@ -43,7 +43,7 @@ func start(l *door, handler http.Handler, endStreams func(), log *slog.Logger) *
 	return s
 }
 
-// Addr is where a port listens, host:port.
+// Addr returns the address at which a port listens, host:port.
 func (s *Server) Addr() string { return s.addr }
 
 // Shutdown refuses new requests, ends streams, and waits for the requests in progress until ctx ends.
@@ -68,12 +68,12 @@ type SocketConfig struct {
 	Limits Limits
 
 	Known  func(uid int) bool // whether a user may connect; nil: everybody who can open the socket
-	Turned func(uid, n int)   // hears, at most once a second for each user, that n connections were turned away; may be nil
+	Turned func(uid, n int)   // called at most once a second for each user, with the number of rejected connections; may be nil
 }
 
-// Listen serves h on a unix socket. Who a peer is, the kernel says; whether it may do anything, the handler's authenticator. Only a socket
-// left by a dead gateway of this user is replaced; anything else at its path is refused. endStreams ends the face's event streams; it is
-// called at each shutdown.
+// Listen serves h on a unix socket. The kernel reports the peer; the handler's authenticator decides whether it may
+// do anything. Only a socket left by a dead gateway of this user is replaced; anything else at its path is refused.
+// endStreams ends the face's event streams; it is called at each shutdown.
 func Listen(c SocketConfig, h http.Handler, endStreams func(), log *slog.Logger) (*Server, error) {
 	path := c.Path
 	fail := func(err error) (*Server, error) {
@@ -103,7 +103,7 @@ func Listen(c SocketConfig, h http.Handler, endStreams func(), log *slog.Logger)
 	return start(d, h, endStreams, log), nil
 }
 
-// setMode gives the socket its mode.
+// setMode sets the socket's mode.
 func setMode(c SocketConfig) error {
 	if err := os.Chmod(c.Path, c.Mode); err != nil {
 		return fault.Wrap(fault.Transport, "socket", "cannot change the mode of the socket "+c.Path, err)
@@ -134,7 +134,7 @@ func removeStale(path string) error {
 		c.Close()
 		return fault.New(fault.Conflict, "socket_in_use", "another program serves the socket "+path).
 			WithNext("give each site file a gateway.socket of its own, or stop that program")
-	case !errors.Is(err, unix.ECONNREFUSED): // for example EAGAIN: somebody listens and is busy
+	case !errors.Is(err, unix.ECONNREFUSED): // for example EAGAIN: a process listens and is busy
 		return fault.Wrap(fault.Conflict, "socket_in_use", "it is unknown whether another program serves the socket "+path,
 			err).WithNext("stop that program, or set gateway.socket to another path")
 	}

@@ -22,10 +22,11 @@ const uploadPause = 60 * time.Second
 
 const uploadType = "application/octet-stream"
 
-// upload imports the body of a request as an artifact: a call of artifact.import with the bytes beside it. label, type and project_id stand
-// in the query. Nothing is kept of a body that does not arrive whole, unless the query has an upload_key: then the next request with the
-// key sends the rest. Its offset is the number of bytes that are stored; with another number it is refused before its body is read, and
-// told the right one. It ends an earlier request with the key that is still open, because its caller has given that one up.
+// upload imports the body of a request as an artifact: a call of artifact.import with the bytes next to the envelope.
+// label, type and project_id are in the query. Nothing is kept of a body that does not arrive whole, unless the query
+// has an upload_key: then the next request with the key sends the rest. Its offset is the number of bytes that are
+// stored; with another number it is refused before its body is read, with the right number in the error. It ends an
+// earlier request with the key that is still open, because its caller has abandoned that one.
 func (f *face) upload(w http.ResponseWriter, req *http.Request) {
 	args, err := arguments(req.URL, map[string]string{"label": textType, "type": textType, "project_id": textType, "upload_key": textType,
 		"offset": textType})
@@ -120,7 +121,8 @@ func (u *uploads) begin(ctx context.Context, name string, stop context.CancelCau
 
 var uploadKey = regexp.MustCompile(`^[A-Za-z0-9._-]{8,64}$`)
 
-// partOf takes what says which part of an upload the body is out of the query's arguments; nil: it is all of it.
+// partOf takes the arguments that describe a part of an upload out of the query's arguments; nil: the body is all of
+// it.
 func partOf(args map[string]json.RawMessage) (*gate.Upload, error) {
 	bad := func(field, rule, msg string) (*gate.Upload, error) {
 		return nil, fault.Invalid("", fault.Problem{Code: "QUERY", Field: field, Rule: rule, Msg: msg})
@@ -151,7 +153,7 @@ func partOf(args map[string]json.RawMessage) (*gate.Upload, error) {
 	return &up, nil
 }
 
-// pacedBody gives a client so much time for each piece of a body, however long the body is.
+// pacedBody bounds the time for each piece of a body, however long the body is.
 type pacedBody struct {
 	io.Reader
 	control *http.ResponseController

@@ -75,7 +75,8 @@ func (p *pipes) dial(t *testing.T) net.Conn {
 	return here
 }
 
-// An upload may take as long as it likes while pieces of it come; when none comes for a minute it is given up, and the client is told.
+// An upload may take any time while pieces of it arrive; after a minute without one it ends, and the client gets an
+// error.
 func TestStalledUpload(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -136,8 +137,8 @@ func TestStalledDownload(t *testing.T) {
 	}
 }
 
-// A request that sends an upload ends an earlier one that is still open, and begins when that has kept what came; another caller's key, or
-// another key, is another upload.
+// A request that sends an upload ends an earlier one that is still open, and begins when the bytes received by that
+// one are stored; another caller's key, or another key, is another upload.
 func TestUploadReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var read error
@@ -172,7 +173,7 @@ func TestUploadReplaced(t *testing.T) {
 	})
 }
 
-// What says which part of an upload a body is.
+// The query describes which part of an upload a body is.
 func TestUploadQuery(t *testing.T) {
 	d := newDesk(t)
 	for query, want := range map[string]string{"offset=3": "offset", "upload_key=short": "upload_key", "upload_key=of%20monday": "upload_key",

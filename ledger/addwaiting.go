@@ -21,7 +21,7 @@ type Waits struct {
 	Policy     json.RawMessage // canonical snapshot
 	Pack       json.RawMessage // definition of the pack, canonical
 	For        []plan.Promise
-	Artifacts  []string    // that the run takes beside them
+	Artifacts  []string    // that the run takes in addition
 	Most       int64       // how many may wait in its project
 	Row        *run.RowRef // the row of a batch that it is for; nil: none
 	Asking     run.Asking  // whose request it is

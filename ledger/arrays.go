@@ -45,7 +45,7 @@ func (l *Ledger) Array(ctx context.Context, name string) (a run.ArrayRow, err er
 	return a, err
 }
 
-// LeaderOf is the run in whose folder the files of an array are.
+// LeaderOf returns the run whose folder has the files of an array.
 func (l *Ledger) LeaderOf(ctx context.Context, array string) (runID string, err error) {
 	err = l.one(ctx, "SELECT run_id FROM arrays WHERE name = ?", array).Scan(&runID)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -54,7 +54,7 @@ func (l *Ledger) LeaderOf(ctx context.Context, array string) (runID string, err 
 	return runID, storage(err)
 }
 
-// SentAs is what an attempt was sent as; run.Index has the contract.
+// SentAs returns the job name and the array under which an attempt was sent; run.Index has the contract.
 func (l *Ledger) SentAs(ctx context.Context, runID string, n int) (jobName, array string, err error) {
 	err = l.one(ctx, "SELECT s.job_name, coalesce(s.array_name, '') FROM attempts a JOIN submissions s ON s.token = a.token "+
 		"WHERE a.run_id = ? AND a.n = ?", runID, n).Scan(&jobName, &array)
@@ -64,7 +64,7 @@ func (l *Ledger) SentAs(ctx context.Context, runID string, n int) (jobName, arra
 	return jobName, array, storage(err)
 }
 
-// ArrayOf is the array that an attempt was sent in last; run.Index has the contract.
+// ArrayOf returns the array in which an attempt was last sent; run.Index has the contract.
 func (l *Ledger) ArrayOf(ctx context.Context, jobName string) (name string, err error) {
 	err = l.one(ctx, "SELECT coalesce(array_name, '') FROM submissions WHERE job_name = ?", jobName).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {

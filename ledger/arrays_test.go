@@ -17,8 +17,8 @@ import (
 	"slurmgate/run"
 )
 
-// An array is stored with the intent of all its runs, or not at all; each of them is over by itself, and the ledger says which run a
-// task is.
+// An array is stored with the intent of all its runs, or not at all; each of them ends by itself, and the ledger
+// resolves a task to its run.
 func TestArrays(t *testing.T) {
 	l := fresh(t)
 	views := []run.View{insert(t, l, 1), insert(t, l, 2), insert(t, l, 3)}
@@ -41,7 +41,8 @@ func TestArrays(t *testing.T) {
 	_, err := l.ApplyAll(t.Context(), intent(views[0], changed))
 	wantFault(t, err, fault.Conflict, "stale_run")
 	if v, err := l.View(t.Context(), views[0].Run.ID); err != nil || v.Run.Rev != views[0].Run.Rev || v.Submission.Array != "" {
-		t.Errorf("a refused write left something: %+v %v", v, err)
+		t.Errorf("after a refused write: revision %d, array %q, error %v; want revision %d, no array", v.Run.Rev, v.Submission.Array, err,
+			views[0].Run.Rev)
 	}
 	_, err = l.Array(t.Context(), name)
 	wantFault(t, err, fault.NotFound, "array_not_found")
@@ -52,7 +53,8 @@ func TestArrays(t *testing.T) {
 		read, err := l.View(t.Context(), v.Run.ID)
 		if err != nil || read.Submission.Array != name || *read.Attempt.ArrayTask != i || v.Submission.Array != name ||
 			*v.Attempt.ArrayTask != i || v.Run.Rev != read.Run.Rev {
-			t.Errorf("%+v %+v %v", v, read, err)
+			t.Errorf("run %d: array %q read, %q returned, revision %d read, %d returned, error %v; want array %q in both", i,
+				read.Submission.Array, v.Submission.Array, read.Run.Rev, v.Run.Rev, err, name)
 		}
 		if of, err := l.ArrayOf(t.Context(), v.Submission.JobName); err != nil || of != name {
 			t.Errorf("%q %v", of, err)
@@ -64,7 +66,8 @@ func TestArrays(t *testing.T) {
 	a, err := l.Array(t.Context(), name)
 	want := []string{views[0].Submission.JobName, views[1].Submission.JobName}
 	if err != nil || a.RunID != views[0].Run.ID || a.K != 1 || a.Size != 2 || !slices.Equal(a.Jobs, want) {
-		t.Errorf("%+v %v", a, err)
+		t.Errorf("Array(%s) = run %s, k %d, size %d, jobs %q, %v; want run %s, 1, 2, %q", name, a.RunID, a.K, a.Size, a.Jobs, err,
+			views[0].Run.ID, want)
 	}
 	ended := func(v run.View, want bool) {
 		t.Helper()
@@ -84,7 +87,7 @@ func TestArrays(t *testing.T) {
 		Event: run.Event{Type: "run.intent"}})
 	must(t, err)
 	if a, err := l.Array(t.Context(), name); err != nil || !slices.Equal(a.Jobs, []string{"", want[1]}) {
-		t.Errorf("%+v %v", a, err)
+		t.Errorf("after a second send of the first run, Array(%s) has the jobs %q, %v; want %q", name, a.Jobs, err, []string{"", want[1]})
 	}
 }
 
@@ -137,8 +140,8 @@ func TestAvoidedNodesAreStored(t *testing.T) {
 	}
 }
 
-// Of changes that share a transaction the refused ones leave nothing and the others everything, in the order they came; what a change does
-// outside the database it does once.
+// Of changes that share a transaction the refused ones leave nothing and the others everything, in their order of
+// arrival; each change acts once outside the database.
 func TestGroupRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	synctest.Test(t, func(t *testing.T) { groupRefused(t, openAt(t, path)) })

@@ -23,9 +23,9 @@ func scanArtifact(row scanner) (a run.Artifact, err error) {
 	return a, err
 }
 
-// addArtifact registers an artifact unless it exists; a removed one is restored. Its id is derived from everything that could differ. Its
-// time is later than that of every other artifact, whatever the clock says, because a listing's snapshot is a time. here says that its
-// bytes come with it, as a payload.
+// addArtifact registers an artifact unless it exists; a removed one is restored. Its id is derived from everything
+// that could differ. Its time is later than that of every other artifact, whatever the clock shows, because a
+// listing's snapshot is a time. here means that its bytes come with it, as a payload.
 func (l *Ledger) addArtifact(ctx context.Context, tx *sql.Conn, a run.Artifact, here bool) (created bool, err error) {
 	if there, err := l.hasBytes(ctx, tx, a.SHA256); err != nil {
 		return false, err
@@ -49,7 +49,7 @@ func (l *Ledger) AddArtifact(ctx context.Context, a run.Artifact) (stored run.Ar
 	return l.register(ctx, a, nil)
 }
 
-// ImportArtifact adds an artifact as AddArtifact does, and records in the same transaction who asks for it.
+// ImportArtifact adds an artifact as AddArtifact does, and records the requester in the same transaction.
 func (l *Ledger) ImportArtifact(ctx context.Context, a run.Artifact, who run.Asking) (stored run.Artifact, created bool, err error) {
 	return l.register(ctx, a, &who)
 }
@@ -90,7 +90,7 @@ func (l *Ledger) register(ctx context.Context, a run.Artifact, who *run.Asking) 
 	return stored, created, err
 }
 
-// usedEvery is how often a repeated import of an artifact is recorded.
+// usedEvery is the least time between two records of a repeated import of an artifact.
 const usedEvery = time.Hour
 
 // usedAgain records that an artifact was imported again, so that it is not removed for its age, and by whom, and reports whether the
@@ -144,14 +144,14 @@ func (l *Ledger) Artifact(ctx context.Context, id string) (a run.Artifact, err e
 	return a, storage(err)
 }
 
-// erasedArtifact is the fault for an artifact whose bytes held a secret.
+// erasedArtifact returns the fault for an artifact whose bytes held a secret.
 func erasedArtifact(id, erasure string) error {
 	return fault.New(fault.NotFound, "artifact_erased", "artifact "+id+" held a secret and was erased ("+erasure+")").
 		WithNext("make it again without the secret")
 }
 
-// askedFault is the fault for an artifact that somebody had removed. It comes with the artifact as it was: a request for a run that used it
-// still finds that run.
+// askedFault returns the fault for an artifact that was removed by request. It comes with the artifact as it was: a
+// request for a run that used it still finds that run.
 func (l *Ledger) askedFault(ctx context.Context, a run.Artifact) error {
 	why, err := l.RemovalOf(ctx, a.Removed)
 	if err != nil {
@@ -164,10 +164,10 @@ func (l *Ledger) askedFault(ctx context.Context, a run.Artifact) error {
 	return fault.New(fault.NotFound, RemovedByRequest, "the bytes of "+a.ID+" are gone: "+why).WithNext(next)
 }
 
-// RemovedByRequest is the code of the fault for an artifact that somebody had removed.
+// RemovedByRequest is the code of the fault for an artifact that was removed by request.
 const RemovedByRequest = "artifact_removed_by_request"
 
-// removedFault is the fault for an artifact that retention removed.
+// removedFault returns the fault for an artifact that retention removed.
 func removedFault(id string) error {
 	return fault.New(fault.NotFound, "artifact_removed", "artifact "+id+" was removed because no run used it").
 		WithNext("import the same file again: it gets the same id")

@@ -8,9 +8,9 @@ import (
 	"slurmgate/run"
 )
 
-// Who asks for a run, for a run that waits and for an imported artifact is recorded in the transaction that answers,
-// and the transaction that ends one looks whether somebody asks for it still. An asking is never deleted: one that
-// was withdrawn says when.
+// The requester of a run, of a waiting run or of an imported artifact is recorded in the transaction that answers,
+// and the transaction that ends one checks whether there is still another requester. An asking is never deleted: a
+// withdrawn one has the time of its withdrawal.
 
 // own is the condition that an asking is that of a principal (name, id), or of its person.
 const own = `((k.principal, k.principal_id) = (?, ?) OR k.person <> '' AND k.person = ?)`
@@ -23,9 +23,8 @@ const (
  caller = iif(excluded.caller = '', caller, excluded.caller), approval_id = iif(excluded.approval_id = '', approval_id, excluded.approval_id)`
 )
 
-// ask records an asking of a thing, or that one which was withdrawn holds again. What a batch asks for, each of those
-// who ask for the batch does. caller and approval are those with which the gateway later makes the call of a run that
-// waits.
+// ask records an asking of a thing, or renews one that was withdrawn. What a batch asks for, each requester of the
+// batch asks for. caller and approval are those with which the gateway later makes the call of a waiting run.
 func (l *Ledger) ask(ctx context.Context, tx *sql.Conn, thing string, a run.Asking, caller json.RawMessage, approval string) error {
 	now := micros(l.now())
 	if a.Batch != "" {
@@ -40,7 +39,7 @@ func (l *Ledger) ask(ctx context.Context, tx *sql.Conn, thing string, a run.Aski
 	return err
 }
 
-// joinBatch records that somebody else asks for a batch, and for the runs that its rows are.
+// joinBatch records another requester of a batch, and of the runs of its rows.
 func (l *Ledger) joinBatch(ctx context.Context, tx *sql.Conn, b Batch) error {
 	a := b.Asking
 	if asks, err := l.asksIn(ctx, tx, b.ID, a); err != nil || asks {
@@ -154,8 +153,8 @@ func (l *Ledger) withdraw(ctx context.Context, tx *sql.Conn, thing string, w run
 	return held, n, err
 }
 
-// Withdraw takes askings of the run of a write back and carries the write out if nobody asks for the run any more, in
-// one transaction. held are those who still ask; then nothing else was changed.
+// Withdraw withdraws askings of the run of a write and carries the write out if no asking of the run remains, in one
+// transaction. held lists the remaining requesters; if there are any, the write was not carried out.
 func (l *Ledger) Withdraw(ctx context.Context, write run.Write, w run.Withdrawal) (v run.View, held []run.Asker, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		v, held, err = l.withdrawOr(ctx, tx, write, w)
@@ -187,7 +186,7 @@ func (l *Ledger) withdrawOr(ctx context.Context, tx *sql.Conn, write run.Write, 
 	return v, held, err
 }
 
-// startForAnother has the call of a run that waits made with the rights of one who asks for it still.
+// startForAnother makes the call of a waiting run due with the rights of a remaining requester.
 func (l *Ledger) startForAnother(ctx context.Context, tx *sql.Conn, runID string) error {
 	_, err := tx.ExecContext(ctx, `UPDATE waits AS w SET (principal, principal_id, caller, approval_id) =
  (SELECT k.principal, k.principal_id, k.caller, k.approval_id FROM askings k WHERE k.thing = w.run_id AND k.withdrawn_at IS NULL AND k.caller <> ''
@@ -204,8 +203,7 @@ func (l *Ledger) sayWithdrawn(ctx context.Context, tx *sql.Conn, thing string, w
 	return l.appendEvent(ctx, tx, "", run.Event{Type: "asking.withdrawn", Data: data})
 }
 
-// moveAskings gives the askings of a run that waited to the run that it is from now on: those that hold hold there
-// too.
+// moveAskings copies the askings of a run that waited to the run that replaces it: those in force stay in force.
 func (l *Ledger) moveAskings(ctx context.Context, tx *sql.Conn, from, to string) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO askings (thing, principal, principal_id, person, batch_id, call_id, asked_at, withdrawn_at, withdrawn_by)
  SELECT ?2, principal, principal_id, person, batch_id, call_id, asked_at, withdrawn_at, withdrawn_by FROM askings WHERE thing = ?1
@@ -214,8 +212,8 @@ func (l *Ledger) moveAskings(ctx context.Context, tx *sql.Conn, from, to string)
 	return err
 }
 
-// askedFor is the condition that a principal, by name or id, asks for the thing with an id, or did and no one does
-// any more.
+// askedFor returns the condition that a principal, by name or id, asks for the thing with an id, or did while it has
+// no requester any more.
 func askedFor(id string) string {
 	return "EXISTS (SELECT 1 FROM askings k WHERE k.thing = " + id + ` AND ? IN (k.principal, k.principal_id)
  AND (k.withdrawn_at IS NULL OR NOT EXISTS (SELECT 1 FROM askings h WHERE h.thing = k.thing AND h.withdrawn_at IS NULL)))`

@@ -12,8 +12,8 @@ func askingOf(name, id string) run.Asking {
 	return run.Asking{Principal: run.Principal{Name: name, ID: id}}
 }
 
-// A run has the principal whose call made it, for ever, and those who asked for it later, once each. Lists filter by
-// either, by name or id.
+// A run keeps the principal whose call made it, and later requesters, once each. Lists filter by either, by name or
+// id.
 //
 // proves OPS-03
 func TestAskings(t *testing.T) {
@@ -47,7 +47,7 @@ func TestAskings(t *testing.T) {
 		}
 	}
 	if got, err := l.View(ctx, other.Run.ID); err != nil || got.Run.Principal != (run.Principal{}) {
-		t.Errorf("a run of no known principal has %+v, %v", got.Run.Principal, err)
+		t.Errorf("a run without a principal has %+v, %v; want none", got.Run.Principal, err)
 	}
 	db := rawDB(t, l)
 	for _, q := range []string{"UPDATE runs SET principal = 'x'", "UPDATE runs SET site = 'x'", "UPDATE runs SET principal_id = 'x'",
@@ -58,8 +58,8 @@ func TestAskings(t *testing.T) {
 	}
 }
 
-// Somebody who asks for a run at the moment at which the last one who asked cancels it either keeps it going, or is
-// answered with a run that is being cancelled.
+// A request for a run at the moment at which its last requester cancels it either keeps it running, or is answered
+// with a run that is being cancelled.
 //
 // proves OPS-04
 func TestAskingAgainstTheLastCancel(t *testing.T) {

@@ -51,7 +51,7 @@ func (l *Ledger) InPlace(ctx context.Context, sha256 string) (there bool, err er
 	return there, storage(err)
 }
 
-// Schema is the number of the ledger's newest migration.
+// Schema returns the number of the ledger's newest migration.
 func (l *Ledger) Schema() int { return l.schema }
 
 // Restored records that this ledger continues an earlier one: from a backup of a time, or anew (nil) where there was one. What is older
@@ -74,7 +74,7 @@ func (l *Ledger) Restored(ctx context.Context, backupAt *time.Time, source strin
 	})
 }
 
-// LastRestore is when this ledger was last restored or begun anew; nil if it never was.
+// LastRestore returns the time at which this ledger was last restored or begun anew; nil if it never was.
 func (l *Ledger) LastRestore(ctx context.Context) (at *time.Time, err error) {
 	err = l.one(ctx, "SELECT max(at) FROM restores").Scan(into{&at})
 	return at, storage(err)

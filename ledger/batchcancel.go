@@ -7,21 +7,21 @@ import (
 	"slurmgate/run"
 )
 
-// BatchCancelled says what a cancel of a batch does.
+// BatchCancelled counts what a cancel of a batch did.
 type BatchCancelled struct {
 	Dropped    int64       // rows that were not submitted, and never will be
 	Cancelling int64       // rows whose runs are being cancelled
 	Spared     int64       // rows whose runs go on, because they are asked for in another way too: by a call, by another caller or batch
-	Held       []run.Asker // who asks for the batch still: then nothing else was done
+	Held       []run.Asker // the remaining requesters of the batch: then nothing else was done
 }
 
 // cancelsTogether bounds how many runs are cancelled in one transaction, so that no other change waits long for it.
 const cancelsTogether = 500
 
-// CancelBatch takes askings of a batch back. When no one asks for it any more, its rows that were not submitted are
-// dropped. Then the batch's askings of the runs of the others are withdrawn (with forAll: everyone's), and the
-// request to cancel each that no one asks for any more is recorded: none of these is sent from then on. The rows say
-// that it is still to be carried out.
+// CancelBatch withdraws askings of a batch. When none remains, its rows that were not submitted are dropped. Then the
+// batch's askings of the runs of the others are withdrawn (with forAll: everyone's), and the request to cancel each
+// run without a requester is recorded: none of these is sent from then on. The rows record that it is still to be
+// carried out.
 func (l *Ledger) CancelBatch(ctx context.Context, batchID, why string, by run.Withdrawal, forAll bool) (c BatchCancelled, err error) {
 	ofRows := by
 	ofRows.Of.Batch, ofRows.All = batchID, forAll
@@ -81,8 +81,8 @@ func (l *Ledger) cancelRows(ctx context.Context, batchID string, after int, why 
 	return last, c, more, err
 }
 
-// askCancel withdraws askings of a run and records the request to cancel it, unless it is asked for still, there is a
-// request already, or the run is over.
+// askCancel withdraws askings of a run and records the request to cancel it, unless it has other requesters, there is
+// a request already, or the run has ended.
 func (l *Ledger) askCancel(ctx context.Context, tx *sql.Conn, runID, why string, by run.Withdrawal) (goesOn bool, err error) {
 	held, _, err := l.withdraw(ctx, tx, runID, by)
 	if err != nil || len(held) > 0 {

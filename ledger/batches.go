@@ -208,8 +208,8 @@ func (l *Ledger) batch(ctx context.Context, named, cond string, args ...any) (Ba
 	return b, storage(err)
 }
 
-// Batches lists the batches of some projects (nil: all), newest first, and says how many there are. With a principal (name or id) it lists
-// those that this one asks for, or did until no one does any more.
+// Batches lists the batches of some projects (nil: all), newest first, and returns how many there are. With a
+// principal (name or id) it lists those with that requester, or with that former requester and no other.
 func (l *Ledger) Batches(ctx context.Context, projects []string, principal, cursor string, limit int) (out []Batch, next string,
 	total int64, err error) {
 	w := inProjects(projects)
@@ -253,7 +253,7 @@ func (l *Ledger) BatchRows(ctx context.Context, batchID string, f RowFilter) ([]
 		append(w.args, f.Limit)...)
 }
 
-// BatchCause is why rows of a batch did not succeed.
+// BatchCause is a reason why rows of a batch did not succeed.
 type BatchCause struct {
 	State   string // failed, cancelled, blocked or refused
 	Cause   string // ending of the run's newest attempt, or the code of what refused the row
@@ -262,7 +262,7 @@ type BatchCause struct {
 	Samples []string // some of them
 }
 
-// maxCauses bounds how many causes are told.
+// maxCauses bounds how many causes are reported.
 const maxCauses = 20
 
 // BatchCauses groups the rows of a batch that failed, are blocked, were cancelled or refused, the most frequent cause first.

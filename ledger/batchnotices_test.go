@@ -16,8 +16,8 @@ import (
 	"slurmgate/run"
 )
 
-// A notice of a batch is due in the transaction that ends its last open row, and says how the rows ended then; a retry opens the batch
-// again, and its next end is told once more. One of a batch that is over is due at once.
+// A notice of a batch is due in the transaction that ends its last open row, and has the states of the rows then; a
+// retry opens the batch again, and its next end is reported again. A notice of a finished batch is due at once.
 //
 // proves MANY-05
 func TestBatchNotices(t *testing.T) {
@@ -41,10 +41,10 @@ func TestBatchNotices(t *testing.T) {
 	}
 	n, err := ask("1", "https://a/1")
 	if must(t, err); n.DueAt != nil || n.BatchID != b.ID || n.RunID != "" {
-		t.Errorf("%+v", n)
+		t.Errorf("a new notice has the batch %q, run %q, due %v; want batch %s, no run, not due", n.BatchID, n.RunID, n.DueAt, b.ID)
 	}
 	if again, err := ask("2", "https://a/1"); err != nil || again.ID != n.ID {
-		t.Errorf("%+v %v", again, err)
+		t.Errorf("the same notice again is %s, %v; want %s", again.ID, err, n.ID)
 	}
 	_, err = ask("3", "https://a/3")
 	must(t, err)
@@ -60,33 +60,33 @@ func TestBatchNotices(t *testing.T) {
 	must(t, l.RowRefused(ctx, todo[0], "capability_denied", "no"))
 	finish(t, l, one)
 	if got := due(); len(got) != 0 {
-		t.Errorf("due before the last row: %+v", got)
+		t.Errorf("%d notices are due before the last row ended, want none", len(got))
 	}
 	finish(t, l, two)
 	must(t, l.RowIsRun(ctx, run.RowRef{BatchID: b.ID, N: 5}, two.Run.ID)) // a run that was over before
 	got := due()
 	if len(got) != 2 || fmt.Sprint(got[0].Counts) != "map[refused:1 succeeded:3]" {
-		t.Fatalf("%+v", got)
+		t.Fatalf("due are %+v, want 2 notices with 1 row refused and 3 succeeded", got)
 	}
 	e, err := l.NoticeEvent(ctx, got[0])
 	if d, ok := e.(notify.BatchData); err != nil || !ok || d.BatchID != b.ID || d.Name != "a" || d.Rows != 4 || d.Counts["succeeded"] != 3 ||
 		d.FinishedAt.IsZero() {
-		t.Errorf("%+v %v", e, err)
+		t.Errorf("the event is %+v, %v; want batch %s, name a, 4 rows, 3 of them succeeded, and a time", e, err, b.ID)
 	}
 	must(t, l.NoticeTried(ctx, got[0], "answered with status 204", true, nil))
 	must(t, l.NoticeTried(ctx, got[1], "given up: answered with status 410", false, nil))
-	// A retry opens the batch: the place that was told waits again, the one that was given up does not.
+	// A retry opens the batch: the notice that was delivered waits again, the one that was given up does not.
 	if n, _, err := l.RetryBatches(ctx, []string{b.ID}, false, nil); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	all, err := l.Notices(ctx, notify.Notice{BatchID: b.ID})
 	if must(t, err); len(all) != 3 || all[2].URL != "https://a/1" || all[2].DueAt != nil || len(due()) != 0 {
-		t.Errorf("%+v", all)
+		t.Errorf("%d notices, %d due: %+v; want 3, none due, the last to https://a/1", len(all), len(due()), all)
 	}
 	three := insert(t, l, 3)
 	must(t, l.RowIsRun(ctx, run.RowRef{BatchID: b.ID, N: 4}, three.Run.ID))
 	if len(due()) != 0 {
-		t.Errorf("%+v", due())
+		t.Errorf("%d notices are due while a row runs, want none", len(due()))
 	}
 	apply(t, l, three, func(w *run.Write) {
 		w.Run.State, w.Run.Phase, w.Run.Reason, w.Run.FinishedAt = run.Failed, run.Done, "tool_failed", &t0
@@ -95,7 +95,7 @@ func TestBatchNotices(t *testing.T) {
 		w.Attempts = []run.Attempt{a}
 	})
 	if got = due(); len(got) != 1 || got[0].ID != all[2].ID || fmt.Sprint(got[0].Counts) != "map[failed:1 succeeded:3]" {
-		t.Fatalf("%+v", got)
+		t.Fatalf("due are %+v, want notice %s with 1 row failed and 3 succeeded", got, all[2].ID)
 	}
 	must(t, l.NoticeTried(ctx, got[0], "answered with status 200", true, nil))
 	if _, err := ask("5", "https://a/5"); err != nil {
@@ -103,7 +103,7 @@ func TestBatchNotices(t *testing.T) {
 	}
 	if got = due(); len(got) != 1 || got[0].ID != "ntc_5" || got[0].Counts["failed"] != 1 || got[0].DueAt.After(got[0].AskedAt) ||
 		got[0].DueAt.Before(b.CreatedAt) {
-		t.Errorf("%+v", got)
+		t.Errorf("due are %+v, want ntc_5 with 1 row failed, due between the batch's time and the request", got)
 	}
 	must(t, l.Integrity(ctx))
 }

@@ -11,8 +11,8 @@ import (
 	"slurmgate/run"
 )
 
-// What the gateway does with a row it has read some time ago: its batch may have been cancelled, or asked for again,
-// since. So each change on behalf of a row looks at the row again in its own transaction.
+// The batch of a row that was read some time ago may have been cancelled, or asked for again, since. So each change
+// on behalf of a row reads the row again in the same transaction.
 
 // BatchTodo lists the rows with which the gateway still has to do something: at most perBatch of each batch, without the named batches.
 func (l *Ledger) BatchTodo(ctx context.Context, perBatch int, without []string) (out []BatchRow, err error) {
@@ -109,7 +109,7 @@ func (l *Ledger) RowDone(ctx context.Context, w BatchRow) error {
 	return l.write(ctx, "UPDATE batch_rows SET todo = '', tries = 0 WHERE batch_id = ? AND row_n = ? AND todo = ?", w.BatchID, w.N, w.Todo)
 }
 
-// RowRefused records that a row was refused for good: it is not tried again, unless somebody asks for it.
+// RowRefused records that a row was refused permanently: it is not tried again, unless a caller retries it.
 func (l *Ledger) RowRefused(ctx context.Context, w BatchRow, code, message string) error {
 	return l.write(ctx, `UPDATE batch_rows SET todo = '', tries = 0, code = ?, message = ?, state = iif(run_id IS NULL, 'refused', state)
  WHERE batch_id = ? AND row_n = ? AND todo = ?`, code, message, w.BatchID, w.N, w.Todo)

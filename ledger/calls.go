@@ -32,8 +32,8 @@ type CallEvent struct {
 	By        string          `json:"principal_id"` // "" for a caller who was not known
 	Face      *string         `json:"face"`         // shell, socket, http or mcp; null: recorded before faces were
 	Address   *string         `json:"address"`      // of the client, or the uid and pid of a process of this host; null: not known
-	Count     int64           `json:"count"`        // of the refused calls it stands for; else 1
-	EventID   string          `json:"event_id"`     // UUID; made of the hash, so it stays the same and needs no place of its own
+	Count     int64           `json:"count"`        // of the refused calls in this record; else 1
+	EventID   string          `json:"event_id"`     // UUID derived from the hash, so it stays the same and needs no column
 	Timestamp time.Time       `json:"timestamp"`    // at, by the name that readers of such events know
 	Event     json.RawMessage `json:"event"`        // the ToolCallEvent; of the last of them
 	Hash      string          `json:"hash"`
@@ -46,13 +46,13 @@ type CallPayload struct {
 	Payload json.RawMessage `json:"payload_redacted"`
 }
 
-// chained is what the hash of a record covers.
+// chained has the fields that the hash of a record covers.
 type chained struct {
 	chain, principal, by, face, address, event string
 	seq, at, count                             int64
 }
 
-// chainedColumns are those of a chained, in the order of its fields.
+// chainedColumns are the columns of a chained, in the order of its fields.
 const chainedColumns = "chain, principal, principal_id, face, address, event, seq, at, count"
 
 func (c *chained) fields() []any {
@@ -250,15 +250,15 @@ func scanCall(row scanner) (e CallEvent, err error) {
 	return e, err
 }
 
-// Name is the record's place, e.g. looks/12. It is never another record's.
+// Name returns the record's chain and number, e.g. looks/12. No other record ever has it.
 func (e CallEvent) Name() string { return fmt.Sprintf("%s/%d", e.Chain, e.Seq) }
 
 // maxSame bounds the records of one id that are named.
 const maxSame = 20
 
-// Call returns a record with its input and output, by its name, by the id of the call, or with just the one that a handle names. Callers
-// choose ids and may choose one again: the first record of an id is the answer, so that no later call can hide it, and same names the
-// others, oldest first. NotFound when there is none.
+// Call returns a record with its input and output, by its name, by the id of the call, or with just the payload of a
+// handle. Callers choose ids and may choose one again: the first record of an id is the answer, so that no later call
+// can hide it, and same names the others, oldest first. An unknown call is NotFound.
 func (l *Ledger) Call(ctx context.Context, call string) (e CallEvent, payloads []CallPayload, same []string, err error) {
 	w := where{}
 	id, kind, hash, handle := gate.ParsePayloadRef(call)
@@ -300,8 +300,9 @@ type ChainState struct {
 
 const pruned = "tool_calls.pruned"
 
-// VerifyCalls checks every chain of calls: each record against its predecessor, the newest against the head, the oldest against what the
-// history says was dropped, and each payload against its hash and its event. A mismatch is an Internal fault.
+// VerifyCalls checks every chain of calls: each record against its predecessor, the newest against the head, the
+// oldest against the history's record of what was dropped, and each payload against its hash and its event. A
+// mismatch is an Internal fault.
 func (l *Ledger) VerifyCalls(ctx context.Context) (out []ChainState, err error) {
 	for _, chain := range []string{gate.Effects, gate.Looks, gate.Refused} {
 		s, err := l.verifyChain(ctx, chain)

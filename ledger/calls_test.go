@@ -13,7 +13,7 @@ import (
 	"slurmgate/gate"
 )
 
-// aCall is a record with a payload.
+// aCall returns a record with a payload.
 func aCall(chain string, n int, at time.Time) gate.Record {
 	payload := json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))
 	sum := sha256.Sum256(payload)
@@ -28,7 +28,7 @@ func aCall(chain string, n int, at time.Time) gate.Record {
 		Payloads: []gate.Payload{{Kind: "args", JSON: payload, SHA256: hash}}}
 }
 
-// callBook makes a ledger with 20 looks, a minute apart, and 3 effects.
+// callBook makes a ledger with 20 read-only calls, a minute apart, and 3 effects.
 func callBook(t *testing.T) *Ledger {
 	t.Helper()
 	l := fresh(t)
@@ -71,7 +71,7 @@ func TestCallChains(t *testing.T) {
 	for f, want := range map[CallFilter]int{{Failed: true}: 11, {Chain: gate.Effects}: 3, {Principal: "nobody"}: 0,
 		{ToolID: "test.tool", Limit: 500}: 23} {
 		if got, err := l.Calls(t.Context(), f); err != nil || len(got.Calls) != want || got.Total != (Total{int64(want), true}) {
-			t.Errorf("%+v: %d %+v %v", f, len(got.Calls), got.Total, err)
+			t.Errorf("Calls(%+v) = %d of %d calls, exact %t, %v; want %d", f, len(got.Calls), got.Total.N, got.Total.Exact, err, want)
 		}
 	}
 	e, payloads, _, err := l.Call(t.Context(), "00000007-0000-4000-8000-000000000000")
@@ -86,7 +86,8 @@ func TestCallChains(t *testing.T) {
 	}
 }
 
-// Old looks go, from the oldest on; what is left verifies, and so does what went.
+// Old read-only calls are dropped from the oldest on; the remaining chain verifies, and so does the record of the
+// dropped ones.
 func TestDropLooks(t *testing.T) {
 	l := callBook(t)
 	long := t0.Add(-time.Hour)
@@ -133,7 +134,8 @@ func TestDropManyLooks(t *testing.T) {
 	}
 }
 
-// However many looks there are, they push no refused call out; and each chain keeps its own limits, bytes among them.
+// Read-only calls push out no refused call, however many there are; and each chain keeps its own limits, bytes among
+// them.
 //
 // proves HTC-08
 func TestLooksDoNotWashRefusedCallsOut(t *testing.T) {
@@ -166,7 +168,7 @@ func TestLooksDoNotWashRefusedCallsOut(t *testing.T) {
 	must(t, l.Integrity(t.Context()))
 }
 
-// A call that uses another call's id hides nothing of it, whoever makes it.
+// A call that uses another call's id hides nothing of it, from any caller.
 func TestSameCallID(t *testing.T) {
 	l := callBook(t)
 	shadow := aCall(gate.Looks, 100, t0.Add(time.Hour)) // the id of effects/1
@@ -185,7 +187,7 @@ func TestSameCallID(t *testing.T) {
 	}
 }
 
-// Whatever is changed in the file, the check tells; and the database itself refuses the ordinary ways.
+// The check detects any change of the file; and the database itself refuses ordinary changes.
 func TestTamperedCalls(t *testing.T) {
 	for _, q := range []string{"UPDATE tool_call_events SET principal = 'x'", "DELETE FROM tool_call_events",
 		"DELETE FROM tool_call_events WHERE chain = 'effects'", "UPDATE call_chains SET seq = 1", "DELETE FROM call_chains",
@@ -225,7 +227,7 @@ func TestTamperedCalls(t *testing.T) {
 	}
 }
 
-// Looks are cheap: one that is refused takes no other with it.
+// A refused record of a read-only call takes no other with it.
 func TestRecordIsAllOrNothing(t *testing.T) {
 	l := callBook(t)
 	bad := aCall(gate.Looks, 1, t0)
@@ -269,7 +271,7 @@ func TestTokenRows(t *testing.T) {
 	}
 }
 
-// Keys never expire: not even the database can be told to forget one.
+// Keys never expire: not even the database deletes one.
 //
 // proves HTC-10
 func TestIdempotencyRows(t *testing.T) {
@@ -305,7 +307,8 @@ func TestEventIDs(t *testing.T) {
 	for _, e := range page.Calls {
 		seen[e.EventID] = true
 		if !e.Timestamp.Equal(e.At) || len(e.EventID) != 36 {
-			t.Errorf("%+v", e)
+			t.Errorf("the call %s at %s has the event id %q with the time %s, want 36 characters and the same time", e.Name(), e.At, e.EventID,
+				e.Timestamp)
 		}
 	}
 	again, _, _, err := l.Call(t.Context(), page.Calls[0].Name())

@@ -19,7 +19,7 @@ func (l *Ledger) Counts(ctx context.Context) (map[string]int64, error) {
 	return out, err
 }
 
-// Total is how many there are in all. Exact is false when there are at least N: the rest was not counted.
+// Total is the number of items in all. Exact is false when there are at least N: the rest was not counted.
 type Total struct {
 	N     int64
 	Exact bool
@@ -28,7 +28,7 @@ type Total struct {
 // How far rows are counted that no index counts.
 const (
 	countedAtMost  = 10000
-	countedMembers = 2000 // by sample or tag, each a look at several tables
+	countedMembers = 2000 // by sample or tag; each reads several tables
 )
 
 // countSome counts the rows of a query up to a bound.

@@ -40,7 +40,7 @@ func (l *Ledger) Unfinished(ctx context.Context) ([]string, error) {
 	return list(ctx, l.r, column[string], "SELECT deletion_id FROM deletions WHERE ended_at IS NULL ORDER BY begun_at, deletion_id")
 }
 
-// Rest is what is left to do of a deletion.
+// Rest returns what remains to be done of a deletion.
 func (l *Ledger) Rest(ctx context.Context, id string) (r retention.Rest, err error) {
 	err = each(ctx, l.r, func(row scanner) error {
 		var kind, name string
@@ -105,7 +105,7 @@ func (l *Ledger) Compact(ctx context.Context) error {
 			return storage(err)
 		}
 		select {
-		case <-time.After(compactPause): // somebody reads
+		case <-time.After(compactPause): // a reader holds the database
 		case <-ctx.Done():
 			return fault.Wrap(fault.Canceled, "", "the caller gave up", ctx.Err())
 		}

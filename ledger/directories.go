@@ -74,8 +74,9 @@ func directoryKnown(ctx context.Context, q queryer, a run.Artifact) error {
 // inDirectories selects the lists that name an object, which is the parameter.
 const inDirectories = `SELECT d.sha256 FROM directory_files f JOIN directories d ON d.directory_id = f.directory_id WHERE f.sha256 = unhex(?1)`
 
-// needed is the condition that the files of a list d are: an artifact or a reference has the list, or may be about to have it, since it was
-// recorded after ?2. So the files of an artifact that is being registered are not removed; the list of a removed artifact goes with it.
+// needed is the condition that the files of a list d are needed: an artifact or a reference has the list, or may be
+// about to have it, since it was recorded after ?2. So the files of an artifact that is being registered are not
+// removed; the list of a removed artifact is removed with it.
 const needed = `(d.added_at >= ?2 OR EXISTS (SELECT 1 FROM artifacts n WHERE n.sha256 = d.sha256 AND n.removed_at IS NULL)
  OR EXISTS (SELECT 1 FROM reference_versions v WHERE v.sha256 = d.sha256 AND NOT v.withdrawn))`
 

@@ -25,8 +25,8 @@ func smallDisk(t *testing.T, bytes int) string {
 	return dir
 }
 
-// thinDisk mounts a filesystem that claims more room than there is behind it, as thinly provisioned disks do. Once exhaust was called,
-// what is written to new blocks is taken into memory and cannot be synced; relieve gives the room back.
+// thinDisk mounts a filesystem that claims more room than it has, as thinly provisioned disks do. After exhaust,
+// writes to new blocks are taken into memory and cannot be synced; relieve makes room again.
 func thinDisk(t *testing.T) (dir string, exhaust, relieve func()) {
 	t.Helper()
 	back := smallDisk(t, 48<<20)
@@ -65,7 +65,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// A full disk refuses a change and loses none; with room again everything goes on. A gateway can even start on it.
+// A full disk refuses a change and loses none; with room again changes succeed. A gateway can even start on it.
 func TestDiskFull(t *testing.T) {
 	dir := smallDisk(t, 4<<20)
 	l := openAt(t, filepath.Join(dir, "ledger.db"))
@@ -73,7 +73,7 @@ func TestDiskFull(t *testing.T) {
 	ballast := filepath.Join(dir, "ballast")
 	fill(t, ballast)
 	refused := 0
-	for i := range 40 { // what the log has room for already still goes in
+	for i := range 40 { // the room in the log still takes some
 		_, _, err := l.Insert(t.Context(), newRun(100+i))
 		if err != nil {
 			wantFault(t, err, fault.Transport, "ledger_disk_full")
@@ -122,7 +122,7 @@ func TestFailedSyncStops(t *testing.T) {
 		wantFault(t, err, fault.Transport, "ledger_stopped")
 	}
 	if _, err := l.View(t.Context(), acknowledged[0]); err != nil {
-		t.Errorf("reading goes on: %v", err)
+		t.Errorf("View after the disk failed: %v, want success", err)
 	}
 	must(t, l.Close())
 	// Nothing of the cache: what the disk itself has.
@@ -138,8 +138,8 @@ func TestFailedSyncStops(t *testing.T) {
 	t.Logf("%d runs acknowledged before the sync failed, all there", len(acknowledged))
 }
 
-// A disk that hangs, as one whose server or bus is gone, is not waited for: the gateway is not ready, and says why. It is again once the
-// disk answers.
+// The ledger does not wait for a disk that hangs, as after a failure of its server or bus: the gateway is not ready,
+// and reports why. It is ready again once the disk answers.
 func TestDiskThatDoesNotAnswer(t *testing.T) {
 	dir, _, _ := thinDisk(t)
 	l := openAt(t, filepath.Join(dir, "ledger.db"))

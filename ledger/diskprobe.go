@@ -28,8 +28,9 @@ type diskProbe struct {
 	err   error
 }
 
-// DiskAnswers changes the time of the ledger's folder and makes that durable. A Transport fault with code state_disk_silent says that this
-// takes longer than a few seconds, one with code state_disk_failed that the disk refused it. Concurrent calls share a probe.
+// DiskAnswers changes the time of the ledger's folder and makes that durable. If this takes longer than a few
+// seconds, it is a Transport fault with code state_disk_silent; if the disk refuses it, with code state_disk_failed.
+// Concurrent calls share a probe.
 func (l *Ledger) DiskAnswers(ctx context.Context) error {
 	p := l.probe()
 	wait := time.NewTimer(time.Until(p.began.Add(diskPatience)))
@@ -46,7 +47,7 @@ func (l *Ledger) DiskAnswers(ctx context.Context) error {
 	}
 }
 
-// probe is the probe that is under way or has just ended, else a new one.
+// probe returns the probe that is under way or has just ended, else a new one.
 func (l *Ledger) probe() *diskProbe {
 	l.probes.mu.Lock()
 	defer l.probes.mu.Unlock()

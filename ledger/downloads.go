@@ -39,7 +39,8 @@ func (l *Ledger) nameOutputs(ctx context.Context, tx *sql.Conn, runID string, wh
 	return err
 }
 
-// OutputNames are what a principal calls the outputs of a run, by role; of one that never asked for the run, what its maker does.
+// OutputNames returns a principal's names for the outputs of a run, by role; for a principal that never asked for the
+// run, its maker's names.
 func (l *Ledger) OutputNames(ctx context.Context, runID string, who run.Principal) (names map[string]string, err error) {
 	err = l.one(ctx, `SELECT d.names FROM download_names d JOIN runs r ON r.run_id = d.run_id
  WHERE d.run_id = ?1 AND ((d.principal, d.principal_id) = (?2, ?3) OR (d.principal, d.principal_id) = (r.principal, r.principal_id))
@@ -50,8 +51,8 @@ func (l *Ledger) OutputNames(ctx context.Context, runID string, who run.Principa
 	return names, storage(err)
 }
 
-// OutputName is what a principal calls an artifact that is a declared output of runs: by its newest request for one of them, or else by
-// that of a run's maker; empty: nobody gave it a name.
+// OutputName returns a principal's name for an artifact that is a declared output of runs: from its newest request
+// for one of them, or else from that of a run's maker; "" for an artifact without a name.
 func (l *Ledger) OutputName(ctx context.Context, artifactID string, who run.Principal) (name string, err error) {
 	err = l.one(ctx, `SELECT n.value FROM run_outputs o JOIN download_names d ON d.run_id = o.run_id JOIN runs r ON r.run_id = o.run_id,
  json_each(d.names) n ON n.key = o.role

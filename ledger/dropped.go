@@ -9,7 +9,7 @@ import (
 	"slurmgate/run"
 )
 
-// CallLimits are what is kept of a chain of calls: whatever is exceeded first, the oldest records go.
+// CallLimits bounds a chain of calls: records are dropped, oldest first, until all limits hold.
 type CallLimits struct {
 	Since time.Time // no records from before
 	Keep  int64     // at most so many

@@ -35,7 +35,7 @@ const (
 // erasedRecord is a record of a chain that an erasure changed.
 type erasedRecord struct {
 	Record string `json:"record"` // e.g. history/12, looks/7, looks/7/args
-	Hash   string `json:"hash"`   // that the chain goes on with
+	Hash   string `json:"hash"`   // from which the chain continues
 	Now    string `json:"now"`    // of its content since then
 }
 
@@ -59,7 +59,7 @@ func (l *Ledger) Erase(ctx context.Context, e retention.Erasure, s *retention.Se
 	if err != nil {
 		return err
 	}
-	l.base.mu.Lock() // the base may be gone
+	l.base.mu.Lock() // the base may have been erased
 	defer l.base.mu.Unlock()
 	l.base.id, l.base.data = 0, nil
 	return l.recallBase(ctx)
@@ -79,7 +79,8 @@ func (x *erasing) exec(ctx context.Context, query string, args ...any) error {
 	return err
 }
 
-// withoutTriggers carries out f while nothing keeps records from being changed, within the transaction: nobody else can change any.
+// withoutTriggers carries out f without the triggers that protect records from changes, within the transaction: no
+// other connection can change any.
 func (x *erasing) withoutTriggers(ctx context.Context, f func() error) error {
 	type trigger struct{ name, text string }
 	all, err := list(ctx, x.tx, func(row scanner) (t trigger, err error) {
@@ -117,7 +118,7 @@ func (x *erasing) carryOut(ctx context.Context, k retention.Leak, copies []reten
 	for _, r := range k.Rows {
 		i := slices.IndexFunc(all, func(t table) bool { return t.name == r.Table })
 		if i < 0 {
-			continue // a base, which goes with its documents
+			continue // a base, which is erased with its documents
 		}
 		if err := x.row(ctx, all[i], r); err != nil {
 			return err
@@ -307,7 +308,7 @@ func (x *erasing) say(ctx context.Context, k retention.Leak, copies int) error {
 
 func orNone(list []string) []string { return append([]string{}, list...) }
 
-// Erasure is an erasure as the history tells it.
+// Erasure is an erasure as the history records it.
 type Erasure struct {
 	ID        string    `json:"erasure_id"`
 	At        time.Time `json:"at"`
@@ -349,7 +350,7 @@ func (l *Ledger) Erasures(ctx context.Context) ([]Erasure, error) {
 	return append([]Erasure{}, all...), err
 }
 
-// erasedFault is the fault for a document that an erasure changed; nil for any other.
+// erasedFault returns the fault for a document that an erasure changed; nil for any other.
 func erasedFault(ctx context.Context, q queryer, tbl, key, what string) error {
 	var id string
 	err := q.QueryRowContext(ctx, "SELECT erasure_id FROM erased_documents WHERE tbl = ? AND key = ?", tbl, key).Scan(&id)

@@ -21,7 +21,7 @@ import (
 
 const leaked = `pa$$ "w0rd'\é/+?&=42 of nobody`
 
-// forms are how programs write the secret down.
+// forms returns the secret as different programs write it.
 func forms(t *testing.T) map[string]string {
 	t.Helper()
 	inJSON, err := json.Marshal(leaked)
@@ -46,8 +46,8 @@ func anErasure(id string) retention.Erasure {
 	return retention.Erasure{ID: id, By: "user:lab", Reason: "it leaked", HMAC: strings.Repeat("0", 64)}
 }
 
-// leakyLedger is a ledger with the secret in every text of every table that takes it there, as far as it is about
-// finished runs, and in records of calls and of the history.
+// leakyLedger returns a ledger with the secret in every text of every table that takes it there, as far as it is
+// about finished runs, and in records of calls and of the history.
 func leakyLedger(t *testing.T) (l *Ledger, planted int) {
 	t.Helper()
 	l = fresh(t)
@@ -119,7 +119,7 @@ func leakyLedger(t *testing.T) (l *Ledger, planted int) {
 	return l, planted
 }
 
-// note is a change of a run with the text in its event.
+// note returns a change of a run with the text in its event.
 func note(t *testing.T, l *Ledger, id, text string) run.Write {
 	t.Helper()
 	v, err := l.View(t.Context(), id)
@@ -134,7 +134,7 @@ func orElse(s, other string) string {
 	return s
 }
 
-// files are all bytes of the ledger.
+// files returns all bytes of the ledger.
 func files(t *testing.T, l *Ledger) (all []byte) {
 	t.Helper()
 	names, err := filepath.Glob(l.Path() + "*")
@@ -147,8 +147,8 @@ func files(t *testing.T, l *Ledger) (all []byte) {
 	return all
 }
 
-// A secret is erased from every table of a ledger, whatever form it has, and no byte of it is left in the files. The chains verify
-// before and after and tell what was erased.
+// A secret is erased from every table of a ledger, whatever form it has, and no byte of it is left in the files. The
+// chains verify before and after and record what was erased.
 func TestEraseEverywhere(t *testing.T) {
 	l, planted := leakyLedger(t)
 	s, ctx := secretOf(t), t.Context()
@@ -197,7 +197,7 @@ func TestEraseEverywhere(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Records < 3*len(forms(t)) || all[0].Principal != "user:lab" {
 		t.Error(all, err)
 	}
-	insert(t, l, 77) // it goes on
+	insert(t, l, 77) // the ledger still takes runs
 	if _, err := l.VerifyEvents(ctx); err != nil {
 		t.Error(err)
 	}
@@ -216,7 +216,7 @@ func insertWithEvent(t *testing.T, l *Ledger) {
 	must(t, err)
 }
 
-// Whatever is changed in the file after an erasure, in an erased record or another, the check tells.
+// The check detects any change of the file after an erasure, in an erased record or another.
 func TestTamperingAfterAnErasure(t *testing.T) {
 	l, _ := leakyLedger(t)
 	s, ctx := secretOf(t), t.Context()
@@ -245,7 +245,7 @@ func TestTamperingAfterAnErasure(t *testing.T) {
 		_, events := other.VerifyEvents(ctx)
 		_, calls := other.VerifyCalls(ctx)
 		if events == nil && calls == nil {
-			t.Errorf("nobody notices: %s", q)
+			t.Errorf("both chains verify after %s, want a mismatch", q)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func eventHash(prev string, seq, at int64, typ, runID string, data []byte) strin
 	return plan.Hash(fmt.Appendf(nil, form, prev, at, data, word(runID), seq, word(typ)))
 }
 
-// word is a string as canonical JSON.
+// word returns a string as canonical JSON.
 func word(s string) string {
 	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
 		return `"` + s + `"`
@@ -94,7 +94,8 @@ func (l *Ledger) Events(ctx context.Context, runID string) ([]Entry, error) {
 	return events(ctx, l.r, 0, -1, runID)
 }
 
-// EventsAfter lists at most limit events with a number above after of a run and of its aliases, oldest first; a negative limit is none.
+// EventsAfter lists at most limit events with a number above after of a run and of its aliases, oldest first; a
+// negative limit is no limit.
 func (l *Ledger) EventsAfter(ctx context.Context, after int64, limit int, ids ...string) ([]Entry, error) {
 	return events(ctx, l.r, after, limit, ids...)
 }
@@ -107,7 +108,7 @@ func events(ctx context.Context, q queryer, after int64, limit int, ids ...strin
 	}, "SELECT seq, at, type, run_id, data, hash FROM events WHERE "+in+" AND seq > ? ORDER BY seq LIMIT ?", append(args, after, limit)...)
 }
 
-// Seq is the number of the newest event of a run, 0 when there is none.
+// Seq returns the number of the newest event of a run, 0 for a run without events.
 func (l *Ledger) Seq(ctx context.Context, runID string) (seq int64, err error) {
 	err = l.one(ctx, "SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?", runID).Scan(&seq)
 	return seq, storage(err)
@@ -116,7 +117,7 @@ func (l *Ledger) Seq(ctx context.Context, runID string) (seq int64, err error) {
 // newestEvent is the number of the newest event of any run, 0 when there is none.
 const newestEvent = "SELECT coalesce(max(seq), 0) FROM events"
 
-// Newest is the number of the newest event of any run, 0 when there is none.
+// Newest returns the number of the newest event of any run, 0 for a ledger without events.
 func (l *Ledger) Newest(ctx context.Context) (seq int64, err error) {
 	err = l.one(ctx, newestEvent).Scan(&seq)
 	return seq, storage(err)

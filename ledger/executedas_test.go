@@ -35,7 +35,7 @@ func TestExecutedAs(t *testing.T) {
 	must(t, err)
 	for _, r := range page.Runs {
 		if (r.ExecutedAs == "alice@lab.example") != (r.ID == v.Run.ID) || r.Reason != "" {
-			t.Errorf("%+v", r)
+			t.Errorf("the run %s is listed as executed by %q with the reason %q", r.ID, r.ExecutedAs, r.Reason)
 		}
 	}
 	db := rawDB(t, l)
@@ -46,7 +46,8 @@ func TestExecutedAs(t *testing.T) {
 	}
 }
 
-// The same plan for two users is two runs: nobody's request is answered with another's run, which is not even among the equivalent ones.
+// The same plan for two users is two runs: no request is answered with another user's run, which is not even among
+// the equivalent ones.
 //
 // proves SITE-08 ABI-18
 func TestAnothersRunIsNotFound(t *testing.T) {
@@ -82,7 +83,7 @@ func TestAnothersRunIsNotFound(t *testing.T) {
 	}
 }
 
-// A run knows the users whose runs made what it was made of, however many steps before.
+// A run lists the users whose runs made its inputs, over any number of steps.
 //
 // proves SITE-08
 func TestUsersBefore(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"slurmgate/fault"
 )
 
-// A commit waits for the disk and costs the same for one change as for fifty. So changes that arrive while one group is being
-// committed share the next transaction. A refused change does not affect the others: all are undone and carried out again, each in
-// a savepoint of its own. That is rare, and a savepoint copies every page changed in it. Nobody waits for a group to fill. The
-// first caller of a group carries it out; there is no goroutine for it.
+// A commit waits for the disk and costs the same for one change as for fifty. So changes that arrive while one group
+// is being committed share the next transaction. A refused change does not affect the others: all are undone and
+// carried out again, each in its own savepoint. That is rare, and a savepoint copies every page changed in it. No
+// change waits for a group to fill. The first caller of a group carries it out; there is no goroutine for it.
 
 // maxGroup bounds how many changes a failed commit affects, and how long the first of a group waits for the last.
 const maxGroup = 64

@@ -70,7 +70,7 @@ func (l Index) InPhases(ctx context.Context, f func(run.Flying), phases ...run.P
 	}, "SELECT r.run_id, r.project_id, "+caller+", iif(r.pack_hash <> '', r.tool_name, '') FROM runs r WHERE "+w.String(), w.args...)
 }
 
-// inPhases is the condition of the partial index runs_open.
+// inPhases returns the condition of the partial index runs_open.
 func (l Index) inPhases(phases []run.Phase) (w where) {
 	in, args := among("r.phase", phases)
 	w.add("r.site = ? AND r.phase <> 'done'", l.site)
@@ -105,7 +105,7 @@ func watched(row string) run.Watched {
 		SlurmWhy: row}
 }
 
-// Find looks for the run of a request and for equivalent ones, newest first, at most ten; run.Index has the contract.
+// Find returns the run of a request and equivalent ones, newest first, at most ten; run.Index has the contract.
 func (l *Ledger) Find(ctx context.Context, s run.Sought) (known string, equivalent []string, err error) {
 	q := sought(s)
 	found, err := list(context.WithoutCancel(ctx), l.r, column[string], "SELECT iif("+q.own+", '+', '-') || run_id FROM runs WHERE "+q.plans+
@@ -121,7 +121,7 @@ func (l *Ledger) Find(ctx context.Context, s run.Sought) (known string, equivale
 	return "", found[:min(len(found), 10)], err
 }
 
-// known finds the run of a request within a transaction; empty when there is none.
+// known finds the run of a request within a transaction; "" without one.
 func known(ctx context.Context, tx *sql.Conn, s run.Sought) (id string, err error) {
 	q := sought(s)
 	err = tx.QueryRowContext(ctx, "SELECT run_id FROM runs WHERE "+q.plans+" AND "+q.own+q.order+" LIMIT 1", q.args...).Scan(&id)
@@ -131,7 +131,7 @@ func known(ctx context.Context, tx *sql.Conn, s run.Sought) (id string, err erro
 	return id, err
 }
 
-// soughtQuery is what [run.Sought] is in SQL.
+// soughtQuery is [run.Sought] in SQL.
 type soughtQuery struct {
 	plans string // the plan of a row is that of the request
 	own   string // the row is the request's run
@@ -162,7 +162,8 @@ func (l *Ledger) Ended(ctx context.Context, jobName string) (bool, error) {
 	return open == 0, storage(err)
 }
 
-// Voided is when the newest attempt since then ended as absent, or as cancelled after a send; run.Index has the contract.
+// Voided returns the time at which the newest attempt since then ended as absent, or as cancelled after a send;
+// run.Index has the contract.
 func (l Index) Voided(ctx context.Context, since time.Time) (at *time.Time, err error) {
 	err = l.one(ctx, `SELECT max(ended_at) FROM attempts a WHERE ended_at >= ? AND ending IN ('absent','cancelled')
  AND EXISTS (SELECT 1 FROM sends k WHERE k.token = a.token) AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = a.run_id AND r.site = ?)`, micros(since), l.site).

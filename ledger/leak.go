@@ -18,7 +18,8 @@ type table struct {
 	texts []string // TEXT and BLOB columns
 }
 
-// notSearched are tables with nothing in them that somebody wrote. Payloads and their bases are searched as the documents they make up.
+// notSearched lists tables without text from outside the gateway. Payloads and their bases are searched as the
+// documents they make up.
 var notSearched = []string{"gate_key", "receipt_keys", "payloads", "payload_bases"}
 
 // tables reads the schema, so that a table of a later migration is searched too.
@@ -56,7 +57,7 @@ func tables(ctx context.Context, q queryer) (out []table, err error) {
 	return out, nil
 }
 
-// columns are the key's and the texts', in this order.
+// columns returns the key's columns and the texts', in this order.
 func (t table) columns() string { return strings.Join(slices.Concat(t.keys, t.texts), ", ") }
 
 // scan reads them.
@@ -70,7 +71,7 @@ func (t table) scan(row scanner) (key, texts []any, err error) {
 	return values[:len(t.keys)], values[len(t.keys):], err
 }
 
-// bytesOf is the text of a column; nil for NULL.
+// bytesOf returns the text of a column; nil for NULL.
 func bytesOf(v any) []byte {
 	switch v := v.(type) {
 	case string:
@@ -81,7 +82,7 @@ func bytesOf(v any) []byte {
 	return nil
 }
 
-// keyText is a key as reports and the history name it.
+// keyText returns a key as reports and the history write it.
 func keyText(s *retention.Secret, key []any) string {
 	var parts []string
 	for _, v := range key {
@@ -202,7 +203,7 @@ func (l *Ledger) InFlight(ctx context.Context, k retention.Leak) ([]string, erro
 
 const artifactsOf = `SELECT artifact_id FROM artifacts WHERE sha256 = ?1 OR sha256 IN (` + inDirectories + `)`
 
-// aboutRows is how the runs that a leaked row is about are found, by table.
+// aboutRows has, by table, the condition that finds the runs of a leaked row.
 var aboutRows = map[string]string{
 	"runs": "run_id = ?1", "attempts": "run_id = ?1", "run_inputs": "run_id = ?1", "run_outputs": "run_id = ?1",
 	"param_sets": "params_hash = ?1", "policies": "policy_hash = ?1", "packs": "pack_hash = ?1",

@@ -50,7 +50,7 @@ type Options struct {
 	// Filesystem names the type of a path's filesystem and reports whether it is a network filesystem, on which SQLite's WAL corrupts
 	// the database. Nil: not checked.
 	Filesystem func(path string) (name string, network bool, err error)
-	// Now is the clock; time.Now when nil.
+	// Now returns the time; nil: time.Now.
 	Now func() time.Time
 	// NewID returns the gateway's id when the database is new.
 	NewID func() string
@@ -108,8 +108,9 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	return l, nil
 }
 
-// private makes a new ledger's file readable only for its user, whatever the process's umask, and removes the permissions of others from an
-// older one: it contains every project's arguments, and the key of approvals. SQLite gives the files beside it the same mode.
+// private makes a new ledger's file readable only for its user, whatever the process's umask, and removes the
+// permissions of others from an older one: it contains every project's arguments, and the key of approvals. SQLite
+// gives its files next to it the same mode.
 func private(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
@@ -154,9 +155,10 @@ func open(path, mode string, conns int) (*sql.DB, error) {
 	return db, nil
 }
 
-// checkpointPages is how long the log grows, in pages of 4 KiB, before it is copied into the database: eight times SQLite's default. Each
-// checkpoint costs two syncs and a write of every changed page. With 2000 BenchmarkRun needs a quarter more processor time a run for
-// sixteen callers (892 µs, not 711), with 32,000 it saves 7 % more. The log stays at 33 MB.
+// checkpointPages is the length of the log, in pages of 4 KiB, at which it is copied into the database: eight times
+// SQLite's default. Each checkpoint costs two syncs and a write of every changed page. With 2000 BenchmarkRun needs a
+// quarter more processor time a run for sixteen callers (892 µs, not 711), with 32,000 it saves 7 % more. The log
+// stays at 33 MB.
 const checkpointPages = 8000
 
 // logBytes is the size to which the log is cut after something that read for long let it grow. A backup does while it copies the ledger.
@@ -228,10 +230,10 @@ func (l *Ledger) identify(ctx context.Context, newID func() string) error {
 	return err
 }
 
-// ID is the gateway's identity, created with the database.
+// ID returns the gateway's identity, created with the database.
 func (l *Ledger) ID() string { return l.id }
 
-// Path is the path of the database.
+// Path returns the path of the database.
 func (l *Ledger) Path() string { return l.path }
 
 // Close closes the database.

@@ -66,7 +66,7 @@ func wantFault(t testing.TB, err error, kind fault.Kind, code string) {
 
 const project = "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY"
 
-// newRun is the i-th run in phase staging.
+// newRun returns the i-th run in phase staging.
 func newRun(i int) run.New {
 	params, policy := json.RawMessage(fmt.Sprintf(`{"i":%d}`, i)), json.RawMessage(`{"version":1}`)
 	id := plan.Identity{ToolName: "t_x", ContractVersion: "v1", PolicyHash: plan.Hash(policy), ParamsHash: plan.Hash(params)}
@@ -144,8 +144,8 @@ func TestOpenAndReopen(t *testing.T) {
 	}
 }
 
-// Nobody but the gateway's user can read a ledger, whatever the umask of the process and whoever may enter its folder; an older one is
-// taken from others when it is opened.
+// Only the gateway's user can read a ledger, whatever the umask of the process and the permissions of its folder;
+// opening an older one removes the permissions of others.
 func TestOpenIsPrivate(t *testing.T) {
 	old := unix.Umask(0) // of the whole process; a file another test makes meanwhile may be wider, which none minds
 	defer unix.Umask(old)
@@ -199,7 +199,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// The lock names its holder, and the kernel gives it back when the holder is killed.
+// The lock names its holder, and the kernel releases it when the holder is killed.
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gateway.lock")
 	if os.Getenv("SLURMGATE_TEST_LOCK") != "" {
@@ -239,7 +239,7 @@ func TestLock(t *testing.T) {
 	must(t, lock.Release())
 }
 
-// Ten thousand concurrent callers with one identity make one run, and all are told of it. proves ABI-18, ARC-04, CARD-04
+// Ten thousand concurrent callers with one identity make one run, and all get it. proves ABI-18, ARC-04, CARD-04
 func TestInsertOnce(t *testing.T) {
 	l := fresh(t)
 	var created, failed atomic.Int64
@@ -392,7 +392,7 @@ func TestViewRoundTrip(t *testing.T) {
 	wantFault(t, err, fault.NotFound, "job_not_found")
 }
 
-// A caller who gives up either stopped the change or has it whole.
+// A caller that cancels either stopped the change or finds it complete.
 func TestCancelledCaller(t *testing.T) {
 	l := fresh(t)
 	v := insert(t, l, 1)
@@ -406,7 +406,7 @@ func TestCancelledCaller(t *testing.T) {
 	}
 }
 
-// A write that says what it begins at answers what a reading would.
+// A write with its starting point returns what a read would.
 func TestWriteFrom(t *testing.T) {
 	l := fresh(t)
 	v := insert(t, l, 1)

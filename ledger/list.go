@@ -19,7 +19,7 @@ type Filter struct {
 	ToolID    string
 	ProjectID string
 	Projects  []string   // any of these; nil: all
-	Principal string     // name or id of one that asks for the run, or did until no one does any more
+	Principal string     // name or id of a requester of the run, or of a former one where it has none
 	IDPrefix  string     // what the run's id begins with
 	Since     *time.Time // created at or after
 	Until     *time.Time // created before
@@ -51,7 +51,7 @@ type Page struct {
 	Total  Total // of all pages
 }
 
-// projects are those that a run must belong to one of; nil: any.
+// projects returns the projects that a run may belong to; nil: any.
 func (f Filter) projects() []string {
 	switch {
 	case f.ProjectID == "":
@@ -71,7 +71,8 @@ const (
 	byPrincipal = "principal"
 )
 
-// walk is the column whose index a list walks: of those that the filter names, the one with the fewest runs. SQLite would guess.
+// walk returns the column whose index a list walks: of those in the filter, the one with the fewest runs. SQLite
+// would guess.
 func (f Filter) walk(ctx context.Context, db queryer) (column string, err error) {
 	if f.member() != "" {
 		return "", nil
@@ -102,7 +103,7 @@ func (f Filter) walk(ctx context.Context, db queryer) (column string, err error)
 	return column, nil
 }
 
-// named is one value, or nil if it is empty.
+// named returns a list of one value, or nil if it is empty.
 func named(value string) []string {
 	if value == "" {
 		return nil
@@ -159,7 +160,7 @@ func (f Filter) where(by string) (w where) {
 // hasStarted is the condition that a run neither waits for outputs of others nor ended while it did.
 const hasStarted = "NOT EXISTS (SELECT 1 FROM waits x WHERE x.run_id = r.run_id) AND "
 
-// total counts the runs the filter selects: from run_counts, which knows no times; else one by one, to a bound.
+// total counts the runs the filter selects: from run_counts, which has no times; else one by one, to a bound.
 func (f Filter) total(ctx context.Context, db queryer, by string) (t Total, err error) {
 	w := f.where(by)
 	switch {
@@ -200,7 +201,7 @@ func (l *Ledger) List(ctx context.Context, f Filter) (p Page, err error) {
 		if p.Total, err = f.total(ctx, tx, by); err != nil {
 			return err
 		}
-		if p.Total.N == 0 { // the page would look for one
+		if p.Total.N == 0 { // the page would search for one
 			return nil
 		}
 		q, args, err := f.page(by, limit+1)
@@ -225,7 +226,7 @@ func (l *Ledger) List(ctx context.Context, f Filter) (p Page, err error) {
 	return p, err
 }
 
-// page is the query of a page.
+// page returns the query of a page.
 func (f Filter) page(by string, limit int) (q string, args []any, err error) {
 	behind := func(w *where, place string) error {
 		var at int64
@@ -265,8 +266,8 @@ type part struct {
 	where
 }
 
-// parts are the lists whose newest runs together are those of the filter, where no single index has them in the order of time: one of each
-// project, or of the askings by a principal's name and by its id. Nil: one index has them.
+// parts returns the lists whose newest runs together are those of the filter, where no single index has them in the
+// order of time: one of each project, or of the askings by a principal's name and by its id. nil: one index has them.
 func (f Filter) parts(by string) (out []part) {
 	switch p := f.projects(); {
 	case by == byPrincipal:

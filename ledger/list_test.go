@@ -90,8 +90,8 @@ func TestListsWalkIndexes(t *testing.T) {
 	}
 }
 
-// Whatever index a list walks, its pages together are the runs that the filter selects, each once and the newest first, and the total says
-// how many.
+// Whatever index a list walks, its pages together are the runs that the filter selects, each once and the newest
+// first, and the total is their number.
 //
 // proves MANY-01
 func TestListsAreComplete(t *testing.T) {

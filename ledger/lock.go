@@ -13,7 +13,8 @@ import (
 	"slurmgate/fault"
 )
 
-// Lock is the right to be the only gateway of a ledger: an flock that the kernel releases when the process dies, however it dies.
+// Lock is the right to be the only gateway of a ledger: an flock that the kernel releases when the process ends in
+// any way.
 type Lock struct{ f *os.File }
 
 // TakeLock takes the lock at path, or names its holder in a Conflict fault with code gateway_running.

@@ -9,7 +9,7 @@ const (
 	memberRuns  = " CROSS JOIN runs r ON r.run_id = m.run_id"
 )
 
-// member is the table that such a list begins with; empty for any other list.
+// member returns the table that such a list begins with; "" for any other list.
 func (f Filter) member() string {
 	switch {
 	case f.Sample != "" || f.Tag == "" && f.Batch != "":

@@ -10,14 +10,14 @@ import (
 	"slurmgate/run"
 )
 
-// Spent selects attempts by when they ended, and says what they are added up by.
+// Spent selects attempts by their end, and what they are added up by.
 type Spent struct {
 	From, To time.Time // ended at or after From and before To
 	Projects []string  // any of these; nil: all
 	By       []string  // of [SpentBy]
 }
 
-// SpentBy are what attempts can be added up by.
+// SpentBy returns what attempts can be added up by.
 func SpentBy() []string { return []string{"project", "account", "caller", "tool"} }
 
 // spentColumns are the same in SQL. What is not known is ”.
@@ -28,7 +28,8 @@ var spentColumns = map[string]string{
 	"tool":    "r.tool_id",
 }
 
-// SpentRow is what the attempts of one project, account, caller and tool used, or of fewer of these. nil: of none of them known.
+// SpentRow is the use of the attempts of one project, account, caller and tool, or of fewer of these. nil: none of
+// them is known.
 type SpentRow struct {
 	Project, Account, Caller, Tool string // "" where not asked for, and where unknown
 	Runs                           int64

@@ -7,7 +7,7 @@ import (
 	"slurmgate/run"
 )
 
-// NodeFault is how many attempts ended at a node by one fault of the node.
+// NodeFault counts the attempts that ended at a node by one fault of the node.
 type NodeFault struct {
 	Site  string
 	Node  string
@@ -17,8 +17,8 @@ type NodeFault struct {
 	RunID string // of the last one
 }
 
-// NodeFaults lists the faults of nodes that attempts met since a time, the most frequent first. What only a job's files say counts where
-// they are the gateway's: a user could forge his own.
+// NodeFaults lists the faults of nodes that attempts met since a time, the most frequent first. A fault that only a
+// job's files report counts where the files are the gateway's: a user could forge others.
 func (l *Ledger) NodeFaults(ctx context.Context, since time.Time) ([]NodeFault, error) {
 	cond, args := among("a.ending", run.NodeFaults)
 	return list(ctx, l.r, func(row scanner) (f NodeFault, err error) {

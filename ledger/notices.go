@@ -23,8 +23,9 @@ func scanNotice(row scanner) (n notify.Notice, err error) {
 	return n, err
 }
 
-// AddNotice records that a principal wants to be told when a run or a batch is over: at most most notices of one run and principal, and of
-// one batch that are not settled. If the same is recorded and not settled, it is that one. What is over is told of at once.
+// AddNotice records that a principal wants a notice of the end of a run or a batch: at most most notices of one run
+// and principal, and of one batch that are not settled. If the same is recorded and not settled, it returns that one.
+// A notice of a finished run or batch is due at once.
 func (l *Ledger) AddNotice(ctx context.Context, n notify.Notice, most int) (out notify.Notice, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		was, err := list(ctx, tx, scanNotice, "SELECT "+noticeColumns+" FROM notices WHERE "+noticesOf(n)+
@@ -63,7 +64,7 @@ func (l *Ledger) AddNotice(ctx context.Context, n notify.Notice, most int) (out 
 	return out, err
 }
 
-// batchOpen is whether something of a batch goes on.
+// batchOpen is the condition that a row of a batch has not ended.
 const batchOpen = `(EXISTS (SELECT 1 FROM batch_counts c WHERE c.batch_id = batches.batch_id AND c.n > 0 AND c.state IN ('waiting', 'queued', 'running', 'blocked'))
   OR EXISTS (SELECT 1 FROM batch_rows t WHERE t.batch_id = batches.batch_id AND t.todo <> ''))`
 
@@ -74,7 +75,7 @@ func noticesOf(n notify.Notice) string {
 	return "run_id = ?1"
 }
 
-// Notices are those of the same run or batch, oldest first.
+// Notices returns the notices of the same run or batch, oldest first.
 func (l *Ledger) Notices(ctx context.Context, of notify.Notice) ([]notify.Notice, error) {
 	return list(ctx, l.r, scanNotice, "SELECT "+noticeColumns+" FROM notices WHERE "+noticesOf(of)+" ORDER BY asked_at, notice_id",
 		of.RunID+of.BatchID)
@@ -93,7 +94,7 @@ func (l *Ledger) NoticeEvent(ctx context.Context, n notify.Notice) (notify.Ended
 	if err != nil {
 		return nil, err
 	}
-	var due bool // asked last: what was read is of the end that the notice tells of
+	var due bool // read last: the other columns are of the end that the notice reports
 	err = l.one(ctx, "SELECT EXISTS (SELECT 1 FROM notices WHERE "+stillDue+")", n.ID, optMicros(n.DueAt)).Scan(&due)
 	if err != nil || !due {
 		return nil, storage(err)
@@ -101,7 +102,7 @@ func (l *Ledger) NoticeEvent(ctx context.Context, n notify.Notice) (notify.Ended
 	return e, nil
 }
 
-// stillDue is the condition that notice ?1 is to tell of the end at ?2.
+// stillDue is the condition that notice ?1 is to report the end at ?2.
 const stillDue = "notice_id = ?1 AND due_at = ?2 AND settled_at IS NULL"
 
 func (l *Ledger) noticeEvent(ctx context.Context, n notify.Notice) (notify.Ended, error) {

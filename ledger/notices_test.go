@@ -23,7 +23,7 @@ func TestNotices(t *testing.T) {
 	must(t, err)
 	again, err := ask("2", "https://a/1", "ana")
 	if must(t, err); again.ID != one.ID || one.DueAt != nil || one.NextAt != nil {
-		t.Errorf("%+v %+v", one, again)
+		t.Errorf("the same notice again is %s, want %s; due %v, next %v, want neither", again.ID, one.ID, one.DueAt, one.NextAt)
 	}
 	_, err = ask("3", "https://a/3", "ana")
 	must(t, err)
@@ -56,7 +56,7 @@ func TestNotices(t *testing.T) {
 	said, err := l.NoticeEvent(ctx, one)
 	e, _ := said.(notify.EventData)
 	if must(t, err); e.RunID != v.Run.ID || e.State != string(v.Run.State) || e.FinishedAt.IsZero() || e.GatewayID != l.ID() {
-		t.Errorf("%+v", e)
+		t.Errorf("the event is %+v, want run %s, state %s, gateway %s and a time", e, v.Run.ID, v.Run.State, l.ID())
 	}
 	must(t, l.NoticeTried(ctx, one, "answered with status 204", true, nil))
 	must(t, l.NoticeTried(ctx, one, "late", false, &far)) // it is settled
@@ -78,7 +78,7 @@ func TestNotices(t *testing.T) {
 	list, err := l.Notices(ctx, notify.Notice{RunID: v.Run.ID})
 	if must(t, err); len(list) != 3 || !list[0].Delivered || list[0].SettledAt == nil || list[0].Result != "answered with status 204" ||
 		list[1].SettledAt != nil {
-		t.Errorf("%+v", list)
+		t.Errorf("the run has the notices %+v, want 3, the first delivered with status 204, the second not settled", list)
 	}
 	_, signature, err := l.SignNotice(ctx, []byte("x"))
 	if must(t, err); len(signature) != 64 {
@@ -100,8 +100,8 @@ func (l *Ledger) notice(t testing.TB, runID, id string) notify.Notice {
 	return notify.Notice{}
 }
 
-// A run that is retried before its end was told of is not over: the sender that had read the notice learns that, what it has tried settles
-// nothing, and the notice tells of the next end.
+// A run that is retried before its end was reported has not ended: the sender that had read the notice learns that,
+// its attempts settle nothing, and the notice reports the next end.
 //
 // proves MANY-05
 func TestNoticeOfARetriedRun(t *testing.T) {
@@ -133,8 +133,8 @@ func TestNoticeOfARetriedRun(t *testing.T) {
 	}
 }
 
-// A notice of a run that waits for its inputs goes over to the run that it becomes, and tells of that one's end; if the inputs never come,
-// it tells of that.
+// A notice of a run that waits for its inputs moves to the run that replaces it, and reports that one's end; if the
+// inputs never come, it reports that.
 //
 // proves MANY-04 MANY-05
 func TestNoticesOfWaitingRuns(t *testing.T) {
@@ -163,7 +163,7 @@ func TestNoticesOfWaitingRuns(t *testing.T) {
 		return e.(notify.EventData)
 	}
 	if n := ask("1", a.Run.ID); n.RunID != a.Run.ID || n.WaitedAs != "" || n.DueAt != nil {
-		t.Errorf("%+v", n)
+		t.Errorf("the notice has the run %q, waited as %q, due %v; want run %s, not due", n.RunID, n.WaitedAs, n.DueAt, a.Run.ID)
 	}
 	ask("2", b.Run.ID)
 
@@ -172,15 +172,15 @@ func TestNoticesOfWaitingRuns(t *testing.T) {
 	y, _, err := l.Insert(ctx, n)
 	must(t, err)
 	if got := due(); len(got) != 0 {
-		t.Errorf("due when the run began: %+v", got)
+		t.Errorf("%d notices are due when the run began, want none", len(got))
 	}
 	finish(t, l, y)
 	got := due()
 	if len(got) != 1 || got[0].ID != "ntc_1" {
-		t.Fatalf("%+v", got)
+		t.Fatalf("due are %+v, want ntc_1", got)
 	}
 	if e := said(got[0]); e.RunID != y.Run.ID || e.WaitedAs != a.Run.ID || e.State != "succeeded" {
-		t.Errorf("%+v", e)
+		t.Errorf("the event is %+v, want run %s, waited as %s, succeeded", e, y.Run.ID, a.Run.ID)
 	}
 	must(t, l.NoticeTried(ctx, got[0], "answered with status 204", true, nil))
 
@@ -190,22 +190,22 @@ func TestNoticesOfWaitingRuns(t *testing.T) {
 	}
 	fail(1)
 	if got = due(); len(got) != 1 || got[0].ID != "ntc_2" {
-		t.Fatalf("%+v", got)
+		t.Fatalf("due are %+v, want ntc_2", got)
 	}
 	if e := said(got[0]); e.RunID != b.Run.ID || e.WaitedAs != "" || e.State != "failed" || e.Reason != "input_failed" {
-		t.Errorf("%+v", e)
+		t.Errorf("the event is %+v, want run %s, failed, input_failed", e, b.Run.ID)
 	}
-	// Set waiting again before anybody was told: the next end is told.
+	// Set waiting again before the notice was sent: the next end is reported.
 	l.waitsAgain(t, l.waitingNow(t, b.Run.ID), "ana")
 	if got = due(); len(got) != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("%d notices are due while the run waits again, want none", len(got))
 	}
 	fail(2)
 	if got = due(); len(got) != 1 || said(got[0]).Attempt != 2 {
-		t.Errorf("%+v", got)
+		t.Errorf("due are %+v, want one notice of attempt 2", got)
 	}
 
-	// A run that waited becomes one that is over: it is told of at once.
+	// A run that waited is replaced by a finished one: its notice is due at once.
 	c := waits(t, l, 3, promise)
 	ask("3", c.Run.ID)
 	must(t, l.StartWaiting(ctx, c.WaitRef(), y.Run.ID))

@@ -41,7 +41,7 @@ func (o *owners) add(id string, x owner) {
 // OwnerSeen implements gate.Owners.
 func (l *Ledger) OwnerSeen(id string) string { return l.owners.find(id).projectID }
 
-// Owner is the project of a run or an artifact.
+// Owner returns the project of a run or an artifact.
 func (l *Ledger) Owner(ctx context.Context, id string) (projectID string, err error) {
 	var x owner
 	err = l.one(ctx, "SELECT project_id, NOT EXISTS (SELECT 1 FROM waits w WHERE w.run_id = runs.run_id) FROM runs WHERE run_id = ?1 "+

@@ -15,10 +15,11 @@ import (
 	"slurmgate/run"
 )
 
-// A payload is a small document that is in the ledger and not in the store of artifacts: it becomes durable with the transition that
-// refers to it, and needs no file and no sync of its own. Scripts of one gateway differ only near their beginning; so a payload is stored
-// as the parts it shares with a base, at both ends, and the bytes between. A run takes 7.2 KB of the ledger then, with whole scripts 13.3,
-// with scripts deflated against a dictionary 5.3; but deflating one costs 65 µs of CPU, a tenth of all that the ledger does for a run.
+// A payload is a small document that is in the ledger and not in the store of artifacts: it becomes durable with the
+// transition that refers to it, and needs no separate file or sync. Scripts of one gateway differ only near their
+// beginning; so a payload is stored as the parts it shares with a base, at both ends, and the bytes between. A run
+// takes 7.2 KB of the ledger then, with whole scripts 13.3, with scripts deflated against a dictionary 5.3; but
+// deflating one costs 65 µs of CPU, a tenth of all that the ledger does for a run.
 
 const (
 	basesMade = 8       // most bases that one process adds
@@ -54,8 +55,8 @@ func shared(a, b []byte) (head, tail int) {
 	return head, tail
 }
 
-// pack encodes a payload. One that shares less than half of the base becomes the next base, in a transaction of its own: a base that
-// nothing refers to does no harm.
+// pack encodes a payload. One that shares less than half of the base becomes the next base, in a separate
+// transaction: a base without references does no harm.
 func (l *Ledger) pack(ctx context.Context, p run.Payload) (out packed, err error) {
 	if out.sum, err = hex.DecodeString(p.SHA256); err != nil || len(out.sum) != sha256.Size {
 		return out, fault.New(fault.Internal, "payload", "a payload's checksum is 64 hex digits")

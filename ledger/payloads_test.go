@@ -15,7 +15,7 @@ import (
 	"slurmgate/run"
 )
 
-// script is as job scripts are: much alike, with a part of its own near the beginning.
+// script returns a text like a job script: nearly the same for all i, with a different part near the beginning.
 func script(i int) []byte {
 	return fmt.Appendf(nil, "#!/bin/bash\n%s\nrun=%d token=%032x\n%s", strings.Repeat("# the same beginning\n", 20), i, i*7919,
 		strings.Repeat("the same long end, line after line\n", 200))
@@ -45,7 +45,8 @@ func count(t testing.TB, l *Ledger, q string) (n int) {
 	return n
 }
 
-// A script comes back byte for byte, costs the ledger its own part alone, and is there as soon as the transition is, or not at all.
+// A script comes back byte for byte, costs the ledger only its own part, and is stored with the transition, or not at
+// all.
 //
 // proves ARC-08
 func TestPayloads(t *testing.T) {
@@ -59,7 +60,7 @@ func TestPayloads(t *testing.T) {
 		t.Errorf("%d bases", n)
 	}
 	must(t, l.Contents(t.Context(), func(sum string, _ int64) error {
-		t.Errorf("a backup looks for the script %s in the store", sum)
+		t.Errorf("a backup searches the store for the script %s", sum)
 		return nil
 	}))
 	if n := count(t, l, "SELECT max(length(middle)) FROM payloads"); n > 64 {
@@ -150,7 +151,7 @@ func TestPayloadsAreKept(t *testing.T) {
 	}
 }
 
-// What no artifact has goes; a dry look tells the same and removes nothing.
+// A payload without an artifact is dropped; a dry run reports the same and removes nothing.
 func TestDropPayloads(t *testing.T) {
 	l := fresh(t)
 	v, _ := keep(t, l, insert(t, l, 0), script(0))

@@ -35,7 +35,7 @@ func (l *Ledger) Places(ctx context.Context, sha256 string) ([]Place, error) {
 	return list(ctx, l.r, scanPlace, "SELECT "+placeColumns+" FROM places WHERE sha256 = ? ORDER BY at, site, path", sha256)
 }
 
-// ReferencePlace is what was last registered as reference data at a path of a site; ok is false if nothing was.
+// ReferencePlace returns what was last registered as reference data at a path of a site; ok is false if nothing was.
 func (l *Ledger) ReferencePlace(ctx context.Context, site, path string) (p Place, ok bool, err error) {
 	p, err = scanPlace(l.one(ctx, "SELECT "+placeColumns+" FROM places WHERE artifact_id = '' AND caller = '' AND site = ? AND path = ?", site,
 		path))

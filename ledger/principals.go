@@ -55,7 +55,7 @@ func (l *Ledger) addPrincipals(ctx context.Context, who []gate.Identity) (out []
 	return out, err
 }
 
-// Identity reads a principal. NotFound when there is none.
+// Identity returns a principal; an unknown id is NotFound.
 func (l *Ledger) Identity(ctx context.Context, id string) (gate.Identity, error) {
 	i, err := scanIdentity(l.one(ctx, "SELECT "+principalColumns+" FROM principals WHERE principal_id = ?", id))
 	if errors.Is(err, sql.ErrNoRows) {

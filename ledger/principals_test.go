@@ -35,10 +35,11 @@ func TestPrincipalsAreNeverGivenTwice(t *testing.T) {
 		oidc("https://a", "X"), oidc("https://b", "x"), oidc("https://a", "#x"), oidc("https://a", "x ")} {
 		got := identified(t, l, who)
 		if earlier, twice := ids[got.ID]; twice || !strings.HasPrefix(got.ID, "prn_") || len(got.ID) != 30 {
-			t.Errorf("%+v and %+v", got, earlier)
+			t.Errorf("the identity %s %q got the id %q, want a new prn_…; earlier: %s %q with %q", who.Method, who.Subject, got.ID, earlier.Method,
+				earlier.Subject, earlier.ID)
 		}
 		if again := identified(t, l, who); again != got {
-			t.Errorf("%+v, then %+v", got, again)
+			t.Errorf("the identity %s %q has the id %q, then %q", who.Method, who.Subject, got.ID, again.ID)
 		}
 		ids[got.ID] = got
 	}
@@ -48,7 +49,7 @@ func TestPrincipalsAreNeverGivenTwice(t *testing.T) {
 			CreatedBy: maker.Name, MadeBy: maker.ID, ExpiresAt: t0.Add(time.Hour)}))
 		got, err := l.Token(t.Context(), "tok_"+strings.Repeat(id, 16))
 		if _, twice := ids[got.PrincipalID]; err != nil || twice || got.PrincipalID == "" || got.MadeBy != maker.ID {
-			t.Errorf("%+v %v", got, err)
+			t.Errorf("the token has the principal %q, made by %q, %v; want a new principal, made by %q", got.PrincipalID, got.MadeBy, err, maker.ID)
 		}
 		ids[got.PrincipalID] = gate.Identity{}
 	}
@@ -73,7 +74,7 @@ func TestOwnersAreRemembered(t *testing.T) {
 			}
 		}
 		if got := l.waitingNow(t, w.Run.ID); !got.Waits() {
-			t.Errorf("%+v", got)
+			t.Errorf("the run %s is %s in phase %s, want one that waits", got.Run.ID, got.Run.State, got.Run.Phase)
 		}
 		if is, err := l.RunOf(t.Context(), v.Run.ID); err != nil || is != v.Run.ID {
 			t.Errorf("RunOf(%s) of a run that has started = %s, %v; want the same id", v.Run.ID, is, err)
@@ -93,8 +94,8 @@ func tokenNamed(id string) gate.Token {
 		Capabilities: []string{gate.CapRead}, Projects: []string{gate.All}, Tools: []string{"seqkit.stats"}, ExpiresAt: t0.AddDate(0, 1, 0)}
 }
 
-// A token is found in memory, and so is that there is none: guesses cost the ledger nothing. What is created or revoked takes effect at
-// once.
+// Tokens are found in memory, and so are unknown ids: guesses cost the ledger nothing. A new or revoked token takes
+// effect at once.
 func TestTokensInMemory(t *testing.T) {
 	l := fresh(t)
 	if _, err := l.Token(t.Context(), "tok_none"); !fault.Is(err, fault.NotFound) {
@@ -105,24 +106,25 @@ func TestTokensInMemory(t *testing.T) {
 	must(t, l.AddToken(t.Context(), b))
 	if got, err := l.Token(t.Context(), a.ID); err != nil || got.PrincipalID == "" || got.RevokedAt != nil ||
 		fmt.Sprint(got.Tools) != "[seqkit.stats]" {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf("the token has the principal %q, the tools %q, revoked %v; error %v", got.PrincipalID, got.Tools, got.RevokedAt, err)
 	}
 	if _, _, err := l.RevokeToken(t.Context(), a.ID, "user:x", false); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := l.Token(t.Context(), a.ID); err != nil || got.RevokedAt == nil {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf("the revoked token has RevokedAt %v, error %v; want a time", got.RevokedAt, err)
 	}
 	must(t, l.r.Close())
 	if got, err := l.Token(t.Context(), b.ID); err != nil || got.Name != "ci" {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf("with the database closed, the token has the name %q, error %v; want ci", got.Name, err)
 	}
 	if _, err := l.Token(t.Context(), "tok_none"); !fault.Is(err, fault.NotFound) {
 		t.Error("a guess is a query:", err)
 	}
 }
 
-// However a revocation and looks-ups meet, nobody who asks after the revocation was answered finds the token good.
+// A read of a token that begins after its revocation was answered finds it revoked, however reads and revocations
+// coincide.
 func TestTokensInMemoryAtOnce(t *testing.T) {
 	l := fresh(t)
 	for i := range 20 {
@@ -147,7 +149,7 @@ func TestTokensInMemoryAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 		if got, err := l.Token(t.Context(), tok.ID); err != nil || got.RevokedAt == nil {
-			t.Errorf("%+v %v", got, err)
+			t.Errorf("the revoked token has RevokedAt %v, error %v; want a time", got.RevokedAt, err)
 		}
 		close(stop)
 		looks.Wait()

@@ -13,7 +13,7 @@ import (
 	"slurmgate/plan"
 )
 
-// GateKey is the secret that binds keys and approvals to payloads on this ledger.
+// GateKey returns the secret that binds keys and approvals to payloads on this ledger.
 func (l *Ledger) GateKey(ctx context.Context) ([]byte, error) {
 	var key []byte
 	err := l.r.QueryRowContext(ctx, "SELECT key FROM gate_key").Scan(&key)
@@ -123,8 +123,8 @@ func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err
 	return a, err
 }
 
-// voidEarlier ends what the principal asked, or was granted, for the same tool and arguments with another binding. It returns the newest of
-// these requests, "" if there is none. A denial stays, since it allows nothing.
+// voidEarlier ends what the principal asked, or was granted, for the same tool and arguments with another binding. It
+// returns the newest of these requests, "" without any. A denial stays, since it allows nothing.
 func (l *Ledger) voidEarlier(ctx context.Context, tx *sql.Conn, q gate.Question) (newest string, err error) {
 	which := " FROM approvals a WHERE a.principal_id = ? AND a.tool_id = ? AND a.args_hash = ? AND a.status <> 'denied' AND " + live
 	now := micros(l.now())
@@ -149,7 +149,7 @@ func (l *Ledger) Approval(ctx context.Context, id string) (gate.Approval, error)
 	return a, storage(err)
 }
 
-// NoApproval is the error for an approval that does not exist, and for one that the caller does not see.
+// NoApproval returns the error for an approval that does not exist, and for one that the caller does not see.
 func NoApproval(id string) error {
 	return fault.New(fault.NotFound, "approval_not_found", "there is no approval "+id).WithSteps(fault.Do("approval.list"))
 }

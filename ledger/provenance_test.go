@@ -11,7 +11,8 @@ import (
 	"slurmgate/run"
 )
 
-// A call that is a run is found by its id for as long as its record is there, by whoever asked and by whoever may see every call.
+// A call that is a run is found by its id while its record is stored, by its callers and by principals that may see
+// every call.
 func TestCallRuns(t *testing.T) {
 	l := fresh(t)
 	const id = "run_00000000000000000000000000"
@@ -33,7 +34,8 @@ func TestCallRuns(t *testing.T) {
 		c, err := l.CallRun(t.Context(), id, whose)
 		if err != nil || c.Calls != want || c.ToolID != "test.tool" || string(c.Identity) != `{"params":{"n":1}}` || c.Last.Before(c.First) ||
 			len(c.CallIDs) != min(20, int(want)) {
-			t.Errorf("%q: %+v %v", who, c, err)
+			t.Errorf("CallRun for %q = %d calls of %s with %s, ids %q, %v; want %d calls of test.tool", who, c.Calls, c.ToolID, c.Identity, c.CallIDs,
+				err, want)
 		}
 	}
 	for who, want := range map[string]bool{"user:lab": true, "user:other": true, "user:third": false} {
@@ -42,7 +44,7 @@ func TestCallRuns(t *testing.T) {
 		}
 	}
 	if p, err := l.Calls(t.Context(), CallFilter{RunID: id, Limit: 10}); err != nil || len(p.Calls) != 10 || p.Total != (Total{25, true}) {
-		t.Errorf("%+v %v", p.Total, err)
+		t.Errorf("%d of %d calls, exact %t, %v; want 10 of 25", len(p.Calls), p.Total.N, p.Total.Exact, err)
 	}
 	if _, err := l.CallRun(t.Context(), id, &gate.Principal{ID: "prn_3", Name: "user:lab"}); !fault.Is(err,
 		fault.NotFound) {
@@ -51,7 +53,7 @@ func TestCallRuns(t *testing.T) {
 	_, err := l.DropCalls(t.Context(), gate.Looks, CallLimits{t0.Add(24 * time.Minute), 1000, 1 << 40})
 	must(t, err)
 	if c, err := l.CallRun(t.Context(), id, nil); err != nil || c.Calls != 1 {
-		t.Errorf("after the others were dropped: %+v %v", c, err)
+		t.Errorf("after the others were dropped: %d calls, %v; want 1", c.Calls, err)
 	}
 	_, err = l.VerifyCalls(t.Context())
 	must(t, err)
@@ -81,7 +83,7 @@ func TestTotals(t *testing.T) {
 	}
 	p, err := l.List(t.Context(), Filter{State: run.Succeeded, Limit: 3})
 	if err != nil || len(p.Runs) != 3 || p.Total != (Total{7, true}) {
-		t.Errorf("%+v %v", p.Total, err)
+		t.Errorf("%d of %d runs, exact %t, %v; want 3 of 7", len(p.Runs), p.Total.N, p.Total.Exact, err)
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"slurmgate/fault"
 )
 
-// OpenToRead opens an existing ledger for reading: while its gateway runs, or while none does. It needs no lock and changes nothing; every
-// change is refused with code ledger_read_only. SQLite may have to make the log's files beside the ledger; for root it gives them to the
-// ledger's owner.
+// OpenToRead opens an existing ledger for reading, with or without a running gateway. It needs no lock and changes
+// nothing; every change is refused with code ledger_read_only. SQLite may have to make the log's files next to the
+// ledger; for root it gives them to the ledger's owner.
 func OpenToRead(ctx context.Context, path string) (*Ledger, error) {
 	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return nil, fault.New(fault.NotFound, "no_ledger", "there is no ledger at "+path)

@@ -32,7 +32,7 @@ func TestOpenToRead(t *testing.T) {
 		if _, _, err := l.AddArtifact(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
-		if crashed { // the log stays, and the index of it is gone, as after a power cut
+		if crashed { // the log stays, and its index is missing, as after a power cut
 			other := t.TempDir()
 			for _, name := range []string{"ledger.db", "ledger.db-wal"} {
 				data, err := os.ReadFile(filepath.Join(dir, name))
@@ -60,7 +60,7 @@ func TestOpenToRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := r.Artifact(t.Context(), a.ID); err != nil || got.SHA256 != a.SHA256 || r.ID() != "gw-read" {
-			t.Errorf("crashed %v: %+v %v", crashed, got, err)
+			t.Errorf("crashed %v: the ledger %s has the artifact with %s, %v; want gw-read and %s", crashed, r.ID(), got.SHA256, err, a.SHA256)
 		}
 		if err := r.Integrity(t.Context()); err != nil {
 			t.Error(err)

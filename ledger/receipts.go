@@ -43,7 +43,7 @@ func (l *Ledger) makeReceipts(ctx context.Context, tx *sql.Conn, w run.Write) er
 	}
 	var rev int64
 	if err := tx.QueryRowContext(ctx, "SELECT rev FROM runs WHERE run_id = ?", w.Run.ID).Scan(&rev); err != nil || rev != w.Run.Rev {
-		return cmp.Or(err, stale(w.Run)) // somebody else may have ended it
+		return cmp.Or(err, stale(w.Run)) // another write may have ended it
 	}
 	for _, n := range ends {
 		if err := l.makeReceipt(ctx, tx, w, n); err != nil {
@@ -89,7 +89,7 @@ func (l *Ledger) Signer(ctx context.Context) (receipt.Signer, error) {
 	return s, storage(err)
 }
 
-// ending is the run as it ends, with the attempt and the submission that end.
+// ending returns the run as it ends, with the attempt and the submission that end.
 func (l *Ledger) ending(ctx context.Context, tx *sql.Conn, w run.Write, attempt int) (v run.View, err error) {
 	if w.From != nil && w.From.Run.AttemptN == attempt {
 		v = *w.From
@@ -108,7 +108,8 @@ func (l *Ledger) ending(ctx context.Context, tx *sql.Conn, w run.Write, attempt 
 	return v, nil
 }
 
-// facts are what a receipt says of an attempt. Texts that a person wrote are in it as labels, paths, samples and names of callers alone.
+// facts returns what a receipt states about an attempt. Texts that a person wrote are in it only as labels, paths,
+// samples and names of callers.
 func (l *Ledger) facts(ctx context.Context, tx *sql.Conn, v run.View, w run.Write) (outputs []receipt.Resource, p receipt.Predicate,
 	err error) {
 	r, a, s, now := v.Run, v.Attempt, v.Submission, l.now()
@@ -199,7 +200,7 @@ func recorded(ctx context.Context, tx *sql.Conn, runID string, attempt int, p *r
 	return err
 }
 
-// exitOf is the exit record of a run, up to one of its attempts.
+// exitOf returns the exit record of a run, up to one of its attempts.
 func exitOf(ctx context.Context, q queryer, runID string, attempt int) (x receipt.Exit, err error) {
 	x.Attempts, err = list(ctx, q, func(row scanner) (a receipt.Attempt, err error) {
 		err = row.Scan(&a.Attempt, &a.Ending, &a.ExitCode, &a.JobName, &a.JobID, &a.Cluster, into{&a.Resources}, &a.SlurmState, &a.Node,
@@ -211,13 +212,13 @@ func exitOf(ctx context.Context, q queryer, runID string, attempt int) (x receip
 	return x, err
 }
 
-// Exit is the exit record of a run, up to one of its attempts. Receipts have it as it was when they were made.
+// Exit returns the exit record of a run, up to one of its attempts. Receipts have it as it was when they were made.
 func (l *Ledger) Exit(ctx context.Context, runID string, attempt int) (receipt.Exit, error) {
 	return exitOf(context.WithoutCancel(ctx), l.r, runID, attempt)
 }
 
-// answered is the output of a run that is no artifact: a service worker's answer, which is in the run's result. It has the digest of its
-// canonical JSON.
+// answered returns the output of a run that is no artifact: a service worker's answer, which is in the run's result.
+// It has the digest of its canonical JSON.
 func answered(result json.RawMessage) ([]receipt.Resource, error) {
 	if len(result) == 0 {
 		return nil, nil // no success: the database refuses it
@@ -232,7 +233,7 @@ func answered(result json.RawMessage) ([]receipt.Resource, error) {
 		Annotations: receipt.Annotations{Type: "JSON", SizeBytes: &size}}}, err
 }
 
-// resource is an artifact as a receipt names it.
+// resource returns an artifact in the form of a receipt.
 func resource(name string, o run.Output) receipt.Resource {
 	a := o.Artifact
 	return receipt.Resource{Name: name, Digest: receipt.Digest{SHA256: a.SHA256},
@@ -240,8 +241,8 @@ func resource(name string, o run.Output) receipt.Resource {
 			ArtifactID: a.ID, ExecutedAs: a.ExecutedAs}}
 }
 
-// Receipt reads the receipt of an attempt's end; attempt 0 is the run's newest. A Conflict says that the attempt has not ended yet;
-// NotFound that there is none, and why.
+// Receipt returns the receipt of an attempt's end; attempt 0 is the run's newest. An attempt that has not ended yet
+// is a Conflict; one without a receipt is NotFound, with the reason.
 func (l *Ledger) Receipt(ctx context.Context, runID string, attempt int) (Receipt, error) {
 	v, err := l.View(ctx, runID)
 	if err != nil {

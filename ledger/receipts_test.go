@@ -33,7 +33,8 @@ func verified(t testing.TB, l *Ledger, runID string, attempt int) receipt.Statem
 	v, err := receipt.VerifyEnvelope(r.Envelope, keys)
 	must(t, err)
 	if v.Statement.Predicate.RunID != runID || len(v.KeyIDs) != 1 || v.KeyIDs[0] != r.KeyID || string(v.Bytes) != string(r.Statement) {
-		t.Errorf("%+v", v)
+		t.Errorf("the receipt is of run %s with the keys %q, want run %s and key %s; same bytes: %t", v.Statement.Predicate.RunID, v.KeyIDs,
+			runID, r.KeyID, string(v.Bytes) == string(r.Statement))
 	}
 	return v.Statement
 }
@@ -60,7 +61,8 @@ func TestReceiptForEachEnd(t *testing.T) {
 		p := s.Predicate
 		if p.End.State != string(c.state) || !p.End.RunEnded || p.Attempt != 1 || p.Gateway.ID != "gw-1" || p.SubjectIs != "params" ||
 			len(s.Subject) != 1 || "sha256:"+s.Subject[0].Digest.SHA256 != v.Run.ParamsHash {
-			t.Errorf("%+v", s)
+			t.Errorf("the receipt has the end %+v, attempt %d, gateway %s, subjects %+v (%s); want state %s, attempt 1, gw-1, the parameters", p.End,
+				p.Attempt, p.Gateway.ID, s.Subject, p.SubjectIs, c.state)
 		}
 	}
 	_, err = l.Receipt(t.Context(), open.Run.ID, 7)
@@ -114,11 +116,11 @@ func TestRefusedEndHasNoReceipt(t *testing.T) {
 	_, err = l.Apply(t.Context(), run.Write{Run: v.Run, Event: run.Event{Type: "run.cancelled"}})
 	wantFault(t, err, fault.Conflict, "stale_run")
 	if s := verified(t, l, first.Run.ID, 0); s.Predicate.End.State != "succeeded" {
-		t.Errorf("%+v", s)
+		t.Errorf("the receipt has the state %s after a refused write, want succeeded", s.Predicate.End.State)
 	}
 }
 
-// A rotated key signs no more, its secret is gone, and what it signed still verifies, byte by byte as before.
+// A rotated key signs no more, its secret is deleted, and its signatures still verify, byte by byte as before.
 //
 // proves EXP-02
 func TestRotatedKeys(t *testing.T) {
@@ -131,7 +133,7 @@ func TestRotatedKeys(t *testing.T) {
 	keys, err := l.ReceiptKeys(t.Context())
 	must(t, err)
 	if len(keys) != 2 || keys[0].RetiredAt == nil || keys[1].RetiredAt != nil || keys[1].ID != k.ID || before.KeyID != keys[0].ID {
-		t.Fatalf("%+v", keys)
+		t.Fatalf("%d keys: %+v; want 2, the first retired with id %s, the second in use with id %s", len(keys), keys, before.KeyID, k.ID)
 	}
 	second := finish(t, l, insert(t, l, 2))
 	verified(t, l, second.Run.ID, 0)
@@ -157,7 +159,7 @@ func TestRotatedKeys(t *testing.T) {
 	same, err := again.ReceiptKeys(t.Context())
 	must(t, err)
 	if len(same) != 2 || !same[1].Public.Equal(ed25519.PublicKey(k.Public)) {
-		t.Errorf("%+v", same)
+		t.Errorf("%d keys after the ledger was opened again, want the same 2: %+v", len(same), same)
 	}
 }
 
@@ -180,7 +182,8 @@ func TestReceiptSaysWhatTheEndRestsOn(t *testing.T) {
 	s := verified(t, l, made.Run.ID, 1)
 	if len(s.Subject) != 1 || s.Subject[0].Name != "report/"+out.Label || s.Subject[0].Digest.SHA256 != out.SHA256 ||
 		s.Predicate.Note == "" || strings.Join(s.Predicate.ForgeableBy, " ") != "bob" || s.Predicate.Execution.ExecutedAs != "bob" {
-		t.Errorf("%+v", s)
+		t.Errorf("the receipt has the subjects %+v, note %q, forgeable by %q, executed as %q; want report/%s with %s, a note, bob and bob", s.Subject,
+			s.Predicate.Note, s.Predicate.ForgeableBy, s.Predicate.Execution.ExecutedAs, out.Label, out.SHA256)
 	}
 	user := newRun(2)
 	user.Inputs = []run.Link{{Role: "reads", ArtifactID: out.ID, Relpath: "in/reads.txt"}}
@@ -196,7 +199,7 @@ func TestReceiptSaysWhatTheEndRestsOn(t *testing.T) {
 		}
 	}
 	if strings.Join(s.Predicate.ForgeableBy, " ") != "bob" || !strings.HasPrefix(s.Predicate.Note, "Inputs were made by runs") {
-		t.Errorf("%+v", s.Predicate)
+		t.Errorf("the receipt is forgeable by %q with the note %q, want bob and a note about inputs", s.Predicate.ForgeableBy, s.Predicate.Note)
 	}
 }
 
@@ -217,7 +220,7 @@ func TestReceiptOfAnAnswer(t *testing.T) {
 		s := verified(t, l, v.Run.ID, 1)
 		if s.Predicate.SubjectIs != c.is || c.hash != "" &&
 			(s.Subject[0].Name != receipt.Answer || "sha256:"+s.Subject[0].Digest.SHA256 != c.hash) {
-			t.Errorf("%+v", s)
+			t.Errorf("the receipt has the subjects %+v (%s), want %s %s", s.Subject, s.Predicate.SubjectIs, c.is, c.hash)
 		}
 	}
 }
@@ -241,19 +244,22 @@ func TestReceiptOfAnAttempt(t *testing.T) {
 	wantFault(t, err, fault.Conflict, "run_active")
 	p := verified(t, l, v.Run.ID, 1).Predicate
 	if p.End.RunEnded || p.End.State != "failed" || p.End.Reason != "node_fail" || p.Attempt != 1 || p.Execution.JobName == "sg-2" {
-		t.Errorf("%+v", p)
+		t.Errorf("the receipt has the end %+v, attempt %d, job %s; want attempt 1 failed with node_fail, the run not ended", p.End, p.Attempt,
+			p.Execution.JobName)
 	}
 	finish(t, l, v)
 	p = verified(t, l, v.Run.ID, 0).Predicate
 	if !p.End.RunEnded || p.End.State != "succeeded" || p.Attempt != 2 || p.Execution.JobName != "sg-2" {
-		t.Errorf("%+v", p)
+		t.Errorf("the receipt has the end %+v, attempt %d, job %s; want attempt 2 of sg-2 succeeded, the run ended", p.End, p.Attempt,
+			p.Execution.JobName)
 	}
 	if list, err := l.Receipts(t.Context(), v.Run.ID); err != nil || len(list) != 2 || list[0].Attempt != 1 {
 		t.Error(list, err)
 	}
 }
 
-// A receipt with an erased secret in a label is removed, since what is signed cannot be redacted, and says so. No other receipt changes.
+// A receipt with an erased secret in a label is removed, since a signed text cannot be redacted, and the error names
+// the erasure. No other receipt changes.
 //
 // proves EXP-02
 func TestErasedReceipt(t *testing.T) {

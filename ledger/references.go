@@ -14,7 +14,7 @@ import (
 	"slurmgate/run"
 )
 
-// Reference is one version of a name that the site gives to bytes.
+// Reference is one version of a name that the site has given to bytes.
 type Reference struct {
 	Name        string
 	SHA256      string
@@ -30,7 +30,7 @@ type Reference struct {
 	Ended       *time.Time // another replaced it
 }
 
-// Source is what the artifacts say that stand for a reference in a project.
+// Source returns the source of the artifacts that represent a reference in a project.
 func (r Reference) Source() string { return "reference " + r.Name }
 
 // OfferedTo reports whether runs of a project may use the reference.
@@ -68,8 +68,8 @@ func (l *Ledger) NamesOf(ctx context.Context, sha256, typ string) ([]Reference, 
 
 const namesQuery = "SELECT " + referenceColumns + " FROM reference_versions WHERE sha256 = ? AND type = ? ORDER BY version DESC"
 
-// NameFor is the name of the reference whose bytes an artifact of a project has that came from source, or "". versions are those with its
-// bytes, as [Ledger.NamesOf] gives them.
+// NameFor returns the name of the reference whose bytes an artifact of a project with this source has, or "".
+// versions are those with its bytes, as [Ledger.NamesOf] returns them.
 func NameFor(versions []Reference, project, source string) (name string) {
 	for _, r := range versions {
 		if r.OfferedTo(project) && (name == "" || r.Source() == source) {
@@ -134,8 +134,8 @@ func (r Reference) same(o Reference) bool {
 		r.Path == o.Path && (r.Projects == nil) == (o.Projects == nil) && slices.Equal(r.Projects, o.Projects)
 }
 
-// RemoveReference withdraws a name with all of its versions. Where one lies in place is forgotten too, unless a run
-// that is not over needs it.
+// RemoveReference withdraws a name with all of its versions. It forgets the place of data used in place too, unless a
+// run that has not ended needs it.
 func (l *Ledger) RemoveReference(ctx context.Context, name, by string) (r Reference, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		r, err = scanReference(tx.QueryRowContext(ctx, "SELECT "+referenceColumns+

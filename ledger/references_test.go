@@ -10,7 +10,8 @@ import (
 	"slurmgate/run"
 )
 
-// A name stands for one content at a time; what it stood for can still be named, until it is withdrawn. Its bytes are held meanwhile.
+// A name has one content at a time; its earlier contents can still be named, until it is withdrawn. Its bytes are
+// held meanwhile.
 //
 // proves DATA-07
 func TestReferences(t *testing.T) {
@@ -29,13 +30,13 @@ func TestReferences(t *testing.T) {
 		{v('b'), true, false, ""}} {
 		created, err := l.AddReference(ctx, x.r, x.replace)
 		if created != x.created || (err == nil) != (x.code == "") || err != nil && fault.CodeOf(err) != x.code {
-			t.Errorf("%+v: %t %v", x, created, err)
+			t.Errorf("AddReference(%s, replace %t) = created %t, %v; want created %t, code %q", x.r.SHA256, x.replace, created, err, x.created, x.code)
 		}
 	}
 	versions, err := l.ReferenceVersions(ctx, "genome")
 	if err != nil || len(versions) != 2 || versions[0].SHA256 != of('b') || versions[0].Ended != nil || versions[1].Ended == nil ||
 		!versions[0].OfferedTo("p") || versions[0].OfferedTo("q") {
-		t.Errorf("%+v %v", versions, err)
+		t.Errorf("the versions are %+v, %v; want a current one with %s, offered to p alone, and an ended one", versions, err, of('b'))
 	}
 	for _, sum := range []byte{'a', 'b'} {
 		if held, err := l.Holds(ctx, of(sum)); err != nil || !held {
@@ -46,7 +47,7 @@ func TestReferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, err := l.References(ctx); err != nil || len(list) != 0 {
-		t.Errorf("%+v %v", list, err)
+		t.Errorf("%d references after the removal, %v; want none", len(list), err)
 	}
 	if held, err := l.Holds(ctx, of('b')); err != nil || held {
 		t.Errorf("withdrawn and held: %v", err)
@@ -83,7 +84,7 @@ func TestDownloadNames(t *testing.T) {
 	see(carol, map[string]string{"report": "a.json"})
 	must(t, l.NameOutputs(ctx, v.Run.ID, bob, map[string]string{"report": "b2.json"}))
 	see(bob, map[string]string{"report": "b2.json"})
-	must(t, l.NameOutputs(ctx, v.Run.ID, bob, nil)) // the newest request gives none
+	must(t, l.NameOutputs(ctx, v.Run.ID, bob, nil)) // the newest request names none
 	see(bob, nil)
 	other := insert(t, l, 2)
 	must(t, l.NameOutputs(ctx, other.Run.ID, bob, nil))
@@ -108,7 +109,7 @@ func TestUse(t *testing.T) {
 		t.Helper()
 		want.ProjectID = project
 		if got, err := l.Use(t.Context(), project); err != nil || got != want {
-			t.Errorf("%+v, %v, want %+v", got, err, want)
+			t.Errorf("the project %s uses %+v, %v; want %+v", project, got, err, want)
 		}
 	}
 	const p, q = "proj_PPPPPPPPPPPPPPPPPPPPPPPPPP", "proj_QQQQQQQQQQQQQQQQQQQQQQQQQQ"
@@ -132,14 +133,14 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// What a caller keeps follows its artifacts: those it imported, in all projects, and those that its runs made. A removed artifact that
-// comes back belongs to the caller that imports it again.
+// A caller's use follows its artifacts: those it imported, in all projects, and those that its runs made. A removed
+// artifact that is restored belongs to the caller that imports it again.
 func TestCallerUse(t *testing.T) {
 	l := fresh(t)
 	is := func(caller string, want CallerUse) {
 		t.Helper()
 		if got, err := l.CallerUse(t.Context(), caller); err != nil || got != want {
-			t.Errorf("%s: %+v, %v, want %+v", caller, got, err, want)
+			t.Errorf("the caller %s uses %+v, %v; want %+v", caller, got, err, want)
 		}
 	}
 	add := func(i int, caller, project string, size int64) string {

@@ -12,8 +12,8 @@ import (
 
 // A removal takes away what one principal asked for. What others ask for too stays, for them.
 
-// withdraw takes the principal's askings of what is to be removed back, and leaves to the removal only what no one
-// asks for any more.
+// withdraw withdraws the principal's askings of what is to be removed, and leaves to the removal only what has no
+// other requester.
 func (x *removing) withdraw(ctx context.Context) error {
 	keep := func(ids []string, over func(context.Context, string) error, thing func(context.Context, string) ([]run.Asker, error)) (
 		left []string, err error) {
@@ -83,7 +83,7 @@ func (x *removing) takeBack(ctx context.Context, id string) ([]run.Asker, error)
 	return held, err
 }
 
-// takeBackArtifact is takeBack for an artifact: it stays also for those who ask for a run that made it.
+// takeBackArtifact is takeBack for an artifact: it stays also for requesters of a run that made it.
 func (x *removing) takeBackArtifact(ctx context.Context, id string) ([]run.Asker, error) {
 	held, err := x.takeBack(ctx, id)
 	if err != nil {
@@ -105,7 +105,7 @@ const makers = `SELECT r.run_id FROM runs r WHERE (r.run_id IN (SELECT run_id FR
  OR r.log_artifact_id = ?1 OR r.script_artifact_id = ?1)
  AND NOT EXISTS (SELECT 1 FROM run_removals x WHERE x.run_id = r.run_id AND x.attempt_n = r.attempt_n)`
 
-// othersAsk lists who else asks for a thing; none where it is removed for everyone.
+// othersAsk lists the other requesters of a thing; none where it is removed for everyone.
 func (x *removing) othersAsk(ctx context.Context, thing string, forAll bool) ([]run.Asker, error) {
 	if forAll {
 		return nil, nil

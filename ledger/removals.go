@@ -205,7 +205,8 @@ func (x *removing) workspaces(ctx context.Context) error {
 	return leftToDelete(ctx, x.tx, x.r.ID, retention.ItemWorkspace, x.out.Workspaces...)
 }
 
-// records deletes the answers to looks at what is removed, and the texts that were imported as it. Their events keep the hashes.
+// records deletes the answers of read-only calls about what is removed, and the texts that were imported as it. Their
+// events keep the hashes.
 func (x *removing) records(ctx context.Context) error {
 	ids := slices.Clone(x.out.Runs)
 	for _, a := range x.out.Artifacts {
@@ -226,7 +227,7 @@ func (x *removing) records(ctx context.Context) error {
 	return nil
 }
 
-// answers marks the answers to looks at what is removed that were too large for an envelope.
+// answers marks the answers of read-only calls about what is removed that were too large for an envelope.
 func (x *removing) answers(ctx context.Context, id string) error {
 	refs, err := list(ctx, x.tx, column[string], `SELECT json_extract(e.event, '$.result_ref') FROM tool_payloads p JOIN tool_call_events e
  ON e.chain = p.chain AND e.seq = p.seq WHERE p.chain = 'looks' AND p.kind = 'args' AND instr(p.payload_redacted, ?) > 0
@@ -332,7 +333,7 @@ func (x *removing) say(ctx context.Context, typ string, data map[string]any) err
 	return err
 }
 
-// RemovalOf says who removed something, when and why.
+// RemovalOf returns who removed something, when and why, as a text.
 func (l *Ledger) RemovalOf(ctx context.Context, id string) (text string, err error) {
 	var by, reason string
 	var at time.Time
@@ -340,7 +341,7 @@ func (l *Ledger) RemovalOf(ctx context.Context, id string) (text string, err err
 	return fmt.Sprintf("%s removed it on %s: %s (%s)", by, at.Format("2006-01-02"), reason, id), storage(err)
 }
 
-// GoneInputs lists the inputs of a run whose bytes are gone.
+// GoneInputs lists the inputs of a run whose bytes were removed.
 func (l *Ledger) GoneInputs(ctx context.Context, runID string) ([]string, error) {
 	return list(ctx, l.r, column[string], "SELECT DISTINCT a.artifact_id FROM run_inputs i JOIN artifacts a ON a.artifact_id = i.artifact_id "+
 		"WHERE i.run_id = ? AND a.removed_at IS NOT NULL ORDER BY 1", runID)

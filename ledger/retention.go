@@ -117,7 +117,7 @@ func (l *Ledger) Workspaces(ctx context.Context, before time.Time, after retenti
 		micros(after.FinishedAt), after.RunID, limit)
 }
 
-// Workspace is the workspace of one run; none if the run is not finished, or its workspace was removed.
+// Workspace returns the workspace of one run; none if the run is not finished, or its workspace was removed.
 func (l *Ledger) Workspace(ctx context.Context, runID string) ([]retention.Workspace, error) {
 	return l.workspaces(ctx, "r.run_id = ?", runID)
 }

@@ -55,7 +55,7 @@ func TestMarksAreGuarded(t *testing.T) {
 	}
 	must(t, l.Integrity(t.Context()))
 
-	// Nobody comes to have bytes that are being removed, nor are any removed that somebody has.
+	// No artifact gets bytes that are being removed, nor are bytes of an artifact removed.
 	gone := false
 	l.CheckBytes(func(string) bool { return !gone })
 	remove := func() error { gone = true; return nil }
@@ -138,11 +138,12 @@ func TestRemovals(t *testing.T) {
 	r, err := ask("2", []string{same.ID, same.ID})
 	must(t, err)
 	if len(r.Artifacts) != 1 || r.Artifacts[0].Others != 1 || r.FreedBytes != 0 || len(r.Already) != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("%d artifacts to remove, %d bytes freed, %d removed already: %+v; want 1 with one other artifact, 0 and 1", len(r.Artifacts),
+			r.FreedBytes, len(r.Already), r.Artifacts)
 	}
 	rest, err := l.Rest(t.Context(), "rmv_2")
 	if err != nil || len(rest.Objects)+len(rest.Workspaces) != 0 || rest.Compact {
-		t.Errorf("%+v %v", rest, err)
+		t.Errorf("%d objects and %d workspaces remain, compact %t, %v; want none", len(rest.Objects), len(rest.Workspaces), rest.Compact, err)
 	}
 	if ids, err := l.Unfinished(t.Context()); err != nil || slices.Contains(ids, "rmv_2") {
 		t.Error("a removal with nothing left to do is unfinished:", ids, err)
@@ -195,7 +196,7 @@ func TestRemovalOfDirectories(t *testing.T) {
 	r := remove("1", one.ID)
 	rest, err := l.Rest(t.Context(), "rmv_1")
 	if want := []string{sum(1), sum(5), one.SHA256}; err != nil || !slices.Equal(rest.Objects, want) || r.FreedBytes != 100+20 {
-		t.Errorf("%+v %+v %v", r, rest, err)
+		t.Errorf("%d bytes freed, the objects %q remain, %v; want 120 bytes and %q", r.FreedBytes, rest.Objects, err, want)
 	}
 	for n, want := range map[int]bool{1: false, 2: true, 3: true, 4: true, 5: false, 6: true} {
 		if held, err := l.Holds(t.Context(), sum(n)); err != nil || held != want {
@@ -209,7 +210,7 @@ func TestRemovalOfDirectories(t *testing.T) {
 	r = remove("2", one.ID, two.ID)
 	rest, err = l.Rest(t.Context(), "rmv_2")
 	if err != nil || len(rest.Objects) != 6 || slices.Contains(rest.Objects, sum(4)) || r.FreedBytes != 200+40 {
-		t.Errorf("%+v %+v %v", r, rest, err)
+		t.Errorf("%d bytes freed, the objects %q remain, %v; want 240 bytes and 6 objects without %s", r.FreedBytes, rest.Objects, err, sum(4))
 	}
 	must(t, l.Integrity(t.Context()))
 }

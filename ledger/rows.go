@@ -78,7 +78,7 @@ func update(ctx context.Context, tx *sql.Conn, query string, args ...any) (int64
 	return res.RowsAffected()
 }
 
-// write carries out one statement in a transaction of its own.
+// write carries out one statement in a transaction.
 func (l *Ledger) write(ctx context.Context, query string, args ...any) error {
 	return l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		_, err := tx.ExecContext(ctx, query, args...)
@@ -170,7 +170,7 @@ func (w *where) begins(column, text string) {
 
 func (w where) String() string { return strings.Join(append([]string{"1"}, w.conds...), " AND ") }
 
-// among is the condition that a column has one of the values; with no values it is never true.
+// among returns the condition that a column has one of the values; with no values it is never true.
 func among[T ~string](column string, values []T) (cond string, args []any) {
 	for _, v := range values {
 		args = append(args, v)
@@ -178,7 +178,7 @@ func among[T ~string](column string, values []T) (cond string, args []any) {
 	return column + " IN (" + strings.Join(slices.Repeat([]string{"?"}, len(values)), ",") + ")", args
 }
 
-// pageLimit is how many items a page has.
+// pageLimit returns how many items a page has.
 func pageLimit(asked int) int {
 	if asked <= 0 {
 		return 50

@@ -9,7 +9,8 @@ import (
 	"slurmgate/run"
 )
 
-// RunRecord is what the ledger has of a run at one moment. The run's story, its archive and the receipts of its ends say parts of it.
+// RunRecord is the ledger's record of a run at one moment. The run's story, its archive and the receipts of its ends
+// have parts of it.
 type RunRecord struct {
 	run.View
 	Inputs  []run.Output
@@ -61,7 +62,7 @@ func (l *Ledger) RunRecord(ctx context.Context, runID string) (r RunRecord, err 
 	return r, err
 }
 
-// recordOf reads the part of a record that a receipt says.
+// recordOf reads the part of a record that a receipt states.
 func recordOf(ctx context.Context, q queryer, v run.View) (r RunRecord, err error) {
 	r.View = v
 	if r.Inputs, err = list(ctx, q, scanLinked, inputsQuery, v.Run.ID); err != nil {

@@ -30,13 +30,13 @@ const viewColumns = runColumns + `
  coalesce((SELECT x.removal_id FROM run_removals x WHERE x.run_id = r.run_id AND x.attempt_n = r.attempt_n), ''),
  ` + deterministic
 
-// deterministic says of a failed run whether its tool gives the same outputs each time.
+// deterministic is, for a failed run, whether its tool gives the same outputs each time.
 const deterministic = `iif(r.state = 'failed',
  coalesce((SELECT p.definition ->> '$.deterministic' FROM packs p WHERE p.pack_hash = r.pack_hash), 0), 0)`
 
 const viewFrom = ` FROM runs r JOIN attempts a ON a.run_id = r.run_id AND a.n = r.attempt_n LEFT JOIN submissions s ON s.token = a.token `
 
-// runFields are where a row's runColumns go.
+// runFields returns the targets for a row's runColumns.
 func runFields(r *run.Run) []any {
 	return []any{&r.ID, &r.Rev, &r.ToolID, &r.ToolName, &r.ToolVersion, &r.ContractVersion, &r.PackHash, &r.PolicyHash, &r.ParamsHash,
 		&r.PlanHash, &r.ProjectID, &r.Site, &r.ExecutedAs, &r.Actor, &r.Principal.Name, &r.Principal.ID, &r.State, &r.Phase, &r.Reason, &r.Detail,
@@ -63,7 +63,7 @@ func scanView(row scanner) (v run.View, err error) {
 	return v, err
 }
 
-// canonicalText is a column with the canonical JSON of a value; NULL for nil.
+// canonicalText returns a column with the canonical JSON of a value; NULL for nil.
 func canonicalText[T any](p *T) (sql.NullString, error) {
 	if p == nil {
 		return sql.NullString{}, nil
@@ -72,7 +72,7 @@ func canonicalText[T any](p *T) (sql.NullString, error) {
 	return sql.NullString{String: string(b), Valid: true}, err
 }
 
-// elementsText is a column with the JSON of a list or a map of n elements; NULL for none.
+// elementsText returns a column with the JSON of a list or a map of n elements; NULL for none.
 func elementsText(n int, of any) (sql.NullString, error) {
 	if n == 0 {
 		return sql.NullString{}, nil
@@ -94,8 +94,8 @@ func (l *Ledger) View(ctx context.Context, runID string) (run.View, error) {
 	return view(context.WithoutCancel(ctx), l.r, runID) // see [Ledger.one]
 }
 
-// UserOf is the Unix user of the cluster that a run is executed as; empty: the gateway's own. It never changes. NotFound when there is no
-// such run.
+// UserOf returns the Unix user of the cluster that a run is executed as; "": the gateway's own. It never changes. An
+// unknown run is NotFound.
 func (l *Ledger) UserOf(ctx context.Context, runID string) (user string, err error) {
 	err = l.one(ctx, "SELECT executed_as FROM runs WHERE run_id = ?", runID).Scan(&user)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -150,7 +150,7 @@ func (l *Ledger) Insert(ctx context.Context, n run.New) (v run.View, created boo
 	return v, created && err == nil, err
 }
 
-// inserted is the view of a run that was just stored, with the times that were.
+// inserted returns the view of a run that was just stored, with the stored times.
 func inserted(n run.New, now time.Time) run.View {
 	v := run.View{Run: n.Run, Submission: n.Submission, Attempt: firstAttempt(n, now)}
 	v.Run.Rev, v.Run.AttemptN, v.Run.CreatedAt, v.Run.UpdatedAt = 1, 1, now, now
@@ -163,7 +163,8 @@ func inserted(n run.New, now time.Time) run.View {
 	return v
 }
 
-// firstAttempt is the attempt that a new run comes with. One without a submission goes to no cluster and starts when it is stored.
+// firstAttempt returns the attempt of a new run. One without a submission needs no cluster and starts when it is
+// stored.
 func firstAttempt(n run.New, now time.Time) run.Attempt {
 	a := run.Attempt{RunID: n.Run.ID, N: 1, Token: n.Submission.Token, CreatedAt: now, Placement: n.Placement}
 	if a.Token == "" {
@@ -246,8 +247,8 @@ func (l *Ledger) Policy(ctx context.Context, policyHash string) (json.RawMessage
 	return document(context.WithoutCancel(ctx), l.r, "policy", "policies", "SELECT snapshot FROM policies WHERE policy_hash = ?", policyHash)
 }
 
-// Pack reads the definition of the pack that runs were planned with by its pack_hash, and verifies the hash. NotFound when
-// there is none.
+// Pack returns the definition of the pack that runs were planned with by its pack_hash, and verifies the hash. An
+// unknown hash is NotFound.
 func (l *Ledger) Pack(ctx context.Context, packHash string) (json.RawMessage, error) {
 	return document(context.WithoutCancel(ctx), l.r, "pack", "packs", "SELECT definition FROM packs WHERE pack_hash = ?", packHash)
 }

@@ -29,7 +29,7 @@ func (l *Ledger) OpenBySite(ctx context.Context, projects []string) (map[string]
 	return out, err
 }
 
-// usesLooked is how many of the newest runs with certain bytes are looked at.
+// usesLooked is how many of the newest runs with certain bytes are examined.
 const usesLooked = 64
 
 // BytesBySite adds up, for each site, the bytes with these checksums that a workspace of the site has: as an input or an output of one of

@@ -24,7 +24,7 @@ func onSite(t *testing.T, l *Ledger, i int, site string) run.View {
 	return v
 }
 
-// A site's engine sees the runs of its site and no others, whatever it asks for.
+// A site's engine sees only the runs of its site, in every query.
 //
 // proves SITE-07
 func TestIndexOfASite(t *testing.T) {
@@ -62,12 +62,13 @@ func TestIndexOfASite(t *testing.T) {
 	}
 	page, err := l.List(ctx, Filter{})
 	if err != nil || len(page.Runs) != 2 || page.Runs[0].Site+page.Runs[1].Site != "ba" && page.Runs[0].Site+page.Runs[1].Site != "ab" {
-		t.Errorf("%+v %v", page.Runs, err)
+		t.Errorf("List returned %d runs, %v: %+v; want one of each site", len(page.Runs), err, page.Runs)
 	}
 }
 
-// A request that names a site is known by the run that policy placed there, and one that names none by a run on any site; a run on another
-// site than the named one is only equivalent. The transaction that inserts a run goes by the same rule.
+// A request that names a site finds the run that policy placed there, and one that names none finds a run on any
+// site; a run on another site than the named one is only equivalent. The transaction that inserts a run follows the
+// same rule.
 //
 // proves SITE-07 ABI-18
 func TestFindBySite(t *testing.T) {

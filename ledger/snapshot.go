@@ -40,7 +40,7 @@ func (f ArtifactFilter) where() where {
 	return w
 }
 
-// counted is the part of the filter that artifact_counts knows.
+// counted returns the part of the filter that artifact_counts has columns for.
 func (f ArtifactFilter) counted() (w where) {
 	w.is("a.project_id", f.ProjectID)
 	w.is("a.type", f.Type)
@@ -51,7 +51,8 @@ func (f ArtifactFilter) counted() (w where) {
 	return w
 }
 
-// count is how many artifacts the filter selects. Those that were added after its time are few, and are counted one by one.
+// count returns how many artifacts the filter selects. Those that were added after its time are few, and are counted
+// one by one.
 func (f ArtifactFilter) count(ctx context.Context, tx *sql.Tx) (n int64, err error) {
 	if w := f.where(); f.SHA256+f.Named+f.IDPrefix != "" {
 		err = tx.QueryRowContext(ctx, "SELECT count(*) FROM artifacts a WHERE "+w.String(), w.args...).Scan(&n)
@@ -77,8 +78,8 @@ const filesOfRows = `WITH m AS MATERIALIZED (SELECT run_id, sample FROM (SELECT 
  SELECT o.artifact_id, m.sample FROM m CROSS JOIN run_outputs o ON o.run_id = m.run_id WHERE o.relpath <> ''
  UNION SELECT i.artifact_id, m.sample FROM m CROSS JOIN run_inputs i ON i.run_id = m.run_id`
 
-// SamplesOf says of which sample of rows that have a sample or a tag artifacts are; "S1 and others" where there are several. Those found by
-// their label alone are absent.
+// SamplesOf returns the samples of artifacts, from rows that have a sample or a tag; "S1 and others" where there are
+// several. Artifacts found by their label alone are absent.
 func (l *Ledger) SamplesOf(ctx context.Context, named string, ids []string) (map[string]string, error) {
 	in, args := among("artifact_id", ids)
 	out := map[string]string{}
@@ -95,7 +96,7 @@ func (l *Ledger) SamplesOf(ctx context.Context, named string, ids []string) (map
 // Snapshot identifies the content of a list: the artifacts that the filter selects and that were created up to a time, and their number. No
 // artifact is ever added with an earlier time, so the pair changes only when artifacts are removed.
 type Snapshot struct {
-	AsOf  time.Time // time of the newest selected artifact; zero when there is none
+	AsOf  time.Time // time of the newest selected artifact; zero without any
 	Count int64
 }
 

@@ -12,8 +12,8 @@ import (
 	"slurmgate/run"
 )
 
-// A list is of one snapshot, whatever comes in while it is read, and however the clock goes; the same list of the same state is the same
-// snapshot.
+// A list is of one snapshot, whatever is added while it is read, and however the clock moves; the same list of the
+// same state is the same snapshot.
 //
 // proves ARC-05
 func TestSnapshot(t *testing.T) {
@@ -33,7 +33,7 @@ func TestSnapshot(t *testing.T) {
 		return p
 	}
 	if p := list(ArtifactFilter{}); p.Snapshot != (Snapshot{}) || p.Artifacts != nil || p.Cursor != "" {
-		t.Errorf("of nothing: %+v", p)
+		t.Errorf("an empty ledger has the snapshot %+v, %d artifacts, cursor %q; want none", p.Snapshot, len(p.Artifacts), p.Cursor)
 	}
 	var last run.Artifact
 	for i := range 20 {
@@ -42,7 +42,8 @@ func TestSnapshot(t *testing.T) {
 	}
 	first := list(ArtifactFilter{Limit: 6})
 	if first.Snapshot != (Snapshot{last.CreatedAt, 20}) || first.Artifacts[0] != last {
-		t.Errorf("%+v", first)
+		t.Errorf("the first page has the snapshot %+v and begins with %s, want %s, 20 and %s", first.Snapshot, first.Artifacts[0].ID,
+			last.CreatedAt, last.ID)
 	}
 	if d := cmp.Diff(first, list(ArtifactFilter{Limit: 6})); d != "" {
 		t.Error("the same list again is another:", d)
@@ -53,7 +54,7 @@ func TestSnapshot(t *testing.T) {
 		add(100 + seen)
 		p := list(ArtifactFilter{Limit: 6, Cursor: cursor})
 		if p.Snapshot != first.Snapshot {
-			t.Errorf("the snapshot became %+v", p.Snapshot)
+			t.Errorf("the snapshot became %+v, want %+v", p.Snapshot, first.Snapshot)
 		}
 		seen, cursor = seen+len(p.Artifacts), p.Cursor
 	}
@@ -66,7 +67,7 @@ func TestSnapshot(t *testing.T) {
 		t.Error(d)
 	}
 	if p := list(ArtifactFilter{}); p.Snapshot.Count != 23 {
-		t.Errorf("%+v", p.Snapshot)
+		t.Errorf("the snapshot counts %d artifacts, want 23", p.Snapshot.Count)
 	}
 	// Of a filter, only what it selects counts.
 	other := artifact(500)
@@ -77,7 +78,7 @@ func TestSnapshot(t *testing.T) {
 	other, _, err = l.AddArtifact(t.Context(), other)
 	must(t, err)
 	if p := list(ArtifactFilter{Type: "BAM", ProjectID: project}); p.Snapshot != (Snapshot{other.CreatedAt, 1}) {
-		t.Errorf("%+v", p)
+		t.Errorf("the snapshot is %+v, want %s and 1 artifact", p.Snapshot, other.CreatedAt)
 	}
 	// A page of another list, or of one that has lost something.
 	_, err = l.Artifacts(t.Context(), ArtifactFilter{Cursor: first.Cursor, Type: "BAM"})
@@ -88,7 +89,7 @@ func TestSnapshot(t *testing.T) {
 	wantFault(t, err, fault.Conflict, "snapshot_changed")
 }
 
-// All times of registration are different, in whatever order and from however many hands.
+// All times of registration are different, in any order and from any number of ledgers.
 func TestCreatedAtGrows(t *testing.T) {
 	a := fresh(t)
 	b := openAt(t, a.Path())

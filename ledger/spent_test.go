@@ -66,7 +66,8 @@ func TestSpent(t *testing.T) {
 	}
 }
 
-// What runs had that are executed as a Unix user counts for that user, whoever asked for them, also while they are in flight.
+// The use of runs that are executed as a Unix user counts for that user, for any requester, also while they are in
+// flight.
 //
 // proves SITE-08 OPS-03
 func TestSpentAsAUser(t *testing.T) {
@@ -82,7 +83,7 @@ func TestSpentAsAUser(t *testing.T) {
 		_, _, err := l.Insert(t.Context(), n)
 		must(t, err)
 		if had.RunsToday != who.runs {
-			t.Errorf("%+v: %+v", who, had)
+			t.Errorf("%+v: Admit saw %d runs today", who, had.RunsToday)
 		}
 	}
 	waiters, err := list(t.Context(), l.r, scanWaiter, "SELECT r.run_id, r.project_id, "+caller+" FROM runs r")
@@ -135,8 +136,8 @@ func (s spend) store(t *testing.T, l *Ledger, i int) {
 	}
 }
 
-// A month adds up the attempts that ended in it, by the time zone's own months. Accounting goes before the job's own record, and what
-// nobody measured is not 0 but missing, and counted.
+// A month adds up the attempts that ended in it, by the time zone's own months. Accounting takes precedence over the
+// job's own record, and a value that was not measured is not 0 but missing, and counted.
 //
 // proves OPS-03
 func TestSpentInAMonth(t *testing.T) {

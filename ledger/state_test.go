@@ -23,7 +23,8 @@ var (
 		run.NeedsOperator, run.AheadOfLedger, run.OutputsLate, run.Done, run.WaitingForInputs, "", "waiting"}
 )
 
-// The database itself takes the pairs of state and phase that the lifecycle knows, and no other. No run that has started waits for inputs.
+// The database itself takes only the pairs of state and phase of the lifecycle. No run that has started waits for
+// inputs.
 func TestStateMachine(t *testing.T) {
 	l := fresh(t)
 	n := 0
@@ -49,7 +50,7 @@ func TestStateMachine(t *testing.T) {
 	must(t, l.Integrity(t.Context()))
 }
 
-// A success has a result and exit code 0, a blocked run says why, and only a finished one has an end.
+// A success has a result and exit code 0, a blocked run has a reason, and only a finished one has an end.
 func TestStateConditions(t *testing.T) {
 	l := fresh(t)
 	one, zero := 1, 0
@@ -135,7 +136,7 @@ func TestRowsAreKept(t *testing.T) {
 func TestEventChain(t *testing.T) {
 	for name, c := range map[string]struct {
 		q     string
-		chain bool // the chain itself breaks; otherwise only Integrity can tell
+		chain bool // the chain itself breaks; otherwise only Integrity can detect it
 	}{
 		"data":    {"UPDATE events SET data = '{\"i\":9}' WHERE seq = 3", true},
 		"type":    {"UPDATE events SET type = 'run.other' WHERE seq = 3", true},
@@ -235,7 +236,7 @@ func artifact(i int) run.Artifact {
 		CreatedAt: t0}
 }
 
-// Pages neither lose nor repeat anything, though the clock stands and rows are added meanwhile.
+// Pages neither lose nor repeat anything, though the clock does not move and rows are added meanwhile.
 func TestPages(t *testing.T) {
 	l := fresh(t)
 	want := map[string]int{}
@@ -284,7 +285,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A list shows of a run what the run itself says.
+// A list shows the same of a run as the run itself.
 func TestListRows(t *testing.T) {
 	l := fresh(t)
 	v := insert(t, l, 1)
@@ -320,7 +321,7 @@ func TestFilters(t *testing.T) {
 	} {
 		p, err := l.List(t.Context(), c.f)
 		if err != nil || len(p.Runs) != c.want || p.Total != (Total{int64(c.want), true}) {
-			t.Errorf("%+v: %d of %+v, %v", c.f, len(p.Runs), p.Total, err)
+			t.Errorf("List(%+v) = %d of %d runs, exact %t, %v; want %d", c.f, len(p.Runs), p.Total.N, p.Total.Exact, err, c.want)
 		}
 	}
 	open, err := l.Index("").Waiting(t.Context(), "", 0, run.Staging, run.Done)
@@ -344,7 +345,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// The same artifact is registered once, whoever is first, and recorded once.
+// The same artifact is registered once by several callers, and recorded once.
 func TestArtifactOnce(t *testing.T) {
 	l := fresh(t)
 	var made atomic.Int64

@@ -52,9 +52,9 @@ func broken(err error) bool {
 	return s.Code == sqlite3.ErrIoErr || s.Code == sqlite3.ErrCorrupt || s.Code == sqlite3.ErrNotADB || s.Code == sqlite3.ErrReadonly
 }
 
-// watch ends all writing for good when a change failed because of the disk. After a failed sync the kernel may have dropped the data it
-// could not write and then report success for the next sync, so a second try proves nothing; whoever opens the ledger next
-// finds out what is on the disk.
+// watch ends all writing permanently when a change failed because of the disk. After a failed sync the kernel may
+// have dropped the data it could not write and then report success for the next sync, so a second try proves nothing;
+// the next process that opens the ledger finds out what is on the disk.
 func (l *Ledger) watch(err error) {
 	if broken(err) {
 		l.stopped.CompareAndSwap(nil, &err)
@@ -76,8 +76,8 @@ func (l *Ledger) Stopped() error {
 		WithNext("check the disk of gateway.state_dir (dmesg, df), then restart slurmgate")
 }
 
-// Answers passes an empty change through the ledger's writer, and a look through its readers; neither writes to the disk. It returns when
-// both have answered, be it with an error: a ledger that refuses still answers.
+// Answers passes an empty change through the ledger's writer, and a query through its readers; neither writes to the
+// disk. It returns when both have answered, even with an error: a ledger that refuses still answers.
 func (l *Ledger) Answers(ctx context.Context) {
 	_ = l.tx(ctx, func(context.Context, *sql.Conn) error { return nil })
 	_, _ = l.Counts(ctx)
@@ -87,7 +87,7 @@ func kindOf(err error) fault.Kind { return fault.KindOf(storage(err)) }
 
 func codeOf(err error) string { return strings.ToLower(fault.CodeOf(storage(err))) }
 
-// SQLiteVersion is the version of SQLite in this program.
+// SQLiteVersion returns the version of SQLite in this program.
 func SQLiteVersion() string {
 	v, _, _ := sqlite3.Version()
 	return v

@@ -62,7 +62,8 @@ func (l *Ledger) Token(ctx context.Context, id string) (gate.Token, error) {
 	return t, storage(err)
 }
 
-// tokenMemory has all tokens as they are on the disk: only this process changes them. Nobody changes what it returns.
+// tokenMemory has all tokens as they are on the disk: only this process changes them. Callers do not change what it
+// returns.
 type tokenMemory struct {
 	mu   sync.RWMutex
 	byID map[string]gate.Token // nil: to be read
@@ -99,7 +100,7 @@ func (m *tokenMemory) read(all func() ([]gate.Token, error)) (map[string]gate.To
 	return byID, nil
 }
 
-// forget is called after a token was changed, and before anybody hears of it.
+// forget is called after a token was changed, and before the change is answered.
 func (m *tokenMemory) forget() {
 	m.mu.Lock()
 	m.byID = nil
@@ -116,7 +117,7 @@ type TokenSnapshot struct {
 	at time.Time
 }
 
-// State is what a token is good for at the time of the snapshot: valid, expired or revoked.
+// State returns the state of a token at the time of the snapshot: valid, expired or revoked.
 func (s TokenSnapshot) State(t gate.Token) string {
 	switch {
 	case t.RevokedAt != nil:

@@ -39,7 +39,7 @@ func (l *Ledger) Measure(ctx context.Context, used map[string]*run.Usage) error 
 	})
 }
 
-// Used is what accounting recorded about a submission's job; nil when there is nothing, or accounting was not queried yet.
+// Used returns what accounting recorded about a submission's job; nil for nothing, or before accounting was queried.
 func (l *Ledger) Used(ctx context.Context, token string) (*run.Usage, error) {
 	return used(context.WithoutCancel(ctx), l.r, token)
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// Use is what a project keeps.
+// Use is what a project stores.
 type Use struct {
 	ProjectID string `json:"project_id"`
 	Artifacts int64  `json:"artifacts"`
@@ -14,7 +14,7 @@ type Use struct {
 	Bytes     int64  `json:"bytes"`   // the same content counts for each artifact
 }
 
-// CallerUse is what a caller keeps in all projects.
+// CallerUse is what a caller stores in all projects.
 type CallerUse struct {
 	Artifacts int64 `json:"artifacts"`
 	Bytes     int64 `json:"bytes"` // the same content counts for each artifact

@@ -41,7 +41,7 @@ func (p UserProject) of(u gate.ProjectUser) bool {
 	return *p.UID == u.UID
 }
 
-// taken is the fault of a user whose name's project is another user id's.
+// taken returns the fault of a user whose name's project is another user id's.
 func (p UserProject) taken(u gate.ProjectUser) error {
 	had, is := "an OpenID subject", "you are an OpenID subject"
 	if p.UID != nil {
@@ -65,7 +65,7 @@ func userProjectNow(ctx context.Context, q queryer, user string) (UserProject, e
 	return p, storage(err)
 }
 
-// UserProject is the id of a user's own project; gate.UserProjects has the contract.
+// UserProject returns the id of a user's own project; gate.UserProjects has the contract.
 func (l *Ledger) UserProject(ctx context.Context, u gate.ProjectUser) (string, error) {
 	p, err := userProjectNow(context.WithoutCancel(ctx), l.r, u.Name)
 	if fault.Is(err, fault.NotFound) {
@@ -133,8 +133,8 @@ func (l *Ledger) RebindUserProject(ctx context.Context, u gate.ProjectUser, same
 	return p, err
 }
 
-// UserProjects lists the projects of users among some projects (nil: all), by name, at most limit of them behind one
-// (empty: from the first), and says how many there are.
+// UserProjects lists the projects of users among some projects (nil: all), by name, at most limit of them after one
+// (empty: from the first), and returns how many there are.
 func (l *Ledger) UserProjects(ctx context.Context, projects []string, after string, limit int) (out []UserProject, n int64, err error) {
 	var w where
 	if projects != nil {

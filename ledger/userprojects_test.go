@@ -10,8 +10,8 @@ import (
 	"slurmgate/plan"
 )
 
-// A user's own project is begun once and is the same by whatever credentials the user comes. A name that comes back
-// with another user id is refused, and the refusal says who had the project and what to do.
+// A user's own project is created once and is the same for all credentials of the user. A name that returns with
+// another user id is refused, and the refusal names the earlier user of the project and the next step.
 //
 // proves OPS-04
 func TestUserProjectIsBoundToTheUserID(t *testing.T) {
@@ -42,7 +42,7 @@ func TestUserProjectIsBoundToTheUserID(t *testing.T) {
 		wantFault(t, err, fault.Auth, "user_project_taken")
 		for _, want := range []string{"user id 1001", "prn_A", "slurmgate projects rebind alice"} {
 			if !strings.Contains(fault.Prose(err), want) {
-				t.Errorf("the refusal of %+v says %q, want %q in it", who, fault.Prose(err), want)
+				t.Errorf("the refusal of %+v is %q, want %q in it", who, fault.Prose(err), want)
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func TestUserProjectIsBoundToTheUserID(t *testing.T) {
 }
 
 // An administrator decides whose the project is: the same person keeps it, another one gets an empty one. The
-// decision is in the history, is made once, and nobody gets the project of before by waiting for it.
+// decision is in the history and is made once, and waiting for it gives no access to the earlier project.
 func TestUserProjectIsRebound(t *testing.T) {
 	l := fresh(t)
 	user := func(uid int) gate.ProjectUser {
@@ -91,7 +91,7 @@ func TestUserProjectIsRebound(t *testing.T) {
 	wantFault(t, err, fault.NotFound, "user_project_not_found")
 	list, n, err := l.UserProjects(t.Context(), nil, "", 10)
 	if err != nil || n != 2 || list[0].EndedAt == nil || list[1].EndedAt != nil || *list[1].UID != 3003 {
-		t.Errorf("UserProjects = %+v, %d, %v; want the one that ended and the new one", list, n, err)
+		t.Errorf("UserProjects returned %d of %d, %v: %+v; want the ended one and a new one of user id 3003", len(list), n, err, list)
 	}
 	events, err := l.EventsAfter(t.Context(), 0, 100, "")
 	must(t, err)

@@ -122,10 +122,10 @@ const (
 	keptToken = "tok_AAAAAAAAAAAAAAAA"
 )
 
-// erasedParams are those of a run that had a secret.
+// erasedParams are the parameters of a run that had a secret.
 var erasedParams = json.RawMessage(`{"secret":` + strconv.Quote(leaked) + `}`)
 
-// reads says of each table what reads a row of it in the kept ledger.
+// reads has, by table, a function that reads a row of it in the stored ledger.
 var reads = map[string]func(ctx context.Context, l *Ledger) (bool, error){
 	"gateway":  func(_ context.Context, l *Ledger) (bool, error) { return l.ID() == "gw_version1", nil },
 	"gate_key": func(ctx context.Context, l *Ledger) (bool, error) { k, err := l.GateKey(ctx); return len(k) == 32, err },
@@ -338,7 +338,7 @@ func keptKey(ctx context.Context, l *Ledger) (gate.Key, error) {
 	return l.Key(ctx, gate.Principal{ID: "p"}, strings.Repeat("1", 64))
 }
 
-// makeVersion1 makes the kept ledger, with a row in every table. There is one for ever, so an existing one stays.
+// makeVersion1 makes the stored ledger, with a row in every table. It is made once, so an existing one stays.
 func makeVersion1(t *testing.T) {
 	t.Helper()
 	must(t, os.MkdirAll("testdata", 0o755))

@@ -44,7 +44,7 @@ func viewWithoutAttempt(ctx context.Context, q queryer, id string) (run.View, er
 	return view(ctx, q, is)
 }
 
-// RunOf returns the run that an id is an alias of, or the id if it is none.
+// RunOf returns the run that an id is an alias of, or the id itself.
 func (l *Ledger) RunOf(ctx context.Context, id string) (runID string, err error) {
 	if l.owners.find(id).started {
 		return id, nil
@@ -61,8 +61,8 @@ func runOf(ctx context.Context, q queryer, id string) (runID string, err error) 
 	return runID, storage(err)
 }
 
-// started puts an alias of a run in the place of one that waited, in the transaction that makes or finds that run, so
-// that one content is one run whoever comes first. A run that does not wait any more, or waits anew, is a Conflict,
+// started replaces a run that waited with an alias of a run, in the transaction that makes or finds that run, so that
+// one content is one run in any order of requests. A run that does not wait any more, or waits anew, is a Conflict,
 // and the transaction is undone.
 func (l *Ledger) started(ctx context.Context, tx *sql.Conn, of run.WaitRef, runID string) error {
 	id := of.RunID
@@ -100,7 +100,8 @@ func (l *Ledger) EndWaiting(ctx context.Context, of run.WaitRef, code, message s
 	})
 }
 
-// applyWaiting is the rest of a transition of a run that has no attempt: it ends, or waits again. Triggers tell the rows of batches.
+// applyWaiting is the rest of a transition of a run that has no attempt: it ends, or waits again. Triggers update the
+// rows of batches.
 func (l *Ledger) applyWaiting(ctx context.Context, tx *sql.Conn, w run.Write) (v run.View, err error) {
 	if err := l.swapRun(ctx, tx, w.Run); err != nil {
 		return v, err
@@ -125,7 +126,7 @@ func (l *Ledger) applyWaiting(ctx context.Context, tx *sql.Conn, w run.Write) (v
 // sourceRuns are the runs that runs wait for, by whatever name.
 const sourceRuns = ` FROM waiting_inputs i LEFT JOIN run_aliases x ON x.alias = i.source JOIN runs r ON r.run_id = coalesce(x.run_id, i.source)`
 
-// sources are what a run waits for, with the state of each.
+// sources selects what a run waits for, with the state of each.
 const sources = `SELECT i.source, i.role, r.state, r.phase, r.reason, r.attempt_n, r.run_id,
  coalesce((SELECT m.removal_id FROM run_removals m WHERE m.run_id = r.run_id AND m.attempt_n = r.attempt_n), ''), ` + deterministic + `,
  coalesce((SELECT a.ending FROM attempts a WHERE a.run_id = r.run_id AND a.n = r.attempt_n), '')` + sourceRuns + ` WHERE i.run_id = ? ORDER BY i.source, i.role`
@@ -146,16 +147,16 @@ func (l *Ledger) AnyWaiting(ctx context.Context) (some bool, err error) {
 // LongestPutBack is the longest time for which a waiting run is put back. What is due later was put back while the clock was ahead.
 const LongestPutBack = 10 * time.Minute
 
-// DueWaiting lists waiting runs of whose sources one has changed: those that were not put back first, and then the one whose time came
-// first. A clock that was ahead delays none. What each waits for is left out.
+// DueWaiting lists waiting runs with a changed source: those that were not put back first, and then in order of their
+// due time. A clock that was ahead delays none. What each waits for is left out.
 func (l *Ledger) DueWaiting(ctx context.Context, limit int) ([]run.View, error) {
 	now := l.now()
 	return list(ctx, l.r, scanWaiting, "SELECT "+waitingColumns+" WHERE w.due = 1 AND "+
 		"(w.due_at <= ? OR w.due_at > ?) ORDER BY w.due_at, r.created_at LIMIT ?", micros(now), micros(now.Add(LongestPutBack)), limit)
 }
 
-// PutBackWaiting has a run that is due looked after again after a while, at most [LongestPutBack], behind those that are due by then. The
-// code and the message say what keeps it from starting; unexpected counts a try.
+// PutBackWaiting defers a due run for a while, at most [LongestPutBack], behind those that are due by then. The code
+// and the message are the reason why it cannot start; unexpected counts a try.
 func (l *Ledger) PutBackWaiting(ctx context.Context, of run.WaitRef, wait time.Duration, unexpected bool, code, message string) error {
 	due := micros(l.now().Add(min(wait, LongestPutBack)))
 	return l.write(ctx, "UPDATE waits SET due_at = ?, tries = tries + ?, code = ?, message = ? WHERE run_id = "+
@@ -163,13 +164,13 @@ func (l *Ledger) PutBackWaiting(ctx context.Context, of run.WaitRef, wait time.D
 		message, of.RunID, of.Attempt)
 }
 
-// BringForward has runs looked after now that were put back with a message that contains a text.
+// BringForward makes runs due now that were deferred with a message that contains a text.
 func (l *Ledger) BringForward(ctx context.Context, text string) error {
 	return l.write(ctx, "UPDATE waits SET due_at = 0 WHERE due = 1 AND due_at > 0 AND instr(message, ?) > 0", text)
 }
 
-// SettleWaiting ends a run that waits for an output that will not come: why says how, from its source. One whose
-// sources are not all over waits on, and is no longer due. What is left is ready to start.
+// SettleWaiting ends a run that waits for an output that will not come: why returns the code and the message, from
+// its source. A run with an unfinished source waits on, and is no longer due. With ready the run can start.
 func (l *Ledger) SettleWaiting(ctx context.Context, of run.WaitRef, why func(run.Source) (code, message string)) (ready bool, err error) {
 	err = l.tx(ctx, func(ctx context.Context, tx *sql.Conn) error {
 		v, err := view(ctx, tx, of.RunID)
@@ -234,7 +235,7 @@ func (l *Ledger) Waitings(ctx context.Context, f Filter) (out []Row, n int64, er
 	return append(out, aliases...), n + int64(len(aliases)), err
 }
 
-// aliases lists the aliases that begin as the filter says, of runs of its projects.
+// aliases lists the aliases that begin with the filter's prefix, of runs of its projects.
 func (l *Ledger) aliases(ctx context.Context, f Filter) ([]Row, error) {
 	var w where
 	w.begins("x.alias", f.IDPrefix)
@@ -255,7 +256,7 @@ func scanRow(row scanner) (r Row, err error) {
 	return r, err
 }
 
-// cancelWaiting withdraws a batch's askings of the runs of its rows that wait, and cancels those that no one asks for any more.
+// cancelWaiting withdraws a batch's askings of the waiting runs of its rows, and cancels those without a requester.
 func (l *Ledger) cancelWaiting(ctx context.Context, tx *sql.Conn, batchID string, by run.Withdrawal) error {
 	ids, err := list(ctx, tx, column[string], `SELECT DISTINCT w.run_id FROM batch_rows b JOIN runs w ON w.run_id = b.waiting_id
  WHERE b.batch_id = ?1 AND b.run_id IS NULL AND w.phase = 'waiting_for_inputs'`, batchID)

@@ -20,7 +20,7 @@ func waits(t testing.TB, l *Ledger, i int, of ...plan.Promise) run.View {
 	t.Helper()
 	w, created, err := l.AddWaiting(t.Context(), waitsFor(fmt.Sprintf(`{"waits":%d}`, i), of...))
 	if err != nil || !created || !w.Waits() {
-		t.Fatalf("AddWaiting = %+v, %v, %v; want a run that waits", w, created, err)
+		t.Fatalf("AddWaiting = run %s in phase %s, created %v, %v; want a new run that waits", w.Run.ID, w.Run.Phase, created, err)
 	}
 	return w
 }
@@ -100,8 +100,8 @@ func (l *Ledger) waitsAgain(t testing.TB, v run.View, name string) run.View {
 	return v
 }
 
-// A run that waits hears of the end of what it waits for, also of a run that waited itself, in the transaction that ends it; until then
-// it goes on waiting.
+// A waiting run becomes due at the end of what it waits for, also of a run that waited itself, in the transaction
+// that ends it; until then it waits.
 //
 // proves MANY-04
 func TestWaitingIsDue(t *testing.T) {
@@ -140,7 +140,7 @@ func TestWaitingIsDue(t *testing.T) {
 	ends(t, l, y, run.Failed)
 	of := l.waitingNow(t, b.Run.ID).Waiting.For
 	if ids := due(t, l); len(ids) != 1 || len(of) != 1 || !of[0].Broken() || of[0].Actual != y.Run.ID {
-		t.Errorf("%v %+v", ids, of)
+		t.Errorf("due are %q, waiting for %+v; want one run with one broken source, %s", ids, of, y.Run.ID)
 	}
 	must(t, l.Integrity(t.Context()))
 }
@@ -172,8 +172,8 @@ func TestWaitingRowNeverStages(t *testing.T) {
 	must(t, l.Integrity(t.Context()))
 }
 
-// Whoever comes first, the request with the artifact or the run that waited for it, one content is one run, and the other is a name of
-// it. A run that no longer waits starts nothing: not even the run that its call would have made is there.
+// In any order, the request with the artifact and the run that waited for it are one run with one content, and the
+// other id is its alias. A run that no longer waits starts nothing: not even the run of its call exists.
 //
 // proves MANY-04
 func TestWaitingBecomesOneRun(t *testing.T) {
@@ -249,8 +249,8 @@ func TestWaitingAnewIsAnother(t *testing.T) {
 	must(t, err)
 }
 
-// A source that is retried before the gateway comes to what waits for it ends nothing: whether it will come is asked
-// in the transaction that would end the run.
+// A source that is retried before the gateway handles what waits for it ends nothing: the transaction that would end
+// the run checks whether the source will come.
 //
 // proves MANY-04
 func TestBrokenSourceIsAskedAgain(t *testing.T) {
@@ -361,8 +361,8 @@ func TestWaitingAgain(t *testing.T) {
 	wantFault(t, err, fault.Transport, "too_many_runs")
 }
 
-// What is put back goes behind what is due: a run that cannot start hides no other, however many there are. It comes again when its time
-// is over, or when what it waits for happens.
+// A deferred run queues behind what is due: a run that cannot start hides no other, however many there are. It is due
+// again when its time has passed, or when what it waits for happens.
 //
 // proves MANY-04
 func TestPutBack(t *testing.T) {
@@ -396,7 +396,7 @@ func TestPutBack(t *testing.T) {
 	}
 	must(t, l.BringForward(t.Context(), "apr_X"))
 	if w := l.waitingNow(t, a.Run.ID); next() != a.Run.ID || w.Waiting.Tries != 1 || w.Waiting.Code != "consent_required" {
-		t.Errorf("%+v", w)
+		t.Errorf("the waiting run has %d tries, code %q; want it due, 1 try, consent_required", w.Waiting.Tries, w.Waiting.Code)
 	}
 	if w := l.waitsAgain(t, l.endWaiting(t, l.waitingNow(t, a.Run.ID), run.Failed, "x"), "ana").Waiting; w.Tries != 0 || w.Code != "" {
 		t.Errorf("run that waits again has %d tries and the code %q, want none", w.Tries, w.Code)

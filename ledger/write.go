@@ -45,7 +45,7 @@ func (l *Ledger) ApplyAll(ctx context.Context, list []run.Write) ([]run.View, er
 	return views, nil
 }
 
-// apply is one transition within a transaction.
+// apply carries out one transition within a transaction.
 func (l *Ledger) apply(ctx context.Context, tx *sql.Conn, w run.Write, payloads []packed) (v run.View, err error) {
 	// Payloads, artifacts and submission come first: rows below refer to them.
 	for _, p := range payloads {
@@ -117,8 +117,9 @@ func (l *Ledger) apply(ctx context.Context, tx *sql.Conn, w run.Write, payloads 
 	return view(ctx, tx, w.Run.ID)
 }
 
-// after is the view of a run after a write that was based on an earlier view. The revision was compared, and nothing of a run changes
-// without a new revision: what the write does not replace is unchanged. It spares a query of 16 µs, three times for each run.
+// after returns the view of a run after a write that was based on an earlier view. The revision was compared, and
+// nothing of a run changes without a new revision: what the write does not replace is unchanged. It saves a query of
+// 16 µs, three times for each run.
 func (l *Ledger) after(w run.Write) run.View {
 	v := run.View{Run: w.Run, Attempt: w.From.Attempt, Submission: w.From.Submission, Sends: w.From.Sends}
 	v.Run.Rev++
@@ -170,7 +171,7 @@ func (l *Ledger) swapRun(ctx context.Context, tx *sql.Conn, r run.Run) error {
 	return err
 }
 
-// stale is the fault for a write that is based on an older revision of a run.
+// stale returns the fault for a write that is based on an older revision of a run.
 func stale(r run.Run) error {
 	return fault.New(fault.Conflict, "stale_run", "run "+r.ID+" was changed concurrently")
 }
