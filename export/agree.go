@@ -89,7 +89,7 @@ func (c *checker) products(s receipt.Statement) {
 	}), want)
 }
 
-// resourceOf is an artifact as a receipt names it, as far as run.json has it.
+// resourceOf returns an artifact in the form of a receipt, as far as run.json has it.
 func resourceOf(name string, a Artifact) receipt.Resource {
 	return receipt.Resource{Name: name, Digest: receipt.Digest{SHA256: a.SHA256}, Annotations: receipt.Annotations{Role: a.Role,
 		Path: a.Relpath, Label: a.Label, Type: a.Type, SizeBytes: &a.SizeBytes, ArtifactID: a.ArtifactID, Reference: a.ReferenceName,

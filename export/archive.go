@@ -79,7 +79,7 @@ func New(r Record, o Options, open Opener) (*Archive, error) {
 
 func logFile(role string) string { return "logs/" + role + ".txt" }
 
-// kindOfPlan is which kind of run a plan is of.
+// kindOfPlan returns the kind of run that a plan is of.
 func kindOfPlan(p plan.Params) string {
 	switch {
 	case p.Docker:
@@ -90,7 +90,7 @@ func kindOfPlan(p plan.Params) string {
 	return KindSlurm
 }
 
-// imageNameOf is the name that a toolpack gives its image, empty where it has none.
+// imageNameOf returns the name that a toolpack gives its image, "" without one.
 func imageNameOf(pack []byte) string {
 	var doc struct {
 		Image string `json:"image"`
@@ -112,7 +112,7 @@ func (r *Record) place(o Options) (files []file) {
 			a.Reference = "artifact://" + a.ArtifactID
 			folded := strings.ToLower(a.Relpath)
 			switch {
-			case a.Why != "": // the caller of New knows that its bytes are gone
+			case a.Why != "": // the caller of New has no bytes of it
 			case o.ByReference:
 				a.Why = "the export was asked to hold no artifacts"
 			case o.MaxBytes > 0 && a.SizeBytes > o.MaxBytes:
@@ -171,8 +171,8 @@ func derive(r Run, exit receipt.Exit, p plan.Params, pack []byte, files []file) 
 	return append(derived, fileOf(manifestFile, manifest(all))), nil
 }
 
-// pinned is the list of pinned files: the image under the name that the Nextflow module looks for, and the inputs. Of a directory it has
-// the files that are in the archive.
+// pinned returns the list of pinned files: the image under the name that the Nextflow module uses, and the inputs. Of
+// a directory it has the files that are in the archive.
 func pinned(p plan.Params, files []file) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s  images/%s.sif\n", p.Spec.ImageDigest(), p.Spec.ImageDigest())
@@ -186,7 +186,8 @@ func pinned(p plan.Params, files []file) []byte {
 	return b.Bytes()
 }
 
-// collected is the list of outputs as they were collected. Of a directory it has the files that are in the archive.
+// collected returns the list of outputs as they were collected. Of a directory it has the files that are in the
+// archive.
 func collected(r Run, files []file) []byte {
 	var b bytes.Buffer
 	for _, o := range r.Outputs {
@@ -207,7 +208,7 @@ func manifest(files []file) []byte {
 	return b.Bytes()
 }
 
-// readme says to people what the archive is.
+// readme describes the archive for people.
 func readme(r Run) []byte {
 	var b bytes.Buffer
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -250,7 +251,7 @@ func readme(r Run) []byte {
 	return b.Bytes()
 }
 
-// sayList says what is in the files that every archive ends with.
+// sayList describes the files that every archive ends with.
 func sayList(say func(format string, args ...any)) {
 	say("| `MANIFEST` | the SHA-256 of every other file: `sha256sum -c MANIFEST` |")
 	say("| `MANIFEST.dsse.json`, `keys.json` | the gateway's signature of MANIFEST, and the public keys of its signatures |\n")

@@ -41,7 +41,7 @@ func (o objects) add(data string) string {
 
 const imageDigest = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-// made is a run that succeeded, and its artifacts.
+// made returns a run that succeeded, and its artifacts.
 func made(t testing.TB, argv ...string) (Record, objects) {
 	t.Helper()
 	store := objects{}
@@ -107,7 +107,7 @@ func failed(t testing.TB, r Record) Record {
 	return r
 }
 
-// archive is the archive of a record, signed as a gateway signs it.
+// archive returns the archive of a record, signed as a gateway signs it.
 func archive(t testing.TB, r Record, store objects, o Options) []byte {
 	t.Helper()
 	if r.Receipt == nil {
@@ -118,7 +118,7 @@ func archive(t testing.TB, r Record, store objects, o Options) []byte {
 	var b bytes.Buffer
 	must(t, a.WriteTo(t.Context(), &b))
 	if int64(b.Len()) != a.Size() {
-		t.Errorf("the archive has %d bytes; Size says %d", b.Len(), a.Size())
+		t.Errorf("the archive has %d bytes, Size returned %d", b.Len(), a.Size())
 	}
 	return b.Bytes()
 }

@@ -18,7 +18,7 @@ import (
 	"slurmgate/plan"
 )
 
-// The archive of a batch holds the archives of its runs, each as a file of its own that can be taken out and checked alone:
+// The archive of a batch holds the archives of its runs, each as a separate file that can be taken out and checked alone:
 //
 //	batch.json             the batch: its rows, and which run each became
 //	runs/RUN.crate.zip     the archive of a run
@@ -64,7 +64,7 @@ type BatchRow struct {
 	Message string          `json:"message"`
 }
 
-// runs are the runs of a batch, each once, with the samples that they are of.
+// runs returns the runs of a batch, each once, with the samples that they are of.
 func (b Batch) runs() (ids []string, samples map[string][]string) {
 	samples = map[string][]string{}
 	for _, r := range b.Rows {
@@ -80,24 +80,25 @@ func (b Batch) runs() (ids []string, samples map[string][]string) {
 	return ids, samples
 }
 
-// FileName is the usual name of the archive of a run or a batch.
+// FileName returns the usual name of the archive of a run or a batch.
 func FileName(id string) string { return id + archiveEnd }
 
 func runArchive(id string) string { return runsFolder + FileName(id) }
 
-// archivedRun is the run whose archive a file of a batch's archive is.
+// archivedRun returns the run whose archive a file of a batch's archive is.
 func archivedRun(name string) (id string, ok bool) {
 	id, below := strings.CutPrefix(name, runsFolder)
 	id, ok = strings.CutSuffix(id, archiveEnd)
 	return id, below && ok && !strings.Contains(id, "/")
 }
 
-// sharedWhy is why an input is not in its run's archive.
+// sharedWhy returns the reason why an input is not in its run's archive.
 func sharedWhy(sha256 string) string {
 	return "it is in the archive of the batch, as " + sharedAt + sha256
 }
 
-// isShared reports whether an input is in the archive of the batch instead. What a stranger's archive says of it is in a script.
+// isShared reports whether an input is in the archive of the batch instead. An untrusted archive's text about it is
+// written into a script.
 func (a Artifact) isShared() bool {
 	return a.Why == sharedWhy(a.SHA256) && plan.IsSHA256(a.SHA256) && checkName(a.Relpath) == ""
 }
@@ -178,10 +179,10 @@ func (a *BatchArchive) sign(list []byte) ([]byte, error) {
 	return a.signer.SignArchive(receipt.Archive{Format: BatchFormat, BatchID: a.batch.BatchID}, manifestFile, sumOf(list))
 }
 
-// Name is the archive's usual file name.
+// Name returns the archive's usual file name.
 func (a *BatchArchive) Name() string { return FileName(a.batch.BatchID) }
 
-// Size is how many bytes the archive has.
+// Size returns the size of the archive in bytes.
 func (a *BatchArchive) Size() int64 { return zipSize(a.files) }
 
 // WriteTo writes the archive. A run that was retried since [NewBatch] is a Conflict fault, and what was written is no archive.
@@ -229,7 +230,7 @@ func sharedDamaged(f file, err error) error {
 		WithNext("export with --by-reference, or restore the artifact from a backup")
 }
 
-// sharedOf are the inputs that the archives of runs refer to in the batch's, by checksum.
+// sharedOf returns the inputs that the archives of runs refer to in the batch's, by checksum.
 func sharedOf(runs []Run) map[string]Artifact {
 	out := map[string]Artifact{}
 	for _, r := range runs {
@@ -248,7 +249,8 @@ func deriveBatch(b Batch, runs []Run) ([]file, error) {
 	return []file{fileOf(readmeFile, batchReadme(b, runs)), fileOf(unpackFile, unpackScript(runs)), fileOf(crateFile, crate)}, err
 }
 
-// unpackScript is a script that makes a folder of each run's archive, in which its Nextflow module finds its inputs.
+// unpackScript returns a script that makes a folder of each run's archive, in which its Nextflow module finds its
+// inputs.
 func unpackScript(runs []Run) []byte {
 	var s bytes.Buffer
 	s.WriteString("#!/bin/sh\n# Unpacks the archive of each run into a folder, and links the inputs that several runs take. Needs unzip.\n" +
@@ -267,7 +269,7 @@ func unpackScript(runs []Run) []byte {
 	return s.Bytes()
 }
 
-// batchReadme says to people what the archive is.
+// batchReadme describes the archive for people.
 func batchReadme(b Batch, runs []Run) []byte {
 	var s bytes.Buffer
 	say := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }

@@ -15,7 +15,8 @@ import (
 	"slurmgate/export/receipt"
 )
 
-// sheet is a batch of three rows, two of which share a run, one refused row, and the records of its runs, which take one input in common.
+// sheet returns a batch of three rows, two of which share a run, one refused row, and the records of its runs, which
+// take one input in common.
 func sheet(t testing.TB) (Batch, map[string]Record, objects) {
 	t.Helper()
 	good, store := made(t)
@@ -46,7 +47,7 @@ func batchArchive(t testing.TB, b Batch, records map[string]Record, store object
 	var out bytes.Buffer
 	must(t, x.WriteTo(t.Context(), &out))
 	if int64(out.Len()) != x.Size() {
-		t.Errorf("the archive has %d bytes; Size says %d", out.Len(), x.Size())
+		t.Errorf("the archive has %d bytes, Size returned %d", out.Len(), x.Size())
 	}
 	return out.Bytes()
 }

@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// everything is a run whose archive has each kind of document and each field filled: folders, an artifact by reference, two attempts,
-// redacted texts, altered events, rows of batches.
+// everything returns a run whose archive has each kind of document and each field filled: folders, an artifact by
+// reference, two attempts, redacted texts, altered events, rows of batches.
 func everything(t testing.TB) (Record, objects) {
 	t.Helper()
 	r, store := folders(t)
@@ -46,7 +46,7 @@ func everything(t testing.TB) (Record, objects) {
 	return sign(t, r, nil), store
 }
 
-// members are the files of an archive.
+// members returns the files of an archive.
 func members(t testing.TB, data []byte) map[string][]byte {
 	t.Helper()
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
@@ -61,7 +61,7 @@ func members(t testing.TB, data []byte) map[string][]byte {
 	return files
 }
 
-// packed is the archive of files.
+// packed returns the archive of files.
 func packed(files map[string][]byte) []byte {
 	var entries [][2]string
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -73,11 +73,11 @@ func packed(files map[string][]byte) []byte {
 // change is one alteration of an archive.
 type change struct {
 	what string // file, and member of the document
-	data []byte // of the file; nil: it is gone
+	data []byte // of the file; nil: removed
 }
 
-// changesOf are alterations of a file: it is gone, cut, longer, other bytes; and of a JSON document another form, each value another one,
-// each member and element gone, elements in another order or twice.
+// changesOf returns alterations of a file: removed, cut, longer, other bytes; and of a JSON document another form,
+// each value another one, each member and element removed, elements in another order or twice.
 func changesOf(t testing.TB, name string, data []byte) (out []change) {
 	t.Helper()
 	out = append(out, change{name + " gone", nil}, change{name + " longer", append(bytes.Clone(data), '\n')})
@@ -119,7 +119,7 @@ func changesOf(t testing.TB, name string, data []byte) (out []change) {
 	return slices.DeleteFunc(out, func(c change) bool { return c.data != nil && bytes.Equal(c.data, data) })
 }
 
-// asWritten is a changed document in the form that slurmgate writes, where the change left it one.
+// asWritten returns a changed document in the form that slurmgate writes, where the change left it one.
 func asWritten(name string, text []byte) []byte {
 	var to any
 	switch name {
@@ -202,7 +202,7 @@ func changesIn(v any, path string) (out []variant) {
 	return slices.DeleteFunc(out, func(c variant) bool { return fmt.Sprint(c.value) == fmt.Sprint(v) })
 }
 
-// formOf tells the members that a value has, at any depth, and the types of what they hold.
+// formOf returns the members of a value, at any depth, and the types of their values.
 func formOf(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -252,7 +252,7 @@ func brought(files map[string][]byte, on string) map[string][]byte {
 	return files
 }
 
-// altered is an archive with one change, by a forger who brings everything up to date that follows.
+// altered returns an archive with one change, by a forger who updates everything that follows.
 func altered(files map[string][]byte, name string, c change) map[string][]byte {
 	other := maps.Clone(files)
 	if other[name] = c.data; c.data == nil {
@@ -357,8 +357,9 @@ func TestEveryFieldOfABatch(t *testing.T) {
 	}
 }
 
-// Of an archive whose format is another than this program's, newer, older, negative or none, nothing but the checksums is judged, and
-// it is not called intact: a forger would choose such a format. An archive without its signature is none that can be judged either.
+// Of an archive with another format than this program's, newer, older, negative or none, only the checksums are
+// judged, and it is not called intact: a forger would choose such a format. An archive without its signature cannot
+// be judged either.
 //
 // proves EXP-01
 func TestUnknownFormats(t *testing.T) {

@@ -21,8 +21,8 @@ type Event struct {
 	Data     json.RawMessage `json:"data"`
 	PrevHash string          `json:"prev_hash"`
 	Hash     string          `json:"hash"`
-	// Altered says why the hash is not of this data: paths (names stand for the site's folders) or erased (a secret was erased from the
-	// gateway). Empty: the hash is of the data.
+	// Altered is the reason why the hash is not of this data: paths (names replace the site's folders) or erased (a
+	// secret was erased from the gateway). Empty: the hash is of the data.
 	Altered string `json:"altered,omitempty"`
 }
 
@@ -32,13 +32,13 @@ const (
 	AlteredErased = "erased"
 )
 
-// Sum is the hash that the event has if its data are as they were chained.
+// Sum returns the hash that the event has if its data are as they were chained.
 func (e Event) Sum() (string, error) {
 	doc, err := plan.Marshal(map[string]any{"at": e.At, "data": e.Data, "run_id": e.RunID, "seq": e.Seq, "type": e.Type})
 	return plan.Hash(append([]byte(e.PrevHash), doc...)), err
 }
 
-// lines are the events as events.jsonl.
+// lines returns the events as events.jsonl.
 func lines(events []Event) ([]byte, error) {
 	var b bytes.Buffer
 	for _, e := range events {
@@ -52,7 +52,7 @@ func lines(events []Event) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// signed is what a receipt signs of the event.
+// signed returns the part of the event that a receipt signs.
 func (e Event) signed() receipt.Event {
 	return receipt.Event{Seq: e.Seq, At: e.At, Type: e.Type, PrevHash: e.PrevHash, Hash: e.Hash}
 }

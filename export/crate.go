@@ -42,7 +42,7 @@ func refs(ids []string) []entity {
 	return out
 }
 
-// fileID is a file's @id: a relative URI.
+// fileID returns a file's @id: a relative URI.
 func fileID(name string) string { return (&url.URL{Path: name}).EscapedPath() }
 
 // crateOf makes ro-crate-metadata.json: a Process Run Crate 0.5. files are all others but MANIFEST and its signature, in order.
@@ -114,7 +114,7 @@ func (r Run) outcome(action entity) {
 	}
 }
 
-// byReferenceOnce are the artifacts that are not in the archive, each once.
+// byReferenceOnce returns the artifacts that are not in the archive, each once.
 func byReferenceOnce(r Run) (out []Artifact) {
 	for _, a := range slices.Concat(r.Inputs, r.Outputs) {
 		if a.File == "" && !slices.ContainsFunc(out, func(o Artifact) bool { return o.Reference == a.Reference }) {
@@ -124,7 +124,7 @@ func byReferenceOnce(r Run) (out []Artifact) {
 	return out
 }
 
-// actionOf is the CreateAction with what it refers to.
+// actionOf returns the CreateAction with what it refers to.
 func actionOf(r Run, exit receipt.Exit, p plan.Params, pack []byte) (action entity, more []entity) {
 	var uses, makes []string
 	for _, a := range r.Inputs {
@@ -192,7 +192,7 @@ func once(ids []string) (out []string) {
 	return out
 }
 
-// idOf is the @id of an artifact.
+// idOf returns the @id of an artifact.
 func idOf(a Artifact) string {
 	if a.File == "" {
 		return a.Reference
@@ -200,7 +200,7 @@ func idOf(a Artifact) string {
 	return fileID(a.File)
 }
 
-// titleOf is the title that a toolpack has, empty where there is none.
+// titleOf returns the title of a toolpack, "" without one.
 func titleOf(pack []byte) string {
 	var doc struct {
 		Title string `json:"displayName"`

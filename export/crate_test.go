@@ -38,7 +38,7 @@ func crateIn(t *testing.T, dir string) graph {
 	return g
 }
 
-// types are an entity's.
+// types returns an entity's types.
 func (g graph) types(id string) []string {
 	switch v := g[id]["@type"].(type) {
 	case string:
@@ -53,7 +53,7 @@ func (g graph) types(id string) []string {
 	return nil
 }
 
-// refs are the @ids that a property refers to.
+// refs returns the @ids that a property refers to.
 func (g graph) refs(id, property string) (out []string) {
 	list, many := g[id][property].([]any)
 	if !many {
@@ -69,8 +69,9 @@ func (g graph) refs(id, property string) (out []string) {
 
 var isoTime = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}\+00:00$`)
 
-// Every MUST of RO-Crate 1.1 and of Process Run Crate 0.5 that can be read off a crate, and what the profile says that an action should
-// have, hold for archives of runs of each kind of end. docs/evidence.md says which validator was run by hand.
+// Every MUST of RO-Crate 1.1 and of Process Run Crate 0.5 that can be read off a crate, and the profile's SHOULDs for
+// an action, hold for archives of runs of each kind of end. docs/evidence.md names the validator that was run by
+// hand.
 //
 // proves EXP-01
 func TestCrateProfile(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"slurmgate/plan"
 )
 
-// described is what an entity of the crate says of a file.
+// described has the members of the crate's entity for a file.
 type described struct {
 	ID         string          `json:"@id"`
 	Type       json.RawMessage `json:"@type"`
@@ -73,7 +73,7 @@ func (c *checker) crate() {
 	}
 }
 
-// localName is the name of the file that an @id refers to.
+// localName returns the name of the file that an @id refers to.
 func localName(id string) (name string, local bool) {
 	u, err := url.Parse(id)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Fragment != "" || u.RawQuery != "" || strings.HasPrefix(id, "#") {

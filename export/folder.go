@@ -73,7 +73,7 @@ func (r *Record) unfold(a *Artifact, files []file, taken map[string]bool) []file
 
 func lineBytes(name string) int { return 2*sha256.Size + 2 + len(name) + 1 }
 
-// below are the files in a folder of the archive, in order.
+// below returns the files in a folder of the archive, in order.
 func below(files []file, folder string) (out []file) {
 	for _, f := range files {
 		if strings.HasPrefix(f.name, folder) {
@@ -124,7 +124,8 @@ func folderEntity(a Artifact, files []file) entity {
 	return e
 }
 
-// checkFolders are the lines that compare folders with the checksums of their lists, which they make from the files.
+// checkFolders returns the lines that compare folders with the checksums of their lists, which they make from the
+// files.
 func checkFolders(sums [][2]string) (lines []string) {
 	if len(sums) == 0 {
 		return nil

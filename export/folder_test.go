@@ -13,7 +13,7 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// list is the directory artifact that files are, by path.
+// list adds a directory artifact with these files, by path, and returns it.
 func (o objects) list(t testing.TB, texts map[string]string) (sum string, size int64, files []tree.File) {
 	t.Helper()
 	for _, path := range []string{"a.txt", "it's x", "sub/b.txt", "sub.c"} { // the order of a list
@@ -33,7 +33,7 @@ func (o objects) list(t testing.TB, texts map[string]string) (sum string, size i
 	return o.add(b.String()), size, files
 }
 
-// folders is a run with a directory as input and another as output.
+// folders returns a run with a directory as input and another as output.
 func folders(t testing.TB) (Record, objects) {
 	t.Helper()
 	r, store := made(t)
@@ -111,7 +111,7 @@ func TestFoldersInArchives(t *testing.T) {
 	}
 }
 
-// A directory that cannot be in the archive as a whole is by reference, and says why.
+// A directory that cannot be in the archive as a whole is by reference, with the reason.
 func TestFolderByReference(t *testing.T) {
 	for why, change := range map[string]func(r *Record, o *Options){
 		"larger than":    func(_ *Record, o *Options) { o.MaxBytes = 5 },
@@ -126,7 +126,7 @@ func TestFolderByReference(t *testing.T) {
 			a, err := New(sign(t, r, nil), o, store.open)
 			must(t, err)
 			if x := a.Run().Outputs[1]; x.File != "" || !strings.Contains(x.Why, why) {
-				t.Errorf("New says of the folder that it is in file %q because %q; want none and %q", x.File, x.Why, why)
+				t.Errorf("the folder is in the file %q because %q; want no file and %q", x.File, x.Why, why)
 			}
 			var b bytes.Buffer
 			must(t, a.WriteTo(t.Context(), &b))
@@ -137,7 +137,7 @@ func TestFolderByReference(t *testing.T) {
 	}
 }
 
-// twin gives the output folder a file whose name differs from another's in case.
+// twin adds a file to the output folder whose name differs from another's in case.
 func twin(r *Record, name string) {
 	sum := r.Run.Outputs[1].SHA256
 	list := r.Directories[sum]

@@ -40,7 +40,7 @@ func (e entry) flags() uint16 {
 // wide reports whether the directory's header of the entry needs ZIP64.
 func (e entry) wide() bool { return e.size >= big || e.offset >= big }
 
-// version is the version of the format that a reader of the entry needs.
+// version returns the version of the format that a reader of the entry needs.
 func (e entry) version() uint16 {
 	if e.wide() {
 		return 45
@@ -48,7 +48,7 @@ func (e entry) version() uint16 {
 	return 20
 }
 
-// local is what comes before the bytes.
+// local returns the header before the bytes.
 func (e entry) local() []byte {
 	b := le.AppendUint32(nil, 0x04034b50)
 	for _, v := range []uint16{20, e.flags(), 0, 0, fixedDate, 0, 0, 0, 0, 0, 0, uint16(len(e.name)), 0} {
@@ -57,7 +57,7 @@ func (e entry) local() []byte {
 	return append(b, e.name...)
 }
 
-// trailer is what follows the bytes.
+// trailer returns the data descriptor after the bytes.
 func (e entry) trailer() []byte {
 	b := le.AppendUint32(le.AppendUint32(nil, 0x08074b50), e.crc)
 	if e.size >= big {
@@ -66,7 +66,7 @@ func (e entry) trailer() []byte {
 	return le.AppendUint32(le.AppendUint32(b, uint32(e.size)), uint32(e.size))
 }
 
-// end is where the next entry begins.
+// end returns where the next entry begins.
 func (e entry) end() int64 {
 	at := e.offset + localHeader + int64(len(e.name)) + e.size + descriptor
 	if e.size >= big {
@@ -75,7 +75,7 @@ func (e entry) end() int64 {
 	return at
 }
 
-// central is the entry's header in the directory.
+// central returns the entry's header in the directory.
 func (e entry) central() []byte {
 	size, offset, extra := uint32(e.size), uint32(e.offset), 0
 	if e.wide() {
@@ -97,7 +97,7 @@ func (e entry) central() []byte {
 	return b
 }
 
-// ending is the end of a ZIP whose directory has so many records in so many bytes, and begins at byte at.
+// ending returns the end of a ZIP whose directory has so many records in so many bytes, and begins at byte at.
 func ending(records, length, at int64) (b []byte) {
 	if records >= manyRecords || length >= big || at >= big {
 		b = le.AppendUint64(le.AppendUint32(b, 0x06064b50), end64-20-12)

@@ -13,7 +13,7 @@ import (
 	"slurmgate/fault"
 )
 
-// zipped is a ZIP of entries as [Archive.WriteTo] writes them, whatever their names.
+// zipped returns a ZIP of entries as [Archive.WriteTo] writes them, whatever their names.
 func zipped(entries ...[2]string) []byte {
 	var b bytes.Buffer
 	var directory []byte
@@ -122,7 +122,7 @@ func TestHostileFolder(t *testing.T) {
 	}
 }
 
-// FuzzArchive gives the check bytes that are no archive, or almost one.
+// FuzzArchive checks bytes that are no archive, or almost one.
 func FuzzArchive(f *testing.F) {
 	r, store := made(f)
 	good := archive(f, r, store, Options{})
@@ -137,7 +137,7 @@ func FuzzArchive(f *testing.F) {
 	})
 }
 
-// A report of an archive with many problems says how many there are, and lists the first.
+// A report of an archive with many problems has their number, and lists the first.
 func TestManyProblems(t *testing.T) {
 	r, store := made(t)
 	files := members(t, archive(t, r, store, Options{}))

@@ -107,7 +107,8 @@ func stage(m map[string]any, inputs []plan.Input) {
 	m["Stage"], m["Files"], m["Args"], m["CheckInputs"] = declared, files, strings.Join(args, ", "), groovyScript(check(sums, folders))
 }
 
-// command are the lines that run the program as the job did: in the workspace at /work, its arguments as they are in the plan.
+// command returns the lines that run the program as the job did: in the workspace at /work, its arguments as they are
+// in the plan.
 func command(c plan.Command) (lines []string) {
 	folders, to := "mkdir -p out meta", ""
 	if c.Stdout != nil {
@@ -138,7 +139,7 @@ func command(c plan.Command) (lines []string) {
 	return append(lines, "set -o pipefail", "( "+strings.Join(programs, " ) | ( ")+" )")
 }
 
-// stub are the lines that make empty outputs.
+// stub returns the lines that make empty outputs.
 func stub(outputs []plan.Output) (lines []string) {
 	for _, o := range outputs {
 		if o.Type == plan.Directory {
@@ -150,7 +151,7 @@ func stub(outputs []plan.Output) (lines []string) {
 	return append(lines, "mkdir -p out")
 }
 
-// check are the lines that compare files and folders with their checksums.
+// check returns the lines that compare files and folders with their checksums.
 func check(sums, folders [][2]string) (lines []string) {
 	if len(folders) > 0 && len(sums) == 0 {
 		return checkFolders(folders)
@@ -162,7 +163,7 @@ func check(sums, folders [][2]string) (lines []string) {
 	return append(lines, "} | sha256sum --check --quiet -")
 }
 
-// processName is the name of the process: letters, digits and underscores.
+// processName returns the name of the process: letters, digits and underscores.
 func processName(tool string) string {
 	return "RUN_" + strings.Map(func(r rune) rune {
 		switch {
@@ -175,7 +176,7 @@ func processName(tool string) string {
 	}, tool)
 }
 
-// meta is meta.yml. Its texts are JSON strings, which YAML reads too.
+// meta returns meta.yml. Its texts are JSON strings, which YAML reads too.
 func meta(r Run, p plan.Params) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "name: %s\ndescription: %s\nkeywords:\n  - slurmgate\ntools:\n  - %s:\n      version: %s\n",
@@ -201,13 +202,13 @@ func jsonText(s string) string {
 	return string(b)
 }
 
-// asciiText is a text for a comment.
+// asciiText returns a text for a comment.
 func asciiText(s string) string { return strings.Trim(strconv.QuoteToASCII(s), `"`) }
 
 // shellWord quotes a word for bash on one line: Nextflow strips common indentation from scripts, which must not reach into an argument.
 func shellWord(s string) string { return shell.QuoteASCII(s) }
 
-// groovyText is a text as a Groovy string in single quotes, in which nothing is interpolated.
+// groovyText returns a text as a Groovy string in single quotes, in which nothing is interpolated.
 func groovyText(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -227,7 +228,7 @@ func groovyText(s string) string {
 	return "'" + b.String() + "'"
 }
 
-// groovyScript is a script as the body of a Groovy string in three single quotes.
+// groovyScript returns a script as the body of a Groovy string in three single quotes.
 func groovyScript(lines []string) string {
 	text := strings.Join(lines, "\n    ")
 	text = strings.ReplaceAll(text, `\`, `\\`)

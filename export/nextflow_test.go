@@ -16,7 +16,7 @@ var groovyBlock = regexp.MustCompile(`(?s)process (\w+) \{(.*?)\n\}\n`)
 
 var groovyBody = regexp.MustCompile(`(?s)(script|stub):\s+'''((?:[^'\\]|\\.)*)'''`)
 
-// scripts are the scripts of a module by process and kind, as Nextflow gives them to bash.
+// scripts returns the scripts of a module by process and kind, as Nextflow passes them to bash.
 func scripts(t *testing.T, module string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

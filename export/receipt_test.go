@@ -66,8 +66,8 @@ func sign(t testing.TB, r Record, change func(*receipt.Predicate)) Record {
 	return r
 }
 
-// A signed archive says whose key signed; it is trusted only where the caller gave that key. A receipt of something else, a missing one
-// and another's key are found.
+// A signed archive names the key that signed it; it is trusted only where the caller gave that key. A receipt of
+// something else, a missing one and another's key are found.
 //
 // proves EXP-01 EXP-02
 func TestSignedArchive(t *testing.T) {
@@ -158,7 +158,7 @@ func relist(files map[string][]byte) {
 	files[manifestFile] = manifest(list)
 }
 
-// replaced is a change of the files of an archive: old in the file is text.
+// replaced returns a change of the files of an archive: in the named file, text replaces old.
 func replaced(t *testing.T, name, old, text string) func(map[string][]byte) {
 	return func(files map[string][]byte) {
 		t.Helper()

@@ -18,12 +18,12 @@ import (
 // what it cannot make again, it does not call intact.
 const Format = 3
 
-// Record is what the gateway has of a finished run.
+// Record is the gateway's record of a finished run.
 type Record struct {
 	Run    Run
 	Exit   receipt.Exit
 	Params []byte // canonical JSON
-	Policy []byte // canonical JSON; nil where the gateway does not have it, which Run.Missing says
+	Policy []byte // canonical JSON; nil where the gateway does not have it, with a note in Run.Missing
 	Pack   []byte // the same; nil too for a plan submitted as it is
 	Script []byte // nil where none was made
 	Logs   []Log
@@ -71,7 +71,7 @@ type Run struct {
 	Logs            []Artifact  `json:"logs"`
 	Warnings        []string    `json:"warnings"`
 	Missing         []string    `json:"missing"`  // documents that the gateway no longer has, and why
-	Redacted        []string    `json:"redacted"` // files in which names stand for the site's folders, or a mark for a secret
+	Redacted        []string    `json:"redacted"` // files in which names replace the site's folders, or a mark replaces a secret
 }
 
 // Row is a row of a batch.
@@ -81,7 +81,7 @@ type Row struct {
 	Sample  string `json:"sample"`
 }
 
-// RowsOf are the rows that a receipt names.
+// RowsOf returns the rows in a receipt.
 func RowsOf(rows []receipt.Row) []Row {
 	out := []Row{}
 	for _, w := range rows {
@@ -110,14 +110,14 @@ type Artifact struct {
 	Why        string `json:"by_reference_because"` // empty for one that is in the archive
 	// the site's name for the bytes of an input, where they had one when the run ended
 	ReferenceName string `json:"reference_name,omitempty"`
-	// of an input that the job read where it lies: what its bytes rest on
+	// of an input that the job read in place: the basis of its bytes
 	InPlace *receipt.InPlace `json:"in_place,omitempty"`
 }
 
 // folder reports whether the artifact is a directory whose files are in the archive.
 func (a Artifact) folder() bool { return a.Type == plan.Directory && strings.HasSuffix(a.File, "/") }
 
-// folders are the directories whose files are in the archive, each once.
+// folders returns the directories whose files are in the archive, each once.
 func (r Run) folders() (out []Artifact) {
 	for _, a := range slices.Concat(r.Inputs, r.Outputs) {
 		if a.folder() && !slices.ContainsFunc(out, func(o Artifact) bool { return o.File == a.File }) {
@@ -138,7 +138,7 @@ type Log struct {
 	Text []byte
 }
 
-// resources are those that the last attempt had, where they are not the plan's.
+// resources returns those of the last attempt, where they are not the plan's.
 func resources(x receipt.Exit) (r plan.Resources, ok bool, err error) {
 	n := len(x.Attempts)
 	if n == 0 || len(x.Attempts[n-1].Resources) == 0 {
@@ -168,7 +168,7 @@ func document(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// identity is what the run's id is made of.
+// identity returns the parts of the run's id.
 func (r Run) identity() plan.Identity {
 	return plan.Identity{ToolName: r.ToolName, ContractVersion: r.ContractVersion, PolicyHash: r.PolicyHash, ParamsHash: r.ParamsHash}
 }

@@ -21,7 +21,7 @@ type keyDoc struct {
 	PEM       string `json:"public_key"` // PEM, as slurmgate keys prints it
 }
 
-// keysDoc is keys.json: the keys that signed, each once, and nothing of what may happen to them later.
+// keysDoc returns keys.json: the keys that signed, each once, without their later state.
 func keysDoc(keys ...receipt.Key) map[string]any {
 	docs := []keyDoc{}
 	for _, k := range keys {
@@ -60,7 +60,7 @@ func readKeys(data []byte) (keys []receipt.Key, err error) {
 	return keys, nil
 }
 
-// pems are the texts in a JSON document that are PEM blocks, in the order of its keys.
+// pems returns the texts in a JSON document that are PEM blocks, in the order of its keys.
 func pems(v any) (out []string) {
 	switch v := v.(type) {
 	case string:
@@ -79,8 +79,8 @@ func pems(v any) (out []string) {
 	return out
 }
 
-// readKeys are the keys that signatures are checked with: those that the caller trusts, or else the archive's own. An error is one of the
-// caller's keys.
+// readKeys returns the keys that signatures are checked with: those that the caller trusts, or else the archive's
+// own. An error is about one of the caller's keys.
 func (c *checker) readKeys() (keys []receipt.Key, err error) {
 	if c.keys != nil {
 		if keys, err = readKeys(c.keys); err != nil {
@@ -96,7 +96,7 @@ func (c *checker) readKeys() (keys []receipt.Key, err error) {
 	return keys, nil
 }
 
-// signature holds MANIFEST against its signature, which says what the archive is: want.
+// signature checks MANIFEST against its signature, which must be of want.
 func (c *checker) signature(keys []receipt.Key, want receipt.Archive) {
 	envelope, signed := c.documents[signatureFile]
 	switch {
@@ -131,7 +131,7 @@ func (c *checker) signature(keys []receipt.Key, want receipt.Archive) {
 	}
 }
 
-// receipt checks the receipt of the run's end, and what it says against the archive.
+// receipt checks the receipt of the run's end, and compares it with the archive.
 func (c *checker) receipt(keys []receipt.Key) {
 	envelope, signed := c.documents[ReceiptFile]
 	if !signed {

@@ -18,7 +18,7 @@ import (
 // maxDocument is the size up to which a document is read whole.
 const maxDocument = 32 << 20
 
-// examined are the files that Verify looks into; all others are only hashed.
+// examined lists the files that Verify reads; all others are only hashed.
 var examined = []string{runFile, paramsFile, policyFile, packFile, exitFile, eventsFile, crateFile, manifestFile, ReceiptFile, KeysFile,
 	batchFile, signatureFile}
 
@@ -26,9 +26,9 @@ var examined = []string{runFile, paramsFile, policyFile, packFile, exitFile, eve
 type contents struct {
 	names     []string // in the order they were found
 	found     map[string]seen
-	documents map[string][]byte // those that Verify looks into
+	documents map[string][]byte // those that Verify reads
 
-	// part is called with each archive of a run in the archive of a batch; nil: there are none
+	// part is called with each archive of a run in the archive of a batch; nil: no parts
 	part func(name string, r io.ReaderAt, size int64) error
 }
 
@@ -40,8 +40,8 @@ type seen struct {
 
 func newTree() contents { return contents{found: map[string]seen{}, documents: map[string][]byte{}} }
 
-// read looks at every file of an archive, or of the folder it was unpacked into, once. What is wrong with a file is reported, and the
-// others are read.
+// read reads every file of an archive, or of the folder it was unpacked into, once. A faulty file is reported, and
+// the others are read.
 func (t *contents) read(ctx context.Context, path string, bad func(file, msg string)) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

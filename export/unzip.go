@@ -21,9 +21,10 @@ const (
 	foreign  = "slurmgate does not write such entries. If you packed the archive again: " + repacked
 )
 
-// readDirectory reads the directory of a ZIP as [Archive.WriteTo] writes one: nothing compressed, encrypted or split, entries one after the
-// other from the first byte to the directory, and nothing behind it. So no byte of the file is outside of an entry, and none is in two.
-// What others wrote may break that and be a sound ZIP; the error says what to do then.
+// readDirectory reads the directory of a ZIP as [Archive.WriteTo] writes one: nothing compressed, encrypted or split,
+// entries one after the other from the first byte to the directory, and nothing behind it. So no byte of the file is
+// outside of an entry, and none is in two. Other programs may write a sound ZIP of another form; the error names the
+// next step then.
 func readDirectory(r io.ReaderAt, size int64) ([]entry, error) {
 	records, length, at, err := endOfDirectory(r, size)
 	if err != nil {
@@ -80,7 +81,7 @@ func endOfDirectory(r io.ReaderAt, size int64) (records, length, at int64, err e
 	return records, length, at, nil
 }
 
-// readCentral reads one header of the directory, and says how many bytes it has.
+// readCentral reads one header of the directory, and returns its size in bytes.
 func readCentral(in *bufio.Reader) (e entry, n int64, err error) {
 	h := make([]byte, centralHeader)
 	if _, err := io.ReadFull(in, h); err != nil || le.Uint32(h) != 0x02014b50 {
@@ -111,8 +112,8 @@ func readCentral(in *bufio.Reader) (e entry, n int64, err error) {
 	return e, centralHeader + int64(len(rest)), nil
 }
 
-// openEntry checks what stands before and behind an entry's bytes, which a program that reads the archive as a stream goes by, and returns
-// the bytes. sound says, once they are read, whether they have the archive's CRC-32.
+// openEntry checks the headers before and behind an entry's bytes, which a program uses that reads the archive as a
+// stream, and returns the bytes. sound reports, once they are read, whether they have the archive's CRC-32.
 func openEntry(r io.ReaderAt, e entry) (content io.Reader, sound func() bool, err error) {
 	before, behind := e.local(), e.trailer()
 	got := make([]byte, len(before)+len(behind))

@@ -16,7 +16,7 @@ import (
 	"slurmgate/plan"
 )
 
-// Report is what a check of an archive found.
+// Report is the result of a check of an archive.
 type Report struct {
 	File      string    `json:"file"`
 	OK        bool      `json:"ok"` // intact: no problem was found, and nothing was left unjudged
@@ -30,14 +30,14 @@ type Report struct {
 	Events    int       `json:"events"`
 	Problems  []Problem `json:"problems"`   // the first of them
 	NotJudged []Problem `json:"not_judged"` // what this program cannot check; such an archive is not intact
-	Notes     []string  `json:"notes"`      // what the archive says of itself, and what was not in it to check
+	Notes     []string  `json:"notes"`      // the archive's own statements, and what was not in it to check
 	Signature Signature `json:"signature"`
 	// ProblemCount and NotJudgedCount are how many of each there are. A report lists at most maxListed.
 	ProblemCount   int `json:"problem_count"`
 	NotJudgedCount int `json:"not_judged_count"`
 }
 
-// maxListed is how many problems an answer lists: more would make it too long to be given.
+// maxListed is how many problems an answer lists: more would make it too long.
 const maxListed = 100
 
 // Problem is one thing that is wrong, or that cannot be judged.
@@ -46,7 +46,7 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
-// Signature is who signed the archive.
+// Signature describes the signature of the archive.
 type Signature struct {
 	Signed  bool     `json:"signed"`  // MANIFEST has a good signature, and the receipt, where there is one, too
 	KeyIDs  []string `json:"key_ids"` // of the keys that signed them
@@ -156,7 +156,7 @@ func (c *checker) cannotJudge(file, msg string) {
 	c.NotJudged = append(c.NotJudged, Problem{file, msg})
 }
 
-// document is a document that every archive has.
+// document returns a document that every archive has.
 func (c *checker) document(name string) (data []byte, ok bool) {
 	if data, ok = c.documents[name]; !ok && c.listed[name] == "" { // else reported as missing, or as too large
 		c.bad(name, "it is missing")
@@ -242,7 +242,8 @@ func (c *checker) readRun() bool {
 	return true
 }
 
-// written holds a document against what it says: a member that it leaves out, or has in another form, is none that slurmgate left out.
+// written compares a document with slurmgate's form of its values: a missing member, or one in another form, was not
+// written by slurmgate.
 func (c *checker) written(name string, v any) {
 	if text, err := document(v); err != nil || !bytes.Equal(text, c.documents[name]) {
 		c.bad(name, "it is not written as slurmgate writes it")
@@ -309,8 +310,8 @@ func (c *checker) artifacts() {
 	}
 }
 
-// placedAt reports whether what run.json says of an artifact's place fits together: it is in the archive under that name, or it is not
-// there for a reason.
+// placedAt reports whether run.json's data about an artifact's place are consistent: it is in the archive under that
+// name, or it is not there for a reason.
 func (a Artifact) placedAt(name string) bool {
 	in := a.File == name || a.Type == plan.Directory && a.File == name+"/"
 	return a.Reference == "artifact://"+a.ArtifactID && (in && a.Why == "" || a.File == "" && a.Why != "")
@@ -334,7 +335,7 @@ func (c *checker) redacted(name, sha256 string) {
 	}
 }
 
-// gone reports whether the run says that a document is not in its archive.
+// gone reports whether the run lists a document as missing from its archive.
 func (c *checker) gone(name string) bool {
 	return slices.ContainsFunc(c.run.Missing, func(m string) bool { return strings.HasPrefix(m, name+" ") })
 }

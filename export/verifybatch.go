@@ -138,7 +138,7 @@ func (c *checker) shared(runs []Run) {
 	}
 }
 
-// mostNotes bounds what is told about the archives of runs, each note once.
+// mostNotes bounds how many notes about the archives of runs are reported, each once.
 const mostNotes = 10
 
 // signatures adds what the archives of the runs say of their signatures and of themselves.

@@ -35,16 +35,16 @@ func sumOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Name is the archive's usual file name.
+// Name returns the archive's usual file name.
 func (a *Archive) Name() string { return FileName(a.run.RunID) }
 
-// Run is the run as run.json has it.
+// Run returns the run as run.json has it.
 func (a *Archive) Run() Run { return a.run }
 
-// Files is how many files there are.
+// Files returns the number of files.
 func (a *Archive) Files() int { return len(a.files) }
 
-// Size is how many bytes the archive has.
+// Size returns the size of the archive in bytes.
 func (a *Archive) Size() int64 { return zipSize(a.files) }
 
 func zipSize(files []file) int64 {
@@ -148,7 +148,7 @@ func copyFile(ctx context.Context, out io.Writer, f file, open Opener, damaged f
 	return nil
 }
 
-// damaged is the fault for an artifact whose bytes are not what they were.
+// damaged returns the fault for an artifact whose bytes differ from those of the run.
 func (a *Archive) damaged(f file, err error) error {
 	id := f.name
 	for _, x := range slices.Concat(a.run.Inputs, a.run.Outputs) {

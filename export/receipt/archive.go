@@ -26,8 +26,8 @@ func NewSigner(gatewayID string, secret ed25519.PrivateKey) Signer {
 // Sign signs a statement.
 func (s Signer) Sign(statement []byte) []byte { return Sign(s.secret, statement) }
 
-// Archive says what an archive is, and which form it has. It is the predicate of a statement whose subject is the archive's list of files,
-// which has the SHA-256 of every other file.
+// Archive identifies an archive and its form. It is the predicate of a statement whose subject is the archive's list
+// of files, which has the SHA-256 of every other file.
 type Archive struct {
 	Format  int     `json:"format"`
 	RunID   string  `json:"runId,omitempty"`
@@ -54,8 +54,9 @@ func (s Signer) SignArchive(a Archive, list, sha256 string) ([]byte, error) {
 	return Wrap(body, s.Key.ID, s.Sign(body))
 }
 
-// VerifyArchive checks the envelope of the statement about an archive, and returns what it says and the SHA-256 of the list of files. The
-// envelope must be byte for byte what [Signer.SignArchive] writes: nothing else vouches for its bytes.
+// VerifyArchive checks the envelope of the statement about an archive, and returns its contents and the SHA-256 of
+// the list of files. The envelope must be byte for byte what [Signer.SignArchive] writes: nothing else proves its
+// bytes.
 func VerifyArchive(envelope []byte, list string, keys []Key) (a Archive, sha256, keyID string, err error) {
 	v, err := open(envelope, keys)
 	if err != nil {

@@ -26,8 +26,8 @@ type Key struct {
 	RetiredAt *time.Time // nil: it signs
 }
 
-// KeyID is the id of a key: the hexadecimal SHA-256 of its SubjectPublicKeyInfo in DER, as
-// `openssl pkey -pubin -outform DER | sha256sum` prints it.
+// KeyID returns the id of a key: the hexadecimal SHA-256 of its SubjectPublicKeyInfo in DER, as `openssl pkey -pubin
+// -outform DER | sha256sum` prints it.
 func KeyID(public ed25519.PublicKey) string {
 	der := append(slices.Clone(spkiPrefix), public...)
 	sum := sha256.Sum256(der)
@@ -37,7 +37,7 @@ func KeyID(public ed25519.PublicKey) string {
 // spkiPrefix is the DER of every ed25519 SubjectPublicKeyInfo (RFC 8410) before the 32 bytes of the key.
 var spkiPrefix = []byte{0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00}
 
-// PEM is the public key as openssl reads it.
+// PEM returns the public key as openssl reads it.
 func (k Key) PEM() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: append(slices.Clone(spkiPrefix), k.Public...)}))
 }
@@ -60,7 +60,7 @@ func ParsePEM(text string) (Key, error) {
 	return Key{ID: KeyID(public), Public: public}, nil
 }
 
-// PAE is DSSE's pre-authentication encoding: the bytes that are signed.
+// PAE returns DSSE's pre-authentication encoding: the bytes that are signed.
 func PAE(payloadType string, body []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(body), body)
 }
@@ -89,7 +89,7 @@ func Wrap(statement []byte, keyID string, sig []byte) ([]byte, error) {
 		[]Signature{{keyID, base64.StdEncoding.EncodeToString(sig)}}})
 }
 
-// Verified is what an envelope proves.
+// Verified is the proven contents of an envelope.
 type Verified struct {
 	Statement Statement
 	Bytes     []byte // the statement as it was signed
@@ -142,7 +142,7 @@ func open(envelope []byte, keys []Key) (v Verified, err error) {
 	return v, err
 }
 
-// signers are the keys whose signatures verify.
+// signers returns the keys whose signatures verify.
 func signers(list []Signature, signed []byte, keys []Key) (ids []string, err error) {
 	if len(list) == 0 || len(list) > maxSignatures {
 		return nil, broken(fmt.Sprintf("the envelope has %d signatures; it must have 1 to %d", len(list), maxSignatures))
@@ -223,7 +223,7 @@ func ParseStatement(body []byte) (s Statement, err error) {
 	return s, nil
 }
 
-// UnknownPredicate is the code of the fault for a receipt of another version than this program knows.
+// UnknownPredicate is the code of the fault for a receipt of a version that this program does not support.
 const UnknownPredicate = "receipt_predicate"
 
 func broken(msg string) error { return fault.New(fault.Validation, "receipt_form", msg) }

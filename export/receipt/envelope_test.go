@@ -99,7 +99,7 @@ func TestStrictEnvelopes(t *testing.T) {
 	good := envelope(t, body, k, secret)
 	v, err := VerifyEnvelope([]byte(good), []Key{k})
 	if err != nil || v.Statement.Predicate.SubjectIs != "params" || string(v.Bytes) != string(body) {
-		t.Fatalf("%+v %v", v, err)
+		t.Fatalf("VerifyEnvelope = a receipt of %q with other bytes or %v; want the signed statement", v.Statement.Predicate.SubjectIs, err)
 	}
 	payload := base64.StdEncoding.EncodeToString(body)
 	signed := func(body string) string { return envelope(t, []byte(body), k, secret) }
@@ -148,7 +148,7 @@ func TestKeyPEM(t *testing.T) {
 	k, _ := key('k')
 	back, err := ParsePEM(k.PEM())
 	if err != nil || back.ID != k.ID || !back.Public.Equal(k.Public) {
-		t.Errorf("%+v %v", back, err)
+		t.Errorf("ParsePEM of a key's PEM = key %s, %v; want %s", back.ID, err, k.ID)
 	}
 	for _, text := range []string{"", "x", k.PEM() + k.PEM(), strings.Replace(k.PEM(), "MCow", "MCox", 1),
 		strings.ReplaceAll(k.PEM(), "PUBLIC", "PRIVATE")} {
@@ -182,7 +182,7 @@ func FuzzVerifyEnvelope(f *testing.F) {
 			t.Fatal("another reader gets another payload", err)
 		}
 		if string(v.Bytes) != string(statement(t)) {
-			t.Fatal("a statement that nobody signed")
+			t.Fatal("VerifyEnvelope accepted a statement that was not signed")
 		}
 	})
 }

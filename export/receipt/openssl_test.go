@@ -20,8 +20,8 @@ func openssl(t *testing.T, dir string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// A second implementation verifies what is signed here, from nothing but the envelope and the PEM: openssl, over the bytes that DSSE says
-// are signed, put together without our PAE. It refuses them with one byte changed, and computes the same key id.
+// A second implementation verifies our signatures, from the envelope and the PEM alone: openssl, over the bytes that
+// DSSE defines, put together without our PAE. It refuses them with one byte changed, and computes the same key id.
 //
 // proves EXP-02
 func TestOpenSSLVerifiesReceipts(t *testing.T) {

@@ -26,7 +26,7 @@ const (
 	PayloadType    = "application/vnd.in-toto+json"
 )
 
-// Statement is what is signed.
+// Statement is the signed document.
 type Statement struct {
 	Type          string     `json:"_type"` // [StatementType]
 	Subject       []Resource `json:"subject"`
@@ -56,12 +56,12 @@ type Annotations struct {
 	ArtifactID string `json:"artifactId,omitempty"`
 	Reference  string `json:"reference,omitempty"`  // the site's name for an input's bytes, where they had one
 	ExecutedAs string `json:"executedAs,omitempty"` // the user that the run was executed as that made it
-	// InPlace is of an input that the job read where it lies: what its bytes rest on.
+	// InPlace is set for an input that the job read in place: the basis of its bytes.
 	InPlace *InPlace `json:"inPlace,omitempty"`
 }
 
-// InPlace says what the bytes of an input rest on that was not copied: how the job compared them with the digest, and
-// whose registration they are of.
+// InPlace describes the basis of the bytes of an input that was not copied: how the job compared them with the
+// digest, and who registered them.
 type InPlace struct {
 	RestsOn      string `json:"restsOn"` // "hash": before and after the program; "hash_before"; "state": inode, size and times alone
 	RegisteredBy string `json:"registeredBy"`
@@ -69,7 +69,7 @@ type InPlace struct {
 	RegisteredAt string `json:"registeredAt"`
 }
 
-// String is all that is said of the artifact.
+// String returns everything about the artifact as a text.
 func (a Annotations) String() string {
 	size := int64(-1)
 	if a.SizeBytes != nil {
@@ -83,7 +83,7 @@ func (a Annotations) String() string {
 	return text
 }
 
-// Predicate says how one attempt of a run ended.
+// Predicate describes how one attempt of a run ended.
 type Predicate struct {
 	RunID     string  `json:"runId"`
 	Attempt   int     `json:"attempt"`
@@ -115,7 +115,7 @@ type Caller struct {
 	MadeAt string `json:"madeAt"` // when the run was made
 }
 
-// Event is what a receipt signs of an event: all but its data, whose hash is in its own.
+// Event is the part of an event that a receipt signs: all but its data, whose hash is in its own.
 type Event struct {
 	Seq, At              int64
 	Type, PrevHash, Hash string
@@ -137,7 +137,8 @@ func HistoryOf(events []Event) History {
 	return History{int64(len(events)), Digest{hex.EncodeToString(sum.Sum(nil))}}
 }
 
-// Exit is how the attempts of a run ended, this one last. It is exit.json of the run's archive, with that file's names of members.
+// Exit lists how the attempts of a run ended, this one last. It is exit.json of the run's archive, with that file's
+// names of members.
 type Exit struct {
 	Attempts []Attempt `json:"attempts"`
 }
@@ -150,7 +151,7 @@ type Attempt struct {
 	JobName  string `json:"job_name"`
 	JobID    string `json:"job_id"`
 	Cluster  string `json:"cluster"`
-	// what it had, where a retry gave it more than the plan says; absent: what the plan says
+	// the attempt's resources, where a retry gave it more than the plan; absent: the plan's
 	Resources  json.RawMessage `json:"resources,omitempty"`
 	SlurmState string          `json:"slurm_state"`
 	Node       string          `json:"node"`
@@ -167,19 +168,19 @@ type Row struct {
 	Sample  string `json:"sample"`
 }
 
-// Resources are those of a job.
+// Resources are the resources of a job.
 type Resources struct {
 	CPUs             int `json:"cpus"`
 	MemMB            int `json:"memMb"`            // MiB
 	TimeLimitSeconds int `json:"timeLimitSeconds"` // seconds
 }
 
-// Gateway is who signs.
+// Gateway identifies the gateway that signs.
 type Gateway struct {
 	ID string `json:"id"`
 }
 
-// Tool is what was called.
+// Tool identifies the called tool.
 type Tool struct {
 	ID              string `json:"id"`
 	Name            string `json:"name"`
@@ -187,7 +188,7 @@ type Tool struct {
 	ContractVersion string `json:"contractVersion"`
 }
 
-// End is how the attempt ended.
+// End describes how the attempt ended.
 type End struct {
 	State    string `json:"state"`            // succeeded, failed, cancelled
 	Reason   string `json:"reason"`           // one word
@@ -197,14 +198,14 @@ type End struct {
 	At       string `json:"at,omitempty"`     // when the run ended; absent: it did not
 }
 
-// Execution says where and when.
+// Execution describes where and when the attempt ran.
 type Execution struct {
 	Site    string `json:"site"`
 	Cluster string `json:"cluster,omitempty"`
 	JobID   string `json:"jobId,omitempty"`
 	JobName string `json:"jobName,omitempty"`
 	Node    string `json:"node,omitempty"`
-	// what the attempt had, where a retry gave it more than the plan says; absent: what the plan says
+	// the attempt's resources, where a retry gave it more than the plan; absent: the plan's
 	Resources   *Resources `json:"resources,omitempty"`
 	ExecutedAs  string     `json:"executedAs,omitempty"`  // the cluster's Unix user; absent: the gateway's own
 	CreatedAt   string     `json:"createdAt"`             // the attempt's row
@@ -228,7 +229,7 @@ const (
 	Script = "script"
 )
 
-// Hashed is a dependency by its hash, "sha256:<hex>" or plain hex.
+// Hashed returns a dependency by its hash, "sha256:<hex>" or plain hex.
 func Hashed(name, hash string) Resource {
 	return Resource{Name: name, Digest: Digest{SHA256: hash[strings.LastIndexByte(hash, ':')+1:]}}
 }
@@ -265,7 +266,7 @@ func Encode(outputs []Resource, p Predicate) ([]byte, error) {
 	return jsonv2.Marshal(Statement{StatementType, outputs, PredicateType, p})
 }
 
-// note says in a sentence what ForgeableBy means.
+// note returns a sentence about ForgeableBy.
 func note(p Predicate) string {
 	switch own := p.Execution.ExecutedAs; {
 	case len(p.ForgeableBy) == 0:
@@ -290,5 +291,5 @@ func others(p Predicate, own string) string {
 	return " Inputs were made by runs that were executed as " + strings.Join(rest, ", ") + ", who could have forged them."
 }
 
-// OutputName is the name of an output among the subjects.
+// OutputName returns the name of an output among the subjects.
 func OutputName(role, label string) string { return cmp.Or(role, "output") + "/" + label }
