@@ -20,8 +20,8 @@ var pythonRunner string
 //go:embed runners/run.mjs
 var nodeRunner string
 
-// FormatSchema is the JSON Schema (2020-12) of a *.tool.yaml, for editors. It accepts everything that loads; the loader
-// has more rules.
+// FormatSchema returns the JSON Schema (2020-12) of a *.tool.yaml, for editors. It accepts everything that loads; the
+// loader has more rules.
 func FormatSchema() string { return formatSchema }
 
 // Runner returns the program that calls a module's function, and its path in an image. A kind that needs none is a
@@ -37,7 +37,7 @@ func Runner(kind string) (text, path string, err error) {
 		WithNext("python and node have one; a php script is run directly")
 }
 
-// StarterKinds are the kinds of execution a first pack can have.
+// StarterKinds returns the kinds of execution a first pack can have.
 func StarterKinds() []string { return []string{"cli", "python", "node", "php"} }
 
 var starters = map[string]struct{ output, execution string }{

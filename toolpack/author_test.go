@@ -76,8 +76,8 @@ func formatSchemaOf(t testing.TB) func(text string) error {
 	}
 }
 
-// beyondSchema are the rules an editor cannot check: they need the YAML's own text, another file, the domain, or a comparison
-// of two fields. A word alone stands for every case of that code.
+// beyondSchema lists the rules an editor cannot check: they need the YAML's own text, another file, the domain, or a
+// comparison of two fields. A code alone means every case of that code.
 var beyondSchema = []string{"PACK-DUPLICATE-KEY", "PACK-ANCHOR", "PACK-MERGE-KEY", "PACK-DOCUMENTS", "PACK-DEPTH", "PACK-TIMEOUT",
 	"PACK-TOOL-NAME", "PACK-DEST-DUPLICATE",
 	"PACK-ROLE-DUPLICATE", "PACK-INPUT-PARAM", "PACK-INPUT-DEST", "PACK-STDOUT", "PACK-PROGRAM", "PACK-TEMPLATE", "PACK-CAPS", "PACK-SCHEMA",
@@ -92,8 +92,8 @@ var beyondSchema = []string{"PACK-DUPLICATE-KEY", "PACK-ANCHOR", "PACK-MERGE-KEY
 	"PACK-EXECUTION result is no output",
 	"PACK-EXECUTION no output for the result", "PACK-REQUIRED no abi"}
 
-// The shipped schema agrees with the loader: it accepts what loads, and refuses what the loader refuses, but for the rules
-// only the loader knows. proves LOAD-11
+// The shipped schema agrees with the loader: it accepts what loads, and refuses what the loader refuses, except for
+// the rules only the loader has. proves LOAD-11
 func TestFormatSchema(t *testing.T) {
 	check := formatSchemaOf(t)
 	for name, text := range goodPacks(t) {
@@ -126,7 +126,7 @@ func TestFormatSchema(t *testing.T) {
 		case err != nil:
 			caught++
 		case !slices.Contains(beyondSchema, c.code) && !slices.Contains(beyondSchema, c.code+" "+c.name):
-			t.Errorf("%s: the loader says %v, the schema nothing", c.name, found)
+			t.Errorf("%s: the loader reports %v, the schema nothing", c.name, found)
 		}
 	}
 	t.Logf("the schema alone catches %d of %d broken packs", caught, len(ruleCases()))

@@ -16,8 +16,9 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
-// A toolpack without abiVersion is a bare one: it says what ragx's loader requires and leaves the rest to the manifest's defaults. Without
-// defaults it is refused. Its function gets the arguments alone, and its outputSchema is that of what the function returns.
+// A toolpack without abiVersion is a bare one: it has what ragx's loader requires and leaves the rest to the
+// manifest's defaults. Without defaults it is refused. Its function gets the arguments alone, and its outputSchema is
+// that of the function's return value.
 
 // Defaults are what bare toolpacks of a domain leave out.
 //
@@ -126,7 +127,7 @@ func (d *draft) notes(o yamldoc.Object) {
 	}
 }
 
-// fill gives a bare toolpack what it leaves out.
+// fill sets what a bare toolpack leaves out.
 func (d *draft) fill(o yamldoc.Object) {
 	f, x := d.defaults, &d.def.Execution
 	if !o.Opt("contractVersion").Exists() {
@@ -179,7 +180,8 @@ func (d *draft) limitTime() {
 	d.def.TimeoutMs = max(d.def.TimeoutMs, int64(r.TimeLimitSeconds)*1000)
 }
 
-// resultRole is the role of the output that receives the result: what a function returns, or what a program prints.
+// resultRole returns the role of the output that receives the result: a function's return value, or a program's
+// standard output.
 func (f definition) resultRole() string {
 	at := f.Execution.Result
 	if f.Execution.Stdout != nil {
@@ -193,7 +195,7 @@ func (f definition) resultRole() string {
 	return ""
 }
 
-// judged is the role of the output that the output schema judges; empty if it judges the run's output object.
+// judged returns the role of the output that the output schema checks; "" if it checks the run's output object.
 func (f definition) judged() string {
 	if f.OutputSchemaOf == ofResult {
 		return f.resultRole()
@@ -209,7 +211,7 @@ func (d *draft) checkResult() {
 	}
 }
 
-// runSchema is the schema of a finished run's output whose result a schema judges.
+// runSchema returns the schema of a finished run's output whose result has the schema of.
 func runSchema(of json.RawMessage, role string) (json.RawMessage, error) {
 	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(of))
 	if err != nil {
@@ -225,13 +227,13 @@ func runSchema(of json.RawMessage, role string) (json.RawMessage, error) {
 		"$defs": map[string]any{"result": tree}})
 }
 
-// A version as Python's packaging reads one: a release of three numbers, and what makes it a version of its own. The envelope has room
-// for the three numbers alone.
+// A version as Python's packaging reads one: a release of three numbers, and suffixes. The envelope has room for the
+// three numbers alone.
 var looseVersion = regexp.MustCompile(`(?i)^\s*v?([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})` +
 	`([-_.]?(a|b|c|rc|alpha|beta|pre|preview)[-_.]?[0-9]*)?(-[0-9]+|[-_.]?(post|rev|r)[-_.]?[0-9]*)?([-_.]?dev[-_.]?[0-9]*)?` +
 	`(\+[a-z0-9]+([-_.][a-z0-9]+)*)?\s*$`)
 
-// release is the three numbers of a version.
+// release returns the three numbers of a version.
 func release(version string) string {
 	m := looseVersion.FindStringSubmatch(version)
 	if m == nil {

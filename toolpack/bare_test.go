@@ -66,7 +66,8 @@ func TestBarePack(t *testing.T) {
 	p := barePack(t)
 	if p.Image() != "py" || p.PlanKind() != KindSlurm || p.ContractVersion() != "v1" || p.Timeout().Seconds() != 60 ||
 		p.def.Resources.TimeLimitSeconds != 60 || len(p.Outputs()) != 1 || p.Outputs()[0] != (OutputInfo{"result", "JSON", "result"}) {
-		t.Errorf("%+v", p.def)
+		t.Errorf("the pack has image %q, plan kind %s, contract %s, timeout %s, resources %+v, outputs %+v; want the defaults", p.Image(),
+			p.PlanKind(), p.ContractVersion(), p.Timeout(), p.def.Resources, p.Outputs())
 	}
 	c, err := p.Canonicalize(json.RawMessage(`{"text":"hi"}`), testEnv())
 	must(t, err)
@@ -80,11 +81,11 @@ func TestBarePack(t *testing.T) {
 	}
 	// A tool that may take longer than the defaults' time gets more of it.
 	if slow := barePack(t, "timeoutMs: 1500", "timeoutMs: 90500"); slow.def.Resources.TimeLimitSeconds != 91 || slow.def.TimeoutMs != 91000 {
-		t.Errorf("%+v", slow.def)
+		t.Errorf("a slow tool has %d s and timeoutMs %d, want 91 and 91000", slow.def.Resources.TimeLimitSeconds, slow.def.TimeoutMs)
 	}
 	cli := barePack(t, `{kind: python, module: "packs.echo:run"}`, `{kind: cli, cmd: [jq, "-n", "{}"]}`)
 	if cli.Image() != "tools" || *cli.def.Execution.Stdout != "out/result.json" {
-		t.Errorf("%+v", cli.def)
+		t.Errorf("a cli tool has the image %q and stdout %q, want tools and out/result.json", cli.Image(), *cli.def.Execution.Stdout)
 	}
 	_, err = p.Canonicalize(json.RawMessage(`{"text":"`+strings.Repeat("x", 4096)+`"}`), testEnv())
 	if fault.CodeOf(err) != "ARGS-INPUT-BYTES" {
@@ -135,8 +136,8 @@ func decodedSchema(t testing.TB, raw json.RawMessage) (tree map[string]any) {
 	return tree
 }
 
-// A bare toolpack's version may have the suffixes that Python's packaging knows. The envelope gets the three numbers; the whole version
-// tells runs apart. A toolpack with abiVersion has none.
+// A bare toolpack's version may have the suffixes of Python's packaging. The envelope gets the three numbers; the
+// whole version distinguishes runs. A toolpack with abiVersion has none.
 func TestBareVersions(t *testing.T) {
 	for version, number := range map[string]string{"1.0.0": "1.0.0", "v1.2.3": "1.2.3", "1.0.0rc1": "1.0.0", "1.0.0-beta.2": "1.0.0",
 		"01.002.0": "1.2.0", "1.2.3.post4.dev5+linux-x86.64": "1.2.3", "1.2.3-4": "1.2.3"} {
@@ -210,7 +211,7 @@ func TestBareHTTP(t *testing.T) {
 	}
 	list := d.Services()
 	if len(list) != 1 || list[0].URL != "http://h:1/run" || list[0].TimeoutSec != 1 || list[0].Version != "1.0.0" {
-		t.Fatalf("%+v", list)
+		t.Fatalf("the domain has the services %+v, want one at http://h:1/run of 1 s and version 1.0.0", list)
 	}
 	stored, err := ReadContract(list[0].Definition)
 	must(t, err)

@@ -10,8 +10,8 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
-// A folder of the site is input that no checksum covers. So a pack sees one only if it asks for it by name (binds), and its
-// name and version are part of the runs' identity.
+// A folder of the site is input that no checksum covers. So a pack sees one only if it names it (binds), and its name
+// and version are part of the runs' identity.
 
 var bindName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
@@ -46,10 +46,10 @@ func (s *Set) CheckBinds(offered func(name string) bool) error {
 		WithNext("correct the named lines")
 }
 
-// Binds are the names of the folders that the pack asks for.
+// Binds returns the names of the folders that the pack needs.
 func (p *Pack) Binds() []string { return p.def.Binds }
 
-// askedBinds returns the folders the pack asks for at the versions the site has.
+// askedBinds returns the folders the pack needs at the versions the site has.
 func (p *Pack) askedBinds(version func(string) (string, bool)) ([]plan.Bind, error) {
 	var out []plan.Bind
 	for _, name := range p.def.Binds {

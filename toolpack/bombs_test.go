@@ -17,7 +17,7 @@ import (
 	"slurmgate/fault"
 )
 
-// cpuTime is what this process has used of the CPUs: unlike the clock it does not count what a busy machine does for others.
+// cpuTime returns the CPU time of this process: unlike the clock it does not count other processes on a busy machine.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u unix.Rusage
@@ -217,7 +217,7 @@ func TestArgumentBombs(t *testing.T) {
 	}
 }
 
-// Names that would play tricks on a terminal are told printably, and files of 100 MB are not read.
+// Names with terminal control characters are printed escaped, and files of 100 MB are not read.
 func TestOddDomains(t *testing.T) {
 	dir := domainDir(t, nil)
 	odd := []string{"a\x1b[2Jb.tool.yaml", "new\nline.tool.yaml", "bell\a.tool.yaml"}
@@ -247,7 +247,7 @@ func TestOddDomains(t *testing.T) {
 	}
 }
 
-// Ten thousand broken packs: reading stops, and says truly how far it came.
+// Ten thousand broken packs: reading stops, and the report has the number that was read.
 func TestManyBrokenPacks(t *testing.T) {
 	fsys := fstest.MapFS{}
 	text := []byte("id: A\n" + repeat("field: x\n", 1))

@@ -12,9 +12,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A schema comes from an author and its instance from a caller; either may be crafted to be expensive. Patterns are RE2,
-// so matching is linear, and their size is bounded here. A schema that recurses several times at one place of the instance
-// has a cost exponential in its depth, so evaluations are counted while they happen.
+// A schema comes from an author and its instance from a caller; either may be crafted to be expensive. Patterns are
+// RE2, so matching is linear, and their size is bounded here. A schema that recurses several times at one place of
+// the instance has a cost exponential in its depth, so evaluations are counted while they happen.
 const (
 	maxPattern   = 1000    // bytes of a regular expression
 	maxProgram   = 5000    // instructions it compiles to: [a-z]{1000} has about a thousand
@@ -24,7 +24,7 @@ const (
 // errCostly reports a validation that was abandoned.
 var errCostly = errors.New("the check takes too long because the schema refers to itself too often")
 
-// checkPattern says what is wrong with a regular expression; "" when nothing.
+// checkPattern returns what is wrong with a regular expression; "" for a valid one.
 func checkPattern(s string) string {
 	if len(s) > maxPattern {
 		return fmt.Sprintf("it is longer than %d bytes", maxPattern)
@@ -49,7 +49,7 @@ type meter struct{ left int }
 
 const meterFormat = "x-applied"
 
-// count is the format's check. Only a panic can stop a validation; [contract.validate] recovers from it.
+// count implements the format's check. Only a panic can stop a validation; [contract.validate] recovers from it.
 func (m *meter) count(any) error {
 	if m.left--; m.left < 0 {
 		panic(errCostly)
@@ -86,8 +86,8 @@ func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 	return slices.Concat(one, s.AllOf, s.AnyOf, s.OneOf, slices.Collect(maps.Values(s.DependentSchemas)))
 }
 
-// circle finds a schema that applies itself to the same place, and so never ends. It returns where one schema of the cycle is in the
-// file, empty if there is none.
+// circle finds a schema that applies itself to the same place, and so never ends. It returns where one schema of the
+// cycle is in the file, "" without a cycle.
 func circle(c *jsonschema.Compiler, file string, tree any) (at string) {
 	const open, done = 1, 2
 	state := map[*jsonschema.Schema]int{}

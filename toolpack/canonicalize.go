@@ -11,7 +11,7 @@ import (
 	"slurmgate/plan"
 )
 
-// ArtifactInfo is what a plan needs to know about an artifact.
+// ArtifactInfo is the part of an artifact that a plan needs.
 type ArtifactInfo struct {
 	SHA256    string // 64 hex
 	Type      string
@@ -19,37 +19,38 @@ type ArtifactInfo struct {
 	Label     string
 }
 
-// Env is what canonicalising takes from outside the pack: everything in it is immutable or becomes part of the plan.
+// Env is the input of canonicalising from outside the pack: everything in it is immutable or becomes part of the
+// plan.
 type Env struct {
-	// Image gives the digest (sha256:<64 hex>) of an image name; [Lock.Digest] does.
+	// Image returns the digest (sha256:<64 hex>) of an image name; [Lock.Digest] does.
 	Image func(name string) (digest string, ok bool)
-	// Artifact looks an artifact up as the caller may see it: NotFound when there is none. Other faults end the call.
+	// Artifact returns an artifact that the caller may see; NotFound for any other. Other faults end the call.
 	Artifact func(artifactID string) (ArtifactInfo, error)
 	// Local decides whether a hybrid tool runs on the gateway's own host rather than as a job; nil: never. The choice is part of the
 	// plan, so it must depend on nothing but the plan, its inputs and the policy.
 	Local func(spec plan.Spec, inputBytes int64) bool
 	// Passthrough are the variables a pack may ask for (env.passthrough), with the policy's values.
 	Passthrough map[string]string
-	// Bind gives the version of a folder that the site offers under a name (binds); nil: it offers none.
+	// Bind returns the version of a folder that the site offers under a name (binds); nil: it offers none.
 	Bind func(name string) (version string, ok bool)
-	// Resources is what the call asks for instead of what the pack gives its jobs.
+	// Resources are the call's own, in place of those of the pack.
 	Resources plan.MoreResources
-	// Project gives the project of the run. It is asked once, after every artifact was looked up.
+	// Project returns the project of the run. It is called once, after every artifact was found.
 	Project func() string
 }
 
 // Canonical is a call turned into a plan.
 type Canonical struct {
-	Spec       plan.Spec // filled, valid; its placement is what the pack asks for, none of a docker plan. Its inputs are the run's
+	Spec       plan.Spec // filled, valid; its placement is the pack's, none of a docker plan. Its inputs are the run's
 	Docker     bool      // it runs on the gateway's own host
 	Extra      plan.ToolExtra
 	Made       []Made // artifacts the plan names, to be stored before it is submitted
 	InputBytes int64  // of all inputs together
-	// Names are what the call's outputs are called where they are downloaded, by role. They are no part of the plan.
+	// Names are the download names of the call's outputs, by role. They are no part of the plan.
 	Names map[string]string
 }
 
-// Params are the canonical params of the run; params_hash covers them.
+// Params returns the canonical params of the run; params_hash covers them.
 func (c Canonical) Params(projectID, scriptVersion string) plan.Params {
 	return plan.Params{ProjectID: projectID, Script: scriptVersion, Spec: c.Spec, Tool: &c.Extra, Docker: c.Docker}
 }
@@ -112,7 +113,7 @@ func (p *Pack) Canonicalize(args json.RawMessage, env Env) (Canonical, error) {
 	return c, nil
 }
 
-// total is the size of all inputs together.
+// total returns the size of all inputs together.
 func total(seen map[string]ArtifactInfo, made []Made) (bytes int64) {
 	for _, a := range seen {
 		bytes += a.SizeBytes
@@ -132,7 +133,7 @@ func (p *Pack) supported() error {
 		WithNext("list it in the manifest as a service_worker with a transport")
 }
 
-// passthrough adds the variables the pack asks for; those of env.set take precedence.
+// passthrough adds the variables the pack needs; those of env.set take precedence.
 func (p *Pack) passthrough(vars, given map[string]string) error {
 	var found []fault.Problem
 	for i, name := range p.def.Env.Passthrough {
@@ -156,17 +157,18 @@ func (p *Pack) passthrough(vars, given map[string]string) error {
 	return nil
 }
 
-// FromSite stands for a partition or account in a [Pack.Outline] that the pack leaves to the site.
+// FromSite replaces a partition or account in a [Pack.Outline] that the pack leaves to the site.
 const FromSite = "of-the-site"
 
-// Outline is the part of every plan of the pack that no argument changes. It serves to check the policy in advance.
+// Outline returns the part of every plan of the pack that no argument changes. It serves to check the policy in
+// advance.
 func (p *Pack) Outline(image string) plan.Spec {
 	s := p.def.spec(image, plan.Command{})
 	s.Placement = s.Placement.Resolve(plan.Placement{Partition: FromSite, Account: FromSite})
 	return s
 }
 
-// spec is what every plan of the pack has, with the command of one.
+// spec returns the common part of all plans of the pack, with the command of one.
 func (f definition) spec(image string, command plan.Command) plan.Spec {
 	s := plan.Spec{Version: plan.SpecVersion, Resources: f.Resources.plan(), Placement: f.Placement.Placement(),
 		Execution: plan.Execution{Kind: "container", Command: command,

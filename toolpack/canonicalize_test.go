@@ -177,8 +177,8 @@ func TestPassthrough(t *testing.T) {
 	}
 }
 
-// A docker plan has names instead of paths and nothing about Slurm; a hybrid tool is one or the other, as policy picks, and
-// the plan says which. proves ABI-06 ABI-13 ABI-15
+// A docker plan has names instead of paths and nothing about Slurm; a hybrid tool is one or the other, as policy
+// picks, and the plan records which. proves ABI-06 ABI-13 ABI-15
 func TestDockerPlans(t *testing.T) {
 	docker := []string{"planKind: slurm", "planKind: docker", "destRelpath: in/data", "destName: some data.txt",
 		", srcRelpath: out/count.json", "", "  stdout: out/count.json\n", "  stdout: out/count\n", "/work/in/data]",
@@ -218,7 +218,7 @@ func TestDockerPlans(t *testing.T) {
 		env := testEnv()
 		env.Local = func(spec plan.Spec, bytes int64) bool {
 			if spec.Resources.CPUs != 1 || bytes != 600 {
-				t.Errorf("%+v %d", spec, bytes)
+				t.Errorf("Local was called with %d CPUs and %d bytes, want 1 and 600", spec.Resources.CPUs, bytes)
 			}
 			return local
 		}

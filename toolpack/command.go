@@ -58,7 +58,7 @@ type element struct {
 	texts    []string // the args as they are written
 }
 
-// at is the field of an argument.
+// at returns the field of an argument.
 func (e element) at(i int) string {
 	if e.fragment {
 		return fmt.Sprintf("%s.args[%d]", e.field, i)
@@ -66,7 +66,7 @@ func (e element) at(i int) string {
 	return e.field
 }
 
-// name is the program, as it is written; empty if a fragment stands in its place.
+// name returns the program, as it is written; "" for a fragment in its place.
 func (p program) name() string {
 	if len(p.words) == 0 || p.words[0].fragment {
 		return ""
@@ -74,7 +74,7 @@ func (p program) name() string {
 	return p.words[0].texts[0]
 }
 
-// sample is the program with every argument as it is written, and the field of each.
+// sample returns the program with every argument as it is written, and the field of each.
 func (p program) sample() (argv, fields []string) {
 	for _, e := range p.words {
 		for i, s := range e.texts {
@@ -180,7 +180,7 @@ func (d *draft) element(v yamldoc.Value) (word, element) {
 	return word{Fragment: &f}, e
 }
 
-// expand renders an element into its arguments. A fragment that is not there gives none, and never gives an empty one.
+// expand renders an element into its arguments. An absent fragment gives none, and never an empty one.
 func (e element) expand(vars map[string]any, problem func(field, msg string), likeOption func(*jinja.Template, string)) (argv []string) {
 	if e.when != nil {
 		holds, err := e.when.Holds(vars)
@@ -225,7 +225,7 @@ func (e element) expand(vars map[string]any, problem func(field, msg string), li
 // maxWords is more than a plan takes.
 const maxWords = 2048
 
-// callersItem is the argument whose free text an item of the element may be; empty if there is none.
+// callersItem returns the argument whose free text an item of the element may be; "" without one.
 func (p *Pack) callersItem(e element) string {
 	if e.each == nil {
 		return ""
@@ -238,7 +238,7 @@ func (p *Pack) callersItem(e element) string {
 	return ""
 }
 
-// commandOf is the plan's command of rendered programs.
+// commandOf returns the plan's command of rendered programs.
 func commandOf(argvs [][]string) plan.Command {
 	if len(argvs) == 0 {
 		return plan.Command{}

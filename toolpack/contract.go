@@ -31,9 +31,9 @@ type contract struct {
 	badDefaults []string // properties whose default violates their own schema
 }
 
-// property is what the loader needs to know about one top-level property.
+// property is the part of a top-level property that the loader needs.
 type property struct {
-	types      []string // empty: the schema gives none
+	types      []string // empty: none in the schema
 	listed     bool     // enum or const: the author listed every value
 	hasDefault bool
 	def        any
@@ -48,8 +48,8 @@ type property struct {
 var open = []string{"additionalProperties", "unevaluatedProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if", "not",
 	"dependentSchemas"}
 
-// compile makes a bundled schema usable. The top level of an input schema must be an object, and is closed unless it says
-// otherwise: an undeclared argument is an error and is never ignored.
+// compile compiles a bundled schema. The top level of an input schema must be an object, and is closed unless the
+// schema sets otherwise: an undeclared argument is an error and is never ignored.
 func compile(tree map[string]any, isInput bool) (contract, string) {
 	if isInput {
 		if tree["type"] != "object" {

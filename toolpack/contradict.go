@@ -50,7 +50,7 @@ var bounds = []struct {
 	{"minProperties", "maxProperties", false}, {"minContains", "maxContains", false},
 }
 
-// contradiction finds a keyword that makes a schema accept nothing, and says why; both are empty if there is none.
+// contradiction finds a keyword that makes a schema accept nothing, and the reason; both are "" without one.
 func contradiction(o map[string]any) (keyword, msg string) {
 	for _, b := range bounds {
 		low, ok := o[b.low].(json.Number)

@@ -175,13 +175,14 @@ func (d *Domain) leaveOut() {
 	})
 }
 
-// Left are the toolpacks that are not served because the image lock lacks their image, which the manifest calls optional.
+// Left returns the toolpacks that are not served because the image lock lacks their image, which the manifest lists
+// as optional.
 func (d *Domain) Left() []*Pack { return slices.Clone(d.left) }
 
-// OptionalImage says whether the image lock may lack an image that toolpacks name.
+// OptionalImage reports whether the image lock may lack an image that toolpacks name.
 func (d *Domain) OptionalImage(name string) bool { return slices.Contains(d.manifest.Optional, name) }
 
-// bareHashes are the hashes of the tools without a toolpack: they cover their schemas.
+// bareHashes returns the hashes of the tools without a toolpack: they cover their schemas.
 func (d *Domain) bareHashes() (out []string) {
 	for _, s := range d.services {
 		if _, err := d.packs.Get(s.ID); err != nil {
@@ -191,7 +192,7 @@ func (d *Domain) bareHashes() (out []string) {
 	return out
 }
 
-// problemsOf returns what an error says of a file; an error without problems is one.
+// problemsOf returns the problems in an error about a file; an error without problems becomes one.
 func problemsOf(file string, err error) []fault.Problem {
 	if p := fault.ProblemsOf(err); len(p) > 0 {
 		return p
@@ -199,22 +200,23 @@ func problemsOf(file string, err error) []fault.Problem {
 	return []fault.Problem{{Code: fault.CodeOf(err), Rule: "a file the gateway can use", Msg: clip(err.Error()), File: file}}
 }
 
-// ID is the manifest's domain_id.
+// ID returns the manifest's domain_id.
 func (d *Domain) ID() string { return d.manifest.DomainID }
 
-// Version is the manifest's version.
+// Version returns the manifest's version.
 func (d *Domain) Version() string { return d.manifest.Version }
 
-// CatalogVersion is the version with a hash of manifest, packs and image lock as build metadata, e.g. 1.0.0+3f9a0c51d2e4.
+// CatalogVersion returns the version with a hash of manifest, packs and image lock as build metadata, e.g.
+// 1.0.0+3f9a0c51d2e4.
 func (d *Domain) CatalogVersion() string { return d.manifest.Version + "+" + d.catalog }
 
-// Packs are the domain's toolpacks.
+// Packs returns the domain's toolpacks.
 func (d *Domain) Packs() *Set { return d.packs }
 
-// Lock is the image lock as it was when the domain was opened.
+// Lock returns the image lock as it was when the domain was opened.
 func (d *Domain) Lock() Lock { return d.lock }
 
-// LockPath is where the image lock lies.
+// LockPath returns the path of the image lock.
 func (d *Domain) LockPath() string { return filepath.Join(d.dir, LockFile) }
 
 // Policy returns the unparsed policies.yaml and its name for messages.
@@ -222,14 +224,14 @@ func (d *Domain) Policy() (file string, data []byte) {
 	return filepath.Join(d.dir, PolicyFileName), slices.Clone(d.policy)
 }
 
-// Services are the tools that a worker carries out, in the manifest's order: entries without a toolpack, those of toolpacks with
-// execution.kind http, and hybrid tools with a transport.
+// Services returns the tools that a worker carries out, in the manifest's order: entries without a toolpack, those of
+// toolpacks with execution.kind http, and hybrid tools with a transport.
 func (d *Domain) Services() []Service { return slices.Clone(d.services) }
 
-// Types are the artifact types of the domain: those every gateway knows, then the manifest's own.
+// Types returns the artifact types of the domain: those of every gateway, then the manifest's own.
 func (d *Domain) Types() []string { return slices.Clone(d.types) }
 
-// Tools are the manifest's entries, in its order, with timeouts filled in from the packs.
+// Tools returns the manifest's entries, in its order, with timeouts filled in from the packs.
 func (d *Domain) Tools() []ManifestTool {
 	out := make([]ManifestTool, len(d.manifest.Tools))
 	for i, t := range d.manifest.Tools {

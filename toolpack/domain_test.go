@@ -74,7 +74,8 @@ func TestManifestEntries(t *testing.T) {
 			t.Errorf("%s:\n%s", text, diff)
 		}
 		if job := d.Tools()[0]; job.TimeoutSec != 60 || job.Transport != nil || job.EgressAllowlist != nil {
-			t.Errorf("%+v", job)
+			t.Errorf("the job's entry has the timeout %d s, transport %v, egress %q; want 60 and neither", job.TimeoutSec, job.Transport,
+				job.EgressAllowlist)
 		}
 	}
 }
@@ -177,7 +178,7 @@ func TestDomainFailsClosed(t *testing.T) {
 	}
 }
 
-// The verb that adds images opens a domain that lacks them; everybody else is told which to add.
+// The verb that adds images opens a domain that lacks them; for all other verbs the error names the images to add.
 func TestMissingImages(t *testing.T) {
 	dir := domainDir(t, map[string]string{LockFile: "version: 1\nimages: []\n"})
 	if _, err := openDir(dir); !strings.Contains(err.Error(), "image add name=counter") {
@@ -302,7 +303,7 @@ func TestLockCheckName(t *testing.T) {
 	}
 }
 
-// openDir opens a domain whose policy nobody reads.
+// openDir opens a domain without a check of its policy.
 func openDir(dir string, list ...Option) (*Domain, error) {
 	return OpenDomain(dir, func(string, []byte) error { return nil }, list...)
 }

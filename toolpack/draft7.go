@@ -10,8 +10,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A schema document says its draft in $schema: 2020-12, which it also has without one, or draft-07. It is held against the metaschema
-// of its draft; then one of draft-07 is rewritten in 2020-12, so that everything else knows one draft.
+// A schema document has its draft in $schema: 2020-12, which is also the default, or draft-07. It is checked against
+// the metaschema of its draft; then one of draft-07 is rewritten in 2020-12, so that all other code handles one
+// draft.
 
 const (
 	draft2020 = "https://json-schema.org/draft/2020-12/schema"
@@ -30,7 +31,7 @@ func compiledIn(metaschema string) *jsonschema.Schema {
 	return c.MustCompile(metaschema)
 }
 
-// draftOf is the draft of a document; msg says why it has none.
+// draftOf returns the draft of a document; msg is the reason if it has none.
 func draftOf(tree any) (draft, msg string) {
 	o, _ := tree.(map[string]any)
 	v, ok := o["$schema"]
@@ -54,7 +55,7 @@ var keywords07 = strings.Fields(`
 	maxItems minItems uniqueItems maxProperties minProperties required
 	title description default readOnly writeOnly examples format contentEncoding contentMediaType`)
 
-// beside are the keywords that mean something beside a $ref in draft-07, where it hides all others.
+// beside lists the keywords that have a meaning next to a $ref in draft-07, where it hides all others.
 var beside = []string{"$ref", "$schema", "$id", "$comment", "definitions", "$defs", "title", "description", "default", "examples"}
 
 // rewrite07 turns a schema object of draft-07 into 2020-12.
@@ -66,7 +67,7 @@ func rewrite07(o map[string]any) {
 	delete(o, "additionalItems")
 	if list, ok := o["items"].([]any); ok {
 		delete(o, "items")
-		o["prefixItems"] = list // not empty, says the metaschema
+		o["prefixItems"] = list // not empty, by the metaschema
 		if hasMore {
 			o["items"] = more
 		}

@@ -72,7 +72,8 @@ func edited(t testing.TB, text string, pairs ...string) string {
 	return text
 }
 
-// art is the artifact with a number: of type TEXT below 10, BAM below 20, BAI below 30. Its label is its number, or odd from 90 on.
+// art returns the artifact with a number: of type TEXT below 10, BAM below 20, BAI below 30. Its label is its number,
+// or odd from 90 on.
 func art(n int) string { return fmt.Sprintf("art_%026d", n) }
 
 func formsEnv() Env {
@@ -244,7 +245,7 @@ func TestFormsArguments(t *testing.T) {
 			t.Errorf("%s: %s, not %s: %v", c.name, got, c.want, err)
 		}
 	}
-	// The same artifact twice, where only labels tell the positions apart.
+	// The same artifact twice, where only labels distinguish the positions.
 	p = formsPack(t, "list: {min: 1, max: 3}, group: aln, destRelpath: \"in/aln/{index}.{label}\"",
 		"list: {min: 1, max: 3}, group: aln, destRelpath: \"in/aln/{label}\"")
 	_, err := p.Canonicalize(formsArgs(t, map[string]any{"bams": []string{art(11), art(11)}}), formsEnv())

@@ -8,7 +8,7 @@ import (
 	"slurmgate/filetype"
 )
 
-// Whatever stands in a toolpack and its schema: it loads or is refused, and what loads canonicalises or refuses.
+// Any toolpack and its schema loads or is refused, and what loads canonicalises or refuses.
 func FuzzLoad(f *testing.F) {
 	linked := with(f, "outputSchema: {type: object}", "outputSchema: {$ref: s.json}")
 	for _, pack := range []string{base, linked, "", "a: &a [*a]", "a: &a [1]\nb: [*a, *a]", "<<: {a: 1}", "--- {}\n---\n", "? [a]\n: b",

@@ -14,14 +14,14 @@ import (
 	"slurmgate/policy/yamldoc"
 )
 
-// What a call gives for the inputs of a pack: one artifact, a list of them, or none where the input is optional. The destination of an
-// input may hold {index}, the place of an artifact in its list, {label}, the artifact's label as a file name, and {label:ROLE}, the label
-// of another member of its group.
+// The artifacts of a call for the inputs of a pack: one artifact, a list of them, or none where the input is
+// optional. The destination of an input may hold {index}, the place of an artifact in its list, {label}, the
+// artifact's label as a file name, and {label:ROLE}, the label of another member of its group.
 
 // maxList bounds how many artifacts one input takes.
 const maxList = 1024
 
-// span is how many artifacts a list takes.
+// span is the number of artifacts in a list.
 type span struct {
 	Min int `json:"min"`
 	Max int `json:"max"`
@@ -46,10 +46,10 @@ var (
 	fileLabel   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$`)
 )
 
-// labelRule says what fileLabel accepts.
+// labelRule describes what fileLabel accepts.
 const labelRule = "a label that can be a file name: letters, digits and . _ + -, first a letter or digit, at most 128"
 
-// place is the destination of an artifact; label gives that of a role.
+// place returns the destination of an artifact; label returns that of a role.
 func (in input) place(index int, label func(role string) string) string {
 	return placeholder.ReplaceAllStringFunc(in.DestRelpath, func(s string) string {
 		switch name := s[1 : len(s)-1]; {
@@ -62,7 +62,7 @@ func (in input) place(index int, label func(role string) string) string {
 	})
 }
 
-// labels are the roles whose labels the destination holds.
+// labels returns the roles whose labels the destination holds.
 func (in input) labels() (roles []string) {
 	for _, m := range placeholder.FindAllStringSubmatch(in.DestRelpath, -1) {
 		if m[1] != "index" {
@@ -151,7 +151,7 @@ func (d *draft) checkShape(i int) {
 	}
 }
 
-// given is one artifact that a call gives.
+// given is one artifact in a call.
 type given struct {
 	in    *input
 	index int // in its list
@@ -165,10 +165,10 @@ type given struct {
 type takes struct {
 	list  []given
 	seen  map[string]ArtifactInfo
-	roles map[string]bool // the inputs that the call gives, if only as an empty list
+	roles map[string]bool // the inputs of the call, even an empty list
 }
 
-// of are the artifacts of a role.
+// of returns the artifacts of a role.
 func (g takes) of(role string) (list []given) {
 	for _, one := range g.list {
 		if one.in.Role == role {
@@ -178,7 +178,7 @@ func (g takes) of(role string) (list []given) {
 	return list
 }
 
-// plan are the inputs of the plan.
+// plan returns the inputs of the plan.
 func (g takes) plan() []plan.Input {
 	out := []plan.Input{}
 	for _, one := range g.list {
@@ -250,7 +250,7 @@ func (p *Pack) inputs(values map[string]any, env Env) (takes, error) {
 	return g, nil
 }
 
-// handles are the artifact ids that a call gives for an input.
+// handles returns the artifact ids in a call for an input.
 func (in *input) handles(values map[string]any) ([]string, *fault.Problem) {
 	if in.List == nil {
 		id, _ := values[in.Param].(string)
@@ -268,7 +268,7 @@ func (in *input) handles(values map[string]any) ([]string, *fault.Problem) {
 	return ids, nil
 }
 
-// settle gives each artifact its destination.
+// settle sets the destination of each artifact.
 func (p *Pack) settle(g *takes) (found []fault.Problem) {
 	report := func(code, field, rule, msg, hint string) {
 		found = append(found, fault.Problem{Code: code, Field: field, Rule: rule, Msg: msg, Hint: hint})
@@ -317,7 +317,7 @@ func (p *Pack) settle(g *takes) (found []fault.Problem) {
 	return slices.CompactFunc(found, fault.Problem.Equal)
 }
 
-// fileName is a file name that resembles a label.
+// fileName returns a file name that resembles a label.
 func fileName(label string) string {
 	s := strings.Map(func(c rune) rune {
 		if strings.ContainsRune("._+-", c) || c < 0x80 && (c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z') {
@@ -329,7 +329,7 @@ func fileName(label string) string {
 	return cmp.Or(s, "sample1")
 }
 
-// paths are the paths in the container by role: a text, or a list of them. A role is absent where nothing is given for it.
+// paths returns the paths in the container by role: a text, or a list of them. A role without an artifact is absent.
 func (p *Pack) paths(g takes) map[string]any {
 	out := map[string]any{}
 	for i := range p.def.Inputs {
@@ -349,7 +349,7 @@ func (p *Pack) paths(g takes) map[string]any {
 	return out
 }
 
-// stdin is the destination of the input that standard input is read from; nil where that is absent.
+// stdin returns the destination of the input that standard input is read from; nil where that is absent.
 func (p *Pack) stdin(g takes) *string {
 	if p.def.Execution.Stdin == nil {
 		return nil
@@ -362,7 +362,7 @@ func (p *Pack) stdin(g takes) *string {
 	return nil
 }
 
-// sampled are inputs of a plan as a call could give them, one for each input of the pack.
+// sampled returns inputs of a plan as a call could have them, one for each input of the pack.
 func (f definition) sampled() []plan.Input {
 	var out []plan.Input
 	for _, in := range f.Inputs {

@@ -23,11 +23,11 @@ var goldenArgs = map[string]map[string]any{"qrencode.label": {"text": "sample 7"
 	"bwa.mem": {"sample": "patient7"}, "minimap2.align": {"sample": "patient7"},
 	"values.mean": {"values": []any{1, 2.5}}, "values.order": {"values": []any{1, 2.5}}, "values.sum": {"values": []any{1, 2.5}}}
 
-// The run id of every shipped pack, and of a plan submitted as it is, under a fixed policy, with fixed arguments and checksums. The file
-// says what identity is: from now on no change of the gateway changes the id of a pack or plan that did not change. Nobody regenerates an
-// id that is there: -update only adds what is new and drops packs and versions that no longer ship. When this test fails, the program
-// computes another identity, and every run people made before would be made again: change the program back, or raise the version of a pack
-// whose runs are meant to be others.
+// The run id of every shipped pack, and of a plan submitted as it is, under a fixed policy, with fixed arguments and
+// checksums. The file defines identity: from now on no change of the gateway changes the id of a pack or plan that
+// did not change. An existing id is never regenerated: -update only adds what is new and drops packs and versions
+// that no longer ship. When this test fails, the program computes another identity, and every earlier run would be
+// made again: change the program back, or raise the version of a pack whose runs are meant to be others.
 //
 // proves ABI-06 ABI-07 ABI-08 ABI-09 ABI-19
 func TestGoldenRunIDs(t *testing.T) {
@@ -113,7 +113,7 @@ func TestNameOfAnInput(t *testing.T) {
 	}
 }
 
-// readGolden gives what the golden file has, in two lines each: "ID VERSION run_…" and the canonical params.
+// readGolden returns the contents of the golden file, two lines each: "ID VERSION run_…" and the canonical params.
 func readGolden(t *testing.T) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile(goldenFile)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// helixCase is the declaration of a tool as HelixMCP's registration judges it, in our words: an edit of a pack, whether HelixMCP takes it,
-// and the code of what our loader says; empty where it takes it, too.
+// helixCase is the declaration of a tool as HelixMCP's registration judges it, in our words: an edit of a pack,
+// whether HelixMCP accepts it, and our loader's code; "" where the loader accepts it, too.
 type helixCase struct {
 	name   string
 	edit   []string
@@ -66,7 +66,7 @@ func TestHelixMCPDeclarations(t *testing.T) {
 			codes = append(codes, p.Code)
 		}
 		if c.ours == "" && len(codes) > 0 || c.ours != "" && !slices.Contains(codes, c.ours) {
-			t.Errorf("%s, which HelixMCP takes: %v: our loader says %v, want %q", c.name, c.theirs, codes, c.ours)
+			t.Errorf("%s, which HelixMCP accepts: %v: our loader reports %v, want %q", c.name, c.theirs, codes, c.ours)
 		}
 	}
 }

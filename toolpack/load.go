@@ -50,7 +50,7 @@ func Load(dir string, list ...Option) (*Set, error) {
 	return set, nil
 }
 
-// openRoot opens a folder. It looks first: opening a named pipe waits for its other end.
+// openRoot opens a folder. It checks the path first: opening a named pipe waits for its other end.
 func openRoot(dir string) (root *os.Root, err error) {
 	kind := fault.Transport
 	switch info, err := os.Stat(dir); {

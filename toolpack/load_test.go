@@ -444,13 +444,13 @@ func TestRules(t *testing.T) {
 				t.Errorf("got  %s\nwant %s\nall: %v", got, want, found)
 			}
 			if found[0].Rule == "" || found[0].Msg == "" {
-				t.Errorf("without a rule or a message: %+v", found[0])
+				t.Errorf("the problem has the rule %q and the message %q, want both", found[0].Rule, found[0].Msg)
 			}
 		})
 	}
 }
 
-// What looks unusual and is right. proves LOAD-05 LOAD-07 LOAD-08 LOAD-09 ABI-04
+// Packs that are unusual and valid. proves LOAD-05 LOAD-07 LOAD-08 LOAD-09 ABI-04
 func TestAccepted(t *testing.T) {
 	for name, text := range goodPacks(t) {
 		if _, found := loadText(map[string]string{"a.tool.yaml": text}); found != nil {
@@ -505,7 +505,7 @@ func goodPacks(t testing.TB) map[string]string {
 	return out
 }
 
-// Every broken rule of every file stands in one report, in order of file and line. proves LOAD-11 ABI-01
+// Every broken rule of every file is in one report, in order of file and line. proves LOAD-11 ABI-01
 func TestAllProblemsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "b.tool.yaml", with(t, "version: 1.2.3", "version: one", "memMb: 100", "mem_mb: 100"))
@@ -577,7 +577,7 @@ func TestOtherSuffix(t *testing.T) {
 	}
 }
 
-// Every default that its own schema refuses is told, with its line.
+// Every default that its own schema refuses is reported, with its line.
 //
 // proves LOAD-11
 func TestBadDefaults(t *testing.T) {
@@ -641,7 +641,7 @@ func TestHash(t *testing.T) {
 		t.Error("layout changes the hash")
 	}
 	if hash(map[string]string{"a.tool.yaml": linked, "s/o.json": `{ "type":"object" }`}) != first {
-		t.Error("a schema in a file of its own changes the hash")
+		t.Error("a schema in a separate file changes the hash")
 	}
 	for name, text := range map[string]string{"version": with(t, "1.2.3", "1.2.4"), "cmd": with(t, "-n", "-m"), "limit": with(t, "2000",
 		"2001")} {
@@ -659,7 +659,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// What an accessor gives away cannot change the pack. proves LOAD-12
+// Changing what an accessor returns cannot change the pack. proves LOAD-12
 func TestImmutable(t *testing.T) {
 	set, _ := loadText(map[string]string{"a.tool.yaml": base})
 	p := set.List()[0]

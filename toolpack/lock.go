@@ -135,8 +135,9 @@ func (l Lock) NameOf(digest string) string {
 	return ""
 }
 
-// PulledFrom gives the entry that was made for an architecture from an image with this digest, sha256:<64 hex>, of its manifest or of what
-// the source names; an empty architecture is any. Of several the first in the order of names.
+// PulledFrom returns the entry that was made for an architecture from an image with this digest, sha256:<64 hex>, of
+// its manifest or of what the source names; an empty architecture is any. Of several it returns the first in the
+// order of names.
 func (l Lock) PulledFrom(arch string, digests ...string) (LockedImage, bool) {
 	for _, img := range l.images {
 		if _, named, _ := strings.Cut(img.Source, "@"); (arch == "" || img.Arch == arch) &&
@@ -147,8 +148,9 @@ func (l Lock) PulledFrom(arch string, digests ...string) (LockedImage, bool) {
 	return LockedImage{}, false
 }
 
-// Pulled gives the digest of the SIF file that was made from an image of a registry, REPOSITORY@sha256:<64 hex>: the entry whose source
-// ends in that digest, or that was made of it for its architecture. msg says why there is none.
+// Pulled returns the digest of the SIF file that was made from an image of a registry, REPOSITORY@sha256:<64 hex>:
+// the entry whose source ends in that digest, or that was made of it for its architecture. msg is the reason if there
+// is none.
 func (l Lock) Pulled(ref string) (digest, msg string) {
 	_, want, _ := strings.Cut(ref, "@")
 	names := []string{}

@@ -118,7 +118,8 @@ func TestLockRefuses(t *testing.T) {
 	}
 }
 
-// A registry's image is found by the digest of its source, from whichever registry the file came. Two files of one source are no answer.
+// A registry's image is found by the digest of its source, whatever registry the file came from. Two files of one
+// source are no answer.
 //
 // proves SRC-01
 func TestPulledImages(t *testing.T) {

@@ -27,7 +27,7 @@ const (
 //	domain_id: genomics
 //	version: 1.0.0
 //	description: ...                       (optional)
-//	artifact_types: [FASTA]                (optional, beside those every gateway knows)
+//	artifact_types: [FASTA]                (optional, in addition to those of every gateway)
 //	optional_images: [fastqc]              (optional; a tool whose image is one of these is left out while the image lock does not have it)
 //	defaults: {...}                        (optional, see [Defaults])
 //	tools:
@@ -37,7 +37,7 @@ const (
 //	    transport: {type: http, base_url: "http://127.0.0.1:9000", endpoint: /run}   (service_worker and hybrid only)
 //	    egress_allowlist: ["api.example.org:443"]                                    (optional, with a transport only; shown, not enforced)
 //
-// A service_worker needs no toolpack: its entry can say everything itself. A toolpack says these things for its own tool.
+// A service_worker needs no toolpack: its entry can have all of this itself. A toolpack has it for its own tool.
 //
 //   - tool_id: web.crawl
 //     kind: service_worker               (optional where there is a transport)
@@ -62,7 +62,7 @@ type Manifest struct {
 type ManifestTool struct {
 	ToolID          string
 	Kind            string
-	TimeoutSec      int64 // 0 when the manifest gives none
+	TimeoutSec      int64 // 0 without one in the manifest
 	Transport       *Transport
 	EgressAllowlist []string // host:port
 
@@ -81,7 +81,7 @@ type ManifestTool struct {
 // ownFields are the fields that describe a tool without a toolpack.
 var ownFields = []string{"display_name", "description", "capabilities", "deterministic", "input_schema_ref", "output_schema_ref"}
 
-// Transport is where a service worker listens.
+// Transport is the address at which a service worker listens.
 type Transport struct {
 	Type     string // "http"
 	BaseURL  string
@@ -91,7 +91,7 @@ type Transport struct {
 // maxToolID is the longest id of a tool, in characters.
 const maxToolID = 128
 
-// defaultEndpoint is where a worker listens if its entry does not say.
+// defaultEndpoint is the path at which a worker listens if its entry has none.
 const defaultEndpoint = "/run"
 
 var (
@@ -231,7 +231,8 @@ func (m Manifest) match(r *yamldoc.Reader, packs []*Pack) (found []fault.Problem
 	return found
 }
 
-// checkTimeout: a run ends by its pack's timeoutMs, so the manifest may not promise a job another time.
+// checkTimeout reports a timeout that differs from the pack's: a run ends by its pack's timeoutMs, so the manifest
+// may not promise a job another time.
 func (t ManifestTool) checkTimeout(r *yamldoc.Reader, p *Pack) {
 	sec := p.timeoutSec()
 	want, got := strconv.FormatInt(sec, 10)+" s", strconv.FormatInt(t.TimeoutSec, 10)+" s"

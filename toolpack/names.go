@@ -48,8 +48,8 @@ func (d *draft) checkDownloadNames(at string, o output) {
 	}
 }
 
-// names are the download names of a call by the roles of its outputs. A name is left out where the pack gives none, where its input is
-// absent, and where the label makes no file name.
+// names returns the download names of a call by the roles of its outputs. It has no name where the pack gives none,
+// where its input is absent, and where the label makes no file name.
 func (p *Pack) names(g takes) map[string]string {
 	label := func(role string) string {
 		for _, one := range g.list {

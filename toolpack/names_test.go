@@ -11,8 +11,8 @@ import (
 	"slurmgate/plan"
 )
 
-// A pack may have a tool name of its own, of one part too. It is T in the run's identity, and no part of the pack's hash when it is the id
-// with _ for each dot.
+// A pack may set a tool name, of one part too. It is T in the run's identity, and no part of the pack's hash when it
+// is the id with _ for each dot.
 //
 // proves SRC-01 ABI-03 ABI-07
 func TestToolName(t *testing.T) {
@@ -64,8 +64,8 @@ func TestToolNamesAreDistinct(t *testing.T) {
 	}
 }
 
-// A pack says what it is for; what it says is in its definition, and in no run's identity. A pack that says nothing has the definition it
-// had before.
+// A pack's capabilities are in its definition, and in no run's identity. A pack without any has the definition it had
+// before.
 //
 // proves AX-03
 func TestCapabilities(t *testing.T) {

@@ -72,7 +72,7 @@ func (p *Pack) notesOn(one program) (notes []string) {
 	return notes
 }
 
-// callersScript is the field of the first argument that is no option, if that is the path of an input; else empty.
+// callersScript returns the field of the first argument that is no option, if that is the path of an input; else "".
 func (p program) callersScript() string {
 	for i, e := range p.words {
 		for j, t := range e.args {

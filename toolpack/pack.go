@@ -137,60 +137,62 @@ type templating struct {
 	Context json.RawMessage `json:"context"`
 }
 
-// ID is the tool_id, e.g. samtools.flagstat.
+// ID returns the tool_id, e.g. samtools.flagstat.
 func (p *Pack) ID() string { return p.def.ID }
 
-// ToolName is the MCP name, and T in the run's identity: the pack's toolName, or else its id with _ for each dot.
+// ToolName returns the MCP name, and T in the run's identity: the pack's toolName, or else its id with _ for each
+// dot.
 func (p *Pack) ToolName() string { return cmp.Or(p.def.ToolName, toolName(p.def.ID)) }
 
-// Version is the pack's semantic version, without suffix.
+// Version returns the pack's semantic version, without suffix.
 func (p *Pack) Version() string { return release(p.def.Version) }
 
-// ContractVersion is C in the run's identity, e.g. v1.
+// ContractVersion returns C in the run's identity, e.g. v1.
 func (p *Pack) ContractVersion() string { return p.def.ContractVersion }
 
-// PlanKind is slurm, docker or hybrid.
+// PlanKind returns slurm, docker or hybrid.
 func (p *Pack) PlanKind() string { return p.def.PlanKind }
 
-// ExecutionKind is cli, python, node, php or http.
+// ExecutionKind returns cli, python, node, php or http.
 func (p *Pack) ExecutionKind() string { return p.def.Execution.Kind }
 
-// DisplayName is the name for people; the id when the pack gives none.
+// DisplayName returns the name for people; the id for a pack without one.
 func (p *Pack) DisplayName() string { return p.def.DisplayName }
 
-// Description is what the tool does, in the pack's words.
+// Description returns the pack's description of the tool.
 func (p *Pack) Description() string { return p.def.Description }
 
-// Capabilities are what the tool is for, in words that programs search by, e.g. alignment.summary; empty when the pack declares none.
+// Capabilities returns the purposes of the tool, in words that programs search by, e.g. alignment.summary; empty when
+// the pack declares none.
 func (p *Pack) Capabilities() []string { return slices.Clone(p.def.Capabilities) }
 
-// Deterministic reports whether the same inputs give the same outputs. Replay does not look at it.
+// Deterministic reports whether the same inputs give the same outputs. Replay does not depend on it.
 func (p *Pack) Deterministic() bool { return p.def.Deterministic }
 
-// Timeout is how long a run may take without the time in the queue.
+// Timeout returns how long a run may take without the time in the queue.
 func (p *Pack) Timeout() time.Duration { return milliseconds(p.def.TimeoutMs) }
 
-// milliseconds is a duration; what is too long for one is the longest there is.
+// milliseconds returns a duration, at most the longest possible.
 func milliseconds(n int64) time.Duration {
 	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// timeoutSec is the timeout in seconds, rounded up.
+// timeoutSec returns the timeout in seconds, rounded up.
 func (p *Pack) timeoutSec() int64 { return (p.def.TimeoutMs + 999) / 1000 }
 
-// Image is the name that images.lock.yaml maps to a digest; empty for a pack that does not run in a container.
+// Image returns the name that images.lock.yaml maps to a digest; "" for a pack that does not run in a container.
 func (p *Pack) Image() string { return p.def.Image }
 
 // Passthrough lists the variables the tool needs from the policy's env.
 func (p *Pack) Passthrough() []string { return slices.Clone(p.def.Env.Passthrough) }
 
-// InputSchema is the JSON Schema of the arguments, self-contained.
+// InputSchema returns the JSON Schema of the arguments, self-contained.
 func (p *Pack) InputSchema() json.RawMessage { return slices.Clone(p.in.raw) }
 
-// OutputSchema is the JSON Schema of the finished run's output, self-contained.
+// OutputSchema returns the JSON Schema of the finished run's output, self-contained.
 func (p *Pack) OutputSchema() json.RawMessage { return slices.Clone(p.runOutput) }
 
-// Hash is the pack_hash: it covers the normalised pack with its resolved schemas, but not layout or comments.
+// Hash returns the pack_hash: it covers the normalised pack with its resolved schemas, but not layout or comments.
 func (p *Pack) Hash() string { return p.hash }
 
 // InputInfo is one artifact the tool takes.
@@ -204,7 +206,7 @@ type InputInfo struct {
 	Group    string    `json:"group,omitzero"`    // inputs of one group are files that belong together
 }
 
-// ListInfo is how many artifacts an input takes.
+// ListInfo is the number of artifacts that an input takes.
 type ListInfo struct {
 	Min int `json:"min"`
 	Max int `json:"max"`
@@ -220,7 +222,7 @@ func (p *Pack) Inputs() []InputInfo {
 	return out
 }
 
-// MaxInputBytes is how many bytes the inputs of a call may have in total.
+// MaxInputBytes returns how many bytes the inputs of a call may have in total.
 func (p *Pack) MaxInputBytes() int64 { return p.def.Limits.MaxInputBytes }
 
 // OutputInfo is one output the tool declares.

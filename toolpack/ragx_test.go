@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// ragxCase is a case of the tests of ragx's loader, in our words: an edit of a toolpack with its required fields, what its loader says, and
-// the code of what ours says; empty where ours takes it, too.
+// ragxCase is a case of the tests of ragx's loader, in our words: an edit of a toolpack with its required fields,
+// that loader's result, and our loader's code; "" where ours accepts it, too.
 type ragxCase struct {
 	name   string
 	edit   []string
@@ -105,7 +105,8 @@ func ragxCases() []ragxCase {
 		{"a number as schema", schema("123"), false, "PACK-SCHEMA"},
 		{"a number as reference", schema("{$ref: 123}"), false, "PACK-SCHEMA"},
 		{"an unknown type", schema("{type: unsupported}"), false, "PACK-SCHEMA"},
-		// What loads there and is refused here, with the remedy in the hint or the rule. docs/coming-from.md says why.
+		// Accepted there and refused here, with the remedy in the hint or the rule. docs/coming-from.md has the
+		// reasons.
 		{"an id with a colon", []string{"tool.echo", "mcp.tool:echo"}, true, "PACK-ID"},
 		{"an id that begins with a digit", []string{"tool.echo", "2d.echo"}, true, "PACK-ID"},
 		{"an epoch of the version", []string{"1.0.0", "\"1!1.0.0\""}, true, "PACK-VERSION"},
@@ -144,12 +145,12 @@ func TestRagxLoaderCases(t *testing.T) {
 			case c.ours != "" && (len(found) == 0 || found[0].Code != c.ours):
 				t.Errorf("want %s, got %v", c.ours, found)
 			case c.ours != "" && found[0].Rule == "":
-				t.Errorf("no rule: %+v", found[0])
+				t.Errorf("the problem %s has no rule: %s", found[0].Code, found[0].Msg)
 			}
 			if c.theirs && c.ours != "" {
 				stricter++
 				if len(found) > 0 && found[0].Hint == "" && c.ours != "PACK-UNKNOWN-FIELD" { // whose rule lists the fields
-					t.Errorf("it does not say what to do: %+v", found[0])
+					t.Errorf("the problem %s has no hint: %s", found[0].Code, found[0].Msg)
 				}
 			}
 		})
@@ -171,7 +172,8 @@ func TestRagxSet(t *testing.T) {
 	}
 }
 
-// A schema of draft-07 says in 2020-12 what it said; each document is held against the metaschema of its own draft. proves LOAD-10
+// A schema of draft-07 means the same in 2020-12; each document is checked against the metaschema of its own draft.
+// proves LOAD-10
 func TestDraft07(t *testing.T) {
 	const head = `{"$schema":"http://json-schema.org/draft-07/schema#",`
 	judge := func(schema, value string) error {

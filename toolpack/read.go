@@ -18,7 +18,7 @@ import (
 
 const maxSafe = 1<<53 - 1
 
-// idRule says what packID accepts.
+// idRule describes what packID accepts.
 const idRule = "two or more parts of lower-case letters and digits joined by dots, e.g. samtools.flagstat"
 
 // The forms of the words in a toolpack.
@@ -116,7 +116,7 @@ func (d *draft) identity(o yamldoc.Object) {
 	f.Limits = limits{lim.Need("maxInputBytes").Int(1, maxSafe), lim.Need("maxOutputBytes").Int(1, maxSafe)}
 }
 
-// readID reads an id, and says how one of ragx's is written here.
+// readID reads an id, and hints how one of ragx's is written here.
 func readID(v yamldoc.Value) string {
 	s, hint := v.Text(), ""
 	dotted := strings.ReplaceAll(s, ":", ".")
@@ -249,7 +249,7 @@ func (d *draft) place(o yamldoc.Object) {
 	}
 	d.def.Image = c.Object("image").Need("image").Match(imageName, "IMAGE",
 		"a name that images.lock.yaml maps to a digest: no tag, no URL, no path")
-	f := r.Object("cpus", "memMb", "timeLimitSeconds", "gpus", "gpuType") // Need says nothing where r is absent
+	f := r.Object("cpus", "memMb", "timeLimitSeconds", "gpus", "gpuType") // Need reports nothing where r is absent
 	d.def.Resources = resources{CPUs: int(f.Need("cpus").Int(-most, most)), GPUType: optText(f.Opt("gpuType"))}
 	d.def.Resources.MemMB, d.def.Resources.MemGrows = readAmount(f.Need("memMb"), plan.MaxMemMB)
 	d.def.Resources.TimeLimitSeconds, d.def.Resources.TimeGrows = readAmount(f.Need("timeLimitSeconds"), plan.MaxTimeLimitSeconds)

@@ -13,12 +13,12 @@ import (
 
 // Memory and time limit of a pack may depend on the size of the call's inputs and on how the attempt before ended:
 //
-//	resources: {cpus: 2, memMb: {base: 2048, perInputMb: 1.5, retryFactor: 2, max: 65536}, timeLimitSeconds: 900}
+// 	resources: {cpus: 2, memMb: {base: 2048, perInputMb: 1.5, retryFactor: 2, max: 65536}, timeLimitSeconds: 900}
 //
-// The size counts when the call becomes a plan, so what comes of it is part of the run's identity, as a number in the pack would be. The
-// factor counts when a run is retried, and changes its attempt alone.
+// The size counts when the call becomes a plan, so the result is part of the run's identity, as a number in the pack
+// would be. The factor counts when a run is retried, and changes its attempt alone.
 
-// growth is how a resource grows from its base. Zero: it does not.
+// growth describes how a resource grows from its base. Zero: it does not.
 type growth struct {
 	PerInputMB  float64 `json:"perInputMb,omitzero"`  // for each MiB of all inputs together
 	RetryFactor float64 `json:"retryFactor,omitzero"` // of what the attempt before had, where that was too little
@@ -31,7 +31,7 @@ const (
 	mostRetryFactor = 16
 )
 
-// readAmount reads a resource: a number, or a mapping that says how it grows.
+// readAmount reads a resource: a number, or a mapping with its growth.
 func readAmount(v yamldoc.Value, high int) (base int, g growth) {
 	const most = 1 << 31
 	if !v.IsMap() {
@@ -53,8 +53,8 @@ func readAmount(v yamldoc.Value, high int) (base int, g growth) {
 	return base, g
 }
 
-// on is the amount for inputs of a size: base + perInputMb × their MiB, rounded up, at most max. The arithmetic is exact, so that the same
-// call gives the same plan on any machine.
+// on returns the amount for inputs of a size: base + perInputMb × their MiB, rounded up, at most max. The arithmetic
+// is exact, so that the same call gives the same plan on any machine.
 func (g growth) on(base int, inputBytes int64) int {
 	if g.PerInputMB == 0 || inputBytes <= 0 {
 		return base
@@ -63,7 +63,7 @@ func (g growth) on(base int, inputBytes int64) int {
 	return g.capped(new(big.Rat).Add(new(big.Rat).SetInt64(int64(base)), more))
 }
 
-// after is the amount for the attempt that follows one with an amount that was too little.
+// after returns the amount for the attempt after one whose amount was too little.
 func (g growth) after(amount int) int {
 	if g.RetryFactor <= 1 {
 		return amount
@@ -71,7 +71,7 @@ func (g growth) after(amount int) int {
 	return max(amount, g.capped(new(big.Rat).Mul(exactly(g.RetryFactor), new(big.Rat).SetInt64(int64(amount)))))
 }
 
-// exactly is a number as it is written.
+// exactly returns a number as it is written.
 func exactly(f float64) *big.Rat {
 	r, ok := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
 	if !ok {
@@ -96,7 +96,7 @@ func (g growth) capped(r *big.Rat) int {
 	return int(most)
 }
 
-// ResourceInfo is what a run of a pack gets.
+// ResourceInfo describes the resources of a run of a pack.
 type ResourceInfo struct {
 	CPUs             int        `json:"cpus"`
 	MemMB            AmountInfo `json:"mem_mb"`
@@ -110,7 +110,7 @@ type ResourceInfo struct {
 type AmountInfo struct {
 	Base        int     `json:"base"`
 	PerInputMB  float64 `json:"per_input_mb"` // more for each MiB of all inputs together; 0: the size does not count
-	RetryFactor float64 `json:"retry_factor"` // of what an attempt had that ended for want of it; 0: a retry gets no more by itself
+	RetryFactor float64 `json:"retry_factor"` // of those of an attempt that ended because they were too little; 0: a retry gets no more by itself
 	Max         int     `json:"max"`          // what neither of the two exceeds; 0: no bound of the pack
 }
 
@@ -165,10 +165,12 @@ func (a AmountInfo) text(unit string) string {
 	return s
 }
 
-// largestTime is the longest time limit that the pack itself gives a job; without a max it is not known, and base counts.
+// largestTime returns the longest time limit that the pack itself sets for a job; without a max it is not known, and
+// base counts.
 func (r resources) largestTime() int { return max(r.TimeLimitSeconds, r.TimeGrows.Max) }
 
-// sized is the pack with the resources that a call has: as its inputs' size makes them, and what the call itself asks for.
+// sized returns the pack with the resources of a call: by the size of its inputs, and those that the call itself
+// sets.
 func (p *Pack) sized(seen map[string]ArtifactInfo, asked plan.MoreResources) *Pack {
 	r := p.def.Resources
 	bytes := total(seen, nil)
@@ -180,8 +182,10 @@ func (p *Pack) sized(seen map[string]ArtifactInfo, asked plan.MoreResources) *Pa
 	return &out
 }
 
-// AfterOutOfMemory is the memory in MiB of the attempt that follows one which had too little; the same where the pack has no retryFactor.
+// AfterOutOfMemory returns the memory in MiB of the attempt after one which had too little; the same where the pack
+// has no retryFactor.
 func (c *Contract) AfterOutOfMemory(memMB int) int { return c.mem.after(memMB) }
 
-// AfterTimeLimit is the time limit in seconds of the attempt that follows one whose time was too short; the same without a retryFactor.
+// AfterTimeLimit returns the time limit in seconds of the attempt after one whose time was too short; the same
+// without a retryFactor.
 func (c *Contract) AfterTimeLimit(seconds int) int { return c.time.after(seconds) }

@@ -11,7 +11,8 @@ import (
 	"slurmgate/plan"
 )
 
-// What a pack gives by the size of the inputs, and after an attempt that had too little. The arithmetic is exact, and rounds up.
+// The resources by the size of the inputs, and after an attempt that had too little. The arithmetic is exact, and
+// rounds up.
 func TestGrowth(t *testing.T) {
 	const mb = 1 << 20
 	for _, c := range []struct {
@@ -29,7 +30,7 @@ func TestGrowth(t *testing.T) {
 		{growth{PerInputMB: 1.1}, 0, 10*mb + 1, 12},
 		{growth{PerInputMB: 2, Max: 5000}, 2048, 1000 * mb, 4048},
 		{growth{PerInputMB: 2, Max: 4000}, 2048, 1000 * mb, 4000},
-		{growth{PerInputMB: mostPerInputMB}, 1, 1 << 62, 2147483647}, // more than a plan allows, which says so
+		{growth{PerInputMB: mostPerInputMB}, 1, 1 << 62, 2147483647}, // more than a plan allows, which refuses it
 	} {
 		if got := c.g.on(c.base, c.bytes); got != c.want {
 			t.Errorf("%+v of %d for %d bytes: got %d, want %d", c.g, c.base, c.bytes, got, c.want)
@@ -51,8 +52,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// Resources by the size of the inputs are in the plan and in the templates; what a call asks for takes their place. A call that asks for
-// what the pack gives anyway is the same run.
+// Resources by the size of the inputs are in the plan and in the templates; those in a call replace them. A call with
+// the pack's own resources is the same run.
 func TestSizedResources(t *testing.T) {
 	p := packOf(t, "memMb: 100, timeLimitSeconds: 60", "memMb: {base: 100, perInputMb: 1048576, max: 1000}, "+
 		"timeLimitSeconds: {base: 60, perInputMb: 3, retryFactor: 2, max: 60}", `"--mode={{ params.mode }}"`,
@@ -93,8 +94,8 @@ func TestSizedResources(t *testing.T) {
 	}
 }
 
-// An output is named by the label of an input where it is downloaded; the name is no part of the plan, and a label that makes no file name
-// gives none. proves DATA-01
+// An output is named by the label of an input where it is downloaded; the name is no part of the plan, and a label
+// that makes no file name gives none. proves DATA-01
 func TestDownloadNames(t *testing.T) {
 	p := packOf(t, "srcRelpath: out/count", "downloadName: '{label}.count.json', srcRelpath: out/count")
 	params := ""
@@ -122,7 +123,7 @@ func TestDownloadNames(t *testing.T) {
 	}
 }
 
-// What a run of a pack gets is told with its units, and how it grows, as the pack has it.
+// The resources of a pack's run are described with units and with their growth.
 func TestResourcesOfAPack(t *testing.T) {
 	const plainText = "resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}"
 	for text, want := range map[string]string{
@@ -186,7 +187,7 @@ func TestBinds(t *testing.T) {
 	}
 }
 
-// A pack that asks for what the site does not offer is named with its file and line, and with what to do.
+// A pack that needs a folder that the site does not offer is named with its file and line, and with the next step.
 //
 // proves ABI-01 ABI-19
 func TestCheckBinds(t *testing.T) {
@@ -201,6 +202,6 @@ func TestCheckBinds(t *testing.T) {
 	p := fault.ProblemsOf(err)
 	if len(p) != 1 || p[0].Code != "PACK-BIND" || !strings.HasSuffix(p[0].File, "a.tool.yaml") || p[0].Line == 0 ||
 		!strings.Contains(p[0].Msg, `"ref"`) || !strings.Contains(p[0].Hint, "apptainer.binds") {
-		t.Errorf("%+v", p)
+		t.Errorf("CheckBinds reported %d problems: %+v; want PACK-BIND of ref in a.tool.yaml, with a hint", len(p), p)
 	}
 }

@@ -26,7 +26,7 @@ type condition struct {
 	Message string `json:"message"`
 }
 
-// lineRule says what it means when a line of an output, or of standard error, matches a pattern.
+// lineRule classifies a line of an output, or of standard error, that matches a pattern.
 type lineRule struct {
 	File    string `json:"file,omitzero"` // in an output that is a directory
 	Pattern string `json:"pattern"`       // RE2, of one line
@@ -169,7 +169,7 @@ func (d *draft) lineRule(o yamldoc.Object, code string) lineRule {
 	return rule
 }
 
-// checkLinePattern says what is wrong with a pattern of lines; "" when nothing.
+// checkLinePattern returns what is wrong with a pattern of lines; "" for a valid one.
 func checkLinePattern(pattern string) string {
 	if msg := checkPattern(pattern); msg != "" {
 		return msg
@@ -203,7 +203,7 @@ type lineMatcher struct {
 	re *regexp.Regexp
 }
 
-// readRules makes the rules of a definition ready for use. msg says what this version cannot use.
+// readRules compiles the rules of a definition. msg names what this version does not support.
 func readRules(def definition) (r rules, msg string) {
 	r = rules{inputs: map[string]input{}, outputs: map[string]output{}, conditions: map[string][]*jinja.Template{},
 		lines: map[string][]lineMatcher{}}
@@ -236,7 +236,7 @@ func readRules(def definition) (r rules, msg string) {
 // Verify reports whether the bytes of an input are checked to their end before a job gets them.
 func (c *Contract) Verify(role string) bool { return c.rules.inputs[role].Verify == verifyFull }
 
-// Least is the minimum number of bytes and lines of the output with a role.
+// Least returns the minimum number of bytes and lines of the output with a role.
 func (c *Contract) Least(role string) (bytes, rows int64) {
 	o := c.rules.outputs[role]
 	return o.MinBytes, o.MinRows
@@ -287,8 +287,8 @@ func (c *Contract) LineFiles(role string) (paths []string) {
 	return paths
 }
 
-// Line says what a line of such a file means by the first pattern that matches it: a failure or a warning, with the pack's
-// message. Both are empty if no pattern matches.
+// Line classifies a line of such a file by the first pattern that matches it: a failure or a warning, with the pack's
+// message. Both are "" if no pattern matches.
 func (c *Contract) Line(role, path, line string) (is, message string) {
 	for _, m := range c.rules.lines[role] {
 		if m.File == path && m.re.MatchString(line) {

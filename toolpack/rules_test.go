@@ -23,7 +23,7 @@ stderr:
   - {pattern: '(?i)^warn', is: warning, message: look at it}
   - {pattern: 'late', is: failure, message: never said of a warning}`
 
-// What a pack asks is part of its hash, and judges the same when it is read back from the ledger.
+// A pack's conditions are part of its hash, and judge the same when it is read back from the ledger.
 func TestOutputRules(t *testing.T) {
 	plainPack, checked := packOf(t), packOf(t, "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]",
 		checkedOutput)
@@ -87,8 +87,8 @@ const linedOutputs = `declaredOutputs:
       - {file: sub/other.log, pattern: '^E', is: failure, message: it failed}
   - {role: text, type: LOG, label: log, srcRelpath: out/run.log, lines: [{pattern: '^E', is: failure, message: it failed}]}`
 
-// What a pack says of lines of its outputs is part of its hash, is read of the named files alone, and means the same when it is read back
-// from the ledger.
+// A pack's rules for lines of its outputs are part of its hash, apply to the named files alone, and give the same
+// result when the pack is read back from the ledger.
 func TestLinesOfOutputs(t *testing.T) {
 	const plainOutputs = "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]"
 	lined := packOf(t, plainOutputs, linedOutputs)
@@ -145,7 +145,8 @@ func FuzzCheckValue(f *testing.F) {
 	})
 }
 
-// An input is verified where the pack says so, by the pack as it is loaded and as it is stored; an unused field is not in the definition.
+// An input with verify is verified, by the pack as it is loaded and as it is stored; an unused field is not in the
+// definition.
 func TestVerifiedInputs(t *testing.T) {
 	plainPack, asking := packOf(t), packOf(t, "inputs: [{", "inputs: [{verify: full, ")
 	def, err := plainPack.Definition()

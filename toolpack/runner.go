@@ -38,7 +38,7 @@ func (x execution) runs() bool {
 	return ok
 }
 
-// argv is the command of a python, node or php pack.
+// argv returns the command of a python, node or php pack.
 func (x execution) argv() []string {
 	r := runners[x.Kind]
 	var program []string
@@ -126,7 +126,7 @@ type outFile struct {
 	Label string `json:"label"`
 }
 
-// madeArgs is the file with the arguments of a call, as an artifact of the project.
+// madeArgs returns the file with the arguments of a call, as an artifact of the project.
 func (p *Pack) madeArgs(values map[string]any, given takes, project string) (Made, error) {
 	r := p.def.Resources
 	req := request{ToolID: p.def.ID, Version: p.def.Version, Args: plainValue(values).(map[string]any),

@@ -17,8 +17,8 @@ const (
 	maxFailing = 10 // templates of one pack
 )
 
-// samples are sets of arguments to try: listed values, defaults, bounds and a few short strings. The first set leaves out the optional
-// arguments, the others have all.
+// samples returns sets of arguments to try: listed values, defaults, bounds and a few short strings. The first set
+// leaves out the optional arguments, the others have all.
 func (c contract) samples() []map[string]any {
 	values := map[string][]any{}
 	for name, p := range c.props {
@@ -37,7 +37,8 @@ func (c contract) samples() []map[string]any {
 	return out
 }
 
-// candidates are values to try for a property. Some its schema may refuse: then a template that fails with all others passes.
+// candidates returns values to try for a property. Its schema may refuse some: then a template that fails with all
+// others passes.
 func (p property) candidates() []any {
 	var list []any
 	if p.hasDefault {
@@ -128,13 +129,13 @@ func (d *draft) checkRendering() {
 	}
 }
 
-// items are those of a fragment; none where they cannot be found.
+// items returns those of a fragment; none where they cannot be found.
 func (e element) items(vars map[string]any) []any {
 	items, _ := e.each.Items(vars)
 	return items
 }
 
-// samplePaths are the paths of inputs of a sample call.
+// samplePaths returns the paths of inputs of a sample call.
 func (f definition) samplePaths(values map[string]any) map[string]any {
 	out := map[string]any{}
 	for i, in := range f.sampled() {

@@ -75,7 +75,7 @@ func (s *schemaFiles) file(rel string) *schemaDoc {
 	return d
 }
 
-// name is how messages name a file; characters that are unfit for a terminal are escaped.
+// name returns the name of a file for messages; characters that are unfit for a terminal are escaped.
 func (s *schemaFiles) name(rel string) string {
 	if strings.ContainsFunc(rel, func(c rune) bool { return !unicode.IsPrint(c) }) || !utf8.ValidString(rel) {
 		rel = clip(rel)
@@ -143,7 +143,7 @@ func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 				fmt.Sprintf(`the draft "%s" differs from the document's`, clip(fmt.Sprint(v))), "move this part to a file of its own"))
 		}
 		for _, k := range []string{"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$vocabulary"} {
-			// A document's own $id is a name: whoever refers to it does so by its file.
+			// A document's own $id is a name: other documents refer to it by its file.
 			if id, ok := o[k]; ok && !(k == "$id" && ptr == "" && !strings.HasPrefix(fmt.Sprint(id), "#")) {
 				out = append(out, s.problem(d, "SCHEMA-ID", ptr+"/"+k, "references by file and JSON pointer",
 					"the keyword "+k+" is not supported", "remove it"))
@@ -197,7 +197,7 @@ func visit(tree any, ptr string, f func(o map[string]any, ptr string)) {
 	}
 }
 
-// copied is a copy of decoded JSON.
+// copied returns a copy of decoded JSON.
 func copied(tree any) any {
 	switch t := tree.(type) {
 	case map[string]any:
@@ -216,7 +216,7 @@ func copied(tree any) any {
 	return tree
 }
 
-// resolve follows a reference in d. msg says why it cannot be followed.
+// resolve follows a reference in d. msg is the reason if it cannot be followed.
 func (s *schemaFiles) resolve(d *schemaDoc, ref string) (to *schemaDoc, ptr, msg string) {
 	file, frag, _ := strings.Cut(ref, "#")
 	for strings.HasPrefix(file, "./") {

@@ -11,8 +11,8 @@ import (
 	"slurmgate/fault"
 )
 
-// Files refer to files, each relative to where it stands; what a client sees is one self-contained schema that
-// enforces the same. proves LOAD-10
+// Files refer to files, each relative to its own folder; a client sees one self-contained schema that enforces the
+// same. proves LOAD-10
 func TestRefChain(t *testing.T) {
 	files := map[string]string{
 		"packs/a.tool.yaml":     with(t, "outputSchema: {type: object}", "outputSchema: {$ref: s/top.json}"),
@@ -91,7 +91,7 @@ func TestBrokenSchemaFiles(t *testing.T) {
 	}
 }
 
-// An argument nobody declared is refused, unless the schema says that it takes more.
+// An undeclared argument is refused, unless the schema allows more.
 func TestClosedByDefault(t *testing.T) {
 	for more, want := range map[string]bool{"": false, "  additionalProperties: {type: integer}\n": true,
 		"  patternProperties: {\"^z\": true}\n": true} {

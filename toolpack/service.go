@@ -36,8 +36,8 @@ type Service struct {
 	in, out contract
 }
 
-// Arguments are the arguments of a call as canonical JSON, with the schema's defaults. Arguments that the schema does not allow are a
-// Validation fault.
+// Arguments returns the arguments of a call as canonical JSON, with the schema's defaults. Arguments that the schema
+// does not allow are a Validation fault.
 func (s Service) Arguments(args json.RawMessage) (json.RawMessage, error) {
 	values, err := s.in.arguments(s.ID, args)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s Service) Arguments(args json.RawMessage) (json.RawMessage, error) {
 	return yamldoc.Canonical(values)
 }
 
-// Contract is what the worker's answers are judged by.
+// Contract returns the rules for the worker's answers.
 func (s Service) Contract() *Contract {
 	return &Contract{id: s.ID, out: s.out, timeout: milliseconds(s.TimeoutSec * 1000)}
 }
@@ -102,7 +102,7 @@ func (m Manifest) onlyServices() bool {
 	return len(m.Tools) > 0 && !slices.ContainsFunc(m.Tools, func(t ManifestTool) bool { return t.Kind != ServiceWorker })
 }
 
-// of makes a service of what an entry says.
+// of makes a service from an entry.
 func (r *serviceReader) of(t ManifestTool) Service {
 	return Service{ID: t.ToolID, Name: toolName(t.ToolID), Kind: t.Kind, Version: r.version, ContractVersion: "v1", Title: t.DisplayName,
 		Description: t.Description, Purposes: t.Capabilities, TimeoutSec: t.TimeoutSec, URL: t.Transport.URL(), Headers: map[string]string{},
@@ -141,7 +141,7 @@ func (r *serviceReader) bare(t ManifestTool) {
 	r.list = append(r.list, s)
 }
 
-// packed makes the service of an entry whose toolpack says what the tool is.
+// packed makes the service of an entry whose toolpack describes the tool.
 func (r *serviceReader) packed(t *ManifestTool, p *Pack) {
 	d := p.def
 	if d.Execution.Kind == "http" {
@@ -153,7 +153,7 @@ func (r *serviceReader) packed(t *ManifestTool, p *Pack) {
 	s.in, s.out = p.in, p.out
 	if d.Execution.Kind == "http" {
 		s.URL, s.Headers = d.Execution.URL, maps.Clone(d.Execution.Headers)
-	} else { // what a pack says of its output is said of a job's
+	} else { // a pack describes the output of a job
 		s.out = r.schema(t.path+".output_schema_ref", t.OutputSchemaRef, false)
 	}
 	if s.Input, s.Output = s.in.raw, s.out.raw; s.TimeoutSec == 0 {
@@ -190,7 +190,7 @@ func (r *serviceReader) aim(t *ManifestTool, p *Pack) {
 	}
 }
 
-// below is the rest of an address that begins with base: a path, perhaps with a query.
+// below returns the rest of an address that begins with base: a path, perhaps with a query.
 func below(at, base string) (rest string, ok bool) {
 	u, err := url.Parse(at)
 	b, baseErr := url.Parse(base)
@@ -242,5 +242,5 @@ func (r *serviceReader) sensitive(t ManifestTool, s Service) {
 	}
 }
 
-// URL is the address that calls go to.
+// URL returns the address that calls go to.
 func (t Transport) URL() string { return strings.TrimSuffix(t.BaseURL, "/") + t.Endpoint }

@@ -14,7 +14,7 @@ import (
 	"slurmgate/fault"
 )
 
-// axManifest is the manifest of the AX documents, with parts removed to give its other forms.
+// axManifest returns the manifest of the AX documents, with parts removed to make its other forms.
 func axManifest(t testing.TB, less ...string) map[string]string {
 	t.Helper()
 	out := map[string]string{PacksDir + "/a.tool.yaml": "", LockFile: ""}
@@ -118,12 +118,12 @@ func TestServiceContract(t *testing.T) {
 
 const httpPack = "execution: {kind: http, url: \"http://h:9000/v2/ask\", headers: {X-Team: lab}}\n"
 
-// askPack is a toolpack demo.ask whose execution is given.
+// askPack returns a toolpack demo.ask with this execution.
 func askPack(execution string) string {
 	return strings.Replace(base[:strings.Index(base, "container:")], "id: demo.count", "id: demo.ask", 1) + execution
 }
 
-// A toolpack of kind http says what the tool is; the manifest says where its worker is.
+// A toolpack of kind http describes the tool; the manifest has the address of its worker.
 func TestServiceOfPack(t *testing.T) {
 	for entry, want := range map[string]string{
 		`base_url: "http://h:9000"`:                           "/v2/ask 60 []",
@@ -158,12 +158,12 @@ func TestServiceOfPack(t *testing.T) {
 		}
 		if s.URL != "http://h:9000/v2/ask" || s.Headers["X-Team"] != "lab" || s.Hash != p.Hash() || s.Version != p.Version() ||
 			string(s.Input) != string(p.InputSchema()) || string(s.Output) != string(p.OutputSchema()) {
-			t.Errorf("%s: %+v", entry, s)
+			t.Errorf("%s: the service has the URL %s, headers %v, version %s, hash %s; want the pack's", entry, s.URL, s.Headers, s.Version, s.Hash)
 		}
 	}
 }
 
-// A hybrid tool has the arguments of its toolpack; its worker's answer has a schema of its own.
+// A hybrid tool has the arguments of its toolpack; its worker's answer has a separate schema.
 func TestServiceOfHybrid(t *testing.T) {
 	d, err := openDir(domainDir(t, map[string]string{
 		ManifestFile: strings.Replace(manifestText, "kind: job_worker", `kind: hybrid, transport: {type: http, base_url: "http://h"}, `+
@@ -173,7 +173,7 @@ func TestServiceOfHybrid(t *testing.T) {
 	s, p := d.Services()[0], d.Packs().List()[0]
 	if s.Kind != Hybrid || s.URL != "http://h/run" || string(s.Input) != string(p.InputSchema()) ||
 		string(s.Output) != `{"required":["n"],"type":"object"}` {
-		t.Errorf("%+v", s)
+		t.Errorf("the service is %s at %s with the output %s; want hybrid at http://h/run with the entry's schema", s.Kind, s.URL, s.Output)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestServicesFailClosed(t *testing.T) {
 			rel, _ := filepath.Rel(dir, p.File)
 			got = append(got, fmt.Sprintf("%s:%d %s %s", rel, p.Line, p.Code, p.Field))
 			if p.Rule == "" || p.Msg == "" {
-				t.Errorf("%s: %+v", c.name, p)
+				t.Errorf("%s: the problem %s has the rule %q and the message %q, want both", c.name, p.Code, p.Rule, p.Msg)
 			}
 		}
 		if s := strings.Join(got, ", "); s != c.want || !fault.Is(err, fault.Validation) {
@@ -223,7 +223,7 @@ func TestServicesFailClosed(t *testing.T) {
 	}
 }
 
-// The catalogue's version changes with what an entry says and with the schemas it names.
+// The catalogue's version changes with an entry and with the schemas it names.
 func TestCatalogVersionOfServices(t *testing.T) {
 	seen := map[string]string{}
 	for name, change := range map[string][3]string{

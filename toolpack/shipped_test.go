@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// shippedPacks are the packs of all domains that ship.
+// shippedPacks returns the packs of all domains that ship.
 func shippedPacks(t *testing.T) (packs []*Pack) {
 	t.Helper()
 	for _, dir := range shippedDomains(t) {
@@ -19,15 +19,15 @@ func shippedPacks(t *testing.T) (packs []*Pack) {
 	return packs
 }
 
-// No shipped pack has a default for who a sample is: the argument is required, and a read group has it and nothing else. Two runs that did
-// not say whose reads they align would be called as one person.
+// No shipped pack has a default for a sample's identity: the argument is required, and a read group has only that.
+// Two runs without it would be called as one person.
 func TestNoDefaultSample(t *testing.T) {
 	named := regexp.MustCompile(`(?i)sample|individual|patient|donor|read_?group`)
 	readGroup := regexp.MustCompile(`@RG|--read-group|--rg`)
 	for _, p := range shippedPacks(t) {
 		for name, prop := range p.in.props {
 			if named.MatchString(name) && (prop.hasDefault || !prop.required) {
-				t.Errorf("the argument %s of %s %s has a default or may be left out; it says who a sample is, so it must be given", name, p.ID(),
+				t.Errorf("the argument %s of %s %s has a default or is optional; it identifies a sample, so it must be required", name, p.ID(),
 					p.Version())
 			}
 		}
@@ -45,8 +45,8 @@ func TestNoDefaultSample(t *testing.T) {
 	}
 }
 
-// The lines with which MultiQC 1.21 says that it replaced a sample, as its modules print them, are failures of multiqc.report; what else it
-// logs of a good report is none.
+// The lines in which MultiQC 1.21 reports that it replaced a sample, as its modules print them, are failures of
+// multiqc.report; other lines of a good report are not.
 func TestOverwrittenSampleFails(t *testing.T) {
 	packs := shippedPacks(t)
 	p := packs[slices.IndexFunc(packs, func(p *Pack) bool { return p.ID() == "multiqc.report" })]
@@ -65,11 +65,12 @@ func TestOverwrittenSampleFails(t *testing.T) {
 	}
 }
 
-// unit is what a numeric parameter of a shipped pack counts or measures. A new one is added here.
+// unit matches what a numeric parameter of a shipped pack counts or measures. A new one is added here.
 var unit = regexp.MustCompile(`\b(bases?|Phred|fraction|how many (genes|hits|reads|sequences|words|positions)|reads of each file|` +
 	`number of (copies|rows|the last page)|maximum number of rows|pixels|without a unit)\b`)
 
-// Every numeric parameter of a shipped pack says its unit, or what it counts: people and models choose values by that alone.
+// Every numeric parameter of a shipped pack names its unit, or what it counts: people and models choose values by
+// that alone.
 func TestUnits(t *testing.T) {
 	type param struct {
 		Type        any
@@ -99,12 +100,12 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	if n < 15 {
-		t.Errorf("%d numeric parameters: this test looks for the wrong thing", n)
+		t.Errorf("%d numeric parameters, want at least 15: this test searches for the wrong thing", n)
 	}
 }
 
-// A check says where a caller's text could become an option, a file of arguments or a plug-in, and where it reaches a program that runs
-// code.
+// A check reports where a caller's text could become an option, a file of arguments or a plug-in, and where it
+// reaches a program that runs code.
 func TestOptionNotes(t *testing.T) {
 	const mode = `"--mode={{ params.mode }}"`
 	for _, c := range []struct{ cmd, schema, want string }{
@@ -162,7 +163,7 @@ func TestScriptNotes(t *testing.T) {
 	}
 }
 
-// What is shipped, and what an author starts from, gives no caller's text to a program as an option.
+// Shipped packs, and an author's starters, pass no caller's text to a program as an option.
 func TestShippedPacksTakeNoOptions(t *testing.T) {
 	for _, dir := range shippedDomains(t) {
 		d, err := openDir(dir, AllowMissingImages)

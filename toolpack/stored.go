@@ -23,7 +23,8 @@ type Contract struct {
 	time    growth // of resources.timeLimitSeconds
 }
 
-// Definition is the normal form of the pack with its resolved schemas, as canonical JSON; [Pack.Hash] is its hash.
+// Definition returns the normal form of the pack with its resolved schemas, as canonical JSON; [Pack.Hash] is its
+// hash.
 func (p *Pack) Definition() (json.RawMessage, error) { return p.canonical() }
 
 // Contract returns what runs of the pack are judged by.
@@ -57,7 +58,7 @@ func ReadContract(stored json.RawMessage) (*Contract, error) {
 		mem: def.Resources.MemGrows, time: def.Resources.TimeGrows}, nil
 }
 
-// Timeout is the pack's timeoutMs.
+// Timeout returns the pack's timeoutMs.
 func (c *Contract) Timeout() time.Duration { return c.timeout }
 
 // CheckOutput checks result_json.output of a finished run against the output schema. A violation is a Tool fault

@@ -48,8 +48,8 @@ func (d *draft) noTemplate(s, field string) {
 	}
 }
 
-// checkTemplate checks that everything a template uses exists. takesCode is the rule for places where free text would become
-// code, "" elsewhere; guards are what the condition of a fragment asks about.
+// checkTemplate checks that everything a template uses exists. takesCode is the rule for places where free text would
+// become code, "" elsewhere; guards are the names that the condition of a fragment checks.
 func (d *draft) checkTemplate(at string, t *jinja.Template, inputs map[string]bool, takesCode string, guards []jinja.Use) {
 	if t == nil {
 		return
@@ -94,7 +94,7 @@ func (d *draft) checkTemplate(at string, t *jinja.Template, inputs map[string]bo
 	}
 }
 
-// guardsOf are the names whose absence a condition handles.
+// guardsOf returns the names whose absence a condition handles.
 func guardsOf(when *jinja.Template) (guards []jinja.Use) {
 	if when == nil {
 		return nil
@@ -155,7 +155,7 @@ func (d *draft) checkEnv(inputs map[string]bool) {
 	}
 }
 
-// scope is what the templates of a call see; inputs are the paths by role.
+// scope returns the variables of a call's templates; inputs are the paths by role.
 func (p *Pack) scope(values, inputs map[string]any) map[string]any {
 	vars := map[string]any{}
 	for k, v := range p.context {

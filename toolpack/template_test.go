@@ -88,12 +88,12 @@ func TestRunnerPlans(t *testing.T) {
 			t.Errorf("%s\n got %s\nwant %s", execution, got, argv)
 		}
 		if len(c.Made) != 1 || len(c.Spec.IO.Inputs) != 2 {
-			t.Fatalf("%+v", c)
+			t.Fatalf("the plan has %d made files and %d inputs, want 1 and 2", len(c.Made), len(c.Spec.IO.Inputs))
 		}
 		m, in := c.Made[0], c.Spec.IO.Inputs[0]
 		if id, err := plan.ArtifactID("proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY", m.SHA256, "JSON", "arguments"); err != nil || m.ID != id ||
 			"sha256:"+m.SHA256 != plan.Hash(m.Bytes) {
-			t.Errorf("%+v", m)
+			t.Errorf("the arguments are %s with SHA-256 %s, error %v; want %s of the same bytes", m.ID, m.SHA256, err, id)
 		}
 		if d := cmp.Diff(plan.Input{Role: "args", ArtifactID: m.ID, ChecksumSHA256: m.SHA256, DestRelpath: "in/args.json"}, in); d != "" {
 			t.Error(d)

@@ -9,7 +9,7 @@ import (
 	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
-// An expr gives a value. One that fails notes its error in the renderer; what is done with its value then has no effect.
+// An expr computes a value. A failed one notes its error in the renderer; the use of its value then has no effect.
 type expr func(r *renderer) any
 
 // A step writes a part of the text.
@@ -233,7 +233,7 @@ func (c *compiler) list(of []nodes.Expression) expr {
 	return func(r *renderer) any { return r.values(elements) }
 }
 
-// item looks up a member of a mapping or an element of a list.
+// item finds a member of a mapping or an element of a list.
 func (c *compiler) item(of nodes.Node, key expr) expr {
 	owner := c.expr(of)
 	prefix := ""

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ParseCondition reads an expression, such as value.reads > 0, whose template [Template.Holds]. The error is one line that says what is
-// wrong.
+// ParseCondition reads an expression, such as value.reads > 0, whose template [Template.Holds]. The error is one line
+// with the reason.
 func ParseCondition(source string, names Names) (*Template, error) {
 	if err := bare("a condition", source); err != nil {
 		return nil, err
@@ -21,8 +21,8 @@ func (t *Template) Holds(vars map[string]any) (bool, error) {
 	return s == "1", err
 }
 
-// ParseList reads an expression whose value is a list, such as inputs.reads, for [Template.Items]. The error is one line that says what is
-// wrong.
+// ParseList reads an expression whose value is a list, such as inputs.reads, for [Template.Items]. The error is one
+// line with the reason.
 func ParseList(source string, names Names) (*Template, error) {
 	if err := bare("a list", source); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ type filter struct {
 	f           func(r *renderer, v any, args []any) any
 }
 
-// filters are those of Jinja2 that are useful in an argument of a program.
+// filters has the filters of Jinja2 that are useful in an argument of a program.
 var filters = map[string]filter{
 	"default": {1, 2, nil}, // evaluated in [compiler.filtered], because its operand may be undefined
 	"d":       {1, 2, nil},
@@ -53,7 +53,7 @@ func ofText(f func(string) string) filter {
 	}}
 }
 
-// ofList is a filter that picks an element of a list.
+// ofList returns a filter that picks an element of a list.
 func ofList(f func(r *renderer, list []any) any) filter {
 	return filter{0, 0, func(r *renderer, v any, _ []any) any {
 		list := r.listOf(v)

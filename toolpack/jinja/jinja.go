@@ -50,13 +50,13 @@ type Use struct {
 	Guarded      bool // the template handles its absence: by a default filter or a test for defined
 }
 
-// Names are what a template may refer to.
+// Names lists what a template may refer to.
 type Names struct {
 	Objects []string // only their members can be used, each named in the template: params.x or params["x"]
 	Values  []string // can be used in any way
 }
 
-// Parse reads a template. The error is one line that says what is wrong.
+// Parse reads a template. The error is one line with the reason.
 func Parse(source string, names Names) (*Template, error) {
 	if !HasSyntax(source) {
 		return &Template{source: source}, nil
@@ -134,7 +134,7 @@ func read(source string) ([]nodes.Node, error) {
 	if strings.Contains(source, "\r") {
 		return nil, errors.New("the template contains a carriage return")
 	}
-	// The lexer steps back by the width of that character, and may read the same text for ever.
+	// The lexer steps back by the width of that character, and may read the same text without end.
 	if brokenNumber.MatchString(source) {
 		return nil, errors.New("in a template a number is followed by a dot and a character beyond ASCII; write the text in quotes: {{ '…' }}")
 	}
@@ -164,7 +164,7 @@ func (t *Template) Literal() bool { return t.run == nil }
 // Begins reports whether a rendering always begins with text of the template itself.
 func (t *Template) Begins() bool { return t.Literal() || t.begins }
 
-// First is the reference a rendering begins with, if the template begins with {{ OBJECT.NAME }}; else nil.
+// First returns the reference a rendering begins with, if the template begins with {{ OBJECT.NAME }}; else nil.
 func (t *Template) First() *Use { return t.first }
 
 // Uses lists the references to members of objects, once for each way a member is used.

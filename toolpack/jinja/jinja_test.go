@@ -241,7 +241,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// cpuTime is what this process has used of the CPUs: unlike the clock it does not count what a busy machine does for others.
+// cpuTime returns the CPU time of this process: unlike the clock it does not count other processes on a busy machine.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u unix.Rusage
@@ -289,7 +289,7 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// Whatever stands in a template: it is refused, or it renders within bounds or is refused, always the same.
+// Any template is refused, or it renders within bounds, always the same.
 func FuzzTemplate(f *testing.F) {
 	for _, s := range []string{"{{ params.n }}", "{% for x in params.list %}{{ loop.index }}{% endfor %}",
 		"{% if params.flag %}a{% elif 1 %}b{% else %}c{% endif %}", "{{ params.list | join(',') | upper }}",

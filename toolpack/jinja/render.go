@@ -147,7 +147,7 @@ func (r *renderer) listOf(v any) []any {
 	return list
 }
 
-// printed is the form of a value in an argument: a string as it is, a number as canonical JSON writes it.
+// printed returns the form of a value in an argument: a string as it is, a number as canonical JSON writes it.
 func (r *renderer) printed(v any) string {
 	switch v := v.(type) {
 	case string:
