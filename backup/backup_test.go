@@ -58,7 +58,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// add imports a text and gives its checksum.
+// add imports a text and returns its checksum.
 func (w *world) add(text string) string {
 	w.t.Helper()
 	sum, size, err := w.store.Put(w.t.Context(), strings.NewReader(text), 1<<20)
@@ -97,7 +97,7 @@ func (w *world) make(o backup.Options) backup.Made {
 	return m
 }
 
-// target is an empty place.
+// target returns an empty place for a restore.
 func target(t *testing.T) backup.Target {
 	t.Helper()
 	dir := t.TempDir()
@@ -118,9 +118,9 @@ func target(t *testing.T) backup.Target {
 		}}
 }
 
-// A backup of a gateway that runs has its ledger, every artifact that this ledger names, and the configuration; a second one into the same
-// folder copies only what is new; sha256sum agrees with the list. Restored, everything is there again, belongs to the gateway's user alone,
-// and the history says so.
+// A backup of a running gateway has its ledger, every artifact that this ledger names, and the configuration; a
+// second one into the same folder copies only what is new; sha256sum agrees with the list. After a restore,
+// everything exists again, belongs to the gateway's user alone, and the history records it.
 //
 // proves OPS-01
 func TestBackupAndRestore(t *testing.T) {
@@ -131,10 +131,12 @@ func TestBackupAndRestore(t *testing.T) {
 	m := w.make(backup.Options{})
 	if first.Objects != 1 || first.Copied != 1 || m.Objects != 2 || m.Copied != 1 || m.Fresh != 30000 || len(m.Damaged) > 0 ||
 		first.Folder == m.Folder {
-		t.Errorf("%+v\n%+v", first, m)
+		t.Errorf("the backups have %d and %d objects, %d and %d copied, %d fresh bytes, %d damaged, folders %s and %s", first.Objects, m.Objects,
+			first.Copied, m.Copied, m.Fresh, len(m.Damaged), first.Folder, m.Folder)
 	}
 	if m.GatewayID != "gw-1" || m.Schema != w.ledger.Schema() || len(m.Config) != 2 || len(m.Without) == 0 || m.Ledger.Bytes == 0 {
-		t.Errorf("%+v", m.Manifest)
+		t.Errorf("the manifest has gateway %s, schema %d, config %v, without %q, a ledger of %d bytes", m.GatewayID, m.Schema, m.Config, m.Without,
+			m.Ledger.Bytes)
 	}
 	if text, err := os.ReadFile(m.Folder + "/config/domain/tools/a.tool.yaml"); err != nil || string(text) != "id: a\n" {
 		t.Error(string(text), err)
@@ -155,7 +157,7 @@ func TestBackupAndRestore(t *testing.T) {
 	r, err := to.Restore(t.Context(), w.dir) // the newest
 	must(t, err)
 	if r.Folder != m.Folder || r.Objects != 2 || r.Copied != 2 || len(r.Missing) > 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("Restore of %s: %d objects, %d copied, %d missing; want 2, 2, 0 of %s", r.Folder, r.Objects, r.Copied, len(r.Missing), m.Folder)
 	}
 	if os.Geteuid() == 0 {
 		owned(t, to.StateDir, to.UID)
@@ -176,7 +178,7 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 
 	if m = w.make(backup.Options{Keep: 1, Verify: true}); len(m.Removed) != 2 || m.Copied != 0 {
-		t.Errorf("%+v", m)
+		t.Errorf("a backup with Keep 1 removed %q and copied %d objects, want 2 and 0", m.Removed, m.Copied)
 	}
 	if _, err := target(t).Restore(t.Context(), m.Folder); err != nil {
 		t.Error(err)
@@ -216,11 +218,11 @@ func TestRemovedWhileCopied(t *testing.T) {
 	}
 	m, err := s.Make(t.Context(), w.dir, backup.Options{})
 	if err != nil || len(m.Damaged) > 0 || m.Objects != 0 {
-		t.Errorf("%+v %v", m, err)
+		t.Errorf("the backup has %d objects, %d damaged, %v; want none", m.Objects, len(m.Damaged), err)
 	}
 }
 
-// A backup that fails or is killed anywhere leaves nothing that looks like one, and the next one does not mind.
+// A backup that fails or is killed anywhere leaves nothing that can be taken for one, and the next one succeeds.
 func TestKilledBackup(t *testing.T) {
 	w := newWorld(t)
 	for i := range 6 {
@@ -264,7 +266,7 @@ func TestDamagedBackup(t *testing.T) {
 	must(t, os.WriteFile(w.object(bad), []byte("livE"), 0o400))
 	m := w.make(backup.Options{})
 	if !slices.Equal(m.Damaged, []string{bad}) || m.Objects != 1 {
-		t.Fatalf("%+v", m)
+		t.Fatalf("the backup has %d objects and the damaged %q, want 1 and %s", m.Objects, m.Damaged, bad)
 	}
 	to := target(t)
 	none := func(what string, err error, code string) {
@@ -278,7 +280,7 @@ func TestDamagedBackup(t *testing.T) {
 	to.Partial = true
 	r, err := to.Restore(t.Context(), w.dir)
 	if err != nil || !slices.Equal(r.Missing, []string{bad}) || r.Objects != 1 {
-		t.Errorf("%+v %v", r, err)
+		t.Errorf("a partial restore has %d objects and the missing %q, %v; want 1 and %s", r.Objects, r.Missing, err, bad)
 	}
 	for _, name := range []string{"ledger.db", "objects.sha256", "manifest.json", "../objects/" + good[:2] + "/" + good} {
 		to = target(t)
@@ -297,11 +299,11 @@ func TestDamagedBackup(t *testing.T) {
 	}
 	must(t, os.Remove(filepath.Join(w.dir, "objects", good[:2], good)))
 	if again := w.make(backup.Options{}); again.Copied != 1 {
-		t.Errorf("%+v", again)
+		t.Errorf("the next backup copied %d objects, want 1", again.Copied)
 	}
 }
 
-// An answer names at most a hundred artifacts that are missing, says how many there are, and a file lists all of them.
+// An answer names at most a hundred missing artifacts and has their number, and a file lists all of them.
 func TestManyDamagedArtifacts(t *testing.T) {
 	w := newWorld(t)
 	const n = backup.Shown + 20
@@ -343,7 +345,7 @@ func uidOf(t *testing.T, path string) int {
 	return statUID(info)
 }
 
-// Backups of one second: the newest is never the one that goes.
+// Backups of one second: the newest is never removed.
 func TestBackupsOfOneSecond(t *testing.T) {
 	w := newWorld(t)
 	src := w.source()

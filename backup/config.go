@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// maxConfig is the largest file of the configuration that is copied: a larger one in the domain's folder is none.
+// maxConfig is the largest file of the configuration that is copied: a larger one in the domain's folder is no
+// configuration.
 const maxConfig = 16 << 20
 
 // config copies the configuration: regular files below what the source names, no links.
@@ -94,7 +95,7 @@ func prune(dir string, keep int) (removed []string, err error) {
 		if err == nil {
 			err = eachObject(data, func(o object) error { needed[o.rel()] = true; return nil })
 		}
-		if err != nil { // without its list nobody knows what the backup needs: everything stays
+		if err != nil { // without its list the objects of the backup are unknown: everything stays
 			return removed, disk("the list of a backup cannot be read, so no artifact was removed", err)
 		}
 	}

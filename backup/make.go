@@ -36,15 +36,15 @@ type Ledger interface {
 	Close() error
 }
 
-// Source is what is backed up.
+// Source is a gateway to back up.
 type Source struct {
 	Ledger Ledger
 	// Open opens a copy of the ledger.
 	Open func(ctx context.Context, path string) (Ledger, error)
-	// Object opens an object of the store. NotFound when there is none.
+	// Object opens an object of the store; NotFound for an unknown one.
 	Object   func(sha256 string) (*os.File, error)
 	Config   map[string]string // files and folders of the configuration, by their name in the backup
-	Manifest Manifest          // what the caller knows of it
+	Manifest Manifest          // the part that the caller fills
 	Now      func() time.Time
 }
 
@@ -52,7 +52,7 @@ type Source struct {
 type Options struct {
 	Keep   int  // how many backups stay in the folder, at least this one; 0: all
 	Verify bool // read again what earlier backups copied
-	// Progress hears how many objects of how many were looked at, and the bytes copied; nil: nobody does.
+	// Progress is called with how many objects of how many were examined, and the bytes copied; it may be nil.
 	Progress func(done, of, copied int64)
 }
 
@@ -62,7 +62,7 @@ type Made struct {
 	Folder  string   `json:"folder"`
 	Copied  int64    `json:"objects_copied"` // that no earlier backup in the folder had
 	Fresh   int64    `json:"bytes_copied"`
-	Removed []string `json:"removed"` // earlier backups, as Options.Keep says
+	Removed []string `json:"removed"` // earlier backups, see Options.Keep
 	Seconds float64  `json:"seconds"`
 	// DamagedCount is how many checksums manifest.json lists as damaged. Manifest.Damaged has the first of them.
 	DamagedCount int `json:"damaged_count"`
@@ -156,7 +156,7 @@ func clean(dir string) error {
 	return err
 }
 
-// escape makes a path stand for itself in a pattern.
+// escape escapes a path for a pattern.
 func escape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
@@ -276,7 +276,7 @@ func (w *writer) object(ctx context.Context, x object) (whole bool, err error) {
 	return true, nil
 }
 
-// flush gives copied objects their names, once their bytes are on the disk.
+// flush renames copied objects to their names, once their bytes are on the disk.
 func (w *writer) flush() error {
 	if err := w.sync(); err != nil {
 		return err
@@ -302,7 +302,7 @@ func (w *writer) sync() error {
 	return nil
 }
 
-// finish writes the manifest and gives the backup its name.
+// finish writes the manifest and renames the backup to its name.
 func (w *writer) finish() (folder string, err error) {
 	if err := os.Remove(filepath.Join(w.temp, objectsDir)); err != nil {
 		return "", disk("the backup cannot be finished", err)
@@ -330,7 +330,8 @@ func (w *writer) finish() (folder string, err error) {
 	if err := w.sync(); err != nil {
 		return "", err
 	}
-	// Only the holder of the lock makes names. They sort by age: of one second, a later backup has a higher number, even if the first is gone.
+	// Only the holder of the lock makes names. They sort by age: of one second, a later backup has a higher number,
+	// even if the first was removed.
 	name, n := w.m.CreatedAt.Format("20060102T150405Z"), 1
 	all, err := list(w.dir)
 	if err != nil {

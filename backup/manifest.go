@@ -40,7 +40,7 @@ const (
 
 const format = 1
 
-// Manifest says what a backup is. The file is written last.
+// Manifest describes a backup. The file is written last.
 type Manifest struct {
 	Format      int              `json:"format"` // 1
 	CreatedAt   time.Time        `json:"created_at"`
@@ -69,7 +69,7 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// without is what a backup has not, for whoever restores it.
+// without lists what a backup lacks, for the administrator who restores it.
 var without = []string{
 	"runs_dir: the workspaces of runs; finished runs have their outputs as artifacts",
 	"image_store: images; copy it, or add each image of images.lock.yaml again",
@@ -78,7 +78,7 @@ var without = []string{
 	"units of systemd, and Slurm's and munge's configuration",
 }
 
-// Find is the folder of a backup: dir itself, or the newest of those in it.
+// Find returns the folder of a backup: dir itself, or the newest of those in it.
 func Find(dir string) (string, error) {
 	if _, err := os.Stat(filepath.Join(dir, manifestFile)); err == nil {
 		return dir, nil
@@ -168,7 +168,7 @@ func eachObject(data []byte, f func(object) error) error {
 	return lines.Err()
 }
 
-// disk is an error of a filesystem.
+// disk returns an error of a filesystem.
 func disk(msg string, err error) error {
 	return fault.Wrap(fault.Transport, "backup_disk", msg, err).WithNext("check the disk and its permissions, then repeat the command")
 }

@@ -17,29 +17,31 @@ import (
 	"slurmgate/files"
 )
 
-// Target is where a backup is restored to.
+// Target is the place that a backup is restored to.
 type Target struct {
 	StateDir    string // exists
 	ArtifactDir string
 	UID, GID    int // of the gateway's user, who gets everything
-	// Put stores bytes in the artifact store and gives their checksum; Verify checks an object that it has already, NotFound if it has not.
+	// Put stores bytes in the artifact store and returns their checksum; Verify checks an object in the store,
+	// NotFound without one.
 	Put    func(ctx context.Context, r io.Reader) (sha256 string, err error)
 	Verify func(ctx context.Context, sha256 string) error
 	// Adopt brings a copied ledger up to date, checks it and records that it was restored. It closes it again.
 	Adopt   func(ctx context.Context, path string, backupAt time.Time, source string) error
 	Partial bool // also a backup with damaged or missing artifacts
-	// Progress hears how many objects of how many are in place; nil: nobody does.
+	// Progress is called with how many objects of how many are in place; it may be nil.
 	Progress func(done, of, bytes int64)
 }
 
-// Restored is what Restore did.
+// Restored is the result of a restore.
 type Restored struct {
 	Folder   string   `json:"folder"`
 	Manifest Manifest `json:"manifest"`
 	Objects  int64    `json:"objects"`
 	Copied   int64    `json:"objects_copied"` // that the store did not have
 	Missing  []string `json:"missing"`        // checksums that are in neither: the first of them
-	// MissingCount is how many those are, and MissingFile the file of the state folder that lists all; empty when none is missing.
+	// MissingCount is how many those are, and MissingFile the file of the state folder that lists all; empty when
+	// none is missing.
 	MissingCount int    `json:"missing_count"`
 	MissingFile  string `json:"missing_file"`
 }
@@ -184,7 +186,8 @@ func (t Target) listMissing(r *Restored) error {
 	return os.WriteFile(name, []byte(text), 0o600)
 }
 
-// own gives everything of the state folder and the artifact store to the gateway's user, and nobody else a right on it.
+// own changes everything of the state folder and the artifact store to the gateway's user, and removes the rights of
+// others.
 func (t Target) own(files ...string) error {
 	if os.Geteuid() != 0 {
 		return nil // it is this user, or nothing could have been written
@@ -208,7 +211,7 @@ func (t Target) own(files ...string) error {
 	})
 }
 
-// place makes a file durable and gives it its name, if nothing has it.
+// place makes a file durable and renames it to its name, if no file has it.
 func place(temp, name string) error {
 	f, err := os.Open(temp)
 	if err != nil {

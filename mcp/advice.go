@@ -15,11 +15,12 @@ import (
 	"slurmgate/plan"
 )
 
-// Every error tells the model which call to make next, with arguments. The gate's message says what is wrong and names most next steps;
-// this adds what only a chat lacks: a call that fits the tool's schema.
+// Every error names the call that the model should make next, with arguments. The gate's message describes the
+// problem and names most next steps; this adds what only a chat lacks: a call that fits the tool's schema.
 
-// Codes whose messages are for people at a shell. That of a tool that policy does not allow lists all that policy allows; that of an
-// artifact that somebody removed says how it is imported again, which is no idea for a model to have.
+// Codes whose messages are for people at a shell. That of a tool that policy does not allow lists all that policy
+// allows; that of an artifact that was removed by request explains how to import it again, which a model must not
+// decide.
 const (
 	refusedTool     = "POLICY-TOOL"
 	removedArtifact = "artifact_removed_by_request"
@@ -43,8 +44,8 @@ func detailsOf(e *gate.ErrorBody) (d details) {
 	return d
 }
 
-// advice is what a chat's answer adds to the message of a failed call; empty when the message has a call already. again is the corrected
-// call, name a part of the name of what it should have.
+// advice returns what a chat's answer adds to the message of a failed call; "" when the message has a call already.
+// again is the corrected call, name a part of the name of what it should have.
 func (s *server) advice(t gate.Tool, e *gate.ErrorBody, again, name string) string {
 	d := detailsOf(e)
 	switch {
@@ -76,10 +77,10 @@ func (s *server) advice(t gate.Tool, e *gate.ErrorBody, again, name string) stri
 	return "A chat cannot change this: tell the user. run_list {} and artifact_list {} show what there is."
 }
 
-// idForm is how the ids begin that an input may have.
+// idForm matches the beginnings of the ids that an input may have.
 var idForm = regexp.MustCompile(`^(art_|file_|run_|batch_|ref:)`)
 
-// sought is what stands in the call in the place of an artifact that it should name: a file's name, perhaps; "…" if nothing does.
+// sought returns the text in place of an artifact's id in the call, perhaps a file's name; "…" without one.
 func sought(given json.RawMessage, d details) string {
 	var args map[string]json.RawMessage
 	_ = json.Unmarshal(given, &args) // what is no object has nothing to repeat
@@ -106,7 +107,7 @@ func whereIDs(example, name string) string {
 // maxNames is how many tools a message lists.
 const maxNames = 40
 
-// noSuchTool is the message of a call of a tool that does not exist.
+// noSuchTool returns the message for a call of a tool that does not exist.
 func (s *server) noSuchTool(ctx context.Context, called string) string {
 	tools := s.visible(ctx)
 	names := slices.Sorted(maps.Keys(tools))

@@ -23,7 +23,7 @@ const (
 	added     = 200 // bytes the protocol may put around an answer
 )
 
-// answer is the answer to a successful call.
+// answer returns the answer to a successful call.
 func answer(words func([]fault.Step) string, t gate.Tool, req gate.Request, res gate.Response) *sdk.CallToolResult {
 	structured := json.RawMessage(visible.Strings(res.Result))
 	if req.DryRun && t.SideEffect != gate.Read { // the output schema is about what the call itself answers
@@ -61,7 +61,7 @@ func answer(words func([]fault.Step) string, t gate.Tool, req gate.Request, res 
 	return out
 }
 
-// rehearsed is the answer to a dry run. A program finds it in the metadata, if there is room for it.
+// rehearsed returns the answer to a dry run. A program finds it in the metadata, if there is room for it.
 func rehearsed(words func([]fault.Step) string, t gate.Tool, req gate.Request, res gate.Response,
 	structured json.RawMessage) *sdk.CallToolResult {
 	var r gate.Rehearsal
@@ -82,7 +82,7 @@ func rehearsed(words func([]fault.Step) string, t gate.Tool, req gate.Request, r
 	return out
 }
 
-// said returns what a tool's result says.
+// said returns the description of a tool's result.
 func said(t gate.Tool, structured any) blocks.Document {
 	if raw, ok := structured.(json.RawMessage); ok && t.Says != nil && len(raw) > 0 {
 		if d, err := t.Says(raw); err == nil {
@@ -111,8 +111,8 @@ func links(d blocks.Document) (out []*sdk.ResourceLink) {
 	return out
 }
 
-// served is the answer of a service worker, for clients that read texts too. Its keys mean what the worker's author says, even those that
-// are ours elsewhere, so nothing is read out of it.
+// served returns the answer of a service worker, for clients that read texts too. The worker's author defines its
+// keys, even those that are ours elsewhere, so nothing is read out of it.
 func served(t gate.Tool, req gate.Request, res gate.Response, structured json.RawMessage) *sdk.CallToolResult {
 	text := t.Name() + " answered"
 	if res.RunID != "" {

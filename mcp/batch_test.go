@@ -127,7 +127,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// tableOf is the text of batch_table about fields and rows, the first cell of a row being its sample.
+// tableOf returns the text of batch_table about fields and rows, the first cell of a row being its sample.
 func tableOf(t *testing.T, total int, fields []string, rows ...[]string) string {
 	t.Helper()
 	var list []any
@@ -141,7 +141,7 @@ func tableOf(t *testing.T, total int, fields []string, rows ...[]string) string 
 	return textOf(call(t, w.session(t), "batch_table", `{"batch":"b"}`))
 }
 
-// A number of a table is whole in a chat, however long it is; a text that is cut says so.
+// A number of a table is whole in a chat, however long it is; a text that is cut is marked.
 func TestNumbersOfATableAreWhole(t *testing.T) {
 	for _, number := range []string{"123456789012345678901234567890123456789012345", "-0.12345678901234567890123456789012345678901234",
 		"1.7976931348623157081452742373170435679807056752584e+308", "1,234,567,890,123,456,789,012,345,678,901,234,567", "99.5%"} {

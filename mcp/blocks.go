@@ -11,8 +11,9 @@ import (
 	"slurmgate/visible"
 )
 
-// A chat reads a document as a text: sentences in a paragraph, tables and quotes on lines of their own. What a brief sentence or the
-// structured content says as well is left out. Data is in quotation marks or in a fence, and the text says that it is no instruction.
+// A chat reads a document as a text: sentences in a paragraph, tables and quotes on separate lines. What a brief
+// sentence or the structured content repeats is left out. Data is in quotation marks or in a fence, and the text
+// states that it is no instruction.
 
 const (
 	maxWarnings  = 5
@@ -218,7 +219,7 @@ func (t *text) table(x blocks.Table) {
 	}
 }
 
-// note says what text in quotation marks is, once.
+// note explains the text in quotation marks, once.
 func (t *text) note() {
 	if t.cites && !t.noted {
 		t.say(dataNote)

@@ -9,8 +9,9 @@ import (
 	"slurmgate/fault"
 )
 
-// An answer says in a chat what happened or what it found, what to do next with the names, the ids and the states that the next call needs,
-// and when to look again. The answers about a run that is submitted, succeeds or never started are in the dialogues of e2e.
+// An answer in a chat has what happened or was found, the next step with the names, the ids and the states that the
+// next call needs, and when to check again. The answers about a run that is submitted, succeeds or never started are
+// in the dialogues of e2e.
 func TestAnswersSayWhatTheyFound(t *testing.T) {
 	with := func(m map[string]any, kv ...any) map[string]any {
 		out := maps.Clone(m)

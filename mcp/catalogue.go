@@ -24,7 +24,7 @@ func (s *server) answered(ctx context.Context, t gate.Tool, req gate.Request, re
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}, Meta: correlation(req, res.TraceID)}
 }
 
-// contract says how a chat calls a tool, and what the answer says of it.
+// contract describes how a chat calls a tool, and what is in the answer.
 func (s *server) contract(ctx context.Context, result json.RawMessage, text string) string {
 	var d struct {
 		ToolID string `json:"tool_id"`
@@ -38,5 +38,5 @@ func (s *server) contract(ctx context.Context, result json.RawMessage, text stri
 		whereIDs(s.spelled(ctx, t, example(t, nil, details{})), "…"))
 }
 
-// notATool is the fault of a name that is no tool's.
+// notATool returns the fault for a name that is no tool's.
 func notATool(message string) error { return fault.New(fault.NotFound, "tool_not_found", message) }

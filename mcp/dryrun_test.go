@@ -46,7 +46,7 @@ func TestDryRunSaysWhatItWouldDo(t *testing.T) {
 		}
 		for _, want := range c.want {
 			if text := textOf(res); !strings.Contains(text, want) {
-				t.Errorf("a dry run of %s says\n%s\nwithout %q", tool, text, want)
+				t.Errorf("a dry run of %s is described as\n%s\nwithout %q", tool, text, want)
 			}
 		}
 		if n := size(res); res.IsError || n > MaxAnswer {

@@ -8,7 +8,8 @@ import (
 	"slurmgate/fault"
 )
 
-// protocolError is the error of a request other than a tool call: lists, resources, prompts. The gate's code is in its data.
+// protocolError returns the error of a request other than a tool call: lists, resources, prompts. The gate's code is
+// in its data.
 func protocolError(err error) error {
 	code := int64(jsonrpc.CodeInternalError)
 	switch fault.KindOf(err) {

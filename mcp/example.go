@@ -36,10 +36,10 @@ type schemaNode struct {
 	Pattern    string                `json:"pattern"`
 }
 
-// example is the arguments of a corrected call. It has every argument that the caller gave: what nothing is wrong with as it was given, a
-// misnamed one under the name that it most likely stands for, a wrong value as the schema takes it, or else a value that shows the form. It
-// also has a value for each required argument that is missing. Only what stands for no argument of the tool, and an optional argument that
-// is null, are left out.
+// example returns the arguments of a corrected call. It has every argument of the caller: a valid one unchanged, a
+// misnamed one under the name that it most likely means, a wrong value as the schema takes it, or else a value that
+// shows the form. It also has a value for each required argument that is missing. Only what means no argument of the
+// tool, and an optional argument that is null, are left out.
 func example(t gate.Tool, given json.RawMessage, d details) string {
 	var s schemaNode
 	var args map[string]json.RawMessage
@@ -71,8 +71,8 @@ func example(t gate.Tool, given json.RawMessage, d details) string {
 	return exampleJSON(out)
 }
 
-// meant is the parameter that an argument's name stands for: itself, the nearest that the caller did not give, or the only required one
-// that is missing, if it takes the value.
+// meant returns the parameter that an argument's name means: itself, the nearest that the caller did not use, or the
+// only required one that is missing, if it takes the value.
 func (s schemaNode) meant(name string, given map[string]json.RawMessage) string {
 	if _, known := s.Properties[name]; known {
 		return name
@@ -143,7 +143,7 @@ func exampleJSON(args map[string]any) string {
 	return "{" + plain(b.String(), 2*maxExample) + "}"
 }
 
-// placeholder stands for a value of an example that is too long to repeat: a list keeps its first element.
+// placeholder replaces a value of an example that is too long to repeat: a list keeps its first element.
 func placeholder(text string) string {
 	var list []json.RawMessage
 	if json.Unmarshal([]byte(text), &list) == nil && len(list) > 1 && len(list[0]) <= maxRepeated/2 {
@@ -160,8 +160,8 @@ func (d details) blames(name string) bool {
 	})
 }
 
-// corrected is a value that the schema takes in the place of one that a caller gave: the same in the right type, the nearest bound or word,
-// or else a sample.
+// corrected returns a valid value in place of a caller's: the same in the right type, the nearest bound or word, or
+// else a sample.
 func (s schemaNode) corrected(raw json.RawMessage) any {
 	if v, err := decoded(raw); err == nil {
 		if fixed, ok := s.fit(v); ok {
@@ -171,7 +171,7 @@ func (s schemaNode) corrected(raw json.RawMessage) any {
 	return s.sample()
 }
 
-// sameJSON reports whether a value is what a text of JSON says.
+// sameJSON reports whether a value equals a text of JSON.
 func sameJSON(v any, raw json.RawMessage) bool {
 	one, err1 := plan.Marshal(v)
 	two, err2 := plan.Marshal(raw)
@@ -214,7 +214,7 @@ func (s schemaNode) fit(v any) (any, bool) {
 	return v, true
 }
 
-// listed is the word of an enumeration that is nearest to a value.
+// listed returns the word of an enumeration that is nearest to a value.
 func (s schemaNode) listed(v any) (any, bool) {
 	var words []string
 	for _, e := range s.Enum {
@@ -229,7 +229,7 @@ func (s schemaNode) listed(v any) (any, bool) {
 	return nil, false
 }
 
-// within is the nearest number within the bounds.
+// within returns the nearest number within the bounds.
 func (s schemaNode) within(n json.Number) (any, bool) {
 	x, err := n.Float64()
 	switch {
@@ -294,7 +294,7 @@ func (s schemaNode) object(v any) (any, bool) {
 	return out, true
 }
 
-// sample is a value that shows the form of an argument.
+// sample returns a value that shows the form of an argument.
 func (s schemaNode) sample() any {
 	for _, v := range slices.Concat(s.Examples, []any{s.Const}, s.Enum, []any{s.Default}) {
 		if v != nil {

@@ -15,7 +15,7 @@ import (
 	"slurmgate/gate"
 )
 
-// exampleTool is a tool with an argument of each kind.
+// exampleTool returns a tool with an argument of each kind.
 func exampleTool(effect gate.SideEffect) gate.Tool {
 	t := tool("t.x", effect, "slurm")
 	t.Input = json.RawMessage(`{"type":"object","additionalProperties":false,"required":["reads"],"properties":{
@@ -81,7 +81,7 @@ func TestExampleOfAnotherName(t *testing.T) {
 	}
 }
 
-// However much a model gives, the example is JSON with the name of each argument.
+// However many arguments a model sends, the example is JSON with the name of each.
 func TestExampleOfManyArguments(t *testing.T) {
 	x := exampleTool(gate.Execute)
 	properties, given := []string{}, []string{}
@@ -145,7 +145,7 @@ func (s strict) Call(ctx context.Context, req gate.Request) (res gate.Response, 
 	return res, json.Unmarshal(raw, &res) // as it comes through a socket
 }
 
-// Whatever a model gets wrong, the answer says what is wrong and names a call that exists, with arguments.
+// For every kind of mistake of a model, the answer names the problem and a call that exists, with arguments.
 func TestErrorsNameTheNextCall(t *testing.T) {
 	const run = `{"type":"string","pattern":"^run_[0-9A-HJKMNP-TV-Z]{26}$"}`
 	const art = `{"type":"string","pattern":"^art_[0-9A-HJKMNP-TV-Z]{26}$"}`

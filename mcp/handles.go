@@ -17,9 +17,10 @@ import (
 	"slurmgate/gate"
 )
 
-// A file that nobody has imported has a handle, file_…, that artifact.find gave. A call that starts something takes it wherever it takes
-// the id of an artifact: the file is imported first, by a call of artifact.import of the same caller, which the gate decides on and records
-// like any other. So the tool gets artifact ids alone, and the same call again imports nothing a second time: content has one id.
+// A file that is not imported yet has a handle, file_…, from artifact.find. A call that starts something takes it
+// wherever it takes the id of an artifact: the file is imported first, by a call of artifact.import of the same
+// caller, which the gate decides on and records like any other. So the tool gets artifact ids alone, and the same
+// call again imports nothing a second time: content has one id.
 
 const (
 	handleForm   = `file_[0-9A-HJKMNP-TV-Z]{26}`
@@ -46,7 +47,7 @@ func takesFiles(t gate.Tool) bool {
 	return true
 }
 
-// takingFiles is the schema of such a tool with handles beside the ids of artifacts.
+// takingFiles returns the schema of such a tool with handles in addition to the ids of artifacts.
 func takingFiles(t gate.Tool) json.RawMessage {
 	if !takesFiles(t) || slices.Contains(t.Capabilities, gate.CapGateway) {
 		return t.Input
@@ -54,7 +55,7 @@ func takingFiles(t gate.Tool) json.RawMessage {
 	return bytes.ReplaceAll(t.Input, []byte(artifactForm), []byte("(art|file)"+strings.TrimPrefix(artifactForm, "art")))
 }
 
-// files are those that a call names by their handles.
+// files are the files in a call, by their handles.
 type files struct {
 	ids []string // each once
 
@@ -83,8 +84,8 @@ func filesOf(t gate.Tool, args json.RawMessage) *files {
 	return f
 }
 
-// bring imports the files of a call and puts the ids of their artifacts into its arguments. Where one cannot be imported the call stays as
-// it is, so that the gate refuses and records it; the error says which file it was.
+// bring imports the files of a call and puts the ids of their artifacts into its arguments. Where one cannot be
+// imported the call stays as it is, so that the gate refuses and records it; the error names the file.
 func (s *server) bring(ctx context.Context, t gate.Tool, req *gate.Request, f *files) *gate.ErrorBody {
 	if len(f.ids) == 0 || !s.cfg.Gateway.Visible(ctx, t) {
 		return nil
@@ -114,8 +115,8 @@ func (s *server) bring(ctx context.Context, t gate.Tool, req *gate.Request, f *f
 	return nil
 }
 
-// projectOf is the project that the files of a call belong to: the one it names, or that of an artifact among its inputs; empty: the
-// caller's default.
+// projectOf returns the project that the files of a call belong to: the one it names, or that of an artifact among
+// its inputs; "": the caller's default.
 func (s *server) projectOf(ctx context.Context, args json.RawMessage) (string, error) {
 	var a struct {
 		ProjectID string `json:"project_id"`
@@ -129,7 +130,7 @@ func (s *server) projectOf(ctx context.Context, args json.RawMessage) (string, e
 	if fault.KindOf(err).Retryable() {
 		return "", err
 	}
-	return a.ProjectID, nil // what is wrong with the id the tool says
+	return a.ProjectID, nil // the tool reports what is wrong with the id
 }
 
 // importOne imports a file for a call, as a part of its trace.
@@ -178,7 +179,7 @@ func (f *files) begin(toolCallID string) {
 	f.open = append(f.open, toolCallID)
 }
 
-// refused is the error of a call some of whose files were not imported: what is wrong with the first of them.
+// refused returns the error of a call some of whose files were not imported: the problem with the first of them.
 func (f *files) refused() *gate.ErrorBody {
 	i := slices.IndexFunc(f.ids, func(id string) bool { return f.wrong[id] != nil })
 	e := *f.wrong[f.ids[i]]
@@ -190,7 +191,7 @@ func (f *files) refused() *gate.ErrorBody {
 	return &e
 }
 
-// note tells in the answer to a call which artifacts its files are now.
+// note adds to the answer of a call the artifacts of its files.
 func (f *files) note(out *sdk.CallToolResult) {
 	if len(f.artIDs) == 0 || len(out.Content) == 0 {
 		return
@@ -210,7 +211,7 @@ func (f *files) note(out *sdk.CallToolResult) {
 	text.Text += "."
 }
 
-// far is how many files are imported, with the part of the one that takes longest so far.
+// far returns how many files are imported, with the part of the one that takes longest so far.
 func (s *server) far(ctx context.Context, f *files) *sdk.ProgressNotificationParams {
 	f.mu.Lock()
 	done, open := len(f.artIDs)+len(f.wrong), slices.Clone(f.open)

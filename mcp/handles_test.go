@@ -19,7 +19,7 @@ import (
 
 func handle(n int) string { return fmt.Sprintf("file_%026d", n) }
 
-// filing is a gateway that imports files by their handles: file_…N is art_…N. Handle 13 is nobody's.
+// filing returns a gateway that imports files by their handles: file_…N is art_…N. Handle 13 is unknown.
 func filing() *world {
 	w := newWorld()
 	w.answers["artifact.import"] = func(_ context.Context, args json.RawMessage) (any, error) {
@@ -47,8 +47,8 @@ func filing() *world {
 	return w
 }
 
-// A call that names files is given their artifacts: each is imported once, by a call of its own in the same trace, and the answer
-// names them.
+// A call that names files gets their artifacts: each is imported once, by a separate call in the same trace, and the
+// answer names them.
 //
 // proves MANY-01
 func TestFilesOfACall(t *testing.T) {
@@ -74,13 +74,14 @@ func TestFilesOfACall(t *testing.T) {
 		for _, one := range calls[:len(calls)-1] {
 			if one.ToolID != "artifact.import" && one.ToolID != "artifact.get" || one.ToolID == "artifact.import" && one.TraceID != last.TraceID ||
 				one.ToolCallID == last.ToolCallID {
-				t.Errorf("%+v", one)
+				t.Errorf("the call %s of %s has the trace %s, want another id and an import in the trace %s", one.ToolCallID, one.ToolID, one.TraceID,
+					last.TraceID)
 			}
 		}
 	}
 }
 
-// Files follow the project of the call, or of what it names beside them.
+// Files follow the project of the call, or of an artifact in the same call.
 func TestProjectOfFiles(t *testing.T) {
 	for _, c := range []struct{ args, project string }{
 		{`{"rows":[{"reads":"` + handle(1) + `"}]}`, ""},
@@ -96,26 +97,26 @@ func TestProjectOfFiles(t *testing.T) {
 			ProjectID string `json:"project_id"`
 		}
 		if i < 0 || json.Unmarshal(calls[i].Args, &a) != nil || a.ProjectID != c.project {
-			t.Errorf("%s: %+v", c.args, calls)
+			t.Errorf("%s: the import has the project %q among the calls %+v, want %q", c.args, a.ProjectID, calls, c.project)
 		}
 	}
 }
 
-// One file that cannot be imported stops the call: the gate refuses it as it came, and the answer says which file it was. What the caller
-// may not call at all imports nothing.
+// One file that cannot be imported stops the call: the gate refuses it as it came, and the answer names the file. A
+// call that the caller may not make imports nothing.
 func TestFilesNotImported(t *testing.T) {
 	w := filing()
 	res := call(t, w.session(t), "batch_run", `{"rows":[{"reads":"`+handle(1)+`"},{"reads":"`+handle(13)+`"}]}`)
 	want := handle(13) + " could not be imported, and nothing was started: there is no file"
 	if calls := w.asked(); !res.IsError || !strings.HasPrefix(textOf(res), "file_not_found (not_found): "+want) ||
 		calls[len(calls)-1].ToolID != "batch.run" || !strings.Contains(string(calls[len(calls)-1].Args), handle(1)) {
-		t.Errorf("%s %+v", textOf(res), calls)
+		t.Errorf("the answer is %q after the calls %+v, want %q and a refused batch.run with the handle", textOf(res), calls, want)
 	}
 	w = filing()
 	w.hidden = []string{"samtools.flagstat"}
 	w.on("samtools.flagstat", nil, fault.New(fault.Capability, "capability_denied", "no"))
 	if res = call(t, w.session(t), "samtools_flagstat", `{"bam":"`+handle(1)+`"}`); !res.IsError || len(w.asked()) != 1 {
-		t.Errorf("%s %+v", textOf(res), w.asked())
+		t.Errorf("a call without the capability: error %t, answer %q, calls %+v; want an error and one call", res.IsError, textOf(res), w.asked())
 	}
 }
 
@@ -131,11 +132,11 @@ func TestFilesOfADryRun(t *testing.T) {
 	}
 	calls := w.asked()
 	if len(calls) != 2 || !calls[0].DryRun || !calls[1].DryRun || string(calls[1].Args) != `{"bam":"`+artID+`"}` {
-		t.Errorf("%+v", calls)
+		t.Errorf("the dry run made the calls %+v, want a dry import and a dry call with %s", calls, artID)
 	}
 }
 
-// A list that has the whole schema of a tool says that it takes handles: a client may hold calls against it.
+// A list with the whole schema of a tool shows that it takes handles: a client may validate calls against it.
 func TestSchemaTakesHandles(t *testing.T) {
 	x := tool("a.b", gate.Execute, gate.CapSlurm)
 	x.Input = json.RawMessage(`{"type":"object","properties":{"reads":{"type":"string","pattern":"^(art_[0-9A-HJKMNP-TV-Z]{26}|ref:x)$"}}}`)
@@ -144,7 +145,7 @@ func TestSchemaTakesHandles(t *testing.T) {
 	}
 }
 
-// heard is how a client hears of a call's progress.
+// heard records the progress that a client receives.
 type heard struct {
 	mu   sync.Mutex
 	said []sdk.ProgressNotificationParams
@@ -158,8 +159,8 @@ func (h *heard) client() *sdk.ClientOptions {
 	}}
 }
 
-// A client that asks for it hears of the bytes of an import, of the files that are imported for a call, and of the bytes of a run that it
-// waits for. What it hears grows, as the protocol wants.
+// A client that asks for it receives the progress of an import, of the files that are imported for a call, and of the
+// bytes of a run that it waits for. The progress grows, as the protocol requires.
 func TestBytesAreTold(t *testing.T) {
 	for _, c := range []struct{ tool, args, message string }{
 		{"artifact_import", `{"path":"/x"}`, "importing: 20 of 100 bytes, 10 bytes/s, 8 s left"},
@@ -205,7 +206,7 @@ func TestBytesAreTold(t *testing.T) {
 					last, found = p.Progress, found || strings.HasPrefix(p.Message, c.message)
 				}
 				if !found {
-					t.Errorf("no %q in %+v", c.message, h.said)
+					t.Errorf("the client received %+v, want %q", h.said, c.message)
 				}
 				s.Close()
 				synctest.Wait()

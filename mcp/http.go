@@ -88,5 +88,5 @@ func refuse(w http.ResponseWriter, status int, code int64, name, message string)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": nil,
-		"error": jsonrpc.Error{Code: code, Message: message, Data: data}}) // the client is gone if this fails
+		"error": jsonrpc.Error{Code: code, Message: message, Data: data}}) // this fails when the client has disconnected
 }

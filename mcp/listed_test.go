@@ -14,7 +14,7 @@ import (
 	"slurmgate/gate"
 )
 
-// compiledSchema is a JSON Schema ready for use; nil if it is none.
+// compiledSchema compiles a JSON Schema; nil for an invalid one.
 func compiledSchema(raw []byte) *jsonschema.Schema {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
@@ -33,7 +33,7 @@ func compiledSchema(raw []byte) *jsonschema.Schema {
 	return s
 }
 
-// listedSchemas are the input schemas that a chat's list may have for a tool, by the form of the entry.
+// listedSchemas returns the input schemas that a chat's list may have for a tool, by the form of the entry.
 func listedSchemas(t gate.Tool) map[string]json.RawMessage {
 	return map[string]json.RawMessage{"whole": entry(t).InputSchema.(json.RawMessage), "short": brief(t).InputSchema.(json.RawMessage)}
 }
@@ -149,7 +149,7 @@ func TestToolNameOfItsOwn(t *testing.T) {
 	}
 	for _, called := range []string{"seqkit_stats", "seqkit.summary", "seqkit_summary"} {
 		if res := call(t, s, called, `{}`); res.IsError || w.calls[len(w.calls)-1].ToolID != "seqkit.summary" {
-			t.Errorf("%s: %+v", called, res)
+			t.Errorf("%s: error %t, answer %q; want a call of seqkit.summary", called, res.IsError, textOf(res))
 		}
 	}
 }

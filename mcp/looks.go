@@ -74,7 +74,7 @@ func (c *cutter) shortTable(structured json.RawMessage) (json.RawMessage, bool) 
 	}), true
 }
 
-// edited changes a JSON object; what is none is left as it is.
+// edited changes a JSON object; anything else is returned unchanged.
 func edited(raw json.RawMessage, change func(doc map[string]any)) json.RawMessage {
 	var doc map[string]any
 	if json.Unmarshal(raw, &doc) != nil || doc == nil {
@@ -87,8 +87,8 @@ func edited(raw json.RawMessage, change func(doc map[string]any)) json.RawMessag
 	return raw
 }
 
-// picture takes a picture out of the structured content; nil if there is none. It is sent as the protocol's image content, which a client
-// shows, and not also as a text that no model can read.
+// picture takes a picture out of the structured content; nil without one. It is sent as the protocol's image content,
+// which a client shows, and not also as a text that no model can read.
 func picture(t gate.Tool, structured json.RawMessage) (*sdk.ImageContent, json.RawMessage) {
 	var p struct {
 		MIME string `json:"mime_type"`
@@ -103,8 +103,8 @@ func picture(t gate.Tool, structured json.RawMessage) (*sdk.ImageContent, json.R
 	return &sdk.ImageContent{Data: data, MIMEType: p.MIME}, rest
 }
 
-// outputSchema is the schema of a chat's structured content: the registry's schema, for a picture without the bytes that are sent beside
-// it.
+// outputSchema returns the schema of a chat's structured content: the registry's schema, for a picture without the
+// bytes that are sent separately.
 func outputSchema(t gate.Tool) json.RawMessage {
 	if t.Chat.Picture == "" {
 		return t.Output

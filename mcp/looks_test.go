@@ -13,7 +13,7 @@ import (
 	"slurmgate/gate"
 )
 
-// A table of any shape fits an answer: rows go first, then columns, then the ends of long cells, and it says so.
+// A table of any shape fits an answer: rows are cut first, then columns, then the ends of long cells, with a note.
 //
 // proves ARC-01
 func TestTablesAreSmall(t *testing.T) {
@@ -52,7 +52,7 @@ func TestTablesAreSmall(t *testing.T) {
 	}
 }
 
-// A list of sites says which are there to name, and which would keep a run waiting; no host and no folder.
+// A list of sites has the sites that can be named, and those that would keep a run waiting; no host and no folder.
 //
 // proves SITE-07
 func TestSitesInChat(t *testing.T) {
@@ -70,7 +70,7 @@ func TestSitesInChat(t *testing.T) {
 	}
 }
 
-// A picture is the protocol's image content, once; the schema of the rest says so.
+// A picture is the protocol's image content, once; the schema of the rest matches that.
 //
 // proves ARC-01
 func TestPictures(t *testing.T) {

@@ -80,7 +80,7 @@ func tool(id string, effect gate.SideEffect, caps ...string) gate.Tool {
 		Output: json.RawMessage(anyObj)}
 }
 
-// reach stands for the shell, which has commands that a chat lacks.
+// reach replaces the shell, which has commands that a chat lacks.
 func reach(s fault.Step) (in fault.Step, line string, own bool) {
 	command := map[string]string{"slurm.job.absent": "declare-absent", "slurm.job.adopt": "adopt", "artifact save": "artifact get"}[s.Verb]
 	switch {
@@ -95,7 +95,7 @@ func reach(s fault.Step) (in fault.Step, line string, own bool) {
 	return s, "slurmgate " + command, s.Verb == "artifact save"
 }
 
-// operationsOfChats are the ids of the operations that a chat has.
+// operationsOfChats returns the ids of the operations that a chat has.
 func operationsOfChats() (ids []string) {
 	for _, o := range new(app.Gateway).Operations() {
 		if o.Chat.Has {
@@ -171,7 +171,8 @@ func textOf(r *sdk.CallToolResult) string {
 	return b.String()
 }
 
-// The list is the registry's: what a chat gets, with both schemas, the annotations and what the registry says besides.
+// The list is the registry's: the tools of a chat, with both schemas, the annotations and the registry's other
+// metadata.
 //
 // proves HTC-05, HTC-11, CARD-06
 func TestList(t *testing.T) {
@@ -195,7 +196,8 @@ func TestList(t *testing.T) {
 	}
 	for _, x := range res.Tools {
 		if x.InputSchema == nil || x.OutputSchema == nil || x.Annotations == nil || x.Description == "" || x.Title == "" {
-			t.Errorf("%s is not told in full: %+v", x.Name, x)
+			t.Errorf("the entry of %s lacks a part: input %t, output %t, annotations %t, description %q, title %q", x.Name, x.InputSchema != nil,
+				x.OutputSchema != nil, x.Annotations != nil, x.Description, x.Title)
 		}
 		h, _ := x.Meta[handshakeKey].(map[string]any)
 		for _, key := range []string{"tool_id", "tool_version", "contract_version", "side_effect", "idempotency", "determinism", "availability",
@@ -206,18 +208,19 @@ func TestList(t *testing.T) {
 		}
 		if x.Name == "samtools_flagstat" && (x.Annotations.ReadOnlyHint || !x.Annotations.IdempotentHint || *x.Annotations.OpenWorldHint ||
 			*x.Annotations.DestructiveHint || h["side_effect"] != "EXECUTE") {
-			t.Errorf("%+v %v", x.Annotations, h)
+			t.Errorf("samtools_flagstat has the annotations %+v and the side effect %v", x.Annotations, h["side_effect"])
 		}
 		if x.Name == "artifact_get" && !x.Annotations.ReadOnlyHint {
-			t.Error("a look is read-only")
+			t.Error("artifact_get has no hint that it is read-only")
 		}
 	}
 	if res.CacheScope != "private" || res.TTLMs == 0 {
-		t.Errorf("%+v", res.Cacheable)
+		t.Errorf("the list is cacheable as %+v, want private for a while", res.Cacheable)
 	}
 }
 
-// Correlation goes in and comes back; what the client leaves out is filled, and the actor is then an agent nobody knows.
+// Correlation goes in and comes back; what the client leaves out is filled in, and the actor is then an unknown
+// agent.
 //
 // proves HTC-11
 func TestHandshake(t *testing.T) {
@@ -236,11 +239,13 @@ func TestHandshake(t *testing.T) {
 	first, second := calls[0], calls[1]
 	if first.Actor.Kind != "agent" || first.Actor.AgentID != nil || first.Actor.ModelID != nil || len(first.TraceID) != 36 ||
 		first.SessionID != nil || first.ToolVersion != "1.2.3" || first.SchemaVersion != gate.SchemaVersion {
-		t.Errorf("%+v", first)
+		t.Errorf("the envelope of a client without metadata has actor %+v, trace %q, session %v, version %q, schema %q", first.Actor, first.TraceID,
+			first.SessionID, first.ToolVersion, first.SchemaVersion)
 	}
 	if second.TraceID != trace || second.ToolCallID != id || *second.SessionID != "s1" || *second.IdempotencyKey != "k1" ||
 		second.Actor.Kind != "human" || *second.Actor.ModelID != "m" || second.ParentSpanID != "span.7" || second.ArgsRef != nil {
-		t.Errorf("%+v", second)
+		t.Errorf("the envelope has trace %s, call %s, actor %+v and span %q, want %s, %s, the human's and span.7", second.TraceID, second.ToolCallID,
+			second.Actor, second.ParentSpanID, trace, id)
 	}
 	h, _ := res.Meta[handshakeKey].(map[string]any)
 	if h["trace_id"] != trace || h["tool_call_id"] != id || h["session_id"] != "s1" || h["idempotency_key"] != "k1" ||
@@ -253,7 +258,7 @@ func TestHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	if third := w.asked()[2]; !third.DryRun || res.StructuredContent != nil || !strings.HasPrefix(textOf(res), "Dry run: nothing was done.") {
-		t.Errorf("%+v %+v", third, res)
+		t.Errorf("dry run %t, structured content %v, answer %q; want a dry run and its text alone", third.DryRun, res.StructuredContent, textOf(res))
 	}
 }
 
@@ -263,7 +268,7 @@ func submitted(state string, poll int) map[string]any {
 		"slurm_script_artifact_id": nil, "log_artifact_id": nil, "equivalent_runs": []string{}, "warnings": []string{}}
 }
 
-// collected is all that a collect says.
+// collected returns a whole result of a collect.
 func collected(state string, exit int) map[string]any {
 	return map[string]any{"provenance_run_id": runID, "target_run_id": runID, "ready": state != "blocked", "state": state, "exit_code": exit,
 		"artifacts_by_role": map[string]string{"log": artID}, "log_artifact_id": artID,
@@ -305,7 +310,8 @@ func TestAnswersAreSmall(t *testing.T) {
 	for _, name := range []string{"artifact_list", "artifact_preview_text", "slurm_job_logs"} {
 		res := call(t, c, name, `{"limit":200,"tail_lines":5000,"max_lines":2000}`)
 		if len(textOf(res)) < 100 || res.StructuredContent == nil {
-			t.Errorf("%s: %+v", name, res)
+			t.Errorf("%s: a text of %d bytes, structured content %t; want at least 100 bytes and content", name, len(textOf(res)),
+				res.StructuredContent != nil)
 		}
 	}
 	log := call(t, c, "slurm_job_logs", `{}`)
@@ -372,7 +378,7 @@ func TestUnknownTool(t *testing.T) {
 	}
 	if calls := w.asked(); len(calls) != 5 || calls[0].ToolID != "gateway.unknown.nothing" ||
 		calls[3].ToolID != "samtools_flagstat.x" || calls[4].ToolID != gate.UnknownTool {
-		t.Errorf("%+v", calls)
+		t.Errorf("%d calls reached the gate: %+v; want 5, the first of gateway.unknown.nothing", len(calls), calls)
 	}
 }
 
@@ -408,7 +414,7 @@ func cancelEndsAWait(t *testing.T) {
 	}
 }
 
-// While a bounded wait is open, a client that asked for progress hears of it.
+// While a bounded wait is open, a client that asked for progress receives it.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -522,7 +528,7 @@ func TestPrompts(t *testing.T) {
 	}
 }
 
-// Old and new clients on one endpoint without sessions; what the server says it can do is no more than it does.
+// Old and new clients on one endpoint without sessions; the server announces no more capabilities than it has.
 func TestHTTP(t *testing.T) {
 	w := newWorld()
 	w.on("slurm.job.get", map[string]any{"target_run_id": runID, "state": "running", "artifacts_by_role": map[string]string{},
@@ -538,7 +544,7 @@ func TestHTTP(t *testing.T) {
 		}
 		if got := c.InitializeResult(); got.ProtocolVersion != version || got.Capabilities.Logging != nil ||
 			got.Capabilities.Tools.ListChanged || got.Capabilities.Resources.Subscribe {
-			t.Errorf("%s: %+v", version, got)
+			t.Errorf("version %s: the server answers %s with the capabilities %+v", version, got.ProtocolVersion, got.Capabilities)
 		}
 		if res := call(t, c, "slurm_job_get", `{"run_id":"x"}`); !strings.Contains(textOf(res), "Not ready") {
 			t.Errorf("%s: %v", version, res)

@@ -14,7 +14,7 @@ import (
 // movedEvery is how often a client is notified of the bytes that a call moves.
 const movedEvery = 500 * time.Millisecond
 
-// moving is how far a call is, as call.progress says.
+// moving is the progress of a call, from call.progress.
 type moving struct {
 	What           string `json:"what"`
 	DoneBytes      int64  `json:"done_bytes"`
@@ -23,10 +23,10 @@ type moving struct {
 	SecondsLeft    *int64 `json:"seconds_left"`
 }
 
-// asking is the operation that says how far a call is. No chat is offered it: the server asks for it.
+// asking is the operation that reports the progress of a call. No chat is offered it: the server calls it.
 const asking = "call.progress"
 
-// moved asks how far a call is; nil: it moves nothing, or nobody can say.
+// moved returns the progress of a call; nil: it moves nothing, or its progress is unknown.
 func (s *server) moved(ctx context.Context, toolCallID string) *moving {
 	asks := s.now().asks
 	if asks == nil {
@@ -88,7 +88,7 @@ func (s *server) progress(ctx context.Context, t gate.Tool, r *sdk.CallToolReque
 					p = &sdk.ProgressNotificationParams{Progress: float64(m.DoneBytes), Total: float64(m.TotalBytes), Message: m.text()}
 				}
 			}
-			if p == nil || p.Progress <= last { // the protocol wants it to grow
+			if p == nil || p.Progress <= last { // the protocol requires that it grows
 				continue
 			}
 			last, p.ProgressToken = p.Progress, token
@@ -98,7 +98,7 @@ func (s *server) progress(ctx context.Context, t gate.Tool, r *sdk.CallToolReque
 	return func() { cancel(); <-done }
 }
 
-// waited is the progress of a wait, in seconds, and what moves meanwhile of the run that is waited for.
+// waited returns the progress of a wait, in seconds, with what moves meanwhile of the run that is waited for.
 func (s *server) waited(ctx context.Context, t gate.Tool, req gate.Request, seconds int) *sdk.ProgressNotificationParams {
 	var a struct {
 		RunID       string `json:"run_id"`

@@ -21,12 +21,12 @@ import (
 const MaxList = 12_000
 
 const (
-	door       = "tool_run" // calls any tool; the gate sees a call of that tool and knows of no other
+	door       = "tool_run" // calls any tool; the gate sees only a call of that tool
 	doorID     = "tool.run"
 	aroundList = 400 // bytes of a list without its entries
 )
 
-// A namer knows the tools that the caller's credentials name: a list has them before the other tools of the domain.
+// A namer returns the tools that the caller's credentials name: a list has them before the other tools of the domain.
 type namer interface {
 	Named(ctx context.Context) []string
 }
@@ -49,7 +49,7 @@ func jsonBytes(v any) int {
 	return len(b)
 }
 
-// doorEntry is the door as a list has it.
+// doorEntry returns the door's entry in a list.
 func doorEntry() *sdk.Tool {
 	no, yes := false, true
 	return &sdk.Tool{Name: door, Description: "Calls a tool that this list leaves out, by its name or id. tool_list names the tools, " +
@@ -59,7 +59,8 @@ func doorEntry() *sdk.Tool {
 		Annotations: &sdk.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &yes}}
 }
 
-// brief is a tool's entry in a list without room: what a model needs for a call. tool_show has the rest.
+// brief returns a tool's entry in a list without room: the parts that a model needs for a call. tool_show has the
+// rest.
 func brief(t gate.Tool) *sdk.Tool {
 	whole := entry(t)
 	hints := &sdk.ToolAnnotations{ReadOnlyHint: whole.Annotations.ReadOnlyHint}
@@ -71,14 +72,14 @@ func brief(t gate.Tool) *sdk.Tool {
 		Meta: sdk.Meta{handshakeKey: unusual(t)}}
 }
 
-// usual is what the registry says of most tools. A list of short entries says it once, in its own metadata, and an entry only what is
-// different.
+// usual returns the registry's metadata of most tools. A list of short entries has it once, in its own metadata, and
+// an entry only what is different.
 func usual() map[string]any {
 	return map[string]any{"contract_version": "v1", "side_effect": string(gate.Read), "idempotency": gate.Idempotent,
 		"determinism": gate.BestEffort, "availability": gate.OfflineOK, "required_capabilities": []string{gate.CapGateway, gate.CapRead}}
 }
 
-// unusual is what the registry says of a tool beside [usual].
+// unusual returns the registry's metadata of a tool where it differs from [usual].
 func unusual(t gate.Tool) map[string]any {
 	out := registered(t)
 	for key, value := range usual() {
@@ -89,8 +90,8 @@ func unusual(t gate.Tool) map[string]any {
 	return out
 }
 
-// without leaves optional arguments out of a schema: some, the project, and what every call of a job may ask for. Of the others it leaves
-// out bounds that no call comes near.
+// without leaves optional arguments out of a schema: some, the project, and those that every call of a job may have.
+// Of the others it leaves out bounds that no call reaches.
 func without(raw json.RawMessage, names []string) json.RawMessage {
 	return edited(raw, func(doc map[string]any) {
 		properties, _ := doc["properties"].(map[string]any)
@@ -115,8 +116,9 @@ func without(raw json.RawMessage, names []string) json.RawMessage {
 	})
 }
 
-// unsaid are the keywords that a short schema leaves out. They only refuse what is wrong, and the gate says so when it is. Those that count
-// or look at what other keywords took would refuse more than before once these are gone, so they go too.
+// unsaid lists the keywords that a short schema leaves out. They only refuse wrong values, and the gate reports
+// those. Keywords that count or depend on what other keywords accepted would refuse more than before without these,
+// so they are left out too.
 var unsaid = []string{"additionalProperties", "pattern", "not", "format", "minLength", "maxLength", "maxItems", "minItems", "maxProperties",
 	"minProperties", "uniqueItems", "$schema", "title", "if", "then", "else", "contains", "minContains", "maxContains",
 	"unevaluatedProperties", "unevaluatedItems"}
@@ -195,7 +197,7 @@ var verbatim = []string{"default", "const", "enum", "examples"}
 // notes are the keywords that take or refuse nothing.
 var notes = []string{"title", "description", "default", "examples", "deprecated"}
 
-// both is a schema that says what two do. Notes of the second take the place of those of the first.
+// both returns a schema that requires what two do. Notes of the second replace those of the first.
 func both(one, two map[string]any) map[string]any {
 	if len(one) == 0 {
 		return two
@@ -234,7 +236,7 @@ func shortened(v any, isSchema bool) any {
 			switch open, isBool := x.(bool); {
 			case !isSchema:
 				out[key] = shortened(x, true)
-			case key == "additionalProperties" && (!isBool || open): // it says what else is taken
+			case key == "additionalProperties" && (!isBool || open): // it describes what else is accepted
 				out[key] = shortened(x, true)
 			case key == "oneOf": // several may hold without what is left out
 				if _, both := v["anyOf"]; !both {
@@ -260,7 +262,8 @@ func shortened(v any, isSchema bool) any {
 	return v
 }
 
-// offer is the list of tools for the caller, in the order of their names. Of short entries, about holds what is said of them all.
+// offer returns the list of tools for the caller, in the order of their names. For short entries, about is their
+// common metadata.
 func (s *server) offer(ctx context.Context) (list []*sdk.Tool, about sdk.Meta) {
 	tools := s.visible(ctx)
 	names := slices.Sorted(maps.Keys(tools))
@@ -283,7 +286,7 @@ func (s *server) offer(ctx context.Context) (list []*sdk.Tool, about sdk.Meta) {
 	return s.catalogue(ctx, tools), sdk.Meta{handshakeKey: usual()}
 }
 
-// catalogue is a list that leaves tools out.
+// catalogue returns a list that leaves tools out.
 func (s *server) catalogue(ctx context.Context, tools map[string]gate.Tool) []*sdk.Tool {
 	through := doorEntry()
 	out, listed, room := []*sdk.Tool{through}, map[string]bool{}, MaxList-aroundList-jsonBytes(through)
@@ -325,7 +328,8 @@ func (s *server) catalogue(ctx context.Context, tools map[string]gate.Tool) []*s
 
 func nameOf(id string) string { return strings.ReplaceAll(id, ".", "_") }
 
-// spelled is a call of a tool as the caller makes it: by the tool's name, or through the door where the caller's list has not the tool.
+// spelled returns a call of a tool as the caller makes it: by the tool's name, or through the door where the caller's
+// list lacks the tool.
 func (s *server) spelled(ctx context.Context, t gate.Tool, args string) string {
 	if list, _ := s.offer(ctx); slices.ContainsFunc(list, func(x *sdk.Tool) bool { return x.Name == t.Name() }) {
 		return t.Name() + " " + args

@@ -25,7 +25,7 @@ type naming struct {
 
 func (n naming) Named(context.Context) []string { return n.ids }
 
-// many is a world with so many tools of the domain.
+// many returns a world with so many tools of the domain.
 func many(n int) *world {
 	w := newWorld()
 	for i := range n {
@@ -49,8 +49,8 @@ func listed(t *testing.T, g Gateway) (names []string, bytes int, list []*sdk.Too
 	return names, len(raw), l.Tools
 }
 
-// A list of short entries has all that the registry says of a tool as well: what most tools have once, and with each tool what it has
-// instead.
+// A list of short entries has all of the registry's metadata as well: that of most tools once, and with each tool its
+// differences.
 //
 // proves HTC-11
 func TestShortEntriesSayAll(t *testing.T) {
@@ -70,20 +70,22 @@ func TestShortEntriesSayAll(t *testing.T) {
 		}
 		i := slices.IndexFunc(w.tools, func(t gate.Tool) bool { return t.ID == own["tool_id"] })
 		if i < 0 || x.OutputSchema != nil {
-			t.Fatalf("%+v", x)
+			t.Fatalf("the entry %s is of the tool %v with an output schema: %t; want a tool of the registry without one", x.Name, own["tool_id"],
+				x.OutputSchema != nil)
 		}
 		said := maps.Clone(about)
 		maps.Copy(said, own)
 		got, err1 := json.Marshal(said)
 		want, err2 := json.Marshal(registered(w.tools[i]))
 		if err1 != nil || err2 != nil || string(got) != string(want) {
-			t.Errorf("%s: %s, the registry says %s", x.Name, got, want)
+			t.Errorf("%s: %s, want the registry's %s", x.Name, got, want)
 		}
 	}
 }
 
-// A list has at most MaxList bytes. One with room has everything about each tool; a domain that is too large is left out as a whole, but
-// for the tools that the caller's credentials name, and is reached through the door. No list has a tool that the caller may not call.
+// A list has at most MaxList bytes. One with room has everything about each tool; a domain that is too large is left
+// out as a whole, except for the tools that the caller's credentials name, and is reached through the door. No list
+// has a tool that the caller may not call.
 //
 // proves MANY-01 AX-12
 func TestListIsBounded(t *testing.T) {
@@ -153,7 +155,7 @@ func TestDoor(t *testing.T) {
 	call1 := w.asked()[0]
 	if call1.ToolID != "many.t001" || call1.ToolVersion != "1.2.3" || string(call1.Args) != `{"x":1}` || call1.TraceID != trace ||
 		*call1.IdempotencyKey != "k" || h["tool_id"] != "many.t001" || !strings.Contains(textOf(res), "Submitted as") {
-		t.Errorf("%+v %v %s", call1, h, textOf(res))
+		t.Errorf("through the door: call of %s %s with %s, metadata %v, answer %q", call1.ToolID, call1.ToolVersion, call1.Args, h, textOf(res))
 	}
 	for _, c2 := range []struct{ args, id, text string }{
 		{`{"tool":"many_t002","arguments":{"x":1}}`, "many.t002", `Example: tool_run {"tool":"many_t002","arguments":{`},
@@ -172,7 +174,7 @@ func TestDoor(t *testing.T) {
 	}
 }
 
-// The catalogue's answers are lines, and a page that is cut says where the next begins.
+// The catalogue's answers are lines, and a page that is cut has the argument for the next one.
 func TestCatalogueAnswers(t *testing.T) {
 	w := many(60)
 	w.answers["tool.list"] = func(_ context.Context, args json.RawMessage) (any, error) {
@@ -247,7 +249,7 @@ func TestBriefSchema(t *testing.T) {
 	}
 }
 
-// A client whose tools are others now is told, and finds the new ones; calls of those that are gone reach no tool.
+// A client whose tools have changed is notified, and finds the new ones; calls of removed ones reach no tool.
 //
 // proves MANY-01
 func TestListChanges(t *testing.T) {
@@ -269,7 +271,7 @@ func TestListChanges(t *testing.T) {
 	must(t, err)
 	defer c.Close()
 	if !c.InitializeResult().Capabilities.Tools.ListChanged {
-		t.Error("the server does not say that it tells")
+		t.Error("the server does not announce that it notifies of changes")
 	}
 	w.mu.Lock()
 	w.tools = slices.DeleteFunc(slices.Clone(w.tools), func(x gate.Tool) bool { return x.ID == "samtools.flagstat" })
@@ -297,7 +299,7 @@ func TestListChanges(t *testing.T) {
 	}
 }
 
-// An entry has each thing that the registry says of its tool beside the schemas, as the registry has it.
+// An entry has each part of the registry's metadata of its tool except the schemas, unchanged.
 //
 // proves HTC-05 HTC-11
 func TestMetadataOfAnEntry(t *testing.T) {

@@ -75,7 +75,7 @@ func (s *server) addPrompts(out *sdk.Server) {
 	}
 }
 
-// domainTools are the names of the domain's own tools that the caller sees.
+// domainTools returns the names of the domain's own tools that the caller sees.
 func (s *server) domainTools(ctx context.Context) []string {
 	var out []string
 	for name, t := range s.visible(ctx) {

@@ -70,7 +70,7 @@ func shortQuote(q blocks.Quote, structured json.RawMessage) (json.RawMessage, bo
 	}), cut != text
 }
 
-// beginnings shortens what a document quotes to at most limit bytes each, and says so.
+// beginnings shortens a document's quotes to at most limit bytes each, with a note.
 func beginnings(d blocks.Document, limit int) (out blocks.Document) {
 	for _, b := range d {
 		if q, ok := b.(blocks.Quote); ok && len(q.Text) > limit {
@@ -82,7 +82,7 @@ func beginnings(d blocks.Document, limit int) (out blocks.Document) {
 	return out
 }
 
-// head and tail give the beginning and the end of a text without a mark: what is around it says that it was cut.
+// head and tail return the beginning and the end of a text without a mark: the text around it states that it was cut.
 func head(s string, n int) string { return s[:visible.Head(s, n)] }
 
 func tail(s string, n int) string {
@@ -103,7 +103,7 @@ func fenced(text string) string {
 	return "```\n" + strings.ReplaceAll(strings.TrimRight(visible.Text(text), "\n"), "```", "'''") + "\n```"
 }
 
-// plain makes somebody else's text safe to show: on one line, without hidden characters, bounded.
+// plain makes untrusted text safe to show: on one line, without hidden characters, bounded.
 func plain(s string, limit int) string { return clip(visible.Line(s), limit) }
 
 // plainLines is plain that preserves line breaks.
@@ -114,7 +114,7 @@ func cited(s string, limit int) string {
 	return `"` + strings.ReplaceAll(plain(s, limit), `"`, "'") + `"`
 }
 
-// because is a run's reason: a word of ours, and what a program or Slurm said, cited.
+// because returns a run's reason: a word of ours, and the text of a program or of Slurm, cited.
 func because(reason string, limit int) string {
 	word, said, more := strings.Cut(reason, ": ")
 	if strings.ContainsFunc(word, func(c rune) bool { return c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') }) {

@@ -16,7 +16,7 @@ const artifactScheme = "artifact://"
 
 const listedAtOnce = 20 // resources
 
-// artifact is what a resource says of an artifact.
+// artifact has the members of an artifact's resource.
 type artifact struct {
 	ArtifactID string `json:"artifact_id"`
 	Type       string `json:"type"`
@@ -78,7 +78,7 @@ func (s *server) readArtifact(ctx context.Context, r *sdk.ReadResourceRequest) (
 	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{c}}, nil
 }
 
-// mimeOf is the MIME type of what reading the resource returns.
+// mimeOf returns the MIME type of the resource's content.
 func mimeOf(typ string) string {
 	if t := filetype.Of(typ); t.Media != "" && !t.Binary {
 		return "text/plain"

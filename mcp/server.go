@@ -2,7 +2,7 @@
 // over stateless streamable HTTP.
 //
 // Nouns: a chat tool is an entry of the gate's registry as a chat sees it; an answer is what one call returns, never more
-// than [MaxAnswer] bytes beside a picture: a text for the model (what happened, what to do next, and when), the tool's own result as
+// than [MaxAnswer] bytes without a picture: a text for the model (what happened, what to do next, and when), the tool's own result as
 // structured content, and links to artifacts. Nothing here decides anything: every call becomes one envelope for the gate, and
 // lists are made from the registry.
 package mcp
@@ -38,7 +38,7 @@ type queue interface {
 	Enter(ctx context.Context) (leave func(), err error)
 }
 
-// Config is what a server is made from.
+// Config has the parts of a server.
 type Config struct {
 	Gateway Gateway
 	Name    string // of the domain, shown to the client
@@ -46,7 +46,8 @@ type Config struct {
 	Log     *slog.Logger
 
 	Reach Reach // nil: there is no shell
-	// Changed says that the gateway's tools are others now; closed when the server is no longer used. nil: they do not change while it is
+	// Changed receives a value when the gateway's tools have changed; it is closed when the server is no longer used. nil: they
+	// do not change while it is
 	Changed <-chan struct{}
 }
 
@@ -74,7 +75,7 @@ type server struct {
 	stock atomic.Pointer[stock]
 }
 
-// stock is what a chat can call.
+// stock is the set of tools that a chat can call.
 type stock struct {
 	tools    map[string]gate.Tool // chat tools by name
 	ids      map[string]gate.Tool // the same by id
@@ -84,7 +85,7 @@ type stock struct {
 
 func (s *server) now() *stock { return s.stock.Load() }
 
-// restock reads the registry, and gives the protocol's server the tools that are new or say something else now. A client that listens is
+// restock reads the registry, and passes the new and changed tools to the protocol's server. A client that listens is
 // notified of a change.
 func (s *server) restock(out *sdk.Server) {
 	was := s.now()
@@ -142,8 +143,8 @@ func New(cfg Config) *sdk.Server {
 	return out
 }
 
-// cacheable makes every answer the caller's own: lists depend on who asks. A list holds for a minute; what an artifact says
-// holds for longer, since an artifact never changes.
+// cacheable makes every answer the caller's own: lists depend on the caller. A list holds for a minute; an artifact's
+// content holds for longer, since an artifact never changes.
 func cacheable(_ context.Context, req sdk.Request, c *sdk.Cacheable) {
 	c.CacheScope, c.TTLMs = "private", 60_000
 	switch req.(type) {
@@ -189,8 +190,9 @@ func (s *server) view(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// named is the chat's name of a tool that was called by its id, such as samtools.flagstat, or by the id with _ for each dot where its
-// name is another. Any other name, and the id of a tool that the caller may not call, is returned as it is.
+// named returns the chat's name of a tool that was called by its id, such as samtools.flagstat, or by the id with _
+// for each dot where its name is another. Any other name, and the id of a tool that the caller may not call, is
+// returned as it is.
 func (s *server) named(ctx context.Context, called string) string {
 	if _, known := s.now().tools[called]; known {
 		return called

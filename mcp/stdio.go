@@ -37,8 +37,9 @@ func Serve(ctx context.Context, s *sdk.Server, in io.Reader, out io.Writer) erro
 	return err
 }
 
-// lines is a connection whose messages are lines. The SDK's own ends the session at a line that is not a message – too long, not JSON, not
-// a request – without an answer; here it is answered as the protocol requires, and the session goes on.
+// lines is a connection whose messages are lines. The SDK's own ends the session at a line that is not a message –
+// too long, not JSON, not a request – without an answer; here it is answered as the protocol requires, and the
+// session continues.
 type lines struct {
 	incoming chan jsonrpc.Message // closed at the end of the input
 	closed   chan struct{}
@@ -138,7 +139,7 @@ func (l *lines) read(in io.Reader) {
 	}
 }
 
-// pass gives a message to the session; false when it has ended.
+// pass sends a message to the session; false when it has ended.
 func (l *lines) pass(m jsonrpc.Message) bool {
 	if req, ok := m.(*jsonrpc.Request); ok && req.IsCall() {
 		l.mu.Lock()
@@ -219,6 +220,6 @@ func (l *lines) refuse(line []byte, why *jsonrpc.Error) {
 	}
 	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": why})
 	if err == nil {
-		_ = l.write(b, false) // the client is gone if this fails
+		_ = l.write(b, false) // this fails when the client has disconnected
 	}
 }

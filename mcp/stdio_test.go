@@ -53,7 +53,7 @@ func talk(t *testing.T, w *world, in []string, answers int) []message {
 	return out
 }
 
-// A line that is no message is answered and forgotten; the session goes on. Part of the bad input of the faces.
+// A line that is no message is answered and dropped; the session continues. Part of the bad input of the faces.
 func TestBadLines(t *testing.T) {
 	w := newWorld()
 	w.on("artifact.get", map[string]any{"artifact_id": artID}, nil)
@@ -103,7 +103,8 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// A request that is too long is answered under its own id, wherever that stands: a client would wait for ever for another.
+// A request that is too long is answered under its own id, wherever that is in the line: a client would wait without
+// end for another.
 func TestLongLines(t *testing.T) {
 	long := `"params":{"name":"artifact_get","arguments":{"id":7,"x":"` + strings.Repeat(`\"}],{\"id\":`, 1<<18) + `"}}`
 	for line, want := range map[string]string{

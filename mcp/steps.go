@@ -2,8 +2,8 @@ package mcp
 
 import "slurmgate/fault"
 
-// Reach says how a step is made from a chat: as the call in; or, where line is not empty, by a command line, because a chat has no tool for
-// it. own: the user of the chat may run it, else an administrator.
+// Reach returns how a step is made from a chat: as the call in; or, where line is not empty, by a command line,
+// because a chat has no tool for it. own: the user of the chat may run it, else an administrator.
 type Reach func(s fault.Step) (in fault.Step, line string, own bool)
 
 // Words returns what writes steps as calls of a chat, and those it has no tool for as command lines.

@@ -44,7 +44,7 @@ func (overChat) Lacks() map[conformance.Feature]string {
 }
 
 func (o overChat) Call(ctx context.Context, req gate.Request) (gate.Response, error) {
-	now := time.Now().UTC() // when it was, and what it touched, the protocol does not tell
+	now := time.Now().UTC() // the protocol reports neither the time nor what the call touched
 	out := gate.Response{SchemaVersion: gate.SchemaVersion, ToolCallID: req.ToolCallID, TraceID: req.TraceID,
 		Timing:    gate.Timing{StartedAt: now, EndedAt: now},
 		Resources: gate.Resources{WorkspaceIDs: []string{}, Artifacts: []string{}, Files: []string{}, URLs: []string{}}}
@@ -154,10 +154,11 @@ func TestListOverTheGate(t *testing.T) {
 	for _, name := range []string{"test_other", "test_elsewhere"} {
 		res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(`{}`)})
 		if err != nil || !res.IsError {
-			t.Errorf("%s: %+v %v", name, res, err)
+			t.Errorf("%s was answered with %+v, %v; want an error in the result", name, res, err)
 		}
 	}
-	// A tool can be called by its id too, as programs do; of what the caller may not call it learns nothing that way.
+	// A tool can be called by its id too, as programs do; for a tool that the caller may not call that reveals
+	// nothing.
 	res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "test.mine", Arguments: json.RawMessage(`{}`)})
 	if h, ok := res.Meta[handshakeKey].(map[string]any); err != nil || res.IsError || !ok || h["tool_id"] != "test.mine" {
 		t.Errorf("test.mine by its id: %+v %v", res, err)

@@ -15,13 +15,13 @@ import (
 	"slurmgate/visible"
 )
 
-// maxDescription bounds the description that a toolpack's author gives a model.
+// maxDescription bounds the description that a toolpack's author writes for a model.
 const maxDescription = 1024
 
 // handshakeKey is the key of correlation ids in _meta (HTC-11).
 const handshakeKey = "handshake"
 
-// entry is a tool of the registry as the protocol lists it.
+// entry returns a tool of the registry in the form of the protocol's lists.
 func entry(t gate.Tool) *sdk.Tool {
 	beyond := t.OfService() // what it does may change anything outside
 	out := &sdk.Tool{Name: t.Name(), Title: plain(t.Title, 128), Description: plain(describe(t), maxDescription),
@@ -36,14 +36,14 @@ func entry(t gate.Tool) *sdk.Tool {
 	return out
 }
 
-// registered is what the registry says of a tool beside its schemas.
+// registered returns the registry's metadata of a tool except its schemas.
 func registered(t gate.Tool) map[string]any {
 	return map[string]any{"tool_id": t.ID, "tool_version": t.Version, "contract_version": t.ContractVersion,
 		"side_effect": string(t.SideEffect), "idempotency": t.Idempotency, "determinism": t.Determinism, "availability": t.Availability,
 		"required_capabilities": t.Capabilities}
 }
 
-// describe appends to the description of a domain's tool what a call of it gives.
+// describe appends the result of a call to the description of a domain's tool.
 func describe(t gate.Tool) string {
 	gives := ""
 	switch {
@@ -75,7 +75,7 @@ func request(t gate.Tool, r *sdk.CallToolRequest) gate.Request {
 		*gate.Request
 		ParentSpanID *string `json:"parent_span_id"`
 	}{Request: &gate.Request{Actor: req.Actor}}
-	if err == nil && json.Unmarshal(said, &h) == nil { // of the envelope a client says who calls, and the ids
+	if err == nil && json.Unmarshal(said, &h) == nil { // of the envelope a client sets the caller and the ids
 		req.TraceID, req.ToolCallID = cmp.Or(h.TraceID, req.TraceID), cmp.Or(h.ToolCallID, req.ToolCallID)
 		req.Actor, req.SessionID, req.IdempotencyKey = h.Actor, h.SessionID, h.IdempotencyKey
 		req.DryRun, req.ToolVersion = h.DryRun, cmp.Or(h.ToolVersion, req.ToolVersion)
@@ -94,7 +94,8 @@ func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 		defer s.progress(ctx, t, r, req, named)()
 		notBrought := s.bring(ctx, t, &req, named)
 		if t.SideEffect == gate.Execute && !t.Checks && !req.DryRun {
-			// A client that gives up does not cancel the effect of its call: a run either does not exist or is complete.
+			// A client that disconnects does not cancel the effect of its call: a run either does not exist or is
+			// complete.
 			ctx = context.WithoutCancel(ctx)
 		}
 		for {
@@ -117,11 +118,11 @@ func (s *server) handler(t gate.Tool) sdk.ToolHandler {
 	}
 }
 
-// refused is the answer to a failed call of a tool.
+// refused returns the answer to a failed call of a tool.
 func (s *server) refused(ctx context.Context, t gate.Tool, req gate.Request, e *gate.ErrorBody) *sdk.CallToolResult {
 	d := detailsOf(e)
 	more := s.advice(t, e, s.spelled(ctx, t, example(t, req.Args, d)), sought(req.Args, d))
-	if end := map[string]string{refusedTool: "\n", removedArtifact: ". Next: "}[e.Code]; end != "" { // the advice says it better
+	if end := map[string]string{refusedTool: "\n", removedArtifact: ". Next: "}[e.Code]; end != "" { // the advice replaces it
 		short := *e
 		short.Message, _, _ = strings.Cut(e.Message, end)
 		e = &short
@@ -132,5 +133,5 @@ func (s *server) refused(ctx context.Context, t gate.Tool, req gate.Request, e *
 // progressEvery is how often a client is notified during a wait.
 const progressEvery = 2 * time.Second
 
-// clip shortens a text to at most n bytes, and says so.
+// clip shortens a text to at most n bytes, with a mark.
 func clip(s string, n int) string { return visible.Clip(s, n) }

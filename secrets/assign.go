@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is looked at around a name.
+// Bounds of the search around a name.
 const (
 	maxName  = 96   // bytes of an identifier to either side
 	maxValue = 4096 // bytes of a value
@@ -59,7 +59,7 @@ func assigned(text string, from, to int) (s Span, ok bool) {
 	return value, true
 }
 
-// Assigned reports whether a value under a key, which [Name] knows, looks like a secret.
+// Assigned reports whether a value seems to be a secret under a key, which [Name] classifies.
 func Assigned(key, value string) bool {
 	if len(value) < 4 || placeholder(value) || looksLikeType(value) {
 		return false
@@ -111,7 +111,7 @@ func inIdentifier(r rune) bool {
 	return r == '_' || r == '-' || r == '.' || unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) && r != utf8.RuneError
 }
 
-// joint is what stands between a name and its value.
+// joint is the text between a name and its value.
 type joint int
 
 const (
@@ -314,7 +314,7 @@ func lineEnd(text string, at, limit int) int {
 	return limit
 }
 
-// skipMarks goes over bytes of a set.
+// skipMarks skips bytes of a set.
 func skipMarks(text string, i int, set string) int {
 	for i < len(text) && strings.IndexByte(set, text[i]) >= 0 {
 		i++

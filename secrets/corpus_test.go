@@ -91,7 +91,7 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// What stands for a secret is none.
+// A mark in place of a secret is not a secret.
 func TestRedactTwice(t *testing.T) {
 	for _, p := range corpus.Planted(4) {
 		once := secrets.Default().Redact(p.Text)

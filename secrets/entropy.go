@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// entropy is Shannon's, in bits a character.
+// entropy returns Shannon's entropy, in bits a character.
 func entropy(s string) float64 {
 	var count [256]int
 	for i := range len(s) {
@@ -58,8 +58,8 @@ func kindsOf(s string) (k kinds) {
 	return k
 }
 
-// random reports whether a word that stands alone is surely random characters of both cases and digits. Lengths that checksums have in
-// base64 are left out, and so is all that is shorter: identifiers look like that.
+// random reports whether a separate word is surely random characters of both cases and digits. Lengths that checksums
+// have in base64 are left out, and so is all that is shorter: identifiers have that form.
 func random(s string) bool {
 	switch n := len(s); {
 	case n < 36 || n > 128, n == 38, n == 43, n == 44, n == 64, n == 76, n == 86, n == 88:
@@ -103,7 +103,7 @@ func path(s string) bool {
 		strings.Contains(s, "://") && !strings.Contains(s, "@")
 }
 
-// placeholder reports whether a value only says where a secret would be.
+// placeholder reports whether a value only marks the place of a secret.
 func placeholder(s string) bool {
 	if strings.Contains(s, Redacted) && strings.Trim(strings.ReplaceAll(s, Redacted, ""), " \"'`,;&)}]>") == "" {
 		return true

@@ -34,7 +34,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// processorTime is what this process has used, which other load on the machine hardly changes.
+// processorTime returns the CPU time of this process, which other load on the machine hardly changes.
 func processorTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -43,7 +43,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// keywords are those of many services.
+// keywords returns the keywords of many services.
 func keywords() string {
 	return "adafruit airtable algolia asana atlassian jira beamer bitbucket bittrex codecov coinbase confluent contentful databricks " +
 		"datadog discord droneci " +

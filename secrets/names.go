@@ -8,15 +8,15 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Strength says how sure a name is.
+// Strength is how surely a name is that of a secret.
 type Strength int
 
 // The strengths.
 const (
 	NoName Strength = iota
 	Faint           // pass, psk: words with other uses
-	Weak            // token, secret, cookie: in a text its value is one where it looks like one
-	Strong          // password, api_key: whatever its value looks like
+	Weak            // token, secret, cookie: in a text its value is a secret if it seems random
+	Strong          // password, api_key: any value is a secret
 )
 
 // passwords are the names of a password in the languages of users. A name with blanks is also found written together, with _ and with -.
@@ -34,12 +34,12 @@ var passwords = []string{
 	"գաղտնաբառ", "პაროლი", "құпиясөз", "fjalëkalim", "fjalekalim", // hy ka kk sq
 }
 
-// short are those of them that are parts of other words too: they count as whole words only.
+// short lists those of them that are parts of other words too: they count as whole words only.
 var short = []string{"pwd", "mdp", "senha", "parola", "parolă", "sifre", "şifre", "heslo", "hasło", "haslo", "geslo", "jelszó", "jelszo",
 	"parool", "nywila",
 	"암호", "口令"}
 
-// strongNames are other names whose value is a secret whatever it looks like, word by word: apiKey, API-Key and api_key are one.
+// strongNames are other names for which any value is a secret, word by word: apiKey, API-Key and api_key are one.
 var strongNames = [][]string{{"api", "key"}, {"apikey"}, {"access", "key"}, {"account", "key"}, {"private", "key"}, {"secret", "key"},
 	{"secret", "access"},
 	{"auth", "key"}, {"encryption", "key"}, {"decryption", "key"}, {"signing", "key"}, {"master", "key"}, {"session", "key"},
@@ -144,7 +144,7 @@ func plain(s string) string {
 	return b.String()
 }
 
-// split gives the words of a key in lower case; a hump in apiKey begins one.
+// split returns the words of a key in lower case; a capital in apiKey begins one.
 func split(key string) (parts []string) {
 	var word strings.Builder
 	end := func() {
@@ -170,7 +170,8 @@ func split(key string) (parts []string) {
 	return parts
 }
 
-// stems are what a text with a secret's name has somewhere, in all spellings the scan needs: it knows the case of ASCII letters only.
+// stems returns what a text with a secret's name has somewhere, in all spellings the scan needs: it knows the case of
+// ASCII letters only.
 func stems() (out []string) {
 	seen := map[string]bool{}
 	add := func(s string) {

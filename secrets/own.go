@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// ownRules are the forms that gitleaks' rules lack, or find only where a file has a certain name.
+// ownRules returns the forms that gitleaks' rules lack, or find only where a file has a certain name.
 func ownRules() []*rule {
 	word := func(_ string, _, _ int) bool { return true }
 	value := func(text string, from, to int) bool { return !placeholder(text[from:to]) && len(text[from:to]) >= 4 }
@@ -149,7 +149,7 @@ func solid(s string) bool {
 	return false
 }
 
-// decoded is the text that a word of base64 is, "" if it is none.
+// decoded returns the text of a base64 word, "" for any other word.
 func decoded(s string) string {
 	s = strings.TrimRight(s, "=")
 	if len(s)%4 == 1 {

@@ -31,7 +31,7 @@ func pem(text string, at int) (s Span, ok bool) {
 	return Span{line, body(text, headEnd, 1), s.Rule}, true
 }
 
-// body goes from a place over lines of base64 and headers of a key, in one direction.
+// body returns the end of the lines of base64 and headers of a key from a place on, in one direction.
 func body(text string, at, direction int) int {
 	for {
 		rest := text[at:]
@@ -60,7 +60,8 @@ func keyHeader(line string) bool {
 	return false
 }
 
-// cutLine gives the first (direction 1) or last line of a text, and its length with the line's end, which may be written as \n.
+// cutLine returns the first (direction 1) or last line of a text, and its length with the line's end, which may be
+// written as \n.
 func cutLine(text string, direction int) (line string, size int) {
 	if direction > 0 {
 		for i := range len(text) {

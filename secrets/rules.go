@@ -22,13 +22,13 @@ type rule struct {
 	Entropy  float64  `json:"entropy"`  // of the secret, at least, in bits a character
 	Keywords []string `json:"keywords"` // in lower case; one of them is in every match
 	Allow    []allow  `json:"allow"`
-	Reach    int      `json:"-"` // bytes around a keyword in which a match lies; 0: defaultReach
+	Reach    int      `json:"-"` // bytes around a keyword to search for a match; 0: defaultReach
 
 	ok      func(text string, from, to int) bool // a further condition on the secret; nil: none
 	compile func() *regexp.Regexp                // once, when first needed
 }
 
-// allow is what a rule finds and does not mean.
+// allow describes matches of a rule that are not secrets.
 type allow struct {
 	Regexes   []string `json:"regexes"`
 	Stopwords []string `json:"stopwords"`
@@ -75,7 +75,7 @@ func gitleaks() (rules []*rule) {
 	return rules
 }
 
-// lineOf is the line of a text up to a place.
+// lineOf returns the line of a text up to a place.
 func lineOf(text string, at int) string { return text[strings.LastIndexByte(text[:at], '\n')+1 : at] }
 
 // allowed reports whether something the rule found is no secret.

@@ -13,13 +13,13 @@ import (
 	"unicode/utf8"
 )
 
-// Redacted stands where a secret stood.
+// Redacted replaces a secret.
 const Redacted = "[redacted]"
 
 // Margin is how many bytes around a text must be searched with it, so that a secret at its edge is found: more than a private key has.
 const Margin = 16 << 10
 
-// defaultReach is how far from its keyword a match may lie, in bytes.
+// defaultReach is the largest distance of a match from its keyword, in bytes.
 const defaultReach = 512
 
 // Span is a secret in a text, in bytes.
@@ -32,7 +32,7 @@ type Span struct {
 type Pattern struct {
 	Name     string
 	Regex    *regexp.Regexp // a group in it is the secret, else all of it
-	Keywords []string       // where one of them is in a text, the pattern is looked for; none: always
+	Keywords []string       // the pattern is searched for where a text has one of them; none: always
 }
 
 // Scanner finds secrets. It does not change, and may be used by several at once.
@@ -42,7 +42,7 @@ type Scanner struct {
 	always []*rule   // a site's patterns without keywords
 }
 
-// meaning says what a word begins.
+// meaning is what a word begins.
 type meaning struct {
 	what   int // one of the following
 	rule   *rule
@@ -94,7 +94,8 @@ func New(site ...Pattern) *Scanner {
 // Default is the scanner without patterns of a site.
 var Default = sync.OnceValue(func() *Scanner { return New() })
 
-// Suspicious is quick, and true of every document that holds a secret. Canonical JSON escapes nothing that a keyword consists of.
+// Suspicious is quick, and true of every document that holds a secret. Canonical JSON escapes nothing that a keyword
+// consists of.
 func (s *Scanner) Suspicious(raw []byte) (found bool) {
 	if len(s.always) > 0 {
 		return true
@@ -114,7 +115,7 @@ func (s *Scanner) Suspicious(raw []byte) (found bool) {
 	return found
 }
 
-// Find gives the secrets in a text, in their order; none overlaps another.
+// Find returns the secrets in a text, in their order; none overlaps another.
 func (s *Scanner) Find(text string) []Span { return merged(s.find(text, 0), text) }
 
 // find searches a text as a reader sees it.
@@ -132,7 +133,7 @@ func (s *Scanner) find(text string, depth int) []Span {
 func (s *Scanner) findIn(text string, depth int) (out []Span) {
 	var near map[*rule][]int // the ends of a rule's keywords
 	var order []*rule
-	seen := 0    // the end of the last value: a name within it is none
+	seen := 0    // the end of the last value: a name within it does not count
 	decoded := 0 // the end of the last word in percents
 	keys := 0    // the end of the last private key
 	scan(s.words, text, func(h hit) bool {
@@ -205,8 +206,8 @@ func longWord(text string, from, to int) bool {
 	return to-from >= 20
 }
 
-// maxRuleBytes bounds the work for a text that somebody has filled with keywords: the stretches all rules search together are at most so
-// many times as long as it. Where more would have to be searched, the stretch is redacted.
+// maxRuleBytes bounds the work for a text that is filled with keywords on purpose: the stretches all rules search
+// together are at most so many times as long as it. Where more would have to be searched, the stretch is redacted.
 const maxRuleBytes = 24
 
 // around runs the rule's expression over the stretches around its keywords.
@@ -231,7 +232,8 @@ func (r *rule) around(text string, ends []int, budget *int, out []Span) []Span {
 	return out
 }
 
-// wordEdge moves the edge of a stretch out to the next blank, if there is one near: an edge must not look like the end of a word.
+// wordEdge moves the edge of a stretch out to the next blank, if there is one near: an edge must not be taken for the
+// end of a word.
 func wordEdge(text string, at, direction int) int {
 	for i := at; i > 0 && i < len(text) && i-at < 256 && at-i < 256; i += direction {
 		if text[i] <= ' ' {
@@ -244,7 +246,7 @@ func wordEdge(text string, at, direction int) int {
 	return min(len(text), at+max(0, direction)*256)
 }
 
-// run looks at a long stretch of base64: a text in it is searched too, and one that stands alone may be random.
+// run searches a long stretch of base64: a text in it is searched too, and a separate one may be random.
 func (s *Scanner) run(text string, from, to, depth int, out []Span) []Span {
 	if depth > 2 || !worthDecoding(text[from:to]) {
 		return out
@@ -349,11 +351,11 @@ func (s *Scanner) Kind(text string) string {
 	return ""
 }
 
-// Redact gives a text without its secrets.
+// Redact returns a text without its secrets.
 func (s *Scanner) Redact(text string) string { return s.Part(text, 0, len(text)) }
 
-// Part gives text[from:to] without secrets, where the whole text is searched: one that lies across an edge is left out too. The edges are
-// moved inwards to whole characters.
+// Part returns text[from:to] without secrets, where the whole text is searched: one across an edge is left out too.
+// The edges are moved inwards to whole characters.
 func (s *Scanner) Part(text string, from, to int) string {
 	for from < to && from > 0 && !utf8.RuneStart(text[from]) {
 		from++
@@ -379,7 +381,7 @@ func (s *Scanner) Part(text string, from, to int) string {
 	return b.String()
 }
 
-// Outside is the first place at or after one that is in no secret.
+// Outside returns the first place at or after one that is in no secret.
 func (s *Scanner) Outside(text string, at int) int {
 	for _, x := range s.Find(text) {
 		if x.Start < at && at < x.End {
@@ -389,7 +391,7 @@ func (s *Scanner) Outside(text string, at int) int {
 	return at
 }
 
-// Head gives at most the first n bytes of a text, without secrets; cut reports whether there is more of it.
+// Head returns at most the first n bytes of a text, without secrets; cut reports whether there is more of it.
 func (s *Scanner) Head(text string, n int) (head string, cut bool) {
 	if len(text) <= n {
 		return s.Redact(text), false
@@ -397,7 +399,7 @@ func (s *Scanner) Head(text string, n int) (head string, cut bool) {
 	return s.Part(text[:min(len(text), n+Margin)], 0, n), true
 }
 
-// Tail gives at most the last n bytes of a text, without secrets.
+// Tail returns at most the last n bytes of a text, without secrets.
 func (s *Scanner) Tail(text string, n int) string {
 	if len(text) <= n {
 		return s.Redact(text)

@@ -2,7 +2,7 @@ package secrets
 
 import "strings"
 
-// maxUserInfo bounds what is looked at of a URL, in bytes.
+// maxUserInfo bounds how much of a URL is searched, in bytes.
 const maxUserInfo = 1024
 
 // userInfo finds what is secret of the user information of a URL whose "://" ends at a place: the password, up to the last @ of the

@@ -12,7 +12,7 @@ import (
 // origin maps the bytes of a normalized text to the text that it was made of: byte i was made of the bytes from[i] up to to[i].
 type origin struct{ from, to []int }
 
-// span gives the place of a span of the normalized text in the original.
+// span returns the place of a span of the normalized text in the original.
 func (o *origin) span(s Span) Span {
 	if s.Start >= s.End {
 		return Span{Rule: s.Rule}
@@ -20,8 +20,9 @@ func (o *origin) span(s Span) Span {
 	return Span{o.from[s.Start], o.to[s.End-1], s.Rule}
 }
 
-// normalized gives a text as a reader sees it: without format characters and a terminal's escapes, and with one spelling of each
-// character (NFKC), so that a full-width letter is that letter. The origin is nil where the text is so already.
+// normalized returns a text as a reader sees it: without format characters and a terminal's escapes, and with one
+// spelling of each character (NFKC), so that a full-width letter is that letter. The origin is nil where the text has
+// this form already.
 func normalized(text string) (string, *origin) {
 	if seenAsWritten(text) {
 		return text, nil
@@ -61,7 +62,7 @@ func normalized(text string) (string, *origin) {
 	return string(out), composed
 }
 
-// add appends a part to a text and says which bytes it was made of; same: of those at its own places.
+// add appends a part to a text and records which bytes it was made of; same: of those at its own places.
 func (o *origin) add(text []byte, part string, from, to int, same bool) []byte {
 	for i := range len(part) {
 		if same {
@@ -87,7 +88,7 @@ func seenAsWritten(text string) bool {
 	return ascii || !strings.ContainsFunc(text, formats) && norm.NFKC.IsNormalString(text)
 }
 
-// unseen is the length of what a text begins with that a reader does not see, 0 for none.
+// unseen returns the length of the invisible beginning of a text, 0 for none.
 func unseen(text string) int {
 	if n := escape(text); n > 0 {
 		return n
@@ -111,8 +112,8 @@ func formats(r rune) bool {
 // maxEscape bounds a terminal's escape, in bytes.
 const maxEscape = 256
 
-// escape is the length of the terminal's escape that a text begins with, also as programs write it in place of the byte: \x1b[31m. So it
-// is for a format character as JSON in a text may write it: \u200b. 0: none.
+// escape returns the length of the terminal's escape that a text begins with, also as programs write it in place of
+// the byte: \x1b[31m. So it does for a format character as JSON in a text may write it: \u200b. 0: none.
 func escape(text string) int {
 	if strings.HasPrefix(text, `\u`) && len(text) >= 6 {
 		if r, err := strconv.ParseUint(text[2:6], 16, 16); err == nil && r >= utf8.RuneSelf && formats(rune(r)) {

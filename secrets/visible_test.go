@@ -41,7 +41,7 @@ func TestDisguisedSecrets(t *testing.T) {
 	}
 }
 
-// FuzzRedact holds that any text can be redacted, and that what is found lies in it, in order.
+// FuzzRedact checks that any text can be redacted, and that the spans found are within it, in order.
 func FuzzRedact(f *testing.F) {
 	for _, text := range []string{"…", "x…: …", "ﷺ=hunter2hunter2", "password: hunter2…", "각\u200b각", "\xffpassword=\xe2\x80", "e\u0301\u0301",
 		"½ ﬀ ㎏ password：ｈｕｎｔｅｒ２ｈｕｎｔｅｒ２…", "\x1b[1m…\x1b"} {

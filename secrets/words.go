@@ -2,8 +2,8 @@ package secrets
 
 import "slices"
 
-// words finds many words in one pass over a text, in any case of ASCII letters (Aho and Corasick). A text without any of them costs two
-// table look-ups a byte.
+// words finds many words in one pass over a text, in any case of ASCII letters (Aho and Corasick). A text without any
+// of them costs two table accesses a byte.
 type words struct {
 	class   [256]uint8 // of a byte; letters of both cases share one
 	classes int
@@ -55,7 +55,8 @@ func (w *words) grow() uint16 {
 	return uint16(len(w.found) - 1)
 }
 
-// link completes the tree to an automaton: where a state has no branch for a class, it goes where the longest proper suffix goes.
+// link completes the tree to an automaton: a state without a branch for a class takes that of the longest proper
+// suffix.
 func (w *words) link() {
 	suffix := make([]uint16, len(w.found))
 	var queue []uint16

@@ -23,7 +23,7 @@ type authority struct {
 	agent  string     // socket
 }
 
-// openAuthority reads the key, or asks the agent whether it has it.
+// openAuthority reads the key, or checks that the agent has it.
 func openAuthority(ctx context.Context, c CA) (*authority, error) {
 	if c.Key != "" {
 		key, err := readKey(c.Key)
@@ -44,7 +44,7 @@ func openAuthority(ctx context.Context, c CA) (*authority, error) {
 	return a, a.withAgent(ctx, func(ssh.Signer) error { return nil })
 }
 
-// readKey reads the private key, which nobody but this user may be able to read.
+// readKey reads the private key, which only this user may be able to read.
 func readKey(path string) (ssh.Signer, error) {
 	if err := secret(path); err != nil {
 		return nil, err
@@ -73,7 +73,8 @@ func (a *authority) sign(ctx context.Context, cert *ssh.Certificate) error {
 	return a.withAgent(ctx, func(key ssh.Signer) error { return cert.SignCert(rand.Reader, key) })
 }
 
-// withAgent calls do with the agent's key. Each use has a connection of its own, so an agent may be restarted at any time.
+// withAgent calls do with the agent's key. Each use has a separate connection, so an agent may be restarted at any
+// time.
 func (a *authority) withAgent(ctx context.Context, do func(ssh.Signer) error) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", a.agent)
 	if err != nil {
@@ -99,7 +100,7 @@ func (a *authority) silent(err error) error {
 		WithNext("start the agent and load the key again")
 }
 
-// line is the CA's public key as sshd reads it in TrustedUserCAKeys.
+// line returns the CA's public key as sshd reads it in TrustedUserCAKeys.
 func (a *authority) line() string {
 	return string(bytes.TrimSpace(ssh.MarshalAuthorizedKey(a.public))) + " slurmgate-signer"
 }

@@ -17,8 +17,8 @@ const (
 	clockSkew     = time.Minute      // sshd's clock may be behind by that much
 )
 
-// certificate is what will be signed: for one user and from certain addresses, without any extension. So sshd gives no terminal and
-// forwards nothing.
+// certificate returns the certificate to sign: for one user and from certain addresses, without any extension. So
+// sshd allows no terminal and forwards nothing.
 func (w wanted) certificate(now time.Time) (*ssh.Certificate, error) {
 	var serial [8]byte
 	if _, err := rand.Read(serial[:]); err != nil {
@@ -29,7 +29,7 @@ func (w wanted) certificate(now time.Time) (*ssh.Certificate, error) {
 		Permissions: ssh.Permissions{CriticalOptions: map[string]string{sourceAddress: w.addresses()}}}, nil
 }
 
-// keyID is the text that sshd logs at each login.
+// keyID returns the text that sshd logs at each login.
 func (w wanted) keyID() string {
 	return "slurmgate gateway=" + word(w.Gateway) + " run=" + word(w.RunID) + " caller=" + word(w.Caller)
 }

@@ -18,7 +18,7 @@ import (
 	"slurmgate/fault"
 )
 
-// Client asks the signer at a unix socket. It keeps no connection: each request has one of its own.
+// Client sends requests to the signer at a unix socket. It keeps no connection: each request opens one.
 type Client struct {
 	Socket string        // absolute path
 	Limit  time.Duration // for one request; 0: 20 s, because a CA in hardware is slow
@@ -26,8 +26,8 @@ type Client struct {
 
 const clientLimit = 20 * time.Second
 
-// Sign asks for a certificate. What comes back is for the key, the user and no more source addresses than the request has, and not yet
-// expired; it has no extensions. ValidBefore says when it ends, which may be sooner than the request asks.
+// Sign requests a certificate. The certificate is for the key, the user and no more source addresses than the request
+// has, and not yet expired; it has no extensions. Its ValidBefore may be sooner than requested.
 //
 // Errors have the codes of this package. After any of them the same request may be made again.
 func (c Client) Sign(ctx context.Context, r Request) (*ssh.Certificate, error) {
@@ -55,7 +55,7 @@ func (c Client) Sign(ctx context.Context, r Request) (*ssh.Certificate, error) {
 	return cert, nil
 }
 
-// About asks how the signer is configured. It also shows that the signer answers this user.
+// About returns the signer's configuration. It also shows that the signer answers this user.
 func (c Client) About(ctx context.Context) (About, error) {
 	a, err := c.ask(ctx, []byte(`{"about":true}`+"\n"))
 	switch {
@@ -67,8 +67,8 @@ func (c Client) About(ctx context.Context) (About, error) {
 	return *a.About, nil
 }
 
-// unlike says how a certificate differs from what was asked for, "" if it does not. It protects the gateway from a signer that mixes
-// requests up, not from one that lies: a signer can log in as everybody.
+// unlike returns how a certificate differs from the request, "" if it does not. It protects the gateway from a signer
+// that mixes requests up, not from a malicious one: a signer can log in as any user.
 func unlike(cert *ssh.Certificate, want wanted, now time.Time) string {
 	switch {
 	case cert.CertType != ssh.UserCert || !bytes.Equal(cert.Key.Marshal(), want.key.Marshal()):
@@ -122,7 +122,7 @@ const (
 	maxSaid     = 600 // bytes of a message of the signer's
 )
 
-// fault is the error that a signer answered with.
+// fault returns the error in a signer's answer.
 func (f failure) fault() error {
 	kind, code := fault.Transport, f.Code
 	switch code {

@@ -42,7 +42,7 @@ type CA struct {
 	PublicKey string // absolute: file of the public key that the agent is to sign with
 }
 
-// RefuseGroups are those that are refused unless the configuration has a list of its own.
+// RefuseGroups are refused unless the configuration has another list.
 var RefuseGroups = []string{"sudo", "wheel", "admin", "root", "adm", "docker", "lxd", "libvirt", "disk", "shadow"}
 
 const (
@@ -202,7 +202,7 @@ func networks(v yamldoc.Value) (texts []string, nets []netip.Prefix) {
 // IsRoot is the code of the error of a signer that runs as root.
 const IsRoot = "signer_root"
 
-// Callers makes sure that this process may be a signer, and looks up who may ask it.
+// Callers checks that this process may be a signer, and returns the user ids that may send requests.
 func (c Config) Callers(ctx context.Context, users Directory) ([]int, error) {
 	if os.Geteuid() == 0 {
 		return nil, fault.New(fault.Validation, IsRoot, "the signer does not run as root").

@@ -123,7 +123,7 @@ func TestFilesOfOthers(t *testing.T) {
 	}
 }
 
-// The template that the packages install has the defaults, and says so of every field.
+// The template that the packages install has the defaults, and documents every field.
 func TestTemplate(t *testing.T) {
 	data, err := os.ReadFile("../packaging/signer.yaml.template")
 	must(t, err)
@@ -135,8 +135,8 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// Whoever holds the gateway gets no certificate for root, under whatever name, for a system user, for somebody who may become root, or for
-// a name that is none; and each refusal that was about a user is in the log.
+// An attacker with the gateway's rights gets no certificate for root, under any name, for a system user, for a user
+// who may become root, or for an invalid name; and each refusal that was about a user is in the log.
 //
 // proves SITE-08
 func TestRefusedUsers(t *testing.T) {
@@ -192,7 +192,7 @@ func TestRefusedUsers(t *testing.T) {
 	}
 }
 
-// With users and groups in the configuration nobody else gets a certificate, and what is refused stays so.
+// With users and groups in the configuration no other user gets a certificate, and refused ones stay refused.
 func TestOnlyThese(t *testing.T) {
 	user := func(name string, uid int) nss.User { return nss.User{Name: name, UID: uid, GID: uid} }
 	s := signertest.Start(t, "users: [alice, boss]\ngroups: [lab, nosuchgroup]\nrefuse_groups: [sudo]\n", alice, user("bob", 2002),
@@ -207,7 +207,7 @@ func TestOnlyThese(t *testing.T) {
 	}
 }
 
-// While users cannot be looked up nothing is signed, and that is no refusal: it ends by itself.
+// While users cannot be looked up nothing is signed, and that is no refusal: it is temporary.
 func TestDirectoryAway(t *testing.T) {
 	s := signertest.Start(t, "", alice)
 	s.Users.Fail(fault.New(fault.Transport, "directory_unreachable", "LDAP hangs").WithRetry(7))

@@ -11,7 +11,7 @@ import (
 	"slurmgate/nss"
 )
 
-// Directory looks users and groups up; nss.Host is one. What does not exist is a NotFound fault, an unknown answer another one.
+// Directory finds users and groups; nss.Host is one. An unknown name is a NotFound fault, a failed query another one.
 type Directory interface {
 	User(ctx context.Context, name string) (nss.User, error)
 	Users(ctx context.Context, names ...string) (map[string]nss.User, error)
@@ -20,15 +20,15 @@ type Directory interface {
 	GroupsOf(ctx context.Context, user string) ([]int, error)
 }
 
-// guard decides for whom certificates are signed. Nothing is remembered: each request has look-ups of its own, so that a user who was
-// removed, or became a member of a refused group, gets no further certificate.
+// guard decides for whom certificates are signed. It has no cache: each request queries the directory, so that a user
+// who was removed, or became a member of a refused group, gets no further certificate.
 type guard struct {
 	config Config
 	users  Directory
 }
 
-// admit gives the user of a name, or a Policy fault that says why there is no certificate. If that cannot be found out it is a Transport
-// fault.
+// admit returns the user of a name, or a Policy fault with the reason why there is no certificate. If that is unknown
+// it is a Transport fault.
 func (g guard) admit(ctx context.Context, name string) (nss.User, error) {
 	u, err := g.users.User(ctx, name)
 	if err != nil {
@@ -49,7 +49,7 @@ func (g guard) admit(ctx context.Context, name string) (nss.User, error) {
 	return u, nil
 }
 
-// unknown is the error after a failed look-up.
+// unknown returns the error after a failed query.
 func unknown(name string, err error, missing string) error {
 	if missing != "" && (fault.Is(err, fault.NotFound) || fault.Is(err, fault.Validation)) {
 		return refuse(name, missing)
@@ -132,7 +132,7 @@ func (g guard) grouped(ctx context.Context, u nss.User) (string, error) {
 	return "", err
 }
 
-// uids looks the users up who may ask.
+// uids returns the ids of the users who may send requests.
 func uids(ctx context.Context, users Directory, names []string) ([]int, error) {
 	var out []int
 	for _, name := range names {

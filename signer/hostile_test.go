@@ -117,8 +117,8 @@ func TestManyUsers(t *testing.T) {
 	}
 }
 
-// FuzzRequest: whatever arrives, what is accepted is for one user, one key of the right kind and some addresses, and what is signed for it
-// says so and nothing more.
+// FuzzRequest: an accepted request is for one user, one key of the right kind and some addresses, and its certificate
+// has these and nothing more.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"user":"alice","public_key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGw2rWRpxMzyPVGMfsqdKyLpyPDcSNaFTLuVfDq0PDzM",` +
 		`"run_id":"r","caller":"c","gateway":"g","source_addresses":["127.0.0.1","::1/128"],"minutes":5}` + "\n"))
@@ -133,7 +133,8 @@ func FuzzRequest(f *testing.F) {
 		must(t, err)
 		if len(cert.ValidPrincipals) != 1 || checkName(cert.ValidPrincipals[0]) != "" || len(cert.Extensions) > 0 || len(cert.KeyId) > 500 ||
 			cert.Key.Type() != ssh.KeyAlgoED25519 || cert.ValidBefore-cert.ValidAfter > 61*60 {
-			t.Fatalf("%+v", cert)
+			t.Fatalf("the certificate has principals %q, extensions %v, key id %q, key %s, %d s", cert.ValidPrincipals, cert.Extensions, cert.KeyId,
+				cert.Key.Type(), cert.ValidBefore-cert.ValidAfter)
 		}
 		if strings.Count(cert.KeyId, "=") != 3 || strings.ContainsFunc(cert.KeyId, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Fatalf("key id %q", cert.KeyId)
@@ -156,7 +157,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		if len(c.nets) == 0 || len(c.GatewayUsers) == 0 || c.Minutes < 1 || c.Minutes > maxMinutes || c.MinUID < 1 || c.MinUID > c.MaxUID ||
 			c.PerUserMinute < 1 || c.PerUserMinute > c.PerMinute || (c.CA.Key == "") == (c.CA.Agent == "") || c.Socket == "" || c.Log == "" {
-			t.Fatalf("%+v", c)
+			t.Fatalf("Parse accepted an incomplete configuration: %+v", c)
 		}
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"slurmgate/fault"
 )
 
-// journal is the file that has a line of JSON for every certificate, and for every user who got none. It is opened for each line, so that
-// logrotate needs to tell nobody.
+// journal is the file that has a line of JSON for every certificate, and for every user who got none. It is opened
+// for each line, so that logrotate needs to signal no process.
 type journal struct {
 	path string
 	mu   sync.Mutex

@@ -10,7 +10,7 @@ import (
 	"slurmgate/fault"
 )
 
-// secret makes sure that nobody but this user can read a file, or put another in its place. Root always can.
+// secret checks that only this user can read a file or replace it. Root always can.
 func secret(path string) error {
 	if err := unalterable(path); err != nil {
 		return err

@@ -32,7 +32,7 @@ func newLimiter(all, perUser int) *limiter {
 	return &limiter{perUser: perUser, all: perMinute(all), users: map[string]*rate.Limiter{}}
 }
 
-// take counts a request, or returns a Transport fault that says after how many seconds there is room.
+// take counts a request, or returns a Transport fault with the seconds until there is room.
 func (l *limiter) take(user string, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,7 +64,7 @@ func (l *limiter) forget(now time.Time) {
 	}
 }
 
-// need takes one, or says how long there is none.
+// need takes one, or returns the time until there is one.
 func need(r *rate.Limiter, now time.Time) time.Duration {
 	reservation := r.ReserveN(now, 1)
 	wait := reservation.DelayFrom(now)

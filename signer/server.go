@@ -35,7 +35,7 @@ type Server struct {
 
 const (
 	readTime  = 10 * time.Second // for a request to arrive, and for an answer to be taken
-	signTime  = 15 * time.Second // for look-ups, the log and the signature
+	signTime  = 15 * time.Second // for queries of users, the log and the signature
 	atATime   = 64               // connections of one caller
 	warnEvery = time.Minute
 )
@@ -55,7 +55,7 @@ func New(ctx context.Context, c Config, users Directory, callers []int, log *slo
 	return s, s.journal.check()
 }
 
-// PublicKey is the CA's line for TrustedUserCAKeys of sshd.
+// PublicKey returns the CA's line for TrustedUserCAKeys of sshd.
 func (s *Server) PublicKey() string { return s.ca.line() }
 
 // Serve answers until ctx ends, and then the connections that are open. It closes l.
@@ -109,7 +109,7 @@ func (s *Server) receive(ctx context.Context, c *net.UnixConn) {
 	})
 }
 
-// finish sends an answer and ends the connection. Whoever does not read it gets none.
+// finish sends an answer and ends the connection. A client that does not read it gets none.
 func (s *Server) finish(c *net.UnixConn, a answer) {
 	defer c.Close()
 	data, err := line(a)
@@ -141,7 +141,7 @@ func (s *Server) answer(ctx context.Context, c *net.UnixConn, uid int) answer {
 	return a
 }
 
-// peer is the user at the other end of a unix socket.
+// peer returns the user at the other end of a unix socket.
 func peer(c *net.UnixConn) (uid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -156,7 +156,7 @@ func peer(c *net.UnixConn) (uid int, err error) {
 	return int(cred.Uid), nil
 }
 
-// failureOf is an error as the socket carries it.
+// failureOf returns an error in the form of the socket's protocol.
 func failureOf(err error) *failure {
 	msg, next, _ := strings.Cut(fault.Prose(err), ". Next: ")
 	return &failure{Code: fault.CodeOf(err), Message: msg, Next: next, Retry: fault.RetryOf(err)}

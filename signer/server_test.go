@@ -94,15 +94,16 @@ func TestStrictRequests(t *testing.T) {
 	}
 	cert, err := s.Sign(t.Context(), request(t, "alice"))
 	if err != nil || cert.ValidBefore-cert.ValidAfter != 3*60 {
-		t.Errorf("5 minutes were asked for, 2 are the most: %v %+v", err, cert)
+		t.Errorf("for 5 minutes, with 2 as the most, Sign returned %+v, %v; want a certificate of 3 minutes with its clock skew", cert, err)
 	}
 	about, err := s.About(t.Context())
 	if err != nil || about.PublicKey != s.CA || about.Minutes != 2 || len(about.SourceAddresses) != 2 {
-		t.Errorf("%+v %v", about, err)
+		t.Errorf("About = key %q, %d minutes, %d addresses, %v; want %q, 2, 2", about.PublicKey, about.Minutes, len(about.SourceAddresses), err,
+			s.CA)
 	}
 }
 
-// Only the users of the configuration are answered, whoever can open the socket.
+// Only the users of the configuration are answered, though others can open the socket.
 //
 // proves SITE-08
 func TestStrangers(t *testing.T) {
@@ -121,7 +122,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A client that connects and says nothing holds up nobody, and when all places are taken the next one hears so at once.
+// A client that connects and sends nothing delays no other, and when all places are taken the next one gets an error
+// at once.
 func TestSlowClients(t *testing.T) {
 	s := signertest.Start(t, "", alice)
 	hang := func(n int) {
@@ -135,18 +137,18 @@ func TestSlowClients(t *testing.T) {
 	if _, err := s.Sign(t.Context(), request(t, "alice")); err != nil {
 		t.Error(err)
 	}
-	for range 10 { // four are enough, unless the signer has not yet given back the place of a request that it has answered
+	for range 10 { // four are enough, unless the signer has not yet freed the place of a request that it has answered
 		hang(1)
 		if _, err := s.Sign(t.Context(), request(t, "alice")); fault.CodeOf(err) == signer.Busy && fault.RetryOf(err) == 1 {
 			return
 		} else if err != nil {
-			t.Errorf("Sign beside many clients that say nothing = %v, want a certificate or %s", err, signer.Busy)
+			t.Errorf("Sign among many silent clients = %v, want a certificate or %s", err, signer.Busy)
 		}
 	}
-	t.Errorf("Sign beside 70 clients that say nothing = a certificate, want %s", signer.Busy)
+	t.Errorf("Sign among 70 silent clients = a certificate, want %s", signer.Busy)
 }
 
-// A user's rate does not use up that of the others, and an error says when to come again.
+// A user's rate does not use up that of the others, and an error has the time until a retry.
 func TestRates(t *testing.T) {
 	bob := alice
 	bob.Name, bob.UID = "bob", 2002
@@ -185,7 +187,7 @@ func TestLogFails(t *testing.T) {
 	if after, err := os.ReadFile(s.Log); err != nil || string(after) != string(before) {
 		t.Errorf("%v: %q became %q", err, before, after)
 	}
-	// logrotate moves the file away and tells nobody.
+	// logrotate renames the file and signals no process.
 	must(t, os.Rename(s.Log, s.Log+".1"))
 	if _, err := s.Sign(t.Context(), request(t, "alice")); err != nil {
 		t.Error(err)
@@ -200,7 +202,7 @@ func TestLogFails(t *testing.T) {
 	}
 }
 
-// The key may be an agent's; the signer asks it anew each time, and says so when it has gone.
+// The key may be an agent's; the signer queries it each time, and reports when it is unavailable.
 //
 // proves SITE-08
 func TestAgent(t *testing.T) {
@@ -288,7 +290,7 @@ func must(t testing.TB, err error) {
 
 var alice = nss.User{Name: "alice", UID: 2001, GID: 2001, Home: "/home/alice", Shell: "/bin/bash"}
 
-// request asks for a certificate for a new key.
+// request returns a request for a certificate for a new key.
 func request(t *testing.T, user string) signer.Request {
 	t.Helper()
 	public, _, err := ed25519.GenerateKey(rand.Reader)
@@ -312,7 +314,8 @@ func TestSign(t *testing.T) {
 	}
 	if len(cert.ValidPrincipals) != 1 || cert.ValidPrincipals[0] != "alice" || len(cert.Extensions) != 0 ||
 		len(cert.CriticalOptions) != 1 || cert.CriticalOptions["source-address"] != "127.0.0.1/32,::1/128" {
-		t.Errorf("%+v", cert)
+		t.Errorf("the certificate has principals %q, extensions %v and options %v, want alice, none and two source addresses", cert.ValidPrincipals,
+			cert.Extensions, cert.CriticalOptions)
 	}
 	from, to := time.Unix(int64(cert.ValidAfter), 0), time.Unix(int64(cert.ValidBefore), 0)
 	if signed := time.Now(); from.Before(began.Add(-61*time.Second)) || from.After(signed.Add(-time.Minute)) || to.Sub(from) != 6*time.Minute {

@@ -11,7 +11,7 @@ import (
 	"slurmgate/fault"
 )
 
-// handle answers one request. Nobody gets a certificate that is not in the log.
+// handle answers one request. Every certificate is in the log before it is sent.
 func (s *Server) handle(ctx context.Context, data []byte, asker int) (answer, error) {
 	want, err := parseRequest(data)
 	if err != nil {

@@ -39,7 +39,7 @@ const (
 	maxMinutes   = 60
 )
 
-// Request asks for a certificate.
+// Request is a request for a certificate.
 type Request struct {
 	User            string   `json:"user"`             // login name, the certificate's only principal
 	PublicKey       string   `json:"public_key"`       // in the form of authorized_keys
@@ -48,10 +48,10 @@ type Request struct {
 	Gateway         string   `json:"gateway"`          // name of the gateway's site
 	SourceAddresses []string `json:"source_addresses"` // from where it may be used: addresses, or networks as 192.0.2.0/24
 	Minutes         int      `json:"minutes"`          // of validity from now; the signer may give less
-	About           bool     `json:"about,omitzero"`   // asks for [About] instead
+	About           bool     `json:"about,omitzero"`   // requests [About] instead
 }
 
-// About is how a signer is configured.
+// About is a signer's configuration.
 type About struct {
 	PublicKey       string   `json:"public_key"` // the CA's, as TrustedUserCAKeys of sshd has it
 	Minutes         int      `json:"minutes"`    // the most that a certificate is valid
@@ -80,7 +80,7 @@ type wanted struct {
 	valid time.Duration
 }
 
-// addresses is the certificate's list of networks.
+// addresses returns the certificate's list of networks.
 func (w wanted) addresses() string {
 	var out []string
 	for _, n := range w.nets {
@@ -89,13 +89,13 @@ func (w wanted) addresses() string {
 	return strings.Join(out, ",")
 }
 
-// line is a value as one line of JSON.
+// line returns a value as one line of JSON.
 func line(v any) ([]byte, error) {
 	data, err := json.Marshal(v, jsontext.EscapeForHTML(false))
 	return append(data, '\n'), err
 }
 
-// parseRequest reads one line and checks everything that needs no look-up.
+// parseRequest reads one line and checks everything that needs no query.
 func parseRequest(data []byte) (w wanted, err error) {
 	if err := json.Unmarshal(bytes.TrimSuffix(data, []byte("\n")), &w.Request, json.RejectUnknownMembers(true)); err != nil {
 		return w, misfit("the request is not the JSON object that the signer reads: " + fault.Clip(err.Error()))
@@ -175,7 +175,7 @@ func within(p netip.Prefix, nets []netip.Prefix) bool {
 	return false
 }
 
-// checkName says why a text is no login name that a certificate can be for, "" if it is one.
+// checkName returns why a text is no login name that a certificate can be for, "" if it is one.
 func checkName(name string) string {
 	switch msg := nss.CheckName(name); {
 	case msg != "":
