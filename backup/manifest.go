@@ -4,7 +4,7 @@
 //	<dir>/<time>/manifest.json      what the backup is; a folder without it is no backup
 //	<dir>/<time>/ledger.db          a consistent copy of the ledger
 //	<dir>/<time>/objects.sha256     the artifacts that this ledger names, as sha256sum -c reads them in <dir>
-//	<dir>/<time>/config/            site file, files of its clusters, domain: to look at; nothing puts them back
+//	<dir>/<time>/config/            site file, files of its clusters, domain: for reference; a restore does not write them
 //	<dir>/.new-*                    being made, or being removed
 //
 // A backup gets its name in one step, when all its bytes are on the disk.
