@@ -77,7 +77,7 @@ func random(s string) bool {
 // known are the beginnings of checksums, of public keys in base64, and ids of ours.
 var known = regexp.MustCompile(`^(?:sha\d{1,3}|md5|blake\w*)[-=_]|^AAAA|(?:run|art|proj|tok|apr)_[0-9A-HJKMNP-TV-Z]{26}`)
 
-// identifiers are forms of names, checksums, times and places that are no secrets, however random they look.
+// identifiers are forms of names, checksums, times and places that are no secrets, however random they seem.
 var identifiers = regexp.MustCompile(`^(?:[0-9a-fA-F]{8,}|(?:run|art|proj|tok|apr)_[0-9A-HJKMNP-TV-Z]{26}|` +
 	`(?:sha\d{1,3}|md5)[:=-]\S+|` +
 	`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|` + // UUID

@@ -1,4 +1,4 @@
-// Package secrets finds passwords, tokens and keys in texts: by the rules of gitleaks, which are embedded as data, by some of its own, by
+// Package secrets finds passwords, tokens and keys in texts: by the rules of gitleaks, which are embedded as data, by additional rules, by
 // the names of what is assigned, by a site's own patterns, and by their randomness. It knows nothing else of the program.
 //
 // Secrets are found with the text around them, so a text must never be cut before it is searched: see [Scanner.Part].
