@@ -11,11 +11,11 @@ import (
 	"sync"
 )
 
-// A rule follows a file's structure in bounded memory and says what is wrong with it. It need not read to the end. An error of the reader
-// other than io.EOF may be returned in any form: whoever made the reader knows it.
+// A rule follows a file's structure in bounded memory and returns what is wrong with it. It need not read to the end.
+// An error of the reader other than io.EOF may be returned in any form: the reader's caller has it too.
 type rule func(r *bufio.Reader) error
 
-// Checks says how much of a file [NewChecker] looks at.
+// Checks says how much of a file [NewChecker] checks.
 type Checks struct {
 	Full   bool  // inflate a gzip file to its end however large it is; without it only files up to MaxInflated
 	Rows   bool  // count lines
@@ -23,7 +23,7 @@ type Checks struct {
 	Size   int64 // of the file in bytes where it is known, else 0
 }
 
-// MaxInflated is how large a gzip file may be to be inflated as it is imported, in bytes.
+// MaxInflated is the largest gzip file that is inflated as it is imported, in bytes.
 const MaxInflated = 64 << 20
 
 // Checker holds the bytes of a file against its type while they pass through Write, in bounded memory. Close it.
@@ -45,8 +45,8 @@ func NewChecker(typ string, opt Checks) *Checker {
 	return c
 }
 
-// Lines is how many lines the file has, of a gzip file the inflated ones. The last line need not have an end. It is known after a Finish
-// without an error, if it was asked for.
+// Lines returns how many lines the file has, of a gzip file the inflated ones. The last line need not have an end. It
+// is valid after a Finish without an error, if Checks.Rows was set.
 func (c *Checker) Lines() int64 { return c.lines.n }
 
 // bufferSize is that of every reader a rule gets. A BGZF block's header, at most 12 bytes and 64 KiB, fits, and so does the head for
@@ -73,7 +73,7 @@ func Follow(check rule) *Follower {
 	return &Follower{w, sync.OnceValue(func() error { return <-result })}
 }
 
-// Write takes the next bytes. It never fails: what is wrong is what Finish says.
+// Write takes the next bytes. It never fails: Finish returns the errors.
 func (f *Follower) Write(p []byte) (int, error) {
 	_, _ = f.w.Write(p)
 	return len(p), nil
@@ -88,7 +88,7 @@ func (f *Follower) Feed(r io.Reader) error {
 	return err
 }
 
-// Finish says what is wrong with the file, whose bytes have all been written; nil when nothing was found.
+// Finish returns what is wrong with the file, whose bytes have all been written; nil when nothing was found.
 func (f *Follower) Finish() error {
 	f.w.Close()
 	return f.verdict()
@@ -101,7 +101,8 @@ func (f *Follower) Close() error {
 	return nil
 }
 
-// check holds a file against a type. What it contains, inflated where the type says so, is copied to text, which may be nil.
+// check checks a file against a type. Its content, inflated where the type is compressed, is copied to text, which
+// may be nil.
 func check(r *bufio.Reader, typ string, opt Checks, text io.Writer) error {
 	t := Of(typ)
 	head, _ := r.Peek(12)
@@ -161,7 +162,7 @@ func startsWithAny(r *bufio.Reader, words []string) bool {
 	return words == nil
 }
 
-// beginnings is what files of the type begin with, for a message.
+// beginnings returns the possible beginnings of files of the type, for a message.
 func (t Type) beginnings() string {
 	var all []string
 	for _, m := range t.magics {

@@ -19,7 +19,7 @@ func pngFile() string {
 	return b.String()
 }
 
-// hdf5 is a file of size bytes whose superblock says so.
+// hdf5 returns a file of size bytes with that size in its superblock.
 func hdf5(version byte, size int) string {
 	b := make([]byte, size)
 	copy(b, magicHDF5)
@@ -223,7 +223,7 @@ func TestCheckerBlocks(t *testing.T) {
 	}{{bam, "", Checks{Full: true, Blocks: true}}, {string(damaged), "", Checks{Full: true}}, {string(damaged), "checksum",
 		Checks{Full: true, Blocks: true}}} {
 		if got, _ := verdict("BAM", c.file, 1000, c.opt); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%+v: %q, want %q", c.opt, got, c.want)
+			t.Errorf("with %+v: %q, want %q", c.opt, got, c.want)
 		}
 	}
 }
@@ -241,7 +241,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// The verdict does not depend on the pieces in which a file comes.
+// The verdict does not depend on the pieces in which a file arrives.
 func FuzzChecker(f *testing.F) {
 	for i, file := range []string{bam[:200], block("BAM\x01") + bgzfEnd, string(gz(record)), pngFile(), "%PDF-1\n%%EOF",
 		"PK\x05\x06" + strings.Repeat("\x00", 18), hdf5(0, 100), hdf5(2, 100), "BAI\x01"} {

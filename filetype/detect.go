@@ -13,12 +13,13 @@ import (
 	"unicode/utf8"
 )
 
-// HeadBytes is how much of a file's beginning [Detect] looks at. A shorter head is taken for the whole file.
+// HeadBytes is how much of a file's beginning [Detect] reads. A shorter head is taken for the whole file.
 const HeadBytes = 64 << 10
 
-// Detect returns the artifact type of a file from its first bytes and, where these leave a choice, from its name. The answer is one of the
-// types every gateway knows, or one of own, the domain's: those are found by content where the table has a row for them, and are TEXT or
-// UNKNOWN elsewhere. A compressed VCF is a VCF, as the tools that read one read the other.
+// Detect returns the artifact type of a file from its first bytes and, where these leave a choice, from its name. The
+// result is one of the types of every gateway, or one of own, the domain's: those are found by content where the
+// table has a row for them, and are TEXT or UNKNOWN elsewhere. A compressed VCF is a VCF, as the tools that read one
+// read the other.
 func Detect(head []byte, name string, own ...string) string {
 	b := beginningOf(head[:min(len(head), HeadBytes)])
 	for _, t := range table {
@@ -33,8 +34,9 @@ func Detect(head []byte, name string, own ...string) string {
 	return Unknown
 }
 
-// Inspect finds the type of a file from its first bytes and its name, unless typ says it, and checks its bytes. own are the domain's
-// types. The bytes were checked against the type claimed, which is another one where the name claims that.
+// Inspect finds the type of a file from its first bytes and its name, unless typ is set, and checks its bytes. own
+// are the domain's types. The bytes were checked against the type claimed, which is another one where the name claims
+// that.
 func Inspect(r *bufio.Reader, name, typ string, own []string, opt Checks) (found, claimed string, err error) {
 	head, _ := r.Peek(HeadBytes)
 	if found = typ; found == "" {
@@ -72,14 +74,15 @@ type beginning struct {
 	text    bool
 }
 
-// beginningOf looks inside a gzip file. What is inflated is bounded, whatever the head promises.
+// beginningOf reads the beginning of a file, inflated from a gzip file. What is inflated is bounded, whatever the
+// head promises.
 func beginningOf(head []byte) (b beginning) {
 	b.content, b.gzip = head, bytes.HasPrefix(head, []byte(magicGzip))
 	if b.gzip {
 		b.content = nil
 		if zr, err := gzip.NewReader(bytes.NewReader(head)); err == nil {
 			b.blocked = bgzfSize(zr.Extra) > 0
-			// The head may end within the stream: what came out before the error counts.
+			// The head may end within the stream: the bytes before the error count.
 			b.content, err = io.ReadAll(io.LimitReader(zr, HeadBytes))
 			b.empty = err == nil && len(b.content) == 0
 		}
@@ -88,8 +91,8 @@ func beginningOf(head []byte) (b beginning) {
 	return b
 }
 
-// matches reports whether a file that begins so is of the type. A gzip file without content is what its name says: of a negative control no
-// read may be left.
+// matches reports whether a file with this beginning is of the type. A gzip file without content is of the type in
+// its name: of a negative control no read may be left.
 func (t Type) matches(b beginning, name string) bool {
 	switch {
 	case t.blocks != "":

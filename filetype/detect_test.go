@@ -105,7 +105,7 @@ func FuzzDetect(f *testing.F) {
 	})
 }
 
-// The domain's own types are told by content, and only where the domain has them.
+// The domain's own types are recognised by content, and only where the domain has them.
 func TestDetectOwn(t *testing.T) {
 	log := strings.Repeat("2026-11-21T08:21:29Z job 5 on n1 executes this attempt\n", 5)
 	all := []string{"FASTA", "FASTA_GZ", "FASTQ", "SAM", "SAM_GZ"}
@@ -150,7 +150,7 @@ func FuzzDetectOwn(f *testing.F) {
 		plain, own := Detect(head, name), Detect(head, name, "FASTA", "SAM_GZ")
 		if own != plain && (plain != "TEXT" && plain != "UNKNOWN" && plain != "LOG" && plain != "TSV" && plain != "CSV" && plain != "MD" &&
 			plain != "HTML" && plain != "JSON" || own != "FASTA" && own != "SAM_GZ") {
-			t.Errorf("%s, and with types of its own %s", plain, own)
+			t.Errorf("Detect(%q, %q) = %s, and with types of the domain %s", head, name, plain, own)
 		}
 		if bytes.HasPrefix(head, []byte("%PDF-")) && own != "PDF" {
 			t.Error(own)

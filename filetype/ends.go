@@ -27,7 +27,7 @@ func tail(r io.Reader, n int) ([]byte, error) {
 	}
 }
 
-// checkPDF looks for the marker that ends a PDF. Readers look for it in the last 1024 bytes.
+// checkPDF searches for the marker that ends a PDF. Readers search for it in the last 1024 bytes.
 func checkPDF(r *bufio.Reader) error {
 	b, err := tail(r, 1024)
 	if err == nil && !bytes.Contains(b, []byte("%%EOF")) {
@@ -36,7 +36,8 @@ func checkPDF(r *bufio.Reader) error {
 	return err
 }
 
-// checkZIP looks for the end of the central directory: 22 bytes, the last two of which are the length of the comment that ends the file.
+// checkZIP searches for the end of the central directory: 22 bytes, the last two of which are the length of the
+// comment that ends the file.
 func checkZIP(r *bufio.Reader) error {
 	const size = 22
 	b, err := tail(r, size+1<<16-1)
@@ -48,8 +49,8 @@ func checkZIP(r *bufio.Reader) error {
 	return errors.New("it is cut short: the end of the archive's directory is missing")
 }
 
-// checkPNG goes from chunk to chunk: length(4) type(4) data checksum(4), after a signature of 8 bytes. What follows the last chunk, IEND,
-// is data of the program that wrote the file, and readers ignore it.
+// checkPNG reads chunk by chunk: length(4) type(4) data checksum(4), after a signature of 8 bytes. The data after the
+// last chunk, IEND, belong to the program that wrote the file, and readers ignore them.
 func checkPNG(r *bufio.Reader) error {
 	at, _ := r.Discard(8)
 	for {

@@ -24,7 +24,7 @@ type fastq struct {
 	first        int64 // length of the first line of quality; -1 when it has not ended
 }
 
-// fastqPart is how far a record has been read.
+// fastqPart is the part of a record that is being read.
 type fastqPart int
 
 const (

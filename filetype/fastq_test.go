@@ -66,7 +66,7 @@ func TestFASTQ(t *testing.T) {
 	}
 }
 
-// every is each character a quality may have.
+// every returns each character a quality may have.
 func every() string {
 	var b strings.Builder
 	for c := '!'; c <= '~'; c++ {
@@ -98,7 +98,7 @@ func TestFASTQMemory(t *testing.T) {
 	}
 }
 
-// slowFASTQ is the same rule on whole lines.
+// slowFASTQ applies the same rule to whole lines.
 func slowFASTQ(file string) bool {
 	lines := strings.SplitAfter(file, "\n")
 	for i, l := range lines {
@@ -160,7 +160,7 @@ func slowFASTQ(file string) bool {
 	}
 }
 
-// The walk gives the verdict of the slow rule, whatever the pieces.
+// The walk agrees with the slow rule, whatever the pieces.
 func FuzzFASTQ(f *testing.F) {
 	for _, s := range []string{record, record + record, "@r\nACG\nT\n+\n@+\nII\n", "@r\r\nA\r\n+\r\nI\r\n",
 		"@r\n\n+\n\n", "@r\n\n+", "@r\nA\n+\nII\n", "@r\nA\nI\n@s", "\n\r\n", "@\nA\r", "x"} {
@@ -172,12 +172,12 @@ func FuzzFASTQ(f *testing.F) {
 			t.Errorf("%q in pieces of %d: %q, the slow rule: %v", data, step+1, got, want)
 		}
 		if got == "" && len(data) < HeadBytes && strings.HasPrefix(string(data), "@r\n") && !looksFASTQ(data, false, true) {
-			t.Errorf("%q passes and does not look like FASTQ", data)
+			t.Errorf("%q passes the check and is not detected as FASTQ", data)
 		}
 	})
 }
 
-// illumina is about n bytes of reads of 150 letters with qualities that compress as real ones do.
+// illumina returns about n bytes of reads of 150 letters with qualities that compress as real ones do.
 func illumina(n int) string {
 	r := rand.New(rand.NewPCG(3, 4))
 	var b strings.Builder

@@ -1,5 +1,5 @@
-// Package filetype has the artifact types. One row says everything about a type, and everything else derives it from there: what a file is,
-// whether it is whole, how it is shown, and what its bytes are called elsewhere.
+// Package filetype has the artifact types. All facts about a type are in one row, and other code derives from it what
+// a file is, whether it is whole, how it is shown, and its media type.
 package filetype
 
 import (
@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// Type is what is known about an artifact type. Of a type that only a domain has, most is known only where the table has a row for it.
+// Type describes an artifact type. Of a type that only a domain has, most is known only where the table has a row for
+// it.
 type Type struct {
 	Name    string
 	Endings []string // of file names, in lower case
-	Media   string   // media type of the bytes; "" if there is none
+	Media   string   // media type of the bytes; "" without one
 
 	Binary    bool   // a preview describes the bytes instead of quoting them
 	Image     bool   // it can be previewed as a picture
@@ -29,12 +30,12 @@ type Type struct {
 	anew   string   // writes a file whose content is whole anew; "": zcat and gzip do
 }
 
-// looks reports whether content is of a type, as far as its beginning shows. named: the file's name has one of the type's endings;
+// looks reports whether content is of a type, judged by its beginning. named: the file's name has one of the type's endings;
 // nameless: it has no ending at all, as that of a stream.
 type looks func(content []byte, named, nameless bool) bool
 
-// table has the types. The first that a file's bytes match is its type. A type that ends in _GZ is gzip besides, and what is said
-// about content is about what it inflates to. Types that no rule holds for are not checked.
+// table has the types. The first that a file's bytes match is its type. A type that ends in _GZ is also gzip, and its
+// rules apply to the inflated content. Types without a rule are not checked.
 var table = []Type{
 	{Name: "FASTQ_GZ", Endings: []string{".fastq.gz", ".fq.gz"}, Media: "application/gzip", Binary: true,
 		looks: looksFASTQ, empty: true, check: checkFASTQ},
@@ -80,7 +81,7 @@ const (
 	typeGzip  = "gzip" // no artifact type: what a name that ends in .gz claims
 )
 
-// Names are the types that every gateway knows; a domain's manifest may add more.
+// Names returns the types that every gateway knows; a domain's manifest may add more.
 func Names() (names []string) {
 	for _, t := range table {
 		if !t.own {
@@ -100,7 +101,7 @@ func Of(name string) Type {
 	return Type{Name: name}
 }
 
-// ByEnding finds the type that a file's name stands for; its name is empty where there is none.
+// ByEnding finds the type that a file's name means by its ending; its Name is "" without one.
 func ByEnding(name string) Type {
 	for _, t := range table {
 		if t.hasEnding(name) {
@@ -120,7 +121,7 @@ func (t Type) hasEnding(name string) bool {
 	return slices.ContainsFunc(t.Endings, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// claimOf is the type that a file's name claims; empty where it claims none whose bytes can prove it.
+// claimOf returns the type that a file's name claims; "" where it claims none whose bytes can prove it.
 func claimOf(name string) string {
 	if t := ByEnding(name); t.Binary || t.magics != nil {
 		return t.Name

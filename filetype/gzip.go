@@ -16,7 +16,7 @@ const bgzfEnd = "\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\xff\x06\x00\x42\x43\x02\x0
 
 var errNotBGZF = errors.New("it does not begin with a BGZF block")
 
-// gzipExtra is the extra field of the gzip header that r reads next; nil when there is none or it is not all there.
+// gzipExtra returns the extra field of the gzip header that r reads next; nil when there is none or it is cut off.
 func gzipExtra(r *bufio.Reader) []byte {
 	head, _ := r.Peek(12)
 	if len(head) < 12 || string(head[:3]) != magicGzip || head[3]&4 == 0 {
@@ -29,8 +29,8 @@ func gzipExtra(r *bufio.Reader) []byte {
 	return head[12:]
 }
 
-// bgzfSize is the size of the block with this extra field, which has 'B' 'C' 2 0 BSIZE(2) in a BGZF file (SAM specification, 4.1); 0 when
-// it names none.
+// bgzfSize returns the size of the block with this extra field, which has 'B' 'C' 2 0 BSIZE(2) in a BGZF file (SAM
+// specification, 4.1); 0 when it has none.
 func bgzfSize(extra []byte) int {
 	for len(extra) >= 4 {
 		n := int(binary.LittleEndian.Uint16(extra[2:]))
@@ -45,7 +45,7 @@ func bgzfSize(extra []byte) int {
 	return 0
 }
 
-// rewritable is what is wrong with a gzip file whose content may be whole: what it inflates to can be written anew.
+// rewritable is the error of a gzip file whose content may be whole: the inflated content can be written anew.
 type rewritable struct{ error }
 
 // afterGzip reads what comes after the gzip data of a file, which end at a byte. Zeros are padding, as tapes and some
@@ -66,13 +66,13 @@ func afterGzip(r *bufio.Reader, at int64) error {
 	}
 }
 
-// checkBGZF goes from block to block of a BGZF file, which has nothing else, without inflating any:
+// checkBGZF checks a BGZF file, which consists of blocks, without inflating any:
 //
 //	1f 8b 08 04  mtime(4) xfl os  xlen(2)  extra(xlen)  data
 func checkBGZF(r *bufio.Reader) error { return checkBlocks(r, nil) }
 
-// checkMixed is [checkBGZF] of a file that may have plain gzip data after its blocks, as where lanes are joined. How far
-// those go is not known without inflating them, so nothing behind them is checked.
+// checkMixed is [checkBGZF] of a file that may have plain gzip data after its blocks, as where lanes are joined.
+// Their length is not known without inflating them, so nothing behind them is checked.
 func checkMixed(r *bufio.Reader) error {
 	return checkBlocks(r, func(at int64, marker bool) error {
 		head, _ := r.Peek(len(magicGzip))
@@ -90,8 +90,8 @@ func checkMixed(r *bufio.Reader) error {
 
 var errNoMarker = rewritable{errors.New("it is cut short: the BGZF end marker is missing")}
 
-// checkBlocks goes from block to block. other judges what begins at a byte and is no block, and whether an end marker
-// came before it; nil: nothing else may come.
+// checkBlocks checks block by block. other checks the data at a byte that is no block, with whether an end marker
+// came before it; nil: only blocks may come.
 func checkBlocks(r *bufio.Reader, other func(at int64, marker bool) error) error {
 	marker := false
 	for at := 0; ; {
@@ -228,7 +228,7 @@ func (z *inflater) begin() (err error) {
 	return err
 }
 
-// next begins the member after one that has ended, if there is one. EOF: there is none.
+// next begins the member after one that has ended; EOF after the last one.
 func (z *inflater) next() error {
 	head, err := z.in.Peek(len(magicGzip))
 	switch {

@@ -34,7 +34,7 @@ type jsonText struct {
 	open []byte // the ends of what is open, ] or }
 }
 
-// jsonWant is what may come next.
+// jsonWant is the expected next token.
 type jsonWant int
 
 const (
@@ -46,7 +46,7 @@ const (
 	wantComma // or the end of what is open
 )
 
-// value reads one value, and white space to the end of the file. io.EOF is an end that came too early.
+// value reads one value, and white space to the end of the file. io.EOF means that the file ended too early.
 func (j *jsonText) value() error {
 	for want := wantValue; ; {
 		c, err := j.token()
@@ -107,7 +107,7 @@ func (j *jsonText) byte() (byte, error) {
 	return c, err
 }
 
-// token is the next byte that is not white space.
+// token returns the next byte that is not white space.
 func (j *jsonText) token() (byte, error) {
 	for {
 		c, err := j.byte()
@@ -142,7 +142,7 @@ func (j *jsonText) word(rest string) error {
 	return nil
 }
 
-// unless is an error of the reader, or that c is odd.
+// unless returns an error of the reader, or that c is odd.
 func (j *jsonText) unless(err error, c byte) error {
 	if err != nil {
 		return err

@@ -108,7 +108,7 @@ func hasRows(head []byte) bool {
 	return bytes.Count(wholeLines(head), []byte("\n")) >= fewestRows && !looksLOG(head, false, true)
 }
 
-// lastLine is the last whole line of the head, so never a comment in front of a table.
+// lastLine returns the last whole line of the head, so never a comment in front of a table.
 func lastLine(head []byte) []byte {
 	b := bytes.TrimRight(wholeLines(head), "\r\n")
 	return b[bytes.LastIndexByte(b, '\n')+1:]
