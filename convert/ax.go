@@ -14,8 +14,8 @@ import (
 	"slurmgate/toolpack"
 )
 
-// AX Tool Framework: a domain package of manifest.yaml, policies.yaml and schema files. It loads here nearly as it is; what is written out
-// is what its gateway does without saying so, and what goes is what it ignores.
+// AX Tool Framework: a domain package of manifest.yaml, policies.yaml and schema files. It loads here nearly
+// unchanged; the conversion writes out the implicit behaviour of its gateway, and removes what it ignores.
 
 var (
 	axManifest = []string{"domain_id", "version", "tools"}
@@ -62,7 +62,7 @@ func fromAX(c *conversion) {
 	x.judge(func(file string) string { return path.Join(x.dir, file) })
 }
 
-// read reads a file of the package; nil if it is none.
+// read reads a file of the package; nil for an invalid one.
 func (x *ax) read(f File) *fields {
 	top, err := readYAML(f.Data)
 	if err != nil {
@@ -89,7 +89,7 @@ func (x *ax) manifest(f File) {
 	}
 	list := m.get("tools")
 	if list == nil || list.Kind != yaml.SequenceNode {
-		return // the check says so
+		return // the check reports it
 	}
 	for i, n := range list.Content {
 		if n.Kind == yaml.MappingNode {
@@ -200,7 +200,7 @@ func (x *ax) limits(p *fields) {
 	}
 }
 
-// rest copies the schema files of the package and says what is no part of it.
+// rest copies the schema files of the package and notes other files.
 func (x *ax) rest() {
 	for _, f := range x.in {
 		rel, below := f.Path, x.dir == "."

@@ -10,7 +10,7 @@ import (
 // The package of the AX documents becomes a domain that loads, with its limits written out. proves SRC-02
 func TestFromAX(t *testing.T) {
 	in := testFiles(t, "../toolpack/testdata/ax")
-	for i := range in { // as it lies in AX's repository
+	for i := range in { // as in AX's repository
 		in[i].Path = "domain/example_domain/" + in[i].Path
 	}
 	in = append(in, File{"docker-compose.yml", []byte("services: {}\n")})
@@ -37,7 +37,7 @@ const axEntry = "domain_id: d\nversion: v0.1\nauthor: me\ntools:\n  - tool_id: w
 	"    timeout_sec: 0\n    transport: {type: http, base_url: \"http://w:1\", endpoint: /run}\n    input_schema_ref: gone.json\n" +
 	"    output_schema_ref: null\n"
 
-// What AX's gateway ignores goes, what it does silently is written out, and each change is named.
+// What AX's gateway ignores is removed, what it does implicitly is written out, and each change is named.
 func TestFromAXChanges(t *testing.T) {
 	r, err := Convert("ax", []File{{"manifest.yaml", []byte(axEntry)}, {"policies.yaml", []byte("concurrency: {max_inflight: 4}\n" +
 		"logging: {level: CRITICAL, include_request_body: true}\nnetwork: {default_egress_policy: allow}\nquota: 3\n")}})
@@ -56,7 +56,8 @@ func TestFromAXChanges(t *testing.T) {
 	}
 	p, err := policy.Parse("policies.yaml", r.Files[1].Data, noEnv)
 	if err != nil || p.Concurrency.PerTool["web_get"] != 1 || p.Concurrency.Global != 4 || p.Logging.Level != "error" {
-		t.Errorf("%+v %v\n%s", p, err, r.Files[1].Data)
+		t.Errorf("the policy limits web_get to %d calls and all to %d, logs at %q, %v; want 1, 4, error\n%s", p.Concurrency.PerTool["web_get"],
+			p.Concurrency.Global, p.Logging.Level, err, r.Files[1].Data)
 	}
 	if !strings.Contains(string(r.Files[0].Data), `version: "0.1"`) || !strings.Contains(string(r.Files[0].Data), "[web_crawl, get]") {
 		t.Errorf("%s", r.Files[0].Data)
@@ -90,7 +91,7 @@ func TestFromAXRefused(t *testing.T) {
 				found = found || p.Code+" "+p.File == want && (p.Hint != "" || p.Code == "CONVERT-YAML")
 			}
 			if !found {
-				t.Errorf("%s: no %s in %+v", name, want, r.Refused)
+				t.Errorf("%s: refused are %+v, want %s", name, r.Refused, want)
 			}
 		}
 	}

@@ -1,5 +1,5 @@
-// Package convert turns the tools of other systems into files of a domain package. It only reads and returns bytes; whoever calls it
-// opens and writes the files.
+// Package convert turns the tools of other systems into files of a domain package. It only reads and returns bytes; its caller opens
+// and writes the files.
 package convert
 
 import (
@@ -20,14 +20,14 @@ type File struct {
 	Data []byte
 }
 
-// Note says what became of a part of a file.
+// Note describes the conversion of a part of a file.
 type Note struct {
 	File  string `json:"file"`  // the file that was read
 	Field string `json:"field"` // empty for the whole file
 	Text  string `json:"text"`
 }
 
-// Result is what a conversion made. With any refusal there are no files.
+// Result is the result of a conversion. With any refusal there are no files.
 type Result struct {
 	Files    []File
 	Starters []string // of Files: beginnings that an administrator changes; they take the place of none that is there
@@ -50,11 +50,11 @@ var sources = map[string]func(*conversion){
 	"ragx":      fromRagx,
 }
 
-// Sources are the systems that files can be converted from, sorted.
+// Sources returns the systems that files can be converted from, sorted.
 func Sources() []string { return slices.Sorted(maps.Keys(sources)) }
 
-// Convert turns files of another system into those of a domain package. It fails only for an unknown system and for nothing to convert;
-// what a file says that cannot be converted is in Refused, everything at once.
+// Convert turns files of another system into those of a domain package. It fails only for an unknown system and for
+// nothing to convert; everything in a file that cannot be converted is in Refused.
 func Convert(from string, in []File) (Result, error) {
 	source, ok := sources[from]
 	if !ok {
@@ -82,7 +82,7 @@ func Convert(from string, in []File) (Result, error) {
 	return c.Result, nil
 }
 
-// file finds a file that was given; ok is false if there is none.
+// file finds a file of the input; ok is false for an unknown one.
 func (c *conversion) file(rel string) (f File, ok bool) {
 	i, ok := slices.BinarySearchFunc(c.in, rel, func(f File, rel string) int { return strings.Compare(f.Path, rel) })
 	if !ok {
@@ -122,7 +122,8 @@ func (c *conversion) change(file, field, text string) {
 
 func (c *conversion) refuse(p ...fault.Problem) { c.Refused = append(c.Refused, p...) }
 
-// judge has the loader judge the result: what it refuses, nobody could serve. source is the caller's file that a file was made of.
+// judge checks the result with the loader, since what it refuses cannot be served. source returns the caller's file
+// that a file was made of.
 func (c *conversion) judge(source func(file string) string) {
 	files := map[string][]byte{}
 	for _, f := range c.Files {

@@ -13,9 +13,9 @@ import (
 	"slurmgate/toolpack"
 )
 
-// Handshake has its tools in a registry in memory. As a file there is what the registry says: a list of its entries, or the answer to
-// tools/list, whose tools carry the registry's metadata in _meta.handshake. Each tool becomes an entry of a service worker, and its schemas
-// files beside the manifest.
+// Handshake has its tools in a registry in memory. A file has the registry's data: a list of its entries, or the
+// answer to tools/list, whose tools carry the registry's metadata in _meta.handshake. Each tool becomes an entry of a
+// service worker, and its schemas files next to the manifest.
 
 // handshakeTool is an entry of the registry, or a tool of tools/list.
 type handshakeTool struct {

@@ -58,7 +58,7 @@ func TestFromHandshake(t *testing.T) {
 	} {
 		r, err := Convert("handshake", []File{{"list.json", []byte(c.list)}})
 		if err != nil || len(r.Refused) != 1 || r.Refused[0].Code != c.code || len(r.Files) > 0 || r.Refused[0].Hint == "" {
-			t.Errorf("%s: %+v %v", name, r, err)
+			t.Errorf("%s: %d files, refused %+v, %v; want no file and %s with a hint", name, len(r.Files), r.Refused, err, c.code)
 		}
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"slurmgate/toolpack"
 )
 
-// HelixMCP has its tools in TypeScript. What a program can read of them: the schema of a tool's arguments
-// (contracts/tools/NAME.vN.schema.json),
-// an example of its plan (NAME.plan.json, a SlurmJobSpec or the arguments of slurm_submit), and the policy file. images.lock.yaml, of a
-// domain here, says which files were made from which images.
+// HelixMCP has its tools in TypeScript. A program can read the schema of a tool's arguments
+// (contracts/tools/NAME.vN.schema.json), an example of its plan (NAME.plan.json, a SlurmJobSpec or the arguments of
+// slurm_submit), and the policy file. images.lock.yaml, of a domain here, records which files were made from which
+// images.
 
 // helix is a conversion from HelixMCP.
 type helix struct {
@@ -45,14 +45,14 @@ type helixPlan struct {
 	spec plan.Spec
 }
 
-// helixBounds are what a policy says about sizes and threads, for the toolpacks; 0: nothing.
+// helixBounds are the policy's bounds of sizes and threads, for the toolpacks; 0: none.
 type helixBounds struct {
 	input, output int64
 	most          int64            // threads of every tool
 	threads       map[string]int64 // by tool
 }
 
-// helixOperations are the tools of HelixMCP that are operations of the gateway here.
+// helixOperations returns the tools of HelixMCP that are operations of the gateway here.
 func helixOperations() []string {
 	return strings.Fields("artifact_get artifact_import artifact_list artifact_preview_image artifact_preview_text slurm_job_collect " +
 		"slurm_job_get " +
@@ -186,7 +186,7 @@ func (h *helix) plan(f File, data []byte) {
 	h.plans[name] = helixPlan{f.Path, spec}
 }
 
-// noPlan says what becomes of a tool without a plan.
+// noPlan notes the conversion of a tool without a plan.
 func (h *helix) noPlan(name string) {
 	s := h.schemas[name]
 	switch {
@@ -229,7 +229,7 @@ func (h *helix) writeDomain() {
 	}
 }
 
-// helixToolID is the id of a tool with a name, and whether the name follows from it.
+// helixToolID returns the id of a tool with a name, and whether the name follows from it.
 func helixToolID(name string) (id string, follows bool) {
 	if id = strings.ReplaceAll(name, "_", "."); strings.Contains(id, ".") && helixPackID.MatchString(id) {
 		return id, true

@@ -91,7 +91,7 @@ func (h *helix) writePolicy(f File) {
 	h.write(f.Path, toolpack.PolicyFileName, []byte(w.b.String()))
 }
 
-// tools writes the list of tools: those of HelixMCP that are here, and nothing else.
+// tools writes the list of tools: only those of HelixMCP that exist here.
 func (w *policyWriter) tools(v yamldoc.Value) {
 	known := slices.Concat(helixOperations(), w.made)
 	out := []string{}
@@ -120,7 +120,7 @@ func (w *policyWriter) names(v yamldoc.Value, ok func(string) bool, rule string)
 	return append(out, v.Words("NAME", rule, ok)...)
 }
 
-// most writes a maximum; one that is absent is none in HelixMCP either.
+// most writes a maximum; an absent one is no maximum in HelixMCP either.
 func (w *policyWriter) most(o yamldoc.Object, field, key string, high int64) {
 	v := o.Opt(field)
 	if !v.Exists() {

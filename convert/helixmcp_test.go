@@ -10,7 +10,7 @@ import (
 	"slurmgate/fault"
 )
 
-// helixFiles are the examples of HelixMCP, with the file of a name replaced; empty text leaves it out.
+// helixFiles returns the examples of HelixMCP, with the file of a name replaced; empty text leaves it out.
 func helixFiles(t *testing.T, replace map[string]string) (in []File) {
 	t.Helper()
 	dir := "testdata/helixmcp"
@@ -90,7 +90,7 @@ func TestFromHelixMCP(t *testing.T) {
 		"image_allowlist[1]: left out", "docker.image_allowlist[0]: left out", "slurm.qos_allowlist: absent",
 		"runtime.instance_id: left out"} {
 		if !noted(r.Changed, text) {
-			t.Errorf("nothing says %q: %v", text, r.Changed)
+			t.Errorf("no note has %q: %v", text, r.Changed)
 		}
 	}
 	if !noted(r.Kept, "slurm_submit.v1.schema.json: : an operation of the gateway") {

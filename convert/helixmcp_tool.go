@@ -126,7 +126,7 @@ func (h *helix) entryOf(s plan.Spec) {
 
 var notName = regexp.MustCompile(`[^a-z0-9._-]+`)
 
-// nameOf is the name of a plan's image in the lock, or else one made of its repository.
+// nameOf returns the name of a plan's image in the lock, or else one made of its repository.
 func (h *helix) nameOf(s plan.Spec) (name string, locked bool) {
 	image := s.Execution.Container.Image
 	ref, _ := plan.RegistryImage(image)
@@ -169,7 +169,8 @@ func (h *helix) outputs(b *strings.Builder, p helixPlan) {
 	b.WriteString("declaredOutputs:\n" + decl.String())
 }
 
-// inputs writes the inputs: each role with the argument that has its artifact, and the types the file's name stands for.
+// inputs writes the inputs: each role with the argument that has its artifact, and the types that the file's name
+// means.
 func (h *helix) inputs(p helixPlan, s helixSchema) string {
 	params := []string{}
 	props, _ := s.tree["properties"].(map[string]any)
@@ -214,7 +215,7 @@ func (h *helix) inputs(p helixPlan, s helixSchema) string {
 	return b.String()
 }
 
-// helixTypes are the artifact types that a file's name stands for; all of them where it stands for none.
+// helixTypes returns the artifact types that a file's name means; all of them where it means none.
 func helixTypes(name string) []string {
 	if t := filetype.ByEnding(name); t.Name != "" {
 		return []string{t.Name}
@@ -227,8 +228,8 @@ var (
 	redirect  = regexp.MustCompile(`^(?:set -[a-z]+(?: -?o? ?pipefail)?; *)?([^;&|<>]+?) *> */work/(out/[A-Za-z0-9_./-]+)$`)
 )
 
-// command is the program of a plan. A shell that only sends a program's standard output to a declared output becomes that program with
-// stdout; any other shell is refused.
+// command returns the program of a plan. A shell that only sends a program's standard output to a declared output
+// becomes that program with stdout; any other shell is refused.
 func (h *helix) command(p helixPlan) (cmd []string, stdout string) {
 	argv := p.spec.Execution.Command.Argv
 	if p.spec.Execution.Command.Stdout != nil {
@@ -275,7 +276,7 @@ var helixDefs = map[string]map[string]any{
 	"Sha256":     {"type": "string", "pattern": "^sha256:[a-f0-9]{64}$"},
 }
 
-// inputSchema is the schema of a tool's arguments without references to HelixMCP's files and without backend.
+// inputSchema returns the schema of a tool's arguments without references to HelixMCP's files and without backend.
 func (h *helix) inputSchema(s helixSchema) map[string]any {
 	out := map[string]any{}
 	for k, v := range s.tree {

@@ -14,12 +14,13 @@ import (
 	"slurmgate/toolpack"
 )
 
-// ragx: *.tool.yaml with the fields of its loader, and the schema files they refer to. The toolpacks become bare ones: the manifest that is
-// written along gives what they leave out.
+// ragx: *.tool.yaml with the fields of its loader, and the schema files they refer to. The toolpacks become bare
+// ones: the new manifest has what they leave out.
 
 const ragxSuffix = ".tool.yaml"
 
-// ragxFields are the fields that its loader reads, and those that its own toolpacks have beside them. It ignores others.
+// ragxFields are the fields that its loader reads, and those that its own toolpacks have in addition. It ignores
+// others.
 var ragxFields = []string{"id", "name", "version", "description", "deterministic", "timeoutMs", "limits", "inputSchema", "outputSchema",
 	"execution", "caps", "env", "templating", "metadata"}
 
@@ -40,7 +41,7 @@ type ragx struct {
 	*conversion
 	prefix string            // of the paths in the result
 	queue  []string          // schema files that are referred to
-	tools  map[string]string // ids → what the manifest says of them
+	tools  map[string]string // ids → their entries in the manifest
 	kinds  map[string]bool   // of execution
 }
 
@@ -118,7 +119,7 @@ func (x *ragx) pack(f File) {
 	x.write(f.Path, x.prefix+f.Path, writeYAML(top))
 }
 
-// execution converts the program of a toolpack, and gives the manifest's entry for it, without the id.
+// execution converts the program of a toolpack, and returns the manifest's entry for it, without the id.
 func (x *ragx) execution(m fields) string {
 	const job = "kind: job_worker"
 	e := m.under("execution")
@@ -128,7 +129,7 @@ func (x *ragx) execution(m fields) string {
 	kind := e.text("kind")
 	of, known := ragxExecution[kind]
 	if !known {
-		return job // the check says so
+		return job // the check reports it
 	}
 	x.kinds[kind] = true
 	first := ""
@@ -161,7 +162,7 @@ func (x *ragx) execution(m fields) string {
 	}
 	u, err := url.Parse(e.text("url"))
 	if err != nil || u.Host == "" {
-		return "kind: service_worker" // the check says so
+		return "kind: service_worker" // the check reports it
 	}
 	e.changed("url", "the worker there must speak the worker contract; put one in front of a plain HTTP API")
 	return fmt.Sprintf("kind: service_worker, transport: {type: http, base_url: %q}", u.Scheme+"://"+u.Host)
@@ -220,7 +221,7 @@ func (x *ragx) schema(rel string) {
 	x.write(rel, x.prefix+rel, data)
 }
 
-// domain writes the files beside the toolpacks.
+// domain writes the files next to the toolpacks.
 func (x *ragx) domain() {
 	var b strings.Builder
 	b.WriteString("# Written by slurmgate tool convert --from ragx.\ndomain_id: ragx\nversion: 1.0.0\ntools:\n")

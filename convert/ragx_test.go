@@ -68,7 +68,7 @@ func TestFromRagx(t *testing.T) {
 	for _, field := range []string{"id", "timeout_ms", "limits.max_input_bytes", "owner", "execution.timeoutMs", "execution.script",
 		"inputSchema", "execution.method"} {
 		if !slices.ContainsFunc(r.Changed, func(n Note) bool { return n.Field == field && n.File != "" && n.Text != "" }) {
-			t.Error("nothing says what became of", field)
+			t.Error("no note about", field)
 		}
 	}
 	if again, err := Convert("ragx", in); err != nil || !reflect.DeepEqual(r, again) {
@@ -107,7 +107,7 @@ func TestRagxRefused(t *testing.T) {
 			continue
 		}
 		if p := r.Refused[0]; p.Code != code || p.File != "a.tool.yaml" || p.Msg == "" || p.Rule == "" {
-			t.Errorf("%q: %+v", edit[1], p)
+			t.Errorf("%q: refused with %s of %s, message %q, rule %q; want %s of a.tool.yaml", edit[1], p.Code, p.File, p.Msg, p.Rule, code)
 		}
 	}
 	r, err := Convert("ragx", []File{{"a.tool.yaml", []byte(pack)}, {"b.tool.yaml", []byte(pack)}})
@@ -116,7 +116,7 @@ func TestRagxRefused(t *testing.T) {
 	}
 }
 
-// Whatever stands in a toolpack and a schema, the result loads or there is none.
+// The result of any toolpack and schema loads, or there is none.
 func FuzzFromRagx(f *testing.F) {
 	for _, in := range testFiles(f, "testdata/ragx") {
 		f.Add(in.Data, []byte(`{"$ref":"#x"}`))

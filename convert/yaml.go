@@ -98,7 +98,7 @@ func writeJSON(n *yaml.Node) []byte {
 	return append(data, '\n')
 }
 
-// value is the value of a key of a mapping; nil if there is none.
+// value returns the value of a key of a mapping; nil without one.
 func value(m *yaml.Node, key string) *yaml.Node {
 	for i := 0; m != nil && m.Kind == yaml.MappingNode && i+1 < len(m.Content); i += 2 {
 		if m.Content[i].Value == key {
@@ -138,7 +138,7 @@ func (f fields) text(key string) string {
 	return ""
 }
 
-// under is the mapping of a key; nil if it is none.
+// under returns the mapping of a key; nil for any other value.
 func (f fields) under(key string) *fields {
 	if n := f.get(key); n != nil && n.Kind == yaml.MappingNode {
 		return &fields{f.c, f.file, f.path + key + ".", n}
@@ -154,7 +154,7 @@ func (f fields) set(key, text string) {
 		&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text})
 }
 
-// remove takes a field out and says why.
+// remove takes a field out and notes the reason.
 func (f fields) remove(key, why string) {
 	for i := 0; i+1 < len(f.m.Content); i += 2 {
 		if f.m.Content[i].Value == key {
@@ -165,7 +165,7 @@ func (f fields) remove(key, why string) {
 	}
 }
 
-// renamed gives fields the names they have today, unless those are there.
+// renamed changes fields to their current names, unless those exist.
 func (f fields) renamed(names map[string]string) {
 	for i := 0; i+1 < len(f.m.Content); i += 2 {
 		key := f.m.Content[i]
