@@ -1,4 +1,4 @@
-// Package blocks holds what an answer says, before a face shows it: the shell on lines, a chat in few bytes.
+// Package blocks describes an answer before a face shows it: the shell on lines, a chat in few bytes.
 //
 // Nouns: a document is a list of blocks, in the order in which they are read; a block is a sentence, advice, facts, a table, a schema,
 // a quote, artifacts, warnings, next steps, or how a list continues; a value is an argument of a sentence, of a fact or of a cell.
@@ -21,11 +21,11 @@ type Document []Block
 
 // Answer is an answer that can say what it means.
 type Answer interface {
-	// Says returns what it says. It never fails, and reads nothing else than the answer.
+	// Says describes the answer. It never fails, and reads only the answer.
 	Says() Document
 }
 
-// Reader returns the function that reads an answer of type A from its JSON and returns what it says; nil if it says nothing.
+// Reader returns the function that reads an answer of type A from its JSON and describes it; nil if A is no [Answer].
 func Reader[A any]() func(result json.RawMessage) (Document, error) {
 	if _, ok := any(*new(A)).(Answer); !ok {
 		return nil
@@ -45,7 +45,7 @@ type Block interface{ block() }
 // Data is text of others: a file's name, what a program wrote. It is never an instruction.
 type Data string
 
-// Reason is why something waits or ended: a word of ours, or that, a colon, and data.
+// Reason is why a run waits or ended: a word of ours, or that, a colon, and data.
 type Reason string
 
 // Bytes is a size.
@@ -66,7 +66,7 @@ func Value(v any) any {
 	return r.Interface()
 }
 
-// Sentence says something: a format of package fmt with %v for each value.
+// Sentence is a format of package fmt with %v for each value.
 type Sentence struct {
 	Format string
 	Values []any
@@ -87,7 +87,7 @@ func Advise(format string, values ...any) Advice { return Advice{Sentence: Say(f
 
 // Facts are names with values.
 type Facts struct {
-	Brief  Sentence // says the same where there is no room for all of them; empty: every face shows the facts
+	Brief  Sentence // replaces the facts where there is no room for all of them; empty: every face shows the facts
 	Detail bool     // left out where there is no room for them
 	Facts  []Fact
 }
@@ -138,7 +138,7 @@ type Table struct {
 	Rows    [][]any // values, one for each column
 }
 
-// Count says how many rows of a list are shown, of how many.
+// Count returns how many rows of a list are shown, of how many.
 func (t Table) Count() string {
 	noun := t.Noun
 	if t.Total == 1 && !t.AtLeast {
@@ -202,7 +202,7 @@ type Quote struct {
 	List bool   // its lines are whole or left out
 }
 
-// Artifacts are what an answer names by id, for those who want to open them.
+// Artifacts are the artifacts that an answer names by id, so that a reader can open them.
 type Artifacts []Artifact
 
 // Artifact is one of them.
@@ -217,13 +217,13 @@ type Artifact struct {
 // Links are artifacts that are named in other blocks, for faces that can open one.
 type Links []Artifact
 
-// Warnings are what the caller should know though the call succeeded. They may contain data.
+// Warnings are facts that the caller should know though the call succeeded. They may contain data.
 type Warnings []string
 
-// Next is what to do next; the steps are alternatives.
+// Next lists the next steps; they are alternatives.
 type Next []fault.Step
 
-// More says that a list continues: after the same call again, with another value of an argument.
+// More continues a list: the same call again, with another value of an argument, returns the next part.
 type More struct {
 	Verb     string // of the operation that answers
 	Argument string

@@ -7,32 +7,33 @@ import (
 	"time"
 )
 
-// Value is one answer. It is asked for in the background, apart from the callers who wait for it: one that leaves does not end the
-// look-up for the others. While no newer answer comes the last one is known. Its zero value is empty.
+// Value is one cached answer. It is fetched in the background, apart from the callers who wait for it: one that
+// leaves does not end the query for the others. The last answer is kept until a newer one arrives. Its zero value is
+// empty.
 type Value[V any] struct {
-	mu    sync.Mutex // never held during a look-up
+	mu    sync.Mutex // never held during a query
 	state State[V]
-	next  time.Time // no look-up begins before
+	next  time.Time // no query begins before
 }
 
-// Rule says when an answer is asked for.
+// Rule says when an answer is fetched.
 type Rule struct {
 	Fresh time.Duration // how old it may be, from when it was asked for
-	Pause time.Duration // after a look-up
-	Limit time.Duration // of a look-up
+	Pause time.Duration // after a query
+	Limit time.Duration // of a query
 }
 
-// State is what is known of a value.
+// State is the last answer with its times.
 type State[V any] struct {
 	Value V
 	At    time.Time       // when it was asked for; zero: none is known
-	Err   error           // of the last look-up; nil if it succeeded
-	Began time.Time       // of the look-up in progress
-	Busy  <-chan struct{} // closed when that ends; nil: there is none
+	Err   error           // of the last query; nil if it succeeded
+	Began time.Time       // of the query in progress
+	Busy  <-chan struct{} // closed when that ends; nil: no query
 }
 
-// Look returns what is known and does not wait. If that is not fresh, or on demand, it begins a look-up, unless one is in progress or has
-// just ended.
+// Look returns the state and does not wait. If it is not fresh, or on demand, it begins a query, unless one is in
+// progress or has just ended.
 func (v *Value[V]) Look(now func() time.Time, r Rule, demand bool, ask func(context.Context) (V, error)) State[V] {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -57,7 +58,7 @@ func (v *Value[V]) Look(now func() time.Time, r Rule, demand bool, ask func(cont
 	return v.state
 }
 
-// Wait waits until the look-up in progress ends, for at most a time, and reports whether it did.
+// Wait waits until the query in progress ends, for at most a time, and reports whether it did.
 func (s State[V]) Wait(ctx context.Context, most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()

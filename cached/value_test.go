@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A value is asked for once for all who look at it, again when it is old or on demand, never within the pause, and the last answer is known
-// while no newer one comes.
+// A value is fetched once for all concurrent callers, again when it is old or on demand, never within the pause, and
+// the last answer is kept while no newer one arrives.
 func TestValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v Value[int]
@@ -28,7 +28,7 @@ func TestValue(t *testing.T) {
 			after  time.Duration
 			err    error
 			demand bool
-			asked  int // looks that were made by then
+			asked  int // queries made by then
 			value  int
 		}{
 			{"the first look", 0, nil, false, 1, 1}, {"a fresh value", time.Minute, nil, false, 1, 1}, {"on demand", 0, nil, true, 2, 2},
@@ -38,7 +38,7 @@ func TestValue(t *testing.T) {
 			time.Sleep(step.after)
 			err = step.err
 			if s := look(step.demand); s.Busy != nil && (s.Wait(t.Context(), time.Second) || !look(true).Wait(t.Context(), 2*time.Second)) {
-				t.Errorf("%s: the look-up did not take 2 s", step.what)
+				t.Errorf("%s: the query did not take 2 s", step.what)
 			}
 			synctest.Wait()
 			if s := look(false); asked != step.asked || s.Value != step.value || s.Err != step.err {

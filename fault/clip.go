@@ -15,7 +15,7 @@ func Clip(s string) string { return ClipTo(s, clipBytes) }
 
 // ClipTo is Clip for text of which at most n bytes are shown.
 func ClipTo(s string, n int) string {
-	if len(s) > n { // a secret that is cut is none that is found later
+	if len(s) > n { // a part of a secret would not be recognised later
 		s, _ = secrets.Default().Head(s, visible.Head(s, n-len(visible.Mark)))
 		s = strings.ToValidUTF8(s, "") + visible.Mark
 	}
@@ -25,7 +25,7 @@ func ClipTo(s string, n int) string {
 // Quote puts a text in quotation marks and shows at most n bytes of it; what is left out is marked.
 func Quote(s string, n int) string { return strconv.Quote(visible.Clip(s, n)) }
 
-// ClipEnd is Clip for text whose end says most: at most n bytes of it.
+// ClipEnd is Clip for text whose end matters most: at most n bytes of it.
 func ClipEnd(s string, n int) string {
 	if len(s) > n {
 		s = visible.Mark + strings.ToValidUTF8(secrets.Default().Tail(s, len(s)-visible.Tail(s, n-len(visible.Mark))), "")

@@ -130,7 +130,7 @@ func (e *Error) WithRetry(seconds int) *Error {
 	return e
 }
 
-// Advised is the first *Error in the chain that says what to do next; nil: none does.
+// Advised returns the first *Error in the chain with a next step; nil without one.
 func Advised(err error) *Error {
 	for e := range chain(err) {
 		if e.Next != "" || len(e.Steps) > 0 {
@@ -140,7 +140,8 @@ func Advised(err error) *Error {
 	return nil
 }
 
-// RetryOf is when the same call may succeed, in seconds: of the first *Error in the chain that says so; 0: nothing is known.
+// RetryOf returns the time until the same call may succeed, in seconds: of the first *Error in the chain that has
+// one; 0: unknown.
 func RetryOf(err error) int {
 	for e := range chain(err) {
 		if e.Retry > 0 {
@@ -198,7 +199,7 @@ func ProblemsOf(err error) []Problem {
 	return nil
 }
 
-// First is the first broken rule that an error reports, or else its text.
+// First returns the first broken rule that an error reports, or else its text.
 func First(err error) string {
 	if p := ProblemsOf(err); len(p) > 0 {
 		return p[0].String()
@@ -230,13 +231,13 @@ var statuses = map[Kind]struct {
 	Timeout: {7, 504, TimeoutError}, Transport: {8, 503, UpstreamError}, Unknown: {9, 500, InternalError},
 }
 
-// Kinds are all of them, sorted.
+// Kinds returns all kinds, sorted.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(statuses)) }
 
-// ExitCode is the exit status of the command line for a kind; an unknown kind is [Internal].
+// ExitCode returns the exit status of the command line for a kind; an unknown kind is [Internal].
 func (k Kind) ExitCode() int { return cmp.Or(statuses[k].exit, statuses[Internal].exit) }
 
-// HTTPStatus is the HTTP status for a kind; an unknown kind is [Internal].
+// HTTPStatus returns the HTTP status for a kind; an unknown kind is [Internal].
 func (k Kind) HTTPStatus() int { return cmp.Or(statuses[k].http, statuses[Internal].http) }
 
 // ContractCode returns the code of a kind in the worker contract and at :run; an unknown kind is [Internal].

@@ -45,7 +45,7 @@ func (s Step) JSON() string {
 	return string(raw)
 }
 
-// WithSteps adds what to do next and returns the error. Advice that names no command goes into [Error.WithNext].
+// WithSteps adds next steps and returns the error. Advice that names no command belongs in [Error.WithNext].
 func (e *Error) WithSteps(steps ...Step) *Error {
 	e.Steps = append(e.Steps, steps...)
 	return e
@@ -84,8 +84,8 @@ func StepsOf(err error) (out []Step) {
 	return out
 }
 
-// Text gives an error's whole text: messages and causes, problems on lines of their own, and what to do next. words renders a list of
-// steps; it is never called without one.
+// Text returns an error's whole text: messages and causes, problems on separate lines, and the next steps. words
+// renders a list of steps; it is never called without one.
 func Text(err error, words func([]Step) string) string {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -153,10 +153,10 @@ func Advice(plain string, steps []Step, words func([]Step) string) string {
 	return plain
 }
 
-// Prose gives an error's whole text without steps: what is recorded outlives the commands of today.
+// Prose returns an error's whole text without steps: a record outlives the commands of today.
 func Prose(err error) string { return Text(err, func([]Step) string { return "" }) }
 
-// Said is the text of an error without what to do next.
+// Said returns the text of an error without its next steps.
 func Said(err error) string {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {

@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Mark stands where a text was cut. What is cut is cut between characters, and never within a number: its beginning would be another one.
+// Mark shows where a text was cut. It is cut between characters, and never within a number: its beginning would be
+// another one.
 const Mark = "…"
 
 // Clip returns s, or if it has more than n bytes its beginning and [Mark], together at most n bytes.
@@ -91,7 +92,7 @@ func within(s string, at int) bool {
 		func(r rune) bool { return isDigit(byte(r)) })
 }
 
-// numberStart is where the number begins that ends at a byte; the byte itself if none does.
+// numberStart returns where the number begins that ends at a byte; the byte itself without one.
 func numberStart(s string, at int) int {
 	for at > 0 && inNumber(s[at-1]) {
 		at--

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// What is cut says so, and neither a character nor a number is cut: the beginning of a number is another number.
+// A cut text has a mark, and neither a character nor a number is cut: the beginning of a number is another number.
 func TestClip(t *testing.T) {
 	for _, c := range []struct {
 		s    string

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// JSON is the same JSON document with its hidden characters as \u escapes: programs read the exact text from it, and a terminal shows
-// nothing that is hidden. doc is valid JSON.
+// JSON returns the same JSON document with its hidden characters as \u escapes: programs read the exact text from it,
+// and a terminal shows nothing that is hidden. doc is valid JSON.
 func JSON(doc []byte) []byte {
 	i := firstHidden(doc)
 	if i == len(doc) {
@@ -50,8 +50,8 @@ func escape(out []byte, r rune) []byte {
 	return append(out, `\u`+strconv.FormatInt(0x10000+int64(r), 16)[1:]...)
 }
 
-// Strings is a JSON document whose texts are as [Text] shows them: for those who read the texts, not for programs that need the exact
-// ones. A document that cannot be read is returned as it is.
+// Strings returns a JSON document whose texts are as [Text] shows them: for readers of the texts, not for programs
+// that need the exact ones. An invalid document is returned unchanged.
 func Strings(doc []byte) []byte {
 	if firstHidden(doc) == len(doc) && bytes.IndexByte(doc, '\\') < 0 {
 		return doc

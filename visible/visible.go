@@ -33,7 +33,8 @@ const (
 	emojiForm = '\ufe0f'
 )
 
-// Text is s with every hidden character but newline and tab escaped, as \x1b, \u202e or \U000e0041, and bytes that are not UTF-8 as \xff.
+// Text returns s with every hidden character but newline and tab escaped, as \x1b, \u202e or \U000e0041, and bytes
+// that are not UTF-8 as \xff.
 func Text(s string) string { return show(s, true) }
 
 // Line is [Text] on one line: newlines and tabs become spaces.
@@ -70,7 +71,7 @@ func show(s string, lines bool) string {
 
 func isBlank(r rune) bool { return r == '\n' || r == '\t' }
 
-// Next is the first character of s as [Text] shows it, and its length in bytes. s is not empty.
+// Next returns the first character of s as [Text] shows it, and its length in bytes. s is not empty.
 func Next[T string | []byte](s T) (text string, n int) {
 	head := string(s[:min(len(s), utf8.UTFMax)])
 	r, n := utf8.DecodeRuneInString(head)

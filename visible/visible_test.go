@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// classes are what an attacker hides text in, or steers a reader with.
+// classes are the kinds of characters in which an attacker hides text, or misleads a reader.
 var classes = []struct {
 	name     string
 	from, to rune
