@@ -70,7 +70,7 @@ func TestLeftByAKilledProcess(t *testing.T) {
 			wantError(t, call(g, "no.such", `{}`), "validation", "tool_not_found")
 		}
 		for range 5 {
-			g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
+			g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, anonymous())
 		}
 		left := copied(t, dir)
 		f, err := os.OpenFile(filepath.Join(left, "looks-1.waiting"), os.O_APPEND|os.O_WRONLY, 0)
@@ -140,7 +140,7 @@ func TestAsideAfterAStop(t *testing.T) {
 		g := asideGate(t, &stuck{full: true}, dir, &log)
 		call(g, "test.look", `{"n":1}`)
 		for range 7 {
-			g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
+			g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, anonymous())
 		}
 		g.Close()
 		if !strings.Contains(log.String(), "the next gateway writes it") || strings.Contains(log.String(), "is not recorded:") {
@@ -187,7 +187,7 @@ func TestAsideThatCannotBeWritten(t *testing.T) {
 		if res := call(g, "test.look", `{"n":1}`); !res.OK {
 			t.Errorf("the call ended with %+v, want success", res.Error)
 		}
-		g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
+		g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, anonymous())
 	}
 	g.Close()
 	counted := int64(0)
@@ -213,7 +213,7 @@ func unwritable(t *testing.T) error {
 		if res := call(g, "test.look", `{"n":1}`); !res.OK {
 			return res.Error.Fault()
 		}
-		g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
+		g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, anonymous())
 	}
 	g.Close()
 	if n := strings.Count(log.String(), "cannot be kept"); n != 1 {

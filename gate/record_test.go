@@ -14,8 +14,8 @@ import (
 	"slurmgate/secrets"
 )
 
-// told has the members of one call's record about its arguments and its result.
-type told struct {
+// eventFields has the members of one call's record about its arguments and its result.
+type eventFields struct {
 	ArgsHash   string `json:"args_hash"`
 	ArgsRef    string `json:"args_ref"`
 	ResultHash string `json:"result_hash"`
@@ -24,7 +24,7 @@ type told struct {
 }
 
 // recorded makes a call of a gate with these tools, and returns its record and those members of the record's event.
-func recorded(t *testing.T, p Policy, who Caller, req Request, tools ...Tool) (Record, told) {
+func recorded(t *testing.T, p Policy, who Caller, req Request, tools ...Tool) (Record, eventFields) {
 	t.Helper()
 	r, err := NewRegistry(tools...)
 	must(t, err)
@@ -32,7 +32,7 @@ func recorded(t *testing.T, p Policy, who Caller, req Request, tools ...Tool) (R
 	g := New(Config{Registry: r, Policy: p, Journal: b})
 	g.Call(context.Background(), who, req)
 	g.Close()
-	var e told
+	var e eventFields
 	if len(b.calls) != 1 {
 		t.Fatalf("a call of %s has %d records", req.ToolID, len(b.calls))
 	}

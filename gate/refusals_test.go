@@ -17,7 +17,7 @@ import (
 	"slurmgate/fault"
 )
 
-func stranger() error {
+func anonymous() error {
 	return fault.New(fault.Auth, "unauthenticated", "no credentials in the request")
 }
 
@@ -27,7 +27,7 @@ func stranger() error {
 // proves HTC-08
 func TestRefuse(t *testing.T) {
 	g, b := newGate(t, nil, echo)
-	res := g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
+	res := g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, anonymous())
 	wantError(t, res, "auth", "unauthenticated")
 	if uuid.Validate(res.ToolCallID) != nil || res.ToolCallID == uuid.Nil.String() || res.Resources.Artifacts == nil {
 		t.Errorf("Refuse returned the call id %q and the artifacts %v, want a new id and a list", res.ToolCallID, res.Resources.Artifacts)
@@ -64,12 +64,12 @@ func TestFloodOfStrangers(t *testing.T) {
 		const each, sources = 100, 3 * maxRefusals
 		for range each {
 			for s := range sources {
-				g.Refuse(Source{Transport: Other, From: fmt.Sprint("192.0.2.", s)}, stranger())
+				g.Refuse(Source{Transport: Other, From: fmt.Sprint("192.0.2.", s)}, anonymous())
 			}
 		}
 		time.Sleep(refusalPause + time.Second)
 		synctest.Wait()
-		g.Refuse(Source{Transport: Other, From: "192.0.2.1"}, stranger())
+		g.Refuse(Source{Transport: Other, From: "192.0.2.1"}, anonymous())
 		g.Close()
 		if n := len(b.calls); n > 2*(maxRefusals+1)+1 {
 			t.Error(n, "records")
@@ -96,7 +96,7 @@ func strangersAndAFullJournal(t *testing.T) {
 		g.journal.room <- struct{}{}
 	}
 	start := time.Now()
-	g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
+	g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, anonymous())
 	if d := time.Since(start); d > 0 {
 		t.Error("it waited", d)
 	}
@@ -191,7 +191,7 @@ func TestFloodWithoutEnd(t *testing.T) {
 		g, b := newGate(t, nil, echo)
 		const seconds = 24 * 60 * 60
 		for range seconds / 10 {
-			g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, stranger())
+			g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, anonymous())
 			time.Sleep(10 * time.Second)
 		}
 		g.Close()

@@ -48,7 +48,7 @@ func (f *face) bundle(w http.ResponseWriter, req *http.Request, e endpoint) {
 		problem(w, err)
 		return
 	}
-	harmless(w.Header(), tarType)
+	setSafeDownloadHeaders(w.Header(), tarType)
 	w.Header().Set("Content-Disposition", "attachment")
 	out := bufio.NewWriterSize(&heldWriter{w, req.Context()}, 64<<10)
 	t := tar.NewWriter(out)

@@ -56,15 +56,15 @@ type conn struct {
 
 func newConns(l Limits) *conns { return &conns{Limits: l, owners: map[string]*holder{}} }
 
-// stranger returns the name of the owner of a connection before its first request. No caller's key begins like this.
-func stranger(source string) string { return "?" + source }
+// anonymous returns the name of the owner of a connection before its first request. No caller's key begins like this.
+func anonymous(source string) string { return "?" + source }
 
 // enter makes room for a connection and adds it. It returns nil if there is none: every connection serves a request.
 func (t *conns) enter(c net.Conn, source string, uid int) *conn {
 	n := &conn{Conn: c, table: t, source: source, uid: uid}
 	t.mu.Lock()
 	var victim *conn
-	switch o := t.owners[stranger(source)]; {
+	switch o := t.owners[anonymous(source)]; {
 	case t.PerAddress > 0 && o != nil && o.open >= t.PerAddress:
 		victim = o.oldest()
 	case t.Connections > 0 && t.open >= t.Connections:
@@ -77,7 +77,7 @@ func (t *conns) enter(c net.Conn, source string, uid int) *conn {
 		victim.leave()
 	}
 	t.open++
-	n.join(stranger(source))
+	n.join(anonymous(source))
 	n.at = n.owner.spare.PushBack(n)
 	t.mu.Unlock()
 	if victim != nil {
@@ -213,7 +213,7 @@ type guard struct {
 
 // admit sets which users may connect from now on.
 func (d *door) admit(c SocketConfig) {
-	d.guard.Store(&guard{c.Known, (&turnedAway{tell: c.Turned}).add})
+	d.guard.Store(&guard{c.Known, (&rejectedUsers{report: c.Turned}).add})
 }
 
 // limit sets the limits for connections that come from now on.
@@ -282,34 +282,34 @@ func closing(status int, err error) []byte {
 	return append([]byte(h+"\r\n"), body...)
 }
 
-// turnedAway counts the rejected users, and reports each at most once a second.
-type turnedAway struct {
-	tell func(uid, n int)
-	mu   sync.Mutex
-	seen map[int]turns
+// rejectedUsers counts the rejected users, and reports each at most once a second.
+type rejectedUsers struct {
+	report func(uid, n int)
+	mu     sync.Mutex
+	seen   map[int]rejections
 }
 
-type turns struct {
-	n    int // not reported yet
-	told time.Time
+type rejections struct {
+	n        int // not reported yet
+	reported time.Time
 }
 
-const maxTurned = 64 // users counted apart
+const maxRejected = 64 // users counted apart
 
-func (t *turnedAway) add(uid int) {
-	if t.tell == nil {
+func (t *rejectedUsers) add(uid int) {
+	if t.report == nil {
 		return
 	}
 	t.mu.Lock()
-	if t.seen == nil || len(t.seen) >= maxTurned {
-		t.seen = map[int]turns{}
+	if t.seen == nil || len(t.seen) >= maxRejected {
+		t.seen = map[int]rejections{}
 	}
 	u := t.seen[uid]
 	u.n++
 	n := u.n
-	switch wait := time.Second - time.Since(u.told); {
+	switch wait := time.Second - time.Since(u.reported); {
 	case wait <= 0:
-		u = turns{told: time.Now()}
+		u = rejections{reported: time.Now()}
 	case n == 1:
 		time.AfterFunc(wait, func() { t.rest(uid) })
 		fallthrough
@@ -319,20 +319,20 @@ func (t *turnedAway) add(uid int) {
 	t.seen[uid] = u
 	t.mu.Unlock()
 	if n > 0 {
-		t.tell(uid, n)
+		t.report(uid, n)
 	}
 }
 
 // rest reports the connections that followed within a second.
-func (t *turnedAway) rest(uid int) {
+func (t *rejectedUsers) rest(uid int) {
 	t.mu.Lock()
 	n := t.seen[uid].n
 	if n > 0 {
-		t.seen[uid] = turns{told: time.Now()}
+		t.seen[uid] = rejections{reported: time.Now()}
 	}
 	t.mu.Unlock()
 	if n > 0 {
-		t.tell(uid, n)
+		t.report(uid, n)
 	}
 }
 

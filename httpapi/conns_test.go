@@ -228,9 +228,9 @@ func TestUnknownUsersAreTurnedAway(t *testing.T) {
 	defer os.RemoveAll(dir)
 	must(t, os.Chmod(dir, 0o755))
 	path := filepath.Join(dir, "s")
-	var told, connections atomic.Int64
+	var reports, connections atomic.Int64
 	s, err := Listen(SocketConfig{Path: path, Mode: 0o666, Limits: Limits{Connections: 8}, Known: func(uid int) bool { return uid == 0 },
-		Turned: func(uid, n int) { told.Add(1); connections.Add(int64(n)) }},
+		Turned: func(uid, n int) { reports.Add(1); connections.Add(int64(n)) }},
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }), func() {}, slog.New(slog.DiscardHandler))
 	must(t, err)
 	defer s.Shutdown(context.Background())
@@ -261,7 +261,7 @@ func TestUnknownUsersAreTurnedAway(t *testing.T) {
 		runtime.Gosched() // connections within a second are reported together, at its end
 	}
 	most := int64(time.Since(began)/time.Second) + 2
-	if n := told.Load(); n == 0 || n > most || connections.Load() != 3000 {
+	if n := reports.Load(); n == 0 || n > most || connections.Load() != 3000 {
 		t.Errorf("%d records of %d connections, want at most %d of 3000", n, connections.Load(), most)
 	}
 	if _, err := Dial(t.Context(), path); err != nil {

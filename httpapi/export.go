@@ -70,7 +70,7 @@ func (f *face) export(w http.ResponseWriter, req *http.Request, e endpoint) {
 		return
 	}
 	h := w.Header()
-	harmless(h, archiveType)
+	setSafeDownloadHeaders(h, archiveType)
 	h.Set("Content-Disposition", `attachment; filename="`+archive.Name()+`"`)
 	h.Set("Content-Length", strconv.FormatInt(archive.Size(), 10))
 	h.Set("Cache-Control", "private, no-cache")

@@ -118,14 +118,14 @@ func writePicture(w http.ResponseWriter, res gate.Response) {
 		return
 	}
 	h := w.Header()
-	harmless(h, pictureType)
+	setSafeDownloadHeaders(h, pictureType)
 	h.Set("Cache-Control", "private, max-age=3600")
 	h.Set("Vary", "Accept, Authorization")
 	_, _ = w.Write(p.Data) // this fails when the peer has closed the connection
 }
 
-// harmless keeps a browser from running a caller's file.
-func harmless(h http.Header, typ string) {
+// setSafeDownloadHeaders keeps a browser from running a caller's file.
+func setSafeDownloadHeaders(h http.Header, typ string) {
 	h.Set("Content-Type", typ)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
@@ -164,7 +164,7 @@ func (f *face) content(w http.ResponseWriter, req *http.Request, _ endpoint) {
 	}
 	defer file.Close()
 	h := w.Header()
-	harmless(h, "application/octet-stream")
+	setSafeDownloadHeaders(h, "application/octet-stream")
 	if h.Set("Content-Disposition", "attachment"); a.Name != "" { // a file name of letters, digits and . _ + -
 		h.Set("Content-Disposition", `attachment; filename="`+a.Name+`"`)
 	}
