@@ -138,7 +138,7 @@ type object struct {
 
 func (o object) rel() string { return filepath.Join(objectsDir, o.sum[:2], o.sum) }
 
-// write writes the entry as sha256sum(1) reads it; the size is a comment line before it.
+// line returns the entry as sha256sum(1) reads it; the size is a comment line before it.
 func (o object) line() string { return fmt.Sprintf("# %d\n%s  %s\n", o.size, o.sum, o.rel()) }
 
 // eachObject reads a list of objects.
