@@ -76,8 +76,8 @@ func TestImportDirectory(t *testing.T) {
 	got, err := im.ImportFolder(t.Context(), dir+"/index", Scope{})
 	if err != nil || got.Type != "DIRECTORY" || got.SizeBytes != 1<<20+3 || got.Label != "index" || len(got.List.Files) != 3 ||
 		!im.IsFolder(dir+"/index", Scope{}) || im.IsFolder(dir+"/index/a", Scope{}) {
-		t.Fatalf("ImportFolder = %s %q of %d bytes with the list %v, %v; want DIRECTORY index, %d bytes, 3 files", got.Type, got.Label,
-			got.SizeBytes, got.List, err, 1<<20+3)
+		t.Fatalf("ImportFolder = %s %q of %d bytes with the list %v, %v; want DIRECTORY index, %d bytes, 3 files", got.Type,
+			got.Label, got.SizeBytes, got.List, err, 1<<20+3)
 	}
 	var b bytes.Buffer
 	w := tree.NewTarWriter(&b)

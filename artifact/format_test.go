@@ -59,7 +59,8 @@ func TestImportFormat(t *testing.T) {
 			got, err := do(im.As(c.as))
 			if fault.CodeOf(err) != ImportFormat || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(),
 				"import the whole file again") {
-				t.Errorf("%s as %q by %s: %s %s, %v; want %s with %q", c.file, c.as, way, got.Type, got.SHA256, err, ImportFormat, c.want)
+				t.Errorf("%s as %q by %s: %s %s, %v; want %s with %q", c.file, c.as, way, got.Type, got.SHA256, err,
+					ImportFormat, c.want)
 			}
 		}
 		if got, err := im.As("UNKNOWN").ImportFile(t.Context(), root+"/"+c.file, inP); err != nil || got.Type != "UNKNOWN" {

@@ -96,8 +96,8 @@ func TestTableOfOneLine(t *testing.T) {
 	got, err := PreviewTable(t.Context(), endless{",", size}, size, TableQuery{MaxRows: 10, MaxBytes: 1 << 14})
 	if err != nil || !got.Truncated || len(got.Rows) != 1 || got.ColumnsTotal != maxTableScan+1 ||
 		!strings.Contains(fmt.Sprint(got.Warnings), "33554432 bytes were read") {
-		t.Errorf("PreviewTable = %d rows, %d columns, truncated %t, warnings %q, %v; want 1 row, %d columns, truncated", len(got.Rows),
-			got.ColumnsTotal, got.Truncated, got.Warnings, err, maxTableScan+1)
+		t.Errorf("PreviewTable = %d rows, %d columns, truncated %t, warnings %q, %v; want 1 row, %d columns, truncated",
+			len(got.Rows), got.ColumnsTotal, got.Truncated, got.Warnings, err, maxTableScan+1)
 	}
 	line := strings.Repeat("cell,", 100_000) + strings.Repeat("x", 3<<20) + "\n1,2\n"
 	got, err = PreviewTable(t.Context(), strings.NewReader(line), int64(len(line)), TableQuery{MaxRows: 10, MaxBytes: 1 << 14})

@@ -144,7 +144,8 @@ func TestFolderInPlace(t *testing.T) {
 	}
 	r, err := im.RegisterFolder(t.Context(), top, all)
 	if err != nil || r.State != listed() || len(r.List.Files) != 6 || r.SizeBytes != 28 {
-		t.Fatalf("RegisterFolder = state %s, list %v, %d bytes, %v; want %s, 6 files and 28", r.State, r.List, r.SizeBytes, err, listed())
+		t.Fatalf("RegisterFolder = state %s, list %v, %d bytes, %v; want %s, 6 files and 28", r.State, r.List, r.SizeBytes,
+			err, listed())
 	}
 	stored, err := im.ImportFolder(t.Context(), top, all)
 	if err != nil || stored.SHA256 != r.SHA256 {

@@ -55,7 +55,8 @@ func TestUploadGoesOn(t *testing.T) {
 	wantOffset(err, 0)
 	got, err := send("p alice", half, len(data), -1)
 	if err != nil || got.SHA256 != sumOf(data) || got.SizeBytes != int64(len(data)) || got.Type != "TEXT" {
-		t.Errorf("the whole upload is %s %s of %d bytes, %v; want TEXT %s of %d", got.Type, got.SHA256, got.SizeBytes, err, sumOf(data), len(data))
+		t.Errorf("the whole upload is %s %s of %d bytes, %v; want TEXT %s of %d", got.Type, got.SHA256, got.SizeBytes, err,
+			sumOf(data), len(data))
 	}
 	if left := parts(t, dir); len(left) != 0 {
 		t.Errorf("left: %v", left)
@@ -87,7 +88,8 @@ func TestUploadRefused(t *testing.T) {
 	}
 	got, err := im.As("TEXT").ImportStream(t.Context(), strings.NewReader(""), 0, "", part(6))
 	if err != nil || got.SHA256 != sumOf([]byte(`{"a":]`)) || got.Type != "TEXT" || len(parts(t, dir)) != 0 {
-		t.Errorf("the same upload as TEXT, without its bytes: %s %s, %v, left %q; want the stored bytes", got.Type, got.SHA256, err, parts(t, dir))
+		t.Errorf("the same upload as TEXT, without its bytes: %s %s, %v, left %q; want the stored bytes", got.Type,
+			got.SHA256, err, parts(t, dir))
 	}
 	must(t, os.RemoveAll(dir+"/objects"))
 	_, err = im.ImportStream(t.Context(), iotest.ErrReader(io.ErrUnexpectedEOF), 100, "", part(1))

@@ -236,7 +236,8 @@ func TestHashingGoesOn(t *testing.T) {
 		}
 		again, _, skipped, err := hash(c.path, 0)
 		if err != nil || again.SHA256 != r.SHA256 || skipped != 0 || len(parts(t, dir)) != 0 {
-			t.Errorf("again: %s, %d bytes before, %v, left %q; want %s and nothing else", again.SHA256, skipped, err, parts(t, dir), r.SHA256)
+			t.Errorf("again: %s, %d bytes before, %v, left %q; want %s and nothing else", again.SHA256, skipped, err,
+				parts(t, dir), r.SHA256)
 		}
 		if c.path == folder && again.List.Files[0].SHA256 != inFolder {
 			t.Errorf("the large file in the folder is %s, want %s", again.List.Files[0].SHA256, inFolder)

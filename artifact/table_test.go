@@ -83,7 +83,8 @@ func TestTableParts(t *testing.T) {
 		{0, 5000, 5000, false}} {
 		got := table(t, b.String(), TableQuery{FirstRow: c.first, MaxRows: c.rows, MaxBytes: 1 << 20})
 		if len(got.Rows) != c.shown || got.Truncated != c.more || c.shown > 0 && got.Rows[0][0] != fmt.Sprint(c.first) {
-			t.Errorf("%d rows from row %d on: %d rows, truncated %v; want %d, %v", c.rows, c.first, len(got.Rows), got.Truncated, c.shown, c.more)
+			t.Errorf("%d rows from row %d on: %d rows, truncated %v; want %d, %v", c.rows, c.first, len(got.Rows),
+				got.Truncated, c.shown, c.more)
 		}
 	}
 	if got := table(t, b.String(), TableQuery{MaxRows: 5000, MaxBytes: 100}); len(got.Rows) > 25 || len(got.Rows) < 10 || !got.Truncated {

@@ -131,12 +131,12 @@ func TestBackupAndRestore(t *testing.T) {
 	m := w.make(backup.Options{})
 	if first.Objects != 1 || first.Copied != 1 || m.Objects != 2 || m.Copied != 1 || m.Fresh != 30000 || len(m.Damaged) > 0 ||
 		first.Folder == m.Folder {
-		t.Errorf("the backups have %d and %d objects, %d and %d copied, %d fresh bytes, %d damaged, folders %s and %s", first.Objects, m.Objects,
-			first.Copied, m.Copied, m.Fresh, len(m.Damaged), first.Folder, m.Folder)
+		t.Errorf("the backups have %d and %d objects, %d and %d copied, %d fresh bytes, %d damaged, folders %s and %s",
+			first.Objects, m.Objects, first.Copied, m.Copied, m.Fresh, len(m.Damaged), first.Folder, m.Folder)
 	}
 	if m.GatewayID != "gw-1" || m.Schema != w.ledger.Schema() || len(m.Config) != 2 || len(m.Without) == 0 || m.Ledger.Bytes == 0 {
-		t.Errorf("the manifest has gateway %s, schema %d, config %v, without %q, a ledger of %d bytes", m.GatewayID, m.Schema, m.Config, m.Without,
-			m.Ledger.Bytes)
+		t.Errorf("the manifest has gateway %s, schema %d, config %v, without %q, a ledger of %d bytes", m.GatewayID,
+			m.Schema, m.Config, m.Without, m.Ledger.Bytes)
 	}
 	if text, err := os.ReadFile(m.Folder + "/config/domain/tools/a.tool.yaml"); err != nil || string(text) != "id: a\n" {
 		t.Error(string(text), err)
@@ -157,7 +157,8 @@ func TestBackupAndRestore(t *testing.T) {
 	r, err := to.Restore(t.Context(), w.dir) // the newest
 	must(t, err)
 	if r.Folder != m.Folder || r.Objects != 2 || r.Copied != 2 || len(r.Missing) > 0 {
-		t.Errorf("Restore of %s: %d objects, %d copied, %d missing; want 2, 2, 0 of %s", r.Folder, r.Objects, r.Copied, len(r.Missing), m.Folder)
+		t.Errorf("Restore of %s: %d objects, %d copied, %d missing; want 2, 2, 0 of %s", r.Folder, r.Objects, r.Copied,
+			len(r.Missing), m.Folder)
 	}
 	if os.Geteuid() == 0 {
 		owned(t, to.StateDir, to.UID)

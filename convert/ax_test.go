@@ -56,7 +56,8 @@ func TestFromAXChanges(t *testing.T) {
 	}
 	p, err := policy.Parse("policies.yaml", r.Files[1].Data, noEnv)
 	if err != nil || p.Concurrency.PerTool["web_get"] != 1 || p.Concurrency.Global != 4 || p.Logging.Level != "error" {
-		t.Errorf("the policy is %+v, %v; want 1 call of web_get, 4 calls in all and the log level error\n%s", p, err, r.Files[1].Data)
+		t.Errorf("the policy is %+v, %v; want 1 call of web_get, 4 calls in all and the log level error\n%s", p, err,
+			r.Files[1].Data)
 	}
 	if !strings.Contains(string(r.Files[0].Data), `version: "0.1"`) || !strings.Contains(string(r.Files[0].Data), "[web_crawl, get]") {
 		t.Errorf("%s", r.Files[0].Data)

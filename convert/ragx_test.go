@@ -107,7 +107,8 @@ func TestRagxRefused(t *testing.T) {
 			continue
 		}
 		if p := r.Refused[0]; p.Code != code || p.File != "a.tool.yaml" || p.Msg == "" || p.Rule == "" {
-			t.Errorf("%q: refused with %s of %s, message %q, rule %q; want %s of a.tool.yaml", edit[1], p.Code, p.File, p.Msg, p.Rule, code)
+			t.Errorf("%q: refused with %s of %s, message %q, rule %q; want %s of a.tool.yaml", edit[1], p.Code, p.File,
+				p.Msg, p.Rule, code)
 		}
 	}
 	r, err := Convert("ragx", []File{{"a.tool.yaml", []byte(pack)}, {"b.tool.yaml", []byte(pack)}})

@@ -180,7 +180,8 @@ func TestPanicIsContained(t *testing.T) {
 	wantError(t, res, "tool", "internal")
 	if res.Error.Details["kind"] != "internal" || strings.Contains(res.Error.Message, "secret") || strings.Contains(res.Error.Message,
 		".go:") {
-		t.Errorf("the error has the message %q and the details %v, want kind internal and no cause", res.Error.Message, res.Error.Details)
+		t.Errorf("the error has the message %q and the details %v, want kind internal and no cause", res.Error.Message,
+			res.Error.Details)
 	}
 	if res := call(g, "test.echo", `{"n":0}`); res.Error.Code != "ARGS-SCHEMA" {
 		t.Error("the gate is gone")
@@ -257,8 +258,8 @@ func TestKindsInTheEnvelope(t *testing.T) {
 		e := back.Error
 		if !slices.Contains(allowed, e.Kind) || e.Retryable != k.Retryable() || e.Fault().Kind != k || fault.CodeOf(e.Fault()) != "some_code" ||
 			!strings.Contains(e.Fault().Error(), "do this") {
-			t.Errorf("kind %s came back from the envelope as %s, code %s, retryable %t: %v", k, e.Fault().Kind, fault.CodeOf(e.Fault()),
-				e.Retryable, e.Fault())
+			t.Errorf("kind %s came back from the envelope as %s, code %s, retryable %t: %v", k, e.Fault().Kind,
+				fault.CodeOf(e.Fault()), e.Retryable, e.Fault())
 		}
 	}
 	plain, _ := newGate(t, nil, func(context.Context, Call) (any, error) { return nil, errors.New("plain") })
@@ -579,8 +580,8 @@ func TestLargeRehearsal(t *testing.T) {
 		res := New(Config{Registry: r, Artifacts: nothingKept{t}}).Call(t.Context(), Process(), req)
 		var got Rehearsal
 		if res.Error != nil || len(res.Result) > MaxInline || json.Unmarshal(res.Result, &got) != nil || !slices.Equal(got.LeftOut, c.left) {
-			t.Errorf("%s: error %+v, parts left out %v, %d bytes; want success, %v, at most %d bytes", name, res.Error, got.LeftOut,
-				len(res.Result), c.left, MaxInline)
+			t.Errorf("%s: error %+v, parts left out %v, %d bytes; want success, %v, at most %d bytes", name, res.Error,
+				got.LeftOut, len(res.Result), c.left, MaxInline)
 		}
 	}
 }

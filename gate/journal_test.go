@@ -69,7 +69,8 @@ func TestRefusedRecord(t *testing.T) {
 		res := <-answers["bad"]
 		wantError(t, res, "transport", "not_recorded")
 		if res.Error.Retryable || !strings.Contains(res.Error.Message, "no record of this call will be written") {
-			t.Errorf("the error is retryable: %t, message %q; want a final error without a record", res.Error.Retryable, res.Error.Message)
+			t.Errorf("the error is retryable: %t, message %q; want a final error without a record", res.Error.Retryable,
+				res.Error.Message)
 		}
 		g.Close()
 		if len(p.calls) != 2 {
@@ -152,7 +153,8 @@ func TestBareRecord(t *testing.T) {
 		plan.Doc{Bytes: req.Args, Value: map[string]any{"n": 1.0}}, nil) // as no face could send it
 	g.Close()
 	if !res.OK || len(p.calls) != 1 || p.calls[0].Chain != Effects || CheckEvent(p.calls[0].Event) != nil {
-		t.Errorf("ok %t with error %+v, %d records; want success and one valid record in %s", res.OK, res.Error, len(p.calls), Effects)
+		t.Errorf("ok %t with error %+v, %d records; want success and one valid record in %s", res.OK, res.Error,
+			len(p.calls), Effects)
 	}
 }
 

@@ -30,7 +30,8 @@ func TestRefuse(t *testing.T) {
 	res := g.Refuse(Source{Transport: Other, From: "192.0.2.7"}, anonymous())
 	wantError(t, res, "auth", "unauthenticated")
 	if uuid.Validate(res.ToolCallID) != nil || res.ToolCallID == uuid.Nil.String() || res.Resources.Artifacts == nil {
-		t.Errorf("Refuse returned the call id %q and the artifacts %v, want a new id and a list", res.ToolCallID, res.Resources.Artifacts)
+		t.Errorf("Refuse returned the call id %q and the artifacts %v, want a new id and a list", res.ToolCallID,
+			res.Resources.Artifacts)
 	}
 	g.Malformed(t.Context(), Process(), "test.echo", fault.Invalid("", fault.Problem{Code: "QUERY", Field: "x", Msg: "unknown"}))
 	raw := g.CallRaw(t.Context(), Process(), []byte("not JSON"))
@@ -127,11 +128,12 @@ func TestInvalidCallsChooseNoIDs(t *testing.T) {
 	bad := g.CallRaw(t.Context(), Process(), []byte(body))
 	g.Close()
 	if bad.OK || bad.ToolCallID == good.ToolCallID || bad.TraceID == good.TraceID || uuid.Validate(bad.ToolCallID) != nil {
-		t.Errorf("a bad envelope was answered with ok %t and the ids %q and %q, want an error and new ids", bad.OK, bad.ToolCallID, bad.TraceID)
+		t.Errorf("a bad envelope was answered with ok %t and the ids %q and %q, want an error and new ids", bad.OK,
+			bad.ToolCallID, bad.TraceID)
 	}
 	if r := b.calls[1]; r.ToolCallID != bad.ToolCallID || r.ToolID != InvalidCall || strings.Contains(string(r.Event), good.ToolCallID) {
-		t.Errorf("the record has the call id %q and the tool %q, want %q and %q, and %q nowhere", r.ToolCallID, r.ToolID, bad.ToolCallID,
-			InvalidCall, good.ToolCallID)
+		t.Errorf("the record has the call id %q and the tool %q, want %q and %q, and %q nowhere", r.ToolCallID, r.ToolID,
+			bad.ToolCallID, InvalidCall, good.ToolCallID)
 	}
 }
 

@@ -50,7 +50,8 @@ func TestExport(t *testing.T) {
 	}
 	r = d.send("GET /v1/runs/"+runA+"/export?by_reference=true&max_size_mb=7", "")
 	if r.status != 409 || got != (ExportArgs{RunID: runA, ByReference: true, MaxMB: 7}) {
-		t.Errorf("the export of a run was answered with %d %s and called with %+v, want 409, by reference, 7 MB", r.status, r.body, got)
+		t.Errorf("the export of a run was answered with %d %s and called with %+v, want 409, by reference, 7 MB", r.status,
+			r.body, got)
 	}
 	r = d.send("GET /v1/batches/qc/export?max_size_mb=7", "")
 	if r.status != 409 || got != (ExportArgs{Batch: "batch_x", MaxMB: 7}) {

@@ -236,7 +236,8 @@ func TestCallRoundTrip(t *testing.T) {
 	req := gate.NewRequest("test.echo", "1.0.0", json.RawMessage(`{"é":[1,null]}`))
 	res, err := c.Call(t.Context(), req)
 	if err != nil || !res.OK || string(res.Result) != `{"é":[1,null]}` || res.ToolCallID != req.ToolCallID {
-		t.Errorf("Call returned %s for %s, error %+v, %v; want the arguments for %s", res.Result, res.ToolCallID, res.Error, err, req.ToolCallID)
+		t.Errorf("Call returned %s for %s, error %+v, %v; want the arguments for %s", res.Result, res.ToolCallID, res.Error,
+			err, req.ToolCallID)
 	}
 	res, err = c.Call(t.Context(), gate.NewRequest("test.none", "1.0.0", json.RawMessage(`{}`)))
 	if err != nil || res.OK || res.Error.Fault().Kind != fault.NotFound {

@@ -133,7 +133,8 @@ func TestRequestsWaitForTheNextGateway(t *testing.T) {
 		t.Error(got)
 	}
 	if got := r.get("/"); got.body != "new" || !got.again {
-		t.Errorf("the answer is %q, on the same connection %t; want the new gateway's answer on the same connection", got.body, got.again)
+		t.Errorf("the answer is %q, on the same connection %t; want the new gateway's answer on the same connection",
+			got.body, got.again)
 	}
 	if st, err := os.Stat(r.path); err != nil || st.Mode().Perm() != 0o666 {
 		t.Error(st, err)
@@ -168,7 +169,8 @@ func TestSlowUploadHoldsNoOthers(t *testing.T) {
 	go func() { r.AwaitTransfers(t.Context()); close(ready) }()
 	for range 10 {
 		if got := r.get("/"); got.body != "old" {
-			t.Errorf("while an upload is awaited a request is answered with %q, %v; want the old gateway's answer", got.body, got.err)
+			t.Errorf("while an upload is awaited a request is answered with %q, %v; want the old gateway's answer",
+				got.body, got.err)
 		}
 	}
 	select {

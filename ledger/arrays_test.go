@@ -41,8 +41,8 @@ func TestArrays(t *testing.T) {
 	_, err := l.ApplyAll(t.Context(), intent(views[0], changed))
 	wantFault(t, err, fault.Conflict, "stale_run")
 	if v, err := l.View(t.Context(), views[0].Run.ID); err != nil || v.Run.Rev != views[0].Run.Rev || v.Submission.Array != "" {
-		t.Errorf("after a refused write: revision %d, array %q, error %v; want revision %d, no array", v.Run.Rev, v.Submission.Array, err,
-			views[0].Run.Rev)
+		t.Errorf("after a refused write: revision %d, array %q, error %v; want revision %d, no array", v.Run.Rev,
+			v.Submission.Array, err, views[0].Run.Rev)
 	}
 	_, err = l.Array(t.Context(), name)
 	wantFault(t, err, fault.NotFound, "array_not_found")
@@ -87,7 +87,8 @@ func TestArrays(t *testing.T) {
 		Event: run.Event{Type: "run.intent"}})
 	must(t, err)
 	if a, err := l.Array(t.Context(), name); err != nil || !slices.Equal(a.Jobs, []string{"", want[1]}) {
-		t.Errorf("after a second send of the first run, Array(%s) has the jobs %q, %v; want %q", name, a.Jobs, err, []string{"", want[1]})
+		t.Errorf("after a second send of the first run, Array(%s) has the jobs %q, %v; want %q", name, a.Jobs, err,
+			[]string{"", want[1]})
 	}
 }
 

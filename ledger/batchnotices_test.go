@@ -41,7 +41,8 @@ func TestBatchNotices(t *testing.T) {
 	}
 	n, err := ask("1", "https://a/1")
 	if must(t, err); n.DueAt != nil || n.BatchID != b.ID || n.RunID != "" {
-		t.Errorf("a new notice has the batch %q, run %q, due %v; want batch %s, no run, not due", n.BatchID, n.RunID, n.DueAt, b.ID)
+		t.Errorf("a new notice has the batch %q, run %q, due %v; want batch %s, no run, not due", n.BatchID, n.RunID,
+			n.DueAt, b.ID)
 	}
 	if again, err := ask("2", "https://a/1"); err != nil || again.ID != n.ID {
 		t.Errorf("the same notice again is %s, %v; want %s", again.ID, err, n.ID)

@@ -71,7 +71,8 @@ func TestCallChains(t *testing.T) {
 	for f, want := range map[CallFilter]int{{Failed: true}: 11, {Chain: gate.Effects}: 3, {Principal: "nobody"}: 0,
 		{ToolID: "test.tool", Limit: 500}: 23} {
 		if got, err := l.Calls(t.Context(), f); err != nil || len(got.Calls) != want || got.Total != (Total{int64(want), true}) {
-			t.Errorf("Calls(%+v) = %d of %d calls, exact %t, %v; want %d", f, len(got.Calls), got.Total.N, got.Total.Exact, err, want)
+			t.Errorf("Calls(%+v) = %d of %d calls, exact %t, %v; want %d", f, len(got.Calls), got.Total.N, got.Total.Exact,
+				err, want)
 		}
 	}
 	e, payloads, _, err := l.Call(t.Context(), "00000007-0000-4000-8000-000000000000")
@@ -307,8 +308,8 @@ func TestEventIDs(t *testing.T) {
 	for _, e := range page.Calls {
 		seen[e.EventID] = true
 		if !e.Timestamp.Equal(e.At) || len(e.EventID) != 36 {
-			t.Errorf("the call %s at %s has the event id %q with the time %s, want 36 characters and the same time", e.Name(), e.At, e.EventID,
-				e.Timestamp)
+			t.Errorf("the call %s at %s has the event id %q with the time %s, want 36 characters and the same time",
+				e.Name(), e.At, e.EventID, e.Timestamp)
 		}
 	}
 	again, _, _, err := l.Call(t.Context(), page.Calls[0].Name())

@@ -35,8 +35,8 @@ func TestPrincipalsAreNeverGivenTwice(t *testing.T) {
 		oidc("https://a", "X"), oidc("https://b", "x"), oidc("https://a", "#x"), oidc("https://a", "x ")} {
 		got := identified(t, l, who)
 		if earlier, twice := ids[got.ID]; twice || !strings.HasPrefix(got.ID, "prn_") || len(got.ID) != 30 {
-			t.Errorf("the identity %s %q got the id %q, want a new prn_…; earlier: %s %q with %q", who.Method, who.Subject, got.ID, earlier.Method,
-				earlier.Subject, earlier.ID)
+			t.Errorf("the identity %s %q got the id %q, want a new prn_…; earlier: %s %q with %q", who.Method, who.Subject,
+				got.ID, earlier.Method, earlier.Subject, earlier.ID)
 		}
 		if again := identified(t, l, who); again != got {
 			t.Errorf("the identity %s %q has the id %q, then %q", who.Method, who.Subject, got.ID, again.ID)
@@ -49,7 +49,8 @@ func TestPrincipalsAreNeverGivenTwice(t *testing.T) {
 			CreatedBy: maker.Name, MadeBy: maker.ID, ExpiresAt: t0.Add(time.Hour)}))
 		got, err := l.Token(t.Context(), "tok_"+strings.Repeat(id, 16))
 		if _, twice := ids[got.PrincipalID]; err != nil || twice || got.PrincipalID == "" || got.MadeBy != maker.ID {
-			t.Errorf("the token has the principal %q, made by %q, %v; want a new principal, made by %q", got.PrincipalID, got.MadeBy, err, maker.ID)
+			t.Errorf("the token has the principal %q, made by %q, %v; want a new principal, made by %q", got.PrincipalID,
+				got.MadeBy, err, maker.ID)
 		}
 		ids[got.PrincipalID] = gate.Identity{}
 	}
@@ -106,7 +107,8 @@ func TestTokensInMemory(t *testing.T) {
 	must(t, l.AddToken(t.Context(), b))
 	if got, err := l.Token(t.Context(), a.ID); err != nil || got.PrincipalID == "" || got.RevokedAt != nil ||
 		fmt.Sprint(got.Tools) != "[seqkit.stats]" {
-		t.Errorf("the token has the principal %q, the tools %q, revoked %v; error %v", got.PrincipalID, got.Tools, got.RevokedAt, err)
+		t.Errorf("the token has the principal %q, the tools %q, revoked %v; error %v", got.PrincipalID, got.Tools,
+			got.RevokedAt, err)
 	}
 	if _, _, err := l.RevokeToken(t.Context(), a.ID, "user:x", false); err != nil {
 		t.Fatal(err)

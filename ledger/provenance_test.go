@@ -34,8 +34,8 @@ func TestCallRuns(t *testing.T) {
 		c, err := l.CallRun(t.Context(), id, whose)
 		if err != nil || c.Calls != want || c.ToolID != "test.tool" || string(c.Identity) != `{"params":{"n":1}}` || c.Last.Before(c.First) ||
 			len(c.CallIDs) != min(20, int(want)) {
-			t.Errorf("CallRun for %q = %d calls of %s with %s, ids %q, %v; want %d calls of test.tool", who, c.Calls, c.ToolID, c.Identity, c.CallIDs,
-				err, want)
+			t.Errorf("CallRun for %q = %d calls of %s with %s, ids %q, %v; want %d calls of test.tool", who, c.Calls,
+				c.ToolID, c.Identity, c.CallIDs, err, want)
 		}
 	}
 	for who, want := range map[string]bool{"user:lab": true, "user:other": true, "user:third": false} {

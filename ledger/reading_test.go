@@ -60,7 +60,8 @@ func TestOpenToRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := r.Artifact(t.Context(), a.ID); err != nil || got.SHA256 != a.SHA256 || r.ID() != "gw-read" {
-			t.Errorf("crashed %v: the ledger %s has the artifact with %s, %v; want gw-read and %s", crashed, r.ID(), got.SHA256, err, a.SHA256)
+			t.Errorf("crashed %v: the ledger %s has the artifact with %s, %v; want gw-read and %s", crashed, r.ID(),
+				got.SHA256, err, a.SHA256)
 		}
 		if err := r.Integrity(t.Context()); err != nil {
 			t.Error(err)

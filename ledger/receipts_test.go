@@ -33,8 +33,8 @@ func verified(t testing.TB, l *Ledger, runID string, attempt int) receipt.Statem
 	v, err := receipt.VerifyEnvelope(r.Envelope, keys)
 	must(t, err)
 	if v.Statement.Predicate.RunID != runID || len(v.KeyIDs) != 1 || v.KeyIDs[0] != r.KeyID || string(v.Bytes) != string(r.Statement) {
-		t.Errorf("the receipt is of run %s with the keys %q, want run %s and key %s; same bytes: %t", v.Statement.Predicate.RunID, v.KeyIDs,
-			runID, r.KeyID, string(v.Bytes) == string(r.Statement))
+		t.Errorf("the receipt is of run %s with the keys %q, want run %s and key %s; same bytes: %t",
+			v.Statement.Predicate.RunID, v.KeyIDs, runID, r.KeyID, string(v.Bytes) == string(r.Statement))
 	}
 	return v.Statement
 }
@@ -133,7 +133,8 @@ func TestRotatedKeys(t *testing.T) {
 	keys, err := l.ReceiptKeys(t.Context())
 	must(t, err)
 	if len(keys) != 2 || keys[0].RetiredAt == nil || keys[1].RetiredAt != nil || keys[1].ID != k.ID || before.KeyID != keys[0].ID {
-		t.Fatalf("%d keys: %+v; want 2, the first retired with id %s, the second in use with id %s", len(keys), keys, before.KeyID, k.ID)
+		t.Fatalf("%d keys: %+v; want 2, the first retired with id %s, the second in use with id %s", len(keys), keys,
+			before.KeyID, k.ID)
 	}
 	second := finish(t, l, insert(t, l, 2))
 	verified(t, l, second.Run.ID, 0)
@@ -182,7 +183,7 @@ func TestReceiptSaysWhatTheEndRestsOn(t *testing.T) {
 	s := verified(t, l, made.Run.ID, 1)
 	if len(s.Subject) != 1 || s.Subject[0].Name != "report/"+out.Label || s.Subject[0].Digest.SHA256 != out.SHA256 ||
 		s.Predicate.Note == "" || strings.Join(s.Predicate.ForgeableBy, " ") != "bob" || s.Predicate.Execution.ExecutedAs != "bob" {
-		t.Errorf("the receipt has the subjects %+v, note %q, forgeable by %q, executed as %q; want report/%s with %s, a note, bob and bob", s.Subject,
+		t.Errorf("the receipt has the subjects %+v, note %q, forgeable by %q, executed as %q; want report/%s with %s, bob, bob", s.Subject,
 			s.Predicate.Note, s.Predicate.ForgeableBy, s.Predicate.Execution.ExecutedAs, out.Label, out.SHA256)
 	}
 	user := newRun(2)
@@ -199,7 +200,8 @@ func TestReceiptSaysWhatTheEndRestsOn(t *testing.T) {
 		}
 	}
 	if strings.Join(s.Predicate.ForgeableBy, " ") != "bob" || !strings.HasPrefix(s.Predicate.Note, "Inputs were made by runs") {
-		t.Errorf("the receipt is forgeable by %q with the note %q, want bob and a note about inputs", s.Predicate.ForgeableBy, s.Predicate.Note)
+		t.Errorf("the receipt is forgeable by %q with the note %q, want bob and a note about inputs",
+			s.Predicate.ForgeableBy, s.Predicate.Note)
 	}
 }
 
@@ -244,14 +246,14 @@ func TestReceiptOfAnAttempt(t *testing.T) {
 	wantFault(t, err, fault.Conflict, "run_active")
 	p := verified(t, l, v.Run.ID, 1).Predicate
 	if p.End.RunEnded || p.End.State != "failed" || p.End.Reason != "node_fail" || p.Attempt != 1 || p.Execution.JobName == "sg-2" {
-		t.Errorf("the receipt has the end %+v, attempt %d, job %s; want attempt 1 failed with node_fail, the run not ended", p.End, p.Attempt,
-			p.Execution.JobName)
+		t.Errorf("the receipt has the end %+v, attempt %d, job %s; want attempt 1 failed with node_fail, the run not ended",
+			p.End, p.Attempt, p.Execution.JobName)
 	}
 	finish(t, l, v)
 	p = verified(t, l, v.Run.ID, 0).Predicate
 	if !p.End.RunEnded || p.End.State != "succeeded" || p.Attempt != 2 || p.Execution.JobName != "sg-2" {
-		t.Errorf("the receipt has the end %+v, attempt %d, job %s; want attempt 2 of sg-2 succeeded, the run ended", p.End, p.Attempt,
-			p.Execution.JobName)
+		t.Errorf("the receipt has the end %+v, attempt %d, job %s; want attempt 2 of sg-2 succeeded, the run ended", p.End,
+			p.Attempt, p.Execution.JobName)
 	}
 	if list, err := l.Receipts(t.Context(), v.Run.ID); err != nil || len(list) != 2 || list[0].Attempt != 1 {
 		t.Error(list, err)

@@ -30,13 +30,15 @@ func TestReferences(t *testing.T) {
 		{v('b'), true, false, ""}} {
 		created, err := l.AddReference(ctx, x.r, x.replace)
 		if created != x.created || (err == nil) != (x.code == "") || err != nil && fault.CodeOf(err) != x.code {
-			t.Errorf("AddReference(%s, replace %t) = created %t, %v; want created %t, code %q", x.r.SHA256, x.replace, created, err, x.created, x.code)
+			t.Errorf("AddReference(%s, replace %t) = created %t, %v; want created %t, code %q", x.r.SHA256, x.replace,
+				created, err, x.created, x.code)
 		}
 	}
 	versions, err := l.ReferenceVersions(ctx, "genome")
 	if err != nil || len(versions) != 2 || versions[0].SHA256 != of('b') || versions[0].Ended != nil || versions[1].Ended == nil ||
 		!versions[0].OfferedTo("p") || versions[0].OfferedTo("q") {
-		t.Errorf("the versions are %+v, %v; want a current one with %s, offered to p alone, and an ended one", versions, err, of('b'))
+		t.Errorf("the versions are %+v, %v; want a current one with %s, offered to p alone, and an ended one", versions,
+			err, of('b'))
 	}
 	for _, sum := range []byte{'a', 'b'} {
 		if held, err := l.Holds(ctx, of(sum)); err != nil || !held {

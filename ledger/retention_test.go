@@ -138,12 +138,13 @@ func TestRemovals(t *testing.T) {
 	r, err := ask("2", []string{same.ID, same.ID})
 	must(t, err)
 	if len(r.Artifacts) != 1 || r.Artifacts[0].Others != 1 || r.FreedBytes != 0 || len(r.Already) != 1 {
-		t.Errorf("%d artifacts to remove, %d bytes freed, %d removed already: %+v; want 1 with one other artifact, 0 and 1", len(r.Artifacts),
-			r.FreedBytes, len(r.Already), r.Artifacts)
+		t.Errorf("%d artifacts to remove, %d bytes freed, %d removed already: %+v; want 1 with one other artifact, 0 and 1",
+			len(r.Artifacts), r.FreedBytes, len(r.Already), r.Artifacts)
 	}
 	rest, err := l.Rest(t.Context(), "rmv_2")
 	if err != nil || len(rest.Objects)+len(rest.Workspaces) != 0 || rest.Compact {
-		t.Errorf("%d objects and %d workspaces remain, compact %t, %v; want none", len(rest.Objects), len(rest.Workspaces), rest.Compact, err)
+		t.Errorf("%d objects and %d workspaces remain, compact %t, %v; want none", len(rest.Objects), len(rest.Workspaces),
+			rest.Compact, err)
 	}
 	if ids, err := l.Unfinished(t.Context()); err != nil || slices.Contains(ids, "rmv_2") {
 		t.Error("a removal with nothing left to do is unfinished:", ids, err)
@@ -210,7 +211,8 @@ func TestRemovalOfDirectories(t *testing.T) {
 	r = remove("2", one.ID, two.ID)
 	rest, err = l.Rest(t.Context(), "rmv_2")
 	if err != nil || len(rest.Objects) != 6 || slices.Contains(rest.Objects, sum(4)) || r.FreedBytes != 200+40 {
-		t.Errorf("%d bytes freed, the objects %q remain, %v; want 240 bytes and 6 objects without %s", r.FreedBytes, rest.Objects, err, sum(4))
+		t.Errorf("%d bytes freed, the objects %q remain, %v; want 240 bytes and 6 objects without %s", r.FreedBytes,
+			rest.Objects, err, sum(4))
 	}
 	must(t, l.Integrity(t.Context()))
 }

@@ -33,7 +33,8 @@ func TestSnapshot(t *testing.T) {
 		return p
 	}
 	if p := list(ArtifactFilter{}); p.Snapshot != (Snapshot{}) || p.Artifacts != nil || p.Cursor != "" {
-		t.Errorf("an empty ledger has the snapshot %+v, %d artifacts, cursor %q; want none", p.Snapshot, len(p.Artifacts), p.Cursor)
+		t.Errorf("an empty ledger has the snapshot %+v, %d artifacts, cursor %q; want none", p.Snapshot, len(p.Artifacts),
+			p.Cursor)
 	}
 	var last run.Artifact
 	for i := range 20 {
@@ -42,8 +43,8 @@ func TestSnapshot(t *testing.T) {
 	}
 	first := list(ArtifactFilter{Limit: 6})
 	if first.Snapshot != (Snapshot{last.CreatedAt, 20}) || first.Artifacts[0] != last {
-		t.Errorf("the first page has the snapshot %+v and begins with %s, want %s, 20 and %s", first.Snapshot, first.Artifacts[0].ID,
-			last.CreatedAt, last.ID)
+		t.Errorf("the first page has the snapshot %+v and begins with %s, want %s, 20 and %s", first.Snapshot,
+			first.Artifacts[0].ID, last.CreatedAt, last.ID)
 	}
 	if d := cmp.Diff(first, list(ArtifactFilter{Limit: 6})); d != "" {
 		t.Error("the same list again is another:", d)

@@ -91,7 +91,8 @@ func TestUserProjectIsRebound(t *testing.T) {
 	wantFault(t, err, fault.NotFound, "user_project_not_found")
 	list, n, err := l.UserProjects(t.Context(), nil, "", 10)
 	if err != nil || n != 2 || list[0].EndedAt == nil || list[1].EndedAt != nil || *list[1].UID != 3003 {
-		t.Errorf("UserProjects returned %d of %d, %v: %+v; want the ended one and a new one of user id 3003", len(list), n, err, list)
+		t.Errorf("UserProjects returned %d of %d, %v: %+v; want the ended one and a new one of user id 3003", len(list), n,
+			err, list)
 	}
 	events, err := l.EventsAfter(t.Context(), 0, 100, "")
 	must(t, err)

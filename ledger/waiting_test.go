@@ -20,7 +20,8 @@ func waits(t testing.TB, l *Ledger, i int, of ...plan.Promise) run.View {
 	t.Helper()
 	w, created, err := l.AddWaiting(t.Context(), waitsFor(fmt.Sprintf(`{"waits":%d}`, i), of...))
 	if err != nil || !created || !w.Waits() {
-		t.Fatalf("AddWaiting = run %s in phase %s, created %v, %v; want a new run that waits", w.Run.ID, w.Run.Phase, created, err)
+		t.Fatalf("AddWaiting = run %s in phase %s, created %v, %v; want a new run that waits", w.Run.ID, w.Run.Phase,
+			created, err)
 	}
 	return w
 }

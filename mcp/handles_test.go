@@ -74,8 +74,8 @@ func TestFilesOfACall(t *testing.T) {
 		for _, one := range calls[:len(calls)-1] {
 			if one.ToolID != "artifact.import" && one.ToolID != "artifact.get" || one.ToolID == "artifact.import" && one.TraceID != last.TraceID ||
 				one.ToolCallID == last.ToolCallID {
-				t.Errorf("the call %s of %s has the trace %s, want another id and an import in the trace %s", one.ToolCallID, one.ToolID, one.TraceID,
-					last.TraceID)
+				t.Errorf("the call %s of %s has the trace %s, want another id and an import in the trace %s",
+					one.ToolCallID, one.ToolID, one.TraceID, last.TraceID)
 			}
 		}
 	}
@@ -110,13 +110,15 @@ func TestFilesNotImported(t *testing.T) {
 	want := handle(13) + " could not be imported, and nothing was started: there is no file"
 	if calls := w.asked(); !res.IsError || !strings.HasPrefix(textOf(res), "file_not_found (not_found): "+want) ||
 		calls[len(calls)-1].ToolID != "batch.run" || !strings.Contains(string(calls[len(calls)-1].Args), handle(1)) {
-		t.Errorf("the answer is %q after the calls %+v, want %q and a refused batch.run with the handle", textOf(res), calls, want)
+		t.Errorf("the answer is %q after the calls %+v, want %q and a refused batch.run with the handle", textOf(res),
+			calls, want)
 	}
 	w = filing()
 	w.hidden = []string{"samtools.flagstat"}
 	w.on("samtools.flagstat", nil, fault.New(fault.Capability, "capability_denied", "no"))
 	if res = call(t, w.session(t), "samtools_flagstat", `{"bam":"`+handle(1)+`"}`); !res.IsError || len(w.asked()) != 1 {
-		t.Errorf("a call without the capability: error %t, answer %q, calls %+v; want an error and one call", res.IsError, textOf(res), w.asked())
+		t.Errorf("a call without the capability: error %t, answer %q, calls %+v; want an error and one call", res.IsError,
+			textOf(res), w.asked())
 	}
 }
 

@@ -196,8 +196,8 @@ func TestList(t *testing.T) {
 	}
 	for _, x := range res.Tools {
 		if x.InputSchema == nil || x.OutputSchema == nil || x.Annotations == nil || x.Description == "" || x.Title == "" {
-			t.Errorf("the entry of %s lacks a part: input %t, output %t, annotations %t, description %q, title %q", x.Name, x.InputSchema != nil,
-				x.OutputSchema != nil, x.Annotations != nil, x.Description, x.Title)
+			t.Errorf("the entry of %s lacks a part: input %t, output %t, annotations %t, description %q, title %q", x.Name,
+				x.InputSchema != nil, x.OutputSchema != nil, x.Annotations != nil, x.Description, x.Title)
 		}
 		h, _ := x.Meta[handshakeKey].(map[string]any)
 		for _, key := range []string{"tool_id", "tool_version", "contract_version", "side_effect", "idempotency", "determinism", "availability",
@@ -239,13 +239,13 @@ func TestHandshake(t *testing.T) {
 	first, second := calls[0], calls[1]
 	if first.Actor.Kind != "agent" || first.Actor.AgentID != nil || first.Actor.ModelID != nil || len(first.TraceID) != 36 ||
 		first.SessionID != nil || first.ToolVersion != "1.2.3" || first.SchemaVersion != gate.SchemaVersion {
-		t.Errorf("the envelope of a client without metadata has actor %+v, trace %q, session %v, version %q, schema %q", first.Actor, first.TraceID,
-			first.SessionID, first.ToolVersion, first.SchemaVersion)
+		t.Errorf("the envelope of a client without metadata has actor %+v, trace %q, session %v, version %q, schema %q",
+			first.Actor, first.TraceID, first.SessionID, first.ToolVersion, first.SchemaVersion)
 	}
 	if second.TraceID != trace || second.ToolCallID != id || *second.SessionID != "s1" || *second.IdempotencyKey != "k1" ||
 		second.Actor.Kind != "human" || *second.Actor.ModelID != "m" || second.ParentSpanID != "span.7" || second.ArgsRef != nil {
-		t.Errorf("the envelope has trace %s, call %s, actor %+v and span %q, want %s, %s, the human's and span.7", second.TraceID, second.ToolCallID,
-			second.Actor, second.ParentSpanID, trace, id)
+		t.Errorf("the envelope has trace %s, call %s, actor %+v and span %q, want %s, %s, the human's and span.7",
+			second.TraceID, second.ToolCallID, second.Actor, second.ParentSpanID, trace, id)
 	}
 	h, _ := res.Meta[handshakeKey].(map[string]any)
 	if h["trace_id"] != trace || h["tool_call_id"] != id || h["session_id"] != "s1" || h["idempotency_key"] != "k1" ||
@@ -258,7 +258,8 @@ func TestHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	if third := w.asked()[2]; !third.DryRun || res.StructuredContent != nil || !strings.HasPrefix(textOf(res), "Dry run: nothing was done.") {
-		t.Errorf("dry run %t, structured content %v, answer %q; want a dry run and its text alone", third.DryRun, res.StructuredContent, textOf(res))
+		t.Errorf("dry run %t, structured content %v, answer %q; want a dry run and its text alone", third.DryRun,
+			res.StructuredContent, textOf(res))
 	}
 }
 
@@ -544,7 +545,8 @@ func TestHTTP(t *testing.T) {
 		}
 		if got := c.InitializeResult(); got.ProtocolVersion != version || got.Capabilities.Logging != nil ||
 			got.Capabilities.Tools.ListChanged || got.Capabilities.Resources.Subscribe {
-			t.Errorf("version %s: the server answers %s with the capabilities %+v", version, got.ProtocolVersion, got.Capabilities)
+			t.Errorf("version %s: the server answers %s with the capabilities %+v", version, got.ProtocolVersion,
+				got.Capabilities)
 		}
 		if res := call(t, c, "slurm_job_get", `{"run_id":"x"}`); !strings.Contains(textOf(res), "Not ready") {
 			t.Errorf("%s: %v", version, res)

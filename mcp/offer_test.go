@@ -70,8 +70,8 @@ func TestShortEntriesSayAll(t *testing.T) {
 		}
 		i := slices.IndexFunc(w.tools, func(t gate.Tool) bool { return t.ID == own["tool_id"] })
 		if i < 0 || x.OutputSchema != nil {
-			t.Fatalf("the entry %s is of the tool %v with an output schema: %t; want a tool of the registry without one", x.Name, own["tool_id"],
-				x.OutputSchema != nil)
+			t.Fatalf("the entry %s is of the tool %v with an output schema: %t; want a tool of the registry without one",
+				x.Name, own["tool_id"], x.OutputSchema != nil)
 		}
 		said := maps.Clone(about)
 		maps.Copy(said, own)
@@ -155,7 +155,8 @@ func TestDoor(t *testing.T) {
 	call1 := w.asked()[0]
 	if call1.ToolID != "many.t001" || call1.ToolVersion != "1.2.3" || string(call1.Args) != `{"x":1}` || call1.TraceID != trace ||
 		*call1.IdempotencyKey != "k" || h["tool_id"] != "many.t001" || !strings.Contains(textOf(res), "Submitted as") {
-		t.Errorf("through the door: call of %s %s with %s, metadata %v, answer %q", call1.ToolID, call1.ToolVersion, call1.Args, h, textOf(res))
+		t.Errorf("through the door: call of %s %s with %s, metadata %v, answer %q", call1.ToolID, call1.ToolVersion,
+			call1.Args, h, textOf(res))
 	}
 	for _, c2 := range []struct{ args, id, text string }{
 		{`{"tool":"many_t002","arguments":{"x":1}}`, "many.t002", `Example: tool_run {"tool":"many_t002","arguments":{`},

@@ -133,8 +133,8 @@ func FuzzRequest(f *testing.F) {
 		must(t, err)
 		if len(cert.ValidPrincipals) != 1 || checkName(cert.ValidPrincipals[0]) != "" || len(cert.Extensions) > 0 || len(cert.KeyId) > 500 ||
 			cert.Key.Type() != ssh.KeyAlgoED25519 || cert.ValidBefore-cert.ValidAfter > 61*60 {
-			t.Fatalf("the certificate has principals %q, extensions %v, key id %q, key %s, %d s", cert.ValidPrincipals, cert.Extensions, cert.KeyId,
-				cert.Key.Type(), cert.ValidBefore-cert.ValidAfter)
+			t.Fatalf("the certificate has principals %q, extensions %v, key id %q, key %s, %d s", cert.ValidPrincipals,
+				cert.Extensions, cert.KeyId, cert.Key.Type(), cert.ValidBefore-cert.ValidAfter)
 		}
 		if strings.Count(cert.KeyId, "=") != 3 || strings.ContainsFunc(cert.KeyId, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Fatalf("key id %q", cert.KeyId)

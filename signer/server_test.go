@@ -98,8 +98,8 @@ func TestStrictRequests(t *testing.T) {
 	}
 	about, err := s.About(t.Context())
 	if err != nil || about.PublicKey != s.CA || about.Minutes != 2 || len(about.SourceAddresses) != 2 {
-		t.Errorf("About = key %q, %d minutes, %d addresses, %v; want %q, 2, 2", about.PublicKey, about.Minutes, len(about.SourceAddresses), err,
-			s.CA)
+		t.Errorf("About = key %q, %d minutes, %d addresses, %v; want %q, 2, 2", about.PublicKey, about.Minutes,
+			len(about.SourceAddresses), err, s.CA)
 	}
 }
 
@@ -314,7 +314,7 @@ func TestSign(t *testing.T) {
 	}
 	if len(cert.ValidPrincipals) != 1 || cert.ValidPrincipals[0] != "alice" || len(cert.Extensions) != 0 ||
 		len(cert.CriticalOptions) != 1 || cert.CriticalOptions["source-address"] != "127.0.0.1/32,::1/128" {
-		t.Errorf("the certificate has principals %q, extensions %v and options %v, want alice, none and two source addresses", cert.ValidPrincipals,
+		t.Errorf("the certificate has principals %q, extensions %v and options %v, want alice, none, two addresses", cert.ValidPrincipals,
 			cert.Extensions, cert.CriticalOptions)
 	}
 	from, to := time.Unix(int64(cert.ValidAfter), 0), time.Unix(int64(cert.ValidBefore), 0)

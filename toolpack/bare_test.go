@@ -81,11 +81,13 @@ func TestBarePack(t *testing.T) {
 	}
 	// A tool that may take longer than the defaults' time gets more of it.
 	if slow := barePack(t, "timeoutMs: 1500", "timeoutMs: 90500"); slow.def.Resources.TimeLimitSeconds != 91 || slow.def.TimeoutMs != 91000 {
-		t.Errorf("a slow tool has %d s and timeoutMs %d, want 91 and 91000", slow.def.Resources.TimeLimitSeconds, slow.def.TimeoutMs)
+		t.Errorf("a slow tool has %d s and timeoutMs %d, want 91 and 91000", slow.def.Resources.TimeLimitSeconds,
+			slow.def.TimeoutMs)
 	}
 	cli := barePack(t, `{kind: python, module: "packs.echo:run"}`, `{kind: cli, cmd: [jq, "-n", "{}"]}`)
 	if cli.Image() != "tools" || *cli.def.Execution.Stdout != "out/result.json" {
-		t.Errorf("a cli tool has the image %q and stdout %q, want tools and out/result.json", cli.Image(), *cli.def.Execution.Stdout)
+		t.Errorf("a cli tool has the image %q and stdout %q, want tools and out/result.json", cli.Image(),
+			*cli.def.Execution.Stdout)
 	}
 	_, err = p.Canonicalize(json.RawMessage(`{"text":"`+strings.Repeat("x", 4096)+`"}`), testEnv())
 	if fault.CodeOf(err) != "ARGS-INPUT-BYTES" {

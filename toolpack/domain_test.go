@@ -74,8 +74,8 @@ func TestManifestEntries(t *testing.T) {
 			t.Errorf("%s:\n%s", text, diff)
 		}
 		if job := d.Tools()[0]; job.TimeoutSec != 60 || job.Transport != nil || job.EgressAllowlist != nil {
-			t.Errorf("the job's entry has the timeout %d s, transport %v, egress %q; want 60 and neither", job.TimeoutSec, job.Transport,
-				job.EgressAllowlist)
+			t.Errorf("the job's entry has the timeout %d s, transport %v, egress %q; want 60 and neither", job.TimeoutSec,
+				job.Transport, job.EgressAllowlist)
 		}
 	}
 }

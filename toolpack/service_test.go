@@ -158,7 +158,8 @@ func TestServiceOfPack(t *testing.T) {
 		}
 		if s.URL != "http://h:9000/v2/ask" || s.Headers["X-Team"] != "lab" || s.Hash != p.Hash() || s.Version != p.Version() ||
 			string(s.Input) != string(p.InputSchema()) || string(s.Output) != string(p.OutputSchema()) {
-			t.Errorf("%s: the service has the URL %s, headers %v, version %s, hash %s; want the pack's", entry, s.URL, s.Headers, s.Version, s.Hash)
+			t.Errorf("%s: the service has the URL %s, headers %v, version %s, hash %s; want the pack's", entry, s.URL,
+				s.Headers, s.Version, s.Hash)
 		}
 	}
 }
@@ -173,7 +174,8 @@ func TestServiceOfHybrid(t *testing.T) {
 	s, p := d.Services()[0], d.Packs().List()[0]
 	if s.Kind != Hybrid || s.URL != "http://h/run" || string(s.Input) != string(p.InputSchema()) ||
 		string(s.Output) != `{"required":["n"],"type":"object"}` {
-		t.Errorf("the service is %s at %s with the output %s; want hybrid at http://h/run with the entry's schema", s.Kind, s.URL, s.Output)
+		t.Errorf("the service is %s at %s with the output %s; want hybrid at http://h/run with the entry's schema", s.Kind,
+			s.URL, s.Output)
 	}
 }
 

@@ -99,7 +99,8 @@ func TestStrictEnvelopes(t *testing.T) {
 	good := envelope(t, body, k, secret)
 	v, err := VerifyEnvelope([]byte(good), []Key{k})
 	if err != nil || v.Statement.Predicate.SubjectIs != "params" || string(v.Bytes) != string(body) {
-		t.Fatalf("VerifyEnvelope = a receipt of %q with other bytes or %v; want the signed statement", v.Statement.Predicate.SubjectIs, err)
+		t.Fatalf("VerifyEnvelope = a receipt of %q with other bytes or %v; want the signed statement",
+			v.Statement.Predicate.SubjectIs, err)
 	}
 	payload := base64.StdEncoding.EncodeToString(body)
 	signed := func(body string) string { return envelope(t, []byte(body), k, secret) }
