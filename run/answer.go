@@ -33,7 +33,7 @@ type SubmitAnswer struct {
 	NextSteps             []fault.Step `json:"next_steps"`
 }
 
-// WaitsFor is an output of another run that a run in the phase [WaitingForInputs] waits for, or waited for until it failed.
+// WaitsFor is an output of another run that a run in the phase [WaitingForInputs] needs, or needed until it failed.
 type WaitsFor struct {
 	RunID string `json:"run_id"`
 	Role  string `json:"role"`
@@ -41,7 +41,7 @@ type WaitsFor struct {
 	Phase Phase  `json:"phase"`
 }
 
-// RunAnswer is what the answers of looks at a run have in common.
+// RunAnswer has the fields that every answer about one run shares.
 type RunAnswer struct {
 	CallRunID
 	TargetRunID      string            `json:"target_run_id"`
@@ -65,7 +65,7 @@ type GetAnswer struct {
 	SlurmJobID *string    `json:"slurm_job_id"`
 	Phase      Phase      `json:"phase"`
 	Reason     *string    `json:"reason"`
-	Waits      *Wait      `json:"waits"` // in the gateway, and behind whom; null: for nothing there
+	Waits      *Wait      `json:"waits"` // the queue of the gateway that the run waits in; null: it waits in none
 	ObservedAt *time.Time `json:"observed_at"`
 	Moving     *Moving    `json:"moving,omitempty"` // its files, while they are staged or collected
 }
@@ -92,7 +92,8 @@ func (e *Engine) submitAnswer(v View, replayed bool, equivalent []string) Submit
 	}
 }
 
-// warnings are those of the run, the nodes its attempt avoids, and that its site is away or drained as long as that matters to it.
+// warnings returns the run's warnings, the nodes that its attempt avoids, and, until the run has ended, that its site
+// cannot be reached or is drained.
 func (e *Engine) warnings(v View) []string {
 	list := v.Warnings()
 	if v.Waiting != nil {
@@ -121,7 +122,7 @@ func (e *Engine) warnings(v View) []string {
 	return list
 }
 
-// get is a look at a run, after up to wait for its end. It never queries Slurm.
+// get reads a run, after it has waited up to wait for the run's end. It never queries Slurm.
 func (e *Engine) get(ctx context.Context, v View, wait time.Duration) (GetAnswer, error) {
 	v, a, err := e.look(ctx, v, wait)
 	if err != nil {
@@ -132,8 +133,9 @@ func (e *Engine) get(ctx context.Context, v View, wait time.Duration) (GetAnswer
 		Phase: v.Run.Phase, Reason: reasonOf(v, waits), Waits: waits, ObservedAt: e.observedAt(v), Moving: e.moves.of(v.Run.ID, e.Now())}, nil
 }
 
-// collected says whether a run is finished, after up to wait for its end, and lists its artifacts. It changes nothing: the gateway collects
-// by itself when a job ends, and [Engine.Recollect] is the verb for a run whose outputs are late.
+// collected reports whether a run is finished, after it has waited up to wait for its end, and lists its artifacts. It
+// changes nothing: the gateway collects by itself when a job ends, and [Engine.Recollect] is for a run whose outputs
+// are late.
 func (e *Engine) collected(ctx context.Context, v View, wait time.Duration) (CollectAnswer, error) {
 	v, a, err := e.look(ctx, v, wait)
 	if err != nil {
@@ -153,7 +155,7 @@ func (e *Engine) collected(ctx context.Context, v View, wait time.Duration) (Col
 	return c, nil
 }
 
-// look reads a run.
+// look reads what all answers about a run share, after it has waited up to wait for the run's end.
 func (e *Engine) look(ctx context.Context, v View, wait time.Duration) (View, RunAnswer, error) {
 	v, outputs, err := e.read(ctx, v, wait)
 	if err != nil {
@@ -191,13 +193,13 @@ func (e *Engine) read(ctx context.Context, seen View, wait time.Duration) (v Vie
 			return v, nil, err
 		}
 	}
-	if v.Run.State.Terminal() { // a run's end and its outputs are one write
+	if v.Run.State.Terminal() { // one transaction stores a run's end and its outputs
 		outputs, err = e.Index.Outputs(ctx, v.Run.ID)
 	}
 	return v, outputs, err
 }
 
-// observedAt is when Slurm last answered about the run.
+// observedAt returns when Slurm last answered about the run.
 func (e *Engine) observedAt(v View) *time.Time {
 	at := v.Attempt.ObservedAt
 	watched := v.Run.Phase == Pending || v.Run.Phase == InJob || v.Run.Phase == Completing
@@ -208,7 +210,8 @@ func (e *Engine) observedAt(v View) *time.Time {
 	return at
 }
 
-// pollAfter grows with the age of the current phase: 2 s for a fresh run, up to a minute.
+// pollAfter returns the seconds until the next poll, which grow with the age of the current phase: 2 for a new run, 60
+// at most. nil: the run has ended.
 func (e *Engine) pollAfter(v View) *int {
 	if v.Run.State.Terminal() {
 		return nil
@@ -239,7 +242,7 @@ type outputDoc struct {
 	Value          json.RawMessage `json:"value,omitempty"`
 }
 
-// Reason says why a run is in its state, with what is known about that; empty: there is nothing to say.
+// Reason returns the reason of the run's state with its detail; empty: there is none.
 func (v View) Reason() string {
 	detail := v.Detail()
 	if v.Run.Reason == "" || detail == "" {
@@ -248,7 +251,7 @@ func (v View) Reason() string {
 	return v.Run.Reason + ": " + detail
 }
 
-// Detail says in a sentence what is known about the reason.
+// Detail returns the detail of the reason, as a sentence.
 func (v View) Detail() string {
 	if v.Waits() {
 		return v.Waiting.text()
@@ -256,7 +259,7 @@ func (v View) Detail() string {
 	return PlainDetail(v.Run.Detail)
 }
 
-// Warnings are those that were recorded with the run. Of a run that waits for inputs they say what it needs when these are there.
+// Warnings returns the warnings recorded with the run. Those of a run that waits for inputs apply once it has a plan.
 func (v View) Warnings() []string {
 	if w := v.Waiting; w != nil && (!v.Waits() || w.Code != "" || w.ApprovalID != "") {
 		return []string{}
@@ -264,7 +267,8 @@ func (v View) Warnings() []string {
 	return slices.Clip(orEmpty(v.Run.Warnings))
 }
 
-// reasonOf is the reason of a run, or else that it waits for its turn. That its site was removed says more than any other.
+// reasonOf returns the reason of a run, or else what it waits for. That its site was removed outranks every other
+// reason.
 func reasonOf(v View, w *Wait) *string {
 	if r := plan.OrNil(v.Reason()); w == nil || r != nil && w.Code != SiteRemoved {
 		return r

@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// A job array is one submission for several attempts. Each has its own token, folder, script and claim, as if it were sent alone; what is
-// common is the sbatch. Slurm's job is then a task, and a task is a job like any other to all of this package: its id is ARRAY_TASK, as
-// Slurm's commands write it, and its name that of the attempt, which [taskNames] puts in place of the array's. So the claim, the resolver
-// and the watcher know nothing of arrays.
+// A job array is one submission for several attempts. Each attempt has its own token, folder, script and claim, as if
+// it were sent alone; they share the sbatch. A task of the array is a job like any other in this package: its id is
+// ARRAY_TASK, as Slurm's commands write it, and its name is the attempt's, which [taskNames] puts in place of the
+// array's. So the claim, the resolver and the watcher need no code for arrays.
 
-// Arrays says when runs leave together. The zero value: never.
+// Arrays sets when runs leave together as an array. The zero value: never.
 type Arrays struct {
-	Min    int           // so many that are ready leave at once; below 2: each run is sent alone
-	Linger time.Duration // the longest time for which one that is ready waits for others
+	Min    int           // an array leaves at once when so many runs are ready; below 2: each run is sent alone
+	Linger time.Duration // how long a ready run waits for others, at most
 }
 
 func (a Arrays) on() bool { return a.Min > 1 }
 
-// maxArray is how many tasks one array has at most: as Slurm's default for MaxArraySize allows.
+// maxArray is the most tasks of one array; Slurm's default for MaxArraySize allows it.
 const maxArray = 1000
 
-// Array is what a [JobSpec] of an array has besides what its tasks have in common. The spec itself is that of one of them, the leader, in
-// whose folder the array's script lies and the send leaves its files.
+// Array is the part of an array's [JobSpec] that its tasks do not share. The spec itself is that of one task, the
+// leader, whose folder holds the array's script and the files of the send.
 type Array struct {
 	Name  string // the job's name in Slurm
 	K     int    // the leader's send
@@ -41,7 +41,7 @@ type Task struct {
 	ScriptSHA  string // hex SHA-256 of the attempt's own script
 }
 
-// ArrayRow is an array as the ledger has it. What is left of its send is found by its leader.
+// ArrayRow is an array as the ledger has it. The files of its send are found by its leader.
 type ArrayRow struct {
 	Name       string
 	RunID      string // of the leader
@@ -50,12 +50,12 @@ type ArrayRow struct {
 	Token      string
 	K          int // the leader's send
 	Size       int
-	Jobs       []string // names of the attempts by task; "" where the attempt was sent again since, because Slurm refused the array
+	Jobs       []string // job names of the attempts by task; "" where the attempt was sent again later, because Slurm refused the array
 }
 
 const (
 	arrayPrefix     = "sg-array-"
-	arrayNameDigits = 24 // behind it
+	arrayNameDigits = 24 // after the prefix
 )
 
 func newArrayName() string {
@@ -69,10 +69,10 @@ func IsArrayName(name string) bool { return arrayName.MatchString(name) }
 
 var arrayName = regexp.MustCompile(`^` + arrayPrefix + `[0-9a-f]{24}$`)
 
-// TaskID is the id of a task as Slurm's commands write it.
+// TaskID returns the id of a task as Slurm's commands write it.
 func TaskID(job string, task int) string { return job + "_" + strconv.Itoa(task) }
 
-// TaskIDs is the id of several tasks of one array, as [Canceller] takes it: 4711_[0,3,12].
+// TaskIDs returns one id for several tasks of one array, as [Canceller] takes it: 4711_[0,3,12].
 func TaskIDs(tasks []string) string {
 	if len(tasks) == 1 {
 		return tasks[0]

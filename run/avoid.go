@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A node at which an attempt failed by the node's own fault is not used by the attempts that follow.
+// An attempt does not use a node at which an earlier attempt failed by the node's own fault.
 
 // Avoided is a node that an attempt does not use, and why.
 type Avoided struct {
@@ -16,13 +16,13 @@ type Avoided struct {
 	At      time.Time `json:"at"`
 }
 
-// Bounds of the list: the newest nodes are in it, as long as it is likely that they are still at fault.
+// Bounds of the list: it keeps the newest nodes, for as long as they are probably still at fault.
 const (
 	mostAvoided = 8
 	avoidFor    = 24 * time.Hour
 )
 
-// nodeName is the form of a node's name that is passed to Slurm. What a job's files say of it is not trusted.
+// nodeName matches names of nodes that are passed to Slurm. A name from a job's files is not trusted.
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // avoidAfter lists the nodes that the attempt after old does not use.
@@ -37,7 +37,7 @@ func avoidAfter(old Attempt, now time.Time) []Avoided {
 	return slices.Clip(list[max(0, len(list)-mostAvoided):])
 }
 
-// exclude are the names of the nodes an attempt does not use.
+// exclude returns the names of the nodes that the attempt does not use.
 func (a Attempt) exclude() (names []string) {
 	for _, n := range a.Avoid {
 		names = append(names, n.Node)
@@ -45,12 +45,12 @@ func (a Attempt) exclude() (names []string) {
 	return names
 }
 
-// noOtherNode are Slurm's codes for a job that none of the nodes left may run.
+// noOtherNode lists Slurm's error codes for a job that none of the remaining nodes may run.
 var noOtherNode = []string{"ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE", "ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE",
 	"ESLURM_INVALID_NODE_NAME"}
 
-// refusal is the verdict on an attempt whose job Slurm refused for good. Where that is because of the nodes that it avoids, the run ends
-// with the fault of the last of them.
+// refusal returns the verdict on an attempt whose job Slurm refused for good. If Slurm refused it because of the
+// avoided nodes, the run ends with the fault of the newest of them.
 func refusal(a Attempt, res SendResult) verdict {
 	d := verdict{ending: EndedRejected, reason: string(EndedRejected), detail: "Slurm refused the job (" + res.Code + "): " + res.Text}
 	if n := len(a.Avoid); n > 0 && slices.Contains(noOtherNode, res.Code) {
@@ -60,7 +60,7 @@ func refusal(a Attempt, res SendResult) verdict {
 	return d
 }
 
-// explainedAt says of a node what was wrong there.
+// explainedAt describes what was wrong at a node.
 func explainedAt(a Avoided) string {
 	return "node " + a.Node + ": " + string(a.Fault)
 }

@@ -13,16 +13,18 @@ import (
 	"slurmgate/plan"
 )
 
-// Codes of a send that was not made, or never reached slurmctld; the next answer of the queue ends its pause.
+// Codes of a send that was not started, or never reached slurmctld. The next answer to a query of the queue ends its
+// pause.
 const (
 	Unreachable  = "slurm_unreachable"
 	WrongCluster = "wrong_cluster" // Slurm's commands talk to another cluster than the site file's
 )
 
-// backPressure knows which runs must wait, and until when (rule 5). What keeps Slurm from accepting one run also applies to others: all of
-// the site, or those of the same account, QOS or partition. They are not sent while the pause lasts, because each failing sbatch would cost
-// the site RPCs, and two minutes of a send slot where the queue is full. All of it is in memory: a new gateway finds out with its first
-// send. What is said of a send as a user concerns that user alone, who could forge it: it begins and ends no pause of others.
+// backPressure records which runs must wait, and until when (rule 5). What keeps Slurm from accepting one run also
+// applies to others: all of the site, or those of the same account, QOS or partition. They are not sent while the pause
+// lasts, because each failing sbatch would cost the site RPCs, and, where the queue is full, two minutes of a send
+// slot. All of it is in memory: a new gateway finds out with its first send. The result of a send as a user concerns
+// only that user, who could forge it: it neither begins nor ends a pause of others.
 //
 // A run that a pause holds is due no later than the pause ends; a run without an entry in notBefore is due.
 type backPressure struct {
@@ -33,10 +35,10 @@ type backPressure struct {
 
 	mu        sync.Mutex
 	notBefore map[string]time.Time     // by run: when it is due
-	waits     map[string]time.Duration // by run that waits for a reason of its own: the current back-off
+	waits     map[string]time.Duration // by run that waits for a reason that concerns it alone: the current back-off
 	pauses    map[string]*pause        // of sends, by what they concern
 	drain     *Drain                   // nil: the site is not drained
-	drained   *pause                   // of all sends, while it is
+	drained   *pause                   // the pause of all sends, while the site is drained
 }
 
 func newBackPressure(cfg Config, now func() time.Time, log *slog.Logger, resumed func()) *backPressure {
@@ -48,11 +50,12 @@ func newBackPressure(cfg Config, now func() time.Time, log *slog.Logger, resumed
 type pause struct {
 	since, until time.Time
 	wait         time.Duration // its length, doubled each time it is repeated
-	code, detail string        // the reason of the send that began it
+	code, detail string        // from the result of the send that began it
 	held         []string      // runs that wait for its end
 }
 
-// outage reports whether the site could not be reached, as opposed to Slurm taking no jobs for now.
+// outage reports whether the pause began because the site could not be reached, not because Slurm accepts no jobs for
+// now.
 func (p *pause) outage() bool {
 	return p.code == Unreachable || p.code == WrongCluster || unreached(p.code)
 }
@@ -62,18 +65,19 @@ func (p *pause) fault() error {
 		WithNext("new runs are accepted and wait; check Slurm").WithSteps(fault.Do("doctor"))
 }
 
-// ofOneUser begins the name of a pause of one user's runs.
+// ofOneUser is the prefix of the keys of pauses that hold one user's runs.
 const ofOneUser = "user "
 
 var allScopes = []Scope{ScopeSite, ScopePartition, ScopeAccount, ScopeQOS}
 
-// sending is what a send has to do with pauses: where it goes, and the user it is executed as, empty for the gateway's own.
+// sending holds what decides which pauses hold a send: its placement, and the user that it is executed as, empty for
+// the gateway's own.
 type sending struct {
 	plan.Placement
 	user string
 }
 
-// pauseKey names what a send is part of, in the scope.
+// pauseKey returns the key of the pause that would hold the send in the scope.
 func pauseKey(s Scope, at sending) string {
 	if at.user != "" {
 		return ofOneUser + at.user + ": " + pauseKey(s, sending{Placement: at.Placement})
@@ -107,7 +111,7 @@ func (b *backPressure) refused(id string, at sending, res SendResult) {
 		p = &pause{}
 		b.pauses[key] = p
 	}
-	// Sends that were in flight when the pause began say nothing new.
+	// The results of sends that were in flight when the pause began change nothing.
 	if now := b.now(); !now.Before(p.until) {
 		p.wait = b.longer(p.wait)
 		if code := cmp.Or(res.Code, "sbatch_not_started"); p.code != code {
@@ -119,7 +123,7 @@ func (b *backPressure) refused(id string, at sending, res SendResult) {
 	b.hold(p, id)
 }
 
-// longer is the next wait after one of d.
+// longer returns the back-off that follows one of d.
 func (b *backPressure) longer(d time.Duration) time.Duration {
 	return min(max(b.first, 2*d), b.longest)
 }
@@ -130,7 +134,7 @@ func (b *backPressure) hold(p *pause, id string) {
 	b.notBefore[id] = p.until
 }
 
-// holdIfPaused makes the run wait for the end of the pause that sends to the place are under, if there is one.
+// holdIfPaused makes the run wait for the end of the pause that holds such sends, if there is one.
 func (b *backPressure) holdIfPaused(id string, at sending) (why pause, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,7 +153,7 @@ func (b *backPressure) holdIfPaused(id string, at sending) (why pause, held bool
 	return pause{}, false
 }
 
-// current is the pause that lasts now. Under mu.
+// current returns the pause that lasts now, nil if there is none. Under mu.
 func (b *backPressure) current(s Scope, at sending) *pause {
 	if p := b.pauses[pauseKey(s, at)]; p != nil && b.now().Before(p.until) {
 		return p
@@ -157,7 +161,7 @@ func (b *backPressure) current(s Scope, at sending) *pause {
 	return nil
 }
 
-// sitePause is the pause of all sends, nil if there is none.
+// sitePause returns the pause of all sends, nil if there is none.
 func (b *backPressure) sitePause() *pause {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,7 +176,8 @@ func (b *backPressure) sitePause() *pause {
 	return nil
 }
 
-// sendPause is the pause of all sends that Slurm's own answers began, drained or not; nil if there is none.
+// sendPause returns the pause of all sends that a result from Slurm began, even while the site is drained; nil if there
+// is none.
 func (b *backPressure) sendPause() *pause {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,7 +188,7 @@ func (b *backPressure) sendPause() *pause {
 	return nil
 }
 
-// list lists the pauses that last now, that of all sends first, and none of one user alone.
+// list returns the pauses that last now, that of all sends first, without those of one user.
 func (b *backPressure) list() []SitePause {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -206,7 +211,7 @@ func (b *backPressure) list() []SitePause {
 	return list
 }
 
-// accepted ends all pauses that an accepted send to the place disproves: of one as a user, that user's.
+// accepted ends all pauses that an accepted send disproves. A send as a user ends only that user's pauses.
 func (b *backPressure) accepted(at sending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -215,7 +220,7 @@ func (b *backPressure) accepted(at sending) {
 	}
 }
 
-// reached ends the pause of a site that could not be reached before the time asked: a query that was sent then is answered.
+// reached ends the pause of an unreachable site that began before asked: a query sent at that time has been answered.
 func (b *backPressure) reached(asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -225,7 +230,7 @@ func (b *backPressure) reached(asked time.Time) {
 	}
 }
 
-// end ends a pause; the runs that waited for it are due. Under mu.
+// end ends a pause and makes the runs that waited for it due. Under mu.
 func (b *backPressure) end(key string) {
 	p := b.pauses[key]
 	if p == nil {
@@ -240,7 +245,7 @@ func (b *backPressure) end(key string) {
 	}
 }
 
-// delay makes a run wait for a time.
+// delay makes a run wait for d.
 func (b *backPressure) delay(id string, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -254,7 +259,7 @@ func (b *backPressure) hurry(id string) {
 	delete(b.notBefore, id)
 }
 
-// forget drops what is known of a run that has moved on.
+// forget drops the delays of a run that has left its phase.
 func (b *backPressure) forget(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -262,14 +267,15 @@ func (b *backPressure) forget(id string) {
 	delete(b.notBefore, id)
 }
 
-// due reports whether nothing delays the run any more.
+// due reports whether nothing delays the run.
 func (b *backPressure) due(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.now().Before(b.notBefore[id])
 }
 
-// dueOf keeps those of the runs that nothing delays, all judged at one moment: of runs that a pause held none is due before the others.
+// dueOf keeps the runs that nothing delays. All are judged at one time, so that runs held by one pause become due
+// together.
 func (b *backPressure) dueOf(list []Waiter) []Waiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -277,7 +283,7 @@ func (b *backPressure) dueOf(list []Waiter) []Waiter {
 	return slices.DeleteFunc(list, func(w Waiter) bool { return now.Before(b.notBefore[w.RunID]) })
 }
 
-// putOff makes a run wait that was not sent because of a pause. Its staged files remain; no send was begun.
+// putOff defers a run that was not sent because of a pause. Its staged files remain; no send was begun.
 func (e *Engine) putOff(ctx context.Context, v View, why pause, w Write) error {
 	if v.Run.Phase == Deferred && v.Run.Reason == why.code {
 		return nil
@@ -289,7 +295,7 @@ func (e *Engine) putOff(ctx context.Context, v View, why pause, w Write) error {
 	return err
 }
 
-// forget drops the delays of a run that has moved on.
+// forget drops all delays of a run that has left its phase.
 func (e *Engine) forget(id string) {
 	e.pressure.forget(id)
 	e.late.forget(id)

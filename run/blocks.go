@@ -12,9 +12,9 @@ import (
 	"slurmgate/fault"
 )
 
-// What the answers about a run say.
+// The texts of answers about a run.
 
-// stateText writes a state with its phase, how the program ended, and why.
+// stateText writes a state with its phase, the program's exit code, and the reason.
 func stateText(s State, p Phase, exit *int, reason *string) blocks.Sentence {
 	text := string(s)
 	named := reason != nil && strings.HasPrefix(*reason, string(p)+":")
@@ -30,7 +30,7 @@ func stateText(s State, p Phase, exit *int, reason *string) blocks.Sentence {
 	return blocks.Say("%v, %v", text, blocks.Reason(*reason))
 }
 
-// nextText says what to do next about a run.
+// nextText writes what to do next about a run.
 func nextText(id string, s State, p Phase, poll *int, steps []fault.Step) blocks.Document {
 	var d blocks.Document
 	switch {
@@ -74,8 +74,8 @@ func (a SubmitAnswer) Says() blocks.Document {
 	return append(append(d, nextText(a.RunID, a.State, a.Phase, a.PollAfterSeconds, a.NextSteps)...), blocks.Warnings(a.Warnings))
 }
 
-// says returns what answers about a run have in common: its state, its artifacts when it has ended, and what to do next. When the run has
-// succeeded, the shell names the steps of after.
+// says returns what answers about a run share: its state, its artifacts when it has ended, and what to do next. When
+// the run has succeeded, the shell shows the steps in after.
 func (a RunAnswer) says(phase Phase, reason *string, names map[string]string, after blocks.Next, more ...any) blocks.Document {
 	alias := ""
 	if a.Alias != "" {
@@ -95,7 +95,7 @@ func (a RunAnswer) says(phase Phase, reason *string, names map[string]string, af
 	var artifacts blocks.Artifacts
 	for _, role := range slices.Sorted(maps.Keys(a.ArtifactsByRole)) {
 		artifacts = append(artifacts, blocks.Artifact{ID: a.ArtifactsByRole[role], Name: role, File: names[role],
-			Hidden: role == "stdout" || role == "stderr" || role == "slurm_script"}) // the log has these
+			Hidden: role == "stdout" || role == "stderr" || role == "slurm_script"}) // the log contains them
 	}
 	if a.State.Terminal() && len(artifacts) > 0 {
 		d = append(d, artifacts)
@@ -103,7 +103,7 @@ func (a RunAnswer) says(phase Phase, reason *string, names map[string]string, af
 	if a.State == Succeeded && len(artifacts) > 0 {
 		first := artifacts[0].ID
 		if i := slices.IndexFunc(artifacts, func(x blocks.Artifact) bool { return !x.Hidden && x.Name != "log" }); i >= 0 {
-			first = artifacts[i].ID // what the tool is called for
+			first = artifacts[i].ID // the tool's own output
 		}
 		look := blocks.Advise("Next: %v shows a text, %v a table, %v a picture.",
 			blocks.Next{fault.Do("artifact.preview.text", "artifact_id", first)},
@@ -145,7 +145,7 @@ func (a LogsAnswer) Says() blocks.Document {
 // Says implements [blocks.Answer].
 func (a CancelAnswer) Says() blocks.Document {
 	said := blocks.Say("%v: %v.", a.RunID, a.Message)
-	if a.State == Cancelled && len(a.NextSteps) > 0 { // it is what was asked for, so nothing comes next
+	if a.State == Cancelled && len(a.NextSteps) > 0 { // the caller asked for this, so there is no next step
 		return blocks.Document{said, blocks.Say("To run it after all: %v.", blocks.Next(a.NextSteps))}
 	}
 	return append(blocks.Document{said}, nextText(a.RunID, a.State, a.Phase, a.PollAfterSeconds, a.NextSteps)...)

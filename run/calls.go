@@ -12,15 +12,15 @@ import (
 	"slurmgate/plan"
 )
 
-// workerCalls carries out calls of service workers. It is an engine for what every run has in common: the ledger, those who wait, the log.
-// It is never started, and has no ports to a cluster.
+// workerCalls makes calls of service workers. It uses an engine for what every run needs: the ledger, the waiters, the
+// log. The engine is never started and has no ports to a cluster.
 type workerCalls struct {
 	*Engine
 	outgoing outgoing
 }
 
-// ServeWorkers has the sites carry out calls of service workers. c and p are those of all sites, Config.Site aside; p.Index is that of
-// [WorkerSite]. It is called once, before Start.
+// ServeWorkers lets the sites make calls of service workers. c and p are those of all sites, except Config.Site;
+// p.Index is that of [WorkerSite]. Call it once, before Start.
 func (s *Sites) ServeWorkers(c Config, p Parts) {
 	c.Site, p.Workspace = WorkerSite, noWorkspace{}
 	m := &member{Engine: NewEngine(c, p), name: WorkerSite}
@@ -28,15 +28,17 @@ func (s *Sites) ServeWorkers(c Config, p Parts) {
 	s.workers, s.named[WorkerSite] = m.calls, m
 }
 
-// StopWorkers ends the wait for the answers of workers: what was sent and has none is outcome_unknown. It returns when their runs say so.
+// StopWorkers ends the wait for answers of workers: a call that was sent and not answered ends as outcome_unknown. It
+// returns when the ledger has these ends.
 func (s *Sites) StopWorkers() {
 	if s.workers != nil {
 		s.workers.outgoing.stop()
 	}
 }
 
-// CallWorker makes the run of a call and sends it, or finds the run. replayed: nothing was sent for this call, and the view is of an
-// earlier one, which may still be running. The error is about a call that made no run, or whose end could not be stored.
+// CallWorker creates the run of a call and sends it, or finds the run. replayed: nothing was sent for this call, and
+// the view is of an earlier one, which may still be running. An error means that no run was created, or that its end
+// could not be stored.
 func (s *Sites) CallWorker(ctx context.Context, c WorkerCall) (v View, replayed bool, err error) {
 	if s.workers == nil {
 		return View{}, false, fault.New(fault.Internal, "no_workers", "this gateway calls no service workers")
@@ -49,7 +51,8 @@ func (s *Sites) CallWorker(ctx context.Context, c WorkerCall) (v View, replayed 
 	return v, replayed, fault.New(fault.Transport, "busy", "the run keeps changing").WithNext("repeat the call").WithRetry(1)
 }
 
-// SupposeCall is what [Sites.CallWorker] would do: the identity, and the run that has it, if there is one.
+// SupposeCall is the dry run of [Sites.CallWorker]: it returns the identity, and the run that has it, nil if there is
+// none.
 func (s *Sites) SupposeCall(ctx context.Context, o Order) (canonical json.RawMessage, id plan.Identity, there *View, err error) {
 	canonical, id, err = o.Identity()
 	if err != nil {
@@ -99,8 +102,9 @@ func (w *workerCalls) call(ctx context.Context, c WorkerCall) (View, bool, error
 	return v, false, err
 }
 
-// again reports whether a call whose run is over is sent anew, as another attempt: one of a deterministic tool that did not succeed, and
-// one with an id of its own that a repeated call may succeed with. What may have reached the worker in an interrupted call is not.
+// again reports whether a call whose run has ended is sent again, as another attempt: a call of a deterministic tool
+// that did not succeed, and a call with its own id that may succeed when repeated. An interrupted call that may have
+// reached the worker is not sent again.
 func (c WorkerCall) again(v View) (bool, error) {
 	if v.Run.State == Succeeded {
 		return false, nil
@@ -153,7 +157,8 @@ func (w *workerCalls) reopen(ctx context.Context, v View) (View, error) {
 		Event: Event{Type: "run.new_attempt", Data: map[string]any{"attempt": r.AttemptN, "detail": "called again", "sent": "worker"}}})
 }
 
-// carry sends the call and stores how it ended. Somebody who cancelled the run meanwhile has ended it: the answer comes too late.
+// carry sends the call and stores its end. If the run was cancelled meanwhile, the cancel has ended it and the answer
+// is dropped.
 func (w *workerCalls) carry(send context.Context, v View, c WorkerCall) (View, error) {
 	if context.Cause(send) == errCancelled { // before anything was sent
 		return w.Store.View(context.WithoutCancel(send), v.Run.ID)

@@ -107,8 +107,8 @@ func (e *Engine) CarryOutCancel(ctx context.Context, runID string) (View, error)
 	})
 }
 
-// sayCancelling makes cancelling the reason of a run in a phase that a cancel ends. Of one whose job is over it says nothing: what the job
-// left may still be taken over.
+// sayCancelling makes cancelling the reason of a run in a phase that a cancel can end. It leaves a run whose job has
+// ended as it is: what the job left may still be collected.
 func sayCancelling(r *Run, jobID string) {
 	if r.CancelAt == nil {
 		return
@@ -123,7 +123,7 @@ func sayCancelling(r *Run, jobID string) {
 	}
 }
 
-// beforeJob is what a cancel means in the phases in which Slurm has no job, and none is on its way.
+// beforeJob has the detail of a cancel by phase, for the phases in which Slurm has no job and no send is in flight.
 var beforeJob = map[Phase]string{Staging: "cancelled before anything was submitted",
 	Deferred: "cancelled while it waited for Slurm; no job was accepted"}
 
@@ -132,7 +132,7 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 	case Staging, Deferred:
 		return e.cancelUnsent(ctx, v)
 	case Submitting, Collecting:
-		// The worker that has the run, or takes it up now, sees the wish.
+		// The worker that has the run, or takes it next, finds the cancel in the ledger.
 		e.pressure.hurry(v.Run.ID)
 		e.work.add(ShareOf(v.Run), v.Run.ID)
 		return nil
@@ -160,7 +160,8 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 		_, err := e.adopt(ctx, v, claim)
 		return err
 	}
-	// What is over is over, whatever Slurm says: its job would only wait for its turn.
+	// The holder of the claim settles it, whatever Slurm shows: the run's job, if it is still queued, would only wait
+	// for its turn.
 	if err == nil && v.Submission.JobID != "" {
 		e.cancels.cancel(v.Run, jobAsSent(v))
 	}
@@ -207,9 +208,10 @@ func (e *Engine) cancelUnsent(ctx context.Context, v View) error {
 	return e.endUnsent(ctx, v, verdict{ending: EndedCancelled, detail: beforeJob[v.Run.Phase]})
 }
 
-// endUnsent ends a run that has no job as far as this ledger knows: it was cancelled, or cannot be staged. A worker may be at it: this
-// write makes its next one stale, and without the intent nothing is sent. But a ledger restored from a backup may not know of a job that
-// was sent since, so an attempt that has a folder ends by its claim. Where the folder cannot be reached, what the ledger knows has to do.
+// endUnsent ends a run that has no job as far as this ledger knows: it was cancelled, or cannot be staged. A worker may
+// be processing it: this write makes the worker's next write stale, and without the intent nothing is sent. But a
+// ledger restored from a backup may lack a job that was sent later, so an attempt that has a folder ends by its claim.
+// If the folder cannot be reached, the ledger alone decides.
 func (e *Engine) endUnsent(ctx context.Context, v View, how verdict) error {
 	claim, who, err := e.takeClaim(ctx, v)
 	switch {

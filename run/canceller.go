@@ -11,25 +11,26 @@ import (
 )
 
 const (
-	cancelsAtOnce = 2               // few, so that the watcher's own query waits for little of the RPC budget
+	cancelsAtOnce = 2               // few, so that the watcher's query gets its share of the RPC budget
 	askAgainAfter = time.Minute     // or twice Slurm's MessageTimeout, if that is longer
 	askedKept     = time.Hour       // longer than any deadline
-	betweenTasks  = 2 * time.Second // two requests about tasks of one array, at least: what is cancelled meanwhile goes into the second
+	betweenTasks  = 2 * time.Second // the least time between two requests about one array: tasks cancelled meanwhile go into the second
 )
 
-// namedJob is a job as scancel is called for it: with id and name, because a controller can reuse an id. shown is the name that Slurm shows
-// instead, if somebody has renamed the job, and user is whom its run is executed as.
+// namedJob is a job as scancel is called for it: with id and name, because a controller can reuse an id. shown is the
+// name that Slurm shows if the job was renamed; user is the Unix user that its run is executed as.
 type namedJob struct{ id, name, shown, user string }
 
-// jobAsSent is a run's job under the name that it was sent with. If somebody has renamed it, the watcher sees that and asks again.
+// jobAsSent returns a run's job under the name that it was sent with. If the job was renamed, the watcher sees that and
+// asks again.
 func jobAsSent(v View) namedJob { return namedJob{id: v.Submission.JobID, name: v.Submission.JobName} }
 
-// jobAsShown is a run's job as Slurm shows it.
+// jobAsShown returns a run's job under the name that Slurm shows.
 func jobAsShown(v View, j Job) namedJob {
 	return namedJob{id: j.ID, name: v.Submission.JobName, shown: shownAs(v.Submission, j)}
 }
 
-// shownAs is the name of a run's job if somebody has renamed it, else empty.
+// shownAs returns the name of a run's job if the job was renamed, else empty.
 func shownAs(s Submission, j Job) string {
 	if j.Name == s.JobName {
 		return ""
@@ -37,21 +38,21 @@ func shownAs(s Submission, j Job) string {
 	return j.Name
 }
 
-// canceller asks Slurm to cancel jobs, with workers of its own, so that neither the watcher nor a caller waits for scancel. It asks about
-// each job once, and again only if the job still exists after a deadline: the watcher sees that and calls cancel again. What a gateway
-// has not asked when it ends is left to the next one's watcher.
+// canceller asks Slurm to cancel jobs, in its own workers, so that neither the watcher nor a caller waits for scancel.
+// It asks about each job once, and again only if the job still exists after a deadline: the watcher sees that and calls
+// cancel again. Requests that a gateway has not made when it stops are left to the next gateway's watcher.
 //
-// A job is in the queue or being asked about at most once; asked has every job since the last request about it, for askedKept. Tasks of an
-// array are asked about together, in one call: the queue has their array (see [arrayIn]), and tasks has which of them are meant.
+// A job is queued or in a request at most once; asked has the last request about each job, for askedKept. One call asks
+// about the tasks of an array together: the queue has their array (see [arrayIn]), and tasks has the tasks to cancel.
 type canceller struct {
 	slurm  Canceller
 	queue  Queue // for Slurm's MessageTimeout
 	log    *slog.Logger
-	about  func(ctx context.Context, jobName string) []any // what lines about a job say of its run
+	about  func(ctx context.Context, jobName string) []any // attributes for log lines about a job: its run
 	now    func() time.Time
 	silent func() error                                      // why the last query of Slurm failed, nil if it did not
 	waits  func(ctx context.Context, jobName, detail string) // records why Slurm does not stop a job yet
-	poke   func()                                            // has the watcher look soon
+	poke   func()                                            // makes the watcher query Slurm soon
 	named  func(ctx context.Context, id, name string) (string, error)
 
 	jobs  *workQueue[namedJob]
@@ -64,7 +65,7 @@ type canceller struct {
 	next  map[namedJob]time.Time // by array: when its tasks may be asked about again
 }
 
-// newCanceller makes a canceller. Its functions are the engine's.
+// newCanceller returns a canceller that uses the engine's functions.
 func newCanceller(e *Engine) *canceller {
 	c := &canceller{slurm: e.Parts.Canceller, queue: e.Parts.Queue, log: e.Log, now: e.Now, about: e.aboutJob, named: e.tasks.sent,
 		silent: func() error { _, err := e.watcher.answered(); return err }, waits: e.sayNotCancelled, poke: e.watcher.poke,
@@ -74,20 +75,21 @@ func newCanceller(e *Engine) *canceller {
 	return c
 }
 
-// arrayIn is what the queue has for a task: its array, which has no name of its own there.
+// arrayIn returns the queue entry for a task: its array, without a name.
 func arrayIn(j namedJob) (array namedJob, ok bool) {
 	id, _, ok := arrayOf(j.id)
 	return namedJob{id: id, user: j.user}, ok
 }
 
-// due reports whether Slurm may be asked about what the queue has: about tasks of one array only from time to time.
+// due reports whether Slurm may be asked about an entry of the queue now. Requests about tasks of one array are
+// betweenTasks apart.
 func (c *canceller) due(j namedJob) bool {
 	c.paced.Lock()
 	defer c.paced.Unlock()
 	return !c.now().Before(c.next[j])
 }
 
-// pace puts the next request about tasks of the array off.
+// pace delays the next request about tasks of the array by betweenTasks.
 func (c *canceller) pace(array namedJob) {
 	c.paced.Lock()
 	c.next[array] = c.now().Add(betweenTasks)
@@ -95,7 +97,8 @@ func (c *canceller) pace(array namedJob) {
 	time.AfterFunc(betweenTasks, c.jobs.wake)
 }
 
-// cancel has Slurm asked to cancel the run's job, unless it was asked lately under this name or is about to be.
+// cancel queues a request to cancel the run's job, unless one under this name was made within askAgainAfter or is
+// queued.
 func (c *canceller) cancel(r Run, j namedJob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +116,7 @@ func (c *canceller) cancel(r Run, j namedJob) {
 	c.jobs.add(ShareOf(r), j)
 }
 
-// carry is ask, within the slots of the job's user.
+// carry runs ask within the slots of the job's user.
 func (c *canceller) carry(ctx context.Context, j namedJob) {
 	if j.user == "" {
 		c.ask(ctx, j)
@@ -122,7 +125,7 @@ func (c *canceller) carry(ctx context.Context, j namedJob) {
 	c.jobs.as(ctx, c.users, j.user, Share{Caller: j.user}, j, c.carry, func() { c.ask(ctx, j) })
 }
 
-// ask asks Slurm about one job, or about the tasks of an array that wait.
+// ask asks Slurm to cancel one job, or the queued tasks of an array.
 func (c *canceller) ask(ctx context.Context, j namedJob) {
 	list := []namedJob{j}
 	if j.name == "" {
@@ -132,7 +135,7 @@ func (c *canceller) ask(ctx context.Context, j namedJob) {
 		c.mu.Unlock()
 		c.pace(j)
 	}
-	if c.silent() != nil { // the watcher offers what is still there when Slurm answers again
+	if c.silent() != nil { // the watcher queues jobs that still exist when Slurm answers again
 		for _, j := range list {
 			c.waits(ctx, j.name, "Slurm does not answer; job "+j.id+" will be cancelled when it does")
 		}
@@ -157,7 +160,8 @@ func (c *canceller) ask(ctx context.Context, j namedJob) {
 	}
 }
 
-// byName divides jobs by the names that they were sent with and that Slurm shows: controllers use the ids of arrays again, too.
+// byName groups jobs by the names that they were sent with and that Slurm shows: controllers reuse the ids of arrays
+// too.
 func (c *canceller) byName(ctx context.Context, list []namedJob) (map[namedJob][]namedJob, error) {
 	names := map[namedJob][]namedJob{}
 	for _, j := range list {
@@ -171,7 +175,7 @@ func (c *canceller) byName(ctx context.Context, list []namedJob) (map[namedJob][
 	return names, nil
 }
 
-// failed says about jobs that Slurm was not asked, or did not do as it was asked.
+// failed logs, and records in the runs, that Slurm was not asked to cancel the jobs or did not cancel them.
 func (c *canceller) failed(ctx context.Context, list []namedJob, err error) {
 	for _, j := range list {
 		if ctx.Err() != nil {
@@ -183,7 +187,7 @@ func (c *canceller) failed(ctx context.Context, list []namedJob, err error) {
 	}
 }
 
-// begin notes a request about the job; false if Slurm may still be at the last one.
+// begin records a request about the job. It returns false if Slurm may still be processing the last one.
 func (c *canceller) begin(ctx context.Context, j namedJob) bool {
 	c.mu.Lock()
 	last, again := c.asked[j]
@@ -210,7 +214,7 @@ func (c *canceller) forgetOld() {
 	maps.DeleteFunc(c.next, func(_ namedJob, at time.Time) bool { return c.now().After(at) })
 }
 
-// sayNotCancelled puts into a run that is cancelling why Slurm does not stop its job yet.
+// sayNotCancelled records in a run that is being cancelled why Slurm has not stopped its job yet.
 func (e *Engine) sayNotCancelled(ctx context.Context, jobName, detail string) {
 	v, err := e.Store.View(ctx, RunOf(jobName))
 	if err == nil && v.Run.Reason == Cancelling && v.Submission.JobName == jobName {

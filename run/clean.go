@@ -5,10 +5,11 @@ import (
 	"slurmgate/visible"
 )
 
-// margin is how many bytes around what is read of a job's log are searched with it, so that a secret at its edge is found.
+// margin is the number of bytes around the requested part of a job's log that are also searched for secrets, so that
+// one at the edge is found.
 const margin = secrets.Margin
 
-// clean takes secrets out of what a transition says of a run: the words of jobs, of Slurm and of callers go into the ledger and stay there.
+// clean removes secrets from a transition: texts from jobs, Slurm and callers are stored in the ledger for good.
 func (e *Engine) clean(w Write) Write {
 	s := e.cfg.Secrets
 	w.Run.Detail, w.Run.CancelReason = short(s.Redact(w.Run.Detail)), s.Redact(w.Run.CancelReason)
@@ -31,7 +32,7 @@ func (e *Engine) clean(w Write) Write {
 	return w
 }
 
-// maxDetail bounds the detail of a run, in bytes: a job decides how much there is to say of its outputs.
+// maxDetail bounds a run's detail, in bytes: a job decides how long the text about its outputs gets.
 const maxDetail = 8 << 10
 
 func short(s string) string { return visible.Clip(s, maxDetail) }

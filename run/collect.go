@@ -19,20 +19,20 @@ const (
 	maxControlBytes  = 1 << 20
 	maxManifestBytes = 64 << 20  // of 200,000 files with paths of 200 characters
 	maxValueBytes    = 16 << 10  // a JSON output up to this size is the value in result_json
-	maxValuesBytes   = 256 << 10 // and all of a run together
-	maxAskedBytes    = 1 << 20   // a JSON output up to this size is held against a pack's conditions
+	maxValuesBytes   = 256 << 10 // all such values of a run together
+	maxAskedBytes    = 1 << 20   // a JSON output up to this size is checked against a pack's conditions
 	maxUndeclared    = 20
 	maxTailInDetail  = 400
 	outputTypeJSON   = "JSON"
 	logArtifactLabel = "log"
 )
 
-// collectingWaits is the reason of a run whose job has ended and whose files the gateway cannot read or store; also of one that was
-// given up for that reason.
+// collectingWaits is the reason of a run whose job has ended and whose files the gateway cannot read or store, and of a
+// run that was given up because of that.
 const collectingWaits = "collecting_waits"
 
-// collect judges an ended job and registers its outputs. It is repeated until it commits; nothing is
-// registered before that. The run's reason says what prevents it; a cancel gives the run up.
+// collect judges an ended job and registers its outputs. It is repeated until it commits; nothing is registered before
+// that. The run's reason names what prevents it; a cancel gives the run up.
 func (e *Engine) collect(ctx context.Context, v View) error {
 	e.late.begin(v.Run.ID)
 	err := e.collectOnce(ctx, v)
@@ -63,7 +63,7 @@ func (e *Engine) ofFiles(v View, what string, err error) error {
 		WithNext("let " + cmp.Or(v.Run.ExecutedAs, "the gateway's user") + " read and write below " + e.Workspace.RunDir(v.Run.ID) + " again")
 }
 
-// byItself is the detail of a run that waits because of such an error.
+// byItself returns the detail of a run that waits because of such an error and then continues by itself.
 func (e *Engine) byItself(v View, what string, err error) string {
 	return fault.Prose(e.ofFiles(v, what, err)) + "; the run then continues by itself"
 }
@@ -83,7 +83,8 @@ func (e *Engine) collectOnce(ctx context.Context, v View) error {
 	}
 	reason := ""
 	if exit == nil {
-		// The job we know left no exit file: the claim shows whether it executed, or a second job of its name, or none.
+		// The run's job left no exit file. The claim shows whether that job executed, or another job of its name, or
+		// none.
 		reason = jobClaimed
 		claim, who, err := e.readClaim(ctx, v)
 		if who == heldByGateway {
@@ -91,7 +92,7 @@ func (e *Engine) collectOnce(ctx context.Context, v View) error {
 		}
 		if who == heldByNobody {
 			if claim, who, err = e.takeClaim(ctx, v); who == heldByGateway {
-				reason = neverClaimed // none executed, and now none ever will
+				reason = neverClaimed // no job executed, and now none can
 			}
 		}
 		switch {
@@ -131,7 +132,7 @@ func (e *Engine) collectOnce(ctx context.Context, v View) error {
 		if later, err := e.takeOutputs(ctx, v, p, exit.Holder, &d); err != nil || later {
 			return err
 		}
-		if proven && d.ending == EndedOutputs { // so it was not, and Slurm's word counts
+		if proven && d.ending == EndedOutputs { // the outputs disprove the success, so Slurm's state decides
 			d = e.judge(ctx, v, v.Attempt.resources(p), exit, reason, false)
 		}
 	}
@@ -147,7 +148,8 @@ func (e *Engine) collectOnce(ctx context.Context, v View) error {
 	return nil
 }
 
-// lackedRoom reports whether the attempt failed for want of room: the job script says so, or the last words of the program.
+// lackedRoom reports whether the attempt failed because a disk was full: by the job script's reason, or by the end of
+// the program's output.
 func (d *verdict) lackedRoom() bool {
 	return d.ending == EndedRunsDirFull || d.ending == EndedToolFailed &&
 		(strings.Contains(d.detail, "o space left on device") || strings.Contains(d.detail, "uota exceeded"))
@@ -158,7 +160,7 @@ func (e *Engine) readControl(ctx context.Context, v View, name string) ([]byte, 
 	return ReadControl(ctx, e.Workspace, v.Run.ID, v.Attempt.N, name, maxControlBytes, false)
 }
 
-// readExit reads the exit file if the job's own execution wrote it. NotFound while there is none.
+// readExit reads the exit file, if the job's own execution wrote it. NotFound while there is none.
 func (e *Engine) readExit(ctx context.Context, v View) (*Exit, error) {
 	data, err := e.readControl(ctx, v, ExitFile)
 	if err != nil {
@@ -175,17 +177,17 @@ func (e *Engine) readExit(ctx context.Context, v View) (*Exit, error) {
 	return &x, nil
 }
 
-// mayCome reports whether a missing file may only be late, for a limited time after the job's end: where Slurm's state says nothing
-// without it.
+// mayCome reports whether a missing exit file may only be late: for a limited time after the job's end, and only if
+// Slurm's state alone does not tell the ending.
 func (e *Engine) mayCome(v View) bool {
 	if scriptExits[v.Attempt.SlurmExit] != "" {
-		return false // the script says by its status that there is none
+		return false // the script's status means that it wrote none
 	}
 	ending, _ := endingOf(jobClaimed, v.Attempt.SlurmState, false)
 	return ending == EndedLost && !e.waitedEnough(v)
 }
 
-// outputsMayCome reports whether a manifest, or the bytes of outputs, may only be late: as mayCome, where success is possible.
+// outputsMayCome reports the same of a manifest, or the bytes of outputs, for a job that may have succeeded.
 func (e *Engine) outputsMayCome(v View) bool {
 	return e.mayCome(v) || outranked(v.Attempt) && !e.waitedEnough(v)
 }
@@ -205,8 +207,8 @@ func usage(x Exit) json.RawMessage {
 	return b
 }
 
-// tail is the end of what the program said, on standard error or else on standard output where that is no declared
-// output, or else of what the script said; bounded, on one line, printable.
+// tail returns the end of what the program printed: on standard error, or else on standard output unless that is a
+// declared output, or else of what the script printed. It is bounded, on one line and printable.
 func (e *Engine) tail(ctx context.Context, v View) string {
 	for _, name := range []string{StderrFile, StdoutFile, JobLogFile} {
 		b, err := ReadControl(ctx, e.Workspace, v.Run.ID, v.Attempt.N, name, maxTailInDetail+margin, true)

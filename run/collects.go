@@ -2,8 +2,9 @@ package run
 
 import "sync"
 
-// collectSlots bounds how many runs are collected at once, in all and of one caller. A job may leave outputs of 100 GiB, which cost it
-// nothing when they are sparse; reading them delays neither the sends of others nor their collects.
+// collectSlots bounds how many runs are collected in parallel, in all and of one caller. A job may leave outputs of 100
+// GiB, which cost it nothing when they are sparse; reading them delays neither the sends nor the collects of other
+// callers.
 type collectSlots struct {
 	most, share int
 
@@ -19,12 +20,12 @@ func newCollectSlots(workers int, weight func(project string) int) *collectSlots
 	return &collectSlots{most: most, share: max(1, most-1), shares: map[Share]int{}, waiting: newTurns[string](weight)}
 }
 
-// fits reports whether the share may have another slot. One that has none may have one more than there are.
+// fits reports whether the share may take another slot. A share without a slot may take one beyond the limit.
 func (c *collectSlots) fits(s Share) bool {
 	return c.used < c.most && c.shares[s] < c.share || c.used == c.most && c.shares[s] == 0
 }
 
-// take takes a slot. Without one the run waits: release names it when it is its turn.
+// take takes a slot. Without a free slot the run waits: release returns it at its turn.
 func (c *collectSlots) take(runID string, s Share) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +39,7 @@ func (c *collectSlots) take(runID string, s Share) bool {
 	return true
 }
 
-// release gives a slot back and returns the run whose turn it is; empty: none waits that may have one.
+// release frees a slot and returns the next run that may take one; empty: there is none.
 func (c *collectSlots) release(s Share) (whose Share, next string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -42,23 +42,23 @@ const (
 	LimitFile    = "limit"
 	ExitFile     = "exit"
 	ManifestFile = "manifest"
-	JobLogFile   = "job.log" // sbatch --output and --error: what the script itself says
-	StdoutFile   = "stdout"  // the program's
+	JobLogFile   = "job.log" // sbatch --output and --error: what the script itself prints
+	StdoutFile   = "stdout"  // the program's standard output
 	StderrFile   = "stderr"
 )
 
 // SendFile is the name of the k-th send's file: its standard output (the receipt) or standard error.
 func SendFile(k int, stream string) string { return fmt.Sprintf("send.%d.%s", k, stream) }
 
-// jobNameDigits is how many of the token's digits are in a job's name.
+// jobNameDigits is the number of the token's digits in a job's name.
 const jobNameDigits = 12
 
-// JobName is the job name, which is the key: sg-<run_id>-a<n>-<first 12 hex of the token>.
+// JobName returns the job's name, which is the key: sg-<run_id>-a<n>-<first 12 hex of the token>.
 func JobName(runID string, n int, token string) string {
 	return fmt.Sprintf("sg-%s-a%d-%s", runID, n, token[:jobNameDigits])
 }
 
-// RunOf is the run in a job's name, empty if the name is not one of ours.
+// RunOf returns the run id in a job's name, empty if the name is not a gateway's.
 func RunOf(jobName string) string {
 	rest, ok := strings.CutPrefix(jobName, "sg-")
 	id, _, found := strings.Cut(rest, "-a")
@@ -79,7 +79,7 @@ const (
 	ExitRunsDirFull       = 96
 )
 
-// Holder says which execution wrote a control file.
+// Holder identifies the execution that wrote a control file.
 type Holder struct {
 	Job     string // of a task ARRAY_TASK, as Slurm's commands write it
 	Task    string // "-" outside arrays
@@ -109,17 +109,17 @@ type Exit struct {
 	Sys     float64 // CPU seconds
 	MaxRSS  int64   // KiB
 	Node    string
-	Program int // of a pipe the program that failed first, from 1; 0 elsewhere
-	OOM     int // processes of the job that the kernel killed for its memory, when the program had ended; -1: not known
+	Program int // the program of a pipe that failed first, from 1; 0: not a pipe
+	OOM     int // the job's processes that the kernel had killed for lack of memory when the program ended; -1: unknown
 }
 
 // ManifestEntry is one declared output as the job saw it.
 type ManifestEntry struct {
 	Kind    string      // "file", "directory", "oversize", "crowded", "missing", "irregular"
 	SHA256  string      // hex, for a file
-	Size    int64       // bytes, for a file, a directory and what is oversize
+	Size    int64       // bytes, for the kinds file, directory and oversize
 	Relpath string      // out/...
-	Files   []tree.File // of a directory, as the job listed them: neither sorted nor checked
+	Files   []tree.File // the files of a directory as the job listed them: neither sorted nor checked
 }
 
 // Manifest is the parsed manifest.
@@ -128,7 +128,7 @@ type Manifest struct {
 	Entries []ManifestEntry
 }
 
-// ParseClaim reads a claim file.
+// ParseClaim parses a claim file.
 func ParseClaim(data []byte) (Claim, error) {
 	f, err := header(data, "slurmgate-claim")
 	if err != nil {
@@ -147,7 +147,7 @@ func ParseClaim(data []byte) (Claim, error) {
 	return c, nil
 }
 
-// ParseExit reads an exit file.
+// ParseExit parses an exit file.
 func ParseExit(data []byte) (Exit, error) {
 	f, err := header(data, "slurmgate-exit")
 	if err != nil {
@@ -173,10 +173,10 @@ func ParseExit(data []byte) (Exit, error) {
 	return e, nil
 }
 
-// stopped reports whether the program was ended from outside, so that Slurm knows the reason.
+// stopped reports whether the program was stopped from outside, so that Slurm knows the reason.
 func (x Exit) stopped() bool { return x.Reason == "terminated" || x.Reason == "killed" }
 
-// ParseManifest reads a manifest. One without its closing line is refused, and one that names a path twice.
+// ParseManifest parses a manifest. It refuses one without its closing line, and one that names a path twice.
 func ParseManifest(data []byte) (Manifest, error) {
 	f, err := header(data, "slurmgate-manifest")
 	if err != nil {
@@ -241,7 +241,7 @@ func manifestEntry(line string) (e ManifestEntry, err error) {
 	return e, nil
 }
 
-// takeFiles reads the lines of a directory's files and returns the lines after them.
+// takeFiles parses the lines of a directory's files and returns the lines after them.
 func (e *ManifestEntry) takeFiles(lines []string) ([]string, error) {
 	if len(lines) < len(e.Files) {
 		return nil, broken("a line must follow for each file of a directory")
@@ -265,7 +265,8 @@ func (e *ManifestEntry) takeFiles(lines []string) ([]string, error) {
 	return lines[len(e.Files):], nil
 }
 
-// header reads the first line of a control file: its word, the version 1, and fields key=value; void may be a field without a value.
+// header parses the first line of a control file: its keyword, the version 1, and fields key=value; void may be a field
+// without a value.
 func header(data []byte, word string) (map[string]string, error) {
 	line, _, whole := strings.Cut(string(data), "\n")
 	rest, ok := strings.CutPrefix(line, word+" 1 ")

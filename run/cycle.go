@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// answer is Slurm's answer, indexed by job name. At 100,000 jobs it is most of a gateway's memory; sorting the jobs instead needs no
-// index, and 40 ms more for 10,000.
+// answer is Slurm's answer, indexed by job name. At 100,000 jobs it is most of a gateway's memory. Sorting the jobs
+// instead would need no index, but cost 40 ms more at 10,000 jobs.
 type answer struct {
 	jobs  []Job
-	first map[string]int32 // by name: the first job of that name; a job that was renamed counts under the name it was sent with
+	first map[string]int32 // by name: the first job of that name; a renamed job has the name that it was sent with
 	next  []int32          // for each job the next one of its name, -1 after the last
-	known []bool           // for each job: an open run has its name
+	known []bool           // for each job: whether an open run has its name
 
 	unread map[string][]*Job // by name: jobs whose record could not be read; nil without any
-	lost   []*Job            // records that could not be read and may be any job's, or any of their user's
+	lost   []*Job            // records that could not be read and may be of any job, or of any job of their user
 }
 
 func index(jobs []Job) *answer {
@@ -49,7 +49,7 @@ func (a *answer) cannotRead(j *Job) {
 	a.unread[j.sentAs()] = append(a.unread[j.sentAs()], j)
 }
 
-// mayLack says why an answer may lack a job that it does not show, because of this record of it.
+// mayLack returns why an answer may lack a job because of this unreadable record.
 func (j *Job) mayLack() string {
 	if j.Beside {
 		return "came with a line that is not known to be harmless (" + j.Why + "; it is, once it came with the jobs of all open runs)"
@@ -57,12 +57,12 @@ func (j *Job) mayLack() string {
 	return "has a record that cannot be read (" + j.Why + ")"
 }
 
-// showsAll reports whether the answer has a job of every key, at least one.
+// showsAll reports whether there are keys and the answer has a job of each.
 func (a *answer) showsAll(keys []JobKey, userOf func(executedAs string) string) bool {
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k JobKey) bool { return a.named(k.Name, userOf(k.User)) == nil })
 }
 
-// mayBeOf returns the first of the records, which could not be read, that may be of a job of the user; nil: none may.
+// mayBeOf returns the first of the unreadable records that may be of a job of the user; nil: none may.
 func mayBeOf(user string, records []*Job) *Job {
 	for _, j := range records {
 		if j.User == "" || ofUser(user, *j) {
@@ -72,13 +72,15 @@ func mayBeOf(user string, records []*Job) *Job {
 	return nil
 }
 
-// ofUser reports whether a job is the user's. Names of jobs are public: another's job under the name of a run is not the run's.
+// ofUser reports whether a job is the user's. Names of jobs are public: another user's job under the name of a run is
+// not the run's.
 func ofUser(user string, j Job) bool { return user == "" || j.User == user }
 
-// cannotBeRead returns the record of a job of the user under that name that could not be read; nil: there is none.
+// cannotBeRead returns the unreadable record of a job of the user under that name; nil: there is none.
 func (a *answer) cannotBeRead(name, user string) *Job { return mayBeOf(user, a.unread[name]) }
 
-// hides returns the record because of which the answer does not show whether the user has a job of that name; nil: it shows it.
+// hides returns the record because of which it is unknown whether the user has a job of that name; nil: the answer
+// shows it.
 func (a *answer) hides(name, user string) *Job {
 	if j := a.cannotBeRead(name, user); j != nil {
 		return j
@@ -89,7 +91,7 @@ func (a *answer) hides(name, user string) *Job {
 	return mayBeOf(user, a.lost)
 }
 
-// jobsOf returns the jobs that the answer shows of a run, whose user is given.
+// jobsOf returns the jobs of a run, executed as the user, that the answer shows.
 func (a *answer) jobsOf(v View, user string) []Job {
 	return slices.DeleteFunc(a.named(v.Submission.JobName, user), func(j Job) bool { return !j.shows(v.Submission.JobID) })
 }
@@ -105,31 +107,31 @@ func (a *answer) named(name, user string) (found []Job) {
 	return found
 }
 
-// cycle is one round of the watcher, from the question on.
+// cycle is one round of the watcher, from the query on.
 type cycle struct {
 	*Engine
 	seen  *answer
-	asked int64     // the ledger's newest event before Slurm was asked
+	asked int64     // number of the ledger's newest event before Slurm was queried
 	began time.Time // before Slurm was queried
 	moved atomic.Bool
 
-	sought map[string]bool // ids queried regardless of their names
+	sought map[string]bool // ids of jobs that were queried regardless of their names
 
-	shown               int    // runs whose jobs are in the answer
-	completing, running sample // of the runs whose job Slurm shows so, as before
+	shown               int    // number of runs whose jobs are in the answer
+	completing, running sample // of the runs whose job Slurm shows in this state, as in the last cycle
 }
 
-// reading is the ledger's open runs on their way to the comparison. They are read while Slurm prepares its answer: what changes
-// meanwhile is younger than the query, and left for the next cycle (see fresh). Of the 40 ms that a cycle costs at 10,000 runs this hides
-// 20 (BenchmarkTuningCycle).
+// reading is the read of the ledger's open runs for compare. They are read while Slurm prepares its answer. What
+// changes meanwhile is newer than the query and left for the next cycle (see fresh). Of the 40 ms that a cycle costs at
+// 10,000 runs this hides 20 (BenchmarkTuningCycle).
 type reading struct {
 	rows chan []Watched
-	err  error // when rows is closed
+	err  error // valid when rows is closed
 	stop context.CancelFunc
 }
 
-// Runs are handed over rowsTogether at a time, which makes a cycle of 10,000 runs 27 ms long, not 35 (BenchmarkTuningCycle); readAhead
-// times as many are read before there is something to compare with.
+// Runs are handed over in batches of rowsTogether, which shortens a cycle of 10,000 runs from 35 to 27 ms
+// (BenchmarkTuningCycle). Up to readAhead batches are read before there is an answer to compare with.
 const (
 	rowsTogether = 256
 	readAhead    = 64
@@ -158,15 +160,15 @@ func (e *Engine) readWatched(ctx context.Context) *reading {
 	return r
 }
 
-// end drops what has not been read, and waits for the reader.
+// end drops the remaining rows and waits for the reader.
 func (r *reading) end() {
 	r.stop()
 	for range r.rows {
 	}
 }
 
-// compare finds the runs about which Slurm's answer has something new, and those that it does not show or whose record cannot be read. It
-// reads no run completely.
+// compare finds the runs about which Slurm's answer has an update, and those that it does not show or whose record
+// cannot be read. It reads no run completely.
 func (c *cycle) compare(r *reading) (differ, missing []string, err error) {
 	for batch := range r.rows {
 		for i := range batch {
@@ -201,7 +203,8 @@ func (c *cycle) compare(r *reading) (differ, missing []string, err error) {
 	return differ, missing, r.err
 }
 
-// harmless has what was printed beside an answer known to be harmless, if nothing else in it could not be read.
+// harmless records the lines printed with an answer as known to be harmless, if nothing else in the answer was
+// unreadable.
 func (c *cycle) harmless(a *answer) {
 	if slices.ContainsFunc(a.lost, func(j *Job) bool { return !j.Beside }) {
 		return
@@ -211,21 +214,22 @@ func (c *cycle) harmless(a *answer) {
 	}
 }
 
-// same reports whether the one job with the run's name is unchanged since the watcher last recorded it. Otherwise observe decides.
+// same reports whether the one job with the run's name is unchanged since the watcher last recorded it. Otherwise
+// observe decides.
 func (w *Watched) same(j *Job) bool {
 	return w.SlurmState == j.State && w.SlurmWhy == j.Why && w.JobID == j.ID && !w.Missed && !w.CancelAsked && phaseAfter(w.Phase,
 		j.Class) == w.Phase && (w.Cluster == "" || j.Cluster == "" || w.Cluster == j.Cluster) &&
 		w.Renamed == (w.JobName != j.Name) && j.isAt(w.Partition, w.Account, w.Limit)
 }
 
-// eachOwn calls do for every run that is executed as nobody else, several at a time, so that their changes share the ledger's
-// transactions; theirs gets the others. A run that has changed since Slurm was queried is left for the next cycle, whose answer is not
-// older than the run.
+// eachOwn calls do for every run that is executed as the gateway's user, several in parallel, so that their changes
+// share the ledger's transactions; theirs gets the other runs. A run that has changed since Slurm was queried is left
+// for the next cycle, whose answer is not older than the run.
 func (c *cycle) eachOwn(ctx context.Context, ids []string, do func(View) (bool, error), theirs func(View)) {
 	parallel(len(ids), func(i int) { c.one(ctx, ids[i], do, theirs) })
 }
 
-// one calls do for a run, or theirs if it is executed as another user and theirs is not nil.
+// one calls do for a run, or theirs if the run is executed as another user and theirs is not nil.
 func (c *cycle) one(ctx context.Context, id string, do func(View) (bool, error), theirs func(View)) {
 	if ctx.Err() != nil {
 		return
@@ -249,7 +253,7 @@ func (c *cycle) one(ctx context.Context, id string, do func(View) (bool, error),
 	c.complain(ctx, *v, err)
 }
 
-// fresh reads a run, nil if it has changed since Slurm was queried.
+// fresh reads a run. nil: the run has changed since Slurm was queried.
 func (c *cycle) fresh(ctx context.Context, id string) (*View, error) {
 	v, err := c.Store.View(ctx, id)
 	if err != nil {
@@ -263,7 +267,7 @@ func (c *cycle) fresh(ctx context.Context, id string) (*View, error) {
 	return &v, nil
 }
 
-// parallel calls f for the numbers below n, sixteen at a time.
+// parallel calls f for the numbers below n, sixteen calls in parallel.
 func parallel(n int, f func(i int)) {
 	var lanes errgroup.Group
 	lanes.SetLimit(16)

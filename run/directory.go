@@ -16,7 +16,8 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// placed says how a job gets each of its inputs, single files first. The files of a directory are copied, unless it lies in place.
+// placed returns how a job gets each of its inputs, single files first. The files of a directory are copied, unless the
+// job reads it in place.
 func (e *Engine) placed(ctx context.Context, r Run, all []plan.Input) ([]Placed, error) {
 	single := slices.DeleteFunc(slices.Clone(all), func(in plan.Input) bool { return in.Directory })
 	folders := slices.DeleteFunc(slices.Clone(all), func(in plan.Input) bool { return !in.Directory })
@@ -49,7 +50,7 @@ func (e *Engine) placed(ctx context.Context, r Run, all []plan.Input) ([]Placed,
 	return out, nil
 }
 
-// files are what inputs are in in/: of a directory the files in it.
+// files returns the files that inputs are in in/: for a directory the files in it.
 func (e *Engine) files(ctx context.Context, all []plan.Input) ([]plan.Input, error) {
 	if !slices.ContainsFunc(all, func(in plan.Input) bool { return in.Directory }) {
 		return all, nil
@@ -73,7 +74,7 @@ func (e *Engine) files(ctx context.Context, all []plan.Input) ([]plan.Input, err
 	return list, nil
 }
 
-// filesOf are the files of an input that is a directory.
+// filesOf returns the files of an input that is a directory.
 func (e *Engine) filesOf(ctx context.Context, in plan.Input) ([]plan.Input, error) {
 	list, _, err := e.Objects.Reader(ctx, in.ChecksumSHA256)
 	if err != nil {
@@ -90,11 +91,12 @@ func (e *Engine) filesOf(ctx context.Context, in plan.Input) ([]plan.Input, erro
 	return files, nil
 }
 
-// takenAtOnce is how many files of an output folder are on their way at the same time. Over SFTP as many are examined by one script.
+// takenAtOnce is how many files of an output folder are stored in parallel. Over SFTP one script examines as many.
 const takenAtOnce = 32
 
-// takeFolder stores an output that is a folder: each file as an object, then their list, which is the artifact. The files must have the
-// bytes that the manifest says; what is in the folder beside them was not there when the job described it.
+// takeFolder stores an output that is a folder: each file as an object, then their list, which is the artifact. The
+// files must have the bytes that the manifest names. Other files in the folder were not there when the job listed it,
+// and are ignored.
 func (e *Engine) takeFolder(ctx context.Context, v View, out plan.Output, entry ManifestEntry, c Contract, d *verdict) (got storedOutput,
 	later bool, err error) {
 	name := fmt.Sprintf("%s (role %s)", out.SrcRelpath, out.Role)
@@ -131,7 +133,7 @@ func (e *Engine) takeFolder(ctx context.Context, v View, out plan.Output, entry 
 	return storedOutput{sum: sum, size: entry.Size}, err != nil, err
 }
 
-// listOf is the list of a folder's files, which it sorts; else why there can be none.
+// listOf sorts a folder's files and returns their list; else why there can be no list.
 func listOf(entry ManifestEntry) (list []byte, refusal, detail string) {
 	for _, f := range entry.Files {
 		if msg := tree.CheckPath(f.Path); msg != "" {
@@ -152,12 +154,13 @@ func listOf(entry ManifestEntry) (list []byte, refusal, detail string) {
 	return b.Bytes(), "", ""
 }
 
-// changedFile says that a file of an output folder is not what the manifest says.
+// changedFile is the error about a file of an output folder that does not match the manifest.
 type changedFile struct{ rel string }
 
 func (c *changedFile) Error() string { return c.rel + " does not match the job's manifest" }
 
-// takeFiles stores the files of an output folder, and has the lines judged of those that have a judge. The first error ends it.
+// takeFiles stores the files of an output folder, and passes those that have a line judge through it. It stops at the
+// first error.
 func (e *Engine) takeFiles(ctx context.Context, v View, out plan.Output, list []tree.File, judges map[string]*lineJudge) error {
 	takers, ctx := errgroup.WithContext(ctx)
 	takers.SetLimit(takenAtOnce)

@@ -6,10 +6,12 @@ import (
 	"slurmgate/fault"
 )
 
-// Docker plans run on the gateway's own host. Their lifecycle is that of every run; these are the two differences.
+// Docker plans run on the gateway's own host. Their runs have the usual lifecycle, with the two differences in this
+// file.
 
-// repeatDocker answers a repeated call of a docker plan. Only a run that succeeded is returned as it is (ABI-17); an unfinished one is
-// waited for, since the same attempt must not execute twice; one that failed or was cancelled is executed again.
+// repeatDocker answers a repeated call of a docker plan. It returns only a run that succeeded as it is (ABI-17). It
+// waits for an unfinished run, since the same attempt must not execute twice, and executes a failed or cancelled one
+// again.
 func (e *Engine) repeatDocker(ctx context.Context, f lookup, o Order) (SubmitAnswer, error) {
 	v, err := e.askAgain(ctx, *f.view, o)
 	if err != nil {
@@ -28,7 +30,7 @@ func (e *Engine) repeatDocker(ctx context.Context, f lookup, o Order) (SubmitAns
 	return e.submitAnswer(v, replayed, f.equivalent), err
 }
 
-// sentOrOver is what a submit waits for: the job was sent, or the docker run has ended.
+// sentOrOver reports whether a submit has waited long enough: the job was sent, or the docker run has ended.
 func sentOrOver(v View, docker bool) bool {
 	if docker {
 		return v.Run.State.Terminal() || v.Run.State == Blocked || v.Run.Phase == Deferred
@@ -36,10 +38,10 @@ func sentOrOver(v View, docker bool) bool {
 	return v.Run.Phase != Staging && v.Run.Phase != Submitting
 }
 
-// Ended is called by a backend that sees its own processes end. The exit file decides; without one nothing happens, and
-// the watcher finds that the process is gone.
+// Ended makes the gateway collect a run. A backend that sees its own processes end calls it. Without an exit file
+// nothing is collected, and the watcher finds that the process is gone.
 func (e *Engine) Ended(ctx context.Context, runID string) {
-	// It may have ended before its receipt was recorded.
+	// The process may have ended before its receipt was recorded.
 	v, err := e.settle(ctx, runID, func(v View) bool { return v.Run.Phase != Submitting })
 	if err != nil || v.Run.Phase != Pending && v.Run.Phase != InJob {
 		return

@@ -10,7 +10,7 @@ import (
 // Drained is the reason of a run that waits because its site starts no new runs.
 const Drained = "drained"
 
-// Drain says that a site starts no new runs for now. Jobs that Slurm has go on and are collected.
+// Drain stops new runs of a site for now. Jobs that Slurm has continue and are collected.
 type Drain struct {
 	Site   string    `json:"site"`
 	Queue  bool      `json:"queue"` // new runs are accepted and wait; else they are refused
@@ -30,7 +30,7 @@ func (d Drain) String() string {
 // forever is longer than any drain.
 const forever = 100 * 365 * 24 * time.Hour
 
-// setDrain holds all sends, or lets them go on (nil).
+// setDrain holds all sends, or resumes them (nil).
 func (b *backPressure) setDrain(d *Drain) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,14 +52,14 @@ func (b *backPressure) setDrain(d *Drain) {
 	b.resumed()
 }
 
-// draining is the drain that lasts; nil if there is none.
+// draining returns the current drain, nil if there is none.
 func (b *backPressure) draining() *Drain {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.drain
 }
 
-// accepts refuses a new run, or a new attempt, while the site is drained, unless such runs are to wait.
+// accepts returns an error for a new run or attempt while the site is drained, unless such runs are queued.
 func (e *Engine) accepts() error {
 	d := e.pressure.draining()
 	if d == nil || d.Queue {

@@ -10,16 +10,16 @@ import (
 	"slurmgate/fault"
 )
 
-// A job may have ended long before Slurm says so: an epilog is slow, or slurmctld was started with older state and shows it as running
-// until its node reports. What the job left is enough then, if its own cgroup counted no OOM kill: that is all that Slurm could still add
-// to an exit record which says that nothing stopped the program. Without such a count the run waits for Slurm. What Slurm says later is
-// recorded and changes nothing.
+// A job may have ended long before Slurm reports it: an epilog is slow, or slurmctld was started with older state and
+// shows the job as running until its node reports. The job's files then suffice, if its own cgroup counted no OOM kill:
+// Slurm could add only that to an exit record that shows that nothing stopped the program. Without such a count the run
+// waits for Slurm. What Slurm reports later is recorded and changes nothing.
 
-// recordsAtOnce bounds the exit records that are read in a cycle, of jobs that Slurm shows as completing and of those that it shows as
-// running, by themselves.
+// recordsAtOnce bounds the exit records that are read in a cycle: one bound for jobs that Slurm shows as completing,
+// and one for jobs that it shows as running.
 const recordsAtOnce = 32
 
-// sample is some of the runs that were added, each as likely as the others.
+// sample is a random selection of the runs that were added, each equally likely.
 type sample struct {
 	ids []string
 	n   int
@@ -33,7 +33,7 @@ func (s *sample) add(id string) {
 	}
 }
 
-// collectEarly collects runs of the samples whose job has ended although Slurm shows it.
+// collectEarly collects runs of the samples whose job has ended although Slurm still shows it.
 func (c *cycle) collectEarly(ctx context.Context) {
 	var theirs gather
 	c.eachOwn(ctx, slices.Concat(c.completing.ids, c.running.ids), func(v View) (bool, error) { return c.endedEarly(ctx, v) }, theirs.add)
@@ -59,11 +59,11 @@ func (c *cycle) endedEarly(ctx context.Context, v View) (moved bool, err error) 
 	return moved, err
 }
 
-// sufficient reports whether the record says how the job ended without Slurm: nothing stopped the program, and the job's cgroup counted
-// no process that was killed for its memory.
+// sufficient reports whether the record shows without Slurm how the job ended: nothing stopped the program, and the
+// job's cgroup counted no process killed for lack of memory.
 func (x *Exit) sufficient() bool { return !x.stopped() && x.OOM == 0 }
 
-// unlessMissing is the error, but nil where there is no file yet, or one that is not the run's.
+// unlessMissing returns the error, but nil if there is no file yet, or the file is not the run's.
 func unlessMissing(err error) error {
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Validation) {
 		return nil
@@ -71,14 +71,14 @@ func unlessMissing(err error) error {
 	return err
 }
 
-// awaited is a job that was collected before Slurm said how it ended.
+// awaited is a job that was collected before Slurm reported how it ended.
 type awaited struct {
 	runID, user, jobID string
 	attempt            int
 	until              time.Time
 }
 
-// await has the watcher record what Slurm says of the run's job, if it does so within the time for which late jobs are looked for too.
+// await makes the watcher record what Slurm reports of the run's job, if it does so within strayWatch.
 func (w *watcher) await(v View, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +90,7 @@ func (w *watcher) await(v View, now time.Time) {
 	w.strayUntil = until
 }
 
-// awaiting are the jobs whose end Slurm may still name; those whose time is over are dropped.
+// awaiting returns the jobs whose end Slurm may still report, and drops those that were awaited too long.
 func (w *watcher) awaiting(now time.Time) map[string]awaited {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,7 @@ func (w *watcher) heard(jobName string) {
 	delete(w.awaited, jobName)
 }
 
-// recordLate records what Slurm says by now of jobs that were collected before.
+// recordLate records what Slurm now reports of jobs that were collected before.
 func (c *cycle) recordLate(ctx context.Context) {
 	for name, a := range c.watcher.awaiting(c.Now()) {
 		for _, j := range c.seen.named(name, c.userOf(a.user)) {

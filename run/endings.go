@@ -11,17 +11,20 @@ import (
 	"slurmgate/plan"
 )
 
-// How an attempt ended is a table: what its exit file says, against what Slurm says. Success needs both (promise 4), but for [proven]; a
-// tool's failure needs the exit file, because Slurm cannot tell a tool's status from the script's.
+// The table endingTable decides how an attempt ended: by what its exit file says, and what Slurm says. Success needs
+// both (promise 4), except for [proven]; a tool's failure needs the exit file, because Slurm cannot tell a tool's
+// status from the script's.
 //
-// A row is a reason in the exit file, or, in brackets, how an attempt without one is known: its job has the claim; no job had it, and the
-// gateway has it now; the gateway had it before; slurmctld refused the job and stored a record of it. own is the row's ending, exit whether
-// the exit file's code is the program's. A column is Slurm's state; "gone" is a job that Slurm no longer knows, "gone+cancel" one that
-// was to be cancelled. A cell is own, or slurm for the ending that the state alone implies, or an ending of its own.
+// A row is a reason in the exit file, or, in brackets, a case without an exit file: the attempt's job has the claim; no
+// job had it, and the gateway has it now; the gateway had it before; slurmctld refused the job and stored a record of
+// it. The column own has the row's ending; exit, whether the exit file's code is the program's. The other columns are
+// Slurm's states; "gone" is a job that Slurm no longer knows, "gone+cancel" one that was to be cancelled. A cell is
+// own, or slurm for the ending that the state alone implies, or another ending.
 //
-// TERM goes to every process of a job that Slurm stops, so what the script waited for may have been killed before the script knew: an image
-// whose checksum was interrupted is not a wrong image. A script that was terminated in a job that FAILED was stopped through Slurm, and not
-// because of a limit: a program cannot do that, and a second start ends with 90.
+// TERM is sent to every process of a job that Slurm stops, so what the script waited for may have been killed before
+// the script knew: an image whose checksum was interrupted is not a wrong image. A script that was terminated in a job
+// that FAILED was stopped through Slurm, and not because of a limit: a program cannot do that, and a second start ends
+// with 90.
 const endingTable = `
 reason              own                 exit  gone  gone+cancel  COMPLETED  FAILED     CANCELLED  TIMEOUT     OUT_OF_MEMORY  NODE_FAIL  BOOT_FAIL  PREEMPTED  REQUEUED   other
 (slurm)             -                   -     -     cancelled    -          -          cancelled  time_limit  out_of_memory  node_fail  boot_fail  preempted  preempted  -
@@ -55,7 +58,7 @@ other               tool_failed         yes   own   slurm        own        own 
 (refused)           rejected            no    own   own          own        own        own        own         own            own        own        own        own        own
 `
 
-// sameState are Slurm's states that the table has under another name.
+// sameState maps Slurm's states to the columns that have another name.
 var sameState = map[string]string{"": "gone", "REVOKED": "CANCELLED", "DEADLINE": "TIMEOUT", "LAUNCH_FAILED": "BOOT_FAIL",
 	"RECONFIG_FAIL": "BOOT_FAIL"}
 
@@ -66,7 +69,7 @@ type endingRow struct {
 	cells    map[string]string // by column
 }
 
-// endings is endingTable by reason.
+// endings has the rows of endingTable by reason.
 var endings = func() map[string]endingRow {
 	table := map[string]endingRow{}
 	lines := strings.Split(strings.TrimSpace(endingTable), "\n")
@@ -82,7 +85,7 @@ var endings = func() map[string]endingRow {
 	return table
 }()
 
-// endingOf looks up how an attempt ended; bySlurm: Slurm's state alone decided it.
+// endingOf returns how an attempt ended; bySlurm: Slurm's state alone decided it.
 func endingOf(reason, state string, cancelAsked bool) (ending Ending, bySlurm bool) {
 	row, column := endings[reason], cmp.Or(sameState[state], state)
 	switch {
@@ -109,15 +112,15 @@ const (
 	jobRefused     = "(refused)"
 )
 
-// scriptExits are the statuses with which a job that left no exit file ended, as Slurm prints them: the script's own, and the one by which
-// Slurm says that it could not open the job's output file, which is in the attempt's folder.
+// scriptExits has the reasons of jobs that left no exit file, by exit status as Slurm prints it: the script's own, and
+// the one by which Slurm reports that it could not open the job's output file, which is in the attempt's folder.
 var scriptExits = map[string]string{"94:0": "control_unwritable", "95:0": "runs_dir_missing", "96:0": "runs_dir_full",
 	"97:0": "scratch_missing",
 	"0:53": "control_unwritable"}
 
-// outranked reports whether what Slurm says of the job's end says nothing of a program that left an exit record and a whole manifest:
-// slurmctld that is started with older state ends a job that ended long before as NODE_FAIL or BOOT_FAIL, or starts it again, and the
-// second start finds that the claim is another's (90). A job that waits for such a start is as good as one that had it.
+// outranked reports whether an exit record and a whole manifest outrank what Slurm says of the job's end: slurmctld
+// that is started with older state ends a job that ended long before as NODE_FAIL or BOOT_FAIL, or starts it again, and
+// the second start finds that the claim is another's (90). A job that waits for such a start counts as one that had it.
 func outranked(a Attempt) bool {
 	switch a.SlurmState {
 	case "NODE_FAIL", "BOOT_FAIL", requeued:
@@ -149,8 +152,8 @@ func (e *Engine) proven(ctx context.Context, v View, x *Exit) (ok, later bool, e
 	return err == nil && m.Holder == x.Holder, false, nil
 }
 
-// judge decides how the job ended, which had these resources: by its exit file x, or by the row of an attempt that has none. proven: see
-// [Engine.proven].
+// judge decides how a job with the resources had ended: by its exit file x, or by the row of an attempt without one.
+// proven: see [Engine.proven].
 func (e *Engine) judge(ctx context.Context, v View, had plan.Resources, x *Exit, reason string, proven bool) verdict {
 	switch {
 	case x == nil && v.Attempt.SlurmWhy == "BadConstraints":
@@ -158,7 +161,7 @@ func (e *Engine) judge(ctx context.Context, v View, had plan.Resources, x *Exit,
 	case x == nil && (reason == jobClaimed || reason == neverClaimed):
 		reason = cmp.Or(scriptExits[v.Attempt.SlurmExit], reason)
 	case x != nil:
-		if reason = x.Reason; endings[reason].own == "" || reason[0] == '(' { // a word that this version does not know
+		if reason = x.Reason; endings[reason].own == "" || reason[0] == '(' { // a reason that this version does not know
 			reason = "other"
 		}
 	}
@@ -198,8 +201,8 @@ func (e *Engine) judge(ctx context.Context, v View, had plan.Resources, x *Exit,
 	return d
 }
 
-// explanations say what each row's own ending means. {tail} is the end of what the job printed, {node} where it ran, {code} its exit code,
-// {says} and {state} what Slurm says of it, {limit} how many seconds the program had.
+// explanations has the detail for each row's own ending. {tail} is the end of what the job printed, {node} where it
+// ran, {code} its exit code, {says} and {state} what Slurm says of it, {limit} how many seconds the program had.
 var explanations = map[string]string{
 	"ok":                  "",
 	"tool_failed":         "the program exited with status {code}: {tail}",

@@ -157,10 +157,10 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	return e
 }
 
-// Start takes up every unfinished run of the ledger, and works and watches until ctx ends. The returned
-// function waits for what is under way; an sbatch that is running is waited for, never killed.
+// Start takes up every unfinished run of the ledger, and works and watches until ctx ends. The returned function waits
+// for all work in flight; it waits for a running sbatch and never kills it.
 func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
-	// What is deferred is offered by the watcher, a thousand at a time.
+	// The watcher offers deferred runs, a thousand at a time.
 	open, err := e.Index.Waiting(ctx, "", 0, Staging, Submitting, Collecting)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 		return nil, err
 	}
 	var wg sync.WaitGroup
-	for range max(1, e.cfg.Workers) + 1 { // the last is for a caller who has none
+	for range max(1, e.cfg.Workers) + 1 { // the last serves a caller without a worker
 		wg.Go(func() { e.work.each(ctx, e.advance) })
 	}
 	for range cancelsAtOnce {
@@ -191,8 +191,8 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 	}, nil
 }
 
-// CaughtUp waits until Slurm has been asked once since [Engine.Start], and what followed from it is done. The error
-// is that of the query.
+// CaughtUp waits until Slurm has been queried once since [Engine.Start] and the work that followed is done. It returns
+// the query's error.
 func (e *Engine) CaughtUp(ctx context.Context) error {
 	select {
 	case <-e.watcher.first:
@@ -206,8 +206,8 @@ func (e *Engine) CaughtUp(ctx context.Context) error {
 	return err
 }
 
-// Settled waits until no run is waiting for the gateway itself: everything is with Slurm, deferred or finished, and Slurm was asked to
-// cancel what is to be cancelled.
+// Settled waits until no run waits for the gateway itself: every run is with Slurm, deferred or finished, and Slurm was
+// asked to cancel what is to be cancelled.
 func (e *Engine) Settled(ctx context.Context) error {
 	for {
 		if err := e.work.idle(ctx); err != nil {
@@ -222,8 +222,8 @@ func (e *Engine) Settled(ctx context.Context) error {
 	return e.cancels.jobs.idle(ctx)
 }
 
-// advance moves one run as far as it goes without waiting for Slurm. Errors are recorded in the run where they belong to it and logged
-// where they do not; the run stays in its phase and is taken up again.
+// advance moves one run as far as possible without waiting for Slurm. An error that belongs to the run is recorded in
+// it, every other is logged; the run stays in its phase and is taken up again.
 func (e *Engine) advance(ctx context.Context, id string) {
 	h, ok := e.waiters.take(id)
 	for ctx.Err() == nil {
@@ -239,7 +239,7 @@ func (e *Engine) advance(ctx context.Context, id string) {
 		case err == nil, ctx.Err() != nil:
 			e.handBack(id)
 			return
-		case !stale(err): // if stale, somebody else moved it: look again
+		case !stale(err): // if stale, another write changed the run: read it again
 			e.Log.Warn("a run could not be moved on", append(about(h.view), "phase", h.view.Run.Phase, "err", err)...)
 			e.pressure.delay(id, e.cfg.Floor)
 			e.handBack(id)
@@ -248,7 +248,7 @@ func (e *Engine) advance(ctx context.Context, id string) {
 	}
 }
 
-// admit is what the ledger asks about a new attempt of the run.
+// admit returns the check that the ledger calls for a new attempt of the run.
 func (e *Engine) admit(r Run) func(project, caller Spent) error {
 	if e.Admit == nil {
 		return nil
@@ -256,15 +256,15 @@ func (e *Engine) admit(r Run) func(project, caller Spent) error {
 	return func(project, caller Spent) error { return e.Admit(ShareOf(r), project, caller) }
 }
 
-// handBack gives back the place that was reserved for a run, unless the run was added again meanwhile.
+// handBack releases the place that was reserved for a run, unless the run was queued again meanwhile.
 func (e *Engine) handBack(id string) {
 	if !e.work.queued(id) {
 		e.limits.unclaimed(id)
 	}
 }
 
-// step does what the run's phase asks of the gateway; in a phase without a step the run waits for Slurm or for a person. p are the run's
-// stored params if the caller has them.
+// step does what the run's phase requires of the gateway; in a phase without a step the run waits for Slurm or for a
+// person. p is the run's stored params if the caller has them, else nil.
 func (e *Engine) step(ctx context.Context, v View, p *plan.Params) error {
 	if beforeJob[v.Run.Phase] != "" && v.Run.CancelAt != nil {
 		return e.cancelUnsent(ctx, v)
@@ -319,7 +319,7 @@ func newSubmission(runID string, n int, now time.Time) Submission {
 // allowed asks policy again.
 func (e *Engine) allowed(v View, p plan.Params) error { return e.Allowed(v.Run.ToolID, p) }
 
-// job is the part of a JobSpec that names the submission; enough to find receipts by.
+// job returns the part of a JobSpec that names the submission; it suffices to find receipts.
 func (e *Engine) job(v View, p plan.Params) JobSpec {
 	return JobSpec{RunID: v.Run.ID, N: v.Attempt.N, Token: v.Submission.Token, JobName: v.Submission.JobName, ToolID: v.Run.ToolID,
 		Principal: v.Run.Principal, Spec: p.Spec,

@@ -8,7 +8,7 @@ import (
 	"slurmgate/plan"
 )
 
-// verdict is how an attempt ended and what it produced.
+// verdict holds how an attempt ended and what it produced.
 type verdict struct {
 	ending    Ending
 	reason    string // defaults to the ending
@@ -20,12 +20,12 @@ type verdict struct {
 	output    map[string]outputDoc
 	logID     string
 	warnings  []string
-	refused   int  // how often an end that was a success was refused
-	disowned  bool // a line of the program says that it failed: nothing that it made is taken for whole
+	refused   int  // how often a success was refused
+	disowned  bool // a line that the program printed reports its failure: no output counts as complete
 }
 
-// finish ends the current attempt. An infrastructure ending gets a new attempt as long as policy allows another
-// one; everything else ends the run. Either is one transaction.
+// finish ends the current attempt. After an infrastructure ending it opens another attempt as long as policy allows
+// one; every other ending ends the run. Either is one transaction.
 func (e *Engine) finish(ctx context.Context, v View, d verdict) error {
 	d.detail, d.warnings = e.cfg.Secrets.Redact(d.detail), cleanAll(e.cfg.Secrets, d.warnings)
 	now := e.Now()
@@ -78,7 +78,8 @@ func (e *Engine) newAttempt(ctx context.Context, v View, old Attempt, d verdict,
 	return err
 }
 
-// openAttempt completes w to the transition that opens the next attempt of a run. v.Attempt is the one before, unless w has it.
+// openAttempt completes w to the transition that opens the next attempt of a run. v.Attempt is the one before, unless w
+// has it.
 func (e *Engine) openAttempt(ctx context.Context, v View, reason, detail string, at *plan.Placement, res *plan.Resources, w Write) error {
 	r, n := v.Run, v.Run.AttemptN+1
 	sub := newSubmission(r.ID, n, e.Now())

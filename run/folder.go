@@ -20,7 +20,7 @@ import (
 // controlFolder is the folder with an attempt's control files.
 const controlFolder = "ctl"
 
-// WorkDir is the job's working folder.
+// WorkDir returns the job's working folder.
 func (j JobSpec) WorkDir() string { return workDir(j.AttemptDir(), j.Array != nil) }
 
 func workDir(attemptDir string, array bool) string {
@@ -30,14 +30,14 @@ func workDir(attemptDir string, array bool) string {
 	return attemptDir
 }
 
-// folder is what a working folder of a gateway's job says.
+// folder is a parsed path of a working folder of a gateway's job.
 type folder struct {
 	run   []byte // the run's id
 	n     []byte // the attempt's number, in digits
 	array bool
 }
 
-// folderOf reads the path of a working folder. It allocates nothing: it is asked of every job in Slurm's answer.
+// folderOf parses the path of a working folder. It allocates nothing: it is called for every job in Slurm's answer.
 func folderOf(dir []byte) (f folder, ok bool) {
 	up, last := splitPath(dir)
 	if f.array = string(last) == controlFolder; f.array {
@@ -55,8 +55,8 @@ func splitPath(p []byte) (up, last []byte) {
 	return p[:max(i, 0)], p[i+1:]
 }
 
-// Renamed reports whether a job with this working folder is that of an attempt, or of an array, of some gateway and has a name that none
-// of them is sent with: another one, or one with something before or behind it.
+// Renamed reports whether a job with this working folder belongs to an attempt, or an array, of a gateway and has a
+// name that no gateway sends it with: another name, or one with a prefix or suffix.
 func Renamed(name, workDir []byte) bool {
 	f, ok := folderOf(workDir)
 	if !ok {
@@ -74,19 +74,19 @@ func Renamed(name, workDir []byte) bool {
 	return len(name) != digits || len(bytes.Trim(name, "0123456789abcdef")) > 0
 }
 
-// sentAs is the name under which the job was sent, as far as is known.
+// sentAs returns the name under which the job was sent, as far as is known.
 func (j *Job) sentAs() string { return cmp.Or(j.Attempt, j.Name) }
 
-// shows reports whether a job with the name or folder of an attempt, whose job has that id as far as is known, is the attempt's. Somebody
-// may have sent another job from that folder: while such a job is there the attempt's is not taken for absent, and its end proves
-// nothing.
+// shows reports whether a job with the name or folder of an attempt is the attempt's job, whose id is jobID as far as
+// is known. Another job may have been sent from that folder: while it is there the attempt's job is not taken for
+// absent, and its end proves nothing.
 func (j *Job) shows(jobID string) bool {
 	return j.Attempt == "" || j.Class != ClassEnded || j.ID == jobID
 }
 
 // fromFolder is what was sent from a working folder.
 type fromFolder struct {
-	job   string      // the name of the attempt's job; "": none of this ledger's
+	job   string      // the name of the attempt's job; "": this ledger has none
 	array *knownArray // instead: all tasks of an array
 }
 
@@ -125,5 +125,5 @@ func (n *taskNames) sentFrom(ctx context.Context, dir string) (fromFolder, error
 	return s, nil
 }
 
-// foldersKnown bounds what is remembered.
+// foldersKnown bounds how many folders are cached.
 const foldersKnown = 100_000
