@@ -85,7 +85,7 @@ func TaskIDs(tasks []string) string {
 	return array + "_[" + strings.Join(numbers, ",") + "]"
 }
 
-// JobIDs are the jobs that an id names: those of [TaskIDs], or one.
+// JobIDs returns the jobs that an id names: those of [TaskIDs], or one.
 func JobIDs(id string) (ids []string) {
 	array, list, several := strings.Cut(id, "_[")
 	list, closed := strings.CutSuffix(list, "]")
@@ -98,18 +98,19 @@ func JobIDs(id string) (ids []string) {
 	return ids
 }
 
-// arrayOf is the array's own id in the id of a task; ok is false for a job alone.
+// arrayOf returns the array's id and the task's number from the id of a task; ok is false for a job that is no task.
 func arrayOf(jobID string) (id string, task int, ok bool) {
 	id, number, ok := strings.Cut(jobID, "_")
 	task, err := strconv.Atoi(number)
 	return id, task, ok && err == nil
 }
 
-// ArrayFile is the control file of the leader with the script of an array: a name for each send.
+// ArrayFile returns the name of the control file with the array's script, in the leader's folder; it differs for each
+// send.
 func ArrayFile(k int) string { return fmt.Sprintf("array.%d", k) }
 
-// ofTask is what the send of an array proved about one of its tasks. A refusal is of the whole array, and no verdict on the runs in it:
-// they are sent again in smaller ones.
+// ofTask returns what the send of an array proved about one of its tasks. A refusal of the whole array is no verdict on
+// its runs: they are sent again in smaller arrays.
 func (r SendResult) ofTask(task int) SendResult {
 	switch r.Outcome {
 	case SendAccepted:

@@ -9,37 +9,37 @@ import (
 	"slurmgate/fault"
 )
 
-// Several principals may ask for one run: it is one run, and goes on for as long as one of them wants it.
+// Several principals may ask for one run: it stays one run, and continues as long as one of them asks for it.
 
 // Asking records that a principal wants a run, one that waits, or an artifact that it imported: by its own calls, or by
 // a batch. A person who asked both ways has two askings.
 type Asking struct {
 	Principal
-	Person string // user id and login name of its Unix user, or empty. What one person asks by several credentials is that person's
+	Person string // user id and login name of its Unix user, or empty. Askings by several credentials of one person belong together
 	Batch  string // the batch by which it asks; empty: by its own calls
 	CallID string // the call
 }
 
-// Asker adds to an asking what the ledger knows of it.
+// Asker is an asking with its times from the ledger.
 type Asker struct {
 	Asking
 	AskedAt     time.Time  // the first time
-	WithdrawnAt *time.Time // nil: it holds
+	WithdrawnAt *time.Time // nil: not withdrawn
 }
 
-// Of reports whether the asking is that of a principal, or of its person.
+// Of reports whether the asking is that of the principal who, or of its person.
 func (a Asker) Of(who Asking) bool {
 	return a.Principal == who.Principal || a.Person != "" && a.Person == who.Person
 }
 
 // Withdrawal takes askings back.
 type Withdrawal struct {
-	By  Principal // who does
+	By  Principal // who takes them back
 	Of  Asking    // whose: all askings of the principal and of its person; with a batch, those by that batch
 	All bool      // those of everyone
 }
 
-// Text says what a withdrawal did to a thing (this run, this batch) that others still ask for.
+// Text returns the message about a withdrawal from a thing ("this run", "this batch") that others still ask for.
 func (w Withdrawal) Text(thing string, held []Asker) string {
 	who := "you no longer ask"
 	if w.Of.Principal != w.By {
@@ -69,7 +69,7 @@ func NamesOf(list []Asker) (names []string, more int) {
 	return names[:len(names)-more], more
 }
 
-// AskersText lists in a sentence's words who still asks for something.
+// AskersText returns the names of those who still ask for something, as part of a sentence.
 func AskersText(list []Asker) string {
 	names, more := NamesOf(list)
 	if more > 0 {
@@ -78,7 +78,7 @@ func AskersText(list []Asker) string {
 	return strings.Join(names, ", ")
 }
 
-// NotAsked refuses a caller who did not ask for what it wants to end, repeat or remove. The fault is Policy.
+// NotAsked returns the Policy fault for a caller who did not ask for what the call would end, repeat or remove.
 func NotAsked(id string, by []Asker) error {
 	who := "it is not recorded who asked for it"
 	if len(by) > 0 {

@@ -11,16 +11,17 @@ import (
 	"slurmgate/fault"
 )
 
-// Where a site has run_as: caller, a run's job and files belong to the Unix user it is executed as. All that comes from there is that
-// user's word: he can forge the end of his own runs, and of nobody else's. Names of jobs are public, so a job is such a run's only by
-// cluster, id, name and user; see [hinted] for the id.
+// At a site with run_as: caller, a run's job and files belong to the Unix user that the run is executed as. That user
+// can forge whatever comes from there, and so the end of that user's own runs, but of no others. Names of jobs are
+// public, so a job is a run's only if cluster, id, name and user match; see [hinted] for the id.
 
-// userOf is whose jobs those of a run are that is executed as a user; empty: nobody else's are seen.
+// userOf returns the Unix user whose jobs are those of a run that is executed as executedAs; empty: the queue shows no
+// other user's jobs.
 func (c Config) userOf(executedAs string) string { return cmp.Or(executedAs, c.OwnUser) }
 
 func (e *Engine) userOf(executedAs string) string { return e.cfg.userOf(executedAs) }
 
-// ofWhom names the owner of a job in a sentence.
+// ofWhom returns a phrase that names the owner of a job.
 func ofWhom(user string) string {
 	if user == "" {
 		return ""
@@ -28,15 +29,14 @@ func ofWhom(user string) string {
 	return " of user " + user
 }
 
-// userAway reports whether nothing can be done as the run's user for now, or ever again: the account is gone, the signer or
-// the host is away.
+// userAway reports whether nothing can be done as the run's user for now, or ever again: the account is gone, or the
+// signer or the host cannot be reached.
 func userAway(v View, code string) bool {
 	return v.Run.ExecutedAs != "" && (slices.Contains([]string{"user_refused", "login_refused", "signer_away"}, code) || unreached(code))
 }
 
-// declareUnclaimed ends a run whose claim cannot be taken as its user, on an operator's word and the service's own look:
-// Slurm shows no job of
-// it that could still execute. Without the claim a job may appear later; such a job is reported.
+// declareUnclaimed ends a run whose claim cannot be taken as its user, because an operator declared it absent and Slurm
+// shows no job of it that could still execute. Without the claim a job may appear later; such a job is reported.
 func (e *Engine) declareUnclaimed(ctx context.Context, v View, why string, unclaimed error) error {
 	if v.Run.ExecutedAs == "" {
 		return unclaimed
@@ -68,7 +68,7 @@ func (e *Engine) declareUnclaimed(ctx context.Context, v View, why string, uncla
 // declaredAbsent is the reason of a run that a person declared absent.
 const declaredAbsent = "declared_absent"
 
-// orphan logs once that a job runs whose run was declared absent without its claim.
+// orphan logs once that a job runs although its run was declared absent without its claim.
 func (e *Engine) orphan(v View, j Job) {
 	if v.Run.ExecutedAs == "" || v.Attempt.Ending != EndedCancelled || v.Run.Reason != declaredAbsent || v.Submission.JobName != j.Name {
 		return
@@ -79,7 +79,7 @@ func (e *Engine) orphan(v View, j Job) {
 	}
 }
 
-// forgeries counts jobs that have the name of a run of another user. They are left alone.
+// forgeries counts jobs that have the name of another user's run. The gateway ignores them.
 type forgeries struct {
 	mu   sync.Mutex
 	n    int64
@@ -88,7 +88,7 @@ type forgeries struct {
 
 type forgery struct{ runID, user, jobID string }
 
-// forgeriesLogged bounds what is remembered, and so what one user can make the log grow by at a time.
+// forgeriesLogged bounds how many are remembered, and so how much one user can make the log grow.
 const forgeriesLogged = 10_000
 
 // saw counts and logs such a job once.
@@ -103,7 +103,7 @@ func (f *forgeries) saw(log *slog.Logger, runID, owner string, j Job) {
 		"job_user", j.User)
 }
 
-// first reports whether this is seen for the first time.
+// first reports whether this job is new, and remembers it.
 func (f *forgeries) first(this forgery) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +117,7 @@ func (f *forgeries) first(this forgery) bool {
 	return true
 }
 
-// Forged is how many jobs with the name of another user's run were seen since the engine was made.
+// Forged returns how many jobs with the name of another user's run were seen since the engine was made.
 func (e *Engine) Forged() int64 {
 	e.forged.mu.Lock()
 	defer e.forged.mu.Unlock()

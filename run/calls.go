@@ -180,10 +180,10 @@ func (w *workerCalls) carry(send context.Context, v View, c WorkerCall) (View, e
 	return ended, nil
 }
 
-// answerGrace is how long after a call's deadline its connection stays open: for an answer which says that the time is up.
+// answerGrace is how long a call's connection stays open after the deadline, for an answer that reports the timeout.
 const answerGrace = 2 * time.Second
 
-// callEndings are the endings of attempts by the code of a call's error; every other one is the tool's own failure.
+// callEndings has the endings of attempts by the code of a call's error; every other code is the tool's own failure.
 var callEndings = map[string]Ending{OutcomeUnknown: EndedUnanswered, string(EndedCancelled): EndedCancelled}
 
 // end ends the run of a call.
@@ -195,7 +195,7 @@ func (w *workerCalls) end(ctx context.Context, v View, end CallEnd) (View, error
 	return w.apply(ctx, write)
 }
 
-// ending is the transition that ends the run of a call.
+// ending returns the transition that ends the run of a call.
 func (w *workerCalls) ending(v View, end CallEnd) (Write, error) {
 	now := w.Now()
 	r, a := v.Run, v.Attempt
@@ -233,7 +233,7 @@ func (e CallEnd) stored() CallEnd {
 	return e
 }
 
-// sweep ends the calls of a gateway that died: nobody knows what became of them.
+// sweep ends the calls of a gateway that died: it is unknown whether the workers finished them.
 func (w *workerCalls) sweep(ctx context.Context) error {
 	open, err := w.Index.Waiting(ctx, "", 0, InJob)
 	if err != nil {
@@ -252,7 +252,7 @@ func (w *workerCalls) sweep(ctx context.Context) error {
 	return nil
 }
 
-// cancel ends a call at once: the gateway no longer waits for its answer.
+// cancel ends a call immediately: the gateway no longer waits for its answer.
 func (w *workerCalls) cancel(ctx context.Context, v View, why string, by Withdrawal) (View, []Asker, error) {
 	now := w.Now()
 	v.Run.CancelAt, v.Run.CancelReason = &now, cmp.Or(why, "cancelled on request")
@@ -268,14 +268,14 @@ func (w *workerCalls) cancel(ctx context.Context, v View, why string, by Withdra
 	return ended, held, err
 }
 
-// calledAgain is the error of verbs that would send a call again.
+// calledAgain returns the fault of verbs that would send a call again.
 func calledAgain(r Run) error {
 	return fault.New(fault.Conflict, "worker_call", "the run is a call of the service worker behind "+r.ToolID+
 		", and a retry would send it a second time").WithNext("call " + r.ToolID + " again: that is a run of its own").
 		WithSteps(fault.Do("run.show", "run_id", r.ID))
 }
 
-// noWorkspace is the workspace of runs that have none.
+// noWorkspace is the workspace of runs without files.
 type noWorkspace struct{ Workspace }
 
 func (noWorkspace) RemoveRun(context.Context, string, map[int]string, func() (bool, error)) (int64, error) {

@@ -9,9 +9,9 @@ import (
 	"slurmgate/fault"
 )
 
-// A cancel takes effect when the claim is taken: from then on no job of the attempt can execute, and the run is over. Where a job has the
-// claim already, or sbatch is still under way, the run says "cancelling" until Slurm has settled it. Slurm itself is asked to cancel
-// jobs beside all that, see asked.go.
+// A cancel takes effect when the claim is taken: from then on no job of the attempt can execute, and the run has ended.
+// Where a job has the claim already, or sbatch is still running, the run's reason is "cancelling" until Slurm has
+// settled it. Independently of that Slurm is asked to cancel the job, see canceller.go.
 
 // CancelAnswer is the answer to a cancel.
 type CancelAnswer struct {
@@ -20,7 +20,7 @@ type CancelAnswer struct {
 	Phase            Phase  `json:"phase"`
 	Executed         string `json:"executed"` // "never", "maybe" (it, or an earlier attempt, started), "finished"
 	PollAfterSeconds *int   `json:"poll_after_seconds"`
-	// Withdrawn: askings were taken back, and the run goes on for Askers.
+	// Withdrawn: askings were taken back, and the run continues for Askers.
 	Withdrawn bool         `json:"withdrawn" help:"askings were taken back, and it goes on for the askers"`
 	Askers    []string     `json:"askers" help:"some of the principals that ask for it still"`
 	Message   string       `json:"message"`
@@ -30,7 +30,7 @@ type CancelAnswer struct {
 // Cancelling is the reason of a run whose cancel was requested and that has not ended yet.
 const Cancelling = "cancelling"
 
-// Cancel takes askings of a run back. When no one asks for it any more, the request to cancel is recorded in the same
+// Cancel takes askings of a run back. When no asking is left, the request to cancel is recorded in the same
 // transaction, and carried out as far as possible: before the job has started it takes effect immediately, with or
 // without a job id, because the gateway takes the claim. A finished run is left unchanged.
 func (e *Engine) Cancel(ctx context.Context, runID, why string, by Withdrawal) (CancelAnswer, error) {
@@ -63,7 +63,7 @@ func (e *Engine) requestCancel(ctx context.Context, runID, why string, by Withdr
 	return v, nil, e.carryOutCancel(ctx, v)
 }
 
-// withdraw is apply for a transition that happens only if no one asks for the run any more.
+// withdraw is apply for a transition that happens only if no asking of the run is left.
 func (e *Engine) withdraw(ctx context.Context, w Write, by Withdrawal) (v View, held []Asker, err error) {
 	v, err = e.written(w, func(w Write) (v View, applied bool, err error) {
 		v, held, err = e.Store.Withdraw(ctx, w, by)
@@ -72,7 +72,7 @@ func (e *Engine) withdraw(ctx context.Context, w Write, by Withdrawal) (v View, 
 	return v, held, err
 }
 
-// goesOn is the answer to a cancel of a run that others ask for too.
+// goesOn returns the answer to a cancel of a run that others still ask for.
 func (e *Engine) goesOn(v View, by Withdrawal, held []Asker) CancelAnswer {
 	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, Executed: "maybe", PollAfterSeconds: e.pollAfter(v),
 		NextSteps: NextSteps(v)}
@@ -84,7 +84,8 @@ func (e *Engine) goesOn(v View, by Withdrawal, held []Asker) CancelAnswer {
 	return a
 }
 
-// CancelWrite is the transition that records the request to cancel a run that is not over. [Engine.CarryOutCancel] carries it out.
+// CancelWrite returns the transition that records the request to cancel an unfinished run. [Engine.CarryOutCancel]
+// carries it out.
 func CancelWrite(v View, at time.Time, why string, by Withdrawal) Write {
 	w := Write{From: &v, Run: v.Run}
 	w.Run.CancelAt, w.Run.CancelReason = &at, cmp.Or(why, "cancelled on request")
@@ -95,8 +96,8 @@ func CancelWrite(v View, at time.Time, why string, by Withdrawal) Write {
 	return w
 }
 
-// CarryOutCancel carries out the cancel that the ledger has recorded for a run, as far as that is possible now. A run without one is left
-// as it is.
+// CarryOutCancel carries out the cancel that the ledger has recorded for a run, as far as possible now. A run without
+// one is left unchanged.
 func (e *Engine) CarryOutCancel(ctx context.Context, runID string) (View, error) {
 	return unlessStale(func() (View, error) {
 		v, err := e.Store.View(ctx, runID)

@@ -243,7 +243,7 @@ func (e *Engine) explain(ctx context.Context, v View, had plan.Resources, x *Exi
 		cmp.Or(v.Attempt.SlurmState, "unknown")}
 	if x != nil {
 		fill = append(fill, "{node}", cmp.Or(v.Attempt.Node, x.Node), "{code}", strconv.Itoa(x.Code))
-		if x.Program > 0 { // of a pipe: what it did to the others is not the cause
+		if x.Program > 0 { // a program of a pipe: the failures that followed in the others are not the cause
 			fill = append(fill, "the program ", fmt.Sprintf("program %d of the pipe ", x.Program),
 				"its program ", fmt.Sprintf("program %d of the pipe ", x.Program))
 		}

@@ -14,33 +14,33 @@ import (
 
 // Config is what a site and its policy decide about the lifecycle.
 type Config struct {
-	Workers     int           // runs staged, sent or collected at a time
-	SendsAtOnce int           // sbatch processes at a time
-	Allowance   time.Duration // that a job is sent with beside its program's limit, together rounded up to minutes
+	Workers     int           // runs staged, sent or collected in parallel
+	SendsAtOnce int           // sbatch processes in parallel
+	Allowance   time.Duration // added to the program's time limit for the job's; the sum is rounded up to minutes
 	SubmitWait  time.Duration // how long a submit waits for its receipt before it answers "staging"
-	Floor       time.Duration // between two watch cycles, at least
-	Ceiling     time.Duration // at most
+	Floor       time.Duration // least time between two watch cycles
+	Ceiling     time.Duration // longest time between two watch cycles
 	AbsenceGap  time.Duration // between the two queries that make a started job LOST (rule 8), unless Slurm's MessageTimeout asks for more
-	LateOutputs time.Duration // how long outputs may take to show up after the job's end
-	OpenRuns    int           // runs of one project that are not over, at most; 0: no bound
-	OutputBytes int64         // one output at most, where the tool says nothing
-	LogBytes    int64         // of each log stream, kept in the log artifact
-	Attempts    int           // at most, counting the first; more than one only after an infrastructure ending
-	OneNode     bool          // the site is one host: there is no other node for what failed by a node's fault
+	LateOutputs time.Duration // how long outputs may take to appear after the job's end
+	OpenRuns    int           // most unfinished runs of one project; 0: no bound
+	OutputBytes int64         // bound on outputs, where the tool sets none
+	LogBytes    int64         // bytes of each log stream that the log artifact keeps
+	Attempts    int           // most attempts, the first included; further ones only after an infrastructure ending
+	OneNode     bool          // the site is one host: no other node is left after a node fault
 	ReuseAcross bool          // answer with an equivalent run made under another policy
 	// SharesRuns reports whether a request in a project is answered with an equivalent run of another user; nil: never.
 	SharesRuns   func(projectID string) bool
 	Warnings     []string         // added to each run's answer, e.g. that only the image is verified
-	Site         string           // the runs of this site are the engine's, and no others
-	OwnUser      string           // whose jobs those of runs are that are executed as nobody else; "": Queue shows no other user's
-	Placement    plan.Placement   // the site's defaults: where jobs go that ask for nothing
-	DeferBackoff time.Duration    // first wait after back-pressure, doubled up to Ceiling
+	Site         string           // the engine has the runs of this site only
+	OwnUser      string           // owner of the jobs of runs that are not executed as another user; "": Queue shows no other user's jobs
+	Placement    plan.Placement   // the site's defaults, for jobs that name no place
+	DeferBackoff time.Duration    // first back-off, doubled up to Ceiling
 	Secrets      *secrets.Scanner // with the site's own patterns; nil: without
-	InFlight     map[string]int   // runs of a toolpack in flight at most, by tool name; a tool that is not in it has no limit
+	InFlight     map[string]int   // most runs of a toolpack in flight, by tool name; a missing tool has no limit
 	// How many runs of a project, and of a caller, may be in flight; 0, or a nil function: any number.
 	ProjectInFlight func(projectID string) int
 	CallerInFlight  func(caller string) int
-	Arrays          Arrays                     // when runs are sent together
+	Arrays          Arrays                     // when runs are sent as an array
 	Program         []byte                     // the script that plans of the kind script execute; nil: none
 	Weight          func(projectID string) int // turns of a project for one of another; nil: 1 for each
 }
@@ -66,45 +66,48 @@ type Parts struct {
 	Objects    Objects
 	Contracts  Contracts
 	Formats    Formats
-	// Place says where a job reads its inputs; nil: from private copies.
+	// Place returns where a job reads its inputs; nil: from private copies.
 	Place Placing
-	// Pace waits until the site's budget allows another send, and takes it from the budget; nil: at once. first is set for the send of a
-	// caller that has sent nothing lately: something is set aside for those.
+	// Pace waits until the site's budget allows another send, and takes it from the budget; nil: it does not wait.
+	// first is set for the send of a caller that has sent nothing lately: part of the budget is reserved for those.
 	Pace func(ctx context.Context, first bool) error
-	// Budget is how much of the site's budget is used; nil: it has none.
+	// Budget returns how much of the site's budget is used; nil: there is no budget.
 	Budget func() Budget
-	// Partitions asks the site's Slurm for its partitions; nil: they are not known.
+	// Partitions queries the site's Slurm for its partitions; nil: they are unknown.
 	Partitions func(ctx context.Context) ([]Partition, error)
-	// Connections are those to hosts of the site, also before it is open; nil: the site is here.
+	// Connections returns those to hosts of the site, also before it is open; nil: the site is on this host.
 	Connections func() []Connection
-	// Room is a fault while the disks, or the quota of the run's project or caller, have no room for another run; nil: not asked.
+	// Room returns a fault while the disks, or the quota of the run's project or caller, have no room for another run;
+	// nil: not checked.
 	Room func(ctx context.Context, s Share) error
-	// Admit is a fault where a new attempt of the share would exceed what its project, or its caller, may have. It is asked in the
-	// transaction that opens the attempt; nil: not asked.
+	// Admit returns a fault if a new attempt of the share would exceed the quota of its project or its caller. It is
+	// called in the transaction that opens the attempt; nil: not checked.
 	Admit func(s Share, project, caller Spent) error
-	// Allowed is asked again at the boundary of execution, before anything of an attempt is put in place and before each
-	// send: what policy allowed when the run was made it may not allow now. A Policy fault ends the attempt; nil: not asked.
+	// Allowed asks policy again at the boundary of execution, before anything of an attempt is put in place and before
+	// each send: what policy allowed when the run was made it may not allow now. A Policy fault ends the attempt; nil:
+	// not checked.
 	Allowed func(toolID string, p plan.Params) error
-	// Most is the most memory (MiB) and time (seconds) that a job of the plan can have at the site, as far as that is known; nil: not asked.
+	// Most returns the most memory (MiB) and time (seconds) that a job of the plan can have at the site, as far as
+	// known; nil: not checked.
 	Most func(ctx context.Context, toolID string, p plan.Params) (mem, time Ceiling)
-	// Discard removes the workspace of a run that is over, because it filled the disk; nil: that is left to others.
+	// Discard removes the workspace of a finished run, because it filled the disk; nil: the workspace is left to gc.
 	Discard func(ctx context.Context, runID string) error
-	// Waits is called before a call waits for a run: until resume is called, the call holds nothing that others need. ok is false if its
-	// caller has too many calls that wait; nil: nothing is held and nobody counts.
+	// Waits is called before a call waits for a run: until resume is called, the call releases what others need. ok is
+	// false if its caller has too many waiting calls; nil: nothing is released and waiting calls are not counted.
 	Waits func(ctx context.Context) (resume func(), ok bool)
-	// Watch counts the bytes that the other parts copy; nil: nobody does.
+	// Watch counts the bytes that the other parts copy; nil: they are not counted.
 	Watch Watch
 	Log   *slog.Logger
 	Now   func() time.Time
 }
 
-// Engine moves the runs of one site through their lifecycle. One engine per site and ledger; all methods are safe for concurrent
-// use. Nothing moves until [Engine.Start] is called.
+// Engine moves the runs of one site through their lifecycle. One engine per site and ledger; all methods are safe for
+// concurrent use. Nothing moves until [Engine.Start] is called.
 type Engine struct {
 	Parts
 	cfg      Config
 	work     *workQueue[string] // runs that a worker can move on
-	users    *userSlots[string] // how many of them of one user at a time
+	users    *userSlots[string] // bounds those of one user in parallel
 	looks    *looks
 	sends    *sendLine
 	parties  *parties
@@ -117,15 +120,15 @@ type Engine struct {
 	watcher  *watcher
 	cancels  *canceller
 	late     *lateFiles
-	away     func() error // why the site is not open; nil: it is
+	away     func() error // returns why the site is not open; nil: it is
 	disk     *diskHealth
 	nodes    nodesSeen
 	hung     hungSends
 	forged   forgeries
-	calls    *workerCalls // of the engine for calls of service workers; else nil
+	calls    *workerCalls // set in the engine for calls of service workers; else nil
 }
 
-// NewEngine makes an engine.
+// NewEngine returns an engine.
 func NewEngine(cfg Config, p Parts) *Engine {
 	if p.Room == nil {
 		p.Room = func(context.Context, Share) error { return nil }

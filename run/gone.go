@@ -2,11 +2,12 @@ package run
 
 import "context"
 
-// An attempt whose folder disappeared before its run has ended: somebody removed it by hand, or the ledger was restored from a backup
-// older than the removal of the workspace. No job can execute it any more, because nothing is pinned there; but it is unknown whether one
-// did and what it produced. So it is neither absent nor lost, no new attempt is opened automatically, and a person decides.
+// The folder of an attempt may disappear before its run has ended: a person removed it, or the ledger was restored from
+// a backup older than the removal of the workspace. No job can execute the attempt any more, because nothing is pinned
+// there; but it is unknown whether one did and what it produced. So the attempt is neither absent nor lost, no new
+// attempt is opened automatically, and a person decides.
 
-// WorkspaceGone is the reason of a run that was given up for that reason.
+// WorkspaceGone is the reason of a run that was given up because its attempt's folder is gone.
 const WorkspaceGone = "workspace_gone"
 
 func (e *Engine) blockFolderGone(ctx context.Context, v View) error {

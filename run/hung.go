@@ -13,12 +13,13 @@ import (
 	"slurmgate/fault"
 )
 
-// An sbatch may hang for ever, on a filesystem or in a plugin. Nothing of the site waits for it: after hungAfter its send is a doubt as any
-// other, so its runs can be declared absent, adopted or cancelled, which the claim decides, and its place goes to the next send.
+// An sbatch may hang for ever, on a filesystem or in a plugin. It blocks nothing else of the site: after hungAfter its
+// send is in doubt like any other, so its runs can be declared absent, adopted or cancelled, which the claim decides,
+// and the next send takes its place.
 
 const (
-	hungAfter = 2 * time.Minute // an sbatch tries for about so long where the queue is full
-	hungMost  = 8               // sends that hang before no other begins; those under way then may hang, too
+	hungAfter = 2 * time.Minute // about as long as an sbatch tries while the queue is full
+	hungMost  = 8               // hanging sends that stop new ones; those in flight then may hang too
 )
 
 // Codes of sends that hang.
@@ -27,23 +28,23 @@ const (
 	SendsHang = "sends_hang" // a send that was not begun, because too many hang
 )
 
-// hungSends are the sends whose sbatch was seen not to have ended.
+// hungSends has the sends whose sbatch had not ended when last checked.
 type hungSends struct {
 	now     func() time.Time
-	looking sync.Mutex // by what asks whether they have ended
+	looking sync.Mutex // held while it is checked whether they have ended
 	mu      sync.Mutex
 	list    map[string]*heldSend // by token and number
 }
 
 type heldSend struct {
-	user  string // executed as; what hangs as a user holds that user's sends alone
+	user  string // executed as this user; a user's hanging sends delay only that user's
 	job   JobSpec
 	k     int
 	since time.Time
-	text  string // which process it is
+	text  string // identifies the process
 }
 
-// sendOnce is Submitter.Send with a limit to how long it waits.
+// sendOnce is Submitter.Send that waits for hungAfter at most.
 func (e *Engine) sendOnce(ctx context.Context, v View, job JobSpec, k int) SendResult {
 	began := e.Now()
 	within, stop := context.WithTimeout(ctx, hungAfter)
@@ -61,13 +62,13 @@ func (e *Engine) sendOnce(ctx context.Context, v View, job JobSpec, k int) SendR
 	return res
 }
 
-// heldDetail says of a run that its sbatch has not ended, and what can be done.
+// heldDetail returns the detail of a run whose sbatch has not ended, with what can be done.
 func heldDetail(res SendResult) string {
 	return res.Text + ". If it hangs, end that process, or declare the run absent or cancel it: the claim decides whether a job may still " +
 		"execute"
 }
 
-// saw notes a send that has not ended since.
+// saw records a send that has not ended since.
 func (h *hungSends) saw(user string, job JobSpec, k int, since time.Time, text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +96,7 @@ func (h *hungSends) hanging(user string) (list []heldSend) {
 	return list
 }
 
-// fault says which sends as the user hang; nil: none does.
+// fault returns a fault that names the hanging sends as the user; nil: none hangs.
 func (h *hungSends) fault(user string) error {
 	list := h.hanging(user)
 	if len(list) == 0 {
@@ -109,7 +110,7 @@ func (h *hungSends) fault(user string) error {
 		strings.Join(texts, "; "))).WithNext(fmt.Sprintf("end the processes that hang; with %d of them no other run is sent", hungMost))
 }
 
-// full reports whether so many sends as the user hang that no other begins.
+// full reports whether so many sends as the user hang that no other may begin.
 func (h *hungSends) full(user string) (pause, bool) {
 	if len(h.hanging(user)) < hungMost {
 		return pause{}, false
@@ -117,7 +118,7 @@ func (h *hungSends) full(user string) (pause, bool) {
 	return pause{code: SendsHang, detail: fault.Prose(h.fault(user))}, true
 }
 
-// holdSend reports whether a run is not sent now, and why: a pause holds it, or too many sends hang.
+// holdSend reports whether a run must not be sent now, and why: a pause holds it, or too many sends hang.
 func (e *Engine) holdSend(runID string, at sending) (pause, bool) {
 	if why, held := e.pressure.holdIfPaused(runID, at); held {
 		return why, true
@@ -129,7 +130,7 @@ func (e *Engine) holdSend(runID string, at sending) (pause, bool) {
 	return why, held
 }
 
-// forgetEnded forgets the sends that have ended by now. What is asked as a user may take long, so nothing waits for it.
+// forgetEnded forgets the sends that have ended. A check as a user may take long, so it runs in the background.
 func (e *Engine) forgetEnded(ctx context.Context) {
 	if !e.hung.looking.TryLock() {
 		return

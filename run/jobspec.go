@@ -7,13 +7,13 @@ import (
 	"slurmgate/plan"
 )
 
-// JobSpec is everything the job script is made of.
+// JobSpec is the input of the job script: everything that it depends on.
 type JobSpec struct {
 	RunID     string
 	N         int
 	Token     string
 	JobName   string
-	ToolID    string    // with Principal for people who look at the queue
+	ToolID    string    // with Principal, for people who read the queue
 	Principal Principal // zero: unknown
 	Spec      plan.Spec
 	RunDir    string   // absolute
@@ -25,10 +25,10 @@ type JobSpec struct {
 
 	Exclude []string // names of nodes that the job does not use
 
-	Array *Array // nil: the job is one attempt's; of an array the rest of the spec is its leader's
+	Array *Array // nil: the job executes one attempt; in an array the rest of the spec is its leader's
 }
 
-// Inputs are the job's inputs; without Placed all are copied.
+// Inputs returns the job's inputs; without Placed all are copied.
 func (j JobSpec) Inputs() []Placed {
 	if j.Placed == nil {
 		return copies(j.Spec.IO.Inputs)
@@ -36,8 +36,8 @@ func (j JobSpec) Inputs() []Placed {
 	return j.Placed
 }
 
-// AttemptDir is the absolute path of the attempt's folder.
+// AttemptDir returns the absolute path of the attempt's folder.
 func (j JobSpec) AttemptDir() string { return path.Join(j.RunDir, fmt.Sprintf("a%d", j.N)) }
 
-// ControlPath is the absolute path of one of the attempt's control files.
+// ControlPath returns the absolute path of one of the attempt's control files.
 func (j JobSpec) ControlPath(name string) string { return path.Join(j.AttemptDir(), "ctl", name) }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A run whose job exited 0 but left no manifest is blocked as outputs_late. Two things end that: the manifest appears, which the workers
-// look for while the watcher runs, and the verb Recollect, which waits for the outputs once more as long as the site allows.
+// A run whose job exited 0 but left no manifest is blocked as outputs_late. Two things end that: the manifest appears,
+// which the workers check while the watcher runs, or Recollect waits for the outputs again as long as the site allows.
 
-// lateFiles knows since when the gateway has been waiting for each run's files. An entry lasts from the first attempt to collect until
-// the run moves on; a new gateway starts to count anew.
+// lateFiles records since when the gateway has been waiting for each run's files. An entry lasts from the first attempt
+// to collect until the run leaves its phase; a new gateway starts to count anew.
 type lateFiles struct {
 	now func() time.Time
 
@@ -19,7 +19,7 @@ type lateFiles struct {
 	since map[string]time.Time
 }
 
-// begin starts to count, unless that was done before.
+// begin starts the count of a run, unless it runs already.
 func (l *lateFiles) begin(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -28,7 +28,7 @@ func (l *lateFiles) begin(id string) {
 	}
 }
 
-// waited is how long the run's files have been waited for.
+// waited returns how long the gateway has been waiting for the run's files.
 func (l *lateFiles) waited(id string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,10 +79,11 @@ func (e *Engine) collectAgain(ctx context.Context, v View, why string) error {
 	return nil
 }
 
-// lookForLate collects again once the manifest can be read. That costs one small read per run, at most once per ceiling of the watcher.
+// lookForLate collects again once the manifest can be read. The check is one small read per run, at most once per
+// ceiling of the watcher.
 func (e *Engine) lookForLate(ctx context.Context, v View) error {
 	if _, err := e.readControl(ctx, v, ManifestFile); err != nil {
-		e.pressure.delay(v.Run.ID, e.cfg.Ceiling) // not there yet, or the filesystem is still unavailable: the run already says so
+		e.pressure.delay(v.Run.ID, e.cfg.Ceiling) // not there yet, or the filesystem is still unavailable: the run's reason already says so
 		return nil
 	}
 	return e.collectAgain(ctx, v, "the manifest appeared")

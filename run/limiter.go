@@ -8,35 +8,37 @@ import (
 	"time"
 )
 
-// The reasons of a run that waits because as many runs are in flight as its toolpack, its project or its caller may have.
+// Reasons of a run that waits because its toolpack, its project or its caller has as many runs in flight as allowed.
 const (
 	ConcurrencyLimit = "concurrency_limit"
 	ProjectLimit     = "project_limit"
 	CallerLimit      = "caller_limit"
 )
 
-// inFlight are the phases of runs that may be executing, or be about to. A run that needs an operator counts: its job may still run.
+// inFlight lists the phases of runs that may be executing, or be about to. A run that needs an operator counts: its job
+// may still run.
 var inFlight = []Phase{Submitting, Unconfirmed, Pending, InJob, Completing, NeedsOperator}
 
 func (p Phase) inFlight() bool { return slices.Contains(inFlight, p) }
 
-// limiter holds runs in flight to what policy allows a toolpack (concurrency.per_tool) and the site file a project and a caller
-// (runs_in_flight). In flight is what was sent to Slurm, or started on the gateway's own host, and is not known to have ended. A run that
-// would be one too many waits for its turn and is sent when another one ends. The numbers are in memory, because to count in the ledger
-// costs each send 2.6 ms at 10,000 runs (BenchmarkTuningReads): the gateway counts at start and then with each write. Runs without a limit
-// are not counted.
+// limiter bounds the runs in flight: by what policy allows a toolpack (concurrency.per_tool) and the site file a
+// project and a caller (runs_in_flight). In flight is what was sent to Slurm, or started on the gateway's own host, and
+// is not known to have ended. A run beyond the bound waits for its turn and is sent when another one ends. The counters
+// are in memory, because counting in the ledger costs each send 2.6 ms at 10,000 runs (BenchmarkTuningReads): the
+// gateway counts at start and then with each write. Runs without a limit are not counted.
 type limiter struct {
 	cfg      Config
-	again    time.Duration // after which a waiting run is offered, whatever happens
+	again    time.Duration // longest time until a waiting run is offered again
 	pressure *backPressure
 	offer    func(s Share, runID string) // gives a run to the workers
 	*inFlightRuns
 }
 
-// inFlightRuns are the runs with a limit. The engines of several sites share them.
+// inFlightRuns holds the runs with a limit. The engines of several sites share it.
 //
-// flying is how many runs of a bound are in flight by their newest known revision, or have a place reserved; it never exceeds the bound but
-// for what was in flight at the start. A place that becomes free is reserved at once for the run whose turn it is.
+// flying is how many runs of a bound are in flight by their newest known revision, or have a place reserved. It never
+// exceeds the bound, except by what was in flight at the start. A freed place is reserved immediately for the run whose
+// turn it is.
 type inFlightRuns struct {
 	mu      sync.Mutex
 	flying  map[bound]int
@@ -48,20 +50,20 @@ type inFlightRuns struct {
 // bound is what has a limit: a tool, a project or a caller.
 type bound struct{ reason, name string }
 
-// queueOfTool is what waits of a tool with a limit of its own; of all other tools under the empty name. A full tool so keeps no other
-// waiting, and a pick need not look for runs of others among its runs.
+// queueOfTool holds the waiting runs of a tool with its own limit; those of all other tools are under the empty name.
+// So a full tool delays no other, and a pick need not search its runs for those of others.
 type queueOfTool struct {
 	tool string
 	*turns[string]
 }
 
-// flight is what is known of a run at its newest revision.
+// flight is the state of a run at its newest known revision.
 type flight struct {
 	bounds  []bound
 	rev     int64
 	flying  bool
 	offered bool // a place is reserved, which its worker has not taken yet
-	writes  int  // under way: only when none is can the entry be forgotten
+	writes  int  // in flight; the entry may be forgotten only at 0
 }
 
 func newLimiter(cfg Config, pressure *backPressure, offer func(Share, string)) *limiter {
@@ -69,7 +71,7 @@ func newLimiter(cfg Config, pressure *backPressure, offer func(Share, string)) *
 		inFlightRuns: &inFlightRuns{flying: map[bound]int{}, runs: map[string]*flight{}, sites: map[string]*limiter{}}}
 }
 
-// most is how many runs of the bound may be in flight; 0: any number.
+// most returns how many runs of the bound may be in flight; 0: any number.
 func (l *limiter) most(b bound) int {
 	switch {
 	case b.reason == ConcurrencyLimit:
@@ -84,7 +86,7 @@ func (l *limiter) most(b bound) int {
 
 func (l *limiter) full(b bound) bool { return l.flying[b] >= l.most(b) }
 
-// boundsOf are the bounds of a run that have a limit. A plan submitted as it is belongs to no tool.
+// boundsOf returns the bounds of a run that have a limit. A plan submitted as it is belongs to no tool.
 func (l *limiter) boundsOf(tool string, s Share) []bound {
 	all := []bound{{ConcurrencyLimit, tool}, {ProjectLimit, s.Project}, {CallerLimit, s.Caller}}
 	return slices.DeleteFunc(all, func(b bound) bool { return b.name == "" || l.most(b) == 0 })
@@ -97,7 +99,7 @@ func toolOf(r Run) string {
 	return r.ToolName
 }
 
-// count adds what an earlier gateway left in flight.
+// count adds the runs that an earlier gateway left in flight.
 func (l *limiter) count(ctx context.Context, ledger Index) error {
 	if len(l.cfg.InFlight) == 0 && l.cfg.ProjectInFlight == nil && l.cfg.CallerInFlight == nil {
 		return nil
@@ -141,8 +143,8 @@ func (l *limiter) forget(id string) {
 	}
 }
 
-// reserve takes a place for a run that is about to be sent; release gives it back unless the run is in flight by then. Without a place the
-// run waits, and why says for what.
+// reserve takes a place for a run that is about to be sent; release frees it unless the run is in flight by then.
+// Without a free place the run waits, and why names the limit.
 func (l *limiter) reserve(r Run) (release func(), why pause, ok bool) {
 	bounds := l.boundsOf(toolOf(r), ShareOf(r))
 	if len(bounds) == 0 {
@@ -186,7 +188,7 @@ func (l *limiter) say(r Run, b bound) string {
 	}
 }
 
-// queue is where runs of a tool wait.
+// queue returns the queue for runs of a tool.
 func (l *limiter) queue(tool string) *queueOfTool {
 	if l.cfg.InFlight[tool] == 0 {
 		tool = ""
@@ -201,7 +203,7 @@ func (l *limiter) queue(tool string) *queueOfTool {
 	return q
 }
 
-// waitsNoMore takes a run out of its queue.
+// waitsNoMore removes a run from its queue.
 func (l *limiter) waitsNoMore(runID string) {
 	for _, q := range l.waiting {
 		q.remove(runID)
@@ -209,8 +211,8 @@ func (l *limiter) waitsNoMore(runID string) {
 	delete(l.sites, runID)
 }
 
-// writing notes that a write of a run begins; the returned function notes its result. Writes of one run may be noted in another order than
-// they were made: the newest revision counts.
+// writing records that a write of a run begins; the returned function records its result. Results may arrive in another
+// order than the writes were made: the newest revision counts.
 func (l *limiter) writing(r Run) (wrote func(View, error)) {
 	bounds := l.boundsOf(toolOf(r), ShareOf(r))
 	if len(bounds) == 0 {
@@ -240,7 +242,7 @@ func (l *limiter) writing(r Run) (wrote func(View, error)) {
 	}
 }
 
-// unclaimed gives back the place that was reserved for a run whose worker did not take it.
+// unclaimed frees the place that was reserved for a run whose worker did not take it.
 func (l *limiter) unclaimed(runID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -272,7 +274,7 @@ func (l *limiter) offerPlaces() {
 		delete(l.sites, id)
 		site.pressure.hurry(id)
 		site.offer(s, id)
-		l.waiting = append(slices.Delete(l.waiting, i, i+1), q) // the others first, the next time
+		l.waiting = append(slices.Delete(l.waiting, i, i+1), q) // the next pick tries the other queues first
 		i = 0
 	}
 }

@@ -20,8 +20,8 @@ func (c Config) sentLimit(job JobSpec) int64 {
 	return (seconds + 59) / 60 * 60
 }
 
-// leaveLimit leaves the job's limit where its script reads it, if Slurm shows a higher one than before, or than the job was sent with: the
-// script would end the program by its own.
+// leaveLimit writes the job's limit where its script reads it, if Slurm shows a higher one than before, or than the job
+// was sent with: the script would otherwise end the program by the lower one.
 func (e *Engine) leaveLimit(ctx context.Context, v View, j Job) error {
 	a := v.Attempt
 	if a.Limit == 0 || j.Limit <= a.Limit || j.Class == ClassEnded || v.Submission.JobID != j.ID {

@@ -19,17 +19,18 @@ const (
 	maxLineQuoted = 200       // bytes of a line in a warning or a failure
 )
 
-// lineJudge judges the lines of a file while its bytes are written to it. It holds [lineWindow] bytes: a line that is quoted is searched
-// for secrets with what is around it. A carriage return ends a line too, because progress is drawn with it.
+// lineJudge judges the lines of a file while its bytes are written to it. It holds [lineWindow] bytes, because a quoted
+// line is searched for secrets with the text around it. A carriage return ends a line too, because progress bars use
+// it.
 type lineJudge struct {
-	file     string                                 // in what is reported
-	means    func(line string) (is, message string) // by the patterns of the pack
-	suspects func(line string) bool                 // finds lines that no pattern matches; nil: none
+	file     string                                 // name of the file in messages
+	means    func(line string) (is, message string) // matches the patterns of the pack
+	suspects func(line string) bool                 // reports suspicious lines that no pattern matches; nil: none
 	secrets  *secrets.Scanner
 
 	text   []byte
-	next   int  // in text: where the first line begins that was not judged
-	inLine bool // what comes next is the rest of a line that was judged
+	next   int  // in text: where the first line not yet judged begins
+	inLine bool // text at next is the rest of a line already judged
 
 	failedBy string // the message of the first failure
 	failed   found
@@ -37,19 +38,19 @@ type lineJudge struct {
 	warned   []warnedLines // in the order of their first lines
 }
 
-// warnedLines are the lines of one warning.
+// warnedLines is one warning with its lines.
 type warnedLines struct {
 	message string
 	found
 }
 
-// found counts the lines that something was found in, and quotes the first.
+// found counts the lines that matched, and quotes the first.
 type found struct {
 	lines int
 	quote string
 }
 
-// Write judges the lines that are whole in what was written. It never fails.
+// Write judges the complete lines in what was written. It never fails.
 func (j *lineJudge) Write(p []byte) (int, error) {
 	j.text = append(j.text, p...)
 	if len(j.text) > lineWindow {
@@ -62,7 +63,7 @@ func (j *lineJudge) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// finish judges what is left, after the last byte was written.
+// finish judges the remaining text, after the last byte was written.
 func (j *lineJudge) finish() { j.judge(len(j.text)) }
 
 // judge judges the lines that begin before end.
@@ -102,7 +103,7 @@ func (j *lineJudge) line(from, to int) {
 	}
 }
 
-// add counts a line, and quotes it if it is the first: short, printable and without the secrets of the text it is part of.
+// add counts a line, and quotes it if it is the first: short, printable and without the secrets of the text around it.
 func (j *lineJudge) add(f *found, from, to int) {
 	if f.lines++; f.lines > 1 {
 		return
@@ -119,7 +120,7 @@ func (j *lineJudge) add(f *found, from, to int) {
 	}
 }
 
-// of describes what was found in a file, with the first line of it.
+// of returns a description of the lines found in a file, with the first of them.
 func (f found) of(file string) string {
 	if f.lines == 1 {
 		return "one line of " + file + ": " + f.quote
@@ -127,7 +128,7 @@ func (f found) of(file string) string {
 	return fmt.Sprintf("%d lines of %s, the first: %s", f.lines, file, f.quote)
 }
 
-// failure says why the run fails by the patterns of the pack; "" if it does not.
+// failure returns why the run fails by the patterns of the pack; "" if it does not.
 func (j *lineJudge) failure() string {
 	if j.failed.lines == 0 {
 		return ""
@@ -135,7 +136,7 @@ func (j *lineJudge) failure() string {
 	return j.failedBy + " (" + j.failed.of(j.file) + ")"
 }
 
-// warnings are those of the pack's patterns, one for each message.
+// warnings returns the warnings of the pack's patterns, one for each message.
 func (j *lineJudge) warnings() (out []string) {
 	for _, w := range j.warned {
 		out = append(out, w.message+" ("+w.of(j.file)+")")
@@ -143,8 +144,8 @@ func (j *lineJudge) warnings() (out []string) {
 	return out
 }
 
-// lineJudges makes a judge for each file of an output whose lines the pack has patterns for, by its path in a directory; "" is the path of
-// an output that is one file.
+// lineJudges returns a judge for each file of an output whose lines the pack has patterns for, by its path in a
+// directory; "" is the path of an output that is one file.
 func (e *Engine) lineJudges(c Contract, role, relpath string) map[string]*lineJudge {
 	if c == nil {
 		return nil
@@ -161,8 +162,8 @@ func (e *Engine) lineJudges(c Contract, role, relpath string) map[string]*lineJu
 	return out
 }
 
-// judged ends the run if a line of an output is a failure, or a file whose lines the pack judges is not there. taken are the files of the
-// output that were stored; it adds warnings to the verdict.
+// judged ends the run if a line of an output is a failure, or a file whose lines the pack judges is missing. taken
+// reports whether a file of the output was stored. It adds warnings to the verdict.
 func judged(judges map[string]*lineJudge, taken func(path string) bool, d *verdict) {
 	for _, path := range slices.Sorted(maps.Keys(judges)) {
 		j := judges[path]

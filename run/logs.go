@@ -13,8 +13,8 @@ import (
 	"slurmgate/visible"
 )
 
-// takeLogs creates the log artifacts of an ended attempt: log (everything, with headings), and stdout and
-// stderr where the program wrote any. Their roles are the gateway's own (ABI-16).
+// takeLogs creates the log artifacts of an ended attempt: log (everything, with headings), and stdout and stderr if the
+// program wrote any. These roles are the gateway's own (ABI-16).
 func (e *Engine) takeLogs(ctx context.Context, v View, d *verdict) error {
 	var log bytes.Buffer
 	fmt.Fprintf(&log, "run %s attempt %d job %s node %s\nslurm state %s, ended %s\n", v.Run.ID, v.Attempt.N, v.Submission.JobID,
@@ -61,8 +61,8 @@ func (e *Engine) takeLogs(ctx context.Context, v View, d *verdict) error {
 	return nil
 }
 
-// lastBytes gives at most the last bytes of a log as they are. A log that is cut begins with a line, and not within a secret: half of one
-// would not be found later.
+// lastBytes returns at most the last limit bytes of a log, unchanged. A log that is cut begins with a whole line, and
+// never within a secret: half of one would not be found later.
 func (e *Engine) lastBytes(data []byte, limit int64) []byte {
 	if int64(len(data)) <= limit {
 		return data
@@ -80,21 +80,22 @@ type LogsAnswer struct {
 	TargetRunID string `json:"target_run_id"`
 	Stream      string `json:"stream" enum:"stdout,stderr,log"`
 	State       State  `json:"state"`
-	Attempt     int    `json:"attempt"` // whose stream it is; each begins with its byte 0
+	Attempt     int    `json:"attempt"` // the attempt that wrote the stream; each stream begins with byte 0
 	Text        string `json:"text"`
-	Truncated   bool   `json:"truncated"` // what is before the text is left out
-	NextByte    *int64 `json:"next_byte"` // where the next part begins; null where no part was asked for
+	Truncated   bool   `json:"truncated"` // text before this part is left out
+	NextByte    *int64 `json:"next_byte"` // where the next part begins; null if the call asked for no part
 	Final       bool   `json:"final"`     // nothing will be added
 }
 
 // LogPart asks for a part of a stream.
 type LogPart struct {
 	Limit int64  // bytes, at most
-	From  *int64 // the byte that it begins with, a negative one counts from the end; nil: the end of the stream
+	From  *int64 // the first byte; a negative number counts from the end; nil: the end of the stream
 }
 
-// Logs reads the end of a stream: of a finished run from its artifact, of a live one from its workspace. A part that begins at a byte is
-// read from the workspace as long as it is there, and ends with a whole line as long as more may come.
+// Logs reads the end of a stream: of a finished run from its artifact, of a live one from its workspace. A part that
+// begins at a byte is read from the workspace as long as that exists, and ends with a whole line as long as more may
+// come.
 func (e *Engine) Logs(ctx context.Context, runID, stream string, part LogPart) (LogsAnswer, error) {
 	v, err := e.Store.View(ctx, runID)
 	if err == nil && e.calls != nil {
@@ -131,11 +132,12 @@ func (e *Engine) Logs(ctx context.Context, runID, stream string, part LogPart) (
 	return a, nil
 }
 
-// streamFiles are the control files of the streams.
+// streamFiles has the control files of the streams.
 var streamFiles = map[string]string{"stdout": StdoutFile, "stderr": StderrFile, "log": JobLogFile}
 
-// logFrom reads a part of a stream from the workspace. Where no file is, there is nothing. What is in front of the part is searched for
-// secrets that reach into it, and a line that is not whole yet is left to the next part, so that half a secret is never shown.
+// logFrom reads a part of a stream from the workspace. Without a file the part is empty. The text before the part is
+// searched for secrets that reach into it, and an incomplete line is left to the next part, so that half a secret is
+// never shown.
 func (e *Engine) logFrom(ctx context.Context, v View, from, limit int64, a *LogsAnswer) error {
 	before := min(from, margin)
 	if from < 0 {
@@ -151,13 +153,13 @@ func (e *Engine) logFrom(ctx context.Context, v View, from, limit int64, a *Logs
 	}
 	size := int64(len(p.Data))
 	begin := min(size, max(0, from-p.From))
-	if from < 0 { // fewer bytes are in front of it where the file begins
+	if from < 0 { // near the beginning of the file, fewer bytes precede the part
 		begin = max(0, size+from)
 	}
 	end := size
 	if last := int64(bytes.LastIndexByte(p.Data, '\n')) + 1; !a.Final || size >= limit+before {
 		if end = max(begin, last); end == begin && size-begin >= limit {
-			end = size // a line without an end
+			end = size // a line longer than the part
 		}
 	}
 	a.Final = a.Final && end == size && size < limit+before

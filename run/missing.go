@@ -11,19 +11,20 @@ import (
 	"slurmgate/fault"
 )
 
-// absent is a run that Slurm's answer does not show and that has no exit file.
+// absent is a run that Slurm's answer does not show and that has no sufficient exit file.
 type absent struct {
 	key   JobKey
 	since time.Time // its submission
-	left  bool      // it has an exit file, but Slurm may know more of how the job ended
+	left  bool      // it has an exit file, but Slurm may know more about the job's end
 }
 
-// settleMissing handles runs that an answer of squeue does not show. First witness: the exit file, where it says all. Second: accounting,
-// queried once for all. Without either: the resolver, or rule 8, which need answers that hide nothing.
+// settleMissing handles runs that an answer of squeue does not show. The first source is the exit file, if it is
+// sufficient; the second is accounting, queried once for all runs. Without either the resolver or rule 8 decides; both
+// need answers that hide nothing.
 func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 	var mu sync.Mutex
 	rest := map[string]absent{}
-	var theirs gather // whose exit files may keep the watcher waiting: accounting is asked about all of these, too
+	var theirs gather // reading their exit files may take long: accounting is queried about all of them, too
 	c.eachOwn(ctx, gone, func(v View) (bool, error) {
 		left, moved, err := c.exited(ctx, v)
 		if err != nil || moved {
@@ -49,7 +50,7 @@ func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 		}
 	}
 	accounted, err := c.Accounting.Records(ctx, since.Add(-time.Hour), keys...)
-	if fault.Is(err, fault.NotFound) { // no accounting here: only the exit file and the claim
+	if fault.Is(err, fault.NotFound) { // no accounting here: only the exit file and the claim decide
 		err = nil
 	}
 	said := answers{accounted: index(accounted), silent: err}
@@ -57,7 +58,7 @@ func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 		c.harmless(said.accounted)
 	}
 	if err == nil {
-		if err = c.Queue.SeesAll(ctx); err != nil { // then the look that does not show them was none
+		if err = c.Queue.SeesAll(ctx); err != nil { // then the query that does not show them proves nothing
 			c.watcher.note(err)
 			said.partial = true
 		}
@@ -74,18 +75,19 @@ func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 	return err
 }
 
-// answers are what was asked about jobs that squeue does not show.
+// answers are the results of queries about jobs that squeue does not show.
 type answers struct {
 	accounted *answer
 	silent    error // accounting did not answer
 	partial   bool  // squeue does not show all jobs
 }
 
-// accountingWaits is the reason of a run whose job has ended, of which only accounting can say whether it was killed for its memory.
+// accountingWaits is the reason of a run whose job has ended, while only accounting can show whether the job was killed
+// for lack of memory.
 const accountingWaits = "accounting_waits"
 
-// settleAfter settles a run once accounting was asked. Without an answer nothing is concluded; an exit file does not need a squeue that
-// shows all jobs.
+// settleAfter settles a run after accounting was queried. Without an answer it concludes nothing; a run with an exit
+// file does not need a squeue that shows all jobs.
 func (c *cycle) settleAfter(ctx context.Context, v View, said answers, left bool) (moved bool, err error) {
 	switch {
 	case said.silent != nil && left && v.Run.CancelAt == nil:
@@ -97,11 +99,11 @@ func (c *cycle) settleAfter(ctx context.Context, v View, said answers, left bool
 	return c.settleGone(ctx, v, said.accounted, left)
 }
 
-// keyOf names the run's job to accounting.
+// keyOf returns the key of the run's job for accounting.
 func keyOf(v View) JobKey { return JobKey{v.Submission.JobID, v.Submission.JobName, v.Run.ExecutedAs} }
 
-// exited takes the exit file of a run as the witness of its job's end, if the script came to its end and Slurm could not know more. left:
-// there is an exit file, and Slurm could.
+// exited starts collecting a run by its exit file, if the script ended normally and Slurm could add nothing. left:
+// there is an exit file, but Slurm may add to it.
 func (c *cycle) exited(ctx context.Context, v View) (left, moved bool, err error) {
 	if v.Run.Phase == Unconfirmed {
 		return false, false, nil
@@ -117,7 +119,7 @@ func (c *cycle) exited(ctx context.Context, v View) (left, moved bool, err error
 	return true, false, nil
 }
 
-// described tells whether the script came to its end: after a success it leaves a manifest.
+// described reports whether the script ended normally: after a success it leaves a manifest.
 func (c *cycle) described(ctx context.Context, v View, x *Exit) bool {
 	if x.Code != 0 {
 		return true
@@ -126,8 +128,8 @@ func (c *cycle) described(ctx context.Context, v View, x *Exit) bool {
 	return !fault.Is(err, fault.NotFound)
 }
 
-// settleGone continues with accounting as the only remaining source. A record it closed because the controller had lost the job proves
-// nothing: the job may still run.
+// settleGone continues with accounting as the only remaining source. A record that accounting closed because the
+// controller had lost the job proves nothing: the job may still run.
 func (c *cycle) settleGone(ctx context.Context, v View, accounted *answer, left bool) (moved bool, err error) {
 	name := v.Submission.JobName
 	var found []Job
@@ -148,15 +150,16 @@ func (c *cycle) settleGone(ctx context.Context, v View, accounted *answer, left 
 	case v.Run.Phase == Unconfirmed:
 		return c.resolve(ctx, v)
 	}
-	// Accounting may be stale and still say RUNNING; it must not outweigh the job's absence from the controller for ever.
+	// Accounting may be stale and still say RUNNING; it must not outweigh the job's absence from the controller for
+	// ever.
 	return c.countAbsence(ctx, v, accounted)
 }
 
-// recordUnread is the reason of a run whose job may be in a record of Slurm's that cannot be read.
+// recordUnread is the reason of a run whose job may be in an unreadable record of Slurm's.
 const recordUnread = "slurm_record_unread"
 
-// cannotTell notes that Slurm's answer does not show what became of the run's job, or whether there is one: the run waits. The state of the
-// job is forgotten, so that the next record that can be read counts as news.
+// cannotTell records that Slurm's answer does not show how the run's job ended, or whether there is one: the run waits.
+// It clears the job's state, so that the next readable record counts as an update.
 func (c *cycle) cannotTell(ctx context.Context, v View, hidden *Job) error {
 	if v.Submission.JobID != "" && v.Run.CancelAt != nil {
 		c.cancels.cancel(v.Run, jobAsSent(v))
@@ -191,9 +194,9 @@ func (e *Engine) startCollecting(ctx context.Context, v View, by string) (bool, 
 	return err == nil, err
 }
 
-// countAbsence is rule 8: LOST needs two complete queries without the job, far enough apart, and no exit file. The time between them
-// counts from when the first was answered to when the second was started: time that the gateway spent waiting for sacct, or stopped, does
-// not count. accounted: accounting's answer, if it was asked.
+// countAbsence applies rule 8: LOST needs two complete queries without the job, far enough apart, and no exit file. The
+// time between them counts from the answer to the first to the start of the second: time in which the gateway waited
+// for sacct, or was stopped, does not count. accounted: accounting's answer, nil if it was not queried.
 func (c *cycle) countAbsence(ctx context.Context, v View, accounted *answer) (bool, error) {
 	e, now, id := c.Engine, c.Now(), v.Submission.JobID
 	if id != "" {
@@ -202,7 +205,7 @@ func (c *cycle) countAbsence(ctx context.Context, v View, accounted *answer) (bo
 	if j, ok := c.renamed(v); ok {
 		return c.observe(ctx, v, []Job{j})
 	}
-	if v.Attempt.MissedAt == nil || v.Attempt.MissedAt.After(now) { // it was noted while the clock was ahead
+	if v.Attempt.MissedAt == nil || v.Attempt.MissedAt.After(now) { // recorded while the clock was ahead
 		a := v.Attempt
 		a.MissedAt = &now
 		_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Event: Event{Type: "run.missed",
@@ -216,7 +219,7 @@ func (c *cycle) countAbsence(ctx context.Context, v View, accounted *answer) (bo
 	if id != "" && !c.sought[id] {
 		return false, nil // the last query did not include this id; the next one does
 	}
-	// The claim shows whether a job executed it.
+	// The claim shows whether a job executed the attempt.
 	claim, who, err := e.takeClaim(ctx, v)
 	switch {
 	case err != nil:
@@ -242,7 +245,7 @@ func (c *cycle) countAbsence(ctx context.Context, v View, accounted *answer) (bo
 	return true, e.finish(ctx, v, d)
 }
 
-// unstarted is the end of a run whose job is gone and never started.
+// unstarted returns the verdict on a run whose job is gone and never started.
 func (c *cycle) unstarted(ctx context.Context, v View, accounted *answer) (d verdict, err error) {
 	d = verdict{ending: EndedAbsent, detail: fmt.Sprintf("Slurm no longer knows job %s, which never started and cannot start any more",
 		v.Submission.JobID)}
@@ -254,10 +257,10 @@ func (c *cycle) unstarted(ctx context.Context, v View, accounted *answer) (d ver
 	return d, err
 }
 
-// withdrawn reports whether the run's job is a task that was cancelled in Slurm before it started: Slurm keeps the tasks of an array that
-// wait in one record, and scancel of one of them leaves nothing of it, neither in squeue nor in sacct. So it shows by the array, which
-// Slurm did not lose: by other tasks of it, or by what is left of that record when no task waits any more. What accounting closed itself is
-// of an array that the controller lost.
+// withdrawn reports whether the run's job is a task that was cancelled in Slurm before it started. Slurm keeps the
+// waiting tasks of an array in one record, and scancel of one of them leaves no trace of it in squeue or sacct. So the
+// proof is the array, which Slurm did not lose: other tasks of it, or the rest of that record when no task waits any
+// more. A record that accounting closed itself is of an array that the controller lost.
 func (c *cycle) withdrawn(ctx context.Context, v View, accounted *answer) (bool, error) {
 	if v.Submission.Array == "" {
 		return false, nil
@@ -279,7 +282,7 @@ func (c *cycle) withdrawn(ctx context.Context, v View, accounted *answer) (bool,
 // JobRenamed is the reason of a run whose job has another name in Slurm than it was sent with.
 const JobRenamed = "job_renamed"
 
-// renamedDetail says what Slurm shows of such a job, and what an administrator can do about it.
+// renamedDetail returns the detail of a run whose job was renamed, with what an administrator can do.
 func renamedDetail(v View, j Job) string {
 	state := j.State
 	if j.Class == ClassPending && j.Why != "" && j.Why != "None" {
@@ -291,8 +294,9 @@ func renamedDetail(v View, j Job) string {
 		cmp.Or(v.Submission.Array, v.Submission.JobName))
 }
 
-// renamed finds the run's job by its id if it is found neither by its name nor by its working folder: only a job found by none of them is
-// absent. A reused id is recognised by the time of submission, so a job that Slurm never showed as the run's is not found.
+// renamed finds the run's job by its id if neither its name nor its working folder shows it: only a job that none of
+// the three shows is absent. A reused id is recognised by the time of submission, so a job that Slurm never showed as
+// the run's is not found.
 func (c *cycle) renamed(v View) (Job, bool) {
 	s := v.Submission
 	if c.seen == nil || s.JobID == "" || s.SubmittedAt == nil || !c.sought[s.JobID] {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Moving is how far bytes that are on their way have come: those of an import, or of a run that is being staged or collected. It is known
-// to the process that moves them and kept nowhere.
+// Moving is the progress of bytes that are being moved: those of an import, or of a run that is being staged or
+// collected. Only the process that moves them knows it; it is not stored.
 type Moving struct {
 	What           string `json:"what"` // importing, hashing, staging or collecting
 	DoneBytes      int64  `json:"done_bytes"`
-	TotalBytes     int64  `json:"total_bytes"` // 0: not known
+	TotalBytes     int64  `json:"total_bytes"` // 0: unknown
 	BytesPerSecond int64  `json:"bytes_per_second"`
-	SecondsLeft    *int64 `json:"seconds_left"` // null: not known
+	SecondsLeft    *int64 `json:"seconds_left"` // null: unknown
 }
 
-// NewMoving works out rate and time left. skipped are bytes among those done that did not have to be moved again.
+// NewMoving computes rate and time left. skipped are bytes among those done that did not have to be moved again.
 func NewMoving(what string, done, skipped, total int64, took time.Duration) Moving {
 	m := Moving{What: what, DoneBytes: done, TotalBytes: max(total, 0)}
 	if ms := took.Milliseconds(); ms > 0 {
@@ -29,7 +29,7 @@ func NewMoving(what string, done, skipped, total int64, took time.Duration) Movi
 	return m
 }
 
-// moves are the runs whose files are being moved now.
+// moves has the runs whose files are being moved now.
 type moves struct {
 	mu  sync.Mutex
 	all map[string]*move
@@ -42,7 +42,7 @@ type move struct {
 	done  func() (done, skipped int64)
 }
 
-// begin watches what is moved for a run. The context counts its bytes; end ends it.
+// begin registers a move of a run's files. The returned context counts its bytes; end unregisters it.
 func (m *moves) begin(ctx context.Context, watch Watch, runID, what string, total int64, now time.Time) (_ context.Context, end func()) {
 	if watch == nil {
 		return ctx, func() {}
@@ -61,7 +61,7 @@ func (m *moves) begin(ctx context.Context, watch Watch, runID, what string, tota
 	}
 }
 
-// of is how far a run's files are; nil: nothing of it is moved.
+// of returns the progress of a run's files; nil: none are being moved.
 func (m *moves) of(runID string, now time.Time) *Moving {
 	m.mu.Lock()
 	one, ok := m.all[runID]
@@ -74,8 +74,8 @@ func (m *moves) of(runID string, now time.Time) *Moving {
 	return &moving
 }
 
-// Watch returns a context in which bytes that are copied are counted, and how many they are so far.
+// Watch returns a context in which copied bytes are counted, and a function that returns the count so far.
 type Watch func(ctx context.Context) (watched context.Context, done func() (done, skipped int64))
 
-// mostSized is how many inputs are opened to learn how many bytes there are in all.
+// mostSized is the most inputs that are opened to learn how many bytes there are in all.
 const mostSized = 1000

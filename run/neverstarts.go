@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// NeverStarts is the reason of a run whose job waits in Slurm for something that does not come by itself.
+// NeverStarts is the reason of a run whose job waits in Slurm for something that does not happen by itself.
 const NeverStarts = "never_starts"
 
-// hopeless says of Slurm's reasons for a pending job which of them time does not resolve, and who can. A limit for all jobs of a user, an
-// account or a QOS together is not among them: it has room again when others end.
+// hopeless has Slurm's reasons for a pending job that time does not resolve, and who can resolve them. A limit for all
+// jobs of a user, an account or a QOS together is not among them: it has room again when others end.
 var hopeless = []struct {
 	why  *regexp.Regexp
 	text string
@@ -33,7 +33,7 @@ const (
 	askOther = "An administrator can allow it or change the job; the caller can cancel the run and ask for another "
 )
 
-// pendingReason gives the reason and the detail of a run whose job waits in Slurm for why.
+// pendingReason returns the reason and the detail of a run whose job waits in Slurm for why.
 func pendingReason(why string) (reason, detail string) {
 	for _, h := range hopeless {
 		if h.why.MatchString(strings.TrimSpace(why)) {

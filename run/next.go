@@ -10,8 +10,8 @@ import (
 // LongWait is how long, in seconds, one call may wait for a run.
 const LongWait = 30
 
-// NextSteps gives what can be done next about a run. It follows from the state, the phase and the reason alone; what is recorded of a run
-// names no commands.
+// NextSteps returns what can be done next about a run. It follows from the state, the phase and the reason alone; what
+// is recorded of a run names no commands.
 func NextSteps(v View) []fault.Step {
 	id := v.Run.ID
 	cancel := fault.Do("slurm.job.cancel", "run_id", id)
@@ -61,9 +61,8 @@ func NextSteps(v View) []fault.Step {
 	return []fault.Step{logs, retry}
 }
 
-// FailsAgain reports whether another attempt of a tool that is deterministic can only fail as this one did: its
-// outputs were refused for what they are, and not for a limit that may be raised or a filesystem that may be well
-// again.
+// FailsAgain reports whether another attempt of a deterministic tool can only fail as this one did: its outputs were
+// refused for their content, not for a limit that may be raised or a filesystem that may recover.
 func FailsAgain(ending Ending, reason string) bool {
 	passing := []string{"OUTPUT-CHANGED", OutputSize, OutputUnreadable, OutputOwner, "OUTPUT-MANIFEST"}
 	return (ending == EndedOutputs || ending == EndedContract) && !slices.Contains(passing, reason)
@@ -80,7 +79,7 @@ func blockedSteps(v View, cancel fault.Step) []fault.Step {
 	return []fault.Step{cancel}
 }
 
-// PlainDetail gives a recorded detail without the commands that older programs wrote into it.
+// PlainDetail returns a recorded detail without the commands that older programs wrote into it.
 func PlainDetail(s string) string {
 	for _, mark := range []string{" Or ", ". Next: "} {
 		if i := strings.LastIndex(s, mark); i >= 0 && strings.Contains(s[i:], "slurmgate ") {

@@ -15,15 +15,17 @@ import (
 // SiteAway is the code of a site that could not be opened: its folders or its Slurm commands are not there.
 const SiteAway = "site_away"
 
-// unreached reports whether a code says that a site, or a host of it, could not be reached: it says nothing about what is there.
+// unreached reports whether a code means that a site, or a host of it, could not be reached: nothing is known about the
+// files or jobs there.
 func unreached(code string) bool {
 	return code == SiteAway || strings.HasPrefix(code, "ssh_") || strings.HasPrefix(code, "rest_")
 }
 
-// opening are the ports of a site before and after it was opened. Before, every call is a Transport fault with code [SiteAway] and has no
-// effect, so runs of the site wait as they do when its filesystem or its Slurm is away for a while.
+// opening implements the ports of a site before and after it was opened. Before, every call is a Transport fault with
+// code [SiteAway] and has no effect, so runs of the site wait as they do while its filesystem or its Slurm is
+// unavailable.
 //
-// parts is set once, and then why no longer counts.
+// parts is set once; from then on why is ignored.
 type opening struct {
 	parts atomic.Pointer[Parts]
 	why   atomic.Pointer[fault.Error] // of the last try; nil before the first has failed
@@ -62,19 +64,19 @@ func via[T any](o *opening, call func(*Parts) (T, error)) (T, error) {
 	return call(p)
 }
 
-// away says why the site could not be opened, nil once it is open.
+// away returns why the site could not be opened, nil once it is open.
 func (o *opening) away() error {
 	_, err := o.opened()
 	return err
 }
 
-// failed notes that a try to open the site has failed.
+// failed records that a try to open the site has failed.
 func (o *opening) failed(now time.Time, why *fault.Error) {
 	o.since.CompareAndSwap(nil, &now)
 	o.why.Store(why)
 }
 
-// failing is since when the site could not be opened; zero where no try has failed.
+// failing returns since when the site could not be opened; zero if no try has failed.
 func (o *opening) failing() time.Time {
 	if t := o.since.Load(); t != nil {
 		return *t
@@ -90,7 +92,7 @@ func (o *opening) Render(j JobSpec) (script, pinned []byte, err error) {
 	return p.Renderer.Render(j)
 }
 
-// RenderArray is asked only before a send.
+// RenderArray is called only before a send.
 func (o *opening) RenderArray(j JobSpec) ([]byte, error) {
 	return via(o, func(p *Parts) ([]byte, error) { return p.Renderer.RenderArray(j) })
 }
@@ -103,7 +105,7 @@ func (o *opening) Send(ctx context.Context, j JobSpec, k int) SendResult {
 	return p.Submitter.Send(ctx, j, k)
 }
 
-// pace lets a send of a site that is away go on, which is not carried out.
+// pace does not delay a send of a site that is away: the send is not carried out.
 func (o *opening) pace(ctx context.Context, first bool) error {
 	if p := o.parts.Load(); p != nil && p.Pace != nil {
 		return p.Pace(ctx, first)
@@ -111,7 +113,7 @@ func (o *opening) pace(ctx context.Context, first bool) error {
 	return nil
 }
 
-// Receipt of a site that is away may be written at any time: it counts as one whose sbatch still runs.
+// Receipt of a site that is away returns held: the receipt may be written at any time.
 func (o *opening) Receipt(ctx context.Context, j JobSpec, k int) (res SendResult, held bool) {
 	p, err := o.opened()
 	if err != nil {
@@ -163,7 +165,7 @@ func (o *opening) Verify(ctx context.Context, digest string) (string, error) {
 	return via(o, func(p *Parts) (string, error) { return p.Images.Verify(ctx, digest) })
 }
 
-// ExecArgs are asked only after Verify.
+// ExecArgs is called only after Verify.
 func (o *opening) ExecArgs(spec plan.Spec, binds []plan.Bind, inputs []Placed, image, runDir, attemptDir string) []string {
 	if p := o.parts.Load(); p != nil {
 		return p.Images.ExecArgs(spec, binds, inputs, image, runDir, attemptDir)
@@ -231,7 +233,7 @@ func (o *opening) EachFile(ctx context.Context, runID string, f func(func() (io.
 	return p.Workspace.EachFile(ctx, runID, f)
 }
 
-// RunDir is empty while the site is away: nothing that names the folder is called then.
+// RunDir returns "" while the site is away: no call that names the folder is made then.
 func (o *opening) RunDir(runID string) string {
 	if p := o.parts.Load(); p != nil {
 		return p.Workspace.RunDir(runID)

@@ -9,7 +9,7 @@ import (
 	"slurmgate/fault"
 )
 
-// outgoing are the calls that this gateway has sent to service workers, or is about to send.
+// outgoing has the calls that this gateway has sent to service workers, or is about to send.
 type outgoing struct {
 	mu     sync.Mutex
 	open   map[*sent]struct{}
@@ -22,7 +22,7 @@ type sent struct {
 	cancel context.CancelCauseFunc
 }
 
-// Why a call's context ended before its deadline.
+// Causes for which a call's context ends before its deadline.
 var (
 	errCancelled = errors.New("the run was cancelled")
 	errStopping  = errors.New("the gateway stopped")
@@ -30,7 +30,7 @@ var (
 
 const stoppingRetry = 5 // seconds
 
-// begin makes the context of a call, which [outgoing.cancel] and [outgoing.stop] end. The caller calls done.
+// begin returns the context of a call, which [outgoing.cancel] and [outgoing.stop] end. The caller must call done.
 func (s *outgoing) begin(ctx context.Context, runID string, deadline time.Time) (send context.Context, done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *outgoing) cancel(runID string) {
 	}
 }
 
-// stop ends every call, and waits until their runs say how. No call begins afterwards.
+// stop ends every call, and waits until their runs have ended. No call begins afterwards.
 func (s *outgoing) stop() {
 	s.mu.Lock()
 	s.closed = true

@@ -14,30 +14,30 @@ type Budget struct {
 	PerMinute  int   `json:"per_minute"`  // RPCs that the site file allows
 	LastMinute int   `json:"last_minute"` // RPCs made in the last minute
 	Left       int   `json:"left"`        // RPCs that may be made now without waiting
-	Burst      int   `json:"burst"`       // of these at most
+	Burst      int   `json:"burst"`       // the most that Left can be
 	Total      int64 `json:"-"`           // RPCs made since the site was opened
 
-	Shared *SharedBudget `json:"shared"` // of all gateways of this host; nil: there is none
+	Shared *SharedBudget `json:"shared"` // budget of all gateways of this host; nil: there is none
 }
 
-// SharedBudget is how much all gateways of this host together may ask of Slurm.
+// SharedBudget is the budget of requests to Slurm of all gateways of this host together.
 type SharedBudget struct {
 	PerMinute int     `json:"per_minute"`
 	Left      int     `json:"left"`    // RPCs that may be made now without waiting
-	Problem   *string `json:"problem"` // why it is not used; nil: it is
+	Problem   *string `json:"problem"` // why it is not used; nil: it is used
 }
 
-// Connection is a kept connection of the gateway to a host of a site that is elsewhere.
+// Connection is a kept connection of the gateway to a host of a remote site.
 type Connection struct {
-	To     string // what it is for: slurm or files; users: all connections as users together
-	Up     bool   // of users: the signer answered when it was last asked
+	To     string // its purpose: slurm or files; users: all connections as users together
+	Up     bool   // for users: the signer answered its last request
 	Losses int64  // how often it was lost since the gateway started
 
-	Users   int // that are connected now, of To users
-	Refused int // users that were refused at their last login
+	Users   int // users connected now, if To is users
+	Refused int // users refused at their last login
 }
 
-// Condition says whether a site carries out its runs now.
+// Condition is whether a site carries out its runs now.
 type Condition string
 
 // The conditions of a site.
@@ -45,22 +45,22 @@ const (
 	SiteReady   Condition = "ready"
 	SiteDrained Condition = "drained" // an admin has stopped new runs
 	SiteIsAway  Condition = "away"    // it could not be opened, or its Slurm or its filesystem does not answer
-	SitePaused  Condition = "paused"  // Slurm takes no jobs for now
+	SitePaused  Condition = "paused"  // Slurm accepts no jobs for now
 )
 
-// SiteState is what is known of a site now. Nothing is asked for it.
+// SiteState is what is known of a site now. Reading it queries nothing.
 type SiteState struct {
 	Condition  Condition
-	Opened     bool       // since the gateway started
-	Away       bool       // also of a site that is drained
-	Since      *time.Time // of an outage or a drain, where it is known
+	Opened     bool       // at any time since the gateway started
+	Away       bool       // set for a drained site too
+	Since      *time.Time // begin of an outage or a drain, if known
 	Until      *time.Time // when a pause ends
-	Problem    error      // why runs wait; nil where it is ready or only drained
+	Problem    error      // why runs wait; nil if the site is ready or only drained
 	Drain      *Drain
-	Pauses     []SitePause // of all sends, or of those to a partition, an account or a QOS
+	Pauses     []SitePause // pauses of all sends, or of those to a partition, an account or a QOS
 	Answered   *time.Time  // when Slurm last answered completely
-	Accounting *bool       // nil: not known before the site is open
-	Budget     *Budget     // nil where there is none, and before the site is open
+	Accounting *bool       // nil: unknown before the site is open
+	Budget     *Budget     // nil: there is none, or the site is not open yet
 	Links      []Connection
 }
 
@@ -69,10 +69,10 @@ type SitePause struct {
 	What   string    `json:"what"` // site, or which partition, account or QOS
 	Until  time.Time `json:"until"`
 	Code   string    `json:"code"`
-	Detail *string   `json:"detail"` // what Slurm said
+	Detail *string   `json:"detail"` // Slurm's message
 }
 
-// State is what is known of a site. ok is false if there is none of that name.
+// State returns what is known of a site. ok is false if there is no site of that name.
 func (s *Sites) State(name string) (st SiteState, ok bool) {
 	m := s.named[name]
 	if m == nil {
@@ -115,7 +115,8 @@ func utc(t time.Time) *time.Time {
 	return new(t.UTC())
 }
 
-// outage is why the site cannot take runs to their end now, whatever an admin or Slurm's limits say, and since when; nil: it can.
+// outage returns why the site cannot take runs to their end now, apart from drains and Slurm's limits, and since when;
+// nil: it can.
 func (m *member) outage() (since time.Time, err error) {
 	if err := m.opening.away(); err != nil {
 		return m.opening.failing(), err
@@ -130,13 +131,13 @@ func (m *member) outage() (since time.Time, err error) {
 }
 
 const (
-	partitionsFresh = 10 * time.Minute // an older answer is used while Slurm is asked again
+	partitionsFresh = 10 * time.Minute // an older answer is used while Slurm is queried again
 	partitionsAgain = time.Minute      // between two tries
-	glance          = 2 * time.Second  // how long a choice of a site waits for what it does not know yet
+	glance          = 2 * time.Second  // how long a choice of a site waits for missing information
 )
 
-// Partitions are the partitions of a site; nil where they are not known. An answer that is older than some minutes is renewed in the
-// background. Only the first call waits for it, and not for long.
+// Partitions returns the partitions of a site; nil if they are unknown. An answer older than partitionsFresh is renewed
+// in the background. Only the first call waits for it, and only for glance.
 func (s *Sites) Partitions(ctx context.Context, name string) []Partition {
 	m := s.named[name]
 	if m == nil {
@@ -162,7 +163,7 @@ func (s *Sites) Partitions(ctx context.Context, name string) []Partition {
 	return known.Value
 }
 
-// imageLooks are the looks at images of a site: those under way, and those of the last minute that found the image.
+// imageLooks has the checks of images of a site: those in flight, and those of the last minute that found the image.
 type imageLooks struct {
 	mu       sync.Mutex
 	byDigest map[string]*imageLook
@@ -170,14 +171,15 @@ type imageLooks struct {
 
 type imageLook struct {
 	began time.Time
-	done  chan struct{} // closed when err is there
+	done  chan struct{} // closed when err is set
 	err   error
 }
 
-// imageFresh is how long a site is taken to have an image that was there. What a run executes is verified in any case.
+// imageFresh is how long a site is assumed to have an image that a check found. Before a run executes, its image is
+// verified in any case.
 const imageFresh = time.Minute
 
-// join returns the look at an image that is under way or fresh; if there is none it begins one with verify.
+// join returns the check of an image that is in flight or fresh; if there is none it starts one with verify.
 func (l *imageLooks) join(digest string, now time.Time, verify func() error) *imageLook {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,8 +212,8 @@ func (l *imageLook) ended() bool {
 	}
 }
 
-// HasImage looks whether a site has an image, unchanged; NotFound where it has not. A site that does not say soon is a Transport fault: the
-// look goes on, and its result counts for the next call.
+// HasImage checks whether a site has an image, unchanged; NotFound if not. If the site does not answer within glance it
+// returns a Transport fault: the check continues, and its result counts for the next call.
 func (s *Sites) HasImage(ctx context.Context, name, digest string) error {
 	m, err := s.at(name)
 	if err != nil {

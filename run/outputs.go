@@ -13,8 +13,8 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// takeOutputs checks every declared output against the manifest and stores the bytes. It may ask for
-// another round (later), or turn the verdict into a failure.
+// takeOutputs checks every declared output against the manifest and stores the bytes. It may ask for another round
+// (later), or turn the verdict into a failure.
 func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Holder, d *verdict) (later bool, err error) {
 	listed, later, err := e.takeManifest(ctx, v, job, d)
 	if err != nil || later || d.ending != EndedOK {
@@ -87,8 +87,8 @@ func (e *Engine) takeOutputs(ctx context.Context, v View, p plan.Params, job Hol
 	return false, nil
 }
 
-// keepRefused registers the bytes of an output that was refused, marked as rejected by its role. What is not whole by
-// its type has none, so no tool takes it for one.
+// keepRefused registers the bytes of a refused output, marked as rejected by its role. Bytes that are incomplete for
+// their type are registered without the type, so no tool takes them as input of that type.
 func (e *Engine) keepRefused(v View, out plan.Output, got storedOutput, d *verdict) error {
 	if got.sum == "" {
 		return nil
@@ -118,7 +118,7 @@ func (e *Engine) readManifest(ctx context.Context, v View) ([]byte, error) {
 	return ReadControl(ctx, e.Workspace, v.Run.ID, v.Attempt.N, ManifestFile, maxManifestBytes, false)
 }
 
-// takeManifest reads what the job says of its outputs, by path. Without a manifest the run waits for it.
+// takeManifest reads the job's manifest of its outputs, by path. Without a manifest the run waits for it.
 func (e *Engine) takeManifest(ctx context.Context, v View, job Holder, d *verdict) (list map[string]ManifestEntry, later bool, err error) {
 	data, err := e.readManifest(ctx, v)
 	switch late := fault.Is(err, fault.NotFound); {
@@ -148,7 +148,7 @@ func (e *Engine) takeManifest(ctx context.Context, v View, job Holder, d *verdic
 	return list, false, nil
 }
 
-// refuseEntry says why an output cannot be taken, by its entry in the manifest; no reason if it can.
+// refuseEntry returns why an output cannot be accepted, by its entry in the manifest; no reason if it can.
 func refuseEntry(out plan.Output, entry ManifestEntry, left, limit int64) (reason, detail string) {
 	name := fmt.Sprintf("%s (role %s)", out.SrcRelpath, out.Role)
 	switch {
@@ -165,14 +165,14 @@ func refuseEntry(out plan.Output, entry ManifestEntry, left, limit int64) (reaso
 		return OutputIrregular, name + " is " + entry.Kind + " in the job's manifest"
 	case entry.Size > left:
 		return OutputSize, fmt.Sprintf("%s has %d bytes; the limit for all outputs together is %d", name, entry.Size, limit)
-	case entry.Kind == "oversize": // by a limit that was raised since the job was sent
+	case entry.Kind == "oversize": // the limit was raised after the job was sent
 		return OutputSize, fmt.Sprintf("%s has %d bytes, more than the limit when the job was submitted; a new attempt uses the limit of today",
 			name, entry.Size)
 	}
 	return "", ""
 }
 
-// takeOutput stores one output, if its bytes are what the manifest says and the contract asks for.
+// takeOutput stores one output, if its bytes match the manifest and the contract.
 func (e *Engine) takeOutput(ctx context.Context, v View, out plan.Output, entry ManifestEntry, contract Contract, d *verdict) (
 	got storedOutput, later bool, err error) {
 	name := fmt.Sprintf("%s (role %s)", out.SrcRelpath, out.Role)
@@ -189,7 +189,7 @@ func (e *Engine) takeOutput(ctx context.Context, v View, out plan.Output, entry 
 		return got, true, err
 	case e.outputsMayCome(v):
 		return got, true, e.note(ctx, v, string(OutputsLate), out.SrcRelpath+" does not have the manifest's checksum yet")
-	case fault.Is(err, fault.Policy): // it has more bytes
+	case fault.Is(err, fault.Policy): // the file is longer
 		d.refuse(EndedOutputs, "OUTPUT-CHANGED", fmt.Sprintf("%s has more than the %d bytes that it has in the job's manifest", name, entry.Size))
 	case err != nil:
 		d.refuse(EndedOutputs, fault.CodeOf(err), fmt.Sprintf("%s: %v", name, err))
@@ -200,10 +200,10 @@ func (e *Engine) takeOutput(ctx context.Context, v View, out plan.Output, entry 
 	return got, false, nil
 }
 
-// maxRefusals is how long what is wrong with outputs may get before no more is told.
+// maxRefusals bounds the detail about refused outputs, in bytes: no further refusal is added to a longer one.
 const maxRefusals = 1000
 
-// refuse turns a success into a failure. Of several reasons the first counts; what was collected stays.
+// refuse turns a success into a failure. The first of several reasons counts; what was collected stays.
 func (d *verdict) refuse(ending Ending, reason, detail string) {
 	d.refused++
 	switch {
@@ -214,7 +214,7 @@ func (d *verdict) refuse(ending Ending, reason, detail string) {
 	}
 }
 
-// outputLimit is what the outputs of a run may have together, in bytes.
+// outputLimit returns the bound on all outputs of a run together, in bytes.
 func (e *Engine) outputLimit(p plan.Params) int64 {
 	if p.Tool != nil && p.Tool.MaxOutputBytes > 0 {
 		return min(e.cfg.OutputBytes, p.Tool.MaxOutputBytes)
@@ -222,7 +222,7 @@ func (e *Engine) outputLimit(p plan.Params) int64 {
 	return e.cfg.OutputBytes
 }
 
-// checkContract checks the outputs against the tool's schema and looks for undeclared files.
+// checkContract checks the outputs against the tool's schema and lists undeclared files.
 func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *verdict, declared []string, docs map[string]outputDoc,
 	contract Contract) error {
 	extra, err := e.Workspace.Undeclared(ctx, v.Run.ID, v.Attempt.N, declared, maxUndeclared)
@@ -246,7 +246,7 @@ func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *ve
 	}
 	roles := rolesIn(fault.ProblemsOf(err), docs)
 	switch {
-	case err != nil && (d.ending == EndedOK || len(roles) > 0): // else it is that not all are there
+	case err != nil && (d.ending == EndedOK || len(roles) > 0): // otherwise the violation is only that outputs are missing
 		d.refuse(EndedContract, fault.CodeOf(err), fault.Prose(err))
 		d.doubt(roles)
 	case d.ending == EndedOK:
@@ -255,7 +255,7 @@ func (e *Engine) checkContract(ctx context.Context, v View, p plan.Params, d *ve
 	return nil
 }
 
-// rolesIn are the outputs in which problems are.
+// rolesIn returns the outputs that have problems.
 func rolesIn(problems []fault.Problem, docs map[string]outputDoc) (roles []string) {
 	for role := range docs {
 		if slices.ContainsFunc(problems, func(p fault.Problem) bool { return p.Field == role || strings.HasPrefix(p.Field, role+".") }) {
@@ -265,7 +265,7 @@ func rolesIn(problems []fault.Problem, docs map[string]outputDoc) (roles []strin
 	return roles
 }
 
-// doubt marks outputs that were collected as rejected: those of some roles, or all.
+// doubt marks collected outputs as rejected: those of the roles, or all.
 func (d *verdict) doubt(roles []string) {
 	for i := range d.outputs {
 		if o := &d.outputs[i]; o.Relpath != "" && (len(roles) == 0 || slices.Contains(roles, o.Role)) {
@@ -274,8 +274,8 @@ func (d *verdict) doubt(roles []string) {
 	}
 }
 
-// contract is that of the pack the run was planned with, nil for a plan that was submitted directly. unchecked says why there is none
-// although there should be.
+// contract returns that of the pack the run was planned with, nil for a plan that was submitted directly. unchecked
+// says why there is none although there should be.
 func (e *Engine) contract(ctx context.Context, v View) (c Contract, unchecked string, err error) {
 	if v.Run.PackHash == "" {
 		return nil, "", nil
@@ -292,14 +292,14 @@ func (e *Engine) contract(ctx context.Context, v View) (c Contract, unchecked st
 	return c, "", err
 }
 
-// storedOutput is an output whose bytes are in the store, and what was seen of them on the way.
+// storedOutput is an output whose bytes are stored, with the results of the checks on the way.
 type storedOutput struct {
 	sum   string
 	size  int64
 	head  []byte // the first bytes of a JSON output
-	wrong error  // why it is not of its type
+	wrong error  // why the bytes are not of the type
 
-	changed bool // it is not what the job's manifest says
+	changed bool // it does not match the job's manifest
 	rows    int64
 }
 
@@ -334,7 +334,7 @@ func (e *Engine) storeOutput(ctx context.Context, v View, out plan.Output, want 
 	return got, err
 }
 
-// broken says which check an output fails; no code when it passes all.
+// broken returns which check an output fails; no code when it passes all.
 func (o storedOutput) broken(out plan.Output, c Contract) (code, what string) {
 	var bytes, rows int64
 	if c != nil {
@@ -358,7 +358,7 @@ func (o storedOutput) broken(out plan.Output, c Contract) (code, what string) {
 	return "", ""
 }
 
-// headWriter keeps the first bytes, as many as there is room for.
+// headWriter keeps the first bytes, at most room.
 type headWriter struct {
 	b    []byte
 	room int

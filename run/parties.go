@@ -10,12 +10,14 @@ import (
 	"slurmgate/plan"
 )
 
-// parties are runs that are ready to be sent and wait for others that are their equals in all that Slurm is told once for an array. A party
-// leaves when it has as many runs as the site wants (Arrays.Min), when no other has come for a while, or when its first one has waited for
-// Arrays.Linger; while the budget of RPCs holds it back it grows. A run waits only where its caller has others on their way. The attempts'
-// folders are made when the party leaves, all together.
+// parties has the pending arrays: sets of runs that are ready to be sent and agree in everything that Slurm is told
+// once for an array. A pending array is sent when it has as many runs as the site wants (Arrays.Min), when no other run
+// has joined for a while, or when its first run has waited for Arrays.Linger; while the budget of RPCs delays it, it
+// grows. A run waits only if its caller has other runs on the way. The attempts' folders are created when the array is
+// sent, all together.
 //
-// All of it is in memory: in the ledger the runs are staging or deferred, and a gateway that dies has sent nothing of them.
+// All of it is in memory: in the ledger the runs are staging or deferred, and a gateway that dies has sent none of
+// them.
 type parties struct {
 	cfg Arrays
 	wg  sync.WaitGroup
@@ -23,9 +25,9 @@ type parties struct {
 	mu    sync.Mutex
 	rest  *sync.Cond // signalled when a run has left
 	byKey map[string]*party
-	in    map[string]bool // runs that wait in a party, or are being sent with it
+	in    map[string]bool // runs that wait in a pending array, or are being sent with it
 	of    map[string]int  // how many of them are executed as each user
-	sizes map[string]int  // of the next array of a party, where Slurm has refused larger ones
+	sizes map[string]int  // most tasks of the next array of a key, where Slurm has refused larger ones
 	limit int             // tasks in an array of this Slurm, as far as its refusals show
 }
 
@@ -34,18 +36,19 @@ type party struct {
 	full    chan struct{} // has a value once there are enough
 }
 
-// guest is a run in a party: what it is sent with, and the place in the limits that it has.
+// guest is a run in a pending array: what it is sent with, and its place in the limits.
 type guest struct {
 	v       View
-	was     View // before its files were made
+	was     View // before its files were created
 	job     JobSpec
-	files   []ControlFile // of its attempt's folder, which is still to be made; nil: it is there
-	w       Write         // to be stored with its next transition
+	files   []ControlFile // for its attempt's folder, which does not exist yet; nil: it exists
+	w       Write         // stored with its next transition
 	release func()
 }
 
-// waitingMost bounds the runs in parties, whose scripts are in memory. Others wait in the ledger. What is sent as a user may hang, so one
-// user has a part of it, and whoever finds no place because of others goes alone.
+// waitingMost bounds the runs in pending arrays, whose scripts are in memory. Others wait in the ledger. Sends as a
+// user may hang, so one user may have waitingOfOne of them; a run that finds no place because of other users' runs is
+// sent alone.
 const (
 	waitingMost  = 4 * maxArray
 	waitingOfOne = maxArray
@@ -57,14 +60,14 @@ func newParties(cfg Arrays) *parties {
 	return p
 }
 
-// has reports whether the run is in a party: nothing else is done with it then.
+// has reports whether the run is in a pending array: nothing else is done with it then.
 func (p *parties) has(runID string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.in[runID]
 }
 
-// idle waits until no run is in a party; none tells that there was none when it was called.
+// idle waits until no run is in a pending array; none reports that there was none at the call.
 func (p *parties) idle(ctx context.Context) (none bool, err error) {
 	defer context.AfterFunc(ctx, func() { p.mu.Lock(); p.rest.Broadcast(); p.mu.Unlock() })()
 	p.mu.Lock()
@@ -78,7 +81,7 @@ func (p *parties) idle(ctx context.Context) (none bool, err error) {
 	return none, nil
 }
 
-// size is how many runs the next array of the key may have. Under mu.
+// size returns how many runs the next array of the key may have. Under mu.
 func (p *parties) size(key string) int {
 	if n, ok := p.sizes[key]; ok {
 		return min(n, p.limit)
@@ -86,8 +89,8 @@ func (p *parties) size(key string) int {
 	return p.limit
 }
 
-// accepted and refused hold the size of arrays to what Slurm takes: half of what was refused, twice of what was accepted. outright: Slurm
-// takes no array of that many tasks, whoever's it is.
+// accepted adjusts the size of the key's arrays after an array of n tasks: twice as many after Slurm accepted as many
+// as allowed. refused halves the size. outright: Slurm accepts no array of that size from any caller.
 func (p *parties) accepted(key string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,16 +110,16 @@ func (p *parties) refused(key string, n int, outright bool) {
 	}
 }
 
-// What became of a run that was to join a party.
+// joined is the result of adding a run to a pending array.
 type joined int
 
 const (
 	goesAlone joined = iota
 	inParty
-	noPlace // there are too many already
+	noPlace // too many runs wait already
 )
 
-// join adds a run to the party of its key, unless it is to go alone; begin is called for a new party.
+// join adds a run to the pending array of its key, unless the run is to be sent alone; begin is called for a new one.
 func (p *parties) join(key string, m *guest, others bool, begin func(*party)) joined {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,14 +148,14 @@ func (p *parties) join(key string, m *guest, others bool, begin func(*party)) jo
 	return inParty
 }
 
-// open reports whether there is a party of the key.
+// open reports whether the key has a pending array.
 func (p *parties) open(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byKey[key] != nil
 }
 
-// full reports whether a further run of the user waits until others have left. Under mu.
+// full reports whether a further run of the user must wait until others were sent. Under mu.
 func (p *parties) full(user string) bool {
 	if user == "" {
 		return len(p.in) >= waitingMost
@@ -166,14 +169,14 @@ func (p *parties) crowded(user string) bool {
 	return p.full(user)
 }
 
-// guests is how many wait in the party.
+// guests returns how many runs wait in the pending array.
 func (p *parties) guests(t *party) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(t.waiting)
 }
 
-// take returns the runs of the next array; none: the party is over.
+// take removes and returns the runs of the next array; none: the pending array is empty.
 func (p *parties) take(key string, t *party, all bool) []*guest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,7 +189,7 @@ func (p *parties) take(key string, t *party, all bool) []*guest {
 	return list
 }
 
-// end ends the party of the key if nobody waits in it.
+// end removes the key's pending array if no run waits in it.
 func (p *parties) end(key string, t *party) (over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,7 +199,7 @@ func (p *parties) end(key string, t *party) (over bool) {
 	return over
 }
 
-// left notes that runs are in no party any more.
+// left records that runs are no longer in a pending array.
 func (p *parties) left(list []*guest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -209,10 +212,10 @@ func (p *parties) left(list []*guest) {
 	p.rest.Broadcast()
 }
 
-// pauses is how many times shorter than Arrays.Linger the while is for which nobody comes before a party leaves.
+// pauses is the ratio of Arrays.Linger to the time without a new run after which a pending array is sent.
 const pauses = 10
 
-// wait waits until the party leaves. The error is that of ctx.
+// wait waits until the pending array is to be sent. The error is that of ctx.
 func (p *parties) wait(ctx context.Context, t *party) error {
 	last := time.NewTimer(p.cfg.Linger)
 	defer last.Stop()
@@ -233,8 +236,9 @@ func (p *parties) wait(ctx context.Context, t *party) error {
 	}
 }
 
-// equals is the key of the runs that may share an array with this one: the same in all that Slurm is told about the job, but its name and
-// its folders. The user that they are executed as is one too: the array's files are its leader's. A further attempt goes alone.
+// equals returns the key of the runs that may share an array with this one: they agree in everything that Slurm is told
+// about the job, except its name and its folders. That includes the user that they are executed as, because the array's
+// files are its leader's. A second or later attempt is sent alone.
 func (e *Engine) equals(v View, job JobSpec) (key string, ok bool) {
 	if !e.cfg.Arrays.on() || v.Attempt.N != 1 || len(job.Exclude) > 0 {
 		return "", false
@@ -255,13 +259,13 @@ const sendsWait = "sends_wait"
 
 var sendsWaitDetail = fmt.Sprintf("%d runs of this site are about to be sent; this one is sent after them", waitingMost)
 
-// hasCompany reports whether the run may be sent with others, and others are on their way.
+// hasCompany reports whether the run may be sent in an array, and other runs for it are on the way.
 func (e *Engine) hasCompany(v View, job JobSpec) bool {
 	key, ok := e.equals(v, job)
 	return ok && (e.parties.open(key) || e.work.others(ShareOf(v.Run), v.Run.ID))
 }
 
-// join lets the run wait for others of its kind, and sends them together; false: it goes alone.
+// join lets the run wait for others with its key, and sends them as an array; false: it is sent alone.
 func (e *Engine) join(ctx context.Context, m *guest) (waits bool, err error) {
 	key, ok := e.equals(m.v, m.job)
 	if !ok {
@@ -279,7 +283,7 @@ func (e *Engine) join(ctx context.Context, m *guest) (waits bool, err error) {
 	return false, nil
 }
 
-// host sends the runs of a party, one array after the other, until none is left.
+// host sends the runs of a pending array, one array after the other, until none is left.
 func (e *Engine) host(ctx context.Context, key string, share Share, t *party) {
 	for {
 		err := e.parties.wait(ctx, t)

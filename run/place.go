@@ -6,8 +6,9 @@ import (
 	"slurmgate/plan"
 )
 
-// A plan holds the placement as it was asked for. What it leaves to the site is resolved for each attempt: the partition and the QOS as
-// the site has them when the attempt is opened, the account as it was for the first one, which the caller chose.
+// A plan holds the placement as the caller asked for it. What it leaves to the site is resolved for each attempt: the
+// partition and the QOS from the site's settings when the attempt is opened, the account from the first attempt,
+// because the caller chose it.
 
 // placed returns the params with the placement and the resources of an attempt.
 func placed(p plan.Params, a Attempt) plan.Params {
@@ -18,10 +19,10 @@ func placed(p plan.Params, a Attempt) plan.Params {
 	return p
 }
 
-// nextPlacement is where the attempt after the current one goes. asked are the run's params as they are stored.
+// nextPlacement returns where the attempt after the current one goes. asked are the run's params as stored.
 func (e *Engine) nextPlacement(v View, asked plan.Params) *plan.Placement {
 	if v.Attempt.Placement == nil {
-		return nil // the params name it all
+		return nil // the params are complete
 	}
 	site := e.cfg.Placement
 	site.Account = v.Attempt.Placement.Account
@@ -29,7 +30,7 @@ func (e *Engine) nextPlacement(v View, asked plan.Params) *plan.Placement {
 	return &at
 }
 
-// storedParams reads back the canonical params of a run.
+// storedParams reads the canonical params of a run.
 func (e *Engine) storedParams(ctx context.Context, v View) (plan.Params, error) {
 	canonical, err := e.Store.Params(ctx, v.Run.ParamsHash)
 	if err != nil {
@@ -38,13 +39,13 @@ func (e *Engine) storedParams(ctx context.Context, v View) (plan.Params, error) 
 	return plan.DecodeParams(canonical)
 }
 
-// params reads back what the current attempt executes: the canonical params, placed.
+// params reads what the current attempt executes: the canonical params, placed.
 func (e *Engine) params(ctx context.Context, v View) (plan.Params, error) {
 	p, err := e.storedParams(ctx, v)
 	return placed(p, v.Attempt), err
 }
 
-// withPlacement adds where an attempt goes to the data of its event.
+// withPlacement adds the placement of an attempt to the data of its event.
 func withPlacement(data map[string]any, at *plan.Placement) map[string]any {
 	if at != nil {
 		data["placement"] = *at
@@ -52,7 +53,7 @@ func withPlacement(data map[string]any, at *plan.Placement) map[string]any {
 	return data
 }
 
-// withUser adds whom the run is executed as to the data of an event.
+// withUser adds the user that the run is executed as to the data of an event.
 func withUser(data map[string]any, o Order) map[string]any {
 	if o.Params.ExecutedAs != "" {
 		data["executed_as"] = o.Params.ExecutedAs

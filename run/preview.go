@@ -8,12 +8,12 @@ import (
 	"slurmgate/plan"
 )
 
-// Preview is what a submit would do. An attempt's token is random and created with it, so the script shown has a row of zeros in
-// its place; everything else is as it would be sent.
+// Preview is the result of a dry run of a submit. An attempt's token is random and created with it, so the script shown
+// has a row of zeros in its place; everything else is as it would be sent.
 type Preview struct {
 	RunID          string          `json:"run_id"`
-	Site           string          `json:"site"`                  // where the job is, or would go
-	SiteWhy        string          `json:"site_why"`              // why there
+	Site           string          `json:"site"`                  // the job's site, now or after a submit
+	SiteWhy        string          `json:"site_why"`              // why this site
 	Sites          []Considered    `json:"sites"`                 // all sites that policy's rule (sites.pick) chose from
 	ExecutedAs     string          `json:"executed_as,omitempty"` // the cluster's Unix user whose job it is; absent: the gateway's own
 	ParamsHash     string          `json:"params_hash"`
@@ -22,7 +22,7 @@ type Preview struct {
 	Exists         bool            `json:"exists"` // the run exists: a submit would return it
 	State          *State          `json:"state"`  // of that run
 	EquivalentRuns []string        `json:"equivalent_runs"`
-	Params         json.RawMessage `json:"params"`    // canonical: the plan and what else the run is the same by
+	Params         json.RawMessage `json:"params"`    // canonical: the plan and the other parts of the run's identity
 	Placement      plan.Placement  `json:"placement"` // where the job would go: what the plan asks for, with the site's defaults
 	Script         string          `json:"script"`
 }
@@ -33,7 +33,7 @@ func (a SubmitAnswer) Unchanged() bool { return a.Replayed }
 // previewToken replaces the token that only a real attempt has.
 var previewToken = strings.Repeat("0", 32)
 
-// preview is what [Engine.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.
+// preview returns what [Engine.Submit] would do with the order, without any effect: no row, no file, no query of Slurm.
 func (e *Engine) preview(ctx context.Context, o Order, f lookup) (Preview, error) {
 	id := f.id
 	p := Preview{RunID: id.RunID(), Site: e.cfg.Site, ParamsHash: id.ParamsHash, PolicyHash: id.PolicyHash, PlanHash: id.PlanHash(),
@@ -47,7 +47,7 @@ func (e *Engine) preview(ctx context.Context, o Order, f lookup) (Preview, error
 		p.SiteWhy = "the run exists, and a run stays on its site"
 		p.ExecutedAs = v.Run.ExecutedAs
 		p.RunID, p.State, p.PolicyHash, p.ParamsHash, p.PlanHash = v.Run.ID, &v.Run.State, v.Run.PolicyHash, v.Run.ParamsHash, v.Run.PlanHash
-		if v.Run.ParamsHash != id.ParamsHash { // by a request that named another site, or none
+		if v.Run.ParamsHash != id.ParamsHash { // made by a request that named another site, or none
 			var err error
 			if p.Params, err = e.Store.Params(ctx, v.Run.ParamsHash); err != nil {
 				return p, err

@@ -9,8 +9,8 @@ import (
 	"slurmgate/plan"
 )
 
-// verifyProgram is a fault if what a plan executes is not there as it was pinned: the image, whose path as jobs see it is returned, or the
-// gateway's own script, which each attempt gets with its control files.
+// verifyProgram checks that what a plan executes is there as it was pinned: the image, whose path as jobs see it is
+// returned, or the gateway's own script, which each attempt gets with its control files.
 func (e *Engine) verifyProgram(ctx context.Context, spec plan.Spec) (image string, err error) {
 	if spec.Execution.Kind != plan.Scripted {
 		return e.Images.Verify(ctx, spec.ImageDigest())
@@ -23,7 +23,7 @@ func (e *Engine) verifyProgram(ctx context.Context, spec plan.Spec) (image strin
 	return "", nil
 }
 
-// programFiles are the control files that an attempt gets with its program.
+// programFiles returns the control files with the program of an attempt.
 func (e *Engine) programFiles(spec plan.Spec) []ControlFile {
 	if spec.Execution.Kind != plan.Scripted {
 		return nil
@@ -31,7 +31,7 @@ func (e *Engine) programFiles(spec plan.Spec) []ControlFile {
 	return []ControlFile{{ProgramFile, e.cfg.Program}}
 }
 
-// start gives a job its program: the path of it, and the arguments after the runtime's own.
+// start sets a job's program: its path, and the arguments after the runtime's own.
 func (e *Engine) start(job *JobSpec, p plan.Params, inputs []Placed, image string) {
 	if p.Spec.Execution.Kind == plan.Scripted {
 		job.ImagePath = job.ControlPath(ProgramFile)

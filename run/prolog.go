@@ -11,18 +11,19 @@ import (
 	"slurmgate/fault"
 )
 
-// Slurm cancels a job that must not be requeued if its Prolog fails on a node, and drains the node. Slurm then shows the same state as for
-// a job that a person has cancelled, so the drain of the node tells the two apart, and accounting where it names a person.
+// Slurm cancels a job that must not be requeued if its Prolog fails on a node, and drains the node. Slurm then shows
+// the same state as for a job that a person has cancelled, so the drain of the node distinguishes the two, and
+// accounting if it names a person.
 
-// nodesSeen holds the newest answer about nodes that take no jobs.
+// nodesSeen holds the newest answer about nodes that accept no jobs.
 type nodesSeen struct {
 	mu    sync.Mutex
-	asked time.Time // before Slurm was asked
+	asked time.Time // before Slurm was queried
 	list  map[string]Unusable
 }
 
-// unusable returns the nodes that take no jobs, as Slurm has them at a time or later: many jobs end on a node at once, and Slurm is asked
-// once for them.
+// unusable returns the nodes that accept no jobs, by an answer not older than at: many jobs end on a node together, and
+// one query serves them all.
 func (e *Engine) unusable(ctx context.Context, at time.Time) (map[string]Unusable, error) {
 	e.nodes.mu.Lock()
 	defer e.nodes.mu.Unlock()
@@ -37,8 +38,9 @@ func (e *Engine) unusable(ctx context.Context, at time.Time) (map[string]Unusabl
 	return list, err
 }
 
-// cancelledUnstarted judges a job that is CANCELLED in Slurm, not through slurmgate, and that never took the claim, which the gateway has
-// now. While Slurm does not answer for the node it returns an error, for as long as late files are waited for.
+// cancelledUnstarted judges a job that was cancelled in Slurm, not through slurmgate, and never took the claim, which
+// the gateway has now. While Slurm does not answer about the node it returns an error, for as long as late files are
+// waited for.
 func (e *Engine) cancelledUnstarted(ctx context.Context, v View) (d verdict, err error) {
 	d = verdict{ending: EndedCancelled, detail: "the job was cancelled in Slurm, not through slurmgate, before its script started"}
 	a := v.Attempt
@@ -73,21 +75,22 @@ func (e *Engine) cancelledUnstarted(ctx context.Context, v View) (d verdict, err
 	return verdict{ending: EndedProlog, detail: "Slurm's Prolog failed on " + says + "; the job's script never started"}, nil
 }
 
-// slurmItself lists the users whom accounting names for a job whose Prolog failed; empty: accounting does not say.
+// slurmItself lists the users that accounting names for a job whose Prolog failed; empty: accounting names none.
 var slurmItself = []string{"", "0", "root"}
 
-// drainSlack is how far the time of a drain may be from the job's start or end, which Slurm writes down apart.
+// drainSlack is how far the time of a drain may be from the job's start or end, which Slurm records separately.
 const drainSlack = time.Minute
 
-// failedProlog reports whether Slurm has drained the node for its Prolog while it started the job: an earlier drain would have kept the job
-// from the node, and a later one is about another job.
+// failedProlog reports whether Slurm has drained the node for its Prolog while it started the job: an earlier drain
+// would have kept the job from the node, and a later one is about another job.
 func (n Unusable) failedProlog(a Attempt) bool {
 	return strings.Contains(strings.ToLower(n.Why), "prolog") && strings.Contains(strings.ToLower(n.State), "drain") &&
 		(n.Since == nil || (a.StartedAt == nil || n.Since.After(a.StartedAt.Add(-drainSlack))) &&
 			(a.EndedAt == nil || n.Since.Before(a.EndedAt.Add(drainSlack))))
 }
 
-// cancelledBy returns the user who cancelled the run's job according to accounting; empty: accounting does not say, or there is none.
+// cancelledBy returns the user who cancelled the run's job according to accounting; empty: accounting names none, or
+// does not answer.
 func (e *Engine) cancelledBy(ctx context.Context, v View) string {
 	records, err := e.Accounting.Records(ctx, v.Submission.CreatedAt.Add(-time.Hour), keyOf(v))
 	if err != nil {

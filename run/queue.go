@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// workQueue is a set of ids. An id is worked on by one worker at a time; added again meanwhile, it is worked on once more. The turns say
-// which is next.
+// workQueue is a set of ids. One worker at a time works on an id; an id added again meanwhile is worked on once more.
+// turns decides which is next.
 type workQueue[K comparable] struct {
 	mu      sync.Mutex
 	work    *sync.Cond // signalled when there may be something to take
 	rest    *sync.Cond // signalled when nothing is left
 	waiting *turns[K]
 	busy    map[K]Share
-	workers map[Share]int // how many each has
-	most    int           // that one may have; 0: no bound
-	ready   func(K) bool  // whether an id may be taken yet, see wake; nil: any
+	workers map[Share]int // workers of each share
+	most    int           // most workers of one share; 0: no bound
+	ready   func(K) bool  // whether an id may be taken yet, see wake; nil: all may
 	closed  bool
 
 	standIns sync.WaitGroup // further workers, see standIn
@@ -43,7 +43,8 @@ func (q *workQueue[K]) addAll(list iter.Seq2[Share, K]) {
 	}
 }
 
-// take waits for an id that no worker has, of a share that may have another worker. It returns false when ctx ends or the queue is closed.
+// take waits for an id that no worker has, of a share that may have another worker. It returns false when ctx ends or
+// the queue is closed.
 func (q *workQueue[K]) take(ctx context.Context) (id K, ok bool) {
 	defer q.endWith(ctx, q.work)()
 	q.mu.Lock()
@@ -68,7 +69,7 @@ func (q *workQueue[K]) free(id K) bool { _, busy := q.busy[id]; return !busy }
 
 func (q *workQueue[K]) fits(id K) bool { return q.free(id) && (q.ready == nil || q.ready(id)) }
 
-// wake has the workers look again for what is ready by now.
+// wake makes the workers check again which ids are ready.
 func (q *workQueue[K]) wake() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -80,7 +81,7 @@ func (q *workQueue[K]) each(ctx context.Context, work func(context.Context, K)) 
 	q.whileNeeded(ctx, ctx, work)
 }
 
-// whileNeeded is each, and takes nothing more once needed ends.
+// whileNeeded does what each does, but takes no further id once needed ends.
 func (q *workQueue[K]) whileNeeded(needed, ctx context.Context, work func(context.Context, K)) {
 	for {
 		id, ok := q.take(needed)
@@ -92,7 +93,7 @@ func (q *workQueue[K]) whileNeeded(needed, ctx context.Context, work func(contex
 	}
 }
 
-// endWith wakes those that wait for the condition when ctx ends.
+// endWith wakes the goroutines that wait for the condition when ctx ends.
 func (q *workQueue[K]) endWith(ctx context.Context, c *sync.Cond) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { q.mu.Lock(); c.Broadcast(); q.mu.Unlock() })
 }
@@ -105,7 +106,7 @@ func (q *workQueue[K]) done(id K) {
 	if q.workers[s]--; q.workers[s] == 0 {
 		delete(q.workers, s)
 	}
-	q.work.Signal() // it, or another of its share, can be taken now
+	q.work.Signal() // this id, or another of its share, can be taken now
 	if q.waiting.len()+len(q.busy) == 0 {
 		q.rest.Broadcast()
 	}
@@ -125,14 +126,14 @@ func (q *workQueue[K]) queued(id K) bool {
 	return q.waiting.has(id)
 }
 
-// of is how many ids of a share wait or are being worked on.
+// of returns how many ids of a share wait or are being worked on.
 func (q *workQueue[K]) of(s Share) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting.of(s) + q.workers[s]
 }
 
-// others reports whether ids of a share but this one wait or are being worked on.
+// others reports whether other ids of a share wait or are being worked on.
 func (q *workQueue[K]) others(s Share, id K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,20 +8,21 @@ import (
 	"slurmgate/plan"
 )
 
-// A retry may give its attempt more memory and time than the plan says: because the caller asks for it, or by the pack's retryFactor after
-// an attempt that had too little. It changes neither the run's identity nor its command line, which a template may have made for the plan's
-// size. Attempts after it keep what it got.
+// A retry may give its attempt more memory and time than the plan: because the caller asks for it, or by the pack's
+// retryFactor after an attempt that had too little. It changes neither the run's identity nor its command line, which a
+// template may have made for the plan's size. Later attempts keep what it got.
 
-// Ceiling is the most of a resource that a job can have at a site, and what says so. Zero: nothing is known.
+// Ceiling is the most of a resource that a job can have at a site, and the reason for it. Zero: unknown.
 type Ceiling struct {
 	Most int
 	Why  string
 }
 
-// killedStatus is the status of a program that SIGKILL ended, which is how a kernel without Slurm's help ends one that has no memory left.
+// killedStatus is the status of a program that SIGKILL ended, which is how a kernel without Slurm's help ends one that
+// has no memory left.
 const killedStatus = 137
 
-// resources are those of an attempt: the plan's, unless a retry raised them.
+// resources returns those of an attempt: the plan's, unless a retry raised them.
 func (a Attempt) resources(p plan.Params) plan.Resources {
 	if a.Resources != nil {
 		return *a.Resources
@@ -29,8 +30,8 @@ func (a Attempt) resources(p plan.Params) plan.Resources {
 	return p.Spec.Resources
 }
 
-// raise decides what the attempt that a retry opens gets: nil where that is what the plan says. says names what is more than the attempt
-// before had; empty: nothing. asked are the run's params as they are stored, at is where the attempt goes.
+// raise returns the resources of the attempt that a retry opens: nil for the plan's. says names what is more than the
+// attempt before had; empty: nothing. asked are the run's params as stored, at is where the attempt goes.
 func (e *Engine) raise(ctx context.Context, v View, asked plan.Params, at *plan.Placement, more plan.MoreResources) (res *plan.Resources,
 	says string, err error) {
 	had, first := v.Attempt.resources(asked), asked.Spec.Resources
@@ -76,19 +77,19 @@ func (e *Engine) raise(ctx context.Context, v View, asked plan.Params, at *plan.
 	return res, next.Raised(had), nil
 }
 
-// byFactor raises what the attempt before had too little of by the pack's factor, as far as policy and partition allow, where the caller
-// names no amount.
+// byFactor raises what the attempt before had too little of by the pack's factor, as far as policy and partition allow,
+// if the caller names no amount.
 func (e *Engine) byFactor(ctx context.Context, v View, more plan.MoreResources, next *plan.Resources, mem, time Ceiling) error {
 	ending, killed := v.Attempt.Ending, v.Attempt.ExitCode != nil && *v.Attempt.ExitCode == killedStatus
 	memory := more.MemMB == nil && (ending == EndedOutOfMemory || ending == EndedToolFailed && killed)
-	longer := more.TimeLimitSeconds == nil && ending == EndedTimeLimit && v.Attempt.StartedAt != nil // not where staging took too long
+	longer := more.TimeLimitSeconds == nil && ending == EndedTimeLimit && v.Attempt.StartedAt != nil // not if staging took too long
 	if v.Run.PackHash == "" || !memory && !longer {
 		return nil
 	}
 	c, err := e.Contracts.Contract(ctx, v.Run.PackHash)
 	switch {
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Validation):
-		return nil // a pack that cannot be read keeps no run from being retried
+		return nil // an unreadable pack does not prevent a retry
 	case err != nil:
 		return err
 	}
@@ -108,12 +109,12 @@ func (e *Engine) byFactor(ctx context.Context, v View, more plan.MoreResources, 
 	return nil
 }
 
-// raisedText says in a sentence what a retry raised.
+// raisedText returns a sentence about what a retry raised.
 func raisedText(n int, says string) string {
 	return fmt.Sprintf("attempt %d has more: %s; its command line is that of the first attempt, made for the plan's resources", n, says)
 }
 
-// withResources adds what an attempt gets to the data of its event, where that is not what the plan says.
+// withResources adds the resources of an attempt to the data of its event, unless they are the plan's.
 func withResources(data map[string]any, res *plan.Resources) map[string]any {
 	if res != nil {
 		data["resources"] = *res
@@ -121,7 +122,7 @@ func withResources(data map[string]any, res *plan.Resources) map[string]any {
 	return data
 }
 
-// NextResources are those that the attempt after the current one of a run would have by a retry; nothing is changed.
+// NextResources returns what the next attempt of a run would have by a retry; nothing is changed.
 func (e *Engine) NextResources(ctx context.Context, runID string, more plan.MoreResources) (plan.Resources, error) {
 	v, err := e.Store.View(ctx, runID)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"slurmgate/fault"
 )
 
-// Ready returns why new runs wait although they are accepted: a Transport fault with the code of the reason, nil while nothing is known to
-// delay them. The information comes from the last query and the last sends; nothing is queried.
+// Ready returns why new runs wait although they are accepted: a Transport fault with the code of the reason, nil if
+// nothing known delays them. The information comes from the last query and the last sends; nothing is queried.
 func (e *Engine) Ready() error {
 	if d := e.pressure.draining(); d != nil {
 		return fault.New(fault.Transport, Drained, d.String()).WithNext("wait until the site is resumed")
@@ -22,7 +22,7 @@ func (e *Engine) Ready() error {
 	return e.unstaged()
 }
 
-// unanswered is a failed look at the queue as a reason why runs wait.
+// unanswered returns a failed query of Slurm as a reason why runs wait.
 func (e *Engine) unanswered(err error) error {
 	if fault.CodeOf(err) == WrongCluster {
 		return err
@@ -31,7 +31,7 @@ func (e *Engine) unanswered(err error) error {
 		WithNext("the gateway retries; check Slurm").WithSteps(fault.Do("doctor"))
 }
 
-// unstaged is a failed staging as a reason why runs wait; nil where it says nothing about the next one.
+// unstaged returns a failed staging as a reason why runs wait; nil if it does not concern the next run.
 func (e *Engine) unstaged() error {
 	if err := e.disk.failure(); err != nil {
 		return fault.Wrap(fault.Transport, fault.CodeOf(err), "the last new run could not be staged", err)
@@ -39,8 +39,9 @@ func (e *Engine) unstaged() error {
 	return nil
 }
 
-// diskHealth remembers the last staging that failed because the filesystem was unavailable or full, which delays every run. A run that
-// waits for it is staged again before twice the watcher's ceiling has passed; without one, nothing is known.
+// diskHealth holds the last staging that failed because the filesystem was unavailable or full, which delays every run.
+// A run that waits for it is staged again before twice the watcher's ceiling has passed; later, without such a run, the
+// failure no longer counts.
 type diskHealth struct {
 	now   func() time.Time
 	fresh time.Duration // how long a failure counts
@@ -59,7 +60,7 @@ func (d *diskHealth) staged(err error) {
 	}
 }
 
-// failure is what the last staging failed with, nil where that says nothing about the next one.
+// failure returns the error of the last staging, nil if it does not concern the next one.
 func (d *diskHealth) failure() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,7 +15,7 @@ type Run struct {
 	ToolName        string
 	ToolVersion     string
 	ContractVersion string
-	PackHash        string // of the pack it was planned with; empty for a plan submitted as it is
+	PackHash        string // hash of the pack it was planned with; empty for a plan submitted as it is
 	PolicyHash      string
 	ParamsHash      string
 	PlanHash        string
@@ -23,11 +23,11 @@ type Run struct {
 	Site            string // where it executes; never changes
 	ExecutedAs      string // the cluster's Unix user whose job and files it is; empty: the gateway's own. Never changes
 	Actor           string
-	Principal       Principal // whose call made it
+	Principal       Principal // whose call created it
 
 	State      State
 	Phase      Phase
-	Reason     string // one word: what it waits for, or how it ended
+	Reason     string // a code: what it waits for, or how it ended
 	Detail     string // a sentence for people
 	AttemptN   int    // the current attempt, from 1
 	Warnings   []string
@@ -43,13 +43,13 @@ type Run struct {
 	LogArtifactID    string
 	ScriptArtifactID string
 
-	Removed string // the removal that took what it made, since its latest attempt; "" for none. The ledger says it, no write does
+	Removed string // the removal that took what it made, since its latest attempt; "" for none. Set by the ledger, not by writes
 }
 
-// Principal is who a call was made for: a name for people, and an id that never belongs to another.
+// Principal is whom a call was made for: a name for people, and an id that never belongs to another.
 type Principal struct {
 	Name string
-	ID   string // "" where no ledger gives ids
+	ID   string // "" without a ledger that gives ids
 }
 
 // Attempt is one intended execution.
@@ -57,28 +57,30 @@ type Attempt struct {
 	RunID     string
 	N         int
 	Token     string // its submission; empty until the intent
-	ArrayTask *int   // in the array of its newest send; nil: it was sent alone
+	ArrayTask *int   // task in the array of its newest send; nil: it was sent alone
 	CreatedAt time.Time
-	// Placement is where the attempt goes, with what the site adds to what was asked for. Nil where the params name it all: of a plan
-	// submitted as it is, of one for the gateway's own host, and of runs made when the params held the site's defaults.
+	// Placement is where the attempt goes, with the site's defaults. Nil if the params are complete: for a plan
+	// submitted as it is, for one for the gateway's own host, and for runs made when the params held the site's
+	// defaults.
 	Placement *plan.Placement
-	// Resources are those of the attempt where a retry raised them; nil: the plan's.
+	// Resources are those of the attempt if a retry raised them; nil: the plan's.
 	Resources *plan.Resources
 
-	SlurmState string // the last state Slurm reported, in its words
-	SlurmWhy   string // its reason
+	SlurmState string // the last state that Slurm reported, as Slurm names it
+	SlurmWhy   string // Slurm's reason
 	SlurmExit  string // exit code and signal of the ended job as Slurm prints them, e.g. 0:53; empty when it showed none
-	Partition  string // as Slurm shows it, with the next two; empty before the job is seen, and where Slurm does not show it
+	Partition  string // this and the next two as Slurm shows them; empty before the job is seen, and if Slurm does not show it
 	Account    string
-	Limit      int64 // seconds; what it was sent with until Slurm shows it
+	Limit      int64 // seconds; the limit it was sent with until Slurm shows one
 	Node       string
 	Avoid      []Avoided // nodes that it does not use
-	// Inputs is how it gets those that are not copied, by dest_relpath; nil: all are, or none was staged yet.
+	// Inputs is how it gets the inputs that are not copied, by dest_relpath; nil: all are copied, or none was staged
+	// yet.
 	Inputs     map[string]Got
 	ObservedAt *time.Time // when Slurm was last queried successfully about it
 	StartedAt  *time.Time
 	EndedAt    *time.Time
-	MissedAt   *time.Time // first complete query that did not show it (rule 8)
+	MissedAt   *time.Time // time of the first complete query that did not show it (rule 8)
 	Ending     Ending     // empty while it may still execute
 	ExitCode   *int
 	Usage      json.RawMessage // what the job itself recorded; null when nothing
@@ -111,7 +113,7 @@ type Send struct {
 // SendOutcome is the outcome of a send.
 type SendOutcome string
 
-// The outcomes. Rejection, back-pressure and doubt are three things.
+// The outcomes. Rejection, back-pressure and doubt are distinct.
 const (
 	SendAccepted SendOutcome = "accepted" // a receipt: Slurm returned a job id
 	SendRejected SendOutcome = "rejected" // Slurm refused for good; no job exists from this send
@@ -130,15 +132,16 @@ type Artifact struct {
 	SizeBytes int64
 	CreatedAt time.Time
 	Source    string // "import", or the run that made it
-	Caller    string // [Share.Caller] of whoever's it is; "" is nobody
+	Caller    string // [Share.Caller] of its owner; "" for none
 	Erased    string // the erasure that removed its bytes, which held a secret; "" for none
-	Removed   string // the removal that took its bytes, because somebody asked; "" for none
-	// ExecutedAs is the user that the run was executed as that made it, and who could have forged it; "" for the gateway's own and imports.
+	Removed   string // the removal that took its bytes, on request; "" for none
+	// ExecutedAs is the user that the run that made it was executed as, who could have forged it; "" for the gateway's
+	// own and imports.
 	ExecutedAs string
 }
 
-// Payload is a small document of the gateway's own that the ledger itself stores under its checksum: the job script. It is durable with
-// the transition it comes with.
+// Payload is a small document of the gateway's own that the ledger itself stores under its checksum: the job script. It
+// becomes durable with the transition that carries it.
 type Payload struct {
 	SHA256 string // 64 hex digits
 	Data   []byte
@@ -161,20 +164,20 @@ type Event struct {
 // as they are.
 type Write struct {
 	Run        Run       // Run.Rev is the revision it was read at
-	Attempts   []Attempt // stored as they stand here
+	Attempts   []Attempt // stored as given
 	Submission *Submission
 	Send       *Send
-	Array      *ArrayRow  // that begins with this write, of its leader; Jobs is not looked at
+	Array      *ArrayRow  // an array that begins with this write, of its leader; Jobs is ignored
 	Payloads   []Payload  // stored if not there yet
 	Artifacts  []Artifact // registered if not there yet
 	Outputs    []Link
 	Event      Event
-	Admit      func(project, caller Spent) error // as New.Admit, for a new attempt
-	Row        *RowRef                           // for which a new attempt is opened; nil: for none
-	Asking     *Asking                           // whose request opens one; nil: none is recorded
-	Caller     json.RawMessage                   // with whose rights a run that waits for inputs is started from now on; only with Asking
-	// the run as it was read at Run.Rev, where the caller has it: what the write leaves alone need not be read again. Only its attempt,
-	// submission and sends are looked at
+	Admit      func(project, caller Spent) error // like New.Admit, for a new attempt
+	Row        *RowRef                           // the row for which a new attempt is opened; nil: none
+	Asking     *Asking                           // the asking that opens a new attempt; nil: none is recorded
+	Caller     json.RawMessage                   // whose rights start a run that waits for inputs, from now on; only with Asking
+	// the run as it was read at Run.Rev, if the caller has it: what the write does not change need not be read again.
+	// Only its attempt, submission and sends are used
 	From *View
 }
 
@@ -184,7 +187,7 @@ type View struct {
 	Attempt    Attempt
 	Submission Submission
 	Sends      int      // how many sends the submission has
-	Waiting    *Waiting // in place of an attempt, which the run has not had; nil: it has one
+	Waiting    *Waiting // set instead of an attempt, for a run without one; nil: it has an attempt
 
-	Repeats bool // another attempt can only fail as this one did. The ledger says it, and no write
+	Repeats bool // another attempt can only fail as this one did. Set by the ledger, not by writes
 }

@@ -8,9 +8,9 @@ import (
 	"slurmgate/fault"
 )
 
-// resolve settles a run in doubt once complete answers of squeue and of accounting (if there is any) show
-// no job with its name: absence is enforced, not observed. If sbatch has ended without a receipt, the gateway takes
-// the claim itself. If it wins, no job of this attempt can ever execute, however late it arrives.
+// resolve settles a run in doubt once complete answers of squeue and of accounting (if there is any) show no job with
+// its name: absence is enforced, not observed. If sbatch has ended without a receipt, the gateway takes the claim
+// itself. If it gets the claim, no job of this attempt can ever execute, however late it arrives.
 func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
 	p, err := e.params(ctx, v)
 	if err != nil {
@@ -27,7 +27,7 @@ func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
 	if res.Outcome != SendDoubt {
 		return true, e.settleSend(ctx, v, job, v.Sends, res)
 	}
-	if v.Run.Reason == RefusedInWords { // what slurmrestd answered is not kept elsewhere
+	if v.Run.Reason == RefusedInWords { // slurmrestd's answer is stored nowhere else
 		res.Code, res.Text = v.Run.Reason, v.Run.Detail
 	}
 	switch {
@@ -48,7 +48,7 @@ func orEnding(v View) Ending {
 	return EndedAbsent
 }
 
-// adopt takes over the job that the claim names: it has started, whatever Slurm showed so far.
+// adopt makes the job that the claim names the run's job: it has started, whatever Slurm has shown so far.
 func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
 	now := e.Now()
 	v = withJob(v, c.Holder.Job)
@@ -63,7 +63,8 @@ func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
 	return err == nil, err
 }
 
-// withJob makes room for the job with this id: if it is another one than before, nothing that was known of the former is true of it.
+// withJob sets the run's job to the one with this id. If that is another job than before, it clears what was known of
+// the former.
 func withJob(v View, id string) View {
 	if v.Submission.JobID == id {
 		return v
@@ -74,17 +75,17 @@ func withJob(v View, id string) View {
 	return v
 }
 
-// blockForeignClaim: the attempt's claim belongs to another submission, or is not a claim at all. No job of this one can execute any
-// more, but it is unknown what did; a person decides.
+// blockForeignClaim blocks a run whose attempt's claim belongs to another submission, or is not a claim at all. No job
+// of this submission can execute any more, but it is unknown what did; a person decides.
 func (e *Engine) blockForeignClaim(ctx context.Context, v View) error {
 	return e.block(ctx, v, NeedsOperator, "the claim in the attempt's folder belongs to another submission; look into the folder before "+
 		"you cancel the run")
 }
 
-// chooseAmong: more than one job has the run's name, or the one that has it has another id. Only pending ones
+// chooseAmong handles a run if more than one job has its name, or the one that has it has another id. Only pending jobs
 // are cancelled; the job that holds the claim is the execution.
 func (c *cycle) chooseAmong(ctx context.Context, v View, found []Job) (bool, error) {
-	if c.seen != nil { // there may be another one
+	if c.seen != nil { // an unreadable record may be another one
 		if lost := mayBeOf(c.userOf(v.Run.ExecutedAs), c.seen.lost); lost != nil {
 			return false, c.cannotTell(ctx, v, lost)
 		}
@@ -93,7 +94,7 @@ func (c *cycle) chooseAmong(ctx context.Context, v View, found []Job) (bool, err
 	if who == heldByNobody {
 		var keep *Job
 		for i, j := range found {
-			if j.Class == ClassPending && keep != nil && j.Attempt == "" { // a folder alone does not make it the run's
+			if j.Class == ClassPending && keep != nil && j.Attempt == "" { // the folder alone does not prove that it is the run's
 				c.cancels.cancel(v.Run, jobAsShown(v, j))
 				continue
 			}
@@ -128,9 +129,10 @@ func (c *cycle) chooseAmong(ctx context.Context, v View, found []Job) (bool, err
 	return c.adopt(ctx, v, claim)
 }
 
-// RefusedInWords is the code of a doubt: slurmctld has answered with an error that is not in Slurm's table, as a site's job_submit plugin
-// has it do, whose words are in the text. They do not say whether the same job may be accepted later, so once no job can execute the
-// attempt it is rejected. After an array the next attempts go alone: the words may be about the array.
+// RefusedInWords is the code of a doubt: slurmctld has answered with an error that is not in Slurm's table, as a site's
+// job_submit plugin makes it do; the text has the plugin's message. It does not show whether the same job may be
+// accepted later, so the attempt is rejected once no job can execute it. After an array the next attempts are sent
+// alone: the message may be about the array.
 const RefusedInWords = "refused_in_words"
 
 // makeAbsent ends an attempt by taking its claim, unless a job has it.
@@ -138,7 +140,7 @@ func (e *Engine) makeAbsent(ctx context.Context, v View, detail string) (bool, e
 	return e.makeVoid(ctx, v, verdict{ending: orEnding(v), detail: detail + "; the gateway took the claim, so none can execute"})
 }
 
-// makeVoid is makeAbsent with what the attempt has ended as.
+// makeVoid does what makeAbsent does, with d as the verdict.
 func (e *Engine) makeVoid(ctx context.Context, v View, d verdict) (bool, error) {
 	claim, who, err := e.takeClaim(ctx, v)
 	switch {
@@ -154,18 +156,18 @@ func (e *Engine) makeVoid(ctx context.Context, v View, d verdict) (bool, error) 
 	return e.adopt(ctx, v, claim)
 }
 
-// claimHolder is who has the claim of an attempt.
+// claimHolder is the kind of holder of an attempt's claim.
 type claimHolder int
 
 const (
 	heldByJob     claimHolder = iota // the claim names it
 	heldByGateway                    // no job can execute the attempt, now or later
-	heldByOther                      // another submission, or the file is no claim
+	heldByOther                      // another submission, or the file is not a claim
 	heldByNobody
 	folderMissing // the attempt has no folder
 )
 
-// takeClaim takes the claim for the gateway, unless somebody has it already.
+// takeClaim takes the claim for the gateway, unless it is taken already, and returns the holder.
 func (e *Engine) takeClaim(ctx context.Context, v View) (Claim, claimHolder, error) {
 	data, err := e.Workspace.TakeClaim(ctx, v.Run.ID, v.Attempt.N, VoidClaim(v.Submission.Token))
 	switch {
@@ -179,7 +181,7 @@ func (e *Engine) takeClaim(ctx context.Context, v View) (Claim, claimHolder, err
 	return holderOf(v, data)
 }
 
-// readClaim is takeClaim without taking it.
+// readClaim returns the holder of the claim without taking it.
 func (e *Engine) readClaim(ctx context.Context, v View) (Claim, claimHolder, error) {
 	data, err := e.readControl(ctx, v, ClaimFile)
 	switch {

@@ -9,9 +9,9 @@ import (
 	"slurmgate/plan"
 )
 
-// What a call is about says which engine carries it out.
+// The subject of a call decides which engine carries it out.
 
-// at finds the engine of a site by its name.
+// at returns the engine of a site by its name.
 func (s *Sites) at(name string) (*member, error) {
 	if m := s.named[name]; m != nil {
 		return m, nil
@@ -19,7 +19,7 @@ func (s *Sites) at(name string) (*member, error) {
 	return nil, siteRemoved(name)
 }
 
-// of finds the engine of a run. One that waits for inputs, or ended while it did, has none: [NotStarted].
+// of returns the engine of a run. A run that waits for inputs, or ended while it did, has none: [NotStarted].
 func (s *Sites) of(ctx context.Context, runID string) (*member, error) {
 	v, err := s.store.View(ctx, runID)
 	switch {
@@ -31,7 +31,8 @@ func (s *Sites) of(ctx context.Context, runID string) (*member, error) {
 	return s.at(v.Run.Site)
 }
 
-// reader is an engine that can say what the ledger knows of a run: that of its site, or any if the site file no longer has the site.
+// reader returns an engine that can read a run from the ledger: that of its site, or any if the site file no longer has
+// the site.
 func (s *Sites) reader(site string) *member {
 	if m := s.named[site]; m != nil {
 		return m
@@ -39,7 +40,7 @@ func (s *Sites) reader(site string) *member {
 	return s.order[0]
 }
 
-// Submit is [Engine.Submit] on the site of the run, if there is one, and else on Order.Site.
+// Submit calls [Engine.Submit] on the site of the run, if there is a run, and else on Order.Site.
 func (s *Sites) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	m, f, err := s.find(ctx, &o)
 	if err != nil {
@@ -48,7 +49,7 @@ func (s *Sites) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	return m.submit(ctx, o, f)
 }
 
-// Answer is what a submit returns whose run is stored; replayed: it was there before.
+// Answer returns the answer to a submit whose run is stored; replayed: the run existed before.
 func (s *Sites) Answer(ctx context.Context, runID string, replayed bool) (SubmitAnswer, error) {
 	v, err := s.store.View(ctx, runID)
 	if err != nil {
@@ -66,7 +67,7 @@ func (s *Sites) Preview(ctx context.Context, o Order) (Preview, error) {
 	return m.preview(ctx, o, f)
 }
 
-// Known is the id of an order's run, and whether there is one already; nothing is done for it.
+// Known returns the id of an order's run, and whether the run exists; nothing is done for it.
 func (s *Sites) Known(ctx context.Context, o Order) (id string, exists bool, err error) {
 	m := s.order[0]
 	if o.Site != "" {
@@ -81,7 +82,7 @@ func (s *Sites) Known(ctx context.Context, o Order) (id string, exists bool, err
 	return f.view.Run.ID, true, nil
 }
 
-// find looks the order's run up. If there is none, the order gets its site.
+// find looks for the order's run. If there is none, the order gets its site.
 func (s *Sites) find(ctx context.Context, o *Order) (*member, lookup, error) {
 	m := s.order[0]
 	if o.Site != "" {
@@ -111,7 +112,8 @@ func (s *Sites) find(ctx context.Context, o *Order) (*member, lookup, error) {
 	return m, f, err
 }
 
-// Get reads a run from the ledger, after up to wait for its end. Of one that starts meanwhile it is the run that it became.
+// Get reads a run from the ledger, after it has waited up to wait for the run's end. If the run starts meanwhile, Get
+// reads the run that it became.
 func (s *Sites) Get(ctx context.Context, runID string, wait time.Duration) (GetAnswer, error) {
 	v, wait, err := s.started(ctx, runID, wait)
 	if err != nil {
@@ -120,7 +122,7 @@ func (s *Sites) Get(ctx context.Context, runID string, wait time.Duration) (GetA
 	return s.reader(v.Run.Site).get(ctx, v, wait)
 }
 
-// Moving is how far the files of a run are that are staged or collected now; nil: none are.
+// Moving returns the progress of a run's files that are staged or collected now; nil: none are.
 func (s *Sites) Moving(ctx context.Context, runID string) *Moving {
 	v, err := s.store.View(ctx, runID)
 	if err != nil {
@@ -130,8 +132,8 @@ func (s *Sites) Moving(ctx context.Context, runID string) *Moving {
 	return e.moves.of(runID, e.Now())
 }
 
-// Collect returns whether a run is finished, after up to wait for its end, and its artifacts. It changes nothing. Of one that starts
-// meanwhile it is about the run that it became.
+// Collect returns whether a run is finished, after it has waited up to wait for its end, and its artifacts. It changes
+// nothing. If the run starts meanwhile, the answer is about the run that it became.
 func (s *Sites) Collect(ctx context.Context, runID string, wait time.Duration) (CollectAnswer, error) {
 	v, wait, err := s.started(ctx, runID, wait)
 	if err != nil {
@@ -150,10 +152,12 @@ func on[T any](ctx context.Context, s *Sites, runID string, verb func(*Engine) (
 	return verb(m.Engine)
 }
 
-// Started is the code of a call that was decided for a run which waited, and has started: the caller decides again for what it became.
+// Started is the code of a call that was decided for a waiting run that has started since: the caller decides again for
+// the run that it became.
 const Started = "run_started"
 
-// changes calls a verb on the run's site, or another one for a run that has no attempt: [Started], if that starts meanwhile.
+// changes calls verb on the run's site, or waiting for a run that has no attempt; the fault is [Started] if that starts
+// meanwhile.
 func changes[T any](ctx context.Context, s *Sites, runID string, verb func(*Engine) (T, error),
 	waiting func(*Engine, View) (T, error)) (T, error) {
 	return unlessStale(func() (none T, err error) {
@@ -174,70 +178,71 @@ func changes[T any](ctx context.Context, s *Sites, runID string, verb func(*Engi
 	})
 }
 
-// Cancel is [Engine.Cancel] on the run's site. A run that waits for inputs ends at once.
+// Cancel calls [Engine.Cancel] on the run's site. A run that waits for inputs ends immediately.
 func (s *Sites) Cancel(ctx context.Context, runID, why string, by Withdrawal) (CancelAnswer, error) {
 	return changes(ctx, s, runID, func(e *Engine) (CancelAnswer, error) { return e.Cancel(ctx, runID, why, by) },
 		func(e *Engine, v View) (CancelAnswer, error) { return e.cancelWaiting(ctx, v, why, by) })
 }
 
-// CarryOutCancel is [Engine.CarryOutCancel] on the run's site.
+// CarryOutCancel calls [Engine.CarryOutCancel] on the run's site.
 func (s *Sites) CarryOutCancel(ctx context.Context, runID string) error {
 	_, err := on(ctx, s, runID, func(e *Engine) (View, error) { return e.CarryOutCancel(ctx, runID) })
 	return err
 }
 
-// Retry is [Engine.Retry] on the run's site: a run stays on its site. One that ended while it waited for inputs waits again.
+// Retry calls [Engine.Retry] on the run's site: a run stays on its site. A run that ended while it waited for inputs
+// waits again.
 func (s *Sites) Retry(ctx context.Context, runID string, o RetryOrder) (SubmitAnswer, error) {
 	return changes(ctx, s, runID, func(e *Engine) (SubmitAnswer, error) { return e.Retry(ctx, runID, o) },
 		func(e *Engine, v View) (SubmitAnswer, error) { return e.waitAgain(ctx, v, o) })
 }
 
-// NextResources is [Engine.NextResources] on the run's site.
+// NextResources calls [Engine.NextResources] on the run's site.
 func (s *Sites) NextResources(ctx context.Context, runID string, more plan.MoreResources) (plan.Resources, error) {
 	return on(ctx, s, runID, func(e *Engine) (plan.Resources, error) { return e.NextResources(ctx, runID, more) })
 }
 
-// Logs is [Engine.Logs] on the run's site.
+// Logs calls [Engine.Logs] on the run's site.
 func (s *Sites) Logs(ctx context.Context, runID, stream string, part LogPart) (LogsAnswer, error) {
 	return on(ctx, s, runID, func(e *Engine) (LogsAnswer, error) { return e.Logs(ctx, runID, stream, part) })
 }
 
-// Recollect is [Engine.Recollect] on the run's site.
+// Recollect calls [Engine.Recollect] on the run's site.
 func (s *Sites) Recollect(ctx context.Context, runID, why string) (RecollectAnswer, error) {
 	return on(ctx, s, runID, func(e *Engine) (RecollectAnswer, error) { return e.Recollect(ctx, runID, why) })
 }
 
-// DeclareAbsent is [Engine.DeclareAbsent] on the run's site.
+// DeclareAbsent calls [Engine.DeclareAbsent] on the run's site.
 func (s *Sites) DeclareAbsent(ctx context.Context, runID, why string) (GetState, error) {
 	return on(ctx, s, runID, func(e *Engine) (GetState, error) { return e.DeclareAbsent(ctx, runID, why) })
 }
 
-// Adopt is [Engine.Adopt] on the run's site.
+// Adopt calls [Engine.Adopt] on the run's site.
 func (s *Sites) Adopt(ctx context.Context, runID, jobID string) (GetState, error) {
 	return on(ctx, s, runID, func(e *Engine) (GetState, error) { return e.Adopt(ctx, runID, jobID) })
 }
 
-// Ended is [Engine.Ended] on the run's site.
+// Ended calls [Engine.Ended] on the run's site.
 func (s *Sites) Ended(ctx context.Context, runID string) {
 	if m, err := s.of(ctx, runID); err == nil {
 		m.Engine.Ended(ctx, runID)
 	}
 }
 
-// RemoveRun is [Workspace.RemoveRun] on the run's site. Of several sites, one whose files are away keeps nothing from being removed on the
-// others.
+// RemoveRun calls [Workspace.RemoveRun] on the run's site. With several sites, one whose files are unavailable does not
+// prevent removals on the others.
 func (s *Sites) RemoveRun(ctx context.Context, runID string, attempts map[int]string, still func() (bool, error)) (freed int64, err error) {
 	freed, err = on(ctx, s, runID, func(e *Engine) (int64, error) { return e.Workspace.RemoveRun(ctx, runID, attempts, still) })
 	return freed, s.alone(err)
 }
 
-// RunSize is [Workspace.RunSize] on the run's site.
+// RunSize calls [Workspace.RunSize] on the run's site.
 func (s *Sites) RunSize(ctx context.Context, runID string) (int64, error) {
 	n, err := on(ctx, s, runID, func(e *Engine) (int64, error) { return e.Workspace.RunSize(ctx, runID) })
 	return n, s.alone(err)
 }
 
-// EachFile is [Workspace.EachFile] on the run's site.
+// EachFile calls [Workspace.EachFile] on the run's site.
 func (s *Sites) EachFile(ctx context.Context, runID string, f func(func() (io.ReadCloser, error)) (bool, error)) error {
 	m, err := s.of(ctx, runID)
 	if err == nil {
@@ -253,7 +258,7 @@ func (s *Sites) alone(err error) error {
 	return err
 }
 
-// RunDir is [Workspace.RunDir] on the run's site; empty while the site is away.
+// RunDir calls [Workspace.RunDir] on the run's site; empty while the site is away.
 func (s *Sites) RunDir(site, runID string) string {
 	if m := s.named[site]; m != nil {
 		return m.Workspace.RunDir(runID)

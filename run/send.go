@@ -10,12 +10,12 @@ import (
 // stagingWaits is the reason of a run whose files cannot be put in place now.
 const stagingWaits = "staging_waits"
 
-// unstaged are the reasons to stage a deferred run's files again: they could not be used. Nothing was accepted, so there is no job
-// that uses them.
+// unstaged has the reasons to stage a deferred run's files again: they could not be used. Nothing was accepted, so
+// there is no job that uses them.
 var unstaged = map[string]bool{"control_unwritable": true, "SCRIPT_UNREADABLE": true, stagingWaits: true, "user_refused": true,
 	"login_refused": true, "signer_away": true}
 
-// resend sends a deferred run when its time has come.
+// resend sends a deferred run that is due.
 func (e *Engine) resend(ctx context.Context, v View) error {
 	p, err := e.params(ctx, v)
 	if err != nil {
@@ -30,8 +30,8 @@ func (e *Engine) resend(ctx context.Context, v View) error {
 	return e.send(ctx, &guest{v: v, job: e.job(v, p)})
 }
 
-// send is the window that this program exists for: the intent is durable before sbatch starts, the receipt after it has ended, and the
-// resolver settles what lies between.
+// send is the critical section of this program: the intent is durable before sbatch starts, the receipt after it has
+// ended, and the resolver settles what happens in between.
 func (e *Engine) send(ctx context.Context, m *guest) error {
 	at := sending{m.job.Spec.Placement, m.v.Run.ExecutedAs}
 	if why, held := e.holdSend(m.v.Run.ID, at); held {
@@ -46,7 +46,7 @@ func (e *Engine) send(ctx context.Context, m *guest) error {
 		return err
 	}
 	defer release()
-	if err := e.open(ctx, m); err != nil { // its company has left meanwhile
+	if err := e.open(ctx, m); err != nil { // the runs it could be sent with have left meanwhile
 		return e.notStaged(ctx, m.was, err)
 	}
 	free, err := e.sends.enter(ctx, ShareOf(m.v.Run), m.v.Run.ID)
@@ -54,13 +54,14 @@ func (e *Engine) send(ctx context.Context, m *guest) error {
 		return err
 	}
 	defer free()
-	if why, held := e.holdSend(m.v.Run.ID, at); held { // since it started to wait for its slot
+	if why, held := e.holdSend(m.v.Run.ID, at); held { // a pause that began while it waited for its slot
 		return e.putOff(ctx, m.v, why, m.w)
 	}
 	return e.sendAlone(ctx, m.v, m.job, m.w, free)
 }
 
-// putOffOpen is putOff of a run whose folder may have to be made first: it is sent later from what is there.
+// putOffOpen does what putOff does for a run whose folder may not exist yet: the folder is created, and the run is sent
+// from it later.
 func (e *Engine) putOffOpen(ctx context.Context, m *guest, why pause) error {
 	if err := e.open(ctx, m); err != nil {
 		return e.notStaged(ctx, m.was, err)
@@ -68,7 +69,7 @@ func (e *Engine) putOffOpen(ctx context.Context, m *guest, why pause) error {
 	return e.putOff(ctx, m.v, why, m.w)
 }
 
-// sendAlone sends one run as a job of its own; free gives its place in the line to the next one.
+// sendAlone sends one run as a single job; free releases its place in the line.
 func (e *Engine) sendAlone(ctx context.Context, v View, job JobSpec, w Write, free func()) error {
 	v.Attempt.Limit = e.cfg.sentLimit(job)
 	w.Attempts = []Attempt{v.Attempt}
@@ -93,7 +94,7 @@ func (e *Engine) sendAlone(ctx context.Context, v View, job JobSpec, w Write, fr
 func (e *Engine) recordIntent(ctx context.Context, v View, w Write) (View, error) {
 	k, from := v.Sends+1, v
 	v.Run.enter(Submitting, "", "")
-	if v.Submission.Array != "" { // Slurm refused the array that it was in
+	if v.Submission.Array != "" { // Slurm refused its array
 		v.Submission.Array, v.Attempt.ArrayTask = "", nil
 		w.Attempts = []Attempt{v.Attempt}
 	}
@@ -122,8 +123,8 @@ func (e *Engine) recoverSend(ctx context.Context, v View) error {
 	return e.settleSend(ctx, v, job, v.Sends, res)
 }
 
-// settleSend records what a send proved, even if the caller is gone: the receipt is
-// the one thing that must not wait. A cancel requested meanwhile is no reason to lose it either.
+// settleSend records what a send proved, even if the caller is gone: the receipt must not wait. Nor may it get lost
+// when a cancel is requested meanwhile.
 func (e *Engine) settleSend(ctx context.Context, v View, job JobSpec, k int, res SendResult) error {
 	ctx = context.WithoutCancel(ctx)
 	for {
@@ -138,8 +139,8 @@ func (e *Engine) settleSend(ctx context.Context, v View, job JobSpec, k int, res
 	}
 }
 
-// recordOutcome is the receipt, or what came instead of it: a rejection ends the attempt, back-pressure defers it, doubt is for the
-// resolver.
+// recordOutcome records the receipt, or what came instead of it: a rejection ends the attempt, back-pressure defers it,
+// doubt is left to the resolver.
 func (e *Engine) recordOutcome(ctx context.Context, v View, job JobSpec, k int, res SendResult) error {
 	switch res.Outcome {
 	case SendAccepted:
@@ -165,7 +166,7 @@ func (e *Engine) ended(v View, k int, res SendResult) *Send {
 	return &Send{Token: v.Submission.Token, K: k, StartedAt: now, EndedAt: &now, Outcome: res.Outcome, ExitCode: res.ExitCode, Text: res.Text}
 }
 
-// outcome is the transition after a send that was not a rejection.
+// outcome returns the transition after a send that was not a rejection.
 func (e *Engine) outcome(from *View, k int, res SendResult) Write {
 	v := *from
 	w := Write{Run: v.Run, Send: e.ended(v, k, res), From: from}

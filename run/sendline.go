@@ -6,29 +6,30 @@ import (
 	"time"
 )
 
-// sendLine gives runs their turn to be sent, at most so many sends at a time. One run at a time waits for the site's budget of RPCs: who is
-// next is decided only when the budget has something left, so that a newcomer is not sent after all those who were there before. A caller
-// who has nothing else to be sent, and sent nothing lately, does not queue: what it needs of the budget is set aside.
+// sendLine gives runs their turn to be sent, and bounds the sends in parallel. One run at a time waits for the site's
+// budget of RPCs: the next run is chosen only when the budget has something left, so that a new caller's run need not
+// wait for all earlier ones. A caller with nothing else to send, who has sent nothing lately, does not queue: part of
+// the budget is reserved for such sends.
 type sendLine struct {
 	now  func() time.Time
 	pace func(ctx context.Context, first bool) error // see Parts.Pace
-	busy chan struct{}                               // a place for each send under way
+	busy chan struct{}                               // a place for each send in flight
 	work func(Share) int                             // how many runs of a share the workers have or will have
 
 	mu      sync.Mutex
-	pacing  bool // a run that had its turn waits for the budget
+	pacing  bool // a run at its turn waits for the budget
 	waiting *turns[string]
-	turn    map[string]chan struct{} // of those that wait, closed when it is their turn
+	turn    map[string]chan struct{} // by waiting run, closed at its turn
 	sent    map[Share]sentLately
 }
 
-// sentLately is what the line remembers of a share.
+// sentLately is a share's use of the line.
 type sentLately struct {
 	runs int // in the line, or being sent
 	last time.Time
 }
 
-// lately is how long a caller's send counts. It is the time between two looks at Slurm, as most sites have it.
+// lately is how long a caller's send counts. It is the usual time between two cycles of the watcher.
 const lately = 2 * time.Second
 
 func newSendLine(cfg Config, p Parts, work func(Share) int) *sendLine {
@@ -36,7 +37,7 @@ func newSendLine(cfg Config, p Parts, work func(Share) int) *sendLine {
 		waiting: newTurns[string](cfg.weight), turn: map[string]chan struct{}{}, sent: map[Share]sentLately{}}
 }
 
-// enter waits for the turn of a run; leave gives the place to the next one. The error is that of ctx.
+// enter waits for the turn of a run; leave frees its place for the next one. The error is that of ctx.
 func (l *sendLine) enter(ctx context.Context, s Share, runID string) (leave func(), err error) {
 	first, mine := l.queue(s, runID, l.work(s) > 1)
 	defer func() {
@@ -66,7 +67,7 @@ func (l *sendLine) enter(ctx context.Context, s Share, runID string) (leave func
 	}), nil
 }
 
-// queue puts a run into the line, unless it is the first of its share. more: the share has others to be sent.
+// queue puts a run into the line, unless it is the first of its share. more: the share has other runs to send.
 func (l *sendLine) queue(s Share, runID string, more bool) (first bool, mine chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +92,7 @@ func (l *sendLine) wait(ctx context.Context, runID string, mine chan struct{}) e
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.waiting.has(runID) { // it has its turn by now
+	if !l.waiting.has(runID) { // it got its turn meanwhile
 		l.pacing = false
 		l.pass()
 	}
@@ -108,13 +109,13 @@ func (l *sendLine) paced() {
 	l.pass()
 }
 
-// forget notes that a run of the share has left the line.
+// forget records that a run of the share has left the line.
 func (l *sendLine) forget(s Share) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
 	l.sent[s] = sentLately{l.sent[s].runs - 1, now}
-	for other, o := range l.sent { // of the callers of the last seconds
+	for other, o := range l.sent { // few: the callers of the last seconds
 		if o.runs == 0 && now.Sub(o.last) >= lately {
 			delete(l.sent, other)
 		}

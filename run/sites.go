@@ -15,19 +15,19 @@ import (
 	"slurmgate/fault"
 )
 
-// Site is what a gateway says about one of its sites.
+// Site is the configuration of one of a gateway's sites, and its ports.
 type Site struct {
 	Config Config // Config.Site is its name
-	Parts  Parts  // what all sites share: Store, Index, Objects, Contracts and so on. Open brings the rest
+	Parts  Parts  // those that all sites share: Store, Index, Objects, Contracts and so on. Open returns the rest
 	// Open returns the site's ports: Renderer, Submitter, Queue, Accounting, Canceller, Workspace and Images. It is called again while it
 	// fails.
 	Open func(ctx context.Context) (Parts, error)
-	Wrap func(Parts) Parts // around all parts, the ports too; nil: nothing
+	Wrap func(Parts) Parts // wraps all parts, the ports too; nil: it wraps nothing
 }
 
-// Sites are the sites of one gateway, each with an engine of its own: watcher, budget, pauses and workers. What a call is about says which
-// engine carries it out, so nothing of one site waits for another. Only the limits on a tool's runs in flight hold for all of them
-// together. All methods are safe for concurrent use.
+// Sites has the sites of one gateway, each with its own engine: watcher, budget, pauses and workers. The subject of a
+// call decides which engine carries it out, so no site waits for another. Only the limits on runs in flight apply to
+// all of them together. All methods are safe for concurrent use.
 type Sites struct {
 	store Store
 	log   *slog.Logger
@@ -35,7 +35,7 @@ type Sites struct {
 	order []*member // as configured
 	named map[string]*member
 
-	workers *workerCalls // nil: there are no calls of service workers
+	workers *workerCalls // nil: the gateway calls no service workers
 }
 
 type member struct {
@@ -52,10 +52,10 @@ type member struct {
 // retryOpening is the time between two tries to open a site that is away.
 const retryOpening = 15 * time.Second
 
-// patience is how long the slower sites are waited for when another is ready.
+// patience is how long slower sites are waited for when another is ready.
 const patience = 5 * time.Second
 
-// NewSites makes the engines of the sites, which are not open yet. There is at least one.
+// NewSites returns the engines of the sites, which are not open yet. There must be at least one site.
 func NewSites(sites ...Site) *Sites {
 	s := &Sites{store: sites[0].Parts.Store, log: sites[0].Parts.Log, retry: retryOpening, named: map[string]*member{}}
 	for _, x := range sites {
@@ -77,8 +77,8 @@ func NewSites(sites ...Site) *Sites {
 	return s
 }
 
-// Open opens all sites at once, and returns what keeps those closed that could not be opened, by name. As soon as one of the sites that are
-// needed is open, the others get a few seconds more. [Sites.Start] goes on trying.
+// Open opens all sites in parallel, and returns why the others could not be opened, by name. As soon as one of the
+// needed sites is open, the others get patience more. [Sites.Start] keeps trying.
 func (s *Sites) Open(ctx context.Context, needed ...string) map[string]error {
 	opened := make(chan *member, len(s.order))
 	for _, m := range s.order {
@@ -111,7 +111,7 @@ func (s *Sites) Open(ctx context.Context, needed ...string) map[string]error {
 	return away
 }
 
-// tryOpen opens the site, unless that is under way: a try may hang for as long as a filesystem does.
+// tryOpen opens the site, unless a try is in flight: it may hang for as long as a filesystem does.
 func (m *member) tryOpen(ctx context.Context) {
 	if !m.trying.TryLock() {
 		return
@@ -129,8 +129,8 @@ func (m *member) tryOpen(ctx context.Context) {
 	m.opening.failed(m.Now(), e)
 }
 
-// Start starts the engine of every site, those of sites that are away too; they take up their runs when the site is open. The returned
-// function waits for what is under way.
+// Start starts the engine of every site, also of sites that are away; those take up their runs when the site is open.
+// The returned function waits for all work in flight.
 func (s *Sites) Start(ctx context.Context) (wait func(), err error) {
 	if s.workers != nil {
 		if err := s.workers.sweep(ctx); err != nil {
@@ -168,7 +168,7 @@ func (s *Sites) Start(ctx context.Context) (wait func(), err error) {
 	return wait, nil
 }
 
-// keepOpening opens a site as soon as that works.
+// keepOpening tries until the site is open, and then takes up its runs.
 func (s *Sites) keepOpening(ctx context.Context, m *member) {
 	every := time.NewTicker(s.retry)
 	defer every.Stop()
@@ -208,7 +208,7 @@ func (e *Engine) resume(ctx context.Context) {
 	e.watcher.poke()
 }
 
-// Names are the names of the sites.
+// Names returns the names of the sites.
 func (s *Sites) Names() (names []string) {
 	for _, m := range s.order {
 		names = append(names, m.name)
@@ -216,8 +216,8 @@ func (s *Sites) Names() (names []string) {
 	return names
 }
 
-// Away says why the site cannot take runs to their end now: it could not be opened, or its Slurm does not answer; nil while nothing is
-// known.
+// Away returns why the site cannot take runs to their end now: it could not be opened, or its Slurm does not answer;
+// nil if no reason is known.
 func (s *Sites) Away(name string) error {
 	m := s.named[name]
 	if m == nil {
@@ -229,7 +229,8 @@ func (s *Sites) Away(name string) error {
 	return m.Ready()
 }
 
-// Ready says which sites delay their runs, and why; a Transport fault with the code of the first. Nil while nothing is known.
+// Ready returns which sites delay their runs, and why: a Transport fault with the code of the first. nil if none is
+// known to.
 func (s *Sites) Ready() error {
 	var first error
 	var others []string
@@ -251,7 +252,7 @@ func (s *Sites) Ready() error {
 	return fault.Wrap(fault.Transport, fault.CodeOf(first), strings.Join(others, "; "), first)
 }
 
-// Watched is when each site's Slurm last answered completely, and why it does not answer now.
+// Watched returns when a site's Slurm last answered completely, and why it does not answer now.
 func (s *Sites) Watched(site string) (at time.Time, err error) {
 	if m := s.named[site]; m != nil {
 		if at, err = m.Engine.Watched(); err == nil {
@@ -261,7 +262,8 @@ func (s *Sites) Watched(site string) (at time.Time, err error) {
 	return at, err
 }
 
-// together calls f for every site at the same time. The error is that of the first site in the order of the site file that has one.
+// together calls f for every site in parallel. The error is that of the first site in the order of the site file that
+// has one.
 func (s *Sites) together(f func(*member) error) error {
 	errs := make([]error, len(s.order))
 	var wg sync.WaitGroup
@@ -272,8 +274,8 @@ func (s *Sites) together(f func(*member) error) error {
 	return cmp.Or(errs...)
 }
 
-// CaughtUp is [Engine.CaughtUp] of all sites. Once a cluster and the gateway's own host have caught up, the others get a few seconds more:
-// a controller that hangs delays no look at the runs of another.
+// CaughtUp calls [Engine.CaughtUp] for all sites. Once a cluster and the gateway's own host have caught up, the others
+// get patience more: a controller that hangs does not delay the runs of another.
 func (s *Sites) CaughtUp(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -287,13 +289,13 @@ func (s *Sites) CaughtUp(ctx context.Context) error {
 	})
 }
 
-// Settled is [Engine.Settled] of all sites.
+// Settled calls [Engine.Settled] for all sites.
 func (s *Sites) Settled(ctx context.Context) error {
 	return s.together(func(m *member) error { return m.Settled(ctx) })
 }
 
-// Overslept is the longest time by which a site's watching loop has missed the end of its pause; 0 while all of them turn or wait for
-// Slurm or a filesystem.
+// Overslept returns the longest time by which a site's watching loop has missed the end of its pause; 0 while all of
+// them run, or wait for Slurm or a filesystem.
 func (s *Sites) Overslept() (longest time.Duration) {
 	for _, m := range s.order {
 		longest = max(longest, m.watcher.overslept())

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Snapshot is what a cluster's Slurm says of itself, by its commands or through slurmrestd. Each part has its own age.
+// Snapshot is the state of a cluster as Slurm's commands or slurmrestd show it. Each part has its own age.
 type Snapshot struct {
 	Config     Asked[ClusterConfig]
 	Partitions Asked[[]Partition] // in Slurm's order
@@ -17,13 +17,13 @@ type Snapshot struct {
 	Accounts   Asked[map[string]UserAccounts] // by user
 }
 
-// Asked is an answer, with when it was asked for and when it was there by this host's clock.
+// Asked is an answer, with when it was requested and when it arrived by this host's clock.
 type Asked[T any] struct {
 	Value        T
 	At, Answered time.Time // zero: there is no answer
 }
 
-// Ask asks and notes the time.
+// Ask calls ask and records the times.
 func Ask[T any](ctx context.Context, ask func(context.Context) (T, error)) (Asked[T], error) {
 	at := time.Now()
 	v, err := ask(ctx)
@@ -33,16 +33,16 @@ func Ask[T any](ctx context.Context, ask func(context.Context) (T, error)) (Aske
 	return Asked[T]{v, at, time.Now()}, nil
 }
 
-// ClusterConfig is what slurmctld shows of its configuration.
+// ClusterConfig is the configuration that slurmctld shows.
 type ClusterConfig struct {
-	Clock  time.Time         // slurmctld's when it answered; zero: it did not say
+	Clock  time.Time         // slurmctld's time when it answered; zero: not shown
 	Values map[string]string // by the names of slurm.conf(5); slurmrestd shows few
 }
 
 // Name returns the cluster's name; empty: it is not shown.
 func (c ClusterConfig) Name() string { return c.Values["ClusterName"] }
 
-// Seconds reads a value such as "300 sec"; 0 for anything else.
+// Seconds parses a value such as "300 sec"; 0 for anything else.
 func (c ClusterConfig) Seconds(name string) time.Duration {
 	n, err := strconv.Atoi(strings.TrimSuffix(c.Values[name], " sec"))
 	if err != nil || n < 0 {
@@ -61,7 +61,7 @@ func (c ClusterConfig) Enforces() bool {
 	return strings.Contains(c.Values["AccountingStorageEnforce"], "associations")
 }
 
-// Partition is what a site's Slurm says of one of its partitions. What nodes have is 0 before [AddNodes].
+// Partition is a partition as the site's Slurm shows it. The fields about nodes are 0 before [AddNodes].
 type Partition struct {
 	Name           string
 	Default        bool
@@ -84,17 +84,17 @@ type Partition struct {
 // Up reports whether jobs of the partition start.
 func (p Partition) Up() bool { return p.State == "UP" }
 
-// Open reports whether jobs that charge the account may use the partition. Groups are not looked at.
+// Open reports whether jobs that charge the account may use the partition. It ignores Groups.
 func (p Partition) Open(account string) bool {
 	return (p.Accounts == nil || slices.Contains(p.Accounts, account)) && !slices.Contains(p.DeniedAccounts, account)
 }
 
-// Usable counts its nodes that are neither down nor drained.
+// Usable returns the number of nodes that are neither down nor drained.
 func (p Partition) Usable() int {
 	return p.Nodes - p.In("down", "drained", "draining", "drain", "fail", "failing", "error", "unknown", "inval", "future")
 }
 
-// In counts its nodes in the states.
+// In returns the number of nodes in the states.
 func (p Partition) In(states ...string) (n int) {
 	for _, state := range states {
 		n += p.States[state]
@@ -102,24 +102,24 @@ func (p Partition) In(states ...string) (n int) {
 	return n
 }
 
-// Node is a node, by way of a partition it is in.
+// Node is a node as a member of one of its partitions.
 type Node struct {
 	Name      string
 	Partition string
-	State     string     // as sinfo has it in its long form, e.g. idle, mixed, drained*
+	State     string     // sinfo's long form, e.g. idle, mixed, drained*
 	Reason    string     // why it is down or drained; "none"
-	Since     *time.Time // when the reason was given; nil: not known
+	Since     *time.Time // when the reason was given; nil: unknown
 	CPUs      int
 	MemMB     int // MiB
 	GPUs      int
 	GPUTypes  []string
-	Arch      string // in Go's spelling, e.g. amd64; empty: not known, as sinfo does not show it
+	Arch      string // in Go's spelling, e.g. amd64; empty: unknown, as from sinfo, which does not show it
 }
 
 // PlainState returns the node's state without Slurm's marks.
 func (n Node) PlainState() string { return strings.TrimRight(n.State, "*~#!%$@^-+") }
 
-// Takes reports whether the node takes jobs now, or will when there is room.
+// Takes reports whether the node accepts jobs now, or will when there is room.
 func (n Node) Takes() bool {
 	return !strings.HasSuffix(n.State, "*") && slices.Contains([]string{"idle", "mixed", "allocated", "completing", "planned"}, n.PlainState())
 }
@@ -136,7 +136,7 @@ func UnusableNodes(list []Node) map[string]Unusable {
 	return unusable
 }
 
-// AddNodes returns the partitions with what their nodes have.
+// AddNodes returns the partitions with the figures of their nodes.
 func AddNodes(list []Partition, nodes []Node) []Partition {
 	list = slices.Clone(list)
 	for i := range list {
@@ -169,7 +169,7 @@ type QOS struct {
 	Submit *int // nil: no limit
 }
 
-// UserAccounts is what one user may charge on a cluster by associations in Slurm.
+// UserAccounts has the accounts that one user may charge on a cluster, by associations in Slurm.
 type UserAccounts struct {
 	Default  string    // the account of jobs that name none; empty: the user has none
 	Accounts []Account // the default first; none: the user has no association
@@ -196,12 +196,12 @@ func (u UserAccounts) Account(name string) *Account {
 type Association struct {
 	User, Account string
 	Default       bool     // the account is the user's default
-	Partition     string   // only there; empty: everywhere
-	QOS           []string // that it may use
+	Partition     string   // the only one; empty: all
+	QOS           []string // those it may use
 	Submit        *int     // jobs that may be queued or running; nil: no limit
 }
 
-// ByUser collects the accounts of each user. Rows without a user or an account are not of users.
+// ByUser collects the accounts of each user. It ignores rows without a user or an account.
 func ByUser(rows []Association) map[string]UserAccounts {
 	users := map[string]UserAccounts{}
 	for _, r := range rows {
@@ -229,7 +229,7 @@ func (u *UserAccounts) add(r Association) {
 	}
 	switch {
 	case r.Partition == "":
-		a.Partitions = nil // it holds for all
+		a.Partitions = nil // applies to all partitions
 	case a.Partitions != nil:
 		a.Partitions = append(a.Partitions, r.Partition)
 	}

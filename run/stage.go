@@ -12,8 +12,8 @@ import (
 	"slurmgate/plan"
 )
 
-// stageAndSend takes a run from staging through the intent and one send. After a crash before the intent everything is repeated from the
-// start; every step gives the same bytes.
+// stageAndSend takes a run from staging through the intent and one send. After a crash before the intent everything is
+// repeated from the start; every step gives the same bytes.
 func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error {
 	if job := e.job(v, p); e.parties.crowded(v.Run.ExecutedAs) && e.hasCompany(v, job) {
 		return e.note(ctx, v, sendsWait, sendsWaitDetail)
@@ -24,7 +24,7 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 	began := e.Now()
 	job, files, err := e.stage(within, v, p)
 	m := &guest{v: v, was: v, job: job, files: files}
-	if err == nil && !e.hasCompany(v, job) { // with others its folder is made
+	if err == nil && !e.hasCompany(v, job) { // otherwise its folder is created with those of the other runs
 		err = e.open(within, m)
 	}
 	e.staged(v, err)
@@ -36,7 +36,8 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 	case err != nil:
 		return e.notStaged(ctx, v, err)
 	}
-	// The script becomes an artifact, so that an admin reads exactly what was sent. Its bytes go into the ledger with the intent.
+	// The script becomes an artifact, so that an admin reads exactly what was sent. Its bytes go into the ledger with
+	// the intent.
 	script := files[len(files)-1].Data
 	digest := sha256.Sum256(script)
 	sum := hex.EncodeToString(digest[:])
@@ -52,14 +53,14 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 	return e.send(ctx, m)
 }
 
-// staged notes what became of a staging. What a user's side says of its disk is about that user's runs.
+// staged records the result of a staging. A result as a user concerns that user's runs only, so it is not recorded.
 func (e *Engine) staged(v View, err error) {
 	if v.Run.ExecutedAs == "" {
 		e.disk.staged(err)
 	}
 }
 
-// notStaged is what becomes of a run whose files could not be put in place.
+// notStaged handles a run whose files could not be put in place.
 func (e *Engine) notStaged(ctx context.Context, v View, err error) error {
 	switch {
 	case fault.CodeOf(err) == string(AheadOfLedger):
@@ -74,7 +75,7 @@ func (e *Engine) notStaged(ctx context.Context, v View, err error) error {
 		switch code := fault.CodeOf(err); {
 		case unreached(code):
 			why = SiteAway
-		case userAway(v, code): // the claim of an attempt that an older ledger sent cannot be taken either, so a refusal ends nothing
+		case userAway(v, code): // the claim of an attempt that an older ledger sent cannot be taken either, so a refusal ends no run
 			why = code
 		}
 		return e.note(ctx, v, why, fault.Prose(err))
@@ -82,11 +83,11 @@ func (e *Engine) notStaged(ctx context.Context, v View, err error) error {
 	return e.endUnsent(ctx, v, verdict{ending: EndedStaging, reason: fault.CodeOf(err), detail: fault.Prose(err)})
 }
 
-// unlimited is the staging time of a run without a pack: longer than anything takes.
+// unlimited is the staging time of a run without a pack: longer than any staging.
 const unlimited = 10 * 365 * 24 * time.Hour
 
-// stagingTime is how long staging the run's attempt may take, by the pack it was planned with. A pack that cannot be read does not keep
-// the run from being staged: what depends on the pack is its end.
+// stagingTime returns how long staging the run's attempt may take, by the pack it was planned with. An unreadable pack
+// does not prevent the staging; whatever needs the pack comes at the run's end.
 func (e *Engine) stagingTime(ctx context.Context, v View) time.Duration {
 	if v.Run.PackHash == "" {
 		return unlimited
@@ -98,7 +99,8 @@ func (e *Engine) stagingTime(ctx context.Context, v View) time.Duration {
 	return min(c.Timeout(), unlimited)
 }
 
-// stage puts image and inputs in place, and makes the control files of the attempt's folder; the last one is the script.
+// stage puts image and inputs in place, and returns the control files of the attempt's folder; the last one is the
+// script.
 func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec, files []ControlFile, err error) {
 	if err := e.allowed(v, p); err != nil {
 		return job, nil, err
@@ -123,7 +125,7 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 	return job, append(e.programFiles(p.Spec), ControlFile{PinnedFile, pinned}, ControlFile{ScriptFile, script}), err
 }
 
-// open makes the attempt's folder, unless it is made already.
+// open creates the attempt's folder, unless it exists already.
 func (e *Engine) open(ctx context.Context, m *guest) error {
 	if m.files == nil {
 		return nil
@@ -145,7 +147,7 @@ func (e *Engine) stageInputs(ctx context.Context, v View, inputs []plan.Input, o
 		}
 		r, size, err := open(ctx, in.ChecksumSHA256)
 		if err != nil {
-			break // staging says so
+			break // StageInputs returns the error
 		}
 		total += size
 		r.Close()

@@ -7,7 +7,7 @@ import (
 	"slurmgate/visible"
 )
 
-// State is what a caller sees first.
+// State is the coarse state of a run, which callers see first.
 type State string
 
 // The states. Blocked is not terminal: a verb resolves it.
@@ -28,20 +28,21 @@ func (State) Values() []string {
 // Terminal reports whether nothing more will happen to a run by itself.
 func (s State) Terminal() bool { return s == Succeeded || s == Failed || s == Cancelled }
 
-// Phase is where in the lifecycle a run is.
+// Phase is a run's position in the lifecycle.
 type Phase string
 
 // The phases, in the order a run passes them.
 const (
-	// Outputs of other runs are not there yet. The run has no site and no attempt, and no engine knows it. Once its inputs are there, its
-	// id is an alias of the run of that content.
+	// Outputs of other runs are missing. The run has no site and no attempt, and no engine knows it. Once its inputs
+	// exist, its id is an alias of the run with that content.
 	WaitingForInputs Phase = "waiting_for_inputs"
 
 	Staging Phase = "staging" // inputs, image and script are being put in place; nothing was submitted
-	// Slurm has no room or does not answer, or policy allows no more runs of the tool; will be sent, nothing was accepted
+	// Slurm has no room or does not answer, or a limit on runs in flight is reached; the run will be sent, nothing was
+	// accepted
 	Deferred    Phase = "deferred"
 	Submitting  Phase = "submitting"  // the intent is durable, sbatch may have run
-	Unconfirmed Phase = "unconfirmed" // sbatch ended without a receipt; the resolver finds out
+	Unconfirmed Phase = "unconfirmed" // sbatch ended without a receipt; the resolver settles it
 	Pending     Phase = "pending"     // Slurm has the job
 	InJob       Phase = "running"     // the job runs
 	Completing  Phase = "completing"  // the job ended, Slurm is cleaning up
@@ -58,15 +59,15 @@ var states = map[Phase]State{WaitingForInputs: Queued, Staging: Queued, Deferred
 	Pending: Queued,
 	InJob:   Running, Completing: Running, Collecting: Running, NeedsOperator: Blocked, AheadOfLedger: Blocked, OutputsLate: Blocked}
 
-// Unfinished lists the phases of runs that have a site and are not over.
+// Unfinished lists the phases of runs that have a site and have not ended.
 func Unfinished() []Phase {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(states)), func(p Phase) bool { return p == WaitingForInputs })
 }
 
-// StateOf is the state that each phase belongs to; Done belongs to the three terminal states.
+// StateOf returns the state that a phase belongs to; Done belongs to the three terminal states.
 func StateOf(p Phase) State { return states[p] }
 
-// enter puts the run into a phase, with the reason why it is there.
+// enter puts the run into a phase, with the reason for it.
 func (r *Run) enter(p Phase, reason, detail string) {
 	r.State, r.Phase, r.Reason, r.Detail = StateOf(p), p, reason, visible.Text(detail)
 }
@@ -90,7 +91,7 @@ const (
 	EndedRejected      Ending = "rejected"            // Slurm refused the job for good
 	EndedStaging       Ending = "staging"             // inputs, image or script could not be put in place
 	EndedCancelled     Ending = "cancelled"           //
-	EndedUnanswered    Ending = OutcomeUnknown        // a call of a service worker that was sent, and no answer came
+	EndedUnanswered    Ending = OutcomeUnknown        // a call of a service worker was sent, and no answer came
 
 	// The node's fault: the same run may succeed on another node.
 	EndedImageMissing  Ending = "image_missing"      // exit 91: the node does not have the image, which the gateway has verified
@@ -119,7 +120,7 @@ func (e Ending) Infrastructure() bool {
 	return e.NodeFault() || e == EndedPreempted || e == EndedLost || e == EndedAbsent
 }
 
-// NodeFaults are the endings that one node caused.
+// NodeFaults lists the endings that one node caused.
 var NodeFaults = []Ending{EndedNodeFail, EndedBootFail, EndedImageMissing, EndedImageUnread, EndedInputUnread, EndedNoRuntime,
 	EndedRuntimeBroken, EndedRuntimeOld, EndedNoUserNS, EndedNodeDiskFull, EndedScratch, EndedControl, EndedRunsDirGone,
 	EndedProlog}

@@ -7,38 +7,40 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// What the ledger takes and gives beside runs and attempts.
+// Types that the ledger stores and returns, other than runs and attempts.
 
-// RowRef names the row of a batch for which a run is made, found or retried. The transaction that does so is refused with [RowWithdrawn] if
-// nothing is to be submitted or retried for the row any more, because its batch was cancelled meanwhile.
+// RowRef identifies the row of a batch for which a run is made, found or retried. The transaction that does so is
+// refused with [RowWithdrawn] if nothing is to be submitted or retried for the row any more, because its batch was
+// cancelled meanwhile.
 type RowRef struct {
 	BatchID string
 	N       int
 }
 
-// WaitRef names a run that waits for outputs of others, as it was set waiting for the Attempt-th time. A change is refused (not_waiting) if
-// it does not wait any more, or was cancelled and set waiting again meanwhile.
+// WaitRef identifies a run that waits for outputs of others, as it was set waiting for the Attempt-th time. A change is
+// refused (not_waiting) if it no longer waits, or was cancelled and set waiting again meanwhile.
 type WaitRef struct {
 	RunID   string
 	Attempt int
 }
 
-// RowWithdrawn is the code of what is refused because its batch was cancelled.
+// RowWithdrawn is the code of a refusal because the batch was cancelled.
 const RowWithdrawn = "row_withdrawn"
 
-// Waiter is a run that waits for the gateway, and whose turn it waits for.
+// Waiter is a run that waits for the gateway, with the share whose turns apply to it.
 type Waiter struct {
 	RunID string
 	Share
 }
 
-// Flying is a run as limits on runs in flight see it.
+// Flying is a run with what limits on runs in flight need of it.
 type Flying struct {
 	Waiter
 	Tool string // the name of its toolpack; empty for a plan submitted as it is
 }
 
-// Watched is the part of an open run needed to see that Slurm's answer changes nothing. A gateway watches up to 100,000.
+// Watched is the part of an open run that shows whether Slurm's answer changes the run. A gateway watches up to
+// 100,000.
 type Watched struct {
 	RunID       string
 	ExecutedAs  string
@@ -52,7 +54,7 @@ type Watched struct {
 	Account     string
 	Limit       int64 // seconds
 	Missed      bool  // Attempt.MissedAt is set
-	Renamed     bool  // Run.Reason says so
+	Renamed     bool  // Run.Reason is [JobRenamed]
 	CancelAsked bool  // Run.CancelAt is set
 }
 
@@ -64,10 +66,10 @@ type Output struct {
 
 // Directory is a directory artifact's list of files.
 type Directory struct {
-	SHA256    string // of the list, and so of the artifact
+	SHA256    string // checksum of the list, and so of the artifact
 	ListBytes int64
 	Files     []tree.File
-	InPlace   bool // the files stay where their owner has them; the list alone is stored
+	InPlace   bool // the files stay where their owner has them; only the list is stored
 }
 
 // New is a run about to be stored.
@@ -78,20 +80,21 @@ type New struct {
 	Policy     json.RawMessage // canonical policy snapshot
 	Pack       json.RawMessage // canonical definition of the pack, whose hash is Run.PackHash; empty for a plan submitted as it is
 	Placement  *plan.Placement // of the first attempt
-	Sought     Sought          // what the same request may be known by
+	Sought     Sought          // what identifies an existing run of the request
 	Inputs     []Link
-	Names      map[string]string // what the request calls the outputs, by role
-	Waited     *WaitRef          // the waiting run that is this one from now on, in the same transaction; nil: none
-	Row        *RowRef           // the row that is this run from now on, in the same transaction; nil: none
+	Names      map[string]string // the request's names for the outputs, by role
+	Waited     *WaitRef          // the waiting run that becomes this one, in the same transaction; nil: none
+	Row        *RowRef           // the row that this run is for, recorded in the same transaction; nil: none
 	Asking     *Asking           // recorded for the run, new or known, in the same transaction; nil: none
 	Event      Event
-	// Admit is called in the transaction of a new run, once it is written, with what its project and its caller have had then. An error
-	// takes everything back; nil: not asked.
+	// Admit is called in the transaction of a new run, after it is written, with what its project and its caller have
+	// had then. An error rolls the transaction back; nil: not checked.
 	Admit func(project, caller Spent) error
 }
 
-// Spent is what a project, or a caller, has had of the site, the run in question included. Days and months are those of UTC in which
-// attempts were opened. An attempt counts with its CPUs for its time limit until it has ended, then with the time that its job ran.
+// Spent is what a project, or a caller, has had of the site, the run in question included. Days and months are UTC, by
+// when attempts were opened. An attempt counts with its CPUs for its time limit until it has ended, then with the time
+// that its job ran.
 type Spent struct {
 	RunsToday           int64 // attempts
 	CPUSecondsThisMonth int64
@@ -102,7 +105,7 @@ type Sought struct {
 	RunID      string
 	PlanHash   string
 	PolicyHash string
-	Site       string // that the caller named; empty: any
+	Site       string // the site that the caller named; empty: any
 	ExecutedAs string // only runs executed as this user are the request's; empty: only the gateway's own
-	Shared     bool   // runs executed as others are equivalent; else nobody learns of them
+	Shared     bool   // runs executed as other users count as equivalent; else they are not disclosed
 }

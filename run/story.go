@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The log tells the story of a run: a line for each change, and all of them have the run's id, so that one grep finds the story.
+// The log has a line for each change of a run, with the run's id, so that one grep finds all of them.
 
-// about is what every line of the log about a run says of it.
+// about returns the attributes of every log line about a run.
 func about(v View) []any {
 	who := v.Run.Principal.Name
 	if who == "" {
@@ -22,7 +22,7 @@ func about(v View) []any {
 	return line
 }
 
-// aboutJob is the same for a line about one of its jobs, by name.
+// aboutJob returns the same attributes for the run of a job, by the job's name.
 func (e *Engine) aboutJob(ctx context.Context, jobName string) []any {
 	if v, err := e.Store.View(ctx, RunOf(jobName)); err == nil {
 		return about(v)
@@ -30,7 +30,8 @@ func (e *Engine) aboutJob(ctx context.Context, jobName string) []any {
 	return []any{"run_id", RunOf(jobName)}
 }
 
-// tell logs a change of a run, how long the run was as it was before, and at its end how long it took.
+// tell logs a change of a run with the time since the change before, and at the run's end its total time. A zero
+// before: unknown.
 func (e *Engine) tell(event string, v View, before time.Time) {
 	line := append(about(v), "phase", v.Run.Phase, "reason", v.Run.Reason)
 	if !before.IsZero() {
@@ -42,5 +43,5 @@ func (e *Engine) tell(event string, v View, before time.Time) {
 	e.Log.Info(event, line...)
 }
 
-// seconds is a duration in seconds, to milliseconds.
+// seconds returns a duration in seconds, to milliseconds.
 func seconds(d time.Duration) float64 { return math.Round(max(0, d.Seconds())*1000) / 1000 }

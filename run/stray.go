@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// A job may appear after its attempt has ended: sbatch was in doubt, the gateway took the claim, and only then did the controller show the
-// job it had accepted. Such a job executes nothing, but it would wait in the queue for its turn.
+// A job may appear after its attempt has ended: sbatch was in doubt, the gateway took the claim, and only then did the
+// controller show the job that it had accepted. Such a job executes nothing, but it would wait in the queue for its
+// turn.
 
-// strayWatch is how long the watcher still looks for such jobs when no run is open. If a controller shows a job later than
-// that, the next cycle sees it, or the job ends by itself without the claim.
+// strayWatch is how long the watcher still queries Slurm for such jobs when no run is open. If a controller shows a job
+// later than that, the next cycle sees it, or the job ends by itself without the claim.
 const strayWatch = 10 * time.Minute
 
 // expectStrays keeps the watcher running after an attempt whose job may still appear.
@@ -19,7 +20,7 @@ func (e *Engine) expectStrays(v View, ending Ending) {
 		return
 	}
 	e.watcher.expectStrays(e.Now().Add(strayWatch))
-	if v.Submission.JobID == "" { // otherwise Slurm is asked to cancel it anyway
+	if v.Submission.JobID == "" { // with a job id Slurm is asked to cancel the job anyway
 		e.watcher.poke()
 	}
 }
@@ -35,9 +36,9 @@ func (e *Engine) recallStrays(ctx context.Context) error {
 	return nil
 }
 
-// cancelStrays cancels pending jobs of attempts that have ended. They would end by themselves without the
-// claim; cancelling keeps the queue clean. Jobs this ledger never sent are left alone: another gateway of the
-// same user may have a run of the same id.
+// cancelStrays cancels pending jobs of attempts that have ended. They would end by themselves without the claim;
+// cancelling keeps the queue clean. Jobs this ledger never sent are left alone: another gateway of the same user may
+// have a run of the same id.
 func (e *Engine) cancelStrays(ctx context.Context, seen *answer) {
 	for i, j := range seen.jobs {
 		name := j.sentAs()
@@ -48,7 +49,7 @@ func (e *Engine) cancelStrays(ctx context.Context, seen *answer) {
 			continue
 		}
 		v, err := e.Store.View(ctx, RunOf(name))
-		// A folder alone does not make a job the run's.
+		// The folder alone does not prove that a job is the run's.
 		if err != nil || j.WorkDir != "" && (v.Submission.JobName != name || v.Submission.JobID != j.ID) {
 			continue
 		}

@@ -19,30 +19,30 @@ type Order struct {
 	ContractVersion string
 	PackHash        string            // empty for a plan submitted as it is
 	Pack            json.RawMessage   // definition of the pack: canonical JSON whose hash is PackHash
-	Params          plan.Params       // as asked; its inputs name the artifacts
-	Placement       *plan.Placement   // where the first attempt goes; nil when the params name it all
-	Warnings        []string          // of the run
-	Names           map[string]string // what the request calls its outputs where they are downloaded, by role; no part of the run
-	Site            string            // where the run goes if there is none yet; empty: the first site
-	SiteWhy         string            // why it goes there
-	// Pick picks the site, and with it the placement, once it turns out that there is no such run yet; nil: they are given. Nothing of what
-	// it decides is part of the run's identity.
+	Params          plan.Params       // as requested; its inputs name the artifacts
+	Placement       *plan.Placement   // where the first attempt goes; nil if the params are complete
+	Warnings        []string          // warnings of the run
+	Names           map[string]string // file names of downloaded outputs, by role; no part of the run's identity
+	Site            string            // site of a new run; empty: the first site
+	SiteWhy         string            // why this site
+	// Pick picks the site, and with it the placement, if the run does not exist yet; nil: they are given. Its result is
+	// no part of the run's identity.
 	Pick       func(ctx context.Context) (Picked, error)
-	Options    []Option // what Pick picks from
+	Options    []Option // the sites that Pick picks from
 	considered []Considered
 	PolicyHash string
 	Policy     json.RawMessage // canonical snapshot
 	Actor      string
-	Asking     Asking   // whose call it is, and by which batch it asks
-	Prompt     bool     // the answer does not wait until the run was sent
-	Waited     *WaitRef // the run that waited for the inputs, which is another name of this one from now on; nil: none
+	Asking     Asking   // who calls, and by which batch
+	Prompt     bool     // answer without waiting until the run was sent
+	Waited     *WaitRef // the run that waited for the inputs and becomes an alias of this one; nil: none
 	Row        *RowRef  // the row of a batch that the run is for; nil: none
 }
 
 // Option is a site that a new run may go to.
 type Option struct {
 	Site      string
-	Placement plan.Placement // of its job there
+	Placement plan.Placement // of the run's job at the site
 }
 
 // Picked is the site that policy's rule picked for a new run.
@@ -80,7 +80,7 @@ func (o Order) Identity() (canonical []byte, id plan.Identity, err error) {
 	return canonical, id, nil
 }
 
-// checkUser refuses a user that no job can be executed as.
+// checkUser returns a fault for a user that no job can be executed as.
 func (o Order) checkUser() error {
 	user := o.Params.ExecutedAs
 	if user == "" {
@@ -96,15 +96,15 @@ func (o Order) checkUser() error {
 	return nil
 }
 
-// sought is what the order's run is found by.
+// sought returns what the order's run is found by.
 func (e *Engine) sought(o Order, id plan.Identity) Sought {
 	return Sought{RunID: id.RunID(), PlanHash: id.PlanHash(), PolicyHash: o.PolicyHash, Site: o.Params.Site(),
 		ExecutedAs: o.Params.ExecutedAs, Shared: o.Params.ExecutedAs != "" && e.cfg.SharesRuns != nil && e.cfg.SharesRuns(o.Params.ProjectID)}
 }
 
-// Submit makes the run of the order, or finds it: the same identity is the same run whatever state it is
-// in (ABI-18). A new run is staged and sent by the engine; Submit waits a few seconds for that and then
-// answers with what is known.
+// Submit creates the run of the order, or finds it: the same identity is the same run whatever state it is in (ABI-18).
+// The engine stages and sends a new run; Submit waits up to Config.SubmitWait for that and then answers with what is
+// known.
 func (e *Engine) Submit(ctx context.Context, o Order) (SubmitAnswer, error) {
 	f, err := e.find(ctx, o)
 	if err != nil {
@@ -137,8 +137,8 @@ func (e *Engine) find(ctx context.Context, o Order) (f lookup, err error) {
 	return f, err
 }
 
-// reusable finds a run of the same plan made under another policy, where policy reuses those, or for another user, where policy has users
-// share theirs; nil if there is none. One on another site than the caller named is another run.
+// reusable returns a run of the same plan made under another policy, if policy reuses those, or for another user, if
+// policy shares runs between users; nil if there is none. A run on another site than the caller named does not count.
 func (e *Engine) reusable(ctx context.Context, o Order, f lookup) (*View, error) {
 	if o.Params.Docker || !e.cfg.ReuseAcross && !f.sought.Shared {
 		return nil, nil
@@ -156,7 +156,7 @@ func (e *Engine) reusable(ctx context.Context, o Order, f lookup) (*View, error)
 	return nil, nil
 }
 
-// ofAnother says in the answer what an equivalent run is.
+// ofAnother returns the warning that the answer is about an equivalent run.
 func ofAnother(o Order, r Run) string {
 	switch {
 	case r.ExecutedAs == o.Params.ExecutedAs:
@@ -189,7 +189,8 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	if err := e.accepts(); err != nil {
 		return SubmitAnswer{}, err
 	}
-	// Nothing is recorded for an image that is missing or has the wrong checksum. A site that is away shows neither: its runs wait for it.
+	// Nothing is recorded for an image that is missing or has the wrong checksum. A site that is away shows neither:
+	// its runs wait for it.
 	if _, err := e.verifyProgram(ctx, o.Params.Spec); err != nil && !unreached(fault.CodeOf(err)) {
 		return SubmitAnswer{}, err
 	}
@@ -216,13 +217,13 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 		return e.submitAnswer(v, false, f.equivalent), nil
 	}
 	v, err = e.wait(ctx, v, changes, e.cfg.SubmitWait, func(v View) bool { return sentOrOver(v, o.Params.Docker) || v.Run.Reason == SiteAway })
-	if err != nil && fault.CodeOf(err) != tooManyWaits { // the run is stored: a caller who may not wait gets what is known
+	if err != nil && fault.CodeOf(err) != tooManyWaits { // the run is stored: a caller that may not wait gets what is known
 		return SubmitAnswer{}, err
 	}
 	return e.submitAnswer(v, false, f.equivalent), nil
 }
 
-// asked is the order's asking of its run; nil: it is made for a run that waited, whose askings the run gets.
+// asked returns the order's asking of its run; nil: the order is for a run that waited, whose askings the new run gets.
 func (o Order) asked() *Asking {
 	if o.Waited != nil {
 		return nil
@@ -230,7 +231,7 @@ func (o Order) asked() *Asking {
 	return &o.Asking
 }
 
-// askAgain records that an order asks for a run that was there already, and reads the run in the same transaction.
+// askAgain records that an order asks for an existing run, and reads the run in the same transaction.
 func (e *Engine) askAgain(ctx context.Context, v View, o Order) (View, error) {
 	if o.Waited != nil {
 		return v, nil
@@ -238,7 +239,7 @@ func (e *Engine) askAgain(ctx context.Context, v View, o Order) (View, error) {
 	return e.Store.AskFor(ctx, v.Run.ID, o.Asking, o.Row)
 }
 
-// mayOpen refuses a further run of a project that has as many open ones as the site allows.
+// mayOpen returns a fault if the project has as many unfinished runs as the site allows.
 func (e *Engine) mayOpen(ctx context.Context, projectID string) error {
 	if e.cfg.OpenRuns == 0 {
 		return nil

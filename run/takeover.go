@@ -4,10 +4,11 @@ import (
 	"context"
 )
 
-// takeOver takes over the attempt that a workspace has and this ledger, restored from a backup, does not know, where its job has succeeded:
-// the holder of the claim left the exit record and a whole manifest. The folder is that of the run's id, so the job executed the same plan.
-// From then on it is judged as any job that was found by its claim: nothing is computed again. whole is false where there is no such proof,
-// and in a user's own folder, where that user could have written it without a job.
+// takeOver takes over an attempt that is in the workspace but not in this ledger, restored from a backup, if the
+// attempt's job has succeeded: the holder of the claim left the exit record and a whole manifest. The folder is that of
+// the run's id, so the job executed the same plan. From then on it is judged like any job that was found by its claim:
+// nothing is computed again. whole is false without such a proof, and in a user's own folder, where that user could
+// have written it without a job.
 func (e *Engine) takeOver(ctx context.Context, v View) (whole bool, err error) {
 	if v.Run.ExecutedAs != "" {
 		return false, nil

@@ -11,20 +11,21 @@ import (
 	"slurmgate/fault"
 )
 
-// taskNames stands between the engine and the ports: there a task has the name of its array, here that of its attempt. Which attempt a
-// task is, the ledger knows since before the array was sent. A task of an array that this ledger never sent keeps its name, so nothing is
-// done to it. A job that somebody has renamed gets the name of the attempt whose working folder it has as its [Job.Attempt].
+// taskNames translates names between the engine and the ports: in the ports a task has the name of its array, in the
+// engine that of its attempt. The ledger records which attempt a task is before the array is sent. A task of an array
+// that this ledger never sent keeps its name, so nothing is done to it. A renamed job gets the name of the attempt
+// whose working folder it has as its [Job.Attempt].
 type taskNames struct {
 	index  Index
-	user   func(executedAs string) string // whose jobs those of a run are, see [Engine.userOf]
+	user   func(executedAs string) string // the Unix user whose jobs a run's are, see [Engine.userOf]
 	runDir func(runID string) string
 	mu     sync.Mutex
 	known  map[string]*knownArray // nil: this ledger never sent it
-	// by working folder, of jobs that were renamed
+	// by working folder, of renamed jobs
 	folders map[string]fromFolder
 }
 
-// arraysKnown bounds what is remembered.
+// arraysKnown bounds how many arrays are cached.
 const arraysKnown = 10_000
 
 // knownArray is an array as it was read, with its receipt once one was seen.
@@ -34,14 +35,14 @@ type knownArray struct {
 	receipt SendResult
 }
 
-// accepted is the receipt, if it is known: its tasks need not read it one by one.
+// accepted returns the receipt, if it is known, so that it is not read again for each task.
 func (a *knownArray) accepted() SendResult {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.receipt
 }
 
-// left notes what the send left: Slurm accepts an array whole, so one task that it shows is the receipt of all.
+// left records what the send left. Slurm accepts an array whole, so one task that it shows proves the receipt of all.
 func (a *knownArray) left(res SendResult) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,8 +77,8 @@ func (n *taskNames) row(ctx context.Context, array string) (*knownArray, error) 
 	return n.known[array], nil
 }
 
-// arrayOf finds the array whose task the job is: by the job's name, or by its working folder if somebody has renamed the job. Of a job
-// alone that was renamed it notes the attempt.
+// arrayOf returns the array whose task the job is: by the job's name, or by its working folder if the job was renamed.
+// For a renamed job outside arrays it sets Attempt.
 func (n *taskNames) arrayOf(ctx context.Context, j *Job) (*knownArray, error) {
 	switch {
 	case j.WorkDir != "":
@@ -90,16 +91,17 @@ func (n *taskNames) arrayOf(ctx context.Context, j *Job) (*knownArray, error) {
 	return nil, nil
 }
 
-// translate gives tasks the names of their attempts. A record of several tasks, which cannot be read as one, is taken as one of each task
-// that has no record of its own. One that has ended stays the array's: it is what Slurm keeps of tasks that were cancelled one by one
-// before they started, without saying which ("4711 CANCELLED"), and others of them may have ended long ago, see [cycle.withdrawn].
+// translate gives tasks the names of their attempts. A record of several tasks, which cannot be read as one, counts as
+// one of each task without its own record. Such a record that has ended keeps the array's name: it is what Slurm keeps
+// of tasks that were cancelled one by one before they started, without naming them ("4711 CANCELLED"), and others of
+// them may have ended long ago, see [cycle.withdrawn].
 func (n *taskNames) translate(ctx context.Context, jobs []Job) ([]Job, error) {
 	type record struct {
 		Job
 		names []string
 	}
 	var folded []record
-	shown := map[string]bool{} // of arrays with such a record
+	shown := map[string]bool{} // by attempt: it has its own record
 	for i := range jobs {
 		j := &jobs[i]
 		a, err := n.arrayOf(ctx, j)
@@ -137,7 +139,7 @@ func (n *taskNames) translate(ctx context.Context, jobs []Job) ([]Job, error) {
 	return jobs, nil
 }
 
-// setAttempt notes whose job a task is.
+// setAttempt sets the name of the attempt that a task executes.
 func (j *Job) setAttempt(name string) {
 	if j.WorkDir != "" {
 		j.Attempt = name
@@ -146,7 +148,7 @@ func (j *Job) setAttempt(name string) {
 	}
 }
 
-// sent is the name under which the job of an attempt was sent.
+// sent returns the name under which the job of an attempt was sent.
 func (n *taskNames) sent(ctx context.Context, jobID, jobName string) (string, error) {
 	if _, _, task := arrayOf(jobID); !task {
 		return jobName, nil
@@ -179,7 +181,7 @@ type taskAccounting struct {
 	names *taskNames
 }
 
-// Records asks about the arrays of tasks, each once. An attempt whose id is not known may have been sent in one.
+// Records asks about the arrays of tasks, each once. An attempt whose id is unknown may have been sent in one.
 func (a taskAccounting) Records(ctx context.Context, since time.Time, of ...JobKey) ([]Job, error) {
 	keys := map[JobKey]bool{}
 	for _, k := range of {

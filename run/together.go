@@ -7,7 +7,7 @@ import (
 	"slurmgate/fault"
 )
 
-// openTogether makes the attempts' folders of runs that have none yet, and leaves out those for which that fails.
+// openTogether creates the missing attempts' folders of the runs, and leaves out the runs for which that fails.
 func (e *Engine) openTogether(ctx context.Context, list []*guest) []*guest {
 	var all []Opening
 	for _, m := range list {
@@ -37,8 +37,9 @@ func (e *Engine) openTogether(ctx context.Context, list []*guest) []*guest {
 	})
 }
 
-// sendTogether sends runs as one array, or the only one that is left of them alone. The intent of all is one transaction and names the
-// task of each; the receipt is another one. It returns the runs that are to be sent again at once, because Slurm refused the array.
+// sendTogether sends runs as one array; if only one is left, it is sent alone. One transaction has the intent of all,
+// with the task of each; another has the receipt. It returns the runs to send again immediately, because Slurm refused
+// the array.
 func (e *Engine) sendTogether(ctx context.Context, key string, list []*guest, free func()) (again []View) {
 	if len(list) > 0 { // all of one user
 		defer lend(list[0].v, free)()
@@ -88,7 +89,7 @@ func (e *Engine) notPaused(ctx context.Context, list []*guest) []*guest {
 	})
 }
 
-// unchanged leaves out the runs that somebody has changed since they were staged: they are taken up again as they are now.
+// unchanged leaves out the runs that have changed since they were staged: they are taken up again in their new state.
 func (e *Engine) unchanged(ctx context.Context, list []*guest) []*guest {
 	return slices.DeleteFunc(list, func(m *guest) bool {
 		v, err := e.Store.View(ctx, m.v.Run.ID)
@@ -96,7 +97,7 @@ func (e *Engine) unchanged(ctx context.Context, list []*guest) []*guest {
 	})
 }
 
-// cannotSend: the runs stay as they are and are taken up again.
+// cannotSend leaves the runs as they are: they are taken up again.
 func (e *Engine) cannotSend(ctx context.Context, list []*guest, err error) {
 	for _, m := range list {
 		e.unsent(ctx, m, err)
@@ -110,7 +111,7 @@ func (e *Engine) unsent(ctx context.Context, m *guest, err error) {
 	}
 }
 
-// openArray puts the script of the array of these runs into the folder of the first of them.
+// openArray puts the script of the runs' array into the folder of the first of them.
 func (e *Engine) openArray(ctx context.Context, list []*guest) (job JobSpec, err error) {
 	leader := list[0]
 	a := &Array{Name: newArrayName(), K: leader.v.Sends + 1}
@@ -127,7 +128,7 @@ func (e *Engine) openArray(ctx context.Context, list []*guest) (job JobSpec, err
 	return job, e.Workspace.OpenAttempt(ctx, v.Run.ID, v.Attempt.N, v.Submission.Token, ControlFile{ArrayFile(a.K), script})
 }
 
-// arrayIntent is the transition by which all these runs are about to be sent: it names task and attempt of each.
+// arrayIntent returns the transition before the runs are sent: it records task and attempt of each.
 func (e *Engine) arrayIntent(list []*guest, job JobSpec) []Write {
 	writes := make([]Write, 0, len(list))
 	for i, m := range list {
@@ -148,8 +149,8 @@ func (e *Engine) arrayIntent(list []*guest, job JobSpec) []Write {
 	return writes
 }
 
-// settleTogether records what the send of an array proved, in one transaction; if another change of one of the runs comes between, each by
-// itself.
+// settleTogether records what the send of an array proved, in one transaction; if one of the runs was changed
+// meanwhile, in one for each run.
 func (e *Engine) settleTogether(ctx context.Context, key string, list []*guest, sent []View, res SendResult) (again []View) {
 	ctx = context.WithoutCancel(ctx)
 	refused := res.Outcome == SendRejected || res.Outcome == SendDeferred
@@ -191,10 +192,10 @@ func (e *Engine) settleTogether(ctx context.Context, key string, list []*guest, 
 	return again
 }
 
-// invalidArray is Slurm's name for an array with more tasks than it takes (MaxArraySize).
+// invalidArray is Slurm's error code for an array with more tasks than it accepts (MaxArraySize).
 const invalidArray = "ESLURM_INVALID_ARRAY"
 
-// applyAll is apply for several runs in one transaction.
+// applyAll does what apply does for several runs, in one transaction.
 func (e *Engine) applyAll(ctx context.Context, list []Write) ([]View, error) {
 	wrote := make([]func(View, error), len(list))
 	for i := range list {
@@ -214,7 +215,7 @@ func (e *Engine) applyAll(ctx context.Context, list []Write) ([]View, error) {
 	return views, err
 }
 
-// receipt is what the newest send of a run's attempt left, alone or with others.
+// receipt returns what the newest send of a run's attempt left, alone or in an array.
 func (e *Engine) receipt(ctx context.Context, v View, job JobSpec) (res SendResult, held bool) {
 	if v.Submission.Array == "" || v.Attempt.ArrayTask == nil {
 		if res, held = e.Submitter.Receipt(ctx, job, v.Sends); held {

@@ -7,7 +7,7 @@ import (
 	"slurmgate/fault"
 )
 
-// apply writes a transition and tells those who wait for the run.
+// apply writes a transition and announces it to those who wait for the run.
 func (e *Engine) apply(ctx context.Context, w Write) (View, error) {
 	return e.written(w, func(w Write) (v View, applied bool, err error) {
 		v, err = e.Store.Apply(ctx, w)
@@ -32,7 +32,7 @@ var temporary = regexp.MustCompile(`[a-z2-7]{26}`)
 
 func unnamed(detail string) string { return temporary.ReplaceAllLiteralString(detail, "…") }
 
-// note records what a run waits for, once per reason.
+// note records what a run waits for, once per reason, and delays the run by the floor.
 func (e *Engine) note(ctx context.Context, v View, why, detail string) error {
 	e.pressure.delay(v.Run.ID, e.cfg.Floor)
 	detail = e.cfg.Secrets.Redact(detail)

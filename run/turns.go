@@ -5,20 +5,21 @@ import (
 	"slices"
 )
 
-// Share is whose turn it is: the runs of a project take turns with those of other projects, by weight, and in a project the callers take
-// equal turns.
+// Share identifies whose turn a run waits for: the runs of a project take turns with those of other projects, by
+// weight, and in a project the callers take equal turns.
 type Share struct {
 	Project string
-	Caller  string // the id of a principal, or see [UnixCaller]; empty where no record says whose a run is
+	Caller  string // the id of a principal, or see [UnixCaller]; empty if the run's principal is not recorded
 }
 
-// UnixPrefix begins the caller of runs that are executed as a Unix user.
+// UnixPrefix is the prefix of callers of runs that are executed as a Unix user.
 const UnixPrefix = "unix:"
 
-// UnixCaller is the caller of runs that are executed as a Unix user: one person, by whatever credentials he asks.
+// UnixCaller returns the caller of runs that are executed as a Unix user: one person, whichever credentials that person
+// uses.
 func UnixCaller(user string) string { return UnixPrefix + user }
 
-// ShareOf is whose turn a run waits for.
+// ShareOf returns the share of a run.
 func ShareOf(r Run) Share {
 	if r.ExecutedAs != "" {
 		return Share{r.ProjectID, UnixCaller(r.ExecutedAs)}
@@ -26,13 +27,14 @@ func ShareOf(r Run) Share {
 	return Share{r.ProjectID, cmp.Or(r.Principal.ID, r.Principal.Name)}
 }
 
-// turns picks which of the things that wait is next: weighted round robin over projects, round robin over a project's callers, and in order
-// of arrival for each caller. It is start-time fair queueing with a cost of one: every turn moves a lane's next turn on by 1/weight, and
-// who comes new starts at the turn that was taken last, so that nobody saves up turns, and nobody waits for more than the others' share. A
-// lane that is empty keeps its next turn until the others have reached it: who asks for one thing at a time gets no more than who asks for
-// many. All of it is in memory; a new gateway adds what the ledger says waits, oldest first. Not safe for concurrent use.
+// turns picks the next of the waiting items: weighted round robin over projects, round robin over a project's callers,
+// and in order of arrival for each caller. It is start-time fair queueing with a cost of one: every turn advances a
+// lane's next turn by 1/weight, and a new lane starts at the turn that was taken last, so that no lane saves up turns,
+// and none waits for more than the others' share. An empty lane keeps its next turn until the others have reached it: a
+// caller who asks for one item at a time gets no more than one who asks for many. All of it is in memory; a new gateway
+// adds what waits according to the ledger, oldest first. Not safe for concurrent use.
 //
-// A pick looks at each lane with something waiting, and at no more than the first fitting item of each.
+// A pick considers each lane with something waiting, and at most the first fitting item of each.
 type turns[K comparable] struct {
 	weight   func(project string) int // nil: 1
 	projects map[string]*projectLane[K]
@@ -41,13 +43,13 @@ type turns[K comparable] struct {
 }
 
 type projectLane[K comparable] struct {
-	turn    float64 // its next
+	turn    float64 // its next turn
 	reached float64 // the turn of the caller that was picked last
 	n       int     // items that wait
 	callers map[string]*lane[K]
 }
 
-// lane is what waits of one caller in a project. Items that were removed stay in the list until they are at its beginning.
+// lane holds the waiting items of one caller in a project. Removed items stay in the list until they are first in it.
 type lane[K comparable] struct {
 	share   Share
 	project *projectLane[K]
@@ -67,7 +69,7 @@ func (t *turns[K]) len() int { return len(t.at) }
 
 func (t *turns[K]) has(item K) bool { return t.at[item] != nil }
 
-// of is how many items of a share wait.
+// of returns how many items of a share wait.
 func (t *turns[K]) of(s Share) int {
 	if p := t.projects[s.Project]; p != nil && p.callers[s.Caller] != nil {
 		return p.callers[s.Caller].n
@@ -102,7 +104,7 @@ func (t *turns[K]) add(s Share, item K) {
 	t.at[item] = l
 }
 
-// remove takes an item out that need not wait any longer.
+// remove removes an item that need not wait any longer.
 func (t *turns[K]) remove(item K) {
 	l := t.at[item]
 	if l == nil {
@@ -112,23 +114,23 @@ func (t *turns[K]) remove(item K) {
 	l.n--
 	l.project.n--
 	if i := slices.Index(l.items, item); i == 0 {
-		l.items = l.items[1:] // of 100,000 items none is moved
+		l.items = l.items[1:] // moves no item, even of 100,000
 	} else {
 		l.items = slices.Delete(l.items, i, i+1)
 	}
-	if len(t.at) == 0 { // nobody waits: there is nothing to be fair about
+	if len(t.at) == 0 { // nothing waits: there is nothing to be fair about
 		clear(t.projects)
 		t.reached = 0
 	}
 }
 
-// next takes the item whose turn it is, of the shares and items that fit; nil: all do.
+// next removes and returns the item whose turn it is, of the shares and items that fit; nil: all do.
 func (t *turns[K]) next(share func(Share) bool, item func(K) bool) (whose Share, taken K, ok bool) {
 	var best *lane[K]
 	for id, p := range t.projects {
 		if p.n == 0 {
 			if p.turn <= t.reached {
-				delete(t.projects, id) // as a new one
+				delete(t.projects, id) // when it comes back it counts as new
 			}
 			continue
 		}
@@ -137,7 +139,7 @@ func (t *turns[K]) next(share func(Share) bool, item func(K) bool) (whose Share,
 		}
 		l, i := p.first(share, item)
 		if l == nil {
-			p.turn = max(p.turn, t.reached) // no turns are saved up while nothing of it fits
+			p.turn = max(p.turn, t.reached) // no turns are saved up while none of its items fits
 			continue
 		}
 		best, taken = l, i
@@ -153,7 +155,7 @@ func (t *turns[K]) next(share func(Share) bool, item func(K) bool) (whose Share,
 	return best.share, taken, true
 }
 
-// first is the caller of the project whose turn it is, and its first item, of those that fit.
+// first returns the caller of the project whose turn it is, and its first item, of those that fit.
 func (p *projectLane[K]) first(share func(Share) bool, item func(K) bool) (best *lane[K], found K) {
 	for id, l := range p.callers {
 		if l.n == 0 {

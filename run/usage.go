@@ -7,7 +7,7 @@ import (
 	"slurmgate/fault"
 )
 
-// Resource usage is for people who look at a run: it is queried in bulk, rarely, and decides nothing.
+// Resource usage is for people who read about a run: it is queried in bulk, rarely, and decides nothing.
 const (
 	usageEvery  = 5 * time.Minute  // between two queries
 	usageAfter  = 30 * time.Second // accounting takes a while to get a job's final figures
@@ -50,8 +50,8 @@ func (e *Engine) unmeasured(err error) {
 	}
 }
 
-// match finds the record of each attempt's job by its id, its user and its time of submission, since ids are reused. none says that
-// there is no accounting at all.
+// match finds the record of each attempt's job by its id, its user and its time of submission, since ids are reused.
+// none: there is no accounting at all.
 func match(list []Unmeasured, used []Usage, now time.Time, none bool) map[string]*Usage {
 	byID := map[string][]*Usage{}
 	for i, u := range used {
@@ -62,7 +62,7 @@ func match(list []Unmeasured, used []Usage, now time.Time, none bool) map[string
 		var found *Usage
 		for _, u := range byID[a.JobID] {
 			if a.ExecutedAs != "" && u.User != a.ExecutedAs {
-				continue // the id is only what the user's side said
+				continue // the id comes from the user's side, which may have forged it
 			}
 			if a.Submitted != nil && u.Submitted != nil && a.Submitted.Equal(*u.Submitted) || a.Submitted == nil && len(byID[a.JobID]) == 1 {
 				found = u

@@ -7,17 +7,18 @@ import (
 	"time"
 )
 
-// What is done as a user may hang for as long as that user likes: his login shell, his quota, his files. So it holds nothing for long that
-// others need. A user has some of the workers at most, and one that is busy with a user's run for longer than userPatience
-// has a stand-in; a
-// place to send or to collect is given back then; and the watcher goes on without the look that hangs.
+// Whatever is done as a user may hang for as long as that user likes: in the user's login shell, quota or files. So it
+// must not block what others need for long. A user has some of the workers at most. A worker that is busy with a user's
+// run for longer than userPatience gets a stand-in, and its place to send or to collect is freed. The watcher continues
+// without a check that hangs.
 const (
 	userPatience  = 10 * time.Second
-	looksOfOne    = 4               // at one user's files by the watcher, at a time
-	watchPatience = 2 * time.Second // of the watcher with such looks
+	looksOfOne    = 4               // checks of one user's files by the watcher, in parallel
+	watchPatience = 2 * time.Second // how long the watcher waits for such checks
 )
 
-// userSlots bounds how many things are done at a time as one user. What finds no slot waits: release names it when it is its turn.
+// userSlots bounds how many things are done in parallel as one user. An item without a slot waits: release returns it
+// at its turn.
 type userSlots[K comparable] struct {
 	most int
 
@@ -49,7 +50,7 @@ func (u *userSlots[K]) take(user string, s Share, what K) bool {
 	return true
 }
 
-// release gives a slot back and returns what has its turn now; ok is false if nothing waits.
+// release frees a slot and returns the item whose turn it is; ok is false if nothing waits.
 func (u *userSlots[K]) release(user string) (s Share, next K, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -64,8 +65,8 @@ func (u *userSlots[K]) release(user string) (s Share, next K, ok bool) {
 	return s, next, ok
 }
 
-// as does something of the queue as a user: within the user's slots, with a stand-in for the worker if it takes long. Without a slot it is
-// done later.
+// as processes an id of the queue as a user: within the user's slots, with a stand-in for the worker if it takes long.
+// Without a slot it is done later.
 func (q *workQueue[K]) as(ctx context.Context, u *userSlots[K], user string, s Share, id K, work func(context.Context, K), do func()) {
 	if !u.take(user, s, id) {
 		return
@@ -79,7 +80,7 @@ func (q *workQueue[K]) as(ctx context.Context, u *userSlots[K], user string, s S
 	do()
 }
 
-// standIn starts a further worker once the caller's has been busy for longer than userPatience; back ends that.
+// standIn starts another worker once the caller's has been busy for longer than userPatience; back stops that worker.
 func (q *workQueue[K]) standIn(ctx context.Context, work func(context.Context, K)) (back func()) {
 	needed, stop := context.WithCancel(ctx)
 	t := time.AfterFunc(userPatience, func() {
@@ -95,7 +96,7 @@ func (q *workQueue[K]) standIn(ctx context.Context, work func(context.Context, K
 	}
 }
 
-// stepAs is step, within the slots of the user that the run is executed as.
+// stepAs calls step, within the slots of the user that the run is executed as.
 func (e *Engine) stepAs(ctx context.Context, h handed) (err error) {
 	r := h.view.Run
 	if r.ExecutedAs == "" {
@@ -105,7 +106,7 @@ func (e *Engine) stepAs(ctx context.Context, h handed) (err error) {
 	return err
 }
 
-// lend calls free once what is done as the run's user has taken longer than userPatience; stop ends that.
+// lend calls free once the work as the run's user has taken longer than userPatience; stop prevents that.
 func lend(v View, free func()) (stop func()) {
 	if v.Run.ExecutedAs == "" {
 		return func() {}
@@ -114,15 +115,15 @@ func lend(v View, free func()) (stop func()) {
 	return func() { t.Stop() }
 }
 
-// heldLongest is how long a user's side is believed that his sbatch is still at it. An sbatch gives up after two minutes, or is held up by
-// Slurm's limit of RPCs for longer; what it submits after that finds the claim taken.
+// heldLongest is how long a user's side is believed that the user's sbatch is still running. An sbatch gives up after
+// two minutes, or is delayed by Slurm's limit of RPCs for longer; what it submits after that finds the claim taken.
 const heldLongest = 10 * time.Minute
 
 func (e *Engine) believesHeld(v View) bool {
 	return v.Run.ExecutedAs == "" || e.Now().Sub(v.Run.UpdatedAt).Abs() < heldLongest
 }
 
-// looks are those of the watcher at users' runs that have not come back.
+// looks counts the watcher's checks of users' runs that have not returned.
 type looks struct {
 	mu     sync.Mutex
 	users  map[string]int
@@ -130,7 +131,7 @@ type looks struct {
 	flying sync.WaitGroup
 }
 
-// begin notes a look; false: one at the run hangs, or as many of its user as may.
+// begin records a check; false: one of the run hangs, or as many of its user are in flight as may be.
 func (l *looks) begin(r Run) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,8 +152,9 @@ func (l *looks) end(r Run) {
 	}
 }
 
-// aside calls do for users' runs, beside the cycle: each user's in lanes of his own. It waits for them as long as watchPatience. A run that
-// no lane has begun by then is left for the next cycle, and one whose look hangs is done when the look comes back.
+// aside calls do for users' runs, in parallel to the cycle: each user's in separate lanes. It waits for them up to
+// watchPatience. A run that no lane has begun by then is left for the next cycle; one whose check hangs is finished
+// when the check returns.
 func (c *cycle) aside(ctx context.Context, list []View, do func(View) (bool, error)) {
 	within, stop := context.WithTimeout(ctx, watchPatience)
 	defer stop()
@@ -203,7 +205,7 @@ func (g *gather) add(v View) {
 	g.list = append(g.list, v)
 }
 
-// since is when the oldest of the submissions was made, or at if that is earlier.
+// since returns when the oldest of the submissions was made, or at if that is earlier.
 func (g *gather) since(at time.Time) time.Time {
 	for _, v := range g.list {
 		at = slices.MinFunc([]time.Time{at, v.Submission.CreatedAt}, time.Time.Compare)

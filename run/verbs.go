@@ -12,25 +12,25 @@ import (
 	"slurmgate/plan"
 )
 
-// The verbs with which a person resolves what the gateway must not decide alone. Each is an explicit decision,
-// recorded with its reason; none of them can make an attempt execute twice.
+// The verbs with which a person resolves what the gateway must not decide alone. Each is an explicit decision, recorded
+// with its reason; none of them can make an attempt execute twice.
 
 // RetryOrder is a request for the next attempt of a run.
 type RetryOrder struct {
 	After int // the attempt that it follows
 	Why   string
-	More  plan.MoreResources // what it gets instead of what that one had
+	More  plan.MoreResources // what it gets instead of the resources of that one
 	Row   *RowRef            // the row of a batch that it is for; nil: none
-	// Allow is asked before the attempt is opened, with what it would have; its error is the answer then. nil: allowed
+	// Allow is called before the attempt is opened, with what it would have; its error becomes the answer. nil: allowed
 	Allow func(r Run, next plan.Resources) error
 
-	Asking *Asking // whose request it is; nil: it is made for those who asked for the run
-	By     string  // the principal that makes it for them; empty: Asking's
-	// Caller is with whose rights a run that waits for inputs is started, if Asking is not nil.
+	Asking *Asking // who requests it; nil: it is made for those who asked for the run
+	By     string  // the principal that requests it for them; empty: Asking's
+	// Caller has the rights with which a run that waits for inputs is started, if Asking is not nil.
 	Caller json.RawMessage
 }
 
-// event is that of a retry, with its reason.
+// event returns the event of a retry, with its reason.
 func (o RetryOrder) event(why string) Event {
 	data := map[string]any{"reason": why}
 	if o.By != "" {
@@ -39,9 +39,9 @@ func (o RetryOrder) event(why string) Event {
 	return Event{Type: "run.retry", Data: data}
 }
 
-// Retry opens the attempt that follows attempt o.After, of a run that failed or was cancelled. If that attempt is already open, the answer
-// is the run as it is: a repeated call does nothing more. A run that succeeded, or that is not over, is a Conflict; an attempt the run
-// never had, or none (0), is a Validation fault that names the latest one.
+// Retry opens the attempt that follows attempt o.After, of a run that failed or was cancelled. If that attempt is
+// already open, the answer is the run as it is: a repeated call has no effect. A run that succeeded, or has not ended,
+// is a Conflict; an attempt the run never had, or none (0), is a Validation fault that names the latest one.
 func (e *Engine) Retry(ctx context.Context, runID string, o RetryOrder) (SubmitAnswer, error) {
 	return unlessStale(func() (SubmitAnswer, error) { return e.retry(ctx, runID, o) })
 }
@@ -76,7 +76,8 @@ func unlessStale[T any](verb func() (T, error)) (T, error) {
 	return none, fault.New(fault.Transport, "busy", "the run keeps changing").WithNext("repeat the call")
 }
 
-// inDoubt carries out a verb for a run in one of the phases in which its job is in doubt, and returns what became of the run.
+// inDoubt carries out a verb for a run in one of the phases in which its job is in doubt, and returns the run's new
+// state.
 func (e *Engine) inDoubt(ctx context.Context, runID string, verb func(View) error, phases ...Phase) (GetState, error) {
 	return unlessStale(func() (GetState, error) {
 		v, err := e.Store.View(ctx, runID)
@@ -97,9 +98,10 @@ func (e *Engine) inDoubt(ctx context.Context, runID string, verb func(View) erro
 	})
 }
 
-// opens reports whether a retry opens an attempt. If not, it was opened before, which a answers, or cannot be.
+// opens reports whether a retry opens an attempt. If not, that attempt was opened before, and a is the answer, or it
+// cannot be opened, and err says why.
 func (e *Engine) opens(v View, o RetryOrder) (opens bool, a SubmitAnswer, err error) {
-	// No run but one that failed or was cancelled can have a next attempt, whatever the call names.
+	// Only a run that failed or was cancelled can have a next attempt, whatever the call names.
 	if e.calls == nil && v.Run.State.Terminal() && (v.Run.State != Succeeded || v.Run.Removed != "") {
 		err = checkAfter(v.Run, o.After)
 	}
@@ -246,7 +248,7 @@ type GetState struct {
 	NextSteps []fault.Step `json:"next_steps"`
 }
 
-// Outline gives the state of a run and what can be done next.
+// Outline returns the state of a run and what can be done next.
 func Outline(v View) GetState {
 	reason := v.Run.Reason
 	if v.Waits() {

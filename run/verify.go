@@ -57,8 +57,8 @@ func (e *Engine) verifyInputs(ctx context.Context, v View, p plan.Params, open O
 	return nil
 }
 
-// verifyInput says what is wrong with the bytes of an artifact. Bytes that do not have its checksum show nothing:
-// they are a Validation fault.
+// verifyInput returns what is wrong with the bytes of an artifact. Bytes without its checksum prove nothing: they are a
+// Validation fault.
 func (e *Engine) verifyInput(ctx context.Context, a Artifact, open Opener) (wrong, err error) {
 	f, _, err := open(ctx, a.SHA256)
 	if err != nil {

@@ -10,14 +10,15 @@ import (
 	"slurmgate/plan"
 )
 
-// waiters are those who wait for a run. Whoever changes a run announces its new state, so that waiting reads nothing.
+// waiters delivers new states of runs to those who wait for them. Each write of a run announces its new state, so that
+// waiting reads nothing from the ledger.
 //
 // A channel holds at most one state, the newest that was announced and not received; announce never waits.
 type waiters struct {
 	mu     sync.Mutex
 	byRun  map[string][]chan View
 	handed map[string]handed // runs just stored, for the worker that takes them up
-	over   chan struct{}     // closed when nobody is to wait any longer
+	over   chan struct{}     // closed when all waits must end
 	end    func()            // closes it
 }
 
@@ -26,7 +27,8 @@ func newWaiters() *waiters {
 	return &waiters{byRun: map[string][]chan View{}, handed: map[string]handed{}, over: over, end: sync.OnceFunc(func() { close(over) })}
 }
 
-// listen delivers each change of a run from now on; of several that were not received yet, only the last. The caller calls stop.
+// listen delivers each change of a run from now on; of several that were not received yet, only the last. The caller
+// must call stop.
 func (w *waiters) listen(id string) (changes <-chan View, stop func()) {
 	c := make(chan View, 1)
 	w.mu.Lock()
@@ -59,9 +61,9 @@ func (w *waiters) announce(v View) {
 	}
 }
 
-// handed is what a submit knows of the run it has just stored: the row as it was written and the stored params, which the worker would
-// read back otherwise, in 80 µs (BenchmarkTuningReads). It is no more than a copy: a row that has changed meanwhile refuses the first
-// write.
+// handed is a copy of the run that a submit has just stored: the row as written and the stored params, which the worker
+// would otherwise read back in 80 µs (BenchmarkTuningReads). A copy cannot do harm: if the row has changed meanwhile,
+// the first write is refused.
 type handed struct {
 	view   View
 	params *plan.Params
@@ -95,14 +97,15 @@ func (e *Engine) waitFor(ctx context.Context, id string, d time.Duration, done f
 	}
 	changes, stop := e.waiters.listen(id)
 	defer stop()
-	if v, err = e.Store.View(ctx, id); err != nil { // changes before the listening began
+	if v, err = e.Store.View(ctx, id); err != nil { // includes changes before listen
 		return v, err
 	}
 	return e.wait(ctx, v, changes, d, done)
 }
 
-// wait continues from a known state of the run, with a listener that was started before that state was read. The call gives back what it
-// holds meanwhile. If its caller has too many calls that wait, it does not wait: the error is a Transport fault with code too_many_waits.
+// wait continues from a known state of the run, with a listener that was started before that state was read. Meanwhile
+// the call releases what it holds. If its caller has too many waiting calls, it does not wait: the error is a Transport
+// fault with code too_many_waits.
 func (e *Engine) wait(ctx context.Context, v View, changes <-chan View, d time.Duration, done func(View) bool) (View, error) {
 	if done(v) {
 		return v, nil
@@ -122,7 +125,7 @@ func (e *Engine) wait(ctx context.Context, v View, changes <-chan View, d time.D
 			late = true
 		case <-ctx.Done():
 			resume()
-			return v, nil // the caller gave up waiting; what is known is still an answer
+			return v, nil // the caller gave up; the known state is still an answer
 		}
 	}
 	if resume(); done(v) {
@@ -131,11 +134,11 @@ func (e *Engine) wait(ctx context.Context, v View, changes <-chan View, d time.D
 	return e.Store.View(ctx, v.Run.ID)
 }
 
-// EndWaits answers the calls that wait for a run with its present state, as if their time were up; later ones do not wait. It is called
-// before the gateway stops.
+// EndWaits answers the calls that wait for a run with its present state, as if their time were up; later calls do not
+// wait. It is called before the gateway stops.
 func (e *Engine) EndWaits() { e.waiters.end() }
 
-// EndWaits is [Engine.EndWaits] for every site.
+// EndWaits calls [Engine.EndWaits] for every site.
 func (s *Sites) EndWaits() {
 	for _, m := range s.order {
 		m.EndWaits()
@@ -147,13 +150,14 @@ func (s *Sites) EndWaits() {
 
 const tooManyWaits = "too_many_waits"
 
-// tooManyCalls refuses to let another call of a caller wait.
+// tooManyCalls returns the fault of a call that may not wait, because its caller has too many waiting calls.
 func tooManyCalls() error {
 	return fault.New(fault.Transport, tooManyWaits, "too many of your calls wait for runs already").
 		WithNext("repeat the call without wait_seconds, or when some of them have ended").WithRetry(LongWait)
 }
 
-// settle waits a few seconds for what an effect leads to. The effect has taken place: a caller who may not wait gets what is known.
+// settle waits up to Config.SubmitWait for the result of a change. The change is stored: a caller that may not wait
+// gets what is known.
 func (e *Engine) settle(ctx context.Context, id string, done func(View) bool) (View, error) {
 	v, err := e.waitFor(ctx, id, e.cfg.SubmitWait, done)
 	if fault.CodeOf(err) == tooManyWaits {

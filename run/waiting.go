@@ -13,22 +13,22 @@ import (
 	"slurmgate/plan"
 )
 
-// Waiting is what the ledger has, instead of an attempt, of a run in the phase [WaitingForInputs] and of one that ended in it. Once such a
-// run has started, its id is an alias of the run that its call made or found.
+// Waiting is what the ledger has, instead of an attempt, of a run in the phase [WaitingForInputs] and of one that ended
+// in it. Once such a run has started, its id is an alias of the run that its call created or found.
 type Waiting struct {
 	For           []Source
-	Args          json.RawMessage // canonical: of the call that asked for the run
-	Caller        json.RawMessage // with whose rights the call is made again
-	Principal     Principal       // whose rights these are
-	ApprovalID    string          // of the batch that the run is a row of; empty: of none, or none was needed
+	Args          json.RawMessage // canonical arguments of the call that asked for the run
+	Caller        json.RawMessage // the rights with which the call is made again
+	Principal     Principal       // the principal with these rights
+	ApprovalID    string          // approval of the run's batch; empty: no batch, or no approval was needed
 	Code, Message string          // why it cannot start for now, although its inputs are there
-	Tries         int             // with errors that nobody expects, since it was set waiting
+	Tries         int             // tries to start it that failed unexpectedly, since it was set waiting
 }
 
 // Source is an output that a run waits for, and the run that makes it.
 type Source struct {
 	plan.Promise
-	State   State // of the run, or of the one that it became
+	State   State // of the run, or of the run that it became
 	Phase   Phase
 	Reason  string
 	Attempt int
@@ -37,7 +37,7 @@ type Source struct {
 	Repeats bool   // another attempt can only fail as the last one did
 }
 
-// Over reports whether nothing more happens to the source by itself.
+// Over reports whether the source has ended: nothing more happens to it by itself.
 func (s Source) Over() bool { return s.State.Terminal() }
 
 // Broken reports whether the output will not come.
@@ -45,7 +45,7 @@ func (s Source) Broken() bool {
 	return s.State == Failed || s.State == Cancelled || s.State == Succeeded && s.Removed != ""
 }
 
-// Fault says why a broken source brings no output, and what to do.
+// Fault returns why a broken source brings no output, with what to do.
 func (s Source) Fault() *fault.Error {
 	how := fmt.Sprintf("%s is %s", s.RunID, s.State)
 	switch {
@@ -63,7 +63,7 @@ func (s Source) Fault() *fault.Error {
 		WithSteps(fault.Do("slurm.job.retry", "run_id", s.RunID, "after_attempt", s.Attempt))
 }
 
-// Broken is the fault of the first output that will not come; nil: all may come.
+// Broken returns the fault of the first output that will not come; nil: all may come.
 func (w *Waiting) Broken() error {
 	for _, s := range w.For {
 		if s.Broken() {
@@ -76,7 +76,7 @@ func (w *Waiting) Broken() error {
 // Waits reports whether the run waits for its inputs.
 func (v View) Waits() bool { return v.Run.Phase == WaitingForInputs }
 
-// WaitRef names the run as it waits now.
+// WaitRef returns the reference to the run as it waits now.
 func (v View) WaitRef() WaitRef { return WaitRef{RunID: v.Run.ID, Attempt: v.Run.AttemptN} }
 
 // WaitsFor lists the outputs of other runs that the run waits for, or waited for until it ended.
@@ -90,7 +90,7 @@ func (v View) WaitsFor() (out []WaitsFor) {
 	return out
 }
 
-// NotStarted is the fault of a call about the job of a run that has none.
+// NotStarted returns the fault of a call about the job of a run that has none.
 func NotStarted(v View) error {
 	code, msg := string(WaitingForInputs), v.Run.ID+" waits for outputs of other runs; it has no job yet"
 	if !v.Waits() {
@@ -99,7 +99,7 @@ func NotStarted(v View) error {
 	return fault.New(fault.Conflict, code, msg).WithSteps(fault.Do("slurm.job.get", "run_id", v.Run.ID))
 }
 
-// text says what a run waits for.
+// text returns what a run waits for, as text.
 func (w *Waiting) text() string {
 	if w.Message != "" {
 		return "the inputs are there, and the run cannot start for now: " + w.Message
@@ -125,7 +125,7 @@ const consentRequired = "consent_required"
 // approvalNamed finds the request for approval in the reason of a run that cannot start without one.
 var approvalNamed = regexp.MustCompile(`apr_[A-Z2-7]{26}`)
 
-// waitingSteps are the next steps of a run that has no attempt.
+// waitingSteps returns the next steps of a run that has no attempt.
 func waitingSteps(v View, cancel, retry fault.Step) []fault.Step {
 	if v.Waits() {
 		steps := []fault.Step{fault.Do("slurm.job.collect", "run_id", v.Run.ID, "wait_seconds", LongWait), cancel}
@@ -145,14 +145,15 @@ func waitingSteps(v View, cancel, retry fault.Step) []fault.Step {
 	return []fault.Step{retry}
 }
 
-// EndWaiting is the transition that ends a run which waits for inputs, as failed or cancelled.
+// EndWaiting returns the transition that ends a run which waits for inputs, as failed or cancelled.
 func EndWaiting(v View, at time.Time, s State, code, message string) Write {
 	w := Write{From: &v, Run: v.Run, Event: Event{Type: "run." + string(s), Data: map[string]any{"code": code, "reason": message}}}
 	w.Run.State, w.Run.Phase, w.Run.Reason, w.Run.Detail, w.Run.FinishedAt = s, Done, code, message, &at
 	return w
 }
 
-// cancelWaiting takes askings of a run back that has no attempt, and ends it if it waits for inputs and no one asks for it any more.
+// cancelWaiting takes askings back of a run without an attempt, and ends the run if it waits for inputs and no asking
+// is left.
 func (e *Engine) cancelWaiting(ctx context.Context, v View, why string, by Withdrawal) (CancelAnswer, error) {
 	if !v.Waits() {
 		return e.cancelAnswer(v), nil
@@ -185,10 +186,10 @@ func (e *Engine) waitAgain(ctx context.Context, v View, o RetryOrder) (SubmitAns
 	return e.submitAnswer(v, false, nil), nil
 }
 
-// inputsTurn is the time between two looks at a run that waits for inputs, while a call waits for it.
+// inputsTurn is the time between two reads of a run that waits for inputs, while a call waits for it.
 const inputsTurn = 250 * time.Millisecond
 
-// started reads a run once it does not wait for inputs any more, at most after a while. left is what is left of that.
+// started reads a run once it no longer waits for inputs, at the latest after most. left is the rest of that time.
 func (s *Sites) started(ctx context.Context, runID string, most time.Duration) (v View, left time.Duration, err error) {
 	began, e := time.Now(), s.order[0].Engine
 	if v, err = s.store.View(ctx, runID); err != nil || most <= 0 || !v.Waits() {

@@ -14,39 +14,41 @@ const WaitsForTurn = "turn"
 // SiteRemoved is the code of a run on a site that the site file no longer has: renamed or removed.
 const SiteRemoved = "site_removed"
 
-// siteRemoved says so, and what to do.
+// siteRemoved returns the fault of a run on a removed site, with what to do.
 func siteRemoved(site string) *fault.Error {
 	return fault.New(fault.Conflict, SiteRemoved,
 		"the run is on the site "+site+", which the site file no longer has, so nothing is done for it").
 		WithNext("add the site to the site file again, under that name, and reload the gateway")
 }
 
-// elsewhere reports whether a run that is not over is on another site, which then has no engine. An old ledger's run may have no site yet.
+// elsewhere reports whether an unfinished run is on a site that has no engine any more. A run of an old ledger may have
+// no site yet.
 func (e *Engine) elsewhere(r Run) bool {
 	return r.Phase != Done && r.Site != "" && r.Site != e.cfg.Site
 }
 
-// Wait is what a run waits for in the gateway, and behind whom. Of other projects it gives one number, and no names.
+// Wait is what a run waits for in the gateway, and its position in the queue. It has the number of other projects'
+// runs, but no names.
 type Wait struct {
 	Code    string         `json:"code"` // turn, site_removed, or the limit on runs in flight: concurrency_limit, project_limit, caller_limit
 	Text    string         `json:"text"`
-	Ahead   int            `json:"ahead"`           // runs whose turn comes before, as things are now
-	Caller  int            `json:"caller_waiting"`  // runs of its caller in its project that wait with it, itself included
-	Project int            `json:"project_waiting"` // runs of its project that do, those included
-	Others  int            `json:"others_waiting"`  // runs of other projects that do
-	Busiest *CallerWaiting `json:"busiest"`         // the other caller of its project with the most of them; null for none
-	Limit   *int           `json:"limit"`           // of runs in flight; null where the run waits for its turn alone
-	Current *int           `json:"in_flight"`       // of what the limit is about
+	Ahead   int            `json:"ahead"`           // runs whose turn comes before, at present
+	Caller  int            `json:"caller_waiting"`  // waiting runs of its caller in its project, itself included
+	Project int            `json:"project_waiting"` // waiting runs of its project, those included
+	Others  int            `json:"others_waiting"`  // waiting runs of other projects
+	Busiest *CallerWaiting `json:"busiest"`         // the other caller of its project with the most waiting runs; null for none
+	Limit   *int           `json:"limit"`           // of runs in flight; null if the run waits only for its turn
+	Current *int           `json:"in_flight"`       // runs in flight that count against the limit
 }
 
 // CallerWaiting is how many runs of a caller wait.
 type CallerWaiting struct {
 	PrincipalID string `json:"principal_id"`
-	Principal   string `json:"principal"` // the name; empty where it is not known
+	Principal   string `json:"principal"` // the name; empty: unknown
 	Waiting     int    `json:"waiting"`
 }
 
-// place says where an item waits; nil if it does not.
+// place returns the position of an item; nil if it does not wait.
 func (t *turns[K]) place(item K) *Wait {
 	mine := t.at[item]
 	if mine == nil {
@@ -81,7 +83,8 @@ func (t *turns[K]) place(item K) *Wait {
 
 func (t *turns[K]) weightOf(project string) float64 { return float64(max(1, t.weight(project))) }
 
-// turnsBefore is how many of n things, whose turns begin at first, come before a turn; wins: the one at the same turn does too.
+// turnsBefore returns how many of n items, whose turns begin at first, come before a turn; wins: the item at the same
+// turn does too.
 func turnsBefore(n int, first, weight, turn float64, wins bool) int {
 	exact := (turn - first) * weight
 	before := int(math.Ceil(exact))
@@ -93,7 +96,7 @@ func turnsBefore(n int, first, weight, turn float64, wins bool) int {
 	return min(n, max(0, before))
 }
 
-// text is the wait in words.
+// text returns the wait as text.
 func (w *Wait) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "waits for its turn: %d %s before it", w.Ahead, runs(w.Ahead))
@@ -108,7 +111,7 @@ func runs(n int) string {
 	return "runs"
 }
 
-// waits says what a run waits for in the gateway, nil for nothing. Nothing is asked of the ledger.
+// waits returns what a run waits for in the gateway, nil for nothing. It does not query the ledger.
 func (e *Engine) waits(runID string, tool string, s Share) *Wait {
 	if w := e.limits.place(runID, tool, s); w != nil {
 		return w
@@ -135,7 +138,7 @@ func (q *workQueue[K]) place(id K) *Wait {
 	return q.waiting.place(id)
 }
 
-// place says where a run waits for a place among those in flight, and for which limit.
+// place returns the position of a run that waits for a limit on runs in flight, and which limit it is.
 func (l *limiter) place(runID, tool string, s Share) *Wait {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,7 +164,7 @@ func (l *limiter) place(runID, tool string, s Share) *Wait {
 	return w
 }
 
-// waitsOf is what the run waits for while it is staged or to be sent; of a run that waits for a reason of its own, that says more.
+// waitsOf returns what the run waits for while it is staged, to be sent or collected.
 func (e *Engine) waitsOf(r Run) *Wait {
 	switch {
 	case e.elsewhere(r):
@@ -172,5 +175,5 @@ func (e *Engine) waitsOf(r Run) *Wait {
 	return e.waits(r.ID, toolOf(r), ShareOf(r))
 }
 
-// Waits says what a run waits for in the gateway; nil for nothing.
+// Waits returns what a run waits for in the gateway; nil for nothing.
 func (s *Sites) Waits(r Run) *Wait { return s.reader(r.Site).waitsOf(r) }

@@ -11,8 +11,8 @@ import (
 	"slurmgate/fault"
 )
 
-// watch runs cycles until ctx ends: soon after something was sent, then further and further apart while
-// nothing changes, between the admin's floor and ceiling.
+// watch runs cycles until ctx ends: soon after a send, then further and further apart while nothing changes, between
+// the admin's floor and ceiling.
 func (e *Engine) watch(ctx context.Context) {
 	pause := time.Duration(0)
 	for n := 0; ; n++ {
@@ -54,12 +54,13 @@ func (e *Engine) watch(ctx context.Context) {
 	}
 }
 
-// takeUp gives the workers the runs that waited for time: deferred sends, interrupted staging and collecting, late outputs.
+// takeUp gives the workers the runs that are due again: deferred sends, interrupted staging and collecting, late
+// outputs.
 func (e *Engine) takeUp(ctx context.Context) {
 	if e.away != nil && e.away() != nil {
 		return // all of them wait for the site, see resume
 	}
-	// Separately: a thousand runs that wait for room do not hold up one that is to be collected.
+	// Separately: a thousand runs that wait for room do not delay one that is to be collected.
 	for _, p := range []Phase{Collecting, Submitting, Staging, OutputsLate, Deferred} {
 		if p == Deferred && e.pressure.sitePause() != nil {
 			return
@@ -69,7 +70,7 @@ func (e *Engine) takeUp(ctx context.Context) {
 			e.unread(ctx, "cannot read the ledger", "err", err)
 			return
 		}
-		// The next cycle continues after these: a thousand waiting runs do not hold up the rest either.
+		// The next cycle continues after these: a thousand waiting runs do not delay the rest either.
 		if e.watcher.offered[p] = ""; len(waiting) == offeredAtOnce {
 			e.watcher.offered[p] = waiting[offeredAtOnce-1].RunID
 		}
@@ -77,14 +78,14 @@ func (e *Engine) takeUp(ctx context.Context) {
 	}
 }
 
-// unread logs that the ledger cannot be read, unless it is because the gateway stops.
+// unread logs that the ledger cannot be read, unless the gateway is stopping.
 func (e *Engine) unread(ctx context.Context, msg string, about ...any) {
 	if ctx.Err() == nil {
 		e.Log.Error(msg, about...)
 	}
 }
 
-// offer gives runs to the workers, all at once: one that is taken up before the others are known would be sent alone, see
+// offer gives runs to the workers, all in one step: a run taken up before the others are known would be sent alone, see
 // [Engine.hasCompany].
 func (e *Engine) offer(list []Waiter) {
 	e.work.addAll(func(yield func(Share, string) bool) {
@@ -96,15 +97,16 @@ func (e *Engine) offer(list []Waiter) {
 	})
 }
 
-// offeredAtOnce is a page of runs that wait. To list 10,000 in each cycle takes 20 ms, a page 1.4 ms, and each run offered costs a worker
-// 80 µs of reading before it finds that it waits on (BenchmarkTuningWaiting, BenchmarkTuningReads).
+// offeredAtOnce is a page of waiting runs. To list 10,000 in each cycle takes 20 ms, a page 1.4 ms, and each run
+// offered costs a worker 80 µs of reading before it finds that the run still waits (BenchmarkTuningWaiting,
+// BenchmarkTuningReads).
 const offeredAtOnce = 1000
 
-// watchedPhases are those in which Slurm may know more about a run than the ledger.
+// watchedPhases lists the phases in which Slurm may know more about a run than the ledger.
 var watchedPhases = []Phase{Unconfirmed, Pending, InJob, Completing}
 
-// Cycle queries Slurm once about everything, moves the runs that changed, and reports whether any did. With
-// nothing to watch it queries nothing. A failed query changes nothing: it is not an observation.
+// Cycle queries Slurm once about everything, moves the runs that changed, and reports whether any did. With nothing to
+// watch it queries nothing. A failed query changes nothing: it is not an observation.
 func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 	any, err := e.Index.Waiting(ctx, "", 1, watchedPhases...)
 	if err != nil || len(any) == 0 && !e.watcher.expectsStrays() {
@@ -162,10 +164,11 @@ func (e *Engine) complain(ctx context.Context, v View, err error) {
 	}
 }
 
-// observedTogether is how many runs' news share a transaction at most: whoever submits meanwhile waits for it.
+// observedTogether is how many runs' updates share a transaction at most: a submit meanwhile waits for it.
 const observedTogether = 256
 
-// observeAll applies what Slurm says about the jobs of runs, many in one transaction: after an array was sent it is news of a thousand.
+// observeAll applies what Slurm shows of the jobs of runs, many in one transaction: after an array was sent, a thousand
+// runs have updates.
 func (c *cycle) observeAll(ctx context.Context, ids []string) {
 	var theirs gather
 	for chunk := range slices.Chunk(ids, observedTogether) {
@@ -183,7 +186,7 @@ func (c *cycle) observeAll(ctx context.Context, ids []string) {
 		var views []View
 		if len(writes) > 1 {
 			var err error
-			if views, err = c.applyAll(ctx, slices.Clone(writes)); err != nil { // one of them was changed meanwhile
+			if views, err = c.applyAll(ctx, slices.Clone(writes)); err != nil { // one of the runs was changed meanwhile
 				views = nil
 			}
 		}
@@ -205,10 +208,10 @@ func (c *cycle) observeAll(ctx context.Context, ids []string) {
 	c.aside(ctx, theirs.list, func(v View) (bool, error) { return c.observe(ctx, v, c.jobsOf(v)) })
 }
 
-// jobsOf are the jobs that the answer shows of a run.
+// jobsOf returns the jobs of a run that the answer shows.
 func (c *cycle) jobsOf(v View) []Job { return c.seen.jobsOf(v, c.userOf(v.Run.ExecutedAs)) }
 
-// observe applies what Slurm says about one run's jobs.
+// observe applies what Slurm shows of one run's jobs.
 func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, err error) {
 	w, moved, err := c.news(ctx, v, found)
 	if w == nil {
@@ -220,8 +223,9 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	return true, c.observed(ctx, v)
 }
 
-// news is the write of what Slurm says about a run's jobs; nil: there is nothing to write, or it is done. The name has matched, or the
-// working folder, and the user; if the id is known, cluster and id must match too, so that a reused job id is never mistaken for ours.
+// news returns the write of what Slurm shows of a run's jobs; nil: there is nothing to write, or it is done. The name,
+// or the working folder, and the user have matched; if the id is known, cluster and id must match too, so that a reused
+// job id is never mistaken for this gateway's.
 func (c *cycle) news(ctx context.Context, v View, found []Job) (w *Write, moved bool, err error) {
 	j, ok := pick(v, found)
 	if !ok {
@@ -232,7 +236,7 @@ func (c *cycle) news(ctx context.Context, v View, found []Job) (w *Write, moved 
 		c.cancels.cancel(v.Run, jobAsShown(v, j))
 	}
 	if hinted(v) {
-		v = withJob(v, j.ID) // what the receipt said of another job is not true of this one
+		v = withJob(v, j.ID) // what the receipt says of another job does not apply to this one
 	}
 	if over, err := c.startedBefore(ctx, v, j); err != nil {
 		return nil, false, err
@@ -246,7 +250,7 @@ func (c *cycle) news(ctx context.Context, v View, found []Job) (w *Write, moved 
 	renamed := shownAs(s, j) != ""
 	limitErr := c.leaveLimit(ctx, v, j)
 	if limitErr != nil {
-		j.Limit = a.Limit // it is tried again
+		j.Limit = a.Limit // writing it is tried again
 	}
 	same := phase == v.Run.Phase && j.isAt(a.Partition, a.Account, a.Limit) &&
 		a.SlurmState == j.State && a.SlurmWhy == j.Why && a.MissedAt == nil && s.JobID == j.ID &&
@@ -288,7 +292,7 @@ func (c *cycle) news(ctx context.Context, v View, found []Job) (w *Write, moved 
 // Suspended is the reason of a run whose job Slurm has stopped for now.
 const Suspended = "suspended"
 
-// observed goes on with a run about which news was written.
+// observed continues with a run whose update was written.
 func (c *cycle) observed(ctx context.Context, v View) error {
 	switch {
 	case v.Run.Phase == Collecting:
@@ -299,10 +303,11 @@ func (c *cycle) observed(ctx context.Context, v View) error {
 	return nil
 }
 
-// phases are those of runs whose job is in a state of each class.
+// phases has the phase of a run by the class of its job's state.
 var phases = map[Class]Phase{ClassPending: Pending, ClassRunning: InJob, ClassCompleting: Completing, ClassEnded: Collecting}
 
-// phaseAfter is the phase of a run whose job is seen in a state of that class. A job in an unknown state certainly exists.
+// phaseAfter returns the phase of a run whose job is seen in a state of that class. A job in an unknown state certainly
+// exists.
 func phaseAfter(now Phase, seen Class) Phase {
 	if seen == ClassUnknown && now == Unconfirmed {
 		return Pending
@@ -310,13 +315,13 @@ func phaseAfter(now Phase, seen Class) Phase {
 	return cmp.Or(phases[seen], now)
 }
 
-// hinted reports whether the run's job id is only what its user's side said of it: Slurm has not shown that job with name and user yet. A
-// user can forge his receipts and claims, so until then the id tells nothing.
+// hinted reports whether the run's job id is known only from the user's side: Slurm has not shown that job with name
+// and user yet. A user can forge receipts and claims, so until then the id proves nothing.
 func hinted(v View) bool {
 	return v.Run.ExecutedAs != "" && v.Submission.JobID != "" && v.Submission.SubmittedAt == nil
 }
 
-// pick finds the one job that is the run's.
+// pick returns the one job that is the run's.
 func pick(v View, found []Job) (Job, bool) {
 	var ours []Job
 	for _, j := range found {
@@ -341,8 +346,8 @@ func pick(v View, found []Job) (Job, bool) {
 	return last, true
 }
 
-// newer reports whether a record of a job tells more than an earlier one in Slurm's list. A start that was given up (REQUEUED) has a record
-// of its own, which looks like a job that waits; the next start was submitted later.
+// newer reports whether a record of a job is newer than an earlier one in Slurm's list. A start that was given up
+// (REQUEUED) has its own record, which looks like a waiting job; the next start was submitted later.
 func newer(j, than Job) bool {
 	if before(j.Submitted, than.Submitted) || before(than.Submitted, j.Submitted) {
 		return before(than.Submitted, j.Submitted)

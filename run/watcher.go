@@ -5,49 +5,49 @@ import (
 	"time"
 )
 
-// watcher is what the engine's watching loop remembers from one cycle to the next, see [Engine.watch].
+// watcher is the state that the engine's watching loop keeps from one cycle to the next, see [Engine.watch].
 //
-// at is the time of the last complete answer and failed why the last query brought none: a failed query never changes at. An id that is
-// sought is in the next query, whatever happens to this one.
+// at is the time of the last complete answer and failed why the last query brought none: a failed query never changes
+// at. An id in sought is in the next query, whatever happens to this one.
 type watcher struct {
 	now   func() time.Time
 	wake  chan struct{} // asks for a cycle soon
 	first chan struct{} // closed after the first cycle
 
-	// Of the loop alone.
-	offered   map[Phase]string // the last run offered to the workers, where more wait
-	measureAt time.Time        // when accounting may be asked again what jobs used
+	// Used by the loop alone.
+	offered   map[Phase]string // the last run offered to the workers, if more wait
+	measureAt time.Time        // when accounting may be queried again for usage
 
 	mu         sync.Mutex
-	due        time.Time // when the loop's pause ends; zero: the loop is at work
+	due        time.Time // when the loop's pause ends; zero: a cycle is running
 	at         time.Time
 	failed     error
 	failedAt   time.Time          // when the first of the failed queries in a row failed
-	sought     map[string]bool    // ids of jobs missed under their names
-	strayUntil time.Time          // until when jobs of ended attempts are looked for
-	awaited    map[string]awaited // by job name: jobs that were collected before Slurm said how they ended
+	sought     map[string]bool    // ids of jobs not found by their names
+	strayUntil time.Time          // until when Slurm is queried for jobs of ended attempts
+	awaited    map[string]awaited // by job name: jobs collected before Slurm reported how they ended
 }
 
 func newWatcher(now func() time.Time) *watcher {
 	return &watcher{now: now, wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{}, sought: map[string]bool{}}
 }
 
-// sleeps notes that the loop begins a pause.
+// sleeps records that the loop begins a pause.
 func (w *watcher) sleeps(pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.due = w.now().Add(pause)
 }
 
-// works notes that a pause has ended.
+// works records that a pause has ended.
 func (w *watcher) works() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.due = time.Time{}
 }
 
-// overslept is for how long the loop has been pausing beyond the end of its pause. A cycle that waits for Slurm or a filesystem is no
-// pause.
+// overslept returns for how long the loop has been pausing beyond the end of its pause. A cycle that waits for Slurm or
+// a filesystem is not a pause.
 func (w *watcher) overslept() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,14 +78,14 @@ func (w *watcher) note(err error) {
 	w.failed = err
 }
 
-// failing is why the last query failed and since when queries have failed; nil if it did not.
+// failing returns why the last query failed and since when queries have failed; nil if it did not fail.
 func (w *watcher) failing() (since time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failedAt, w.failed
 }
 
-// answered is when Slurm last answered completely, and why the last query failed, nil when it did not.
+// answered returns when Slurm last answered completely, and why the last query failed, nil if it did not.
 func (w *watcher) answered() (at time.Time, failed error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +108,7 @@ func (w *watcher) takeSought() map[string]bool {
 	return ids
 }
 
-// expectStrays makes the watcher query Slurm until then, although no run may be open.
+// expectStrays makes the watcher query Slurm until then, even if no run is open.
 func (w *watcher) expectStrays(until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

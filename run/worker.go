@@ -8,9 +8,10 @@ import (
 	"slurmgate/fault"
 )
 
-// A call of a service worker is a run without a job: one row, stored as running before the first byte goes to the worker, and ended with
-// the worker's answer. It belongs to no cluster, so no queue, drain, limit or watcher of one concerns it. While nobody knows what became of
-// it – the gateway died, no answer came – it is failed, outcome_unknown; nothing is ever sent a second time unless somebody calls again.
+// A call of a service worker is a run without a job: one row, stored as running before the first byte goes to the
+// worker, and ended with the worker's answer. It belongs to no cluster, so no cluster's queue, drain, limit or watcher
+// affects it. A call whose outcome is unknown – the gateway died, no answer came – is failed, outcome_unknown; it is
+// sent a second time only if a caller calls again.
 
 // WorkerSite is the site of these runs. No cluster can have this name.
 const WorkerSite = "(worker)"
@@ -25,29 +26,29 @@ const OutputRole = "output"
 type WorkerCall struct {
 	Order              // canonicalised and allowed; Params.Worker is set
 	Deadline time.Time // when the gateway stops waiting for the answer
-	// Interrupted: an earlier call with the same idempotency key has no recorded outcome. If there is a run it may have been sent, and only
-	// what never reached the worker is sent again.
+	// Interrupted: an earlier call with the same idempotency key has no recorded outcome. If there is a run it may have
+	// been sent, and it is sent again only if it never reached the worker.
 	Interrupted bool
-	// Send carries the call to the worker. It is called once at most, after the run is stored. ctx ends at the deadline, when the run is
-	// cancelled, and when the gateway stops.
+	// Send sends the call to the worker. It is called at most once, after the run is stored. ctx ends at the deadline,
+	// when the run is cancelled, and when the gateway stops.
 	Send func(ctx context.Context, v View) CallEnd
 }
 
-// CallEnd is how a call ended: an output, or where it is stored, or an error.
+// CallEnd is the result of a call: an output, or a reference to it, or an error.
 type CallEnd struct {
-	Output    json.RawMessage `json:"output"` // null with an error, and where OutputRef names it
+	Output    json.RawMessage `json:"output"` // null with an error, and with OutputRef
 	OutputRef string          `json:"output_ref,omitempty"`
 	Error     *CallError      `json:"error,omitempty"`
-	Artifact  *Artifact       `json:"-"` // that OutputRef names; stored with the run's end
+	Artifact  *Artifact       `json:"-"` // the artifact of OutputRef; stored with the run's end
 }
 
-// CallError is how a call failed, as it is stored and repeated.
+// CallError is the failure of a call, as it is stored and repeated.
 type CallError struct {
 	Kind      fault.Kind     `json:"kind"`
 	Code      string         `json:"code"`
 	Message   string         `json:"message"`
 	Retryable bool           `json:"retryable"`
-	Sent      bool           `json:"sent"` // the worker may have it; false: it was not reached
+	Sent      bool           `json:"sent"` // the worker may have it; false: the worker was not reached
 	Next      string         `json:"next,omitempty"`
 	Details   map[string]any `json:"details,omitempty"`
 }
@@ -61,7 +62,7 @@ type callResult struct {
 	FinishedAt time.Time `json:"finished_at"`
 }
 
-// EndOf reads how a call ended from its run; an error if the run is no call that is over.
+// EndOf returns how a call ended, from its run; an error if the run is not a finished call.
 func EndOf(v View) (CallEnd, error) {
 	var r struct{ CallEnd }
 	if v.Run.Site != WorkerSite || !v.Run.State.Terminal() {
