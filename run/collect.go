@@ -178,7 +178,7 @@ func (e *Engine) readExit(ctx context.Context, v View) (*Exit, error) {
 }
 
 // mayCome reports whether a missing exit file may only be late: for a limited time after the job's end, and only if
-// Slurm's state alone does not tell the ending.
+// Slurm's state alone does not determine the ending.
 func (e *Engine) mayCome(v View) bool {
 	if scriptExits[v.Attempt.SlurmExit] != "" {
 		return false // the script's status means that it wrote none

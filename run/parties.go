@@ -10,7 +10,7 @@ import (
 	"slurmgate/plan"
 )
 
-// parties has the pending arrays: sets of runs that are ready to be sent and agree in everything that Slurm is told
+// parties has the pending arrays: sets of runs that are ready to be sent and agree in everything that Slurm gets
 // once for an array. A pending array is sent when it has as many runs as the site wants (Arrays.Min), when no other run
 // has joined for a while, or when its first run has waited for Arrays.Linger; while the budget of RPCs delays it, it
 // grows. A run waits only if its caller has other runs on the way. The attempts' folders are created when the array is
@@ -236,7 +236,7 @@ func (p *parties) wait(ctx context.Context, t *party) error {
 	}
 }
 
-// equals returns the key of the runs that may share an array with this one: they agree in everything that Slurm is told
+// equals returns the key of the runs that may share an array with this one: they agree in everything that Slurm gets
 // about the job, except its name and its folders. That includes the user that they are executed as, because the array's
 // files are its leader's. A second or later attempt is sent alone.
 func (e *Engine) equals(v View, job JobSpec) (key string, ok bool) {

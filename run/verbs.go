@@ -205,8 +205,8 @@ func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState
 	}, Unconfirmed, Pending, NeedsOperator)
 }
 
-// Adopt assigns a job that a person has found to a run in doubt. Slurm must know that id under the run's own
-// job name, as a job of its own user; any other job is refused.
+// Adopt assigns a job that a person has found to a run in doubt. Slurm must show that id under the run's job name, as a
+// job of the run's user; any other job is refused.
 func (e *Engine) Adopt(ctx context.Context, runID, jobID string) (GetState, error) {
 	return e.inDoubt(ctx, runID, func(v View) error {
 		name, user := v.Submission.JobName, e.userOf(v.Run.ExecutedAs)
