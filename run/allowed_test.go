@@ -9,8 +9,8 @@ import (
 	"slurmgate/run"
 )
 
-// What policy allowed when a run was made it may not allow when the run is sent: asked again before anything is put in place,
-// before each send, and before a new attempt. proves ARC-06
+// What policy allowed when a run was made it may not allow when the run is sent: it is asked again before anything is
+// put in place, before each send, and before a new attempt. proves ARC-06
 func TestPolicyAtTheBoundary(t *testing.T) {
 	denied := fault.New(fault.Policy, "POLICY-CPUS", "policy slurm.max_cpus: at most 1")
 	for name, c := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 	"slurmgate/run"
 )
 
-// several are orders that are equal in all that an array has in common.
+// several returns orders that agree in all that an array shares.
 func several(k int) (list []run.Order, ids []string) {
 	for i := range k {
 		o := order(func(p *plan.Params) { p.Spec.Execution.Command.Env = map[string]string{"N": fmt.Sprint(i)} })
@@ -26,13 +26,13 @@ func several(k int) (list []run.Order, ids []string) {
 	return list, ids
 }
 
-// inArrays has runs leave together.
+// inArrays makes runs leave as arrays.
 func inArrays(w *world, least int) {
 	w.cfg.Arrays = run.Arrays{Min: least, Linger: 3 * time.Second}
 	w.cfg.SubmitWait = 0
 }
 
-// driveAll asks for runs, again after each death of the gateway, until all are over.
+// driveAll submits the runs, again after each death of the gateway, until all have ended.
 func driveAll(t *testing.T, w *world, list []run.Order, ids []string) (views []run.View) {
 	t.Helper()
 	w.input(list[0])
@@ -68,7 +68,7 @@ func driveAll(t *testing.T, w *world, list []run.Order, ids []string) (views []r
 	return nil
 }
 
-// sbatches are how many there were, and arrays how many of those were of arrays.
+// sbatches returns how many sbatch there were, and how many of those sent arrays.
 func (w *world) sbatches() (all, arrays int) {
 	w.with(func() {
 		all = len(w.sent)
@@ -83,18 +83,19 @@ func (w *world) sbatches() (all, arrays int) {
 	return all, arrays
 }
 
-// As TestEverySeam, with runs that leave together: whatever befalls the gateway at any operation, each run ends well and is executed once.
+// As TestEverySeam, with runs that leave as arrays: whatever happens to the gateway at any operation, each run succeeds
+// and is executed once.
 // proves MANY-02
 // no race: each of its millions of steps is like the one before
 func TestEverySeamOfArrays(t *testing.T) {
 	for name, j := range journeys {
-		if name == "gateway stops during sbatch" || strings.HasPrefix(name, "renamed") { // nothing in them is about arrays
+		if name == "gateway stops during sbatch" || strings.HasPrefix(name, "renamed") { // nothing in these concerns arrays
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			together := false
-			runs := 1 + len(j.sends) // three where they are sent again: two then leave together
+			runs := 1 + len(j.sends) // three if they are sent again: two then leave together
 			harmEach(t, map[string]int{"": 30, "Send": 8}[j.from], func(t *testing.T, w *world, o outcome, n int) bool {
 				inArrays(w, runs)
 				queryRarely(w)
@@ -117,7 +118,8 @@ func TestEverySeamOfArrays(t *testing.T) {
 	}
 }
 
-// A site's own words against an array may be about its size: each run is sent once more, alone, and then the words are about the run.
+// A site's own message against an array may be about its size: each run is sent once more, alone, and then the message
+// is about the run.
 func TestArrayRefusedInWords(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -150,7 +152,8 @@ func TestArrayRefusedInWords(t *testing.T) {
 	}
 }
 
-// Runs that are ready together are one sbatch; what Slurm must be told apart, and what has no company, is not.
+// Runs that are ready together are sent by one sbatch; runs that Slurm must be given different settings for, and single
+// runs, are not.
 func TestLeaveTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inArrays(w, 7)
@@ -182,7 +185,7 @@ func TestLeaveTogether(t *testing.T) {
 	})
 }
 
-// A run without company does not wait for any.
+// A single run does not wait for others.
 func TestAloneAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inArrays(w, 7)
@@ -197,7 +200,7 @@ func TestAloneAtOnce(t *testing.T) {
 	})
 }
 
-// A party that nobody joins any more leaves long before its linger is over.
+// A pending array that no further run joins leaves long before its linger has passed.
 func TestPartyIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inArrays(w, 1000)
@@ -219,7 +222,7 @@ func TestPartyIsOver(t *testing.T) {
 	})
 }
 
-// readyTogether submits runs while nothing is sent, and then lets them go.
+// readyTogether submits runs during a drain, and then ends the drain.
 func readyTogether(w *world, n int) (l *life, ids []string) {
 	w.drain = &run.Drain{Queue: true}
 	l = w.life()
@@ -230,7 +233,7 @@ func readyTogether(w *world, n int) (l *life, ids []string) {
 	return l, ids
 }
 
-// An array that Slurm refuses is halved until it is taken, and no run is blamed for it.
+// An array that Slurm refuses is halved until Slurm accepts it, and no run is failed for it.
 func TestRefusedArrayIsHalved(t *testing.T) {
 	for name, kind := range map[string]sendKind{"no room": deferSend, "too large": reject} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
@@ -256,7 +259,7 @@ func TestRefusedArrayIsHalved(t *testing.T) {
 	}
 }
 
-// One task is cancelled, one fails, one is not executed because the gateway had its claim; the others end well.
+// One task is cancelled, one fails, one is not executed because the gateway had its claim; the others succeed.
 func TestTasksAreAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inArrays(w, 4)
@@ -303,7 +306,8 @@ func TestTasksAreAlone(t *testing.T) {
 	})
 }
 
-// Cancelling the runs of an array is a few calls to Slurm, however many they are, and touches no other task. proves MANY-03
+// Cancelling the runs of an array is a few calls to Slurm, however many they are, and does not affect other tasks.
+// proves MANY-03
 func TestTasksAreCancelledTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inArrays(w, 60)
@@ -330,9 +334,10 @@ func TestTasksAreCancelledTogether(t *testing.T) {
 	})
 }
 
-// A task that somebody cancels in Slurm while it waits leaves no record there. Its run is cancelled, as that of a single job is: nobody
-// asked for another attempt. An array that is gone as a whole was lost by Slurm. What Slurm shows is as it was seen on 24.11: of the tasks
-// that wait squeue has one record, which has the array's id and no task when the last of them was cancelled; sacct has the last one alone.
+// A waiting task that is cancelled in Slurm leaves no record there. Its run is cancelled, like that of a single job: no
+// other attempt was asked for. An array that is gone as a whole was lost by Slurm. The records are as seen on 24.11: of
+// the waiting tasks squeue has one record, which has the array's id and no task when the last of them was cancelled;
+// sacct has only the last one.
 func TestTaskCancelledInSlurm(t *testing.T) {
 	withdrawn := func(w *world, task string) {
 		w.jobs = slices.DeleteFunc(w.jobs, func(j *job) bool { return j.ID == task })
@@ -409,7 +414,7 @@ func TestTaskCancelledInSlurm(t *testing.T) {
 	}
 }
 
-// A record of tasks that were cancelled one by one says nothing about one that started: what that one left decides.
+// A record of tasks that were cancelled one by one does not concern a task that started: the files of that task decide.
 func TestTaskForgottenByTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inArrays(w, 3)
@@ -430,7 +435,7 @@ func TestTaskForgottenByTheQueue(t *testing.T) {
 	})
 }
 
-// Records of several tasks in one, which cannot be told apart, hide no task: the runs wait until Slurm shows them.
+// Records of several tasks in one, which cannot be separated, hide no task: the runs wait until Slurm shows them.
 func TestFoldedTasks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inArrays(w, 3)

@@ -10,10 +10,10 @@ import (
 	"slurmgate/run"
 )
 
-// as is the order of the tests, executed as a user.
+// as returns the order of the tests, executed as a user.
 func as(user string) run.Order { return order(func(p *plan.Params) { p.ExecutedAs = user }) }
 
-// Two users who ask for the same get a run each, whose answers say so and name no other's.
+// Two users who submit the same order get a run each, whose answers name the user and not the other's run.
 //
 // proves SITE-08
 func TestTwoUsersTwoRuns(t *testing.T) {
@@ -45,7 +45,7 @@ func TestTwoUsersTwoRuns(t *testing.T) {
 	})
 }
 
-// A run is executed as a user with a proper name, and a docker plan as nobody but the gateway's own.
+// A run is executed as a user with a valid name, and a docker plan only as the gateway's own user.
 func TestNoSuchUser(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.life()
@@ -66,9 +66,9 @@ func TestNoSuchUser(t *testing.T) {
 	})
 }
 
-// In a project that policy names, a request is answered with another user's run that is under way or succeeded, and the
-// answer says whose it
-// is; in another project nobody learns of it, and the gateway's own request is never answered so.
+// In a project that policy names, a request is answered with another user's run that is in flight or succeeded, and the
+// answer names that user. In another project the run is not disclosed, and the gateway's own request is never answered
+// with it.
 //
 // proves SITE-08
 func TestSharedRuns(t *testing.T) {

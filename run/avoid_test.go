@@ -8,10 +8,11 @@ import (
 	"slurmgate/run"
 )
 
-// An attempt that failed by a node's fault ends with the fault's name, and the next one does not use that node; the run's answers say so.
+// An attempt that failed by a node's fault ends with the fault's name, and the next one does not use that node; the
+// run's answers name it.
 func TestNodeAtFaultIsAvoided(t *testing.T) {
 	for name, c := range map[string]struct {
-		reason string // of the exit file; empty: none
+		reason string // in the exit file; empty: there is none
 		claim  bool
 		code   int
 		signal int
@@ -71,7 +72,7 @@ func TestNodeAtFaultIsAvoided(t *testing.T) {
 	}
 }
 
-// Where Slurm has no other node for the job, the run ends with the fault's name, and a retry tries the node again.
+// If Slurm has no other node for the job, the run ends with the fault's name, and a retry tries the node again.
 func TestNoOtherNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Attempts = 2
@@ -102,7 +103,8 @@ func TestNoOtherNode(t *testing.T) {
 	})
 }
 
-// The list of nodes is bounded, in number and in time, and a name that a job's files could have made up is not passed to Slurm.
+// The list of nodes is bounded, in number and in time, and a name that a job's files could have forged is not passed to
+// Slurm.
 func TestAvoidIsBounded(t *testing.T) {
 	now := time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC)
 	a := run.Attempt{Ending: run.EndedImageMissing}

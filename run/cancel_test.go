@@ -14,13 +14,13 @@ import (
 
 func cpus(n int) func(*plan.Params) { return func(p *plan.Params) { p.Spec.Resources.CPUs = n } }
 
-// Cancel in each phase: what it answers, and that it is definite.
+// Cancel in each phase: what it answers, and that the answer stays true.
 func TestCancel(t *testing.T) {
 	type setup struct {
 		send     func(int) sendKind
 		fault    func(string, int) outcome
-		bring    func(w *world, id string) // into the phase
-		after    func(w *world)            // what happens once cancel was asked for
+		bring    func(w *world, id string) // brings the run into the phase
+		after    func(w *world)            // what happens after the cancel was requested
 		executed string
 		state    run.State
 		sends    int
@@ -50,7 +50,7 @@ func TestCancel(t *testing.T) {
 		}, executed: "finished", state: run.Cancelled, sends: 1},
 		"running": {bring: (*world).startJob, executed: "maybe", state: run.Running, sends: 1},
 		"staging, no intent": {fault: broken("Apply"), bring: func(w *world, _ string) {
-			time.Sleep(time.Millisecond) // the tries of this moment are over
+			time.Sleep(time.Millisecond) // the tries of this moment have ended
 			w.with(func() { w.fault = nil })
 		}, executed: "never", state: run.Cancelled},
 	} {
@@ -83,13 +83,13 @@ func TestCancel(t *testing.T) {
 			if err != nil || again.State != run.Cancelled || again.Executed == "maybe" {
 				t.Errorf("the second cancel is answered %+v %v, want the run cancelled", again, err)
 			}
-			// Whatever was sent before can no longer execute.
+			// No job that was sent before can execute any more.
 			w.startAll()
 		})
 	}
 }
 
-// A run whose outputs are being collected is over; cancelling it comes too late and harms nothing.
+// A run whose outputs are being collected has executed; a cancel comes too late and does no harm.
 func TestCancelTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		slow := true
@@ -108,7 +108,8 @@ func TestCancelTooLate(t *testing.T) {
 	})
 }
 
-// With Slurm unreachable the wish is recorded, the run says so, and it is carried out once Slurm answers.
+// While Slurm cannot be reached the cancel is recorded, the run's reason names it, and it is carried out once Slurm
+// answers.
 func TestCancelUnreachable(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, a := w.running()
@@ -137,7 +138,7 @@ func TestCancelUnreachable(t *testing.T) {
 	})
 }
 
-// The wish to cancel that comes in while sbatch runs costs neither the receipt nor the rejection.
+// A cancel that arrives while sbatch runs loses neither the receipt nor the rejection.
 func TestCancelDuringSend(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   sendKind
@@ -171,8 +172,8 @@ func TestCancelDuringSend(t *testing.T) {
 	}
 }
 
-// Sixty waiting runs are cancelled as fast as their claims are taken. Slurm, which takes its time, is asked about each job once, and the
-// watcher goes on meanwhile.
+// Sixty waiting runs are cancelled as fast as their claims are taken. Slurm, whose scancel is slow, is asked about each
+// job once, and the watcher continues meanwhile.
 func TestCancelMany(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.life()
@@ -218,12 +219,12 @@ func TestCancelMany(t *testing.T) {
 	})
 }
 
-// A claim that cannot be taken when the cancel comes is taken as soon as it can.
+// A claim that cannot be taken when the cancel is requested is taken as soon as possible.
 func TestCancelClaimLater(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		away := true
 		w.fault = failingWhile(&away, fault.New(fault.Transport, "filesystem", "stale file handle"), "TakeClaim")
-		w.deaf = true // so that it is the claim that ends the run
+		w.deaf = true // so that only the claim can end the run
 		l := w.life()
 		id := l.submit(order()).RunID
 		w.until(id, in(run.Pending))
@@ -242,7 +243,7 @@ func TestCancelClaimLater(t *testing.T) {
 	})
 }
 
-// A gateway that is asked to end first has Slurm asked what it has taken on.
+// A gateway that is stopped first asks Slurm to cancel the jobs of the cancels that it has accepted.
 func TestSettledAsksSlurm(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.scancel = 10 * time.Second
@@ -275,11 +276,11 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// A ledger restored from a backup may say that nothing was sent while a job of the attempt is about to start, runs, or has ended: whoever
-// has the claim decides. docs/model found it.
+// A ledger restored from a backup may show nothing as sent while a job of the attempt is about to start, runs, or has
+// ended: the holder of the claim decides. docs/model found it.
 func TestCancelAfterRestore(t *testing.T) {
 	for name, c := range map[string]struct {
-		claim    string // in the attempt's folder; TOKEN stands for the attempt's
+		claim    string // in the attempt's folder; TOKEN is replaced by the attempt's token
 		executed string
 		phase    run.Phase
 	}{
@@ -310,7 +311,7 @@ func TestCancelAfterRestore(t *testing.T) {
 	}
 }
 
-// A run whose attempt cannot be sent any more ends likewise: a ledger that was restored may not know of its job.
+// A run whose attempt can no longer be sent ends in the same way: a ledger that was restored may lack its job.
 func TestUnsentAfterRestore(t *testing.T) {
 	for name, c := range map[string]struct {
 		claim string

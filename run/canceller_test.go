@@ -14,7 +14,7 @@ import (
 	"slurmgate/fault"
 )
 
-// scancels is a Slurm that notes what it is asked to cancel.
+// scancels is a Slurm that records the jobs it is asked to cancel.
 type scancels struct {
 	Queue
 	asked []string
@@ -30,7 +30,8 @@ func (s *scancels) Cancel(_ context.Context, id, name, shown string) error {
 	return s.fails
 }
 
-// testCanceller is one whose workers are the test; said has what it put into runs. In Slurm, the jobs a1 and b1 have the names a and b.
+// testCanceller returns a canceller whose worker is the test; said gets the details it records in runs. In Slurm, the
+// jobs a1 and b1 have the names a and b.
 func testCanceller(c *clock, slurm *scancels, silent *error, said *[]string) *canceller {
 	k := &canceller{slurm: slurm, queue: slurm, log: slog.New(slog.DiscardHandler), now: c.now, silent: func() error { return *silent },
 		waits: func(_ context.Context, name, detail string) { *said = append(*said, detail) }, poke: func() {},
@@ -44,14 +45,15 @@ func testCanceller(c *clock, slurm *scancels, silent *error, said *[]string) *ca
 	return k
 }
 
-// work does what there is to do now.
+// work does the work that is ready now.
 func (c *canceller) work(ctx context.Context) {
 	ended, stop := context.WithCancel(ctx)
 	defer time.AfterFunc(50*time.Millisecond, stop).Stop()
 	c.jobs.whileNeeded(ended, ctx, c.ask)
 }
 
-// Slurm is asked about tasks of an array in one call, under each name that the array's id stands for, and not again at once.
+// Slurm is asked about tasks of an array in one call, under each name that was sent with the array's id, and only after
+// a while again.
 func TestCancellerOfTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, slurm := newClock(), &scancels{}

@@ -10,15 +10,15 @@ import (
 	"slurmgate/run"
 )
 
-// What is admitted is decided in the transaction that opens the attempt: as many runs as are asked for at once, no more are accepted than
-// the cap says, nor by a gateway that starts in between. A run that was accepted is answered whatever the cap says; what is refused leaves
-// nothing behind.
+// The cap is checked in the transaction that opens the attempt: however many runs are requested together, no more are
+// accepted than the cap allows, also by a gateway that starts in between. A run that was accepted is answered whatever
+// the cap; a refused one leaves nothing stored.
 //
 // proves OPS-03
 func TestCapsHold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.auto = true
-		w.cfg.Ceiling = time.Hour // a day goes by in it
+		w.cfg.Ceiling = time.Hour // the test takes a day
 		w.admit = func(s run.Share, project, caller run.Spent) error {
 			if s.Caller == "prn_busy" && caller.RunsToday > 5 || project.RunsToday > 8 {
 				return fault.New(fault.Policy, "cap_reached", "no more today")
@@ -77,7 +77,7 @@ func TestCapsHold(t *testing.T) {
 	})
 }
 
-// A retry is another attempt: it is refused like a new run, and changes nothing then.
+// A retry is another attempt: beyond the cap it is refused like a new run, and changes nothing.
 func TestCapsAndRetries(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.send = func(int) sendKind { return reject }

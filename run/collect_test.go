@@ -20,7 +20,7 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// ended brings a run to its end: the job started, then f did something to it.
+// ended brings a run to its end: the job started, then f changed it.
 func ended(t *testing.T, w *world, change func(*plan.Params), f func(j *job, a *attempt)) run.View {
 	t.Helper()
 	return w.life().ended(change, f)
@@ -41,7 +41,7 @@ func (l *life) ended(change func(*plan.Params), f func(j *job, a *attempt)) run.
 	return w.until(a.RunID, func(v run.View) bool { return done(v) || v.Run.State == run.Blocked })
 }
 
-// nothing but the gateway's own files is registered, and the log is.
+// wantOnlyLogs fails the test unless the log is registered, and nothing but the gateway's own files is.
 func (w *world) wantOnlyLogs(id string) {
 	w.t.Helper()
 	got := w.outputs(id)
@@ -55,7 +55,7 @@ func (w *world) wantOnlyLogs(id string) {
 	}
 }
 
-// wantOutputs holds what is registered of a run besides the gateway's own to a list of roles.
+// wantOutputs fails the test unless the run has these roles, other than the gateway's own.
 func (w *world) wantOutputs(id, want string) {
 	w.t.Helper()
 	got := w.outputs(id)
@@ -87,9 +87,9 @@ func TestRolesOfOldRuns(t *testing.T) {
 	})
 }
 
-// Outputs that are not what was declared fail the run with the reason. What is whole stays, and so does the log; the
-// bytes of what was refused are kept under a role that says so, and are of no type that a tool takes unless they are
-// whole. proves ABI-15, CARD-05
+// Outputs that do not match their declaration fail the run with the reason. Complete outputs stay, and so does the log;
+// the bytes of what was refused are kept under a role that marks them as rejected, and have no type that a tool accepts
+// unless they are complete. proves ABI-15, CARD-05
 func TestOutputsRejected(t *testing.T) {
 	replace := func(a *attempt, old, new string) {
 		a.ctl["manifest"] = []byte(strings.Replace(string(a.ctl["manifest"]), old, new, 1))
@@ -98,7 +98,7 @@ func TestOutputsRejected(t *testing.T) {
 		change func(w *world, j *job, a *attempt)
 		params func(*plan.Params)
 		reason string
-		stays  string // roles of what is registered besides the gateway's own
+		stays  string // registered roles, other than the gateway's own
 	}{
 		"missing": {func(w *world, j *job, a *attempt) {
 			delete(a.out, "out/t.tsv")
@@ -190,7 +190,7 @@ func TestJudgedByItsPack(t *testing.T) {
 	})
 }
 
-// Where the ledger does not have the pack, an older gateway's run ends with a warning that says what was not checked.
+// If the ledger does not have the pack, an older gateway's run ends with a warning that names what was not checked.
 func TestNoContract(t *testing.T) {
 	for name, judge := range map[string]error{"not stored": nil, "not usable": fault.New(fault.Validation, "pack_unreadable",
 		"an unknown keyword")} {
@@ -208,7 +208,8 @@ func TestNoContract(t *testing.T) {
 	}
 }
 
-// A pack that cannot be read now is no reason to pass without a check: the run waits, says why, and goes on.
+// A pack that cannot be read now does not let a run pass without a check: the run waits, names the reason, and
+// continues.
 func TestContractWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.life()
@@ -228,15 +229,15 @@ func TestContractWaits(t *testing.T) {
 	})
 }
 
-// oversize is a manifest that says an output is too big and has no checksum of it.
+// oversize writes a manifest with an output that is too big and has no checksum.
 func oversize(w *world, j *job, a *attempt, size int64) {
 	w.manifest(j)
 	a.ctl["manifest"] = regexp.MustCompile(`file \w+ \d+ out/t.tsv`).ReplaceAll(a.ctl["manifest"], fmt.Appendf(nil, "oversize %d out/t.tsv",
 		size))
 }
 
-// An attempt that Slurm ended after its program, while outputs were hashed, left an exit file and no manifest. It ends with what Slurm
-// says, also when only accounting is left to say it.
+// An attempt that Slurm ended after its program, while outputs were hashed, left an exit file and no manifest. It ends
+// with Slurm's state, even if only accounting still has that.
 func TestEndedWithoutManifest(t *testing.T) {
 	for state, reason := range map[string]string{"TIMEOUT": "time_limit", "CANCELLED": "cancelled", "FAILED": "lost"} {
 		for name, forgot := range map[string]bool{"squeue shows it": false, "accounting alone knows it": true} {
@@ -271,7 +272,7 @@ func TestUndeclared(t *testing.T) {
 	})
 }
 
-// JSON outputs stand in the result as values where they fit, and a run never hangs on one that does not.
+// JSON outputs are values in the result if they fit, and a run never hangs on one that does not.
 func TestJSONValues(t *testing.T) {
 	for name, c := range map[string]struct {
 		doc   string
@@ -299,7 +300,7 @@ func TestJSONValues(t *testing.T) {
 	}
 }
 
-// A thousand JSON outputs do not make a result that cannot be stored.
+// A thousand JSON outputs do not make a result too big to store.
 func TestManyValues(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.OutputBytes = 1 << 30
@@ -322,8 +323,8 @@ func TestManyValues(t *testing.T) {
 	})
 }
 
-// A job's end is judged from Slurm's state, its exit file and its claim, and a run that failed has nothing but its logs. TestEndings of the
-// package has every reason and state.
+// A job's end is judged from Slurm's state, its exit file and its claim, and a failed run has nothing but its logs.
+// TestEndings of the package has every reason and state.
 func TestEndings(t *testing.T) {
 	for name, c := range map[string]struct {
 		state  string // Slurm's
@@ -369,7 +370,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// Only infrastructure gets a new attempt, only as many as policy has, and each in a folder of its own.
+// Only infrastructure endings get a new attempt, only as many as policy allows, and each in its own folder.
 func TestNewAttempts(t *testing.T) {
 	for name, c := range map[string]struct {
 		state, reason string
@@ -407,7 +408,7 @@ func TestNewAttempts(t *testing.T) {
 	}
 }
 
-// An exit file that another job wrote, or that is not one, is not believed.
+// An exit file that another job wrote, or that is invalid, is not believed.
 func TestExitFileOfAnotherJob(t *testing.T) {
 	for name, forge := range map[string]func(string) string{
 		"another job":  func(exit string) string { return strings.Replace(exit, "job=100", "job=7", 1) },
@@ -421,7 +422,7 @@ func TestExitFileOfAnotherJob(t *testing.T) {
 	}
 }
 
-// Files that a network filesystem shows late are waited for; past the wait the run says so and names the verb.
+// Files that a network filesystem shows late are waited for; after the wait the run's reason and next steps say so.
 func TestOutputsLate(t *testing.T) {
 	for _, file := range []string{"exit", "manifest", "output"} {
 		for _, delay := range []time.Duration{10 * time.Second, 5 * time.Minute} {
@@ -462,18 +463,18 @@ func TestOutputsLate(t *testing.T) {
 					t.Fatalf("the run is %s: %q, want %s with the step slurm.job.recollect",
 						v.Run.Phase, v.Run.Detail, run.OutputsLate)
 				}
-				// The outage has ended: the run goes on without anybody.
+				// The outage has ended: the run continues without a call.
 				w.want(w.until(a.RunID, done), run.Succeeded, "ok")
 			})
 		}
 	}
 }
 
-// Collect is a look: it leaves a run whose outputs are late as it is. Recollect takes it up at once, again for as long as the site waits,
-// and said again does nothing.
+// Collect only reads: it leaves a run whose outputs are late as it is. Recollect takes it up immediately, again for as
+// long as the site waits, and a repeated Recollect does nothing.
 func TestRecollect(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.cfg.Ceiling = time.Hour // the watcher does not come first
+		w.cfg.Ceiling = time.Hour // the watcher does not run first
 		l, a := w.submitted()
 		var manifest []byte
 		w.with(func() {
@@ -487,7 +488,7 @@ func TestRecollect(t *testing.T) {
 		if r, err := l.engine.Recollect(t.Context(), a.RunID, ""); err != nil || !r.Recollected {
 			t.Errorf("to look again is answered %+v %v, want that it looks", r, err)
 		}
-		w.until(a.RunID, in(run.OutputsLate)) // it was not there yet
+		w.until(a.RunID, in(run.OutputsLate)) // the manifest was not there yet
 		w.with(func() { w.attempt(a.RunID, 1).ctl["manifest"] = manifest })
 		late := w.until(a.RunID, in(run.OutputsLate))
 		for range 3 {
@@ -512,7 +513,7 @@ func TestRecollect(t *testing.T) {
 	})
 }
 
-// Outputs that never show up: cancel ends it, whether it comes before or after the wait is over.
+// Outputs that never appear: cancel ends the run, during the wait and after it.
 func TestOutputsNever(t *testing.T) {
 	for _, after := range []time.Duration{time.Second, 5 * time.Minute} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -530,7 +531,7 @@ func TestOutputsNever(t *testing.T) {
 	}
 }
 
-// Of many who retry the same attempt at the same moment one opens the next; the others find it opened.
+// Of many concurrent retries of the same attempt one opens the next; the others find it open.
 func TestRetryAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.life()
@@ -556,7 +557,8 @@ func TestRetryAtOnce(t *testing.T) {
 	})
 }
 
-// Retry is the verb for a tool's own failure: a new attempt, once for each attempt that it follows, whatever became of the new one.
+// Retry is for a tool's own failure: it opens a new attempt, once for each attempt that it follows, however the new one
+// ends.
 func TestRetry(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.life()
@@ -591,7 +593,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// byPattern is what a pack says of lines of a file, "role path", that begin with a text.
+// byPattern returns a pack's patterns for a file, "role path": lines that begin with prefix mean is.
 func byPattern(file, prefix, is string) map[string]func(string) (string, string) {
 	return map[string]func(string) (string, string){file: func(line string) (string, string) {
 		if strings.HasPrefix(line, prefix) {
@@ -601,7 +603,7 @@ func byPattern(file, prefix, is string) map[string]func(string) (string, string)
 	}}
 }
 
-// What a program that exited 0 complained about is in the warnings of the run, in one sentence, printable.
+// Error messages of a program that exited 0 are in the warnings of the run, in one sentence, printable.
 func TestStderrWarnings(t *testing.T) {
 	for name, c := range map[string]struct {
 		stderr, is string

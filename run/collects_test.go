@@ -10,7 +10,8 @@ import (
 	"slurmgate/run"
 )
 
-// Outputs that take long to read, of many runs of one project, hold up neither what is sent nor what another project collects.
+// Outputs that take long to read, of many runs of one project, delay neither what is sent nor what another project
+// collects.
 func TestCollectsLeaveRoom(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const long = 600
@@ -43,7 +44,7 @@ func TestCollectsLeaveRoom(t *testing.T) {
 	})
 }
 
-// What a job makes the gateway say of its outputs is bounded.
+// The detail that a job's outputs cause is bounded.
 func TestDetailIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.auto = true

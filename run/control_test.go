@@ -123,7 +123,7 @@ func check[T any](t *testing.T, data string, got T, err error, want *T) {
 	}
 }
 
-// What is taken of a control file is bounded and harmless, whatever the file holds.
+// What is read from a control file is bounded and valid, whatever the file holds.
 func FuzzControl(f *testing.F) {
 	f.Add([]byte("slurmgate-claim 1 job=12 task=- restart=0 token=" + tok + " node=n1\n"))
 	f.Add(VoidClaim(tok))
@@ -153,7 +153,7 @@ func FuzzControl(f *testing.F) {
 	})
 }
 
-// Every phase has its state, and the names of jobs carry the key.
+// Every phase has its state, and the names of jobs contain the key.
 func TestNames(t *testing.T) {
 	for p, s := range map[Phase]State{Staging: Queued, Deferred: Queued, Submitting: Queued, Unconfirmed: Queued, Pending: Queued,
 		InJob: Running, Completing: Running, Collecting: Running,

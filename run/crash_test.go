@@ -14,7 +14,7 @@ import (
 	"slurmgate/run"
 )
 
-// harm is what befalls the n-th operation that the gateway does to anything outside it.
+// harm is what happens to the n-th operation of the gateway on anything outside it.
 type harm struct {
 	name string
 	outcome
@@ -27,8 +27,8 @@ var harms = []harm{
 	{"takes effect and reports an error", outcome{err: errTransient}},
 }
 
-// journey is what becomes of the sends of a run, one after another. Up to its first send a journey is like any other: one is harmed at each
-// operation, the others from their send on.
+// journey is the outcome of the sends of a run, one after another. Up to its first send every journey is the same: one
+// is harmed at each operation, the others from their send on.
 type journey struct {
 	sends []sendKind
 	from  string // the first operation that is harmed; empty: all
@@ -44,10 +44,11 @@ var journeys = map[string]journey{
 	"renamed, answer lost":        {[]sendKind{doubtJob}, "Send"},
 }
 
-// send gives what becomes of the i-th sbatch, from 1.
+// send returns the outcome of the i-th sbatch, from 1.
 func (j journey) send(i int) sendKind { return j.sends[min(i, len(j.sends))-1] }
 
-// harmEach runs a test once for each harm to each operation of a journey, until none is left. f reports whether there was an n-th one.
+// harmEach runs a test once for each harm to each operation of a journey, until no operation is left. f reports whether
+// there was an n-th one.
 func harmEach(t *testing.T, least int, f func(t *testing.T, w *world, o outcome, n int) (reached bool)) {
 	t.Helper()
 	worst := 0
@@ -65,8 +66,8 @@ func harmEach(t *testing.T, least int, f func(t *testing.T, w *world, o outcome,
 	}
 }
 
-// Every operation on every port is harmed in every way, one at a time: the run ends well all the same, the
-// program is executed exactly once, and the caller who asks again gets the same run. proves ABI-18, CARD-04
+// Every operation on every port is harmed in every way, one at a time: the run still ends well, the program is executed
+// exactly once, and a caller who submits again gets the same run. proves ABI-18, CARD-04
 func TestEverySeam(t *testing.T) {
 	for name, j := range journeys {
 		t.Run(name, func(t *testing.T) {
@@ -81,10 +82,11 @@ func TestEverySeam(t *testing.T) {
 	}
 }
 
-// queryRarely has the engine ask Slurm every five to thirty seconds: a query that shows no change is like the one before.
+// queryRarely makes the engine query Slurm every five to thirty seconds: a query that shows no change is like the one
+// before.
 func queryRarely(w *world) { w.cfg.Floor, w.cfg.Ceiling = 5*time.Second, 30*time.Second }
 
-// seam drives one run to its end with the n-th operation harmed, and tells whether there was such an operation.
+// seam drives one run to its end with the n-th operation harmed, and reports whether there was such an operation.
 func seam(t *testing.T, w *world, j journey, o outcome, n int) bool {
 	queryRarely(w)
 	w.auto = true
@@ -98,7 +100,7 @@ func seam(t *testing.T, w *world, j journey, o outcome, n int) bool {
 	return reached.Load()
 }
 
-// executed fails the test unless programs were executed so often in all.
+// executed fails the test unless programs were executed this often in all.
 func (w *world) executed(want int) {
 	w.t.Helper()
 	w.with(func() {
@@ -112,7 +114,7 @@ func (w *world) executed(want int) {
 	})
 }
 
-// startAll starts all jobs that wait, late ones too: whatever Slurm starts later does not execute, which the world checks.
+// startAll starts all waiting jobs, late ones too: no job that Slurm starts later executes, which the world checks.
 func (w *world) startAll() {
 	w.with(func() {
 		for _, j := range w.jobs {
@@ -123,8 +125,8 @@ func (w *world) startAll() {
 	})
 }
 
-// drive asks for a run, again after each death of the gateway, until it is over. ask is repeated until it is
-// answered.
+// drive submits a run, again after each death of the gateway, until the run has ended. ask is repeated until it returns
+// true.
 func drive(t *testing.T, w *world, o run.Order, ask func(l *life) bool) run.View {
 	t.Helper()
 	w.input(o)
@@ -137,13 +139,13 @@ func drive(t *testing.T, w *world, o run.Order, ask func(l *life) bool) run.View
 	for second := range 3600 {
 		if l.dead.Load() {
 			l.stop()
-			w.with(func() { clear(w.held) }) // its sbatch has ended by the time of the next gateway
+			w.with(func() { clear(w.held) }) // its sbatch has ended before the next gateway starts
 			l = w.life()
 		}
 		v, err := w.ledger.View(context.Background(), id.RunID())
 		switch {
 		case fault.Is(err, fault.NotFound):
-			_, _ = l.engine.Submit(context.Background(), o) // what comes of it is seen in the ledger
+			_, _ = l.engine.Submit(context.Background(), o) // the ledger shows the result
 			asked = asked || ask(l)
 			continue
 		case err != nil:
@@ -151,7 +153,7 @@ func drive(t *testing.T, w *world, o run.Order, ask func(l *life) bool) run.View
 		case done(v):
 			return v
 		case v.Run.Phase == run.Submitting && second%60 == 59:
-			l.crash() // only a gateway that ends lets go of an sbatch that hangs
+			l.crash() // only the end of the gateway releases an sbatch that hangs
 		}
 		asked = asked || ask(l)
 		time.Sleep(time.Second)
@@ -161,8 +163,8 @@ func drive(t *testing.T, w *world, o run.Order, ask func(l *life) bool) run.View
 	return v
 }
 
-// The same with a cancel that is asked for right away: where the answer is that the program never ran, it
-// never runs, whatever happens afterwards.
+// The same with an immediate cancel: if the answer is that the program never ran, it never runs, whatever happens
+// afterwards.
 func TestEverySeamCancelled(t *testing.T) {
 	for name, kind := range map[string]sendKind{"accepted": accept, "answer lost": doubtJob, "answer lost, job late": doubtLate,
 		"deferred": deferSend} {
@@ -173,7 +175,7 @@ func TestEverySeamCancelled(t *testing.T) {
 	}
 }
 
-// The same with jobs that would wait in the queue for ever: none of a cancelled run stays there.
+// The same with jobs that would wait in the queue for ever: no job of a cancelled run stays there.
 func TestEverySeamCancelledWaiting(t *testing.T) {
 	for name, kind := range map[string]sendKind{"accepted": accept, "answer lost": doubtJob} {
 		t.Run(name, func(t *testing.T) {
@@ -183,8 +185,9 @@ func TestEverySeamCancelledWaiting(t *testing.T) {
 	}
 }
 
-// harmNth has the n-th operation on the ports harmed, counted from the first one with the name from. Of questions that repeat until
-// something has changed only the first few count. It returns whether that operation was reached; an engine that is still alive may set it.
+// harmNth harms the n-th operation on the ports, counted from the first one with the name from. Of queries that repeat
+// until something has changed only the first few count. It returns whether that operation was reached; an engine that
+// is still alive may set it.
 func harmNth(w *world, from string, n int, o outcome) *atomic.Bool {
 	const questions = 4
 	var reached atomic.Bool
@@ -217,7 +220,7 @@ func seamCancelledWaiting(t *testing.T, w *world, kind sendKind, o outcome, n in
 	})
 	if v.Run.CancelAt != nil {
 		w.want(v, run.Cancelled, "cancelled")
-	} else { // the next gateway ended the run before it was asked again, and says so
+	} else { // the next gateway ended the run before the cancel was repeated, and answers so
 		w.want(v, run.Failed, "absent")
 		if a.RunID != "" && a.State != run.Failed {
 			t.Errorf("a cancel after the run failed is answered %+v, want that it failed", a)
@@ -239,7 +242,7 @@ func seamCancelledWaiting(t *testing.T, w *world, kind sendKind, o outcome, n in
 func seamCancelled(t *testing.T, w *world, kind sendKind, o outcome, n int) bool {
 	w.auto = true
 	w.cfg.Attempts = 2
-	w.cfg.SubmitWait = 0 // cancel comes in while the run is staged, sent or queued
+	w.cfg.SubmitWait = 0 // the cancel arrives while the run is staged, sent or queued
 	w.send = func(int) sendKind { return kind }
 	reached := harmNth(w, "", n, o)
 	ord := order()
@@ -276,7 +279,7 @@ func seamCancelled(t *testing.T, w *world, kind sendKind, o outcome, n int) bool
 	return reached.Load()
 }
 
-// Many runs at once under two gateways that both got past the lock: each is executed once.
+// Many concurrent runs under two gateways that both got past the lock: each is executed once.
 func TestTwoGateways(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.auto = true

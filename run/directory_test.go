@@ -8,8 +8,8 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// What a job says of a folder is not believed: counts, sizes and names that cannot be are refused before a file is opened. Names that
-// differ in case alone are two files.
+// The job's description of a folder is not trusted: impossible counts, sizes and names are refused before a file is
+// opened. Names that differ in case alone are two files.
 //
 // proves DATA-02
 func TestHostileFolders(t *testing.T) {

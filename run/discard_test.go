@@ -8,12 +8,13 @@ import (
 	"slurmgate/run"
 )
 
-// What a run left on a disk that it filled is removed once the run has ended, not before: others need the room, and its own next attempt.
+// What a run left on a disk that it filled is removed once the run has ended, not before: other runs and its own next
+// attempt need the room.
 func TestFullDiskIsMadeRoomOn(t *testing.T) {
 	const noRoom = "write /work/out/x: No space left on device\n"
 	for _, c := range []struct {
 		code   int
-		reason string // of the exit file, if there is one
+		reason string // in the exit file, if there is one
 		stderr string
 		want   bool
 	}{{96, "", "", true}, {1, "tool_failed", noRoom, true}, {1, "tool_failed", "bad input\n", false}, {137, "killed", noRoom, true}} {

@@ -8,8 +8,8 @@ import (
 	"slurmgate/run"
 )
 
-// A repeated call of a docker plan is answered by a run that succeeded, waits for one that is under way, and executes anew what
-// failed; never two at a time. proves ABI-17
+// A repeated call of a docker plan returns a run that succeeded, waits for one that is in flight, and executes a failed
+// one again; never two at a time. proves ABI-17
 func TestDockerReplay(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.auto = true

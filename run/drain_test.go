@@ -10,8 +10,9 @@ import (
 	"slurmgate/run"
 )
 
-// While a site is drained nothing is sent: a new run is refused with who, when and why, or waits; what has a job goes on to its end, and
-// what exists is replayed. The run that waited is sent when the site is resumed, also by a later gateway.
+// While a site is drained nothing is sent: a new run is refused with who, when and why, or waits; runs with a job
+// continue to their end, and existing runs are replayed. The run that waited is sent when the site is resumed, also by
+// a later gateway.
 //
 // proves OPS-03
 func TestDrain(t *testing.T) {

@@ -12,12 +12,12 @@ import (
 	"slurmgate/run"
 )
 
-// counted adds to the exit record of a job what its cgroup counted.
+// counted adds the cgroup's count of OOM kills to the exit record of a job.
 func (a *attempt) counted(oom int) {
 	a.ctl["exit"] = append(bytes.TrimSuffix(a.ctl["exit"], []byte("\n")), fmt.Sprintf(" oom=%d\n", oom)...)
 }
 
-// leaves has the job of a run come to its end, as far as the script goes, while Slurm shows the state.
+// leaves lets the script of a run's job end, while Slurm shows the state.
 func (w *world) leaves(j *job, state string, class run.Class, f func(a *attempt)) {
 	w.with(func() {
 		w.finish(j)
@@ -28,8 +28,8 @@ func (w *world) leaves(j *job, state string, class run.Class, f func(a *attempt)
 
 var live = map[string]run.Class{"RUNNING": run.ClassRunning, "COMPLETING": run.ClassCompleting}
 
-// What a job left is collected before Slurm says how it ended only where its own cgroup counted no OOM kill. What Slurm says afterwards
-// is recorded and changes nothing.
+// The files of a job are collected before Slurm reports its end only if its own cgroup counted no OOM kill. What Slurm
+// reports afterwards is recorded and changes nothing.
 func TestCollectedEarly(t *testing.T) {
 	for state, class := range live {
 		for _, late := range []string{"COMPLETED", "NODE_FAIL", "OUT_OF_MEMORY"} {
@@ -55,8 +55,8 @@ func TestCollectedEarly(t *testing.T) {
 	}
 }
 
-// Where an OOM kill was counted, or nothing was, or somebody cancels the run, or the record is not the claim's holder's, or there is no
-// whole manifest, the run waits for Slurm's word.
+// If an OOM kill was counted, or there is no count, or the run is cancelled, or the record is not the claim holder's,
+// or there is no whole manifest, the run waits for Slurm.
 func TestNotCollectedEarly(t *testing.T) {
 	for name, c := range map[string]struct {
 		left   func(a *attempt)
@@ -92,7 +92,7 @@ func TestNotCollectedEarly(t *testing.T) {
 	}
 }
 
-// remarks are the events of a type that belong to no run and whose data contains a text.
+// remarks counts the events of a type without a run whose data contains a text.
 func (w *world) remarks(typ, text string) (n int) {
 	events, err := w.ledger.Events(context.Background(), "")
 	if err != nil {
@@ -110,9 +110,9 @@ func (a *attempt) edit(file, old, with string) {
 	a.ctl[file] = bytes.Replace(a.ctl[file], []byte(old), []byte(with), 1)
 }
 
-// NODE_FAIL, BOOT_FAIL and the status by which a second start says that the claim is another's do not outweigh the exit record and the
-// whole manifest of the claim's holder: nothing is executed again. All other states keep their meaning, and so do these without all of
-// that.
+// NODE_FAIL, BOOT_FAIL and the status by which a second start reports that the claim is another's do not outweigh the
+// exit record and the whole manifest of the claim's holder: nothing is executed again. All other states keep their
+// meaning, and so do these without the record or the manifest.
 func TestFinishedWorkIsKept(t *testing.T) {
 	whole := func(*attempt) {}
 	for name, c := range map[string]struct {
@@ -152,8 +152,8 @@ func TestFinishedWorkIsKept(t *testing.T) {
 	}
 }
 
-// A job that squeue does not show any more ends as accounting says, where its exit record does not say whether it was killed for its
-// memory.
+// A job that squeue no longer shows ends as accounting says, if its exit record does not show whether it was killed for
+// lack of memory.
 func TestAccountingKnowsMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		count bool

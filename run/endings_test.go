@@ -19,7 +19,7 @@ func (emptyWorkspace) ReadControlFrom(context.Context, string, int, string, int6
 	return Part{}, fault.New(fault.NotFound, "control_missing", "no file")
 }
 
-// Every way in which the job script and Slurm can say that a job ended, words that this version does not know included.
+// The ways in which the job script and Slurm can report a job's end, reasons that this version does not know included.
 var (
 	exitReasons = []string{"ok", "image_mismatch", "input_mismatch", "runtime_missing", "time_limit", "control_unwritable", "runtime_failed",
 		"tool_failed", "terminated", "killed", "a word of a later script"}
@@ -28,7 +28,7 @@ var (
 	withoutExit = []string{"no exit file", "no exit file, claim of the gateway", "no exit file, never claimed", "no exit file, refused"}
 )
 
-// ended judges an attempt that ended so.
+// ended judges an attempt that ended in this way.
 func ended(reason, state string, cancelled bool) verdict {
 	e := &Engine{Parts: Parts{Workspace: emptyWorkspace{}}}
 	v := View{Attempt: Attempt{SlurmState: state, SlurmWhy: "None"}}
@@ -54,8 +54,8 @@ func ended(reason, state string, cancelled bool) verdict {
 	return e.judge(context.Background(), v, plan.Resources{MemMB: 100, TimeLimitSeconds: 60}, x, without, false)
 }
 
-// Every cell of the table is an ending, and says that success needs both witnesses; a word of an exit file cannot pass for a row that has
-// none.
+// Every cell of the table is an ending, and success needs both sources; a reason in an exit file cannot select a row
+// for attempts without one.
 func TestEndingTable(t *testing.T) {
 	all := map[Ending]bool{"-": true}
 	for _, e := range append(NodeFaults, EndedOK, EndedInputMissing, EndedNotStarted, EndedRunsDirFull, EndedToolFailed, EndedTimeLimit,
@@ -92,8 +92,9 @@ func TestEndingTable(t *testing.T) {
 	}
 }
 
-// How an attempt ended, for every exit reason and every state of Slurm's. The golden file was written by the program that decided it in
-// code; only REVOKED, which is now CANCELLED throughout, and the exit code of unknown reasons differ.
+// How an attempt ended, for every exit reason and every state of Slurm's. The golden file was written by the program
+// that decided it in code; only REVOKED, which is now CANCELLED throughout, and the exit code of unknown reasons
+// differ.
 func TestEndings(t *testing.T) {
 	var got strings.Builder
 	for _, reason := range append(exitReasons, withoutExit...) {
@@ -124,7 +125,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// Of a pipe the program that failed first is named. proves DATA-03
+// The program of a pipe that failed first is named. proves DATA-03
 func TestEndingOfPipe(t *testing.T) {
 	e := &Engine{Parts: Parts{Workspace: emptyWorkspace{}}}
 	v := View{Attempt: Attempt{SlurmState: "FAILED"}}

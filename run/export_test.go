@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Looks at one engine, for tests: a gateway asks [Sites], which has read the run.
+// Reads of one engine, for tests: a gateway calls [Sites], which has read the run.
 
 // Get reads a run from the ledger; it never queries Slurm. It waits up to wait for the run to finish.
 func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration) (GetAnswer, error) {
@@ -16,8 +16,8 @@ func (e *Engine) Get(ctx context.Context, runID string, wait time.Duration) (Get
 	return e.get(ctx, v, wait)
 }
 
-// Collect returns whether a run is finished and its artifacts. It changes nothing: the gateway collects by itself when a job ends, and
-// [Engine.Recollect] is the verb for a run whose outputs are late. It waits up to wait for the run to finish.
+// Collect returns whether a run is finished and its artifacts. It changes nothing: the gateway collects by itself when
+// a job ends, and [Engine.Recollect] is for a run whose outputs are late. It waits up to wait for the run to finish.
 func (e *Engine) Collect(ctx context.Context, runID string, wait time.Duration) (CollectAnswer, error) {
 	v, err := e.Store.View(ctx, runID)
 	if err != nil {
@@ -35,8 +35,8 @@ func (e *Engine) Preview(ctx context.Context, o Order) (Preview, error) {
 	return e.preview(ctx, o, f)
 }
 
-// AvoidAfter lists the nodes that the attempt after one does not use.
+// AvoidAfter returns the nodes that the attempt after a does not use.
 func AvoidAfter(a Attempt, now time.Time) []Avoided { return avoidAfter(a, now) }
 
-// SetDrain drains the engine's site, or ends that (nil), as [Sites.SetDrains] does.
+// SetDrain drains the engine's site, or resumes it (nil), as [Sites.SetDrains] does.
 func (e *Engine) SetDrain(d *Drain) { e.pressure.setDrain(d) }

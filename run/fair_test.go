@@ -11,7 +11,7 @@ import (
 	"slurmgate/run"
 )
 
-// slowly makes the world's budget one send a second, and every call answer at once.
+// slowly limits the world's budget to one send a second, and makes every call answer immediately.
 func (w *world) slowly() {
 	w.cfg.SubmitWait = time.Nanosecond
 	w.pace = func(ctx context.Context, _ bool) error {
@@ -24,7 +24,7 @@ func (w *world) slowly() {
 	}
 }
 
-// of is a caller's n-th request in a project.
+// of returns a caller's n-th request in a project.
 func of(projectName, caller string, n int) run.Order {
 	o := order(func(p *plan.Params) {
 		if projectName != "" {
@@ -56,8 +56,8 @@ func (l *life) submitMany(projectName, caller string, n int) (ids []string) {
 	return ids
 }
 
-// Another caller's run, of the same project or another one, is sent within seconds although 160 runs were there before it, and so are the
-// runs of the one who came first.
+// Another caller's run, of the same project or another one, is sent within seconds although 160 runs were there before
+// it, and so are the runs of the first caller.
 //
 // proves OPS-03
 func TestOneCallersRunsDoNotDelayAnothers(t *testing.T) {
@@ -79,7 +79,7 @@ func TestOneCallersRunsDoNotDelayAnothers(t *testing.T) {
 	}
 }
 
-// Three projects share by their weights, and the callers of a project equally, late comers among them.
+// Three projects share by their weights, and the callers of a project equally, late ones included.
 func TestSharesByWeight(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.slowly()
@@ -102,7 +102,7 @@ func TestSharesByWeight(t *testing.T) {
 	})
 }
 
-// A caller whose staging hangs, or whose runs always fail, holds up nobody else.
+// A caller whose staging hangs, or whose runs always fail, delays no other caller.
 func TestACallerInTroubleHoldsUpNobody(t *testing.T) {
 	for _, trouble := range []string{"hangs", "fails"} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -111,7 +111,7 @@ func TestACallerInTroubleHoldsUpNobody(t *testing.T) {
 				switch {
 				case p.Spec.Execution.Command.Argv[1] != "bad":
 				case trouble == "hangs":
-					time.Sleep(time.Hour) // as a filesystem that does not answer
+					time.Sleep(time.Hour) // like a filesystem that does not answer
 				default:
 					return fault.New(fault.Transport, "disk_full", "no space")
 				}
@@ -135,7 +135,8 @@ func TestACallerInTroubleHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// What is cancelled while it waits leaves the line, and a gateway that starts in the middle goes on as fairly as the one before.
+// A run that is cancelled while it waits leaves the line, and a gateway that starts in the middle continues as fairly
+// as the one before.
 func TestFairAfterCancelAndRestart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.slowly()
@@ -169,8 +170,8 @@ func TestFairAfterCancelAndRestart(t *testing.T) {
 	})
 }
 
-// A limit on runs in flight, of a project and of a caller, is kept whatever is asked for at once and across a crash; who waits for a place
-// gets it in turn, and a caller who holds none is not behind those who hold many.
+// A limit on runs in flight, of a project and of a caller, is kept whatever is submitted together and across a crash; a
+// run that waits for a place gets it in turn, and a caller with no run in flight is not behind callers with many.
 //
 // proves OPS-03
 func TestRunsInFlight(t *testing.T) {
@@ -221,8 +222,8 @@ func TestRunsInFlight(t *testing.T) {
 	})
 }
 
-// A run that waits says for what and behind whom: for its turn, with the numbers of its caller, its project and all others; or for a place
-// among the runs in flight, with the limit. Of another project it says no more than a number.
+// A waiting run's reason says what it waits for: its turn, with the numbers of its caller, its project and all others;
+// or a place among the runs in flight, with the limit. Of other projects it has only a number.
 func TestWhatWaitsSaysOnWhom(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.slowly()

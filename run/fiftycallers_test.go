@@ -8,8 +8,8 @@ import (
 	"slurmgate/run"
 )
 
-// Fifty callers whose runs are each executed as themselves cost one look at the queue a cycle, as one does, and each has an equal share of
-// the sends, however many runs the first has waiting.
+// Fifty callers whose runs are each executed as themselves cost one query of the queue a cycle, as one caller does, and
+// each has an equal share of the sends, however many runs the first has waiting.
 //
 // proves SITE-08
 func TestFiftyCallers(t *testing.T) {
@@ -21,7 +21,7 @@ func TestFiftyCallers(t *testing.T) {
 			o.Params.ExecutedAs = caller
 			l.submit(o)
 		}
-		for i := range 120 { // more in all than the watcher takes together
+		for i := range 120 { // more in all than one transaction of the watcher
 			submit("greedy", i)
 		}
 		for c := range 49 {
@@ -61,7 +61,7 @@ func TestFiftyCallers(t *testing.T) {
 				first = append(first, j.spec.RunID)
 			}
 		})
-		w.wantAll(first, run.Succeeded, "ok") // none is overlooked among so many
+		w.wantAll(first, run.Succeeded, "ok") // none is missed among so many
 		l.stop()
 	})
 }

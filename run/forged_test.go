@@ -12,7 +12,7 @@ import (
 	"slurmgate/run"
 )
 
-// impostor is a job of bob's under the name of alice's.
+// impostor creates a job of bob's under the name of alice's.
 func (w *world) impostor(name string, class run.Class, state string) *job {
 	now := time.Now()
 	j := &job{foreign: true, Job: run.Job{Cluster: "c1", ID: fmt.Sprint(500 + len(w.jobs)), Name: name, User: "bob",
@@ -31,8 +31,8 @@ var impostors = map[string]struct {
 }{"queued": {run.ClassPending, "PENDING"}, "running": {run.ClassRunning, "RUNNING"}, "ended": {run.ClassEnded, "COMPLETED"},
 	"unreadable": {run.ClassUnread, ""}}
 
-// A job of bob's under the name of alice's run is as if it were not there, whatever became of hers: it is never followed, never adopted,
-// never cancelled, and counted once.
+// A job of bob's under the name of alice's run is ignored, whatever happens to hers: it is never followed, never
+// adopted, never cancelled, and counted once.
 //
 // proves SITE-08
 func TestAnothersJobOfOurName(t *testing.T) {
@@ -65,9 +65,8 @@ func TestAnothersJobOfOurName(t *testing.T) {
 	}
 }
 
-// Where alice's own job is nowhere, bob's is no reason to think it is there: the claim is taken, the attempt ends as
-// absent, and bob's job is
-// left alone afterwards too.
+// If Slurm has no job of alice's, bob's job does not count as hers: the claim is taken, the attempt ends as absent, and
+// bob's job is left alone afterwards too.
 //
 // proves SITE-08
 func TestAnothersJobIsNoReceipt(t *testing.T) {
@@ -133,8 +132,8 @@ func TestAnothersJobIsNotAdopted(t *testing.T) {
 	})
 }
 
-// What alice's receipt says is a hint: with another's job id, or one of no job, the run follows the job that Slurm shows under its name and
-// hers; where there is none, it is absent. Nobody else's run or job is touched.
+// The job id in alice's receipt is a hint: with another's job id, or one of no job, the run follows the job that Slurm
+// shows under its name and her user; without one, it is absent. Other users' runs and jobs are left alone.
 //
 // proves SITE-08
 func TestForgedReceipts(t *testing.T) {
@@ -185,7 +184,7 @@ func TestForgedReceipts(t *testing.T) {
 	}
 }
 
-// Accounting's figures of bob's job are not alice's, although her claim names it.
+// Accounting's figures of bob's job do not count for alice, although her claim names it.
 //
 // proves SITE-08
 func TestUsageOfAForgedJob(t *testing.T) {
@@ -207,9 +206,9 @@ func TestUsageOfAForgedJob(t *testing.T) {
 	})
 }
 
-// Where nothing can be done as the user any more the claim cannot be taken: the run says so and names the verb, cancel does
-// not pretend, and
-// an operator ends it once Slurm shows no job of it. A job that appears later is left alone, and no run is made of it.
+// If nothing can be done as the user any more the claim cannot be taken: the run's reason and next steps say so, cancel
+// does not pretend, and an operator ends it once Slurm shows no job of it. A job that appears later is left alone, and
+// no run is made of it.
 //
 // proves SITE-08
 func TestUserIsGone(t *testing.T) {
@@ -229,7 +228,7 @@ func TestUserIsGone(t *testing.T) {
 			if a, err := l.engine.Cancel(t.Context(), id, "", run.Withdrawal{}); err == nil && a.State.Terminal() {
 				t.Errorf("a cancel that cannot read the claim is answered %+v, want the run still open", a)
 			}
-			synctest.Wait() // or what the cancel began may end the job, which then is absent
+			synctest.Wait() // otherwise the cancel in flight may end the job, which then is absent
 			w.with(func() { w.jobs[0].late = false })
 			if _, err := l.engine.DeclareAbsent(t.Context(), id, "she left"); fault.CodeOf(err) != "job_exists" {
 				t.Errorf("declared absent while Slurm shows the job: %v", err)
@@ -247,7 +246,8 @@ func TestUserIsGone(t *testing.T) {
 	}
 }
 
-// A user who may not be logged in while a run is staged ends nothing: the run says why it waits, and goes on when he may again.
+// A user who may not be logged in while a run is staged ends no run: the run names the reason, and continues when the
+// user may log in again.
 func TestUserIsRefusedForAWhile(t *testing.T) {
 	for _, err := range []error{fault.New(fault.Policy, "user_refused", "no certificate for alice"),
 		fault.New(fault.Transport, "signer_away", "no signer"), fault.New(fault.Transport, "login_refused", "alice is locked")} {

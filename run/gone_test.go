@@ -12,8 +12,9 @@ import (
 	"slurmgate/run"
 )
 
-// A run whose workspace is gone before it is over, as in a ledger restored from a backup older than the removal, waits for a person: nobody
-// claims to know whether it was executed, and no new attempt is opened by itself. Cancel resolves it.
+// A run whose workspace disappears before the run ends, as in a ledger restored from a backup older than the removal,
+// waits for a person: it is unknown whether it was executed, and no new attempt is opened automatically. Cancel
+// resolves it.
 func TestWorkspaceGone(t *testing.T) {
 	for name, bring := range map[string]func(w *world, id string){
 		"pending, and Slurm forgot it": func(w *world, id string) {
@@ -47,13 +48,13 @@ func TestWorkspaceGone(t *testing.T) {
 	}
 }
 
-// A run whose job is over and whose files cannot be read says so once and names what helps; made readable again it goes on by itself, and a
-// cancel ends it.
+// A run whose job has ended and whose files cannot be read reports that once and names what helps; when they can be
+// read again it continues by itself, and a cancel ends it.
 func TestFilesCannotBeRead(t *testing.T) {
 	unreadable := fault.New(fault.Transport, "filesystem", "the control folder cannot be opened: permission denied")
 	for name, c := range map[string]struct {
 		op     string
-		ended  bool // else Slurm forgets the job
+		ended  bool // otherwise Slurm forgets the job
 		reason string
 	}{"exit": {"ReadControl", true, "collecting_waits"}, "output": {"OpenOutput", true, "collecting_waits"}, "store": {"Put", true,
 		"collecting_waits"}, "claim": {"TakeClaim", false, "claim_waits"}} {
@@ -93,7 +94,7 @@ func TestFilesCannotBeRead(t *testing.T) {
 				case cancel && c.ended:
 					l.wantCancel(a.RunID, run.Cancelled, "maybe")
 					return
-				case cancel: // nothing is definite without the claim
+				case cancel: // nothing is certain without the claim
 					if got, err := l.engine.Cancel(t.Context(), a.RunID, "", run.Withdrawal{}); err == nil || !strings.Contains(err.Error(), "Next: ") {
 						t.Errorf("the cancel is answered %+v %v, want an error with what to do next", got, err)
 					}
@@ -113,7 +114,8 @@ func TestFilesCannotBeRead(t *testing.T) {
 	}
 }
 
-// A run that waits for room and whose folder is removed meanwhile gets a new one: nothing was accepted that could have used the old one.
+// A run that waits for room and whose folder is removed meanwhile gets a new folder: nothing was accepted that could
+// have used the old one.
 func TestFolderGoneWhileDeferred(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.send = func(n int) sendKind {
@@ -133,8 +135,8 @@ func TestFolderGoneWhileDeferred(t *testing.T) {
 	})
 }
 
-// Outputs that the full disk of the artifacts cannot take are not lost: the run waits with its job's work, and is collected when there is
-// space.
+// Outputs that the full disk of the artifacts cannot take are not lost: the run waits with its job's work, and is
+// collected when there is space.
 func TestOutputsWaitForSpace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		full := true
@@ -151,7 +153,7 @@ func TestOutputsWaitForSpace(t *testing.T) {
 	})
 }
 
-// What keeps a run waiting is said once, though each try has a temporary name of its own in its error.
+// The reason why a run waits is recorded once, although the error of each try has a different temporary name.
 func TestWaitsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.fault = func(op string, n int) outcome {

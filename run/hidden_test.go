@@ -8,8 +8,9 @@ import (
 	"slurmgate/run"
 )
 
-// Slurm may begin to hide the jobs of other users while the gateway runs: its answers are clean and empty then. No job is given up because
-// such an answer does not show it, and no send in doubt is resolved by it. When Slurm shows all jobs again, its answers count.
+// Slurm may begin to hide the jobs of other users while the gateway runs: its answers are then empty and without an
+// error. No job is given up because such an answer does not show it, and no send in doubt is resolved by it. When Slurm
+// shows all jobs again, its answers count.
 //
 // proves SITE-08
 func TestHiddenJobsAreNotAbsent(t *testing.T) {
@@ -49,7 +50,7 @@ func TestHiddenJobsAreNotAbsent(t *testing.T) {
 	})
 }
 
-// A site is asked what it hides only about jobs that its answer does not show.
+// SeesAll is called only about jobs that the answer does not show.
 func TestSightIsAskedAboutMissingJobs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Attempts = 1
@@ -69,7 +70,7 @@ func TestSightIsAskedAboutMissingJobs(t *testing.T) {
 	})
 }
 
-// The usage of a run is that of its own user's job: an id that its user made up measures nobody else's.
+// The usage of a run is that of its own user's job: an id that its user forged measures no other user's job.
 //
 // proves SITE-08
 func TestUsageIsOfTheRunsUser(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"slurmgate/run"
 )
 
-// hangFirst has the first sends hang before Slurm has their jobs.
+// hangFirst makes the first sends hang before Slurm has their jobs.
 func (w *world) hangFirst(most int) {
 	w.hung = map[string]bool{}
 	w.send = func(n int) sendKind {
@@ -20,8 +20,8 @@ func (w *world) hangFirst(most int) {
 	}
 }
 
-// An sbatch that hangs holds nothing but its own run. That says which process hangs, so do the site and the gateway's readiness, and it can
-// be declared absent, which the claim decides.
+// An sbatch that hangs delays only its own run. The run, the site and the gateway's readiness name the process, and the
+// run can be declared absent, which the claim decides.
 func TestHungSendHoldsOnlyItsRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.SendsAtOnce, w.cfg.SubmitWait, w.auto = 1, 0, true
@@ -54,7 +54,7 @@ func TestHungSendHoldsOnlyItsRun(t *testing.T) {
 	})
 }
 
-// Runs that could go with an array whose sbatch hangs are sent without it.
+// Runs that could join an array whose sbatch hangs are sent without it.
 func TestHungArrayHoldsOnlyItsRuns(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inArrays(w, 2)
@@ -77,7 +77,7 @@ func TestHungArrayHoldsOnlyItsRuns(t *testing.T) {
 	})
 }
 
-// When so many sends hang that more would only hang too, further runs wait and say so, until one ends.
+// When so many sends hang that more would only hang too, further runs wait with that reason, until one ends.
 func TestHungSendsAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.SendsAtOnce, w.cfg.SubmitWait = 4, 0
@@ -107,7 +107,7 @@ func TestHungSendsAreBounded(t *testing.T) {
 	})
 }
 
-// What hangs as one user holds no one else's sends.
+// A send that hangs as one user delays no other user's sends.
 func TestHungSendsOfUser(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.SendsAtOnce, w.cfg.SubmitWait, w.auto = 1, 0, true

@@ -7,8 +7,8 @@ import (
 	"slurmgate/run"
 )
 
-// The reason of a program that was killed quotes what the program said last, wherever it said it, before what the job
-// script says of it.
+// The reason of a program that was killed quotes the end of its output, on whichever stream, before the job script's
+// message.
 func TestReasonQuotesTheProgram(t *testing.T) {
 	for _, c := range []struct{ stderr, stdout, want string }{
 		{"last on stderr\n", "last on stdout\n", "last on stderr"},

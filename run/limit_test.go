@@ -30,8 +30,8 @@ func (w *world) limited(most int) {
 	}
 }
 
-// Policy's limit of a tool's runs is the most that are with Slurm or running, however many are asked for and however many workers there
-// are. The others wait, say for what, and follow by themselves.
+// Policy's limit of a tool's runs bounds those that are with Slurm or running, however many are submitted and however
+// many workers there are. The others wait with a reason, and are sent by themselves.
 //
 // proves AX-08
 func TestRunsOfOneTool(t *testing.T) {
@@ -75,7 +75,7 @@ func TestLimitOfAnotherTool(t *testing.T) {
 	})
 }
 
-// A place is given back by whatever ends a run, or keeps it from being sent; a run that waits can be cancelled.
+// Whatever ends a run, or prevents its send, frees its place; a waiting run can be cancelled.
 func TestPlacesAreGivenBack(t *testing.T) {
 	for name, kind := range map[string]sendKind{"refused": reject, "no room": deferSend, "not run": notRun, "lost": doubtNone} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
@@ -98,7 +98,8 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	}
 }
 
-// A gateway that dies at any moment leaves a count that the next one finds again: never one run too many, and none that waits for ever.
+// A gateway that dies at any moment leaves a count that the next one restores: never one run too many, and none that
+// waits for ever.
 func TestLimitSurvivesCrashes(t *testing.T) {
 	for n := 1; n <= 60; n++ {
 		bubbleRun(t, fmt.Sprint("operation ", n), func(t *testing.T, w *world) {
@@ -126,7 +127,7 @@ func TestLimitSurvivesCrashes(t *testing.T) {
 	}
 }
 
-// A run whose place was taken and whose intent could not be recorded gives it back.
+// A run whose place was reserved and whose intent could not be recorded frees the place.
 func TestPlaceWithoutIntent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.limited(1)
@@ -144,7 +145,7 @@ func TestPlaceWithoutIntent(t *testing.T) {
 	})
 }
 
-// Staging may take as long as the pack says. A run that takes longer ends, and says what took how long; nothing is submitted.
+// Staging may take as long as the pack allows. A run that takes longer ends, and names the time; nothing is submitted.
 func TestStagingTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		copying time.Duration
@@ -179,7 +180,8 @@ func TestStagingTime(t *testing.T) {
 	}
 }
 
-// A filesystem that is away is waited for however long it takes: that is no staging. Each try has the whole time.
+// A filesystem that is unavailable is waited for however long it takes: that is not staging time. Each try has the
+// whole time.
 func TestStagingTimeWithoutFilesystem(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.auto, w.copying, w.asked.timeout = true, 50*time.Second, time.Minute

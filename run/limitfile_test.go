@@ -9,8 +9,8 @@ import (
 	"slurmgate/run"
 )
 
-// A limit that is raised in Slurm reaches the job's script by a file, as often as it is raised, and at first only when that can be written.
-// One that Slurm shows as it was sent leaves nothing.
+// A limit that is raised in Slurm reaches the job's script by a file, as often as it is raised; a failed write is
+// repeated. A limit that Slurm shows as it was sent leaves no file.
 func TestRaisedLimitIsLeftForTheScript(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Allowance = 400 * time.Second
@@ -46,7 +46,8 @@ func TestRaisedLimitIsLeftForTheScript(t *testing.T) {
 	})
 }
 
-// The partition and the account of an attempt are those that Slurm shows, which a plugin of the site or an administrator may have changed.
+// The partition and the account of an attempt are those that Slurm shows; a plugin of the site or an administrator may
+// have changed them.
 func TestAttemptIsWhereSlurmShowsIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a := w.life().submit(order())
@@ -54,7 +55,7 @@ func TestAttemptIsWhereSlurmShowsIt(t *testing.T) {
 			w.with(func() { w.jobs[0].Partition, w.jobs[0].Account = at[0], at[1] })
 			w.until(a.RunID, func(v run.View) bool { return v.Attempt.Partition == at[0] && v.Attempt.Account == at[1] })
 		}
-		w.with(func() { w.auto = true; w.jobs[0].Partition = "" }) // as where Slurm does not show it
+		w.with(func() { w.auto = true; w.jobs[0].Partition = "" }) // like a Slurm that does not show it
 		v := w.until(a.RunID, done)
 		list, err := w.ledger.Attempts(t.Context(), a.RunID)
 		if err != nil || v.Attempt.Partition != "long" || list[0].Partition != "long" || list[0].Account != "physics" {
@@ -64,7 +65,7 @@ func TestAttemptIsWhereSlurmShowsIt(t *testing.T) {
 	})
 }
 
-// A limit that was raised before the gateway saw the job is one, too.
+// A limit that was raised before the gateway saw the job counts as raised, too.
 func TestLimitRaisedBeforeItIsSeen(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a := w.life().submit(order())

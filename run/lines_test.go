@@ -26,7 +26,8 @@ func judgeOf(text string, size int) *lineJudge {
 	return j
 }
 
-// What is found in the lines of a file depends neither on its size nor on the pieces in which it comes, and little of it is held.
+// What is found in the lines of a file depends neither on its size nor on the pieces that it is written in, and only a
+// window of it is held.
 func TestLineJudge(t *testing.T) {
 	filler := strings.Repeat("nothing of interest in this line\n", 3*lineWindow/33)
 	long := strings.Repeat("x", 2*lineWindow)
@@ -58,7 +59,7 @@ func TestLineJudge(t *testing.T) {
 	}
 }
 
-// A secret that begins on the line before, or ends on the line behind, is not quoted.
+// A secret that begins on the line before, or ends on the line after, is not quoted.
 func TestLineJudgeSecrets(t *testing.T) {
 	key := "-----BEGIN RSA PRIVATE KEY-----\n" +
 		strings.Repeat("MIIEowIBAAKCAQEA1234567890abcdefLOSTghijklmnopqrstuvwxyzABCDEFGH\n", 12) + "-----END RSA PRIVATE KEY-----\n"

@@ -8,7 +8,7 @@ import (
 	"slurmgate/secrets/corpus"
 )
 
-// logs reads a stream from a byte on until nothing comes, and returns all of it and where the next part begins.
+// logs reads a stream from a byte on until a part is empty, and returns all of it and where the next part begins.
 func (l *life) logs(t *testing.T, id, stream string, from, limit int64) (text string, next int64, last run.LogsAnswer) {
 	t.Helper()
 	for {
@@ -23,8 +23,8 @@ func (l *life) logs(t *testing.T, id, stream string, from, limit int64) (text st
 	}
 }
 
-// Who follows a stream part by part gets each byte of it once, whatever the size of the parts: a line when it is whole, the rest when the
-// run has ended.
+// A caller who follows a stream part by part gets each byte of it once, whatever the size of the parts: a line when it
+// is whole, the rest when the run has ended.
 func TestFollowedLog(t *testing.T) {
 	for _, limit := range []int64{20, 100_000} {
 		bubble(t, func(t *testing.T, w *world) {

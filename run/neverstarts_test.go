@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A pending reason that time does not resolve names who can change it. One that may pass is shown as it is.
+// A pending reason that time does not resolve names who can change it. A reason that may pass is shown as it is.
 func TestPendingReasons(t *testing.T) {
 	for _, why := range []string{"QOSMaxWallDurationPerJobLimit", "QOSMaxCpuPerJobLimit", "QOSMaxMemoryPerJob", "QOSMinCpuNotSatisfied",
 		"AssocMaxWallDurationPerJobLimit", "AssocMaxCpuPerJobLimit", "PartitionTimeLimit", "PartitionNodeLimit", "DependencyNeverSatisfied",

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Accounting has a record of each start of a job that was requeued, and the one that was given up looks like a job that waits. The newest
-// counts, wherever it is in the list.
+// Accounting has a record of each start of a job that was requeued, and the start that was given up looks like a
+// waiting job. The newest counts, wherever it is in the list.
 func TestNewestRecordOfAJob(t *testing.T) {
 	first, second := time.Unix(100, 0), time.Unix(105, 0)
 	v := View{Submission: Submission{JobID: "67_1"}}

@@ -9,7 +9,7 @@ import (
 	"slurmgate/fault"
 )
 
-// What to do next follows from what a run is, for every state and phase there can be.
+// What to do next follows from a run's state, phase and reason, for each that there can be.
 func TestNextSteps(t *testing.T) {
 	for _, c := range []struct {
 		state  State
@@ -43,8 +43,8 @@ func TestNextSteps(t *testing.T) {
 	}
 }
 
-// Another attempt of a deterministic tool whose outputs were refused gives the same outputs: a retry is offered only
-// where the refusal was not about them.
+// Another attempt of a deterministic tool whose outputs were refused gives the same outputs: a retry is offered only if
+// the refusal did not depend on them.
 func TestNoRetryThatOnlyFailsAgain(t *testing.T) {
 	for _, c := range []struct {
 		ending  Ending
@@ -82,7 +82,7 @@ func TestVerbsNameNextSteps(t *testing.T) {
 	}
 }
 
-// What older programs recorded loses its commands when it is shown, and nothing else.
+// A detail that older programs recorded is shown without its commands, and otherwise unchanged.
 func TestOldDetails(t *testing.T) {
 	for old, want := range map[string]string{
 		"the attempt's folder is gone. Next: restore the newer ledger, or slurmgate cancel run_X":                                      "the attempt's folder is gone",
@@ -97,7 +97,7 @@ func TestOldDetails(t *testing.T) {
 	}
 }
 
-// What is recorded of an error has its advice and no commands.
+// A recorded error has its advice and no commands.
 func TestProseOfErrors(t *testing.T) {
 	err := fault.New(fault.Transport, "c", "cannot read x").WithNext("check the disk").WithSteps(fault.Do("doctor"))
 	if got := fault.Prose(err); got != "cannot read x. Next: check the disk" {

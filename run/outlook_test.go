@@ -13,7 +13,7 @@ import (
 	"slurmgate/run"
 )
 
-// picking is an order whose site is picked when its run turns out to be new.
+// picking returns an order whose site is picked when its run turns out to be new.
 func picking(a *atomic.Int32, site string, change ...func(o *run.Order)) run.Order {
 	o := on("a", false)
 	o.Pick = func(context.Context) (run.Picked, error) {
@@ -26,8 +26,8 @@ func picking(a *atomic.Int32, site string, change ...func(o *run.Order)) run.Ord
 	return o
 }
 
-// The site of a new run is picked once, when there is no such run yet; a replay picks nothing, whatever the sites are like by then, and
-// naming the site that was picked finds the run.
+// The site of a new run is picked once, when there is no such run yet; a replay picks nothing, whatever the state of
+// the sites then, and naming the site that was picked finds the run.
 //
 // proves SITE-07 ABI-18
 func TestPick(t *testing.T) {
@@ -67,7 +67,7 @@ func TestPick(t *testing.T) {
 	})
 }
 
-// A caller's submit and its twin, at the same time and with different picks, are one run on one site.
+// A caller's submit and its twin, concurrent and with different picks, are one run on one site.
 //
 // proves SITE-07 ABI-18
 func TestPicksDiffer(t *testing.T) {
@@ -106,7 +106,7 @@ func TestPicksDiffer(t *testing.T) {
 	})
 }
 
-// What is known of a site says since when it is away, until when it is paused and why, and asks nobody.
+// The state of a site has since when it is away, until when it is paused and why, without any query.
 //
 // proves SITE-07
 func TestSiteState(t *testing.T) {
@@ -174,7 +174,8 @@ func TestSiteState(t *testing.T) {
 	})
 }
 
-// Slurm refuses for a reason that concerns all of a site: the site is paused, with the reason and the end of the pause.
+// If Slurm refuses for a reason that concerns all of a site, the site is paused, with the reason and the end of the
+// pause.
 //
 // proves SITE-07
 func TestSitePaused(t *testing.T) {
@@ -195,7 +196,8 @@ func TestSitePaused(t *testing.T) {
 	})
 }
 
-// Slurm is asked for its partitions once in a while; a site that does not answer holds up a choice for a moment, and never again.
+// Slurm is queried for its partitions once in a while; a site that does not answer delays a choice once, for two
+// seconds.
 //
 // proves SITE-07
 func TestPartitionsOfASite(t *testing.T) {
@@ -243,7 +245,8 @@ func TestPartitionsOfASite(t *testing.T) {
 	})
 }
 
-// A site that was open and whose host cannot be reached now takes new runs: whether it has their image is looked at when it is back.
+// A site that was open and whose host cannot be reached now accepts new runs: whether it has their image is checked
+// when it is back.
 //
 // proves SITE-07
 func TestHostOfASiteDown(t *testing.T) {

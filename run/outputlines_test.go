@@ -10,8 +10,8 @@ import (
 )
 
 // A line that the pack calls a failure ends the run of a program that exited 0, in an output as in a file of a
-// directory, however much is around it, and the reason quotes the line. A file whose lines are judged must be there.
-// Nothing that the program made is then taken for whole.
+// directory, however much is around it, and the reason quotes the line. A file whose lines are judged must exist. No
+// output of the program then counts as complete.
 //
 // proves ABI-15
 func TestLinesOfOutputs(t *testing.T) {

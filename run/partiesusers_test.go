@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A party leaves when its linger is over, also while others keep joining it.
+// A pending array leaves when its linger has passed, also while further runs join it.
 //
 // proves MANY-02
 func TestPartyLeavesInTime(t *testing.T) {
@@ -44,7 +44,8 @@ func TestPartyLeavesInTime(t *testing.T) {
 	})
 }
 
-// One user has a part of the places in parties. Where others have all of them, a user's run goes alone, and does not wait for theirs.
+// One user may have only part of the places in pending arrays. If other users have all places, a user's run is sent
+// alone, and does not wait for theirs.
 func TestPlacesOfUsers(t *testing.T) {
 	p := newParties(Arrays{Min: 1000, Linger: time.Second})
 	joins := func(user string, n int) (last joined) {

@@ -35,8 +35,8 @@ func testPressure(c *clock) (b *backPressure, resumed *int) {
 	return newBackPressure(cfg, c.now, slog.New(slog.DiscardHandler), func() { n++ }), &n
 }
 
-// A wait grows from the first one to the ceiling, for a run of its own as for a pause; a refusal that was on its way when the pause began
-// does not lengthen it.
+// A wait grows from the first one to the ceiling, for a single run as for a pause; a refusal that was in flight when
+// the pause began does not lengthen it.
 func TestBackPressureGrows(t *testing.T) {
 	for _, scope := range []Scope{ScopeRun, ScopeSite, ScopePartition, ScopeAccount, ScopeQOS} {
 		c := newClock()
@@ -91,8 +91,8 @@ func TestBackPressureScopes(t *testing.T) {
 	}
 }
 
-// An accepted send ends the pauses that it disproves, the answer to a later query only that of a site that could not be reached. The
-// runs that they held are due, and the engine is notified.
+// An accepted send ends the pauses that it disproves, the answer to a later query only that of a site that could not be
+// reached. The runs that they held are due, and the engine is notified.
 func TestBackPressureEnds(t *testing.T) {
 	at := place("lab", "short", "")
 	during := func(b *backPressure) { b.reached(b.now()) } // the query was sent no later than the send
@@ -124,7 +124,7 @@ func TestBackPressureEnds(t *testing.T) {
 	}
 }
 
-// Whether a run is due is a question without an effect.
+// To ask whether a run is due has no effect.
 func TestDueChangesNothing(t *testing.T) {
 	c := newClock()
 	b, _ := testPressure(c)
@@ -146,8 +146,8 @@ func TestDueChangesNothing(t *testing.T) {
 	}
 }
 
-// The count of runs in flight follows the newest revision, in whichever order writes are noted, and a place is offered to the run that has
-// waited longest.
+// The count of runs in flight follows the newest revision, in whichever order the results of writes arrive, and a place
+// is offered to the run that has waited longest.
 func TestLimiterCounts(t *testing.T) {
 	c := newClock()
 	b, _ := testPressure(c)
@@ -177,7 +177,7 @@ func TestLimiterCounts(t *testing.T) {
 		!b.due("d") {
 		t.Errorf("%d places taken, %d entries, offered %v", l.flying[tool], len(l.runs), offered)
 	}
-	// A place that nothing was written with goes on.
+	// A reserved place without a write goes to the next run.
 	release, _, _ = l.reserve(row("d", 1, Staging))
 	if release(); !slices.Equal(offered, []string{"d", "c"}) {
 		t.Errorf("offered %v", offered)
@@ -193,7 +193,8 @@ func TestLimiterCounts(t *testing.T) {
 	}
 }
 
-// Of several changes a listener receives the newest, in whichever order they are announced, and every listener its own.
+// Of several changes a listener receives the newest, in whichever order they are announced, and every listener receives
+// them.
 func TestWaiters(t *testing.T) {
 	w := newWaiters()
 	at := func(rev int64) View { return View{Run: Run{ID: "r", Rev: rev}} }
@@ -217,7 +218,7 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
-// What is handed over is taken once.
+// A copy that was handed over is taken once.
 func TestHandedOnce(t *testing.T) {
 	w := newWaiters()
 	for i := range handedAtOnce + 1 {
@@ -234,7 +235,7 @@ func TestHandedOnce(t *testing.T) {
 	}
 }
 
-// A failed query is not an observation: the time of the last answer stays. What is sought is in one query.
+// A failed query is not an observation: the time of the last answer stays. A sought id is in one query.
 func TestWatcher(t *testing.T) {
 	c := newClock()
 	w := newWatcher(c.now)
@@ -270,7 +271,7 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// Files are waited for from the first attempt to collect, until the run moves on.
+// Files are waited for from the first attempt to collect, until the run leaves its phase.
 func TestLateFiles(t *testing.T) {
 	c := newClock()
 	l := &lateFiles{now: c.now, since: map[string]time.Time{}}
@@ -286,7 +287,7 @@ func TestLateFiles(t *testing.T) {
 	}
 }
 
-// Only a filesystem that is away or full counts, until a run is staged or nobody has tried for long.
+// Only a filesystem that is unavailable or full counts, until a run is staged or no run was staged for long.
 func TestDiskHealth(t *testing.T) {
 	c := newClock()
 	d := &diskHealth{now: c.now, fresh: time.Minute}
@@ -336,7 +337,7 @@ func TestWorkQueue(t *testing.T) {
 	}
 }
 
-// An id that is worked on and waits to be worked on once more is no company for itself.
+// An id that is worked on and waits to be worked on once more is not another id of its share.
 func TestWorkQueueOthers(t *testing.T) {
 	q := newWorkQueue[string](nil, 0)
 	q.add(Share{}, "a")

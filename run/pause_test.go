@@ -11,7 +11,7 @@ import (
 	"slurmgate/run"
 )
 
-// placed changes the order's place; other seconds make it another run.
+// placed changes the order's placement; other seconds make it another run.
 func placed(account, partition string, qos *string, seconds int) func(*plan.Params) {
 	return func(p *plan.Params) {
 		p.Spec.Placement.Account, p.Spec.Placement.Partition, p.Spec.Placement.QOS = account, partition, qos
@@ -19,7 +19,8 @@ func placed(account, partition string, qos *string, seconds int) func(*plan.Para
 	}
 }
 
-// A hundred runs that wait for the same cost one send in each pause, not a hundred; the pauses grow up to the ceiling.
+// A hundred runs that wait for the same reason cost one send in each pause, not a hundred; the pauses grow up to the
+// ceiling.
 func TestPauseCostsOneSend(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.auto, w.cfg.SendsAtOnce, w.cfg.Workers = true, 1, 4
@@ -46,8 +47,8 @@ func TestPauseCostsOneSend(t *testing.T) {
 	})
 }
 
-// A filesystem that is away, or full, keeps every new run back, and readiness says so: until a run is staged, or none waits for it any
-// more.
+// A filesystem that is unavailable, or full, delays every new run, and readiness says so: until a run is staged, or
+// none waits for it any more.
 func TestReadyWithoutDisk(t *testing.T) {
 	for _, code := range []string{"runs_dir_unavailable", "disk_full"} {
 		for _, cancel := range []bool{false, true} {
@@ -77,7 +78,7 @@ func TestReadyWithoutDisk(t *testing.T) {
 	}
 }
 
-// A controller that is reached again ends the pause of the site at once, whatever was left of it.
+// When a controller is reached again the pause of the site ends immediately, however long it had left.
 func TestPauseEndsWhenReached(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Ceiling, w.cfg.DeferBackoff = time.Hour, 30*time.Minute
@@ -90,7 +91,7 @@ func TestPauseEndsWhenReached(t *testing.T) {
 			return accept
 		}
 		l := w.life()
-		l.submit(order(placed("lab", "short", nil, 9))) // it keeps the watcher asking
+		l.submit(order(placed("lab", "short", nil, 9))) // it keeps the watcher querying
 		w.with(func() { down = true })
 		waits := l.submit(order())
 		if waits.Phase != run.Deferred || !strings.HasPrefix(*waits.Reason, run.Unreachable) {

@@ -12,7 +12,7 @@ import (
 	"slurmgate/run"
 )
 
-// siteless is the order with its placement left to the site, and where the site sends it.
+// siteless returns the order with its placement left to the site, and where the site sends it.
 func siteless() (o run.Order, at plan.Placement) {
 	o = order(func(p *plan.Params) { p.Spec.Placement = plan.Placement{} })
 	qos := "normal"
@@ -21,8 +21,8 @@ func siteless() (o run.Order, at plan.Placement) {
 	return o, at
 }
 
-// What a plan leaves to the site is no part of its identity: it resolves onto each attempt, which policy judges and Slurm gets. A new
-// attempt goes where the site sends jobs by then, and charges the account the first one charged.
+// What a plan leaves to the site is no part of its identity: it is resolved for each attempt, and policy and Slurm get
+// the result. A new attempt goes where the site sends jobs by then, and charges the account that the first one charged.
 //
 // proves ABI-07
 func TestPlacementOfEachAttempt(t *testing.T) {
@@ -49,7 +49,7 @@ func TestPlacementOfEachAttempt(t *testing.T) {
 		w.until(a.RunID, done)
 		l.stop()
 
-		// The admin moves the defaults; the same request is the same run.
+		// The admin changes the defaults; the same request is the same run.
 		qos := "quick"
 		w.cfg.Placement = plan.Placement{Partition: "fast", Account: "other", QOS: &qos}
 		l = w.life()
@@ -92,7 +92,7 @@ func TestPlacementOfEachAttempt(t *testing.T) {
 	})
 }
 
-// An attempt that the gateway opens by itself is placed anew too; a plan that names everything stays where it is.
+// An attempt that the gateway opens by itself gets a new placement too; a plan that names everything keeps its own.
 func TestPlacementAfterInfrastructure(t *testing.T) {
 	for name, c := range map[string]struct {
 		named bool

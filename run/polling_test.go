@@ -7,7 +7,7 @@ import (
 	"slurmgate/run"
 )
 
-// Watching a hundred jobs asks Slurm as often as watching one. proves MANY-03
+// Watching a hundred jobs queries Slurm as often as watching one. proves MANY-03
 func TestQueriesDoNotGrowWithRuns(t *testing.T) {
 	queries := map[int]int{}
 	for _, n := range []int{1, 100} {
@@ -16,7 +16,7 @@ func TestQueriesDoNotGrowWithRuns(t *testing.T) {
 			list, ids := several(n)
 			l.submitAll(list)
 			w.untilAll(ids, in(run.Pending))
-			time.Sleep(10 * time.Minute) // until the watcher asks at its slowest
+			time.Sleep(10 * time.Minute) // until the watcher queries at its longest interval
 			before := w.count("Queue")
 			time.Sleep(20 * time.Minute)
 			queries[n] = w.count("Queue") - before

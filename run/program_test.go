@@ -11,8 +11,8 @@ import (
 	"slurmgate/run"
 )
 
-// A plan of the gateway's own script asks for no image: each attempt gets the script, which is pinned by its digest. A gateway with another
-// script, as a later version has it, starts nothing.
+// A plan of the gateway's own script needs no image: each attempt gets the script, which is pinned by its digest. A
+// gateway with another script, as a later version has it, starts nothing.
 //
 // proves DATA-07
 func TestScripted(t *testing.T) {

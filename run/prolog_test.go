@@ -9,8 +9,8 @@ import (
 	"slurmgate/run"
 )
 
-// A job that Slurm cancels because the Prolog of its node failed was not cancelled by a person: another attempt goes elsewhere. What else
-// CANCELLED means for a job whose script never started stays a cancel, with what Slurm shows.
+// A job that Slurm cancels because the Prolog of its node failed was not cancelled by a person: another attempt goes to
+// another node. Any other CANCELLED of a job whose script never started stays a cancel, with what Slurm shows.
 func TestPrologFails(t *testing.T) {
 	drained := func(why string, after time.Duration) func(*job) map[string]run.Unusable {
 		return func(j *job) map[string]run.Unusable {
@@ -95,8 +95,8 @@ func TestPrologFails(t *testing.T) {
 	}
 }
 
-// While Slurm does not say whether the node is at fault, the run waits for a while and says so; where Slurm cannot be asked, the run is
-// cancelled. Slurm is asked once for all jobs that ended together.
+// While Slurm does not answer whether the node is at fault, the run waits for a while with that reason; if Slurm cannot
+// be queried for nodes, the run is cancelled. Slurm is queried once for all jobs that ended together.
 func TestNodeOfCancelledJobUnknown(t *testing.T) {
 	for _, what := range []string{"for a while", "silent", "never"} {
 		never, silent := what == "never", what == "silent"

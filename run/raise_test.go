@@ -10,7 +10,7 @@ import (
 	"slurmgate/run"
 )
 
-// end ends the latest job of the world.
+// endLatest ends the latest job of the world.
 func (w *world) endLatest(state string, code int, reason string) {
 	w.with(func() {
 		j := w.jobs[len(w.jobs)-1]
@@ -22,8 +22,8 @@ func (w *world) endLatest(state string, code int, reason string) {
 	})
 }
 
-// A retry gives its attempt the memory and time that the caller asks for, which the ledger, the job and the answer have; the run, its
-// params and its command line stay the same, and the attempts after it keep what it got.
+// A retry gives its attempt the memory and time that the caller asks for, which the ledger, the job and the answer
+// have; the run, its params and its command line stay the same, and later attempts keep the resources.
 func TestRaised(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Attempts = 9
@@ -70,8 +70,8 @@ func TestRaised(t *testing.T) {
 	})
 }
 
-// The pack's factor raises what an attempt had too little of, as far as there is that much; what the caller names counts instead of it, and
-// a failure of another kind raises nothing.
+// The pack's factor raises what an attempt had too little of, as far as the site has it; an amount that the caller
+// names replaces it, and a failure of another kind raises nothing.
 func TestRetryFactor(t *testing.T) {
 	for name, c := range map[string]struct {
 		state     string

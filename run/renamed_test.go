@@ -9,8 +9,8 @@ import (
 	"slurmgate/run"
 )
 
-// A job from the folder of an attempt, or of an array, was renamed unless it has a name as a gateway gives it there: something before or
-// behind that is another name too. What lies elsewhere is no job of a gateway's.
+// A job from the folder of an attempt, or of an array, was renamed unless it has a name that a gateway gives it there:
+// a prefix or suffix makes another name too. A job from any other folder is not a gateway's.
 func TestRenamed(t *testing.T) {
 	const id, other = "run_0X8Z4D1X467KV94K4TXG0D9BXT", "run_0X8Z4D1X467KV94K4TXG0D9BXV"
 	const attempt, array = "/runs/" + id + "/a12", "/runs/" + id + "/a1/ctl"
@@ -34,7 +34,7 @@ func TestRenamed(t *testing.T) {
 	}
 }
 
-// plugged is a site whose job_submit plugin gives every job the same name.
+// plugged adds a job_submit plugin that gives every job the same name.
 func (w *world) plugged() { w.plugin = "site-job" }
 
 // oneJob fails the test unless Slurm was given one job for each of the runs, and their programs were started once.
@@ -48,8 +48,9 @@ func (w *world) oneJob(runs int) {
 	})
 }
 
-// A job that a plugin renames while it is submitted is the run's by its working folder, whether or not the answer to the send arrived: no
-// second job is sent, however long it waits or runs, the run says why its job has another name, and ends as its job does.
+// A job that a plugin renames while it is submitted is the run's by its working folder, whether or not the answer to
+// the send arrived: no second job is sent, however long it waits or runs, the run's reason names the rename, and the
+// run ends as its job does.
 func TestRenamedAtSubmission(t *testing.T) {
 	for name, kind := range map[string]sendKind{"answered": accept, "answer lost": doubtJob, "shown late": doubtLate} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
@@ -83,7 +84,8 @@ func TestRenamedAtSubmission(t *testing.T) {
 	}
 }
 
-// What Slurm says of the end of a renamed job counts as that of any other, although accounting is not asked and there is no exit file.
+// Slurm's record of the end of a renamed job counts like that of any other, although accounting is not queried and
+// there is no exit file.
 func TestRenamedJobEndsAsSlurmSays(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.plugged()
@@ -95,7 +97,8 @@ func TestRenamedJobEndsAsSlurmSays(t *testing.T) {
 	})
 }
 
-// A cancel names what Slurm shows, before the job has started, while it runs, and when a gateway is asked that has not seen the job yet.
+// A cancel uses the name that Slurm shows, before the job has started, while it runs, and from a gateway that has not
+// seen the job yet.
 func TestRenamedJobIsCancelled(t *testing.T) {
 	for name, c := range map[string]struct{ started, restarted bool }{"pending": {}, "running": {started: true},
 		"pending, next gateway": {restarted: true}, "running, next gateway": {started: true, restarted: true}} {
@@ -123,8 +126,8 @@ func TestRenamedJobIsCancelled(t *testing.T) {
 	}
 }
 
-// Another job of the user that was sent from the attempt's folder is never cancelled. While nothing shows that the run's own job was
-// another one, the run waits for it; the claim shows that.
+// Another job of the user that was sent from the attempt's folder is never cancelled. Until the claim shows that the
+// run's own job was another one, the run waits for it.
 func TestAnotherJobFromTheFolder(t *testing.T) {
 	for name, started := range map[string]bool{"nobody has the claim": false, "the run's job has the claim": true} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
@@ -161,8 +164,8 @@ func TestAnotherJobFromTheFolder(t *testing.T) {
 	}
 }
 
-// Tasks of an array are found by the array's folder and their numbers, renamed together or one by one, and cancelled by the names that
-// they have.
+// Tasks of an array are found by the array's folder and their numbers, renamed together or one by one, and cancelled by
+// the names that Slurm shows.
 func TestRenamedArray(t *testing.T) {
 	for name, kind := range map[string]sendKind{"answered": accept, "answer lost": doubtJob} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
@@ -210,8 +213,8 @@ func TestRenamedArray(t *testing.T) {
 	}
 }
 
-// A record of several renamed tasks whose list is cut hides none of them, and one that is left when the last of them was cancelled in
-// Slurm shows that Slurm did not lose the array.
+// A record of several renamed tasks whose list is cut hides none of them, and one that is left when the last of them
+// was cancelled in Slurm shows that Slurm did not lose the array.
 func TestRenamedArrayIsFolded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inArrays(w, 3)

@@ -7,11 +7,11 @@ import (
 	"slurmgate/run"
 )
 
-// A job that Slurm stops and queues again after its script took the claim can never execute: the run does not wait for it. What the first
-// start left decides how the attempt ended.
+// A job that Slurm stops and queues again after its script took the claim can never execute: the run does not wait for
+// it. The files of the first start decide how the attempt ended.
 func TestRequeuedJobCannotExecute(t *testing.T) {
 	for name, c := range map[string]struct {
-		left  func(w *world, j *job) // by the first start
+		left  func(w *world, j *job) // files of the first start
 		state run.State
 		want  string
 	}{
@@ -51,7 +51,7 @@ func TestRequeuedJobCannotExecute(t *testing.T) {
 	}
 }
 
-// A run says that Slurm has suspended its job, and no longer once it has resumed.
+// A run's reason is that Slurm has suspended its job, until the job has resumed.
 func TestSuspendedJobIsNamed(t *testing.T) {
 	for _, state := range []string{"SUSPENDED", "STOPPED"} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -64,7 +64,8 @@ func TestSuspendedJobIsNamed(t *testing.T) {
 	}
 }
 
-// A run whose job waits for something that time does not resolve says so, and offers the cancel first, until somebody changes it.
+// A run whose job waits for something that time does not resolve has that reason, and offers the cancel first, until
+// the job is changed.
 func TestPendingForGood(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a := w.life().submit(order())

@@ -12,8 +12,8 @@ import (
 	"slurmgate/run"
 )
 
-// No answer and no job: the gateway takes the claim, so that the attempt can never execute, and policy's second
-// attempt is sent. The first one's job, arriving after all, is cancelled, or refuses to run if it started at once.
+// No answer and no job: the gateway takes the claim, so that the attempt can never execute, and policy's second attempt
+// is sent. The first one's job, if it arrives after all, is cancelled, or refuses to run if it started immediately.
 func TestVoidClaimAndLateJob(t *testing.T) {
 	for _, starts := range []bool{false, true} {
 		bubbleRun(t, fmt.Sprint("late job starts at once: ", starts), func(t *testing.T, w *world) {
@@ -48,14 +48,14 @@ func TestVoidClaimAndLateJob(t *testing.T) {
 	}
 }
 
-// No answer, nothing in the queue, but the job was there and took the claim first: the claim names it.
+// No answer, nothing in the queue, but the job exists and took the claim first: the claim names it.
 func TestClaimLostMeansAdopted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Attempts = 3
 		w.send = func(int) sendKind { return doubtLate }
 		w.fault = func(op string, _ int) outcome {
 			if op == "TakeClaim" && w.calls[op] == 1 {
-				w.start(w.jobs[0]) // between the look at the queue and the gateway's claim
+				w.start(w.jobs[0]) // between the query of the queue and the gateway's claim
 			}
 			return outcome{}
 		}
@@ -70,12 +70,12 @@ func TestClaimLostMeansAdopted(t *testing.T) {
 	})
 }
 
-// While an sbatch is still there nothing is decided, however often Slurm shows nothing.
+// While an sbatch is still running nothing is decided, however often Slurm shows nothing.
 func TestHeldSendIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.send = func(int) sendKind { return hangs }
 		l, a := w.submitted()
-		l.stop() // the gateway is asked to stop; sbatch goes on
+		l.stop() // the gateway stops; sbatch continues
 		w.with(func() { w.jobs[0].late = true })
 		w.life()
 		time.Sleep(10 * time.Minute)
@@ -89,7 +89,7 @@ func TestHeldSendIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A failed or half query is not an observation: nothing is decided from it.
+// A failed or incomplete query is not an observation: nothing is decided from it.
 func TestQueryErrorIsNoObservation(t *testing.T) {
 	for name, broken := range map[string]string{"squeue": "Queue", "sacct": "Accounting"} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
@@ -118,7 +118,7 @@ func TestQueryErrorIsNoObservation(t *testing.T) {
 	}
 }
 
-// Rule 8: LOST needs the job's claim, no exit file, and two full looks without it that lie far enough apart.
+// Rule 8: LOST needs the job's claim, no exit file, and two complete queries without the job, far enough apart.
 func TestLost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, a := w.submitted()
@@ -127,7 +127,7 @@ func TestLost(t *testing.T) {
 		w.with(func() { w.jobs[0].forgot = true })
 		v := w.until(a.RunID, func(v run.View) bool { return v.Attempt.MissedAt != nil })
 		missed := time.Now()
-		// Seen again: nothing was missed.
+		// The job is shown again: it was not missing.
 		w.with(func() { w.jobs[0].forgot = false })
 		w.until(a.RunID, func(v run.View) bool { return v.Attempt.MissedAt == nil })
 		w.with(func() { w.jobs[0].forgot = true })
@@ -143,7 +143,8 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// A job that was missed by a clock a day ahead is missed anew once the clock is right: its run waits no day for its end.
+// A job that was missed by a clock a day ahead is missed again once the clock is right: its run does not wait a day for
+// its end.
 func TestLostByAClockThatWasAhead(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.ahead = 24 * time.Hour
@@ -162,8 +163,9 @@ func TestLostByAClockThatWasAhead(t *testing.T) {
 	})
 }
 
-// A job that somebody has renamed is neither lost nor absent while Slurm shows it under its id: no new attempt runs beside it. It is
-// collected when it ends, and followed again when it has its name back. Another job that was given the id is no such job.
+// A job that was renamed is neither lost nor absent while Slurm shows it under its id: no new attempt runs in parallel.
+// It is collected when it ends, and followed again when it has its name back. Another job that was given the id does
+// not count.
 func TestRenamedJob(t *testing.T) {
 	for name, c := range map[string]struct {
 		then func(w *world, back *bool)
@@ -200,17 +202,17 @@ func TestRenamedJob(t *testing.T) {
 	}
 }
 
-// The time between the two looks is that between squeue's answers: an sacct that takes minutes, or a gateway that was stopped in between,
-// makes none of it.
+// The time between the two queries is that between squeue's answers: an sacct that takes minutes, or a gateway that was
+// stopped in between, does not count.
 func TestLostNotBySlowness(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		asked := 0
-		w.accounting = func() ([]run.Job, error) { // called with the world held
+		w.accounting = func() ([]run.Job, error) { // called with the world locked
 			if asked++; asked == 2 {
 				w.mu.Unlock()
 				time.Sleep(10 * time.Minute)
 				w.mu.Lock()
-				w.jobs[0].forgot = false // the controller has taken it in
+				w.jobs[0].forgot = false // the controller shows the job now
 			}
 			return nil, nil
 		}
@@ -224,8 +226,8 @@ func TestLostNotBySlowness(t *testing.T) {
 	})
 }
 
-// slurmctld started without its jobs, and accounting closed their records: that ends nothing. The job may still run to
-// its end, and what it leaves counts; else rule 8 decides.
+// slurmctld was started without its jobs, and accounting closed their records: that ends nothing. The job may still run
+// to its end, and its files count; otherwise rule 8 decides.
 func TestClosedInAccounting(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		bubbleRun(t, fmt.Sprint("ends: ", ends), func(t *testing.T, w *world) {
@@ -248,7 +250,7 @@ func TestClosedInAccounting(t *testing.T) {
 	}
 }
 
-// Gone from the queue with its exit file there: collected from that, accounting or not.
+// Gone from the queue with its exit file there: collected by that file, with accounting or without.
 func TestPurgedWithExitFile(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		_, a := w.submitted()
@@ -261,7 +263,7 @@ func TestPurgedWithExitFile(t *testing.T) {
 	})
 }
 
-// Gone from the queue after it was stopped: only Slurm knows why, and accounting is asked.
+// Gone from the queue after it was stopped: only Slurm knows why, and accounting is queried.
 func TestPurgedAndStopped(t *testing.T) {
 	for name, c := range map[string]struct {
 		accounted string
@@ -278,7 +280,7 @@ func TestPurgedAndStopped(t *testing.T) {
 	} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
 			l, a := w.running()
-			synctest.Wait() // the look that saw it has ended: the next one comes after the cancel
+			synctest.Wait() // the query that saw the job has ended: the next one comes after the cancel
 			state, twice := strings.CutSuffix(c.accounted, " twice")
 			w.with(func() {
 				j := w.jobs[0]
@@ -308,8 +310,8 @@ func TestPurgedAndStopped(t *testing.T) {
 	}
 }
 
-// slurmctld forgot the job and gave its id to another: that one is not ours, is never cancelled, and ours is
-// found absent.
+// slurmctld forgot the job and gave its id to another: that one is not the run's, is never cancelled, and the run's job
+// is found absent.
 func TestReusedID(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
 		bubbleRun(t, fmt.Sprint("cancel: ", cancel), func(t *testing.T, w *world) {
@@ -330,7 +332,7 @@ func TestReusedID(t *testing.T) {
 	}
 }
 
-// Two jobs of one name, as sbatch's own retry can make: one executes, its id and its files count, whatever the
+// Two jobs of one name, as sbatch's own retry can create: one executes, and its id and its files count, whatever the
 // receipt said.
 func TestTwoJobsOfOneName(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -361,7 +363,7 @@ func TestTwoJobsOfOneName(t *testing.T) {
 	}
 }
 
-// Two pending jobs of one name: the second is cancelled, the first goes on.
+// Two pending jobs of one name: the second is cancelled, the first continues.
 func TestTwoPendingJobs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.send = func(int) sendKind { return doubtJob }
@@ -381,7 +383,7 @@ func TestTwoPendingJobs(t *testing.T) {
 	})
 }
 
-// All jobs of the name ended before their scripts started: nobody executed, and nobody can.
+// All jobs of the name ended before their scripts started: none executed, and none can.
 func TestTwoJobsNeitherStarted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.send = func(int) sendKind { return doubtJob }
@@ -439,7 +441,7 @@ func TestUnknownState(t *testing.T) {
 	})
 }
 
-// A claim that is not this submission's, or no claim at all, stops the run; the verb it names ends it.
+// A claim that is another submission's, or an invalid one, stops the run; the verb that the run names ends it.
 func TestForeignClaim(t *testing.T) {
 	for _, claim := range []string{"slurmgate-claim 1 job=7 task=- restart=0 token=eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee node=n1\n", "garbage",
 		"slurmgate-claim 1 void token=eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n"} {
@@ -468,7 +470,7 @@ func TestForeignClaim(t *testing.T) {
 	}
 }
 
-// A run that takes another job takes all that Slurm says of that one, and keeps nothing of the former's.
+// A run that gets another job records all that Slurm shows of that one, and drops what was known of the former.
 func TestAnotherJob(t *testing.T) {
 	for name, found := range map[string]func(t *testing.T, w *world, l *life, id string){
 		"the claim names it, Slurm shows it": func(_ *testing.T, w *world, _ *life, _ string) {

@@ -11,11 +11,11 @@ import (
 	"slurmgate/secrets/corpus"
 )
 
-// What a job prints on standard error is quoted in the run's detail, its warnings, events and answers. No secret in it reaches the ledger,
-// and no half of one that lies where the quotation begins or ends.
+// The run's detail, its warnings, events and answers quote what a job prints on standard error. No secret in it reaches
+// the ledger, nor half of one at the edge of the quotation.
 func TestNoSecretOfAJobInTheLedger(t *testing.T) {
 	planted := corpus.Planted(11)
-	for i, at := range []int{0, 1, 2, 3, 5, 8} { // how much of the secret is before the edge, in sixths or so
+	for i, at := range []int{0, 1, 2, 3, 5, 8} { // how much of the secret is before the edge, in about sixths
 		for k := i; k < len(planted); k += 23 {
 			p := planted[k]
 			if strings.Contains(secrets.Default().Redact("x\n"+p.Text+"\n"), p.Core) {
@@ -47,7 +47,7 @@ func TestNoSecretOfAJobInTheLedger(t *testing.T) {
 	}
 }
 
-// halves are pieces of a secret that must not be seen: its beginning, its middle and its end.
+// halves returns pieces of a secret that must not be seen: its beginning, its middle and its end.
 func halves(core string) []string {
 	n := max(8, len(core)/3)
 	if len(core) <= n {
@@ -56,7 +56,7 @@ func halves(core string) []string {
 	return []string{core[:n], core[len(core)/2-n/2 : len(core)/2-n/2+n], core[len(core)-n:]}
 }
 
-// The end of a log is cut after it was searched, by bytes and where it is stored.
+// The end of a log is searched before it is cut, when it is read by bytes and when it is stored.
 func TestLogIsCutOutsideSecrets(t *testing.T) {
 	secret := corpus.Planted(5)[0].Core
 	bubble(t, func(t *testing.T, w *world) {

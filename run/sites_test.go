@@ -15,7 +15,7 @@ import (
 	"slurmgate/run"
 )
 
-// twin is another cluster under the same ledger.
+// twin returns another cluster under the same ledger.
 func (w *world) twin() *world {
 	t := &world{t: w.t, dir: w.dir, ledger: w.ledger, cfg: w.cfg, calls: map[string]int{}, shared: newShared(), images: w.images,
 		sent: map[string]run.SendResult{}, kinds: w.kinds, contracts: w.contracts, timeout: w.timeout, held: map[string]bool{},
@@ -24,7 +24,7 @@ func (w *world) twin() *world {
 	return t
 }
 
-// site is the cluster as a site of a gateway; closed says why it cannot be opened.
+// site returns the cluster as a site of a gateway; closed returns why it cannot be opened.
 func (w *world) site(name string, closed func() error) run.Site {
 	l := &life{Index: w.ledger.Index(name), w: w}
 	cfg := w.cfg
@@ -55,7 +55,7 @@ func gateway(t *testing.T, sites ...run.Site) (s *run.Sites, away map[string]err
 	return s, away
 }
 
-// on is the order of a run for a site; named: the caller named it.
+// on returns the order of a run for a site; named: the caller named it.
 func on(site string, named bool, change ...func(*plan.Params)) run.Order {
 	o := order(change...)
 	if o.Site = site; named {
@@ -74,7 +74,7 @@ func submit(t *testing.T, s *run.Sites, w *world, o run.Order) run.SubmitAnswer 
 	return a
 }
 
-// A run goes to its site and stays there, whoever asks for it again and with or without naming the site.
+// A run goes to its site and stays there, whoever submits it again and with or without naming the site.
 //
 // proves SITE-07 ABI-18
 func TestSites(t *testing.T) {
@@ -100,7 +100,7 @@ func TestSites(t *testing.T) {
 			t.Errorf("the order on site a is answered %+v, want a new run there that names %s as equivalent", other, first.RunID)
 		}
 		a.want(a.until(other.RunID, done), run.Succeeded, "ok")
-		// Named first, not named later: on whatever site.
+		// Named first, not named later: the run may be on any site.
 		named := submit(t, s, a, on("b", true, cpus(2)))
 		if again := submit(t, s, a, on("a", false, cpus(2))); again.RunID != named.RunID || !again.Replayed {
 			t.Errorf("the order again for site a is answered %+v, want the run on site b", again)
@@ -117,7 +117,8 @@ func TestSites(t *testing.T) {
 	})
 }
 
-// Verbs reach the engine of the run's site; a run of a site that the site file no longer has can be read, and no verb guesses.
+// Verbs reach the engine of the run's site; a run of a site that the site file no longer has can be read, and no verb
+// guesses.
 func TestVerbsOfASite(t *testing.T) {
 	bubble(t, func(t *testing.T, a *world) {
 		b := a.twin()
@@ -160,8 +161,8 @@ func TestVerbsOfASite(t *testing.T) {
 	})
 }
 
-// A site that cannot be opened delays nothing of the others. What goes there is accepted and waits with the reason, and goes on by itself
-// as soon as the site is there.
+// A site that cannot be opened delays no other site. A run for it is accepted, waits with the reason, and continues by
+// itself as soon as the site is open.
 //
 // proves SITE-07
 func TestSiteAway(t *testing.T) {
@@ -211,7 +212,8 @@ func TestSiteAway(t *testing.T) {
 	})
 }
 
-// While one cluster's Slurm is down, the other's submits and collects take no longer than ever, and what waits goes on afterwards.
+// While one cluster's Slurm is down, the other's submits and collects take no longer than usual, and waiting runs
+// continue afterwards.
 //
 // proves SITE-07
 func TestSlurmOfOneSiteDown(t *testing.T) {
@@ -264,8 +266,8 @@ func (q hanging) Jobs(ctx context.Context, sought map[string]bool) ([]run.Job, e
 	return q.Queue.Jobs(ctx, sought)
 }
 
-// A site whose controller hangs holds up a fresh look for a few seconds, not for as long as the caller has patience; alone beside the
-// gateway's own host it is waited for.
+// A site whose controller hangs delays CaughtUp by a few seconds, not for as long as the caller would wait; the only
+// cluster of a gateway is waited for.
 //
 // proves SITE-07
 func TestOneSiteHangs(t *testing.T) {

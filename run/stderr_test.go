@@ -36,7 +36,7 @@ func TestLooksWrong(t *testing.T) {
 	}
 }
 
-// Whatever a program prints, what is said of it is short, printable and on one line.
+// Whatever a program prints, the warning about it is short, printable and on one line.
 func FuzzStderr(f *testing.F) {
 	for _, s := range []string{"error\n", "\x1b[31mERRO\x1b[0m\xff", "0 errors\r--error-rate=1", "no error: failed to\u2028",
 		strings.Repeat("error \u00e9", 99)} {

@@ -9,8 +9,8 @@ import (
 	"slurmgate/run"
 )
 
-// A job that shows up after its attempt was declared absent, and after nothing else is open, is cancelled, also by the next gateway. Some
-// time later nothing is asked any more.
+// A job that appears after its attempt was declared absent, when no run is open any more, is cancelled, also by the
+// next gateway. Some time later Slurm is no longer queried.
 func TestLateJobIsCancelled(t *testing.T) {
 	for name, restart := range map[string]bool{"same gateway": false, "next gateway": true} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
@@ -36,7 +36,8 @@ func TestLateJobIsCancelled(t *testing.T) {
 	}
 }
 
-// A started job that Slurm forgot is given up no sooner than twice Slurm's own patience. Without an answer about that, not at all.
+// A started job that Slurm forgot is given up no sooner than twice MessageTimeout. While that is unknown, it is not
+// given up.
 func TestLostAfterTwoTimeouts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.timeout = 3 * time.Minute
@@ -61,10 +62,10 @@ func TestLostAfterTwoTimeouts(t *testing.T) {
 	})
 }
 
-// Where Slurm's own patience cannot be asked, the default of slurm.conf counts: a forgotten job is given up.
+// If MessageTimeout cannot be queried, the default of slurm.conf counts: a forgotten job is given up.
 func TestLostWithoutMessageTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.timeout = time.Hour // nobody hears of it
+		w.timeout = time.Hour // not shown to the gateway
 		w.fault = failing(fault.New(fault.NotFound, "rest_not_shown", "slurmrestd does not show MessageTimeout"), "MessageTimeout")
 		a := w.life().submit(order())
 		began := time.Now()
@@ -78,8 +79,9 @@ func TestLostWithoutMessageTimeout(t *testing.T) {
 	})
 }
 
-// From any moment on the ledger takes nothing more: nothing is sent without its intent (the world watches that), callers are told, and the
-// next gateway, with the disk mended, brings the run to its end without a second execution.
+// From any moment on the ledger refuses every write: nothing is sent without its intent (the world checks that),
+// callers get an error, and the next gateway, with the disk repaired, brings the run to its end without a second
+// execution.
 func TestLedgerStops(t *testing.T) {
 	stopped := outcome{skip: true, err: fault.New(fault.Transport, "ledger_stopped", "the disk failed")}
 	for n := 1; ; n++ {

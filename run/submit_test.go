@@ -92,7 +92,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// A thousand callers at once: one staging, one send. proves ABI-18
+// A thousand concurrent callers: one staging, one send. proves ABI-18
 //
 // no race: each of its millions of steps is like the one before
 func TestConcurrentSubmits(t *testing.T) {
@@ -123,7 +123,7 @@ func TestConcurrentSubmits(t *testing.T) {
 	})
 }
 
-// The same plan under another policy is another run; the answer says so, or policy reuses the first.
+// The same plan under another policy is another run; the answer names the first, or policy reuses it.
 func TestEquivalentRuns(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.life()
@@ -188,8 +188,9 @@ func TestSendOutcomes(t *testing.T) {
 	}
 }
 
-// A refusal in a site's own words ends the run after one send, with the words, once the gateway has the claim: also if it died in between,
-// and what slurmrestd had answered is gone. Of an array the runs are sent once more, each alone. A cancel stays one.
+// A refusal in a site's own message ends the run after one send, with the message, once the gateway has the claim: also
+// if the gateway died in between, and slurmrestd's answer is lost. The runs of an array are sent once more, each alone.
+// A cancelled run stays cancelled.
 func TestRefusedInWords(t *testing.T) {
 	const words = "Project alice-2 has used its hours"
 	silent := func(op string, _ int) outcome {
@@ -232,7 +233,7 @@ func TestRefusedInWords(t *testing.T) {
 	})
 }
 
-// Waiting for room backs off, says why, and uses no more than one sbatch each time.
+// A run that waits for room backs off, names the reason, and uses no more than one sbatch each time.
 func TestDeferBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.send = func(int) sendKind { return deferSend }
@@ -255,7 +256,7 @@ func TestDeferBacksOff(t *testing.T) {
 	})
 }
 
-// Nothing is recorded for an image that is not there.
+// Nothing is recorded for an image that is missing.
 func TestImageMissing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.fault = func(op string, _ int) outcome {
@@ -274,7 +275,7 @@ func TestImageMissing(t *testing.T) {
 	})
 }
 
-// What staging, and the intent that keeps the script, may run into: another try, an end, or a person.
+// Faults of staging, and of the intent that stores the script: another try, an end, or a person.
 func TestStagingFaults(t *testing.T) {
 	for _, op := range []string{"StageInputs", "OpenAttempt", "Apply"} {
 		for _, kind := range []fault.Kind{fault.Transport, fault.Timeout, fault.Validation, fault.Conflict} {
@@ -305,8 +306,8 @@ func TestStagingFaults(t *testing.T) {
 	}
 }
 
-// A workspace that knows an attempt the ledger does not, as after a restored backup, stops the run; cancel
-// resolves it and nothing was sent.
+// A workspace with an attempt that the ledger does not know, as after a restored backup, stops the run; cancel resolves
+// it and nothing was sent.
 func TestWorkspaceAheadOfLedger(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		o := order()
@@ -325,7 +326,7 @@ func TestWorkspaceAheadOfLedger(t *testing.T) {
 	})
 }
 
-// A look never asks Slurm.
+// Get never queries Slurm.
 func TestGet(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, a := w.submitted()

@@ -11,8 +11,8 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// The fake of these tests, held to the suites that the real things are held to: Slurm and the gateway's own host in run/runtest, the
-// renderer in slurm, the shared filesystem in staging, the image store in apptainer.
+// The fake of these tests passes the suites that the real implementations pass: Slurm and the gateway's own host in
+// run/runtest, the renderer in slurm, the shared filesystem in staging, the image store in apptainer.
 func TestFakeConformance(t *testing.T) {
 	var w *world
 	inBubble := func(t *testing.T, f func(*testing.T)) {
@@ -49,7 +49,7 @@ func TestFakeConformance(t *testing.T) {
 	})
 }
 
-// files is the fake's shared filesystem without a gateway.
+// files returns the fake's shared filesystem without a gateway.
 func files(w *world) *runtest.Files {
 	again := func(*testing.T) run.Workspace { return &life{w: w} }
 	return &runtest.Files{Workspace: again(nil), Again: again,
@@ -67,7 +67,7 @@ func files(w *world) *runtest.Files {
 		}}
 }
 
-// transport is the fake without a gateway: time passes by looking at the queue.
+// transport returns the fake without a gateway: each query of the queue lets time pass.
 func transport(w *world) *runtest.Transport {
 	l := w.life()
 	w.auto, w.deferred.Scope = true, run.ScopeQOS

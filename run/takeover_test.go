@@ -6,8 +6,8 @@ import (
 	"slurmgate/run"
 )
 
-// After a restore, a run that the ledger does not know and whose workspace has a whole result is collected, not computed again. Without the
-// whole manifest, or where the program failed, a person decides as before.
+// After a restore, a run that the ledger does not know and whose workspace has a whole result is collected, not
+// computed again. Without the whole manifest, or if the program failed, a person decides as before.
 func TestRestoredLedgerCollectsWhatIsWhole(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(a *attempt)
@@ -31,7 +31,7 @@ func TestRestoredLedgerCollectsWhatIsWhole(t *testing.T) {
 				w.want(w.until(id, done), run.Succeeded, "ok")
 				left = w.attempts[id+"/1"]
 			})
-			bubble(t, func(t *testing.T, w *world) { // with a ledger that knows nothing of it
+			bubble(t, func(t *testing.T, w *world) { // with a ledger that does not have the run
 				c.damage(left)
 				w.attempts[id+"/1"] = left
 				_, a := w.submitted()

@@ -14,12 +14,12 @@ import (
 	"slurmgate/run"
 )
 
-// What the engine's tuning is worth at 10,000 runs: go test -run - -bench Tuning ./run. A mechanism whose comment names a figure has it
-// from here.
+// The effect of the engine's tuning at 10,000 runs: go test -run - -bench Tuning ./run. The figures in comments on a
+// mechanism come from here.
 
 const tuned = 10_000
 
-// seeded is a ledger with runs in a phase, and the jobs that Slurm would show of them.
+// seeded returns a ledger with runs in a phase, and the jobs that Slurm would show of them.
 func seeded(b *testing.B, phase run.Phase) (*ledger.Ledger, []run.Job) {
 	b.Helper()
 	l, err := ledger.Open(b.Context(), filepath.Join(b.TempDir(), "ledger.db"), ledger.Options{NewID: func() string { return "gw" }})
@@ -78,7 +78,7 @@ func (q *listed) Jobs(context.Context, map[string]bool) ([]run.Job, error) {
 	return append([]run.Job(nil), q.jobs...), nil
 }
 
-// A cycle that finds nothing new: with squeue's 60 ms, during which the ledger is read, and without.
+// A cycle without changes: with squeue's 60 ms, during which the ledger is read, and without.
 func BenchmarkTuningCycle(b *testing.B) {
 	l, jobs := seeded(b, run.Pending)
 	for _, takes := range []time.Duration{0, 60 * time.Millisecond} {
@@ -95,7 +95,7 @@ func BenchmarkTuningCycle(b *testing.B) {
 	}
 }
 
-// What the watcher asks of the ledger each cycle about runs that wait: all of them, or a page.
+// What the watcher reads from the ledger each cycle about waiting runs: all of them, or a page.
 func BenchmarkTuningWaiting(b *testing.B) {
 	l, _ := seeded(b, run.Deferred)
 	for name, limit := range map[string]int{"all": 0, "page of 1000": 1000} {
@@ -109,8 +109,8 @@ func BenchmarkTuningWaiting(b *testing.B) {
 	}
 }
 
-// What a worker reads of a new run if the submit does not hand it over; and what counting runs in flight in the ledger would cost each
-// send.
+// What a worker reads of a new run if the submit does not hand it over; and what counting runs in flight in the ledger
+// would cost each send.
 func BenchmarkTuningReads(b *testing.B) {
 	l, jobs := seeded(b, run.Pending)
 	b.Run("view and params", func(b *testing.B) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// picks takes n items and counts them by share.
+// picks picks n items and counts them by share.
 func picks(t *turns[string], n int) map[string]int {
 	of := map[string]int{}
 	for range n {
@@ -38,8 +38,8 @@ func TestTurnsAreShared(t *testing.T) {
 	}
 }
 
-// Who comes late starts where the others are: neither behind all that waits, nor with the turns it did not take. Who asks for one thing at
-// a time gets no more than who asks for many.
+// A late caller starts where the others are: neither behind all that waits, nor with the turns it did not take. A
+// caller who asks for one item at a time gets no more than one who asks for many.
 func TestTurnsOfLateComers(t *testing.T) {
 	q := newTurns[string](nil)
 	many, one := Share{"p", "many"}, Share{"p", "one"}
@@ -55,7 +55,7 @@ func TestTurnsOfLateComers(t *testing.T) {
 	}
 	picks(q, 4)
 	of := map[string]int{}
-	for i := range 20 { // it comes back at once each time
+	for i := range 20 { // it asks again immediately each time
 		q.add(one, fmt.Sprint("again", i))
 		s, _, _ := q.next(nil, nil)
 		of[s.Caller]++
@@ -65,7 +65,8 @@ func TestTurnsOfLateComers(t *testing.T) {
 	}
 }
 
-// What does not fit is passed over and saves up no turns; what is removed is not picked; each caller's things come in their order.
+// An item that does not fit is skipped and saves up no turns; a removed item is not picked; each caller's items come in
+// their order.
 func TestTurnsThatDoNotFit(t *testing.T) {
 	q := newTurns[string](nil)
 	a, b := Share{"p", "a"}, Share{"q", "b"}
@@ -104,7 +105,7 @@ func TestTurnsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A pick costs what the callers cost, not what waits.
+// A pick costs time by the number of callers, not of waiting items.
 func BenchmarkTurns(b *testing.B) {
 	for _, waiting := range []int{1000, 100_000} {
 		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
@@ -120,7 +121,8 @@ func BenchmarkTurns(b *testing.B) {
 	}
 }
 
-// The place of a thing is how many are picked before it, and of whom there are how many.
+// The position of an item is how many are picked before it, and its numbers are those of its caller, project and
+// others.
 func TestPlaceInTheTurns(t *testing.T) {
 	q := newTurns[string](func(p string) int { return map[string]int{"p": 3}[p] })
 	for s, n := range map[Share]int{{"p", "a"}: 40, {"p", "b"}: 3, {"q", "a"}: 25, {"r", "c"}: 9} {

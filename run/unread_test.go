@@ -10,7 +10,8 @@ import (
 	"slurmgate/run"
 )
 
-// unread makes records of Slurm's unreadable: that of the job with this id, or with an empty id another text that may be any record.
+// unread makes records of Slurm's unreadable: that of the job with this id, or with an empty id another text that may
+// be any record.
 func unread(id string) func([]run.Job) []run.Job {
 	return func(jobs []run.Job) []run.Job {
 		if id == "" {
@@ -25,8 +26,8 @@ func unread(id string) func([]run.Job) []run.Job {
 	}
 }
 
-// A record that cannot be read concerns its own run only: the others go on, and that run waits, says why, and ends by its exit file or by
-// accounting.
+// An unreadable record concerns its own run only: the others continue, and that run waits, names the reason, and ends
+// by its exit file or by accounting.
 func TestUnreadRecord(t *testing.T) {
 	for _, by := range []string{"exit file", "accounting", "a readable record"} {
 		bubbleRun(t, by, func(t *testing.T, w *world) {
@@ -70,8 +71,8 @@ func TestUnreadRecord(t *testing.T) {
 	}
 }
 
-// An answer in which some text may be any job's record shows no job as absent: neither is a sent job given up, nor is one in doubt
-// resolved. As soon as an answer hides nothing, both are.
+// An answer in which some text may be any job's record shows no job as absent: neither is a sent job given up, nor is a
+// job in doubt resolved. As soon as an answer hides nothing, both are.
 func TestUnreadIsNotAbsent(t *testing.T) {
 	for _, source := range []string{"squeue", "sacct"} {
 		for _, c := range []struct {
@@ -109,8 +110,8 @@ func TestUnreadIsNotAbsent(t *testing.T) {
 	}
 }
 
-// A line beside an answer holds no run up that is shown. It means nothing more once it came with the jobs of all open runs; until then no
-// job counts as absent.
+// Another line in an answer delays no run that the answer shows. It is harmless once it came with the jobs of all open
+// runs; until then no job counts as absent.
 func TestLineBesideAnAnswer(t *testing.T) {
 	const line = "squeue: krb5: error getting a ticket"
 	bubble(t, func(t *testing.T, w *world) {
@@ -139,7 +140,7 @@ func TestLineBesideAnAnswer(t *testing.T) {
 	})
 }
 
-// What accounting prints besides is harmless once it came with the records of all jobs that were looked for.
+// Another line that accounting prints is harmless once it came with the records of all requested jobs.
 func TestLineBesideAccounting(t *testing.T) {
 	const line = "sacct: krb5: error getting a ticket"
 	bubble(t, func(t *testing.T, w *world) {

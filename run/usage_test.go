@@ -9,7 +9,7 @@ import (
 	"slurmgate/run"
 )
 
-// What jobs used is asked for in bulk and seldom, and found by id and time of submission.
+// The usage of jobs is queried in bulk and rarely, and found by id and time of submission.
 func TestUsageFromAccounting(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.auto, w.accounting = true, func() ([]run.Job, error) { return nil, nil }
@@ -44,15 +44,15 @@ func TestUsageFromAccounting(t *testing.T) {
 		if n := w.count("Usage"); n < 1 || n > 5 {
 			t.Errorf("%d queries in twenty minutes", n)
 		}
-		time.Sleep(2 * time.Hour) // those that accounting never knew are not asked about for ever
+		time.Sleep(2 * time.Hour) // jobs that accounting never knew are not queried for ever
 		asked := w.count("Usage")
 		time.Sleep(24 * time.Hour)
 		w.wantCount("Usage", asked)
 	})
 }
 
-// A run that ended for want of memory or time says how much it had, as its attempt had it, and, once accounting was asked, how much memory
-// its job used.
+// A run that ended for lack of memory or time has the limit of its attempt in its reason, and, once accounting was
+// queried, how much memory its job used.
 func TestLimitAndUseOfAnEnding(t *testing.T) {
 	for name, c := range map[string]struct {
 		state, exit  string

@@ -10,7 +10,7 @@ import (
 	"slurmgate/run"
 )
 
-// asAnother is the i-th order executed as a user, whose own call it is.
+// asAnother returns the i-th order executed as a user, called by that user.
 func asAnother(user string, i int) run.Order {
 	o := order(func(p *plan.Params) {
 		p.ExecutedAs, p.Spec.Execution.Command.Env = user, map[string]string{"N": fmt.Sprint(i)}
@@ -19,9 +19,8 @@ func asAnother(user string, i int) run.Order {
 	return o
 }
 
-// One user's host that never answers, whatever he is at, holds up nobody else: not the workers, the sends, the collects,
-// the cancels, nor the
-// watcher.
+// One user's host that never answers, whatever the operation, delays no other user: not the workers, the sends, the
+// collects, the cancels, nor the watcher.
 //
 // proves SITE-08
 func TestAUserWhoHangs(t *testing.T) {
@@ -33,7 +32,7 @@ func aUserHangs(t *testing.T, arrays run.Arrays) {
 	for _, op := range []string{"StageInputs", "OpenAttempt", "Send", "ReadControl", "TakeClaim", "Cancel"} {
 		bubbleRun(t, op, func(t *testing.T, w *world) {
 			w.cfg.SubmitWait, w.cfg.Arrays = time.Nanosecond, arrays
-			if op == "TakeClaim" { // as the watcher does for runs in doubt
+			if op == "TakeClaim" { // called by the watcher for runs in doubt
 				w.forge = func(run.JobSpec) run.SendResult { return run.SendResult{Outcome: run.SendDoubt} }
 			}
 			w.hangs = map[string]string{op: "alice"}
@@ -59,7 +58,7 @@ func aUserHangs(t *testing.T, arrays run.Arrays) {
 					l.cancelRun(id)
 				}
 			}
-			time.Sleep(time.Minute) // all that can hang hangs
+			time.Sleep(time.Minute) // everything that can hang hangs now
 			w.with(func() { w.forge, w.auto = nil, op != "Cancel" })
 			began := time.Now()
 			his := l.submit(asAnother("bob", 0)).RunID
@@ -79,7 +78,7 @@ func aUserHangs(t *testing.T, arrays run.Arrays) {
 	}
 }
 
-// Many users whose hosts never answer hold up nobody else either.
+// Many users whose hosts never answer delay no other user either.
 //
 // proves SITE-08
 func TestManyUsersWhoHang(t *testing.T) {
@@ -99,7 +98,7 @@ func TestManyUsersWhoHang(t *testing.T) {
 	})
 }
 
-// What a user's side says keeps Slurm from taking his job pauses that user's runs alone.
+// A reason from a user's side why Slurm does not accept a job pauses only that user's runs.
 //
 // proves SITE-08
 func TestForgedPressure(t *testing.T) {
@@ -146,8 +145,8 @@ func TestAUsersDisk(t *testing.T) {
 	})
 }
 
-// A user whose side says for ever that his sbatch still runs ends as absent, before and after a restart of the gateway; a run of the
-// gateway's own waits.
+// A run of a user whose side claims for ever that sbatch still runs ends as absent, before and after a restart of the
+// gateway; a run of the gateway's own user waits.
 //
 // proves SITE-08
 func TestEndlesslyHeld(t *testing.T) {
@@ -157,7 +156,7 @@ func TestEndlesslyHeld(t *testing.T) {
 			w.cfg.SubmitWait = time.Second
 			l := w.life()
 			hers, own := l.submit(as("alice")), l.submit(as(""))
-			w.with(func() { // nothing was sent: she lies
+			w.with(func() { // nothing was sent: her side's answer is false
 				for _, j := range w.jobs {
 					j.forgot = true
 				}
@@ -179,8 +178,8 @@ func TestEndlesslyHeld(t *testing.T) {
 	}
 }
 
-// Two users' runs that are ready together and equal in everything else are an array of each: the jobs of one have one owner, and so have
-// the calls that cancel them. A pause of one user's is no pause of the other's.
+// Two users' runs that are ready together and equal in everything else are an array of each: the jobs of an array have
+// one owner, and so have the calls that cancel them. A pause of one user's runs does not hold the other's.
 //
 // proves MANY-02 SITE-08
 func TestArraysOfUsers(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"slurmgate/run"
 )
 
-// orderOf is the order for an input with these bytes; cpus gives it another identity.
+// orderOf returns the order for an input with these bytes; cpus gives it another identity.
 func (w *world) orderOf(t *testing.T, content string, cpus int) run.Order {
 	t.Helper()
 	return order(func(p *plan.Params) {
@@ -22,8 +22,8 @@ func (w *world) orderOf(t *testing.T, content string, cpus int) run.Order {
 	})
 }
 
-// A run whose pack asks for it gets no job when its input is not a whole file of its type; the reason names the input. A retry checks it
-// again.
+// A run whose pack asks for it gets no job when its input is not a whole file of its type; the reason names the input.
+// A retry checks it again.
 func TestCorruptInput(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.asked.verify = true
@@ -39,7 +39,8 @@ func TestCorruptInput(t *testing.T) {
 	})
 }
 
-// The same bytes are checked once, in whatever run, and after a restart; without the pack's wish they are not checked at all.
+// The same bytes are checked once, in whichever run, and after a restart; unless the pack asks for it they are not
+// checked at all.
 func TestVerifiedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for i, c := range []struct {

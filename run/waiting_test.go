@@ -29,7 +29,7 @@ func (w *world) waitsFor(o run.Order, source string) run.View {
 	return v
 }
 
-// startsMeanwhile is a store in which a run that waits starts just before its cancel or retry is written.
+// startsMeanwhile is a store in which a waiting run starts just before its cancel or retry is written.
 type startsMeanwhile struct {
 	run.Store
 	start func()
@@ -42,8 +42,8 @@ func (s startsMeanwhile) Withdraw(ctx context.Context, w run.Write, by run.Withd
 	return s.Store.Withdraw(ctx, w, by)
 }
 
-// The verbs of every run are those of one that waits for inputs, as far as it has no job; it ends at once by a cancel, and a retry has it
-// wait again. One that starts while a cancel is written is cancelled on its site.
+// The verbs work on a run that waits for inputs, except those about its job; a cancel ends it immediately, and a retry
+// makes it wait again. A run that starts while a cancel is written is cancelled on its site.
 //
 // proves MANY-04
 func TestVerbsOfAWaitingRun(t *testing.T) {

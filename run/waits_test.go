@@ -12,8 +12,8 @@ import (
 	"slurmgate/run"
 )
 
-// A caller with too many calls that wait: a look that asks for another wait is refused, with advice; an effect has its effect and is
-// answered at once with what is known.
+// A caller with too many waiting calls: a read that asks for another wait is refused, with advice; a change takes place
+// and is answered immediately with what is known.
 func TestRefusedWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.waits = func(context.Context) (func(), bool) { return nil, false }
@@ -62,8 +62,8 @@ func TestWaitsResume(t *testing.T) {
 	})
 }
 
-// A project has so many runs that are not over. One more is refused, with advice; a repeated request finds its run all the same, and
-// another project is not concerned.
+// A project may have so many unfinished runs. One more is refused, with advice; a repeated request still finds its run,
+// and another project is not affected.
 func TestOpenRunsPerProject(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.OpenRuns = 2
@@ -93,7 +93,7 @@ func TestOpenRunsPerProject(t *testing.T) {
 	})
 }
 
-// A gateway that stops answers those who wait with what is known, as if their time were up. proves OPS-01
+// A gateway that stops answers the waiting calls with what is known, as if their time were up. proves OPS-01
 func TestStopEndsWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, a := w.submitted()

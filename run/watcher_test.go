@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A loop that does not wake up at the end of its pause is late; one that works, however long, is not. proves OPS-01
+// A loop that does not wake up at the end of its pause is late; a loop that works, however long, is not. proves OPS-01
 func TestOverslept(t *testing.T) {
 	now := time.Unix(1, 0)
 	w := newWatcher(func() time.Time { return now })

@@ -16,7 +16,7 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// shared is the filesystem of the world: what is on it outlives the gateways.
+// shared is the filesystem of the world: its files outlive the gateways.
 type shared struct {
 	attempts map[string]*attempt           // "<run_id>/<n>": its folder
 	gone     map[string]string             // "<run_id>/<n>": the file in its place
@@ -37,7 +37,7 @@ type attempt struct {
 	token      string
 	ctl        map[string][]byte
 	out        map[string]string
-	odd        map[string]runtest.Entries // what is no plain file, by path: ctl/…, out/…
+	odd        map[string]runtest.Entries // entries other than plain files, by path: ctl/…, out/…
 	executions int
 }
 
@@ -67,7 +67,7 @@ func (l *life) OpenTogether(ctx context.Context, list []run.Opening) []error {
 	return run.OpenEach(ctx, l, list)
 }
 
-// there finds the folder of an attempt.
+// there returns the folder of an attempt.
 func (s *shared) there(runID string, n int) (*attempt, error) {
 	if err := checkRun(runID, n); err != nil {
 		return nil, err
@@ -206,7 +206,7 @@ func (l *life) TakeClaim(ctx context.Context, runID string, n int, content []byt
 	return data, err
 }
 
-// claim takes the claim unless somebody has it.
+// claim takes the claim unless it is taken, and returns its content.
 func (a *attempt) claim(content []byte) []byte {
 	if a.ctl["claim"] == nil {
 		a.ctl["claim"] = content
@@ -327,7 +327,7 @@ func (l *life) EachFile(_ context.Context, runID string, f func(func() (io.ReadC
 	})
 }
 
-// size is the number of bytes in folders.
+// size returns the number of bytes in folders.
 func (s *shared) size(runID string) (n int64) {
 	for _, c := range s.inputs[runID] {
 		n += int64(len(c.data))
@@ -347,7 +347,7 @@ func (s *shared) size(runID string) (n int64) {
 	return n
 }
 
-// leave puts an entry into a run's folder, as runtest.Files asks for.
+// leave creates an entry in a run's folder, as runtest.Files requires.
 func (s *shared) leave(runID, rel string, e runtest.Entry) {
 	var n int
 	var rest string
@@ -379,7 +379,7 @@ func (s *shared) leave(runID, rel string, e runtest.Entry) {
 	s.inputs[runID][rel] = content{e.Kind, e.Data}
 }
 
-// read is what a job reads there.
+// read returns what a job reads at a path.
 func (s *shared) read(runID, rel string) (string, bool) {
 	var n int
 	var rest string

@@ -30,9 +30,9 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// world is what lies outside the gateway and outlives it: Slurm, the shared filesystem, the stores, the
-// ledger's file. It polices what may never happen: an attempt that executes twice, an sbatch without a
-// durable intent, a second sbatch of one send, scancel of a job that is not ours.
+// world is everything outside the gateway that outlives it: Slurm, the shared filesystem, the stores, the ledger's
+// file. It fails the test if something forbidden happens: an attempt that executes twice, an sbatch without a durable
+// intent, a second sbatch of one send, scancel of a job that is not the gateway's.
 type world struct {
 	drain  *run.Drain // of the lives that begin; nil: none
 	t      *testing.T
@@ -40,59 +40,59 @@ type world struct {
 	ledger *ledger.Ledger
 	cfg    run.Config
 	twins  []*world // further clusters under the same ledger
-	// allowed is what policy says at the boundary; nil: everything
+	// allowed is policy's answer at the boundary of execution; nil: it allows everything
 	allowed func(toolID string, p plan.Params) error
-	most    int                                            // memory of the largest node in MiB; 0: not known
+	most    int                                            // memory of the largest node in MiB; 0: unknown
 	waits   func(context.Context) (resume func(), ok bool) // nil: every call may wait
 	pace    func(ctx context.Context, first bool) error    // of sends; nil: none
 	admit   func(s run.Share, project, caller run.Spent) error
-	discard func(runID string) error // nil: nothing is done
-	ahead   time.Duration            // by which the clock of the lives that follow is wrong
+	discard func(runID string) error // nil: nothing is removed
+	ahead   time.Duration            // how far the clock of the following lives is ahead
 
 	mu     sync.Mutex
 	calls  map[string]int // by operation
-	seen   int            // operations altogether
+	seen   int            // operations in all
 	jobs   []*job
-	sent   map[string]run.SendResult // "<token>/<k>": what its files prove
-	held   map[string]bool           // its sbatch is still there
+	sent   map[string]run.SendResult // "<token>/<k>": what the send's files prove
+	held   map[string]bool           // by send: its sbatch is still running
 	staged map[string]int            // inputs staged, by run
 	shared
-	images map[string]bool // by digest; false: the stored bytes are others
+	images map[string]bool // by digest; false: the stored bytes are different
 
-	// What a test sets.
-	fault      func(op string, n int) outcome        // asked at each operation; n counts them
-	send       func(n int) sendKind                  // what becomes of the n-th sbatch, from 1
-	forge      func(spec run.JobSpec) run.SendResult // what the user's side says a send proved; nil: the truth
-	deferred   run.SendResult                        // what deferSend and notRun add: code and scope, where not the usual
-	accounting func() ([]run.Job, error)             // nil: the cluster keeps none
-	queue      func([]run.Job) []run.Job             // what squeue makes of the truth
-	plugin     string                                // the name that a plugin of the site gives to every job; empty: their own
-	unusable   map[string]run.Unusable               // by node: what takes no jobs
-	beside     map[string]string                     // by program, a line that it prints besides
-	harmless   []string                              // of these, what Harmless was told
-	hidden     error                                 // why Slurm shows only some jobs; nil: it shows all
-	sights     int                                   // how often that was asked
-	keys       []run.JobKey                          // of the questions about usage
-	auto       bool                                  // jobs move on by one state with each look at the queue
-	asked      asked                                 // what the pack of the tests asks besides
-	contracts  map[string]error                      // by pack_hash: what its output schema says of the outputs
-	used       []run.Usage                           // what accounting knows of usage, where there is any
-	hangs      map[string]string                     // by operation: the user whose host answers it no more
-	hanging    func(op, user string) bool            // further ones
+	// Set by tests.
+	fault      func(op string, n int) outcome        // called at each operation; n counts them
+	send       func(n int) sendKind                  // the outcome of the n-th sbatch, from 1
+	forge      func(spec run.JobSpec) run.SendResult // the result of a send that the user's side forges; nil: the true one
+	deferred   run.SendResult                        // code and scope of deferSend and notRun, if not the default
+	accounting func() ([]run.Job, error)             // nil: the cluster has no accounting
+	queue      func([]run.Job) []run.Job             // changes squeue's answer; nil: unchanged
+	plugin     string                                // the name that a plugin of the site gives to every job; empty: jobs keep their names
+	unusable   map[string]run.Unusable               // by name: nodes that accept no jobs
+	beside     map[string]string                     // by program: a line that it prints with its answer
+	harmless   []string                              // the lines that Harmless was called with
+	hidden     error                                 // why Slurm hides jobs; nil: it shows all
+	sights     int                                   // calls of SeesAll
+	keys       []run.JobKey                          // keys of the queries of usage
+	auto       bool                                  // each query of the queue moves every job on by one state
+	asked      asked                                 // what the tests' pack requires, other than its schema
+	contracts  map[string]error                      // by pack_hash: the result of checking outputs against its schema
+	used       []run.Usage                           // usage in accounting, if the cluster has it
+	hangs      map[string]string                     // by operation: the user whose host no longer answers it
+	hanging    func(op, user string) bool            // whether another operation hangs
 	timeout    time.Duration                         // Slurm's MessageTimeout
-	scancel    time.Duration                         // what each scancel takes
-	cancels    []string                              // ids that were asked about, in order
-	cancelled  []time.Time                           // and when
-	deaf       bool                                  // Slurm answers scancel and cancels nothing
-	copying    time.Duration                         // what staging takes
-	storing    func(size int) time.Duration          // what storing an object takes; nil: nothing
-	hung       map[string]bool                       // by name: jobs of an sbatch that hangs before Slurm has them
-	slow       bool                                  // sbatch is still there when its gateway stops waiting
-	kinds      map[string]runtest.Kind               // by token: sends that no run stands behind, see runtest
+	scancel    time.Duration                         // duration of each scancel
+	cancels    []string                              // ids that scancel was called for, in order
+	cancelled  []time.Time                           // when each of these calls came
+	deaf       bool                                  // Slurm accepts scancel and cancels nothing
+	copying    time.Duration                         // duration of staging
+	storing    func(size int) time.Duration          // duration of storing an object; nil: 0
+	hung       map[string]bool                       // by job name: the sbatch hangs before Slurm has the job
+	slow       bool                                  // sbatch is still running when its gateway stops waiting
+	kinds      map[string]runtest.Kind               // by token: sends without a run, see runtest
 }
 
-// outcome is what becomes of one operation: carried out or not, an error or not, and whether the gateway
-// dies right then.
+// outcome is what happens to one operation: whether it is carried out, the error that the caller gets, and whether the
+// gateway dies at that moment.
 type outcome struct {
 	skip bool
 	err  error
@@ -108,20 +108,20 @@ const (
 	deferSend            // Slurm has no room
 	notRun               // sbatch could not be started
 	doubtNone            // no answer, and there is no job
-	refuseWords          // no answer that is known, but words, and there is no job
+	refuseWords          // an unknown error message, and there is no job
 	doubtJob             // no answer, and there is a job
-	doubtLate            // no answer, and the job shows up when the test says so
-	hangs                // sbatch is still there when the gateway stops waiting
-	lostAnswer           // the job is accepted and forgotten again: its id goes to another
+	doubtLate            // no answer, and the job appears when the test sets it
+	hangs                // sbatch is still running when the gateway stops waiting
+	lostAnswer           // the job is accepted and forgotten: another job gets its id
 )
 
 type job struct {
 	run.Job
 	spec    run.JobSpec
-	stays   runtest.Kind // waits or sleeps: does not move on by itself
+	stays   runtest.Kind // waits or sleeps: the job does not move on by itself
 	workDir string
-	as      string // the name that Slurm shows since somebody renamed it; empty: its own
-	late    bool   // not there yet
+	as      string // the name that Slurm shows after a rename; empty: not renamed
+	late    bool   // not shown yet
 	forgot  bool   // slurmctld no longer knows it
 	foreign bool
 }
@@ -148,13 +148,13 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// bubbleRun is bubble as a subtest.
+// bubbleRun runs bubble as a subtest.
 func bubbleRun(t *testing.T, name string, f func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { bubble(t, f) })
 }
 
-// failing has operations with these names fail without an effect.
+// failing makes operations with these names fail without an effect.
 func failing(err error, ops ...string) func(string, int) outcome {
 	always := true
 	return failingWhile(&always, err, ops...)
@@ -170,7 +170,7 @@ func failingWhile(on *bool, err error, ops ...string) func(string, int) outcome 
 	}
 }
 
-// check holds at the end of every test.
+// check checks what must hold at the end of every test.
 func (w *world) check() {
 	w.t.Helper()
 	if err := w.ledger.Integrity(context.Background()); err != nil {
@@ -199,7 +199,7 @@ func (w *world) store(b []byte) string {
 
 // the job script, as far as it matters here
 
-// start is the scheduler starting a job: the script takes the claim or ends with 90.
+// start makes the scheduler start a job: the script takes the claim or ends with 90.
 func (w *world) start(j *job) {
 	now := time.Now()
 	j.State, j.Class, j.Started, j.Node, j.Why = "RUNNING", run.ClassRunning, &now, "n1", "None"
@@ -223,7 +223,7 @@ func (w *world) end(j *job, state string, code int) {
 	j.State, j.Class, j.Ended, j.ExitCode = state, run.ClassEnded, &now, &code
 }
 
-// execution is what control files say of the job.
+// execution returns the words of a control file that identify the job.
 func (j *job) execution() string {
 	id, task, array := strings.Cut(j.ID, "_")
 	if !array {
@@ -232,7 +232,7 @@ func (j *job) execution() string {
 	return fmt.Sprintf("job=%s task=%s", id, task)
 }
 
-// finish is the program ending well: exit file, outputs, manifest, COMPLETED.
+// finish makes the program succeed: exit file, outputs, manifest, COMPLETED.
 func (w *world) finish(j *job) {
 	a := w.attempt(j.spec.RunID, j.spec.N)
 	for _, o := range j.spec.Spec.IO.Outputs {
@@ -274,14 +274,13 @@ func (w *world) moveOn() {
 	}
 }
 
-// life is one gateway process: an engine, and every port of it. When it dies nothing it does has an effect
-// any more.
+// life is one gateway process: an engine with all its ports. After its death nothing it does has an effect.
 type life struct {
 	ledger.Index
 	w       *world
 	engine  *run.Engine
 	dead    atomic.Bool
-	foreign bool // its jobs run as another user
+	foreign bool // the jobs run as another user
 	cancel  context.CancelFunc
 	wait    func()
 }
@@ -318,10 +317,10 @@ func (w *world) discarded(runID string) error {
 // stop ends the process and waits for what was under way.
 func (l *life) stop() { l.cancel(); l.wait() }
 
-// crash is stop without a chance to write anything down.
+// crash stops the process without a chance to store anything.
 func (l *life) crash() { l.dead.Store(true); l.stop() }
 
-// do is every operation of every port.
+// do carries out an operation of any port.
 func (l *life) do(op string, effect func() error) error {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
@@ -407,7 +406,7 @@ func (l *life) Reader(_ context.Context, sum string) (io.ReadCloser, int64, erro
 	return io.NopCloser(bytes.NewReader(b)), int64(len(b)), err
 }
 
-// Contract is what runs of the test's pack are judged by.
+// Contract returns the contract of the test's pack.
 func (l *life) Contract(_ context.Context, packHash string) (run.Contract, error) {
 	var judge error
 	var ok bool
@@ -421,14 +420,14 @@ func (l *life) Contract(_ context.Context, packHash string) (run.Contract, error
 	return contract{l.w.asked, judge}, nil
 }
 
-// asked is what the test's pack asks besides its output schema.
+// asked is what the test's pack requires, other than its output schema.
 type asked struct {
 	timeout     time.Duration // of staging
 	bytes, rows int64
-	value       error                                             // of a JSON output's content; nil: not asked
-	verify      bool                                              // the input
+	value       error                                             // result of checking a JSON output's content; nil: not checked
+	verify      bool                                              // verify the input
 	lines       map[string]func(line string) (is, message string) // by role and path, "role path"
-	factor      int                                               // of a retry; 0: none
+	factor      int                                               // the retry factor; 0: none
 }
 
 type contract struct {
@@ -461,10 +460,10 @@ func (c contract) Line(role, path, line string) (is, message string) {
 	return "", ""
 }
 
-// Check knows one format: run.Formats.
+// Check returns the only format check of these tests, for JSON; see run.Formats.
 func (l *life) Check(typ string, rows bool) run.FormatCheck { return &formatCheck{typ: typ} }
 
-// CheckInput counts; here every artifact must be JSON.
+// CheckInput counts its calls; in these tests every artifact must be JSON.
 func (l *life) CheckInput(typ string) run.FormatCheck {
 	l.w.with(func() { l.w.calls["CheckInput "+typ]++ })
 	return &formatCheck{typ: "JSON"}
@@ -523,7 +522,7 @@ func (l *life) Send(ctx context.Context, spec run.JobSpec, k int) (res run.SendR
 	return res
 }
 
-// hang is what is done as a user whose host no longer answers: it ends with the gateway.
+// hang blocks an operation as a user whose host no longer answers until the gateway ends. hung: it was blocked.
 func (l *life) hang(ctx context.Context, op, runID string) (hung bool) {
 	var user string
 	var hanging func(op, user string) bool
@@ -537,7 +536,7 @@ func (l *life) hang(ctx context.Context, op, runID string) (hung bool) {
 	return hung
 }
 
-// sbatch is one sbatch process and what slurmctld makes of it.
+// sbatch runs one sbatch process and slurmctld's part in it.
 func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) {
 	key := fmt.Sprintf("%s/%d", spec.Token, k)
 	kind, alone := w.kinds[spec.Token]
@@ -549,7 +548,7 @@ func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) 
 		return res, false
 	case twice:
 		w.t.Errorf("second sbatch of send %s", key)
-	case alone: // no gateway stands behind this send
+	case alone: // no gateway made this send
 		return w.outcome(spec, key, map[runtest.Kind]sendKind{runtest.Wrong: reject, runtest.NoRoom: deferSend}[kind])
 	}
 	for i, s := range tasksOf(w, spec) {
@@ -564,7 +563,7 @@ func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) 
 			w.t.Error("an array was sent before everything was in place")
 		}
 	}
-	if k > 1 && w.attempt(spec.RunID, spec.N) == nil { // removed since
+	if k > 1 && w.attempt(spec.RunID, spec.N) == nil { // the folder was removed meanwhile
 		w.sent[key] = run.SendResult{Outcome: run.SendNotRun, Code: "control_unwritable", Text: "no such file or directory"}
 		return w.sent[key], false
 	}
@@ -572,7 +571,7 @@ func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) 
 		spec.Array != nil && a.ctl[run.ArrayFile(k)] == nil {
 		w.t.Error("sbatch before everything was in place")
 	}
-	if w.forge != nil { // what the user's own shell says of it
+	if w.forge != nil { // the user's own shell returns this result
 		w.sent[key] = w.forge(spec)
 		return w.sent[key], false
 	}
@@ -583,7 +582,7 @@ func (w *world) sbatch(spec run.JobSpec, k int) (res run.SendResult, hang bool) 
 	return w.outcome(spec, key, become)
 }
 
-// outcome is what becomes of an sbatch.
+// outcome carries out an sbatch with the outcome of its kind.
 func (w *world) outcome(spec run.JobSpec, key string, kind sendKind) (res run.SendResult, hang bool) {
 	doubt := run.SendResult{Outcome: run.SendDoubt}
 	code := 1
@@ -636,7 +635,7 @@ func (w *world) outcome(spec run.JobSpec, key string, kind sendKind) (res run.Se
 	return res, false
 }
 
-// tasksOf are the jobs of an sbatch: one, or the tasks of an array.
+// tasksOf returns the jobs of an sbatch: one, or the tasks of an array.
 func tasksOf(w *world, spec run.JobSpec) (list []run.JobSpec) {
 	if spec.Array == nil {
 		return []run.JobSpec{spec}
@@ -652,7 +651,7 @@ func tasksOf(w *world, spec run.JobSpec) (list []run.JobSpec) {
 	return list
 }
 
-// submit makes the jobs of an sbatch, and returns the first.
+// submit creates the jobs of an sbatch, and returns the first.
 func (w *world) submit(spec run.JobSpec) (first *job) {
 	if spec.Array == nil {
 		first = w.submitOne(spec)
@@ -685,7 +684,7 @@ func (w *world) submitOne(spec run.JobSpec) *job {
 	now := time.Now()
 	user, err := w.ledger.UserOf(context.Background(), spec.RunID)
 	if err != nil || user == "" {
-		user = "gateway" // of a conformance test's job, which has no run
+		user = "gateway" // for a conformance test's job, which has no run
 	}
 	j := &job{spec: spec, as: w.plugin, stays: w.kinds[spec.Token], Job: run.Job{Cluster: "c1", ID: fmt.Sprint(100 + len(w.jobs)),
 		Name: spec.JobName, User: user, State: "PENDING", Class: run.ClassPending, Why: "Priority", Restarts: 0, Submitted: &now}}
@@ -745,13 +744,13 @@ func (l *life) Records(ctx context.Context, since time.Time, _ ...run.JobKey) (l
 	return list, err
 }
 
-// told is what is known to be harmless.
+// told returns the lines known to be harmless.
 func (w *world) told() (list []string) {
 	w.with(func() { list = slices.Clone(w.harmless) })
 	return list
 }
 
-// besides is the record of what a program printed besides, unless that is known to be harmless.
+// besides returns the record of another line that a program printed, unless that is known to be harmless.
 func (w *world) besides(program string) []run.Job {
 	if line := w.beside[program]; line != "" && !slices.Contains(w.harmless, line) {
 		return []run.Job{{Class: run.ClassUnread, Why: line, Beside: true}}
@@ -759,7 +758,7 @@ func (w *world) besides(program string) []run.Job {
 	return nil
 }
 
-// shown is the job as Slurm shows it.
+// shown returns the job as Slurm shows it.
 func (j *job) shown() run.Job {
 	one := j.Job
 	if j.as != "" {
@@ -771,7 +770,7 @@ func (j *job) shown() run.Job {
 	return one
 }
 
-// Cancel is scancel --name=NAME ID.
+// Cancel does what scancel --name=NAME ID does.
 func (l *life) Cancel(ctx context.Context, id, name, shown string) error {
 	runID := run.RunOf(name)
 	if run.IsArrayName(name) {
@@ -840,7 +839,7 @@ func (l *life) MessageTimeout(context.Context) (d time.Duration, err error) {
 	return d, err
 }
 
-// what tests do
+// What tests call.
 
 const project = "proj_3TJ9WQ29JJFCYX9JF6VHTEMGBY"
 
@@ -849,7 +848,7 @@ const pack = `{"id":"test.tool"}`
 
 var packHash = plan.Hash([]byte(pack))
 
-// order is the request of the tests: one input, two outputs. Each change gives another identity.
+// order returns the request of the tests: one input, two outputs. Each change gives another identity.
 func order(change ...func(*plan.Params)) run.Order {
 	sum := hash([]byte("reads"))
 	id, err := plan.ArtifactID(project, sum, "BAM", "reads")
@@ -885,7 +884,7 @@ func order(change ...func(*plan.Params)) run.Order {
 	return o
 }
 
-// submit asks for the run of the order.
+// submit submits the order, which must succeed.
 func (l *life) submit(o run.Order) run.SubmitAnswer {
 	l.w.t.Helper()
 	l.w.input(o)
@@ -896,7 +895,7 @@ func (l *life) submit(o run.Order) run.SubmitAnswer {
 	return a
 }
 
-// cancelRun cancels a run, which must be possible.
+// cancelRun cancels a run, which must succeed.
 func (l *life) cancelRun(runID string) {
 	l.w.t.Helper()
 	if _, err := l.engine.Cancel(context.Background(), runID, "enough", run.Withdrawal{All: true}); err != nil {
@@ -904,14 +903,14 @@ func (l *life) cancelRun(runID string) {
 	}
 }
 
-// submitted is a gateway that was asked for a run.
+// submitted returns a gateway and the answer to an order submitted to it.
 func (w *world) submitted() (*life, run.SubmitAnswer) {
 	w.t.Helper()
 	l := w.life()
 	return l, l.submit(order())
 }
 
-// running is submitted once the run is in its job.
+// running returns submitted once the run's phase is running.
 func (w *world) running() (*life, run.SubmitAnswer) {
 	w.t.Helper()
 	l, a := w.submitted()
@@ -919,7 +918,7 @@ func (w *world) running() (*life, run.SubmitAnswer) {
 	return l, a
 }
 
-// untilAll waits until each run has come so far.
+// untilAll waits until ok is true for each run.
 func (w *world) untilAll(ids []string, ok func(run.View) bool) {
 	w.t.Helper()
 	for _, id := range ids {
@@ -927,7 +926,7 @@ func (w *world) untilAll(ids []string, ok func(run.View) bool) {
 	}
 }
 
-// wantAll waits until the runs are over, each so.
+// wantAll waits until the runs have ended, and fails the test unless each has this state and reason.
 func (w *world) wantAll(ids []string, state run.State, reason string) {
 	w.t.Helper()
 	for _, id := range ids {
@@ -935,7 +934,7 @@ func (w *world) wantAll(ids []string, state run.State, reason string) {
 	}
 }
 
-// ended waits until a run is over, which must be so.
+// ended waits until a run has ended, and fails the test unless it has this state and reason.
 func (w *world) ended(id string, state run.State, reason string) run.View {
 	w.t.Helper()
 	v := w.until(id, done)
@@ -951,7 +950,7 @@ func (l *life) submitAll(list []run.Order) {
 	}
 }
 
-// submitEach submits orders, each when the one before has come so far.
+// submitEach submits orders, each after ok is true for the run before.
 func (l *life) submitEach(list []run.Order, ok func(run.View) bool) {
 	l.w.t.Helper()
 	for _, o := range list {
@@ -959,7 +958,7 @@ func (l *life) submitEach(list []run.Order, ok func(run.View) bool) {
 	}
 }
 
-// startJob starts the first job, and waits until the run is seen to be in it.
+// startJob starts the first job, and waits until the run's phase is running.
 func (w *world) startJob(runID string) {
 	w.t.Helper()
 	w.with(func() { w.start(w.jobs[0]) })
@@ -975,7 +974,7 @@ func (w *world) input(o run.Order) {
 	}
 }
 
-// until waits for a run to get somewhere, by the world's time; an hour is stuck.
+// until waits for up to an hour of the world's time until a run satisfies the condition.
 func (w *world) until(runID string, there func(run.View) bool) run.View {
 	w.t.Helper()
 	for range 3600 {
@@ -997,7 +996,7 @@ func in(p run.Phase) func(run.View) bool { return func(v run.View) bool { return
 
 func done(v run.View) bool { return v.Run.State.Terminal() }
 
-// with changes the world while nothing else does.
+// with changes the world under its lock.
 func (w *world) with(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -1010,13 +1009,13 @@ func (w *world) largest(context.Context, string, plan.Params) (mem, time run.Cei
 
 func (w *world) count(op string) (n int) { w.with(func() { n = w.calls[op] }); return n }
 
-// job is the i-th job Slurm was given.
+// job returns the i-th job that Slurm was given.
 func (w *world) job(i int) (j *job) { w.with(func() { j = w.jobs[i] }); return j }
 
-// slurm is what Slurm holds of that job now.
+// slurm returns Slurm's present record of the i-th job.
 func (w *world) slurm(i int) (j run.Job) { w.with(func() { j = w.jobs[i].Job }); return j }
 
-// events are the types of a run's events in order.
+// events returns the types of a run's events in order.
 func (w *world) events(runID string) (list []string) {
 	events, err := w.ledger.Events(context.Background(), runID)
 	if err != nil {
@@ -1028,7 +1027,7 @@ func (w *world) events(runID string) (list []string) {
 	return list
 }
 
-// outputs are a run's registered outputs, by role.
+// outputs returns the content of a run's registered outputs, by role.
 func (w *world) outputs(runID string) map[string]string {
 	list, err := w.ledger.Outputs(context.Background(), runID)
 	if err != nil {
@@ -1055,7 +1054,7 @@ func (w *world) want(v run.View, state run.State, reason string) {
 	}
 }
 
-// wantCount fails the test unless an operation was done so often.
+// wantCount fails the test unless an operation was done this often.
 func (w *world) wantCount(op string, want int) {
 	w.t.Helper()
 	if n := w.count(op); n != want {
@@ -1071,7 +1070,7 @@ func (l *life) wantPhase(o run.Order, want run.Phase) {
 	}
 }
 
-// wantSame fails the test unless an order is answered with a run that is there.
+// wantSame fails the test unless an order is answered with the existing run.
 func (l *life) wantSame(o run.Order, id string) {
 	l.w.t.Helper()
 	if a := l.submit(o); !a.Replayed || a.RunID != id {
@@ -1079,7 +1078,7 @@ func (l *life) wantSame(o run.Order, id string) {
 	}
 }
 
-// wantCancel fails the test unless a cancel of a run is answered so; empty is any.
+// wantCancel fails the test unless a cancel of a run has this answer; empty: any.
 func (l *life) wantCancel(id string, state run.State, executed string) {
 	l.w.t.Helper()
 	got, err := l.engine.Cancel(context.Background(), id, "", run.Withdrawal{})
@@ -1092,7 +1091,7 @@ var errTransient = fault.Wrap(fault.Transport, "transient", "it did not work thi
 
 var ledgerAll = ledger.Filter{}
 
-// hasStep tells whether the run's next steps include a verb, and that no command is recorded with the run.
+// hasStep reports whether the run's next steps include a verb, and no command is recorded with the run.
 func hasStep(v run.View, verb string) bool {
 	return !strings.Contains(v.Run.Detail, "slurmgate ") && slices.ContainsFunc(run.NextSteps(v),
 		func(s fault.Step) bool { return s.Verb == verb })
