@@ -14,7 +14,7 @@ func Accounting(t *testing.T, s Setup) {
 	tests{{"an ended job", true, recorded}}.run(t, s)
 }
 
-// A job that ended is on record under its name and id, and so is what it used.
+// A job that ended is recorded under its name and id, and so is what it used.
 func recorded(t *testing.T, x *Transport) {
 	job := x.Job(t, Runs)
 	id := x.sent(t, job, 1)
@@ -46,7 +46,7 @@ func recorded(t *testing.T, x *Transport) {
 	})
 }
 
-// NoAccounting is the suite for a site that has none: no answer, which is not "none".
+// NoAccounting is the suite for a site that has none: no answer, which differs from "no jobs".
 func NoAccounting(t *testing.T, a run.Accounting) {
 	jobs, err := a.Records(t.Context(), time.Unix(0, 0))
 	used, err2 := a.Usage(t.Context(), time.Unix(0, 0))

@@ -43,7 +43,7 @@ func (x *Transport) array(t *testing.T, jobs ...run.JobSpec) run.JobSpec {
 	return leader
 }
 
-// task is what the queue shows of a task, which must be there.
+// task returns what the queue shows of a task, which must be there.
 func (x *Transport) task(t *testing.T, array run.JobSpec, id string) run.Job {
 	t.Helper()
 	j, ok := x.findTask(t, array, id)
@@ -82,7 +82,7 @@ func (x *Transport) sentArray(t *testing.T, array run.JobSpec) (id string) {
 	return res.JobID
 }
 
-// Each task executes its own attempt, once, and what it leaves names it.
+// Each task executes its own attempt, once, and its files name the task.
 func tasksEnd(t *testing.T, x *Transport) {
 	jobs := []run.JobSpec{x.Job(t, Runs), x.Job(t, Runs), x.Job(t, Runs)}
 	array := x.array(t, jobs...)
@@ -100,7 +100,7 @@ func tasksEnd(t *testing.T, x *Transport) {
 	}
 }
 
-// Only the task's id and the array's name together cancel, and that task alone.
+// Only the task's id and the array's name together cancel, and only that task.
 func tasksCancelled(t *testing.T, x *Transport) {
 	jobs := []run.JobSpec{x.Job(t, Waits), x.Job(t, Waits), x.Job(t, Waits)}
 	array := x.array(t, jobs...)
@@ -118,7 +118,7 @@ func tasksCancelled(t *testing.T, x *Transport) {
 	}
 	cancel(1, array.Array.Name)
 	cancel(1, array.Array.Name)
-	x.Until(t, "end of the task", func() bool { // of a waiting one Slurm may leave no record
+	x.Until(t, "end of the task", func() bool { // of a waiting task Slurm may leave no record
 		j, shown := x.findTask(t, array, run.TaskID(id, 1))
 		return !shown || j.Class == run.ClassEnded
 	})
@@ -129,7 +129,7 @@ func tasksCancelled(t *testing.T, x *Transport) {
 	cancel(2, array.Array.Name)
 }
 
-// Of several tasks those are cancelled that are there, and only under the array's name. proves MANY-03
+// Of several tasks those that exist are cancelled, and only under the array's name. proves MANY-03
 func tasksCancelledTogether(t *testing.T, x *Transport) {
 	jobs := []run.JobSpec{x.Job(t, Waits), x.Job(t, Waits), x.Job(t, Waits), x.Job(t, Waits)}
 	array := x.array(t, jobs...)
@@ -164,7 +164,7 @@ func tasksCancelledTogether(t *testing.T, x *Transport) {
 	x.Until(t, "end of the last task", over(3))
 }
 
-// Where there is no room for all there is none for any.
+// If there is no room for all tasks there is none for any.
 func refusedWhole(t *testing.T, x *Transport) {
 	jobs := []run.JobSpec{x.Job(t, NoRoom), x.Job(t, NoRoom), x.Job(t, NoRoom)}
 	array := x.array(t, jobs...)
@@ -177,7 +177,7 @@ func refusedWhole(t *testing.T, x *Transport) {
 	}
 }
 
-// A task whose claim the gateway has does not execute, and keeps no other from it.
+// A task whose claim the gateway has does not execute, and does not prevent another from it.
 func voidTask(t *testing.T, x *Transport) {
 	jobs := []run.JobSpec{x.Job(t, Runs), x.Job(t, Runs)}
 	if _, err := x.TakeClaim(t.Context(), jobs[0].RunID, jobs[0].N, run.VoidClaim(jobs[0].Token)); err != nil {

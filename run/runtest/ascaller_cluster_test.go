@@ -25,7 +25,8 @@ import (
 	"slurmgate/staging/sftp"
 )
 
-// Jobs and files are alice's, over the login node's sshd with certificates as the signer makes them; the service looks at the queue.
+// Jobs and files are alice's, over the login node's sshd with certificates as the signer makes them; the queue is
+// queried as the service's user.
 //
 // proves SITE-08
 func TestClusterConformanceAsCaller(t *testing.T) {
@@ -45,7 +46,7 @@ func TestClusterConformanceAsCaller(t *testing.T) {
 	runtest.Jobs(t, jobs)
 }
 
-// oneUser is the way in as alice.
+// oneUser opens connections as alice.
 type oneUser struct{ asuser.Parts }
 
 func (l oneUser) Open(context.Context) (asuser.Parts, error) { return l.Parts, nil }
@@ -141,7 +142,7 @@ func openCaller(t *testing.T, programs string, authority ssh.Signer, logins chan
 	return x
 }
 
-// alices is the service's look, in which every job of the suite's is alice's.
+// alices is the service's query of the queue, in which every job of the suite's is alice's.
 type alices struct {
 	*slurm.CLI
 	t *testing.T

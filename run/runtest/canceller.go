@@ -7,7 +7,7 @@ func Canceller(t *testing.T, s Setup) {
 	tests{{"id and name", false, cancelled}, {"a running job", false, cancelledRunning}}.run(t, s)
 }
 
-// Only id and name together cancel; what is not there is no error.
+// Only id and name together cancel; a missing job is no error.
 func cancelled(t *testing.T, x *Transport) {
 	job, other := x.Job(t, Waits), x.Job(t, Waits)
 	id, otherID := x.sent(t, job, 1), x.sent(t, other, 1)
@@ -29,7 +29,7 @@ func cancelled(t *testing.T, x *Transport) {
 	x.alive(t, other)
 }
 
-// A running job that is cancelled leaves its exit file, and it says so.
+// A running job that is cancelled leaves its exit file with that reason.
 func cancelledRunning(t *testing.T, x *Transport) {
 	job := x.Job(t, Sleeps)
 	id := x.sent(t, job, 1)

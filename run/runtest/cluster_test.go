@@ -19,8 +19,8 @@ import (
 	"slurmgate/slurm"
 )
 
-// The real transport and the real workspace, on a login node of the dev cluster. The fake of package run's tests is held to the same suites
-// (run.TestFakeConformance).
+// The real transport and the real workspace, on a login node of the dev cluster. The fake of package run's tests passes
+// the same suites (run.TestFakeConformance).
 func TestClusterConformance(t *testing.T) { conform(t, nil) }
 
 // The same over SSH, with sshd on the login node.
@@ -39,7 +39,7 @@ func TestClusterConformanceOverSSH(t *testing.T) {
 	conform(t, host)
 }
 
-// conform holds Slurm's commands to the suites: those of this host, or those that are reached over SSH.
+// conform runs the suites with Slurm's commands: those of this host, or those of a host over SSH.
 func conform(t *testing.T, over *remote.Host) {
 	// Written before anything runs beside it: a process started meanwhile would have it open, and the kernel executes no file that is open
 	// for writing.

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SmallDisk gives a folder in which no more than about limit bytes can be written: a small filesystem for root, elsewhere a limit on file
-// sizes, which fails writes in the same place with another errno.
+// SmallDisk returns a folder in which no more than about limit bytes can be written: a small filesystem for root,
+// otherwise a limit on file sizes, which fails writes at the same place with another errno.
 func SmallDisk(t *testing.T, limit int64) string {
 	t.Helper()
 	dir := t.TempDir()

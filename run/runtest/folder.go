@@ -11,7 +11,8 @@ import (
 	"slurmgate/run"
 )
 
-// In has the suite look at a workspace whose runs are in a folder of this host. Links that it leaves lead to secret, which is made.
+// In makes the suite use a workspace whose runs are in a folder of this host. Links that it leaves point to secret,
+// which is created.
 func (x *Files) In(t *testing.T, dir, secret string) *Files {
 	t.Helper()
 	must(t, os.WriteFile(secret, []byte("secret"), 0o600))
@@ -45,7 +46,7 @@ func (x *Files) In(t *testing.T, dir, secret string) *Files {
 		ctl := filepath.Join(run.JobSpec{RunDir: filepath.Join(dir, runID), N: n}.AttemptDir(), "ctl")
 		own := filepath.Join(ctl, ".claim."+rand.Text())
 		must(t, os.WriteFile(own, []byte(mine), 0o600))
-		_ = os.Link(own, filepath.Join(ctl, run.ClaimFile)) // the content decides, whatever link says
+		_ = os.Link(own, filepath.Join(ctl, run.ClaimFile)) // the content decides, whatever link returns
 		data, err := os.ReadFile(filepath.Join(ctl, run.ClaimFile))
 		must(t, err)
 		return string(data)

@@ -19,7 +19,7 @@ type Store struct {
 	Damage func(t *testing.T, digest string)
 }
 
-// Images is the suite of [run.Images]. test runs one test, which open makes a store for.
+// Images is the suite of [run.Images]. test runs one test, for which open makes a store.
 func Images(t *testing.T, test func(t *testing.T, f func(*testing.T)), open func(t *testing.T) *Store) {
 	for _, c := range []struct {
 		name string
@@ -31,7 +31,7 @@ func Images(t *testing.T, test func(t *testing.T, f func(*testing.T)), open func
 	}
 }
 
-// An image that is there has one path, which names it.
+// A stored image has one path, which contains its digest.
 func verified(t *testing.T, x *Store) {
 	a, b := x.Put(t), x.Put(t)
 	paths := map[string]bool{}
@@ -64,7 +64,7 @@ func imageMissing(t *testing.T, x *Store) {
 	}
 }
 
-// A stored file with other bytes is no image of that digest, also after it was once.
+// A stored file with other bytes is not an image of that digest, also if it was one before.
 func imageDamaged(t *testing.T, x *Store) {
 	digest := x.Put(t)
 	if _, err := x.Verify(t.Context(), digest); err != nil {
@@ -80,7 +80,8 @@ func imageDamaged(t *testing.T, x *Store) {
 	}
 }
 
-// The program follows the image, unchanged, without a network; in/ cannot be written, and of the site's folders it sees what it asked for.
+// The program follows the image, unchanged, without a network; in/ cannot be written, and the program sees only those
+// of the site's folders that it asked for.
 func execLine(t *testing.T, x *Store) {
 	spec := plan.Spec{Execution: plan.Execution{Command: plan.Command{Workdir: "/work", Argv: []string{"samtools", "view", "a b", "--bind",
 		""}}}}

@@ -16,7 +16,7 @@ import (
 	"slurmgate/slurm"
 )
 
-// The gateway's own host, with real processes, held to the suites of what runs jobs. It has no queue and no accounting.
+// The gateway's own host, with real processes, passes the suites of transports. It has no queue and no accounting.
 func TestHostConformance(t *testing.T) {
 	// Written before anything runs beside it: a process started meanwhile would have it open, and the kernel executes no file that is open
 	// for writing.

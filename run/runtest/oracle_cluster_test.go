@@ -16,7 +16,7 @@ import (
 	"slurmgate/run/runtest"
 )
 
-// What cannot be the same of two jobs, as scontrol shows it.
+// The properties that differ between any two jobs, as scontrol shows them.
 var itsOwn = regexp.MustCompile(`^(JobId|SubmitTime|EligibleTime|AccrueTime|StartTime|EndTime|LastSchedEval|Scheduler|Priority|AllocNode:Sid|` +
 	`SchedNodeList|RunTime|SLUID|AllocTRES|NodeList|BatchHost|Reason)=`)
 
@@ -87,7 +87,7 @@ func TestClusterSameJob(t *testing.T) {
 	})
 }
 
-// Every refusal that the dev cluster gives to a plain user has the code and the outcome that the table of errors says.
+// Every refusal that the dev cluster gives to a plain user has the code and the outcome of the table of errors.
 func TestClusterRejections(t *testing.T) {
 	cli, s := commands(t, "/usr/bin/apptainer"), openSite(t, filepath.Join(os.Getenv("SLURMGATE_TEST_DIR"), t.Name()))
 	s.renderer = cli.Renderer
@@ -128,12 +128,12 @@ func TestClusterRejections(t *testing.T) {
 	}
 }
 
-// ofOneJob are variables of one job, and those that sbatch sets for MPI, or by itself for the host that it runs on.
+// ofOneJob matches variables of one job, and those that sbatch sets for MPI, or by itself for the host that it runs on.
 var ofOneJob = regexp.MustCompile(`^(SLURM_JOBID|SLURM_JOB_ID|SLURM_JOB_(START|END)_TIME|SLURM_TASK_PID|SLURM_JOB_SLUID|SLURM_SUBMIT_HOST|` +
 	`SLURM_NODENAME|SLURMD_NODENAME|SLURM_(JOB_)?NODELIST|SLURM_TOPOLOGY_ADDR|HOSTNAME|` +
 	`HYDRA_\w*|I_MPI_\w*|OMPI_\w*|PRTE_\w*)=`)
 
-// sbatchOf sends jobs with the arguments of the renderer, as the gateway does.
+// sbatchOf returns a function that sends jobs with the arguments of the renderer, as the gateway does.
 func sbatchOf(t *testing.T) func(*testing.T, run.JobSpec) string {
 	cli := commands(t, "/usr/bin/apptainer")
 	return func(t *testing.T, job run.JobSpec) string {
@@ -160,7 +160,7 @@ func posted(t *testing.T, over *runtest.Transport, job run.JobSpec) string {
 	return res.JobID
 }
 
-// show is what scontrol shows of a job, sorted.
+// show returns what scontrol shows of a job, sorted.
 func show(t *testing.T, id string, job run.JobSpec) (list []string) {
 	t.Helper()
 	out, err := exec.Command("scontrol", "show", "job", id).Output()

@@ -41,7 +41,7 @@ func running(t *testing.T, x *Transport) {
 // otherName is a name that a plugin might give to a job.
 const otherName = "lab: a job, renamed"
 
-// byFolder is what the queue shows of the jobs from a working folder that have another name than they were sent with.
+// byFolder returns the jobs that the queue shows from a working folder under another name than they were sent with.
 func (x *Transport) byFolder(t *testing.T, dir string) map[string]run.Job {
 	t.Helper()
 	jobs, err := x.Jobs(t.Context(), nil)
@@ -57,7 +57,7 @@ func (x *Transport) byFolder(t *testing.T, dir string) map[string]run.Job {
 	return found
 }
 
-// A job that was renamed is shown with its working folder, and cancelled by the name that it has.
+// A job that was renamed is shown with its working folder, and cancelled by its new name.
 func renamed(t *testing.T, x *Transport) {
 	job := x.Job(t, Waits)
 	id := x.sent(t, job, 1)
@@ -82,8 +82,8 @@ func renamed(t *testing.T, x *Transport) {
 	x.Until(t, "end of the job", func() bool { return shown().Class == run.ClassEnded })
 }
 
-// Tasks that were renamed, one by one or all, are shown with the array's folder and their numbers, and cancelled by the names that they
-// have.
+// Tasks that were renamed, one by one or all, are shown with the array's folder and their numbers, and cancelled by
+// their new names.
 func tasksRenamed(t *testing.T, x *Transport) {
 	jobs := []run.JobSpec{x.Job(t, Waits), x.Job(t, Waits), x.Job(t, Waits), x.Job(t, Waits)}
 	array := x.array(t, jobs...)
@@ -126,7 +126,7 @@ func endedShown(t *testing.T, x *Transport) {
 	}
 }
 
-// Slurm says how long it waits for itself, or the fault says that it cannot be asked.
+// MessageTimeout is between a second and an hour, or the fault is that it cannot be queried.
 func patience(t *testing.T, x *Transport) {
 	d, err := x.MessageTimeout(t.Context())
 	if x.posted {

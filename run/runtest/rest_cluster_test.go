@@ -59,12 +59,12 @@ func openREST(t *testing.T, programs string) *runtest.Transport {
 	return x
 }
 
-// scripts is how the suites' jobs are made.
+// scripts returns the configuration of the suites' job scripts.
 func scripts(runtime string) slurm.ScriptConfig {
 	return slurm.ScriptConfig{Runtime: slurm.Runtime{Path: runtime}, Verify: slurm.VerifyAll, GraceSeconds: 2, VerifyAllowanceSeconds: 300}
 }
 
-// commands are Slurm's own.
+// commands returns the client that uses Slurm's commands.
 func commands(t *testing.T, runtime string) *slurm.CLI {
 	me, err := user.Current()
 	must(t, err)
@@ -74,7 +74,7 @@ func commands(t *testing.T, runtime string) *slurm.CLI {
 	return cli
 }
 
-// slurmrestd starts one of the test's own.
+// slurmrestd starts a slurmrestd for the test.
 func slurmrestd(t *testing.T) (socket string, daemon *os.Process) {
 	socket = filepath.Join(t.TempDir(), "socket")
 	said, err := os.Create(filepath.Join(filepath.Dir(socket), "log"))

@@ -20,7 +20,7 @@ import (
 	"slurmgate/slurm/rest"
 )
 
-// overREST is a client of a slurmrestd of this cluster, as this user.
+// overREST returns a client of a slurmrestd of this cluster, as this user.
 func overREST(t *testing.T) (*rest.Slurm, *user.User) {
 	t.Helper()
 	me, err := user.Current()
@@ -55,7 +55,7 @@ func TestClusterAsCommands(t *testing.T) {
 		return list
 	})
 	same(t, "nodes", over.Nodes, cli.Nodes, func(list []run.Node) []run.Node {
-		for i := range list { // a node may be at work meanwhile
+		for i := range list { // a node may get work meanwhile
 			busy := strings.NewReplacer("mixed", "idle", "allocated", "idle", "completing", "idle", "planned", "idle")
 			list[i].State, list[i].Arch = busy.Replace(list[i].State), ""
 		}
@@ -96,7 +96,7 @@ func TestClusterAsCommands(t *testing.T) {
 	}
 }
 
-// same asks both ways and compares what plain makes of the answers.
+// same queries both ways and compares the answers after plain.
 func same[T any](t *testing.T, what string, over, commands func(context.Context) (T, error), plain func(T) T) {
 	t.Helper()
 	got, err := over(t.Context())
@@ -108,7 +108,8 @@ func same[T any](t *testing.T, what string, over, commands func(context.Context)
 	}
 }
 
-// A look at the queue costs slurmctld one RPC, however many jobs there are, and the budget counts no less than slurmctld does.
+// A query of the queue costs slurmctld one RPC, however many jobs there are, and the budget counts no less than
+// slurmctld does.
 //
 // slurmrestd: all of it
 func TestClusterCostOverREST(t *testing.T) {
@@ -132,7 +133,8 @@ func TestClusterCostOverREST(t *testing.T) {
 	ask("accounting", 0, func() error { _, err := over.Records(t.Context(), time.Now().Add(-time.Hour)); return err })
 }
 
-// A look at the queue with Slurm's commands costs slurmctld two RPCs, and the budget counts no less than slurmctld does.
+// A query of the queue with Slurm's commands costs slurmctld two RPCs, and the budget counts no less than slurmctld
+// does.
 func TestClusterCostOfCommands(t *testing.T) {
 	cli := commands(t, "/usr/bin/apptainer")
 	costs(t, cli.Budget, "squeue", 2, func() error { _, err := cli.Jobs(t.Context(), nil); return err })
@@ -152,8 +154,8 @@ func costs(t *testing.T, budget func() run.Budget, what string, most int, f func
 	}
 }
 
-// rpcsOf counts the RPCs of a user that slurmctld has served, without those of sdiag. slurmctld counts an RPC after its answer, so this
-// reads until nothing is added.
+// rpcsOf returns the number of a user's RPCs that slurmctld has served, without those of sdiag. slurmctld counts an RPC
+// after its answer, so this reads until the number stays the same.
 func rpcsOf(t *testing.T, name string) int {
 	t.Helper()
 	for n := readRPCs(t, name); ; {

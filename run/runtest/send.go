@@ -6,7 +6,8 @@ import (
 	"slurmgate/run"
 )
 
-// WantSend fails the test unless a send ended so: with that job or, of one that was not accepted, that code; empty is any.
+// WantSend fails the test unless a send has this outcome, and this job id or, if it was not accepted, this code; empty:
+// any.
 func WantSend(t testing.TB, got run.SendResult, want run.SendOutcome, detail string) {
 	t.Helper()
 	said := got.Code
@@ -18,7 +19,7 @@ func WantSend(t testing.TB, got run.SendResult, want run.SendOutcome, detail str
 	}
 }
 
-// WantCount fails the test unless something was called so often.
+// WantCount fails the test unless something was called this often.
 func WantCount(t testing.TB, what string, got, want int) {
 	t.Helper()
 	if got != want {

@@ -24,7 +24,7 @@ type site struct {
 	image    string
 }
 
-// runtimeScript stands in for apptainer.
+// runtimeScript replaces apptainer.
 const runtimeScript = "#!/bin/bash\nexec \"${@:2}\"\n" // after the word for the container
 
 func openSite(t *testing.T, root string) *site {
@@ -39,7 +39,7 @@ func openSite(t *testing.T, root string) *site {
 	return s
 }
 
-// transport is what the suites need, but for the ports of what runs the jobs.
+// transport returns what the suites need, except for the ports of what runs the jobs.
 func (s *site) transport() *runtest.Transport {
 	return &runtest.Transport{Workspace: s.Workspace,
 		Until: func(t *testing.T, what string, ok func() bool) {
@@ -56,7 +56,7 @@ func (s *site) transport() *runtest.Transport {
 		}}
 }
 
-// program is what a job of a kind runs. It notes each start in the attempt's folder.
+// program returns what a job of a kind runs. It records each start in the attempt's folder.
 func program(k runtest.Kind, lasting ...runtest.Kind) string {
 	for _, l := range lasting {
 		if k == l {

@@ -9,7 +9,7 @@ import (
 	"slurmgate/run"
 )
 
-// Jobs runs the suites of all that has to do with jobs.
+// Jobs runs the suites of all ports that need jobs.
 func Jobs(t *testing.T, s Setup) {
 	t.Run("submitter", func(t *testing.T) { Submitter(t, s) })
 	t.Run("queue", func(t *testing.T) { Queue(t, s) })
@@ -18,7 +18,7 @@ func Jobs(t *testing.T, s Setup) {
 	t.Run("arrays", func(t *testing.T) { Arrays(t, s) })
 }
 
-// Submitter is the suite of [run.Submitter], and of what a job does with its claim.
+// Submitter is the suite of [run.Submitter], and of the jobs' claims.
 func Submitter(t *testing.T, s Setup) {
 	tests{
 		{"accepted", true, accepted}, {"sent once", false, sentOnce}, {"never sent", false, neverSent}, {"rejected", true, rejected},
@@ -27,7 +27,7 @@ func Submitter(t *testing.T, s Setup) {
 	}.run(t, s)
 }
 
-// A job that was accepted is in the queue, once, under the name and the id that the receipt has.
+// A job that was accepted is in the queue, once, under its name and the id in the receipt.
 func accepted(t *testing.T, x *Transport) {
 	job := x.Job(t, Waits)
 	if n := len(x.named(t, job)); n != 0 {
@@ -45,11 +45,11 @@ func accepted(t *testing.T, x *Transport) {
 	}
 }
 
-// A second Send of one number, by whomever, starts no sbatch and says what the first proved.
+// A second Send of one number, from any process, starts no sbatch and returns what the first proved.
 func sentOnce(t *testing.T, x *Transport) {
 	job := x.Job(t, Waits)
 	id := x.sent(t, job, 1)
-	x.receipt(t, job, 1) // its sbatch is gone
+	x.receipt(t, job, 1) // its sbatch has ended
 	var res run.SendResult
 	x.Until(t, "free lock", func() bool { // another child of this process holds it from its fork to its exec
 		res = x.Send(t.Context(), job, 1)
@@ -76,12 +76,12 @@ func neverSent(t *testing.T, x *Transport) {
 	}
 }
 
-// A refusal for good has Slurm's name of the reason, then and later, and no job that could run.
+// A refusal for good has Slurm's code of the reason, then and later, and no job that could run.
 func rejected(t *testing.T, x *Transport) {
 	refused(t, x, Wrong, run.SendRejected, run.ScopeRun)
 }
 
-// Without room the reason says whom it concerns besides.
+// Without room the result has the scope that the reason applies to.
 func deferred(t *testing.T, x *Transport) {
 	refused(t, x, NoRoom, run.SendDeferred, x.Room)
 }
@@ -94,7 +94,7 @@ func refused(t *testing.T, x *Transport, k Kind, want run.SendOutcome, scope run
 		t.Errorf("the send ended as %+v, want refused with scope, code and words", res)
 	}
 	switch again := x.receipt(t, job, 1); {
-	case !x.queued && again.Outcome == run.SendNotRun: // there was no sbatch to leave anything
+	case !x.queued && again.Outcome == run.SendNotRun: // there was no sbatch that could leave a receipt
 	case again.Outcome != want || again.Code != res.Code || again.Scope != scope:
 		t.Errorf("the receipt says otherwise: %+v", again)
 	}
@@ -105,7 +105,8 @@ func refused(t *testing.T, x *Transport, k Kind, want run.SendOutcome, scope run
 	}
 }
 
-// Whoever stops waiting leaves sbatch alone: it is held, then its receipt tells. Meanwhile the send cannot be begun again.
+// A caller that stops waiting leaves sbatch running: it is held, then its receipt has the result. Meanwhile the send
+// cannot be begun again.
 func givenUp(t *testing.T, x *Transport) {
 	job := x.Job(t, Waits)
 	release := x.Slow(t)
@@ -138,7 +139,7 @@ func givenUp(t *testing.T, x *Transport) {
 	}
 }
 
-// A job that ended well has the claim, an exit file and a manifest, all from one execution.
+// A job that succeeded has the claim, an exit file and a manifest, all from one execution.
 func ended(t *testing.T, x *Transport) {
 	job := x.Job(t, Runs)
 	id := x.sent(t, job, 1)
@@ -159,7 +160,7 @@ func ended(t *testing.T, x *Transport) {
 	}
 }
 
-// Behind the gateway's claim nothing executes, however late the job comes.
+// Once the gateway has the claim no job executes, however late it comes.
 func voidClaim(t *testing.T, x *Transport) {
 	job := x.Job(t, Runs)
 	void := run.VoidClaim(job.Token)
@@ -178,7 +179,7 @@ func voidClaim(t *testing.T, x *Transport) {
 	}
 }
 
-// Once a job has the claim nobody else gets it, and it names the job.
+// Once a job has the claim no other taker gets it, and it names the job.
 func jobsClaim(t *testing.T, x *Transport) {
 	job := x.Job(t, Runs)
 	id := x.sent(t, job, 1)

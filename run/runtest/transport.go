@@ -1,5 +1,5 @@
-// Package runtest is what every implementation of the ports of package run does, real or fake: one suite for each port, so that the fake of
-// package run's tests promises nothing that a site does not keep, and a new transport or workspace is right once it passes.
+// Package runtest has one suite for each port of package run, which every implementation passes, real or fake: so the
+// fake of package run's tests behaves as the sites do, and a new transport or workspace is right once it passes.
 //
 //	Renderer    renderer.go
 //	Submitter   submitter.go      these four need jobs that run: a [Transport]
@@ -19,60 +19,61 @@ import (
 	"slurmgate/run"
 )
 
-// Kind is what becomes of a job once it is sent.
+// Kind is how a job ends once it is sent.
 type Kind string
 
 // The kinds.
 const (
-	Waits  Kind = "waits"  // accepted, and never started; where there is no queue it is started, and not over until it is cancelled
-	Runs   Kind = "runs"   // started, and soon over with exit status 0
-	Sleeps Kind = "sleeps" // started, and not over until it is cancelled
+	Waits  Kind = "waits"  // accepted, and never started; without a queue it is started, and runs until it is cancelled
+	Runs   Kind = "runs"   // started, and soon ended with exit status 0
+	Sleeps Kind = "sleeps" // started, and runs until it is cancelled
 	Wrong  Kind = "wrong"  // never accepted, because of what it asks for
 	NoRoom Kind = "noroom" // not accepted now, because of how many there are
 )
 
-// Transport is what the suites need of something that runs jobs.
+// Transport is what the suites need of a transport that runs jobs.
 type Transport struct {
 	run.Submitter
 	run.Queue
 	run.Accounting
 	run.Canceller
 	run.Workspace
-	// RenderArray is that of [run.Renderer]. Not needed where there is no queue.
+	// RenderArray is that of [run.Renderer]. Not needed without a queue.
 	RenderArray func(run.JobSpec) ([]byte, error)
-	// Job makes an attempt that nobody has sent, its workspace and script in place.
+	// Job makes an attempt that was not sent, with its workspace and script in place.
 	Job func(t *testing.T, k Kind) run.JobSpec
-	// Slow makes every sbatch from now on take until release is called. Not needed where there is no queue.
+	// Slow makes every sbatch from now on run until release is called. Not needed without a queue.
 	Slow func(t *testing.T) (release func())
-	// Rename gives a job, or a task, another name in Slurm. Not needed where there is no queue.
+	// Rename gives a job, or a task, another name in Slurm. Not needed without a queue.
 	Rename func(t *testing.T, id, name string)
-	// Until lets time pass until ok, and fails the test when that does not happen.
+	// Until lets time pass until ok returns true, and fails the test if it never does.
 	Until func(t *testing.T, what string, ok func() bool)
-	// Executions is how often the program of the job was started.
+	// Executions returns how often the program of the job was started.
 	Executions func(run.JobSpec) int
-	// Room is what a refusal for lack of room applies to.
+	// Room is the scope of a refusal for lack of room.
 	Room run.Scope
 
 	queued bool
 	posted bool
 }
 
-// Setup says how transports are made for tests.
+// Setup makes transports for tests.
 type Setup struct {
 	// Test runs one test, for instance in a bubble with its own time.
 	Test func(t *testing.T, f func(*testing.T))
 	// Open makes a transport for one test.
 	Open func(t *testing.T) *Transport
-	// Direct: there is no queue. Jobs are processes that start at once or not at all, and are shown while they run; a send has no sbatch.
+	// Direct: there is no queue. Jobs are processes that start immediately or not at all, and are shown while they run;
+	// a send has no sbatch.
 	Direct bool
 	// Posted: a send is a request, so there is no sbatch whose exit status could be seen.
 	Posted bool
 }
 
-// tests are those of one port.
+// tests are the tests of one port.
 type tests []struct {
 	name   string
-	queued bool // only where there is a queue
+	queued bool // only with a queue
 	f      func(*testing.T, *Transport)
 }
 
@@ -91,7 +92,7 @@ func (list tests) run(t *testing.T, s Setup) {
 	}
 }
 
-// named is what the queue shows of the job's name.
+// named returns the jobs that the queue shows under the job's name.
 func (x *Transport) named(t *testing.T, job run.JobSpec) []run.Job {
 	t.Helper()
 	jobs, err := x.Jobs(t.Context(), nil)
@@ -101,7 +102,7 @@ func (x *Transport) named(t *testing.T, job run.JobSpec) []run.Job {
 	return slices.DeleteFunc(jobs, func(j run.Job) bool { return j.Name != job.JobName })
 }
 
-// one is the only job of that name.
+// one returns the only job of that name.
 func (x *Transport) one(t *testing.T, job run.JobSpec) run.Job {
 	t.Helper()
 	list := x.named(t, job)
@@ -111,7 +112,7 @@ func (x *Transport) one(t *testing.T, job run.JobSpec) run.Job {
 	return list[0]
 }
 
-// sent sends the job, which must be accepted, and sees to it that it does not stay.
+// sent sends the job, which must be accepted, and cancels it after the test.
 func (x *Transport) sent(t *testing.T, job run.JobSpec, k int) string {
 	t.Helper()
 	res := x.Send(t.Context(), job, k)
@@ -126,7 +127,7 @@ func (x *Transport) sent(t *testing.T, job run.JobSpec, k int) string {
 	return res.JobID
 }
 
-// exited reports whether a send's sbatch ended with such a status; where there is none, no status may be shown.
+// exited reports whether a send's sbatch ended with such a status; without an sbatch, no status may be shown.
 func (x *Transport) exited(res run.SendResult, such func(status int) bool) bool {
 	if x.posted {
 		return res.ExitCode == nil
@@ -134,7 +135,7 @@ func (x *Transport) exited(res run.SendResult, such func(status int) bool) bool 
 	return !x.queued || res.ExitCode != nil && such(*res.ExitCode)
 }
 
-// receipt is what a send left, once its sbatch is gone.
+// receipt returns what a send left, once its sbatch has ended.
 func (x *Transport) receipt(t *testing.T, job run.JobSpec, k int) (res run.SendResult) {
 	t.Helper()
 	x.Until(t, "end of sbatch", func() bool {
@@ -154,7 +155,7 @@ func (x *Transport) started(t *testing.T, job run.JobSpec) (j run.Job) {
 	return j
 }
 
-// over waits until the job has ended. Without a queue nothing of it is shown then.
+// over waits until the job has ended. Without a queue the job is then no longer shown.
 func (x *Transport) over(t *testing.T, job run.JobSpec) (j run.Job) {
 	t.Helper()
 	x.Until(t, "end of the job", func() bool {

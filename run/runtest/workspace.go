@@ -14,16 +14,16 @@ import (
 	"slurmgate/run"
 )
 
-// Entry is something that a job, a crash or a stranger leaves in a run's folder.
+// Entry is a file or folder that a job, a crash or an unknown program leaves in a run's folder.
 type Entry struct {
 	Kind Entries
-	Data string // of a file
+	Data string // content of a file
 }
 
-// Entries are the kinds of entry.
+// Entries is a kind of entry.
 type Entries string
 
-// The kinds. Links lead to a file outside the workspace with the content "secret".
+// The kinds. Links point to a file outside the workspace with the content "secret".
 const (
 	File     Entries = "file"
 	Symlink  Entries = "symlink"
@@ -35,15 +35,16 @@ const (
 // Files is what the suite needs of a workspace. Paths are relative to a run's folder.
 type Files struct {
 	run.Workspace
-	// HidesLinks: nothing shows how many names a file has. The job, which sees it, does not list such an output in its manifest.
+	// HidesLinks: the number of names of a file is not visible. The job, which sees it, does not list such an output in
+	// its manifest.
 	HidesLinks bool
-	// Again is the same workspace in another process of the gateway.
+	// Again returns the same workspace in another process of the gateway.
 	Again func(t *testing.T) run.Workspace
-	// Foreign is the same workspace of a gateway whose jobs run as another user.
+	// Foreign returns the same workspace of a gateway whose jobs run as another user.
 	Foreign func(t *testing.T) run.Workspace
-	// Leave makes an entry and the folders above it. An entry of that name is replaced.
+	// Leave creates an entry and the folders above it. It replaces an entry of that name.
 	Leave func(t *testing.T, runID, path string, e Entry)
-	// Read is what a job reads there; false if there is no plain file.
+	// Read returns what a job reads at a path; false if there is no plain file.
 	Read func(t *testing.T, runID, path string) (string, bool)
 	// Claim does what a job does to get the claim, and returns what it reads back.
 	Claim func(t *testing.T, runID string, n int, content string) string
@@ -56,7 +57,7 @@ const (
 	token2 = "fedcba9876543210fedcba9876543210"
 )
 
-// Workspace is the suite of [run.Workspace]. test runs one test, which open makes a workspace for.
+// Workspace is the suite of [run.Workspace]. test runs one test, for which open makes a workspace.
 func Workspace(t *testing.T, test func(t *testing.T, f func(*testing.T)), open func(t *testing.T) *Files) {
 	for _, c := range []struct {
 		name string
@@ -111,7 +112,7 @@ func (s source) file(_ context.Context, sum string) (io.ReadCloser, int64, error
 	return f, st.Size(), nil
 }
 
-// reader opens an input as a stream from somewhere else.
+// reader opens an input as a stream from another host.
 func (s source) reader(ctx context.Context, sum string) (io.ReadCloser, int64, error) {
 	r, size, err := s.file(ctx, sum)
 	if err != nil {

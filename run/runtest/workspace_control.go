@@ -27,8 +27,8 @@ func attempt(t *testing.T, x *Files) {
 	wantFault(t, x.OpenAttempt(t.Context(), "../x", 1, token), fault.Validation, "run_id")
 }
 
-// Attempts of several runs that are opened together are each as if opened alone: new ones, one that is there, and those that are refused,
-// which keep no other back.
+// Attempts of several runs that are opened together are each opened as if alone: new ones, an existing one, and those
+// that are refused, which do not prevent the others.
 func attemptsTogether(t *testing.T, x *Files) {
 	run1 := func(i int) string { return fmt.Sprintf("run_%026d", i) }
 	script := func(i int, of string) []run.ControlFile {
@@ -75,7 +75,7 @@ func attemptsTogether(t *testing.T, x *Files) {
 	}
 }
 
-// A folder that carries another token, or none, is left as it is.
+// A folder with another token, or none, is left unchanged.
 func attemptForeign(t *testing.T, x *Files) {
 	x.opened(t, run.ControlFile{Name: run.ScriptFile, Data: []byte("mine")})
 	x.Leave(t, runID, "a2/ctl/exit", Entry{File, "x"})
@@ -89,7 +89,7 @@ func attemptForeign(t *testing.T, x *Files) {
 	x.has(t, "a3", token+"\n")
 }
 
-// Of callers with different tokens those with one of them get the attempt.
+// Of callers with different tokens, those with one of the tokens get the attempt.
 func attemptAtOnce(t *testing.T, x *Files) {
 	const callers = 30
 	var errs [callers]error
@@ -103,7 +103,7 @@ func attemptAtOnce(t *testing.T, x *Files) {
 		switch won := token(i)+"\n" == winner; {
 		case err == nil && !won:
 			t.Errorf("%s was told it has the attempt, the folder says %s", token(i), winner)
-		case err != nil: // overtaken: asked again, the answer is definite
+		case err != nil: // overtaken: the answer to a repeated call is definite
 			if again := x.OpenAttempt(t.Context(), runID, 1, token(i)); won != (again == nil) || !won && !fault.Is(again, fault.Conflict) {
 				t.Errorf("%v, then %v", err, again)
 			}
@@ -111,7 +111,7 @@ func attemptAtOnce(t *testing.T, x *Files) {
 	}
 }
 
-// Whoever reads a control file while it is replaced sees the old one or the new one.
+// A reader of a control file that is being replaced sees the old file or the new one.
 func controlWhole(t *testing.T, x *Files) {
 	const size = 100_000
 	x.opened(t, run.ControlFile{Name: run.ScriptFile, Data: bytes.Repeat([]byte("0"), size)})
@@ -132,7 +132,7 @@ func controlWhole(t *testing.T, x *Files) {
 	})
 }
 
-// The claim and the token are not for the gateway to write, and no name leads elsewhere.
+// The gateway may not write the claim and the token as control files, and no name leads out of the folder.
 func controlRefused(t *testing.T, x *Files) {
 	for _, name := range []string{"", ".", "..", "a/b", "../x", ".hidden", "a\nb", run.ClaimFile, "token", strings.Repeat("x", 200)} {
 		wantFault(t, x.OpenAttempt(t.Context(), runID, 1, token, run.ControlFile{Name: name}), fault.Validation, "control_name")
@@ -252,7 +252,7 @@ func claimAtOnce(t *testing.T, x *Files) {
 	x.has(t, "a1/ctl/claim", got[0])
 }
 
-// There is no claim of an attempt that is not there, and an entry that is not a claim is no answer.
+// A missing attempt has no claim, and an entry that is not a claim is an error.
 func claimMissing(t *testing.T, x *Files) {
 	x.opened(t)
 	_, err := x.TakeClaim(t.Context(), runID, 2, run.VoidClaim(token))

@@ -13,7 +13,7 @@ import (
 	"slurmgate/run"
 )
 
-// Output is read from its beginning, each time.
+// An output is read from its beginning, each time.
 func output(t *testing.T, x *Files) {
 	x.opened(t)
 	x.Leave(t, runID, "a1/out/deep/er/x", Entry{File, "result"})
@@ -56,7 +56,7 @@ func outputsRefused(t *testing.T, x *Files) {
 	}
 }
 
-// A file that does not belong to the job's user is no output of the job.
+// A file that another user than the job's owns is not an output of the job.
 func outputForeign(t *testing.T, x *Files) {
 	x.opened(t)
 	x.Leave(t, runID, "a1/out/x", Entry{File, "x"})
@@ -118,7 +118,7 @@ func removal(t *testing.T, x *Files) {
 	}
 }
 
-// What the ledger does not know all of stays as it is, and so does a run that somebody took up again.
+// A run with attempts that the ledger does not know is left unchanged, and so is a run that was taken up again.
 func removalRefused(t *testing.T, x *Files) {
 	x.opened(t, run.ControlFile{Name: run.ScriptFile, Data: []byte("script")})
 	for name, c := range map[string]struct {
@@ -161,7 +161,7 @@ func removalKeepsOut(t *testing.T, x *Files) {
 	x.has(t, "a2/ctl/token", token2+"\n")
 }
 
-// eachFile: every regular file, and nothing else that a job left; until the caller has seen enough.
+// eachFile checks that EachFile visits every regular file, and nothing else that a job left, until the caller stops it.
 func eachFile(t *testing.T, x *Files) {
 	for path, kind := range map[string]Entries{"link": Symlink, "pipe": Pipe} {
 		x.Leave(t, runID, "a1/out/"+path, Entry{Kind: kind})

@@ -15,7 +15,7 @@ import (
 	"slurmgate/run"
 )
 
-// Inputs get to their places whole, whether they are files of this host or come from elsewhere.
+// Inputs are complete at their places, whether they are files of this host or come from another.
 func inputs(t *testing.T, x *Files) {
 	s := newSource(t)
 	big := strings.Repeat("0123456789abcdef", 200_000)
@@ -32,7 +32,7 @@ func inputs(t *testing.T, x *Files) {
 	}
 }
 
-// The last call counts: what it does not name is gone, and what went bad is right again.
+// The last call counts: inputs that it does not name are gone, and damaged ones are right again.
 func inputsAgain(t *testing.T, x *Files) {
 	s := newSource(t)
 	a, b := s.add("bam", "in/a.bam"), s.add("ref", "in/ref.fa")
@@ -45,7 +45,7 @@ func inputsAgain(t *testing.T, x *Files) {
 	x.hasNot(t, "in/ref.fa")
 }
 
-// An input is a copy, never a link: what happens to the source later does not reach it.
+// An input is a copy, never a link: later changes of the source do not reach it.
 func inputsCopied(t *testing.T, x *Files) {
 	s := newSource(t)
 	in := s.add(strings.Repeat("good", 10_000), "in/a")
@@ -115,7 +115,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("connection lost") }
 
-// What a crash or a stranger left in in/ ends as the inputs, and nothing is written through a link.
+// Whatever a crash or an unknown program left in in/, the result is the inputs, and nothing is written through a link.
 func inputsResume(t *testing.T, x *Files) {
 	s := newSource(t)
 	list := []plan.Input{s.add("bam", "in/a.bam"), s.add("ref", "in/sub/ref.fa")}
@@ -152,7 +152,7 @@ func inputsResume(t *testing.T, x *Files) {
 	x.has(t, "in/big", strings.Repeat("x", 1<<20))
 }
 
-// Many calls for one run all succeed.
+// Many concurrent calls for one run all succeed.
 func inputsAtOnce(t *testing.T, x *Files) {
 	s := newSource(t)
 	in := s.add(strings.Repeat("x", 1<<18), "in/x")
@@ -172,7 +172,7 @@ func together(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// patient asks again, as the engine does, while a data host has not noticed a new folder.
+// patient repeats the call, as the engine does, while a data host has not noticed a new folder.
 type patient struct{ run.Workspace }
 
 func (p patient) StageInputs(ctx context.Context, runID string, list []plan.Input, open run.Opener) error {
@@ -187,7 +187,7 @@ func (p patient) StageInputs(ctx context.Context, runID string, list []plan.Inpu
 	return err
 }
 
-// StageInputs is that of the workspace, patiently.
+// StageInputs calls that of the workspace, repeatedly if necessary.
 func (x *Files) StageInputs(ctx context.Context, runID string, list []plan.Input, open run.Opener) error {
 	return patient{x.Workspace}.StageInputs(ctx, runID, list, open)
 }
