@@ -124,7 +124,7 @@ func (e *Engine) warnings(v View) []string {
 
 // get reads a run, after it has waited up to wait for the run's end. It never queries Slurm.
 func (e *Engine) get(ctx context.Context, v View, wait time.Duration) (GetAnswer, error) {
-	v, a, err := e.look(ctx, v, wait)
+	v, a, err := e.runAnswer(ctx, v, wait)
 	if err != nil {
 		return GetAnswer{}, err
 	}
@@ -137,7 +137,7 @@ func (e *Engine) get(ctx context.Context, v View, wait time.Duration) (GetAnswer
 // changes nothing: the gateway collects by itself when a job ends, and [Engine.Recollect] is for a run whose outputs
 // are late.
 func (e *Engine) collected(ctx context.Context, v View, wait time.Duration) (CollectAnswer, error) {
-	v, a, err := e.look(ctx, v, wait)
+	v, a, err := e.runAnswer(ctx, v, wait)
 	if err != nil {
 		return CollectAnswer{}, err
 	}
@@ -155,8 +155,8 @@ func (e *Engine) collected(ctx context.Context, v View, wait time.Duration) (Col
 	return c, nil
 }
 
-// look reads what all answers about a run share, after it has waited up to wait for the run's end.
-func (e *Engine) look(ctx context.Context, v View, wait time.Duration) (View, RunAnswer, error) {
+// runAnswer reads what all answers about a run share, after it has waited up to wait for the run's end.
+func (e *Engine) runAnswer(ctx context.Context, v View, wait time.Duration) (View, RunAnswer, error) {
 	v, outputs, err := e.read(ctx, v, wait)
 	if err != nil {
 		return v, RunAnswer{}, err

@@ -70,17 +70,17 @@ const ofOneUser = "user "
 
 var allScopes = []Scope{ScopeSite, ScopePartition, ScopeAccount, ScopeQOS}
 
-// sending holds what decides which pauses hold a send: its placement, and the user that it is executed as, empty for
+// sendTarget holds what decides which pauses hold a send: its placement, and the user that it is executed as, empty for
 // the gateway's own.
-type sending struct {
+type sendTarget struct {
 	plan.Placement
 	user string
 }
 
 // pauseKey returns the key of the pause that would hold the send in the scope.
-func pauseKey(s Scope, at sending) string {
+func pauseKey(s Scope, at sendTarget) string {
 	if at.user != "" {
-		return ofOneUser + at.user + ": " + pauseKey(s, sending{Placement: at.Placement})
+		return ofOneUser + at.user + ": " + pauseKey(s, sendTarget{Placement: at.Placement})
 	}
 	switch s {
 	case ScopePartition:
@@ -97,7 +97,7 @@ func pauseKey(s Scope, at sending) string {
 }
 
 // refused delays a run whose send was deferred or not run, and all others to which the reason applies.
-func (b *backPressure) refused(id string, at sending, res SendResult) {
+func (b *backPressure) refused(id string, at sendTarget, res SendResult) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if res.Scope == ScopeRun {
@@ -135,7 +135,7 @@ func (b *backPressure) hold(p *pause, id string) {
 }
 
 // holdIfPaused makes the run wait for the end of the pause that holds such sends, if there is one.
-func (b *backPressure) holdIfPaused(id string, at sending) (why pause, held bool) {
+func (b *backPressure) holdIfPaused(id string, at sendTarget) (why pause, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.drained != nil {
@@ -143,7 +143,7 @@ func (b *backPressure) holdIfPaused(id string, at sending) (why pause, held bool
 		return *b.drained, true
 	}
 	for _, s := range allScopes {
-		for _, of := range []sending{{Placement: at.Placement}, at} {
+		for _, of := range []sendTarget{{Placement: at.Placement}, at} {
 			if p := b.current(s, of); p != nil {
 				b.hold(p, id)
 				return *p, true
@@ -154,7 +154,7 @@ func (b *backPressure) holdIfPaused(id string, at sending) (why pause, held bool
 }
 
 // current returns the pause that lasts now, nil if there is none. Under mu.
-func (b *backPressure) current(s Scope, at sending) *pause {
+func (b *backPressure) current(s Scope, at sendTarget) *pause {
 	if p := b.pauses[pauseKey(s, at)]; p != nil && b.now().Before(p.until) {
 		return p
 	}
@@ -169,7 +169,7 @@ func (b *backPressure) sitePause() *pause {
 		c := *b.drained
 		return &c
 	}
-	if p := b.current(ScopeSite, sending{}); p != nil {
+	if p := b.current(ScopeSite, sendTarget{}); p != nil {
 		c := *p
 		return &c
 	}
@@ -181,7 +181,7 @@ func (b *backPressure) sitePause() *pause {
 func (b *backPressure) sendPause() *pause {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p := b.current(ScopeSite, sending{}); p != nil {
+	if p := b.current(ScopeSite, sendTarget{}); p != nil {
 		c := *p
 		return &c
 	}
@@ -198,7 +198,7 @@ func (b *backPressure) list() []SitePause {
 			list = append(list, SitePause{What: what, Until: p.until.UTC(), Code: p.code, Detail: plan.OrNil(p.detail)})
 		}
 	}
-	all := pauseKey(ScopeSite, sending{})
+	all := pauseKey(ScopeSite, sendTarget{})
 	slices.SortFunc(list, func(a, b SitePause) int {
 		switch {
 		case a.What == all:
@@ -212,7 +212,7 @@ func (b *backPressure) list() []SitePause {
 }
 
 // accepted ends all pauses that an accepted send disproves. A send as a user ends only that user's pauses.
-func (b *backPressure) accepted(at sending) {
+func (b *backPressure) accepted(at sendTarget) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range allScopes {
@@ -224,7 +224,7 @@ func (b *backPressure) accepted(at sending) {
 func (b *backPressure) reached(asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	site := pauseKey(ScopeSite, sending{})
+	site := pauseKey(ScopeSite, sendTarget{})
 	if p := b.pauses[site]; p != nil && p.outage() && p.since.Before(asked) {
 		b.end(site)
 	}
@@ -252,8 +252,8 @@ func (b *backPressure) delay(id string, d time.Duration) {
 	b.notBefore[id] = b.now().Add(d)
 }
 
-// hurry makes a run due.
-func (b *backPressure) hurry(id string) {
+// makeDue makes a run due.
+func (b *backPressure) makeDue(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.notBefore, id)
@@ -283,8 +283,8 @@ func (b *backPressure) dueOf(list []Waiter) []Waiter {
 	return slices.DeleteFunc(list, func(w Waiter) bool { return now.Before(b.notBefore[w.RunID]) })
 }
 
-// putOff defers a run that was not sent because of a pause. Its staged files remain; no send was begun.
-func (e *Engine) putOff(ctx context.Context, v View, why pause, w Write) error {
+// deferRun defers a run that was not sent because of a pause. Its staged files remain; no send was begun.
+func (e *Engine) deferRun(ctx context.Context, v View, why pause, w Write) error {
 	if v.Run.Phase == Deferred && v.Run.Reason == why.code {
 		return nil
 	}

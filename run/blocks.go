@@ -74,9 +74,9 @@ func (a SubmitAnswer) Says() blocks.Document {
 	return append(append(d, nextText(a.RunID, a.State, a.Phase, a.PollAfterSeconds, a.NextSteps)...), blocks.Warnings(a.Warnings))
 }
 
-// says returns what answers about a run share: its state, its artifacts when it has ended, and what to do next. When
+// document returns what answers about a run share: its state, its artifacts when it has ended, and what to do next. When
 // the run has succeeded, the shell shows the steps in after.
-func (a RunAnswer) says(phase Phase, reason *string, names map[string]string, after blocks.Next, more ...any) blocks.Document {
+func (a RunAnswer) document(phase Phase, reason *string, names map[string]string, after blocks.Next, more ...any) blocks.Document {
 	alias := ""
 	if a.Alias != "" {
 		alias = ", which waited as " + a.Alias + ","
@@ -122,12 +122,12 @@ func (a GetAnswer) Says() blocks.Document {
 	if m := a.Moving; m != nil {
 		moving = blocks.Say("%v, %v of %v, %v/s", m.What, blocks.Bytes(m.DoneBytes), blocks.Bytes(m.TotalBytes), blocks.Bytes(m.BytesPerSecond))
 	}
-	return a.says(a.Phase, a.Reason, nil, a.NextSteps, "job", a.SlurmJobID, "moving", moving, "seen", a.ObservedAt)
+	return a.document(a.Phase, a.Reason, nil, a.NextSteps, "job", a.SlurmJobID, "moving", moving, "seen", a.ObservedAt)
 }
 
 // Says implements [blocks.Answer].
 func (a CollectAnswer) Says() blocks.Document {
-	return a.says("", a.Reason, a.DownloadNames, nil)
+	return a.document("", a.Reason, a.DownloadNames, nil)
 }
 
 // Says implements [blocks.Answer].

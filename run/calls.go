@@ -142,7 +142,7 @@ func (w *workerCalls) insertCall(ctx context.Context, o Order, id plan.Identity,
 		Event: Event{Type: "run.created", Data: map[string]any{"tool_id": o.ToolID, "params_hash": r.ParamsHash, "policy_hash": r.PolicyHash,
 			"plan_hash": r.PlanHash, "actor": o.Actor, "principal": o.Asking.Name, "principal_id": o.Asking.ID, "sent": "worker"}}})
 	if err == nil && created {
-		w.tell("run.created", v, time.Time{})
+		w.logChange("run.created", v, time.Time{})
 	}
 	return v, created, err
 }

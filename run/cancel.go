@@ -37,7 +37,7 @@ func (e *Engine) Cancel(ctx context.Context, runID, why string, by Withdrawal) (
 	var held []Asker
 	v, err := unlessStale(func() (v View, err error) { v, held, err = e.requestCancel(ctx, runID, why, by); return v, err })
 	if err == nil && len(held) > 0 {
-		return e.goesOn(v, by, held), nil
+		return e.stillWanted(v, by, held), nil
 	}
 	if err == nil && !v.Run.State.Terminal() {
 		v, err = e.settle(ctx, runID, func(v View) bool { return v.Run.State.Terminal() || v.Run.Phase == InJob })
@@ -72,8 +72,8 @@ func (e *Engine) withdraw(ctx context.Context, w Write, by Withdrawal) (v View, 
 	return v, held, err
 }
 
-// goesOn returns the answer to a cancel of a run that others still ask for.
-func (e *Engine) goesOn(v View, by Withdrawal, held []Asker) CancelAnswer {
+// stillWanted returns the answer to a cancel of a run that others still ask for.
+func (e *Engine) stillWanted(v View, by Withdrawal, held []Asker) CancelAnswer {
 	a := CancelAnswer{RunID: v.Run.ID, State: v.Run.State, Phase: v.Run.Phase, Executed: "maybe", PollAfterSeconds: e.pollAfter(v),
 		NextSteps: NextSteps(v)}
 	if v.Waiting != nil {
@@ -92,7 +92,7 @@ func CancelWrite(v View, at time.Time, why string, by Withdrawal) Write {
 	data := by.Event()
 	data["reason"] = w.Run.CancelReason
 	w.Event = Event{Type: "run.cancel_asked", Data: data}
-	sayCancelling(&w.Run, v.Submission.JobID)
+	setCancelling(&w.Run, v.Submission.JobID)
 	return w
 }
 
@@ -108,9 +108,9 @@ func (e *Engine) CarryOutCancel(ctx context.Context, runID string) (View, error)
 	})
 }
 
-// sayCancelling makes cancelling the reason of a run in a phase that a cancel can end. It leaves a run whose job has
+// setCancelling makes cancelling the reason of a run in a phase that a cancel can end. It leaves a run whose job has
 // ended as it is: what the job left may still be collected.
-func sayCancelling(r *Run, jobID string) {
+func setCancelling(r *Run, jobID string) {
 	if r.CancelAt == nil {
 		return
 	}
@@ -134,7 +134,7 @@ func (e *Engine) carryOutCancel(ctx context.Context, v View) error {
 		return e.cancelUnsent(ctx, v)
 	case Submitting, Collecting:
 		// The worker that has the run, or takes it next, finds the cancel in the ledger.
-		e.pressure.hurry(v.Run.ID)
+		e.pressure.makeDue(v.Run.ID)
 		e.work.add(ShareOf(v.Run), v.Run.ID)
 		return nil
 	case InJob, Completing:

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	cancelsAtOnce = 2               // few, so that the watcher's query gets its share of the RPC budget
-	askAgainAfter = time.Minute     // or twice Slurm's MessageTimeout, if that is longer
-	askedKept     = time.Hour       // longer than any deadline
-	betweenTasks  = 2 * time.Second // the least time between two requests about one array: tasks cancelled meanwhile go into the second
+	parallelCancels = 2               // few, so that the watcher's query gets its share of the RPC budget
+	askAgainAfter   = time.Minute     // or twice Slurm's MessageTimeout, if that is longer
+	askedKept       = time.Hour       // longer than any deadline
+	betweenTasks    = 2 * time.Second // the least time between two requests about one array: tasks cancelled meanwhile go into the second
 )
 
 // namedJob is a job as scancel is called for it: with id and name, because a controller can reuse an id. shown is the
@@ -52,7 +52,7 @@ type canceller struct {
 	now    func() time.Time
 	silent func() error                                      // why the last query of Slurm failed, nil if it did not
 	waits  func(ctx context.Context, jobName, detail string) // records why Slurm does not stop a job yet
-	poke   func()                                            // makes the watcher query Slurm soon
+	wake   func()                                            // makes the watcher query Slurm soon
 	named  func(ctx context.Context, id, name string) (string, error)
 
 	jobs  *workQueue[namedJob]
@@ -68,7 +68,7 @@ type canceller struct {
 // newCanceller returns a canceller that uses the engine's functions.
 func newCanceller(e *Engine) *canceller {
 	c := &canceller{slurm: e.Parts.Canceller, queue: e.Parts.Queue, log: e.Log, now: e.Now, about: e.aboutJob, named: e.tasks.sent,
-		silent: func() error { _, err := e.watcher.answered(); return err }, waits: e.sayNotCancelled, poke: e.watcher.poke,
+		silent: func() error { _, err := e.watcher.answered(); return err }, waits: e.recordNotCancelled, wake: e.watcher.wake,
 		jobs: newWorkQueue[namedJob](e.cfg.weight, 0), users: newUserSlots[namedJob](1), asked: map[namedJob]time.Time{},
 		tasks: map[namedJob]map[namedJob]bool{}, next: map[namedJob]time.Time{}}
 	c.jobs.ready = c.due
@@ -156,7 +156,7 @@ func (c *canceller) ask(ctx context.Context, j namedJob) {
 		}
 	}
 	if len(list) > 0 && c.jobs.empty() {
-		c.poke()
+		c.wake()
 	}
 }
 
@@ -214,8 +214,8 @@ func (c *canceller) forgetOld() {
 	maps.DeleteFunc(c.next, func(_ namedJob, at time.Time) bool { return c.now().After(at) })
 }
 
-// sayNotCancelled records in a run that is being cancelled why Slurm has not stopped its job yet.
-func (e *Engine) sayNotCancelled(ctx context.Context, jobName, detail string) {
+// recordNotCancelled records in a run that is being cancelled why Slurm has not stopped its job yet.
+func (e *Engine) recordNotCancelled(ctx context.Context, jobName, detail string) {
 	v, err := e.Store.View(ctx, RunOf(jobName))
 	if err == nil && v.Run.Reason == Cancelling && v.Submission.JobName == jobName {
 		err = e.note(ctx, v, Cancelling, detail)

@@ -34,7 +34,7 @@ func (s *scancels) Cancel(_ context.Context, id, name, shown string) error {
 // jobs a1 and b1 have the names a and b.
 func testCanceller(c *clock, slurm *scancels, silent *error, said *[]string) *canceller {
 	k := &canceller{slurm: slurm, queue: slurm, log: slog.New(slog.DiscardHandler), now: c.now, silent: func() error { return *silent },
-		waits: func(_ context.Context, name, detail string) { *said = append(*said, detail) }, poke: func() {},
+		waits: func(_ context.Context, name, detail string) { *said = append(*said, detail) }, wake: func() {},
 		about: func(context.Context, string) []any { return nil },
 		named: func(_ context.Context, id, name string) (string, error) {
 			return strings.TrimRight(name, "0123456789"), nil

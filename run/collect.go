@@ -90,7 +90,7 @@ func (e *Engine) collectOnce(ctx context.Context, v View) error {
 		if who == heldByGateway {
 			reason = gatewayClaimed
 		}
-		if who == heldByNobody {
+		if who == notHeld {
 			if claim, who, err = e.takeClaim(ctx, v); who == heldByGateway {
 				reason = neverClaimed // no job executed, and now none can
 			}

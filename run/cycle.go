@@ -130,10 +130,10 @@ type reading struct {
 	stop context.CancelFunc
 }
 
-// Runs are handed over in batches of rowsTogether, which shortens a cycle of 10,000 runs from 35 to 27 ms
+// Runs are handed over in batches of rowsPerBatch, which shortens a cycle of 10,000 runs from 35 to 27 ms
 // (BenchmarkTuningCycle). Up to readAhead batches are read before there is an answer to compare with.
 const (
-	rowsTogether = 256
+	rowsPerBatch = 256
 	readAhead    = 64
 )
 
@@ -142,16 +142,16 @@ func (e *Engine) readWatched(ctx context.Context) *reading {
 	r := &reading{rows: make(chan []Watched, readAhead), stop: stop}
 	go func() {
 		defer close(r.rows)
-		batch := make([]Watched, 0, rowsTogether)
+		batch := make([]Watched, 0, rowsPerBatch)
 		pass := func() {
 			select {
 			case r.rows <- batch:
 			case <-ctx.Done():
 			}
-			batch = make([]Watched, 0, rowsTogether)
+			batch = make([]Watched, 0, rowsPerBatch)
 		}
 		r.err = e.Index.Watched(ctx, func(w Watched) {
-			if batch = append(batch, w); len(batch) == rowsTogether {
+			if batch = append(batch, w); len(batch) == rowsPerBatch {
 				pass()
 			}
 		}, watchedPhases...)
@@ -203,9 +203,9 @@ func (c *cycle) compare(r *reading) (differ, missing []string, err error) {
 	return differ, missing, r.err
 }
 
-// harmless records the lines printed with an answer as known to be harmless, if nothing else in the answer was
+// recordHarmless records the lines printed with an answer as known to be harmless, if nothing else in the answer was
 // unreadable.
-func (c *cycle) harmless(a *answer) {
+func (c *cycle) recordHarmless(a *answer) {
 	if slices.ContainsFunc(a.lost, func(j *Job) bool { return !j.Beside }) {
 		return
 	}
@@ -250,7 +250,7 @@ func (c *cycle) one(ctx context.Context, id string, do func(View) (bool, error),
 	if moved {
 		c.moved.Store(true)
 	}
-	c.complain(ctx, *v, err)
+	c.logError(ctx, *v, err)
 }
 
 // fresh reads a run. nil: the run has changed since Slurm was queried.

@@ -91,8 +91,8 @@ func (e *Engine) filesOf(ctx context.Context, in plan.Input) ([]plan.Input, erro
 	return files, nil
 }
 
-// takenAtOnce is how many files of an output folder are stored in parallel. Over SFTP one script examines as many.
-const takenAtOnce = 32
+// parallelFiles is how many files of an output folder are stored in parallel. Over SFTP one script examines as many.
+const parallelFiles = 32
 
 // takeFolder stores an output that is a folder: each file as an object, then their list, which is the artifact. The
 // files must have the bytes that the manifest names. Other files in the folder were not there when the job listed it,
@@ -163,7 +163,7 @@ func (c *changedFile) Error() string { return c.rel + " does not match the job's
 // first error.
 func (e *Engine) takeFiles(ctx context.Context, v View, out plan.Output, list []tree.File, judges map[string]*lineJudge) error {
 	takers, ctx := errgroup.WithContext(ctx)
-	takers.SetLimit(takenAtOnce)
+	takers.SetLimit(parallelFiles)
 	for _, f := range list {
 		takers.Go(func() error { return e.takeFile(ctx, v, out.SrcRelpath+"/"+f.Path, f, judges[f.Path]) })
 	}

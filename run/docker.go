@@ -47,9 +47,9 @@ func (e *Engine) Ended(ctx context.Context, runID string) {
 		return
 	}
 	if _, err := e.readExit(ctx, v); err != nil {
-		e.watcher.poke()
+		e.watcher.wake()
 		return
 	}
 	_, err = e.startCollecting(ctx, v, "exit_file")
-	e.complain(ctx, v, err)
+	e.logError(ctx, v, err)
 }

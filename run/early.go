@@ -15,9 +15,9 @@ import (
 // Slurm could add only that to an exit record that shows that nothing stopped the program. Without such a count the run
 // waits for Slurm. What Slurm reports later is recorded and changes nothing.
 
-// recordsAtOnce bounds the exit records that are read in a cycle: one bound for jobs that Slurm shows as completing,
+// recordsPerCycle bounds the exit records that are read in a cycle: one bound for jobs that Slurm shows as completing,
 // and one for jobs that it shows as running.
-const recordsAtOnce = 32
+const recordsPerCycle = 32
 
 // sample is a random selection of the runs that were added, each equally likely.
 type sample struct {
@@ -26,9 +26,9 @@ type sample struct {
 }
 
 func (s *sample) add(id string) {
-	if s.n++; len(s.ids) < recordsAtOnce {
+	if s.n++; len(s.ids) < recordsPerCycle {
 		s.ids = append(s.ids, id)
-	} else if at := rand.IntN(s.n); at < recordsAtOnce {
+	} else if at := rand.IntN(s.n); at < recordsPerCycle {
 		s.ids[at] = id
 	}
 }
@@ -37,7 +37,7 @@ func (s *sample) add(id string) {
 func (c *cycle) collectEarly(ctx context.Context) {
 	var theirs gather
 	c.eachOwn(ctx, slices.Concat(c.completing.ids, c.running.ids), func(v View) (bool, error) { return c.endedEarly(ctx, v) }, theirs.add)
-	c.aside(ctx, theirs.list, func(v View) (bool, error) { return c.endedEarly(ctx, v) })
+	c.eachOfUsers(ctx, theirs.list, func(v View) (bool, error) { return c.endedEarly(ctx, v) })
 }
 
 func (c *cycle) endedEarly(ctx context.Context, v View) (moved bool, err error) {

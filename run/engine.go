@@ -108,9 +108,9 @@ type Engine struct {
 	cfg      Config
 	work     *workQueue[string] // runs that a worker can move on
 	users    *userSlots[string] // bounds those of one user in parallel
-	looks    *looks
+	checks   *userChecks
 	sends    *sendLine
-	parties  *parties
+	pending  *pendingArrays
 	tasks    *taskNames
 	moves    moves
 	collects *collectSlots
@@ -149,12 +149,12 @@ func NewEngine(cfg Config, p Parts) *Engine {
 	work := newWorkQueue[string](cfg.weight, workers)
 	tasks := &taskNames{index: p.Index, user: cfg.userOf, runDir: func(id string) string { return p.Workspace.RunDir(id) }}
 	p.Queue, p.Accounting = tasks.queue(p.Queue), tasks.accounting(p.Accounting)
-	e := &Engine{Parts: p, cfg: cfg, work: work, sends: newSendLine(cfg, p, work.of), tasks: tasks, parties: newParties(cfg.Arrays),
-		users: newUserSlots[string](max(1, workers/2)), looks: &looks{users: map[string]int{}, runs: map[string]bool{}},
+	e := &Engine{Parts: p, cfg: cfg, work: work, sends: newSendLine(cfg, p, work.of), tasks: tasks, pending: newPendingArrays(cfg.Arrays),
+		users: newUserSlots[string](max(1, workers/2)), checks: &userChecks{users: map[string]int{}, runs: map[string]bool{}},
 		collects: newCollectSlots(workers, cfg.weight),
 		waiters:  newWaiters(), watcher: newWatcher(p.Now), late: &lateFiles{now: p.Now, since: map[string]time.Time{}},
 		disk: &diskHealth{now: p.Now, fresh: 2 * cfg.Ceiling}, hung: hungSends{now: p.Now}}
-	e.pressure = newBackPressure(cfg, p.Now, p.Log, e.watcher.poke)
+	e.pressure = newBackPressure(cfg, p.Now, p.Log, e.watcher.wake)
 	e.limits = newLimiter(cfg, e.pressure, e.work.add)
 	e.cancels = newCanceller(e)
 	return e
@@ -178,7 +178,7 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 	for range max(1, e.cfg.Workers) + 1 { // the last serves a caller without a worker
 		wg.Go(func() { e.work.each(ctx, e.advance) })
 	}
-	for range cancelsAtOnce {
+	for range parallelCancels {
 		wg.Go(func() { e.cancels.jobs.each(ctx, e.cancels.carry) })
 	}
 	wg.Go(func() { e.watch(ctx) })
@@ -187,10 +187,10 @@ func (e *Engine) Start(ctx context.Context) (wait func(), err error) {
 		e.work.close()
 		e.cancels.jobs.close()
 		wg.Wait()
-		e.parties.wg.Wait()
+		e.pending.wg.Wait()
 		e.work.standIns.Wait()
 		e.cancels.jobs.standIns.Wait()
-		e.looks.flying.Wait()
+		e.checks.flying.Wait()
 	}, nil
 }
 
@@ -216,7 +216,7 @@ func (e *Engine) Settled(ctx context.Context) error {
 		if err := e.work.idle(ctx); err != nil {
 			return err
 		}
-		if none, err := e.parties.idle(ctx); err != nil {
+		if none, err := e.pending.idle(ctx); err != nil {
 			return err
 		} else if none {
 			break
@@ -272,7 +272,7 @@ func (e *Engine) step(ctx context.Context, v View, p *plan.Params) error {
 	if beforeJob[v.Run.Phase] != "" && v.Run.CancelAt != nil {
 		return e.cancelUnsent(ctx, v)
 	}
-	if !e.pressure.due(v.Run.ID) || e.parties.has(v.Run.ID) {
+	if !e.pressure.due(v.Run.ID) || e.pending.has(v.Run.ID) {
 		return nil
 	}
 	switch v.Run.Phase {

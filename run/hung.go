@@ -30,10 +30,10 @@ const (
 
 // hungSends has the sends whose sbatch had not ended when last checked.
 type hungSends struct {
-	now     func() time.Time
-	looking sync.Mutex // held while it is checked whether they have ended
-	mu      sync.Mutex
-	list    map[string]*heldSend // by token and number
+	now      func() time.Time
+	checking sync.Mutex // held while it is checked whether they have ended
+	mu       sync.Mutex
+	list     map[string]*heldSend // by token and number
 }
 
 type heldSend struct {
@@ -119,7 +119,7 @@ func (h *hungSends) full(user string) (pause, bool) {
 }
 
 // holdSend reports whether a run must not be sent now, and why: a pause holds it, or too many sends hang.
-func (e *Engine) holdSend(runID string, at sending) (pause, bool) {
+func (e *Engine) holdSend(runID string, at sendTarget) (pause, bool) {
 	if why, held := e.pressure.holdIfPaused(runID, at); held {
 		return why, true
 	}
@@ -132,11 +132,11 @@ func (e *Engine) holdSend(runID string, at sending) (pause, bool) {
 
 // forgetEnded forgets the sends that have ended. A check as a user may take long, so it runs in the background.
 func (e *Engine) forgetEnded(ctx context.Context) {
-	if !e.hung.looking.TryLock() {
+	if !e.hung.checking.TryLock() {
 		return
 	}
-	e.looks.flying.Go(func() {
-		defer e.hung.looking.Unlock()
+	e.checks.flying.Go(func() {
+		defer e.hung.checking.Unlock()
 		e.dropEnded(ctx)
 	})
 }

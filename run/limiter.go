@@ -157,7 +157,7 @@ func (l *limiter) reserve(r Run) (release func(), why pause, ok bool) {
 			l.queue(toolOf(r)).add(ShareOf(r), r.ID)
 			l.sites[r.ID] = l
 			l.pressure.delay(r.ID, l.again)
-			return nil, pause{code: bounds[i].reason, detail: l.say(r, bounds[i])}, false
+			return nil, pause{code: bounds[i].reason, detail: l.limitText(r, bounds[i])}, false
 		}
 	}
 	f := l.entry(r.ID, bounds)
@@ -175,7 +175,7 @@ func (l *limiter) reserve(r Run) (release func(), why pause, ok bool) {
 	}, pause{}, true
 }
 
-func (l *limiter) say(r Run, b bound) string {
+func (l *limiter) limitText(r Run, b bound) string {
 	const then = "this run is submitted when one of them ends"
 	switch most, now := l.most(b), l.flying[b]; b.reason {
 	case ConcurrencyLimit:
@@ -272,7 +272,7 @@ func (l *limiter) offerPlaces() {
 		l.set(f, true)
 		site := l.sites[id]
 		delete(l.sites, id)
-		site.pressure.hurry(id)
+		site.pressure.makeDue(id)
 		site.offer(s, id)
 		l.waiting = append(slices.Delete(l.waiting, i, i+1), q) // the next pick tries the other queues first
 		i = 0

@@ -55,7 +55,7 @@ func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 	}
 	said := answers{accounted: index(accounted), silent: err}
 	if said.accounted.showsAll(keys, c.userOf) {
-		c.harmless(said.accounted)
+		c.recordHarmless(said.accounted)
 	}
 	if err == nil {
 		if err = c.Queue.SeesAll(ctx); err != nil { // then the query that does not show them proves nothing
@@ -63,7 +63,7 @@ func (c *cycle) settleMissing(ctx context.Context, gone []string) error {
 			said.partial = true
 		}
 	}
-	defer c.aside(ctx, theirs.list, func(v View) (bool, error) {
+	defer c.eachOfUsers(ctx, theirs.list, func(v View) (bool, error) {
 		left, moved, err := c.exited(ctx, v)
 		if err != nil || moved {
 			return moved, err

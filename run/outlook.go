@@ -133,7 +133,7 @@ func (m *member) outage() (since time.Time, err error) {
 const (
 	partitionsFresh = 10 * time.Minute // an older answer is used while Slurm is queried again
 	partitionsAgain = time.Minute      // between two tries
-	glance          = 2 * time.Second  // how long a choice of a site waits for missing information
+	briefWait       = 2 * time.Second  // how long a choice of a site waits for missing information
 )
 
 // Partitions returns the partitions of a site; nil if they are unknown. An answer older than partitionsFresh is renewed
@@ -157,19 +157,19 @@ func (s *Sites) Partitions(ctx context.Context, name string) []Partition {
 	rule := cached.Rule{Fresh: partitionsFresh, Pause: partitionsAgain, Limit: partitionsAgain}
 	known := m.partitions.Look(m.Now, rule, false, ask)
 	if known.At.IsZero() && known.Busy != nil {
-		known.Wait(ctx, glance)
+		known.Wait(ctx, briefWait)
 		known = m.partitions.Look(m.Now, rule, false, ask)
 	}
 	return known.Value
 }
 
-// imageLooks has the checks of images of a site: those in flight, and those of the last minute that found the image.
-type imageLooks struct {
+// imageChecks has the checks of images of a site: those in flight, and those of the last minute that found the image.
+type imageChecks struct {
 	mu       sync.Mutex
-	byDigest map[string]*imageLook
+	byDigest map[string]*imageCheck
 }
 
-type imageLook struct {
+type imageCheck struct {
 	began time.Time
 	done  chan struct{} // closed when err is set
 	err   error
@@ -180,7 +180,7 @@ type imageLook struct {
 const imageFresh = time.Minute
 
 // join returns the check of an image that is in flight or fresh; if there is none it starts one with verify.
-func (l *imageLooks) join(digest string, now time.Time, verify func() error) *imageLook {
+func (l *imageChecks) join(digest string, now time.Time, verify func() error) *imageCheck {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for digest, old := range l.byDigest {
@@ -189,11 +189,11 @@ func (l *imageLooks) join(digest string, now time.Time, verify func() error) *im
 		}
 	}
 	if l.byDigest == nil {
-		l.byDigest = map[string]*imageLook{}
+		l.byDigest = map[string]*imageCheck{}
 	}
 	one := l.byDigest[digest]
 	if one == nil {
-		one = &imageLook{began: now, done: make(chan struct{})}
+		one = &imageCheck{began: now, done: make(chan struct{})}
 		l.byDigest[digest] = one
 		go func() {
 			one.err = verify()
@@ -203,7 +203,7 @@ func (l *imageLooks) join(digest string, now time.Time, verify func() error) *im
 	return one
 }
 
-func (l *imageLook) ended() bool {
+func (l *imageCheck) ended() bool {
 	select {
 	case <-l.done:
 		return true
@@ -224,7 +224,7 @@ func (s *Sites) HasImage(ctx context.Context, name, digest string) error {
 		_, err := m.Images.Verify(context.WithoutCancel(ctx), digest)
 		return err
 	})
-	timer := time.NewTimer(look.began.Add(glance).Sub(now))
+	timer := time.NewTimer(look.began.Add(briefWait).Sub(now))
 	defer timer.Stop()
 	select {
 	case <-look.done:

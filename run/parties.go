@@ -10,7 +10,7 @@ import (
 	"slurmgate/plan"
 )
 
-// parties has the pending arrays: sets of runs that are ready to be sent and agree in everything that Slurm gets
+// pendingArrays has the pending arrays: sets of runs that are ready to be sent and agree in everything that Slurm gets
 // once for an array. A pending array is sent when it has as many runs as the site wants (Arrays.Min), when no other run
 // has joined for a while, or when its first run has waited for Arrays.Linger; while the budget of RPCs delays it, it
 // grows. A run waits only if its caller has other runs on the way. The attempts' folders are created when the array is
@@ -18,26 +18,26 @@ import (
 //
 // All of it is in memory: in the ledger the runs are staging or deferred, and a gateway that dies has sent none of
 // them.
-type parties struct {
+type pendingArrays struct {
 	cfg Arrays
 	wg  sync.WaitGroup
 
 	mu    sync.Mutex
 	rest  *sync.Cond // signalled when a run has left
-	byKey map[string]*party
+	byKey map[string]*pendingArray
 	in    map[string]bool // runs that wait in a pending array, or are being sent with it
 	of    map[string]int  // how many of them are executed as each user
 	sizes map[string]int  // most tasks of the next array of a key, where Slurm has refused larger ones
 	limit int             // tasks in an array of this Slurm, as far as its refusals show
 }
 
-type party struct {
-	waiting []*guest
+type pendingArray struct {
+	waiting []*arrayCandidate
 	full    chan struct{} // has a value once there are enough
 }
 
-// guest is a run in a pending array: what it is sent with, and its place in the limits.
-type guest struct {
+// arrayCandidate is a run in a pending array: what it is sent with, and its place in the limits.
+type arrayCandidate struct {
 	v       View
 	was     View // before its files were created
 	job     JobSpec
@@ -54,21 +54,21 @@ const (
 	waitingOfOne = maxArray
 )
 
-func newParties(cfg Arrays) *parties {
-	p := &parties{cfg: cfg, byKey: map[string]*party{}, in: map[string]bool{}, of: map[string]int{}, sizes: map[string]int{}, limit: maxArray}
+func newPendingArrays(cfg Arrays) *pendingArrays {
+	p := &pendingArrays{cfg: cfg, byKey: map[string]*pendingArray{}, in: map[string]bool{}, of: map[string]int{}, sizes: map[string]int{}, limit: maxArray}
 	p.rest = sync.NewCond(&p.mu)
 	return p
 }
 
 // has reports whether the run is in a pending array: nothing else is done with it then.
-func (p *parties) has(runID string) bool {
+func (p *pendingArrays) has(runID string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.in[runID]
 }
 
 // idle waits until no run is in a pending array; none reports that there was none at the call.
-func (p *parties) idle(ctx context.Context) (none bool, err error) {
+func (p *pendingArrays) idle(ctx context.Context) (none bool, err error) {
 	defer context.AfterFunc(ctx, func() { p.mu.Lock(); p.rest.Broadcast(); p.mu.Unlock() })()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *parties) idle(ctx context.Context) (none bool, err error) {
 }
 
 // size returns how many runs the next array of the key may have. Under mu.
-func (p *parties) size(key string) int {
+func (p *pendingArrays) size(key string) int {
 	if n, ok := p.sizes[key]; ok {
 		return min(n, p.limit)
 	}
@@ -91,7 +91,7 @@ func (p *parties) size(key string) int {
 
 // accepted adjusts the size of the key's arrays after an array of n tasks: twice as many after Slurm accepted as many
 // as allowed. refused halves the size. outright: Slurm accepts no array of that size from any caller.
-func (p *parties) accepted(key string, n int) {
+func (p *pendingArrays) accepted(key string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if most, ok := p.sizes[key]; ok && n >= most {
@@ -101,7 +101,7 @@ func (p *parties) accepted(key string, n int) {
 	}
 }
 
-func (p *parties) refused(key string, n int, outright bool) {
+func (p *pendingArrays) refused(key string, n int, outright bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sizes[key] = max(1, n/2)
@@ -114,28 +114,28 @@ func (p *parties) refused(key string, n int, outright bool) {
 type joined int
 
 const (
-	goesAlone joined = iota
-	inParty
+	sentAlone joined = iota
+	inArray
 	noPlace // too many runs wait already
 )
 
 // join adds a run to the pending array of its key, unless the run is to be sent alone; begin is called for a new one.
-func (p *parties) join(key string, m *guest, others bool, begin func(*party)) joined {
+func (p *pendingArrays) join(key string, m *arrayCandidate, others bool, begin func(*pendingArray)) joined {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.byKey[key]
 	switch {
 	case p.size(key) < 2, t == nil && !others:
-		return goesAlone
-	case p.full(m.v.Run.ExecutedAs):
+		return sentAlone
+	case p.fullLocked(m.v.Run.ExecutedAs):
 		return noPlace
 	case len(p.in) >= waitingMost:
-		return goesAlone
+		return sentAlone
 	}
 	p.in[m.v.Run.ID] = true
 	p.of[m.v.Run.ExecutedAs]++
 	if t == nil {
-		t = &party{full: make(chan struct{}, 1)}
+		t = &pendingArray{full: make(chan struct{}, 1)}
 		p.byKey[key] = t
 		p.wg.Go(func() { begin(t) })
 	}
@@ -145,39 +145,39 @@ func (p *parties) join(key string, m *guest, others bool, begin func(*party)) jo
 		default:
 		}
 	}
-	return inParty
+	return inArray
 }
 
 // open reports whether the key has a pending array.
-func (p *parties) open(key string) bool {
+func (p *pendingArrays) open(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byKey[key] != nil
 }
 
-// full reports whether a further run of the user must wait until others were sent. Under mu.
-func (p *parties) full(user string) bool {
+// fullLocked reports whether a further run of the user must wait until others were sent. Under mu.
+func (p *pendingArrays) fullLocked(user string) bool {
 	if user == "" {
 		return len(p.in) >= waitingMost
 	}
 	return p.of[user] >= waitingOfOne
 }
 
-func (p *parties) crowded(user string) bool {
+func (p *pendingArrays) full(user string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.full(user)
+	return p.fullLocked(user)
 }
 
-// guests returns how many runs wait in the pending array.
-func (p *parties) guests(t *party) int {
+// waiting returns how many runs wait in the pending array.
+func (p *pendingArrays) waiting(t *pendingArray) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(t.waiting)
 }
 
 // take removes and returns the runs of the next array; none: the pending array is empty.
-func (p *parties) take(key string, t *party, all bool) []*guest {
+func (p *pendingArrays) take(key string, t *pendingArray, all bool) []*arrayCandidate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := min(len(t.waiting), max(1, p.size(key)))
@@ -190,7 +190,7 @@ func (p *parties) take(key string, t *party, all bool) []*guest {
 }
 
 // end removes the key's pending array if no run waits in it.
-func (p *parties) end(key string, t *party) (over bool) {
+func (p *pendingArrays) end(key string, t *pendingArray) (over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if over = len(t.waiting) == 0; over {
@@ -200,7 +200,7 @@ func (p *parties) end(key string, t *party) (over bool) {
 }
 
 // left records that runs are no longer in a pending array.
-func (p *parties) left(list []*guest) {
+func (p *pendingArrays) left(list []*arrayCandidate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range list {
@@ -216,7 +216,7 @@ func (p *parties) left(list []*guest) {
 const pauses = 10
 
 // wait waits until the pending array is to be sent. The error is that of ctx.
-func (p *parties) wait(ctx context.Context, t *party) error {
+func (p *pendingArrays) wait(ctx context.Context, t *pendingArray) error {
 	last := time.NewTimer(p.cfg.Linger)
 	defer last.Stop()
 	again := time.NewTicker(max(time.Millisecond, p.cfg.Linger/pauses))
@@ -224,7 +224,7 @@ func (p *parties) wait(ctx context.Context, t *party) error {
 	for before := 0; ; {
 		select {
 		case <-again.C:
-			if n := p.guests(t); n > before {
+			if n := p.waiting(t); n > before {
 				before = n
 				continue
 			}
@@ -259,52 +259,52 @@ const sendsWait = "sends_wait"
 
 var sendsWaitDetail = fmt.Sprintf("%d runs of this site are about to be sent; this one is sent after them", waitingMost)
 
-// hasCompany reports whether the run may be sent in an array, and other runs for it are on the way.
-func (e *Engine) hasCompany(v View, job JobSpec) bool {
+// hasPartners reports whether the run may be sent in an array, and other runs for it are on the way.
+func (e *Engine) hasPartners(v View, job JobSpec) bool {
 	key, ok := e.equals(v, job)
-	return ok && (e.parties.open(key) || e.work.others(ShareOf(v.Run), v.Run.ID))
+	return ok && (e.pending.open(key) || e.work.others(ShareOf(v.Run), v.Run.ID))
 }
 
-// join lets the run wait for others with its key, and sends them as an array; false: it is sent alone.
-func (e *Engine) join(ctx context.Context, m *guest) (waits bool, err error) {
+// joinArray lets the run wait for others with its key, and sends them as an array; false: it is sent alone.
+func (e *Engine) joinArray(ctx context.Context, m *arrayCandidate) (waits bool, err error) {
 	key, ok := e.equals(m.v, m.job)
 	if !ok {
 		return false, nil
 	}
 	share := ShareOf(m.v.Run)
-	switch e.parties.join(key, m, e.work.others(share, m.v.Run.ID), func(t *party) { e.host(ctx, key, share, t) }) {
-	case inParty:
+	switch e.pending.join(key, m, e.work.others(share, m.v.Run.ID), func(t *pendingArray) { e.sendPending(ctx, key, share, t) }) {
+	case inArray:
 		return true, nil
 	case noPlace:
 		m.release()
 		e.pressure.delay(m.v.Run.ID, e.cfg.Floor)
-		return true, e.putOffOpen(ctx, m, pause{code: sendsWait, detail: sendsWaitDetail})
+		return true, e.deferWithFolder(ctx, m, pause{code: sendsWait, detail: sendsWaitDetail})
 	}
 	return false, nil
 }
 
-// host sends the runs of a pending array, one array after the other, until none is left.
-func (e *Engine) host(ctx context.Context, key string, share Share, t *party) {
+// sendPending sends the runs of a pending array, one array after the other, until none is left.
+func (e *Engine) sendPending(ctx context.Context, key string, share Share, t *pendingArray) {
 	for {
-		err := e.parties.wait(ctx, t)
+		err := e.pending.wait(ctx, t)
 		free := func() {}
 		if err == nil {
 			free, err = e.sends.enter(ctx, share, key)
 		}
-		list := e.parties.take(key, t, err != nil)
+		list := e.pending.take(key, t, err != nil)
 		var again []View
 		if err == nil {
-			again = e.sendTogether(ctx, key, list, free)
+			again = e.sendArray(ctx, key, list, free)
 			free()
 		}
 		for _, m := range list {
 			m.release()
 		}
-		e.parties.left(list)
+		e.pending.left(list)
 		for _, v := range again {
 			e.work.add(ShareOf(v.Run), v.Run.ID)
 		}
-		if e.parties.end(key, t) {
+		if e.pending.end(key, t) {
 			return
 		}
 	}

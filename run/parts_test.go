@@ -43,9 +43,9 @@ func TestBackPressureGrows(t *testing.T) {
 		b, _ := testPressure(c)
 		at := place("lab", "short", "")
 		for _, want := range []time.Duration{2, 4, 8, 10, 10} {
-			b.refused("r", sending{Placement: at}, SendResult{Scope: scope})
+			b.refused("r", sendTarget{Placement: at}, SendResult{Scope: scope})
 			if scope != ScopeRun {
-				b.refused("other", sending{Placement: at}, SendResult{Scope: scope})
+				b.refused("other", sendTarget{Placement: at}, SendResult{Scope: scope})
 			}
 			if c.pass(want*time.Second - 1); b.due("r") {
 				t.Errorf("%q: due before %d s have passed", scope, want)
@@ -55,8 +55,8 @@ func TestBackPressureGrows(t *testing.T) {
 			}
 		}
 		b.forget("r")
-		b.accepted(sending{Placement: at})
-		b.refused("r", sending{Placement: at}, SendResult{Scope: scope})
+		b.accepted(sendTarget{Placement: at})
+		b.refused("r", sendTarget{Placement: at}, SendResult{Scope: scope})
 		if c.pass(2 * time.Second); !b.due("r") {
 			t.Errorf("%q: a run that had moved on waits as long as before", scope)
 		}
@@ -75,10 +75,10 @@ func TestBackPressureScopes(t *testing.T) {
 		ScopeSite: {[]plan.Placement{place("x", "long", "")}, nil},
 	} {
 		b, _ := testPressure(newClock())
-		b.refused("first", sending{Placement: at}, SendResult{Scope: scope, Code: "NoRoom", Text: "full"})
+		b.refused("first", sendTarget{Placement: at}, SendResult{Scope: scope, Code: "NoRoom", Text: "full"})
 		for i, p := range append(c.held, c.free...) {
 			id := fmt.Sprint(i)
-			why, held := b.holdIfPaused(id, sending{Placement: p})
+			why, held := b.holdIfPaused(id, sendTarget{Placement: p})
 			if want := i < len(c.held); held != want || held == b.due(id) || held && (why.code != "NoRoom" || why.detail != "full") {
 				t.Errorf("paused for %q, a send to %+v is held: %v (%s), due: %v; want held: %v",
 					scope, p, held, why.code, b.due(id), want)
@@ -103,23 +103,23 @@ func TestBackPressureEnds(t *testing.T) {
 		end    func(*backPressure)
 		really bool
 	}{
-		{ScopeSite, "EAGAIN", func(b *backPressure) { b.accepted(sending{Placement: place("x", "y", "")}) }, true},
-		{ScopePartition, "X", func(b *backPressure) { b.accepted(sending{Placement: place("x", "short", "")}) }, true},
-		{ScopePartition, "X", func(b *backPressure) { b.accepted(sending{Placement: place("lab", "long", "")}) }, false},
-		{ScopeQOS, "X", func(b *backPressure) { b.accepted(sending{Placement: place("lab", "long", "")}) }, true},
+		{ScopeSite, "EAGAIN", func(b *backPressure) { b.accepted(sendTarget{Placement: place("x", "y", "")}) }, true},
+		{ScopePartition, "X", func(b *backPressure) { b.accepted(sendTarget{Placement: place("x", "short", "")}) }, true},
+		{ScopePartition, "X", func(b *backPressure) { b.accepted(sendTarget{Placement: place("lab", "long", "")}) }, false},
+		{ScopeQOS, "X", func(b *backPressure) { b.accepted(sendTarget{Placement: place("lab", "long", "")}) }, true},
 		{ScopeSite, Unreachable, later, true},
 		{ScopeSite, Unreachable, during, false},
 		{ScopeSite, "EAGAIN", later, false},
 		{ScopeAccount, Unreachable, later, false},
 	} {
 		b, resumed := testPressure(newClock())
-		b.refused("r", sending{Placement: at}, SendResult{Scope: c.scope, Code: c.code})
+		b.refused("r", sendTarget{Placement: at}, SendResult{Scope: c.scope, Code: c.code})
 		if c.end(b); b.due("r") != c.really || (*resumed == 1) != c.really {
 			t.Errorf("%q %s: due %v, resumed %d times", c.scope, c.code, b.due("r"), *resumed)
 		}
 	}
 	b, resumed := testPressure(newClock())
-	if b.accepted(sending{Placement: at}); *resumed != 0 {
+	if b.accepted(sendTarget{Placement: at}); *resumed != 0 {
 		t.Error("resumed without a pause")
 	}
 }
@@ -141,7 +141,7 @@ func TestDueChangesNothing(t *testing.T) {
 		}
 	}
 	b.delay("r", time.Hour)
-	if b.hurry("r"); !b.due("r") {
+	if b.makeDue("r"); !b.due("r") {
 		t.Error("not due although hurried")
 	}
 }
@@ -221,10 +221,10 @@ func TestWaiters(t *testing.T) {
 // A copy that was handed over is taken once.
 func TestHandedOnce(t *testing.T) {
 	w := newWaiters()
-	for i := range handedAtOnce + 1 {
+	for i := range maxHanded + 1 {
 		w.hand(View{Run: Run{ID: fmt.Sprint(i)}}, plan.Params{ProjectID: fmt.Sprint(i)})
 	}
-	if _, ok := w.take(fmt.Sprint(handedAtOnce)); ok || len(w.handed) != handedAtOnce {
+	if _, ok := w.take(fmt.Sprint(maxHanded)); ok || len(w.handed) != maxHanded {
 		t.Errorf("%d copies", len(w.handed))
 	}
 	if h, ok := w.take("0"); !ok || h.view.Run.ID != "0" || h.params.ProjectID != "0" {
@@ -264,9 +264,9 @@ func TestWatcher(t *testing.T) {
 	if c.pass(1); w.expectsStrays() {
 		t.Error("looked for too long")
 	}
-	w.poke()
-	w.poke()
-	if len(w.wake) != 1 {
+	w.wake()
+	w.wake()
+	if len(w.wakeups) != 1 {
 		t.Error("two wake-ups are more than one")
 	}
 }

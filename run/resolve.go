@@ -41,7 +41,7 @@ func (e *Engine) resolve(ctx context.Context, v View) (moved bool, err error) {
 	return e.makeVoid(ctx, v, verdict{ending: EndedRejected, detail: "Slurm refused the job: " + res.Text})
 }
 
-func orEnding(v View) Ending {
+func cancelledOrAbsent(v View) Ending {
 	if v.Run.CancelAt != nil {
 		return EndedCancelled
 	}
@@ -56,10 +56,10 @@ func (e *Engine) adopt(ctx context.Context, v View, c Claim) (bool, error) {
 	a := v.Attempt
 	a.SlurmState, a.SlurmWhy, a.Node, a.StartedAt, a.EndedAt, a.MissedAt = "", "", c.Node, cmp.Or(a.StartedAt, &now), nil, nil
 	v.Run.enter(InJob, "", "")
-	sayCancelling(&v.Run, c.Holder.Job)
+	setCancelling(&v.Run, c.Holder.Job)
 	_, err := e.apply(ctx, Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &v.Submission,
 		Event: Event{Type: "run.adopted", Data: map[string]any{"job_id": c.Holder.Job, "by": "claim", "node": c.Node}}})
-	e.watcher.poke()
+	e.watcher.wake()
 	return err == nil, err
 }
 
@@ -91,7 +91,7 @@ func (c *cycle) chooseAmong(ctx context.Context, v View, found []Job) (bool, err
 		}
 	}
 	claim, who, err := c.readClaim(ctx, v)
-	if who == heldByNobody {
+	if who == notHeld {
 		var keep *Job
 		for i, j := range found {
 			if j.Class == ClassPending && keep != nil && j.Attempt == "" { // the folder alone does not prove that it is the run's
@@ -116,7 +116,7 @@ func (c *cycle) chooseAmong(ctx context.Context, v View, found []Job) (bool, err
 	case who == heldByOther:
 		return true, c.blockForeignClaim(ctx, v)
 	case who == heldByGateway:
-		return true, c.finish(ctx, v, verdict{ending: orEnding(v), detail: "the gateway has the claim: nothing was executed"})
+		return true, c.finish(ctx, v, verdict{ending: cancelledOrAbsent(v), detail: "the gateway has the claim: nothing was executed"})
 	}
 	for _, j := range found {
 		if j.ID == claim.Holder.Job && v.Submission.JobID != j.ID {
@@ -137,7 +137,7 @@ const RefusedInWords = "refused_in_words"
 
 // makeAbsent ends an attempt by taking its claim, unless a job has it.
 func (e *Engine) makeAbsent(ctx context.Context, v View, detail string) (bool, error) {
-	return e.makeVoid(ctx, v, verdict{ending: orEnding(v), detail: detail + "; the gateway took the claim, so none can execute"})
+	return e.makeVoid(ctx, v, verdict{ending: cancelledOrAbsent(v), detail: detail + "; the gateway took the claim, so none can execute"})
 }
 
 // makeVoid does what makeAbsent does, with d as the verdict.
@@ -163,7 +163,7 @@ const (
 	heldByJob     claimHolder = iota // the claim names it
 	heldByGateway                    // no job can execute the attempt, now or later
 	heldByOther                      // another submission, or the file is not a claim
-	heldByNobody
+	notHeld
 	folderMissing // the attempt has no folder
 )
 
@@ -186,7 +186,7 @@ func (e *Engine) readClaim(ctx context.Context, v View) (Claim, claimHolder, err
 	data, err := e.readControl(ctx, v, ClaimFile)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return Claim{}, heldByNobody, nil
+		return Claim{}, notHeld, nil
 	case err != nil:
 		return Claim{}, heldByOther, err
 	}

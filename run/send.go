@@ -27,27 +27,27 @@ func (e *Engine) resend(ctx context.Context, v View) error {
 	if unstaged[v.Run.Reason] {
 		return e.stageAndSend(ctx, v, p)
 	}
-	return e.send(ctx, &guest{v: v, job: e.job(v, p)})
+	return e.send(ctx, &arrayCandidate{v: v, job: e.job(v, p)})
 }
 
 // send is the critical section of this program: the intent is durable before sbatch starts, the receipt after it has
 // ended, and the resolver settles what happens in between.
-func (e *Engine) send(ctx context.Context, m *guest) error {
-	at := sending{m.job.Spec.Placement, m.v.Run.ExecutedAs}
+func (e *Engine) send(ctx context.Context, m *arrayCandidate) error {
+	at := sendTarget{m.job.Spec.Placement, m.v.Run.ExecutedAs}
 	if why, held := e.holdSend(m.v.Run.ID, at); held {
-		return e.putOffOpen(ctx, m, why)
+		return e.deferWithFolder(ctx, m, why)
 	}
 	release, why, ok := e.limits.reserve(m.v.Run)
 	if !ok {
-		return e.putOffOpen(ctx, m, why)
+		return e.deferWithFolder(ctx, m, why)
 	}
 	m.release = release
-	if waits, err := e.join(ctx, m); waits {
+	if waits, err := e.joinArray(ctx, m); waits {
 		return err
 	}
 	defer release()
 	if err := e.open(ctx, m); err != nil { // the runs it could be sent with have left meanwhile
-		return e.notStaged(ctx, m.was, err)
+		return e.handleStagingError(ctx, m.was, err)
 	}
 	free, err := e.sends.enter(ctx, ShareOf(m.v.Run), m.v.Run.ID)
 	if err != nil {
@@ -55,18 +55,18 @@ func (e *Engine) send(ctx context.Context, m *guest) error {
 	}
 	defer free()
 	if why, held := e.holdSend(m.v.Run.ID, at); held { // a pause that began while it waited for its slot
-		return e.putOff(ctx, m.v, why, m.w)
+		return e.deferRun(ctx, m.v, why, m.w)
 	}
 	return e.sendAlone(ctx, m.v, m.job, m.w, free)
 }
 
-// putOffOpen does what putOff does for a run whose folder may not exist yet: the folder is created, and the run is sent
+// deferWithFolder does what deferRun does for a run whose folder may not exist yet: the folder is created, and the run is sent
 // from it later.
-func (e *Engine) putOffOpen(ctx context.Context, m *guest, why pause) error {
+func (e *Engine) deferWithFolder(ctx context.Context, m *arrayCandidate, why pause) error {
 	if err := e.open(ctx, m); err != nil {
-		return e.notStaged(ctx, m.was, err)
+		return e.handleStagingError(ctx, m.was, err)
 	}
-	return e.putOff(ctx, m.v, why, m.w)
+	return e.deferRun(ctx, m.v, why, m.w)
 }
 
 // sendAlone sends one run as a single job; free releases its place in the line.
@@ -84,7 +84,7 @@ func (e *Engine) sendAlone(ctx context.Context, v View, job JobSpec, w Write, fr
 	if res.Outcome == SendAccepted {
 		free() // the next sbatch does not wait for this receipt's commit; a refusal may delay the next one
 		if key, ok := e.equals(v, job); ok {
-			e.parties.accepted(key, 1)
+			e.pending.accepted(key, 1)
 		}
 	}
 	return e.settleSend(ctx, v, job, k, res)
@@ -145,16 +145,16 @@ func (e *Engine) recordOutcome(ctx context.Context, v View, job JobSpec, k int, 
 	switch res.Outcome {
 	case SendAccepted:
 		e.forget(v.Run.ID)
-		e.pressure.accepted(sending{job.Spec.Placement, v.Run.ExecutedAs})
+		e.pressure.accepted(sendTarget{job.Spec.Placement, v.Run.ExecutedAs})
 	case SendRejected:
 		d := refusal(v.Attempt, res)
 		d.send = e.ended(v, k, res)
 		return e.finish(ctx, v, d)
 	case SendDeferred, SendNotRun:
-		e.pressure.refused(v.Run.ID, sending{job.Spec.Placement, v.Run.ExecutedAs}, res)
+		e.pressure.refused(v.Run.ID, sendTarget{job.Spec.Placement, v.Run.ExecutedAs}, res)
 	}
 	settled, err := e.apply(ctx, e.outcome(&v, k, res))
-	e.watcher.poke()
+	e.watcher.wake()
 	if err == nil && settled.Run.CancelAt != nil {
 		return e.carryOutCancel(ctx, settled) // requested while sbatch ran
 	}
@@ -184,6 +184,6 @@ func (e *Engine) outcome(from *View, k int, res SendResult) Write {
 			cmp.Or(res.Text, "sbatch left no receipt; Slurm will be queried for the job name"))
 		w.Event = Event{Type: "run.unconfirmed", Data: map[string]any{"send": k, "text": res.Text}}
 	}
-	sayCancelling(&w.Run, v.Submission.JobID)
+	setCancelling(&w.Run, v.Submission.JobID)
 	return w
 }

@@ -46,7 +46,7 @@ type member struct {
 	trying  sync.Mutex // held while the site is being opened
 
 	partitions cached.Value[[]Partition]
-	images     imageLooks
+	images     imageChecks
 }
 
 // retryOpening is the time between two tries to open a site that is away.
@@ -202,10 +202,10 @@ func (e *Engine) resume(ctx context.Context) {
 		e.unread(ctx, "cannot read the ledger", "err", err)
 	}
 	for _, w := range waiting {
-		e.pressure.hurry(w.RunID)
+		e.pressure.makeDue(w.RunID)
 	}
 	e.offer(waiting)
-	e.watcher.poke()
+	e.watcher.wake()
 }
 
 // Names returns the names of the sites.
@@ -262,9 +262,9 @@ func (s *Sites) Watched(site string) (at time.Time, err error) {
 	return at, err
 }
 
-// together calls f for every site in parallel. The error is that of the first site in the order of the site file that
+// parallel calls f for every site in parallel. The error is that of the first site in the order of the site file that
 // has one.
-func (s *Sites) together(f func(*member) error) error {
+func (s *Sites) parallel(f func(*member) error) error {
 	errs := make([]error, len(s.order))
 	var wg sync.WaitGroup
 	for i, m := range s.order {
@@ -280,7 +280,7 @@ func (s *Sites) CaughtUp(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var ready atomic.Int32
-	return s.together(func(m *member) error {
+	return s.parallel(func(m *member) error {
 		err := m.CaughtUp(ctx)
 		if err == nil && ready.Add(1) == 2 {
 			time.AfterFunc(patience, stop)
@@ -291,7 +291,7 @@ func (s *Sites) CaughtUp(ctx context.Context) error {
 
 // Settled calls [Engine.Settled] for all sites.
 func (s *Sites) Settled(ctx context.Context) error {
-	return s.together(func(m *member) error { return m.Settled(ctx) })
+	return s.parallel(func(m *member) error { return m.Settled(ctx) })
 }
 
 // Overslept returns the longest time by which a site's watching loop has missed the end of its pause; 0 while all of

@@ -15,7 +15,7 @@ import (
 // stageAndSend takes a run from staging through the intent and one send. After a crash before the intent everything is
 // repeated from the start; every step gives the same bytes.
 func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error {
-	if job := e.job(v, p); e.parties.crowded(v.Run.ExecutedAs) && e.hasCompany(v, job) {
+	if job := e.job(v, p); e.pending.full(v.Run.ExecutedAs) && e.hasPartners(v, job) {
 		return e.note(ctx, v, sendsWait, sendsWaitDetail)
 	}
 	most := e.stagingTime(ctx, v)
@@ -23,8 +23,8 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 	defer stop()
 	began := e.Now()
 	job, files, err := e.stage(within, v, p)
-	m := &guest{v: v, was: v, job: job, files: files}
-	if err == nil && !e.hasCompany(v, job) { // otherwise its folder is created with those of the other runs
+	m := &arrayCandidate{v: v, was: v, job: job, files: files}
+	if err == nil && !e.hasPartners(v, job) { // otherwise its folder is created with those of the other runs
 		err = e.open(within, m)
 	}
 	e.staged(v, err)
@@ -34,7 +34,7 @@ func (e *Engine) stageAndSend(ctx context.Context, v View, p plan.Params) error 
 			detail: fmt.Sprintf("staging took %s; the toolpack's timeoutMs allows %s. Nothing was submitted. Raise timeoutMs, or retry the run "+
 				"when the filesystem is faster", e.Now().Sub(began).Round(time.Millisecond), most)})
 	case err != nil:
-		return e.notStaged(ctx, v, err)
+		return e.handleStagingError(ctx, v, err)
 	}
 	// The script becomes an artifact, so that an admin reads exactly what was sent. Its bytes go into the ledger with
 	// the intent.
@@ -60,8 +60,8 @@ func (e *Engine) staged(v View, err error) {
 	}
 }
 
-// notStaged handles a run whose files could not be put in place.
-func (e *Engine) notStaged(ctx context.Context, v View, err error) error {
+// handleStagingError handles a run whose files could not be put in place.
+func (e *Engine) handleStagingError(ctx context.Context, v View, err error) error {
 	switch {
 	case fault.CodeOf(err) == string(AheadOfLedger):
 		if whole, err := e.takeOver(ctx, v); whole || err != nil {
@@ -126,7 +126,7 @@ func (e *Engine) stage(ctx context.Context, v View, p plan.Params) (job JobSpec,
 }
 
 // open creates the attempt's folder, unless it exists already.
-func (e *Engine) open(ctx context.Context, m *guest) error {
+func (e *Engine) open(ctx context.Context, m *arrayCandidate) error {
 	if m.files == nil {
 		return nil
 	}

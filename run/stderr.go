@@ -19,8 +19,8 @@ var (
 	// errorWords match what programs begin error messages with, or print when data are broken.
 	errorWords = regexp.MustCompile(`(?i)\b(errors?|erro|fatal|exception|panic|traceback|segmentation fault|core dumped|bus error|out of memory|cannot|could not|` +
 		`failed to|failure|no such file|truncated|corrupt(ed)?|malformed|premature(ly)?|unexpected end|aborted|aborting)\b|\[E::`)
-	// harmless matches these words in the reports of programs that found nothing wrong.
-	harmless = regexp.MustCompile(`(?i)\b(0|no|zero|without( any)?|number of|max(imum)?( of)?|allowed|allow) (\w+ )?(errors?|failures?|exceptions?)\b|` +
+	// harmlessWords matches these words in the reports of programs that found nothing wrong.
+	harmlessWords = regexp.MustCompile(`(?i)\b(0|no|zero|without( any)?|number of|max(imum)?( of)?|allowed|allow) (\w+ )?(errors?|failures?|exceptions?)\b|` +
 		`\b(errors?|failures?)( count)?\s*[:=]\s*0\b|\berror[ _-]?(rates?|prob\w*|models?|correct\w*|profiles?|bars?|estimat\w*|toleran\w*|bounds?|free)\b|` +
 		`\bstandard error\b|--?[\w-]*error[\w-]*`)
 	// colours matches a terminal's colour codes, which interrupt the text that patterns match.
@@ -29,7 +29,7 @@ var (
 
 // looksWrong reports whether a line of standard error looks like that of an error.
 func looksWrong(line string) bool {
-	return errorWords.MatchString(line) && errorWords.MatchString(harmless.ReplaceAllString(line, ""))
+	return errorWords.MatchString(line) && errorWords.MatchString(harmlessWords.ReplaceAllString(line, ""))
 }
 
 // checkStderr checks the end of what a program wrote to standard error.

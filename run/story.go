@@ -30,9 +30,9 @@ func (e *Engine) aboutJob(ctx context.Context, jobName string) []any {
 	return []any{"run_id", RunOf(jobName)}
 }
 
-// tell logs a change of a run with the time since the change before, and at the run's end its total time. A zero
+// logChange logs a change of a run with the time since the change before, and at the run's end its total time. A zero
 // before: unknown.
-func (e *Engine) tell(event string, v View, before time.Time) {
+func (e *Engine) logChange(event string, v View, before time.Time) {
 	line := append(about(v), "phase", v.Run.Phase, "reason", v.Run.Reason)
 	if !before.IsZero() {
 		line = append(line, "after_seconds", seconds(v.Run.UpdatedAt.Sub(before)))

@@ -21,7 +21,7 @@ func (e *Engine) expectStrays(v View, ending Ending) {
 	}
 	e.watcher.expectStrays(e.Now().Add(strayWatch))
 	if v.Submission.JobID == "" { // with a job id Slurm is asked to cancel the job anyway
-		e.watcher.poke()
+		e.watcher.wake()
 	}
 }
 

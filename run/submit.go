@@ -212,7 +212,7 @@ func (e *Engine) submit(ctx context.Context, o Order, f lookup) (SubmitAnswer, e
 	defer stop()
 	e.waiters.hand(v, o.Params.Stored())
 	e.work.add(ShareOf(v.Run), v.Run.ID)
-	e.watcher.poke()
+	e.watcher.wake()
 	if o.Prompt {
 		return e.submitAnswer(v, false, f.equivalent), nil
 	}
@@ -279,7 +279,7 @@ func (e *Engine) insert(ctx context.Context, o Order, s Sought, id plan.Identity
 			"params_hash": id.ParamsHash, "policy_hash": o.PolicyHash, "plan_hash": planHash, "actor": o.Actor,
 			"principal": o.Asking.Name, "principal_id": o.Asking.ID}, o.Placement), o), o)}})
 	if err == nil && created {
-		e.tell("run.created", v, time.Time{})
+		e.logChange("run.created", v, time.Time{})
 	}
 	return v, created, err
 }

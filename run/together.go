@@ -7,8 +7,8 @@ import (
 	"slurmgate/fault"
 )
 
-// openTogether creates the missing attempts' folders of the runs, and leaves out the runs for which that fails.
-func (e *Engine) openTogether(ctx context.Context, list []*guest) []*guest {
+// openFolders creates the missing attempts' folders of the runs, and leaves out the runs for which that fails.
+func (e *Engine) openFolders(ctx context.Context, list []*arrayCandidate) []*arrayCandidate {
 	var all []Opening
 	for _, m := range list {
 		if m.files != nil {
@@ -19,7 +19,7 @@ func (e *Engine) openTogether(ctx context.Context, list []*guest) []*guest {
 		return list
 	}
 	errs := e.Workspace.OpenTogether(ctx, all)
-	return slices.DeleteFunc(slices.Clone(list), func(m *guest) bool {
+	return slices.DeleteFunc(slices.Clone(list), func(m *arrayCandidate) bool {
 		if m.files == nil {
 			return false
 		}
@@ -30,21 +30,21 @@ func (e *Engine) openTogether(ctx context.Context, list []*guest) []*guest {
 			m.files = nil
 			return false
 		}
-		if err := e.notStaged(ctx, m.was, err); err != nil {
+		if err := e.handleStagingError(ctx, m.was, err); err != nil {
 			e.unsent(ctx, m, err)
 		}
 		return true
 	})
 }
 
-// sendTogether sends runs as one array; if only one is left, it is sent alone. One transaction has the intent of all,
+// sendArray sends runs as one array; if only one is left, it is sent alone. One transaction has the intent of all,
 // with the task of each; another has the receipt. It returns the runs to send again immediately, because Slurm refused
 // the array.
-func (e *Engine) sendTogether(ctx context.Context, key string, list []*guest, free func()) (again []View) {
+func (e *Engine) sendArray(ctx context.Context, key string, list []*arrayCandidate, free func()) (again []View) {
 	if len(list) > 0 { // all of one user
 		defer lend(list[0].v, free)()
 	}
-	list = e.notPaused(ctx, e.openTogether(ctx, list))
+	list = e.notPaused(ctx, e.openFolders(ctx, list))
 	var job JobSpec
 	var sent []View
 	for len(list) > 1 {
@@ -73,15 +73,15 @@ func (e *Engine) sendTogether(ctx context.Context, key string, list []*guest, fr
 	if res.Outcome == SendAccepted {
 		free()
 	}
-	return e.settleTogether(ctx, key, list, sent, res)
+	return e.settleArray(ctx, key, list, sent, res)
 }
 
 // notPaused leaves out the runs that a pause holds.
-func (e *Engine) notPaused(ctx context.Context, list []*guest) []*guest {
-	return slices.DeleteFunc(slices.Clone(list), func(m *guest) bool {
-		why, held := e.holdSend(m.v.Run.ID, sending{m.job.Spec.Placement, m.v.Run.ExecutedAs})
+func (e *Engine) notPaused(ctx context.Context, list []*arrayCandidate) []*arrayCandidate {
+	return slices.DeleteFunc(slices.Clone(list), func(m *arrayCandidate) bool {
+		why, held := e.holdSend(m.v.Run.ID, sendTarget{m.job.Spec.Placement, m.v.Run.ExecutedAs})
 		if held {
-			if err := e.putOff(ctx, m.v, why, m.w); err != nil {
+			if err := e.deferRun(ctx, m.v, why, m.w); err != nil {
 				e.unsent(ctx, m, err)
 			}
 		}
@@ -90,21 +90,21 @@ func (e *Engine) notPaused(ctx context.Context, list []*guest) []*guest {
 }
 
 // unchanged leaves out the runs that have changed since they were staged: they are taken up again in their new state.
-func (e *Engine) unchanged(ctx context.Context, list []*guest) []*guest {
-	return slices.DeleteFunc(list, func(m *guest) bool {
+func (e *Engine) unchanged(ctx context.Context, list []*arrayCandidate) []*arrayCandidate {
+	return slices.DeleteFunc(list, func(m *arrayCandidate) bool {
 		v, err := e.Store.View(ctx, m.v.Run.ID)
 		return err != nil || v.Run.Rev != m.v.Run.Rev
 	})
 }
 
 // cannotSend leaves the runs as they are: they are taken up again.
-func (e *Engine) cannotSend(ctx context.Context, list []*guest, err error) {
+func (e *Engine) cannotSend(ctx context.Context, list []*arrayCandidate, err error) {
 	for _, m := range list {
 		e.unsent(ctx, m, err)
 	}
 }
 
-func (e *Engine) unsent(ctx context.Context, m *guest, err error) {
+func (e *Engine) unsent(ctx context.Context, m *arrayCandidate, err error) {
 	e.pressure.delay(m.v.Run.ID, e.cfg.Floor)
 	if ctx.Err() == nil && !stale(err) {
 		e.Log.Warn("a run could not be sent", append(about(m.v), "phase", m.v.Run.Phase, "err", err)...)
@@ -112,7 +112,7 @@ func (e *Engine) unsent(ctx context.Context, m *guest, err error) {
 }
 
 // openArray puts the script of the runs' array into the folder of the first of them.
-func (e *Engine) openArray(ctx context.Context, list []*guest) (job JobSpec, err error) {
+func (e *Engine) openArray(ctx context.Context, list []*arrayCandidate) (job JobSpec, err error) {
 	leader := list[0]
 	a := &Array{Name: newArrayName(), K: leader.v.Sends + 1}
 	for _, m := range list {
@@ -129,7 +129,7 @@ func (e *Engine) openArray(ctx context.Context, list []*guest) (job JobSpec, err
 }
 
 // arrayIntent returns the transition before the runs are sent: it records task and attempt of each.
-func (e *Engine) arrayIntent(list []*guest, job JobSpec) []Write {
+func (e *Engine) arrayIntent(list []*arrayCandidate, job JobSpec) []Write {
 	writes := make([]Write, 0, len(list))
 	for i, m := range list {
 		v, w := m.v, m.w
@@ -149,17 +149,17 @@ func (e *Engine) arrayIntent(list []*guest, job JobSpec) []Write {
 	return writes
 }
 
-// settleTogether records what the send of an array proved, in one transaction; if one of the runs was changed
+// settleArray records what the send of an array proved, in one transaction; if one of the runs was changed
 // meanwhile, in one for each run.
-func (e *Engine) settleTogether(ctx context.Context, key string, list []*guest, sent []View, res SendResult) (again []View) {
+func (e *Engine) settleArray(ctx context.Context, key string, list []*arrayCandidate, sent []View, res SendResult) (again []View) {
 	ctx = context.WithoutCancel(ctx)
 	refused := res.Outcome == SendRejected || res.Outcome == SendDeferred
-	at := sending{list[0].job.Spec.Placement, list[0].v.Run.ExecutedAs}
+	at := sendTarget{list[0].job.Spec.Placement, list[0].v.Run.ExecutedAs}
 	switch {
 	case refused:
-		e.parties.refused(key, len(list), res.Code == invalidArray)
+		e.pending.refused(key, len(list), res.Code == invalidArray)
 	case res.Outcome == SendAccepted:
-		e.parties.accepted(key, len(list))
+		e.pending.accepted(key, len(list))
 		e.pressure.accepted(at)
 	}
 	writes := make([]Write, 0, len(list))
@@ -170,7 +170,7 @@ func (e *Engine) settleTogether(ctx context.Context, key string, list []*guest, 
 		writes = append(writes, e.outcome(&sent[i], v.Sends, res.ofTask(i)))
 	}
 	settled, err := e.applyAll(ctx, writes)
-	defer e.watcher.poke()
+	defer e.watcher.wake()
 	for i, v := range sent {
 		if err != nil { // one of them was changed meanwhile, by a cancel
 			if err := e.settleSend(ctx, v, list[i].job, v.Sends, res.ofTask(i)); err != nil {
@@ -185,7 +185,7 @@ func (e *Engine) settleTogether(ctx context.Context, key string, list []*guest, 
 			e.forget(v.Run.ID)
 		}
 		if refused {
-			e.pressure.hurry(v.Run.ID)
+			e.pressure.makeDue(v.Run.ID)
 			again = append(again, v)
 		}
 	}
@@ -209,7 +209,7 @@ func (e *Engine) applyAll(ctx context.Context, list []Write) ([]View, error) {
 	for i, v := range views {
 		if wrote[i](v, err); err == nil {
 			e.waiters.announce(v)
-			e.tell(list[i].Event.Type, v, list[i].Run.UpdatedAt)
+			e.logChange(list[i].Event.Type, v, list[i].Run.UpdatedAt)
 		}
 	}
 	return views, err

@@ -22,7 +22,7 @@ func (e *Engine) written(w Write, write func(Write) (v View, applied bool, err e
 	wrote(v, err)
 	if err == nil && applied {
 		e.waiters.announce(v)
-		e.tell(w.Event.Type, v, w.Run.UpdatedAt)
+		e.logChange(w.Event.Type, v, w.Run.UpdatedAt)
 	}
 	return v, err
 }

@@ -9,11 +9,11 @@ import (
 
 // Resource usage is for people who read about a run: it is queried in bulk, rarely, and decides nothing.
 const (
-	usageEvery  = 5 * time.Minute  // between two queries
-	usageAfter  = 30 * time.Second // accounting takes a while to get a job's final figures
-	usageGiveUp = time.Hour        // a job that accounting does not know by then is not queried again
-	usageWindow = 7 * 24 * time.Hour
-	usageAtOnce = 5000
+	usageEvery    = 5 * time.Minute  // between two queries
+	usageAfter    = 30 * time.Second // accounting takes a while to get a job's final figures
+	usageGiveUp   = time.Hour        // a job that accounting does not know by then is not queried again
+	usageWindow   = 7 * 24 * time.Hour
+	usagePerQuery = 5000
 )
 
 // measure queries accounting once for all attempts that have ended since it last answered.
@@ -23,7 +23,7 @@ func (e *Engine) measure(ctx context.Context) {
 		return
 	}
 	e.watcher.measureAt = now.Add(usageEvery)
-	list, err := e.Index.Unmeasured(ctx, now.Add(-usageWindow), now.Add(-usageAfter), usageAtOnce)
+	list, err := e.Index.Unmeasured(ctx, now.Add(-usageWindow), now.Add(-usageAfter), usagePerQuery)
 	if err != nil || len(list) == 0 {
 		e.unmeasured(err)
 		return

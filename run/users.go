@@ -13,7 +13,7 @@ import (
 // without a check that hangs.
 const (
 	userPatience  = 10 * time.Second
-	looksOfOne    = 4               // checks of one user's files by the watcher, in parallel
+	checksOfOne   = 4               // checks of one user's files by the watcher, in parallel
 	watchPatience = 2 * time.Second // how long the watcher waits for such checks
 )
 
@@ -123,8 +123,8 @@ func (e *Engine) believesHeld(v View) bool {
 	return v.Run.ExecutedAs == "" || e.Now().Sub(v.Run.UpdatedAt).Abs() < heldLongest
 }
 
-// looks counts the watcher's checks of users' runs that have not returned.
-type looks struct {
+// userChecks counts the watcher's checks of users' runs that have not returned.
+type userChecks struct {
 	mu     sync.Mutex
 	users  map[string]int
 	runs   map[string]bool
@@ -132,10 +132,10 @@ type looks struct {
 }
 
 // begin records a check; false: one of the run hangs, or as many of its user are in flight as may be.
-func (l *looks) begin(r Run) bool {
+func (l *userChecks) begin(r Run) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.runs[r.ID] || l.users[r.ExecutedAs] >= looksOfOne {
+	if l.runs[r.ID] || l.users[r.ExecutedAs] >= checksOfOne {
 		return false
 	}
 	l.users[r.ExecutedAs]++
@@ -143,7 +143,7 @@ func (l *looks) begin(r Run) bool {
 	return true
 }
 
-func (l *looks) end(r Run) {
+func (l *userChecks) end(r Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.runs, r.ID)
@@ -152,10 +152,10 @@ func (l *looks) end(r Run) {
 	}
 }
 
-// aside calls do for users' runs, in parallel to the cycle: each user's in separate lanes. It waits for them up to
+// eachOfUsers calls do for users' runs, in parallel to the cycle: each user's in separate lanes. It waits for them up to
 // watchPatience. A run that no lane has begun by then is left for the next cycle; one whose check hangs is finished
 // when the check returns.
-func (c *cycle) aside(ctx context.Context, list []View, do func(View) (bool, error)) {
+func (c *cycle) eachOfUsers(ctx context.Context, list []View, do func(View) (bool, error)) {
 	within, stop := context.WithTimeout(ctx, watchPatience)
 	defer stop()
 	byUser := map[string][]View{}
@@ -169,24 +169,24 @@ func (c *cycle) aside(ctx context.Context, list []View, do func(View) (bool, err
 			next <- v
 		}
 		close(next)
-		for range min(looksOfOne, len(runs)) {
+		for range min(checksOfOne, len(runs)) {
 			lanes.Add(1)
-			c.looks.flying.Go(func() {
+			c.checks.flying.Go(func() {
 				defer lanes.Done()
 				for v := range next {
 					if within.Err() != nil {
 						return
 					}
-					if c.looks.begin(v.Run) {
+					if c.checks.begin(v.Run) {
 						c.one(ctx, v.Run.ID, do, nil)
-						c.looks.end(v.Run)
+						c.checks.end(v.Run)
 					}
 				}
 			})
 		}
 	}
 	all := make(chan struct{})
-	c.looks.flying.Go(func() { lanes.Wait(); close(all) })
+	c.checks.flying.Go(func() { lanes.Wait(); close(all) })
 	select {
 	case <-all:
 	case <-within.Done():

@@ -196,7 +196,7 @@ func (e *Engine) DeclareAbsent(ctx context.Context, runID, why string) (GetState
 				fmt.Sprintf("job %s on %s has the claim: it executes, or has executed, this attempt", claim.Holder.Job, claim.Node)).
 				WithSteps(fault.Do("slurm.job.collect", "run_id", runID, "wait_seconds", LongWait))
 		}
-		err = e.finish(ctx, v, verdict{ending: orEnding(v), reason: declaredAbsent,
+		err = e.finish(ctx, v, verdict{ending: cancelledOrAbsent(v), reason: declaredAbsent,
 			detail: cmp.Or(why, "declared absent") + "; the gateway has the claim, so no job of this attempt can execute"})
 		if err == nil && v.Submission.JobID != "" {
 			e.cancels.cancel(v.Run, jobAsSent(v))

@@ -69,13 +69,13 @@ type handed struct {
 	params *plan.Params
 }
 
-// handedAtOnce bounds the copies in memory; runs beyond that are read.
-const handedAtOnce = 256
+// maxHanded bounds the copies in memory; runs beyond that are read.
+const maxHanded = 256
 
 func (w *waiters) hand(v View, p plan.Params) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.handed) < handedAtOnce {
+	if len(w.handed) < maxHanded {
 		w.handed[v.Run.ID] = handed{v, &p}
 	}
 }

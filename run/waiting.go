@@ -163,7 +163,7 @@ func (e *Engine) cancelWaiting(ctx context.Context, v View, why string, by Withd
 	case err != nil:
 		return CancelAnswer{}, err
 	case len(held) > 0:
-		return e.goesOn(v, by, held), nil
+		return e.stillWanted(v, by, held), nil
 	}
 	return e.cancelAnswer(v), nil
 }

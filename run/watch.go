@@ -22,7 +22,7 @@ func (e *Engine) watch(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-e.watcher.wake:
+		case <-e.watcher.wakeups:
 			timer.Stop()
 			pause = e.cfg.Floor
 			e.watcher.sleeps(pause)
@@ -86,7 +86,7 @@ func (e *Engine) unread(ctx context.Context, msg string, about ...any) {
 }
 
 // offer gives runs to the workers, all in one step: a run taken up before the others are known would be sent alone, see
-// [Engine.hasCompany].
+// [Engine.hasPartners].
 func (e *Engine) offer(list []Waiter) {
 	e.work.addAll(func(yield func(Share, string) bool) {
 		for _, w := range list {
@@ -131,7 +131,7 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 		return false, err
 	}
 	if len(missing) == 0 && c.shown > 0 {
-		c.harmless(c.seen)
+		c.recordHarmless(c.seen)
 	}
 	e.cancels.forgetOld()
 	c.observeAll(ctx, differ)
@@ -145,7 +145,7 @@ func (e *Engine) Cycle(ctx context.Context) (moved bool, err error) {
 // claimWaits is the reason of a run whose job is gone and whose claim the gateway can neither read nor take.
 const claimWaits = "claim_waits"
 
-func (e *Engine) complain(ctx context.Context, v View, err error) {
+func (e *Engine) logError(ctx context.Context, v View, err error) {
 	switch code := fault.CodeOf(err); {
 	case code != "filesystem" && code != "workspace_foreign_entry" && code != "disk_full" && !userAway(v, code):
 	case v.Run.Reason == claimWaits:
@@ -164,18 +164,18 @@ func (e *Engine) complain(ctx context.Context, v View, err error) {
 	}
 }
 
-// observedTogether is how many runs' updates share a transaction at most: a submit meanwhile waits for it.
-const observedTogether = 256
+// updatesPerWrite is how many runs' updates share a transaction at most: a submit meanwhile waits for it.
+const updatesPerWrite = 256
 
 // observeAll applies what Slurm shows of the jobs of runs, many in one transaction: after an array was sent, a thousand
 // runs have updates.
 func (c *cycle) observeAll(ctx context.Context, ids []string) {
 	var theirs gather
-	for chunk := range slices.Chunk(ids, observedTogether) {
+	for chunk := range slices.Chunk(ids, updatesPerWrite) {
 		var mu sync.Mutex
 		var writes []Write
 		c.eachOwn(ctx, chunk, func(v View) (bool, error) {
-			w, moved, err := c.news(ctx, v, c.jobsOf(v))
+			w, moved, err := c.transition(ctx, v, c.jobsOf(v))
 			if w != nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -202,10 +202,10 @@ func (c *cycle) observeAll(ctx context.Context, ids []string) {
 				c.moved.Store(true)
 				err = c.observed(ctx, v)
 			}
-			c.complain(ctx, *writes[i].From, err)
+			c.logError(ctx, *writes[i].From, err)
 		})
 	}
-	c.aside(ctx, theirs.list, func(v View) (bool, error) { return c.observe(ctx, v, c.jobsOf(v)) })
+	c.eachOfUsers(ctx, theirs.list, func(v View) (bool, error) { return c.observe(ctx, v, c.jobsOf(v)) })
 }
 
 // jobsOf returns the jobs of a run that the answer shows.
@@ -213,7 +213,7 @@ func (c *cycle) jobsOf(v View) []Job { return c.seen.jobsOf(v, c.userOf(v.Run.Ex
 
 // observe applies what Slurm shows of one run's jobs.
 func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, err error) {
-	w, moved, err := c.news(ctx, v, found)
+	w, moved, err := c.transition(ctx, v, found)
 	if w == nil {
 		return moved, err
 	}
@@ -223,10 +223,10 @@ func (c *cycle) observe(ctx context.Context, v View, found []Job) (moved bool, e
 	return true, c.observed(ctx, v)
 }
 
-// news returns the write of what Slurm shows of a run's jobs; nil: there is nothing to write, or it is done. The name,
+// transition returns the write of what Slurm shows of a run's jobs; nil: there is nothing to write, or it is done. The name,
 // or the working folder, and the user have matched; if the id is known, cluster and id must match too, so that a reused
 // job id is never mistaken for this gateway's.
-func (c *cycle) news(ctx context.Context, v View, found []Job) (w *Write, moved bool, err error) {
+func (c *cycle) transition(ctx context.Context, v View, found []Job) (w *Write, moved bool, err error) {
 	j, ok := pick(v, found)
 	if !ok {
 		moved, err = c.chooseAmong(ctx, v, found)
@@ -283,7 +283,7 @@ func (c *cycle) news(ctx context.Context, v View, found []Job) (w *Write, moved 
 	case phase == InJob && (j.State == "SUSPENDED" || j.State == "STOPPED"):
 		v.Run.Reason, v.Run.Detail = Suspended, "Slurm has suspended the job; the time until it resumes does not count against its limits"
 	}
-	sayCancelling(&v.Run, j.ID)
+	setCancelling(&v.Run, j.ID)
 	return &Write{Run: v.Run, Attempts: []Attempt{a}, Submission: &s, From: &from,
 		Event: Event{Type: "run." + string(phase), Data: map[string]any{"job_id": j.ID, "slurm_state": j.State, "why": j.Why, "node": j.Node,
 			"adopted": adopted}}}, false, nil

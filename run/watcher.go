@@ -10,9 +10,9 @@ import (
 // at is the time of the last complete answer and failed why the last query brought none: a failed query never changes
 // at. An id in sought is in the next query, whatever happens to this one.
 type watcher struct {
-	now   func() time.Time
-	wake  chan struct{} // asks for a cycle soon
-	first chan struct{} // closed after the first cycle
+	now     func() time.Time
+	wakeups chan struct{} // asks for a cycle soon
+	first   chan struct{} // closed after the first cycle
 
 	// Used by the loop alone.
 	offered   map[Phase]string // the last run offered to the workers, if more wait
@@ -29,7 +29,7 @@ type watcher struct {
 }
 
 func newWatcher(now func() time.Time) *watcher {
-	return &watcher{now: now, wake: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{}, sought: map[string]bool{}}
+	return &watcher{now: now, wakeups: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{}, sought: map[string]bool{}}
 }
 
 // sleeps records that the loop begins a pause.
@@ -57,10 +57,10 @@ func (w *watcher) overslept() time.Duration {
 	return max(0, w.now().Sub(w.due))
 }
 
-// poke asks for a cycle soon.
-func (w *watcher) poke() {
+// wake asks for a cycle soon.
+func (w *watcher) wake() {
 	select {
-	case w.wake <- struct{}{}:
+	case w.wakeups <- struct{}{}:
 	default:
 	}
 }
