@@ -144,7 +144,7 @@ func TestArrayRefusedInWords(t *testing.T) {
 					t.Errorf("a refused run says %s", v.Run.Detail)
 				}
 				if v.Attempt.N != 2 || v.Submission.Array != "" {
-					t.Errorf("attempt %d of array %q, not the second alone", v.Attempt.N, v.Submission.Array)
+					t.Errorf("the run ended in attempt %d of array %q, want attempt 2, sent alone", v.Attempt.N, v.Submission.Array)
 				}
 			}
 			w.wantCount("Send", 4)
@@ -180,7 +180,7 @@ func TestLeaveTogether(t *testing.T) {
 			names = append(names, v.Submission.Array)
 		}
 		if all, arrays := w.sbatches(); all != 2 || arrays != 1 || len(slices.Compact(names[:7])) != 1 {
-			t.Errorf("%d sbatch, %d arrays, %q", all, arrays, names)
+			t.Errorf("there were %d sbatch, %d of arrays, and the runs went in %q; want 2, 1, and one array for runs 0 to 6", all, arrays, names)
 		}
 	})
 }
@@ -212,11 +212,11 @@ func TestPartyIsOver(t *testing.T) {
 			w.until(id, func(v run.View) bool { return v.Submission.JobID != "" })
 		}
 		if _, arrays := w.sbatches(); arrays != 1 {
-			t.Errorf("%d arrays", arrays)
+			t.Errorf("%d arrays were sent, want 1", arrays)
 		}
 		w.with(func() {
 			if took := w.jobs[0].Submitted.Sub(began) - drained; took >= w.cfg.Arrays.Linger/2 {
-				t.Errorf("they left after %s", took)
+				t.Errorf("the runs were sent after %s, want less than half of Linger", took)
 			}
 		})
 	})
@@ -249,11 +249,11 @@ func TestRefusedArrayIsHalved(t *testing.T) {
 			for _, id := range ids {
 				v := w.ended(id, run.Succeeded, "ok")
 				if v.Attempt.N != 1 {
-					t.Errorf("attempt %d", v.Attempt.N)
+					t.Errorf("the run ended in attempt %d, want 1", v.Attempt.N)
 				}
 			}
 			if all, arrays := w.sbatches(); arrays == 0 || all > 8 {
-				t.Errorf("%d sbatch, %d arrays", all, arrays)
+				t.Errorf("there were %d sbatch, %d of arrays; want at most 8, and an array", all, arrays)
 			}
 		})
 	}
@@ -298,7 +298,7 @@ func TestTasksAreAlone(t *testing.T) {
 			}
 			for _, id := range w.cancels {
 				if id == "100" || !strings.HasPrefix(id, "100_") {
-					t.Errorf("scancel of %s", id)
+					t.Errorf("scancel was called for %s, want only tasks of job 100", id)
 				}
 			}
 		})
@@ -327,7 +327,7 @@ func TestTasksAreCancelledTogether(t *testing.T) {
 				}
 			}
 			if alive != 1 || len(w.cancels) > 4 {
-				t.Errorf("%d of %d jobs are left after %d calls: %q", alive, len(w.jobs), len(w.cancels), w.cancels)
+				t.Errorf("%d of %d jobs are left after %d calls (%q), want 1 left and at most 4 calls", alive, len(w.jobs), len(w.cancels), w.cancels)
 			}
 		})
 		w.until(ids[0], in(run.Pending))

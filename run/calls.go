@@ -51,8 +51,8 @@ func (s *Sites) CallWorker(ctx context.Context, c WorkerCall) (v View, replayed 
 	return v, replayed, fault.New(fault.Transport, "busy", "the run keeps changing").WithNext("repeat the call").WithRetry(1)
 }
 
-// SupposeCall is the dry run of [Sites.CallWorker]: it returns the identity, and the run that has it, nil if there is
-// none.
+// SupposeCall returns what [Sites.CallWorker] would do, without any effect: the identity, and the run that has it, nil
+// if there is none.
 func (s *Sites) SupposeCall(ctx context.Context, o Order) (canonical json.RawMessage, id plan.Identity, there *View, err error) {
 	canonical, id, err = o.Identity()
 	if err != nil {

@@ -63,7 +63,7 @@ func (e *Engine) requestCancel(ctx context.Context, runID, why string, by Withdr
 	return v, nil, e.carryOutCancel(ctx, v)
 }
 
-// withdraw is apply for a transition that happens only if no asking of the run is left.
+// withdraw writes a transition as apply does, but only if no asking of the run is left.
 func (e *Engine) withdraw(ctx context.Context, w Write, by Withdrawal) (v View, held []Asker, err error) {
 	v, err = e.written(w, func(w Write) (v View, applied bool, err error) {
 		v, held, err = e.Store.Withdraw(ctx, w, by)

@@ -195,24 +195,24 @@ func TestCancelMany(t *testing.T) {
 			}
 		}
 		if d := time.Since(began); d > 0 {
-			t.Errorf("61 cancels took %s", d)
+			t.Errorf("61 cancels took %s, want 0s", d)
 		}
 		if v := must(w.ledger.View(t.Context(), running)); v.Run.State != run.Running || v.Run.Reason != run.Cancelling || v.Run.Detail == "" {
 			t.Errorf("the run in a job is %+v, want running with the cancel as its reason", v.Run)
 		}
 		time.Sleep(time.Minute)
 		if n := w.count("Queue") - looks; n < 5 {
-			t.Errorf("the watcher looked %d times in a minute of cancels", n)
+			t.Errorf("the watcher queried the queue %d times in a minute of cancels, want at least 5", n)
 		}
 		w.want(w.until(running, done), run.Cancelled, "cancelled")
 		w.with(func() {
 			slices.Sort(w.cancels)
 			if len(w.cancels) != 61 || len(slices.Compact(w.cancels)) != 61 {
-				t.Errorf("asked about %d jobs: %v", len(w.cancels), w.cancels)
+				t.Errorf("scancel was called for %d jobs (%v), want 61 different ones", len(w.cancels), w.cancels)
 			}
 			for _, j := range w.jobs {
 				if j.State != "CANCELLED" {
-					t.Errorf("%s is %s", j.ID, j.State)
+					t.Errorf("job %s is %s, want CANCELLED", j.ID, j.State)
 				}
 			}
 		})
@@ -302,7 +302,7 @@ func TestCancelAfterRestore(t *testing.T) {
 			}
 			w.with(func() {
 				if a.ctl[run.ClaimFile] == nil {
-					t.Error("nobody has the claim: a job that starts now would execute")
+					t.Error("the claim is free, want it taken: a job that starts now would execute")
 				}
 			})
 			w.send = nil
@@ -345,7 +345,7 @@ func TestUnsentAfterRestore(t *testing.T) {
 			w.until(id, c.is)
 			w.with(func() {
 				if a.ctl[run.ClaimFile] == nil {
-					t.Error("nobody has the claim: a job that starts now would execute")
+					t.Error("the claim is free, want it taken: a job that starts now would execute")
 				}
 			})
 		})

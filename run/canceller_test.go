@@ -64,7 +64,7 @@ func TestCancellerOfTasks(t *testing.T) {
 			t.Helper()
 			k.work(t.Context())
 			if slices.Sort(slurm.asked); !slices.Equal(slurm.asked, asked) {
-				t.Errorf("asked %q, want %q", slurm.asked, asked)
+				t.Errorf("Slurm was asked to cancel %q, want %q", slurm.asked, asked)
 			}
 			slurm.asked = nil
 		}

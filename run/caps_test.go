@@ -44,7 +44,7 @@ func TestCapsHold(t *testing.T) {
 		}
 		wg.Wait()
 		if n := accepted.Load(); n != 5 {
-			t.Errorf("%d runs of 5 were accepted", n)
+			t.Errorf("%d runs were accepted, want 5", n)
 		}
 		time.Sleep(time.Minute)
 		l.crash()
@@ -59,7 +59,7 @@ func TestCapsHold(t *testing.T) {
 			}
 		}
 		if refused != 15 || replayed != 5 {
-			t.Errorf("after a restart %d were refused and %d were there", refused, replayed)
+			t.Errorf("after a restart %d runs were refused and %d replayed, want 15 and 5", refused, replayed)
 		}
 		for n := range 4 {
 			if _, err := ask(l, "other", n); (err == nil) != (n < 3) {
@@ -68,11 +68,11 @@ func TestCapsHold(t *testing.T) {
 		}
 		page, err := w.ledger.List(t.Context(), ledgerAll)
 		if err != nil || page.Total.N != 8 {
-			t.Errorf("%d runs are in the ledger: %v", page.Total.N, err)
+			t.Errorf("the ledger has %d runs (%v), want 8", page.Total.N, err)
 		}
 		time.Sleep(24 * time.Hour)
 		if _, err := ask(l, "busy", 19); err != nil {
-			t.Errorf("the next day: %v", err)
+			t.Errorf("Submit on the next day = %v, want no error", err)
 		}
 	})
 }

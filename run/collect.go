@@ -68,7 +68,7 @@ func (e *Engine) byItself(v View, what string, err error) string {
 	return fault.Prose(e.ofFiles(v, what, err)) + "; the run then continues by itself"
 }
 
-// collectOnce is one round of collect.
+// collectOnce carries out one round of collect.
 func (e *Engine) collectOnce(ctx context.Context, v View) error {
 	p, err := e.params(ctx, v)
 	if err != nil {

@@ -47,11 +47,11 @@ func (w *world) wantOnlyLogs(id string) {
 	got := w.outputs(id)
 	for _, role := range []string{"report", "table"} {
 		if _, has := got[role]; has {
-			w.t.Errorf("%s was registered", role)
+			w.t.Errorf("the output %s is registered, want only the logs", role)
 		}
 	}
 	if got["log"] == "" || got["slurm_script"] == "" {
-		w.t.Errorf("no log: %v", got)
+		w.t.Errorf("the registered outputs are %v, want log and slurm_script among them", got)
 	}
 }
 
@@ -402,7 +402,7 @@ func TestNewAttempts(t *testing.T) {
 			}
 			v := w.until(a.RunID, done)
 			if want := map[bool]int{true: 2, false: 1}[c.again]; v.Attempt.N != want || len(w.jobs) != want || v.Run.State == run.Succeeded {
-				t.Errorf("attempt %d, %d jobs, %s", v.Attempt.N, len(w.jobs), v.Run.Reason)
+				t.Errorf("the run ended in attempt %d after %d jobs with the reason %s", v.Attempt.N, len(w.jobs), v.Run.Reason)
 			}
 		})
 	}
@@ -552,7 +552,7 @@ func TestRetryAtOnce(t *testing.T) {
 		}
 		all.Wait()
 		if opened.Load() != 1 || found.Load() != 19 || w.count("Send") != 2 {
-			t.Errorf("%d opened, %d found it, %d sends", opened.Load(), found.Load(), w.count("Send"))
+			t.Errorf("%d retries opened an attempt and %d found it, with %d sends; want 1, 19 and 2", opened.Load(), found.Load(), w.count("Send"))
 		}
 	})
 }

@@ -38,7 +38,7 @@ func TestCollectsLeaveRoom(t *testing.T) {
 		began := time.Now()
 		w.until(a.RunID, done)
 		if took := time.Since(began); took > time.Minute {
-			t.Errorf("another project's run took %s", took)
+			t.Errorf("another project's run took %s, want a minute at most", took)
 		}
 		w.wantAll(mine, run.Succeeded, "ok")
 	})
@@ -51,7 +51,7 @@ func TestDetailIsBounded(t *testing.T) {
 		w.contracts[packHash] = fault.New(fault.Validation, "OUTPUT-SCHEMA", strings.Repeat("wrong ", 100_000))
 		v := w.until(w.life().submit(order()).RunID, done)
 		if n := len(v.Run.Detail); v.Run.State != run.Failed || n < 1000 || n > 9<<10 {
-			t.Errorf("%s with a detail of %d bytes", v.Run.State, n)
+			t.Errorf("the run is %s with a detail of %d bytes, want it failed, with 1000 to 9216 bytes", v.Run.State, n)
 		}
 	})
 }

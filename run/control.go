@@ -47,7 +47,7 @@ const (
 	StderrFile   = "stderr"
 )
 
-// SendFile is the name of the k-th send's file: its standard output (the receipt) or standard error.
+// SendFile returns the name of the k-th send's file: its standard output (the receipt) or standard error.
 func SendFile(k int, stream string) string { return fmt.Sprintf("send.%d.%s", k, stream) }
 
 // jobNameDigits is the number of the token's digits in a job's name.
@@ -94,7 +94,7 @@ type Claim struct {
 	Node   string
 }
 
-// VoidClaim is the content of the gateway's own claim.
+// VoidClaim returns the content of the gateway's own claim.
 func VoidClaim(token string) []byte {
 	return []byte("slurmgate-claim 1 void token=" + token + "\n")
 }

@@ -294,7 +294,7 @@ func TestTwoGateways(t *testing.T) {
 		}
 		w.wantAll(ids, run.Succeeded, "ok")
 		if len(w.jobs) != len(ids) {
-			t.Errorf("%d jobs for %d runs", len(w.jobs), len(ids))
+			t.Errorf("Slurm was given %d jobs for %d runs, want one each", len(w.jobs), len(ids))
 		}
 	})
 }

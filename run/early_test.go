@@ -41,7 +41,7 @@ func TestCollectedEarly(t *testing.T) {
 				began := time.Now()
 				w.want(w.until(a.RunID, done), run.Succeeded, "ok")
 				if took := time.Since(began); took > time.Minute {
-					t.Errorf("the run was collected after %s", took)
+					t.Errorf("the run was collected after %s, want a minute at most", took)
 				}
 				w.with(func() { w.end(w.jobs[0], late, 0) })
 				time.Sleep(5 * time.Minute)

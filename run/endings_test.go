@@ -76,18 +76,18 @@ func TestEndingTable(t *testing.T) {
 			}
 			if reason != "(slurm)" && cell == string(EndedOK) || (cell == "own" && row.own == EndedOK) != (reason == "ok" && (column == "gone" ||
 				column == "gone+cancel" || column == "COMPLETED")) {
-				t.Errorf("%s, %s is a success", reason, column)
+				t.Errorf("the reason %s with Slurm's state %s: success differs from the rule that both sources must agree", reason, column)
 			}
 		}
 	}
 	for reason := range endings {
 		if _, ok := explanations[reason]; !ok && reason != "(slurm)" {
-			t.Errorf("%s is not explained", reason)
+			t.Errorf("the reason %s has no explanation", reason)
 		}
 	}
 	for _, reason := range []string{"(void)", "(slurm)", "(refused)", "other"} {
 		if d := ended("exit file: "+reason, "COMPLETED", false); d.ending != EndedToolFailed {
-			t.Errorf("an exit file with the reason %s: %s", reason, d.ending)
+			t.Errorf("an exit file with the reason %s gives the ending %s, want tool_failed", reason, d.ending)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func TestEndingOfPipe(t *testing.T) {
 		141: "program 2 of the pipe was stopped by SIGPIPE (status 141), because the next program ended without reading everything: "} {
 		d := e.judge(context.Background(), v, plan.Resources{}, &Exit{Reason: "tool_failed", Code: code, Program: 2}, "", false)
 		if !strings.HasPrefix(d.detail, want) {
-			t.Errorf("%q, not %q", d.detail, want)
+			t.Errorf("the detail is %q, want the prefix %q", d.detail, want)
 		}
 	}
 }

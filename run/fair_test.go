@@ -72,7 +72,7 @@ func TestOneCallersRunsDoNotDelayAnothers(t *testing.T) {
 			one := l.submit(of(project, "one", 0)).RunID
 			w.until(one, done)
 			if took := time.Since(began); took > 10*time.Second {
-				t.Errorf("project %q: took %s behind 160 runs", project, took)
+				t.Errorf("project %q: the run took %s behind 160 runs, want 10s at most", project, took)
 			}
 			w.wantAll(many, run.Succeeded, "ok")
 		})
@@ -125,7 +125,7 @@ func TestACallerInTroubleHoldsUpNobody(t *testing.T) {
 				w.want(w.until(l.submit(of("", "good", i)).RunID, done), run.Succeeded, "ok")
 			}
 			if took := time.Since(began); took > time.Minute {
-				t.Errorf("%s: five runs took %s", trouble, took)
+				t.Errorf("while another caller's run %s, five runs took %s, want a minute at most", trouble, took)
 			}
 			for _, id := range bad {
 				l.cancelRun(id)
@@ -156,16 +156,16 @@ func TestFairAfterCancelAndRestart(t *testing.T) {
 			w.want(w.until(id, done), run.Succeeded, "ok")
 		}
 		if took := time.Since(began); took > 40*time.Second {
-			t.Errorf("eleven runs of others took %s after a restart", took)
+			t.Errorf("eleven runs of others took %s after a restart, want 40s at most", took)
 		}
 		for i, id := range many {
 			v := w.until(id, done)
 			if cancelled := v.Run.State == run.Cancelled; cancelled != (i >= 60) {
-				t.Errorf("run %d: %s", i, v.Run.State)
+				t.Errorf("run %d is %s, want cancelled from run 60 on only", i, v.Run.State)
 			}
 		}
 		if n := w.count("Send"); n != 60+10+1 {
-			t.Errorf("%d sends of 71 runs", n)
+			t.Errorf("71 runs were sent %d times, want once each", n)
 		}
 	})
 }
@@ -263,7 +263,7 @@ func TestWhatWaitsSaysOnWhom(t *testing.T) {
 		}
 		w.with(func() { w.auto = true })
 		if v := w.until(mine[9], done); get(v.Run.ID).Waits != nil {
-			t.Error("a finished run waits")
+			t.Error("a finished run has Waits, want nil")
 		}
 		l.stop()
 	})

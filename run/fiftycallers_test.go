@@ -35,11 +35,11 @@ func TestFiftyCallers(t *testing.T) {
 		for c := range 49 {
 			user := fmt.Sprintf("user%d", c)
 			if n := sent[user] - start[user]; n < 1 || n > 3 {
-				t.Errorf("%s had %d of 100 sends", user, n)
+				t.Errorf("%s had %d of 100 sends, want 1 to 3", user, n)
 			}
 		}
 		if n := sent["greedy"] - start["greedy"]; n > 10 {
-			t.Errorf("one caller had %d of 100 sends", n)
+			t.Errorf("the caller greedy had %d of 100 sends, want at most 10", n)
 		}
 		looks := func() int { before := w.count("Queue"); time.Sleep(10 * time.Minute); return w.count("Queue") - before }
 		w.with(func() {
@@ -51,7 +51,7 @@ func TestFiftyCallers(t *testing.T) {
 		})
 		time.Sleep(10 * time.Minute) // all are sent
 		if n := looks(); n < 1 || n > int(10*time.Minute/w.cfg.Ceiling)+1 {
-			t.Errorf("%d looks in ten minutes for fifty users with %d jobs", n, len(w.jobs))
+			t.Errorf("the queue was queried %d times in ten minutes for fifty users with %d jobs, want once a cycle", n, len(w.jobs))
 		}
 		var first []string
 		w.with(func() {

@@ -59,7 +59,7 @@ func TestAnothersJobOfOurName(t *testing.T) {
 				}
 			})
 			if n := l.engine.Forged(); n > 1 || n == 0 && c.class != run.ClassUnread {
-				t.Errorf("%d forged names", n)
+				t.Errorf("Forged() = %d, want 1 (0 for an unreadable record)", n)
 			}
 		})
 	}
@@ -103,7 +103,7 @@ func TestAnothersJobIsNoReceipt(t *testing.T) {
 				time.Sleep(time.Minute)
 				w.with(func() {
 					if len(w.cancels) != 0 {
-						t.Errorf("bob's job was to be cancelled: %v", w.cancels)
+						t.Errorf("scancel was called for %v, want bob's job left alone", w.cancels)
 					}
 				})
 			})
@@ -164,7 +164,7 @@ func TestForgedReceipts(t *testing.T) {
 			if c.exists {
 				v := w.until(alice.RunID, func(v run.View) bool { return v.Run.Reason == "waiting_in_slurm" })
 				if v.Submission.JobID != "101" {
-					t.Errorf("it follows job %s", v.Submission.JobID)
+					t.Errorf("the run follows job %s, want 101", v.Submission.JobID)
 				}
 				w.with(func() { w.start(w.jobs[1]); w.finish(w.jobs[1]) })
 			}

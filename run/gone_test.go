@@ -88,7 +88,7 @@ func TestFilesCannotBeRead(t *testing.T) {
 					}
 				}
 				if waits != 1 {
-					t.Errorf("said %d times", waits)
+					t.Errorf("the reason was recorded %d times, want once", waits)
 				}
 				switch {
 				case cancel && c.ended:
@@ -130,7 +130,7 @@ func TestFolderGoneWhileDeferred(t *testing.T) {
 		w.with(func() { delete(w.attempts, a.RunID+"/1") })
 		v := w.ended(a.RunID, run.Succeeded, "ok")
 		if v.Attempt.N != 1 || w.count("Send") != 3 {
-			t.Errorf("attempt %d, %d sends", v.Attempt.N, w.count("Send"))
+			t.Errorf("the run ended in attempt %d after %d sends, want 1 and 3", v.Attempt.N, w.count("Send"))
 		}
 	})
 }

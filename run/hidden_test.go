@@ -34,7 +34,7 @@ func TestHiddenJobsAreNotAbsent(t *testing.T) {
 			}
 		}
 		if _, err := l.engine.Watched(); fault.CodeOf(err) != "jobs_hidden" {
-			t.Errorf("the site says %v", err)
+			t.Errorf("Watched gives %v, want jobs_hidden", err)
 		}
 		w.with(func() { w.hidden, w.queue = nil, nil })
 		if v := w.until(doubt, in(run.Pending)); v.Submission.JobID != "102" {
@@ -60,12 +60,12 @@ func TestSightIsAskedAboutMissingJobs(t *testing.T) {
 		w.until(id, in(run.Pending))
 		time.Sleep(20 * time.Minute)
 		if n := asks(); n != 0 {
-			t.Errorf("asked %d times about jobs that are shown", n)
+			t.Errorf("SeesAll was called %d times about jobs that are shown, want 0", n)
 		}
 		w.with(func() { w.jobs[0].forgot = true })
 		w.until(id, done)
 		if n := asks(); n < 2 {
-			t.Errorf("asked %d times about a job that was given up", n)
+			t.Errorf("SeesAll was called %d times about a job that was given up, want at least 2", n)
 		}
 	})
 }

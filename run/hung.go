@@ -44,7 +44,7 @@ type heldSend struct {
 	text  string // identifies the process
 }
 
-// sendOnce is Submitter.Send that waits for hungAfter at most.
+// sendOnce calls Submitter.Send and waits for hungAfter at most.
 func (e *Engine) sendOnce(ctx context.Context, v View, job JobSpec, k int) SendResult {
 	began := e.Now()
 	within, stop := context.WithTimeout(ctx, hungAfter)

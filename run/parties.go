@@ -55,7 +55,8 @@ const (
 )
 
 func newPendingArrays(cfg Arrays) *pendingArrays {
-	p := &pendingArrays{cfg: cfg, byKey: map[string]*pendingArray{}, in: map[string]bool{}, of: map[string]int{}, sizes: map[string]int{}, limit: maxArray}
+	p := &pendingArrays{cfg: cfg, byKey: map[string]*pendingArray{}, in: map[string]bool{}, of: map[string]int{}, sizes: map[string]int{},
+		limit: maxArray}
 	p.rest = sync.NewCond(&p.mu)
 	return p
 }

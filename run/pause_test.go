@@ -40,7 +40,7 @@ func TestPauseCostsOneSend(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		// 2, 4, 8 and then 10 s for about two minutes.
 		if n := w.count("Send"); n < 8 || n > 16 {
-			t.Errorf("%d sends in two minutes without room", n)
+			t.Errorf("there were %d sends in two minutes without room, want 8 to 16", n)
 		}
 		w.with(func() { room = true })
 		w.wantAll(ids, run.Succeeded, "ok")
@@ -104,7 +104,7 @@ func TestPauseEndsWhenReached(t *testing.T) {
 		began := time.Now()
 		w.until(waits.RunID, in(run.Pending))
 		if d := time.Since(began); d > 5*time.Minute {
-			t.Errorf("sent %s after Slurm was there again", d)
+			t.Errorf("the run was sent %s after Slurm was reached again, want five minutes at most", d)
 		}
 		if err := l.engine.Ready(); err != nil {
 			t.Errorf("not ready: %v", err)

@@ -22,7 +22,7 @@ func TestVoidClaimAndLateJob(t *testing.T) {
 			a := w.life().submit(order())
 			v := w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })
 			if !strings.Contains(string(w.attempt(a.RunID, 1).ctl["claim"]), "void") {
-				t.Error("the claim is not void")
+				t.Error("the claim of attempt 1 is not void, want the gateway's")
 			}
 			late := w.job(0)
 			w.with(func() {
@@ -35,7 +35,7 @@ func TestVoidClaimAndLateJob(t *testing.T) {
 			w.with(func() {
 				want := map[bool]string{false: "CANCELLED", true: "FAILED"}[starts]
 				if late.State != want || w.attempt(a.RunID, 1).executions != 0 {
-					t.Errorf("the late job is %s", late.State)
+					t.Errorf("the late job is %s or was executed, want it cancelled or refused", late.State)
 				}
 				w.auto = true
 			})
@@ -413,7 +413,7 @@ func TestForeignJobsAreLeftAlone(t *testing.T) {
 		})
 		time.Sleep(5 * time.Minute)
 		if w.slurm(1).Class != run.ClassPending || w.slurm(2).Class != run.ClassPending || w.count("Cancel") != 0 {
-			t.Error("another's job was cancelled")
+			t.Error("a job of another gateway was cancelled, want it left alone")
 		}
 	})
 }

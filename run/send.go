@@ -30,8 +30,8 @@ func (e *Engine) resend(ctx context.Context, v View) error {
 	return e.send(ctx, &arrayCandidate{v: v, job: e.job(v, p)})
 }
 
-// send is the critical section of this program: the intent is durable before sbatch starts, the receipt after it has
-// ended, and the resolver settles what happens in between.
+// send sends a run, alone or in an array. It is the critical section of this program: the intent is durable before
+// sbatch starts, the receipt after it has ended, and the resolver settles what happens in between.
 func (e *Engine) send(ctx context.Context, m *arrayCandidate) error {
 	at := sendTarget{m.job.Spec.Placement, m.v.Run.ExecutedAs}
 	if why, held := e.holdSend(m.v.Run.ID, at); held {

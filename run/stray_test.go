@@ -26,7 +26,7 @@ func TestLateJobIsCancelled(t *testing.T) {
 			w.with(func() { w.jobs[0].late = false })
 			time.Sleep(time.Minute)
 			if j := w.slurm(0); j.State != "CANCELLED" {
-				t.Errorf("the late job is %s", j.State)
+				t.Errorf("the late job is %s, want CANCELLED", j.State)
 			}
 			time.Sleep(15 * time.Minute)
 			asked := w.count("Queue")
@@ -119,7 +119,7 @@ func TestLedgerStops(t *testing.T) {
 		})
 		if !reached || t.Failed() {
 			if n < 6 {
-				t.Errorf("only %d writes were refused", n)
+				t.Errorf("only %d writes were refused, want at least 6", n)
 			}
 			return
 		}

@@ -240,7 +240,7 @@ func TestDeferBacksOff(t *testing.T) {
 		_, a := w.submitted()
 		time.Sleep(10 * time.Minute)
 		if n := w.count("Send"); n < 20 || n > 80 {
-			t.Errorf("%d sends in ten minutes", n)
+			t.Errorf("there were %d sends in ten minutes, want 20 to 80", n)
 		}
 		w.with(func() { w.send = nil })
 		w.until(a.RunID, in(run.Pending))

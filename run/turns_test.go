@@ -101,7 +101,7 @@ func TestTurnsThatDoNotFit(t *testing.T) {
 		t.Errorf("the queue gave %q and has %d left, want 2 and 4 given and only 1 left", got, q.len())
 	}
 	if q.remove("1"); len(q.projects) != 0 {
-		t.Error("something is left of an empty queue")
+		t.Error("the empty queue still has projects, want none")
 	}
 }
 
@@ -136,7 +136,7 @@ func TestPlaceInTheTurns(t *testing.T) {
 		t.Errorf("the place of pb2 is %+v, want at most 3 of its caller before it, %d in all, busiest a", w, q.len())
 	}
 	if q.place("none") != nil {
-		t.Error("what does not wait has a place")
+		t.Error("place of an item that does not wait is not nil")
 	}
 	want := map[string]int{}
 	for id := range q.at {
@@ -145,7 +145,7 @@ func TestPlaceInTheTurns(t *testing.T) {
 	for n := 0; q.len() > 0; n++ {
 		_, id, _ := q.next(nil, nil)
 		if d := want[id] - n; d < -1 || d > 1 { // a rounding of thirds
-			t.Errorf("%s was picked after %d, not %d", id, n, want[id])
+			t.Errorf("%s was picked after %d items, want %d", id, n, want[id])
 		}
 	}
 }

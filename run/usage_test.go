@@ -42,7 +42,7 @@ func TestUsageFromAccounting(t *testing.T) {
 			}
 		}
 		if n := w.count("Usage"); n < 1 || n > 5 {
-			t.Errorf("%d queries in twenty minutes", n)
+			t.Errorf("usage was queried %d times in twenty minutes, want 1 to 5", n)
 		}
 		time.Sleep(2 * time.Hour) // jobs that accounting never knew are not queried for ever
 		asked := w.count("Usage")

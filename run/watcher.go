@@ -29,7 +29,8 @@ type watcher struct {
 }
 
 func newWatcher(now func() time.Time) *watcher {
-	return &watcher{now: now, wakeups: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{}, sought: map[string]bool{}}
+	return &watcher{now: now, wakeups: make(chan struct{}, 1), first: make(chan struct{}), offered: map[Phase]string{},
+		sought: map[string]bool{}}
 }
 
 // sleeps records that the loop begins a pause.

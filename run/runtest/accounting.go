@@ -9,7 +9,7 @@ import (
 	"slurmgate/run"
 )
 
-// Accounting is the suite of [run.Accounting] for a site that has it.
+// Accounting runs the suite of [run.Accounting] for a site that has it.
 func Accounting(t *testing.T, s Setup) {
 	tests{{"an ended job", true, recorded}}.run(t, s)
 }
@@ -46,7 +46,7 @@ func recorded(t *testing.T, x *Transport) {
 	})
 }
 
-// NoAccounting is the suite for a site that has none: no answer, which differs from "no jobs".
+// NoAccounting runs the suite for a site that has none: no answer, which differs from "no jobs".
 func NoAccounting(t *testing.T, a run.Accounting) {
 	jobs, err := a.Records(t.Context(), time.Unix(0, 0))
 	used, err2 := a.Usage(t.Context(), time.Unix(0, 0))

@@ -11,7 +11,7 @@ import (
 	"slurmgate/run"
 )
 
-// Arrays is the suite of what [run.Submitter], [run.Queue] and [run.Canceller] do with a job array, and of what its tasks do.
+// Arrays runs the suite of what [run.Submitter], [run.Queue] and [run.Canceller] do with a job array, and of its tasks.
 func Arrays(t *testing.T, s Setup) {
 	tests{{"tasks end", true, tasksEnd}, {"tasks are cancelled alone", true, tasksCancelled},
 		{"tasks are cancelled together", true, tasksCancelledTogether}, {"refused whole", true, refusedWhole},

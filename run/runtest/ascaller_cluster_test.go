@@ -35,7 +35,7 @@ func TestClusterConformanceAsCaller(t *testing.T) {
 	authority, err := ssh.ParsePrivateKey(ca)
 	must(t, err)
 	logins := make(chan struct{}, 4)                                // sshd drops some of more
-	dir := filepath.Join(os.Getenv("SLURMGATE_TEST_DIR"), t.Name()) // where alice may look, and nobody but us may write
+	dir := filepath.Join(os.Getenv("SLURMGATE_TEST_DIR"), t.Name()) // which alice may read, and only this test may write
 	must(t, os.MkdirAll(dir, 0o755))
 	must(t, os.WriteFile(dir+"/sbatch", []byte("#!/bin/bash\nwhile [[ -e ${0%/*}/hold ]]; do sleep 0.05; done\n"+
 		"exec /usr/bin/sbatch \"$@\"\n"), 0o755))

@@ -2,7 +2,7 @@ package runtest
 
 import "testing"
 
-// Canceller is the suite of [run.Canceller].
+// Canceller runs the suite of [run.Canceller].
 func Canceller(t *testing.T, s Setup) {
 	tests{{"id and name", false, cancelled}, {"a running job", false, cancelledRunning}}.run(t, s)
 }

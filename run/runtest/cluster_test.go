@@ -41,8 +41,8 @@ func TestClusterConformanceOverSSH(t *testing.T) {
 
 // conform runs the suites with Slurm's commands: those of this host, or those of a host over SSH.
 func conform(t *testing.T, over *remote.Host) {
-	// Written before anything runs beside it: a process started meanwhile would have it open, and the kernel executes no file that is open
-	// for writing.
+	// Written before another process starts: a process started meanwhile would have it open, and the kernel executes no
+	// file that is open for writing.
 	dir := t.TempDir()
 	must(t, os.WriteFile(dir+"/sbatch", []byte("#!/bin/bash\nwhile [[ -e ${0%/*}/hold ]]; do sleep 0.05; done\n"+
 		"exec /usr/bin/sbatch \"$@\"\n"), 0o700))
@@ -102,7 +102,7 @@ func (s *site) job(t *testing.T, cli *slurm.CLI, k runtest.Kind) run.JobSpec {
 	return s.prepare(t, place, program(k, runtest.Sleeps))
 }
 
-// placement is where a job becomes what the kind says.
+// placement returns where a job becomes what the kind says.
 func placement(k runtest.Kind) plan.Placement {
 	place := plan.Placement{Partition: "main", Account: "research"}
 	switch k {

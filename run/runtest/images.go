@@ -19,7 +19,7 @@ type Store struct {
 	Damage func(t *testing.T, digest string)
 }
 
-// Images is the suite of [run.Images]. test runs one test, for which open makes a store.
+// Images runs the suite of [run.Images]. test runs one test, for which open makes a store.
 func Images(t *testing.T, test func(t *testing.T, f func(*testing.T)), open func(t *testing.T) *Store) {
 	for _, c := range []struct {
 		name string

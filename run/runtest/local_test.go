@@ -18,8 +18,8 @@ import (
 
 // The gateway's own host, with real processes, passes the suites of transports. It has no queue and no accounting.
 func TestHostConformance(t *testing.T) {
-	// Written before anything runs beside it: a process started meanwhile would have it open, and the kernel executes no file that is open
-	// for writing.
+	// Written before another process starts: a process started meanwhile would have it open, and the kernel executes no
+	// file that is open for writing.
 	runtime := filepath.Join(t.TempDir(), "apptainer")
 	must(t, os.WriteFile(runtime, []byte(runtimeScript), 0o700))
 	jobs := runtest.Setup{Direct: true, Test: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) },

@@ -8,7 +8,7 @@ import (
 	"slurmgate/run"
 )
 
-// Queue is the suite of [run.Queue].
+// Queue runs the suite of [run.Queue].
 func Queue(t *testing.T, s Setup) {
 	tests{
 		{"a waiting job", true, waiting}, {"a running job", false, running}, {"an ended job", true, endedShown}, {"patience", true, patience},

@@ -9,7 +9,7 @@ import (
 	"slurmgate/run"
 )
 
-// Renderer is the suite of [run.Renderer]. job must have inputs and be valid.
+// Renderer runs the suite of [run.Renderer]. job must have inputs and be valid.
 func Renderer(t *testing.T, r run.Renderer, job run.JobSpec) {
 	script, pinned, err := r.Render(job)
 	if err != nil || len(script) == 0 {

@@ -18,7 +18,7 @@ func Jobs(t *testing.T, s Setup) {
 	t.Run("arrays", func(t *testing.T) { Arrays(t, s) })
 }
 
-// Submitter is the suite of [run.Submitter], and of the jobs' claims.
+// Submitter runs the suite of [run.Submitter], and of the jobs' claims.
 func Submitter(t *testing.T, s Setup) {
 	tests{
 		{"accepted", true, accepted}, {"sent once", false, sentOnce}, {"never sent", false, neverSent}, {"rejected", true, rejected},

@@ -57,7 +57,7 @@ const (
 	token2 = "fedcba9876543210fedcba9876543210"
 )
 
-// Workspace is the suite of [run.Workspace]. test runs one test, for which open makes a workspace.
+// Workspace runs the suite of [run.Workspace]. test runs one test, for which open makes a workspace.
 func Workspace(t *testing.T, test func(t *testing.T, f func(*testing.T)), open func(t *testing.T) *Files) {
 	for _, c := range []struct {
 		name string
