@@ -91,13 +91,13 @@ func TestTokens(t *testing.T) {
 	var list struct{ Tokens []tokenAnswer }
 	s.ok(&list, "token", "list")
 	if len(list.Tokens) != 3 {
-		t.Errorf("token list shows %d tokens, want the three that were made: %+v", len(list.Tokens), list.Tokens)
+		t.Errorf("token list shows %d tokens, want the three created: %+v", len(list.Tokens), list.Tokens)
 	}
 	secrets := []string{reader.Token[21:], other.Token[21:], expiring.Token[21:]}
 	s.nowhere(secrets...)
 }
 
-// nowhere looks for texts in every file of the site: ledger, artifacts, run folders, scripts.
+// nowhere fails the test if any file of the site contains one of the texts: ledger, artifacts, run folders, scripts.
 func (s *site) nowhere(texts ...string) {
 	s.t.Helper()
 	for _, text := range texts {
@@ -146,7 +146,7 @@ domain_dir:`)
 	}
 }
 
-// A call that policy wants a person's word on waits for it, runs once when it has it, and is told when it is denied.
+// A call that needs consent by policy waits for it, runs once after the approval, and returns an error after a denial.
 //
 // proves HTC-07
 // short: every call passes the gate
@@ -272,7 +272,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// token is the submission token of a run's first attempt.
+// token reads the submission token of a run's first attempt.
 func (s *site) token(runID string) string {
 	s.t.Helper()
 	data, err := os.ReadFile(host(s.story(runID).Workspace) + "/a1/ctl/token")
@@ -322,7 +322,7 @@ func TestPlantedSecrets(t *testing.T) {
 			answer := c.say(tool, args, nil)
 			said.WriteString(answer)
 			if !strings.HasPrefix(answer, "error: ") {
-				t.Errorf("a chat's %s with a %s in it is told %s, want an error", tool, secret.Kind, answer)
+				t.Errorf("a chat's %s with a %s in it returned %s, want an error", tool, secret.Kind, answer)
 			}
 		}
 	}
@@ -418,7 +418,7 @@ func TestEvents(t *testing.T) {
 		Calls []struct{ Kept int }
 	}
 	if s.ok(&v, "events", "verify"); !v.OK || len(v.Calls) != 3 || v.Calls[0].Kept != 2 {
-		t.Errorf("events verify says %+v, want three whole chains, two effects in the first", v)
+		t.Errorf("events verify returned %+v, want three whole chains, two effects in the first", v)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"slurmgate/slurm"
 )
 
-// looker is a gateway's look at the jobs of all users: Slurm's own commands on the login node, as a user who has no jobs.
+// looker reads the jobs of all users with Slurm's own commands on the login node, as a user who has no jobs.
 type looker struct {
 	*slurm.CLI
 	user string
@@ -63,14 +63,15 @@ func (l *looker) readRPCs(t *testing.T) int {
 	return n
 }
 
-// record is what a look prints about a job with these values, to the byte: its author has read the command line of an earlier look.
+// record builds the bytes that the read command prints for a job with these values: an attacker has read the command
+// line of an earlier call.
 func (l *looker) record(t *testing.T, values map[string]string) (text string) {
 	t.Helper()
 	log, err := os.ReadFile(l.log)
 	must(t, err)
 	format := regexp.MustCompile(`(?m)squeue .*--Format=(.*)$`).FindSubmatch(log)
 	if format == nil {
-		t.Fatalf("no look in %s", log)
+		t.Fatalf("no read of the queue in %s", log)
 	}
 	for _, f := range strings.Split(string(format[1]), ",") {
 		name, rest, _ := strings.Cut(f, ":")
@@ -83,17 +84,18 @@ func (l *looker) record(t *testing.T, values map[string]string) (text string) {
 	return text + "\n"
 }
 
-// jobNameOf is the name of a job of some run of the user's.
+// jobNameOf returns a job name for a run of the user.
 func jobNameOf(user string) string {
 	id := strings.ToUpper(strings.NewReplacer("-", "0", "u", "Z", "i", "Y", "o", "X", "l", "W").Replace(user))
 	return run.JobName("run_"+strings.Repeat("A", 26-len(id))+id, 1, strings.Repeat("ab", 16))
 }
 
-// longestName is how many bytes of a job's name sbatch accepts. Slurm's _validate_job_desc refuses more.
+// longestName is the longest job name in bytes that sbatch accepts (Slurm's _validate_job_desc).
 const longestName = 1024
 
-// Others choose the names of their jobs. Bob knows alice's run, the name of its job and how the gateway looks: he has jobs of that name,
-// and jobs whose names have whole records of hers in them, in the queue and in accounting. The gateway sees of her job what Slurm says.
+// Users choose the names of their jobs. Bob knows alice's run, the name of its job and the gateway's commands. He
+// submits jobs with that name, and jobs whose names contain whole records of hers, in the queue and in accounting. The
+// gateway still reads of her job what Slurm reports.
 //
 // proves SITE-08
 // short: a site's own Slurm
@@ -121,7 +123,7 @@ func TestJobsOfOthersForgeNothing(t *testing.T) {
 			switch {
 			case j.User != "" && j.User != alice && j.User != bob: // of another test
 			case j.Class == run.ClassUnread:
-				t.Errorf("a look at all jobs cannot read %+v, want every record read", j)
+				t.Errorf("the read of all jobs cannot parse %+v, want every record read", j)
 			case j.User == alice:
 				hers = append(hers, j)
 			case j.User == bob:
@@ -153,16 +155,16 @@ func TestJobsOfOthersForgeNothing(t *testing.T) {
 		t.Errorf("the usage of alice's job is %+v (%v), want one of hers", used, err)
 	}
 	if used, err = l.Usage(t.Context(), began, run.JobKey{ID: hers, User: bob}); err != nil || len(used) != 0 {
-		t.Errorf("the usage of alice's job, asked for as bob's, is %+v (%v), want nothing", used, err)
+		t.Errorf("the usage of alice's job, requested as bob's, is %+v (%v), want nothing", used, err)
 	}
-	// A user whose account is gone hides nobody's records.
+	// A user whose account was deleted hides no other user's records.
 	if jobs, err = l.Records(t.Context(), began, key, run.JobKey{Name: name, User: "gone" + alice}); err != nil || len(jobs) != 1 {
-		t.Errorf("beside a user who is gone the records are %+v (%v), want alice's alone", jobs, err)
+		t.Errorf("with a deleted user among the keys the records are %+v (%v), want alice's alone", jobs, err)
 	}
 }
 
-// One look at the queue costs slurmctld the same for one user with open runs and for fifty. (Not parallel: lists of waiting tasks that do
-// not fit into their field, whoever has them, cost one more.)
+// One read of the queue costs slurmctld the same for one user with open runs and for fifty. (Not parallel: lists of
+// waiting tasks too long for their field, of any user, cost one more.)
 //
 // proves SITE-08
 // short: calls to Slurm do not grow
@@ -206,7 +208,7 @@ sacctmgr -i -Q add user "$1" account=research defaultaccount=research >/dev/null
 			t.Errorf("%d users' jobs, want %d", len(found), want)
 		}
 		cost := l.rpcs(t) - before
-		t.Logf("a look at the jobs of %d users: %d RPCs to slurmctld, %d from the budget", want, cost, l.Budget().Total-spent)
+		t.Logf("a read of the jobs of %d users: %d RPCs to slurmctld, %d from the budget", want, cost, l.Budget().Total-spent)
 		return cost
 	}
 	must(t, l.CheckCluster(t.Context()))

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// inArrays has n runs leave together. The first that is ready may go alone: nobody else is on the way yet.
+// inArrays makes n runs leave together. The first ready run may leave alone, because no other is on the way yet.
 func (s *site) inArrays(n int) {
 	s.replace("site.yaml", "slurm:\n", fmt.Sprintf("slurm:\n  arrays: {min: %d, linger_ms: 3000}\n", n-1))
 }
 
-// together are runs that wait behind a drain and then leave at once.
+// together submits runs behind a drain of the queue and then releases all of them.
 func (s *site) together(docs ...tree) (ids []string) {
 	s.t.Helper()
 	s.ok(nil, "drain", "--queue", "--reason", "company")
@@ -26,7 +26,7 @@ func (s *site) together(docs ...tree) (ids []string) {
 	return ids
 }
 
-// arrayOf is the array that Slurm has the runs' jobs in, all but two at most, and the job of each.
+// arrayOf returns the array that contains the runs' jobs, all but two at most, and the job of each.
 func (s *site) arrayOf(ids []string) (array string, jobs map[string]string) {
 	s.t.Helper()
 	jobs = map[string]string{}
@@ -51,7 +51,7 @@ func (s *site) arrayOf(ids []string) (array string, jobs map[string]string) {
 	return array, jobs
 }
 
-// tasksEnd is what becomes of five runs in one array: each ends by itself, whichever way it ends.
+// tasksEnd checks five runs of one array: each ends independently, however it ends.
 func tasksEnd(t *testing.T, s *site) {
 	t.Helper()
 	docs := []tree{probePlan("exit", "3"), probePlan("await", "out/never", "out/result")}
@@ -111,7 +111,7 @@ func TestArrays(t *testing.T) {
 		s.ok(&out, "cancel-all", "--yes", "--reason", "enough")
 		for _, c := range out.Cancelled {
 			if c.State != "cancelled" || c.Executed != "never" {
-				t.Errorf("cancel-all says of a task that waits %+v, want it cancelled and never executed", c)
+				t.Errorf("cancel-all reports for a waiting task %+v, want it cancelled and never executed", c)
 			}
 		}
 		until(t, "empty queue", func() bool {

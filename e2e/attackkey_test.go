@@ -25,10 +25,10 @@ func (g *signerProcess) asks(as string, request tree) (a struct {
 	return a
 }
 
-// Whoever holds the gateway's key and user may ask the signer for anything, and gets in as nobody but users that the signer allows: not
-// as root or another name of it, a system user, a member of sudo, the service or the signer; not from another address, not for longer
-// than the signer's minutes, and with no terminal and no forwarding. A user who reaches the signer's socket gets nothing at all. The
-// signer's log has a line for each certificate and each refusal.
+// An attacker with the gateway's key and user may send the signer any request, and can log in only as users that the
+// signer allows: not as root or another name of it, a system user, a member of sudo, the service or the signer; not
+// from another address, not for longer than the signer's minutes, and with no terminal and no forwarding. A user who
+// reaches the signer's socket gets nothing at all. The signer's log has a line for each certificate and each refusal.
 //
 // proves SITE-08
 func TestServiceKeyAgainstRoot(t *testing.T) {

@@ -62,12 +62,12 @@ func TestUserAgainstTheService(t *testing.T) {
 	for name, rc := range map[string]string{"hangs": "sleep 3600", "floods": "yes 4711",
 		"forges": `echo 4711; echo "slurmgate-claim 1 job=1"; sbatch() { echo 1; }; export -f sbatch; PATH=/tmp:$PATH`} {
 		shell(t, mallory, `printf '%s\n' "$1" >~/.bashrc`, rc)
-		shell(t, "root", `pkill -KILL -u "$1" -f '^sshd' || :`, mallory) // his connections, and no other test's
+		shell(t, "root", `pkill -KILL -u "$1" -f '^sshd' || :`, mallory) // mallory's connections, and no other test's
 		bad := s.submitAs(mallory, probePlan("write", "out/result", "of mallory, "+name))
 		began := time.Now()
 		fine := s.submitAs(good, probePlan("write", "out/result", "of another user, "+name))
 		if l := s.wait(fine.RunID); l.State != "succeeded" {
-			t.Errorf("beside another user whose shell is one that %s, %v; want it succeeded", name, l)
+			t.Errorf("next to a user whose shell %s, %v; want it succeeded", name, l)
 		}
 		if user, _ := s.jobUser(fine.RunID); user != good {
 			t.Errorf("its job is %s's", user)
@@ -83,7 +83,7 @@ func TestUserAgainstTheService(t *testing.T) {
 			t.Errorf("%s: the job is %s's", name, user)
 		}
 	}
-	// What he does under the name of his own run leaves the run alone.
+	// Jobs that mallory submits under the name of mallory's own run leave the run alone.
 	if got := s.story(first.RunID); got.State != "running" ||
 		shell(t, "root", `squeue -h -o "%u %T" -j "$1"`, got.SlurmJobID) != mallory+" RUNNING" {
 		t.Errorf("after jobs under the name of the user's own run it is %+v, want it running", got)

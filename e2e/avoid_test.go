@@ -17,7 +17,7 @@ type attempt struct {
 	Avoids       []struct{ Node, Fault string }
 }
 
-// attempts are those of a run.
+// attempts reads the attempts of a run.
 func (s *site) attempts(id string) []attempt {
 	s.t.Helper()
 	var shown struct{ Attempts []attempt }
@@ -25,7 +25,7 @@ func (s *site) attempts(id string) []attempt {
 	return shown.Attempts
 }
 
-// A fault that only a run meets ends it with the fault's own name, and with the node's. It does not run beside other tests.
+// A fault that only a run meets ends it with the fault's own name, and with the node's. The test is not parallel.
 //
 // proves OPS-02
 func TestRunsNameFaultsOfNodes(t *testing.T) {
@@ -77,7 +77,8 @@ X
 	}
 }
 
-// The attempt after a node's fault does not use that node; the run says so while it runs and afterwards, and doctor names the node.
+// The attempt after a node's fault does not use that node; the run reports so while it runs and afterwards, and doctor
+// names the node.
 //
 // proves OPS-02
 func TestNodeAtFaultIsAvoided(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A backup is made while the gateway serves and a job runs; more runs are made, the gateway is killed and its state folder is lost.
-// Restored from the backup, what it knows is replayed or collected, and what it does not know is executed by nobody a second time: those
-// runs name the verb that ends them, and gc leaves their files alone.
+// A backup runs while the gateway serves and a job runs; more runs are submitted, the gateway is killed and its state
+// folder is lost. The restored gateway replays or collects the runs it knows. The others never execute a second time:
+// those runs name the verb that ends them, and gc leaves their files alone.
 //
 // proves OPS-01
 // short: operating it
@@ -40,7 +40,7 @@ func TestBackupAndRestore(t *testing.T) {
 		Missing []string `json:"missing"`
 	}
 	if s.ok(&restored, "restore", s.dir+"/backups"); restored.Objects == 0 || len(restored.Missing) > 0 {
-		t.Errorf("restore says %+v, want objects and none missing", restored)
+		t.Errorf("restore returned %+v, want objects and none missing", restored)
 	}
 
 	s.serve()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// batchNow is what the tests read of batch.status.
+// batchNow holds the fields of batch.status that the tests read.
 type batchNow struct {
 	BatchID  string           `json:"batch_id"`
 	Rows     int64            `json:"rows"`
@@ -17,8 +17,9 @@ type batchNow struct {
 	Replayed bool             `json:"replayed"`
 }
 
-// A sheet of 32 samples becomes 31 runs, two samples of equal bytes sharing one; the gateway is killed in the middle and the next one goes
-// on. Every file of the collect is what the run's own output is, under its sample, and asked again nothing is submitted or copied.
+// A sheet of 32 samples becomes 31 runs, because two samples of equal bytes share one. The gateway is killed in the
+// middle, and the next one continues. Every collected file equals the run's own output, under its sample's name; a
+// second collect submits and copies nothing.
 //
 // proves MANY-01
 // short: many runs
@@ -57,11 +58,11 @@ func TestBatch(t *testing.T) {
 		Replays int `json:"replayed_runs"`
 	}
 	if s.ok(&plan, append(run, "--dry-run")...); plan.Rows != 32 || plan.New != 31 || plan.Shared != 1 {
-		t.Errorf("a dry run of 32 rows, two of equal bytes, says %+v, want 31 new runs and one row that shares", plan)
+		t.Errorf("a dry run of 32 rows, two of equal bytes, returned %+v, want 31 new runs and one row that shares", plan)
 	}
 	var began batchNow
 	if s.ok(&began, run...); began.Rows != 32 || began.Replayed {
-		t.Errorf("batch run of 32 rows says %+v, want 32 rows and no replay", began)
+		t.Errorf("batch run of 32 rows returned %+v, want 32 rows and no replay", began)
 	}
 	d.signal("KILL")
 	d.ended(t)
@@ -72,10 +73,10 @@ func TestBatch(t *testing.T) {
 	}
 	var now batchNow
 	if s.ok(&now, "batch", "wait", "all", "--timeout", timeLeft(t)); now.Counts["succeeded"] != 32 || !now.Over || now.Todo != 0 {
-		t.Fatalf("batch wait says %+v, want 32 rows that succeeded and nothing left", now)
+		t.Fatalf("batch wait returned %+v, want 32 succeeded rows and none left", now)
 	}
 	if s.ok(&now, run...); !now.Replayed || now.BatchID != began.BatchID {
-		t.Errorf("batch run again says %+v, want a replay of %s", now, began.BatchID)
+		t.Errorf("the second batch run returned %+v, want a replay of %s", now, began.BatchID)
 	}
 	other := s.file("other.csv", strings.Replace(sheet.String(), "S00", "S99", 1))
 	s.refused(5, "batch_name_taken", "batch", "run", batchTool, "--sheet", other, "--name", "all")
@@ -93,7 +94,7 @@ func TestBatch(t *testing.T) {
 		Files    []struct{ Sample, Path, SHA256 string }
 	}
 	if s.ok(&got, "batch", "collect", "all", "--to", to); got.Copied != 32 || !got.Complete {
-		t.Fatalf("batch collect says %d copied, complete %v; want 32 and complete", got.Copied, got.Complete)
+		t.Fatalf("batch collect reports %d copied, complete %v; want 32 and complete", got.Copied, got.Complete)
 	}
 	must(t, os.Remove(host(to)+"/"+got.Files[7].Path))
 	if s.ok(&got, "batch", "collect", "all", "--to", to); got.Copied != 1 {
@@ -113,7 +114,7 @@ func TestBatch(t *testing.T) {
 		Runs int
 	}
 	if s.ok(&checked, "verify", s.dir+"/all.zip"); !checked.OK || checked.Runs != 31 {
-		t.Errorf("the batch's archive is verified as %+v, want intact with 31 runs", checked)
+		t.Errorf("verify of the batch's archive reports %+v, want intact with 31 runs", checked)
 	}
 	s.refused(5, "target_exists", "export", began.BatchID, "--to", s.dir+"/all.zip")
 	var table struct {
@@ -124,12 +125,13 @@ func TestBatch(t *testing.T) {
 		}
 	}
 	if s.ok(&table, "batch", "table", "all", "--limit", "3"); table.Total != 32 || len(table.Rows) != 3 {
-		t.Errorf("batch table --limit 3 says %+v, want 3 of 32 rows", table)
+		t.Errorf("batch table --limit 3 returned %+v, want 3 of 32 rows", table)
 	}
 	s.askedInChat(t)
 }
 
-// askedInChat is "QC of these 12 samples, tell me the worst" as a model has it done: the sheet in one call, how it stands, one table.
+// askedInChat answers "QC of these 12 samples, tell me the worst" as a model does: the sheet in one call, its status,
+// one table.
 func (s *site) askedInChat(t *testing.T) {
 	var rows []tree
 	for i := range 12 {
@@ -146,7 +148,7 @@ func (s *site) askedInChat(t *testing.T) {
 
 const batchTool = "probe.batch"
 
-// packHead is what the packs of these tests say alike.
+// packHead holds the lines common to the packs of these tests.
 const packHead = `version: 1.0.0
 abiVersion: v1
 contractVersion: v1

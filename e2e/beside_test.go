@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A gateway on a host beside the cluster: it sees the cluster's filesystem, and Slurm's commands run on a login node over SSH.
+// A gateway on a host outside the cluster: it has the cluster's filesystem, and Slurm's commands run on a login node
+// over SSH.
 //
 // proves SITE-01 SITE-02
 func TestGatewayBesideTheCluster(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// packed is text as gzip makes it.
+// packed compresses text with gzip.
 func packed(text string) string {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -19,7 +19,7 @@ func packed(text string) string {
 	return b.String()
 }
 
-// fastq is n reads of 400 bases each.
+// fastq returns n reads of 400 bases each.
 func fastq(n int) (records []string) {
 	bases := strings.Repeat("ACGTTGCA", 50)
 	for i := range n {

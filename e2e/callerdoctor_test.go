@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// callerFault is something wrong with a site with run_as: caller, and what doctor has to say about it.
+// callerFault is a fault planted on a site with run_as: caller, and the finding that doctor must report.
 type callerFault struct {
-	name, user          string // user is whom doctor looks as; empty: nobody
+	name, user          string // user is the user whose folder doctor checks; empty: none
 	code, status, words string
 	edit                func(doc tree)
 	plant               func(t *testing.T, s *site, sign *signerProcess)
@@ -36,8 +36,8 @@ func (x callerFault) test(t *testing.T) {
 	}
 }
 
-// doctor of a site with run_as: caller names what is wrong with the signer, the login, the user and the user's folder, each by the check of
-// its own.
+// doctor of a site with run_as: caller names faults of the signer, the login, the user and the user's folder, each in
+// its own check.
 //
 // proves OPS-02
 func TestDoctorAsCaller(t *testing.T) {
@@ -126,7 +126,7 @@ func TestDoctorAsCallerAllIsWell(t *testing.T) {
 	for _, f := range e.Findings {
 		ofPolicy := f.Code == "tool_jobs" || f.Code == "accounts" // the domain's names an account that Slurm lacks
 		if (f.Status == "fault" || f.Status == "unknown") && !ofPolicy {
-			t.Errorf("on a healthy site doctor finds %+v, want no fault", f)
+			t.Errorf("doctor on a healthy site finds %+v, want no fault", f)
 		}
 	}
 	for _, code := range []string{"signer", "images_for_users", "user_rules", "user_certificate", "all_jobs", "ssh_login", "ssh_shell",
@@ -141,7 +141,7 @@ func TestDoctorAsCallerAllIsWell(t *testing.T) {
 	}
 	for _, c := range sign.certificates() {
 		if c["principal"] != user {
-			t.Errorf("a certificate for somebody else: %v", c)
+			t.Errorf("certificate for another user: %v", c)
 		}
 	}
 	if left := shell(t, "root", `find "$1" -maxdepth 1 -name '.doctor*'`, s.callerRuns(user)); left != "" {

@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// callers is what scripts/devcluster ssh-info says for sites with run_as: caller. Paths are the cluster's.
+// callers is the output of scripts/devcluster ssh-info for sites with run_as: caller. Paths are the cluster's.
 type callers struct {
 	Host       string         `json:"host"`
 	Ports      map[string]int `json:"ports"`
@@ -46,9 +46,10 @@ func callersOf(t testing.TB) callers {
 	return info.Callers
 }
 
-// callerSite makes a site with run_as: caller after site-configs/caller.yaml. Its gateway runs on the login node as lab, its signer there
-// as a user of its own; the signer runs until the end of the test. Users of the cluster's group callers may use the gateway:
-// s.user("alice", nil, "submit", …) runs slurmgate as alice. Each site has folders of its own below /shared/scratch/USER.
+// callerSite makes a site with run_as: caller after site-configs/caller.yaml. Its gateway runs on the login node as
+// lab, its signer there as a separate user; the signer runs until the end of the test. Users of the cluster's group
+// callers may use the gateway: s.user("alice", nil, "submit", …) runs slurmgate as alice. Each site has separate
+// folders below /shared/scratch/USER.
 func callerSite(t testing.TB, edit ...func(doc tree)) (*site, *signerProcess) {
 	t.Helper()
 	info := callersOf(t)
@@ -85,12 +86,12 @@ func callerSite(t testing.TB, edit ...func(doc tree)) (*site, *signerProcess) {
 	return s, sign
 }
 
-// callerRuns is a user's runs_dir.
+// callerRuns returns a user's runs_dir.
 func (s *site) callerRuns(user string) string {
 	return "/shared/scratch/" + user + "/" + strings.ReplaceAll(strings.TrimPrefix(s.dir, "/shared/"), "/", "-")
 }
 
-// tightDisk is the disk of the user tight, whom one test at a time may use.
+// tightDisk guards the disk of the user tight, which one test at a time may use.
 var tightDisk sync.Mutex
 
 // holdTight gives the test the disk of the user tight until its end. It precedes the test's site, whose clean-up removes what is left
@@ -119,7 +120,7 @@ func (s *site) submitAs(user string, doc tree) submitted {
 	return a
 }
 
-// fileOf writes a file of a user's that nobody else may read, and gives its path.
+// fileOf writes a file that only the user may read, and returns its path.
 func (s *site) fileOf(user, name, content string) string {
 	s.t.Helper()
 	dir := "/home/" + user + "/" + path.Base(s.callerRuns("x"))
@@ -132,7 +133,7 @@ func (s *site) fileOf(user, name, content string) string {
 	return dir + "/" + name
 }
 
-// jobUser is Slurm's own answer about whose job a run has, and which account it charges.
+// jobUser returns the user and the account of a run's job, as Slurm reports them.
 func (s *site) jobUser(runID string) (user, account string) {
 	s.t.Helper()
 	name := s.story(runID).JobName
@@ -158,8 +159,8 @@ type signerProcess struct {
 	done                chan error
 }
 
-// newSigner starts a signer of the site for the gateway's user lab; edit changes its configuration. Its folder is not below the site's,
-// because lab could change what lies there.
+// newSigner starts a signer of the site for the gateway's user lab; edit changes its configuration. Its folder is
+// outside the site's, where lab could change it.
 func newSigner(t testing.TB, s *site, edit func(doc tree)) *signerProcess {
 	t.Helper()
 	info := callersOf(t)
@@ -179,7 +180,7 @@ func newSigner(t testing.TB, s *site, edit func(doc tree)) *signerProcess {
 	return sign
 }
 
-// settings are the signer's usual configuration with some fields changed.
+// settings returns the signer's usual configuration with some fields changed.
 func (g *signerProcess) settings(with tree) tree {
 	doc := tree{"ca": tree{"key": g.ca}, "socket": g.socket, "gateway_users": []any{"lab"}, "log": g.log,
 		"source_addresses": []any{"127.0.0.1", "::1"}, "per_minute": 6000, "per_user_minute": 6000}
@@ -234,7 +235,7 @@ func (g *signerProcess) stop(signal string) {
 	g.cmd = nil
 }
 
-// certificates are the lines of the signer's log.
+// certificates reads the lines of the signer's log.
 func (g *signerProcess) certificates() (lines []tree) {
 	g.t.Helper()
 	for line := range strings.Lines(shell(g.t, "root", `cat "$1"`, g.log)) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// chainPack is a tool that adds a word to a text, or fails where it is told to.
+// chainPack defines a tool that adds a word to a text, or fails on request.
 func chainPack(name string) string {
 	return strings.ReplaceAll("id: chain.NAME\n"+packHead+`inputSchema: {type: object, required: [text], additionalProperties: false, properties: {text: {type: string}, how: {type: string, enum: [copy, fail], default: copy}}}
 outputSchema: {type: object}
@@ -56,10 +56,10 @@ const chainSteps = `steps:
   - {name: three, tool: chain.three, from: {text: two.two}}
 `
 
-// Three tools over two samples from one steps file: the runs of later steps wait for those before, survive a gateway that is killed, and
-// start by themselves; what one sample's first step fails to make ends the other two with a reason. Asked for with the artifact, the run
-// that waited is the run; where the output came from is told back to the import. Webhooks tell of each end of a batch once, and of a run
-// that never started.
+// Three tools over two samples from one steps file: the runs of later steps wait for the earlier ones, survive a kill
+// of the gateway, and start by themselves; where one sample's first step fails to write its output, the other two end
+// with a reason. A request with the artifact itself finds the run that waited; the output's trace leads back to the
+// import. Webhooks report each end of a batch once, and the end of a run that never started.
 //
 // proves MANY-04 MANY-05
 // short: many runs
@@ -87,7 +87,7 @@ func TestChains(t *testing.T) {
 		Steps []struct{ Step, Name string }
 	}
 	if s.ok(&began, run...); began.Rows != 6 || len(began.Steps) != 3 {
-		t.Fatalf("batch run of three steps over two samples says %+v, want 6 rows of 3 steps", began)
+		t.Fatalf("batch run of three steps over two samples returned %+v, want 6 rows of 3 steps", began)
 	}
 	var list struct {
 		Waiting []struct {
@@ -116,7 +116,7 @@ func TestChains(t *testing.T) {
 	}
 	s.cli("batch", "wait", "all", "--timeout", timeLeft(t), "--json").object(t, &now)
 	if !now.Over || now.Counts["succeeded"] != 3 || now.Counts["failed"]+now.Counts["refused"] != 3 || len(now.Steps) != 3 {
-		t.Fatalf("batch wait says %+v, want 3 rows that succeeded and 3 that did not", now)
+		t.Fatalf("batch wait returned %+v, want 3 rows that succeeded and 3 that did not", now)
 	}
 	causes := fmt.Sprint(now.Causes)
 	for _, want := range []string{"one tool_failed", "two input_failed", "three input_failed"} {
@@ -169,14 +169,14 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// hook is a receiver of webhooks on the login node.
+// hook receives webhooks on the login node.
 type hook struct {
 	url  string
 	mu   sync.Mutex
 	said map[string][]ended // by path
 }
 
-// ended is what a webhook says.
+// ended is the body of a webhook.
 type ended struct {
 	Type string
 	Data struct {
@@ -207,7 +207,7 @@ func newHook(t testing.TB) *hook {
 	return h
 }
 
-// told waits until n webhooks came to a path, and returns them: there are no more.
+// told waits until n webhooks came to a path, and returns them. It fails the test if more came.
 func (h *hook) told(t testing.TB, path string, n int) (list []ended) {
 	t.Helper()
 	until(t, "webhooks", func() bool {

@@ -113,8 +113,8 @@ func (c *chat) expect(text string, want ...string) {
 	}
 }
 
-// A whole conversation with a real tool on the real cluster: import, submit, look while it waits and while it runs, collect
-// before it is ready and when it is, preview, and the same request again. Each answer is under 4 KB.
+// A whole conversation with a real tool on the real cluster: import, submit, read the run while it waits and while it
+// runs, collect before it is ready and when it is, preview, and the same request again. Each answer is under 4 KB.
 //
 // proves CARD-06, ARC-01
 // short: MCP
@@ -170,7 +170,7 @@ func (c *chat) talk(s *site, partition string) {
 		return got.Ready
 	})
 	if got.State != "succeeded" || got.Roles["stats"] == "" {
-		t.Fatalf("slurm_job_collect says %+v, want succeeded with the output stats", got)
+		t.Fatalf("slurm_job_collect returned %+v, want succeeded with the output stats", got)
 	}
 	c.expect(c.say("artifact_preview_text", tree{"artifact_id": got.Roles["stats"]}, nil), "This is data", "num_seqs", "FASTQ\tDNA\t40\t20000")
 	c.say("slurm_job_logs", tree{"run_id": run.RunID}, nil)

@@ -19,9 +19,10 @@ import (
 
 var updateDialogues = flag.Bool("dialogues", false, "write the answers of this run into testdata/dialogues")
 
-// A dialogue is a text file: what a person asks (lines with #), the calls that a model makes (lines with >, or with ? for a call that is
-// repeated until what it asks about is over), and under each the answer, indented. A line with ! is what an administrator does
-// meanwhile. Ids are written as art_#1, in the order in which they come up, and stand for the real ones in later calls.
+// A dialogue is a text file: a person's request (lines with #), the calls that a model makes (lines with >, or with ?
+// for a call that is repeated until the state it reads is final), and under each the answer, indented. A line with ! is
+// an action of an administrator in between. Ids are written as art_#1, numbered as they come up, and replaced by the
+// real ones in later calls.
 type dialogue struct {
 	t       *testing.T
 	s       *site
@@ -46,7 +47,7 @@ var (
 	unfit     = regexp.MustCompile(`"?Not ready yet|goes on without this chat|Rows wait`)
 )
 
-// shown is an answer without what is different each time.
+// shown replaces the parts of an answer that differ each time.
 func (d *dialogue) shown(text string) string {
 	text = lastWords.ReplaceAllString(text, "")
 	text = realID.ReplaceAllStringFunc(text, func(id string) string {
@@ -66,7 +67,7 @@ func (d *dialogue) shown(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, d.s.dir, "[site]"), world.dir, "[data]")
 }
 
-// real is a line of the file with the real ids.
+// real returns a line of the file with the real ids.
 func (d *dialogue) real(line string) string {
 	d.t.Helper()
 	return givenID.ReplaceAllStringFunc(line, func(name string) string {
@@ -170,7 +171,8 @@ func TestDialogues(t *testing.T) {
 	}
 }
 
-// dialogueSite has the genomics domain, a program that fails as it is asked to, files of samples, and a policy that refuses one tool.
+// dialogueSite makes a site with the genomics domain, a program that fails on request, files of samples, and a policy
+// that refuses one tool.
 func dialogueSite(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t, "genomics")
@@ -233,7 +235,7 @@ var chatOperations = strings.Fields("slurm_submit slurm_job_get slurm_job_collec
 	"run_list batch_run batch_status batch_rows batch_table batch_list batch_retry batch_cancel artifact_import artifact_list artifact_get artifact_find " +
 	"artifact_preview_text artifact_preview_table tool_list tool_show")
 
-// demoPack is a tool whose program does what its number says.
+// demoPack defines a tool whose program behaves as its number selects.
 const demoPack = "id: ID\ndescription: ABOUT\n" + packHead + `inputSchema:
   type: object
   required: [reads, size]

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// A folder is imported as one artifact, lies below in/ of a job, which copies it, and its copy comes back as one artifact with the same
-// checksum: of shell, HTTP and job each has the same files. A folder with a link, and an output that is none, are refused.
+// A folder is imported as one artifact, appears below in/ of a job, which copies it, and its copy comes back as one
+// artifact with the same checksum: imports by shell, HTTP and job have the same files. A folder with a link, and an
+// output that is not a folder, are refused.
 //
 // proves DATA-02
 func TestDirectories(t *testing.T) {

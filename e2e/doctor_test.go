@@ -14,7 +14,7 @@ type examined struct {
 	Faults, Unknown, Warnings int
 }
 
-// find is the worst result of a check.
+// find returns the worst result of a check.
 func (e examined) find(code string) (status, found, remedy string) {
 	order := []string{"", "ok", "warning", "unknown", "fault"}
 	for _, f := range e.Findings {
@@ -162,7 +162,7 @@ func TestConfigCheck(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("config check does not report %v, but %v", want, f)
 	}
-	// Every verb says the same, and none starts anything.
+	// Every verb prints the same problems, and none starts anything.
 	if r := s.cli("runs", "list"); r.code != 2 || strings.Count(string(r.stderr), s.dir+"/site.yaml:") != 5 {
 		t.Errorf("%v, want exit 2 and five mistakes of the site file", r)
 	}

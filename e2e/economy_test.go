@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// fileIDs are the handles of files.
+// fileIDs matches the handles of files.
 var fileIDs = regexp.MustCompile(`\bfile_[0-9A-HJKMNP-TV-Z]{26}\b`)
 
 // figure prints a figure as bench does, and fails when it misses its target.
@@ -27,7 +27,7 @@ func figure(t *testing.T, name, of string, value, most int) {
 	}
 }
 
-// manyTools is a site whose domain has so many tools.
+// manyTools makes a site whose domain has n tools.
 func manyTools(t *testing.T, n int) *site {
 	t.Helper()
 	s := newSite(t, "probing")
@@ -89,7 +89,8 @@ func TestChatEconomy(t *testing.T) {
 	}
 }
 
-// oneToolLess takes a tool out of the domain while a chat is open: the chat is told, and its list has the tool no more.
+// oneToolLess removes a tool from the domain while a chat is open: the chat gets a notification, and its list no longer
+// has the tool.
 func (s *site) oneToolLess(t *testing.T, c *chat, d *daemon) {
 	s.replace("domain/manifest.yaml", "  - {tool_id: probe.t002, kind: job_worker}\n", "")
 	must(t, os.Remove(host(s.dir)+"/domain/toolpacks/probe.t002.tool.yaml"))
@@ -97,7 +98,7 @@ func (s *site) oneToolLess(t *testing.T, c *chat, d *daemon) {
 	select {
 	case <-c.changed:
 	case <-time.After(time.Until(deadline(t))):
-		t.Fatal("the chat was not told of the list without one tool")
+		t.Fatal("the chat got no notification of the list without one tool")
 	}
 	l, err := c.session.ListTools(t.Context(), nil)
 	must(t, err)
@@ -167,8 +168,8 @@ func (s *site) throughTheCatalogue(t *testing.T, c *chat) {
 	}
 }
 
-// "QC of these 12 samples, tell me the worst" over artifacts that are there and over files that nobody has imported, and a file by its
-// sample's name.
+// "QC of these 12 samples, tell me the worst" over imported artifacts and over files not yet imported, and a file by
+// its sample's name.
 func (s *site) economy(t *testing.T, c *chat, calls, bytes int) {
 	figure(t, "chat_qc_calls", "samples=12 imported=12", calls, 5)
 	figure(t, "chat_qc_bytes", "samples=12 imported=12", bytes, 8<<10)

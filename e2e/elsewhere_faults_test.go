@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// farFault is something wrong with a site elsewhere, and what doctor has to say about it.
+// farFault is a fault planted on a site elsewhere, and the finding that doctor must report.
 type farFault struct {
 	name, example, code, status, found string
 	plant                              func(t *testing.T, doc tree)
@@ -34,7 +34,7 @@ func (x farFault) test(t *testing.T) {
 	}
 }
 
-// certificate makes a key and has it signed with options of ssh-keygen; empty by: by an authority that nobody trusts.
+// certificate makes a key and has it signed with options of ssh-keygen; empty by: by an untrusted authority.
 func certificate(t *testing.T, by string, options ...string) (key, cert string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -144,8 +144,8 @@ func TestDoctorCountsSessions(t *testing.T) {
 	}
 }
 
-// The site file says where jobs see runs_dir, the login node and the data host. Where jobs see another folder, a probe job finds out, as it
-// looks for the file that went there by SFTP.
+// The site file says where jobs see runs_dir, the login node and the data host. Where jobs see another folder, a probe
+// job finds out: it reads the file that went there by SFTP.
 //
 // proves SITE-01 OPS-02
 func TestDoctorFindsAnotherFolderOfJobs(t *testing.T) {

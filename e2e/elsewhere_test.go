@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// sshHosts is more of what a client of the cluster's SSH servers needs.
+// sshHosts extends sshInfo with further hosts and keys of the cluster's SSH servers.
 type sshHosts struct {
 	sshInfo
 	Login2 struct {
@@ -35,7 +35,8 @@ func sshOfCluster(t testing.TB, name string) (h sshHosts) {
 	return h
 }
 
-// farSite makes a site whose gateway runs on this machine and reaches the cluster as an example of site-configs says.
+// farSite makes a site whose gateway runs on this machine and reaches the cluster as an example of site-configs
+// describes.
 func farSite(t testing.TB, example string, edit ...func(doc tree)) *site {
 	t.Helper()
 	h := sshOf(t)
@@ -48,7 +49,8 @@ func farSite(t testing.TB, example string, edit ...func(doc tree)) *site {
 	}}, edit...)...)
 }
 
-// siteOutside makes a site of a gateway on this machine after an example of site-configs; edit says how the cluster is reached.
+// siteOutside makes a site of a gateway on this machine after an example of site-configs; edit sets how the gateway
+// reaches the cluster.
 func siteOutside(t testing.TB, example string, edit ...func(doc tree)) *site {
 	t.Helper()
 	s := newSite(t, "probing")
@@ -82,7 +84,7 @@ func siteOutside(t testing.TB, example string, edit ...func(doc tree)) *site {
 	return s
 }
 
-// probeImage is the file of the test image, on this machine.
+// probeImage returns the path of the test image on this machine.
 func probeImage() string {
 	return host(world.dir) + "/images/" + strings.TrimPrefix(world.probe, "sha256:") + ".sif"
 }
@@ -122,7 +124,7 @@ type swept struct {
 	Kept []struct{ Name, Why string }
 }
 
-// jobsNamed are Slurm's ids of the jobs of a name.
+// jobsNamed returns Slurm's ids of the jobs with the name.
 func jobsNamed(t testing.TB, name string) (ids []string) {
 	t.Helper()
 	until(t, "a job "+name+" in accounting", func() bool { // slurmdbd follows slurmctld
@@ -132,7 +134,8 @@ func jobsNamed(t testing.TB, name string) (ids []string) {
 	return ids
 }
 
-// doctor of a site elsewhere names what is wrong on the way there, says what to do, and a fault of one site does not hide another's.
+// doctor of a site elsewhere names faults on the way to it, reports what to do, and a fault of one site does not hide
+// another's.
 //
 // proves SITE-03 OPS-02
 func TestDoctorElsewhere(t *testing.T) {
@@ -211,7 +214,7 @@ func TestDoctorElsewhereAllIsWell(t *testing.T) {
 	for _, f := range e.Findings {
 		ofPolicy := slices.Contains([]string{"accounts", "submit_limits", "tool_jobs"}, f.Code) // the domain's names an account that Slurm lacks
 		if (f.Status == "fault" || f.Status == "unknown") && !ofPolicy {
-			t.Errorf("on a healthy site elsewhere doctor finds %+v, want no fault", f)
+			t.Errorf("doctor on a healthy site elsewhere finds %+v, want no fault", f)
 		}
 	}
 	for _, code := range []string{"ssh_login", "ssh_sessions", "ssh_shell",

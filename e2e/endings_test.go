@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// gatewayRoles are what a run has whatever its program did (ABI-16).
+// gatewayRoles are the outputs that a run has whatever its program did (ABI-16).
 var gatewayRoles = []string{"log", "stdout", "stderr", "slurm_script"}
 
 // endedBadly checks what every run that did not succeed owes: its reason, its log, and of its outputs those that stay.
@@ -138,7 +138,7 @@ func TestEndings(t *testing.T) {
 		archive := s.dir + "/refused.crate.zip"
 		s.ok(nil, "export", l.RunID, "--to", archive)
 		if v := verifyAlone(t, host(archive), 0); !v.OK || v.State != "failed" {
-			t.Errorf("the archive of a run that failed is verified as %+v, want intact and failed", v)
+			t.Errorf("verify of a failed run's archive reports %+v, want intact and failed", v)
 		}
 	})
 
@@ -252,7 +252,7 @@ func TestCancelled(t *testing.T) {
 		var a cancelAnswer
 		s.ok(&a, "cancel", id, "--reason", "not needed")
 		if a.State != "cancelled" || a.Executed != "never" {
-			t.Errorf("cancel of a run that waits says %+v, want cancelled and never executed", a)
+			t.Errorf("cancel of a waiting run returned %+v, want cancelled and never executed", a)
 		}
 		l := s.wait(id)
 		if l.State != "cancelled" || !strings.Contains(l.why(), "not needed") || l.ExitCode != nil {
@@ -268,7 +268,7 @@ func TestCancelled(t *testing.T) {
 		// It stays what it is.
 		s.ok(&a, "cancel", id)
 		if a.State != "cancelled" {
-			t.Errorf("a second cancel says %+v, want cancelled", a)
+			t.Errorf("the second cancel returned %+v, want cancelled", a)
 		}
 		again := s.submit(plan("pending", "big"))
 		if !again.Replayed || again.State != "cancelled" {
@@ -284,7 +284,7 @@ func TestCancelled(t *testing.T) {
 		var a cancelAnswer
 		s.ok(&a, "cancel", id, "--reason", "wrong reads")
 		if a.Executed == "never" {
-			t.Errorf("cancel of a run whose program runs says %+v, want that it may have executed", a)
+			t.Errorf("cancel of a run whose program runs returned %+v, want that it may have executed", a)
 		}
 		l := s.wait(id)
 		s.endedBadly(l, "cancelled", "cancelled")
@@ -295,7 +295,7 @@ func TestCancelled(t *testing.T) {
 			t.Errorf("the program was not asked to end first: %s", s.bytesOf(l.Roles["log"]))
 		}
 		if s.ok(&a, "cancel", id); a.Executed == "never" {
-			t.Errorf("a second cancel of a run whose program ran says %+v, want that it executed", a)
+			t.Errorf("the second cancel of a run whose program ran returned %+v, want that it executed", a)
 		}
 	})
 	t.Run("running, by the admin", func(t *testing.T) {
@@ -323,11 +323,11 @@ func (s *site) started(id string) {
 	})
 }
 
-// hiding are characters of each class that hides text or steers how other text is shown, besides those of terminals.
+// hiding holds characters of each class that hides text or changes how other text is shown, except those of terminals.
 const hiding = "\u202e\u2066\u200b\u200d\u00ad\u034f\u115f\u1160\u3164\uffa0\ufe00\ufe0f\u2028\u2029\u2063\ufff9" +
 	"\ue000\U000e0041\U000e0101\U00100000"
 
-// What a job prints does not steer the terminal or the chat of who looks at it, and nothing is hidden in it.
+// A job's output cannot control the reader's terminal or chat, and hides no text there.
 func TestEscapeSequences(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")

@@ -117,7 +117,7 @@ func examples(s *site) []example {
 	}
 }
 
-// examplePDF is a document of empty pages (ISO 32000-1, 7.5).
+// examplePDF returns a document of empty pages (ISO 32000-1, 7.5).
 func examplePDF(pages int) string {
 	var b strings.Builder
 	var at []int

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// exported is what slurmgate export prints.
+// exported is the output of slurmgate export.
 type exported struct {
 	Saved, SHA256 string
 	SizeBytes     int64 `json:"size_bytes"`
@@ -18,7 +18,7 @@ type exported struct {
 	ByReference   []struct{ ArtifactID string } `json:"by_reference"`
 }
 
-// verified is what slurmgate verify prints.
+// verified is the output of slurmgate verify.
 type verified struct {
 	OK        bool
 	RunID     string `json:"run_id"`
@@ -42,8 +42,8 @@ func verifyAlone(t testing.TB, file string, want int) (v verified) {
 	return v
 }
 
-// forged checks archives that somebody without the key made of a real one, with MANIFEST brought up to date: what was changed is found, and
-// what this program cannot judge is not called intact, by an exit status of its own.
+// forged checks archives forged from a real one without the key, with MANIFEST brought up to date. Verify finds each
+// change, and reports an archive that this program cannot judge not as intact but with a separate exit status.
 func (s *site) forged(archive string) {
 	s.t.Helper()
 	for _, x := range []struct {
@@ -74,8 +74,9 @@ find . -type f ! -name 'MANIFEST*' | sed 's|^\./||' | LC_ALL=C sort | tr '\n' '\
 	}
 }
 
-// A run on the real cluster is exported, and its archive verified where there is nothing else: succeeded and failed runs, twice and after
-// more looks the same bytes, with no path of the site in it. A run that is not over is refused. Archives that were forged are not intact.
+// A run on the real cluster is exported, and its archive verified with nothing else at hand: succeeded and failed runs,
+// twice and after further reads the same bytes, with no path of the site in it. A run that has not ended is refused.
+// Forged archives are not intact.
 //
 // proves EXP-01 ARC-09 ARC-01
 func TestExport(t *testing.T) {
@@ -108,7 +109,7 @@ func TestExport(t *testing.T) {
 		}
 		v := verifyAlone(t, host(first), 0)
 		if !v.OK || v.RunID != id || v.State != state || v.Events < 4 || !v.Signature.Signed || v.Signature.Trusted {
-			t.Errorf("the archive of a run that %s is verified as %+v, want intact and signed by an unknown key",
+			t.Errorf("verify of the archive of a run that %s reports %+v, want intact and signed by an unknown key",
 				state, v)
 		}
 		s.forged(first)
@@ -116,7 +117,7 @@ func TestExport(t *testing.T) {
 		damaged := filepath.Join(t.TempDir(), "damaged.zip")
 		must(t, os.WriteFile(damaged, a, 0o600))
 		if v := verifyAlone(t, damaged, 6); v.OK || len(v.Problems) == 0 {
-			t.Errorf("an archive with one byte changed is verified as %+v, want problems", v)
+			t.Errorf("verify of an archive with one byte changed reports %+v, want problems", v)
 		}
 		if r := s.cli("export", id, "--to", first); r.code != 5 || !strings.Contains(string(r.stderr), "already exists") {
 			t.Errorf("%v, want exit 5, as the file exists", r)

@@ -26,7 +26,7 @@ import (
 	"slurmgate/staging/sftp"
 )
 
-// sshInfo is how the cluster's hosts are reached from this machine: devcluster ssh-info.
+// sshInfo is the output of devcluster ssh-info: how this machine reaches the cluster's hosts.
 type sshInfo struct {
 	Login struct {
 		Address string `json:"address"`
@@ -119,7 +119,8 @@ func TestFarWorkspaces(t *testing.T) {
 	})
 }
 
-// farFiles is what the suite needs of a workspace whose folder is dir on this machine, and whose jobs have the uid.
+// farFiles returns the suite's arguments for a workspace whose folder is dir on this machine, and whose jobs have the
+// uid.
 func farFiles(t *testing.T, dir string, uid int, c sftp.Config) *runtest.Files {
 	open := func(change func(*sftp.Config)) func(*testing.T) run.Workspace {
 		return func(t *testing.T) run.Workspace {
@@ -133,7 +134,7 @@ func farFiles(t *testing.T, dir string, uid int, c sftp.Config) *runtest.Files {
 			return w
 		}
 	}
-	// own gives what is there to the user of the jobs, as if he had made it.
+	// own gives the files below name to the user of the jobs, as if that user had created them.
 	own := func(t *testing.T, name string) {
 		must(t, filepath.WalkDir(filepath.Join(dir, name), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil {
@@ -174,7 +175,7 @@ func farFiles(t *testing.T, dir string, uid int, c sftp.Config) *runtest.Files {
 			file := filepath.Join(ctl, ".claim."+strings.ToLower(rand.Text()))
 			must(t, os.WriteFile(file, []byte(mine), 0o600))
 			must(t, os.Chown(file, uid, uid))
-			_ = os.Link(file, filepath.Join(ctl, run.ClaimFile)) // the content decides, whatever link says
+			_ = os.Link(file, filepath.Join(ctl, run.ClaimFile)) // the content decides, whatever link returns
 			data, err := os.ReadFile(filepath.Join(ctl, run.ClaimFile))
 			must(t, err)
 			return string(data)
@@ -206,7 +207,7 @@ func TestFarImages(t *testing.T) {
 				above, err := os.MkdirTemp(host(world.dir), "images-")
 				must(t, err)
 				must(t, os.Chown(above, world.uid, world.uid))
-				dir := world.dir + "/" + filepath.Base(above) + "/store" // nobody has made it yet
+				dir := world.dir + "/" + filepath.Base(above) + "/store" // does not exist yet
 				place := folder(dir)
 				t.Cleanup(place.Close)
 				s, n := apptainer.NewFarStore(place, dir), 0

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// planted is a fault of a site, and what finds it.
+// planted is a fault of a site, and the checks that find it.
 type planted struct {
 	name   string
 	code   string // of doctor's check
@@ -26,16 +26,16 @@ type planted struct {
 	program string             // of the site's folder, in place of the usual one
 	root    bool               // root runs doctor and config check
 	also    []string           // other checks that find the same fault
-	serve   string             // part of what serve says; empty: the check's code is in its log, or it does not start
+	serve   string             // part of serve's output; empty: the check's code is in its log, or it does not start
 	mute    bool               // start-up cannot see it: only doctor writes to the site, or reads every byte
 	front   func(*site) func() // something that runs meanwhile; the function returned ends it
 }
 
-// said is what the three said of a fault.
+// said holds what doctor, serve and config check printed about a fault.
 type said struct{ fault, code, doctor, serve, config string }
 
-// Each fault is planted on a healthy site. Doctor names it by its code, calls nothing else broken, and start-up and config check do not
-// contradict it; on the healthy site nobody says anything.
+// Each fault is planted on a healthy site. Doctor names it by its code, calls nothing else broken, and start-up and
+// config check do not contradict it; on the healthy site none of the three reports anything.
 //
 // proves OPS-02
 func TestDoctorFaults(t *testing.T) {
@@ -127,14 +127,14 @@ func (f planted) askDoctor(s *site) string {
 	r.object(s.t, &e)
 	status, found, remedy := e.find(f.code)
 	if f.code != "" && (status != f.status || !strings.Contains(found, f.found) || remedy == "") {
-		s.t.Errorf("doctor says of %s: %s: %s (%s)\n%v", f.code, status, found, remedy, r)
+		s.t.Errorf("doctor reports for %s: %s: %s (%s)\n%v", f.code, status, found, remedy, r)
 	}
 	for _, other := range e.Findings {
 		if other.Status == "ok" || other.Code == f.code || slices.Contains(f.also, other.Code) ||
 			other.Status == "unknown" && strings.Contains(other.Found, "has to be ok first") {
 			continue
 		}
-		s.t.Errorf("doctor says also: %s: %s: %s", other.Code, other.Status, other.Found)
+		s.t.Errorf("doctor reports also: %s: %s: %s", other.Code, other.Status, other.Found)
 	}
 	want := map[string]int{"": 0, "warning": 0, "unknown": 8, "fault": 1}[f.status]
 	if e.Faults > 0 {
@@ -144,7 +144,7 @@ func (f planted) askDoctor(s *site) string {
 		s.t.Errorf("exit status %d is due: %v", want, r)
 	}
 	if strings.Contains(remedy, "scontrol ping") || f.status == "" && e.Warnings > 0 {
-		s.t.Errorf("doctor says %q next, with %d warnings; want no remedy by scontrol ping, and no warning without a fault",
+		s.t.Errorf("doctor names %q as next step, with %d warnings; want no remedy by scontrol ping, and no warning without a fault",
 			remedy, e.Warnings)
 	}
 	if f.code == "" {
@@ -175,7 +175,7 @@ func (f planted) askConfig(s *site) string {
 	text := "nothing"
 	for _, one := range c.Findings {
 		if one.Code != f.code && !slices.Contains(f.also, one.Code) && !strings.Contains(one.Found, "has to be ok first") {
-			s.t.Errorf("of the fault %s config check says also %+v", f.name, one)
+			s.t.Errorf("with the fault %s config check also reports %+v", f.name, one)
 		}
 		if one.Code == f.code {
 			text = one.Status + ": " + one.Found
@@ -188,7 +188,7 @@ func (f planted) askConfig(s *site) string {
 		text = c.Warnings[0]
 	}
 	if early(s, f.code) && text == "nothing" {
-		s.t.Errorf("config check says nothing of %s", f.code)
+		s.t.Errorf("config check does not report %s", f.code)
 	}
 	return s.plain(text)
 }
@@ -198,7 +198,7 @@ var earlyChecks struct {
 	codes map[string]bool
 }
 
-// early reports whether config check and start-up make a check, too: doctor --list says so.
+// early reports whether config check and start-up also make a check, according to doctor --list.
 func early(s *site, code string) bool {
 	earlyChecks.Do(func() {
 		earlyChecks.codes = map[string]bool{}
@@ -265,7 +265,7 @@ func (f planted) askServe(s *site) string {
 		s.t.Errorf("a healthy site: %s", &text)
 	}
 	if !strings.Contains(answer+text.String(), f.serve) {
-		s.t.Errorf("serve says %s", &text)
+		s.t.Errorf("serve printed %s", &text)
 	}
 	return s.plain(answer)
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A client that a public generator made of the OpenAPI document drives a whole run: scripts/openapi-client makes it and says what to
-// drive. It needs npm and a network, so it runs with `make openapi-client`, not with all tests.
+// A client that a public generator made of the OpenAPI document drives a whole run: scripts/openapi-client generates it
+// and defines the calls. It needs npm and a network, so it runs with `make openapi-client`, not with all tests.
 //
 // proves AX-03
 func TestGeneratedClient(t *testing.T) {

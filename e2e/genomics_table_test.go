@@ -8,8 +8,8 @@ import (
 	"regexp"
 )
 
-// bench is a tool of the genomics domain, and the same Debian programs called directly, with the same arguments, in the root of the same
-// image.
+// bench compares a tool of the genomics domain with the same Debian programs called directly, with the same arguments,
+// in the root of the same image.
 type bench struct {
 	tool   string
 	image  string
@@ -143,12 +143,12 @@ var genomicsBenches = []bench{
 			"/work/out/coordinates.tsv", "/work/out/plot.png"}}},
 }
 
-// times are the forms in which these programs write the time.
+// times matches the forms in which these programs write the time.
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\d(T| +|, )\d\d:\d\d(:\d\d)?( UTC)?` + // fastp, MultiQC, description of a BLAST database
 	`|\w{3} \d\d?, \d{4} +\d?\d:\d\d [AP]M` + // index of a BLAST database
 	`|(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d\d? \w{3} \d{4}`) // FastQC
 
-// undated is what is left of a file without the time; of an archive, what is left of its files.
+// undated removes the times from a file's content; of an archive, from its files.
 func undated(content []byte) ([]byte, error) {
 	if !bytes.HasPrefix(content, []byte("PK\x03\x04")) {
 		return times.ReplaceAll(content, []byte("TIME")), nil

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// types of files that an import does not tell by their content.
+// types of files that an import does not detect by their content.
 var types = map[string]string{".fa": "FASTA", ".fai": "FAI", ".bed": "BED", ".tsv": "TSV"}
 
 // The tools of the genomics domain whose image the demo builds give on the cluster what the same programs give when they are called
@@ -41,7 +41,7 @@ func againstDirect(t *testing.T, s *site, chosen func(bench) bool) {
 	}
 }
 
-// file is where the cluster sees a file of inputs.
+// file returns the cluster's path of a file of inputs.
 func (b bench) file(what string, at map[string]string) string {
 	if name, ok := strings.CutPrefix(what, "data:"); ok {
 		return data(name)
@@ -131,7 +131,7 @@ func (b bench) onCluster(t *testing.T, s *site, at map[string]string) {
 	}
 }
 
-// filesIn is what is compared of a file, or of the files below a folder, by their names.
+// filesIn returns the content to compare of a file, or of the files below a folder, by their names.
 func (b bench) filesIn(t *testing.T, at string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

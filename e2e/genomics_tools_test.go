@@ -15,13 +15,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// compared are the tools of TestToolsAgainstDirect.
+// compared lists the tools of TestToolsAgainstDirect.
 var compared = []string{"samtools.flagstat", "seqkit.stats", "minimap2.map"}
 
-// Each tool of the genomics domain gives on the cluster what the same programs give when they are called directly, byte for byte; where a
-// file has the time in it, without the time. No tool of the domain is left out.
+// Each tool of the genomics domain gives on the cluster what the same programs give when they are called directly, byte
+// for byte; where a file has the time in it, without the time. No tool of the domain is left out.
 //
-// It is beside `make test`: see make tools. It proves DATA-01, DATA-02, DATA-03 and DATA-04 on the tools that ship.
+// It runs with `make tools`, not with `make test`. It proves DATA-01, DATA-02, DATA-03 and DATA-04 on the tools that
+// ship.
 func TestEveryToolAgainstDirect(t *testing.T) {
 	var manifest struct {
 		Tools []struct {
@@ -39,7 +40,7 @@ func TestEveryToolAgainstDirect(t *testing.T) {
 	againstDirect(t, genomicsSite(t), func(bench) bool { return true })
 }
 
-// genomicsSite is a site whose domain has all its images.
+// genomicsSite makes a site whose domain has all its images.
 func genomicsSite(t *testing.T) *site {
 	s := newSite(t, "genomics")
 	must(t, command("scripts/images/build", "--all"))
@@ -166,7 +167,7 @@ func TestSamplesMeet(t *testing.T) {
 	fails("tool_failed", nil, "no two have the same", "r.pca", "-i", "counts="+counts)
 }
 
-// unpacked is the content of a gzip file.
+// unpacked decompresses a gzip file.
 func unpacked(t *testing.T, data []byte) string {
 	t.Helper()
 	r, err := gzip.NewReader(bytes.NewReader(data))

@@ -18,7 +18,7 @@ import (
 	"slurmgate/remote/sshtest"
 )
 
-// userAt is how a user is logged in with a certificate of the cluster's authority for callers.
+// userAt returns the settings to log in as a user with a certificate of the cluster's authority for callers.
 func userAt(t testing.TB, user string) remote.Config {
 	t.Helper()
 	var info struct {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// placed is as much of runs show as tells what a run is the same by, and where it went.
+// placed holds the fields of runs show that make up a run's identity, and its placement.
 type placed struct {
 	Params struct {
 		Slurm struct {
@@ -26,8 +26,8 @@ type placed struct {
 	}
 }
 
-// A folder of the site is there for the tool that asks for it by name and for no other; the run says so, another version of the folder is
-// another run, and a gateway whose site does not offer it does not start.
+// A folder of the site is there for the tool that names it and for no other; the run reports it, another version of the
+// folder is another run, and a gateway whose site does not offer it does not start.
 //
 // proves ABI-01 ABI-19
 // short: a container sees its own workspace
@@ -50,7 +50,7 @@ execution: {kind: cli, cmd: [testprog, report, out/result]}
 	f := s.fails(2, "run", "probe.sees")
 	if f.Code != "PACK-BIND" || len(f.Details.Problems) != 1 || !strings.HasSuffix(f.Details.Problems[0].File, "probe.sees.tool.yaml") ||
 		f.Details.Problems[0].Line != 15 || !strings.Contains(f.Details.Problems[0].Hint, "apptainer.binds") {
-		t.Errorf("a tool that asks for a folder the site does not have fails with %v %+v, want PACK-BIND at its line",
+		t.Errorf("a tool that names a folder the site does not have fails with %v %+v, want PACK-BIND at its line",
 			f, f.Details.Problems)
 	}
 	s.replace("site.yaml", "import:\n", "  binds:\n    - {name: ref, version: v1, source: /etc, target: /ref}\n    - {name: other, "+
@@ -85,7 +85,7 @@ execution: {kind: cli, cmd: [testprog, report, out/result]}
 	}
 }
 
-// oldBind is a site file with a bind as older ones have it.
+// oldBind writes a copy of the site file with a bind in the older form, and returns its path.
 func (s *site) oldBind() string {
 	s.t.Helper()
 	text, err := os.ReadFile(host(s.dir) + "/site.yaml")

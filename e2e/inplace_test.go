@@ -73,7 +73,7 @@ func (s *site) restsOn(runID, want string) {
 	}
 	s.ok(&v, "runs", "show", runID)
 	if in := v.Inputs[0]; in.Strength != "in_place" || in.InPlace.RestsOn != want || in.InPlace.RegisteredBy != "user:lab" {
-		s.t.Errorf("the run says of its input %+v, want in_place resting on %s, registered by user:lab", in, want)
+		s.t.Errorf("the run reports its input as %+v, want in_place resting on %s, registered by user:lab", in, want)
 	}
 	if r := s.cli("receipt", runID, "--json"); !strings.Contains(string(r.stdout), fmt.Sprintf(`"restsOn":%q,"registeredBy":"user:lab"`, want)) &&
 		!strings.Contains(string(r.stdout), fmt.Sprintf(`"restsOn": %q`, want)) {
@@ -124,6 +124,6 @@ func TestInPlaceOfACaller(t *testing.T) {
 	}
 	s.ok(&v, "runs", "show", run.RunID)
 	if in := v.Inputs[0]; in.Strength != "in_place" || in.InPlace.RegisteredAs != "alice" {
-		t.Errorf("the run says of its input %+v, want in_place, registered as alice", in)
+		t.Errorf("the run reports its input as %+v, want in_place, registered as alice", in)
 	}
 }

@@ -62,11 +62,11 @@ func TestLateJobWithoutWorkspace(t *testing.T) {
 				return strings.HasPrefix(record, "FAILED|") || strings.HasPrefix(record, "COMPLETED|")
 			})
 			if record != "FAILED|"+tt.code {
-				t.Errorf("Slurm says %s, want exit %s", record, tt.code)
+				t.Errorf("Slurm reports %s, want exit %s", record, tt.code)
 			}
 			log, _ := os.ReadFile(host(v.Workspace + "/a1/ctl/job.log"))
 			if tt.says != "" && !strings.Contains(string(log), tt.says) || strings.Contains(string(log), "ok, code 0") {
-				t.Errorf("the job says %q", log)
+				t.Errorf("the job logged %q", log)
 			}
 			for _, at := range []string{v.Workspace, aside} {
 				// what the program, and what its start makes

@@ -28,7 +28,7 @@ func TestVerifyArtifacts(t *testing.T) {
 	var v verified
 	s.ok(&v, "artifact", "verify", "--all")
 	if v.Checked != 4 || v.Objects != 3 || v.DamagedCount != 0 || v.Damaged == nil {
-		t.Errorf("artifact verify --all says %+v, want 4 artifacts of 3 objects, none damaged", v)
+		t.Errorf("artifact verify --all returned %+v, want 4 artifacts of 3 objects, none damaged", v)
 	}
 	shell(t, "lab", `cd "$1/artifacts/objects"; chmod u+w */"$2"; printf 'Some bytes' >*/"$2"; rm -f */"$3"`,
 		"/home/lab/"+strings.TrimPrefix(s.dir, "/shared/"), bad.SHA256, gone.SHA256)
@@ -37,7 +37,7 @@ func TestVerifyArtifacts(t *testing.T) {
 	if err := json.Unmarshal(r.stdout, &v); err != nil || r.code != 6 {
 		t.Fatalf("%v (%v), want exit 6 and what is damaged", r, err)
 	}
-	// Who fetches damaged bytes is told so, and no file of them stays.
+	// A fetch of damaged bytes fails with that reason and leaves no file.
 	if f := s.fails(1, "artifact", "get", bad.ArtifactID, "--output", s.dir+"/fetched"); f.Code != "artifact_corrupt" ||
 		!strings.Contains(f.Message, "slurmgate artifact verify "+bad.ArtifactID) {
 		t.Errorf("artifact get of damaged bytes fails with %v, want artifact_corrupt, and the verb that verifies", f)
@@ -56,7 +56,7 @@ func TestVerifyArtifacts(t *testing.T) {
 	same(t, "damage", found, map[string]string{bad.ArtifactID: "artifact_corrupt", twin.ArtifactID: "artifact_corrupt",
 		gone.ArtifactID: "artifact_bytes_missing"})
 	if v.Checked != 4 || v.DamagedCount != 3 || strings.Contains(string(r.stdout), "/home/") {
-		t.Errorf("artifact verify --all says %v, want 3 of 4 artifacts damaged, without a path", r)
+		t.Errorf("artifact verify --all returned %v, want 3 of 4 artifacts damaged, without a path", r)
 	}
 	s.ok(&v, "artifact", "verify", good.ArtifactID)
 	if r := s.cli("artifact", "verify", gone.ArtifactID); r.code != 6 || !strings.Contains(string(r.stdout), gone.ArtifactID) ||

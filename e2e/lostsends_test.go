@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// slowSbatch makes a folder of Slurm's commands whose sbatch does what the file "mode" says:
+// slowSbatch makes a folder of Slurm's commands whose sbatch behaves as the file "mode" selects:
 //
 //	before   waits for the file "go", then submits
 //	after    submits, then waits for the file "go" before it prints the job's id
 //	hold     submits a held job, then waits the same way
 //
-// and leaves MODE.begun when it begins to wait. Without the file it is sbatch.
+// and creates MODE.begun when it begins to wait. Without the file it is the real sbatch.
 const slowSbatch = `mkdir -p "$1" && for c in squeue sacct scancel scontrol; do ln -s "/usr/bin/$c" "$1/$c"; done
 cat >"$1/sbatch" <<'END' && chmod 755 "$1/sbatch"
 #!/bin/bash
@@ -29,10 +29,10 @@ until [[ -e $at/go ]]; do sleep 0.05; done
 echo "$out"
 END`
 
-// slow is the folder of such an sbatch, as this machine sees it.
+// slow is the folder of slowSbatch, as this machine sees it.
 type slow string
 
-// next says what the next sbatch does.
+// next sets the mode of the next sbatch.
 func (s slow) next(t testing.TB, mode string) {
 	t.Helper()
 	for _, old := range []string{"go", mode + ".begun"} {
@@ -57,7 +57,7 @@ func (s slow) letGo(t testing.TB) {
 	must(t, os.WriteFile(filepath.Join(string(s), "go"), nil, 0o644))
 }
 
-// jobs are Slurm's ids of the jobs of a name.
+// jobs returns Slurm's ids of the jobs with the name.
 func (m *machine) jobs(name string) []string {
 	m.t.Helper()
 	return strings.Fields(m.run("sacct -X -n -P -D -a -S now-1hour -o jobid --name=" + name))
@@ -80,7 +80,7 @@ func (m *machine) farMachine(t testing.TB, dir string) *site {
 	return s
 }
 
-// farLogin is a login node of a machine, seen from a gateway on this one, with an sbatch that waits.
+// farLogin is a machine's login node with an sbatch that waits, reached by a gateway on this machine.
 type farLogin struct {
 	*machine
 	*site
@@ -97,7 +97,8 @@ func (f farLogin) begin(mode string) string {
 	return id
 }
 
-// waiting is how many sbatch wait. One that has just forked to sleep is two processes of the same name, parent and child.
+// waiting counts the waiting sbatch. One that has just forked to sleep is two processes of the same name, parent and
+// child.
 func (f farLogin) waiting() (n int) {
 	f.t.Helper()
 	_, err := fmt.Sscan(f.run(`ps -u lab -o pid=,ppid=,args= |

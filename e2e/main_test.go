@@ -1,8 +1,8 @@
 // Package e2e drives the real binary on a real Slurm cluster with real Apptainer, as a user at a shell does.
 //
-// `go test ./e2e`, as root, makes what it needs through the scripts: the images, the data and a cluster of its own
-// (named by SLURMGATE_TEST_CLUSTER, "e2e" when that is not set; it stays up for the next time). The program under test
-// runs inside the cluster as user lab. Every test has a site of its own: ledger, runs, domain. Nothing here kills a daemon.
+// `go test ./e2e`, as root, makes what it needs through the scripts: the images, the data and a separate cluster (named
+// by SLURMGATE_TEST_CLUSTER, "e2e" when that is not set; it stays up for the next time). The program under test runs
+// inside the cluster as user lab. Every test has its own site: ledger, runs, domain. Nothing here kills a daemon.
 //
 // Tests that count what slurmctld did run one after another; Go starts the parallel ones when those are through.
 package e2e
@@ -24,7 +24,8 @@ import (
 	"time"
 )
 
-// world is what all tests share. Paths beginning with /shared are the cluster's; host gives ours.
+// world is the state that all tests share. Paths beginning with /shared are the cluster's; host maps them to this
+// machine.
 var world struct {
 	repo    string
 	cluster string // its name
@@ -163,7 +164,7 @@ func populate(temp string) error {
 			return err
 		}
 	}
-	// The shipped domain names no image yet; a copy made by somebody who added some would.
+	// The shipped domain names no image yet; a working copy to which images were added would.
 	for _, d := range []string{"genomics", "examples", "probing"} {
 		if err := os.WriteFile(filepath.Join(temp, d, "images.lock.yaml"), []byte("version: 1\nimages: []\n"), 0o644); err != nil {
 			return err
@@ -276,17 +277,18 @@ func shell(t testing.TB, user, line string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// removing is a line of the shell that removes files, some of which processes that are just ending may still write.
+// removing returns a shell line that removes files, some of which processes that are just ending may still write.
 func removing(files string) string {
 	return "for i in $(seq 1200); do rm -rf " + files + " 2>/dev/null && exit; sleep 0.1; done; rm -rf " + files
 }
 
-// testLimit is how long a test may wait in all. It bounds each of its waits, so that a slow machine is no failure.
+// testLimit is the longest time that a test may wait in all. It bounds each of its waits, so that a slow machine does
+// not fail the test.
 const testLimit = 15 * time.Minute
 
 var deadlines sync.Map // by the names of the tests that wait
 
-// deadline is when a test has waited long enough: testLimit after it first asked.
+// deadline returns the end of a test's time: testLimit after its first call for the test.
 func deadline(t testing.TB) time.Time {
 	t.Helper()
 	at, known := deadlines.LoadOrStore(t.Name(), time.Now().Add(testLimit))
@@ -306,13 +308,13 @@ func commandContext(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), end)
 }
 
-// timeLeft is the time to a test's deadline, a minute at least, for the option --timeout.
+// timeLeft returns the time to a test's deadline, a minute at least, for the option --timeout.
 func timeLeft(t testing.TB) string {
 	t.Helper()
 	return max(time.Minute, time.Until(deadline(t))).Round(time.Second).String()
 }
 
-// until waits for a condition that somebody else brings about, until the test's deadline.
+// until waits for a condition that another goroutine or process brings about, until the test's deadline.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	within(t, time.Until(deadline(t)), what, ok)

@@ -40,7 +40,7 @@ func TestManySamples(t *testing.T) {
 	began := time.Now()
 	var now batchNow
 	if s.long(&now, "batch", "run", batchTool, "--sheet", s.dir+"/files/many.csv", "--name", "many"); now.Rows != int64(n) {
-		t.Fatalf("batch run says %+v, want %d rows", now, n)
+		t.Fatalf("batch run returned %+v, want %d rows", now, n)
 	}
 	figure("batch_accepted", seconds(began), "s") // the files are imported by then
 	within(t, time.Hour, "every row is a run", func() bool {
@@ -58,7 +58,7 @@ func TestManySamples(t *testing.T) {
 	})
 	figure("batch_over", seconds(began), "s")
 	if now.Counts["succeeded"] != int64(n) {
-		t.Errorf("batch status says %+v, want %d rows that succeeded", now, n)
+		t.Errorf("batch status returned %+v, want %d rows that succeeded", now, n)
 	}
 	submits, all := rpcsSoFar(t)
 	figure("batch_submit_rpcs", submits-submitsBefore, "rpc")
@@ -75,7 +75,7 @@ func TestManySamples(t *testing.T) {
 
 var rpcType = regexp.MustCompile(`(?m)^\s*(REQUEST_\w+)\s*\(\s*\d+\)\s*count:(\d+)`)
 
-// rpcsSoFar is how many jobs or arrays Slurm was asked to take, and how many RPCs it answered in all.
+// rpcsSoFar returns how many jobs or arrays Slurm was asked to accept, and how many RPCs it answered in all.
 func rpcsSoFar(t *testing.T) (submits, all int) {
 	t.Helper()
 	for _, m := range rpcType.FindAllStringSubmatch(shell(t, "root", "sdiag"), -1) {
@@ -115,7 +115,7 @@ func TestManyChains(t *testing.T) {
 	within(t, time.Hour, "the end of every step", func() bool { s.ok(&now, "batch", "status", "many"); return now.Over })
 	figure("chain_over", seconds(began), "s")
 	if now.Counts["succeeded"] != int64(3*n) {
-		t.Errorf("batch status says %+v, want %d rows that succeeded", now, 3*n)
+		t.Errorf("batch status returned %+v, want %d rows that succeeded", now, 3*n)
 	}
 	submits, all := rpcsSoFar(t)
 	figure("chain_submit_rpcs", submits-submitsBefore, "rpc")
@@ -128,8 +128,8 @@ func TestManyChains(t *testing.T) {
 	}
 }
 
-// collectBesideCopy collects the batch and copies what was collected, in turns, and prints the medians: a single turn says more about what
-// else the machine does.
+// collectBesideCopy collects the batch and copies the collected files, in turns, and prints the medians: a single turn
+// measures mostly the machine's other load.
 func (s *site) collectBesideCopy(n int, figure func(name string, value any, unit string)) {
 	s.t.Helper()
 	first, again, copied := s.dir+"/collected", s.dir+"/again", s.dir+"/copied"
@@ -149,7 +149,7 @@ func (s *site) collectBesideCopy(n int, figure func(name string, value any, unit
 		}
 		began := time.Now()
 		if s.long(&got, "batch", "collect", "many", "--to", to); got.Copied != n || !got.Complete {
-			s.t.Fatalf("batch collect says %+v, want %d files copied", got, n)
+			s.t.Fatalf("batch collect returned %+v, want %d files copied", got, n)
 		}
 		collecting, began = append(collecting, time.Since(began)), time.Now()
 		shell(s.t, "lab", `cp -r "$1" "$2"`, first, copied)

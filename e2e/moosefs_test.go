@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// A node loses the shared filesystem under a job, in a cluster where each node mounts it with a client of its own (up --fs moosefs). When
-// its network is cut for a while the job hangs and goes on. When its client is killed the run fails, and the next run on the healed node
-// succeeds. No attempt has two jobs, and the gateway, whose own client works, answers all the time. `make matrix` runs this test.
+// A node loses the shared filesystem under a job, in a cluster where each node mounts it with a separate client (up
+// --fs moosefs). While its network is cut the job hangs; afterwards it continues. When its client is killed the run
+// fails, and the next run on the healed node succeeds. No attempt has two jobs, and the gateway, whose own client
+// works, answers all the time. `make matrix` runs this test.
 func TestNodeLosesFilesystem(t *testing.T) {
 	s := newSite(t, "probing")
 	s.serve()

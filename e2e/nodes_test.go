@@ -8,18 +8,20 @@ import (
 	"testing"
 )
 
-// nodeFault is a fault planted on one node: a bash line that runs among the files that the node's slurmd and jobs see. $1 is the site's
-// folder, $2 the digest of the image, $3 a scratch folder of the node. What it mounts is gone when the slurmd is restarted.
+// nodeFault is a fault planted on one node: a bash line that runs among the files that the node's slurmd and jobs see.
+// $1 is the site's folder, $2 the digest of the image, $3 a scratch folder of the node. A restart of the slurmd removes
+// what it mounts.
 type nodeFault struct {
 	name  string
 	plant string
 	code  string // the check that names it
-	found string // part of what it says
+	found string // part of the check's finding
 }
 
 const starter = `$(apptainer buildcfg LIBEXECDIR)/apptainer/bin/starter`
 
-// rounds are the planted faults: each round plants those of its two lists on n1 and n2, and doctor looks at both nodes once.
+// rounds lists the planted faults: each round plants those of its two lists on n1 and n2, and doctor checks both nodes
+// once.
 var rounds = [][2][]nodeFault{{{
 	{"no Apptainer", `mount --bind /dev/null /usr/bin/apptainer`, "apptainer", "not there"},
 	{"no timeout", `mount --bind /dev/null /usr/bin/timeout`, "node_tools", "timeout"},
@@ -110,7 +112,7 @@ func (s *site) plant(node string, f nodeFault) {
 	onNode(s.t, node, `mkdir -p $3; `+f.plant, s.dir, s.digest(), scratch)
 }
 
-// digest is of the only image of the site's store.
+// digest returns the digest of the only image in the site's store.
 func (s *site) digest() string {
 	entries, err := os.ReadDir(host(s.dir) + "/images")
 	must(s.t, err)
@@ -130,8 +132,8 @@ func (s *site) examineNodes(args ...string) examined {
 	return e
 }
 
-// Each fault planted on a node is named by its check, with a remedy, and never passed as ok; healthy nodes have none. It does not run
-// beside other tests: theirs use the same nodes.
+// Each fault planted on a node is named by its check, with a remedy, and never passed as ok; healthy nodes have none.
+// The test is not parallel: others use the same nodes.
 //
 // proves OPS-02
 func TestFaultsOfNodes(t *testing.T) {
@@ -211,7 +213,7 @@ func TestFaultsOfNodes(t *testing.T) {
 	t.Logf("\n| fault | check | status | found | remedy |\n|---|---|---|---|---|\n%s", table.String())
 }
 
-// ofNode are the results about a node that are not ok.
+// ofNode returns the results about a node that are not ok.
 func ofNode(e examined, node string) (list []string) {
 	for _, f := range e.Findings {
 		if f.Status != "ok" && f.Where == "node" && (f.Node == node || f.Node == "") {
@@ -235,6 +237,6 @@ func TestDoctorInterrupted(t *testing.T) {
 		return shell(t, "lab", `ls -A "$1/runs" | grep ^.doctor || true; squeue -h --me -o %j | grep doctor || true`, s.dir) == ""
 	})
 	if strings.Contains(out.String(), `"code":"container","where":"node","node":"n1","status":"ok"`) {
-		t.Errorf("doctor, interrupted while the nodes were busy, says that n1's container is ok: %s", out)
+		t.Errorf("doctor, interrupted while the nodes were busy, reports n1's container as ok: %s", out)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Who asks is told by mail that a run is over: when it ends, or at once. A mail that cannot be sent is sent later, by the next gateway if
-// this one is killed; what the site does not allow is refused.
+// Users who ask for it get a mail when a run ends, or at once if it has ended. A mail that cannot be sent is sent
+// later, by the next gateway if this one is killed; a mail that the site does not allow is refused.
 //
 // proves MANY-05
 // short: operating it
@@ -43,7 +43,7 @@ chmod 755 "$1/sendmail"`, mails, down)
 	s.ok(&asked, "notify", r.RunID, "ana@example.org")
 	s.ok(&again, "notify", r.RunID, "mailto:ana@example.org")
 	if !asked.Added || again.Added || len(again.Notices) != 1 {
-		t.Errorf("notify for the same address twice says %+v and %+v, want one notice, added the first time", asked,
+		t.Errorf("notify for the same address twice returned %+v and %+v, want one notice, added the first time", asked,
 			again)
 	}
 	see(1, "waiting")

@@ -75,7 +75,7 @@ func listenAt(network *os.File) (net.Listener, error) {
 	return m.l, m.err
 }
 
-// issuer is an OpenID provider on the login node: its configuration, its keys, and whatever tokens a test wants of it.
+// issuer is an OpenID provider on the login node: its configuration, its keys, and any tokens that a test needs.
 type issuer struct {
 	t   testing.TB
 	url string
@@ -107,7 +107,7 @@ func newIssuer(t testing.TB) *issuer {
 
 const oidcAudience = "https://slurmgate.example.org"
 
-// claims are good ones of a member of the lab, changed as asked: nil takes a claim away.
+// claims returns valid claims of a member of the lab with change applied: nil removes a claim.
 func (i *issuer) claims(change tree) tree {
 	c := tree{"iss": i.url, "aud": oidcAudience, "sub": "alice", "groups": []string{"lab"}, "iat": time.Now().Unix(), "exp": time.Now().
 		Add(10 * time.Minute).Unix()}
@@ -128,7 +128,7 @@ func (i *issuer) sign(alg jose.SignatureAlgorithm, kid string, key any, change t
 
 func (i *issuer) good(change tree) string { return i.sign(jose.ES256, "e", i.ec, change) }
 
-// forged are tokens that must open nothing.
+// forged returns tokens that must be rejected.
 func (i *issuer) forged() map[string]string {
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(i.t, err)
@@ -148,9 +148,9 @@ func (i *issuer) forged() map[string]string {
 	}
 }
 
-// A person of the lab runs a tool over the port with an access token of the lab's own provider, from the upload to the bytes of the result,
-// and a chat with the same token sees it. Tokens that are none, or not for here, or no longer good, open nothing; a member of another
-// project finds nothing of this one; somebody without a grant may do nothing.
+// A person of the lab runs a tool over the port with an access token of the lab's own provider, from the upload to the
+// bytes of the result, and a chat with the same token sees it. Malformed, foreign and expired tokens are rejected; a
+// member of another project finds nothing of this one; a user without a grant may do nothing.
 //
 // proves HTC-07
 func TestOIDC(t *testing.T) {

@@ -67,7 +67,7 @@ func TestPinnedBytes(t *testing.T) {
 	}
 }
 
-// An image that is not what its name in the store says is refused before a run is made.
+// An image whose content does not match its name in the store is refused before a run is created.
 //
 // proves CARD-02
 // short: what runs is what was pinned
@@ -97,7 +97,7 @@ func TestChangedImageIsRefusedAtSubmit(t *testing.T) {
 	}
 }
 
-// image is our path of the test image in the site's own store.
+// image returns this machine's path of the test image in the site's own store.
 func (s *site) image() string {
 	return host(s.dir) + "/images/" + strings.TrimPrefix(world.probe, "sha256:") + ".sif"
 }

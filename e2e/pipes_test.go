@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// pipePlan is a plan of several programs in a pipe, the first of which reads a file from standard input.
+// pipePlan returns a plan of several programs in a pipe, the first of which reads a file from standard input.
 func (s *site) pipePlan(stdin artifactRow, programs ...[]string) tree {
 	doc := probePlan(programs[0]...)
 	var pipe [][]string

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// traces is everything a refused plan must leave alone.
+// traces holds everything that a refused plan must leave unchanged.
 type traces struct {
 	Runs     int
 	RunsDir  []string

@@ -1,6 +1,6 @@
 package e2e
 
-// plantedInSlurm are faults of Slurm, of its commands, and of where jobs may go.
+// plantedInSlurm returns faults of Slurm, of its commands, and of where jobs may go.
 func plantedInSlurm() []planted {
 	add := func(value string) [][2]string {
 		return [][2]string{{"  transport: cli\n", "  transport: cli\n  " + value + "\n"}}

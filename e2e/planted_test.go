@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// plantedHere are faults of the gateway's own host: folders, ledger, policy, images, limits, network.
+// plantedHere returns faults of the gateway's own host: folders, ledger, policy, images, limits, network.
 func plantedHere() []planted {
 	return []planted{
 		{name: "a value of the site file is out of bounds", code: "site_file", status: "fault", found: "floor_seconds",
@@ -132,7 +132,7 @@ func damageImage(s *site) {
 	}
 }
 
-// locked is the site's image lock.
+// locked reads the site's image lock.
 func (s *site) locked() string {
 	data, err := os.ReadFile(host(s.dir) + "/domain/images.lock.yaml")
 	must(s.t, err)

@@ -129,7 +129,7 @@ func TestPort(t *testing.T) {
 	}
 	if status, b := p.send("GET", "/v1/runs/"+run.ToolRunID+"/events", "", "Accept: text/event-stream"); status != 200 || !bytes.Contains(b,
 		[]byte("event: over")) {
-		t.Errorf("the events of a run that is over: %d %s, want 200 and event: over", status, b)
+		t.Errorf("the events of an ended run: %d %s, want 200 and event: over", status, b)
 	}
 	p.ok(&run, "POST", "/v1/tools/seqkit.stats:run", body)
 	if !run.Output.Replayed {
@@ -204,7 +204,7 @@ func TestOnboarding(t *testing.T) {
 			ToolID string `json:"tool_id"`
 		} `json:"tools"`
 	}
-	s.ok(nil, "gc") // which makes the ledger; a look does not
+	s.ok(nil, "gc") // which creates the ledger; a read does not
 	s.ok(&before, "tool", "list")
 	pack, err := os.ReadFile(host(s.dir) + "/domain/toolpacks/probe.words.tool.yaml")
 	must(t, err)

@@ -9,10 +9,9 @@ import (
 	"testing"
 )
 
-// With the site file's default – projects: ["{user}"] for a group – a user has nothing to do with what is another's:
-// from the shell, over HTTP and in a chat bob finds, reads, previews, cancels, retries, removes and asks again for
-// nothing of alice's, whatever id, project or name he gives; whether jobs run as the gateway's user or as their
-// callers.
+// With the site file's default – projects: ["{user}"] for a group – a user has no access to another user's things: from
+// the shell, over HTTP and in a chat bob finds, reads, previews, cancels, retries, removes and asks again for nothing
+// of alice's, with any id, project or name; whether jobs run as the gateway's user or as their callers.
 //
 // proves OPS-04
 // short: private by default
@@ -37,7 +36,7 @@ func TestPrivateByDefault(t *testing.T) {
 	})
 }
 
-// keptPrivate has bob try everything on what is alice's.
+// keptPrivate tries as bob every operation on alice's things.
 func (s *site) keptPrivate(t *testing.T) {
 	const secret = "a private line"
 	s.serve()
@@ -116,13 +115,13 @@ func (s *site) keptPrivate(t *testing.T) {
 	alices(nil, "cancel", going.RunID)
 }
 
-// overHTTP is what the gateway's socket answers to a user, with the status after a blank.
+// overHTTP returns the answer of the gateway's socket to a user, with the status after a blank.
 func (s *site) overHTTP(user, method, path, body string) string {
 	return shell(s.t, user, `curl -s -X "$1" -H "Content-Type: application/json" -d "$4" -w ' %{http_code}' --unix-socket "$2" \
   "http://gateway/v1/$3"`, method, s.dir+"/gw.sock", path, body)
 }
 
-// inChat is what a tool answers to a user's chat.
+// inChat returns a tool's answer to a user's chat.
 func (s *site) inChat(user, tool, args string) string {
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},` +
 		`"clientInfo":{"name":"t","version":"1"}}}`
@@ -131,9 +130,9 @@ func (s *site) inChat(user, tool, args string) string {
 		world.dir+"/slurmgate")
 }
 
-// Users who share a project by choice ask for the same run and the same file. Each takes back what is their own, over
-// every face, and is told who has it still; the job ends, and the bytes go, with the last of them. A member who did not
-// ask changes nothing.
+// Users who share a project by choice submit the same run and import the same file. Each removes their own claim, over
+// every face, and learns who still holds it; the job ends, and the bytes go, with the last of them. A member without a
+// claim changes nothing.
 //
 // proves OPS-04
 // short: private by default
@@ -160,7 +159,7 @@ domain_dir:`)
 		t.Helper()
 		for _, w := range want {
 			if !strings.Contains(got, w) {
-				t.Errorf("%s is told %s, want %q in it", who, got, w)
+				t.Errorf("the answer to %s is %s, want %q in it", who, got, w)
 			}
 		}
 	}

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// A job that Slurm cancels because the Prolog failed on its node was not cancelled by a person: the next attempt uses another node, and the
-// run says why. (Not parallel: it changes the cluster's configuration, and Slurm drains the node.)
+// A job that Slurm cancels because the Prolog failed on its node was not cancelled by a person: the next attempt uses
+// another node, and the run reports why. (Not parallel: it changes the cluster's configuration, and Slurm drains the
+// node.)
 func TestNodeWhosePrologFailsIsAvoided(t *testing.T) {
 	s := newSite(t, "probing")
 	s.replace("domain/policies.yaml", "infrastructure_attempts: 0", "infrastructure_attempts: 1")

@@ -153,7 +153,7 @@ func TestImageFromARegistry(t *testing.T) {
 	s.ok(&p, "image", "pull", "seqkit", "docker://"+at+"/lab/seqkit:2")
 	if !p.Changed || !p.Pulled || p.Source != "docker://"+at+"/lab/seqkit:2@"+digest || p.SourceDigest != digest || p.Arch != "amd64" ||
 		!strings.HasPrefix(p.MadeBy, "sqfstar ") || len(p.Warnings) != 1 {
-		t.Errorf("image pull says %+v, want a new SIF of %s, made by sqfstar, with one warning", p, digest)
+		t.Errorf("image pull returned %+v, want a new SIF of %s, made by sqfstar, with one warning", p, digest)
 	}
 	t.Logf("%+v", p)
 	lock, err := os.ReadFile(host(s.dir) + "/domain/images.lock.yaml")
@@ -178,10 +178,10 @@ func TestImageFromARegistry(t *testing.T) {
 	var second, again pulled
 	s.ok(&second, "image", "pull", "by-digest", "docker://"+at+"/lab/seqkit@"+digest)
 	if second.Digest != p.Digest || second.Pulled || !second.Changed {
-		t.Errorf("image pull by digest says %+v, want the same image under another name, not pulled again", second)
+		t.Errorf("image pull by digest returned %+v, want the same image under another name, not pulled again", second)
 	}
 	if s.ok(&again, "image", "pull", "--rebuild", "seqkit", "docker://"+at+"/lab/seqkit@"+digest); !again.Same || again.Digest != p.Digest {
-		t.Errorf("image pull --rebuild says %+v, want the same bytes %s", again, p.Digest)
+		t.Errorf("image pull --rebuild returned %+v, want the same bytes %s", again, p.Digest)
 	}
 	// The tag moves: what is pinned stays, and the name is not given to something else in silence.
 	moved := pushImage(t, at+"/lab/seqkit:2", env, program, all)
@@ -219,7 +219,7 @@ func TestPulledImageFarAway(t *testing.T) {
 	var p pulled
 	s.ok(&p, "image", "pull", "--replace", "probe", "docker://"+at+"/lab/probe:1")
 	if p.SourceDigest != digest || !p.Changed {
-		t.Fatalf("image pull says %+v, want a new image of %s", p, digest)
+		t.Fatalf("image pull returned %+v, want a new image of %s", p, digest)
 	}
 	s.ok(nil, "image", "verify")
 	s.serve()

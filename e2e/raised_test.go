@@ -54,7 +54,7 @@ func TestMoreMemory(t *testing.T) {
 	}
 	s.ok(&again, more...)
 	if again.RunID != a.RunID || !strings.Contains(fmt.Sprint(again.Warnings), "memory from 100 to 600 MiB, time limit from 600 to 1200 s") {
-		t.Errorf("retry with more says run %s and the warnings %q, want run %s and what was raised", again.RunID,
+		t.Errorf("retry with more memory returned run %s and the warnings %q, want run %s and what was raised", again.RunID,
 			again.Warnings, a.RunID)
 	}
 	if l = s.wait(a.RunID); l.State != "succeeded" {

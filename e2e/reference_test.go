@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// referenceRow is a reference, as far as these tests read it.
+// referenceRow holds the fields of a reference that these tests read.
 type referenceRow struct {
 	Value    string
 	Pinned   string
@@ -20,8 +20,9 @@ type referenceRow struct {
 	Versions []referenceRow
 }
 
-// The site's names for data are inputs like any other: a run has their bytes in its identity and says the name. Other content under a name
-// needs --replace and makes another run; the old one still answers, and its content can be asked for by its digest.
+// The site's names for data are inputs like any other: a run has their bytes in its identity and reports the name.
+// Other content under a name needs --replace and makes another run; the old one still answers, and its content is
+// available by its digest.
 //
 // proves DATA-07 ABI-19
 func TestReferences(t *testing.T) {
@@ -67,7 +68,7 @@ func TestReferencesElsewhere(t *testing.T) {
 	s.references("--type", "TEXT")
 }
 
-// givenPack is a tool that hashes what it is given.
+// givenPack defines a tool that hashes its input.
 const givenPack = `id: probe.given
 version: 1.0.0
 abiVersion: v1
@@ -104,7 +105,7 @@ func (s *site) references(flags ...string) {
 	var g, index referenceRow
 	s.ok(&g, append([]string{"reference", "add", "genome", refs + "/genome.txt", "--in-place", "--description", "a genome"}, flags...)...)
 	if g.Value != "ref:genome" || g.SHA256 != sumOf(content) || g.Site == nil || !g.Changed {
-		t.Errorf("reference add --in-place says %+v, want ref:genome with the file's checksum", g)
+		t.Errorf("reference add --in-place returned %+v, want ref:genome with the file's checksum", g)
 	}
 	first := s.given("ref:genome", "in_place", "genome", sumOf(content)+" in/data\n")
 	if again := s.given(g.Pinned, "in_place", "genome", ""); again != first {
@@ -121,14 +122,14 @@ func (s *site) references(flags ...string) {
 	folder := strings.TrimSuffix(s.file("index/sub/b", "two\n"), "/sub/b")
 	s.ok(&index, "reference", "add", "index", folder)
 	if index.Type != "DIRECTORY" || index.Size != 8 || index.Site != nil {
-		t.Errorf("reference add of a folder says %+v, want a copied directory of 8 bytes", index)
+		t.Errorf("reference add of a folder returned %+v, want a copied directory of 8 bytes", index)
 	}
 	old := s.given("ref:index", "copied", "index", sumOf("one\n")+" in/data/a\n"+sumOf("two\n")+" in/data/sub/b\n")
 	s.file("index/a", "three\n")
 	s.refused(5, "reference_exists", "reference", "add", "index", folder)
 	s.ok(&index, "reference", "add", "index", folder, "--replace")
 	if len(index.Versions) != 1 {
-		t.Errorf("reference add --replace says %+v, want one earlier version", index)
+		t.Errorf("reference add --replace returned %+v, want one earlier version", index)
 	}
 	if now := s.given("ref:index", "copied", "index", sumOf("three\n")+" in/data/a\n"+sumOf("two\n")+" in/data/sub/b\n"); now == old {
 		t.Error("other content is the same run")
@@ -137,7 +138,7 @@ func (s *site) references(flags ...string) {
 		t.Errorf("the old content makes it the run %s instead of %s", was, old)
 	}
 
-	// one that was changed where it lies fails, and registered again it is another run
+	// A file changed in place fails the run; registered again it is another run.
 	write(strings.ToUpper(content))
 	var changed submitted
 	s.cli("run", "probe.given", "--input", "data=ref:genome", "--mem", "101M", "--json").object(t, &changed)
@@ -199,7 +200,7 @@ func (s *site) doctorLooksAtReferences(changed string) {
 	}
 }
 
-// folderInPlace registers a folder where it lies: it is mounted as a whole, and a file that was changed or added ends the run.
+// folderInPlace registers a folder in place: it is mounted as a whole, and a changed or added file ends the run.
 func (s *site) folderInPlace(refs string, flags []string) {
 	t := s.t
 	t.Helper()
@@ -217,7 +218,7 @@ func (s *site) folderInPlace(refs string, flags []string) {
 	var r referenceRow
 	s.ok(&r, add...)
 	if r.Type != "DIRECTORY" || r.Size != 800 || r.Site == nil {
-		t.Errorf("reference add --in-place of a folder says %+v, want a directory of 800 bytes", r)
+		t.Errorf("reference add --in-place of a folder returned %+v, want a directory of 800 bytes", r)
 	}
 	want := sumOf("an option\n") + " in/data/-n.0\n"
 	for i := range 300 {
@@ -240,7 +241,7 @@ func (s *site) folderInPlace(refs string, flags []string) {
 	must(t, os.Remove(dir+"/sub/added"))
 	var shown struct{ Problem string }
 	if s.ok(&shown, "reference", "show", "folder"); !strings.Contains(shown.Problem, "was changed") {
-		t.Errorf("reference show of a changed folder says %q, want that it was changed", shown.Problem)
+		t.Errorf("reference show of a changed folder returned %q, want that it was changed", shown.Problem)
 	}
 	s.doctorLooksAtReferences(refs + "/it's index")
 	s.ok(&r, add...) // as it is now: the same content
@@ -295,7 +296,7 @@ func (s *site) hashedByJob() {
 	s.ok(&here, "reference", "add", "here", refs+"/by job's", "--in-place", "--type", "DIRECTORY")
 	add := []string{"reference", "add", "hashed", refs + "/by job's", "--in-place", "--type", "DIRECTORY", "--by-job"}
 	if s.ok(&r, add...); r.SHA256 != here.SHA256 || r.Size != here.Size || r.Type != "DIRECTORY" || !r.Changed {
-		t.Errorf("reference add --by-job says %+v, want what hashing here says: %+v", r, here)
+		t.Errorf("reference add --by-job returned %+v, want the result of hashing here: %+v", r, here)
 	}
 	hashes := func() (ids []string) {
 		t.Helper()
@@ -314,7 +315,7 @@ func (s *site) hashedByJob() {
 	s.ok(nil, "runs", "show", first[0])
 	s.ok(nil, "logs", first[0])
 	if s.ok(&r, add...); r.Changed || len(hashes()) != 1 {
-		t.Errorf("reference add --by-job again says %+v with the runs %v, want nothing changed and one run", r,
+		t.Errorf("reference add --by-job again returned %+v with the runs %v, want nothing changed and one run", r,
 			hashes())
 	}
 	s.given("ref:hashed", "in_place", "hashed", "")
@@ -337,7 +338,7 @@ func (s *site) hashedByJob() {
 	}
 	s.serve()
 	if s.ok(&r, long...); r.Size != 3<<30 || len(r.SHA256) != 64 {
-		t.Errorf("reference add --by-job after a kill says %+v, want the size and a checksum", r)
+		t.Errorf("reference add --by-job after a kill returned %+v, want the size and a checksum", r)
 	}
 	all := hashes()
 	for _, id := range all {
@@ -350,7 +351,7 @@ func (s *site) hashedByJob() {
 	// changed: another run; what is not there, or may not be in a directory, is said before there is one
 	must(t, os.WriteFile(dir+"/sub/part 000", []byte("changed"), 0o644))
 	if s.ok(&r, append(add, "--replace")...); !r.Changed || r.SHA256 == here.SHA256 || len(hashes()) != 3 {
-		t.Errorf("reference add --by-job of a changed folder says %+v with the runs %v, want another checksum and a third run",
+		t.Errorf("reference add --by-job of a changed folder returned %+v with the runs %v, want another checksum and a third run",
 			r, hashes())
 	}
 	s.refused(3, "import_missing", "reference", "add", "none", refs+"/none", "--in-place", "--type", "UNKNOWN", "--by-job")

@@ -39,10 +39,10 @@ func TestJobSubmitPluginRefuses(t *testing.T) {
 				t.Errorf("Slurm has jobs %s of the refused run", jobs)
 			}
 			if text := s.chat(t, "2025-06-18").say("slurm_job_get", tree{"run_id": id}, nil); !strings.Contains(text, said) {
-				t.Errorf("in chat the refused run says %s", text)
+				t.Errorf("in chat the refused run shows %s", text)
 			}
 			if _, body := p.send("GET", "/v1/runs/"+id+"/result", ""); !strings.Contains(string(body), said) {
-				t.Errorf("over HTTP the refused run says %s", body)
+				t.Errorf("over HTTP the refused run shows %s", body)
 			}
 		})
 	}

@@ -19,9 +19,9 @@ type removal struct {
 	Kept, Pending                     []struct{ Name, Why string }
 }
 
-// A patient's data is in an input, an output, a log, a workspace, and in answers to looks. After runs rm and artifact rm no file of the
-// gateway has any of it; the ledger says who removed what and why, and its history verifies. The same request finds the run as removed and
-// submits nothing; a retry makes the output again once its input is there.
+// A patient's data is in an input, an output, a log, a workspace, and in recorded answers. After runs rm and artifact
+// rm no file of the gateway has any of it; the ledger records who removed what and why, and its history verifies. The
+// same request finds the run as removed and submits nothing; a retry makes the output again once its input is there.
 //
 // short: operating it
 func TestRemove(t *testing.T) {
@@ -57,21 +57,21 @@ func TestRemove(t *testing.T) {
 	var dry, got, again removal
 	s.ok(&dry, "runs", "rm", r.RunID, "--reason", "consent withdrawn", "--dry-run")
 	if !dry.DryRun || dry.ID != "" || len(dry.Runs) != 1 || len(dry.Artifacts) < 2 || len(where()) < 5 {
-		t.Errorf("runs rm --dry-run says %+v, want one run, its artifacts, and nothing removed", dry)
+		t.Errorf("runs rm --dry-run returned %+v, want one run, its artifacts, and nothing removed", dry)
 	}
 	if s.ok(&got, "artifact", "rm", in.ArtifactID, "--reason", "consent withdrawn"); len(got.Copies) != 1 || got.Copies[0] != r.RunID ||
 		len(got.Workspaces)+len(got.Pending) != 0 {
-		t.Errorf("artifact rm says %+v, want the copy in run %s named", got, r.RunID)
+		t.Errorf("artifact rm returned %+v, want the copy in run %s named", got, r.RunID)
 	}
 	if s.ok(&got, "runs", "rm", r.RunID, "--reason", "consent withdrawn"); len(got.Workspaces) != 1 || len(got.Pending) != 0 ||
 		!strings.HasPrefix(got.ID, "rmv_") {
-		t.Errorf("runs rm says %+v, want one workspace removed and an id", got)
+		t.Errorf("runs rm returned %+v, want one workspace removed and an id", got)
 	}
 	if left := where(); len(left) > 0 {
 		t.Errorf("it is still in %v", left)
 	}
 	if s.ok(&again, "runs", "rm", r.RunID, "--reason", "again"); again.ID != "" || len(again.Already) != 1 {
-		t.Errorf("runs rm again says %+v, want nothing but that it was removed already", again)
+		t.Errorf("the second runs rm returned %+v, want nothing but that it was removed already", again)
 	}
 	if f := s.fails(3, "artifact", "get", in.ArtifactID); f.Code != "artifact_removed_by_request" ||
 		!strings.Contains(f.Message, "consent withdrawn") {
@@ -93,7 +93,7 @@ func TestRemove(t *testing.T) {
 	}
 	var v struct{ OK bool }
 	if s.ok(&v, "events", "verify"); !v.OK {
-		t.Errorf("events verify after a removal says %+v, want whole chains", v)
+		t.Errorf("events verify after a removal returned %+v, want whole chains", v)
 	}
 	s.ok(nil, "artifact", "verify", "--all")
 	if f := s.fails(5, "retry", r.RunID, "--after-attempt", "1"); f.Code != "inputs_removed" || !strings.Contains(f.Message, in.ArtifactID) {
@@ -106,6 +106,6 @@ func TestRemove(t *testing.T) {
 	s.ends(r.RunID, "succeeded")
 	var now struct{ Removed string }
 	if s.ok(&now, "collect", r.RunID); now.Removed != "" {
-		t.Errorf("after a retry collect says removed by %q, want nothing removed", now.Removed)
+		t.Errorf("after a retry collect reports removed by %q, want nothing removed", now.Removed)
 	}
 }

@@ -7,14 +7,16 @@ import (
 	"testing"
 )
 
-// plugin has the cluster's job_submit plugin do something to the jobs of the site: rename them, or refuse them with words of its own.
+// plugin sets what the cluster's job_submit plugin does to the jobs of the site: rename them, or refuse them with its
+// own message.
 func (s *site) plugin(what string) {
 	s.t.Helper()
 	must(s.t, os.WriteFile(host(s.dir)+"/.job_submit", []byte(what+"\n"), 0o644))
 }
 
-// On a site whose job_submit plugin renames every job, each run has one job, which is found, executed and cancelled, sent alone or in an
-// array, and a run that waits says that its job has another name. The folder of the runs is reached by a link.
+// On a site whose job_submit plugin renames every job, each run has one job, which is found, executed and cancelled,
+// sent singly or in an array, and a waiting run reports that its job has another name. A link leads to the folder of
+// the runs.
 //
 // short: a site's own Slurm
 func TestJobSubmitPluginRenames(t *testing.T) {

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// restInfo is what a client of the cluster's slurmrestd needs.
+// restInfo holds the settings of a client of the cluster's slurmrestd.
 type restInfo struct {
 	Versions    []string `json:"versions"`
 	ThisMachine restAt   `json:"this_machine"`
 	Login       restAt   `json:"login"`
 }
 
-// restAt is where slurmrestd is, as one host names it.
+// restAt holds the addresses of slurmrestd, as one host names them.
 type restAt struct {
 	Command   []string `json:"command"`    // one on pipes, with auth/local
 	Socket    string   `json:"socket"`     // auth/local
 	SocketJWT string   `json:"socket_jwt"` // tokens
 	HTTP      string   `json:"http"`
-	HTTPS     string   `json:"https"` // a proxy of the tests, as Debian's Slurm has no TLS of its own
+	HTTPS     string   `json:"https"` // a proxy of the tests, because Debian's Slurm has no TLS
 	CA        string   `json:"ca"`
 	TokenFile string   `json:"token_file"`
 }
@@ -39,7 +39,8 @@ func (r restAt) tls() tree {
 	return tree{"url": r.HTTPS, "user": "lab", "token_file": r.TokenFile, "ca": r.CA}
 }
 
-// logsOfSlurmrestd has a test that fails print whether the cluster's slurmrestd and the proxy before it run, and the end of their logs.
+// logsOfSlurmrestd makes a failed test print whether the cluster's slurmrestd and the proxy before it run, and the end
+// of their logs.
 func logsOfSlurmrestd(t testing.TB) {
 	t.Cleanup(func() {
 		if !t.Failed() {
@@ -69,7 +70,8 @@ func (s *site) overREST(rest tree) {
 	s.replace("site.yaml", "transport: cli", "transport: rest\n  cluster: devcluster\n  rest: "+string(text))
 }
 
-// restSite makes a site of a gateway on this machine, as an example of site-configs says: slurmrestd over TLS, files through the data host.
+// restSite makes a site of a gateway on this machine, after an example of site-configs: slurmrestd over TLS, files
+// through the data host.
 func restSite(t testing.TB, example string, edit ...func(doc tree)) *site {
 	t.Helper()
 	logsOfSlurmrestd(t)
@@ -81,8 +83,9 @@ func restSite(t testing.TB, example string, edit ...func(doc tree)) *site {
 	}}, edit...)...)
 }
 
-// goesOn is what every gateway does, however it reaches its cluster: runs are submitted, fail, are collected and cancelled; it is killed,
-// and the next one answers replays, finds the job that ran meanwhile, starts what waited for its output, and removes the workspaces.
+// goesOn checks the work of every gateway, over any transport: runs are submitted, fail, are collected and cancelled;
+// it is killed, and the next one answers replays, finds the job that ran meanwhile, starts what waited for its output,
+// and removes the workspaces.
 func goesOn(t *testing.T, s *site, transport string, chained bool) {
 	t.Helper()
 	if chained {
@@ -125,14 +128,14 @@ func goesOn(t *testing.T, s *site, transport string, chained bool) {
 	}
 	var gone swept
 	if s.ok(&gone, "gc", "--workspaces-older-than", "0s"); gone.Workspaces.Count != spaces || len(gone.Kept) != 0 {
-		t.Errorf("gc says %+v, want %d workspaces removed and none kept", gone, spaces)
+		t.Errorf("gc returned %+v, want %d workspaces removed and none kept", gone, spaces)
 	}
 	if left := shell(t, "lab", `find "$1"/runs/run_* -mindepth 1 -type f ! -name 'a[0-9]*'`, s.dir); left != "" {
 		t.Errorf("gc left of the workspaces: %s", left)
 	}
 	for name, row := range s.siteRows() {
 		if name != "local" && (row.Transport != transport || row.State != "ready") {
-			t.Errorf("the verb sites says of %s: transport %s, state %s; want %s, ready", name, row.Transport, row.State, transport)
+			t.Errorf("sites reports for %s: transport %s, state %s; want %s, ready", name, row.Transport, row.State, transport)
 		}
 	}
 }
@@ -177,7 +180,7 @@ func TestGatewayOverRESTAndSFTP(t *testing.T) {
 	}
 }
 
-// A token is renewed while a run goes on, and slurmrestd is restarted: both cost time, and no run.
+// A token is renewed while a run is open, and slurmrestd is restarted: both cost time, and no run.
 //
 // proves SITE-06
 // slurmrestd: all of it

@@ -20,7 +20,7 @@ func TestDoctorOverRESTAllIsWell(t *testing.T) {
 	for _, f := range e.Findings {
 		ofPolicy := slices.Contains([]string{"accounts", "submit_limits", "tool_jobs"}, f.Code) // the domain's names an account that Slurm lacks
 		if f.Status == "fault" && !ofPolicy {
-			t.Errorf("on a healthy site over slurmrestd doctor finds %+v, want no fault", f)
+			t.Errorf("doctor on a healthy site over slurmrestd finds %+v, want no fault", f)
 		}
 	}
 	for _, code := range []string{"rest_files", "rest_token", "rest_connection", "rest_login", "rest_version", "rest_user", "sftp_login",

@@ -32,8 +32,8 @@ func TestRunAsCaller(t *testing.T) {
 	}
 }
 
-// callersInArrays has runs of two users leave together: each user's are one array, whose tasks are that user's jobs. Tasks that wait are
-// cancelled as their user and no others are, and the list of those that are left is read, however long it is.
+// callersInArrays makes runs of two users leave together: each user's are one array, whose tasks are that user's jobs.
+// A cancel as their user ends waiting tasks and no others, and the list of the remaining ones is read at any length.
 func callersInArrays(t *testing.T, s *site) {
 	const waiting = 24
 	s.ok(nil, "drain", "--queue", "--reason", "company")
@@ -84,7 +84,7 @@ func callersInArrays(t *testing.T, s *site) {
 				}
 				var a struct{ State, Executed string }
 				if c.do(&a, "cancel", id); a.State != "cancelled" || a.Executed != "never" {
-					t.Errorf("cancel of a task that waits says %+v, want cancelled and never executed", a)
+					t.Errorf("cancel of a waiting task returned %+v, want cancelled and never executed", a)
 				}
 			}
 			kept := (len(arrays[array]) + 1) / 2
@@ -115,7 +115,7 @@ func callersInArrays(t *testing.T, s *site) {
 	}
 }
 
-// looksAtQueue is how often the gateway has asked Slurm for the queue, as its metrics say.
+// looksAtQueue reads from the gateway's metrics how often it ran squeue.
 func (s *site) looksAtQueue() (n int) {
 	s.t.Helper()
 	for line := range strings.Lines(shell(s.t, "lab", `curl -sSf --unix-socket "$1" http://gateway/metrics`, s.dir+"/gw.sock")) {
@@ -134,7 +134,7 @@ type caller struct {
 	name string
 }
 
-// get looks at a run as the caller.
+// get reads a run as the caller.
 func (c caller) get(runID string) (l looked) {
 	c.t.Helper()
 	c.do(&l, "get", runID)
@@ -157,17 +157,17 @@ func (c caller) until(runID, phase string) (l looked) {
 	until(c.t, phase+" of "+runID, func() bool {
 		l = c.get(runID)
 		if l.Phase == "done" && phase != "done" {
-			c.t.Fatalf("the run is over before it was %s: %s %s", phase, l.State, l.why())
+			c.t.Fatalf("the run ended before it was %s: %s %s", phase, l.State, l.why())
 		}
 		return l.Phase == phase
 	})
 	return l
 }
 
-// workspace is the folder of a run of the caller's.
+// workspace returns the folder of a run of the caller's.
 func (c caller) workspace(runID string) string { return c.callerRuns(c.name) + "/" + runID }
 
-// owners are those of all files of a run.
+// owners lists the owners of all files of a run.
 func (c caller) owners(runID string) string {
 	c.t.Helper()
 	return shell(c.t, "root", `find "$1" -printf '%u\n' | sort -u`, c.workspace(runID))
@@ -227,7 +227,8 @@ func (c caller) lives() {
 	}
 }
 
-// What ends in flight goes on as the same user: a gateway that is killed, a signer that is away, a run that is cancelled and retried.
+// Work in flight continues as the same user: a gateway that is killed, a signer that is away, a run that is cancelled
+// and retried.
 //
 // proves SITE-08
 func TestRunAsCallerFaults(t *testing.T) {
@@ -245,7 +246,7 @@ func TestRunAsCallerFaults(t *testing.T) {
 	d.ended(t)
 	sign.stop("TERM")
 	s.serve()
-	// Nobody can be logged in: what has begun waits, and says so.
+	// No login works: runs that have begun wait, and report why.
 	alice.release(a.RunID, "1")
 	waits := held()
 	waits["resources"].(tree)["cpus"] = 2
@@ -258,7 +259,7 @@ func TestRunAsCallerFaults(t *testing.T) {
 		t.Errorf("alice's run, begun before the kill: %v, want it succeeded with job %s", end, first)
 	}
 	alice.until(w.RunID, "running")
-	// Another user's run is nobody else's to cancel.
+	// A user cannot cancel another user's run.
 	if r := s.user("bob", nil, "cancel", w.RunID); r.code != 4 {
 		t.Errorf("bob cancels alice's run: %v, want exit 4", r)
 	}

@@ -29,8 +29,8 @@ execution: {kind: cli, cmd: [testprog, write, out/result.txt, "SM:{{ params.samp
 `
 )
 
-// The column sample of a sheet names the rows and reaches the program; a call that says no sample is refused. A program that reports in its
-// log that one sample replaced another one fails, although it exits 0, with the line as the reason.
+// The column sample of a sheet names the rows and reaches the program; a call without a sample is refused. A program
+// that reports in its log that one sample replaced another one fails, although it exits 0, with the line as the reason.
 //
 // proves MANY-01
 // short: many runs

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// The daemon under a real systemd, with its shipped unit, beside Debian's units of munge and Slurm. The parts follow each other as an
-// admin's week does; each leaves the service running.
+// The daemon under a real systemd, with its shipped unit, next to Debian's units of munge and Slurm. The parts follow
+// each other as an admin's week does; each leaves the service running.
 //
 // proves OPS-01
 func TestService(t *testing.T) {
@@ -89,7 +89,7 @@ func toolsWork(t *testing.T, m *machine) {
 	m.run("slurmgate run probe.here --input note=/home/alice/note --param mode=write --wait", "alice")
 }
 
-// Users that the site names reach the socket in /run, others are refused; nobody can put something else there.
+// Users that the site names reach the socket in /run, others are refused; no user can replace the socket.
 func socketForPeers(t *testing.T, m *machine) {
 	m.run("slurmgate runs list", "alice")
 	if p := m.try("slurmgate runs list", "bob"); p.code != 4 {
@@ -117,7 +117,7 @@ func (m *machine) submit(call string, as ...string) string {
 	return run.RunID
 }
 
-// since is the journal's present time.
+// since returns the journal's present time.
 func (m *machine) since() string { return m.run("date '+%Y-%m-%d %H:%M:%S.%6N'") }
 
 const loaded = "the configuration was loaded"
@@ -142,7 +142,8 @@ func reloads(t *testing.T, m *machine) {
 	}
 }
 
-// Files with mistakes are not loaded: systemctl says that it failed, the journal has every mistake, the service goes on as it is.
+// Files with mistakes are not loaded: systemctl reports a failure, the journal has every mistake, and the service keeps
+// running with the old configuration.
 func mistakesAreNotLoaded(t *testing.T, m *machine) {
 	pid, site, policy := m.unit("MainPID"), m.root("/etc/slurmgate/site.yaml"), m.root("/etc/slurmgate/domains/probing/policies.yaml")
 	broken := func(file, old, with string, want ...string) {
@@ -290,7 +291,7 @@ func watchdogRestarts(t *testing.T, m *machine) {
 	m.settled()
 }
 
-// A service that cannot start as it is configured stops after one try; the journal says why.
+// A misconfigured service that cannot start stops after one try; the journal has the reason.
 func misconfiguredStops(t *testing.T, m *machine) {
 	site := m.root("/etc/slurmgate/site.yaml")
 	m.edit(site, "run_as: self", "run_as: alice")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A cluster's first site file, from what the cluster says: it loads, its policy fits the domain, the folders that it names are made with
-// the commands that it says, and a tool runs. proves OPS-01
+// site init writes a cluster's first site file from the cluster's answers: it loads, its policy fits the domain, the
+// commands that it prints make the folders that the file names, and a tool runs. proves OPS-01
 //
 // short: operating it
 func TestSiteInit(t *testing.T) {
@@ -27,14 +27,14 @@ func TestSiteInit(t *testing.T) {
 	out, err := run("root", init...)
 	for _, option := range []string{"--user NAME", "--shared DIR"} { // no user slurmgate, no network filesystem
 		if err == nil || !strings.Contains(out, option) {
-			t.Errorf("site init without what it cannot guess says (%v)\n%s\nwant a refusal that names %s", err, out,
+			t.Errorf("site init without what it cannot guess printed (%v)\n%s\nwant a refusal that names %s", err, out,
 				option)
 		}
 	}
 	init = append(init, "--user", "lab", "--shared", s.dir, "--state-dir", state, "--domain", s.dir+"/domain", "--data", world.dir+"/data")
 	printed, err := run("root", append(init, "--print")...)
 	if _, failed := os.Stat(host(file)); err != nil || failed == nil {
-		t.Fatalf("site init --print says (%v)\n%s\nwant the file on standard output, and none written: %v", err,
+		t.Fatalf("site init --print printed (%v)\n%s\nwant the file on standard output, and none written: %v", err,
 			printed, failed)
 	}
 	out, err = run("root", init...)
@@ -49,7 +49,7 @@ func TestSiteInit(t *testing.T) {
 	for line := range strings.Lines(out) {
 		if command := strings.TrimSpace(line); strings.HasPrefix(command, "install ") {
 			if out, err := run("root", "sh", "-c", command); err != nil {
-				t.Errorf("%s, as site init says, fails: %v\n%s", command, err, out)
+				t.Errorf("%s, printed by site init, fails: %v\n%s", command, err, out)
 			}
 		}
 	}
@@ -72,12 +72,13 @@ func TestSiteInit(t *testing.T) {
 		}
 	}
 	if out, err := run("root", init...); err == nil || !strings.Contains(out, "already exists") {
-		t.Errorf("a second site init says (%v)\n%s\nwant a refusal, as the file exists", err, out)
+		t.Errorf("the second site init printed (%v)\n%s\nwant a refusal, as the file exists", err, out)
 	}
 }
 
-// The first site file of a cluster elsewhere, from what its login node says: the host key is shown and not trusted by itself, the file is
-// accepted by config check and doctor, and a tool runs, with the gateway outside of the cluster. Nothing is overwritten.
+// The first site file of a cluster elsewhere, from its login node's answers: the host key is shown and not trusted by
+// itself, config check and doctor accept the file, and a tool runs, with the gateway outside of the cluster. Nothing is
+// overwritten.
 //
 // proves OPS-01 SITE-03
 func TestSiteInitOverSSH(t *testing.T) {
@@ -107,7 +108,7 @@ func TestSiteInitOverSSH(t *testing.T) {
 	}
 	s.cli(append(init, "--trust", print[1], "--json")...).object(t, &answer)
 	if !answer.Written || len(answer.Commands) != 2 {
-		t.Fatalf("site init --trust says %+v, want a file written and two commands", answer)
+		t.Fatalf("site init --trust returned %+v, want a file written and two commands", answer)
 	}
 	for _, line := range answer.Commands[1:] { // the first one is for the service's user
 		must(t, command("sh", "-c", line))
@@ -126,8 +127,8 @@ func TestSiteInitOverSSH(t *testing.T) {
 	var e examined
 	s.cli("doctor", "--no-jobs", "--json").object(t, &e)
 	for _, f := range e.Findings {
-		if f.Status == "fault" && f.Code != "images" { // of tools whose images nobody has added
-			t.Errorf("on the first site file doctor finds %+v, want no fault", f)
+		if f.Status == "fault" && f.Code != "images" { // of tools without images
+			t.Errorf("doctor on the first site file finds %+v, want no fault", f)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// background starts a command line that goes on.
+// background starts a command and returns while it runs.
 func (s *site) background(args ...string) (c *exec.Cmd, out *syncBuffer, done chan error) {
 	s.t.Helper()
 	ctx, stop := commandContext(s.t)
@@ -19,7 +19,7 @@ func (s *site) background(args ...string) (c *exec.Cmd, out *syncBuffer, done ch
 	return c, out, done
 }
 
-// held is a plan whose program goes on until [site.letGo] is called for its run, two minutes at most.
+// held returns a plan whose program runs until [site.letGo] is called for its run, two minutes at most.
 func held() tree {
 	doc := probePlan("await", "out/go", "out/result")
 	doc["resources"].(tree)["time_limit_seconds"] = 180
@@ -36,7 +36,8 @@ func (s *site) letGo(workspace string) {
 	must(s.t, os.WriteFile(host(workspace)+"/a1/out/go", nil, 0o644))
 }
 
-// One shell waits for its run and is the gateway meanwhile; others look through its socket; when it ends, they take over.
+// One shell waits for its run and is the gateway meanwhile; others read through its socket; when it ends, they take
+// over.
 //
 // proves HTC-06
 func TestTwoShells(t *testing.T) {
@@ -109,7 +110,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("serve ended with %d after TERM:\n%s", code, d.text)
 	}
 	if !strings.Contains(d.text.String(), "stopping") {
-		t.Errorf("serve says nothing of its end:\n%s", d.text)
+		t.Errorf("serve did not log its end:\n%s", d.text)
 	}
 	s.letGo(workspace)
 	if l := s.wait(id); l.State != "succeeded" {
@@ -145,10 +146,10 @@ func TestKilledGateway(t *testing.T) {
 	})
 	for _, id := range []string{running, waiting} {
 		var l looked
-		s.ok(&l, "get", id) // one look by a new shell is enough to have it collected
+		s.ok(&l, "get", id) // one read by a new shell is enough to have it collected
 		if l.State != "succeeded" {
 			l = s.wait(id)
-			t.Logf("after the first look %s was %s", id, l.Phase)
+			t.Logf("after the first read %s was %s", id, l.Phase)
 		}
 		if l.State != "succeeded" {
 			t.Errorf("collected after the kill: %v, want it succeeded", l)

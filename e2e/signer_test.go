@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// identity is a cluster that an admin set up as docs/identity.md says: its commands and its lines for sshd are taken from there, word for
+// identity is a cluster set up by docs/identity.md: its commands and its lines for sshd are taken from there, word for
 // word. Only the folders of the signer and the ports are the test's.
 type identity struct {
 	t      *testing.T
@@ -51,7 +51,7 @@ func newIdentity(t *testing.T) *identity {
 	return d
 }
 
-// block is the only code block of the document that has a text.
+// block returns the only code block of the document that contains a text.
 func (d *identity) block(part string) string {
 	d.t.Helper()
 	found := ""
@@ -132,23 +132,24 @@ func (d *identity) login(port, key, user string, args ...string) string {
 		append([]string{d.dir, port, key, user}, args...)...)
 }
 
-// in and out say whether somebody gets in at all.
+// in fails the test unless the user can log in; out fails it unless the login is denied.
 func (d *identity) in(what, port, key, user string) {
 	d.t.Helper()
 	if got := d.login(port, key, user, "127.0.0.1", "id -un"); got != user {
-		d.t.Errorf("%s: the login as %s says %s, want that user's name", what, user, got)
+		d.t.Errorf("%s: the login as %s printed %s, want that user's name", what, user, got)
 	}
 }
 
 func (d *identity) out(what, port, key, user string) {
 	d.t.Helper()
 	if got := d.login(port, key, user, "127.0.0.1", "id -un"); got == user || !strings.Contains(got, "denied") {
-		d.t.Errorf("%s: the login as %s says %s, want that it is denied", what, user, got)
+		d.t.Errorf("%s: the login as %s printed %s, want that it is denied", what, user, got)
 	}
 }
 
-// What docs/identity.md says does on the real sshd what the document says it does: who gets in and who does not, with the signer's
-// certificates and with a stolen key of the CA, with a second factor, after a revocation, and while the CA is changed.
+// On the real sshd the commands of docs/identity.md do what the document claims: who gets in and who does not, with the
+// signer's certificates and with a stolen key of the CA, with a second factor, after a revocation, and while the CA is
+// changed.
 //
 // proves SITE-08
 func TestIdentityDocument(t *testing.T) {
@@ -196,8 +197,8 @@ X11Forwarding yes
 	d.revoke(alice)
 }
 
-// nothingButCommands: a certificate of the signer gives no terminal and forwards nothing. One with all extensions does, so the looks are
-// not blind.
+// nothingButCommands checks that a certificate of the signer gives no terminal and forwards nothing. A certificate with
+// all extensions does both, which shows that the checks can fail.
 func (d *identity) nothingButCommands(alice string) {
 	d.t.Helper()
 	full := d.stolen("full", "ca", "alice", "-V", "-1m:+5m")
@@ -222,7 +223,7 @@ func (d *identity) nothingButCommands(alice string) {
 	}
 }
 
-// stolenKey: what sshd itself refuses whoever has the CA's key.
+// stolenKey checks what sshd itself refuses a thief of the CA's key.
 func (d *identity) stolenKey() {
 	d.t.Helper()
 	good := []string{"-V", "-1m:+5m", "-O", "source-address=127.0.0.1/32"}

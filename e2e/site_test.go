@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// siteFile is what the sites of the tests differ in; empty fields have the usual value.
+// siteFile holds the values in which the tests' sites differ; an empty field means the usual value.
 type siteFile struct {
 	Dir, State, Domain, ImageStore, RunsDir string
 	Partition, Apptainer                    string
@@ -73,7 +73,7 @@ budget:
 		f.Dir, world.dir)
 }
 
-// site is one gateway's world.
+// site is a gateway with its folders, domain and site file.
 type site struct {
 	t       testing.TB
 	dir     string // /shared/…
@@ -135,7 +135,7 @@ func (s *site) file(name, content string) string {
 // data gives the path of one of the demo's files.
 func data(name string) string { return world.dir + "/data/" + name }
 
-// result is what a command line left.
+// result holds the exit status and the output of a command.
 type result struct {
 	args           []string
 	code           int
@@ -400,7 +400,7 @@ func (s *site) phase(runID, phase string) looked {
 		l = looked{}
 		s.ok(&l, "get", runID)
 		if l.Phase == "done" && phase != "done" {
-			s.t.Fatalf("the run is over before it was %s: %s", phase, l.why())
+			s.t.Fatalf("the run ended before it was %s: %s", phase, l.why())
 		}
 		return l.Phase == phase
 	})
@@ -495,7 +495,7 @@ func (s *syncBuffer) String() string {
 // tree is a plan as a document, so that tests can break it anywhere.
 type tree = map[string]any
 
-// probePlan is a valid plan for the test image: testprog with these arguments, and one declared output.
+// probePlan returns a valid plan for the test image: testprog with these arguments, and one declared output.
 func probePlan(argv ...string) tree {
 	return tree{
 		"version":   1,

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// twoClusters makes a site file for the cluster of these tests, "first", and for a second one beside it, and returns what runs a command on
-// the second one's login node.
+// twoClusters makes a site file for the cluster of these tests, "first", and for a second one next to it, and returns a
+// function that runs a command on the second one's login node.
 func twoClusters(t *testing.T) (s *site, second func(argv ...string)) {
 	t.Helper()
 	name := world.cluster + "-b"
@@ -59,8 +59,9 @@ type sited struct {
 	Site string `json:"site"`
 }
 
-// One gateway serves two clusters side by side: runs go where their callers say or policy picks, and stay there; while the second cluster's
-// slurmctld is stopped the first one's runs succeed, and what waits goes on by itself; a restart loses nothing of either.
+// One gateway serves two clusters side by side: runs go where their callers say or policy picks, and stay there; while
+// the second cluster's slurmctld is stopped the first one's runs succeed, and waiting runs continue by themselves; a
+// restart loses nothing of either.
 //
 // proves SITE-07 ABI-18
 func TestTwoClusters(t *testing.T) {
@@ -82,7 +83,7 @@ func TestTwoClusters(t *testing.T) {
 			t.Fatalf("on %s: %v, want it succeeded on %s", a.Site, l, on)
 		}
 		var n, m int
-		until(t, "a job of "+a.RunID+" in accounting", func() bool { // slurmctld may tell slurmdbd some seconds late
+		until(t, "a job of "+a.RunID+" in accounting", func() bool { // slurmctld may report to slurmdbd some seconds late
 			n, m = accounted(t, s, a.RunID)
 			return n+m > 0
 		})
@@ -165,7 +166,7 @@ func TestTwoClusters(t *testing.T) {
 		t.Errorf("a run for a cluster whose controller is stopped: %v, want it deferred for slurm_unreachable", l)
 	}
 	if at := s.siteRows()["second"]; at.State != "away" || at.Since == nil || at.Code != "slurm_unreachable" || len(at.Runs) == 0 {
-		t.Errorf("the verb sites says %+v of the cluster whose controller is stopped, want it away for slurm_unreachable",
+		t.Errorf("sites reports %+v for the cluster whose controller is stopped, want it away for slurm_unreachable",
 			at)
 	}
 
@@ -174,7 +175,7 @@ func TestTwoClusters(t *testing.T) {
 	d.signal("TERM")
 	d.ended(t)
 	d = s.serve()
-	// A run of the first cluster ends while the other one's waits; then that one goes on.
+	// A run of the first cluster ends while the other one's waits; then the waiting one continues.
 	succeeds(inFlight, "first")
 	succeeds(submit("first", "restarted"), "first")
 	if s.ok(&l, "get", waits.RunID); l.Phase != "deferred" && l.Phase != "submitting" { // being tried again
@@ -184,7 +185,7 @@ func TestTwoClusters(t *testing.T) {
 	succeeds(waits, "second")
 	for name, at := range s.siteRows() {
 		if at.State != "ready" || at.Since != nil || at.Budget != nil && (at.Budget.Left > at.Budget.Burst || at.Budget.PerMinute == 0) {
-			t.Errorf("the verb sites says of %s %+v, want it ready", name, at)
+			t.Errorf("sites reports for %s %+v, want it ready", name, at)
 		}
 	}
 
@@ -234,7 +235,7 @@ type siteRow struct {
 	} `json:"budget"`
 }
 
-// siteRows is what the verb sites says, by site.
+// siteRows returns the output of the verb sites, by site.
 func (s *site) siteRows() map[string]siteRow {
 	s.t.Helper()
 	var l struct {
@@ -293,11 +294,12 @@ func nearAndFar(t *testing.T) (s *site, onFar func(argv ...string)) {
 	return s, onFar
 }
 
-// farAddress is that of a cluster's login node as the one beside it sees it.
+// farAddress is the address of a cluster's login node as the neighbouring cluster sees it.
 const farAddress = "10.54.0.2"
 
-// One gateway has a cluster of its own host and one that it reaches over SSH and SFTP. While the far one's sshd is down, what goes there
-// waits, policy picks the other one, whose runs go on one after the other, and the far one's runs go on when it is back.
+// One gateway has a local cluster and one that it reaches over SSH and SFTP. While the far one's sshd is down, runs for
+// it wait, policy picks the other one, whose runs continue one after the other, and the far one's runs continue when it
+// is back.
 //
 // proves SITE-07 SITE-01
 func TestTwoTransports(t *testing.T) {
@@ -324,7 +326,7 @@ func TestTwoTransports(t *testing.T) {
 		t.Errorf("the run over SSH: %v, want its own output", l)
 	}
 	if r := s.siteRows()["far"]; r.Transport != "ssh" || r.State != "ready" {
-		t.Errorf("the verb sites says of far %+v, want ssh and ready", r)
+		t.Errorf("sites reports for far %+v, want ssh and ready", r)
 	}
 	under := submit(probePlan("await", "out/go", "out/result"))
 	until(t, "start of "+under.RunID, func() bool {

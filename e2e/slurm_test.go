@@ -26,7 +26,7 @@ func TestDeferredUntilThereIsRoom(t *testing.T) {
 	if s.ok(&again, "submit", s.plan(plan("3"))); !again.Replayed || again.Phase != "deferred" {
 		t.Errorf("the same request while it is deferred gives %v, want a replay that is deferred", again)
 	}
-	shell(t, "lab", `rm -r "$1"`, s.dir+"/runs/"+third.RunID) // by somebody who tidies up
+	shell(t, "lab", `rm -r "$1"`, s.dir+"/runs/"+third.RunID) // as a user who cleans up does
 	s.ok(nil, "cancel", first)
 	until(t, "the third's turn", func() bool {
 		s.ok(&l, "get", third.RunID)
@@ -41,7 +41,8 @@ func TestDeferredUntilThereIsRoom(t *testing.T) {
 	s.ok(nil, "cancel", second)
 }
 
-// An edit of the policy makes new runs of old requests, and the answer says which run was the same; or policy has it answered.
+// An edit of the policy makes new runs of old requests, and the answer names the run of the same request; or policy
+// lets the old run answer.
 //
 // proves ABI-07 ARC-03
 // short: operating it
@@ -73,8 +74,8 @@ func TestPolicyChange(t *testing.T) {
 	}
 }
 
-// While slurmctld cannot be reached everything but Slurm goes on: runs are taken and wait, what is known is answered, and with the
-// controller back what waited is sent, once.
+// While slurmctld cannot be reached everything but Slurm continues: runs are accepted and wait, known results are
+// returned, and with the controller back each waiting run is sent once.
 //
 // proves CARD-04 ABI-18
 // short: at most one execution

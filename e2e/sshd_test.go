@@ -21,7 +21,7 @@ import (
 // These tests hold package remote against OpenSSH; its own tests do so against x/crypto's server. They restart sshd, so they do not run in
 // parallel.
 
-// sshdInfo is what scripts/devcluster ssh-info prints.
+// sshdInfo is the output of scripts/devcluster ssh-info.
 type sshdInfo struct {
 	Login, Login2, DTN struct {
 		Address string
@@ -47,7 +47,7 @@ func sshdOf(t *testing.T) (i sshdInfo) {
 	return i
 }
 
-// at is how the login node is reached as a user.
+// at returns the settings to reach the login node as a user.
 func (i sshdInfo) at(user string) remote.Config {
 	return remote.Config{Address: net.JoinHostPort(i.Login.Address, fmt.Sprint(i.Login.Port)), User: user, KnownHosts: []string{i.KnownHosts},
 		Key: i.Key}

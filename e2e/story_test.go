@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The story of a run is in the log under its id, whichever way it ended: accepted, sent, queued, running, ended, collected, each with how
-// long it took, and every line with run, tool and principal, from the receipt on with the job, and once it ran with its node. The log is
-// JSON, line by line. squeue says who asked.
+// The log has the story of a run under its id, however it ended: accepted, sent, queued, running, ended, collected,
+// each with its duration, and every line with run, tool and principal, from the receipt on with the job, and once it
+// ran with its node. The log is JSON, line by line. squeue shows who submitted the run.
 //
 // proves OPS-03
 func TestStoryInTheLog(t *testing.T) {

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// large is a content of a mebibyte, which is worth a mount, different for each seed.
+// large returns a mebibyte of content, which is worth a mount, different for each seed.
 func large(seed string) string { return strings.Repeat(seed+"\n", 1<<20/len(seed)+1)[:1<<20] }
 
 func sumOf(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
-// shownStrengths is how the latest attempt of a run gets its inputs, by path.
+// shownStrengths returns how the latest attempt of a run gets its inputs, by path.
 func (s *site) shownStrengths(runID string) map[string]string {
 	s.t.Helper()
 	var v struct {
@@ -94,7 +94,7 @@ func TestBoundInputs(t *testing.T) {
 	s.endedBadly(s.wait(id), "failed", "input_mismatch")
 }
 
-// sumsOf is a plan that hashes one input.
+// sumsOf returns a plan that hashes one input.
 func sumsOf(a artifactRow, dest string) tree {
 	doc := probePlan("sums", "out/result", "in")
 	doc["io"].(tree)["inputs"] = []any{tree{"role": "data", "artifact_id": a.ArtifactID, "checksum_sha256": a.SHA256, "dest_relpath": dest}}
@@ -113,7 +113,7 @@ func TestInputsInPlace(t *testing.T) {
 	s.inPlace()
 }
 
-// The same on a cluster whose files the gateway reaches only by SFTP: the file is hashed on the login node, where it lies.
+// The same on a cluster whose files the gateway reaches only by SFTP: the login node hashes the file in place.
 //
 // proves DATA-05
 func TestInputsInPlaceElsewhere(t *testing.T) {

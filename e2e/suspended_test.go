@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What an administrator does to a running job of Slurm's: a suspended one says so and loses no time, a raised limit counts, and one that is
-// queued again ends at once, because it can never execute.
+// What an administrator does to a running job of Slurm's: a suspended one reports so and loses no time, a raised limit
+// counts, and one that is queued again ends at once, because it can never execute.
 func TestAdministratorsOfRunningJobs(t *testing.T) {
 	t.Parallel()
 	const limit = 20 // seconds: time enough for what is done to a running job on a busy machine

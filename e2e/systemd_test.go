@@ -135,7 +135,7 @@ func (m *machine) edit(file, old, with string) {
 	m.write(file, strings.Replace(string(data), old, with, 1))
 }
 
-// root is the path of a file of the machine, seen from here.
+// root returns this machine's path of a file of the machine.
 func (m *machine) root(path string) string { return fmt.Sprintf("/proc/%d/root%s", m.init, path) }
 
 type printed struct {
@@ -161,7 +161,7 @@ func (m *machine) try(line string, as ...string) printed {
 	return printed{strings.TrimSpace(string(out)), c.ProcessState.ExitCode()}
 }
 
-// run is try for a line that must succeed.
+// run runs try and fails the test if the line fails.
 func (m *machine) run(line string, as ...string) string {
 	m.t.Helper()
 	p := m.try(line, as...)
@@ -171,13 +171,13 @@ func (m *machine) run(line string, as ...string) string {
 	return p.text
 }
 
-// unit is a property of the service.
+// unit returns a property of the service.
 func (m *machine) unit(property string) string {
 	m.t.Helper()
 	return m.run("systemctl show --value -p " + property + " slurmgate")
 }
 
-// journal is what the service wrote since a time as journalctl takes it.
+// journal returns the service's log since a time in journalctl's form.
 func (m *machine) journal(since string) string {
 	m.t.Helper()
 	return m.run("journalctl -u slurmgate --no-pager -o cat --since '" + since + "'")

@@ -72,12 +72,12 @@ func TestThousand(t *testing.T) {
 				t.Errorf("%d sbatch", sent)
 			}
 			s.ok(nil, "batch", "cancel", "many")
-			s.cli("batch", "wait", "many", "--timeout", "10m") // says with its exit status that rows failed
+			s.cli("batch", "wait", "many", "--timeout", "10m") // its exit status reports that rows failed
 			now = batchNow{}
 			s.ok(&now, "batch", "status", "many")
 			step("cancelled")
 			if over := now.Counts["cancelled"] + now.Counts["failed"]; over != 1000 || name != "nothing sent" && now.Counts["failed"] > 0 {
-				t.Errorf("after the cancel batch status says %+v, want a thousand rows over, and none failed that was sent",
+				t.Errorf("after the cancel batch status returned %+v, want a thousand rows ended, and none failed that was sent",
 					now)
 			}
 			within(t, 10*time.Minute, "empty queue", func() bool { return queued() == 0 })
@@ -93,7 +93,7 @@ func TestThousand(t *testing.T) {
 	}
 }
 
-// pending is how many runs have a job that waits.
+// pending counts the runs whose job waits.
 func (s *site) pending() (n int) {
 	for cursor := ""; ; {
 		args := []string{"runs", "list", "--state", "queued", "--limit", "200"}

@@ -97,7 +97,7 @@ func TestToolsAgainstDirect(t *testing.T) {
 	}
 }
 
-// counters is what slurmctld itself counted.
+// counters holds slurmctld's own counts.
 type counters struct{ Submitted, BatchRPCs, Accounted int }
 
 // count reads sdiag.
@@ -116,8 +116,8 @@ func count(t testing.TB) counters {
 	return c
 }
 
-// count reads sdiag, and the jobs sacct has of a run of this site, one at least: another site's gateway has the same id for the same
-// request. slurmctld may tell slurmdbd of a job some seconds late (22.05 under load).
+// count reads sdiag, and the jobs sacct has of a run of this site, one at least: another site's gateway has the same id
+// for the same request. slurmctld may report a job to slurmdbd some seconds late (22.05 under load).
 func (s *site) count(runID string) (c counters) {
 	s.t.Helper()
 	until(s.t, "a job of "+runID+" in accounting", func() bool {
@@ -151,8 +151,8 @@ func (s *site) countNow(runID string) counters {
 	return c
 }
 
-// tasksOf are the tasks that a run was sent as, by the names of their arrays: as the arrays' scripts say, which lie in the folders of their
-// first runs.
+// tasksOf returns the array tasks that a run was sent as, by array name. It reads the arrays' scripts in the folders of
+// their first runs.
 func (s *site) tasksOf(base, runID string) map[string][]int {
 	s.t.Helper()
 	tasks, array := map[string][]int{}, ""
@@ -263,7 +263,7 @@ func TestFiftyShellsOneJob(t *testing.T) {
 				}
 			}
 			if fresh != 1 {
-				t.Errorf("%d shells were told that they made the run", fresh)
+				t.Errorf("%d shells got the answer that they created the run", fresh)
 			}
 			s.ends(id, "succeeded")
 			after := s.count(id)

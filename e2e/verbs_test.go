@@ -65,7 +65,7 @@ func TestVerbs(t *testing.T) {
 		{2, []string{"runs", "show", "run_u"}},
 		{0, []string{"runs", "show", strings.ToLower(good.RunID[4:14])}},
 		{0, []string{"get", good.RunID}},
-		{0, []string{"get", bad.RunID}}, // a look succeeds whatever it sees
+		{0, []string{"get", bad.RunID}}, // a read succeeds whatever the run's state
 		{0, []string{"get", pending.RunID, "--wait", "1"}},
 		{3, []string{"get", none}},
 		{0, []string{"wait", good.RunID}},
@@ -175,7 +175,7 @@ func TestInspection(t *testing.T) {
 	same(t, "changes", places, map[string][2]any{"params.slurm.execution.command.argv[3]": {"one", "two"},
 		"params.slurm.resources.mem_mb": {100.0, 120.0}})
 	if s.ok(&r, "runs", "diff", a, a); !r.Same {
-		t.Errorf("runs diff of a run with itself says %+v, want the same", r)
+		t.Errorf("runs diff of a run with itself returned %+v, want the same", r)
 	}
 
 	d.signal("TERM")
@@ -184,7 +184,7 @@ func TestInspection(t *testing.T) {
 	c := s.submit(probePlan("write", "out/result", "one")).RunID
 	if s.ok(&r, "runs", "diff", a, c); len(r.Parts) != 1 || r.Parts[0].Part != "policy" || len(r.Changes) != 1 ||
 		r.Changes[0].Path != "policy.default_timeout_sec" {
-		t.Errorf("runs diff of runs under two policies says %+v, want default_timeout_sec alone", r)
+		t.Errorf("runs diff of runs under two policies returned %+v, want default_timeout_sec alone", r)
 	}
 	s.wait(c)
 
@@ -251,7 +251,7 @@ func TestCopyOutputs(t *testing.T) {
 	same(t, "files", files(s.dir+"/half"), "none")
 }
 
-// sha is the checksum of a run's output.
+// sha returns the checksum of a run's output.
 func (s *site) sha(runID, role string) string {
 	s.t.Helper()
 	for _, o := range s.story(runID).Outputs {

@@ -76,7 +76,7 @@ func TestWalls(t *testing.T) {
 			}
 			tries := map[string]bool{} // what works
 			for what := range w.Tries {
-				tries[what] = !seccomp && strings.Contains(what, "clone") // a namespace of its own, in which nothing of the node is to be had
+				tries[what] = !seccomp && strings.Contains(what, "clone") // a new namespace, from which nothing of the node is reachable
 			}
 			if seccomp {
 				status["Seccomp"] = "2"

@@ -11,10 +11,11 @@ import (
 	"testing"
 )
 
-// keyOfWorker is of the sample worker. Nobody else in these tests has it.
+// keyOfWorker is the key of the sample worker. No other test uses it.
 const keyOfWorker = "fc-of-the-worker-alone-5f2d9c"
 
-// upstreamAt is the API behind the sample worker, in a machine's network. Its answer has the status that is set, and echoes the key.
+// upstreamAt is the API behind the sample worker, in a machine's network. It answers with the configured status, and
+// echoes the key.
 type upstreamAt struct {
 	url    string
 	status atomic.Int64
@@ -43,8 +44,8 @@ func newUpstream(t *testing.T, m *machine) *upstreamAt {
 	return u
 }
 
-// workerBeside is the sample worker in Apptainer, under its shipped unit and as an instance: called through the gateway, and the only one
-// that has the upstream's key.
+// workerBeside checks the sample worker in Apptainer, under its shipped unit and as an instance: called through the
+// gateway, and the only process that has the upstream's key.
 //
 // proves AX-04 AX-05 AX-06 AX-10
 func workerBeside(t *testing.T, m *machine) {
@@ -143,7 +144,8 @@ func (m *machine) scrape(t *testing.T) (status int, a ranByWorker) {
 	return status, a
 }
 
-// keyIsTheWorkers looks for the key in all that the gateway has: its environment, files, ledger and log, and in the worker's log.
+// keyIsTheWorkers searches for the key in everything of the gateway: its environment, files, ledger and log, and in the
+// worker's log.
 func (m *machine) keyIsTheWorkers(t *testing.T) {
 	t.Helper()
 	if got := m.run("grep -rlF " + keyOfWorker + " /etc/slurmgate-workers"); got != "/etc/slurmgate-workers/webcrawl.env" {

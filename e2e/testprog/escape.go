@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// walls is what the program found when it tried to get out.
+// walls reports what the program found when it tried to leave the container.
 type walls struct {
 	Status    map[string]string `json:"status"`    // of /proc/self/status
 	Processes []string          `json:"processes"` // names of all that it sees

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// report is what the program sees inside its container.
+// report lists what the program sees inside its container.
 type report struct {
 	Argv       []string          `json:"argv"`
 	Env        map[string]string `json:"env"`
@@ -50,7 +50,7 @@ func run(mode string, args []string) error {
 	switch mode {
 	case "report": // FILE [ANYTHING...]
 		return writeReport(args[0])
-	case "escape": // FILE PATH...: tries to get out of the container, and looks for what is outside
+	case "escape": // FILE PATH...: tries to leave the container, and reports what it sees outside
 		return escape(args[0], args[1:])
 	case "exit": // STATUS: writes a good output first, which must not be collected
 		code, err := strconv.Atoi(args[0])
@@ -83,7 +83,7 @@ func run(mode string, args []string) error {
 		}
 		_, err := fmt.Print(args[0])
 		return err
-	case "pump": // writes without end, and exits with 33 when nobody reads any more
+	case "pump": // writes without end, and exits with 33 when its reader has gone
 		signal.Ignore(syscall.SIGPIPE)
 		for {
 			if _, err := os.Stdout.WriteString("more\n"); err != nil {
@@ -157,7 +157,7 @@ func run(mode string, args []string) error {
 	return nil
 }
 
-// await says that it has started, and waits for a file.
+// await marks its start with out/started, and waits for a file.
 func await(name string) error {
 	if err := put("out/started", "x"); err != nil {
 		return err
