@@ -36,7 +36,7 @@ install -d -m 0700 -o "$1" -g "$(id -g "$1")" "$2/$1"`
 	return nil
 }
 
-// dir is the folder of a run.
+// dir returns the folder of a run.
 func (s *site) dir(runID string) string {
 	if owner, ok := s.owners.Load(runID); ok {
 		return s.shared + "/of/" + owner.(string) + "/runs/" + runID
@@ -81,7 +81,8 @@ func (t *trial) addTwin() error {
 	t.owner = t.s.users[0]
 	c := *t.testCase
 	c.scenario, c.flags, c.far, c.group, c.takeover = scenarioNamed("plain"), nil, far{}, nil, false
-	t.twin = &trial{testCase: &c, s: t.s, log: t.log, token: t.token + "-twin", owner: t.s.users[1], felt0: t.felt0, isTwin: true,
+	t.twin = &trial{testCase: &c, s: t.s, log: t.log, token: t.token + "-twin", owner: t.s.users[1],
+		observedBefore: t.observedBefore, isTwin: true,
 		over: make(chan struct{})}
 	file, err := t.twin.identify()
 	t.twin.file = file
@@ -99,7 +100,7 @@ func (t *trial) goAlong(ctx context.Context) {
 	t.collect(ctx)
 }
 
-// drawCaller is one of the faults of a way that users are logged in by, or none, and perhaps a job of the second user's that has the
+// drawCaller draws one of the faults of the users' logins, or none, and perhaps a job of the second user's with the
 // name of the first one's.
 func drawCaller(r source, group bool) (f far) {
 	f = drawFar(r)
@@ -111,7 +112,7 @@ func drawCaller(r source, group bool) (f far) {
 	return f
 }
 
-// What may happen to the signer, or to what it says of the first user.
+// Faults of the signer, or of its answers about the first user.
 const (
 	signerKilled  = "killed"
 	signerPaused  = "paused"
@@ -125,8 +126,8 @@ var signerFaults = []string{signerKilled, signerPaused, signerRefuses, signerSho
 // ofUserOnly reports whether a fault befalls the first user alone.
 func ofUserOnly(fault string) bool { return fault == signerRefuses || fault == userLocked }
 
-// disturbSigner carries out the case's fault, and cuts the connections so that the next call logs in again. A fault of one user's lasts
-// until the twin is over: it may not wait for the other user.
+// disturbSigner carries out the case's fault, and cuts the connections so that the next call logs in again. A fault of
+// one user's lasts until the twin has ended: it may not wait for the other user.
 func (t *trial) disturbSigner(ctx context.Context) {
 	defer t.end()
 	time.Sleep(t.far.after)
@@ -169,10 +170,11 @@ func (t *trial) disturbSigner(ctx context.Context) {
 	}
 }
 
-// userCodes are of errors that say that the gateway cannot log in as the user, or may not.
+// userCodes are the codes of errors by which the gateway reports that it cannot log in as the user, or may not.
 var userCodes = []string{"signer_away", "signer_busy", "user_refused", "login_refused", "no_unix_user", "unix_user_refused"}
 
-// signerBit is how often the case met its fault: requests for certificates, or what the log says of a locked account.
+// signerBit counts how often the case met its fault: requests for certificates, or lines of the log about a locked
+// account.
 func (t *trial) signerBit() (n int) {
 	if t.far.signer != userLocked {
 		return t.s.signer.met() - t.met0
@@ -190,7 +192,8 @@ func (t *trial) refusedUser(code string) bool {
 	return t.far.signer != "" && slices.Contains(userCodes, code)
 }
 
-// pretend gives the second user a job under the name of the first one's, as soon as that name is known: before sbatch, or beside it.
+// pretend gives the second user a job under the name of the first one's, as soon as that name is known: before sbatch,
+// or at the same time.
 func (t *trial) pretend(ctx context.Context) {
 	defer t.end()
 	file := t.s.path(t.s.dir(t.runID) + "/a1/ctl/token")
@@ -239,7 +242,7 @@ func (t *trial) judgeNamesake(ctx context.Context, v run.View) error {
 	return nil
 }
 
-// params are the run's: whose it is belongs to its identity.
+// params returns the run's parameters, with the owner, who belongs to the run's identity.
 func (t *trial) params(spec plan.Spec, script string) plan.Params {
 	return plan.Params{ProjectID: plan.ProjectID("chaos"), Script: script, Spec: spec, ExecutedAs: t.owner}
 }

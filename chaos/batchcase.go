@@ -16,7 +16,7 @@ import (
 // and the batch is cancelled while it does. Once a cancel is acknowledged no row may become a run and no run may be
 // sent; after cancel-all nothing may start. The gateway may die at any of this.
 
-// batchPlan is what a case does with a batch.
+// batchPlan describes what a case does with a batch.
 type batchPlan struct {
 	rows     int
 	steps    bool          // two tools, the second of which waits for the first
@@ -48,7 +48,7 @@ func (b batchPlan) String() string {
 	return text
 }
 
-// batchSeams are places that a batch passes, and about how often: of its rows one in part.
+// batchSeams are places that a batch passes, and about how often: once for every part rows.
 var batchSeams = []struct {
 	name string
 	part int
@@ -100,7 +100,7 @@ func batchCases(seed uint64, n int, over []carrier) (out []testCase) {
 	return out
 }
 
-// batchPacks are the toolpacks of batches, by file name.
+// batchPacks returns the toolpacks of batches, by file name.
 func batchPacks() map[string]string {
 	files := map[string]string{}
 	for _, name := range []string{"row", "next"} {
@@ -184,7 +184,7 @@ func (t *batchTrial) run(ctx context.Context) error {
 	if err := t.enter(ctx); err != nil {
 		return err
 	}
-	defer t.s.wires.set(weather{})
+	defer t.s.wires.set(networkFaults{})
 	t.keep = t.s.keep(ctx, t.log, t.starts)
 	defer func() { t.keep.finish(t.brute) }()
 	ask := []string{"batch", "run", "chaos.row", "--sheet", t.file, "--name", t.name}
@@ -249,7 +249,7 @@ func (t *batchTrial) cancel(ctx context.Context, from time.Time) {
 	t.asked = append(t.asked, period{from, time.Now()})
 }
 
-// follow looks at the batch until it is over.
+// follow reads the batch until it has ended.
 func (t *batchTrial) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		if t.overdue() {

@@ -60,7 +60,7 @@ func (t *batchTrial) judge(ctx context.Context, copyDir string) (runs []ended, e
 	return runs, nil
 }
 
-// stored are the batch, or those of the steps.
+// stored reads the batch from the ledger, or those of the steps.
 func (t *batchTrial) stored(ctx context.Context, l *ledger.Ledger) ([]ledger.Batch, error) {
 	if t.batch.steps {
 		return l.ChainNamed(ctx, nil, t.name)
@@ -73,7 +73,7 @@ func (t *batchTrial) stored(ctx context.Context, l *ledger.Ledger) ([]ledger.Bat
 	return []ledger.Batch{b}, err
 }
 
-// of is a row's run as a trial.
+// of returns a row's run as a trial.
 func (t *batchTrial) of(row ledger.BatchRow, second bool) *trial {
 	c := *t.testCase
 	c.batch, c.scenario.end = nil, []string{endOK, endCancelled}
@@ -136,12 +136,12 @@ func (t *batchTrial) wasAsked(at time.Time) bool {
 	return slices.ContainsFunc(t.asked, func(p period) bool { return !at.Before(p.from) && !at.After(p.to) })
 }
 
-// batchTally is what came of all batches.
-type batchTally struct {
+// batchCounter counts the batches, their rows and their runs.
+type batchCounter struct {
 	cases, rows, runs, executed int
 }
 
-func (b *batchTally) add(t *batchTrial, runs []ended) {
+func (b *batchCounter) add(t *batchTrial, runs []ended) {
 	b.cases++
 	b.rows += t.batch.rows
 	if t.batch.steps {
@@ -155,7 +155,7 @@ func (b *batchTally) add(t *batchTrial, runs []ended) {
 	}
 }
 
-func (b *batchTally) String() string {
+func (b *batchCounter) String() string {
 	if b.cases == 0 {
 		return ""
 	}

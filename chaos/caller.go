@@ -10,7 +10,7 @@ import (
 	"slurmgate/run"
 )
 
-// submit is one caller: it asks until it is answered, as the errors tell it to.
+// submit repeats the submit of one caller until it is answered, as the errors direct.
 func (t *trial) submit(ctx context.Context, file string) {
 	for ctx.Err() == nil && !t.overdue() {
 		if !t.awaitGateway(ctx) {
@@ -36,8 +36,8 @@ func (t *trial) submit(ctx context.Context, file string) {
 	t.find("stuck", "no submit was answered")
 }
 
-// retryable tells whether the trial asks again: after exit status 8, after 9, since each of its verbs is safe to repeat, and after 5
-// while another gateway starts.
+// retryable reports whether the trial repeats a call: after exit status 8, after 9, since each of its verbs is safe to
+// repeat, and after 5 while another gateway starts.
 func (t *trial) retryable(err error) bool {
 	e, ok := errors.AsType[*cliError](err)
 	return !ok || t.refusedUser(e.code) ||
@@ -45,7 +45,7 @@ func (t *trial) retryable(err error) bool {
 		e.code == "no_answer" || e.code == "canceled"
 }
 
-// call is one verb of the command line, bounded.
+// call runs one verb of the command line, for a minute at most.
 func (t *trial) call(ctx context.Context, out any, args ...string) error {
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
@@ -68,7 +68,7 @@ func (t *trial) awaitGateway(ctx context.Context) bool {
 	return false
 }
 
-// cancel asks until it is answered or the run is over.
+// cancel repeats the cancel until it is answered or the run has ended.
 func (t *trial) cancel(ctx context.Context) {
 	for ctx.Err() == nil && !t.overdue() {
 		if !t.awaitGateway(ctx) {
@@ -94,7 +94,8 @@ func (t *trial) cancel(ctx context.Context) {
 	}
 }
 
-// retry asks for another attempt until it is answered. The verb follows the latest attempt, so the trial looks before it asks again.
+// retry requests another attempt until it is answered. The verb follows the latest attempt, so the trial reads the run
+// before it repeats the call.
 func (t *trial) retry(ctx context.Context) {
 	var a run.SubmitAnswer
 	err := t.call(ctx, &a, "retry", t.runID)

@@ -18,14 +18,14 @@ import (
 	"slurmgate/run"
 )
 
-// tally is what came of the cases over one transport.
-type tally struct {
+// caseCounter counts the results of the cases over one transport.
+type caseCounter struct {
 	cases, fits int // fits: the model allows them
 	found       map[string]int
-	bites       bites
+	hits        hits
 }
 
-func (t tally) String() string {
+func (t caseCounter) String() string {
 	return fmt.Sprintf("%d cases, %d duplicates, %d lost, %d stuck, %d misattributed; %d replayed, as the model allows", t.cases,
 		t.found["duplicate"], t.found["lost"], t.found["stuck"], t.found["misattributed"], t.fits)
 }
@@ -45,12 +45,12 @@ type campaigner struct {
 	done    int
 	total   int
 	counts  map[string]int // findings by kind, in all
-	results map[carrier]*tally
+	results map[carrier]*caseCounter
 	reached map[string]int             // deaths by seam
 	failing map[string]bool            // failing calls that were drawn
 	passed  map[string]map[string]bool // place → scenarios that passed it
-	arrays  together
-	batches batchTally
+	arrays  arrayCounter
+	batches batchCounter
 	ended   []ended
 }
 
@@ -100,7 +100,7 @@ func (p *campaigner) all(ctx context.Context, list []testCase) error {
 	return nil
 }
 
-// together runs the cases of one outage, each on a site of its own.
+// together runs the cases of one outage at the same time, each on a separate site.
 func (p *campaigner) together(ctx context.Context, list []testCase) error {
 	for len(list) > 0 {
 		now := list[:min(len(list), len(p.workers))]
@@ -172,7 +172,7 @@ func (p *campaigner) one(ctx context.Context, s *site, c testCase) error {
 	p.ended = append(p.ended, e)
 	p.mu.Unlock()
 	p.count(t, e.state, before, time.Since(began))
-	if len(t.trouble) == 0 && p.only < 0 && !p.list && time.Since(began) < time.Minute { // slow ones are worth a look
+	if len(t.trouble) == 0 && p.only < 0 && !p.list && time.Since(began) < time.Minute { // keep the logs of slow ones
 		os.Remove(name)
 	}
 	return nil
@@ -195,7 +195,7 @@ func (p *campaigner) judgeOther(ctx context.Context, t, o *trial) error {
 	return nil
 }
 
-// count books a case and tells people about it.
+// count counts a case and prints its line.
 func (p *campaigner) count(t *trial, state run.State, before int64, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +222,7 @@ func (p *campaigner) count(t *trial, state run.State, before int64, took time.Du
 		}
 		p.passed[at][t.scenario.name] = true
 	}
-	missed += over.bites.add(t.effects())
+	missed += over.hits.add(t.effects())
 	p.arrays.add(t)
 	verdict := "ok"
 	if len(t.trouble) > 0 {
@@ -236,7 +236,7 @@ func (p *campaigner) count(t *trial, state run.State, before int64, took time.Du
 	fmt.Println(indent(t.story))
 }
 
-// book counts a case's findings once each and says how to see it again.
+// book counts a case's findings once each and prints how to repeat it.
 func (p *campaigner) book(t *trial, found []finding) {
 	kinds := map[string]bool{}
 	for _, f := range found {
@@ -250,7 +250,7 @@ func (p *campaigner) book(t *trial, found []finding) {
 	fmt.Printf("        again: go run ./chaos -seed %d -case %d   log: build/chaos/case-%d.log\n", p.seed, t.n, t.n)
 }
 
-// place is a seam without its #n.
+// place returns the name of a seam without its #n.
 func place(seam string) string {
 	name, _, _ := strings.Cut(seam, "#")
 	return name
@@ -260,7 +260,7 @@ func indent(s string) string {
 	return "        " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n        ")
 }
 
-// passes is how much of the site's list of passed seams there is.
+// passes returns the size of the site's list of passed seams.
 func (s *site) passes() int64 {
 	st, err := os.Stat(s.path(s.local + "/seams"))
 	if err != nil {
@@ -290,7 +290,7 @@ func (s *site) passedSince(offset int64) []string {
 	return out
 }
 
-// close waits for the last job, looks at every run once more, and gives the count.
+// close waits for the last job, reads every run once more, and returns the number of findings.
 func (p *campaigner) close(ctx context.Context) (int, error) {
 	if err := p.quiet(ctx); err != nil {
 		return 0, err
@@ -322,7 +322,7 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 			fmt.Println(text)
 		}
 	}
-	all := tally{cases: p.done, found: p.counts}
+	all := caseCounter{cases: p.done, found: p.counts}
 	drawn, bitten := 0, 0
 	for _, c := range carriers {
 		r := p.results[c]
@@ -331,8 +331,8 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 		}
 		all.fits += r.fits
 		line := c.title() + ": " + r.String()
-		if cases, bit := r.bites.total(); cases > 0 {
-			line += fmt.Sprintf("; %d of %d faults of the way bit: %s", bit, cases, r.bites)
+		if cases, bit := r.hits.total(); cases > 0 {
+			line += fmt.Sprintf("; %d of %d faults of the way bit: %s", bit, cases, r.hits)
 			drawn, bitten = drawn+cases, bitten+bit
 		}
 		fmt.Println(line)
@@ -345,7 +345,7 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 	return 0, nil
 }
 
-// missed are the seams at which no gateway died.
+// missed returns the seams at which no gateway died.
 func (p *campaigner) missed() (list []seam) {
 	for _, s := range seams(false) {
 		if p.reached[s.name] == 0 {
@@ -355,7 +355,7 @@ func (p *campaigner) missed() (list []seam) {
 	return list
 }
 
-// places reports coverage, and places nobody told the campaign about.
+// places reports coverage, and places that are missing from the campaign's list.
 func (p *campaigner) places() {
 	var missed []string
 	for _, s := range p.missed() {

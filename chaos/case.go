@@ -27,8 +27,8 @@ type testCase struct {
 	n            int
 	scenario     scenario
 	starts       []start
-	flags        []mischief    // besides those of the scenario
-	killSbatch   time.Duration // after sbatch began; negative: not at all
+	flags        []commandFault // besides those of the scenario
+	killSbatch   time.Duration  // after sbatch began; negative: not at all
 	sbatchSignal syscall.Signal
 	cancelAfter  time.Duration // for a scenario that cancels soon
 	takeover     bool          // a verb that finds no gateway becomes it
@@ -93,7 +93,7 @@ const (
 
 // cases draws the first n cases. More cases never change the earlier ones.
 func cases(seed uint64, n int) []testCase {
-	d := deck{seed: seed}
+	d := seamQueue{seed: seed}
 	var out []testCase
 	for i := range n {
 		r := newSource(seed, i)
@@ -133,7 +133,7 @@ func again(seed uint64, n, turn int, missed []seam) []testCase {
 	return out
 }
 
-// pause is how long nobody starts the gateway again: seldom so long that Slurm has forgotten the job by then.
+// pause draws the time until the gateway is started again: seldom so long that Slurm has forgotten the job by then.
 func (r source) pause() time.Duration {
 	if r.chance(15) {
 		return r.between(5*time.Second, 12*time.Second)
@@ -141,8 +141,8 @@ func (r source) pause() time.Duration {
 	return r.between(0, 1500*time.Millisecond)
 }
 
-// ofSeams: one gateway after the other dies at a named seam, or is told an error after its effect.
-func (c *testCase) ofSeams(r source, d *deck) {
+// ofSeams makes one gateway after the other die at a named seam, or get an error after its effect.
+func (c *testCase) ofSeams(r source, d *seamQueue) {
 	first := d.take()
 	in := slices.Clone(first.in)
 	r.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
@@ -183,9 +183,9 @@ func (s seam) start(r source) start {
 // ofProcesses: what Slurm's commands and the processes around them do.
 func (c *testCase) ofProcesses(r source) {
 	c.scenario = scenarioNamed([]string{"plain", "plain", "tool_fails", "double", "cancel_soon"}[r.IntN(5)])
-	once := func(program, line string) { c.flags = append(c.flags, mischief{program, line, 0}) }
+	once := func(program, line string) { c.flags = append(c.flags, commandFault{program, line, 0}) }
 	for_ := func(program, line string) {
-		c.flags = append(c.flags, mischief{program, line, r.between(2*time.Second, 8*time.Second)})
+		c.flags = append(c.flags, commandFault{program, line, r.between(2*time.Second, 8*time.Second)})
 	}
 	switch r.IntN(15) {
 	case 0: // killed somewhere on its way
@@ -196,7 +196,7 @@ func (c *testCase) ofProcesses(r source) {
 	case 2: // surely after
 		c.killSbatch, c.sbatchSignal = r.between(300*time.Millisecond, 900*time.Millisecond), syscall.SIGKILL
 		once("sbatch", "linger 1.5 1")
-	case 3: // the gateway dies, sbatch goes on
+	case 3: // the gateway dies, sbatch continues
 		once("sbatch", fmt.Sprintf("%s %d 1", []string{"slow", "linger"}[r.IntN(2)], 1+r.IntN(3)))
 		c.starts = append(c.starts, start{after: r.between(400*time.Millisecond, 1500*time.Millisecond),
 			pause: r.between(0, 500*time.Millisecond)})
@@ -229,7 +229,7 @@ func (c *testCase) ofProcesses(r source) {
 		c.scenario = scenarioNamed("suspended")
 	case 14: // no longer than the gateway waits for it, now and then
 		if c.scenario = scenarioNamed("hung"); r.chance(60) {
-			c.scenario.flags = []mischief{{"sbatch", "stuck 20 1", 20 * time.Second}}
+			c.scenario.flags = []commandFault{{"sbatch", "stuck 20 1", 20 * time.Second}}
 		}
 	}
 }

@@ -72,7 +72,7 @@ func TestDeal(t *testing.T) {
 	for i, c := range dealt {
 		count[c.carrier]++
 		faults[c.far.sftp]++
-		if len(c.far.weather.cuts) > 0 {
+		if len(c.far.networkFaults.cuts) > 0 {
 			faults["cut"]++
 		}
 		if c.String() != again[i].String() {

@@ -47,9 +47,9 @@ func lock(name string) error {
 	return nil
 }
 
-// upCluster starts the cluster with the settings the campaign needs: a short MessageTimeout, so that a stopped controller
-// costs seconds; a short MinJobAge, so that ended jobs vanish from squeue between two looks; and credentials that expire soon,
-// because that is how long Slurm waits before it starts a job again whose launch failed.
+// upCluster starts the cluster with the settings the campaign needs: a short MessageTimeout, so that a stopped
+// controller costs seconds; a short MinJobAge, so that ended jobs vanish from squeue between two reads; and credentials
+// that expire soon, because that is how long Slurm waits before it starts a job again whose launch failed.
 func upCluster(ctx context.Context, script, name string, far, rest bool, conf []string, most int) (*cluster, error) {
 	c := &cluster{script: script, name: name}
 	up := exec.CommandContext(ctx, script, "--name", name, "up", "--conf", "MessageTimeout=2", "--conf", "MinJobAge=5", "--conf",
@@ -89,7 +89,7 @@ func upCluster(ctx context.Context, script, name string, far, rest bool, conf []
 	return c, err
 }
 
-// path is where this machine sees a path of the login node.
+// path returns this machine's path of a path of the login node.
 func (c *cluster) path(inside string) string {
 	if rel, ok := strings.CutPrefix(inside, "/shared/"); ok {
 		return filepath.Join(c.share, rel)
@@ -108,7 +108,7 @@ func (c *cluster) command(ctx context.Context, as string, env []string, args ...
 	return cmd
 }
 
-// result is how a command on the login node ended.
+// result holds the output and exit status of a command on the login node.
 type result struct {
 	stdout, stderr string
 	exit           int // -1 when a signal ended it
@@ -149,7 +149,8 @@ func (c *cluster) devd(ctx context.Context, args ...string) error {
 	return err
 }
 
-// step is one step of an outage. One that ends the loss of packets gives how many were lost, by port of this machine.
+// step carries out one step of an outage. The step that ends the loss of packets returns how many were lost, by port of
+// this machine.
 func (c *cluster) step(ctx context.Context, args []string) (map[int]int, error) {
 	if args[0] == "lose" {
 		out, err := c.output(ctx, "root", nil, "bash", "-c", lose, "lose", args[1])
@@ -198,7 +199,7 @@ func (c *cluster) until(ctx context.Context, limit time.Duration, script string)
 	return fmt.Errorf("the cluster does not recover: %s%s", last.stdout, last.stderr)
 }
 
-// child is the one child process of a process of this machine, 0 when there is none.
+// child returns the only child of a process of this machine, or 0 if it has none.
 func child(pid int) int {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {

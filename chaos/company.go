@@ -13,9 +13,9 @@ import (
 	"slurmgate/slurm"
 )
 
-// Cases with company: k runs that are equal in all that Slurm is told of them wait behind a drain and then leave together, as one job
-// array. What befalls the case befalls the array. Its mates are runs of their own, which end by themselves: some well, some by their
-// program, some because they are cancelled, some because Slurm starts their task again.
+// Cases with mates: k runs that are equal in all that Slurm is sent of them wait behind a drain and then leave
+// together, as one job array. Faults of the case hit the whole array. The other runs, its mates, end independently:
+// some succeed, some fail with their program, some are cancelled, some have their task started again by Slurm.
 
 // arrayPlaces are the side effects that only arrays pass, with a scenario that leads there.
 var arrayPlaces = []struct{ name, in string }{
@@ -38,9 +38,9 @@ func parseSizes(text string) (list []int, err error) {
 	return list, nil
 }
 
-// withCompany gives cases company: each number of runs to as many cases of each transport. Nothing else of a case changes, but every second
-// one with company has a seam of arrays instead of its own.
-func withCompany(seed uint64, list []testCase, sizes []int, transports int) []testCase {
+// withMates gives cases mates: each number of runs to as many cases of each transport. Nothing else of a case
+// changes, but every second one with mates has a seam of arrays instead of its own.
+func withMates(seed uint64, list []testCase, sizes []int, transports int) []testCase {
 	next := 0
 	for i := range list {
 		c := &list[i]
@@ -56,7 +56,7 @@ func withCompany(seed uint64, list []testCase, sizes []int, transports int) []te
 			continue
 		}
 		if len(c.scenario.flags) == 0 && r.chance(30) {
-			c.flags = []mischief{{"squeue", "fold", r.between(4*time.Second, 8*time.Second)}}
+			c.flags = []commandFault{{"squeue", "fold", r.between(4*time.Second, 8*time.Second)}}
 		}
 		if len(c.starts) == 0 || r.chance(50) {
 			continue
@@ -73,7 +73,7 @@ func withCompany(seed uint64, list []testCase, sizes []int, transports int) []te
 	return list
 }
 
-// mateOf is what the i-th mate of a case does, beside what befalls all of them.
+// mateOf returns the case of the i-th mate, in addition to the faults of all of them.
 func mateOf(c testCase, i int) testCase {
 	sc := c.scenario
 	c.flags, c.far, c.group, c.killSbatch = nil, far{}, nil, -1
@@ -104,7 +104,8 @@ func mateOf(c testCase, i int) testCase {
 func (t *trial) addMates() error {
 	for i := range max(0, t.k-1) {
 		c := mateOf(*t.testCase, i)
-		m := &trial{testCase: &c, s: t.s, log: t.log, token: fmt.Sprintf("%s-mate%d", t.token, i), felt0: t.felt0, isTwin: true,
+		m := &trial{testCase: &c, s: t.s, log: t.log, token: fmt.Sprintf("%s-mate%d", t.token, i),
+			observedBefore: t.observedBefore, isTwin: true,
 			over: make(chan struct{})}
 		var err error
 		if m.file, err = m.identify(); err != nil {
@@ -115,7 +116,7 @@ func (t *trial) addMates() error {
 	return nil
 }
 
-// others are the runs that a case has beside its own.
+// others returns the runs that a case has besides its own.
 func (t *trial) others() []*trial {
 	if t.twin != nil {
 		return []*trial{t.twin}
@@ -123,7 +124,8 @@ func (t *trial) others() []*trial {
 	return t.mates
 }
 
-// openTogether is the place at which folders of several runs are made at once, which is only done where nothing holds the runs back.
+// openTogether is the place at which folders of several runs are made in one call, which happens only where nothing
+// holds the runs back.
 const openTogether = "Workspace.OpenTogether"
 
 // drained reports whether the runs of a case wait for each other behind a drain; else they meet on their way.
@@ -131,7 +133,7 @@ func (t *trial) drained() bool {
 	return len(t.mates) > 0 && (len(t.starts) == 0 || !strings.HasPrefix(t.starts[0].kill+t.starts[0].fail, openTogether))
 }
 
-// assemble has all runs of a case submitted while the gateway sends nothing, or just at once.
+// assemble submits all runs of a case while the gateway sends nothing, or in parallel.
 func (t *trial) assemble(ctx context.Context, file string) {
 	if len(t.mates) == 0 {
 		return
@@ -177,7 +179,7 @@ func (t *trial) insistOn(ctx context.Context, out any, args ...string) {
 	}
 }
 
-// startAgain has Slurm start the run's job once more, as an admin does.
+// startAgain makes Slurm start the run's job once more, as an admin does.
 func (t *trial) startAgain(ctx context.Context, job string) {
 	const script = `scontrol update jobid="$1" requeue=1 && scontrol requeue "$1" || exit 0
 for i in {1..100}; do
@@ -190,7 +192,7 @@ done; exit 0`
 	fmt.Fprintf(t.log, "=== %s requeue of %s: %s%s%v\n", time.Now().Format("15:04:05.000"), job, r.stdout, r.stderr, err)
 }
 
-// suspend has Slurm suspend the run's job for longer than its program may run, and resume it.
+// suspend makes Slurm suspend the run's job for longer than its program may run, and resume it.
 func (t *trial) suspend(ctx context.Context, job string) {
 	t.begin()
 	defer t.end()
@@ -210,7 +212,7 @@ func (t *trial) suspend(ctx context.Context, job string) {
 	}
 }
 
-// ofSbatch is what the command line of an sbatch of the case has in it.
+// ofSbatch returns a text that the command line of an sbatch of the case contains.
 func (t *trial) ofSbatch() string {
 	if len(t.mates) > 0 {
 		return t.s.runs() + "/"
@@ -218,7 +220,7 @@ func (t *trial) ofSbatch() string {
 	return "sg-" + t.runID + "-a1-"
 }
 
-// tasksIn is how many of the jobs that sacct shows are, or have in them, the task.
+// tasksIn counts the jobs of sacct's output that are, or contain, the task.
 func tasksIn(ids []string, task int) (n int) {
 	for _, id := range ids {
 		_, list, ok := strings.Cut(id, "_")
@@ -232,14 +234,14 @@ func tasksIn(ids []string, task int) (n int) {
 	return n
 }
 
-// together counts, over all cases, the runs with company and what became of them.
-type together struct {
+// arrayCounter counts, over all cases, the runs with mates and their endings.
+type arrayCounter struct {
 	runs, tasks, again int // tasks: those that an array had at last
 	arrays             map[string]bool
 	ends               map[string]int
 }
 
-func (c *together) add(t *trial) {
+func (c *arrayCounter) add(t *trial) {
 	if t.k < 2 {
 		return
 	}
@@ -257,7 +259,7 @@ func (c *together) add(t *trial) {
 	}
 }
 
-func (c *together) String() string {
+func (c *arrayCounter) String() string {
 	if c.runs == 0 {
 		return ""
 	}

@@ -6,12 +6,13 @@ import (
 	"testing"
 )
 
-// Half of the cases have company, over each transport; 120 of them deal every seam of arrays. Cases without company are as they were.
+// Half of the cases have mates, over each transport; 120 of them deal every seam of arrays. Cases without mates are
+// unchanged.
 func TestCompany(t *testing.T) {
 	over := []carrier{cli, login, rest}
 	for seed := range uint64(10) {
 		plain := deal(seed, cases(seed, 240), over)
-		list := withCompany(seed, deal(seed, cases(seed, 240), over), []int{1, 7}, len(over))
+		list := withMates(seed, deal(seed, cases(seed, 240), over), []int{1, 7}, len(over))
 		dealt, with := map[string]bool{}, map[carrier]int{}
 		for i, c := range list {
 			if c.k == 7 {
@@ -25,7 +26,7 @@ func TestCompany(t *testing.T) {
 		}
 		for _, c := range over {
 			if with[c] < 30 {
-				t.Errorf("seed %d: %d cases over %s have company", seed, with[c], c)
+				t.Errorf("seed %d: %d cases over %s have mates", seed, with[c], c)
 			}
 		}
 		for _, p := range arrayPlaces {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// start is one life of a gateway: how it is made to die, and how long nobody starts it again.
+// start describes one life of a gateway: how it dies, and the pause before the next life.
 type start struct {
 	kill, fail string        // a seam or a place, with its #n
 	after      time.Duration // SIGKILL so long after it began, when positive
@@ -50,13 +50,13 @@ func (s *site) patience() time.Duration {
 	return 15 * time.Second
 }
 
-// keeper lives through the starts of a case one after another; the last life is a good one and goes on.
-type keeper struct {
+// supervisor runs the starts of a case one after another; the last life is without faults and continues.
+type supervisor struct {
 	s    *site
 	log  *os.File
 	skip chan struct{} // closed: no more faults, go on to the good life
 	once sync.Once
-	stop chan struct{} // closed: the case is over
+	stop chan struct{} // closed: the case has ended
 
 	mu    sync.Mutex
 	pid   int       // of the gateway that lives, by this machine's number; 0 when none does
@@ -67,8 +67,8 @@ type keeper struct {
 	ended chan struct{}
 }
 
-func (s *site) keep(ctx context.Context, log *os.File, starts []start) *keeper {
-	k := &keeper{s: s, log: log, skip: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{})}
+func (s *site) keep(ctx context.Context, log *os.File, starts []start) *supervisor {
+	k := &supervisor{s: s, log: log, skip: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(k.ended)
 		for _, st := range starts {
@@ -92,8 +92,8 @@ func (s *site) keep(ctx context.Context, log *os.File, starts []start) *keeper {
 	return k
 }
 
-func (k *keeper) over() bool    { return closed(k.stop) }
-func (k *keeper) skipped() bool { return closed(k.skip) }
+func (k *supervisor) over() bool    { return closed(k.stop) }
+func (k *supervisor) skipped() bool { return closed(k.skip) }
 
 func closed(c chan struct{}) bool {
 	select {
@@ -104,7 +104,7 @@ func closed(c chan struct{}) bool {
 	}
 }
 
-func (k *keeper) sleep(ctx context.Context, d time.Duration) {
+func (k *supervisor) sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-k.stop:
@@ -113,10 +113,10 @@ func (k *keeper) sleep(ctx context.Context, d time.Duration) {
 }
 
 // noMoreFaults ends the faulty lives.
-func (k *keeper) noMoreFaults() { k.once.Do(func() { close(k.skip) }) }
+func (k *supervisor) noMoreFaults() { k.once.Do(func() { close(k.skip) }) }
 
-// live is one life from start to end. False when there was none, because another gateway holds the ledger.
-func (k *keeper) live(ctx context.Context, st start) bool {
+// live runs one life from start to end. It returns false if another gateway holds the ledger, so that there was none.
+func (k *supervisor) live(ctx context.Context, st start) bool {
 	env := []string{"SLURMGATE_CHAOS_LIST=" + k.s.local + "/seams"}
 	if st.kill != "" {
 		env = append(env, "SLURMGATE_CHAOS_KILL="+st.kill)
@@ -157,8 +157,9 @@ func (k *keeper) live(ctx context.Context, st start) bool {
 	return true
 }
 
-// attend waits until the life is over, and ends it when its time has come. ours tells that it was ended from here.
-func (k *keeper) attend(ctx context.Context, st start, cmd *exec.Cmd, exited chan struct{}) (ours bool) {
+// attend waits for the end of the life, and ends it when its time has come. ours reports that the signal came from
+// here.
+func (k *supervisor) attend(ctx context.Context, st start, cmd *exec.Cmd, exited chan struct{}) (ours bool) {
 	faulty := st != (start{})
 	var limit <-chan time.Time
 	sig := syscall.SIGKILL
@@ -212,8 +213,8 @@ func (k *keeper) attend(ctx context.Context, st start, cmd *exec.Cmd, exited cha
 
 const drainLimit = 60 * time.Second // the gateway's own is 45 s
 
-// end is the end of the case.
-func (k *keeper) end(cmd *exec.Cmd, exited chan struct{}) bool {
+// end ends the gateway at the end of the case.
+func (k *supervisor) end(cmd *exec.Cmd, exited chan struct{}) bool {
 	if k.brute {
 		k.signal(cmd.Process.Pid, syscall.SIGKILL)
 		return true
@@ -229,7 +230,7 @@ func (k *keeper) end(cmd *exec.Cmd, exited chan struct{}) bool {
 }
 
 // answers reports whether the gateway serves its socket, and remembers it.
-func (k *keeper) answers(host int, good bool) bool {
+func (k *supervisor) answers(host int, good bool) bool {
 	c, err := net.Dial("unix", k.s.path(k.s.socket()))
 	if err != nil {
 		return false
@@ -248,7 +249,7 @@ func (k *keeper) answers(host int, good bool) bool {
 	return true
 }
 
-func (k *keeper) signal(host int, sig syscall.Signal) {
+func (k *supervisor) signal(host int, sig syscall.Signal) {
 	if pid := k.s.pid(host); pid != 0 {
 		syscall.Kill(pid, sig)
 		return
@@ -256,21 +257,21 @@ func (k *keeper) signal(host int, sig syscall.Signal) {
 	syscall.Kill(-host, syscall.SIGKILL) // it was not inside yet
 }
 
-func (k *keeper) note(text string) {
+func (k *supervisor) note(text string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wrong = append(k.wrong, text)
 }
 
 // alive reports whether a gateway answers, and since when the good one does (zero: not yet).
-func (k *keeper) alive() (up bool, good time.Time) {
+func (k *supervisor) alive() (up bool, good time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.pid != 0, k.good
 }
 
 // reload makes the gateway that lives read its files again.
-func (k *keeper) reload() {
+func (k *supervisor) reload() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.pid != 0 {
@@ -279,7 +280,7 @@ func (k *keeper) reload() {
 }
 
 // finish ends the last life and waits for it. killed: without a word.
-func (k *keeper) finish(killed bool) {
+func (k *supervisor) finish(killed bool) {
 	k.brute = killed // read after stop is closed
 	close(k.stop)
 	<-k.ended

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// effect is what a fault of the way to the cluster did: how often it bit. A case whose fault never bit shows nothing about that fault.
+// effect counts how often a fault of the way to the cluster took effect. A case whose fault never did shows nothing
+// about that fault.
 type effect struct {
 	fault string
 	unit  string
@@ -18,8 +19,8 @@ type effect struct {
 
 // enter prepares the way to the cluster for the case.
 func (t *trial) enter(ctx context.Context) error {
-	t.felt0, _ = t.s.wires.sofar()
-	t.s.wires.set(t.far.weather)
+	t.observedBefore, _ = t.s.wires.sofar()
+	t.s.wires.set(t.far.networkFaults)
 	if t.s.signer != nil {
 		t.met0 = t.s.signer.met()
 	}
@@ -34,23 +35,23 @@ func (t *trial) enter(ctx context.Context) error {
 	return nil
 }
 
-// felt is what the connections of this case felt so far.
-func (t *trial) felt() felt {
+// observed returns what the connections of this case have met so far.
+func (t *trial) observed() observed {
 	now, _ := t.s.wires.sofar()
-	return now.less(t.felt0)
+	return now.less(t.observedBefore)
 }
 
-// effects are those of the case's faults of the way.
+// effects lists the effects of the case's faults of the way to the cluster.
 func (t *trial) effects() (list []effect) {
-	f := t.felt()
+	f := t.observed()
 	add := func(fault, unit string, n int) { list = append(list, effect{fault, unit, n}) }
-	if len(t.far.weather.cuts) > 0 || t.far.cutSend > 0 {
+	if len(t.far.networkFaults.cuts) > 0 || t.far.cutSend > 0 {
 		add("cut", "connections", f.cuts)
 	}
-	if t.far.weather.delay > 0 {
+	if t.far.networkFaults.delay > 0 {
 		add("delay", "bytes", f.delayed)
 	}
-	if t.far.weather.lost > 0 {
+	if t.far.networkFaults.lost > 0 {
 		add("late pieces", "pieces", f.late)
 	}
 	if t.far.sftp != "" {
@@ -104,11 +105,11 @@ func (t *trial) effects() (list []effect) {
 	return list
 }
 
-// bites counts, for one transport and by fault, the cases that had it, those that it bit, and how often.
-type bites map[effect]*struct{ cases, bit, n int }
+// hits counts, for one transport and by fault, the cases that had it, those that it bit, and how often.
+type hits map[effect]*struct{ cases, bit, n int }
 
-// add books a case and says which of its faults did not bite.
-func (b bites) add(list []effect) (missed string) {
+// add counts a case and returns a text that names its faults without effect.
+func (b hits) add(list []effect) (missed string) {
 	for _, e := range list {
 		kind := effect{fault: e.fault, unit: e.unit}
 		if b[kind] == nil {
@@ -125,8 +126,8 @@ func (b bites) add(list []effect) (missed string) {
 	return missed
 }
 
-// total is how many faults there were and how many of them bit.
-func (b bites) total() (cases, bit int) {
+// total returns how many faults there were and how many of them took effect.
+func (b hits) total() (cases, bit int) {
 	for _, k := range b {
 		cases += k.cases
 		bit += k.bit
@@ -134,7 +135,7 @@ func (b bites) total() (cases, bit int) {
 	return cases, bit
 }
 
-func (b bites) String() string {
+func (b hits) String() string {
 	var parts []string
 	for _, e := range slices.SortedFunc(maps.Keys(b), func(a, b effect) int { return strings.Compare(a.fault, b.fault) }) {
 		parts = append(parts, fmt.Sprintf("%s %d of %d (%d %s)", e.fault, b[e].bit, b[e].cases, b[e].n, e.unit))

@@ -31,7 +31,7 @@ func (o outage) String() string {
 	return text + fmt.Sprintf(", for %s)", o.hold)
 }
 
-// group is the cases that share an outage.
+// group holds the cases that share an outage.
 type group struct {
 	c      *cluster
 	outage outage
@@ -48,7 +48,8 @@ func newGroup(c *cluster, o outage, size int) *group {
 	return &group{c: c, outage: o, size: size, open: make(chan struct{})}
 }
 
-// ready is called by each case before it submits; it returns when all are here and the outage is on its way.
+// ready is called by each case before it submits; it returns once all cases have called it and the outage is on its
+// way.
 func (g *group) ready(t *trial) {
 	if g == nil {
 		return
@@ -115,7 +116,7 @@ func (g *group) happen() {
 // receipt reports whether one of the submissions has its job id.
 func (g *group) receipt() bool {
 	for _, t := range g.trials {
-		if t.carrier.rest() && t.felt().posts > 0 {
+		if t.carrier.rest() && t.observed().posts > 0 {
 			return true
 		}
 		for _, x := range append(t.others(), t) { // the send of an array leaves its files with one of them

@@ -1,18 +1,18 @@
 // Command chaos is the crash campaign: it submits runs to a real gateway on a real cluster while one part after another is
-// killed, stopped or made to lie, and holds what came out against what was planned.
+// killed, stopped or made to lie, and compares the results with the plan.
 //
 //	go run ./chaos -n 60 -seed 1            sixty cases
 //	go run ./chaos -seed 1 -case 17         case 17 of seed 1 alone, with its log
-//	go run ./chaos -over login,dtn          gateways outside of the cluster alone; there are cli, login, dtn, rest, restsftp and caller
+//	go run ./chaos -over login,dtn          only gateways outside of the cluster; the values are cli, login, dtn, rest, restsftp and caller
 //	go run ./chaos -k 1,7 -over cli,rest    every second case is seven runs in one job array
 //	go run ./chaos -n 0 -batches 20         batches alone, which are cancelled while they are submitted
 //	go run ./chaos -list                    every scenario once without faults: which passes which places
 //
-// It needs root (for scripts/devcluster), mksquashfs, and a devcluster of its own, which it starts. A case is one submission by
+// It needs root (for scripts/devcluster), mksquashfs, and a separate devcluster, which it starts. A case is one submission by
 // `slurmgate serve`, in the build with seams (tag chaos), with faults drawn from the seed and the case's number:
 //
-//   - the gateway dies at a named seam, before or after a side effect, or is told an error although the effect took place;
-//   - sbatch dies, is slow, or does not say what it did; squeue, sacct and scancel hang, lie, fail, or answer half;
+//   - the gateway dies at a named seam, before or after a side effect, or gets an error although the effect took place;
+//   - sbatch dies, is slow, or does not report its result; squeue, sacct and scancel hang, lie, fail, or answer half;
 //   - gateways outside of the cluster, which reach it by SSH and SFTP: the connection is cut at any byte, is slow, or leads to another
 //     login node; the SFTP server is full or lies about sizes; sshd is stopped, restarted, limited, has another host key, loses packets;
 //   - gateways that ask slurmrestd: it is killed, restarted or paused in the middle of a submit, the token ends, requests and answers are
@@ -137,7 +137,7 @@ func campaign(ctx context.Context, o options) (int, error) {
 		list = cases(o.seed, o.only+1)
 		o.workers = 1
 	}
-	list = withRenames(o.seed, withCompany(o.seed, deal(o.seed, list, o.over), o.sizes, len(o.over)))
+	list = withRenames(o.seed, withMates(o.seed, deal(o.seed, list, o.over), o.sizes, len(o.over)))
 	switch {
 	case o.only >= firstBatch:
 		list = batchCases(o.seed, o.only-firstBatch+1, o.over)[o.only-firstBatch:]
@@ -147,9 +147,9 @@ func campaign(ctx context.Context, o options) (int, error) {
 		list = append(list, batchCases(o.seed, o.batches, o.over)...)
 	}
 	p := &campaigner{options: o, ground: g, began: began, reached: map[string]int{}, passed: map[string]map[string]bool{},
-		counts: map[string]int{}, results: map[carrier]*tally{}, failing: map[string]bool{"": false}}
+		counts: map[string]int{}, results: map[carrier]*caseCounter{}, failing: map[string]bool{"": false}}
 	for _, c := range o.over {
-		p.results[c] = &tally{found: map[string]int{}, bites: bites{}}
+		p.results[c] = &caseCounter{found: map[string]int{}, hits: hits{}}
 	}
 	defer func() {
 		for _, s := range p.sites {
@@ -186,10 +186,10 @@ func campaign(ctx context.Context, o options) (int, error) {
 	return p.close(ctx)
 }
 
-// everySeam is how many cases deal every seam.
+// everySeam is the number of cases that deal every seam.
 const everySeam = 60
 
-// bare is every scenario without faults but its own.
+// bare returns every scenario without faults but its own.
 func bare() []testCase {
 	var out []testCase
 	for i, sc := range scenarios {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// far is what befalls the connections of a case that has some, beside everything else.
+// far describes the faults of a case's connections, in addition to all others.
 type far struct {
-	weather weather
-	cutSend time.Duration // all connections are cut so long after sbatch began, or slurmrestd was asked to submit, when positive
-	sftp    string        // how the SFTP server misbehaves: full, small, large; empty: not at all
-	lift    time.Duration // after the submission began
+	networkFaults networkFaults
+	cutSend       time.Duration // all connections are cut so long after sbatch began, or slurmrestd was asked to submit, when positive
+	sftp          string        // how the SFTP server misbehaves: full, small, large; empty: not at all
+	lift          time.Duration // after the submission began
 
 	daemon string        // what happens to slurmrestd when it is asked to submit: killed, restarted, paused; empty: nothing
 	after  time.Duration // so long after
@@ -27,20 +27,20 @@ type far struct {
 
 func (f far) String() string {
 	var parts []string
-	for _, c := range f.weather.cuts {
+	for _, c := range f.networkFaults.cuts {
 		parts = append(parts, fmt.Sprintf("cut after %d bytes %s", c.after, map[bool]string{true: "down", false: "up"}[c.down]))
 	}
 	if f.cutSend > 0 {
 		parts = append(parts, fmt.Sprintf("cut %s after sbatch began", f.cutSend))
 	}
-	if f.weather.moves {
+	if f.networkFaults.moves {
 		parts = append(parts, "then another login node")
 	}
-	if f.weather.delay > 0 {
-		parts = append(parts, fmt.Sprintf("%s round trips", 2*f.weather.delay))
+	if f.networkFaults.delay > 0 {
+		parts = append(parts, fmt.Sprintf("%s round trips", 2*f.networkFaults.delay))
 	}
-	if f.weather.lost > 0 {
-		parts = append(parts, fmt.Sprintf("%d %% arrive late", f.weather.lost))
+	if f.networkFaults.lost > 0 {
+		parts = append(parts, fmt.Sprintf("%d %% arrive late", f.networkFaults.lost))
 	}
 	if f.sftp != "" {
 		parts = append(parts, "sftp "+f.sftp)
@@ -94,36 +94,36 @@ func deal(seed uint64, list []testCase, over []carrier) []testCase {
 	return list
 }
 
-// drawFar is one of the faults of a connection, or none.
+// drawFar draws one of the faults of a connection, or none.
 func drawFar(r source) (f far) {
 	f.lift = r.between(4*time.Second, 10*time.Second)
 	switch r.IntN(8) {
 	case 0, 1, 2:
 		for range 1 + r.IntN(3) {
-			f.weather.cuts = append(f.weather.cuts, cut{r.chance(50), r.anyByte()})
+			f.networkFaults.cuts = append(f.networkFaults.cuts, cut{r.chance(50), r.anyByte()})
 		}
-		f.weather.moves = r.chance(40)
+		f.networkFaults.moves = r.chance(40)
 	case 3:
-		f.weather.delay = 100 * time.Millisecond
+		f.networkFaults.delay = 100 * time.Millisecond
 	case 4:
-		f.weather.lost = 5
+		f.networkFaults.lost = 5
 	case 5:
-		f.cutSend, f.weather.moves = r.between(1, 100*time.Millisecond), r.chance(40)
+		f.cutSend, f.networkFaults.moves = r.between(1, 100*time.Millisecond), r.chance(40)
 	case 6:
 		f.sftp = []string{"full", "small", "large"}[r.IntN(3)]
 	}
 	return f
 }
 
-// drawREST is one of the faults of a way through slurmrestd, or none. Cases of a group share the cluster's outage, and their slurmrestd and
-// token are left alone.
+// drawREST draws one of the faults of a way through slurmrestd, or none. Cases of a group share the cluster's outage,
+// and their slurmrestd and token are left alone.
 func drawREST(r source, sftp, group bool) (f far) {
 	f = drawFar(r)
 	if !sftp {
-		f.sftp, f.weather.moves = "", false
+		f.sftp, f.networkFaults.moves = "", false
 	}
-	for i := range f.weather.cuts { // there is no handshake, and most requests are short
-		f.weather.cuts[i].after = int64(math.Exp(r.Float64() * math.Log(60_000)))
+	for i := range f.networkFaults.cuts { // there is no handshake, and most requests are short
+		f.networkFaults.cuts[i].after = int64(math.Exp(r.Float64() * math.Log(60_000)))
 	}
 	if group || r.chance(40) {
 		return f
@@ -142,7 +142,7 @@ func drawREST(r source, sftp, group bool) (f far) {
 	return f
 }
 
-// anyByte is where a connection is cut: in the handshake, or later, where a run's files and sends pass.
+// anyByte draws where a connection is cut: in the handshake, or later, where a run's files and sends pass.
 func (r source) anyByte() int64 {
 	if r.chance(25) {
 		return r.Int64N(handshake)
@@ -150,10 +150,10 @@ func (r source) anyByte() int64 {
 	return handshake + int64(math.Exp(r.Float64()*math.Log(100_000)))
 }
 
-// handshake is about how many bytes pass in each direction before the first command.
+// handshake is the approximate number of bytes in each direction before the first command.
 const handshake = 3000
 
-// drawNetwork is an outage of the way to the cluster.
+// drawNetwork draws an outage of the way to the cluster.
 func drawNetwork(r source) outage {
 	o := outage{network: true, when: []string{"before", "receipt", "later"}[r.IntN(3)], wait: r.between(0, 3*time.Second),
 		hold: r.between(time.Second, 6*time.Second)}

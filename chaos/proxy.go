@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// weather is what a proxy does to the connections through it.
-type weather struct {
+// networkFaults describes the faults of the connections through a proxy.
+type networkFaults struct {
 	cuts  []cut         // the first connection is cut at the first of them, and so on
 	delay time.Duration // in each direction
 	lost  int           // of a hundred pieces, so many arrive a retransmission later
@@ -24,11 +24,11 @@ type cut struct {
 	after int64
 }
 
-// retransmission is how much later a lost piece arrives.
+// retransmission is the delay of a lost piece.
 const retransmission = 220 * time.Millisecond
 
-// felt is what connections through a proxy have felt so far.
-type felt struct {
+// observed counts what connections through a proxy have met so far.
+type observed struct {
 	cuts    int // connections that were cut
 	ended   int // connections that the other end closed or did not accept
 	delayed int // bytes that came later
@@ -37,23 +37,24 @@ type felt struct {
 	refused int // answers of slurmrestd that the token is not good
 }
 
-// less is what was felt since.
-func (f felt) less(before felt) felt {
-	return felt{f.cuts - before.cuts, f.ended - before.ended, f.delayed - before.delayed, f.late - before.late, f.posts - before.posts,
+// less returns the counts since before.
+func (f observed) less(before observed) observed {
+	return observed{f.cuts - before.cuts, f.ended - before.ended, f.delayed - before.delayed, f.late - before.late, f.posts - before.posts,
 		f.refused - before.refused}
 }
 
-// proxy stands between a gateway and an sshd, or slurmrestd. It cuts connections, delays what they carry, and leads to another host.
+// proxy connects a gateway to an sshd, or to slurmrestd. It cuts connections, delays what they carry, and leads to
+// another host.
 type proxy struct {
 	listener net.Listener
 
-	mu    sync.Mutex
-	hosts []string // the first one, until weather moves
-	now   weather
-	at    int // of hosts
-	open  map[net.Conn]bool
-	ports map[int]bool // of this machine, of connections so far
-	felt  felt
+	mu       sync.Mutex
+	hosts    []string // the first one, until the network faults move to the next
+	now      networkFaults
+	at       int // of hosts
+	open     map[net.Conn]bool
+	ports    map[int]bool // of this machine, of connections so far
+	observed observed
 }
 
 // newProxy listens on this machine's loopback, for connections to hosts. One that begins with / is a socket.
@@ -80,8 +81,8 @@ func (p *proxy) lead(host string) {
 
 func (p *proxy) port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-// set changes the weather for connections that begin from now on, and for what goes through open ones.
-func (p *proxy) set(w weather) {
+// set changes the faults for connections that begin from now on, and for data on open ones.
+func (p *proxy) set(w networkFaults) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now = w
@@ -90,11 +91,11 @@ func (p *proxy) set(w weather) {
 	}
 }
 
-// sofar is what was felt so far, and the ports of this machine that the connections had.
-func (p *proxy) sofar() (felt, map[int]bool) {
+// sofar returns the counts so far, and the ports of this machine that the connections had.
+func (p *proxy) sofar() (observed, map[int]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.felt, maps.Clone(p.ports)
+	return p.observed, maps.Clone(p.ports)
 }
 
 func (p *proxy) serve() {
@@ -123,7 +124,7 @@ func (p *proxy) carry(client net.Conn) {
 	server, err := net.Dial(network, host)
 	if err != nil {
 		p.mu.Lock()
-		p.felt.ended++
+		p.observed.ended++
 		p.mu.Unlock()
 		return
 	}
@@ -148,13 +149,13 @@ func (p *proxy) carry(client net.Conn) {
 	if first.wasCut {
 		p.cut()
 	} else if first.down && open {
-		p.felt.ended++
+		p.observed.ended++
 	}
 }
 
 // cut counts a cut and moves on; the caller has the lock.
 func (p *proxy) cut() {
-	p.felt.cuts++
+	p.observed.cuts++
 	if p.now.moves {
 		p.at++
 	}
@@ -173,7 +174,7 @@ func (p *proxy) cutNow() {
 	}
 }
 
-// piece is what one read brought, and when it may be written.
+// piece holds the data of one read, and when it may be written.
 type piece struct {
 	data []byte
 	due  time.Time
@@ -206,18 +207,18 @@ func (p *proxy) copy(to io.Writer, from io.Reader, down bool, limit int64) (wasC
 		p.mu.Lock()
 		due := time.Now().Add(p.now.delay)
 		if p.now.delay > 0 {
-			p.felt.delayed += n
+			p.observed.delayed += n
 		}
 		count++
 		if p.now.lost > 0 && count*p.now.lost/100 > (count-1)*p.now.lost/100 {
 			due = due.Add(retransmission)
-			p.felt.late++
+			p.observed.late++
 		}
 		switch { // a request and an answer begin with a read of their own
 		case !down && bytes.HasPrefix(buf[:n], []byte("POST ")):
-			p.felt.posts++
+			p.observed.posts++
 		case down && bytes.HasPrefix(buf[:n], []byte("HTTP/1.1 401 ")):
-			p.felt.refused++
+			p.observed.refused++
 		}
 		p.mu.Unlock()
 		if n > 0 {

@@ -46,23 +46,24 @@ func ask(t *testing.T, p *proxy, text string, want int) string {
 	return string(data)
 }
 
-// A connection is cut at the very byte, in either direction; the next one is whole, on another host if the weather says so.
+// A connection is cut at the very byte, in either direction; the next one is whole, on another host if the
+// faults say so.
 func TestProxy(t *testing.T) {
 	p, err := newProxy(echo(t, "one:"), echo(t, "two:"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.listener.Close()
-	p.set(weather{cuts: []cut{{down: true, after: 6}, {down: false, after: 3}, {down: true, after: 0}}, moves: true})
+	p.set(networkFaults{cuts: []cut{{down: true, after: 6}, {down: false, after: 3}, {down: true, after: 0}}, moves: true})
 	// What has gone up before a cut may not have come back.
 	for i, want := range []string{"one:he", "two:hel", "", "two:hello"} {
 		if got := ask(t, p, "hello", 9); got != want && (i != 1 || !strings.HasPrefix(want, got)) {
 			t.Errorf("connection %d: %q, want %q", i+1, got, want)
 		}
 	}
-	done := func() felt { f, _ := p.sofar(); return f }
+	done := func() observed { f, _ := p.sofar(); return f }
 	if done().cuts != 3 {
-		t.Errorf("%+v", done())
+		t.Errorf("after the cuts the connections met %+v", done())
 	}
 	c, err := net.Dial("tcp", p.listener.Addr().String())
 	if err != nil {
@@ -75,35 +76,35 @@ func TestProxy(t *testing.T) {
 	}
 	p.cutNow()
 	if n, err := c.Read(word); n > 0 || err == nil || done().cuts != 4 {
-		t.Errorf("%d more bytes after the cut, %v, %+v", n, err, done())
+		t.Errorf("after the cut came %d more bytes (%v), met %+v", n, err, done())
 	}
 	before := done()
-	p.set(weather{delay: 30 * time.Millisecond})
+	p.set(networkFaults{delay: 30 * time.Millisecond})
 	began := time.Now()
 	if got := ask(t, p, "hello", 9); got != "one:hello" || time.Since(began) < 60*time.Millisecond {
 		t.Errorf("%q after %s", got, time.Since(began))
 	}
 	// What connections feel is counted, so that a fault that met nothing is not taken for one that was survived.
 	if f := done().less(before); f.delayed != 14 || f.cuts != 0 || f.late != 0 {
-		t.Errorf("%+v", f)
+		t.Errorf("the connections met %+v", f)
 	}
-	p.set(weather{lost: 100})
+	p.set(networkFaults{lost: 100})
 	if got := ask(t, p, "POST /job", 13); got != "one:POST /job" {
 		t.Errorf("%q", got)
 	}
 	if f := done().less(before); f.late < 2 || f.posts != 1 || f.refused != 0 {
-		t.Errorf("%+v", f)
+		t.Errorf("the connections met %+v", f)
 	}
-	p.set(weather{})
+	p.set(networkFaults{})
 	p.lead(echo(t, "HTTP/1.1 401 Unauthorized"))
 	if got := ask(t, p, "", 12); got != "HTTP/1.1 401" || done().less(before).refused != 1 {
-		t.Errorf("%q %+v", got, done())
+		t.Errorf("read %q, met %+v", got, done())
 	}
 	if _, ports := p.sofar(); len(ports) < 5 {
 		t.Errorf("%v", ports)
 	}
 	p.lead("/nonexistent/socket")
 	if got := ask(t, p, "hello", 9); got != "" || done().less(before).ended == 0 {
-		t.Errorf("%q %+v", got, done())
+		t.Errorf("read %q, met %+v", got, done())
 	}
 }

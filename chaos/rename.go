@@ -24,8 +24,8 @@ const (
 // outlives is a scenario whose job runs for longer than a run waits for a job that Slurm does not show.
 const outlives = "outlives_absence"
 
-// withRenames has one case in six renamed, and among the first fifty, and each hundred after, one whose job runs for more than a minute.
-// Nothing else of a case changes.
+// withRenames renames the jobs of one case in six, and among the first fifty, and each hundred after, of one whose job
+// runs for more than a minute. Nothing else of a case changes.
 func withRenames(seed uint64, list []testCase) []testCase {
 	for i := range list {
 		c := &list[i]
@@ -41,7 +41,7 @@ func withRenames(seed uint64, list []testCase) []testCase {
 	return list
 }
 
-// newName is what the jobs of the case are renamed to.
+// newName returns the new name of the case's jobs.
 func (t *trial) newName() string { return "chaos: case " + t.token + ", renamed" }
 
 // renameJobs has the case's jobs renamed. undo ends it.
@@ -76,7 +76,8 @@ done; exit 0`
 	fmt.Fprintf(t.log, "=== %s renamed by hand: %s%s%v\n", time.Now().Format("15:04:05.000"), r.stdout, r.stderr, err)
 }
 
-// sentFrom are the ids of a user's jobs that Slurm's accounting has with a working folder and another name than this one.
+// sentFrom returns the ids of a user's jobs that Slurm's accounting has with a working folder and another name than
+// this one.
 func (s *site) sentFrom(ctx context.Context, owner, dir, name string) (ids []string, err error) {
 	out, err := s.output(ctx, "root", nil, "env", "SLURM_BITSTR_LEN=0", "sacct", "-X", "-P", "-n", "--user="+owner, "-S", "now-1days",
 		"--delimiter=\x1f", "-o", "JobID,WorkDir,JobName")
@@ -89,7 +90,8 @@ func (s *site) sentFrom(ctx context.Context, owner, dir, name string) (ids []str
 	return ids, err
 }
 
-// jobsOf are the ids of the jobs that accounting has of a send: those of its name, and those from its folder that were renamed.
+// jobsOf returns the ids of the jobs that accounting has of a send: those of its name, and those from its folder that
+// were renamed.
 func (t *trial) jobsOf(ctx context.Context, name, dir string) ([]string, error) {
 	ids, err := t.s.accounted(ctx, t.who(), name)
 	if err != nil || t.rename == "" {

@@ -10,8 +10,8 @@ func TestRenames(t *testing.T) {
 	over := []carrier{cli, login, dtn, caller, rest, restsftp}
 	ways, arrays, long := map[carrier]map[renaming]int{}, 0, 0
 	for seed := range uint64(10) {
-		plain := withCompany(seed, deal(seed, cases(seed, 300), over), []int{1, 7}, len(over))
-		list := withRenames(seed, withCompany(seed, deal(seed, cases(seed, 300), over), []int{1, 7}, len(over)))
+		plain := withMates(seed, deal(seed, cases(seed, 300), over), []int{1, 7}, len(over))
+		list := withRenames(seed, withMates(seed, deal(seed, cases(seed, 300), over), []int{1, 7}, len(over)))
 		for i, c := range list {
 			if c.scenario.name == outlives {
 				long++

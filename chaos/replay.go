@@ -90,14 +90,14 @@ func history(events []ledger.Entry) (list []protocol.Record, err error) {
 	return list, nil
 }
 
-// dispatch is a send that an intent allowed: alone, or as the task of an array, whose leader has its files.
+// dispatch is a send that an intent allowed: single, or as the task of an array, whose leader has its files.
 type dispatch struct {
 	array  string
 	task   int
 	leader run.ArrayRow
 }
 
-// sentIn is how the n-th attempt was sent, by its intents.
+// sentIn returns the sends of the n-th attempt, by its intents.
 func sentIn(ctx context.Context, l *ledger.Ledger, events []ledger.Entry, n int) (list []dispatch, err error) {
 	for _, e := range events {
 		var d struct {
@@ -163,7 +163,8 @@ func (s *site) folder(r *protocol.Record, runID string, a attempt, in []dispatch
 	return nil
 }
 
-// atLatest is the last moment at which a file with this time may have been written: some network filesystems store whole seconds.
+// atLatest returns the last moment at which a file with this time may have been written: some network filesystems store
+// whole seconds.
 func atLatest(t time.Time) time.Time {
 	if t.Nanosecond() != 0 {
 		return t
@@ -171,7 +172,7 @@ func atLatest(t time.Time) time.Time {
 	return t.Add(time.Second - 1)
 }
 
-// accounted are the ids of a user's jobs of that name that Slurm's accounting has.
+// accounted returns the ids of a user's jobs of that name that Slurm's accounting has.
 func (s *site) accounted(ctx context.Context, owner, name string) ([]string, error) {
 	out, err := s.output(ctx, "root", nil, "env", "SLURM_BITSTR_LEN=0", "sacct", "-X", "-P", "-n", "--user="+owner, "--name="+name, "-S",
 		"now-1days", "-o", "JobID")

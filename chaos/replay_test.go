@@ -13,7 +13,8 @@ import (
 	"slurmgate/run"
 )
 
-// left is a run of two attempts as it lies on the disk: the gateway voided the first, a job executed the second.
+// left writes a run of two attempts to the disk and returns its records: the gateway voided the first, a job executed
+// the second.
 func left(t *testing.T, s *site, change func(ctl string)) []protocol.Record {
 	t.Helper()
 	began := time.Now().Add(-time.Minute)
@@ -65,7 +66,7 @@ func touch(t *testing.T, name string, at time.Time) {
 	}
 }
 
-// What lies on the disk after a case is a path of the model, and no longer when somebody has changed it.
+// The files on the disk after a case are a path of the model, and no longer after a change.
 func TestReplayOfFiles(t *testing.T) {
 	write := func(name, text string) {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

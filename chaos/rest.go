@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// endpoint is a slurmrestd of one site's own. The gateway's connections to it pass a proxy, and in cases whose commands misbehave a
-// program that answers wrongly (restliar.go).
+// endpoint is a site's own slurmrestd. The gateway's connections to it pass a proxy, and in cases whose commands
+// misbehave a program that answers wrongly (restliar.go).
 type endpoint struct {
 	s      *site
 	url    string // for the gateway
@@ -28,7 +28,7 @@ type endpoint struct {
 	gone chan struct{} // closed: cmd has ended
 }
 
-// serveREST starts the site's slurmrestd and what stands before it.
+// serveREST starts the site's slurmrestd and the proxies before it.
 func (s *site) serveREST(ctx context.Context) (err error) {
 	e := &endpoint{s: s, token: s.local + "/token", socket: "/run/slurmrestd/chaos-" + s.name() + ".sock"}
 	s.rest = e
@@ -150,16 +150,17 @@ func (e *endpoint) enter(ctx context.Context, t *trial) error {
 	return e.give(token)
 }
 
-// ended is how often the case met a token that had ended: slurmrestd refused a call with it, or the gateway said so before it made one.
+// ended counts how often the case met an expired token: slurmrestd refused a call with it, or the gateway reported it
+// before a call.
 func (e *endpoint) ended(t *trial) int {
-	n := t.felt().refused
+	n := t.observed().refused
 	if data, err := os.ReadFile(t.log.Name()); err == nil {
 		n += strings.Count(string(data), "rest_token")
 	}
 	return n
 }
 
-// disturb does to slurmrestd what the case says, once it was asked to submit.
+// disturb carries out the case's fault of slurmrestd, once it was asked to submit.
 func (t *trial) disturb(ctx context.Context) {
 	defer t.end()
 	if !t.sends(ctx) {

@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// restLiar stands before a slurmrestd. It passes calls on, unless a flag of the site says how to misbehave: the flags of sbatch, squeue,
-// sacct and scancel hold for the calls that do the same, so that the scenarios are those of the commands (wrapper.sh).
+// restLiar is a proxy of a slurmrestd. It passes calls on, unless a flag of the site says how to misbehave: the flags
+// of sbatch, squeue, sacct and scancel hold for the calls that do the same, so that the scenarios are those of the
+// commands (wrapper.sh).
 type restLiar struct {
 	s        *site
 	listener net.Listener
@@ -50,7 +51,7 @@ func (l *restLiar) forget() {
 	clear(l.calls)
 }
 
-// command is the one of Slurm's that does what a call does.
+// command returns Slurm's command for the effect of a call.
 func command(method, path string) string {
 	switch {
 	case method == http.MethodPost:
@@ -67,7 +68,7 @@ func command(method, path string) string {
 
 func (l *restLiar) flagFile(program string) string { return l.s.path(l.s.flags() + "/" + program) }
 
-// mood is how a call misbehaves.
+// mood reads how a call misbehaves.
 func (l *restLiar) mood(program string) (mode, arg string) {
 	data, err := os.ReadFile(l.flagFile(program))
 	if program == "" || err != nil {
@@ -108,7 +109,7 @@ func (l *restLiar) pass(r *http.Request, body []byte) (reply, error) {
 	return reply{res.StatusCode, data}, err
 }
 
-// refusal is an answer with an error of Slurm's.
+// refusal returns an answer with an error of Slurm's.
 func refusal(status, number int, text string) reply {
 	body, err := json.Marshal(map[string]any{"meta": map[string]any{}, "warnings": []any{}, "jobs": []any{},
 		"errors": []any{map[string]any{"error_number": number, "error": text, "description": text, "source": "chaos"}}})
@@ -118,7 +119,7 @@ func refusal(status, number int, text string) reply {
 	return reply{status, body}
 }
 
-// without is an answer whose list of jobs is empty.
+// without returns the answer with an empty list of jobs.
 func (r reply) without() reply {
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(r.body, &doc) != nil || doc["jobs"] == nil {
@@ -158,7 +159,7 @@ func (l *restLiar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer is the answer to a call, and how many of its bytes are sent.
+// answer returns the answer to a call, and how many of its bytes are sent.
 func (l *restLiar) answer(r *http.Request, body []byte, program, mode, arg string) (a reply, part int, err error) {
 	whole := func(a reply, err error) (reply, int, error) { return a, len(a.body), err }
 	seconds, _ := strconv.ParseFloat(arg, 64)

@@ -18,20 +18,20 @@ import (
 	"slurmgate/slurm"
 )
 
-// limit is how long a run may take to its end, or to naming a verb, once the last fault is lifted.
+// limit is the longest time from the lift of the last fault until a run has ended or names a verb.
 const limit = 120 * time.Second
 
 // trial is one case under way.
 type trial struct {
 	*testCase
-	s     *site
-	felt0 felt // by the site's connections before
-	log   *os.File
-	keep  *keeper
-	runID string
-	token string
-	owner string // whose run it is, with run_as: caller; empty: the gateway's own user's
-	seed  string // what the run reads; empty: seedText
+	s              *site
+	observedBefore observed // by the site's connections before
+	log            *os.File
+	keep           *supervisor
+	runID          string
+	token          string
+	owner          string // whose run it is, with run_as: caller; empty: the gateway's own user's
+	seed           string // what the run reads; empty: seedText
 
 	cancels bool // any attempt may have been cancelled, not the newest alone
 
@@ -74,7 +74,7 @@ func (t *trial) find(kind, format string, args ...any) {
 	t.trouble = append(t.trouble, finding{kind, fmt.Sprintf(format, args...)})
 }
 
-// spec is the plan of the case; the token makes it a run of its own.
+// spec returns the plan of the case; the token makes its run unique.
 func (t *trial) spec() plan.Spec {
 	sc := t.scenario
 	limit := cmp.Or(sc.limit, max(60, 30+int(sc.work.Seconds())))
@@ -140,7 +140,7 @@ func (t *trial) run(ctx context.Context) error {
 	if err := t.enter(ctx); err != nil {
 		return err
 	}
-	defer t.s.wires.set(weather{})
+	defer t.s.wires.set(networkFaults{})
 	t.keep = t.s.keep(ctx, t.log, t.starts)
 	defer func() { t.keep.finish(t.brute) }()
 	for _, o := range t.others() {
@@ -275,7 +275,7 @@ func (t *trial) misbehave() error {
 	go func() {
 		defer t.end()
 		time.Sleep(t.far.lift)
-		t.s.wires.set(weather{})
+		t.s.wires.set(networkFaults{})
 		t.s.lift("sftp-server")
 		if t.far.token > 0 {
 			t.s.rest.renew()
@@ -284,7 +284,7 @@ func (t *trial) misbehave() error {
 	return nil
 }
 
-// plant leaves an attempt folder of a ledger nobody knows.
+// plant leaves an attempt folder with a token that no ledger knows.
 func (t *trial) plant() error {
 	uid, top := t.s.uid, t.s.shared
 	if t.owner != "" {
@@ -310,7 +310,7 @@ func (t *trial) plant() error {
 	return os.Chown(dir+"/token", uid, uid)
 }
 
-// follow looks at the run until it is over. A blocked one is cancelled: that is the verb each of them names.
+// follow reads the run until it has ended. It cancels a blocked run: that is the verb each of them names.
 func (t *trial) follow(ctx context.Context) {
 	asked := t.scenario.cancel == "" || t.scenario.cancel == "soon"
 	for ctx.Err() == nil {

@@ -2,19 +2,19 @@ package main
 
 import "time"
 
-// mischief makes one of Slurm's commands misbehave: see wrapper.sh. CLAIM in its line stands for the path of the first
+// commandFault makes one of Slurm's commands misbehave: see wrapper.sh. CLAIM in its line stands for the path of the first
 // attempt's claim.
-type mischief struct {
+type commandFault struct {
 	program string
 	line    string
 	lift    time.Duration // after the submission began; 0: it limits itself by the number of calls
 }
 
-// scenario is what happens to a submission besides deaths of the gateway. The same seams are passed in every run of a
-// scenario, so a seam is reached by naming a scenario that leads there.
+// scenario describes a submission and its faults, except the gateway's deaths. The same seams are passed in every run
+// of a scenario, so a seam is reached by naming a scenario that leads there.
 type scenario struct {
 	name      string
-	flags     []mischief
+	flags     []commandFault
 	cancel    string // when the run is cancelled: "", "pending", "running", "soon" (at a random moment)
 	partition string // main when empty; nothing in partition big ever starts
 	qos       string
@@ -30,7 +30,7 @@ type scenario struct {
 	end       []string
 }
 
-// How a run may end: its state, with the reason where the state alone says too little.
+// How a run may end: its state, with the reason where the state alone is not enough.
 const (
 	endOK        = "succeeded"
 	endTool      = "failed:tool_failed"
@@ -51,18 +51,18 @@ var scenarios = []scenario{
 	{name: "cancel_running", work: untilStopped, cancel: "running", end: []string{endCancelled}},
 	{name: "cancel_pending", partition: "big", cancel: "pending", end: []string{endCancelled}},
 	{name: "rejected", qos: "nosuch", end: []string{endRejected}}, // a refusal that slurmrestd names as sbatch does
-	{name: "sbatch_fails", flags: []mischief{{"sbatch", "nothing - 1", 0}}, end: []string{endOK}},
-	{name: "sbatch_unreachable", flags: []mischief{{"sbatch", "unreachable - 1", 0}}, end: []string{endOK}},
-	{name: "sbatch_loses", work: 1500 * time.Millisecond, flags: []mischief{{"sbatch", "lost 1 1", 0}}, end: []string{endOK}},
-	{name: "sbatch_twice", work: time.Second, flags: []mischief{{"sbatch", "two - 1", 0}}, end: []string{endOK}},
-	{name: "sbatch_twice_loses", work: 3 * time.Second, flags: []mischief{{"sbatch", "twolost - 1", 0}}, end: []string{endOK}},
-	{name: "hidden", work: 8 * time.Second, flags: []mischief{{"sbatch", "lost 1 1", 0}, {"squeue", "hide CLAIM", 7 * time.Second},
+	{name: "sbatch_fails", flags: []commandFault{{"sbatch", "nothing - 1", 0}}, end: []string{endOK}},
+	{name: "sbatch_unreachable", flags: []commandFault{{"sbatch", "unreachable - 1", 0}}, end: []string{endOK}},
+	{name: "sbatch_loses", work: 1500 * time.Millisecond, flags: []commandFault{{"sbatch", "lost 1 1", 0}}, end: []string{endOK}},
+	{name: "sbatch_twice", work: time.Second, flags: []commandFault{{"sbatch", "two - 1", 0}}, end: []string{endOK}},
+	{name: "sbatch_twice_loses", work: 3 * time.Second, flags: []commandFault{{"sbatch", "twolost - 1", 0}}, end: []string{endOK}},
+	{name: "hidden", work: 8 * time.Second, flags: []commandFault{{"sbatch", "lost 1 1", 0}, {"squeue", "hide CLAIM", 7 * time.Second},
 		{"sacct", "hide CLAIM", 7 * time.Second}}, end: []string{endOK}},
-	{name: "vanishes", work: 8 * time.Second, flags: []mischief{{"squeue", "nothing", 7 * time.Second},
+	{name: "vanishes", work: 8 * time.Second, flags: []commandFault{{"squeue", "nothing", 7 * time.Second},
 		{"sacct", "nothing", 7 * time.Second}}, end: []string{endOK}},
-	{name: "completing", work: 3 * time.Second, flags: []mischief{{"squeue", "completing", 4 * time.Second}}, end: []string{endOK}},
+	{name: "completing", work: 3 * time.Second, flags: []commandFault{{"squeue", "completing", 4 * time.Second}}, end: []string{endOK}},
 	{name: "suspended", work: 2 * time.Second, limit: 6, suspend: 8 * time.Second, end: []string{endOK}},
-	{name: "hung", flags: []mischief{{"sbatch", "stuck 150 1", 150 * time.Second}}, end: []string{endOK}},
+	{name: "hung", flags: []commandFault{{"sbatch", "stuck 150 1", 150 * time.Second}}, end: []string{endOK}},
 	{name: outlives, work: 75 * time.Second, end: []string{endOK}},
 	{name: "retry", exit: 7, retry: true, end: []string{endTool}},
 	{name: "staging_waits", fail: "Workspace.StageInputs", end: []string{endOK}},

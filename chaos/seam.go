@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// seam is a place where a gateway is made to die, or with fail set, a call that has its effect and then fails.
+// seam is a place where a gateway is killed, or with fail set, a call that has its effect and then fails.
 type seam struct {
 	name  string
 	fail  bool
@@ -16,8 +16,8 @@ type seam struct {
 
 func (s seam) nth(r source) int { return 1 + r.IntN(max(1, s.most)) }
 
-// places are the side effects of the lifecycle, about in the order a run passes them. The campaign complains when a
-// gateway passes one that is not here; -list shows which scenario passes which.
+// places are the side effects of the lifecycle, about in the order a run passes them. The campaign reports an error
+// when a gateway passes one that is not here; -list shows which scenario passes which.
 var places = []struct {
 	name string
 	most int
@@ -81,14 +81,14 @@ func seams(fail bool) []seam {
 	return out
 }
 
-// deck deals the seams, shuffled: first every death once, then every failing call, then all of them again and again.
-type deck struct {
+// seamQueue deals the seams, shuffled: first every death once, then every failing call, then all of them again and again.
+type seamQueue struct {
 	seed  uint64
 	round int
 	left  []seam
 }
 
-func (d *deck) fill() {
+func (d *seamQueue) fill() {
 	if len(d.left) > 0 {
 		return
 	}
@@ -105,7 +105,7 @@ func (d *deck) fill() {
 	d.round++
 }
 
-func (d *deck) take() seam {
+func (d *seamQueue) take() seam {
 	d.fill()
 	s := d.left[0]
 	d.left = d.left[1:]
@@ -113,7 +113,7 @@ func (d *deck) take() seam {
 }
 
 // also deals a second seam for a case: one that the scenario passes after the first.
-func (d *deck) also(scenario string, first seam) (seam, bool) {
+func (d *seamQueue) also(scenario string, first seam) (seam, bool) {
 	for i, s := range d.left {
 		if s.order > first.order && s.name != first.name && slices.Contains(s.in, scenario) {
 			d.left = slices.Delete(d.left, i, i+1)

@@ -15,7 +15,7 @@ func (t *trial) endSbatch(ctx context.Context) {
 		return
 	}
 	time.Sleep(t.killSbatch)
-	if t.carrier.rest() { // there is no sbatch: what stands between gateway and slurmctld ends
+	if t.carrier.rest() { // there is no sbatch: the connection between gateway and slurmctld ends
 		t.s.rest.kill(t.sbatchSignal)
 		t.s.rest.start(ctx)
 		return
@@ -43,7 +43,7 @@ func (t *trial) sends(ctx context.Context) bool {
 		if late {
 			return false
 		}
-		if t.carrier.rest() && t.felt().posts > 0 || !t.carrier.rest() && len(processes("sbatch", t.ofSbatch())) > 0 {
+		if t.carrier.rest() && t.observed().posts > 0 || !t.carrier.rest() && len(processes("sbatch", t.ofSbatch())) > 0 {
 			return true
 		}
 	}

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// authority is the signer of one site: the program's own, as a user of its own. The gateway reaches it through a relay, which can make
-// its certificates end within seconds.
+// authority is the signer of one site: the program's own, as a separate user. The gateway reaches it through a relay,
+// which can make its certificates end within seconds.
 type authority struct {
 	s      *site
 	folder string // of its sockets and its configuration, in the cluster
@@ -47,7 +47,7 @@ per_user_minute: 100000
 refuse_users: [%[4]s]
 `
 
-// relay is the socket that the gateway asks.
+// relay returns the path of the socket that the gateway connects to.
 func (a *authority) relay() string { return a.folder + "/relay.sock" }
 
 // serveSigner starts the site's signer and the relay before it.
@@ -145,21 +145,21 @@ func (a *authority) again(ctx context.Context, refused ...string) error {
 	return a.start(ctx, refused...)
 }
 
-// shorten makes certificates end so soon, or when the signer says (0).
+// shorten makes certificates end after ends, or with 0 at the signer's time.
 func (a *authority) shorten(ends time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ends = ends
 }
 
-// met is how many requests met what was done to the signer so far.
+// met returns how many requests have come during a fault of the signer.
 func (a *authority) met() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.bit
 }
 
-// disturb says whether something is being done to the signer.
+// disturb records whether a fault of the signer is in effect.
 func (a *authority) disturb(on bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,7 +200,7 @@ func (a *authority) pass(gateway net.Conn) {
 	gateway.Write(answer)
 }
 
-// shortened is a signer's answer whose certificate ends so soon, signed again with the authority's key.
+// shortened returns a signer's answer with a certificate that ends after ends, signed again with the authority's key.
 func shortened(answer []byte, keyFile string, ends time.Duration) ([]byte, error) {
 	var a map[string]any
 	if err := json.Unmarshal(answer, &a); err != nil {

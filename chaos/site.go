@@ -26,7 +26,7 @@ const (
 	imageName = "chaosprog"
 )
 
-// ground is what all workers share: the program under test, the image and the domain.
+// ground holds what all workers share: the program under test, the image and the domain.
 type ground struct {
 	*cluster
 	hosts      hosts  // where there are far gateways
@@ -135,7 +135,7 @@ func writeAs(uid int, name, text string) error {
 	return os.Chown(name, uid, uid)
 }
 
-// site is one worker's gateway of one transport: a ledger, a runs_dir and a folder of Slurm commands of its own.
+// site is one worker's gateway of one transport, with a separate ledger, runs_dir and folder of Slurm commands.
 type site struct {
 	*ground
 	carrier
@@ -162,7 +162,7 @@ func (s *site) state() string { return s.local + "/state" }
 func (s *site) runs() string  { return s.shared + "/runs" }
 func (s *site) flags() string { return s.shared + "/flags" }
 
-// socket is the gateway's. Callers other than its own user must reach it.
+// socket returns the path of the gateway's socket. Callers other than its own user must reach it.
 func (s *site) socket() string {
 	if s.carrier == caller {
 		return s.shared + "/gateway.sock"
@@ -170,10 +170,10 @@ func (s *site) socket() string {
 	return s.state() + "/gateway.sock"
 }
 
-// images is the image store, which the sites of a transport share.
+// images returns the image store, which the sites of a transport share.
 func (s *site) images() string { return sharedDir + "/images-" + string(s.carrier) }
 
-// name tells the sites apart.
+// name returns a name that is unique among the sites.
 func (s *site) name() string { return fmt.Sprintf("%s%d", s.carrier, s.n) }
 
 // write makes a file of the gateway's user.
@@ -303,7 +303,7 @@ const accessYAML = `access:
 
 const seedText = "what every run of the campaign reads\n"
 
-// cliError is what a verb answered instead of a result.
+// cliError is a verb's error.
 type cliError struct {
 	exit int
 	code string

@@ -30,7 +30,7 @@ const (
 
 var carriers = []carrier{cli, login, dtn, rest, restsftp, caller}
 
-// title is what people call a carrier.
+// title returns the display name of a carrier.
 func (c carrier) title() string {
 	return map[carrier]string{cli: "cli+shared", login: "ssh+sftp (login)", dtn: "ssh+sftp (dtn)", rest: "rest+shared",
 		restsftp: "rest+sftp", caller: "cli+sftp (caller)"}[c]
@@ -59,7 +59,7 @@ func parseCarriers(text string) (list []carrier, err error) {
 
 const nobody = 65534 // whom a far gateway runs as on this machine
 
-// hosts is how this machine reaches the cluster's sshds: devcluster ssh-info.
+// hosts holds the settings to reach the cluster's sshds from this machine: devcluster ssh-info.
 type hosts struct {
 	Login, Login2, DTN struct {
 		Address string
@@ -78,7 +78,7 @@ type hosts struct {
 // wires are the proxies of a site, between its gateway and the cluster.
 type wires []*proxy
 
-func (w wires) set(v weather) {
+func (w wires) set(v networkFaults) {
 	for _, p := range w {
 		p.set(v)
 	}
@@ -91,12 +91,12 @@ func (w wires) cutNow() {
 	}
 }
 
-// sofar is what the connections felt so far, and the ports of this machine that they had.
-func (w wires) sofar() (all felt, ports map[int]bool) {
+// sofar returns the counts of all connections so far, and the ports of this machine that they had.
+func (w wires) sofar() (all observed, ports map[int]bool) {
 	ports = map[int]bool{}
 	for _, p := range w {
 		f, at := p.sofar()
-		all = felt{all.cuts + f.cuts, all.ended + f.ended, all.delayed + f.delayed, all.late + f.late, all.posts + f.posts,
+		all = observed{all.cuts + f.cuts, all.ended + f.ended, all.delayed + f.delayed, all.late + f.late, all.posts + f.posts,
 			all.refused + f.refused}
 		maps.Copy(ports, at)
 	}
@@ -111,7 +111,7 @@ func (c *cluster) sshInfo(ctx context.Context) (h hosts, err error) {
 	return h, err
 }
 
-// desk is the folder of far gateways on this machine: program, domain, image, and a folder for each site.
+// desk returns the folder of far gateways on this machine: program, domain, image, and a folder for each site.
 func (g *ground) desk() string { return "/var/tmp/slurmgate-" + g.name }
 
 // layDesk makes that folder anew.
@@ -179,7 +179,7 @@ func (s *site) connect() (err error) {
 	return nil
 }
 
-// ofTransport are the lines of the site file that say how the cluster is reached.
+// ofTransport returns the lines of the site file that configure the transport.
 func (s *site) ofTransport() (slurm, storage string) {
 	bin := ", bin_dir: " + s.shared + "/bin"
 	switch s.carrier {
@@ -229,7 +229,7 @@ func (s *site) program(ctx context.Context, as string, env []string, args ...str
 	return cmd
 }
 
-// pid is that of a program that was started, by this machine's number; 0 when it is not inside the cluster yet.
+// pid returns the process id of a started program, by this machine's number; 0 when it is not inside the cluster yet.
 func (s *site) pid(started int) int {
 	if s.carrier.far() {
 		return started
@@ -237,7 +237,7 @@ func (s *site) pid(started int) int {
 	return child(started)
 }
 
-// path is where this machine sees a path of the login node's, or of a far gateway's.
+// path returns this machine's path of a path of the login node's, or of a far gateway's.
 func (s *site) path(inside string) string {
 	if s.carrier.far() && strings.HasPrefix(inside, s.desk()+"/") {
 		return inside

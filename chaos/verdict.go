@@ -17,7 +17,7 @@ import (
 	"slurmgate/run"
 )
 
-// attempt is one attempt of a run: what the ledger says of it, and what the workspace shows.
+// attempt is one attempt of a run: its row of the ledger, and the files of its workspace.
 type attempt struct {
 	n      int
 	token  string
@@ -28,7 +28,7 @@ type attempt struct {
 	left   *run.Exit
 }
 
-// ended is a case's run after the case: what must not change any more.
+// ended is a case's run after the case, which must not change any more.
 type ended struct {
 	t        *trial
 	state    run.State
@@ -82,7 +82,7 @@ func (t *trial) judge(ctx context.Context, copyDir string) (ended, error) {
 	return e, t.judgeOutputs(ctx, l, v)
 }
 
-// judgeAttempt: one execution at most, none where the ledger says so, and none forgotten.
+// judgeAttempt checks an attempt: one execution at most, none where the ledger rules it out, and none forgotten.
 func (t *trial) judgeAttempt(v run.View, a attempt) {
 	void := a.claim != nil && a.claim.Void
 	never := a.ending == run.EndedAbsent || a.ending == run.EndedRejected || a.ending == run.EndedStaging || a.ending == run.EndedBootFail ||
@@ -182,7 +182,7 @@ func (t *trial) judgeOutputs(ctx context.Context, l *ledger.Ledger, v run.View) 
 	return nil
 }
 
-// resultText is what the program writes.
+// resultText returns what the program writes.
 func resultText(token, input string, code int) string {
 	return fmt.Sprintf("token %s\ninput %x\ncode %d\n", token, sha256.Sum256([]byte(input)), code)
 }
@@ -281,8 +281,8 @@ func (s *site) leftBy(a *attempt, runID string) (err error) {
 	return nil
 }
 
-// records reads what the program itself recorded of its executions in an attempt, a line each. One that was killed before it wrote its line
-// is none: its file may be there, and is empty.
+// records reads the program's own record of its executions in an attempt, a line each. A program that was killed before
+// it wrote its line leaves none: its file may exist, and is empty.
 func records(attemptDir string) ([]string, error) {
 	data, err := os.ReadFile(attemptDir + "/out/record")
 	if os.IsNotExist(err) {
@@ -294,8 +294,8 @@ func records(attemptDir string) ([]string, error) {
 	return strings.FieldsFunc(string(data), func(c rune) bool { return c == '\n' }), nil
 }
 
-// again looks at an ended run at the end of the campaign, when no job is left: nothing may have changed, and no job may have
-// come to an end of which its run knows nothing.
+// again checks an ended run at the end of the campaign, when no job is left: nothing may have changed, and no job may
+// have ended without its run's knowledge.
 func (e ended) again(ctx context.Context, l *ledger.Ledger, db *sql.DB) ([]finding, error) {
 	t := e.t
 	before := t.trouble

@@ -55,7 +55,7 @@ func check(err error) {
 	}
 }
 
-// packets are the packets of a stream, each with its length before it.
+// packets yields the packets of a stream, each with its length before it.
 func packets(r io.Reader) func(func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for {
@@ -84,10 +84,10 @@ func (l *liar) send(p []byte) {
 	l.client.Write(p)
 }
 
-// ofSite is a path among the files of one site.
+// ofSite matches a path among the files of one site.
 var ofSite = regexp.MustCompile(`/[a-z/]*/chaos/[a-z]+[0-9]+/`)
 
-// mood is what the flag says now.
+// mood reads the flag.
 func (l *liar) mood() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,13 +102,13 @@ func (l *liar) mood() string {
 func (l *liar) bit() {
 	f, err := os.OpenFile(l.flag+".bit", os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return // the campaign says that nothing bit
+		return // the campaign reports that no fault took effect
 	}
 	defer f.Close()
 	f.Write([]byte{'.'})
 }
 
-// refuse is the answer to a request that is not passed on.
+// refuse returns the answer to a request that is not passed on.
 func (l *liar) refuse(p []byte) []byte {
 	l.mu.Lock()
 	if l.flag == "" {

@@ -1,10 +1,10 @@
-// Command chaosprog is what the runs of the crash campaign execute, in a container of its own. It leaves a record that
-// only an execution can leave, and an output that tells whose it is:
+// Command chaosprog is the program of the crash campaign's runs, in its own container. It leaves a record that
+// only an execution can leave, and an output that identifies its run:
 //
 //	chaosprog TOKEN WORK_MS EXIT_CODE
 //
 // One line is appended to /work/out/record and synced before anything else: the token, a random id of this execution and
-// the time. Then it works for WORK_MS milliseconds, writes /work/out/result, which package chaos can foretell from the
+// the time. Then it works for WORK_MS milliseconds, writes /work/out/result, which package chaos can compute from the
 // token and the input, and ends with EXIT_CODE. With a negative WORK_MS it works until it is stopped.
 package main
 

@@ -26,8 +26,8 @@ import (
 	"slurmgate/run"
 )
 
-// FromEnvironment reads what the seams of this process shall do. The function puts them around all parts that have side effects; several
-// engines pass the same seams.
+// FromEnvironment reads from the environment what the seams of this process do. The function puts them around all parts
+// that have side effects; several engines pass the same seams.
 func FromEnvironment() func(run.Parts) run.Parts {
 	s := &seams{kill: parseTrigger("SLURMGATE_CHAOS_KILL"), fail: parseTrigger("SLURMGATE_CHAOS_FAIL")}
 	if name := os.Getenv("SLURMGATE_CHAOS_LIST"); name != "" {
@@ -76,7 +76,7 @@ func (t *trigger) pull(name string) (fires bool) {
 	return t.left == 0
 }
 
-// seams is what all wrapped ports share.
+// seams is the state that all wrapped ports share.
 type seams struct {
 	mu         sync.Mutex
 	kill, fail trigger
@@ -108,7 +108,7 @@ func (s *seams) around(name string, effect func() error) error {
 	return err
 }
 
-// result is around for an effect that returns something.
+// result calls around for an effect that returns a value.
 func result[T any](s *seams, name string, effect func() (T, error)) (v T, err error) {
 	err = s.around(name, func() (err error) { v, err = effect(); return err })
 	return v, err

@@ -49,10 +49,10 @@ func TestSeamsPassed(t *testing.T) {
 	s := &site{}
 	p := wrapped(s)
 	if res := p.Submitter.Send(t.Context(), run.JobSpec{}, 1); res.JobID != "7" {
-		t.Errorf("%+v", res)
+		t.Errorf("Send returned %+v, want job 7", res)
 	}
 	if v, err := p.Store.Apply(t.Context(), run.Write{Event: run.Event{Type: "run.intent"}}); err != nil || v.Sends != 1 {
-		t.Errorf("%+v %v", v, err)
+		t.Errorf("Apply returned %+v, %v, want one send", v, err)
 	}
 	if data, err := run.ReadControl(t.Context(), p.Workspace, "r", 1, "exit", 10, false); err != nil || string(data) != "exit" {
 		t.Errorf("%q %v", data, err)
