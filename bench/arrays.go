@@ -14,11 +14,11 @@ import (
 	"slurmgate/run"
 )
 
-// inArrays is how the rig's runs leave together.
+// inArrays sets when the rig's runs leave together.
 var inArrays = run.Arrays{Min: 1000, Linger: time.Second}
 
-// arrays submits runs that leave as job arrays, beside the floor of an array – the same durable records and one sbatch for a thousand – and
-// beside one sbatch after the other; then cancels them.
+// arrays submits runs that leave as job arrays, and compares them with the floor of an array – the same durable records
+// and one sbatch for a thousand – and with one sbatch after the other; then cancels them.
 func (m *measurement) arrays(ctx context.Context) error {
 	g, err := openRig(ctx, m.dir, unlimited)
 	if err != nil {
@@ -180,7 +180,8 @@ func (g *rig) allSent(ctx context.Context, n int) error {
 	return nil
 }
 
-// limitedArrays is limited with arrays, beside one sbatch after the other, which waits whenever slurmctld makes it wait.
+// limitedArrays is limited with arrays, compared with one sbatch after the other, which waits whenever slurmctld makes
+// it wait.
 func (m *measurement) limitedArrays(ctx context.Context) error {
 	g, err := openRig(ctx, m.dir, careful)
 	if err != nil {
@@ -201,7 +202,7 @@ func (m *measurement) limitedArrays(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// What slurmctld's log says until now is about the arrays.
+		// Refusals in slurmctld's log until now are about the arrays.
 		if err := os.WriteFile(filepath.Join(m.dir, sentStamp), []byte(time.Now().Format(logTime)), 0o644); err != nil {
 			return err
 		}

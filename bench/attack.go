@@ -18,11 +18,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// target is whom the attackers attack: a process of its own makes the attack, so that only the machine is shared with the honest clients.
+// target describes what the attackers attack: a separate process makes the attack, so that only the machine is shared
+// with the honest clients.
 type target struct {
 	URL      string
-	Token    string // of a caller who may look and import in a project of his own; empty for a bare handler
-	Run      string // that he may see
+	Token    string // of a caller who may read and import in a project without others; empty for a bare handler
+	Run      string // visible to the caller
 	Artifact string // a line of commas
 	Socket   string // where a user without a grant knocks; other kinds are not used then
 	While    string // the attack lasts as long as this file exists
@@ -30,7 +31,7 @@ type target struct {
 
 const attackFile = sharedDir + "/attack"
 
-// attack is the program of the attackers: each kind keeps to a rate of its own, because what saturates the machine shows nothing.
+// attack runs the attackers: each kind keeps its own rate, because a saturated machine shows nothing.
 func attack(ctx context.Context, t target) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -46,9 +47,9 @@ func attack(ctx context.Context, t target) error {
 		},
 		func(ctx context.Context) { t.many(ctx, 16, 20, "POST", "/v1/artifacts", noise(24<<10)) },
 		func(ctx context.Context) {
-			stranger := t
-			stranger.Token = "sgt_" + strings.Repeat("A", 16) + "_" + strings.Repeat("B", 52)
-			stranger.many(ctx, 16, 200, "GET", "/v1/runs", "")
+			unknown := t
+			unknown.Token = "sgt_" + strings.Repeat("A", 16) + "_" + strings.Repeat("B", 52)
+			unknown.many(ctx, 16, 200, "GET", "/v1/runs", "")
 		},
 	}
 	if t.Socket != "" {
@@ -97,7 +98,7 @@ func (t target) many(ctx context.Context, atOnce, perSecond int, method, path, b
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("Accept", "application/json, text/event-stream")
 			if res, err := client.Do(req); err == nil {
-				_, _ = io.Copy(io.Discard, res.Body) // what an attacker is told does not matter
+				_, _ = io.Copy(io.Discard, res.Body) // the attacker ignores the answer
 				res.Body.Close()
 			}
 			return nil
@@ -105,7 +106,7 @@ func (t target) many(ctx context.Context, atOnce, perSecond int, method, path, b
 	})
 }
 
-// network is where connections are opened.
+// network returns where connections are opened.
 func (t target) network() (network, address string) {
 	if t.Socket != "" {
 		return "unix", t.Socket
@@ -113,7 +114,8 @@ func (t target) network() (network, address string) {
 	return "tcp", strings.TrimPrefix(t.URL, "http://")
 }
 
-// hold opens connections at a rate, says one thing on each, and keeps them, so many at most; those that are closed are opened again.
+// hold opens connections at a rate, sends one text on each, and keeps them, so many at most; those that are closed are
+// opened again.
 func (t target) hold(ctx context.Context, atOnce, perSecond int, say string) {
 	network, address := t.network()
 	var connections errgroup.Group
@@ -146,13 +148,13 @@ func every(ctx context.Context, perSecond int, f func()) {
 	}
 }
 
-// batch is a JSON-RPC batch of waits.
+// batch returns a JSON-RPC batch of waits.
 func batch(run string, n int) string {
 	one := chatCall("slurm_job_get", `{"run_id":"`+run+`","wait_seconds":30}`)
 	return "[" + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + "]"
 }
 
-// noise is an import of a text in which everything looks like a secret.
+// noise returns an import of a text in which everything looks like a secret.
 func noise(n int) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 	text := make([]byte, n)
@@ -166,7 +168,7 @@ func noise(n int) string {
 
 // attacked measures the crowd again while attackers are at work, and a bare handler with the same crowd, without and under the same attack:
 // what it suffers is the machine's share.
-func (m *measurement) attacked(ctx context.Context, o *office, quiet tally) error {
+func (m *measurement) attacked(ctx context.Context, o *gatewayUnderTest, quiet crowdResult) error {
 	t := target{URL: o.url, Run: o.runs[0], While: attackFile}
 	var err error
 	if t.Token, err = o.tokenOf("attacker", "gateway", "read", "import"); err != nil {
@@ -175,7 +177,7 @@ func (m *measurement) attacked(ctx context.Context, o *office, quiet tally) erro
 	if t.Artifact, err = o.upload(ctx, "commas", "CSV", bytes.Repeat([]byte(","), 34<<20)); err != nil {
 		return err
 	}
-	hit, err := m.under(ctx, t, func() (tally, error) { return m.crowd(ctx, o.pid, o.visits()) })
+	hit, err := m.under(ctx, t, func() (crowdResult, error) { return m.crowd(ctx, o.pid, o.visits()) })
 	if err != nil {
 		return err
 	}
@@ -188,7 +190,7 @@ func (m *measurement) attacked(ctx context.Context, o *office, quiet tally) erro
 		return err
 	}
 	defer stop()
-	looks := func() (tally, error) {
+	looks := func() (crowdResult, error) {
 		return m.crowd(ctx, 0, []*visit{{name: "look", share: 100, read: true, ask: func(ctx context.Context) error {
 			return o.ask(ctx, "GET", bare+"/v1/runs/x", "", "target_run_id")
 		}}})
@@ -207,23 +209,23 @@ func (m *measurement) attacked(ctx context.Context, o *office, quiet tally) erro
 	return nil
 }
 
-// under measures while the attack goes on.
-func (m *measurement) under(ctx context.Context, t target, f func() (tally, error)) (tally, error) {
+// under measures during the attack.
+func (m *measurement) under(ctx context.Context, t target, f func() (crowdResult, error)) (crowdResult, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return tally{}, err
+		return crowdResult{}, err
 	}
 	what, err := json.Marshal(t)
 	if err != nil {
-		return tally{}, err
+		return crowdResult{}, err
 	}
 	if err := os.WriteFile(t.While, nil, 0o644); err != nil {
-		return tally{}, err
+		return crowdResult{}, err
 	}
 	cmd := exec.CommandContext(ctx, self, "inside", "attack", string(what))
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
-		return tally{}, err
+		return crowdResult{}, err
 	}
 	out, err := f()
 	if e := os.Remove(t.While); err == nil {

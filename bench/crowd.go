@@ -22,8 +22,8 @@ type visit struct {
 	failed []error
 }
 
-// visits are what the clients of a gateway ask.
-func (o *office) visits() []*visit {
+// visits returns the requests of a gateway's clients.
+func (o *gatewayUnderTest) visits() []*visit {
 	run := func() string { return o.runs[rand.IntN(len(o.runs))] }
 	return []*visit{
 		{name: "look", share: 35, read: true, ask: func(ctx context.Context) error {
@@ -52,7 +52,7 @@ func (o *office) visits() []*visit {
 
 // crowd simulates many clients for a while: each makes a request, reads the answer, and thinks for about a second. pid is of the process
 // that answers, 0 for none.
-func (m *measurement) crowd(ctx context.Context, pid int, visits []*visit) (tally, error) {
+func (m *measurement) crowd(ctx context.Context, pid int, visits []*visit) (crowdResult, error) {
 	began, before := time.Now(), processTime(pid)
 	ctx, stop := context.WithTimeout(ctx, m.sizes.Crowd)
 	defer stop()
@@ -80,7 +80,7 @@ func (m *measurement) crowd(ctx context.Context, pid int, visits []*visit) (tall
 		})
 	}
 	wg.Wait()
-	t := tally{visits: visits, took: time.Since(began), cpu: processTime(pid) - before}
+	t := crowdResult{visits: visits, took: time.Since(began), cpu: processTime(pid) - before}
 	for _, v := range visits {
 		t.all = append(t.all, v.took...)
 		if v.read {
@@ -100,7 +100,8 @@ func (m *measurement) crowd(ctx context.Context, pid int, visits []*visit) (tall
 
 const crowdSize = 500
 
-// processTime is the CPU time a process has used so far, 0 if that cannot be read (proc(5); a clock tick is 10 ms).
+// processTime returns the CPU time a process has used so far, 0 if that cannot be read (proc(5); a clock tick is 10
+// ms).
 func processTime(pid int) time.Duration {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, ok := strings.Cut(string(data), ") ")
@@ -115,18 +116,18 @@ func processTime(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// tally is what a crowd met.
-type tally struct {
+// crowdResult holds the times and errors of a crowd's requests.
+type crowdResult struct {
 	visits     []*visit
 	all, reads []time.Duration
 	errors     int
 	took, cpu  time.Duration
 }
 
-func (t tally) p99() float64 { return ms(quantile(t.reads, 0.99)) }
+func (t crowdResult) p99() float64 { return ms(quantile(t.reads, 0.99)) }
 
-// tell prints what a crowd met; the name of each figure begins with what.
-func (m *measurement) tell(what string, t tally) {
+// tell prints a crowd's figures; the name of each begins with what.
+func (m *measurement) tell(what string, t crowdResult) {
 	params := []string{fmt.Sprint("clients=", crowdSize), fmt.Sprint("ledger=", m.sizes.Ledger)}
 	for _, v := range t.visits {
 		if len(v.took) > 0 {

@@ -18,8 +18,8 @@ import (
 	"slurmgate/staging"
 )
 
-// data measures, on this host and without a cluster, what large inputs cost: the time of an import beside cp and openssl, the bytes that a
-// file which three tools use takes on the disk, and the memory for small and large files.
+// data measures, on this host and without a cluster, what large inputs cost: the time of an import compared with cp and
+// openssl, the bytes that a file which three tools use takes on the disk, and the memory for small and large files.
 func (o options) data(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "bench-data-") // TMPDIR chooses the disk
 	if err != nil {
@@ -38,7 +38,7 @@ func (o options) data(ctx context.Context) error {
 // dataPart is one of the measurements of data.
 type dataPart func(*measurement, context.Context) error
 
-// moreData are further ones, each of the file that has it: files that nobody copies, and folders of many files.
+// moreData lists further ones, each of the file that has it: files that are not copied, and folders of many files.
 var moreData = []dataPart{(*measurement).placedBytes, (*measurement).manyFiles}
 
 // importer makes a store below the folder, and an importer of files below it.
@@ -119,13 +119,13 @@ func (m *measurement) importTimes(ctx context.Context) error {
 	return clear()
 }
 
-// imported is what a process of its own imports.
+// imported is the task of a process that imports one file.
 type imported struct {
 	Dir string
 	MB  int
 }
 
-// importMemory is the peak of a process that imports one file.
+// importMemory measures the peak of a process that imports one file.
 func (m *measurement) importMemory(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -185,10 +185,11 @@ func importAlone(ctx context.Context, what imported) error {
 	return json.NewEncoder(os.Stdout).Encode(peak)
 }
 
-// tools is how many tools use the one file.
+// tools is the number of tools that use the one file.
 const tools = 3
 
-// copiedBytes is what one file that three tools use takes on the disk where each gets its own copy, beside the file itself.
+// copiedBytes measures what one file that three tools use takes on the disk where each gets its own copy, compared with
+// the file itself.
 func (m *measurement) copiedBytes(ctx context.Context) error {
 	mb := m.sizes.LargeMB
 	src, err := m.random(ctx, "shared-input", int64(mb)<<20)
@@ -228,7 +229,7 @@ func (m *measurement) copiedBytes(ctx context.Context) error {
 	return errors.Join(os.RemoveAll(runs), os.RemoveAll(filepath.Join(m.dir, "store")))
 }
 
-// onDisk is how many bytes of the files below some folders are on the disk.
+// onDisk returns how many bytes of the files below some folders are on the disk.
 func onDisk(dirs ...string) (bytes int64, err error) {
 	for _, dir := range dirs {
 		err = errors.Join(err, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

@@ -13,14 +13,15 @@ import (
 	"slurmgate/artifact"
 )
 
-// manyImported is what a process of its own says of the directory that it imported.
+// manyImported is the report of a process about the directory that it imported.
 type manyImported struct {
 	PeakMB  float64
 	Seconds float64
 	Sums    []string // of the objects, for their removal
 }
 
-// manyFiles is what a directory of many small files costs: the import beside cp -r and sha256sum, the memory for each file, the removal.
+// manyFiles measures what a directory of many small files costs: the import compared with cp -r and sha256sum, the
+// memory for each file, the removal.
 func (m *measurement) manyFiles(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {

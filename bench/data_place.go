@@ -15,8 +15,8 @@ import (
 	"slurmgate/staging"
 )
 
-// placedBytes is what one file that three tools use takes on the disk where jobs do not get copies: where the store's object is mounted
-// (one copy in all), and where the file stays in its place (none).
+// placedBytes measures what one file that three tools use takes on the disk where jobs do not get copies: where the
+// store's object is mounted (one copy in all), and where the file stays in its place (none).
 func (m *measurement) placedBytes(ctx context.Context) error {
 	for _, how := range []struct {
 		strength run.Strength

@@ -57,18 +57,18 @@ func (o options) faces(ctx context.Context) error {
 		return err
 	}
 	knocking, stop := context.WithCancel(ctx)
-	stranger := make(chan error, 1)
-	go func() { stranger <- h.stranger(knocking) }()
+	rejectedUser := make(chan error, 1)
+	go func() { rejectedUser <- h.rejectedUser(knocking) }()
 	err = h.inside(ctx, "faces")
 	stop()
-	if e := <-stranger; err == nil && !errors.Is(e, context.Canceled) {
+	if e := <-rejectedUser; err == nil && !errors.Is(e, context.Canceled) {
 		err = e
 	}
 	return err
 }
 
-// stranger is a user of the cluster's login node whom the gateway does not know, and who knocks at its socket during the attack.
-func (h *host) stranger(ctx context.Context) error {
+// rejectedUser runs the attack of a user of the cluster's login node without a grant, who connects to the gateway's socket.
+func (h *host) rejectedUser(ctx context.Context) error {
 	t, err := json.Marshal(target{Socket: sharedDir + "/gateway.sock", While: attackFile})
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func (h *host) stranger(ctx context.Context) error {
 	return cmp.Or(ctx.Err(), err)
 }
 
-// office is a running gateway with its port.
-type office struct {
+// gatewayUnderTest is a running gateway with its port.
+type gatewayUnderTest struct {
 	url, token string
 	client     *http.Client
 	pid        int      // the gateway's
@@ -94,7 +94,7 @@ func (m *measurement) faces(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := &office{runs: runs, artifact: artifact, client: &http.Client{Timeout: 30 * time.Second,
+	o := &gatewayUnderTest{runs: runs, artifact: artifact, client: &http.Client{Timeout: 30 * time.Second,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, MaxConnsPerHost: 1024}}}
 	stop, err := m.open(ctx, o)
 	if err != nil {
@@ -118,7 +118,7 @@ func (m *measurement) faces(ctx context.Context) error {
 }
 
 // identical sends one request many times at once and counts the jobs that Slurm got from it.
-func (m *measurement) identical(ctx context.Context, o *office) error {
+func (m *measurement) identical(ctx context.Context, o *gatewayUnderTest) error {
 	jobs := func() (int, error) {
 		out, err := exec.CommandContext(ctx, "/usr/bin/squeue", "-h", "-t", "all", "-o", "%i").Output()
 		return bytes.Count(out, []byte("\n")), err
@@ -145,7 +145,7 @@ func (m *measurement) identical(ctx context.Context, o *office) error {
 }
 
 // again repeats the request of the one real run.
-func (o *office) again(ctx context.Context) error {
+func (o *gatewayUnderTest) again(ctx context.Context) error {
 	return o.ask(ctx, "POST", "/v1/tools/seqkit.stats:run", `{"input":{"reads":"`+o.reads+`"}}`, `"ok":true`)
 }
 
@@ -187,7 +187,7 @@ limits: {open_runs_per_project: 1000000}
 `
 
 // open starts the program as an admin would and creates a token.
-func (m *measurement) open(ctx context.Context, o *office) (stop func(), err error) {
+func (m *measurement) open(ctx context.Context, o *gatewayUnderTest) (stop func(), err error) {
 	if err := os.Mkdir(filepath.Join(m.dir, "state"), 0o700); err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (m *measurement) open(ctx context.Context, o *office) (stop func(), err err
 }
 
 // serve starts the program with a site file and images, and creates a token.
-func (m *measurement) serve(ctx context.Context, o *office, text string, images ...string) (stop func(), err error) {
+func (m *measurement) serve(ctx context.Context, o *gatewayUnderTest, text string, images ...string) (stop func(), err error) {
 	program, site := filepath.Join(sharedDir, "slurmgate"), filepath.Join(m.dir, "site.yaml")
 	if err := os.WriteFile(site, []byte(text), 0o600); err != nil {
 		return nil, err
@@ -264,11 +264,11 @@ func (m *measurement) serve(ctx context.Context, o *office, text string, images 
 }
 
 // tokenOf creates a token.
-func (o *office) tokenOf(name string, capabilities ...string) (string, error) {
+func (o *gatewayUnderTest) tokenOf(name string, capabilities ...string) (string, error) {
 	return o.tokenFor(name, "bench", capabilities...)
 }
 
-func (o *office) tokenFor(name, project string, capabilities ...string) (string, error) {
+func (o *gatewayUnderTest) tokenFor(name, project string, capabilities ...string) (string, error) {
 	args := []string{"token", "create", name, "--project", project, "--json"}
 	for _, c := range capabilities {
 		args = append(args, "--capability", c)
@@ -284,7 +284,7 @@ func (o *office) tokenFor(name, project string, capabilities ...string) (string,
 }
 
 // ask makes one request and reads the whole answer. An unexpected answer is an error.
-func (o *office) ask(ctx context.Context, method, path, body, must string) error {
+func (o *gatewayUnderTest) ask(ctx context.Context, method, path, body, must string) error {
 	var r io.Reader
 	if body != "" {
 		r = strings.NewReader(body)
@@ -315,7 +315,7 @@ func (o *office) ask(ctx context.Context, method, path, body, must string) error
 }
 
 // importReads creates the artifact that the one real run works on.
-func (o *office) importReads(ctx context.Context) (err error) {
+func (o *gatewayUnderTest) importReads(ctx context.Context) (err error) {
 	var reads bytes.Buffer
 	packed := gzip.NewWriter(&reads)
 	if _, err := io.WriteString(packed, "@read1\nACGT\n+\nIIII\n"); err != nil {
@@ -328,7 +328,7 @@ func (o *office) importReads(ctx context.Context) (err error) {
 	return err
 }
 
-func (o *office) upload(ctx context.Context, label, typ string, content []byte) (id string, err error) {
+func (o *gatewayUnderTest) upload(ctx context.Context, label, typ string, content []byte) (id string, err error) {
 	req, err := http.NewRequestWithContext(ctx, "POST", o.url+"/v1/artifacts?label="+label+"&type="+typ, bytes.NewReader(content))
 	if err != nil {
 		return "", err

@@ -20,8 +20,8 @@ import (
 // openRoom is a partition in which every job starts at once, so that what a run waits for is the gateway.
 const openRoom = "PartitionName=open Nodes=n1,n2 OverSubscribe=FORCE:64 MaxTime=UNLIMITED State=UP"
 
-// fairDomain is the domain of the measurement: one tool that works for a second. Its runtime is a stand-in for Apptainer (the start of 160
-// containers on this machine is no property of the gateway); everything else is real.
+// fairDomain is the domain of the measurement: one tool that works for a second. Its runtime replaces Apptainer (the
+// start of 160 containers on this machine is no property of the gateway); everything else is real.
 var fairDomain = map[string]string{
 	"domain/manifest.yaml": "domain_id: bench\nversion: 1.0.0\ndescription: One second of work.\n" +
 		"tools: [{tool_id: bench.second, kind: job_worker}]\n",
@@ -87,7 +87,7 @@ func (o options) fair(ctx context.Context) error {
 	return h.inside(ctx, "fair")
 }
 
-// fair does so for another caller of the same project and for one of another project, each with a gateway of its own.
+// fair measures for another caller of the same project and for one of another project, each with a separate gateway.
 func (m *measurement) fair(ctx context.Context) error {
 	base := m.dir
 	for _, project := range []string{"bench", "other"} {
@@ -102,11 +102,11 @@ func (m *measurement) fair(ctx context.Context) error {
 	return nil
 }
 
-// shares is what becomes of the time of a run.
+// shares splits the time of a run into its parts.
 type shares struct{ total, send, receipt, slurm, notice, collect time.Duration }
 
 func (m *measurement) behind(ctx context.Context, project string) error {
-	o := &office{client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
+	o := &gatewayUnderTest{client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
 	stop, err := m.serve(ctx, o, fmt.Sprintf(fairSite, m.dir, sharedDir), "second")
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func totals(took []shares) (list []time.Duration) {
 }
 
 // times makes n runs, one after the other, and stops early after a while, but not before the first.
-func (o *office) times(ctx context.Context, from, n int, while time.Duration) (took []shares, err error) {
+func (o *gatewayUnderTest) times(ctx context.Context, from, n int, while time.Duration) (took []shares, err error) {
 	for began := time.Now(); len(took) < n && (took == nil || time.Since(began) < while); {
 		t, err := o.oneRun(ctx, from+len(took))
 		if err != nil {
@@ -176,7 +176,7 @@ func (o *office) times(ctx context.Context, from, n int, while time.Duration) (t
 	return took, nil
 }
 
-func (o *office) oneRun(ctx context.Context, n int) (s shares, err error) {
+func (o *gatewayUnderTest) oneRun(ctx context.Context, n int) (s shares, err error) {
 	began := time.Now()
 	id, err := o.second(ctx, n)
 	for ready := false; err == nil && !ready; {
@@ -215,7 +215,7 @@ func (o *office) oneRun(ctx context.Context, n int) (s shares, err error) {
 }
 
 // second asks for the n-th run of the tool.
-func (o *office) second(ctx context.Context, n int) (id string, err error) {
+func (o *gatewayUnderTest) second(ctx context.Context, n int) (id string, err error) {
 	var a struct {
 		Output struct {
 			RunID string `json:"run_id"`
@@ -229,7 +229,7 @@ func (o *office) second(ctx context.Context, n int) (id string, err error) {
 }
 
 // unsent counts the runs that were not sent yet.
-func (o *office) unsent(ctx context.Context, ids []string) (n int, err error) {
+func (o *gatewayUnderTest) unsent(ctx context.Context, ids []string) (n int, err error) {
 	for _, id := range ids {
 		var a struct {
 			JobID *string `json:"slurm_job_id"`
@@ -244,7 +244,7 @@ func (o *office) unsent(ctx context.Context, ids []string) (n int, err error) {
 	return n, nil
 }
 
-func (o *office) read(ctx context.Context, method, path, body string, into any) error {
+func (o *gatewayUnderTest) read(ctx context.Context, method, path, body string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, method, o.url+path, strings.NewReader(body))
 	if err != nil {
 		return err

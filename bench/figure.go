@@ -64,7 +64,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// quantile is the smallest measured value that at least a share q of all values does not exceed.
+// quantile returns the smallest measured value that at least a share q of all values does not exceed.
 func quantile[T float64 | time.Duration](values []T, q float64) T {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]

@@ -16,9 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// floor is sbatch plus the writes of a durable submit and nothing else: no plan, no identity, no checks, no SQL. It creates the folders and
-// files of a run, syncs them, and writes three records to a log that is synced before anybody goes on, with one sync for all that wait. Its
-// cost beside a bare sbatch is what the disk costs any program that makes the same promise.
+// floor is sbatch plus the writes of a durable submit and nothing else: no plan, no identity, no checks, no SQL. It
+// creates the folders and files of a run, syncs them, and writes three records to a log that is synced before any of
+// them returns, with one sync for all that wait. Its cost above a bare sbatch is what the disk costs any program that
+// makes the same promise.
 type floor struct {
 	dir  string // of workspaces
 	argv []string
@@ -30,7 +31,7 @@ type floor struct {
 	writing bool
 }
 
-// record is what waits to be on disk: the rows of so many runs.
+// record waits to be on disk: the rows of so many runs.
 type record struct {
 	runs int
 	done chan error

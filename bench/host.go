@@ -210,7 +210,7 @@ func (o options) limited(ctx context.Context) error {
 	return errors.Join(sent, f.err())
 }
 
-// refusals counts what slurmctld's log says about them.
+// refusals counts the refusals in slurmctld's log.
 func (h *host) refusals() (int, error) {
 	_, all, err := h.refusalsUntil("")
 	return all, err

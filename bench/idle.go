@@ -34,7 +34,7 @@ func (m *measurement) alone(ctx context.Context, what string, answer any) error 
 	return json.Unmarshal(out, answer)
 }
 
-// place is what such a process works on.
+// place is the argument of such a process.
 type place struct {
 	Dir  string
 	Runs int // in the ledger
@@ -61,7 +61,7 @@ func (m *measurement) cold(ctx context.Context) error {
 	return nil
 }
 
-// memory is the highest peak of RAM of any such process.
+// memory measures the highest peak of RAM of any such process.
 func (m *measurement) memory(ctx context.Context) error {
 	var u usage
 	if err := m.alone(ctx, "idle", &u); err != nil {
@@ -77,14 +77,14 @@ func (m *measurement) memory(ctx context.Context) error {
 
 const idleCycles = 5
 
-// usage is what a gateway at rest takes.
+// usage holds what a gateway at rest uses.
 type usage struct {
 	Ready              time.Time // caught up
 	PeakRSS, RSS, Heap float64   // MB; heap after a collection
 	Cycle              time.Duration
 }
 
-// idle is a gateway that starts, catches up and keeps watching.
+// idle runs a gateway that starts, catches up and keeps watching.
 func idle(ctx context.Context, p place) error {
 	g, err := p.open(ctx)
 	if err != nil {

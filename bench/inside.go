@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// inside is the part that runs on the cluster's login node, as a plain user.
+// inside runs the part on the cluster's login node, as a plain user.
 func inside(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("inside is started by bench itself")

@@ -9,7 +9,8 @@ import (
 	"slurmgate/run"
 )
 
-// careful is what `slurmgate site init` writes where slurmctld limits each user to 2 RPCs a second: a little less.
+// careful holds the rates that `slurmgate site init` writes where slurmctld limits each user to 2 RPCs a second: a
+// little less.
 var careful = rates{rpcPerMinute: 114, floor: 10 * time.Second, ceiling: time.Minute}
 
 // limited submits all runs at once under slurmctld's own rate limit. The host counts the refusals in slurmctld's log; here every run must

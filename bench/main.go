@@ -1,17 +1,17 @@
-// Command bench measures, on a real cluster, how much load the gateway puts on Slurm and what it costs beside Slurm's own commands.
+// Command bench measures, on a real cluster, how much load the gateway puts on Slurm and what it costs compared with Slurm's own commands.
 //
 //	go run ./bench rpc       RPCs of slurmctld and slurmdbd, counted by sdiag and sacctmgr
-//	go run ./bench submit    times and memory, each beside the bare command in the same run
-//	go run ./bench race      only the first part of submit: durable submits beside bare sbatch
-//	go run ./bench slurmrestd  only the last part of submit: durable submits over slurmrestd beside bare sbatch
-//	go run ./bench arrays    only the part of submit about runs that leave as job arrays, beside an array's floor and a loop of sbatch
+//	go run ./bench submit    times and memory, each against the bare command in the same run
+//	go run ./bench race      only the first part of submit: durable submits against bare sbatch
+//	go run ./bench slurmrestd  only the last part of submit: durable submits over slurmrestd against bare sbatch
+//	go run ./bench arrays    only the part of submit about runs that leave as job arrays, against an array's floor and a loop of sbatch
 //	go run ./bench fair      how long a caller's run takes behind 160 runs of another caller
-//	go run ./bench faces     HTTP and MCP beside a bare handler and the SDK's echo tool; 500 clients on a large ledger
-//	go run ./bench staging   transfers over SFTP and copies beside scp, sftp, cp and openssl
-//	go run ./bench data      imports beside cp and openssl, memory, and the bytes that large inputs take; on this host, without a cluster
+//	go run ./bench faces     HTTP and MCP against a bare handler and the SDK's echo tool; 500 clients on a large ledger
+//	go run ./bench staging   transfers over SFTP and copies against scp, sftp, cp and openssl
+//	go run ./bench data      imports against cp and openssl, memory, and the bytes that large inputs take; on this host, without a cluster
 //	-quick                   a tenth of everything, for work on this program; its figures prove nothing
 //
-// It needs root (for scripts/devcluster), mksquashfs, and a devcluster of its own, which it starts. What it measures is the real
+// It needs root (for scripts/devcluster), mksquashfs, and a separate devcluster, which it starts. What it measures is the real
 // engine with the real ledger, workspace and Slurm transport; the jobs are real and wait in a partition that is down. Standard
 // output has one line for each figure,
 //
@@ -34,7 +34,7 @@ import (
 	"time"
 )
 
-// sizes is how much is measured.
+// sizes sets how much is measured.
 type sizes struct {
 	Small, Middle, Large int // runs in Slurm
 	Ledger               int // open runs in the ledger

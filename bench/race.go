@@ -38,9 +38,9 @@ func (l *lane) block(ctx context.Context, from, n int) error {
 	return err
 }
 
-// race submits the same script in blocks, in turns: by the engine, durably; by sbatch alone; and by sbatch plus only the writes of a
-// durable submit. A block of the engine lasts from the first call to the last receipt; the watcher's writes after that are waited for
-// outside the timing, so that they slow down nobody.
+// race submits the same script in blocks, in turns: by the engine, durably; by sbatch alone; and by sbatch plus only
+// the writes of a durable submit. A block of the engine lasts from the first call to the last receipt; race waits for
+// the watcher's writes after that outside the timing, so that they slow down no block.
 func (m *measurement) race(ctx context.Context, g *rig) (sent int, err error) {
 	err = g.during(ctx, func() error {
 		if _, err := g.send(ctx, 0, m.sizes.Block); err != nil { // warm, and the source of the bare command line
@@ -123,7 +123,7 @@ func (m *measurement) ratio(name string, of, to *lane, target string, params []s
 	m.print(name, median(ratios), "ratio", target, append(params, "min="+number(quantile(ratios, 0)), "max="+number(quantile(ratios, 1)))...)
 }
 
-// cpuTime is the CPU time used by this process, or by the children it has waited for.
+// cpuTime returns the CPU time used by this process, or by the children it has waited for.
 func cpuTime(who int) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(who, &u); err != nil {
@@ -132,7 +132,7 @@ func cpuTime(who int) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// busy is what the processors of the machine did, all programs and the kernel together, in milliseconds.
+// busy holds the times of the machine's processors, all programs and the kernel together, in milliseconds.
 type busy struct{ worked, waited, idle float64 }
 
 func (b busy) plus(o busy) busy {

@@ -18,7 +18,7 @@ func chatCall(name, args string) string {
 }
 
 // ratios races single requests in blocks, one kind after the other.
-func (m *measurement) ratios(ctx context.Context, o *office) error {
+func (m *measurement) ratios(ctx context.Context, o *gatewayUnderTest) error {
 	bare, echo, stop, err := bareServers()
 	if err != nil {
 		return err

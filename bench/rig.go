@@ -40,7 +40,7 @@ type rig struct {
 	input   plan.Input
 }
 
-// rates is what an admin would set.
+// rates holds the settings of an admin.
 type rates struct {
 	rpcPerMinute   int
 	floor, ceiling time.Duration
@@ -113,7 +113,7 @@ func (g *rig) newEngine() *run.Engine {
 	}, g.parts)
 }
 
-// workers is how many sbatch run at a time, with the gateway and without.
+// workers is the number of sbatch that run at a time, with the gateway and without.
 const workers = 4
 
 func (g *rig) openImages(ctx context.Context) (apptainer.Images, error) {
@@ -200,7 +200,7 @@ func (g *rig) during(ctx context.Context, f func() error) error {
 	return err
 }
 
-// order is the i-th request; no two give the same run.
+// order returns the i-th request; no two give the same run.
 func (g *rig) order(i int) run.Order {
 	spec := plan.Spec{
 		Version: plan.SpecVersion, Resources: plan.Resources{TimeLimitSeconds: 900, CPUs: 1, MemMB: 1024},

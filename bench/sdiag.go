@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// rpcs is what the daemons have counted so far: slurmctld by user and by type, slurmdbd by type.
+// rpcs holds the daemons' counts so far: slurmctld by user and by type, slurmdbd by type.
 type rpcs struct {
 	mine int            // slurmctld's, of this user
 	ctld map[string]int // by type
@@ -31,7 +31,7 @@ func countRPCs(ctx context.Context) (rpcs, error) {
 		return rpcs{}, fmt.Errorf("sdiag shows no statistics by user")
 	}
 	r := rpcs{ctld: table(types)}
-	r.mine = table(users)[user] - r.ctld["REQUEST_STATS_INFO"] // in this cluster nobody else runs sdiag
+	r.mine = table(users)[user] - r.ctld["REQUEST_STATS_INFO"] // no other process of this cluster runs sdiag
 	delete(r.ctld, "REQUEST_STATS_INFO")
 	if out, err = exec.CommandContext(ctx, "sacctmgr", "show", "stats").Output(); err != nil {
 		return rpcs{}, fmt.Errorf("sacctmgr show stats: %w", err)
@@ -56,7 +56,7 @@ func table(text string) map[string]int {
 	return m
 }
 
-// since is the difference between two counts.
+// since returns the difference between two counts.
 func (r rpcs) since(before rpcs) rpcs {
 	return rpcs{mine: r.mine - before.mine, ctld: minus(r.ctld, before.ctld), dbd: minus(r.dbd, before.dbd)}
 }

@@ -61,7 +61,7 @@ func (g *rig) quiet(ctx context.Context) error {
 	return errors.New("the runs do not come to rest")
 }
 
-// bareJob is the sbatch command line of a run that was sent, for a job of another name.
+// bareJob returns the sbatch command line of a run that was sent, for a job of another name.
 func (g *rig) bareJob(ctx context.Context, i int) ([]string, error) {
 	o := g.order(i)
 	_, id, err := o.Identity()

@@ -7,7 +7,7 @@ import (
 	"slurmgate/slurm/rest"
 )
 
-// socket is where the devcluster's slurmrestd of the gateway's user listens; it knows its callers by their user.
+// socket is the address of the slurmrestd of the gateway's user in the devcluster; it knows its callers by their user.
 const socket = "unix:/run/slurmrestd/slurmrestd.sock"
 
 // overREST makes the rig ask slurmrestd instead of starting Slurm's commands.

@@ -19,8 +19,8 @@ import (
 	"slurmgate/remote/transfer"
 )
 
-// staging measures transfers beside OpenSSH's scp and sftp, on the login node of a cluster of its own: both clients and the server on one
-// host, so that nothing but the programs and the round-trip time counts.
+// staging measures transfers compared with OpenSSH's scp and sftp, on the login node of a separate cluster: both
+// clients and the server on one host, so that nothing but the programs and the round-trip time counts.
 func (o options) staging(ctx context.Context) error {
 	h, err := o.up(ctx)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"slurmgate/staging"
 )
 
-// localCopy stages an input on a filesystem of this host, beside cp and openssl. Ours is durable when it returns.
+// localCopy stages an input on a filesystem of this host, compared with cp and openssl. Ours is durable when it
+// returns.
 func (m *measurement) localCopy(ctx context.Context) error {
 	src, err := m.random(ctx, "large", int64(m.sizes.LargeMB)<<20)
 	if err != nil {
@@ -61,13 +62,13 @@ func (m *measurement) localCopy(ctx context.Context) error {
 	return os.RemoveAll(runs)
 }
 
-// carried is what a process of its own transfers.
+// carried is the task of a process that transfers one file.
 type carried struct {
 	Addr string
 	MB   int
 }
 
-// transferMemory is the peak of a process that puts and gets one file.
+// transferMemory measures the peak of a process that puts and gets one file.
 func (m *measurement) transferMemory(ctx context.Context, addr string) error {
 	peaks := map[int]float64{}
 	sizes := []int{1, 100, m.sizes.HugeMB}

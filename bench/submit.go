@@ -10,7 +10,8 @@ import (
 	"slurmgate/run"
 )
 
-// submit measures, on one ledger that grows: the submit race, status beside squeue, then everything about 100,000 runs.
+// submit measures, on one ledger that grows: the submit race, status compared with squeue, then everything about
+// 100,000 runs.
 func (m *measurement) submit(ctx context.Context) error {
 	g, err := openRig(ctx, m.dir, unlimited)
 	if err != nil {
@@ -93,7 +94,7 @@ func (m *measurement) status(ctx context.Context, g *rig) error {
 	return nil
 }
 
-// lookAtAll is one watch cycle, and then the answer about every run from the ledger.
+// lookAtAll runs one watch cycle, and then reads every run from the ledger.
 func (g *rig) lookAtAll(ctx context.Context, want int) error {
 	if _, err := g.engine.Cycle(ctx); err != nil {
 		return err
