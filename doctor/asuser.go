@@ -19,23 +19,23 @@ import (
 	"slurmgate/slurm"
 )
 
-// Where slurm.run_as is caller, the checks of a cluster ask what the service itself needs there: the signer, a look at all users' jobs,
-// images that users can read. With --user the checks of a cluster elsewhere are made as that user too, by way of the signer and sshd: the
-// whole way that a run of the user's goes.
+// Where slurm.run_as is caller, the checks of a cluster cover the service's own needs there: the signer, a read of all
+// users' jobs, images that users can read. With --user the checks of a cluster elsewhere are made as that user too, by
+// way of the signer and sshd: the whole way of the user's runs.
 
 const (
 	signerCode, userRules, userCertificate, userFolder = "signer", "user_rules", "user_certificate", "user_folder"
 	imagesForUsers                                     = "images_for_users"
 )
 
-// AsUser is how doctor looks as one user.
+// AsUser holds the means to make checks as one user.
 type AsUser struct {
 	MayRun  func(ctx context.Context) error // the gateway's own rules about the user
 	Certify func(ctx context.Context) error // gets a certificate from the signer
 	Config  Config                          // whose hosts are logged in to as the user
 }
 
-// asUserChecks are the checks of clusters where jobs belong to their callers.
+// asUserChecks returns the checks of clusters where jobs belong to their callers.
 func asUserChecks() []Check {
 	return []Check{{
 		Code: signerCode, Proves: "The signer answers the service's user, runs under a user of its own, and signs what the site file asks for.",
@@ -64,7 +64,7 @@ func sightChecks() []Check {
 	}}
 }
 
-// oneUserChecks are made as a user.
+// oneUserChecks returns the checks that are made as a user.
 func oneUserChecks() []Check {
 	return []Check{{
 		Code: userFolder, Proves: "The user has a folder for runs, or can make it.", Where: Login, Cluster: true, Over: fileSide,
@@ -106,7 +106,7 @@ func theSigner(ctx context.Context, x *Exam) []Result {
 	return results
 }
 
-// uncovered are the addresses and networks of a list that lie in none of another list.
+// uncovered returns the addresses and networks of want that no entry of have contains.
 func uncovered(want, have []string) (missing []string) {
 	prefix := func(text string) (netip.Prefix, error) {
 		if a, err := netip.ParseAddr(text); err == nil {
@@ -127,7 +127,7 @@ func uncovered(want, have []string) (missing []string) {
 	return missing
 }
 
-// readableByAll looks at the permissions of the image store, its files and the folders above it.
+// readableByAll checks the permissions of the image store, its files and the folders above it.
 func readableByAll(dir string) (results []Result) {
 	for at := filepath.Dir(dir); ; at = filepath.Dir(at) {
 		if st, err := os.Stat(at); err == nil && st.Mode().Perm()&0o001 == 0 {
@@ -228,7 +228,7 @@ func (x *Exam) oneUser(ctx context.Context) {
 	}
 }
 
-// ofOneUser reports whether a check is made as the user too. What Slurm says of itself is the same for everybody.
+// ofOneUser reports whether a check is made as the user too. Slurm's answers about itself are the same for every user.
 func ofOneUser(k Check) bool {
 	switch {
 	case !k.Cluster || k.Code == ledgerRuns: // a folder has its mark from the user's first run on
@@ -268,7 +268,7 @@ func makeFolder(ctx context.Context, x *Exam) []Result {
 	return ok("%s", dir)
 }
 
-// loginCode reports whether the code of an error of a connection is about the login, whoever says it.
+// loginCode reports whether the code of an error of a connection is about the login, from any source.
 func loginCode(code string) bool {
 	return slices.Contains([]string{remote.BadLogin, remote.Refused, signer.Away, signer.Refused, signer.Busy, signer.Misfit}, code)
 }

@@ -79,8 +79,9 @@ func callerAccounts(ctx context.Context, x *Exam) (results []Result) {
 	return results
 }
 
-// chargingCallers are the users who may start runs and charge what Slurm lets them, and those of them without an association. Who is in a
-// group is not looked up: with a group in access.peers every user with associations may be one.
+// chargingCallers returns the users who may start runs and charge what Slurm lets them, and those of them without an
+// association. It does not read the members of groups: with a group in access.peers every user with associations may be
+// one.
 func (x *Exam) chargingCallers(users map[string]run.UserAccounts) (callers map[string]run.UserAccounts, strangers []string) {
 	callers = map[string]run.UserAccounts{}
 	for _, p := range x.Site.Access.Peers {
@@ -109,7 +110,7 @@ func anyoneHas(users map[string]run.UserAccounts, account string) bool {
 	return false
 }
 
-// someOf lists names, and says how many more there are.
+// someOf lists names, and how many more there are.
 func someOf(list []string) string {
 	if len(list) <= mostListed {
 		return strings.Join(list, ", ")

@@ -94,7 +94,7 @@ func TestCallerAccounts(t *testing.T) {
 	}
 }
 
-// farExam is an examination of a cluster whose login node is a server of the tests.
+// farExam returns an examination of a cluster whose login node is a server of the tests.
 func farExam(t *testing.T, s *sshtest.Server) *Exam {
 	t.Helper()
 	host, err := remote.New(remote.Config{Address: s.Address, User: "svc", KnownHosts: []string{s.Known}, Key: s.Key},
@@ -134,7 +134,7 @@ func TestFarClocks(t *testing.T) {
 			x := farExam(t, s)
 			x.Now = func() time.Time { return time.Now().Add(off) }
 			if r := look(t.Context(), x); len(r) != 1 || r[0].Status != want.status || !strings.Contains(r[0].Found, want.found) {
-				t.Errorf("%s, %v: %+v", name, off, r)
+				t.Errorf("%s, %v: results %+v", name, off, r)
 			}
 		}
 		x, slow := farExam(t, s), time.Now()
@@ -143,7 +143,7 @@ func TestFarClocks(t *testing.T) {
 			return slow
 		}
 		if r := look(t.Context(), x); r[0].Status != app.CheckOK {
-			t.Errorf("%s, slow way: %+v", name, r)
+			t.Errorf("%s over a slow way: results %+v", name, r)
 		}
 	}
 }

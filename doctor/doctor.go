@@ -21,7 +21,7 @@ import (
 	"slurmgate/toolpack"
 )
 
-// Config is what the checks need from the gateway's own wiring.
+// Config holds what the checks need from the gateway's own wiring.
 type Config struct {
 	Version  string // of this program
 	LoadSite func(file string) (*site.Site, error)
@@ -33,17 +33,17 @@ type Config struct {
 	AbsenceGap time.Duration // least time before the gateway gives up a job unknown to Slurm
 	// MayStart refuses a site whose ledger is missing although it had one.
 	MayStart func(context.Context, *site.Site) error
-	// As is how to look at a cluster as one user, with the signer's certificates.
+	// As returns the means to check a cluster as one user, with the signer's certificates.
 	As func(s *site.Site, user string) (AsUser, error)
 	// OpenBooks opens the ledger for reading; fs.ErrNotExist where there is none.
 	OpenBooks func(context.Context, *site.Site) (Books, error)
-	// MemoryLimit is how many bytes of memory a process may have; 0: this process.
+	// MemoryLimit returns how many bytes of memory a process may have; 0: this process.
 	MemoryLimit func(pid int) int64
 	Now         func() time.Time // this host's clock; nil: time.Now
 }
 
-// Slurm is what the checks ask of a cluster's Slurm, by its commands or through slurmrestd. What a transport cannot say is a
-// NotFound fault.
+// Slurm is the part of a cluster's Slurm that the checks read, by its commands or through slurmrestd. Where a transport
+// has no answer it returns a NotFound fault.
 type Slurm interface {
 	slurm.Source
 	Probe(context.Context) (slurm.Probe, error)
@@ -110,7 +110,8 @@ func (x *Exam) close() {
 	}
 }
 
-// CannotLookAs is the answer when no process of the service's user can look. That is a fault: the service is such a process.
+// CannotLookAs returns the answer when no process can run as the service's user. That is a fault: the service is such a
+// process.
 func CannotLookAs(s *site.Site, name, how string, err error) app.DoctorAnswer {
 	x := Config{}.exam()
 	x.answer.Site = s.Title()
@@ -134,7 +135,7 @@ type Exam struct {
 	Policy  *policy.Policy
 	Slurm   Slurm       // nil until the controller answered
 	Probe   slurm.Probe // what the controller said
-	User    account     // as whom this process looks: the service's user
+	User    account     // the user of the checks: the service's user
 	Books   Books       // nil: there is no ledger
 
 	Snapshot run.Snapshot // what Slurm said of itself; each part is asked for once
@@ -143,18 +144,18 @@ type Exam struct {
 	args       app.DoctorArgs
 	answer     *app.DoctorAnswer
 	worst      map[string]app.CheckStatus // of each check made so far
-	stored     []storedImage              // images that tools name and that are in the store, to look for on nodes
+	stored     []storedImage              // images that tools name and that are in the store, to find on nodes
 	tried      map[string]error           // how connecting to the cluster's hosts ended
 	greeting   rest.Greeting              // what slurmrestd said
 	stranger   error                      // the cluster that answered is not the site file's
 	there      nss.User                   // who the gateway is where its files are, if that is not this host
-	user       string                     // whom it looks as, where that is not the service's user
+	user       string                     // the user of the checks, where that is not the service's user
 	of         string                     // the cluster's name, where there are several
 	say        func(string, ...any)
 	unrecorded error // why this call is not recorded, and therefore starts no job
 }
 
-// wanted are the clusters to check.
+// wanted returns the clusters to check.
 func (x *Exam) wanted() []*site.Site {
 	if x.args.Cluster != "" {
 		if s := x.Site.Cluster(x.args.Cluster); s != nil {
@@ -171,7 +172,7 @@ func (x *Exam) open(s *site.Site) {
 	x.Ways = x.Reach(x.Cluster)
 }
 
-// on is the examination of one cluster.
+// on returns the examination of one cluster.
 func (x *Exam) on(s *site.Site) *Exam {
 	c := *x
 	c.Cluster, c.Ways, c.worst, c.tried = s, x.Reach(s), maps.Clone(x.worst), map[string]error{}
@@ -197,7 +198,7 @@ func (x *Exam) run(ctx context.Context, chosen func(Check) bool) {
 	}
 }
 
-// missing is a check without whose ok this one cannot look; empty: there is none.
+// missing returns a check that must be ok before this one can run; empty: none is missing.
 func (x *Exam) missing(k Check) string {
 	needs := k.Needs
 	if k.Where != Node && k.Code != "record" {
@@ -211,7 +212,8 @@ func (x *Exam) missing(k Check) string {
 	return ""
 }
 
-// Report adds the results of a check; node is empty except for those of a node. A check without a result could not look.
+// Report adds the results of a check; node is empty except for those of a node. A check without a result counts as
+// unknown.
 func (x *Exam) Report(k Check, node string, results []Result) {
 	if len(results) == 0 {
 		results = unknown("", "the check has no result")

@@ -19,7 +19,7 @@ import (
 	"slurmgate/site"
 )
 
-// exam is the examination of a site in a test.
+// exam returns the examination of a site in a test.
 func exam(s *site.Site) *Exam {
 	x := Config{Images: noMisfits{}, Reach: func(s *site.Site) Ways {
 		return Ways{RunsDir: s.Storage.RunsDir, VerifyImages: func() (func(context.Context, string) (string, error), error) {
@@ -51,7 +51,7 @@ func TestEachImageOnce(t *testing.T) {
 		}
 	}
 	if found["textkit"] != 1 || found["samtools"] != 1 {
-		t.Errorf("%v in %+v", found, x.answer)
+		t.Errorf("found %v in the answer %+v", found, x.answer)
 	}
 }
 
@@ -76,13 +76,14 @@ func TestInstalledFiles(t *testing.T) {
 		must(t, err)
 		must(t, os.Chmod(c.path, c.mode))
 		if f := exam(s).installed()[0]; (f.Status == app.CheckWarning) != (c.warn != "") || !strings.Contains(f.Found, c.warn) {
-			t.Errorf("%s %v: %+v", c.path, c.mode, f)
+			t.Errorf("%s with mode %v: findings %+v", c.path, c.mode, f)
 		}
 		must(t, os.Chmod(c.path, before.Mode()))
 	}
 }
 
-// The list: each code once, in lower case, with a sentence and a remedy, and a way to look; what a check needs is made before it.
+// The list has each code once, in lower case, with a sentence, a remedy and a function; a check comes after those that
+// it needs.
 func TestList(t *testing.T) {
 	made := map[string]bool{}
 	for _, k := range Checks() {
@@ -90,10 +91,10 @@ func TestList(t *testing.T) {
 			t.Errorf("the code %q is not in lower case, or is there twice", k.Code)
 		}
 		if !strings.HasSuffix(k.Proves, ".") || k.Remedy == "" || len(k.Code) > 22 {
-			t.Errorf("%+v", k)
+			t.Errorf("the check is incomplete: %+v", k)
 		}
 		if k.Where != Node && k.Look == nil || k.Early && k.Where != Gateway || k.Where == Node && k.Early {
-			t.Errorf("%s: no way to look there", k.Code)
+			t.Errorf("%s: no function for its place", k.Code)
 		}
 		for _, need := range k.Needs {
 			if !made[need] {
@@ -119,10 +120,10 @@ func TestNeverOKUnlooked(t *testing.T) {
 		t.Errorf("%q", why)
 	}
 	if f := x.answer.Findings[0]; f.Status != app.CheckUnknown || f.Remedy != "do it" || x.answer.Unknown != 1 {
-		t.Errorf("%+v", f)
+		t.Errorf("findings %+v", f)
 	}
 	if f := failed("", fmt.Errorf("open: %w", context.DeadlineExceeded))[0]; f.Status != app.CheckUnknown {
-		t.Errorf("who does not answer is unknown: %+v", f)
+		t.Errorf("without an answer the findings are %+v, want unknown", f)
 	}
 }
 
@@ -175,7 +176,8 @@ func TestTableOfChecks(t *testing.T) {
 	}
 }
 
-// With few files to open there are fewer connections, so that the ledger and Slurm's commands find some; doctor says so.
+// With few files to open there are fewer connections, so that the ledger and Slurm's commands find some; doctor reports
+// it.
 func TestOpenFiles(t *testing.T) {
 	var before unix.Rlimit
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
@@ -188,12 +190,13 @@ func TestOpenFiles(t *testing.T) {
 		f := openFiles(&site.Site{Limits: site.Limits{SocketConnections: 100}})[0]
 		if warned := f.Status == app.CheckWarning; warned != (want < 100) || warned && !strings.Contains(f.Remedy,
 			"LimitNOFILE of the service to 400") {
-			t.Errorf("%d files: %+v", files, f)
+			t.Errorf("%d files: findings %+v", files, f)
 		}
 	}
 }
 
-// Each node at which runs failed is named once, with its faults and the way to look at it; a ledger that cannot be read is not ok.
+// Each node at which runs failed is named once, with its faults and a command to examine it; a ledger that cannot be
+// read is not ok.
 func TestNodeHistory(t *testing.T) {
 	var answer []NodeFault
 	var failing error
@@ -201,20 +204,20 @@ func TestNodeHistory(t *testing.T) {
 		return answer, failing
 	}}}
 	if r := history(t.Context(), x); len(r) != 1 || r[0].Status != app.CheckOK {
-		t.Errorf("%+v", r)
+		t.Errorf("results %+v", r)
 	}
 	answer = []NodeFault{{"n1", "image_missing", 3, time.Unix(0, 0), "run_A"}, {"n2", "runtime_missing", 1, time.Unix(0, 0), "run_B"},
 		{"n1", "no_user_namespaces", 1, time.Unix(0, 0), "run_C"}}
 	r := history(t.Context(), x)
 	if len(r) != 2 || r[0].Status != app.CheckWarning || !strings.Contains(r[0].Found, "n1: 3 runs image_missing") ||
 		!strings.Contains(r[0].Found, "1 run no_user_namespaces") || !strings.Contains(r[0].Remedy, "--node n1") {
-		t.Errorf("%+v", r)
+		t.Errorf("results %+v", r)
 	}
 	failing = errors.New("disk I/O error")
 	if r := history(t.Context(), x); len(r) != 1 || r[0].Status == app.CheckOK {
-		t.Errorf("%+v", r)
+		t.Errorf("results %+v", r)
 	}
 	if r := history(t.Context(), &Exam{}); r[0].Status != app.CheckUnknown {
-		t.Errorf("%+v", r)
+		t.Errorf("results %+v", r)
 	}
 }

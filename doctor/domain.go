@@ -14,7 +14,7 @@ import (
 
 const domainCode = "domain"
 
-// domainChecks are the checks of policy and tools.
+// domainChecks returns the checks of policy and tools.
 func domainChecks() []Check {
 	return []Check{{
 		Code: domainCode, Proves: "The domain's manifest, policy, toolpacks and image lock can be read and break no rule.", Where: Gateway,

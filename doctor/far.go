@@ -19,7 +19,7 @@ import (
 	"slurmgate/slurm"
 )
 
-// reach is the part of a cluster that a check asks, on this host or over the network.
+// reach names the part of a cluster that a check asks, on this host or over the network.
 type reach string
 
 const (
@@ -35,7 +35,7 @@ func (k Check) elsewhere(w Ways) bool {
 // The codes of the checks of the way to a cluster.
 const sshShell, sftpShell, sftpServer = "ssh_shell", "sftp_shell", "sftp_server"
 
-// farChecks are the checks of the way to a cluster that is elsewhere.
+// farChecks returns the checks of the way to a cluster that is elsewhere.
 func farChecks() []Check {
 	list := wayChecks("ssh", "the login node", Login, slurmSide, loginNode)
 	list = append(list, shellChecks("ssh", "the login node", Login, slurmSide, loginNode)...)
@@ -54,7 +54,7 @@ func farChecks() []Check {
 			Look:   syncsFolders})
 }
 
-// shellChecks are those of the shell of one SSH server.
+// shellChecks returns the checks of the shell of one SSH server.
 func shellChecks(prefix, whose string, where Where, over reach, only func(Ways) bool) []Check {
 	shell := prefix + "_shell"
 	remedy := "let .bashrc, .cshrc, config.fish or .zshenv print, ask and wait only where there is a terminal"
@@ -78,7 +78,7 @@ func sameFolderChecks() []Check {
 		Remedy: "correct storage.login.runs_dir or storage.sftp.runs_dir: they are names of one folder", Look: sameFolder}}
 }
 
-// wayChecks are those of one SSH server: its files here, its answer, its key, and the login.
+// wayChecks returns the checks of one SSH server: its files here, its answer, its key, and the login.
 func wayChecks(prefix, whose string, where Where, over reach, only func(Ways) bool) []Check {
 	look := func(code string, found string) func(context.Context, *Exam) []Result {
 		return func(ctx context.Context, x *Exam) []Result { return x.way(ctx, prefix, code, found) }
@@ -115,7 +115,7 @@ func wayChecks(prefix, whose string, where Where, over reach, only func(Ways) bo
 // lookTime bounds each question to another host.
 const lookTime = 40 * time.Second
 
-// host is the login node (ssh) or the data host (sftp) of the cluster.
+// host returns the login node (ssh) or the data host (sftp) of the cluster.
 func (x *Exam) host(which string) (*remote.Host, error) {
 	if which == "ssh" {
 		return x.Login()
@@ -192,7 +192,7 @@ func loginShell(ctx context.Context, x *Exam) []Result {
 	return ok("a script ran as %s after %s", x.there.Name, took)
 }
 
-// usedThere are what the scripts for Slurm and for files call.
+// usedThere lists the commands that the scripts for Slurm and for files call.
 var usedThere = []string{"bash", "base64", "setsid", "stat", "sync", "dd", "ln", "mkdir", "mv", "rm", "head", "env", "date"}
 
 func loginTools(ctx context.Context, x *Exam) []Result {
@@ -342,7 +342,7 @@ func readFar(c *sftp.Client, name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// farCommands is the check of Slurm's commands on the login node.
+// farCommands checks Slurm's commands on the login node.
 func farCommands(ctx context.Context, x *Exam) (results []Result) {
 	login, err := x.Login()
 	if err != nil {

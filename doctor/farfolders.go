@@ -36,7 +36,7 @@ func (x farRuns) shared(dir string) shared { return farShared{x.Exam, dir} }
 // newFile makes a file that is not there yet.
 const newFile = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 
-// token is a random word.
+// token returns a random word.
 func token() string { return strings.ToLower(rand.Text()) }
 
 // owner checks the owner and mode of a far runs_dir.
@@ -54,7 +54,7 @@ func (x farRuns) owner(ctx context.Context) []Result {
 		if mine, failed := c.Stat(home); err == nil && failed == nil && mine.Sys().(*sftp.FileStat).UID == st.UID {
 			owner = ""
 		}
-		if owner != "" { // a home of another user's says nothing: only the owner may set the mode
+		if owner != "" { // another user's home proves nothing: only the owner may set the mode
 			if c.Chmod(dir, info.Mode().Perm()) == nil {
 				owner = ""
 			}
@@ -72,13 +72,13 @@ func (x farRuns) owner(ctx context.Context) []Result {
 	case st.Mode&0o022 != 0 && st.Mode&0o1000 == 0:
 		return bad("chmod go-w "+dir+" there", "%s on %s has mode %04o: other users can write to it", dir, host, st.Mode&0o7777)
 	}
-	if x.there.Name == "" && x.REST != nil { // no shell says it
+	if x.there.Name == "" && x.REST != nil { // no shell can report it
 		x.there = nss.User{Name: x.User.name, UID: int(st.UID), GID: int(st.GID)}
 	}
 	return ok("%s on %s", dir, host)
 }
 
-// farFault is the result of a folder that the SFTP server does not show.
+// farFault returns the result for a folder that the SFTP server does not show.
 func farFault(err error, dir string, s *site.Site, create string) []Result {
 	f := s.Storage.SFTP
 	switch {
@@ -92,7 +92,8 @@ func farFault(err error, dir string, s *site.Site, create string) []Result {
 	return failed("", fmt.Errorf("%s on %s: %w", dir, f.Host, err))
 }
 
-// whyNot replaces the one word that SFTP has for every failed write, "Failure", by what the shell of the login node says of the same write.
+// whyNot replaces SFTP's only message for every failed write, "Failure", by the error of the login node's shell for the
+// same write.
 func (x *Exam) whyNot(ctx context.Context, err error) error {
 	status, is := errors.AsType[*sftp.StatusError](err)
 	if !is || status.FxCode() != sftp.ErrSSHFxFailure {
@@ -170,7 +171,7 @@ func (x farRuns) links(ctx context.Context) []Result {
 			}
 		}
 		for _, name := range []string{"a", "b", "claim"} {
-			_ = c.Remove(at(name)) // the folder's removal tells
+			_ = c.Remove(at(name)) // the folder's removal reports it
 		}
 		return errors.Join(err, c.RemoveDirectory(dir))
 	})
@@ -217,7 +218,7 @@ func farDisk(ctx context.Context, x *Exam) []Result {
 	return ok("%d MiB are free in %s on %s", free.Bytes>>20, f.RunsDir, f.Host)
 }
 
-// FarSpace is what is free on the disk of a far folder.
+// FarSpace returns the free space of the disk of a far folder.
 func FarSpace(c *sftp.Client, dir string) (Space, error) {
 	st, err := c.StatVFS(dir)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 const stateDir, runsDir, runsDirWrite = "state_dir", "runs_dir", "runs_dir_write"
 
-// fileChecks are the checks of the gateway's own folders.
+// fileChecks returns the checks of the gateway's own folders.
 func fileChecks() []Check {
 	in := []string{stateDir}
 	return []Check{{
@@ -55,7 +55,7 @@ func fileChecks() []Check {
 	}}
 }
 
-// clusterFileChecks are the checks of what the gateway writes to for a cluster.
+// clusterFileChecks returns the checks of the folders to which the gateway writes for a cluster.
 func clusterFileChecks() []Check {
 	return []Check{{
 		Code: runsDir, Proves: "storage.runs_dir belongs to the service's user, and nobody else can write to it.", Where: Gateway, Cluster: true,
@@ -134,7 +134,7 @@ func (x *Exam) creatable(field, dir string) []Result {
 	return ok("%s does not exist yet; the gateway creates it when it starts", dir)
 }
 
-// nearest is the closest folder above a path that exists.
+// nearest returns the closest folder above a path that exists.
 func nearest(path string) string {
 	for path != "/" {
 		path = filepath.Dir(path)
@@ -145,7 +145,7 @@ func nearest(path string) string {
 	return path
 }
 
-// existing is a path, or the closest folder above it that exists.
+// existing returns the path, or the closest folder above it that exists.
 func existing(path string) string {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return nearest(path)
@@ -253,8 +253,8 @@ func skew(whose string, shown, before, after time.Time) []Result {
 	return ok("the clock of %s agrees with this host's", whose)
 }
 
-// synced times what the ledger depends on. No program can prove that a disk keeps what it says it has written, but a sync that is faster
-// than any disk was not passed on.
+// synced times the syncs on which the ledger depends. No program can prove that a disk keeps what it reports as
+// written, but a sync that is faster than any disk was not passed on.
 func synced(dir string) []Result {
 	dir = existing(dir)
 	name, _, _ := staging.Filesystem(dir) // state_dir_disk reports the error
@@ -270,7 +270,7 @@ func synced(dir string) []Result {
 	return ok("a synced write takes %s", each)
 }
 
-// syncTime is the median time of a few small synced writes.
+// syncTime returns the median time of a few small synced writes.
 func syncTime(dir string) (time.Duration, error) {
 	f, err := os.CreateTemp(dir, ".doctor-sync-")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"slurmgate/site"
 )
 
-// NodeFault is how often runs ended at a node by one fault of the node.
+// NodeFault counts the runs that one fault of a node ended there.
 type NodeFault struct {
 	Node, Fault string
 	Count       int
@@ -21,7 +21,7 @@ type NodeFault struct {
 // History reads from the ledger the faults of nodes that a cluster's runs met since a time; none where there is no ledger.
 type History func(ctx context.Context, s *site.Site, since time.Time) ([]NodeFault, error)
 
-// lately is how far back the check of the ledger looks, and mostNamed how many nodes it names.
+// lately is the time that the check of the ledger covers, and mostNamed the number of nodes it names.
 const (
 	lately    = 24 * time.Hour
 	mostNamed = 20

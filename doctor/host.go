@@ -17,8 +17,8 @@ import (
 // have open, and for Slurm's commands.
 const listeners = 4
 
-// Connections is how many of the connections that the site file allows on a listener this process can have, and how many files it may open.
-// Go raises that limit to the hard one when a program starts.
+// Connections returns how many of the connections that the site file allows on a listener this process can have, and
+// how many files it may open. Go raises that limit to the hard one when a program starts.
 func Connections(most int) (n int, files uint64) {
 	return connections(most, 0)
 }
@@ -31,7 +31,7 @@ func connections(most, pid int) (n int, files uint64) {
 	return int(min(uint64(most), max(1, l.Cur/listeners))), l.Cur
 }
 
-// hostChecks are the checks of what this host gives the gateway.
+// hostChecks returns the checks of this host's limits.
 func hostChecks() []Check {
 	return []Check{{
 		Code: "open_files", Proves: "The gateway may open enough files for the connections that the site file allows.", Where: Gateway,
@@ -51,7 +51,7 @@ func hostChecks() []Check {
 	}}
 }
 
-// leastProcesses are the threads of the gateway itself and, beside them, sbatch and the queries of a few clusters.
+// leastProcesses is enough for the threads of the gateway itself, sbatch and the queries of a few clusters.
 const leastProcesses = 256
 
 func processes(pid int) []Result {
@@ -82,7 +82,7 @@ func memory(limit int64) []Result {
 	return ok("this host has %d MiB of memory left", available>>20)
 }
 
-// availableMemory is MemAvailable of /proc/meminfo, in bytes.
+// availableMemory returns MemAvailable of /proc/meminfo, in bytes.
 func availableMemory() (int64, error) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -111,7 +111,7 @@ func openFiles(s *site.Site) []Result {
 	return ok("%s may open %d; %d connections on a listener leave enough for the ledger and for Slurm", whose, files, n)
 }
 
-// serving is the process that serves the socket; 0: none.
+// serving returns the process that serves the socket; 0: none.
 func serving(socket string) int {
 	c, err := net.Dial("unix", socket)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 const imageStore = "image_store"
 
-// imageChecks are the checks of a cluster's image store, and of who can change what runs.
+// imageChecks returns the checks of a cluster's image store, and of who can change what runs.
 func imageChecks() []Check {
 	return []Check{{
 		Code: "installed_files", Proves: "Only their owners and groups can change the site file, the domain, the images and the seccomp profile.",
@@ -55,7 +55,7 @@ func imageChecks() []Check {
 	}}
 }
 
-// farStore looks at the folder of a far image store.
+// farStore checks the folder of a far image store.
 func farStore(ctx context.Context, x *Exam) []Result {
 	f := x.Cluster.Storage.SFTP
 	err := x.sftp(ctx, func(c *sftp.Client) error {
@@ -68,7 +68,7 @@ func farStore(ctx context.Context, x *Exam) []Result {
 	return ok("%s on %s", f.ImageStore, f.Host)
 }
 
-// lockedImages has every byte of each image that a tool names read, once, where the images are.
+// lockedImages reads every byte of each image that a tool names, once, where the images are.
 func lockedImages(ctx context.Context, x *Exam) (results []Result) {
 	verify, err := x.VerifyImages()
 	if err != nil {

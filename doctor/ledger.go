@@ -12,7 +12,7 @@ import (
 	"slurmgate/fault"
 )
 
-// Books is a ledger that was opened for reading.
+// Books is a ledger opened for reading.
 type Books interface {
 	ID() string
 	// Staged lists runs of a cluster whose folders must exist.
@@ -28,12 +28,12 @@ type Books interface {
 	Close() error
 }
 
-// NoClusterAnswers is the code of Config.MayStart where no cluster says whether there was a ledger.
+// NoClusterAnswers is the code of Config.MayStart where no cluster reports whether there was a ledger.
 const NoClusterAnswers = "no_cluster_answers"
 
 const ledgerCode, ledgerRuns = "ledger", "ledger_runs_dir"
 
-// ledgerChecks are the checks of what the ledger says about this site.
+// ledgerChecks returns the checks of the ledger's records about this site.
 func ledgerChecks() []Check {
 	return []Check{{
 		Code: ledgerCode, Proves: "This program can read the ledger; where there is none, nothing shows that there was one.", Where: Gateway,
@@ -95,7 +95,7 @@ func ledgerChecks() []Check {
 	}}
 }
 
-// soon is how long before the end of a token or a certificate doctor warns.
+// soon is the time before the end of a token or a certificate at which doctor warns.
 const soon = 14 * 24 * time.Hour
 
 // mostRuns bounds how many folders of runs_dir are compared with the ledger.
@@ -138,7 +138,8 @@ func ledgerAndRuns(ctx context.Context, x *Exam) []Result {
 	return x.unknownRuns(ctx, dir, names)
 }
 
-// unknownRuns looks for folders of runs that the ledger does not know: an older ledger was restored, or it is the ledger of another folder.
+// unknownRuns finds folders of runs that the ledger does not know: an older ledger was restored, or it is the ledger of
+// another folder.
 func (x *Exam) unknownRuns(ctx context.Context, dir string, names []string) []Result {
 	known, unknownRun, n := 0, "", 0
 	for _, name := range names {

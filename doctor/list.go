@@ -11,7 +11,7 @@ import (
 	"slurmgate/fault"
 )
 
-// Where is where a check looks.
+// Where names the place of a check.
 type Where string
 
 // The places.
@@ -25,7 +25,7 @@ const (
 	Slurmrestd Where = "slurmrestd"
 )
 
-// Check is one entry of the list. It proves one thing, and each of its results says what was found.
+// Check is one entry of the list. It proves one thing, and each of its results describes what was found.
 type Check struct {
 	Code   string // stable: lower case with underscores
 	Proves string // a sentence: what holds if the result is ok
@@ -68,7 +68,7 @@ func warning(remedy, found string, args ...any) []Result {
 	return []Result{{app.CheckWarning, sprint(found, args), remedy}}
 }
 
-// unknown is the result of a check that could not look.
+// unknown returns the result of a check that could not be made.
 func unknown(remedy, found string, args ...any) []Result {
 	return []Result{{app.CheckUnknown, sprint(found, args), remedy}}
 }
@@ -80,8 +80,8 @@ func sprint(format string, args []any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// failed is the result of an error: unknown if nobody answered in time, else a fault, because what this user may not do the service may not
-// do either. An empty remedy is replaced by the error's own advice.
+// failed returns the result of an error: unknown if there was no answer in time, else a fault, because what this user
+// may not do the service may not do either. An empty remedy is replaced by the error's own advice.
 func failed(remedy string, err error) []Result {
 	text := fault.Text(err, cli.Words)
 	if e := fault.Advised(err); e != nil {
@@ -97,10 +97,10 @@ func failed(remedy string, err error) []Result {
 	return bad(remedy, "%s", text)
 }
 
-// command is a step at this shell.
+// command returns a step as a command for this shell.
 func command(s fault.Step) string { return cli.Words([]fault.Step{s}) }
 
-// Checks is the list, in the order in which they are made.
+// Checks returns the list, in the order in which they are made.
 func Checks() []Check {
 	var all []Check
 	for _, part := range [][]Check{siteChecks(), fileChecks(), ledgerChecks(), referenceChecks(), domainChecks(), workerChecks(), hostChecks(),

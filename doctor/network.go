@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// networkChecks are the checks of the port and of the address where clients find it.
+// networkChecks returns the checks of the port and of the address where clients find it.
 func networkChecks() []Check {
 	return []Check{{
 		Code: "http_port", Proves: "The gateway can listen on http.listen, or does.", Where: Gateway, Stops: true, Early: true,
@@ -98,7 +98,7 @@ func listens(pid int, port string) (bool, error) {
 	return false, nil
 }
 
-// certificate looks at what the public address shows to clients. roots are for tests; nil: this host's.
+// certificate checks the certificate of the public address. roots are for tests; nil: this host's.
 func certificate(ctx context.Context, publicURL string, roots *x509.CertPool) []Result {
 	u, err := url.Parse(publicURL)
 	if err != nil || u.Scheme != "https" {

@@ -23,7 +23,7 @@ const (
 	enoughMem  = 4 << 30  // bytes of address space: Apptainer is a Go program
 )
 
-// said judges an answer that is "ok", or says what is wrong.
+// said judges an answer that is "ok", or else describes the fault.
 func said(question string, otherwise func(string, string, ...any) []Result, good, wrong string) func(*Exam, *Seen) []Result {
 	return func(_ *Exam, n *Seen) []Result {
 		if v := n.Value[question]; strings.TrimSpace(v) != "ok" {
@@ -33,7 +33,7 @@ func said(question string, otherwise func(string, string, ...any) []Result, good
 	}
 }
 
-// unlessSetuid is said of what Apptainer does not need where it is installed setuid.
+// unlessSetuid judges an answer that does not matter where Apptainer is installed setuid.
 func unlessSetuid(question, good, wrong string) func(*Exam, *Seen) []Result {
 	return func(x *Exam, n *Seen) []Result {
 		if n.Value["suid"] == "yes" && n.Value[question] != "ok" {
@@ -208,7 +208,7 @@ func nodeSeccomp(x *Exam, n *Seen) []Result {
 	return ok("%s", path)
 }
 
-// leastApptainer is the oldest that knows the options of a job.
+// leastApptainer is the oldest version with the options of a job.
 var leastApptainer = [2]int{1, 2}
 
 func nodeVersion(_ *Exam, n *Seen) []Result {
@@ -227,9 +227,9 @@ func nodeVersion(_ *Exam, n *Seen) []Result {
 	return ok("%s", said)
 }
 
-// wall judges what a program found in a container. Where the node's bash does not run in the image, nobody looked; the container itself has
-// started, and runs are not concerned.
-func wall(judge func(v map[string]string) []Result) func(*Exam, *Seen) []Result {
+// inContainer judges what a program found in a container. Where the node's bash does not run in the image, the container was
+// not examined; it has started, and runs are not concerned.
+func inContainer(judge func(v map[string]string) []Result) func(*Exam, *Seen) []Result {
 	return func(_ *Exam, n *Seen) []Result {
 		switch why, failed := n.Value["wall.failed"]; {
 		case n.Value["wall.end"] != "":

@@ -9,7 +9,7 @@ const (
 	nodeApptainer, nodeContainer      = "apptainer", "container"
 )
 
-// nodeChecks are the checks of compute nodes, by a probe job. None of the remedies changes the node by itself.
+// nodeChecks returns the checks of compute nodes, by a probe job. None of the remedies changes the node by itself.
 func nodeChecks() []Check {
 	list := append(nodeFileChecks(), nodeSystemChecks()...)
 	list = append(list, containerChecks()...)
@@ -19,7 +19,7 @@ func nodeChecks() []Check {
 	return list
 }
 
-// nodeFileChecks are about the folders that the gateway and nodes share.
+// nodeFileChecks returns the checks of the folders that the gateway and nodes share.
 func nodeFileChecks() []Check {
 	return []Check{{
 		Code: probeJob, Proves: "A probe job ran on a compute node, and the gateway read its answer.",
@@ -67,7 +67,7 @@ func nodeFileChecks() []Check {
 	}}
 }
 
-// nodeSystemChecks are about the node's system.
+// nodeSystemChecks returns the checks of the node's system.
 func nodeSystemChecks() []Check {
 	return []Check{{
 		Code: "node_user", Proves: "Jobs run as the gateway's user, which the node knows by the same name and group.",
@@ -107,7 +107,7 @@ func nodeSystemChecks() []Check {
 	}}
 }
 
-// containerChecks are about Apptainer and what a program in a container can do.
+// containerChecks returns the checks of Apptainer and of what a program in a container can do.
 func containerChecks() []Check {
 	const profile = "copy site-configs/seccomp.json to a folder that all nodes see, and name it in apptainer.seccomp"
 	in := []string{nodeContainer}
@@ -144,11 +144,11 @@ func containerChecks() []Check {
 	}, {
 		Code: "container_privileges", Proves: "A program in a container has no capabilities and can gain none.", Needs: in,
 		Remedy: "run jobs as a user other than root; look for settings of apptainer.conf and capability.json that add capabilities",
-		Judge:  wall(privileges),
+		Judge:  inContainer(privileges),
 	}, {
 		Code: "container_network", Proves: "A program in a container sees no network but its own loopback.", Needs: in,
 		Remedy: "find out why Apptainer does not obey --net --network none",
-		Judge: wall(func(v map[string]string) []Result {
+		Judge: inContainer(func(v map[string]string) []Result {
 			if v["wall.net"] != "lo" {
 				return bad("", "network interfaces %s", v["wall.net"])
 			}
@@ -157,7 +157,7 @@ func containerChecks() []Check {
 	}, {
 		Code: "container_processes", Proves: "A program in a container sees only its own processes.", Needs: in,
 		Remedy: "set \"allow pid ns = yes\" in apptainer.conf",
-		Judge: wall(func(v map[string]string) []Result {
+		Judge: inContainer(func(v map[string]string) []Result {
 			if n := v["wall.pids"]; n == "" || len(n) > 1 {
 				return bad("", "sees %s processes", n)
 			}
@@ -166,7 +166,7 @@ func containerChecks() []Check {
 	}, {
 		Code: "container_seccomp", Proves: "A seccomp profile is in force in a container.", Needs: in,
 		Remedy: profile,
-		Judge: wall(func(v map[string]string) []Result {
+		Judge: inContainer(func(v map[string]string) []Result {
 			if v["wall.Seccomp"] != "2" {
 				return warning("", "no seccomp profile: programs can make every system call")
 			}
@@ -175,7 +175,7 @@ func containerChecks() []Check {
 	}, {
 		Code: "container_namespaces", Proves: "A program in a container cannot make user namespaces.", Needs: in,
 		Remedy: profile,
-		Judge: wall(func(v map[string]string) []Result {
+		Judge: inContainer(func(v map[string]string) []Result {
 			if !strings.HasPrefix(v["wall.users"], "refused: ") {
 				return warning("", "possible: a program gets all capabilities in a namespace of its own, with which more of the kernel can be attacked")
 			}

@@ -25,25 +25,25 @@ const (
 	leftover       = time.Hour        // a folder of an earlier doctor that was killed
 )
 
-// target is one place to look at: any node of a partition, or one node.
+// target is one place to check: any node of a partition, or one node.
 type target struct {
 	run.Node        // without a name: any of the partition
 	job      string // id, with the task's number for a task of an array; empty: not sent
 	seen     bool
 }
 
-// name is what reports call it.
+// name returns the target's name in reports.
 func (t target) name() string {
 	return cmp.Or(t.Name, "partition "+t.Partition)
 }
 
-// answerFile is the name under which its job leaves its answer.
+// answerFile returns the name under which its job leaves its answer.
 func (t target) answerFile() string {
 	id, task, _ := strings.Cut(t.job, "_")
 	return "answer." + id + "_" + task
 }
 
-// Seen is what a probe saw on a node.
+// Seen holds what a probe saw on a node.
 type Seen struct {
 	Node   string
 	Job    string
@@ -126,7 +126,7 @@ func (r *round) remove(ctx context.Context) {
 	}
 }
 
-// allowed are the partitions that policy allows among those given, the default one first.
+// allowed returns the partitions of the nodes given that policy allows, the default one first.
 func (x *Exam) allowed(all []run.Node) (names []string) {
 	for _, n := range all {
 		if ok := x.Policy == nil || x.Policy.Slurm.Partitions == nil || slices.Contains(*x.Policy.Slurm.Partitions, n.Partition); ok &&
@@ -138,12 +138,12 @@ func (x *Exam) allowed(all []run.Node) (names []string) {
 	if i := slices.Index(names, first); i >= 0 {
 		names = slices.Insert(slices.Delete(names, i, i+1), 0, first)
 	} else {
-		names = append([]string{first}, names...) // sbatch says what is wrong with it
+		names = append([]string{first}, names...) // sbatch reports its fault
 	}
 	return names
 }
 
-// choose lists the places to look at, and reports those that no job can reach.
+// choose lists the places to check, and reports those that no job can reach.
 func (r *round) choose(ctx context.Context) error {
 	if err := r.askNodes(ctx); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (r *round) choose(ctx context.Context) error {
 	return nil
 }
 
-// chooseNode adds one node to the places to look at.
+// chooseNode adds one node to the places to check.
 func (r *round) chooseNode(node string, partitions []string, all []run.Node) {
 	var in []run.Node
 	for _, p := range partitions {
@@ -210,7 +210,7 @@ func (r *round) chooseNode(node string, partitions []string, all []run.Node) {
 			"not looked at: it is in no partition "+
 				"that policy allows"))
 	case !in[0].Takes():
-		status := unknown // somebody asked for this node
+		status := unknown // the caller asked for this node
 		if r.args.AllNodes {
 			status = warning
 		}
@@ -285,7 +285,7 @@ func (r *round) sendOne(ctx context.Context, t *target, probe slurm.NodeProbe) {
 	r.say("sent probe job %s to %s", id, t.name())
 }
 
-// another looks at a second node where all answers came from one, so that a link is tested between two.
+// another checks a second node where all answers came from one, so that a link is tested between two.
 func (r *round) another(ctx context.Context) {
 	var nodes []string
 	for _, s := range r.seen {
@@ -377,7 +377,7 @@ func (x *Exam) judge(seen *Seen) {
 	}
 }
 
-// answered is nil if the probe answered the questions.
+// answered returns nil if the probe answered the questions.
 func (n *Seen) answered(questions []string) []Result {
 	for _, q := range questions {
 		if _, is := n.Value[q]; !is {

@@ -16,7 +16,8 @@ import (
 
 const slurmCondition, partitionsCode, accountsCode = "slurm_condition", "partitions", "accounts"
 
-// placementChecks are the checks of where jobs may go, as the site file, policy and the tools name it and as Slurm has it.
+// placementChecks returns the checks of where jobs may go, as the site file, policy and the tools name it and as Slurm
+// has it.
 func placementChecks() []Check {
 	asked := []string{slurmCondition}
 	return []Check{{
@@ -99,7 +100,8 @@ func (n names) addList(by string, list *[]string) {
 
 func (n names) by(name string) string { return strings.Join(n[name], ", ") }
 
-// outlines are the plans of the tools that run in Slurm, with the defaults of the cluster where they ask for nothing.
+// outlines returns the plans of the tools that run in Slurm, with the defaults of the cluster where they ask for
+// nothing.
 func (x *Exam) outlines() map[string]plan.Spec {
 	specs := map[string]plan.Spec{}
 	for _, t := range x.Domain.Packs().List() {
@@ -151,7 +153,7 @@ func partitionsUp(_ context.Context, x *Exam) (results []Result) {
 			continue
 		}
 		judge := bad
-		if onlyPolicy { // nobody needs it today
+		if onlyPolicy { // no run needs it today
 			judge = warning
 		}
 		p := x.Snapshot.Partitions.Value[i]
@@ -275,7 +277,7 @@ func (x *Exam) qosUsable(named names, results []Result) []Result {
 	return results
 }
 
-// enoughJobs is how many jobs of the gateway Slurm should take: all its callers share one user's limits.
+// enoughJobs is the number of the gateway's jobs that Slurm should accept: all its callers share one user's limits.
 const enoughJobs = 1000
 
 // submitLimits judges how many jobs the default account and QOS take.
@@ -337,7 +339,7 @@ func toolJobs(ctx context.Context, x *Exam) (results []Result) {
 	return results
 }
 
-// describe is what a job asks for, in words.
+// describe returns a job's requests in words.
 func describe(s plan.Spec) string {
 	r, p := s.Resources, s.Placement
 	text := fmt.Sprintf("%d CPUs, %d MiB, %d s in partition %s, account %s", r.CPUs, r.MemMB, r.TimeLimitSeconds, p.Partition, p.Account)

@@ -25,8 +25,8 @@ var (
 	containerTemplate = template.Must(template.New("container").Option("missingkey=error").Parse(containerText))
 )
 
-// probeFiles are what the probe reads in its folder: its script, what it runs in a container, the images, and the token by which it knows
-// the folder. dir is the folder as nodes see it.
+// probeFiles returns the files that the probe reads in its folder: its script, the program for a container, the images,
+// and the token that identifies the folder. dir is the folder as nodes see it.
 func probeFiles(dir, token string, s *site.Site, images []storedImage, inPlace []Reference) (map[string]string, error) {
 	var list strings.Builder
 	for _, i := range images {
@@ -79,10 +79,10 @@ type storedImage struct {
 	size int64
 }
 
-// digest is the checksum an image is stored under.
+// digest returns the checksum an image is stored under.
 func (i storedImage) digest() string { return strings.TrimSuffix(filepath.Base(i.path), ".sif") }
 
-// smallest is the image that nodes read to its end.
+// smallest returns the image that nodes read to its end.
 func smallest(images []storedImage) (least storedImage) {
 	for _, i := range images {
 		if least.path == "" || i.size < least.size {
@@ -94,8 +94,8 @@ func smallest(images []storedImage) (least storedImage) {
 
 var question = regexp.MustCompile(`^[a-z_]+(\.[A-Za-z]+)?$`)
 
-// parseAnswer reads what a probe wrote: a line with its version and the token, one line for each question, and "end yes". An answer that is
-// cut short, or answers a question twice, is none.
+// parseAnswer parses what a probe wrote: a line with its version and the token, one line for each question, and "end
+// yes". It returns an error for an answer that is cut short, or answers a question twice.
 func parseAnswer(text, token string) (map[string]string, error) {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if lines[0] != "slurmgate-probe 1 "+token {

@@ -36,7 +36,7 @@ func FuzzProbeAnswer(f *testing.F) {
 	})
 }
 
-// The probe's scripts have nothing that shellcheck complains about, and are plain sh where bash may be missing.
+// shellcheck finds no fault in the probe's scripts, and they are plain sh where bash may be missing.
 func TestProbeScripts(t *testing.T) {
 	dir := t.TempDir()
 	s := &site.Site{}
@@ -51,7 +51,8 @@ func TestProbeScripts(t *testing.T) {
 	}
 }
 
-// Where the answer cannot be written, the status of the probe says why, and each status is a fault of a check that exists.
+// Where the answer cannot be written, the probe's exit status gives the reason, and each status is a fault of a check
+// that exists.
 func TestProbeExits(t *testing.T) {
 	codes := map[string]bool{}
 	for _, k := range nodeChecks() {
@@ -59,7 +60,7 @@ func TestProbeExits(t *testing.T) {
 	}
 	for status, e := range probeExits {
 		if !codes[e.check] || e.found == "" {
-			t.Errorf("%d: %+v", status, e)
+			t.Errorf("exit status %d stands for %+v", status, e)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -103,8 +104,8 @@ func TestProbeExits(t *testing.T) {
 	}
 }
 
-// Where the node's bash does not run in the image that is tried, nobody looked inside: a warning, because runs are not concerned. Without
-// any answer it is unknown.
+// Where the node's bash does not run in the image that is tried, the container was not examined: a warning, because
+// runs are not concerned. Without any answer it is unknown.
 func TestNoShellInTheImage(t *testing.T) {
 	for _, c := range []struct {
 		answer map[string]string
@@ -114,7 +115,7 @@ func TestNoShellInTheImage(t *testing.T) {
 		for _, k := range containerChecks() {
 			if k.Code == "container_network" {
 				if r := k.Judge(nil, &Seen{Value: c.answer}); r[0].Status != c.want {
-					t.Errorf("%v: %+v", c.answer, r)
+					t.Errorf("answer %v: results %+v", c.answer, r)
 				}
 			}
 		}
@@ -139,7 +140,7 @@ func TestNoAnswerIsNotOK(t *testing.T) {
 			x.judge(&Seen{Node: "n1", Job: "7_", Winner: "7_", Won: 1, Read: time.Now(), Value: v})
 			for _, f := range x.answer.Findings {
 				if f.Code == k.Code && (f.Status == app.CheckOK || f.Status == app.CheckWarning) {
-					t.Errorf("%s without an answer to %s: %+v", k.Code, q, f)
+					t.Errorf("%s without an answer to %s: results %+v", k.Code, q, f)
 				}
 			}
 		}

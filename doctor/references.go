@@ -6,10 +6,10 @@ import (
 	"slurmgate/fault"
 )
 
-// Reference is a name that the site gives to bytes, as far as the ledger and the store say something about it.
+// Reference is a name that the site gives to bytes, as the ledger and the store describe it.
 type Reference struct {
 	Name    string
-	Site    string // where its bytes lie in place; empty: they are stored
+	Site    string // the site whose folders hold its bytes in place; empty: they are stored
 	Path    string // there
 	State   string // with which they were registered
 	Missing string // what the gateway lacks of it; empty: nothing
@@ -18,7 +18,7 @@ type Reference struct {
 // mostReferences bounds how many references one result names.
 const mostReferences = 5
 
-// referenceChecks are the checks of the site's references, before and after their cluster is known.
+// referenceChecks returns the checks of the site's references, before and after their cluster is known.
 func referenceChecks() []Check {
 	return []Check{{
 		Code: "references", Proves: "The gateway has what each reference stands for: its bytes, or the list of the files of a folder in place.",
@@ -62,7 +62,7 @@ func referenceChecks() []Check {
 	}}
 }
 
-// named are the references of a cluster whose bytes lie in place and are registered, or all of them for "".
+// named returns the references of a cluster with registered bytes in place, or all of them for "".
 func (x *Exam) named(ctx context.Context, cluster string) (list []Reference, err error) {
 	if x.Books == nil {
 		return nil, nil
@@ -97,7 +97,7 @@ func problemsOf(list []Reference, what string, wrong func(Reference) string) (ou
 	return out
 }
 
-// nodeReferences is what the probe says about the references in place.
+// nodeReferences judges the probe's answer about the references in place.
 func nodeReferences(_ *Exam, n *Seen) []Result {
 	if missing := n.Value["references"]; missing != "" {
 		return bad("", "jobs cannot read %s there", missing)

@@ -21,7 +21,7 @@ import (
 const restFiles, restToken, restConnection, restLogin = "rest_files", "rest_token", "rest_connection", "rest_login"
 const restVersion, restUser = "rest_version", "rest_user"
 
-// restChecks are the checks of the way to slurmrestd, in the order in which a call could fail.
+// restChecks returns the checks of the way to slurmrestd, in the order in which a call could fail.
 func restChecks() []Check {
 	const newToken = "make one for the user of slurm.rest.user: scontrol token username=USER lifespan=SECONDS"
 	list := []Check{{
@@ -70,7 +70,7 @@ func restChecks() []Check {
 	return list
 }
 
-// greeted is what slurmrestd says of itself; it is asked once.
+// greeted returns slurmrestd's description of itself, which is read once.
 func (x *Exam) greeted(ctx context.Context) (rest.Greeting, error) {
 	if err, tried := x.tried[restConnection]; tried {
 		return x.greeting, err
@@ -85,7 +85,7 @@ func (x *Exam) greeted(ctx context.Context) (rest.Greeting, error) {
 	return x.greeting, err
 }
 
-// RESTSlurm is what the checks of the way ask of slurmrestd itself.
+// RESTSlurm is the part of slurmrestd that the checks of the way call.
 type RESTSlurm interface {
 	Token(context.Context) (*rest.Life, error)
 	Greet(context.Context) (rest.Greeting, error)
@@ -104,7 +104,7 @@ func (x *Exam) rest() (RESTSlurm, error) {
 	return r, nil
 }
 
-// restLook is the check to which a failure with this code belongs. What a later check reports is fine here.
+// restLook returns the check to which a failure with this code belongs. A failure of a later check is fine here.
 func restLook(code string, fine func(*Exam) []Result) func(context.Context, *Exam) []Result {
 	later := map[string][]string{run.Unreachable: {rest.AuthFault, rest.NoVersion, rest.NoPath, run.WrongCluster, rest.Refused},
 		rest.AuthFault: {rest.NoVersion, rest.NoPath, run.WrongCluster, rest.Refused}, rest.NoVersion: {run.WrongCluster, rest.Refused}}
@@ -126,7 +126,7 @@ func restLook(code string, fine func(*Exam) []Result) func(context.Context, *Exa
 	}
 }
 
-// restRemedy is what to do about a connection that cannot be made; empty: the error's own advice.
+// restRemedy returns what to do about a connection that cannot be made; empty: the error's own advice.
 func restRemedy(r *site.REST, err error) string {
 	var host x509.HostnameError
 	var unknown x509.UnknownAuthorityError

@@ -16,7 +16,7 @@ import (
 	"slurmgate/slurm/rest"
 )
 
-// restd is a slurmrestd that answers as a test says.
+// restd is a slurmrestd with the answers of a test.
 type restd struct {
 	Slurm
 	life     *rest.Life
@@ -38,7 +38,7 @@ func away(cause error) error {
 func transport(code, text string) error { return fault.New(fault.Transport, code, text) }
 func tokenFile(r *site.REST)            { r.TokenFile = "/t" }
 
-// unseen is a slurmrestd whose process nobody sees.
+// unseen is the greeting of a slurmrestd whose process is invisible.
 var unseen = rest.Greeting{Process: -1}
 
 // Each thing that can be wrong on the way to slurmrestd is one check's, with what to do; the checks before it are ok, those after it are
@@ -108,10 +108,10 @@ func TestDoctorOverREST(t *testing.T) {
 				t.Errorf("%s: %s was not made", c.name, code)
 			case code != c.code:
 				if f.Status != due {
-					t.Errorf("%s: %s is %s, %s is due: %+v", c.name, code, f.Status, due, f)
+					t.Errorf("%s: %s is %s, want %s: %+v", c.name, code, f.Status, due, f)
 				}
 			case f.Status != c.status || !strings.Contains(f.Found, c.found) || !strings.Contains(f.Remedy, c.remedy):
-				t.Errorf("%s: %+v", c.name, f)
+				t.Errorf("%s: finding %+v", c.name, f)
 			case c.status == app.CheckFault:
 				due = app.CheckUnknown
 			}
@@ -127,7 +127,7 @@ func TestDoctorNamesTheDefaultMessageTimeout(t *testing.T) {
 		}
 		r := k.Look(t.Context(), nil)
 		if len(r) != 1 || r[0].Status != app.CheckWarning || !strings.Contains(r[0].Found, "default MessageTimeout, 10s") {
-			t.Errorf("%+v", r)
+			t.Errorf("results %+v", r)
 		}
 		return
 	}

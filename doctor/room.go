@@ -9,8 +9,8 @@ import (
 	"slurmgate/staging"
 )
 
-// fewInodes is how many inodes must be free on each disk to accept a run: one makes about twenty files and folders, and as many for inputs
-// and outputs as it has.
+// fewInodes is the number of inodes that must be free on each disk to accept a run: one makes about twenty files and
+// folders, and as many for inputs and outputs as it has.
 const fewInodes = 1000
 
 // Room refuses a new run while one of the gateway's disks has less free space than the site's reserve, or hardly an inode. The reserve is
@@ -36,7 +36,7 @@ func disksOf(s *site.Site, runsDir string) []disk {
 		{"gateway.artifact_dir", s.Gateway.ArtifactDir}}, func(d disk) bool { return d.path == "" })
 }
 
-// spaceLeft is full if the disk has less free space than the reserve.
+// spaceLeft returns full if the disk has less free space than the reserve.
 func spaceLeft(s *site.Site, d disk) (full, err error) {
 	free, err := staging.Free(d.path)
 	if err != nil {
@@ -45,7 +45,7 @@ func spaceLeft(s *site.Site, d disk) (full, err error) {
 	return littleSpace(s, d, free), nil
 }
 
-// littleSpace is nil if so many free bytes are enough.
+// littleSpace returns nil if so many free bytes are enough.
 func littleSpace(s *site.Site, d disk, free int64) error {
 	if free >= int64(s.Storage.ReserveMB)<<20 {
 		return nil
@@ -56,7 +56,8 @@ func littleSpace(s *site.Site, d disk, free int64) error {
 		WithNext("free space below " + d.path + ", or lower storage.reserve_mb; finished runs and replays are still served")
 }
 
-// inodesLeft is full if the disk has hardly an inode. A filesystem that makes inodes as it needs them has no number of them.
+// inodesLeft returns full if the disk has hardly an inode. A filesystem that makes inodes as it needs them reports no
+// number of them.
 func inodesLeft(_ *site.Site, d disk) (full, err error) {
 	free, limited, err := staging.FreeInodes(d.path)
 	if err != nil || !limited {
@@ -65,7 +66,7 @@ func inodesLeft(_ *site.Site, d disk) (full, err error) {
 	return fewLeft(d, free), nil
 }
 
-// fewLeft is nil if so many free inodes are enough.
+// fewLeft returns nil if so many free inodes are enough.
 func fewLeft(d disk, free int64) error {
 	if free >= fewInodes {
 		return nil
@@ -75,10 +76,10 @@ func fewLeft(d disk, free int64) error {
 		WithNext("remove files below " + d.path + " that are not needed: see df -i; finished runs and replays are still served")
 }
 
-// Space is what is free on a disk of another host. Inodes is -1 where it has no number of them.
+// Space is the free space of a disk of another host. Inodes is -1 where it has no number of them.
 type Space struct{ Bytes, Inodes int64 }
 
-// FarRoom is Room for the runs_dir of a site that this host does not see.
+// FarRoom does what Room does for the runs_dir of a site that this host does not see.
 func FarRoom(s *site.Site, free Space) error {
 	d := disk{"storage.runs_dir", s.Storage.RunsDir}
 	if err := littleSpace(s, d, free.Bytes); err != nil || free.Inodes < 0 {

@@ -19,12 +19,12 @@ import (
 // runsFolder is storage.runs_dir of a cluster, on this host or elsewhere.
 type runsFolder interface {
 	name() string                       // for findings
-	owner(ctx context.Context) []Result // whose it is, and its mode
+	owner(ctx context.Context) []Result // its owner and mode
 	write(ctx context.Context) []Result // whether it can be written
 	links(ctx context.Context) []Result // whether the first link wins
 	clock(ctx context.Context) []Result // the clock of its filesystem
 	shared(dir string) shared           // a folder in it, for probe jobs
-	// marked is the gateway that it belongs to, with some of the names in it.
+	// marked returns the gateway that owns the folder, and some of the names in it.
 	marked(ctx context.Context) (mark string, names []string, err error)
 	// lacks reports whether a run's folder is not in it, of which names are a part.
 	lacks(names []string, runID string) bool
@@ -84,7 +84,7 @@ func (r ownRuns) lacks(names []string, runID string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// write makes the folder as a start does, writes to it, and looks at its filesystem.
+// write makes the folder as a start does, writes to it, and checks its filesystem.
 func (r ownRuns) write(context.Context) []Result {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return failed("", err)

@@ -5,10 +5,11 @@ import (
 	"fmt"
 )
 
-// sessionsWanted is how many sessions at once doctor asks a host for: three for files, and one for a script.
+// sessionsWanted is the number of concurrent sessions that doctor opens on a host: three for files, and one for a
+// script.
 const sessionsWanted = 4
 
-// sessionsCheck asks a host for several sessions on one connection.
+// sessionsCheck returns the check that a host accepts several sessions on one connection.
 func sessionsCheck(prefix, whose string, where Where, over reach, only func(Ways) bool) Check {
 	return Check{Code: prefix + "_sessions", Proves: "The gateway gets several sessions at once on one connection to " + whose + ".",
 		Where: where, Cluster: true, Only: only, Over: over, Needs: []string{prefix + "_login"},

@@ -62,7 +62,8 @@ func (l localShared) read(_ context.Context, name string) ([]byte, error) {
 
 func (l localShared) remove(context.Context) error { return os.RemoveAll(l.at("")) }
 
-// farShared is a folder that is reached by SFTP. Each call has a channel of its own, so that a lost connection costs one call.
+// farShared is a folder that is reached by SFTP. Each call has a separate channel, so that a lost connection costs one
+// call.
 type farShared struct {
 	x   *Exam
 	dir string

@@ -15,7 +15,7 @@ import (
 
 const slurmCommands, slurmController, clusterName = "slurm_commands", "slurm_controller", "cluster_name"
 
-// slurmChecks are the checks of Slurm's commands, and of what Slurm answers.
+// slurmChecks returns the checks of Slurm's commands, and of Slurm's answers.
 func slurmChecks() []Check {
 	ask := []string{slurmCondition}
 	return []Check{{

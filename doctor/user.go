@@ -21,15 +21,15 @@ type account struct {
 	name, group string
 }
 
-// me is the user of this process.
+// me returns the user of this process.
 func me() account {
 	return account{uid: os.Geteuid(), name: userName(os.Geteuid()), group: fmt.Sprint(os.Getegid())}
 }
 
-// both is the user and the group, for chown.
+// both returns the user and the group, for chown.
 func (a account) both() string { return a.name + ":" + a.group }
 
-// install is the command that makes a folder of this user.
+// install returns the command that makes a folder of this user.
 func (a account) install(dir string) string {
 	return fmt.Sprintf("sudo install -d -o %s -g %s -m 0700 %s", a.name, a.group, shell.Quote(dir))
 }
@@ -66,7 +66,7 @@ func ServiceUser(ctx context.Context, s *site.Site) (uid int, how string) {
 	return os.Geteuid(), "it runs doctor"
 }
 
-// unitUser is the User= of the gateway's unit; empty if there is no such unit, or no systemd.
+// unitUser returns the User= of the gateway's unit; empty if there is no such unit, or no systemd.
 func unitUser(ctx context.Context) string {
 	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
 	defer stop()

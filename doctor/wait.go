@@ -21,7 +21,7 @@ var probeExits = map[int]struct{ check, found string }{
 	99: {sharedFiles, "storage.runs_dir has a folder of the same name, but not the gateway's files"},
 }
 
-// stuck are beginnings of Slurm's reasons for which a job does not start, however long one waits.
+// stuck lists beginnings of Slurm's reasons for which a job never starts.
 var stuck = []string{"PartitionDown", "PartitionInactive", "BadConstraints", "ReqNodeNotAvail", "JobHeld", "PartitionNodeLimit",
 	"PartitionTimeLimit", "Account", "InvalidAccount", "InvalidQOS", "launch failed"}
 
@@ -64,7 +64,7 @@ func (r *round) waits() bool {
 	return false
 }
 
-// read takes the answers that are there. To list the folder makes a network filesystem look.
+// read takes the answers that have arrived. Listing the folder makes a network filesystem refresh it.
 func (r *round) read(ctx context.Context, states map[string]run.Job) {
 	names, err := r.shared.names(ctx)
 	if err != nil {
@@ -160,7 +160,7 @@ func status(j run.Job) string {
 	return fmt.Sprintf("%d:%d", *j.ExitCode, j.Signal)
 }
 
-// jobs are Slurm's records of the jobs of the round, by id; nil without an answer.
+// jobs returns Slurm's records of the jobs of the round, by id; nil without an answer.
 func (r *round) jobs(ctx context.Context) map[string]run.Job {
 	list, err := r.Slurm.Jobs(ctx, nil)
 	if err != nil {

@@ -26,7 +26,7 @@ type Ways struct {
 
 	// VerifyImages hashes an image of the cluster's store, where the store is, and returns its path as jobs see it.
 	VerifyImages func() (func(ctx context.Context, digest string) (path string, err error), error)
-	// Registered says what is wrong with a file or folder in place that was registered with a state; nil: nothing.
+	// Registered returns an error if a file or folder in place is not as it was registered with a state; nil: it is.
 	Registered func(ctx context.Context, path, state string) error
 }
 

@@ -15,7 +15,7 @@ import (
 	"slurmgate/worker"
 )
 
-// workerChecks are the checks of the domain's service workers.
+// workerChecks returns the checks of the domain's service workers.
 func workerChecks() []Check {
 	return []Check{{
 		Code: "worker_urls", Proves: "Calls of service workers that leave this host are encrypted.", Where: Gateway, Early: true,
@@ -28,7 +28,7 @@ func workerChecks() []Check {
 	}}
 }
 
-// places are the services, the first at each URL.
+// places returns the services, the first at each URL.
 func (x *Exam) places() (list []toolpack.Service) {
 	seen := map[string]bool{}
 	for _, s := range x.Domain.Services() {

@@ -19,7 +19,7 @@ import (
 	"slurmgate/worker"
 )
 
-// refusing is a worker that refuses a probe with an error of the contract.
+// refusing returns a worker that refuses a probe with an error of the contract.
 func refusing(code string, change func(http.Header)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -88,7 +88,7 @@ func judge(t *testing.T, name string, got []Result, status app.CheckStatus, foun
 		return
 	}
 	if len(got) != 1 || got[0].Status != status || !strings.Contains(got[0].Found, found) || !strings.Contains(got[0].Remedy, remedy) {
-		t.Errorf("%s: %+v", name, got)
+		t.Errorf("%s: findings %+v", name, got)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestWorkersWithoutEncryption(t *testing.T) {
 			}
 		}
 		if n > 0 != warns || warns && n != 2 {
-			t.Errorf("%s: %+v", url, x.answer.Findings)
+			t.Errorf("%s: findings %+v", url, x.answer.Findings)
 		}
 	}
 }

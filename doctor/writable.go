@@ -56,7 +56,7 @@ func writable(path string) (open []string) {
 		if err != nil {
 			return nil
 		}
-		// A link's own mode says nothing.
+		// A link's own mode does not matter.
 		if st, err := e.Info(); err == nil && e.Type()&fs.ModeSymlink == 0 && st.Mode()&0o002 != 0 {
 			open = append(open, name)
 		}
