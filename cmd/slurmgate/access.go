@@ -51,7 +51,7 @@ func loadSite(file string) (*site.Site, error) {
 	return s, err
 }
 
-// readAccess reads the access section. The error says that users or groups could not be looked up.
+// readAccess reads the access section. The error reports that users or groups could not be looked up.
 func readAccess(ctx context.Context, s *site.Site) (access.Config, []fault.Problem, error) {
 	c := access.Config{Peers: map[int][]access.Grant{}}
 	var problems []fault.Problem
@@ -123,7 +123,7 @@ func readAccess(ctx context.Context, s *site.Site) (access.Config, []fault.Probl
 	return c, problems, unknown
 }
 
-// unixUserOf is [app.Gateway.UnixUser] for a site file; nil where no cluster runs jobs as their callers.
+// unixUserOf returns [app.Gateway.UnixUser] for a site file; nil where no cluster runs jobs as their callers.
 func unixUserOf(s *site.Site) func(context.Context, string, gate.Principal) (string, error) {
 	if !slices.ContainsFunc(s.Clusters(), func(c *site.Site) bool { return c.Slurm.Caller != nil }) {
 		return nil
@@ -147,7 +147,7 @@ func (g *gateway) revoked(p gate.Principal) {
 	}
 }
 
-// claimUsers is the table of a provider's Unix users. The names are only looked up when one of them acts.
+// claimUsers returns the table of a provider's Unix users. A name is looked up only when its user acts.
 func claimUsers(u site.ClaimUsers) (map[string]string, error) {
 	users, err := u.All()
 	if err != nil {
@@ -166,7 +166,8 @@ func claimUsers(u site.ClaimUsers) (map[string]string, error) {
 	return users, nil
 }
 
-// usersOf looks all users of the entries up at once; one whose name the directory spells in another way is looked up again by itself.
+// usersOf looks up all users of the entries in one call; one whose name the directory spells in another way is looked
+// up again by itself.
 func usersOf(ctx context.Context, peers []site.Peer) (func(name string) (nss.User, error), error) {
 	var names []string
 	for _, p := range peers {

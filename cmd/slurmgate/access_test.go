@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What the daemon would refuse at its start is told when the file is checked, with the line, together with what else is wrong.
+// The check of the file reports what the daemon would refuse at its start, with the line, together with all other
+// mistakes.
 //
 // proves CARD-01
 func TestAccessIsChecked(t *testing.T) {
@@ -51,7 +52,7 @@ func TestAccessIsChecked(t *testing.T) {
 		}
 		for _, w := range want {
 			if !strings.Contains(said, w) {
-				t.Errorf("not told: %s\n%s", w, said)
+				t.Errorf("config check does not report %s:\n%s", w, said)
 			}
 		}
 	}
@@ -120,7 +121,7 @@ func TestUnixUserTables(t *testing.T) {
 	}
 }
 
-// A token in the environment of whoever starts the program reaches none of the processes that it starts.
+// A token in the environment of the caller reaches none of the processes that the program starts.
 func TestNoTokenForChildren(t *testing.T) {
 	t.Setenv("SLURM_JWT", "of the caller")
 	if status := realMain(t.Context(), []string{"version"}, io.Discard, io.Discard); status != 0 {

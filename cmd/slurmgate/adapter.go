@@ -21,7 +21,7 @@ type adapterCmd struct {
 	LogFormat string `name:"log-format" help:"Form of the log on standard error: text, or json (one object a line)." enum:"text,json" default:"text" placeholder:"FORMAT"`
 }
 
-// Run is the adapter until a signal stops it.
+// Run serves the adapter until a signal stops it.
 func (c adapterCmd) Run(ctx context.Context, a *cli.Shell) (err error) {
 	out := openLog(a.Err, c.LogFormat)
 	a.Err = out.sayer(slog.LevelInfo)

@@ -64,7 +64,7 @@ func dashboard(t *testing.T) (exprs []string) {
 	return exprs
 }
 
-// scrape is the metrics page of a real gateway that serves: its series, with their values.
+// scrape returns the metrics page of a real gateway that serves: its series, with their values.
 func scrape(t *testing.T) map[string]string {
 	t.Helper()
 	s, file := plainSite(t)
@@ -166,14 +166,14 @@ func TestAlertsNameWhatExists(t *testing.T) {
 	}
 }
 
-// sometimes are series of runs and requests that a gateway without Slurm does not have.
+// sometimes lists series of runs and requests that a gateway without Slurm does not have.
 var sometimes = []string{`slurmgate_oldest_run_seconds{phase="deferred",site="shell"}`,
 	`slurmgate_oldest_run_seconds{phase="unconfirmed",site="shell"}`,
 	`slurmgate_slurm_requests_total{command="squeue",outcome="ok",site="shell"}`,
 	`slurmgate_slurm_requests_total{command="sbatch",outcome="failed",site="shell"}`, `slurmgate_watch_lag_seconds{site="shell"}`,
 	`slurmgate_connection_up{site="shell",to="slurm"}`, `slurmgate_connection_losses_total{site="shell",to="slurm"}`}
 
-// planted are the situations that each alert is about, as changes to what a gateway says that has no problem.
+// planted holds the situation of each alert, as changes to the metrics of a gateway without problems.
 var planted = map[string]map[string]string{
 	"SlurmgateDown":            {`up{job="slurmgate"}`: "0x400"},
 	"SlurmgateRestarts":        {`process_start_time_seconds{job="slurmgate"}`: "1+60x400"},
@@ -201,8 +201,8 @@ var planted = map[string]map[string]string{
 	"SlurmgateLedgerLarge":   {`slurmgate_ledger_bytes{job="slurmgate"}`: "3e10x400"},
 }
 
-// Prometheus' own checker accepts the rules and the dashboard's expressions. On what a real gateway says no alert fires, and each fires,
-// alone, in the situation it is about.
+// Prometheus' own checker accepts the rules and the dashboard's expressions. No alert fires on the metrics of a real
+// gateway, and each fires, alone, in the situation it is about.
 //
 // proves OPS-03
 // slow: plays hours of metrics into Prometheus

@@ -41,7 +41,7 @@ func edit(t *testing.T, file, old, with string) {
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(data), old, with, 1)), 0o644))
 }
 
-// A first pack of each kind passes the check as it is, once the manifest lists it as told; nothing is overwritten.
+// A first pack of each kind passes the check as it is, once the manifest has the line printed; nothing is overwritten.
 func TestToolInit(t *testing.T) {
 	dir := copyDomain(t, "genomics")
 	for _, kind := range toolpack.StarterKinds() {
@@ -130,10 +130,10 @@ func TestDomainCheck(t *testing.T) {
 		for _, p := range bad.Error.Details.Problems {
 			delete(want, p.Code)
 			if p.Line < 1 || p.Rule == "" || !strings.HasPrefix(p.File, dir) {
-				t.Errorf("%+v", p)
+				t.Errorf("problem %+v", p)
 			}
 			if p.Code == "PACK-SNAKE-CASE" && p.Hint != "write timeoutMs" {
-				t.Errorf("%+v", p)
+				t.Errorf("problem %+v", p)
 			}
 		}
 		if len(want) > 0 {
@@ -145,7 +145,7 @@ func TestDomainCheck(t *testing.T) {
 	}
 }
 
-// What policy would deny for every call is told before the first.
+// domain check warns of calls that policy would always deny, before the first one.
 func TestDomainWarnings(t *testing.T) {
 	dir := copyDomain(t, "examples")
 	edit(t, filepath.Join(dir, "policies.yaml"), "max_cpus: 8", "max_cpus: 1")
@@ -233,8 +233,8 @@ func TestPolicyNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// tool convert writes a domain that checks, says what it did as text and as data, writes nothing when a file is refused, and overwrites
-// nothing without --force. proves SRC-02
+// tool convert writes a domain that checks, reports its changes as text and as data, writes nothing when a file is
+// refused, and overwrites nothing without --force. proves SRC-02
 func TestToolConvert(t *testing.T) {
 	from, to := "../../convert/testdata/ragx", filepath.Join(t.TempDir(), "domain")
 	code, out, said := verb(t, "tool", "convert", "--from", "ragx", from, "--to", to)

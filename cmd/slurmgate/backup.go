@@ -26,7 +26,7 @@ import (
 	"slurmgate/transport"
 )
 
-// backupMark is the file of state_dir that says when the last backup was made; the metrics show it.
+// backupMark is the file of state_dir with the time of the last backup; the metrics show it.
 const backupMark = "last-backup.json"
 
 // lastBackup is the content of the mark.
@@ -82,7 +82,7 @@ func apart(s *site.Site, dir string) error {
 	return nil
 }
 
-// configOf are the files of the configuration, by their name in the backup.
+// configOf returns the files of the configuration, by their name in the backup.
 func configOf(file string, s *site.Site) map[string]string {
 	c := map[string]string{"site.yaml": file, "domain": s.DomainDir}
 	for _, name := range s.Sites {
@@ -95,7 +95,7 @@ func configOf(file string, s *site.Site) map[string]string {
 	return c
 }
 
-// markBackup records a backup beside the ledger, as a file of its owner.
+// markBackup records a backup next to the ledger, as a file of its owner.
 func markBackup(stateDir string, b lastBackup) error {
 	data, err := json.Marshal(b)
 	if err != nil {
@@ -197,13 +197,13 @@ func restoreBackup(ctx context.Context, a app.RestoreArgs, progress func(done, o
 	return out, nil
 }
 
-// afterRestore is what an admin does before the gateway is started.
+// afterRestore returns the admin's steps before the gateway is started.
 func afterRestore(s *site.Site, r backup.Restored) []string {
 	return append(transport.FormerFolders(s), "make sure that the gateway this backup is of no longer runs anywhere",
 		"compare the configuration with "+filepath.Join(r.Folder, "config"), "start the gateway: systemctl start slurmgate")
 }
 
-// ownerOf is the user who gets what is restored: the named one, or who owns the state folder.
+// ownerOf returns the user who gets the restored files: the named one, or the owner of the state folder.
 func ownerOf(ctx context.Context, dir, name string) (nss.User, error) {
 	if name != "" {
 		u, err := nss.Host{}.User(ctx, name)

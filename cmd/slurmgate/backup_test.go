@@ -27,8 +27,9 @@ func withPolicy(t *testing.T, s *site.Site, tools string) {
 	must(t, os.WriteFile(filepath.Join(s.DomainDir, "policies.yaml"), []byte("version: 1\ntool_allowlist: ["+tools+"]\n"), 0o600))
 }
 
-// backup works while the gateway runs and while it does not, is recorded with who made it, and says when in state_dir; restore puts it into
-// another state folder, as on another host, with the right owner and mode, and the gateway starts on it. Both refuse what would do harm.
+// backup works while the gateway runs and while it does not, is recorded with its caller, and leaves its time in
+// state_dir; restore puts it into another state folder, as on another host, with the right owner and mode, and the
+// gateway starts on it. Both refuse what would do harm.
 //
 // proves OPS-01
 func TestBackupAndRestoreVerbs(t *testing.T) {
@@ -66,7 +67,7 @@ func TestBackupAndRestoreVerbs(t *testing.T) {
 	}
 	g.Close()
 	if b := readBackupMark(s.Gateway.StateDir); b == nil || filepath.Dir(b.Folder) != dir {
-		t.Errorf("%+v", b)
+		t.Errorf("the backup is %+v", b)
 	}
 	if code, _, said = verb(t, "--site", file, "restore", dir, "--owner", "root"); code != 5 || !strings.Contains(said,
 		"exists; nothing was restored") {
@@ -112,7 +113,7 @@ func TestBackupAndRestoreVerbs(t *testing.T) {
 		return nil
 	}))
 	if code, out, said = verb(t, "--site", there, "artifact", "get", id, "-o", "-"); code != 0 || out != "hello\n" {
-		t.Error(code, out, said) // root looks
+		t.Error(code, out, said) // root reads the folder
 	}
 	for _, name := range below(t, other.Gateway.StateDir) {
 		must(t, os.Lchown(name, 0, 0))

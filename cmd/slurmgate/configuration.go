@@ -8,7 +8,8 @@ import (
 	"slurmgate/toolpack"
 )
 
-// configuration is what a gateway reads before it starts. It runs with what was checked, whatever becomes of the files.
+// configuration holds what a gateway reads before it starts. The gateway runs with the checked values, whatever happens
+// to the files later.
 type configuration struct {
 	site   *site.Site
 	domain *toolpack.Domain

@@ -27,7 +27,7 @@ type daemon struct {
 }
 
 const (
-	statusEvery = 15 * time.Second // between two looks at the gateway, at most
+	statusEvery = 15 * time.Second // between two reads of the gateway's state, at most
 	overslept   = time.Minute      // for how long a watching loop may miss the end of its pause
 	knockTime   = time.Minute      // for an answer at the socket
 )
@@ -89,8 +89,8 @@ func (d *daemon) announce() {
 	}
 }
 
-// reload reads the site file, the domain and the policy. If all of them are right, another gateway with them takes the place of this one;
-// else this one goes on. An error is one that no gateway survived.
+// reload reads the site file, the domain and the policy. If all of them are right, another gateway with them takes the
+// place of this one; else this one continues. After an error there is no gateway left.
 func (d *daemon) reload(ctx context.Context) error {
 	set, err := readFiles(d.Site)
 	if err != nil {
@@ -158,7 +158,7 @@ func (g *gateway) alive(ctx context.Context) error {
 	return nil // a refusal is an answer too
 }
 
-// status is the line that systemctl status shows.
+// status returns the line that systemctl status shows.
 func (d *daemon) status(ctx context.Context) string {
 	var parts []string
 	if d.refused {

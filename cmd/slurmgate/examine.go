@@ -26,7 +26,7 @@ import (
 	"slurmgate/transport"
 )
 
-// doctorConfig is what the checks use of the rest of the program.
+// doctorConfig returns what the checks use of the rest of the program.
 func doctorConfig() doctor.Config { return doctorOver(transport.QuietHosts()) }
 
 func doctorOver(h *transport.Hosts) doctor.Config {
@@ -36,14 +36,15 @@ func doctorOver(h *transport.Hosts) doctor.Config {
 		As:       asUser}
 }
 
-// examination is what a process that looks as the service's user gets on standard input.
+// examination is the standard input of a process that makes the checks as the service's user.
 type examination struct {
 	Args       app.DoctorArgs
 	Unrecorded string
-	Early      bool // only what start-up looks at
+	Early      bool // only the checks of start-up
 }
 
-// examine makes the checks with the rights of the service's user: what root can write to says nothing about the service.
+// examine makes the checks with the rights of the service's user: what root can write to proves nothing about the
+// service.
 func examine(ctx context.Context, args app.DoctorArgs, unrecorded error, say func(string, ...any)) app.DoctorAnswer {
 	e := examination{Args: args}
 	if unrecorded != nil {
@@ -85,7 +86,8 @@ func logChecks(ctx context.Context, log *slog.Logger, s *site.Site) {
 		"unknown", count[app.CheckUnknown])
 }
 
-// asServiceUser has a process of the service's user look, if this one is root's and the service's user is another.
+// asServiceUser makes the checks in a process of the service's user, if this process is root's and the service's user
+// is another.
 func asServiceUser(ctx context.Context, file string, e examination) (r app.DoctorAnswer, done bool) {
 	if os.Geteuid() != 0 {
 		return r, false
@@ -151,7 +153,7 @@ func credential(ctx context.Context, u nss.User) (*syscall.Credential, error) {
 
 type lookCmd struct{}
 
-// Run looks as the service's user, for root's doctor and config check.
+// Run makes the checks as the service's user, for root's doctor and config check.
 func (lookCmd) Run(ctx context.Context, a *cli.Shell) error {
 	var e examination
 	if err := json.NewDecoder(cli.StandardInput(ctx)).Decode(&e); err != nil {
@@ -162,7 +164,7 @@ func (lookCmd) Run(ctx context.Context, a *cli.Shell) error {
 		if s, err := loadSite(e.Args.Site); err == nil {
 			r.Findings = doctorConfig().Early(ctx, s)
 		} else {
-			r = doctorConfig().Examine(ctx, e.Args, nil, a.Say) // it says that this user cannot read the site file
+			r = doctorConfig().Examine(ctx, e.Args, nil, a.Say) // it reports that this user cannot read the site file
 		}
 	} else {
 		var unrecorded error
@@ -174,7 +176,7 @@ func (lookCmd) Run(ctx context.Context, a *cli.Shell) error {
 	return json.NewEncoder(a.Out).Encode(r)
 }
 
-// books is a ledger that doctor reads.
+// books is a ledger and a store that doctor reads.
 type books struct {
 	*ledger.Ledger
 	store *artifact.Store // nil: it cannot be opened
@@ -238,7 +240,7 @@ func (b books) Lost(ctx context.Context) (lost, of int, err error) {
 	return lost, len(page.Artifacts), err
 }
 
-// Expiring implements doctor.Books. A token that was made for a short time is no news.
+// Expiring implements doctor.Books. It leaves out tokens that were made for a short time.
 func (b books) Expiring(ctx context.Context, after, before time.Time) (names []string, err error) {
 	tokens, _, err := b.Tokens(ctx)
 	for _, t := range tokens {

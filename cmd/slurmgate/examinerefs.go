@@ -35,7 +35,7 @@ func (b books) References(ctx context.Context) (out []doctor.Reference, err erro
 	return out, err
 }
 
-// lacks says what the store lacks of a reference.
+// lacks returns what the store lacks of a reference.
 func (b books) lacks(ctx context.Context, r ledger.Reference) (missing string, err error) {
 	switch {
 	case r.Site != "" && r.Type != plan.Directory:

@@ -84,7 +84,7 @@ func (g *gateway) serve(before *gateway) (err error) {
 	return nil
 }
 
-// proxies are those whose word about a client's address counts.
+// proxies returns the networks of the proxies that are trusted to report a client's address.
 func proxies(h site.HTTP) (out []netip.Prefix) {
 	for _, p := range h.TrustedProxies {
 		if network, err := site.ParseNetwork(p); err == nil { // the site file was checked
@@ -94,7 +94,7 @@ func proxies(h site.HTTP) (out []netip.Prefix) {
 	return out
 }
 
-// connections are the limits of a listener.
+// connections returns the limits of a listener.
 func (g *gateway) connections(most int) httpapi.Limits {
 	l := g.app.Site.Limits
 	n, files := doctor.Connections(most)
@@ -116,13 +116,13 @@ func (g *gateway) turnedAway(uid, n int) {
 		uid)}, err)
 }
 
-// contents are [httpapi.Contents].
+// contents implements [httpapi.Contents].
 type contents struct{ *app.Gateway }
 
 // Open implements [httpapi.Contents].
 func (c contents) Open(sha256 string) (*os.File, error) { return c.Store.Open(sha256) }
 
-// words are how the faces write what to do next.
+// words returns how each face writes the next steps.
 func words() gate.Words {
 	return gate.Words{gate.Local: cli.Words, gate.MCP: mcp.Words(cli.FromChat), gate.Other: httpapi.Words(cli.CommandLine)}
 }
@@ -138,7 +138,7 @@ func (g *gateway) faceConfig() httpapi.Config {
 		Metrics: g.metrics.Handler(), MCP: mcp.Handler(chat, g.app.Log), Log: g.app.Log}
 }
 
-// moving is how far the files of a run are that are moved now.
+// moving returns the progress of a run's file transfers; nil: there are none.
 func (g *gateway) moving(ctx context.Context, runID string) json.RawMessage {
 	m := g.app.Sites.Moving(ctx, runID)
 	if m == nil {

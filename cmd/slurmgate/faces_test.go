@@ -123,7 +123,8 @@ func (e *echo) call(t *testing.T, r httpapi.Route, args map[string]any) (got *ga
 	return e.got, fmt.Sprintf("%s %s: %d %s", r.Method, path, w.Code, strings.TrimSpace(w.Body.String()))
 }
 
-// callsWith are calls of an operation with an argument, for each of its values that the schema of the operation takes.
+// callsWith returns calls of an operation with an argument, for each of its values that the schema of the operation
+// accepts.
 func callsWith(s *jsonschema.Schema, name string) (calls []map[string]any) {
 	base := map[string]any{}
 	for _, r := range s.Required {
@@ -140,8 +141,8 @@ func callsWith(s *jsonschema.Schema, name string) (calls []map[string]any) {
 	return calls
 }
 
-// Every argument of every operation that has a path of its own over HTTP reaches the operation from there, with its type; a call with an
-// effect can be a dry run there.
+// Every argument of every operation with a path over HTTP reaches the operation from there, with its type; a call with
+// an effect can be a dry run there.
 //
 // proves HTC-05 AX-03
 func TestHTTPTakesWhatTheRegistryTakes(t *testing.T) {
@@ -224,7 +225,7 @@ func hasArgument(t *testing.T, args json.RawMessage, name string, want any) bool
 	return string(got[name]) == string(text)
 }
 
-// The OpenAPI document says of the arguments and the answer of every operation what its schemas say.
+// The OpenAPI document describes the arguments and the answer of every operation as its schemas do.
 //
 // proves HTC-05 AX-03
 func TestDocumentTakesWhatTheRegistryTakes(t *testing.T) {
@@ -270,7 +271,8 @@ func TestDocumentTakesWhatTheRegistryTakes(t *testing.T) {
 	}
 }
 
-// answerForm is the schema of an answer without what the document says beyond the registry: texts, values, and that there may be more.
+// answerForm returns the schema of an answer without the document's additions to the registry: texts, values, and that
+// there may be more.
 func answerForm(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -297,7 +299,7 @@ func answerForm(v any) any {
 	return v
 }
 
-// at is the part of a JSON document at a path; nil: there is none.
+// at returns the part of a JSON document at a path; nil: there is none.
 func at(doc any, path ...string) any {
 	for _, name := range path {
 		m, _ := doc.(map[string]any)
@@ -306,10 +308,10 @@ func at(doc any, path ...string) any {
 	return doc
 }
 
-// httpOwn are arguments of HTTP that are not the operation's; the empty one is a reference.
+// httpOwn lists arguments of HTTP that are not the operation's; the empty one is a reference.
 var httpOwn = []string{"", "If-None-Match", "Last-Event-ID", "Range", "after", "upload_key", "offset"}
 
-// documented are the arguments of an operation of an OpenAPI document: their schemas by name.
+// documented returns the arguments of an operation of an OpenAPI document: their schemas by name.
 func documented(doc, op map[string]any) map[string]any {
 	out := map[string]any{}
 	body, _ := at(op, "requestBody", "content", "application/json", "schema").(map[string]any)
@@ -329,7 +331,7 @@ func documented(doc, op map[string]any) map[string]any {
 	return out
 }
 
-// withoutText is a schema without what changes nothing of what it allows.
+// withoutText returns a schema without the parts that do not change what it allows.
 func withoutText(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -351,13 +353,14 @@ func withoutText(v any) any {
 	return v
 }
 
-// shellWords are the arguments that the shell calls otherwise than all faces that take JSON.
+// shellWords maps arguments to the names of their options, where the shell names them otherwise than all faces that
+// take JSON.
 var shellWords = map[string]string{"tail_lines": "tail",
 	"max_lines": "lines", "max_rows": "lines", "first_file": "first", "max_edge": "edge",
 	"expires_in_seconds": "expires", "capabilities": "capability", "cluster": "site-name",
 	"job_spec": "plan", "sheet_artifact_id": "sheet", "text": "file"}
 
-// shellLacks are the arguments that no option of an operation's verb stands for, with the reason.
+// shellLacks lists the arguments that no option of an operation's verb sets, with the reason.
 var shellLacks = map[string]string{
 	"slurm.job.retry resources":        "--mem and --time are its parts",
 	"run.list id_prefix":               "the shell asks for it where an id is abbreviated",
@@ -392,7 +395,7 @@ var shellLacks = map[string]string{
 	"gateway.restore site":             "as of site.init",
 }
 
-// otherVerbs are the verbs that are more, or less, than a call of an operation.
+// otherVerbs lists the verbs that are more, or less, than a call of an operation.
 var otherVerbs = []string{"adapter", "batch collect", "batch wait", "cancel-all", "complete-words", "completion", "deny", "look",
 	"man-pages", "mcp", "record-calls", "run", "serve", "signer", "version", "wait"}
 
@@ -453,8 +456,8 @@ func TestShellTakesWhatTheRegistryTakes(t *testing.T) {
 	}
 }
 
-// optionOf is the option of a verb that stands for an argument: its field has the name of the argument, or one much like it; nil: there
-// is none.
+// optionOf returns the option of a verb that sets an argument: its field has the name of the argument, or one much like
+// it; nil: there is none.
 func optionOf(options map[string]*kong.Value, argument string) *kong.Value {
 	for _, v := range options {
 		if name, _, _ := strings.Cut(v.Tag.Get("json"), ","); name == argument {
@@ -470,7 +473,7 @@ func optionOf(options map[string]*kong.Value, argument string) *kong.Value {
 	return nil
 }
 
-// typeOf is the name of an option's type; every text is a string.
+// typeOf returns the name of an option's type; every text is a string.
 func typeOf(v reflect.Value) string {
 	if v.Kind() == reflect.String {
 		return "string"
@@ -478,7 +481,7 @@ func typeOf(v reflect.Value) string {
 	return v.Type().String()
 }
 
-// shellTypes are the types that an option for an argument of a JSON type may have.
+// shellTypes returns the types that an option for an argument of a JSON type may have.
 func shellTypes(json string) []string {
 	return map[string][]string{"boolean": {"bool", "*bool"}, "integer": {"int", "int64", "*int", "time.Duration", "*time.Duration"},
 		"array": {"[]string"}, "object": {"cli.named", "map[string]string", "string"}, "string": {"string", "*string", "*time.Time"},

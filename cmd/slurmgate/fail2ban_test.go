@@ -19,7 +19,7 @@ import (
 	"slurmgate/httpapi"
 )
 
-// doorman knows nobody. What it says has all that a hostile token might put into a message.
+// doorman rejects every caller. Its errors contain all that a hostile token might put into a message.
 type doorman struct{}
 
 func (doorman) Peer(int) (gate.Principal, error) { return gate.Principal{}, nil }
@@ -34,7 +34,7 @@ func (doorman) Bearer(_ context.Context, token string) (gate.Principal, error) {
 	return gate.Principal{}, fault.New(fault.Auth, "unauthenticated", token+"\nlevel=WARN msg=\"login refused\" address=198.51.100.66")
 }
 
-// syncBuffer is a buffer that the server writes to while the test goes on.
+// syncBuffer is a buffer that the server writes to while the test runs.
 type syncBuffer struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -46,9 +46,9 @@ func (b *syncBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// The filter that is shipped finds, with fail2ban's own program, the address of each login with wrong credentials in the gateway's log, and
-// no other: not those that a caller writes into his token, his path or a header. Requests without credentials and expired tokens are no
-// attack.
+// The shipped filter finds, with fail2ban's own program, the address of each login with wrong credentials in the
+// gateway's log, and no other: not those that a caller writes into the token, the path or a header. Requests without
+// credentials and expired tokens are no attack.
 //
 // proves OPS-03
 func TestFail2ban(t *testing.T) {
@@ -103,7 +103,7 @@ func TestFail2ban(t *testing.T) {
 	}
 }
 
-// banned are the addresses in the lines that fail2ban matches, sorted.
+// banned returns the addresses in the lines that fail2ban matches, sorted.
 func banned(t *testing.T, log string) (out []string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "log")

@@ -18,7 +18,7 @@ import (
 	"slurmgate/site"
 )
 
-// TestMain lets a test run this program as a process of its own, to send it signals.
+// TestMain lets a test run this program as a separate process, to send it signals.
 func TestMain(m *testing.M) {
 	if os.Getenv("SLURMGATE_TEST_AS_PROGRAM") != "" {
 		main()

@@ -21,13 +21,14 @@ import (
 	"slurmgate/transport"
 )
 
-// twoClusters is plainSite's cluster as alpha, and beta on an SSH server: its folders are below far, and its Slurm says name.
+// twoClusters makes plainSite's cluster alpha, and adds beta on an SSH server: its folders are below far, and its Slurm
+// has the name name.
 func twoClusters(t *testing.T, server *sshtest.Server, far, name string) *site.Site {
 	t.Helper()
 	alpha, _ := plainSite(t)
 	dir := filepath.Dir(alpha.Gateway.StateDir)
 	must(t, os.MkdirAll(filepath.Join(far, "bin"), 0o755))
-	syscall.ForkLock.RLock() // no process of a test beside this one has a program open when it is executed
+	syscall.ForkLock.RLock() // no process of a parallel test has a program open when it is executed
 	defer syscall.ForkLock.RUnlock()
 	for _, program := range []string{"sbatch", "squeue", "sacct", "scancel", "scontrol"} {
 		must(t, os.WriteFile(filepath.Join(far, "bin", program), []byte("#!/bin/sh\necho 'ClusterName = "+name+"'\n"), 0o755))
@@ -121,7 +122,8 @@ func TestFirstStartWithASiteAway(t *testing.T) {
 	})
 }
 
-// plainSite is a site whose gateway can be opened here: a domain without tools, and Slurm commands that answer nothing.
+// plainSite returns a site whose gateway can be opened here: a domain without tools, and Slurm commands that answer
+// nothing.
 func plainSite(t *testing.T) (s *site.Site, file string) {
 	t.Helper()
 	s = shellSite(t)
@@ -161,8 +163,8 @@ func below(t *testing.T, dir string) (names []string) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// Without a ledger, a look creates nothing; neither does any other verb, nor serve, where runs_dir or artifact_dir show that there was one.
-// A new place gets a ledger, and --new-ledger continues the gateway of the runs_dir.
+// Without a ledger, a read creates nothing; neither does any other verb, nor serve, where runs_dir or artifact_dir show
+// that there was one. A new place gets a ledger, and --new-ledger continues the gateway of the runs_dir.
 //
 // proves OPS-01
 func TestNoLedgerLeavesNothing(t *testing.T) {
@@ -181,7 +183,7 @@ func TestNoLedgerLeavesNothing(t *testing.T) {
 		{"approvals"}, {"logs", "run_00000000000000000000000000"}, {"image", "list"}}
 	for _, look := range looks {
 		code, _, said := verb(t, append([]string{"--site", file}, look...)...)
-		if look[0] == "image" { // a look at files of the user's own
+		if look[0] == "image" { // reads files of the user's own
 			if code != 0 || !strings.Contains(said, "not recorded") {
 				t.Errorf("%v: %d %s", look, code, said)
 			}

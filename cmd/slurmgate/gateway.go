@@ -65,8 +65,8 @@ func openGateway(ctx context.Context, s *site.Site, how start, log *slog.Logger,
 	return g, nil
 }
 
-// startGateway is the rest of openGateway. The lock and the addresses of the gateway before, which made room for this one, are taken over
-// where they are the same. If there is an error they stay with it.
+// startGateway is the rest of openGateway. It takes over the lock and the addresses of the gateway before, which made
+// room for this one, where they are the same. If there is an error they stay with the gateway before.
 func startGateway(ctx context.Context, set configuration, how start, log *slog.Logger, level *slog.LevelVar, before *gateway) (
 	g *gateway, err error) {
 	s := set.site
@@ -160,14 +160,14 @@ func (g *gateway) FinishWork(ctx context.Context) error {
 // CaughtUp waits until Slurm has been asked since the gateway was opened.
 func (g *gateway) CaughtUp(ctx context.Context) error { return g.app.Sites.CaughtUp(ctx) }
 
-// Socket is where the gateway is served on this host.
+// Socket returns where the gateway is served on this host.
 func (g *gateway) Socket() string { return g.app.Site.Gateway.Socket }
 
 // Close refuses new calls, waits a limited time for calls in progress, and releases the lock last. Interrupted staging starts again with
 // the next gateway; an sbatch continues and leaves its receipt.
 func (g *gateway) Close() { g.abandon(&gateway{}) }
 
-// abandon is Close. What before has too, the lock or an address, stays as it is.
+// abandon closes the gateway, except what before has too: the lock or an address.
 func (g *gateway) abandon(before *gateway) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
@@ -182,8 +182,8 @@ func (g *gateway) abandon(before *gateway) {
 	}
 }
 
-// makeRoom ends the gateway's work, and leaves its lock and its addresses to the gateway that follows; new requests wait there. The error
-// says that this failed, and no other gateway can be opened in this process.
+// makeRoom ends the gateway's work, and leaves its lock and its addresses to the gateway that follows; new requests
+// wait there. After an error no other gateway can be opened in this process.
 func (g *gateway) makeRoom() error {
 	g.atFaces((*httpapi.Server).AwaitTransfers)
 	g.app.Sites.EndWaits()

@@ -11,7 +11,7 @@ import (
 	"slurmgate/staging"
 )
 
-// health is what the metrics say about the gateway as a whole, at a scrape. What cannot be read is not shown.
+// health returns the metrics of the gateway as a whole, at a scrape. What cannot be read is not shown.
 func (g *gateway) health(ctx context.Context) metrics.Health {
 	h := metrics.Health{Drained: map[string]bool{}, Budget: map[string]int{}, Stopped: g.app.Ledger.Stopped() != nil}
 	oldest, err := g.app.Ledger.Oldest(ctx)
@@ -45,11 +45,11 @@ func (g *gateway) health(ctx context.Context) metrics.Health {
 	return h
 }
 
-// siteHealth is what the metrics say about a site. Runs of sites that the site file no longer has are not shown: such names have no
-// bound.
+// siteHealth returns the metrics of a site. Runs of sites that the site file no longer has are not shown: such names
+// have no bound.
 func (g *gateway) siteHealth(name string, runs map[run.Phase]int64) metrics.Site {
 	st, _ := g.app.Sites.State(name)
-	silent := fault.CodeOf(st.Problem) == run.Unreachable || fault.CodeOf(st.Problem) == run.WrongCluster // slurmgate_slurm_up says that
+	silent := fault.CodeOf(st.Problem) == run.Unreachable || fault.CodeOf(st.Problem) == run.WrongCluster // slurmgate_slurm_up reports that
 	out := metrics.Site{Name: name, Up: !st.Away || silent, Opened: st.Opened, Runs: map[string]int64{}}
 	for _, p := range run.Unfinished() {
 		out.Runs[string(p)] = runs[p]

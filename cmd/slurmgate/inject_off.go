@@ -4,5 +4,5 @@ package main
 
 import "slurmgate/run"
 
-// inject is the identity in every build but the one for the crash campaign.
+// inject returns p unchanged in every build but the one for the crash campaign.
 func inject(p run.Parts) run.Parts { return p }

@@ -29,7 +29,7 @@ func (l listing) Call(ctx context.Context, req gate.Request) (gate.Response, err
 	return l.called(ctx, req)
 }
 
-// listed is what tools/list shows of some tools, by their names.
+// listed returns the entries of tools/list for some tools, by their names.
 func listed(t *testing.T, tools []gate.Tool) map[string]json.RawMessage {
 	t.Helper()
 	here, there := sdk.NewInMemoryTransports()
@@ -61,7 +61,7 @@ func compiledInput(t *testing.T, raw []byte) *jsonschema.Schema {
 	return c.MustCompile("urn:x")
 }
 
-// valuesOf are values that an argument may have, as far as its schema takes one of these.
+// valuesOf returns values that an argument may have, as far as its schema accepts one of these.
 func valuesOf(s *jsonschema.Schema) (out []any) {
 	for s.Ref != nil && s.Types == nil && s.Enum == nil {
 		s = s.Ref

@@ -29,7 +29,7 @@ func TestLogWithoutSecrets(t *testing.T) {
 	}
 }
 
-// What the gateway logs is what logging.level says. proves AX-08
+// The gateway logs at the level of logging.level. proves AX-08
 func TestLoggingLevel(t *testing.T) {
 	words := []string{"debug", "info", "warn", "error"}
 	for i, word := range append(words, "") {
@@ -37,7 +37,7 @@ func TestLoggingLevel(t *testing.T) {
 		if word != "" {
 			text += "logging: {level: " + word + "}\n"
 		} else {
-			i = 1 // info when policy says nothing
+			i = 1 // info when policy sets none
 		}
 		p, err := policy.Parse("p", []byte(text), os.LookupEnv)
 		must(t, err)
@@ -143,7 +143,7 @@ func TestLogOfJSON(t *testing.T) {
 	}
 }
 
-// newLog is a log as text, and its level.
+// newLog returns a log as text, and its level.
 func newLog(w io.Writer) (*slog.Logger, *slog.LevelVar) {
 	o := openLog(w, "text")
 	return o.log, &o.level

@@ -15,16 +15,16 @@ import (
 	"slurmgate/visible"
 )
 
-// The gateway's log goes to standard error, a line for each record: as text (key=value), or as JSON. If standard error is the journal, each
-// line begins with its priority, as sd-daemon(3) says, so that journalctl -p warning works. Secrets are taken out and hidden characters are
-// shown before a line is written.
+// The gateway's log goes to standard error, a line for each record: as text (key=value), or as JSON. If standard error
+// is the journal, each line begins with its priority (sd-daemon(3)), so that journalctl -p warning works. Before a line
+// is written, secrets are removed and hidden characters are shown.
 
 const formatJSON = "json"
 
 // output is where the log goes.
 type output struct {
 	log   *slog.Logger
-	level slog.LevelVar // info until policy says otherwise
+	level slog.LevelVar // info until policy sets another
 
 	to      io.Writer
 	journal bool
@@ -47,7 +47,8 @@ func openLog(w io.Writer, format string) *output {
 	return o
 }
 
-// sayer is where sentences for people go. In a log of JSON they are records too, so that every line can be read by a program.
+// sayer returns where sentences for people go. In a log of JSON they are records too, so that a program can read every
+// line.
 func (o *output) sayer(level slog.Level) io.Writer {
 	if o.json {
 		return slog.NewLogLogger(o.log.Handler(), level).Writer()
@@ -62,7 +63,7 @@ func (o *output) prefixed(level slog.Level) io.Writer {
 	return prefixWriter{o.to, fmt.Sprintf("<%d>", priorityOf(level))}
 }
 
-// levels are those of slog, and priorityOf their priorities in syslog(3).
+// levels lists the levels of slog, and priorityOf returns their priorities in syslog(3).
 var levels = [...]slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError}
 
 func priorityOf(l slog.Level) int {
@@ -169,7 +170,7 @@ func withoutSecrets(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// setLevel makes the log as detailed as policy says (logging.level), if it has a level to set.
+// setLevel sets the log's level to policy's logging.level, if it has a level to set.
 func setLevel(log *slog.Logger, level *slog.LevelVar, p *policy.Policy) {
 	if level == nil {
 		return

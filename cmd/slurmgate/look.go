@@ -21,19 +21,19 @@ import (
 	"slurmgate/toolpack"
 )
 
-// lookout answers looks from a ledger whose gateway is not running, for root, who may read it but not be its gateway. Nothing is sent,
-// watched, recorded or written: no file of the gateway's user becomes root's.
-type lookout struct {
+// readOnlyGateway answers reads from a ledger whose gateway is not running, for root, who may read it but not be its gateway.
+// Nothing is sent, watched, recorded or written: no file of the gateway's user becomes root's.
+type readOnlyGateway struct {
 	*gateway
 	dir string // of its socket
 }
 
-// openToLook opens a site for looks alone. The caller closes it.
-func openToLook(ctx context.Context, s *site.Site, log *slog.Logger) (l *lookout, err error) {
+// openToLook opens a site only for reads. The caller closes it.
+func openToLook(ctx context.Context, s *site.Site, log *slog.Logger) (l *readOnlyGateway, err error) {
 	g := &gateway{app: app.Gateway{Site: s, Log: log, Secrets: app.Scanner(s), Pictures: artifact.NewPictures(), Script: slurm.ScriptVersion}}
 	g.app.LastBackup = func() *time.Time { return lastBackupAt(s) }
 	g.app.Entry = func(from *gate.Gate, t gate.Tool) any { return httpapi.EntryOf(from, t) }
-	l = &lookout{gateway: g}
+	l = &readOnlyGateway{gateway: g}
 	defer func() {
 		if err != nil {
 			l.Close()
@@ -69,7 +69,7 @@ func openToLook(ctx context.Context, s *site.Site, log *slog.Logger) (l *lookout
 	return l, err
 }
 
-// closedSites are the sites of a gateway that does not run: what only they know is not available.
+// closedSites opens the sites of a gateway that does not run: what only they know is not available.
 func (g *gateway) closedSites(ctx context.Context) error {
 	closed := func(context.Context) (run.Parts, error) {
 		return run.Parts{}, fault.New(fault.Transport, "gateway_down", "the gateway is not running").
@@ -87,21 +87,21 @@ func (g *gateway) closedSites(ctx context.Context) error {
 }
 
 // Socket implements cli.Gateway: root's alone, and not where the gateway is found.
-func (l *lookout) Socket() string { return filepath.Join(l.dir, "s") }
+func (l *readOnlyGateway) Socket() string { return filepath.Join(l.dir, "s") }
 
-// Notice says what the answers are of.
-func (l *lookout) Notice() string {
+// Notice returns a sentence about the source of the answers.
+func (l *readOnlyGateway) Notice() string {
 	return "the gateway is not running: this is the ledger as it was left. Slurm is not asked, and the call is not recorded"
 }
 
-// FinishWork implements cli.Gateway: there is none.
-func (l *lookout) FinishWork(context.Context) error { return nil }
+// FinishWork implements cli.Gateway: there is no work.
+func (l *readOnlyGateway) FinishWork(context.Context) error { return nil }
 
 // CaughtUp implements cli.Gateway: Slurm is not asked.
-func (l *lookout) CaughtUp(context.Context) error { return nil }
+func (l *readOnlyGateway) CaughtUp(context.Context) error { return nil }
 
-// Close ends the looks.
-func (l *lookout) Close() {
+// Close ends the reads.
+func (l *readOnlyGateway) Close() {
 	l.gateway.Close()
 	if l.dir != "" {
 		if err := os.RemoveAll(l.dir); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -30,8 +30,8 @@ func artifactIn(t *testing.T, s *site.Site, content string) string {
 	return a.ID
 }
 
-// While no gateway runs, root sees runs, artifacts and records as the gateway left them; nothing below the state folder becomes root's or
-// changes, and what is more than a look is refused.
+// While no gateway runs, root sees runs, artifacts and records as the gateway left them; nothing below the state folder
+// becomes root's or changes, and every call but a read is refused.
 //
 // proves OPS-01
 func TestRootLooksWithoutGateway(t *testing.T) {
@@ -82,7 +82,8 @@ func TestRootLooksWithoutGateway(t *testing.T) {
 	}
 }
 
-// Where the site is a service no verb becomes the gateway: it says what is down and how it is started. root still reads the ledger.
+// Where the site is a service no verb becomes the gateway: it reports what is down and how it is started. root still
+// reads the ledger.
 func TestStoppedService(t *testing.T) {
 	s, _ := plainSite(t)
 	s.Gateway.Service = "slurmgate.service"
@@ -148,7 +149,7 @@ func TestArtifactRemovedByTheShell(t *testing.T) {
 	var r app.RemovalAnswer
 	if shell(&r, "artifact", "rm", in.ArtifactID, "--reason", "a test"); r.ID == "" || len(r.Artifacts)+len(r.Pending) != 1 ||
 		r.Records == 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("the answer is %+v", r)
 	}
 	if left := where(); len(left) > 0 {
 		t.Errorf("it is still in %v", left)

@@ -9,7 +9,7 @@ import (
 	"slurmgate/transport"
 )
 
-// asUser is how doctor looks as one user of a cluster where jobs belong to their callers.
+// asUser returns doctor's means to check a cluster where jobs belong to their callers as one user.
 func asUser(s *site.Site, user string) (doctor.AsUser, error) {
 	h, may := transport.HostsOf(s, user), unixUserOf(s)
 	return doctor.AsUser{

@@ -23,7 +23,7 @@ import (
 
 const about = "Turns a pinned tool, pinned inputs and declared outputs into exactly one Slurm job, and collects the outputs."
 
-// commands is the command line; the fields are the verbs.
+// commands is the command line; its fields are the verbs.
 type commands struct {
 	cli.Options `embed:""`
 
@@ -54,7 +54,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	return cli.Main(ctx, about, &c, &c.Options, ports(), args, stdout, stderr)
 }
 
-// ports are what the verbs use of the rest of the program.
+// ports returns the parts of the program that the verbs use.
 func ports() cli.Ports {
 	build := built()
 	return cli.Ports{Build: build, Images: func(progress func(stage string, done, of int64)) app.Images {

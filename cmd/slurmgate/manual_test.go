@@ -87,7 +87,7 @@ func readPage(t *testing.T, name, text string) string {
 	return strings.Join(strings.Fields(string(plain)), " ")
 }
 
-// exitStatuses reads the table of docs/operations.md: the manual says the same.
+// exitStatuses reads the table of docs/operations.md, which the manual repeats.
 func exitStatuses(t *testing.T) (out []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
@@ -104,7 +104,7 @@ func exitStatuses(t *testing.T) (out []string) {
 	return out
 }
 
-// One step, three faces: each says what its caller can do there.
+// One step, three faces: each writes what its caller can do there.
 //
 // proves HTC-06
 func TestWords(t *testing.T) {

@@ -29,8 +29,9 @@ func limitMemory() int64 {
 	return most
 }
 
-// heapGrowth is how far the heap may grow before garbage is collected, however little is alive, in bytes. A gateway with a few thousand
-// runs has some 10 MB alive; with Go's default, which lets that double, the collector took a fifth of the time that calls took.
+// heapGrowth is how far the heap may grow before garbage is collected, in bytes, even if little is alive. A gateway
+// with a few thousand runs has some 10 MB alive; with Go's default, which lets that double, the collector took a fifth
+// of the time that calls took.
 const heapGrowth = 32 << 20
 
 // collectSeldom sets the share of garbage to live bytes after each collection, unless GOGC is set. A heap of more than heapGrowth may
@@ -47,7 +48,8 @@ func collectSeldom() {
 
 func garbagePercent(live uint64) int { return int(max(100, heapGrowth*100/max(live, 1<<20))) }
 
-// memoryLimit is how many bytes of memory a process may have, 0 is this one; the largest integer when there is no limit.
+// memoryLimit returns how many bytes of memory a process may have, 0 is this one; the largest integer when there is no
+// limit.
 func memoryLimit(pid int) int64 {
 	self := "self"
 	if pid > 0 {
@@ -61,8 +63,9 @@ func memoryLimit(pid int) int64 {
 	return most
 }
 
-// cgroupMemory is the least memory limit of a process's control group and of those around it, in bytes; the largest integer when there
-// is none. See cgroups(7): /proc/self/cgroup has lines number:controllers:path; version 2 has one, 0::path.
+// cgroupMemory returns the least memory limit of a process's control group and of those around it, in bytes; the
+// largest integer when there is none. See cgroups(7): /proc/self/cgroup has lines number:controllers:path; version 2
+// has one, 0::path.
 func cgroupMemory(root fs.FS, process string) int64 {
 	most := int64(math.MaxInt64)
 	groups, _ := fs.ReadFile(root, path.Join("proc", process, "cgroup")) // without it there is no limit to read
@@ -82,7 +85,7 @@ func cgroupMemory(root fs.FS, process string) int64 {
 			for _, file := range files {
 				data, err := fs.ReadFile(root, path.Join(mount, at, file))
 				n, parseErr := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-				if err == nil && parseErr == nil && n > 0 && n < noLimit { // version 2 says "max"
+				if err == nil && parseErr == nil && n > 0 && n < noLimit { // version 2 writes "max"
 					most = min(most, n)
 				}
 			}
@@ -94,5 +97,6 @@ func cgroupMemory(root fs.FS, process string) int64 {
 	return most
 }
 
-// noLimit is what version 1 of control groups says where there is none, or a little less: the largest multiple of the page size.
+// noLimit is the value of version 1 of control groups for no limit, or a little less: the largest multiple of the page
+// size.
 const noLimit = math.MaxInt64 &^ (1<<20 - 1)

@@ -64,8 +64,8 @@ func TestLockAgainstStore(t *testing.T) {
 	}
 }
 
-// image add compares the image with the nodes, not with this host; where Slurm does not say what they are, it accepts the image and
-// says so.
+// image add compares the image with the nodes, not with this host; where Slurm does not report the nodes' architecture,
+// it accepts the image and prints so.
 func TestImageForTheNodes(t *testing.T) {
 	other := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
 	same := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
@@ -90,7 +90,7 @@ func TestImageForTheNodes(t *testing.T) {
 	}
 }
 
-// One rule says what a project may be called; every face and file goes by it.
+// One rule decides the names of projects; every face and file follows it.
 func TestProjectNames(t *testing.T) {
 	all := gate.Principal{Rights: gate.Everything()}
 	id := plan.ProjectID("x")

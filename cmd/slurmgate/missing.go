@@ -15,7 +15,7 @@ import (
 	"slurmgate/transport"
 )
 
-// start says what a process may do where a site has no ledger.
+// start selects what a process may do where a site has no ledger.
 type start string
 
 const (
@@ -24,7 +24,7 @@ const (
 	anew     start = "anew"   // create one although there was one: serve --new-ledger
 )
 
-// serviceDown refuses a verb that finds no gateway where the site is a service; nil where it is none.
+// serviceDown refuses a verb that finds no gateway where the site is a service; it returns nil where it is not.
 func serviceDown(s *site.Site) error {
 	unit := s.Gateway.Service
 	if unit == "" {
@@ -48,7 +48,7 @@ func mayCreate(ctx context.Context, s *site.Site, how start) error {
 		return fault.Wrap(fault.Transport, "ledger_unreadable", "cannot examine the ledger", err).
 			WithNext("check the disk of gateway.state_dir " + s.Gateway.StateDir)
 	case errors.Is(err, fs.ErrPermission):
-		return nil // somebody else's folder, which ownFolder refuses with its owner's name
+		return nil // another user's folder, which ownFolder refuses with its owner's name
 	}
 	found, err := transport.Traces(ctx, s)
 	switch {

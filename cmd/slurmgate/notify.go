@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serviceManager is the systemd that started this process, see sd_notify(3): datagrams of KEY=VALUE lines to the socket NOTIFY_SOCKET. A
-// process that systemd did not start has none, and tells nobody.
+// serviceManager is the systemd that started this process, see sd_notify(3): datagrams of KEY=VALUE lines to the socket
+// NOTIFY_SOCKET. A process that systemd did not start has none, and sends nothing.
 type serviceManager struct {
 	socket   string
 	watchdog time.Duration // a sign of life is due that often; 0: none is

@@ -73,7 +73,7 @@ func (d *door) token(name string, valid time.Duration) string {
 	return text
 }
 
-// revoke is what token.revoke does: the ledger first, then the requests in progress.
+// revoke does what token.revoke does: the ledger first, then the requests in progress.
 func (d *door) revoke(name string) {
 	d.mu.Lock()
 	now := time.Now()
@@ -173,8 +173,8 @@ func (d *door) send(token, what string, body io.Reader, headers ...string) (*htt
 	return http.DefaultClient.Do(req)
 }
 
-// attempt is a request in progress. begin returns once the gateway is at work on it; end goes on with it and returns what the client got,
-// when it is over.
+// attempt is a request in progress. begin returns once the gateway works on it; end lets it continue and returns what
+// the client got in the end.
 type attempt struct {
 	begin func(d *door, token string) (end func() string)
 }

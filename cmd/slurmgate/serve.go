@@ -21,7 +21,7 @@ type serveCmd struct {
 // has status 2, which is why this is not that of [fault.Validation]: systemd starts a gateway again after a crash only.
 const misconfigured = 78
 
-// Run is the gateway until a signal stops it. It finishes the calls in progress; sbatch is never killed.
+// Run serves the gateway until a signal stops it. It finishes the calls in progress; sbatch is never killed.
 func (c serveCmd) Run(ctx context.Context, a *cli.Shell) (err error) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP) // before anything that takes time: without it a HUP ends the process

@@ -93,7 +93,7 @@ func TestServiceManager(t *testing.T) {
 	}
 }
 
-// A gateway that is configured wrongly ends with a status of its own, before it touches anything. proves OPS-01
+// A gateway that is configured wrongly ends with a separate exit status, before it touches anything. proves OPS-01
 func TestMisconfiguredStatus(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "site.yaml")
 	for _, text := range []string{"", "version: 1\nslurm: {run_as: alice}\n"} {
@@ -160,7 +160,7 @@ func TestCollectSeldom(t *testing.T) {
 		}
 		debug.SetGCPercent(77)
 		for metrics.Read(now); now[0].Value.Uint64() == 77; metrics.Read(now) {
-			runtime.GC() // the finalizer runs after it, in a goroutine of its own
+			runtime.GC() // the finalizer runs after it, in another goroutine
 		}
 	}
 }

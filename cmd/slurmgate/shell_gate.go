@@ -68,7 +68,7 @@ func (j siteJournal) Record(ctx context.Context, records []gate.Record) error {
 	}
 }
 
-// send has the gateway write the records, as those of the user at this end of its socket.
+// send makes the gateway write the records, as those of the user at this end of its socket.
 func (j siteJournal) send(ctx context.Context, c *httpapi.Client, records []gate.Record) error {
 	if len(records) == 0 {
 		records = []gate.Record{{}} // the gateway checks whether this user may record, and records nothing
@@ -137,7 +137,7 @@ func (j siteJournal) recordAlone(ctx context.Context, records []gate.Record, uid
 	return l.Record(ctx, records)
 }
 
-// asOwner has a process of the ledger's owner write the records.
+// asOwner writes the records by a process of the ledger's owner.
 func (j siteJournal) asOwner(ctx context.Context, uid, gid uint32, records []gate.Record) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"slurmgate/toolpack"
 )
 
-// shellSite is a site with a domain, without a gateway.
+// shellSite returns a site with a domain, without a gateway.
 func shellSite(t *testing.T) *site.Site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sg") // a socket's path is short
@@ -35,7 +35,7 @@ func shellSite(t *testing.T) *site.Site {
 	return s
 }
 
-// addImage stands for image add: an effect, which counts.
+// addImage returns a replacement of image add, with an effect that counts.
 func addImage(n *int) gate.Tool {
 	return gate.Tool{ID: "image.add", Version: app.BuiltinVersion, ContractVersion: "v1", Title: "Add an image", Description: "Adds.",
 		SideEffect: gate.Write, Idempotency: gate.Idempotent, Determinism: gate.BestEffort, Availability: gate.OfflineOK,
@@ -116,7 +116,7 @@ func TestShellCallsAreRecorded(t *testing.T) {
 		t.Error(err)
 	}
 
-	if err := os.Chmod(s.Gateway.StateDir, 0o777); err != nil { // nobody's ledger any more
+	if err := os.Chmod(s.Gateway.StateDir, 0o777); err != nil { // other users could replace the ledger
 		t.Fatal(err)
 	}
 	if err := onSite(t, s, &n); fault.CodeOf(err) != "not_recordable" || n != 2 {
@@ -136,7 +136,7 @@ func TestShellCallsPassPolicy(t *testing.T) {
 	}
 }
 
-// operations are the gateway's own, over a ledger of their own and without an engine.
+// operations returns the gateway's own operations, over a separate ledger and without an engine.
 func operations(t *testing.T) *app.Gateway {
 	t.Helper()
 	s, dir := shellSite(t), t.TempDir()

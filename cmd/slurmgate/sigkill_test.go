@@ -71,9 +71,9 @@ func (c *crowd) call(ctx context.Context, t *testing.T, socket string, refused b
 	}
 }
 
-// A gateway that is killed while many callers look around, and others are refused, loses no record: the next one has one of each look that
-// was answered, and counts each refused call that was answered. The program itself is killed, as often as the loop says, and nothing is
-// recorded twice by a gateway that is reloaded.
+// A gateway that is killed while many callers read, and others are refused, loses no record: the next one has one of
+// each read that was answered, and counts each refused call that was answered. The test kills the program itself, as
+// often as the loop says, and a gateway that is reloaded records nothing twice.
 //
 // proves HTC-08
 // slow: kills programs under load
@@ -91,7 +91,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		select {
 		case <-enough:
 		case <-time.After(time.Minute):
-			t.Fatalf("the gateway answers too few calls in a minute: %d looks, %d refused ones", len(c.looks), c.refused)
+			t.Fatalf("the gateway answers too few calls in a minute: %d reads, %d refused ones", len(c.looks), c.refused)
 		}
 		must(t, p.cmd.Process.Signal(syscall.SIGKILL))
 		p.cmd.Wait()
@@ -138,13 +138,13 @@ func TestKilledUnderLoad(t *testing.T) {
 		twice += n - 1
 	}
 	if lost > 0 || twice > 0 || counted < c.refused || counted > c.asked {
-		t.Errorf("of %d looks %d have no record, %d were recorded twice; %d refused calls of %d answered, %d begun, are counted", len(c.looks),
+		t.Errorf("of %d reads %d have no record, %d were recorded twice; %d refused calls of %d answered, %d begun, are counted", len(c.looks),
 			lost, twice, counted, c.refused, c.asked)
 	}
 	if _, err := l.VerifyCalls(t.Context()); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d looks and %d refused calls answered by gateways that were killed; %d counted", len(c.looks), c.refused, counted)
+	t.Logf("%d reads and %d refused calls answered by gateways that were killed; %d counted", len(c.looks), c.refused, counted)
 }
 
 // wantWaiting waits until the files of records that the ledger does not have are empty, and checks that they are their owner's alone.

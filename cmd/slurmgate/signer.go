@@ -21,7 +21,7 @@ type signerCmd struct {
 	LogFormat string `name:"log-format" help:"Form of the log on standard error: text, or json (one object a line)." enum:"text,json" default:"text" placeholder:"FORMAT"`
 }
 
-// Run is the signer until a signal stops it. It answers the requests that arrived by then.
+// Run serves the signer until a signal stops it. It answers the requests that arrived by then.
 func (c signerCmd) Run(ctx context.Context, a *cli.Shell) (err error) {
 	out := openLog(a.Err, c.LogFormat)
 	a.Err = out.sayer(slog.LevelInfo)

@@ -64,7 +64,7 @@ func (g *gateway) openSites(ctx context.Context) error {
 	return away[g.app.Site.Names()[0]]
 }
 
-// site is a site as its engine sees it before it is open.
+// site returns a site for its engine, before it is open.
 func (g *gateway) site(s *site.Site) run.Site {
 	p, caps := g.app.Policy, g.app.Caps()
 	var warnings []string

@@ -54,8 +54,9 @@ func openLedger(ctx context.Context, s *site.Site, how start) (*ledger.Ledger, e
 	return l, nil
 }
 
-// ownFolder refuses a state folder that other users can write to, because they could replace the ledger, and one of another user: not even
-// root becomes the gateway of somebody else's ledger, because its files, and its jobs, would then be root's.
+// ownFolder refuses a state folder that other users can write to, because they could replace the ledger, and one of
+// another user: not even root becomes the gateway of another user's ledger, because its files, and its jobs, would then
+// be root's.
 func ownFolder(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {

@@ -13,7 +13,7 @@ import (
 // release and commit are set by the linker: make build names the tag and the commit of the checkout. go build alone leaves them empty.
 var release, commit string
 
-// built says what this program was built from: as the linker set it, else as the go command recorded it.
+// built returns what this program was built from: as the linker set it, else as the go command recorded it.
 func built() cli.Build {
 	b := cli.Build{Version: release, Commit: commit, Dirty: strings.HasSuffix(release, "-dirty"), Go: runtime.Version(),
 		SQLite: ledger.SQLiteVersion()}

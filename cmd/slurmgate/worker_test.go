@@ -21,7 +21,7 @@ import (
 	"slurmgate/site"
 )
 
-// program is a gateway as a process of its own.
+// program is a gateway in a separate process.
 type program struct {
 	cmd  *exec.Cmd
 	http http.Client
@@ -96,7 +96,7 @@ func (p *program) run(tool, key, input string) (out runForm, status int, err err
 	return out, res.StatusCode, d.Decode(&out)
 }
 
-// workerSite is a site whose domain has one tool, which the worker at the address carries out.
+// workerSite returns a site whose domain has one tool, which the worker at the address carries out.
 func workerSite(t *testing.T, address string) (*site.Site, string) {
 	t.Helper()
 	s, _ := plainSite(t)
@@ -110,9 +110,9 @@ func workerSite(t *testing.T, address string) (*site.Site, string) {
 	return s, writeSite(t, s)
 }
 
-// A gateway that is killed while a worker has a call leaves it in doubt: the next one says outcome_unknown, the same idempotency key gives
-// that outcome, and the worker has seen one request. A call that ends is answered in the form of :run. The program itself is tried, over
-// its socket.
+// A gateway that is killed while a worker has a call leaves it in doubt: the next one reports outcome_unknown, the same
+// idempotency key gives that outcome, and the worker has seen one request. A call that ends is answered in the form of
+// :run. The test uses the program itself, over its socket.
 //
 // proves AX-04 AX-05
 func TestKilledWhileAWorkerHasTheCall(t *testing.T) {
@@ -157,7 +157,7 @@ func TestKilledWhileAWorkerHasTheCall(t *testing.T) {
 	must(t, err)
 	if again.OK || again.ToolRunID != id || again.Error.Details["code"] != "outcome_unknown" || again.Error.Code != "INTERNAL" ||
 		again.Error.Retryable || status != 500 {
-		t.Errorf("%d %+v %+v", status, again, again.Error)
+		t.Errorf("status %d, answer %+v, error %+v", status, again, again.Error)
 	}
 	if n := seen.Load(); n != 1 {
 		t.Errorf("the worker has seen %d requests", n)
@@ -166,7 +166,7 @@ func TestKilledWhileAWorkerHasTheCall(t *testing.T) {
 	must(t, err)
 	if !fine.OK || status != 200 || string(fine.Output) != `{"n":1}` || fine.ToolID != "web.scrape" || fine.ToolRunID == id ||
 		fine.Error != nil || !strings.HasPrefix(fine.ToolRunID, "run_") || fine.Meta.TraceID == "" {
-		t.Errorf("%d %+v", status, fine)
+		t.Errorf("status %d, answer %+v", status, fine)
 	}
 	shell := exec.Command(os.Args[0], "--site", conf, "run", "web.scrape", "--json")
 	shell.Env = append(os.Environ(), "SLURMGATE_TEST_AS_PROGRAM=1")
