@@ -13,7 +13,7 @@ import (
 	"slurmgate/plan"
 )
 
-// Token are the verbs on bearer tokens.
+// Token groups the verbs on bearer tokens.
 type Token struct {
 	Create tokenCreateCmd                `cmd:"" help:"Create a token. It is printed only once; the gateway stores only its hash."`
 	List   Call[struct{}, app.TokenList] `cmd:"" default:"withargs" help:"List the tokens."`
@@ -73,7 +73,7 @@ func (c tokenRevokeCmd) Run(ctx context.Context, a *Shell) error {
 		})
 }
 
-// Approvals are the verbs that show approvals.
+// Approvals groups the verbs that show approvals.
 type Approvals struct {
 	List Call[app.ApprovalListArgs, app.ApprovalList]  `cmd:"" default:"withargs" help:"List the calls that are waiting for approval."`
 	Show Call[app.ApprovalShowArgs, app.ApprovalShown] `cmd:"" help:"Show everything that a request for approval is about."`
@@ -92,7 +92,7 @@ type Approve struct {
 func (c Approve) Run(ctx context.Context, a *Shell) error {
 	args := app.ApprovalAnswerArgs{ApprovalShowArgs: c.ApprovalShowArgs, Approve: true, Uses: c.Uses,
 		ExpiresInSeconds: int64(c.Expires / time.Second), Reason: c.Reason, Seen: c.Seen}
-	return tell[app.ApprovalAnswered](ctx, a, "approval.answer", args)
+	return callAndPrint[app.ApprovalAnswered](ctx, a, "approval.answer", args)
 }
 
 // Deny is the verb that denies a call.
@@ -104,10 +104,10 @@ type Deny struct {
 // Run denies.
 func (c Deny) Run(ctx context.Context, a *Shell) error {
 	args := app.ApprovalAnswerArgs{ApprovalShowArgs: c.ApprovalShowArgs, Reason: c.Reason}
-	return tell[app.ApprovalAnswered](ctx, a, "approval.answer", args)
+	return callAndPrint[app.ApprovalAnswered](ctx, a, "approval.answer", args)
 }
 
-// Events are the verbs on the records of calls.
+// Events groups the verbs on the records of calls.
 type Events struct {
 	List   eventsListCmd                           `cmd:"" default:"withargs" help:"List calls, newest first."`
 	Show   Call[app.EventShowArgs, app.EventStory] `cmd:"" help:"Show one call with its redacted arguments and result."`
@@ -130,5 +130,5 @@ func (c eventsListCmd) Run(ctx context.Context, a *Shell) error {
 	if args.Until, err = when("--until", c.Until, time.Now()); err != nil {
 		return err
 	}
-	return tell[app.EventList](ctx, a, "event.list", args)
+	return callAndPrint[app.EventList](ctx, a, "event.list", args)
 }

@@ -17,7 +17,8 @@ import (
 	"slurmgate/plan"
 )
 
-// named are values given one by one as NAME=VALUE, in the order given. A name that takes a list may be given again for each element.
+// named holds values given one by one as NAME=VALUE, in the order given. A name that takes a list may be given again
+// for each element.
 type named []namedValue
 
 type namedValue struct{ name, value string }
@@ -36,7 +37,7 @@ func (n *named) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// grouped are the values of each name, in the order in which the names were first given.
+// grouped returns the values of each name, in the order in which the names were first given.
 func (n named) grouped() (names []string, values map[string][]string) {
 	values = map[string][]string{}
 	for _, v := range n {
@@ -48,7 +49,7 @@ func (n named) grouped() (names []string, values map[string][]string) {
 	return names, values
 }
 
-// arguments are the arguments of a tool while they are read from the command line.
+// arguments holds the arguments of a tool while they are read from the command line.
 type arguments struct {
 	tool   app.ToolDoc
 	schema app.ArgSchema
@@ -56,7 +57,8 @@ type arguments struct {
 	files  []fileArgument // to be imported once everything else is right
 }
 
-// fileArgument is a file or folder that stands for an artifact, the option that named it, and what puts the artifact's id in its place.
+// fileArgument is a file or folder given for an artifact, the option that named it, and a function that puts the
+// artifact's id in its place.
 type fileArgument struct {
 	path, option string
 	set          func(id string)
@@ -99,7 +101,7 @@ func (c Run) args(ctx context.Context, a *Shell, s *Session, tool app.ToolDoc) (
 	return g.values, nil
 }
 
-// path is where a parameter belongs: a property of the schema, or with dots one of an object in it.
+// path returns where a parameter belongs: a property of the schema, or with dots one of an object in it.
 func (g *arguments) path(name string) ([]string, error) {
 	if _, ok := g.schema.Property(name); ok || !strings.Contains(name, ".") {
 		if !ok && g.schema.Closed() {
@@ -139,7 +141,7 @@ func (g *arguments) noInput(name string) error {
 	return fault.Invalid("", unknownName("RUN-INPUT", "--input "+name, g.tool.ToolID, "input", name, plan.Nearest(name, known), known, ""))
 }
 
-// unknownName is the problem of a name that a tool does not know.
+// unknownName returns the problem of a name that a tool does not know.
 func unknownName(code, field, toolID, what, name, near string, known []string, before string) fault.Problem {
 	msg := fmt.Sprintf("%s has no %s %q", toolID, what, name)
 	if near != before {
@@ -197,7 +199,7 @@ func (g *arguments) set(ctx context.Context, a *Shell, s *Session, field string,
 	return nil
 }
 
-// one reads one value. Where the id of an artifact is wanted, by the tool or by its schema, a file stands for it.
+// one reads one value. Where the tool or its schema takes the id of an artifact, the value may be a file.
 func (g *arguments) one(ctx context.Context, a *Shell, s *Session, field string, schema app.ArgSchema, wanted bool,
 	value string, set func(v any)) error {
 	if !schema.IsArtifact() && !wanted {
@@ -248,7 +250,7 @@ func (g *arguments) fit() error {
 			total += info.Size()
 		}
 		if err != nil {
-			continue // whoever opens it says why
+			continue // opening it reports why
 		}
 		if err := g.folderOrFile(f, info.IsDir()); err != nil {
 			return err
@@ -280,7 +282,7 @@ func (g *arguments) folderOrFile(f fileArgument, folder bool) error {
 	return fault.Invalid("", p)
 }
 
-// noFile is the error for a file that is not there, with the name of one beside it that is spelt nearly so.
+// noFile returns the error for a missing file, with a similar name in the same folder.
 func noFile(path string) error {
 	e := fault.New(fault.NotFound, "file_not_found", fmt.Sprintf("there is no file %q", path))
 	var names []string
@@ -304,7 +306,7 @@ func findInput(t app.ToolDoc, name string) (app.PackInput, bool) {
 	return app.PackInput{}, false
 }
 
-// promise is an output of a run as an input, run_…:role; the run's id may be typed short.
+// promise returns an output of a run as an input, run_…:role; the run's id may be typed short.
 func (s *Session) promise(ctx context.Context, value string) (string, error) {
 	id, role, _ := strings.Cut(value, ":")
 	if isShort(runIDs, id) {

@@ -12,7 +12,7 @@ import (
 	"slurmgate/plan"
 )
 
-// Artifact are the verbs on artifacts.
+// Artifact groups the verbs on artifacts.
 type Artifact struct {
 	Import  artifactImportCmd                            `cmd:"" help:"Import a file, a folder, or standard input with -."`
 	List    Call[app.ArtifactListArgs, app.ArtifactList] `cmd:"" help:"List artifacts, newest first."`
@@ -117,7 +117,7 @@ func (c artifactPreviewCmd) Run(ctx context.Context, a *Shell) error {
 		switch c.As {
 		case "table":
 			args := app.TableArgs{ArtifactArgs: c.ArtifactArgs, FirstRow: c.First, MaxRows: c.Lines}
-			return tell[app.TableAnswer](ctx, a, "artifact.preview.table", args)
+			return callAndPrint[app.TableAnswer](ctx, a, "artifact.preview.table", args)
 		case "image":
 			var p app.ImageAnswer
 			if err := s.call(ctx, "artifact.preview.image", app.ImageArgs{ArtifactArgs: c.ArtifactArgs, MaxEdge: c.Edge}, &p); err != nil {

@@ -18,7 +18,7 @@ import (
 	"slurmgate/plan"
 )
 
-// Batch are the verbs on groups of runs.
+// Batch groups the verbs on groups of runs.
 type Batch struct {
 	Run     batchRunCmd                                    `cmd:"" help:"Run a tool once for each row of a sample sheet (CSV or TSV)."`
 	Status  batchStatusCmd                                 `cmd:"" help:"Show how a batch stands; with --samples, every row."`
@@ -147,7 +147,7 @@ func (c batchRunCmd) tools(ctx context.Context, s *Session, args *app.BatchRunAr
 	return tools.Place, tools.Tools[0].Inputs, nil
 }
 
-// set are the parameters and inputs for all rows, as the tool's schema types them.
+// set returns the parameters and inputs for all rows, typed by the tool's schema.
 func (c batchRunCmd) set(ctx context.Context, s *Session, tool app.ToolDoc) (map[string]json.RawMessage, error) {
 	out, err := c.inputs(ctx, s, tool)
 	if err != nil {
@@ -178,7 +178,7 @@ func (c batchRunCmd) set(ctx context.Context, s *Session, tool app.ToolDoc) (map
 	return out, nil
 }
 
-// inputs are the inputs for all rows.
+// inputs returns the inputs for all rows.
 func (c batchRunCmd) inputs(ctx context.Context, s *Session, tool app.ToolDoc) (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
 	g := arguments{tool: tool, schema: app.SchemaOfArgs(tool.InputSchema)}
@@ -270,7 +270,7 @@ func (a *Shell) importSheet(ctx context.Context, s *Session, place func(string) 
 	if s.dryRun {
 		done = "checked"
 	}
-	err := severally(ctx, len(order), func(ctx context.Context, i int) error {
+	err := parallel(ctx, len(order), func(ctx context.Context, i int) error {
 		var err error
 		got[i], err = a.importQuietly(ctx, s.alone(), order[i].path, order[i].typ)
 		if slices.Contains([]fault.Kind{fault.Validation, fault.NotFound, fault.Policy}, fault.KindOf(err)) {
@@ -325,8 +325,8 @@ func (a *Shell) importQuietly(ctx context.Context, s *Session, path, typ string)
 	return got.ArtifactID, err
 }
 
-// rehearse says what the batch would do. A dry run stores nothing, so a large sheet is sent in parts.
-// warnings are those of the whole sheet.
+// rehearse prints what the batch would do. A dry run stores nothing, so a large sheet is sent in parts. warnings
+// returns those of the whole sheet.
 func (c batchRunCmd) rehearse(ctx context.Context, a *Shell, s *Session, args app.BatchRunArgs, sheet app.Sheet,
 	warnings func() (samples int, of []string)) error {
 	var sum app.BatchPlan

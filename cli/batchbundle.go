@@ -21,13 +21,13 @@ const (
 	fewOutputs  = 4  // so many are fetched one by one
 )
 
-// bundle is the outputs of consecutive rows.
+// bundle holds the outputs of consecutive rows.
 type bundle struct {
 	after, rows int
 	files       []int // those of them that are to be copied
 }
 
-// bundlesOf are the requests for small outputs that are missing.
+// bundlesOf returns the requests for small outputs that are missing.
 func bundlesOf(files []placed, missing []bool) (out []bundle) {
 	var b bundle
 	outputs, last := 0, 0
@@ -76,7 +76,7 @@ func (s *Session) collectBundle(ctx context.Context, batch string, b bundle, fil
 		for _, i := range rows {
 			f := files[i]
 			if hex.EncodeToString(sum[:]) != f.SHA256 {
-				continue // fetched alone, it is told what is wrong with it
+				continue // fetched singly, it gets its error
 			}
 			own = newFile(filepath.Join(dir, f.Path), func(w *os.File) error {
 				if _, err := w.Write(data.Bytes()); err != nil {

@@ -23,7 +23,7 @@ import (
 	"slurmgate/plan"
 )
 
-// manifestName is the table of what was collected.
+// manifestName is the file with the table of collected files.
 const manifestName = "manifest.tsv"
 
 type batchCollectCmd struct {
@@ -103,8 +103,9 @@ func samplesOf(files []placed) int {
 	return len(of)
 }
 
-// places says where each output of a row that succeeded goes: no two to one place, none outside of the folder. Where a sample has several
-// rows in one folder the names of all their files have the row, also while only one has succeeded: none looks like the whole sample.
+// places returns where each output of a row that succeeded goes: no two to one place, none outside of the folder. Where
+// a sample has several rows in one folder the names of all their files have the row, also while only one has succeeded:
+// none looks like the whole sample.
 func (c batchCollectCmd) places(tool string, rows []app.BatchRowDoc) (out []placed, err error) {
 	bad := func(msg string) error {
 		return fault.Invalid("", fault.Problem{Code: "BATCH-LAYOUT", Field: "--layout",
@@ -142,10 +143,11 @@ func (c batchCollectCmd) places(tool string, rows []app.BatchRowDoc) (out []plac
 	return out, nil
 }
 
-// collectors is how many outputs are fetched at a time, and how many files of a sheet are imported.
+// collectors is the number of outputs that are fetched at a time, and of files of a sheet that are imported.
 const collectors = 8
 
-// collectAll copies the outputs that are not there yet, several at a time, and says how many those were. The first error ends it.
+// collectAll copies the outputs that are missing, several at a time, and returns how many those were. The first error
+// ends it.
 func (s *Session) collectAll(ctx context.Context, a *Shell, batch string, files []placed, dir string) (copied int, err error) {
 	var fresh atomic.Int64
 	ended := 0
@@ -159,7 +161,7 @@ func (s *Session) collectAll(ctx context.Context, a *Shell, batch string, files 
 	}
 	missing := make([]bool, len(files))
 	folder := foldersOf(files, dir)
-	if err := severally(ctx, len(files), func(_ context.Context, i int) (err error) {
+	if err := parallel(ctx, len(files), func(_ context.Context, i int) (err error) {
 		if missing[i], err = folder(files[i]); err != nil || missing[i] {
 			return err
 		}
@@ -171,7 +173,7 @@ func (s *Session) collectAll(ctx context.Context, a *Shell, batch string, files 
 		return 0, err
 	}
 	bundles := bundlesOf(files, missing)
-	if err := severally(ctx, len(bundles), func(ctx context.Context, i int) error {
+	if err := parallel(ctx, len(bundles), func(ctx context.Context, i int) error {
 		return s.alone().collectBundle(ctx, batch, bundles[i], files, dir, func(at int) {
 			missing[at] = false
 			fresh.Add(1)
@@ -180,7 +182,7 @@ func (s *Session) collectAll(ctx context.Context, a *Shell, batch string, files 
 	}, nil); err != nil {
 		return int(fresh.Load()), err
 	}
-	err = severally(ctx, len(files), func(ctx context.Context, i int) error {
+	err = parallel(ctx, len(files), func(ctx context.Context, i int) error {
 		if !missing[i] {
 			return nil
 		}
@@ -220,12 +222,12 @@ func foldersOf(files []placed, dir string) func(placed) (fresh bool, err error) 
 	}
 }
 
-// alone is the session for a goroutine of its own: what belongs to the next call alone is not shared.
+// alone returns a session for another goroutine: state of the next call is not shared.
 func (s *Session) alone() *Session { return new(*s) }
 
-// severally does something n times, several at a time, and returns the first error, after which nothing new is begun. done is called after
-// each, with how many are done, one call at a time; nil: nobody is told.
-func severally(ctx context.Context, n int, do func(ctx context.Context, i int) error, done func(n int)) error {
+// parallel calls do n times, several at a time, and returns the first error, after which no new call begins. It calls
+// done after each, with how many are done, one call at a time; nil: no report.
+func parallel(ctx context.Context, n int, do func(ctx context.Context, i int) error, done func(n int)) error {
 	workers, ctx := errgroup.WithContext(ctx)
 	workers.SetLimit(collectors)
 	var reporting sync.Mutex

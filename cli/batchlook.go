@@ -59,7 +59,7 @@ func (s *Session) batchRows(ctx context.Context, args app.BatchRowsArgs) (rows [
 	}
 }
 
-// batchLine is how a batch stands, in one line.
+// batchLine returns a batch's state in one line.
 func batchLine(d app.BatchDoc) string {
 	return fmt.Sprintf("%s: %d rows: %s", d.Name, d.Rows, d.CountsText())
 }
@@ -115,5 +115,5 @@ type batchRetryCmd struct {
 
 // Run retries.
 func (c batchRetryCmd) Run(ctx context.Context, a *Shell) error {
-	return tell[app.BatchChanged](ctx, a, "batch.retry", c.BatchRetryArgs)
+	return callAndPrint[app.BatchChanged](ctx, a, "batch.retry", c.BatchRetryArgs)
 }

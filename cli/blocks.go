@@ -20,12 +20,12 @@ import (
 
 // The shell shows a document on lines: facts and tables aligned, sizes in units, times of this host.
 
-// tell calls an operation and prints its answer: as JSON, or as its document.
-func tell[A blocks.Answer](ctx context.Context, a *Shell, id string, args any) error {
+// callAndPrint calls an operation and prints its answer: as JSON, or as its document.
+func callAndPrint[A blocks.Answer](ctx context.Context, a *Shell, id string, args any) error {
 	return ask(ctx, a, id, args, func(w io.Writer, r A) { printDocument(w, r.Says(), args) })
 }
 
-// Call is a verb that takes the arguments of the operation with that verb, calls it and prints what its answer says.
+// Call is a verb that takes the arguments of the operation with that verb, calls it and prints its answer.
 type Call[Args any, Answer blocks.Answer] struct {
 	Args Args `embed:""`
 }
@@ -34,7 +34,7 @@ type Call[Args any, Answer blocks.Answer] struct {
 func (c Call[Args, Answer]) Run(ctx context.Context, a *Shell, k *kong.Context) error {
 	_, verb, _ := strings.Cut(k.Selected().FullPath(), " ")
 	i := slices.IndexFunc(operations(), func(o app.Operation) bool { return o.Verb == verb })
-	return tell[Answer](ctx, a, operations()[i].ID, c.Args)
+	return callAndPrint[Answer](ctx, a, operations()[i].ID, c.Args)
 }
 
 // printDocument prints a document; of a list that continues, args are those of its call.

@@ -64,7 +64,7 @@ Next: slurmgate collect run_1
 	}
 }
 
-// A table reads at the shell as in a chat, with its cells aligned, and says how to see the rows that follow.
+// A table reads at the shell as in a chat, with its cells aligned, and ends with the command for the rows that follow.
 func TestTablePreview(t *testing.T) {
 	var a app.TableAnswer
 	a.ArtifactID, a.Type, a.SizeBytes, a.ColumnsTotal, a.FirstRow, a.Truncated = "art_1", "TSV", 20<<20, 2, 3, true

@@ -12,7 +12,7 @@ import (
 	"slurmgate/run"
 )
 
-// CancelAll is the verb that cancels unfinished batches and runs: those that the caller asked for, unless it names others.
+// CancelAll is the verb that cancels unfinished batches and runs: the caller's own, unless it names others.
 type CancelAll struct {
 	Tool      string `help:"Only batches and runs of this tool." placeholder:"ID"`
 	Project   string `help:"Only those of this project (name or id)." placeholder:"NAME"`
@@ -22,7 +22,7 @@ type CancelAll struct {
 	Yes       bool   `help:"Cancel them. Without this option they are only listed."`
 }
 
-// whose is the principal that batches and runs are filtered by.
+// whose returns the principal that batches and runs are filtered by.
 func (c CancelAll) whose() string {
 	if c.Everyone {
 		return ""
@@ -30,7 +30,7 @@ func (c CancelAll) whose() string {
 	return cmp.Or(c.Principal, "me")
 }
 
-// others says that the calls are for others, if they are.
+// others returns for whom the calls are, if not for the caller.
 func (c CancelAll) others() app.Whose {
 	return app.Whose{ForAll: c.Everyone, ForPrincipal: c.Principal}
 }
@@ -43,8 +43,8 @@ type cancelAllAnswer struct {
 	Failed       []string           `json:"failed"`
 }
 
-// Run cancels batches first, so that none of them makes further runs, then what waits for inputs, then every other unfinished run, until a
-// list has nothing new. There is one call for each: each is a decision of its own in the history.
+// Run cancels batches first, so that none of them makes further runs, then what waits for inputs, then every other
+// unfinished run, until a list has nothing new. There is one call for each: each is a separate decision in the history.
 func (c CancelAll) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
 		out := cancelAllAnswer{Batches: []app.BatchChanged{}, Cancelled: []app.CancelAnswer{}, WouldBatches: []app.BatchDoc{},
@@ -185,7 +185,7 @@ func (c CancelAll) print(w io.Writer, out cancelAllAnswer) {
 	}
 }
 
-// scope says in an empty answer whose runs were looked for.
+// scope names in an empty answer the caller whose runs were listed.
 func (c CancelAll) scope() string {
 	switch whose := c.whose(); whose {
 	case "":

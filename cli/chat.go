@@ -31,11 +31,11 @@ func (s *Session) Chat(ctx context.Context) (c *Chat, r httpapi.Registry, err er
 	return &Chat{link: s.link, version: r.Version, tools: app.WithFacts(r.Tools), named: r.Named, files: app.NewOwnFiles(s.site)}, r, err
 }
 
-// watchEvery is how often a chat looks whether the gateway offers other tools now.
+// watchEvery is the interval at which a chat checks whether the gateway offers other tools now.
 const watchEvery = 5 * time.Second
 
-// Watch says when the gateway offers other tools than before, such as after a reload, until ctx ends. A gateway that is away is left away:
-// a look never makes this process the gateway.
+// Watch sends when the gateway offers other tools than before, such as after a reload, until ctx ends. It does not
+// start a gateway that is away: a check never makes this process the gateway.
 func (c *Chat) Watch(ctx context.Context) <-chan struct{} {
 	changed := make(chan struct{})
 	go func() {

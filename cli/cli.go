@@ -18,29 +18,30 @@ import (
 	"slurmgate/site"
 )
 
-// Options are what every verb has.
+// Options holds the options of every verb.
 type Options struct {
 	Site    string `help:"Site file." env:"SLURMGATE_SITE" default:"/etc/slurmgate/site.yaml" placeholder:"FILE" type:"path"`
 	JSON    bool   `name:"json" help:"Print one JSON object on standard output: the result, or {\"error\": …}."`
 	Verbose bool   `short:"v" help:"Log what the gateway does to standard error."`
 }
 
-// Gateway is a gateway that this process is.
+// Gateway is the gateway in this process.
 type Gateway interface {
 	// FinishWork waits until everything accepted has been sent to Slurm, deferred, or ended.
 	FinishWork(ctx context.Context) error
 	// CaughtUp waits until Slurm has been asked since the gateway was opened.
 	CaughtUp(ctx context.Context) error
-	// Socket is where it is served.
+	// Socket returns where it is served.
 	Socket() string
 	Close()
 }
 
-// Ports are what the verbs need from the rest of the program.
+// Ports holds what the verbs need from the rest of the program.
 type Ports struct {
 	Build Build
 	Host  app.Host // without Examine, Backup and Restore
-	// Open makes this process the gateway of a site; for a look it creates nothing. A fault with code gateway_running: another process is.
+	// Open makes this process the gateway of a site; with look it creates nothing. A fault with code gateway_running:
+	// another process is.
 	Open func(ctx context.Context, s *site.Site, look bool, log *slog.Logger) (Gateway, error)
 	// SiteGate makes a gate with the site's policy and its record, which was tried. The caller closes it.
 	SiteGate func(ctx context.Context, a *Shell, s *site.Site, t gate.Tool) (*gate.Gate, gate.Caller, error)
@@ -54,7 +55,7 @@ type Ports struct {
 	Checks  func() []app.CheckDoc // what Examine checks
 }
 
-// Shell is what a verb works with.
+// Shell holds what a verb works with.
 type Shell struct {
 	*Options
 	Ports
@@ -62,7 +63,7 @@ type Shell struct {
 	Err  io.Writer // progress and errors
 	Log  *slog.Logger
 	tty  bool // Err is a terminal
-	look bool // the verb only looks
+	look bool // the verb only reads
 
 	session *Session // nil: not connected
 }

@@ -9,7 +9,7 @@ import (
 	"slurmgate/fault"
 )
 
-// Config are the verbs on the site file.
+// Config groups the verbs on the site file.
 type Config struct {
 	Check configCheckCmd `cmd:"" help:"Check the site file and report every mistake."`
 	Show  configShowCmd  `cmd:"" help:"Print the effective site file with all defaults."`

@@ -23,7 +23,7 @@ import (
 	"slurmgate/site"
 )
 
-// Session is what a verb reaches the gateway through.
+// Session is a verb's connection to the gateway.
 type Session struct {
 	app  *Shell
 	site *site.Site
@@ -100,7 +100,7 @@ func (s *Session) callTool(ctx context.Context, toolID, version string, args, re
 	return unmarshal(b.Bytes(), result)
 }
 
-// nameOf is what is imported or verified, for its progress.
+// nameOf returns the name of an import or verification, for its progress.
 func (s *Session) nameOf(args any) string {
 	switch a := args.(type) {
 	case app.ImportArgs:
@@ -115,11 +115,11 @@ func (s *Session) nameOf(args any) string {
 	return ""
 }
 
-// shortText is the longest text that is sent in the call itself: JSON may write a byte as six.
+// shortText is the longest text in bytes that is sent in the call itself: JSON may write a byte as six.
 const shortText = gate.MaxInline / 8
 
-// importStream imports what r contains, up to the size that policy allows: a short text in the call itself, anything else as a stream
-// beside it.
+// importStream imports what r contains, up to the size that policy allows: a short text in the call itself, anything
+// else as a stream next to it.
 func (s *Session) importStream(ctx context.Context, r io.Reader, args app.ImportArgs, result *app.ImportAnswer) error {
 	head, err := io.ReadAll(io.LimitReader(r, shortText))
 	switch {

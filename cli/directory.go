@@ -26,8 +26,8 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// importFolder imports a folder as a directory artifact. It is read here, with the rights of whoever runs this program, and sent as a tar
-// file.
+// importFolder imports a folder as a directory artifact. It is read here, with the rights of this program's user, and
+// sent as a tar file.
 func (s *Session) importFolder(ctx context.Context, args app.ImportArgs, result *app.ImportAnswer) error {
 	dir := *args.Path
 	if args.Label == "" {

@@ -11,8 +11,8 @@ import (
 	"slurmgate/fault"
 )
 
-// The import of a folder goes on when the gateway goes away, with the next one, and its answer counts when it comes before the end of the
-// file has gone out.
+// The import of a folder continues with the next gateway when the gateway goes away, and its answer counts when it
+// comes before the end of the file has been sent.
 func TestFolderAcrossGateways(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, 8<<20), 0o600); err != nil {

@@ -12,7 +12,7 @@ import (
 	"slurmgate/site"
 )
 
-// siteOf is the site file that was given, if it is there and serves the domain in dir; else empty.
+// siteOf returns the site file that was given, if it exists and serves the domain in dir; else empty.
 func (a *Shell) siteOf(dir string) string {
 	s, err := site.Load(a.Site)
 	if err != nil {
@@ -28,7 +28,7 @@ func (a *Shell) siteOf(dir string) string {
 	return a.Site
 }
 
-// Domain are the verbs on a domain package.
+// Domain groups the verbs on a domain package.
 type Domain struct {
 	Check domainCheckCmd `cmd:"" help:"Check a domain package and whether its policy, tools and images fit together."`
 }

@@ -11,8 +11,8 @@ import (
 	"slurmgate/retention"
 )
 
-// Erase is the verb that removes a leaked secret. The secret is read from a file or standard input: arguments are seen by every user of the
-// host, and the shell remembers them.
+// Erase is the verb that removes a leaked secret. The secret is read from a file or standard input: every user of the
+// host can see arguments, and the shell remembers them.
 type Erase struct {
 	Reason string `required:"" help:"Why, for the record. It must not contain the secret." placeholder:"TEXT"`
 	File   string `help:"File with the secret; a line end after it is ignored. Default: standard input." placeholder:"FILE"`

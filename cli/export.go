@@ -28,7 +28,7 @@ type batchExportCmd struct {
 	exportWords
 }
 
-// exportWords are what may be said of any archive.
+// exportWords holds the options of any archive.
 type exportWords struct {
 	To string `help:"Write the archive to this file, or to standard output with -. An existing file is not overwritten. Default: ID.crate.zip in this folder." placeholder:"FILE"`
 	app.ExportBounds

@@ -61,8 +61,8 @@ func (a *Shell) fetch(ctx context.Context, s *Session, story app.RunStory, dir s
 	return nil
 }
 
-// targets are the files the outputs are copied to: by the names of the caller's request or their base names or, if two have the same, by
-// their paths below out/.
+// targets returns the files the outputs are copied to: by the names of the caller's request or their base names or, if
+// two have the same, by their paths below out/.
 func targets(dir string, outputs []app.ArtifactDoc) []string {
 	var short, long []string
 	for _, o := range outputs {
@@ -95,7 +95,7 @@ func makeFolders(dir string) (made []string, err error) {
 	return nil, err
 }
 
-// declared are the outputs that the plan declares; the others are the gateway's own.
+// declared returns the outputs that the plan declares; the others are the gateway's own.
 func declared(story app.RunStory) []app.ArtifactDoc {
 	return slices.DeleteFunc(slices.Clone(story.Outputs), func(o app.ArtifactDoc) bool { return o.Relpath == "" })
 }

@@ -68,7 +68,7 @@ func checkPaths(k *kong.Context) error {
 	return nil
 }
 
-// absolute is the absolute path of a file, as the gateway needs it.
+// absolute returns the absolute path of a file, as the gateway needs it.
 func absolute(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -109,7 +109,7 @@ func openFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// StandardInput is standard input until ctx ends. A read that is waiting then returns an error.
+// StandardInput returns standard input until ctx ends. A read that is waiting then returns an error.
 func StandardInput(ctx context.Context) io.Reader {
 	r, w := io.Pipe()
 	context.AfterFunc(ctx, func() {

@@ -138,7 +138,7 @@ func (a *Shell) printEnd(ctx context.Context, s *Session, w io.Writer, g run.Get
 	}
 }
 
-// took is the time of the last attempt, from when it was asked for.
+// took returns the time of the last attempt, from its request.
 func took(s app.RunStory) string {
 	if s.FinishedAt == nil {
 		return ""
@@ -203,10 +203,10 @@ func (p *progress) end() {
 	}
 }
 
-// clipLine is a text on one line, of at most n characters.
+// clipLine returns a text on one line, of at most n characters.
 func clipLine(s string, n int) string { return visible.ClipRunes(strings.ReplaceAll(s, "\n", " "), n) }
 
-// cellText is clipLine for a cell of a table, where a number is whole.
+// cellText does what clipLine does for a cell of a table, but keeps a number whole.
 func cellText(s string, n int) string {
 	if visible.IsNumber(s) {
 		return s

@@ -13,7 +13,8 @@ import (
 	"slurmgate/plan"
 )
 
-// A file that is imported by its path is opened here, with the rights of whoever runs this program, and handed to the gateway.
+// A file that is imported by its path is opened here, with the rights of this program's user, and handed to the
+// gateway.
 
 // handOver opens the file that an import names. The path becomes the name that the open file has, which differs where
 // the path has symlinks; the label stays that of the name given. With a token in the environment a file that cannot
@@ -56,7 +57,8 @@ func (s *Session) importPath(ctx context.Context, args app.ImportArgs, result an
 	return s.call(ctx, "artifact.import", args, result)
 }
 
-// handOverIn opens the file that a chat's import names. Arguments that are not of that form are left to the gateway, which says so.
+// handOverIn opens the file that a chat's import names. Arguments that are not of that form are left to the gateway,
+// which reports the error.
 func handOverIn(req gate.Request) (gate.Request, *os.File, error) {
 	var args app.ImportArgs
 	if req.ToolID != "artifact.import" || plan.Decode(req.Args, &args) != nil {

@@ -22,7 +22,7 @@ import (
 // Ids as people type them: whole, or as much of one as no other that the caller may see begins with, in either case, with run_ or art_
 // before it or without. An artifact may also be named by a file with its bytes. The gateway gets whole ids.
 
-// idKind is what an id names.
+// idKind describes the ids of one kind of thing.
 type idKind struct {
 	prefix, noun string
 	isWhole      func(string) bool
@@ -39,7 +39,7 @@ const (
 	idLength = 26
 )
 
-// beginning is the beginning of an id in its own spelling; empty if the text is none.
+// beginning returns the beginning of an id in its own spelling; empty if the text is not the beginning of an id.
 func (k idKind) beginning(text string) string {
 	rest := strings.ToUpper(text)
 	if len(text) >= len(k.prefix) && strings.EqualFold(text[:len(k.prefix)], k.prefix) {
@@ -54,10 +54,10 @@ func (k idKind) beginning(text string) string {
 // isShort reports whether a text may be the beginning of an id.
 func isShort(k idKind, text string) bool { return k.beginning(text) != "" && !k.isWhole(text) }
 
-// candidate is what an id may stand for, and how a person tells it from others.
+// candidate is an id that a short one may mean, and a description to choose by.
 type candidate struct{ id, what string }
 
-// mostCandidates is how many ids an ambiguous one is answered with.
+// mostCandidates is the number of ids in the error for an ambiguous one.
 const mostCandidates = 10
 
 // whole finds the id that a text begins.
@@ -87,10 +87,11 @@ func (s *Session) whole(ctx context.Context, k idKind, text string) (string, err
 		WithNext("type more characters of the id")
 }
 
-// candidates are what begins with a text or, of artifacts, has a checksum: those the caller may see, newest first.
+// candidates returns the ids that begin with a text or, of artifacts, have a checksum: those the caller may see, newest
+// first.
 func (s *Session) candidates(ctx context.Context, k idKind, begin, checksum string) (found []candidate, total int64, err error) {
 	dry, key := s.dryRun, s.key
-	s.dryRun, s.key = false, "" // a look of its own
+	s.dryRun, s.key = false, "" // a separate read
 	defer func() { s.dryRun, s.key = dry, key }()
 	if k.prefix == runIDs.prefix {
 		var l app.RunList
@@ -147,8 +148,8 @@ func (r duringRead) Read(b []byte) (int, error) {
 	return r.Reader.Read(b)
 }
 
-// shortIDs are the arguments and options that hold an id that is not whole. Their fields have the tag ids:"run" or ids:"artifact", or
-// ids:"artifact,file" where a file with the artifact's bytes may stand for it.
+// shortIDs returns the arguments and options that hold an id that is not whole. Their fields have the tag ids:"run" or
+// ids:"artifact", or ids:"artifact,file" where a file with the artifact's bytes is accepted too.
 func shortIDs(k *kong.Context) (out []*kong.Value) {
 	var values []*kong.Value
 	if n := k.Selected(); n != nil {
@@ -168,7 +169,7 @@ func shortIDs(k *kong.Context) (out []*kong.Value) {
 	return out
 }
 
-// idsOf is what ids an argument takes, and whether it takes a file too; zero for other arguments.
+// idsOf returns which ids an argument takes, and whether it takes a file too; zero for other arguments.
 func idsOf(v *kong.Value) (k idKind, file bool) {
 	if v.Tag == nil {
 		return k, false

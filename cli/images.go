@@ -30,7 +30,7 @@ func (c toolCheckCmd) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
-// Image are the verbs on images.
+// Image groups the verbs on images.
 type Image struct {
 	Add    imageAddCmd    `cmd:"" help:"Check a SIF file, copy it into the image store and record its name."`
 	Pull   imagePullCmd   `cmd:"" help:"Pull an image from a registry, make a SIF file of it once, and record its name."`

@@ -38,14 +38,14 @@ func newLink(ctx context.Context, open func(ctx context.Context) (*httpapi.Clien
 	return l, err
 }
 
-// way is the client of the gateway as it is now.
+// way returns the client of the gateway as it is now.
 func (l *link) way() *httpapi.Client {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
 	return l.client
 }
 
-// ours is the gateway that this process is; nil when another process is.
+// ours returns the gateway in this process; nil when another process is the gateway.
 func (l *link) ours() Gateway {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
@@ -55,7 +55,7 @@ func (l *link) ours() Gateway {
 // ServiceDown is the code of a verb that finds no gateway where the site is a service.
 const ServiceDown = "service_down"
 
-// Gone reports whether an error says that the gateway ended, or was ending, during a call.
+// Gone reports whether an error means that the gateway ended, or was ending, during a call.
 func Gone(err error) bool {
 	return slices.Contains([]string{"gateway_gone", "gateway_stopping"}, fault.CodeOf(err))
 }
@@ -78,8 +78,9 @@ func (l *link) retry(ctx context.Context, call func(*httpapi.Client) error) erro
 	return call(l.way())
 }
 
-// reopen replaces a client whose gateway is gone, unless another call has done so already. It reports whether there is another gateway now:
-// there is none after this process was the gateway itself, or has closed the link. A service that starts again has lockPatience for it.
+// reopen replaces a client whose gateway is gone, unless another call has done so already. It reports whether there is
+// another gateway now: there is none after this process was the gateway itself, or has closed the link. A service that
+// starts again has lockPatience for it.
 func (l *link) reopen(ctx context.Context, gone *httpapi.Client) (again bool, err error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -144,8 +145,8 @@ func (a *Shell) reach(ctx context.Context, s *site.Site) (c *httpapi.Client, own
 	return c, own, err
 }
 
-// Reach dials the gateway at a socket. Where there is none it does something else and returns no client; that is tried again while another
-// process starts or stops being the gateway, for lockPatience for each process.
+// Reach dials the gateway at a socket. Where there is none it calls instead and returns no client; it repeats that
+// while another process starts or stops being the gateway, for lockPatience for each process.
 func (a *Shell) Reach(ctx context.Context, socket string, instead func() error) (*httpapi.Client, error) {
 	holder, patience := "", time.Time{}
 	for {
@@ -187,8 +188,8 @@ func (s *Session) close(ctx context.Context, a *Shell) {
 	own.Close()
 }
 
-// fresh waits until Slurm has been asked, when this process is the gateway: a look by a shell that has just opened the ledger should not
-// show yesterday.
+// fresh waits until Slurm has been asked, when this process is the gateway: a read by a shell that has just opened the
+// ledger should not show yesterday's state.
 func (s *Session) fresh(ctx context.Context) {
 	own := s.ours()
 	if own == nil {

@@ -36,7 +36,8 @@ func (anyone) Bearer(context.Context, string) (gate.Principal, error) {
 	return gate.Principal{Name: "token:chat", Method: gate.ByToken, Rights: gate.RightsOf([]string{gate.All}, []string{gate.All})}, nil
 }
 
-// mortal is a gateway whose socket dies with everything that is under way on it, and is served again by whoever looks for the gateway next.
+// mortal is a gateway whose socket dies with every call on it, and is served again by the next call that opens a
+// gateway.
 type mortal struct {
 	t      *testing.T
 	path   string
@@ -77,7 +78,7 @@ func (m *mortal) die() {
 	}
 }
 
-// open is what a link finds: the server, started anew when it is dead.
+// open starts the server again when it is dead, and returns a client.
 func (m *mortal) open(ctx context.Context) (*httpapi.Client, Gateway, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

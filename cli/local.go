@@ -9,13 +9,14 @@ import (
 	"slurmgate/site"
 )
 
-// operation finds one of the gateway's own operations; zero if there is none with the id.
+// operation returns one of the gateway's own operations by id; zero if there is none.
 func operation(h app.Host, id string) app.Operation {
 	o, _ := (&app.Gateway{Host: h}).Find(id)
 	return o
 }
 
-// here carries out an operation on files in this process: through a gate of its own, or through the site's for one on a site's files.
+// here carries out an operation on files in this process: through a separate gate, or through the site's for one on a
+// site's files.
 func (a *Shell) here(ctx context.Context, id string, args, result any) error {
 	o := operation(a.Host, id)
 	if o.Needs == app.Files {
@@ -29,7 +30,7 @@ func (a *Shell) here(ctx context.Context, id string, args, result any) error {
 	switch {
 	case err != nil && o.Effect != gate.Read:
 		return err
-	case err != nil: // a look at files that the user can read without slurmgate
+	case err != nil: // reads files that the user can read without slurmgate
 		a.Say("this look is not recorded: %v", err)
 		return alone(ctx, o.Tool(), args, result)
 	}

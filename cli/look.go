@@ -17,7 +17,7 @@ type Get struct{ app.RunWaitArgs }
 func (c Get) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
 		s.fresh(ctx)
-		return tell[run.GetAnswer](ctx, a, "slurm.job.get", c.RunWaitArgs)
+		return callAndPrint[run.GetAnswer](ctx, a, "slurm.job.get", c.RunWaitArgs)
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// ManPages is the verb that writes the manual pages; packages contain what it writes.
+// ManPages is the verb that writes the manual pages for packages.
 type ManPages struct {
 	To   string    `required:"" help:"Folder to write the pages to." placeholder:"DIR"`
 	Date time.Time `required:"" format:"2006-01-02" help:"Date of the pages." placeholder:"YYYY-MM-DD"`
@@ -27,7 +27,7 @@ func (m ManPages) Run(a *Shell, model *kong.Kong) error {
 	return nil
 }
 
-// exitStatuses are what the exit statuses mean. docs/operations.md has the same table.
+// exitStatuses explains the exit statuses. docs/operations.md has the same table.
 var exitStatuses = []struct {
 	status  int
 	meaning string
@@ -155,7 +155,7 @@ func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", ar
 
 func (p *page) section(name string) { p.line(".SH %s", quote(name)) }
 
-// text adds words that are no macro; each sentence has a line of its own.
+// text adds words that are no macro; each sentence is on a separate line.
 func (p *page) text(format string, args ...any) {
 	p.line("%s", sentenceEnd.ReplaceAllString(escape(fmt.Sprintf(format, args...)), "$1\n$2"))
 }
@@ -183,7 +183,7 @@ func (p *page) flags(flags []*kong.Flag) {
 	}
 }
 
-// valueText is the help of a value, with what it may be and what it is if it is not given.
+// valueText returns the help of a value, with its allowed values and its default.
 func valueText(v *kong.Value) string {
 	text := v.Help
 	if choice := strings.Trim(v.Enum, ","); choice != "" {

@@ -14,7 +14,7 @@ import (
 
 // How often a transfer is asked about and shown.
 const (
-	firstShown = 400 * time.Millisecond // what is over before this is not shown
+	firstShown = 400 * time.Millisecond // a call that ends before this shows nothing
 	askedEvery = 500 * time.Millisecond
 	linesEvery = 10 * time.Second // where standard error is no terminal
 )
@@ -63,7 +63,7 @@ func (m *meter) of() string {
 
 func (m *meter) text(now run.Moving) string { return now.What + m.of() + "  " + movingText(now) }
 
-// movingText is how many bytes of how many, how fast, and how long it still takes.
+// movingText returns how many bytes of how many, how fast, and how long it still takes.
 func movingText(m run.Moving) string {
 	out := bytesText(m.DoneBytes)
 	if m.TotalBytes > 0 {
@@ -87,7 +87,7 @@ func (s *Session) meanwhile(ctx context.Context, req gate.Request, name string, 
 	go func() {
 		defer close(ended)
 		m := meter{shell: s.app, name: name, began: time.Now()}
-		defer func() { m.end(err) }() // of the call, which is over then
+		defer func() { m.end(err) }() // of the call, which has ended then
 		for wait := firstShown; ; wait = askedEvery {
 			select {
 			case <-time.After(wait):
@@ -107,7 +107,7 @@ func (s *Session) meanwhile(ctx context.Context, req gate.Request, name string, 
 	return err
 }
 
-// progress asks how far a call is; nil: nobody can say.
+// progress returns how far a call is; nil: unknown.
 func (s *Session) progress(ctx context.Context, toolCallID string) *run.Moving {
 	args, err := json.Marshal(app.ProgressArgs{ToolCallID: toolCallID})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"slurmgate/app"
 )
 
-// Notify is the verb that asks to be told when a run or a batch is over.
+// Notify is the verb that requests a notice when a run or a batch ends.
 type Notify struct {
 	Of      string `arg:"" name:"run" help:"Run id, or the beginning of one (run_…); or a batch's name or id."`
 	Place   string `arg:"" optional:"" name:"url" help:"URL, mail address, or name of a receiver of the site. Without it your notices of the run or batch are listed."`

@@ -83,7 +83,7 @@ type statusError struct {
 // Unwrap returns the error.
 func (e statusError) Unwrap() error { return e.error }
 
-// WithStatus gives an error of a verb an exit status of its own.
+// WithStatus gives an error of a verb its own exit status.
 func WithStatus(status int, err error) error { return statusError{err, status} }
 
 // scrubbed takes secrets out of the message of an error: a command line that does not parse is quoted in it. The gate did so with what came
@@ -112,7 +112,7 @@ func asBody(err error) *gate.ErrorBody {
 	return gate.BodyOf(Words, err)
 }
 
-// nothing is the arguments of an operation that takes none.
+// nothing holds the arguments of an operation that takes none.
 var nothing = struct{}{}
 
 // ask calls an operation and prints its answer: as JSON, or as text for people.
@@ -121,7 +121,7 @@ func ask[R any](ctx context.Context, a *Shell, id string, args any, text func(w 
 	return err
 }
 
-// answer is ask, and returns the answer too.
+// answer does what ask does, and returns the answer too.
 func answer[R any](ctx context.Context, a *Shell, id string, args any, text func(w io.Writer, r R)) (r R, err error) {
 	if need := operation(a.Host, id).Needs; need == app.Files || need == app.Site {
 		err = a.here(ctx, id, args, &r)
@@ -176,7 +176,7 @@ func text(p *string) string {
 	return *p
 }
 
-// printLines prints each text on a line of its own, after a word.
+// printLines prints each text on a separate line, after a word.
 func printLines(w io.Writer, before string, texts []string) {
 	for _, s := range texts {
 		fmt.Fprintf(w, "%s%s\n", before, s)

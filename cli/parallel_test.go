@@ -15,12 +15,12 @@ import (
 )
 
 // Everything is done once, never more than a few things at a time; after an error nothing new is begun, and it is returned.
-func TestSeverally(t *testing.T) {
+func TestParallel(t *testing.T) {
 	const n = 100
 	var seen [n]atomic.Int64
 	var busy, most atomic.Int64
 	var told []int
-	if err := severally(t.Context(), n, func(_ context.Context, i int) error {
+	if err := parallel(t.Context(), n, func(_ context.Context, i int) error {
 		if now := busy.Add(1); now > most.Load() {
 			most.Store(now)
 		}
@@ -36,13 +36,13 @@ func TestSeverally(t *testing.T) {
 		}
 	}
 	if len(told) != n || told[n-1] != n || most.Load() > collectors {
-		t.Errorf("%d at a time, told %v", most.Load(), told)
+		t.Errorf("%d at a time, done was called with %v", most.Load(), told)
 	}
 	bad := errors.New("bad")
 	var begun atomic.Int64
 	var all sync.WaitGroup
 	all.Add(collectors)
-	err := severally(t.Context(), 10*n, func(ctx context.Context, i int) error {
+	err := parallel(t.Context(), 10*n, func(ctx context.Context, i int) error {
 		begun.Add(1)
 		all.Done() // of each worker once: the first things they do all fail
 		all.Wait()
@@ -51,7 +51,7 @@ func TestSeverally(t *testing.T) {
 	if !errors.Is(err, bad) || begun.Load() != collectors {
 		t.Errorf("%v after %d were begun", err, begun.Load())
 	}
-	if err := severally(t.Context(), 0, nil, nil); err != nil {
+	if err := parallel(t.Context(), 0, nil, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -72,11 +72,11 @@ func TestBundlesOf(t *testing.T) {
 	}
 	files[3].doc.Type, files[4].Size = plan.Directory, httpapi.BundledAtMost+1
 	if b := bundlesOf(files, all); len(b[0].files) != 48 || slices.Contains(b[0].files, 3) || slices.Contains(b[0].files, 4) {
-		t.Errorf("%+v", b[0])
+		t.Errorf("first bundle %+v", b[0])
 	}
 	few := make([]bool, len(files))
 	few[7], few[8], few[100] = true, true, true
 	if b := bundlesOf(files, few); len(b) != 0 {
-		t.Errorf("%+v", b)
+		t.Errorf("bundles %+v", b)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"slurmgate/fault"
 )
 
-// Projects are the verbs on projects.
+// Projects groups the verbs on projects.
 type Projects struct {
 	List   Call[app.ProjectListArgs, app.ProjectList] `cmd:"" default:"withargs" help:"List the projects that you may read, with their members."`
 	Rebind projectsRebindCmd                          `cmd:"" help:"Decide whose the project of a user is, after the user's name came back with another user id."`

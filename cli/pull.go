@@ -76,7 +76,8 @@ func (s *stages) step(stage string, done, of int64) {
 	}
 }
 
-// rateText says how many bytes of how many are done, at which rate, and how long the rest takes at that rate. lately were done in took.
+// rateText returns how many bytes of how many are done, at which rate, and how long the rest takes at that rate. lately
+// were done in took.
 func rateText(done, of, lately int64, took time.Duration) string {
 	text := bytesText(done)
 	if of > 0 {

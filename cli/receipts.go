@@ -58,7 +58,7 @@ func writeNew(path, text string) error {
 	return nil
 }
 
-// Keys are the verbs on the keys that receipts are signed with.
+// Keys groups the verbs on the keys that receipts are signed with.
 type Keys struct {
 	List   Call[struct{}, app.KeyList]   `cmd:"" default:"withargs" help:"List the public keys. The last one signs; what a retired one signed still verifies."`
 	Rotate Call[struct{}, app.KeyAnswer] `cmd:"" help:"Make a new key that signs from now on, and delete the secret of the old one."`

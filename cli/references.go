@@ -10,7 +10,7 @@ import (
 	"slurmgate/plan"
 )
 
-// Reference are the verbs on the names that the site gives to bytes.
+// Reference groups the verbs on the names that the site gives to bytes.
 type Reference struct {
 	Add    referenceAddCmd                                `cmd:"" help:"Give a name to a file or folder: import a copy, or with --in-place leave it where it is."`
 	List   Call[app.ReferenceListArgs, app.ReferenceList] `cmd:"" help:"List the reference data that the site offers."`
@@ -75,7 +75,7 @@ type referenceShowCmd struct{ app.ReferenceArgs }
 // Run shows.
 func (c referenceShowCmd) Run(ctx context.Context, a *Shell) error {
 	c.Name = strings.TrimPrefix(c.Name, "ref:")
-	return tell[app.ReferenceAnswer](ctx, a, "reference.show", c.ReferenceArgs)
+	return callAndPrint[app.ReferenceAnswer](ctx, a, "reference.show", c.ReferenceArgs)
 }
 
 type referenceRemoveCmd struct{ app.ReferenceArgs }

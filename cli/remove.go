@@ -13,7 +13,7 @@ import (
 	"slurmgate/fault"
 )
 
-// removing are the options of the verbs that remove what they name.
+// removing holds the options of the verbs that remove what they name.
 type removing struct {
 	app.RemovalArgs
 	Yes bool `short:"y" help:"Do not ask. Without a terminal nobody is asked anyway."`

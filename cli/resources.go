@@ -14,13 +14,13 @@ import (
 	"slurmgate/plan"
 )
 
-// moreResources are the options with which a person asks for other memory and time than a tool gives its jobs.
+// moreResources holds the options for other memory and time than a tool gives its jobs.
 type moreResources struct {
 	Mem  string `help:"Memory of the job, for example 8G or 1500M." placeholder:"SIZE"`
 	Time string `help:"Time limit of the job, for example 90m, 4h or 1d12h." placeholder:"DURATION"`
 }
 
-// asked is what the options say; the problems are reported together.
+// asked returns the resources of the options; the problems are reported together.
 func (o moreResources) asked(cpus int) (plan.MoreResources, error) {
 	var more plan.MoreResources
 	var problems []fault.Problem
@@ -50,7 +50,7 @@ func (o moreResources) asked(cpus int) (plan.MoreResources, error) {
 	return more, nil
 }
 
-// more is what the options ask for, before anything is imported for the call.
+// more returns the resources of the options, before anything is imported for the call.
 func (c Run) more(tool app.ToolDoc) (plan.MoreResources, error) {
 	more, err := c.asked(c.CPUs)
 	if err != nil || more.None() {
@@ -90,7 +90,8 @@ var clock = regexp.MustCompile(`^(?:([0-9]{1,3})-)?([0-9]{1,4}):([0-5][0-9]):([0
 
 var days = regexp.MustCompile(`^([0-9]{1,4})d(.*)$`)
 
-// wholeSeconds reads a time limit, rounded up to seconds. A number alone is none: sbatch reads it as minutes, others as seconds.
+// wholeSeconds parses a time limit, rounded up to seconds. It rejects a bare number: sbatch reads it as minutes, others
+// as seconds.
 func wholeSeconds(s string) (int, bool) {
 	if m := clock.FindStringSubmatch(s); m != nil {
 		total := 0

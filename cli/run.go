@@ -18,7 +18,7 @@ import (
 	"slurmgate/visible"
 )
 
-// submitOptions are what verbs have that submit a run: how it is sent, and how far it is followed.
+// submitOptions holds the options of verbs that submit a run: how it is sent, and how far it is followed.
 type submitOptions struct {
 	Wait    bool          `help:"Wait until the run has ended and show the outputs."`
 	Timeout time.Duration `help:"With --wait: stop waiting after this time (the run continues)." placeholder:"DURATION"`

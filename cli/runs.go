@@ -12,7 +12,7 @@ import (
 	"slurmgate/fault"
 )
 
-// Runs are the verbs on the runs of the ledger.
+// Runs groups the verbs on the runs of the ledger.
 type Runs struct {
 	List runsListCmd                     `cmd:"" default:"withargs" help:"List runs, newest first."`
 	Show runsShowCmd                     `cmd:"" help:"Show everything about a run."`
@@ -37,7 +37,7 @@ func (c runsListCmd) Run(ctx context.Context, a *Shell) error {
 	if args.Until, err = when("--until", c.Until, time.Now()); err != nil {
 		return err
 	}
-	return tell[app.RunList](ctx, a, "run.list", args)
+	return callAndPrint[app.RunList](ctx, a, "run.list", args)
 }
 
 func orDash(s string) string { return cmp.Or(s, "-") }
@@ -47,9 +47,9 @@ type runsShowCmd struct{ app.RunArgs }
 // Run shows one run. One that is nothing but a call is shown as that.
 func (c runsShowCmd) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
-		err := tell[app.RunStory](ctx, a, "run.show", c.RunArgs)
+		err := callAndPrint[app.RunStory](ctx, a, "run.show", c.RunArgs)
 		if fault.CodeOf(err) == "run_is_a_call" {
-			err = tell[app.CallRun](ctx, a, "run.provenance", c.RunArgs)
+			err = callAndPrint[app.CallRun](ctx, a, "run.provenance", c.RunArgs)
 		}
 		return err
 	})

@@ -13,14 +13,15 @@ import (
 	"slurmgate/fault"
 )
 
-// Site are the verbs on a cluster that has no site file yet.
+// Site groups the verbs on a cluster that has no site file yet.
 type Site struct {
 	Init siteInitCmd `cmd:"" help:"Ask the cluster, and write a site file and a policy for it. Nothing is overwritten."`
 }
 
 type siteInitCmd struct{ app.SetupArgs }
 
-// Run asks and writes. On a terminal it shows a host key that is not known yet, and goes on once somebody has compared it.
+// Run queries the cluster and writes the files. On a terminal it shows an unknown host key, and continues once the user
+// has confirmed it.
 func (c siteInitCmd) Run(ctx context.Context, a *Shell) error {
 	for {
 		err := c.write(ctx, a)
@@ -38,7 +39,8 @@ func (c siteInitCmd) Run(ctx context.Context, a *Shell) error {
 	}
 }
 
-// unknownKey is the fingerprint in an error that is about nothing but a host key that no known_hosts file has.
+// unknownKey returns the fingerprint in an error that is only about a host key that no known_hosts file has; empty for
+// other errors.
 func unknownKey(err error) string {
 	problems := fault.ProblemsOf(err)
 	if len(problems) != 1 || problems[0].Code != "SETUP-TRUST" {

@@ -19,7 +19,7 @@ import (
 // special is a step whose command is not the verb of its operation, or has words that the step does not have.
 type special struct {
 	verb, with string     // it is for steps with the argument with; empty: for all
-	as         fault.Step // the command, with arguments beside those of the step
+	as         fault.Step // the command, with arguments besides those of the step
 }
 
 func specials() []special {
@@ -138,8 +138,8 @@ func takesID(o app.Operation, name string) bool {
 	return one || several
 }
 
-// FromChat says how a step is made from a chat: as the call in, or where a chat has no tool for it by a command line, as [CommandLine]
-// writes it. own: any user of the gateway may do it.
+// FromChat returns how a step is made from a chat: as the call in, or where a chat has no tool for it as a command line
+// by [CommandLine]. own: any user of the gateway may do it.
 func FromChat(s fault.Step) (in fault.Step, line string, own bool) {
 	o := operationOf(s.Verb)
 	if o == nil { // a command that calls several operations, or a tool of the domain

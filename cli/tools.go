@@ -8,7 +8,7 @@ import (
 	"slurmgate/app"
 )
 
-// Tool are the verbs on tools and toolpacks.
+// Tool groups the verbs on tools and toolpacks.
 type Tool struct {
 	List  Call[app.ToolListArgs, app.ToolList] `cmd:"" default:"withargs" help:"List the tools."`
 	Show  toolShowCmd                          `cmd:"" help:"Show a tool's contract."`

@@ -84,7 +84,7 @@ func (p tracePrinter) print(role, id, first, rest string) {
 	}
 }
 
-// shortDigest is as much of a digest as tells it from others.
+// shortDigest returns the first digits of a digest, which are enough to distinguish it.
 func shortDigest(s string) string {
 	_, digest, ok := strings.Cut(s, "sha256:")
 	if !ok || len(digest) < 12 {

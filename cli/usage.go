@@ -33,7 +33,7 @@ func (c Usage) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
-// storedLine says what the caller keeps.
+// storedLine returns a sentence about what the caller keeps.
 func storedLine(s app.StoredUse) string {
 	line := fmt.Sprintf("you keep %d MiB in %d artifacts, in all projects", s.Bytes>>20, s.Artifacts)
 	if s.MaxBytes != nil {
@@ -42,7 +42,7 @@ func storedLine(s app.StoredUse) string {
 	return line
 }
 
-// usageColumns are those behind what is added up by.
+// usageColumns are the columns after those of the grouping.
 var usageColumns = []string{"runs", "jobs", "succeeded", "failed", "cancelled", "cpu_hours", "allocated_cpu_hours", "max_memory_bytes",
 	"input_bytes", "output_bytes", "unmeasured"}
 
@@ -66,7 +66,7 @@ func writeUsage(w io.Writer, u app.UsageMonth) error {
 	return out.Error()
 }
 
-// cell is a text that no spreadsheet takes for a formula.
+// cell returns a text that no spreadsheet takes for a formula.
 func cell(s string) string {
 	if s != "" && strings.ContainsRune("=+-@\t\r\n", rune(s[0])) {
 		return "'" + s

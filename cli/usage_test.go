@@ -36,7 +36,7 @@ func TestUsageCSV(t *testing.T) {
 	}
 }
 
-// The line after the table says what the caller keeps, and may keep.
+// The line after the table reports what the caller keeps, and may keep.
 func TestStoredLine(t *testing.T) {
 	most := int64(5 << 20)
 	for want, s := range map[string]app.StoredUse{

@@ -9,8 +9,8 @@ import (
 	"slurmgate/plan"
 )
 
-// nearVerb adds the verb that a misspelt one most likely stands for to kong's error, which has none below a verb with a default, such as
-// runs.
+// nearVerb adds the verb most similar to a misspelt one to kong's error, which has none below a verb with a default,
+// such as runs.
 func nearVerb(at *kong.Node, args []string, err error) error {
 	if !strings.HasPrefix(err.Error(), "unexpected argument") || strings.Contains(err.Error(), "did you mean") {
 		return err

@@ -2,7 +2,7 @@ package cli
 
 import "slurmgate/app"
 
-// Verbs are the verbs of the shell that this package has, in the order of the help; the program's own come before [SiteVerbs].
+// Verbs groups the verbs of this package, in the order of the help; the program's own come before [SiteVerbs].
 type Verbs struct {
 	Run      Run           `cmd:"" help:"Run a tool: import its input files and submit it; with --wait, wait and show the outputs. The exit status is 6 if the run failed or was cancelled, also without --wait."`
 	Batch    Batch         `cmd:"" help:"Run a tool over a sample sheet, and wait for, show, retry, cancel or collect all of it under one name."`
@@ -40,7 +40,7 @@ type Verbs struct {
 	Erase    Erase         `cmd:"" help:"Erase a leaked secret, given on standard input or in a file, from everything that the gateway stores."`
 }
 
-// SiteVerbs are the others: about a site and who may use it.
+// SiteVerbs groups the others: about a site and who may use it.
 type SiteVerbs struct {
 	Site    Site    `cmd:"" name:"site" help:"Write the site file of a cluster."`
 	Doctor  Doctor  `cmd:"" help:"Check the site end to end."`

@@ -12,12 +12,12 @@ import (
 	"slurmgate/fault"
 )
 
-// What is copied appears under its name when all of it is there, and never if the command fails or is killed: it is written beside that
-// name, as .NAME.RANDOM.part, and whoever writes it holds a lock on it. A kill leaves it unlocked.
+// A copied file appears under its name when it is complete, and never if the command fails or is killed: it is written
+// in the same folder, as .NAME.RANDOM.part, and its writer holds a lock on it. A kill leaves it unlocked.
 
 var partName = regexp.MustCompile(`^\.(.+)\.[A-Z2-7]{10}\.part$`)
 
-// partOf is the name of an unfinished file or folder.
+// partOf returns the name of an unfinished file or folder.
 func partOf(name string) string {
 	base := filepath.Base(name)
 	return filepath.Join(filepath.Dir(name), "."+base[:min(len(base), 200)]+"."+rand.Text()[:10]+".part")
@@ -26,7 +26,7 @@ func partOf(name string) string {
 // untaken refuses a name that is there.
 func untaken(name string) error {
 	if _, err := os.Lstat(name); err != nil {
-		return nil // if it is not missing, what comes next says why
+		return nil // if it is not missing, the next call reports why
 	}
 	return taken(name)
 }

@@ -25,7 +25,8 @@ import (
 	"slurmgate/plan/tree"
 )
 
-// collectHere is what a process that is killed does: it collects the files listed in a file, into a folder, from a socket.
+// collectHere does the work of a process that is killed: it collects the files listed in a file, into a folder, from a
+// socket.
 func collectHere(t *testing.T, socket, list, dir string) (int, error) {
 	t.Helper()
 	text, err := os.ReadFile(list)
