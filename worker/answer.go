@@ -46,7 +46,7 @@ func reportOf(err error) *report {
 	return r
 }
 
-// fault is the report as the caller sees it.
+// fault returns the report as the caller sees it.
 func (r *report) fault(worker string) error {
 	kind, code := fault.Internal, Failed
 	switch r.code {
@@ -76,7 +76,7 @@ func Code(err error) (code string, retryable bool, details json.RawMessage) {
 	return kind.ContractCode(), kind.Retryable(), nil
 }
 
-// broken is the fault of an answer that is not of the contract.
+// broken returns the fault of an answer that is not of the contract.
 func broken(url, why string) *fault.Error {
 	return fault.New(fault.Internal, Envelope, "the worker at "+name(url)+" broke the worker contract: "+why)
 }
@@ -96,7 +96,7 @@ func badStatus(url string, status int, body []byte) error {
 	return e
 }
 
-// answer is the envelope. Unknown members are refused, so that nothing a worker says is dropped unseen.
+// answer is the envelope. Unknown members are refused, so that nothing of a worker's answer is dropped unseen.
 type answer struct {
 	OK     *bool          `json:"ok"`
 	Meta   *answerMeta    `json:"meta"`
@@ -117,8 +117,9 @@ type answerError struct {
 	Details   jsontext.Value `json:"details"`
 }
 
-// readAnswer reads an envelope that answers sent. The error is a *report when the worker reports one, else it says what is wrong. A null
-// output beside an error counts as absent, as does a null error beside an output: common serializers write them.
+// readAnswer parses an envelope that answers sent. The error is a *report when the worker reports one, else it
+// describes the fault. A null output next to an error counts as absent, as does a null error next to an output: common
+// serializers write them.
 func readAnswer(data []byte, limit int, sent Meta) (Answer, error) {
 	d, err := plan.ReadUpTo(data, limit)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"slurmgate/fault"
 )
 
-// Sight is what a worker shows when it is asked for nothing.
+// Sight is a worker's answer to a probe.
 type Sight struct {
 	Clock  time.Time // of its answer; zero: unknown
 	Answer error     // to a call that must be refused, as [Client.Call] reports it; nil: the worker accepted that call

@@ -87,9 +87,9 @@ func (o *observed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failed is the fault of a call without a whole HTTP answer.
+// failed returns the fault of a call without a whole HTTP answer.
 func (w *wire) failed(ctx context.Context, url string, err error) error {
-	if ctx.Err() != nil { // what net/http says then varies
+	if ctx.Err() != nil { // net/http's error varies then
 		err = ctx.Err()
 	}
 	switch {
@@ -105,7 +105,7 @@ func (w *wire) failed(ctx context.Context, url string, err error) error {
 		" received the call and did not answer; it is unknown whether the tool ran", cause(err)).WithNext(unknownNext)
 }
 
-// unsent is the fault of a call that certainly did not reach the worker.
+// unsent returns the fault of a call that certainly did not reach the worker.
 func unsent(ctx context.Context, msg string, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fault.Wrap(fault.Canceled, string(fault.Canceled), "the call was canceled before it was sent to the worker", ctx.Err())

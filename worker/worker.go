@@ -4,7 +4,7 @@
 //	answer     {"ok":true, "meta":{"trace_id","tool_run_id","duration_ms"},"output":{…}}
 //	           {"ok":false,"meta":{…},"error":{"code","message","retryable","details"?}}
 //
-// A call opens a connection of its own, which is closed afterwards: it is sent at most once, and a connection that the worker has dropped
+// A call opens a new connection, which is closed afterwards: it is sent at most once, and a connection that the worker has dropped
 // in the meantime cannot put a call in doubt. The client calls the URLs of its configuration and nothing else: it uses no proxy and follows
 // no redirect.
 package worker
@@ -31,7 +31,7 @@ import (
 const (
 	AnswerBytes = 8 << 20         // of an answer
 	Connections = 64              // at a time
-	grace       = time.Second     // after the deadline, for an answer that says that it has passed
+	grace       = time.Second     // after the deadline, for an answer that reports that it has passed
 	dialTime    = 5 * time.Second // to connect, TLS included
 	headerBytes = 64 << 10        // of an answer's header
 	textBytes   = 2000            // of a worker's message
@@ -73,10 +73,10 @@ type Request struct {
 	Input json.RawMessage `json:"input"`
 }
 
-// Answer is what a tool returned.
+// Answer is a tool's result.
 type Answer struct {
 	Output     json.RawMessage // an object, as canonical JSON
-	DurationMS int64           // as the worker says, at most the time that the call took
+	DurationMS int64           // as the worker reports it, at most the time that the call took
 }
 
 // Call sends a request once and reads its answer until the deadline, or until ctx ends. A fault's code is one of this package's: [Upstream]
@@ -133,7 +133,7 @@ type response struct {
 	body   []byte
 }
 
-// reserved are the headers that a toolpack cannot set: they frame the message, or are the contract's.
+// reserved lists the headers that a toolpack cannot set: they frame the message, or are the contract's.
 var reserved = []string{"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host",
 	"Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent"}
 
@@ -187,7 +187,7 @@ func (c *Client) exchange(ctx context.Context, url string, headers map[string]st
 	return response{resp.StatusCode, resp.Header.Get("Date"), data}, nil
 }
 
-// notPlainJSON says what is wrong with the header of an answer.
+// notPlainJSON returns a fault in the header of an answer; empty: none.
 func notPlainJSON(h http.Header) string {
 	if coding := strings.Join(h.Values("Content-Encoding"), ", "); coding != "" && !strings.EqualFold(coding, "identity") {
 		return "its answer is compressed (Content-Encoding " + fault.Clip(coding) + "), though it was asked not to"
@@ -204,7 +204,7 @@ func notPlainJSON(h http.Header) string {
 	return ""
 }
 
-// name is a URL as messages show it: without query, where a toolpack may have a key.
+// name returns a URL as messages show it: without query, where a toolpack may have a key.
 func name(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {

@@ -25,13 +25,13 @@ import (
 	"slurmgate/fault"
 )
 
-// meta is of a call that has time enough.
+// meta returns the meta of a call that has time enough.
 func meta() Meta {
 	return Meta{TraceID: "trace-1", ToolRunID: "run_1", DomainID: "demo", DeadlineMS: time.Now().Add(time.Minute).UnixMilli()}
 }
 
-// overdue calls a worker with a deadline that passes while the worker has the request; the client waits [grace] longer. The time until the
-// deadline grows until ok, which says that a busy machine kept to it.
+// overdue calls a worker with a deadline that passes while the worker has the request; the client waits [grace] longer.
+// The time until the deadline grows until ok reports that a busy machine kept to it.
 func overdue(t testing.TB, url string, ok func(error) bool) error {
 	t.Helper()
 	for within := 2 * time.Second; ; within *= 2 {
@@ -49,14 +49,14 @@ func good(output string) string { return `{"ok":true,` + okMeta + `,"output":` +
 
 func failedWith(e string) string { return `{"ok":false,` + okMeta + `,"error":` + e + `}` }
 
-// reply is a whole HTTP answer.
+// reply returns a whole HTTP answer.
 func reply(status, header, body string) string {
 	return fmt.Sprintf("HTTP/1.1 %s\r\nContent-Length: %d\r\n%s\r\n%s", status, len(body), header, body)
 }
 
 const jsonType = "Content-Type: application/json\r\n"
 
-// rogue is a worker that does with each connection what a test wants.
+// rogue is a worker that handles each connection as a test wants.
 type rogue struct {
 	url      string
 	requests atomic.Int64 // whole ones
@@ -107,7 +107,7 @@ func listen(t testing.TB, read bool, do func(c net.Conn, body []byte)) *rogue {
 	return w
 }
 
-// says is a worker that answers with these bytes and closes.
+// says starts a worker that answers with these bytes and closes.
 func says(t testing.TB, text string) *rogue {
 	return listen(t, true, func(c net.Conn, _ []byte) { io.WriteString(c, text) })
 }
@@ -331,7 +331,7 @@ func TestPastDeadline(t *testing.T) {
 	}
 }
 
-// A worker that keeps its deadline and says so a moment later is heard.
+// The client accepts a TIMEOUT that a worker sends a moment after its deadline.
 func TestTimeoutOfTheWorkerIsHeard(t *testing.T) {
 	t.Parallel()
 	w := listen(t, true, func(c net.Conn, body []byte) {
@@ -344,7 +344,7 @@ func TestTimeoutOfTheWorkerIsHeard(t *testing.T) {
 	check(t, "late", err, fault.Timeout, TimedOut)
 }
 
-// Calls that never left are told from those in doubt.
+// Calls that never left are distinguished from those in doubt.
 func TestAway(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -397,7 +397,8 @@ func TestInDoubt(t *testing.T) {
 	}
 }
 
-// A worker that drops connections between calls, or claims to keep them, puts no later call in doubt: each has a connection of its own.
+// A worker that drops connections between calls, or claims to keep them, puts no later call in doubt: each has a new
+// connection.
 func TestEachCallHasItsConnection(t *testing.T) {
 	w := says(t, reply("200 OK", jsonType+"Connection: keep-alive\r\nKeep-Alive: timeout=600\r\n", good("{}"))) // and closes
 	c := New(Config{URLs: []string{w.url}})
@@ -415,7 +416,7 @@ func TestEachCallHasItsConnection(t *testing.T) {
 	}
 }
 
-// Who gave up is not told that the worker is away.
+// A caller who cancels gets no error about an absent worker.
 func TestCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := listen(t, true, func(c net.Conn, _ []byte) { cancel(); io.Copy(io.Discard, c) })
@@ -501,7 +502,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// What a worker says is shown in bounds and without anything hidden; keys in a toolpack's URL are not shown.
+// Messages show a worker's texts in bounds and without anything hidden, and no keys of a toolpack's URL.
 func TestMessages(t *testing.T) {
 	w := says(t, reply("200 OK", jsonType, failedWith(`{"code":"INTERNAL","message":"`+strings.Repeat(`\u202e`, 4000)+`","retryable":true}`)))
 	url := w.url + "?key=sesame"
