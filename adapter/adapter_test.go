@@ -186,7 +186,7 @@ func (b *bench) callUntil(ctx context.Context, tool, digest, input string, withi
 	return a.Output, err
 }
 
-// reasonOf is the contract's code of a failed call, whether it may be repeated, and the adapter's reason.
+// reasonOf returns the contract's code of a failed call, whether it may be repeated, and the adapter's reason.
 func reasonOf(err error) string {
 	code, retryable, details := worker.Code(err)
 	var d struct{ Reason string }
@@ -224,7 +224,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Each failure has its code, and says whether the call may be repeated.
+// Each failure has its code, and states whether the call may be repeated.
 func TestFailures(t *testing.T) {
 	b := adapt(t, "upstream: {url: \""+newUpstream().overHTTP(t, nil).URL+"\"}\nanswer_bytes: 1024\n", nil).pin()
 	for _, c := range []struct{ tool, input, want string }{
@@ -252,7 +252,7 @@ func TestPinnedSchemas(t *testing.T) {
 			t.Error(recheck, err)
 		}
 		if recheck != "0" {
-			continue // the SDK tells of changes in its own time
+			continue // the SDK reports changes in its own time
 		}
 		u.add("sum", `{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"},"send_to":{"type":"string"}}}`, "",
 			func(context.Context, map[string]any) *sdk.CallToolResult { return &sdk.CallToolResult{} })
@@ -390,7 +390,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// An upstream that is away costs its callers nothing but an answer that says so.
+// An upstream that is away costs its callers nothing but an answer with that reason.
 func TestAway(t *testing.T) {
 	up := newUpstream().overHTTP(t, nil)
 	b := adapt(t, "upstream: {url: \""+up.URL+"\"}\n", nil).pin()

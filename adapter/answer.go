@@ -28,7 +28,7 @@ const (
 	reasonChanged = "schema_changed"  // the tool is another one than the manifest pins
 	reasonGone    = "tool_gone"       // the upstream has no such tool any more
 	reasonUnknown = "tool_unknown"    // the adapter's configuration has no such tool
-	reasonTool    = "tool_error"      // the tool itself says so (isError)
+	reasonTool    = "tool_error"      // the tool itself reports it (isError)
 	reasonRefused = "call_refused"    // the upstream refused the call (a JSON-RPC error)
 	reasonDoubt   = "outcome_unknown" // the call was sent, and no answer came
 	reasonLarge   = "answer_too_large"
@@ -48,7 +48,7 @@ func failure(code, reason, message string, retryable bool) *problem {
 	return &problem{Code: code, Message: message, Retryable: retryable, Details: map[string]any{"reason": reason}}
 }
 
-// output is what a tool answered, in the form the schema files of this package describe.
+// output is a tool's answer, in the form that the schema files of this package describe.
 type output struct {
 	Text       string          `json:"text"`                 // all texts, an empty line between them
 	Structured json.RawMessage `json:"structured,omitempty"` // of the upstream's output schema, where it has one
@@ -116,7 +116,7 @@ func (c *Client) callTool(ctx context.Context, session *sdk.ClientSession, name 
 	return doc, nil
 }
 
-// callFailed says why a call has no result. A call that was sent and not answered is in doubt.
+// callFailed returns why a call has no result. A call that was sent and not answered is in doubt.
 func (c *Client) callFailed(ctx context.Context, session *sdk.ClientSession, status int, err error) *problem {
 	said, refused := errors.AsType[*jsonrpc.Error](err)
 	switch {
@@ -137,7 +137,7 @@ func (c *Client) callFailed(ctx context.Context, session *sdk.ClientSession, sta
 		"the connection to the upstream was lost during the call: "+fault.ClipTo(err.Error(), maxText), false)
 }
 
-// badStatus is the error of an HTTP status (AX-06).
+// badStatus returns the error of an HTTP status (AX-06).
 func badStatus(status int) *problem {
 	p := failure(upstreamError, reasonStatus, fmt.Sprintf("the upstream answered with status %d", status), status == 401 || status >= 500)
 	p.Details["status"] = status

@@ -25,7 +25,7 @@ import (
 //	upstream:                         (one of command and url)
 //	  command: [/usr/bin/mcp-server, --stdio]
 //	  dir: /var/lib/mcp               (where it runs)
-//	  env: [GITHUB_TOKEN]             (variables of the adapter that it gets, beside PATH, HOME, LANG, TMPDIR)
+//	  env: [GITHUB_TOKEN]             (variables of the adapter that it gets, besides PATH, HOME, LANG, TMPDIR)
 //	  url: https://mcp.example.org/mcp
 //	  key_env: EXAMPLE_KEY            (the variable with the key, sent as Authorization: Bearer)
 //	  key_header: X-Api-Key           (the key alone, in this header instead)
@@ -35,7 +35,7 @@ import (
 //	answer_bytes: 4194304             (of an answer)
 //	image_bytes: 1048576              (of all its images, sound and files together; more are left out)
 //	recheck_seconds: 0                (how long the upstream's list of tools counts; 0: it is read before each call)
-//	stop_seconds: 30                  (how long calls may go on when the adapter stops)
+//	stop_seconds: 30                  (how long calls may continue when the adapter stops)
 type Config struct {
 	Listen, BaseURL string
 	Upstream        Upstream
@@ -46,7 +46,7 @@ type Config struct {
 	Recheck, Stop   time.Duration
 }
 
-// Upstream is somebody else's MCP server: a command that speaks on standard input and output, or a URL.
+// Upstream is a foreign MCP server: a command that speaks on standard input and output, or a URL.
 type Upstream struct {
 	Command []string
 	Dir     string

@@ -9,8 +9,8 @@ import (
 	"slurmgate/plan"
 )
 
-// Entries are the manifest's entries of the configured tools, as YAML, and their schema files by path below the domain's folder. A tool
-// that the upstream does not list is a NotFound fault.
+// Entries returns the manifest's entries of the configured tools, as YAML, and their schema files by path below the
+// domain's folder. A tool that the upstream does not list is a NotFound fault.
 func (c Config) Entries(tools map[string]Listed) (entries string, files map[string][]byte, err error) {
 	files = map[string][]byte{}
 	var b strings.Builder
@@ -41,7 +41,8 @@ func (c Config) Entries(tools map[string]Listed) (entries string, files map[stri
 	return b.String(), files, nil
 }
 
-// quoted is a text as a double-quoted scalar of YAML, which JSON strings are, without characters that a manifest refuses.
+// quoted returns a text as a double-quoted scalar of YAML, which JSON strings are, without characters that a manifest
+// refuses.
 func quoted(s string, most int) string {
 	s = strings.Map(func(c rune) rune {
 		if c < ' ' && c != '\n' || c == 0x7f {
@@ -58,7 +59,8 @@ func quoted(s string, most int) string {
 
 const draft2020 = "https://json-schema.org/draft/2020-12/schema"
 
-// inputFile is the schema of the arguments. Servers name the draft of their library; what they write is the same in all of them.
+// inputFile returns the schema of the arguments. Servers name the draft of their library; what they write is the same
+// in all of them.
 func inputFile(schema json.RawMessage) ([]byte, error) {
 	tree := map[string]any{}
 	if err := json.Unmarshal(schema, &tree); err != nil {
@@ -68,7 +70,7 @@ func inputFile(schema json.RawMessage) ([]byte, error) {
 	return pretty(tree)
 }
 
-// outputFile is the schema of an [output].
+// outputFile returns the schema of an [output].
 func outputFile(structured json.RawMessage) ([]byte, error) {
 	text := map[string]any{"type": "string"}
 	object := func(required []string, properties map[string]any) map[string]any {

@@ -34,7 +34,7 @@ func TestEntries(t *testing.T) {
 	for _, s := range d.Services() {
 		tool := strings.TrimPrefix(s.ID, "up.")
 		if s.URL != "http://adapter:9100/"+s.ID+"/"+b.digests[tool] || s.Description != "Does "+tool+"." {
-			t.Errorf("%+v", s)
+			t.Errorf("schema %+v", s)
 		}
 		input := map[string]string{"up.sum": `{"a":1,"b":2}`, "up.media": `{}`}[s.ID]
 		out, err := b.call(tool, input, long)

@@ -16,8 +16,9 @@ import (
 
 const everything = "@modelcontextprotocol/server-everything@2026.8.31"
 
-// everythingServer is the reference server of those who write the protocol, from the npm registry into build/mcp-everything, once. It needs
-// npm, Node 20 or later and a network, so these tests run with `make mcp-upstream`, not with all tests.
+// everythingServer installs the reference server of the protocol's authors from the npm registry into
+// build/mcp-everything, once. It needs npm, Node 20 or later and a network, so these tests run with `make
+// mcp-upstream`, not with all tests.
 func everythingServer(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../build/mcp-everything")

@@ -22,7 +22,7 @@ type process struct {
 	done chan struct{}
 }
 
-// always are the variables that every upstream gets.
+// always lists the variables that every upstream gets.
 var always = []string{"PATH", "HOME", "LANG", "TMPDIR"}
 
 const (
@@ -31,7 +31,7 @@ const (
 	maxLines = 200             // a connection
 )
 
-// start starts the upstream in a process group of its own, with the listed variables and no others.
+// start starts the upstream in a new process group, with the listed variables and no others.
 func start(u Upstream, log *slog.Logger) (*process, error) {
 	p := &process{cmd: exec.Command(u.Command[0], u.Command[1:]...), done: make(chan struct{})}
 	p.cmd.Dir = u.Dir

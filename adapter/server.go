@@ -1,4 +1,4 @@
-// Package adapter is a service worker in front of an MCP server of somebody else's (ARC-10): a process of its own that lists the server's
+// Package adapter is a service worker in front of a foreign MCP server (ARC-10): a separate process that lists the server's
 // tools, and carries out calls of those its configuration names by the worker contract (docs/adapter.md).
 //
 //	POST /TOOL_ID/DIGEST   the contract; DIGEST is what the manifest pins of the tool's name and schemas
@@ -74,7 +74,7 @@ type answerMeta struct {
 	DurationMS int64  `json:"duration_ms"`
 }
 
-// Handler is the server's interface.
+// Handler returns the server's HTTP interface.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{tool}/{digest}", s.run)
@@ -191,7 +191,7 @@ func (s *Server) hidden(err error) string {
 	return string(s.config.Upstream.hide([]byte(fault.ClipTo(err.Error(), maxText))))
 }
 
-// health says whether every configured tool can be called.
+// health reports whether every configured tool can be called.
 func (s *Server) health(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithTimeout(req.Context(), healthTime)
 	defer cancel()

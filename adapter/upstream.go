@@ -35,7 +35,7 @@ type Client struct {
 	name   string // and version, sent to the upstream
 	log    *slog.Logger
 
-	turn    chan struct{} // held by whoever uses the fields below
+	turn    chan struct{} // held while the fields below are used
 	session *sdk.ClientSession
 	end     func() // ends the upstream's process
 	tools   map[string]Listed
@@ -67,7 +67,7 @@ func (c *Client) lock(ctx context.Context) error {
 
 func (c *Client) unlock() { <-c.turn }
 
-// Tools are the tools that the upstream lists now, or did within the time the configuration allows.
+// Tools returns the tools that the upstream lists now, or did within the time the configuration allows.
 func (c *Client) Tools(ctx context.Context) (map[string]Listed, error) {
 	_, tools, err := c.ready(ctx)
 	return tools, err
@@ -218,7 +218,7 @@ func listed(t *sdk.Tool) (l Listed, err error) {
 	return l, err
 }
 
-// seen is the status of the HTTP answer to a call, where there was one.
+// seen holds the status of the HTTP answer to a call, where there was one.
 type seen struct{ status atomic.Int64 }
 
 type seenKey struct{}
@@ -283,7 +283,7 @@ func (u Upstream) hide(data []byte) []byte {
 	return bytes.ReplaceAll(data, bytes.Trim(quoted, `"`), []byte("[redacted]"))
 }
 
-// Names are the upstream's tools, sorted.
+// Names returns the names of the upstream's tools, sorted.
 func Names(tools map[string]Listed) []string {
 	var out []string
 	for name := range tools {

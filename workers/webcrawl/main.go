@@ -1,7 +1,7 @@
 // Command webcrawl is a sample service worker (docs/workers.md). It serves two tools, scrape and crawl, and has them done by an HTTP API in
 // the manner of Firecrawl, to which it authenticates with a bearer key. Only this process has the key.
 //
-//	POST /run          input.mode says which tool: scrape (default) or crawl
+//	POST /run          input.mode selects the tool: scrape (default) or crawl
 //	POST /scrape/run   one page
 //	POST /crawl/run    a page and those it links to
 //	GET  /healthz      {"ok":true}

@@ -23,7 +23,7 @@ const (
 	urlBytes     = 2048
 )
 
-// server is the worker.
+// server serves the worker contract.
 type server struct {
 	up  *upstream
 	log *slog.Logger
@@ -77,7 +77,7 @@ func invalid(format string, args ...any) *failure {
 	return &failure{Code: "VALIDATION_ERROR", Message: fmt.Sprintf(format, args...), Details: map[string]any{}}
 }
 
-// input is what the tools take. A pointer is nil when the member is absent.
+// input holds the tools' input. A pointer is nil when the member is absent.
 type input struct {
 	URL      string   `json:"url"`
 	Mode     string   `json:"mode"`
@@ -181,7 +181,7 @@ func readInput(data json.RawMessage, mode string) (input, error) {
 	return in, nil
 }
 
-// health says whether a call could be made: whether there is a key.
+// health reports whether a call could be made: whether there is a key.
 func (s *server) health(w http.ResponseWriter, _ *http.Request) {
 	if _, err := s.up.secret(); err != nil {
 		s.write(w, http.StatusServiceUnavailable, map[string]any{"ok": false, "error": err.Error()})

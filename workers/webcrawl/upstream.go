@@ -42,14 +42,14 @@ func newUpstream(base, key, file string) (*upstream, error) {
 	if (key == "") == (file == "") {
 		return nil, errors.New("set either FIRECRAWL_API_KEY or FIRECRAWL_API_KEY_FILE")
 	}
-	// A redirect would take the request, and where it goes nobody has chosen.
+	// A redirect would take the request to a place that the configuration does not name.
 	up := &upstream{base: strings.TrimSuffix(base, "/"), key: key, file: file, client: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	_, err = up.secret()
 	return up, err
 }
 
-// secret is the key.
+// secret returns the key.
 func (u *upstream) secret() (string, error) {
 	text := u.key
 	if u.file != "" {
@@ -77,7 +77,7 @@ func (u *upstream) known() []string {
 	return slices.Clone(u.seen)
 }
 
-// output is what the tools return.
+// output holds the tools' result.
 type output struct {
 	SourceURL string `json:"source_url"`
 	Items     []item `json:"items"`
@@ -109,7 +109,7 @@ type page struct {
 	} `json:"metadata"`
 }
 
-// fetch has a call done. Its errors are failures of the contract, and contain nothing that the API said.
+// fetch has a call done. Its errors are failures of the contract, and contain nothing of the API's answer.
 func (u *upstream) fetch(ctx context.Context, in input) (*output, error) {
 	key, err := u.secret()
 	if err != nil {

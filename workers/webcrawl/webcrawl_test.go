@@ -190,7 +190,7 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The deadline ends the upstream's work, too, and the worker says so in time for the gateway to hear it.
+// The deadline ends the upstream's work, too, and the worker reports it in time for the gateway to read it.
 func TestDeadline(t *testing.T) {
 	ended := make(chan struct{}, 10)
 	r := start(t, func(w http.ResponseWriter, q *http.Request) {
@@ -213,7 +213,7 @@ func TestDeadline(t *testing.T) {
 	}
 	seen := r.client.Probe(context.Background(), r.url+"/run", nil, "probe")
 	if fault.CodeOf(seen.Answer) != worker.TimedOut || seen.Clock.IsZero() {
-		t.Error("doctor would complain:", seen)
+		t.Error("the probe finds a fault:", seen)
 	}
 }
 
