@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// size is how much code there is.
+// size counts code.
 type size struct{ lines, tokens int }
 
 func (s *size) add(o size) {

@@ -1,4 +1,4 @@
-// Command lines says how much production Go each package has at one commit and at another, or in the work tree:
+// Command lines counts how much production Go each package has at one commit and at another, or in the work tree:
 //
 //	go run ./scripts/lines FROM [TO]
 //
@@ -19,7 +19,7 @@ import (
 	"text/tabwriter"
 )
 
-// rows are packages that share a row because code moved from one to another.
+// rows names packages that share a row because code moved from one to another.
 var rows = map[string]string{
 	"cmd/slurmgate": "cmd app cli",
 	"cmd":           "cmd app cli",
@@ -29,7 +29,7 @@ var rows = map[string]string{
 	"transport":     "cmd app cli",
 }
 
-// besides are folders that are not part of the product.
+// besides lists folders that are not part of the product.
 var besides = []string{"bench", "chaos", "e2e", "scripts"}
 
 func main() {

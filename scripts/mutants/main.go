@@ -22,7 +22,7 @@ import (
 type mutant struct {
 	name     string
 	file     string
-	old, now string // what is replaced, which is in the file once, and what stands there instead
+	old, now string // the replaced text, which is in the file once, and its replacement
 	pkg      string // whose test notices it
 	test     string // its name, or a path of subtests
 }
@@ -87,7 +87,7 @@ func passes(list []mutant) error {
 	return nil
 }
 
-// mutated is the mutant's file with its change. root is the folder of the module.
+// mutated returns the mutant's file with its change. root is the folder of the module.
 func (m mutant) mutated(root string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
-// table are the mutants. First the promises of README, then those of the contracts that were once held by no test, then others.
+// table lists the mutants. First the promises of README, then those of the contracts that were once held by no test,
+// then others.
 var table = []mutant{
 	{"claim-skipped", "slurm/script.tmpl.sh", `if [[ $(cat -- "$ctl/claim") != "$claim" ]]; then`, `if false; then`,
 		"slurm", "TestScriptExecutesOnce"},

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Each mutant has a name of its own, changes a text that its file has once, and names a test that is there. make mutants runs them.
+// Each mutant has a unique name, changes a text that its file has once, and names a test that exists. make mutants runs
+// them.
 func TestTable(t *testing.T) {
 	const root = "../.."
 	names := map[string]bool{}

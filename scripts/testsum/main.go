@@ -71,7 +71,7 @@ func main() {
 	}
 }
 
-// add appends a text to a file; there is none without a name.
+// add appends a text to a file; without a name it does nothing.
 func add(name, text string) error {
 	if name == "" {
 		return nil
@@ -190,7 +190,7 @@ const (
 	slowest  = 5   // how many that line names
 )
 
-// fatal is the first line of what Go prints of a crash or a race; the stacks follow.
+// fatal reports whether a line is the first that Go prints of a crash or a race; the stacks follow.
 func fatal(line string) bool {
 	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "WARNING: DATA RACE")
 }
@@ -204,7 +204,7 @@ func clip(line string) string {
 	return strings.ToValidUTF8(line[:width], "") + "…"
 }
 
-// entry is the first line of what a test logs: "    file_test.go:12: text".
+// entry matches the first line of a test's log entry: "    file_test.go:12: text".
 var entry = regexp.MustCompile(`^ +\S+\.go:\d+: (context: )?`)
 
 // divide separates the context from the other lines, without those of go test about starts and pauses.
