@@ -56,7 +56,8 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// A copy of the source in another folder, with a build cache of its own, gives the same bytes: program, packages and bill of materials.
+// A copy of the source in another folder, with a separate build cache, gives the same bytes: program, packages and bill
+// of materials.
 //
 // proves OPS-01
 func TestReproducible(t *testing.T) {
@@ -88,7 +89,8 @@ func TestReproducible(t *testing.T) {
 	output(t, "sh", "-c", `cd "$1" && sha256sum --quiet -c SHA256SUMS`, "sh", again.dir)
 }
 
-// The bill of materials is what its schema says, and names every module in the program, the Go library, the C library and SQLite.
+// The bill of materials conforms to its schema, and names every module in the program, the Go library, the C library
+// and SQLite.
 //
 // proves OPS-01
 func TestBillOfMaterials(t *testing.T) {

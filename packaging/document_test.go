@@ -19,7 +19,7 @@ func TestInstallDocument(t *testing.T) {
 		output(t, "cp", "-r", from, filepath.Join(h.share, to))
 	}
 	run := func(script string) (string, error) { return h.run("cd /root && set -eu\n" + script) }
-	// What stands for the site: its images and data, its certificate and its name service.
+	// These commands replace the site: its images and data, its certificate and its name service.
 	prepared, err := run(`cp -r /shared/root/. /root && cd /etc/ssl && openssl req -quiet -x509 -newkey rsa:2048 -nodes -days 2 \
 		-subj /CN=slurmgate.example.org -addext subjectAltName=DNS:slurmgate.example.org -keyout slurmgate.key -out slurmgate.pem &&
 		cat slurmgate.pem >>/etc/ssl/certs/ca-certificates.crt && echo '127.0.0.1 slurmgate.example.org' >>/etc/hosts`)
@@ -95,7 +95,7 @@ func blocks(document []byte) (list []block) {
 
 var variable = regexp.MustCompile(`(?:art|run)_[0-9A-Z]+|sgt_\S+|[0-9a-f]{12,}…?|[0-9]+(?:\.[0-9]+)?(?:ms|s)?`)
 
-// masked is a text without what differs from one installation to the next, spaces between columns among it.
+// masked returns a text without what differs from one installation to the next, and with single spaces between columns.
 func masked(s string) string {
 	var lines []string
 	for line := range strings.Lines(s) {

@@ -20,7 +20,7 @@ type host struct {
 	share string // its /shared, seen from here
 }
 
-// start starts a cluster of its own, always in the same clean state.
+// start starts a separate cluster, always in the same clean state.
 func start(t *testing.T) host {
 	h := host{t: t, name: cmp.Or(os.Getenv("SLURMGATE_TEST_CLUSTER"), "e2e") + "-packages"}
 	output(t, "scripts/devcluster", "--name", h.name, "down")
@@ -51,7 +51,7 @@ func (h host) must(line string) string {
 	return out
 }
 
-// says runs a line whose output has these words.
+// says runs a line and fails the test unless its output has these words.
 func (h host) says(line string, want ...string) string {
 	h.t.Helper()
 	out := h.must(line)
@@ -82,7 +82,7 @@ func (h host) call(args string) string {
 	return h.must("runuser -u slurmgate -- slurmgate " + args)
 }
 
-// submit starts a run of the tool that waits, and says its id.
+// submit starts a run of the tool that waits, and returns its id.
 func (h host) submit(number string) string {
 	h.t.Helper()
 	var answer struct {
@@ -170,7 +170,8 @@ func TestInstall(t *testing.T) {
 	h.says(`systemctl is-enabled slurmgate slurmgate-gc.timer slurmgate-backup.timer; systemctl is-active slurmgate; true`,
 		"disabled\ndisabled\ndisabled\ninactive")
 	h.says("stat -c '%a %U' /var/lib/slurmgate /var/backups/slurmgate", "700 slurmgate\n700 slurmgate")
-	// The signer is there for a site that wants one: under a user of its own, which no group of the gateway's has, and off.
+	// The signer is installed for sites that use it: under a separate user, which no group of the gateway's has, and
+	// off.
 	h.says("systemctl is-enabled slurmgate-signer; systemctl is-active slurmgate-signer; true", "disabled\ninactive")
 	h.says("id -nG slurmgate-signer; id -nG slurmgate; stat -c '%a %U' /etc/slurmgate-signer; getent passwd slurmgate-signer",
 		"slurmgate-signer\nslurmgate\n700 slurmgate-signer\n", "/usr/sbin/nologin")

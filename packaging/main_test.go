@@ -11,14 +11,15 @@ import (
 	"testing"
 )
 
-// made is what all tests share: two releases of the same source. The first is the older one, so that there is something to upgrade from.
+// made holds what all tests share: two releases of the same source. The first is the older one, so that there is
+// something to upgrade from.
 var made struct {
 	repo     string
 	dir      string // of this test run
 	old, new release
 }
 
-// release is what scripts/packages made.
+// release is the output of scripts/packages.
 type release struct{ version, dir string }
 
 func (r release) file(t *testing.T, pattern string) string {

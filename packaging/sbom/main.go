@@ -82,7 +82,7 @@ func serial(digest [sha256.Size]byte) string {
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
-// library is one component; purl is empty for a Go module.
+// library returns one component; purl is empty for a Go module.
 func library(name, version, purl string) cdx.Component {
 	if purl == "" {
 		purl = "pkg:golang/" + strings.ReplaceAll(name, "+", "%2B") + "@" + strings.ReplaceAll(version, "+", "%2B")
