@@ -2,7 +2,7 @@ package protocol
 
 import "slices"
 
-// Result is what a check found. Path are the steps to the problem, the shortest.
+// Result is the outcome of a check. Path lists the steps to the problem, the shortest.
 type Result struct {
 	States, Steps int
 	Problem       string

@@ -2,7 +2,8 @@ package protocol
 
 import "slices"
 
-// faults are what may go wrong, as often as the bound says. That somebody cancels the run is none, but no run needs it to end.
+// faults adds what may go wrong, as often as the bound allows. A cancel of the run is not a fault, but no run needs one
+// to end.
 func (w *world) faults() {
 	s := &w.from
 	if s.Led.Phase == unknown && s.Led.Row == toSubmit {
@@ -61,7 +62,7 @@ func (w *world) faults() {
 	}
 }
 
-// trouble is what may happen to a job.
+// trouble adds what may happen to a job.
 func (w *world) trouble(j int, it job) {
 	again := func(s *state) *uint8 { return &s.Left.Restarts }
 	if it.Known {

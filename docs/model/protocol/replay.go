@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Record is what one attempt of a real run left: the events of the ledger from the attempt's opening to its end, the files of its folder,
-// what its program itself recorded, and the jobs that Slurm's accounting has under its name.
+// Record holds what one attempt of a real run left: the events of the ledger from the attempt's opening to its end, the
+// files of its folder, its program's own record, and the jobs that Slurm's accounting has under its name.
 type Record struct {
 	N          int // of the attempt
 	Events     []Event
@@ -32,7 +32,7 @@ type Event struct {
 
 func (e Event) String() string { return strings.TrimSpace(e.Type + " " + e.Ending) }
 
-// clockStep is how much older the time of a file may be than the clock that the ledger reads.
+// clockStep is the most by which the time of a file may be older than the clock that the ledger reads.
 const clockStep = 20 * time.Millisecond
 
 // recorded is a state with the number of its sends so far.
@@ -93,7 +93,7 @@ func Replay(r Record) error {
 	return nil
 }
 
-// count is the number of jobs there have been.
+// count returns the number of jobs there have been.
 func (s recorded) count() (n int) {
 	for _, j := range s.Jobs {
 		if j.PC != absent {
@@ -103,7 +103,7 @@ func (s recorded) count() (n int) {
 	return n
 }
 
-// keep drops the states that are not as the record says. False: none is left.
+// keep drops the states that differ from the record. It returns false if none is left.
 func (p *replayer) keep(is func(recorded) bool) bool {
 	for s := range p.now {
 		if !is(s) {
@@ -131,7 +131,8 @@ func (p *replayer) wander() {
 	}
 }
 
-// next are the steps from a state that break no promise and contradict nothing that the attempt left: a claim is for ever.
+// next returns the steps from a state that break no promise and contradict nothing that the attempt left: a claim is
+// permanent.
 func (p *replayer) next(s recorded) (list []recorded) {
 	for _, step := range p.steps(s.state) {
 		to := recorded{step.to, s.sent}
@@ -148,7 +149,7 @@ func (p *replayer) next(s recorded) (list []recorded) {
 	return list
 }
 
-// take follows an event: the ledger changes as the event says, or the event is one that the model has no state for.
+// take follows an event: the ledger changes by it, or the event is one that the model has no state for.
 func (p *replayer) take(e Event) bool {
 	was := p.now
 	p.now = map[recorded]bool{}

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// at is a time of the records below: so many seconds after they began.
+// at returns a time of the records below: so many seconds after they began.
 func at(seconds float64) time.Time {
 	return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// history is one event a second.
+// history returns one event a second.
 func history(lines ...string) (list []Event) {
 	for i, line := range lines {
 		typ, ending, _ := strings.Cut(line, " ")
@@ -75,7 +75,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// A record that somebody has changed, or of a program that breaks the protocol, is refused at the first thing that does not fit.
+// A changed record, or one of a program that breaks the protocol, is refused at the first thing that does not fit.
 func TestReplayRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		r    Record

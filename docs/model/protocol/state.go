@@ -6,7 +6,7 @@ const (
 	jobs     = 3
 )
 
-// phase is the run's, as the ledger has it.
+// phase is the run's phase in the ledger.
 type phase uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 	done
 )
 
-// ending is how an attempt ended.
+// ending is the end of an attempt.
 type ending uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 	maybe           // lost, or given up
 )
 
-// rowState is how far the gateway is with the row of a batch that the run is for.
+// rowState is the gateway's progress with the row of a batch that the run is for.
 type rowState uint8
 
 const (
@@ -41,7 +41,7 @@ const (
 	submitted
 )
 
-// holder is who has a claim: nobody, the gateway, or a start of a job.
+// holder is the holder of a claim: nobody, the gateway, or a start of a job.
 type holder uint8
 
 const (
@@ -52,7 +52,7 @@ const (
 
 func start(job int, restart uint8) holder { return firstStart + holder(2*job) + holder(restart) }
 
-// ledger is what survives the gateway's death.
+// ledger holds what survives the gateway's death.
 type ledger struct {
 	Phase   phase
 	Attempt uint8 // 1…
@@ -64,7 +64,7 @@ type ledger struct {
 	Ended   [attempts]ending
 }
 
-// pc is where the gateway is.
+// pc is the gateway's position in its program.
 type pc uint8
 
 const (
@@ -76,7 +76,7 @@ const (
 	toRead
 )
 
-// requestState is how far a send has come.
+// requestState is the progress of a send.
 type requestState uint8
 
 const (
@@ -95,7 +95,7 @@ type request struct {
 	Token   uint8
 }
 
-// jobPC is where a job is.
+// jobPC is a job's position in its script.
 type jobPC uint8
 
 const (
@@ -142,7 +142,7 @@ type state struct {
 	Left     Bound           // of the faults
 }
 
-// over is the end of a job. Only whose it was matters afterwards.
+// over ends the job. Only its attempt and token matter afterwards.
 func (j *job) over() { *j = job{PC: over, Attempt: j.Attempt, Token: j.Token} }
 
 // forget drops what can make no difference any more, so that states that differ in it are one.
@@ -175,9 +175,9 @@ func (s *state) end(how ending) {
 	s.Led.Phase = done
 }
 
-// putOff ends a send that was refused for now. Nothing can come of it any more, so its place is free, unless there may be an older
-// ledger that reads its receipt.
-func (s *state) putOff(k uint8) {
+// deferSend ends a send that was refused for now. It can have no effect any more, so its place is free, unless there
+// may be an older ledger that reads its receipt.
+func (s *state) deferSend(k uint8) {
 	s.Led.Phase, s.PC = deferred, idle
 	if !s.Restored && (s.Left.Restores == 0 || s.Left.All == 0) {
 		s.Req[k] = request{}
@@ -195,7 +195,8 @@ func (s *state) mine(k uint8) bool {
 	return s.Req[k].State != unsent && s.Req[k].Attempt == s.Led.Attempt && s.Req[k].Token == s.Led.Token[s.at()]
 }
 
-// token is that of an attempt that is made now. Every row has one of its own; after a restore they differ from those before.
+// token returns the token of an attempt that is made now. Every row has a separate one; after a restore they differ
+// from those before.
 func (s *state) token() uint8 {
 	if s.Restored {
 		return 2

@@ -23,7 +23,7 @@ type world struct {
 
 func (w *world) add(name string, change func(s *state) (bad string)) { w.push(name, false, change) }
 
-// fault is a step that costs one of the faults that are left.
+// fault adds a step that costs one of the faults that are left.
 func (w *world) fault(left func(*state) *uint8, name string, change func(s *state)) {
 	if *left(&w.from) == 0 || w.from.Left.All == 0 {
 		return
@@ -48,7 +48,7 @@ func (w *world) push(name string, fault bool, change func(s *state) string) {
 	w.out = append(w.out, step{name, fault, s, bad})
 }
 
-// steps are all that can happen next.
+// steps returns everything that can happen next.
 func (w *world) steps(s state) []step {
 	w.from, w.out = s, w.out[:0]
 	w.gateway()
@@ -114,13 +114,13 @@ func (w *world) gateway() {
 	w.idle(a)
 }
 
-// answer is what slurmctld said to send k, heard at once or read later in what sbatch left.
+// answer handles slurmctld's answer to send k, received at once or read later in sbatch's files.
 func (w *world) answer(how string, k uint8) {
 	switch w.from.Req[k].State {
 	case accepted:
 		w.add(how+": accepted", ok(func(s *state) { s.Led.Phase, s.PC = inJob, idle }))
 	case notNow:
-		w.add(how+": not now", ok(func(s *state) { s.putOff(k) }))
+		w.add(how+": not now", ok(func(s *state) { s.deferSend(k) }))
 	case refused:
 		w.add(how+": never", func(s *state) (bad string) {
 			bad = w.endNever(s, s.at())
@@ -130,7 +130,7 @@ func (w *world) answer(how string, k uint8) {
 	}
 }
 
-// receipt is the answer that the last send of this attempt left in its files, if there is one.
+// receipt handles the answer that the last send of this attempt left in its files, if there is one.
 func (w *world) receipt() {
 	s := &w.from
 	if k := s.Led.Sends - 1; s.Led.Sends > 0 && s.mine(k) {
@@ -138,7 +138,8 @@ func (w *world) receipt() {
 	}
 }
 
-// decide is what follows from the claim that the gateway tried to take.
+// decide changes the state by the holder of the claim that the gateway tried to take, and returns the broken promise;
+// empty: none.
 func (w *world) decide(s *state, a int) string {
 	by := s.Claim[a].By
 	if !w.layers.Read || !w.layers.File {
@@ -168,7 +169,7 @@ func (w *world) endNever(s *state, a int) (bad string) {
 	return bad
 }
 
-// idle is the gateway between two pieces of work.
+// idle adds the gateway's steps between two pieces of work.
 func (w *world) idle(a int) {
 	s := &w.from
 	switch s.Led.Phase {
@@ -227,7 +228,8 @@ func (w *world) idle(a int) {
 	}
 }
 
-// unknown is the way to a run: by itself, or as the row of a batch, which the gateway reads some time before it makes the run.
+// unknown adds the ways to a run: by itself, or as the row of a batch, which the gateway reads some time before it
+// makes the run.
 func (w *world) unknown() {
 	row := func(made func(*state)) func(*state) string {
 		return func(s *state) (bad string) {
@@ -254,7 +256,7 @@ func (w *world) unknown() {
 	}
 }
 
-// look is a full answer of Slurm's, and what follows from it.
+// look adds a full answer of Slurm's, and its consequences.
 func (w *world) look(a int) {
 	s := &w.from
 	seen, runs := false, false
@@ -290,7 +292,7 @@ func (w *world) look(a int) {
 	}
 }
 
-// hidden is an answer of Slurm's that looks complete and does not show the job.
+// hidden adds an answer of Slurm's that looks complete and does not show the job.
 func (w *world) hidden(by holder) {
 	w.fault(func(s *state) *uint8 { return &s.Left.Hidden }, "Slurm's answer hides the job", func(s *state) {
 		if by <= void {
@@ -301,7 +303,7 @@ func (w *world) hidden(by holder) {
 	})
 }
 
-// network is what happens to sends on their way, and to their answers.
+// network adds what happens to sends on their way, and to their answers.
 func (w *world) network() {
 	for k := range w.from.Req {
 		switch w.from.Req[k].State {
@@ -332,7 +334,7 @@ func (w *world) accept(k int) {
 	w.fault(func(s *state) *uint8 { return &s.Left.Twins }, "slurmctld accepts the job a second time", made)
 }
 
-// job is the job script.
+// job adds the steps of the job script.
 func (w *world) job(j int) {
 	it := w.from.Jobs[j]
 	a, me := int(it.Attempt)-1, start(j, it.Restart)
