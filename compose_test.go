@@ -32,11 +32,11 @@ func TestComposeFile(t *testing.T) {
 	gateway, worker := doc.Services["gateway"], doc.Services["webcrawl"]
 	if len(worker.Secrets) != 1 || worker.Environment["FIRECRAWL_API_KEY_FILE"] != "/run/secrets/"+worker.Secrets[0] || !worker.ReadOnly ||
 		worker.Network != "service:gateway" || len(worker.Ports)+len(worker.Expose) > 0 {
-		t.Errorf("%+v", worker)
+		t.Errorf("the service webcrawl is %+v, want read-only, in the gateway's network, and with its key as a secret", worker)
 	}
 	if !gateway.ReadOnly || len(gateway.Secrets) > 0 || len(gateway.Environment) != 1 || len(gateway.Ports) != 1 ||
 		!strings.HasPrefix(gateway.Ports[0], "127.0.0.1:") {
-		t.Errorf("%+v", gateway)
+		t.Errorf("the service gateway is %+v, want read-only, without secrets, and one port on loopback", gateway)
 	}
 	manifest, err := os.ReadFile("domains/workers/manifest.yaml")
 	if err != nil || !strings.Contains(string(manifest), `"http://`+worker.Environment["WEBCRAWL_LISTEN"]+`"`) {

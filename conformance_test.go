@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// numbers are the requirements: how many each group has.
+// numbers holds the requirements: how many each group has.
 var numbers = map[string]int{"CARD": 8, "ABI": 20, "LOAD": 12, "ARC": 11, "HTC": 12, "AX": 12, "SITE": 9, "EXP": 2, "OPS": 4,
 	"SRC": 2, "DATA": 7, "MANY": 5}
 
@@ -34,7 +34,7 @@ func TestConformanceDocument(t *testing.T) {
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
 		id, status, by := m[1], m[3], m[4]
 		if !exists(id) || seen[id] {
-			t.Errorf("%s is no requirement, or stands twice", id)
+			t.Errorf("%s is no requirement, or is listed twice", id)
 		}
 		seen[id] = true
 		named := namedTest.FindAllStringSubmatch(by, -1)
@@ -50,7 +50,7 @@ func TestConformanceDocument(t *testing.T) {
 			}
 		case "partly":
 			if _, missing, ok := strings.Cut(by, ";"); len(named) == 0 || !ok || strings.TrimSpace(missing) == "" {
-				t.Errorf("%s is partly met: a test shows one part, and what is missing stands behind a semicolon", id)
+				t.Errorf("%s is partly met: a test shows one part, and a semicolon before what is missing", id)
 			}
 		case "not yet":
 			if len(named) > 0 {
@@ -99,7 +99,7 @@ func exists(id string) bool {
 	return i >= 1 && i <= numbers[m[1]]
 }
 
-// allTests are the tests of the tree as folder.Function, the root's with an empty folder.
+// allTests returns the tests of the tree as folder.Function, the root's with an empty folder.
 func allTests(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -126,7 +126,7 @@ func allTests(t *testing.T) map[string]bool {
 		for _, m := range provesMark.FindAllStringSubmatch(string(src), -1) {
 			for _, id := range number.FindAllString(m[1], -1) {
 				if !exists(id) {
-					t.Errorf("%s says it proves %s, which is no requirement", path, id)
+					t.Errorf("%s claims to prove %s, which is no requirement", path, id)
 				}
 			}
 		}

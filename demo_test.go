@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// build/demo-slurmgate goes to the cluster that the demo used, also where that is not the default one and the shell that calls it later
-// knows nothing of it; and what the demo says last takes that cluster down.
+// build/demo-slurmgate goes to the cluster that the demo used, also where that is not the default one and the shell
+// that calls it later does not know its name; and the demo's last line takes that cluster down.
 func TestDemoKnowsItsCluster(t *testing.T) {
 	calls := filepath.Join(t.TempDir(), "scripts")
 	if err := os.Mkdir(calls, 0o755); err != nil {
@@ -29,7 +29,7 @@ base=/shared/demo on=(); "$2" >command; later_devcluster`, "bash", repo, command
 			write.Dir, write.Env = filepath.Dir(calls), append(os.Environ(), "DEVCLUSTER_NAME="+name)
 			said, err := write.CombinedOutput()
 			if down := "scripts/devcluster" + strings.TrimSuffix(" "+want, " exec"); err != nil || name != "" && string(said) != down {
-				t.Fatalf("with the cluster %q the demo says %q, %v; want %q", name, said, err, down)
+				t.Fatalf("with the cluster %q the demo ends with %q, %v; want %q", name, said, err, down)
 			}
 			call := exec.Command("sh", filepath.Join(filepath.Dir(calls), "command"), "alice", "get")
 			call.Dir, call.Env = "/", []string{"PATH=/usr/bin:/bin"}

@@ -12,18 +12,18 @@ import (
 
 var (
 	problemCode = regexp.MustCompile(`^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$`)
-	// claim finds a verb that says how things are: "the bytes agree with the type".
+	// claim finds a verb that states a fact: "the bytes agree with the type".
 	claim = regexp.MustCompile(`\b(is|are|has|have|was|were|agrees?|differs?|takes?|adds?|holds?|opens|asks?|becomes?|allows?)\b`)
-	// aside begins the part of a rule that only says which things are meant.
-	aside = regexp.MustCompile(` (that|which|whose|whom|where|if|unless|when|until|than|as|what|for)\b|[:;,(]`)
-	// halfSaid finds a message that says nothing without its rule.
-	halfSaid = regexp.MustCompile(`^got\b|^unknown \w+$|^there (is|are) none$|^(they have|the call has) |^(there are|it has) …$|` +
+	// qualifier begins the part of a rule that only qualifies its nouns.
+	qualifier = regexp.MustCompile(` (that|which|whose|whom|where|if|unless|when|until|than|as|what|for)\b|[:;,(]`)
+	// incomplete finds a message that is incomplete without its rule.
+	incomplete = regexp.MustCompile(`^got\b|^unknown \w+$|^there (is|are) none$|^(they have|the call has) |^(there are|it has) …$|` +
 		`^(it|this|they) (is|are|has|have) (none|not|neither|one|them|both|…|another|no)\b( \w+)?( \w+)?$|` +
 		`^… (elements|outputs|bytes|variables)$|\b(another|other) (form|kind)( of value)?$`)
 )
 
-// The message of a problem says what is wrong without the rule that follows it in brackets, and a rule names what is wanted: in "its first
-// bytes are not VCF's (the bytes agree with the type)" it reads as what was found.
+// The message of a problem is complete without the rule that follows it in brackets, and a rule names what is wanted:
+// in "its first bytes are not VCF's (the bytes agree with the type)" it reads as what was found.
 func TestRefusalsAreWholeSentences(t *testing.T) {
 	found := 0
 	inspect(t, func(files *token.FileSet, _ string, n ast.Node) bool {
@@ -32,11 +32,11 @@ func TestRefusalsAreWholeSentences(t *testing.T) {
 			return true
 		}
 		found++
-		if head, _, _ := strings.Cut(aside.ReplaceAllString(rule, "\n"), "\n"); claim.MatchString(head) {
+		if head, _, _ := strings.Cut(qualifier.ReplaceAllString(rule, "\n"), "\n"); claim.MatchString(head) {
 			t.Errorf("%s: the rule %q reads as what was found; want what is wanted", files.Position(n.Pos()), rule)
 		}
-		if halfSaid.MatchString(msg) {
-			t.Errorf("%s: the message %q says nothing without the rule %q", files.Position(n.Pos()), msg, rule)
+		if incomplete.MatchString(msg) {
+			t.Errorf("%s: the message %q is incomplete without the rule %q", files.Position(n.Pos()), msg, rule)
 		}
 		return true
 	})
@@ -90,7 +90,7 @@ func calledAs(n *ast.CallExpr) string {
 	return ""
 }
 
-// textOf is a text as the source has it, with … for what is filled in.
+// textOf returns a text as the source has it, with … for what is filled in.
 func textOf(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -43,8 +43,8 @@ func TestTextsNameNoCommands(t *testing.T) {
 	})
 }
 
-// Every step in the code is an operation with arguments that it takes, or a command of the shell; its command line is one that the shell
-// parses, and no face says that it has a step which it lacks.
+// Every step in the code is an operation with arguments that it takes, or a command of the shell; its command line is
+// one that the shell parses, and no face offers a step which it lacks.
 //
 // proves HTC-06
 func TestStepsAreThere(t *testing.T) {
@@ -98,10 +98,10 @@ func checkStep(t *testing.T, place string, s fault.Step, o app.Operation, chat, 
 	tool := o.Tool()
 	has := mcp.ForChat(tool) && tool.Reachable(gate.MCP) || s.Verb == "run.show" // a chat has slurm.job.get instead
 	if says := !strings.HasPrefix(chat, "ask an administrator") && !strings.HasPrefix(chat, "the user can run"); says != has {
-		t.Errorf("%s: a chat has %s: %t, but it says %q", place, s.Verb, has, chat)
+		t.Errorf("%s: a chat has %s: %t, but the step is %q", place, s.Verb, has, chat)
 	}
 	if says := !strings.HasPrefix(http, "at the gateway"); says != tool.Reachable(gate.Other) {
-		t.Errorf("%s: HTTP has %s: %t, but it says %q", place, s.Verb, !says, http)
+		t.Errorf("%s: HTTP has %s: %t, but the step is %q", place, s.Verb, !says, http)
 	}
 }
 
@@ -151,7 +151,8 @@ func literal(n ast.Expr) string {
 	return ""
 }
 
-// What the product says about credentials does not look like one: redaction would take the advice out of the message.
+// The product's sentences about credentials do not look like credentials: redaction would take the advice out of the
+// message.
 func TestOwnTextsAreNoSecrets(t *testing.T) {
 	inspect(t, func(_ *token.FileSet, path string, n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)

@@ -1,4 +1,5 @@
-// Package slurmgate_test watches the tree: who imports whom, what comes from elsewhere, and that no call goes past the gate.
+// Package slurmgate_test checks the tree: which package imports which, which modules come from elsewhere, and that no
+// call bypasses the gate.
 package slurmgate_test
 
 import (
@@ -22,7 +23,7 @@ import (
 
 const module = "slurmgate"
 
-// arrows says which of our packages each package may import, outside its tests. A new package needs a line here.
+// arrows maps each of our packages to those it may import, outside its tests. A new package needs a line here.
 var arrows = map[string][]string{
 	"visible": {}, // what of others' text people and models may see
 	"fault":   {"secrets", "visible"},
@@ -45,7 +46,7 @@ var arrows = map[string][]string{
 	"secrets/corpus":  {}, // of tests
 	"access":          {"cached", "fault", "gate", "nss", "plan", "visible"},
 	"nss":             {"fault"}, // users and groups of this host
-	// A process of its own, with a user of its own: it knows nothing of the gateway but what the gateway asks.
+	// A separate process, under a separate user: it knows nothing of the gateway but its requests.
 	"signer": {"fault", "nss", "policy/yamldoc"},
 	// What tests of several packages share: a suite, and no part of the product.
 	"remote/sshtest":        {},
@@ -54,7 +55,7 @@ var arrows = map[string][]string{
 	"gate/conformance":      {"artifact", "fault", "gate", "ledger", "ledger/ledgertest", "plan", "run"},
 	"site":                  {"fault", "nss", "plan", "policy/yamldoc"},
 	"retention":             {"fault"},
-	"notify":                {"fault"}, // who is told that a run or a batch is over
+	"notify":                {"fault"}, // notices that a run or a batch ended
 	"export/receipt":        {"fault"}, // statements, signatures and their check: what is needed where no gateway is
 	"backup":                {"fault", "files", "plan"},
 	"export":                {"export/receipt", "fault", "filetype", "plan", "plan/tree", "shell", "visible"}, // checked without a gateway
@@ -70,17 +71,17 @@ var arrows = map[string][]string{
 	"staging":           {"fault", "files", "plan", "run", "secrets", "visible"},
 	"staging/sftp":      {"fault", "files", "plan", "plan/tree", "remote", "remote/transfer", "run", "staging"},
 	"local":             {"fault", "run"},
-	"asuser":            {"fault", "plan", "run"}, // a run's user; SSH and the signer come from whoever makes it
+	"asuser":            {"fault", "plan", "run"}, // a run's user; SSH and the signer come from its creator
 	// Images of registries.
 	"apptainer/oci": {"apptainer", "fault"},
-	// Bytes over the SFTP channels of whoever has them.
+	// Bytes over SFTP channels that the caller opens.
 	"remote/transfer": {"fault"},
 	"remote":          {"fault", "shell"}, // SSH for slurm, staging and apptainer; it knows nothing of what they do with it
 	// Faces over the gate.
 	"httpapi": {"fault", "files", "gate", "plan", "plan/tree", "visible"},
 	"mcp":     {"blocks", "fault", "filetype", "gate", "plan", "visible"},
 	"worker":  {"fault", "plan"}, // HTTP and JSON alone: it knows no tool and no run
-	// A process of its own in front of somebody else's MCP server: it knows the contract of workers and nothing of the gateway.
+	// A separate process in front of a foreign MCP server: it knows the contract of workers and nothing of the gateway.
 	"adapter": {"fault", "plan", "policy/yamldoc", "visible"},
 	"metrics": {"gate", "plan", "run"},
 	// The gateway's operations, the verbs of the shell over them, and the checks of a site.
@@ -107,14 +108,14 @@ var arrows = map[string][]string{
 	"chaos/prog":           {},
 	"e2e/testprog":         {},
 	"scripts/images/mksif": {"apptainer"},
-	"workers/webcrawl":     {}, // a sample of a service worker: a program of its own, which knows only the contract
+	"workers/webcrawl":     {}, // a sample of a service worker: a separate program, which knows only the contract
 	"scripts/lines":        {},
 	"scripts/mutants":      {},
 	"scripts/reads":        {},
 	"scripts/testsum":      {},
 }
 
-// instruments measure and torment the product from outside: they may import anything, and nobody imports them.
+// instruments measure and disturb the product from outside: they may import anything, and no package imports them.
 var instruments = []string{"chaos", "bench", "mcp/conformance"}
 
 var (
@@ -126,7 +127,7 @@ var (
 	nameless = []string{"util", "utils", "common", "types", "helpers", "helper", "misc", "base", "shared", "lib"}
 )
 
-// libraries are the modules that product code may import directly, each with its reason.
+// libraries lists the modules that product code may import directly, each with its reason.
 var libraries = map[string]string{
 	"github.com/alecthomas/kong":    "the command line, declared as structs",
 	"github.com/go-chi/chi/v5":      "HTTP routes (CARD-07)",
@@ -207,7 +208,7 @@ func local(imports []string) (out []string) {
 	return out
 }
 
-// top is the first folder of a package.
+// top returns the first folder of a package.
 func top(name string) string { return strings.SplitN(name, "/", 2)[0] }
 
 func TestArrows(t *testing.T) {
@@ -216,7 +217,7 @@ func TestArrows(t *testing.T) {
 		name := p.name()
 		seen[name] = true
 		if slices.Contains(nameless, path.Base(name)) {
-			t.Errorf("package %s: its name says nothing about what it is for", name)
+			t.Errorf("package %s: its name does not describe its purpose", name)
 		}
 		if slices.Contains(instruments, name) {
 			continue
@@ -289,7 +290,7 @@ func TestLibraries(t *testing.T) {
 	}
 	for m := range libraries {
 		if !used[m] {
-			t.Errorf("%s is on the list and nobody imports it", m)
+			t.Errorf("%s is on the list and no package imports it", m)
 		}
 	}
 }
@@ -308,11 +309,11 @@ func TestOnlyOpenedSitesKnowTransports(t *testing.T) {
 	})
 }
 
-// harmless are the methods of the lifecycle that whoever starts and stops a gateway uses; they are about no run.
-var harmless = []string{"Open", "Start", "CaughtUp", "Settled", "Ready", "Away", "Watched", "Names", "RunDir", "EndWaits",
+// lifecycleMethods lists the methods of the lifecycle that start and stop a gateway; they are about no run.
+var lifecycleMethods = []string{"Open", "Start", "CaughtUp", "Settled", "Ready", "Away", "Watched", "Names", "RunDir", "EndWaits",
 	"Overslept", "Drains", "State"}
 
-// faces are the packages that turn what somebody sends into calls; they know the gate and nothing behind it.
+// faces lists the packages that turn requests into calls; they know the gate and nothing behind it.
 var faces = []string{"httpapi", "mcp"}
 
 // Who may touch what would be a way past the gate: every method of the lifecycle, the import of artifacts, what tokens, approvals and
@@ -335,7 +336,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"run.Sites.Known":          {"add"}, // of a batch's dry run, after gate.Check
 		"run.Sites.Get":            {"getRun", "hashInRun"},
 		"run.Sites.Waits":          {"waits", "story"}, // of runs that were found to be theirs to see
-		"run.Sites.Moving":         {"moving"},         // of a run whose look the gate has allowed
+		"run.Sites.Moving":         {"moving"},         // of a run that the gate has let the caller read
 		"run.Sites.Collect":        {"collectRun"},
 		"run.Sites.Cancel":         {"cancel"},
 		"run.Sites.CarryOutCancel": {"carryOut"}, // that batch.cancel has recorded
@@ -371,7 +372,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 		"ledger.Ledger.RevokeToken":    {"revokeToken"},
 		"ledger.Ledger.AnswerApproval": {"answerApproval"},
 		"ledger.Ledger.DropCalls":      {"Tend"},
-		"ledger.Ledger.Record":         {"recordAlone", "recordShell"}, // of calls a shell made, behind a gate of its own
+		"ledger.Ledger.Record":         {"recordAlone", "recordShell"}, // of calls a shell made, behind its own gate
 
 		"gate.Tool.Handle": {},
 		"gate.Tool.DryRun": {},
@@ -429,7 +430,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 	for _, u := range uses {
 		may, is := guarded[u.what]
 		owned, lifecycle := strings.CutPrefix(strings.Replace(u.what, "run.Engine.", "run.Sites.", 1), "run.Sites.")
-		if lifecycle && !is && u.method && u.pkg != "run" && !slices.Contains(harmless, owned) {
+		if lifecycle && !is && u.method && u.pkg != "run" && !slices.Contains(lifecycleMethods, owned) {
 			t.Errorf("%s: %s is not in the table of this test: say who may use it", u.where, u.what)
 		}
 		if !is {
@@ -466,8 +467,8 @@ func nameOf(s *types.Selection) string {
 	return pkg + "." + n.Obj().Name() + "." + s.Obj().Name()
 }
 
-// What reads the words of authors and callers has no way to start a process or to reach a network, whatever it is told; and the
-// readers of plans, policies and templates open no file themselves.
+// Code that reads the texts of authors and callers cannot start a process or reach a network, whatever the texts
+// contain; and the readers of plans, policies and templates open no file themselves.
 //
 // proves ABI-20 LOAD-10
 func TestReadersReachNothing(t *testing.T) {
@@ -521,7 +522,7 @@ func TestProductHasNoTestServers(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range tests { // they are where this test looks for them
+	for _, name := range tests { // they are where this test expects them
 		if len(goList(t, "./"+name)) != 1 {
 			t.Errorf("there is no package %s", name)
 		}

@@ -19,7 +19,7 @@ var (
 	sourceFile = regexp.MustCompile("`((?:[a-z0-9]+/)+[a-z0-9_]+\\.go)`")
 )
 
-// The walk from a call to its job has ten steps, and each names functions that are where it says.
+// The walk from a call to its job has ten steps, and each names functions that are in the named file.
 func TestWalkToSubmission(t *testing.T) {
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
@@ -55,7 +55,7 @@ func TestWalkToSubmission(t *testing.T) {
 	}
 }
 
-// functions are the functions and methods that a file declares.
+// functions returns the functions and methods that a file declares.
 func functions(t *testing.T, path string) (names []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

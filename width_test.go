@@ -29,7 +29,7 @@ func TestLineWidth(t *testing.T) {
 	}
 }
 
-// rawLines are the lines of a Go file that have text in backquotes.
+// rawLines returns the lines of a Go file that have text in backquotes.
 func rawLines(src []byte) map[int]bool {
 	file := token.NewFileSet().AddFile("", -1, len(src))
 	var s scanner.Scanner
