@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// No format shortens a text: %.200q and its like cut it within a character or a number, and do not say so. [visible.Clip] and [fault.Quote]
-// do.
+// No format shortens a text: %.200q and the like cut it within a character or a number, without a mark. [visible.Clip]
+// and [fault.Quote] mark the cut.
 func TestNoFormatCutsText(t *testing.T) {
 	cuts := regexp.MustCompile(`%[-+# 0-9]*\.(\d+|\*)[sqvx]`)
 	for _, name := range goFiles(t) {

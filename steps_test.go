@@ -87,7 +87,7 @@ func TestStepsAreThere(t *testing.T) {
 	}
 }
 
-// checkStep holds what a chat and HTTP say of a step against its operation.
+// checkStep compares the form of a step in a chat and over HTTP with its operation.
 func checkStep(t *testing.T, place string, s fault.Step, o app.Operation, chat, http string) {
 	t.Helper()
 	for name := range s.Args {

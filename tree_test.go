@@ -194,7 +194,7 @@ func goList(t *testing.T, args ...string) []pkg {
 	}
 }
 
-// ours gives our packages, in both shapes that cmd has.
+// ours returns our packages, in both shapes that cmd has.
 func ours(t *testing.T) []pkg {
 	return append(goList(t, "-tags=cluster", "./..."), goList(t, "-tags=cluster,chaos", "./...")...)
 }
@@ -450,7 +450,7 @@ func TestNothingGoesPastTheGate(t *testing.T) {
 	}
 }
 
-// nameOf gives "package.Type.Member" of one of our types.
+// nameOf returns "package.Type.Member" of one of our types.
 func nameOf(s *types.Selection) string {
 	recv := s.Recv()
 	if p, ok := recv.(*types.Pointer); ok {

@@ -103,7 +103,7 @@ func (u *upstream) called() []string {
 	return slices.Clone(u.calls)
 }
 
-// overHTTP serves an upstream; before is asked first and may answer itself.
+// overHTTP serves an upstream; before gets each request first and may answer itself.
 func (u *upstream) overHTTP(t *testing.T, before func(http.ResponseWriter, *http.Request) bool) *httptest.Server {
 	h := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return u.server }, nil)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -243,7 +243,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A tool that is not the one that the manifest pins is not called; one that has gone is said to have gone. proves ARC-10
+// A tool that is not the one that the manifest pins is not called; one that has disappeared is reported so. proves ARC-10
 func TestPinnedSchemas(t *testing.T) {
 	for _, recheck := range []string{"0", "3600"} {
 		u := newUpstream()

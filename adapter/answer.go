@@ -32,7 +32,7 @@ const (
 	reasonRefused = "call_refused"    // the upstream refused the call (a JSON-RPC error)
 	reasonDoubt   = "outcome_unknown" // the call was sent, and no answer came
 	reasonLarge   = "answer_too_large"
-	reasonAsks    = "needs_input"  // the tool asks a person, and there is none
+	reasonAsks    = "needs_input"  // the tool needs a person's answer, and there is no person
 	reasonBusy    = "adapter_busy" // no slot until the deadline; nothing was sent
 )
 

@@ -10,7 +10,8 @@ import (
 	"slurmgate/toolpack"
 )
 
-// The entries and schema files that are printed for chosen tools make a domain that loads, and whose worker answers as its schemas say.
+// The entries and schema files that are printed for chosen tools make a domain that loads, and whose worker answers by
+// its schemas.
 // proves ARC-10
 func TestEntries(t *testing.T) {
 	b := adapt(t, "upstream: {url: \""+newUpstream().overHTTP(t, nil).URL+"\"}\nbase_url: http://adapter:9100\n", nil).pin()
@@ -34,7 +35,7 @@ func TestEntries(t *testing.T) {
 	for _, s := range d.Services() {
 		tool := strings.TrimPrefix(s.ID, "up.")
 		if s.URL != "http://adapter:9100/"+s.ID+"/"+b.digests[tool] || s.Description != "Does "+tool+"." {
-			t.Errorf("schema %+v", s)
+			t.Errorf("service %+v", s)
 		}
 		input := map[string]string{"up.sum": `{"a":1,"b":2}`, "up.media": `{}`}[s.ID]
 		out, err := b.call(tool, input, long)

@@ -46,7 +46,7 @@ func start(u Upstream, log *slog.Logger) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Pipes of our own: those of exec.Cmd are closed when the process ends, before its last words are read.
+	// Separate pipes: those of exec.Cmd are closed when the process ends, before its last lines are read.
 	out, outEnd, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -82,7 +82,8 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// Serve serves until ctx ends. Calls under way may go on for the configured time; then they are cancelled upstream.
+// Serve serves until ctx ends. Calls in progress may continue for the configured time; then they are cancelled
+// upstream.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -144,7 +144,7 @@ func (c *Client) transport() (sdk.Transport, func(), error) {
 		DisableStandaloneSSE: c.config.Recheck == 0}, t.CloseIdleConnections, nil
 }
 
-// drop gives the connection up.
+// drop closes the connection.
 func (c *Client) drop() {
 	if c.session == nil {
 		return
@@ -157,7 +157,7 @@ func (c *Client) drop() {
 	})
 }
 
-// lost gives up a connection that a call has lost, unless another call already did.
+// lost closes a connection that a call has lost, unless another call already did.
 func (c *Client) lost(session *sdk.ClientSession) {
 	c.turn <- struct{}{}
 	defer c.unlock()
@@ -199,8 +199,8 @@ func list(ctx context.Context, session *sdk.ClientSession) (map[string]Listed, e
 	}
 }
 
-// listed makes a tool's entry. The digest covers what a caller relies on: the name and the schemas. Title and description are those of
-// the gateway's manifest, so an upstream that changes its own changes nothing that anybody sees.
+// listed makes a tool's entry. The digest covers what a caller relies on: the name and the schemas. Title and
+// description are those of the gateway's manifest, so an upstream that changes its own changes nothing visible.
 func listed(t *sdk.Tool) (l Listed, err error) {
 	l = Listed{Name: t.Name, Title: t.Title, Description: t.Description}
 	if l.Title == "" && t.Annotations != nil {

@@ -75,8 +75,8 @@ func (t target) on() bool {
 	return err == nil
 }
 
-// many makes requests at a rate, so many at once at most, and gives each up after two seconds if its answer has not ended: the client has
-// left then.
+// many makes requests at a rate, atOnce at most at a time, and gives each up after two seconds if its answer has not
+// ended: the client has left then.
 func (t target) many(ctx context.Context, atOnce, perSecond int, method, path, body string) {
 	patience := 2 * time.Second
 	if strings.HasSuffix(path, "/events") || strings.Contains(path, "wait_seconds") {

@@ -70,7 +70,7 @@ func bareServers() (bare, echo string, stop func(), err error) {
 	r := chi.NewRouter()
 	r.Get("/v1/runs/{run_id}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, answer) // the peer is gone if this fails
+		_, _ = io.WriteString(w, answer) // the peer has left if this fails
 	})
 	s := sdk.NewServer(&sdk.Implementation{Name: "echo", Version: "1"}, nil)
 	type args struct {

@@ -45,7 +45,7 @@ func (m *measurement) rpc(ctx context.Context) error {
 	return m.vanished(ctx, g, have)
 }
 
-// cycles counts the RPCs of some watch cycles with nothing else going on.
+// cycles counts the RPCs of some watch cycles without other work.
 func (m *measurement) cycles(ctx context.Context, g *rig, inSlurm, inLedger int) error {
 	d, err := g.atRest(ctx)
 	if err != nil {

@@ -77,7 +77,7 @@ type wire struct {
 	pool *transfer.Pool
 }
 
-// reach makes a way with so many connections.
+// reach opens a way with a number of connections.
 func (m *measurement) reach(addr string, rtt time.Duration, connections int) (*wire, error) {
 	host, err := remote.New(remote.Config{Address: addr, User: user, KnownHosts: []string{m.at("known_hosts")}, Key: m.at("key")},
 		slog.New(slog.DiscardHandler))
@@ -95,7 +95,7 @@ func (w *wire) close() {
 
 func (m *measurement) at(name string) string { return filepath.Join(sharedDir, name) }
 
-// openssh runs scp or sftp as everybody does, without a password.
+// openssh runs scp or sftp as a user does, without a password.
 func (w *wire) openssh(ctx context.Context, stdin string, args ...string) error {
 	_, port, err := net.SplitHostPort(w.addr)
 	if err != nil {
@@ -146,7 +146,7 @@ func (m *measurement) staging(ctx context.Context) error {
 	return nil
 }
 
-// random makes a file of so many bytes that do not compress.
+// random makes a file of bytes that do not compress.
 func (m *measurement) random(ctx context.Context, name string, bytes int64) (string, error) {
 	path := filepath.Join(m.dir, name)
 	cmd := exec.CommandContext(ctx, "dd", "if=/dev/urandom", "of="+path, "bs=1M", "iflag=count_bytes", fmt.Sprint("count=", bytes),
@@ -154,7 +154,7 @@ func (m *measurement) random(ctx context.Context, name string, bytes int64) (str
 	return path, cmd.Run()
 }
 
-// contest times several ways to do the same in turns, and gives the median of each. The first round warms up.
+// contest times several ways to do the same in turns, and returns the median of each. The first round warms up.
 func (m *measurement) contest(names []string, ways map[string]func() error) (map[string]time.Duration, error) {
 	took := map[string][]time.Duration{}
 	for round := range m.sizes.Rounds + 1 {

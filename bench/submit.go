@@ -63,8 +63,8 @@ func (m *measurement) onlyOurs(ctx context.Context) error {
 	return fmt.Errorf("slurmctld does not purge the bare jobs")
 }
 
-// status compares the time to get the fresh state of every run with the time of squeue for the same jobs. Two bare commands serve as
-// references: the shortest that gives state and name, and the one the gateway itself runs.
+// status compares the time to get the fresh state of every run with the time of squeue for the same jobs. Two bare
+// commands serve as references: the shortest that prints state and name, and the one the gateway itself runs.
 func (m *measurement) status(ctx context.Context, g *rig) error {
 	var ours, short, same, toShort, toSame []float64
 	for range m.sizes.Looks {

@@ -13,9 +13,10 @@ import (
 	"slurmgate/run"
 )
 
-// Cases over caller: the gateway runs on the login node as its own user, and every run belongs to one of the site's two users. It logs
-// in as them over SSH, with certificates of the site's own signer. Each case has a run of both users; what befalls the first one's
-// account, or certificates for it, may not hold up the second one's run, which is called the twin.
+// Cases over caller: the gateway runs on the login node as its own user, and every run belongs to one of the site's two
+// users. It logs in as them over SSH, with certificates of the site's own signer. Each case has a run of both users; a
+// fault of the first one's account, or of certificates for it, may not hold up the second one's run, which is called
+// the twin.
 
 // addUsers makes the two users of the site.
 func (s *site) addUsers(ctx context.Context) error {
@@ -44,7 +45,7 @@ func (s *site) dir(runID string) string {
 	return s.runs() + "/" + runID
 }
 
-// who calls the gateway: the trial's own user, or the gateway's.
+// who returns the user who calls the gateway: the trial's own user, or the gateway's.
 func (t *trial) who() string {
 	if t.owner != "" {
 		return t.owner
@@ -123,7 +124,7 @@ const (
 
 var signerFaults = []string{signerKilled, signerPaused, signerRefuses, signerShort, userLocked}
 
-// ofUserOnly reports whether a fault befalls the first user alone.
+// ofUserOnly reports whether a fault concerns only the first user.
 func ofUserOnly(fault string) bool { return fault == signerRefuses || fault == userLocked }
 
 // disturbSigner carries out the case's fault, and cuts the connections so that the next call logs in again. A fault of

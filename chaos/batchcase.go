@@ -129,12 +129,12 @@ const batchSteps = "steps:\n  - {name: a, tool: chaos.row}\n  - {name: b, tool: 
 // period is a time in which rows may become runs.
 type period struct{ from, to time.Time }
 
-// batchTrial is a case of a batch under way.
+// batchTrial is a case of a batch in progress.
 type batchTrial struct {
 	*trial
 	name   string
 	asked  []period          // in which it was to be submitted
-	maybe  map[string]bool   // runs of which cancel-all said that they may have started
+	maybe  map[string]bool   // runs that cancel-all reported as possibly started
 	tokens map[string]string // of each sample
 	file   string            // the sheet
 }

@@ -120,7 +120,8 @@ func (t *batchTrial) judgeRow(ctx context.Context, l *ledger.Ledger, db *sql.DB,
 	return e, o.judgeOutputs(ctx, l, v)
 }
 
-// judgeStart: after cancel-all has answered nothing of the batch starts, except where it said so.
+// judgeStart checks that nothing of the batch starts after cancel-all has answered, except where the answer reported
+// it.
 func (t *batchTrial) judgeStart(o *trial, a attempt) {
 	for _, line := range a.record {
 		words := strings.Fields(line)

@@ -50,7 +50,7 @@ func withMates(seed uint64, list []testCase, sizes []int, transports int) []test
 		if c.k = sizes[c.n/transports%len(sizes)]; c.k == 1 {
 			continue
 		}
-		c.takeover = false // a verb that is the gateway sends what it is asked for, and ends
+		c.takeover = false // a verb that is the gateway sends its own work, and ends
 		r := newSource(seed+1, c.n)
 		if len(c.flags) > 0 || c.block >= 0 {
 			continue

@@ -54,7 +54,7 @@ func (s *site) patience() time.Duration {
 type supervisor struct {
 	s    *site
 	log  *os.File
-	skip chan struct{} // closed: no more faults, go on to the good life
+	skip chan struct{} // closed: no more faults, continue with the good life
 	once sync.Once
 	stop chan struct{} // closed: the case has ended
 
@@ -270,7 +270,7 @@ func (k *supervisor) alive() (up bool, good time.Time) {
 	return k.pid != 0, k.good
 }
 
-// reload makes the gateway that lives read its files again.
+// reload makes the living gateway read its files again.
 func (k *supervisor) reload() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

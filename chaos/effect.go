@@ -105,7 +105,7 @@ func (t *trial) effects() (list []effect) {
 	return list
 }
 
-// hits counts, for one transport and by fault, the cases that had it, those that it bit, and how often.
+// hits counts, for one transport and by fault, the cases that had it, those in which it took effect, and how often.
 type hits map[effect]*struct{ cases, bit, n int }
 
 // add counts a case and returns a text that names its faults without effect.

@@ -149,7 +149,7 @@ func drawOutage(r source) outage {
 		o.when, o.wait, o.hold = pick("before", "later"), r.between(0, 300*time.Millisecond), r.between(3*time.Second, 14*time.Second)
 	case 2:
 		one("slurmctld killed", []string{"kill", "slurmctld"}, []string{"start", "slurmctld"})
-		// It may not have stored the jobs that it accepted last, and gives their ids again.
+		// It may not have stored the jobs that it accepted last, and assigns their ids again.
 		o.when, o.forgets = pick("receipt", "receipt", "later"), true
 	case 3:
 		one("slurmctld killed, forgets all jobs", []string{"kill", "slurmctld"}, []string{"start", "slurmctld", "-c"})

@@ -18,7 +18,7 @@
 //   - gateways that ask slurmrestd: it is killed, restarted or paused in the middle of a submit, the token ends, requests and answers are
 //     cut at any byte or slow, and answers lie, fail, or are half ones, as those of the commands do;
 //   - gateways with run_as: caller, with a run of two users in each case: the signer is killed, paused, refuses a user, or its certificates
-//     end within seconds; the account of one user is locked until the other's run is over; another user has a job of the run's name;
+//     end within seconds; the account of one user is locked until the other's run has ended; another user has a job of the run's name;
 //   - a site that renames jobs, by a job_submit plugin while they are submitted, or by hand later;
 //   - batches: the gateway submits the rows of a sheet, of one tool or of two steps, and the batch is cancelled, alone or with all others,
 //     while it does; cancelled rows are submitted after all, and cancelled again;

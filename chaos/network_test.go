@@ -26,7 +26,7 @@ table inet chaos {
 	}
 }
 
-// A case counts for a fault of the way only if the fault bit.
+// A case counts for a fault of the way only if the fault took effect.
 func TestBites(t *testing.T) {
 	b := hits{}
 	if missed := b.add([]effect{{"cut", "connections", 2}, {"5 % loss", "packets", 0}}); missed != "; did not bite: 5 % loss" {

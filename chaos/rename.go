@@ -102,7 +102,7 @@ func (t *trial) jobsOf(ctx context.Context, name, dir string) ([]string, error) 
 	return append(ids, renamed...), err
 }
 
-// judgeJobs: where nothing else befalls a case whose jobs were renamed, its run has one job.
+// judgeJobs checks that the run of a case whose jobs were renamed has one job, where the case has no other fault.
 func (t *trial) judgeJobs(jobs int, v run.View) {
 	calm := t.rename != "" && !t.isTwin && t.block < 0 && len(t.flags) == 0 && t.killSbatch < 0 && t.far.String() == "" && !t.again
 	switch t.scenario.name {

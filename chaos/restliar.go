@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// restLiar is a proxy of a slurmrestd. It passes calls on, unless a flag of the site says how to misbehave: the flags
-// of sbatch, squeue, sacct and scancel hold for the calls that do the same, so that the scenarios are those of the
-// commands (wrapper.sh).
+// restLiar is a proxy of a slurmrestd. It passes calls on, unless a flag of the site sets a fault: the flags of sbatch,
+// squeue, sacct and scancel hold for the calls that do the same, so that the scenarios are those of the commands
+// (wrapper.sh).
 type restLiar struct {
 	s        *site
 	listener net.Listener
@@ -44,7 +44,7 @@ func newRESTLiar(s *site) (*restLiar, error) {
 
 func (l *restLiar) address() string { return l.listener.Addr().String() }
 
-// forget begins the counts of calls anew.
+// forget resets the counts of calls.
 func (l *restLiar) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 // limit is the longest time from the lift of the last fault until a run has ended or names a verb.
 const limit = 120 * time.Second
 
-// trial is one case under way.
+// trial is one case in progress.
 type trial struct {
 	*testCase
 	s              *site

@@ -2,8 +2,8 @@ package main
 
 import "time"
 
-// commandFault makes one of Slurm's commands misbehave: see wrapper.sh. CLAIM in its line stands for the path of the first
-// attempt's claim.
+// commandFault makes one of Slurm's commands misbehave: see wrapper.sh. CLAIM in its line is replaced by the path of
+// the first attempt's claim.
 type commandFault struct {
 	program string
 	line    string

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What befalls a send while its sbatch runs.
+// Faults of a send while its sbatch runs.
 
 // endSbatch kills the send's sbatch a while after it began.
 func (t *trial) endSbatch(ctx context.Context) {

@@ -129,7 +129,7 @@ func (a *authority) end() error {
 	return nil
 }
 
-// pause stops the signer where it is, or lets it go on.
+// pause stops the signer where it is, or resumes it.
 func (a *authority) pause(stop bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -114,7 +114,7 @@ func (c *cluster) sshInfo(ctx context.Context) (h hosts, err error) {
 // desk returns the folder of far gateways on this machine: program, domain, image, and a folder for each site.
 func (g *ground) desk() string { return "/var/tmp/slurmgate-" + g.name }
 
-// layDesk makes that folder anew.
+// layDesk creates that folder again.
 func (g *ground) layDesk(ctx context.Context) (err error) {
 	if g.hosts, err = g.sshInfo(ctx); err != nil {
 		return err

@@ -89,7 +89,7 @@ func TestArgumentsOfAPerson(t *testing.T) {
 	}
 }
 
-// The beginning of an id is found in either case, with its prefix or without; other words are none.
+// The beginning of an id is found in either case, with its prefix or without; other words are not ids.
 func TestBeginningsOfIDs(t *testing.T) {
 	whole := "run_183BZJHEYXMKZBB4A0X74BNFSS"
 	for text, want := range map[string]string{"run_183b": "run_183B", "183B": "run_183B", "RUN_1": "run_1", whole: whole, "run_": "", "": "",

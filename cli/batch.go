@@ -305,8 +305,8 @@ func (a *Shell) importSheet(ctx context.Context, s *Session, place func(string) 
 	return app.BadSheet(problems)
 }
 
-// importQuietly imports a file without a line about it, and returns its artifact. typ is that of the input that it is for; empty: its bytes
-// say it.
+// importQuietly imports a file without a line about it, and returns its artifact. typ is the type of its input; empty:
+// detected from its bytes.
 func (a *Shell) importQuietly(ctx context.Context, s *Session, path, typ string) (id string, err error) {
 	abs, err := absolute(path)
 	if err != nil {

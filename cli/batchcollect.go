@@ -281,7 +281,7 @@ func sameBytes(path, sum string) bool {
 	return err == nil && hex.EncodeToString(h.Sum(nil)) == sum
 }
 
-// writeManifest writes the table of all files anew, whole or not at all.
+// writeManifest replaces the table of all files, whole or not at all.
 func writeManifest(path string, files []collected) error {
 	if _, err := makeFolders(filepath.Dir(path)); err != nil {
 		return fault.Wrap(fault.Validation, "target_unwritable", "cannot create the folder", err)

@@ -102,7 +102,7 @@ func (c CancelAll) cancel(ctx context.Context, a *Shell, s *Session, r app.RunRo
 	out.Cancelled = append(out.Cancelled, got)
 }
 
-// openBatches lists the batches that are not over. The steps of a chain are one, unless one tool is named.
+// openBatches lists the batches that have not ended. The steps of a chain are one, unless one tool is named.
 func (c CancelAll) openBatches(ctx context.Context, s *Session) (open []app.BatchDoc, err error) {
 	chains := map[string]bool{}
 	for args := (app.BatchListArgs{ProjectID: c.Project, Principal: c.whose(), Page: app.Page{Limit: 200}}); ; {

@@ -99,8 +99,8 @@ func (c *Chat) Named(context.Context) []string {
 	return c.named
 }
 
-// Call implements mcp.Gateway. The file of an import is opened here, as the chat's user. When the gateway goes away the call is sent again
-// to the next one, under the same key where it needs one.
+// Call implements mcp.Gateway. It opens the file of an import here, as the chat's user. When the gateway goes away it
+// sends the call again to the next one, under the same key where it needs one.
 func (c *Chat) Call(ctx context.Context, req gate.Request) (res gate.Response, err error) {
 	tools := c.Tools()
 	if i := slices.IndexFunc(tools, func(t gate.Tool) bool { return t.ID == req.ToolID }); i >= 0 {

@@ -45,9 +45,10 @@ type Ports struct {
 	Open func(ctx context.Context, s *site.Site, look bool, log *slog.Logger) (Gateway, error)
 	// SiteGate makes a gate with the site's policy and its record, which was tried. The caller closes it.
 	SiteGate func(ctx context.Context, a *Shell, s *site.Site, t gate.Tool) (*gate.Gate, gate.Caller, error)
-	// Images gives the image stores; progress hears what is done of a stage of a pull, and of the copy to a cluster elsewhere, in bytes.
+	// Images returns the image stores; it calls progress for each stage of a pull, and for the copy to a cluster
+	// elsewhere, in bytes.
 	Images func(progress func(stage string, done, of int64)) app.Images
-	// Backup and Restore copy what the gateway of a site keeps, and put it back; progress hears how far they are.
+	// Backup and Restore copy the gateway's data of a site, and put it back; they call progress as they go.
 	Backup  func(ctx context.Context, args app.BackupArgs, progress func(done, of, bytes int64)) (backup.Made, error)
 	Restore func(ctx context.Context, args app.RestoreArgs, progress func(done, of, bytes int64)) (app.RestoreAnswer, error)
 	// Examine checks a site. unrecorded is why the call is not recorded and therefore starts no job.

@@ -206,8 +206,8 @@ func decode(res gate.Response, result any) error {
 	return unmarshal(res.Result, result)
 }
 
-// unmarshal reads an answer into result. Nothing stays of an earlier answer in it: encoding/json keeps the entries of a map, and fields
-// that an answer does not have.
+// unmarshal parses an answer into result. It removes an earlier answer first: encoding/json keeps the entries of a map,
+// and fields that an answer does not have.
 func unmarshal(data []byte, result any) error {
 	if v := reflect.ValueOf(result); v.Kind() == reflect.Pointer && !v.IsNil() {
 		v.Elem().SetZero()

@@ -46,7 +46,7 @@ func (s *Session) importFolder(ctx context.Context, args app.ImportArgs, result 
 		}()
 		res, err = c.Upload(ctx, read, args.Label, plan.Directory, args.ProjectID)
 		read.CloseWithError(errGivenUp)
-		// An answer may come before the end of the file has gone out: then the pipe is closed, and the answer counts.
+		// An answer may come before the end of the file has been sent: then the pipe is closed, and the answer counts.
 		if perr := <-packed; perr != nil && !errors.Is(perr, errGivenUp) && !errors.Is(perr, io.ErrClosedPipe) {
 			return perr // the reason why the upload broke off
 		}

@@ -93,7 +93,7 @@ func (c batchExportCmd) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
-// save writes an archive to the file that was asked for, or to that of its usual name; its checksum is of all of it.
+// save writes an archive to the file that the options name, or else to usual; its checksum covers all of it.
 func (c exportWords) save(ctx context.Context, s *Session, args httpapi.ExportArgs, usual string) (name, sha string, size int64,
 	err error) {
 	args.ByReference, args.MaxMB = c.ByReference, c.MaxMB

@@ -75,7 +75,7 @@ func targets(dir string, outputs []app.ArtifactDoc) []string {
 	return short
 }
 
-// makeFolders makes a folder and those above it, and gives the ones it made, the outermost first.
+// makeFolders makes a folder and those above it, and returns the ones it made, the outermost first.
 func makeFolders(dir string) (made []string, err error) {
 	err = os.Mkdir(dir, 0o777)
 	switch {

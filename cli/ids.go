@@ -19,8 +19,9 @@ import (
 	"slurmgate/plan"
 )
 
-// Ids as people type them: whole, or as much of one as no other that the caller may see begins with, in either case, with run_ or art_
-// before it or without. An artifact may also be named by a file with its bytes. The gateway gets whole ids.
+// Ids as users type them: whole, or the beginning of one that is unique among those the caller may see, in either case,
+// with run_ or art_ before it or without. An artifact may also be named by a file with its bytes. The gateway gets
+// whole ids.
 
 // idKind describes the ids of one kind of thing.
 type idKind struct {

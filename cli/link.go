@@ -167,8 +167,8 @@ func (a *Shell) Reach(ctx context.Context, socket string, instead func() error) 
 	}
 }
 
-// close ends the session. A process that is the gateway first finishes what it has taken on, however long the copying takes; an interrupt
-// leaves it to the next gateway.
+// close ends the session. A process that is the gateway first finishes its accepted work, without a time limit on
+// copying; an interrupt leaves it to the next gateway.
 func (s *Session) close(ctx context.Context, a *Shell) {
 	s.turn <- struct{}{}
 	s.closed = true // a call that is still running opens no other gateway

@@ -25,7 +25,7 @@ import (
 	"slurmgate/mcp"
 )
 
-// anyone lets every token in as one principal.
+// anyone accepts every token as one principal.
 type anyone struct{}
 
 func (anyone) Peer(int) (gate.Principal, error) {
@@ -119,7 +119,7 @@ func TestChatAcrossGateways(t *testing.T) {
 	var m *mortal
 	m = newMortal(t, countingTool("test.count", &effects, func(n int64) {
 		if n%7 == 0 {
-			m.die() // this call's answer is lost, and those of all others under way
+			m.die() // this call's answer is lost, and those of all other calls in progress
 		}
 	}))
 	l, err := newLink(t.Context(), m.open)
@@ -259,7 +259,8 @@ func TestStoppingGateway(t *testing.T) {
 	}
 }
 
-// A call that finds no gateway any more, and one after the end of the session, say so; neither opens another gateway.
+// A call that finds no gateway any more, and one after the end of the session, report so; neither opens another
+// gateway.
 func TestClosedLink(t *testing.T) {
 	var effects atomic.Int64
 	m := newMortal(t, countingTool("token.create", &effects, func(int64) {}))

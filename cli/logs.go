@@ -65,7 +65,7 @@ func (c Logs) follow(ctx context.Context, a *Shell, s *Session) error {
 	}
 }
 
-// more prints what a stream has more than at the last time. The stream of a new attempt begins anew.
+// more prints what a stream has more than at the last time. The stream of a new attempt starts at its beginning.
 func (c Logs) more(ctx context.Context, s *Session, f *followed, p *logPrinter) error {
 	for !f.over {
 		args := app.LogsArgs{RunArgs: c.RunArgs, Stream: f.stream, FromByte: &f.next}

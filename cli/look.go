@@ -77,7 +77,7 @@ type Logs struct {
 	Follow bool   `help:"Then print what comes, until the run has ended."`
 }
 
-// Run prints the end of a stream, and what comes if that is asked for.
+// Run prints the end of a stream, and with Follow what comes after it.
 func (c Logs) Run(ctx context.Context, a *Shell) error {
 	if c.Follow {
 		return a.With(ctx, func(s *Session) error { return c.follow(ctx, a, s) })

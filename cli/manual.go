@@ -49,8 +49,8 @@ var exitStatuses = []struct {
 	{78, "`serve`: it cannot start as it is configured"},
 }
 
-// Manual returns the manual pages by file name: slurmgate.1, and one page for each verb that help shows. They say what kong knows of the
-// command line and nothing else, so they need no upkeep.
+// Manual returns the manual pages by file name: slurmgate.1, and one page for each verb that help shows. They are made
+// only from kong's model of the command line, so they need no upkeep.
 func Manual(app *kong.Application, version string, date time.Time) map[string]string {
 	var verbs []*kong.Node
 	for _, v := range app.Children {
@@ -198,7 +198,8 @@ func valueText(v *kong.Value) string {
 // quote makes one argument of a macro.
 func quote(s string) string { return `"` + strings.ReplaceAll(escape(s), `"`, `\(dq`) + `"` }
 
-// escape makes a text that troff prints as it is: no macro, no hyphens in place of minus signs, and nothing but ASCII in the file.
+// escape returns a text that troff prints unchanged: no macro, no hyphens in place of minus signs, and nothing but
+// ASCII in the file.
 func escape(s string) string {
 	var b strings.Builder
 	for _, line := range strings.SplitAfter(s, "\n") {

@@ -12,7 +12,7 @@ import (
 	"slurmgate/run"
 )
 
-// How often a transfer is asked about and shown.
+// How often a transfer's progress is read and shown.
 const (
 	firstShown = 400 * time.Millisecond // a call that ends before this shows nothing
 	askedEvery = 500 * time.Millisecond

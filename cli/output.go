@@ -86,8 +86,8 @@ func (e statusError) Unwrap() error { return e.error }
 // WithStatus gives an error of a verb its own exit status.
 func WithStatus(status int, err error) error { return statusError{err, status} }
 
-// scrubbed takes secrets out of the message of an error: a command line that does not parse is quoted in it. The gate did so with what came
-// through it.
+// scrubbed removes secrets from the message of an error, which quotes a command line that does not parse. The gate has
+// scrubbed errors that came through it.
 func scrubbed(err error, message string) string {
 	if _, ok := errors.AsType[callError](err); ok {
 		return message

@@ -30,7 +30,7 @@ type referenceAddCmd struct {
 	Replace     bool     `help:"The name may stand for something else now. Runs that used it keep what they had."`
 }
 
-// Run imports what is to be copied, and gives it the name.
+// Run imports the file or folder, unless it stays in place, and names it.
 func (c referenceAddCmd) Run(ctx context.Context, a *Shell) error {
 	args := app.AddReferenceArgs{Name: c.Name, Description: c.Description, ProjectIDs: c.Project, Replace: c.Replace}
 	return a.With(ctx, func(s *Session) error {

@@ -44,7 +44,7 @@ func orDash(s string) string { return cmp.Or(s, "-") }
 
 type runsShowCmd struct{ app.RunArgs }
 
-// Run shows one run. One that is nothing but a call is shown as that.
+// Run shows one run. A run that is only a call is shown as a call.
 func (c runsShowCmd) Run(ctx context.Context, a *Shell) error {
 	return a.With(ctx, func(s *Session) error {
 		err := callAndPrint[app.RunStory](ctx, a, "run.show", c.RunArgs)
@@ -55,7 +55,7 @@ func (c runsShowCmd) Run(ctx context.Context, a *Shell) error {
 	})
 }
 
-// when reads a time as people write it: a day, a time, or how long ago.
+// when parses a time as users write it: a day, a time, or how long ago.
 func when(flag, s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil

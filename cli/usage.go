@@ -22,7 +22,7 @@ func (c Usage) Run(ctx context.Context, a *Shell) error {
 	c.By = strings.ReplaceAll(c.By, " ", "")
 	return ask(ctx, a, "usage.month", c.UsageArgs, func(w io.Writer, u app.UsageMonth) {
 		if c.Format == "csv" {
-			_ = writeUsage(w, u) // a reader that is gone has enough
+			_ = writeUsage(w, u) // the reader has closed the pipe and needs no more
 			return
 		}
 		fmt.Fprintf(w, "jobs that ended in %s (%s)\n", u.Month, u.Zone)

@@ -48,7 +48,7 @@ func newFile(name string, write func(*os.File) error) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // gone where it got its name
+	defer os.Remove(f.Name()) // does nothing once the file has its name
 	defer f.Close()
 	if err := write(f); err != nil {
 		return err
@@ -103,7 +103,7 @@ func begin(name string, create func(part string) (*os.File, error)) (*os.File, e
 	return nil, unwritable(name, errors.New("other commands keep removing what is unfinished"))
 }
 
-// appear gives what is complete its name, unless that is taken by now.
+// appear renames a complete file or folder to its name, unless that exists by now.
 func appear(part, name string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, part, unix.AT_FDCWD, name, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the filesystem has no such rename

@@ -156,7 +156,8 @@ func TestKilledCollect(t *testing.T) {
 			if err := child.Start(); err != nil {
 				t.Fatal(err)
 			}
-			// What stalls stays unfinished: a file with bytes, or a folder with something in it, which is held by then.
+			// A transfer that stalls stays unfinished: a file with bytes, or a folder with something in it, which is
+			// held by then.
 			unfinished := filepath.Join(dir, "S", "."+strings.TrimPrefix(stalls, "art_")+".*.part")
 			halfway := func() bool {
 				if stalls == "batch_x" {
@@ -210,7 +211,7 @@ func TestKilledCollect(t *testing.T) {
 	}
 }
 
-// A command whose unfinished file or folder another one removes before it is held makes another.
+// A command makes another unfinished file or folder if a parallel one removes the first before it is held.
 func TestPartRemovedBeforeItIsHeld(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "out")
@@ -235,7 +236,7 @@ func TestPartRemovedBeforeItIsHeld(t *testing.T) {
 	}
 }
 
-// What appears takes no name that is taken, and an error leaves nothing.
+// A new file replaces no existing one, and an error leaves nothing.
 func TestNewFile(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, strings.Repeat("n", 255))

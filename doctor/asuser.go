@@ -32,7 +32,7 @@ const (
 type AsUser struct {
 	MayRun  func(ctx context.Context) error // the gateway's own rules about the user
 	Certify func(ctx context.Context) error // gets a certificate from the signer
-	Config  Config                          // whose hosts are logged in to as the user
+	Config  Config                          // for logging in to the hosts as the user
 }
 
 // asUserChecks returns the checks of clusters where jobs belong to their callers.
@@ -55,7 +55,7 @@ func asUserChecks() []Check {
 	}}
 }
 
-// sightChecks need what Slurm said of itself.
+// sightChecks returns the checks that need Slurm's own configuration.
 func sightChecks() []Check {
 	return []Check{{
 		Code: "all_jobs", Proves: "Slurm shows the service's user the jobs, records and associations of all users.", Where: Slurmctld,

@@ -24,7 +24,7 @@ func callerAccountsCheck() Check {
 	}
 }
 
-// callerAccounts judges what callers may charge where Slurm's associations say it.
+// callerAccounts judges what callers may charge where Slurm's associations decide it.
 func callerAccounts(ctx context.Context, x *Exam) (results []Result) {
 	c := x.Cluster.Slurm
 	if c.Accounts != site.AccountsByAssociations {

@@ -26,7 +26,7 @@ type Config struct {
 	Version  string // of this program
 	LoadSite func(file string) (*site.Site, error)
 	Images   app.Images
-	// Reach gives the ways to a cluster, and Close ends their connections.
+	// Reach returns the ways to a cluster, and Close ends their connections.
 	Reach      func(*site.Site) Ways
 	Close      func()
 	NodeFaults History
@@ -58,7 +58,8 @@ type Slurm interface {
 	Cancel(ctx context.Context, id, name, shown string) error
 }
 
-// Examine makes all checks. unrecorded is why the call is not recorded, and therefore starts no job; say shows progress.
+// Examine makes all checks. unrecorded is why the call is not recorded, and therefore starts no job; say prints
+// progress.
 func (c Config) Examine(ctx context.Context, args app.DoctorArgs, unrecorded error, say func(string, ...any)) app.DoctorAnswer {
 	x := c.exam()
 	x.args, x.unrecorded, x.say = args, unrecorded, say
@@ -138,7 +139,7 @@ type Exam struct {
 	User    account     // the user of the checks: the service's user
 	Books   Books       // nil: there is no ledger
 
-	Snapshot run.Snapshot // what Slurm said of itself; each part is asked for once
+	Snapshot run.Snapshot // Slurm's own configuration; each part is read once
 
 	lacked     map[string]int // how many clusters lack something that policy allows
 	args       app.DoctorArgs
@@ -146,7 +147,7 @@ type Exam struct {
 	worst      map[string]app.CheckStatus // of each check made so far
 	stored     []storedImage              // images that tools name and that are in the store, to find on nodes
 	tried      map[string]error           // how connecting to the cluster's hosts ended
-	greeting   rest.Greeting              // what slurmrestd said
+	greeting   rest.Greeting              // slurmrestd's greeting
 	stranger   error                      // the cluster that answered is not the site file's
 	there      nss.User                   // who the gateway is where its files are, if that is not this host
 	user       string                     // the user of the checks, where that is not the service's user
@@ -296,7 +297,7 @@ func plural(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// unseen reports the checks of nodes that have no result, because no node was looked at.
+// unseen reports the checks of nodes that have no result, because no node was examined.
 func (x *Exam) unseen(why string) {
 	for _, k := range nodeChecks() {
 		if x.worst[k.Code] == "" {

@@ -127,7 +127,7 @@ func TestNeverOKUnlooked(t *testing.T) {
 	}
 }
 
-// What site file and domain have to agree on is said before the gateway is started.
+// doctor reports where site file and domain disagree, before the gateway is started.
 func TestSiteAndDomain(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.CopyFS(dir, os.DirFS("../app/testdata/demo/domain")))

@@ -123,8 +123,8 @@ func (x *Exam) host(which string) (*remote.Host, error) {
 	return x.Data()
 }
 
-// way connects once, and is the result of the check whose code the failure has. What another check reports is ok here, or unknown because
-// it needs this one.
+// way connects once, and returns the result of the check whose code the failure has. A failure of another check is ok
+// here, or unknown because it needs this one.
 func (x *Exam) way(ctx context.Context, which, code, found string) []Result {
 	host, err := x.host(which)
 	if err != nil {
@@ -145,7 +145,7 @@ func (x *Exam) way(ctx context.Context, which, code, found string) []Result {
 		return ok(found, host.Name())
 	}
 	r := failed("", err)
-	r[0].Status = app.CheckFault // it was asked for long enough
+	r[0].Status = app.CheckFault // its answer was long overdue
 	return r
 }
 

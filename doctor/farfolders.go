@@ -145,7 +145,7 @@ func (x farRuns) clock(ctx context.Context) []Result {
 	return skew("the filesystem of "+f.RunsDir+" on "+f.Host, shown, before, x.Now())
 }
 
-// links tests the link that claims are taken by: that of the shell's ln, or the server's with SFTP alone.
+// links tests the operation by which claims are taken: the shell's ln, or the server's link with SFTP alone.
 func (x farRuns) links(ctx context.Context) []Result {
 	f := x.Cluster.Storage.SFTP
 	if f.HasShell() {

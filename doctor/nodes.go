@@ -335,7 +335,7 @@ func (r *round) checkName(ctx context.Context) {
 	}
 }
 
-// judgeAll makes the checks of each node that was looked at, once, though jobs of several partitions may have run there.
+// judgeAll makes the checks of each examined node once, even if jobs of several partitions ran there.
 func (r *round) judgeAll() {
 	done := map[string]bool{}
 	for _, s := range r.seen {

@@ -120,7 +120,7 @@ func restLook(code string, fine func(*Exam) []Result) func(context.Context, *Exa
 		}
 		r := failed(restRemedy(x.Cluster.Slurm.REST, err), err)
 		for i := range r {
-			r[i].Status = app.CheckFault // it was asked for long enough
+			r[i].Status = app.CheckFault // its answer was long overdue
 		}
 		return r
 	}

@@ -119,7 +119,7 @@ func TestDoctorOverREST(t *testing.T) {
 	}
 }
 
-// What slurmrestd does not show of slurm.conf is said, and which MessageTimeout counts instead.
+// doctor reports what slurmrestd does not show of slurm.conf, and which MessageTimeout counts instead.
 func TestDoctorNamesTheDefaultMessageTimeout(t *testing.T) {
 	for _, k := range slurmChecks() {
 		if k.Code != "slurm_conf" {

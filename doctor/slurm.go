@@ -164,7 +164,7 @@ func slurmChecks() []Check {
 	}}
 }
 
-// config returns slurmctld's configuration as it was asked for.
+// config returns slurmctld's configuration as it was read.
 func (x *Exam) config() run.ClusterConfig { return x.Snapshot.Config.Value }
 
 func controller(ctx context.Context, x *Exam) []Result {

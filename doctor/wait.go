@@ -11,7 +11,8 @@ import (
 	"slurmgate/run"
 )
 
-// probeExits say what the status of a probe that could not write its answer means. The first is the code of the check that failed.
+// probeExits explains the exit statuses of a probe that could not write its answer. The first is the code of the check
+// that failed.
 var probeExits = map[int]struct{ check, found string }{
 	94: {nodeWrites, "a job cannot write to storage.runs_dir"},
 	95: {sharedFiles, "storage.runs_dir is there, but it is another filesystem: the gateway's folder is not in it"},

@@ -15,7 +15,7 @@ type Ways struct {
 	Login     func() (*remote.Host, error) // the login node, where Slurm's commands are elsewhere
 	REST      func() []fault.Problem       // what of slurm.rest cannot be used on this host, where slurmrestd takes the place of the commands
 	JobsOf    string                       // the user of Slurm to whom the gateway's jobs belong; empty: this process's
-	Users     bool                         // jobs and folders of runs belong to those who asked for them
+	Users     bool                         // jobs and folders of runs belong to their callers
 
 	Data       func() (*remote.Host, error) // the host of the SFTP server, where the folders are elsewhere
 	DataHost   bool                         // that is another host, or another login, than the login node

@@ -72,7 +72,7 @@ func workers(ctx context.Context, x *Exam) (results []Result) {
 	return results
 }
 
-// lookAtWorker gives what is wrong with a worker.
+// lookAtWorker returns the faults of a worker.
 func lookAtWorker(ctx context.Context, s toolpack.Service, c worker.Config) (results []Result) {
 	ctx, stop := context.WithTimeout(ctx, workerTime)
 	defer stop()

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// mostExamined bounds the files that are looked at below one folder.
+// mostExamined bounds the files that are examined below one folder.
 const mostExamined = 10_000
 
 // installed warns of files that decide what runs and that every user of this host can change: the site file, the domain, the images, the
@@ -37,8 +37,8 @@ func (x *Exam) installed() []Result {
 	return warning("", "every user of this host can change %s%s, and with it what the gateway runs", open[0], more)
 }
 
-// writable lists what everybody can write to: files and folders at and below a path, and the folders above it, in which the path could be
-// replaced. What cannot be examined here is left out.
+// writable lists what every user can write to: files and folders at and below a path, and the folders above it, in
+// which the path could be replaced. What cannot be examined here is left out.
 func writable(path string) (open []string) {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		if st, err := os.Stat(dir); err == nil && st.Mode()&0o002 != 0 && st.Mode()&fs.ModeSticky == 0 {

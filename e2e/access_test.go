@@ -37,7 +37,7 @@ type tokenAnswer struct {
 	State   string `json:"state"`
 }
 
-// A token does what it was made for, in its projects, until it is revoked; its secret is nowhere on the disk.
+// A token allows what it was created for, in its projects, until it is revoked; its secret is nowhere on the disk.
 //
 // proves HTC-07
 // short: HTTP
@@ -108,7 +108,7 @@ func (s *site) nowhere(texts ...string) {
 	}
 }
 
-// Users of the host come in by the kernel's word, each with what the site file gives; others do not.
+// The kernel identifies users of the host, each with the rights of the site file; others are rejected.
 //
 // short: every call passes the gate
 func TestPeers(t *testing.T) {

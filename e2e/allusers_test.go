@@ -188,7 +188,7 @@ sacctmgr -i -Q add user "$1" account=research defaultaccount=research >/dev/null
 		for _, u := range list {
 			fmt.Fprintf(&lines, "runuser -u %s -- sbatch --parsable -o /dev/null -p main -H -J %s --wrap true >/dev/null\n", u, jobNameOf(u))
 		}
-		until(t, "association", func() bool { // slurmctld hears of users from slurmdbd
+		until(t, "association", func() bool { // slurmctld learns of users from slurmdbd
 			return inCluster("root", "bash", "-c", "scontrol show assoc_mgr users="+list[len(list)-1]+" flags=assoc | grep -q UserName").Run() == nil
 		})
 		shell(t, "root", "cd /tmp\n"+lines.String())

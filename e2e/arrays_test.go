@@ -73,8 +73,8 @@ func tasksEnd(t *testing.T, s *site) {
 	}
 }
 
-// Runs that are ready together are one job array for Slurm and runs like all others for everybody else, however the gateway reaches the
-// cluster (see runtest.Arrays); what is in squeue names the tool and who asked. proves MANY-02
+// Runs that are ready together are one job array for Slurm and separate runs for callers, however the gateway reaches
+// the cluster (see runtest.Arrays); squeue names the tool and the caller. proves MANY-02
 func TestArrays(t *testing.T) {
 	t.Parallel()
 	t.Run("cli", func(t *testing.T) {

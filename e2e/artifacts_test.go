@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Bytes that go in come out; the same bytes under the same label are the same artifact.
+// Bytes come out as they went in; the same bytes under the same label are the same artifact.
 //
 // proves ARC-01 ARC-02
 // short: files in and out

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// asks asks the signer as a user of the login node, and gives its one line.
+// asks sends a request to the signer as a user of the login node, and returns its one line.
 func (g *signerProcess) asks(as string, request tree) (a struct {
 	Certificate string
 	Error       struct{ Code, Message string }

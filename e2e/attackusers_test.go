@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// denied holds an answer to being a refusal that names no byte of a secret, and gives its code.
+// denied checks that an answer is a refusal that names no byte of a secret, and returns its code.
 func (r result) denied(t testing.TB, secret string) string {
 	t.Helper()
 	if r.code == 0 || strings.Contains(string(r.stdout)+string(r.stderr), secret) {
@@ -21,15 +21,16 @@ func (r result) denied(t testing.TB, secret string) string {
 	return e.Error.Code
 }
 
-// reads gives a plan an artifact as its input.
+// reads makes an artifact the input of a plan.
 func reads(doc tree, a artifactRow) tree {
 	doc["io"].(tree)["inputs"] = []any{tree{"role": "table", "artifact_id": a.ArtifactID, "checksum_sha256": a.SHA256,
 		"dest_relpath": "in/input.txt"}}
 	return doc
 }
 
-// A user against the service: rc files that print, hang or never stop printing, a quota that is full, a thousand jobs that are named
-// like the gateway's, the signer asked directly. Only that user's runs wait, and say why; another's go on.
+// A user against the service: rc files that print, hang or never stop printing, a quota that is full, a thousand jobs
+// that are named like the gateway's, direct requests to the signer. Only that user's runs wait, and report why;
+// another's continue.
 //
 // proves SITE-08
 func TestUserAgainstTheService(t *testing.T) {

@@ -28,8 +28,8 @@ func fastq(n int) (records []string) {
 	return records
 }
 
-// Broken reads do not become a success, although the programs exit 0: files that are cut or have a broken record are refused where they
-// come in, and what the programs say of other broken data ends the run.
+// Broken reads do not become a success, although the programs exit 0: files that are cut or have a broken record are
+// refused at import, and a program's message about other broken data ends the run.
 //
 // proves ABI-15
 // short: success is proven

@@ -24,7 +24,7 @@ execution: {kind: cli, cmd: [testprog, "{{ params.how }}", "NAME\n"], stdin: in/
 `, "NAME", name)
 }
 
-// chainTools gives a site's domain such tools. Its gateway does not run yet.
+// chainTools adds such tools to a site's domain. Its gateway does not run yet.
 func (s *site) chainTools(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
@@ -34,7 +34,7 @@ func (s *site) chainTools(names ...string) {
 	must(s.t, giveToLab(host(s.dir)))
 }
 
-// after starts chain.two on the output of a run that is not over, and returns what checks it when that one is.
+// after starts chain.two on the output of a run that has not ended, and returns a function that checks it after that.
 func (s *site) after(runID string) (check func(want string)) {
 	s.t.Helper()
 	var next submitted

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A full disk under the ledger: new runs are refused with the reason, what there is can be looked at, and a run whose job ends
-// meanwhile is finished when there is room again.
+// A full disk under the ledger: new runs are refused with the reason, existing ones can be read, and a run whose job
+// ends meanwhile is finished when there is room again.
 //
 // proves CARD-04
 // short: success is proven

@@ -53,7 +53,7 @@ func (s *site) endedBadly(l looked, state, reason string, stays ...string) {
 	s.ok(&again, "get", l.RunID)
 }
 
-// What a container program may do wrong, and what becomes of the run.
+// A container program's faults, and how its run ends.
 //
 // proves ABI-15 ABI-19 ARC-07 ARC-08
 // short: success is proven
@@ -265,7 +265,7 @@ func TestCancelled(t *testing.T) {
 		}
 		// Of a task that is cancelled while others of its array wait, squeue shows nothing.
 		until(t, "end of the job", func() bool { return state() == "CANCELLED" || state() == "" && strings.Contains(job, "_") })
-		// It stays what it is.
+		// The state does not change.
 		s.ok(&a, "cancel", id)
 		if a.State != "cancelled" {
 			t.Errorf("the second cancel returned %+v, want cancelled", a)

@@ -66,9 +66,9 @@ func (i sshInfo) host(t *testing.T, address string, port int) *remote.Host {
 	return h
 }
 
-// Workspaces on a cluster that shares no filesystem with the gateway pass the suite of all workspaces, over a real sshd: with the files
-// carried by the login node, by a data host that sees them under another path and has no Slurm, by SFTP without any command, and as the
-// user who asked.
+// Workspaces on a cluster that shares no filesystem with the gateway pass the suite of all workspaces, over a real
+// sshd: with the files carried by the login node, by a data host that sees them under another path and has no Slurm, by
+// SFTP without any command, and as the caller.
 //
 // proves SITE-01 SITE-02 SITE-08 CARD-03
 func TestFarWorkspaces(t *testing.T) {

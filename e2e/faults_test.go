@@ -16,7 +16,7 @@ type planted struct {
 	name   string
 	code   string // of doctor's check
 	status string // fault, warning or unknown
-	found  string // part of what is said
+	found  string // part of the finding
 
 	file    func(*siteFile)    // how the site file differs
 	edit    [][2]string        // texts of site.yaml, and what replaces them
@@ -280,7 +280,7 @@ func (s *site) plain(text string) string {
 	return text
 }
 
-// wrapped gives the site a folder of Slurm's commands in which one is a script.
+// wrapped sets a folder of Slurm's commands for the site in which one is a script.
 func (s *site) wrapped(program, script string) {
 	s.t.Helper()
 	shell(s.t, "lab", `mkdir -p "$1/bin"; cd "$1/bin"; ln -sf /usr/bin/{sbatch,squeue,scancel,scontrol,sacct,sinfo,sacctmgr} .; rm "$2"

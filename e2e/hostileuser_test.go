@@ -59,8 +59,8 @@ func plantFile(t *testing.T, user, name, text string) {
 	t.Cleanup(func() { shell(t, "root", `rm -rf "/home/$1/$2"`, user, name) })
 }
 
-// Whatever a user's start-up files do, calls as that user end soon with little memory, and other users notice nothing. An unlucky
-// environment does no harm; a user who forges answers can, to that user's own calls.
+// With any start-up files of a user, calls as that user end soon with little memory, and other users notice nothing. An
+// unusual environment does no harm; a user who forges answers can, to that user's own calls.
 //
 // proves SITE-08
 func TestStartUpFilesOfAUser(t *testing.T) {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// A job that starts when its workspace is gone, in whatever shape, executes nothing: held back by Slurm until then, its sbatch sent by a
-// gateway that died, or found by a controller that came back. It is sent here by hand, with the very options and script of the attempt.
+// A job that starts when its workspace has been removed executes nothing: held back by Slurm until then, its sbatch
+// sent by a gateway that died, or found by a controller that came back. It is sent here by hand, with the very options
+// and script of the attempt.
 func TestLateJobWithoutWorkspace(t *testing.T) {
 	t.Parallel()
 	gone, goneSays := "95:0", "the attempt's folder is not on this node"

@@ -88,7 +88,7 @@ type farLogin struct {
 	sbatch slow
 }
 
-// begin submits a run whose sbatch waits, and gives its id.
+// begin submits a run whose sbatch waits, and returns its id.
 func (f farLogin) begin(mode string) string {
 	f.t.Helper()
 	f.sbatch.next(f.t, mode)
@@ -116,7 +116,7 @@ func (f farLogin) restart() {
 	})
 }
 
-// ends waits for the end of a run, and wants it so, with so many jobs.
+// ends waits for the end of a run, and checks its state, its reason and the number of its jobs.
 func (f farLogin) ends(id, state, reason string, jobs int) {
 	f.t.Helper()
 	if l := f.wait(id); l.State != state || !strings.Contains(l.why(), reason) {

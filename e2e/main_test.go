@@ -261,10 +261,10 @@ func inClusterContext(ctx context.Context, user string, env []string, argv ...st
 	return c
 }
 
-// host gives our path of a file below the cluster's /shared.
+// host returns this machine's path of a file below the cluster's /shared.
 func host(path string) string { return world.share + strings.TrimPrefix(path, "/shared") }
 
-// shell runs a bash line in the cluster and gives what it printed.
+// shell runs a bash line in the cluster and returns its output.
 func shell(t testing.TB, user, line string, args ...string) string {
 	t.Helper()
 	c := inCluster(user, append([]string{"bash", "-euc", line, "bash"}, args...)...)

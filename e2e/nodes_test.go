@@ -84,7 +84,7 @@ func onNode(t testing.TB, node, line string, args ...string) {
 	shell(t, "root", `node=$1 line=$2; shift 2; devd on "slurmd-$node" bash -euc "$line" bash "$@"`, append([]string{node, line}, args...)...)
 }
 
-// heal gives nodes a view of the files of their own anew.
+// heal resets the nodes' view of the files.
 func heal(t testing.TB, nodes ...string) {
 	t.Helper()
 	// A slurmd that registers late would put a node back into service that a test takes out of it.

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// waiting submits a plan to the partition that never starts anything, and gives the run and the way to let its job go:
-// its owner may move a pending job to another partition. So there is all the time of the world for what follows.
+// waiting submits a plan to the partition that never starts anything, and returns the run and a function that lets its
+// job start: its owner may move a pending job to another partition. So the test has as much time as it needs in
+// between.
 func (s *site) waiting(doc tree) (runID string, release func()) {
 	s.t.Helper()
 	a := s.submit(s.set(doc, "placement.partition", "big"))

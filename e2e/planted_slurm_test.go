@@ -80,7 +80,7 @@ func plantedInSlurm() []planted {
 			front: func(s *site) func() {
 				shell(s.t, "root", `sacctmgr -i add account planted cluster=devcluster
 					sacctmgr -i add user lab account=planted cluster=devcluster MaxSubmitJobs=0`)
-				until(s.t, "association", func() bool { // slurmctld hears of it from slurmdbd
+				until(s.t, "association", func() bool { // slurmctld learns of it from slurmdbd
 					return shell(s.t, "root", `scontrol show assoc_mgr users=lab flags=assoc | grep -c Account=planted || true`) != "0"
 				})
 				return func() { shell(s.t, "root", `sacctmgr -i delete account planted cluster=devcluster`) }

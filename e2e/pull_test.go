@@ -25,7 +25,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// startRegistry starts a registry on this machine, at the address by which the cluster reaches it, and gives its host:port.
+// startRegistry starts a registry on this machine, at the address by which the cluster reaches it, and returns its
+// host:port.
 func startRegistry(t testing.TB) string {
 	t.Helper()
 	way, err := net.Dial("udp", net.JoinHostPort(sshOf(t).Login.Address, "9")) // sends nothing
@@ -42,7 +43,7 @@ func startRegistry(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// layerOf makes a layer of a folder's content; rename gives each name its place in the image, or leaves it out.
+// layerOf makes a layer of a folder's content; rename returns each name's place in the image, or leaves it out.
 func layerOf(t testing.TB, dir string, rename func(string) string) v1.Layer {
 	t.Helper()
 	var b bytes.Buffer
@@ -87,7 +88,7 @@ func layerOf(t testing.TB, dir string, rename func(string) string) v1.Layer {
 	return l
 }
 
-// pushImage makes an image of layers and puts it into the registry; it gives its digest.
+// pushImage makes an image of layers, puts it into the registry, and returns its digest.
 func pushImage(t testing.TB, ref string, env []string, layers ...v1.Layer) string {
 	t.Helper()
 	img, err := mutate.AppendLayers(empty.Image, layers...)
@@ -189,7 +190,7 @@ func TestImageFromARegistry(t *testing.T) {
 		!strings.Contains(f.Message, "was moved") || !strings.Contains(f.Message, moved) {
 		t.Errorf("image pull of a tag that was moved fails with %v, want IMAGE-NAME-TAKEN that names %s", f, moved)
 	}
-	// A lock whose image was made otherwise, and whose bytes are gone: a new build must not take their place.
+	// A lock whose image was made in another way, and whose bytes are missing: a new build must not take their place.
 	other := "sha256:" + strings.Repeat("5", 64)
 	must(t, os.WriteFile(host(s.dir)+"/domain/images.lock.yaml", bytes.ReplaceAll(lock, []byte(p.Digest), []byte(other)), 0o644))
 	s.refused(5, "IMAGE-REBUILD", "image", "pull", "seqkit", "docker://"+at+"/lab/seqkit@"+digest)

@@ -165,7 +165,7 @@ func (s *site) references(flags ...string) {
 	s.refused(3, "reference_not_found", "reference", "show", "genome")
 }
 
-// given runs the tool on a reference and gives its run.
+// given runs the tool on a reference and returns its run.
 func (s *site) given(value, strength, name, result string) string {
 	s.t.Helper()
 	var a submitted
@@ -348,7 +348,7 @@ func (s *site) hashedByJob() {
 		t.Errorf("after a kill the runs that hash are %v, want two", all)
 	}
 
-	// changed: another run; what is not there, or may not be in a directory, is said before there is one
+	// changed: another run; a file that is missing, or may not be in a directory, is reported before there is one
 	must(t, os.WriteFile(dir+"/sub/part 000", []byte("changed"), 0o644))
 	if s.ok(&r, append(add, "--replace")...); !r.Changed || r.SHA256 == here.SHA256 || len(hashes()) != 3 {
 		t.Errorf("reference add --by-job of a changed folder returned %+v with the runs %v, want another checksum and a third run",

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// Where the site names a folder on the nodes' own disks, /tmp of the container is a private folder in it, which is gone when the job has
-// ended, cancelled jobs too. A node without the folder is named as the fault, and doctor finds it before a run does.
+// Where the site names a folder on the nodes' own disks, /tmp of the container is a private folder in it, which is
+// removed when the job has ended, cancelled jobs too. A node without the folder is named as the fault, and doctor finds
+// it before a run does.
 func TestScratch(t *testing.T) {
 	s := newSite(t, "probing")
 	scratch := s.dir + "/scratch"

@@ -109,7 +109,7 @@ func socketForPeers(t *testing.T, m *machine) {
 	}
 }
 
-// submit runs a tool and gives the run's id.
+// submit runs a tool and returns the run's id.
 func (m *machine) submit(call string, as ...string) string {
 	m.t.Helper()
 	var run submitted
@@ -122,7 +122,7 @@ func (m *machine) since() string { return m.run("date '+%Y-%m-%d %H:%M:%S.%6N'")
 
 const loaded = "the configuration was loaded"
 
-// A reload reads site file, policy and tools anew, in the same process.
+// A reload reads site file, policy and tools again, in the same process.
 func reloads(t *testing.T, m *machine) {
 	pid, since := m.unit("MainPID"), m.since()
 	site := m.root("/etc/slurmgate/site.yaml")
@@ -181,7 +181,7 @@ func mistakesAreNotLoaded(t *testing.T, m *machine) {
 	}
 }
 
-// While the gateway starts anew, no request fails: reads, submissions and waits are answered, on the connections that they had.
+// During a reload no request fails: reads, submissions and waits are answered, on the connections that they had.
 func reloadUnderLoad(t *testing.T, m *machine) {
 	client := m.client()
 	stop := make(chan struct{})
@@ -276,7 +276,7 @@ func watchdogRestarts(t *testing.T, m *machine) {
 	}
 	m.run("slurmgate wait " + id)
 	m.settled()
-	// A hanging Slurm is no reason to be killed: signs of life go on.
+	// A hanging Slurm is no reason to be killed: signs of life continue.
 	pid = m.unit("MainPID")
 	m.run("devd pause slurmctld")
 	m.submit("probe.words --param word=waiting")

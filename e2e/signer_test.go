@@ -122,7 +122,7 @@ func (d *identity) stolen(name, ca, user string, options ...string) string {
 	return name
 }
 
-// login runs a command over SSH as the gateway's user does, and gives all it printed.
+// login runs a command over SSH as the gateway's user does, and returns all its output.
 func (d *identity) login(port, key, user string, args ...string) string {
 	d.t.Helper()
 	return shell(d.t, "lab", `cd "$1/lab"; port=$2 key=$3 user=$4; shift 4

@@ -117,7 +117,7 @@ func (s *site) replace(name, old, with string) {
 	must(s.t, os.WriteFile(file, bytes.Replace(data, []byte(old), []byte(with), 1), 0o644))
 }
 
-// file writes a file of lab's into the folder that the policy lets in, and gives its path.
+// file writes a file of lab's into the folder that the policy allows, and returns its path.
 func (s *site) file(name, content string) string {
 	s.t.Helper()
 	if s.outside != "" {
@@ -132,7 +132,7 @@ func (s *site) file(name, content string) string {
 	return p
 }
 
-// data gives the path of one of the demo's files.
+// data returns the path of one of the demo's files.
 func data(name string) string { return world.dir + "/data/" + name }
 
 // result holds the exit status and the output of a command.
@@ -326,7 +326,7 @@ func (l looked) why() string {
 	return *l.Reason
 }
 
-// import1 imports a file and gives its id and checksum.
+// import1 imports a file and returns its id and checksum.
 func (s *site) import1(file string) artifactRow {
 	s.t.Helper()
 	var a artifactRow
@@ -451,7 +451,7 @@ func (s *site) serve(flags ...string) *daemon {
 	return d
 }
 
-// signal sends a signal to the daemon; one that is gone is fine.
+// signal sends a signal to the daemon, which may have ended.
 func (d *daemon) signal(name string) {
 	if d.pid != "" && d.outside {
 		_ = exec.Command("kill", "-"+name, d.pid).Run()
@@ -460,7 +460,7 @@ func (d *daemon) signal(name string) {
 	}
 }
 
-// ended waits for the daemon's end and gives its exit status.
+// ended waits for the daemon's end and returns its exit status.
 func (d *daemon) ended(t testing.TB) int {
 	t.Helper()
 	select {
@@ -520,7 +520,7 @@ func (s *site) set(doc tree, at string, value any) tree {
 	return doc
 }
 
-// plan writes a plan into a file and gives its path.
+// plan writes a plan into a file and returns its path.
 func (s *site) plan(doc tree) string {
 	s.t.Helper()
 	text, err := json.Marshal(doc)
@@ -559,7 +559,7 @@ func (s *site) submit(doc tree) submitted {
 	return a
 }
 
-// as gives the site with another test to fail.
+// as returns the site with another test to fail.
 func (s *site) as(t testing.TB) *site {
 	c := *s
 	c.t = t

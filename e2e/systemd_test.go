@@ -143,7 +143,7 @@ type printed struct {
 	code int
 }
 
-// try runs a bash line as root, or as a user, and gives what it printed.
+// try runs a bash line as root, or as a user, and returns its output.
 func (m *machine) try(line string, as ...string) printed {
 	m.t.Helper()
 	ctx, stop := commandContext(m.t)
@@ -191,7 +191,7 @@ func (m *machine) client() *http.Client {
 		}}}
 }
 
-// ask makes one request and gives its answer.
+// ask makes one request and returns its answer.
 func ask(c *http.Client, method, path, body string) (status int, answer string, err error) {
 	req, err := http.NewRequest(method, "http://gateway"+path, strings.NewReader(body))
 	if err != nil {

@@ -19,7 +19,7 @@ type walls struct {
 	Outside   []string
 }
 
-// seccomp gives the site the profile that is shipped.
+// seccomp sets the shipped profile for the site.
 func (s *site) seccomp() {
 	s.t.Helper()
 	profile, err := os.ReadFile(world.repo + "/site-configs/seccomp.json")

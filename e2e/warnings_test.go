@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A program that exits 0 and writes errors to standard error gives a run that succeeded with a warning, which every face shows.
+// A run succeeds with a warning, which every face shows, if its program exits 0 and writes errors to standard error.
 func TestStderrWarningOnEveryFace(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "probing")

@@ -31,7 +31,7 @@ func start(t *testing.T) host {
 	return h
 }
 
-// run runs a line of bash there as root, and prints what it said on both streams.
+// run runs a line of bash there as root, and returns both output streams.
 func (h host) run(line string) (string, error) {
 	c := exec.Command("scripts/devcluster", "--name", h.name, "exec", "--", "bash", "-c", line)
 	c.Path, c.Dir = filepath.Join(made.repo, c.Path), made.repo
@@ -95,7 +95,7 @@ func (h host) submit(number string) string {
 	return answer.RunID
 }
 
-// finish lets a run's program go on and waits for its outputs.
+// finish lets a run's program continue and waits for its outputs.
 func (h host) finish(run string) {
 	h.t.Helper()
 	h.until("test -e /shared/slurmgate/runs/" + run + "/a1/out/started")

@@ -20,7 +20,7 @@ const (
 	Validation = "worker_validation" // VALIDATION_ERROR: the worker refuses the input
 	TimedOut   = "worker_timeout"    // TIMEOUT: the worker gave up in time, or the call was never sent
 	Failed     = "worker_internal"   // INTERNAL: the worker has a fault
-	Envelope   = "worker_envelope"   // what came is no answer of the contract
+	Envelope   = "worker_envelope"   // the answer is not one of the contract
 	Away       = "worker_away"       // the call was never sent
 	Unknown    = "outcome_unknown"   // the call was sent, and no whole answer came
 )
@@ -63,8 +63,8 @@ func (r *report) fault(worker string) error {
 	return &fault.Error{Kind: kind, Code: code, Msg: "the worker at " + worker + " answered with an error", Err: r}
 }
 
-// Code gives the contract's code of a failed call, whether the same call may be repeated, and the worker's details, nil when there are
-// none. A call whose outcome is unknown is never to be repeated unseen.
+// Code returns the contract's code of a failed call, whether the same call may be repeated, and the worker's details,
+// nil when there are none. A call whose outcome is unknown must never be repeated unseen.
 func Code(err error) (code string, retryable bool, details json.RawMessage) {
 	if r := reportOf(err); r != nil {
 		return r.code, r.retryable, r.details

@@ -20,8 +20,8 @@ type wire struct {
 	ended       atomic.Bool // nothing more can be read
 }
 
-// transport returns what carries one request. net/http repeats requests only on connections that an earlier request has used; here there
-// are none, and no second connection can be opened.
+// transport returns the transport of one request. net/http repeats requests only on connections that an earlier request
+// has used; here there are none, and no second connection can be opened.
 func (w *wire) transport() *http.Transport {
 	t := &http.Transport{DialContext: w.dial, DialTLSContext: w.dialTLS, DisableKeepAlives: true, DisableCompression: true,
 		MaxResponseHeaderBytes: headerBytes, Protocols: new(http.Protocols)}

@@ -197,7 +197,7 @@ func TestErrorsOfTheContract(t *testing.T) {
 	}
 }
 
-// Whatever a worker answers that is not the contract's is an internal error, and none of it is passed on as a result.
+// Every answer of a worker that breaks the contract is an internal error, and none of it is passed on as a result.
 //
 // proves AX-05
 func TestLyingWorkers(t *testing.T) {
@@ -427,7 +427,7 @@ func TestCanceled(t *testing.T) {
 	check(t, "before", err, fault.Canceled, string(fault.Canceled))
 }
 
-// Nothing but the manifest's URLs is called: not by the caller's word, not by a proxy of the environment.
+// Only the manifest's URLs are called: not a URL of the caller's, not a proxy of the environment.
 func TestOnlyTheManifestsAddresses(t *testing.T) {
 	other := says(t, reply("200 OK", jsonType, good("{}")))
 	for _, v := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"} {

@@ -1,6 +1,6 @@
-// Command liar is a proxy of the SFTP server of the campaign's cluster. It passes everything on, unless a file named sftp-server among the
-// flags of the site whose files a session handles says how to misbehave: "full", so that nothing can be written, or "small" or "large",
-// so that files seem to have another size than they have.
+// Command liar is a proxy of the SFTP server of the campaign's cluster. It passes everything on, unless a file named
+// sftp-server among the flags of the site whose files a session handles sets a fault: "full", so that nothing can be
+// written, or "small" or "large", so that files seem to have another size than they have.
 package main
 
 import (

@@ -14,7 +14,7 @@ import (
 	"slurmgate/run"
 )
 
-// site counts what it is asked to do.
+// site counts the calls it gets.
 type site struct {
 	run.Submitter
 	run.Canceller

@@ -139,7 +139,7 @@ func unixUserOf(s *site.Site) func(context.Context, string, gate.Principal) (str
 	}
 }
 
-// revoked hears of a token that was revoked.
+// revoked ends the requests of a revoked token, and the checks of its Unix user.
 func (g *gateway) revoked(p gate.Principal) {
 	g.access.Revoked(p)
 	if p.UnixUser != "" {
@@ -195,7 +195,7 @@ func accountsOf(list []site.Account) map[string]string {
 	return out
 }
 
-// socketMode lets other users of this host reach the socket if the site names any; the kernel identifies them.
+// socketMode opens the socket to other users of this host if the site names any; the kernel identifies them.
 func socketMode(s *site.Site) os.FileMode {
 	if len(s.Access.Peers) > 0 {
 		return 0o666

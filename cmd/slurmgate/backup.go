@@ -124,7 +124,7 @@ func markBackup(stateDir string, b lastBackup) error {
 	return nil
 }
 
-// readBackupMark reads when the last backup was made; nil if none is known.
+// readBackupMark reads the time of the last backup; nil if it is unknown.
 func readBackupMark(stateDir string) *lastBackup {
 	data, err := os.ReadFile(filepath.Join(stateDir, backupMark))
 	var b lastBackup

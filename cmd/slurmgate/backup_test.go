@@ -21,7 +21,7 @@ func asJSON(t *testing.T, out string) map[string]any {
 	return m
 }
 
-// withPolicy lets a site's policy allow some tools more.
+// withPolicy makes a site's policy allow some tools more.
 func withPolicy(t *testing.T, s *site.Site, tools string) {
 	t.Helper()
 	must(t, os.WriteFile(filepath.Join(s.DomainDir, "policies.yaml"), []byte("version: 1\ntool_allowlist: ["+tools+"]\n"), 0o600))

@@ -26,8 +26,8 @@ func readFiles(file string) (configuration, error) {
 	return readConfiguration(s)
 }
 
-// readConfiguration reads the domain and the policy of a site and checks that the three fit together. It reports all mistakes at once, and
-// none that a gateway would start with: a filesystem or a cluster that is away is no mistake.
+// readConfiguration reads the domain and the policy of a site and checks that the three fit together. It reports all
+// mistakes together, and none with which a gateway would start: a filesystem or a cluster that is away is no mistake.
 func readConfiguration(s *site.Site) (configuration, error) {
 	c := configuration{site: s}
 	var err error

@@ -26,7 +26,7 @@ import (
 	"slurmgate/httpapi"
 )
 
-// anyone lets every token in, with all rights.
+// anyone accepts every token, with all rights.
 type anyone struct{}
 
 func (anyone) Peer(int) (gate.Principal, error) {
@@ -76,8 +76,8 @@ func echoing(t *testing.T) *echo {
 
 var pathArgument = regexp.MustCompile(`\{([a-z_]+)\}`)
 
-// call makes a call with these arguments by a route: that of the path in the path, the others in the query or the body. It is what the
-// operation got, nil if it was not called, and the answer.
+// call makes a call with these arguments by a route: an argument of the path in the path, the others in the query or
+// the body. It returns the operation's request, nil if it was not called, and the answer.
 func (e *echo) call(t *testing.T, r httpapi.Route, args map[string]any) (got *gate.Request, answer string) {
 	t.Helper()
 	args = maps.Clone(args)

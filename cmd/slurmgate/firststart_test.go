@@ -53,8 +53,8 @@ func twoClusters(t *testing.T, server *sshtest.Server, far, name string) *site.S
 	return s
 }
 
-// A gateway's very first start needs one cluster. Another one that is away is opened when it answers, after the checks of a start: its
-// name, and whose its folder is. With no cluster at all nothing begins.
+// A gateway's very first start needs one cluster. Another one that is away is opened when it answers, after the checks
+// of a start: its name, and the owner of its folder. With no cluster at all nothing begins.
 //
 // proves SITE-07 OPS-01
 func TestFirstStartWithASiteAway(t *testing.T) {

@@ -118,7 +118,7 @@ func TestJournalPriorities(t *testing.T) {
 	}
 }
 
-// A log of JSON is one object a line, whatever is logged or said, without secrets and without hidden characters.
+// A log of JSON is one object a line, for every kind of record, without secrets and without hidden characters.
 //
 // proves OPS-03
 func TestLogOfJSON(t *testing.T) {

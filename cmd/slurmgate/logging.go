@@ -21,7 +21,7 @@ import (
 
 const formatJSON = "json"
 
-// output is where the log goes.
+// output is the gateway's log and its writer.
 type output struct {
 	log   *slog.Logger
 	level slog.LevelVar // info until policy sets another

@@ -15,7 +15,7 @@ import (
 	"slurmgate/site"
 )
 
-// artifactIn puts an artifact into the store and the ledger of a site that is not served, and gives its id.
+// artifactIn puts an artifact into the store and the ledger of a site that is not served, and returns its id.
 func artifactIn(t *testing.T, s *site.Site, content string) string {
 	t.Helper()
 	g, err := openGateway(t.Context(), s, toChange, quiet(), nil)
@@ -105,8 +105,8 @@ func TestStoppedService(t *testing.T) {
 	}
 }
 
-// A text that was imported with a call and looked at is, after artifact rm, in no file of the gateway: not in the store, and not in the
-// ledger, which has the records of both calls. The history verifies.
+// A text that was imported with a call and read is, after artifact rm, in no file of the gateway: not in the store, and
+// not in the ledger, which has the records of both calls. The history verifies.
 func TestArtifactRemovedByTheShell(t *testing.T) {
 	s, conf := workerSite(t, "http://127.0.0.1:1")
 	p := serveProgram(t, s, conf)

@@ -16,8 +16,8 @@ import (
 	"slurmgate/gate"
 )
 
-// Every verb, argument and option that help shows is in the manual, with its help; the pages are such as a reader of manuals has no
-// complaint about.
+// Every verb, argument and option that help shows is in the manual, with its help; mandoc reads the pages without a
+// warning.
 //
 // proves OPS-01
 func TestManual(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 // NOTIFY_SOCKET. A process that systemd did not start has none, and sends nothing.
 type serviceManager struct {
 	socket   string
-	watchdog time.Duration // a sign of life is due that often; 0: none is
+	watchdog time.Duration // the interval at which a sign of life is due; 0: none is
 	log      *slog.Logger
 	status   string // the last one
 }
@@ -58,7 +58,7 @@ func (m *serviceManager) say(status string) {
 	}
 }
 
-// reloading announces that the gateway starts anew; READY=1 ends it.
+// reloading announces that the gateway restarts; READY=1 ends it.
 func (m *serviceManager) reloading() {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail with this clock

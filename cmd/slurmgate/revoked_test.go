@@ -30,7 +30,8 @@ const (
 	bytesHeld = 256 << 20 // more than sockets buffer
 )
 
-// door is a port with the real access, gate, HTTP and chats, over tools that wait until the test lets them go or their context ends.
+// door is a port with the real access, gate, HTTP and chats, over tools that wait until the test releases them or their
+// context ends.
 type door struct {
 	t        *testing.T
 	access   *access.Access
@@ -60,7 +61,7 @@ func (d *door) Open(string) (*os.File, error) { return os.Open(d.file) }
 // Artifact implements httpapi.Contents.
 func (d *door) Artifact(context.Context, string) (io.ReadSeekCloser, error) { return d.Open("") }
 
-// token makes a token of a name, valid for so long.
+// token makes a token with a name and a lifetime.
 func (d *door) token(name string, valid time.Duration) string {
 	d.t.Helper()
 	g, err := access.NewGrant([]string{gate.All}, []string{gate.All}, nil)
@@ -279,8 +280,8 @@ var attempts = map[string]attempt{
 	}},
 }
 
-// A token that is revoked, or expires, ends what was begun with it: within seconds, whatever way it came, and without an answer or an
-// effect. The requests of another token go on.
+// A token that is revoked, or expires, ends the requests begun with it: within seconds, over every face, and without an
+// answer or an effect. The requests of another token continue.
 func TestRevokedTokenEndsItsRequests(t *testing.T) {
 	d := openDoor(t)
 	end := map[string]func() string{}

@@ -57,8 +57,8 @@ func (c serveCmd) Run(ctx context.Context, a *cli.Shell) (err error) {
 	return d.run(ctx, hup)
 }
 
-// withStatus gives an error that only a change of the configuration, or of the rights of this user, can remedy the exit status
-// misconfigured.
+// withStatus gives the exit status misconfigured to an error that only a change of the configuration, or of the rights
+// of this user, can remedy.
 func withStatus(err error) error {
 	switch fault.KindOf(err) {
 	case fault.Validation, fault.NotFound, fault.Auth, fault.Capability, fault.Policy:

@@ -49,7 +49,8 @@ func TestSignerMisconfigured(t *testing.T) {
 	}
 }
 
-// What systemd hears, at a socket with a path and at an abstract one, and that no child process inherits the right to say it. proves OPS-01
+// systemd gets the gateway's messages, at a socket with a path and at an abstract one, and no child process inherits
+// the right to send them. proves OPS-01
 func TestServiceManager(t *testing.T) {
 	for _, socket := range []string{filepath.Join(t.TempDir(), "n"), "@slurmgate-test-" + filepath.Base(t.TempDir())} {
 		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -147,7 +148,7 @@ func TestGarbagePercent(t *testing.T) {
 	}
 }
 
-// The share follows what is alive: it is set anew after each collection.
+// The share follows what is alive: it is set after each collection.
 func TestCollectSeldom(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(77)
@@ -165,7 +166,7 @@ func TestCollectSeldom(t *testing.T) {
 	}
 }
 
-// What make builds names its tag or commit; what a release sets goes before that.
+// A program that make builds names its tag or commit; a release's setting has precedence.
 //
 // slow: builds the program
 func TestVersion(t *testing.T) {

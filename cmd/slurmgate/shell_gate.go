@@ -22,9 +22,10 @@ import (
 	"slurmgate/toolpack"
 )
 
-// image and doctor work on a site's files in the shell's own process: there may be no gateway yet, or none that starts. They pass a gate
-// of that process, under the site's policy, and leave a record in the site's ledger: through the gateway where one runs, else by opening
-// the ledger under its lock. An effect that cannot be recorded is not made.
+// image and doctor work on a site's files in the shell's own process: there may be no gateway yet, or none that starts.
+// They pass a gate of that process, under the site's policy, and leave a record in the site's ledger: through the
+// gateway where one runs, else by opening the ledger under its lock. A call whose effect cannot be recorded is not
+// carried out.
 
 // siteGate makes a gate with the site's policy and its record, which was tried. The caller closes it.
 func siteGate(ctx context.Context, a *cli.Shell, s *site.Site, t gate.Tool) (*gate.Gate, gate.Caller, error) {

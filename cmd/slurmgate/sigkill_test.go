@@ -16,7 +16,7 @@ import (
 	"slurmgate/ledger"
 )
 
-// crowd calls a gateway without a pause until it is gone.
+// crowd calls a gateway without a pause until it has ended.
 type crowd struct {
 	mu      sync.Mutex
 	looks   []string // ids of the answered ones

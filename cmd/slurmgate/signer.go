@@ -36,7 +36,7 @@ func (c signerCmd) Run(ctx context.Context, a *cli.Shell) (err error) {
 	}
 	callers, err := config.Callers(ctx, nss.Host{})
 	if fault.CodeOf(err) == signer.IsRoot {
-		return withStatus(err) // and to root every other check would lie
+		return withStatus(err) // and as root every other check would mislead
 	}
 	// Other processes of this user must not read the key from this one's memory, nor may a core file have it.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {

@@ -35,8 +35,8 @@ func lockState(ctx context.Context, s *site.Site, how start) (*ledger.Lock, erro
 	return ledger.TakeLock(filepath.Join(dir, "gateway.lock"))
 }
 
-// openLedger opens the ledger of a site, whose lock the caller has. A new one in the place of one that is lost continues the gateway that a
-// runs_dir belongs to, so that the claims in it still count.
+// openLedger opens the ledger of a site, whose lock the caller has. A new ledger in the place of a lost one continues
+// the gateway that a runs_dir belongs to, so that the claims in it still count.
 func openLedger(ctx context.Context, s *site.Site, how start) (*ledger.Ledger, error) {
 	_, missing := os.Stat(ledgerFile(s))
 	id := "gw-" + uuid.NewString()

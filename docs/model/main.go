@@ -7,7 +7,7 @@
 //
 //   - the program of an attempt is started at most once;
 //   - an attempt that the ledger ends as never executed has not been executed, and never is;
-//   - no second sbatch starts for an attempt while the first may have been accepted, as long as the ledger is not a restored one;
+//   - no second sbatch starts for an attempt while the first may have been accepted, unless the ledger is a restored one;
 //   - no attempt is given up as lost while it is executed and Slurm shows its job;
 //   - once a cancel of the run, or of the batch that it is a row of, was acknowledged, the run is not made and not sent;
 //   - a run that waited for inputs becomes the one run of its content, whoever asks for that first;

@@ -102,7 +102,7 @@ func (s *server) run(w http.ResponseWriter, r *http.Request, mode string) {
 		level, code = slog.LevelWarn, f.Code
 	}
 	s.write(w, http.StatusOK, a)
-	// Ids alone: neither what was asked nor what came back belongs into a log.
+	// Only ids: a request or an answer does not belong in a log.
 	s.log.Log(context.WithoutCancel(r.Context()), level, "call", "trace_id", e.Meta.TraceID, "tool_run_id", e.Meta.ToolRunID, "code", code,
 		"duration_ms", a.Meta.DurationMS)
 }
@@ -190,7 +190,7 @@ func (s *server) health(w http.ResponseWriter, _ *http.Request) {
 	s.write(w, http.StatusOK, map[string]any{"ok": true})
 }
 
-// write sends an answer. An upstream may echo what it was sent, so the key is taken out of whatever leaves.
+// write sends an answer. An upstream may echo what it was sent, so the key is removed from every answer.
 func (s *server) write(w http.ResponseWriter, status int, v any) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -152,7 +152,7 @@ func (u *upstream) fetch(ctx context.Context, in input) (*output, error) {
 	return in.output(pages), nil
 }
 
-// refused maps a status: a key may be replaced and a server recover, but what is wrong with a request stays wrong.
+// refused maps a status: a key may be replaced and a server recover, but a faulty request stays faulty.
 func refused(status int) *failure {
 	f := failed(status == http.StatusUnauthorized || status >= 500, "the upstream answered with status %d", status)
 	f.Details["status"] = status

@@ -46,7 +46,7 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// wait waits for a text, and gives what follows it so far.
+// wait waits for a text, and returns what follows it so far.
 func (l *lines) wait(text string) string {
 	for {
 		l.mu.Lock()

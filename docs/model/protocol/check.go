@@ -49,7 +49,7 @@ func Check(l Layers, b Bound) Result {
 				back[to] = append(back[to], i)
 			}
 		}
-		// The model has a number of sends and jobs; a run that needs more would go on in reality.
+		// The model has a number of sends and jobs; a run that needs more would continue in reality.
 		if s := list[i]; !can && (s.Led.Sends == sends || s.spent()) {
 			bounded[i] = true
 		}

@@ -114,7 +114,7 @@ type job struct {
 	Restart uint8
 	Known   bool // to the controller
 	Renamed bool // it has another name in Slurm than it was sent with
-	Said    bool // what ln said
+	Said    bool // the answer of ln
 }
 
 type claim struct {
@@ -131,7 +131,7 @@ type state struct {
 	RowRead  bool // the gateway has read the row, or that of a run whose inputs are there, and is about to make its run
 	Seen     bool // and the run of the content was there then
 	Stopped  bool // a cancel was acknowledged
-	Said     bool // what link said to the gateway
+	Said     bool // the answer of link to the gateway
 	K        uint8
 	Req      [sends]request
 	Jobs     [jobs]job

@@ -207,7 +207,7 @@ func (w *world) idle(a int) {
 				}
 				s.K, s.PC = s.Led.Sends, toSend
 				for s.K < sends-1 && s.Req[s.K].State != unsent && !(w.layers.Once && s.mine(s.K)) {
-					s.K++ // a restored ledger counts its sends anew
+					s.K++ // a restored ledger counts its sends from the start
 				}
 				if w.layers.Intent {
 					s.Led.Sends, s.Led.Phase = s.K+1, submitting
