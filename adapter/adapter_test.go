@@ -220,7 +220,7 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	if got, err := stdio(t).call("sum", `{"a":1,"b":2}`, long); err != nil || string(got) != `{"structured":{"sum":3},"text":"3"}` {
-		t.Errorf("%s %v", got, err)
+		t.Errorf("sum over stdio answered %s (%v), want 3", got, err)
 	}
 }
 
@@ -338,7 +338,7 @@ func TestProcess(t *testing.T) {
 	}
 	out, err := b.call("env", `{}`, long)
 	if err != nil || !strings.Contains(string(out), "LISTED=seen") || strings.Contains(string(out), "hidden") {
-		t.Errorf("%s %v", out, err)
+		t.Errorf("the upstream's environment is %s (%v), want only the listed variable", out, err)
 	}
 }
 

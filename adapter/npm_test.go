@@ -30,7 +30,7 @@ func everythingServer(t *testing.T) string {
 			everything)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("npm install failed: %v\n%s", err, out)
 		}
 		must(t, os.WriteFile(filepath.Join(dir, ".version"), []byte(everything), 0o644))
 	}

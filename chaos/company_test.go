@@ -50,14 +50,14 @@ func TestMates(t *testing.T) {
 		m := mateOf(c, i)
 		ends = append(ends, m.scenario.end...)
 		if len(m.scenario.flags) > 0 || m.scenario.requeue != (i == 3) {
-			t.Errorf("%+v", m.scenario)
+			t.Errorf("mate %d has the scenario %+v, want no flags, and a requeue only of mate 3", i, m.scenario)
 		}
 	}
 	if want := []string{endOK, endTool, endCancelled, endOK}; !slices.Equal(ends, want) {
-		t.Errorf("%q", ends)
+		t.Errorf("the mates end as %q, want %q", ends, want)
 	}
 	if m := mateOf(testCase{scenario: scenarioNamed("cancel_pending")}, 2); m.scenario.cancel != "pending" || m.scenario.requeue {
-		t.Errorf("%+v", m.scenario)
+		t.Errorf("the mate of a pending cancel has the scenario %+v, want the cancel and no requeue", m.scenario)
 	}
 	if n := tasksIn(strings.Fields("7_3 7_[0-2,5] 8_[0-9] 9"), 2); n != 2 {
 		t.Errorf("%d jobs of the task", n)

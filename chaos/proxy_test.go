@@ -90,7 +90,7 @@ func TestProxy(t *testing.T) {
 	}
 	p.set(networkFaults{lost: 100})
 	if got := ask(t, p, "POST /job", 13); got != "one:POST /job" {
-		t.Errorf("%q", got)
+		t.Errorf("read %q over a lossy connection, want the whole answer", got)
 	}
 	if f := done().less(before); f.late < 2 || f.posts != 1 || f.refused != 0 {
 		t.Errorf("the connections met %+v", f)
@@ -101,7 +101,7 @@ func TestProxy(t *testing.T) {
 		t.Errorf("read %q, met %+v", got, done())
 	}
 	if _, ports := p.sofar(); len(ports) < 5 {
-		t.Errorf("%v", ports)
+		t.Errorf("the connections had the ports %v, want 5 at least", ports)
 	}
 	p.lead("/nonexistent/socket")
 	if got := ask(t, p, "hello", 9); got != "" || done().less(before).ended == 0 {

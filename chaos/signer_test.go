@@ -50,7 +50,7 @@ func TestShortenedCertificate(t *testing.T) {
 	}
 	var a struct{ Certificate, Serial string }
 	if err := json.Unmarshal(short, &a); err != nil || a.Serial != "7" {
-		t.Fatalf("%s %v", short, err)
+		t.Fatalf("the shortened answer is %s (%v), want serial 7", short, err)
 	}
 	parsed, _, _, _, err := ssh.ParseAuthorizedKey([]byte(a.Certificate))
 	if err != nil {
@@ -60,7 +60,7 @@ func TestShortenedCertificate(t *testing.T) {
 	check := ssh.CertChecker{IsUserAuthority: func(k ssh.PublicKey) bool { return string(k.Marshal()) == string(key.Marshal()) }}
 	late := uint64(time.Now().Add(61 * time.Second).Unix())
 	if err := check.CheckCert("chaosa0", got); err != nil || got.KeyId != "k" || got.ValidBefore > late {
-		t.Errorf("%v %+v", err, got)
+		t.Errorf("the certificate of %q is valid before %d (%v), want k and a minute at most", got.KeyId, got.ValidBefore, err)
 	}
 	if _, err := shortened([]byte(`{"error":{"code":"user_refused"}}`), file, time.Second); err == nil {
 		t.Error("an answer without a certificate was shortened")

@@ -32,7 +32,7 @@ func TestMeter(t *testing.T) {
 		out.Reset()
 		m.end(errors.New("cut"))
 		if got := out.String(); got != "importing reads.fq: stopped after 4900 MiB of 5000 MiB (98 %)\n" {
-			t.Errorf("%q", got)
+			t.Errorf("the meter of a failed call printed %q", got)
 		}
 		out.Reset()
 		m = meter{shell: &Shell{Err: &out, tty: true}, began: time.Now()}
@@ -43,7 +43,7 @@ func TestMeter(t *testing.T) {
 		m.show(run.NewMoving("hashing", 1<<20, 1<<20, 0, time.Second))
 		m.end(nil)
 		if got := out.String(); got != "\rhashing  1024 KiB\x1b[K\r\x1b[K" {
-			t.Errorf("%q", got)
+			t.Errorf("the meter on a terminal printed %q", got)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func TestArgumentsOnce(t *testing.T) {
 	for _, c := range []Run{{Input: named{{"reads", id}, {"fastq", id}}}, {Input: named{{"reads", id}},
 		Param: named{{"fastq", id}}}, {Input: named{{"reads", id}, {"reads", id}}}, {Param: named{{"x", "1"}, {"x", "2"}}}} {
 		if args, err := c.args(t.Context(), nil, nil, tool); err == nil || !strings.Contains(err.Error(), "already has a value") {
-			t.Errorf("%v %v", args, err)
+			t.Errorf("a value given twice makes the arguments %v (%v), want an error", args, err)
 		}
 	}
 }

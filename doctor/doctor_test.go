@@ -117,7 +117,7 @@ func TestNeverOKUnlooked(t *testing.T) {
 		return ok("")
 	}}
 	if why := x.missing(k); why != runsDir || looked {
-		t.Errorf("%q", why)
+		t.Errorf("missing(check) = %q, want runs_dir, and the check not run", why)
 	}
 	if f := x.answer.Findings[0]; f.Status != app.CheckUnknown || f.Remedy != "do it" || x.answer.Unknown != 1 {
 		t.Errorf("findings %+v", f)

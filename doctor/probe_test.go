@@ -98,7 +98,7 @@ func TestProbeExits(t *testing.T) {
 			must(t, err)
 			v, err := parseAnswer(string(answer), "TOKEN")
 			if err != nil || v["node"] != "n1" || v["claim"] != "7_" || v["images"] != "" || !strings.HasPrefix(v["apptainer"], "missing") {
-				t.Errorf("%v\n%s", err, answer)
+				t.Errorf("the probe's answer: %v\n%s", err, answer)
 			}
 		})
 	}

@@ -149,7 +149,7 @@ func TestHostKeysOfSSHD(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out, err := exec.Command("ssh-keygen", "-H", "-f", known).CombinedOutput(); err != nil {
-			t.Fatalf("%v %s", err, out)
+			t.Fatalf("ssh-keygen -H failed: %v\n%s", err, out)
 		}
 		c := info.at("lab")
 		c.KnownHosts = []string{known}

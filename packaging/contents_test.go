@@ -223,7 +223,7 @@ func TestRPM(t *testing.T) {
 		}
 	}
 	if nevra, err := pkg.Header.GetNEVRA(); err != nil || nevra.String() != "slurmgate-0:1.10.0-1.x86_64.rpm" {
-		t.Errorf("%v %v", nevra, err)
+		t.Errorf("the package's name is %v (%v), want slurmgate-0:1.10.0-1.x86_64.rpm", nevra, err)
 	}
 	payload, err := pkg.PayloadReaderExtended()
 	if err != nil {

@@ -149,7 +149,7 @@ func TestTheContract(t *testing.T) {
 		"Host": "elsewhere", "Expect": "100-continue", "content-length": "3", "Idempotency-Key": "k"},
 		Request{Meta: m, Input: json.RawMessage(`{"a":"<&>"}`)})
 	if err != nil || string(a.Output) != `{"a":[null],"z":1}` {
-		t.Fatalf("%s %v", a.Output, err)
+		t.Fatalf("Call returned %s (%v), want the output as canonical JSON", a.Output, err)
 	}
 	if a.DurationMS > 60_000 {
 		t.Error("the worker's duration is longer than the call took:", a.DurationMS)
@@ -512,7 +512,7 @@ func TestMessages(t *testing.T) {
 	}
 	_, err = call(t, says(t, "HTTP/1.1 200 OK\r\nX\x1b[31m\r\n\r\n").url, meta(), Config{})
 	if strings.Contains(err.Error(), "\x1b") {
-		t.Errorf("%q", err)
+		t.Errorf("the error has a control character: %q", err)
 	}
 }
 

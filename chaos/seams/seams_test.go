@@ -55,13 +55,13 @@ func TestSeamsPassed(t *testing.T) {
 		t.Errorf("Apply returned %+v, %v, want one send", v, err)
 	}
 	if data, err := run.ReadControl(t.Context(), p.Workspace, "r", 1, "exit", 10, false); err != nil || string(data) != "exit" {
-		t.Errorf("%q %v", data, err)
+		t.Errorf("ReadControl returned %q (%v), want exit", data, err)
 	}
 	got, err := os.ReadFile(list)
 	want := "Submitter.Send.before Submitter.Send.after Store.Apply.run.intent.before Store.Apply.run.intent.after " +
 		"Workspace.ReadControl.exit.before Workspace.ReadControl.exit.after"
 	if err != nil || strings.Join(strings.Fields(string(got)), " ") != want {
-		t.Errorf("%q %v", got, err)
+		t.Errorf("passed the seams %q (%v), want %s", got, err, want)
 	}
 }
 

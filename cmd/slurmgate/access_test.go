@@ -48,7 +48,7 @@ func TestAccessIsChecked(t *testing.T) {
 		must(t, os.WriteFile(file, []byte(content), 0o600))
 		code, out, said := verb(t, "config", "check", "--site", file)
 		if (code != 0) != (want != nil) || strings.Contains(said, "yaml: ") || strings.Count(said, "--uid") > 1 {
-			t.Errorf("%d %s%s", code, out, said)
+			t.Errorf("config check exits with %d:\n%s%s", code, out, said)
 		}
 		for _, w := range want {
 			if !strings.Contains(said, w) {

@@ -112,7 +112,7 @@ func banned(t *testing.T, log string) (out []string) {
 	must(t, err)
 	_, matched, found := strings.Cut(string(text), "Matched line(s):")
 	if !found {
-		t.Fatalf("%s", text)
+		t.Fatalf("fail2ban-regex printed no matched lines:\n%s", text)
 	}
 	matched, _, _ = strings.Cut(matched, "Missed line(s):")
 	address := regexp.MustCompile(`address"?[=:]"?([0-9a-f:.]+)`)

@@ -97,7 +97,7 @@ func TestFirstStartWithASiteAway(t *testing.T) {
 				must(t, err)
 				mark, err := os.ReadFile(filepath.Join(far, "runs/.gateway-id"))
 				if string(mark) != g.app.Ledger.ID()+"\n" || parts.Submitter == nil {
-					t.Errorf("%q %v", mark, err)
+					t.Errorf("the folder of the opened cluster has the mark %q (%v), want this ledger's", mark, err)
 				}
 				return
 			}

@@ -107,7 +107,7 @@ func TestJournalPriorities(t *testing.T) {
 			must(t, err)
 			lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 			if len(lines) != 5 {
-				t.Fatalf("%q", lines)
+				t.Fatalf("the log has the lines %q, want 5", lines)
 			}
 			for i, want := range []string{"<7>", "<6>", "<4>", "<3>", "<6>"} {
 				if got := strings.HasPrefix(lines[i], want); got != isJournal || !isJournal && lines[i][0] == '<' {
@@ -130,7 +130,7 @@ func TestLogOfJSON(t *testing.T) {
 	fmt.Fprintln(o.sayer(slog.LevelInfo), "slurmgate serves\ntwo lines")
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != 3 || strings.Contains(out.String(), "hunter2") || strings.ContainsAny(out.String(), "\u202e\U000e0041\x1b") {
-		t.Fatalf("%q", out.String())
+		t.Fatalf("the log is %q, want 3 lines without secrets and hidden characters", out.String())
 	}
 	for i, level := range []string{"WARN", "ERROR", "INFO"} {
 		var d map[string]any
@@ -138,7 +138,7 @@ func TestLogOfJSON(t *testing.T) {
 			t.Errorf("%s: %v", lines[i], err)
 		}
 		if i == 0 && d["text"] != "a\n\u202e\U000e0041\x1b[2J\"" {
-			t.Errorf("%q", d["text"])
+			t.Errorf("the log has the text %q, want the text as it was", d["text"])
 		}
 	}
 }

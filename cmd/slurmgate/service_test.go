@@ -90,7 +90,7 @@ func TestServiceManager(t *testing.T) {
 		t.Error("the watchdog of another process is taken for this one's")
 	}
 	if m.tell("READY=1"); !strings.Contains(log.String(), "systemd cannot be notified") {
-		t.Errorf("%q", &log)
+		t.Errorf("without systemd's socket the log is %q, want that it cannot be notified", &log)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestMisconfiguredStatus(t *testing.T) {
 		}
 	}
 	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
-		t.Errorf("%v %v", left, err)
+		t.Errorf("a misconfigured gateway left %v (%v), want only the site file", left, err)
 	}
 }
 

@@ -171,13 +171,13 @@ func TestKilledWhileAWorkerHasTheCall(t *testing.T) {
 	shell := exec.Command(os.Args[0], "--site", conf, "run", "web.scrape", "--json")
 	shell.Env = append(os.Environ(), "SLURMGATE_TEST_AS_PROGRAM=1")
 	if out, err := shell.Output(); err != nil || strings.Join(strings.Fields(string(out)), "") != `{"n":1}` {
-		t.Errorf("%s %v", out, err)
+		t.Errorf("run web.scrape printed %s (%v), want the output", out, err)
 	}
 	show := exec.Command(os.Args[0], "--site", conf, "runs", "show", id)
 	show.Env = shell.Env
 	out, err := show.Output()
 	if err != nil || !strings.Contains(string(out), "outcome_unknown") {
-		t.Errorf("%s %v", out, err)
+		t.Errorf("runs show printed %s (%v), want outcome_unknown", out, err)
 	}
 	must(t, next.cmd.Process.Signal(syscall.SIGTERM))
 	must(t, next.cmd.Wait())

@@ -384,7 +384,7 @@ func FuzzRequest(f *testing.F) {
 		s.run(w, q, mode)
 		var a answer
 		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || a.OK || a.Error == nil || w.Code != 200 {
-			t.Fatalf("%d %s %v", w.Code, w.Body, err)
+			t.Fatalf("the answer has status %d and the body %s (%v), want an error of the contract", w.Code, w.Body, err)
 		}
 	})
 }
