@@ -181,7 +181,7 @@ func (m *measurement) attacked(ctx context.Context, o *gatewayUnderTest, quiet c
 	if err != nil {
 		return err
 	}
-	m.tell("attacked", hit)
+	m.printCrowd("attacked", hit)
 	m.print("attacked_errors", float64(hit.errors), "request", "=0")
 	m.print("attacked_p99_to_quiet", hit.p99()/quiet.p99(), "ratio", "<=2", "p99="+number(hit.p99()), "quiet="+number(quiet.p99()))
 

@@ -126,8 +126,8 @@ type crowdResult struct {
 
 func (t crowdResult) p99() float64 { return ms(quantile(t.reads, 0.99)) }
 
-// tell prints a crowd's figures; the name of each begins with what.
-func (m *measurement) tell(what string, t crowdResult) {
+// printCrowd prints a crowd's figures; the name of each begins with what.
+func (m *measurement) printCrowd(what string, t crowdResult) {
 	params := []string{fmt.Sprint("clients=", crowdSize), fmt.Sprint("ledger=", m.sizes.Ledger)}
 	for _, v := range t.visits {
 		if len(v.took) > 0 {

@@ -111,7 +111,7 @@ func (m *measurement) faces(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.tell("crowd", quiet)
+	m.printCrowd("crowd", quiet)
 	m.print("crowd_errors", float64(quiet.errors), "request", "=0", fmt.Sprint("requests=", len(quiet.all)))
 	m.print("crowd_reads_p99", quiet.p99(), "ms", "<=50")
 	return m.attacked(ctx, o, quiet)

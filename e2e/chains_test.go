@@ -124,15 +124,15 @@ func TestChains(t *testing.T) {
 			t.Errorf("no %s among %s", want, causes)
 		}
 	}
-	if e := hook.told(t, "/batch", 1)[0]; e.Type != "batch.over" || e.Data.Name != "all.three" || e.Data.Counts["succeeded"] != 1 {
+	if e := hook.notices(t, "/batch", 1)[0]; e.Type != "batch.over" || e.Data.Name != "all.three" || e.Data.Counts["succeeded"] != 1 {
 		t.Errorf("the webhook of the batch is %+v, want batch.over of all.three with one success", e)
 	}
-	if e := hook.told(t, "/run", 1)[0]; e.Type != "run.over" || e.Data.RunID != never || e.Data.State != "failed" ||
+	if e := hook.notices(t, "/run", 1)[0]; e.Type != "run.over" || e.Data.RunID != never || e.Data.State != "failed" ||
 		e.Data.Reason != "input_failed" {
 		t.Errorf("the webhook of run %s is %+v, want run.over, failed for input_failed", never, e)
 	}
 	s.ok(nil, "batch", "retry", "all.three") // the input still fails
-	if two := hook.told(t, "/batch", 2); two[0].Data.NoticeID == two[1].Data.NoticeID || two[1].Data.Counts["succeeded"] != 1 {
+	if two := hook.notices(t, "/batch", 2); two[0].Data.NoticeID == two[1].Data.NoticeID || two[1].Data.Counts["succeeded"] != 1 {
 		t.Errorf("after a retry the webhooks are %+v, want two different notices", two)
 	}
 	var rows struct {
@@ -207,8 +207,8 @@ func newHook(t testing.TB) *hook {
 	return h
 }
 
-// told waits until n webhooks came to a path, and returns them. It fails the test if more came.
-func (h *hook) told(t testing.TB, path string, n int) (list []ended) {
+// notices waits until n webhooks came to a path, and returns them. It fails the test if more came.
+func (h *hook) notices(t testing.TB, path string, n int) (list []ended) {
 	t.Helper()
 	until(t, "webhooks", func() bool {
 		h.mu.Lock()

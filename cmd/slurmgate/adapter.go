@@ -44,9 +44,9 @@ func (c adapterCmd) Run(ctx context.Context, a *cli.Shell) (err error) {
 		return withStatus(err)
 	}
 	systemd := findServiceManager(out.log)
-	systemd.tell("READY=1")
+	systemd.notify("READY=1")
 	a.Say("slurmgate %s adapter: %d tools at http://%s", a.Build.Version, len(config.Tools), l.Addr())
-	defer systemd.tell("STOPPING=1")
+	defer systemd.notify("STOPPING=1")
 	return adapter.NewServer(config, client, out.log).Serve(ctx, l)
 }
 

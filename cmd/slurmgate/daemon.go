@@ -35,7 +35,7 @@ const (
 // run serves until ctx ends. A HUP makes it read its files again.
 func (d *daemon) run(ctx context.Context, hup <-chan os.Signal) error {
 	d.announce()
-	d.systemd.tell("READY=1")
+	d.systemd.notify("READY=1")
 	go logChecks(ctx, d.log, d.gateway.app.Site)
 	every := statusEvery
 	if w := d.systemd.watchdog; w > 0 {
@@ -56,7 +56,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal) error {
 	for {
 		select {
 		case <-ctx.Done():
-			d.systemd.tell("STOPPING=1", "STATUS=stopping: finishing the calls in progress")
+			d.systemd.notify("STOPPING=1", "STATUS=stopping: finishing the calls in progress")
 			d.Say("stopping: refusing new calls, finishing those in progress")
 			d.gateway.Close()
 			return nil
@@ -73,7 +73,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal) error {
 			case err != nil:
 				d.log.Error("the gateway does not work", "err", err)
 			default:
-				d.systemd.tell("WATCHDOG=1")
+				d.systemd.notify("WATCHDOG=1")
 				d.systemd.say(d.status(ctx))
 			}
 		}
@@ -100,11 +100,11 @@ func (d *daemon) reload(ctx context.Context) error {
 	began, before := time.Now(), d.gateway
 	d.systemd.reloading()
 	d.systemd.say("reloading: starting anew with the changed configuration")
-	defer d.systemd.tell("READY=1")
+	defer d.systemd.notify("READY=1")
 	if err := before.makeRoom(); err != nil {
 		return err
 	}
-	d.systemd.tell("WATCHDOG=1")
+	d.systemd.notify("WATCHDOG=1")
 	next, err := startGateway(ctx, set, toChange, d.log, d.level, before)
 	if err != nil && ctx.Err() == nil {
 		d.keep(err)

@@ -34,8 +34,8 @@ func findServiceManager(log *slog.Logger) *serviceManager {
 	return m
 }
 
-// tell sends lines to systemd.
-func (m *serviceManager) tell(lines ...string) {
+// notify sends lines to systemd.
+func (m *serviceManager) notify(lines ...string) {
 	if m.socket == "" {
 		return
 	}
@@ -54,7 +54,7 @@ func (m *serviceManager) tell(lines ...string) {
 func (m *serviceManager) say(status string) {
 	if status != m.status {
 		m.status = status
-		m.tell("STATUS=" + strings.ReplaceAll(status, "\n", " "))
+		m.notify("STATUS=" + strings.ReplaceAll(status, "\n", " "))
 	}
 }
 
@@ -62,5 +62,5 @@ func (m *serviceManager) say(status string) {
 func (m *serviceManager) reloading() {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail with this clock
-	m.tell("RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000))
+	m.notify("RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000))
 }

@@ -71,7 +71,7 @@ func TestServiceManager(t *testing.T) {
 		m.say("3 runs\nqueued")
 		m.say("3 runs\nqueued") // once
 		m.reloading()
-		m.tell("READY=1")
+		m.notify("READY=1")
 		for _, want := range []string{`^STATUS=3 runs queued$`, `^RELOADING=1\nMONOTONIC_USEC=[1-9][0-9]*$`, `^READY=1$`} {
 			b := make([]byte, 1000)
 			must(t, l.SetReadDeadline(time.Now().Add(time.Minute)))
@@ -89,7 +89,7 @@ func TestServiceManager(t *testing.T) {
 	if m.watchdog != 0 {
 		t.Error("the watchdog of another process is taken for this one's")
 	}
-	if m.tell("READY=1"); !strings.Contains(log.String(), "systemd cannot be notified") {
+	if m.notify("READY=1"); !strings.Contains(log.String(), "systemd cannot be notified") {
 		t.Errorf("without systemd's socket the log is %q, want that it cannot be notified", &log)
 	}
 }

@@ -59,8 +59,8 @@ func (c signerCmd) Run(ctx context.Context, a *cli.Shell) (err error) {
 		return withStatus(err)
 	}
 	systemd := findServiceManager(out.log)
-	systemd.tell("READY=1")
+	systemd.notify("READY=1")
 	a.Say("slurmgate %s signs certificates: socket %s, log %s, CA %s", a.Build.Version, config.Socket, config.Log, server.PublicKey())
-	defer systemd.tell("STOPPING=1")
+	defer systemd.notify("STOPPING=1")
 	return server.Serve(ctx, l)
 }
