@@ -29,7 +29,7 @@ outputSchema: {type: object}
 inputs: [{role: note, param: note, types: [TEXT], DEST}]
 declaredOutputs: [{role: result, type: TEXT, label: result, srcRelpath: out/result}]
 container: {image: probe}
-resources: {cpus: 1, memMb: 100, timeLimitSeconds: 600}
+resources: {cpus: 1, memMb: 100, timeLimitSeconds: 60}
 execution: {kind: cli, cmd: [testprog, "{{ params.mode }}", "{{ params.a }}", "{{ params.b }}"]}
 `
 
