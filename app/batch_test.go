@@ -126,9 +126,14 @@ func (g *Gateway) reads(t *testing.T, n int) (ids []string) {
 
 func (g *Gateway) callBatch(t *testing.T, tool string, args map[string]any, into any) *gate.ErrorBody {
 	t.Helper()
+	return g.callBatchIn(t.Context(), t, tool, args, into)
+}
+
+func (g *Gateway) callBatchIn(ctx context.Context, t *testing.T, tool string, args map[string]any, into any) *gate.ErrorBody {
+	t.Helper()
 	who := gate.Caller{Transport: gate.Local, Principal: gate.Principal{Name: "user:lab", Method: gate.ByPeer,
 		Rights: gate.RightsOf([]string{gate.CapGateway, gate.CapRead, gate.CapImport, gate.CapSlurm}, []string{plan.ProjectID("demo")})}}
-	res := g.Gate.Call(t.Context(), who, request(t, g.toolOf(t, tool), args, false))
+	res := g.Gate.Call(ctx, who, request(t, g.toolOf(t, tool), args, false))
 	if res.OK {
 		must(t, json.Unmarshal(res.Result, into))
 	}

@@ -69,7 +69,7 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 		cfg := run.Config{Site: c.Name, Placement: SiteDefaults(c), SubmitWait: time.Nanosecond,
 			Floor: 10 * time.Millisecond, Ceiling: time.Second}
 		sites = append(sites, run.Site{Config: cfg,
-			Parts: run.Parts{Store: g.Ledger, Index: g.Ledger.Index(c.Name), Objects: g.Store, Log: log, Now: time.Now},
+			Parts: run.Parts{Store: g.Ledger, Index: g.Ledger.Index(c.Name), Objects: g.Store, Waits: announceWait, Log: log, Now: time.Now},
 			Open: func(context.Context) (run.Parts, error) {
 				return run.Parts{Workspace: noWorkspace{}, Images: anyImage{}, Renderer: placement{}}, nil
 			}})
@@ -88,6 +88,20 @@ func gatewayOver(t *testing.T, dir, domain, policyText string, edit ...func(*sit
 		g.Ledger.Close()
 	})
 	return g
+}
+
+// waitBegins is the key of a context's channel that receives when the call begins to wait for a run. It has room for one.
+type waitBegins struct{}
+
+// announceWait begins to wait for a run as the gateway does, and reports it to the channel of ctx, if there is one.
+func announceWait(ctx context.Context) (resume func(), ok bool) {
+	if begun, ok := ctx.Value(waitBegins{}).(chan struct{}); ok {
+		select {
+		case begun <- struct{}{}:
+		default:
+		}
+	}
+	return gate.Wait(ctx)
 }
 
 // anyImage has every image.

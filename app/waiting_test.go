@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -178,14 +179,16 @@ func TestChainOfRuns(t *testing.T) {
 	}
 	var first, w, second string
 	var ending sync.WaitGroup
+	begun := make(chan struct{}, 1)
 	ending.Go(func() {
-		time.Sleep(300 * time.Millisecond) // the read below has begun
+		<-begun
 		first = g.isOver(t, one.RunID, run.Succeeded)
 		w = g.became(t, two.RunID)
 		second = g.isOver(t, w, run.Succeeded)
 	})
-	if g.does(t, "slurm.job.get", map[string]any{"run_id": two.RunID, "wait_seconds": 30}, &got); got.Alias != two.RunID {
-		t.Errorf("a wait for a run that starts meanwhile: %+v", got)
+	if e := g.callBatchIn(context.WithValue(t.Context(), waitBegins{}, begun), t, "slurm.job.get",
+		map[string]any{"run_id": two.RunID, "wait_seconds": 30}, &got); e != nil || got.Alias != two.RunID {
+		t.Errorf("slurm.job.get of a run that starts during the wait: error %v, alias %q; want alias %s", e, got.Alias, two.RunID)
 	}
 	ending.Wait()
 	var asked run.SubmitAnswer
