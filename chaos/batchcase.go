@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"slurmgate/app"
+	"slurmgate/run"
 )
 
 // Cases of batches: the gateway itself submits the rows of a sheet, of one tool or of two steps that feed each other,
@@ -139,41 +138,17 @@ type batchTrial struct {
 	file   string            // the sheet
 }
 
-// oneBatch runs a case of a batch to its verdict.
-func (p *campaigner) oneBatch(ctx context.Context, s *site, c testCase) error {
-	began := time.Now()
-	name := filepath.Join(p.repo, "build", "chaos", fmt.Sprintf("case-%d.log", c.n))
-	log, err := os.Create(name)
+// judgeBatch judges a case of a batch, and books its runs.
+func (p *campaigner) judgeBatch(ctx context.Context, t *batchTrial) (run.State, error) {
+	runs, err := t.judge(ctx, p.ledgerOf(t.s))
 	if err != nil {
-		return err
-	}
-	defer log.Close()
-	fmt.Fprintf(log, "case %d of seed %d: %s\n", c.n, p.seed, c)
-	t := &batchTrial{trial: &trial{testCase: &c, s: s, log: log, token: fmt.Sprintf("s%d-c%d", p.seed, c.n)},
-		name: fmt.Sprintf("b%d", c.n), maybe: map[string]bool{}, tokens: map[string]string{}}
-	before := s.passes()
-	if err := t.run(ctx); err != nil {
-		return fmt.Errorf("case %d: %w", c.n, err)
-	}
-	if !p.alive() {
-		return fmt.Errorf("case %d: the cluster was stopped", c.n)
-	}
-	runs, err := t.judge(ctx, filepath.Join(p.repo, "build", "chaos", "ledger-"+s.name()))
-	if err != nil {
-		return fmt.Errorf("case %d: %w", c.n, err)
-	}
-	for _, w := range t.keep.wrong {
-		t.find("stuck", "%s", w)
+		return "", err
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.ended = append(p.ended, runs...)
 	p.batches.add(t, runs)
-	p.mu.Unlock()
-	p.count(t.trial, "over", before, time.Since(began))
-	if len(t.trouble) == 0 && p.only < 0 {
-		os.Remove(name)
-	}
-	return nil
+	return "over", nil
 }
 
 // run carries out the case.

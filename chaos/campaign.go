@@ -137,9 +137,6 @@ func (p *campaigner) one(ctx context.Context, s *site, c testCase) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if c.batch != nil {
-		return p.oneBatch(ctx, s, c)
-	}
 	began := time.Now()
 	name := filepath.Join(p.repo, "build", "chaos", fmt.Sprintf("case-%d.log", c.n))
 	log, err := os.Create(name)
@@ -149,38 +146,57 @@ func (p *campaigner) one(ctx context.Context, s *site, c testCase) error {
 	defer log.Close()
 	fmt.Fprintf(log, "case %d of seed %d: %s\n", c.n, p.seed, c)
 	t := &trial{testCase: &c, s: s, log: log, token: fmt.Sprintf("s%d-c%d", p.seed, c.n)}
+	carryOut, judge := t.run, func() (run.State, error) { return p.judgeRuns(ctx, t) }
+	if c.batch != nil {
+		b := &batchTrial{trial: t, name: fmt.Sprintf("b%d", c.n), maybe: map[string]bool{}, tokens: map[string]string{}}
+		carryOut, judge = b.run, func() (run.State, error) { return p.judgeBatch(ctx, b) }
+	}
 	before := s.passes()
-	if err := t.run(ctx); err != nil {
+	if err := carryOut(ctx); err != nil {
 		return fmt.Errorf("case %d: %w", c.n, err)
 	}
 	if !p.alive() {
-		return fmt.Errorf("case %d: somebody stopped the cluster", c.n)
+		return fmt.Errorf("case %d: the cluster was stopped", c.n)
 	}
-	e, err := t.judge(ctx, filepath.Join(p.repo, "build", "chaos", "ledger-"+s.name()))
+	state, err := judge()
 	if err != nil {
 		return fmt.Errorf("case %d: %w", c.n, err)
 	}
 	for _, w := range t.keep.wrong {
 		t.find("stuck", "%s", w)
 	}
-	for _, o := range t.others() {
-		if err := p.judgeOther(ctx, t, o); err != nil {
-			return fmt.Errorf("case %d: %w", c.n, err)
-		}
-	}
-	p.mu.Lock()
-	p.ended = append(p.ended, e)
-	p.mu.Unlock()
-	p.count(t, e.state, before, time.Since(began))
+	p.count(t, state, before, time.Since(began))
 	if len(t.trouble) == 0 && p.only < 0 && !p.list && time.Since(began) < time.Minute { // keep the logs of slow ones
 		os.Remove(name)
 	}
 	return nil
 }
 
+// ledgerOf returns the path to which a site's ledger is copied to be judged.
+func (p *campaigner) ledgerOf(s *site) string {
+	return filepath.Join(p.repo, "build", "chaos", "ledger-"+s.name())
+}
+
+// judgeRuns judges the runs of a case without a batch, and books them.
+func (p *campaigner) judgeRuns(ctx context.Context, t *trial) (run.State, error) {
+	e, err := t.judge(ctx, p.ledgerOf(t.s))
+	if err != nil {
+		return "", err
+	}
+	for _, o := range t.others() {
+		if err := p.judgeOther(ctx, t, o); err != nil {
+			return "", err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = append(p.ended, e)
+	return e.state, nil
+}
+
 // judgeOther judges another run of a case, and books what it finds with the case's own.
 func (p *campaigner) judgeOther(ctx context.Context, t, o *trial) error {
-	e, err := o.judge(ctx, filepath.Join(p.repo, "build", "chaos", "ledger-"+t.s.name()))
+	e, err := o.judge(ctx, p.ledgerOf(t.s))
 	if err != nil {
 		return err
 	}
@@ -296,7 +312,7 @@ func (p *campaigner) close(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	for _, s := range p.sites {
-		l, db, err := s.copyLedger(ctx, filepath.Join(p.repo, "build", "chaos", "ledger-"+s.name()))
+		l, db, err := s.copyLedger(ctx, p.ledgerOf(s))
 		if err != nil {
 			return 0, err
 		}
