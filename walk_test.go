@@ -16,7 +16,7 @@ import (
 var (
 	walkStep   = regexp.MustCompile(`(?m)^(\d+)\. `)
 	namedFunc  = regexp.MustCompile("`(\\w+)` \\(`([\\w/]+\\.go)`\\)")
-	sourceFile = regexp.MustCompile("`((?:[a-z0-9]+/)+[a-z0-9_]+\\.go)`")
+	sourceFile = regexp.MustCompile("`((?:[a-z0-9]+/)+[a-z0-9_]+\\.(?:go|sql|sh))`")
 )
 
 // The walk from a call to its job has ten steps, and each names functions that are in the named file.
@@ -77,7 +77,7 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 	if err != nil || len(documents) == 0 {
 		t.Fatal(documents, err)
 	}
-	for _, document := range append(documents, "ARCHITECTURE.md", "README.md", "INSTALL.md") {
+	for _, document := range append(documents, "ARCHITECTURE.md", "README.md", "INSTALL.md", "CONTRIBUTING.md") {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)
