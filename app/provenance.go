@@ -53,9 +53,7 @@ func (g *Gateway) identify(ctx context.Context, c gate.Call, answer runAnswer) e
 		return err
 	}
 	doc := identityDoc{strings.ReplaceAll(c.Request.ToolID, ".", "_"), builtinContract, g.Policy.Hash, canonical}
-	// The members of doc, as a map: that is written at once, where a struct is encoded, read and written.
-	identity, err := plan.Marshal(map[string]any{"tool_name": doc.ToolName, "contract_version": doc.ContractVersion,
-		"policy_hash": doc.PolicyHash, "params": params})
+	identity, err := plan.Marshal(doc)
 	if err != nil {
 		return err
 	}
