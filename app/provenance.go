@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -42,11 +43,11 @@ func (g *Gateway) identify(ctx context.Context, c gate.Call, answer runAnswer) e
 		if encoded, err = plan.Of(answer); err != nil {
 			return err
 		}
-		snapshot, err := plan.Marshal(lasting(encoded.Value))
+		snapshot, err := snapshotOf(encoded)
 		if err != nil {
 			return err
 		}
-		params = map[string]any{"args": argsOf(c), "snapshot": plan.Hash(snapshot)}
+		params = map[string]any{"args": argsOf(c), "snapshot": snapshot}
 	}
 	canonical, err := plan.Marshal(params)
 	if err != nil {
@@ -76,6 +77,15 @@ func argsOf(c gate.Call) any {
 
 // fleeting lists the fields of answers that change although nothing else does.
 var fleeting = []string{"observed_at", "slurm_answered_at", "poll_after_seconds"}
+
+// snapshotOf returns the hash of an answer that has no run id yet, without its fleeting fields.
+func snapshotOf(answer plan.Doc) (hash string, err error) {
+	text := answer.Bytes
+	if slices.ContainsFunc(fleeting, func(name string) bool { return bytes.Contains(text, []byte(name)) }) {
+		text, err = plan.Marshal(lasting(answer.Value))
+	}
+	return plan.Hash(text), err
+}
 
 // lasting returns a part of an answer without its fleeting fields. It does not change the part itself.
 func lasting(part any) any {
