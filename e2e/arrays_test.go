@@ -5,11 +5,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
-// inArrays makes n runs leave together. The first ready run may leave alone, because no other is on the way yet.
-func (s *site) inArrays(n int) {
-	s.replace("site.yaml", "slurm:\n", fmt.Sprintf("slurm:\n  arrays: {min: %d, linger_ms: 3000}\n", n-1))
+// inArrays makes n runs leave together, however long they take to get ready. The first ready run may leave alone,
+// because no other is on the way yet.
+func (s *site) inArrays(n int) { s.arrays(n-1, time.Minute) }
+
+// arrays sets when a pending array is sent: with min runs, or a tenth of linger after the last run that joined it.
+func (s *site) arrays(min int, linger time.Duration) {
+	s.replace("site.yaml", "slurm:\n", fmt.Sprintf("slurm:\n  arrays: {min: %d, linger_ms: %d}\n", min, linger.Milliseconds()))
 }
 
 // together submits runs behind a drain of the queue and then releases all of them.

@@ -25,7 +25,7 @@ func TestManySamples(t *testing.T) {
 		t.Fatal("BATCH_ROWS is no number of rows")
 	}
 	s := newSite(t, "probing")
-	s.inArrays(64)
+	s.arrays(63, 3*time.Second)
 	s.replace("domain/manifest.yaml", "tools:\n", "tools:\n  - {tool_id: probe.batch, kind: job_worker}\n")
 	must(t, os.WriteFile(host(s.dir)+"/domain/toolpacks/probe.batch.tool.yaml", []byte(batchPack), 0o644))
 	must(t, giveToLab(host(s.dir)))
@@ -98,7 +98,7 @@ func TestManyChains(t *testing.T) {
 		t.Fatal("BATCH_ROWS is no number of rows")
 	}
 	s := newSite(t, "probing")
-	s.inArrays(64)
+	s.arrays(63, 3*time.Second)
 	s.chainTools("one", "two", "three")
 	d := s.serve()
 	shell(t, "lab", `mkdir "$1/many" && cd "$1/many" && for ((i = 0; i < $2; i++)); do echo "$i" >"r$i.txt"; done
