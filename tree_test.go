@@ -129,16 +129,19 @@ var (
 
 // libraries lists the modules that product code may import directly, each with its reason.
 var libraries = map[string]string{
-	"github.com/alecthomas/kong":    "the command line, declared as structs",
-	"github.com/go-chi/chi/v5":      "HTTP routes (CARD-07)",
-	"github.com/go-jose/go-jose/v4": "signatures of OpenID access tokens; no cryptography of our own",
+	"github.com/alecthomas/kong": "the command line, declared as structs",
+	"github.com/go-chi/chi/v5":   "HTTP routes (CARD-07)",
+	"github.com/go-jose/go-jose/v4": "signatures of OpenID access tokens; go-oidc is for ID tokens: it fetches keys for each unknown key id, " +
+		"keeps withdrawn keys, and shows neither a token's type nor a key's",
 	"github.com/go-json-experiment/json": "decoding that sees duplicate keys and case twins, and canonical JSON; encoding/json does " +
 		"neither",
-	"github.com/google/go-containerregistry":   "registries: names, logins, manifests, and the registry of the tests (DATA-06)",
-	"github.com/klauspost/compress":            "layers compressed with zstd, with a bound on memory",
-	"github.com/google/uuid":                   "ids in the envelope (HTC-02)",
-	"github.com/mattn/go-sqlite3":              "the ledger (CARD-07)",
-	"github.com/nikolalohinski/gonja/v2":       "reading Jinja2 templates; what they do is decided here",
+	"github.com/google/go-containerregistry": "registries: names, logins, manifests, and the registry of the tests (DATA-06); layers are " +
+		"flattened by our own code, because its mutate.Extract ignores opaque folders",
+	"github.com/klauspost/compress": "layers compressed with zstd, with a bound on memory",
+	"github.com/google/uuid":        "ids in the envelope (HTC-02)",
+	"github.com/mattn/go-sqlite3":   "the ledger (CARD-07)",
+	"github.com/nikolalohinski/gonja/v2": "lexer and parser of Jinja2 templates; its evaluator cannot be bounded and calls methods by " +
+		"reflection, so toolpack/jinja evaluates the tree",
 	"github.com/modelcontextprotocol/go-sdk":   "the protocol of chats, by those who write it",
 	"github.com/pkg/sftp":                      "SFTP (CARD-07)",
 	"github.com/prometheus/client_golang":      "figures in the form that sites read",

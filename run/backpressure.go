@@ -283,8 +283,8 @@ func (b *backPressure) dueOf(list []Waiter) []Waiter {
 	return slices.DeleteFunc(list, func(w Waiter) bool { return now.Before(b.notBefore[w.RunID]) })
 }
 
-// putOff defers a run that was not sent because of a pause. Its staged files remain; no send was begun.
-func (e *Engine) putOff(ctx context.Context, v View, why pause, w Write) error {
+// deferRun defers a run that was not sent because of a pause. Its staged files remain; no send was begun.
+func (e *Engine) deferRun(ctx context.Context, v View, why pause, w Write) error {
 	if v.Run.Phase == Deferred && v.Run.Reason == why.code {
 		return nil
 	}

@@ -55,18 +55,18 @@ func (e *Engine) send(ctx context.Context, m *arrayCandidate) error {
 	}
 	defer free()
 	if why, held := e.holdSend(m.v.Run.ID, at); held { // a pause that began while it waited for its slot
-		return e.putOff(ctx, m.v, why, m.w)
+		return e.deferRun(ctx, m.v, why, m.w)
 	}
 	return e.sendAlone(ctx, m.v, m.job, m.w, free)
 }
 
-// deferWithFolder does what putOff does for a run whose folder may not exist yet: the folder is created, and the run is sent
+// deferWithFolder does what deferRun does for a run whose folder may not exist yet: the folder is created, and the run is sent
 // from it later.
 func (e *Engine) deferWithFolder(ctx context.Context, m *arrayCandidate, why pause) error {
 	if err := e.open(ctx, m); err != nil {
 		return e.handleStagingError(ctx, m.was, err)
 	}
-	return e.putOff(ctx, m.v, why, m.w)
+	return e.deferRun(ctx, m.v, why, m.w)
 }
 
 // sendAlone sends one run as a single job; free releases its place in the line.

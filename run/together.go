@@ -81,7 +81,7 @@ func (e *Engine) notPaused(ctx context.Context, list []*arrayCandidate) []*array
 	return slices.DeleteFunc(slices.Clone(list), func(m *arrayCandidate) bool {
 		why, held := e.holdSend(m.v.Run.ID, sendTarget{m.job.Spec.Placement, m.v.Run.ExecutedAs})
 		if held {
-			if err := e.putOff(ctx, m.v, why, m.w); err != nil {
+			if err := e.deferRun(ctx, m.v, why, m.w); err != nil {
 				e.unsent(ctx, m, err)
 			}
 		}
