@@ -72,7 +72,7 @@ func TestConformanceDocument(t *testing.T) {
 // The documents that argue from tests name only tests that exist.
 func TestFaultsDocument(t *testing.T) {
 	tests := allTests(t)
-	for file, atLeast := range map[string]int{"docs/exactly-once.md": 20, "docs/threats.md": 0} {
+	for file, atLeast := range map[string]int{"docs/why/exactly-once.md": 20, "docs/why/threats.md": 0} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,11 +12,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 var (
 	walkStep   = regexp.MustCompile(`(?m)^(\d+)\. `)
 	namedFunc  = regexp.MustCompile("`(\\w+)` \\(`([\\w/]+\\.go)`\\)")
+	link       = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading    = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	sourceFile = regexp.MustCompile("`((?:[a-z0-9]+/)+[a-z0-9_]+\\.(?:go|sql|sh))`")
 )
 
@@ -71,13 +75,9 @@ func functions(t *testing.T, path string) (names []string) {
 	return names
 }
 
-// A source file that a document names exists.
-func TestDocumentsNameFilesThatExist(t *testing.T) {
-	documents, err := filepath.Glob("docs/*.md")
-	if err != nil || len(documents) == 0 {
-		t.Fatal(documents, err)
-	}
-	for _, document := range append(documents, "ARCHITECTURE.md", "README.md", "INSTALL.md", "CONTRIBUTING.md") {
+// A source file that a document names exists, and so does the heading or file that a link leads to.
+func TestDocumentsNameWhatExists(t *testing.T) {
+	for _, document := range documents(t) {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)
@@ -87,5 +87,58 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 				t.Errorf("%s names %s: %v", document, n[1], err)
 			}
 		}
+		for _, l := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(l[1], "://") {
+				continue
+			}
+			name, anchor, anchored := strings.Cut(l[1], "#")
+			target := document
+			if name != "" {
+				target = filepath.Join(filepath.Dir(document), name)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s: %v", document, l[1], err)
+			} else if anchored && !slices.Contains(anchors(t, target), anchor) {
+				t.Errorf("%s links to %s, but %s has no such heading", document, l[1], target)
+			}
+		}
 	}
+}
+
+// documents returns the names of all documents.
+func documents(t *testing.T) []string {
+	t.Helper()
+	list := []string{"ARCHITECTURE.md", "README.md", "INSTALL.md", "CONTRIBUTING.md"}
+	err := filepath.WalkDir("docs", func(name string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(name) == ".md" {
+			list = append(list, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// anchors returns the anchors of a document's headings, as GitHub makes them.
+func anchors(t *testing.T, document string) (list []string) {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range heading.FindAllStringSubmatch(string(text), -1) {
+		slug := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, h[1])
+		list = append(list, slug)
+	}
+	return list
 }

@@ -1,5 +1,5 @@
 // Package adapter is a service worker in front of a foreign MCP server (ARC-10): a separate process that lists the server's
-// tools, and carries out calls of those its configuration names by the worker contract (docs/adapter.md).
+// tools, and carries out calls of those its configuration names by the worker contract (docs/tools/adapter.md).
 //
 //	POST /TOOL_ID/DIGEST   the contract; DIGEST is what the manifest pins of the tool's name and schemas
 //	GET  /healthz          {"ok":true,"tools":{"TOOL_ID":"DIGEST"}}; 503 while the upstream or one of the tools is away

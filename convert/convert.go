@@ -73,7 +73,7 @@ func Convert(from string, in []File) (Result, error) {
 	source(c)
 	if len(c.Files) == 0 && len(c.Refused) == 0 {
 		return Result{}, fault.New(fault.NotFound, "nothing_to_convert", fmt.Sprintf("none of the %d files is one of %s", len(in), from)).
-			WithNext("docs/coming-from.md names the files each system has")
+			WithNext("docs/tools/coming-from.md names the files each system has")
 	}
 	if len(c.Refused) > 0 {
 		c.Files = nil

@@ -40,7 +40,7 @@ func asUserChecks() []Check {
 	return []Check{{
 		Code: signerCode, Proves: "The signer answers the service's user, runs under a user of its own, and signs what the site file asks for.",
 		Where: Gateway, Cluster: true, Only: asCaller,
-		Remedy: "systemctl start slurmgate-signer; compare slurm.caller in the site file with the signer's configuration (docs/identity.md)",
+		Remedy: "systemctl start slurmgate-signer; compare slurm.caller in the site file with the signer's configuration (docs/run/callers.md)",
 		Look:   theSigner,
 	}, {
 		Code: imagesForUsers, Proves: "Every user can read the images: their jobs open them.", Where: Gateway, Cluster: true, Early: true,

@@ -88,8 +88,8 @@ func lookAtWorker(ctx context.Context, s toolpack.Service, c worker.Config) (res
 	case worker.Unknown:
 		results = bad("restart the worker and see its log", "%s accepts connections and does not answer within %s", whose, workerTime)
 	case worker.Envelope:
-		results = failed("correct the worker (docs/workers.md has the contract), or set base_url and endpoint of its entry in manifest.yaml "+
-			"to its address", seen.Answer)
+		results = failed("correct the worker (docs/tools/workers.md has the contract), or set base_url and endpoint of its entry in "+
+			"manifest.yaml to its address", seen.Answer)
 	default:
 		said := "accepts it"
 		if seen.Answer != nil {

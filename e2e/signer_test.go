@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// identity is a cluster set up by docs/identity.md: its commands and its lines for sshd are taken from there, word for
+// identity is a cluster set up by docs/run/callers.md: its commands and its lines for sshd are taken from there, word for
 // word. Only the folders of the signer and the ports are the test's.
 type identity struct {
 	t      *testing.T
@@ -28,7 +28,7 @@ const (
 
 func newIdentity(t *testing.T) *identity {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(world.repo, "docs/identity.md"))
+	text, err := os.ReadFile(filepath.Join(world.repo, "docs/run/callers.md"))
 	must(t, err)
 	d := &identity{t: t, dir: "/run/signers/document"}
 	for _, m := range fenced.FindAllStringSubmatch(string(text), -1) {
@@ -65,7 +65,7 @@ func (d *identity) block(part string) string {
 		found = b
 	}
 	if found == "" {
-		d.t.Fatalf("docs/identity.md has no block with %q", part)
+		d.t.Fatalf("docs/run/callers.md has no block with %q", part)
 	}
 	return found
 }
@@ -147,7 +147,7 @@ func (d *identity) out(what, port, key, user string) {
 	}
 }
 
-// On the real sshd the commands of docs/identity.md do what the document claims: who gets in and who does not, with the
+// On the real sshd the commands of docs/run/callers.md do what the document claims: who gets in and who does not, with the
 // signer's certificates and with a stolen key of the CA, with a second factor, after a revocation, and while the CA is
 // changed.
 //

@@ -70,7 +70,7 @@ func (g graph) refs(id, property string) (out []string) {
 var isoTime = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}\+00:00$`)
 
 // Every MUST of RO-Crate 1.1 and of Process Run Crate 0.5 that can be read off a crate, and the profile's SHOULDs for
-// an action, hold for archives of runs of each kind of end. docs/evidence.md names the validator that was run by
+// an action, hold for archives of runs of each kind of end. docs/use/evidence.md names the validator that was run by
 // hand.
 //
 // proves EXP-01

@@ -13,7 +13,7 @@ var update = flag.Bool("update", false, "write the lists of types in schema and 
 // Schema and documents list the types that the table has.
 func TestDocumentsListTheTypes(t *testing.T) {
 	list, want := regexp.MustCompile(`FASTQ_GZ( [A-Z0-9_]+)+ DIRECTORY`), strings.Join(Names(), " ")
-	for _, file := range []string{"../toolpack/toolpack.schema.json", "../docs/toolpacks.md"} {
+	for _, file := range []string{"../toolpack/toolpack.schema.json", "../docs/tools/toolpacks.md"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

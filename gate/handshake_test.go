@@ -101,7 +101,7 @@ func TestHandshakeEnvelopes(t *testing.T) {
 }
 
 // Handshake's recorder refuses an event with a session, or with a key of other characters than its own keys, for that
-// reason alone: without that member it accepts it. docs/coming-from.md documents this.
+// reason alone: without that member it accepts it. docs/tools/coming-from.md documents this.
 func TestEventsHandshakeRefuses(t *testing.T) {
 	event := theirs(t, "event")
 	all := gate.RightsOf([]string{gate.All}, []string{gate.All})

@@ -130,7 +130,7 @@ func TestHelixMCPIdentity(t *testing.T) {
 }
 
 // Plans at the bounds of HelixMCP's schema of a SlurmJobSpec: whether it accepts them, and the code of our decoder's
-// problem; empty where ours accepts them too. docs/coming-from.md lists the differences.
+// problem; empty where ours accepts them too. docs/tools/coming-from.md lists the differences.
 //
 // proves SRC-01
 func TestHelixMCPPlans(t *testing.T) {

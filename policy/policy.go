@@ -85,7 +85,7 @@ type Slurm struct {
 	MaxTimeLimitSeconds int       `yaml:"max_time_limit_seconds" default:"604800" min:"1" max:"604800"`
 	// 0: no job may use one.
 	MaxGPUs int `yaml:"max_gpus" default:"16" min:"0" max:"16"`
-	// Complete plans without a toolpack (slurm_submit). docs/toolpacks.md, "Raw plans", says what allowing them is worth.
+	// Complete plans without a toolpack (slurm_submit). docs/tools/toolpacks.md, "Raw plans", says what allowing them is worth.
 	RawPlans RawPlans `yaml:"raw_plans"`
 }
 

@@ -62,7 +62,7 @@ func Load(file string) (Config, error) {
 			kind = fault.NotFound
 		}
 		return Config{}, fault.Wrap(kind, "signer_config", "the signer's configuration cannot be read", err).
-			WithNext("write it; docs/identity.md has an example")
+			WithNext("write it; docs/run/callers.md has an example")
 	}
 	defer f.Close()
 	if err := unalterable(file); err != nil {

@@ -81,7 +81,7 @@ type Slurm struct {
 	// Whom jobs and the files of runs belong to. "self": the user the gateway runs as (or ssh.user, rest.user). "caller": the user who
 	// asked for the run, with that user's quota, fair-share and accounting. The gateway then logs in as each user over SSH, with
 	// certificates of minutes that a process of its own signs (`slurmgate signer`), and needs {user} in storage.runs_dir. Not with
-	// transport: rest. docs/identity.md says how to set it up.
+	// transport: rest. docs/run/callers.md says how to set it up.
 	RunAs            string  `yaml:"run_as" default:"self" enum:"self,caller"`
 	Caller           *Caller `yaml:"caller,omitempty"`             // the users' logins, only with run_as caller
 	DefaultPartition string  `yaml:"default_partition" is:"slurm"` // for plans that name none

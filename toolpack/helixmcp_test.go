@@ -15,7 +15,7 @@ type helixCase struct {
 	ours   string
 }
 
-// helixCases are the rules of HelixMCP's registration, each at its bounds. docs/coming-from.md lists where the two differ.
+// helixCases are the rules of HelixMCP's registration, each at its bounds. docs/tools/coming-from.md lists where the two differ.
 func helixCases() []helixCase {
 	const out = "declaredOutputs: [{role: count, type: JSON, label: the count, srcRelpath: out/count.json}]"
 	output := func(old, new string) []string { return []string{out, strings.Replace(out, old, new, 1)} }

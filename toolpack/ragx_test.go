@@ -105,7 +105,7 @@ func ragxCases() []ragxCase {
 		{"a number as schema", schema("123"), false, "PACK-SCHEMA"},
 		{"a number as reference", schema("{$ref: 123}"), false, "PACK-SCHEMA"},
 		{"an unknown type", schema("{type: unsupported}"), false, "PACK-SCHEMA"},
-		// Accepted there and refused here, with the remedy in the hint or the rule. docs/coming-from.md has the
+		// Accepted there and refused here, with the remedy in the hint or the rule. docs/tools/coming-from.md has the
 		// reasons.
 		{"an id with a colon", []string{"tool.echo", "mcp.tool:echo"}, true, "PACK-ID"},
 		{"an id that begins with a digit", []string{"tool.echo", "2d.echo"}, true, "PACK-ID"},

@@ -1,4 +1,4 @@
-// Package worker calls service workers: long-running programs of the domain that serve a tool over HTTP (docs/workers.md).
+// Package worker calls service workers: long-running programs of the domain that serve a tool over HTTP (docs/tools/workers.md).
 //
 //	POST URL   {"meta":{"trace_id","tool_run_id","domain_id","deadline_ms"},"input":{…}}
 //	answer     {"ok":true, "meta":{"trace_id","tool_run_id","duration_ms"},"output":{…}}

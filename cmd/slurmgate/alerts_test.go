@@ -100,7 +100,7 @@ var (
 )
 
 // Every metric and label that the rules and the dashboard name is on the metrics page of a real gateway, and every runbook is a section of
-// docs/operations.md.
+// docs/run/operations.md.
 //
 // proves OPS-03
 func TestAlertsNameWhatExists(t *testing.T) {
@@ -150,13 +150,13 @@ func TestAlertsNameWhatExists(t *testing.T) {
 	if used < 40 {
 		t.Errorf("only %d names were found", used)
 	}
-	manual, err := os.ReadFile("../../docs/operations.md")
+	manual, err := os.ReadFile("../../docs/run/operations.md")
 	must(t, err)
 	anchors := map[string]bool{}
 	for _, line := range strings.Split(string(manual), "\n") {
 		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "##") {
 			slug := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(title), "")
-			anchors["docs/operations.md#"+strings.ReplaceAll(slug, " ", "-")] = true
+			anchors["docs/run/operations.md#"+strings.ReplaceAll(slug, " ", "-")] = true
 		}
 	}
 	for _, a := range alerts(t) {

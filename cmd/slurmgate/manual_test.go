@@ -87,10 +87,10 @@ func readPage(t *testing.T, name, text string) string {
 	return strings.Join(strings.Fields(string(plain)), " ")
 }
 
-// exitStatuses reads the table of docs/operations.md, which the manual repeats.
+// exitStatuses reads the table of docs/run/operations.md, which the manual repeats.
 func exitStatuses(t *testing.T) (out []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/run/operations.md")
 	must(t, err)
 	_, table, _ := strings.Cut(string(text), "## Exit status of the command line")
 	for line := range strings.Lines(table) {
@@ -99,7 +99,7 @@ func exitStatuses(t *testing.T) (out []string) {
 		}
 	}
 	if len(out) < 10 {
-		t.Errorf("docs/operations.md has %d exit statuses", len(out))
+		t.Errorf("docs/run/operations.md has %d exit statuses", len(out))
 	}
 	return out
 }

@@ -28,7 +28,7 @@ import (
 func TestSignerMisconfigured(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "signer.yaml")
 	for text, want := range map[string]string{
-		"":                            "docs/identity.md",
+		"":                            "docs/run/callers.md",
 		"ca: {key: ca}\nminutes: 0\n": "minutes: 0 is out of range",
 		"ca: {key: /nosuch/ca}\ngateway_users: [root]\nsource_addresses: [127.0.0.1]\nlog: /nosuch/log\n": "root",
 	} {

@@ -1,4 +1,4 @@
-// Command model checks the submission protocol of docs/exactly-once.md by trying every order of its steps.
+// Command model checks the submission protocol of docs/why/exactly-once.md by trying every order of its steps.
 //
 // The world is one run: a gateway that may die at any step, a send over a connection that may lose its answer or deliver late, a
 // controller that forgets jobs, a site that renames them, jobs that are started again, a disk that loses what was not synced, links whose
