@@ -69,7 +69,7 @@ func (a *Access) userProjectOf(ctx context.Context, p gate.Principal, uid int) (
 	case p.UnixUser == "" && p.Method == gate.ByOIDC:
 		owner = gate.ProjectUser{Name: p.Name, UID: -1, PrincipalID: p.ID}
 	case p.UnixUser == "":
-		return "", fault.New(fault.Auth, "no_unix_user", p.Name+" has no name in this host's user database, so it has no project of its own").
+		return "", fault.New(fault.Auth, "no_unix_user", p.Name+" has no name in this host's user database, so it has no private project").
 			WithNext("ask the gateway's administrator")
 	case uid < 0:
 		var err error

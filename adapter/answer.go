@@ -89,7 +89,7 @@ func (c *Client) callTool(ctx context.Context, session *sdk.ClientSession, name 
 		return nil, c.callFailed(ctx, session, int(status.status.Load()), err)
 	}
 	if len(res.InputRequests) > 0 {
-		return nil, failure(upstreamError, reasonAsks, "the tool asks for input, which nobody can give here", false)
+		return nil, failure(upstreamError, reasonAsks, "the tool asks for input, which cannot be given here", false)
 	}
 	out, err := c.outputOf(res)
 	if err != nil {

@@ -145,7 +145,7 @@ func (g *Gateway) unchanged(ctx context.Context, was gate.Approval) error {
 	}
 	return fault.New(fault.Conflict, "approval_void",
 		was.ToolID+" has changed since this approval was requested: "+was.Changes(is, now)).
-		WithNext("whoever requested it must make the call again, which requests a new approval")
+		WithNext("the requester must make the call again, which requests a new approval")
 }
 
 // mayApprove refuses an approval by the principal that asks, whether in person or through tokens: otherwise a token
@@ -194,7 +194,7 @@ func (g *Gateway) mayApprove(ctx context.Context, by gate.Principal, was gate.Ap
 		return nil
 	}
 	if by.Key() == was.PrincipalID {
-		return fault.New(fault.Policy, "consent_self", "you requested this call yourself; somebody else has to approve it")
+		return fault.New(fault.Policy, "consent_self", "you requested this call yourself; another person has to approve it")
 	}
 	return fault.New(fault.Policy, "consent_self",
 		"this call was requested by "+was.Principal+", and the same person is behind that principal and your credentials").

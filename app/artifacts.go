@@ -92,7 +92,7 @@ type ArtifactArgs struct {
 type PreviewTextArgs struct {
 	ArtifactArgs
 	MaxLines  int    `json:"max_lines,omitzero" min:"1" max:"5000"`
-	MaxBytes  int    `json:"max_bytes,omitzero" min:"1" max:"262144" about:"policy's limit holds beside it"`
+	MaxBytes  int    `json:"max_bytes,omitzero" min:"1" max:"262144" about:"policy's limit applies too"`
 	Path      string `json:"path,omitzero" kind:"path" about:"of a file in a directory, as its list has it"`
 	FirstFile int64  `json:"first_file,omitzero" min:"0" max:"1000000000" about:"files of a directory to skip"`
 }

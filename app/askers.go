@@ -180,7 +180,7 @@ func (g *Gateway) previewCancel(ctx context.Context, state run.GetState, toolID 
 	case p.Ends:
 		p.Message += "a cancel ends it"
 	default:
-		p.Message += "a cancel takes back what you asked for, and the run goes on for " + run.AskersText(left)
+		p.Message += "a cancel takes back what you asked for, and the run continues for " + run.AskersText(left)
 	}
 	return p, nil
 }

@@ -83,13 +83,13 @@ func TestCancelTakesBackOnesOwn(t *testing.T) {
 	req.DryRun = true
 	err := json.Unmarshal(g.Gate.Call(t.Context(), s.alice, req).Result, &dry)
 	if p := dry.Would; err != nil || p.Ends || p.ToolID != "a.one" || !slices.Equal(p.Askers, []string{"user:alice", "user:bob"}) ||
-		!strings.Contains(p.Message, "goes on for user:bob") {
+		!strings.Contains(p.Message, "continues for user:bob") {
 		t.Errorf("a dry run of alice's cancel says %+v, %v", p, err)
 	}
 	for range 2 {
 		out := cancel(s.alice, of, "")
 		if !out.Withdrawn || !slices.Equal(out.Askers, []string{"user:bob"}) || out.ToolID != "a.one" || g.cancelled(t, id) ||
-			!strings.Contains(out.Message, "goes on for user:bob") {
+			!strings.Contains(out.Message, "continues for user:bob") {
 			t.Fatalf("alice's cancel of what bob asked for too answers %+v; cancelled: %t", out, g.cancelled(t, id))
 		}
 	}
@@ -144,7 +144,7 @@ func TestCancelForOthers(t *testing.T) {
 	cancel(s.op, "not_asked", map[string]any{"for_principal": "carol"})
 	lists(s.bob, true)
 	out, _ := cancel(s.op, "", map[string]any{"for_principal": "bob"})
-	if want := "withdrawn: user:bob no longer asks for this run, and it goes on for user:alice"; out.Message != want || g.cancelled(t, id) {
+	if want := "withdrawn: user:bob no longer asks for this run, and it continues for user:alice"; out.Message != want || g.cancelled(t, id) {
 		t.Errorf("a cancel for bob answers %q (cancelled: %t), want %q", out.Message, g.cancelled(t, id), want)
 	}
 	lists(s.bob, false)
@@ -271,7 +271,7 @@ func TestBatchAskings(t *testing.T) {
 	batch(s.alice, "three")
 	batch(s.bob, "three")
 	first := cancel(s.alice, "three", "")
-	if going() != 3 || !strings.Contains(first.Message, "goes on for user:bob") {
+	if going() != 3 || !strings.Contains(first.Message, "continues for user:bob") {
 		t.Errorf("%d of 3 runs go on after one of two left the batch: %s", going(), first.Message)
 	}
 	if b, err := g.Ledger.BatchNamed(t.Context(), nil, "three"); err != nil || b.Principal.Name != "user:bob" {

@@ -80,7 +80,7 @@ func (g *Gateway) batches() []Operation {
 	}, {
 		ID: "batch.cancel", Title: "Cancel a batch", Verb: "batch cancel",
 		Description: "Cancels a batch that you asked for: rows that were not submitted never will be, and its runs are cancelled, except those " +
-			"that were asked for in another way too. A batch that others asked for too goes on for them. What is finished is left unchanged.",
+			"that were asked for in another way too. A batch that others asked for too continues for them. What is finished is left unchanged.",
 		Chat: gate.Chat{Has: true, Seldom: []string{"for_all", "for_principal"}}, Destructive: true,
 		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,
 		Does: withProvenance(g, g.cancelBatch), DryRun: withProvenance(g, g.rehearseBatchCancel),

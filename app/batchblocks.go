@@ -46,7 +46,7 @@ func (a BatchStatusAnswer) Says() blocks.Document {
 	d = append(d, causes)
 	switch {
 	case !a.Over:
-		d = append(d, blocks.Advise("It goes on without this chat. Next: %v.", statusStep(a.Name)))
+		d = append(d, blocks.Advise("It continues without this chat. Next: %v.", statusStep(a.Name)))
 	case len(a.NextSteps) > 0:
 		d = append(d, blocks.Advise("It is over."), blocks.Next(a.NextSteps))
 		for _, s := range a.NextSteps {

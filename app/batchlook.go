@@ -37,7 +37,7 @@ func (g *Gateway) batchOf(ctx context.Context, c gate.Call, a BatchArgs) (b ledg
 			for _, x := range list {
 				names = append(names, x.Name)
 			}
-			err = fault.New(fault.Validation, "batch_has_steps", fmt.Sprintf("%s has %d steps, each a batch of its own", a.Batch, len(list))).
+			err = fault.New(fault.Validation, "batch_has_steps", fmt.Sprintf("%s has %d steps, each a separate batch", a.Batch, len(list))).
 				WithNext("name one of them: " + strings.Join(names, ", "))
 		}
 		if err != nil {

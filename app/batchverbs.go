@@ -146,7 +146,7 @@ func (g *Gateway) rehearseBatchCancel(ctx context.Context, c gate.Call, a BatchC
 	if len(left) == 0 {
 		out.Message += "a cancel ends its runs that are not asked for in another way too"
 	} else {
-		out.Message += "a cancel takes back what you asked for, and the batch goes on for " + run.AskersText(left)
+		out.Message += "a cancel takes back what you asked for, and the batch continues for " + run.AskersText(left)
 	}
 	return out, nil
 }

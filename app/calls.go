@@ -64,7 +64,7 @@ func callRunOf(r ledger.CallRun) (CallRun, error) {
 	}
 	if err != nil || d.runID() != r.RunID {
 		return CallRun{}, fault.Wrap(fault.Internal, "call_record_changed",
-			"the record of "+r.RunID+" does not have that id: somebody changed the ledger's file", err).WithNext("compare with a backup")
+			"the record of "+r.RunID+" does not have that id: the ledger's file was changed", err).WithNext("compare with a backup")
 	}
 	return CallRun{RunID: r.RunID, ToolID: r.ToolID, ContractVersion: d.ContractVersion, PolicyHash: d.PolicyHash,
 		ParamsHash: plan.Hash(d.Params), Params: d.Params,

@@ -43,7 +43,7 @@ type ResumeArgs struct {
 // DrainArgs are the arguments of gateway.drain.
 type DrainArgs struct {
 	ResumeArgs
-	Reason string `json:"reason,omitzero" max:"512" help:"Why, for whoever asks for a run meanwhile." placeholder:"TEXT"`
+	Reason string `json:"reason,omitzero" max:"512" help:"Why, for those who ask for a run meanwhile." placeholder:"TEXT"`
 	Queue  bool   `json:"queue,omitzero" about:"accept new runs and let them wait, instead of refusing them" help:"Accept new runs and let them wait, instead of refusing them."`
 }
 

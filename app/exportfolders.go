@@ -32,7 +32,7 @@ func (x *exporter) references(ctx context.Context) error {
 
 // unfold reads the file list of a directory, or records why its files are not in the archive.
 func (x *exporter) unfold(ctx context.Context, a *export.Artifact) error {
-	const inPlace = "it lies in place on the site, and the gateway has no copy"
+	const inPlace = "it stays in place on the site, and the gateway has no copy"
 	if a.Type != plan.Directory {
 		if a.Why == "" {
 			return nil

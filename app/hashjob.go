@@ -141,7 +141,7 @@ func (g *Gateway) hashInRun(ctx context.Context, c gate.Call, o run.Order, path 
 	for state := r.State; !state.Terminal(); {
 		now, err := g.Sites.Get(ctx, r.RunID, hashPoll)
 		if err != nil {
-			return "", fault.Wrap(fault.KindOf(err), "", "the run "+r.RunID+" hashes "+path+", and goes on without this call", err).
+			return "", fault.Wrap(fault.KindOf(err), "", "the run "+r.RunID+" hashes "+path+", and continues without this call", err).
 				WithNext("make the same call again: it finds the run")
 		}
 		state = now.State

@@ -158,7 +158,7 @@ func (g *Gateway) bringIn(ctx context.Context, c gate.Call, a ImportArgs, import
 	}
 	var given []string
 	for name, is := range map[string]bool{"path": a.Path != nil, "text": a.Text != nil, "upload": a.Upload,
-		"bytes beside the call": c.Caller.Body != nil && !a.Upload} {
+		"bytes with the call": c.Caller.Body != nil && !a.Upload} {
 		if is {
 			given = append(given, name)
 		}

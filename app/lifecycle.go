@@ -105,7 +105,7 @@ func (g *Gateway) lifecycle() []Operation {
 		Does: ofRun(g, withProvenance(g, g.recollect)), DryRun: does(g.rehearseVerb),
 	}, {
 		ID: "slurm.job.cancel", Title: "Cancel a run", Verb: "cancel",
-		Description: "Cancels a run that you asked for; it goes on for others who did. If the job has not started it ends at once; otherwise " +
+		Description: "Cancels a run that you asked for; it continues for others who did. If the job has not started it ends at once; otherwise " +
 			"it is \"cancelling\" until Slurm has stopped the job.",
 		Chat: gate.Chat{Has: true, First: true, Seldom: []string{"for_all", "for_principal"}}, Destructive: true,
 		Effect: gate.Write, Repeat: gate.Idempotent, Capability: gate.CapSlurm, Needs: Engine, Faces: everywhere,

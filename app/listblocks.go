@@ -72,7 +72,7 @@ func (l ProjectList) Says() blocks.Document {
 	}
 	d[0] = t
 	if who := namesOf(l.Everywhere); who != "" {
-		d = append(d, blocks.Say("With rights on all projects, beside root and the gateway's user: %v.", who))
+		d = append(d, blocks.Say("With rights on all projects, besides root and the gateway's user: %v.", who))
 	}
 	d = append(d, blocks.Advise("Members of a project may read everything in it."))
 	return append(d, continues("project.list", l.Cursor)...)
@@ -225,7 +225,7 @@ func (s SiteRow) about() (lines []any) {
 		if l.To == "users" {
 			signer := "the signer answers"
 			if !l.Up {
-				signer = "the signer does not answer, so nobody else can be logged in"
+				signer = "the signer does not answer, so no other user can be logged in"
 			}
 			lines = append(lines, fmt.Sprintf("runs belong to their users: %d logged in now, %d refused at the last login; %s", l.Users, l.Refused,
 				signer))

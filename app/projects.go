@@ -19,7 +19,7 @@ func (g *Gateway) projects() []Operation {
 	return []Operation{{
 		ID: "project.list", Title: "List projects", Verb: "projects list",
 		Description: "Lists the projects that the caller may read: its own, which no one else has, and those that several callers share, each " +
-			"with its members and what it keeps. Whoever may read a project reads everything in it.",
+			"with its members and what it keeps. All who may read a project can read everything in it.",
 		Chat:   gate.Chat{Has: true},
 		Effect: gate.Read, Repeat: gate.Idempotent, Outcome: gate.NonDeterministic, Capability: gate.CapRead, Needs: Ledger, Faces: everywhere,
 		Does: withProvenance(g, g.listProjects),
@@ -45,7 +45,7 @@ type ProjectRow struct {
 	User      *string         `json:"user" help:"whose own it is; null: callers share it"`
 	UID       *int            `json:"uid" help:"the user id that it is bound to"`
 	Default   bool            `json:"default" help:"calls of this caller that name no project are about it"`
-	Members   []ProjectMember `json:"members" help:"beside that user, and those with rights on all projects"`
+	Members   []ProjectMember `json:"members" help:"besides that user, and those with rights on all projects"`
 	More      int             `json:"more_members"`
 	Artifacts int64           `json:"artifacts"`
 	Bytes     int64           `json:"bytes"`

@@ -83,7 +83,7 @@ type ReferenceDoc struct {
 	SizeBytes   int64      `json:"size_bytes"`
 	SHA256      string     `json:"checksum_sha256"`
 	Description string     `json:"description"`
-	Site        *string    `json:"site" help:"whose nodes read it where it lies; null: there is a copy for every site"`
+	Site        *string    `json:"site" help:"whose nodes read it in its place; null: there is a copy for every site"`
 	Path        string     `json:"path,omitempty"` // on that site; for administrators
 	ProjectIDs  []string   `json:"project_ids"`    // that may use it; null: all
 	AddedBy     string     `json:"added_by"`

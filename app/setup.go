@@ -24,7 +24,7 @@ type SetupArgs struct {
 	Jump       []string `json:"jump,omitempty" max:"255" count:"-16" help:"Host to go through; several in their order." placeholder:"[USER@]HOST[:PORT]"`
 	Key        string   `json:"key,omitzero" kind:"path" help:"Private key that the gateway logs in with." placeholder:"FILE" type:"path"`
 	Agent      string   `json:"agent,omitzero" kind:"path" help:"Socket of an SSH agent, instead of --key." placeholder:"SOCKET" type:"path"`
-	KnownHosts []string `json:"known_hosts,omitempty" kind:"path" count:"-16" help:"Files with host keys. Default: known_hosts beside the site file, and /etc/ssh/ssh_known_hosts." placeholder:"FILE" type:"path"`
+	KnownHosts []string `json:"known_hosts,omitempty" kind:"path" count:"-16" help:"Files with host keys. Default: known_hosts next to the site file, and /etc/ssh/ssh_known_hosts." placeholder:"FILE" type:"path"`
 	Trust      []string `json:"trust,omitempty" max:"255" count:"-16" help:"Fingerprint of a host key that the cluster's admins publish; it is added to known_hosts." placeholder:"SHA256:…"`
 	Files      string   `json:"files,omitzero" enum:",sftp,shared" default:"" help:"How files reach the cluster: sftp, or shared if this host mounts its filesystem. Default: sftp." placeholder:"HOW"`
 }

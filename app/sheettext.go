@@ -56,7 +56,7 @@ func (r *rowText) Read(p []byte) (n int, err error) {
 func (r *rowText) tooLong() error {
 	msg := "the row is longer"
 	if r.line > r.first {
-		msg = fmt.Sprintf("the row goes on to line %d and is longer; a quote may be missing", r.line)
+		msg = fmt.Sprintf("the row continues to line %d and is longer; a quote may be missing", r.line)
 	}
 	return BadSheet([]fault.Problem{sheetProblem("SHEET-ROW", r.first, "", fmt.Sprintf("at most %d bytes a row", maxRowBytes), msg)})
 }

@@ -69,7 +69,7 @@ func rowWarnings(rows []sheetArgs, inputs []toolpack.InputInfo) (samples int, wa
 	for _, w := range []struct {
 		found []string
 		text  string
-	}{{lanes, "samples in several rows, each of which is a run with results of its own: %s. If the rows are lanes of a sample, " +
+	}{{lanes, "samples in several rows, each of which is a run with separate results: %s. If the rows are lanes of a sample, " +
 		gather(inputs)},
 		{shared, "one file for several samples: %s"}, {twice, "one file for two inputs of a row, or twice for one: %s"}} {
 		if len(w.found) > 0 {

@@ -106,7 +106,7 @@ func checkHeader(r io.ReaderAt, size int64) string {
 	case total < 1 || total > maxDescriptors:
 		return fmt.Sprintf("its header counts %d objects", total)
 	case off < headerBytes || length < total*descriptorBytes || length > size || off > size-length:
-		return "its list of objects lies outside the file"
+		return "its list of objects is outside the file"
 	}
 	return ""
 }

@@ -21,7 +21,7 @@ type Token struct {
 }
 
 type tokenCreateCmd struct {
-	Name       string            `arg:"" help:"Name for lists and records, e.g. lab-assistant. Each token is a principal of its own, also beside others of the same name."`
+	Name       string            `arg:"" help:"Name for lists and records, e.g. lab-assistant. Each token is a separate principal, even if another has the same name."`
 	Capability []string          `help:"Capabilities: gateway, read, import, slurm, operate, approve, admin, metrics, or *." default:"gateway,read" placeholder:"NAME,…"`
 	Project    []string          `help:"Projects it can see: names or ids, {user} for the project of the Unix user's own, or *. Default: {user} with --unix-user, else the site's default project." placeholder:"NAME,…"`
 	Account    map[string]string `help:"Slurm account that jobs of a project charge." mapsep:"," placeholder:"PROJECT=ACCOUNT"`

@@ -22,10 +22,10 @@ import (
 type Batch struct {
 	Run     batchRunCmd                                    `cmd:"" help:"Run a tool once for each row of a sample sheet (CSV or TSV)."`
 	Status  batchStatusCmd                                 `cmd:"" help:"Show how a batch stands; with --samples, every row."`
-	Wait    batchWaitCmd                                   `cmd:"" help:"Wait until nothing of a batch goes on. The exit status is 6 if a row failed, 7 if the time is over."`
+	Wait    batchWaitCmd                                   `cmd:"" help:"Wait until a batch has ended. The exit status is 6 if a row failed, 7 if the time is up."`
 	Table   Call[app.BatchTableArgs, app.BatchTableAnswer] `cmd:"" help:"Show one table across the samples of a batch, from their JSON or TSV outputs."`
 	Retry   batchRetryCmd                                  `cmd:"" help:"Submit again what failed in a batch."`
-	Cancel  Call[app.BatchCancelArgs, app.BatchChanged]    `cmd:"" help:"Cancel a batch. Runs that others asked for go on."`
+	Cancel  Call[app.BatchCancelArgs, app.BatchChanged]    `cmd:"" help:"Cancel a batch. Runs that others asked for continue."`
 	Collect batchCollectCmd                                `cmd:"" help:"Copy the outputs of a batch into folders named by sample, with a manifest."`
 	Export  batchExportCmd                                 `cmd:"" help:"Write everything about a batch that is over, and about its runs, into one archive."`
 	List    Call[app.BatchListArgs, app.BatchList]         `cmd:"" default:"withargs" help:"List batches, newest first."`

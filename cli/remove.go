@@ -16,7 +16,7 @@ import (
 // removing holds the options of the verbs that remove what they name.
 type removing struct {
 	app.RemovalArgs
-	Yes bool `short:"y" help:"Do not ask. Without a terminal nobody is asked anyway."`
+	Yes bool `short:"y" help:"Do not ask. Without a terminal nothing is asked anyway."`
 }
 
 type artifactRemoveCmd struct {

@@ -141,7 +141,7 @@ func (x *ax) policy() {
 	if !ok {
 		f = File{rel, []byte("concurrency: {max_inflight: 8}\ntimeouts: {default_tool_timeout_sec: 60}\n" +
 			"network: {default_egress_policy: deny}\n")}
-		x.change(rel, "", "there is none; AX's defaults are written out")
+		x.change(rel, "", "it is missing; AX's defaults are written out")
 	}
 	p := x.read(f)
 	if p == nil {

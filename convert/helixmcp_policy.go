@@ -65,7 +65,7 @@ func (h *helix) writePolicy(f File) {
 	o.Need("version").Int(1, 1)
 	if v := o.Opt("runtime"); v.Exists() {
 		v.Object("instance_id").Opt("instance_id").Text()
-		w.changed("runtime.instance_id", "left out: each gateway has a ledger of its own, so ids of two gateways never meet")
+		w.changed("runtime.instance_id", "left out: each gateway has its own ledger, so ids of two gateways never meet")
 	}
 	if v := o.Opt("execution"); v.Exists() {
 		v.Object("default_backend").Opt("default_backend").OneOf("BACKEND", "docker", "slurm")

@@ -38,7 +38,7 @@ type AsUser struct {
 // asUserChecks returns the checks of clusters where jobs belong to their callers.
 func asUserChecks() []Check {
 	return []Check{{
-		Code: signerCode, Proves: "The signer answers the service's user, runs under a user of its own, and signs what the site file asks for.",
+		Code: signerCode, Proves: "The signer answers the service's user, runs under a separate user, and signs what the site file asks for.",
 		Where: Gateway, Cluster: true, Only: asCaller,
 		Remedy: "systemctl start slurmgate-signer; compare slurm.caller in the site file with the signer's configuration (docs/run/callers.md)",
 		Look:   theSigner,
@@ -80,10 +80,10 @@ func theSigner(ctx context.Context, x *Exam) []Result {
 		case st.Mode()&os.ModeSocket == 0:
 			return bad("correct slurm.caller.signer", "%s is not a socket", c.Signer)
 		case owner == x.User.uid:
-			return bad("run the signer as a user of its own, with the CA's key in a file that only that user can read",
-				"%s belongs to %s, as whom the gateway runs too: whoever gets hold of the gateway has the CA's key", c.Signer, x.User.name)
+			return bad("run the signer as a separate user, with the CA's key in a file that only that user can read",
+				"%s belongs to %s, as whom the gateway runs too: an attacker with the gateway's rights has the CA's key", c.Signer, x.User.name)
 		case owner == 0:
-			return bad("run the signer as a user of its own", "%s belongs to root, and the signer does not run as root", c.Signer)
+			return bad("run the signer as a separate user", "%s belongs to root, and the signer does not run as root", c.Signer)
 		}
 	}
 	about, err := signer.Client{Socket: c.Signer}.About(ctx)

@@ -88,7 +88,7 @@ func wayChecks(prefix, whose string, where Where, over reach, only func(Ways) bo
 		section = "storage.sftp"
 	}
 	return append([]Check{{
-		Code: prefix + "_files", Proves: "The service's user can read the files of " + section + ", and nobody else the private key.",
+		Code: prefix + "_files", Proves: "The service's user can read the files of " + section + ", and no other user can read the private key.",
 		Where: Gateway, Cluster: true, Early: true, Only: only, Remedy: "chown the key to the service's user and chmod it 600",
 		Look: func(_ context.Context, x *Exam) []Result {
 			if _, err := x.host(prefix); err != nil {

@@ -21,7 +21,7 @@ const stateDir, runsDir, runsDirWrite = "state_dir", "runs_dir", "runs_dir_write
 func fileChecks() []Check {
 	in := []string{stateDir}
 	return []Check{{
-		Code: stateDir, Proves: "gateway.state_dir belongs to the service's user, and nobody else can write to it.", Where: Gateway,
+		Code: stateDir, Proves: "gateway.state_dir belongs to the service's user, and no other user can write to it.", Where: Gateway,
 		Stops: true, Early: true,
 		Remedy: "sudo install -d -o slurmgate -g slurmgate -m 0700 DIR",
 		Look: func(_ context.Context, x *Exam) []Result {
@@ -43,7 +43,7 @@ func fileChecks() []Check {
 		Needs: in, Remedy: "check whether the hypervisor or disk controller ignores flushes",
 		Look: func(_ context.Context, x *Exam) []Result { return synced(x.Site.Gateway.StateDir) },
 	}, {
-		Code: "artifact_dir", Proves: "gateway.artifact_dir belongs to the service's user, who can write to it, and nobody else can.",
+		Code: "artifact_dir", Proves: "gateway.artifact_dir belongs to the service's user, who can write to it; no other user can.",
 		Where: Gateway, Stops: true, Early: true, Remedy: "sudo install -d -o slurmgate -g slurmgate -m 0700 DIR",
 		Look: func(_ context.Context, x *Exam) []Result {
 			return x.folder("gateway.artifact_dir", x.Site.Gateway.ArtifactDir, 0)
@@ -58,7 +58,7 @@ func fileChecks() []Check {
 // clusterFileChecks returns the checks of the folders to which the gateway writes for a cluster.
 func clusterFileChecks() []Check {
 	return []Check{{
-		Code: runsDir, Proves: "storage.runs_dir belongs to the service's user, and nobody else can write to it.", Where: Gateway, Cluster: true,
+		Code: runsDir, Proves: "storage.runs_dir belongs to the service's user, and no other user can write to it.", Where: Gateway, Cluster: true,
 		Early: true, Over: fileSide, Only: asSelf, Remedy: "sudo install -d -o slurmgate -g slurmgate -m 0700 DIR",
 		Needs: []string{sftpServer, userFolder},
 		Look:  func(ctx context.Context, x *Exam) []Result { return x.runsFolder().owner(ctx) },
@@ -209,7 +209,7 @@ func (x *Exam) socket(path string) []Result {
 	if pid := serving(path); pid > 0 {
 		return ok("%s, served by pid %d", path, pid)
 	}
-	return ok("%s, which nobody serves", path)
+	return ok("%s, on which nothing listens", path)
 }
 
 // localDisk refuses a network filesystem.

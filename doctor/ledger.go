@@ -78,7 +78,7 @@ func ledgerChecks() []Check {
 	}, {
 		Code: "tokens", Proves: "No bearer token that was made for longer than four weeks expires within two.", Where: Gateway,
 		Needs:  []string{ledgerCode},
-		Remedy: "create a new token for whoever uses it",
+		Remedy: "create a new token for its user",
 		Look: func(ctx context.Context, x *Exam) []Result {
 			if x.Books == nil {
 				return ok("there are none")

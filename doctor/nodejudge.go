@@ -68,7 +68,7 @@ func nodeScratch(x *Exam, n *Seen) []Result {
 	case !is:
 		return unknown("", "the probe did not answer this (scratch)")
 	case said == "none":
-		return ok("no folder is set (slurm.scratch): /tmp of containers lies in storage.runs_dir")
+		return ok("no folder is set (slurm.scratch): /tmp of containers is in storage.runs_dir")
 	case said != "ok":
 		return bad("", "a job cannot write 64 KiB to %s: %s", x.Cluster.Slurm.Scratch, said)
 	}

@@ -177,7 +177,7 @@ func containerChecks() []Check {
 		Remedy: profile,
 		Judge: inContainer(func(v map[string]string) []Result {
 			if !strings.HasPrefix(v["wall.users"], "refused: ") {
-				return warning("", "possible: a program gets all capabilities in a namespace of its own, with which more of the kernel can be attacked")
+				return warning("", "possible: a program gets all capabilities in a separate namespace, with which more of the kernel can be attacked")
 			}
 			return ok("%s", strings.TrimPrefix(v["wall.users"], "refused: "))
 		}),

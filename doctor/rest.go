@@ -57,8 +57,8 @@ func restChecks() []Check {
 			return ok("%s, Slurm %s", x.greeting.Version, x.greeting.Release)
 		}),
 	}, {
-		Code: restUser, Proves: "slurmrestd acts for the gateway's user and for nobody else, and runs neither as root nor as SlurmUser.",
-		Where: Slurmrestd, Needs: []string{restVersion}, Remedy: "run slurmrestd as a user of its own, and use a token of an ordinary user",
+		Code: restUser, Proves: "slurmrestd acts for the gateway's user only, and runs neither as root nor as SlurmUser.",
+		Where: Slurmrestd, Needs: []string{restVersion}, Remedy: "run slurmrestd as a separate user, and use a token of an ordinary user",
 		Look: restIdentity,
 	}}
 	for i := range list {
@@ -174,7 +174,7 @@ func tokenLife(ctx context.Context, x *Exam) []Result {
 	}
 	if life.Ends.IsZero() {
 		return warning("give tokens an end and renew them: scontrol token lifespan=SECONDS",
-			"the token never ends: whoever gets it has it for ever")
+			"the token never ends: a thief could use it for ever")
 	}
 	left := time.Until(life.Ends).Round(time.Second)
 	switch {
@@ -198,7 +198,7 @@ func restIdentity(ctx context.Context, x *Exam) (results []Result) {
 		return failed("", err)
 	}
 	if g.Process == 0 {
-		results = append(results, warning("run slurmrestd as a user of its own: User= in its unit",
+		results = append(results, warning("run slurmrestd as a separate user: User= in its unit",
 			"root made the socket %s: slurmrestd may run as root, which can act for any user", x.Cluster.Slurm.REST.Where())...)
 	}
 	if g.User != "" && g.User != x.User.name {
@@ -213,7 +213,7 @@ func restIdentity(ctx context.Context, x *Exam) (results []Result) {
 	case err != nil:
 		results = append(results, unknown("look whose token it is", "it is unknown whether the token may act for other users: %v", err)...)
 	case others:
-		results = append(results, bad("make a token of an ordinary user, and take this one out of use: whoever has it has the whole cluster",
+		results = append(results, bad("make a token of an ordinary user, and revoke this one: it gives control of the whole cluster",
 			"the token of %s may act for every user, as one of SlurmUser or root does", x.User.name)...)
 	}
 	if len(results) == 0 {

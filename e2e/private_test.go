@@ -167,8 +167,8 @@ domain_dir:`)
 	told("carol", s.overHTTP("carol", "POST", "runs/"+going.RunID+":cancel", "{}"), "not_your_run", "user:alice, user:bob", " 403")
 	told("carol", s.inChat("carol", "slurm_job_cancel", one), "not_your_run", "user:alice, user:bob")
 	told("carol", in("carol", "cancel", going.RunID, "--everyone"), "capability_denied")
-	told("alice", s.inChat("alice", "slurm_job_cancel", one), "you no longer ask for this run, and it goes on for user:bob")
-	told("alice", in("alice", "cancel", going.RunID), `"withdrawn": true`, "it goes on for user:bob")
+	told("alice", s.inChat("alice", "slurm_job_cancel", one), "you no longer ask for this run, and it continues for user:bob")
+	told("alice", in("alice", "cancel", going.RunID), `"withdrawn": true`, "it continues for user:bob")
 	if got := s.story(going.RunID); got.State != "running" && got.State != "queued" {
 		t.Fatalf("after alice's cancel the run that bob asked for is %s (%s)", got.State, got.Reason)
 	}

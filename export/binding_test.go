@@ -34,7 +34,7 @@ func everything(t testing.TB) (Record, objects) {
 	r.Run.Detail = "all is well"
 	r.Run.ExecutedAs = "ann"
 	r.Run.Rows = append(r.Run.Rows, Row{"batch_abd", 7, "A"})
-	r.Run.Inputs[1].Why = "it lies in place on the site, and the gateway has no copy"
+	r.Run.Inputs[1].Why = "it stays in place on the site, and the gateway has no copy"
 	resources := `{"time_limit_seconds":1200,"cpus":2,"mem_mb":1024,"gpus":null,"gpu_type":null}`
 	first, code := r.Exit.Attempts[0], 137
 	first.Ending, first.ExitCode, first.Node = "node_fail", &code, "n0"

@@ -198,7 +198,7 @@ func (a *aside) empty(f *asideFile) {
 
 func (a *aside) fail(err error) {
 	a.failed.Do(func() {
-		a.log.Error("records of answered calls cannot be kept in gateway.state_dir beside the ledger; a SIGKILL may lose the last of them",
+		a.log.Error("records of answered calls cannot be kept in gateway.state_dir next to the ledger; a SIGKILL may lose the last of them",
 			"err", err)
 	})
 }

@@ -156,7 +156,7 @@ func (g *Gate) consent(ctx context.Context, who Caller, t Tool, c *Call, tr *tra
 			WithNext("change the call, or talk to the person who denied it")
 	}
 	return "", fault.New(fault.Policy, ConsentRequired, g.asked(ctx, t, a)).
-		WithNext("repeat the call once somebody with the capability approve has approved it").
+		WithNext("repeat the call once a person with the capability approve has approved it").
 		WithSteps(fault.Do("approval.answer", "approval_id", a.ID))
 }
 

@@ -107,7 +107,7 @@ type Approval struct {
 	MadeBy       *string         `json:"made_by" help:"who created the token that asks, by name; null for other principals"`
 	ToolID       string          `json:"tool_id"`
 	ToolVersion  string          `json:"tool_version"`
-	Covers       Coverage        `json:"covers" help:"what it is bound to beside the arguments; site and all after it only for a job"`
+	Covers       Coverage        `json:"covers" help:"what it is bound to besides the arguments; site and all after it only for a job"`
 	Binding      string          `json:"-"`
 	ArgsHash     string          `json:"args_hash"`
 	Payload      json.RawMessage `json:"payload"`
@@ -120,7 +120,7 @@ type Approval struct {
 	AnsweredByID *string         `json:"answered_by_id"`
 	AnsweredAt   *time.Time      `json:"answered_at"`
 	Reason       *string         `json:"reason"`
-	Shows        *Shows          `json:"shows,omitempty" help:"what the request is about beside its arguments; absent once it is answered"`
+	Shows        *Shows          `json:"shows,omitempty" help:"what the request is about besides its arguments; absent once it is answered"`
 }
 
 // Shows has what the person who answers a request for approval sees in addition to its arguments.

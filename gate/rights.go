@@ -110,7 +110,7 @@ func (p Principal) Project(capabilities []string, named, fallback string) (strin
 	case named == plan.UserProject && p.UserProject != "":
 		id = p.UserProject
 	case named == plan.UserProject:
-		return "", fault.New(fault.NotFound, "no_user_project", orText(p.Name, "an unknown caller")+" has no project of its own").
+		return "", fault.New(fault.NotFound, "no_user_project", orText(p.Name, "an unknown caller")+" has no private project").
 			WithNext("name another project, or ask the gateway's administrator for a grant on " + plan.UserProject)
 	case plan.IsUserProject(named):
 	case msg != "":

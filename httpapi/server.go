@@ -133,7 +133,7 @@ func removeStale(path string) error {
 	case err == nil:
 		c.Close()
 		return fault.New(fault.Conflict, "socket_in_use", "another program serves the socket "+path).
-			WithNext("give each site file a gateway.socket of its own, or stop that program")
+			WithNext("give each site file its own gateway.socket, or stop that program")
 	case !errors.Is(err, unix.ECONNREFUSED): // for example EAGAIN: a process listens and is busy
 		return fault.Wrap(fault.Conflict, "socket_in_use", "it is unknown whether another program serves the socket "+path,
 			err).WithNext("stop that program, or set gateway.socket to another path")

@@ -109,7 +109,7 @@ func (l *Ledger) Ask(ctx context.Context, q gate.Question) (a gate.Approval, err
 		}
 		if pending >= maxPending {
 			return fault.New(fault.Policy, gate.ConsentBacklog, fmt.Sprintf("%d of your calls are already waiting for approval",
-				pending)).WithNext("have somebody answer them").WithSteps(fault.Do("approval.list"))
+				pending)).WithNext("have a person answer them").WithSteps(fault.Do("approval.list"))
 		}
 		if _, err := tx.ExecContext(ctx, "INSERT INTO approvals (approval_id, principal, principal_id, project_id, tool_id, tool_version, "+
 			"covers, binding, args_hash, payload_redacted, replaces, status, requested_at, expires_at, uses_left) "+

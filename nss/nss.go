@@ -239,7 +239,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 func unreachable(program string, err error) error {
 	return fault.Wrap(fault.Transport, "directory_unreachable", "users and groups cannot be looked up with "+program, err).
-		WithNext("try again in a few seconds; if it goes on, ask the administrator of this host whether its directory service answers").
+		WithNext("try again in a few seconds; if it persists, ask the administrator of this host whether its directory service answers").
 		WithRetry(retrySeconds)
 }
 

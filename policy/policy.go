@@ -52,7 +52,7 @@ type Policy struct {
 	Workers     Workers     `yaml:"workers"`
 	// Which calls need a person's approval of exactly that payload.
 	Consent Consent `yaml:"consent"`
-	// Seconds of one call whose tool has no timeout of its own.
+	// Seconds of one call whose tool sets no timeout.
 	DefaultTimeoutSec int64 `yaml:"default_timeout_sec" default:"900" min:"1" max:"604800"`
 	// Hosts that service workers may reach, each as host:port. Callers see them with the tool; the gateway does not enforce them.
 	EgressAllowlist []string `yaml:"egress_allowlist" is:"host" example:"api.example.org:443"`

@@ -74,7 +74,7 @@ type gate struct {
 	shut bool
 }
 
-var errShut = errors.New("nobody waits for it any more")
+var errShut = errors.New("the caller no longer waits")
 
 func (g *gate) do(f func() error) error {
 	g.mu.Lock()

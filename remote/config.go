@@ -87,7 +87,7 @@ func private(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
 		return fault.Wrap(fault.Validation, "ssh_key", fmt.Sprintf("the key file %s cannot be read", path), err).
-			WithNext("correct the key in the site file, and let the service's user read the file and nobody else")
+			WithNext("correct the key in the site file, and let only the service's user read the file")
 	}
 	open := st.Mode().Perm() & 0o077
 	if !owned(st) {

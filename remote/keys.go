@@ -34,7 +34,7 @@ func (c Config) keyFile() (ssh.Signer, error) {
 	}
 	signer, err := ssh.ParsePrivateKey(data)
 	if _, encrypted := errors.AsType[*ssh.PassphraseMissingError](err); encrypted {
-		return nil, invalid("ssh_key", fmt.Sprintf("the key file %s is encrypted, and nobody can type its passphrase here", c.Key)).
+		return nil, invalid("ssh_key", fmt.Sprintf("the key file %s is encrypted, and its passphrase cannot be typed here", c.Key)).
 			WithNext("use an SSH agent, or a key without a passphrase (ssh-keygen -p)")
 	}
 	if err != nil {

@@ -112,7 +112,7 @@ func strict() func(first []byte) error {
 		}
 		switch {
 		case first[0] == sftpData && n == 0:
-			return errors.New("the SFTP server sent no bytes where a file goes on")
+			return errors.New("the SFTP server sent no bytes where a file continues")
 		case names > maxNames:
 			return fmt.Errorf("the SFTP server sent more than %d names of files", maxNames)
 		}

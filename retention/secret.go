@@ -42,7 +42,7 @@ func NewSecret(text []byte, id string) (*Secret, error) {
 	}
 	if spread := len(slices.Compact(slices.Sorted(slices.Values(text)))); spread < 4 {
 		return nil, fault.New(fault.Validation, "secret_common", "the secret has fewer than 4 different characters, so it "+
-			"would be found in much that is none").WithNext("give the whole secret, and nothing else")
+			"would be found in many other texts").WithNext("give the whole secret, and nothing else")
 	}
 	s := &Secret{mark: []byte(Mark + id + "]")}
 	add := func(forms ...string) {

@@ -45,7 +45,7 @@ func (w Withdrawal) Text(thing string, held []Asker) string {
 	if w.Of.Principal != w.By {
 		who = w.Of.Name + " no longer asks"
 	}
-	return "withdrawn: " + who + " for " + thing + ", and it goes on for " + AskersText(held)
+	return "withdrawn: " + who + " for " + thing + ", and it continues for " + AskersText(held)
 }
 
 // Event returns the data of a withdrawal's event in the history.

@@ -271,7 +271,7 @@ func (w *workerCalls) cancel(ctx context.Context, v View, why string, by Withdra
 // calledAgain returns the fault of verbs that would send a call again.
 func calledAgain(r Run) error {
 	return fault.New(fault.Conflict, "worker_call", "the run is a call of the service worker behind "+r.ToolID+
-		", and a retry would send it a second time").WithNext("call " + r.ToolID + " again: that is a run of its own").
+		", and a retry would send it a second time").WithNext("call " + r.ToolID + " again: that is another run").
 		WithSteps(fault.Do("run.show", "run_id", r.ID))
 }
 

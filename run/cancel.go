@@ -21,7 +21,7 @@ type CancelAnswer struct {
 	Executed         string `json:"executed"` // "never", "maybe" (it, or an earlier attempt, started), "finished"
 	PollAfterSeconds *int   `json:"poll_after_seconds"`
 	// Withdrawn: askings were taken back, and the run continues for Askers.
-	Withdrawn bool         `json:"withdrawn" help:"askings were taken back, and it goes on for the askers"`
+	Withdrawn bool         `json:"withdrawn" help:"askings were taken back, and it continues for those who still ask"`
 	Askers    []string     `json:"askers" help:"some of the principals that ask for it still"`
 	Message   string       `json:"message"`
 	NextSteps []fault.Step `json:"next_steps"`

@@ -55,7 +55,7 @@ func readKey(path string) (ssh.Signer, error) {
 	}
 	key, err := ssh.ParsePrivateKey(data)
 	if _, encrypted := errors.AsType[*ssh.PassphraseMissingError](err); encrypted {
-		return nil, fault.New(fault.Validation, "ca_key", "the CA's key "+path+" has a passphrase, which nobody can type here").
+		return nil, fault.New(fault.Validation, "ca_key", "the CA's key "+path+" has a passphrase, which cannot be typed here").
 			WithNext("load it into an ssh-agent and name that in ca.agent, or remove the passphrase (ssh-keygen -p)")
 	}
 	if err != nil {

@@ -206,7 +206,7 @@ const IsRoot = "signer_root"
 func (c Config) Callers(ctx context.Context, users Directory) ([]int, error) {
 	if os.Geteuid() == 0 {
 		return nil, fault.New(fault.Validation, IsRoot, "the signer does not run as root").
-			WithNext("run it as a user of its own, such as slurmgate-signer")
+			WithNext("run it as a separate user, such as slurmgate-signer")
 	}
 	return uids(ctx, users, c.GatewayUsers)
 }

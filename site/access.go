@@ -89,7 +89,7 @@ func (c *checker) access(a Access) {
 		switch {
 		case (p.User == "") == (p.Group == ""):
 			c.add("SITE-USER", field, "either user or group", map[bool]string{true: "neither is set", false: "both are set"}[p.User == ""],
-				"give each user and each group an entry of its own")
+				"give each user and each group a separate entry")
 		case p.User != "" && nss.CheckName(p.User) != "":
 			c.add("SITE-USER", field+".user", "a login name of this host", nss.CheckName(p.User), "")
 		case p.Group != "" && nss.CheckName(p.Group) != "":

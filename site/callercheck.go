@@ -54,7 +54,7 @@ func (c *checker) userFolder(field, got string, check func(field, got string)) {
 	}
 	if got != "" && (components != 1 || strings.Count(got, UserMark) != 1) {
 		c.value("SITE-RUN-AS", field, got, "a path in which one folder is {user}, with slurm.run_as: caller",
-			"each user has a folder of his own for runs, for example /scratch/{user}/slurmgate")
+			"each user has a separate folder for runs, for example /scratch/{user}/slurmgate")
 		return
 	}
 	before := len(c.problems)
@@ -68,7 +68,7 @@ func (c *checker) userFolder(field, got string, check func(field, got string)) {
 func (c *checker) caller(a Caller) {
 	const at = "slurm.caller"
 	ssh := at + ".ssh"
-	c.host(ssh, a.SSH.Host, "give the host alone: each user is logged in under his own name")
+	c.host(ssh, a.SSH.Host, "give the host alone: each user is logged in under the user's own name")
 	c.bounds(ssh+".port", int64(a.SSH.Port), 1, 65535)
 	for i, file := range a.SSH.KnownHosts {
 		c.keyFile(fmt.Sprintf("%s.known_hosts[%d]", ssh, i), file)

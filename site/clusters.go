@@ -105,7 +105,7 @@ func (s *Site) readClusters() (problems []fault.Problem) {
 		problems = append(problems, found...)
 		for _, other := range s.clusters {
 			if other.Name == c.Name {
-				add(&c, "SITE-NAME", "site", "a name of its own", fmt.Sprintf("%s is also the name of %s", c.Name, other.file), "")
+				add(&c, "SITE-NAME", "site", "a unique name", fmt.Sprintf("%s is also the name of %s", c.Name, other.file), "")
 			}
 			if a, b, same := sameFolder(&c, other); same {
 				add(&c, "SITE-PATH-OVERLAP", "storage.runs_dir", "a folder of the cluster's own",

@@ -5,7 +5,7 @@ type Images struct {
 	// Absolute path of a file like docker's config.json: {"auths": {"registry.example.org": {"auth": "<base64 of USER:PASSWORD>"}}}.
 	// It belongs to the user who pulls, or to root, and has mode 0600. Programs that it names (credHelpers) are not run.
 	Credentials string `yaml:"credentials" is:"path?"`
-	// Registries, host:port, that are reached without TLS. Whoever is on the way can see and change what is not named by a digest.
+	// Registries, host:port, that are reached without TLS. An attacker on the network can see and change what is not named by a digest.
 	InsecureRegistries []string `yaml:"insecure_registries" is:"registry"`
 	// Hosts, host:port, with private addresses that a registry may send to, for layers or tokens. Without an entry a registry cannot
 	// make the gateway's host connect to addresses of this site.

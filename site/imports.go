@@ -14,7 +14,7 @@ type Import struct {
 
 	// What a user of this host may import, of the files that he can read: "roots", those below a folder in roots that belongs to the
 	// project or is a path alone, or "own", every file. A chat assistant that a user starts imports as that user: with "own" it can be
-	// talked into importing his private files.
+	// talked into importing the user's private files.
 	Local string `yaml:"local" default:"roots" enum:"own,roots"`
 
 	// Inflate gzip files (FASTQ_GZ and the like) of any size when they are imported, and compare their checksums. false: only those up

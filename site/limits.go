@@ -35,7 +35,7 @@ type Limits struct {
 	OpenRunsPerProject int `yaml:"open_runs_per_project" default:"100000" min:"1" max:"10000000"`
 	// Connections on the socket, as http.max_connections is for the port. Each of the two gets at most a quarter of the files this
 	// process may open (LimitNOFILE), so that the ledger and Slurm's commands always find some. When they run short, connections that
-	// are idle, or whose client has not sent a request yet, are closed: of whoever has most of them, the oldest.
+	// are idle, or whose client has not sent a request yet, are closed: the oldest of the caller that has most of them.
 	SocketConnections int `yaml:"socket_connections" default:"1024" min:"1" max:"65536"`
 	// Connections of one caller.
 	ConnectionsPerCaller int `yaml:"connections_per_caller" default:"512" min:"1" max:"65536"`
@@ -69,7 +69,7 @@ type Limits struct {
 	CallerRecordsPerDay    int `yaml:"caller_records_per_day" default:"50000" min:"0" max:"10000000"`
 	// What a caller keeps in artifacts in all projects, in MiB: what it imported, the arguments and large answers of its calls, and
 	// outputs, logs and scripts of its runs. Counted like project_quota_mb, and with the same effect on a caller over its quota. What
-	// was stored by releases that did not record whose it is counts for nobody. 0 is no limit.
+	// was stored without an owner counts for no caller. 0 is no limit.
 	CallerQuotaMB int `yaml:"caller_quota_mb" min:"0" max:"1073741824"`
 
 	Projects []ProjectLimit `yaml:"projects"` // other values for some projects

@@ -12,7 +12,7 @@ import (
 // Notify configures who may be notified that a run or a batch has ended.
 type Notify struct {
 	// Origins that get webhooks: scheme, host and perhaps a port, for example https://hooks.example.org. A place is told nowhere else,
-	// and redirects are not followed. With http whoever is on the way can read that a run is over.
+	// and redirects are not followed. With http an attacker on the network can read that a run has ended.
 	Origins   []string         `yaml:"origins" is:"webhook"`
 	Receivers []NotifyReceiver `yaml:"receivers,omitempty"` // webhooks whose URL is a secret; default: none
 	Mail      NotifyMail       `yaml:"mail,omitempty"`      // how mail is sent; default: no mail

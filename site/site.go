@@ -80,7 +80,7 @@ type Slurm struct {
 	Cluster string `yaml:"cluster" is:"slurm?"`
 	// Whom jobs and the files of runs belong to. "self": the user the gateway runs as (or ssh.user, rest.user). "caller": the user who
 	// asked for the run, with that user's quota, fair-share and accounting. The gateway then logs in as each user over SSH, with
-	// certificates of minutes that a process of its own signs (`slurmgate signer`), and needs {user} in storage.runs_dir. Not with
+	// certificates of minutes that a separate process signs (`slurmgate signer`), and needs {user} in storage.runs_dir. Not with
 	// transport: rest. docs/run/callers.md says how to set it up.
 	RunAs            string  `yaml:"run_as" default:"self" enum:"self,caller"`
 	Caller           *Caller `yaml:"caller,omitempty"`             // the users' logins, only with run_as caller
@@ -103,7 +103,7 @@ type Slurm struct {
 	// Seconds between TERM and KILL for a program that reaches its time limit. Keep it below KillWait of slurm.conf (30 by default).
 	GraceSeconds int `yaml:"grace_seconds" default:"10" min:"1" max:"600"`
 	// A folder on each compute node's own disk, such as /scratch or /tmp. Each job makes a private folder in it for /tmp of its
-	// container and removes it at the end (only a job that is killed at once, without TERM, leaves it behind). Without it, /tmp lies
+	// container and removes it at the end (only a job that is killed at once, without TERM, leaves it behind). Without it, /tmp is
 	// in storage.runs_dir. No part of a run's identity. Default: none. Where it is missing on a node, runs end with scratch_missing;
 	// `slurmgate doctor` looks at each node.
 	Scratch string `yaml:"scratch,omitempty" is:"plain?"`
@@ -172,7 +172,7 @@ type Apptainer struct {
 	// Vendor of the GPUs, for plans that request GPUs: "nvidia" adds --nv, "amd" --rocm.
 	GPU string `yaml:"gpu" default:"nvidia" enum:"nvidia,amd"`
 	// A seccomp profile, in the form that Apptainer reads, on the compute nodes. Plain. Programs in containers then cannot make the
-	// system calls it forbids. site-configs/seccomp.json forbids what a tool has no use for: namespaces of its own, mounts, tracing of
+	// system calls it forbids. site-configs/seccomp.json forbids what a tool has no use for: new namespaces, mounts, tracing of
 	// other processes, kernel modules, BPF, io_uring and the like; copy it to a folder that all nodes see. Only root and the gateway's
 	// user may be able to write the file. It needs an Apptainer with libseccomp; doctor says whether the profile is in force. A node
 	// without the file starts no container. Not part of a run's identity. Default: none.

@@ -104,7 +104,7 @@ func CheckID(runsDir, gatewayID string, content []byte) error {
 	}
 	return fault.New(fault.Conflict, "runs_dir_of_another_gateway",
 		fmt.Sprintf("%s belongs to gateway %s; this gateway is %q", runsDir, fault.Quote(string(got), 80), gatewayID)).
-		WithNext("give this gateway a runs_dir of its own, or the ledger that belongs to this one")
+		WithNext("give this gateway its own runs_dir, or the ledger that belongs to this one")
 }
 
 // Unmarked returns the fault of a runs_dir that has workspaces and lacks its mark.

@@ -70,7 +70,7 @@ func openFault(rel string, err error) error {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return OutputFault(run.OutputMissing, rel, "does not exist")
 	case errors.Is(err, unix.ELOOP):
-		return OutputFault(run.OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
+		return OutputFault(run.OutputSymlink, rel, "is a symlink or is reached through one; only regular files are collected")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
 		return OutputFault(run.OutputIrregular, rel, "is a socket or device, not a regular file")
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):

@@ -135,7 +135,7 @@ func (d *draft) checkCommand(p program, inputs map[string]bool) {
 		d.Add("PROGRAM", field, "a fixed program", "the program cannot be a template", "")
 	case strings.ContainsFunc(program, unicode.IsSpace):
 		d.Add("PROGRAM", field, "one word: the program", `"`+clip(program)+`" is more than one word`,
-			"write each argument as an element of its own: ["+strings.Join(strings.Fields(clip(program)), ", ")+", …]")
+			"write each argument as a separate element: ["+strings.Join(strings.Fields(clip(program)), ", ")+", …]")
 	case programs.Starts(name):
 		d.Add("PROGRAM", field, "no shell and no program that starts others", `"`+clip(program)+`" can start any program`,
 			"name the program itself; stdout: sends its output to a declared output, and pipe: to the next program")

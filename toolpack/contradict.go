@@ -20,7 +20,7 @@ var keywords = strings.Fields(`
 	title description default deprecated readOnly writeOnly examples format contentEncoding contentMediaType contentSchema`)
 
 // former are keywords of other drafts, and what to write in 2020-12 instead.
-var former = map[string]string{"dependencies": "dependentSchemas or dependentRequired", "additionalItems": "items beside prefixItems",
+var former = map[string]string{"dependencies": "dependentSchemas or dependentRequired", "additionalItems": "items next to prefixItems",
 	"$recursiveRef": "$ref", "nullable": `type: [..., "null"]`, "example": "examples", "id": "nothing: a schema is addressed by its file"}
 
 // unknownKeyword reports what is wrong with a keyword; "" if nothing. Every validator ignores an unknown keyword, so the

@@ -140,7 +140,7 @@ func (s *schemaFiles) check(d *schemaDoc) []fault.Problem {
 	visit(d.tree, "", func(o map[string]any, ptr string) {
 		if v, ok := o["$schema"]; ok && ptr != "" && v != draft && v != draft+"#" {
 			out = append(out, s.problem(d, "SCHEMA-DRAFT", ptr+"/$schema", "one draft in a document",
-				fmt.Sprintf(`the draft "%s" differs from the document's`, clip(fmt.Sprint(v))), "move this part to a file of its own"))
+				fmt.Sprintf(`the draft "%s" differs from the document's`, clip(fmt.Sprint(v))), "move this part to a separate file"))
 		}
 		for _, k := range []string{"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$vocabulary"} {
 			// A document's own $id is a name: other documents refer to it by its file.

@@ -266,7 +266,7 @@ func (l *userLogin) unexposed(ctx context.Context) error {
 	}
 	return fault.New(fault.Transport, "runs_dir_unavailable", "other users than "+l.user+" and root can replace what is in "+folder+" on "+
 		l.host.Name()+", on the way to "+l.at).
-		WithNext("let " + folder + " belong to root or " + l.user + ", and let nobody else write there, or set its sticky bit (chmod +t)")
+		WithNext("let " + folder + " belong to root or " + l.user + ", and let no other user write there, or set its sticky bit (chmod +t)")
 }
 
 // makeFolder creates the folder of a user's runs, as the user. The part that the site provides for each user must

@@ -158,7 +158,7 @@ func (h *Hosts) oneArch(ctx context.Context, list []*site.Site, wanted string) (
 	}
 	return "", "", fault.New(fault.Validation, "IMAGE-ARCH",
 		"the machines that would run the image have different architectures: "+strings.Join(all, ", ")).
-		WithNext("pull one image for each, under a name of its own, with --arch and --site-name")
+		WithNext("pull one image for each, under a separate name, with --arch and --site-name")
 }
 
 // haveImage searches the stores for an image. everywhere: all have it; at is its path in one that this host sees.

@@ -206,7 +206,7 @@ func (x *Sites) ownRuns(ctx context.Context, s *site.Site, used bool) error {
 	if t.err != nil || t.runID == "" {
 		return nil // a folder that cannot be read is reported when it is opened
 	}
-	return x.knows(ctx, t.runID, t.where, "give this gateway a runs_dir of its own")
+	return x.knows(ctx, t.runID, t.where, "give this gateway its own runs_dir")
 }
 
 // knows returns a fault for a folder with a run that the ledger does not know; otherwise is the next step if that

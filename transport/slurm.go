@@ -250,7 +250,7 @@ func (x *Sites) Associations(ctx context.Context, cluster, user string) (a run.U
 // harmless returns a function that logs a line of Slurm's commands once the gateway knows that it is harmless.
 func (x *Sites) harmless(site string) func(said string) {
 	return func(said string) {
-		x.Log.Info("Slurm's command prints a line beside answers that are whole; from now on it is taken for harmless", "site", site,
+		x.Log.Info("Slurm's command prints a line with answers that are whole; from now on it is taken for harmless", "site", site,
 			"line", said)
 	}
 }

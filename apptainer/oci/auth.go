@@ -33,7 +33,7 @@ func credentials(path, host string) (authn.Authenticator, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fault.Wrap(fault.Validation, "IMAGE-CREDENTIALS", "cannot read the file that images.credentials names", err).
-			WithNext("correct images.credentials in the site file, and let the user who pulls images read the file and nobody else")
+			WithNext("correct images.credentials in the site file, and let only the user who pulls images read the file")
 	}
 	defer f.Close()
 	st, err := f.Stat()

@@ -68,7 +68,7 @@ func open(path string, flags int) (*os.File, error) {
 func cacheFault(err error) error {
 	if errors.Is(err, unix.ENOSPC) {
 		return fault.New(fault.Transport, "IMAGE-CACHE", "the disk of the gateway's state_dir is full").
-			WithNext("make room there, and pull again: it goes on where it was cut")
+			WithNext("make room there, and pull again: it continues where it was interrupted")
 	}
 	return fault.Wrap(fault.Transport, "IMAGE-CACHE", "cannot write the cache of images below the gateway's state_dir", err).
 		WithNext("check that this user may write to gateway.state_dir, and that its disk has free space")
@@ -229,7 +229,7 @@ func (d *download) copy(res *http.Response, most int64) error {
 			return d.tooMuch(d.got, most)
 		case err == io.EOF && d.blob.size >= 0 && d.got < d.blob.size:
 			msg := fmt.Sprintf("the connection ended after %d of the %d bytes of %s", d.got, d.blob.size, d.what())
-			return fault.New(fault.Transport, "IMAGE-REGISTRY", msg).WithNext("pull again: it goes on where it was cut")
+			return fault.New(fault.Transport, "IMAGE-REGISTRY", msg).WithNext("pull again: it continues where it was interrupted")
 		case err == io.EOF:
 			return nil
 		case err != nil:

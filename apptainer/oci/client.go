@@ -196,10 +196,10 @@ func failure(msg string, err error) error {
 	case errors.As(err, &refused) && (refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden):
 		return denied(msg, refused.StatusCode)
 	case errors.Is(err, errStalled), errors.Is(err, context.DeadlineExceeded):
-		return fault.Wrap(fault.Timeout, "IMAGE-REGISTRY", msg, err).WithNext("pull again: it goes on where it was cut")
+		return fault.Wrap(fault.Timeout, "IMAGE-REGISTRY", msg, err).WithNext("pull again: it continues where it was interrupted")
 	}
 	return fault.Wrap(fault.Transport, "IMAGE-REGISTRY", msg+": "+fault.Clip(err.Error()), nil).
-		WithNext("check the network, the proxy (HTTPS_PROXY) and the name, and pull again: it goes on where it was cut")
+		WithNext("check the network, the proxy (HTTPS_PROXY) and the name, and pull again: it continues where it was interrupted")
 }
 
 func denied(msg string, status int) error {

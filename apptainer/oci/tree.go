@@ -124,7 +124,7 @@ func (t *tree) folderOf(way []string, create bool) (*node, error) {
 				return nil, bad(name, "lies behind too many symbolic links")
 			}
 		default:
-			return nil, bad(name, "is a file, and another entry lies below it")
+			return nil, bad(name, "is a file, and another entry is below it")
 		}
 	}
 	return stack[len(stack)-1], nil

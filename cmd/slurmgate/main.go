@@ -31,7 +31,7 @@ type commands struct {
 
 	Serve   serveCmd   `cmd:"" help:"Run the gateway: watch runs and serve the socket until stopped."`
 	MCP     mcpCmd     `cmd:"" name:"mcp" help:"Serve a chat assistant on standard input and output (MCP), as in: ssh HOST slurmgate mcp."`
-	Signer  signerCmd  `cmd:"" help:"Issue the certificates that the gateway logs in with as the person who asked (slurm.run_as: caller). Runs under a user of its own."`
+	Signer  signerCmd  `cmd:"" help:"Issue the certificates that the gateway logs in with as the person who asked (slurm.run_as: caller). Runs under a separate user."`
 	Adapter adapterCmd `cmd:"" help:"Serve the tools of another MCP server to the gateway, as a service worker."`
 
 	cli.SiteVerbs `embed:""`

@@ -21,8 +21,8 @@ func CheckFiles(c Config, self string) (found []fault.Problem) {
 	hasToken := c.TokenFile != "" || len(c.TokenCommand) > 0
 	switch {
 	case c.User == "root":
-		problem("SITE-USER", "user", "a user other than root", "the gateway runs as root, and slurm.rest.user names nobody else",
-			"run the gateway as a user of its own, or name the user whose jobs they are")
+		problem("SITE-USER", "user", "a user other than root", "the gateway runs as root, and slurm.rest.user names no other user",
+			"run the gateway as a separate user, or name the user whose jobs they are")
 	case !hasToken && c.User != self:
 		problem("SITE-USER", "user", "the gateway's own user, where no token is used",
 			fmt.Sprintf("it is %s, but without a token slurmrestd takes the gateway for %s, as which it runs", c.User, self),

@@ -93,7 +93,7 @@ func (a *alone) mark(ctx context.Context) (id []byte, err error) {
 			return err
 		}
 		if !dir.IsDir() || dir.Mode()&0o022 != 0 && dir.Mode()&fs.ModeSticky == 0 {
-			return unusable(fmt.Sprintf("is no folder of its own: %v", dir.Mode()), "make it a folder that only its user can write")
+			return unusable(fmt.Sprintf("is no separate folder: %v", dir.Mode()), "make it a folder that only its user can write")
 		}
 		if unmarked {
 			temp := name + "." + random()

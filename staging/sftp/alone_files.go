@@ -141,7 +141,7 @@ func (a *alone) output(ctx context.Context, runID string, n int, rel string) (e 
 		case errors.Is(err, fs.ErrNotExist):
 			return staging.OutputFault(run.OutputMissing, rel, "does not exist")
 		case errors.Is(err, errLink), err == nil && st.Mode()&fs.ModeSymlink != 0:
-			return staging.OutputFault(run.OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
+			return staging.OutputFault(run.OutputSymlink, rel, "is a symlink or is reached through one; only regular files are collected")
 		case errors.Is(err, fs.ErrPermission):
 			return staging.OutputFault(run.OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
 		case err != nil:

@@ -182,7 +182,7 @@ func (s *shelled) outputAlone(ctx context.Context, runID string, n int, rel stri
 		case exitNoOutput:
 			return entry{}, staging.OutputFault(run.OutputMissing, rel, "does not exist")
 		case exitOutputSymlink:
-			return entry{}, staging.OutputFault(run.OutputSymlink, rel, "is a symlink or lies behind one; only regular files are collected")
+			return entry{}, staging.OutputFault(run.OutputSymlink, rel, "is a symlink or is reached through one; only regular files are collected")
 		case exitUnreadable:
 			return entry{}, staging.OutputFault(run.OutputUnreadable, rel, "cannot be read by the gateway (permissions)")
 		}

@@ -94,7 +94,7 @@ func placeFault(out remote.Output, said, path, kind string) error {
 		return fault.New(fault.NotFound, "import_missing", "there is no file "+path+" on the cluster").
 			WithNext("check the spelling of the path")
 	case 4:
-		return denied("IMPORT-SYMLINK", "no symlink below the folder", "is a symlink or lies behind one on the cluster")
+		return denied("IMPORT-SYMLINK", "no symlink below the folder", "is a symlink or is reached through one on the cluster")
 	case 5:
 		return denied("IMPORT-KIND", "only "+kind, "is not "+kind+" on the cluster")
 	case 6:

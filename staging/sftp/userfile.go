@@ -110,7 +110,7 @@ func (w *Workspace) examineFile(ctx context.Context, name string) (is identity, 
 		if to := strings.TrimSpace(out.Stderr); to != "" { // otherwise the user may not read the target
 			next += ", which is " + fault.ClipEnd(to, 200)
 		}
-		return is, noImport("IMPORT-SYMLINK", "no symlink", name+" is a symlink or lies behind one", next)
+		return is, noImport("IMPORT-SYMLINK", "no symlink", name+" is a symlink or is reached through one", next)
 	case exitUnreadable:
 		return is, noImport("IMPORT-ACCESS", "readable by the user whom jobs run as", name+" is not readable by that user",
 			"make the file readable for that user")
