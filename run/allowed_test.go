@@ -19,7 +19,7 @@ func TestPolicyAtTheBoundary(t *testing.T) {
 		sends int
 	}{
 		"before staging":      {nil, func(*world, int64) bool { return true }, 0},
-		"before another send": {func(int) sendKind { return deferSend }, func(w *world, _ int64) bool { return w.count("Send") == 2 }, 2},
+		"before another send": {sends(deferSend), func(w *world, _ int64) bool { return w.count("Send") == 2 }, 2},
 	} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
 			w.send, w.auto = c.send, true

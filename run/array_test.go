@@ -100,7 +100,7 @@ func TestEverySeamOfArrays(t *testing.T) {
 				inArrays(w, runs)
 				queryRarely(w)
 				w.auto, w.cfg.Attempts = true, 4
-				w.send = j.send
+				w.send = sends(j.sends...)
 				hit := harmNth(w, j.from, n, o)
 				list, ids := several(runs)
 				for _, v := range driveAll(t, w, list, ids) {
@@ -125,11 +125,8 @@ func TestArrayRefusedInWords(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			inArrays(w, 3)
 			w.auto, w.cfg.Attempts = true, 2
-			w.send = func(n int) sendKind {
-				if n > 1 && accepted {
-					return accept
-				}
-				return refuseWords
+			if w.send = sends(refuseWords); accepted {
+				w.send = sends(refuseWords, accept)
 			}
 			w.drain = &run.Drain{Queue: true}
 			l := w.life()
@@ -239,12 +236,7 @@ func TestRefusedArrayIsHalved(t *testing.T) {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
 			inArrays(w, 8)
 			w.auto = true
-			w.send = func(n int) sendKind {
-				if n <= 2 { // 8 and 4
-					return kind
-				}
-				return accept
-			}
+			w.send = sends(kind, kind, accept) // of 8, of 4, and of what is left
 			_, ids := readyTogether(w, 8)
 			for _, id := range ids {
 				v := w.ended(id, run.Succeeded, "ok")
@@ -393,7 +385,7 @@ func TestTaskCancelledInSlurm(t *testing.T) {
 			inArrays(w, 3)
 			w.cfg.Attempts, w.cfg.OwnUser = 2, "gateway"
 			if tt.doubt {
-				w.send = func(int) sendKind { return doubtJob }
+				w.send = sends(doubtJob)
 				w.queue = func([]run.Job) []run.Job { return []run.Job{{Class: run.ClassUnread, Why: "half a record"}} }
 			}
 			_, ids := readyTogether(w, 3)
@@ -439,7 +431,7 @@ func TestTaskForgottenByTheQueue(t *testing.T) {
 func TestFoldedTasks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inArrays(w, 3)
-		w.send = func(int) sendKind { return doubtJob }
+		w.send = sends(doubtJob)
 		folded := true
 		w.queue = func(jobs []run.Job) (out []run.Job) {
 			for _, j := range jobs {

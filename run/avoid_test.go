@@ -76,12 +76,7 @@ func TestNodeAtFaultIsAvoided(t *testing.T) {
 func TestNoOtherNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Attempts = 2
-		w.send = func(n int) sendKind {
-			if n == 2 {
-				return rejectNodes
-			}
-			return accept
-		}
+		w.send = sends(accept, rejectNodes, accept)
 		l, a := w.submitted()
 		w.until(a.RunID, func(v run.View) bool { return v.Run.Phase == run.Pending })
 		w.with(func() {

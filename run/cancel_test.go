@@ -25,21 +25,20 @@ func TestCancel(t *testing.T) {
 		state    run.State
 		sends    int
 	}
-	kind := func(k sendKind) func(int) sendKind { return func(int) sendKind { return k } }
 	broken := func(op string) func(string, int) outcome { return failing(errTransient, op) }
 	for name, c := range map[string]setup{
 		"staging": {fault: broken("StageInputs"), executed: "never", state: run.Cancelled},
-		"deferred": {send: kind(deferSend), bring: func(w *world, id string) { w.until(id, in(run.Deferred)) },
+		"deferred": {send: sends(deferSend), bring: func(w *world, id string) { w.until(id, in(run.Deferred)) },
 			executed: "never", state: run.Cancelled, sends: 1},
-		"submitting": {send: kind(hangs), bring: func(w *world, id string) { w.until(id, in(run.Submitting)) }, executed: "maybe",
+		"submitting": {send: sends(hangs), bring: func(w *world, id string) { w.until(id, in(run.Submitting)) }, executed: "maybe",
 			state: run.Queued, sends: 1},
-		"unconfirmed": {send: kind(doubtNone), fault: broken("Queue"), bring: func(w *world, id string) {
+		"unconfirmed": {send: sends(doubtNone), fault: broken("Queue"), bring: func(w *world, id string) {
 			w.until(id, in(run.Unconfirmed))
 		}, executed: "never", state: run.Cancelled, sends: 1},
-		"unconfirmed, job exists": {send: kind(doubtLate), fault: broken("Queue"), bring: func(w *world, id string) {
+		"unconfirmed, job exists": {send: sends(doubtLate), fault: broken("Queue"), bring: func(w *world, id string) {
 			w.until(id, in(run.Unconfirmed))
 		}, executed: "never", state: run.Cancelled, sends: 1},
-		"unconfirmed, job runs": {send: kind(doubtLate), fault: broken("Queue"), bring: func(w *world, id string) {
+		"unconfirmed, job runs": {send: sends(doubtLate), fault: broken("Queue"), bring: func(w *world, id string) {
 			w.until(id, in(run.Unconfirmed))
 			w.with(func() { w.start(w.jobs[0]); w.jobs[0].late = false })
 		}, after: func(w *world) { w.fault = nil }, executed: "maybe", state: run.Running, sends: 1},
@@ -147,7 +146,7 @@ func TestCancelDuringSend(t *testing.T) {
 	}{"accepted": {accept, run.Cancelled, "cancelled"}, "rejected": {reject, run.Failed, "rejected"}, "deferred": {deferSend, run.Cancelled,
 		"cancelled"}, "not run": {notRun, run.Cancelled, "cancelled"}, "doubt": {doubtJob, run.Cancelled, "cancelled"}} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
-			w.send = func(int) sendKind { return c.kind }
+			w.send = sends(c.kind)
 			asked := false
 			w.fault = func(op string, _ int) outcome {
 				if op == "Send" && !asked {
@@ -261,7 +260,7 @@ func TestSettledAsksSlurm(t *testing.T) {
 func TestCancelSecondAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Attempts = 2
-		w.send = func(n int) sendKind { return []sendKind{accept, deferSend, deferSend}[min(n, 3)-1] }
+		w.send = sends(accept, deferSend, deferSend)
 		l, a := w.submitted()
 		w.with(func() { w.start(w.jobs[0]); w.end(w.jobs[0], "NODE_FAIL", 1) })
 		w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Deferred })
@@ -288,7 +287,7 @@ func TestCancelAfterRestore(t *testing.T) {
 		"another attempt": {"slurmgate-claim 1 job=77 task=- restart=0 token=0123456789abcdef0123456789abcdef node=n1\n", "maybe", run.Done},
 	} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
-			w.send = func(int) sendKind { return deferSend }
+			w.send = sends(deferSend)
 			l := w.life()
 			id := l.submit(order()).RunID
 			token := w.until(id, in(run.Deferred)).Submission.Token
@@ -331,7 +330,7 @@ func TestUnsentAfterRestore(t *testing.T) {
 				}
 				return nil
 			}
-			w.send = func(int) sendKind { return deferSend }
+			w.send = sends(deferSend)
 			l := w.life()
 			id := l.submit(order()).RunID
 			token := w.until(id, in(run.Deferred)).Submission.Token

@@ -80,7 +80,7 @@ func TestCapsHold(t *testing.T) {
 // A retry is another attempt: beyond the cap it is refused like a new run, and changes nothing.
 func TestCapsAndRetries(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.send = func(int) sendKind { return reject }
+		w.send = sends(reject)
 		most := int64(1)
 		w.admit = func(_ run.Share, project, _ run.Spent) error {
 			if project.RunsToday > most {

@@ -44,8 +44,10 @@ var journeys = map[string]journey{
 	"renamed, answer lost":        {[]sendKind{doubtJob}, "Send"},
 }
 
-// send returns the outcome of the i-th sbatch, from 1.
-func (j journey) send(i int) sendKind { return j.sends[min(i, len(j.sends))-1] }
+// sends gives each sbatch its outcome, in turn; the last one is that of all further ones too.
+func sends(kinds ...sendKind) func(int) sendKind {
+	return func(i int) sendKind { return kinds[min(i, len(kinds))-1] }
+}
 
 // harmEach runs a test once for each harm to each operation of a journey, until no operation is left. f reports whether
 // there was an n-th one.
@@ -91,7 +93,7 @@ func seam(t *testing.T, w *world, j journey, o outcome, n int) bool {
 	queryRarely(w)
 	w.auto = true
 	w.cfg.Attempts = 4
-	w.send = j.send
+	w.send = sends(j.sends...)
 	reached := harmNth(w, j.from, n, o)
 	v := drive(t, w, order(), nil)
 	w.want(v, run.Succeeded, "ok")
@@ -208,7 +210,7 @@ func harmNth(w *world, from string, n int, o outcome) *atomic.Bool {
 
 func seamCancelledWaiting(t *testing.T, w *world, kind sendKind, o outcome, n int) bool {
 	queryRarely(w)
-	w.send = func(int) sendKind { return kind }
+	w.send = sends(kind)
 	reached := harmNth(w, "", n, o)
 	ord := order()
 	_, id, _ := ord.Identity()
@@ -243,7 +245,7 @@ func seamCancelled(t *testing.T, w *world, kind sendKind, o outcome, n int) bool
 	w.auto = true
 	w.cfg.Attempts = 2
 	w.cfg.SubmitWait = 0 // the cancel arrives while the run is staged, sent or queued
-	w.send = func(int) sendKind { return kind }
+	w.send = sends(kind)
 	reached := harmNth(w, "", n, o)
 	ord := order()
 	_, id, _ := ord.Identity()

@@ -56,30 +56,9 @@ func (l *life) submitMany(projectName, caller string, n int) (ids []string) {
 	return ids
 }
 
-// Another caller's run, of the same project or another one, is sent within seconds although 160 runs were there before
-// it, and so are the runs of the first caller.
+// Three projects share by their weights, and the callers of a project equally, late ones included.
 //
 // proves OPS-03
-func TestOneCallersRunsDoNotDelayAnothers(t *testing.T) {
-	for _, project := range []string{"", "other"} {
-		bubble(t, func(t *testing.T, w *world) {
-			w.slowly()
-			w.auto = true
-			l := w.life()
-			many := l.submitMany("", "many", 160)
-			time.Sleep(10 * time.Second)
-			began := time.Now()
-			one := l.submit(of(project, "one", 0)).RunID
-			w.until(one, done)
-			if took := time.Since(began); took > 10*time.Second {
-				t.Errorf("project %q: the run took %s behind 160 runs, want 10s at most", project, took)
-			}
-			w.wantAll(many, run.Succeeded, "ok")
-		})
-	}
-}
-
-// Three projects share by their weights, and the callers of a project equally, late ones included.
 func TestSharesByWeight(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.slowly()

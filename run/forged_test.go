@@ -74,7 +74,7 @@ func TestAnothersJobIsNoReceipt(t *testing.T) {
 		for _, recorded := range []bool{false, true} {
 			bubbleRun(t, fmt.Sprintf("%s, in accounting alone %t", name, recorded), func(t *testing.T, w *world) {
 				var his *job
-				w.send = func(int) sendKind { return doubtNone }
+				w.send = sends(doubtNone)
 				w.accounting = func() ([]run.Job, error) {
 					if his == nil || !recorded {
 						return nil, nil
@@ -116,7 +116,7 @@ func TestAnothersJobIsNoReceipt(t *testing.T) {
 // proves SITE-08
 func TestAnothersJobIsNotAdopted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.send = func(int) sendKind { return doubtNone }
+		w.send = sends(doubtNone)
 		w.fault = failing(errTransient, "TakeClaim")
 		l := w.life()
 		a := l.submit(as("alice"))
@@ -184,28 +184,6 @@ func TestForgedReceipts(t *testing.T) {
 	}
 }
 
-// Accounting's figures of bob's job do not count for alice, although her claim names it.
-//
-// proves SITE-08
-func TestUsageOfAForgedJob(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		l := w.life()
-		bob := l.submit(as("bob"))
-		w.accounting = func() ([]run.Job, error) { return nil, nil }
-		w.used = []run.Usage{{JobID: "100", User: "bob", ElapsedSeconds: 77, CPUSeconds: 77}}
-		w.forge = func(spec run.JobSpec) run.SendResult {
-			w.attempt(spec.RunID, 1).ctl["claim"] = []byte("slurmgate-claim 1 job=100 task=- restart=0 token=" + spec.Token + " node=n1\n")
-			return run.SendResult{Outcome: run.SendDoubt}
-		}
-		v := w.ended(l.submit(as("alice")).RunID, run.Failed, "lost")
-		time.Sleep(2 * time.Hour)
-		if u, err := w.ledger.Used(t.Context(), v.Submission.Token); u != nil || err != nil {
-			t.Errorf("the usage is %+v %v, want none of a job that is not its own", u, err)
-		}
-		w.until(bob.RunID, in(run.Pending))
-	})
-}
-
 // If nothing can be done as the user any more the claim cannot be taken: the run's reason and next steps say so, cancel
 // does not pretend, and an operator ends it once Slurm shows no job of it. A job that appears later is left alone, and
 // no run is made of it.
@@ -214,7 +192,7 @@ func TestUsageOfAForgedJob(t *testing.T) {
 func TestUserIsGone(t *testing.T) {
 	for _, code := range []string{"user_refused", "login_refused", "signer_away", "ssh_unreachable", "disk_full"} {
 		bubbleRun(t, code, func(t *testing.T, w *world) {
-			w.send = func(int) sendKind { return doubtLate }
+			w.send = sends(doubtLate)
 			w.cfg.Attempts = 3
 			w.fault = failing(fault.New(fault.Transport, code, "alice has left"), "TakeClaim")
 			l := w.life()

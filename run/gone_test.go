@@ -63,12 +63,7 @@ func TestFilesCannotBeRead(t *testing.T) {
 				l, a := w.submitted()
 				w.until(a.RunID, in(run.Pending))
 				w.with(func() {
-					w.fault = func(op string, _ int) outcome {
-						if op == c.op {
-							return outcome{skip: true, err: unreadable}
-						}
-						return outcome{}
-					}
+					w.fault = failing(unreadable, c.op)
 					if !c.ended {
 						w.jobs[0].forgot = true
 						return
@@ -118,12 +113,7 @@ func TestFilesCannotBeRead(t *testing.T) {
 // have used the old one.
 func TestFolderGoneWhileDeferred(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.send = func(n int) sendKind {
-			if n == 1 {
-				return deferSend
-			}
-			return accept
-		}
+		w.send = sends(deferSend, accept)
 		w.auto = true
 		_, a := w.submitted()
 		w.until(a.RunID, in(run.Deferred))
@@ -131,24 +121,6 @@ func TestFolderGoneWhileDeferred(t *testing.T) {
 		v := w.ended(a.RunID, run.Succeeded, "ok")
 		if v.Attempt.N != 1 || w.count("Send") != 3 {
 			t.Errorf("the run ended in attempt %d after %d sends, want 1 and 3", v.Attempt.N, w.count("Send"))
-		}
-	})
-}
-
-// Outputs that the full disk of the artifacts cannot take are not lost: the run waits with its job's work, and is
-// collected when there is space.
-func TestOutputsWaitForSpace(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		full := true
-		w.fault = failingWhile(&full, fault.New(fault.Transport, "disk_full", "no space left on device"), "Put")
-		w.auto = true
-		a := w.life().submit(order())
-		w.until(a.RunID, in(run.Collecting))
-		time.Sleep(20 * time.Minute)
-		w.until(a.RunID, in(run.Collecting))
-		w.with(func() { full = false })
-		if v := w.until(a.RunID, in(run.Done)); v.Run.State != run.Succeeded || v.Run.AttemptN != 1 {
-			t.Errorf("%s, attempt %d: %s", v.Run.State, v.Run.AttemptN, v.Run.Reason)
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 func TestHiddenJobsAreNotAbsent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Attempts = 1
-		w.send = func(n int) sendKind { return []sendKind{accept, accept, doubtJob}[n-1] }
+		w.send = sends(accept, accept, doubtJob)
 		l := w.life()
 		runs, waits := l.submit(as("alice")).RunID, l.submit(as("bob")).RunID
 		w.startJob(runs)

@@ -81,12 +81,7 @@ func TestPlacesAreGivenBack(t *testing.T) {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
 			w.auto, w.cfg.InFlight = true, map[string]int{"test_tool": 1}
 			w.deferred = run.SendResult{Scope: run.ScopeRun}
-			w.send = func(n int) sendKind {
-				if n == 1 {
-					return kind
-				}
-				return accept
-			}
+			w.send = sends(kind, accept)
 			l := w.life()
 			first := l.submit(order())
 			gone := l.submit(order(placed("lab", "short", nil, 2)))

@@ -112,19 +112,15 @@ func TestPicksDiffer(t *testing.T) {
 func TestSiteState(t *testing.T) {
 	bubble(t, func(t *testing.T, a *world) {
 		b, c := a.twin(), a.twin()
-		var there, down atomic.Bool
+		var there atomic.Bool
+		down := false
 		closed := func() error {
 			if there.Load() {
 				return nil
 			}
 			return fault.New(fault.Transport, "runs_dir_unavailable", "runs_dir is not mounted")
 		}
-		c.fault = func(op string, _ int) outcome {
-			if down.Load() && (op == "Queue" || op == "Jobs") {
-				return outcome{skip: true, err: errors.New("unable to contact slurmctld")}
-			}
-			return outcome{}
-		}
+		c.fault = failingWhile(&down, errors.New("unable to contact slurmctld"), "Queue")
 		began := time.Now()
 		s, _ := gateway(t, a.site("a", open), b.site("b", closed), c.site("c", open))
 		state := func(name string) run.SiteState {
@@ -145,7 +141,7 @@ func TestSiteState(t *testing.T) {
 		}
 		c.until(submit(t, s, a, on("c", false, cpus(2))).RunID, in(run.Pending))
 		time.Sleep(time.Minute)
-		down.Store(true)
+		c.with(func() { down = true })
 		time.Sleep(5 * time.Minute)
 		if state("c").Since == nil {
 			t.Fatalf("site c is %+v, want away since some time", state("c"))
@@ -156,7 +152,7 @@ func TestSiteState(t *testing.T) {
 			st.Answered.After(since) {
 			t.Errorf("five minutes later site c is %+v, want unreachable since %s, answered before", st, since)
 		}
-		down.Store(false)
+		c.with(func() { down = false })
 		there.Store(true)
 		time.Sleep(5 * time.Minute)
 		for _, name := range []string{"b", "c"} {
@@ -180,7 +176,7 @@ func TestSiteState(t *testing.T) {
 // proves SITE-07
 func TestSitePaused(t *testing.T) {
 	bubble(t, func(t *testing.T, a *world) {
-		a.send = func(int) sendKind { return deferSend }
+		a.send = sends(deferSend)
 		a.deferred = run.SendResult{Code: "ESLURM_MAX_JOB_COUNT", Scope: run.ScopeSite}
 		s, _ := gateway(t, a.site("a", open), a.twin().site("b", open))
 		a.until(submit(t, s, a, on("a", false)).RunID, in(run.Deferred))
@@ -254,14 +250,8 @@ func TestHostOfASiteDown(t *testing.T) {
 		a.auto = true
 		b := a.twin()
 		b.auto = true
-		var down atomic.Bool
-		down.Store(true)
-		b.fault = func(op string, _ int) outcome {
-			if down.Load() && op == "Verify" {
-				return outcome{skip: true, err: fault.New(fault.Transport, "ssh_unreachable", "login.example does not answer")}
-			}
-			return outcome{}
-		}
+		down := true
+		b.fault = failingWhile(&down, fault.New(fault.Transport, "ssh_unreachable", "login.example does not answer"), "Verify")
 		s, _ := gateway(t, a.site("a", open), b.site("b", open))
 		waits := submit(t, s, a, on("b", true))
 		if waits.Reason == nil || !strings.HasPrefix(*waits.Reason, run.SiteAway+": ") {
@@ -272,7 +262,7 @@ func TestHostOfASiteDown(t *testing.T) {
 		if v := a.until(waits.RunID, in(run.Staging)); v.Run.Reason != run.SiteAway || b.count("Send") != 0 {
 			t.Errorf("the run for site b is %+v, want waiting, and nothing sent", v.Run)
 		}
-		down.Store(false)
+		b.with(func() { down = false })
 		b.want(b.until(waits.RunID, done), run.Succeeded, "ok")
 	})
 }

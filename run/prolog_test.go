@@ -106,13 +106,8 @@ func TestNodeOfCancelledJobUnknown(t *testing.T) {
 			list, ids := several(3)
 			l.submitEach(list, in(run.Pending))
 			w.with(func() {
-				w.fault = func(op string, _ int) outcome {
-					if op == "Unusable" && never {
-						return outcome{skip: true, err: fault.New(fault.NotFound, "not_shown", "it is not shown")}
-					} else if op == "Unusable" {
-						return outcome{skip: true, err: errTransient}
-					}
-					return outcome{}
+				if w.fault = failing(errTransient, "Unusable"); never {
+					w.fault = failing(fault.New(fault.NotFound, "not_shown", "it is not shown"), "Unusable")
 				}
 				for _, j := range w.jobs {
 					now := time.Now()

@@ -56,7 +56,7 @@ func TestRenamedAtSubmission(t *testing.T) {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
 			w.plugged()
 			w.cfg.Attempts = 3
-			w.send = func(int) sendKind { return kind }
+			w.send = sends(kind)
 			a := w.life().submit(order())
 			if kind == doubtLate {
 				w.with(func() { w.jobs[0].late = false })
@@ -172,7 +172,7 @@ func TestRenamedArray(t *testing.T) {
 			inArrays(w, 7)
 			w.plugged()
 			w.cfg.Attempts = 3
-			w.send = func(int) sendKind { return kind }
+			w.send = sends(kind)
 			l, ids := readyTogether(w, 7)
 			renamed := func(id string, phase run.Phase) run.View {
 				return w.until(id, func(v run.View) bool { return v.Run.Phase == phase && v.Run.Reason == "job_renamed" })

@@ -18,7 +18,7 @@ func TestVoidClaimAndLateJob(t *testing.T) {
 	for _, starts := range []bool{false, true} {
 		bubbleRun(t, fmt.Sprint("late job starts at once: ", starts), func(t *testing.T, w *world) {
 			w.cfg.Attempts = 2
-			w.send = func(n int) sendKind { return []sendKind{doubtLate, accept}[n-1] }
+			w.send = sends(doubtLate, accept)
 			a := w.life().submit(order())
 			v := w.until(a.RunID, func(v run.View) bool { return v.Run.AttemptN == 2 && v.Run.Phase == run.Pending })
 			if !strings.Contains(string(w.attempt(a.RunID, 1).ctl["claim"]), "void") {
@@ -52,7 +52,7 @@ func TestVoidClaimAndLateJob(t *testing.T) {
 func TestClaimLostMeansAdopted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cfg.Attempts = 3
-		w.send = func(int) sendKind { return doubtLate }
+		w.send = sends(doubtLate)
 		w.fault = func(op string, _ int) outcome {
 			if op == "TakeClaim" && w.calls[op] == 1 {
 				w.start(w.jobs[0]) // between the query of the queue and the gateway's claim
@@ -73,7 +73,7 @@ func TestClaimLostMeansAdopted(t *testing.T) {
 // While an sbatch is still running nothing is decided, however often Slurm shows nothing.
 func TestHeldSendIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.send = func(int) sendKind { return hangs }
+		w.send = sends(hangs)
 		l, a := w.submitted()
 		l.stop() // the gateway stops; sbatch continues
 		w.with(func() { w.jobs[0].late = true })
@@ -94,7 +94,7 @@ func TestQueryErrorIsNoObservation(t *testing.T) {
 	for name, broken := range map[string]string{"squeue": "Queue", "sacct": "Accounting"} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
 			on := true
-			w.send = func(n int) sendKind { return []sendKind{doubtLate, accept}[n-1] }
+			w.send = sends(doubtLate, accept)
 			w.accounting = func() ([]run.Job, error) { return nil, nil }
 			w.fault = failingWhile(&on, errTransient, broken)
 			l, a := w.submitted()
@@ -250,19 +250,6 @@ func TestClosedInAccounting(t *testing.T) {
 	}
 }
 
-// Gone from the queue with its exit file there: collected by that file, with accounting or without.
-func TestPurgedWithExitFile(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		_, a := w.submitted()
-		w.with(func() { w.start(w.jobs[0]); w.finish(w.jobs[0]); w.jobs[0].forgot = true })
-		v := w.ended(a.RunID, run.Succeeded, "ok")
-		if !slices.Contains(w.events(a.RunID), "collecting") || v.Attempt.SlurmState != "" {
-			t.Errorf("the run has the events %q and Slurm's state %q, want collecting and no state",
-				w.events(a.RunID), v.Attempt.SlurmState)
-		}
-	})
-}
-
 // Gone from the queue after it was stopped: only Slurm knows why, and accounting is queried.
 func TestPurgedAndStopped(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -271,36 +258,27 @@ func TestPurgedAndStopped(t *testing.T) {
 		state     run.State
 		reason    string
 	}{
-		"out of memory":       {"OUT_OF_MEMORY", false, run.Failed, "out_of_memory"},
-		"time":                {"TIMEOUT", false, run.Failed, "time_limit"},
-		"no accounting":       {"", false, run.Failed, "tool_failed"},
-		"ours, unaccounted":   {"", true, run.Cancelled, "cancelled"},
-		"accounting lags":     {"RUNNING", false, run.Failed, "tool_failed"},
-		"requeued, 2 records": {"OUT_OF_MEMORY twice", false, run.Failed, "out_of_memory"},
+		"out of memory":     {"OUT_OF_MEMORY", false, run.Failed, "out_of_memory"},
+		"time":              {"TIMEOUT", false, run.Failed, "time_limit"},
+		"no accounting":     {"", false, run.Failed, "tool_failed"},
+		"ours, unaccounted": {"", true, run.Cancelled, "cancelled"},
+		"accounting lags":   {"RUNNING", false, run.Failed, "tool_failed"},
 	} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
 			l, a := w.running()
 			synctest.Wait() // the query that saw the job has ended: the next one comes after the cancel
-			state, twice := strings.CutSuffix(c.accounted, " twice")
 			w.with(func() {
 				j := w.jobs[0]
 				w.exitFile(j, 137, "killed")
 				j.forgot = true
-				if state == "" {
+				if c.accounted == "" {
 					return
 				}
 				rec := j.Job
-				rec.State = state
-				if state != "RUNNING" {
+				if rec.State = c.accounted; rec.State != "RUNNING" {
 					rec.Class = run.ClassEnded
 				}
-				list := []run.Job{rec}
-				if twice {
-					old := rec
-					old.State, old.Submitted = "NODE_FAIL", new(rec.Submitted.Add(-time.Hour))
-					list = []run.Job{old, rec}
-				}
-				w.accounting = func() ([]run.Job, error) { return list, nil }
+				w.accounting = func() ([]run.Job, error) { return []run.Job{rec}, nil }
 			})
 			if c.cancel {
 				l.cancelRun(a.RunID)
@@ -315,7 +293,7 @@ func TestPurgedAndStopped(t *testing.T) {
 func TestReusedID(t *testing.T) {
 	for _, cancel := range []bool{false, true} {
 		bubbleRun(t, fmt.Sprint("cancel: ", cancel), func(t *testing.T, w *world) {
-			w.send = func(int) sendKind { return lostAnswer }
+			w.send = sends(lostAnswer)
 			l, a := w.submitted()
 			other := w.job(1)
 			w.with(func() { w.start(other) })
@@ -341,7 +319,7 @@ func TestTwoJobsOfOneName(t *testing.T) {
 	}{"doubt, first wins": {doubtJob, 0}, "doubt, second wins": {doubtJob, 1}, "receipt for the first, second wins": {accept, 1}} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
 			w.cfg.Attempts = 3
-			w.send = func(int) sendKind { return c.kind }
+			w.send = sends(c.kind)
 			var twin *job
 			w.fault = func(op string, _ int) outcome {
 				if op == "Queue" && twin == nil {
@@ -366,7 +344,7 @@ func TestTwoJobsOfOneName(t *testing.T) {
 // Two pending jobs of one name: the second is cancelled, the first continues.
 func TestTwoPendingJobs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.send = func(int) sendKind { return doubtJob }
+		w.send = sends(doubtJob)
 		w.fault = func(op string, _ int) outcome {
 			if op == "Queue" && w.calls[op] == 1 {
 				w.submit(w.jobs[0].spec)
@@ -386,7 +364,7 @@ func TestTwoPendingJobs(t *testing.T) {
 // All jobs of the name ended before their scripts started: none executed, and none can.
 func TestTwoJobsNeitherStarted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.send = func(int) sendKind { return doubtJob }
+		w.send = sends(doubtJob)
 		w.fault = func(op string, _ int) outcome {
 			if op == "Queue" && w.calls[op] == 1 {
 				w.submit(w.jobs[0].spec)
@@ -421,7 +399,7 @@ func TestForeignJobsAreLeftAlone(t *testing.T) {
 // A state this version does not know is reported, and decides nothing.
 func TestUnknownState(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.send = func(int) sendKind { return doubtJob }
+		w.send = sends(doubtJob)
 		odd := true
 		w.queue = func(jobs []run.Job) []run.Job {
 			for i := range jobs {
@@ -447,7 +425,7 @@ func TestForeignClaim(t *testing.T) {
 		"slurmgate-claim 1 void token=eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n"} {
 		bubbleRun(t, claim, func(t *testing.T, w *world) {
 			w.cfg.Attempts = 2
-			w.send = func(int) sendKind { return doubtNone }
+			w.send = sends(doubtNone)
 			w.fault = func(op string, _ int) outcome {
 				if op == "Send" {
 					for _, a := range w.attempts {

@@ -220,15 +220,10 @@ func TestSlurmOfOneSiteDown(t *testing.T) {
 	bubble(t, func(t *testing.T, a *world) {
 		a.auto = true
 		b := a.twin()
-		var down atomic.Bool
-		b.fault = func(op string, _ int) outcome {
-			if down.Load() && (op == "Queue" || op == "Jobs") {
-				return outcome{skip: true, err: errors.New("unable to contact slurmctld")}
-			}
-			return outcome{}
-		}
+		down := false
+		b.fault = failingWhile(&down, errors.New("unable to contact slurmctld"), "Queue")
 		b.send = func(int) sendKind {
-			if down.Load() {
+			if down {
 				return deferSend
 			}
 			return accept
@@ -242,7 +237,7 @@ func TestSlurmOfOneSiteDown(t *testing.T) {
 			return time.Since(began)
 		}
 		usual := took(1)
-		down.Store(true)
+		b.with(func() { down = true })
 		waits := submit(t, s, a, on("b", false, cpus(2)))
 		if a.until(waits.RunID, in(run.Deferred)).Run.Reason != run.Unreachable || fault.CodeOf(s.Ready()) != run.Unreachable {
 			t.Errorf("the run for site b is answered %+v, the sites are %v; want both to say that it does not answer",
@@ -253,7 +248,7 @@ func TestSlurmOfOneSiteDown(t *testing.T) {
 				t.Errorf("a run of the other site took %s, usually %s", d, usual)
 			}
 		}
-		down.Store(false)
+		b.with(func() { down = false })
 		b.want(b.until(waits.RunID, done), run.Succeeded, "ok")
 	})
 }

@@ -14,7 +14,7 @@ import (
 func TestLateJobIsCancelled(t *testing.T) {
 	for name, restart := range map[string]bool{"same gateway": false, "next gateway": true} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
-			w.send = func(int) sendKind { return doubtLate }
+			w.send = sends(doubtLate)
 			l, a := w.submitted()
 			w.want(w.until(a.RunID, done), run.Failed, "absent")
 			if restart {

@@ -170,7 +170,7 @@ func TestSendOutcomes(t *testing.T) {
 		"deferred, then doubt":    {[]sendKind{deferSend, doubtJob}, run.Deferred, "QOSMaxSubmitJobPerUserLimit", run.Succeeded, "ok", 1},
 	} {
 		bubbleRun(t, name, func(t *testing.T, w *world) {
-			w.send = func(n int) sendKind { return c.sends[n-1] }
+			w.send = sends(c.sends...)
 			_, a := w.submitted()
 			reason := ""
 			if a.Reason != nil {
@@ -193,15 +193,10 @@ func TestSendOutcomes(t *testing.T) {
 // A cancelled run stays cancelled.
 func TestRefusedInWords(t *testing.T) {
 	const words = "Project alice-2 has used its hours"
-	silent := func(op string, _ int) outcome {
-		if op == "Queue" {
-			return outcome{skip: true, err: errTransient}
-		}
-		return outcome{}
-	}
+	silent := failing(errTransient, "Queue")
 	for _, restarted := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
-			w.send = func(int) sendKind { return refuseWords }
+			w.send = sends(refuseWords)
 			w.fault = silent
 			l, a := w.submitted()
 			if v := w.until(a.RunID, in(run.Unconfirmed)); !strings.Contains(v.Run.Detail, words) {
@@ -221,7 +216,7 @@ func TestRefusedInWords(t *testing.T) {
 		})
 	}
 	bubble(t, func(t *testing.T, w *world) {
-		w.send = func(int) sendKind { return refuseWords }
+		w.send = sends(refuseWords)
 		w.fault = silent
 		l, a := w.submitted()
 		w.until(a.RunID, in(run.Unconfirmed))
@@ -236,7 +231,7 @@ func TestRefusedInWords(t *testing.T) {
 // A run that waits for room backs off, names the reason, and uses no more than one sbatch each time.
 func TestDeferBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.send = func(int) sendKind { return deferSend }
+		w.send = sends(deferSend)
 		_, a := w.submitted()
 		time.Sleep(10 * time.Minute)
 		if n := w.count("Send"); n < 20 || n > 80 {
@@ -259,12 +254,7 @@ func TestDeferBacksOff(t *testing.T) {
 // Nothing is recorded for an image that is missing.
 func TestImageMissing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.fault = func(op string, _ int) outcome {
-			if op == "Verify" {
-				return outcome{err: fault.New(fault.NotFound, "image_not_found", "no such image")}
-			}
-			return outcome{}
-		}
+		w.fault = failing(fault.New(fault.NotFound, "image_not_found", "no such image"), "Verify")
 		_, err := w.life().engine.Submit(t.Context(), order())
 		if fault.CodeOf(err) != "image_not_found" {
 			t.Error(err)

@@ -82,7 +82,7 @@ func TestUnreadIsNotAbsent(t *testing.T) {
 			ending string
 		}{{"sent", accept, run.InJob, "lost"}, {"in doubt", doubtNone, run.Unconfirmed, "absent"}} {
 			bubbleRun(t, source+", "+c.name, func(t *testing.T, w *world) {
-				w.send = func(int) sendKind { return c.kind }
+				w.send = sends(c.kind)
 				spoil := func(bad bool) {
 					w.queue, w.accounting = nil, func() ([]run.Job, error) { return nil, nil }
 					switch {
@@ -116,7 +116,7 @@ func TestLineBesideAnAnswer(t *testing.T) {
 	const line = "squeue: krb5: error getting a ticket"
 	bubble(t, func(t *testing.T, w *world) {
 		w.with(func() { w.beside = map[string]string{"squeue": line} })
-		w.send = func(k int) sendKind { return map[bool]sendKind{true: doubtNone, false: accept}[k == 1] }
+		w.send = sends(doubtNone, accept)
 		l := w.life()
 		lost := l.submit(order())
 		time.Sleep(time.Hour)

@@ -152,7 +152,7 @@ func TestAUsersDisk(t *testing.T) {
 func TestEndlesslyHeld(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
-			w.send = func(int) sendKind { return hangs }
+			w.send = sends(hangs)
 			w.cfg.SubmitWait = time.Second
 			l := w.life()
 			hers, own := l.submit(as("alice")), l.submit(as(""))
