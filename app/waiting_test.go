@@ -99,9 +99,7 @@ func (g *Gateway) became(t *testing.T, id string) (runID string) {
 	t.Helper()
 	await(t, func() (bool, string) {
 		v, err := g.Ledger.View(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if runID = v.Run.ID; v.Waiting != nil {
 			return false, fmt.Sprintf("run %s waits as %s (%s %s), want it started", id, v.Run.State, v.Waiting.Code, v.Waiting.Message)
 		}

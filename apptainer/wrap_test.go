@@ -16,9 +16,7 @@ func rootFS(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "root.squashfs")
 	data := append([]byte("hsqs"), bytes.Repeat([]byte{0xa5, 0, 7}, 5001)...)
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, data, 0o600))
 	return path
 }
 
@@ -27,14 +25,10 @@ func TestTwoBuildsAreIdentical(t *testing.T) {
 	a := filepath.Join(t.TempDir(), "a.sif")
 	b := filepath.Join(t.TempDir(), "other-name.sif")
 	for _, out := range []string{a, b} {
-		if err := Wrap(out, rootFS(t), "amd64"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Wrap(out, rootFS(t), "amd64"))
 	}
 	first, err := os.ReadFile(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	second, err := os.ReadFile(b)
 	if err != nil {
 		t.Fatal(err)
@@ -47,13 +41,9 @@ func TestTwoBuildsAreIdentical(t *testing.T) {
 func TestHeaderIsReadable(t *testing.T) {
 	root := rootFS(t)
 	out := filepath.Join(t.TempDir(), "x.sif")
-	if err := Wrap(out, root, "arm64"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Wrap(out, root, "arm64"))
 	img, err := sif.LoadContainerFromPath(out, sif.OptLoadWithFlag(os.O_RDONLY))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := img.UnloadContainer(); err != nil {
 			t.Error(err)
@@ -63,9 +53,7 @@ func TestHeaderIsReadable(t *testing.T) {
 		t.Errorf("primary architecture %q, want arm64", got)
 	}
 	part, err := img.GetDescriptor(sif.WithPartitionType(sif.PartPrimSys))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if fs, _, _, err := part.PartitionMetadata(); err != nil || fs != sif.FsSquash {
 		t.Errorf("filesystem %v, error %v, want squashfs", fs, err)
 	}
@@ -73,9 +61,7 @@ func TestHeaderIsReadable(t *testing.T) {
 		t.Errorf("partition at offset %d, not aligned to %d", part.Offset(), partitionAlign)
 	}
 	got, err := part.GetData()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want, err := os.ReadFile(root)
 	if err != nil {
 		t.Fatal(err)
@@ -88,9 +74,7 @@ func TestHeaderIsReadable(t *testing.T) {
 func TestRefusalLeavesTheOldImage(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
-	if err := os.WriteFile(text, []byte("not a filesystem"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(text, []byte("not a filesystem"), 0o600))
 	for _, tc := range []struct{ name, root, arch, want string }{
 		{"no such file", filepath.Join(dir, "none"), "amd64", "no such file"},
 		{"not a squashfs", text, "amd64", "not a squashfs"},
@@ -99,9 +83,7 @@ func TestRefusalLeavesTheOldImage(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dst := t.TempDir()
 			out := filepath.Join(dst, "x.sif")
-			if err := os.WriteFile(out, []byte("old"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(out, []byte("old"), 0o600))
 			err := Wrap(out, tc.root, tc.arch)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want one with %q", err, tc.want)

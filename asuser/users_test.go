@@ -67,9 +67,7 @@ const arrayOfBob = "sg-array-a23456789abcdef012345678"
 func TestCancelTasks(t *testing.T) {
 	w, u := newWorld(2)
 	defer u.Close()
-	if err := u.Cancel(t.Context(), "7_[0,2]", arrayOfBob, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, u.Cancel(t.Context(), "7_[0,2]", arrayOfBob, ""))
 	if err := u.Cancel(t.Context(), "7_0", "sg-array-b23456789abcdef012345678", ""); !fault.Is(err, fault.NotFound) {
 		t.Errorf("Cancel of an unknown array = %v, want not found", err)
 	}

@@ -30,9 +30,7 @@ var t0 = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 func openAt(t testing.TB, path string) *Ledger {
 	t.Helper()
 	l, err := Open(t.Context(), path, Options{Now: func() time.Time { return t0 }, NewID: func() string { return "gw-1" }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -43,9 +41,7 @@ func fresh(t testing.TB) *Ledger { return openAt(t, filepath.Join(t.TempDir(), "
 func rawDB(t testing.TB, l *Ledger) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite3", "file:"+l.Path()+"?_foreign_keys=on&_busy_timeout=15000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }

@@ -24,9 +24,7 @@ func TestOpenToRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		l, err := Open(t.Context(), path, Options{NewID: func() string { return "gw-read" }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a := run.Artifact{ID: "art_00000000000000000000000001", ProjectID: "proj_test", Type: "TEXT", Label: "x", Source: "import", SizeBytes: 1,
 			SHA256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"}
 		if _, _, err := l.AddArtifact(t.Context(), a); err != nil {
@@ -39,9 +37,7 @@ func TestOpenToRead(t *testing.T) {
 				if err != nil || len(data) == 0 {
 					t.Fatal(name, err)
 				}
-				if err := os.WriteFile(filepath.Join(other, name), data, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(other, name), data, 0o600))
 			}
 			dir, path = other, filepath.Join(other, "ledger.db")
 		}
@@ -50,15 +46,11 @@ func TestOpenToRead(t *testing.T) {
 		if own == 0 {
 			own = owner
 			for _, name := range filesOf(t, dir) {
-				if err := os.Chown(name, owner, owner); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Chown(name, owner, owner))
 			}
 		}
 		r, err := OpenToRead(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, err := r.Artifact(t.Context(), a.ID); err != nil || got.SHA256 != a.SHA256 || r.ID() != "gw-read" {
 			t.Errorf("crashed %v: the ledger %s has the artifact with %s, %v; want gw-read and %s", crashed, r.ID(),
 				got.SHA256, err, a.SHA256)
@@ -74,9 +66,7 @@ func TestOpenToRead(t *testing.T) {
 			t.Helper()
 			for _, name := range filesOf(t, dir) {
 				info, err := os.Stat(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if uid := ownerOf(info); uid != own || info.Mode().Perm()&0o077 != 0 {
 					t.Errorf("crashed %v, %s: %s belongs to %d, mode %v", crashed, when, name, uid, info.Mode())
 				}

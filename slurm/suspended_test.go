@@ -92,9 +92,7 @@ func TestTermRightAfterCont(t *testing.T) {
 			t.Parallel()
 			job, cmd := pipeRun(t, 60, "", "echo begun >&2; exec sleep 60")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Start())
 			whenBegun(t, job)
 			session(t, cmd.Process.Pid, syscall.SIGCONT, syscall.SIGTERM)
 			_ = cmd.Wait()

