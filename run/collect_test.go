@@ -408,6 +408,20 @@ func TestNewAttempts(t *testing.T) {
 	}
 }
 
+// An exit file that another job wrote, or that is invalid, is not believed.
+func TestExitFileOfAnotherJob(t *testing.T) {
+	for name, forge := range map[string]func(string) string{
+		"another job":  func(exit string) string { return strings.Replace(exit, "job=100", "job=7", 1) },
+		"no exit file": func(exit string) string { return exit[:len(exit)/2] },
+	} {
+		bubbleRun(t, name, func(t *testing.T, w *world) {
+			v := ended(t, w, nil, func(j *job, a *attempt) { w.finish(j); a.ctl["exit"] = []byte(forge(string(a.ctl["exit"]))) })
+			w.want(v, run.Failed, "lost")
+			w.wantOnlyLogs(v.Run.ID)
+		})
+	}
+}
+
 // Files that a network filesystem shows late are waited for; after the wait the run's reason and next steps say so.
 func TestOutputsLate(t *testing.T) {
 	for _, file := range []string{"exit", "manifest", "output"} {

@@ -63,3 +63,18 @@ func TestSuspendedJobIsNamed(t *testing.T) {
 		})
 	}
 }
+
+// A run whose job waits for something that time does not resolve has that reason, and offers the cancel first, until
+// the job is changed.
+func TestPendingForGood(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a := w.life().submit(order())
+		w.with(func() { w.jobs[0].Why = "QOSMaxCpuPerJobLimit" })
+		v := w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == run.NeverStarts })
+		if next := run.NextSteps(v); next[0].Verb != "slurm.job.cancel" {
+			t.Errorf("the first next step of a run that never starts is %s, want slurm.job.cancel", next[0].Verb)
+		}
+		w.with(func() { w.jobs[0].Why = "Resources" })
+		w.until(a.RunID, func(v run.View) bool { return v.Run.Reason == "waiting_in_slurm" && v.Run.Detail == "Resources" })
+	})
+}
