@@ -20,7 +20,6 @@ func TestNextSteps(t *testing.T) {
 	}{
 		{Queued, Staging, "", "", "slurm.job.collect run_id=r wait_seconds=30|slurm.job.cancel run_id=r"},
 		{Queued, Deferred, "", "", "slurm.job.collect run_id=r wait_seconds=30|slurm.job.cancel run_id=r"},
-		{Queued, Pending, NeverStarts, "7", "slurm.job.cancel run_id=r|slurm.job.collect run_id=r wait_seconds=30"},
 		{Running, InJob, "", "7", "slurm.job.collect run_id=r wait_seconds=30|slurm.job.cancel run_id=r"},
 		{Blocked, OutputsLate, "outputs_late", "7", "slurm.job.recollect run_id=r|slurm.job.cancel run_id=r"},
 		{Blocked, AheadOfLedger, "", "", "slurm.job.cancel run_id=r"},
