@@ -14,7 +14,7 @@ type Sites struct {
 	// Absent: the first site of the site file that is allowed.
 	Prefer []string `yaml:"prefer" is:"site" example:"beta, alpha"`
 	// The rule that picks a site: first_that_fits, most_free_budget or where_the_data_is. Absent: the first preferred site that is not
-	// away. INSTALL.md says more.
+	// away. docs/run/places.md says more.
 	Pick string `yaml:"pick" enum:"first_that_fits,most_free_budget,where_the_data_is" code:"SITE-PICK" example:"first_that_fits"`
 }
 
