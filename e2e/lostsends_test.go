@@ -147,8 +147,8 @@ func TestLoginNodeFaults(t *testing.T) {
 }
 
 // killed: logind ends what a session started (KillUserProcesses). The attempt whose sbatch was killed before it submitted ends absent and
-// is never executed, and the one whose sbatch had submitted is adopted. With KillExcludeUsers, as docs/run/places.md advises, sbatch outlives the
-// connection and submits; lingering alone does not help.
+// is never executed, and the one whose sbatch had submitted is adopted. With KillExcludeUsers, as docs/run/places.md advises, sbatch
+// outlives the connection and submits; lingering alone does not help.
 func (f farLogin) killed() {
 	f.run("loginctl enable-linger lab")
 	before, after := f.begin("before"), f.begin("after")

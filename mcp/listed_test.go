@@ -91,16 +91,16 @@ func FuzzListedSchemas(f *testing.F) {
 	})
 }
 
-// docs/use/chat-and-http.md names every argument and keyword that short entries leave out.
+// docs/use/chat.md names every argument and keyword that short entries leave out.
 //
 // proves HTC-05
 func TestOmissionsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../docs/use/chat-and-http.md")
+	page, err := os.ReadFile("../docs/use/chat.md")
 	must(t, err)
 	_, text, ok := strings.Cut(string(page), "\n### What a chat's list leaves out\n")
 	text, _, end := strings.Cut(text, "\n## ")
 	if !ok || !end {
-		t.Fatal("docs/use/chat-and-http.md has no section on what a chat's list leaves out")
+		t.Fatal("docs/use/chat.md has no section on what a chat's list leaves out")
 	}
 	for _, o := range new(app.Gateway).Operations() {
 		for _, name := range o.Chat.Seldom {
