@@ -344,7 +344,8 @@ func (im *Importer) openFault(path string, err error) error {
 		return fault.New(fault.NotFound, "import_missing", "there is no file "+path+" on the gateway's host").
 			WithNext("check the spelling of the path")
 	case errors.Is(err, unix.ELOOP):
-		return denied(ImportSymlink, "no symlink below the root", path+" is a symlink or is reached through one", "give the path of the file itself")
+		return denied(ImportSymlink, "no symlink below the root", path+" is a symlink or is reached through one",
+			"give the path of the file itself")
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
 		return denied(ImportKind, "only a regular file", path+" is a socket or a device, not a regular file", "name a file")
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):

@@ -58,7 +58,8 @@ func fileChecks() []Check {
 // clusterFileChecks returns the checks of the folders to which the gateway writes for a cluster.
 func clusterFileChecks() []Check {
 	return []Check{{
-		Code: runsDir, Proves: "storage.runs_dir belongs to the service's user, and no other user can write to it.", Where: Gateway, Cluster: true,
+		Code: runsDir, Proves: "storage.runs_dir belongs to the service's user, and no other user can write to it.",
+		Where: Gateway, Cluster: true,
 		Early: true, Over: fileSide, Only: asSelf, Remedy: "sudo install -d -o slurmgate -g slurmgate -m 0700 DIR",
 		Needs: []string{sftpServer, userFolder},
 		Look:  func(ctx context.Context, x *Exam) []Result { return x.runsFolder().owner(ctx) },
