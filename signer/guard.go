@@ -153,6 +153,6 @@ func uids(ctx context.Context, users Directory, names []string) ([]int, error) {
 }
 
 func sameUser(name string) error {
-	return fault.New(fault.Validation, "gateway_users", "gateway_users: the signer itself runs as "+name+", so an attacker with the gateway's "+
-		"rights would have the CA's key").WithNext("run the signer as a separate user, such as slurmgate-signer")
+	return fault.New(fault.Validation, "gateway_users", "gateway_users: the signer itself runs as "+name+", so an attacker with the "+
+		"gateway's rights would have the CA's key").WithNext("run the signer as a separate user, such as slurmgate-signer")
 }
